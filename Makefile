@@ -1,0 +1,116 @@
+# Pianola. The targets a reader wants: make (the compiler), make demo, make test, make install.
+#
+# One set of rules serves every build: B is where it goes, SAN is what it is instrumented with, so build/ is the plain
+# one, build/asan/ and build/tsan/ the others. compiler/main.c is the program; everything else is one library that the
+# program and each tests/test_*.c link with.
+
+PREFIX ?= /usr/local
+B := build
+SAN :=
+CFLAGS ?= -O2 -g
+ASAN := B=build/asan SAN='-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer'
+TSAN := B=build/tsan SAN='-fsanitize=thread'
+
+# -fno-math-errno lets sqrt and friends become instructions; -ffast-math would let sums differ between machines.
+FLAGS = -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -fno-math-errno -MMD -MP -Ibuild $(CFLAGS) $(SAN)
+LIBS = $$(pkg-config --libs lua5.4 openblas) -lm -pthread
+SOURCES := $(wildcard compiler/*.c) $(filter-out runtime/comm_nccl.c runtime/comm_mpi.c,$(wildcard runtime/*.c))
+LIBRARY := $(patsubst %.c,$(B)/obj/%.o,$(filter-out compiler/main.c,$(SOURCES)))
+UNITS := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c tests/guard_proof/*.c))
+HELPERS := $(patsubst %.c,$(B)/obj/%.o,$(filter-out tests/test_%.c,$(wildcard tests/*.c)))
+
+build/pianola:
+
+# ---- what must be installed: on Debian 12, this installs it; with all of it there, this does nothing ----
+
+PACKAGES := gcc libc6-dev pkg-config liblua5.4-dev libopenblas-dev libcriterion-dev dict-devil
+deps:
+	@if ! command -v apt-get >/dev/null; then \
+	    pkg-config --exists lua5.4 openblas criterion 2>/dev/null && exit 0; \
+	    echo "make deps installs with apt-get, on Debian 12. Here, please install by hand:" >&2; \
+	    echo "a C11 compiler, pkg-config, Lua 5.4, OpenBLAS and Criterion, all found by pkg-config" >&2; exit 1; \
+	fi; \
+	missing=; for p in $(PACKAGES); do \
+	    [ "$$(dpkg-query -W -f '$${db:Status-Status}' $$p 2>/dev/null)" = installed ] || missing="$$missing $$p"; \
+	done; \
+	[ -n "$$missing" ] || exit 0; \
+	sudo=; if [ "$$(id -u)" != 0 ]; then sudo=sudo; command -v sudo >/dev/null || { \
+	    echo "as root, please: apt-get install$$missing" >&2; exit 1; }; fi; \
+	echo "installing$$missing"; \
+	$$sudo apt-get update -qq || true; \
+	$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing
+
+# ---- building ----
+
+.SUFFIXES:
+.DELETE_ON_ERROR:
+$(B)/pianola: $(B)/obj/compiler/main.o $(B)/libpianola.a
+	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
+
+$(B)/libpianola.a: $(LIBRARY)
+	rm -f $@
+	ar rcs $@ $^
+
+# The prelude travels inside the program, as numbers: C11 promises string literals of 4095 bytes only.
+build/prelude.h: compiler/prelude.lua
+	@mkdir -p $(@D)
+	{ echo 'static const char prelude_lua[] = {'; od -An -v -td1 $< | sed 's/-*[0-9][0-9]*/&,/g'; echo '0};'; } > $@
+
+$(B)/obj/compiler/%.o $(B)/obj/runtime/%.o: private FLAGS += $$(pkg-config --cflags lua5.4 openblas)
+$(B)/obj/tests/%.o: private FLAGS += -Icompiler -Iruntime $$(pkg-config --cflags lua5.4 openblas criterion)
+$(B)/obj/%.o: %.c Makefile | build/prelude.h
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -c -o $@ $<
+
+# tests/guard.c stands between the tests and exit(): see there.
+WRAP := -Wl,--wrap=exit,--wrap=_exit,--wrap=_Exit,--wrap=quick_exit
+$(B)/tests/%: $(B)/obj/tests/%.o $(HELPERS) $(B)/libpianola.a
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) $(WRAP) -o $@ $^ $(LIBS) $$(pkg-config --libs criterion)
+
+-include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
+.SECONDARY:
+
+# ---- testing ----
+
+# A make inside: it sees what deps installed, and uses all processors unless the caller said how many.
+MAKE_ALL = $(MAKE) -s --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$$(nproc))
+SCRIPTS := $(wildcard tests/bad.sh tests/*_test.sh)
+
+units: $(B)/pianola $(UNITS:%=$(B)/tests/%)
+test: deps
+	@echo "building the tests, plain and with sanitizers"
+	@$(MAKE_ALL) units
+	@$(MAKE_ALL) $(ASAN) units
+	@tests/run tests/floors.sh $(patsubst %,build/tests/%,$(filter test_%,$(UNITS))) \
+	    $(patsubst %,build/asan/tests/%,$(filter test_%,$(UNITS))) $(SCRIPTS)
+floors:
+	@tests/floors.sh
+bench: build/pianola
+	tests/bench/bench.sh
+bless: build/pianola
+	BLESS=1 tests/bad.sh
+	BLESS=1 tests/golden_test.sh
+asan:
+	$(MAKE_ALL) $(ASAN) build/asan/pianola
+tsan:
+	$(MAKE_ALL) $(TSAN) build/tsan/pianola
+
+# ---- using ----
+
+build/devil.txt: /usr/share/dictd/devil.dict.dz
+	@mkdir -p $(@D)
+	zcat < $< > $@
+demo: deps
+	@$(MAKE_ALL) build/pianola build/devil.txt
+	build/pianola run schedules/1f1b.lua --model schedules/models/gpt.lua -D workers=4 --data build/devil.txt
+
+install: build/pianola
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/pianola
+	install -m 755 build/pianola $(DESTDIR)$(PREFIX)/bin/pianola
+	cp -R schedules $(DESTDIR)$(PREFIX)/share/pianola/
+format:
+	git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | grep -v ^generated/ | xargs clang-format -i
+clean:
+	rm -rf build
+.PHONY: deps units test floors bench bless asan tsan demo install format clean

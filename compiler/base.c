@@ -1,0 +1,200 @@
+#include "base.h"
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Memory: chunks, handed out from the front, given back all at once. A large request gets a chunk of its own, so that
+ * an array that grows can be moved by realloc (which remaps pages) instead of leaving its old copies behind. */
+struct chunk {
+    struct chunk *prev, *next;
+    size_t used, size; /* of what follows the header */
+    size_t pad;        /* keeps what follows aligned */
+};
+enum { CHUNK = 1 << 20, LARGE = 1 << 15, ALIGN = 16 };
+_Static_assert(sizeof(struct chunk) % 8 == 0, "header");
+static struct chunk *chunks; /* the first one is being filled */
+static size_t total;
+#define HEAD ((sizeof(struct chunk) + ALIGN - 1) & ~(size_t)(ALIGN - 1))
+
+static struct chunk *new_chunk(size_t size) {
+    struct chunk *c = calloc(1, HEAD + size); /* large ones are fresh pages: zero without being touched */
+    if (!c)
+        die("out of memory: %zu bytes more were needed after %zu", size, total);
+    c->size = size;
+    return c;
+}
+
+void *alloc(size_t bytes) {
+    size_t need = (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    total += need;
+    if (need > LARGE) { /* its own, second in the list: the open chunk goes on being filled */
+        if (!chunks)
+            chunks = new_chunk(CHUNK);
+        struct chunk *c = new_chunk(need);
+        c->used = need;
+        c->prev = chunks;
+        if ((c->next = chunks->next))
+            c->next->prev = c;
+        chunks->next = c;
+        return (char *)c + HEAD;
+    }
+    if (!chunks || chunks->size - chunks->used < need) {
+        struct chunk *c = new_chunk(CHUNK);
+        if ((c->next = chunks))
+            chunks->prev = c;
+        chunks = c;
+    }
+    void *p = (char *)chunks + HEAD + chunks->used;
+    chunks->used += need;
+    return p;
+}
+
+void free_all(void) {
+    while (chunks) {
+        struct chunk *next = chunks->next;
+        free(chunks);
+        chunks = next;
+    }
+    total = 0;
+}
+
+size_t allocated(void) { return total; }
+
+char *copy_string(const char *s) {
+    size_t n = strlen(s) + 1;
+    return memcpy(alloc(n), s, n);
+}
+
+char *format(const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    char *s = alloc((size_t)n + 1);
+    va_start(ap, fmt);
+    vsnprintf(s, (size_t)n + 1, fmt, ap);
+    va_end(ap);
+    return s;
+}
+
+void *grow_bytes(void *p, size_t *cap, size_t need, size_t size) {
+    size_t old = *cap, now = old ? old : 16;
+    while (now < need)
+        now += now / 2;
+    *cap = now;
+    size_t was = (old * size + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    if (was > LARGE) { /* p has a chunk of its own */
+        struct chunk *c = (struct chunk *)((char *)p - HEAD), *prev = c->prev, *next = c->next;
+        c = realloc(c, HEAD + now * size);
+        if (!c)
+            die("out of memory: %zu bytes more were needed after %zu", now * size, total);
+        total += now * size - was;
+        c->size = c->used = now * size;
+        prev->next = c;
+        if (next)
+            next->prev = c;
+        return (char *)c + HEAD;
+    }
+    void *q = alloc(now * size);
+    if (old)
+        memcpy(q, p, old * size);
+    return q;
+}
+
+char *read_file(const char *path, size_t *size) {
+    bool in = strcmp(path, "-") == 0;
+    FILE *f = in ? stdin : fopen(path, "rb");
+    if (!f)
+        die("%s: %s", path, strerror(errno));
+    char *s = NULL;
+    size_t cap = 0, n = 0, got;
+    do {
+        GROW(s, cap, n + 65537);
+        errno = 0;
+        got = fread(s + n, 1, 65536, f);
+        n += got;
+    } while (got > 0);
+    int err = ferror(f) ? errno : 0;
+    if (!in)
+        fclose(f);
+    if (err)
+        die("%s: %s", path, strerror(err));
+    s[n] = 0;
+    if (size)
+        *size = n;
+    return s;
+}
+
+void put_bytes(struct text *t, const char *s, size_t n) {
+    GROW(t->s, t->cap, t->n + n + 1);
+    memcpy(t->s + t->n, s, n);
+    t->n += n;
+    t->s[t->n] = 0;
+}
+
+void put(struct text *t, const char *fmt, ...) {
+    char small[256];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(small, sizeof small, fmt, ap);
+    va_end(ap);
+    if ((size_t)n < sizeof small) {
+        put_bytes(t, small, (size_t)n);
+        return;
+    }
+    GROW(t->s, t->cap, t->n + (size_t)n + 1);
+    va_start(ap, fmt);
+    vsnprintf(t->s + t->n, (size_t)n + 1, fmt, ap);
+    va_end(ap);
+    t->n += (size_t)n;
+}
+
+const char *number(double x, char *buf) {
+    if (x == floor(x) && fabs(x) < 9007199254740992.0) {
+        snprintf(buf, 32, "%lld", (long long)x);
+        return buf;
+    }
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(buf, 32, "%.*g", digits, x);
+        if (strtod(buf, NULL) == x)
+            break;
+    }
+    return buf;
+}
+
+static int distance(const char *a, const char *b) {
+    int la = (int)strlen(a), lb = (int)strlen(b), row[64];
+    if (la >= 63 || lb >= 63)
+        return 99;
+    for (int j = 0; j <= lb; j++)
+        row[j] = j;
+    for (int i = 1; i <= la; i++) {
+        int diag = row[0];
+        row[0] = i;
+        for (int j = 1; j <= lb; j++) {
+            int up = row[j], best = diag + (a[i - 1] != b[j - 1]);
+            if (up + 1 < best)
+                best = up + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            diag = up;
+            row[j] = best;
+        }
+    }
+    return row[lb];
+}
+
+const char *nearest(const char *word, const char *const *names, int n) {
+    const char *best = NULL;
+    int least = (int)strlen(word) / 3 + 2; /* a third of the letters may be wrong */
+    for (int i = 0; i < n; i++) {
+        int d = distance(word, names[i]);
+        if (d < least) {
+            least = d;
+            best = names[i];
+        }
+    }
+    return best;
+}

@@ -1,0 +1,48 @@
+/* The ground floor: memory, strings, errors. Only base.c allocates. */
+#ifndef PIANOLA_BASE_H
+#define PIANOLA_BASE_H
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* base.c: one arena per compile, emptied once. Memory is zeroed. */
+void *alloc(size_t bytes);
+#define NEW(type, n) ((type *)alloc(sizeof(type) * (size_t)(n)))
+char *format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+char *copy_string(const char *s);
+void free_all(void);
+size_t allocated(void); /* bytes handed out since the last free_all */
+
+/* A growing array in the arena: keeps what it holds; what is new may hold anything. */
+void *grow_bytes(void *p, size_t *cap, size_t need, size_t size);
+#define GROW(p, cap, need) ((p) = (need) > (cap) ? grow_bytes((p), &(cap), (need), sizeof *(p)) : (p))
+
+/* A whole file as a NUL-terminated string; "-" is stdin. Dies naming the file. */
+char *read_file(const char *path, size_t *size);
+
+/* Text that grows. */
+struct text {
+    char *s;
+    size_t n, cap;
+};
+void put(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void put_bytes(struct text *t, const char *s, size_t n);
+
+/* The shortest decimal form of x that reads back as x; integers without a point. buf holds 32. */
+const char *number(double x, char *buf);
+
+/* The name among names nearest to word by edit distance, or NULL when none is near: for "did you mean". */
+const char *nearest(const char *word, const char *const *names, int n);
+
+/* diag.c: errors of the user. All end with exit code 2 unless a trap is set. Errors of ours are asserts. */
+_Noreturn void die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* `file:line: error: message`, the source line, and a caret where col > 0. src is the file's text, or NULL. */
+_Noreturn void die_at(const char *file, const char *src, int line, int col, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+/* While set, die() stores its text in diag_text and longjmps here instead of printing and exiting. */
+extern jmp_buf *diag_trap;
+extern char diag_text[4096];
+#endif

@@ -1,0 +1,360 @@
+/* What each stage weighs: FLOP and bytes from the model's layers, or units without a model.
+ *
+ * The columns are carried through the layers first, and a layer that does not fit is named to the user. Then the
+ * model's units (a layer, or a residual block as a whole) are cut into stages, evenly by FLOP or as the model says;
+ * layout.c places each stage's tensors, and the costs are what the runtime will really compute: the first stage,
+ * which needs no gradient of its input, is the cheaper for it. */
+#include "cost.h"
+#include <assert.h>
+#include <float.h>
+#include <math.h>
+
+#define X(name, ...) #name,
+static const char *const layer_name[NLAYERS] = {LAYERS(X)};
+#undef X
+
+/* ---- shapes ---- */
+
+/* The user counts what the user wrote: fork and join are ours. */
+static int number_of(const struct model *m, int i) {
+    int n = 1;
+    for (int j = 0; j < i; j++)
+        n += m->layer[j].kind != LAYER_fork && m->layer[j].kind != LAYER_join;
+    return n;
+}
+
+static const char *where(const struct model *m, int i) {
+    return format("layer %d (%s)", number_of(m, i), layer_name[m->layer[i].kind]);
+}
+
+static int attention_out(const struct model *m, int i, int in) {
+    int heads = m->layer[i].heads;
+    if (heads < 1)
+        die("%s: needs heads = a positive number", where(m, i));
+    if (in % (3 * heads) != 0)
+        die("%s: its input has %d columns, which is not 3 x heads x something; with heads = %d the layer before it "
+            "needs a width that %d divides",
+            where(m, i), in, heads, 3 * heads);
+    return in / 3;
+}
+
+static void check_input(const struct model *m, int i) {
+    bool embedding = m->layer[i].kind == LAYER_embedding;
+    if (embedding && m->rt.input != INPUT_TOKENS)
+        die("%s: reads tokens, but the model's input is integers", where(m, i));
+    if (embedding && i > 0)
+        die("%s: must be the first layer", where(m, i));
+    if (!embedding && i == 0 && m->rt.input == INPUT_TOKENS)
+        die("the model's input is tokens, so its first layer must be embedding { width = ... }");
+}
+
+static void check_loss(const struct model *m, int i, int in) {
+    int kind = m->layer[i].kind;
+    bool tokens = m->rt.input == INPUT_TOKENS, last = i == m->nlayers - 1;
+    bool loss = kind == LAYER_cross_entropy || kind == LAYER_mse;
+    const char *right = tokens ? "cross_entropy" : "mse";
+    if (loss && !last)
+        die("%s: a loss must be the last layer", where(m, i));
+    if (loss && (kind == LAYER_cross_entropy) != tokens)
+        die("%s: the model's input is %s, and its loss must be %s {}", where(m, i), tokens ? "tokens" : "integers",
+            right);
+    int need = tokens ? m->rt.vocab : m->rt.features;
+    if (loss && in != need)
+        die("%s: its input has %d columns, but %s = %d; give the last linear layer that width", where(m, i), in,
+            tokens ? "vocab" : "features", need);
+}
+
+static void check_end(const struct model *m) {
+    int i = m->nlayers - 1, kind = m->layer[i].kind;
+    if (kind != LAYER_cross_entropy && kind != LAYER_mse)
+        die("the model ends with %s, but its last layer must be a loss: %s {}",
+            kind == LAYER_join ? "a residual block" : where(m, i),
+            m->rt.input == INPUT_TOKENS ? "cross_entropy" : "mse");
+}
+
+static int linear_out(const struct model *m, int i) {
+    if (m->layer[i].out < 1)
+        die("%s: needs width = a positive number", where(m, i));
+    return m->layer[i].out;
+}
+
+static int columns_out(const struct model *m, int i, int in, int forked) {
+    switch (m->layer[i].kind) {
+    case LAYER_embedding:
+    case LAYER_linear:
+        return linear_out(m, i);
+    case LAYER_attention:
+        return attention_out(m, i, in);
+    case LAYER_join:
+        if (in != forked)
+            die("the residual block that ends with %s: it is entered with %d columns and left with %d, and the two "
+                "are added; let its last layer have width = %d",
+                where(m, i - 1), forked, in, forked);
+        return in;
+    default:
+        return in;
+    }
+}
+
+static int64_t parameters(const struct model *m, const struct rt_layer *l) {
+    switch (l->kind) {
+    case LAYER_embedding:
+        return ((int64_t)m->rt.vocab + m->rt.context) * l->out;
+    case LAYER_linear: /* sums of a bias have too many terms to be exact: see runtime/data.c */
+        return (int64_t)l->in * l->out + (m->rt.input == INPUT_INTEGERS ? 0 : l->out);
+    case LAYER_layernorm:
+        return 2 * (int64_t)l->out;
+    default:
+        return 0;
+    }
+}
+
+/* All layers with kind, shapes and parameter counts. */
+static struct rt_layer *shape(const struct model *m) {
+    struct rt_layer *all = NEW(struct rt_layer, m->nlayers);
+    int *forked = NEW(int, m->nlayers), depth = 0;
+    int in = m->rt.input == INPUT_TOKENS ? 1 : m->rt.features;
+    if (m->nlayers == 0)
+        die("the model has no layers");
+    for (int i = 0; i < m->nlayers; i++) {
+        int kind = m->layer[i].kind;
+        check_input(m, i);
+        check_loss(m, i, in);
+        if (kind == LAYER_fork)
+            forked[depth++] = in;
+        assert(kind != LAYER_join || depth > 0);
+        int out = columns_out(m, i, in, kind == LAYER_join ? forked[--depth] : 0);
+        bool sequences = kind == LAYER_attention || kind == LAYER_embedding;
+        all[i] = (struct rt_layer){.kind = kind, .rows = m->rt.rows, .in = in, .out = out, .index = i};
+        all[i].heads = kind == LAYER_attention ? m->layer[i].heads : 0;
+        all[i].context = sequences ? m->rt.context : 0;
+        all[i].nparam = parameters(m, &all[i]);
+        if (kind == LAYER_attention && m->rt.input != INPUT_TOKENS)
+            die("%s: needs sequences, but the model's input is integers", where(m, i));
+        in = out;
+    }
+    assert(depth == 0);
+    check_end(m);
+    return all;
+}
+
+/* ---- FLOP: as the host layers compute, an addition, product or comparison each counting one ---- */
+
+struct flop {
+    double f, i, w;
+};
+
+static struct flop flop_of(const struct rt_layer *l) {
+    double rows = l->rows, n = rows * l->out, product = 2 * rows * l->in * l->out;
+    double square = (double)l->rows * l->context; /* the whole of it is multiplied, half of it exponentiated */
+    double half = rows * (l->context + 1.0) / 2 * l->heads;
+    switch (l->kind) {
+    case LAYER_embedding:
+        return (struct flop){n, 0, 2 * n};
+    case LAYER_linear:
+        return (struct flop){product + n, product, product + n};
+    case LAYER_relu:
+        return (struct flop){n, n, 0};
+    case LAYER_gelu:
+        return (struct flop){26 * n, 36 * n, 0};
+    case LAYER_layernorm:
+        return (struct flop){8 * n, 10 * n, 5 * n};
+    case LAYER_attention:
+        return (struct flop){4 * square * l->out + 22 * half, 8 * square * l->out + 5 * half, 0};
+    case LAYER_fork:
+        return (struct flop){0, n, 0};
+    case LAYER_join:
+        return (struct flop){n, 0, 0};
+    case LAYER_cross_entropy:
+        return (struct flop){24 * n, n, 0};
+    case LAYER_mse:
+        return (struct flop){4 * n, n, 0};
+    }
+    assert(!"a layer without a count");
+    return (struct flop){0, 0, 0};
+}
+
+/* ---- the cut ---- */
+
+/* Fewest groups of neighbours, none above limit. */
+static int groups_under(const double *cost, int n, double limit) {
+    int groups = 1;
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        if (sum + cost[i] > limit) {
+            groups++;
+            sum = 0;
+        }
+        sum += cost[i];
+    }
+    return groups;
+}
+
+/* The least limit under which n units make at most k groups. Costs are whole numbers, so bisection finds it. */
+static double least_limit(const double *cost, int n, int k) {
+    double low = 0, high = 0;
+    for (int i = 0; i < n; i++) {
+        low = cost[i] > low ? cost[i] : low;
+        high += cost[i];
+    }
+    for (int i = 0; i < 64 && low < high; i++) {
+        double mid = floor((low + high) / 2);
+        if (groups_under(cost, n, mid) <= k)
+            high = mid;
+        else
+            low = mid + 1;
+    }
+    return high;
+}
+
+/* open[s] is the first unit of stage s, open[k] = n. The largest stage is as small as can be; within that, each stage
+ * takes what is nearest to an even share of the rest, so that slack does not pile up at one end. */
+static void cut_evenly(const double *cost, int n, int k, int *open) {
+    double limit = least_limit(cost, n, k), rest = 0;
+    int *need = NEW(int, n + 1), end = n; /* need[u]: groups that units u.. take at least */
+    double sum = 0;
+    for (int u = n - 1; u >= 0; u--) {
+        rest += cost[u];
+        sum += cost[u];
+        if (sum > limit) {
+            sum = cost[u];
+            end = u + 1;
+        }
+        need[u] = need[end] + 1;
+    }
+    open[0] = 0;
+    for (int s = 0; s < k; s++) {
+        int left = k - s - 1, u = open[s];
+        double share = rest / (left + 1), gap = DBL_MAX, taken = 0;
+        sum = 0;
+        while (u < n - left && sum + cost[u] <= limit) {
+            sum += cost[u++];
+            if (need[u] <= left && fabs(sum - share) < gap) {
+                gap = fabs(sum - share);
+                open[s + 1] = u;
+                taken = sum;
+            }
+        }
+        rest -= taken;
+    }
+}
+
+static void cut_as_told(const struct model *m, int stages, int *open) {
+    if (m->ncut != stages - 1)
+        die("cut has %d entries, but %d stages need %d: the layer that opens each stage but the first", m->ncut, stages,
+            stages - 1);
+    open[0] = 0;
+    open[stages] = m->nunits;
+    for (int s = 1; s < stages; s++) {
+        open[s] = m->cut[s - 1];
+        if (open[s] <= open[s - 1] || open[s] >= m->nunits)
+            die("cut: entry %d must lie behind the one before it and within the model's %d units (a unit is a layer, "
+                "or a residual block as a whole)",
+                s, m->nunits);
+    }
+}
+
+static int *cut(const struct model *m, const struct rt_layer *all, int stages) {
+    if (stages > m->nunits)
+        die("the model has %d units (a unit is a layer, or a residual block as a whole), too few for %d stages; use "
+            "at most %d stages, or more layers",
+            m->nunits, stages, m->nunits);
+    double *cost = NEW(double, m->nunits);
+    for (int i = 0; i < m->nlayers; i++) {
+        struct flop f = flop_of(&all[i]);
+        cost[m->layer[i].unit] += f.f + f.i + f.w;
+    }
+    int *open = NEW(int, stages + 1);
+    if (m->cut)
+        cut_as_told(m, stages, open);
+    else
+        cut_evenly(cost, m->nunits, stages, open);
+    return open;
+}
+
+/* ---- stages ---- */
+
+static int moments(const struct model *m) { return m->rt.optimizer == OPT_ADAMW ? 2 : 0; }
+
+static double update_flop(const struct model *m) { return m->rt.optimizer == OPT_ADAMW ? 14 : 2; }
+
+static void cost_of(struct stage *st, const struct spec *sp) {
+    double f = 0, i = 0, w = 0, speed = sp->flops > 0 ? sp->flops : 1, nparam = 0;
+    for (const struct rt_layer *l = st->rt.layer; l < st->rt.layer + st->rt.nlayers; l++) {
+        struct flop each = flop_of(l);
+        f += each.f;
+        i += l->dx.space != SP_NONE ? each.i : 0;
+        w += each.w;
+        nparam += (double)l->nparam;
+    }
+    st->flop[OP_F] = st->flop[OP_R] = fmax(f, 1); /* every job takes some time */
+    st->flop[OP_I] = fmax(i, 1);
+    st->flop[OP_W] = fmax(w, 1);
+    st->flop[OP_B] = st->flop[OP_I] + st->flop[OP_W];
+    for (int d = 0; d < NDIRS; d++)
+        st->cost[d] = st->flop[d] / speed;
+    st->update = update_flop(sp->model) * nparam / speed;
+}
+
+static void bytes_of(struct stage *st) {
+    const struct rt_stage *rt = &st->rt;
+    int64_t recomputing = rt->stash + aligned(rt->act); /* F leaves a stash nobody wants, R a y */
+    st->bytes[K_weight] = st->bytes[K_wgrad] = rt->weight;
+    st->bytes[K_opt] = rt->opt;
+    st->bytes[K_work] = rt->work + (rt->ext > recomputing ? rt->ext : recomputing);
+    st->bytes[K_act] = rt->act;
+    st->bytes[K_grad] = rt->grad;
+    st->bytes[K_stash] = rt->stash;
+    st->bytes[K_wstash] = rt->stash + rt->ext;
+    st->bytes[K_input] = rt->input > 0 ? rt->input : 4; /* the first stage keeps nothing, but a buffer has a size */
+    st->bytes[K_token] = 4;
+}
+
+static void fill(struct stage *st, const struct spec *sp, struct rt_layer *layer, int n, bool first, bool last) {
+    st->rt.layer = layer;
+    st->rt.nlayers = n;
+    layout_stage(&st->rt, layer, first, moments(sp->model));
+    st->rt.grad = st->rt.input = first ? 0 : 4 * (int64_t)layer[0].rows * layer[0].in;
+    st->rt.act = last ? 0 : 4 * (int64_t)layer[0].rows * layer[n - 1].out;
+    cost_of(st, sp);
+    bytes_of(st);
+}
+
+static void stages_of_model(struct stage *st, const struct spec *sp) {
+    const struct model *m = sp->model;
+    struct rt_layer *all = shape(m);
+    int *open = cut(m, all, sp->stages), from = 0;
+    for (int s = 0; s < sp->stages; s++) {
+        int to = from;
+        while (to < m->nlayers && m->layer[to].unit < open[s + 1])
+            to++;
+        fill(&st[s], sp, all + from, to - from, s == 0, s == sp->stages - 1);
+        from = to;
+    }
+}
+
+static void stage_of_units(struct stage *st) {
+    static const double unit[NDIRS] = {[OP_F] = 1, [OP_R] = 1, [OP_I] = 1, [OP_B] = 2, [OP_W] = 1};
+    for (int d = 0; d < NDIRS; d++)
+        st->cost[d] = st->flop[d] = unit[d];
+    for (int k = 0; k < NKINDS; k++)
+        st->bytes[k] = k == K_opt || k == K_work ? 0 : 1;
+}
+
+struct stage *cost_stages(struct spec *sp) {
+    struct stage *st = NEW(struct stage, sp->stages);
+    if (sp->model)
+        stages_of_model(st, sp);
+    else
+        for (int s = 0; s < sp->stages; s++)
+            stage_of_units(&st[s]);
+    for (struct job *j = sp->job; j < sp->job + sp->njobs; j++)
+        if (j->cost == 0)
+            j->cost = st[j->s].cost[j->d];
+    return st;
+}
+
+double cost_add(const struct spec *sp, int64_t bytes) {
+    double flop = sp->model ? (double)bytes / 4 : 0; /* one addition per float; free where costs are units */
+    return sp->flops > 0 ? flop / sp->flops : flop;
+}

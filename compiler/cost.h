@@ -1,0 +1,13 @@
+/* Between cost.c and layout.c. */
+#ifndef PIANOLA_COST_H
+#define PIANOLA_COST_H
+#include "pass.h"
+
+enum { TENSOR_ALIGN = 64 }; /* bytes: of every tensor inside its space, and of a layer's parameters */
+static inline int64_t aligned(int64_t bytes) { return (bytes + TENSOR_ALIGN - 1) / TENSOR_ALIGN * TENSOR_ALIGN; }
+
+/* layout.c: gives a stage's layers (shapes and nparam known) their parameters' offsets and their slots, and the stage
+ * its sizes but for act, grad and input. first: the stage opens the model, so its input is the batch and no gradient of
+ * it is needed. The optimizer keeps `moments` floats per weight. */
+void layout_stage(struct rt_stage *s, struct rt_layer *layer, bool first, int moments);
+#endif

@@ -1,0 +1,370 @@
+/* The timeline as a picture in a terminal: a row per rank, time to the right, each job a block with its microbatch.
+ *
+ * Where all times are multiples of one unit that has room, a cell is one unit, two or more columns wide, so that ranks
+ * line up and nothing is rounded. Otherwise a cell is one column, which shows what takes most of its time.
+ *
+ * With colour, a block's colour is its kind (Okabe & Ito's palette, safe for colour-blind readers), and two blocks of a
+ * kind that touch differ in shade. Without, its letter is, and a line runs to the block's end. */
+#include "pass.h"
+#include <math.h>
+#include <string.h>
+
+/* How a kind of job is drawn: colours of the 256-colour terminal. NULL name: not drawn. */
+struct paint {
+    const char *name;
+    uint8_t text, ground, shade;
+};
+static const struct paint paint[NOPS] = {
+    [OP_F] = {"forward", 15, 25, 31},         [OP_B] = {"full backward", 16, 36, 79},
+    [OP_I] = {"input gradient", 16, 80, 116}, [OP_W] = {"weight gradient", 16, 175, 218},
+    [OP_R] = {"recompute", 16, 214, 220},     [OP_U] = {"update", 16, 247, 251},
+};
+
+struct canvas {
+    const struct program *p;
+    const struct timeline *tl;
+    const struct style *style;
+    int margin, columns; /* of the names of ranks; of the time */
+    double step;         /* time of one column */
+    int cell;            /* columns of one cell */
+    bool names;          /* label a block with its job's name, not only its microbatch */
+    uint32_t drawn;      /* kinds that were */
+    int32_t *owner;      /* the row being drawn: per column an instruction, or -1 */
+    double *most, *used; /* and how much of the column it covers, and all do */
+};
+
+static bool visible(const struct canvas *c, int r, int i) {
+    const struct instr *in = &c->p->rank[r].ins[i];
+    return in->lane == 0 && paint[in->op].name && c->tl->end[r][i] > c->tl->start[r][i];
+}
+
+static int digits(int n) { return snprintf(NULL, 0, "%d", n); }
+
+/* ---- scale ---- */
+
+static double common_divisor(double a, double b, double tiny) {
+    while (b > tiny) {
+        double rest = fmod(a, b);
+        a = b;
+        b = b - rest < tiny ? 0 : rest;
+    }
+    return a;
+}
+
+/* The largest unit of which all times drawn are multiples; last: when the drawing ends. */
+static double common_unit(const struct canvas *c, double *last) {
+    double unit = 0;
+    *last = c->tl->makespan;
+    for (int r = 0; r < c->p->workers; r++)
+        for (int i = 0; i < c->p->rank[r].nins; i++)
+            if (visible(c, r, i)) {
+                unit = common_divisor(c->tl->start[r][i], unit, *last * 1e-9);
+                unit = common_divisor(c->tl->end[r][i], unit, *last * 1e-9);
+            }
+    return unit > 0 ? unit : 1;
+}
+
+/* The next round number: 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten. */
+static double round_up(double x) {
+    static const double steps[] = {1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10};
+    double power = pow(10, floor(log10(x)));
+    for (int i = 0;; i++)
+        if (steps[i] * power >= x * (1 - 1e-9))
+            return steps[i] * power;
+}
+
+static bool several_stages(const struct program *p) {
+    for (int r = 0; r < p->workers; r++)
+        for (int i = 0, first = -1; i < p->rank[r].nins; i++) {
+            const struct instr *in = &p->rank[r].ins[i];
+            if (in->op > OP_W)
+                continue;
+            if (first >= 0 && in->stage != first)
+                return true;
+            first = in->stage;
+        }
+    return false;
+}
+
+static void choose_scale(struct canvas *c) {
+    double last, unit = common_unit(c, &last), cells = ceil(last / unit - 1e-6);
+    int room = c->style->width - c->margin, number = digits(c->p->batches - 1);
+    int name = digits(c->p->stages - 1) + 1 + number;
+    room = room < 8 ? 8 : room;
+    c->names = several_stages(c->p);
+    c->cell = 1;
+    if (cells <= room) {
+        int widest = (c->names ? name : number + 1) + 1; /* what a label needs, and a space */
+        c->cell = room / (int)fmax(cells, 1);
+        c->cell = c->cell > widest ? widest : c->cell;
+        c->names = c->names && c->cell >= name;
+        c->step = unit / c->cell;
+    } else if (cells < 1e5)
+        c->step = unit * ceil(cells / room);
+    else
+        c->step = round_up(last / room);
+    c->columns = (int)ceil(last / c->step - 1e-6);
+}
+
+/* ---- rows ---- */
+
+/* Gives each column to the instruction that covers most of it, or to none when idle time does. */
+static void paint_row(struct canvas *c, int r) {
+    for (int x = 0; x < c->columns; x++) {
+        c->owner[x] = -1;
+        c->most[x] = c->used[x] = 0;
+    }
+    for (int i = 0; i < c->p->rank[r].nins; i++) {
+        if (!visible(c, r, i))
+            continue;
+        double from = c->tl->start[r][i] / c->step, to = c->tl->end[r][i] / c->step;
+        for (int x = (int)from; x < to && x < c->columns; x++) {
+            double part = fmin(to, x + 1) - fmax(from, x);
+            c->used[x] += part;
+            if (part > c->most[x] + 1e-6) {
+                c->most[x] = part;
+                c->owner[x] = i;
+            }
+        }
+    }
+    for (int x = 0; x < c->columns; x++)
+        if (c->most[x] + 1e-6 < 1 - c->used[x])
+            c->owner[x] = -1;
+}
+
+/* The longest label of a job that fits: 1F3, or F3 (just 3 in colour), or F (nothing in colour). */
+static int block_label(const struct canvas *c, const struct instr *in, int width, char *buf, size_t size) {
+    const char *kind = c->style->color ? "" : op_name[in->op];
+    int n = in->batch < 0 ? snprintf(buf, size, "%s", op_name[in->op])
+            : c->names    ? snprintf(buf, size, "%d%s%d", in->stage, op_name[in->op], in->batch)
+                          : snprintf(buf, size, "%s%d", kind, in->batch);
+    if (n > width && c->names && in->batch >= 0)
+        n = snprintf(buf, size, "%s%d", kind, in->batch);
+    if (n > width)
+        n = snprintf(buf, size, "%s", kind);
+    return n;
+}
+
+static void put_times(struct text *t, const char *s, int n) {
+    for (int i = 0; i < n; i++)
+        put(t, "%s", s);
+}
+
+static void put_block(struct text *t, const struct canvas *c, const struct instr *in, int width, bool shade) {
+    char label[48];
+    int n = block_label(c, in, width, label, sizeof label);
+    const struct paint *k = &paint[in->op];
+    if (c->style->color) {
+        int left = (width - n) / 2;
+        put(t, "\033[38;5;%d;48;5;%dm%*s%s%*s\033[0m", k->text, shade ? k->shade : k->ground, left, "", label,
+            width - n - left, "");
+        return;
+    }
+    put(t, "%s", label);
+    if (width > n) {
+        put_times(t, c->style->ascii ? "-" : "─", width - n - 1);
+        put(t, " ");
+    }
+}
+
+static void put_idle(struct text *t, const struct canvas *c, int from, int to) {
+    const char *dot = c->style->ascii ? "." : "·";
+    put(t, "%s", c->style->color ? "\033[38;5;245m" : "");
+    for (int x = from; x < to; x++)
+        put(t, "%s", x % c->cell == (c->cell - 1) / 2 ? dot : " ");
+    put(t, "%s", c->style->color ? "\033[0m" : "");
+}
+
+static void trim(struct text *t) {
+    while (t->n > 0 && t->s[t->n - 1] == ' ')
+        t->s[--t->n] = 0;
+}
+
+static void put_row(struct text *t, struct canvas *c, int r) {
+    const struct rank *k = &c->p->rank[r];
+    int before = -1; /* the kind that touches on the left */
+    bool shade = false;
+    paint_row(c, r);
+    put(t, "rank %-*d", c->margin - 5, r);
+    for (int x = 0, end; x < c->columns; x = end) {
+        int32_t i = c->owner[x];
+        for (end = x + 1; end < c->columns && c->owner[end] == i;)
+            end++;
+        if (i < 0) {
+            put_idle(t, c, x, end);
+            before = -1;
+            continue;
+        }
+        shade = k->ins[i].op == before && !shade;
+        before = k->ins[i].op;
+        c->drawn |= 1u << before;
+        put_block(t, c, &k->ins[i], end - x, shade);
+    }
+    trim(t);
+    put(t, "\n");
+}
+
+/* ---- what is around the rows ---- */
+
+/* Times are printed in the unit that suits the largest of them. */
+struct measure {
+    double one; /* in the timeline's unit */
+    const char *name;
+};
+
+static struct measure measure_of(double largest, const char *unit, bool ascii) {
+    static const struct measure flops[] = {{1e15, "PFLOP"}, {1e12, "TFLOP"}, {1e9, "GFLOP"}, {1e6, "MFLOP"}};
+    if (!strcmp(unit, "s"))
+        return largest >= 1      ? (struct measure){1, "s"}
+               : largest >= 1e-3 ? (struct measure){1e-3, "ms"}
+                                 : (struct measure){1e-6, ascii ? "us" : "µs"};
+    if (!strcmp(unit, "FLOP"))
+        for (int i = 0; i < 4; i++)
+            if (largest >= flops[i].one)
+                return flops[i];
+    return (struct measure){1, !strcmp(unit, "F") ? "units" : unit};
+}
+
+/* A tick every 1, 2, 5, 10, 20, 50… cells, such that their labels have room. */
+static void put_ruler(struct text *t, const struct canvas *c, const struct measure *m) {
+    static const int mantissa[] = {1, 2, 5};
+    int every = 1;
+    for (int i = 0, power = 1; every * c->cell < 8; i++) {
+        power *= i % 3 || !i ? 1 : 10;
+        every = mantissa[i % 3] * power;
+    }
+    put(t, "%-*s", c->margin, !strcmp(m->name, "units") ? "time" : m->name);
+    int at = 0;
+    for (int x = 0; x < c->columns; x += every * c->cell) {
+        char label[32];
+        int n = snprintf(label, sizeof label, "%.6g", x * c->step / m->one);
+        if (x + n > c->columns)
+            break;
+        put(t, "%*s%s", x - at, "", label);
+        at = x + n;
+    }
+    put(t, "\n");
+}
+
+static void put_legend(struct text *t, const struct canvas *c, const struct measure *m) {
+    static const uint8_t order[] = {OP_F, OP_R, OP_I, OP_B, OP_W, OP_U};
+    bool plain = !c->style->color;
+    put(t, "\n%*s", c->margin, "");
+    for (size_t i = 0; i < sizeof order; i++) {
+        const struct paint *k = &paint[order[i]];
+        if (!(c->drawn >> order[i] & 1))
+            continue;
+        if (!plain)
+            put(t, "\033[38;5;%d;48;5;%dm", k->text, k->ground);
+        put(t, plain ? "%s %s   " : " %s \033[0m %s   ", op_name[order[i]], k->name);
+    }
+    put(t, "%s idle\n%*s", c->style->ascii ? "." : "·", c->margin, "");
+    char value[32];
+    snprintf(value, sizeof value, "%.6g", c->step * c->cell / m->one);
+    bool one = !strcmp(value, "1") && !strcmp(m->name, "units");
+    put(t, "1 cell = %s %s; %s\n", value, one ? "unit" : m->name,
+        c->names ? "1F3 is stage 1, microbatch 3" : "the numbers are microbatches");
+}
+
+void emit_grid(struct text *out, const struct program *p, const struct timeline *tl, const char *unit,
+               const struct style *style) {
+    struct canvas c = {.p = p, .tl = tl, .style = style, .margin = 5 + digits(p->workers - 1) + 2};
+    choose_scale(&c);
+    c.owner = NEW(int32_t, c.columns);
+    c.most = NEW(double, c.columns);
+    c.used = NEW(double, c.columns);
+    struct measure m = measure_of(tl->makespan, unit, style->ascii);
+    put_ruler(out, &c, &m);
+    for (int r = 0; r < p->workers; r++)
+        put_row(out, &c, r);
+    put_legend(out, &c, &m);
+}
+
+/* ---- the report ---- */
+
+/* Bytes: exact when few, else to a tenth in KiB, MiB, GiB… */
+static const char *bytes_text(int64_t n, char buf[32]) {
+    static const char *const name[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    if (n < 10 << 10) {
+        snprintf(buf, 32, "%lld B", (long long)n);
+        return buf;
+    }
+    double x = (double)n / 1024;
+    int i = 0;
+    for (; x >= 1023.95 && i < 5; i++)
+        x /= 1024;
+    snprintf(buf, 32, "%.1f %s", x, name[i]);
+    return buf;
+}
+
+static const char *time_text(double t, const struct measure *m, char buf[32]) {
+    double x = t / m->one;
+    snprintf(buf, 32, fabs(x) >= 1000 || x == floor(x) ? "%.0f" : "%.4g", x);
+    return buf;
+}
+
+/* A table whose columns are as wide as what is in them. A group is a heading over its columns. */
+enum { COLUMNS = 12 };
+static const struct {
+    const char *group, *name;
+} heading[COLUMNS] = {{"", "rank"},     {"time", "busy"}, {"", "idle"},        {"", "span"},
+                      {"peak", "live"}, {"", "memory"},   {"received", "act"}, {"", "grad"},
+                      {"", "weight"},   {"", "part"},     {"", "bytes"},       {"stages", "stored"}};
+
+static void fill_row(char cell[COLUMNS][32], int rank, const struct rank_report *k, const struct measure *m) {
+    int count[] = {k->activations_received, k->gradients_received, k->weights_received, k->reductions_received};
+    snprintf(cell[0], 32, "%d", rank);
+    time_text(k->busy, m, cell[1]);
+    time_text(k->idle, m, cell[2]);
+    time_text(k->span, m, cell[3]);
+    snprintf(cell[4], 32, "%d", k->peak_activations);
+    bytes_text(k->peak_bytes, cell[5]);
+    for (int i = 0; i < 4; i++)
+        snprintf(cell[6 + i], 32, "%d", count[i]);
+    bytes_text(k->bytes_received, cell[10]);
+    snprintf(cell[11], 32, "%d", k->stages_stored);
+}
+
+static void put_ranks(struct text *t, const struct report *r, const struct measure *m) {
+    char(*row)[COLUMNS][32] = alloc(sizeof *row * (size_t)r->workers);
+    int width[COLUMNS], end = 0, at = 0;
+    for (int c = 0; c < COLUMNS; c++)
+        width[c] = (int)strlen(heading[c].name);
+    for (int i = 0; i < r->workers; i++) {
+        fill_row(row[i], i, &r->rank[i], m);
+        for (int c = 0; c < COLUMNS; c++)
+            width[c] = (int)strlen(row[i][c]) > width[c] ? (int)strlen(row[i][c]) : width[c];
+    }
+    for (int c = 0; c < COLUMNS; at += width[c++] + 2)
+        if (*heading[c].group) { /* over the first of its columns, which is set to the right */
+            int left = at + width[c] - (int)strlen(heading[c].name);
+            put(t, "%*s%s", left - end, "", heading[c].group);
+            end = left + (int)strlen(heading[c].group);
+        }
+    put(t, "\n");
+    for (int c = 0; c < COLUMNS; c++)
+        put(t, "%*s%s", width[c], heading[c].name, c + 1 < COLUMNS ? "  " : "\n");
+    for (int i = 0; i < r->workers; i++)
+        for (int c = 0; c < COLUMNS; c++)
+            put(t, "%*s%s", width[c], row[i][c], c + 1 < COLUMNS ? "  " : "\n");
+}
+
+void emit_report(struct text *out, const struct report *r, const struct style *style) {
+    struct measure m = measure_of(r->makespan, r->unit, style->ascii);
+    char a[32], b[32], c[32];
+    put(out, "%s: %d workers, %d stages, %d microbatches\n\n", r->schedule, r->workers, r->stages, r->batches);
+    put_ranks(out, r, &m);
+    put(out, "\nmakespan     %s %s\n", time_text(r->makespan, &m, a), m.name);
+    put(out, "bubble       %.1f %%\n", 100 * r->bubble);
+    put(out, "throughput   %.3f F + backward per rank in the time of one (rho = S B / (L W))\n", r->throughput);
+    put(out, "lower bound  %s %s, from ", time_text(r->lower_bound, &m, a), m.name);
+    const char *work = time_text(r->bound_work, &m, a), *path = time_text(r->bound_path, &m, b);
+    const char *live = time_text(r->bound_memory, &m, c);
+    if (r->lower_bound == r->bound_work)
+        put(out, "a rank's work (path %s, live activations %s)\n", path, live);
+    else if (r->lower_bound == r->bound_path)
+        put(out, "the longest path (work %s, live activations %s)\n", work, live);
+    else
+        put(out, "live activations (work %s, path %s)\n", work, path);
+    put(out, "gap          %.1f %%\n", 100 * r->gap);
+}

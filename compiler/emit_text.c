@@ -1,0 +1,144 @@
+/* The program's text form: for people, for `git diff`, and to be read back (read_text.c).
+ *
+ *     pianola 1
+ *     program 1f1b workers 4 stages 4 batches 8
+ *     rank 0 lane compute
+ *     F 0 0 w=weight(0) stash=stash(0,0) y=act(0,0)
+ *     B 0 0 w=weight(0) stash=stash(0,0) dy=grad(1,0) dw=wgrad(0) wait(RECV_B 1 0 from 1) free(stash(0,0) grad(1,0))
+ *     rank 0 lane send 1
+ *     SEND_F 0 0 to 1 t=act(0,0) wait(F 0 0) free(act(0,0))
+ *     rank 0 lane recv 1
+ *     RECV_B 1 0 from 1 t=grad(1,0)
+ *     rank 0 issue
+ *     0 1 2 0
+ *     rank 0 memory 4096
+ *     stash(0,0) 0 1024 grows wstash(0,0)
+ *
+ * Per rank: each lane's instructions in their order; the rank's issue order as lane numbers, 0*3 for 0 0 0; and the
+ * arena's bytes with every buffer's offset and bytes. An instruction has no number and no time, so a line changes only
+ * when the instruction does: it is called by its operation, stage, microbatch, instance (#) and peer, and a wait names
+ * the instruction of another lane that must have ended. "dw=" writes where "dw+=" adds. */
+#include "pass.h"
+#include <string.h>
+
+static void put_word(struct text *t, const char *s) { put_bytes(t, s, strlen(s)); }
+
+/* As put_buf prints it: printf is too slow for what comes several times a line. */
+static void put_buffer(struct text *t, const struct buf *b) {
+    put_word(t, kind_name[b->kind]);
+    if (b->stage >= 0) {
+        put_word(t, "(");
+        put_int(t, b->stage);
+        if (b->batch >= 0) {
+            put_word(t, ",");
+            put_int(t, b->batch);
+        }
+        put_word(t, ")");
+    }
+    if (b->inst >= 0) {
+        put_word(t, "#");
+        put_int(t, b->inst);
+    }
+}
+
+static void put_instr(struct text *t, const struct rank *k, const struct instr *in) {
+    put_label(t, in);
+    for (uint32_t a = in->arg; a < in->arg + in->narg; a++) {
+        int role = k->arg[a].role;
+        put_word(t, " ");
+        put_word(t, role_name[role]);
+        put_word(t, op_accumulates(in->op, role) && !in->first ? "+=" : "=");
+        put_buffer(t, &k->buf[k->arg[a].buf]);
+    }
+    for (uint32_t i = 0; i < in->nwait; i++) {
+        put_word(t, i ? ", " : " wait(");
+        put_label(t, &k->ins[k->wait[in->wait + i]]);
+    }
+    put_word(t, in->nwait ? ")" : "");
+    for (uint32_t i = 0; i < in->nfree; i++) {
+        put_word(t, i ? " " : " free(");
+        put_buffer(t, &k->buf[k->freed[in->free + i]]);
+    }
+    put_word(t, in->nfree ? ")\n" : "\n");
+}
+
+static void put_lanes(struct text *t, const struct program *p, int r) {
+    const struct rank *k = &p->rank[r];
+    int32_t *at = NEW(int32_t, k->nlanes + 1), *ins = NEW(int32_t, k->nins); /* a lane is ins[at[l] .. at[l+1]) */
+    for (int i = 0; i < k->nins; i++)
+        at[k->ins[i].lane]++;
+    for (int l = 0, sum = 0; l <= k->nlanes; l++) {
+        int n = at[l];
+        at[l] = sum;
+        sum += n;
+    }
+    for (int i = 0; i < k->nins; i++)
+        ins[at[k->ins[i].lane]++] = i;
+    for (int l = 0, i = 0; l < k->nlanes; l++) {
+        put(t, "rank %d lane ", r);
+        put_lane(t, p, &k->lane[l]);
+        put_word(t, "\n");
+        for (; i < at[l]; i++)
+            put_instr(t, k, &k->ins[ins[i]]);
+    }
+}
+
+static void put_issue(struct text *t, const struct rank *k, int r) {
+    put(t, "rank %d issue\n", r);
+    size_t column = 0;
+    for (int i = 0, run; i < k->nins; i += run) {
+        for (run = 1; i + run < k->nins && k->ins[i + run].lane == k->ins[i].lane;)
+            run++;
+        char token[32];
+        size_t n = (size_t)snprintf(token, sizeof token, run > 1 ? "%d*%d" : "%d", k->ins[i].lane, run);
+        if (column > 0 && column + 1 + n > 100) {
+            put_word(t, "\n");
+            column = 0;
+        }
+        put_word(t, column ? " " : "");
+        put_word(t, token);
+        column += n + (column > 0);
+    }
+    put_word(t, column ? "\n" : "");
+}
+
+static void put_memory(struct text *t, const struct rank *k, int r) {
+    put(t, "rank %d memory %lld\n", r, (long long)k->arena);
+    for (int i = 0; i < k->nbufs; i++) {
+        const struct buf *b = &k->buf[i];
+        put_buffer(t, b);
+        put_word(t, " ");
+        if (b->off >= 0)
+            put_int(t, b->off);
+        else
+            put_word(t, "-");
+        put_word(t, " ");
+        put_int(t, b->bytes);
+        if (b->grows >= 0) {
+            put_word(t, " grows ");
+            put_buffer(t, &k->buf[b->grows]);
+        }
+        put_word(t, "\n");
+    }
+}
+
+/* A file name may hold anything: what would not be one printable word is written %HH; no name at all is %00. */
+static void put_name(struct text *t, const char *name) {
+    for (const unsigned char *s = (const unsigned char *)name; *s; s++)
+        if (*s > ' ' && *s != '%' && *s != 0x7f)
+            put_bytes(t, (const char *)s, 1);
+        else
+            put(t, "%%%02X", *s);
+    put_word(t, *name ? "" : "%00");
+}
+
+void emit_text(struct text *out, const struct program *p) {
+    put_word(out, "pianola 1\nprogram ");
+    put_name(out, p->name);
+    put(out, " workers %d stages %d batches %d\n", p->workers, p->stages, p->batches);
+    for (int r = 0; r < p->workers; r++) {
+        put_lanes(out, p, r);
+        put_issue(out, &p->rank[r], r);
+        put_memory(out, &p->rank[r], r);
+    }
+}

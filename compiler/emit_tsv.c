@@ -1,0 +1,42 @@
+/* The timeline as tab-separated values: one line per instruction, by rank, lane and start. */
+#include "pass.h"
+
+/* The buffer an instruction moves: what a message carries, or what a REDUCE sums. NULL: it moves nothing. */
+static const struct buf *moved(const struct rank *k, const struct instr *in) {
+    return is_message(in->op) && in->narg ? &k->buf[k->arg[in->arg].buf] : NULL;
+}
+
+static void put_column(struct text *t, int64_t v, bool applies) {
+    put_bytes(t, "\t", 1);
+    if (applies)
+        put_int(t, v);
+}
+
+void emit_tsv(struct text *out, const struct program *p, const struct timeline *tl) {
+    put(out, "rank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\n");
+    for (int r = 0; r < p->workers; r++) {
+        const struct rank *k = &p->rank[r];
+        int32_t *at = NEW(int32_t, k->nlanes + 1), *order = NEW(int32_t, k->nins);
+        for (int i = 0; i < k->nins; i++)
+            at[k->ins[i].lane + 1]++;
+        for (int l = 0; l < k->nlanes; l++)
+            at[l + 1] += at[l];
+        for (int i = 0; i < k->nins; i++) /* a lane runs in issue order, so this is the order of starts, too */
+            order[at[k->ins[i].lane]++] = i;
+        for (int i = 0; i < k->nins; i++) {
+            const struct instr *in = &k->ins[order[i]];
+            const struct buf *b = moved(k, in);
+            char start[32], end[32];
+            put_int(out, r);
+            put_bytes(out, "\t", 1);
+            put_lane(out, p, &k->lane[in->lane]);
+            put(out, "\t%s\t%s\t%s", number(tl->start[r][order[i]], start), number(tl->end[r][order[i]], end),
+                op_name[in->op]);
+            put_column(out, in->stage, true);
+            put_column(out, in->batch, in->batch >= 0);
+            put_column(out, in->peer, in->peer >= 0);
+            put_column(out, b ? b->bytes : 0, b);
+            put_bytes(out, "\n", 1);
+        }
+    }
+}

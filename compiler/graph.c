@@ -1,0 +1,225 @@
+/* The job graph: who needs whom, and what travels along each edge. */
+#include "pass.h"
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+/* What an edge carries (DESIGN section 2). K_token: an order only. */
+int edge_kind(const struct job *from, const struct job *to) {
+    if (from->b != to->b)
+        return K_token;
+    if (from->s == to->s) {
+        if (from->d == OP_F && to->d == OP_R)
+            return K_input;
+        if ((from->d == OP_F || from->d == OP_R) && (to->d == OP_B || to->d == OP_I))
+            return K_stash;
+        return from->d == OP_I && to->d == OP_W ? K_wstash : K_token;
+    }
+    if (from->d == OP_F && to->d == OP_F)
+        return K_act;
+    bool back = from->d == OP_B || from->d == OP_I;
+    return back && (to->d == OP_B || to->d == OP_I) ? K_grad : K_token;
+}
+
+int64_t edge_bytes(const struct stage *st, const struct job *from, const struct job *to) {
+    return st[from->s].bytes[edge_kind(from, to)];
+}
+
+struct link link_of(const struct spec *sp, int src, int dst) {
+    if (!sp->link || src == dst)
+        return (struct link){0, INFINITY};
+    return sp->link[(int64_t)src * sp->workers + dst];
+}
+
+/* DESIGN section 2's default dependencies of one job; returns how many. With recompute the stash comes from R. */
+static int default_pred(const struct spec *sp, const struct job *j, int32_t out[3]) {
+    int s = j->s, b = j->b, n = 0;
+    int32_t again = job_at(sp, s, b, OP_R), forward = job_at(sp, s, b, OP_F);
+    switch (j->d) {
+    case OP_F:
+        if (s > 0)
+            out[n++] = job_at(sp, s - 1, b, OP_F);
+        break;
+    case OP_R:
+        out[n++] = forward;
+        break;
+    case OP_W:
+        out[n++] = job_at(sp, s, b, OP_I);
+        break;
+    default:
+        out[n++] = again >= 0 ? again : forward;
+        if (s + 1 < sp->stages) {
+            int32_t whole = job_at(sp, s + 1, b, OP_B);
+            out[n++] = whole >= 0 ? whole : job_at(sp, s + 1, b, OP_I);
+        }
+    }
+    return n;
+}
+
+bool has_edge(const struct graph *g, int32_t j, int32_t p) {
+    for (int32_t e = g->pred_at[j]; e < g->pred_at[j + 1]; e++)
+        if (g->pred[e] == p)
+            return true;
+    return false;
+}
+
+/* A custom pred may add orders, but a job's own tensors must come from somewhere. */
+static void check_custom(const struct spec *sp, const struct graph *g) {
+    for (int j = 0; j < g->n; j++) {
+        const struct job *job = &sp->job[j];
+        int32_t need[3];
+        int n = default_pred(sp, job, need);
+        for (int i = 0; i < n; i++) {
+            const struct job *p = &sp->job[need[i]];
+            bool own = p->s == job->s;
+            if ((own || sp->model) && !has_edge(g, j, need[i]))
+                die("%s: pred() of %s does not list %s, whose %s it reads; add {%d, %d, \"%s\"} to what it returns",
+                    sp->file, job_name(job->s, job->b, job->d), job_name(p->s, p->b, p->d),
+                    kind_name[edge_kind(p, job)], p->s, p->b, op_name[p->d]);
+        }
+    }
+}
+
+static void die_on_cycle(const struct spec *sp, const struct graph *g, const int32_t *missing) {
+    int32_t *at = NEW(int32_t, g->n + 1), *to = NEW(int32_t, g->pred_at[g->n] + 1);
+    int32_t n = 0;
+    for (int j = 0; j < g->n; j++) {
+        at[j] = n;
+        for (int32_t e = g->pred_at[j]; missing[j] > 0 && e < g->pred_at[j + 1]; e++)
+            if (missing[g->pred[e]] > 0)
+                to[n++] = g->pred[e];
+    }
+    at[g->n] = n;
+    int len;
+    int32_t *cycle = shortest_cycle(g->n, at, to, &len);
+    struct text t = {0};
+    for (int i = 0; i < len && i < 12; i++) {
+        const struct job *a = &sp->job[cycle[i]], *b = &sp->job[cycle[(i + 1) % len]];
+        put(&t, "\n  %s needs %s", job_name(a->s, a->b, a->d), job_name(b->s, b->b, b->d));
+    }
+    if (len > 12)
+        put(&t, "\n  … and %d more", len - 12);
+    die("%s: the jobs' dependencies form a cycle of %d; remove one of these from pred():%s", sp->file, len, t.s);
+}
+
+static void check_acyclic(const struct spec *sp, const struct graph *g) {
+    int32_t *missing = NEW(int32_t, g->n + 1), *queue = NEW(int32_t, g->n + 1);
+    int head = 0, tail = 0;
+    for (int j = 0; j < g->n; j++)
+        if (!(missing[j] = g->pred_at[j + 1] - g->pred_at[j]))
+            queue[tail++] = j;
+    while (head < tail) {
+        int j = queue[head++];
+        for (int32_t e = g->succ_at[j]; e < g->succ_at[j + 1]; e++)
+            if (--missing[g->succ[e]] == 0)
+                queue[tail++] = g->succ[e];
+    }
+    if (tail < g->n)
+        die_on_cycle(sp, g, missing);
+}
+
+struct graph *graph_build(const struct spec *sp) {
+    struct graph *g = NEW(struct graph, 1);
+    int n = g->n = sp->njobs;
+    if (sp->pred) {
+        g->pred = sp->pred;
+        g->pred_at = sp->pred_at;
+        check_custom(sp, g);
+    } else {
+        g->pred_at = NEW(int32_t, n + 1);
+        g->pred = NEW(int32_t, 2 * (int64_t)n + 3);
+        for (int j = 0; j < n; j++)
+            g->pred_at[j + 1] = g->pred_at[j] + default_pred(sp, &sp->job[j], &g->pred[g->pred_at[j]]);
+    }
+    int32_t edges = g->pred_at[n];
+    g->succ_at = NEW(int32_t, n + 2);
+    g->succ = NEW(int32_t, edges + 1);
+    g->succ_edge = NEW(int32_t, edges + 1);
+    for (int32_t e = 0; e < edges; e++)
+        g->succ_at[g->pred[e] + 2]++;
+    for (int j = 0; j < n; j++)
+        g->succ_at[j + 2] += g->succ_at[j + 1];
+    for (int j = 0; j < n; j++)
+        for (int32_t e = g->pred_at[j]; e < g->pred_at[j + 1]; e++) {
+            int32_t at = g->succ_at[g->pred[e] + 1]++;
+            g->succ[at] = j;
+            g->succ_edge[at] = e;
+        }
+    check_acyclic(sp, g);
+    return g;
+}
+
+/* Follows edges from the first node that has one until a node repeats: some cycle, not the shortest. */
+static int some_cycle(int n, const int32_t *at, const int32_t *to, int32_t *out) {
+    uint8_t *color = NEW(uint8_t, n);
+    int32_t *stack = NEW(int32_t, n), *next = NEW(int32_t, n);
+    for (int root = 0; root < n; root++) {
+        if (color[root] || at[root] == at[root + 1])
+            continue;
+        int depth = 0;
+        stack[depth++] = root;
+        color[root] = 1;
+        next[root] = at[root];
+        while (depth > 0) {
+            int32_t v = stack[depth - 1];
+            if (next[v] == at[v + 1]) {
+                color[v] = 2;
+                depth--;
+                continue;
+            }
+            int32_t u = to[next[v]++];
+            if (color[u] == 1) {
+                int len = 0;
+                for (int i = depth - 1; i >= 0; i--) {
+                    len++;
+                    if (stack[i] == u)
+                        break;
+                }
+                memcpy(out, stack + depth - len, sizeof *out * (size_t)len);
+                return len;
+            }
+            if (!color[u]) {
+                color[u] = 1;
+                next[u] = at[u];
+                stack[depth++] = u;
+            }
+        }
+    }
+    return 0;
+}
+
+int32_t *shortest_cycle(int n, const int32_t *at, const int32_t *to, int *len) {
+    int32_t *best = NEW(int32_t, n + 1), *from = NEW(int32_t, n), *queue = NEW(int32_t, n);
+    *len = some_cycle(n, at, to, best);
+    assert(*len > 0);
+    int nroots = *len < 64 ? *len : 64; /* every cycle of practice passes near; exact when the first one is short */
+    int32_t *root = NEW(int32_t, nroots);
+    memcpy(root, best, sizeof *root * (size_t)nroots);
+    for (int r = 0; r < nroots; r++) {
+        memset(from, -1, sizeof *from * (size_t)n);
+        int head = 0, tail = 0, last = -1;
+        queue[tail++] = root[r];
+        while (head < tail && last < 0) {
+            int32_t v = queue[head++];
+            for (int32_t e = at[v]; e < at[v + 1]; e++) {
+                if (to[e] == root[r]) {
+                    last = v;
+                    break;
+                }
+                if (from[to[e]] < 0) {
+                    from[to[e]] = v;
+                    queue[tail++] = to[e];
+                }
+            }
+        }
+        int length = 1;
+        for (int v = last; v != root[r]; v = from[v])
+            length++;
+        if (length < *len) {
+            *len = length;
+            for (int v = last, i = length; i > 0; v = from[v])
+                best[--i] = v;
+        }
+    }
+    return best;
+}

@@ -1,0 +1,28 @@
+/* What the reported figures mean: `pianola help report`. The README says the same. */
+#include "compile.h"
+
+void help_report(FILE *out) {
+    fputs("makespan       end of the last instruction, updates and reductions included; time begins at 0\n"
+          "busy           of a rank: the sum of its jobs' durations (F, R, I, B, W)\n"
+          "idle           makespan - busy\n"
+          "span           the rank's own last job end - its own first job start\n"
+          "bubble         1 - sum of busy / (workers x makespan)\n"
+          "throughput     rho = S B / (L W), L the makespan in units of one F + B: jobs per worker and unit of time;\n"
+          "               with unequal costs, the cost of all F and backward jobs / (workers x makespan)\n"
+          "peak act.      most live activations at a time. (s,b) counts on the rank of its F from the start of F to\n"
+          "               the end of its backward (B, or W when split); on another rank's backward, there from the\n"
+          "               end of F on. What ends at t leaves before what starts at t counts\n"
+          "peak bytes     the rank's arena: what the device allocates, to the byte\n"
+          "received       messages that came in: activations (act, stash), gradients (of activations), weights\n"
+          "               (fetches), reductions (parts of weight gradients); bytes of all, a reduction over n homes\n"
+          "               counting 2 (n-1) / n of its bytes\n"
+          "stages stored  stages whose weights are at home on the rank\n"
+          "lower bound    no schedule with this placement and these peaks is faster: the largest of\n"
+          "  work         a rank's busy time\n"
+          "  path         the critical path through the jobs, links included\n"
+          "  memory       memory-time: every (s,b) must live for at least its own chain; a rank that holds at most M\n"
+          "               at a time needs their sum / M (rho <= M / S: Rahimi 2025, appendix)\n"
+          "gap            makespan / lower bound - 1\n"
+          "times          units of cost without a model, FLOP with a model, seconds with a cluster's flops\n",
+          out);
+}

@@ -1,0 +1,76 @@
+#include "ir.h"
+#include <assert.h>
+#include <string.h>
+
+#define X(name, ...) #name,
+const char *const op_name[NOPS] = {OPS(X)};
+const char *const kind_name[NKINDS] = {KINDS(X)};
+#undef X
+#define X(name) #name,
+const char *const role_name[NROLES] = {ROLES(X)};
+#undef X
+#define X(name, lane, cost, operands, meaning) LANE_##lane,
+const uint8_t op_lane[NOPS] = {OPS(X)};
+#undef X
+#define X(name, lane, cost, operands, meaning) COST_##cost,
+const uint8_t op_cost[NOPS] = {OPS(X)};
+#undef X
+#define X(name, has_batch, meaning) has_batch,
+const bool kind_has_batch[NKINDS] = {KINDS(X)};
+#undef X
+#define X(name, lane, cost, operands, meaning) operands,
+static const char *const op_operands[NOPS] = {OPS(X)};
+#undef X
+
+/* The operand strings of ops.h, read once. */
+static uint8_t access_of[NOPS][NROLES], roles_of[NOPS][NROLES], nroles_of[NOPS];
+static bool accumulates[NOPS][NROLES], ready;
+
+static void read_operands(void) {
+    for (int op = 0; op < NOPS; op++)
+        for (const char *s = op_operands[op]; *s;) {
+            size_t n = strcspn(s, ":");
+            int role = 0;
+            while (strncmp(role_name[role], s, n) || role_name[role][n])
+                role++;
+            assert(role < NROLES);
+            char how = s[n + 1];
+            access_of[op][role] = (how != 'w' ? ACC_READ : 0) | (how != 'r' ? ACC_WRITE : 0);
+            accumulates[op][role] = how == 'a';
+            roles_of[op][nroles_of[op]++] = (uint8_t)role;
+            s += strcspn(s, " ");
+            s += *s == ' ';
+        }
+    ready = true;
+}
+
+int op_access(int op, int role) {
+    if (!ready)
+        read_operands();
+    return access_of[op][role];
+}
+
+bool op_accumulates(int op, int role) {
+    if (!ready)
+        read_operands();
+    return accumulates[op][role];
+}
+
+int op_roles(int op, const uint8_t **roles) {
+    if (!ready)
+        read_operands();
+    *roles = roles_of[op];
+    return nroles_of[op];
+}
+
+const char *job_name(int s, int b, int d) { return format("%d%s%d", s, op_name[d], b); }
+
+void put_buf(struct text *t, const struct buf *b) {
+    put(t, "%s", kind_name[b->kind]);
+    if (b->stage >= 0 && b->batch >= 0)
+        put(t, "(%d,%d)", b->stage, b->batch);
+    else if (b->stage >= 0)
+        put(t, "(%d)", b->stage);
+    if (b->inst >= 0)
+        put(t, "#%d", b->inst);
+}

@@ -1,0 +1,187 @@
+/* What the passes work on: the schedule as the scripts gave it (spec), the jobs, and the program. */
+#ifndef PIANOLA_IR_H
+#define PIANOLA_IR_H
+#include "../runtime/ops.h"
+#include "base.h"
+
+/* ---- the scripts' answers, plain data: nothing above this floor knows Lua ---- */
+
+/* One (s,b,d). Stored in the canonical order: stage, then microbatch, then direction. */
+struct job {
+    int32_t s, b;
+    uint8_t d;         /* OP_F .. OP_W */
+    int32_t rank;      /* compute rank */
+    int32_t home;      /* the owner of the weights it uses, as w() returned it */
+    double prio, cost; /* cost 0: not given by the script; cost.c fills it in */
+};
+
+struct link {
+    double latency, bandwidth; /* seconds and bytes per second; bandwidth INFINITY: free */
+};
+
+struct model_layer {
+    int kind;  /* enum layer_kind, fork and join included */
+    int out;   /* columns of its output; 0: same as its input (script) */
+    int heads; /* attention */
+    int unit;  /* index of the top-level item it belongs to: a cut falls only between units */
+};
+
+struct model {
+    struct rt_model rt;
+    struct model_layer *layer;
+    int nlayers, nunits;
+    int *cut; /* stages - 1 indices of units that open stages 1..; NULL: evenly by cost */
+    int ncut;
+};
+
+struct spec {
+    const char *name;   /* of the schedule: its file's base name without .lua */
+    const char *file;   /* as given by the user */
+    const char *params; /* "workers=4 batches=8", for the record */
+    int workers, stages, batches;
+    bool strict;
+    struct job *job;
+    int njobs;
+    int32_t *at; /* [(s * batches + b) * NDIRS + d] -> index in job, or -1 */
+    int *cap;    /* per rank; INT_MAX: none */
+    int *slots;  /* weight slots per rank; 0: nothing is kept between jobs */
+    /* Custom dependencies: pred of job j is pred[pred_at[j] .. pred_at[j+1]), as job indices. NULL: the default. */
+    int32_t *pred;
+    int32_t *pred_at;
+    struct model *model; /* NULL: unit costs, every tensor 1 byte */
+    bool has_cluster;
+    struct link *link; /* [src * workers + dst]; NULL: free */
+    double memory;     /* bytes per rank; INFINITY: no limit */
+    double flops;      /* per second and rank; 0: not given, times are then in FLOP */
+};
+
+static inline int32_t job_at(const struct spec *sp, int s, int b, int d) {
+    return sp->at[((int64_t)s * sp->batches + b) * NDIRS + d];
+}
+
+/* script.c's result is made from these: files or NULL, and -D settings "key=value". */
+struct script_args {
+    const char *schedule, *model, *cluster;
+    const char **set;
+    int nset;
+};
+
+/* ---- cost.c: what each stage weighs ---- */
+
+struct stage {
+    double cost[NDIRS]; /* default cost of F, R, I, B, W: units, FLOP, or seconds */
+    double flop[NDIRS];
+    double update;         /* cost of U */
+    int64_t bytes[NKINDS]; /* of weight, wgrad, opt, work, act, grad, stash, wstash, input, token */
+    struct rt_stage rt;    /* layers and offsets; empty without a model */
+};
+
+/* ---- the job graph ---- */
+
+struct graph {
+    int n;                   /* jobs */
+    int32_t *pred, *pred_at; /* predecessors of j: pred[pred_at[j] .. pred_at[j+1]) */
+    int32_t *succ, *succ_at;
+    int32_t *succ_edge;      /* parallel to succ: the same edge's index in pred */
+};
+
+/* ---- the schedule ---- */
+
+struct sched {
+    double *start, *end; /* per job */
+    int32_t **order;     /* per rank: its jobs in the order they run */
+    int *norder;
+    int32_t *starts, *ends; /* all jobs as they started, and as they ended: both sorted by time */
+    int nstarts, nends;
+    double makespan;
+};
+
+/* ---- the program ---- */
+
+struct buf {
+    uint8_t kind;               /* enum kind */
+    int32_t stage, batch, inst; /* batch -1 where the kind has none; inst -1 when a rank holds only one */
+    int32_t grows;              /* the larger buffer that takes over this one's place (stash -> wstash), or -1 */
+    int64_t bytes, off;         /* off -1: not planned yet */
+};
+
+struct arg {
+    uint8_t role;
+    int32_t buf; /* of this rank */
+};
+
+struct instr {
+    uint8_t op;
+    bool first; /* the accumulated operand is written, not added to */
+    uint16_t lane;
+    int32_t stage, batch;     /* batch -1: none */
+    int32_t peer;             /* other rank of a message, or of the part that ADD adds; -1: none */
+    int32_t inst;             /* of the tensor sent or fetched; -1: none */
+    int32_t msg;              /* id shared by a SEND and its RECV, or by the members of a REDUCE; -1: none */
+    uint32_t arg, wait, free; /* where its operands, awaited instructions and freed buffers begin */
+    uint8_t narg, nfree;
+    uint16_t nwait;
+};
+
+struct lane {
+    uint8_t kind;  /* enum lanekind */
+    int32_t peer;  /* SEND, RECV */
+    int32_t group; /* GROUP: index in program.group */
+};
+
+struct group {
+    int n;
+    int32_t *rank; /* ascending */
+};
+
+struct rank {
+    struct instr *ins; /* in issue order; a lane is the restriction to its number */
+    int nins;
+    struct lane *lane; /* lane 0 is compute; then sends by peer, receives by peer, groups */
+    int nlanes;
+    struct buf *buf;
+    int nbufs;
+    struct arg *arg; /* pools the instructions point into */
+    int32_t *wait;   /* indices in ins: instructions of other lanes that must have ended */
+    int32_t *freed;  /* buffers whose last use this is, in issue order */
+    int32_t *event; /* buffers as they open (b) and close (~b) in scheduled time: what mem plans by */
+    int32_t *over, *over_at; /* buffers whose bytes buffer b takes over: over[over_at[b] .. over_at[b+1]) */
+    size_t nargs, nwaits, nfrees, nevents;
+    int64_t arena; /* bytes; the plan's peak */
+};
+
+/* Every job's facts that a reader of the text form needs to check the streams against the job graph. */
+struct program {
+    const char *name;
+    int workers, stages, batches, nmsgs, ngroups;
+    struct group *group;
+    struct rank *rank;
+};
+
+/* When each instruction runs: start and end per rank, parallel to rank.ins. A RECV's end is the arrival. */
+struct timeline {
+    double **start, **end;
+    double makespan;
+};
+
+/* ir.c: names, and reading operands */
+extern const char *const op_name[NOPS], *const kind_name[NKINDS], *const role_name[NROLES];
+extern const uint8_t op_lane[NOPS], op_cost[NOPS];
+extern const bool kind_has_batch[NKINDS];
+enum access { ACC_READ = 1, ACC_WRITE = 2 };
+int op_access(int op, int role); /* access of an operand, ACC_* ored; 0: op has no such role */
+bool op_accumulates(int op, int role);
+int op_roles(int op, const uint8_t **roles);       /* roles in printing order; returns how many */
+const char *job_name(int s, int b, int d);         /* "1F3", in the arena */
+void put_buf(struct text *t, const struct buf *b); /* "act(1,3)", "weight(2)#0" */
+
+/* message.c: what instructions and lanes are called, and which SEND meets which RECV */
+bool is_message(int op); /* SEND_x, RECV_x, SERVE, FETCH, REDUCE */
+void put_int(struct text *t, int64_t v);
+void put_label(struct text *t, const struct instr *in); /* "F 0 3", "FETCH 2#0 from 1": unique within a rank */
+void put_lane(struct text *t, const struct program *p, const struct lane *lane); /* "compute", "send 1", "group 0,2" */
+/* Numbers messages in the order of ranks and their issue: a SEND and its RECV, or a REDUCE's members, get one id.
+ * Where one has no partner: dies of an assert, for programs we made; when lenient, leaves msg -1 at every such
+ * instruction (in a REDUCE, at the first member at least) and returns an error text that names the first. NULL: all met. */
+char *number_messages(struct program *p, bool lenient);
+#endif

@@ -1,0 +1,146 @@
+/* Which instruction waits for which other lane's.
+ *
+ * A rank's instructions are walked in issue order. Each must run after the last writer of what it reads, after every
+ * access to what it writes, and after whoever used the bytes before its buffer did (rank.over). Within a lane that is
+ * free. Across lanes it is a wait, unless it is implied: a vector clock per lane holds, for every other lane, how far
+ * that lane must have come by now. Waits are taken newest first, so that one implies as many others as it can. */
+#include "pass.h"
+#include <assert.h>
+#include <string.h>
+
+struct touch { /* by one lane, to one buffer, since it was last written by another */
+    int32_t lane, any, write; /* newest access, newest write; -1: none */
+    int32_t next;
+};
+
+struct sync {
+    struct rank *k;
+    int32_t *head;  /* per buffer: its accesses */
+    struct touch *a;
+    size_t na, cap;
+    int32_t spare;
+    int32_t *clock; /* [lane][lane]: instruction of the other lane known to have ended */
+    int32_t *shot;  /* [instruction][lane]: the clock of its lane when it ends */
+    int32_t *need;  /* per lane: newest instruction to wait for, or -1 */
+    size_t wait_cap;
+};
+
+static void need(struct sync *z, int32_t i) {
+    int lane = z->k->ins[i].lane;
+    if (z->need[lane] < i)
+        z->need[lane] = i;
+}
+
+static void need_all(struct sync *z, int32_t buf) {
+    for (int32_t n = z->head[buf]; n >= 0; n = z->a[n].next)
+        need(z, z->a[n].any);
+}
+
+static void drop_accesses(struct sync *z, int32_t buf) {
+    while (z->head[buf] >= 0) {
+        int32_t n = z->head[buf];
+        z->head[buf] = z->a[n].next;
+        z->a[n].next = z->spare;
+        z->spare = n;
+    }
+}
+
+static void record(struct sync *z, int32_t buf, int32_t i, bool write) {
+    int lane = z->k->ins[i].lane;
+    if (write) /* it is after all the others: they need not be remembered */
+        drop_accesses(z, buf);
+    int32_t n = z->head[buf];
+    while (n >= 0 && z->a[n].lane != lane)
+        n = z->a[n].next;
+    if (n < 0) {
+        n = z->spare;
+        if (n >= 0)
+            z->spare = z->a[n].next;
+        else {
+            GROW(z->a, z->cap, z->na + 1);
+            n = (int32_t)z->na++;
+        }
+        z->a[n] = (struct touch){lane, -1, -1, z->head[buf]};
+        z->head[buf] = n;
+    }
+    z->a[n].any = i;
+    if (write)
+        z->a[n].write = i;
+}
+
+static void needs_of(struct sync *z, int32_t i) {
+    const struct rank *k = z->k;
+    const struct instr *x = &k->ins[i];
+    for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
+        int32_t b = k->arg[a].buf;
+        if (op_access(x->op, k->arg[a].role) & ACC_WRITE) {
+            if (z->head[b] < 0 && k->over_at)
+                for (int32_t o = k->over_at[b]; o < k->over_at[b + 1]; o++)
+                    need_all(z, k->over[o]);
+            need_all(z, b);
+        } else
+            for (int32_t n = z->head[b]; n >= 0; n = z->a[n].next)
+                if (z->a[n].write >= 0)
+                    need(z, z->a[n].write);
+    }
+}
+
+static void add_waits(struct sync *z, int32_t i) {
+    struct rank *k = z->k;
+    struct instr *x = &k->ins[i];
+    int L = k->nlanes;
+    int32_t *clock = z->clock + (int64_t)x->lane * L;
+    x->wait = (uint32_t)k->nwaits;
+    z->need[x->lane] = -1;
+    for (;;) {
+        int32_t newest = -1;
+        for (int m = 0; m < L; m++)
+            if (z->need[m] > newest && z->need[m] > clock[m])
+                newest = z->need[m];
+        if (newest < 0)
+            break;
+        GROW(k->wait, z->wait_cap, k->nwaits + 1);
+        k->wait[k->nwaits++] = newest;
+        x->nwait++;
+        const int32_t *shot = z->shot + (int64_t)newest * L;
+        for (int m = 0; m < L; m++)
+            if (shot[m] > clock[m])
+                clock[m] = shot[m];
+    }
+    for (int m = 0; m < L; m++)
+        z->need[m] = -1;
+    clock[x->lane] = i;
+    memcpy(z->shot + (int64_t)i * L, clock, sizeof *clock * (size_t)L);
+}
+
+void lanes_sync(struct program *p) {
+    int64_t most = 0, lanes = 0, bufs = 0;
+    for (int r = 0; r < p->workers; r++) {
+        const struct rank *k = &p->rank[r];
+        int64_t cells = (int64_t)k->nins * k->nlanes;
+        most = cells > most ? cells : most;
+        lanes = k->nlanes > lanes ? k->nlanes : lanes;
+        bufs = k->nbufs > bufs ? k->nbufs : bufs;
+    }
+    struct sync z = {.spare = -1};
+    z.head = NEW(int32_t, bufs);
+    z.clock = NEW(int32_t, lanes * lanes);
+    z.shot = NEW(int32_t, most);
+    z.need = NEW(int32_t, lanes);
+    for (int r = 0; r < p->workers; r++) {
+        struct rank *k = z.k = &p->rank[r];
+        z.na = 0;
+        z.spare = -1;
+        z.wait_cap = 0;
+        memset(z.head, -1, sizeof *z.head * (size_t)k->nbufs);
+        memset(z.clock, -1, sizeof *z.clock * (size_t)k->nlanes * (size_t)k->nlanes);
+        memset(z.need, -1, sizeof *z.need * (size_t)k->nlanes);
+        for (int32_t i = 0; i < k->nins; i++) {
+            needs_of(&z, i);
+            add_waits(&z, i);
+            const struct instr *x = &k->ins[i];
+            for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
+                record(&z, k->arg[a].buf, i, op_access(x->op, k->arg[a].role) & ACC_WRITE);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+/* Where the tensors of a stage lie.
+ *
+ * A value is what some layer makes and others read: value i is the output of layer i - 1, value 0 the stage's input.
+ * fork passes its input on, so its output is the same value; in the backward, join does likewise with gradients.
+ * Each value goes to one place, by who needs it when:
+ *
+ *   the backward needs it        stash: linear, gelu, layernorm and attention keep their input, relu its output
+ *   the stage's ends             the operands x, y, dy, dx, unless the stash (or ext) must hold it too
+ *   gradients that W needs       ext: dy of every layer with parameters
+ *   everything else              the workspace, first fit over the layers between its making and its last use
+ *
+ * The batch, input of the first stage, is SP_NONE: it can be read again and is never kept. */
+#include "cost.h"
+#include <assert.h>
+
+struct area { /* a tensor in the workspace, live from one layer of a sweep to another, both included */
+    int last;
+    int64_t off, bytes;
+};
+
+/* One sweep's workspace. Tensors come in the order of the sweep. */
+struct workspace {
+    struct area *live; /* by offset */
+    int n;
+    int64_t peak;
+};
+
+static int64_t fit(struct workspace *w, int now, int last, int64_t bytes) {
+    int n = 0, at = 0;
+    for (int i = 0; i < w->n; i++)
+        if (w->live[i].last >= now)
+            w->live[n++] = w->live[i];
+    int64_t off = 0;
+    while (at < n && w->live[at].off - off < bytes) {
+        off = w->live[at].off + w->live[at].bytes;
+        at++;
+    }
+    for (int i = n; i > at; i--)
+        w->live[i] = w->live[i - 1];
+    w->live[at] = (struct area){last, off, bytes};
+    w->n = n + 1;
+    w->peak = off + bytes > w->peak ? off + bytes : w->peak;
+    return off;
+}
+
+struct plan {
+    struct rt_stage *s;
+    struct rt_layer *l;
+    int n;
+    bool first;
+    int *partner; /* of a fork its join, of a join its fork */
+    int *root;    /* per value 0..n: the value it is the same as */
+    bool *keep;   /* per root: in the stash, or for gradients in ext */
+    int *end;     /* per root: step of the sweep that uses it last */
+    struct slot *at;
+};
+
+static int64_t take(int64_t *size, int64_t bytes) {
+    int64_t off = *size;
+    *size = off + aligned(bytes);
+    return off;
+}
+
+static int64_t bytes_of(const struct plan *p, int value) {
+    int64_t columns = value > 0 ? p->l[value - 1].out : p->l[0].in;
+    return aligned(4 * columns * p->l[0].rows);
+}
+
+static bool is_loss(int kind) { return kind == LAYER_cross_entropy || kind == LAYER_mse; }
+
+static void find_partners(struct plan *p) {
+    int *open = NEW(int, p->n), depth = 0;
+    for (int i = 0; i < p->n; i++)
+        if (p->l[i].kind == LAYER_fork)
+            open[depth++] = i;
+        else if (p->l[i].kind == LAYER_join) {
+            assert(depth > 0);
+            p->partner[i] = open[--depth];
+            p->partner[open[depth]] = i;
+        }
+    assert(depth == 0); /* a cut inside a residual block */
+}
+
+/* ---- forward: values, in the stash, the operands or the workspace ---- */
+
+static bool keeps_input(int kind) {
+    return kind == LAYER_linear || kind == LAYER_gelu || kind == LAYER_layernorm || kind == LAYER_attention;
+}
+
+static int64_t aux_bytes(const struct rt_layer *l) {
+    switch (l->kind) {
+    case LAYER_layernorm:
+        return 4 * 2 * (int64_t)l->rows; /* mean and scale of a row */
+    case LAYER_attention:
+        return 4 * (int64_t)l->rows * l->heads * l->context; /* probabilities */
+    case LAYER_cross_entropy:
+    case LAYER_mse:
+        return 4 * (int64_t)l->rows * l->in; /* the gradient, unscaled */
+    default:
+        return 0;
+    }
+}
+
+static void read_values(struct plan *p) {
+    for (int i = 0; i < p->n; i++) {
+        p->root[i + 1] = p->l[i].kind == LAYER_fork ? p->root[i] : i + 1;
+        p->end[p->root[i]] = i;
+        if (p->l[i].kind == LAYER_join)
+            p->end[p->root[p->partner[i]]] = i;
+        if (keeps_input(p->l[i].kind))
+            p->keep[p->root[i]] = true;
+        if (p->l[i].kind == LAYER_relu)
+            p->keep[p->root[i + 1]] = true;
+    }
+}
+
+static void place_value(struct plan *p, struct workspace *w, int v) {
+    bool last = v == p->n;
+    if ((v == 0 && p->first) || (last && is_loss(p->l[v - 1].kind)))
+        p->at[v] = (struct slot){SP_NONE, 0};
+    else if (p->keep[v])
+        p->at[v] = (struct slot){SP_STASH, take(&p->s->stash, bytes_of(p, v))};
+    else if (v == 0)
+        p->at[v] = (struct slot){SP_X, 0};
+    else if (last)
+        p->at[v] = (struct slot){SP_Y, 0};
+    else
+        p->at[v] = (struct slot){SP_WORK, fit(w, v - 1, p->end[v], bytes_of(p, v))};
+}
+
+static void layout_forward(struct plan *p) {
+    struct workspace w = {.live = NEW(struct area, p->n + 1)};
+    read_values(p);
+    for (int v = 0; v <= p->n; v++)
+        if (p->root[v] == v)
+            place_value(p, &w, v);
+    for (int i = 0; i < p->n; i++) {
+        struct rt_layer *l = &p->l[i];
+        l->x = p->at[p->root[i]];
+        l->y = p->at[p->root[i + 1]];
+        if (l->kind == LAYER_join)
+            l->aux = p->at[p->root[p->partner[i]]];
+        else if (aux_bytes(l) > 0)
+            l->aux = (struct slot){SP_STASH, take(&p->s->stash, aux_bytes(l))};
+    }
+    p->s->work = w.peak;
+}
+
+/* ---- backward: gradients, gradient i being that of value i, in ext, the operands or the workspace ---- */
+
+/* Step of the backward sweep at which layer i runs. */
+static int step_of(const struct plan *p, int i) { return p->n - 1 - i; }
+
+static void read_gradients(struct plan *p) {
+    p->root[p->n] = p->n;
+    for (int i = p->n - 1; i >= 0; i--) {
+        int dy = p->root[i + 1];
+        p->root[i] = p->l[i].kind == LAYER_join ? dy : i;
+        p->end[dy] = step_of(p, i);
+        if (p->l[i].kind == LAYER_fork)
+            p->end[p->root[p->partner[i] + 1]] = step_of(p, i);
+        if (p->l[i].nparam > 0)
+            p->keep[dy] = true;
+    }
+}
+
+/* Nobody needs the gradient of a value that no earlier parameter and no earlier stage has made. */
+static int first_needed(const struct plan *p) {
+    int i = 0;
+    while (p->first && i < p->n && p->l[i].nparam == 0)
+        i++;
+    return p->first ? i + 1 : 0;
+}
+
+static void place_gradient(struct plan *p, struct workspace *w, int g, int needed) {
+    if (g < needed || (g == p->n && is_loss(p->l[g - 1].kind)))
+        p->at[g] = (struct slot){SP_NONE, 0};
+    else if (p->keep[g])
+        p->at[g] = (struct slot){SP_EXT, take(&p->s->ext, bytes_of(p, g))};
+    else if (g == p->n)
+        p->at[g] = (struct slot){SP_DY, 0};
+    else if (g == 0)
+        p->at[g] = (struct slot){SP_DX, 0};
+    else
+        p->at[g] = (struct slot){SP_WORK, fit(w, step_of(p, g), p->end[g], bytes_of(p, g))};
+}
+
+static void layout_backward(struct plan *p) {
+    struct workspace w = {.live = NEW(struct area, 2 * p->n + 1)};
+    int needed = first_needed(p);
+    read_gradients(p);
+    place_gradient(p, &w, p->n, needed);
+    for (int i = p->n - 1; i >= 0; i--) {
+        struct rt_layer *l = &p->l[i];
+        if (p->root[i] == i)
+            place_gradient(p, &w, i, needed);
+        l->dy = p->at[p->root[i + 1]];
+        l->dx = i < needed ? (struct slot){SP_NONE, 0} : p->at[p->root[i]];
+        if (l->kind == LAYER_fork)
+            l->aux = p->at[p->root[p->partner[i] + 1]];
+        if (l->kind == LAYER_attention && l->dx.space != SP_NONE)
+            l->tmp = (struct slot){
+                SP_WORK, fit(&w, step_of(p, i), step_of(p, i), aligned(4 * (int64_t)l->context * l->context))};
+    }
+    if (w.peak > p->s->work)
+        p->s->work = w.peak;
+}
+
+static struct plan plan_of(struct rt_stage *s, struct rt_layer *layer, bool first) {
+    int n = s->nlayers;
+    struct plan p = {.s = s, .l = layer, .n = n, .first = first};
+    p.partner = NEW(int, n);
+    p.root = NEW(int, n + 1);
+    p.keep = NEW(bool, n + 1);
+    p.end = NEW(int, n + 1);
+    p.at = NEW(struct slot, n + 1);
+    find_partners(&p);
+    return p;
+}
+
+void layout_stage(struct rt_stage *s, struct rt_layer *layer, bool first, int moments) {
+    for (int i = 0; i < s->nlayers; i++)
+        layer[i].param = take(&s->weight, 4 * layer[i].nparam);
+    s->opt = moments * s->weight;
+    struct plan values = plan_of(s, layer, first), gradients = plan_of(s, layer, first);
+    layout_forward(&values);
+    layout_backward(&gradients);
+}

@@ -1,0 +1,293 @@
+/* The command line. */
+#include "compile.h"
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define VERSION "0.1.0"
+
+enum { CHECK = 1, SHOW = 2, COMPILE = 4, RUN = 8, ALL = 15 };
+
+static const struct command {
+    const char *name, *args, *what, *examples;
+    int bit;
+} commands[] = {
+    {"check", "SCHEDULE.lua", "compile and prove, print nothing but errors",
+     "  pianola check schedules/1f1b.lua\n"
+     "  pianola check my.lua -D workers=16 --cluster schedules/clusters/latency.lua\n",
+     CHECK},
+    {"show", "SCHEDULE.lua", "print the timeline and the report",
+     "  pianola show schedules/1f1b.lua\n"
+     "  pianola show schedules/1f1b.lua -D workers=8 -D batches=32 --format streams\n"
+     "  pianola show schedules/gpipe.lua --format json | jq .bubble\n",
+     SHOW},
+    {"compile", "SCHEDULE.lua -o DIR", "write streams.txt, timeline.tsv and report.json",
+     "  pianola compile schedules/1f1b.lua -o generated/1f1b\n"
+     "  pianola compile schedules/1f1b.lua --model schedules/models/gpt.lua -o /tmp/gpt\n",
+     COMPILE},
+    {"run", "SCHEDULE.lua --model MODEL.lua", "train with all ranks in this process",
+     "  pianola run schedules/1f1b.lua --model schedules/models/gpt.lua --data book.txt\n"
+     "  pianola run schedules/gpipe.lua --model schedules/models/integers.lua --steps 3 --json\n",
+     RUN},
+};
+enum { NCOMMANDS = sizeof commands / sizeof *commands };
+
+/* The one table of options: getopt, help and suggestions come from it. */
+static const struct option_row {
+    const char *name, *arg, *what;
+    int key, commands;
+} options[] = {
+    {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D', ALL},
+    {"model", "FILE", "model script; without one, jobs have unit costs", 'm', ALL},
+    {"cluster", "FILE", "cluster script; without one, links are free", 'c', ALL},
+    {"output", "PATH", "where to write: a file (show), a folder (compile)", 'o', SHOW | COMPILE},
+    {"format", "FORMAT", "grid (default), streams, tsv or json", 'f', SHOW},
+    {"dump", "LETTERS", "print the program after a pass: l, m, w (help passes)", 'd', CHECK | SHOW | COMPILE},
+    {"data", "FILE", "training text", 'x', RUN},
+    {"steps", "N", "training steps; default 100", 'n', RUN},
+    {"seed", "N", "of weights and of the order of the data; default 1", 's', RUN},
+    {"compare", NULL, "train the same steps on one rank too, and compare", 'C', RUN},
+    {"timeline", "FILE", "write the last step's measured timeline (TSV)", 't', RUN},
+    {"json", NULL, "print figures as JSON", 'j', SHOW | RUN},
+    {"color", "WHEN", "always, never or auto (default)", 'k', SHOW | RUN},
+    {"width", "N", "columns of the grid", 'w', SHOW | RUN},
+    {"ascii", NULL, "no characters beyond ASCII", 'a', SHOW | RUN},
+    {"help", NULL, "this text", 'h', ALL},
+    {"version", NULL, "print the version", 'V', ALL},
+};
+enum { NOPTIONS = sizeof options / sizeof *options };
+
+struct settings {
+    struct compile compile;
+    struct run_args run;
+    const char *output, *format, *dump, *color;
+    int width;
+    bool ascii, json;
+};
+
+static const struct command *find_command(const char *name) {
+    const char *names[NCOMMANDS];
+    for (int i = 0; i < NCOMMANDS; i++) {
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+        names[i] = commands[i].name;
+    }
+    const char *near = nearest(name, names, NCOMMANDS);
+    if (near)
+        die("unknown command '%s'; did you mean '%s'?", name, near);
+    die("unknown command '%s'; the commands are check, show, compile, run and help", name);
+}
+
+static void usage(FILE *out) {
+    fprintf(out, "Pianola compiles a training schedule into one proved instruction stream per rank.\n\nExamples:\n");
+    for (int i = 0; i < NCOMMANDS; i++)
+        fprintf(out, "%.*s\n", (int)strcspn(commands[i].examples, "\n"), commands[i].examples);
+    fprintf(out, "\nCommands:\n");
+    for (int i = 0; i < NCOMMANDS; i++)
+        fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].what);
+    fprintf(out, "\n`pianola help COMMAND` explains one; `help report` the figures, `help passes` the pipeline.\n");
+}
+
+static void command_help(const struct command *c) {
+    printf("pianola %s %s [options]\n  %s.\n\nExamples:\n%s\nOptions:\n", c->name, c->args, c->what, c->examples);
+    for (int i = 0; i < NOPTIONS; i++) {
+        const struct option_row *o = &options[i];
+        if (!(o->commands & c->bit))
+            continue;
+        bool letter = strchr("Dodh", o->key);
+        printf("  %s--%s%s%-*s %s\n", letter ? format("-%c, ", o->key) : "    ", o->name, o->arg ? " " : "",
+               18 - (int)strlen(o->name) - (o->arg != NULL), o->arg ? o->arg : "", o->what);
+    }
+    printf("\nExit: 0 yes, 1 no (does not verify, differs), 2 usage or trouble.\n");
+}
+
+static int help(int argc, char **argv) {
+    const char *topic = argc > 0 ? argv[0] : NULL;
+    if (!topic)
+        usage(stdout);
+    else if (strcmp(topic, "report") == 0)
+        help_report(stdout);
+    else if (strcmp(topic, "passes") == 0)
+        help_passes(stdout);
+    else
+        command_help(find_command(topic));
+    return 0;
+}
+
+static long number_arg(const char *name, const char *s, long least) {
+    char *end;
+    errno = 0;
+    long n = strtol(s, &end, 10);
+    if (end == s || *end || errno || n < least)
+        die("--%s %s: expected a whole number of at least %ld", name, s, least);
+    return n;
+}
+
+static int usable_width(const struct settings *z) {
+    struct winsize size;
+    if (z->width)
+        return z->width;
+    if (!isatty(STDOUT_FILENO))
+        return 120; /* a pipe gets the same text whatever the terminal */
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    const char *columns = getenv("COLUMNS");
+    return columns && atoi(columns) > 0 ? atoi(columns) : 80;
+}
+
+/* --color, then NO_COLOR, then FORCE_COLOR, then TERM=dumb, then whether this is a terminal (no-color.org). */
+static bool use_color(const char *when) {
+    const char *no = getenv("NO_COLOR"), *force = getenv("FORCE_COLOR"), *term = getenv("TERM");
+    if (when && strcmp(when, "auto") != 0) {
+        if (strcmp(when, "always") != 0 && strcmp(when, "never") != 0)
+            die("--color %s: expected always, never or auto", when);
+        return strcmp(when, "always") == 0;
+    }
+    if (no && *no)
+        return false;
+    if (force && *force)
+        return true;
+    return !(term && strcmp(term, "dumb") == 0) && isatty(STDOUT_FILENO);
+}
+
+static void set_option(struct settings *z, const struct command *c, int key, const char *name, const char *arg) {
+    struct script_args *s = &z->compile.args;
+    switch (key) {
+    case 'D':
+        if (!strchr(arg, '='))
+            die("-D %s: expected KEY=VALUE", arg);
+        s->set[s->nset++] = arg;
+        break;
+    case 'm': s->model = arg; break;
+    case 'c': s->cluster = arg; break;
+    case 'o': z->output = arg; break;
+    case 'f': z->format = arg; break;
+    case 'd': z->dump = arg; break;
+    case 'x': z->run.data = arg; break;
+    case 'n': z->run.steps = number_arg(name, arg, 1); break;
+    case 's': z->run.seed = (uint64_t)number_arg(name, arg, 0); break;
+    case 'C': z->run.compare = true; break;
+    case 't': z->run.timeline = arg; break;
+    case 'j': z->json = z->run.json = true; break;
+    case 'k': z->color = arg; break;
+    case 'w': z->width = (int)number_arg(name, arg, 20); break;
+    case 'a': z->ascii = true; break;
+    case 'h': command_help(c); exit(0);
+    case 'V': printf("pianola %s\n", VERSION); exit(0);
+    }
+}
+
+static void parse(struct settings *z, const struct command *c, int argc, char **argv) {
+    struct option longs[NOPTIONS + 1] = {{0}};
+    const char *names[NOPTIONS];
+    for (int i = 0; i < NOPTIONS; i++) {
+        longs[i] = (struct option){options[i].name, options[i].arg ? required_argument : no_argument, NULL,
+                                   options[i].key};
+        names[i] = options[i].name;
+    }
+    z->compile.args.set = NEW(const char *, argc);
+    opterr = 0;
+    for (int key, at = 0; (key = getopt_long(argc, argv, ":D:o:d:h", longs, &at)) != -1;) {
+        const char *word = argv[optind - 1];
+        if (key == ':')
+            die("%s needs a value; see `pianola help %s`", word, c->name);
+        if (key == '?') {
+            const char *near = strncmp(word, "--", 2) == 0 ? nearest(word + 2, names, NOPTIONS) : NULL;
+            die("unknown option %s%s%s; see `pianola help %s`", word, near ? "; did you mean --" : "",
+                near ? near : "", c->name);
+        }
+        const struct option_row *o = options;
+        while (o->key != key)
+            o++;
+        if (!(o->commands & c->bit))
+            die("`%s` takes no --%s; see `pianola help %s`", c->name, o->name, c->name);
+        set_option(z, c, key, o->name, optarg);
+    }
+    if (optind == argc)
+        die("`%s` needs a schedule, e.g. schedules/1f1b.lua; see `pianola help %s`", c->name, c->name);
+    if (optind + 1 < argc)
+        die("`%s` takes one schedule, but got '%s' too", c->name, argv[optind + 1]);
+    z->compile.args.schedule = argv[optind];
+}
+
+static int show(struct settings *z) {
+    struct compile *c = &z->compile;
+    static const char *const formats[] = {"grid", "streams", "tsv", "json"};
+    const char *f = z->json ? "json" : z->format ? z->format : "grid";
+    int which = 0;
+    while (which < 4 && strcmp(f, formats[which]) != 0)
+        which++;
+    if (which == 4)
+        die("--format %s: expected grid, streams, tsv or json", f);
+    struct text t = {0};
+    compile_all(c, z->dump);
+    if (which == 1)
+        emit_text(&t, c->program);
+    else if (which == 2)
+        emit_tsv(&t, c->program, c->timeline);
+    else if (which == 3)
+        emit_json(&t, c->report);
+    else {
+        struct style style = {usable_width(z), use_color(z->color), z->ascii};
+        emit_grid(&t, c->program, c->timeline, c->report->unit, &style);
+        emit_report(&t, c->report, &style);
+    }
+    write_file(z->output ? z->output : "-", &t);
+    return 0;
+}
+
+static void write_into(const char *dir, const char *name, void (*emit)(struct text *, struct compile *),
+                       struct compile *c) {
+    struct text t = {0};
+    emit(&t, c);
+    write_file(format("%s/%s", dir, name), &t);
+}
+
+static void streams_text(struct text *t, struct compile *c) { emit_text(t, c->program); }
+static void timeline_text(struct text *t, struct compile *c) { emit_tsv(t, c->program, c->timeline); }
+static void report_text(struct text *t, struct compile *c) { emit_json(t, c->report); }
+
+static int compile(struct settings *z) {
+    if (!z->output)
+        die("`compile` needs -o DIR");
+    compile_all(&z->compile, z->dump);
+    if (mkdir(z->output, 0777) != 0 && errno != EEXIST)
+        die("%s: %s", z->output, strerror(errno));
+    write_into(z->output, "streams.txt", streams_text, &z->compile);
+    write_into(z->output, "timeline.tsv", timeline_text, &z->compile);
+    write_into(z->output, "report.json", report_text, &z->compile);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        usage(stderr);
+        return 2;
+    }
+    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return help(argc - 2, argv + 2);
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("pianola %s\n", VERSION);
+        return 0;
+    }
+    const struct command *c = find_command(argv[1]);
+    struct settings z = {.dump = "", .run = {.steps = 100, .seed = 1}};
+    parse(&z, c, argc - 1, argv + 1);
+    switch (c->bit) {
+    case CHECK:
+        compile_all(&z.compile, z.dump);
+        return 0;
+    case SHOW:
+        return show(&z);
+    case COMPILE:
+        return compile(&z);
+    default:
+        z.run.style = (struct style){usable_width(&z), use_color(z.color), z.ascii};
+        compile_all(&z.compile, "");
+        return run_command(&z.compile, &z.run);
+    }
+}

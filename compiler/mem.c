@@ -1,0 +1,295 @@
+/* Every buffer of a rank gets an offset in one arena.
+ *
+ * What stays for the step comes first: weights, gradients, optimizer state, workspace, each region on a page. The rest
+ * is placed as scheduled time passes (rank.event): an opening buffer takes the smallest hole that fits (best fit), a
+ * closing one leaves a hole that merges with its neighbours. A hole remembers who was there last, its ghosts: whoever
+ * takes the bytes over must run after them, an order that lanes.c keeps (rank.over). n log n in buffers. */
+#include "pass.h"
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+struct ghost { /* bytes [off, off + size) were last used by a buffer */
+    int64_t off, size;
+    int32_t buf;
+    struct ghost *next;
+};
+
+struct block { /* in address order; the free ones are in a treap by (size, off) too */
+    int64_t off, size;
+    struct block *prev, *next, *left, *right;
+    struct ghost *ghost, *last;
+    uint32_t heap;
+    bool is_free;
+};
+
+struct plan {
+    struct rank *rank;
+    struct block *tail, *root, *spare;
+    struct ghost *ghosts; /* spare ones */
+    struct block **of;    /* per buffer */
+    int64_t align, base;  /* base: where the blocks begin */
+    uint32_t random;
+    size_t over_cap, nover;
+    int32_t *over_first; /* per buffer: its first entry in over, until they are sorted by buffer */
+};
+
+static bool before(const struct block *a, const struct block *b) {
+    return a->size != b->size ? a->size < b->size : a->off < b->off;
+}
+
+static struct block *merge(struct block *a, struct block *b) {
+    if (!a || !b)
+        return a ? a : b;
+    if (a->heap < b->heap) {
+        a->right = merge(a->right, b);
+        return a;
+    }
+    b->left = merge(a, b->left);
+    return b;
+}
+
+static void split(struct block *t, const struct block *key, struct block **lo, struct block **hi) {
+    if (!t)
+        *lo = *hi = NULL;
+    else if (before(t, key)) {
+        split(t->right, key, &t->right, hi);
+        *lo = t;
+    } else {
+        split(t->left, key, lo, &t->left);
+        *hi = t;
+    }
+}
+
+static void insert_hole(struct plan *z, struct block *b) {
+    struct block *lo, *hi;
+    z->random = z->random * 1664525u + 1013904223u; /* Numerical Recipes; any spread will do */
+    b->heap = z->random;
+    b->left = b->right = NULL;
+    split(z->root, b, &lo, &hi);
+    z->root = merge(merge(lo, b), hi);
+}
+
+static void remove_hole(struct plan *z, struct block *b) {
+    struct block **at = &z->root;
+    while (*at != b)
+        at = before(*at, b) ? &(*at)->right : &(*at)->left;
+    *at = merge(b->left, b->right);
+}
+
+static struct block *best_fit(const struct plan *z, int64_t size) {
+    struct block *best = NULL, *t = z->root;
+    while (t)
+        if (t->size >= size) {
+            best = t;
+            t = t->left;
+        } else
+            t = t->right;
+    return best;
+}
+
+static struct block *new_block(struct plan *z, int64_t off, int64_t size) {
+    struct block *b = z->spare;
+    if (b)
+        z->spare = b->next;
+    else
+        b = NEW(struct block, 1);
+    *b = (struct block){.off = off, .size = size};
+    return b;
+}
+
+static void link_after(struct plan *z, struct block *at, struct block *b) {
+    b->prev = at;
+    b->next = at ? at->next : NULL;
+    if (b->next)
+        b->next->prev = b;
+    else
+        z->tail = b;
+    if (at)
+        at->next = b;
+}
+
+static struct ghost *new_ghost(struct plan *z, int64_t off, int64_t size, int32_t buf) {
+    struct ghost *g = z->ghosts;
+    if (g)
+        z->ghosts = g->next;
+    else
+        g = NEW(struct ghost, 1);
+    *g = (struct ghost){off, size, buf, NULL};
+    return g;
+}
+
+/* A buffer takes over the front of hole b: the ghosts up to `end` become its predecessors. */
+static void take_over(struct plan *z, struct block *b, int64_t end) {
+    struct rank *k = z->rank;
+    while (b->ghost && b->ghost->off < end) {
+        struct ghost *g = b->ghost;
+        GROW(k->over, z->over_cap, z->nover + 1);
+        k->over[z->nover++] = g->buf;
+        if (g->off + g->size > end) { /* the rest stays */
+            g->size -= end - g->off;
+            g->off = end;
+            return;
+        }
+        b->ghost = g->next;
+        g->next = z->ghosts;
+        z->ghosts = g;
+    }
+    if (!b->ghost)
+        b->last = NULL;
+}
+
+static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+static void open_buffer(struct plan *z, int32_t x) {
+    struct buf *buf = &z->rank->buf[x];
+    int64_t size = round_up(buf->bytes, z->align);
+    if (buf->grows >= 0 && z->rank->buf[buf->grows].bytes > buf->bytes)
+        size = round_up(z->rank->buf[buf->grows].bytes, z->align);
+    assert(size > 0);
+    struct block *b = best_fit(z, size);
+    if (b)
+        remove_hole(z, b);
+    else if (z->tail && z->tail->is_free) { /* the hole at the end grows */
+        b = z->tail;
+        remove_hole(z, b);
+        b->size = size;
+    } else {
+        b = new_block(z, z->tail ? z->tail->off + z->tail->size : z->base, size);
+        link_after(z, z->tail, b);
+    }
+    z->over_first[x] = (int32_t)z->nover;
+    take_over(z, b, b->off + size);
+    if (b->size > size) {
+        struct block *rest = new_block(z, b->off + size, b->size - size);
+        rest->is_free = true;
+        rest->ghost = b->ghost;
+        rest->last = b->last;
+        link_after(z, b, rest);
+        insert_hole(z, rest);
+    }
+    b->size = size;
+    b->ghost = b->last = NULL;
+    b->is_free = false;
+    buf->off = b->off;
+    z->of[x] = b;
+    if (buf->grows >= 0) {
+        z->rank->buf[buf->grows].off = b->off;
+        z->of[buf->grows] = b;
+    }
+    if (b->off + b->size > z->rank->arena)
+        z->rank->arena = b->off + b->size;
+}
+
+/* b takes in its right neighbour. */
+static void absorb(struct plan *z, struct block *b, struct block *right) {
+    b->size += right->size;
+    if (b->last)
+        b->last->next = right->ghost;
+    else
+        b->ghost = right->ghost;
+    if (right->last)
+        b->last = right->last;
+    b->next = right->next;
+    if (b->next)
+        b->next->prev = b;
+    else
+        z->tail = b;
+    right->next = z->spare;
+    z->spare = right;
+}
+
+static void close_buffer(struct plan *z, int32_t x) {
+    struct block *b = z->of[x];
+    b->is_free = true;
+    b->ghost = b->last = new_ghost(z, b->off, b->size, x);
+    if (b->next && b->next->is_free) {
+        remove_hole(z, b->next);
+        absorb(z, b, b->next);
+    }
+    if (b->prev && b->prev->is_free) {
+        struct block *left = b->prev;
+        remove_hole(z, left);
+        absorb(z, left, b);
+        b = left;
+    }
+    insert_hole(z, b);
+}
+
+/* Weights, gradients, optimizer state, workspace: buffers that no event opens. */
+static void place_permanent(struct plan *z, int64_t page) {
+    struct rank *k = z->rank;
+    int last = -1;
+    bool *opens = NEW(bool, k->nbufs);
+    for (size_t i = 0; i < k->nevents; i++)
+        if (k->event[i] >= 0) {
+            opens[k->event[i]] = true;
+            if (k->buf[k->event[i]].grows >= 0)
+                opens[k->buf[k->event[i]].grows] = true;
+        }
+    for (int32_t x = 0; x < k->nbufs; x++) {
+        if (opens[x])
+            continue;
+        k->arena = round_up(k->arena, k->buf[x].kind == last ? z->align : page);
+        last = k->buf[x].kind;
+        k->buf[x].off = k->arena;
+        k->arena += round_up(k->buf[x].bytes, z->align);
+    }
+    k->arena = z->base = round_up(k->arena, page);
+}
+
+/* over[] was written as buffers opened; per buffer it becomes a range. */
+static void index_over(struct plan *z) {
+    struct rank *k = z->rank;
+    int32_t *over = k->over, *end = NEW(int32_t, k->nbufs);
+    k->over_at = NEW(int32_t, k->nbufs + 1);
+    int32_t last = -1;
+    for (size_t i = 0; i < k->nevents; i++) {
+        int32_t x = k->event[i];
+        if (x < 0)
+            continue;
+        if (last >= 0)
+            end[last] = z->over_first[x];
+        last = x;
+    }
+    if (last >= 0)
+        end[last] = (int32_t)z->nover;
+    k->over = NEW(int32_t, z->nover + 1);
+    int32_t n = 0;
+    for (int32_t x = 0; x < k->nbufs; x++) {
+        k->over_at[x] = n;
+        for (int32_t i = z->over_first[x]; i < end[x]; i++)
+            k->over[n++] = over[i];
+    }
+    k->over_at[k->nbufs] = n;
+}
+
+static void check_memory(const struct spec *sp, const struct rank *k, int r) {
+    if ((double)k->arena <= sp->memory)
+        return;
+    int64_t live[NKINDS] = {0};
+    for (int i = 0; i < k->nbufs; i++)
+        if (k->buf[i].kind <= K_work)
+            live[k->buf[i].kind] += k->buf[i].inst < 0 ? k->buf[i].bytes : 0;
+    die("%s: rank %d needs %lld bytes, but the cluster's memory is %.0f: weights %lld, gradients %lld, optimizer %lld, "
+        "workspace %lld, the rest activations; lower the cap, recompute, or use more ranks",
+        sp->file, r, (long long)k->arena, sp->memory, (long long)live[K_weight], (long long)live[K_wgrad],
+        (long long)live[K_opt], (long long)live[K_work]);
+}
+
+void mem_plan(const struct spec *sp, struct program *p) {
+    for (int r = 0; r < p->workers; r++) {
+        struct rank *k = &p->rank[r];
+        struct plan z = {.rank = k, .align = sp->model ? 256 : 1};
+        z.of = NEW(struct block *, k->nbufs);
+        z.over_first = NEW(int32_t, k->nbufs);
+        place_permanent(&z, sp->model ? 4096 : 1);
+        for (size_t i = 0; i < k->nevents; i++)
+            if (k->event[i] >= 0)
+                open_buffer(&z, k->event[i]);
+            else
+                close_buffer(&z, ~k->event[i]);
+        index_over(&z);
+        check_memory(sp, k, r);
+    }
+}

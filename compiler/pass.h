@@ -1,0 +1,79 @@
+/* The passes, in the order main.c runs them. Each comment says what a pass needs and what it gives. */
+#ifndef PIANOLA_PASS_H
+#define PIANOLA_PASS_H
+#include "ir.h"
+
+/* cost.c: needs the spec's model and cluster; gives what each stage weighs and fills in job costs left at 0.
+ * Returns an array of spec->stages. Dies when the model cannot be cut into that many stages. */
+struct stage *cost_stages(struct spec *sp);
+/* Seconds (or units, or FLOP) that update of a stage and adding `bytes` of gradient take. */
+double cost_add(const struct spec *sp, int64_t bytes);
+
+/* graph.c: needs the jobs; gives predecessors and successors. Dies on a cycle, naming it. */
+struct graph *graph_build(const struct spec *sp);
+/* The tensor that the edge from -> to carries when their ranks differ (K_token: none), and its bytes. */
+int edge_kind(const struct job *from, const struct job *to);
+int64_t edge_bytes(const struct stage *st, const struct job *from, const struct job *to);
+bool has_edge(const struct graph *g, int32_t job, int32_t pred);
+struct link link_of(const struct spec *sp, int src, int dst); /* free without a cluster */
+/* The shortest cycle of a directed graph in compressed rows (to[at[v]..at[v+1])); there must be one. */
+int32_t *shortest_cycle(int n, const int32_t *at, const int32_t *to, int *len);
+
+/* sched.c: needs the graph; gives start, end and order of every job (DESIGN section 3). Dies on deadlock. */
+struct sched *sched_run(const struct spec *sp, const struct stage *st, const struct graph *g);
+
+/* lower.c: needs the schedule; gives the program without offsets, lanes assigned, waits missing. */
+struct program *lower(const struct spec *sp, const struct stage *st, const struct graph *g, const struct sched *sc);
+
+/* mem.c: needs lower; gives every buffer an offset and every rank its arena. Dies beyond the cluster's memory. */
+void mem_plan(const struct spec *sp, struct program *p);
+
+/* lanes.c: needs mem, because reused bytes are an order too; gives the waits, transitively reduced. */
+void lanes_sync(struct program *p);
+
+/* verify.c: needs nothing but the job graph and the streams; gives an error text, or NULL when all holds. */
+char *verify(const struct spec *sp, const struct stage *st, const struct graph *g, const struct program *p);
+
+/* sim.c: needs a verified program; gives the predicted timeline. */
+struct timeline *sim_run(const struct spec *sp, const struct stage *st, const struct program *p);
+
+/* report.c: needs the timeline; gives the figures that are reported. */
+struct rank_report {
+    double busy, idle, span;
+    int peak_activations;
+    int64_t peak_bytes; /* the arena: what the device allocates */
+    int activations_received, gradients_received, weights_received, reductions_received, stages_stored;
+    int64_t bytes_received;
+};
+struct report {
+    const char *schedule;
+    const char *unit; /* of times: "F" (one unit of cost), "FLOP" or "s" */
+    int workers, stages, batches;
+    double makespan, bubble, throughput;
+    double lower_bound, bound_work, bound_path, bound_memory; /* the largest, and the three it is taken from */
+    double gap;                                               /* makespan / lower_bound - 1 */
+    struct rank_report *rank;
+};
+struct report *report_make(const struct spec *sp, const struct stage *st, const struct graph *g,
+                           const struct program *p, const struct timeline *tl);
+
+/* script.c: runs the scripts; the only file that knows Lua. Dies with file:line on their errors. */
+struct spec *script_load(const struct script_args *a);
+
+/* emit_text.c, read_text.c: the program's text form, both ways. Reading dies with file:line. rank.event is not in it. */
+void emit_text(struct text *out, const struct program *p);
+struct program *read_text(const char *file, const char *src);
+/* emit_tsv.c */
+void emit_tsv(struct text *out, const struct program *p, const struct timeline *tl);
+/* emit_json.c */
+void emit_json(struct text *out, const struct report *r);
+/* emit_grid.c: the timeline as rows of cells, and the report as a table, for people. */
+struct style {
+    int width; /* columns */
+    bool color, ascii;
+};
+/* unit: as report.unit, of the timeline's times */
+void emit_grid(struct text *out, const struct program *p, const struct timeline *tl, const char *unit,
+               const struct style *style);
+void emit_report(struct text *out, const struct report *r, const struct style *style);
+#endif

@@ -1,0 +1,92 @@
+/* The pipeline: one row per pass, each with what it needs and what it gives. */
+#include "compile.h"
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SPEC = 1, STAGES = 2, GRAPH = 4, SCHED = 8, STREAMS = 16, OFFSETS = 32, WAITS = 64, PROOF = 128, TIMES = 256 };
+
+static void do_script(struct compile *c) { c->spec = script_load(&c->args); }
+static void do_cost(struct compile *c) { c->stage = cost_stages(c->spec); }
+static void do_graph(struct compile *c) { c->graph = graph_build(c->spec); }
+static void do_sched(struct compile *c) { c->sched = sched_run(c->spec, c->stage, c->graph); }
+static void do_lower(struct compile *c) { c->program = lower(c->spec, c->stage, c->graph, c->sched); }
+static void do_mem(struct compile *c) { mem_plan(c->spec, c->program); }
+static void do_lanes(struct compile *c) { lanes_sync(c->program); }
+static void do_verify(struct compile *c) {
+    char *why = verify(c->spec, c->stage, c->graph, c->program);
+    if (why) {
+        fprintf(stderr, "pianola: %s does not verify; this is a bug of the compiler, please report it\n%s\n",
+                c->spec->file, why);
+        exit(1);
+    }
+}
+static void do_sim(struct compile *c) { c->timeline = sim_run(c->spec, c->stage, c->program); }
+static void do_report(struct compile *c) {
+    c->report = report_make(c->spec, c->stage, c->graph, c->program, c->timeline);
+}
+
+static const struct pass {
+    char letter; /* of -d */
+    const char *name;
+    void (*run)(struct compile *);
+    int needs, gives;
+    const char *what;
+} passes[] = {
+    {0, "script", do_script, 0, SPEC, "runs the Lua scripts"},
+    {0, "cost", do_cost, SPEC, STAGES, "cuts the model into stages; costs and bytes"},
+    {0, "graph", do_graph, SPEC, GRAPH, "who needs whom"},
+    {0, "sched", do_sched, STAGES | GRAPH, SCHED, "which job runs when"},
+    {'l', "lower", do_lower, SCHED, STREAMS, "instruction streams with explicit messages"},
+    {'m', "mem", do_mem, STREAMS, OFFSETS, "every buffer an offset in its rank's arena"},
+    {'w', "lanes", do_lanes, OFFSETS, WAITS, "waits between lanes"},
+    {0, "verify", do_verify, WAITS, PROOF, "the proof, always"},
+    {0, "sim", do_sim, PROOF, TIMES, "the predicted timeline"},
+    {0, "report", do_report, TIMES, 0, "the figures"},
+};
+enum { NPASSES = sizeof passes / sizeof *passes };
+
+void help_passes(FILE *out) {
+    for (int i = 0; i < NPASSES; i++)
+        fprintf(out, "  %-8s %-50s %s%c\n", passes[i].name, passes[i].what, passes[i].letter ? "-d" : "",
+                passes[i].letter ? passes[i].letter : ' ');
+}
+
+void compile_all(struct compile *c, const char *dump) {
+    for (const char *d = dump; *d; d++) {
+        bool known = false;
+        for (int i = 0; i < NPASSES; i++)
+            known |= passes[i].letter == *d;
+        if (!known)
+            die("-d%c: no pass has that letter; there are -dl (lower), -dm (mem) and -dw (lanes)", *d);
+    }
+    int have = 0;
+    for (int i = 0; i < NPASSES; i++) {
+        assert((passes[i].needs & ~have) == 0);
+        passes[i].run(c);
+        have |= passes[i].gives;
+        if (passes[i].letter && strchr(dump, passes[i].letter)) {
+            struct text t = {0};
+            emit_text(&t, c->program);
+            fwrite(t.s, 1, t.n, stdout);
+        }
+    }
+}
+
+void write_file(const char *path, const struct text *t) {
+    bool out = strcmp(path, "-") == 0;
+    char *beside = format("%s.tmp%ld", path, (long)getpid());
+    FILE *f = out ? stdout : fopen(beside, "wb");
+    if (!f)
+        die("%s: %s", path, strerror(errno));
+    bool ok = fwrite(t->s, 1, t->n, f) == t->n;
+    ok = (out ? fflush(f) : fclose(f)) == 0 && ok;
+    if (!ok || (!out && rename(beside, path) != 0)) {
+        int err = errno;
+        if (!out)
+            unlink(beside);
+        die("%s: %s", path, strerror(err));
+    }
+}

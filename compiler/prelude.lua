@@ -1,0 +1,58 @@
+-- What every script finds defined besides Lua's own functions. Plain ASCII: it becomes a C string in the binary.
+
+-- The orders of the papers, to be used as a schedule's n. Smaller runs first; equal ones go by microbatch, then
+-- stage, then F < R < I < B < W, so each order is only what it adds to that.
+local orders = {}
+
+-- All forwards, then all backwards (GPipe: Huang 2019, section 2.3).
+function orders.forward_first(s, b, d) return d == "F" and 0 or 1 end
+
+-- A backward as soon as there is one (PipeDream's 1F1B: Narayanan 2019, section 3.2). Needs a cap to save memory.
+function orders.backward_first(s, b, d) return d == "F" and 1 or 0 end
+
+-- What has waited longest (Rahimi 2025, "depth first").
+function orders.oldest_batch_first(s, b, d) return b end
+
+-- A whole stage before the next (Lamy-Poirier 2022, "breadth first").
+function orders.oldest_stage_first(s, b, d) return s end
+
+-- Lua's own sort seeds itself from the clock and is not stable; this merge sort is the same on every machine.
+local function merge(from, to, low, middle, high, before)
+  local i, j = low, middle
+  for k = low, high - 1 do
+    if i < middle and (j >= high or not before(from[j], from[i])) then
+      to[k], i = from[i], i + 1
+    else
+      to[k], j = from[j], j + 1
+    end
+  end
+end
+
+local function less(a, b) return a < b end
+
+local min = math.min
+local function sort(list, before)
+  before = before or less
+  local n, from, to = #list, list, {}
+  local width = 1
+  while width < n do
+    for low = 1, n, 2 * width do
+      merge(from, to, low, min(low + width, n + 1), min(low + 2 * width, n + 1), before)
+    end
+    from, to, width = to, from, 2 * width
+  end
+  if from ~= list then
+    for i = 1, n do list[i] = from[i] end
+  end
+end
+
+-- Lua runs xpcall's handler where the error was raised; if that was the hook that counts instructions, uncounted.
+-- Here it runs afterwards.
+local pcall = pcall
+local function handle(handler, ok, ...)
+  if ok then return true, ... end
+  return false, handler(...)
+end
+local function xpcall(f, handler, ...) return handle(handler, pcall(f, ...)) end
+
+return orders, sort, xpcall

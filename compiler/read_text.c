@@ -1,0 +1,448 @@
+/* Reads the program's text form (emit_text.c opens with it).
+ *
+ * One pass over the lines, with one look ahead per rank: its buffers stand in its last section, and operands name them.
+ * Waits may name instructions that come later, so a rank's are resolved when its issue order is known. Everything is
+ * taken at the size of lines read, and every number is checked against what it counts: a file can be wrong, but it
+ * cannot make the reader crash, hang or take more memory than its length allows. */
+#include "read.h"
+#include <assert.h>
+#include <string.h>
+
+/* ---- buffers ---- */
+
+/* The place in the map where the buffer of this name is, or belongs. */
+static uint32_t find_buffer(const struct reader *in, const struct buf *b) {
+    uint64_t h = hash_add(hash_add(hash_add(hash_add(0, b->kind), b->stage), b->batch), b->inst);
+    uint32_t at = map_start(&in->bufs, h);
+    for (int32_t i; (i = in->bufs.slot[at] - 1) >= 0; at = map_next(&in->bufs, at)) {
+        const struct buf *x = &in->k->buf[i];
+        if (x->kind == b->kind && x->stage == b->stage && x->batch == b->batch && x->inst == b->inst)
+            break;
+    }
+    return at;
+}
+
+static int32_t buffer(struct reader *in) {
+    const char *at = in->p;
+    struct buf b = read_buffer_name(in);
+    int32_t i = in->bufs.slot[find_buffer(in, &b)] - 1;
+    if (i < 0)
+        FAIL(in, at, "rank %d has no buffer %.*s in its memory section", in->r, (int)(in->p - at), at);
+    return i;
+}
+
+static void memory_line(struct reader *in) {
+    const char *at = in->p;
+    struct buf b = read_buffer_name(in);
+    uint32_t slot = find_buffer(in, &b);
+    if (in->bufs.slot[slot])
+        FAIL(in, at, "rank %d has two buffers %.*s", in->r, (int)(in->p - at), at);
+    read_word(in, " ");
+    at = in->p;
+    if (!read_if(in, "-"))
+        b.off = read_integer(in, "an offset", 0, INT64_MAX);
+    read_word(in, " ");
+    b.bytes = read_integer(in, "a size in bytes", 0, INT64_MAX);
+    if (b.off > in->k->arena - b.bytes && b.off >= 0)
+        FAIL(in, at, "the buffer ends behind the rank's memory of %lld bytes", (long long)in->k->arena);
+    in->k->buf[in->k->nbufs++] = b;
+    in->bufs.slot[slot] = in->k->nbufs;
+}
+
+/* What grows into what: known once all buffers are. Lines were read before. */
+static void read_grows(struct reader *in) {
+    for (int i = 0; i < in->k->nbufs; i++) {
+        while (*in->p != '\n' && strncmp(in->p, " grows ", 7))
+            in->p++;
+        if (read_if(in, " grows "))
+            in->k->buf[i].grows = buffer(in);
+        read_end(in);
+    }
+}
+
+/* The rank's last section, from its header on. Leaves the reader behind it. */
+static void read_memory(struct reader *in) {
+    in->k->arena = read_integer(in, "the arena's bytes", 0, INT64_MAX);
+    read_end(in);
+    struct reader here = *in;
+    int n = 0;
+    for (const char *s = in->p; *s && strncmp(s, "rank ", 5); n++) {
+        s += strcspn(s, "\n");
+        s += *s == '\n';
+    }
+    in->k->buf = NEW(struct buf, n);
+    in->bufs = map_new((size_t)n);
+    while (*in->p && strncmp(in->p, "rank ", 5)) {
+        memory_line(in);
+        if (!strncmp(in->p, " grows ", 7))
+            in->p += strcspn(in->p, "\n");
+        read_end(in);
+    }
+    here.k = in->k;
+    here.bufs = in->bufs;
+    read_grows(&here);
+}
+
+/* ---- instructions ---- */
+
+static bool may_repeat(int op, int role) {
+#define X(name, lane, cost, operands, meaning) operands,
+    static const char *const all[NOPS] = {OPS(X)};
+#undef X
+    size_t n = strlen(role_name[role]);
+    for (const char *s = all[op]; *s; s += strcspn(s, " "), s += *s == ' ')
+        if (!strncmp(s, role_name[role], n) && s[n] == ':')
+            return s[n + 2] == '*';
+    return false;
+}
+
+static void operand(struct reader *in, struct instr *i, int *last) {
+    const char *at = in->p;
+    const uint8_t *roles;
+    int role = read_name(in, "an operand", role_name, NROLES), n = op_roles(i->op, &roles), k = 0;
+    while (k < n && roles[k] != role)
+        k++;
+    if (k == n)
+        FAIL(in, at, "%s takes no operand %s", op_name[i->op], role_name[role]);
+    if (k < *last)
+        FAIL(in, at, "%s takes %s before %s", op_name[i->op], role_name[role], role_name[roles[*last]]);
+    if (k == *last && !may_repeat(i->op, role))
+        FAIL(in, at, "%s takes only one %s", op_name[i->op], role_name[role]);
+    *last = k;
+    bool adds = op_accumulates(i->op, role) && read_if(in, "+=");
+    if (!adds)
+        read_word(in, "=");
+    i->first |= op_accumulates(i->op, role) && !adds;
+    if (i->narg == UINT8_MAX)
+        FAIL(in, at, "an instruction has at most %d operands", UINT8_MAX);
+    GROW(in->k->arg, in->cap_arg, in->k->nargs + 1);
+    in->k->arg[in->k->nargs++] = (struct arg){(uint8_t)role, buffer(in)};
+    i->narg++;
+}
+
+static void waits(struct reader *in, struct instr *i) {
+    do {
+        if (i->nwait == UINT16_MAX)
+            FAIL(in, in->p, "an instruction waits for at most %d others", UINT16_MAX);
+        GROW(in->wait_at, in->cap_wait, in->k->nwaits + 1);
+        in->wait_at[in->k->nwaits++] = in->p;
+        read_label(in);
+        i->nwait++;
+    } while (read_if(in, ", "));
+    read_word(in, ")");
+}
+
+static void frees(struct reader *in, struct instr *i) {
+    do {
+        if (i->nfree == UINT8_MAX)
+            FAIL(in, in->p, "an instruction frees at most %d buffers", UINT8_MAX);
+        GROW(in->k->freed, in->cap_free, in->k->nfrees + 1);
+        in->k->freed[in->k->nfrees++] = buffer(in);
+        i->nfree++;
+    } while (read_if(in, " "));
+    read_word(in, ")");
+}
+
+static struct instr instruction(struct reader *in, int lane) {
+    static const char *const kind[] = {"the compute lane", "a send lane", "a recv lane", "a group lane"};
+    const struct lane *at = &in->k->lane[lane];
+    const char *begin = in->p;
+    struct instr i = read_label(in);
+    if (op_lane[i.op] != at->kind)
+        FAIL(in, begin, "%s belongs in %s", op_name[i.op], kind[op_lane[i.op]]);
+    if (i.peer != at->peer)
+        FAIL(in, begin, "the peer of this lane is rank %d, not rank %d", at->peer, i.peer);
+    i.lane = (uint16_t)lane;
+    assert(in->k->nargs < UINT32_MAX && in->k->nwaits < UINT32_MAX && in->k->nfrees < UINT32_MAX);
+    i.arg = (uint32_t)in->k->nargs;
+    i.wait = (uint32_t)in->k->nwaits;
+    i.free = (uint32_t)in->k->nfrees;
+    for (int last = -1; *in->p == ' ' && !i.nwait && !i.nfree;) {
+        in->p++;
+        if (read_if(in, "wait("))
+            waits(in, &i);
+        else if (read_if(in, "free("))
+            frees(in, &i);
+        else
+            operand(in, &i, &last);
+    }
+    if (i.nwait && read_if(in, " free("))
+        frees(in, &i);
+    read_end(in);
+    return i;
+}
+
+/* ---- lanes and their order ---- */
+
+static int group(struct reader *in) {
+    const char *at = in->p;
+    int32_t *rank = NULL;
+    size_t cap = 0;
+    int n = 0, least = 0;
+    uint64_t hash = 0;
+    bool mine = false;
+    do {
+        GROW(rank, cap, (size_t)n + 1);
+        rank[n] = (int32_t)read_integer(in, "a rank, ascending", least, in->prog->workers - 1);
+        mine |= rank[n] == in->r;
+        hash = hash_add(hash, rank[n]);
+        least = rank[n++] + 1;
+    } while (read_if(in, ","));
+    if (n < 2 || !mine)
+        FAIL(in, at, "expected a group of at least two ranks, one of them rank %d", in->r);
+    struct program *p = in->prog;
+    uint32_t slot = map_start(&in->groups, hash);
+    for (int g; (g = in->groups.slot[slot] - 1) >= 0; slot = map_next(&in->groups, slot))
+        if (p->group[g].n == n && !memcmp(p->group[g].rank, rank, sizeof *rank * (size_t)n))
+            return g;
+    p->group[p->ngroups] = (struct group){n, rank};
+    in->groups.slot[slot] = p->ngroups + 1;
+    return p->ngroups++;
+}
+
+/* The rest of a line "rank 0 lane ..." */
+static void lane_header(struct reader *in) {
+    struct rank *k = in->k;
+    const char *at = in->p;
+    struct lane lane = {LANE_COMPUTE, -1, -1};
+    int32_t *seen = NULL;
+    if (read_if(in, "compute")) {
+        if (k->nlanes > 0)
+            FAIL(in, at, "the compute lane comes first, and once");
+    } else if (k->nlanes == 0) {
+        FAIL(in, at, "expected \"compute\", a rank's first lane");
+    } else if (read_if(in, "send ") || read_if(in, "recv ")) {
+        lane.kind = *at == 's' ? LANE_SEND : LANE_RECV;
+        lane.peer = (int32_t)read_integer(in, "a rank", 0, in->prog->workers - 1);
+        seen = lane.kind == LANE_SEND ? &in->sent[lane.peer] : &in->received[lane.peer];
+        if (lane.peer == in->r)
+            FAIL(in, at, "a rank has no lane to itself");
+    } else if (read_if(in, "group ")) {
+        lane.kind = LANE_GROUP;
+        lane.group = group(in);
+        seen = &in->grouped[lane.group];
+    } else
+        FAIL(in, at, "expected \"compute\", \"send\", \"recv\" or \"group\"");
+    if (seen && *seen == in->r + 1)
+        FAIL(in, at, "rank %d has this lane twice", in->r);
+    if (seen)
+        *seen = in->r + 1;
+    if (k->nlanes > UINT16_MAX)
+        FAIL(in, at, "a rank has at most %d lanes", UINT16_MAX + 1);
+    read_end(in);
+    GROW(k->lane, in->cap_lane, (size_t)k->nlanes + 1);
+    k->lane[k->nlanes++] = lane;
+}
+
+/* Puts the instructions, read lane by lane, into issue order: lane l's are old[next[l] .. next[l+1]) at first. */
+static void read_issue(struct reader *in, const struct instr *old, const int32_t *old_line, const int32_t *first) {
+    struct rank *k = in->k;
+    int32_t *next = NEW(int32_t, k->nlanes);
+    memcpy(next, first, sizeof *next * (size_t)k->nlanes);
+    int done = 0;
+    while (*in->p && strncmp(in->p, "rank ", 5)) {
+        do {
+            int lane = (int)read_integer(in, "the number of a lane", 0, k->nlanes - 1), run = 1;
+            int left = first[lane + 1] - next[lane];
+            const char *at = in->p;
+            if (read_if(in, "*"))
+                run = (int)read_integer(in, "how often the lane comes", 1, INT32_MAX);
+            if (run > left)
+                FAIL(in, at, "lane %d has only %d instructions", lane, first[lane + 1] - first[lane]);
+            for (; run > 0; run--, done++) {
+                k->ins[done] = old[next[lane]];
+                in->ins_line[done] = old_line[next[lane]++];
+            }
+        } while (read_if(in, " "));
+        read_end(in);
+    }
+    for (int l = 0; l < k->nlanes; l++)
+        if (next[l] < first[l + 1])
+            FAIL(in, in->p, "the issue order ends with %d instructions of lane %d not in it", first[l + 1] - next[l],
+                 l);
+    k->nins = done;
+}
+
+/* The place in the map where the instruction of this label is, or belongs. */
+static uint32_t find_label(const struct rank *k, const struct map *m, const struct instr *i) {
+    uint64_t h = hash_add(hash_add(hash_add(hash_add(hash_add(0, i->op), i->stage), i->batch), i->inst), i->peer);
+    uint32_t at = map_start(m, h);
+    for (int32_t x; (x = m->slot[at] - 1) >= 0; at = map_next(m, at)) {
+        const struct instr *o = &k->ins[x];
+        if (o->op == i->op && o->stage == i->stage && o->batch == i->batch && o->inst == i->inst && o->peer == i->peer)
+            break;
+    }
+    return at;
+}
+
+/* Moves the reader back to a place in the middle of an earlier line. */
+static void go_to(struct reader *in, int line, const char *p) {
+    in->line = line;
+    in->p = in->start = p;
+    while (in->start > in->src && in->start[-1] != '\n')
+        in->start--;
+}
+
+static void resolve_waits(struct reader *in) {
+    struct rank *k = in->k;
+    struct map labels = map_new((size_t)k->nins);
+    struct text t = {0};
+    for (int i = 0; i < k->nins; i++) {
+        uint32_t at = find_label(k, &labels, &k->ins[i]);
+        if (labels.slot[at]) {
+            put_label(&t, &k->ins[i]);
+            int a = in->ins_line[i], b = in->ins_line[labels.slot[at] - 1];
+            die_at(in->file, in->src, a > b ? a : b, 1, "rank %d has %s twice; the other is on line %d", in->r, t.s,
+                   a > b ? b : a);
+        }
+        labels.slot[at] = i + 1;
+    }
+    k->wait = NEW(int32_t, k->nwaits);
+    struct reader there = *in;
+    for (int i = 0; i < k->nins; i++)
+        for (uint32_t w = k->ins[i].wait; w < k->ins[i].wait + k->ins[i].nwait; w++) {
+            there.p = there.start = in->wait_at[w];
+            struct instr other = read_label(&there);
+            k->wait[w] = labels.slot[find_label(k, &labels, &other)] - 1;
+            if (k->wait[w] >= 0 && k->ins[k->wait[w]].lane != k->ins[i].lane)
+                continue;
+            put_label(&t, &other);
+            go_to(&there, in->ins_line[i], in->wait_at[w]);
+            if (k->wait[w] < 0)
+                FAIL(&there, there.p, "rank %d has no instruction %s", in->r, t.s);
+            FAIL(&there, there.p, "%s is in the same lane, whose order needs no wait", t.s);
+        }
+}
+
+/* ---- ranks ---- */
+
+/* Reads "rank R" and a space; dies when another rank or the end stands here. */
+static void rank_header(struct reader *in) {
+    const char *at = in->p;
+    if (!read_if(in, "rank ") || read_integer(in, "a rank", 0, INT32_MAX) != in->r || !read_if(in, " ")) {
+        in->p = at;
+        FAIL(in, at, "expected \"rank %d\": its lanes, issue and memory", in->r);
+    }
+}
+
+/* Moves to the rank's memory section; returns how many lines that are no headers come before it. */
+static int skip_to_memory(struct reader *in) {
+    int n = 0;
+    while (*in->p) {
+        if (!strncmp(in->p, "rank ", 5)) {
+            rank_header(in);
+            if (read_if(in, "memory "))
+                return n;
+        } else
+            n++;
+        in->p += strcspn(in->p, "\n");
+        read_end(in);
+    }
+    FAIL(in, in->p, "the file ends before rank %d's memory section", in->r);
+}
+
+static void read_rank(struct reader *in) {
+    struct rank *k = in->k = &in->prog->rank[in->r];
+    struct reader after = *in;
+    int lines = skip_to_memory(&after);
+    read_memory(&after);
+    in->bufs = after.bufs;
+    in->cap_arg = in->cap_wait = in->cap_free = in->cap_lane = 0;
+    in->wait_at = NULL;
+    k->ins = NEW(struct instr, lines);
+    in->ins_line = NEW(int32_t, lines);
+    struct instr *ins = NEW(struct instr, lines);
+    int32_t *line = NEW(int32_t, lines), *first = NULL;
+    size_t cap_first = 0;
+    int n = 0;
+    for (rank_header(in); read_if(in, "lane "); rank_header(in)) {
+        lane_header(in);
+        GROW(first, cap_first, (size_t)k->nlanes + 1);
+        first[k->nlanes - 1] = n;
+        for (; *in->p && strncmp(in->p, "rank ", 5); n++) {
+            line[n] = in->line;
+            ins[n] = instruction(in, k->nlanes - 1);
+        }
+        first[k->nlanes] = n;
+    }
+    if (!k->nlanes)
+        FAIL(in, in->p, "expected \"lane compute\", the rank's first section");
+    read_word(in, "issue");
+    read_end(in);
+    read_issue(in, ins, line, first);
+    rank_header(in);
+    read_word(in, "memory ");
+    resolve_waits(in);
+    in->p = after.p;
+    in->start = after.start;
+    in->line = after.line;
+}
+
+/* A schedule's name: one word, in which %HH stands for any byte. */
+static const char *schedule_name(struct reader *in) {
+    static const char hex[] = "0123456789ABCDEF";
+    struct text t = {0};
+    put_bytes(&t, "", 0);
+    for (; (unsigned char)*in->p > ' '; in->p++) {
+        char c = *in->p;
+        const char *high = NULL, *low = NULL;
+        if (c == '%') {
+            high = in->p[1] ? strchr(hex, in->p[1]) : NULL;
+            low = high && in->p[2] ? strchr(hex, in->p[2]) : NULL;
+            if (!low)
+                FAIL(in, in->p, "expected two of 0-9 A-F behind %%");
+            c = (char)((high - hex) * 16 + (low - hex));
+            in->p += 2;
+        }
+        put_bytes(&t, &c, 1);
+    }
+    return t.s;
+}
+
+static void read_head(struct reader *in) {
+    struct program *p = in->prog;
+    if (!read_if(in, "pianola 1"))
+        FAIL(in, in->p, "expected \"pianola 1\", the first line of a program's text form");
+    read_end(in);
+    read_word(in, "program ");
+    p->name = schedule_name(in);
+    read_word(in, " workers ");
+    int sections = 0;
+    for (const char *s = in->p; (s = strstr(s, "\nrank ")); s++)
+        sections++;
+    const char *at = in->p;
+    p->workers = (int)read_integer(in, "how many workers", 1, INT32_MAX);
+    if (p->workers > sections / 3) /* also what bounds the memory taken for them */
+        FAIL(in, at, "%d workers have three sections each, lane, issue and memory; the file has %d in all", p->workers,
+             sections);
+    read_word(in, " stages ");
+    p->stages = (int)read_integer(in, "how many stages", 1, INT32_MAX);
+    read_word(in, " batches ");
+    p->batches = (int)read_integer(in, "how many microbatches", 1, INT32_MAX);
+    read_end(in);
+    p->rank = NEW(struct rank, p->workers);
+    p->group = NEW(struct group, sections);
+    in->groups = map_new((size_t)sections);
+    in->grouped = NEW(int32_t, sections);
+    in->sent = NEW(int32_t, p->workers);
+    in->received = NEW(int32_t, p->workers);
+}
+
+struct program *read_text(const char *file, const char *src) {
+    struct reader in = {.file = file, .src = src, .p = src, .start = src, .line = 1};
+    struct program *p = in.prog = NEW(struct program, 1);
+    read_head(&in);
+    int32_t **lines = NEW(int32_t *, p->workers);
+    for (in.r = 0; in.r < p->workers; in.r++) {
+        read_rank(&in);
+        lines[in.r] = in.ins_line;
+    }
+    if (*in.p)
+        FAIL(&in, in.p, "expected the end of the file after rank %d's memory", p->workers - 1);
+    char *why = number_messages(p, true);
+    for (int r = 0; why && r < p->workers; r++) /* it names the first */
+        for (int i = 0; i < p->rank[r].nins; i++)
+            if (is_message(p->rank[r].ins[i].op) && p->rank[r].ins[i].msg < 0)
+                die_at(file, src, lines[r][i], 1, "%s", why);
+    return p;
+}

@@ -1,0 +1,116 @@
+/* The words of the program's text form: numbers, names of buffers, labels of instructions. */
+#include "read.h"
+#include <string.h>
+
+bool read_if(struct reader *in, const char *word) {
+    size_t n = strlen(word);
+    if (strncmp(in->p, word, n))
+        return false;
+    in->p += n;
+    return true;
+}
+
+void read_word(struct reader *in, const char *word) {
+    if (!read_if(in, word))
+        FAIL(in, in->p, "expected \"%s\"", word);
+}
+
+void read_end(struct reader *in) {
+    if (!*in->p)
+        FAIL(in, in->p, "the file ends inside a line: is it cut off?");
+    if (*in->p != '\n')
+        FAIL(in, in->p, "expected the end of the line");
+    in->start = ++in->p;
+    in->line++;
+}
+
+int64_t read_integer(struct reader *in, const char *what, int64_t least, int64_t most) {
+    const char *at = in->p;
+    int64_t v = 0;
+    bool fits = true;
+    for (; *in->p >= '0' && *in->p <= '9'; in->p++) {
+        int digit = *in->p - '0';
+        fits = fits && v <= (INT64_MAX - digit) / 10;
+        v = fits ? v * 10 + digit : v;
+    }
+    if (in->p == at || (*at == '0' && in->p > at + 1) || !fits || v < least || v > most) {
+        in->p = at;
+        if (most == INT64_MAX || most == INT32_MAX)
+            FAIL(in, at, "expected %s, a number from %lld", what, (long long)least);
+        FAIL(in, at, "expected %s, a number from %lld to %lld", what, (long long)least, (long long)most);
+    }
+    return v;
+}
+
+static bool letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+int read_name(struct reader *in, const char *what, const char *const *names, int n) {
+    size_t len = 0;
+    while (letter(in->p[len]))
+        len++;
+    for (int i = 0; i < n; i++)
+        if (names[i][0] == in->p[0] && strlen(names[i]) == len && !memcmp(names[i], in->p, len)) {
+            in->p += len;
+            return i;
+        }
+    if (!len)
+        FAIL(in, in->p, "expected %s", what);
+    char word[64];
+    snprintf(word, sizeof word, "%.*s", (int)(len < 63 ? len : 63), in->p);
+    const char *near = nearest(word, names, n);
+    FAIL(in, in->p, "\"%s\" is not %s%s%s%s", word, what, near ? "; did you mean \"" : "", near ? near : "",
+         near ? "\"?" : "");
+}
+
+struct buf read_buffer_name(struct reader *in) {
+    const char *at = in->p;
+    int kind = read_name(in, "a kind of buffer", kind_name, NKINDS);
+    struct buf b = {.kind = (uint8_t)kind, .stage = -1, .batch = -1, .inst = -1, .grows = -1, .off = -1};
+    if (read_if(in, "(")) {
+        b.stage = (int32_t)read_integer(in, "a stage", 0, in->prog->stages - 1);
+        if (kind_has_batch[kind]) {
+            read_word(in, ",");
+            b.batch = (int32_t)read_integer(in, "a microbatch", 0, in->prog->batches - 1);
+        }
+        read_word(in, ")");
+    } else if (kind != K_work)
+        FAIL(in, at, "a buffer is written %s(%s)", kind_name[kind],
+             kind_has_batch[kind] ? "stage,microbatch" : "stage");
+    if (read_if(in, "#"))
+        b.inst = (int32_t)read_integer(in, "the number of an instance", 0, INT32_MAX);
+    return b;
+}
+
+static bool has_batch(int op) {
+    switch (op) {
+    case OP_U:
+    case OP_SEND_G:
+    case OP_RECV_G:
+    case OP_SERVE:
+    case OP_FETCH:
+    case OP_ADD:
+    case OP_ZERO:
+    case OP_REDUCE:
+        return false;
+    default:
+        return true;
+    }
+}
+
+struct instr read_label(struct reader *in) {
+    struct instr i = {.batch = -1, .peer = -1, .inst = -1, .msg = -1};
+    i.op = (uint8_t)read_name(in, "an operation", op_name, NOPS);
+    read_word(in, " ");
+    i.stage = (int32_t)read_integer(in, "a stage", 0, in->prog->stages - 1);
+    if (has_batch(i.op)) {
+        read_word(in, " ");
+        i.batch = (int32_t)read_integer(in, "a microbatch", 0, in->prog->batches - 1);
+    }
+    if (read_if(in, "#"))
+        i.inst = (int32_t)read_integer(in, "the number of an instance", 0, INT32_MAX);
+    if (op_lane[i.op] == LANE_SEND || op_lane[i.op] == LANE_RECV) {
+        read_word(in, op_lane[i.op] == LANE_SEND ? " to " : " from ");
+        i.peer = (int32_t)read_integer(in, "a rank", 0, in->prog->workers - 1);
+    }
+    return i;
+}

@@ -1,0 +1,256 @@
+/* The figures of a schedule, from the program's timeline.
+ *
+ * makespan       the last end of any instruction
+ * busy           a rank's time in jobs (F, R, I, B, W); idle: the rest of the makespan; span: first job's start to last
+ *                job's end
+ * bubble         1 - sum of busy / (W * makespan)
+ * throughput     rho = S B / (L W), with L the makespan in units of one F + backward, averaged over all stages and
+ *                microbatches: the time spent in F, B, I and W divided by W * makespan. R is work, but no progress.
+ * peak           the most activations alive at once. (s,b) is alive from the start of its F to the end of its B, or of
+ *                its W when the backward is split, on the rank of its F; when its backward runs on another rank, there
+ *                from the end of F on. What ends at t leaves before what starts at t is counted.
+ * lower bound    the largest of three that no schedule of these jobs on these ranks can beat:
+ *     work       of the busiest rank
+ *     path       the longest path through the job graph, links between ranks included
+ *     memory     a rank holds activations for (their number) x (the time each must live) in all, and never more than
+ * its peak at once: Rahimi 2025's rho <= M / S, rank by rank. With dependencies of the script's own, only an
+ * activation's own jobs are taken for the time it must live. */
+#include "pass.h"
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The job whose end frees the activation (s,b): B, or W when the backward is split. */
+static int32_t last_backward(const struct spec *sp, int s, int b) {
+    int32_t whole = job_at(sp, s, b, OP_B);
+    return whole >= 0 ? whole : job_at(sp, s, b, OP_W);
+}
+
+/* ---- activations alive ---- */
+
+/* Times at which activations come to life on a rank, or die there. */
+struct times {
+    double *t;
+    size_t n, cap;
+};
+
+static void push(struct times *a, double t) {
+    GROW(a->t, a->cap, a->n + 1);
+    a->t[a->n++] = t;
+}
+
+static int ascending(const void *x, const void *y) {
+    double a = *(const double *)x, b = *(const double *)y;
+    return (a > b) - (a < b);
+}
+
+static void sort(struct times *a) {
+    for (size_t i = 1; i < a->n; i++)
+        if (a->t[i] < a->t[i - 1]) { /* rarely: a rank's own instructions come in the order of time */
+            qsort(a->t, a->n, sizeof *a->t, ascending);
+            return;
+        }
+}
+
+static int peak(struct times *born, struct times *dead) {
+    int live = 0, most = 0;
+    sort(born);
+    sort(dead);
+    for (size_t i = 0, j = 0; i < born->n; i++) {
+        for (; j < dead->n && dead->t[j] <= born->t[i]; j++)
+            live--;
+        most = ++live > most ? live : most;
+    }
+    return most;
+}
+
+static void find_peaks(const struct spec *sp, const struct program *p, const struct timeline *tl, struct report *rep) {
+    struct times *born = NEW(struct times, p->workers), *dead = NEW(struct times, p->workers);
+    for (int r = 0; r < p->workers; r++)
+        for (int i = 0; i < p->rank[r].nins; i++) {
+            const struct instr *in = &p->rank[r].ins[i];
+            if (in->op > OP_W || in->op == OP_R || in->op == OP_I)
+                continue;
+            if (in->op != OP_F) {
+                push(&dead[r], tl->end[r][i]);
+                continue;
+            }
+            push(&born[r], tl->start[r][i]);
+            int there = sp->job[last_backward(sp, in->stage, in->batch)].rank;
+            if (there != r) {
+                push(&dead[r], tl->end[r][i]);
+                push(&born[there], tl->end[r][i]);
+            }
+        }
+    for (int r = 0; r < p->workers; r++)
+        rep->rank[r].peak_activations = peak(&born[r], &dead[r]);
+}
+
+/* ---- what a rank does and receives ---- */
+
+static void count_received(const struct program *p, int r, const struct instr *in, struct rank_report *out) {
+    const struct rank *k = &p->rank[r];
+    int64_t bytes = in->narg ? k->buf[k->arg[in->arg].buf].bytes : 0;
+    switch (in->op) {
+    case OP_RECV_F:
+    case OP_RECV_S:
+        out->activations_received++;
+        break;
+    case OP_RECV_B:
+    case OP_RECV_W:
+        out->gradients_received++;
+        break;
+    case OP_RECV_G:
+        out->reductions_received++;
+        break;
+    case OP_FETCH:
+        out->weights_received++;
+        break;
+    case OP_RECV_T:
+        break;
+    case OP_REDUCE: { /* a ring: n-1 parts of n, to sum and once more to share, rounded up */
+        int64_t n = p->group[k->lane[in->lane].group].n;
+        bytes = 2 * (n - 1) * (bytes / n) + (2 * (n - 1) * (bytes % n) + n - 1) / n;
+        break;
+    }
+    default:
+        return;
+    }
+    out->bytes_received += bytes;
+}
+
+/* Fills in a rank's figures; idle comes when the makespan is known. Returns its last end of anything. */
+static double account(const struct program *p, const struct timeline *tl, int r, struct rank_report *out,
+                      double *progress) {
+    const struct rank *k = &p->rank[r];
+    double last = 0, from = INFINITY, to = 0;
+    for (int i = 0; i < k->nins; i++) {
+        const struct instr *in = &k->ins[i];
+        double start = tl->start[r][i], end = tl->end[r][i];
+        last = fmax(last, end);
+        if (in->op <= OP_W) {
+            out->busy += end - start;
+            *progress += in->op == OP_R ? 0 : end - start;
+            from = fmin(from, start);
+            to = fmax(to, end);
+        } else
+            count_received(p, r, in, out);
+    }
+    out->span = to > from ? to - from : 0;
+    out->peak_bytes = k->arena;
+    for (int b = 0; b < k->nbufs; b++)
+        out->stages_stored += k->buf[b].kind == K_weight && k->buf[b].inst < 0;
+    return last;
+}
+
+/* ---- lower bounds ---- */
+
+/* The least time from the end of one job to the start of the next along an edge. */
+static double edge_time(const struct spec *sp, const struct stage *st, int32_t from, int32_t to) {
+    const struct job *a = &sp->job[from], *b = &sp->job[to];
+    struct link l = link_of(sp, a->rank, b->rank);
+    if (a->rank == b->rank)
+        return 0;
+    return l.latency + (isinf(l.bandwidth) ? 0 : (double)edge_bytes(st, a, b) / l.bandwidth);
+}
+
+static double bound_work(const struct spec *sp) {
+    double *work = NEW(double, sp->workers), most = 0;
+    for (int j = 0; j < sp->njobs; j++)
+        work[sp->job[j].rank] += sp->job[j].cost;
+    for (int r = 0; r < sp->workers; r++)
+        most = fmax(most, work[r]);
+    return most;
+}
+
+static double bound_path(const struct spec *sp, const struct stage *st, const struct graph *g) {
+    double *start = NEW(double, g->n), most = 0;
+    int32_t *missing = NEW(int32_t, g->n), *queue = NEW(int32_t, g->n);
+    int head = 0, tail = 0;
+    for (int j = 0; j < g->n; j++)
+        if (!(missing[j] = g->pred_at[j + 1] - g->pred_at[j]))
+            queue[tail++] = j;
+    while (head < tail) {
+        int32_t j = queue[head++];
+        double end = start[j] + sp->job[j].cost;
+        most = fmax(most, end);
+        for (int32_t e = g->succ_at[j]; e < g->succ_at[j + 1]; e++) {
+            int32_t k = g->succ[e];
+            start[k] = fmax(start[k], end + edge_time(sp, st, j, k));
+            if (--missing[k] == 0)
+                queue[tail++] = k;
+        }
+    }
+    assert(tail == g->n); /* graph_build refuses cycles */
+    return most;
+}
+
+/* The least time from the start of F(s,b) to the end of B or I(s,b), given the least `inner` between the next stage's.
+ */
+static double round_trip(const struct spec *sp, const struct stage *st, int s, int b, double inner) {
+    int32_t f = job_at(sp, s, b, OP_F), again = job_at(sp, s, b, OP_R), back = job_at(sp, s, b, OP_B);
+    if (back < 0)
+        back = job_at(sp, s, b, OP_I);
+    double between = again < 0 ? edge_time(sp, st, f, back)
+                               : edge_time(sp, st, f, again) + sp->job[again].cost + edge_time(sp, st, again, back);
+    if (s + 1 < sp->stages && !sp->pred) {
+        int32_t next = job_at(sp, s + 1, b, OP_B);
+        if (next < 0)
+            next = job_at(sp, s + 1, b, OP_I);
+        inner += edge_time(sp, st, f, job_at(sp, s + 1, b, OP_F)) + edge_time(sp, st, next, back);
+        between = fmax(between, inner);
+    }
+    return sp->job[f].cost + between + sp->job[back].cost;
+}
+
+static double bound_memory(const struct spec *sp, const struct stage *st, const struct report *rep) {
+    double *alive = NEW(double, sp->workers), most = 0;
+    for (int b = 0; b < sp->batches; b++) {
+        double trip = 0;
+        for (int s = sp->stages - 1; s >= 0; s--) {
+            int32_t f = job_at(sp, s, b, OP_F), last = last_backward(sp, s, b);
+            trip = round_trip(sp, st, s, b, trip);
+            double life = trip;
+            if (sp->job[last].d == OP_W)
+                life += edge_time(sp, st, job_at(sp, s, b, OP_I), last) + sp->job[last].cost;
+            double here = sp->job[f].rank == sp->job[last].rank ? life : sp->job[f].cost;
+            alive[sp->job[f].rank] += here;
+            alive[sp->job[last].rank] += life - here;
+        }
+    }
+    for (int r = 0; r < sp->workers; r++)
+        if (rep->rank[r].peak_activations > 0)
+            most = fmax(most, alive[r] / rep->rank[r].peak_activations);
+    return most;
+}
+
+struct report *report_make(const struct spec *sp, const struct stage *st, const struct graph *g,
+                           const struct program *p, const struct timeline *tl) {
+    struct report *rep = NEW(struct report, 1);
+    double progress = 0, busy = 0, all;
+    rep->schedule = sp->name;
+    rep->unit = !sp->model ? "F" : sp->flops > 0 ? "s" : "FLOP";
+    rep->workers = sp->workers;
+    rep->stages = sp->stages;
+    rep->batches = sp->batches;
+    rep->rank = NEW(struct rank_report, sp->workers);
+    for (int r = 0; r < p->workers; r++)
+        rep->makespan = fmax(rep->makespan, account(p, tl, r, &rep->rank[r], &progress));
+    find_peaks(sp, p, tl, rep);
+    for (int r = 0; r < p->workers; r++) {
+        busy += rep->rank[r].busy;
+        rep->rank[r].idle = rep->makespan - rep->rank[r].busy;
+    }
+    all = sp->workers * rep->makespan;
+    rep->bubble = all > 0 ? 1 - busy / all : 0;
+    rep->throughput = all > 0 ? progress / all : 0;
+    rep->bound_work = bound_work(sp);
+    rep->bound_path = bound_path(sp, st, g);
+    rep->bound_memory = bound_memory(sp, st, rep);
+    rep->lower_bound = fmax(rep->bound_work, fmax(rep->bound_path, rep->bound_memory));
+    rep->gap = rep->lower_bound > 0 ? rep->makespan / rep->lower_bound - 1 : 0;
+    if (fabs(rep->gap) < 1e-9) /* the bound adds up the same times in another order */
+        rep->gap = 0;
+    return rep;
+}

@@ -1,0 +1,345 @@
+/* `pianola run`: the compiled program handed to the runtime, in this process. */
+#include "../runtime/rt.h"
+#include "compile.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- from the compiler's program to the runtime's constants ---- */
+
+static void fill_instr(const struct rank *k, const struct instr *x, struct rt_instr *y) {
+    *y = (struct rt_instr){.op = x->op, .first = x->first, .lane = x->lane, .stage = x->stage, .batch = x->batch};
+    y->peer = x->peer;
+    y->msg = x->msg;
+    y->wait = (int32_t)x->wait;
+    y->nwait = x->nwait;
+    for (int role = 0; role < NROLES; role++)
+        y->at[role] = -1;
+    for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
+        const struct buf *b = &k->buf[k->arg[a].buf];
+        y->at[k->arg[a].role] = b->off;
+        y->bytes = b->bytes;
+    }
+}
+
+static void fill_homes(const struct rank *k, struct rt_rank *out) {
+    struct rt_home *home = NEW(struct rt_home, k->nbufs);
+    for (int i = 0; i < k->nbufs; i++)
+        if (k->buf[i].kind == K_weight && k->buf[i].inst < 0)
+            home[out->nhomes++] = (struct rt_home){k->buf[i].stage, k->buf[i].off, -1, -1};
+    for (int i = 0; i < k->nbufs; i++)
+        for (int h = 0; h < out->nhomes; h++) {
+            const struct buf *b = &k->buf[i];
+            if (b->stage != home[h].stage || b->inst >= 0)
+                continue;
+            if (b->kind == K_wgrad)
+                home[h].wgrad = b->off;
+            if (b->kind == K_opt)
+                home[h].opt = b->off;
+        }
+    out->home = home;
+}
+
+static void fill_rank(const struct rank *k, struct rt_rank *out) {
+    struct rt_instr *ins = NEW(struct rt_instr, k->nins);
+    int32_t *lane_at = NEW(int32_t, k->nlanes + 2), *lane_ins = NEW(int32_t, k->nins);
+    for (int32_t i = 0; i < k->nins; i++) {
+        fill_instr(k, &k->ins[i], &ins[i]);
+        lane_at[k->ins[i].lane + 2]++;
+    }
+    for (size_t w = 0; w < k->nwaits; w++)
+        ins[k->wait[w]].recorded = true;
+    for (int l = 0; l < k->nlanes; l++)
+        lane_at[l + 2] += lane_at[l + 1];
+    for (int32_t i = 0; i < k->nins; i++)
+        lane_ins[lane_at[k->ins[i].lane + 1]++] = i;
+    *out = (struct rt_rank){.ins = ins, .nins = k->nins, .nlanes = k->nlanes, .lane_ins = lane_ins};
+    out->lane_at = lane_at;
+    out->wait = k->wait;
+    out->arena = k->arena;
+    out->work = -1;
+    for (int i = 0; i < k->nbufs; i++)
+        if (k->buf[i].kind == K_work)
+            out->work = k->buf[i].off;
+    fill_homes(k, out);
+}
+
+/* Where the two sides of each message, or the members of each reduction, keep the tensor. */
+static struct rt_meeting *meetings(const struct program *p) {
+    struct rt_meeting *m = NEW(struct rt_meeting, p->nmsgs);
+    for (int r = 0; r < p->workers; r++)
+        for (int i = 0; i < p->rank[r].nins; i++) {
+            const struct rank *k = &p->rank[r];
+            const struct instr *x = &k->ins[i];
+            if (x->msg < 0)
+                continue;
+            struct rt_meeting *at = &m[x->msg];
+            const struct group *g = x->op == OP_REDUCE ? &p->group[k->lane[x->lane].group] : NULL;
+            if (!at->n) {
+                at->n = g ? g->n : 2;
+                at->rank = NEW(int32_t, at->n);
+                at->off = NEW(int64_t, at->n);
+            }
+            int me = op_lane[x->op] == LANE_RECV;
+            while (g && g->rank[me] != r)
+                me++;
+            const struct buf *b = &k->buf[k->arg[x->arg].buf];
+            ((int32_t *)at->rank)[me] = r;
+            ((int64_t *)at->off)[me] = b->off;
+            at->bytes = b->bytes;
+        }
+    return m;
+}
+
+static struct rt_program *runtime_program(const struct spec *sp, const struct stage *st, const struct program *p) {
+    struct rt_program *out = NEW(struct rt_program, 1);
+    struct rt_stage *stage = NEW(struct rt_stage, p->stages);
+    struct rt_rank *rank = NEW(struct rt_rank, p->workers);
+    for (int s = 0; s < p->stages; s++)
+        stage[s] = st[s].rt;
+    for (int r = 0; r < p->workers; r++)
+        fill_rank(&p->rank[r], &rank[r]);
+    *out = (struct rt_program){.name = p->name, .workers = p->workers, .stages = p->stages, .batches = p->batches};
+    out->nmsgs = p->nmsgs;
+    out->model = &sp->model->rt;
+    out->stage = stage;
+    out->rank = rank;
+    out->msg = meetings(p);
+    return out;
+}
+
+/* ---- the same jobs on one rank ---- */
+
+static void compile_serial(const struct compile *c, struct compile *out) {
+    struct spec *sp = NEW(struct spec, 1);
+    *sp = *c->spec;
+    sp->name = "serial";
+    sp->workers = 1;
+    sp->strict = false;
+    sp->link = NULL;
+    sp->memory = INFINITY;
+    sp->cap = NEW(int, 1);
+    sp->slots = NEW(int, 1);
+    sp->cap[0] = INT32_MAX;
+    sp->job = NEW(struct job, sp->njobs);
+    memcpy(sp->job, c->spec->job, sizeof *sp->job * (size_t)sp->njobs);
+    for (int j = 0; j < sp->njobs; j++) {
+        sp->job[j].rank = sp->job[j].home = 0;
+        sp->job[j].prio = sp->job[j].b;
+    }
+    *out = (struct compile){.spec = sp, .stage = c->stage, .graph = c->graph};
+    out->sched = sched_run(sp, c->stage, c->graph);
+    out->program = lower(sp, c->stage, c->graph, out->sched);
+    mem_plan(sp, out->program);
+    lanes_sync(out->program);
+}
+
+/* ---- training ---- */
+
+struct trained {
+    struct rt_program *program;
+    float *loss;
+    double *makespan;
+    struct rt_stamp **stamp;
+    char **arena;
+    double seconds;
+};
+
+struct teller {
+    const char *what;
+    int64_t steps, tokens; /* per step */
+    bool tty;
+    double told;
+};
+
+static void tell(void *context, int64_t step, float loss, double seconds) {
+    struct teller *t = context;
+    bool last = step == t->steps;
+    if (!t->tty && !last && seconds < t->told + 5)
+        return;
+    t->told = seconds;
+    double left = seconds / (double)step * (double)(t->steps - step);
+    fprintf(stderr, "%s%s: step %lld/%lld  loss %.4f  %.0f tokens/s  %.0f s left%s", t->tty ? "\r\033[K" : "", t->what,
+            (long long)step, (long long)t->steps, loss, (double)(t->tokens * step) / seconds, left,
+            t->tty && !last ? "" : "\n");
+}
+
+static struct trained train(const struct compile *c, const struct run_args *a, struct data *data, int64_t steps,
+                            const char *what) {
+    struct trained t = {.program = runtime_program(c->spec, c->stage, c->program)};
+    int W = c->program->workers;
+    t.loss = NEW(float, steps);
+    t.makespan = NEW(double, steps);
+    t.stamp = NEW(struct rt_stamp *, W);
+    for (int r = 0; r < W; r++)
+        t.stamp[r] = NEW(struct rt_stamp, c->program->rank[r].nins);
+    struct teller teller = {what, steps, (int64_t)c->spec->model->rt.rows * c->spec->batches, isatty(STDERR_FILENO), 0};
+    struct rt_run run = {.program = t.program, .data = data, .seed = a->seed, .steps = steps, .loss = t.loss};
+    run.stamp = t.stamp;
+    run.makespan = t.makespan;
+    run.progress = what && !a->quiet ? tell : NULL;
+    run.context = &teller;
+    t.arena = host_train(&run);
+    if (!t.arena)
+        die("out of memory: the ranks of this schedule together need more than this machine has");
+    for (int64_t s = 0; s < steps; s++)
+        t.seconds += t.makespan[s];
+    return t;
+}
+
+/* A fingerprint of all parameters, in the order of the model: the same however it is cut (FNV-1a, 64 bits). */
+static uint64_t fingerprint(const struct rt_program *p, char *const *arena) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int s = 0; s < p->stages; s++) {
+        const char *home = NULL;
+        for (int r = 0; r < p->workers; r++)
+            for (int h = 0; h < p->rank[r].nhomes; h++) {
+                if (p->rank[r].home[h].stage != s)
+                    continue;
+                const char *at = arena[r] + p->rank[r].home[h].weight;
+                if (home && memcmp(home, at, (size_t)p->stage[s].weight) != 0)
+                    die("the homes of stage %d ended with different weights; this is a bug, please report it", s);
+                home = at;
+            }
+        for (int l = 0; l < p->stage[s].nlayers; l++) {
+            const struct rt_layer *y = &p->stage[s].layer[l];
+            const unsigned char *byte = (const unsigned char *)home + y->param;
+            for (int64_t i = 0; i < y->nparam * 4; i++)
+                hash = (hash ^ byte[i]) * 0x100000001b3u;
+        }
+    }
+    return hash;
+}
+
+static int by_value(const void *x, const void *y) {
+    double a = *(const double *)x, b = *(const double *)y;
+    return (a > b) - (a < b);
+}
+
+static double median(const double *x, int64_t n) {
+    double *a = NEW(double, n);
+    memcpy(a, x, sizeof *a * (size_t)n);
+    qsort(a, (size_t)n, sizeof *a, by_value);
+    return n % 2 ? a[n / 2] : (a[n / 2 - 1] + a[n / 2]) / 2;
+}
+
+/* The program's timeline with each job's cost as measured alone on one rank: what the schedule predicts. */
+static double predict(const struct compile *c, const struct compile *serial, const struct trained *alone) {
+    struct spec sp = *c->spec;
+    struct stage *st = NEW(struct stage, sp.stages);
+    memcpy(st, c->stage, sizeof *st * (size_t)sp.stages);
+    double *cost = NEW(double, sp.stages * NOPS);
+    int *n = NEW(int, sp.stages * NOPS);
+    const struct rank *k = &serial->program->rank[0];
+    for (int i = 0; i < k->nins; i++) {
+        int at = k->ins[i].stage * NOPS + k->ins[i].op;
+        cost[at] += alone->stamp[0][i].end - alone->stamp[0][i].start;
+        n[at]++;
+    }
+    for (int i = 0; i < sp.stages * NOPS; i++)
+        cost[i] /= n[i] ? n[i] : 1;
+    sp.job = NEW(struct job, sp.njobs);
+    memcpy(sp.job, c->spec->job, sizeof *sp.job * (size_t)sp.njobs);
+    for (int j = 0; j < sp.njobs; j++)
+        sp.job[j].cost = cost[sp.job[j].s * NOPS + sp.job[j].d];
+    for (int s = 0; s < sp.stages; s++)
+        st[s].update = cost[s * NOPS + OP_U];
+    sp.link = NULL;
+    return sim_run(&sp, st, c->program)->makespan;
+}
+
+static void write_timeline(const struct compile *c, const struct trained *t, const char *path) {
+    const struct program *p = c->program;
+    struct timeline tl = {.start = NEW(double *, p->workers), .end = NEW(double *, p->workers)};
+    double origin = INFINITY;
+    for (int r = 0; r < p->workers; r++)
+        for (int i = 0; i < p->rank[r].nins; i++)
+            origin = fmin(origin, t->stamp[r][i].start);
+    for (int r = 0; r < p->workers; r++) {
+        tl.start[r] = NEW(double, p->rank[r].nins);
+        tl.end[r] = NEW(double, p->rank[r].nins);
+        for (int i = 0; i < p->rank[r].nins; i++) {
+            tl.start[r][i] = t->stamp[r][i].start - origin;
+            tl.end[r][i] = t->stamp[r][i].end - origin;
+            tl.makespan = fmax(tl.makespan, tl.end[r][i]);
+        }
+    }
+    struct text out = {0};
+    emit_tsv(&out, p, &tl);
+    write_file(path, &out);
+}
+
+struct outcome {
+    int64_t steps;
+    float first, last;
+    double tokens_per_second, predicted, measured, work, largest;
+    uint64_t weights;
+    bool compared, same_weights;
+    long cores;
+};
+
+static void print_text(const struct compile *c, const struct outcome *o) {
+    printf("\nloss      %.4f to %.4f in %lld steps, %.0f tokens/s\n", o->first, o->last, (long long)o->steps,
+           o->tokens_per_second);
+    if (o->compared)
+        printf("one rank  the same %lld steps: largest difference of a loss %.2g relative, weights %s\n",
+               (long long)o->steps, o->largest, o->same_weights ? "equal bit for bit" : "not bit for bit");
+    printf("weights   %016llx (fingerprint)\n", (unsigned long long)o->weights);
+    printf("makespan  predicted %.2f ms, measured %.2f ms (median step)", 1e3 * o->predicted, 1e3 * o->measured);
+    if (o->cores < c->spec->workers)
+        printf("; %d ranks share %ld cores, which takes at least %.2f ms", c->spec->workers, o->cores,
+               1e3 * o->work / (double)o->cores);
+    printf("\n");
+}
+
+static void print_json(const struct compile *c, const struct outcome *o) {
+    printf("{\n  \"schema\": 1,\n  \"schedule\": \"%s\",\n  \"steps\": %lld,\n", c->spec->name, (long long)o->steps);
+    printf("  \"loss_first\": %.9g,\n  \"loss_last\": %.9g,\n  \"tokens_per_second\": %.6g,\n", o->first, o->last,
+           o->tokens_per_second);
+    if (o->compared)
+        printf("  \"one_rank_largest_difference\": %.9g,\n  \"one_rank_same_weights\": %s,\n", o->largest,
+               o->same_weights ? "true" : "false");
+    printf("  \"weights\": \"%016llx\",\n  \"makespan_predicted\": %.9g,\n  \"makespan_measured\": %.9g,\n"
+           "  \"work\": %.9g,\n  \"cores\": %ld\n}\n",
+           (unsigned long long)o->weights, o->predicted, o->measured, o->work, o->cores);
+}
+
+int run_command(struct compile *c, const struct run_args *a) {
+    if (!c->spec->model)
+        die("`run` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua");
+    char why[512];
+    struct data *data = data_open(&c->spec->model->rt, a->data, a->seed, why, sizeof why);
+    if (!data)
+        die("%s", why);
+    const char *blas = host_blas();
+    if (!a->json) {
+        struct text t = {0};
+        emit_grid(&t, c->program, c->timeline, c->report->unit, &a->style);
+        emit_report(&t, c->report, &a->style);
+        fwrite(t.s, 1, t.n, stdout);
+        fflush(stdout);
+    }
+    fprintf(stderr, "pianola: %d ranks in one process, OpenBLAS kernel %s, one thread a rank\n", c->spec->workers, blas);
+    struct trained t = train(c, a, data, a->steps, "training");
+    struct outcome o = {.steps = a->steps, .first = t.loss[0], .last = t.loss[a->steps - 1], .compared = a->compare};
+    o.tokens_per_second = (double)c->spec->model->rt.rows * c->spec->batches * (double)a->steps / t.seconds;
+    o.weights = fingerprint(t.program, t.arena);
+    o.measured = median(t.makespan, a->steps);
+    o.cores = sysconf(_SC_NPROCESSORS_ONLN);
+    struct compile serial;
+    compile_serial(c, &serial);
+    struct trained alone = train(&serial, a, data, a->compare ? a->steps : 3, a->compare ? "one rank" : NULL);
+    o.predicted = predict(c, &serial, &alone);
+    o.work = median(alone.makespan, a->compare ? a->steps : 3);
+    for (int64_t s = 0; a->compare && s < a->steps; s++)
+        o.largest = fmax(o.largest, fabs((double)t.loss[s] - alone.loss[s]) / fabs(alone.loss[s]));
+    o.same_weights = a->compare && fingerprint(alone.program, alone.arena) == o.weights;
+    if (a->timeline)
+        write_timeline(c, &t, a->timeline);
+    (a->json ? print_json : print_text)(c, &o);
+    host_free(t.program, t.arena);
+    host_free(alone.program, alone.arena);
+    data_close(data);
+    return 0;
+}

@@ -1,0 +1,336 @@
+/* Which job runs when: an event-driven list scheduler, n log n.
+ *
+ * Each rank has two heaps of ready jobs ordered by n and its ties: forwards, which must wait for room under the cap,
+ * and the rest. One heap of events holds the ends of running jobs and the arrivals of tensors. DESIGN section 3 fixes
+ * the order within an instant: all that ends at t is retired, then every idle rank, in rank order, starts its best. */
+#include "pass.h"
+#include <assert.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct heap { /* of positions in the order of priority: the smallest first */
+    int32_t *a;
+    int n;
+};
+
+static void heap_push(struct heap *h, int32_t x) {
+    int i = h->n++;
+    for (; i > 0 && h->a[(i - 1) / 2] > x; i = (i - 1) / 2)
+        h->a[i] = h->a[(i - 1) / 2];
+    h->a[i] = x;
+}
+
+static int32_t heap_pop(struct heap *h) {
+    int32_t top = h->a[0], x = h->a[--h->n];
+    int i = 0;
+    for (int c; (c = 2 * i + 1) < h->n; i = c) {
+        if (c + 1 < h->n && h->a[c + 1] < h->a[c])
+            c++;
+        if (h->a[c] >= x)
+            break;
+        h->a[i] = h->a[c];
+    }
+    h->a[i] = x;
+    return top;
+}
+
+struct event {
+    double t;
+    int32_t job; /* j: job j ends; ~j: the last tensor of job j arrives */
+};
+struct events {
+    struct event *a;
+    size_t n, cap;
+};
+
+/* Ends before arrivals, then by job: an order that does not depend on the heap's past. */
+static bool earlier(struct event x, struct event y) {
+    if (x.t != y.t)
+        return x.t < y.t;
+    bool xe = x.job >= 0, ye = y.job >= 0;
+    return xe != ye ? xe : xe ? x.job < y.job : x.job > y.job;
+}
+
+static void push_event(struct events *h, double t, int32_t job) {
+    struct event x = {t, job};
+    GROW(h->a, h->cap, h->n + 1);
+    size_t i = h->n++;
+    for (; i > 0 && earlier(x, h->a[(i - 1) / 2]); i = (i - 1) / 2)
+        h->a[i] = h->a[(i - 1) / 2];
+    h->a[i] = x;
+}
+
+static struct event pop_event(struct events *h) {
+    struct event top = h->a[0], x = h->a[--h->n];
+    size_t i = 0;
+    for (size_t c; (c = 2 * i + 1) < h->n; i = c) {
+        if (c + 1 < h->n && earlier(h->a[c + 1], h->a[c]))
+            c++;
+        if (!earlier(h->a[c], x))
+            break;
+        h->a[i] = h->a[c];
+    }
+    h->a[i] = x;
+    return top;
+}
+
+struct state {
+    const struct spec *sp;
+    const struct stage *st;
+    const struct graph *g;
+    struct sched *sc;
+    int32_t *pos, *by_pos;   /* a job's place in the order of priority, and back */
+    struct heap *fwd, *rest; /* per rank: ready jobs */
+    int32_t *seq, *seq_at, *seq_next; /* strict: each rank's jobs in order, and the next one */
+    bool *ready;             /* strict */
+    bool *busy, *dirty;
+    int *live;               /* live activations per rank */
+    int *touched, ntouched;  /* ranks that might start something now */
+    int32_t *missing;        /* predecessors not yet ended */
+    double *ready_at;
+    struct events events;
+};
+
+static const struct spec *sorting; /* qsort has no context argument */
+
+static int by_priority(const void *x, const void *y) {
+    const struct job *a = &sorting->job[*(const int32_t *)x], *b = &sorting->job[*(const int32_t *)y];
+    if (a->prio != b->prio)
+        return a->prio < b->prio ? -1 : 1;
+    if (a->b != b->b)
+        return a->b < b->b ? -1 : 1;
+    if (a->s != b->s)
+        return a->s < b->s ? -1 : 1;
+    return (a->d > b->d) - (a->d < b->d);
+}
+
+static void touch(struct state *z, int rank) {
+    if (!z->dirty[rank]) {
+        z->dirty[rank] = true;
+        z->touched[z->ntouched++] = rank;
+    }
+}
+
+static void make_ready(struct state *z, int32_t j) {
+    const struct job *job = &z->sp->job[j];
+    if (z->sp->strict)
+        z->ready[j] = true;
+    else
+        heap_push(job->d == OP_F ? &z->fwd[job->rank] : &z->rest[job->rank], z->pos[j]);
+    touch(z, job->rank);
+}
+
+/* The job whose end frees the activation (s,b): B, or W when the backward is split. */
+static int32_t last_backward(const struct spec *sp, int s, int b) {
+    int32_t whole = job_at(sp, s, b, OP_B);
+    return whole >= 0 ? whole : job_at(sp, s, b, OP_W);
+}
+
+static void retire(struct state *z, int32_t j, double t) {
+    const struct spec *sp = z->sp;
+    const struct job *job = &sp->job[j];
+    z->sc->ends[z->sc->nends++] = j;
+    z->busy[job->rank] = false;
+    touch(z, job->rank);
+    if (job->d == OP_F) {
+        int there = sp->job[last_backward(sp, job->s, job->b)].rank;
+        z->live[job->rank]--;
+        z->live[there]++;
+    } else if (job->d == OP_B || job->d == OP_W)
+        z->live[job->rank]--;
+    for (int32_t e = z->g->succ_at[j]; e < z->g->succ_at[j + 1]; e++) {
+        int32_t k = z->g->succ[e];
+        const struct job *to = &sp->job[k];
+        struct link l = link_of(sp, job->rank, to->rank);
+        double at = t;
+        if (job->rank != to->rank)
+            at += l.latency + (isinf(l.bandwidth) ? 0 : (double)edge_bytes(z->st, job, to) / l.bandwidth);
+        if (at > z->ready_at[k])
+            z->ready_at[k] = at;
+        if (--z->missing[k] > 0)
+            continue;
+        if (z->ready_at[k] > t)
+            push_event(&z->events, z->ready_at[k], ~k);
+        else
+            make_ready(z, k);
+    }
+}
+
+/* The best job the rank could start now, taken from its heap; -1: none. */
+static int32_t choose(struct state *z, int rank) {
+    bool room = z->live[rank] < z->sp->cap[rank];
+    if (z->sp->strict) {
+        int32_t i = z->seq_next[rank];
+        if (i == z->seq_at[rank + 1])
+            return -1;
+        int32_t j = z->seq[i];
+        if (!z->ready[j] || (z->sp->job[j].d == OP_F && !room))
+            return -1;
+        z->seq_next[rank]++;
+        return j;
+    }
+    struct heap *f = &z->fwd[rank], *r = &z->rest[rank];
+    bool can_f = f->n > 0 && room, can_r = r->n > 0;
+    if (can_f && (!can_r || f->a[0] < r->a[0]))
+        return z->by_pos[heap_pop(f)];
+    return can_r ? z->by_pos[heap_pop(r)] : -1;
+}
+
+static int ascending(const void *x, const void *y) { return *(const int *)x - *(const int *)y; }
+
+static void start_idle(struct state *z, double t) {
+    struct sched *sc = z->sc;
+    qsort(z->touched, (size_t)z->ntouched, sizeof *z->touched, ascending);
+    for (int i = 0; i < z->ntouched; i++) {
+        int rank = z->touched[i];
+        z->dirty[rank] = false;
+        int32_t j = z->busy[rank] ? -1 : choose(z, rank);
+        if (j < 0)
+            continue;
+        z->busy[rank] = true;
+        if (z->sp->job[j].d == OP_F)
+            z->live[rank]++;
+        sc->start[j] = t;
+        sc->end[j] = t + z->sp->job[j].cost;
+        sc->starts[sc->nstarts++] = j;
+        sc->order[rank][sc->norder[rank]++] = j;
+        push_event(&z->events, sc->end[j], j);
+    }
+    z->ntouched = 0;
+}
+
+/* Who waits for whom once nothing can start: predecessors, the order when strict, and the holders of a full cap. */
+static void die_deadlocked(struct state *z) {
+    const struct spec *sp = z->sp;
+    int n = sp->njobs;
+    bool *started = NEW(bool, n), *ended = NEW(bool, n);
+    for (int i = 0; i < z->sc->nstarts; i++)
+        started[z->sc->starts[i]] = true;
+    for (int i = 0; i < z->sc->nends; i++)
+        ended[z->sc->ends[i]] = true;
+    int32_t *at = NEW(int32_t, n + 1), *to = NULL;
+    char *why = NEW(char, n); /* of the first edges of a job: p predecessor, o order, c cap */
+    size_t cap = 0, m = 0;
+    for (int32_t j = 0; j < n; j++) {
+        const struct job *job = &sp->job[j];
+        at[j] = (int32_t)m;
+        if (started[j])
+            continue;
+        for (int32_t e = z->g->pred_at[j]; e < z->g->pred_at[j + 1]; e++)
+            if (!ended[z->g->pred[e]]) {
+                GROW(to, cap, m + 1);
+                to[m++] = z->g->pred[e];
+                why[j] = 'p';
+            }
+        int32_t first = sp->strict ? z->seq[z->seq_next[job->rank]] : j;
+        if (first != j) {
+            GROW(to, cap, m + 1);
+            to[m++] = first;
+            why[j] = why[j] ? why[j] : 'o';
+        }
+        if (why[j] || job->d != OP_F || z->live[job->rank] < sp->cap[job->rank])
+            continue;
+        why[j] = 'c';
+        for (int i = 0; i < z->sc->nends; i++) {
+            const struct job *f = &sp->job[z->sc->ends[i]];
+            int32_t back = f->d == OP_F ? last_backward(sp, f->s, f->b) : -1;
+            if (back >= 0 && !ended[back] && sp->job[back].rank == job->rank) {
+                GROW(to, cap, m + 1);
+                to[m++] = back;
+            }
+        }
+    }
+    at[n] = (int32_t)m;
+    int len;
+    int32_t *cycle = shortest_cycle(n, at, to, &len);
+    struct text t = {0};
+    for (int i = 0; i < len && i < 12; i++) {
+        const struct job *a = &sp->job[cycle[i]], *b = &sp->job[cycle[(i + 1) % len]];
+        const char *name = job_name(a->s, a->b, a->d), *other = job_name(b->s, b->b, b->d);
+        if (why[cycle[i]] == 'c')
+            put(&t, "\n  %s waits for room on rank %d, whose cap of %d is full until %s", name, a->rank,
+                sp->cap[a->rank], other);
+        else if (why[cycle[i]] == 'o' || (b->rank == a->rank && !has_edge(z->g, cycle[i], cycle[(i + 1) % len])))
+            put(&t, "\n  %s waits for %s, which comes before it in the order of rank %d", name, other, a->rank);
+        else
+            put(&t, "\n  %s waits for %s", name, other);
+    }
+    if (len > 12)
+        put(&t, "\n  … and %d more", len - 12);
+    die("%s: deadlock: %d of %d jobs can never start; raise the cap or change the order, because%s", sp->file,
+        n - z->sc->nstarts, n, t.s);
+}
+
+static struct state prepare(const struct spec *sp, const struct stage *st, const struct graph *g, struct sched *sc) {
+    int n = sp->njobs, W = sp->workers;
+    struct state z = {.sp = sp, .st = st, .g = g, .sc = sc};
+    z.pos = NEW(int32_t, n);
+    z.by_pos = NEW(int32_t, n);
+    for (int j = 0; j < n; j++)
+        z.by_pos[j] = j;
+    sorting = sp;
+    qsort(z.by_pos, (size_t)n, sizeof *z.by_pos, by_priority);
+    int *nfwd = NEW(int, W), *nall = NEW(int, W + 1);
+    for (int i = 0; i < n; i++) {
+        const struct job *job = &sp->job[z.by_pos[i]];
+        z.pos[z.by_pos[i]] = i;
+        nfwd[job->rank] += job->d == OP_F;
+        nall[job->rank]++;
+    }
+    z.fwd = NEW(struct heap, W);
+    z.rest = NEW(struct heap, W);
+    z.seq = NEW(int32_t, n);
+    z.seq_at = NEW(int32_t, W + 1);
+    z.seq_next = NEW(int32_t, W + 1);
+    for (int r = 0; r < W; r++) {
+        z.fwd[r].a = NEW(int32_t, nfwd[r]);
+        z.rest[r].a = NEW(int32_t, nall[r] - nfwd[r]);
+        sc->order[r] = NEW(int32_t, nall[r]);
+        z.seq_at[r + 1] = z.seq_at[r] + nall[r];
+        z.seq_next[r] = z.seq_at[r];
+    }
+    for (int i = 0; i < n; i++) /* by rank, in the order of priority */
+        z.seq[z.seq_next[sp->job[z.by_pos[i]].rank]++] = z.by_pos[i];
+    memcpy(z.seq_next, z.seq_at, sizeof *z.seq_at * (size_t)W);
+    z.ready = NEW(bool, n);
+    z.busy = NEW(bool, W);
+    z.dirty = NEW(bool, W);
+    z.live = NEW(int, W);
+    z.touched = NEW(int, W);
+    z.missing = NEW(int32_t, n);
+    z.ready_at = NEW(double, n);
+    return z;
+}
+
+struct sched *sched_run(const struct spec *sp, const struct stage *st, const struct graph *g) {
+    int n = sp->njobs;
+    struct sched *sc = NEW(struct sched, 1);
+    sc->start = NEW(double, n);
+    sc->end = NEW(double, n);
+    sc->starts = NEW(int32_t, n);
+    sc->ends = NEW(int32_t, n);
+    sc->order = NEW(int32_t *, sp->workers);
+    sc->norder = NEW(int, sp->workers);
+    struct state z = prepare(sp, st, g, sc);
+    for (int j = 0; j < n; j++)
+        if (!(z.missing[j] = g->pred_at[j + 1] - g->pred_at[j]))
+            make_ready(&z, j);
+    start_idle(&z, 0);
+    while (z.events.n > 0) {
+        double t = z.events.a[0].t;
+        while (z.events.n > 0 && z.events.a[0].t == t) {
+            int32_t j = pop_event(&z.events).job;
+            if (j >= 0)
+                retire(&z, j, t);
+            else
+                make_ready(&z, ~j);
+        }
+        start_idle(&z, t);
+        sc->makespan = t;
+    }
+    if (sc->nstarts < n)
+        die_deadlocked(&z);
+    return sc;
+}

@@ -1,0 +1,82 @@
+/* Scripts to plain data. A schedule, a model and a cluster are three Lua files that know nothing of each other; each
+ * runs in a sandbox of its own, answers every question about it at once, and is gone: nothing above knows Lua.
+ *
+ *   script.c            this: files and -D settings in, struct spec out
+ *   script_sandbox.c    how much a script can do: instructions, memory, time
+ *   script_globals.c    what it can name
+ *   script_error.c      messages with the script's line
+ *   script_fields.c     tables and parameters
+ *   script_schedule.c   schedule { … } to jobs;  script_model.c, script_cluster.c likewise */
+#include "script.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const script_kinds[] = {"schedule", "model", "cluster"};
+
+static struct settings read_settings(const struct script_args *a) {
+    struct settings set = {.n = a->nset};
+    set.key = NEW(const char *, a->nset);
+    set.value = NEW(const char *, a->nset);
+    set.used = NEW(bool, a->nset);
+    for (int i = 0; i < a->nset; i++) {
+        char *key = copy_string(a->set[i]), *equals = strchr(key, '=');
+        if (!equals || equals == key)
+            die("-D %s: expected key=value, such as -D workers=8", a->set[i]);
+        *equals = 0;
+        set.key[i] = key;
+        set.value[i] = equals + 1;
+    }
+    return set;
+}
+
+static void check_settings(const struct settings *set) {
+    for (int i = 0; i < set->n; i++)
+        if (!set->used[i])
+            die("-D %s=%s: no script has a parameter '%s'%s", set->key[i], set->value[i], set->key[i],
+                hint(set->key[i], set->declared, (int)set->ndeclared));
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const struct param *)a)->name, ((const struct param *)b)->name);
+}
+
+/* Returns the parameters it ran with, as text. */
+static const char *run(enum script_kind kind, const char *path, struct settings *set,
+                       void (*extract)(struct script *, void *), struct spec *sp) {
+    struct script S = {.kind = kind, .set = set, .d = -1};
+    S.file = strcmp(path, "-") ? path : "stdin";
+    S.src = read_file(path, &S.size);
+    sandbox_run(&S, extract, sp);
+    struct text text = {0};
+    put(&text, "%s", "");
+    if (S.nparams > 0)
+        qsort(S.param, S.nparams, sizeof *S.param, by_name);
+    for (size_t i = 0; i < S.nparams; i++)
+        put(&text, "%s%s=%s", i ? " " : "", S.param[i].name, S.param[i].value);
+    return text.s;
+}
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    char *name = copy_string(slash ? slash + 1 : path);
+    size_t n = strlen(name);
+    if (n > 4 && !strcmp(name + n - 4, ".lua"))
+        name[n - 4] = 0;
+    return strcmp(name, "-") ? name : "stdin";
+}
+
+struct spec *script_load(const struct script_args *a) {
+    struct spec *sp = NEW(struct spec, 1);
+    struct settings set = read_settings(a);
+    sp->name = base_name(a->schedule);
+    sp->file = a->schedule;
+    sp->memory = INFINITY;
+    sp->params = run(SCRIPT_SCHEDULE, a->schedule, &set, extract_schedule, sp);
+    if (a->model)
+        run(SCRIPT_MODEL, a->model, &set, extract_model, sp);
+    if (a->cluster)
+        run(SCRIPT_CLUSTER, a->cluster, &set, extract_cluster, sp);
+    check_settings(&set);
+    return sp;
+}

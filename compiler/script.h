@@ -1,0 +1,107 @@
+/* Private to script*.c, the only files that know Lua: one script while it runs. */
+#ifndef PIANOLA_SCRIPT_H
+#define PIANOLA_SCRIPT_H
+#include "pass.h"
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+
+enum script_kind { SCRIPT_SCHEDULE, SCRIPT_MODEL, SCRIPT_CLUSTER };
+extern const char *const script_kinds[]; /* "schedule", … */
+
+/* The -D settings, and every parameter that the scripts declared. */
+struct settings {
+    int n;
+    const char **key, **value;
+    bool *used;
+    const char **declared;
+    size_t ndeclared, capacity;
+};
+
+struct script {
+    enum script_kind kind;
+    const char *file, *src; /* as messages name it, and its text */
+    size_t size;
+    lua_State *L, *running; /* its state; and the coroutine of it that was last seen */
+    struct settings *set;
+    struct param {
+        const char *name, *value; /* the value as text: "8", "2,1,1" */
+    } * param;                    /* as declared */
+    size_t nparams, params_capacity;
+    int line; /* where schedule, model or cluster was called */
+
+    /* Which function of the script runs, for messages: w() for job (s,b,d) if d >= 0, else calling(s) or (s, b). */
+    const char *calling;
+    int s, b, d;
+    int64_t used, budget; /* instructions since the call began, and how many it may use */
+
+    /* The error that ends the load: the first one recorded stays, whatever the script catches. */
+    const char *error;
+    int error_line, error_col; /* line 0: not the script's, say the command line's */
+
+    /* Lua's memory, and the request that was last refused: see heap() */
+    size_t bytes;
+    bool starved, refused;
+    uintptr_t refused_block;
+    size_t refused_size;
+    int refused_line;
+};
+
+/* script_sandbox.c: a state in which nothing but computing can be done, and how a script ends there. */
+struct script *script_of(lua_State *L);
+void sandbox_open(struct script *S);
+/* Runs the main chunk and then extract(S, data) with the value it returned on top of the stack. Closes the state.
+ * Dies with file:line on the script's errors. */
+void sandbox_run(struct script *S, void (*extract)(struct script *S, void *data), void *data);
+/* Before and after a function of the script: a budget of its own, and its name for messages. */
+void call_begin(struct script *S, const char *name, int s, int b, int d);
+void call_end(struct script *S);
+void sandbox_tick(void);            /* C code of ours that loops tells the watchdog that it is alive */
+void charge_step(struct script *S); /* for instructions that the hook may miss */
+
+/* script_globals.c: the names that a script finds. */
+void confine_libraries(lua_State *L);
+void push_environment(lua_State *L, enum script_kind kind); /* the _ENV of its main chunk */
+/* Pushes a list of the table's keys: numbers ascending, then strings, then false, true. */
+void push_sorted_keys(lua_State *L, int table);
+void push_plain_string(lua_State *L, int index); /* tostring without addresses */
+
+/* script_error.c: every error of the user. All end the load. */
+_Noreturn void script_fail(lua_State *L, int line, int col, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* At `field = ` of the table written from the given line on, or at that line itself. */
+_Noreturn void field_fail(lua_State *L, int line, const char *field, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* At a word of that line. */
+_Noreturn void word_fail(lua_State *L, int line, const char *word, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* At the definition of the function at a stack index, which is the field of that name. */
+_Noreturn void function_fail(lua_State *L, int index, const char *field, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+int on_error(lua_State *L);                    /* the message handler of every protected call */
+int script_line(lua_State *L);                 /* the innermost line of the script that runs now; 0: none */
+const char *describe(lua_State *L, int index); /* a value as a message shows it, in the arena */
+const char *call_name(const struct script *S); /* "w() for 1F3", "cap(2)", in the arena */
+const char *hint(const char *name, const char *const *names, int n); /* "; did you mean 'stages'?" or "" */
+
+/* script_fields.c: reading the tables that scripts write. `what` is what the table is given to: "schedule". */
+struct table {
+    lua_State *L;
+    int at;   /* stack index */
+    int line; /* of the script, where it was given to `what` */
+    const char *what;
+};
+void check_fields(const struct table *t, const char *const *names, int n);
+/* Pushes the field and returns its Lua type. */
+int push_field(const struct table *t, const char *field);
+int integer_field(const struct table *t, const char *field, int least, int most);
+double number_field(const struct table *t, const char *field, double otherwise); /* positive; may be infinite */
+/* Parses a direction F, R, I, B or W; -1: none of them. */
+int direction(const char *s, size_t n);
+int script_params(lua_State *L); /* params { name = default, … } */
+
+/* script_schedule.c, script_model.c, script_cluster.c: the value that the script returned is on top of the stack. */
+void extract_schedule(struct script *S, void *spec);
+void extract_model(struct script *S, void *spec);
+void extract_cluster(struct script *S, void *spec);
+void open_layers(lua_State *L, int globals); /* the constructors of a model's layers, inputs and optimizers */
+#endif

@@ -1,0 +1,55 @@
+/* cluster { link, memory, flops } to links between all pairs of ranks. */
+#include "script.h"
+#include <math.h>
+
+static double link_result(lua_State *L, int index, int function, const char *what, bool good) {
+    double x = lua_type(L, index) == LUA_TNUMBER ? lua_tonumber(L, index) : NAN;
+    if (isnan(x) || !good)
+        function_fail(L, function, "link",
+                      "%s returned %s %s; return latency, bandwidth: seconds of at least 0, and bytes "
+                      "per second above 0 (math.huge: a free link)",
+                      call_name(script_of(L)), what, describe(L, index));
+    return x;
+}
+
+static struct link *links(struct script *S, const struct table *t, int workers) {
+    lua_State *L = S->L;
+    int type = push_field(t, "link"), f = lua_gettop(L);
+    if (type == LUA_TNIL)
+        return NULL;
+    if (type != LUA_TFUNCTION)
+        field_fail(L, t->line, "link", "'link' must be a function(src, dst) that returns latency, bandwidth, not %s",
+                   describe(L, f));
+    struct link *link = NEW(struct link, (size_t)workers * (size_t)workers);
+    for (int src = 0; src < workers; src++)
+        for (int dst = 0; dst < workers; dst++) {
+            struct link *l = &link[(size_t)src * (size_t)workers + (size_t)dst];
+            *l = (struct link){0, INFINITY};
+            if (src == dst)
+                continue;
+            call_begin(S, "link", src, dst, -1);
+            lua_pushvalue(L, f);
+            lua_pushinteger(L, src);
+            lua_pushinteger(L, dst);
+            lua_call(L, 2, 2);
+            double latency = lua_tonumber(L, -2), bandwidth = lua_tonumber(L, -1);
+            l->latency = link_result(L, -2, f, "latency", latency >= 0 && latency < INFINITY);
+            l->bandwidth = link_result(L, -1, f, "bandwidth", bandwidth > 0);
+            lua_pop(L, 2);
+            call_end(S);
+        }
+    return link;
+}
+
+void extract_cluster(struct script *S, void *spec) {
+    static const char *const fields[] = {"link", "memory", "flops"};
+    struct spec *sp = spec;
+    struct table t = {S->L, lua_gettop(S->L), S->line, "cluster"};
+    check_fields(&t, fields, sizeof fields / sizeof *fields);
+    sp->has_cluster = true;
+    sp->memory = number_field(&t, "memory", INFINITY);
+    sp->flops = number_field(&t, "flops", 0);
+    if (isinf(sp->flops))
+        field_fail(S->L, t.line, "flops", "'flops' must be finite; leave it out to count times in FLOP");
+    sp->link = links(S, &t, sp->workers);
+}

@@ -1,0 +1,229 @@
+/* Reading the tables that scripts write, and their parameters. */
+#include "script.h"
+#include <math.h>
+#include <string.h>
+
+int direction(const char *s, size_t n) {
+    for (int d = 0; n == 1 && d < NDIRS; d++)
+        if (op_name[d][0] == *s)
+            return d;
+    return -1;
+}
+
+void check_fields(const struct table *t, const char *const *names, int n) {
+    push_sorted_keys(t->L, t->at);
+    for (int i = 1; lua_rawgeti(t->L, -1, i) != LUA_TNIL; i++, lua_pop(t->L, 1)) {
+        bool known = false;
+        if (lua_type(t->L, -1) != LUA_TSTRING)
+            script_fail(t->L, t->line, 0, "%s takes fields by name, name = value; it was given an item without a name",
+                        t->what);
+        const char *name = lua_tostring(t->L, -1);
+        for (int k = 0; k < n; k++)
+            known |= !strcmp(name, names[k]);
+        if (!known)
+            field_fail(t->L, t->line, name, "%s has no field '%s'%s", t->what, name, hint(name, names, n));
+    }
+    lua_pop(t->L, 2);
+}
+
+int push_field(const struct table *t, const char *field) {
+    lua_pushstring(t->L, field);
+    return lua_rawget(t->L, t->at);
+}
+
+int integer_field(const struct table *t, const char *field, int least, int most) {
+    int isint = 0;
+    int type = push_field(t, field);
+    lua_Integer x = type == LUA_TNUMBER ? lua_tointegerx(t->L, -1, &isint) : 0;
+    if (type == LUA_TNIL)
+        field_fail(t->L, t->line, field, "%s needs the field '%s'; add: %s = <an integer>", t->what, field, field);
+    if (!isint)
+        field_fail(t->L, t->line, field, "'%s' must be an integer, not %s", field, describe(t->L, -1));
+    if (x < least || x > most)
+        field_fail(t->L, t->line, field, "'%s' must be between %d and %d, not %lld", field, least, most, (long long)x);
+    lua_pop(t->L, 1);
+    return (int)x;
+}
+
+double number_field(const struct table *t, const char *field, double otherwise) {
+    int type = push_field(t, field);
+    double x = type == LUA_TNUMBER ? lua_tonumber(t->L, -1) : otherwise;
+    if (type != LUA_TNIL && (type != LUA_TNUMBER || !(x > 0)))
+        field_fail(t->L, t->line, field, "'%s' must be a positive number, not %s", field, describe(t->L, -1));
+    lua_pop(t->L, 1);
+    return x;
+}
+
+/* ---- params ---- */
+
+/* Pushes what the text says, as the default at index is: -D takes the default's type. Returns what was expected if
+ * the text is not that, and pushes nothing. */
+static const char *push_as(lua_State *L, int index, const char *text) {
+    bool truth = !strcmp(text, "true");
+    switch (lua_type(L, index)) {
+    case LUA_TBOOLEAN:
+        if (!truth && strcmp(text, "false"))
+            return "true or false";
+        lua_pushboolean(L, truth);
+        return NULL;
+    case LUA_TSTRING:
+        lua_pushstring(L, text);
+        return NULL;
+    default:
+        if (!lua_stringtonumber(L, text))
+            return lua_isinteger(L, index) ? "an integer" : "a number";
+        bool integer = lua_isinteger(L, index);
+        if (integer && !lua_isinteger(L, -1)) {
+            lua_pop(L, 1);
+            return "an integer";
+        }
+        if (!integer) {
+            lua_pushnumber(L, lua_tonumber(L, -1));
+            lua_remove(L, -2);
+        }
+        return NULL;
+    }
+}
+
+/* Pushes the list written 2,1,1 in place of the default list at index. */
+static const char *push_list(lua_State *L, int index, const char *text) {
+    bool integers = true;
+    size_t count = lua_rawlen(L, index);
+    for (size_t i = 1; i <= count; i++, lua_pop(L, 1)) {
+        lua_rawgeti(L, index, (lua_Integer)i);
+        integers &= lua_isinteger(L, -1);
+    }
+    lua_newtable(L);
+    lua_Integer n = 0;
+    for (const char *p = text; *text;) {
+        size_t len = strcspn(p, ",");
+        lua_pushlstring(L, p, len);
+        if (len == 0 || !lua_stringtonumber(L, lua_tostring(L, -1))) {
+            lua_pop(L, 2);
+            return "numbers separated by commas, such as 2,1,1";
+        }
+        if (integers && !lua_isinteger(L, -1)) {
+            lua_pop(L, 3);
+            return "integers separated by commas, such as 2,1,1";
+        }
+        lua_rawseti(L, -3, ++n);
+        lua_pop(L, 1);
+        if (!p[len])
+            break;
+        p += len + 1;
+    }
+    return NULL;
+}
+
+static void check_default(lua_State *L, int index, int line, const char *name) {
+    int type = lua_type(L, index);
+    bool good = type == LUA_TNUMBER || type == LUA_TBOOLEAN || type == LUA_TSTRING || type == LUA_TTABLE;
+    if (type == LUA_TTABLE) {
+        push_sorted_keys(L, index);
+        size_t n = lua_rawlen(L, -1);
+        lua_pop(L, 1);
+        for (size_t i = 1; i <= n; i++, lua_pop(L, 1))
+            good &= lua_rawgeti(L, index, (lua_Integer)i) == LUA_TNUMBER;
+    }
+    if (!good)
+        field_fail(L, line, name, "parameter '%s' must be a number, a boolean, a string or a list of numbers, not %s",
+                   name, type == LUA_TTABLE ? "another table" : describe(L, index));
+}
+
+static void put_value(struct text *out, lua_State *L, int index) {
+    char buf[32];
+    if (lua_type(L, index) == LUA_TSTRING)
+        put(out, "%s", lua_tostring(L, index));
+    else if (lua_type(L, index) == LUA_TBOOLEAN || lua_isinteger(L, index))
+        put(out, "%s", describe(L, index));
+    else if (lua_type(L, index) == LUA_TNUMBER)
+        put(out, "%s", number(lua_tonumber(L, index), buf));
+    else
+        for (lua_Integer i = 1, n = (lua_Integer)lua_rawlen(L, index); i <= n; i++, lua_pop(L, 1)) {
+            lua_rawgeti(L, index, i);
+            if (i > 1)
+                put_bytes(out, ",", 1);
+            put_value(out, L, lua_gettop(L));
+        }
+}
+
+/* Pushes the value of a parameter: what -D says last, or the default at index. */
+static void push_setting(lua_State *L, int index, const char *name) {
+    const struct script *S = script_of(L);
+    struct settings *set = S->set;
+    const char *text = NULL, *expected = NULL;
+    for (int i = 0; i < set->n; i++)
+        if (!strcmp(set->key[i], name)) {
+            set->used[i] = true;
+            text = set->value[i];
+        }
+    GROW(set->declared, set->capacity, set->ndeclared + 1);
+    set->declared[set->ndeclared++] = copy_string(name);
+    if (!text)
+        lua_pushvalue(L, index);
+    else
+        expected = lua_istable(L, index) ? push_list(L, index, text) : push_as(L, index, text);
+    if (expected) {
+        struct text was = {0};
+        put_value(&was, L, index);
+        script_fail(L, 0, 0, "-D %s=%s: expected %s; %s says %s = %s", name, text, expected, S->file, name,
+                    was.s ? was.s : "{}");
+    }
+}
+
+/* A misspelt parameter would be nil, and cause an error elsewhere. */
+static int unknown_param(lua_State *L) {
+    const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : luaL_typename(L, 2);
+    push_sorted_keys(L, 1);
+    int n = (int)lua_rawlen(L, -1);
+    const char **names = NEW(const char *, n);
+    for (int i = 0; i < n; i++, lua_pop(L, 1)) {
+        lua_rawgeti(L, -1, i + 1);
+        names[i] = copy_string(lua_tostring(L, -1));
+    }
+    return luaL_error(L, "params has no '%s'%s", name, hint(name, names, n));
+}
+
+/* Remembers a parameter for the record. */
+static void record_param(lua_State *L, const char *name, int value, int line) {
+    struct script *S = script_of(L);
+    struct text text = {0};
+    for (size_t i = 0; i < S->nparams; i++)
+        if (!strcmp(S->param[i].name, name))
+            field_fail(L, line, name, "parameter '%s' was declared before", name);
+    put(&text, "%s", "");
+    put_value(&text, L, value);
+    GROW(S->param, S->params_capacity, S->nparams + 1);
+    S->param[S->nparams++] = (struct param){copy_string(name), text.s};
+}
+
+/* May be called again, for a default that depends on a parameter: params { stages = p.workers }. */
+int script_params(lua_State *L) {
+    int line = script_line(L);
+    if (!lua_istable(L, 1))
+        word_fail(L, line, "params", "params takes a table of defaults, not %s; write: params { workers = 4 }",
+                  describe(L, 1));
+    lua_settop(L, 1);
+    lua_newtable(L);
+    push_sorted_keys(L, 1);
+    for (int i = 1; lua_rawgeti(L, 3, i) != LUA_TNIL; i++, lua_settop(L, 3)) {
+        if (lua_type(L, 4) != LUA_TSTRING)
+            word_fail(L, line, "params",
+                      "params takes defaults by name, name = value; it was given an item without a name");
+        const char *name = lua_tostring(L, 4);
+        lua_pushvalue(L, 4);
+        lua_rawget(L, 1);
+        check_default(L, 5, line, name);
+        push_setting(L, 5, name);
+        record_param(L, name, 6, line);
+        lua_pushvalue(L, 4);
+        lua_insert(L, 6);
+        lua_rawset(L, 2);
+    }
+    lua_settop(L, 2);
+    lua_newtable(L);
+    lua_pushcfunction(L, unknown_param);
+    lua_setfield(L, -2, "__index");
+    lua_setmetatable(L, 2);
+    return 1;
+}

@@ -1,0 +1,311 @@
+/* model { … } to a list of layers. linear { width = 4 } and its like make parts: userdata that a script can only put
+ * into lists. What fits where is checked here; shapes are cost.c's. */
+#include "script.h"
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+enum { MAX_ARGS = 5, MAX_SIZE = 1 << 20 };
+enum part_group { INPUT, LAYER, OPTIMIZER };
+
+struct argument {
+    const char *name;
+    enum { SIZE, FLAG, ABOVE_0, FROM_0, BELOW_1 } type; /* SIZE: 1 … MAX_SIZE; BELOW_1: in [0, 1) */
+    double otherwise;                                   /* NAN: must be given */
+};
+
+struct maker {
+    const char *name;
+    enum part_group group;
+    int kind; /* enum layer_kind, input_kind or optimizer */
+    struct argument arg[MAX_ARGS];
+};
+
+static const struct maker makers[] = {
+    {"embedding", LAYER, LAYER_embedding, {{"width", SIZE, NAN}}},
+    {"linear", LAYER, LAYER_linear, {{"width", SIZE, NAN}, {"bias", FLAG, true}}},
+    {"relu", LAYER, LAYER_relu, {{0}}},
+    {"gelu", LAYER, LAYER_gelu, {{0}}},
+    {"layernorm", LAYER, LAYER_layernorm, {{0}}},
+    {"attention", LAYER, LAYER_attention, {{"heads", SIZE, NAN}}},
+    {"cross_entropy", LAYER, LAYER_cross_entropy, {{0}}},
+    {"mse", LAYER, LAYER_mse, {{0}}},
+    {"tokens", INPUT, INPUT_TOKENS, {{"vocab", SIZE, NAN}, {"context", SIZE, NAN}, {"rows", SIZE, NAN}}},
+    {"integers", INPUT, INPUT_INTEGERS, {{"features", SIZE, NAN}, {"rows", SIZE, NAN}}},
+    {"sgd", OPTIMIZER, OPT_SGD, {{"lr", ABOVE_0, NAN}}},
+    {"adamw",
+     OPTIMIZER,
+     OPT_ADAMW,
+     {{"lr", ABOVE_0, NAN},
+      {"beta1", BELOW_1, 0.9},
+      {"beta2", BELOW_1, 0.95},
+      {"eps", ABOVE_0, 1e-8},
+      {"decay", FROM_0, 0}}},
+};
+static const struct maker residual = {"residual", LAYER, LAYER_fork, {{0}}};
+
+/* What a constructor returns. A residual's user value is the list of its layers. */
+struct part {
+    const struct maker *maker;
+    double value[MAX_ARGS];
+    int line; /* of the script, where it was made */
+};
+
+/* Scripts get hold of no other userdata. */
+static const struct part *part_at(lua_State *L, int index, enum part_group group) {
+    const struct part *part = lua_type(L, index) == LUA_TUSERDATA ? lua_touserdata(L, index) : NULL;
+    return part && part->maker->group == group ? part : NULL;
+}
+
+static struct part *push_part(lua_State *L, const struct maker *m, int line) {
+    struct part *part = lua_newuserdatauv(L, sizeof *part, 1);
+    *part = (struct part){.maker = m, .line = line};
+    luaL_newmetatable(L, m->name);
+    lua_pushboolean(L, false);
+    lua_setfield(L, -2, "__metatable");
+    lua_setmetatable(L, -2);
+    return part;
+}
+
+static double read_argument(const struct table *t, const struct argument *a) {
+    lua_State *L = t->L;
+    if (a->type == SIZE)
+        return integer_field(t, a->name, 1, MAX_SIZE);
+    int type = push_field(t, a->name), wanted = a->type == FLAG ? LUA_TBOOLEAN : LUA_TNUMBER;
+    double x = type == LUA_TNIL ? a->otherwise : type == LUA_TBOOLEAN ? lua_toboolean(L, -1) : lua_tonumber(L, -1);
+    if (type == LUA_TNIL && isnan(x))
+        field_fail(L, t->line, a->name, "%s needs the field '%s'; add: %s = <a number>", t->what, a->name, a->name);
+    bool good = a->type == FLAG      ? true
+                : a->type == ABOVE_0 ? isfinite(x) && x > 0
+                : a->type == FROM_0  ? isfinite(x) && x >= 0
+                                     : x >= 0 && x < 1;
+    static const char *const musts[] = {"", "true or false", "a number above 0", "a number of at least 0",
+                                        "a number from 0 to below 1"};
+    if (type != LUA_TNIL && (type != wanted || !good))
+        field_fail(L, t->line, a->name, "'%s' must be %s, not %s", a->name, musts[a->type], describe(L, -1));
+    lua_pop(L, 1);
+    return x;
+}
+
+/* linear { … } and its like. Upvalue: its maker. */
+static int make(lua_State *L) {
+    const struct maker *m = lua_touserdata(L, lua_upvalueindex(1));
+    struct table t = {L, 1, script_line(L), m->name};
+    const char *names[MAX_ARGS];
+    int n = 0;
+    while (n < MAX_ARGS && m->arg[n].name) {
+        names[n] = m->arg[n].name;
+        n++;
+    }
+    if (!lua_istable(L, 1))
+        word_fail(L, t.line, m->name, "%s takes a table of fields, not %s; write: %s { ... }", m->name, describe(L, 1),
+                  m->name);
+    lua_settop(L, 1);
+    check_fields(&t, names, n);
+    struct part *part = push_part(L, m, t.line);
+    for (int i = 0; i < n; i++)
+        part->value[i] = read_argument(&t, &m->arg[i]);
+    if (m->kind == LAYER_linear && m->group == LAYER && !part->value[1])
+        field_fail(L, t.line, "bias", "linear field 'bias' = false is not supported yet; leave it out");
+    return 1;
+}
+
+static int make_residual(lua_State *L) {
+    int line = script_line(L);
+    if (!lua_istable(L, 1))
+        word_fail(L, line, "residual", "residual takes a list of layers, not %s", describe(L, 1));
+    lua_settop(L, 1);
+    push_part(L, &residual, line);
+    lua_insert(L, 1);
+    lua_setiuservalue(L, 1, 1);
+    return 1;
+}
+
+void open_layers(lua_State *L, int globals) {
+    for (size_t i = 0; i < sizeof makers / sizeof *makers; i++) {
+        lua_pushlightuserdata(L, (void *)&makers[i]);
+        lua_pushcclosure(L, make, 1);
+        lua_setfield(L, globals, makers[i].name);
+    }
+    lua_pushcfunction(L, make_residual);
+    lua_setfield(L, globals, residual.name);
+}
+
+/* ---- model ---- */
+
+struct builder {
+    struct script *S;
+    lua_State *L;
+    struct table t;
+    struct spec *sp;
+    struct model *m;
+    size_t capacity;
+};
+
+static void add_layer(struct builder *w, struct model_layer layer) {
+    struct model *m = w->m;
+    GROW(m->layer, w->capacity, (size_t)m->nlayers + 1);
+    m->layer[m->nlayers++] = layer;
+}
+
+static bool is_loss(int kind) { return kind == LAYER_cross_entropy || kind == LAYER_mse; }
+
+/* What only some places or inputs allow. */
+static void check_layer(struct builder *w, const struct part *part, bool first, bool last) {
+    int kind = part->maker->kind, input = w->m->rt.input;
+    const char *name = part->maker->name;
+    if (kind == LAYER_embedding && (!first || input != INPUT_TOKENS))
+        word_fail(w->L, part->line, name, "embedding must be the first layer of a model whose input is tokens");
+    if (first && input == INPUT_TOKENS && kind != LAYER_embedding)
+        word_fail(w->L, part->line, name, "the first layer of a tokens input must be embedding, not %s", name);
+    if (last && !is_loss(kind))
+        word_fail(w->L, part->line, name, "the last layer must be a loss, cross_entropy or mse, not %s", name);
+    if (!last && is_loss(kind))
+        word_fail(w->L, part->line, name, "%s is a loss and must be the last layer", name);
+    if (kind == LAYER_cross_entropy && input != INPUT_TOKENS)
+        word_fail(w->L, part->line, name, "cross_entropy needs input = tokens { ... }; integers go with mse");
+    if (kind == LAYER_mse && input != INPUT_INTEGERS)
+        word_fail(w->L, part->line, name, "mse needs input = integers { ... }; tokens go with cross_entropy");
+    if (kind == LAYER_attention && input != INPUT_TOKENS)
+        word_fail(w->L, part->line, name, "attention needs input = tokens { ... }, which has a context");
+}
+
+static void add_part(struct builder *w, int index, int unit, bool first, bool last);
+
+/* The layers between fork and join, from the list that is the residual's user value. */
+static void add_residual(struct builder *w, int index, int unit, const struct part *part) {
+    lua_State *L = w->L;
+    lua_getiuservalue(L, index, 1);
+    int list = lua_gettop(L), n = (int)lua_rawlen(L, list);
+    if (n == 0)
+        word_fail(L, part->line, "residual", "residual needs at least one layer");
+    add_layer(w, (struct model_layer){.kind = LAYER_fork, .unit = unit});
+    for (int i = 1; i <= n; i++, lua_settop(L, list)) {
+        lua_rawgeti(L, list, i);
+        const struct part *inner = part_at(L, -1, LAYER);
+        if (!inner)
+            word_fail(L, part->line, "residual", "item %d of residual is %s; it must be a layer", i, describe(L, -1));
+        if (inner->maker == &residual)
+            word_fail(L, inner->line, "residual", "a residual inside a residual is not supported yet");
+        add_part(w, lua_gettop(L), unit, false, false);
+    }
+    add_layer(w, (struct model_layer){.kind = LAYER_join, .unit = unit});
+    lua_settop(L, list - 1);
+}
+
+static void add_part(struct builder *w, int index, int unit, bool first, bool last) {
+    const struct part *part = part_at(w->L, index, LAYER);
+    if (!part)
+        field_fail(w->L, w->t.line, "layers", "layers[%d] is %s; it must be a layer such as linear { width = 4 }",
+                   unit + 1, describe(w->L, index));
+    check_layer(w, part, first, last);
+    if (part->maker == &residual) {
+        add_residual(w, index, unit, part);
+        return;
+    }
+    int kind = part->maker->kind, value = (int)part->value[0];
+    bool wide = kind == LAYER_linear || kind == LAYER_embedding;
+    add_layer(w,
+              (struct model_layer){
+                  .kind = kind, .out = wide ? value : 0, .heads = kind == LAYER_attention ? value : 0, .unit = unit});
+}
+
+static const struct part *part_field(struct builder *w, const char *field, enum part_group group, const char *such) {
+    const struct table *t = &w->t;
+    if (push_field(t, field) == LUA_TNIL)
+        field_fail(w->L, t->line, field, "model needs the field '%s'; add: %s = %s", field, field, such);
+    const struct part *part = part_at(w->L, -1, group);
+    if (!part)
+        field_fail(w->L, t->line, field, "'%s' must be made with a constructor, such as %s, not %s", field, such,
+                   describe(w->L, -1));
+    return part; /* stays on the stack, and so alive */
+}
+
+static void read_input(struct builder *w) {
+    struct rt_model *rt = &w->m->rt;
+    const struct part *p = part_field(w, "input", INPUT, "tokens { vocab = 256, context = 64, rows = 4 }");
+    rt->input = p->maker->kind;
+    double rows = p->value[1];
+    if (rt->input == INPUT_TOKENS) {
+        rt->vocab = (int32_t)p->value[0];
+        rt->context = (int32_t)p->value[1];
+        rows = p->value[2] * p->value[1];
+    } else {
+        rt->features = (int32_t)p->value[0];
+    }
+    if (rows > MAX_SIZE)
+        word_fail(w->L, p->line, p->maker->name,
+                  "a microbatch of context * rows = %.0f tokens is too large; at most %d", rows, MAX_SIZE);
+    rt->rows = (int32_t)rows;
+    rt->batches = w->sp->batches;
+}
+
+static void read_optimizer(struct builder *w) {
+    struct rt_model *rt = &w->m->rt;
+    const struct part *p = part_field(w, "optimizer", OPTIMIZER, "sgd { lr = 0.1 }");
+    rt->optimizer = p->maker->kind;
+    rt->lr = (float)p->value[0];
+    rt->beta1 = (float)p->value[1];
+    rt->beta2 = (float)p->value[2];
+    rt->eps = (float)p->value[3];
+    rt->decay = (float)p->value[4];
+}
+
+static void read_layers(struct builder *w) {
+    lua_State *L = w->L;
+    if (push_field(&w->t, "layers") != LUA_TTABLE || lua_rawlen(L, -1) == 0)
+        field_fail(L, w->t.line, "layers", "model needs the field 'layers', a list of layers; it is %s",
+                   lua_istable(L, -1) ? "empty" : describe(L, -1));
+    int list = lua_gettop(L), n = (int)lua_rawlen(L, list);
+    for (int i = 1; i <= n; i++, lua_settop(L, list)) {
+        lua_rawgeti(L, list, i);
+        add_part(w, list + 1, i - 1, i == 1, i == n);
+    }
+    w->m->nunits = n;
+}
+
+/* cut = { 3, 5 }: stage 1 opens with layers[3], stage 2 with layers[5]. */
+static void read_cut(struct builder *w) {
+    lua_State *L = w->L;
+    struct model *m = w->m;
+    int type = push_field(&w->t, "cut"), list = lua_gettop(L);
+    if (type == LUA_TNIL)
+        return;
+    if (type != LUA_TTABLE)
+        field_fail(L, w->t.line, "cut", "'cut' must be a list of positions in layers, not %s", describe(L, list));
+    m->ncut = (int)lua_rawlen(L, list);
+    if (m->ncut != w->sp->stages - 1)
+        field_fail(L, w->t.line, "cut", "'cut' opens %d stages after the first, but the schedule has stages = %d",
+                   m->ncut, w->sp->stages);
+    m->cut = NEW(int, m->ncut);
+    for (int i = 0, before = 1; i < m->ncut; i++, lua_settop(L, list)) {
+        int isint = 0;
+        lua_Integer x = lua_rawgeti(L, list, i + 1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &isint) : 0;
+        if (!isint || x <= before || x > m->nunits)
+            field_fail(L, w->t.line, "cut", "cut[%d] is %s; positions in layers must ascend, from 2 to %d", i + 1,
+                       describe(L, -1), m->nunits);
+        m->cut[i] = (int)x - 1;
+        before = (int)x;
+    }
+}
+
+void extract_model(struct script *S, void *spec) {
+    static const char *const fields[] = {"input", "layers", "optimizer", "precision", "cut"};
+    struct spec *sp = spec;
+    lua_State *L = S->L;
+    struct builder w = {.S = S, .L = L, .sp = sp, .m = NEW(struct model, 1)};
+    w.t = (struct table){L, lua_gettop(L), S->line, "model"};
+    check_fields(&w.t, fields, sizeof fields / sizeof *fields);
+    if (push_field(&w.t, "precision") != LUA_TNIL) {
+        if (lua_type(L, -1) != LUA_TSTRING)
+            field_fail(L, w.t.line, "precision", "'precision' must be \"fp32\", not %s", describe(L, -1));
+        if (strcmp(lua_tostring(L, -1), "fp32"))
+            field_fail(L, w.t.line, "precision", "model field 'precision' = %s is not supported yet; use \"fp32\"",
+                       describe(L, -1));
+    }
+    read_input(&w);
+    read_optimizer(&w);
+    read_layers(&w);
+    read_cut(&w);
+    sp->model = w.m;
+}

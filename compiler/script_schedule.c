@@ -1,0 +1,453 @@
+/* schedule { … } to jobs. Each of the script's functions is asked once about each job, in the canonical order: stage,
+ * microbatch, direction. A million jobs take two million calls, so a call makes no strings: the directions are
+ * interned once and kept on the stack beside the functions. */
+#include "script.h"
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+enum { MAX_WORKERS = 4096, MAX_JOBS = 20000000 };
+
+struct reader {
+    struct script *S;
+    lua_State *L;
+    struct table t;
+    struct spec *sp;
+    int dir[NDIRS];                         /* stack indices of "F", "R", … */
+    int w, n, cost, pred, split, recompute; /* stack indices of the functions; 0: not given */
+};
+
+static const char *const fields[] = {"workers",      "stages",         "batches",   "w",       "n",    "order",
+                                     "cap",          "split_backward", "recompute", "pred",    "cost", "update",
+                                     "weight_slots", "sequence",       "tensor",    "versions"};
+
+/* ---- fields ---- */
+
+static int function_field(struct reader *r, const char *name, const char *returns) {
+    int type = push_field(&r->t, name);
+    if (type == LUA_TFUNCTION)
+        return lua_gettop(r->L);
+    if (type != LUA_TNIL)
+        field_fail(r->L, r->t.line, name, "'%s' must be a function, not %s; it returns %s", name, describe(r->L, -1),
+                   returns);
+    lua_pop(r->L, 1);
+    return 0;
+}
+
+static bool given(struct reader *r, const char *name) {
+    bool yes = push_field(&r->t, name) != LUA_TNIL;
+    lua_pop(r->L, 1);
+    return yes;
+}
+
+static void refuse_unsupported(struct reader *r) {
+    static const char *const later[] = {"tensor", "versions"};
+    if (push_field(&r->t, "update") != LUA_TNIL) {
+        const char *how = lua_type(r->L, -1) == LUA_TSTRING ? lua_tostring(r->L, -1) : "";
+        if (!strcmp(how, "async"))
+            field_fail(r->L, r->t.line, "update",
+                       "schedule field 'update' = \"async\" is not supported yet; use \"flush\"");
+        if (strcmp(how, "flush"))
+            field_fail(r->L, r->t.line, "update", "'update' must be \"flush\" (or \"async\"), not %s",
+                       describe(r->L, -1));
+    }
+    lua_pop(r->L, 1);
+    for (int i = 0; i < 2; i++)
+        if (given(r, later[i]))
+            field_fail(r->L, r->t.line, later[i], "schedule field '%s' is not supported yet; leave it out", later[i]);
+}
+
+static void read_sizes(struct reader *r) {
+    struct spec *sp = r->sp;
+    sp->workers = integer_field(&r->t, "workers", 1, MAX_WORKERS);
+    sp->stages = integer_field(&r->t, "stages", 1, INT_MAX);
+    sp->batches = integer_field(&r->t, "batches", 1, INT_MAX);
+    if ((int64_t)sp->stages * sp->batches > MAX_JOBS / 3)
+        field_fail(r->L, r->t.line, "batches", "stages * batches * 3 is %.0f; at most %d jobs are possible",
+                   3.0 * sp->stages * sp->batches, MAX_JOBS);
+    if (push_field(&r->t, "order") != LUA_TNIL) {
+        const char *order = lua_type(r->L, -1) == LUA_TSTRING ? lua_tostring(r->L, -1) : "";
+        sp->strict = !strcmp(order, "strict");
+        if (!sp->strict && strcmp(order, "greedy"))
+            field_fail(r->L, r->t.line, "order", "'order' must be \"greedy\" or \"strict\", not %s",
+                       describe(r->L, -1));
+    }
+    lua_pop(r->L, 1);
+}
+
+/* cap and weight_slots: a function(worker) or one number for all. math.huge: no limit. */
+static int *per_worker(struct reader *r, const char *name, int least, int otherwise) {
+    lua_State *L = r->L;
+    int type = push_field(&r->t, name), f = lua_gettop(L);
+    int *value = NEW(int, r->sp->workers);
+    if (type != LUA_TNIL && type != LUA_TFUNCTION && type != LUA_TNUMBER)
+        field_fail(L, r->t.line, name, "'%s' must be a number or a function(worker) that returns one, not %s", name,
+                   describe(L, f));
+    for (int k = 0; k < r->sp->workers; k++) {
+        if (type == LUA_TNIL) {
+            value[k] = otherwise;
+            continue;
+        }
+        call_begin(r->S, name, k, -1, -1);
+        lua_pushvalue(L, f);
+        if (type == LUA_TFUNCTION) {
+            lua_pushinteger(L, k);
+            lua_call(L, 1, 1);
+        }
+        int isint = 0;
+        lua_Integer x = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &isint) : 0;
+        if (lua_type(L, -1) == LUA_TNUMBER && lua_tonumber(L, -1) == INFINITY)
+            x = isint = INT_MAX;
+        if (!isint || x < least) {
+            const char *must = format("an integer of at least %d, or math.huge for no limit", least);
+            if (type == LUA_TFUNCTION)
+                function_fail(L, f, name, "%s returned %s; return %s", call_name(r->S), describe(L, -1), must);
+            field_fail(L, r->t.line, name, "'%s' must be %s, not %s", name, must, describe(L, -1));
+        }
+        value[k] = x < INT_MAX ? (int)x : INT_MAX;
+        lua_settop(L, f);
+        call_end(r->S);
+    }
+    lua_settop(L, f - 1);
+    return value;
+}
+
+/* ---- asking ---- */
+
+/* Calls f(s, b, d), or f(s, b) for d < 0. The call lasts until call_end, so that what it returned can be blamed on it.
+ */
+static void ask(struct reader *r, const char *name, int f, int s, int b, int d, int results) {
+    lua_State *L = r->L;
+    call_begin(r->S, name, s, b, d);
+    lua_pushvalue(L, f);
+    lua_pushinteger(L, s);
+    lua_pushinteger(L, b);
+    if (d >= 0)
+        lua_pushvalue(L, r->dir[d]);
+    lua_call(L, d >= 0 ? 3 : 2, results);
+}
+
+static bool ask_yes(struct reader *r, const char *name, int f, int s, int b) {
+    ask(r, name, f, s, b, -1, 1);
+    int type = lua_type(r->L, -1);
+    if (type != LUA_TBOOLEAN && type != LUA_TNIL)
+        function_fail(r->L, f, name, "%s returned %s; return true or false", call_name(r->S), describe(r->L, -1));
+    bool yes = lua_toboolean(r->L, -1);
+    lua_pop(r->L, 1);
+    call_end(r->S);
+    return yes;
+}
+
+static int rank_result(struct reader *r, int index, const char *what) {
+    lua_State *L = r->L;
+    int isint = 0, type = lua_type(L, index), workers = r->sp->workers;
+    lua_Integer x = type == LUA_TNUMBER ? lua_tointegerx(L, index, &isint) : 0;
+    if (isint && x >= 0 && x < workers)
+        return (int)x;
+    const char *job = job_name(r->S->s, r->S->b, r->S->d), *value = describe(L, index);
+    if (isint)
+        function_fail(L, r->w, "w", "w() returned %s %s for %s, but workers = %d; ranks are 0 to %d", what, value, job,
+                      workers, workers - 1);
+    if (type == LUA_TNUMBER)
+        function_fail(L, r->w, "w", "w() returned %s %s for %s; ranks are integers, and // divides to one", what, value,
+                      job);
+    if (type == LUA_TTABLE && !strcmp(what, "home"))
+        function_fail(
+            L, r->w, "w",
+            "w() returned a list of ranks as home for %s; sharded homes are not supported yet, return one rank", job);
+    function_fail(L, r->w, "w", "w() returned %s %s for %s; return two ranks: home, compute", what, value, job);
+}
+
+static void ask_w(struct reader *r, struct job *j, int d) {
+    ask(r, "w", r->w, j->s, j->b, d, 2);
+    j->home = rank_result(r, -2, "home");
+    j->rank = rank_result(r, -1, "compute rank");
+    lua_pop(r->L, 2);
+    call_end(r->S);
+}
+
+static double ask_number(struct reader *r, const char *name, int f, const struct job *j, bool positive) {
+    ask(r, name, f, j->s, j->b, j->d, 1);
+    double x = lua_type(r->L, -1) == LUA_TNUMBER ? lua_tonumber(r->L, -1) : NAN;
+    if (!isfinite(x) || (positive && x <= 0))
+        function_fail(r->L, f, name, "%s() returned %s for %s; return a finite number%s", name, describe(r->L, -1),
+                      job_name(j->s, j->b, j->d), positive ? " above 0" : "");
+    lua_pop(r->L, 1);
+    call_end(r->S);
+    return x;
+}
+
+/* ---- jobs from functions ---- */
+
+/* Which directions (s,b) has, as bits. */
+static uint8_t directions(struct reader *r, bool split_all, bool recompute_all, int s, int b) {
+    bool split = r->split ? ask_yes(r, "split_backward", r->split, s, b) : split_all;
+    bool again = r->recompute ? ask_yes(r, "recompute", r->recompute, s, b) : recompute_all;
+    return (uint8_t)(1 << OP_F | (again ? 1 << OP_R : 0) | (split ? 1 << OP_I | 1 << OP_W : 1 << OP_B));
+}
+
+/* A function(s,b), or true or false for all. */
+static bool yes_field(struct reader *r, const char *name, int *function) {
+    int type = push_field(&r->t, name);
+    if (type == LUA_TFUNCTION) {
+        *function = lua_gettop(r->L);
+        return false;
+    }
+    if (type != LUA_TBOOLEAN && type != LUA_TNIL)
+        field_fail(r->L, r->t.line, name, "'%s' must be true, false or a function(s, b), not %s", name,
+                   describe(r->L, -1));
+    bool yes = lua_toboolean(r->L, -1);
+    lua_pop(r->L, 1);
+    return yes;
+}
+
+/* Lays out the jobs that `has` names, (s,b) by (s,b), in canonical order. */
+static void make_jobs(struct spec *sp, const uint8_t *has) {
+    int64_t pairs = (int64_t)sp->stages * sp->batches;
+    for (int64_t i = 0; i < pairs; i++)
+        sp->njobs += __builtin_popcount(has[i]);
+    sp->job = NEW(struct job, sp->njobs);
+    sp->at = NEW(int32_t, pairs * NDIRS);
+    struct job *j = sp->job;
+    for (int64_t i = 0; i < pairs; i++)
+        for (int d = 0; d < NDIRS; d++) {
+            sp->at[i * NDIRS + d] = has[i] >> d & 1 ? (int32_t)(j - sp->job) : -1;
+            if (has[i] >> d & 1)
+                *j++ = (struct job){.s = (int32_t)(i / sp->batches), .b = (int32_t)(i % sp->batches), .d = (uint8_t)d};
+        }
+}
+
+static void jobs_from_functions(struct reader *r) {
+    struct spec *sp = r->sp;
+    r->w = function_field(r, "w", "home, compute: the rank that owns the stage's weights and the one that computes");
+    if (!r->w)
+        field_fail(r->L, r->t.line, "w",
+                   "schedule needs the field 'w'; add: w = function(s, b, d) return home, compute end");
+    bool split = yes_field(r, "split_backward", &r->split), again = yes_field(r, "recompute", &r->recompute);
+    uint8_t *has = NEW(uint8_t, (int64_t)sp->stages * sp->batches);
+    for (int s = 0; s < sp->stages; s++)
+        for (int b = 0; b < sp->batches; b++)
+            has[(int64_t)s * sp->batches + b] = directions(r, split, again, s, b);
+    make_jobs(sp, has);
+    r->n = function_field(r, "n", "a number: among jobs a rank could start, the smallest runs");
+    for (struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
+        if (j->d == OP_R) /* runs where its backward does, which comes next */
+            ask_w(r, j, j[1].d);
+        else if (j > sp->job && j[-1].d == OP_R)
+            j->home = j[-1].home, j->rank = j[-1].rank;
+        else
+            ask_w(r, j, j->d);
+        if (r->n)
+            j->prio = ask_number(r, "n", r->n, j, false);
+    }
+}
+
+/* ---- jobs from a sequence ---- */
+
+/* Reads digits at *p, which must not be past limit; -1: no number, or too large. */
+static int digits(const char **p, int limit) {
+    const char *q = *p;
+    int64_t x = 0;
+    while (*q >= '0' && *q <= '9' && x <= INT_MAX)
+        x = x * 10 + (*q++ - '0');
+    bool good = q != *p && x < limit;
+    *p = q;
+    return good ? (int)x : -1;
+}
+
+static struct job parse_job(struct reader *r, int list, int position) {
+    lua_State *L = r->L;
+    const struct spec *sp = r->sp;
+    size_t n = 0;
+    const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &n) : NULL, *p = text;
+    int s = p ? digits(&p, INT_MAX) : -1, d = p && *p ? direction(p, 1) : -1;
+    p += d >= 0;
+    int b = d >= 0 ? digits(&p, INT_MAX) : -1;
+    if (s < 0 || d < 0 || b < 0 || p != text + n)
+        field_fail(L, r->t.line, "sequence",
+                   "sequence[%d][%d] is %s; a job is a stage, one of F R I B W, and a microbatch, such as \"0F3\"",
+                   list, position, describe(L, -1));
+    if (s >= sp->stages || b >= sp->batches)
+        field_fail(L, r->t.line, "sequence", "sequence[%d][%d] is \"%s\", but %s = %d", list, position, text,
+                   s >= sp->stages ? "stages" : "batches", s >= sp->stages ? sp->stages : sp->batches);
+    return (struct job){.s = s, .b = b, .d = (uint8_t)d, .rank = list - 1, .prio = position - 1};
+}
+
+static void check_complete(struct reader *r, int s, int b, uint8_t has) {
+    bool full = has >> OP_B & 1, split = has >> OP_I & 1, weight = has >> OP_W & 1;
+    int missing = !(has >> OP_F & 1) ? OP_F : full || (split && weight) ? -1 : split ? OP_W : weight ? OP_I : OP_B;
+    if (missing >= 0)
+        field_fail(r->L, r->t.line, "sequence",
+                   "sequence has no %s; each stage and microbatch needs F and B, or F, I and W",
+                   job_name(s, b, missing));
+    if (full && (split || weight))
+        field_fail(r->L, r->t.line, "sequence", "sequence has both %s and %s; a backward is either B, or I and W",
+                   job_name(s, b, OP_B), job_name(s, b, split ? OP_I : OP_W));
+}
+
+static void refuse_beside_sequence(struct reader *r) {
+    static const char *const out[] = {"n", "split_backward", "recompute"};
+    for (int i = 0; i < 3; i++)
+        if (given(r, out[i]))
+            field_fail(r->L, r->t.line, out[i], "'%s' and 'sequence' both given; the sequence says it already", out[i]);
+    if (given(r, "order") && !r->sp->strict)
+        field_fail(r->L, r->t.line, "order", "'sequence' implies order = \"strict\"; leave 'order' out");
+}
+
+/* The jobs as listed; marks in has which there are. */
+static struct job *parse_sequence(struct reader *r, uint8_t *has, int *count) {
+    lua_State *L = r->L;
+    const struct spec *sp = r->sp;
+    int top = lua_gettop(L), lists = (int)lua_rawlen(L, top);
+    struct job *job = NULL;
+    size_t n = 0, capacity = 0;
+    if (lists != sp->workers)
+        field_fail(L, r->t.line, "sequence",
+                   "sequence has %d lists, but workers = %d; give each rank a list of its jobs", lists, sp->workers);
+    for (int k = 1; k <= lists; k++, lua_settop(L, top)) {
+        if (lua_rawgeti(L, top, k) != LUA_TTABLE)
+            field_fail(L, r->t.line, "sequence", "sequence[%d] must be a list of jobs such as \"0F0\", not %s", k,
+                       describe(L, -1));
+        for (int i = 1; lua_rawgeti(L, top + 1, i) != LUA_TNIL; i++, lua_pop(L, 1)) {
+            struct job j = parse_job(r, k, i);
+            uint8_t *set = &has[(int64_t)j.s * sp->batches + j.b];
+            if (*set >> j.d & 1)
+                field_fail(L, r->t.line, "sequence", "sequence[%d][%d] is \"%s\", which was listed before", k, i,
+                           job_name(j.s, j.b, j.d));
+            *set |= (uint8_t)(1 << j.d);
+            GROW(job, capacity, n + 1);
+            job[n++] = j;
+            if (i % 1000 == 0)
+                sandbox_tick();
+        }
+    }
+    *count = (int)n;
+    return job;
+}
+
+static void jobs_from_sequence(struct reader *r) {
+    struct spec *sp = r->sp;
+    if (lua_type(r->L, -1) != LUA_TTABLE)
+        field_fail(r->L, r->t.line, "sequence", "'sequence' must be a list of jobs per rank, not %s",
+                   describe(r->L, -1));
+    int top = lua_gettop(r->L), count;
+    refuse_beside_sequence(r);
+    uint8_t *has = NEW(uint8_t, (int64_t)sp->stages * sp->batches);
+    const struct job *listed = parse_sequence(r, has, &count);
+    for (int s = 0; s < sp->stages; s++)
+        for (int b = 0; b < sp->batches; b++)
+            check_complete(r, s, b, has[(int64_t)s * sp->batches + b]);
+    make_jobs(sp, has);
+    for (int i = 0; i < count; i++)
+        sp->job[job_at(sp, listed[i].s, listed[i].b, listed[i].d)] = listed[i];
+    for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++)
+        if (j->d == OP_R && j->rank != j[1].rank)
+            field_fail(r->L, r->t.line, "sequence",
+                       "sequence[%d] runs %s, but sequence[%d] runs %s; a recompute runs "
+                       "on the rank of its backward",
+                       j->rank + 1, job_name(j->s, j->b, OP_R), j[1].rank + 1, job_name(j->s, j->b, j[1].d));
+    sp->strict = true;
+    lua_settop(r->L, top);
+    r->w = function_field(r, "w", "the rank that owns the stage's weights");
+    for (struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
+        j->home = j->rank;
+        if (!r->w)
+            continue;
+        ask(r, "w", r->w, j->s, j->b, j->d, 2);
+        j->home = rank_result(r, -2, "home");
+        if (!lua_isnil(r->L, -1) && rank_result(r, -1, "compute rank") != j->rank)
+            function_fail(r->L, r->w, "w", "w() returned compute rank %s for %s, but sequence[%d] runs it",
+                          describe(r->L, -1), job_name(j->s, j->b, j->d), j->rank + 1);
+        lua_pop(r->L, 2);
+        call_end(r->S);
+    }
+}
+
+/* ---- dependencies ---- */
+
+/* The job that the item on top of the stack, {s, b, d}, names. */
+static int32_t pred_item(struct reader *r, int item) {
+    lua_State *L = r->L;
+    const struct spec *sp = r->sp;
+    int top = lua_gettop(L), s_ok = 0, b_ok = 0, d = -1;
+    lua_Integer s = -1, b = -1;
+    if (lua_istable(L, top)) {
+        lua_rawgeti(L, top, 1);
+        lua_rawgeti(L, top, 2);
+        s = lua_type(L, -2) == LUA_TNUMBER ? lua_tointegerx(L, -2, &s_ok) : -1;
+        b = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &b_ok) : -1;
+        if (lua_rawgeti(L, top, 3) == LUA_TSTRING) {
+            size_t n;
+            const char *text = lua_tolstring(L, -1, &n);
+            d = direction(text, n);
+        }
+    }
+    if (!s_ok || !b_ok || d < 0)
+        function_fail(L, r->pred, "pred",
+                      "%s returned a list whose item %d is no job; an item is {s, b, d}, such as "
+                      "{0, 3, \"F\"}",
+                      call_name(r->S), item);
+    lua_settop(L, top);
+    if (s < 0 || s >= sp->stages || b < 0 || b >= sp->batches || job_at(sp, (int)s, (int)b, d) < 0)
+        function_fail(L, r->pred, "pred", "pred() says %s needs %lld%s%lld, but there is no such job",
+                      job_name(r->S->s, r->S->b, r->S->d), (long long)s, op_name[d], (long long)b);
+    return job_at(sp, (int)s, (int)b, d);
+}
+
+static void read_preds(struct reader *r) {
+    lua_State *L = r->L;
+    struct spec *sp = r->sp;
+    r->pred = function_field(r, "pred", "a list of the jobs {s, b, d} that a job needs");
+    if (!r->pred)
+        return;
+    size_t n = 0, capacity = 0;
+    int32_t *last = NEW(int32_t, sp->njobs); /* 1 + the job that last named this one: a job may be named twice */
+    sp->pred_at = NEW(int32_t, sp->njobs + 1);
+    for (int k = 0; k < sp->njobs; k++) {
+        const struct job *j = &sp->job[k];
+        ask(r, "pred", r->pred, j->s, j->b, j->d, 1);
+        int list = lua_gettop(L);
+        if (!lua_istable(L, list))
+            function_fail(L, r->pred, "pred", "%s returned %s; return a list of jobs {s, b, d}, or {} for none",
+                          call_name(r->S), describe(L, list));
+        for (int i = 1; lua_rawgeti(L, list, i) != LUA_TNIL; i++, lua_settop(L, list)) {
+            int32_t p = pred_item(r, i);
+            if (last[p] == k + 1)
+                continue;
+            last[p] = k + 1;
+            GROW(sp->pred, capacity, n + 1);
+            sp->pred[n++] = p;
+        }
+        if (n > INT32_MAX - (size_t)sp->njobs)
+            function_fail(L, r->pred, "pred", "pred() gives more than %zu dependencies", n);
+        sp->pred_at[k + 1] = (int32_t)n;
+        lua_settop(L, list - 1);
+        call_end(r->S);
+    }
+    if (!sp->pred)
+        sp->pred = NEW(int32_t, 1); /* custom, though empty */
+}
+
+void extract_schedule(struct script *S, void *spec) {
+    lua_State *L = S->L;
+    struct reader r = {.S = S, .L = L, .sp = spec, .t = {L, lua_gettop(L), S->line, "schedule"}};
+    struct spec *sp = r.sp;
+    luaL_checkstack(L, 64, "schedule");
+    check_fields(&r.t, fields, sizeof fields / sizeof *fields);
+    refuse_unsupported(&r);
+    read_sizes(&r);
+    for (int d = 0; d < NDIRS; d++) {
+        lua_pushstring(L, op_name[d]);
+        r.dir[d] = lua_gettop(L);
+    }
+    if (push_field(&r.t, "sequence") != LUA_TNIL)
+        jobs_from_sequence(&r);
+    else
+        jobs_from_functions(&r);
+    r.cost = function_field(&r, "cost", "the time a job takes");
+    for (struct job *j = sp->job; r.cost && j < sp->job + sp->njobs; j++)
+        j->cost = ask_number(&r, "cost", r.cost, j, true);
+    read_preds(&r);
+    sp->cap = per_worker(&r, "cap", 1, INT_MAX);
+    sp->slots = per_worker(&r, "weight_slots", 0, 2);
+}

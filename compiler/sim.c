@@ -1,0 +1,149 @@
+/* The predicted timeline: the program's lanes with the schedule's costs and the cluster's links.
+ *
+ * An instruction starts when its lane is free and what it waits for has ended. A message is a rendezvous: it starts when
+ * both sides have come to it, occupies its edge for bytes / bandwidth and arrives a latency later. Everything an
+ * instruction depends on comes earlier in one global order (lower.c), so a single walk over that order gives all times:
+ * no queue, linear. */
+#include "pass.h"
+#include <assert.h>
+#include <math.h>
+
+struct meeting { /* of the ranks that a message or a reduction joins */
+    double ready;
+    int32_t came;
+};
+
+struct sim {
+    const struct spec *sp;
+    const struct stage *st;
+    const struct program *p;
+    struct timeline *tl;
+    double **free, **done; /* per rank and lane: when it can start another message, another anything */
+    int32_t *at;           /* per rank: the next instruction */
+    struct meeting *meet;
+    int32_t *todo;         /* ranks that can go on */
+    int ntodo;
+};
+
+static const struct buf *buf_of(const struct rank *k, const struct instr *x, int role) {
+    for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
+        if (k->arg[a].role == role)
+            return &k->buf[k->arg[a].buf];
+    return NULL;
+}
+
+static double duration(const struct sim *z, const struct rank *k, const struct instr *x) {
+    switch (op_cost[x->op]) {
+    case COST_JOB:
+        return z->sp->job[job_at(z->sp, x->stage, x->batch, x->op)].cost;
+    case COST_UPDATE:
+        return z->st[x->stage].update;
+    default:
+        return cost_add(z->sp, buf_of(k, x, ROLE_dw)->bytes);
+    }
+}
+
+static double ready_time(const struct sim *z, int r, const struct instr *x) {
+    const struct rank *k = &z->p->rank[r];
+    bool link = op_cost[x->op] == COST_LINK; /* messages follow each other at once: the latency is not the edge's */
+    double t = link ? z->free[r][x->lane] : z->done[r][x->lane];
+    for (uint32_t w = x->wait; w < x->wait + x->nwait; w++)
+        t = fmax(t, z->tl->end[r][k->wait[w]]);
+    return t;
+}
+
+static void set_times(struct sim *z, int r, int32_t i, double start, double end, double free) {
+    int lane = z->p->rank[r].ins[i].lane;
+    z->tl->start[r][i] = start;
+    z->tl->end[r][i] = end;
+    z->free[r][lane] = free;
+    z->done[r][lane] = end;
+    z->tl->makespan = fmax(z->tl->makespan, end);
+}
+
+/* The other side of a message stands at its own instruction of it. */
+static void complete_message(struct sim *z, int r, int32_t i, double start) {
+    const struct rank *k = &z->p->rank[r];
+    const struct instr *x = &k->ins[i];
+    bool sends = op_lane[x->op] == LANE_SEND;
+    int src = sends ? r : x->peer, dst = sends ? x->peer : r;
+    struct link l = link_of(z->sp, src, dst);
+    double took = isinf(l.bandwidth) ? 0 : (double)buf_of(k, x, ROLE_t)->bytes / l.bandwidth;
+    set_times(z, src, z->at[src]++, start, start + took, start + took);
+    set_times(z, dst, z->at[dst]++, start + l.latency, start + l.latency + took, start + took);
+    z->todo[z->ntodo++] = x->peer;
+}
+
+/* A ring of n ranks: 2(n-1) steps, each over the slowest of its links (Patarasuk & Yuan 2009, section 2). */
+static double ring_time(const struct sim *z, const struct group *g, int64_t bytes) {
+    double step = 0;
+    for (int i = 0; i < g->n; i++) {
+        struct link l = link_of(z->sp, g->rank[i], g->rank[(i + 1) % g->n]);
+        step = fmax(step, l.latency + (isinf(l.bandwidth) ? 0 : (double)bytes / g->n / l.bandwidth));
+    }
+    return 2 * (g->n - 1) * step;
+}
+
+static void complete_reduction(struct sim *z, int r, const struct instr *x, double start) {
+    const struct rank *k = &z->p->rank[r];
+    const struct group *g = &z->p->group[k->lane[x->lane].group];
+    double end = start + ring_time(z, g, buf_of(k, x, ROLE_dw)->bytes);
+    for (int i = 0; i < g->n; i++) {
+        int other = g->rank[i];
+        set_times(z, other, z->at[other]++, start, end, end);
+        if (other != r)
+            z->todo[z->ntodo++] = other;
+    }
+}
+
+/* Goes on with a rank until it stands at a message whose other side has not come. */
+static void advance(struct sim *z, int r) {
+    const struct rank *k = &z->p->rank[r];
+    while (z->at[r] < k->nins) {
+        int32_t i = z->at[r];
+        const struct instr *x = &k->ins[i];
+        double t = ready_time(z, r, x);
+        if (x->msg < 0) {
+            double end = t + duration(z, k, x);
+            set_times(z, r, i, t, end, end);
+            z->at[r]++;
+            continue;
+        }
+        struct meeting *m = &z->meet[x->msg];
+        m->ready = fmax(m->ready, t);
+        int need = x->op == OP_REDUCE ? z->p->group[k->lane[x->lane].group].n : 2;
+        if (++m->came < need)
+            return;
+        if (x->op == OP_REDUCE)
+            complete_reduction(z, r, x, m->ready);
+        else
+            complete_message(z, r, i, m->ready);
+    }
+}
+
+struct timeline *sim_run(const struct spec *sp, const struct stage *st, const struct program *p) {
+    struct timeline *tl = NEW(struct timeline, 1);
+    struct sim z = {.sp = sp, .st = st, .p = p, .tl = tl};
+    int W = p->workers;
+    tl->start = NEW(double *, W);
+    tl->end = NEW(double *, W);
+    z.free = NEW(double *, W);
+    z.done = NEW(double *, W);
+    z.at = NEW(int32_t, W);
+    z.meet = NEW(struct meeting, p->nmsgs);
+    z.todo = NEW(int32_t, 2 * W + 2);
+    for (int r = 0; r < W; r++) {
+        tl->start[r] = NEW(double, p->rank[r].nins);
+        tl->end[r] = NEW(double, p->rank[r].nins);
+        z.free[r] = NEW(double, p->rank[r].nlanes);
+        z.done[r] = NEW(double, p->rank[r].nlanes);
+    }
+    for (int r = 0; r < W; r++) {
+        z.todo[z.ntodo++] = r;
+        while (z.ntodo > 0)
+            advance(&z, z.todo[--z.ntodo]);
+    }
+    for (int r = 0; r < W; r++)
+        assert(z.at[r] == p->rank[r].nins); /* verify has proved it */
+    return tl;
+}

@@ -1,0 +1,141 @@
+/* Messages between ranks of one process.
+ *
+ * A message's flag goes through three states a step: one side has come, which one, moved. Whoever comes second copies the
+ * tensor, from the planned offset of one arena to that of the other. Nobody waits in a lock or for a thread to be woken
+ * to do the copy; a rank with nothing else to do sleeps on its bell. */
+#include "device.h"
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { SENDER_CAME = 1, RECEIVER_CAME = 2, MOVED = 3, STATES = 4 }; /* of a message in a step */
+
+struct place { /* where a message's two sides, or a reduction's members, meet */
+    _Alignas(64) _Atomic int64_t state; /* message: STATES * step + state. Reduction: arrivals since the beginning */
+    _Atomic int64_t reduced;            /* reduction: steps completed */
+    int64_t *arrived;                   /* reduction, per member: steps it has come to; its own to write */
+    double start, end;                  /* written by whoever moves the tensor */
+};
+struct bell {
+    _Alignas(64) _Atomic uint32_t rung;
+    _Atomic uint32_t asleep;
+};
+struct local {
+    const struct rt_program *p;
+    char *const *arena;
+    struct place *place;
+    struct bell *bell;
+    int64_t *arrived;
+};
+
+struct local *local_open(const struct rt_program *p, char *const *arena) {
+    struct local *c = calloc(1, sizeof *c);
+    if (!c)
+        return NULL;
+    c->p = p;
+    c->arena = arena;
+    c->place = aligned_alloc(64, sizeof *c->place * (size_t)(p->nmsgs + 1));
+    c->bell = aligned_alloc(64, sizeof *c->bell * (size_t)p->workers);
+    int64_t members = 0;
+    for (int i = 0; i < p->nmsgs; i++)
+        members += p->msg[i].n;
+    c->arrived = calloc((size_t)members + 1, sizeof *c->arrived);
+    if (!c->place || !c->bell || !c->arrived) {
+        local_close(c);
+        return NULL;
+    }
+    memset(c->place, 0, sizeof *c->place * (size_t)(p->nmsgs + 1));
+    memset(c->bell, 0, sizeof *c->bell * (size_t)p->workers);
+    int64_t *next = c->arrived;
+    for (int i = 0; i < p->nmsgs; next += p->msg[i++].n)
+        c->place[i].arrived = next;
+    return c;
+}
+
+void local_close(struct local *c) {
+    if (!c)
+        return;
+    free(c->place);
+    free(c->arrived);
+    free(c->bell);
+    free(c);
+}
+
+uint32_t local_bell(struct local *c, int rank) { return atomic_load(&c->bell[rank].rung); }
+
+static void ring(struct local *c, int rank) {
+    struct bell *b = &c->bell[rank];
+    atomic_fetch_add(&b->rung, 1);
+    if (atomic_load(&b->asleep))
+        syscall(SYS_futex, &b->rung, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+void local_sleep(struct local *c, int rank, uint32_t heard) {
+    struct bell *b = &c->bell[rank];
+    atomic_store(&b->asleep, 1);
+    while (atomic_load(&b->rung) == heard)
+        syscall(SYS_futex, &b->rung, FUTEX_WAIT_PRIVATE, heard, NULL, NULL, 0);
+    atomic_store(&b->asleep, 0);
+}
+
+bool local_meet(struct local *c, const struct replay *z, const struct rt_instr *x, double *start, double *end) {
+    const struct rt_meeting *m = &c->p->msg[x->msg];
+    struct place *place = &c->place[x->msg];
+    bool sends = m->rank[0] == z->rank;
+    int64_t base = STATES * z->step, mine = base + (sends ? SENDER_CAME : RECEIVER_CAME);
+    int64_t state = atomic_load(&place->state);
+    if (state < base + SENDER_CAME && atomic_compare_exchange_strong(&place->state, &state, mine))
+        return false; /* first here; a failed exchange has loaded what the other side wrote */
+    if (state == mine)
+        return false;
+    if (state < base + MOVED) {
+        place->start = z->device->clock((struct replay *)z);
+        memcpy(c->arena[m->rank[1]] + m->off[1], c->arena[m->rank[0]] + m->off[0], (size_t)m->bytes);
+        place->end = z->device->clock((struct replay *)z);
+        *start = place->start;
+        *end = place->end;
+        atomic_store(&place->state, base + MOVED);
+        ring(c, sends ? m->rank[1] : m->rank[0]);
+        return true;
+    }
+    *start = place->start;
+    *end = place->end;
+    return true;
+}
+
+/* dw of every member = the sum over members, added in rank order: the same bits everywhere. */
+static void sum_all(struct local *c, const struct rt_meeting *m) {
+    float *first = (float *)(void *)(c->arena[m->rank[0]] + m->off[0]);
+    int64_t n = m->bytes / (int64_t)sizeof(float);
+    for (int i = 1; i < m->n; i++)
+        host_add(first, (const float *)(const void *)(c->arena[m->rank[i]] + m->off[i]), n, false);
+    for (int i = 1; i < m->n; i++)
+        memcpy(c->arena[m->rank[i]] + m->off[i], first, (size_t)m->bytes);
+}
+
+bool local_reduce(struct local *c, const struct replay *z, const struct rt_instr *x, double *start, double *end) {
+    const struct rt_meeting *m = &c->p->msg[x->msg];
+    struct place *place = &c->place[x->msg];
+    int me = 0;
+    while (m->rank[me] != z->rank)
+        me++;
+    if (place->arrived[me] <= z->step) {
+        place->arrived[me] = z->step + 1;
+        if (atomic_fetch_add(&place->state, 1) + 1 == m->n * (z->step + 1)) { /* the last to come does the work */
+            place->start = z->device->clock((struct replay *)z);
+            sum_all(c, m);
+            place->end = z->device->clock((struct replay *)z);
+            atomic_store(&place->reduced, z->step + 1);
+            for (int i = 0; i < m->n; i++)
+                ring(c, m->rank[i]);
+        }
+    }
+    if (atomic_load(&place->reduced) <= z->step)
+        return false;
+    *start = place->start;
+    *end = place->end;
+    return true;
+}

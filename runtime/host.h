@@ -1,0 +1,94 @@
+/* What the host layers share: where a tensor lies, the functions of a layer kind, and arithmetic in one order.
+ *
+ * Nothing here uses libm, vector intrinsics or a reordered sum: apart from BLAS, whose kernels differ between
+ * processors, a layer gives the same bits everywhere. */
+#ifndef PIANOLA_HOST_H
+#define PIANOLA_HOST_H
+#include "rt.h"
+
+/* One layer of one job. Each kind fills in a forward, an input gradient and a weight gradient; NULL: nothing to do. */
+struct host_call {
+    const struct rt_model *m;
+    const struct rt_layer *l;
+    const struct rt_bind *at;
+};
+struct host_layer {
+    void (*forward)(const struct host_call *c);
+    void (*input)(const struct host_call *c);
+    void (*weight)(const struct host_call *c);
+};
+
+extern const struct host_layer host_linear, host_attention, host_layernorm; /* linear_, attention_, norm_host.c */
+extern const struct host_layer host_cross_entropy, host_mse;                /* loss_host.c */
+
+/* Alignment of a layer's parameters within its stage's weights, in bytes: a vector register, a cache line. */
+enum { HOST_ALIGN = 64 };
+
+static inline float *host_at(const struct host_call *c, struct slot s) {
+    char *base = c->at->at[s.space];
+    return base ? (float *)(void *)(base + s.off) : NULL;
+}
+
+/* The layer's input. The first stage's is the batch itself, which nobody need keep: it can be read again. */
+static inline const float *host_x(const struct host_call *c) {
+    return c->l->x.space == SP_NONE ? c->at->batch->x : host_at(c, c->l->x);
+}
+
+/* The layer's parameters, and their gradient. */
+static inline float *host_w(const struct host_call *c) { return c->at->w + c->l->param / 4; }
+static inline float *host_dw(const struct host_call *c) { return c->at->dw + c->l->param / 4; }
+
+/* A well mixed function of (a, b): SplitMix64 (Steele, Lea & Flood 2014). */
+static inline uint64_t host_hash(uint64_t a, uint64_t b) {
+    uint64_t z = a + (b + 1) * 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+/* e^x within 2 ulp, x clamped to +-60: Cephes' polynomial, in a form that compilers vectorise. The layers add e^x to
+ * something near 1 or above, where e^-60 is nothing; beyond it lie subnormal products, a hundred times slower. */
+static inline float host_exp(float x) {
+    x = x < -60.0f ? -60.0f : x;
+    x = x > 60.0f ? 60.0f : x;
+    union {
+        float f;
+        int32_t i;
+    } shifted = {x * 1.44269504f + 12582912.0f}, power; /* 1.5 * 2^23: the sum's last bits are the rounded integer */
+    float n = shifted.f - 12582912.0f;
+    float r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    power.i = (int32_t)((uint32_t)(shifted.i + 127) << 23);
+    return (p * r * r + r + 1.0f) * power.f;
+}
+
+/* Sums of a, and of a*b, in eight strands: as fast as vectors are, and one fixed order. */
+static inline float host_fold(const float *s) {
+    return ((s[0] + s[4]) + (s[1] + s[5])) + ((s[2] + s[6]) + (s[3] + s[7]));
+}
+static inline float host_sum(const float *a, int n) {
+    float s[8] = {0};
+    int i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (int k = 0; k < 8; k++)
+            s[k] += a[i + k];
+    for (int k = 0; i < n; i++, k++)
+        s[k] += a[i];
+    return host_fold(s);
+}
+static inline float host_dot(const float *a, const float *b, int n) {
+    float s[8] = {0};
+    int i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (int k = 0; k < 8; k++)
+            s[k] += a[i + k] * b[i + k];
+    for (int k = 0; i < n; i++, k++)
+        s[k] += a[i] * b[i];
+    return host_fold(s);
+}
+#endif

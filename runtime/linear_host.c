@@ -1,0 +1,41 @@
+/* The linear layer, y = x W + bias: one matrix product each way. W is in x out, then the bias, in the layer's
+ * parameters. A layer with no room for a bias has none (models on integers, see data.c). */
+#include "host.h"
+#include <cblas.h>
+#include <string.h>
+
+static bool has_bias(const struct rt_layer *l) { return l->nparam > (int64_t)l->in * l->out; }
+
+static void linear_forward(const struct host_call *c) {
+    const struct rt_layer *l = c->l;
+    const float *w = host_w(c), *bias = w + (int64_t)l->in * l->out;
+    float *y = host_at(c, l->y);
+    if (has_bias(l))
+        for (int r = 0; r < l->rows; r++)
+            memcpy(y + (int64_t)r * l->out, bias, (size_t)l->out * sizeof *y);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, l->rows, l->out, l->in, 1, host_x(c), l->in, w, l->out,
+                has_bias(l) ? 1 : 0, y, l->out);
+}
+
+static void linear_input(const struct host_call *c) {
+    const struct rt_layer *l = c->l;
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, l->rows, l->in, l->out, 1, host_at(c, l->dy), l->out,
+                host_w(c), l->out, 0, host_at(c, l->dx), l->in);
+}
+
+static void linear_weight(const struct host_call *c) {
+    const struct rt_layer *l = c->l;
+    const float *dy = host_at(c, l->dy);
+    float *dw = host_dw(c), *dbias = dw + (int64_t)l->in * l->out;
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, l->in, l->out, l->rows, 1, host_x(c), l->in, dy, l->out,
+                c->at->first ? 0 : 1, dw, l->out);
+    if (!has_bias(l))
+        return;
+    if (c->at->first)
+        memset(dbias, 0, (size_t)l->out * sizeof *dbias);
+    for (int r = 0; r < l->rows; r++, dy += l->out)
+        for (int j = 0; j < l->out; j++)
+            dbias[j] += dy[j];
+}
+
+const struct host_layer host_linear = {linear_forward, linear_input, linear_weight};

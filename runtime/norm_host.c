@@ -1,0 +1,52 @@
+/* Layer normalisation over columns (Ba et al. 2016): y = gamma xhat + beta, xhat = (x - mean) / sqrt(var + 1e-5).
+ * Parameters are gamma, then beta; aux is mean and 1 / sqrt(var + 1e-5) of each row. */
+#include "host.h"
+#include <math.h>
+#include <string.h>
+
+static void layernorm_forward(const struct host_call *c) {
+    const struct rt_layer *l = c->l;
+    const float *x = host_x(c), *gamma = host_w(c), *beta = gamma + l->out;
+    float *y = host_at(c, l->y), *stat = host_at(c, l->aux);
+    for (int r = 0; r < l->rows; r++, x += l->out, y += l->out, stat += 2) {
+        float mean = host_sum(x, l->out) / (float)l->out;
+        for (int j = 0; j < l->out; j++)
+            y[j] = x[j] - mean;
+        float scale = 1 / sqrtf(host_dot(y, y, l->out) / (float)l->out + 1e-5f);
+        for (int j = 0; j < l->out; j++)
+            y[j] = gamma[j] * (y[j] * scale) + beta[j];
+        stat[0] = mean;
+        stat[1] = scale;
+    }
+}
+
+/* With g = gamma dy: dx = (g - mean(g) - xhat mean(g xhat)) / sqrt(var + 1e-5) */
+static void layernorm_input(const struct host_call *c) {
+    const struct rt_layer *l = c->l;
+    const float *x = host_x(c), *gamma = host_w(c), *dy = host_at(c, l->dy), *stat = host_at(c, l->aux);
+    float *dx = host_at(c, l->dx);
+    for (int r = 0; r < l->rows; r++, x += l->out, dy += l->out, dx += l->out, stat += 2) {
+        float mean = stat[0], scale = stat[1], n = (float)l->out;
+        for (int j = 0; j < l->out; j++)
+            dx[j] = gamma[j] * dy[j];
+        float g = host_sum(dx, l->out) / n;
+        float along = (host_dot(dx, x, l->out) / n - g * mean) * scale; /* mean of g xhat */
+        for (int j = 0; j < l->out; j++)
+            dx[j] = (dx[j] - g - (x[j] - mean) * scale * along) * scale;
+    }
+}
+
+static void layernorm_weight(const struct host_call *c) {
+    const struct rt_layer *l = c->l;
+    const float *x = host_x(c), *dy = host_at(c, l->dy), *stat = host_at(c, l->aux);
+    float *dgamma = host_dw(c), *dbeta = dgamma + l->out;
+    if (c->at->first)
+        memset(dgamma, 0, (size_t)l->nparam * sizeof *dgamma);
+    for (int r = 0; r < l->rows; r++, x += l->out, dy += l->out, stat += 2)
+        for (int j = 0; j < l->out; j++) {
+            dgamma[j] += dy[j] * ((x[j] - stat[0]) * stat[1]);
+            dbeta[j] += dy[j];
+        }
+}
+
+const struct host_layer host_layernorm = {layernorm_forward, layernorm_input, layernorm_weight};

@@ -1,0 +1,139 @@
+/* The contract between compiler and runtime: every instruction, tensor kind and layer, declared once.
+ *
+ * Enum, printer, parser, simulator, verifier, replayer and the reference in compiler/README.md all come from
+ * these tables. The structs at the end are what a compiled program is at run time: plain constants. */
+#ifndef PIANOLA_OPS_H
+#define PIANOLA_OPS_H
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Instructions. X(name, lane, cost, operands, meaning)
+ *
+ * lane      COMPUTE: the rank's compute lane; SEND/RECV: the lane of a directed edge; GROUP: a collective's lane.
+ * cost      JOB: the schedule's cost of the job; UPDATE, ADD: bytes touched; LINK: latency + bytes / bandwidth;
+ *           RING: 2(n-1) hops of latency + bytes / (n * bandwidth).
+ * operands  role:access in the order they are printed. Access r reads, w writes, m reads and writes in place,
+ *           a accumulates: "dw=" writes (the first contribution), "dw+=" adds. A star may repeat; all may be absent.
+ *
+ * The first five are the jobs, in the order that breaks ties between equal priorities: F < R < I < B < W. */
+#define OPS(X)                                                                                                         \
+    X(F, COMPUTE, JOB, "w:r x:r* stash:w input:w y:w t:r*", "forward: y, stash = stage(x); with recompute, input = x")      \
+    X(R, COMPUTE, JOB, "w:r input:r stash:w t:r*", "recompute: stash = stage(input), y is dropped")                         \
+    X(I, COMPUTE, JOB, "w:r stash:r dy:r* wstash:w dx:w t:r*", "input gradient: dx; wstash grows in place of stash")        \
+    X(B, COMPUTE, JOB, "w:r stash:r dy:r* dx:w dw:a t:r*", "full backward: dx, and dw += this microbatch's gradient")       \
+    X(W, COMPUTE, JOB, "wstash:r dw:a t:r*", "weight gradient: dw += this microbatch's gradient")                           \
+    X(U, COMPUTE, UPDATE, "dw:r opt:m w:m", "update: the optimizer steps the weights of a stage")                      \
+    X(SEND_F, SEND, LINK, "t:r", "sends act(s,b) to peer")                                                             \
+    X(RECV_F, RECV, LINK, "t:w", "receives act(s,b) from peer")                                                        \
+    X(SEND_B, SEND, LINK, "t:r", "sends grad(s,b) to peer")                                                            \
+    X(RECV_B, RECV, LINK, "t:w", "receives grad(s,b) from peer")                                                       \
+    X(SEND_S, SEND, LINK, "t:r", "sends stash(s,b), or input(s,b) with recompute, to peer")                            \
+    X(RECV_S, RECV, LINK, "t:w", "receives stash(s,b) or input(s,b) from peer")                                        \
+    X(SEND_W, SEND, LINK, "t:r", "sends wstash(s,b) to peer")                                                          \
+    X(RECV_W, RECV, LINK, "t:w", "receives wstash(s,b) from peer")                                                     \
+    X(SEND_G, SEND, LINK, "t:r", "sends this rank's part of wgrad(s) to its home")                                     \
+    X(RECV_G, RECV, LINK, "t:w", "receives a part of wgrad(s) from peer")                                              \
+    X(SEND_T, SEND, LINK, "t:r", "sends token(s,b): an order between ranks that carries no tensor")                    \
+    X(RECV_T, RECV, LINK, "t:w", "receives token(s,b)")                                                                \
+    X(SERVE, SEND, LINK, "t:r", "sends weight(s) from its home to peer")                                               \
+    X(FETCH, RECV, LINK, "t:w", "receives weight(s) from its home, peer")                                              \
+    X(ADD, RECV, ADD, "src:r dw:a", "dw += a part of wgrad(s) received from peer")                                     \
+    X(ZERO, COMPUTE, ADD, "dw:w", "dw = 0: a home that computes no part of the gradient")                              \
+    X(REDUCE, GROUP, RING, "dw:m", "dw = sum of dw over the group, the homes of stage s, in rank order")
+
+/* Tensors. X(name, has_batch, meaning). A buffer is written name(s,b) or name(s), with #k when a rank holds several:
+ * weight(2)#0 is the first fetch of stage 2's weights on its rank, wgrad(2)#3 the part received from rank 3. */
+#define KINDS(X)                                                                                                       \
+    X(weight, false, "weights of a stage")                                                                             \
+    X(wgrad, false, "gradient of a stage's weights, summed over microbatches")                                         \
+    X(opt, false, "optimizer state of a stage")                                                                        \
+    X(work, false, "workspace of the compute lane")                                                                    \
+    X(act, true, "output of sFb")                                                                                      \
+    X(grad, true, "gradient with respect to the input of stage s: output of sBb or sIb")                               \
+    X(stash, true, "what sFb or sRb keeps for the backward")                                                           \
+    X(wstash, true, "what sIb keeps for sWb")                                                                          \
+    X(input, true, "what sFb keeps for sRb")                                                                           \
+    X(token, true, "nothing: an order between ranks")
+
+#define ROLES(X) X(w) X(x) X(y) X(stash) X(input) X(dy) X(dx) X(wstash) X(dw) X(opt) X(t) X(src)
+
+#define X(name, ...) OP_##name,
+enum op { OPS(X) NOPS };
+#undef X
+#define X(name, ...) K_##name,
+enum kind { KINDS(X) NKINDS };
+#undef X
+#define X(name) ROLE_##name,
+enum role { ROLES(X) NROLES };
+#undef X
+enum lanekind { LANE_COMPUTE, LANE_SEND, LANE_RECV, LANE_GROUP };
+enum costclass { COST_JOB, COST_UPDATE, COST_ADD, COST_LINK, COST_RING };
+
+enum { NDIRS = 5 }; /* jobs are ops OP_F .. OP_W */
+
+/* Layers. X(name, has parameters, meaning). A tensor is rows x columns of float; a row is a token or a sample.
+ * fork and join bracket a residual block: fork keeps its input, join adds it to the block's output. */
+#define LAYERS(X)                                                                                                      \
+    X(embedding, true, "token and position embedding: tokens -> rows x out")                                           \
+    X(linear, true, "y = x W + bias; W is in x out, bias out")                                                         \
+    X(relu, false, "y = max(x, 0)")                                                                                    \
+    X(gelu, false, "y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))  (Hendrycks & Gimpel 2016)")                   \
+    X(layernorm, true, "y = gamma (x - mean) / sqrt(var + 1e-5) + beta over columns  (Ba et al. 2016)")                \
+    X(attention, false, "causal multi-head self-attention on q,k,v side by side: 3C -> C  (Vaswani et al. 2017)")      \
+    X(fork, false, "opens a residual block")                                                                           \
+    X(join, false, "closes a residual block: y = x + the fork's input")                                                \
+    X(cross_entropy, false, "mean over rows of -log softmax(x)[target]; the last layer")                               \
+    X(mse, false, "sum over columns of (x - target)^2 / 2, mean over rows; the last layer")
+
+#define X(name, ...) LAYER_##name,
+enum layer_kind { LAYERS(X) NLAYERS };
+#undef X
+
+/* Where a tensor of a layer lies: a space and a byte offset in it. */
+enum space {
+    SP_NONE,  /* not there */
+    SP_X,     /* the stage's input, operand x */
+    SP_Y,     /* the stage's output, operand y */
+    SP_STASH, /* operand stash */
+    SP_EXT,   /* what I adds to the stash for W: behind it in wstash; in the workspace for a full B */
+    SP_WORK,  /* workspace */
+    SP_DY,    /* gradient of the stage's output, operand dy */
+    SP_DX,    /* gradient of the stage's input, operand dx */
+};
+struct slot {
+    int32_t space;
+    int64_t off;
+};
+
+struct rt_layer {
+    int32_t kind;           /* enum layer_kind */
+    int32_t rows, in, out;  /* rows x in -> rows x out */
+    int32_t heads, context; /* attention: heads, and rows per sequence; embedding: context; others 0 */
+    int32_t index;          /* position in the whole model: seeds its initial weights */
+    int64_t param, nparam;  /* offset (bytes) and count (floats) of its parameters in the stage's weights */
+    struct slot x, y;       /* forward input and output */
+    struct slot aux;        /* saved by the forward for the backward: statistics, probabilities */
+    struct slot dy, dx;     /* gradients of y and x */
+    struct slot tmp;        /* workspace of this layer alone */
+};
+
+struct rt_stage {
+    const struct rt_layer *layer;
+    int32_t nlayers;
+    int64_t act, grad, stash, ext, input, weight, opt, work; /* bytes; wstash = stash + ext */
+};
+
+enum optimizer { OPT_NONE, OPT_SGD, OPT_ADAMW };
+enum input_kind { INPUT_NONE, INPUT_TOKENS, INPUT_INTEGERS };
+
+/* Everything about the model that a rank needs besides its stages. */
+struct rt_model {
+    int32_t input;          /* enum input_kind */
+    int32_t rows;           /* rows per microbatch: sequences x context for tokens */
+    int32_t context, vocab; /* tokens */
+    int32_t features;       /* integers: columns of input and target */
+    int32_t optimizer;      /* enum optimizer */
+    float lr, beta1, beta2, eps, decay;
+    int32_t batches; /* microbatches per step; the loss is their mean */
+};
+#endif

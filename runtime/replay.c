@@ -1,0 +1,65 @@
+/* The replay core: walks a rank's lanes, always going on with the lane whose next instruction was issued first.
+ *
+ * Where nothing ever blocks (a GPU's streams) that is exactly the compiler's issue order. Where a lane has to wait (the
+ * host), the others go on meanwhile, in one thread: lanes need no thread of their own. */
+#include "device.h"
+
+static int next_lane(const struct replay *z, const struct rt_rank *k) {
+    int best = -1;
+    int32_t first = k->nins;
+    for (int l = 0; l < k->nlanes; l++) {
+        int32_t c = z->cursor[l];
+        if (z->blocked[l] || c == k->lane_at[l + 1] || k->lane_ins[c] >= first)
+            continue;
+        first = k->lane_ins[c];
+        best = l;
+    }
+    return best;
+}
+
+/* False: it would have to wait for another rank. */
+static bool run(struct replay *z, const struct rt_rank *k, int32_t i) {
+    const struct rt_instr *x = &k->ins[i];
+    const struct device *d = z->device;
+    for (int32_t w = x->wait; w < x->wait + x->nwait; w++)
+        if (!d->wait(z, k->wait[w]))
+            return false;
+    static const uint8_t lane_of[NOPS] = {
+#define X(name, lane, ...) LANE_##lane,
+        OPS(X)
+#undef X
+    };
+    if (x->op == OP_REDUCE)
+        return d->reduce(z, x);
+    if (x->msg >= 0)
+        return lane_of[x->op] == LANE_SEND ? d->send(z, x) : d->recv(z, x);
+    double start = d->clock(z);
+    d->launch(z, x);
+    d->record(z, i, start, d->clock(z));
+    return true;
+}
+
+void replay_step(struct replay *z) {
+    const struct rt_rank *k = &z->program->rank[z->rank];
+    for (int l = 0; l < k->nlanes; l++) {
+        z->cursor[l] = k->lane_at[l];
+        z->blocked[l] = false;
+    }
+    for (int32_t left = k->nins; left > 0;) {
+        int l = next_lane(z, k);
+        bool changed = l < 0;
+        if (l < 0)
+            z->device->idle(z);
+        else {
+            int32_t i = k->lane_ins[z->cursor[l]];
+            z->blocked[l] = !run(z, k, i);
+            if (!z->blocked[l]) {
+                z->cursor[l]++;
+                left--;
+                changed = k->ins[i].recorded;
+            }
+        }
+        for (int m = 0; changed && m < k->nlanes; m++)
+            z->blocked[m] = false;
+    }
+}

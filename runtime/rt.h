@@ -1,0 +1,112 @@
+/* The runtime: layers, data, and the replay of a compiled program. Includes nothing of compiler/. */
+#ifndef PIANOLA_RT_H
+#define PIANOLA_RT_H
+#include "ops.h"
+#include <stddef.h>
+
+/* ---- layers_host.c: the reference implementation, fp32, one BLAS thread per rank ---- */
+
+/* One microbatch as the first and the last stage read it. */
+struct rt_batch {
+    const int32_t *token, *target; /* INPUT_TOKENS: rows each */
+    const float *x, *y;            /* INPUT_INTEGERS: rows x features each */
+};
+
+/* What a stage's job works on: the base address of each space, and the stage's weights and gradient. */
+struct rt_bind {
+    char *at[SP_DX + 1]; /* indexed by enum space; NULL where the job has no such operand */
+    float *w, *dw;
+    bool first; /* dw is written rather than added to */
+    const struct rt_batch *batch;
+    float *loss; /* the last layer's forward writes the microbatch's mean loss here */
+};
+
+void host_forward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at);
+/* input: dx from dy (and what the weight gradient needs, into SP_EXT); weight: dw from the stash and SP_EXT.
+ * Both: a full backward. Gradients are of the mean over the step's microbatches: scaled by 1 / batches at the loss. */
+void host_backward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
+                   bool weight);
+void host_add(float *dst, const float *src, int64_t n, bool first);
+/* One optimizer step; step counts from 1. */
+void host_update(const struct rt_model *m, const struct rt_stage *s, float *w, const float *dw, float *opt,
+                 int64_t step);
+/* Initial weights: a function of seed, layer and parameter only, so every cut and every rank agrees. */
+void host_init(const struct rt_model *m, const struct rt_stage *s, float *w, uint64_t seed);
+/* Picks the BLAS kernel for this processor and one thread; returns its name. Call before any thread starts. */
+const char *host_blas(void);
+
+/* ---- data.c: microbatches by (step, b), the same on every rank ---- */
+struct data;
+/* INPUT_TOKENS reads bytes of the file; INPUT_INTEGERS makes its own and takes no path. NULL on error, with why. */
+struct data *data_open(const struct rt_model *m, const char *path, uint64_t seed, char *why, size_t nwhy);
+/* Fills *out with microbatch b of the step, into the caller's memory of data_bytes(m). No allocation. */
+void data_batch(const struct data *d, int64_t step, int b, void *memory, struct rt_batch *out);
+size_t data_bytes(const struct rt_model *m);
+void data_close(struct data *d);
+
+/* ---- the compiled program, as plain constants ---- */
+
+struct rt_instr {
+    uint8_t op;
+    bool first;             /* the accumulated operand is written, not added to */
+    bool recorded;          /* some instruction of another lane waits for this one */
+    uint16_t lane;
+    int32_t stage, batch;   /* batch -1: none */
+    int32_t peer, msg;      /* -1: none */
+    int64_t at[NROLES];     /* arena offset of each operand; -1: absent */
+    int64_t bytes;          /* of the tensor moved, added or reduced */
+    int32_t wait, nwait;    /* instructions of other lanes that must have ended: rt_rank.wait[wait ..] */
+};
+
+struct rt_home { /* a stage whose weights live on a rank */
+    int32_t stage;
+    int64_t weight, wgrad, opt; /* arena offsets; opt -1: none */
+};
+
+struct rt_rank {
+    const struct rt_instr *ins; /* in issue order */
+    int32_t nins, nlanes;
+    const int32_t *lane_ins, *lane_at; /* instructions of lane l: lane_ins[lane_at[l] .. lane_at[l+1]) */
+    const int32_t *wait;
+    const struct rt_home *home;
+    int32_t nhomes;
+    int64_t arena, work; /* bytes; offset of the workspace, -1: none */
+};
+
+struct rt_meeting { /* a message, or a reduction */
+    int32_t n;              /* ranks: a message has 2, sender first */
+    const int32_t *rank;
+    const int64_t *off;     /* the tensor in each rank's arena */
+    int64_t bytes;
+};
+
+struct rt_program {
+    const char *name;
+    int32_t workers, stages, batches, nmsgs;
+    const struct rt_model *model;
+    const struct rt_stage *stage;
+    const struct rt_rank *rank;
+    const struct rt_meeting *msg;
+};
+
+/* ---- train_host.c: all ranks of a program in this process, a thread each ---- */
+
+struct rt_stamp { /* seconds since the run began */
+    double start, end;
+};
+struct rt_run {
+    const struct rt_program *program;
+    const struct data *data;
+    uint64_t seed;
+    int64_t steps;
+    /* results, in the caller's memory */
+    float *loss;               /* [steps]: mean over the step's microbatches */
+    struct rt_stamp **stamp;   /* [rank][instruction] of the last step; or NULL */
+    double *makespan;          /* [steps]: seconds from the first start to the last end */
+    void (*progress)(void *context, int64_t step, float loss, double seconds); /* about ten times a second, or NULL */
+    void *context;
+};
+/* Trains; returns the arenas (one per rank, workers of them), to be given to host_free. NULL: no memory. */
+char **host_train(const struct rt_run *run);
+void host_free(const struct rt_program *p, char **arena);
+#endif

@@ -1,0 +1,177 @@
+/* All ranks of a program in this process: a thread each, one arena each, taken at the start. */
+#include "host_device.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct training {
+    const struct rt_run *run;
+    char **arena;
+    struct worker {
+        struct training *all;
+        struct replay replay;
+        struct host_rank rank;
+        pthread_t thread;
+        bool started;
+        double *first, *last;          /* per step: when its first instruction started, its last one ended */
+        _Atomic int64_t steps;         /* done */
+    } *worker;
+    float *loss; /* [steps][batches] */
+    struct local *local;
+};
+
+/* Weights as seed says; everything else as calloc left it. Nothing reads it before it is written: verified. */
+static void init_weights(const struct rt_run *run, int r, char *arena) {
+    const struct rt_program *p = run->program;
+    const struct rt_rank *k = &p->rank[r];
+    for (int i = 0; i < k->nhomes; i++)
+        host_init(p->model, &p->stage[k->home[i].stage], (float *)(void *)(arena + k->home[i].weight), run->seed);
+}
+
+static void *work(void *arg) {
+    struct worker *w = arg;
+    const struct rt_run *run = w->all->run;
+    const struct rt_rank *k = &run->program->rank[w->replay.rank];
+    struct replay *z = &w->replay;
+    w->rank.heard = local_bell(w->rank.local, z->rank);
+    for (z->step = 0; z->step < run->steps; z->step++) {
+        w->rank.loss = w->all->loss + z->step * run->program->batches;
+        replay_step(z);
+        double first = k->nins ? w->rank.stamp[0].start : 0, last = 0;
+        for (int32_t i = 0; i < k->nins; i++) {
+            first = w->rank.stamp[i].start < first ? w->rank.stamp[i].start : first;
+            last = w->rank.stamp[i].end > last ? w->rank.stamp[i].end : last;
+        }
+        w->first[z->step] = first;
+        w->last[z->step] = last;
+        atomic_store(&w->steps, z->step + 1);
+    }
+    return NULL;
+}
+
+static void *take(size_t n, size_t size) {
+    size_t bytes = (n * size + 4095) / 4096 * 4096; /* pages: arenas start as the plan assumes */
+    void *p = aligned_alloc(4096, bytes ? bytes : 4096);
+    if (p)
+        memset(p, 0, bytes);
+    return p;
+}
+
+static bool prepare(struct training *t, struct worker *w, int r, int64_t origin) {
+    const struct rt_run *run = t->run;
+    const struct rt_program *p = run->program;
+    const struct rt_rank *k = &p->rank[r];
+    w->all = t;
+    w->rank = (struct host_rank){.data = run->data, .local = t->local, .origin = origin, .arena = t->arena[r]};
+    w->replay = (struct replay){.device = &host_device, .program = p, .rank = r, .self = &w->rank};
+    w->replay.cursor = take((size_t)k->nlanes, sizeof *w->replay.cursor);
+    w->replay.blocked = take((size_t)k->nlanes, sizeof *w->replay.blocked);
+    w->rank.ended = take((size_t)k->nins, sizeof *w->rank.ended);
+    w->rank.stamp = take((size_t)k->nins, sizeof *w->rank.stamp);
+    w->rank.batch = take(data_bytes(p->model), 1);
+    w->first = take((size_t)run->steps, sizeof *w->first);
+    w->last = take((size_t)run->steps, sizeof *w->last);
+    return w->replay.cursor && w->replay.blocked && w->rank.ended && w->rank.stamp && w->rank.batch && w->first &&
+           w->last;
+}
+
+static float step_loss(const struct training *t, int64_t step) {
+    int B = t->run->program->batches;
+    float sum = 0;
+    for (int b = 0; b < B; b++)
+        sum += t->loss[step * B + b];
+    return sum / (float)B;
+}
+
+static void watch(struct training *t) {
+    const struct rt_run *run = t->run;
+    struct timespec begin, now, nap = {0, 100000000};
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (int64_t done = 0, told = 0; run->progress && done < run->steps;) {
+        nanosleep(&nap, NULL);
+        done = run->steps;
+        for (int r = 0; r < run->program->workers; r++) {
+            int64_t n = atomic_load(&t->worker[r].steps);
+            done = n < done ? n : done;
+        }
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        double seconds = (double)(now.tv_sec - begin.tv_sec) + 1e-9 * (double)(now.tv_nsec - begin.tv_nsec);
+        if (done > told)
+            run->progress(run->context, done, step_loss(t, done - 1), seconds);
+        told = done;
+    }
+}
+
+static void results(struct training *t) {
+    const struct rt_run *run = t->run;
+    for (int64_t s = 0; s < run->steps; s++) {
+        double first = t->worker[0].first[s], last = 0;
+        for (int r = 0; r < run->program->workers; r++) {
+            if (!run->program->rank[r].nins)
+                continue;
+            first = t->worker[r].first[s] < first ? t->worker[r].first[s] : first;
+            last = t->worker[r].last[s] > last ? t->worker[r].last[s] : last;
+        }
+        run->makespan[s] = last - first;
+        run->loss[s] = step_loss(t, s);
+    }
+    for (int r = 0; run->stamp && r < run->program->workers; r++)
+        memcpy(run->stamp[r], t->worker[r].rank.stamp,
+               sizeof **run->stamp * (size_t)run->program->rank[r].nins);
+}
+
+static void release(struct training *t) {
+    for (int r = 0; t->worker && r < t->run->program->workers; r++) {
+        struct worker *w = &t->worker[r];
+        free(w->replay.cursor);
+        free(w->replay.blocked);
+        free(w->rank.ended);
+        free(w->rank.stamp);
+        free(w->rank.batch);
+        free(w->first);
+        free(w->last);
+    }
+    free(t->worker);
+    free(t->loss);
+    local_close(t->local);
+}
+
+void host_free(const struct rt_program *p, char **arena) {
+    for (int r = 0; arena && r < p->workers; r++)
+        free(arena[r]);
+    free(arena);
+}
+
+char **host_train(const struct rt_run *run) {
+    const struct rt_program *p = run->program;
+    struct training t = {.run = run};
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    t.arena = calloc((size_t)p->workers, sizeof *t.arena);
+    t.worker = take((size_t)p->workers, sizeof *t.worker);
+    t.loss = take((size_t)(run->steps * p->batches), sizeof *t.loss);
+    bool ok = t.arena && t.worker && t.loss;
+    for (int r = 0; ok && r < p->workers; r++)
+        ok = (t.arena[r] = take((size_t)p->rank[r].arena, 1)) != NULL;
+    ok = ok && (t.local = local_open(p, t.arena));
+    for (int r = 0; ok && r < p->workers; r++) {
+        ok = prepare(&t, &t.worker[r], r, now.tv_sec);
+        init_weights(run, r, t.arena[r]);
+    }
+    for (int r = 0; ok && r < p->workers; r++)
+        t.worker[r].started = pthread_create(&t.worker[r].thread, NULL, work, &t.worker[r]) == 0;
+    if (ok)
+        watch(&t);
+    for (int r = 0; ok && r < p->workers; r++)
+        pthread_join(t.worker[r].thread, NULL);
+    if (ok)
+        results(&t);
+    release(&t);
+    if (!ok) {
+        host_free(p, t.arena);
+        return NULL;
+    }
+    return t.arena;
+}

@@ -1,0 +1,18 @@
+-- A byte-level GPT (Radford 2019, "Language Models are Unsupervised Multitask Learners", section 2.3: pre-norm blocks).
+local p = params { layers = 4, width = 64, heads = 4, context = 64, rows = 4, lr = 3e-3 }
+
+local layers = { embedding { width = p.width } }
+for _ = 1, p.layers do
+  layers[#layers + 1] = residual { layernorm {}, linear { width = 3 * p.width }, attention { heads = p.heads }, linear { width = p.width } }
+  layers[#layers + 1] = residual { layernorm {}, linear { width = 4 * p.width }, gelu {}, linear { width = p.width } }
+end
+layers[#layers + 1] = layernorm {}
+layers[#layers + 1] = linear { width = 256 }
+layers[#layers + 1] = cross_entropy {}
+
+return model {
+  input = tokens { vocab = 256, context = p.context, rows = p.rows },   -- rows sequences per microbatch
+  layers = layers,
+  optimizer = adamw { lr = p.lr },
+  precision = "fp32",
+}

@@ -1,0 +1,6 @@
+-- args: ../../schedules/serial.lua --model FILE
+return model {
+  input = integers { features = 4, rows = 2 },
+  layers = { linear { width = 12 }, attention { heads = 2 }, mse {} },
+  optimizer = sgd { lr = 0.1 },
+}

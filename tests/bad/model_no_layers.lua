@@ -1,0 +1,6 @@
+-- args: ../../schedules/serial.lua --model FILE
+return model {
+  input = integers { features = 4, rows = 2 },
+  layers = {  },
+  optimizer = sgd { lr = 0.1 },
+}

@@ -1,0 +1,2 @@
+-- args: ../../schedules/serial.lua --model FILE
+return linear { width = 4 }

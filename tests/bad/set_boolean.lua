@@ -1,0 +1,6 @@
+-- args: -D eager=yes
+local p = params { eager = false }
+return schedule {
+  workers = 4, stages = 4, batches = 4,
+  w = function(s, b, d) return s, s end,
+}

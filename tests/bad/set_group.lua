@@ -1,0 +1,2 @@
+-- args: ../../schedules/lpp.lua -D group=3
+-- 3 does not divide 8: the schedule itself says so.

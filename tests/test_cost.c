@@ -1,0 +1,324 @@
+#include "handmade.h"
+#include <criterion/criterion.h>
+#include <math.h>
+
+/* ---- without a model ---- */
+
+Test(cost, units_without_a_model) {
+    struct spec *sp = spec_of(NULL, 2);
+    sp->job = (struct job[]){{.s = 1, .d = OP_B}, {.s = 0, .d = OP_F, .cost = 5}, {.s = 0, .d = OP_W}};
+    sp->njobs = 3;
+    struct stage *st = cost_stages(sp);
+    static const double want[NDIRS] = {[OP_F] = 1, [OP_R] = 1, [OP_I] = 1, [OP_B] = 2, [OP_W] = 1};
+    for (int s = 0; s < 2; s++) {
+        for (int d = 0; d < NDIRS; d++)
+            cr_assert_eq(st[s].cost[d], want[d]);
+        for (int k = 0; k < NKINDS; k++)
+            cr_assert_eq(st[s].bytes[k], k == K_opt || k == K_work ? 0 : 1);
+        cr_assert_eq(st[s].update, 0);
+        cr_assert_eq(st[s].rt.nlayers, 0);
+    }
+    cr_assert(sp->job[0].cost == 2 && sp->job[1].cost == 5 && sp->job[2].cost == 1, "the script's cost is kept");
+    cr_assert_eq(cost_add(sp, 400), 0);
+}
+
+/* ---- costs and bytes of a model ---- */
+
+static struct model *two_linears(void) {
+    struct model *m = model_tokens(8, 4, 16, 2);
+    add(m, LAYER_embedding, 4);
+    add(m, LAYER_linear, 6);
+    add(m, LAYER_linear, 16);
+    add(m, LAYER_cross_entropy, 0);
+    m->cut = NEW(int, 1);
+    m->cut[0] = 2;
+    m->ncut = 1;
+    return m;
+}
+
+Test(cost, flop_of_the_jobs) {
+    struct spec *sp = spec_of(two_linears(), 2);
+    struct stage *st = cost_stages(sp);
+    double embedding = 8 * 4, product = 2 * 8 * 4 * 6, bias = 8 * 6;
+    cr_assert_eq(st[0].flop[OP_F], embedding + product + bias);
+    cr_assert_eq(st[0].flop[OP_I], product, "the embedding needs it of the linear layer");
+    cr_assert_eq(st[0].flop[OP_W], 2 * embedding + product + bias);
+    product = 2 * 8 * 6 * 16, bias = 8 * 16;
+    cr_assert_eq(st[1].flop[OP_W], product + bias);
+    for (int s = 0; s < 2; s++) {
+        cr_assert_eq(st[s].flop[OP_B], st[s].flop[OP_I] + st[s].flop[OP_W]);
+        cr_assert_eq(st[s].flop[OP_R], st[s].flop[OP_F]);
+        for (int d = 0; d < NDIRS; d++)
+            cr_assert_eq(st[s].cost[d], st[s].flop[d]);
+    }
+    cr_assert_eq(st[0].update, 2 * ((16 + 4) * 4 + 4 * 6 + 6), "sgd multiplies and subtracts");
+    cr_assert_eq(cost_add(sp, 400), 100);
+    sp->flops = 1000;
+    struct stage *seconds = cost_stages(sp);
+    cr_assert_float_eq(seconds[1].cost[OP_F], st[1].flop[OP_F] / 1000, 1e-12);
+    cr_assert_float_eq(cost_add(sp, 400), 0.1, 1e-12);
+}
+
+Test(cost, every_job_takes_time) { /* an embedding alone has no input gradient, a relu no weights, a fork nothing */
+    struct model *m = two_linears();
+    m->nlayers = m->nunits = 1;
+    add(m, LAYER_relu, 0);
+    add(m, LAYER_fork, 0);
+    add(m, LAYER_join, 0);
+    add(m, LAYER_linear, 16);
+    add(m, LAYER_cross_entropy, 0);
+    m->cut = (int[]){1, 2, 3, 4};
+    m->ncut = 4;
+    struct stage *st = cost_stages(spec_of(m, 5));
+    for (int s = 0; s < 5; s++)
+        for (int d = 0; d < NDIRS; d++)
+            cr_assert(st[s].cost[d] >= 1, "stage %d, %s", s, op_name[d]);
+    cr_assert_eq(st[0].cost[OP_I], 1);
+    cr_assert_eq(st[1].cost[OP_W], 1);
+}
+
+Test(cost, bytes_of_a_stage) {
+    struct model *m = two_linears();
+    m->rt.optimizer = OPT_ADAMW;
+    struct stage *st = cost_stages(spec_of(m, 2));
+    int64_t embedding = 4 * (16 + 4) * 4, linear = 4 * (4 * 6 + 6);
+    cr_assert_eq(st[0].bytes[K_weight], embedding + 128); /* 320 is a multiple of 64, and 120 is rounded up to one */
+    cr_assert(linear == 120 && st[0].bytes[K_wgrad] == st[0].bytes[K_weight]);
+    cr_assert_eq(st[0].bytes[K_opt], 2 * st[0].bytes[K_weight]);
+    cr_assert_eq(st[0].bytes[K_act], 4 * 8 * 6);
+    cr_assert_eq(st[1].bytes[K_grad], 4 * 8 * 6);
+    cr_assert_eq(st[1].bytes[K_input], 4 * 8 * 6);
+    cr_assert(st[0].bytes[K_grad] == 0 && st[1].bytes[K_act] == 0 && st[0].rt.input == 0 && st[0].bytes[K_input] == 4);
+    int64_t x = 4 * 8 * 4, dx = x, dy = 4 * 8 * 6;
+    cr_assert_eq(st[0].bytes[K_stash], x, "the linear's input; its output leaves, and tokens are read again");
+    cr_assert_eq(st[0].bytes[K_wstash], x + dx + dy, "gradients of both layers' outputs, for their weights");
+    cr_assert_eq(st[0].rt.work, 0);
+    cr_assert_eq(st[0].bytes[K_work], x + dy, "F with recompute drops its stash here, R its output; ext is no larger");
+    cr_assert_eq(st[1].rt.work, 4 * 8 * 16, "the logits: the loss keeps its gradient, not them");
+    cr_assert_eq(st[1].bytes[K_token], 4);
+}
+
+/* The whole stash of a transformer block, tensor by tensor. */
+Test(cost, a_transformer_block_keeps_what_it_must) {
+    struct model *m = gpt(128, 32, 50, 1, 1, 64, 4);
+    m->cut = (int[]){1, 3};
+    m->ncut = 2;
+    struct stage *st = cost_stages(spec_of(m, 3)) + 1;
+    int64_t c = 4 * 128 * 64, stat = 4 * 128 * 2, p = 4 * 128 * 4 * 32;
+    int64_t attention = c + stat + c + 3 * c + p + c; /* block's input, normed, q k v, probabilities, heads' output */
+    int64_t mlp = c + stat + c + 4 * c + 4 * c;       /* block's input, normed, before and after gelu */
+    cr_assert_eq(st->rt.stash, attention + mlp);
+    cr_assert_eq(st->rt.ext, 2 * c + 3 * c + c + 4 * c + c, "dy of both norms and of the four linears");
+    /* The largest of the backward: gradients of gelu's output, and in the other half those of the heads' output with a
+     * matrix of one head. A join's gradient is ext's already. */
+    cr_assert_eq(st->rt.work, 4 * c);
+}
+
+/* ---- layout ---- */
+
+static int64_t size_of(const struct rt_stage *t, int space) {
+    int64_t size[] = {[SP_X] = t->input,   [SP_Y] = t->act,  [SP_STASH] = t->stash, [SP_EXT] = t->ext,
+                      [SP_WORK] = t->work, [SP_DY] = t->act, [SP_DX] = t->grad};
+    return size[space];
+}
+
+static void inside(const struct rt_stage *t, struct slot s, int64_t columns, int64_t rows) {
+    cr_assert_eq(s.off % 64, 0);
+    if (s.space != SP_NONE)
+        cr_assert(s.off >= 0 && s.off + 4 * rows * columns <= size_of(t, s.space), "space %d offset %d", s.space,
+                  (int)s.off);
+}
+
+Test(cost, tensors_lie_inside_their_spaces_and_stages_fit_together) {
+    for (int stages = 1; stages <= 8; stages++) {
+        struct model *m = gpt(24, 8, 17, 1, 3, 12, 3);
+        struct stage *st = cost_stages(spec_of(m, stages));
+        int index = 0;
+        for (int s = 0; s < stages; s++) {
+            const struct rt_stage *t = &st[s].rt;
+            int64_t end = 0, depth = 0;
+            cr_assert(s == stages - 1 || t->act == st[s + 1].rt.grad);
+            cr_assert(t->stash % 64 == 0 && t->ext % 64 == 0 && t->work % 64 == 0 && t->weight % 64 == 0);
+            for (const struct rt_layer *l = t->layer; l < t->layer + t->nlayers; l++) {
+                cr_assert_eq(l->index, index++);
+                cr_assert(l->param >= end && l->param % 64 == 0 && l->param + 4 * l->nparam <= t->weight);
+                end = l->param + 4 * l->nparam;
+                inside(t, l->x, l->in, l->rows);
+                inside(t, l->y, l->out, l->rows);
+                inside(t, l->dx, l->in, l->rows);
+                inside(t, l->dy, l->out, l->rows);
+                cr_assert(l->nparam == 0 || l->dy.space == SP_EXT);
+                depth += (l->kind == LAYER_fork) - (l->kind == LAYER_join);
+                cr_assert(depth >= 0);
+            }
+            cr_assert_eq(depth, 0, "a cut inside a residual block");
+        }
+        cr_assert_eq(index, m->nlayers);
+    }
+}
+
+/* ---- the cut ---- */
+
+static double largest_of(const double *cost, int n, const int *open, int k) {
+    double largest = 0;
+    for (int s = 0; s < k; s++) {
+        double sum = 0;
+        for (int u = open[s]; u < (s + 1 < k ? open[s + 1] : n); u++)
+            sum += cost[u];
+        largest = sum > largest ? sum : largest;
+    }
+    return largest;
+}
+
+static double brute_force(const double *cost, int n, int *open, int s, int k) {
+    if (s == k)
+        return largest_of(cost, n, open, k);
+    double best = INFINITY;
+    for (open[s] = s == 0 ? 0 : open[s - 1] + 1; open[s] <= n - (k - s) && (s > 0 || open[s] == 0); open[s]++)
+        best = fmin(best, brute_force(cost, n, open, s + 1, k));
+    return best;
+}
+
+static double weight_of(const struct stage *st) { return st->flop[OP_F] + st->flop[OP_B]; }
+
+Test(cost, cut_makes_the_largest_stage_as_small_as_can_be) {
+    uint64_t state = 1;
+    for (int round = 0; round < 60; round++) {
+        struct model *m = model_tokens(8, 8, 9, 1);
+        add(m, LAYER_embedding, 3);
+        int linears = 2 + round % 6;
+        for (int i = 0; i < linears; i++) {
+            state = state * 6364136223846793005u + 1442695040888963407u;
+            add(m, LAYER_linear, i < linears - 1 ? 1 + (int)(state >> 59) : 9);
+        }
+        add(m, LAYER_cross_entropy, 0);
+        double cost[10];
+        struct stage *each = cost_stages(spec_of(m, m->nunits));
+        for (int u = 0; u < m->nunits; u++)
+            cost[u] = weight_of(&each[u]);
+        for (int k = 1; k <= m->nunits; k++) {
+            struct stage *st = cost_stages(spec_of(m, k));
+            int open[10];
+            double largest = 0, best = brute_force(cost, m->nunits, open, 0, k);
+            for (int s = 0; s < k; s++)
+                largest = fmax(largest, weight_of(&st[s]));
+            /* a job's least cost of 1 makes a unit alone weigh up to 2 more than in company */
+            cr_assert(fabs(largest - best) <= 4, "%d stages of %d units: %g, best %g", k, m->nunits, largest, best);
+        }
+    }
+}
+
+Test(cost, cut_spreads_the_slack) { /* ten equal units in four stages: 3 3 2 2 in some order, not 3 3 3 1 */
+    struct model *m = model_integers(4, 16, 1);
+    for (int i = 0; i < 10; i++)
+        add(m, LAYER_linear, 16);
+    add(m, LAYER_mse, 0);
+    struct stage *st = cost_stages(spec_of(m, 4));
+    for (int s = 0; s < 4; s++) {
+        int linears = st[s].rt.nlayers - (s == 3);
+        cr_assert(linears == 2 || linears == 3, "stage %d has %d", s, linears);
+    }
+}
+
+Test(cost, cut_as_told) {
+    struct model *m = gpt(16, 8, 10, 1, 2, 8, 2); /* 8 units: embedding, 4 blocks, norm, linear, loss */
+    m->cut = (int[]){1, 6};
+    m->ncut = 2;
+    struct stage *st = cost_stages(spec_of(m, 3));
+    cr_assert_eq(st[0].rt.nlayers, 1);
+    cr_assert_eq(st[1].rt.layer[0].kind, LAYER_fork);
+    cr_assert_eq(st[1].rt.nlayers, 25);
+    cr_assert_eq(st[2].rt.nlayers, 2);
+}
+
+Test(cost, cutting_is_quick) { /* a thousand units into five hundred stages, fifty times */
+    struct model *m = model_integers(4, 16, 1);
+    for (int i = 0; i < 998; i++)
+        add(m, LAYER_linear, 16);
+    add(m, LAYER_mse, 0);
+    for (int i = 0; i < 50; i++)
+        cr_assert_not_null(cost_stages(spec_of(m, 500)));
+}
+
+/* ---- errors ---- */
+
+static const char *error_of(struct model *m, int stages) {
+    jmp_buf trap;
+    diag_text[0] = 0;
+    diag_trap = &trap;
+    if (setjmp(trap) == 0)
+        cost_stages(spec_of(m, stages));
+    diag_trap = NULL;
+    return diag_text;
+}
+
+#define SAYS(m, stages, text) cr_assert_str_eq(error_of(m, stages), "pianola: error: " text "\n")
+
+Test(cost, errors_name_the_layer) {
+    struct model *m = model_tokens(8, 4, 16, 1);
+    SAYS(m, 1, "the model has no layers");
+    add(m, LAYER_linear, 4);
+    SAYS(m, 1, "the model's input is tokens, so its first layer must be embedding { width = ... }");
+    m = model_tokens(8, 4, 16, 1);
+    add(m, LAYER_embedding, 4);
+    add(m, LAYER_fork, 0);
+    add(m, LAYER_linear, 100);
+    add(m, LAYER_attention, 4);
+    SAYS(m, 1,
+         "layer 3 (attention): its input has 100 columns, which is not 3 x heads x something; with heads = 4 the layer "
+         "before it needs a width that 12 divides");
+    m->layer[2].out = 24;
+    add(m, LAYER_join, 0);
+    SAYS(m, 1,
+         "the residual block that ends with layer 3 (attention): it is entered with 4 columns and left with 8, and the "
+         "two are added; let its last layer have width = 4");
+    m->layer[3].heads = 0;
+    SAYS(m, 1, "layer 3 (attention): needs heads = a positive number");
+    m->layer[2].out = 0;
+    SAYS(m, 1, "layer 2 (linear): needs width = a positive number");
+    m->nlayers = 1;
+    add(m, LAYER_embedding, 4);
+    SAYS(m, 1, "layer 2 (embedding): must be the first layer");
+}
+
+Test(cost, errors_about_the_loss) {
+    struct model *m = model_tokens(8, 4, 16, 1);
+    add(m, LAYER_embedding, 4);
+    add(m, LAYER_linear, 8);
+    SAYS(m, 1, "the model ends with layer 2 (linear), but its last layer must be a loss: cross_entropy {}");
+    add(m, LAYER_fork, 0);
+    add(m, LAYER_join, 0);
+    SAYS(m, 1, "the model ends with a residual block, but its last layer must be a loss: cross_entropy {}");
+    m->nlayers = m->nunits = 2;
+    add(m, LAYER_cross_entropy, 0);
+    SAYS(m, 1,
+         "layer 3 (cross_entropy): its input has 8 columns, but vocab = 16; give the last linear layer that width");
+    m->layer[1].out = 16;
+    m->layer[2].kind = LAYER_mse;
+    SAYS(m, 1, "layer 3 (mse): the model's input is tokens, and its loss must be cross_entropy {}");
+    add(m, LAYER_relu, 0);
+    SAYS(m, 1, "layer 3 (mse): a loss must be the last layer");
+    m = model_integers(8, 4, 1);
+    add(m, LAYER_attention, 1);
+    add(m, LAYER_mse, 0);
+    m->rt.features = 6;
+    SAYS(m, 1, "layer 1 (attention): needs sequences, but the model's input is integers");
+    m->layer[0].kind = LAYER_embedding;
+    SAYS(m, 1, "layer 1 (embedding): reads tokens, but the model's input is integers");
+}
+
+Test(cost, errors_about_the_cut) {
+    struct model *m = two_linears();
+    SAYS(m, 3, "cut has 1 entries, but 3 stages need 2: the layer that opens each stage but the first");
+    m->cut[0] = 4;
+    SAYS(m, 2,
+         "cut: entry 1 must lie behind the one before it and within the model's 4 units (a unit is a layer, or a "
+         "residual block as a whole)");
+    m->cut[0] = 0;
+    cr_assert(strstr(error_of(m, 2), "cut: entry 1 must lie behind"));
+    m->cut = NULL;
+    SAYS(m, 5,
+         "the model has 4 units (a unit is a layer, or a residual block as a whole), too few for 5 stages; use at most "
+         "4 stages, or more layers");
+    cr_assert_str_eq(error_of(m, 4), "");
+}

@@ -1,0 +1,431 @@
+/* The text form, both ways: what it says, that it reads back, every error of the reader, and that no bytes break it. */
+#include "../compiler/pass.h"
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Not a schedule that makes sense, but every feature of the form. */
+static const char base[] =
+    "pianola 1\n"
+    "program two%20words workers 2 stages 3 batches 12\n"
+    "rank 0 lane compute\n"
+    "ZERO 2 dw=wgrad(2)\n"
+    "F 0 0 w=weight(0) x=act(1,0) x=act(2,0) stash=stash(0,0) y=act(0,0)\n"
+    "I 0 0 w=weight(0) stash=stash(0,0) wstash=wstash(0,0) wait(SEND_F 0 0 to 1, RECV_G 1 from 1)\n"
+    "W 0 0 wstash=wstash(0,0) dw+=wgrad(0) free(wstash(0,0) act(1,0))\n"
+    "F 1 11 w=weight(1)#0\n"
+    "U 0 dw=wgrad(0) opt=opt(0) w=weight(0)\n"
+    "rank 0 lane send 1\n"
+    "SEND_F 0 0 to 1 t=act(0,0) wait(F 0 0) free(act(0,0))\n"
+    "SERVE 0#3 to 1 t=weight(0)\n"
+    "rank 0 lane recv 1\n"
+    "RECV_G 1 from 1 t=wgrad(1)#1\n"
+    "ADD 1 from 1 src=wgrad(1)#1 dw=wgrad(1)\n"
+    "FETCH 1#0 from 1 t=weight(1)#0\n"
+    "rank 0 lane group 0,1\n"
+    "REDUCE 2 dw=wgrad(2)\n"
+    "rank 0 issue\n"
+    "0*3 1 2*2 0 3 1 2 0*2\n"
+    "rank 0 memory 4096\n"
+    "weight(0) 0 64\n"
+    "wgrad(0) 64 64\n"
+    "wgrad(1) - 64\n"
+    "wgrad(2) 4032 64\n"
+    "opt(0) 128 128\n"
+    "work 256 9\n"
+    "act(1,0) 512 8\n"
+    "act(2,0) 520 8\n"
+    "act(0,0) 528 8\n"
+    "stash(0,0) 536 8 grows wstash(0,0)\n"
+    "wstash(0,0) 536 16\n"
+    "wgrad(1)#1 600 64\n"
+    "weight(1)#0 700 64\n"
+    "rank 1 lane compute\n"
+    "rank 1 lane send 0\n"
+    "SEND_G 1 to 0 t=wgrad(1)\n"
+    "SERVE 1#0 to 0 t=weight(1)\n"
+    "rank 1 lane recv 0\n"
+    "RECV_F 0 0 from 0 t=act(0,0)\n"
+    "FETCH 0#3 from 0 t=weight(0)#3\n"
+    "rank 1 lane group 0,1\n"
+    "REDUCE 2 dw=wgrad(2)\n"
+    "rank 1 issue\n"
+    "2 1*2 2 3\n"
+    "rank 1 memory 0\n"
+    "wgrad(1) - 64\n"
+    "wgrad(2) - 64\n"
+    "weight(1) - 64\n"
+    "act(0,0) - 8\n"
+    "weight(0)#3 - 64\n";
+
+static jmp_buf trap;
+
+/* The program, or NULL with the error in diag_text. */
+static struct program *parse(const char *src) {
+    diag_trap = &trap;
+    struct program *volatile p = NULL;
+    if (!setjmp(trap))
+        p = read_text("t.txt", src);
+    diag_trap = NULL;
+    return p;
+}
+
+static const char *print(const struct program *p) {
+    struct text t = {0};
+    emit_text(&t, p);
+    return t.s;
+}
+
+/* src with the first `old` replaced. */
+static char *replaced(const char *src, const char *old, const char *new) {
+    const char *at = strstr(src, old);
+    cr_assert_not_null(at, "the test's text has no \"%s\"", old);
+    return format("%.*s%s%s", (int)(at - src), src, new, at + strlen(old));
+}
+
+static void same_program(const struct program *a, const struct program *b) {
+    cr_assert_str_eq(a->name, b->name);
+    cr_assert_eq(a->workers, b->workers);
+    cr_assert_eq(a->stages, b->stages);
+    cr_assert_eq(a->batches, b->batches);
+    cr_assert_eq(a->nmsgs, b->nmsgs);
+    cr_assert_eq(a->ngroups, b->ngroups);
+    for (int g = 0; g < a->ngroups; g++)
+        cr_assert_arr_eq(a->group[g].rank, b->group[g].rank, sizeof(int32_t) * (size_t)a->group[g].n);
+    for (int r = 0; r < a->workers; r++) {
+        const struct rank *x = &a->rank[r], *y = &b->rank[r];
+        cr_assert_eq(x->nins, y->nins);
+        cr_assert_eq(x->nlanes, y->nlanes);
+        cr_assert_eq(x->nbufs, y->nbufs);
+        cr_assert_eq(x->arena, y->arena);
+        for (int l = 0; l < x->nlanes; l++) {
+            cr_assert_eq(x->lane[l].kind, y->lane[l].kind);
+            cr_assert_eq(x->lane[l].peer, y->lane[l].peer);
+            cr_assert_eq(x->lane[l].group, y->lane[l].group);
+        }
+        for (int i = 0; i < x->nbufs; i++) {
+            const struct buf *p = &x->buf[i], *q = &y->buf[i];
+            cr_assert(p->kind == q->kind && p->stage == q->stage && p->batch == q->batch && p->inst == q->inst);
+            cr_assert(p->bytes == q->bytes && p->off == q->off && p->grows == q->grows, "buffer %d", i);
+        }
+        for (int i = 0; i < x->nins; i++) {
+            const struct instr *p = &x->ins[i], *q = &y->ins[i];
+            cr_assert(p->op == q->op && p->first == q->first && p->lane == q->lane && p->stage == q->stage);
+            cr_assert(p->batch == q->batch && p->peer == q->peer && p->inst == q->inst && p->msg == q->msg);
+            cr_assert(p->narg == q->narg && p->nwait == q->nwait && p->nfree == q->nfree, "instruction %d", i);
+            for (uint32_t k = 0; k < p->narg; k++) {
+                cr_assert_eq(x->arg[p->arg + k].role, y->arg[q->arg + k].role);
+                cr_assert_eq(x->arg[p->arg + k].buf, y->arg[q->arg + k].buf);
+            }
+            for (uint32_t k = 0; k < p->nwait; k++)
+                cr_assert_eq(x->wait[p->wait + k], y->wait[q->wait + k]);
+            for (uint32_t k = 0; k < p->nfree; k++)
+                cr_assert_eq(x->freed[p->free + k], y->freed[q->free + k]);
+        }
+    }
+}
+
+Test(emit_text, reads_back_identically) {
+    struct program *p = parse(base);
+    cr_assert_not_null(p, "%s", diag_text);
+    cr_assert_str_eq(print(p), base);
+    same_program(p, parse(print(p)));
+}
+
+Test(emit_text, reads_every_field) {
+    struct program *p = parse(base);
+    const struct rank *k = &p->rank[0];
+    cr_assert_str_eq(p->name, "two words");
+    cr_assert_eq(p->batches, 12);
+    cr_assert_eq(k->nins, 12);
+    cr_assert_eq(k->arena, 4096);
+    const struct instr *zero = &k->ins[0], *f = &k->ins[1], *i = &k->ins[2], *send = &k->ins[3], *w = &k->ins[6];
+    cr_assert(zero->op == OP_ZERO && !zero->first && zero->stage == 2 && zero->batch == -1 && zero->msg == -1);
+    cr_assert(f->op == OP_F && f->narg == 5 && f->peer == -1 && f->inst == -1 && f->lane == 0);
+    cr_assert(k->arg[f->arg + 2].role == ROLE_x && k->arg[f->arg + 2].buf == 7);
+    cr_assert(i->nwait == 2 && k->wait[i->wait] == 3 && k->wait[i->wait + 1] == 4);
+    cr_assert(send->op == OP_SEND_F && send->peer == 1 && send->lane == 1 && send->nfree == 1);
+    cr_assert_eq(k->freed[send->free], 8);
+    cr_assert(w->op == OP_W && !w->first && w->nfree == 2);
+    cr_assert(k->ins[5].op == OP_ADD && k->ins[5].first && k->ins[5].lane == 2 && k->ins[5].msg == -1);
+    cr_assert(k->ins[9].op == OP_FETCH && k->ins[9].inst == 0);
+    cr_assert(k->lane[3].kind == LANE_GROUP && k->lane[3].peer == -1 && p->group[k->lane[3].group].n == 2);
+    cr_assert(k->buf[2].off == -1 && k->buf[9].grows == 10 && k->buf[10].grows == -1);
+    cr_assert(k->buf[5].kind == K_work && k->buf[5].stage == -1 && k->buf[11].inst == 1);
+}
+
+Test(emit_text, numbers_messages_by_rank_and_issue) {
+    struct program *p = parse(base);
+    const struct instr *a = p->rank[0].ins, *b = p->rank[1].ins;
+    cr_assert_eq(p->nmsgs, 5);
+    int mine[] = {a[3].msg, a[7].msg, a[8].msg}; /* SEND_F, REDUCE, SERVE */
+    int theirs[] = {b[1].msg, b[2].msg};         /* SEND_G, SERVE */
+    cr_assert(mine[0] == 0 && mine[1] == 1 && mine[2] == 2 && theirs[0] == 3 && theirs[1] == 4);
+    cr_assert(b[0].msg == 0 && b[3].msg == 2 && b[4].msg == 1); /* RECV_F, FETCH, REDUCE */
+    cr_assert(a[4].msg == 3 && a[9].msg == 4);                  /* RECV_G, FETCH */
+}
+
+/* Received in another order than sent, so that the guess fails and the table is asked. */
+Test(emit_text, matches_messages_out_of_order) {
+    struct program *p = parse(replaced(base, "RECV_F 0 0 from 0 t=act(0,0)\nFETCH 0#3 from 0 t=weight(0)#3\n",
+                                       "FETCH 0#3 from 0 t=weight(0)#3\nRECV_F 0 0 from 0 t=act(0,0)\n"));
+    cr_assert_not_null(p, "%s", diag_text);
+    cr_assert(p->rank[1].ins[0].op == OP_FETCH && p->rank[1].ins[0].msg == 2);
+    cr_assert(p->rank[1].ins[3].op == OP_RECV_F && p->rank[1].ins[3].msg == 0);
+}
+
+Test(emit_text, lenient_numbering_names_who_has_no_partner) {
+    struct program *p = parse(base);
+    p->rank[1].ins[0].batch = 5;
+    cr_assert_str_eq(number_messages(p, true), "SEND_F 0 0 to 1 on rank 0, lane send 1, has no partner: "
+                                               "rank 1 has no RECV_F 0 0 from 0");
+    cr_assert(p->rank[1].ins[0].msg == -1 && p->rank[0].ins[3].msg == -1);
+    p = parse(base);
+    p->rank[1].ins[4].stage = 1;
+    cr_assert_str_eq(number_messages(p, true), "REDUCE 2 on rank 0, lane group 0,1, is missing on another rank of its "
+                                               "group");
+    p = parse(base);
+    p->rank[0].ins[8] = p->rank[0].ins[3]; /* SEND_F twice: only one is received */
+    cr_assert_not_null(number_messages(p, true));
+    cr_assert(p->rank[0].ins[3].msg == 0 && p->rank[0].ins[8].msg == -1 && p->rank[1].ins[3].msg == -1);
+}
+
+Test(emit_text, issue_order_wraps_at_100_columns) {
+    struct text t = {0};
+    put(&t, "pianola 1\nprogram x workers 2 stages 1 batches 500\n");
+    for (int r = 0; r < 2; r++) {
+        put(&t, "rank %d lane compute\n", r);
+        for (int b = 0; b < 300; b++)
+            put(&t, "F 0 %d\n", b);
+        put(&t, "rank %d lane %s %d\n", r, r ? "recv" : "send", 1 - r);
+        for (int b = 0; b < 150; b++)
+            put(&t, "%s_F 0 %d %s %d\n", r ? "RECV" : "SEND", b, r ? "from" : "to", 1 - r);
+        put(&t, "rank %d issue\n", r);
+        for (int b = 0; b < 150; b++)
+            put(&t, "0*2 1\n");
+        put(&t, "rank %d memory 0\n", r);
+    }
+    struct program *p = parse(t.s);
+    cr_assert_not_null(p, "%s", diag_text);
+    const char *out = print(p), *at = strstr(out, "rank 0 issue\n") + strlen("rank 0 issue\n");
+    cr_assert_eq(strcspn(at, "\n"), 99); /* 16 times "0*2 1 ", and "0*2": one more " 1" would be the 101st */
+    cr_assert_eq(strncmp(at + 90, "0*2 1 0*2\n1 0*2", 15), 0, "%.110s", at);
+    same_program(p, parse(out));
+}
+
+/* A moved instruction moves its line and changes no other: what makes git diff readable. */
+Test(emit_text, moving_an_instruction_moves_its_line) {
+    struct program *p = parse(base);
+    struct rank *k = &p->rank[0];
+    struct instr a = k->ins[10], b = k->ins[11];
+    k->ins[10] = b; /* F 1 11 and U 0: both in the compute lane, and nothing waits for them */
+    k->ins[11] = a;
+    const char *want = replaced(replaced(base, "F 1 11 w=weight(1)#0\n", ""), "w=weight(0)\nrank 0 lane send",
+                                "w=weight(0)\nF 1 11 w=weight(1)#0\nrank 0 lane send");
+    cr_assert_str_eq(print(p), want);
+}
+
+Test(emit_text, names_of_any_bytes_survive) {
+    static const char *const name[] = {"", "%", "a b", "100%\n\t", "\x7f", "é", "lpp-2.1_x"};
+    for (int i = 0; i < 7; i++) {
+        struct program *p = parse(base);
+        p->name = name[i];
+        struct program *q = parse(print(p));
+        cr_assert_not_null(q, "%s", diag_text);
+        cr_assert_str_eq(q->name, name[i]);
+    }
+}
+
+Test(read_text, errors_show_the_line_and_the_place) {
+    cr_assert_null(parse(replaced(base, "t=act(0,0) wait", "t=atc(0,0) wait")));
+    cr_assert_str_eq(diag_text, "t.txt:11: error: \"atc\" is not a kind of buffer; did you mean \"act\"?\n"
+                                "   11 | SEND_F 0 0 to 1 t=atc(0,0) wait(F 0 0) free(act(0,0))\n"
+                                "      |                   ^\n");
+}
+
+static const struct {
+    const char *old, *new, *error;
+} mistakes[] = {
+    {"pianola 1", "pianola 2", "1: error: expected \"pianola 1\", the first line of a program's text form"},
+    {"pianola 1", "pianola 1 ", "1: error: expected the end of the line"},
+    {"program", "programme", "2: error: expected \"program \""},
+    {"two%20words", "two%2", "2: error: expected two of 0-9 A-F behind %"},
+    {" workers 2", " worker 2", "2: error: expected \" workers \""},
+    {"workers 2", "workers 0", "2: error: expected how many workers, a number from 1"},
+    {"workers 2", "workers 9",
+     "2: error: 9 workers have three sections each, lane, issue and memory; the file has 12 in all"},
+    {"workers 2", "workers 3", "52: error: the file ends before rank 2's memory section"},
+    {"workers 2", "workers 1", "6: error: expected a rank, a number from 0 to 0"},
+    {"stages 3", "stages 99999999999999999999", "2: error: expected how many stages, a number from 1"},
+    {"batches 12", "batches 1x", "2: error: expected the end of the line"},
+    {"rank 0 lane compute\n", "", "3: error: expected \"rank 0\": its lanes, issue and memory"},
+    {"rank 0 lane compute\n", "rank 0 lane send 1\n", "3: error: expected \"compute\", a rank's first lane"},
+    {"rank 0 lane send 1", "rank 0 lane compute", "10: error: the compute lane comes first, and once"},
+    {"rank 0 lane send 1", "rank 0 lane sned 1", "10: error: expected \"compute\", \"send\", \"recv\" or \"group\""},
+    {"rank 0 lane send 1", "rank 0 lane send 0", "10: error: a rank has no lane to itself"},
+    {"rank 0 lane send 1", "rank 0 lane send 2", "10: error: expected a rank, a number from 0 to 1"},
+    {"rank 0 lane group", "rank 0 lane recv 1\nrank 0 lane group", "17: error: rank 0 has this lane twice"},
+    {"lane group 0,1", "lane group 1,0", "17: error: expected a rank, ascending, a number from 2 to 1"},
+    {"lane group 0,1", "lane group 1", "17: error: expected a group of at least two ranks, one of them rank 0"},
+    {"ZERO 2", "ZERRO 2", "4: error: \"ZERRO\" is not an operation; did you mean \"ZERO\"?"},
+    {"ZERO 2", "0 2", "4: error: expected an operation"},
+    {"ZERO 2", "ZERO 3", "4: error: expected a stage, a number from 0 to 2"},
+    {"ZERO 2", "ZERO 02", "4: error: expected a stage, a number from 0 to 2"},
+    {"ZERO 2", "ZERO2", "4: error: expected \" \""},
+    {"F 0 0 w", "F 0 w", "5: error: expected a microbatch, a number from 0 to 11"},
+    {"F 0 0 w", "F 0 12 w", "5: error: expected a microbatch, a number from 0 to 11"},
+    {"x=act(1,0)", "z=act(1,0)", "5: error: \"z\" is not an operand; did you mean \"w\"?"},
+    {"x=act(1,0)", "dw=act(1,0)", "5: error: F takes no operand dw"},
+    {"x=act(1,0)", "w=act(1,0)", "5: error: F takes only one w"},
+    {"w=weight(0) x=act(1,0)", "x=act(1,0) w=weight(0)", "5: error: F takes w before x"},
+    {"y=act(0,0)", "y+=act(0,0)", "5: error: expected \"=\""},
+    {"y=act(0,0)", "y=act(0,0) ", "5: error: expected an operand"},
+    {"y=act(0,0)", "y=act(0,11)", "5: error: rank 0 has no buffer act(0,11) in its memory section"},
+    {"y=act(0,0)", "y=act(0)", "5: error: expected \",\""},
+    {"y=act(0,0)", "y=act", "5: error: a buffer is written act(stage,microbatch)"},
+    {"w=weight(0) x", "w=weight x", "5: error: a buffer is written weight(stage)"},
+    {"w=weight(1)#0", "w=weight(1)#", "8: error: expected the number of an instance, a number from 0"},
+    {"wait(SEND_F 0 0 to 1,", "wait(SEND_F 1 0 to 1,", "6: error: rank 0 has no instruction SEND_F 1 0 to 1"},
+    {"wait(SEND_F 0 0 to 1,", "wait(F 0 0,", "6: error: F 0 0 is in the same lane, whose order needs no wait"},
+    {"RECV_G 1 from 1)", "RECV_G 1 from 1", "6: error: expected \")\""},
+    {"wait(F 0 0) free(act(0,0))", "free(act(0,0)) wait(F 0 0)", "11: error: expected the end of the line"},
+    {"free(act(0,0))", "free()", "11: error: expected a kind of buffer"},
+    {"SEND_F 0 0 to 1 t", "SEND_F 0 0 from 1 t", "11: error: expected \" to \""},
+    {"SEND_F 0 0 to 1 t", "SEND_F 0 0 to 0 t", "11: error: the peer of this lane is rank 1, not rank 0"},
+    {"SEND_F 0 0 to 1 t", "RECV_F 0 0 from 1 t", "11: error: RECV_F belongs in a recv lane"},
+    {"F 1 11 w=weight(1)#0", "F 0 0", "8: error: rank 0 has F 0 0 twice; the other is on line 5"},
+    {"rank 0 issue", "rank 0 isue", "19: error: expected \"issue\""},
+    {"0*3 1 2*2", "0*9 1 2*2", "20: error: lane 0 has only 6 instructions"},
+    {"0*3 1 2*2", "0*0 1 2*2", "20: error: expected how often the lane comes, a number from 1"},
+    {"0*3 1 2*2", "7 0*3 1 2*2", "20: error: expected the number of a lane, a number from 0 to 3"},
+    {" 3 1 2 0*2", " 1 2 0*2", "21: error: the issue order ends with 1 instructions of lane 3 not in it"},
+    {"rank 0 memory 4096", "rank 0 memory -1", "21: error: expected the arena's bytes, a number from 0"},
+    {"weight(0) 0 64", "weight(0) 0 4097", "22: error: the buffer ends behind the rank's memory of 4096 bytes"},
+    {"weight(0) 0 64", "weight(0) 9223372036854775807 64",
+     "22: error: the buffer ends behind the rank's memory of 4096 bytes"},
+    {"weight(0) 0 64", "weight(0) 0 9223372036854775808", "22: error: expected a size in bytes, a number from 0"},
+    {"opt(0) 128", "wgrad(0) 128", "26: error: rank 0 has two buffers wgrad(0)"},
+    {"grows wstash(0,0)", "grows wstash(0,1)", "31: error: rank 0 has no buffer wstash(0,1) in its memory section"},
+    {"grows wstash(0,0)", "becomes wstash(0,0)", "31: error: expected the end of the line"},
+    {"rank 1 memory 0\nwgrad(1) - 64\nwgrad(2) - 64\nweight(1) - 64\nact(0,0) - 8\nweight(0)#3 - 64\n", "",
+     "46: error: the file ends before rank 1's memory section"},
+    {"weight(0)#3 - 64\n", "weight(0)#3 - 6", "51: error: the file ends inside a line: is it cut off?"},
+    {"weight(0)#3 - 64\n", "weight(0)#3 - 64\n\n", "52: error: expected a kind of buffer"},
+    {"weight(0)#3 - 64\n", "weight(0)#3 - 64\nrank 2 issue\n",
+     "52: error: expected the end of the file after rank 1's memory"},
+    {"RECV_F 0 0 from 0", "RECV_F 1 0 from 0",
+     "11: error: SEND_F 0 0 to 1 on rank 0, lane send 1, has no partner: rank 1 has no RECV_F 0 0 from 0"},
+    {"REDUCE 2", "REDUCE 1", "18: error: REDUCE 1 on rank 0, lane group 0,1, is missing on another rank of its group"},
+};
+
+Test(read_text, says_what_is_wrong) {
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+        struct program *p = parse(replaced(base, mistakes[i].old, mistakes[i].new));
+        cr_expect_null(p, "accepted: %s", mistakes[i].new);
+        diag_text[strcspn(diag_text, "\n")] = 0;
+        cr_expect_str_eq(diag_text, format("t.txt:%s", mistakes[i].error));
+    }
+}
+
+Test(read_text, counts_that_do_not_fit_are_errors) {
+    struct text many = {0};
+    for (int i = 0; i < 256; i++)
+        put(&many, "x=act(1,0) ");
+    cr_assert_null(parse(replaced(base, "x=act(1,0) ", many.s)));
+    cr_assert_not_null(strstr(diag_text, "5: error: an instruction has at most 255 operands"), "%s", diag_text);
+    many.n = 0;
+    for (int i = 0; i < 256; i++)
+        put(&many, "%sact(1,0)", i ? " " : "");
+    cr_assert_null(parse(replaced(base, "free(act(0,0)", format("free(%s", many.s))));
+    cr_assert_not_null(strstr(diag_text, "11: error: an instruction frees at most 255 buffers"), "%s", diag_text);
+    many.n = 0;
+    for (int i = 0; i < 65536; i++)
+        put(&many, "F 0 0, ");
+    cr_assert_null(parse(replaced(base, "wait(F 0 0", format("wait(%sF 0 0", many.s))));
+    cr_assert_not_null(strstr(diag_text, "11: error: an instruction waits for at most 65535 others"), "%s", diag_text);
+}
+
+/* ---- no bytes may break the reader ---- */
+
+static uint64_t seed = 2026;
+
+static unsigned below(unsigned n) { /* xorshift64* (Vigna 2016) */
+    seed ^= seed >> 12;
+    seed ^= seed << 25;
+    seed ^= seed >> 27;
+    return (unsigned)((seed * 2685821657736338717u) >> 33) % n;
+}
+
+static size_t line_start(const char *s, size_t n) {
+    size_t at = below((unsigned)n);
+    while (at > 0 && s[at - 1] != '\n')
+        at--;
+    return at;
+}
+
+/* Changes s, of n bytes with room for more, in one random way; returns its new length. */
+static size_t mutate(char *s, size_t n, size_t room) {
+    static const char *const words[] = {"9999999999", "-",  "#0",     " wait(F 0 0)", "*2147483647", "(", "\n",
+                                        "rank 0 ",    "+=", "0,1,2,", "2147483647",   "\xff",        " ", "grows "};
+    size_t at = below((unsigned)n), a = line_start(s, n), b = line_start(s, n);
+    size_t na = strcspn(s + a, "\n"), len;
+    const char *word = words[below(sizeof words / sizeof *words)];
+    switch (below(7)) {
+    case 0: /* another byte */
+        s[at] = (char)(1 + below(255));
+        return n;
+    case 1: /* a byte of the file itself */
+        s[at] = s[below((unsigned)n)];
+        return n;
+    case 2: /* a word from the list */
+        len = strlen(word);
+        if (n + len >= room)
+            return n;
+        memmove(s + at + len, s + at, n - at + 1);
+        memcpy(s + at, word, len);
+        return n + len;
+    case 3: /* a line less */
+        na += s[a + na] == '\n';
+        memmove(s + a, s + a + na, n - a - na + 1);
+        return n - na;
+    case 4: /* a line more, or moved next to where it does not belong */
+        na += s[a + na] == '\n';
+        if (n + na >= room)
+            return n;
+        char *line = format("%.*s", (int)na, s + a);
+        memmove(s + b + na, s + b, n - b + 1);
+        memcpy(s + b, line, na);
+        return n + na;
+    case 5: /* cut off */
+        s[at] = 0;
+        return at;
+    default: /* another digit */
+        while (at + 1 < n && (s[at] < '0' || s[at] > '9'))
+            at++;
+        s[at] = (char)('0' + below(10));
+        return n;
+    }
+}
+
+Test(read_text, survives_any_change) {
+    enum { ROOM = 8192, ROUNDS = 6000 };
+    char *s = malloc(ROOM);
+    int good = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t n = strlen(base);
+        memcpy(s, base, n + 1);
+        for (unsigned k = 1 + below(3); k > 0 && n > 0; k--)
+            n = mutate(s, n, ROOM);
+        struct program *p = parse(s);
+        if (p) {
+            const char *out = print(p);
+            struct program *q = parse(out);
+            cr_assert_not_null(q, "what was read does not read back:\n%s", diag_text);
+            cr_assert_str_eq(print(q), out);
+            good++;
+        }
+        free_all();
+    }
+    free(s);
+    cr_assert(good > ROUNDS / 100 && good < ROUNDS / 2, "%d of %d changes were accepted", good, ROUNDS);
+}

@@ -1,0 +1,291 @@
+/* The reported figures against numbers worked out by hand, and their two machine-readable forms. */
+#include "../compiler/pass.h"
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+/* A spec from jobs; where and how long each runs. Costs are the usual F=1, B=2, I=W=R=1. */
+static struct spec *spec_of(int workers, int stages, int batches) {
+    struct spec *sp = NEW(struct spec, 1);
+    size_t cells = (size_t)stages * (size_t)batches * NDIRS;
+    sp->name = "tiny";
+    sp->file = "tiny.lua";
+    sp->workers = workers;
+    sp->stages = stages;
+    sp->batches = batches;
+    sp->job = NEW(struct job, cells);
+    sp->at = NEW(int32_t, cells);
+    memset(sp->at, -1, cells * sizeof *sp->at);
+    return sp;
+}
+
+static void job(struct spec *sp, int s, int b, int d, int rank) {
+    sp->at[(s * sp->batches + b) * NDIRS + d] = sp->njobs;
+    sp->job[sp->njobs++] = (struct job){s, b, (uint8_t)d, rank, rank, 0, d == OP_B ? 2 : 1};
+}
+
+/* Start and end of every instruction, rank by rank in issue order. */
+static struct timeline *timeline_of(const struct program *p, const double (*t)[2]) {
+    struct timeline *tl = NEW(struct timeline, 1);
+    tl->start = NEW(double *, p->workers);
+    tl->end = NEW(double *, p->workers);
+    for (int r = 0; r < p->workers; r++) {
+        tl->start[r] = NEW(double, p->rank[r].nins);
+        tl->end[r] = NEW(double, p->rank[r].nins);
+        for (int i = 0; i < p->rank[r].nins; i++, t++) {
+            tl->start[r][i] = (*t)[0];
+            tl->end[r][i] = (*t)[1];
+            tl->makespan = fmax(tl->makespan, (*t)[1]);
+        }
+    }
+    return tl;
+}
+
+static struct report *report_of(struct spec *sp, const char *text, const double (*t)[2]) {
+    struct stage *st = NEW(struct stage, sp->stages);
+    for (int s = 0; s < sp->stages; s++)
+        for (int k = 0; k < NKINDS; k++)
+            st[s].bytes[k] = k == K_token ? 0 : 6;
+    struct program *p = read_text("tiny.txt", text);
+    return report_make(sp, st, graph_build(sp), p, timeline_of(p, t));
+}
+
+#define HEAD(workers, stages, batches)                                                                                 \
+    "pianola 1\nprogram tiny workers " #workers " stages " #stages " batches " #batches "\n"
+
+static struct spec *spec_1f1b(void) {
+    struct spec *sp = spec_of(2, 2, 2);
+    for (int s = 0; s < 2; s++)
+        for (int b = 0; b < 2; b++) {
+            job(sp, s, b, OP_F, s);
+            job(sp, s, b, OP_B, s);
+        }
+    return sp;
+}
+
+static const char text_1f1b[] = HEAD(2, 2, 2) "rank 0 lane compute\n"
+                                              "F 0 0\nF 0 1\nB 0 0\nB 0 1\n"
+                                              "rank 0 issue\n0*4\n"
+                                              "rank 0 memory 100\nweight(0) 0 10\n"
+                                              "rank 1 lane compute\n"
+                                              "F 1 0\nB 1 0\nF 1 1\nB 1 1\n"
+                                              "rank 1 issue\n0*4\n"
+                                              "rank 1 memory 200\nweight(1) 0 10\n";
+static const double times_1f1b[][2] = {{0, 1}, {1, 2}, {4, 6}, {7, 9}, {1, 2}, {2, 4}, {4, 5}, {5, 7}};
+
+Test(report, figures_of_1f1b) {
+    struct report *r = report_of(spec_1f1b(), text_1f1b, times_1f1b);
+    cr_assert_str_eq(r->unit, "F");
+    cr_assert_eq(r->makespan, 9);
+    cr_assert(r->rank[0].busy == 6 && r->rank[0].idle == 3 && r->rank[0].span == 9);
+    cr_assert(r->rank[1].busy == 6 && r->rank[1].idle == 3 && r->rank[1].span == 6);
+    cr_assert_eq(r->rank[0].peak_activations, 2);
+    cr_assert_eq(r->rank[1].peak_activations, 1, "F 1 1 starts when B 1 0 ends: what ends leaves first");
+    cr_assert(r->rank[0].peak_bytes == 100 && r->rank[1].peak_bytes == 200);
+    cr_assert(r->rank[0].stages_stored == 1 && r->rank[1].stages_stored == 1);
+    cr_assert_float_eq(r->bubble, 1.0 / 3, 1e-15);
+    cr_assert_float_eq(r->throughput, 2.0 / 3, 1e-15); /* S B / (L W) = 4 / (3 * 2) */
+    cr_assert(r->bound_work == 6 && r->bound_path == 6 && r->bound_memory == 6 && r->lower_bound == 6);
+    cr_assert_eq(r->gap, 0.5);
+}
+
+Test(report, links_lengthen_the_bounds) {
+    struct spec *sp = spec_1f1b();
+    sp->link = NEW(struct link, 4);
+    for (int i = 0; i < 4; i++)
+        sp->link[i] = (struct link){0.5, 12}; /* 0.5 + 6 bytes / 12 = 1 per message */
+    struct report *r = report_of(sp, text_1f1b, times_1f1b);
+    cr_assert_eq(r->bound_work, 6);
+    cr_assert_eq(r->bound_path, 8);
+    cr_assert_eq(r->bound_memory, 8); /* rank 0: two activations of 1 + 1 + 1 + 2 + 1 + 2 each, two at once */
+}
+
+/* The one activation that rank 0 makes at a time moves to rank 1 when its F ends. */
+Test(report, activation_moves_with_a_backward_elsewhere) {
+    struct spec *sp = spec_of(2, 1, 2);
+    for (int b = 0; b < 2; b++) {
+        job(sp, 0, b, OP_F, 0);
+        job(sp, 0, b, OP_B, 1);
+    }
+    struct report *r = report_of(sp,
+                                 HEAD(2, 1, 2) "rank 0 lane compute\nF 0 0\nF 0 1\n"
+                                               "rank 0 issue\n0*2\nrank 0 memory 0\n"
+                                               "rank 1 lane compute\nB 0 0\nB 0 1\n"
+                                               "rank 1 issue\n0*2\nrank 1 memory 0\n",
+                                 (const double[][2]){{0, 1}, {1, 2}, {1, 3}, {3, 5}});
+    cr_assert_eq(r->rank[0].peak_activations, 1);
+    cr_assert_eq(r->rank[1].peak_activations, 2);
+    cr_assert_eq(r->rank[1].span, 4);
+    cr_assert(r->bound_work == 4 && r->bound_path == 3);
+    cr_assert_eq(r->bound_memory, 2); /* rank 0: two of 1, one at once; rank 1: two of 2, two at once */
+}
+
+Test(report, a_split_backward_frees_at_the_end_of_w) {
+    struct spec *sp = spec_of(1, 1, 2);
+    for (int b = 0; b < 2; b++) {
+        job(sp, 0, b, OP_F, 0);
+        job(sp, 0, b, OP_I, 0);
+        job(sp, 0, b, OP_W, 0);
+    }
+    struct report *r = report_of(sp,
+                                 HEAD(1, 1, 2) "rank 0 lane compute\nF 0 0\nI 0 0\nF 0 1\nW 0 0\nI 0 1\nW 0 1\n"
+                                               "rank 0 issue\n0*6\nrank 0 memory 0\n",
+                                 (const double[][2]){{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}});
+    cr_assert_eq(r->rank[0].peak_activations, 2);
+    cr_assert_eq(r->bound_memory, 3);
+    cr_assert(r->bubble == 0 && r->throughput == 1 && r->gap == 0);
+}
+
+Test(report, recompute_is_work_but_no_progress) {
+    struct spec *sp = spec_of(1, 1, 1);
+    job(sp, 0, 0, OP_F, 0);
+    job(sp, 0, 0, OP_R, 0);
+    job(sp, 0, 0, OP_B, 0);
+    struct report *r = report_of(sp,
+                                 HEAD(1, 1, 1) "rank 0 lane compute\nF 0 0\nR 0 0\nB 0 0\n"
+                                               "rank 0 issue\n0*3\nrank 0 memory 0\n",
+                                 (const double[][2]){{0, 1}, {1, 2}, {2, 4}});
+    cr_assert_eq(r->rank[0].busy, 4);
+    cr_assert_eq(r->bubble, 0);
+    cr_assert_eq(r->throughput, 0.75);
+    cr_assert(r->bound_path == 4 && r->bound_memory == 4);
+}
+
+/* Dependencies of the script's own: an activation need only live through its own jobs. */
+Test(report, custom_dependencies_weaken_the_memory_bound) {
+    struct spec *sp = spec_1f1b();
+    const struct graph *g = graph_build(sp);
+    sp->pred = g->pred;
+    sp->pred_at = g->pred_at;
+    struct report *r = report_of(sp, text_1f1b, times_1f1b);
+    cr_assert_eq(r->bound_path, 6);
+    cr_assert_eq(r->bound_memory, 6); /* rank 1: two of 3, one at once; rank 0: two of 3, two at once */
+    sp->job[job_at(sp, 0, 0, OP_B)].cost = 11;
+    r = report_of(sp, text_1f1b, times_1f1b);
+    cr_assert_eq(r->bound_memory, 7.5); /* rank 0: 12 and 3 */
+}
+
+static const char text_messages[] = HEAD(3, 2, 1) "rank 0 lane compute\nF 0 0\nB 0 0\nF 1 0\nB 1 0\nU 0\n"
+                                                  "rank 0 lane send 1\nSEND_F 0 0 to 1 t=act(0,0)\n"
+                                                  "SEND_T 0 0 to 1 t=token(0,0)\nSERVE 1#0 to 1 t=weight(1)\n"
+                                                  "rank 0 lane recv 1\nRECV_G 0 from 1 t=wgrad(0)#1\n"
+                                                  "ADD 0 from 1 src=wgrad(0)#1 dw+=wgrad(0)\n"
+                                                  "RECV_W 0 0 from 1 t=wstash(0,0)\n"
+                                                  "rank 0 lane group 0,1,2\nREDUCE 0 dw=wgrad(0)\n"
+                                                  "rank 0 issue\n0*4 1*3 2*3 3 0\n"
+                                                  "rank 0 memory 0\nweight(0) - 4\nweight(1) - 5\nwgrad(0) - 10\n"
+                                                  "wgrad(0)#1 - 11\nact(0,0) - 7\ntoken(0,0) - 0\nwstash(0,0) - 40\n"
+                                                  "rank 1 lane compute\n"
+                                                  "rank 1 lane send 0\nSEND_G 0 to 0 t=wgrad(0)\n"
+                                                  "SEND_W 0 0 to 0 t=wstash(0,0)\n"
+                                                  "rank 1 lane recv 0\nRECV_F 0 0 from 0 t=act(0,0)\n"
+                                                  "RECV_T 0 0 from 0 t=token(0,0)\nFETCH 1#0 from 0 t=weight(1)#0\n"
+                                                  "rank 1 lane group 0,1,2\nREDUCE 0 dw=wgrad(0)\n"
+                                                  "rank 1 issue\n1*2 2*3 3\n"
+                                                  "rank 1 memory 0\nwgrad(0) - 10\nact(0,0) - 7\nweight(1)#0 - 5\n"
+                                                  "token(0,0) - 0\nwstash(0,0) - 40\n"
+                                                  "rank 2 lane compute\n"
+                                                  "rank 2 lane group 0,1,2\nREDUCE 0 dw=wgrad(0)\n"
+                                                  "rank 2 issue\n1\n"
+                                                  "rank 2 memory 0\nwgrad(0) - 9\n";
+static const double times_messages[][2] = {{0, 1}, {1, 3}, {3, 4}, {4, 6},  {1, 1.25},  {1.25, 1.25}, {2, 3},
+                                           {6, 7}, {7, 8}, {8, 9}, {9, 10}, {10, 10.5}, {6, 7},       {8, 9},
+                                           {1, 2}, {2, 2}, {2, 3}, {9, 10}, {9, 10}};
+
+static struct report *report_messages(void) {
+    struct spec *sp = spec_of(3, 2, 1);
+    for (int s = 0; s < 2; s++) {
+        job(sp, s, 0, OP_F, 0);
+        job(sp, s, 0, OP_B, 0);
+    }
+    return report_of(sp, text_messages, times_messages);
+}
+
+Test(report, counts_what_is_received) {
+    struct report *r = report_messages();
+    const struct rank_report *a = &r->rank[0], *b = &r->rank[1], *c = &r->rank[2];
+    cr_assert_eq(r->makespan, 10.5, "the last end of anything, not of jobs");
+    cr_assert(a->busy == 6 && a->idle == 4.5 && a->span == 6);
+    cr_assert(b->busy == 0 && b->idle == 10.5 && b->span == 0 && b->peak_activations == 0);
+    cr_assert(a->gradients_received == 1 && a->reductions_received == 1 && a->activations_received == 0);
+    cr_assert_eq(a->bytes_received, 40 + 11 + 14); /* a ring of 3 moves 2 * 2/3 of 10 bytes: 13.3 */
+    cr_assert(b->activations_received == 1 && b->weights_received == 1 && b->reductions_received == 0);
+    cr_assert_eq(b->bytes_received, 7 + 0 + 5 + 14);
+    cr_assert_eq(c->bytes_received, 12);
+    cr_assert(a->stages_stored == 2 && b->stages_stored == 0 && c->stages_stored == 0);
+}
+
+Test(report, units_say_what_times_are) {
+    struct spec *sp = spec_1f1b();
+    sp->model = NEW(struct model, 1);
+    cr_assert_str_eq(report_of(sp, text_1f1b, times_1f1b)->unit, "FLOP");
+    sp->flops = 1e12;
+    cr_assert_str_eq(report_of(sp, text_1f1b, times_1f1b)->unit, "s");
+}
+
+Test(emit_json, has_the_keys_of_the_schema_in_order) {
+    struct report *r = report_of(spec_1f1b(), text_1f1b, times_1f1b);
+    struct text t = {0};
+    r->schedule = "a\"b\\c\n";
+    r->workers = 1;
+    r->gap = INFINITY; /* there is none in JSON */
+    emit_json(&t, r);
+    cr_assert_str_eq(t.s, "{\n"
+                          "  \"schema\": 1,\n"
+                          "  \"schedule\": \"a\\\"b\\\\c\\u000a\",\n"
+                          "  \"workers\": 1,\n"
+                          "  \"stages\": 2,\n"
+                          "  \"batches\": 2,\n"
+                          "  \"unit\": \"F\",\n"
+                          "  \"makespan\": 9,\n"
+                          "  \"lower_bound\": 6,\n"
+                          "  \"bound_work\": 6,\n"
+                          "  \"bound_path\": 6,\n"
+                          "  \"bound_memory\": 6,\n"
+                          "  \"gap\": null,\n"
+                          "  \"bubble\": 0.33333333333333337,\n"
+                          "  \"throughput\": 0.6666666666666666,\n"
+                          "  \"ranks\": [\n"
+                          "    {\n"
+                          "      \"rank\": 0,\n"
+                          "      \"busy\": 6,\n"
+                          "      \"idle\": 3,\n"
+                          "      \"span\": 9,\n"
+                          "      \"peak_activations\": 2,\n"
+                          "      \"peak_bytes\": 100,\n"
+                          "      \"activations_received\": 0,\n"
+                          "      \"gradients_received\": 0,\n"
+                          "      \"weights_received\": 0,\n"
+                          "      \"reductions_received\": 0,\n"
+                          "      \"bytes_received\": 0,\n"
+                          "      \"stages_stored\": 1\n"
+                          "    }\n"
+                          "  ]\n"
+                          "}\n");
+}
+
+Test(emit_tsv, is_sorted_and_leaves_empty_what_does_not_apply) {
+    struct program *p = read_text("tiny.txt", text_messages);
+    struct text t = {0};
+    emit_tsv(&t, p, timeline_of(p, times_messages));
+    cr_assert_str_eq(t.s, "rank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\n"
+                          "0\tcompute\t0\t1\tF\t0\t0\t\t\n"
+                          "0\tcompute\t1\t3\tB\t0\t0\t\t\n"
+                          "0\tcompute\t3\t4\tF\t1\t0\t\t\n"
+                          "0\tcompute\t4\t6\tB\t1\t0\t\t\n"
+                          "0\tcompute\t10\t10.5\tU\t0\t\t\t\n"
+                          "0\tsend 1\t1\t1.25\tSEND_F\t0\t0\t1\t7\n"
+                          "0\tsend 1\t1.25\t1.25\tSEND_T\t0\t0\t1\t0\n"
+                          "0\tsend 1\t2\t3\tSERVE\t1\t\t1\t5\n"
+                          "0\trecv 1\t6\t7\tRECV_G\t0\t\t1\t11\n"
+                          "0\trecv 1\t7\t8\tADD\t0\t\t1\t\n"
+                          "0\trecv 1\t8\t9\tRECV_W\t0\t0\t1\t40\n"
+                          "0\tgroup 0,1,2\t9\t10\tREDUCE\t0\t\t\t10\n"
+                          "1\tsend 0\t6\t7\tSEND_G\t0\t\t0\t10\n"
+                          "1\tsend 0\t8\t9\tSEND_W\t0\t0\t0\t40\n"
+                          "1\trecv 0\t1\t2\tRECV_F\t0\t0\t0\t7\n"
+                          "1\trecv 0\t2\t2\tRECV_T\t0\t0\t0\t0\n"
+                          "1\trecv 0\t2\t3\tFETCH\t1\t\t0\t5\n"
+                          "1\tgroup 0,1,2\t9\t10\tREDUCE\t0\t\t\t10\n"
+                          "2\tgroup 0,1,2\t9\t10\tREDUCE\t0\t\t\t9\n");
+}
