@@ -86,11 +86,15 @@ test: deps
 	    $(patsubst %,build/asan/tests/%,$(filter test_%,$(UNITS))) $(SCRIPTS)
 floors:
 	@tests/floors.sh
-bench: build/pianola
-	tests/bench/bench.sh
+$(B)/bench: $(B)/obj/tests/bench/bench.o $(B)/libpianola.a
+	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
+bench:
+	@$(MAKE_ALL) build/bench
+	@build/bench
 bless: build/pianola
 	BLESS=1 tests/bad.sh
 	BLESS=1 tests/golden_test.sh
+	BLESS=1 tests/table1_test.sh
 asan:
 	$(MAKE_ALL) $(ASAN) build/asan/pianola
 tsan:
@@ -103,7 +107,8 @@ build/devil.txt: /usr/share/dictd/devil.dict.dz
 	zcat < $< > $@
 demo: deps
 	@$(MAKE_ALL) build/pianola build/devil.txt
-	build/pianola run schedules/1f1b.lua --model schedules/models/gpt.lua -D workers=4 --data build/devil.txt
+	build/pianola run schedules/1f1b.lua --model schedules/models/gpt.lua -D workers=4 \
+	    --data build/devil.txt --compare
 
 install: build/pianola
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/pianola

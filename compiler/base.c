@@ -1,6 +1,7 @@
 #include "base.h"
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,7 +168,7 @@ const char *number(double x, char *buf) {
 static int distance(const char *a, const char *b) {
     int la = (int)strlen(a), lb = (int)strlen(b), row[64];
     if (la >= 63 || lb >= 63)
-        return 99;
+        return INT_MAX; /* no name of ours is that long */
     for (int j = 0; j <= lb; j++)
         row[j] = j;
     for (int i = 1; i <= la; i++) {

@@ -12,6 +12,7 @@ struct compile {
     struct program *program;
     struct timeline *timeline;
     struct report *report;
+    void (*done)(const char *pass); /* called after each pass, or NULL */
 };
 
 /* pipeline.c: all passes up to the report; dump: letters of passes after which the program is printed to stdout. */
@@ -20,6 +21,7 @@ void help_passes(FILE *out);
 
 /* help.c */
 void help_report(FILE *out);
+void help_ops(FILE *out);
 
 /* run.c */
 struct run_args {
@@ -29,6 +31,9 @@ struct run_args {
     bool json, compare, quiet;
     struct style style;
 };
+/* The program as the runtime reads it. */
+struct rt_program;
+struct rt_program *runtime_program(const struct spec *sp, const struct stage *st, const struct program *p);
 int run_command(struct compile *c, const struct run_args *a);
 
 /* Writes a file whole or not at all: beside its place first, then renamed. "-" is stdout. */

@@ -97,7 +97,7 @@ static void choose_scale(struct canvas *c) {
         int widest = (c->names ? name : number + 1) + 1; /* what a label needs, and a space */
         c->cell = room / (int)fmax(cells, 1);
         c->cell = c->cell > widest ? widest : c->cell;
-        c->names = c->names && c->cell >= name;
+        c->names = c->names && c->cell >= name + !c->style->color; /* without colour, 1F30B2 would not read well */
         c->step = unit / c->cell;
     } else if (cells < 1e5)
         c->step = unit * ceil(cells / room);

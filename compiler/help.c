@@ -1,4 +1,4 @@
-/* What the reported figures mean: `pianola help report`. The README says the same. */
+/* `pianola help report`: what the figures mean. `pianola help ops`: the instructions, from the table in ops.h. */
 #include "compile.h"
 
 void help_report(FILE *out) {
@@ -25,4 +25,34 @@ void help_report(FILE *out) {
           "gap            makespan / lower bound - 1\n"
           "times          units of cost without a model, FLOP with a model, seconds with a cluster's flops\n",
           out);
+}
+
+void help_ops(FILE *out) {
+    static const char *const lanes[] = {"compute", "send", "recv", "group"};
+    static const struct {
+        const char *name, *operands, *meaning;
+    } ops[NOPS] = {
+#define X(name, lane, cost, operands, meaning) {#name, operands, meaning},
+        OPS(X)
+#undef X
+    }, kinds[NKINDS] = {
+#define X(name, has_batch, meaning) {#name, has_batch ? "(s,b)" : "(s)", meaning},
+        KINDS(X)
+#undef X
+    }, layers[NLAYERS] = {
+#define X(name, has_parameters, meaning) {#name, "", meaning},
+        LAYERS(X)
+#undef X
+    };
+    fputs("Instructions: operation, lane, operands (role:access), meaning. Access: r read, w written, m both in place,\n"
+          "a accumulated (dw= writes, dw+= adds); a star may repeat.\n\n", out);
+    for (int i = 0; i < NOPS; i++)
+        fprintf(out, "  %-7s %-8s %-42s %s\n", ops[i].name, lanes[op_lane[i]], ops[i].operands, ops[i].meaning);
+    fputs("\nTensors\n\n", out);
+    for (int i = 0; i < NKINDS; i++)
+        fprintf(out, "  %-14s %s\n", i == K_work ? kinds[i].name : format("%s%s", kinds[i].name, kinds[i].operands),
+                kinds[i].meaning);
+    fputs("\nLayers\n\n", out);
+    for (int i = 0; i < NLAYERS; i++)
+        fprintf(out, "  %-14s %s\n", layers[i].name, layers[i].meaning);
 }

@@ -16,7 +16,7 @@ static const struct command {
     const char *name, *args, *what, *examples;
     int bit;
 } commands[] = {
-    {"check", "SCHEDULE.lua", "compile and prove, print nothing but errors",
+    {"check", "SCHEDULE.lua", "compile and prove",
      "  pianola check schedules/1f1b.lua\n"
      "  pianola check my.lua -D workers=16 --cluster schedules/clusters/latency.lua\n",
      CHECK},
@@ -25,7 +25,7 @@ static const struct command {
      "  pianola show schedules/1f1b.lua -D workers=8 -D batches=32 --format streams\n"
      "  pianola show schedules/gpipe.lua --format json | jq .bubble\n",
      SHOW},
-    {"compile", "SCHEDULE.lua -o DIR", "write streams.txt, timeline.tsv and report.json",
+    {"compile", "SCHEDULE.lua -o DIR", "write streams.txt, timeline.tsv, timeline.txt and report.json",
      "  pianola compile schedules/1f1b.lua -o generated/1f1b\n"
      "  pianola compile schedules/1f1b.lua --model schedules/models/gpt.lua -o /tmp/gpt\n",
      COMPILE},
@@ -89,7 +89,7 @@ static void usage(FILE *out) {
     fprintf(out, "\nCommands:\n");
     for (int i = 0; i < NCOMMANDS; i++)
         fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].what);
-    fprintf(out, "\n`pianola help COMMAND` explains one; `help report` the figures, `help passes` the pipeline.\n");
+    fprintf(out, "\n`pianola help COMMAND` explains one; `help report` the figures, `help ops` the\ninstructions, `help passes` the pipeline.\n");
 }
 
 static void command_help(const struct command *c) {
@@ -111,6 +111,8 @@ static int help(int argc, char **argv) {
         usage(stdout);
     else if (strcmp(topic, "report") == 0)
         help_report(stdout);
+    else if (strcmp(topic, "ops") == 0)
+        help_ops(stdout);
     else if (strcmp(topic, "passes") == 0)
         help_passes(stdout);
     else
@@ -250,6 +252,11 @@ static void write_into(const char *dir, const char *name, void (*emit)(struct te
 static void streams_text(struct text *t, struct compile *c) { emit_text(t, c->program); }
 static void timeline_text(struct text *t, struct compile *c) { emit_tsv(t, c->program, c->timeline); }
 static void report_text(struct text *t, struct compile *c) { emit_json(t, c->report); }
+static void grid_text(struct text *t, struct compile *c) {
+    struct style plain = {120, false, true};
+    emit_grid(t, c->program, c->timeline, c->report->unit, &plain);
+    emit_report(t, c->report, &plain);
+}
 
 static int compile(struct settings *z) {
     if (!z->output)
@@ -260,6 +267,15 @@ static int compile(struct settings *z) {
     write_into(z->output, "streams.txt", streams_text, &z->compile);
     write_into(z->output, "timeline.tsv", timeline_text, &z->compile);
     write_into(z->output, "report.json", report_text, &z->compile);
+    write_into(z->output, "timeline.txt", grid_text, &z->compile);
+    return 0;
+}
+
+static int check(const struct compile *c) {
+    long long n = 0;
+    for (int r = 0; r < c->program->workers; r++)
+        n += c->program->rank[r].nins;
+    printf("%s: proved: %d jobs, %lld instructions on %d ranks\n", c->spec->name, c->spec->njobs, n, c->spec->workers);
     return 0;
 }
 
@@ -280,7 +296,7 @@ int main(int argc, char **argv) {
     switch (c->bit) {
     case CHECK:
         compile_all(&z.compile, z.dump);
-        return 0;
+        return check(&z.compile);
     case SHOW:
         return show(&z);
     case COMPILE:

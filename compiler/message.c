@@ -58,7 +58,7 @@ struct message {
     int32_t rank, ins; /* its SEND, or the first member's REDUCE */
     int32_t next;      /* the message after it on that lane, or -1 */
     int32_t left;      /* ends yet to be found */
-    int32_t last;      /* the rank whose end was found last */
+    int32_t last;      /* the rank whose end was found last: each rank has one at most */
 };
 
 struct matching {
@@ -155,7 +155,7 @@ static int32_t first_arrival(const struct matching *m, int r, const struct lane 
 static bool fits(const struct matching *m, int32_t i, int r, const struct key *key) {
     const struct message *g = &m->message[i];
     struct key k = key_of(m->p, g->rank, &m->p->rank[g->rank].ins[g->ins]);
-    return g->left > 0 && g->last != r && !memcmp(&k, key, sizeof k);
+    return g->last != r && !memcmp(&k, key, sizeof k);
 }
 
 static int32_t look_up(struct matching *m, int r, const struct key *key) {

@@ -67,6 +67,8 @@ void compile_all(struct compile *c, const char *dump) {
         assert((passes[i].needs & ~have) == 0);
         passes[i].run(c);
         have |= passes[i].gives;
+        if (c->done)
+            c->done(passes[i].name);
         if (passes[i].letter && strchr(dump, passes[i].letter)) {
             struct text t = {0};
             emit_text(&t, c->program);

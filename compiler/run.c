@@ -92,7 +92,7 @@ static struct rt_meeting *meetings(const struct program *p) {
     return m;
 }
 
-static struct rt_program *runtime_program(const struct spec *sp, const struct stage *st, const struct program *p) {
+struct rt_program *runtime_program(const struct spec *sp, const struct stage *st, const struct program *p) {
     struct rt_program *out = NEW(struct rt_program, 1);
     struct rt_stage *stage = NEW(struct rt_stage, p->stages);
     struct rt_rank *rank = NEW(struct rt_rank, p->workers);
@@ -232,11 +232,16 @@ static double predict(const struct compile *c, const struct compile *serial, con
     double *cost = NEW(double, sp.stages * NOPS);
     int *n = NEW(int, sp.stages * NOPS);
     const struct rank *k = &serial->program->rank[0];
+    double took = 0, flop = 0;
     for (int i = 0; i < k->nins; i++) {
-        int at = k->ins[i].stage * NOPS + k->ins[i].op;
-        cost[at] += alone->stamp[0][i].end - alone->stamp[0][i].start;
-        n[at]++;
+        const struct instr *x = &k->ins[i];
+        double t = alone->stamp[0][i].end - alone->stamp[0][i].start;
+        cost[x->stage * NOPS + x->op] += t;
+        n[x->stage * NOPS + x->op]++;
+        took += x->op < NDIRS ? t : 0;
+        flop += x->op < NDIRS ? st[x->stage].flop[x->op] : 0;
     }
+    sp.flops = flop / took; /* for what one rank never does: adding parts of gradients */
     for (int i = 0; i < sp.stages * NOPS; i++)
         cost[i] /= n[i] ? n[i] : 1;
     sp.job = NEW(struct job, sp.njobs);

@@ -12,11 +12,12 @@
 #include <unistd.h>
 
 enum {
-    HOOK_STEP = 1000,         /* instructions between two calls of the hook */
+    HOOK_STEP = 100,          /* instructions between two calls of the hook */
     MAIN_BUDGET = 100000000,  /* of a main chunk */
     CALL_BUDGET = 10000000,   /* of a call of w, n, … */
     MEMORY_LIMIT = 192 << 20, /* bytes of Lua's heap */
-    LEAST_TICKS = 100,        /* hooks in a second of CPU time: a thousandth of what Lua does when it runs */
+    SLOW_TICKS = 1000,        /* hooks in a second of CPU time: with fewer, it was spent in the library */
+    SLOW_SECONDS = 10,        /* of such seconds, in all */
 };
 
 struct script *script_of(lua_State *L) {
@@ -53,7 +54,7 @@ static void *heap(void *data, void *block, size_t old, size_t size) {
             lua_sethook(S->running, on_count, LUA_MASKCOUNT, 1);
         S->refused_block = at;
         S->refused_size = size;
-        if (!p && S->L)
+        if (!p && S->L && !S->refused)
             S->refused_line = script_line(S->L);
     }
     if (p)
@@ -63,7 +64,7 @@ static void *heap(void *data, void *block, size_t old, size_t size) {
 
 /* ---- instructions ---- */
 
-static volatile sig_atomic_t ticks, ticks_seen;
+static volatile sig_atomic_t ticks, ticks_seen, slow;
 
 void sandbox_tick(void) { ticks++; }
 
@@ -81,7 +82,7 @@ static void on_count(lua_State *L, lua_Debug *ar) {
     if (S->error || S->starved || S->refused || S->used > S->budget)
         lua_sethook(L, on_count, LUA_MASKCOUNT, 1); /* from now on at every instruction: no pcall gets far */
     if (S->starved || S->refused)
-        script_fail(L, script_line(L), 0, "%s", memory_text(S));
+        script_fail(L, S->refused_line, 0, "%s", memory_text(S));
     if (S->error || S->used <= S->budget) {
         if (S->error)
             luaL_error(L, "the script has ended");
@@ -118,14 +119,17 @@ static const char *watched; /* the script's file */
 
 static void on_second(int sig) {
     (void)sig;
-    static const char text[] = ": error: a library call ran longer than a second; avoid string patterns that "
-                               "backtrack and table functions over huge ranges\n";
-    if (ticks - ticks_seen >= LEAST_TICKS) {
-        ticks_seen = ticks;
+    static const char one[] = ": error: a library call ran longer than a second";
+    static const char many[] = ": error: library calls ran longer than ten seconds";
+    static const char advice[] = "; avoid string patterns that backtrack, and table functions over huge ranges\n";
+    bool stuck = ticks == ticks_seen;
+    slow += ticks - ticks_seen < SLOW_TICKS;
+    ticks_seen = ticks;
+    if (!stuck && slow < SLOW_SECONDS)
         return;
-    }
     ssize_t done = write(STDERR_FILENO, watched, strlen(watched));
-    done = write(STDERR_FILENO, text, sizeof text - 1);
+    done = stuck ? write(STDERR_FILENO, one, sizeof one - 1) : write(STDERR_FILENO, many, sizeof many - 1);
+    done = write(STDERR_FILENO, advice, sizeof advice - 1);
     (void)done;
     _exit(2);
 }
@@ -139,7 +143,7 @@ static void watch(struct watchdog *before, const char *file) {
     struct sigaction action = {.sa_handler = on_second, .sa_flags = SA_RESTART};
     struct itimerval second = {.it_interval = {.tv_sec = 1}, .it_value = {.tv_sec = 1}};
     watched = file;
-    ticks = ticks_seen = 0;
+    ticks = ticks_seen = slow = 0;
     sigemptyset(&action.sa_mask);
     sigaction(SIGPROF, &action, &before->action);
     setitimer(ITIMER_PROF, &second, &before->timer);

@@ -2,9 +2,11 @@
 #include "host_device.h"
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 struct training {
     const struct rt_run *run;
@@ -14,7 +16,6 @@ struct training {
         struct replay replay;
         struct host_rank rank;
         pthread_t thread;
-        bool started;
         double *first, *last;          /* per step: when its first instruction started, its last one ended */
         _Atomic int64_t steps;         /* done */
     } *worker;
@@ -87,10 +88,11 @@ static float step_loss(const struct training *t, int64_t step) {
 
 static void watch(struct training *t) {
     const struct rt_run *run = t->run;
-    struct timespec begin, now, nap = {0, 100000000};
+    struct timespec begin, now, nap = {0, 1000000};
     clock_gettime(CLOCK_MONOTONIC, &begin);
     for (int64_t done = 0, told = 0; run->progress && done < run->steps;) {
         nanosleep(&nap, NULL);
+        nap.tv_nsec += nap.tv_nsec < 100000000 ? nap.tv_nsec : 0; /* short runs end soon, long ones tell ten times a second */
         done = run->steps;
         for (int r = 0; r < run->program->workers; r++) {
             int64_t n = atomic_load(&t->worker[r].steps);
@@ -161,7 +163,10 @@ char **host_train(const struct rt_run *run) {
         init_weights(run, r, t.arena[r]);
     }
     for (int r = 0; ok && r < p->workers; r++)
-        t.worker[r].started = pthread_create(&t.worker[r].thread, NULL, work, &t.worker[r]) == 0;
+        if (pthread_create(&t.worker[r].thread, NULL, work, &t.worker[r]) != 0) {
+            fprintf(stderr, "pianola: error: cannot start a thread for rank %d of %d\n", r, p->workers);
+            _exit(2); /* the ranks that did start would wait for it for ever */
+        }
     if (ok)
         watch(&t);
     for (int r = 0; ok && r < p->workers; r++)

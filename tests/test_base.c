@@ -290,7 +290,7 @@ Test(diag, long_texts_are_cut) {
 
 /* A new file of these bytes; its name. */
 static char *file_of(const char *bytes, size_t n) {
-    static char path[] = "/tmp/pianola_test_XXXXXX";
+    static char path[] = "build/test_base_XXXXXX";
     int f = mkstemp(path);
     cr_assert(f >= 0, "%s", strerror(errno));
     cr_assert_eq(write(f, bytes, n), (ssize_t)n);

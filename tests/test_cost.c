@@ -59,6 +59,17 @@ Test(cost, flop_of_the_jobs) {
     cr_assert_float_eq(cost_add(sp, 400), 0.1, 1e-12);
 }
 
+Test(cost, gradients_nobody_needs_are_not_counted) { /* of the batch, and of what is made from it without weights */
+    struct model *m = model_integers(4, 8, 1);
+    add(m, LAYER_relu, 0);
+    add(m, LAYER_linear, 8);
+    add(m, LAYER_mse, 0);
+    struct stage *st = cost_stages(spec_of(m, 1));
+    cr_assert_eq(st->flop[OP_I], 4 * 8);
+    cr_assert_eq(st->rt.layer[0].dx.space, SP_NONE);
+    cr_assert_eq(st->rt.layer[1].dx.space, SP_NONE);
+}
+
 Test(cost, every_job_takes_time) { /* an embedding alone has no input gradient, a relu no weights, a fork nothing */
     struct model *m = two_linears();
     m->nlayers = m->nunits = 1;

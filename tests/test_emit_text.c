@@ -188,6 +188,11 @@ Test(emit_text, lenient_numbering_names_who_has_no_partner) {
     p->rank[0].ins[8] = p->rank[0].ins[3]; /* SEND_F twice: only one is received */
     cr_assert_not_null(number_messages(p, true));
     cr_assert(p->rank[0].ins[3].msg == 0 && p->rank[0].ins[8].msg == -1 && p->rank[1].ins[3].msg == -1);
+    p = parse(base);
+    p->rank[0].ins[5] = p->rank[0].ins[4]; /* RECV_G twice: only one is sent */
+    cr_assert_str_eq(number_messages(p, true), "RECV_G 1 from 1 on rank 0, lane recv 1, has no partner: "
+                                               "rank 1 has no SEND_G 1 to 0");
+    cr_assert(p->rank[0].ins[4].msg == 3 && p->rank[0].ins[5].msg == -1);
 }
 
 Test(emit_text, issue_order_wraps_at_100_columns) {
@@ -257,6 +262,7 @@ static const struct {
     {"workers 2", "workers 3", "52: error: the file ends before rank 2's memory section"},
     {"workers 2", "workers 1", "6: error: expected a rank, a number from 0 to 0"},
     {"stages 3", "stages 99999999999999999999", "2: error: expected how many stages, a number from 1"},
+    {"stages 3", "stages 18446744073709551619", "2: error: expected how many stages, a number from 1"},
     {"batches 12", "batches 1x", "2: error: expected the end of the line"},
     {"rank 0 lane compute\n", "", "3: error: expected \"rank 0\": its lanes, issue and memory"},
     {"rank 0 lane compute\n", "rank 0 lane send 1\n", "3: error: expected \"compute\", a rank's first lane"},

@@ -1,5 +1,6 @@
 /* Every layer against the same layer in double precision, differentiated numerically; and the promises of the sweeps.
  */
+#include "../runtime/host.h"
 #include "handmade.h"
 #include <criterion/criterion.h>
 #include <math.h>
@@ -122,6 +123,16 @@ static double objective(struct reference *f) {
 }
 
 /* ---- the comparison ---- */
+
+Test(layers_host, exp) { /* within 2 ulp, and never so small or large that it spoils a product */
+    for (int i = -600000; i <= 600000; i++) {
+        float x = (float)i * 1e-4f;
+        double want = exp((double)x);
+        cr_assert(fabs((double)host_exp(x) - want) <= 2 * 1.2e-7 * want, "exp(%g) = %g", (double)x,
+                  (double)host_exp(x));
+    }
+    cr_assert(host_exp(-1e30f) == host_exp(-60) && host_exp(1e30f) == host_exp(60));
+}
 
 static uint64_t state = 7;
 static float uniform(void) {
@@ -247,6 +258,10 @@ Test(layers_host, residual) {
     CHECK(5, {LAYER_fork, 0}, {LAYER_linear, 5}, {LAYER_join, 0});
     CHECK(5, {LAYER_fork, 0}, {LAYER_relu, 0}, {LAYER_join, 0}, {LAYER_relu, 0});
     CHECK(5, {LAYER_linear, 8}, {LAYER_fork, 0}, {LAYER_gelu, 0}, {LAYER_linear, 8}, {LAYER_join, 0}, {LAYER_gelu, 0});
+}
+Test(layers_host, residual_in_the_workspace) { /* the block's input, and its output's gradient, kept by nobody else */
+    CHECK(5, {LAYER_linear, 6}, {LAYER_fork, 0}, {LAYER_relu, 0}, {LAYER_linear, 6}, {LAYER_join, 0}, {LAYER_relu, 0});
+    CHECK(5, {LAYER_fork, 0}, {LAYER_linear, 5}, {LAYER_gelu, 0}, {LAYER_join, 0}, {LAYER_gelu, 0});
 }
 Test(layers_host, residual_nested) {
     CHECK(6, {LAYER_fork, 0}, {LAYER_layernorm, 0}, {LAYER_fork, 0}, {LAYER_linear, 9}, {LAYER_relu, 0},

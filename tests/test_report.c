@@ -98,6 +98,11 @@ Test(report, links_lengthen_the_bounds) {
     cr_assert_eq(r->bound_work, 6);
     cr_assert_eq(r->bound_path, 8);
     cr_assert_eq(r->bound_memory, 8); /* rank 0: two activations of 1 + 1 + 1 + 2 + 1 + 2 each, two at once */
+    char *one_by_one = copy_string(text_1f1b);
+    memcpy(strstr(one_by_one, "F 0 1\nB 0 0"), "B 0 0\nF 0 1", 11);
+    r = report_of(sp, one_by_one,
+                  (const double[][2]){{0, 1}, {6, 8}, {8, 9}, {14, 16}, {2, 3}, {3, 5}, {10, 11}, {11, 13}});
+    cr_assert(r->bound_memory == 16 && r->lower_bound == 16 && r->gap == 0);
 }
 
 /* The one activation that rank 0 makes at a time moves to rank 1 when its F ends. */
@@ -106,6 +111,7 @@ Test(report, activation_moves_with_a_backward_elsewhere) {
     for (int b = 0; b < 2; b++) {
         job(sp, 0, b, OP_F, 0);
         job(sp, 0, b, OP_B, 1);
+        sp->job[sp->njobs - 1].cost = 3;
     }
     struct report *r = report_of(sp,
                                  HEAD(2, 1, 2) "rank 0 lane compute\nF 0 0\nF 0 1\n"
@@ -116,8 +122,8 @@ Test(report, activation_moves_with_a_backward_elsewhere) {
     cr_assert_eq(r->rank[0].peak_activations, 1);
     cr_assert_eq(r->rank[1].peak_activations, 2);
     cr_assert_eq(r->rank[1].span, 4);
-    cr_assert(r->bound_work == 4 && r->bound_path == 3);
-    cr_assert_eq(r->bound_memory, 2); /* rank 0: two of 1, one at once; rank 1: two of 2, two at once */
+    cr_assert(r->bound_work == 6 && r->bound_path == 4);
+    cr_assert_eq(r->bound_memory, 3); /* rank 0: two of 1, one at once; rank 1: two of 3, two at once */
 }
 
 Test(report, a_split_backward_frees_at_the_end_of_w) {

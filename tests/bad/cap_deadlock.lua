@@ -1,10 +1,5 @@
 return schedule {
   workers = 4, stages = 4, batches = 4,
-  w = function(s, b, d) return s, s end,
-  n = forward_first,
+  w = function(s, b, d) return 0, 0 end,
   cap = 1,
-  pred = function(s, b, d)
-    if d == "B" then return { { s, 3, "F" } } end
-    return {}
-  end,
 }

@@ -1,0 +1,362 @@
+/* Scripts to struct spec. What a wrong script is told is in tests/bad/. */
+#include "../compiler/pass.h"
+#include <criterion/criterion.h>
+#include <limits.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+/* ---- loading ---- */
+
+static struct spec *load(const char *schedule, const char *model, const char *cluster, const char *set) {
+    const char *sets[8];
+    struct script_args a = {.schedule = schedule, .model = model, .cluster = cluster, .set = sets};
+    char *rest = copy_string(set);
+    for (char *one = strtok(rest, " "); one; one = strtok(NULL, " "))
+        sets[a.nset++] = one;
+    return script_load(&a);
+}
+
+/* A file with this text; its name is in a buffer that the next call overwrites. */
+static const char *file_of(const char *text) {
+    static char name[] = "/tmp/pianola_script_XXXXXX";
+    memcpy(name + strlen(name) - 6, "XXXXXX", 6);
+    int fd = mkstemp(name);
+    cr_assert(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+    return name;
+}
+
+static struct spec *load_text(const char *text) {
+    const char *name = file_of(text);
+    struct spec *sp = load(name, NULL, NULL, "");
+    unlink(name);
+    return sp;
+}
+
+/* A schedule of 2 ranks, 2 stages and 2 microbatches with these further fields. */
+static struct spec *load_fields(const char *fields) {
+    return load_text(format("return schedule { workers = 2, stages = 2, batches = 2,\n%s }", fields));
+}
+
+/* The message of a script that fails. */
+static const char *failure(const char *text) {
+    jmp_buf here;
+    const char *name = file_of(text);
+    diag_trap = &here;
+    if (!setjmp(here)) {
+        load(name, NULL, NULL, "");
+        cr_assert_fail("the script was accepted");
+    }
+    diag_trap = NULL;
+    unlink(name);
+    return diag_text;
+}
+
+static const struct job *job(const struct spec *sp, int s, int b, int d) {
+    cr_assert_geq(job_at(sp, s, b, d), 0, "no job %s", job_name(s, b, d));
+    return &sp->job[job_at(sp, s, b, d)];
+}
+
+#define W_OWN "w = function(s, b, d) return s, s end, "
+
+/* ---- the schedules that come with the compiler ---- */
+
+enum { FORWARD_FIRST, BACKWARD_FIRST, OLDEST_BATCH };
+
+static void check_shipped(const char *name, const char *set, int workers, int order, int home(int s, int b),
+                          int compute(int s, int b)) {
+    struct spec *sp = load(format("schedules/%s.lua", name), NULL, NULL, set);
+    cr_assert_str_eq(sp->name, name);
+    cr_assert_eq(sp->workers, workers, "%s", name);
+    cr_assert_eq(sp->njobs, 2 * sp->stages * sp->batches, "%s", name);
+    cr_assert(!sp->strict && !sp->pred && !sp->model && !sp->has_cluster);
+    const struct job *j = sp->job;
+    for (int s = 0; s < sp->stages; s++)
+        for (int b = 0; b < sp->batches; b++)
+            for (int d = OP_F; d <= OP_B; d += OP_B - OP_F, j++) {
+                cr_assert(j->s == s && j->b == b && j->d == d, "%s: canonical order", name);
+                cr_assert_eq(job_at(sp, s, b, d), j - sp->job);
+                cr_assert_eq(j->home, home(s, b), "%s: home of %s", name, job_name(s, b, d));
+                cr_assert_eq(j->rank, compute(s, b), "%s: rank of %s", name, job_name(s, b, d));
+                double want = order == OLDEST_BATCH ? b : (d == OP_F) == (order == BACKWARD_FIRST);
+                cr_assert_eq(j->prio, want, "%s: priority of %s", name, job_name(s, b, d));
+                cr_assert_eq(j->cost, 0);
+            }
+    for (int k = 0; k < workers; k++) {
+        cr_assert_eq(sp->cap[k], strcmp(name, "1f1b") ? INT_MAX : workers - k);
+        cr_assert_eq(sp->slots[k], 2);
+    }
+}
+
+static int zero(int s, int b) { return 0 * s * b; }
+static int stage(int s, int b) { return s + 0 * b; }
+static int batch_of_8(int s, int b) { return b % 8 + 0 * s; }
+static int stage_of_8(int s, int b) { return s % 8 + 0 * b; }
+static int loop(int s, int b) { return 2 * b % 4 + s % 2; }
+static int loop_home(int s, int b) { return loop(s, s) + 0 * b; }
+
+Test(script, shipped_schedules) {
+    check_shipped("serial", "", 1, OLDEST_BATCH, zero, zero);
+    check_shipped("ddp", "batches=16", 8, OLDEST_BATCH, batch_of_8, batch_of_8);
+    check_shipped("fsdp", "stages=10", 8, OLDEST_BATCH, stage_of_8, batch_of_8);
+    check_shipped("gpipe", "workers=5", 5, FORWARD_FIRST, stage, stage);
+    check_shipped("1f1b", "workers=5 stages=5", 5, BACKWARD_FIRST, stage, stage);
+    check_shipped("lpp", "workers=4 group=2", 4, OLDEST_BATCH, loop, loop);
+    check_shipped("fslpp", "workers=4 group=2", 4, OLDEST_BATCH, loop_home, loop);
+}
+
+/* ---- parameters ---- */
+
+Test(script, params) {
+    const char *name =
+        file_of("local p = params { workers = 4, rate = 0.5, eager = false, name = \"x\", costs = {1, 1} }\n"
+                "local q = params { stages = p.workers }\n"
+                "assert(math.type(p.workers) == 'integer' and math.type(p.rate) == 'float')\n"
+                "assert(p.eager == true and p.name == '7' and #p.costs == 3 and p.costs[3] == 5)\n"
+                "return schedule { workers = p.workers, stages = q.stages, batches = 1, " W_OWN "}");
+    struct spec *sp = load(name, NULL, NULL, "workers=2 workers=3 rate=2 eager=true name=7 costs=2,1,5");
+    unlink(name);
+    cr_assert_str_eq(sp->params, "costs=2,1,5 eager=true name=7 rate=2 stages=3 workers=3");
+    cr_assert_eq(sp->stages, 3, "a default may depend on another parameter");
+    cr_assert_str_eq(load_fields(W_OWN)->params, "");
+}
+
+Test(script, settings_reach_model_and_cluster) {
+    struct spec *sp = load("schedules/gpipe.lua", "schedules/models/integers.lua", "schedules/clusters/latency.lua",
+                           "workers=2 width=8 latency=3");
+    cr_assert_eq(sp->model->layer[0].out, 8);
+    cr_assert_eq(sp->link[1].latency, 3);
+    cr_assert_str_eq(sp->params, "batches=8 stages=2 workers=2", "the schedule's");
+}
+
+/* ---- jobs ---- */
+
+Test(script, split_backward_and_recompute) {
+    struct spec *sp =
+        load_fields("w = function(s, b, d) return s, d == 'F' and 0 or 1 end,\n"
+                    "n = function(s, b, d) return ({ F = 1, R = 2, I = 3, B = 4, W = 5.5 })[d] end,\n"
+                    "split_backward = function(s, b) return s == 1 end, recompute = function(s, b) return "
+                    "b == 1 end");
+    static const struct {
+        int s, b, d;
+    } want[] = {{0, 0, OP_F}, {0, 0, OP_B}, {0, 1, OP_F}, {0, 1, OP_R}, {0, 1, OP_B}, {1, 0, OP_F},
+                {1, 0, OP_I}, {1, 0, OP_W}, {1, 1, OP_F}, {1, 1, OP_R}, {1, 1, OP_I}, {1, 1, OP_W}};
+    static const double prio[] = {[OP_F] = 1, [OP_R] = 2, [OP_I] = 3, [OP_B] = 4, [OP_W] = 5.5};
+    cr_assert_eq(sp->njobs, 12);
+    for (int i = 0; i < 12; i++) {
+        const struct job *j = &sp->job[i];
+        cr_assert(j->s == want[i].s && j->b == want[i].b && j->d == want[i].d, "job %d", i);
+        cr_assert_eq(j->prio, prio[j->d]);
+        cr_assert_eq(j->home, j->s);
+        cr_assert_eq(j->rank, j->d != OP_F, "a recompute runs where its backward does");
+    }
+    cr_assert_eq(job_at(sp, 0, 0, OP_I), -1);
+    cr_assert_eq(load_fields(W_OWN "split_backward = true, recompute = true")->njobs, 16);
+}
+
+Test(script, every_function_is_asked_once_per_job) {
+    struct spec *sp =
+        load_fields("w = (function() local k = 0; return function() k = k + 1; return 0, (k - 1) // 4 end "
+                    "end)(), n = (function() local k = 0; return function() k = k + 1; return k end end)()");
+    for (int i = 0; i < 8; i++) {
+        cr_assert_eq(sp->job[i].rank, i / 4);
+        cr_assert_eq(sp->job[i].prio, i + 1);
+    }
+}
+
+Test(script, sequence) {
+    struct spec *sp = load_fields("sequence = { { '0F1', '0F0', '1F0', '0B0', '0R1', '0I1', '0W1' }, "
+                                  "{ '1F1', '1B1', '1B0' } }");
+    cr_assert(sp->strict);
+    cr_assert_eq(sp->njobs, 10);
+    cr_assert(job(sp, 0, 1, OP_F)->prio == 0 && job(sp, 0, 1, OP_W)->prio == 6 && job(sp, 1, 0, OP_B)->prio == 2);
+    cr_assert(job(sp, 1, 0, OP_F)->rank == 0 && job(sp, 1, 0, OP_B)->rank == 1);
+    cr_assert(job(sp, 1, 0, OP_F)->home == 0 && job(sp, 1, 0, OP_B)->home == 1, "home: who runs it");
+    sp = load_fields("sequence = { { '0F1', '0F0', '0B0', '0B1' }, { '1F1', '1B1', '1F0', '1B0' } },\n"
+                     "w = function(s, b, d) return 1 - s end");
+    for (int i = 0; i < sp->njobs; i++)
+        cr_assert(sp->job[i].home == 1 - sp->job[i].s && sp->job[i].rank == sp->job[i].s, "home: what w says");
+}
+
+Test(script, order_cost_cap_and_slots) {
+    struct spec *sp =
+        load_fields(W_OWN "order = 'strict', cost = function(s, b, d) return d == 'F' and 0.25 or 2 + s end,\n"
+                          "cap = function(r) return r == 0 and math.huge or 3 end, weight_slots = 0");
+    cr_assert(sp->strict);
+    cr_assert(job(sp, 1, 0, OP_F)->cost == 0.25 && job(sp, 1, 0, OP_B)->cost == 3);
+    cr_assert(sp->cap[0] == INT_MAX && sp->cap[1] == 3);
+    cr_assert(sp->slots[0] == 0 && sp->slots[1] == 0);
+    sp = load_fields(W_OWN "cap = 5, weight_slots = function(r) return 4 + r end");
+    cr_assert(sp->cap[1] == 5 && sp->slots[0] == 4 && sp->slots[1] == 5);
+}
+
+Test(script, pred) {
+    struct spec *sp = load_fields(W_OWN "pred = function(s, b, d)\n"
+                                        "  if d == 'F' then return {} end\n"
+                                        "  return { { s, b, 'F' }, { 1 - s, b, 'F' }, { s, b, 'F' } }\n end");
+    for (int i = 0; i < sp->njobs; i++) {
+        const struct job *j = &sp->job[i];
+        const int32_t *p = sp->pred + sp->pred_at[i];
+        cr_assert_eq(sp->pred_at[i + 1] - sp->pred_at[i], j->d == OP_F ? 0 : 2, "named twice is needed once");
+        if (j->d == OP_B)
+            cr_assert(p[0] == job_at(sp, j->s, j->b, OP_F) && p[1] == job_at(sp, 1 - j->s, j->b, OP_F));
+    }
+    sp = load_fields(W_OWN "pred = function() return {} end");
+    cr_assert(sp->pred && sp->pred_at[sp->njobs] == 0, "no dependencies at all are not the default ones");
+}
+
+Test(script, limits) {
+    const char *text = "return schedule { workers = %d, stages = 1, batches = %d, w = function() return 0, %d end }";
+    cr_assert_eq(load_text(format(text, 4096, 1, 4095))->job[1].rank, 4095);
+    cr_assert(strstr(failure(format(text, 4097, 1, 0)), "'workers' must be between 1 and 4096, not 4097"));
+    cr_assert(strstr(failure(format(text, 1, 6666667, 0)), "at most 20000000 jobs"));
+    cr_assert(strstr(failure("return schedule { workers = 1, stages = 2147483647, batches = 2147483647 }"), "at most"));
+}
+
+/* ---- the sandbox ---- */
+
+/* As placements, so that a difference shows in the spec. */
+Test(script, same_every_time) {
+    static const char text[] =
+        "local place, at = {}, 0\n"
+        "for k in pairs { d = 1, [3.5] = 1, a = 1, [true] = 1, c = 1, [2] = 1, b = 1, [-1] = 1, [false] = 1, aa = 1 } "
+        "do\n"
+        "  at = at + 1\n  place[at] = tostring(k)\nend\n"
+        "local walk, k = {}, nil\n"
+        "repeat k = next({ z = 1, y = 1, [1] = 1 }, k); walk[#walk + 1] = tostring(k) until k == nil\n"
+        "local rows = {}\n"
+        "for i = 1, 1000 do rows[i] = { key = i * 7919 % 10, at = i } end\n"
+        "table.sort(rows, function(x, y) return x.key < y.key end)\n"
+        "for i = 2, 1000 do\n  local x, y = rows[i - 1], rows[i]\n"
+        "  assert(x.key < y.key or x.key == y.key and x.at < y.at, 'sorted, and stable')\nend\n"
+        "local few = { 3, 1, 2 }\ntable.sort(few)\nassert(table.concat(few) == '123')\n"
+        "assert(tostring({}) == 'table' and tostring(print) == 'function')\n"
+        "assert(string.format('%-6s|%s%%|%d', {}, print, 3) == 'table |function%|3')\n"
+        "return schedule { workers = 1000, stages = 1, batches = 1, w = function() return 0, math.random(0, 999) end,\n"
+        "  n = function(s, b, d) error(table.concat(place, ' ') .. ' ' .. table.concat(walk, ' ') .. ' ' .. "
+        "math.random(1, 1000000)) end }";
+    const char *first = copy_string(strstr(failure(text), "error: "));
+    cr_assert(strstr(first, "-1 2 3.5 a aa b c d false true 1 y z nil 83432, in n() for 0F0"), "%s", first);
+    for (int i = 0; i < 3; i++)
+        cr_assert_str_eq(strstr(failure(text), "error: "), first);
+}
+
+Test(script, orders_of_the_papers) {
+    static const char *const names[] = {"forward_first", "backward_first", "oldest_batch_first", "oldest_stage_first"};
+    for (int i = 0; i < 4; i++) {
+        struct spec *sp = load_fields(format(W_OWN "split_backward = true, recompute = true, n = %s", names[i]));
+        for (int k = 0; k < sp->njobs; k++) {
+            const struct job *j = &sp->job[k];
+            double want[] = {j->d != OP_F, j->d == OP_F, j->b, j->s};
+            cr_assert_eq(j->prio, want[i], "%s of %s", names[i], job_name(j->s, j->b, j->d));
+        }
+    }
+}
+
+static const char endless[] = "while true do pcall(function() while true do end end) end";
+
+Test(script, a_failed_load_leaves_nothing_behind) {
+    struct itimerval timer;
+    struct sigaction action;
+    struct spec *before = load("schedules/1f1b.lua", NULL, NULL, "");
+    cr_assert(strstr(failure(endless), "100 million instructions"));
+    cr_assert(strstr(failure("local t = {}\nwhile true do\n  pcall(function() t[#t + 1] = ('x'):rep(1e6) end)\nend"),
+                     ":3: error: the script used more than 192 MiB of memory"));
+    getitimer(ITIMER_PROF, &timer);
+    sigaction(SIGPROF, NULL, &action);
+    cr_assert(timer.it_value.tv_sec == 0 && timer.it_value.tv_usec == 0, "the watchdog's timer");
+    cr_assert(action.sa_handler == SIG_DFL, "and its handler");
+    struct spec *after = load("schedules/1f1b.lua", NULL, NULL, "");
+    cr_assert_eq(before->njobs, after->njobs);
+    for (int i = 0; i < before->njobs; i++) {
+        const struct job *x = &before->job[i], *y = &after->job[i];
+        cr_assert(x->s == y->s && x->b == y->b && x->d == y->d && x->rank == y->rank && x->home == y->home &&
+                  x->prio == y->prio);
+    }
+}
+
+/* Garbage is no use of memory: 400 MB in all, little at a time. */
+Test(script, garbage_is_free) {
+    load_text("local s = 0\nfor i = 1, 200000 do s = s + #('x'):rep(2000) end\n"
+              "return schedule { workers = 1, stages = 1, batches = 1, w = function() return 0, s // 1e10 end }");
+}
+
+/* Lua shortens long names of files in its messages. */
+Test(script, lines_in_files_with_long_names) {
+    char name[256], folder[] = "/tmp/pianola_a_folder_with_a_name_of_more_than_sixty_letters_XXXXXX";
+    cr_assert(mkdtemp(folder));
+    snprintf(name, sizeof name, "%s/schedule.lua", folder);
+    FILE *f = fopen(name, "w");
+    fputs("local t = {}\n\nt.x.y = 1\n", f);
+    fclose(f);
+    jmp_buf here;
+    diag_trap = &here;
+    if (!setjmp(here))
+        load(name, NULL, NULL, "");
+    diag_trap = NULL;
+    unlink(name);
+    rmdir(folder);
+    cr_assert_str_eq(diag_text, format("%s:3: error: attempt to index a nil value (field 'x')\n    3 | t.x.y = 1\n"
+                                       "      |   ^\n",
+                                       name));
+}
+
+/* ---- models and clusters ---- */
+
+Test(script, gpt) {
+    struct model *m = load("schedules/serial.lua", "schedules/models/gpt.lua", NULL,
+                           "layers=1 heads=2 context=8 rows=3 "
+                           "batches=5")
+                          ->model;
+    static const struct model_layer want[] = {
+        {LAYER_embedding, 64, 0, 0},   {LAYER_fork, 0, 0, 1},      {LAYER_layernorm, 0, 0, 1},
+        {LAYER_linear, 192, 0, 1},     {LAYER_attention, 0, 2, 1}, {LAYER_linear, 64, 0, 1},
+        {LAYER_join, 0, 0, 1},         {LAYER_fork, 0, 0, 2},      {LAYER_layernorm, 0, 0, 2},
+        {LAYER_linear, 256, 0, 2},     {LAYER_gelu, 0, 0, 2},      {LAYER_linear, 64, 0, 2},
+        {LAYER_join, 0, 0, 2},         {LAYER_layernorm, 0, 0, 3}, {LAYER_linear, 256, 0, 4},
+        {LAYER_cross_entropy, 0, 0, 5}};
+    cr_assert_eq(m->nlayers, (int)(sizeof want / sizeof *want));
+    for (int i = 0; i < m->nlayers; i++)
+        cr_assert(m->layer[i].kind == want[i].kind && m->layer[i].out == want[i].out &&
+                      m->layer[i].heads == want[i].heads && m->layer[i].unit == want[i].unit,
+                  "layer %d", i);
+    cr_assert_eq(m->nunits, 6);
+    cr_assert(!m->cut && m->ncut == 0);
+    const struct rt_model *rt = &m->rt;
+    cr_assert(rt->input == INPUT_TOKENS && rt->vocab == 256 && rt->context == 8 && rt->rows == 24 && rt->batches == 5);
+    cr_assert(rt->optimizer == OPT_ADAMW && rt->lr == 3e-3f && rt->beta1 == 0.9f && rt->beta2 == 0.95f &&
+              rt->eps == 1e-8f && rt->decay == 0);
+}
+
+Test(script, model_with_a_cut) {
+    const char *name = file_of("return model { input = integers { features = 4, rows = 2 },\n"
+                               "layers = { linear { width = 4 }, relu {}, linear { width = 4 }, mse {} },\n"
+                               "optimizer = sgd { lr = 0.5 }, precision = \"fp32\", cut = { 2, 4 } }");
+    struct model *m = load("schedules/gpipe.lua", name, NULL, "workers=3")->model;
+    unlink(name);
+    cr_assert(m->ncut == 2 && m->cut[0] == 1 && m->cut[1] == 3, "positions in Lua count from 1, units from 0");
+    cr_assert(m->nunits == 4 && m->layer[1].unit == 1 && m->layer[1].kind == LAYER_relu);
+    cr_assert(m->rt.input == INPUT_INTEGERS && m->rt.features == 4 && m->rt.rows == 2);
+    cr_assert(m->rt.optimizer == OPT_SGD && m->rt.lr == 0.5f);
+}
+
+Test(script, cluster) {
+    const char *name = file_of("return cluster { memory = 2^30, flops = 1e12,\n"
+                               "link = function(src, dst) return src, dst == 0 and math.huge or dst * 8 end }");
+    struct spec *sp = load("schedules/gpipe.lua", NULL, name, "workers=3");
+    unlink(name);
+    cr_assert(sp->has_cluster && sp->memory == 1 << 30 && sp->flops == 1e12);
+    for (int i = 0; i < 9; i++) {
+        int src = i / 3, dst = i % 3;
+        cr_assert_eq(sp->link[i].latency, src == dst ? 0 : src);
+        cr_assert_eq(sp->link[i].bandwidth, src == dst || dst == 0 ? INFINITY : dst * 8);
+    }
+    name = file_of("return cluster {}");
+    sp = load("schedules/gpipe.lua", NULL, name, "");
+    unlink(name);
+    cr_assert(sp->has_cluster && !sp->link && isinf(sp->memory) && sp->flops == 0);
+}
