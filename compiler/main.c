@@ -52,7 +52,7 @@ static const struct option_row {
     {"seed", "N", "of weights and of the order of the data; default 1", 's', RUN},
     {"compare", NULL, "train the same steps on one rank too, and compare", 'C', RUN},
     {"timeline", "FILE", "write the last step's measured timeline (TSV)", 't', RUN},
-    {"json", NULL, "print figures as JSON", 'j', SHOW | RUN},
+    {"json", NULL, "print figures as JSON", 'j', CHECK | SHOW | RUN},
     {"color", "WHEN", "always, never or auto (default)", 'k', SHOW | RUN},
     {"width", "N", "columns of the grid", 'w', SHOW | RUN},
     {"ascii", NULL, "no characters beyond ASCII", 'a', SHOW | RUN},
@@ -271,11 +271,14 @@ static int compile(struct settings *z) {
     return 0;
 }
 
-static int check(const struct compile *c) {
+static int check(const struct compile *c, bool json) {
     long long n = 0;
     for (int r = 0; r < c->program->workers; r++)
         n += c->program->rank[r].nins;
-    printf("%s: proved: %d jobs, %lld instructions on %d ranks\n", c->spec->name, c->spec->njobs, n, c->spec->workers);
+    printf(json ? "{\"schema\": 1, \"schedule\": \"%s\", \"proved\": true, \"jobs\": %d, \"instructions\": %lld, "
+                  "\"workers\": %d}\n"
+                : "%s: proved: %d jobs, %lld instructions on %d ranks\n",
+           c->spec->name, c->spec->njobs, n, c->spec->workers);
     return 0;
 }
 
@@ -296,7 +299,7 @@ int main(int argc, char **argv) {
     switch (c->bit) {
     case CHECK:
         compile_all(&z.compile, z.dump);
-        return check(&z.compile);
+        return check(&z.compile, z.json);
     case SHOW:
         return show(&z);
     case COMPILE:
