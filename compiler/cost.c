@@ -29,8 +29,6 @@ static const char *where(const struct model *m, int i) {
 
 static int attention_out(const struct model *m, int i, int in) {
     int heads = m->layer[i].heads;
-    if (heads < 1)
-        die("%s: needs heads = a positive number", where(m, i));
     if (in % (3 * heads) != 0)
         die("%s: its input has %d columns, which is not 3 x heads x something; with heads = %d the layer before it "
             "needs a width that %d divides",
@@ -38,59 +36,35 @@ static int attention_out(const struct model *m, int i, int in) {
     return in / 3;
 }
 
-static void check_input(const struct model *m, int i) {
-    bool embedding = m->layer[i].kind == LAYER_embedding;
-    if (embedding && m->rt.input != INPUT_TOKENS)
-        die("%s: reads tokens, but the model's input is integers", where(m, i));
-    if (embedding && i > 0)
-        die("%s: must be the first layer", where(m, i));
-    if (!embedding && i == 0 && m->rt.input == INPUT_TOKENS)
-        die("the model's input is tokens, so its first layer must be embedding { width = ... }");
+static int join_out(const struct model *m, int i, int in, int forked) {
+    if (in != forked)
+        die("the residual block that ends with %s: it is entered with %d columns and left with %d, and the two are "
+            "added; let its last layer have width = %d",
+            where(m, i - 1), forked, in, forked);
+    return in;
 }
 
-static void check_loss(const struct model *m, int i, int in) {
-    int kind = m->layer[i].kind;
-    bool tokens = m->rt.input == INPUT_TOKENS, last = i == m->nlayers - 1;
-    bool loss = kind == LAYER_cross_entropy || kind == LAYER_mse;
-    const char *right = tokens ? "cross_entropy" : "mse";
-    if (loss && !last)
-        die("%s: a loss must be the last layer", where(m, i));
-    if (loss && (kind == LAYER_cross_entropy) != tokens)
-        die("%s: the model's input is %s, and its loss must be %s {}", where(m, i), tokens ? "tokens" : "integers",
-            right);
+static int loss_out(const struct model *m, int i, int in) {
+    bool tokens = m->rt.input == INPUT_TOKENS;
     int need = tokens ? m->rt.vocab : m->rt.features;
-    if (loss && in != need)
+    if (in != need)
         die("%s: its input has %d columns, but %s = %d; give the last linear layer that width", where(m, i), in,
             tokens ? "vocab" : "features", need);
-}
-
-static void check_end(const struct model *m) {
-    int i = m->nlayers - 1, kind = m->layer[i].kind;
-    if (kind != LAYER_cross_entropy && kind != LAYER_mse)
-        die("the model ends with %s, but its last layer must be a loss: %s {}",
-            kind == LAYER_join ? "a residual block" : where(m, i),
-            m->rt.input == INPUT_TOKENS ? "cross_entropy" : "mse");
-}
-
-static int linear_out(const struct model *m, int i) {
-    if (m->layer[i].out < 1)
-        die("%s: needs width = a positive number", where(m, i));
-    return m->layer[i].out;
+    return in;
 }
 
 static int columns_out(const struct model *m, int i, int in, int forked) {
     switch (m->layer[i].kind) {
     case LAYER_embedding:
     case LAYER_linear:
-        return linear_out(m, i);
+        return m->layer[i].out;
     case LAYER_attention:
         return attention_out(m, i, in);
     case LAYER_join:
-        if (in != forked)
-            die("the residual block that ends with %s: it is entered with %d columns and left with %d, and the two "
-                "are added; let its last layer have width = %d",
-                where(m, i - 1), forked, in, forked);
-        return in;
+        return join_out(m, i, in, forked);
+    case LAYER_cross_entropy:
+    case LAYER_mse:
+        return loss_out(m, i, in);
     default:
         return in;
     }
@@ -109,17 +83,14 @@ static int64_t parameters(const struct model *m, const struct rt_layer *l) {
     }
 }
 
-/* All layers with kind, shapes and parameter counts. */
+/* All layers with kind, shapes and parameter counts. That the kinds stand where they may is the script's to check. */
 static struct rt_layer *shape(const struct model *m) {
     struct rt_layer *all = NEW(struct rt_layer, m->nlayers);
     int *forked = NEW(int, m->nlayers), depth = 0;
     int in = m->rt.input == INPUT_TOKENS ? 1 : m->rt.features;
-    if (m->nlayers == 0)
-        die("the model has no layers");
+    assert(m->nlayers > 0 && (m->layer[0].kind == LAYER_embedding) == (m->rt.input == INPUT_TOKENS));
     for (int i = 0; i < m->nlayers; i++) {
         int kind = m->layer[i].kind;
-        check_input(m, i);
-        check_loss(m, i, in);
         if (kind == LAYER_fork)
             forked[depth++] = in;
         assert(kind != LAYER_join || depth > 0);
@@ -129,12 +100,10 @@ static struct rt_layer *shape(const struct model *m) {
         all[i].heads = kind == LAYER_attention ? m->layer[i].heads : 0;
         all[i].context = sequences ? m->rt.context : 0;
         all[i].nparam = parameters(m, &all[i]);
-        if (kind == LAYER_attention && m->rt.input != INPUT_TOKENS)
-            die("%s: needs sequences, but the model's input is integers", where(m, i));
         in = out;
     }
-    assert(depth == 0);
-    check_end(m);
+    int end = m->layer[m->nlayers - 1].kind;
+    assert(depth == 0 && (end == LAYER_cross_entropy || end == LAYER_mse));
     return all;
 }
 
@@ -146,13 +115,14 @@ struct flop {
 
 static struct flop flop_of(const struct rt_layer *l) {
     double rows = l->rows, n = rows * l->out, product = 2 * rows * l->in * l->out;
+    double bias = (double)l->nparam > (double)l->in * l->out ? n : 0;
     double square = (double)l->rows * l->context; /* the whole of it is multiplied, half of it exponentiated */
     double half = rows * (l->context + 1.0) / 2 * l->heads;
     switch (l->kind) {
     case LAYER_embedding:
         return (struct flop){n, 0, 2 * n};
     case LAYER_linear:
-        return (struct flop){product + n, product, product + n};
+        return (struct flop){product + bias, product, product + bias};
     case LAYER_relu:
         return (struct flop){n, n, 0};
     case LAYER_gelu:
@@ -240,17 +210,12 @@ static void cut_evenly(const double *cost, int n, int k, int *open) {
 }
 
 static void cut_as_told(const struct model *m, int stages, int *open) {
-    if (m->ncut != stages - 1)
-        die("cut has %d entries, but %d stages need %d: the layer that opens each stage but the first", m->ncut, stages,
-            stages - 1);
+    assert(m->ncut == stages - 1);
     open[0] = 0;
     open[stages] = m->nunits;
     for (int s = 1; s < stages; s++) {
         open[s] = m->cut[s - 1];
-        if (open[s] <= open[s - 1] || open[s] >= m->nunits)
-            die("cut: entry %d must lie behind the one before it and within the model's %d units (a unit is a layer, "
-                "or a residual block as a whole)",
-                s, m->nunits);
+        assert(open[s] > open[s - 1] && open[s] < m->nunits);
     }
 }
 

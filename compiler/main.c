@@ -160,8 +160,6 @@ static void set_option(struct settings *z, const struct command *c, int key, con
     struct script_args *s = &z->compile.args;
     switch (key) {
     case 'D':
-        if (!strchr(arg, '='))
-            die("-D %s: expected KEY=VALUE", arg);
         s->set[s->nset++] = arg;
         break;
     case 'm': s->model = arg; break;

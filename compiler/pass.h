@@ -31,8 +31,25 @@ void mem_plan(const struct spec *sp, struct program *p);
 /* lanes.c: needs mem, because reused bytes are an order too; gives the waits, transitively reduced. */
 void lanes_sync(struct program *p);
 
-/* verify.c: needs nothing but the job graph and the streams; gives an error text, or NULL when all holds. */
-char *verify(const struct spec *sp, const struct stage *st, const struct graph *g, const struct program *p);
+/* verify.c: needs nothing but the job graph and the streams; gives NULL when all claims asked for hold, else the first
+ * that does not, with a counterexample. Shares no code with lower, mem and lanes. */
+enum claim {
+    CLAIM_JOBS = 1,       /* every job once, on its rank, on the right tensors */
+    CLAIM_GRADIENTS = 2,  /* every gradient the sum over all microbatches, each once, before its update */
+    CLAIM_RACES = 4,      /* accesses to overlapping bytes of which one writes are ordered */
+    CLAIM_MEMORY = 8,     /* nothing read before written or after freed; no live buffers overlap; peak <= plan <= limit */
+    CLAIM_SERIAL = 16,    /* no deadlock: each rank one instruction at a time, every send blocking until its receive */
+    CLAIM_LANES = 32,     /* no deadlock: each lane in order, each edge first in first out */
+    CLAIM_ALL = 63,
+};
+struct refutation {
+    int claim;
+    char *why; /* the counterexample: rank, lane, line, instruction, and the job or message behind it */
+};
+struct refutation *verify(const struct spec *sp, const struct graph *g, const struct program *p, int claims);
+/* The job graph that a program read from its text form states itself: its jobs where they stand, DESIGN's default
+ * dependencies or the listed ones. Without costs, links and memory limit. */
+struct spec *spec_of_program(const struct program *p);
 
 /* sim.c: needs a verified program; gives the predicted timeline. */
 struct timeline *sim_run(const struct spec *sp, const struct stage *st, const struct program *p);

@@ -16,10 +16,10 @@ static void do_lower(struct compile *c) { c->program = lower(c->spec, c->stage, 
 static void do_mem(struct compile *c) { mem_plan(c->spec, c->program); }
 static void do_lanes(struct compile *c) { lanes_sync(c->program); }
 static void do_verify(struct compile *c) {
-    char *why = verify(c->spec, c->stage, c->graph, c->program);
-    if (why) {
+    struct refutation *no = verify(c->spec, c->graph, c->program, CLAIM_ALL);
+    if (no) {
         fprintf(stderr, "pianola: %s does not verify; this is a bug of the compiler, please report it\n%s\n",
-                c->spec->file, why);
+                c->spec->file, no->why);
         exit(1);
     }
 }

@@ -459,8 +459,7 @@ static bool open_permanent(struct check *z, int r) {
     return true;
 }
 
-char *verify(const struct spec *sp, const struct stage *st, const struct graph *g, const struct program *p) {
-    (void)st;
+static char *check(const struct spec *sp, const struct graph *g, const struct program *p) {
     struct check z = {.sp = sp, .g = g, .p = p};
     int W = p->workers;
     z.val = NEW(struct value *, W);
@@ -489,4 +488,13 @@ char *verify(const struct spec *sp, const struct stage *st, const struct graph *
                 return z.why.s;
     }
     return check_end(&z) ? NULL : z.why.s;
+}
+
+struct refutation *verify(const struct spec *sp, const struct graph *g, const struct program *p, int claims) {
+    char *why = check(sp, g, p);
+    if (!why)
+        return NULL;
+    struct refutation *x = NEW(struct refutation, 1);
+    *x = (struct refutation){claims, why};
+    return x;
 }

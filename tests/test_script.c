@@ -65,15 +65,26 @@ static const struct job *job(const struct spec *sp, int s, int b, int d) {
 
 /* ---- the schedules that come with the compiler ---- */
 
-enum { FORWARD_FIRST, BACKWARD_FIRST, OLDEST_BATCH };
+enum order { OLDEST_BATCH, FORWARD_FIRST, ONE_FORWARD_ONE_BACKWARD };
 
-static void check_shipped(const char *name, const char *set, int workers, int order, int home(int s, int b),
+/* Rank s of 1F1B runs workers - s forwards, then a backward and a forward in turn. */
+static double priority(enum order order, int workers, int s, int b, int d) {
+    int warmup = workers - s;
+    if (order == OLDEST_BATCH)
+        return b;
+    if (order == FORWARD_FIRST)
+        return d != OP_F;
+    return d != OP_F ? warmup + 2 * b : b < warmup ? b : 2 * b - warmup + 1;
+}
+
+static void check_shipped(const char *name, const char *set, int workers, enum order order, int home(int s, int b),
                           int compute(int s, int b)) {
     struct spec *sp = load(format("schedules/%s.lua", name), NULL, NULL, set);
     cr_assert_str_eq(sp->name, name);
     cr_assert_eq(sp->workers, workers, "%s", name);
     cr_assert_eq(sp->njobs, 2 * sp->stages * sp->batches, "%s", name);
-    cr_assert(!sp->strict && !sp->pred && !sp->model && !sp->has_cluster);
+    cr_assert_eq(sp->strict, order != OLDEST_BATCH, "%s", name);
+    cr_assert(!sp->pred && !sp->model && !sp->has_cluster);
     const struct job *j = sp->job;
     for (int s = 0; s < sp->stages; s++)
         for (int b = 0; b < sp->batches; b++)
@@ -82,12 +93,11 @@ static void check_shipped(const char *name, const char *set, int workers, int or
                 cr_assert_eq(job_at(sp, s, b, d), j - sp->job);
                 cr_assert_eq(j->home, home(s, b), "%s: home of %s", name, job_name(s, b, d));
                 cr_assert_eq(j->rank, compute(s, b), "%s: rank of %s", name, job_name(s, b, d));
-                double want = order == OLDEST_BATCH ? b : (d == OP_F) == (order == BACKWARD_FIRST);
-                cr_assert_eq(j->prio, want, "%s: priority of %s", name, job_name(s, b, d));
+                cr_assert_eq(j->prio, priority(order, workers, s, b, d), "%s: priority of %s", name, job_name(s, b, d));
                 cr_assert_eq(j->cost, 0);
             }
     for (int k = 0; k < workers; k++) {
-        cr_assert_eq(sp->cap[k], strcmp(name, "1f1b") ? INT_MAX : workers - k);
+        cr_assert_eq(sp->cap[k], INT_MAX);
         cr_assert_eq(sp->slots[k], 2);
     }
 }
@@ -104,7 +114,7 @@ Test(script, shipped_schedules) {
     check_shipped("ddp", "batches=16", 8, OLDEST_BATCH, batch_of_8, batch_of_8);
     check_shipped("fsdp", "stages=10", 8, OLDEST_BATCH, stage_of_8, batch_of_8);
     check_shipped("gpipe", "workers=5", 5, FORWARD_FIRST, stage, stage);
-    check_shipped("1f1b", "workers=5 stages=5", 5, BACKWARD_FIRST, stage, stage);
+    check_shipped("1f1b", "workers=5 stages=5", 5, ONE_FORWARD_ONE_BACKWARD, stage, stage);
     check_shipped("lpp", "workers=4 group=2", 4, OLDEST_BATCH, loop, loop);
     check_shipped("fslpp", "workers=4 group=2", 4, OLDEST_BATCH, loop_home, loop);
 }
@@ -137,7 +147,7 @@ Test(script, settings_reach_model_and_cluster) {
 
 Test(script, split_backward_and_recompute) {
     struct spec *sp =
-        load_fields("w = function(s, b, d) return s, d == 'F' and 0 or 1 end,\n"
+        load_fields("w = function(s, b, d) return s, (d == 'B' or d == 'I') and 1 or 0 end,\n"
                     "n = function(s, b, d) return ({ F = 1, R = 2, I = 3, B = 4, W = 5.5 })[d] end,\n"
                     "split_backward = function(s, b) return s == 1 end, recompute = function(s, b) return "
                     "b == 1 end");
@@ -152,7 +162,7 @@ Test(script, split_backward_and_recompute) {
         cr_assert(j->s == want[i].s && j->b == want[i].b && j->d == want[i].d, "job %d", i);
         cr_assert_eq(j->prio, prio[j->d]);
         cr_assert_eq(j->home, j->s);
-        cr_assert_eq(j->rank, j->d != OP_F, "a recompute runs where its backward does");
+        cr_assert_eq(j->rank, j->d == OP_R || j->d == OP_I || j->d == OP_B, "a recompute runs where its backward does");
     }
     cr_assert_eq(job_at(sp, 0, 0, OP_I), -1);
     cr_assert_eq(load_fields(W_OWN "split_backward = true, recompute = true")->njobs, 16);
@@ -259,7 +269,7 @@ Test(script, orders_of_the_papers) {
 
 static const char endless[] = "while true do pcall(function() while true do end end) end";
 
-Test(script, a_failed_load_leaves_nothing_behind) {
+Test(script, a_failed_load_leaves_nothing_behind, .timeout = 60) {
     struct itimerval timer;
     struct sigaction action;
     struct spec *before = load("schedules/1f1b.lua", NULL, NULL, "");
@@ -279,10 +289,11 @@ Test(script, a_failed_load_leaves_nothing_behind) {
     }
 }
 
-/* Garbage is no use of memory: 400 MB in all, little at a time. */
+/* Beside 110 MB in use, 160 MB of garbage: the limit is met, and collecting helps. */
 Test(script, garbage_is_free) {
-    load_text("local s = 0\nfor i = 1, 200000 do s = s + #('x'):rep(2000) end\n"
-              "return schedule { workers = 1, stages = 1, batches = 1, w = function() return 0, s // 1e10 end }");
+    load_text("local used, row = {}, {}\nfor i = 1, 110 do used[i] = ('x'):rep(1e6) .. i end\n"
+              "for i = 1, 1000 do row[i] = i end\nfor i = 1, 10000 do row = { table.unpack(row) } end\n"
+              "return schedule { workers = 1, stages = 1, batches = 1, w = function() return 0, #used - 110 end }");
 }
 
 /* Lua shortens long names of files in its messages. */
