@@ -57,6 +57,8 @@ build/prelude.h: compiler/prelude.lua
 	{ echo 'static const char prelude_lua[] = {'; od -An -v -td1 $< | sed 's/-*[0-9][0-9]*/&,/g'; echo '0};'; } > $@
 
 $(B)/obj/compiler/%.o $(B)/obj/runtime/%.o: private FLAGS += $$(pkg-config --cflags lua5.4 openblas)
+# Layers are loops over floats: these let them vectorise, without letting any sum change its order.
+$(B)/obj/runtime/%.o: private FLAGS += -O3 -fno-trapping-math
 $(B)/obj/tests/%.o: private FLAGS += -Icompiler -Iruntime $$(pkg-config --cflags lua5.4 openblas criterion)
 $(B)/obj/%.o: %.c Makefile | build/prelude.h
 	@mkdir -p $(@D)

@@ -316,7 +316,7 @@ struct stage *cost_stages(struct spec *sp) {
     for (struct job *j = sp->job; j < sp->job + sp->njobs; j++)
         if (j->cost == 0)
             j->cost = st[j->s].cost[j->d];
-    return st;
+    return sp->stage = st;
 }
 
 double cost_add(const struct spec *sp, int64_t bytes) {

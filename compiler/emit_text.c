@@ -2,6 +2,7 @@
  *
  *     pianola 1
  *     program 1f1b workers 4 stages 4 batches 8
+ *     needs F 1 0: F 0 0, F 1 1                            a line per job, where pred() replaces the default
  *     rank 0 lane compute
  *     F 0 0 w=weight(0) stash=stash(0,0) y=act(0,0)
  *     B 0 0 w=weight(0) stash=stash(0,0) dy=grad(1,0) dw=wgrad(0) wait(RECV_B 1 0 from 1) free(stash(0,0) grad(1,0))
@@ -136,6 +137,14 @@ void emit_text(struct text *out, const struct program *p) {
     put_word(out, "pianola 1\nprogram ");
     put_name(out, p->name);
     put(out, " workers %d stages %d batches %d\n", p->workers, p->stages, p->batches);
+    for (int i = 0; i < p->nneeds; i++) { /* only where pred() replaces the default dependencies */
+        const struct job_name *j = &p->need[i].job;
+        put(out, "needs %s %d %d:", op_name[j->d], j->s, j->b);
+        for (int32_t e = p->need[i].pred; e < p->need[i + 1].pred; e++)
+            put(out, " %s %d %d%s", op_name[p->pred[e].d], p->pred[e].s, p->pred[e].b,
+                e + 1 < p->need[i + 1].pred ? "," : "");
+        put_word(out, "\n");
+    }
     for (int r = 0; r < p->workers; r++) {
         put_lanes(out, p, r);
         put_issue(out, &p->rank[r], r);

@@ -48,6 +48,7 @@ struct spec {
     /* Custom dependencies: pred of job j is pred[pred_at[j] .. pred_at[j+1]), as job indices. NULL: the default. */
     int32_t *pred;
     int32_t *pred_at;
+    struct stage *stage; /* what each stage weighs, once cost.c has said; NULL: unknown */
     struct model *model; /* NULL: unit costs, every tensor 1 byte */
     bool has_cluster;
     struct link *link; /* [src * workers + dst]; NULL: free */
@@ -137,6 +138,7 @@ struct group {
 struct rank {
     struct instr *ins; /* in issue order; a lane is the restriction to its number */
     int nins;
+    int32_t *line;     /* per instruction: its line in the file it was read from; NULL: compiled */
     struct lane *lane; /* lane 0 is compute; then sends by peer, receives by peer, groups */
     int nlanes;
     struct buf *buf;
@@ -150,12 +152,23 @@ struct rank {
     int64_t arena; /* bytes; the plan's peak */
 };
 
-/* Every job's facts that a reader of the text form needs to check the streams against the job graph. */
+struct job_name {
+    int32_t s, b;
+    uint8_t d;
+};
+struct need { /* what a job needs, where pred() says so: program.pred[pred .. next need's pred) */
+    struct job_name job;
+    int32_t pred;
+};
+
 struct program {
     const char *name;
     int workers, stages, batches, nmsgs, ngroups;
     struct group *group;
     struct rank *rank;
+    struct need *need; /* one per job, and one more that ends the last; NULL: the default dependencies */
+    struct job_name *pred;
+    int nneeds;
 };
 
 /* When each instruction runs: start and end per rank, parallel to rank.ins. A RECV's end is the arrival. */

@@ -494,6 +494,22 @@ static void order_lanes(struct rank *k) {
         k->ins[i].lane = now[k->ins[i].lane];
 }
 
+/* A custom pred is part of the program: without it, nobody could check the streams. */
+static void copy_needs(const struct spec *sp, struct program *p) {
+    p->nneeds = sp->njobs;
+    p->need = NEW(struct need, sp->njobs + 1);
+    p->pred = NEW(struct job_name, sp->pred_at[sp->njobs] + 1);
+    for (int j = 0; j <= sp->njobs; j++) {
+        if (j < sp->njobs)
+            p->need[j].job = (struct job_name){sp->job[j].s, sp->job[j].b, sp->job[j].d};
+        p->need[j].pred = sp->pred_at[j];
+    }
+    for (int32_t e = 0; e < sp->pred_at[sp->njobs]; e++) {
+        const struct job *from = &sp->job[sp->pred[e]];
+        p->pred[e] = (struct job_name){from->s, from->b, from->d};
+    }
+}
+
 static struct build *prepare(const struct spec *sp, const struct stage *st, const struct graph *g,
                              const struct sched *sc) {
     struct build *L = NEW(struct build, 1);
@@ -507,6 +523,8 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
     L->weight = NEW(int32_t *, sp->workers);
     struct program *p = L->p = NEW(struct program, 1);
     *p = (struct program){.name = sp->name, .workers = sp->workers, .stages = sp->stages, .batches = sp->batches};
+    if (sp->pred)
+        copy_needs(sp, p);
     p->rank = NEW(struct rank, sp->workers);
     p->group = NEW(struct group, sp->stages);
     for (int r = 0; r < sp->workers; r++) {

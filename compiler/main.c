@@ -10,7 +10,7 @@
 
 #define VERSION "0.1.0"
 
-enum { CHECK = 1, SHOW = 2, COMPILE = 4, RUN = 8, ALL = 15 };
+enum { CHECK = 1, SHOW = 2, COMPILE = 4, RUN = 8, SCRIPTS = 15, VERIFY = 16, ALL = 31 };
 
 static const struct command {
     const char *name, *args, *what, *examples;
@@ -33,6 +33,10 @@ static const struct command {
      "  pianola run schedules/1f1b.lua --model schedules/models/gpt.lua --data book.txt\n"
      "  pianola run schedules/gpipe.lua --model schedules/models/integers.lua --steps 3 --json\n",
      RUN},
+    {"verify", "FILE", "prove a program from its text form (streams.txt)",
+     "  pianola verify generated/1f1b/streams.txt\n"
+     "  pianola show my.lua --format streams | pianola verify -\n",
+     VERIFY},
 };
 enum { NCOMMANDS = sizeof commands / sizeof *commands };
 
@@ -41,9 +45,9 @@ static const struct option_row {
     const char *name, *arg, *what;
     int key, commands;
 } options[] = {
-    {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D', ALL},
-    {"model", "FILE", "model script; without one, jobs have unit costs", 'm', ALL},
-    {"cluster", "FILE", "cluster script; without one, links are free", 'c', ALL},
+    {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D', SCRIPTS},
+    {"model", "FILE", "model script; without one, jobs have unit costs", 'm', SCRIPTS},
+    {"cluster", "FILE", "cluster script; without one, links are free", 'c', SCRIPTS},
     {"output", "PATH", "where to write: a file (show), a folder (compile)", 'o', SHOW | COMPILE},
     {"format", "FORMAT", "grid (default), streams, tsv or json", 'f', SHOW},
     {"dump", "LETTERS", "print the program after a pass: l, m, w (help passes)", 'd', CHECK | SHOW | COMPILE},
@@ -52,7 +56,7 @@ static const struct option_row {
     {"seed", "N", "of weights and of the order of the data; default 1", 's', RUN},
     {"compare", NULL, "train the same steps on one rank too, and compare", 'C', RUN},
     {"timeline", "FILE", "write the last step's measured timeline (TSV)", 't', RUN},
-    {"json", NULL, "print figures as JSON", 'j', CHECK | SHOW | RUN},
+    {"json", NULL, "print figures as JSON", 'j', ALL & ~COMPILE},
     {"color", "WHEN", "always, never or auto (default)", 'k', SHOW | RUN},
     {"width", "N", "columns of the grid", 'w', SHOW | RUN},
     {"ascii", NULL, "no characters beyond ASCII", 'a', SHOW | RUN},
@@ -79,7 +83,7 @@ static const struct command *find_command(const char *name) {
     const char *near = nearest(name, names, NCOMMANDS);
     if (near)
         die("unknown command '%s'; did you mean '%s'?", name, near);
-    die("unknown command '%s'; the commands are check, show, compile, run and help", name);
+    die("unknown command '%s'; the commands are check, show, compile, run, verify and help", name);
 }
 
 static void usage(FILE *out) {
@@ -208,9 +212,10 @@ static void parse(struct settings *z, const struct command *c, int argc, char **
         set_option(z, c, key, o->name, optarg);
     }
     if (optind == argc)
-        die("`%s` needs a schedule, e.g. schedules/1f1b.lua; see `pianola help %s`", c->name, c->name);
+        die("`%s` needs a %s; see `pianola help %s`", c->name,
+            c->bit == VERIFY ? "file, e.g. streams.txt" : "schedule, e.g. schedules/1f1b.lua", c->name);
     if (optind + 1 < argc)
-        die("`%s` takes one schedule, but got '%s' too", c->name, argv[optind + 1]);
+        die("`%s` takes one file, but got '%s' too", c->name, argv[optind + 1]);
     z->compile.args.schedule = argv[optind];
 }
 
@@ -280,6 +285,42 @@ static int check(const struct compile *c, bool json) {
     return 0;
 }
 
+/* Text as a JSON string. */
+static void put_json(const char *s) {
+    putchar('"');
+    for (; *s; s++)
+        if (*s == '\n')
+            fputs("\\n", stdout);
+        else if (*s == '"' || *s == '\\')
+            printf("\\%c", *s);
+        else if ((unsigned char)*s < 32)
+            printf("\\u%04x", *s);
+        else
+            putchar(*s);
+    putchar('"');
+}
+
+static int verify_command(const char *path, bool json) {
+    static const char *const claims[] = {"jobs", "gradients", "races", "memory", "serial deadlock", "lane deadlock"};
+    const struct program *p = read_text(path, read_file(path, NULL));
+    struct refutation *no = verify_text(p);
+    int claim = 0;
+    while (no && no->claim >> (claim + 1))
+        claim++;
+    if (json) {
+        printf("{\"schema\": 1, \"proved\": %s", no ? "false" : "true");
+        if (no) {
+            printf(", \"claim\": \"%s\", \"why\": ", claims[claim]);
+            put_json(no->why);
+        }
+        printf("}\n");
+    } else if (no)
+        printf("%s: refuted (%s)\n%s\n", path, claims[claim], no->why);
+    else
+        printf("%s: proved: %s on %d ranks\n", path, p->name, p->workers);
+    return no != NULL;
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) {
         usage(stderr);
@@ -300,6 +341,8 @@ int main(int argc, char **argv) {
         return check(&z.compile, z.json);
     case SHOW:
         return show(&z);
+    case VERIFY:
+        return verify_command(z.compile.args.schedule, z.json);
     case COMPILE:
         return compile(&z);
     default:

@@ -5,7 +5,6 @@
  * closing one leaves a hole that merges with its neighbours. A hole remembers who was there last, its ghosts: whoever
  * takes the bytes over must run after them, an order that lanes.c keeps (rank.over). n log n in buffers. */
 #include "pass.h"
-#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -141,12 +140,14 @@ static void take_over(struct plan *z, struct block *b, int64_t end) {
 
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
+/* What a buffer takes. Even an empty one (a stage without weights) gets a place of its own. */
+static int64_t room(const struct plan *z, const struct buf *b) { return round_up(b->bytes ? b->bytes : 1, z->align); }
+
 static void open_buffer(struct plan *z, int32_t x) {
     struct buf *buf = &z->rank->buf[x];
-    int64_t size = round_up(buf->bytes, z->align);
+    int64_t size = room(z, buf);
     if (buf->grows >= 0 && z->rank->buf[buf->grows].bytes > buf->bytes)
-        size = round_up(z->rank->buf[buf->grows].bytes, z->align);
-    assert(size > 0);
+        size = room(z, &z->rank->buf[buf->grows]);
     struct block *b = best_fit(z, size);
     if (b)
         remove_hole(z, b);
@@ -233,7 +234,7 @@ static void place_permanent(struct plan *z, int64_t page) {
         k->arena = round_up(k->arena, k->buf[x].kind == last ? z->align : page);
         last = k->buf[x].kind;
         k->buf[x].off = k->arena;
-        k->arena += round_up(k->buf[x].bytes, z->align);
+        k->arena += room(z, &k->buf[x]);
     }
     k->arena = z->base = round_up(k->arena, page);
 }

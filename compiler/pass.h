@@ -47,9 +47,9 @@ struct refutation {
     char *why; /* the counterexample: rank, lane, line, instruction, and the job or message behind it */
 };
 struct refutation *verify(const struct spec *sp, const struct graph *g, const struct program *p, int claims);
-/* The job graph that a program read from its text form states itself: its jobs where they stand, DESIGN's default
- * dependencies or the listed ones. Without costs, links and memory limit. */
-struct spec *spec_of_program(const struct program *p);
+/* verify_text.c: proves a program by what it says itself: its jobs run where they stand, and need what DESIGN's default or
+ * its own `needs` lines say. */
+struct refutation *verify_text(const struct program *p);
 
 /* sim.c: needs a verified program; gives the predicted timeline. */
 struct timeline *sim_run(const struct spec *sp, const struct stage *st, const struct program *p);
@@ -82,6 +82,18 @@ void emit_text(struct text *out, const struct program *p);
 struct program *read_text(const char *file, const char *src);
 /* emit_tsv.c */
 void emit_tsv(struct text *out, const struct program *p, const struct timeline *tl);
+/* read_tsv.c: timeline.tsv, predicted or measured, with rows by rank, lane and start. Dies with file:line. */
+struct timeline_rows {
+    int n;
+    struct timeline_row {
+        int rank;
+        const char *lane, *op; /* "send 1", "SEND_F" */
+        double start, end;
+        int stage, batch, peer; /* -1: does not apply */
+        int64_t bytes;          /* likewise */
+    } * row;
+};
+struct timeline_rows *read_tsv(const char *file, const char *src);
 /* emit_json.c */
 void emit_json(struct text *out, const struct report *r);
 /* emit_grid.c: the timeline as rows of cells, and the report as a table, for people. */

@@ -399,6 +399,32 @@ static const char *schedule_name(struct reader *in) {
     return t.s;
 }
 
+static struct job_name job(struct reader *in) {
+    struct job_name j = {.d = (uint8_t)read_name(in, "a job", op_name, NDIRS)};
+    read_word(in, " ");
+    j.s = (int32_t)read_integer(in, "a stage", 0, in->prog->stages - 1);
+    read_word(in, " ");
+    j.b = (int32_t)read_integer(in, "a microbatch", 0, in->prog->batches - 1);
+    return j;
+}
+
+/* What each job needs, where pred() said so: `needs F 1 3: F 0 3, F 0 2`. */
+static void read_needs(struct reader *in) {
+    struct program *p = in->prog;
+    size_t cap = 0, pred_cap = 0, npreds = 0;
+    while (read_if(in, "needs ")) {
+        GROW(p->need, cap, (size_t)p->nneeds + 2);
+        p->need[p->nneeds++] = (struct need){job(in), (int32_t)npreds};
+        read_word(in, ":");
+        while (read_if(in, npreds > (size_t)p->need[p->nneeds - 1].pred ? ", " : " ")) {
+            GROW(p->pred, pred_cap, npreds + 1);
+            p->pred[npreds++] = job(in);
+        }
+        read_end(in);
+        p->need[p->nneeds].pred = (int32_t)npreds;
+    }
+}
+
 static void read_head(struct reader *in) {
     struct program *p = in->prog;
     if (!read_if(in, "pianola 1"))
@@ -426,23 +452,19 @@ static void read_head(struct reader *in) {
     in->grouped = NEW(int32_t, sections);
     in->sent = NEW(int32_t, p->workers);
     in->received = NEW(int32_t, p->workers);
+    read_needs(in);
 }
 
 struct program *read_text(const char *file, const char *src) {
     struct reader in = {.file = file, .src = src, .p = src, .start = src, .line = 1};
     struct program *p = in.prog = NEW(struct program, 1);
     read_head(&in);
-    int32_t **lines = NEW(int32_t *, p->workers);
     for (in.r = 0; in.r < p->workers; in.r++) {
         read_rank(&in);
-        lines[in.r] = in.ins_line;
+        p->rank[in.r].line = in.ins_line;
     }
     if (*in.p)
         FAIL(&in, in.p, "expected the end of the file after rank %d's memory", p->workers - 1);
-    char *why = number_messages(p, true);
-    for (int r = 0; why && r < p->workers; r++) /* it names the first */
-        for (int i = 0; i < p->rank[r].nins; i++)
-            if (is_message(p->rank[r].ins[i].op) && p->rank[r].ins[i].msg < 0)
-                die_at(file, src, lines[r][i], 1, "%s", why);
+    number_messages(p, true); /* a message without a partner is verify's to refute */
     return p;
 }

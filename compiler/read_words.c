@@ -81,7 +81,7 @@ struct buf read_buffer_name(struct reader *in) {
     return b;
 }
 
-static bool has_batch(int op) {
+bool op_has_batch(int op) {
     switch (op) {
     case OP_U:
     case OP_SEND_G:
@@ -102,7 +102,7 @@ struct instr read_label(struct reader *in) {
     i.op = (uint8_t)read_name(in, "an operation", op_name, NOPS);
     read_word(in, " ");
     i.stage = (int32_t)read_integer(in, "a stage", 0, in->prog->stages - 1);
-    if (has_batch(i.op)) {
+    if (op_has_batch(i.op)) {
         read_word(in, " ");
         i.batch = (int32_t)read_integer(in, "a microbatch", 0, in->prog->batches - 1);
     }

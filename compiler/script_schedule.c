@@ -244,13 +244,13 @@ static void jobs_from_functions(struct reader *r) {
 
 /* ---- jobs from a sequence ---- */
 
-/* Reads digits at *p, which must not be past limit; -1: no number, or too large. */
-static int digits(const char **p, int limit) {
+/* Reads the digits at *p; -1: there are none, or too many. */
+static int digits(const char **p) {
     const char *q = *p;
     int64_t x = 0;
     while (*q >= '0' && *q <= '9' && x <= INT_MAX)
         x = x * 10 + (*q++ - '0');
-    bool good = q != *p && x < limit;
+    bool good = q != *p && x <= INT_MAX;
     *p = q;
     return good ? (int)x : -1;
 }
@@ -260,9 +260,9 @@ static struct job parse_job(struct reader *r, int list, int position) {
     const struct spec *sp = r->sp;
     size_t n = 0;
     const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &n) : NULL, *p = text;
-    int s = p ? digits(&p, INT_MAX) : -1, d = p && *p ? direction(p, 1) : -1;
+    int s = p ? digits(&p) : -1, d = p && *p ? direction(p, 1) : -1;
     p += d >= 0;
-    int b = d >= 0 ? digits(&p, INT_MAX) : -1;
+    int b = d >= 0 ? digits(&p) : -1;
     if (s < 0 || d < 0 || b < 0 || p != text + n)
         field_fail(L, r->t.line, "sequence",
                    "sequence[%d][%d] is %s; a job is a stage, one of F R I B W, and a microbatch, such as \"0F3\"",

@@ -1,7 +1,9 @@
 /* What the host layers share: where a tensor lies, the functions of a layer kind, and arithmetic in one order.
  *
- * Nothing here uses libm, vector intrinsics or a reordered sum: apart from BLAS, whose kernels differ between
- * processors, a layer gives the same bits everywhere. */
+ * No sum is reordered and, beyond sqrtf, which IEEE 754 fixes to the bit, no libm reaches weights or gradients (a loss
+ * that is reported takes one log per row). So apart from BLAS, whose kernels differ between processors, a layer gives
+ * the same bits everywhere, at any optimisation that keeps IEEE arithmetic.
+ */
 #ifndef PIANOLA_HOST_H
 #define PIANOLA_HOST_H
 #include "rt.h"

@@ -1,5 +1,4 @@
-/* Every layer against the same layer in double precision, differentiated numerically; and the promises of the sweeps.
- */
+/* Every layer against itself in double precision, differentiated numerically; and the promises of the sweeps. */
 #include "../runtime/host.h"
 #include "handmade.h"
 #include <criterion/criterion.h>

@@ -1,0 +1,193 @@
+/* Reads timeline.tsv, predicted or measured, as emit_tsv writes it.
+ *
+ * Strictly: nine columns separated by tabs, an empty one only where it does not apply, rows by rank, lane and start.
+ * One pass, and memory by the number of lines. */
+#include "read.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char header[] = "rank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\n";
+
+struct table {
+    struct reader in;
+    struct timeline_rows *rows;
+    const char *lane; /* of the row before, in the source, and its length; and in the arena */
+    size_t nlane;
+    const char *lane_name;
+    int kind, peer;    /* of that lane; peer -1: none */
+    struct map groups; /* group lanes, by the row they begin at */
+};
+
+/* Takes the tab that ends a column. */
+static void column_end(struct reader *in, const char *column) {
+    if (*in->p != '\t')
+        FAIL(in, in->p,
+             "column '%s': expected a tab behind it; the columns are rank, lane, start, end, op, stage, "
+             "batch, peer, bytes",
+             column);
+    in->p++;
+}
+
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/* The end of a number as base.c's number() writes one, without a sign: 12, 0.25, 1e-05, 1.5e+20. */
+static const char *number_end(const char *p) {
+    const char *s = p;
+    while (is_digit(*s))
+        s++;
+    if (s == p || (*p == '0' && s > p + 1))
+        return NULL;
+    if (*s == '.') {
+        if (!is_digit(*++s))
+            return NULL;
+        while (is_digit(*s))
+            s++;
+    }
+    if (*s == 'e') {
+        s++;
+        s += *s == '+' || *s == '-';
+        if (!is_digit(*s))
+            return NULL;
+        while (is_digit(*s))
+            s++;
+    }
+    return s;
+}
+
+static double read_time(struct reader *in, const char *column) {
+    const char *end = number_end(in->p);
+    double x = end ? strtod(in->p, NULL) : NAN;
+    if (!isfinite(x))
+        FAIL(in, in->p, "column '%s': expected a time, a finite number from 0", column);
+    in->p = end;
+    column_end(in, column);
+    return x;
+}
+
+/* ---- lanes ---- */
+
+/* A group's ranks, ascending, one of them this rank; and a group comes once in a rank. */
+static void read_group(struct table *t, int rank) {
+    struct reader *in = &t->in;
+    const char *at = in->p;
+    int least = 0, n = 0;
+    uint64_t hash = hash_add(0, rank);
+    bool mine = false;
+    do {
+        int r = (int)read_integer(in, "a rank of the group in column 'lane', ascending", least, INT32_MAX - 1);
+        hash = hash_add(hash, r);
+        mine |= r == rank;
+        least = r + 1;
+        n++;
+    } while (read_if(in, ","));
+    if (n < 2 || !mine)
+        FAIL(in, at, "column 'lane': expected a group of at least two ranks, one of them rank %d", rank);
+    uint32_t slot = map_start(&t->groups, hash);
+    for (int i; (i = t->groups.slot[slot] - 1) >= 0; slot = map_next(&t->groups, slot)) {
+        const struct timeline_row *row = &t->rows->row[i];
+        size_t len = (size_t)(in->p - at);
+        if (row->rank == rank && !strncmp(row->lane + strlen("group "), at, len) && !row->lane[strlen("group ") + len])
+            FAIL(in, at, "column 'lane': this lane of rank %d had rows before; rows go by rank, lane and start", rank);
+    }
+    t->groups.slot[slot] = t->rows->n + 1;
+}
+
+/* The lane, which is that of the row before or comes after it. Returns whether it is another. */
+static bool read_lane(struct table *t, int rank, bool new_rank) {
+    static const char *const words[] = {"compute", "send ", "recv ", "group "};
+    struct reader *in = &t->in;
+    const char *at = in->p;
+    if (!new_rank && !strncmp(t->lane, at, t->nlane) && at[t->nlane] == '\t') {
+        in->p += t->nlane + 1;
+        return false;
+    }
+    int kind = LANE_COMPUTE, peer = -1;
+    while (kind <= LANE_GROUP && !read_if(in, words[kind]))
+        kind++;
+    if (kind > LANE_GROUP)
+        FAIL(in, at, "column 'lane': expected \"compute\", \"send\", \"recv\" or \"group\"");
+    if (kind == LANE_SEND || kind == LANE_RECV) {
+        peer = (int)read_integer(in, "a rank in column 'lane'", 0, INT32_MAX);
+        if (peer == rank)
+            FAIL(in, at, "column 'lane': a rank has no lane to itself");
+    }
+    if (!new_rank && (kind < t->kind || (kind == t->kind && peer <= t->peer && kind != LANE_GROUP)))
+        FAIL(in, at, "column 'lane': rows go by rank, lane and start; this lane comes before the row above");
+    if (kind == LANE_GROUP)
+        read_group(t, rank);
+    t->lane = at;
+    t->nlane = (size_t)(in->p - at);
+    t->lane_name = format("%.*s", (int)t->nlane, at);
+    t->kind = kind;
+    t->peer = peer;
+    column_end(in, "lane");
+    return true;
+}
+
+/* ---- columns that may be empty ---- */
+
+/* A number where the column applies to the row's operation, else nothing; -1 then. */
+static int64_t read_applying(struct reader *in, const char *op, const char *what, bool applies, int64_t most) {
+    bool empty = *in->p == '\t' || *in->p == '\n';
+    if (!applies && !empty)
+        FAIL(in, in->p, "expected nothing instead of %s: %s has none", what, op);
+    return applies ? read_integer(in, what, 0, most) : -1;
+}
+
+static void read_row(struct table *t) {
+    struct reader *in = &t->in;
+    struct timeline_row *row = &t->rows->row[t->rows->n], *above = t->rows->n ? row - 1 : NULL;
+    const char *at = in->p;
+    row->rank = (int)read_integer(in, "a rank in column 'rank'", 0, INT32_MAX);
+    if (above && row->rank < above->rank)
+        FAIL(in, at, "column 'rank': rows go by rank, lane and start; rank %d stands above", above->rank);
+    column_end(in, "rank");
+    bool new_lane = read_lane(t, row->rank, !above || above->rank != row->rank);
+    row->lane = t->lane_name;
+    at = in->p;
+    row->start = read_time(in, "start");
+    if (!new_lane && row->start < above->start)
+        FAIL(in, at, "column 'start': rows go by rank, lane and start; the row above starts later");
+    at = in->p;
+    row->end = read_time(in, "end");
+    if (row->end < row->start)
+        FAIL(in, at, "column 'end': expected a time not before the start");
+    at = in->p;
+    int op = read_name(in, "an operation in column 'op'", op_name, NOPS);
+    row->op = op_name[op];
+    if (op_lane[op] != t->kind)
+        FAIL(in, at, "column 'op': %s does not run in the lane %s", row->op, row->lane);
+    column_end(in, "op");
+    row->stage = (int)read_applying(in, row->op, "the stage in column 'stage'", true, INT32_MAX);
+    column_end(in, "stage");
+    row->batch = (int)read_applying(in, row->op, "the microbatch in column 'batch'", op_has_batch(op), INT32_MAX);
+    column_end(in, "batch");
+    at = in->p;
+    row->peer = (int)read_applying(in, row->op, "the peer in column 'peer'", t->peer >= 0, INT32_MAX);
+    if (row->peer != t->peer)
+        FAIL(in, at, "column 'peer': expected %d, the lane's peer", t->peer);
+    column_end(in, "peer");
+    row->bytes = read_applying(in, row->op, "the bytes in column 'bytes'", is_message(op), INT64_MAX);
+    read_end(in);
+    t->rows->n++;
+}
+
+struct timeline_rows *read_tsv(const char *file, const char *src) {
+    struct timeline_rows *rows = NEW(struct timeline_rows, 1);
+    struct table t = {.in = {.file = file, .src = src, .p = src, .start = src, .line = 1}, .rows = rows};
+    if (!read_if(&t.in, header))
+        FAIL(&t.in, src,
+             "expected the header of a timeline: rank, lane, start, end, op, stage, batch, peer, bytes, "
+             "separated by tabs");
+    t.in.start = t.in.p;
+    t.in.line = 2;
+    size_t lines = 0;
+    for (const char *p = t.in.p; (p = strchr(p, '\n')); p++)
+        lines++;
+    rows->row = NEW(struct timeline_row, lines + 1);
+    t.groups = map_new(lines);
+    while (*t.in.p)
+        read_row(&t);
+    return rows;
+}

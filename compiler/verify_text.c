@@ -1,0 +1,98 @@
+/* A program read from its text form, proved by what it says itself.
+ *
+ * The job graph follows from the streams: every (s,b) has an F and a B, or an I and a W where either occurs, and an R where
+ * one occurs; a job's rank is where it stands; its dependencies are the default, or the listed ones. */
+#include "pass.h"
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+static struct refutation *refuted(int claim, char *why) {
+    struct refutation *x = NEW(struct refutation, 1);
+    *x = (struct refutation){claim, why};
+    return x;
+}
+
+/* Where each job stands: rank of (s,b,d), -1 where it does not occur. */
+static int32_t *ranks_of_jobs(const struct program *p) {
+    int64_t n = (int64_t)p->stages * p->batches * NDIRS;
+    int32_t *rank = NEW(int32_t, n);
+    memset(rank, -1, sizeof *rank * (size_t)n);
+    for (int r = 0; r < p->workers; r++)
+        for (int i = 0; i < p->rank[r].nins; i++) {
+            const struct instr *x = &p->rank[r].ins[i];
+            if (x->op < NDIRS)
+                rank[((int64_t)x->stage * p->batches + x->batch) * NDIRS + x->op] = r;
+        }
+    return rank;
+}
+
+static struct spec *spec_of(const struct program *p) {
+    struct spec *sp = NEW(struct spec, 1);
+    *sp = (struct spec){.name = p->name, .file = p->name, .workers = p->workers, .stages = p->stages};
+    sp->batches = p->batches;
+    sp->memory = INFINITY;
+    int64_t cells = (int64_t)p->stages * p->batches;
+    const int32_t *rank = ranks_of_jobs(p);
+    sp->at = NEW(int32_t, cells * NDIRS);
+    sp->job = NEW(struct job, cells * 4);
+    for (int64_t c = 0; c < cells; c++) {
+        const int32_t *r = rank + c * NDIRS;
+        bool split = r[OP_I] >= 0 || r[OP_W] >= 0;
+        const bool has[NDIRS] = {[OP_F] = true, [OP_R] = r[OP_R] >= 0, [OP_I] = split, [OP_B] = !split || r[OP_B] >= 0,
+                                 [OP_W] = split};
+        for (int d = 0; d < NDIRS; d++) {
+            sp->at[c * NDIRS + d] = has[d] ? sp->njobs : -1;
+            if (has[d])
+                sp->job[sp->njobs++] = (struct job){.s = (int32_t)(c / p->batches), .b = (int32_t)(c % p->batches),
+                                                    .d = (uint8_t)d, .rank = r[d], .home = r[d], .cost = 1};
+        }
+    }
+    return sp;
+}
+
+/* The listed dependencies as the graph wants them; NULL, or why they cannot be right. */
+static char *take_needs(const struct program *p, struct spec *sp) {
+    int32_t *where = NEW(int32_t, sp->njobs);
+    memset(where, -1, sizeof *where * (size_t)sp->njobs);
+    for (int i = 0; i < p->nneeds; i++) {
+        const struct job_name *j = &p->need[i].job;
+        int32_t at = job_at(sp, j->s, j->b, j->d);
+        if (at < 0 || where[at] >= 0)
+            return format("`needs %s %d %d` names a job that %s", op_name[j->d], j->s, j->b,
+                          at < 0 ? "does not occur" : "has such a line already");
+        where[at] = i;
+    }
+    sp->pred_at = NEW(int32_t, sp->njobs + 1);
+    sp->pred = NEW(int32_t, p->need[p->nneeds].pred + 1);
+    for (int j = 0; j < sp->njobs; j++) {
+        int32_t n = sp->pred_at[j];
+        if (where[j] < 0)
+            return format("no `needs` line for %s %d %d", op_name[sp->job[j].d], sp->job[j].s, sp->job[j].b);
+        for (int32_t e = p->need[where[j]].pred; e < p->need[where[j] + 1].pred; e++) {
+            const struct job_name *f = &p->pred[e];
+            if ((sp->pred[n++] = job_at(sp, f->s, f->b, f->d)) < 0)
+                return format("`needs` names %s %d %d, which does not occur", op_name[f->d], f->s, f->b);
+        }
+        sp->pred_at[j + 1] = n;
+    }
+    return NULL;
+}
+
+struct refutation *verify_text(const struct program *p) {
+    int64_t jobs = 0;
+    for (int r = 0; r < p->workers; r++)
+        for (int i = 0; i < p->rank[r].nins; i++)
+            jobs += p->rank[r].ins[i].op < NDIRS;
+    if ((double)p->stages * p->batches * 2 > (double)jobs)
+        return refuted(CLAIM_JOBS, format("%d stages of %d microbatches have at least %.0f jobs; the streams have %lld",
+                                          p->stages, p->batches, (double)p->stages * p->batches * 2, (long long)jobs));
+    struct spec *sp = spec_of(p);
+    char *why = p->nneeds ? take_needs(p, sp) : NULL;
+    if (why)
+        return refuted(CLAIM_JOBS, why);
+    for (int j = 0; j < sp->njobs; j++)
+        if (sp->job[j].rank < 0)
+            return refuted(CLAIM_JOBS, format("job %s never runs", job_name(sp->job[j].s, sp->job[j].b, sp->job[j].d)));
+    return verify(sp, graph_build(sp), p, CLAIM_ALL);
+}

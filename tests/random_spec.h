@@ -1,0 +1,221 @@
+/* Schedules drawn at random, the same for the same seed: placements, homes, priorities, caps, split backwards,
+ * recompute, costs, links, weight slots and added orders that no hand would write. All numbers are small multiples of a
+ * quarter, so sums of times are exact whatever order they are taken in. */
+#ifndef PIANOLA_RANDOM_SPEC_H
+#define PIANOLA_RANDOM_SPEC_H
+#include "../compiler/pass.h"
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+static uint64_t random_state;
+
+/* 0 .. n-1 (SplitMix64, Steele, Lea & Flood 2014). */
+static inline int below(int n) {
+    uint64_t z = random_state += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return (int)((z ^ (z >> 31)) % (uint64_t)n);
+}
+
+enum { /* what a spec may have besides what all have */
+       CAPS = 1,
+       LATENCY = 2,   /* links of latency alone */
+       BANDWIDTH = 4, /* links of latency and bandwidth */
+       ORDERS = 8,    /* a custom pred that adds orders to the default ones */
+       AT_HOME = 16,  /* a stage runs on one rank, its home */
+};
+
+static inline struct spec *empty_spec(int workers, int stages, int batches) {
+    struct spec *sp = NEW(struct spec, 1);
+    int cells = stages * batches * NDIRS;
+    *sp = (struct spec){.name = "drawn", .file = "drawn.lua", .workers = workers, .stages = stages, .batches = batches};
+    sp->job = NEW(struct job, cells);
+    sp->at = NEW(int32_t, cells);
+    memset(sp->at, -1, sizeof *sp->at * (size_t)cells);
+    sp->cap = NEW(int, workers);
+    sp->slots = NEW(int, workers);
+    for (int r = 0; r < workers; r++) {
+        sp->cap[r] = INT_MAX;
+        sp->slots[r] = 2;
+    }
+    sp->memory = INFINITY;
+    return sp;
+}
+
+/* Jobs are added in the order of stage, microbatch, direction. */
+static inline struct job *add_job(struct spec *sp, int s, int b, int d, int home, int rank) {
+    sp->at[(s * sp->batches + b) * NDIRS + d] = sp->njobs;
+    struct job *j = &sp->job[sp->njobs++];
+    *j = (struct job){s, b, (uint8_t)d, rank, home, 0, d == OP_B ? 2 : 1};
+    return j;
+}
+
+/* A stage per rank, as in GPipe and 1F1B; n is the priority of an F, 1 that of a B. */
+static inline struct spec *pipeline_spec(int workers, int batches, double n) {
+    struct spec *sp = empty_spec(workers, workers, batches);
+    for (int s = 0; s < workers; s++)
+        for (int b = 0; b < batches; b++) {
+            add_job(sp, s, b, OP_F, s, s)->prio = n;
+            add_job(sp, s, b, OP_B, s, s)->prio = 1;
+        }
+    return sp;
+}
+
+static inline void draw_jobs(struct spec *sp, int flags) {
+    int home_kind = below(4), split = below(3), again = below(3), W = sp->workers, few = below(2);
+    for (int s = 0; s < sp->stages; s++) {
+        int own = below(W);
+        for (int b = 0; b < sp->batches; b++) {
+            bool two = split == 1 || (split == 2 && below(2)), recompute = again == 1 && below(2);
+            int back = below(W);
+            for (int d = 0; d < NDIRS; d++) {
+                if ((d == OP_R && !recompute) || (d == OP_B ? two : (d == OP_I || d == OP_W) && !two))
+                    continue;
+                int rank = d == OP_R || d == OP_B || d == OP_I ? back : below(W); /* R runs where its backward does */
+                int home = home_kind == 0 ? own : home_kind == 1 ? below(W) : home_kind == 2 ? rank : b % W;
+                if (flags & AT_HOME)
+                    rank = home = own;
+                struct job *j = add_job(sp, s, b, d, home, rank);
+                j->prio = few ? below(3) : below(1000) - 500;
+                j->cost = 0.25 * (1 + below(16));
+            }
+        }
+    }
+}
+
+/* DESIGN section 2's dependencies, by its text, and with recompute the stash from R. Returns how many. */
+static inline int needs_by_design(const struct spec *sp, const struct job *j, int32_t out[3]) {
+    int n = 0, s = j->s, b = j->b;
+    if (j->d == OP_F && s > 0)
+        out[n++] = job_at(sp, s - 1, b, OP_F);
+    if (j->d == OP_R)
+        out[n++] = job_at(sp, s, b, OP_F);
+    if (j->d == OP_W)
+        out[n++] = job_at(sp, s, b, OP_I);
+    if (j->d == OP_B || j->d == OP_I) {
+        out[n++] = job_at(sp, s, b, job_at(sp, s, b, OP_R) >= 0 ? OP_R : OP_F);
+        if (s < sp->stages - 1)
+            out[n++] = job_at(sp, s + 1, b, job_at(sp, s + 1, b, OP_B) >= 0 ? OP_B : OP_I);
+    }
+    return n;
+}
+
+/* "an edge between different ranks carries its tensor": DESIGN section 2; a token where it names none. */
+static inline int carried(const struct spec *sp, const struct job *a, const struct job *b) {
+    if (a->b != b->b)
+        return K_token;
+    bool back = b->d == OP_B || b->d == OP_I;
+    if (a->d == OP_F && b->d == OP_F)
+        return K_act;
+    if (a->s != b->s)
+        return back && (a->d == OP_B || a->d == OP_I) ? K_grad : K_token;
+    if (a->d == OP_F && b->d == OP_R)
+        return K_input;
+    if (back && a->d == (job_at(sp, a->s, a->b, OP_R) >= 0 ? OP_R : OP_F))
+        return K_stash;
+    return a->d == OP_I && b->d == OP_W ? K_wstash : K_token;
+}
+
+/* All jobs in an order drawn from those that respect the dependencies. */
+static inline int32_t *draw_order(const struct spec *sp) {
+    int32_t *order = NEW(int32_t, sp->njobs), *open = NEW(int32_t, sp->njobs), need[3];
+    bool *done = NEW(bool, sp->njobs);
+    for (int i = 0; i < sp->njobs; i++) {
+        int nopen = 0;
+        for (int j = 0; j < sp->njobs; j++) {
+            bool ready = !done[j];
+            for (int n = needs_by_design(sp, &sp->job[j], need); ready && n > 0; n--)
+                ready = done[need[n - 1]];
+            if (ready)
+                open[nopen++] = j;
+        }
+        done[order[i] = open[below(nopen)]] = true;
+    }
+    return order;
+}
+
+/* The default dependencies and a few more orders that agree with `order`. */
+static inline void draw_preds(struct spec *sp, const int32_t *order) {
+    int32_t *more = NEW(int32_t, sp->njobs), *place = NEW(int32_t, sp->njobs);
+    for (int i = 0; i < sp->njobs; i++)
+        place[order[i]] = i;
+    sp->pred = NEW(int32_t, 5 * sp->njobs);
+    sp->pred_at = NEW(int32_t, sp->njobs + 1);
+    for (int j = 0, n = 0; j < sp->njobs; sp->pred_at[++j] = n) {
+        int own = needs_by_design(sp, &sp->job[j], sp->pred + n), nmore = 0;
+        for (int i = 0; i < place[j] && below(3) == 0 && nmore < 2; i++) {
+            int32_t p = order[below(place[j])];
+            bool known = sp->job[p].b == sp->job[j].b; /* of the same microbatch it might be taken for a tensor */
+            for (int k = 0; k < nmore; k++)
+                known |= more[k] == p;
+            if (!known)
+                more[nmore++] = p;
+        }
+        for (int k = 0; k < nmore; k++)
+            sp->pred[n + own + k] = more[k];
+        n += own + nmore;
+    }
+}
+
+static inline struct spec *draw_spec(uint64_t seed, int flags) {
+    random_state = seed;
+    int W = 1 + below(5);
+    struct spec *sp = empty_spec(W, 1 + below(6), 1 + below(8));
+    draw_jobs(sp, flags);
+    int32_t *order = draw_order(sp);
+    if (flags & ORDERS && below(2))
+        draw_preds(sp, order);
+    sp->strict = below(3) == 0; /* an order drawn job by job would deadlock nearly always */
+    for (int i = 0; sp->strict && i < sp->njobs; i++)
+        sp->job[order[i]].prio = i;
+    for (int r = 0; r < W; r++) {
+        sp->slots[r] = below(4);
+        if (flags & CAPS && below(2))
+            sp->cap[r] = sp->stages + below(3);
+    }
+    if (flags & (LATENCY | BANDWIDTH))
+        sp->link = NEW(struct link, W * W);
+    for (int i = 0; sp->link && i < W * W; i++) {
+        sp->link[i] = (struct link){0.25 * below(9), INFINITY};
+        if (flags & BANDWIDTH && below(4))
+            sp->link[i].bandwidth = 1 << below(4);
+    }
+    return sp;
+}
+
+/* What stages weigh: every kind has bytes of its own, a wstash is at least its stash. */
+static inline struct stage *draw_stages(const struct spec *sp) {
+    struct stage *st = NEW(struct stage, sp->stages);
+    int most = below(2) ? 40 : 3;
+    for (int s = 0; s < sp->stages; s++) {
+        for (int k = 0; k < NKINDS; k++)
+            st[s].bytes[k] = 1 + below(most);
+        st[s].bytes[K_wgrad] = st[s].bytes[K_weight];
+        st[s].bytes[K_wstash] += st[s].bytes[K_stash];
+        st[s].bytes[K_opt] *= below(2);
+        st[s].bytes[K_work] *= below(2);
+        st[s].update = 0.25 * below(5);
+    }
+    return st;
+}
+
+static inline struct stage *unit_stages(const struct spec *sp) {
+    struct stage *st = NEW(struct stage, sp->stages);
+    for (int s = 0; s < sp->stages; s++)
+        for (int k = 0; k < NKINDS; k++)
+            st[s].bytes[k] = k == K_opt || k == K_work ? 0 : 1;
+    return st;
+}
+
+/* What the error says that what(with) dies of, or NULL. */
+static inline const char *death_of(void (*what)(void *), void *with) {
+    jmp_buf here;
+    diag_trap = &here;
+    bool died = setjmp(here) != 0;
+    if (!died)
+        what(with);
+    diag_trap = NULL;
+    return died ? diag_text : NULL;
+}
+#endif

@@ -1,0 +1,273 @@
+/* The scheduler against a slow simulator written from the text of DESIGN section 3, and against known figures. */
+#include "random_spec.h"
+#include <criterion/criterion.h>
+
+/* ---- the reference: looks at everything at every instant ---- */
+
+struct naive {
+    const struct spec *sp;
+    const struct stage *st;
+    double *start, *end; /* INFINITY: not yet */
+};
+
+static double arrival(const struct naive *z, int p, int j) {
+    const struct job *a = &z->sp->job[p], *b = &z->sp->job[j];
+    if (a->rank == b->rank || !z->sp->link)
+        return z->end[p];
+    struct link l = z->sp->link[a->rank * z->sp->workers + b->rank];
+    return z->end[p] + l.latency + (double)z->st[a->s].bytes[carried(z->sp, a, b)] / l.bandwidth;
+}
+
+static double ready_at(const struct naive *z, const struct graph *g, int j) {
+    double t = 0;
+    for (int e = g->pred_at[j]; e < g->pred_at[j + 1]; e++)
+        t = fmax(t, arrival(z, g->pred[e], j));
+    return t;
+}
+
+/* Activations that live on a rank at t, what starts at t included, what ends at t not. */
+static int live_at(const struct naive *z, int rank, double t) {
+    int n = 0;
+    for (int s = 0; s < z->sp->stages; s++)
+        for (int b = 0; b < z->sp->batches; b++) {
+            int f = job_at(z->sp, s, b, OP_F), whole = job_at(z->sp, s, b, OP_B);
+            int last = whole >= 0 ? whole : job_at(z->sp, s, b, OP_W);
+            bool moved = z->sp->job[f].rank != z->sp->job[last].rank;
+            double until = moved ? z->end[f] : z->end[last];
+            n += z->sp->job[f].rank == rank && z->start[f] <= t && t < until;
+            n += moved && z->sp->job[last].rank == rank && z->end[f] <= t && t < z->end[last];
+        }
+    return n;
+}
+
+static bool better(const struct job *a, const struct job *b) {
+    if (a->prio != b->prio)
+        return a->prio < b->prio;
+    if (a->b != b->b)
+        return a->b < b->b;
+    return a->s != b->s ? a->s < b->s : a->d < b->d; /* F < R < I < B < W */
+}
+
+/* The job that an idle rank starts at t, or -1. */
+static int choice(const struct naive *z, const struct graph *g, int rank, double t) {
+    int best = -1;
+    for (int j = 0; j < z->sp->njobs; j++) {
+        const struct job *job = &z->sp->job[j];
+        if (job->rank != rank || z->start[j] < INFINITY)
+            continue;
+        bool can = ready_at(z, g, j) <= t && (job->d != OP_F || live_at(z, rank, t) < z->sp->cap[rank]);
+        if ((can || z->sp->strict) && (best < 0 || better(job, &z->sp->job[best])))
+            best = j;
+    }
+    if (best >= 0 && z->sp->strict) {
+        bool full = z->sp->job[best].d == OP_F && live_at(z, rank, t) >= z->sp->cap[rank];
+        return full || ready_at(z, g, best) > t ? -1 : best;
+    }
+    return best;
+}
+
+/* Fills start and end; returns how many jobs could start. */
+static int simulate(const struct naive *z, const struct graph *g) {
+    int n = z->sp->njobs, started = 0;
+    for (int j = 0; j < n; j++)
+        z->start[j] = z->end[j] = INFINITY;
+    for (double t = 0; t < INFINITY;) {
+        for (int r = 0; r < z->sp->workers; r++) {
+            bool idle = true;
+            for (int j = 0; j < n; j++)
+                idle &= z->sp->job[j].rank != r || !(z->start[j] <= t && t < z->end[j]);
+            int j = idle ? choice(z, g, r, t) : -1;
+            if (j >= 0) {
+                z->start[j] = t;
+                z->end[j] = t + z->sp->job[j].cost;
+                started++;
+            }
+        }
+        double next = INFINITY;
+        for (int j = 0; j < n; j++) {
+            double ready = z->start[j] < INFINITY ? z->end[j] : ready_at(z, g, j);
+            next = ready > t && ready < next ? ready : next;
+        }
+        t = next;
+    }
+    return started;
+}
+
+static struct naive naive_of(const struct spec *sp, const struct stage *st) {
+    return (struct naive){sp, st, NEW(double, sp->njobs), NEW(double, sp->njobs)};
+}
+
+static void expect_same(const struct spec *sp, const struct sched *sc, const struct naive *z) {
+    double last = 0;
+    int n = 0;
+    for (int j = 0; j < sp->njobs; j++) {
+        const char *name = job_name(sp->job[j].s, sp->job[j].b, sp->job[j].d);
+        cr_assert_eq(sc->start[j], z->start[j], "%s starts at %g, not %g", name, sc->start[j], z->start[j]);
+        cr_assert_eq(sc->end[j], z->end[j], "%s", name);
+        last = fmax(last, z->end[j]);
+    }
+    cr_assert_eq(sc->makespan, last);
+    cr_assert(sc->nstarts == sp->njobs && sc->nends == sp->njobs);
+    for (int i = 1; i < sp->njobs; i++) {
+        cr_assert_leq(sc->start[sc->starts[i - 1]], sc->start[sc->starts[i]]);
+        cr_assert_leq(sc->end[sc->ends[i - 1]], sc->end[sc->ends[i]]);
+    }
+    for (int r = 0; r < sp->workers; n += sc->norder[r++])
+        for (int i = 0; i < sc->norder[r]; i++) {
+            cr_assert_eq(sp->job[sc->order[r][i]].rank, r);
+            cr_assert(i == 0 || sc->start[sc->order[r][i - 1]] < sc->start[sc->order[r][i]]);
+        }
+    cr_assert_eq(n, sp->njobs);
+}
+
+struct attempt {
+    struct spec *sp;
+    struct stage *st;
+    struct graph *g;
+    struct sched *sc;
+};
+
+static void attempt(void *x) {
+    struct attempt *a = x;
+    a->sc = sched_run(a->sp, a->st, a->g);
+}
+
+static void compare(int first, int n, int flags, int *deadlocks) {
+    for (int seed = first; seed < first + n; seed++) {
+        struct spec *sp = draw_spec((uint64_t)seed, flags);
+        struct stage *st = draw_stages(sp);
+        struct attempt a = {sp, st, graph_build(sp), NULL};
+        struct naive z = naive_of(sp, st);
+        int started = simulate(&z, a.g);
+        const char *death = death_of(attempt, &a);
+        if (started == sp->njobs) {
+            cr_assert_null(death, "seed %d: %s", seed, death);
+            expect_same(sp, a.sc, &z);
+        } else {
+            const char *want = format("pianola: error: drawn.lua: deadlock: %d of %d jobs can never start; ",
+                                      sp->njobs - started, sp->njobs);
+            cr_assert(death && !strncmp(death, want, strlen(want)), "seed %d: %s", seed, death);
+            ++*deadlocks;
+        }
+        free_all();
+    }
+}
+
+Test(sched, random_greedy_and_strict) {
+    int deadlocks = 0;
+    compare(0, 60, 0, &deadlocks);
+    compare(1000, 60, ORDERS | LATENCY, &deadlocks);
+    compare(2000, 60, ORDERS | BANDWIDTH, &deadlocks);
+    cr_assert_eq(deadlocks, 0);
+}
+
+Test(sched, random_caps) {
+    int deadlocks = 0;
+    compare(3000, 80, CAPS, &deadlocks);
+    compare(4000, 80, CAPS | ORDERS | BANDWIDTH, &deadlocks);
+    cr_assert(deadlocks > 10 && deadlocks < 80, "%d", deadlocks);
+}
+
+/* ---- known figures ---- */
+
+static struct sched *run(struct spec *sp) { return sched_run(sp, unit_stages(sp), graph_build(sp)); }
+
+static struct spec *one_f_one_b(void) {
+    struct spec *sp = pipeline_spec(4, 8, 2);
+    for (int r = 0; r < 4; r++)
+        sp->cap[r] = 4 - r;
+    return sp;
+}
+
+/* GPipe (Huang 2019) and 1F1B (PipeDream-flush, Narayanan 2021): (M + P - 1)(F + B) = 33. */
+Test(sched, gpipe_and_1f1b) {
+    struct spec *sp = pipeline_spec(4, 8, 0);
+    struct sched *sc = run(sp);
+    cr_assert_eq(sc->makespan, 33);
+    cr_assert_eq(sc->start[job_at(sp, 3, 0, OP_B)], 11, "all forwards of the last rank first");
+    sp = one_f_one_b();
+    sc = run(sp);
+    cr_assert_eq(sc->makespan, 33);
+    for (int b = 0; b < 8; b++) {
+        cr_assert_eq(sc->start[job_at(sp, 3, b, OP_F)], 3 + 3 * b);
+        cr_assert_eq(sc->start[job_at(sp, 3, b, OP_B)], 4 + 3 * b);
+        cr_assert_eq(sc->start[job_at(sp, 0, b, OP_B)], 10 + 3 * b);
+    }
+}
+
+/* A hop of latency c each: 33 + 16c and 33 + 6c. */
+Test(sched, latency_costs_1f1b_more) {
+    for (int c = 0; c <= 2; c++) {
+        struct spec *sp[] = {one_f_one_b(), pipeline_spec(4, 8, 0)};
+        for (int i = 0; i < 2; i++) {
+            sp[i]->link = NEW(struct link, 16);
+            for (int k = 0; k < 16; k++)
+                sp[i]->link[k] = (struct link){c, INFINITY};
+            cr_assert_eq(run(sp[i])->makespan, 33 + (i ? 6 : 16) * c);
+        }
+    }
+}
+
+/* On one rank with n = 0 everywhere: smaller b first, then smaller s, then F before R before I before W. */
+Test(sched, ties) {
+    struct spec *sp = empty_spec(1, 2, 2);
+    for (int s = 0; s < 2; s++)
+        for (int b = 0; b < 2; b++)
+            for (int d = 0; d < NDIRS; d++)
+                if (d != OP_B)
+                    add_job(sp, s, b, d, 0, 0);
+    static const char *want[] = {"0F0", "0R0", "1F0", "1R0", "1I0", "0I0", "0W0", "1W0",
+                                 "0F1", "0R1", "1F1", "1R1", "1I1", "0I1", "0W1", "1W1"};
+    struct sched *sc = run(sp);
+    for (int i = 0; i < 16; i++) {
+        const struct job *j = &sp->job[sc->order[0][i]];
+        cr_assert_str_eq(job_name(j->s, j->b, j->d), want[i], "place %d", i);
+    }
+}
+
+Test(sched, whole_costs_give_whole_times) {
+    struct spec *sp = pipeline_spec(3, 200, 0);
+    for (int j = 0; j < sp->njobs; j++)
+        sp->job[j].cost = 1e9 + j % 7;
+    struct sched *sc = run(sp);
+    for (int j = 0; j < sp->njobs; j++)
+        cr_assert(sc->start[j] == floor(sc->start[j]) && sc->end[j] == sc->start[j] + sp->job[j].cost);
+}
+
+/* ---- deadlocks ---- */
+
+static const char *deadlock(struct spec *sp) {
+    return death_of(attempt, &(struct attempt){sp, unit_stages(sp), graph_build(sp), NULL});
+}
+
+/* With a cap of 1, stage 1 of the same rank finds no room while stage 0's activation lives. */
+Test(sched, a_full_cap_is_explained) {
+    struct spec *sp = empty_spec(1, 2, 2);
+    for (int s = 0; s < 2; s++)
+        for (int b = 0; b < 2; b++) {
+            add_job(sp, s, b, OP_F, 0, 0);
+            add_job(sp, s, b, OP_B, 0, 0);
+        }
+    sp->cap[0] = 1;
+    cr_assert_str_eq(deadlock(sp), "pianola: error: drawn.lua: deadlock: 7 of 8 jobs can never start; raise the cap "
+                                   "or change the order, because\n"
+                                   "  0B0 waits for 1B0\n  1B0 waits for 1F0\n"
+                                   "  1F0 waits for room on rank 0, whose cap of 1 is full until 0B0\n");
+}
+
+/* Rank 0 wants 0B0 before 0F1, rank 1 wants 1F1 before 1B0. */
+Test(sched, a_strict_order_is_explained) {
+    struct spec *sp = pipeline_spec(2, 2, 0);
+    sp->strict = true;
+    static const char *order[] = {"0F0", "0B0", "0F1", "0B1", "1F1", "1F0", "1B0", "1B1"};
+    for (int j = 0; j < 8; j++)
+        for (int i = 0; i < 8; i++)
+            if (!strcmp(job_name(sp->job[j].s, sp->job[j].b, sp->job[j].d), order[i]))
+                sp->job[j].prio = i;
+    cr_assert_str_eq(deadlock(sp), "pianola: error: drawn.lua: deadlock: 7 of 8 jobs can never start; raise the cap "
+                                   "or change the order, because\n"
+                                   "  0B0 waits for 1B0\n"
+                                   "  1B0 waits for 1F1, which comes before it in the order of rank 1\n"
+                                   "  1F1 waits for 0F1\n"
+                                   "  0F1 waits for 0B0, which comes before it in the order of rank 0\n");
+}

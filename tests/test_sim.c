@@ -1,0 +1,183 @@
+/* The predicted timeline against a slow reference, and against the schedule where both must agree. */
+#include "random_spec.h"
+#include <criterion/criterion.h>
+
+struct compiled {
+    struct spec *sp;
+    struct stage *st;
+    struct sched *sc;
+    struct program *p;
+};
+
+static struct compiled compile(struct spec *sp, struct stage *st) {
+    struct graph *g = graph_build(sp);
+    struct compiled c = {sp, st, sched_run(sp, st, g), NULL};
+    c.p = lower(sp, st, g, c.sc);
+    mem_plan(sp, c.p);
+    lanes_sync(c.p);
+    return c;
+}
+
+/* ---- the reference: every instruction is pushed later until nothing moves ---- */
+
+struct times {
+    double start, end, free; /* free: when its lane may begin a message */
+};
+
+static int64_t bytes_of(const struct rank *k, const struct instr *x) { return k->buf[k->arg[x->arg].buf].bytes; }
+
+static double carry(const struct spec *sp, int src, int dst, double bytes) {
+    return sp->link ? bytes / sp->link[src * sp->workers + dst].bandwidth : 0;
+}
+
+static double hop(const struct spec *sp, int src, int dst) {
+    return sp->link ? sp->link[src * sp->workers + dst].latency : 0;
+}
+
+/* The earliest start by what comes before it on its own rank. */
+static double after_own(const struct rank *k, const struct times *t, int i) {
+    double at = 0;
+    for (int j = i - 1; j >= 0; j--)
+        if (k->ins[j].lane == k->ins[i].lane) {
+            bool link = op_cost[k->ins[i].op] == COST_LINK; /* messages follow each other while the latency runs */
+            at = link ? t[j].free : t[j].end;
+            break;
+        }
+    for (uint32_t w = k->ins[i].wait; w < k->ins[i].wait + k->ins[i].nwait; w++)
+        at = fmax(at, t[k->wait[w]].end);
+    return at;
+}
+
+static struct times compute(const struct compiled *c, const struct instr *x, double at) {
+    double cost = 0; /* ADD and ZERO take nothing without a model */
+    if (x->op <= OP_W)
+        cost = c->sp->job[job_at(c->sp, x->stage, x->batch, x->op)].cost;
+    if (x->op == OP_U)
+        cost = c->st[x->stage].update;
+    return (struct times){at, at + cost, at + cost};
+}
+
+static struct times communicate(const struct compiled *c, int r, const struct instr *x, double at) {
+    const struct rank *k = &c->p->rank[r];
+    if (x->op == OP_REDUCE) {
+        const struct group *g = &c->p->group[k->lane[x->lane].group];
+        double step = 0, part = (double)bytes_of(k, x) / g->n;
+        for (int i = 0; i < g->n; i++) {
+            int from = g->rank[i], to = g->rank[(i + 1) % g->n];
+            step = fmax(step, hop(c->sp, from, to) + carry(c->sp, from, to, part));
+        }
+        double end = at + 2 * (g->n - 1) * step;
+        return (struct times){at, end, end};
+    }
+    bool sends = op_lane[x->op] == LANE_SEND;
+    int src = sends ? r : x->peer, dst = sends ? x->peer : r;
+    double took = carry(c->sp, src, dst, (double)bytes_of(k, x)), late = sends ? 0 : hop(c->sp, src, dst);
+    return (struct times){at + late, at + late + took, at + took};
+}
+
+static struct times **relax(const struct compiled *c) {
+    const struct program *p = c->p;
+    struct times **t = NEW(struct times *, p->workers);
+    double *meet = NEW(double, p->nmsgs); /* when all sides have come */
+    for (int r = 0; r < p->workers; r++)
+        t[r] = NEW(struct times, p->rank[r].nins);
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int r = 0; r < p->workers; r++)
+            for (int i = 0; i < p->rank[r].nins; i++) {
+                const struct instr *x = &p->rank[r].ins[i];
+                double at = after_own(&p->rank[r], t[r], i);
+                if (x->msg >= 0)
+                    at = meet[x->msg] = fmax(meet[x->msg], at);
+                struct times now = x->msg >= 0 ? communicate(c, r, x, at) : compute(c, x, at);
+                moved |= now.start != t[r][i].start || now.end != t[r][i].end || now.free != t[r][i].free;
+                t[r][i] = now;
+            }
+    }
+    return t;
+}
+
+static void compare(int first, int n, int flags) {
+    for (int seed = first; seed < first + n; seed++) {
+        struct spec *sp = draw_spec((uint64_t)seed, flags);
+        struct compiled c = compile(sp, draw_stages(sp));
+        struct times **want = relax(&c);
+        struct timeline *tl = sim_run(sp, c.st, c.p);
+        double last = 0;
+        for (int r = 0; r < sp->workers; r++)
+            for (int i = 0; i < c.p->rank[r].nins; i++) {
+                const char *op = op_name[c.p->rank[r].ins[i].op];
+                cr_assert_float_eq(tl->start[r][i], want[r][i].start, 1e-9, "seed %d: %s %d starts", seed, op, i);
+                cr_assert_float_eq(tl->end[r][i], want[r][i].end, 1e-9, "seed %d: %s %d ends", seed, op, i);
+                last = fmax(last, tl->end[r][i]);
+            }
+        cr_assert_eq(tl->makespan, last);
+        free_all();
+    }
+}
+
+Test(sim, random_programs) {
+    compare(0, 60, 0);
+    compare(1000, 60, ORDERS | LATENCY);
+    compare(2000, 80, ORDERS | BANDWIDTH);
+}
+
+/* DESIGN section 3: with free links, or links of latency alone, and weights at home, both are equal. */
+Test(sim, equal_to_the_schedule_with_weights_at_home) {
+    for (int seed = 0; seed < 120; seed++) {
+        struct spec *sp = draw_spec((uint64_t)seed, AT_HOME | ORDERS | (seed % 2 ? LATENCY : 0));
+        struct stage *st = draw_stages(sp);
+        for (int s = 0; s < sp->stages; s++)
+            st[s].update = 0;
+        struct compiled c = compile(sp, st);
+        struct timeline *tl = sim_run(sp, st, c.p);
+        cr_assert_eq(tl->makespan, c.sc->makespan, "seed %d", seed);
+        for (int r = 0; r < sp->workers; r++)
+            for (int i = 0; i < c.p->rank[r].nins; i++) {
+                const struct instr *x = &c.p->rank[r].ins[i];
+                if (x->op <= OP_W)
+                    cr_assert_eq(tl->start[r][i], c.sc->start[job_at(sp, x->stage, x->batch, x->op)], "seed %d", seed);
+            }
+        free_all();
+    }
+}
+
+static double makespan(struct spec *sp, double latency, double bandwidth) {
+    sp->link = NEW(struct link, sp->workers * sp->workers);
+    for (int i = 0; i < sp->workers * sp->workers; i++)
+        sp->link[i] = (struct link){latency, bandwidth};
+    struct compiled c = compile(sp, unit_stages(sp));
+    return sim_run(sp, c.st, c.p)->makespan;
+}
+
+/* Messages of duration c on lanes per directed edge: 1F1B 33 + 16c, GPipe 33 + 6c, as if they were latency. */
+Test(sim, lanes_per_edge_reach_the_ideal) {
+    static const double c[] = {0, 0.25, 0.5, 1};
+    for (int i = 0; i < 4; i++) {
+        struct spec *a = pipeline_spec(4, 8, 2), *b = pipeline_spec(4, 8, 0);
+        for (int r = 0; r < 4; r++)
+            a->cap[r] = 4 - r;
+        cr_assert_eq(makespan(a, 0, 1 / c[i]), 33 + 16 * c[i]);
+        cr_assert_eq(makespan(b, 0, 1 / c[i]), 33 + 6 * c[i]);
+        cr_assert_eq(makespan(b, c[i], INFINITY), 33 + 6 * c[i]);
+    }
+}
+
+/* Stage 0 on rank 0, its weights on rank 1: latency 3, 1 byte at 1/2 byte per unit of time. The weights leave at 0 and
+ * arrive at 5; F 5 to 6, B 6 to 8; the gradient leaves at 8 and arrives at 13; ADD and U take nothing. */
+Test(sim, weights_and_gradients_travel) {
+    struct spec *sp = empty_spec(2, 1, 1);
+    add_job(sp, 0, 0, OP_F, 1, 0);
+    add_job(sp, 0, 0, OP_B, 1, 0);
+    cr_assert_eq(makespan(sp, 3, 0.5), 13);
+}
+
+/* Two homes of one stage exchange 1 byte: 2 (2 - 1) steps of latency 3 and half a byte at 1/2, after B's end at 3. */
+Test(sim, homes_exchange_in_a_ring) {
+    struct spec *sp = empty_spec(2, 1, 2);
+    for (int b = 0; b < 2; b++) {
+        add_job(sp, 0, b, OP_F, b, b);
+        add_job(sp, 0, b, OP_B, b, b);
+    }
+    cr_assert_eq(makespan(sp, 3, 0.5), 3 + 2 * (3 + 1));
+}
