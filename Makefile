@@ -110,7 +110,7 @@ build/devil.txt: /usr/share/dictd/devil.dict.dz
 demo: deps
 	@$(MAKE_ALL) build/pianola build/devil.txt
 	build/pianola run schedules/1f1b.lua --model schedules/models/gpt.lua -D workers=4 \
-	    --data build/devil.txt --compare
+	    --data build/devil.txt --steps 300 --compare
 
 install: build/pianola
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/pianola

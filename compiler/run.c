@@ -288,7 +288,7 @@ static void print_text(const struct compile *c, const struct outcome *o) {
     printf("\nloss      %.4f to %.4f in %lld steps, %.0f tokens/s\n", o->first, o->last, (long long)o->steps,
            o->tokens_per_second);
     if (o->compared)
-        printf("one rank  the same %lld steps: largest difference of a loss %.2g relative, weights %s\n",
+        printf("one rank  the same %lld steps: losses differ by %.2g at most (relative), weights %s\n",
                (long long)o->steps, o->largest, o->same_weights ? "equal bit for bit" : "not bit for bit");
     printf("weights   %016llx (fingerprint)\n", (unsigned long long)o->weights);
     printf("makespan  predicted %.2f ms, measured %.2f ms (median step)", 1e3 * o->predicted, 1e3 * o->measured);
