@@ -129,7 +129,7 @@ static bool read_lane(struct table *t, int rank, bool new_rank) {
 
 /* A number where the column applies to the row's operation, else nothing; -1 then. */
 static int64_t read_applying(struct reader *in, const char *op, const char *what, bool applies, int64_t most) {
-    bool empty = *in->p == '\t' || *in->p == '\n';
+    bool empty = *in->p == '\t' || *in->p == '\n' || !*in->p;
     if (!applies && !empty)
         FAIL(in, in->p, "expected nothing instead of %s: %s has none", what, op);
     return applies ? read_integer(in, what, 0, most) : -1;

@@ -340,9 +340,11 @@ bool values_message(struct check *z, int src, int32_t i, int dst, int32_t j) {
     const struct rank *ks = &z->p->rank[src], *kd = &z->p->rank[dst];
     int32_t from = ks->arg[ks->ins[i].arg].buf, to = kd->arg[kd->ins[j].arg].buf;
     struct value v = z->values->val[src][from];
-    if (ks->ins[i].op == OP_SEND_T)
+    if (ks->ins[i].op == OP_SEND_T) { /* it makes what it sends */
+        if (!open_buffer(z, src, i, from))
+            return false;
         v = (struct value){.set = true, .kind = K_token, .stage = ks->ins[i].stage, .batch = ks->ins[i].batch};
-    else if (!check_reads(z, src, i))
+    } else if (!check_reads(z, src, i))
         return false;
     struct value *at = &z->values->val[dst][to];
     if (at->live)
