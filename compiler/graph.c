@@ -40,12 +40,8 @@ static int default_pred(const struct spec *sp, const struct job *j, int32_t out[
         if (s > 0)
             out[n++] = job_at(sp, s - 1, b, OP_F);
         break;
-    case OP_R:
-        out[n++] = forward;
-        break;
-    case OP_W:
-        out[n++] = job_at(sp, s, b, OP_I);
-        break;
+    case OP_R: out[n++] = forward; break;
+    case OP_W: out[n++] = job_at(sp, s, b, OP_I); break;
     default:
         out[n++] = again >= 0 ? again : forward;
         if (s + 1 < sp->stages) {

@@ -31,21 +31,27 @@ void help_ops(FILE *out) {
     static const char *const lanes[] = {"compute", "send", "recv", "group"};
     static const struct {
         const char *name, *operands, *meaning;
-    } ops[NOPS] = {
+    } ops[NOPS] =
+        {
 #define X(name, lane, cost, operands, meaning) {#name, operands, meaning},
-        OPS(X)
+            OPS(X)
 #undef X
-    }, kinds[NKINDS] = {
+        },
+      kinds[NKINDS] =
+          {
 #define X(name, has_batch, meaning) {#name, has_batch ? "(s,b)" : "(s)", meaning},
-        KINDS(X)
+              KINDS(X)
 #undef X
-    }, layers[NLAYERS] = {
+          },
+      layers[NLAYERS] = {
 #define X(name, has_parameters, meaning) {#name, "", meaning},
-        LAYERS(X)
+          LAYERS(X)
 #undef X
-    };
-    fputs("Instructions: operation, lane, operands (role:access), meaning. Access: r read, w written, m both in place,\n"
-          "a accumulated (dw= writes, dw+= adds); a star may repeat.\n\n", out);
+      };
+    fputs(
+        "Instructions: operation, lane, operands (role:access), meaning. Access: r read, w written, m both in place,\n"
+        "a accumulated (dw= writes, dw+= adds); a star may repeat.\n\n",
+        out);
     for (int i = 0; i < NOPS; i++)
         fprintf(out, "  %-7s %-8s %-42s %s\n", ops[i].name, lanes[op_lane[i]], ops[i].operands, ops[i].meaning);
     fputs("\nTensors\n\n", out);

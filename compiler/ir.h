@@ -83,7 +83,7 @@ struct graph {
     int n;                   /* jobs */
     int32_t *pred, *pred_at; /* predecessors of j: pred[pred_at[j] .. pred_at[j+1]) */
     int32_t *succ, *succ_at;
-    int32_t *succ_edge;      /* parallel to succ: the same edge's index in pred */
+    int32_t *succ_edge; /* parallel to succ: the same edge's index in pred */
 };
 
 /* ---- the schedule ---- */
@@ -143,10 +143,10 @@ struct rank {
     int nlanes;
     struct buf *buf;
     int nbufs;
-    struct arg *arg; /* pools the instructions point into */
-    int32_t *wait;   /* indices in ins: instructions of other lanes that must have ended */
-    int32_t *freed;  /* buffers whose last use this is, in issue order */
-    int32_t *event; /* buffers as they open (b) and close (~b) in scheduled time: what mem plans by */
+    struct arg *arg;         /* pools the instructions point into */
+    int32_t *wait;           /* indices in ins: instructions of other lanes that must have ended */
+    int32_t *freed;          /* buffers whose last use this is, in issue order */
+    int32_t *event;          /* buffers as they open (b) and close (~b) in scheduled time: what mem plans by */
     int32_t *over, *over_at; /* buffers whose bytes buffer b takes over: over[over_at[b] .. over_at[b+1]) */
     size_t nargs, nwaits, nfrees, nevents;
     int64_t arena; /* bytes; the plan's peak */
@@ -195,6 +195,7 @@ void put_label(struct text *t, const struct instr *in); /* "F 0 3", "FETCH 2#0 f
 void put_lane(struct text *t, const struct program *p, const struct lane *lane); /* "compute", "send 1", "group 0,2" */
 /* Numbers messages in the order of ranks and their issue: a SEND and its RECV, or a REDUCE's members, get one id.
  * Where one has no partner: dies of an assert, for programs we made; when lenient, leaves msg -1 at every such
- * instruction (in a REDUCE, at the first member at least) and returns an error text that names the first. NULL: all met. */
+ * instruction (in a REDUCE, at the first member at least) and returns an error text that names the first. NULL: all
+ * met. */
 char *number_messages(struct program *p, bool lenient);
 #endif

@@ -8,14 +8,14 @@
 #include <assert.h>
 #include <string.h>
 
-struct touch { /* by one lane, to one buffer, since it was last written by another */
+struct touch {                /* by one lane, to one buffer, since it was last written by another */
     int32_t lane, any, write; /* newest access, newest write; -1: none */
     int32_t next;
 };
 
 struct sync {
     struct rank *k;
-    int32_t *head;  /* per buffer: its accesses */
+    int32_t *head; /* per buffer: its accesses */
     struct touch *a;
     size_t na, cap;
     int32_t spare;

@@ -14,12 +14,12 @@
 /* A rank's part of a stage's gradient. */
 struct part {
     int32_t rank, stage, buf;
-    int32_t jobs;    /* contributions of its own yet to end */
-    int32_t home;    /* where it goes: itself when it is a home */
-    int32_t arrivals; /* at a home: parts of other ranks yet to be added */
-    int32_t waiting; /* at a home: received parts that wait for its own jobs; a list through next */
+    int32_t jobs;           /* contributions of its own yet to end */
+    int32_t home;           /* where it goes: itself when it is a home */
+    int32_t arrivals;       /* at a home: parts of other ranks yet to be added */
+    int32_t waiting;        /* at a home: received parts that wait for its own jobs; a list through next */
     int32_t next, received; /* as a member of that list: the received buffer, at the home */
-    bool written;    /* something has been accumulated */
+    bool written;           /* something has been accumulated */
 };
 
 struct closing {
@@ -42,7 +42,7 @@ struct build {
     int32_t *part_at;  /* rank * stages + stage -> index in part, or -1 */
     struct part *part;
     int nparts;
-    int *homes_left;   /* per stage: homes whose gradient is not complete */
+    int *homes_left; /* per stage: homes whose gradient is not complete */
     struct closing *closing;
     size_t nclosing, closing_cap;
     struct caps {
@@ -51,7 +51,7 @@ struct build {
         int16_t *lane; /* [peer]: send lane, [workers + peer]: receive lane; -1: none yet */
         int32_t *update;
         int nupdates;
-    } *rank;
+    } * rank;
 };
 
 static int32_t new_buf(struct build *L, int r, int kind, int s, int b, int inst, int64_t bytes, int uses) {
@@ -281,9 +281,7 @@ static void start_job(struct build *L, int32_t j) {
         output(L, j, K_grad, ROLE_dx);
         accumulate(L, part_of(L, r, job->s));
         break;
-    case OP_W:
-        inputs(L, j, K_wstash);
-        accumulate(L, part_of(L, r, job->s));
+    case OP_W: inputs(L, j, K_wstash); accumulate(L, part_of(L, r, job->s));
     }
     inputs(L, j, K_token);
     struct rank *k = &L->p->rank[r];

@@ -93,7 +93,8 @@ static void usage(FILE *out) {
     fprintf(out, "\nCommands:\n");
     for (int i = 0; i < NCOMMANDS; i++)
         fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].what);
-    fprintf(out, "\n`pianola help COMMAND` explains one; `help report` the figures, `help ops` the\ninstructions, `help passes` the pipeline.\n");
+    fprintf(out, "\n`pianola help COMMAND` explains one; `help report` the figures, `help ops` the\ninstructions, "
+                 "`help passes` the pipeline.\n");
 }
 
 static void command_help(const struct command *c) {
@@ -163,9 +164,7 @@ static bool use_color(const char *when) {
 static void set_option(struct settings *z, const struct command *c, int key, const char *name, const char *arg) {
     struct script_args *s = &z->compile.args;
     switch (key) {
-    case 'D':
-        s->set[s->nset++] = arg;
-        break;
+    case 'D': s->set[s->nset++] = arg; break;
     case 'm': s->model = arg; break;
     case 'c': s->cluster = arg; break;
     case 'o': z->output = arg; break;
@@ -189,8 +188,8 @@ static void parse(struct settings *z, const struct command *c, int argc, char **
     struct option longs[NOPTIONS + 1] = {{0}};
     const char *names[NOPTIONS];
     for (int i = 0; i < NOPTIONS; i++) {
-        longs[i] = (struct option){options[i].name, options[i].arg ? required_argument : no_argument, NULL,
-                                   options[i].key};
+        longs[i] =
+            (struct option){options[i].name, options[i].arg ? required_argument : no_argument, NULL, options[i].key};
         names[i] = options[i].name;
     }
     z->compile.args.set = NEW(const char *, argc);
@@ -201,8 +200,8 @@ static void parse(struct settings *z, const struct command *c, int argc, char **
             die("%s needs a value; see `pianola help %s`", word, c->name);
         if (key == '?') {
             const char *near = strncmp(word, "--", 2) == 0 ? nearest(word + 2, names, NOPTIONS) : NULL;
-            die("unknown option %s%s%s; see `pianola help %s`", word, near ? "; did you mean --" : "",
-                near ? near : "", c->name);
+            die("unknown option %s%s%s; see `pianola help %s`", word, near ? "; did you mean --" : "", near ? near : "",
+                c->name);
         }
         const struct option_row *o = options;
         while (o->key != key)
@@ -336,15 +335,10 @@ int main(int argc, char **argv) {
     struct settings z = {.dump = "", .run = {.steps = 100, .seed = 1}};
     parse(&z, c, argc - 1, argv + 1);
     switch (c->bit) {
-    case CHECK:
-        compile_all(&z.compile, z.dump);
-        return check(&z.compile, z.json);
-    case SHOW:
-        return show(&z);
-    case VERIFY:
-        return verify_command(z.compile.args.schedule, z.json);
-    case COMPILE:
-        return compile(&z);
+    case CHECK: compile_all(&z.compile, z.dump); return check(&z.compile, z.json);
+    case SHOW: return show(&z);
+    case VERIFY: return verify_command(z.compile.args.schedule, z.json);
+    case COMPILE: return compile(&z);
     default:
         z.run.style = (struct style){usable_width(&z), use_color(z.color), z.ascii};
         compile_all(&z.compile, "");

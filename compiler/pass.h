@@ -34,12 +34,12 @@ void lanes_sync(struct program *p);
 /* verify.c: needs nothing but the job graph and the streams; gives NULL when all claims asked for hold, else the first
  * that does not, with a counterexample. Shares no code with lower, mem and lanes. */
 enum claim {
-    CLAIM_JOBS = 1,       /* every job once, on its rank, on the right tensors */
-    CLAIM_GRADIENTS = 2,  /* every gradient the sum over all microbatches, each once, before its update */
-    CLAIM_RACES = 4,      /* accesses to overlapping bytes of which one writes are ordered */
-    CLAIM_MEMORY = 8,     /* nothing read before written or after freed; no live buffers overlap; peak <= plan <= limit */
-    CLAIM_SERIAL = 16,    /* no deadlock: each rank one instruction at a time, every send blocking until its receive */
-    CLAIM_LANES = 32,     /* no deadlock: each lane in order, each edge first in first out */
+    CLAIM_JOBS = 1,      /* every job once, on its rank, on the right tensors */
+    CLAIM_GRADIENTS = 2, /* every gradient the sum over all microbatches, each once, before its update */
+    CLAIM_RACES = 4,     /* accesses to overlapping bytes of which one writes are ordered */
+    CLAIM_MEMORY = 8,  /* nothing read before written or after freed; no live buffers overlap; peak <= plan <= limit */
+    CLAIM_SERIAL = 16, /* no deadlock: each rank one instruction at a time, every send blocking until its receive */
+    CLAIM_LANES = 32,  /* no deadlock: each lane in order, each edge first in first out */
     CLAIM_ALL = 63,
 };
 struct refutation {
@@ -47,8 +47,8 @@ struct refutation {
     char *why; /* the counterexample: rank, lane, line, instruction, and the job or message behind it */
 };
 struct refutation *verify(const struct spec *sp, const struct graph *g, const struct program *p, int claims);
-/* verify_text.c: proves a program by what it says itself: its jobs run where they stand, and need what DESIGN's default or
- * its own `needs` lines say. */
+/* verify_text.c: proves a program by what it says itself: its jobs run where they stand, and need what DESIGN's default
+ * or its own `needs` lines say. */
 struct refutation *verify_text(const struct program *p);
 
 /* sim.c: needs a verified program; gives the predicted timeline. */
@@ -77,7 +77,8 @@ struct report *report_make(const struct spec *sp, const struct stage *st, const 
 /* script.c: runs the scripts; the only file that knows Lua. Dies with file:line on their errors. */
 struct spec *script_load(const struct script_args *a);
 
-/* emit_text.c, read_text.c: the program's text form, both ways. Reading dies with file:line. rank.event is not in it. */
+/* emit_text.c, read_text.c: the program's text form, both ways. Reading dies with file:line. rank.event is not in it.
+ */
 void emit_text(struct text *out, const struct program *p);
 struct program *read_text(const char *file, const char *src);
 /* emit_tsv.c */

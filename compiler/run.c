@@ -229,8 +229,8 @@ static double predict(const struct compile *c, const struct compile *serial, con
     struct spec sp = *c->spec;
     struct stage *st = NEW(struct stage, sp.stages);
     memcpy(st, c->stage, sizeof *st * (size_t)sp.stages);
-    double *cost = NEW(double, sp.stages * NOPS);
-    int *n = NEW(int, sp.stages * NOPS);
+    double *cost = NEW(double, sp.stages *NOPS);
+    int *n = NEW(int, sp.stages *NOPS);
     const struct rank *k = &serial->program->rank[0];
     double took = 0, flop = 0;
     for (int i = 0; i < k->nins; i++) {
@@ -325,7 +325,8 @@ int run_command(struct compile *c, const struct run_args *a) {
         fwrite(t.s, 1, t.n, stdout);
         fflush(stdout);
     }
-    fprintf(stderr, "pianola: %d ranks in one process, OpenBLAS kernel %s, one thread a rank\n", c->spec->workers, blas);
+    fprintf(stderr, "pianola: %d ranks in one process, OpenBLAS kernel %s, one thread a rank\n", c->spec->workers,
+            blas);
     struct trained t = train(c, a, data, a->steps, "training");
     struct outcome o = {.steps = a->steps, .first = t.loss[0], .last = t.loss[a->steps - 1], .compared = a->compare};
     o.tokens_per_second = (double)c->spec->model->rt.rows * c->spec->batches * (double)a->steps / t.seconds;

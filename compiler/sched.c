@@ -81,14 +81,14 @@ struct state {
     const struct stage *st;
     const struct graph *g;
     struct sched *sc;
-    int32_t *pos, *by_pos;   /* a job's place in the order of priority, and back */
-    struct heap *fwd, *rest; /* per rank: ready jobs */
+    int32_t *pos, *by_pos;            /* a job's place in the order of priority, and back */
+    struct heap *fwd, *rest;          /* per rank: ready jobs */
     int32_t *seq, *seq_at, *seq_next; /* strict: each rank's jobs in order, and the next one */
-    bool *ready;             /* strict */
+    bool *ready;                      /* strict */
     bool *busy, *dirty;
-    int *live;               /* live activations per rank */
-    int *touched, ntouched;  /* ranks that might start something now */
-    int32_t *missing;        /* predecessors not yet ended */
+    int *live;              /* live activations per rank */
+    int *touched, ntouched; /* ranks that might start something now */
+    int32_t *missing;       /* predecessors not yet ended */
     double *ready_at;
     struct events events;
 };

@@ -1,7 +1,7 @@
 /* The predicted timeline: the program's lanes with the schedule's costs and the cluster's links.
  *
- * An instruction starts when its lane is free and what it waits for has ended. A message is a rendezvous: it starts when
- * both sides have come to it, occupies its edge for bytes / bandwidth and arrives a latency later. Everything an
+ * An instruction starts when its lane is free and what it waits for has ended. A message is a rendezvous: it starts
+ * when both sides have come to it, occupies its edge for bytes / bandwidth and arrives a latency later. Everything an
  * instruction depends on comes earlier in one global order (lower.c), so a single walk over that order gives all times:
  * no queue, linear. */
 #include "pass.h"
@@ -21,7 +21,7 @@ struct sim {
     double **free, **done; /* per rank and lane: when it can start another message, another anything */
     int32_t *at;           /* per rank: the next instruction */
     struct meeting *meet;
-    int32_t *todo;         /* ranks that can go on */
+    int32_t *todo; /* ranks that can go on */
     int ntodo;
 };
 
@@ -34,12 +34,9 @@ static const struct buf *buf_of(const struct rank *k, const struct instr *x, int
 
 static double duration(const struct sim *z, const struct rank *k, const struct instr *x) {
     switch (op_cost[x->op]) {
-    case COST_JOB:
-        return z->sp->job[job_at(z->sp, x->stage, x->batch, x->op)].cost;
-    case COST_UPDATE:
-        return z->st[x->stage].update;
-    default:
-        return cost_add(z->sp, buf_of(k, x, ROLE_dw)->bytes);
+    case COST_JOB: return z->sp->job[job_at(z->sp, x->stage, x->batch, x->op)].cost;
+    case COST_UPDATE: return z->st[x->stage].update;
+    default: return cost_add(z->sp, buf_of(k, x, ROLE_dw)->bytes);
     }
 }
 

@@ -2,8 +2,8 @@
  *
  * 1. Messages pair by the order of their edge, as NCCL pairs them, and agree in name and bytes.
  * 2. All ranks are walked together, each one instruction at a time in its issue order, every send blocking until its
- *    receive. If the walk comes to its end, that is a total order in which everything happens one after the other; on the
- *    way, values are followed symbolically (verify_values.c).
+ *    receive. If the walk comes to its end, that is a total order in which everything happens one after the other; on
+ * the way, values are followed symbolically (verify_values.c).
  * 3. Lanes only take orders away. Those that remain (lane order, waits, meetings) all agree with the walk's order, so
  *    lanes cannot deadlock where the walk does not; and accesses that conflict are still ordered (verify_races.c), so
  *    every buffer holds what it held in the walk, however the lanes run. */

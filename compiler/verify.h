@@ -13,7 +13,7 @@ struct check {
     int32_t ***reductions; /* per group and member: its REDUCEs in order */
     int32_t *at;           /* per rank: the next instruction of the serial walk */
     struct values *values;
-    int failed;            /* the claim, once one is refuted */
+    int failed; /* the claim, once one is refuted */
     struct text why;
 };
 
@@ -25,11 +25,14 @@ void put_place(struct check *z, int rank, int32_t i);
 
 /* verify_values.c: what every buffer holds, as the serial walk goes. Each returns false once something is refuted. */
 bool values_begin(struct check *z);
-bool values_run(struct check *z, int rank, int32_t i);                /* an instruction without a partner */
+bool values_run(struct check *z, int rank, int32_t i); /* an instruction without a partner */
 bool values_message(struct check *z, int src, int32_t i, int dst, int32_t j);
 bool values_reduce(struct check *z, const struct group *g, const int32_t *i); /* i: per member */
 bool values_end(struct check *z);
 
 /* verify_races.c */
 bool races(struct check *z);
+/* The place of each key among the sorted distinct keys; returns how many places there are, at least 1. Keys are >= 0.
+ */
+int places_of(const int64_t *key, int n, int32_t *place, int64_t *sorted);
 #endif

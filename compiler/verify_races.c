@@ -2,8 +2,8 @@
  *
  * Per rank, in issue order, a map of its bytes remembers who last wrote each and who has read it since; a vector clock
  * per lane tells how far every other lane must have come. Orders that run through other ranks' messages are not in the
- * clocks. Where those alone keep two accesses apart, a search backwards through all lanes finds it: exact, but linear in
- * the program for each such pair. Programs of this compiler have none. */
+ * clocks. Where those alone keep two accesses apart, a search backwards through all lanes finds it: exact, but linear
+ * in the program for each such pair. Programs of this compiler have none. */
 #include "verify.h"
 #include <string.h>
 
@@ -11,12 +11,12 @@ struct reader {
     int32_t lane, i, next; /* the newest read of the lane; a list */
 };
 
-struct bytes { /* of one rank, cut at every place where some buffer begins or ends */
-    int n;                 /* places */
-    int32_t *from, *to;    /* per buffer: its places */
-    int64_t *off;          /* per place */
+struct bytes {                       /* of one rank, cut at every place where some buffer begins or ends */
+    int n;                           /* places */
+    int32_t *from, *to;              /* per buffer: its places */
+    int64_t *off;                    /* per place */
     int32_t *end, *writer, *readers; /* per place where a segment begins: its end, or -1; who wrote it; a list */
-    int32_t *by;           /* the writer's buffer */
+    int32_t *by;                     /* the writer's buffer */
 };
 
 struct races {
@@ -34,8 +34,8 @@ struct races {
 
 /* ---- the map of bytes ---- */
 
-/* The place of each key among the sorted distinct keys; returns how many there are. Radix sort, 12 bits at a time. */
-static int places_of(const int64_t *key, int n, int32_t *place, int64_t *sorted) {
+/* Radix sort, 12 bits at a time. */
+int places_of(const int64_t *key, int n, int32_t *place, int64_t *sorted) {
     int32_t *order = NEW(int32_t, n + 1), *tmp = NEW(int32_t, n + 1);
     int64_t most = 0;
     for (int i = 0; i < n; i++) {

@@ -1,7 +1,7 @@
 /* A program read from its text form, proved by what it says itself.
  *
- * The job graph follows from the streams: every (s,b) has an F and a B, or an I and a W where either occurs, and an R where
- * one occurs; a job's rank is where it stands; its dependencies are the default, or the listed ones. */
+ * The job graph follows from the streams: every (s,b) has an F and a B, or an I and a W where either occurs, and an R
+ * where one occurs; a job's rank is where it stands; its dependencies are the default, or the listed ones. */
 #include "pass.h"
 #include <limits.h>
 #include <math.h>
@@ -39,13 +39,17 @@ static struct spec *spec_of(const struct program *p) {
     for (int64_t c = 0; c < cells; c++) {
         const int32_t *r = rank + c * NDIRS;
         bool split = r[OP_I] >= 0 || r[OP_W] >= 0;
-        const bool has[NDIRS] = {[OP_F] = true, [OP_R] = r[OP_R] >= 0, [OP_I] = split, [OP_B] = !split || r[OP_B] >= 0,
-                                 [OP_W] = split};
+        const bool has[NDIRS] = {
+            [OP_F] = true, [OP_R] = r[OP_R] >= 0, [OP_I] = split, [OP_B] = !split || r[OP_B] >= 0, [OP_W] = split};
         for (int d = 0; d < NDIRS; d++) {
             sp->at[c * NDIRS + d] = has[d] ? sp->njobs : -1;
             if (has[d])
-                sp->job[sp->njobs++] = (struct job){.s = (int32_t)(c / p->batches), .b = (int32_t)(c % p->batches),
-                                                    .d = (uint8_t)d, .rank = r[d], .home = r[d], .cost = 1};
+                sp->job[sp->njobs++] = (struct job){.s = (int32_t)(c / p->batches),
+                                                    .b = (int32_t)(c % p->batches),
+                                                    .d = (uint8_t)d,
+                                                    .rank = r[d],
+                                                    .home = r[d],
+                                                    .cost = 1};
         }
     }
     return sp;

@@ -25,9 +25,9 @@ struct values {
     int32_t **slot;     /* per buffer: the place of its offset among the rank's sorted offsets */
     int32_t **occupant; /* per slot: the live buffer, or -1 */
     struct bits *live;
-    bool *done;         /* per job */
-    bool **stays;       /* per buffer: weights, gradient and optimizer state of a home, workspace */
-    uint8_t **updated;  /* per rank and stage */
+    bool *done;             /* per job */
+    bool **stays;           /* per buffer: weights, gradient and optimizer state of a home, workspace */
+    uint8_t **updated;      /* per rank and stage */
     int64_t *bytes[NKINDS]; /* per stage: what the tensor takes, as all its buffers must agree; 0: none seen */
 };
 
@@ -181,8 +181,7 @@ static bool run_job(struct check *z, int r, int32_t i) {
         const struct job *from = &z->sp->job[z->g->pred[e]];
         int kind = edge_kind(from, job);
         if (!z->values->done[z->g->pred[e]])
-            return refute(z, CLAIM_JOBS, r, i, "%s, which it needs, has not run",
-                          job_name(from->s, from->b, from->d));
+            return refute(z, CLAIM_JOBS, r, i, "%s, which it needs, has not run", job_name(from->s, from->b, from->d));
         if (kind == K_token && from->rank == r)
             continue; /* an order only, and the walk kept it */
         want[role_of[kind]]++;
@@ -277,9 +276,9 @@ static bool fits(struct check *z, int r, int32_t i, int kind, int stage, int32_t
 }
 
 static bool write_outputs(struct check *z, int r, int32_t i) {
-    static const uint8_t kind_of[NROLES] = {[ROLE_y] = K_act,         [ROLE_dx] = K_grad,   [ROLE_stash] = K_stash,
-                                            [ROLE_input] = K_input,   [ROLE_dw] = K_wgrad,  [ROLE_opt] = K_opt,
-                                            [ROLE_wstash] = K_wstash, [ROLE_w] = K_weight};
+    static const uint8_t kind_of[NROLES] = {
+        [ROLE_y] = K_act,    [ROLE_dx] = K_grad, [ROLE_stash] = K_stash,   [ROLE_input] = K_input,
+        [ROLE_dw] = K_wgrad, [ROLE_opt] = K_opt, [ROLE_wstash] = K_wstash, [ROLE_w] = K_weight};
     const struct rank *k = &z->p->rank[r];
     const struct instr *x = &k->ins[i];
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
@@ -387,28 +386,14 @@ bool values_reduce(struct check *z, const struct group *g, const int32_t *i) {
 /* ---- the beginning and the end of a step ---- */
 
 static void sort_offsets(struct values *y, const struct rank *k, int r) {
-    int n = k->nbufs, slots = 0;
-    int32_t *order = NEW(int32_t, n), *tmp = NEW(int32_t, n);
-    for (int i = 0; i < n; i++)
-        order[i] = i;
-    for (int shift = 0; shift < 64 && k->arena >> shift; shift += 12) { /* radix sort */
-        int32_t count[4097] = {0};
-        for (int i = 0; i < n; i++)
-            count[((uint64_t)k->buf[i].off >> shift & 4095) + 1]++;
-        for (int d = 0; d < 4096; d++)
-            count[d + 1] += count[d];
-        for (int i = 0; i < n; i++)
-            tmp[count[(uint64_t)k->buf[order[i]].off >> shift & 4095]++] = order[i];
-        memcpy(order, tmp, sizeof *order * (size_t)n);
-    }
-    y->slot[r] = NEW(int32_t, n);
-    for (int i = 0; i < n; i++) {
-        slots += i > 0 && k->buf[order[i]].off != k->buf[order[i - 1]].off;
-        y->slot[r][order[i]] = slots;
-    }
-    y->occupant[r] = NEW(int32_t, slots + 1);
-    memset(y->occupant[r], -1, sizeof(int32_t) * (size_t)(slots + 1));
-    bits_init(&y->live[r], slots + 1);
+    int64_t *off = NEW(int64_t, k->nbufs + 1), *sorted = NEW(int64_t, k->nbufs + 1);
+    for (int b = 0; b < k->nbufs; b++)
+        off[b] = k->buf[b].off < 0 ? 0 : k->buf[b].off;
+    y->slot[r] = NEW(int32_t, k->nbufs + 1);
+    int slots = places_of(off, k->nbufs, y->slot[r], sorted);
+    y->occupant[r] = NEW(int32_t, slots);
+    memset(y->occupant[r], -1, sizeof(int32_t) * (size_t)slots);
+    bits_init(&y->live[r], slots);
 }
 
 /* Weights, optimizer state, workspace and the homes' gradients are there from the start. */

@@ -1,8 +1,8 @@
 /* Messages between ranks of one process.
  *
- * A message's flag goes through three states a step: one side has come, which one, moved. Whoever comes second copies the
- * tensor, from the planned offset of one arena to that of the other. Nobody waits in a lock or for a thread to be woken
- * to do the copy; a rank with nothing else to do sleeps on its bell. */
+ * A message's flag goes through three states a step: one side has come, which one, moved. Whoever comes second copies
+ * the tensor, from the planned offset of one arena to that of the other. Nobody waits in a lock or for a thread to be
+ * woken to do the copy; a rank with nothing else to do sleeps on its bell. */
 #include "device.h"
 #include <linux/futex.h>
 #include <stdatomic.h>
@@ -13,7 +13,7 @@
 
 enum { SENDER_CAME = 1, RECEIVER_CAME = 2, MOVED = 3, STATES = 4 }; /* of a message in a step */
 
-struct place { /* where a message's two sides, or a reduction's members, meet */
+struct place {                          /* where a message's two sides, or a reduction's members, meet */
     _Alignas(64) _Atomic int64_t state; /* message: STATES * step + state. Reduction: arrivals since the beginning */
     _Atomic int64_t reduced;            /* reduction: steps completed */
     int64_t *arrived;                   /* reduction, per member: steps it has come to; its own to write */

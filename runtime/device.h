@@ -7,8 +7,8 @@
 struct replay;
 
 struct device {
-    bool (*wait)(struct replay *z, int32_t i);                     /* may a lane go on after instruction i? */
-    void (*launch)(struct replay *z, const struct rt_instr *x);    /* a layer, an update, an addition */
+    bool (*wait)(struct replay *z, int32_t i);                  /* may a lane go on after instruction i? */
+    void (*launch)(struct replay *z, const struct rt_instr *x); /* a layer, an update, an addition */
     bool (*send)(struct replay *z, const struct rt_instr *x);
     bool (*recv)(struct replay *z, const struct rt_instr *x);
     bool (*reduce)(struct replay *z, const struct rt_instr *x);

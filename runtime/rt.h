@@ -48,14 +48,14 @@ void data_close(struct data *d);
 
 struct rt_instr {
     uint8_t op;
-    bool first;             /* the accumulated operand is written, not added to */
-    bool recorded;          /* some instruction of another lane waits for this one */
+    bool first;    /* the accumulated operand is written, not added to */
+    bool recorded; /* some instruction of another lane waits for this one */
     uint16_t lane;
-    int32_t stage, batch;   /* batch -1: none */
-    int32_t peer, msg;      /* -1: none */
-    int64_t at[NROLES];     /* arena offset of each operand; -1: absent */
-    int64_t bytes;          /* of the tensor moved, added or reduced */
-    int32_t wait, nwait;    /* instructions of other lanes that must have ended: rt_rank.wait[wait ..] */
+    int32_t stage, batch; /* batch -1: none */
+    int32_t peer, msg;    /* -1: none */
+    int64_t at[NROLES];   /* arena offset of each operand; -1: absent */
+    int64_t bytes;        /* of the tensor moved, added or reduced */
+    int32_t wait, nwait;  /* instructions of other lanes that must have ended: rt_rank.wait[wait ..] */
 };
 
 struct rt_home { /* a stage whose weights live on a rank */
@@ -74,9 +74,9 @@ struct rt_rank {
 };
 
 struct rt_meeting { /* a message, or a reduction */
-    int32_t n;              /* ranks: a message has 2, sender first */
+    int32_t n;      /* ranks: a message has 2, sender first */
     const int32_t *rank;
-    const int64_t *off;     /* the tensor in each rank's arena */
+    const int64_t *off; /* the tensor in each rank's arena */
     int64_t bytes;
 };
 
@@ -100,9 +100,9 @@ struct rt_run {
     uint64_t seed;
     int64_t steps;
     /* results, in the caller's memory */
-    float *loss;               /* [steps]: mean over the step's microbatches */
-    struct rt_stamp **stamp;   /* [rank][instruction] of the last step; or NULL */
-    double *makespan;          /* [steps]: seconds from the first start to the last end */
+    float *loss;             /* [steps]: mean over the step's microbatches */
+    struct rt_stamp **stamp; /* [rank][instruction] of the last step; or NULL */
+    double *makespan;        /* [steps]: seconds from the first start to the last end */
     void (*progress)(void *context, int64_t step, float loss, double seconds); /* about ten times a second, or NULL */
     void *context;
 };

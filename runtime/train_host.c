@@ -16,9 +16,9 @@ struct training {
         struct replay replay;
         struct host_rank rank;
         pthread_t thread;
-        double *first, *last;          /* per step: when its first instruction started, its last one ended */
-        _Atomic int64_t steps;         /* done */
-    } *worker;
+        double *first, *last;  /* per step: when its first instruction started, its last one ended */
+        _Atomic int64_t steps; /* done */
+    } * worker;
     float *loss; /* [steps][batches] */
     struct local *local;
 };
@@ -92,7 +92,8 @@ static void watch(struct training *t) {
     clock_gettime(CLOCK_MONOTONIC, &begin);
     for (int64_t done = 0, told = 0; run->progress && done < run->steps;) {
         nanosleep(&nap, NULL);
-        nap.tv_nsec += nap.tv_nsec < 100000000 ? nap.tv_nsec : 0; /* short runs end soon, long ones tell ten times a second */
+        nap.tv_nsec +=
+            nap.tv_nsec < 100000000 ? nap.tv_nsec : 0; /* short runs end soon, long ones tell ten times a second */
         done = run->steps;
         for (int r = 0; r < run->program->workers; r++) {
             int64_t n = atomic_load(&t->worker[r].steps);
@@ -120,8 +121,7 @@ static void results(struct training *t) {
         run->loss[s] = step_loss(t, s);
     }
     for (int r = 0; run->stamp && r < run->program->workers; r++)
-        memcpy(run->stamp[r], t->worker[r].rank.stamp,
-               sizeof **run->stamp * (size_t)run->program->rank[r].nins);
+        memcpy(run->stamp[r], t->worker[r].rank.stamp, sizeof **run->stamp * (size_t)run->program->rank[r].nins);
 }
 
 static void release(struct training *t) {

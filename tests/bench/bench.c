@@ -69,7 +69,8 @@ static const struct device null_device = {ended, nothing, yes, yes, yes, note, s
 
 static void replay_core(const char *schedule, const char *workers) {
     const char *set[] = {format("workers=%s", workers), "batches=64"};
-    struct compile c = {.args = {.schedule = schedule, .model = "schedules/models/integers.lua", .set = set, .nset = 2}};
+    struct compile c = {
+        .args = {.schedule = schedule, .model = "schedules/models/integers.lua", .set = set, .nset = 2}};
     compile_all(&c, "");
     const struct rt_program *p = runtime_program(c.spec, c.stage, c.program);
     struct replay z = {.device = &null_device, .program = p, .rank = 1};
@@ -87,7 +88,8 @@ static void replay_core(const char *schedule, const char *workers) {
 /* Tiny layers: a step is nearly all messages, waits and waking up. */
 static void in_process(const char *schedule, const char *workers) {
     const char *set[] = {format("workers=%s", workers), "batches=8"};
-    struct compile c = {.args = {.schedule = schedule, .model = "schedules/models/integers.lua", .set = set, .nset = 2}};
+    struct compile c = {
+        .args = {.schedule = schedule, .model = "schedules/models/integers.lua", .set = set, .nset = 2}};
     compile_all(&c, "");
     const struct rt_program *p = runtime_program(c.spec, c.stage, c.program);
     char why[256];
