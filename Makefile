@@ -10,6 +10,7 @@ SAN :=
 CFLAGS ?= -O2 -g
 ASAN := B=build/asan SAN='-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer'
 TSAN := B=build/tsan SAN='-fsanitize=thread'
+FUZZ := B=build/fuzz CC=clang SAN='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -DFUZZING'
 
 # -fno-math-errno lets sqrt and friends become instructions; -ffast-math would let sums differ between machines.
 FLAGS = -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -fno-math-errno -MMD -MP -Ibuild $(CFLAGS) $(SAN)
@@ -23,7 +24,7 @@ build/pianola:
 
 # ---- what must be installed: on Debian 12, this installs it; with all of it there, this does nothing ----
 
-PACKAGES := gcc libc6-dev pkg-config liblua5.4-dev libopenblas-dev libcriterion-dev dict-devil
+PACKAGES := gcc libc6-dev pkg-config liblua5.4-dev libopenblas-dev libcriterion-dev dict-devil clang libclang-rt-14-dev
 deps:
 	@if ! command -v apt-get >/dev/null; then \
 	    pkg-config --exists lua5.4 openblas criterion 2>/dev/null && exit 0; \
@@ -84,6 +85,7 @@ test: deps
 	@echo "building the tests, plain and with sanitizers"
 	@$(MAKE_ALL) units
 	@$(MAKE_ALL) $(ASAN) units
+	@$(MAKE_ALL) $(TSAN) build/tsan/pianola
 	@tests/run tests/floors.sh $(patsubst %,build/tests/%,$(filter test_%,$(UNITS))) \
 	    $(patsubst %,build/asan/tests/%,$(filter test_%,$(UNITS))) $(SCRIPTS)
 floors:
@@ -93,6 +95,15 @@ $(B)/bench: $(B)/obj/tests/bench/bench.o $(B)/libpianola.a
 bench:
 	@$(MAKE_ALL) build/bench
 	@build/bench
+
+# Fuzzing, with clang's libFuzzer: FUZZ_SECONDS for each target. Slower by sanitizers, so limits of scripts are tighter.
+FUZZERS := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+build/fuzz/fuzz_%: build/fuzz/obj/tests/fuzz/fuzz_%.o build/fuzz/libpianola.a
+	$(CC) $(FLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
+fuzzers:
+	@$(MAKE_ALL) $(FUZZ) $(FUZZERS)
+fuzz: fuzzers
+	@tests/fuzz_test.sh
 bless: build/pianola
 	BLESS=1 tests/bad.sh
 	BLESS=1 tests/golden_test.sh
@@ -120,4 +131,4 @@ format:
 	git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | grep -v ^generated/ | xargs clang-format -i
 clean:
 	rm -rf build
-.PHONY: deps units test floors bench bless asan tsan demo install format clean
+.PHONY: deps units test floors bench fuzzers fuzz bless asan tsan demo install format clean
