@@ -38,4 +38,5 @@ int run_command(struct compile *c, const struct run_args *a);
 
 /* Writes a file whole or not at all: beside its place first, then renamed. "-" is stdout. */
 void write_file(const char *path, const struct text *t);
+void check_writable(const char *path); /* dies where write_file would */
 #endif

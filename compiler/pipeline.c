@@ -77,18 +77,29 @@ void compile_all(struct compile *c, const char *dump) {
     }
 }
 
+static char *beside(const char *path) { return format("%s.tmp%ld", path, (long)getpid()); }
+
+void check_writable(const char *path) {
+    FILE *f = strcmp(path, "-") == 0 ? stdout : fopen(beside(path), "wb");
+    if (!f)
+        die("%s: %s", path, strerror(errno));
+    if (f != stdout) {
+        fclose(f);
+        unlink(beside(path));
+    }
+}
+
 void write_file(const char *path, const struct text *t) {
     bool out = strcmp(path, "-") == 0;
-    char *beside = format("%s.tmp%ld", path, (long)getpid());
-    FILE *f = out ? stdout : fopen(beside, "wb");
+    FILE *f = out ? stdout : fopen(beside(path), "wb");
     if (!f)
         die("%s: %s", path, strerror(errno));
     bool ok = fwrite(t->s, 1, t->n, f) == t->n;
     ok = (out ? fflush(f) : fclose(f)) == 0 && ok;
-    if (!ok || (!out && rename(beside, path) != 0)) {
+    if (!ok || (!out && rename(beside(path), path) != 0)) {
         int err = errno;
         if (!out)
-            unlink(beside);
+            unlink(beside(path));
         die("%s: %s", path, strerror(err));
     }
 }

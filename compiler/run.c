@@ -313,6 +313,10 @@ static void print_json(const struct compile *c, const struct outcome *o) {
 int run_command(struct compile *c, const struct run_args *a) {
     if (!c->spec->model)
         die("`run` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua");
+    if (c->spec->model->rt.input == INPUT_TOKENS && !a->data)
+        die("the model reads text: give a file of it with --data FILE");
+    if (a->timeline) /* better to hear of it now than after the training */
+        check_writable(a->timeline);
     char why[512];
     struct data *data = data_open(&c->spec->model->rt, a->data, a->seed, why, sizeof why);
     if (!data)

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# The command line: what a mistake prints, exit codes, and that nothing is left half written.
+cd "$(dirname "$0")/.." || exit 2
+. tests/lib.sh
+room=$(mktemp -d)
+trap 'rm -rf "$room"' EXIT
+
+# says WANTED ARGS...: exit 2, nothing on stdout, and on stderr the line.
+says() {
+    local got
+    got=$("$PIANOLA" "${@:2}" 2>&1 >"$room/out" </dev/null | head -n 1)
+    expect "pianola ${*:2}" "$1" "$got"
+    expect "pianola ${*:2}: stdout" "" "$(cat "$room/out")"
+    "$PIANOLA" "${@:2}" >/dev/null 2>&1 </dev/null
+    expect "pianola ${*:2}: exit code" 2 $?
+}
+S=schedules/1f1b.lua
+says "pianola: error: unknown command 'shwo'; did you mean 'show'?" shwo $S
+says "pianola: error: unknown option --modle; did you mean --model; see \`pianola help show\`" show $S --modle x
+says "pianola: error: --steps 0: expected a whole number of at least 1" run $S --steps 0
+says "pianola: error: --width 1e3: expected a whole number of at least 20" show $S --width 1e3
+says "pianola: error: --format jsn: expected grid, streams, tsv or json" show $S --format jsn
+says "pianola: error: --color blue: expected always, never or auto" show $S --color blue
+says "pianola: error: \`check\` takes no --steps; see \`pianola help check\`" check $S --steps 3
+says "pianola: error: \`show\` takes one file, but got 'b.lua' too" show $S b.lua
+says "pianola: error: --model needs a value; see \`pianola help show\`" show $S --model
+says "pianola: error: \`compile\` needs -o DIR" compile $S
+says "pianola: error: $room/none/out: No such file or directory" compile $S -o "$room/none/out"
+says "pianola: error: \`run\` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua" run $S
+says "pianola: error: the model reads text: give a file of it with --data FILE" run $S --model schedules/models/gpt.lua
+says "pianola: error: $room/none: No such file or directory" run $S --model schedules/models/gpt.lua --data "$room/none"
+says "pianola: error: $room/none/t: No such file or directory" \
+    run $S --model schedules/models/integers.lua --timeline "$room/none/t"
+says "pianola: error: -dz: no pass has that letter; there are -dl (lower), -dm (mem) and -dw (lanes)" check $S -dz
+says "README.md:1: error: expected \"pianola 1\", the first line of a program's text form" verify README.md
+
+# Yes is 0, no is 1.
+"$PIANOLA" show $S --format streams >"$room/streams"
+"$PIANOLA" verify "$room/streams" >"$room/out" 2>&1
+expect "verify, proved" "0 $room/streams: proved: 1f1b on 4 ranks" "$? $(cat "$room/out")"
+sed 's/ wait(RECV_F 0 3 from 0)//' "$room/streams" >"$room/racing"
+"$PIANOLA" verify "$room/racing" >"$room/out" 2>&1
+expect "verify, refuted" "1 $room/racing: refuted (races)" "$? $(head -n 1 "$room/out")"
+
+# Each dump is a program that reads back, and reading it back and printing it again changes nothing.
+for pass in l m w; do
+    "$PIANOLA" check $S -d$pass | grep -v ': proved: ' >"$room/dump"
+    expect "-d$pass begins a program" "pianola 1" "$(head -n 1 "$room/dump")"
+done
+expect "the last dump is the program" "" "$(diff "$room/dump" "$room/streams")"
+
+# Output to a folder that cannot be written leaves nothing behind; a pipe does not depend on the terminal.
+"$PIANOLA" show $S -o "$room/grid"
+expect "no temporary file stays" "grid" "$(ls "$room" | grep grid)"
+expect "a pipe's width is its own" "$(COLUMNS=40 "$PIANOLA" show $S)" "$(COLUMNS=200 TERM=xterm "$PIANOLA" show $S)"
+expect "NO_COLOR wins over FORCE_COLOR" "" "$(NO_COLOR=1 FORCE_COLOR=1 "$PIANOLA" show $S | grep -c $'\033' | grep -v '^0$')"
+expect "--color=always wins over NO_COLOR" yes \
+    "$(NO_COLOR=1 "$PIANOLA" show $S --color always | grep -q $'\033' && echo yes)"
+expect "help has examples first" "Examples:" "$("$PIANOLA" help show | sed -n 4p)"
+expect "version" "pianola " "$("$PIANOLA" --version | cut -c1-8)"
+for topic in check show compile run verify report ops passes; do
+    "$PIANOLA" help $topic >/dev/null 2>&1
+    expect "help $topic" 0 $?
+done
+finish
