@@ -194,6 +194,8 @@ static int count_uses(const struct build *L, int32_t j, int kind, int only_rank)
         const struct job *to = &L->sp->job[L->g->succ[e]];
         if (edge_kind(from, to) != kind || (only_rank >= 0 && to->rank != only_rank))
             continue;
+        if (kind == K_token && to->rank == from->rank) /* the compute lane keeps that order */
+            continue;
         bool again = false;
         for (int32_t k = L->g->succ_at[j]; only_rank < 0 && to->rank != from->rank && k < e; k++) {
             const struct job *other = &L->sp->job[L->g->succ[k]];
@@ -219,7 +221,7 @@ static void output(struct build *L, int32_t j, int kind, int role) {
             a++;
         x = k->buf[k->arg[a].buf].grows;
     } else
-        x = open_buf(L, job->rank, kind, job->s, job->b, -1, uses);
+        x = open_buf(L, job->rank, kind, job->s, job->b, kind == K_token ? job->d : -1, uses);
     operand(L, job->rank, role, x);
     for (int32_t e = L->g->succ_at[j]; e < L->g->succ_at[j + 1]; e++)
         if (edge_kind(job, &L->sp->job[L->g->succ[e]]) == kind)
@@ -284,6 +286,7 @@ static void start_job(struct build *L, int32_t j) {
     case OP_W: inputs(L, j, K_wstash); accumulate(L, part_of(L, r, job->s));
     }
     inputs(L, j, K_token);
+    output(L, j, K_token, ROLE_done);
     struct rank *k = &L->p->rank[r];
     const struct instr *i = &k->ins[L->job_ins[j]];
     for (uint32_t a = i->arg; a < i->arg + i->narg; a++) {
@@ -381,8 +384,6 @@ static void end_job(struct build *L, int32_t j) {
         if (sent)
             continue;
         int32_t x = L->edge_buf[L->g->succ_edge[e]];
-        if (kind == K_token)
-            x = open_buf(L, job->rank, K_token, job->s, job->b, job->d, 1);
         L->edge_buf[L->g->succ_edge[e]] = message(L, t, send_of[kind], job->rank, to->rank, x,
                                                   kind == K_token ? job->d : -1, count_uses(L, j, kind, to->rank));
     }

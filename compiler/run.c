@@ -188,8 +188,8 @@ static struct trained train(const struct compile *c, const struct run_args *a, s
     return t;
 }
 
-/* A fingerprint of all parameters, in the order of the model: the same however it is cut (FNV-1a, 64 bits). */
-static uint64_t fingerprint(const struct rt_program *p, char *const *arena) {
+/* FNV-1a, 64 bits. */
+uint64_t fingerprint(const struct rt_program *p, char *const *arena) {
     uint64_t hash = 0xcbf29ce484222325u;
     for (int s = 0; s < p->stages; s++) {
         const char *home = NULL;

@@ -9,7 +9,7 @@
 struct value {
     uint64_t sum; /* wgrad: the sum of its contributions' fingerprints */
     int32_t stage, batch;
-    int32_t count; /* wgrad: contributions; weight: updates */
+    int32_t count; /* wgrad: contributions; weight: updates; token: which job of (s,b), as an op */
     uint8_t kind;
     bool live, set;
 };
@@ -128,16 +128,17 @@ static int32_t operand(const struct rank *k, const struct instr *x, int role, in
 static const uint8_t role_of[NKINDS] = {[K_act] = ROLE_x,       [K_grad] = ROLE_dy,       [K_stash] = ROLE_stash,
                                         [K_input] = ROLE_input, [K_wstash] = ROLE_wstash, [K_token] = ROLE_t};
 
-static bool is_tensor(const struct value *v, int kind, int s, int b) {
-    return v->set && v->kind == kind && v->stage == s && (!kind_has_batch[kind] || v->batch == b);
+static bool is_tensor(const struct value *v, int kind, int s, int b, int d) {
+    return v->set && v->kind == kind && v->stage == s && (!kind_has_batch[kind] || v->batch == b) &&
+           (kind != K_token || v->count == d);
 }
 
-/* One of the operands of this role must hold the tensor. */
-static bool holds(struct check *z, int r, int32_t i, int role, int kind, int s, int b) {
+/* One of the operands of this role must hold the tensor; d: the job that a token stands for. */
+static bool holds(struct check *z, int r, int32_t i, int role, int kind, int s, int b, int d) {
     const struct rank *k = &z->p->rank[r];
     int32_t first = operand(k, &k->ins[i], role, 0);
     for (int n = 0; operand(k, &k->ins[i], role, n) >= 0; n++)
-        if (is_tensor(&z->values->val[r][operand(k, &k->ins[i], role, n)], kind, s, b))
+        if (is_tensor(&z->values->val[r][operand(k, &k->ins[i], role, n)], kind, s, b, d))
             return true;
     struct buf want = {.kind = (uint8_t)kind, .stage = s, .batch = kind_has_batch[kind] ? b : -1, .inst = -1};
     struct text t = {0};
@@ -185,13 +186,13 @@ static bool run_job(struct check *z, int r, int32_t i) {
         if (kind == K_token && from->rank == r)
             continue; /* an order only, and the walk kept it */
         want[role_of[kind]]++;
-        if (!holds(z, r, i, role_of[kind], kind, from->s, from->b))
+        if (!holds(z, r, i, role_of[kind], kind, from->s, from->b, from->d))
             return false;
     }
     if (!counts(z, r, i, want))
         return false;
     if (x->op != OP_W) {
-        if (!holds(z, r, i, ROLE_w, K_weight, x->stage, -1))
+        if (!holds(z, r, i, ROLE_w, K_weight, x->stage, -1, 0))
             return false;
         if (z->values->val[r][operand(k, x, ROLE_w, 0)].count)
             return refute(z, CLAIM_JOBS, r, i, "its weights have already been updated in this step");
@@ -230,11 +231,11 @@ static bool run_update(struct check *z, int r, int32_t i) {
                       "its gradient is %s, not the sum over all %d microbatches of stage %d, each once", value_text(v),
                       z->sp->batches, x->stage);
     struct value *weights = w >= 0 ? &z->values->val[r][w] : NULL;
-    if (!weights || !is_tensor(weights, K_weight, x->stage, -1) || k->buf[w].inst >= 0)
+    if (!weights || !is_tensor(weights, K_weight, x->stage, -1, 0) || k->buf[w].inst >= 0)
         return refute(z, CLAIM_GRADIENTS, r, i, "weight(%d) is not at home here", x->stage);
     if (z->values->updated[r][x->stage]++)
         return refute(z, CLAIM_GRADIENTS, r, i, "it has been updated before");
-    bool has_state = opt >= 0 && is_tensor(&z->values->val[r][opt], K_opt, x->stage, -1);
+    bool has_state = opt >= 0 && is_tensor(&z->values->val[r][opt], K_opt, x->stage, -1, 0);
     if (z->values->bytes[K_opt][x->stage] ? !has_state : opt >= 0)
         return refute(z, CLAIM_GRADIENTS, r, i, "needs opt(%d), and nothing else, as optimizer state", x->stage);
     weights->count++;
@@ -276,9 +277,9 @@ static bool fits(struct check *z, int r, int32_t i, int kind, int stage, int32_t
 }
 
 static bool write_outputs(struct check *z, int r, int32_t i) {
-    static const uint8_t kind_of[NROLES] = {
-        [ROLE_y] = K_act,    [ROLE_dx] = K_grad, [ROLE_stash] = K_stash,   [ROLE_input] = K_input,
-        [ROLE_dw] = K_wgrad, [ROLE_opt] = K_opt, [ROLE_wstash] = K_wstash, [ROLE_w] = K_weight};
+    static const uint8_t kind_of[NROLES] = {[ROLE_y] = K_act,         [ROLE_dx] = K_grad,  [ROLE_stash] = K_stash,
+                                            [ROLE_input] = K_input,   [ROLE_dw] = K_wgrad, [ROLE_opt] = K_opt,
+                                            [ROLE_wstash] = K_wstash, [ROLE_w] = K_weight, [ROLE_done] = K_token};
     const struct rank *k = &z->p->rank[r];
     const struct instr *x = &k->ins[i];
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
@@ -297,7 +298,11 @@ static bool write_outputs(struct check *z, int r, int32_t i) {
         if (x->op == OP_ZERO)
             *v = (struct value){.live = true, .kind = K_wgrad, .stage = x->stage, .batch = -1};
         else if (!again)
-            *v = (struct value){.live = true, .kind = kind_of[role], .stage = x->stage, .batch = x->batch};
+            *v = (struct value){.live = true,
+                                .kind = kind_of[role],
+                                .stage = x->stage,
+                                .batch = x->batch,
+                                .count = role == ROLE_done ? x->op : 0};
         v->set = true;
     }
     return true;
@@ -319,13 +324,20 @@ static bool free_buffers(struct check *z, int r, int32_t i, bool stashes) {
 }
 
 bool values_run(struct check *z, int r, int32_t i) {
-    const struct instr *x = &z->p->rank[r].ins[i];
+    const struct rank *k = &z->p->rank[r];
+    const struct instr *x = &k->ins[i];
     bool job = x->op < NDIRS;
     if (x->stage < 0 || x->stage >= z->sp->stages)
         return refute(z, CLAIM_JOBS, r, i, "there are %d stages", z->sp->stages);
     if (!check_reads(z, r, i) || (job && !run_job(z, r, i)) || (x->op == OP_U && !run_update(z, r, i)))
         return false;
-    /* I's wstash takes the place of the stash it frees. */
+    /* I's wstash takes the place of the stash it frees: what W needs of the stash is not copied. */
+    if (x->op == OP_I) {
+        int32_t stash = operand(k, x, ROLE_stash, 0), wstash = operand(k, x, ROLE_wstash, 0);
+        if (wstash >= 0 && k->buf[wstash].off != k->buf[stash].off)
+            return refute(z, CLAIM_MEMORY, r, i, "%s does not lie where %s does", buf_text(z, r, wstash),
+                          buf_text(z, r, stash));
+    }
     if (!free_buffers(z, r, i, true) || !write_outputs(z, r, i))
         return false;
     if (x->op == OP_ADD && !run_add(z, r, i))
@@ -339,11 +351,7 @@ bool values_message(struct check *z, int src, int32_t i, int dst, int32_t j) {
     const struct rank *ks = &z->p->rank[src], *kd = &z->p->rank[dst];
     int32_t from = ks->arg[ks->ins[i].arg].buf, to = kd->arg[kd->ins[j].arg].buf;
     struct value v = z->values->val[src][from];
-    if (ks->ins[i].op == OP_SEND_T) { /* it makes what it sends */
-        if (!open_buffer(z, src, i, from))
-            return false;
-        v = (struct value){.set = true, .kind = K_token, .stage = ks->ins[i].stage, .batch = ks->ins[i].batch};
-    } else if (!check_reads(z, src, i))
+    if (!check_reads(z, src, i))
         return false;
     struct value *at = &z->values->val[dst][to];
     if (at->live)

@@ -17,11 +17,14 @@
  *
  * The first five are the jobs, in the order that breaks ties between equal priorities: F < R < I < B < W. */
 #define OPS(X)                                                                                                         \
-    X(F, COMPUTE, JOB, "w:r x:r* stash:w input:w y:w t:r*", "forward: y, stash = stage(x); with recompute, input = x") \
-    X(R, COMPUTE, JOB, "w:r input:r stash:w t:r*", "recompute: stash = stage(input), y is dropped")                    \
-    X(I, COMPUTE, JOB, "w:r stash:r dy:r* wstash:w dx:w t:r*", "input gradient: dx; wstash grows in place of stash")   \
-    X(B, COMPUTE, JOB, "w:r stash:r dy:r* dx:w dw:a t:r*", "full backward: dx, and dw += this microbatch's gradient")  \
-    X(W, COMPUTE, JOB, "wstash:r dw:a t:r*", "weight gradient: dw += this microbatch's gradient")                      \
+    X(F, COMPUTE, JOB, "w:r x:r* stash:w input:w y:w t:r* done:w",                                                     \
+      "forward: y, stash = stage(x); with recompute, input = x")                                                       \
+    X(R, COMPUTE, JOB, "w:r input:r stash:w t:r* done:w", "recompute: stash = stage(input), y is dropped")             \
+    X(I, COMPUTE, JOB, "w:r stash:r dy:r* wstash:w dx:w t:r* done:w",                                                  \
+      "input gradient: dx; wstash grows in place of stash")                                                            \
+    X(B, COMPUTE, JOB, "w:r stash:r dy:r* dx:w dw:a t:r* done:w",                                                      \
+      "full backward: dx, and dw += this microbatch's gradient")                                                       \
+    X(W, COMPUTE, JOB, "wstash:r dw:a t:r* done:w", "weight gradient: dw += this microbatch's gradient")               \
     X(U, COMPUTE, UPDATE, "dw:r opt:m w:m", "update: the optimizer steps the weights of a stage")                      \
     X(SEND_F, SEND, LINK, "t:r", "sends act(s,b) to peer")                                                             \
     X(RECV_F, RECV, LINK, "t:w", "receives act(s,b) from peer")                                                        \
@@ -33,7 +36,7 @@
     X(RECV_W, RECV, LINK, "t:w", "receives wstash(s,b) from peer")                                                     \
     X(SEND_G, SEND, LINK, "t:r", "sends this rank's part of wgrad(s) to its home")                                     \
     X(RECV_G, RECV, LINK, "t:w", "receives a part of wgrad(s) from peer")                                              \
-    X(SEND_T, SEND, LINK, "t:w", "makes token(s,b) and sends it: an order between ranks, not a tensor")                \
+    X(SEND_T, SEND, LINK, "t:r", "sends token(s,b): an order between ranks that carries no tensor")                    \
     X(RECV_T, RECV, LINK, "t:w", "receives token(s,b)")                                                                \
     X(SERVE, SEND, LINK, "t:r", "sends weight(s) from its home to peer")                                               \
     X(FETCH, RECV, LINK, "t:w", "receives weight(s) from its home, peer")                                              \
@@ -53,9 +56,9 @@
     X(stash, true, "what sFb or sRb keeps for the backward")                                                           \
     X(wstash, true, "what sIb keeps for sWb")                                                                          \
     X(input, true, "what sFb keeps for sRb")                                                                           \
-    X(token, true, "nothing: an order between ranks")
+    X(token, true, "that a job of (s,b) has ended, #k saying which: an order between ranks")
 
-#define ROLES(X) X(w) X(x) X(y) X(stash) X(input) X(dy) X(dx) X(wstash) X(dw) X(opt) X(t) X(src)
+#define ROLES(X) X(w) X(x) X(y) X(stash) X(input) X(dy) X(dx) X(wstash) X(dw) X(opt) X(t) X(src) X(done)
 
 #define X(name, ...) OP_##name,
 enum op { OPS(X) NOPS };
