@@ -24,7 +24,7 @@ build/pianola:
 
 # ---- what must be installed: on Debian 12, this installs it; with all of it there, this does nothing ----
 
-PACKAGES := gcc libc6-dev pkg-config liblua5.4-dev libopenblas-dev libcriterion-dev dict-devil clang libclang-rt-14-dev
+PACKAGES := gcc libc6-dev pkg-config liblua5.4-dev libopenblas-dev libopenmpi-dev openmpi-bin libcriterion-dev dict-devil clang libclang-rt-14-dev
 deps:
 	@if ! command -v apt-get >/dev/null; then \
 	    pkg-config --exists lua5.4 openblas criterion 2>/dev/null && exit 0; \
@@ -51,6 +51,20 @@ $(B)/pianola: $(B)/obj/compiler/main.o $(B)/libpianola.a
 $(B)/libpianola.a: $(LIBRARY)
 	rm -f $@
 	ar rcs $@ $^
+
+# The runtime alone, for the ranks' own programs: build/pianola-host.pc says how to link it, installed or not.
+RUNTIME := $(patsubst runtime/%.c,$(B)/obj/runtime/%.o,$(filter runtime/%,$(SOURCES)) runtime/comm_mpi.c)
+$(B)/libpianola-host.a: $(RUNTIME)
+	rm -f $@
+	ar rcs $@ $^
+$(B)/obj/runtime/comm_mpi.o: private CC := mpicc
+$(B)/pianola-host.pc: Makefile
+	@mkdir -p $(B)/include/pianola
+	ln -sf $(abspath runtime)/*.h $(B)/include/pianola/
+	{ echo 'prefix=$${pcfiledir}'; echo 'Name: pianola-host'; echo 'Description: replays a rank of a program on a CPU'; \
+	  echo 'Version: 0.1.0'; echo 'Requires.private: openblas'; echo 'Cflags: -I$${prefix}/include'; \
+	  echo "Libs: -L\$${prefix} -lpianola-host $$(pkg-config --libs openblas) -lm -pthread"; } > $@
+runtime: $(B)/libpianola-host.a $(B)/pianola-host.pc
 
 # The prelude travels inside the program, as numbers: C11 promises string literals of 4095 bytes only.
 build/prelude.h: compiler/prelude.lua
@@ -80,10 +94,17 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(HELPERS) $(B)/libpianola.a
 MAKE_ALL = $(MAKE) -s --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$$(nproc))
 SCRIPTS := $(wildcard tests/bad.sh tests/*_test.sh)
 
-units: $(B)/pianola $(UNITS:%=$(B)/tests/%)
+# Random schedules against one rank (tests/property/property.c says more).
+$(B)/property: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/property/*.c)) $(B)/libpianola.a
+	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
+# What a command takes, for tests/confined_test.sh.
+$(B)/measure: $(B)/obj/tests/confined/measure.o
+	$(CC) $(FLAGS) -o $@ $^
+
+units: $(B)/pianola $(B)/property $(B)/measure $(UNITS:%=$(B)/tests/%)
 test: deps
 	@echo "building the tests, plain and with sanitizers"
-	@$(MAKE_ALL) units
+	@$(MAKE_ALL) units runtime
 	@$(MAKE_ALL) $(ASAN) units
 	@$(MAKE_ALL) $(TSAN) build/tsan/pianola
 	@tests/run tests/floors.sh $(patsubst %,build/tests/%,$(filter test_%,$(UNITS))) \
@@ -131,4 +152,4 @@ format:
 	git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | grep -v ^generated/ | xargs clang-format -i
 clean:
 	rm -rf build
-.PHONY: deps units test floors bench fuzzers fuzz bless asan tsan demo install format clean
+.PHONY: runtime deps units test floors bench fuzzers fuzz bless asan tsan demo install format clean

@@ -260,6 +260,35 @@ static void grid_text(struct text *t, struct compile *c) {
     emit_report(t, c->report, &plain);
 }
 
+/* The hash of the whole compile: of all ranks' programs as they are but for the hash itself (FNV-1a, 64 bits). */
+static uint64_t hash_compile(const struct compile *c) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int r = 0; r < c->program->workers; r++) {
+        struct text t = {0};
+        emit_cuda(&t, c->spec, c->stage, c->program, r, 0);
+        for (size_t i = 0; i < t.n; i++)
+            hash = (hash ^ (unsigned char)t.s[i]) * 0x100000001b3u;
+    }
+    return hash;
+}
+
+/* With a model, every rank gets a program of its own. */
+static void write_programs(const char *dir, struct compile *c) {
+    uint64_t hash = hash_compile(c);
+    for (int r = 0; r < c->program->workers; r++) {
+        struct text t = {0};
+        emit_cuda(&t, c->spec, c->stage, c->program, r, hash);
+        write_file(format("%s/rank%d.cu", dir, r), &t);
+    }
+    struct text make = {0}, app = {0}, slurm = {0};
+    emit_makefile(&make, c->program);
+    write_file(format("%s/Makefile", dir), &make);
+    emit_app(&app, c->program, dir);
+    write_file(format("%s/app.mpi", dir), &app);
+    emit_slurm(&slurm, c->program, dir);
+    write_file(format("%s/multi-prog.slurm", dir), &slurm);
+}
+
 static int compile(struct settings *z) {
     if (!z->output)
         die("`compile` needs -o DIR");
@@ -270,6 +299,8 @@ static int compile(struct settings *z) {
     write_into(z->output, "timeline.tsv", timeline_text, &z->compile);
     write_into(z->output, "report.json", report_text, &z->compile);
     write_into(z->output, "timeline.txt", grid_text, &z->compile);
+    if (z->compile.spec->model)
+        write_programs(z->output, &z->compile);
     return 0;
 }
 

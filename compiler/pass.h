@@ -106,4 +106,11 @@ struct style {
 void emit_grid(struct text *out, const struct program *p, const struct timeline *tl, const char *unit,
                const struct style *style);
 void emit_report(struct text *out, const struct report *r, const struct style *style);
+/* emit_cuda.c: rank r's own program. hash: of the whole compile; every rank of a run must carry the same. */
+void emit_cuda(struct text *out, const struct spec *sp, const struct stage *st, const struct program *p, int r,
+               uint64_t hash);
+/* emit_launch.c: how to build and start them. dir: the folder as the user named it. */
+void emit_makefile(struct text *out, const struct program *p);
+void emit_app(struct text *out, const struct program *p, const char *dir);
+void emit_slurm(struct text *out, const struct program *p, const char *dir);
 #endif

@@ -29,6 +29,7 @@ struct local {
     struct place *place;
     struct bell *bell;
     int64_t *arrived;
+    uint32_t *heard; /* per rank: its bell when it last began to try its lanes */
 };
 
 struct local *local_open(const struct rt_program *p, char *const *arena) {
@@ -43,7 +44,8 @@ struct local *local_open(const struct rt_program *p, char *const *arena) {
     for (int i = 0; i < p->nmsgs; i++)
         members += p->msg[i].n;
     c->arrived = calloc((size_t)members + 1, sizeof *c->arrived);
-    if (!c->place || !c->bell || !c->arrived) {
+    c->heard = calloc((size_t)p->workers, sizeof *c->heard);
+    if (!c->place || !c->bell || !c->arrived || !c->heard) {
         local_close(c);
         return NULL;
     }
@@ -60,11 +62,10 @@ void local_close(struct local *c) {
         return;
     free(c->place);
     free(c->arrived);
+    free(c->heard);
     free(c->bell);
     free(c);
 }
-
-uint32_t local_bell(struct local *c, int rank) { return atomic_load(&c->bell[rank].rung); }
 
 static void ring(struct local *c, int rank) {
     struct bell *b = &c->bell[rank];
@@ -73,15 +74,20 @@ static void ring(struct local *c, int rank) {
         syscall(SYS_futex, &b->rung, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-void local_sleep(struct local *c, int rank, uint32_t heard) {
-    struct bell *b = &c->bell[rank];
+/* Every lane has been tried since the bell was last heard; what rang meanwhile makes it return at once. */
+static void local_idle(void *link, struct replay *z) {
+    struct local *c = link;
+    struct bell *b = &c->bell[z->rank];
+    uint32_t heard = c->heard[z->rank];
     atomic_store(&b->asleep, 1);
     while (atomic_load(&b->rung) == heard)
         syscall(SYS_futex, &b->rung, FUTEX_WAIT_PRIVATE, heard, NULL, NULL, 0);
     atomic_store(&b->asleep, 0);
+    c->heard[z->rank] = atomic_load(&b->rung);
 }
 
-bool local_meet(struct local *c, const struct replay *z, const struct rt_instr *x, double *start, double *end) {
+static bool local_message(void *link, struct replay *z, const struct rt_instr *x, double *start, double *end) {
+    struct local *c = link;
     const struct rt_meeting *m = &c->p->msg[x->msg];
     struct place *place = &c->place[x->msg];
     bool sends = m->rank[0] == z->rank;
@@ -92,9 +98,9 @@ bool local_meet(struct local *c, const struct replay *z, const struct rt_instr *
     if (state == mine)
         return false;
     if (state < base + MOVED) {
-        place->start = z->device->clock((struct replay *)z);
+        place->start = z->device->clock(z);
         memcpy(c->arena[m->rank[1]] + m->off[1], c->arena[m->rank[0]] + m->off[0], (size_t)m->bytes);
-        place->end = z->device->clock((struct replay *)z);
+        place->end = z->device->clock(z);
         *start = place->start;
         *end = place->end;
         atomic_store(&place->state, base + MOVED);
@@ -116,7 +122,8 @@ static void sum_all(struct local *c, const struct rt_meeting *m) {
         memcpy(c->arena[m->rank[i]] + m->off[i], first, (size_t)m->bytes);
 }
 
-bool local_reduce(struct local *c, const struct replay *z, const struct rt_instr *x, double *start, double *end) {
+static bool local_reduce(void *link, struct replay *z, const struct rt_instr *x, double *start, double *end) {
+    struct local *c = link;
     const struct rt_meeting *m = &c->p->msg[x->msg];
     struct place *place = &c->place[x->msg];
     int me = 0;
@@ -125,9 +132,9 @@ bool local_reduce(struct local *c, const struct replay *z, const struct rt_instr
     if (place->arrived[me] <= z->step) {
         place->arrived[me] = z->step + 1;
         if (atomic_fetch_add(&place->state, 1) + 1 == m->n * (z->step + 1)) { /* the last to come does the work */
-            place->start = z->device->clock((struct replay *)z);
+            place->start = z->device->clock(z);
             sum_all(c, m);
-            place->end = z->device->clock((struct replay *)z);
+            place->end = z->device->clock(z);
             atomic_store(&place->reduced, z->step + 1);
             for (int i = 0; i < m->n; i++)
                 ring(c, m->rank[i]);
@@ -139,3 +146,5 @@ bool local_reduce(struct local *c, const struct replay *z, const struct rt_instr
     *end = place->end;
     return true;
 }
+
+const struct comm comm_local = {local_message, local_reduce, local_idle};

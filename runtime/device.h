@@ -30,13 +30,16 @@ struct replay {
 /* Runs every instruction of the rank once. */
 void replay_step(struct replay *z);
 
-/* comm_local.c: messages between ranks of one process. Each has a static flag that counts steps: no queue, no lock. */
+/* How a host rank's messages travel. Both come back false until the other side has come and the tensor has moved. */
+struct comm {
+    bool (*message)(void *link, struct replay *z, const struct rt_instr *x, double *start, double *end);
+    bool (*reduce)(void *link, struct replay *z, const struct rt_instr *x, double *start, double *end);
+    void (*idle)(void *link, struct replay *z); /* returns when something may have changed for the rank */
+};
+
+/* comm_local.c: between ranks of one process. Each message has a static flag that counts steps: no queue, no lock. */
+extern const struct comm comm_local;
 struct local;
 struct local *local_open(const struct rt_program *p, char *const *arena);
 void local_close(struct local *c);
-/* One side has come to message x of step z->step. True once the tensor has moved; start and end say when. */
-bool local_meet(struct local *c, const struct replay *z, const struct rt_instr *x, double *start, double *end);
-bool local_reduce(struct local *c, const struct replay *z, const struct rt_instr *x, double *start, double *end);
-uint32_t local_bell(struct local *c, int rank); /* rings whenever something may have changed for the rank */
-void local_sleep(struct local *c, int rank, uint32_t heard); /* until the bell has rung since it was heard */
 #endif

@@ -1,5 +1,6 @@
 /* The host as a device: layers run at once in the rank's own thread, messages through comm_local. */
 #include "host_device.h"
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -85,38 +86,58 @@ static void host_launch(struct replay *z, const struct rt_instr *x) {
         run_job(z, x);
 }
 
-static bool host_message(struct replay *z, const struct rt_instr *x) {
+static bool host_meet(struct replay *z, const struct rt_instr *x) {
     double start, end;
     struct host_rank *h = self(z);
-    if (!local_meet(h->local, z, x, &start, &end))
+    if (!(x->op == OP_REDUCE ? h->comm->reduce : h->comm->message)(h->link, z, x, &start, &end))
         return false;
     host_record(z, (int32_t)(x - z->program->rank[z->rank].ins), start, end);
     return true;
 }
 
-static bool host_reduce(struct replay *z, const struct rt_instr *x) {
-    double start, end;
-    struct host_rank *h = self(z);
-    if (!local_reduce(h->local, z, x, &start, &end))
-        return false;
-    host_record(z, (int32_t)(x - z->program->rank[z->rank].ins), start, end);
-    return true;
-}
-
-/* Every lane has been tried since the bell was last heard; what rang meanwhile makes it return at once. */
-static void host_idle(struct replay *z) {
-    struct host_rank *h = self(z);
-    local_sleep(h->local, z->rank, h->heard);
-    h->heard = local_bell(h->local, z->rank);
-}
+static void host_idle(struct replay *z) { self(z)->comm->idle(self(z)->link, z); }
 
 const struct device host_device = {
     .wait = host_wait,
     .launch = host_launch,
-    .send = host_message,
-    .recv = host_message,
-    .reduce = host_reduce,
+    .send = host_meet,
+    .recv = host_meet,
+    .reduce = host_meet,
     .record = host_record,
     .clock = host_clock,
     .idle = host_idle,
 };
+
+void *host_pages(size_t n, size_t size) {
+    size_t bytes = (n * size + 4095) / 4096 * 4096;
+    void *p = aligned_alloc(4096, bytes ? bytes : 4096);
+    return p ? memset(p, 0, bytes) : NULL;
+}
+
+bool host_take(struct replay *z, struct host_rank *h, const struct rt_program *p, int rank) {
+    const struct rt_rank *k = &p->rank[rank];
+    *z = (struct replay){.device = &host_device, .program = p, .rank = rank, .self = h};
+    z->cursor = host_pages((size_t)k->nlanes, sizeof *z->cursor);
+    z->blocked = host_pages((size_t)k->nlanes, sizeof *z->blocked);
+    h->arena = host_pages((size_t)k->arena, 1);
+    h->ended = host_pages((size_t)k->nins, sizeof *h->ended);
+    h->stamp = host_pages((size_t)k->nins, sizeof *h->stamp);
+    h->batch = host_pages(data_bytes(p->model), 1);
+    return z->cursor && z->blocked && h->arena && h->ended && h->stamp && h->batch;
+}
+
+void host_release(struct replay *z, struct host_rank *h) {
+    free(z->cursor);
+    free(z->blocked);
+    free(h->ended);
+    free(h->stamp);
+    free(h->batch);
+}
+
+/* Everything but the weights stays as it came: nothing reads it before it is written, verify has proved. */
+void host_begin(struct replay *z, uint64_t seed) {
+    const struct rt_program *p = z->program;
+    const struct rt_rank *k = &p->rank[z->rank];
+    for (int i = 0; i < k->nhomes; i++)
+        host_init(p->model, &p->stage[k->home[i].stage], (float *)(void *)(self(z)->arena + k->home[i].weight), seed);
+}

@@ -1,4 +1,4 @@
-/* Between device_host.c and train_host.c: what a rank of this process owns. */
+/* What a rank of this process owns: between device_host.c, the communicators, and train_host.c and rank_main.c. */
 #ifndef PIANOLA_HOST_DEVICE_H
 #define PIANOLA_HOST_DEVICE_H
 #include "device.h"
@@ -10,9 +10,15 @@ struct host_rank {
     float *loss;            /* per microbatch of the step; the last stage's rank writes it */
     int64_t *ended;         /* per instruction: steps in which it has ended */
     struct rt_stamp *stamp; /* per instruction */
-    struct local *local;
-    uint32_t heard;
+    const struct comm *comm;
+    void *link;     /* the communicator's own */
     int64_t origin; /* seconds of the monotonic clock when the run began */
 };
 extern const struct device host_device;
+
+/* Takes everything a rank's replay needs, its arena too, zeroed and on a page; false: no memory. Then host_release. */
+bool host_take(struct replay *z, struct host_rank *h, const struct rt_program *p, int rank);
+void host_release(struct replay *z, struct host_rank *h); /* all but the arena */
+void *host_pages(size_t n, size_t size);                  /* n things of a size, zeroed, on a page; NULL: no memory */
+void host_begin(struct replay *z, uint64_t seed);         /* initial weights at the homes */
 #endif

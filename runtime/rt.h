@@ -89,6 +89,26 @@ struct rt_program {
     const struct rt_meeting *msg;
 };
 
+/* ---- rank_main.c: one rank of a program, as a process of its own ---- */
+
+struct rt_self {
+    const char *name;
+    uint64_t hash; /* of the whole compile: every rank of a run must have the same */
+    int32_t rank, workers, stages, batches, nmsgs, nlanes;
+    int64_t arena, work; /* bytes; offset of the workspace, -1: none */
+};
+/* groups: members of each group, ended by -1, and one more -1 at the end. homes: ended by stage -1. */
+struct rt_tables {
+    const struct rt_model *model;
+    const struct rt_stage *stage;
+    struct rt_instr *ins; /* peer of a REDUCE: the number of its group */
+    const int32_t *wait;
+    int32_t nins;
+    const int32_t *groups;
+    const struct rt_home *homes;
+};
+int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt_tables *tables);
+
 /* ---- train_host.c: all ranks of a program in this process, a thread each ---- */
 
 struct rt_stamp { /* seconds since the run began */

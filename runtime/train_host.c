@@ -23,20 +23,11 @@ struct training {
     struct local *local;
 };
 
-/* Weights as seed says; everything else as calloc left it. Nothing reads it before it is written: verified. */
-static void init_weights(const struct rt_run *run, int r, char *arena) {
-    const struct rt_program *p = run->program;
-    const struct rt_rank *k = &p->rank[r];
-    for (int i = 0; i < k->nhomes; i++)
-        host_init(p->model, &p->stage[k->home[i].stage], (float *)(void *)(arena + k->home[i].weight), run->seed);
-}
-
 static void *work(void *arg) {
     struct worker *w = arg;
     const struct rt_run *run = w->all->run;
     const struct rt_rank *k = &run->program->rank[w->replay.rank];
     struct replay *z = &w->replay;
-    w->rank.heard = local_bell(w->rank.local, z->rank);
     for (z->step = 0; z->step < run->steps; z->step++) {
         w->rank.loss = w->all->loss + z->step * run->program->batches;
         replay_step(z);
@@ -52,30 +43,17 @@ static void *work(void *arg) {
     return NULL;
 }
 
-static void *take(size_t n, size_t size) {
-    size_t bytes = (n * size + 4095) / 4096 * 4096; /* pages: arenas start as the plan assumes */
-    void *p = aligned_alloc(4096, bytes ? bytes : 4096);
-    if (p)
-        memset(p, 0, bytes);
-    return p;
-}
-
 static bool prepare(struct training *t, struct worker *w, int r, int64_t origin) {
     const struct rt_run *run = t->run;
-    const struct rt_program *p = run->program;
-    const struct rt_rank *k = &p->rank[r];
     w->all = t;
-    w->rank = (struct host_rank){.data = run->data, .local = t->local, .origin = origin, .arena = t->arena[r]};
-    w->replay = (struct replay){.device = &host_device, .program = p, .rank = r, .self = &w->rank};
-    w->replay.cursor = take((size_t)k->nlanes, sizeof *w->replay.cursor);
-    w->replay.blocked = take((size_t)k->nlanes, sizeof *w->replay.blocked);
-    w->rank.ended = take((size_t)k->nins, sizeof *w->rank.ended);
-    w->rank.stamp = take((size_t)k->nins, sizeof *w->rank.stamp);
-    w->rank.batch = take(data_bytes(p->model), 1);
-    w->first = take((size_t)run->steps, sizeof *w->first);
-    w->last = take((size_t)run->steps, sizeof *w->last);
-    return w->replay.cursor && w->replay.blocked && w->rank.ended && w->rank.stamp && w->rank.batch && w->first &&
-           w->last;
+    w->rank = (struct host_rank){.data = run->data, .comm = &comm_local, .origin = origin};
+    w->first = host_pages((size_t)run->steps, sizeof *w->first);
+    w->last = host_pages((size_t)run->steps, sizeof *w->last);
+    bool ok = host_take(&w->replay, &w->rank, run->program, r) && w->first && w->last;
+    t->arena[r] = w->rank.arena;
+    if (ok)
+        host_begin(&w->replay, run->seed);
+    return ok;
 }
 
 static float step_loss(const struct training *t, int64_t step) {
@@ -126,14 +104,9 @@ static void results(struct training *t) {
 
 static void release(struct training *t) {
     for (int r = 0; t->worker && r < t->run->program->workers; r++) {
-        struct worker *w = &t->worker[r];
-        free(w->replay.cursor);
-        free(w->replay.blocked);
-        free(w->rank.ended);
-        free(w->rank.stamp);
-        free(w->rank.batch);
-        free(w->first);
-        free(w->last);
+        host_release(&t->worker[r].replay, &t->worker[r].rank);
+        free(t->worker[r].first);
+        free(t->worker[r].last);
     }
     free(t->worker);
     free(t->loss);
@@ -152,16 +125,14 @@ char **host_train(const struct rt_run *run) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     t.arena = calloc((size_t)p->workers, sizeof *t.arena);
-    t.worker = take((size_t)p->workers, sizeof *t.worker);
-    t.loss = take((size_t)(run->steps * p->batches), sizeof *t.loss);
+    t.worker = host_pages((size_t)p->workers, sizeof *t.worker);
+    t.loss = host_pages((size_t)(run->steps * p->batches), sizeof *t.loss);
     bool ok = t.arena && t.worker && t.loss;
     for (int r = 0; ok && r < p->workers; r++)
-        ok = (t.arena[r] = take((size_t)p->rank[r].arena, 1)) != NULL;
-    ok = ok && (t.local = local_open(p, t.arena));
-    for (int r = 0; ok && r < p->workers; r++) {
         ok = prepare(&t, &t.worker[r], r, now.tv_sec);
-        init_weights(run, r, t.arena[r]);
-    }
+    ok = ok && (t.local = local_open(p, t.arena));
+    for (int r = 0; ok && r < p->workers; r++)
+        t.worker[r].rank.link = t.local;
     for (int r = 0; ok && r < p->workers; r++)
         if (pthread_create(&t.worker[r].thread, NULL, work, &t.worker[r]) != 0) {
             fprintf(stderr, "pianola: error: cannot start a thread for rank %d of %d\n", r, p->workers);

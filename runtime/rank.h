@@ -1,0 +1,92 @@
+/* What a rank's own program, rank<k>.cu, includes: its table is in the words of streams.txt, its main replays it.
+ * C and C++ (nvcc) read it alike.
+ *
+ * A buffer is its offset and its bytes: #define act_1_3 4096, 512. An instruction is a line of the table,
+ *
+ *     I(F, 1, 3, compute, alone, w(weight_1) x(act_0_3) y(act_1_3), after(RECV_F_0_3_from_0))
+ *
+ * whose name, of operation, stage, microbatch and peer, stands at the same place in the enum above the table.
+ * RT_OPERANDS and RT_WAITS, the most that any line has, are set before this is included. */
+#ifndef PIANOLA_RANK_H
+#define PIANOLA_RANK_H
+#ifdef __cplusplus
+extern "C" {
+#endif
+#include "rt.h"
+#ifdef __cplusplus
+}
+#endif
+
+struct rt_operand {
+    int32_t role;       /* enum role + 1; 0 ends the list */
+    int64_t off, bytes; /* in the rank's arena */
+};
+struct rt_line {
+    int32_t op, stage, batch, lane, peer, msg;
+    struct rt_operand operand[RT_OPERANDS + 1];
+    int32_t wait[RT_WAITS + 1]; /* names of instructions: their places + 1; 0 ends the list */
+};
+
+#define I(op, stage, batch, lane, meets, operands, waits) {OP_##op, stage, batch, lane, meets, {operands}, {waits}},
+#define alone                                             -1, -1
+#define to(peer, message)                                 peer, message
+#define from(peer, message)                               peer, message
+#define group(number, message)                            number, message
+#define after(...)                                        __VA_ARGS__
+/* One per role of ops.h; set_dw is dw of a first contribution, which writes. */
+#define w(...)      {ROLE_w + 1, __VA_ARGS__},
+#define x(...)      {ROLE_x + 1, __VA_ARGS__},
+#define y(...)      {ROLE_y + 1, __VA_ARGS__},
+#define stash(...)  {ROLE_stash + 1, __VA_ARGS__},
+#define input(...)  {ROLE_input + 1, __VA_ARGS__},
+#define dy(...)     {ROLE_dy + 1, __VA_ARGS__},
+#define dx(...)     {ROLE_dx + 1, __VA_ARGS__},
+#define wstash(...) {ROLE_wstash + 1, __VA_ARGS__},
+#define dw(...)     {ROLE_dw + 1, __VA_ARGS__},
+#define set_dw(...) {-(ROLE_dw + 1), __VA_ARGS__},
+#define opt(...)    {ROLE_opt + 1, __VA_ARGS__},
+#define t(...)      {ROLE_t + 1, __VA_ARGS__},
+#define src(...)    {ROLE_src + 1, __VA_ARGS__},
+#define done(...)   {ROLE_done + 1, __VA_ARGS__},
+
+/* Lines become instructions, once, at the start; then the runtime takes over. */
+static inline int rt_start(int argc, char **argv, const struct rt_self *self, struct rt_tables *tables,
+                           const struct rt_line *line, int32_t n, struct rt_instr *ins, int32_t *wait) {
+    int32_t waits = 0;
+    for (int32_t i = 0; i < n; i++) {
+        struct rt_instr *z = &ins[i];
+        z->op = (uint8_t)line[i].op;
+        z->lane = (uint16_t)line[i].lane;
+        z->stage = line[i].stage;
+        z->batch = line[i].batch;
+        z->peer = line[i].peer;
+        z->msg = line[i].msg;
+        z->wait = waits;
+        for (int r = 0; r < NROLES; r++)
+            z->at[r] = -1;
+        for (int a = 0; line[i].operand[a].role; a++) {
+            int role = line[i].operand[a].role;
+            z->first = z->first || role < 0;
+            z->at[(role < 0 ? -role : role) - 1] = line[i].operand[a].off;
+            z->bytes = line[i].operand[a].bytes;
+        }
+        for (int a = 0; line[i].wait[a]; a++, waits++) {
+            wait[waits] = line[i].wait[a] - 1;
+            ins[wait[waits]].recorded = true;
+        }
+        z->nwait = waits - z->wait;
+    }
+    tables->ins = ins;
+    tables->wait = wait;
+    tables->nins = n;
+    return rank_main(argc, argv, self, tables);
+}
+#define RT_MAIN(argc, argv, self, model, stages, stream, groups, homes)                                                \
+    do {                                                                                                               \
+        enum { N = sizeof stream / sizeof *stream };                                                                   \
+        static struct rt_instr ins[N];                                                                                 \
+        static int32_t waits[N * RT_WAITS + 1];                                                                        \
+        struct rt_tables tables = {model, stages, 0, 0, 0, groups, homes};                                             \
+        return rt_start(argc, argv, self, &tables, stream, N, ins, waits);                                             \
+    } while (0)
+#endif
