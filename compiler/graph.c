@@ -59,6 +59,27 @@ bool has_edge(const struct graph *g, int32_t j, int32_t p) {
     return false;
 }
 
+/* Orders that the others imply but that look like a tensor: past the next stage of a model, whose stages form a chain,
+ * and from F to a backward whose stash comes from R. */
+static bool implied(const struct spec *sp, const struct job *from, const struct job *to) {
+    int kind = edge_kind(from, to);
+    if (from->s == to->s)
+        return kind == K_stash && from->d == OP_F && job_at(sp, from->s, from->b, OP_R) >= 0;
+    return sp->model && ((kind == K_act && to->s > from->s + 1) || (kind == K_grad && to->s < from->s - 1));
+}
+
+static void copy_custom(const struct spec *sp, struct graph *g) {
+    for (int j = 0; j < g->n; j++)
+        if (sp->pred_at[j + 1] - sp->pred_at[j] > 60000)
+            die("%s: pred() of %s returns %d jobs; a job can wait for 60000", sp->file,
+                job_name(sp->job[j].s, sp->job[j].b, sp->job[j].d), sp->pred_at[j + 1] - sp->pred_at[j]);
+    g->pred = NEW(int32_t, sp->pred_at[g->n] + 1);
+    for (int j = 0, n = 0; j < g->n; g->pred_at[++j] = n)
+        for (int32_t e = sp->pred_at[j]; e < sp->pred_at[j + 1]; e++)
+            if (!implied(sp, &sp->job[sp->pred[e]], &sp->job[j]))
+                g->pred[n++] = sp->pred[e];
+}
+
 /* A custom pred may add orders, but a job's own tensors must come from somewhere. */
 static void check_custom(const struct spec *sp, const struct graph *g) {
     for (int j = 0; j < g->n; j++) {
@@ -117,12 +138,11 @@ static void check_acyclic(const struct spec *sp, const struct graph *g) {
 struct graph *graph_build(const struct spec *sp) {
     struct graph *g = NEW(struct graph, 1);
     int n = g->n = sp->njobs;
+    g->pred_at = NEW(int32_t, n + 1);
     if (sp->pred) {
-        g->pred = sp->pred;
-        g->pred_at = sp->pred_at;
+        copy_custom(sp, g);
         check_custom(sp, g);
     } else {
-        g->pred_at = NEW(int32_t, n + 1);
         g->pred = NEW(int32_t, 2 * (int64_t)n + 3);
         for (int j = 0; j < n; j++)
             g->pred_at[j + 1] = g->pred_at[j] + default_pred(sp, &sp->job[j], &g->pred[g->pred_at[j]]);
@@ -184,38 +204,41 @@ static int some_cycle(int n, const int32_t *at, const int32_t *to, int32_t *out)
     return 0;
 }
 
+/* Tries the nodes of some cycle first, then all others while the work lasts: exact in all but huge graphs. */
 int32_t *shortest_cycle(int n, const int32_t *at, const int32_t *to, int *len) {
-    int32_t *best = NEW(int32_t, n + 1), *from = NEW(int32_t, n), *queue = NEW(int32_t, n);
+    int32_t *best = NEW(int32_t, n + 1), *from = NEW(int32_t, n), *queue = NEW(int32_t, n), *depth = NEW(int32_t, n);
     *len = some_cycle(n, at, to, best);
     assert(*len > 0);
-    int nroots = *len < 64 ? *len : 64; /* every cycle of practice passes near; exact when the first one is short */
-    int32_t *root = NEW(int32_t, nroots);
-    memcpy(root, best, sizeof *root * (size_t)nroots);
-    for (int r = 0; r < nroots; r++) {
-        memset(from, -1, sizeof *from * (size_t)n);
-        int head = 0, tail = 0, last = -1;
-        queue[tail++] = root[r];
-        while (head < tail && last < 0) {
+    int first = *len;
+    int64_t work = 100000000;
+    int32_t *root = NEW(int32_t, first);
+    memcpy(root, best, sizeof *root * (size_t)first);
+    memset(from, -1, sizeof *from * (size_t)n);
+    for (int64_t r = 0; r < (int64_t)first + n && work > 0; r++) {
+        int32_t start = r < first ? root[r] : (int32_t)(r - first), last = -1;
+        int head = 0, tail = 0;
+        queue[tail++] = start;
+        depth[start] = 1;
+        while (head < tail && last < 0 && depth[queue[head]] < *len) {
             int32_t v = queue[head++];
-            for (int32_t e = at[v]; e < at[v + 1]; e++) {
-                if (to[e] == root[r]) {
+            work -= at[v + 1] - at[v] + 1;
+            for (int32_t e = at[v]; e < at[v + 1] && last < 0; e++) {
+                if (to[e] == start)
                     last = v;
-                    break;
-                }
-                if (from[to[e]] < 0) {
+                else if (from[to[e]] < 0) {
                     from[to[e]] = v;
+                    depth[to[e]] = depth[v] + 1;
                     queue[tail++] = to[e];
                 }
             }
         }
-        int length = 1;
-        for (int v = last; v != root[r]; v = from[v])
-            length++;
-        if (length < *len) {
-            *len = length;
-            for (int v = last, i = length; i > 0; v = from[v])
+        if (last >= 0) {
+            *len = depth[last];
+            for (int32_t v = last, i = *len; i > 0; v = from[v])
                 best[--i] = v;
         }
+        for (int i = 0; i < tail; i++)
+            from[queue[i]] = -1;
     }
     return best;
 }

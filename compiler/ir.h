@@ -120,8 +120,7 @@ struct instr {
     int32_t inst;             /* of the tensor sent or fetched; -1: none */
     int32_t msg;              /* id shared by a SEND and its RECV, or by the members of a REDUCE; -1: none */
     uint32_t arg, wait, free; /* where its operands, awaited instructions and freed buffers begin */
-    uint8_t narg, nfree;
-    uint16_t nwait;
+    uint16_t narg, nfree, nwait;
 };
 
 struct lane {

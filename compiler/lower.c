@@ -494,17 +494,17 @@ static void order_lanes(struct rank *k) {
 }
 
 /* A custom pred is part of the program: without it, nobody could check the streams. */
-static void copy_needs(const struct spec *sp, struct program *p) {
-    p->nneeds = sp->njobs;
-    p->need = NEW(struct need, sp->njobs + 1);
-    p->pred = NEW(struct job_name, sp->pred_at[sp->njobs] + 1);
-    for (int j = 0; j <= sp->njobs; j++) {
-        if (j < sp->njobs)
+static void copy_needs(const struct spec *sp, const struct graph *g, struct program *p) {
+    p->nneeds = g->n;
+    p->need = NEW(struct need, g->n + 1);
+    p->pred = NEW(struct job_name, g->pred_at[g->n] + 1);
+    for (int j = 0; j <= g->n; j++) {
+        if (j < g->n)
             p->need[j].job = (struct job_name){sp->job[j].s, sp->job[j].b, sp->job[j].d};
-        p->need[j].pred = sp->pred_at[j];
+        p->need[j].pred = g->pred_at[j];
     }
-    for (int32_t e = 0; e < sp->pred_at[sp->njobs]; e++) {
-        const struct job *from = &sp->job[sp->pred[e]];
+    for (int32_t e = 0; e < g->pred_at[g->n]; e++) {
+        const struct job *from = &sp->job[g->pred[e]];
         p->pred[e] = (struct job_name){from->s, from->b, from->d};
     }
 }
@@ -523,7 +523,7 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
     struct program *p = L->p = NEW(struct program, 1);
     *p = (struct program){.name = sp->name, .workers = sp->workers, .stages = sp->stages, .batches = sp->batches};
     if (sp->pred)
-        copy_needs(sp, p);
+        copy_needs(sp, g, p);
     p->rank = NEW(struct rank, sp->workers);
     p->group = NEW(struct group, sp->stages);
     for (int r = 0; r < sp->workers; r++) {

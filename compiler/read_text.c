@@ -113,8 +113,8 @@ static void operand(struct reader *in, struct instr *i, int *last) {
     if (!adds)
         read_word(in, "=");
     i->first |= op_accumulates(i->op, role) && !adds;
-    if (i->narg == UINT8_MAX)
-        FAIL(in, at, "an instruction has at most %d operands", UINT8_MAX);
+    if (i->narg == UINT16_MAX)
+        FAIL(in, at, "an instruction has at most %d operands", UINT16_MAX);
     GROW(in->k->arg, in->cap_arg, in->k->nargs + 1);
     in->k->arg[in->k->nargs++] = (struct arg){(uint8_t)role, buffer(in)};
     i->narg++;
@@ -134,8 +134,8 @@ static void waits(struct reader *in, struct instr *i) {
 
 static void frees(struct reader *in, struct instr *i) {
     do {
-        if (i->nfree == UINT8_MAX)
-            FAIL(in, in->p, "an instruction frees at most %d buffers", UINT8_MAX);
+        if (i->nfree == UINT16_MAX)
+            FAIL(in, in->p, "an instruction frees at most %d buffers", UINT16_MAX);
         GROW(in->k->freed, in->cap_free, in->k->nfrees + 1);
         in->k->freed[in->k->nfrees++] = buffer(in);
         i->nfree++;

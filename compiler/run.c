@@ -23,22 +23,25 @@ static void fill_instr(const struct rank *k, const struct instr *x, struct rt_in
     }
 }
 
+/* What stays for the step comes first among a rank's buffers: weights, then gradients, then optimizer state. */
 static void fill_homes(const struct rank *k, struct rt_rank *out) {
-    struct rt_home *home = NEW(struct rt_home, k->nbufs);
-    for (int i = 0; i < k->nbufs; i++)
-        if (k->buf[i].kind == K_weight && k->buf[i].inst < 0)
-            home[out->nhomes++] = (struct rt_home){k->buf[i].stage, k->buf[i].off, -1, -1};
-    for (int i = 0; i < k->nbufs; i++)
-        for (int h = 0; h < out->nhomes; h++) {
-            const struct buf *b = &k->buf[i];
-            if (b->stage != home[h].stage || b->inst >= 0)
+    int n = 0;
+    while (n < k->nbufs && k->buf[n].kind == K_weight && k->buf[n].inst < 0)
+        n++;
+    struct rt_home *home = NEW(struct rt_home, n);
+    for (int h = 0; h < n; h++)
+        home[h] = (struct rt_home){k->buf[h].stage, k->buf[h].off, -1, -1};
+    for (int i = n; i < k->nbufs && i < 3 * n; i++)
+        for (int h = 0; h < n; h++) {
+            if (k->buf[i].stage != home[h].stage || k->buf[i].inst >= 0)
                 continue;
-            if (b->kind == K_wgrad)
-                home[h].wgrad = b->off;
-            if (b->kind == K_opt)
-                home[h].opt = b->off;
+            if (k->buf[i].kind == K_wgrad)
+                home[h].wgrad = k->buf[i].off;
+            if (k->buf[i].kind == K_opt)
+                home[h].opt = k->buf[i].off;
         }
     out->home = home;
+    out->nhomes = n;
 }
 
 static void fill_rank(const struct rank *k, struct rt_rank *out) {
@@ -128,9 +131,10 @@ static void compile_serial(const struct compile *c, struct compile *out) {
         sp->job[j].rank = sp->job[j].home = 0;
         sp->job[j].prio = sp->job[j].b;
     }
-    *out = (struct compile){.spec = sp, .stage = c->stage, .graph = c->graph};
-    out->sched = sched_run(sp, c->stage, c->graph);
-    out->program = lower(sp, c->stage, c->graph, out->sched);
+    sp->pred = NULL; /* the plain dependencies: what a custom pred() adds must not change the result */
+    *out = (struct compile){.spec = sp, .stage = c->stage, .graph = graph_build(sp)};
+    out->sched = sched_run(sp, c->stage, out->graph);
+    out->program = lower(sp, c->stage, out->graph, out->sched);
     mem_plan(sp, out->program);
     lanes_sync(out->program);
 }

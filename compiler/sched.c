@@ -201,64 +201,86 @@ static void start_idle(struct state *z, double t) {
     z->ntouched = 0;
 }
 
-/* Who waits for whom once nothing can start: predecessors, the order when strict, and the holders of a full cap. */
-static void die_deadlocked(struct state *z) {
+/* What each blocked job waits for, as a graph: its predecessors; the job before it when strict; or room on its rank, a
+ * node of its own (n + rank) that waits for all who hold the cap. */
+struct blocked {
+    int32_t *at, *to;
+    size_t n, cap;
+};
+
+static void waits(struct blocked *w, int32_t node) {
+    GROW(w->to, w->cap, w->n + 1);
+    w->to[w->n++] = node;
+}
+
+static void waits_of_job(struct state *z, const bool *ended, int32_t j, struct blocked *w) {
+    const struct job *job = &z->sp->job[j];
+    size_t before = w->n;
+    for (int32_t e = z->g->pred_at[j]; e < z->g->pred_at[j + 1]; e++)
+        if (!ended[z->g->pred[e]])
+            waits(w, z->g->pred[e]);
+    int32_t first = z->sp->strict ? z->seq[z->seq_next[job->rank]] : j;
+    if (first != j)
+        waits(w, first);
+    if (w->n == before)
+        waits(w, z->sp->njobs + job->rank);
+}
+
+static struct blocked find_waits(struct state *z) {
     const struct spec *sp = z->sp;
     int n = sp->njobs;
     bool *started = NEW(bool, n), *ended = NEW(bool, n);
+    int32_t *next = NEW(int32_t, n), *head = NEW(int32_t, sp->workers); /* per rank: who holds room */
+    memset(head, -1, sizeof *head * (size_t)sp->workers);
     for (int i = 0; i < z->sc->nstarts; i++)
         started[z->sc->starts[i]] = true;
     for (int i = 0; i < z->sc->nends; i++)
         ended[z->sc->ends[i]] = true;
-    int32_t *at = NEW(int32_t, n + 1), *to = NULL;
-    char *why = NEW(char, n); /* of the first edges of a job: p predecessor, o order, c cap */
-    size_t cap = 0, m = 0;
-    for (int32_t j = 0; j < n; j++) {
-        const struct job *job = &sp->job[j];
-        at[j] = (int32_t)m;
-        if (started[j])
-            continue;
-        for (int32_t e = z->g->pred_at[j]; e < z->g->pred_at[j + 1]; e++)
-            if (!ended[z->g->pred[e]]) {
-                GROW(to, cap, m + 1);
-                to[m++] = z->g->pred[e];
-                why[j] = 'p';
-            }
-        int32_t first = sp->strict ? z->seq[z->seq_next[job->rank]] : j;
-        if (first != j) {
-            GROW(to, cap, m + 1);
-            to[m++] = first;
-            why[j] = why[j] ? why[j] : 'o';
-        }
-        if (why[j] || job->d != OP_F || z->live[job->rank] < sp->cap[job->rank])
-            continue;
-        why[j] = 'c';
-        for (int i = 0; i < z->sc->nends; i++) {
-            const struct job *f = &sp->job[z->sc->ends[i]];
-            int32_t back = f->d == OP_F ? last_backward(sp, f->s, f->b) : -1;
-            if (back >= 0 && !ended[back] && sp->job[back].rank == job->rank) {
-                GROW(to, cap, m + 1);
-                to[m++] = back;
-            }
+    for (int i = 0; i < z->sc->nends; i++) {
+        const struct job *f = &sp->job[z->sc->ends[i]];
+        int32_t back = f->d == OP_F ? last_backward(sp, f->s, f->b) : -1;
+        if (back >= 0 && !ended[back]) {
+            next[back] = head[sp->job[back].rank];
+            head[sp->job[back].rank] = back;
         }
     }
-    at[n] = (int32_t)m;
-    int len;
-    int32_t *cycle = shortest_cycle(n, at, to, &len);
+    struct blocked w = {.at = NEW(int32_t, n + sp->workers + 1)};
+    for (int32_t j = 0; j < n; j++) {
+        if (!started[j])
+            waits_of_job(z, ended, j, &w);
+        w.at[j + 1] = (int32_t)w.n;
+    }
+    for (int r = 0; r < sp->workers; r++) {
+        for (int32_t j = head[r]; j >= 0; j = next[j])
+            waits(&w, j);
+        w.at[n + r + 1] = (int32_t)w.n;
+    }
+    return w;
+}
+
+static void die_deadlocked(struct state *z) {
+    const struct spec *sp = z->sp;
+    struct blocked w = find_waits(z);
+    int len, n = sp->njobs;
+    int32_t *cycle = shortest_cycle(n + sp->workers, w.at, w.to, &len);
     struct text t = {0};
-    for (int i = 0; i < len && i < 12; i++) {
-        const struct job *a = &sp->job[cycle[i]], *b = &sp->job[cycle[(i + 1) % len]];
+    for (int i = 0, shown = 0; i < len && shown < 12; i++) {
+        int32_t from = cycle[i], to = cycle[(i + 1) % len];
+        if (from >= n)
+            continue;
+        const struct job *a = &sp->job[from], *b = &sp->job[to < n ? to : cycle[(i + 2) % len]];
         const char *name = job_name(a->s, a->b, a->d), *other = job_name(b->s, b->b, b->d);
-        if (why[cycle[i]] == 'c')
+        if (to >= n)
             put(&t, "\n  %s waits for room on rank %d, whose cap of %d is full until %s", name, a->rank,
                 sp->cap[a->rank], other);
-        else if (why[cycle[i]] == 'o' || (b->rank == a->rank && !has_edge(z->g, cycle[i], cycle[(i + 1) % len])))
+        else if (!has_edge(z->g, from, to))
             put(&t, "\n  %s waits for %s, which comes before it in the order of rank %d", name, other, a->rank);
         else
             put(&t, "\n  %s waits for %s", name, other);
+        shown++;
     }
     if (len > 12)
-        put(&t, "\n  … and %d more", len - 12);
+        put(&t, "\n  … and more");
     die("%s: deadlock: %d of %d jobs can never start; raise the cap or change the order, because%s", sp->file,
         n - z->sc->nstarts, n, t.s);
 }

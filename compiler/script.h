@@ -6,6 +6,13 @@
 #include <lua.h>
 #include <lualib.h>
 
+/* A fuzzer runs thousands of scripts a second: its build has the same limits, much tighter. */
+#ifdef FUZZING
+enum { FUZZ_SHARE = 2000 };
+#else
+enum { FUZZ_SHARE = 1 };
+#endif
+
 enum script_kind { SCRIPT_SCHEDULE, SCRIPT_MODEL, SCRIPT_CLUSTER };
 extern const char *const script_kinds[]; /* "schedule", … */
 
@@ -34,14 +41,16 @@ struct script {
     const char *calling;
     int s, b, d;
     int64_t used, budget; /* instructions since the call began, and how many it may use */
+    int64_t left;         /* of what all calls may use together */
 
     /* The error that ends the load: the first one recorded stays, whatever the script catches. */
     const char *error;
     int error_line, error_col; /* line 0: not the script's, say the command line's */
 
     /* Lua's memory, and the request that was last refused: see heap() */
-    size_t bytes;
-    bool starved, refused;
+    size_t bytes, unlooked; /* unlooked: taken since the process was last looked at */
+    long held;              /* KiB of the process before */
+    bool crowded, starved, refused;
     uintptr_t refused_block;
     size_t refused_size;
     int refused_line;
@@ -56,8 +65,9 @@ void sandbox_run(struct script *S, void (*extract)(struct script *S, void *data)
 /* Before and after a function of the script: a budget of its own, and its name for messages. */
 void call_begin(struct script *S, const char *name, int s, int b, int d);
 void call_end(struct script *S);
-void sandbox_tick(void);            /* C code of ours that loops tells the watchdog that it is alive */
-void charge_step(struct script *S); /* for instructions that the hook may miss */
+/* C code of ours whose work the script decides counts as instructions, or it could be asked for without end. */
+void charge(struct script *S, int64_t instructions);
+bool script_ended(const struct script *S); /* by a limit or an error: what runs now only has not noticed yet */
 
 /* script_globals.c: the names that a script finds. */
 void confine_libraries(lua_State *L);
@@ -65,6 +75,9 @@ void push_environment(lua_State *L, enum script_kind kind); /* the _ENV of its m
 /* Pushes a list of the table's keys: numbers ascending, then strings, then false, true. */
 void push_sorted_keys(lua_State *L, int table);
 void push_plain_string(lua_State *L, int index); /* tostring without addresses */
+/* A Lua error, `what 'name'`, with the nearest of the keys of the table on top. Takes nothing of the arena: a script may
+ * catch it any number of times. */
+int unknown_name(lua_State *L, const char *what, const char *name);
 
 /* script_error.c: every error of the user. All end the load. */
 _Noreturn void script_fail(lua_State *L, int line, int col, const char *fmt, ...) __attribute__((format(printf, 4, 5)));

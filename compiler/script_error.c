@@ -149,10 +149,8 @@ const char *describe(lua_State *L, int index) {
     size_t n;
     switch (lua_type(L, index)) {
     case LUA_TNIL:
-    case LUA_TNONE:
-        return "nil";
-    case LUA_TBOOLEAN:
-        return lua_toboolean(L, index) ? "true" : "false";
+    case LUA_TNONE: return "nil";
+    case LUA_TBOOLEAN: return lua_toboolean(L, index) ? "true" : "false";
     case LUA_TNUMBER:
         if (lua_isinteger(L, index))
             return format("%lld", (long long)lua_tointeger(L, index));
@@ -167,8 +165,7 @@ const char *describe(lua_State *L, int index) {
         const char *name = copy_string(lua_tostring(L, -1));
         lua_pop(L, 1);
         return format("%s { ... }", name);
-    default:
-        return format("a %s", luaL_typename(L, index));
+    default: return format("a %s", luaL_typename(L, index));
     }
 }
 
@@ -209,7 +206,8 @@ static const char *strip_place(const struct script *S, const char *message, int 
 static int column_of(const struct script *S, int line, const char *message) {
     char word[64];
     const char *near = strstr(message, "near '"), *start = near ? near + 6 : strchr(message, '\'');
-    start += start && !near;
+    if (start && !near)
+        start++;
     size_t n = start ? strcspn(start, "'") : 0;
     if (n == 0 || n >= sizeof word)
         return 0;
@@ -230,7 +228,9 @@ int on_error(lua_State *L) {
     int line = script_line(L);
     const char *message;
     if (lua_type(L, 1) == LUA_TSTRING) {
-        message = strip_place(S, lua_tostring(L, 1), &line);
+        message = lua_tostring(L, 1);
+        for (const char *rest; (rest = strip_place(S, message, &line)) != message;) /* one of each coroutine passed */
+            message = rest;
     } else if (luaL_getmetafield(L, 1, "__tostring") != LUA_TNIL) {
         push_plain_string(L, 1);
         message = lua_tostring(L, -1);
@@ -242,7 +242,7 @@ int on_error(lua_State *L) {
     if (line == 0)
         put(&text, "%s: ", S->file);
     put(&text, "%.900s", message);
-    if (!strcmp(message, "stack overflow"))
+    if (!strcmp(message, "stack overflow") || !strcmp(message, "C stack overflow"))
         put(&text, ": a function calls itself without end");
     if (S->calling)
         put(&text, ", in %s", call_name(S));

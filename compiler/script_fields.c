@@ -66,9 +66,7 @@ static const char *push_as(lua_State *L, int index, const char *text) {
             return "true or false";
         lua_pushboolean(L, truth);
         return NULL;
-    case LUA_TSTRING:
-        lua_pushstring(L, text);
-        return NULL;
+    case LUA_TSTRING: lua_pushstring(L, text); return NULL;
     default:
         if (!lua_stringtonumber(L, text))
             return lua_isinteger(L, index) ? "an integer" : "a number";
@@ -116,12 +114,17 @@ static const char *push_list(lua_State *L, int index, const char *text) {
 }
 
 static void check_default(lua_State *L, int index, int line, const char *name) {
+    enum { LONGEST = 1000 };
     int type = lua_type(L, index);
+    if (type == LUA_TSTRING && lua_rawlen(L, index) > LONGEST)
+        field_fail(L, line, name, "parameter '%s' is a string of %llu bytes; at most %d go into the record", name,
+                   (unsigned long long)lua_rawlen(L, index), LONGEST);
     bool good = type == LUA_TNUMBER || type == LUA_TBOOLEAN || type == LUA_TSTRING || type == LUA_TTABLE;
     if (type == LUA_TTABLE) {
         push_sorted_keys(L, index);
         size_t n = lua_rawlen(L, -1);
         lua_pop(L, 1);
+        charge(script_of(L), 100 * (int64_t)n);
         for (size_t i = 1; i <= n; i++, lua_pop(L, 1))
             good &= lua_rawgeti(L, index, (lua_Integer)i) == LUA_TNUMBER;
     }
@@ -174,20 +177,15 @@ static void push_setting(lua_State *L, int index, const char *name) {
 /* A misspelt parameter would be nil, and cause an error elsewhere. */
 static int unknown_param(lua_State *L) {
     const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : luaL_typename(L, 2);
-    push_sorted_keys(L, 1);
-    int n = (int)lua_rawlen(L, -1);
-    const char **names = NEW(const char *, n);
-    for (int i = 0; i < n; i++, lua_pop(L, 1)) {
-        lua_rawgeti(L, -1, i + 1);
-        names[i] = copy_string(lua_tostring(L, -1));
-    }
-    return luaL_error(L, "params has no '%s'%s", name, hint(name, names, n));
+    lua_pushvalue(L, 1);
+    return unknown_name(L, "params has no", name);
 }
 
 /* Remembers a parameter for the record. */
 static void record_param(lua_State *L, const char *name, int value, int line) {
     struct script *S = script_of(L);
     struct text text = {0};
+    charge(S, (int64_t)S->nparams);
     for (size_t i = 0; i < S->nparams; i++)
         if (!strcmp(S->param[i].name, name))
             field_fail(L, line, name, "parameter '%s' was declared before", name);

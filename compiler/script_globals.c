@@ -77,6 +77,7 @@ void push_sorted_keys(lua_State *L, int table) {
     size_t n = 0, i = 0;
     for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1))
         n++;
+    charge(script_of(L), 20 * (int64_t)n);
     struct sort_key *key = lua_newuserdatauv(L, (n + 1) * sizeof *key, 0);
     for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1))
         key[i++] = key_at(L, -2);
@@ -131,6 +132,7 @@ static int safe_next(lua_State *L) {
         after = key_at(L, 2);
     for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
         struct sort_key k = key_at(L, -2);
+        charge(script_of(L), 1);
         if ((first || compare_keys(&k, &after) > 0) && (!found || compare_keys(&k, &best) < 0)) {
             best = k;
             found = true;
@@ -174,6 +176,7 @@ static int safe_print(lua_State *L) {
         size_t length;
         push_plain_string(L, i);
         const char *s = lua_tolstring(L, -1, &length);
+        charge(script_of(L), 1000 + 20 * (int64_t)length);
         fwrite(s, 1, length, stderr);
         fputc(i < n ? '\t' : '\n', stderr);
         lua_pop(L, 1);
@@ -232,9 +235,12 @@ static int safe_setmetatable(lua_State *L) {
     return call_original(L);
 }
 
-/* A new coroutine starts a count of its own; it is charged for what that may miss. */
+/* A new coroutine starts a count of its own; it is charged for what that may miss. Once the script has ended, none may
+ * start: each would make others before its count is up. */
 static int safe_coroutine(lua_State *L) {
-    charge_step(script_of(L));
+    if (script_ended(script_of(L)))
+        luaL_error(L, "the script has ended");
+    charge(script_of(L), 100);
     return call_original(L);
 }
 
@@ -245,6 +251,19 @@ static const char *const allowed[] = {"_VERSION", "assert",    "error",  "getmet
                                       "type",     "coroutine", "math",   "string",       "table",  "utf8"};
 static const char *const withheld[] = {"io",         "os",       "require", "package",        "debug", "load",
                                        "loadstring", "loadfile", "dofile",  "collectgarbage", "_G"};
+
+int unknown_name(lua_State *L, const char *what, const char *name) {
+    push_sorted_keys(L, -1);
+    int n = (int)lua_rawlen(L, -1), keys = lua_gettop(L);
+    const char **names = lua_newuserdatauv(L, sizeof *names * (size_t)(n + 1), 0);
+    for (int i = 0; i < n; i++, lua_pop(L, 1)) {
+        lua_rawgeti(L, keys, i + 1);
+        names[i] = lua_tostring(L, -1); /* the table of keys keeps it */
+    }
+    charge(script_of(L), 100 * (int64_t)n);
+    const char *near = nearest(name, names, n);
+    return luaL_error(L, near ? "%s '%s'; did you mean '%s'?" : "%s '%s'", what, name, near);
+}
 
 static int refuse_read(lua_State *L) {
     if (lua_type(L, 2) != LUA_TSTRING)
@@ -258,15 +277,7 @@ static int refuse_read(lua_State *L) {
             luaL_error(L, "'%s' belongs in another kind of file: this one is a %s, and ends with: return %s { ... }",
                        name, script_kinds[script_of(L)->kind], script_kinds[script_of(L)->kind]);
     lua_pushvalue(L, lua_upvalueindex(1));
-    push_sorted_keys(L, -1);
-    int n = (int)lua_rawlen(L, -1);
-    const char **names = NEW(const char *, n);
-    for (int i = 0; i < n; i++) {
-        lua_rawgeti(L, -1, i + 1);
-        names[i] = copy_string(lua_tostring(L, -1));
-        lua_pop(L, 1);
-    }
-    return luaL_error(L, "nothing is named '%s'%s", name, hint(name, names, n));
+    return unknown_name(L, "nothing is named", name);
 }
 
 static int refuse_write(lua_State *L) {

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_WORKERS = 4096, MAX_JOBS = 20000000 };
+enum { MAX_WORKERS = 4096, MAX_JOBS = 20000000 / FUZZ_SHARE };
 
 struct reader {
     struct script *S;
@@ -317,8 +317,7 @@ static struct job *parse_sequence(struct reader *r, uint8_t *has, int *count) {
             *set |= (uint8_t)(1 << j.d);
             GROW(job, capacity, n + 1);
             job[n++] = j;
-            if (i % 1000 == 0)
-                sandbox_tick();
+            charge(r->S, 10);
         }
     }
     *count = (int)n;
@@ -412,6 +411,7 @@ static void read_preds(struct reader *r) {
                           call_name(r->S), describe(L, list));
         for (int i = 1; lua_rawgeti(L, list, i) != LUA_TNIL; i++, lua_settop(L, list)) {
             int32_t p = pred_item(r, i);
+            charge(r->S, 10);
             if (last[p] == k + 1)
                 continue;
             last[p] = k + 1;

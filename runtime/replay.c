@@ -56,7 +56,7 @@ void replay_step(struct replay *z) {
             if (!z->blocked[l]) {
                 z->cursor[l]++;
                 left--;
-                changed = k->ins[i].recorded;
+                changed = k->ins[i].recorded; /* what waits for it, a message say, can go at once */
             }
         }
         for (int m = 0; changed && m < k->nlanes; m++)

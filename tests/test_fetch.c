@@ -78,6 +78,12 @@ static int check_rank(const struct spec *sp, const struct sched *sc, const struc
             held += uses[k] && opens[k] <= i && ends[k] > i;
         cr_assert_leq(held, limit);
     }
+    for (int k = 0; k < f->n; k++) { /* it comes as soon as a slot is free: until then all are held */
+        int held = 0;
+        for (int o = 0; o < f->n; o++)
+            held += uses[o] && opens[o] < opens[k] && ends[o] >= opens[k];
+        cr_assert(!uses[k] || opens[k] < 0 || held == limit);
+    }
     for (int k = 0; k < f->n; k++)
         cr_assert(f->a[k].rank != r || uses[k] == f->a[k].uses);
     cr_assert_eq(nfetch, fewest(use, nuse, sp->stages, sp->slots[r]), "rank %d, %d slots", r, sp->slots[r]);

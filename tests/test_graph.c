@@ -52,7 +52,7 @@ Test(graph, each_rule_by_hand) {
         add_job(sp, 1, 0, second[i], 0, 0);
     const struct graph *g = graph_build(sp);
     enum { F0, R0, I0, W0, F1, B1 };
-    expect_needs(sp, g, F0, NULL, 0);
+    expect_needs(sp, g, F0, (int32_t[]){-1}, 0);
     expect_needs(sp, g, R0, (int32_t[]){F0}, 1);
     expect_needs(sp, g, I0, (int32_t[]){R0, B1}, 2);
     expect_needs(sp, g, W0, (int32_t[]){I0}, 1);

@@ -115,6 +115,11 @@ static void run_local(struct machine *m, int r, const struct instr *i) {
         *operand_of(m, r, i, ROLE_dw) = (struct held){.set = true, .kind = K_wgrad, .s = i->stage};
     else if (i->op == OP_ADD) {
         cr_assert(operand_of(m, r, i, ROLE_src)->set && operand_of(m, r, i, ROLE_src)->s == i->stage);
+        for (int j = 0; j < m->x.sp->njobs; j++) { /* a home's own jobs must not wait for others' parts */
+            const struct job *job = &m->x.sp->job[j];
+            bool own = job->rank == r && job->s == i->stage && (job->d == OP_B || job->d == OP_W);
+            cr_assert(!own || m->issued[j]);
+        }
         add_to(operand_of(m, r, i, ROLE_dw), i, operand_of(m, r, i, ROLE_src)->sum);
     } else {
         cr_assert_eq(i->op, OP_U);

@@ -172,6 +172,27 @@ Test(sim, weights_and_gradients_travel) {
     cr_assert_eq(makespan(sp, 3, 0.5), 13);
 }
 
+/* Rank 0 is at home and computes microbatches 1 and 2 from 0 to 6; rank 1 computes 0, fetches until 10 and its part
+ * comes at 23. Rank 0's own jobs do not wait for it. */
+Test(sim, own_gradients_do_not_wait_for_parts) {
+    struct spec *sp = empty_spec(2, 1, 3);
+    for (int b = 0; b < 3; b++) {
+        add_job(sp, 0, b, OP_F, 0, b == 0);
+        add_job(sp, 0, b, OP_B, 0, b == 0)->prio = -1;
+    }
+    sp->link = NEW(struct link, 4);
+    for (int i = 0; i < 4; i++)
+        sp->link[i] = (struct link){10, INFINITY};
+    struct compiled c = compile(sp, unit_stages(sp));
+    struct timeline *tl = sim_run(sp, c.st, c.p);
+    cr_assert_eq(tl->makespan, 23);
+    double last = 0;
+    for (int i = 0; i < c.p->rank[0].nins; i++)
+        if (c.p->rank[0].ins[i].op == OP_B)
+            last = tl->end[0][i];
+    cr_assert_eq(last, 6);
+}
+
 /* Two homes of one stage exchange 1 byte: 2 (2 - 1) steps of latency 3 and half a byte at 1/2, after B's end at 3. */
 Test(sim, homes_exchange_in_a_ring) {
     struct spec *sp = empty_spec(2, 1, 2);

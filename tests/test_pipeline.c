@@ -1,0 +1,168 @@
+/* The pass table, and what the schedules that come with the program become: text that reads back and still verifies. */
+#include "../compiler/compile.h"
+#include "random_spec.h"
+#include <criterion/criterion.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static struct compile compile_file(const char *schedule, const char *model) {
+    struct compile c = {.args = {.schedule = schedule, .model = model}};
+    compile_all(&c, "");
+    return c;
+}
+
+static void expect_round_trip(struct compile *c) {
+    struct text once = {0}, twice = {0};
+    emit_text(&once, c->program);
+    struct program *back = read_text("streams.txt", once.s);
+    emit_text(&twice, back);
+    cr_assert(once.n == twice.n && !memcmp(once.s, twice.s, once.n), "%s does not read back", c->spec->file);
+    struct refutation *no = verify(c->spec, c->graph, back, CLAIM_ALL);
+    cr_assert_null(no, "%s as read back: %s", c->spec->file, no->why);
+}
+
+static int lane_number(const struct program *p, int rank, const char *name) {
+    for (int l = 0; l < p->rank[rank].nlanes; l++) {
+        struct text t = {0};
+        put_lane(&t, p, &p->rank[rank].lane[l]);
+        if (!strcmp(t.s, name))
+            return l;
+    }
+    cr_assert_fail("rank %d has no lane %s", rank, name);
+    return -1;
+}
+
+/* One row per instruction, by rank, lane and start. */
+static void expect_sorted_timeline(const struct compile *c) {
+    struct text t = {0};
+    emit_tsv(&t, c->program, c->timeline);
+    int rows = 0, want = 0, rank = -1, lane = -1;
+    double start = 0, last_end = 0;
+    for (int r = 0; r < c->program->workers; r++)
+        want += c->program->rank[r].nins;
+    char *line = strchr(t.s, '\n') + 1;
+    for (char *end; (end = strchr(line, '\n')); line = end + 1, rows++) {
+        char name[100];
+        int r;
+        double from, to;
+        *end = 0;
+        cr_assert_eq(sscanf(line, "%d\t%99[^\t]\t%lf\t%lf\t", &r, name, &from, &to), 4, "%s", line);
+        int l = lane_number(c->program, r, name);
+        bool next = r == rank && l == lane;
+        cr_assert(r > rank || (r == rank && l > lane) || (next && from >= start), "%s", line);
+        cr_assert(from <= to && to <= c->timeline->makespan);
+        rank = r;
+        lane = l;
+        start = from;
+        last_end = fmax(last_end, to);
+    }
+    cr_assert_eq(rows, want);
+    cr_assert_eq(last_end, c->timeline->makespan);
+}
+
+Test(pipeline, every_schedule_that_comes_with_the_program) {
+    glob_t g;
+    cr_assert_eq(glob("schedules/*.lua", 0, NULL, &g), 0);
+    cr_assert_geq(g.gl_pathc, 7);
+    for (size_t i = 0; i < 2 * g.gl_pathc; i++) {
+        struct compile c = compile_file(g.gl_pathv[i / 2], i % 2 ? "schedules/models/integers.lua" : NULL);
+        expect_round_trip(&c);
+        expect_sorted_timeline(&c);
+        cr_assert_eq(c.report->makespan, c.timeline->makespan);
+        free_all();
+    }
+    globfree(&g);
+}
+
+/* From the jobs on, as pipeline.c runs the passes. */
+static struct compile compile_spec(struct spec *sp) {
+    struct compile c = {.spec = sp, .stage = draw_stages(sp), .graph = graph_build(sp)};
+    sp->stage = c.stage;
+    c.sched = sched_run(sp, c.stage, c.graph);
+    c.program = lower(sp, c.stage, c.graph, c.sched);
+    mem_plan(sp, c.program);
+    lanes_sync(c.program);
+    c.timeline = sim_run(sp, c.stage, c.program);
+    return c;
+}
+
+Test(pipeline, random_schedules) {
+    for (int seed = 0; seed < 120; seed++) {
+        struct compile c = compile_spec(draw_spec((uint64_t)seed, ORDERS | BANDWIDTH));
+        expect_round_trip(&c);
+        expect_sorted_timeline(&c);
+        free_all();
+    }
+}
+
+/* ---- -d: the program after a pass ---- */
+
+/* What compile_all prints with these letters. */
+static char *printed(struct compile *c, const char *letters) {
+    FILE *f = tmpfile();
+    fflush(stdout);
+    int screen = dup(STDOUT_FILENO);
+    cr_assert(f && screen >= 0 && dup2(fileno(f), STDOUT_FILENO) >= 0);
+    compile_all(c, letters);
+    fflush(stdout);
+    dup2(screen, STDOUT_FILENO);
+    close(screen);
+    long n = ftell(f);
+    cr_assert_geq(n, 0);
+    char *s = alloc((size_t)n + 1);
+    rewind(f);
+    cr_assert_eq(fread(s, 1, (size_t)n, f), (size_t)n);
+    fclose(f);
+    return s;
+}
+
+static int count(const char *s, const char *word) {
+    int n = 0;
+    for (; (s = strstr(s, word)); s++)
+        n++;
+    return n;
+}
+
+Test(pipeline, dumps_after_each_pass) {
+    struct compile c = {.args = {.schedule = "schedules/1f1b.lua"}};
+    char *lower_text = printed(&c, "l"), *mem_text = printed(&c, "m"), *lanes_text = printed(&c, "w");
+    struct text t = {0};
+    emit_text(&t, c.program);
+    cr_assert_str_eq(lanes_text, t.s, "the last pass that changes the program");
+    cr_assert(strstr(lower_text, "\nact(0,0) - 1\n") && !strstr(lower_text, "wait("));
+    cr_assert(!strstr(mem_text, " - ") && !strstr(mem_text, "wait("));
+    cr_assert_gt(count(lanes_text, "wait("), 50);
+    cr_assert_str_eq(printed(&c, "wl"), format("%s%s", lower_text, lanes_text), "in the order of the passes");
+    cr_assert_str_eq(printed(&c, ""), "");
+}
+
+static void dump_unknown(void *c) { compile_all(c, "lx"); }
+
+Test(pipeline, an_unknown_letter_is_told_before_anything_runs) {
+    struct compile c = {.args = {.schedule = "there is no such file.lua"}};
+    cr_assert_str_eq(
+        death_of(dump_unknown, &c),
+        "pianola: error: -dx: no pass has that letter; there are -dl (lower), -dm (mem) and -dw (lanes)\n");
+}
+
+/* ---- files are written whole or not at all ---- */
+
+static void write_nowhere(void *t) { write_file("/no such folder/out.txt", t); }
+
+Test(pipeline, write_file) {
+    char dir[] = "/tmp/pianola_pipeline_XXXXXX";
+    cr_assert_not_null(mkdtemp(dir));
+    const char *path = format("%s/out.txt", dir);
+    struct text t = {0};
+    put(&t, "first, and longer\n");
+    write_file(path, &t);
+    t.n = 6;
+    write_file(path, &t);
+    size_t size;
+    cr_assert_str_eq(read_file(path, &size), "first,");
+    cr_assert_eq(unlink(path), 0);
+    cr_assert_eq(rmdir(dir), 0, "nothing else is left there");
+    cr_assert_str_eq(death_of(write_nowhere, &t),
+                     "pianola: error: /no such folder/out.txt: No such file or directory\n");
+}
