@@ -8,9 +8,9 @@
 
 /* A fuzzer runs thousands of scripts a second: its build has the same limits, much tighter. */
 #ifdef FUZZING
-enum { FUZZ_SHARE = 2000 };
+enum { FUZZ_SHARE = 2000, FUZZ_HEAP = 16 };
 #else
-enum { FUZZ_SHARE = 1 };
+enum { FUZZ_SHARE = 1, FUZZ_HEAP = 1 };
 #endif
 
 enum script_kind { SCRIPT_SCHEDULE, SCRIPT_MODEL, SCRIPT_CLUSTER };
@@ -75,8 +75,8 @@ void push_environment(lua_State *L, enum script_kind kind); /* the _ENV of its m
 /* Pushes a list of the table's keys: numbers ascending, then strings, then false, true. */
 void push_sorted_keys(lua_State *L, int table);
 void push_plain_string(lua_State *L, int index); /* tostring without addresses */
-/* A Lua error, `what 'name'`, with the nearest of the keys of the table on top. Takes nothing of the arena: a script may
- * catch it any number of times. */
+/* A Lua error, `what 'name'`, with the nearest of the keys of the table on top. Takes nothing of the arena: a script
+ * may catch it any number of times. */
 int unknown_name(lua_State *L, const char *what, const char *name);
 
 /* script_error.c: every error of the user. All end the load. */

@@ -20,13 +20,13 @@ enum {
     MAIN_BUDGET = 100000000 / FUZZ_SHARE, /* of a main chunk; and of all calls together, besides CALL_SHARE for each */
     CALL_BUDGET = 10000000 / FUZZ_SHARE,  /* of a call of w, n, … */
     CALL_SHARE = 100000 / FUZZ_SHARE,
-    MEMORY_LIMIT = 192 << 20,   /* bytes of Lua's heap */
-    PROCESS_LIMIT = 224 << 10,  /* KiB by which the process may grow meanwhile */
-    LOOK_STEP = 1 << 20,        /* bytes taken between two looks at that */
-    BYTES_PER_INSTRUCTION = 32, /* of memory taken: filling it takes about as long */
-    MAIN_MILLISECONDS = 1500,   /* CPU time of the main chunk */
-    CALL_MILLISECONDS = 1,      /* and what each call adds to that */
-    INTERVAL = 100,             /* milliseconds between two looks at it */
+    MEMORY_LIMIT = (192 << 20) / FUZZ_HEAP, /* bytes of Lua's heap */
+    PROCESS_LIMIT = 224 << 10,              /* KiB by which the process may grow meanwhile */
+    LOOK_STEP = 1 << 20,                    /* bytes taken between two looks at that */
+    BYTES_PER_INSTRUCTION = 32,             /* of memory taken: filling it takes about as long */
+    MAIN_MILLISECONDS = 1500,               /* CPU time of the main chunk */
+    CALL_MILLISECONDS = 1,                  /* and what each call adds to that */
+    INTERVAL = 100,                         /* milliseconds between two looks at it */
 };
 
 struct script *script_of(lua_State *L) {
@@ -108,6 +108,8 @@ static void on_count(lua_State *L, lua_Debug *ar) {
     charge(S, HOOK_STEP);
     if (script_ended(S))
         lua_sethook(L, on_count, LUA_MASKCOUNT, 1); /* from now on at every instruction: no pcall gets far */
+    else if (lua_gethookcount(L) != HOOK_STEP)
+        lua_sethook(L, on_count, LUA_MASKCOUNT, HOOK_STEP); /* what was charged outside of calls is forgiven */
     if (S->starved || S->refused)
         script_fail(L, S->refused_line, 0, "%s", memory_text(S));
     if (S->error || S->used <= S->budget) {

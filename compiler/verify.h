@@ -33,6 +33,6 @@ bool values_end(struct check *z);
 /* verify_races.c */
 bool races(struct check *z);
 /* The place of each key among the sorted distinct keys; returns how many places there are, at least 1. Keys are >= 0.
- */
-int places_of(const int64_t *key, int n, int32_t *place, int64_t *sorted);
+ * scratch: 2 n numbers. */
+int places_of(const int64_t *key, int n, int32_t *place, int64_t *sorted, int32_t *scratch);
 #endif

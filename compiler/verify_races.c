@@ -17,6 +17,8 @@ struct bytes {                       /* of one rank, cut at every place where so
     int64_t *off;                    /* per place */
     int32_t *end, *writer, *readers; /* per place where a segment begins: its end, or -1; who wrote it; a list */
     int32_t *by;                     /* the writer's buffer */
+    int64_t *key;                    /* to sort the places by */
+    int32_t *scratch;
 };
 
 struct races {
@@ -35,8 +37,8 @@ struct races {
 /* ---- the map of bytes ---- */
 
 /* Radix sort, 12 bits at a time. */
-int places_of(const int64_t *key, int n, int32_t *place, int64_t *sorted) {
-    int32_t *order = NEW(int32_t, n + 1), *tmp = NEW(int32_t, n + 1);
+int places_of(const int64_t *key, int n, int32_t *place, int64_t *sorted, int32_t *scratch) {
+    int32_t *order = scratch, *tmp = scratch + n;
     int64_t most = 0;
     for (int i = 0; i < n; i++) {
         order[i] = i;
@@ -50,7 +52,9 @@ int places_of(const int64_t *key, int n, int32_t *place, int64_t *sorted) {
             count[d + 1] += count[d];
         for (int i = 0; i < n; i++)
             tmp[count[key[order[i]] >> shift & 4095]++] = order[i];
-        memcpy(order, tmp, sizeof *order * (size_t)n);
+        int32_t *other = order;
+        order = tmp;
+        tmp = other;
     }
     int m = 0;
     for (int i = 0; i < n; i++) {
@@ -61,24 +65,28 @@ int places_of(const int64_t *key, int n, int32_t *place, int64_t *sorted) {
     return m + 1;
 }
 
+/* The largest rank's map serves them all. */
+static void take_map(struct bytes *m, int64_t bufs) {
+    m->key = NEW(int64_t, 2 * bufs + 1);
+    m->from = NEW(int32_t, 2 * bufs + 1);
+    m->off = NEW(int64_t, 2 * bufs + 1);
+    m->end = NEW(int32_t, 2 * bufs + 2);
+    m->writer = NEW(int32_t, 2 * bufs + 2);
+    m->readers = NEW(int32_t, 2 * bufs + 2);
+    m->by = NEW(int32_t, 2 * bufs + 2);
+    m->scratch = NEW(int32_t, 4 * bufs + 2);
+}
+
 static void map_bytes(struct races *x) {
     struct bytes *m = &x->m;
     int n = x->k->nbufs;
-    int64_t *key = NEW(int64_t, 2 * n + 1);
-    int32_t *place = NEW(int32_t, 2 * n + 1);
     for (int b = 0; b < n; b++) {
-        key[b] = x->k->buf[b].off < 0 ? 0 : x->k->buf[b].off;
-        key[n + b] = key[b] + x->k->buf[b].bytes;
+        m->key[b] = x->k->buf[b].off < 0 ? 0 : x->k->buf[b].off;
+        m->key[n + b] = m->key[b] + x->k->buf[b].bytes;
     }
-    m->off = NEW(int64_t, 2 * n + 1);
-    m->n = places_of(key, 2 * n, place, m->off);
-    m->from = place;
-    m->to = place + n;
-    m->end = NEW(int32_t, m->n + 1);
+    m->n = places_of(m->key, 2 * n, m->from, m->off, m->scratch);
+    m->to = m->from + n;
     memset(m->end, -1, sizeof *m->end * (size_t)(m->n + 1));
-    m->writer = NEW(int32_t, m->n + 1);
-    m->readers = NEW(int32_t, m->n + 1);
-    m->by = NEW(int32_t, m->n + 1);
     m->end[0] = m->n; /* one segment that nobody has touched */
     m->writer[0] = m->readers[0] = -1;
 }
@@ -288,13 +296,15 @@ static bool rank_races(struct races *x) {
 }
 
 bool races(struct check *z) {
-    int64_t most = 0, lanes = 0;
+    int64_t most = 0, lanes = 0, bufs = 0;
     for (int r = 0; r < z->p->workers; r++) {
         const struct rank *k = &z->p->rank[r];
+        bufs = k->nbufs > bufs ? k->nbufs : bufs;
         most = (int64_t)k->nins * k->nlanes > most ? (int64_t)k->nins * k->nlanes : most;
         lanes = k->nlanes > lanes ? k->nlanes : lanes;
     }
     struct races x = {.z = z, .spare = -1, .clock = NEW(int32_t, lanes * lanes + 1), .shot = NEW(int32_t, most + 1)};
+    take_map(&x.m, bufs);
     for (int r = 0; r < z->p->workers; r++) {
         x.r = r;
         x.k = &z->p->rank[r];

@@ -393,12 +393,23 @@ bool values_reduce(struct check *z, const struct group *g, const int32_t *i) {
 
 /* ---- the beginning and the end of a step ---- */
 
-static void sort_offsets(struct values *y, const struct rank *k, int r) {
-    int64_t *off = NEW(int64_t, k->nbufs + 1), *sorted = NEW(int64_t, k->nbufs + 1);
+struct offsets { /* of the largest rank, to sort every rank's with */
+    int64_t *off, *sorted;
+    int32_t *scratch;
+};
+
+static struct offsets take_offsets(const struct program *p) {
+    int n = 0;
+    for (int r = 0; r < p->workers; r++)
+        n = p->rank[r].nbufs > n ? p->rank[r].nbufs : n;
+    return (struct offsets){NEW(int64_t, n + 1), NEW(int64_t, n + 1), NEW(int32_t, 2 * (int64_t)n + 1)};
+}
+
+static void sort_offsets(struct values *y, const struct rank *k, int r, const struct offsets *o) {
     for (int b = 0; b < k->nbufs; b++)
-        off[b] = k->buf[b].off < 0 ? 0 : k->buf[b].off;
+        o->off[b] = k->buf[b].off < 0 ? 0 : k->buf[b].off;
     y->slot[r] = NEW(int32_t, k->nbufs + 1);
-    int slots = places_of(off, k->nbufs, y->slot[r], sorted);
+    int slots = places_of(o->off, k->nbufs, y->slot[r], o->sorted, o->scratch);
     y->occupant[r] = NEW(int32_t, slots);
     memset(y->occupant[r], -1, sizeof(int32_t) * (size_t)slots);
     bits_init(&y->live[r], slots);
@@ -490,6 +501,7 @@ bool values_begin(struct check *z) {
     y->updated = NEW(uint8_t *, W);
     if (!check_sizes(z) || !check_workspace(z))
         return false;
+    struct offsets offsets = take_offsets(z->p);
     for (int r = 0; r < W; r++) {
         const struct rank *k = &z->p->rank[r];
         if ((double)k->arena > z->sp->memory) {
@@ -500,7 +512,7 @@ bool values_begin(struct check *z) {
         }
         y->val[r] = NEW(struct value, k->nbufs);
         y->updated[r] = NEW(uint8_t, z->sp->stages);
-        sort_offsets(y, k, r);
+        sort_offsets(y, k, r, &offsets);
         if (!open_permanent(z, r))
             return false;
     }
