@@ -129,6 +129,7 @@ bless: build/pianola
 	BLESS=1 tests/bad.sh
 	BLESS=1 tests/golden_test.sh
 	BLESS=1 tests/table1_test.sh
+	BLESS=1 tests/verify_test.sh
 asan:
 	$(MAKE_ALL) $(ASAN) build/asan/pianola
 tsan:

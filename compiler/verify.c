@@ -141,6 +141,8 @@ static bool pair_reductions(struct check *z) {
 
 /* ---- the serial walk ---- */
 
+static bool refute_deadlock(struct check *z); /* below, where lanes are known */
+
 struct walk {
     int32_t *todo; /* ranks that may go on, each at most once */
     bool *queued;
@@ -217,24 +219,6 @@ static bool go_on(struct check *z, struct walk *w, int r) {
         }
     }
     return true;
-}
-
-/* Every rank that is not at its end waits for another: the shortest cycle of these. */
-static bool refute_deadlock(struct check *z) {
-    int W = z->p->workers, len;
-    int32_t *at = NEW(int32_t, W + 1), *to = NEW(int32_t, W + 1);
-    for (int r = 0, n = 0; r < W; at[++r] = n)
-        if (z->at[r] < z->p->rank[r].nins)
-            to[n++] = waits_for(z, r);
-    int32_t *cycle = shortest_cycle(W, at, to, &len);
-    z->failed = CLAIM_SERIAL;
-    put(&z->why, "deadlock when every send waits for its receive:");
-    for (int c = 0; c < len; c++) {
-        put(&z->why, "\n  ");
-        put_place(z, cycle[c], z->at[cycle[c]]);
-        put(&z->why, " waits for rank %d", cycle[(c + 1) % len]);
-    }
-    return false;
 }
 
 /* In issue order, whoever waits for a later instruction of its own rank waits for ever. */
@@ -361,6 +345,26 @@ static bool lanes_finish(struct check *z) {
         put_place(z, r, cycle[c] - l.base[r]);
         put(&z->why, " cannot start before the next ends");
     }
+    return false;
+}
+
+/* Every rank that is not at its end waits for another: the shortest cycle of these. */
+static bool refute_deadlock(struct check *z) {
+    int W = z->p->workers, len;
+    int32_t *at = NEW(int32_t, W + 1), *to = NEW(int32_t, W + 1);
+    for (int r = 0, n = 0; r < W; at[++r] = n)
+        if (z->at[r] < z->p->rank[r].nins)
+            to[n++] = waits_for(z, r);
+    int32_t *cycle = shortest_cycle(W, at, to, &len);
+    z->failed = CLAIM_SERIAL;
+    put(&z->why, "deadlock when every send waits for its receive:");
+    for (int c = 0; c < len; c++) {
+        put(&z->why, "\n  ");
+        put_place(z, cycle[c], z->at[cycle[c]]);
+        put(&z->why, " waits for rank %d", cycle[(c + 1) % len]);
+    }
+    struct lanes l = lane_graph(z);
+    put(&z->why, acyclic(&l, l.base[W]) ? "\nlanes alone would not hang" : "\nlanes hang as well");
     return false;
 }
 

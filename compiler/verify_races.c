@@ -221,7 +221,10 @@ static bool refute_race(struct races *x, int32_t j, int32_t bj, bool wrote, int3
     put_place(z, x->r, i);
     put(&z->why, " %s ", writes ? "writes" : "reads");
     put_buf(&z->why, b);
-    put(&z->why, "\nboth touch bytes %lld to %lld, and nothing orders the two", (long long)from, (long long)to);
+    if (to - from == 1)
+        put(&z->why, "\nboth touch byte %lld, and nothing orders the two", (long long)from);
+    else
+        put(&z->why, "\nboth touch bytes %lld to %lld, and nothing orders the two", (long long)from, (long long)to - 1);
     return false;
 }
 

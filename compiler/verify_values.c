@@ -83,7 +83,7 @@ static const char *value_text(const struct value *v) {
     struct text t = {0};
     put_buf(&t, &b);
     if (v->kind == K_wgrad)
-        put(&t, " of %d contributions", v->count);
+        put(&t, " of %d contribution%s", v->count, v->count == 1 ? "" : "s");
     return t.s;
 }
 

@@ -1,9 +1,9 @@
 /* An executor that knows nothing of proofs: it plays a program once, in an order drawn at random, on symbolic memory.
  *
- * Memory: every byte of a rank's arena holds a token. Byte i of a tensor with value v holds v + i * STEP, so a reader
+ * Memory: every byte of a rank's arena holds a symbol. Byte i of a tensor with value v holds v + i * STEP, so a reader
  * sees whether all bytes belong to one value; byte i of a gradient holds the sum of its contributions' bytes, in any
- * order. A value is a hash of what it was made from: the job's stage and microbatch and the values it read. Tokens have
- * 63 bits; with the top bit set they are a stamp, which nobody may read.
+ * order. A value is a hash of what it was made from: the job's stage and microbatch and the values it read. Symbols
+ * have 63 bits; with the top bit set they are a stamp, which nobody may read.
  *
  * Time: an instruction starts when it is the first of its lane that has not, all it waits for has ended, and nothing of
  * its lane runs; it ends any time later. A SEND and the RECV at the head of the same edge start together, and so do all
@@ -13,68 +13,10 @@
  * Orders: uniform choice hardly ever lets one lane run far ahead of another. So lanes have random priorities, one for
  * starting and one for ending, and the highest acts, but for some noise and some changes on the way (after Burckhardt
  * 2010, "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs"). */
-#include "executor.h"
+#include "symbols.h"
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define STAMP ((uint64_t)1 << 63)
-static const uint64_t STEP = 0x1F123BB5159A55E5u;
-
-static uint64_t mix(uint64_t x) { return random_next(&x); }
-static uint64_t value(int kind, int s, int b, uint64_t x, uint64_t y) {
-    return mix(mix(mix(mix(mix((uint64_t)kind + 1) ^ (uint64_t)s) ^ (uint64_t)(b + 1)) ^ x) ^ y) & ~STAMP;
-}
-static uint64_t byte_of(uint64_t v, int64_t i) { return (v + (uint64_t)i * STEP) & ~STAMP; }
-static uint64_t weight_value(int s) { return value(K_weight, s, -1, 0, 0); }
-static uint64_t opt_value(int s) { return value(K_opt, s, -1, 0, 0); }
-
-/* What a job makes of what it reads: in[role] is the sum of mix(v) over the operands of that role. The stash of an R is
- * that of its F, and I and W together make what B makes. */
-static void job_values(int op, int s, int b, const uint64_t in[NROLES], uint64_t out[NROLES]) {
-    uint64_t input = op == OP_R ? in[ROLE_input] : mix(value(K_input, s, b, in[ROLE_x], 0));
-    uint64_t wstash = value(K_wstash, s, b, in[ROLE_stash], in[ROLE_dy]);
-    out[ROLE_input] = value(K_input, s, b, in[ROLE_x], 0);
-    out[ROLE_y] = value(K_act, s, b, in[ROLE_w], input);
-    out[ROLE_stash] = value(K_stash, s, b, in[ROLE_w], input);
-    out[ROLE_wstash] = wstash;
-    out[ROLE_dx] = value(K_grad, s, b, in[ROLE_w], wstash);
-    out[ROLE_dw] = value(K_wgrad, s, b, op == OP_W ? in[ROLE_wstash] : mix(wstash), 0);
-}
-
-static const uint8_t role_read[NKINDS] = {[K_act] = ROLE_x,       [K_grad] = ROLE_dy,       [K_stash] = ROLE_stash,
-                                          [K_input] = ROLE_input, [K_wstash] = ROLE_wstash, [K_token] = ROLE_t};
-static const uint8_t role_made[NKINDS] = {[K_act] = ROLE_y,       [K_grad] = ROLE_dx,       [K_stash] = ROLE_stash,
-                                          [K_input] = ROLE_input, [K_wstash] = ROLE_wstash, [K_token] = ROLE_t};
-
-static void promise_job(struct promise *p, uint64_t (*made)[NROLES], bool *known, int32_t j) {
-    const struct job *job = &p->sp->job[j];
-    uint64_t in[NROLES] = {[ROLE_w] = job->d == OP_W ? 0 : mix(weight_value(job->s))};
-    for (int32_t e = p->g->pred_at[j]; e < p->g->pred_at[j + 1]; e++) {
-        int32_t from = p->g->pred[e];
-        int kind = edge_kind(&p->sp->job[from], job);
-        if (!known[from])
-            promise_job(p, made, known, from);
-        if (kind != K_token)
-            in[role_read[kind]] += mix(made[from][role_made[kind]]);
-    }
-    job_values(job->d, job->s, job->b, in, made[j]);
-    known[j] = true;
-    if (job->d == OP_B || job->d == OP_W) {
-        p->sum[job->s] += made[j][ROLE_dw];
-        p->parts[job->s]++;
-    }
-}
-
-struct promise promise_of(const struct spec *sp, const struct graph *g) {
-    struct promise p = {sp, g, NEW(uint64_t, sp->stages), NEW(int, sp->stages)};
-    uint64_t(*made)[NROLES] = alloc(sizeof *made * (size_t)sp->njobs);
-    bool *known = NEW(bool, sp->njobs);
-    for (int32_t j = 0; j < sp->njobs; j++)
-        if (!known[j])
-            promise_job(&p, made, known, j);
-    return p;
-}
 
 /* ---- a run ---- */
 
@@ -191,7 +133,7 @@ static void start(struct run *z, int r, int32_t i) {
             return;
         uint64_t *seen = seen_at(m, x, a);
         memcpy(seen, m->mem + b->off, sizeof *seen * (size_t)b->bytes);
-        for (int64_t n = 0; access(m, x, a) & ACC_READ && x->op != OP_SEND_T && n < b->bytes; n++)
+        for (int64_t n = 0; access(m, x, a) & ACC_READ && n < b->bytes; n++)
             if (seen[n] & STAMP)
                 fail(z, r, i, "reads byte %lld, which holds nothing", (long long)(b->off + n));
     }
@@ -218,7 +160,7 @@ static void check_alone(struct run *z, int r, int32_t i) {
         }
         const uint64_t *seen = seen_at(m, x, a);
         for (int64_t n = 0; n < b->bytes && !z->wrong; n++)
-            if (m->mem[b->off + n] != (writes ? m->stamp[i] + (uint64_t)a : seen[n]) && x->op != OP_SEND_T)
+            if (m->mem[b->off + n] != (writes ? m->stamp[i] + (uint64_t)a : seen[n]))
                 fail(z, r, i, "byte %lld was written meanwhile", (long long)(b->off + n));
     }
     const struct buf *work = x->op <= OP_W ? workspace(m) : NULL;
@@ -243,10 +185,6 @@ static void values_read(struct run *z, int r, int32_t i, uint64_t in[NROLES]) {
     }
 }
 
-static uint64_t updated(int s, uint64_t w, uint64_t dw, uint64_t opt) {
-    return value(K_weight, s, 0, mix(w) ^ dw, opt);
-}
-
 /* Byte n of operand a after the instruction. */
 static uint64_t result(const struct machine *m, const struct instr *x, int a, int64_t n, const uint64_t in[NROLES],
                        const uint64_t out[NROLES]) {
@@ -255,12 +193,8 @@ static uint64_t result(const struct machine *m, const struct instr *x, int a, in
     uint64_t before = access(m, x, a) & ACC_READ ? seen[n] : 0;
     int src = role_operand(m, x, x->op == OP_ADD ? ROLE_src : ROLE_dw);
     switch (x->op) {
-    case OP_RECV_T:
-        return byte_of(value(K_token, x->stage, x->batch, (uint64_t)x->inst, 0), n);
-    case OP_ADD:
-        return (before + (src >= 0 ? seen_at(m, x, src)[n] : 0)) & ~STAMP;
-    case OP_ZERO:
-        return 0;
+    case OP_ADD: return (before + (src >= 0 ? seen_at(m, x, src)[n] : 0)) & ~STAMP;
+    case OP_ZERO: return 0;
     case OP_U:
         if (role == ROLE_opt)
             return byte_of(value(K_opt, x->stage, 0, in[ROLE_opt], src >= 0 ? *seen_at(m, x, src) : 0), n);

@@ -1,0 +1,271 @@
+/* The verifier's verdicts on deadlocks and races against an exhaustive search of all interleavings, for programs of at
+ * most 2 ranks, 2 stages and 2 microbatches whose waits and issue orders have been changed.
+ *
+ * A state is how far every lane has come; each instruction starts and ends, and a SEND starts with its RECV, a REDUCE
+ * with the other members'. The search visits every state that can be reached. A deadlock is a state from which nothing
+ * can start or end while something is left. Two accesses race when some state has both running, or when one was found
+ * before the other in some run and after it in another. */
+#include "executor.h"
+#include "mutate.h"
+#include "random_spec.h"
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#ifdef __SANITIZE_ADDRESS__
+enum { PROGRAMS = 4000 };
+#else
+enum { PROGRAMS = 30000 };
+#endif
+enum { LANES = 8, MOST_INSTRUCTIONS = 64, TABLE = 1 << 22, MOST_STATES = TABLE / 4 };
+
+struct search {
+    const struct program *p;
+    bool serial;
+    int nlanes;
+    int rank[LANES], n[LANES];             /* per lane: its rank, its instructions */
+    int32_t ins[LANES][MOST_INSTRUCTIONS]; /* in their order */
+    int partner[LANES];                    /* the lane at the other end, or -1 */
+    int lane_of[2][MOST_INSTRUCTIONS];     /* per rank and instruction: where it is */
+    int at[2][MOST_INSTRUCTIONS];
+    bool conflict[2][MOST_INSTRUCTIONS][MOST_INSTRUCTIONS];
+    bool before[2][MOST_INSTRUCTIONS][MOST_INSTRUCTIONS]; /* x had ended when y started, in some run */
+    bool deadlock, at_once;
+};
+
+/* A state packs a byte per lane: twice the instructions that have ended, and one more while the next runs. */
+typedef uint64_t state;
+static int progress(state s, int l) { return (int)(s >> 8 * l & 255); }
+static state advanced(state s, int l) { return s + ((state)1 << 8 * l); }
+
+static state table[TABLE];         /* states seen, plus one; 0: empty */
+static uint32_t slot[MOST_STATES]; /* where in the table they are, in the order they were seen */
+static int nstates;
+
+static bool has_ended(const struct search *z, state s, int r, int32_t i) {
+    return progress(s, z->lane_of[r][i]) / 2 > z->at[r][i];
+}
+
+/* Lane l's next instruction, when it could start by itself; -1: it runs, none is left, or it waits. */
+static int32_t next_ready(const struct search *z, state s, int l) {
+    int at = progress(s, l), r = z->rank[l];
+    if (at & 1 || at / 2 == z->n[l])
+        return -1;
+    int32_t i = z->ins[l][at / 2];
+    const struct rank *k = &z->p->rank[r];
+    for (uint32_t w = k->ins[i].wait; w < k->ins[i].wait + k->ins[i].nwait; w++)
+        if (!has_ended(z, s, r, k->wait[w]))
+            return -1;
+    for (int32_t j = 0; z->serial && j < i; j++)
+        if (!has_ended(z, s, r, j))
+            return -1;
+    return i;
+}
+
+/* y starts: what conflicts with it has ended, or is running. */
+static void note_start(struct search *z, state s, int r, int32_t y) {
+    for (int32_t x = 0; x < z->p->rank[r].nins; x++)
+        if (z->conflict[r][x][y]) {
+            int l = z->lane_of[r][x];
+            z->before[r][x][y] |= has_ended(z, s, r, x);
+            z->at_once |= progress(s, l) == 2 * z->at[r][x] + 1;
+        }
+}
+
+/* Lane l's instruction i starts together with another rank's. */
+static bool meets(const struct search *z, int l, int32_t i) { return is_message(z->p->rank[z->rank[l]].ins[i].op); }
+
+static void reach(state s) {
+    uint32_t h = (uint32_t)(s * 0x9E3779B97F4A7C15u >> 32) & (TABLE - 1);
+    while (table[h] && table[h] != s + 1)
+        h = (h + 1) & (TABLE - 1);
+    if (table[h])
+        return;
+    cr_assert_lt(nstates, MOST_STATES);
+    table[h] = s + 1;
+    slot[nstates++] = h;
+}
+
+static void explore(struct search *z) {
+    for (; nstates > 0; nstates--)
+        table[slot[nstates - 1]] = 0;
+    reach(0);
+    for (int next = 0; next < nstates; next++) {
+        state s = table[slot[next]] - 1;
+        bool moves = false, left = false;
+        for (int l = 0; l < z->nlanes; l++) {
+            left |= progress(s, l) < 2 * z->n[l];
+            if (progress(s, l) & 1) {
+                moves = true;
+                reach(advanced(s, l));
+                continue;
+            }
+            int32_t i = next_ready(z, s, l);
+            int other = i >= 0 && meets(z, l, i) ? z->partner[l] : -1;
+            int32_t j = other >= 0 ? next_ready(z, s, other) : -1;
+            /* of two that meet, the lower lane starts both */
+            if (i < 0 || (other >= 0 && (other < l || j < 0 || !meets(z, other, j))))
+                continue;
+            moves = true;
+            note_start(z, s, z->rank[l], i);
+            if (other >= 0)
+                note_start(z, s, z->rank[other], j);
+            reach(other >= 0 ? advanced(advanced(s, l), other) : advanced(s, l));
+        }
+        z->deadlock |= left && !moves;
+    }
+}
+
+static bool touches(const struct rank *k, const struct instr *x, const struct instr *y) {
+    for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
+        for (uint32_t b = y->arg; b < y->arg + y->narg; b++) {
+            const struct buf *p = &k->buf[k->arg[a].buf], *q = &k->buf[k->arg[b].buf];
+            bool writes = (op_access(x->op, k->arg[a].role) | op_access(y->op, k->arg[b].role)) & ACC_WRITE;
+            if (writes && p->off < q->off + q->bytes && q->off < p->off + p->bytes)
+                return true;
+        }
+    return false;
+}
+
+static void begin_search(struct search *z, const struct program *p) {
+    *z = (struct search){.p = p};
+    int first[2] = {0};
+    for (int r = 0; r < p->workers; r++) {
+        const struct rank *k = &p->rank[r];
+        cr_assert(k->nins <= MOST_INSTRUCTIONS && z->nlanes + k->nlanes <= LANES);
+        first[r] = z->nlanes;
+        z->nlanes += k->nlanes;
+        for (int i = 0; i < k->nins; i++) {
+            int l = first[r] + k->ins[i].lane;
+            z->rank[l] = r;
+            z->lane_of[r][i] = l;
+            z->at[r][i] = z->n[l];
+            z->ins[l][z->n[l]++] = i;
+            for (int j = 0; j < k->nins; j++)
+                z->conflict[r][i][j] = i != j && touches(k, &k->ins[i], &k->ins[j]);
+        }
+    }
+    memset(z->partner, -1, sizeof z->partner); /* of two ranks, each has one lane of a kind at most */
+    static const uint8_t opposite[] = {LANE_COMPUTE, LANE_RECV, LANE_SEND, LANE_GROUP};
+    for (int a = 0; p->workers == 2 && a < p->rank[0].nlanes; a++)
+        for (int b = 0; b < p->rank[1].nlanes; b++)
+            if (p->rank[0].lane[a].kind != LANE_COMPUTE &&
+                p->rank[1].lane[b].kind == opposite[p->rank[0].lane[a].kind]) {
+                z->partner[first[0] + a] = first[1] + b;
+                z->partner[first[1] + b] = first[0] + a;
+            }
+}
+
+static bool found_race(const struct search *z) {
+    bool race = z->at_once;
+    for (int r = 0; r < z->p->workers; r++)
+        for (int x = 0; x < z->p->rank[r].nins; x++)
+            for (int y = 0; y < x; y++)
+                race |= z->before[r][x][y] && z->before[r][y][x];
+    return race;
+}
+
+/* The message at or after position `at` of a lane, or -1: an ADD is none. */
+static int32_t message_from(const struct search *z, int l, int *at) {
+    while (*at < z->n[l] && !meets(z, l, z->ins[l][*at]))
+        ++*at;
+    return *at < z->n[l] ? z->ins[l][(*at)++] : -1;
+}
+
+/* Along every edge the ends agree in name. Where they do not, the program is refuted whatever is asked. */
+static bool ends_agree(const struct search *z) {
+    for (int l = 0; l < z->nlanes; l++)
+        for (int at = 0, there = 0, o = z->partner[l]; o > l;) {
+            int32_t i = message_from(z, l, &at), j = message_from(z, o, &there);
+            if (i < 0 && j < 0)
+                break;
+            if (i < 0 || j < 0)
+                return false;
+            const struct instr *x = &z->p->rank[z->rank[l]].ins[i], *y = &z->p->rank[z->rank[o]].ins[j];
+            if (x->stage != y->stage || x->batch != y->batch || x->inst != y->inst || abs(x->op - y->op) > 1)
+                return false;
+        }
+    return true;
+}
+
+static struct program *small_program(uint64_t seed, struct spec **spec, struct graph **graph) {
+    random_state = seed;
+    struct spec *sp = *spec = empty_spec(2 - (seed % 8 == 0), 1 + below(2), 1 + below(2));
+    draw_jobs(sp, 0);
+    for (int r = 0; r < sp->workers; r++)
+        sp->slots[r] = below(3);
+    struct stage *st = sp->stage = below(2) ? unit_stages(sp) : draw_stages(sp);
+    *graph = graph_build(sp);
+    struct program *p = lower(sp, st, *graph, sched_run(sp, st, *graph));
+    mem_plan(sp, p);
+    lanes_sync(p);
+    return p;
+}
+
+enum { STRUCTURE, SERIAL, BY_LANE, RACES, NVERDICTS };
+static const char *const verdict[] = {"ends disagree", "serial deadlock", "deadlock of lanes", "race"};
+static int refuted[NVERDICTS], asked[NVERDICTS];
+
+static void expect(int what, bool found, const struct refutation *no, const struct program *p, uint64_t seed,
+                   const char *edits) {
+    asked[what]++;
+    refuted[what] += found;
+    if (found == (no != NULL))
+        return;
+    struct text t = {0};
+    emit_text(&t, p);
+    cr_assert(false, "seed %llu:%s: the search finds %s%s, the verifier says: %s\n%s", (unsigned long long)seed, edits,
+              found ? "a " : "no ", verdict[what], no ? no->why : "proved", t.s);
+}
+
+static void check_program(const struct spec *sp, const struct graph *g, const struct program *p, uint64_t seed,
+                          const char *edits) {
+    static struct search z, serial;
+    begin_search(&z, p);
+    bool agree = ends_agree(&z);
+    expect(STRUCTURE, !agree, agree ? NULL : verify(sp, g, p, CLAIM_LANES), p, seed, edits);
+    if (!agree)
+        return;
+    serial = z;
+    serial.serial = true;
+    explore(&serial);
+    expect(SERIAL, serial.deadlock, verify(sp, g, p, CLAIM_SERIAL), p, seed, edits);
+    explore(&z);
+    expect(BY_LANE, z.deadlock, verify(sp, g, p, CLAIM_LANES), p, seed, edits);
+    if (z.deadlock)
+        return;
+    /* The verifier looks for races along the serial order. Without one it may see more than there are, never fewer. */
+    struct refutation *no = verify(sp, g, p, CLAIM_RACES);
+    if (!serial.deadlock || found_race(&z))
+        expect(RACES, found_race(&z), no, p, seed, edits);
+}
+
+/* A program, and a few changes of its waits and orders. */
+static void check_changed(uint64_t seed) {
+    static const uint8_t changes[] = {MUT_DROP_WAIT,  MUT_DROP_RECORD, MUT_ADD_WAIT, MUT_OTHER_WAIT,
+                                      MUT_SWAP_ISSUE, MUT_SWAP_LANE,   MUT_MOVE};
+    struct spec *sp;
+    struct graph *g;
+    struct program *p = small_program(seed / 8, &sp, &g);
+    struct text edits = {0};
+    put(&edits, " ");
+    uint64_t random = seed;
+    for (int n = random_below(&random, 4); n > 0; n--) {
+        struct program *q = copy_program(p);
+        const char *did = mutate(q, changes[random_below(&random, sizeof changes)], &random);
+        if (did)
+            put(&edits, "%s; ", did);
+        p = did ? q : p;
+    }
+    check_program(sp, g, p, seed, edits.s);
+    free_all();
+}
+
+Test(brute_force, verdicts_equal_an_exhaustive_search) {
+    for (uint64_t seed = 0; seed < PROGRAMS; seed++)
+        check_changed(seed);
+    for (int i = 0; i < NVERDICTS; i++) {
+        fprintf(stderr, "%s: %d of %d programs\n", verdict[i], refuted[i], asked[i]);
+        cr_expect(refuted[i] >= PROGRAMS / 50 && asked[i] - refuted[i] >= PROGRAMS / 10, "%s: too one-sided",
+                  verdict[i]);
+    }
+}
