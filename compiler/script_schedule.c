@@ -259,8 +259,8 @@ static struct job parse_job(struct reader *r, int list, int position) {
     lua_State *L = r->L;
     const struct spec *sp = r->sp;
     size_t n = 0;
-    const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &n) : NULL, *p = text;
-    int s = p ? digits(&p) : -1, d = p && *p ? direction(p, 1) : -1;
+    const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &n) : "", *p = text;
+    int s = digits(&p), d = *p ? direction(p, 1) : -1;
     p += d >= 0;
     int b = d >= 0 ? digits(&p) : -1;
     if (s < 0 || d < 0 || b < 0 || p != text + n)

@@ -101,7 +101,7 @@ static void refused(const char *body, int line, int col, const char *wanted) {
     cr_assert_eq(strncmp(said, place, strlen(place)), 0, "%s\nis not at %s", said, place);
     cr_assert(strstr(said, wanted), "%s\ndoes not say: %s", said, wanted);
     const char *caret = strrchr(said, '^'), *begin = strstr(said, "      | ");
-    cr_assert(caret && begin && caret - begin - 8 == col - 1, "%s\nis not at column %d", said, col);
+    cr_assert(col == 0 || (caret && begin && caret - begin - 8 == col - 1), "%s\nis not at column %d", said, col);
 }
 
 #define F0 "0\tcompute\t0\t2\tF\t0\t0\t\t\n"
@@ -155,11 +155,11 @@ Test(read_tsv, errors_name_the_column) {
         {"0\tsend 1\t1\t2\tSEND_F\t0\t1\t1\t\n", 2, 27, "the bytes in column 'bytes'"},
         {"0\tcompute\t1\t2\tF\t0\t1\t\t4\n", 2, 22, "nothing instead of the bytes in column 'bytes': F has none"},
         {"0\trecv 1\t1\t2\tADD\t0\t\t1\t4\n", 2, 23, "nothing instead of the bytes in column 'bytes': ADD has none"},
-        {"0\tcompute\t1\t2\tF\t0\t1\t\t\t\n", 2, 22, "nothing instead of the bytes"},
+        {"0\tcompute\t1\t2\tF\t0\t1\t\t\t\n", 2, 22, "expected the end of the line"},
         {"0\tsend 1\t1\t2\tSEND_F\t0\t1\t1\t4 \n", 2, 28, "expected the end of the line"},
         {"0\tcompute\t1\t2\tF\t0\t1\t\n", 2, 21, "column 'peer': expected a tab"},
         {"0\tcompute\t1\t2\tF\t0\t1\t\t", 2, 22, "is it cut off?"},
-        {F0 "\n", 3, 1, "column 'rank'"},
+        {F0 "\n", 3, 0, "column 'rank'"}, /* an empty line has no place for a caret */
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         refused(bad[i].body, bad[i].line, bad[i].col, bad[i].wanted);
@@ -208,9 +208,9 @@ Test(read_tsv, linear) {
     cr_assert(many < 40 * few + 0.05, "20,000 rows take %.3f s, 200,000 take %.3f s", few, many);
     struct text t = {0};
     put(&t, HEAD);
-    for (int i = 1; i <= 20000; i++)
+    for (int i = 1; i <= 60000; i++)
         put(&t, "0\tgroup 0,%d\t0\t1\tREDUCE\t3\t\t\t8\n", i);
     clock_t begin = clock();
-    cr_assert_eq(read_tsv("t.tsv", t.s)->n, 20000);
+    cr_assert_eq(read_tsv("t.tsv", t.s)->n, 60000);
     cr_assert(clock() - begin < CLOCKS_PER_SEC);
 }

@@ -1,31 +1,96 @@
--- A random schedule: every job's rank and home drawn from a table, odd priorities, sometimes a cap, a split backward,
--- recompute. F and B of a stage land on different ranks, and placement depends on b in no regular way.
-local p = params { seed = 1 }
-math.randomseed(p.seed)
-local random = math.random
-local W, S, B = random(1, 5), random(1, 6), random(1, 8)
-local homes, compute, prio = {}, {}, {}
-local kind = random(1, 4) -- of homes: one per stage, drawn per job, the computing rank, one per microbatch
-for s = 0, S - 1 do
-  local home = random(0, W - 1)
-  for b = 0, B - 1 do
-    for _, d in ipairs { "F", "B", "I", "W", "R" } do
-      local j = (s * B + b) .. d
-      compute[j] = random(0, W - 1)
-      homes[j] = kind == 1 and home or kind == 2 and random(0, W - 1) or kind == 3 and compute[j] or b % W
-      prio[j] = random(1, 3) == 1 and random(-9, 9) or random()
-    end
-  end
+-- A random schedule: placement, homes, priorities, costs, caps, split backwards, recompute and added orders that no hand
+-- would write. Every draw is a function of the seed and of what it is drawn for, so with fewer workers, stages or
+-- batches the rest stays as it was. Each parameter is drawn, too, unless -D gives it.
+local seed = params { seed = 1 }.seed
+
+-- FNV-1a, its upper bits: 0 .. n-1 for the thing `what` of job or cell (s, b, d).
+local function draw(n, what, s, b, d)
+  local hash = (seed ~ 0xcbf29ce484222325) * 0x100000001b3
+  for i = 1, #what do hash = (hash ~ what:byte(i)) * 0x100000001b3 end
+  for _, x in ipairs { s or 0, b or 0, d and d:byte() or 0 } do hash = (hash ~ x) * 0x100000001b3 end
+  return ((hash ~ hash >> 29) * 0x2545F4914F6CDD1D >> 33) % n
 end
-local split, again, capped, strict = random(1, 3), random(1, 3), random(1, 3) == 1, false
-local function job(s, b, d) return (s * B + b) .. d end
+local function one_of(list, what) return list[draw(#list, what) + 1] end
+
+local p = params {
+  workers = 1 + draw(5, "workers"), stages = 1 + draw(6, "stages"), batches = 1 + draw(8, "batches"),
+  homes = one_of({ "stage", "job", "rank", "batch" }, "homes"), -- a weight's home: per stage, per job, where it is used, …
+  split = one_of({ "no", "all", "some" }, "split"),
+  recompute = one_of({ "no", "all", "some" }, "recompute"),
+  strict = draw(3, "strict") == 0,
+  capped = draw(3, "capped") == 0,
+  priorities = one_of({ "few", "many", "oldest" }, "priorities"),
+  costs = draw(2, "costs") == 0, -- else the default
+  slots = draw(3, "slots") > 0,  -- else the default
+  orders = draw(2, "orders") == 0,
+}
+local W, S, B = p.workers, p.stages, p.batches
+
+local function some(kind, what, s, b) return kind == "all" or kind == "some" and draw(2, what, s, b) == 0 end
+local function splits(s, b) return some(p.split, "split", s, b) end
+local function recomputes(s, b) return some(p.recompute, "recompute", s, b) end
+local function backward(s, b) return splits(s, b) and "I" or "B" end
+local function rank(s, b, d) return draw(5 * 4 * 3, "rank", s, b, (d == "R" or d == "I") and "B" or d) % W end
+local function home(s, b, d)
+  if p.homes == "rank" then return rank(s, b, d) end
+  if p.homes == "batch" then return b % W end
+  return p.homes == "stage" and draw(60, "home", s) % W or draw(60, "home", s, b, d == "R" and backward(s, b) or d) % W
+end
+
+-- The default dependencies of a job.
+local function needs(s, b, d)
+  if d == "F" then return s > 0 and { { s - 1, b, "F" } } or {} end
+  if d == "R" then return { { s, b, "F" } } end
+  if d == "W" then return { { s, b, "I" } } end
+  local list = { { s, b, recomputes(s, b) and "R" or "F" } }
+  if s + 1 < S then list[2] = { s + 1, b, backward(s + 1, b) } end
+  return list
+end
+
+-- A time at which a job could be: after all it depends on. What is ordered by it can be done in that order.
+local times = {}
+local function time(s, b, d)
+  local key = (s * B + b) .. d
+  if times[key] then return times[key] end
+  local t = s == 0 and d == "F" and draw(60, "begin", 0, b) or 0
+  for _, j in ipairs(needs(s, b, d)) do t = math.max(t, time(j[1], j[2], j[3])) end
+  times[key] = t + 1 + draw(20, "time", s, b, d)
+  return times[key]
+end
+
+-- An edge between jobs of one microbatch may carry a tensor; these are only orders.
+local function is_order(from, s, b, d)
+  if from[2] ~= b then return true end
+  local function way(x) return (x == "B" or x == "I") and "back" or x end
+  return from[1] ~= s and way(from[3]) ~= way(d)
+end
+
+local function pred(s, b, d)
+  local list = needs(s, b, d)
+  for i = 1, draw(3, "orders", s, b, d) == 0 and 2 or 0 do
+    local from = { draw(60, "of stage" .. i, s, b, d) % S, draw(840, "of batch" .. i, s, b, d) % B }
+    local back = backward(from[1], from[2])
+    from[3] = ({ "F", back, back == "I" and "W" or "B" })[1 + draw(3, "of way" .. i, s, b, d)]
+    if time(table.unpack(from)) < time(s, b, d) and is_order(from, s, b, d) then list[#list + 1] = from end
+  end
+  return list
+end
+
+local function n(s, b, d)
+  if p.strict then return time(s, b, d) end
+  if p.capped or p.priorities == "oldest" then return b end -- a cap leads other orders into deadlock
+  return p.priorities == "few" and draw(3, "n", s, b, d) or draw(1000, "n", s, b, d) / 7 - 70
+end
 
 return schedule {
   workers = W, stages = S, batches = B,
-  w = function(s, b, d) return homes[job(s, b, d)], compute[job(s, b, d)] end,
-  n = capped and oldest_batch_first or function(s, b, d) return prio[job(s, b, d)] end,
-  cap = capped and function(r) return S + r % 2 end or nil,
-  split_backward = split == 1 or split == 2 and function(s, b) return (s + b) % 2 == 0 end or nil,
-  recompute = again == 1 and function(s, b) return true end or again == 2 and function(s, b) return b % 3 == 1 end or nil,
-  weight_slots = random(0, 3),
+  w = function(s, b, d) return home(s, b, d), rank(s, b, d) end,
+  n = n,
+  order = p.strict and "strict" or "greedy",
+  cap = p.capped and function(r) return S + (p.strict and B or 0) + draw(3, "cap", r) end or nil,
+  split_backward = splits,
+  recompute = recomputes,
+  cost = p.costs and function(s, b, d) return 0.25 * (1 + draw(16, "cost", s, b, d)) end or nil,
+  weight_slots = p.slots and function(r) return draw(4, "weight slots", r) end or nil,
+  pred = p.orders and pred or nil,
 }

@@ -1,0 +1,1 @@
+while true do coroutine.wrap(function() while true do end end)() end

@@ -1,0 +1,2 @@
+local function nest() return coroutine.wrap(nest)() end
+nest()

@@ -1,0 +1,2 @@
+local ping = coroutine.wrap(function() while true do coroutine.yield() end end)
+while true do ping() end

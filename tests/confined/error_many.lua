@@ -1,0 +1,1 @@
+while true do pcall(error, setmetatable({}, { __index = error })) end

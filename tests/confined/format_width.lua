@@ -1,0 +1,1 @@
+return string.format("%099999999d", 1)

@@ -1,0 +1,3 @@
+::again::
+pcall(function() ::inner:: goto inner end)
+goto again

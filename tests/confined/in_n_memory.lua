@@ -1,0 +1,6 @@
+local function forever() ::again:: pcall(function() while true do end end) goto again end
+return schedule {
+  workers = 2, stages = 2, batches = 2,
+  w = function(s, b, d) return s, s end,
+  n = function() local t = {} while true do t[#t + 1] = {} end end,
+}

@@ -1,0 +1,1 @@
+load("while true do end")()

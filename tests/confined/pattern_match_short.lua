@@ -1,0 +1,2 @@
+local s = ("a"):rep(100)
+while true do s:match(".-.-b") end

@@ -1,0 +1,1 @@
+while true do print(("x"):rep(100000)) end

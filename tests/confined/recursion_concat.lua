@@ -1,0 +1,2 @@
+local t = setmetatable({}, { __concat = function(a, b) return a .. b end })
+return t .. t

@@ -1,0 +1,2 @@
+local meta = { __eq = function(a, b) return a == b end }
+return setmetatable({}, meta) == setmetatable({}, meta)

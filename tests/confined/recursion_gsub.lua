@@ -1,0 +1,2 @@
+local function f() return (("x"):gsub("x", f)) end
+f()

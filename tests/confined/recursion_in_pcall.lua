@@ -1,0 +1,2 @@
+local function f() pcall(f) return f() end
+f()

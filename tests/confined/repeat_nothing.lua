@@ -1,0 +1,1 @@
+return (""):rep(math.maxinteger)

@@ -1,0 +1,2 @@
+local s = ("9"):rep(50000000)
+while true do tonumber(s) end

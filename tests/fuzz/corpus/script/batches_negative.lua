@@ -1,0 +1,4 @@
+return schedule {
+  workers = 4, stages = 4, batches = -1,
+  w = function(s, b, d) return s, s end,
+}

@@ -1,0 +1,8 @@
+return schedule {
+  workers = 4, stages = 4, batches = 4,
+  w = function(s, b, d) return s, s end,
+  n = function(s, b, d)
+    while s == 1 and b == 3 do end
+    return b
+  end,
+}

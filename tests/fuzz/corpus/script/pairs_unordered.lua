@@ -1,0 +1,1 @@
+for k, v in pairs { [{}] = 1 } do print(k, v) end

@@ -1,0 +1,5 @@
+local p = params { workers = function() return 4 end }
+return schedule {
+  workers = 4, stages = 4, batches = 4,
+  w = function(s, b, d) return s, s end,
+}

@@ -1,0 +1,6 @@
+local p = params { workers = 4 }
+local q = params { workers = 8 }
+return schedule {
+  workers = 4, stages = 4, batches = 4,
+  w = function(s, b, d) return s, s end,
+}

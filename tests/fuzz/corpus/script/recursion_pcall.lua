@@ -1,0 +1,2 @@
+local function deeper() pcall(deeper) end
+while true do deeper() end

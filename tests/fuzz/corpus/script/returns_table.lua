@@ -1,0 +1,1 @@
+return { workers = 4, stages = 4, batches = 4 }

@@ -1,0 +1,1 @@
+return schedule(4, 4, 4)

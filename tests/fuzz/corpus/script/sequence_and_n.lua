@@ -1,0 +1,5 @@
+return schedule {
+  workers = 2, stages = 2, batches = 1,
+  sequence = { { "0F0", "0B0" }, { "1F0", "1B0" } },
+  n = forward_first,
+}

@@ -1,0 +1,4 @@
+return schedule {
+  workers = 2, stages = 2, batches = 1,
+  sequence = { { "0B0", "0F0" }, { "1F0", "1B0" } },
+}

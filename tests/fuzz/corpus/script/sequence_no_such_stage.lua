@@ -1,0 +1,4 @@
+return schedule {
+  workers = 2, stages = 2, batches = 1,
+  sequence = { { "0F0", "0B0" }, { "1F0", "2B0" } },
+}

@@ -1,0 +1,1 @@
+local p = params { workers = 4 )

@@ -1,0 +1,6 @@
+return schedule {
+  workers = 4, stages = 4, batches = 4,
+  w = function(s, b, d)
+    if d == "F" then return s, s end
+  end,
+}

@@ -1,0 +1,4 @@
+return schedule {
+  workers = 4, stages = 4, batches = 4,
+  w = function(s, b, d) return s, "0" end,
+}

@@ -1,0 +1,45 @@
+/* Schedules: the front end runs the bytes as a script, and what comes of it goes as far as a schedule does.
+ *
+ * A script comes from a file: here one in memory, without a name. The sandbox's limits are tighter in this build
+ * (script.h). When a script is stuck in one of Lua's C functions, the sandbox ends the process by design, with exit
+ * code 2: tests/fuzz_test.sh then starts it again. */
+#include "fuzz.h"
+#include <sys/mman.h>
+#include <unistd.h>
+
+static int file;
+static char path[64];
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerInitialize(int *argc, char ***argv) {
+    (void)argc, (void)argv;
+    file = memfd_create("schedule", 0);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    return file < 0;
+}
+
+static void write_script(const uint8_t *data, size_t size) {
+    if (ftruncate(file, 0) || pwrite(file, data, size, 0) != (ssize_t)size)
+        abort();
+}
+
+static void compile(void *unused) {
+    (void)unused;
+    struct script_args args = {.schedule = path};
+    struct spec *sp = script_load(&args);
+    struct stage *st = cost_stages(sp);
+    struct graph *g = graph_build(sp);
+    struct program *p = lower(sp, st, g, sched_run(sp, st, g));
+    mem_plan(sp, p);
+    lanes_sync(p);
+    if (verify(sp, g, p, CLAIM_ALL))
+        abort();
+    report_make(sp, st, g, p, sim_run(sp, st, p));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    write_script(data, size);
+    lives(compile, NULL);
+    free_all();
+    return 0;
+}

@@ -1,0 +1,196 @@
+/* Random schedules, compiled, proved and trained: each must end with the weights and losses of one rank, bit for bit.
+ *
+ *   property [-n CASES] [-s FIRST_SEED] [-j PROCESSES] [-D PARAMETER=VALUE]...
+ *
+ * A case is tests/schedules/random.lua with a seed of its own, over random_links.lua. Processes take the seeds in turn.
+ * The first failure ends the run: it is made smaller and printed as scripts, with the command that shows it again. A
+ * deadlock by its caps or its order does not count, if the compiler says that it is one. */
+#include "property.h"
+#include <math.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char schedule[] = "tests/schedules/random.lua", links[] = "tests/schedules/random_links.lua",
+                  model[] = "schedules/models/integers.lua";
+
+enum { HAS_LINKS, HAS_ORDERS, HAS_STRICT, HAS_CAPS, HAS_SPLIT, HAS_RECOMPUTE, HAS_AWAY, HAS_COSTS, NHAS };
+static const char *const has_text[NHAS] = {"links",          "added orders", "strict order",    "caps",
+                                           "split backward", "recompute",    "weights fetched", "own costs"};
+
+static struct shared {
+    _Atomic int64_t next, counted, deadlocked, failed; /* seeds; failed: the first that failed, or 0 */
+    _Atomic int64_t seed[256];                         /* what each process is at */
+    _Atomic int64_t has[NHAS];
+} * all;
+
+static const char *fixed[64]; /* parameters that are not drawn */
+static int nfixed;
+
+static struct spec *load(int64_t seed, char *why) {
+    const char **set = NEW(const char *, nfixed + 1);
+    memcpy(set, fixed, sizeof *set * (size_t)nfixed);
+    set[nfixed] = format("seed=%lld", (long long)seed);
+    struct script_args a = {.schedule = schedule, .model = model, .cluster = links, .set = set, .nset = nfixed + 1};
+    return load_spec(&a, why);
+}
+
+static void count_features(const struct spec *sp) {
+    bool has[NHAS] = {[HAS_LINKS] = sp->link != NULL, [HAS_ORDERS] = sp->pred != NULL, [HAS_STRICT] = sp->strict};
+    has[HAS_CAPS] = sp->cap[0] < INT32_MAX;
+    for (int j = 0; j < sp->njobs; j++) {
+        has[HAS_SPLIT] |= sp->job[j].d == OP_W;
+        has[HAS_RECOMPUTE] |= sp->job[j].d == OP_R;
+        has[HAS_AWAY] |= sp->job[j].home != sp->job[j].rank;
+        has[HAS_COSTS] |= sp->job[j].cost > 0;
+    }
+    for (int f = 0; f < NHAS; f++)
+        all->has[f] += has[f];
+}
+
+/* One process: takes seeds until enough are counted or one has failed. It may die of one, or hang. */
+static void work(int me, int64_t cases) {
+    char why[4096];
+    while (all->counted < cases && !all->failed) {
+        int64_t seed = all->seed[me] = all->next++;
+        alarm(30);
+        const struct spec *sp = load(seed, why);
+        if (sp)
+            count_features(sp);
+        enum verdict v = sp ? try_spec(sp, why) : DIES;
+        alarm(0);
+        if (v > DEADLOCKED) {
+            int64_t none = 0;
+            atomic_compare_exchange_strong(&all->failed, &none, seed);
+            return;
+        }
+        all->deadlocked += v == DEADLOCKED;
+        all->counted += v == GOOD;
+        free_all();
+    }
+}
+
+static void run_all(int processes, int64_t cases) {
+    pid_t pid[256];
+    fflush(NULL);
+    for (int i = 0; i < processes; i++)
+        if ((pid[i] = fork()) == 0) {
+            work(i, cases);
+            fflush(NULL);
+            _exit(0);
+        }
+    for (int left = processes; left > 0; left--) {
+        int status, i = 0;
+        pid_t done = wait(&status);
+        while (i < processes && pid[i] != done)
+            i++;
+        int64_t none = 0;
+        if (status != 0)
+            atomic_compare_exchange_strong(&all->failed, &none, all->seed[i]);
+    }
+}
+
+/* ---- a failure ---- */
+
+static void put_file(const char *name, const char *text) { printf("cat >%s <<'EOF'\n%sEOF\n", name, text); }
+
+static void tell(int64_t seed, const struct spec *sp, const char *why, int tried) {
+    const char *cluster = print_cluster(sp);
+    printf("smallest of %d tried that fails so: %d workers, %d stages, %d batches, %d jobs\n%s\n\n", tried, sp->workers,
+           sp->stages, sp->batches, sp->njobs, why);
+    put_file("failing.lua", print_schedule(sp));
+    if (cluster)
+        put_file("failing_links.lua", cluster);
+    printf("build/pianola run failing.lua --model %s%s --steps %d --compare\n", model,
+           cluster ? " --cluster failing_links.lua" : "", STEPS);
+    printf("# as it was drawn: build/pianola run %s --model %s --cluster %s --steps %d --compare -D seed=%lld",
+           schedule, model, links, STEPS, (long long)seed);
+    for (int i = 0; i < nfixed; i++)
+        printf(" -D %s", fixed[i]);
+    printf("\n");
+}
+
+/* What is printed must fail as the spec did that it was printed from. */
+static bool fails_as_printed(const struct spec *sp, enum verdict v) {
+    char folder[] = "/tmp/pianola-property-XXXXXX", why[4096];
+    if (!mkdtemp(folder))
+        return false;
+    char *file = format("%s/failing.lua", folder), *cluster = format("%s/failing_links.lua", folder);
+    struct text t = {0};
+    put(&t, "%s", print_schedule(sp));
+    write_file(file, &t);
+    struct script_args a = {.schedule = file, .model = model};
+    if (print_cluster(sp)) {
+        t.n = 0;
+        put(&t, "%s", print_cluster(sp));
+        write_file(a.cluster = cluster, &t);
+    }
+    const struct spec *again = load_spec(&a, why);
+    unlink(file);
+    unlink(cluster);
+    rmdir(folder);
+    return again && try_apart(again, why, 10) == v;
+}
+
+static void explain(int64_t seed) {
+    char why[4096];
+    const struct spec *sp = load(seed, why);
+    if (!sp) {
+        printf("seed %lld: %s does not load\n%s\n", (long long)seed, schedule, why);
+        return;
+    }
+    enum verdict v = try_apart(sp, why, 30);
+    printf("seed %lld: a schedule of %d workers, %d stages, %d batches %s\n%s\n", (long long)seed, sp->workers,
+           sp->stages, sp->batches, verdict_text[v], why);
+    if (v <= DEADLOCKED) {
+        printf("it failed before, and not when tried again\n");
+        return;
+    }
+    int tried;
+    sp = shrink(sp, v, &tried);
+    try_apart(sp, why, 10);
+    tell(seed, sp, why, tried);
+    if (!fails_as_printed(sp, v))
+        printf("# these scripts do NOT fail: the fault depends on more than they say\n");
+}
+
+int main(int argc, char **argv) {
+    int64_t cases = 5000, first = 1, processes = sysconf(_SC_NPROCESSORS_ONLN);
+    for (int option; (option = getopt(argc, argv, "n:s:j:D:")) != -1;) {
+        if (option == 'D' && nfixed < 64)
+            fixed[nfixed++] = optarg;
+        else
+            *(option == 'n' ? &cases : option == 's' ? &first : &processes) = option == '?' ? 0 : atoll(optarg);
+    }
+    if (processes < 1 || processes > 256 || cases < 1 || first < 1)
+        die("usage: property [-n CASES] [-s FIRST_SEED] [-j PROCESSES] [-D PARAMETER=VALUE]...");
+    all = mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    all->next = first;
+    train_alone(model, 8);
+    struct timespec a, b;
+    clock_gettime(CLOCK_MONOTONIC, &a);
+    run_all((int)processes, cases);
+    clock_gettime(CLOCK_MONOTONIC, &b);
+    if (all->failed) {
+        explain(all->failed);
+        return 1;
+    }
+    int64_t drawn = all->next - first;
+    printf("%lld random schedules train as one rank does, bit for bit; %lld more deadlock, and the compiler says so "
+           "(%.1f s)\nwith",
+           (long long)all->counted, (long long)all->deadlocked,
+           (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec));
+    bool rare = !nfixed && all->deadlocked > drawn / 4;
+    for (int f = 0; f < NHAS; f++) {
+        printf(" %s %.0f%%%s", has_text[f], 100.0 * (double)all->has[f] / (double)drawn, f < NHAS - 1 ? "," : "\n");
+        rare |= !nfixed && all->has[f] < drawn / 20;
+    }
+    if (rare && cases >= 200)
+        printf("the draws have become one-sided: a feature is rare, or deadlocks are many\n");
+    return rare && cases >= 200;
+}

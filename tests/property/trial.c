@@ -1,0 +1,193 @@
+/* One schedule, from its spec to trained weights.
+ *
+ * What one rank computes depends on the number of microbatches only: the model's fingerprint is the same however it is
+ * cut, and integers.lua makes every sum exact in any order. So that is computed once per number, as one stage. */
+#include "property.h"
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+const char *const verdict_text[] = {"is good",          "deadlocks", "dies", "does not verify", "does not read back",
+                                    "trains otherwise", "crashes",   "hangs"};
+
+static struct result {
+    uint64_t weights;
+    float loss[STEPS];
+} alone[MAX_BATCHES + 1];
+
+/* ---- passes ---- */
+
+struct passes {
+    struct spec sp; /* a copy: cost_stages fills in costs */
+    struct stage *st;
+    struct graph *g;
+    struct program *p;
+};
+
+static void compile(struct passes *c, const struct spec *sp) {
+    c->sp = *sp;
+    c->sp.job = NEW(struct job, sp->njobs);
+    memcpy(c->sp.job, sp->job, sizeof *sp->job * (size_t)sp->njobs);
+    c->st = cost_stages(&c->sp);
+    c->g = graph_build(&c->sp);
+    c->p = lower(&c->sp, c->st, c->g, sched_run(&c->sp, c->st, c->g));
+    mem_plan(&c->sp, c->p);
+    lanes_sync(c->p);
+}
+
+/* A bug to be found. first: a gradient forgets what was summed before; wait: a lane does not wait for another. */
+static void break_program(struct program *p, const char *fault) {
+    for (int r = 0; r < p->workers; r++)
+        for (int i = 0; i < p->rank[r].nins; i++) {
+            struct instr *x = &p->rank[r].ins[i];
+            bool adds = x->op == OP_B || x->op == OP_W;
+            if (!strcmp(fault, "first") && adds && !x->first) {
+                x->first = true;
+                return;
+            }
+            if (!strcmp(fault, "wait") && x->nwait) {
+                x->nwait--;
+                return;
+            }
+        }
+}
+
+/* ---- training ---- */
+
+static bool train(const struct passes *c, struct result *out, char *why) {
+    struct rt_program *p = runtime_program(&c->sp, c->st, c->p);
+    struct data *data = data_open(&c->sp.model->rt, NULL, 1, why, 4096);
+    if (!data)
+        return false;
+    double makespan[STEPS];
+    struct rt_run run = {.program = p, .data = data, .seed = 1, .steps = STEPS, .loss = out->loss};
+    run.makespan = makespan;
+    char **arena = host_train(&run);
+    data_close(data);
+    if (!arena) {
+        snprintf(why, 4096, "no memory to train");
+        return false;
+    }
+    out->weights = fingerprint(p, arena);
+    host_free(p, arena);
+    return true;
+}
+
+void train_alone(const char *model, int most_batches) {
+    host_blas();
+    for (int b = 1; b <= most_batches; b++, free_all()) {
+        char why[4096], *batches = format("batches=%d", b);
+        const char *set[] = {batches, "stages=1"};
+        struct script_args a = {.schedule = "schedules/serial.lua", .model = model, .set = set, .nset = 2};
+        struct passes c;
+        compile(&c, script_load(&a));
+        if (!train(&c, &alone[b], why)) {
+            fprintf(stderr, "%s\n", why);
+            exit(2);
+        }
+    }
+}
+
+/* ---- a trial ---- */
+
+static char *text_of(const struct program *p) {
+    struct text t = {0};
+    emit_text(&t, p);
+    return t.s;
+}
+
+static enum verdict judge(const struct spec *sp, char *why) {
+    struct passes c;
+    const char *fault = getenv("PIANOLA_FAULT");
+    fault = fault ? fault : "";
+    compile(&c, sp);
+    if (!strcmp(fault, "wait"))
+        break_program(c.p, fault);
+    struct refutation *no = verify(&c.sp, c.g, c.p, CLAIM_ALL);
+    if (no) {
+        snprintf(why, 4096, "%s", no->why);
+        return REFUTED;
+    }
+    struct program *again = read_text("streams.txt", text_of(c.p));
+    no = verify_text(again);
+    if (no || strcmp(text_of(again), text_of(c.p))) {
+        snprintf(why, 4096, "%s", no ? no->why : "it prints differently");
+        return UNREAD;
+    }
+    struct timeline *tl = sim_run(&c.sp, c.st, c.p);
+    struct report *report = report_make(&c.sp, c.st, c.g, c.p, tl);
+    if (report->makespan < report->lower_bound * (1 - 1e-9)) {
+        snprintf(why, 4096, "makespan %g is below the lower bound %g", report->makespan, report->lower_bound);
+        return DIFFERS;
+    }
+    if (!strcmp(fault, "first"))
+        break_program(c.p, fault);
+    struct result got, *want = &alone[c.sp.batches];
+    if (!train(&c, &got, why))
+        return DIES;
+    if (got.weights == want->weights && !memcmp(got.loss, want->loss, sizeof got.loss))
+        return GOOD;
+    snprintf(why, 4096, "weights %016llx, losses %.9g %.9g %.9g; one rank has %016llx, %.9g %.9g %.9g",
+             (unsigned long long)got.weights, got.loss[0], got.loss[1], got.loss[2], (unsigned long long)want->weights,
+             want->loss[0], want->loss[1], want->loss[2]);
+    return DIFFERS;
+}
+
+enum verdict try_spec(const struct spec *sp, char *why) {
+    jmp_buf trap;
+    volatile enum verdict v;
+    diag_trap = &trap;
+    if (!setjmp(trap))
+        v = judge(sp, why);
+    else {
+        v = strstr(diag_text, ": deadlock: ") ? DEADLOCKED : DIES;
+        snprintf(why, 4096, "%s", diag_text);
+    }
+    diag_trap = NULL;
+    return v;
+}
+
+struct spec *load_spec(const struct script_args *a, char *why) {
+    jmp_buf trap;
+    struct spec *volatile sp = NULL;
+    diag_trap = &trap;
+    if (!setjmp(trap))
+        sp = script_load(a);
+    else
+        snprintf(why, 4096, "%s", diag_text);
+    diag_trap = NULL;
+    return sp;
+}
+
+enum verdict try_apart(const struct spec *sp, char *why, int seconds) {
+    static char *shared; /* verdict, and why */
+    if (!shared)
+        shared = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    memset(shared, 0, 8192);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm((unsigned)seconds);
+        if (!freopen("/dev/null", "w", stderr))
+            _exit(2);
+        shared[0] = (char)try_spec(sp, shared + 1);
+        _exit(0);
+    }
+    int status;
+    while (waitpid(child, &status, 0) < 0)
+        ;
+    snprintf(why, 4096, "%s", shared + 1);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return (enum verdict)shared[0];
+    bool hung = WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM;
+    if (hung)
+        snprintf(why, 4096, "still running after %d seconds", seconds);
+    else if (WIFSIGNALED(status))
+        snprintf(why, 4096, "signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else
+        snprintf(why, 4096, "exit code %d", WEXITSTATUS(status));
+    return hung ? HANGS : CRASHES;
+}
