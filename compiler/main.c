@@ -332,7 +332,11 @@ static void put_json(const char *s) {
 
 static int verify_command(const char *path, bool json) {
     static const char *const claims[] = {"jobs", "gradients", "races", "memory", "serial deadlock", "lane deadlock"};
-    const struct program *p = read_text(path, read_file(path, NULL));
+    size_t size;
+    const char *src = read_file(path, &size);
+    if (strlen(src) != size)
+        die("%s: byte %zu is zero: this is no text", path, strlen(src));
+    const struct program *p = read_text(path, src);
     struct refutation *no = verify_text(p);
     int claim = 0;
     while (no && no->claim >> (claim + 1))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The real command under AddressSanitizer and UndefinedBehaviorSanitizer: known figures, golden files, and training.
 cd "$(dirname "$0")/.." || exit 2
-export PIANOLA=${ASAN_PIANOLA:-build/asan/pianola} CASES=10
+export PIANOLA=${ASAN_PIANOLA:-build/asan/pianola} CASES=10 GPT_STEPS=2
 total_passed=0 total_failed=0
 for suite in figures golden cli consistency; do
     log=$(tests/${suite}_test.sh 2>&1)
