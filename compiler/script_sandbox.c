@@ -15,6 +15,13 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+/* Sanitized builds are slower, and keep what is freed. */
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+enum { SANITIZED = 1, SLOWER = 10 };
+#else
+enum { SANITIZED = 0, SLOWER = 1 };
+#endif
+
 enum {
     HOOK_STEP = 100,                      /* instructions between two calls of the hook */
     MAIN_BUDGET = 100000000 / FUZZ_SHARE, /* of a main chunk; and of all calls together, besides CALL_SHARE for each */
@@ -24,7 +31,7 @@ enum {
     PROCESS_LIMIT = 224 << 10,              /* KiB by which the process may grow meanwhile */
     LOOK_STEP = 1 << 20,                    /* bytes taken between two looks at that */
     BYTES_PER_INSTRUCTION = 32,             /* of memory taken: filling it takes about as long */
-    MAIN_MILLISECONDS = 1500,               /* CPU time of the main chunk */
+    MAIN_MILLISECONDS = 1500 * SLOWER,      /* CPU time of the main chunk */
     CALL_MILLISECONDS = 1,                  /* and what each call adds to that */
     INTERVAL = 100,                         /* milliseconds between two looks at it */
 };
@@ -57,9 +64,7 @@ static bool crowded(struct script *S, size_t needs) {
     if (S->unlooked >= LOOK_STEP) {
         S->unlooked = 0;
         getrusage(RUSAGE_SELF, &use);
-#ifndef __SANITIZE_ADDRESS__ /* which keeps what is freed, so that the process grows without the script */
-        S->crowded = use.ru_maxrss - S->held > PROCESS_LIMIT;
-#endif
+        S->crowded = !SANITIZED && use.ru_maxrss - S->held > PROCESS_LIMIT;
     }
     return S->crowded;
 }

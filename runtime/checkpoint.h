@@ -1,0 +1,53 @@
+/* Checkpoints, per stage as PipeDream writes them (Narayanan et al. 2019, section 4): the home of a stage writes its
+ * file alone, and only the manifest, written last by one rank, makes the files a checkpoint.
+ *
+ *     DIR/step-00000012/stage-0000.safetensors    a tensor per parameter, and the optimizer's state
+ *     DIR/step-00000012/manifest.json             step, seed, data, and each file's size and checksum
+ *
+ * Tensors are named by their layer's place in the whole model: layer.5.weight (in x out), .bias (out), .gamma, .beta,
+ * .token (vocab x width), .position (context x width); layer.5.weight.m and .v are AdamW's moments of first and second
+ * order. So a checkpoint fits every cut, schedule and number of ranks. All ranks see the same DIR.
+ *
+ * Every function returns false on trouble, with `path: reason` in why. Whatever goes wrong, a checkpoint that was whole
+ * stays whole, unless its own step is written again. */
+#ifndef PIANOLA_CHECKPOINT_H
+#define PIANOLA_CHECKPOINT_H
+#include "rt.h"
+
+/* What a run must have alike to go on where another stopped. */
+struct checkpoint_run {
+    uint64_t seed;
+    int64_t data_bytes; /* of the data file; 0: none */
+    uint64_t data_hash; /* of whatever the caller takes to tell its data by */
+};
+
+/* ---- writing, in this order: all stages, then, when all of them are done, the manifest, then keep ---- */
+
+/* Weights and optimizer state as the replay lays them out: s->weight bytes and s->opt bytes (NULL when 0), the state
+ * after at least one update. Any rank may write any stage, one process each. Makes the folders. */
+bool checkpoint_write_stage(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,
+                            int stage, const float *weight, const float *opt, char *why, size_t nwhy);
+/* Reads all stages' files back for their checksums. */
+bool checkpoint_write_manifest(const char *dir, int64_t step, int stages, const struct checkpoint_run *run, char *why,
+                               size_t nwhy);
+/* Removes all checkpoints but the newest `last` (at least 1) whole ones, and what crashes left before the newest.
+ * Reads those it counts. Nothing newer than the newest whole one is touched: someone may be writing it. A checkpoint
+ * that has a manifest but is not whole stays until `last` newer ones are whole. */
+bool checkpoint_keep(const char *dir, int last, char *why, size_t nwhy);
+
+/* ---- reading ---- */
+
+/* The newest whole checkpoint: its manifest keeps its own checksum, and all files theirs. When newer ones were passed
+ * over, why says why the newest of them was; otherwise why is empty. False: there is none. */
+bool checkpoint_latest(const char *dir, int64_t *step, char *why, size_t nwhy);
+/* What the manifest says; files are not looked at. */
+bool checkpoint_read_run(const char *dir, int64_t step, struct checkpoint_run *run, char *why, size_t nwhy);
+/* Fills weight (s->weight bytes) and opt (s->opt bytes) from whichever files hold the stage's layers, gaps between
+ * parameters with zero; or neither, when anything is missing or has another shape. Checks each file it opens as a
+ * safetensors file, but no checksums: call checkpoint_latest on one rank first. */
+bool checkpoint_read_stage(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,
+                           float *weight, float *opt, char *why, size_t nwhy);
+/* All parameters, without optimizer state, as one safetensors file, in the order of the model: the same bytes whatever
+ * the cut. step -1: the newest whole checkpoint. */
+bool checkpoint_export(const char *dir, int64_t step, const char *path, char *why, size_t nwhy);
+#endif

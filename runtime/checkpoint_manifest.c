@@ -1,0 +1,304 @@
+/* The manifest: what makes files a checkpoint, which checkpoints are whole, and removing those no longer wanted. */
+#include "checkpoint_manifest.h"
+#include "json.h"
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- names ---- */
+
+struct path step_path(const char *dir, int64_t step) {
+    struct path p;
+    snprintf(p.s, sizeof p.s, "%s/step-%08" PRId64, dir, step);
+    return p;
+}
+
+static struct path manifest_path(const char *dir, int64_t step) {
+    struct path p;
+    snprintf(p.s, sizeof p.s, "%s/step-%08" PRId64 "/manifest.json", dir, step);
+    return p;
+}
+
+struct path stage_path(const char *dir, int64_t step, int stage) {
+    struct path p;
+    snprintf(p.s, sizeof p.s, "%s/step-%08" PRId64 "/stage-%04d.safetensors", dir, step, stage);
+    return p;
+}
+
+bool checkpoint_tell(char *why, size_t nwhy, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(why, nwhy, fmt, args);
+    va_end(args);
+    return false;
+}
+
+/* ---- the manifest: its last line is a checksum of the lines before ---- */
+
+#define CHECK_LINE "  \"check\": \"%016" PRIx64 "\"\n}\n"
+enum { CHECK_BYTES = 32, HASH_DIGITS = 16, MANIFEST_BYTES = 1 << 26 };
+
+static void put_manifest(FILE *f, int64_t step, const struct checkpoint_run *run, const struct entry *e, int n) {
+    fprintf(f, "{\n  \"format\": \"" CHECKPOINT_FORMAT "\",\n  \"step\": %" PRId64 ",\n", step);
+    fprintf(f, "  \"seed\": \"%016" PRIx64 "\",\n  \"data_bytes\": %" PRId64 ",\n", run->seed, run->data_bytes);
+    fprintf(f, "  \"data_hash\": \"%016" PRIx64 "\",\n  \"files\": [", run->data_hash);
+    for (int i = 0; i < n; i++)
+        fprintf(f,
+                "%s\n    {\"name\": \"stage-%04d.safetensors\", \"bytes\": %" PRId64 ", \"fnv1a\": \"%016" PRIx64 "\"}",
+                i ? "," : "", i, e[i].bytes, e[i].hash);
+    fputs("\n  ],\n", f);
+}
+
+static bool save_manifest(const char *path, int64_t step, const struct checkpoint_run *run, const struct entry *e,
+                          int n, char *why, size_t nwhy) {
+    char *text = NULL, check[CHECK_BYTES + 1];
+    size_t size = 0;
+    struct durable d;
+    FILE *f = open_memstream(&text, &size);
+    if (f)
+        put_manifest(f, step, run, e, n);
+    bool made = f && !ferror(f);
+    made = f && fclose(f) == 0 && made;
+    int tail = snprintf(check, sizeof check, CHECK_LINE, fnv1a(FNV_START, text, made ? size : 0));
+    assert(tail == CHECK_BYTES);
+    bool ok = made ? durable_begin(&d, path, why, nwhy) : checkpoint_tell(why, nwhy, "%s: no memory", path);
+    if (ok) {
+        durable_write(&d, text, size);
+        durable_write(&d, check, CHECK_BYTES);
+        ok = durable_end(&d);
+    }
+    free(text);
+    return ok;
+}
+
+bool checkpoint_write_manifest(const char *dir, int64_t step, int stages, const struct checkpoint_run *run, char *why,
+                               size_t nwhy) {
+    struct path path = manifest_path(dir, step);
+    struct entry *e = calloc((size_t)stages + 1, sizeof *e);
+    bool ok = e || checkpoint_tell(why, nwhy, "%s: no memory", path.s);
+    for (int i = 0; ok && i < stages; i++)
+        ok = durable_sum(stage_path(dir, step, i).s, &e[i].bytes, &e[i].hash, why, nwhy);
+    ok = ok && save_manifest(path.s, step, run, e, stages, why, nwhy);
+    free(e);
+    return ok;
+}
+
+static bool read_hash(struct json *j, uint64_t *out) {
+    const char *s = json_string(j);
+    if (s && (strlen(s) != HASH_DIGITS || strspn(s, "0123456789abcdef") != HASH_DIGITS))
+        return json_fail(j, "expected 16 hexadecimal digits");
+    *out = s ? strtoull(s, NULL, 16) : 0;
+    return s;
+}
+
+static bool read_file(struct json *j, struct manifest *out) {
+    char want[64];
+    snprintf(want, sizeof want, "stage-%04d.safetensors", out->n);
+    json_take(j, '{');
+    const char *name = json_key(j, "name") ? json_string(j) : NULL;
+    if (name && strcmp(name, want) != 0)
+        json_fail(j, "expected the name %s", want);
+    struct entry e = {0, 0};
+    bool ok = json_take(j, ',') && json_key(j, "bytes") && json_whole(j, &e.bytes) && json_take(j, ',') &&
+              json_key(j, "fnv1a") && read_hash(j, &e.hash) && json_take(j, '}');
+    struct entry *more = ok ? realloc(out->file, sizeof e * ((size_t)out->n + 1)) : NULL;
+    if (!more)
+        return ok && json_fail(j, "no memory");
+    out->file = more;
+    out->file[out->n++] = e;
+    return true;
+}
+
+static bool parse_manifest(struct json *j, int64_t step, struct manifest *out) {
+    int64_t said = -1;
+    const char *format = json_take(j, '{') && json_key(j, "format") ? json_string(j) : NULL;
+    if (format && strcmp(format, CHECKPOINT_FORMAT) != 0)
+        json_fail(j, "format \"%s\"; only \"" CHECKPOINT_FORMAT "\" is read", format);
+    if (json_take(j, ',') && json_key(j, "step") && json_whole(j, &said) && said != step)
+        json_fail(j, "it is of step %" PRId64, said);
+    struct checkpoint_run *run = &out->run;
+    if (json_take(j, ',') && json_key(j, "seed") && read_hash(j, &run->seed) && json_take(j, ',') &&
+        json_key(j, "data_bytes") && json_whole(j, &run->data_bytes) && json_take(j, ',') && json_key(j, "data_hash") &&
+        read_hash(j, &run->data_hash) && json_take(j, ',') && json_key(j, "files"))
+        json_take(j, '[');
+    if (!json_next(j, ']')) {
+        while (read_file(j, out) && json_next(j, ','))
+            ;
+        json_take(j, ']');
+    }
+    uint64_t check;
+    return json_take(j, ',') && json_key(j, "check") && read_hash(j, &check) && json_take(j, '}') && json_end(j);
+}
+
+/* The text of a manifest, once it keeps its checksum; NULL with why. */
+static char *load_manifest(const char *path, size_t *n, char *why, size_t nwhy) {
+    int64_t size;
+    char check[CHECK_BYTES + 1], *text = NULL;
+    int fd = durable_open(path, &size, why, nwhy);
+    if (fd < 0)
+        return NULL;
+    bool ok = size >= CHECK_BYTES && size <= MANIFEST_BYTES;
+    if (!ok)
+        checkpoint_tell(why, nwhy, "%s: has %" PRId64 " bytes, which no manifest has", path, size);
+    else if (!(text = malloc((size_t)size)))
+        ok = checkpoint_tell(why, nwhy, "%s: no memory", path);
+    ok = ok && durable_read(fd, path, text, (size_t)size, 0, why, nwhy);
+    close(fd);
+    if (ok) {
+        *n = (size_t)size;
+        snprintf(check, sizeof check, CHECK_LINE, fnv1a(FNV_START, text, *n - CHECK_BYTES));
+        if (memcmp(text + *n - CHECK_BYTES, check, CHECK_BYTES) == 0)
+            return text;
+        checkpoint_tell(why, nwhy, "%s: does not keep its own checksum", path);
+    }
+    free(text);
+    return NULL;
+}
+
+bool manifest_read(const char *dir, int64_t step, struct manifest *out, char *why, size_t nwhy) {
+    struct path path = manifest_path(dir, step);
+    size_t n = 0;
+    *out = (struct manifest){.n = 0};
+    char *text = load_manifest(path.s, &n, why, nwhy);
+    if (!text)
+        return false;
+    struct json j = {.from = text, .at = text, .end = text + n, .file = path.s, .in = "it", .why = why, .nwhy = nwhy};
+    bool ok = parse_manifest(&j, step, out);
+    free(text);
+    return ok;
+}
+
+bool checkpoint_read_run(const char *dir, int64_t step, struct checkpoint_run *run, char *why, size_t nwhy) {
+    struct manifest m;
+    bool ok = manifest_read(dir, step, &m, why, nwhy);
+    *run = m.run;
+    free(m.file);
+    return ok;
+}
+
+/* ---- which checkpoints are whole ---- */
+
+bool checkpoint_whole(const char *dir, int64_t step, char *why, size_t nwhy) {
+    struct manifest m;
+    bool ok = manifest_read(dir, step, &m, why, nwhy);
+    for (int i = 0; ok && i < m.n; i++) {
+        struct path path = stage_path(dir, step, i);
+        struct entry e;
+        ok = durable_sum(path.s, &e.bytes, &e.hash, why, nwhy);
+        if (ok && (e.bytes != m.file[i].bytes || e.hash != m.file[i].hash))
+            ok = checkpoint_tell(why, nwhy, "%s: does not keep the checksum in the manifest", path.s);
+    }
+    free(m.file);
+    return ok;
+}
+
+static int newest_first(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x < y) - (x > y);
+}
+
+static bool step_of(const char *name, int64_t *step) {
+    char again[64];
+    if (strncmp(name, "step-", 5) != 0)
+        return false;
+    *step = strtoll(name + 5, NULL, 10);
+    snprintf(again, sizeof again, "step-%08" PRId64, *step);
+    return *step >= 0 && strcmp(again, name) == 0;
+}
+
+/* The steps that dir has folders of, newest first; the caller frees. NULL with why. */
+static int64_t *list_steps(const char *dir, size_t *n, char *why, size_t nwhy) {
+    DIR *d = opendir(dir);
+    int64_t *step = malloc(sizeof *step), *more = step, one;
+    *n = 0;
+    if (!d || !step) {
+        checkpoint_tell(why, nwhy, "%s: %s", dir, d ? "no memory" : strerror(errno));
+        if (d)
+            closedir(d);
+        free(step);
+        return NULL;
+    }
+    for (struct dirent *e; more && (e = readdir(d));)
+        if (step_of(e->d_name, &one)) {
+            step[(*n)++] = one;
+            more = realloc(step, sizeof *step * (*n + 1));
+            step = more ? more : step;
+        }
+    closedir(d);
+    if (more)
+        qsort(step, *n, sizeof *step, newest_first);
+    else {
+        checkpoint_tell(why, nwhy, "%s: no memory", dir);
+        free(step);
+    }
+    return more;
+}
+
+bool checkpoint_latest(const char *dir, int64_t *step, char *why, size_t nwhy) {
+    char reason[DURABLE_PATH + 512] = "";
+    size_t n;
+    int64_t *all = list_steps(dir, &n, why, nwhy);
+    if (!all)
+        return false;
+    size_t i = 0;
+    while (i < n && !checkpoint_whole(dir, all[i], *reason ? why : reason, *reason ? nwhy : sizeof reason))
+        i++;
+    bool found = i < n;
+    if (found)
+        *step = all[i];
+    free(all);
+    if (found || *reason)
+        checkpoint_tell(why, nwhy, "%s", reason);
+    else
+        checkpoint_tell(why, nwhy, "%s: holds no checkpoint", dir);
+    return found;
+}
+
+/* ---- removing ---- */
+
+/* The manifest goes first, durably: what is left of a checkpoint half removed is not taken for one. Only files of ours
+ * are removed; a folder with others stays. */
+static bool remove_step(const char *dir, int64_t step, char *why, size_t nwhy) {
+    struct path folder = step_path(dir, step), path = manifest_path(dir, step);
+    if (unlink(path.s) < 0 && errno != ENOENT)
+        return checkpoint_tell(why, nwhy, "%s: %s", path.s, strerror(errno));
+    if (!durable_names(folder.s, why, nwhy))
+        return false;
+    DIR *d = opendir(folder.s);
+    if (!d)
+        return checkpoint_tell(why, nwhy, "%s: %s", folder.s, strerror(errno));
+    bool ok = true;
+    for (struct dirent *e; ok && (e = readdir(d));) {
+        if (strncmp(e->d_name, "stage-", 6) != 0 && strcmp(e->d_name, "manifest.json.tmp") != 0)
+            continue;
+        if (unlinkat(dirfd(d), e->d_name, 0) < 0)
+            ok = checkpoint_tell(why, nwhy, "%s/%s: %s", folder.s, e->d_name, strerror(errno));
+    }
+    closedir(d);
+    if (ok && rmdir(folder.s) < 0 && errno != ENOTEMPTY && errno != EEXIST)
+        ok = checkpoint_tell(why, nwhy, "%s: %s", folder.s, strerror(errno));
+    return ok;
+}
+
+bool checkpoint_keep(const char *dir, int last, char *why, size_t nwhy) {
+    assert(last >= 1);
+    size_t n;
+    int kept = 0;
+    int64_t *all = list_steps(dir, &n, why, nwhy);
+    bool ok = all;
+    for (size_t i = 0; ok && i < n; i++) {
+        char reason[DURABLE_PATH + 512];
+        if (kept < last && checkpoint_whole(dir, all[i], reason, sizeof reason))
+            kept++;
+        else if (kept == last || (kept > 0 && access(manifest_path(dir, all[i]).s, F_OK) < 0 && errno == ENOENT))
+            ok = remove_step(dir, all[i], why, nwhy);
+    }
+    free(all);
+    return ok && durable_names(dir, why, nwhy);
+}

@@ -1,0 +1,30 @@
+/* Between checkpoint_manifest.c, which knows folders and manifests, and checkpoint.c, which knows what is in files. */
+#ifndef PIANOLA_CHECKPOINT_MANIFEST_H
+#define PIANOLA_CHECKPOINT_MANIFEST_H
+#include "checkpoint.h"
+#include "durable.h"
+
+#define CHECKPOINT_FORMAT "pianola 1"
+
+struct path {
+    char s[DURABLE_PATH];
+};
+struct path step_path(const char *dir, int64_t step);
+struct path stage_path(const char *dir, int64_t step, int stage);
+
+struct entry { /* a stage's file */
+    int64_t bytes;
+    uint64_t hash;
+};
+struct manifest {
+    struct checkpoint_run run;
+    int n;
+    struct entry *file; /* of stage 0, 1, … */
+};
+/* out->file is the caller's to free, even after false. */
+bool manifest_read(const char *dir, int64_t step, struct manifest *out, char *why, size_t nwhy);
+/* The manifest keeps its own checksum, and all files those in it. */
+bool checkpoint_whole(const char *dir, int64_t step, char *why, size_t nwhy);
+/* Writes a message into why; always false. */
+bool checkpoint_tell(char *why, size_t nwhy, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+#endif

@@ -1,0 +1,162 @@
+#include "durable.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool trouble(const char *path, char *why, size_t nwhy) {
+    snprintf(why, nwhy, "%s: %s", path, strerror(errno));
+    return false;
+}
+
+/* ---- writing ---- */
+
+bool durable_begin(struct durable *d, const char *path, char *why, size_t nwhy) {
+    d->why = why;
+    d->nwhy = nwhy;
+    snprintf(d->path, sizeof d->path, "%s", path);
+    snprintf(d->beside, sizeof d->beside, "%s.tmp", path);
+    d->fd = open(d->beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    return d->fd >= 0 || trouble(d->beside, why, nwhy);
+}
+
+void durable_drop(struct durable *d) {
+    if (d->fd < 0)
+        return;
+    close(d->fd);
+    d->fd = -1;
+    unlink(d->beside);
+}
+
+static bool failed(struct durable *d) {
+    trouble(d->path, d->why, d->nwhy);
+    durable_drop(d);
+    return false;
+}
+
+bool durable_write(struct durable *d, const void *bytes, size_t n) {
+    for (const char *at = bytes; d->fd >= 0 && n > 0;) {
+        ssize_t done = write(d->fd, at, n);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return failed(d);
+        at += done;
+        n -= (size_t)done;
+    }
+    return d->fd >= 0;
+}
+
+static bool flush(int fd) {
+    int done;
+    do
+        done = fsync(fd);
+    while (done < 0 && errno == EINTR);
+    return done == 0;
+}
+
+bool durable_names(const char *path, char *why, size_t nwhy) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool ok = fd >= 0 && flush(fd);
+    if (!ok)
+        trouble(path, why, nwhy);
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
+/* The folder that holds path, in place: what stands before its last slash. */
+static const char *above(char *path) {
+    char *slash = strrchr(path, '/');
+    if (!slash)
+        return ".";
+    slash[slash == path] = 0;
+    return path;
+}
+
+bool durable_end(struct durable *d) {
+    if (d->fd < 0)
+        return false;
+    if (!flush(d->fd))
+        return failed(d);
+    int closed = close(d->fd);
+    d->fd = -1;
+    if (closed < 0 || rename(d->beside, d->path) < 0) {
+        trouble(d->path, d->why, d->nwhy);
+        unlink(d->beside);
+        return false;
+    }
+    return durable_names(above(d->path), d->why, d->nwhy);
+}
+
+bool durable_folder(const char *path, char *why, size_t nwhy) {
+    char name[DURABLE_PATH];
+    struct stat st;
+    if (mkdir(path, 0777) < 0 && (errno != EEXIST || stat(path, &st) < 0))
+        return trouble(path, why, nwhy);
+    snprintf(name, sizeof name, "%s", path);
+    size_t n = strlen(name);
+    while (n > 1 && name[n - 1] == '/')
+        name[--n] = 0;
+    return durable_names(above(name), why, nwhy);
+}
+
+/* ---- reading ---- */
+
+/* O_NONBLOCK: a pipe in a file's place must not hold us up until it is told from one. */
+int durable_open(const char *path, int64_t *bytes, char *why, size_t nwhy) {
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
+        *bytes = st.st_size;
+        return fd;
+    }
+    if (fd >= 0 && !S_ISREG(st.st_mode))
+        snprintf(why, nwhy, "%s: is not a regular file", path);
+    else
+        trouble(path, why, nwhy);
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+bool durable_read(int fd, const char *path, void *out, size_t n, int64_t at, char *why, size_t nwhy) {
+    for (char *to = out; n > 0;) {
+        ssize_t got = pread(fd, to, n, at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return trouble(path, why, nwhy);
+        if (got == 0) {
+            snprintf(why, nwhy, "%s: ended at byte %lld while it was read", path, (long long)at);
+            return false;
+        }
+        to += got;
+        at += got;
+        n -= (size_t)got;
+    }
+    return true;
+}
+
+uint64_t fnv1a(uint64_t hash, const void *bytes, size_t n) {
+    for (const unsigned char *b = bytes; n > 0; n--, b++)
+        hash = (hash ^ *b) * 0x100000001b3u;
+    return hash;
+}
+
+bool durable_sum(const char *path, int64_t *bytes, uint64_t *hash, char *why, size_t nwhy) {
+    char part[1 << 16];
+    int fd = durable_open(path, bytes, why, nwhy);
+    bool ok = fd >= 0;
+    *hash = FNV_START;
+    for (int64_t at = 0; ok && at < *bytes; at += (int64_t)sizeof part) {
+        size_t n = *bytes - at < (int64_t)sizeof part ? (size_t)(*bytes - at) : sizeof part;
+        ok = durable_read(fd, path, part, n, at, why, nwhy);
+        *hash = fnv1a(*hash, part, ok ? n : 0);
+    }
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}

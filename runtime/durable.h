@@ -1,0 +1,42 @@
+/* Files that are there whole or not at all, through crashes and full disks: bytes go to a temporary file beside, which
+ * takes the name only when they are on the disk. A file of that name is untouched until then. */
+#ifndef PIANOLA_DURABLE_H
+#define PIANOLA_DURABLE_H
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Room for any path that a system call takes and then some, so that one too long is refused by the system by name
+ * rather than cut to another file's. */
+enum { DURABLE_PATH = 2 * PATH_MAX };
+
+struct durable {
+    int fd; /* -1: something went wrong, why says what */
+    char path[DURABLE_PATH], beside[DURABLE_PATH];
+    char *why;
+    size_t nwhy;
+};
+
+/* Begin, write as often as needed, end: false with `path: reason` in why. After begin, end must be called; it says
+ * whether all went well, so the calls between need no look. Only one process at a time may write a path. */
+bool durable_begin(struct durable *d, const char *path, char *why, size_t nwhy);
+bool durable_write(struct durable *d, const void *bytes, size_t n);
+bool durable_end(struct durable *d);
+void durable_drop(struct durable *d); /* instead of end: the caller has trouble of its own */
+
+/* Makes the folder, unless it is there, and its name durable. */
+bool durable_folder(const char *path, char *why, size_t nwhy);
+/* Makes durable which names the folder holds. */
+bool durable_names(const char *path, char *why, size_t nwhy);
+
+/* FNV-1a, 64 bits (Fowler, Noll & Vo), on from hash; begin with FNV_START. Any change of one byte changes it. */
+#define FNV_START 0xcbf29ce484222325u
+uint64_t fnv1a(uint64_t hash, const void *bytes, size_t n);
+/* Opens a regular file and says how many bytes it has. -1 with why. */
+int durable_open(const char *path, int64_t *bytes, char *why, size_t nwhy);
+/* Size and FNV-1a of a file's bytes. */
+bool durable_sum(const char *path, int64_t *bytes, uint64_t *hash, char *why, size_t nwhy);
+/* Fills all n bytes from byte at of an open file; path is for the message. */
+bool durable_read(int fd, const char *path, void *out, size_t n, int64_t at, char *why, size_t nwhy);
+#endif

@@ -1,0 +1,27 @@
+/* Reads the JSON that this runtime writes: objects, lists, plain strings and whole numbers, by whoever knows what comes
+ * next. There is no tree and no recursion, so nothing in a hostile file can be too deep, and memory is the text's own.
+ *
+ * The first trouble is kept, as `FILE: byte N of the header: …`; after it every call fails, so a reader may go on to
+ * its end and look once. */
+#ifndef PIANOLA_JSON_H
+#define PIANOLA_JSON_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct json {
+    char *from, *at, *end; /* the text; a string that was read ends in NUL there instead of its quote */
+    const char *file, *in; /* for messages: `FILE: byte N of IN` */
+    char *why;             /* nwhy bytes for a message */
+    size_t nwhy;
+    bool bad;
+};
+
+bool json_fail(struct json *j, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* always false */
+bool json_next(struct json *j, char c);         /* takes c if that comes next */
+bool json_take(struct json *j, char c);         /* c must come next */
+char *json_string(struct json *j);              /* printable ASCII without escapes; NULL on error */
+bool json_whole(struct json *j, int64_t *out);  /* 0 to INT64_MAX */
+bool json_key(struct json *j, const char *key); /* "key": must come next */
+bool json_end(struct json *j);                  /* nothing but space may follow */
+#endif

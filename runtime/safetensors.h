@@ -1,0 +1,50 @@
+/* Files of named tensors, as everyone's tools read them: https://github.com/huggingface/safetensors, its README.
+ *
+ * u64 header length, little-endian; the header, JSON padded with spaces to 8 bytes:
+ * {"__metadata__":{"key":"value"},"name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},…}; then the data, row by
+ * row, little-endian, at the offsets, each byte in exactly one tensor. Here all tensors are F32. */
+#ifndef PIANOLA_SAFETENSORS_H
+#define PIANOLA_SAFETENSORS_H
+#include "durable.h"
+
+enum { SAFETENSORS_DIMS = 4, SAFETENSORS_HEADER = 100000000 };
+
+struct tensor {
+    const char *name; /* printable ASCII without quotes and backslashes, as metadata is */
+    int32_t ndims;
+    int64_t dim[SAFETENSORS_DIMS];
+    const float *data; /* when written */
+    int64_t at, end;   /* when read: bytes of the file */
+};
+struct tensor_meta {
+    const char *key, *value;
+};
+
+/* ---- writing: false, with `path: reason` in why, and then the path holds what it held before ---- */
+
+bool safetensors_write(const char *path, const struct tensor *t, int n, const struct tensor_meta *meta, int nmeta,
+                       char *why, size_t nwhy);
+/* The header alone, for who writes the data itself, in the order of t. */
+bool safetensors_header(struct durable *d, const struct tensor *t, int n, const struct tensor_meta *meta, int nmeta);
+
+/* ---- reading: nothing in a file is trusted, whoever wrote it ---- */
+
+struct safetensors {
+    const char *path;
+    int n, nmeta;
+    const struct tensor *tensor; /* in the order of their data */
+    const struct tensor_meta *meta;
+    /* private */
+    int fd;
+    char *header;
+    const struct tensor **by_name;
+};
+
+/* Opens a file that keeps all the rules above. Otherwise NULL, and why names the file and the rule. */
+struct safetensors *safetensors_open(const char *path, char *why, size_t nwhy);
+const struct tensor *safetensors_find(const struct safetensors *f, const char *name); /* NULL: not there */
+const char *safetensors_meta(const struct safetensors *f, const char *key);           /* NULL: not there */
+/* The whole tensor into out, of (end - at) bytes. */
+bool safetensors_read(const struct safetensors *f, const struct tensor *t, float *out, char *why, size_t nwhy);
+void safetensors_close(struct safetensors *f);
+#endif
