@@ -411,7 +411,7 @@ static void read_preds(struct reader *r) {
                           call_name(r->S), describe(L, list));
         for (int i = 1; lua_rawgeti(L, list, i) != LUA_TNIL; i++, lua_settop(L, list)) {
             int32_t p = pred_item(r, i);
-            charge(r->S, 20);
+            charge(r->S, 60);
             if (last[p] == k + 1)
                 continue;
             last[p] = k + 1;
