@@ -32,6 +32,15 @@ static void put_lane_name(struct text *t, const struct lane *l) {
         put(t, "%d", l->kind == LANE_GROUP ? l->group : l->peer);
 }
 
+/* Text of the user's in a comment or a string: what could end either becomes _. */
+static const char *tame(const char *s) {
+    char *t = copy_string(s);
+    for (char *c = t; *c; c++)
+        if (*c < ' ' || *c > '~' || strchr("\"\\*?", *c))
+            *c = '_';
+    return t;
+}
+
 static void emit_head(struct text *t, const struct spec *sp, const struct program *p, int r) {
     const struct rank *k = &p->rank[r];
     int operands = 1, waits = 1;
@@ -39,8 +48,8 @@ static void emit_head(struct text *t, const struct spec *sp, const struct progra
         operands = k->ins[i].narg > operands ? k->ins[i].narg : operands;
         waits = k->ins[i].nwait > waits ? k->ins[i].nwait : waits;
     }
-    put(t, "/* Rank %d of %d of %s (%s): what streams.txt says of rank %d, as constants.\n", r, p->workers, p->name,
-        sp->params, r);
+    put(t, "/* Rank %d of %d of %s (%s): what streams.txt says of rank %d, as constants.\n", r, p->workers,
+        tame(p->name), tame(sp->params), r);
     put(t, " * On a CPU: make here, or cc -x c rank%d.cu with what `pkg-config pianola-host` says. */\n", r);
     put(t, "#define RT_OPERANDS %d\n#define RT_WAITS %d\n#include <pianola/rank.h>\n", operands, waits);
 }
