@@ -206,7 +206,7 @@ void emit_cuda(struct text *t, const struct spec *sp, const struct stage *st, co
     put(t, "    /* name, hash of the whole compile, rank, workers, stages, microbatches, messages, lanes, arena, "
            "workspace */\n");
     put(t, "    static const struct rt_self self = {\"%s\", 0x%016llxu, %d, %d, %d, %d, %d, %d, %lld, %lld};\n",
-        p->name, (unsigned long long)hash, r, p->workers, p->stages, p->batches, p->nmsgs, k->nlanes,
+        tame(p->name), (unsigned long long)hash, r, p->workers, p->stages, p->batches, p->nmsgs, k->nlanes,
         (long long)k->arena, (long long)work);
     put(t, "    RT_MAIN(argc, argv, &self, &model, stages, stream, groups, homes);\n}\n");
 }
