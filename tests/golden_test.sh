@@ -31,6 +31,8 @@ for schedule in schedules/*.lua; do
         expect "generated/$name/$file is what the compiler gives (else: make bless)
 $changed" "" "${changed:0:1}"
     done
+    expect "$schedule: show --ascii prints timeline.txt" "" \
+        "$("$PIANOLA" show --ascii "$schedule" | diff - "$fresh/$name/timeline.txt" | head -n 5)"
     expect "the picture in $schedule is the timeline (else: make bless)" "" \
         "$(diff "$schedule" "$fresh/$name.lua" | head -n 5)"
 done
@@ -47,7 +49,7 @@ quotes() { # QUOTED DOCUMENT MARK
     expect "$2 quotes what \`$3\` prints (else: make bless)" "" "$(diff "$2" "$fresh/document" | head -n 10)"
     rm "$fresh/document"
 }
-quotes generated/1f1b/timeline.txt README.md "build/pianola show schedules/1f1b.lua"
+quotes generated/1f1b/timeline.txt README.md "build/pianola show --ascii schedules/1f1b.lua"
 "$PIANOLA" help ops >"$fresh/ops"
 quotes "$fresh/ops" compiler/README.md "pianola help ops"
 rm "$fresh/ops"
