@@ -131,7 +131,7 @@ static void cut(struct races *x, int32_t a) {
 
 /* ---- orders ---- */
 
-static bool find_before(struct races *x) {
+static void find_before(struct races *x) {
     int W = x->z->p->workers;
     x->before = NEW(int32_t *, W);
     x->seen = NEW(uint32_t *, W);
@@ -146,7 +146,6 @@ static bool find_before(struct races *x) {
             last[k->ins[i].lane] = i;
         }
     }
-    return true;
 }
 
 struct node {
