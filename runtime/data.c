@@ -1,7 +1,9 @@
 /* Microbatches, as a function of (seed, step, b) alone: every rank that asks gets the same one, in any order.
  *
- * Text: a microbatch is rows / context sequences of bytes from places in the file that a hash chooses; the target of a
- * byte is the byte after it.
+ * Text: the file is cut into sequences of context bytes, and each has the byte after it too: the target of a byte is
+ * the next one. A microbatch is rows / context of them. An epoch is a shuffle of all sequences, another one for each
+ * epoch and seed; what is left at the end of an epoch and the first of the next may share a step. Without a file,
+ * tokens are random.
  *
  * Integers are made so that schedules can be compared bit for bit. Float addition is not associative, so a gradient
  * summed over microbatches in another order, or in parts on several ranks, has other bits, unless each sum has at
@@ -11,56 +13,36 @@
  * columns one term; and a weight's gradient is diagonal and gets one term from each row that hits its column. Over a
  * step the rows take the columns in turn, so no column is hit more than twice when 2 x features >= batches x rows.
  * Off the diagonal weights stay zero, so all this holds in every step, though the weights are soon no integers. */
+#include "data_file.h"
 #include "host.h"
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 struct data {
     struct rt_model m;
     uint64_t seed;
-    const uint8_t *text;
-    size_t size; /* bytes of text, mapped */
+    struct data_file *file; /* NULL: nothing is read */
 };
 
-static bool map_text(struct data *d, const char *path, char *why, size_t nwhy) {
-    int fd = open(path, O_RDONLY);
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st) < 0) {
-        snprintf(why, nwhy, "%s: %s", path, strerror(errno));
-        if (fd >= 0)
-            close(fd);
-        return false;
-    }
+static bool check_size(const struct data *d, const char *path, char *why, size_t nwhy) {
     long long need = (long long)d->m.context + 1;
-    bool plain = S_ISREG(st.st_mode), enough = st.st_size >= need;
-    void *at = plain && enough ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
-    if (!plain)
-        snprintf(why, nwhy, "%s: is not a regular file", path);
-    else if (!enough)
-        snprintf(why, nwhy, "%s: has %lld bytes, but a sequence takes %lld (context = %d, and the byte after it)", path,
-                 (long long)st.st_size, need, d->m.context);
-    else if (at == MAP_FAILED)
-        snprintf(why, nwhy, "%s: %s", path, strerror(errno));
-    close(fd);
-    if (at == MAP_FAILED)
-        return false;
-    d->text = at;
-    d->size = (size_t)st.st_size;
-    return true;
+    if (d->file->size >= (size_t)need)
+        return true;
+    snprintf(why, nwhy,
+             "%s: has %zu bytes, but a sequence takes %lld (context = %d, and the byte after it); give more text, or a "
+             "smaller context",
+             path, d->file->size, need, d->m.context);
+    return false;
 }
 
 /* A byte at or above the vocabulary would index past the embedding. */
 static bool check_vocab(const struct data *d, const char *path, char *why, size_t nwhy) {
-    for (size_t i = 0; d->m.vocab < 256 && i < d->size; i++)
-        if (d->text[i] >= d->m.vocab) {
-            snprintf(why, nwhy, "%s: byte %zu is %d, but vocab = %d; use vocab = 256, or other text", path, i,
-                     d->text[i], d->m.vocab);
+    const uint8_t *text = d->file->text;
+    for (size_t i = 0; d->m.vocab < 256 && i < d->file->size; i++)
+        if (text[i] >= d->m.vocab) {
+            snprintf(why, nwhy, "%s: byte %zu is %d, but vocab = %d; use vocab = 256, or other text", path, i, text[i],
+                     d->m.vocab);
             return false;
         }
     return true;
@@ -85,11 +67,9 @@ struct data *data_open(const struct rt_model *m, const char *path, uint64_t seed
     d->m = *m;
     d->seed = seed;
     bool good = true;
-    if (m->input == INPUT_TOKENS && !path) {
-        snprintf(why, nwhy, "the model reads text: name a file of it");
-        good = false;
-    } else if (m->input == INPUT_TOKENS)
-        good = map_text(d, path, why, nwhy) && check_vocab(d, path, why, nwhy);
+    if (m->input == INPUT_TOKENS && path)
+        good = (d->file = data_file_open(path, why, nwhy)) && check_size(d, path, why, nwhy) &&
+               check_vocab(d, path, why, nwhy);
     else if (m->input == INPUT_INTEGERS)
         good = check_features(m, why, nwhy);
     if (good)
@@ -99,9 +79,15 @@ struct data *data_open(const struct rt_model *m, const char *path, uint64_t seed
 }
 
 void data_close(struct data *d) {
-    if (d->text)
-        munmap((void *)(uintptr_t)d->text, d->size);
+    data_file_close(d->file);
     free(d);
+}
+
+bool data_same(const struct data *d, char *why, size_t nwhy) { return !d->file || data_file_same(d->file, why, nwhy); }
+
+void data_identity(const struct data *d, int64_t *bytes, uint64_t *hash) {
+    *bytes = d->file ? (int64_t)d->file->size : 0;
+    *hash = d->file ? d->file->hash : 0;
 }
 
 size_t data_bytes(const struct rt_model *m) {
@@ -113,14 +99,51 @@ static uint64_t key_of(const struct data *d, int64_t step, int b) {
     return host_hash(host_hash(d->seed, (uint64_t)step), (uint64_t)b);
 }
 
-static void tokens(const struct data *d, uint64_t key, int32_t *token, int32_t *target) {
-    int context = d->m.context;
-    for (int s = 0; s < d->m.rows / context; s++) {
-        const uint8_t *t = d->text + host_hash(key, (uint64_t)s) % (d->size - (size_t)context);
-        for (int i = 0; i < context; i++) {
-            *token++ = t[i];
-            *target++ = t[i + 1];
+/* Which of n things comes at a place of a shuffle: a permutation of 0 .. n-1 that the key chooses, of which any place
+ * is had at once and without memory. A Feistel network is a permutation of the numbers of 2 x half bits whatever its
+ * round function (Luby & Rackoff 1988); taking it again until the number is below n makes it one of n numbers (cycle
+ * walking: Black & Rogaway 2002), in less than four turns on average. Eight rounds, for small n: with six, some orders
+ * of five things come up half as often again as they should. */
+static uint64_t shuffled(uint64_t place, uint64_t n, uint64_t key) {
+    int half = 1;
+    while (half < 32 && n > (uint64_t)1 << 2 * half)
+        half++;
+    uint64_t mask = ((uint64_t)1 << half) - 1;
+    do {
+        uint64_t left = place >> half, right = place & mask;
+        for (uint64_t round = 0; round < 8; round++) {
+            uint64_t next = left ^ (host_hash(host_hash(key, round), right) & mask);
+            left = right;
+            right = next;
         }
+        place = left << half | right;
+    } while (place >= n);
+    return place;
+}
+
+/* A byte at or above the vocabulary was written after check_vocab looked: data_same will say so. */
+static int32_t token_of(const struct data *d, uint8_t byte) { return byte < d->m.vocab ? byte : 0; }
+
+static void read_text(const struct data *d, int64_t step, int b, int32_t *token, int32_t *target) {
+    uint64_t context = (uint64_t)d->m.context, each = (uint64_t)d->m.rows / context;
+    uint64_t n = (d->file->size - 1) / context, k = ((uint64_t)step * (uint64_t)d->m.batches + (uint64_t)b) * each;
+    for (uint64_t end = k + each; k < end; k++) {
+        const uint8_t *t = d->file->text + context * shuffled(k % n, n, host_hash(d->seed, k / n));
+        for (uint64_t i = 0; i < context; i++) {
+            *token++ = token_of(d, t[i]);
+            *target++ = token_of(d, t[i + 1]);
+        }
+    }
+}
+
+static int32_t random_token(const struct data *d, uint64_t key, int row) {
+    return (int32_t)(host_hash(key, (uint64_t)row) % (uint64_t)d->m.vocab);
+}
+
+static void random_tokens(const struct data *d, uint64_t key, int32_t *token, int32_t *target) {
+    for (int r = 0; r < d->m.rows; r++) {
+        token[r] = random_token(d, key, r);
+        target[r] = random_token(d, key, r + 1);
     }
 }
 
@@ -137,16 +160,18 @@ static void integers(const struct data *d, uint64_t key, int b, float *x, float 
 }
 
 void data_batch(const struct data *d, int64_t step, int b, void *memory, struct rt_batch *out) {
-    uint64_t key = key_of(d, step, b);
     memset(out, 0, sizeof *out);
     if (d->m.input == INPUT_TOKENS) {
         int32_t *token = memory, *target = token + d->m.rows;
-        tokens(d, key, token, target);
+        if (d->file)
+            read_text(d, step, b, token, target);
+        else
+            random_tokens(d, key_of(d, step, b), token, target);
         out->token = token;
         out->target = target;
     } else if (d->m.input == INPUT_INTEGERS) {
         float *x = memory, *y = x + (int64_t)d->m.rows * d->m.features;
-        integers(d, key, b, x, y);
+        integers(d, key_of(d, step, b), b, x, y);
         out->x = x;
         out->y = y;
     }

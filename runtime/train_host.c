@@ -23,6 +23,15 @@ struct training {
     struct local *local;
 };
 
+/* What came of data that has changed is worth nothing. Ends the process: the other ranks would wait for this one. */
+static void check_data(const struct rt_run *run) {
+    char why[512];
+    if (data_same(run->data, why, sizeof why))
+        return;
+    fprintf(stderr, "%spianola: error: %s\n", run->progress && isatty(STDERR_FILENO) ? "\n" : "", why);
+    _exit(2);
+}
+
 static void *work(void *arg) {
     struct worker *w = arg;
     const struct rt_run *run = w->all->run;
@@ -39,6 +48,8 @@ static void *work(void *arg) {
         w->first[z->step] = first;
         w->last[z->step] = last;
         atomic_store(&w->steps, z->step + 1);
+        if (z->rank == 0)
+            check_data(run);
     }
     return NULL;
 }
@@ -142,8 +153,10 @@ char **host_train(const struct rt_run *run) {
         watch(&t);
     for (int r = 0; ok && r < p->workers; r++)
         pthread_join(t.worker[r].thread, NULL);
-    if (ok)
+    if (ok) {
+        check_data(run); /* once more, now that every rank has read its last */
         results(&t);
+    }
     release(&t);
     if (!ok) {
         host_free(p, t.arena);

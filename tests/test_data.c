@@ -1,17 +1,17 @@
 #include "handmade.h"
-#include <criterion/criterion.h>
+#include "text_file.h"
+#include "random_spec.h"
+#include "../compiler/compile.h"
+#include <fcntl.h>
 #include <math.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 /* A file of n bytes: i * 7 % 251 at i, so that a byte says where it came from, and its follower is known. */
 static char *file_of(int n) {
-    static char path[] = "/tmp/pianola-test-data-XXXXXX";
-    int fd = mkstemp(path);
-    cr_assert(fd >= 0);
+    unsigned char *text = NEW(unsigned char, n);
     for (int i = 0; i < n; i++)
-        cr_assert_eq(write(fd, &(unsigned char){(unsigned char)(i * 7 % 251)}, 1), 1);
-    close(fd);
-    return path;
+        text[i] = (unsigned char)(i * 7 % 251);
+    return text_file(text, (size_t)n);
 }
 
 static struct rt_model text_model(int rows, int context) {
@@ -36,7 +36,7 @@ Test(data, targets_are_the_next_bytes) {
         cr_assert_eq(b.target[r], (b.token[r] + 7) % 251);
         cr_assert(r % 8 == 7 || b.token[r + 1] == b.target[r], "a sequence is contiguous");
     }
-    cr_assert(b.token[8] != b.token[0] || b.token[16] != b.token[0], "sequences from different places");
+    cr_assert(b.token[8] != b.token[0] && b.token[16] != b.token[0] && b.token[16] != b.token[8], "of one epoch");
     cr_assert(!b.x && !b.y);
     data_close(d);
 }
@@ -52,23 +52,123 @@ Test(data, shortest_file_has_one_place_to_start) {
     unlink(path);
 }
 
-Test(data, every_place_is_chosen_some_time) { /* 12 bytes and a context of 8: places 0 to 3 */
-    struct rt_model m = text_model(8, 8);
-    char *path = file_of(12);
-    struct data *d = opened(&m, path, 3);
-    int seen[4] = {0};
-    struct rt_batch b;
-    void *memory = fresh((int64_t)data_bytes(&m));
-    for (int step = 0; step < 100; step++) {
-        data_batch(d, step, 0, memory, &b);
-        cr_assert(b.token[0] % 7 == 0 && b.token[0] / 7 < 4);
-        seen[b.token[0] / 7]++;
+/* ---- the shuffle ---- */
+
+/* A file of n sequences of 4 bytes, each its number, and `more` bytes after them: 1, or up to 4, which is no more. */
+static char *numbered(int n, int more) {
+    unsigned char *text = NEW(unsigned char, 4 * n + 4);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < 3; k++)
+            text[4 * i + k] = (unsigned char)(i >> 8 * k);
+    return text_file(text, (size_t)(4 * n + more));
+}
+
+/* Samples first .. first + n - 1, as the data gives them to a model with so many sequences a microbatch. */
+static int *samples(const struct rt_model *m, const struct data *d, int first, int n) {
+    int each = m->rows / 4, *order = NEW(int, n);
+    void *memory = fresh((int64_t)data_bytes(m));
+    for (int i = 0; i < n; i++) {
+        int batch = (first + i) / each;
+        struct rt_batch b;
+        if (i == 0 || (first + i) % each == 0)
+            data_batch(d, batch / m->batches, batch % m->batches, memory, &b);
+        const int32_t *t = b.token + (first + i) % each * 4;
+        order[i] = t[0] | t[1] << 8 | t[2] << 16;
     }
-    for (int i = 0; i < 4; i++)
-        cr_assert_gt(seen[i], 10);
-    data_close(d);
+    return order;
+}
+
+static bool same_order(const int *a, const int *b, int n) { return memcmp(a, b, sizeof *a * (size_t)n) == 0; }
+
+Test(data, every_sequence_once_an_epoch) {
+    static const int sizes[] = {1, 2, 3, 4, 5, 7, 15, 16, 17, 63, 64, 65, 255, 256, 257, 1000, 4096, 4097, 20000};
+    struct rt_model m = text_model(4, 4);
+    for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++) {
+        int n = sizes[i];
+        char *path = numbered(n, 1 + i % 4);
+        for (uint64_t seed = 0; seed < 3; seed++) {
+            struct data *d = opened(&m, path, seed);
+            for (int epoch = 0; epoch < 4; epoch++) {
+                int *order = samples(&m, d, epoch * n, n);
+                bool *seen = NEW(bool, n);
+                for (int k = 0; k < n; k++) {
+                    cr_assert(order[k] < n && !seen[order[k]], "n %d, epoch %d: %d twice", n, epoch, order[k]);
+                    seen[order[k]] = true;
+                }
+            }
+            data_close(d);
+        }
+        unlink(path);
+    }
+}
+
+Test(data, another_seed_or_epoch_another_order) {
+    enum { N = 64, EPOCHS = 8, SEEDS = 8 };
+    struct rt_model m = text_model(4, 4);
+    char *path = numbered(N, 4);
+    int *order[SEEDS * EPOCHS];
+    for (int i = 0; i < SEEDS * EPOCHS; i++) {
+        struct data *d = opened(&m, path, (uint64_t)(i / EPOCHS));
+        order[i] = samples(&m, d, i % EPOCHS * N, N);
+        data_close(d);
+        int followers = 0;
+        for (int k = 1; k < N; k++)
+            followers += order[i][k] == order[i][k - 1] + 1;
+        cr_assert_lt(followers, 8, "the order of the file");
+        for (int j = 0; j < i; j++)
+            cr_assert(!same_order(order[i], order[j], N), "%d and %d", i, j);
+    }
     unlink(path);
 }
+
+/* Every order of n things, as often as any other within 30 %: six standard deviations. */
+Test(data, orders_are_evenly_likely) {
+    struct rt_model m = text_model(4, 4);
+    for (int n = 2, orders = 2; n <= 5; n++, orders *= n) {
+        enum { EACH = 400 };
+        char *path = numbered(n, 1);
+        struct data *d = opened(&m, path, 9);
+        int *count = NEW(int, 5 * 5 * 5 * 5 * 5), seen = 0;
+        for (int epoch = 0; epoch < EACH * orders; epoch++) {
+            int *order = samples(&m, d, epoch * n, n), code = 0;
+            for (int k = 0; k < n; k++)
+                code = code * n + order[k];
+            count[code]++;
+        }
+        for (int code = 0; code < 5 * 5 * 5 * 5 * 5; code++)
+            if (count[code]) {
+                seen++;
+                cr_expect(count[code] > EACH - 120 && count[code] < EACH + 120, "n %d: %d of about %d", n, count[code],
+                          EACH);
+            }
+        cr_expect_eq(seen, orders, "n %d: %d of %d orders", n, seen, orders);
+        data_close(d);
+        unlink(path);
+    }
+}
+
+/* However samples are cut into microbatches and steps, and whichever rank asks for which of them when. */
+Test(data, order_is_the_same_for_whoever_asks) {
+    enum { N = 100, ALL = 240 };
+    static const int cut[][2] = {{4, 2}, {12, 2}, {8, 5}, {40, 1}};
+    char *path = numbered(N, 2);
+    struct rt_model one = text_model(4, 4);
+    struct data *d = opened(&one, path, 5);
+    int *want = samples(&one, d, 0, ALL);
+    data_close(d);
+    for (int i = 0; i < 4; i++) {
+        struct rt_model m = text_model(cut[i][0], 4);
+        m.batches = cut[i][1];
+        d = opened(&m, path, 5);
+        cr_assert(same_order(samples(&m, d, 0, ALL), want, ALL), "rows %d, batches %d", m.rows, m.batches);
+        for (int k = ALL - 1; k >= 0; k -= 3) /* backwards, and with gaps */
+            cr_assert_eq(*samples(&m, d, k, 1), want[k]);
+        data_close(d);
+    }
+    unlink(path);
+}
+
+/* ---- microbatches ---- */
 
 /* Bytes of a microbatch as data of its own opening gives it. */
 static void *bytes_of(const struct rt_model *m, const char *path, uint64_t seed, int64_t step, int b) {
@@ -96,6 +196,43 @@ Test(data, same_seed_step_and_batch_same_bytes) {
     unlink(path);
     struct rt_model integers = {.input = INPUT_INTEGERS, .rows = 6, .features = 12, .batches = 4};
     depends_on_seed_step_and_batch(&integers, NULL);
+}
+
+Test(data, without_a_file_tokens_are_random) {
+    struct rt_model m = text_model(300, 30);
+    m.vocab = 1000;
+    depends_on_seed_step_and_batch(&m, NULL);
+    struct data *d = opened(&m, NULL, 3);
+    struct rt_batch b;
+    data_batch(d, 2, 1, fresh((int64_t)data_bytes(&m)), &b);
+    int large = 0;
+    for (int r = 0; r < m.rows; r++) {
+        cr_assert(b.token[r] >= 0 && b.token[r] < 1000 && b.target[r] >= 0 && b.target[r] < 1000);
+        cr_assert(r + 1 == m.rows || b.target[r] == b.token[r + 1], "the target is the next token");
+        large += b.token[r] >= 500;
+    }
+    cr_assert(large > 100 && large < 200);
+    char why[100] = "";
+    int64_t bytes;
+    uint64_t hash;
+    data_identity(d, &bytes, &hash);
+    cr_assert(data_same(d, why, sizeof why) && bytes == 0);
+    data_close(d);
+}
+
+Test(data, identity_is_of_the_content) {
+    struct rt_model m = text_model(16, 8);
+    char *path[] = {file_of(100), file_of(100), file_of(101)};
+    int64_t bytes[3];
+    uint64_t hash[3];
+    for (int i = 0; i < 3; i++) {
+        struct data *d = opened(&m, path[i], (uint64_t)i);
+        data_identity(d, &bytes[i], &hash[i]);
+        data_close(d);
+        unlink(path[i]);
+    }
+    cr_assert(bytes[0] == 100 && bytes[1] == 100 && bytes[2] == 101);
+    cr_assert(hash[0] == hash[1] && hash[0] != hash[2]);
 }
 
 Test(data, integers_hit_no_column_more_than_twice) {
@@ -193,16 +330,28 @@ static const char *error_of(const struct rt_model *m, const char *path) {
     return why;
 }
 
-Test(data, errors) {
+Test(data, errors, .timeout = 20) { /* opening a pipe would wait for ever */
     struct rt_model m = text_model(16, 16);
-    cr_assert_str_eq(error_of(&m, NULL), "the model reads text: name a file of it");
     cr_assert_str_eq(error_of(&m, "/nowhere/text"), "/nowhere/text: No such file or directory");
-    cr_assert_str_eq(error_of(&m, "/"), "/: is not a regular file");
-    char *path = file_of(16);
+    cr_assert_str_eq(error_of(&m, "/"), "/: is a directory; give a file of text");
+    char *path = file_of(0);
+    cr_assert_str_eq(error_of(&m, path), format("%s: has 0 bytes, but a sequence takes 17 (context = 16, and the byte "
+                                                "after it); give more text, or a smaller context",
+                                                path));
+    unlink(path);
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    cr_assert_str_eq(error_of(&m, path),
+                     format("%s: is not a regular file; text is read in any order, so save it to a file first", path));
+    unlink(path);
+    path = file_of(16);
     cr_assert(strstr(error_of(&m, path), ": has 16 bytes, but a sequence takes 17 (context = 16, and the byte after"));
     m.context = 8;
     m.vocab = 50;
     cr_assert(strstr(error_of(&m, path), ": byte 8 is 56, but vocab = 50; use vocab = 256, or other text"));
+    unlink(path);
+    m = text_model(16, 16);
+    path = file_of(17);
+    data_close(opened(&m, path, 1));
     unlink(path);
     struct rt_model integers = {.input = INPUT_INTEGERS, .rows = 5, .features = 7, .batches = 3};
     cr_assert_str_eq(error_of(&integers, NULL),
@@ -211,3 +360,86 @@ Test(data, errors) {
     integers.features = 8;
     data_close(opened(&integers, NULL, 1));
 }
+
+Test(data, unreadable_file) {
+    struct rt_model m = text_model(16, 8);
+    char *path = file_of(100);
+    cr_assert_eq(chmod(path, 0), 0);
+    uid_t me = geteuid();
+    if (me == 0 && seteuid(65534) != 0) /* root may read anything */
+        cr_skip_test("nobody else to be");
+    cr_expect_str_eq(error_of(&m, path), format("%s: Permission denied", path));
+    cr_assert_eq(seteuid(me), 0);
+    unlink(path);
+}
+
+/* ---- training on a file that changes ---- */
+
+Test(data, bytes_written_later_stay_within_the_vocabulary) {
+    struct rt_model m = text_model(16, 8);
+    m.vocab = 100;
+    unsigned char text[40] = {1, 2, 3};
+    char *path = text_file(text, sizeof text), why[300];
+    cr_assert_eq(utimensat(AT_FDCWD, path, (struct timespec[2]){{1, 0}, {1, 0}}, 0), 0);
+    struct data *d = opened(&m, path, 1);
+    struct rt_batch b;
+    int fd = open(path, O_WRONLY);
+    cr_assert_eq(write(fd, memset(text, 100, sizeof text), sizeof text), (ssize_t)sizeof text);
+    close(fd);
+    data_batch(d, 0, 0, fresh((int64_t)data_bytes(&m)), &b);
+    for (int r = 0; r < m.rows; r++)
+        cr_assert(b.token[r] >= 0 && b.token[r] < 100 && b.target[r] >= 0 && b.target[r] < 100);
+    cr_assert(!data_same(d, why, sizeof why) && strstr(why, "changed while it was used"));
+    data_close(d);
+    unlink(path);
+}
+
+struct meddler {
+    const char *path;
+    int64_t from; /* removes the file once this step is done */
+    bool removed;
+};
+
+static void meddle(void *context, int64_t step, float loss, double seconds) {
+    (void)loss;
+    (void)seconds;
+    struct meddler *t = context;
+    if (step < t->from)
+        return;
+    cr_assert(!t->removed || step < t->from + 100000, "goes on training on a file that is gone");
+    if (!t->removed)
+        cr_assert_eq(unlink(t->path), 0);
+    t->removed = true;
+}
+
+/* Trains a small model; the file goes after a step. */
+static void train_without(int64_t steps, int64_t from) {
+    struct spec *sp = empty_spec(1, 1, 1);
+    add_job(sp, 0, 0, OP_F, 0, 0);
+    add_job(sp, 0, 0, OP_B, 0, 0);
+    sp->model = model_tokens(4, 4, 256, 1);
+    add(sp->model, LAYER_embedding, 4);
+    add(sp->model, LAYER_linear, 256);
+    add(sp->model, LAYER_cross_entropy, 0);
+    struct stage *st = cost_stages(sp);
+    struct graph *g = graph_build(sp);
+    struct program *p = lower(sp, st, g, sched_run(sp, st, g));
+    mem_plan(sp, p);
+    lanes_sync(p);
+    host_blas();
+    struct meddler meddler = {file_of(1000), from, false};
+    struct data *d = opened(&sp->model->rt, meddler.path, 1);
+    struct rt_program *program = runtime_program(sp, st, p);
+    struct rt_run run = {.program = program, .data = d, .seed = 1, .steps = steps, .progress = meddle};
+    run.context = &meddler;
+    run.loss = NEW(float, steps);
+    run.makespan = NEW(double, steps);
+    char **arena = host_train(&run);
+    unlink(meddler.path);
+    host_free(program, arena);
+    data_close(d);
+}
+
+Test(data, training_ends_when_its_file_goes, .exit_code = 2, .timeout = 60) { train_without(1000000, 1); }
+Test(data, training_ends_when_its_file_went_last, .exit_code = 2) { train_without(3, 3); }
+Test(data, training_on_a_file_that_stays) { train_without(3, 4); }

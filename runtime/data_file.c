@@ -1,0 +1,166 @@
+/* The mapped text: what it is told by, and what happens when it changes under the run.
+ *
+ * A mapping shows the file as it is, not as it was. Bytes written over are read as the new ones, and only a look at the
+ * file's time tells. Where the file has become shorter there is nothing to read: the kernel answers with SIGBUS, which
+ * would kill the process without a word, so a handler says which file it was. */
+#include "data_file.h"
+#include "host.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* ---- SIGBUS ---- */
+
+static struct data_file *mapped; /* every file that is open */
+static struct sigaction before;  /* who had SIGBUS before us: a sanitizer, or nobody */
+
+/* Calls only what POSIX allows in a handler. Several threads may fault at once: the first one speaks. */
+static void on_bus(int signal, siginfo_t *info, void *context) {
+    (void)context;
+    static atomic_flag spoken = ATOMIC_FLAG_INIT;
+    struct data_file *f = mapped;
+    while (f && (info->si_code <= 0 || (uintptr_t)info->si_addr - (uintptr_t)f->text >= f->size))
+        f = f->next;
+    if (!f) { /* not ours: the faulting read is tried again, and meets whoever was there before */
+        sigaction(SIGBUS, &before, NULL);
+        if (info->si_code <= 0)
+            raise(signal); /* but one that was sent does not come again by itself */
+        return;
+    }
+    while (atomic_flag_test_and_set(&spoken))
+        pause();
+    struct stat now;
+    bool shrank = fstat(f->fd, &now) == 0 && now.st_size < f->was.st_size;
+    strcpy(f->fault + strlen(f->fault), shrank ? "shrank while it was read\n" : "could not be read\n");
+    (void)!write(STDERR_FILENO, f->fault, strlen(f->fault));
+    _exit(2);
+}
+
+static void handle_bus(void) {
+    static bool handled;
+    struct sigaction action = {.sa_sigaction = on_bus, .sa_flags = SA_SIGINFO};
+    sigemptyset(&action.sa_mask);
+    if (!handled)
+        handled = sigaction(SIGBUS, &action, &before) == 0;
+}
+
+/* ---- identity ---- */
+
+enum { PIECE = 65536, PIECES = 1024 }; /* 64 MiB are read at most */
+
+/* The stripes of xxHash64 (Collet 2012): four lanes that do not wait for one another. Words are read as this machine
+ * orders their bytes, so another byte order has other hashes. */
+static void absorb(uint64_t lane[4], const uint8_t *p, size_t n) {
+    for (; n >= 32; p += 32, n -= 32)
+        for (int i = 0; i < 4; i++) {
+            uint64_t word;
+            memcpy(&word, p + 8 * i, 8);
+            word = lane[i] + word * 0xC2B2AE3D27D4EB4Fu;
+            lane[i] = (word << 31 | word >> 33) * 0x9E3779B185EBCA87u;
+        }
+    if (n) {
+        uint8_t last[32] = {0};
+        memcpy(last, p, n);
+        absorb(lane, last, 32);
+    }
+}
+
+/* Every piece, or of a large file PIECES of them, evenly spread, with the first and the last. Asks for all of them
+ * before it reads: a disk that is asked for one after the other takes a hundred times longer. */
+static uint64_t hash_content(const struct data_file *f) {
+    uint64_t lane[4] = {1, 2, 3, 4}, hash = f->size;
+    size_t all = (f->size + PIECE - 1) / PIECE, n = all < PIECES ? all : PIECES;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < n; i++) {
+            size_t at = (all == n ? i : i * (all - 1) / (n - 1)) * PIECE, left = f->size - at;
+            size_t bytes = left < PIECE ? left : PIECE;
+            if (pass == 0)
+                madvise((void *)(uintptr_t)(f->text + at), bytes, MADV_WILLNEED);
+            else
+                absorb(lane, f->text + at, bytes);
+        }
+    for (int i = 0; i < 4; i++)
+        hash = host_hash(hash, lane[i]);
+    return hash;
+}
+
+bool data_file_same(const struct data_file *f, char *why, size_t nwhy) {
+    struct stat now;
+    const struct stat *was = &f->was;
+    const char *what = NULL;
+    /* While the file is open its inode is not used again: under the same number it is the same file. */
+    if (stat(f->path, &now) < 0)
+        what = errno == ENOENT || errno == ENOTDIR ? "is gone" : strerror(errno);
+    else if (now.st_dev != was->st_dev || now.st_ino != was->st_ino)
+        what = "was replaced";
+    else if (now.st_size < was->st_size)
+        what = "shrank";
+    else if (now.st_size != was->st_size || now.st_mtim.tv_sec != was->st_mtim.tv_sec ||
+             now.st_mtim.tv_nsec != was->st_mtim.tv_nsec)
+        what = "changed while it was used";
+    if (what)
+        snprintf(why, nwhy, "%s: %s", f->path, what);
+    return !what;
+}
+
+/* ---- opening and closing ---- */
+
+/* False with errno. */
+static bool map(struct data_file *f) {
+    f->size = (size_t)f->was.st_size;
+    if (f->size == 0)
+        return true;
+    void *at = mmap(NULL, f->size, PROT_READ, MAP_PRIVATE, f->fd, 0);
+    if (at == MAP_FAILED)
+        return false;
+    f->text = at;
+    f->next = mapped;
+    mapped = f;
+    handle_bus();
+    return true;
+}
+
+struct data_file *data_file_open(const char *path, char *why, size_t nwhy) {
+    struct data_file *f = calloc(1, sizeof *f);
+    const char *what = NULL;
+    if (f)
+        f->fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* not to wait for a pipe's writer */
+    if (!f || f->fd < 0 || fstat(f->fd, &f->was) < 0)
+        what = strerror(errno);
+    else if (S_ISDIR(f->was.st_mode))
+        what = "is a directory; give a file of text";
+    else if (!S_ISREG(f->was.st_mode))
+        what = "is not a regular file; text is read in any order, so save it to a file first";
+    else if (!map(f))
+        what = strerror(errno);
+    if (what) {
+        snprintf(why, nwhy, "%s: %s", path, what);
+        data_file_close(f);
+        return NULL;
+    }
+    snprintf(f->path, sizeof f->path, "%s", path); /* fits: it was opened */
+    snprintf(f->fault, sizeof f->fault, "pianola: error: %s: ", path);
+    f->hash = hash_content(f);
+    return f;
+}
+
+void data_file_close(struct data_file *f) {
+    if (!f)
+        return;
+    struct data_file **at = &mapped;
+    while (*at && *at != f)
+        at = &(*at)->next;
+    if (*at)
+        *at = f->next;
+    if (f->text)
+        munmap((void *)(uintptr_t)f->text, f->size);
+    if (f->fd >= 0)
+        close(f->fd);
+    free(f);
+}

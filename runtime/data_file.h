@@ -1,0 +1,22 @@
+/* A text that is mapped for as long as a run reads it, and must stay what it was when it was opened. */
+#ifndef PIANOLA_DATA_FILE_H
+#define PIANOLA_DATA_FILE_H
+#include "rt.h"
+#include <limits.h>
+#include <sys/stat.h>
+
+struct data_file {
+    const uint8_t *text; /* NULL: the file is empty */
+    size_t size;
+    uint64_t hash; /* over its content: all of it, or 64 MiB in pieces evenly spread over it */
+    int fd;
+    struct stat was;
+    char path[PATH_MAX], fault[PATH_MAX + 64]; /* fault: the message of a fault, but for the reason */
+    struct data_file *next;
+};
+/* Whoever reads where the file has shrunk meanwhile, or its disk fails, ends the process with 2 and a line that names
+ * it. Open and close from one thread at a time. NULL on error, with why. */
+struct data_file *data_file_open(const char *path, char *why, size_t nwhy);
+bool data_file_same(const struct data_file *f, char *why, size_t nwhy);
+void data_file_close(struct data_file *f); /* NULL: nothing to close */
+#endif

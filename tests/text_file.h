@@ -1,0 +1,16 @@
+/* Files for the tests of data. */
+#ifndef PIANOLA_TEXT_FILE_H
+#define PIANOLA_TEXT_FILE_H
+#include "../compiler/base.h"
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Returns its path. */
+static inline char *text_file(const void *bytes, size_t n) {
+    char *path = format("/tmp/pianola-test-data-XXXXXX");
+    int fd = mkstemp(path);
+    cr_assert(fd >= 0 && write(fd, bytes, n) == (ssize_t)n && close(fd) == 0);
+    return path;
+}
+#endif
