@@ -204,6 +204,17 @@ static struct tensor *list_parameters(struct safetensors *const *f, int nfiles, 
     return t;
 }
 
+/* Two files with the same tensor are no cut of one model. */
+static bool all_apart(struct safetensors *const *f, int nfiles, char *why, size_t nwhy) {
+    for (int i = 0; i < nfiles; i++)
+        for (int k = 0; k < f[i]->n; k++)
+            for (int j = 0; j < i; j++)
+                if (safetensors_find(f[j], f[i]->tensor[k].name))
+                    return checkpoint_tell(why, nwhy, "%s: has %s, and so has %s", f[i]->path, f[i]->tensor[k].name,
+                                           f[j]->path);
+    return true;
+}
+
 static bool merge(struct safetensors *const *f, int nfiles, int64_t step, const char *path, char *why, size_t nwhy) {
     char steps[24];
     snprintf(steps, sizeof steps, "%" PRId64, step);
@@ -236,7 +247,7 @@ bool checkpoint_export(const char *dir, int64_t step, const char *path, char *wh
     ok = ok && (f || checkpoint_tell(why, nwhy, "%s: no memory", path));
     while (ok && opened < m.n && (ok = (f[opened] = open_stage(dir, step, opened, why, nwhy)) != NULL))
         opened++;
-    ok = ok && merge(f, m.n, step, path, why, nwhy);
+    ok = ok && all_apart(f, m.n, why, nwhy) && merge(f, m.n, step, path, why, nwhy);
     for (int i = 0; i < opened; i++)
         safetensors_close(f[i]);
     free(f);

@@ -40,6 +40,8 @@ bool checkpoint_keep(const char *dir, int last, char *why, size_t nwhy);
 /* The newest whole checkpoint: its manifest keeps its own checksum, and all files theirs. When newer ones were passed
  * over, why says why the newest of them was; otherwise why is empty. False: there is none. */
 bool checkpoint_latest(const char *dir, int64_t *step, char *why, size_t nwhy);
+/* The folder can be read and has no checkpoint, whole or damaged: at most what a crash left of one being written. */
+bool checkpoint_none(const char *dir);
 /* What the manifest says; files are not looked at. */
 bool checkpoint_read_run(const char *dir, int64_t step, struct checkpoint_run *run, char *why, size_t nwhy);
 /* Fills weight (s->weight bytes) and opt (s->opt bytes) from whichever files hold the stage's layers, gaps between

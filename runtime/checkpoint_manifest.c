@@ -260,6 +260,17 @@ bool checkpoint_latest(const char *dir, int64_t *step, char *why, size_t nwhy) {
     return found;
 }
 
+bool checkpoint_none(const char *dir) {
+    char why[DURABLE_PATH + 512];
+    size_t n, i = 0;
+    int64_t *all = list_steps(dir, &n, why, sizeof why);
+    while (all && i < n && access(manifest_path(dir, all[i]).s, F_OK) < 0)
+        i++;
+    bool none = all && i == n;
+    free(all);
+    return none;
+}
+
 /* ---- removing ---- */
 
 /* The manifest goes first, durably: what is left of a checkpoint half removed is not taken for one. Only files of ours

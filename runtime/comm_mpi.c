@@ -4,7 +4,8 @@
  *
  * A reduction runs along a chain, in the rank order that in-process runs keep, so that the bits agree: partial sums go
  * up, the total comes back down, in pieces that fit a scratch taken at the start. */
-#include "comm_mpi.h"
+#include "watch.h"
+#include "world.h"
 #include <mpi.h>
 #include <sched.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 
 enum { PIECE = 1 << 16 }; /* floats */
 
-struct ring { /* a reduction under way */
+struct chain { /* a reduction under way */
     const int32_t *member;
     int n, me;
     int64_t at; /* floats done in this phase */
@@ -22,58 +23,70 @@ struct ring { /* a reduction under way */
     MPI_Request request;
 };
 struct mpi {
+    MPI_Comm ranks;
     const struct rt_rank *k;
     int nmsgs;
     char *arena;
     MPI_Request *request; /* per instruction */
     int64_t *started;     /* per instruction: steps in which it was started */
     double *since;
-    struct ring *ring; /* per instruction that is a REDUCE: place in this array */
-    int32_t *ring_of;
-    float *scratch; /* PIECE floats per group lane */
+    struct chain *chain; /* per instruction that is a REDUCE: place in this array */
+    int32_t *chain_of;
+    float *scratch;  /* PIECE floats per group lane */
+    MPI_Request sum; /* of sum_begin */
 };
 
-struct mpi *mpi_open(int *argc, char ***argv, int *rank, int *size) {
-    int level;
-    MPI_Init_thread(argc, argv, MPI_THREAD_SINGLE, &level);
-    MPI_Comm_rank(MPI_COMM_WORLD, rank);
-    MPI_Comm_size(MPI_COMM_WORLD, size);
-    return calloc(1, sizeof(struct mpi));
+/* Open MPI ends the process itself where a connection breaks; what it does return, we name. */
+static void must(int code) {
+    char text[MPI_MAX_ERROR_STRING], why[MPI_MAX_ERROR_STRING + 8];
+    int n;
+    if (code == MPI_SUCCESS)
+        return;
+    MPI_Error_string(code, text, &n);
+    snprintf(why, sizeof why, "MPI: %.*s", n, text);
+    watch_fail(why);
 }
 
-void mpi_all(struct mpi *c, const void *mine, void *all, size_t bytes) {
-    (void)c;
-    MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD);
+/* ---- between steps ---- */
+
+/* Tested rather than waited for: MPI's own waiting would keep a core from the ranks that share it. */
+static void finish(MPI_Request *request) {
+    for (int done = 0; !done;) {
+        must(MPI_Test(request, &done, MPI_STATUS_IGNORE));
+        if (!done)
+            sched_yield();
+    }
 }
 
-void mpi_sum(struct mpi *c, float *x, int64_t n) {
-    (void)c;
-    for (int64_t at = 0; at < n; at += 1 << 20)
-        MPI_Allreduce(MPI_IN_PLACE, x + at, (int)(n - at < 1 << 20 ? n - at : 1 << 20), MPI_FLOAT, MPI_SUM,
-                      MPI_COMM_WORLD);
+static void mpi_all(void *link, const void *mine, void *all, size_t bytes) {
+    struct mpi *c = link;
+    MPI_Request request;
+    must(MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, c->ranks, &request));
+    finish(&request);
 }
 
-void mpi_spread(struct mpi *c, void *x, size_t bytes, int from) {
-    (void)c;
-    MPI_Bcast(x, (int)bytes, MPI_BYTE, from, MPI_COMM_WORLD);
+static void mpi_sum_begin(void *link, float *x, int n) {
+    struct mpi *c = link;
+    must(MPI_Iallreduce(MPI_IN_PLACE, x, n, MPI_FLOAT, MPI_SUM, c->ranks, &c->sum));
 }
 
-void mpi_abort(struct mpi *c, int code) {
-    (void)c;
-    MPI_Abort(MPI_COMM_WORLD, code);
-    _Exit(code);
+static void mpi_sum_end(void *link) {
+    struct mpi *c = link;
+    finish(&c->sum);
 }
 
-void mpi_close(struct mpi *c) {
+static void mpi_close(void *link) {
+    struct mpi *c = link;
     for (int32_t i = 0; c->k && i < c->k->nins; i++)
         if (c->request[i] != MPI_REQUEST_NULL)
             MPI_Request_free(&c->request[i]);
     free(c->request);
     free(c->started);
     free(c->since);
-    free(c->ring);
-    free(c->ring_of);
+    free(c->chain);
+    free(c->chain_of);
     free(c->scratch);
+    MPI_Comm_free(&c->ranks);
     free(c);
     MPI_Finalize();
 }
@@ -84,28 +97,29 @@ static const int32_t *group_at(const int32_t *groups, int number) {
     return groups;
 }
 
-bool mpi_prepare(struct mpi *c, const struct rt_rank *k, int nmsgs, const int32_t *groups, char *arena) {
-    int rank, rings = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+static bool mpi_prepare(void *link, const struct rt_rank *k, int nmsgs, const int32_t *groups, char *arena) {
+    struct mpi *c = link;
+    int rank, chains = 0;
+    MPI_Comm_rank(c->ranks, &rank);
     for (int32_t i = 0; i < k->nins; i++)
-        rings += k->ins[i].op == OP_REDUCE;
+        chains += k->ins[i].op == OP_REDUCE;
     c->k = k;
     c->nmsgs = nmsgs;
     c->arena = arena;
     c->request = malloc(sizeof *c->request * (size_t)(k->nins + 1));
     c->started = calloc((size_t)k->nins + 1, sizeof *c->started);
     c->since = calloc((size_t)k->nins + 1, sizeof *c->since);
-    c->ring = calloc((size_t)rings + 1, sizeof *c->ring);
-    c->ring_of = calloc((size_t)k->nins + 1, sizeof *c->ring_of);
+    c->chain = calloc((size_t)chains + 1, sizeof *c->chain);
+    c->chain_of = calloc((size_t)k->nins + 1, sizeof *c->chain_of);
     c->scratch = malloc(sizeof(float) * PIECE * (size_t)(k->nlanes + 1));
-    if (!c->request || !c->started || !c->since || !c->ring || !c->ring_of || !c->scratch)
+    if (!c->request || !c->started || !c->since || !c->chain || !c->chain_of || !c->scratch)
         return false;
     for (int32_t i = 0, n = 0; i < k->nins; i++) {
         const struct rt_instr *x = &k->ins[i];
         c->request[i] = MPI_REQUEST_NULL;
         if (x->op == OP_REDUCE) {
-            struct ring *g = &c->ring[n];
-            c->ring_of[i] = n++;
+            struct chain *g = &c->chain[n];
+            c->chain_of[i] = n++;
             g->member = group_at(groups, x->peer);
             while (g->member[g->n] >= 0) {
                 g->me = g->member[g->n] == rank ? g->n : g->me;
@@ -118,9 +132,9 @@ bool mpi_prepare(struct mpi *c, const struct rt_rank *k, int nmsgs, const int32_
         char *tensor = arena + x->at[ROLE_t];
         bool sends = (x->op - OP_SEND_F) % 2 == 0; /* ORDER OPS: SENDs and RECVs alternate */
         if (sends)
-            MPI_Send_init(tensor, (int)x->bytes, MPI_BYTE, x->peer, x->msg, MPI_COMM_WORLD, &c->request[i]);
+            MPI_Send_init(tensor, (int)x->bytes, MPI_BYTE, x->peer, x->msg, c->ranks, &c->request[i]);
         else
-            MPI_Recv_init(tensor, (int)x->bytes, MPI_BYTE, x->peer, x->msg, MPI_COMM_WORLD, &c->request[i]);
+            MPI_Recv_init(tensor, (int)x->bytes, MPI_BYTE, x->peer, x->msg, c->ranks, &c->request[i]);
     }
     return true;
 }
@@ -132,9 +146,9 @@ static bool message(void *link, struct replay *z, const struct rt_instr *x, doub
     if (c->started[i] <= z->step) {
         c->started[i] = z->step + 1;
         c->since[i] = z->device->clock(z);
-        MPI_Start(&c->request[i]);
+        must(MPI_Start(&c->request[i]));
     }
-    MPI_Test(&c->request[i], &moved, MPI_STATUS_IGNORE);
+    must(MPI_Test(&c->request[i], &moved, MPI_STATUS_IGNORE));
     if (!moved)
         return false;
     *start = c->since[i];
@@ -145,7 +159,7 @@ static bool message(void *link, struct replay *z, const struct rt_instr *x, doub
 enum { UP = 1, UP_SENT, DOWN, DOWN_SENT };
 
 /* One step of the chain: false when it must wait for a message. Each phase walks the tensor piece by piece. */
-static bool chain(struct mpi *c, struct ring *g, const struct rt_instr *x) {
+static bool advance(struct mpi *c, struct chain *g, const struct rt_instr *x) {
     float *dw = (float *)(void *)(c->arena + x->at[ROLE_dw]), *scratch = c->scratch + (int64_t)PIECE * x->lane;
     int64_t n = x->bytes / (int64_t)sizeof(float);
     int up = c->nmsgs + 2 * x->msg, down = up + 1;
@@ -158,13 +172,12 @@ static bool chain(struct mpi *c, struct ring *g, const struct rt_instr *x) {
         if (g->request == MPI_REQUEST_NULL && !g->sending) {
             if (!sent && receives)
                 MPI_Irecv(rises ? scratch : dw + g->at, count, MPI_FLOAT, g->member[before], rises ? up : down,
-                          MPI_COMM_WORLD, &g->request);
+                          c->ranks, &g->request);
             else if (sent && sends)
-                MPI_Isend(dw + g->at, count, MPI_FLOAT, g->member[next], rises ? up : down, MPI_COMM_WORLD,
-                          &g->request);
+                MPI_Isend(dw + g->at, count, MPI_FLOAT, g->member[next], rises ? up : down, c->ranks, &g->request);
             g->sending = true; /* something is under way, if only nothing */
         }
-        MPI_Test(&g->request, &came, MPI_STATUS_IGNORE);
+        must(MPI_Test(&g->request, &came, MPI_STATUS_IGNORE));
         if (!came)
             return false;
         g->sending = false;
@@ -179,7 +192,7 @@ static bool chain(struct mpi *c, struct ring *g, const struct rt_instr *x) {
 static bool reduce(void *link, struct replay *z, const struct rt_instr *x, double *start, double *end) {
     struct mpi *c = link;
     int32_t i = (int32_t)(x - c->k->ins);
-    struct ring *g = &c->ring[c->ring_of[i]];
+    struct chain *g = &c->chain[c->chain_of[i]];
     if (c->started[i] <= z->step) {
         c->started[i] = z->step + 1;
         c->since[i] = z->device->clock(z);
@@ -189,22 +202,42 @@ static bool reduce(void *link, struct replay *z, const struct rt_instr *x, doubl
         g->sending = false;
     }
     if (g->phase == UP || g->phase == UP_SENT) {
-        if (!chain(c, g, x))
+        if (!advance(c, g, x))
             return false;
         g->phase = DOWN;
         g->at = 0;
     }
-    if (!chain(c, g, x))
+    if (!advance(c, g, x))
         return false;
     *start = c->since[i];
     *end = z->device->clock(z);
     return true;
 }
 
-/* Nothing rings here: progress is made by testing. Other processes may want the core meanwhile. */
+/* Nothing chains here: progress is made by testing. Other processes may want the core meanwhile. */
 static void idle(void *link, struct replay *z) {
     (void)link, (void)z;
     sched_yield();
 }
 
-const struct comm comm_mpi = {message, reduce, idle};
+bool mpi_open(struct world *w, const struct launch *how, char *why, size_t nwhy) {
+    static const struct comm messages = {message, reduce, idle};
+    struct mpi *c = calloc(1, sizeof *c);
+    int level, rank;
+    if (!c) {
+        snprintf(why, nwhy, "no memory");
+        return false;
+    }
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level); /* the watch has a thread, which knows no MPI */
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_split(MPI_COMM_WORLD, 0, how->rank >= 0 ? how->rank : rank, &c->ranks);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(c->ranks, MPI_ERRORS_RETURN);
+    *w = (struct world){.comm = &messages, .link = c, .all = mpi_all, .sum_begin = mpi_sum_begin};
+    w->sum_end = mpi_sum_end;
+    w->prepare = mpi_prepare;
+    w->close = mpi_close;
+    MPI_Comm_rank(c->ranks, &w->rank);
+    MPI_Comm_size(c->ranks, &w->size);
+    return true;
+}

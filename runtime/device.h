@@ -14,6 +14,7 @@ struct device {
     bool (*reduce)(struct replay *z, const struct rt_instr *x);
     void (*record)(struct replay *z, int32_t i, double start, double end); /* instruction i has ended, or is enqueued */
     double (*clock)(struct replay *z);
+    bool (*stamp)(struct replay *z, int32_t i, double *start, double *end); /* of this step; false: not known */
     void (*idle)(struct replay *z); /* every lane waits for another rank */
 };
 
@@ -23,7 +24,8 @@ struct replay {
     const struct rt_program *program;
     int32_t rank;
     int64_t step;    /* from 0 */
-    int32_t *cursor; /* per lane */
+    int32_t *cursor; /* per lane: the place in lane_ins it has come to. Written with release: the watch reads it */
+    int32_t running; /* the instruction being launched, or -1; likewise */
     bool *blocked;   /* per lane: could not go on since the last change */
     void *self;      /* the device's own */
 };

@@ -19,6 +19,12 @@ static void host_record(struct replay *z, int32_t i, double start, double end) {
 
 static bool host_wait(struct replay *z, int32_t i) { return self(z)->ended[i] > z->step; }
 
+static bool host_stamp(struct replay *z, int32_t i, double *start, double *end) {
+    *start = self(z)->stamp[i].start;
+    *end = self(z)->stamp[i].end;
+    return host_wait(z, i);
+}
+
 static char *operand(const struct host_rank *h, const struct rt_instr *x, int role) {
     return x->at[role] < 0 ? NULL : h->arena + x->at[role];
 }
@@ -105,6 +111,7 @@ const struct device host_device = {
     .reduce = host_meet,
     .record = host_record,
     .clock = host_clock,
+    .stamp = host_stamp,
     .idle = host_idle,
 };
 
@@ -116,7 +123,7 @@ void *host_pages(size_t n, size_t size) {
 
 bool host_take(struct replay *z, struct host_rank *h, const struct rt_program *p, int rank) {
     const struct rt_rank *k = &p->rank[rank];
-    *z = (struct replay){.device = &host_device, .program = p, .rank = rank, .self = h};
+    *z = (struct replay){.device = &host_device, .program = p, .rank = rank, .running = -1, .self = h};
     z->cursor = host_pages((size_t)k->nlanes, sizeof *z->cursor);
     z->blocked = host_pages((size_t)k->nlanes, sizeof *z->blocked);
     h->arena = host_pages((size_t)k->arena, 1);

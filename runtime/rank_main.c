@@ -1,105 +1,23 @@
-/* The main of a rank's own program: flags, one agreement with all other ranks, then the replay. */
-#include "comm_mpi.h"
-#include "host_device.h"
-#include <errno.h>
-#include <getopt.h>
+/* The main of a rank's own program: the ranks meet and agree, then the replay, step by step, under a watch. */
+#include "durable.h"
+#include "progress.h"
+#include "rank_run.h"
+#include "watch.h"
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-struct settings {
-    const char *data;
-    int64_t steps;
-    uint64_t seed;
-};
-
-/* What all ranks of a run must have alike, exchanged before anything runs. */
-struct place {
-    char name[64];
-    uint64_t hash, seed;
-    int64_t steps, data; /* data: bytes of the text */
-    int32_t rank, workers;
-};
-
-static _Noreturn void stop(const struct rt_self *self, const char *what) {
-    fprintf(stderr, "pianola: rank %d of %s: error: %s\n", self->rank, self->name, what);
-    exit(2);
-}
-
-static int64_t number(const struct rt_self *self, const char *flag, const char *s, int64_t least) {
-    char *end, why[128];
-    errno = 0;
-    long long n = strtoll(s, &end, 10);
-    if (end == s || *end || errno || n < least) {
-        snprintf(why, sizeof why, "--%s %.32s: expected a whole number of at least %lld", flag, s, (long long)least);
-        stop(self, why);
-    }
-    return n;
-}
-
-static struct settings parse(int argc, char **argv, const struct rt_self *self) {
-    static const struct option options[] = {{"data", required_argument, NULL, 'x'},
-                                            {"steps", required_argument, NULL, 'n'},
-                                            {"seed", required_argument, NULL, 's'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    struct settings z = {.steps = 100, .seed = 1};
-    for (int key; (key = getopt_long(argc, argv, "h", options, NULL)) != -1;)
-        switch (key) {
-        case 'x': z.data = optarg; break;
-        case 'n': z.steps = number(self, "steps", optarg, 1); break;
-        case 's': z.seed = (uint64_t)number(self, "seed", optarg, 0); break;
-        case 'h':
-            printf("Rank %d of %d of %s. Start all ranks together: mpirun --app app.mpi\n\n"
-                   "  --data FILE   training text\n  --steps N     default 100\n  --seed N      default 1\n",
-                   self->rank, self->workers, self->name);
-            exit(0);
-        default: exit(2);
-        }
-    return z;
-}
-
-/* Refuses another rank's file, another world size, an older compile or different data, by name. */
-static void agree(struct mpi *c, const struct rt_self *self, const struct settings *z, int rank, int size) {
-    char why[512] = "";
-    struct place mine = {.hash = self->hash, .seed = z->seed, .steps = z->steps};
-    snprintf(mine.name, sizeof mine.name, "%s", self->name);
-    mine.rank = self->rank;
-    mine.workers = self->workers;
-    struct place *all = malloc(sizeof *all * (size_t)size);
-    if (!all)
-        stop(self, "no memory");
-    mpi_all(c, &mine, all, sizeof mine);
-    for (int r = 0; r < size && !*why; r++) {
-        const struct place *a = &all[r];
-        if (a->workers != size)
-            snprintf(why, sizeof why, "%s is compiled for %d ranks, but %d were started", a->name, a->workers, size);
-        else if (a->rank != r)
-            snprintf(why, sizeof why, "process %d runs the program of rank %d of %s; start them in order", r, a->rank,
-                     a->name);
-        else if (a->hash != all[0].hash)
-            snprintf(why, sizeof why, "rank %d runs %s of compile %016llx, rank 0 %s of compile %016llx; compile again",
-                     r, a->name, (unsigned long long)a->hash, all[0].name, (unsigned long long)all[0].hash);
-        else if (a->seed != all[0].seed || a->steps != all[0].steps)
-            snprintf(why, sizeof why, "rank %d has --seed %llu --steps %lld, rank 0 --seed %llu --steps %lld", r,
-                     (unsigned long long)a->seed, (long long)a->steps, (unsigned long long)all[0].seed,
-                     (long long)all[0].steps);
-    }
-    free(all);
-    if (*why) {
-        if (rank == 0)
-            fprintf(stderr, "pianola: error: %s\n", why);
-        mpi_close(c);
-        exit(2);
-    }
-}
-
-static struct rt_rank *own_rank(const struct rt_self *self, const struct rt_tables *t) {
+/* The part of rt_program that a rank knows: its own stream, and what all share. */
+static void own_program(struct rank_run *r) {
+    const struct rt_self *self = r->self;
+    const struct rt_tables *t = r->tables;
     struct rt_rank *all = calloc((size_t)self->workers, sizeof *all), *k = &all[self->rank];
     int32_t *at = calloc((size_t)self->nlanes + 2, sizeof *at), *ins = calloc((size_t)t->nins + 1, sizeof *ins);
     if (!all || !at || !ins)
-        stop(self, "no memory");
+        rank_error(self, "no memory");
     for (int32_t i = 0; i < t->nins; i++)
         at[t->ins[i].lane + 2]++;
     for (int l = 0; l < self->nlanes; l++)
@@ -113,35 +31,65 @@ static struct rt_rank *own_rank(const struct rt_self *self, const struct rt_tabl
         k->nhomes++;
     k->arena = self->arena;
     k->work = self->work;
-    return all;
+    r->program = (struct rt_program){.name = self->name, .workers = self->workers, .stages = self->stages};
+    r->program.batches = self->batches;
+    r->program.nmsgs = self->nmsgs;
+    r->program.model = t->model;
+    r->program.stage = t->stage;
+    r->program.rank = all;
 }
 
-/* The fingerprint that `pianola run` prints: FNV-1a over all parameters in the order of the model. Stage by stage, the
- * first home goes on where the last one's ended. */
-static uint64_t fingerprint(struct mpi *c, const struct replay *z, int size) {
-    const struct rt_program *p = z->program;
-    const struct rt_rank *k = &p->rank[z->rank];
-    uint64_t hash = 0xcbf29ce484222325u;
-    int32_t *home = malloc(sizeof *home * (size_t)size);
-    for (int s = 0; home && s < p->stages; s++) {
-        int32_t here = -1, from = 0;
-        for (int h = 0; h < k->nhomes; h++)
-            here = k->home[h].stage == s ? h : here;
-        mpi_all(c, &here, home, sizeof here);
-        while (from < size - 1 && home[from] < 0)
-            from++;
-        const struct rt_stage *st = &p->stage[s];
-        for (int l = 0; from == z->rank && l < st->nlayers; l++) {
-            const char *arena = ((const struct host_rank *)z->self)->arena;
-            const unsigned char *byte = (const unsigned char *)arena + k->home[here].weight + st->layer[l].param;
-            for (int64_t i = 0; i < st->layer[l].nparam * 4; i++)
-                hash = (hash ^ byte[i]) * 0x100000001b3u;
-        }
-        mpi_spread(c, &hash, sizeof hash, from);
+/* ---- meeting ---- */
+
+enum { INTS, TERMS, LOSSES }; /* what is in a pulse */
+struct training {
+    float *pulse; /* how many ranks SIGINT came to, and SIGTERM; then the last step's loss of each microbatch */
+    float first, last;
+    double seconds;
+    int signal; /* that ended it early; 0: none */
+    int64_t step;
+};
+
+static void meet(struct rank_run *r) {
+    const struct launch *how = &r->flags.launch;
+    char why[512];
+    if (!how->mpi && how->rank < 0 && r->self->workers > 1) {
+        snprintf(why, sizeof why,
+                 "nothing says which rank this process is. Start all %d together: mpirun --app app.mpi, srun "
+                 "--multi-prog multi-prog.slurm, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set",
+                 r->self->workers);
+        rank_error(r->self, why);
     }
-    free(home);
-    return hash;
+    watch_phase("waits for all ranks to start");
+    if (!(how->mpi ? mpi_open : tcp_open)(&r->world, how, why, sizeof why))
+        rank_error(r->self, why);
 }
+
+/* Everything the run needs is taken here; from the first step on, nothing is. */
+static void prepare(struct rank_run *r, struct training *t) {
+    char why[DURABLE_PATH + 512];
+    r->data =
+        data_open(r->tables->model, rank_reads(r) ? r->flags.data : NULL, (uint64_t)r->flags.seed, why, sizeof why);
+    rank_verdict(r, r->data, why);
+    rank_agree(r);
+    own_program(r);
+    r->host = (struct host_rank){.data = r->data, .comm = r->world.comm, .link = r->world.link};
+    t->pulse = calloc((size_t)r->program.batches + LOSSES, sizeof *t->pulse);
+    bool ok = t->pulse && host_take(&r->replay, &r->host, &r->program, r->world.rank) &&
+              r->world.prepare(r->world.link, &r->program.rank[r->world.rank], r->program.nmsgs, r->tables->groups,
+                               r->host.arena);
+    snprintf(why, sizeof why, "rank %d: no memory: its arena takes %lld bytes", r->world.rank,
+             (long long)r->self->arena);
+    rank_verdict(r, ok, why);
+    rank_writers(r);
+    host_begin(&r->replay, (uint64_t)r->flags.seed);
+    if (r->flags.checkpoint)
+        rank_try_checkpoint(r);
+    if (r->flags.resume)
+        rank_resume(r);
+}
+
+/* ---- training ---- */
 
 static double seconds(void) {
     struct timespec t;
@@ -149,56 +97,147 @@ static double seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt_tables *t) {
-    int rank, size;
-    char why[512];
-    struct settings set = parse(argc, argv, self);
-    host_blas();
-    struct mpi *c = mpi_open(&argc, &argv, &rank, &size);
-    agree(c, self, &set, rank, size);
-    struct data *data = data_open(t->model, set.data, set.seed, why, sizeof why);
-    if (!data) {
-        fprintf(stderr, "pianola: rank %d: error: %s\n", rank, why);
-        mpi_abort(c, 2);
-    }
-    struct rt_program p = {.name = self->name, .workers = self->workers, .stages = self->stages};
-    p.batches = self->batches;
-    p.nmsgs = self->nmsgs;
-    p.model = t->model;
-    p.stage = t->stage;
-    p.rank = own_rank(self, t);
-    struct host_rank h = {.data = data, .comm = &comm_mpi, .link = c};
-    struct replay z;
-    float *loss = host_pages((size_t)(set.steps * p.batches), sizeof *loss);
-    if (!loss || !host_take(&z, &h, &p, rank) || !mpi_prepare(c, &p.rank[rank], p.nmsgs, t->groups, h.arena)) {
-        fprintf(stderr, "pianola: rank %d: error: no memory for %lld bytes\n", rank, (long long)self->arena);
-        mpi_abort(c, 2);
-    }
-    host_begin(&z, set.seed);
+static float mean(const struct rank_run *r, const float *loss) {
+    float sum = 0;
+    for (int b = 0; b < r->program.batches; b++)
+        sum += loss[b];
+    return sum / (float)r->program.batches;
+}
+
+static void check_data(struct rank_run *r) {
+    char why[DURABLE_PATH + 512];
+    if (!data_same(r->data, why, sizeof why))
+        rank_error(r->self, why);
+}
+
+/* What ranks tell one another in each step goes round while its messages do: whether to stop after it, and the losses
+ * of the step before. So a signal ends the step at hand, or the one that others have begun meanwhile. */
+static void step(struct rank_run *r, struct training *t) {
+    struct replay *z = &r->replay;
+    t->pulse[INTS] = watch_signal() == SIGINT;
+    t->pulse[TERMS] = watch_signal() == SIGTERM;
+    watch_step(z);
+    r->world.sum_begin(r->world.link, t->pulse, LOSSES + r->program.batches);
+    replay_step(z);
+    r->world.sum_end(r->world.link);
+    t->step = ++z->step;
+    check_data(r);
+}
+
+static void train(struct rank_run *r, struct training *t) {
+    const struct rank_flags *f = &r->flags;
+    int B = r->program.batches;
+    struct progress told = {.what = "training", .from = r->from, .steps = f->steps, .tty = isatty(STDERR_FILENO)};
+    told.tokens = (int64_t)r->program.model->rows * B;
+    r->host.loss = calloc((size_t)B, sizeof *r->host.loss);
+    if (!r->host.loss)
+        rank_error(r->self, "no memory");
     double begin = seconds();
-    for (z.step = 0; z.step < set.steps; z.step++) {
-        h.loss = loss + z.step * p.batches;
-        replay_step(&z);
+    for (bool stop = r->from >= f->steps; !stop;) {
+        memcpy(t->pulse + LOSSES, r->host.loss, sizeof *t->pulse * (size_t)B);
+        memset(r->host.loss, 0, sizeof *t->pulse * (size_t)B);
+        step(r, t);
+        t->last = mean(r, t->pulse + LOSSES);
+        if (t->step == r->from + 2)
+            t->first = t->last;
+        t->signal = t->pulse[INTS] > 0 ? SIGINT : t->pulse[TERMS] > 0 ? SIGTERM : 0;
+        stop = t->signal || t->step == f->steps;
+        t->seconds = seconds() - begin;
+        if (r->world.rank == 0 && t->step > r->from + 1)
+            progress_tell(&told, t->step - 1, t->last, t->seconds);
+        if (f->checkpoint && (stop || t->step % f->every == 0))
+            rank_save(r, t->step);
     }
-    double took = seconds() - begin;
-    mpi_sum(c, loss, set.steps * p.batches);
-    uint64_t hash = fingerprint(c, &z, size);
-    float ends[2] = {0, 0};
-    for (int b = 0; b < p.batches; b++) {
-        ends[0] += loss[b];
-        ends[1] += loss[(set.steps - 1) * p.batches + b];
+    watch_phase("waits for all ranks to end");
+    memcpy(t->pulse + LOSSES, r->host.loss, sizeof *t->pulse * (size_t)B);
+    r->world.sum_begin(r->world.link, t->pulse, LOSSES + B);
+    r->world.sum_end(r->world.link);
+    t->last = mean(r, t->pulse + LOSSES);
+    if (t->step == r->from + 1)
+        t->first = t->last;
+    if (r->world.rank == 0 && t->step > r->from)
+        progress_tell(&told, t->step, t->last, t->seconds);
+}
+
+/* ---- results ---- */
+
+/* The fingerprint that `pianola run` prints: FNV-1a over all parameters in the order of the model. Stage by stage, the
+ * first home goes on where the last one's ended. */
+static uint64_t fingerprint(struct rank_run *r) {
+    const struct rt_program *p = &r->program;
+    uint64_t hash = FNV_START, *all = malloc(sizeof hash * (size_t)r->world.size);
+    if (!all)
+        rank_error(r->self, "no memory");
+    for (int s = 0; s < p->stages; s++) {
+        const struct rt_stage *y = &p->stage[s];
+        for (int l = 0; r->writer[s] == r->world.rank && l < y->nlayers; l++)
+            hash = fnv1a(hash, rank_weight(r, s) + y->layer[l].param / 4, (size_t)y->layer[l].nparam * 4);
+        r->world.all(r->world.link, &hash, all, sizeof hash);
+        hash = all[r->writer[s]];
     }
-    if (rank == 0)
-        printf("loss      %.4f to %.4f in %lld steps, %.3f ms a step\nweights   %016llx (fingerprint)\n",
-               ends[0] / (float)p.batches, ends[1] / (float)p.batches, (long long)set.steps,
-               1e3 * took / (double)set.steps, (unsigned long long)hash);
-    mpi_close(c);
-    host_release(&z, &h);
-    free(h.arena);
-    free(loss);
-    free((void *)p.rank[rank].lane_at);
-    free((void *)p.rank[rank].lane_ins);
-    free((void *)p.rank);
-    data_close(data);
-    return 0;
+    free(all);
+    return hash;
+}
+
+static void print(const struct rank_run *r, const struct training *t, uint64_t hash) {
+    int64_t steps = t->step - r->from;
+    double each = steps ? t->seconds / (double)steps : 0;
+    if (r->flags.json) {
+        printf("{\n  \"schema\": 1,\n  \"schedule\": \"%s\",\n  \"steps\": %lld,\n  \"resumed_from\": %lld,\n",
+               r->self->name, (long long)t->step, (long long)r->from);
+        if (steps)
+            printf("  \"loss_first\": %.9g,\n  \"loss_last\": %.9g,\n  \"seconds_per_step\": %.6g,\n", t->first,
+                   t->last, each);
+        printf("  \"weights\": \"%016llx\"\n}\n", (unsigned long long)hash);
+        return;
+    }
+    if (r->from)
+        printf("resumed   from step %lld\n", (long long)r->from);
+    if (steps)
+        printf("loss      %.4f to %.4f in %lld steps, %.3f ms a step\n", t->first, t->last, (long long)steps,
+               1e3 * each);
+    printf("weights   %016llx (fingerprint) after %lld steps\n", (unsigned long long)hash, (long long)t->step);
+}
+
+static void release(struct rank_run *r, struct training *t) {
+    const struct rt_rank *k = &r->program.rank[r->world.rank];
+    r->world.close(r->world.link);
+    free(r->host.loss);
+    host_release(&r->replay, &r->host);
+    free(r->host.arena);
+    data_close(r->data);
+    free((void *)(uintptr_t)k->lane_at);
+    free((void *)(uintptr_t)k->lane_ins);
+    free((void *)(uintptr_t)r->program.rank);
+    free(r->writer);
+    free(t->pulse);
+}
+
+int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt_tables *tables) {
+    struct rank_run r = {.self = self, .tables = tables};
+    struct training t = {.first = 0};
+    rank_parse(&r.flags, argc, argv, self);
+    struct watch_args watch = {self->name, self->rank, r.flags.deadline, r.flags.flight, tables->groups};
+    if (!watch_start(&watch))
+        rank_error(self, "cannot start a thread");
+    const char *blas = host_blas();
+    meet(&r);
+    prepare(&r, &t);
+    if (r.world.rank == 0) {
+        fprintf(stderr, "pianola: %d processes over %s, OpenBLAS kernel %s, one thread a rank\n", r.world.size,
+                r.flags.launch.mpi ? "MPI" : "TCP", blas);
+        if (!r.flags.data && tables->model->input == INPUT_TOKENS)
+            fprintf(stderr, "pianola: no --data: training on random tokens; give a text with --data FILE\n");
+    }
+    t.step = r.replay.step = r.from;
+    train(&r, &t);
+    uint64_t hash = fingerprint(&r);
+    if (r.world.rank == 0)
+        print(&r, &t, hash);
+    if (t.signal && r.world.rank == 0)
+        fprintf(stderr, "pianola: %s came: stopped after step %lld%s\n", t.signal == SIGINT ? "SIGINT" : "SIGTERM",
+                (long long)t.step, r.flags.checkpoint ? ", with a checkpoint" : "; there is no --checkpoint");
+    watch_stop();
+    release(&r, &t);
+    return t.signal ? 128 + t.signal : 0;
 }

@@ -34,7 +34,9 @@ static bool run(struct replay *z, const struct rt_rank *k, int32_t i) {
     if (x->msg >= 0)
         return lane_of[x->op] == LANE_SEND ? d->send(z, x) : d->recv(z, x);
     double start = d->clock(z);
+    __atomic_store_n(&z->running, i, __ATOMIC_RELEASE);
     d->launch(z, x);
+    __atomic_store_n(&z->running, -1, __ATOMIC_RELEASE);
     d->record(z, i, start, d->clock(z));
     return true;
 }
@@ -42,7 +44,7 @@ static bool run(struct replay *z, const struct rt_rank *k, int32_t i) {
 void replay_step(struct replay *z) {
     const struct rt_rank *k = &z->program->rank[z->rank];
     for (int l = 0; l < k->nlanes; l++) {
-        z->cursor[l] = k->lane_at[l];
+        __atomic_store_n(&z->cursor[l], k->lane_at[l], __ATOMIC_RELEASE);
         z->blocked[l] = false;
     }
     for (int32_t left = k->nins; left > 0;) {
@@ -54,7 +56,7 @@ void replay_step(struct replay *z) {
             int32_t i = k->lane_ins[z->cursor[l]];
             z->blocked[l] = !run(z, k, i);
             if (!z->blocked[l]) {
-                z->cursor[l]++;
+                __atomic_store_n(&z->cursor[l], z->cursor[l] + 1, __ATOMIC_RELEASE);
                 left--;
                 changed = k->ins[i].recorded; /* what waits for it, a message say, can go at once */
             }

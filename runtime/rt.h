@@ -37,11 +37,18 @@ const char *host_blas(void);
 
 /* ---- data.c: microbatches by (step, b), the same on every rank ---- */
 struct data;
-/* INPUT_TOKENS reads bytes of the file; INPUT_INTEGERS makes its own and takes no path. NULL on error, with why. */
+/* INPUT_TOKENS reads bytes of the file, mapped, or makes random tokens when path is NULL; INPUT_INTEGERS makes its own.
+ * Sequences are drawn without repetition until all have been seen, in an order that seed sets. NULL on error, with
+ * why. */
 struct data *data_open(const struct rt_model *m, const char *path, uint64_t seed, char *why, size_t nwhy);
 /* Fills *out with microbatch b of the step, into the caller's memory of data_bytes(m). No allocation. */
 void data_batch(const struct data *d, int64_t step, int b, void *memory, struct rt_batch *out);
 size_t data_bytes(const struct rt_model *m);
+/* Is the file what it was when it was opened? False with why, `path: reason`: it changed, shrank or is gone. Ask before
+ * anything that came of it is kept. A file that shrinks while it is read ends the process, with its name. */
+bool data_same(const struct data *d, char *why, size_t nwhy);
+/* What tells this data from other data: the file's bytes (0: no file), and a hash over its content. */
+void data_identity(const struct data *d, int64_t *bytes, uint64_t *hash);
 void data_close(struct data *d);
 
 /* ---- the compiled program, as plain constants ---- */

@@ -1,0 +1,15 @@
+/* The line that tells how far a training has come. */
+#ifndef PIANOLA_PROGRESS_H
+#define PIANOLA_PROGRESS_H
+#include <stdbool.h>
+#include <stdint.h>
+
+struct progress {
+    const char *what;
+    int64_t from, steps, tokens; /* steps done before this run; to be done; rows per step */
+    bool tty;                    /* rewrite one line; otherwise a line every five seconds, and a last one */
+    double told;
+};
+/* step: how many are done. seconds: since this run began. Writes to stderr; call it ten times a second at most. */
+void progress_tell(struct progress *t, int64_t step, float loss, double seconds);
+#endif

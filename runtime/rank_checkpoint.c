@@ -1,0 +1,155 @@
+/* Checkpoints of a run whose ranks are processes: each stage's first home writes it; rank 0 makes them a checkpoint. */
+#include "durable.h"
+#include "rank_run.h"
+#include "watch.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct rt_rank *here(const struct rank_run *r) { return &r->program.rank[r->world.rank]; }
+
+static float *at(const struct rank_run *r, int64_t off) {
+    return off < 0 ? NULL : (float *)(void *)(r->host.arena + off);
+}
+
+static const struct rt_home *home_of(const struct rank_run *r, int stage) {
+    for (int h = 0; h < here(r)->nhomes; h++)
+        if (here(r)->home[h].stage == stage)
+            return &here(r)->home[h];
+    return NULL;
+}
+
+float *rank_weight(const struct rank_run *r, int stage) {
+    const struct rt_home *h = home_of(r, stage);
+    return h ? at(r, h->weight) : NULL;
+}
+
+void rank_verdict(struct rank_run *r, bool ok, const char *why) {
+    struct verdict {
+        bool ok;
+        char why[1000];
+    } mine = {.ok = ok}, *all = malloc(sizeof mine * (size_t)r->world.size);
+    if (!all)
+        rank_error(r->self, "no memory");
+    if (!ok)
+        snprintf(mine.why, sizeof mine.why, "%s", why);
+    r->world.all(r->world.link, &mine, all, sizeof mine);
+    int bad = 0;
+    while (bad < r->world.size && all[bad].ok)
+        bad++;
+    if (bad < r->world.size) {
+        if (r->world.rank == 0)
+            fprintf(stderr, "pianola: error: %s\n", all[bad].why);
+        watch_stop();
+        r->world.close(r->world.link);
+        exit(2);
+    }
+    free(all);
+}
+
+void rank_writers(struct rank_run *r) {
+    int size = r->world.size, S = r->program.stages;
+    bool *mine = calloc((size_t)S, 1), *all = calloc((size_t)S, (size_t)size);
+    r->writer = calloc((size_t)S, sizeof *r->writer);
+    if (!mine || !all || !r->writer)
+        rank_error(r->self, "no memory");
+    for (int h = 0; h < here(r)->nhomes; h++)
+        mine[here(r)->home[h].stage] = true;
+    r->world.all(r->world.link, mine, all, (size_t)S);
+    for (int s = 0; s < S; s++)
+        while (r->writer[s] < size - 1 && !all[(int64_t)r->writer[s] * S + s])
+            r->writer[s]++;
+    free(mine);
+    free(all);
+}
+
+void rank_try_checkpoint(struct rank_run *r) {
+    char why[DURABLE_PATH + 512] = "", path[DURABLE_PATH];
+    const char *dir = r->flags.checkpoint;
+    struct durable d;
+    watch_phase("waits for all ranks to open the checkpoint folder");
+    snprintf(path, sizeof path, "%s/rank%d", dir, r->world.rank);
+    bool ok = durable_folder(dir, why, sizeof why) && durable_begin(&d, path, why, sizeof why);
+    if (ok)
+        durable_drop(&d);
+    if (ok && r->world.rank == 0 && !r->flags.resume && !(ok = checkpoint_none(dir)))
+        snprintf(why, sizeof why, "%s: holds checkpoints already: go on with --resume, or name another folder", dir);
+    rank_verdict(r, ok, why);
+}
+
+void rank_save(struct rank_run *r, int64_t step) {
+    char why[DURABLE_PATH + 512] = "";
+    const char *dir = r->flags.checkpoint;
+    const struct rt_program *p = &r->program;
+    bool ok = true;
+    watch_phase("writes a checkpoint, or waits for others to");
+    for (int s = 0; ok && s < p->stages; s++)
+        if (r->writer[s] == r->world.rank) {
+            const struct rt_home *h = home_of(r, s);
+            ok = checkpoint_write_stage(dir, step, p->model, &p->stage[s], s, at(r, h->weight), at(r, h->opt), why,
+                                        sizeof why);
+        }
+    rank_verdict(r, ok, why);
+    if (r->world.rank == 0)
+        ok = checkpoint_write_manifest(dir, step, p->stages, &r->is, why, sizeof why) &&
+             checkpoint_keep(dir, (int)r->flags.keep, why, sizeof why);
+    rank_verdict(r, ok, why);
+}
+
+/* What rank 0 found, for all. */
+struct found {
+    bool ok, some;
+    int64_t step;
+    struct checkpoint_run run;
+    char why[1000];
+};
+
+static struct found look(const struct rank_run *r) {
+    struct found f = {.step = 0};
+    const char *dir = r->flags.checkpoint;
+    f.some = checkpoint_latest(dir, &f.step, f.why, sizeof f.why);
+    if (f.some && *f.why)
+        fprintf(stderr, "pianola: %s; going on from step %lld\n", f.why, (long long)f.step);
+    f.ok = f.some ? checkpoint_read_run(dir, f.step, &f.run, f.why, sizeof f.why) : checkpoint_none(dir);
+    if (!f.some && f.ok)
+        fprintf(stderr, "pianola: %s holds no whole checkpoint yet: starting at step 0\n", dir);
+    return f;
+}
+
+static bool fits(const struct rank_run *r, const struct found *f, char *why, size_t n) {
+    const char *dir = r->flags.checkpoint;
+    if (f->run.seed != r->is.seed)
+        snprintf(why, n, "%s: is of a run with --seed %llu, not %llu", dir, (unsigned long long)f->run.seed,
+                 (unsigned long long)r->is.seed);
+    else if (f->run.data_bytes != r->is.data_bytes || f->run.data_hash != r->is.data_hash)
+        snprintf(why, n, "%s: is of a run on other data: %lld bytes with hash %016llx, not %lld with %016llx", dir,
+                 (long long)f->run.data_bytes, (unsigned long long)f->run.data_hash, (long long)r->is.data_bytes,
+                 (unsigned long long)r->is.data_hash);
+    else
+        return true;
+    return false;
+}
+
+void rank_resume(struct rank_run *r) {
+    struct found mine = {.ok = true}, *all = malloc(sizeof mine * (size_t)r->world.size);
+    char why[DURABLE_PATH + 512] = "";
+    if (!all)
+        rank_error(r->self, "no memory");
+    watch_phase("waits for all ranks to resume");
+    if (r->world.rank == 0)
+        mine = look(r);
+    r->world.all(r->world.link, &mine, all, sizeof mine);
+    struct found f = all[0];
+    free(all);
+    bool ok = f.ok;
+    snprintf(why, sizeof why, "%s", f.why);
+    ok = ok && (!f.some || fits(r, &f, why, sizeof why));
+    for (int h = 0; ok && f.some && h < here(r)->nhomes; h++) {
+        const struct rt_home *y = &here(r)->home[h];
+        ok = checkpoint_read_stage(r->flags.checkpoint, f.step, r->program.model, &r->program.stage[y->stage],
+                                   at(r, y->weight), at(r, y->opt), why, sizeof why);
+    }
+    rank_verdict(r, ok, why);
+    r->from = f.step;
+}

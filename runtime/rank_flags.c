@@ -1,0 +1,119 @@
+/* The flags of a rank's program. */
+#include "rank_run.h"
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The one table: getopt and help come from it. */
+static const struct flag {
+    const char *name, *arg, *what;
+    int key;
+} flags[] = {
+    {"data", "FILE", "training text; without it, random tokens", 'x'},
+    {"steps", "N", "steps in all, those of a resumed run included; default 100", 'n'},
+    {"seed", "N", "of weights and of the order of the data; default 1", 's'},
+    {"checkpoint", "DIR", "write checkpoints into DIR, which all ranks see", 'c'},
+    {"every", "N", "steps between checkpoints; default 100. One is written at the end too", 'e'},
+    {"keep", "K", "checkpoints to keep, the newest; default 3", 'k'},
+    {"resume", NULL, "go on from the newest checkpoint in DIR, if there is one", 'r'},
+    {"deadline", "SECONDS", "longest that a step, or a checkpoint, may take; default 600", 'd'},
+    {"flight", "DIR", "where a rank that gives up writes its flight record; default .", 'f'},
+    {"json", NULL, "print figures as JSON", 'j'},
+    {"rank", "K", "this process's rank (instead of RANK, Open MPI's or Slurm's variables)", 'R'},
+    {"world-size", "N", "how many ranks there are (WORLD_SIZE)", 'W'},
+    {"master-addr", "HOST", "where rank 0 is to be met (MASTER_ADDR); then no MPI is used", 'A'},
+    {"master-port", "PORT", "likewise (MASTER_PORT)", 'P'},
+    {"help", NULL, "this text", 'h'},
+};
+enum { NFLAGS = sizeof flags / sizeof *flags };
+
+void rank_error(const struct rt_self *self, const char *why) {
+    fprintf(stderr, "pianola: rank %d of %s: error: %s\n", self->rank, self->name, why);
+    fflush(NULL);
+    _Exit(2); /* not exit: MPI's own handlers would wait for the other ranks */
+}
+
+static _Noreturn void help(const struct rt_self *self) {
+    printf("Rank %d of %d of %s. Start all ranks together, each with the same flags:\n\n"
+           "  mpirun -n %d DIR/rank --steps 300 --data book.txt --checkpoint saved\n\nFlags:\n",
+           self->rank, self->workers, self->name, self->workers);
+    for (int i = 0; i < NFLAGS; i++)
+        printf("  --%s%s%-*s %s\n", flags[i].name, flags[i].arg ? " " : "",
+               19 - (int)strlen(flags[i].name) - (flags[i].arg != NULL), flags[i].arg ? flags[i].arg : "",
+               flags[i].what);
+    printf("\nSIGINT, SIGTERM: finish the step, write a checkpoint, exit 130 or 143.\n"
+           "Exit: 0 done, 1 another rank did not come, 2 usage or trouble.\n");
+    exit(0);
+}
+
+static int64_t number(const struct rt_self *self, const char *flag, const char *s, int64_t least) {
+    char *end, why[128];
+    errno = 0;
+    long long n = strtoll(s, &end, 10);
+    if (end == s || *end || errno || n < least) {
+        snprintf(why, sizeof why, "--%s %.32s: expected a whole number of at least %lld", flag, s, (long long)least);
+        rank_error(self, why);
+    }
+    return n;
+}
+
+static double seconds(const struct rt_self *self, const char *s) {
+    char *end, why[128];
+    double n = strtod(s, &end);
+    if (end == s || *end || !(n > 0 && n < 1e9)) {
+        snprintf(why, sizeof why, "--deadline %.32s: expected a number of seconds above 0", s);
+        rank_error(self, why);
+    }
+    return n;
+}
+
+static void set(struct rank_flags *f, const struct rt_self *self, const struct flag *o, const char *arg) {
+    switch (o->key) {
+    case 'x': f->data = arg; break;
+    case 'n': f->steps = number(self, o->name, arg, 1); break;
+    case 's': f->seed = number(self, o->name, arg, 0); break;
+    case 'c': f->checkpoint = arg; break;
+    case 'e': f->every = number(self, o->name, arg, 1); break;
+    case 'k': f->keep = number(self, o->name, arg, 1); break;
+    case 'r': f->resume = true; break;
+    case 'd': f->deadline = seconds(self, arg); break;
+    case 'f': f->flight = arg; break;
+    case 'j': f->json = true; break;
+    case 'R': f->launch.rank = (int)number(self, o->name, arg, 0); break;
+    case 'W': f->launch.size = (int)number(self, o->name, arg, 1); break;
+    case 'A': f->launch.addr = arg; break;
+    case 'P': f->launch.port = arg; break;
+    case 'h': help(self);
+    }
+}
+
+void rank_parse(struct rank_flags *f, int argc, char **argv, const struct rt_self *self) {
+    struct option longs[NFLAGS + 1] = {{0}};
+    char why[256];
+    for (int i = 0; i < NFLAGS; i++)
+        longs[i] = (struct option){flags[i].name, flags[i].arg ? required_argument : no_argument, NULL, flags[i].key};
+    *f = (struct rank_flags){.steps = 100, .every = 100, .keep = 3, .seed = 1, .deadline = 600, .flight = "."};
+    f->launch = (struct launch){.rank = -1, .size = -1, .local = -1};
+    opterr = 0;
+    for (int key, at = 0; (key = getopt_long(argc, argv, ":h", longs, &at)) != -1;) {
+        if (key == '?' || key == ':') {
+            snprintf(why, sizeof why, key == '?' ? "unknown flag %.64s; see --help" : "%.64s needs a value; see --help",
+                     argv[optind - 1]);
+            rank_error(self, why);
+        }
+        const struct flag *o = flags;
+        while (o->key != key)
+            o++;
+        set(f, self, o, optarg);
+    }
+    if (optind < argc) {
+        snprintf(why, sizeof why, "'%.64s' is no flag; see --help", argv[optind]);
+        rank_error(self, why);
+    }
+    if (f->resume && !f->checkpoint)
+        rank_error(self, "--resume needs --checkpoint DIR, the folder to go on from");
+    if (!launch_find(&f->launch, why, sizeof why))
+        rank_error(self, why);
+}

@@ -1,0 +1,52 @@
+/* A rank's process, between the files that make it: rank_main.c, rank_flags.c, rank_agree.c, rank_checkpoint.c. */
+#ifndef PIANOLA_RANK_RUN_H
+#define PIANOLA_RANK_RUN_H
+#include "checkpoint.h"
+#include "host_device.h"
+#include "world.h"
+
+struct rank_flags {
+    const char *data, *checkpoint, *flight;
+    int64_t steps, every, keep, seed;
+    double deadline;
+    bool resume, json;
+    struct launch launch;
+};
+
+struct rank_run {
+    const struct rt_self *self;
+    const struct rt_tables *tables;
+    struct rank_flags flags;
+    struct world world;
+    struct data *data;
+    struct checkpoint_run is; /* the run's seed and data: alike on all ranks */
+    struct rt_program program;
+    struct replay replay;
+    struct host_rank host;
+    int32_t *writer; /* per stage: the first of the ranks where it is at home */
+    int64_t from;    /* steps done before this run */
+};
+
+/* An error of one rank before the ranks have met, or of its own: names it and ends the process with 2. */
+_Noreturn void rank_error(const struct rt_self *self, const char *why);
+/* Blocks until all ranks have come. Where one brings trouble (ok false), rank 0 says the first such why, and all end
+ * with 2. */
+void rank_verdict(struct rank_run *r, bool ok, const char *why);
+
+/* rank_flags.c: ends the process on --help, and with an error on what it does not know. */
+void rank_parse(struct rank_flags *f, int argc, char **argv, const struct rt_self *self);
+
+/* rank_agree.c: refuses another rank's program, another world size, an older compile, other flags or other data, by
+ * name, before anything runs. Sets r->is. */
+void rank_agree(struct rank_run *r);
+bool rank_reads(const struct rank_run *r); /* does it need the data? */
+
+/* rank_checkpoint.c */
+void rank_writers(struct rank_run *r); /* sets r->writer */
+/* The folder can be written: better to hear of it now than after the first hour. */
+void rank_try_checkpoint(struct rank_run *r);
+/* Weights and optimizer state of all homes from the newest whole checkpoint; sets r->from. None yet: says so. */
+void rank_resume(struct rank_run *r);
+void rank_save(struct rank_run *r, int64_t step);
+float *rank_weight(const struct rank_run *r, int stage); /* where it is at home here; NULL: nowhere */
+#endif

@@ -1,0 +1,84 @@
+/* Ranks over TCP: tcp_meet.c makes the connections, comm_tcp.c moves things over them.
+ *
+ * Every rank has one connection with rank 0, for what goes round among all, one for each rank that it sends messages to
+ * or receives messages from (each direction its own), and, for each group that it reduces in, one with each neighbour
+ * in the group. */
+#ifndef PIANOLA_TCP_H
+#define PIANOLA_TCP_H
+#include "world.h"
+#include <netinet/in.h>
+#include <poll.h>
+
+/* What travels is always a head and its bytes, and both ends know beforehand which comes next. */
+struct head {
+    int32_t what; /* a message's or a reduction's number; or ALL, SUM */
+    int32_t step; /* or which of the calls of all() and sum_begin() */
+    int64_t bytes;
+};
+enum { HEAD = sizeof(struct head), ALL = -1, SUM = -2 };
+
+struct half {         /* one direction of a connection, and what is under way in it */
+    int64_t done;     /* bytes, those of the head included */
+    struct head head; /* as received */
+    char part[4];     /* the last done % 4 bytes received, where floats are added up */
+    bool stuck;       /* the socket would block: until poll says otherwise */
+    bool begun;
+    double since;
+};
+enum { CONTROL = -2, EDGE = -1 };
+struct conn {
+    int fd, peer;
+    int group;  /* or CONTROL, EDGE */
+    bool calls; /* this rank is to connect to the peer, and has not yet */
+    struct half in, out;
+};
+struct chain {        /* a group's reduction under way; see comm_tcp.c */
+    int below, above; /* connections to the neighbours in the group; -1: none */
+    bool known, begun;
+    double since;
+};
+
+struct place { /* where a rank's listening socket is */
+    struct in6_addr ip;
+    uint32_t port;
+};
+struct caller; /* has connected, and not yet said who it is */
+
+struct tcp {
+    int rank, size;
+    struct conn *conn; /* those with CONTROL first: rank 0 has one with each rank r, at r - 1, others one with rank 0 */
+    struct pollfd *poll; /* one per connection; then the listener's and the callers' */
+    int nconns, ncontrol;
+    int *to, *from;      /* per rank: the connection for messages; -1: none */
+    struct chain *chain; /* per group */
+    float *scratch;      /* of SCRATCH floats, and one */
+    char *every;         /* a byte per rank */
+    char *arena;
+    double looked; /* by the replay's clock: when the sockets were last polled */
+    bool fresh;    /* since the replay was last idle, a socket became ready */
+    int32_t calls; /* of all() and sum_begin() */
+    struct sum {
+        float *x;
+        int n;
+        int from, to; /* connections of CONTROL from which all has come; to which all is sent */
+        bool under_way;
+    } sum;
+    int listener; /* -1: none */
+    struct place *place;
+    struct caller *caller;
+    int ncallers, room;
+};
+enum { SCRATCH = 1 << 16 };
+
+/* tcp_meet.c. Memory for n connections; false: there is none. */
+bool tcp_room(struct tcp *c, int n);
+/* Makes the connections of CONTROL, and knows where all ranks are. False with why: they cannot meet. */
+bool tcp_meet(struct tcp *c, const struct launch *how, char *why, size_t nwhy);
+/* Makes all others, as listed in c->conn by both ends; then nobody can connect any more. */
+void tcp_connect(struct tcp *c);
+
+/* comm_tcp.c: waits until a connection of [from, to) is ready for what it is stuck in, or one of the `more` in c->poll
+ * from `to` on; milliseconds as of poll. Ends the process where a peer is gone. True: one was stuck, and is no more. */
+bool tcp_look(struct tcp *c, int from, int to, int more, int milliseconds);
+_Noreturn void tcp_lost(int peer, int error); /* 0: it closed the connection */
+#endif

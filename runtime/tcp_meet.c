@@ -1,0 +1,537 @@
+/* How ranks find one another: rank 0 listens at the address and port that all were told, the others connect to it,
+ * again and again until it is there. Each says who it is in a hello of fixed size, together with the port of a
+ * listening socket of its own; when all have come, rank 0 sends everyone the table of addresses and ports. After that
+ * any rank can connect to any other, with the same hello.
+ *
+ * Whoever connects may be anybody: a port scan, a health check, a rank of another run. Nobody is believed, or waited
+ * for, before its hello is whole, and each stranger costs one line of warning. */
+#include "tcp.h"
+#include "watch.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+static const uint64_t MAGIC = 0x0a616c6f6e616950; /* "Pianola\n"; another number where bytes are the other way round */
+enum { VERSION = 1, STRANGERS = 64 };             /* places for those that say nothing, beside the ranks */
+
+static const char all_start[] = "waits for all ranks to start"; /* for the watch */
+
+struct hello {
+    uint64_t magic;
+    int32_t version, rank, size, group; /* group: of struct conn */
+    int32_t port, zero;                 /* port: this rank's own, for CONTROL */
+};
+struct answer { /* to a hello of CONTROL */
+    uint64_t magic;
+    int32_t verdict, number;
+};
+enum { WELCOME = 1, OTHER_VERSION, OTHER_SIZE, TAKEN };
+struct caller {
+    int fd;
+    struct place from; /* a broken connection cannot tell any more */
+    size_t have;
+    struct hello hello;
+};
+
+/* ---- addresses ---- */
+
+/* IPv4 travels as IPv6, ::ffff:a.b.c.d. */
+static struct place place_of(const struct sockaddr_storage *a) {
+    struct place p = {0};
+    if (a->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *six = (const void *)a;
+        p.ip = six->sin6_addr;
+        p.port = ntohs(six->sin6_port);
+    } else {
+        const struct sockaddr_in *four = (const void *)a;
+        p.ip.s6_addr[10] = p.ip.s6_addr[11] = 0xff;
+        memcpy(&p.ip.s6_addr[12], &four->sin_addr, 4);
+        p.port = ntohs(four->sin_port);
+    }
+    return p;
+}
+
+static socklen_t address_of(const struct place *p, struct sockaddr_storage *a) {
+    memset(a, 0, sizeof *a);
+    if (!IN6_IS_ADDR_V4MAPPED(&p->ip)) {
+        struct sockaddr_in6 *six = (void *)a;
+        *six = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)p->port)};
+        six->sin6_addr = p->ip;
+        return sizeof *six;
+    }
+    struct sockaddr_in *four = (void *)a;
+    *four = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)p->port)};
+    memcpy(&four->sin_addr, &p->ip.s6_addr[12], 4);
+    return sizeof *four;
+}
+
+static struct place other_end(int fd) {
+    struct sockaddr_storage a = {.ss_family = AF_INET};
+    socklen_t n = sizeof a;
+    getpeername(fd, (struct sockaddr *)&a, &n);
+    return place_of(&a);
+}
+
+static struct place own_end(int fd) {
+    struct sockaddr_storage a = {.ss_family = AF_INET};
+    socklen_t n = sizeof a;
+    getsockname(fd, (struct sockaddr *)&a, &n);
+    return place_of(&a);
+}
+
+static bool is_loopback(const struct place *p) {
+    return IN6_IS_ADDR_LOOPBACK(&p->ip) || (IN6_IS_ADDR_V4MAPPED(&p->ip) && p->ip.s6_addr[12] == 127);
+}
+
+/* An address, or this machine by name. Another name may mean the loopback to rank 0's machine alone, as Debian sets
+ * up /etc/hosts: then ranks listen on all interfaces. */
+static bool is_literal(const char *addr) {
+    struct in6_addr ip;
+    return !strcmp(addr, "localhost") || inet_pton(AF_INET, addr, &ip) == 1 || inet_pton(AF_INET6, addr, &ip) == 1;
+}
+
+/* ---- sockets ---- */
+
+/* Room for a connection with everyone, where the limit is only a default. */
+static void raise_files(void) {
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
+static void hurry(int fd) {
+    int yes = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+}
+
+static int error_of(int fd) {
+    int error = 0;
+    socklen_t n = sizeof error;
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) == 0 ? error : errno;
+}
+
+/* -1 with errno. */
+static int listen_at(const struct sockaddr *a, socklen_t n) {
+    int yes = 1, no = 0, fd = socket(a->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (a->sa_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
+    if (bind(fd, a, n) == 0 && listen(fd, SOMAXCONN) == 0)
+        return fd;
+    int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+static int listen_anywhere(int family, int port) {
+    struct place p = {.port = (uint32_t)port};
+    if (family == AF_INET)
+        p.ip.s6_addr[10] = p.ip.s6_addr[11] = 0xff;
+    struct sockaddr_storage a;
+    socklen_t n = address_of(&p, &a);
+    return listen_at((struct sockaddr *)&a, n);
+}
+
+static bool send_all(int fd, const void *from, size_t n) {
+    for (const char *p = from; n > 0;) {
+        ssize_t sent = send(fd, p, n, MSG_NOSIGNAL);
+        if (sent < 0 && errno != EINTR)
+            return false;
+        p += sent > 0 ? sent : 0;
+        n -= sent > 0 ? (size_t)sent : 0;
+    }
+    return true;
+}
+
+static bool receive_all(int fd, void *to, size_t n) {
+    for (char *p = to; n > 0;) {
+        ssize_t came = recv(fd, p, n, 0);
+        if (came == 0 || (came < 0 && errno != EINTR))
+            return false;
+        p += came > 0 ? came : 0;
+        n -= came > 0 ? (size_t)came : 0;
+    }
+    return true;
+}
+
+/* ---- those who connect ---- */
+
+static void turn_away(const struct tcp *c, const struct caller *w, const char *because) {
+    char ip[INET6_ADDRSTRLEN] = "";
+    const struct in6_addr *from = &w->from.ip;
+    bool four = IN6_IS_ADDR_V4MAPPED(from);
+    inet_ntop(four ? AF_INET : AF_INET6, four ? (const void *)&from->s6_addr[12] : from, ip, sizeof ip);
+    fprintf(stderr, "pianola: rank %d: warning: turned away a connection from %s, port %u: %s\n", c->rank, ip,
+            w->from.port, because);
+    close(w->fd);
+}
+
+static struct caller forget(struct tcp *c, int i) {
+    struct caller w = c->caller[i];
+    c->ncallers--;
+    memmove(&c->caller[i], &c->caller[i + 1], sizeof *c->caller * (size_t)(c->ncallers - i));
+    return w;
+}
+
+/* All that there is room for. */
+static void accept_callers(struct tcp *c) {
+    while (c->ncallers < c->room) {
+        struct sockaddr_storage from = {.ss_family = AF_INET};
+        socklen_t n = sizeof from;
+        int fd = accept4(c->listener, (struct sockaddr *)&from, &n, SOCK_CLOEXEC);
+        if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return;
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+            char why[128];
+            snprintf(why, sizeof why, "cannot accept a connection: %s (ulimit -n)", strerror(errno));
+            watch_fail(why);
+        }
+        if (fd >= 0) /* else interrupted, or the other side is gone again */
+            c->caller[c->ncallers++] = (struct caller){.fd = fd, .from = place_of(&from)};
+    }
+}
+
+/* The next one that has said its hello. Where there is no room left, who has said nothing for longest has to go. */
+static bool next_caller(struct tcp *c, struct caller *out) {
+    for (;; *out = forget(c, 0), turn_away(c, out, "it said nothing")) {
+        accept_callers(c);
+        for (int i = 0; i < c->ncallers;) {
+            struct caller *w = &c->caller[i];
+            ssize_t n = recv(w->fd, (char *)&w->hello + w->have, sizeof w->hello - w->have, MSG_DONTWAIT);
+            bool waits = n > 0 || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
+            w->have += n > 0 ? (size_t)n : 0;
+            bool ours = memcmp(&w->hello.magic, &MAGIC, w->have < sizeof MAGIC ? w->have : sizeof MAGIC) == 0;
+            if (waits && ours && w->have < sizeof w->hello) {
+                i++;
+                continue;
+            }
+            *out = forget(c, i);
+            if (waits && ours)
+                return true;
+            turn_away(c, out, "it is no rank of a program");
+        }
+        if (c->ncallers < c->room)
+            return false;
+    }
+}
+
+/* Entries of c->poll, from `at` on, that tell of callers; how many. */
+static int poll_callers(struct tcp *c, int at) {
+    c->poll[at] = (struct pollfd){.fd = c->listener, .events = POLLIN};
+    for (int i = 0; i < c->ncallers; i++)
+        c->poll[at + 1 + i] = (struct pollfd){.fd = c->caller[i].fd, .events = POLLIN};
+    return 1 + c->ncallers;
+}
+
+bool tcp_room(struct tcp *c, int n) {
+    c->room = n + STRANGERS;
+    struct conn *conn = realloc(c->conn, sizeof *conn * (size_t)n);
+    struct caller *caller = realloc(c->caller, sizeof *caller * (size_t)c->room);
+    struct pollfd *poll = realloc(c->poll, sizeof *poll * (size_t)(n + 1 + c->room));
+    c->conn = conn ? conn : c->conn;
+    c->caller = caller ? caller : c->caller;
+    c->poll = poll ? poll : c->poll;
+    return conn && caller && poll;
+}
+
+/* ---- rank 0: all come to it ---- */
+
+static bool listen_for_all(struct tcp *c, const struct launch *how, char *why, size_t nwhy) {
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    struct addrinfo *all = NULL;
+    int port = atoi(how->port), error = 0;
+    if (is_literal(how->addr) && getaddrinfo(how->addr, how->port, &hints, &all) == 0) {
+        for (struct addrinfo *a = all; a && c->listener < 0 && error != EADDRINUSE; a = a->ai_next) {
+            c->listener = listen_at(a->ai_addr, a->ai_addrlen);
+            error = errno;
+        }
+        freeaddrinfo(all);
+    }
+    /* A name, or an address that is not this machine's own: a service's in a cluster, say. */
+    for (int i = 0; i < 2 && c->listener < 0 && error != EADDRINUSE; i++) {
+        c->listener = listen_anywhere(i ? AF_INET : AF_INET6, port);
+        error = errno;
+    }
+    if (c->listener < 0)
+        snprintf(why, nwhy, "cannot listen at port %d: %s%s", port, strerror(error),
+                 error == EADDRINUSE ? "; give all ranks another MASTER_PORT" : "");
+    return c->listener >= 0;
+}
+
+/* Who came and went away before all had come is waited for again. */
+static bool is_there(struct conn *k) {
+    char byte;
+    ssize_t n = k->fd < 0 ? 0 : recv(k->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)))
+        return true;
+    if (k->fd >= 0)
+        close(k->fd);
+    k->fd = -1;
+    return false;
+}
+
+/* NULL: welcome. */
+static const char *refusal(struct tcp *c, const struct hello *h, struct answer *a) {
+    *a = (struct answer){MAGIC, 0, 0};
+    if (h->version != VERSION) {
+        a->verdict = OTHER_VERSION;
+        return "it is a rank of another version of Pianola";
+    }
+    if (h->group != CONTROL)
+        return "it is no rank of this run";
+    if (h->size != c->size || h->rank < 1 || h->rank >= c->size) {
+        a->verdict = OTHER_SIZE;
+        a->number = c->size;
+        return "it is a rank of a run with another number of ranks";
+    }
+    if (is_there(&c->conn[h->rank - 1])) {
+        a->verdict = TAKEN;
+        return "a rank of this number has come already";
+    }
+    a->verdict = WELCOME;
+    return NULL;
+}
+
+/* How many are not there, and their names for the watch, should its deadline pass. */
+static int count_missing(struct tcp *c) {
+    static char text[2][128];
+    static int turn;
+    int missing = 0, at = 0;
+    char *out = text[turn = !turn]; /* the watch may be reading the other */
+    for (int r = 1; r < c->size; r++) {
+        if (is_there(&c->conn[r - 1]))
+            continue;
+        if (missing++ < 10)
+            at += snprintf(out + at, sizeof *text - (size_t)at, "%s %d", at ? "," : "waits for rank", r);
+    }
+    snprintf(out + at, sizeof *text - (size_t)at, "%s to start", missing > 10 ? ", ..." : "");
+    watch_phase(missing ? out : all_start);
+    return missing;
+}
+
+static bool decide(struct tcp *c, const struct caller *w) {
+    const struct hello *h = &w->hello;
+    struct answer a;
+    const char *because = refusal(c, h, &a);
+    send(w->fd, &a, sizeof a, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (because) {
+        turn_away(c, w, because);
+        return false;
+    }
+    hurry(w->fd);
+    c->conn[h->rank - 1].fd = w->fd;
+    c->place[h->rank] = w->from;
+    c->place[h->rank].port = (uint32_t)h->port;
+    return true;
+}
+
+static bool meet_all(struct tcp *c, const struct launch *how, char *why, size_t nwhy) {
+    struct caller w;
+    if (!listen_for_all(c, how, why, nwhy))
+        return false;
+    for (int missing = count_missing(c); missing > 0;) {
+        bool came = false;
+        poll(c->poll, (nfds_t)poll_callers(c, 0), -1);
+        while (next_caller(c, &w))
+            came |= decide(c, &w);
+        if (came)
+            missing = count_missing(c);
+    }
+    c->place[0].port = (uint32_t)atoi(how->port);
+    for (int r = 1; r < c->size; r++)
+        send_all(c->conn[r - 1].fd, c->place, sizeof *c->place * (size_t)c->size); /* who is gone shows soon enough */
+    return true;
+}
+
+/* ---- the others: to rank 0 ---- */
+
+static void nap(int milliseconds) {
+    struct timespec t = {0, 1000000L * milliseconds};
+    nanosleep(&t, NULL);
+}
+
+/* Connected, to somebody else: where a port is in the range of free ones, a socket may meet itself. */
+static bool connected(int fd, const struct sockaddr *a, socklen_t n) {
+    int code = connect(fd, a, n);
+    if (code < 0 && errno == EINTR) { /* it goes on without us */
+        struct pollfd p = {.fd = fd, .events = POLLOUT};
+        while (poll(&p, 1, -1) < 0 && errno == EINTR)
+            ;
+        code = error_of(fd) ? -1 : 0;
+    }
+    if (code < 0)
+        return false;
+    struct place here = own_end(fd), there = other_end(fd);
+    return memcmp(&here, &there, sizeof here) != 0;
+}
+
+/* -1: nobody answers there now. -2 with why: nobody ever will. */
+static int call_once(const struct launch *how, char *why, size_t nwhy) {
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    struct addrinfo *all = NULL;
+    int fd = -1, error = getaddrinfo(how->addr, how->port, &hints, &all);
+    if (error == EAI_NONAME || error == EAI_AGAIN || error == EAI_FAIL)
+        return -1; /* names of a cluster's machines may come late */
+    if (error) {
+        snprintf(why, nwhy, "MASTER_ADDR %.64s: %s", how->addr,
+                 error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
+        return -2;
+    }
+    for (struct addrinfo *a = all; a && fd < 0; a = a->ai_next) {
+        fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (fd >= 0 && !connected(fd, a->ai_addr, a->ai_addrlen)) {
+            close(fd);
+            fd = -1;
+        }
+    }
+    freeaddrinfo(all);
+    return fd;
+}
+
+static bool listen_as_own(struct tcp *c, int control, const char *addr) {
+    struct place own = own_end(control);
+    struct sockaddr_storage a;
+    own.port = 0;
+    socklen_t n = address_of(&own, &a);
+    if (c->listener >= 0)
+        close(c->listener); /* from an earlier try */
+    c->listener = is_literal(addr) ? listen_at((struct sockaddr *)&a, n) : listen_anywhere(a.ss_family, 0);
+    return c->listener >= 0;
+}
+
+static bool understood(const struct tcp *c, const struct launch *how, const struct answer *a, char *why, size_t nwhy) {
+    if (a->magic != MAGIC)
+        snprintf(why, nwhy, "whoever answers at %.64s, port %s, is no rank 0 of a program", how->addr, how->port);
+    else if (a->verdict == OTHER_VERSION)
+        snprintf(why, nwhy, "rank 0 at %.64s, port %s, is of another version of Pianola: compile again", how->addr,
+                 how->port);
+    else if (a->verdict == OTHER_SIZE)
+        snprintf(why, nwhy, "rank 0 at %.64s, port %s, waits for %d ranks, but this is rank %d of %d", how->addr,
+                 how->port, a->number, c->rank, c->size);
+    else if (a->verdict == TAKEN)
+        snprintf(why, nwhy, "rank 0 at %.64s, port %s, has a rank %d already", how->addr, how->port, c->rank);
+    return a->magic == MAGIC && a->verdict == WELCOME;
+}
+
+static bool say_hello(struct tcp *c, int fd, const char *addr, struct answer *a) {
+    struct hello h = {MAGIC, VERSION, c->rank, c->size, CONTROL, 0, 0};
+    if (!listen_as_own(c, fd, addr))
+        return false;
+    h.port = (int32_t)own_end(c->listener).port;
+    return send_all(fd, &h, sizeof h) && receive_all(fd, a, sizeof *a);
+}
+
+/* One that closes before it answers is on its way out, or not ours: tried again. */
+static int call_rank0(struct tcp *c, const struct launch *how, char *why, size_t nwhy) {
+    struct answer a;
+    for (int wait = 10;; nap(wait), wait = wait < 500 ? 2 * wait : wait) {
+        int fd = call_once(how, why, nwhy);
+        if (fd == -2)
+            return -1;
+        if (fd < 0)
+            continue;
+        bool answered = say_hello(c, fd, how->addr, &a);
+        if (answered && understood(c, how, &a, why, nwhy))
+            return fd;
+        close(fd);
+        if (answered)
+            return -1;
+    }
+}
+
+static bool meet_rank0(struct tcp *c, const struct launch *how, char *why, size_t nwhy) {
+    static char text[128];
+    snprintf(text, sizeof text, "waits for rank 0 to answer at %.64s, port %.8s", how->addr, how->port);
+    watch_phase(text);
+    int fd = c->conn[0].fd = call_rank0(c, how, why, nwhy);
+    if (fd < 0)
+        return false;
+    watch_phase(all_start);
+    hurry(fd);
+    if (!receive_all(fd, c->place, sizeof *c->place * (size_t)c->size)) {
+        snprintf(why, nwhy, "rank 0 went away before all ranks had come");
+        return false;
+    }
+    /* Who came to rank 0 over its loopback is on its machine, wherever that is from here. */
+    struct place rank0 = other_end(fd);
+    for (int r = 0; r < c->size; r++)
+        if (r == 0 || (is_loopback(&c->place[r]) && !is_loopback(&rank0)))
+            c->place[r].ip = rank0.ip;
+    return true;
+}
+
+bool tcp_meet(struct tcp *c, const struct launch *how, char *why, size_t nwhy) {
+    raise_files();
+    return (c->rank == 0 ? meet_all : meet_rank0)(c, how, why, nwhy);
+}
+
+/* ---- all to all ---- */
+
+static void call(struct tcp *c, struct conn *k) {
+    struct sockaddr_storage a;
+    socklen_t n = address_of(&c->place[k->peer], &a);
+    k->fd = socket(a.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (k->fd < 0 || (connect(k->fd, (struct sockaddr *)&a, n) < 0 && errno != EINPROGRESS && errno != EINTR))
+        tcp_lost(k->peer, errno);
+    k->out.stuck = true; /* until it is connected */
+}
+
+static void greet(struct tcp *c, struct conn *k) {
+    struct hello h = {MAGIC, VERSION, c->rank, c->size, k->group, 0, 0};
+    int error = error_of(k->fd);
+    if (error || send(k->fd, &h, sizeof h, MSG_NOSIGNAL) != sizeof h) /* the first bytes always find room */
+        tcp_lost(k->peer, error ? error : errno);
+    hurry(k->fd);
+    k->calls = false;
+}
+
+static bool take_in(struct tcp *c, const struct caller *w) {
+    const struct hello *h = &w->hello;
+    for (int i = c->ncontrol; i < c->nconns; i++) {
+        struct conn *k = &c->conn[i];
+        if (k->fd >= 0 || k->peer != h->rank || k->group != h->group || h->size != c->size || h->version != VERSION)
+            continue;
+        hurry(w->fd);
+        k->fd = w->fd;
+        return true;
+    }
+    turn_away(c, w, "it is no rank of this run");
+    return false;
+}
+
+/* Calls and takes calls at once, so that nobody waits for one that waits. */
+void tcp_connect(struct tcp *c) {
+    struct caller w;
+    int missing = c->nconns - c->ncontrol;
+    for (int i = c->ncontrol; i < c->nconns; i++)
+        if (c->conn[i].calls)
+            call(c, &c->conn[i]);
+    while (missing > 0) {
+        tcp_look(c, 0, c->nconns, poll_callers(c, c->nconns), -1);
+        for (int i = c->ncontrol; i < c->nconns; i++)
+            if (c->conn[i].calls && !c->conn[i].out.stuck) {
+                greet(c, &c->conn[i]);
+                missing--;
+            }
+        while (next_caller(c, &w))
+            missing -= take_in(c, &w);
+    }
+    while (c->ncallers > 0)
+        close(forget(c, 0).fd);
+    if (c->listener >= 0)
+        close(c->listener);
+    c->listener = -1;
+}

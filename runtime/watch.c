@@ -1,0 +1,300 @@
+#include "watch.h"
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LAST = 8 };                             /* instructions of each lane in a flight record */
+static const double AFTER_SIGNAL = 0.3;        /* seconds without an instruction ended: the rank is stuck */
+static const double LOOK = 0.05, LOOKS = 20.0; /* how often the watch looks: seconds, and times in a deadline */
+
+static struct watch {
+    struct watch_args a;
+    pthread_t thread;
+    pthread_mutex_t lock;  /* over what follows; whoever ends the process keeps it */
+    const char *phase;     /* NULL: nothing is timed */
+    struct replay *replay; /* of the step under way, or NULL */
+    double since;          /* when the phase began */
+    double since_device;   /* the same by the device's clock */
+    int signal;
+    double heard; /* when it was seen, or an instruction has ended since; 0: not yet */
+    int64_t done; /* instructions then */
+    bool told;
+} w = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- where the replay stands ---- */
+
+static const struct rt_rank *stream(const struct replay *z) { return &z->program->rank[z->rank]; }
+static int32_t cursor(const struct replay *z, int l) { return __atomic_load_n(&z->cursor[l], __ATOMIC_ACQUIRE); }
+
+/* The instruction lane l has come to; -1: it is at its end. */
+static int32_t head(const struct replay *z, int l) {
+    const struct rt_rank *k = stream(z);
+    int32_t c = cursor(z, l);
+    return c == k->lane_at[l + 1] ? -1 : k->lane_ins[c];
+}
+
+static bool ended(const struct replay *z, int32_t i) {
+    int32_t h = head(z, stream(z)->ins[i].lane);
+    return h < 0 || h > i;
+}
+
+static bool may_run(const struct replay *z, const struct rt_instr *x) {
+    const struct rt_rank *k = stream(z);
+    for (int32_t a = x->wait; a < x->wait + x->nwait; a++)
+        if (!ended(z, k->wait[a]))
+            return false;
+    return true;
+}
+
+static int64_t done(const struct replay *z) {
+    int64_t n = 0;
+    for (int l = 0; l < stream(z)->nlanes; l++)
+        n += cursor(z, l) - stream(z)->lane_at[l];
+    return n;
+}
+
+/* What holds the rank up: the job it is in, else the first message, in the order of issue, that could go; -1: none. */
+static int32_t blocked(const struct replay *z) {
+    int32_t first = __atomic_load_n(&z->running, __ATOMIC_ACQUIRE);
+    for (int l = 0; l < stream(z)->nlanes && z->running < 0; l++) {
+        int32_t h = head(z, l);
+        if (h >= 0 && (first < 0 || h < first) && may_run(z, &stream(z)->ins[h]))
+            first = h;
+    }
+    return first;
+}
+
+/* ---- names ---- */
+
+static const char *const op_names[NOPS] = {
+#define X(name, ...) #name,
+    OPS(X)
+#undef X
+};
+static const uint8_t op_lanes[NOPS] = {
+#define X(name, lane, ...) LANE_##lane,
+    OPS(X)
+#undef X
+};
+
+static const int32_t *group_at(const int32_t *groups, int number) {
+    for (; number > 0; groups++)
+        number -= *groups < 0;
+    return groups;
+}
+
+/* The tensor of a message, as KINDS of ops.h call it; NULL: a job's or an addition's name says enough. */
+static const char *tensor_of(int op) {
+    switch (op) {
+    case OP_SEND_F:
+    case OP_RECV_F: return "act";
+    case OP_SEND_B:
+    case OP_RECV_B: return "grad";
+    case OP_SEND_S:
+    case OP_RECV_S: return "stash";
+    case OP_SEND_W:
+    case OP_RECV_W: return "wstash";
+    case OP_SEND_T:
+    case OP_RECV_T: return "token";
+    case OP_SEND_G:
+    case OP_RECV_G:
+    case OP_REDUCE: return "wgrad";
+    case OP_SERVE:
+    case OP_FETCH: return "weight";
+    default: return NULL;
+    }
+}
+
+void instr_name(char *out, size_t n, const struct rt_instr *x, const int32_t *groups) {
+    const char *tensor = tensor_of(x->op);
+    char batch[16] = "";
+    if (x->batch >= 0)
+        snprintf(batch, sizeof batch, tensor ? ",%d" : " %d", x->batch);
+    int at =
+        snprintf(out, n, tensor ? "%s %s(%d%s)" : "%s %s%d%s", op_names[x->op], tensor ? tensor : "", x->stage, batch);
+    if (op_lanes[x->op] == LANE_SEND || op_lanes[x->op] == LANE_RECV)
+        snprintf(out + at, n - (size_t)at, " %s rank %d", op_lanes[x->op] == LANE_SEND ? "to" : "from", x->peer);
+    if (x->op != OP_REDUCE)
+        return;
+    const char *between = " with ranks ";
+    for (const int32_t *m = group_at(groups, x->peer); *m >= 0 && (size_t)at < n; m++, between = ",")
+        at += snprintf(out + at, n - (size_t)at, "%s%d", between, *m);
+}
+
+/* "waits at 412 RECV_F act(2,5) from rank 2"; without a step under way, what the phase says. */
+static void put_place(char *out, size_t n) {
+    int32_t i = w.replay ? blocked(w.replay) : -1;
+    if (i < 0) {
+        snprintf(out, n, "%s", w.phase ? w.phase : "was at its end");
+        return;
+    }
+    const struct rt_instr *x = &stream(w.replay)->ins[i];
+    int at = snprintf(out, n, x->msg >= 0 ? "waits at %d " : "is at %d ", i + 1);
+    instr_name(out + at, n - (size_t)at, x, w.a.group);
+}
+
+/* ---- the flight record ---- */
+
+static void put_lane(FILE *f, const struct replay *z, int l) {
+    static const char *const kind[] = {"compute", "send to rank", "receive from rank", "group"};
+    const struct rt_rank *k = stream(z);
+    const struct rt_instr *first = &k->ins[k->lane_ins[k->lane_at[l]]];
+    int32_t at = cursor(z, l), from = at - k->lane_at[l] < LAST ? k->lane_at[l] : at - LAST;
+    char name[512];
+    fprintf(f, "\nlane %s", kind[op_lanes[first->op]]);
+    if (op_lanes[first->op] != LANE_COMPUTE)
+        fprintf(f, " %d", first->peer);
+    fprintf(f, ": %d of %d done\n", at - k->lane_at[l], k->lane_at[l + 1] - k->lane_at[l]);
+    for (int32_t c = from; c < at; c++) {
+        double start = 0, end = 0;
+        bool known = z->device->stamp((struct replay *)z, k->lane_ins[c], &start, &end);
+        instr_name(name, sizeof name, &k->ins[k->lane_ins[c]], w.a.group);
+        if (known)
+            fprintf(f, "  %10.6f  %10.6f  %d %s\n", start - w.since_device, end - w.since_device, k->lane_ins[c] + 1,
+                    name);
+        else
+            fprintf(f, "  %24d %s\n", k->lane_ins[c] + 1, name);
+    }
+    int32_t h = head(z, l);
+    if (h < 0)
+        return;
+    const struct rt_instr *x = &k->ins[h];
+    instr_name(name, sizeof name, x, w.a.group);
+    fprintf(f, "                    next  %d %s", h + 1, name);
+    const char *between = ", after ";
+    for (int32_t a = x->wait; a < x->wait + x->nwait; a++)
+        if (!ended(z, k->wait[a])) {
+            fprintf(f, "%s%d", between, k->wait[a] + 1);
+            between = ", ";
+        }
+    fputc('\n', f);
+}
+
+static void write_flight(const char *place, const char *why) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/flight-rank%d.txt", w.a.flight, w.a.rank);
+    FILE *f = fopen(path, "w");
+    if (f) {
+        fprintf(f, "rank %d of %s %s: %s\n", w.a.rank, w.a.program, place, why);
+        if (w.replay) {
+            fprintf(
+                f,
+                "step %lld, %.3f s after it began. Times are seconds since then; numbers are places in the table of "
+                "rank%d.cu, from 1.\n",
+                (long long)w.replay->step, now() - w.since, w.a.rank);
+            for (int l = 0; l < stream(w.replay)->nlanes; l++)
+                put_lane(f, w.replay, l);
+        }
+    }
+    if (!f || ferror(f) || fclose(f) != 0)
+        fprintf(stderr, "pianola: rank %d: no flight record: %s: %s\n", w.a.rank, path, strerror(errno));
+    else
+        fprintf(stderr, "pianola: rank %d: flight record in %s\n", w.a.rank, path);
+}
+
+static void say(const char *why) {
+    char place[600];
+    put_place(place, sizeof place);
+    fprintf(stderr, "pianola: rank %d %s: %s\n", w.a.rank, place, why);
+    write_flight(place, why);
+    fflush(stderr);
+}
+
+/* With the lock held, and kept: nobody else says anything now. The other ranks are about to find the same; a launcher
+ * that sees one exit may kill them before they could say so. */
+static _Noreturn void fail_locked(const char *why) {
+    const struct timespec linger = {0, 200000000};
+    say(why);
+    nanosleep(&linger, NULL);
+    _exit(1);
+}
+
+void watch_fail(const char *why) {
+    pthread_mutex_lock(&w.lock);
+    fail_locked(why);
+}
+
+/* ---- the thread ---- */
+
+/* A handler rather than a thread that waits for signals: libraries start threads that block none. */
+static void signalled(int signal) {
+    int none = 0;
+    if (!__atomic_compare_exchange_n(&w.signal, &none, signal, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        _exit(128 + signal); /* the second time */
+}
+
+/* After a signal: says where the rank is stuck, since whoever sent it may be about to kill. */
+static void look_after_signal(void) {
+    char why[64];
+    int64_t n = w.replay ? done(w.replay) : -1;
+    if (w.heard == 0 || n != w.done) {
+        w.done = n;
+        w.heard = now();
+    }
+    if (w.told || !w.phase || now() < w.heard + AFTER_SIGNAL)
+        return;
+    bool in_job = w.replay && __atomic_load_n(&w.replay->running, __ATOMIC_ACQUIRE) >= 0;
+    if (in_job)
+        return;
+    w.told = true;
+    snprintf(why, sizeof why, "%s has come", w.signal == SIGINT ? "SIGINT" : "SIGTERM");
+    say(why);
+}
+
+static void look_at_deadline(void) {
+    char why[128];
+    if (!w.phase || now() < w.since + w.a.deadline)
+        return;
+    if (w.replay)
+        snprintf(why, sizeof why, "step %lld has taken %g s (--deadline)", (long long)w.replay->step, w.a.deadline);
+    else
+        snprintf(why, sizeof why, "%g s have passed (--deadline)", w.a.deadline);
+    fail_locked(why);
+}
+
+static void *work(void *arg) {
+    double look = w.a.deadline / LOOKS < LOOK ? w.a.deadline / LOOKS : LOOK;
+    const struct timespec pause = {0, (long)(1e9 * look)};
+    for (;;) {
+        nanosleep(&pause, NULL);
+        pthread_mutex_lock(&w.lock);
+        look_at_deadline();
+        if (watch_signal())
+            look_after_signal();
+        pthread_mutex_unlock(&w.lock);
+    }
+    return arg;
+}
+
+bool watch_start(const struct watch_args *args) {
+    struct sigaction act = {.sa_handler = signalled, .sa_flags = SA_RESTART};
+    w.a = *args;
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+    return pthread_create(&w.thread, NULL, work, NULL) == 0;
+}
+
+static void begin(const char *phase, struct replay *z) {
+    pthread_mutex_lock(&w.lock);
+    w.phase = phase;
+    w.replay = z;
+    w.since = now();
+    w.since_device = z ? z->device->clock(z) : 0;
+    pthread_mutex_unlock(&w.lock);
+}
+
+void watch_phase(const char *what) { begin(what, NULL); }
+void watch_step(struct replay *z) { begin("runs a step", z); }
+void watch_stop(void) { begin(NULL, NULL); }
+int watch_signal(void) { return __atomic_load_n(&w.signal, __ATOMIC_ACQUIRE); }

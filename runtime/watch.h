@@ -1,0 +1,38 @@
+/* The watch over a rank that is a process: a thread that has the clock and the signals, so that nothing waits for ever
+ * and whatever stops says where it stood.
+ *
+ * Deadline: a phase (meeting, a step, a checkpoint) that takes longer ends the process with exit code 1.
+ * SIGINT, SIGTERM: the replay learns of it between steps (watch_signal) and ends in order; a second one ends the
+ * process at once. A rank that is stuck when the signal comes says where, and goes on waiting: the others may still
+ * come. Where a rank stood is one line on stderr,
+ *
+ *     pianola: rank 3 waits at 412 RECV_F act(2,5) from rank 2
+ *
+ * and a flight record, a file with the last instructions of each lane. */
+#ifndef PIANOLA_WATCH_H
+#define PIANOLA_WATCH_H
+#include "device.h"
+
+struct watch_args {
+    const char *program;  /* its name, for messages */
+    int rank;             /* likewise */
+    double deadline;      /* seconds */
+    const char *flight;   /* folder of the flight record */
+    const int32_t *group; /* as in rt_tables: names the members of a REDUCE */
+};
+/* Blocks the signals and starts the thread; call it before any other thread starts. False: no thread could be started.
+ */
+bool watch_start(const struct watch_args *args);
+/* A phase begins, and its deadline with it. what: "waits for all ranks to start"; kept, not copied. */
+void watch_phase(const char *what);
+/* A step of the replay begins. */
+void watch_step(struct replay *z);
+/* Before anything that may block and that no deadline is for: the end. */
+void watch_stop(void);
+int watch_signal(void); /* SIGINT, SIGTERM, or 0 */
+/* Names what this rank waits for, and why it can wait no longer; writes the flight record; ends the process with 1. */
+_Noreturn void watch_fail(const char *why);
+
+/* Into out, of n bytes: "RECV_F act(2,5) from rank 2". */
+void instr_name(char *out, size_t n, const struct rt_instr *x, const int32_t *groups);
+#endif

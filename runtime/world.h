@@ -1,0 +1,30 @@
+/* The ranks of a run that are processes: how they meet, and what they say to one another outside of the streams.
+ *
+ * comm_mpi.c: an MPI launcher started them. comm_tcp.c: anything else did, and RANK, WORLD_SIZE, MASTER_ADDR and
+ * MASTER_PORT say where to meet. Trouble with another rank ends the process through watch_fail: nothing here returns an
+ * error once the ranks have met. */
+#ifndef PIANOLA_WORLD_H
+#define PIANOLA_WORLD_H
+#include "device.h"
+#include "launch.h"
+
+struct world {
+    int rank, size;
+    const struct comm *comm; /* the replay's messages, */
+    void *link;              /* and what every function here takes first */
+    /* Every rank's bytes, in rank order, into all. Blocks until every rank has come. */
+    void (*all)(void *link, const void *mine, void *all, size_t bytes);
+    /* x[0 .. n) summed over all ranks, in place: begun here, ended later; messages go on in between. One at a time. */
+    void (*sum_begin)(void *link, float *x, int n);
+    void (*sum_end)(void *link);
+    /* What the messages and reductions of this rank need, made before the first step. False: no memory. groups: as in
+     * rt_tables. */
+    bool (*prepare)(void *link, const struct rt_rank *k, int nmsgs, const int32_t *groups, char *arena);
+    /* When all ranks have come to their end. */
+    void (*close)(void *link);
+};
+
+/* False with why: they cannot meet. */
+bool mpi_open(struct world *w, const struct launch *how, char *why, size_t nwhy);
+bool tcp_open(struct world *w, const struct launch *how, char *why, size_t nwhy);
+#endif
