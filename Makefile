@@ -15,7 +15,7 @@ FUZZ := B=build/fuzz CC=clang SAN='-fsanitize=fuzzer-no-link,address,undefined -
 # -fno-math-errno lets sqrt and friends become instructions; -ffast-math would let sums differ between machines.
 FLAGS = -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -fno-math-errno -MMD -MP -Ibuild $(CFLAGS) $(SAN)
 LIBS = $$(pkg-config --libs lua5.4 openblas) -lm -pthread
-SOURCES := $(wildcard compiler/*.c) $(filter-out runtime/comm_nccl.c runtime/comm_mpi.c,$(wildcard runtime/*.c))
+SOURCES := $(wildcard compiler/*.c) $(filter-out runtime/comm_nccl.c runtime/comm_mpi.c runtime/rank_%.c,$(wildcard runtime/*.c))
 LIBRARY := $(patsubst %.c,$(B)/obj/%.o,$(filter-out compiler/main.c,$(SOURCES)))
 UNITS := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c tests/guard_proof/*.c))
 HELPERS := $(patsubst %.c,$(B)/obj/%.o,$(filter-out tests/test_%.c,$(wildcard tests/*.c)))
@@ -52,18 +52,22 @@ $(B)/libpianola.a: $(LIBRARY)
 	rm -f $@
 	ar rcs $@ $^
 
-# The runtime alone, for the ranks' own programs: build/pianola-host.pc says how to link it, installed or not.
-RUNTIME := $(patsubst runtime/%.c,$(B)/obj/runtime/%.o,$(filter runtime/%,$(SOURCES)) runtime/comm_mpi.c)
+# The runtime alone, for the ranks' own programs. pianola-host.pc says how to compile and link them: the one in build/
+# finds what lies beside it, the installed one what lies in its own prefix, wherever that was moved to.
+RUNTIME := $(patsubst %.c,$(B)/obj/%.o,$(filter-out runtime/comm_nccl.c,$(wildcard runtime/*.c)))
+HEADERS := ops.h rank.h rt.h
 $(B)/libpianola-host.a: $(RUNTIME)
 	rm -f $@
 	ar rcs $@ $^
 $(B)/obj/runtime/comm_mpi.o: private CC := mpicc
+# $(1): the prefix, as seen from the file; $(2): where the library lies.
+pc = printf '%s\n' 'prefix=$${pcfiledir}$(1)' 'includedir=$${prefix}/include' 'libdir=$${prefix}$(2)' \
+    'Name: pianola-host' 'Description: replays a rank of a program on a CPU' 'Version: 0.1.0' 'Requires: openblas' \
+    'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lpianola-host -lm -pthread'
 $(B)/pianola-host.pc: Makefile
 	@mkdir -p $(B)/include/pianola
-	ln -sf $(abspath runtime)/*.h $(B)/include/pianola/
-	{ echo 'prefix=$${pcfiledir}'; echo 'Name: pianola-host'; echo 'Description: replays a rank of a program on a CPU'; \
-	  echo 'Version: 0.1.0'; echo 'Requires.private: openblas'; echo 'Cflags: -I$${prefix}/include'; \
-	  echo "Libs: -L\$${prefix} -lpianola-host $$(pkg-config --libs openblas) -lm -pthread"; } > $@
+	for h in $(HEADERS); do ln -sf "$(CURDIR)/runtime/$$h" $(B)/include/pianola/; done
+	$(call pc,,) >$@
 runtime: $(B)/libpianola-host.a $(B)/pianola-host.pc
 
 # The prelude travels inside the program, as numbers: C11 promises string literals of 4095 bytes only.
@@ -97,11 +101,17 @@ SCRIPTS := $(wildcard tests/bad.sh tests/*_test.sh)
 # Random schedules against one rank (tests/property/property.c says more).
 $(B)/property: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/property/*.c)) $(B)/libpianola.a
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
+# What a rank's program must hold, for tests/readback_test.sh.
+$(B)/readback: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/readback/*.c)) $(B)/libpianola.a
+	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
+# Checkpoints, to be damaged by tests/weights_test.sh.
+$(B)/checkpoints: $(B)/obj/tests/weights/checkpoints.o $(B)/libpianola.a
+	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 # What a command takes, for tests/confined_test.sh.
 $(B)/measure: $(B)/obj/tests/confined/measure.o
 	$(CC) $(FLAGS) -o $@ $^
 
-units: $(B)/pianola $(B)/property $(B)/measure $(UNITS:%=$(B)/tests/%)
+units: $(B)/pianola $(B)/property $(B)/readback $(B)/checkpoints $(B)/measure $(UNITS:%=$(B)/tests/%)
 test: deps
 	@echo "building the tests, plain and with sanitizers"
 	@$(MAKE_ALL) units runtime
@@ -145,10 +155,14 @@ demo: deps
 	build/pianola run schedules/1f1b.lua --model schedules/models/gpt.lua -D workers=4 \
 	    --data build/devil.txt --steps 300 --compare
 
-install: build/pianola
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/pianola
-	install -m 755 build/pianola $(DESTDIR)$(PREFIX)/bin/pianola
-	cp -R schedules $(DESTDIR)$(PREFIX)/share/pianola/
+to = $(DESTDIR)$(PREFIX)
+install: $(B)/pianola $(B)/libpianola-host.a
+	install -d "$(to)/bin" "$(to)/lib/pkgconfig" "$(to)/include/pianola" "$(to)/share/pianola"
+	install -m 755 $(B)/pianola "$(to)/bin/"
+	install -m 644 $(B)/libpianola-host.a "$(to)/lib/"
+	install -m 644 $(HEADERS:%=runtime/%) "$(to)/include/pianola/"
+	$(call pc,/../..,/lib) >"$(to)/lib/pkgconfig/pianola-host.pc"
+	cp -R schedules "$(to)/share/pianola/"
 format:
 	git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | grep -v ^generated/ | xargs clang-format -i
 clean:

@@ -38,6 +38,10 @@ struct rt_program *runtime_program(const struct spec *sp, const struct stage *st
 uint64_t fingerprint(const struct rt_program *p, char *const *arena);
 int run_command(struct compile *c, const struct run_args *a);
 
+/* weights.c: the checkpoint of that step in dir, or with step -1 the newest whole one, as one file at path. */
+int export_weights(const char *dir, int64_t step, const char *path, bool json);
+void put_json(const char *s); /* main.c: to stdout, as a JSON string */
+
 /* Writes a file whole or not at all: beside its place first, then renamed. "-" is stdout. */
 void write_file(const char *path, const struct text *t);
 void check_writable(const char *path); /* dies where write_file would */

@@ -1,28 +1,56 @@
 /* A rank's own program, rank<k>.cu: the same instructions as streams.txt, a line each, with offsets, sizes and peers as
  * constants, the layers of its stages, and a main. nvcc compiles it for a GPU, a C compiler for a CPU. */
 #include "pass.h"
+#include <stdlib.h>
 #include <string.h>
+
+/* ---- columns: what was put from byte `at` on is filled up to a width, numbers are set to the right ---- */
+
+static void put_blanks(struct text *t, int n) {
+    for (; n > 0; n--)
+        put_bytes(t, " ", 1);
+}
+
+static void fill(struct text *t, size_t at, int width) { put_blanks(t, width - (int)(t->n - at)); }
+
+static int digits(int64_t n) {
+    int d = n < 0 ? 2 : 1;
+    while (n /= 10)
+        d++;
+    return d;
+}
+
+static void put_number(struct text *t, int64_t n, int width) {
+    put_blanks(t, width - digits(n));
+    put_int(t, n);
+}
+
+static void put_word(struct text *t, const char *s) { put_bytes(t, s, strlen(s)); }
+
+/* ---- names ---- */
 
 /* "act(1,3)" as a C name: act_1_3. */
 static void put_symbol(struct text *t, const struct buf *b) {
-    put(t, "%s", kind_name[b->kind]);
-    if (b->stage >= 0)
-        put(t, "_%d", b->stage);
-    if (b->batch >= 0)
-        put(t, "_%d", b->batch);
-    if (b->inst >= 0)
-        put(t, "_n%d", b->inst);
+    const int32_t n[] = {b->stage, b->batch, b->inst};
+    put_word(t, kind_name[b->kind]);
+    for (int i = 0; i < 3; i++)
+        if (n[i] >= 0) {
+            put_word(t, i < 2 ? "_" : "_n");
+            put_int(t, n[i]);
+        }
 }
 
 /* "RECV_F 0 3 from 0" as a C name: RECV_F_0_3_from_0. */
 static void put_name(struct text *t, const struct instr *x) {
-    struct text label = {0};
-    put_label(&label, x);
-    for (char *c = label.s; *c; c++)
-        if (*c == '#')
-            put(t, "_n");
-        else
-            put(t, "%c", *c == ' ' ? '_' : *c);
+    size_t at = t->n;
+    put_label(t, x);
+    for (; at < t->n; at++)
+        if (t->s[at] == '#') {
+            put_word(t, "n");
+            memmove(t->s + at + 2, t->s + at + 1, t->n - at - 2);
+            memcpy(t->s + at, "_n", 2);
+        } else if (t->s[at] == ' ')
+            t->s[at] = '_';
 }
 
 static void put_lane_name(struct text *t, const struct lane *l) {
@@ -32,8 +60,7 @@ static void put_lane_name(struct text *t, const struct lane *l) {
         put(t, "%d", l->kind == LANE_GROUP ? l->group : l->peer);
 }
 
-/* Text of the user's in a comment or a string: what could end either becomes _. */
-static const char *tame(const char *s) {
+const char *tame(const char *s) {
     char *t = copy_string(s);
     for (char *c = t; *c; c++)
         if (*c < ' ' || *c > '~' || strchr("\"\\*?", *c))
@@ -50,33 +77,115 @@ static void emit_head(struct text *t, const struct spec *sp, const struct progra
     }
     put(t, "/* Rank %d of %d of %s (%s): what streams.txt says of rank %d, as constants.\n", r, p->workers,
         tame(p->name), tame(sp->params), r);
-    put(t, " * On a CPU: make here, or cc -x c rank%d.cu with what `pkg-config pianola-host` says. */\n", r);
-    put(t, "#define RT_OPERANDS %d\n#define RT_WAITS %d\n#include <pianola/rank.h>\n", operands, waits);
+    put(t, " * `pianola help ops` explains the operations. Sizes and offsets are bytes. On a CPU: make here. */\n");
+    put(t, "#define RT_OPERANDS %d\n#define RT_WAITS    %d\n#include <pianola/rank.h>\n", operands, waits);
 }
 
-static void emit_slot(struct text *t, struct slot s) {
-    static const char *const space[] = {"SP_NONE", "SP_X", "SP_Y", "SP_STASH", "SP_EXT", "SP_WORK", "SP_DY", "SP_DX"};
-    put(t, ", {%s, %lld}", space[s.space], (long long)s.off);
+/* ---- the model, the layers, the stages ---- */
+
+/* The shortest decimal form that reads back as this float. */
+static const char *float_text(float x) {
+    char *s = NULL;
+    for (int n = 1; n <= 9 && (!s || (float)strtod(s, NULL) != x); n++)
+        s = format("%.*g", n, (double)x);
+    return s;
 }
 
-static void emit_stage(struct text *t, const struct rt_stage *s, int number) {
+/* A line of values, and what they are. */
+static void put_values(struct text *t, const char *indent, const char *values, const char *what) {
+    put(t, "%s%-42s /* %s */\n", indent, values, what);
+}
+
+static void emit_model(struct text *t, const struct rt_model *m) {
+    static const char *const input[] = {"INPUT_NONE", "INPUT_TOKENS", "INPUT_INTEGERS"};
+    static const char *const optimizer[] = {"OPT_NONE", "OPT_SGD", "OPT_ADAMW"};
+    put(t, "\nstatic const struct rt_model model = {\n");
+    put_values(t, "    ", format("%s, %d, %d, %d, %d,", input[m->input], m->rows, m->context, m->vocab, m->features),
+               "rows of a microbatch, context, vocab, features");
+    put_values(t, "    ",
+               format("%s, %s, %s, %s, %s, %s,", optimizer[m->optimizer], float_text(m->lr), float_text(m->beta1),
+                      float_text(m->beta2), float_text(m->eps), float_text(m->decay)),
+               "lr, beta1, beta2, eps, decay");
+    put_values(t, "    ", format("%d,", m->batches), "microbatches of a step");
+    put(t, "};\n");
+}
+
+/* A layer as a row: its kind, numbers, and where its tensors lie. */
+enum { NUMBERS = 8, SLOTS = 6, CELLS = 1 + NUMBERS + SLOTS };
+struct row {
+    const char *kind;
+    int64_t n[NUMBERS];
+    struct slot slot[SLOTS];
+};
+static const char *const heads[CELLS] = {"kind",   "rows", "in", "out", "heads", "context", "index", "param",
+                                         "nparam", "x",    "y",  "aux", "dy",    "dx",      "tmp"};
+static const char *const space_name[] = {"SP_NONE", "SP_X", "SP_Y", "SP_STASH", "SP_EXT", "SP_WORK", "SP_DY", "SP_DX"};
+
+static struct row row_of(const struct rt_layer *l) {
     static const char *const kind[NLAYERS] = {
 #define X(name, ...) "LAYER_" #name,
         LAYERS(X)
 #undef X
     };
-    put(t,
-        "\n/* Layers of stage %d: kind, rows, in, out, heads, context, index, parameters (offset, count),\n"
-        " * then where x, y, aux, dy, dx and tmp lie. */\nstatic const struct rt_layer layers_%d[] = {\n",
-        number, number);
+    return (struct row){kind[l->kind],
+                        {l->rows, l->in, l->out, l->heads, l->context, l->index, l->param, l->nparam},
+                        {l->x, l->y, l->aux, l->dy, l->dx, l->tmp}};
+}
+
+static void put_row_cell(struct text *t, const struct row *r, int c, int width) {
+    if (c == 0)
+        put_word(t, r->kind);
+    else if (c <= NUMBERS)
+        put_number(t, r->n[c - 1], width);
+    else {
+        const struct slot *s = &r->slot[c - 1 - NUMBERS];
+        put_word(t, "{");
+        put_word(t, space_name[s->space]);
+        put_word(t, ", ");
+        put_int(t, s->off);
+        put_word(t, "}");
+    }
+}
+
+/* NULL for the line that says what the columns are. */
+static void put_row(struct text *t, const struct row *r, const int *width) {
+    size_t line = t->n;
+    put_word(t, r ? "    {" : "    /* ");
+    for (int c = 0; c < CELLS; c++) {
+        bool last = c + 1 == CELLS;
+        size_t at = c ? t->n : line + strlen("    {");
+        if (r)
+            put_row_cell(t, r, c, width[c]);
+        else {
+            put_blanks(t, c > 0 && c <= NUMBERS ? width[c] - (int)strlen(heads[c]) : 0);
+            put_word(t, heads[c]);
+        }
+        put_word(t, last ? r ? "},\n" : " */\n" : ", ");
+        if (!last)
+            fill(t, at, width[c] + 2);
+    }
+}
+
+static void emit_layers(struct text *t, const struct rt_stage *s, int number) {
+    struct text cell = {0};
+    int width[CELLS];
+    for (int c = 0; c < CELLS; c++)
+        width[c] = (int)strlen(heads[c]) + (c == 0 ? 2 : 0);
     for (int i = 0; i < s->nlayers; i++) {
-        const struct rt_layer *l = &s->layer[i];
-        put(t, "    {%s, %d, %d, %d, %d, %d, %d, %lld, %lld", kind[l->kind], l->rows, l->in, l->out, l->heads,
-            l->context, l->index, (long long)l->param, (long long)l->nparam);
-        const struct slot slots[] = {l->x, l->y, l->aux, l->dy, l->dx, l->tmp};
-        for (int j = 0; j < 6; j++)
-            emit_slot(t, slots[j]);
-        put(t, "},\n");
+        struct row r = row_of(&s->layer[i]);
+        for (int c = 0; c < CELLS; c++, cell.n = 0) {
+            put_row_cell(&cell, &r, c, 0);
+            width[c] = (int)cell.n > width[c] ? (int)cell.n : width[c];
+        }
+    }
+    put(t,
+        "\n/* Layers of stage %d. Parameters: nparam floats from param on in its weights. x to tmp: the space that a\n"
+        " * tensor lies in, and where. */\nstatic const struct rt_layer layers_%d[] = {\n",
+        number, number);
+    put_row(t, NULL, width);
+    for (int i = 0; i < s->nlayers; i++) {
+        struct row r = row_of(&s->layer[i]);
+        put_row(t, &r, width);
     }
     put(t, "};\n");
 }
@@ -89,9 +198,9 @@ static void emit_stages(struct text *t, const struct stage *st, const struct pro
         here[k->ins[i].stage] |= op_lane[k->ins[i].op] == LANE_COMPUTE;
     for (int s = 0; s < p->stages; s++)
         if (here[s])
-            emit_stage(t, &st[s].rt, s);
-    put(t, "\n/* Stages: layers, and bytes of act, grad, stash, ext, input, weight, opt, work. */\n"
-           "static const struct rt_stage stages[] = {\n");
+            emit_layers(t, &st[s].rt, s);
+    put(t, "\n/* Stages: layers, and the sizes of act, grad, stash, ext, input, weight, opt, work. */\n"
+           "#define ELSEWHERE {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}\nstatic const struct rt_stage stages[] = {\n");
     for (int s = 0; s < p->stages; s++) {
         const struct rt_stage *y = &st[s].rt;
         if (here[s])
@@ -99,82 +208,126 @@ static void emit_stages(struct text *t, const struct stage *st, const struct pro
                 (long long)y->act, (long long)y->grad, (long long)y->stash, (long long)y->ext, (long long)y->input,
                 (long long)y->weight, (long long)y->opt, (long long)y->work);
         else
-            put(t, "    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},\n");
+            put(t, "    ELSEWHERE,\n");
     }
     put(t, "};\n");
 }
 
-static void emit_model(struct text *t, const struct rt_model *m) {
-    put(t, "\n/* Input, rows, context, vocab, features; optimizer, lr, beta1, beta2, eps, decay; microbatches a step. "
-           "*/\n");
-    put(t, "static const struct rt_model model = {%d, %d, %d, %d, %d, %d, %.9g, %.9g, %.9g, %.9g, %.9g, %d};\n",
-        m->input, m->rows, m->context, m->vocab, m->features, m->optimizer, (double)m->lr, (double)m->beta1,
-        (double)m->beta2, (double)m->eps, (double)m->decay, m->batches);
+/* ---- buffers and instructions ---- */
+
+/* Columns are as wide as the whole program needs: ranks differ in what they say, not in how it is set. */
+struct columns {
+    int symbol, offset, stage, batch, lane, meets;
+};
+
+static struct columns columns_of(const struct program *p) {
+    int64_t arena = 0;
+    for (int r = 0; r < p->workers; r++)
+        arena = p->rank[r].arena > arena ? p->rank[r].arena : arena;
+    int rank = digits(p->workers - 1), stage = digits(p->stages - 1), batch = digits(p->batches - 1);
+    struct columns c = {.offset = digits(arena), .stage = stage, .batch = batch > 2 ? batch : 2 /* -1 */};
+    c.symbol = (int)strlen("#define wstash__ ") + stage + batch;
+    c.lane = (int)strlen("send_, ") + rank;
+    c.lane = c.lane > (int)strlen("compute, ") ? c.lane : (int)strlen("compute, ");
+    c.meets = (int)strlen("from(, ), ") + rank + digits(p->nmsgs);
+    return c;
 }
 
-static void emit_buffers(struct text *t, const struct rank *k) {
-    put(t, "\n/* Buffers: offset and bytes in the arena of %lld bytes. */\n", (long long)k->arena);
+static void emit_buffers(struct text *t, const struct columns *c, const struct rank *k) {
+    put(t, "\n/* Buffers: offset and size, in an arena of %lld. Those that overlap live one after the other. */\n",
+        (long long)k->arena);
     for (int i = 0; i < k->nbufs; i++) {
-        put(t, "#define ");
+        size_t at = t->n;
+        put_word(t, "#define ");
         put_symbol(t, &k->buf[i]);
-        put(t, " %lld, %lld\n", (long long)k->buf[i].off, (long long)k->buf[i].bytes);
+        put_word(t, " ");
+        fill(t, at, c->symbol);
+        put_number(t, k->buf[i].off, c->offset);
+        put_word(t, ", ");
+        put_number(t, k->buf[i].bytes, c->offset);
+        put_word(t, "\n");
     }
 }
 
-static void emit_line(struct text *t, const struct rank *k, const struct instr *x) {
-    put(t, "    I(%s, %d, %d, ", op_name[x->op], x->stage, x->batch);
-    put_lane_name(t, &k->lane[x->lane]);
+/* What an instruction meets: a rank, or a group, and the message. */
+static void put_meets(struct text *t, const struct rank *k, const struct instr *x) {
     if (x->op == OP_REDUCE)
-        put(t, ", group(%d, %d)", k->lane[x->lane].group, x->msg);
+        put(t, "group(%d, %d), ", k->lane[x->lane].group, x->msg);
     else if (x->peer < 0)
-        put(t, ", alone");
+        put_word(t, "alone, ");
     else
-        put(t, ", %s(%d, %d)", op_lane[x->op] == LANE_SEND ? "to" : "from", x->peer, x->msg);
-    put(t, ",");
+        put(t, "%s(%d, %d), ", op_lane[x->op] == LANE_SEND ? "to" : "from", x->peer, x->msg);
+}
+
+static void emit_line(struct text *t, const struct columns *c, const struct rank *k, const struct instr *x) {
+    put_word(t, "    I(");
+    size_t at = t->n;
+    put_word(t, op_name[x->op]);
+    put_word(t, ", ");
+    fill(t, at, (int)strlen("SEND_F, "));
+    put_number(t, x->stage, c->stage);
+    put_word(t, ", ");
+    put_number(t, x->batch, c->batch);
+    put_word(t, ", ");
+    at = t->n;
+    put_lane_name(t, &k->lane[x->lane]);
+    put_word(t, ", ");
+    fill(t, at, c->lane);
+    at = t->n;
+    put_meets(t, k, x);
+    fill(t, at, c->meets);
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
-        bool set = op_accumulates(x->op, k->arg[a].role) && x->first;
-        put(t, " %s%s(", set ? "set_" : "", role_name[k->arg[a].role]);
+        put_word(t, a > x->arg ? " " : "");
+        put_word(t, op_accumulates(x->op, k->arg[a].role) && x->first ? "set_" : "");
+        put_word(t, role_name[k->arg[a].role]);
+        put_word(t, "(");
         put_symbol(t, &k->buf[k->arg[a].buf]);
-        put(t, ")");
+        put_word(t, ")");
     }
-    put(t, ", after(");
+    put_word(t, x->nwait ? ", after(" : ", after(nothing");
     for (uint32_t a = x->wait; a < x->wait + x->nwait; a++) {
-        put(t, a > x->wait ? ", " : "");
+        put_word(t, a > x->wait ? ", " : "");
         put_name(t, &k->ins[k->wait[a]]);
     }
-    put(t, x->nwait ? "))\n" : "0))\n");
+    put_word(t, "))\n");
 }
 
-static void emit_stream(struct text *t, const struct rank *k) {
+static void emit_stream(struct text *t, const struct columns *c, const struct rank *k) {
     put(t, "\n/* Lanes, and the names of the instructions: their places in the table below, from 1. */\nenum { ");
     for (int l = 0; l < k->nlanes; l++) {
         put(t, l ? ", " : "");
         put_lane_name(t, &k->lane[l]);
     }
-    put(t, " };\nenum {\n    FIRST");
+    put(t, " };\nenum {\n    nothing,\n");
     for (int i = 0; i < k->nins; i++) {
-        put(t, ",\n    ");
+        put_word(t, "    ");
         put_name(t, &k->ins[i]);
+        put_word(t, i + 1 < k->nins ? ",\n" : "\n");
     }
-    put(t, "\n};\n\n/* The instructions, in the order of issue. */\nstatic const struct rt_line stream[] = {\n");
+    put(t, "};\n\n/* The instructions, in the order of issue: operation, stage, microbatch (-1: none), lane, the rank\n"
+           " * and the message it meets, operands, and which instructions of other lanes come first. set_dw writes\n"
+           " * what dw adds to. */\n"
+           "static const struct rt_line stream[] = {\n");
     for (int i = 0; i < k->nins; i++)
-        emit_line(t, k, &k->ins[i]);
-    put(t, "};\n");
+        emit_line(t, c, k, &k->ins[i]);
+    put(t, "    END};\n");
 }
 
 static void emit_groups(struct text *t, const struct program *p) {
-    put(t, "\n/* Groups of ranks that reduce together, each ended by -1. */\nstatic const int32_t groups[] = {");
+    put(t,
+        "\n/* Groups of ranks that reduce together, from 0, each ended by -1. */\nstatic const int32_t groups[] = {\n");
     for (int g = 0; g < p->ngroups; g++) {
+        put(t, "    ");
         for (int m = 0; m < p->group[g].n; m++)
             put(t, "%d, ", p->group[g].rank[m]);
-        put(t, "-1, ");
+        put(t, "-1,\n");
     }
-    put(t, "-1};\n");
+    put(t, "    -1,\n};\n");
 }
 
 static void emit_homes(struct text *t, const struct rank *k) {
-    put(t, "\n/* Stages at home here: stage, then where weights and gradient begin. */\n"
-           "static const struct rt_home homes[] = {");
+    put(t, "\n/* Stages at home here: stage, then where weights, gradient and optimizer state lie (-1: none). */\n"
+           "static const struct rt_home homes[] = {\n");
     for (int i = 0; i < k->nbufs; i++) {
         const struct buf *b = &k->buf[i];
         if (b->kind != K_weight || b->inst >= 0)
@@ -183,30 +336,39 @@ static void emit_homes(struct text *t, const struct rank *k) {
         for (int j = 0; j < k->nbufs; j++)
             if (k->buf[j].stage == b->stage && k->buf[j].inst < 0 && k->buf[j].batch < 0)
                 at[k->buf[j].kind] = k->buf[j].off;
-        put(t, "{%d, %lld, %lld, %lld}, ", b->stage, (long long)b->off, (long long)at[K_wgrad], (long long)at[K_opt]);
+        put(t, "    {%d, %lld, %lld, %lld},\n", b->stage, (long long)b->off, (long long)at[K_wgrad],
+            (long long)at[K_opt]);
     }
-    put(t, "{-1, 0, 0, 0}};\n");
+    put(t, "    {-1, 0, 0, 0},\n};\n");
+}
+
+static void emit_main(struct text *t, const struct program *p, int r, uint64_t hash) {
+    const struct rank *k = &p->rank[r];
+    long long work = -1;
+    for (int i = 0; i < k->nbufs; i++)
+        if (k->buf[i].kind == K_work)
+            work = k->buf[i].off;
+    put(t, "\nint main(int argc, char **argv) {\n    static const struct rt_self self = {\n");
+    put_values(t, "        ", format("\"%s\", 0x%016llxu,", tame(p->name), (unsigned long long)hash),
+               "hash of the whole compile");
+    put_values(t, "        ",
+               format("%d, %d, %d, %d, %d, %d,", r, p->workers, p->stages, p->batches, p->nmsgs, k->nlanes),
+               "rank; workers, stages, microbatches, messages; lanes");
+    put_values(t, "        ", format("%lld, %lld,", (long long)k->arena, work),
+               "arena; where the workspace lies in it");
+    put(t, "    };\n    RT_MAIN(argc, argv, &self, &model, stages, stream, groups, homes);\n}\n");
 }
 
 void emit_cuda(struct text *t, const struct spec *sp, const struct stage *st, const struct program *p, int r,
                uint64_t hash) {
     const struct rank *k = &p->rank[r];
-    int64_t work = -1;
-    for (int i = 0; i < k->nbufs; i++)
-        if (k->buf[i].kind == K_work)
-            work = k->buf[i].off;
+    struct columns c = columns_of(p);
     emit_head(t, sp, p, r);
     emit_model(t, &sp->model->rt);
     emit_stages(t, st, p, r);
-    emit_buffers(t, k);
-    emit_stream(t, k);
+    emit_buffers(t, &c, k);
+    emit_stream(t, &c, k);
     emit_groups(t, p);
     emit_homes(t, k);
-    put(t, "\nint main(int argc, char **argv) {\n");
-    put(t, "    /* name, hash of the whole compile, rank, workers, stages, microbatches, messages, lanes, arena, "
-           "workspace */\n");
-    put(t, "    static const struct rt_self self = {\"%s\", 0x%016llxu, %d, %d, %d, %d, %d, %d, %lld, %lld};\n",
-        tame(p->name), (unsigned long long)hash, r, p->workers, p->stages, p->batches, p->nmsgs, k->nlanes,
-        (long long)k->arena, (long long)work);
-    put(t, "    RT_MAIN(argc, argv, &self, &model, stages, stream, groups, homes);\n}\n");
+    emit_main(t, p, r, hash);
 }

@@ -10,7 +10,7 @@
 
 #define VERSION "0.1.0"
 
-enum { CHECK = 1, SHOW = 2, COMPILE = 4, RUN = 8, SCRIPTS = 15, VERIFY = 16, ALL = 31 };
+enum { CHECK = 1, SHOW = 2, COMPILE = 4, RUN = 8, SCRIPTS = 15, VERIFY = 16, EXPORT = 32, ALL = 63 };
 
 static const struct command {
     const char *name, *args, *what, *examples;
@@ -25,7 +25,8 @@ static const struct command {
      "  pianola show schedules/1f1b.lua -D workers=8 -D batches=32 --format streams\n"
      "  pianola show schedules/gpipe.lua --format json | jq .bubble\n",
      SHOW},
-    {"compile", "SCHEDULE.lua -o DIR", "write streams.txt, timeline.tsv, timeline.txt and report.json",
+    {"compile", "SCHEDULE.lua -o DIR",
+     "write streams.txt, timeline.tsv, timeline.txt, report.json; with a model, a program for every rank",
      "  pianola compile schedules/1f1b.lua -o generated/1f1b\n"
      "  pianola compile schedules/1f1b.lua --model schedules/models/gpt.lua -o /tmp/gpt\n",
      COMPILE},
@@ -37,6 +38,10 @@ static const struct command {
      "  pianola verify generated/1f1b/streams.txt\n"
      "  pianola show my.lua --format streams | pianola verify -\n",
      VERIFY},
+    {"export-weights", "DIR", "write a checkpoint's weights as one safetensors file, weights.safetensors",
+     "  pianola export-weights checkpoints -o gpt.safetensors\n"
+     "  pianola export-weights checkpoints --step 200 --json\n",
+     EXPORT},
 };
 enum { NCOMMANDS = sizeof commands / sizeof *commands };
 
@@ -48,11 +53,13 @@ static const struct option_row {
     {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D', SCRIPTS},
     {"model", "FILE", "model script; without one, jobs have unit costs", 'm', SCRIPTS},
     {"cluster", "FILE", "cluster script; without one, links are free", 'c', SCRIPTS},
-    {"output", "PATH", "where to write: a file (show), a folder (compile)", 'o', SHOW | COMPILE},
+    {"output", "PATH", "where to write: a folder (compile), a file (show, export-weights)", 'o',
+     SHOW | COMPILE | EXPORT},
     {"format", "FORMAT", "grid (default), streams, tsv or json", 'f', SHOW},
     {"dump", "LETTERS", "print the program after a pass: l, m, w (help passes)", 'd', CHECK | SHOW | COMPILE},
     {"data", "FILE", "training text", 'x', RUN},
     {"steps", "N", "training steps; default 100", 'n', RUN},
+    {"step", "N", "the checkpoint of that step; default: the newest whole one", 'S', EXPORT},
     {"seed", "N", "of weights and of the order of the data; default 1", 's', RUN},
     {"compare", NULL, "train the same steps on one rank too, and compare", 'C', RUN},
     {"timeline", "FILE", "write the last step's measured timeline (TSV)", 't', RUN},
@@ -69,6 +76,7 @@ struct settings {
     struct compile compile;
     struct run_args run;
     const char *output, *format, *dump, *color;
+    int64_t step;
     int width;
     bool ascii, json;
 };
@@ -83,7 +91,7 @@ static const struct command *find_command(const char *name) {
     const char *near = nearest(name, names, NCOMMANDS);
     if (near)
         die("unknown command '%s'; did you mean '%s'?", name, near);
-    die("unknown command '%s'; the commands are check, show, compile, run, verify and help", name);
+    die("unknown command '%s'; the commands are check, show, compile, run, verify, export-weights and help", name);
 }
 
 static void usage(FILE *out) {
@@ -92,7 +100,7 @@ static void usage(FILE *out) {
         fprintf(out, "%.*s\n", (int)strcspn(commands[i].examples, "\n"), commands[i].examples);
     fprintf(out, "\nCommands:\n");
     for (int i = 0; i < NCOMMANDS; i++)
-        fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].what);
+        fprintf(out, "  %-14s %s\n", commands[i].name, commands[i].what);
     fprintf(out, "\n`pianola help COMMAND` explains one; `help report` the figures, `help ops` the\ninstructions, "
                  "`help passes` the pipeline.\n");
 }
@@ -172,6 +180,7 @@ static void set_option(struct settings *z, const struct command *c, int key, con
     case 'd': z->dump = arg; break;
     case 'x': z->run.data = arg; break;
     case 'n': z->run.steps = number_arg(name, arg, 1); break;
+    case 'S': z->step = number_arg(name, arg, 0); break;
     case 's': z->run.seed = (uint64_t)number_arg(name, arg, 0); break;
     case 'C': z->run.compare = true; break;
     case 't': z->run.timeline = arg; break;
@@ -212,9 +221,12 @@ static void parse(struct settings *z, const struct command *c, int argc, char **
     }
     if (optind == argc)
         die("`%s` needs a %s; see `pianola help %s`", c->name,
-            c->bit == VERIFY ? "file, e.g. streams.txt" : "schedule, e.g. schedules/1f1b.lua", c->name);
+            c->bit == VERIFY   ? "file, e.g. streams.txt"
+            : c->bit == EXPORT ? "folder of checkpoints"
+                               : "schedule, e.g. schedules/1f1b.lua",
+            c->name);
     if (optind + 1 < argc)
-        die("`%s` takes one file, but got '%s' too", c->name, argv[optind + 1]);
+        die("`%s` takes one %s, but got '%s' too", c->name, c->bit == EXPORT ? "folder" : "file", argv[optind + 1]);
     z->compile.args.schedule = argv[optind];
 }
 
@@ -263,8 +275,8 @@ static void grid_text(struct text *t, struct compile *c) {
 /* The hash of the whole compile: of all ranks' programs as they are but for the hash itself (FNV-1a, 64 bits). */
 static uint64_t hash_compile(const struct compile *c) {
     uint64_t hash = 0xcbf29ce484222325u;
-    for (int r = 0; r < c->program->workers; r++) {
-        struct text t = {0};
+    struct text t = {0};
+    for (int r = 0; r < c->program->workers; r++, t.n = 0) {
         emit_cuda(&t, c->spec, c->stage, c->program, r, 0);
         for (size_t i = 0; i < t.n; i++)
             hash = (hash ^ (unsigned char)t.s[i]) * 0x100000001b3u;
@@ -275,14 +287,18 @@ static uint64_t hash_compile(const struct compile *c) {
 /* With a model, every rank gets a program of its own. */
 static void write_programs(const char *dir, struct compile *c) {
     uint64_t hash = hash_compile(c);
-    for (int r = 0; r < c->program->workers; r++) {
-        struct text t = {0};
+    struct text t = {0};
+    for (int r = 0; r < c->program->workers; r++, t.n = 0) {
         emit_cuda(&t, c->spec, c->stage, c->program, r, hash);
         write_file(format("%s/rank%d.cu", dir, r), &t);
     }
-    struct text make = {0}, app = {0}, slurm = {0};
+    struct text make = {0}, starter = {0}, app = {0}, slurm = {0};
     emit_makefile(&make, c->program);
     write_file(format("%s/Makefile", dir), &make);
+    emit_starter(&starter, c->program);
+    write_file(format("%s/rank", dir), &starter);
+    if (chmod(format("%s/rank", dir), 0755) != 0)
+        die("%s/rank: %s", dir, strerror(errno));
     emit_app(&app, c->program, dir);
     write_file(format("%s/app.mpi", dir), &app);
     emit_slurm(&slurm, c->program, dir);
@@ -316,7 +332,7 @@ static int check(const struct compile *c, bool json) {
 }
 
 /* Text as a JSON string. */
-static void put_json(const char *s) {
+void put_json(const char *s) {
     putchar('"');
     for (; *s; s++)
         if (*s == '\n')
@@ -367,13 +383,15 @@ int main(int argc, char **argv) {
         return 0;
     }
     const struct command *c = find_command(argv[1]);
-    struct settings z = {.dump = "", .run = {.steps = 100, .seed = 1}};
+    struct settings z = {.dump = "", .step = -1, .run = {.steps = 100, .seed = 1}};
     parse(&z, c, argc - 1, argv + 1);
     switch (c->bit) {
     case CHECK: compile_all(&z.compile, z.dump); return check(&z.compile, z.json);
     case SHOW: return show(&z);
     case VERIFY: return verify_command(z.compile.args.schedule, z.json);
     case COMPILE: return compile(&z);
+    case EXPORT:
+        return export_weights(z.compile.args.schedule, z.step, z.output ? z.output : "weights.safetensors", z.json);
     default:
         z.run.style = (struct style){usable_width(&z), use_color(z.color), z.ascii};
         compile_all(&z.compile, "");

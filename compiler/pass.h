@@ -109,8 +109,11 @@ void emit_report(struct text *out, const struct report *r, const struct style *s
 /* emit_cuda.c: rank r's own program. hash: of the whole compile; every rank of a run must carry the same. */
 void emit_cuda(struct text *out, const struct spec *sp, const struct stage *st, const struct program *p, int r,
                uint64_t hash);
+/* Text of the user's as it may stand in a comment or a string: what could end either becomes _. */
+const char *tame(const char *s);
 /* emit_launch.c: how to build and start them. dir: the folder as the user named it. */
 void emit_makefile(struct text *out, const struct program *p);
+void emit_starter(struct text *out, const struct program *p);
 void emit_app(struct text *out, const struct program *p, const char *dir);
 void emit_slurm(struct text *out, const struct program *p, const char *dir);
 #endif

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { SPEC = 1, STAGES = 2, GRAPH = 4, SCHED = 8, STREAMS = 16, OFFSETS = 32, WAITS = 64, PROOF = 128, TIMES = 256 };
@@ -77,28 +78,34 @@ void compile_all(struct compile *c, const char *dump) {
     }
 }
 
+/* A device or a pipe is written into; a file takes its name when it is whole. */
+static bool written_into(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode);
+}
+
 static char *beside(const char *path) { return format("%s.tmp%ld", path, (long)getpid()); }
 
 void check_writable(const char *path) {
-    FILE *f = strcmp(path, "-") == 0 ? stdout : fopen(beside(path), "wb");
+    if (strcmp(path, "-") == 0 || written_into(path))
+        return;
+    FILE *f = fopen(beside(path), "wb");
     if (!f)
         die("%s: %s", path, strerror(errno));
-    if (f != stdout) {
-        fclose(f);
-        unlink(beside(path));
-    }
+    fclose(f);
+    unlink(beside(path));
 }
 
 void write_file(const char *path, const struct text *t) {
-    bool out = strcmp(path, "-") == 0;
-    FILE *f = out ? stdout : fopen(beside(path), "wb");
+    bool out = strcmp(path, "-") == 0, stays = out || written_into(path);
+    FILE *f = out ? stdout : fopen(stays ? path : beside(path), "wb");
     if (!f)
         die("%s: %s", path, strerror(errno));
     bool ok = fwrite(t->s, 1, t->n, f) == t->n;
     ok = (out ? fflush(f) : fclose(f)) == 0 && ok;
-    if (!ok || (!out && rename(beside(path), path) != 0)) {
+    if (!ok || (!stays && rename(beside(path), path) != 0)) {
         int err = errno;
-        if (!out)
+        if (!stays)
             unlink(beside(path));
         die("%s: %s", path, strerror(err));
     }

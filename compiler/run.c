@@ -1,4 +1,5 @@
 /* `pianola run`: the compiled program handed to the runtime, in this process. */
+#include "../runtime/progress.h"
 #include "../runtime/rt.h"
 #include "compile.h"
 #include <math.h>
@@ -150,23 +151,8 @@ struct trained {
     double seconds;
 };
 
-struct teller {
-    const char *what;
-    int64_t steps, tokens; /* per step */
-    bool tty;
-    double told;
-};
-
 static void tell(void *context, int64_t step, float loss, double seconds) {
-    struct teller *t = context;
-    bool last = step == t->steps;
-    if (!t->tty && !last && seconds < t->told + 5)
-        return;
-    t->told = seconds;
-    double left = seconds / (double)step * (double)(t->steps - step);
-    fprintf(stderr, "%s%s: step %lld/%lld  loss %.4f  %.0f tokens/s  %.0f s left%s", t->tty ? "\r\033[K" : "", t->what,
-            (long long)step, (long long)t->steps, loss, (double)(t->tokens * step) / seconds, left,
-            t->tty && !last ? "" : "\n");
+    progress_tell(context, step, loss, seconds);
 }
 
 static struct trained train(const struct compile *c, const struct run_args *a, struct data *data, int64_t steps,
@@ -178,12 +164,13 @@ static struct trained train(const struct compile *c, const struct run_args *a, s
     t.stamp = NEW(struct rt_stamp *, W);
     for (int r = 0; r < W; r++)
         t.stamp[r] = NEW(struct rt_stamp, c->program->rank[r].nins);
-    struct teller teller = {what, steps, (int64_t)c->spec->model->rt.rows * c->spec->batches, isatty(STDERR_FILENO), 0};
+    struct progress told = {.what = what, .steps = steps, .tty = isatty(STDERR_FILENO)};
+    told.tokens = (int64_t)c->spec->model->rt.rows * c->spec->batches;
     struct rt_run run = {.program = t.program, .data = data, .seed = a->seed, .steps = steps, .loss = t.loss};
     run.stamp = t.stamp;
     run.makespan = t.makespan;
     run.progress = what && !a->quiet ? tell : NULL;
-    run.context = &teller;
+    run.context = &told;
     t.arena = host_train(&run);
     if (!t.arena)
         die("out of memory: the ranks of this schedule together need more than this machine has");
@@ -317,8 +304,6 @@ static void print_json(const struct compile *c, const struct outcome *o) {
 int run_command(struct compile *c, const struct run_args *a) {
     if (!c->spec->model)
         die("`run` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua");
-    if (c->spec->model->rt.input == INPUT_TOKENS && !a->data)
-        die("the model reads text: give a file of it with --data FILE");
     if (a->timeline) /* better to hear of it now than after the training */
         check_writable(a->timeline);
     char why[512];
@@ -333,6 +318,8 @@ int run_command(struct compile *c, const struct run_args *a) {
         fwrite(t.s, 1, t.n, stdout);
         fflush(stdout);
     }
+    if (c->spec->model->rt.input == INPUT_TOKENS && !a->data)
+        fprintf(stderr, "pianola: no --data: training on random tokens; give a text with --data FILE\n");
     fprintf(stderr, "pianola: %d ranks in one process, OpenBLAS kernel %s, one thread a rank\n", c->spec->workers,
             blas);
     struct trained t = train(c, a, data, a->steps, "training");

@@ -76,8 +76,8 @@ static double read_argument(const struct table *t, const struct argument *a) {
     if (type == LUA_TNIL && isnan(x))
         field_fail(L, t->line, a->name, "%s needs the field '%s'; add: %s = <a number>", t->what, a->name, a->name);
     bool good = a->type == FLAG      ? true
-                : a->type == ABOVE_0 ? isfinite(x) && x > 0
-                : a->type == FROM_0  ? isfinite(x) && x >= 0
+                : a->type == ABOVE_0 ? isfinite((float)x) && (float)x > 0
+                : a->type == FROM_0  ? isfinite((float)x) && x >= 0
                                      : x >= 0 && x < 1;
     static const char *const musts[] = {"", "true or false", "a number above 0", "a number of at least 0",
                                         "a number from 0 to below 1"};

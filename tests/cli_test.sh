@@ -27,7 +27,6 @@ says "pianola: error: --model needs a value; see \`pianola help show\`" show $S 
 says "pianola: error: \`compile\` needs -o DIR" compile $S
 says "pianola: error: $room/none/out: No such file or directory" compile $S -o "$room/none/out"
 says "pianola: error: \`run\` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua" run $S
-says "pianola: error: the model reads text: give a file of it with --data FILE" run $S --model schedules/models/gpt.lua
 says "pianola: error: $room/none: No such file or directory" run $S --model schedules/models/gpt.lua --data "$room/none"
 says "pianola: error: $room/none/t: No such file or directory" \
     run $S --model schedules/models/integers.lua --timeline "$room/none/t"

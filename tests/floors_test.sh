@@ -18,11 +18,12 @@ build_house() {
     printf '#include "pass.h"\n' | tee compiler/compile.h compiler/lower.h compiler/script.h >compiler/sched.c
     printf '#include "pass.h"\n#include "../runtime/rt.h"\n#include "../runtime/replay.h"\n' >compiler/run.c
     printf '#include "compile.h"\n#include "lower.h"\n' >compiler/pipeline.c
+    printf '#include "compile.h"\n#include "../runtime/checkpoint.h"\n' >compiler/weights.c
     printf '#include "ops.h"\n' | tee runtime/rt.h runtime/replay.h >runtime/data.c
     printf '#include "rt.h"\n#include <nccl.h>\n#include <cuda_runtime.h>\n' >runtime/comm_nccl.c
     printf '#include "rt.h"\n#include <mpi.h>\n' >runtime/comm_mpi.c
     printf '#include "rt.h"\n#include <cublasLt.h>\n' >runtime/linear.cu
-    touch compiler/base.h compiler/main.c runtime/ops.h schedules/gpipe.lua tests/test_base.c
+    touch compiler/base.h compiler/main.c runtime/ops.h runtime/checkpoint.h schedules/gpipe.lua tests/test_base.c
     cd - >/dev/null || exit 2
 }
 
@@ -51,6 +52,7 @@ breaks runtime/data.c '#include "../compiler/base.h"'
 breaks runtime/data.c '#include "base.h"'
 breaks compiler/sched.c '#include "../runtime/rt.h"'
 breaks compiler/main.c '  #  include "../runtime/rt.h"'
+breaks compiler/main.c '#include "../runtime/checkpoint.h"'
 breaks compiler/base.c '#include "ir.h"'
 breaks compiler/diag.c '#include "../runtime/ops.h"'
 breaks compiler/base.h '#include "pass.h"'

@@ -86,8 +86,8 @@ static void fake_idle(struct replay *z) {
     self(z)->idles++;
 }
 
-static const struct device fake = {fake_wait,   fake_launch, fake_send,  fake_recv,
-                                   fake_reduce, fake_record, fake_clock, fake_idle};
+static const struct device fake = {fake_wait,   fake_launch, fake_send, fake_recv, fake_reduce,
+                                   fake_record, fake_clock,  NULL,      fake_idle};
 
 /* Instructions on lanes at random, waiting for earlier ones of other lanes. */
 static struct rt_rank draw_rank(void) {

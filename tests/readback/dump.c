@@ -1,0 +1,77 @@
+#include "dump.h"
+#include <inttypes.h>
+#include <string.h>
+
+static void dump_bits(FILE *f, float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    fprintf(f, " %08" PRIx32, bits);
+}
+
+static void dump_model(FILE *f, const struct rt_model *m) {
+    fprintf(f, "model input %d rows %d context %d vocab %d features %d batches %d\n", m->input, m->rows, m->context,
+            m->vocab, m->features, m->batches);
+    fprintf(f, "optimizer %d lr, beta1, beta2, eps, decay", m->optimizer);
+    dump_bits(f, m->lr);
+    dump_bits(f, m->beta1);
+    dump_bits(f, m->beta2);
+    dump_bits(f, m->eps);
+    dump_bits(f, m->decay);
+    fprintf(f, "\n");
+}
+
+static void dump_layer(FILE *f, const struct rt_layer *l) {
+    const struct slot slot[] = {l->x, l->y, l->aux, l->dy, l->dx, l->tmp};
+    fprintf(f, "    kind %d rows %d in %d out %d heads %d context %d index %d param %" PRId64 " nparam %" PRId64,
+            l->kind, l->rows, l->in, l->out, l->heads, l->context, l->index, l->param, l->nparam);
+    for (int i = 0; i < 6; i++)
+        fprintf(f, " %d:%" PRId64, slot[i].space, slot[i].off);
+    fprintf(f, "\n");
+}
+
+static void dump_stage(FILE *f, const struct rt_stage *s, int number) {
+    fprintf(f, "stage %d layers %d act %" PRId64 " grad %" PRId64 " stash %" PRId64 " ext %" PRId64, number, s->nlayers,
+            s->act, s->grad, s->stash, s->ext);
+    fprintf(f, " input %" PRId64 " weight %" PRId64 " opt %" PRId64 " work %" PRId64 "\n", s->input, s->weight, s->opt,
+            s->work);
+    for (int i = 0; i < s->nlayers; i++)
+        dump_layer(f, &s->layer[i]);
+}
+
+static void dump_instr(FILE *f, const struct rt_instr *x, int number, const int32_t *wait) {
+    static const char *const op[] = {
+#define X(name, ...) #name,
+        OPS(X)
+#undef X
+    };
+    fprintf(f, "%d %s first %d recorded %d lane %d stage %d batch %d peer %d msg %d bytes %" PRId64 " at", number,
+            x->op < NOPS ? op[x->op] : "?", x->first, x->recorded, x->lane, x->stage, x->batch, x->peer, x->msg,
+            x->bytes);
+    for (int r = 0; r < NROLES; r++)
+        fprintf(f, " %" PRId64, x->at[r]);
+    fprintf(f, " after");
+    for (int i = 0; i < x->nwait; i++)
+        fprintf(f, " %d", wait[x->wait + i]);
+    fprintf(f, "\n");
+}
+
+void dump(FILE *f, const struct rt_self *self, const struct rt_tables *t) {
+    fprintf(f, "hash %016" PRIx64 "\n", self->hash);
+    fprintf(f, "%s rank %d workers %d stages %d batches %d messages %d lanes %d arena %" PRId64 " work %" PRId64 "\n",
+            self->name, self->rank, self->workers, self->stages, self->batches, self->nmsgs, self->nlanes, self->arena,
+            self->work);
+    dump_model(f, t->model);
+    for (int s = 0; s < self->stages; s++)
+        dump_stage(f, &t->stage[s], s);
+    for (int i = 0; i < t->nins; i++)
+        dump_instr(f, &t->ins[i], i, t->wait);
+    for (const int32_t *g = t->groups; *g >= 0; g++) {
+        fprintf(f, "group");
+        for (; *g >= 0; g++)
+            fprintf(f, " %d", *g);
+        fprintf(f, "\n");
+    }
+    for (const struct rt_home *h = t->homes; h->stage >= 0; h++)
+        fprintf(f, "home %d weight %" PRId64 " wgrad %" PRId64 " opt %" PRId64 "\n", h->stage, h->weight, h->wgrad,
+                h->opt);
+}

@@ -1,0 +1,65 @@
+/* What each rank's program must hold, from the compiled program in memory, past all that writes and reads rank<k>.cu:
+ * readback DIR SCHEDULE MODEL [KEY=VALUE]... leaves DIR/rank<k>.wanted. */
+#include "../../compiler/compile.h"
+#include "dump.h"
+#include <errno.h>
+#include <string.h>
+
+/* Members of all groups, each group ended by -1, and one more -1. */
+static int32_t *groups_of(const struct program *p) {
+    int n = 1;
+    for (int g = 0; g < p->ngroups; g++)
+        n += p->group[g].n + 1;
+    int32_t *list = NEW(int32_t, n), *at = list;
+    for (int g = 0; g < p->ngroups; g++) {
+        for (int m = 0; m < p->group[g].n; m++)
+            *at++ = p->group[g].rank[m];
+        *at++ = -1;
+    }
+    *at = -1;
+    return list;
+}
+
+/* The stages that a rank computes or is home of; of others it knows nothing. */
+static struct rt_stage *stages_of(const struct rt_program *rt, const struct rt_rank *k) {
+    struct rt_stage *stage = NEW(struct rt_stage, rt->stages);
+    for (int32_t i = 0; i < k->nins; i++)
+        if (op_lane[k->ins[i].op] == LANE_COMPUTE)
+            stage[k->ins[i].stage] = rt->stage[k->ins[i].stage];
+    for (int32_t h = 0; h < k->nhomes; h++)
+        stage[k->home[h].stage] = rt->stage[k->home[h].stage];
+    return stage;
+}
+
+static void dump_rank(const struct program *p, const struct rt_program *rt, int r, const char *path) {
+    const struct rt_rank *k = &rt->rank[r];
+    struct rt_self self = {p->name, 0, r, p->workers, p->stages, p->batches, p->nmsgs, k->nlanes, k->arena, k->work};
+    struct rt_instr *ins = NEW(struct rt_instr, k->nins);
+    memcpy(ins, k->ins, sizeof *ins * (size_t)k->nins);
+    for (int32_t i = 0; i < k->nins; i++)
+        if (ins[i].op == OP_REDUCE)
+            ins[i].peer = p->rank[r].lane[ins[i].lane].group;
+    struct rt_home *homes = NEW(struct rt_home, k->nhomes + 1);
+    memcpy(homes, k->home, sizeof *homes * (size_t)k->nhomes);
+    homes[k->nhomes].stage = -1;
+    struct rt_tables t = {rt->model, stages_of(rt, k), ins, k->wait, k->nins, groups_of(p), homes};
+    FILE *f = fopen(path, "w");
+    if (!f)
+        die("%s: %s", path, strerror(errno));
+    dump(f, &self, &t);
+    if (fclose(f) != 0)
+        die("%s: %s", path, strerror(errno));
+}
+
+int main(int argc, char **argv) {
+    if (argc < 4)
+        die("readback DIR SCHEDULE MODEL [KEY=VALUE]...");
+    struct compile c = {.args = {.schedule = argv[2], .model = argv[3], .nset = argc - 4}};
+    c.args.set = (const char **)(void *)(argv + 4);
+    compile_all(&c, "");
+    const struct rt_program *rt = runtime_program(c.spec, c.stage, c.program);
+    for (int r = 0; r < c.program->workers; r++)
+        dump_rank(c.program, rt, r, format("%s/rank%d.wanted", argv[1], r));
+    free_all();
+    return 0;
+}
