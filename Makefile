@@ -124,8 +124,9 @@ floors:
 $(B)/bench: $(B)/obj/tests/bench/bench.o $(B)/libpianola.a
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 bench:
-	@$(MAKE_ALL) build/bench
+	@$(MAKE_ALL) build/bench build/pianola runtime
 	@build/bench
+	@tests/bench/processes.sh
 
 # Fuzzing, with clang's libFuzzer: FUZZ_SECONDS for each target. Slower by sanitizers, so limits of scripts are tighter.
 FUZZERS := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))

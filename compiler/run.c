@@ -269,7 +269,7 @@ static void write_timeline(const struct compile *c, const struct trained *t, con
 struct outcome {
     int64_t steps;
     float first, last;
-    double tokens_per_second, predicted, measured, work, largest;
+    double step, tokens_per_second, predicted, measured, work, largest;
     uint64_t weights;
     bool compared, same_weights;
     long cores;
@@ -291,8 +291,8 @@ static void print_text(const struct compile *c, const struct outcome *o) {
 
 static void print_json(const struct compile *c, const struct outcome *o) {
     printf("{\n  \"schema\": 1,\n  \"schedule\": \"%s\",\n  \"steps\": %lld,\n", c->spec->name, (long long)o->steps);
-    printf("  \"loss_first\": %.9g,\n  \"loss_last\": %.9g,\n  \"tokens_per_second\": %.6g,\n", o->first, o->last,
-           o->tokens_per_second);
+    printf("  \"loss_first\": %.9g,\n  \"loss_last\": %.9g,\n", o->first, o->last);
+    printf("  \"seconds_per_step\": %.6g,\n  \"tokens_per_second\": %.6g,\n", o->step, o->tokens_per_second);
     if (o->compared)
         printf("  \"one_rank_largest_difference\": %.9g,\n  \"one_rank_same_weights\": %s,\n", o->largest,
                o->same_weights ? "true" : "false");
@@ -324,7 +324,8 @@ int run_command(struct compile *c, const struct run_args *a) {
             blas);
     struct trained t = train(c, a, data, a->steps, "training");
     struct outcome o = {.steps = a->steps, .first = t.loss[0], .last = t.loss[a->steps - 1], .compared = a->compare};
-    o.tokens_per_second = (double)c->spec->model->rt.rows * c->spec->batches * (double)a->steps / t.seconds;
+    o.step = t.seconds / (double)a->steps;
+    o.tokens_per_second = (double)c->spec->model->rt.rows * c->spec->batches / o.step;
     o.weights = fingerprint(t.program, t.arena);
     o.measured = median(t.makespan, a->steps);
     o.cores = sysconf(_SC_NPROCESSORS_ONLN);

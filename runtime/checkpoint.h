@@ -30,9 +30,10 @@ bool checkpoint_write_stage(const char *dir, int64_t step, const struct rt_model
 /* Reads all stages' files back for their checksums. */
 bool checkpoint_write_manifest(const char *dir, int64_t step, int stages, const struct checkpoint_run *run, char *why,
                                size_t nwhy);
-/* Removes all checkpoints but the newest `last` (at least 1) whole ones, and what crashes left before the newest.
- * Reads those it counts. Nothing newer than the newest whole one is touched: someone may be writing it. A checkpoint
- * that has a manifest but is not whole stays until `last` newer ones are whole. */
+/* Removes all checkpoints but the newest `last` (at least 1) whole ones, and what crashes left before the newest. Of
+ * those it counts it reads the manifests; their files are only asked for their sizes. Nothing newer than the newest
+ * whole one is touched: someone may be writing it. A checkpoint that has a manifest but is not whole stays until `last`
+ * newer ones are whole. */
 bool checkpoint_keep(const char *dir, int last, char *why, size_t nwhy);
 
 /* ---- reading ---- */

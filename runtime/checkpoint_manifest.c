@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- names ---- */
@@ -50,7 +51,7 @@ static void put_manifest(FILE *f, int64_t step, const struct checkpoint_run *run
     fprintf(f, "  \"data_hash\": \"%016" PRIx64 "\",\n  \"files\": [", run->data_hash);
     for (int i = 0; i < n; i++)
         fprintf(f,
-                "%s\n    {\"name\": \"stage-%04d.safetensors\", \"bytes\": %" PRId64 ", \"fnv1a\": \"%016" PRIx64 "\"}",
+                "%s\n    {\"name\": \"stage-%04d.safetensors\", \"bytes\": %" PRId64 ", \"hash\": \"%016" PRIx64 "\"}",
                 i ? "," : "", i, e[i].bytes, e[i].hash);
     fputs("\n  ],\n", f);
 }
@@ -106,7 +107,7 @@ static bool read_file(struct json *j, struct manifest *out) {
         json_fail(j, "expected the name %s", want);
     struct entry e = {0, 0};
     bool ok = json_take(j, ',') && json_key(j, "bytes") && json_whole(j, &e.bytes) && json_take(j, ',') &&
-              json_key(j, "fnv1a") && read_hash(j, &e.hash) && json_take(j, '}');
+              json_key(j, "hash") && read_hash(j, &e.hash) && json_take(j, '}');
     struct entry *more = ok ? realloc(out->file, sizeof e * ((size_t)out->n + 1)) : NULL;
     if (!more)
         return ok && json_fail(j, "no memory");
@@ -183,6 +184,17 @@ bool checkpoint_read_run(const char *dir, int64_t step, struct checkpoint_run *r
 }
 
 /* ---- which checkpoints are whole ---- */
+
+/* The manifest keeps its own checksum, and all files are there with the sizes in it. */
+static bool looks_whole(const char *dir, int64_t step, char *why, size_t nwhy) {
+    struct manifest m;
+    struct stat st;
+    bool ok = manifest_read(dir, step, &m, why, nwhy);
+    for (int i = 0; ok && i < m.n; i++)
+        ok = stat(stage_path(dir, step, i).s, &st) == 0 && st.st_size == m.file[i].bytes;
+    free(m.file);
+    return ok;
+}
 
 bool checkpoint_whole(const char *dir, int64_t step, char *why, size_t nwhy) {
     struct manifest m;
@@ -305,7 +317,7 @@ bool checkpoint_keep(const char *dir, int last, char *why, size_t nwhy) {
     bool ok = all;
     for (size_t i = 0; ok && i < n; i++) {
         char reason[DURABLE_PATH + 512];
-        if (kept < last && checkpoint_whole(dir, all[i], reason, sizeof reason))
+        if (kept < last && looks_whole(dir, all[i], reason, sizeof reason))
             kept++;
         else if (kept == last || (kept > 0 && access(manifest_path(dir, all[i]).s, F_OK) < 0 && errno == ENOENT))
             ok = remove_step(dir, all[i], why, nwhy);

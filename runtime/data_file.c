@@ -4,7 +4,7 @@
  * file's time tells. Where the file has become shorter there is nothing to read: the kernel answers with SIGBUS, which
  * would kill the process without a word, so a handler says which file it was. */
 #include "data_file.h"
-#include "host.h"
+#include "hash.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -54,27 +54,10 @@ static void handle_bus(void) {
 
 enum { PIECE = 65536, PIECES = 1024 }; /* 64 MiB are read at most */
 
-/* The stripes of xxHash64 (Collet 2012): four lanes that do not wait for one another. Words are read as this machine
- * orders their bytes, so another byte order has other hashes. */
-static void absorb(uint64_t lane[4], const uint8_t *p, size_t n) {
-    for (; n >= 32; p += 32, n -= 32)
-        for (int i = 0; i < 4; i++) {
-            uint64_t word;
-            memcpy(&word, p + 8 * i, 8);
-            word = lane[i] + word * 0xC2B2AE3D27D4EB4Fu;
-            lane[i] = (word << 31 | word >> 33) * 0x9E3779B185EBCA87u;
-        }
-    if (n) {
-        uint8_t last[32] = {0};
-        memcpy(last, p, n);
-        absorb(lane, last, 32);
-    }
-}
-
 /* Every piece, or of a large file PIECES of them, evenly spread, with the first and the last. Asks for all of them
  * before it reads: a disk that is asked for one after the other takes a hundred times longer. */
 static uint64_t hash_content(const struct data_file *f) {
-    uint64_t lane[4] = {1, 2, 3, 4}, hash = f->size;
+    struct hash hash = hash_begin();
     size_t all = (f->size + PIECE - 1) / PIECE, n = all < PIECES ? all : PIECES;
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < n; i++) {
@@ -83,11 +66,9 @@ static uint64_t hash_content(const struct data_file *f) {
             if (pass == 0)
                 madvise((void *)(uintptr_t)(f->text + at), bytes, MADV_WILLNEED);
             else
-                absorb(lane, f->text + at, bytes);
+                hash_add(&hash, f->text + at, bytes);
         }
-    for (int i = 0; i < 4; i++)
-        hash = host_hash(hash, lane[i]);
-    return hash;
+    return hash_end(&hash, f->size);
 }
 
 bool data_file_same(const struct data_file *f, char *why, size_t nwhy) {

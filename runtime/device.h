@@ -15,7 +15,7 @@ struct device {
     void (*record)(struct replay *z, int32_t i, double start, double end); /* instruction i has ended, or is enqueued */
     double (*clock)(struct replay *z);
     bool (*stamp)(struct replay *z, int32_t i, double *start, double *end); /* of this step; false: not known */
-    void (*idle)(struct replay *z); /* every lane waits for another rank */
+    void (*idle)(struct replay *z);                                         /* every lane waits for another rank */
 };
 
 /* One rank's replay. All memory is the caller's, taken at the start. */

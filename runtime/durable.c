@@ -1,4 +1,5 @@
 #include "durable.h"
+#include "hash.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -150,12 +151,13 @@ bool durable_sum(const char *path, int64_t *bytes, uint64_t *hash, char *why, si
     char part[1 << 16];
     int fd = durable_open(path, bytes, why, nwhy);
     bool ok = fd >= 0;
-    *hash = FNV_START;
+    struct hash h = hash_begin();
     for (int64_t at = 0; ok && at < *bytes; at += (int64_t)sizeof part) {
         size_t n = *bytes - at < (int64_t)sizeof part ? (size_t)(*bytes - at) : sizeof part;
         ok = durable_read(fd, path, part, n, at, why, nwhy);
-        *hash = fnv1a(*hash, part, ok ? n : 0);
+        hash_add(&h, part, ok ? n : 0);
     }
+    *hash = ok ? hash_end(&h, (uint64_t)*bytes) : 0;
     if (fd >= 0)
         close(fd);
     return ok;

@@ -35,7 +35,7 @@ bool durable_names(const char *path, char *why, size_t nwhy);
 uint64_t fnv1a(uint64_t hash, const void *bytes, size_t n);
 /* Opens a regular file and says how many bytes it has. -1 with why. */
 int durable_open(const char *path, int64_t *bytes, char *why, size_t nwhy);
-/* Size and FNV-1a of a file's bytes. */
+/* Size and hash (hash.h) of a file's bytes. */
 bool durable_sum(const char *path, int64_t *bytes, uint64_t *hash, char *why, size_t nwhy);
 /* Fills all n bytes from byte at of an open file; path is for the message. */
 bool durable_read(int fd, const char *path, void *out, size_t n, int64_t at, char *why, size_t nwhy);

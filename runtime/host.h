@@ -6,6 +6,7 @@
  */
 #ifndef PIANOLA_HOST_H
 #define PIANOLA_HOST_H
+#include "hash.h"
 #include "rt.h"
 
 /* One layer of one job. Each kind fills in a forward, an input gradient and a weight gradient; NULL: nothing to do. */
@@ -39,14 +40,6 @@ static inline const float *host_x(const struct host_call *c) {
 /* The layer's parameters, and their gradient. */
 static inline float *host_w(const struct host_call *c) { return c->at->w + c->l->param / 4; }
 static inline float *host_dw(const struct host_call *c) { return c->at->dw + c->l->param / 4; }
-
-/* A well mixed function of (a, b): SplitMix64 (Steele, Lea & Flood 2014). */
-static inline uint64_t host_hash(uint64_t a, uint64_t b) {
-    uint64_t z = a + (b + 1) * 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
 
 /* e^x within 2 ulp, x clamped to +-60: Cephes' polynomial, in a form that compilers vectorise. The layers add e^x to
  * something near 1 or above, where e^-60 is nothing; beyond it lie subnormal products, a hundred times slower. */

@@ -28,12 +28,15 @@ struct rt_line {
 };
 
 #define I(op, stage, batch, lane, meets, operands, waits) {OP_##op, stage, batch, lane, meets, {operands}, {waits}},
-#define END                                               {0, 0, 0, 0, 0, 0, {{0, 0, 0}}, {0}}
-#define alone                                             -1, -1
-#define to(peer, message)                                 peer, message
-#define from(peer, message)                               peer, message
-#define group(number, message)                            number, message
-#define after(...)                                        __VA_ARGS__
+#define END                                                                                                            \
+    {                                                                                                                  \
+        0, 0, 0, 0, 0, 0, {{0, 0, 0}}, { 0 }                                                                           \
+    }
+#define alone                  -1, -1
+#define to(peer, message)      peer, message
+#define from(peer, message)    peer, message
+#define group(number, message) number, message
+#define after(...)             __VA_ARGS__
 /* One per role of ops.h; set_dw is dw of a first contribution, which writes. */
 #define w(...)      {ROLE_w + 1, __VA_ARGS__},
 #define x(...)      {ROLE_x + 1, __VA_ARGS__},
@@ -84,8 +87,8 @@ static inline int rt_start(int argc, char **argv, const struct rt_self *self, st
 }
 #define RT_MAIN(argc, argv, self, model, stages, stream, groups, homes)                                                \
     do {                                                                                                               \
-        enum { N = sizeof stream / sizeof *stream - 1 };                                                                   \
-        static struct rt_instr ins[N + 1];                                                                                 \
+        enum { N = sizeof stream / sizeof *stream - 1 };                                                               \
+        static struct rt_instr ins[N + 1];                                                                             \
         static int32_t waits[N * RT_WAITS + 1];                                                                        \
         struct rt_tables tables = {model, stages, 0, 0, 0, groups, homes};                                             \
         return rt_start(argc, argv, self, &tables, stream, N, ins, waits);                                             \

@@ -61,7 +61,7 @@ fresh
 sed -i 's/"seed": "0/"seed": "1/' "$ck/step-00000040/manifest.json"
 damaged "a changed manifest" "$ck/step-00000040/manifest.json: does not keep its own checksum"
 fresh
-sed -i -E 's/("fnv1a": ")./\1g/' "$ck/step-00000040/manifest.json"
+sed -i -E 's/("hash": ")./\1g/' "$ck/step-00000040/manifest.json"
 damaged "a wrong checksum in the manifest" "$ck/step-00000040/manifest.json: does not keep its own checksum"
 fresh
 rm "$one"
