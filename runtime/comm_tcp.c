@@ -209,9 +209,8 @@ static void tcp_all(void *link, const void *mine, void *all, size_t bytes) {
 
 /* ---- the replay's messages ---- */
 
-static bool sends(const struct rt_instr *x) {
-    return (x->op - OP_SEND_F) % 2 == 0;
-} /* ORDER OPS: SEND, RECV, SEND, … */
+/* ORDER OPS: SENDs and RECVs alternate. */
+static bool sends(const struct rt_instr *x) { return (x->op - OP_SEND_F) % 2 == 0; }
 
 static const int32_t *group_at(const int32_t *groups, int number) {
     for (; number > 0; groups++)

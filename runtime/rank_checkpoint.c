@@ -41,7 +41,7 @@ void rank_verdict(struct rank_run *r, bool ok, const char *why) {
     if (bad < r->world.size) {
         if (r->world.rank == 0)
             fprintf(stderr, "pianola: error: %s\n", all[bad].why);
-        watch_stop();
+        watch_phase("waits for all ranks to end");
         r->world.close(r->world.link);
         exit(2);
     }

@@ -75,11 +75,13 @@ static void prepare(struct rank_run *r, struct training *t) {
     own_program(r);
     r->host = (struct host_rank){.data = r->data, .comm = r->world.comm, .link = r->world.link};
     t->pulse = calloc((size_t)r->program.batches + LOSSES, sizeof *t->pulse);
-    bool ok = t->pulse && host_take(&r->replay, &r->host, &r->program, r->world.rank) &&
-              r->world.prepare(r->world.link, &r->program.rank[r->world.rank], r->program.nmsgs, r->tables->groups,
-                               r->host.arena);
+    bool ok = t->pulse && host_take(&r->replay, &r->host, &r->program, r->world.rank);
     snprintf(why, sizeof why, "rank %d: no memory: its arena takes %lld bytes", r->world.rank,
              (long long)r->self->arena);
+    rank_verdict(r, ok, why); /* before the next line, which takes all ranks */
+    ok = r->world.prepare(r->world.link, &r->program.rank[r->world.rank], r->program.nmsgs, r->tables->groups,
+                          r->host.arena);
+    snprintf(why, sizeof why, "rank %d: no memory for its messages", r->world.rank);
     rank_verdict(r, ok, why);
     rank_writers(r);
     host_begin(&r->replay, (uint64_t)r->flags.seed);
@@ -224,8 +226,11 @@ int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt
     meet(&r);
     prepare(&r, &t);
     if (r.world.rank == 0) {
-        fprintf(stderr, "pianola: %d processes over %s, OpenBLAS kernel %s, one thread a rank\n", r.world.size,
-                r.flags.launch.mpi ? "MPI" : "TCP", blas);
+        fprintf(stderr, "pianola: %d process%s, OpenBLAS kernel %s, one thread a rank\n", r.world.size,
+                r.world.size == 1    ? ""
+                : r.flags.launch.mpi ? "es over MPI"
+                                     : "es over TCP",
+                blas);
         if (!r.flags.data && tables->model->input == INPUT_TOKENS)
             fprintf(stderr, "pianola: no --data: training on random tokens; give a text with --data FILE\n");
     }
@@ -237,7 +242,7 @@ int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt
     if (t.signal && r.world.rank == 0)
         fprintf(stderr, "pianola: %s came: stopped after step %lld%s\n", t.signal == SIGINT ? "SIGINT" : "SIGTERM",
                 (long long)t.step, r.flags.checkpoint ? ", with a checkpoint" : "; there is no --checkpoint");
-    watch_stop();
+    watch_phase("waits for all ranks to end"); /* MPI_Finalize does */
     release(&r, &t);
     return t.signal ? 128 + t.signal : 0;
 }

@@ -125,7 +125,7 @@ void instr_name(char *out, size_t n, const struct rt_instr *x, const int32_t *gr
         snprintf(out, n, tensor ? "%s %s(%d%s)" : "%s %s%d%s", op_names[x->op], tensor ? tensor : "", x->stage, batch);
     if (op_lanes[x->op] == LANE_SEND || op_lanes[x->op] == LANE_RECV)
         snprintf(out + at, n - (size_t)at, " %s rank %d", op_lanes[x->op] == LANE_SEND ? "to" : "from", x->peer);
-    if (x->op != OP_REDUCE)
+    if (x->op != OP_REDUCE || !groups)
         return;
     const char *between = " with ranks ";
     for (const int32_t *m = group_at(groups, x->peer); *m >= 0 && (size_t)at < n; m++, between = ",")
@@ -296,5 +296,4 @@ static void begin(const char *phase, struct replay *z) {
 
 void watch_phase(const char *what) { begin(what, NULL); }
 void watch_step(struct replay *z) { begin("runs a step", z); }
-void watch_stop(void) { begin(NULL, NULL); }
 int watch_signal(void) { return __atomic_load_n(&w.signal, __ATOMIC_ACQUIRE); }

@@ -27,8 +27,6 @@ bool watch_start(const struct watch_args *args);
 void watch_phase(const char *what);
 /* A step of the replay begins. */
 void watch_step(struct replay *z);
-/* Before anything that may block and that no deadline is for: the end. */
-void watch_stop(void);
 int watch_signal(void); /* SIGINT, SIGTERM, or 0 */
 /* Names what this rank waits for, and why it can wait no longer; writes the flight record; ends the process with 1. */
 _Noreturn void watch_fail(const char *why);
