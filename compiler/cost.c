@@ -116,8 +116,8 @@ struct flop {
 static struct flop flop_of(const struct rt_layer *l) {
     double rows = l->rows, n = rows * l->out, product = 2 * rows * l->in * l->out;
     double bias = (double)l->nparam > (double)l->in * l->out ? n : 0;
-    double square = (double)l->rows * l->context; /* the whole of it is multiplied, half of it exponentiated */
-    double half = rows * (l->context + 1.0) / 2 * l->heads;
+    double tiles = rows * (l->context + fmin(l->context, 64)) / 2; /* multiplied: attention_host.c's, 64 rows each */
+    double half = rows * (l->context + 1.0) / 2 * l->heads;                        /* exponentiated */
     switch (l->kind) {
     case LAYER_embedding:
         return (struct flop){n, 0, 2 * n};
@@ -130,7 +130,7 @@ static struct flop flop_of(const struct rt_layer *l) {
     case LAYER_layernorm:
         return (struct flop){8 * n, 10 * n, 5 * n};
     case LAYER_attention:
-        return (struct flop){4 * square * l->out + 22 * half, 8 * square * l->out + 5 * half, 0};
+        return (struct flop){4 * tiles * l->out + 22 * half, 10 * tiles * l->out + 24 * half + 2 * n, 0};
     case LAYER_fork:
         return (struct flop){0, n, 0};
     case LAYER_join:

@@ -106,7 +106,8 @@ static void emit_model(struct text *t, const struct rt_model *m) {
                format("%s, %s, %s, %s, %s, %s,", optimizer[m->optimizer], float_text(m->lr), float_text(m->beta1),
                       float_text(m->beta2), float_text(m->eps), float_text(m->decay)),
                "lr, beta1, beta2, eps, decay");
-    put_values(t, "    ", format("%d,", m->batches), "microbatches of a step");
+    put_values(t, "    ", format("%d, %s,", m->batches, m->precision ? "BF16" : "FP32"),
+               "microbatches of a step, precision");
     put(t, "};\n");
 }
 

@@ -4,7 +4,8 @@
  * fork passes its input on, so its output is the same value; in the backward, join does likewise with gradients.
  * Each value goes to one place, by who needs it when:
  *
- *   the backward needs it        stash: linear, gelu, layernorm and attention keep their input, relu its output
+ *   the backward needs it        stash: linear, gelu, layernorm and attention keep their input, relu and attention
+ *                                their output
  *   the stage's ends             the operands x, y, dy, dx, unless the stash (or ext) must hold it too
  *   gradients that W needs       ext: dy of every layer with parameters
  *   everything else              the workspace, first fit over the layers between its making and its last use
@@ -87,12 +88,14 @@ static bool keeps_input(int kind) {
     return kind == LAYER_linear || kind == LAYER_gelu || kind == LAYER_layernorm || kind == LAYER_attention;
 }
 
+static bool keeps_output(int kind) { return kind == LAYER_relu || kind == LAYER_attention; }
+
 static int64_t aux_bytes(const struct rt_layer *l) {
     switch (l->kind) {
     case LAYER_layernorm:
         return 4 * 2 * (int64_t)l->rows; /* mean and scale of a row */
     case LAYER_attention:
-        return 4 * (int64_t)l->rows * l->heads * l->context; /* probabilities */
+        return 4 * (int64_t)l->rows * l->heads; /* log-sum-exp of a row of scores */
     case LAYER_cross_entropy:
     case LAYER_mse:
         return 4 * (int64_t)l->rows * l->in; /* the gradient, unscaled */
@@ -109,7 +112,7 @@ static void read_values(struct plan *p) {
             p->end[p->root[p->partner[i]]] = i;
         if (keeps_input(p->l[i].kind))
             p->keep[p->root[i]] = true;
-        if (p->l[i].kind == LAYER_relu)
+        if (keeps_output(p->l[i].kind))
             p->keep[p->root[i + 1]] = true;
     }
 }
@@ -199,8 +202,8 @@ static void layout_backward(struct plan *p) {
         if (l->kind == LAYER_fork)
             l->aux = p->at[p->root[p->partner[i] + 1]];
         if (l->kind == LAYER_attention && l->dx.space != SP_NONE)
-            l->tmp = (struct slot){
-                SP_WORK, fit(&w, step_of(p, i), step_of(p, i), aligned(4 * (int64_t)l->context * l->context))};
+            l->tmp = (struct slot){SP_WORK,
+                                   fit(&w, step_of(p, i), step_of(p, i), aligned(4 * (int64_t)l->rows * l->heads))};
     }
     if (w.peak > p->s->work)
         p->s->work = w.peak;

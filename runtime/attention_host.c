@@ -1,83 +1,167 @@
-/* Causal multi-head self-attention (Vaswani et al. 2017, section 3.2), one sequence and head at a time.
+/* Causal multi-head self-attention (Vaswani et al. 2017, section 3.2), one sequence and head at a time, in tiles.
  *
- * x holds q, k and v side by side, each C columns, a head being C / heads of them. The forward keeps the
- * probabilities, heads x context x context per sequence, in aux; tmp is one context x context matrix.
- * The products take the whole square, the softmax only the half below the diagonal. */
+ * x holds q, k and v side by side, each C columns, a head being C / heads of them. The probabilities, a square of
+ * context x context for each head, are never stored (Dao et al. 2022, FlashAttention). The forward goes over tiles of
+ * them with a running maximum and sum of each row, and keeps only the row's log-sum-exp, in aux. From q, k and that,
+ * p = exp(s - lse), the backward makes the probabilities again, a tile at a time. Tiles above the diagonal are skipped.
+ *
+ * With D = rowsum(dy y), which is rowsum(dp p), the gradient of a score is ds = p (dp - D); tmp holds D. */
 #include "host.h"
 #include <cblas.h>
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
-/* One sequence and head: where its rows and columns begin. */
+enum { TILE = 64 }; /* two tiles of floats, 32 KiB, are on the stack and in the first-level cache; cost.c counts them */
+
+/* One sequence and head. */
 struct head {
-    int context, dim, c3, c; /* rows; columns of the head; row strides of x and of y */
+    const float *q, *k, *v, *dy;
+    float *y, *dq, *dk, *dv;
+    float *lse, *d;                 /* one for each row, heads floats apart */
+    int context, dim, c3, c, heads; /* rows; columns of the head; row strides of x, of y and of lse */
     float scale;
-    int64_t x, y, p; /* offsets in floats: its q in x (k and v lie c and 2c further), its y, its probabilities */
 };
 
-static struct head head_of(const struct rt_layer *l, int sequence, int head) {
+static struct head head_of(const struct host_call *c, int sequence, int head) {
+    const struct rt_layer *l = c->l;
     int dim = l->out / l->heads;
-    int64_t row = (int64_t)sequence * l->context, square = (int64_t)l->context * l->context;
-    struct head h = {.context = l->context, .dim = dim, .c3 = l->in, .c = l->out, .scale = 1 / sqrtf((float)dim)};
-    h.x = row * l->in + (int64_t)head * dim;
-    h.y = row * l->out + (int64_t)head * dim;
-    h.p = ((int64_t)sequence * l->heads + head) * square;
+    int64_t row = (int64_t)sequence * l->context, column = (int64_t)head * dim;
+    const float *x = host_x(c) + row * l->in + column;
+    struct head h = {.q = x, .k = x + l->out, .v = x + 2 * l->out, .scale = 1 / sqrtf((float)dim)};
+    h.y = host_at(c, l->y) + row * l->out + column;
+    h.lse = host_at(c, l->aux) + row * l->heads + head;
+    h.context = l->context, h.dim = dim, h.c3 = l->in, h.c = l->out, h.heads = l->heads;
     return h;
 }
 
-static void softmax_causal(float *p, int n) {
-    for (int i = 0; i < n; i++, p += n) {
-        float top = p[0];
-        for (int j = 1; j <= i; j++)
-            top = p[j] > top ? p[j] : top;
-        for (int j = 0; j <= i; j++)
-            p[j] = host_exp(p[j] - top);
-        float norm = 1 / host_sum(p, i + 1);
-        for (int j = 0; j <= i; j++)
-            p[j] *= norm;
-        memset(p + i + 1, 0, (size_t)(n - 1 - i) * sizeof *p);
+static int least(int a, int b) { return a < b ? a : b; }
+
+/* A row's exponentials are taken in whole vectors, then those right of the diagonal are wiped. */
+static int whole(int n, int columns) { return least((n + 7) & ~7, columns); }
+
+static int tile_end(int from, int context) { return least(from + TILE, context); }
+
+/* s = scale q k^T of a tile: rows i .. iend, columns j .. jend. */
+static void scores(const struct head *h, int i, int iend, int j, int jend, float *s) {
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, iend - i, jend - j, h->dim, h->scale,
+                h->q + (int64_t)i * h->c3, h->c3, h->k + (int64_t)j * h->c3, h->c3, 0, s, TILE);
+}
+
+/* log x, x >= 1, by Newton's method on host_exp, from a line through the exponent and mantissa: errors of 0.06, 2e-3,
+ * 2e-6. The library's log may differ between machines, and this value reaches gradients. */
+static float host_log(float x) {
+    union {
+        float f;
+        int32_t i;
+    } bits = {x};
+    float y = (float)(bits.i - (127 << 23)) * (0.69314718f / (1 << 23));
+    for (int i = 0; i < 3; i++)
+        y += x * host_exp(-y) - 1;
+    return y;
+}
+
+static float row_max(const float *a, int n) { /* in eight strands, as host_sum */
+    float s[8];
+    int i = 0;
+    for (int k = 0; k < 8; k++)
+        s[k] = -FLT_MAX;
+    for (; i + 8 <= n; i += 8)
+        for (int k = 0; k < 8; k++)
+            s[k] = a[i + k] > s[k] ? a[i + k] : s[k];
+    for (int k = 0; i < n; i++, k++)
+        s[k] = a[i] > s[k] ? a[i] : s[k];
+    for (int k = 1; k < 8; k++)
+        s[0] = s[k] > s[0] ? s[k] : s[0];
+    return s[0];
+}
+
+/* Turns a row of scores into exp(s - top), moves its sum to the new top, and its y along. */
+static void softmax_row(float *s, int n, int columns, float *top, float *sum, float *y, int dim) {
+    float most = row_max(s, n), new = most > *top ? most : *top;
+    for (int j = 0, end = whole(n, columns); j < end; j++)
+        s[j] = host_exp(s[j] - new);
+    memset(s + n, 0, (size_t)(columns - n) * sizeof *s);
+    if (*sum > 0) {
+        float shrink = host_exp(*top - new);
+        *sum *= shrink;
+        for (int j = 0; j < dim; j++)
+            y[j] *= shrink;
+    }
+    *sum += host_sum(s, n);
+    *top = new;
+}
+
+static void rows_forward(const struct head *h, int i, int iend) {
+    float s[TILE * TILE], top[TILE], sum[TILE] = {0};
+    float *y = h->y + (int64_t)i * h->c;
+    for (int r = 0; r < TILE; r++)
+        top[r] = -FLT_MAX;
+    for (int j = 0; j < iend; j += TILE) {
+        int jend = tile_end(j, h->context);
+        scores(h, i, iend, j, jend, s);
+        for (int r = 0; r < iend - i; r++)
+            softmax_row(s + r * TILE, least(i + r + 1, jend) - j, jend - j, &top[r], &sum[r], y + (int64_t)r * h->c,
+                        h->dim);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, iend - i, h->dim, jend - j, 1, s, TILE,
+                    h->v + (int64_t)j * h->c3, h->c3, j > 0 ? 1 : 0, y, h->c);
+    }
+    for (int r = 0; r < iend - i; r++, y += h->c) {
+        float norm = 1 / sum[r];
+        for (int j = 0; j < h->dim; j++)
+            y[j] *= norm;
+    }
+    for (int r = 0; r < iend - i; r++)
+        h->lse[(int64_t)(i + r) * h->heads] = top[r] + host_log(sum[r]);
+}
+
+/* From scores and dp: p, in place of the scores, and ds times the scale, in place of dp. */
+static void softmax_backward(const struct head *h, int i, int iend, int j, int jend, float *p, float *ds) {
+    for (int r = 0; r < iend - i; r++, p += TILE, ds += TILE) {
+        int n = least(i + r + 1, jend) - j;
+        float lse = h->lse[(int64_t)(i + r) * h->heads], d = h->d[(int64_t)(i + r) * h->heads], scale = h->scale;
+        for (int k = 0, end = whole(n, jend - j); k < end; k++) {
+            p[k] = host_exp(p[k] - lse);
+            ds[k] = scale * p[k] * (ds[k] - d);
+        }
+        memset(p + n, 0, (size_t)(jend - j - n) * sizeof *p);
+        memset(ds + n, 0, (size_t)(jend - j - n) * sizeof *ds);
     }
 }
 
-static void head_forward(struct head h, const float *x, float *p, float *y) {
-    const float *q = x, *k = x + h.c, *v = x + 2 * h.c;
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, h.context, h.context, h.dim, h.scale, q, h.c3, k, h.c3, 0, p,
-                h.context);
-    softmax_causal(p, h.context);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, h.context, h.dim, h.context, 1, p, h.context, v, h.c3, 0, y,
-                h.c);
+/* The rows below add to what dk and dv have: the last rows, which see every column, come first and write it. */
+static void tile_backward(const struct head *h, int i, int iend, int j, int jend) {
+    float p[TILE * TILE], ds[TILE * TILE], below = iend < h->context ? 1 : 0;
+    const float *q = h->q + (int64_t)i * h->c3, *dy = h->dy + (int64_t)i * h->c;
+    int64_t column = (int64_t)j * h->c3;
+    int rows = iend - i, columns = jend - j;
+    scores(h, i, iend, j, jend, p);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, columns, h->dim, 1, dy, h->c, h->v + column, h->c3, 0,
+                ds, TILE);
+    softmax_backward(h, i, iend, j, jend, p, ds);
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, columns, h->dim, rows, 1, p, TILE, dy, h->c, below,
+                h->dv + column, h->c3);
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, columns, h->dim, rows, 1, ds, TILE, q, h->c3, below,
+                h->dk + column, h->c3);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, h->dim, columns, 1, ds, TILE, h->k + column, h->c3,
+                j > 0 ? 1 : 0, h->dq + (int64_t)i * h->c3, h->c3);
 }
 
-/* ds = scale · p (dp - sum_j p dp), in place of dp */
-static void softmax_backward(const float *p, float *dp, int n, float scale) {
-    for (int i = 0; i < n; i++, p += n, dp += n) {
-        float mean = host_dot(p, dp, i + 1);
-        for (int j = 0; j <= i; j++)
-            dp[j] = scale * p[j] * (dp[j] - mean);
-        memset(dp + i + 1, 0, (size_t)(n - 1 - i) * sizeof *dp);
-    }
-}
-
-static void head_backward(struct head h, const float *x, const float *p, const float *dy, float *ds, float *dx) {
-    const float *q = x, *k = x + h.c, *v = x + 2 * h.c;
-    float *dq = dx, *dk = dx + h.c, *dv = dx + 2 * h.c;
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, h.context, h.dim, h.context, 1, p, h.context, dy, h.c, 0, dv,
-                h.c3);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, h.context, h.context, h.dim, 1, dy, h.c, v, h.c3, 0, ds,
-                h.context);
-    softmax_backward(p, ds, h.context, h.scale);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, h.context, h.dim, h.context, 1, ds, h.context, k, h.c3, 0,
-                dq, h.c3);
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, h.context, h.dim, h.context, 1, ds, h.context, q, h.c3, 0, dk,
-                h.c3);
+static void head_backward(const struct head *h) {
+    for (int r = 0; r < h->context; r++)
+        h->d[(int64_t)r * h->heads] = host_dot(h->dy + (int64_t)r * h->c, h->y + (int64_t)r * h->c, h->dim);
+    for (int i = (h->context - 1) / TILE * TILE; i >= 0; i -= TILE)
+        for (int j = 0; j <= i; j += TILE)
+            tile_backward(h, i, tile_end(i, h->context), j, tile_end(j, h->context));
 }
 
 static void attention_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     for (int s = 0; s < l->rows / l->context; s++)
         for (int i = 0; i < l->heads; i++) {
-            struct head h = head_of(l, s, i);
-            head_forward(h, host_x(c) + h.x, host_at(c, l->aux) + h.p, host_at(c, l->y) + h.y);
+            struct head h = head_of(c, s, i);
+            for (int r = 0; r < l->context; r += TILE)
+                rows_forward(&h, r, tile_end(r, l->context));
         }
 }
 
@@ -85,9 +169,13 @@ static void attention_input(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     for (int s = 0; s < l->rows / l->context; s++)
         for (int i = 0; i < l->heads; i++) {
-            struct head h = head_of(l, s, i);
-            head_backward(h, host_x(c) + h.x, host_at(c, l->aux) + h.p, host_at(c, l->dy) + h.y, host_at(c, l->tmp),
-                          host_at(c, l->dx) + h.x);
+            struct head h = head_of(c, s, i);
+            h.dy = host_at(c, l->dy) + (h.y - host_at(c, l->y));
+            h.d = host_at(c, l->tmp) + (h.lse - host_at(c, l->aux));
+            h.dq = host_at(c, l->dx) + (h.q - host_x(c));
+            h.dk = h.dq + l->out;
+            h.dv = h.dk + l->out;
+            head_backward(&h);
         }
 }
 

@@ -7,8 +7,8 @@
 struct replay;
 
 struct device {
-    bool (*wait)(struct replay *z, int32_t i);                  /* may a lane go on after instruction i? */
-    void (*launch)(struct replay *z, const struct rt_instr *x); /* a layer, an update, an addition */
+    bool (*wait)(struct replay *z, const struct rt_instr *x, int32_t i); /* may x's lane go on after instruction i? */
+    void (*launch)(struct replay *z, const struct rt_instr *x);          /* a layer, an update, an addition */
     bool (*send)(struct replay *z, const struct rt_instr *x);
     bool (*recv)(struct replay *z, const struct rt_instr *x);
     bool (*reduce)(struct replay *z, const struct rt_instr *x);
@@ -26,11 +26,15 @@ struct replay {
     int64_t step;    /* from 0 */
     int32_t *cursor; /* per lane: the place in lane_ins it has come to. Written with release: the watch reads it */
     int32_t running; /* the instruction being launched, or -1; likewise */
+    int32_t left;    /* instructions of the step still to run */
     bool *blocked;   /* per lane: could not go on since the last change */
     void *self;      /* the device's own */
 };
-/* Runs every instruction of the rank once. */
+/* Runs every instruction of the rank once: begins, and goes on until all have run, idle whenever every lane waits. */
 void replay_step(struct replay *z);
+/* The same in parts, for ranks that share a thread. run: as far as it goes; true when all have run. */
+void replay_begin(struct replay *z);
+bool replay_run(struct replay *z);
 
 /* How a host rank's messages travel. Both come back false until the other side has come and the tensor has moved. */
 struct comm {

@@ -128,6 +128,7 @@ struct rt_stage {
 
 enum optimizer { OPT_NONE, OPT_SGD, OPT_ADAMW };
 enum input_kind { INPUT_NONE, INPUT_TOKENS, INPUT_INTEGERS };
+enum precision { FP32, BF16 }; /* of weights, activations and their gradients; sums, statistics and masters are fp32 */
 
 /* Everything about the model that a rank needs besides its stages. */
 struct rt_model {
@@ -137,6 +138,7 @@ struct rt_model {
     int32_t features;       /* integers: columns of input and target */
     int32_t optimizer;      /* enum optimizer */
     float lr, beta1, beta2, eps, decay;
-    int32_t batches; /* microbatches per step; the loss is their mean */
+    int32_t batches;   /* microbatches per step; the loss is their mean */
+    int32_t precision; /* enum precision */
 };
 #endif

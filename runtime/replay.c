@@ -22,7 +22,7 @@ static bool run(struct replay *z, const struct rt_rank *k, int32_t i) {
     const struct rt_instr *x = &k->ins[i];
     const struct device *d = z->device;
     for (int32_t w = x->wait; w < x->wait + x->nwait; w++)
-        if (!d->wait(z, k->wait[w]))
+        if (!d->wait(z, x, k->wait[w]))
             return false;
     static const uint8_t lane_of[NOPS] = {
 #define X(name, lane, ...) LANE_##lane,
@@ -41,27 +41,41 @@ static bool run(struct replay *z, const struct rt_rank *k, int32_t i) {
     return true;
 }
 
-void replay_step(struct replay *z) {
-    const struct rt_rank *k = &z->program->rank[z->rank];
-    for (int l = 0; l < k->nlanes; l++) {
-        __atomic_store_n(&z->cursor[l], k->lane_at[l], __ATOMIC_RELEASE);
+static void unblock(struct replay *z, const struct rt_rank *k) {
+    for (int l = 0; l < k->nlanes; l++)
         z->blocked[l] = false;
-    }
-    for (int32_t left = k->nins; left > 0;) {
+}
+
+void replay_begin(struct replay *z) {
+    const struct rt_rank *k = &z->program->rank[z->rank];
+    for (int l = 0; l < k->nlanes; l++)
+        __atomic_store_n(&z->cursor[l], k->lane_at[l], __ATOMIC_RELEASE);
+    z->left = k->nins;
+    unblock(z, k);
+}
+
+bool replay_run(struct replay *z) {
+    const struct rt_rank *k = &z->program->rank[z->rank];
+    while (z->left > 0) {
         int l = next_lane(z, k);
-        bool changed = l < 0;
-        if (l < 0)
-            z->device->idle(z);
-        else {
-            int32_t i = k->lane_ins[z->cursor[l]];
-            z->blocked[l] = !run(z, k, i);
-            if (!z->blocked[l]) {
-                __atomic_store_n(&z->cursor[l], z->cursor[l] + 1, __ATOMIC_RELEASE);
-                left--;
-                changed = k->ins[i].recorded; /* what waits for it, a message say, can go at once */
-            }
+        if (l < 0) {
+            unblock(z, k);
+            return false;
         }
-        for (int m = 0; changed && m < k->nlanes; m++)
-            z->blocked[m] = false;
+        int32_t i = k->lane_ins[z->cursor[l]];
+        z->blocked[l] = !run(z, k, i);
+        if (z->blocked[l])
+            continue;
+        __atomic_store_n(&z->cursor[l], z->cursor[l] + 1, __ATOMIC_RELEASE);
+        z->left--;
+        if (k->ins[i].recorded) /* what waits for it, a message say, can go at once */
+            unblock(z, k);
     }
+    return true;
+}
+
+void replay_step(struct replay *z) {
+    replay_begin(z);
+    while (!replay_run(z))
+        z->device->idle(z);
 }

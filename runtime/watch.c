@@ -295,5 +295,5 @@ static void begin(const char *phase, struct replay *z) {
 }
 
 void watch_phase(const char *what) { begin(what, NULL); }
-void watch_step(struct replay *z) { begin("runs a step", z); }
+void watch_step(struct replay *z) { begin("waits for all ranks to end the step", z); }
 int watch_signal(void) { return __atomic_load_n(&w.signal, __ATOMIC_ACQUIRE); }

@@ -54,7 +54,8 @@ static bool yes(struct replay *z, const struct rt_instr *x) {
     (void)z, (void)x;
     return true;
 }
-static bool ended(struct replay *z, int32_t i) {
+static bool ended(struct replay *z, const struct rt_instr *x, int32_t i) {
+    (void)x;
     (void)z, (void)i;
     return true;
 }

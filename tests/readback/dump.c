@@ -9,8 +9,8 @@ static void dump_bits(FILE *f, float x) {
 }
 
 static void dump_model(FILE *f, const struct rt_model *m) {
-    fprintf(f, "model input %d rows %d context %d vocab %d features %d batches %d\n", m->input, m->rows, m->context,
-            m->vocab, m->features, m->batches);
+    fprintf(f, "model input %d rows %d context %d vocab %d features %d batches %d precision %d\n", m->input, m->rows,
+            m->context, m->vocab, m->features, m->batches, m->precision);
     fprintf(f, "optimizer %d lr, beta1, beta2, eps, decay", m->optimizer);
     dump_bits(f, m->lr);
     dump_bits(f, m->beta1);
