@@ -1,5 +1,6 @@
 /* The host as a device: layers run at once in the rank's own thread, messages through comm_local. */
 #include "host_device.h"
+#include "job.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -30,67 +31,33 @@ static bool host_stamp(struct replay *z, int32_t i, double *start, double *end) 
     return ended(z, i);
 }
 
-static char *operand(const struct host_rank *h, const struct rt_instr *x, int role) {
-    return x->at[role] < 0 ? NULL : h->arena + x->at[role];
-}
-
 static void run_job(struct replay *z, const struct rt_instr *x) {
     struct host_rank *h = self(z);
     const struct rt_program *p = z->program;
     const struct rt_stage *s = &p->stage[x->stage];
-    int64_t work = p->rank[z->rank].work;
-    char *scratch = work < 0 ? NULL : h->arena + work;
-    char *behind = scratch ? scratch + s->work : NULL; /* what cost.c adds to the workspace for B, R, and F before R */
     struct rt_batch batch = {0};
     float lost; /* the loss of a forward that is repeated */
-    struct rt_bind at = {.w = (float *)(void *)operand(h, x, ROLE_w), .dw = (float *)(void *)operand(h, x, ROLE_dw)};
-    at.first = x->first;
+    struct rt_bind at = job_bind(p, z->rank, h->arena, x);
     at.batch = &batch;
     at.loss = x->op == OP_F ? &h->loss[x->batch] : &lost;
-    at.at[SP_X] = operand(h, x, x->op == OP_R ? ROLE_input : ROLE_x);
-    at.at[SP_Y] = operand(h, x, ROLE_y);
-    at.at[SP_STASH] = operand(h, x, ROLE_stash);
-    at.at[SP_WORK] = scratch;
-    at.at[SP_DY] = operand(h, x, ROLE_dy);
-    at.at[SP_DX] = operand(h, x, ROLE_dx);
     if (x->stage == 0 || x->stage == p->stages - 1)
         data_batch(h->data, z->step, x->batch, h->batch, &batch);
-    switch (x->op) {
-    case OP_F:
-        if (x->at[ROLE_input] >= 0) { /* recompute: keep the input only */
-            if (at.at[SP_X])
-                memcpy(operand(h, x, ROLE_input), at.at[SP_X], (size_t)s->input);
-            at.at[SP_STASH] = behind;
-        }
+    if (x->op == OP_F && x->at[ROLE_input] >= 0 && at.at[SP_X]) /* recompute: keep the input only */
+        memcpy(job_operand(h->arena, x, ROLE_input), at.at[SP_X], (size_t)s->input);
+    if (x->op == OP_F || x->op == OP_R)
         host_forward(p->model, s, &at);
-        break;
-    case OP_R:
-        at.at[SP_Y] = behind;
-        host_forward(p->model, s, &at);
-        break;
-    case OP_B:
-        at.at[SP_EXT] = behind;
-        host_backward(p->model, s, &at, true, true);
-        break;
-    case OP_I:
-        at.at[SP_EXT] = operand(h, x, ROLE_wstash) + s->stash;
-        host_backward(p->model, s, &at, true, false);
-        break;
-    case OP_W:
-        at.at[SP_STASH] = operand(h, x, ROLE_wstash);
-        at.at[SP_EXT] = at.at[SP_STASH] + s->stash;
-        host_backward(p->model, s, &at, false, true);
-    }
+    else
+        host_backward(p->model, s, &at, x->op != OP_W, x->op != OP_I);
 }
 
 static void host_launch(struct replay *z, const struct rt_instr *x) {
-    struct host_rank *h = self(z);
-    float *dw = (float *)(void *)operand(h, x, ROLE_dw);
+    char *arena = self(z)->arena;
+    float *dw = (float *)(void *)job_operand(arena, x, ROLE_dw);
     if (x->op == OP_U)
-        host_update(z->program->model, &z->program->stage[x->stage], (float *)(void *)operand(h, x, ROLE_w), dw,
-                    (float *)(void *)operand(h, x, ROLE_opt), z->step + 1);
+        host_update(z->program->model, &z->program->stage[x->stage], (float *)(void *)job_operand(arena, x, ROLE_w), dw,
+                    (float *)(void *)job_operand(arena, x, ROLE_opt), z->step + 1);
     else if (x->op == OP_ADD)
-        host_add(dw, (const float *)(const void *)operand(h, x, ROLE_src), x->bytes / 4, x->first);
+        host_add(dw, (const float *)(const void *)job_operand(arena, x, ROLE_src), x->bytes / 4, x->first);
     else if (x->op == OP_ZERO)
         memset(dw, 0, (size_t)x->bytes);
     else

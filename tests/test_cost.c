@@ -115,13 +115,12 @@ Test(cost, a_transformer_block_keeps_what_it_must) {
     m->cut = (int[]){1, 3};
     m->ncut = 2;
     struct stage *st = cost_stages(spec_of(m, 3)) + 1;
-    int64_t c = 4 * 128 * 64, stat = 4 * 128 * 2, p = 4 * 128 * 4 * 32;
-    int64_t attention = c + stat + c + 3 * c + p + c; /* block's input, normed, q k v, probabilities, heads' output */
-    int64_t mlp = c + stat + c + 4 * c + 4 * c;       /* block's input, normed, before and after gelu */
+    int64_t c = 4 * 128 * 64, stat = 4 * 128 * 2, lse = 4 * 128 * 4;
+    int64_t attention = c + stat + c + 3 * c + lse + c; /* block's input, normed, q k v, log-sum-exp, heads' output */
+    int64_t mlp = c + stat + c + 4 * c + 4 * c; /* block's input, normed, before and after gelu */
     cr_assert_eq(st->rt.stash, attention + mlp);
     cr_assert_eq(st->rt.ext, 2 * c + 3 * c + c + 4 * c + c, "dy of both norms and of the four linears");
-    /* The largest of the backward: gradients of gelu's output, and in the other half those of the heads' output with a
-     * matrix of one head. A join's gradient is ext's already. */
+    /* The largest of the backward: gradients of gelu's output. A join's gradient is ext's already. */
     cr_assert_eq(st->rt.work, 4 * c);
 }
 

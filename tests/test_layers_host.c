@@ -43,7 +43,7 @@ static void ref_attention(const struct rt_layer *l, const double *x, double *y) 
     for (int r = 0; r < l->rows; r++)
         for (int h = 0; h < l->heads; h++) {
             int first = r / l->context * l->context;
-            double p[64], total = 0, *to = y + r * l->out + h * dim;
+            double p[130], total = 0, *to = y + r * l->out + h * dim;
             for (int k = first; k <= r; k++) {
                 double dot = 0;
                 for (int i = 0; i < dim; i++)
@@ -251,6 +251,16 @@ Test(layers_host, layernorm) { CHECK(13, {LAYER_layernorm, 0}); }
 Test(layers_host, attention) {
     CHECK(12, {LAYER_attention, 1});
     CHECK(36, {LAYER_attention, 4});
+}
+Test(layers_host, attention_in_tiles) { /* three of them, the last a few rows; its output leaves for the next stage */
+    struct model *m = model_tokens(130, 130, 11, 3);
+    add(m, LAYER_embedding, 12);
+    add(m, LAYER_attention, 2);
+    add(m, LAYER_linear, 11);
+    add(m, LAYER_cross_entropy, 0);
+    m->cut = (int[]){1, 2};
+    m->ncut = 2;
+    check_stage(m, 3, 1);
 }
 Test(layers_host, stack) { CHECK(5, {LAYER_linear, 6}, {LAYER_relu, 0}, {LAYER_linear, 5}, {LAYER_gelu, 0}); }
 Test(layers_host, residual) {

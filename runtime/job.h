@@ -1,0 +1,33 @@
+/* What a job's layers work on: the operands of an instruction as addresses in its rank's arena. One for all devices. */
+#ifndef PIANOLA_JOB_H
+#define PIANOLA_JOB_H
+#include "rt.h"
+#include <string.h>
+
+static inline char *job_operand(char *arena, const struct rt_instr *x, int role) {
+    return x->at[role] < 0 ? NULL : arena + x->at[role];
+}
+
+/* All but the batch and where the loss goes. Behind the stage's own workspace lies what cost.c adds for B (what I would
+ * leave for W), for R (its output, which is dropped), and for an F that R will repeat (its stash). */
+static inline struct rt_bind job_bind(const struct rt_program *p, int rank, char *arena, const struct rt_instr *x) {
+    const struct rt_stage *s = &p->stage[x->stage];
+    int64_t work = p->rank[rank].work;
+    char *scratch = work < 0 ? NULL : arena + work, *behind = scratch ? scratch + s->work : NULL;
+    char *wstash = job_operand(arena, x, ROLE_wstash);
+    bool repeated = x->op == OP_F && x->at[ROLE_input] >= 0;
+    struct rt_bind at;
+    memset(&at, 0, sizeof at);
+    at.w = (float *)(void *)job_operand(arena, x, ROLE_w);
+    at.dw = (float *)(void *)job_operand(arena, x, ROLE_dw);
+    at.first = x->first;
+    at.at[SP_X] = job_operand(arena, x, x->op == OP_R ? ROLE_input : ROLE_x);
+    at.at[SP_Y] = x->op == OP_R ? behind : job_operand(arena, x, ROLE_y);
+    at.at[SP_STASH] = repeated ? behind : x->op == OP_W ? wstash : job_operand(arena, x, ROLE_stash);
+    at.at[SP_EXT] = x->op == OP_B ? behind : wstash ? wstash + s->stash : NULL;
+    at.at[SP_WORK] = scratch;
+    at.at[SP_DY] = job_operand(arena, x, ROLE_dy);
+    at.at[SP_DX] = job_operand(arena, x, ROLE_dx);
+    return at;
+}
+#endif
