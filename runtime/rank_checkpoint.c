@@ -41,7 +41,7 @@ void rank_verdict(struct rank_run *r, bool ok, const char *why) {
     if (bad < r->world.size) {
         if (r->world.rank == 0)
             fprintf(stderr, "pianola: error: %s\n", all[bad].why);
-        watch_phase("waits for all ranks to end");
+        watch_end();
         r->world.close(r->world.link);
         exit(2);
     }
@@ -64,17 +64,34 @@ void rank_writers(struct rank_run *r) {
     free(all);
 }
 
+/* True when all ranks have come, and all of them with true. */
+static bool all_true(struct rank_run *r, bool mine) {
+    float n = mine;
+    r->world.sum_begin(r->world.link, &n, 1);
+    r->world.sum_end(r->world.link);
+    return (int)n == r->world.size;
+}
+
+/* Each rank makes a file, and rank 0 looks for all of them. */
 void rank_try_checkpoint(struct rank_run *r) {
     char why[DURABLE_PATH + 512] = "", path[DURABLE_PATH];
     const char *dir = r->flags.checkpoint;
     struct durable d;
     watch_phase("waits for all ranks to open the checkpoint folder");
     snprintf(path, sizeof path, "%s/rank%d", dir, r->world.rank);
-    bool ok = durable_folder(dir, why, sizeof why) && durable_begin(&d, path, why, sizeof why);
-    if (ok)
-        durable_drop(&d);
-    if (ok && r->world.rank == 0 && !r->flags.resume && !(ok = checkpoint_none(dir)))
+    bool made = durable_folder(dir, why, sizeof why) && durable_begin(&d, path, why, sizeof why), ok = made;
+    bool looks = all_true(r, made) && r->world.rank == 0;
+    for (int k = 1; ok && looks && k < r->world.size; k++) {
+        snprintf(path, sizeof path, "%s/rank%d.tmp", dir, k);
+        if (!(ok = access(path, F_OK) == 0))
+            snprintf(why, sizeof why,
+                     "%s: rank 0 does not see what rank %d writes there: all ranks need the same folder", dir, k);
+    }
+    if (ok && looks && !r->flags.resume && !(ok = checkpoint_none(dir)))
         snprintf(why, sizeof why, "%s: holds checkpoints already: go on with --resume, or name another folder", dir);
+    all_true(r, ok); /* rank 0 has looked */
+    if (made)
+        durable_drop(&d);
     rank_verdict(r, ok, why);
 }
 

@@ -242,7 +242,7 @@ int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt
     if (t.signal && r.world.rank == 0)
         fprintf(stderr, "pianola: %s came: stopped after step %lld%s\n", t.signal == SIGINT ? "SIGINT" : "SIGTERM",
                 (long long)t.step, r.flags.checkpoint ? ", with a checkpoint" : "; there is no --checkpoint");
-    watch_phase("waits for all ranks to end"); /* MPI_Finalize does */
+    watch_end();
     release(&r, &t);
     return t.signal ? 128 + t.signal : 0;
 }

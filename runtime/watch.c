@@ -192,7 +192,7 @@ static void write_flight(const char *place, const char *why) {
                 f,
                 "step %lld, %.3f s after it began. Times are seconds since then; numbers are places in the table of "
                 "rank%d.cu, from 1.\n",
-                (long long)w.replay->step, now() - w.since, w.a.rank);
+                (long long)w.replay->step + 1, now() - w.since, w.a.rank);
             for (int l = 0; l < stream(w.replay)->nlanes; l++)
                 put_lane(f, w.replay, l);
         }
@@ -257,7 +257,7 @@ static void look_at_deadline(void) {
     if (!w.phase || now() < w.since + w.a.deadline)
         return;
     if (w.replay)
-        snprintf(why, sizeof why, "step %lld has taken %g s (--deadline)", (long long)w.replay->step, w.a.deadline);
+        snprintf(why, sizeof why, "step %lld has taken %g s (--deadline)", (long long)w.replay->step + 1, w.a.deadline);
     else
         snprintf(why, sizeof why, "%g s have passed (--deadline)", w.a.deadline);
     fail_locked(why);
@@ -296,4 +296,12 @@ static void begin(const char *phase, struct replay *z) {
 
 void watch_phase(const char *what) { begin(what, NULL); }
 void watch_step(struct replay *z) { begin("waits for all ranks to end the step", z); }
+
+void watch_end(void) {
+    begin("waits for all ranks to end", NULL);
+    pthread_mutex_lock(&w.lock);
+    w.told = true;
+    pthread_mutex_unlock(&w.lock);
+}
+
 int watch_signal(void) { return __atomic_load_n(&w.signal, __ATOMIC_ACQUIRE); }

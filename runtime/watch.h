@@ -20,13 +20,14 @@ struct watch_args {
     const char *flight;   /* folder of the flight record */
     const int32_t *group; /* as in rt_tables: names the members of a REDUCE */
 };
-/* Blocks the signals and starts the thread; call it before any other thread starts. False: no thread could be started.
- */
+/* Handles the signals and starts the thread. False: no thread could be started. */
 bool watch_start(const struct watch_args *args);
 /* A phase begins, and its deadline with it. what: "waits for all ranks to start"; kept, not copied. */
 void watch_phase(const char *what);
 /* A step of the replay begins. */
 void watch_step(struct replay *z);
+/* All is done but to end together. The deadline holds; a signal is no news any more. */
+void watch_end(void);
 int watch_signal(void); /* SIGINT, SIGTERM, or 0 */
 /* Names what this rank waits for, and why it can wait no longer; writes the flight record; ends the process with 1. */
 _Noreturn void watch_fail(const char *why);

@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# Ranks of two hosts: network namespaces on this machine, joined by a link of their own, two ranks in each. Over TCP, and
+# over MPI's own TCP. The weights are those of one process; and when the link goes down, all ranks end by the deadline and
+# say where they waited. Then as many ranks as one machine may have, over both.
+cd "$(dirname "$0")/.." || exit 2
+. tests/lib.sh
+. tests/faults/ranks.sh
+trap 'unlinked; cleaned' EXIT
+integers=(--model schedules/models/integers.lua)
+one_process() { # SCHEDULE ARGS...: the weights when all ranks are in one process
+    "$PIANOLA" run "schedules/$1.lua" "${integers[@]}" "${@:2}" --steps 7 2>/dev/null | sed -n 's/^weights *\([0-9a-f]*\).*/\1/p'
+}
+wanted=$(one_process 1f1b) # the same for every schedule
+
+# ---- on this machine: 2, 4 and 8 ranks ----
+
+compiled 1f1b 1f1b "${integers[@]}"
+compiled gpipe gpipe "${integers[@]}" -D workers=2
+compiled fslpp fslpp "${integers[@]}"
+compiled ddp ddp "${integers[@]}"
+for over in tcp mpi; do
+    for run in "gpipe 2" "1f1b 4" "fslpp 8" "ddp 8"; do
+        # shellcheck disable=SC2086
+        $over $run --steps 7 --deadline 60
+        ended 60
+        expect "$run over $over: weights" "$wanted" "$(weights)"
+    done
+done
+
+# ---- two hosts ----
+
+host=("pianola-a-$$" "pianola-b-$$") link=("pa$$" "pb$$") address=(192.0.2.1 192.0.2.2) # reserved for examples: RFC 5737
+unlinked() { ip netns del "${host[0]}"; ip netns del "${host[1]}"; } 2>/dev/null # its links go with it
+linked() {
+    local i
+    ip netns add "${host[0]}" && ip netns add "${host[1]}" &&
+        ip link add "${link[0]}" netns "${host[0]}" type veth peer name "${link[1]}" netns "${host[1]}" || return 1
+    for i in 0 1; do
+        ip -n "${host[i]}" address add "${address[i]}/24" dev "${link[i]}" && ip -n "${host[i]}" link set "${link[i]}" up &&
+            ip -n "${host[i]}" link set lo up || return 1
+    done
+} 2>/dev/null
+if ! linked; then
+    echo "two hosts: not tried, no network namespaces can be made here"
+    finish
+fi
+
+# tcp_hosts FLAGS...: ranks 0 and 1 on the first host, 2 and 3 on the other.
+tcp_hosts() {
+    local k
+    forget
+    pid=()
+    for k in 0 1 2 3; do
+        RANK=$k WORLD_SIZE=4 MASTER_ADDR=${address[0]} MASTER_PORT=29500 ip netns exec "${host[k / 2]}" \
+            "$room/1f1b/rank$k" --flight "$room" "$@" >"$room/out$k" 2>"$room/err$k" &
+        pid+=($!)
+    done
+}
+# mpi_hosts FLAGS...: the same; mpirun on the first, and on the other the daemon that it starts as it would by ssh. A host
+# has a name of its own. Without the keepalives mpirun and its daemon notice after minutes only that they are apart.
+cat >"$room/agent" <<'AGENT'
+#!/bin/sh
+shift
+exec ip netns exec "$OTHER_HOST" unshare --uts sh -c "hostname b.example; $*"
+AGENT
+export OTHER_HOST=${host[1]}
+chmod +x "$room/agent"
+mpi_hosts() {
+    forget
+    ip netns exec "${host[0]}" unshare --uts sh -c 'hostname a.example; exec "$@"' - mpirun --oversubscribe -n 4 \
+        --host "${address[0]}:2,${address[1]}:2" --mca plm_rsh_agent "$room/agent" --mca btl tcp,self \
+        --mca btl_tcp_if_include 192.0.2.0/24 --mca oob_tcp_if_include 192.0.2.0/24 \
+        --mca oob_tcp_keepalive_time 2 --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes 2 \
+        "$room/1f1b/rank" --flight "$room" "$@" >"$room/out0" 2>"$room/err0" &
+    pid=($!)
+}
+on_hosts() { ip netns pids "${host[0]}" && ip netns pids "${host[1]}"; }
+is_rank() { [[ $(tr '\0' ' ' <"/proc/$1/cmdline") == */rank[0-9]\ * ]]; } 2>/dev/null
+# gone SECONDS PROCESS...: they have ended, or end in time.
+gone() {
+    local until=$((${EPOCHREALTIME/./} + $1 * 1000000)) p
+    for p in "${@:2}"; do
+        while runs "$p"; do
+            ((${EPOCHREALTIME/./} < until)) || return 1
+            sleep 0.02
+        done
+    done
+}
+place='waits at [0-9]+ (RECV|SEND)_[FB] (act|grad)\([0-9],[0-9]\) (from|to) rank'
+end='waits for all ranks to end the step'
+deadline=4
+for over in tcp mpi; do
+    ${over}_hosts --steps 7 --deadline 30
+    ended 60
+    expect "two hosts over $over: weights" "$wanted" "$(weights)"
+
+    # The link goes down.
+    ${over}_hosts --steps 1000000 --deadline $deadline
+    begun && sleep 0.5
+    ranks=()
+    for p in $(on_hosts); do
+        ! is_rank "$p" || ranks+=("$p")
+    done
+    expect "two hosts over $over: ranks" 4 ${#ranks[@]}
+    ip -n "${host[0]}" link set "${link[0]}" down
+    gone $((deadline + 3)) "${ranks[@]}"
+    expect "no link, over $over: all ranks end by the deadline" 0 $?
+    ended 10
+    expect "no link, over $over: exit codes" yes "$(grep -qE "$([ $over = tcp ] && echo '^1 1 1 1$' || echo '^[1-9][0-9]*$')" <<<"$codes" && echo yes)"
+    # What ranks of another host say may not reach mpirun: their flight records stay there.
+    for k in 0 1 2 3; do
+        expect "no link, over $over: rank $k says where it waits" yes \
+            "$(head -n 1 "$room/flight-rank$k.txt" | grep -qE "^rank $k of 1f1b ($place [0-9]|$end): step [0-9]+ has taken $deadline s \(--deadline\)$" && echo yes)"
+    done
+    expect "no link, over $over: a rank waits for one of the other host" yes \
+        "$(grep -qE "^rank (1 of 1f1b $place 2|2 of 1f1b $place 1): " "$room"/flight-rank[12].txt && echo yes)"
+    # shellcheck disable=SC2046
+    gone 5 $(on_hosts)
+    expect "no link, over $over: nothing is left running" 0 $?
+    for p in $(on_hosts); do
+        kill -9 "$p"
+    done
+    ip -n "${host[0]}" link set "${link[0]}" up
+done
+finish
