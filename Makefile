@@ -24,7 +24,7 @@ build/pianola:
 
 # ---- what must be installed: on Debian 12, this installs it; with all of it there, this does nothing ----
 
-PACKAGES := gcc libc6-dev pkg-config liblua5.4-dev libopenblas-dev libopenmpi-dev openmpi-bin libcriterion-dev dict-devil clang libclang-rt-14-dev
+PACKAGES := gcc g++ libc6-dev pkg-config liblua5.4-dev libopenblas-dev libopenmpi-dev openmpi-bin libcriterion-dev dict-devil clang libclang-rt-14-dev
 deps:
 	@if ! command -v apt-get >/dev/null; then \
 	    pkg-config --exists lua5.4 openblas criterion 2>/dev/null && exit 0; \
@@ -70,6 +70,36 @@ $(B)/pianola-host.pc: Makefile
 	$(call pc,,) >$@
 runtime: $(B)/libpianola-host.a $(B)/pianola-host.pc
 
+# The CUDA half, a library that `pianola run --device cuda` opens; only this needs nvcc. The few C files that it shares
+# with the host are compiled into it once more. What ptxas says of registers and spills stays in build/cuda/*.log.
+CUDA_HOME ?= /usr/local/cuda
+NVCC ?= $(CUDA_HOME)/bin/nvcc
+ARCHS := -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 -gencode arch=compute_100,code=sm_100
+NVFLAGS := -std=c++17 -O3 $(ARCHS) -Werror all-warnings -Xcompiler -fPIC,-fvisibility=hidden -Iruntime -MMD -MP
+CUDA := $(wildcard runtime/*.cu)
+SHARED := replay data data_file optim_host
+build/cuda/%.o: runtime/%.cu Makefile
+	@mkdir -p $(@D)
+	$(NVCC) $(NVFLAGS) -Xptxas -v -c -o $@ $< 2>$(@:.o=.log) || { cat $(@:.o=.log) >&2; exit 1; }
+build/pic/%.o: runtime/%.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -O3 -fno-trapping-math -fPIC -c -o $@ $<
+build/libpianola-cuda.so: $(CUDA:runtime/%.cu=build/cuda/%.o) $(SHARED:%=build/pic/%.o)
+	$(NVCC) -shared -o $@ $^ -lcublasLt -cudart shared
+gpu: build/pianola build/libpianola-cuda.so
+# The same sources on the CPU, against tests/standin/ instead of CUDA: for tests only.
+STANDIN := $(wildcard tests/standin/*.cpp)
+build/standin/%.o: runtime/%.cu Makefile
+	@mkdir -p $(@D)
+	$(CXX) -std=c++17 -O1 -g -fPIC -Itests/standin -Iruntime -MMD -MP -x c++ -c -o $@ $<
+build/standin/%.o: tests/standin/%.cpp Makefile
+	@mkdir -p $(@D)
+	$(CXX) -std=c++17 -O1 -g -fPIC -Itests/standin -Iruntime -MMD -MP -c -o $@ $<
+build/standin/libpianola-cuda.so: $(CUDA:runtime/%.cu=build/standin/%.o) $(STANDIN:tests/%.cpp=build/%.o) \
+    $(SHARED:%=build/pic/%.o)
+	$(CXX) -shared -o $@ $^ -pthread
+standin: build/pianola build/standin/libpianola-cuda.so
+
 # The prelude travels inside the program, as numbers: C11 promises string literals of 4095 bytes only.
 build/prelude.h: compiler/prelude.lua
 	@mkdir -p $(@D)
@@ -89,7 +119,7 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(HELPERS) $(B)/libpianola.a
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) $(WRAP) -o $@ $^ $(LIBS) $$(pkg-config --libs criterion)
 
--include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
+-include $(shell find $(B)/obj build/cuda build/pic build/standin -name '*.d' 2>/dev/null)
 .SECONDARY:
 
 # ---- testing ----
@@ -111,16 +141,24 @@ $(B)/checkpoints: $(B)/obj/tests/weights/checkpoints.o $(B)/libpianola.a
 $(B)/measure: $(B)/obj/tests/confined/measure.o
 	$(CC) $(FLAGS) -o $@ $^
 
-units: $(B)/pianola $(B)/property $(B)/readback $(B)/checkpoints $(B)/measure $(UNITS:%=$(B)/tests/%)
+# Ranks that are killed and stopped, for tests/kill_test.sh.
+$(B)/kill: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/faults/*.c))
+	$(CC) $(FLAGS) -o $@ $^
+
+units: $(B)/pianola $(B)/property $(B)/readback $(B)/checkpoints $(B)/measure $(B)/kill $(UNITS:%=$(B)/tests/%)
 test: deps
 	@echo "building the tests, plain and with sanitizers"
-	@$(MAKE_ALL) units runtime
+	@$(MAKE_ALL) units runtime standin
 	@$(MAKE_ALL) $(ASAN) units
 	@$(MAKE_ALL) $(TSAN) build/tsan/pianola
 	@tests/run tests/floors.sh $(patsubst %,build/tests/%,$(filter test_%,$(UNITS))) \
 	    $(patsubst %,build/asan/tests/%,$(filter test_%,$(UNITS))) $(SCRIPTS)
 floors:
 	@tests/floors.sh
+# make test-kill N=1000: so many ranks killed or stopped.
+test-kill:
+	@$(MAKE_ALL) runtime build/pianola build/kill
+	@N=$(or $(N),1000) tests/kill_test.sh
 $(B)/bench: $(B)/obj/tests/bench/bench.o $(B)/libpianola.a
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 bench:
@@ -168,4 +206,4 @@ format:
 	git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | grep -v ^generated/ | xargs clang-format -i
 clean:
 	rm -rf build
-.PHONY: runtime deps units test floors bench fuzzers fuzz bless asan tsan demo install format clean
+.PHONY: gpu standin runtime deps units test test-kill floors bench fuzzers fuzz bless asan tsan demo install format clean

@@ -28,7 +28,7 @@ struct run_args {
     const char *data, *timeline;
     int64_t steps;
     uint64_t seed;
-    bool json, compare, quiet;
+    bool json, compare, quiet, cuda, eager; /* eager: no graph */
     struct style style;
 };
 /* The program as the runtime reads it. */

@@ -145,6 +145,8 @@ static void layout_forward(struct plan *p) {
             l->aux = p->at[p->root[p->partner[i]]];
         else if (aux_bytes(l) > 0)
             l->aux = (struct slot){SP_STASH, take(&p->s->stash, aux_bytes(l))};
+        if (is_loss(l->kind)) /* each row's loss, for a device that adds them up in a second pass */
+            l->tmp = (struct slot){SP_WORK, fit(&w, i, i, aligned(8 * (int64_t)l->rows))};
     }
     p->s->work = w.peak;
 }

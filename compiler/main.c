@@ -62,6 +62,8 @@ static const struct option_row {
     {"step", "N", "the checkpoint of that step; default: the newest whole one", 'S', EXPORT},
     {"seed", "N", "of weights and of the order of the data; default 1", 's', RUN},
     {"compare", NULL, "train the same steps on one rank too, and compare", 'C', RUN},
+    {"device", "DEVICE", "host (default), or cuda: all ranks on one GPU", 'u', RUN},
+    {"no-graph", NULL, "on a GPU, enqueue every step anew instead of replaying a graph", 'g', RUN},
     {"timeline", "FILE", "write the last step's measured timeline (TSV)", 't', RUN},
     {"json", NULL, "print figures as JSON", 'j', ALL & ~COMPILE},
     {"color", "WHEN", "always, never or auto (default)", 'k', SHOW | RUN},
@@ -184,6 +186,12 @@ static void set_option(struct settings *z, const struct command *c, int key, con
     case 's': z->run.seed = (uint64_t)number_arg(name, arg, 0); break;
     case 'C': z->run.compare = true; break;
     case 't': z->run.timeline = arg; break;
+    case 'g': z->run.eager = true; break;
+    case 'u':
+        z->run.cuda = strcmp(arg, "cuda") == 0;
+        if (!z->run.cuda && strcmp(arg, "host") != 0)
+            die("--device %s: expected host or cuda", arg);
+        break;
     case 'j': z->json = z->run.json = true; break;
     case 'k': z->color = arg; break;
     case 'w': z->width = (int)number_arg(name, arg, 20); break;

@@ -1,7 +1,9 @@
 /* `pianola run`: the compiled program handed to the runtime, in this process. */
 #include "../runtime/progress.h"
 #include "../runtime/rt.h"
+#include "../runtime/train_cuda.h"
 #include "compile.h"
+#include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,6 +157,35 @@ static void tell(void *context, int64_t step, float loss, double seconds) {
     progress_tell(context, step, loss, seconds);
 }
 
+/* The library lies beside the program, or in the lib/ of its prefix; PIANOLA_CUDA names another. */
+static cuda_train_function *cuda_library(void) {
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[n > 0 ? n : 0] = 0;
+    char *slash = strrchr(self, '/'), *dir = format("%.*s", slash ? (int)(slash - self) : 0, self);
+    const char *named = getenv("PIANOLA_CUDA"), *beside = format("%s/libpianola-cuda.so", dir);
+    const char *path = named ? named : access(beside, F_OK) == 0 ? beside : format("%s/../lib/libpianola-cuda.so", dir);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL), *train = library ? dlsym(library, "cuda_train") : NULL;
+    if (!train)
+        die("--device cuda needs its own library: %s; `make gpu` builds it where nvcc is", dlerror());
+    return (cuda_train_function *)(uintptr_t)train;
+}
+
+static char **train_on_cuda(const struct rt_run *run, const struct run_args *a, bool tell) {
+    char why[512];
+    struct cuda_run *cuda = NEW(struct cuda_run, 1);
+    *cuda = (struct cuda_run){.run = *run, .graph = !a->eager};
+    char **arena = cuda_library()(cuda, why, sizeof why);
+    if (!arena)
+        die("%s", why);
+    if (tell)
+        fprintf(stderr,
+                "pianola: %d ranks on %s, %s; device memory planned %lld bytes, taken %lld; %.1f us of CPU a step\n",
+                run->program->workers, cuda->device, a->eager ? "each step enqueued anew" : "one graph for the step",
+                (long long)cuda->planned, (long long)cuda->taken, 1e6 * cuda->host);
+    return arena;
+}
+
 static struct trained train(const struct compile *c, const struct run_args *a, struct data *data, int64_t steps,
                             const char *what) {
     struct trained t = {.program = runtime_program(c->spec, c->stage, c->program)};
@@ -171,7 +202,7 @@ static struct trained train(const struct compile *c, const struct run_args *a, s
     run.makespan = t.makespan;
     run.progress = what && !a->quiet ? tell : NULL;
     run.context = &told;
-    t.arena = host_train(&run);
+    t.arena = a->cuda ? train_on_cuda(&run, a, what != NULL) : host_train(&run);
     if (!t.arena)
         die("out of memory: the ranks of this schedule together need more than this machine has");
     for (int64_t s = 0; s < steps; s++)
@@ -282,8 +313,11 @@ static void print_text(const struct compile *c, const struct outcome *o) {
         printf("one rank  the same %lld steps: losses differ by %.2g at most (relative), weights %s\n",
                (long long)o->steps, o->largest, o->same_weights ? "equal bit for bit" : "not bit for bit");
     printf("weights   %016llx (fingerprint)\n", (unsigned long long)o->weights);
-    printf("makespan  predicted %.2f ms, measured %.2f ms (median step)", 1e3 * o->predicted, 1e3 * o->measured);
-    if (o->cores < c->spec->workers)
+    if (isnan(o->predicted))
+        printf("step      %.3f ms (median)", 1e3 * o->measured);
+    else
+        printf("makespan  predicted %.2f ms, measured %.2f ms (median step)", 1e3 * o->predicted, 1e3 * o->measured);
+    if (!isnan(o->predicted) && o->cores < c->spec->workers)
         printf("; %d ranks share %ld cores, which takes at least %.2f ms", c->spec->workers, o->cores,
                1e3 * o->work / (double)o->cores);
     printf("\n");
@@ -296,14 +330,18 @@ static void print_json(const struct compile *c, const struct outcome *o) {
     if (o->compared)
         printf("  \"one_rank_largest_difference\": %.9g,\n  \"one_rank_same_weights\": %s,\n", o->largest,
                o->same_weights ? "true" : "false");
-    printf("  \"weights\": \"%016llx\",\n  \"makespan_predicted\": %.9g,\n  \"makespan_measured\": %.9g,\n"
-           "  \"work\": %.9g,\n  \"cores\": %ld\n}\n",
-           (unsigned long long)o->weights, o->predicted, o->measured, o->work, o->cores);
+    if (!isnan(o->predicted))
+        printf("  \"makespan_predicted\": %.9g,\n  \"work\": %.9g,\n  \"cores\": %ld,\n", o->predicted, o->work,
+               o->cores);
+    printf("  \"weights\": \"%016llx\",\n  \"makespan_measured\": %.9g\n}\n", (unsigned long long)o->weights,
+           o->measured);
 }
 
 int run_command(struct compile *c, const struct run_args *a) {
     if (!c->spec->model)
         die("`run` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua");
+    if (a->cuda && a->timeline)
+        die("--timeline: steps on a GPU are not measured by instruction yet");
     if (a->timeline) /* better to hear of it now than after the training */
         check_writable(a->timeline);
     char why[512];
@@ -320,8 +358,9 @@ int run_command(struct compile *c, const struct run_args *a) {
     }
     if (c->spec->model->rt.input == INPUT_TOKENS && !a->data)
         fprintf(stderr, "pianola: no --data: training on random tokens; give a text with --data FILE\n");
-    fprintf(stderr, "pianola: %d ranks in one process, OpenBLAS kernel %s, one thread a rank\n", c->spec->workers,
-            blas);
+    if (!a->cuda)
+        fprintf(stderr, "pianola: %d ranks in one process, OpenBLAS kernel %s, one thread a rank\n", c->spec->workers,
+                blas);
     struct trained t = train(c, a, data, a->steps, "training");
     struct outcome o = {.steps = a->steps, .first = t.loss[0], .last = t.loss[a->steps - 1], .compared = a->compare};
     o.step = t.seconds / (double)a->steps;
@@ -329,11 +368,18 @@ int run_command(struct compile *c, const struct run_args *a) {
     o.weights = fingerprint(t.program, t.arena);
     o.measured = median(t.makespan, a->steps);
     o.cores = sysconf(_SC_NPROCESSORS_ONLN);
+    o.predicted = NAN;
     struct compile serial;
-    compile_serial(c, &serial);
-    struct trained alone = train(&serial, a, data, a->compare ? a->steps : 3, a->compare ? "one rank" : NULL);
-    o.predicted = predict(c, &serial, &alone);
-    o.work = median(alone.makespan, a->compare ? a->steps : 3);
+    struct trained alone = {0};
+    int64_t steps = a->compare ? a->steps : a->cuda ? 0 : 3; /* on one rank */
+    if (steps > 0) {
+        compile_serial(c, &serial);
+        alone = train(&serial, a, data, steps, a->compare ? "one rank" : NULL);
+    }
+    if (!a->cuda) {
+        o.predicted = predict(c, &serial, &alone);
+        o.work = median(alone.makespan, steps);
+    }
     for (int64_t s = 0; a->compare && s < a->steps; s++)
         o.largest = fmax(o.largest, fabs((double)t.loss[s] - alone.loss[s]) / fabs(alone.loss[s]));
     o.same_weights = a->compare && fingerprint(alone.program, alone.arena) == o.weights;

@@ -24,9 +24,6 @@ struct host_layer {
 extern const struct host_layer host_linear, host_attention, host_layernorm; /* linear_, attention_, norm_host.c */
 extern const struct host_layer host_cross_entropy, host_mse;                /* loss_host.c */
 
-/* Alignment of a layer's parameters within its stage's weights, in bytes: a vector register, a cache line. */
-enum { HOST_ALIGN = 64 };
-
 static inline float *host_at(const struct host_call *c, struct slot s) {
     char *base = c->at->at[s.space];
     return base ? (float *)(void *)(base + s.off) : NULL;

@@ -122,7 +122,7 @@ void host_forward(const struct rt_model *m, const struct rt_stage *s, const stru
 /* Gaps between the layers' parameters are zero in a gradient, so that sums and copies of it are defined. */
 static void clear_gap(const struct host_call *c) {
     size_t used = (size_t)c->l->nparam * sizeof(float);
-    memset((char *)host_dw(c) + used, 0, (HOST_ALIGN - used % HOST_ALIGN) % HOST_ALIGN);
+    memset((char *)host_dw(c) + used, 0, (PARAM_ALIGN - used % PARAM_ALIGN) % PARAM_ALIGN);
 }
 
 void host_backward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,

@@ -115,7 +115,7 @@ struct rt_layer {
     int32_t index;          /* position in the whole model: seeds its initial weights */
     int64_t param, nparam;  /* offset (bytes) and count (floats) of its parameters in the stage's weights */
     struct slot x, y;       /* forward input and output */
-    struct slot aux;        /* saved by the forward for the backward: statistics, probabilities */
+    struct slot aux;        /* saved by the forward for the backward: statistics, log-sum-exp */
     struct slot dy, dx;     /* gradients of y and x */
     struct slot tmp;        /* workspace of this layer alone */
 };

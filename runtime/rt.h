@@ -4,6 +4,9 @@
 #include "ops.h"
 #include <stddef.h>
 
+/* Alignment of a layer's parameters within its stage's weights, in bytes: a vector register, a cache line. */
+enum { PARAM_ALIGN = 64 };
+
 /* ---- layers_host.c: the reference implementation, fp32, one BLAS thread per rank ---- */
 
 /* One microbatch as the first and the last stage read it. */

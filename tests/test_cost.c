@@ -105,7 +105,8 @@ Test(cost, bytes_of_a_stage) {
     cr_assert_eq(st[0].bytes[K_wstash], x + dx + dy, "gradients of both layers' outputs, for their weights");
     cr_assert_eq(st[0].rt.work, 0);
     cr_assert_eq(st[0].bytes[K_work], x + dy, "F with recompute drops its stash here, R its output; ext is no larger");
-    cr_assert_eq(st[1].rt.work, 4 * 8 * 16, "the logits: the loss keeps its gradient, not them");
+    cr_assert_eq(st[1].rt.work, 4 * 8 * 16 + 8 * 8,
+                 "the logits: the loss keeps its gradient, not them; and a loss per row");
     cr_assert_eq(st[1].bytes[K_token], 4);
 }
 
@@ -117,7 +118,7 @@ Test(cost, a_transformer_block_keeps_what_it_must) {
     struct stage *st = cost_stages(spec_of(m, 3)) + 1;
     int64_t c = 4 * 128 * 64, stat = 4 * 128 * 2, lse = 4 * 128 * 4;
     int64_t attention = c + stat + c + 3 * c + lse + c; /* block's input, normed, q k v, log-sum-exp, heads' output */
-    int64_t mlp = c + stat + c + 4 * c + 4 * c; /* block's input, normed, before and after gelu */
+    int64_t mlp = c + stat + c + 4 * c + 4 * c;         /* block's input, normed, before and after gelu */
     cr_assert_eq(st->rt.stash, attention + mlp);
     cr_assert_eq(st->rt.ext, 2 * c + 3 * c + c + 4 * c + c, "dy of both norms and of the four linears");
     /* The largest of the backward: gradients of gelu's output. A join's gradient is ext's already. */

@@ -1,0 +1,148 @@
+/* What the CUDA layers share: where a tensor lies, its element type, loads of 16 bytes, sums over a warp and a block.
+ *
+ * The layers are those of host.h on a device: the same tables, slots and operands, every pointer in device memory, and
+ * nothing but launches, so that a step can be captured into a graph. Activations, their gradients and weights are of
+ * the model's precision T, float or __nv_bfloat16; arithmetic, statistics and weight gradients are fp32. Sums have one
+ * order: no atomics on floats, and the same bits in every run.
+ *
+ * The same source compiles as C++ against tests/standin/, where a grid of threads runs on the CPU. */
+#ifndef PIANOLA_CUDA_CUH
+#define PIANOLA_CUDA_CUH
+extern "C" {
+#include "rt.h"
+}
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+/* One layer of one job. The batch's x is of the model's precision, its y fp32. */
+struct cuda_call {
+    const struct rt_model *m;
+    const struct rt_layer *l;
+    const struct rt_bind *at;
+    cudaStream_t stream;
+    void *workspace; /* of linear's products */
+};
+struct cuda_layer {
+    void (*forward)(const struct cuda_call *c);
+    void (*input)(const struct cuda_call *c);
+    void (*weight)(const struct cuda_call *c);
+};
+
+extern const struct cuda_layer cuda_relu, cuda_gelu, cuda_fork, cuda_join; /* elementwise.cu */
+extern const struct cuda_layer cuda_embedding;                             /* embedding.cu */
+extern const struct cuda_layer cuda_layernorm;                             /* norm.cu */
+extern const struct cuda_layer cuda_cross_entropy, cuda_mse;               /* loss.cu */
+extern const struct cuda_layer cuda_attention;                             /* attention.cu */
+extern const struct cuda_layer cuda_linear;                                /* linear.cu */
+
+/* elementwise.cu: dst = src when first, else dst += src; n floats */
+void cuda_add(float *dst, const float *src, int64_t n, bool first, cudaStream_t stream);
+/* optim.cu: one optimizer step. The number of the step, from 1, and the learning rate are read on the device. */
+void cuda_update(const struct rt_model *m, const struct rt_stage *s, void *w, const float *dw, float *opt,
+                 const int64_t *step, const float *lr, cudaStream_t stream);
+void cuda_count(int64_t *step, cudaStream_t stream); /* one step more */
+
+/* A kernel with commas in its template arguments goes in parentheses. */
+#ifdef __CUDACC__
+#define LAUNCH(kernel, grid, block, shared, stream, ...) kernel<<<grid, block, shared, stream>>>(__VA_ARGS__)
+#define DYNAMIC_SHARED(type, name)                                                                                     \
+    extern __shared__ __align__(16) char dynamic_shared[];                                                             \
+    type *name = (type *)dynamic_shared
+#else
+#define LAUNCH(kernel, grid, block, shared, stream, ...)                                                               \
+    grid_launch(#kernel, kernel, grid, block, shared, stream, __VA_ARGS__)
+#define DYNAMIC_SHARED(type, name) type *name = (type *)grid_shared()
+#endif
+
+/* ---- where a tensor lies ---- */
+
+template <typename T> static T *cuda_at(const struct cuda_call *c, struct slot s) {
+    char *base = c->at->at[s.space];
+    return base ? (T *)(base + s.off) : NULL;
+}
+
+template <typename T> static const T *cuda_x(const struct cuda_call *c) {
+    return c->l->x.space == SP_NONE ? (const T *)c->at->batch->x : cuda_at<T>(c, c->l->x);
+}
+
+/* The layer's parameters, and their gradient, whose elements are 4 bytes always. */
+template <typename T> static const T *cuda_w(const struct cuda_call *c) {
+    return (const T *)((const char *)c->at->w + c->l->param);
+}
+template <typename T> static float *cuda_dw(const struct cuda_call *c) {
+    return c->at->dw + c->l->param / (int64_t)sizeof(T);
+}
+
+/* A function over the model's precision, as one that looks it up: EITHER(relu_forward). */
+template <void (*fp32)(const struct cuda_call *), void (*bf16)(const struct cuda_call *)>
+static void either(const struct cuda_call *c) {
+    (c->m->precision == BF16 ? bf16 : fp32)(c);
+}
+#define EITHER(f) either<f<float>, f<__nv_bfloat16>>
+
+/* ---- elements ---- */
+
+static __device__ __forceinline__ float widen(float x) { return x; }
+static __device__ __forceinline__ float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
+template <typename T> static __device__ __forceinline__ T narrow(float x);
+template <> __device__ __forceinline__ float narrow<float>(float x) { return x; }
+template <> __device__ __forceinline__ __nv_bfloat16 narrow<__nv_bfloat16>(float x) { return __float2bfloat16_rn(x); }
+
+/* V elements that are loaded and stored at once. Tensors begin on 64 bytes; their rows do on 16 where a row is a
+ * multiple of WIDE elements, and elsewhere V is 1. */
+template <typename T, int V> struct __align__(sizeof(T) * V) pack { T v[V]; };
+template <typename T> constexpr int WIDE = 16 / (int)sizeof(T);
+
+template <int V, typename T> static __device__ __forceinline__ pack<T, V> load(const T *p) {
+    return *(const pack<T, V> *)p;
+}
+template <int V, typename T> static __device__ __forceinline__ void store(T *p, pack<T, V> x) { *(pack<T, V> *)p = x; }
+
+/* Launches kernel<T, V> for rows of n elements. */
+#define LAUNCH_ROWS(kernel, T, n, grid, block, stream, ...)                                                            \
+    do {                                                                                                               \
+        if ((n) % WIDE<T> == 0)                                                                                        \
+            LAUNCH((kernel<T, WIDE<T>>), grid, block, 0, stream, __VA_ARGS__);                                         \
+        else                                                                                                           \
+            LAUNCH((kernel<T, 1>), grid, block, 0, stream, __VA_ARGS__);                                               \
+    } while (0)
+
+static inline unsigned blocks_for(int64_t n, int64_t each) { return (unsigned)((n + each - 1) / each); }
+
+/* ---- sums ---- */
+
+static constexpr unsigned ALL_LANES = 0xffffffffu;
+
+template <typename N> static __device__ __forceinline__ N warp_sum(N x) {
+    for (int i = 16; i > 0; i /= 2)
+        x += __shfl_xor_sync(ALL_LANES, x, i);
+    return x;
+}
+static __device__ __forceinline__ float warp_max(float x) {
+    for (int i = 16; i > 0; i /= 2)
+        x = fmaxf(x, __shfl_xor_sync(ALL_LANES, x, i));
+    return x;
+}
+
+/* Over a block of whole warps; every thread gets it. */
+template <typename N> static inline __device__ N block_sum(N x) {
+    __shared__ N part[32];
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    x = warp_sum(x);
+    __syncthreads(); /* part may be in use by an earlier sum */
+    if (lane == 0)
+        part[warp] = x;
+    __syncthreads();
+    return warp_sum(lane < warps ? part[lane] : N(0));
+}
+static inline __device__ float block_max(float x) {
+    __shared__ float part[32];
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    x = warp_max(x);
+    __syncthreads();
+    if (lane == 0)
+        part[warp] = x;
+    __syncthreads();
+    return warp_max(lane < warps ? part[lane] : part[0]);
+}
+#endif

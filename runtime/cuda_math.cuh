@@ -1,0 +1,21 @@
+/* What the CUDA layers need beyond kernels, made once at the start: a cuBLASLt plan for every product. */
+#ifndef PIANOLA_CUDA_MATH_CUH
+#define PIANOLA_CUDA_MATH_CUH
+#include "cuda.cuh"
+
+/* linear.cu: plans for all linear layers of the program's stages. */
+enum { CUDA_WORKSPACE = 32 << 20 }; /* bytes: what NVIDIA recommends on sm_90 */
+void cuda_linear_plan(const struct rt_program *p);
+void cuda_linear_forget(void);
+
+/* layers_cuda.cu: as host_forward and host_backward of rt.h, on a stream. workspace: CUDA_WORKSPACE bytes of device
+ * memory that no other stream uses. */
+void cuda_forward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, void *workspace,
+                  cudaStream_t stream);
+void cuda_backward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
+                   bool weight, void *workspace, cudaStream_t stream);
+
+/* device_cuda.cu: trouble with the device ends the process: nothing that was enqueued can be trusted */
+void cuda_must(cudaError_t code, const char *call);
+#define CUDA(call) cuda_must(call, #call)
+#endif

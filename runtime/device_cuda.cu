@@ -1,0 +1,224 @@
+/* A CUDA device for the replay core: lanes are streams, waits are events, and nothing is ever waited for on the host.
+ *
+ * All of a rank's device memory is one allocation: the plan's arena, and behind it what every rank needs beside the
+ * plan (microbatches, losses, the optimizer's step, the workspace of the products). All of it is taken at the start. */
+#include "device_cuda.cuh"
+extern "C" {
+#include "job.h"
+}
+#include <stdio.h>
+#include <stdlib.h>
+
+static struct cuda_rank *self(const struct replay *z) { return (struct cuda_rank *)z->self; }
+static const struct rt_rank *stream_of(const struct replay *z) { return &z->program->rank[z->rank]; }
+
+void cuda_must(cudaError_t code, const char *call) {
+    if (code == cudaSuccess)
+        return;
+    fprintf(stderr, "pianola: error: CUDA: %s: %s\n", call, cudaGetErrorString(code));
+    fflush(NULL);
+    _Exit(1);
+}
+
+/* ---- the replay core's questions ---- */
+
+static bool device_wait(struct replay *z, const struct rt_instr *x, int32_t i) {
+    if (self(z)->issued[i] <= z->step)
+        return false;
+    CUDA(cudaStreamWaitEvent(self(z)->lane[x->lane], self(z)->event[i], 0));
+    return true;
+}
+
+static void device_record(struct replay *z, int32_t i, double start, double end) {
+    (void)start, (void)end;
+    if (self(z)->event[i])
+        CUDA(cudaEventRecord(self(z)->event[i], self(z)->lane[stream_of(z)->ins[i].lane]));
+    self(z)->issued[i] = z->step + 1;
+}
+
+/* The microbatch as data_batch lays it out, in device memory. */
+static struct rt_batch batch_of(const struct replay *z, int b) {
+    const struct rt_model *m = z->program->model;
+    const char *at = self(z)->input + (int64_t)b * (int64_t)data_bytes(m), *half = at + data_bytes(m) / 2;
+    struct rt_batch batch = {NULL, NULL, NULL, NULL};
+    if (m->input == INPUT_TOKENS) {
+        batch.token = (const int32_t *)at;
+        batch.target = (const int32_t *)half;
+    } else {
+        batch.x = (const float *)at;
+        batch.y = (const float *)half;
+    }
+    return batch;
+}
+
+static void run_job(struct replay *z, const struct rt_instr *x) {
+    struct cuda_rank *c = self(z);
+    const struct rt_program *p = z->program;
+    const struct rt_stage *s = &p->stage[x->stage];
+    cudaStream_t stream = c->lane[x->lane];
+    struct rt_batch batch = batch_of(z, x->batch);
+    struct rt_bind at = job_bind(p, z->rank, c->arena, x);
+    at.batch = &batch;
+    at.loss = c->loss + (x->op == OP_F ? x->batch : p->batches);
+    if (x->op == OP_F && x->at[ROLE_input] >= 0 && at.at[SP_X]) /* recompute: keep the input only */
+        CUDA(cudaMemcpyAsync(job_operand(c->arena, x, ROLE_input), at.at[SP_X], (size_t)s->input,
+                             cudaMemcpyDeviceToDevice, stream));
+    if (x->op == OP_F || x->op == OP_R)
+        cuda_forward(p->model, s, &at, c->workspace, stream);
+    else
+        cuda_backward(p->model, s, &at, x->op != OP_W, x->op != OP_I, c->workspace, stream);
+}
+
+static void device_launch(struct replay *z, const struct rt_instr *x) {
+    struct cuda_rank *c = self(z);
+    cudaStream_t stream = c->lane[x->lane];
+    float *dw = (float *)job_operand(c->arena, x, ROLE_dw);
+    if (x->op == OP_U)
+        cuda_update(z->program->model, &z->program->stage[x->stage], job_operand(c->arena, x, ROLE_w), dw,
+                    (float *)job_operand(c->arena, x, ROLE_opt), c->step, c->lr, stream);
+    else if (x->op == OP_ADD)
+        cuda_add(dw, (const float *)job_operand(c->arena, x, ROLE_src), x->bytes / 4, x->first, stream);
+    else if (x->op == OP_ZERO)
+        CUDA(cudaMemsetAsync(dw, 0, (size_t)x->bytes, stream));
+    else
+        run_job(z, x);
+}
+
+static bool device_meet(struct replay *z, const struct rt_instr *x) {
+    struct cuda_rank *c = self(z);
+    if (!(x->op == OP_REDUCE ? c->comm->reduce : c->comm->message)(c->link, z, x))
+        return false;
+    device_record(z, (int32_t)(x - stream_of(z)->ins), 0, 0);
+    return true;
+}
+
+/* Times are measured by the device, not here. */
+static double no_clock(struct replay *z) {
+    (void)z;
+    return 0;
+}
+static bool no_stamp(struct replay *z, int32_t i, double *start, double *end) {
+    (void)z, (void)i, (void)start, (void)end;
+    return false;
+}
+static void no_idle(struct replay *z) { (void)z; }
+
+extern const struct device cuda_device = {device_wait,   device_launch, device_meet, device_meet, device_meet,
+                                          device_record, no_clock,      no_stamp,    no_idle};
+
+/* ---- memory ---- */
+
+enum { REGION = 4096 };
+static int64_t whole(int64_t bytes) { return (bytes + REGION - 1) / REGION * REGION; }
+
+static int64_t place(const struct rt_program *p, int rank, struct cuda_rank *c) {
+    int64_t at = whole(p->rank[rank].arena), batches = p->batches;
+    char *base = c ? c->arena : NULL;
+    if (c) {
+        c->input = base + at;
+        c->loss = (float *)(base + at + whole(batches * (int64_t)data_bytes(p->model)));
+    }
+    at += whole(batches * (int64_t)data_bytes(p->model)) + whole((batches + 1) * (int64_t)sizeof *c->loss);
+    if (c) {
+        c->step = (int64_t *)(base + at);
+        c->lr = (float *)(c->step + 1);
+        c->workspace = base + at + REGION;
+    }
+    return at + REGION + CUDA_WORKSPACE;
+}
+
+int64_t cuda_rank_bytes(const struct rt_program *p, int rank) { return place(p, rank, NULL); }
+
+const char *cuda_take(struct replay *z, struct cuda_rank *c, const struct rt_program *p, int rank) {
+    const struct rt_rank *k = &p->rank[rank];
+    memset(z, 0, sizeof *z);
+    memset(c, 0, sizeof *c);
+    z->device = &cuda_device;
+    z->program = p;
+    z->rank = rank;
+    z->running = -1;
+    z->self = c;
+    z->cursor = (int32_t *)calloc((size_t)k->nlanes + 1, sizeof *z->cursor);
+    z->blocked = (bool *)calloc((size_t)k->nlanes + 1, sizeof *z->blocked);
+    c->lane = (cudaStream_t *)calloc((size_t)k->nlanes + 1, sizeof *c->lane);
+    c->event = (cudaEvent_t *)calloc((size_t)k->nins + 1, sizeof *c->event);
+    c->issued = (int64_t *)calloc((size_t)k->nins + 1, sizeof *c->issued);
+    if (!z->cursor || !z->blocked || !c->lane || !c->event || !c->issued)
+        return "no memory on the host";
+    if (cudaMalloc((void **)&c->arena, (size_t)cuda_rank_bytes(p, rank)) != cudaSuccess)
+        return "no memory on the device";
+    CUDA(cudaMemset(c->arena, 0, (size_t)cuda_rank_bytes(p, rank)));
+    place(p, rank, c);
+    for (int l = 0; l < k->nlanes; l++)
+        CUDA(cudaStreamCreateWithFlags(&c->lane[l], cudaStreamNonBlocking));
+    for (int32_t i = 0; i < k->nins; i++)
+        if (k->ins[i].recorded)
+            CUDA(cudaEventCreateWithFlags(&c->event[i], cudaEventDisableTiming));
+    for (int t = 0; t < 2; t++) {
+        CUDA(cudaMallocHost((void **)&c->staged[t], (size_t)p->batches * data_bytes(p->model)));
+        CUDA(cudaMallocHost((void **)&c->told[t], (size_t)p->batches * sizeof *c->told[t]));
+        CUDA(cudaEventCreateWithFlags(&c->sent[t], cudaEventDisableTiming));
+        CUDA(cudaEventCreateWithFlags(&c->came[t], cudaEventDisableTiming));
+    }
+    return NULL;
+}
+
+void cuda_release(struct replay *z, struct cuda_rank *c) {
+    const struct rt_rank *k = stream_of(z);
+    for (int l = 0; l < k->nlanes; l++)
+        cudaStreamDestroy(c->lane[l]);
+    for (int32_t i = 0; i < k->nins; i++)
+        if (c->event[i])
+            cudaEventDestroy(c->event[i]);
+    for (int t = 0; t < 2; t++) {
+        cudaFreeHost(c->staged[t]);
+        cudaFreeHost(c->told[t]);
+        cudaEventDestroy(c->sent[t]);
+        cudaEventDestroy(c->came[t]);
+    }
+    cudaFree(c->arena);
+    free(c->lane);
+    free(c->event);
+    free(c->issued);
+    free(z->cursor);
+    free(z->blocked);
+}
+
+void cuda_begin(struct replay *z, uint64_t seed) {
+    struct cuda_rank *c = self(z);
+    const struct rt_program *p = z->program;
+    const struct rt_rank *k = stream_of(z);
+    const int64_t none = 0;
+    CUDA(cudaMemcpy(c->step, &none, sizeof none, cudaMemcpyHostToDevice));
+    CUDA(cudaMemcpy(c->lr, &p->model->lr, sizeof *c->lr, cudaMemcpyHostToDevice));
+    for (int i = 0; i < k->nhomes; i++) {
+        const struct rt_stage *s = &p->stage[k->home[i].stage];
+        float *w = (float *)calloc(1, (size_t)s->weight + 1);
+        if (!w)
+            cuda_must(cudaErrorMemoryAllocation, "initial weights on the host");
+        host_init(p->model, s, w, seed);
+        CUDA(cudaMemcpy(c->arena + k->home[i].weight, w, (size_t)s->weight, cudaMemcpyHostToDevice));
+        free(w);
+    }
+}
+
+void cuda_feed(struct replay *z, const struct data *d, cudaStream_t stream) {
+    struct cuda_rank *c = self(z);
+    const struct rt_program *p = z->program;
+    size_t bytes = data_bytes(p->model);
+    int turn = (int)(z->step % 2);
+    struct rt_batch batch;
+    CUDA(cudaEventSynchronize(c->sent[turn]));
+    for (int b = 0; b < p->batches; b++)
+        data_batch(d, z->step, b, c->staged[turn] + (size_t)b * bytes, &batch);
+    CUDA(cudaMemcpyAsync(c->input, c->staged[turn], (size_t)p->batches * bytes, cudaMemcpyHostToDevice, stream));
+    CUDA(cudaEventRecord(c->sent[turn], stream));
+}
+
+void cuda_tell(struct replay *z, cudaStream_t stream) {
+    struct cuda_rank *c = self(z);
+    int turn = (int)(z->step % 2);
+    CUDA(cudaMemcpyAsync(c->told[turn], c->loss, (size_t)z->program->batches * sizeof *c->loss, cudaMemcpyDeviceToHost,
+                         stream));
+    CUDA(cudaEventRecord(c->came[turn], stream));
+}

@@ -1,0 +1,53 @@
+/* A CUDA device as ranks see it: between device_cuda.cu, the ways that messages travel, and whoever drives the ranks.
+ */
+#ifndef PIANOLA_DEVICE_CUDA_CUH
+#define PIANOLA_DEVICE_CUDA_CUH
+#include "cuda_math.cuh"
+extern "C" {
+#include "device.h"
+}
+
+struct cuda_rank {
+    char *arena;         /* device memory: the plan's arena, and behind it what follows */
+    char *input;         /* the step's microbatches, data_bytes each */
+    float *loss;         /* [batches + 1]: of each microbatch; the last one is of forwards that are repeated */
+    int64_t *step;       /* of the optimizer, from 1 */
+    float *lr;           /* learning rate */
+    void *workspace;     /* of the products on the compute lane */
+    char *staged[2];     /* pinned host memory: microbatches on their way to input, in turns */
+    cudaEvent_t sent[2]; /* they have left it */
+    float *told[2];      /* pinned host memory: losses, in turns */
+    cudaEvent_t came[2]; /* they are there */
+    cudaStream_t *lane;
+    cudaEvent_t *event; /* per instruction that others wait for; NULL elsewhere */
+    int64_t *issued;    /* per instruction: steps in which it was enqueued */
+    const struct cuda_comm *comm;
+    void *link; /* the communicator's own */
+};
+
+/* How messages travel between ranks: enqueued on x's lane. False: not yet, the other side has not come (loopback). */
+struct cuda_comm {
+    bool (*message)(void *link, struct replay *z, const struct rt_instr *x);
+    bool (*reduce)(void *link, struct replay *z, const struct rt_instr *x);
+};
+extern const struct device cuda_device;
+
+/* Bytes of device memory that a rank takes, and where the parts lie behind the plan's arena. */
+int64_t cuda_rank_bytes(const struct rt_program *p, int rank);
+/* Everything a rank's replay needs; c->comm and c->link are the caller's to set. NULL, or why not. */
+const char *cuda_take(struct replay *z, struct cuda_rank *c, const struct rt_program *p, int rank);
+void cuda_release(struct replay *z, struct cuda_rank *c);
+/* Initial weights at the homes, and the learning rate. */
+void cuda_begin(struct replay *z, uint64_t seed);
+/* Before a step: its microbatches are made, and sent to the device, on stream. */
+void cuda_feed(struct replay *z, const struct data *d, cudaStream_t stream);
+
+/* After a step: its losses are sent back, on stream. */
+void cuda_tell(struct replay *z, cudaStream_t stream);
+
+/* comm_loopback.cu: all ranks in this process, on one device */
+extern const struct cuda_comm cuda_loopback;
+struct loopback;
+struct loopback *loopback_open(const struct rt_program *p, struct cuda_rank *rank);
+void loopback_close(struct loopback *l);
+#endif

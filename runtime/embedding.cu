@@ -1,0 +1,156 @@
+/* Token and position embedding. w is vocab x out for tokens, then context x out for positions.
+ *
+ * The gradient of a token is the sum of dy over the rows that have it: rows that only the data tells. A block owns
+ * every gridDim-th token, so that the frequent ones, which lie side by side, spread out. It goes through the
+ * microbatch, CHUNK rows at a time, and lists the rows of its tokens in order; then each warp takes a token and some
+ * columns, finds the token's rows in the list, and adds them up, 32 in flight. No atomics, no scratch, one order.
+ *
+ * Reads: tokens once per block, 1,056 x 4 bytes x rows at most, from the second cache; dy once. Writes: each gradient
+ * once when first (most are zeros), and else only those of tokens that occur, once per chunk. */
+#include "cuda.cuh"
+
+enum { THREADS = 256, WARPS = THREADS / 32, BLOCKS = 132 * 8, CHUNK = 8192, EACH = CHUNK / THREADS };
+
+template <typename T, int V>
+static __global__ void look_up(T *y, const T *token, const T *position, const int32_t *tokens, int rows, int context,
+                               int n) {
+    unsigned across = n / V, i = blockIdx.x * THREADS + threadIdx.x, row = i / across, j = i % across * V;
+    if (row >= (unsigned)rows)
+        return;
+    pack<T, V> t = load<V>(token + (int64_t)tokens[row] * n + j);
+    pack<T, V> p = load<V>(position + (int64_t)(row % context) * n + j);
+    for (int k = 0; k < V; k++)
+        t.v[k] = narrow<T>(widen(t.v[k]) + widen(p.v[k]));
+    store(y + (int64_t)row * n + j, t);
+}
+
+/* Writes V sums, or adds them. */
+template <int V> static __device__ __forceinline__ void give(float *to, const float *sum, bool first) {
+    constexpr int S = V < 4 ? V : 4;
+    for (int v = 0; v < V; v += S) {
+        pack<float, S> s = first ? pack<float, S>() : load<S>(to + v);
+        for (int k = 0; k < S; k++)
+            s.v[k] += sum[v + k];
+        store(to + v, s);
+    }
+}
+
+/* Lists the chunk's rows whose token this block owns: which of its tokens << 16 | row in the chunk. A warp looks at
+ * at most EACH x 32 rows side by side. Returns how many. */
+static __device__ int list_rows(uint32_t *list, const int32_t *tokens, int rows) {
+    __shared__ int found[WARPS];
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, steps = (rows + THREADS - 1) / THREADS, count = 0;
+    unsigned mine[EACH]; /* lanes that have one of ours, per step */
+    for (int i = 0; i < EACH; i++) {
+        int r = (warp * steps + i) * 32 + lane;
+        mine[i] = 0;
+        if (i < steps)
+            mine[i] = __ballot_sync(ALL_LANES, r < rows && (unsigned)tokens[r] % gridDim.x == blockIdx.x);
+        count += __popc(mine[i]);
+    }
+    if (lane == 0)
+        found[warp] = count;
+    __syncthreads(); /* and nobody uses the last list any more */
+    int at = 0, total = 0;
+    for (int w = 0; w < WARPS; w++) {
+        at += w < warp ? found[w] : 0;
+        total += found[w];
+    }
+    for (int i = 0; i < EACH; i++) {
+        int r = (warp * steps + i) * 32 + lane;
+        if (mine[i] >> lane & 1)
+            list[at + __popc(mine[i] & ((1u << lane) - 1))] = (unsigned)tokens[r] / gridDim.x << 16 | r;
+        at += __popc(mine[i]);
+    }
+    __syncthreads();
+    return total;
+}
+
+/* Adds up the listed rows of one token, for V columns: lanes 8g .. 8g + 7 have eight entries of each 32, and lane % 8
+ * says which columns. Returns whether there were any; all lanes get the sums. */
+template <typename T, int V>
+static __device__ bool sum_rows(float *sum, const uint32_t *list, int count, uint32_t which, const T *dy, int column,
+                                int n) {
+    int lane = threadIdx.x % 32, eighth = lane & 24;
+    bool any = false;
+    for (int base = 0; base < count; base += 32) {
+        uint32_t entry = base + lane < count ? list[base + lane] : ~0u;
+        unsigned hits = __ballot_sync(ALL_LANES, entry >> 16 == which);
+        if (hits == 0)
+            continue;
+        any = true;
+        pack<T, V> d[8];
+        for (int k = 0; k < 8; k++) {
+            int r = (int)(__shfl_sync(ALL_LANES, entry, eighth + k) & 0xffff);
+            d[k] = pack<T, V>();
+            if (hits >> (eighth + k) & 1 && column < n)
+                d[k] = load<V>(dy + (r * n + column)); /* a chunk has fewer than 2^31 elements */
+        }
+        for (int k = 0; k < 8; k++)
+            for (int v = 0; v < V; v++)
+                sum[v] += widen(d[k].v[v]);
+    }
+    for (int v = 0; v < V && any; v++) {
+        sum[v] += __shfl_xor_sync(ALL_LANES, sum[v], 8);
+        sum[v] += __shfl_xor_sync(ALL_LANES, sum[v], 16);
+    }
+    return any;
+}
+
+template <typename T, int V>
+static __global__ void __launch_bounds__(THREADS, 2)
+    token_gradient(float *dw, const T *dy, const int32_t *tokens, int rows, int vocab, int n, bool first) {
+    __shared__ uint32_t list[CHUNK];
+    int lane = threadIdx.x % 32, owned = (vocab - 1 - (int)blockIdx.x) / (int)gridDim.x + 1;
+    int across = (n + 8 * V - 1) / (8 * V), tasks = owned * across;
+    for (int r = 0; r < rows; r += CHUNK) {
+        int count = list_rows(list, tokens + r, min(rows - r, (int)CHUNK));
+        bool fresh = first && r == 0;
+        for (int task = threadIdx.x / 32; task < tasks; task += WARPS) {
+            int which = task / across, column = (task % across * 8 + lane % 8) * V;
+            float sum[V] = {};
+            bool any = sum_rows<T, V>(sum, list, count, which, dy + (int64_t)r * n, column, n);
+            if (lane >= 8 || column >= n || !(any || fresh))
+                continue;
+            give<V>(dw + ((int64_t)which * gridDim.x + blockIdx.x) * n + column, sum, fresh);
+        }
+    }
+}
+
+/* A thread adds up V columns of one position over the sequences. */
+template <typename T, int V>
+static __global__ void position_gradient(float *dw, const T *dy, int rows, int context, int n, bool first) {
+    unsigned across = n / V, i = blockIdx.x * THREADS + threadIdx.x, position = i / across, j = i % across * V;
+    if (position >= (unsigned)context)
+        return;
+    float sum[V] = {};
+    for (int r = position; r < rows; r += context) {
+        pack<T, V> d = load<V>(dy + (int64_t)r * n + j);
+        for (int v = 0; v < V; v++)
+            sum[v] += widen(d.v[v]);
+    }
+    give<V>(dw + (int64_t)position * n + j, sum, first);
+}
+
+template <typename T> static int64_t packs(const struct rt_layer *l, int64_t rows) {
+    return rows * (l->out % WIDE<T> == 0 ? l->out / WIDE<T> : l->out);
+}
+
+template <typename T> static void embedding_forward(const struct cuda_call *c) {
+    const struct rt_layer *l = c->l;
+    const T *token = cuda_w<T>(c);
+    LAUNCH_ROWS(look_up, T, l->out, blocks_for(packs<T>(l, l->rows), THREADS), THREADS, c->stream, cuda_at<T>(c, l->y),
+                token, token + (int64_t)c->m->vocab * l->out, c->at->batch->token, l->rows, l->context, l->out);
+}
+
+template <typename T> static void embedding_weight(const struct cuda_call *c) {
+    const struct rt_layer *l = c->l;
+    const T *dy = cuda_at<T>(c, l->dy);
+    float *token = cuda_dw<T>(c), *position = token + (int64_t)c->m->vocab * l->out;
+    LAUNCH_ROWS(token_gradient, T, l->out, min(c->m->vocab, (int)BLOCKS), THREADS, c->stream, token, dy,
+                c->at->batch->token, l->rows, c->m->vocab, l->out, c->at->first);
+    LAUNCH_ROWS(position_gradient, T, l->out, blocks_for(packs<T>(l, l->context), THREADS), THREADS, c->stream,
+                position, dy, l->rows, l->context, l->out, c->at->first);
+}
+
+const struct cuda_layer cuda_embedding = {EITHER(embedding_forward), NULL, EITHER(embedding_weight)};

@@ -1,0 +1,17 @@
+/* train_cuda.cu, in the library libpianola-cuda.so: all ranks of a program on one CUDA device, in this process. */
+#ifndef PIANOLA_TRAIN_CUDA_H
+#define PIANOLA_TRAIN_CUDA_H
+#include "rt.h"
+
+struct cuda_run {
+    struct rt_run run; /* stamp: not filled */
+    bool graph;        /* after one eager step, replay a captured graph; false: enqueue every step anew */
+    /* results */
+    char device[256];
+    int64_t planned, taken; /* bytes of device memory: by the plan, and as the device counts them */
+    double host;            /* seconds of this thread in a step, beside waiting; the mean over all but the first two */
+};
+/* As host_train: copies of the arenas in host memory, of which the weights at the homes are filled in. NULL with why.
+ */
+typedef char **cuda_train_function(struct cuda_run *run, char *why, size_t nwhy);
+#endif

@@ -1,0 +1,399 @@
+/* The CUDA kernels, run by the stand-in, against the host layers on the same random data.
+ *
+ * Data is rounded to the model's precision before either sees it. So what a kernel writes in that precision differs
+ * from the host by its own rounding (2^-8 with bf16, twice that where it goes on from something rounded), and what is
+ * fp32 by the order of sums and the exponential. relu, fork, join, add and the updates must agree bit for bit; so must
+ * mse and embedding, which get integers, whose fp32 sums are exact. Outputs begin as NaN. Each kernel runs again
+ * with its blocks and threads in reverse order, and must give the same bits. */
+#include "../../runtime/cuda.cuh"
+#include <initializer_list>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int passed, failed;
+
+static void check(bool fine, const char *what, const char *precision, const char *shape) {
+    passed += fine;
+    failed += !fine;
+    if (!fine)
+        printf("    %s, %s, %s: FAILED\n", shape, precision, what);
+}
+
+/* ---- memory: NaN at first, with a fence behind it ---- */
+
+enum { FENCE = 64, MOST = 64 };
+static struct {
+    char *at;
+    size_t bytes;
+} taken[MOST];
+static int ntaken;
+
+static void *fresh(size_t bytes) {
+    char *p = (char *)aligned_alloc(64, (bytes + FENCE + 63) / 64 * 64);
+    if (!p || ntaken == MOST)
+        abort();
+    memset(p, 0xff, bytes);
+    memset(p + bytes, 0xa5, FENCE);
+    taken[ntaken].bytes = bytes;
+    taken[ntaken++].at = p;
+    return p;
+}
+
+static bool release(void) {
+    bool whole = true;
+    while (ntaken > 0) {
+        const char *p = taken[--ntaken].at;
+        for (int i = 0; i < FENCE; i++)
+            whole &= p[taken[ntaken].bytes + (size_t)i] == (char)0xa5;
+        free(taken[ntaken].at);
+    }
+    return whole;
+}
+
+static uint64_t state = 1;
+static uint32_t random_bits(void) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(state >> 33);
+}
+
+/* n numbers that T can hold: small integers, or from -2 to 2. */
+template <typename T> static float *numbers(int64_t n, bool integers) {
+    float *p = (float *)fresh((size_t)n * sizeof *p);
+    for (int64_t i = 0; i < n; i++) {
+        float x = integers ? (float)(random_bits() % 17) - 8 : (float)random_bits() / (1u << 29) - 2;
+        p[i] = widen(narrow<T>(x));
+    }
+    return p;
+}
+
+template <typename T> static char *copy_of(const float *from, int64_t n) {
+    T *p = (T *)fresh((size_t)n * sizeof *p);
+    for (int64_t i = 0; i < n; i++)
+        p[i] = narrow<T>(from[i]);
+    return (char *)p;
+}
+
+/* ---- a layer on one side ---- */
+
+struct shape {
+    int kind, rows, in, out, context, vocab;
+    int64_t nparam;
+    bool exact, integers; /* fp32 must agree bit for bit; the data */
+    char name[80];
+};
+struct data {
+    float *x, *w, *dy, *other, *y; /* other: what a fork or a join adds */
+    int32_t *token, *target;
+};
+struct side {
+    struct rt_model m;
+    struct rt_layer l;
+    struct rt_stage s;
+    struct rt_batch batch;
+    struct rt_bind at;
+};
+
+enum { BEFORE = 32 }; /* parameters of some layer before this one: so offsets matter */
+
+static bool is_loss(int kind) { return kind == LAYER_cross_entropy || kind == LAYER_mse; }
+
+template <typename T> static int64_t aux_bytes(const struct shape *f) {
+    int64_t n = f->kind == LAYER_layernorm ? 8 * f->rows : is_loss(f->kind) ? (int64_t)sizeof(T) * f->rows * f->in : 0;
+    return n;
+}
+
+template <typename T> static void place(struct side *k, const struct shape *f, const struct data *d) {
+    int64_t in = (int64_t)f->rows * f->in, out = (int64_t)f->rows * f->out;
+    bool sums = f->kind == LAYER_fork || f->kind == LAYER_join;
+    memset(k, 0, sizeof *k);
+    k->m.rows = f->rows;
+    k->m.vocab = f->vocab;
+    k->m.batches = 3;
+    k->m.precision = sizeof(T) == 2 ? BF16 : FP32;
+    k->l.kind = f->kind;
+    k->l.rows = f->rows;
+    k->l.in = f->in;
+    k->l.out = f->out;
+    k->l.context = f->context;
+    k->l.param = BEFORE * (int64_t)sizeof(T);
+    k->l.nparam = f->nparam;
+    k->l.x.space = f->kind == LAYER_embedding ? SP_NONE : SP_X;
+    k->l.y.space = is_loss(f->kind) ? SP_NONE : SP_Y;
+    k->l.dy.space = is_loss(f->kind) ? SP_NONE : SP_DY;
+    k->l.dx.space = f->kind == LAYER_embedding ? SP_NONE : SP_DX;
+    k->l.aux.space = SP_STASH;
+    k->l.tmp.space = SP_WORK;
+    k->s.layer = &k->l;
+    k->s.nlayers = 1;
+    k->at.at[SP_X] = f->kind == LAYER_embedding ? NULL : copy_of<T>(d->x, in);
+    k->at.at[SP_Y] = (char *)fresh((size_t)out * sizeof(T));
+    k->at.at[SP_STASH] = sums ? copy_of<T>(d->other, in) : (char *)fresh((size_t)aux_bytes<T>(f));
+    k->at.at[SP_DY] = copy_of<T>(d->dy, out);
+    k->at.at[SP_DX] = (char *)fresh((size_t)in * sizeof(T));
+    k->at.at[SP_WORK] = (char *)fresh(8 * (size_t)f->rows);
+    k->at.w = (float *)(void *)copy_of<T>(d->w, BEFORE + f->nparam);
+    size_t gap = sizeof(T) == 4 ? 64 : 0; /* the host clears what follows a layer's gradient */
+    k->at.dw = (float *)fresh((size_t)(BEFORE + f->nparam) * 4 + gap);
+    k->at.loss = (float *)fresh(4);
+    k->batch.token = d->token;
+    k->batch.target = d->target;
+    k->batch.y = d->y;
+    k->at.batch = &k->batch;
+}
+
+static const struct cuda_layer none = {NULL, NULL, NULL};
+static const struct cuda_layer *kind_of(int kind) {
+    switch (kind) {
+    case LAYER_embedding: return &cuda_embedding;
+    case LAYER_relu: return &cuda_relu;
+    case LAYER_gelu: return &cuda_gelu;
+    case LAYER_layernorm: return &cuda_layernorm;
+    case LAYER_fork: return &cuda_fork;
+    case LAYER_join: return &cuda_join;
+    case LAYER_cross_entropy: return &cuda_cross_entropy;
+    case LAYER_mse: return &cuda_mse;
+    default: return &none;
+    }
+}
+
+/* Forward, backward, and a weight gradient once more that adds to the first. */
+static void run_kernels(struct side *k) {
+    struct cuda_call c = {};
+    c.m = &k->m;
+    c.l = &k->l;
+    c.at = &k->at;
+    const struct cuda_layer *f = kind_of(k->l.kind);
+    if (f->forward)
+        f->forward(&c);
+    if (f->input)
+        f->input(&c);
+    for (int again = 0; f->weight && again < 2; again++) {
+        k->at.first = !again;
+        f->weight(&c);
+    }
+}
+
+static void run_host(struct side *k) {
+    k->at.first = true;
+    host_forward(&k->m, &k->s, &k->at);
+    host_backward(&k->m, &k->s, &k->at, true, true);
+    k->at.first = false;
+    host_backward(&k->m, &k->s, &k->at, false, true);
+}
+
+/* ---- comparing ---- */
+
+static const float EPSILON = 1e-5f; /* of fp32: sums in another order, and e^x */
+
+template <typename T> static bool close(const void *got, const void *want, int64_t n, double relative, double least) {
+    const T *a = (const T *)got;
+    const float *b = (const float *)want;
+    for (int64_t i = 0; i < n; i++) {
+        double x = (double)widen(a[i]), y = (double)b[i];
+        if (!(fabs(x - y) <= relative * fabs(y) + least)) {
+            printf("    element %lld: %.9g instead of %.9g\n", (long long)i, x, y);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Where each side has written, and how many elements: of T, or fp32. */
+struct output {
+    const char *what;
+    int space;
+    int64_t n;
+    bool fp32, twice; /* twice: rounded from something that was rounded */
+};
+
+template <typename T> static int outputs(const struct shape *f, struct output *o) {
+    int64_t in = (int64_t)f->rows * f->in, out = (int64_t)f->rows * f->out;
+    int n = 0;
+    if (!is_loss(f->kind) && f->kind != LAYER_fork)
+        o[n++] = {"forward", SP_Y, out, false, false};
+    if (f->kind == LAYER_layernorm)
+        o[n++] = {"statistics", SP_STASH, 2 * f->rows, true, false};
+    if (is_loss(f->kind))
+        o[n++] = {"kept for the backward", SP_STASH, in, false, false};
+    if (f->kind != LAYER_embedding && f->kind != LAYER_join)
+        o[n++] = {"input gradient", SP_DX, in, false, is_loss(f->kind)};
+    return n;
+}
+
+template <typename T> static void compare(const struct shape *f, const struct side *got, const struct side *want) {
+    const char *precision = sizeof(T) == 2 ? "bf16" : "fp32";
+    double exact = f->exact ? 0 : (double)EPSILON;
+    struct output o[4];
+    for (int i = 0, n = outputs<T>(f, o); i < n; i++) {
+        double round = sizeof(T) == 2 ? (o[i].twice ? 2.02 / 256 : 1.01 / 256) : 0;
+        const void *a = got->at.at[o[i].space], *b = want->at.at[o[i].space];
+        check(o[i].fp32 ? close<float>(a, b, o[i].n, exact, exact) : close<T>(a, b, o[i].n, exact + round, exact),
+              o[i].what, precision, f->name);
+    }
+    if (f->nparam > 0)
+        check(close<float>(got->at.dw + BEFORE, want->at.dw + BEFORE, f->nparam, exact, 10 * exact), "weight gradient",
+              precision, f->name);
+    if (is_loss(f->kind))
+        check(close<float>(got->at.loss, want->at.loss, 1, exact, 0), "loss", precision, f->name);
+}
+
+template <typename T> static bool same_bits(const struct shape *f, const struct side *a, const struct side *b) {
+    struct output o[4];
+    bool same = true;
+    for (int i = 0, n = outputs<T>(f, o); i < n; i++)
+        same &= !memcmp(a->at.at[o[i].space], b->at.at[o[i].space],
+                        (size_t)o[i].n * (o[i].fp32 ? sizeof(float) : sizeof(T)));
+    same &= !memcmp(a->at.dw + BEFORE, b->at.dw + BEFORE, (size_t)f->nparam * 4);
+    return same && !memcmp(a->at.loss, b->at.loss, 4);
+}
+
+template <typename T> static void layer(const struct shape *f) {
+    const char *precision = sizeof(T) == 2 ? "bf16" : "fp32";
+    int64_t in = (int64_t)f->rows * f->in, out = (int64_t)f->rows * f->out;
+    struct data d = {numbers<T>(in, f->integers),          numbers<T>(BEFORE + f->nparam, f->integers),
+                     numbers<T>(out, f->integers),         numbers<T>(in, f->integers),
+                     numbers<float>(in, f->integers),      (int32_t *)fresh((size_t)f->rows * 4),
+                     (int32_t *)fresh((size_t)f->rows * 4)};
+    for (int r = 0; r < f->rows; r++) { /* every third token is the same; some occur never */
+        d.token[r] = (int32_t)(f->vocab == 0 ? 0 : r % 3 == 0 ? f->vocab / 2 : random_bits() % (uint32_t)f->vocab);
+        d.target[r] = (int32_t)(random_bits() % (uint32_t)f->in);
+    }
+    struct side host, once, reversed;
+    place<float>(&host, f, &d);
+    place<T>(&once, f, &d);
+    place<T>(&reversed, f, &d);
+    run_host(&host);
+    run_kernels(&once);
+    grid_reverse = true;
+    run_kernels(&reversed);
+    grid_reverse = false;
+    compare<T>(f, &once, &host);
+    check(same_bits<T>(f, &once, &reversed), "the same bits in any order of threads", precision, f->name);
+    check(release(), "nothing written behind a tensor", precision, f->name);
+}
+
+static void report(const char *name, int before) {
+    printf("%-14s fp32 and bf16: %s\n", name, failed == before ? "as on the host" : "FAILED");
+}
+
+/* ---- the layers: sizes that end within 16 bytes, a warp, a block, and that do not ---- */
+
+static void shapes(int kind, const char *name, bool exact, const int (*size)[2], int n) {
+    int before = failed;
+    for (int i = 0; i < n; i++) {
+        int rows = size[i][0], width = size[i][1];
+        struct shape f = {
+            kind, rows, width, width, 0, 0, kind == LAYER_layernorm ? 2 * width : 0, exact, kind == LAYER_mse, ""};
+        snprintf(f.name, sizeof f.name, "%s %d x %d", name, rows, width);
+        layer<float>(&f);
+        layer<__nv_bfloat16>(&f);
+    }
+    report(name, before);
+}
+
+static void embeddings(void) {
+    /* rows, out, context, vocabulary: more tokens than blocks; more rows than a block lists at once; no whole packs */
+    static const int size[][4] = {
+        {300, 24, 10, 7}, {30, 5, 10, 7}, {64, 8, 16, 1100}, {8448, 8, 64, 20}, {512, 200, 32, 300}};
+    int before = failed;
+    for (const int *s : size) {
+        struct shape f = {LAYER_embedding, s[0], 1, s[1], s[2], s[3], (int64_t)(s[2] + s[3]) * s[1], true, true, ""};
+        snprintf(f.name, sizeof f.name, "embedding %d x %d, context %d, vocabulary %d", s[0], s[1], s[2], s[3]);
+        layer<float>(&f);
+        layer<__nv_bfloat16>(&f);
+    }
+    report("embedding", before);
+}
+
+/* ---- what is no layer ---- */
+
+static void additions(void) {
+    int before = failed;
+    for (int n : {1, 5, 1024, 4099})
+        for (bool first : {true, false}) {
+            float *src = numbers<float>(n, false), *a = numbers<float>(n, false);
+            float *b = (float *)(void *)copy_of<float>(a, n);
+            host_add(a, src, n, first);
+            cuda_add(b, src, n, first, 0);
+            check(!memcmp(a, b, (size_t)n * 4), first ? "first" : "added", "fp32", "add");
+            check(release(), "nothing written behind a tensor", "fp32", "add");
+        }
+    printf("%-14s fp32: %s\n", "add", failed == before ? "as on the host, bit for bit" : "FAILED");
+}
+
+/* A stage of three layers with gaps of zeros between their parameters, five steps. */
+template <typename T> static void update(int optimizer, int64_t last, const char *name) {
+    int64_t count[3] = {5, 100, last}, n = 0;
+    struct rt_layer l[3] = {};
+    struct side host = {}, device = {};
+    for (int i = 0; i < 3; i++) {
+        l[i].param = 4 * n;
+        l[i].nparam = count[i];
+        n += (count[i] + 31) / 32 * 32; /* 64 bytes of bf16 */
+    }
+    host.m.optimizer = optimizer;
+    host.m.beta1 = 0.9f;
+    host.m.beta2 = 0.95f;
+    host.m.eps = 1e-8f;
+    host.m.decay = 0.1f;
+    host.m.lr = 0.01f;
+    host.s = {l, 3, 0, 0, 0, 0, 0, 4 * n, optimizer == OPT_ADAMW ? 8 * n : 0, 0};
+    device = host;
+    device.m.precision = sizeof(T) == 2 ? BF16 : FP32;
+    device.s.weight = n * (int64_t)sizeof(T);
+    device.m.lr = NAN; /* it comes from the device's memory */
+    float *w = numbers<T>(n, false), *dw = numbers<float>(n, false), *opt = (float *)fresh((size_t)n * 8);
+    for (int i = 0; i < 3; i++)
+        for (int64_t k = l[i].param / 4 + count[i]; k < (i < 2 ? l[i + 1].param / 4 : n); k++)
+            w[k] = dw[k] = 0;
+    T *v = (T *)(void *)copy_of<T>(w, n);
+    float *state = (float *)fresh((size_t)n * 12), *moments = state + (sizeof(T) == 2 ? n : 0);
+    int64_t *step = (int64_t *)fresh(8);
+    float *lr = (float *)fresh(4);
+    *lr = host.m.lr;
+    *step = 0;
+    for (int64_t i = 1; i <= 5; i++) {
+        host_update(&host.m, &host.s, w, dw, opt, i);
+        cuda_count(step, 0);
+        grid_reverse = i % 2 == 0;
+        cuda_update(&device.m, &device.s, v, dw, state, step, lr, 0);
+        grid_reverse = false;
+    }
+    bool same = true;
+    for (int64_t i = 0; i < n; i++)
+        same &= widen(v[i]) == widen(narrow<T>(w[i])) && (sizeof(T) == 4 || state[i] == w[i]);
+    const char *precision = sizeof(T) == 2 ? "bf16" : "fp32";
+    check(same, "weights", precision, name);
+    check(optimizer == OPT_SGD || !memcmp(moments, opt, (size_t)n * 8), "moments", precision, name);
+    check(release(), "nothing written behind a tensor", precision, name);
+}
+
+static void updates(int optimizer, const char *name) {
+    int before = failed;
+    update<float>(optimizer, 5000, name);
+    update<__nv_bfloat16>(optimizer, 5000, name);
+    update<__nv_bfloat16>(optimizer, 132 * 8 * 256 * 4 + 7, name); /* more than the blocks take at once */
+    printf("%-14s fp32 and bf16: %s\n", name, failed == before ? "as on the host, bit for bit" : "FAILED");
+}
+
+int main(void) {
+    static const int element[][2] = {{1, 1}, {3, 5}, {7, 64}, {33, 257}, {5, 1024}};
+    static const int norm[][2] = {{1, 2}, {3, 5}, {9, 64}, {17, 130}, {1100, 24}, {600, 7}, {5, 264}};
+    static const int classes[][2] = {{1, 1}, {3, 7}, {5, 256}, {3, 1000}, {2, 50304}, {1500, 3}};
+    static const int squares[][2] = {{1, 1}, {3, 7}, {9, 64}, {1500, 5}};
+    shapes(LAYER_relu, "relu", true, element, 5);
+    shapes(LAYER_gelu, "gelu", false, element, 5);
+    shapes(LAYER_fork, "fork", true, element, 5);
+    shapes(LAYER_join, "join", true, element, 5);
+    shapes(LAYER_layernorm, "layernorm", false, norm, 7);
+    shapes(LAYER_cross_entropy, "cross_entropy", false, classes, 6);
+    shapes(LAYER_mse, "mse", true, squares, 4);
+    embeddings();
+    additions();
+    updates(OPT_SGD, "sgd");
+    updates(OPT_ADAMW, "adamw");
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed > 0;
+}

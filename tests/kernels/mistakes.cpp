@@ -1,0 +1,121 @@
+/* What the stand-in must refuse: each kernel here makes one mistake, and ends its process with a line that says which.
+ * The last ones make none. */
+#include "../../runtime/cuda.cuh"
+#include <initializer_list>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static __global__ void barrier_missed(float *) {
+    if (threadIdx.x != 5)
+        __syncthreads();
+}
+static __global__ void barrier_after_return(float *) {
+    if (threadIdx.x == 63)
+        return;
+    __syncthreads();
+}
+static __global__ void barriers_differ(float *out) {
+    if (threadIdx.x < 32)
+        __syncthreads();
+    else
+        __syncthreads();
+    *out = 0;
+}
+static __global__ void lane_gone(float *out) {
+    if (threadIdx.x == 7)
+        return;
+    *out = __shfl_xor_sync(ALL_LANES, 1.0f, 1);
+}
+static __global__ void lane_never(float *out) { *out = __shfl_xor_sync(ALL_LANES, 1.0f, 1); }
+static __global__ void lane_elsewhere(float *out) {
+    if (threadIdx.x % 32 == 3)
+        __syncthreads();
+    else
+        *out = __shfl_xor_sync(ALL_LANES, 1.0f, 1);
+    __syncthreads();
+}
+static __global__ void mask_without_me(float *out) { *out = __shfl_sync(0xffff, 1.0f, 1); }
+static __global__ void mask_without_source(float *out) {
+    if (threadIdx.x % 32 < 16)
+        *out = __shfl_sync(0xffff, 1.0f, 20);
+}
+static __global__ void masks_differ(float *out) {
+    *out = __shfl_sync(threadIdx.x % 32 < 8 ? 0xff : ALL_LANES, 1.0f, 1);
+}
+static __global__ void operations_differ(float *out) {
+    if (threadIdx.x % 32 == 0)
+        __syncwarp();
+    else
+        *out = warp_sum(1.0f);
+}
+
+/* Right ones: half a warp by itself; shared memory begins as NaN, in every block. */
+static __global__ void halves(float *out) {
+    unsigned half = threadIdx.x % 32 < 16 ? 0xffff : 0xffff0000;
+    float sum = 1;
+    for (int i = 8; i > 0; i /= 2)
+        sum += __shfl_xor_sync(half, sum, i);
+    *out += sum == 16 ? 1 : NAN;
+}
+template <typename T> static __global__ void poisoned(float *out) {
+    __shared__ T fixed[64];
+    DYNAMIC_SHARED(float, dynamic);
+    *out += fixed[threadIdx.x] != fixed[threadIdx.x] && dynamic[threadIdx.x] != dynamic[threadIdx.x] ? 1 : NAN;
+    __syncthreads();
+    fixed[threadIdx.x] = dynamic[threadIdx.x] = 1;
+}
+
+static int passed, failed;
+
+/* Runs two blocks of the kernel in a process of its own; wanted: what it must say, or NULL. */
+template <typename F> static void expect(const char *name, const char *wanted, F run) {
+    int ends[2], status;
+    char said[4096] = "";
+    if (pipe(ends) != 0)
+        return;
+    pid_t child = fork();
+    if (child == 0) {
+        float out = 0;
+        dup2(ends[1], 2);
+        run(&out);
+        _exit(out == out ? 0 : 1);
+    }
+    close(ends[1]);
+    ssize_t n = 0, more;
+    while ((more = read(ends[0], said + n, sizeof said - 1 - (size_t)n)) > 0)
+        n += more;
+    close(ends[0]);
+    waitpid(child, &status, 0);
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    bool fine = wanted ? n > 0 && code == 3 && strstr(said, wanted) : n == 0 && code == 0;
+    passed += fine;
+    failed += !fine;
+    if (!fine)
+        printf("%s: expected %s, got exit %d, %s\n", name, wanted ? wanted : "nothing", code, said);
+}
+#define EXPECT(kernel, threads, wanted)                                                                                \
+    for (bool reverse : {false, true})                                                                                 \
+    expect(#kernel, wanted, [=](float *out) {                                                                          \
+        grid_reverse = reverse;                                                                                        \
+        LAUNCH((kernel), 2, threads, 64 * sizeof(float), (cudaStream_t)0, out);                                        \
+    })
+
+int main(void) {
+    EXPECT(barrier_missed, 64, "waits at a __syncthreads that will never be reached by thread (5,0,0)");
+    EXPECT(barrier_after_return, 64, "waits at a __syncthreads that will never be reached by thread (63,0,0)");
+    EXPECT(barriers_differ, 64, "is at another __syncthreads than");
+    EXPECT(lane_gone, 64, "thread (7,0,0)");
+    EXPECT(lane_never, 40, "has a mask with a thread that is not there: thread (0,0,1)");
+    EXPECT(lane_elsewhere, 64, "waits in its warp in vain for thread");
+    EXPECT(mask_without_me, 64, "is not in its own mask: thread");
+    EXPECT(mask_without_source, 64, "takes from a thread that is not in its mask: thread (");
+    EXPECT(masks_differ, 64, "(masks_differ): thread ("); /* which of the mistakes it is depends on the order */
+    EXPECT(operations_differ, 64, "meets another warp operation, or another mask, of");
+    EXPECT(halves, 64, NULL);
+    EXPECT(poisoned<float>, 64, NULL);
+    EXPECT(poisoned<double>, 64, NULL);
+    printf("stand-in: %d passed, %d failed\n", passed, failed);
+    return failed > 0;
+}

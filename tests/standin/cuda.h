@@ -1,0 +1,42 @@
+/* Stand-in for the CUDA driver, for tests only: waits for and writes of a 32-bit word in a stream. */
+#ifndef STANDIN_CUDA_H
+#define STANDIN_CUDA_H
+#include <stdint.h>
+
+#define CUDA_VERSION 13000
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum cudaError_enum {
+    CUDA_SUCCESS = 0,
+    CUDA_ERROR_INVALID_VALUE = 1,
+    CUDA_ERROR_NOT_READY = 600,
+    CUDA_ERROR_UNKNOWN = 999
+} CUresult;
+typedef uint32_t cuuint32_t;
+typedef unsigned long long CUdeviceptr;
+typedef struct CUstream_st *CUstream;
+
+typedef enum CUstreamWaitValue_flags_enum {
+    CU_STREAM_WAIT_VALUE_GEQ = 0x0,
+    CU_STREAM_WAIT_VALUE_EQ = 0x1,
+    CU_STREAM_WAIT_VALUE_AND = 0x2,
+    CU_STREAM_WAIT_VALUE_NOR = 0x3,
+    CU_STREAM_WAIT_VALUE_FLUSH = 1 << 30
+} CUstreamWaitValue_flags;
+typedef enum CUstreamWriteValue_flags_enum {
+    CU_STREAM_WRITE_VALUE_DEFAULT = 0x0,
+    CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER = 0x1
+} CUstreamWriteValue_flags;
+
+CUresult cuInit(unsigned int Flags);
+CUresult cuGetErrorString(CUresult error, const char **pStr);
+CUresult cuGetErrorName(CUresult error, const char **pStr);
+CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags);
+CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

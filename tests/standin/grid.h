@@ -1,0 +1,68 @@
+/* A grid of CUDA threads on the CPU, for tests only: it shows that kernels are right, and says nothing of their speed.
+ *
+ * Blocks run one after another. The threads of a block are fibers: each runs until it must wait for others, at a
+ * __syncthreads or for its warp. What a GPU leaves undefined ends the program here with one line: a barrier that not
+ * all threads reach, a shuffle that names a thread which has ended, comes from elsewhere or is not in the mask. Shared
+ * memory is poisoned (NaN) at the start of each block, and what lies behind the dynamic kind is seen by ASan. */
+#ifndef STANDIN_GRID_H
+#define STANDIN_GRID_H
+#include "cuda_runtime_api.h"
+#include <functional>
+#include <stddef.h>
+#include <stdint.h>
+#include <vector>
+
+struct uint3 {
+    unsigned x, y, z;
+};
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+
+extern uint3 threadIdx, blockIdx;
+extern dim3 blockDim, gridDim;
+/* Blocks and threads are taken from the last to the first. A kernel that forgets a barrier gives other results. */
+extern bool grid_reverse;
+/* Barriers and warp operations that threads have come to since the program began. */
+extern uint64_t grid_waits;
+
+/* The place in the source, for barriers of which all threads must be at the same. */
+struct grid_place {
+    const char *file;
+    int line;
+};
+#define GRID_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+
+enum grid_kind { GRID_SYNC, GRID_SHUFFLE, GRID_BALLOT };
+
+void grid_run(const char *kernel, dim3 grid, dim3 block, size_t shared, void (*body)(void *), void *context);
+void *grid_shared(void); /* the block's dynamic shared memory */
+void grid_sync(grid_place at);
+/* All threads of the mask meet. Each gets the value of lane source of the warp, or a bit per lane whose value is not 0.
+ */
+uint64_t grid_exchange(unsigned mask, grid_kind kind, uint64_t value, unsigned source, grid_place at);
+unsigned grid_lane(void);
+
+/* Work of a stream: run, with the arguments that the launch had. pointers: those among them. The stand-in's API keeps
+ * it until the stream's turn; where only the thread grid is linked, it runs at once. */
+void standin_enqueue(cudaStream_t stream, const char *what, std::function<void()> run,
+                     std::vector<const void *> pointers);
+
+template <typename T> void grid_pointer(std::vector<const void *> &all, T *p) { all.push_back((const void *)p); }
+template <typename T> void grid_pointer(std::vector<const void *> &, const T &) {}
+template <typename T> struct grid_same { using type = T; };
+
+template <typename... P>
+void grid_launch(const char *name, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
+                 typename grid_same<P>::type... args) {
+    std::vector<const void *> pointers;
+    (grid_pointer(pointers, args), ...);
+    auto run = [=] {
+        auto body = [&] { kernel(args...); };
+        grid_run(
+            name, grid, block, shared, +[](void *f) { (*static_cast<decltype(body) *>(f))(); }, &body);
+    };
+    standin_enqueue(stream, name, run, pointers);
+}
+#endif

@@ -1,0 +1,579 @@
+/* NCCL between threads of one process. An operation is part of a group (of one, if nobody opened a group), and a group
+ * of one communicator. The groups of a rank's communicator run one after another, in the order they were issued, each
+ * once all of its streams have come to it, as on NCCL's own stream. A send meets the next receive of the other rank's
+ * running group, a collective those of all ranks; nothing completes alone, for NCCL promises no buffer. */
+#include "standin.h"
+#include "bf16.h"
+#include "nccl.h"
+#include <cstring>
+
+struct clique {
+    int id;
+    std::vector<ncclComm *> ranks;
+    size_t come = 0;
+    bool aborted = false;
+};
+struct ncclComm {
+    std::shared_ptr<clique> all;
+    int rank, device, thread;
+    bool alive = true, aborted = false;
+    std::deque<std::shared_ptr<nccl_group>> queue; /* issued and not over */
+};
+struct nccl_group {
+    ncclComm *comm;
+    std::vector<nccl_task> tasks;
+    size_t needs, arrived = 0; /* streams */
+    bool captured, started = false, done = false;
+    int chain = 0;
+    clocks start, clock; /* when it started; what it comes after by now */
+};
+
+static std::vector<std::unique_ptr<ncclComm>> &comms(void) {
+    static auto *all = new std::vector<std::unique_ptr<ncclComm>>;
+    return *all;
+}
+static std::map<string, std::shared_ptr<clique>> &cliques(void) {
+    static auto *all = new std::map<string, std::shared_ptr<clique>>;
+    return *all;
+}
+
+static const char *type_names[] = {"int8",    "uint8",   "int32",   "uint32",   "int64",      "uint64",
+                                   "float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2"};
+static const size_t type_bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+static const char *op_names[] = {"ncclSum", "ncclProd", "ncclMax", "ncclMin", "ncclAvg"};
+static const char *kind_names[] = {"ncclSend",      "ncclRecv",          "ncclAllReduce", "ncclReduce",
+                                   "ncclBroadcast", "ncclReduceScatter", "ncclAllGather"};
+
+static string task_name(const nccl_task &t) {
+    string s = text("rank %d's %s of %zu %s", t.comm->rank, kind_names[t.kind], t.count, type_names[t.type]);
+    switch (t.kind) {
+    case NCCL_SEND: return s + text(" to rank %d", t.peer);
+    case NCCL_RECV: return s + text(" from rank %d", t.peer);
+    case NCCL_ALLREDUCE:
+    case NCCL_REDUCESCATTER: return s + " (" + op_names[t.op] + ")";
+    case NCCL_REDUCE: return s + text(" (%s) to rank %d", op_names[t.op], t.peer);
+    case NCCL_BROADCAST: return s + text(" from rank %d", t.peer);
+    default: return s;
+    }
+}
+
+/* Its bytes. Reduce's receive buffer counts at the root, Broadcast's send buffer likewise. */
+static std::vector<range> task_ranges(const nccl_task &t) {
+    size_t one = t.count * type_bytes[t.type], n = t.comm->all->ranks.size();
+    bool root = t.peer == t.comm->rank;
+    switch (t.kind) {
+    case NCCL_SEND: return {{t.send, one, false}};
+    case NCCL_RECV: return {{t.recv, one, true}};
+    case NCCL_REDUCE:
+        if (!root)
+            return {{t.send, one, false}};
+        break;
+    case NCCL_BROADCAST:
+        if (!root)
+            return {{t.recv, one, true}};
+        break;
+    case NCCL_REDUCESCATTER: return {{t.send, one * n, false}, {t.recv, one, true}};
+    case NCCL_ALLGATHER: return {{t.send, one, false}, {t.recv, one * n, true}};
+    }
+    return {{t.send, one, false}, {t.recv, one, true}};
+}
+
+/* ---- the device's side ---- */
+
+void nccl_issue(const std::shared_ptr<nccl_group> &g) {
+    ncclComm *c = g->comm;
+    if (!c->alive || c->aborted)
+        broken("NCCL", "%s on a communicator that was %s", task_name(g->tasks[0]).c_str(),
+               c->aborted ? "aborted" : "destroyed");
+    c->queue.push_back(g);
+}
+std::shared_ptr<nccl_group> nccl_copy(const std::shared_ptr<nccl_group> &g) { return std::make_shared<nccl_group>(*g); }
+bool nccl_done(const nccl_group &g) { return g.done; }
+const clocks &nccl_clock(const nccl_group &g) { return g.clock; }
+bool nccl_owner(int thread) {
+    for (auto &c : comms())
+        if (c->alive && !c->aborted && c->thread == thread)
+            return true;
+    return false;
+}
+bool nccl_aborted(void) {
+    for (auto &c : comms())
+        if (c->aborted)
+            return true;
+    return false;
+}
+void nccl_arrive(nccl_group &g, const clocks &clock, int chain) {
+    if (g.arrived++ == 0)
+        g.chain = chain;
+    join(g.clock, clock);
+}
+
+static nccl_group *running(ncclComm *c) {
+    return c && !c->queue.empty() && c->queue.front()->started ? c->queue.front().get() : nullptr;
+}
+/* The next of a group's tasks that is not done: a send or receive of a peer, or a collective (peer -1). */
+static nccl_task *next(nccl_group *g, int kind, int peer) {
+    for (auto &t : g->tasks)
+        if (!t.done && (peer >= 0 ? t.kind == kind && t.peer == peer : t.kind > NCCL_RECV))
+            return &t;
+    return nullptr;
+}
+static void check_alike(const nccl_group *g, const nccl_task &a, const nccl_group *h, const nccl_task &b) {
+    bool p2p = a.kind == NCCL_SEND;
+    if (a.count != b.count || a.type != b.type || (!p2p && (a.kind != b.kind || a.op != b.op || a.peer != b.peer)))
+        broken("NCCL", "%s meets %s: they differ", task_name(a).c_str(), task_name(b).c_str());
+    if (g->captured != h->captured)
+        broken("NCCL", "%s was %s, but %s, which it meets, was %s", task_name(a).c_str(),
+               g->captured ? "captured into a graph" : "issued eagerly", task_name(b).c_str(),
+               h->captured ? "captured" : "not");
+}
+static void touch_task(const nccl_group *g, const nccl_task &t) {
+    auto ranges = task_ranges(t);
+    for (auto &r : ranges)
+        check_range(r, task_name(t).c_str());
+    touch(ranges, task_name(t), g->start, g->chain);
+}
+
+static bool meet(ncclComm *c, nccl_group *g, nccl_task &send) {
+    nccl_group *other = running(c->all->ranks[(size_t)send.peer]);
+    nccl_task *recv = other && next(g, NCCL_SEND, send.peer) == &send ? next(other, NCCL_RECV, c->rank) : nullptr;
+    if (!recv)
+        return false;
+    check_alike(g, send, other, *recv);
+    touch_task(g, send);
+    touch_task(other, *recv);
+    size_t bytes = send.count * type_bytes[send.type];
+    opened both({{send.send, bytes, false}, {recv->recv, bytes, true}});
+    memmove(recv->recv, send.send, bytes);
+    join(other->clock, g->start);
+    send.done = recv->done = true;
+    return true;
+}
+
+static double load(const char *p, int type, size_t i) {
+    switch (type) {
+    case ncclInt32: return ((const int32_t *)p)[i];
+    case ncclUint32: return ((const uint32_t *)p)[i];
+    case ncclFloat32: return ((const float *)p)[i];
+    case ncclFloat64: return ((const double *)p)[i];
+    case ncclBfloat16: return bf16_widen(((const uint16_t *)p)[i]);
+    default: broken("NCCL", "the stand-in reduces no %s", type_names[type]);
+    }
+}
+static void store(char *p, int type, size_t i, double x) {
+    switch (type) {
+    case ncclInt32: ((int32_t *)p)[i] = (int32_t)x; break;
+    case ncclUint32: ((uint32_t *)p)[i] = (uint32_t)x; break;
+    case ncclFloat32: ((float *)p)[i] = (float)x; break;
+    case ncclFloat64: ((double *)p)[i] = x; break;
+    case ncclBfloat16: ((uint16_t *)p)[i] = bf16_narrow((float)x); break;
+    }
+}
+/* In the order of ranks, each sum rounded to float: NCCL's order is its own, and only exact sums are the same. */
+static double reduce(const std::vector<nccl_task *> &all, size_t i) {
+    int op = all[0]->op, type = all[0]->type;
+    double x = load((const char *)all[0]->send, type, i);
+    for (size_t k = 1; k < all.size(); k++) {
+        double y = load((const char *)all[k]->send, type, i);
+        x = op == ncclProd ? x * y : op == ncclMax ? std::max(x, y) : op == ncclMin ? std::min(x, y) : x + y;
+        if (type == ncclFloat32 || type == ncclBfloat16)
+            x = (float)x;
+    }
+    return op == ncclAvg ? x / (double)all.size() : x;
+}
+
+static void collect(const std::vector<nccl_task *> &all) {
+    std::vector<range> ranges;
+    for (auto t : all)
+        for (auto &r : task_ranges(*t))
+            ranges.push_back(r);
+    opened memory(ranges);
+    const nccl_task &t = *all[0];
+    size_t n = all.size(), e = type_bytes[t.type],
+           total = t.count * (t.kind == NCCL_REDUCESCATTER || t.kind == NCCL_ALLGATHER ? n : 1);
+    std::vector<char> out(total * e);
+    if (t.kind == NCCL_BROADCAST)
+        memcpy(out.data(), all[(size_t)t.peer]->send, total * e);
+    else if (t.kind == NCCL_ALLGATHER)
+        for (size_t k = 0; k < n; k++)
+            memcpy(out.data() + k * t.count * e, all[k]->send, t.count * e);
+    else
+        for (size_t i = 0; i < total; i++)
+            store(out.data(), t.type, i, reduce(all, i));
+    for (size_t k = 0; k < n; k++)
+        if (t.kind == NCCL_REDUCESCATTER)
+            memcpy(all[k]->recv, out.data() + k * t.count * e, t.count * e);
+        else if (t.kind != NCCL_REDUCE || (int)k == t.peer)
+            memcpy(all[k]->recv, out.data(), total * e);
+}
+
+static bool meet_all(ncclComm *c) {
+    std::vector<nccl_task *> tasks;
+    std::vector<nccl_group *> groups;
+    for (auto r : c->all->ranks) {
+        nccl_group *g = running(r);
+        nccl_task *t = g ? next(g, 0, -1) : nullptr;
+        if (!t)
+            return false;
+        tasks.push_back(t);
+        groups.push_back(g);
+    }
+    clocks after;
+    for (size_t k = 0; k < tasks.size(); k++) {
+        check_alike(groups[0], *tasks[0], groups[k], *tasks[k]);
+        touch_task(groups[k], *tasks[k]);
+        join(after, groups[k]->start);
+    }
+    collect(tasks);
+    for (size_t k = 0; k < tasks.size(); k++) {
+        tasks[k]->done = true;
+        join(groups[k]->clock, after);
+    }
+    return true;
+}
+
+static bool progress(ncclComm *c) {
+    bool any = false;
+    while (!c->queue.empty() && c->queue.front()->done)
+        c->queue.pop_front();
+    if (!c->queue.empty() && !c->queue.front()->started && c->queue.front()->arrived == c->queue.front()->needs) {
+        c->queue.front()->started = any = true;
+        c->queue.front()->start = c->queue.front()->clock;
+    }
+    nccl_group *g = running(c);
+    if (!g)
+        return any;
+    bool done = true;
+    for (auto &t : g->tasks) {
+        if (!t.done && t.kind == NCCL_SEND)
+            any |= meet(c, g, t);
+        else if (!t.done && t.kind > NCCL_RECV)
+            any |= meet_all(c);
+        done &= t.done;
+    }
+    any |= done && !g->done;
+    g->done |= done;
+    return any;
+}
+void nccl_progress(void) {
+    for (bool again = true; again;) {
+        again = false;
+        for (auto &c : comms())
+            if (c->alive)
+                again |= progress(c.get());
+    }
+}
+
+static string other_side(ncclComm *c, const nccl_task &t) {
+    ncclComm *o = t.kind <= NCCL_RECV ? c->all->ranks[(size_t)t.peer] : nullptr;
+    if (!o)
+        for (auto r : c->all->ranks)
+            if (!running(r) || !next(running(r), 0, -1))
+                o = r;
+    if (!o)
+        return "";
+    if (o->queue.empty())
+        return text(", but rank %d has nothing issued there", o->rank);
+    nccl_group *g = o->queue.front().get();
+    for (auto &u : g->tasks)
+        if (!u.done)
+            return text(", but there rank %d %s ", o->rank, g->started ? "is at" : "has yet to come to") + task_name(u);
+    return "";
+}
+string nccl_waits(const nccl_group &g) {
+    ncclComm *c = g.comm;
+    const nccl_task *t = &g.tasks[0];
+    for (auto &u : g.tasks)
+        if (u.done == false) {
+            t = &u;
+            break;
+        }
+    string s = task_name(*t) + text(" on communicator %d", c->all->id);
+    if (!g.started && c->queue.front().get() != &g)
+        return s + ", which waits behind " + task_name(c->queue.front()->tasks[0]);
+    if (!g.started)
+        return s + ", which waits for its other streams";
+    return s + other_side(c, *t);
+}
+
+/* ---- the host's side ---- */
+
+static ncclComm *comm_of(ncclComm_t comm) {
+    for (auto &c : comms())
+        if (c.get() == comm) {
+            if (!c->alive || c->aborted)
+                broken("NCCL", "%s on rank %d's communicator %d, which was %s", call, c->rank, c->all->id,
+                       c->aborted ? "aborted" : "destroyed");
+            return comm;
+        }
+    broken("NCCL", "%s on what is no communicator", call);
+}
+
+/* What one group issues on one communicator. */
+static void issue(ncclComm *c, const std::vector<nccl_task> &tasks) {
+    std::vector<cudaStream_t> streams;
+    for (auto &t : tasks) {
+        bool known = false;
+        for (auto s : streams)
+            known |= s == t.stream;
+        if (!known)
+            streams.push_back(t.stream);
+    }
+    auto g = std::make_shared<nccl_group>();
+    g->comm = c;
+    g->tasks = tasks;
+    g->captured = streams[0]->cap != nullptr;
+    g->needs = g->captured ? 1 : streams.size();
+    work w;
+    w.kind = NCCL;
+    w.what = task_name(tasks[0]);
+    w.group = g;
+    for (auto s : streams)
+        if (s->cap != streams[0]->cap)
+            broken("NCCL", "a group has streams of different captures, or one that is captured and one that is not");
+    if (!g->captured) {
+        nccl_issue(g);
+        for (auto s : streams)
+            enqueue(s, w);
+        return;
+    }
+    std::vector<int> before;
+    for (auto s : streams)
+        before.insert(before.end(), s->tips.begin(), s->tips.end());
+    std::set<int> once(before.begin(), before.end());
+    int i = issue_node(streams[0]->cap, w, {once.begin(), once.end()}, streams[0]);
+    for (auto s : streams)
+        s->tips = {i};
+}
+
+static void check_overlaps(const std::vector<nccl_task> &tasks) {
+    std::vector<std::pair<range, size_t>> all;
+    for (size_t i = 0; i < tasks.size(); i++)
+        for (auto &r : task_ranges(tasks[i]))
+            all.push_back({r, i});
+    for (auto &a : all)
+        for (auto &b : all)
+            if (a.second != b.second && a.first.write &&
+                (const char *)a.first.at < (const char *)b.first.at + b.first.bytes &&
+                (const char *)b.first.at < (const char *)a.first.at + a.first.bytes)
+                broken("RACE", "in one group, %s and %s overlap", task_name(tasks[a.second]).c_str(),
+                       task_name(tasks[b.second]).c_str());
+}
+
+static void end_group(void) {
+    std::vector<nccl_task> tasks;
+    tasks.swap(me()->tasks);
+    if (tasks.size() > 256)
+        broken("NCCL", "a group of %zu operations: more than 256 may be split differently on each rank", tasks.size());
+    check_overlaps(tasks);
+    std::vector<ncclComm *> order;
+    std::map<ncclComm *, std::vector<nccl_task>> by;
+    for (auto &t : tasks) {
+        if (by[t.comm].empty())
+            order.push_back(t.comm);
+        by[t.comm].push_back(t);
+    }
+    for (auto c : order)
+        issue(c, by[c]);
+}
+
+static ncclResult_t add(int kind, const void *send, void *recv, size_t count, ncclDataType_t type, int op, int peer,
+                        ncclComm_t comm, cudaStream_t stream) {
+    static auto *issuer = new std::map<int, int>; /* per device: the thread */
+    ncclComm *c = comm_of(comm);
+    stream = stream_of(stream, call);
+    if (type < 0 || type >= ncclNumTypes || op < 0 || op >= ncclNumOps || peer < 0 || peer >= (int)c->all->ranks.size())
+        broken("NCCL", "%s with type %d, operation %d, rank %d of %zu", call, type, op, peer, c->all->ranks.size());
+    int thread = issuer->insert({c->device, me()->id}).first->second;
+    if (c->thread != me()->id || thread != me()->id)
+        broken("NCCL", "%s by thread %d: thread %d issues for rank %d on device %d", call, me()->id,
+               c->thread != me()->id ? c->thread : thread, c->rank, c->device);
+    if (stream->device != c->device)
+        broken("NCCL", "%s on %s, but the communicator is of device %d", call, stream_name(stream).c_str(), c->device);
+    nccl_task t = {kind, peer, type, op, send, recv, count, c, stream, false};
+    for (auto &r : task_ranges(t)) {
+        check_range(r, task_name(t).c_str());
+        if ((uintptr_t)r.at % type_bytes[type] != 0)
+            broken("MEMORY", "%s at %p, which is not a multiple of its type's size", task_name(t).c_str(), r.at);
+    }
+    me()->tasks.push_back(t);
+    if (me()->depth == 0)
+        end_group();
+    return ncclSuccess;
+}
+
+extern "C" {
+
+ncclResult_t ncclGroupStart(void) {
+    entered here("ncclGroupStart");
+    me()->depth++;
+    return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd(void) {
+    entered here("ncclGroupEnd");
+    if (me()->depth == 0)
+        broken("NCCL", "ncclGroupEnd without ncclGroupStart");
+    if (--me()->depth == 0)
+        end_group();
+    return ncclSuccess;
+}
+ncclResult_t ncclSend(const void *p, size_t n, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t s) {
+    entered here("ncclSend");
+    return add(NCCL_SEND, p, nullptr, n, type, 0, peer, comm, s);
+}
+ncclResult_t ncclRecv(void *p, size_t n, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t s) {
+    entered here("ncclRecv");
+    return add(NCCL_RECV, nullptr, p, n, type, 0, peer, comm, s);
+}
+ncclResult_t ncclAllReduce(const void *p, void *q, size_t n, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                           cudaStream_t s) {
+    entered here("ncclAllReduce");
+    return add(NCCL_ALLREDUCE, p, q, n, type, op, 0, comm, s);
+}
+ncclResult_t ncclReduce(const void *p, void *q, size_t n, ncclDataType_t type, ncclRedOp_t op, int root,
+                        ncclComm_t comm, cudaStream_t s) {
+    entered here("ncclReduce");
+    return add(NCCL_REDUCE, p, q, n, type, op, root, comm, s);
+}
+ncclResult_t ncclBroadcast(const void *p, void *q, size_t n, ncclDataType_t type, int root, ncclComm_t comm,
+                           cudaStream_t s) {
+    entered here("ncclBroadcast");
+    return add(NCCL_BROADCAST, p, q, n, type, 0, root, comm, s);
+}
+ncclResult_t ncclReduceScatter(const void *p, void *q, size_t n, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                               cudaStream_t s) {
+    entered here("ncclReduceScatter");
+    return add(NCCL_REDUCESCATTER, p, q, n, type, op, 0, comm, s);
+}
+ncclResult_t ncclAllGather(const void *p, void *q, size_t n, ncclDataType_t type, ncclComm_t comm, cudaStream_t s) {
+    entered here("ncclAllGather");
+    return add(NCCL_ALLGATHER, p, q, n, type, 0, 0, comm, s);
+}
+
+/* ---- communicators ---- */
+
+ncclResult_t ncclGetVersion(int *v) { return *v = NCCL_VERSION_CODE, ncclSuccess; }
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
+    entered here("ncclGetUniqueId");
+    auto c = std::make_shared<clique>();
+    c->id = (int)cliques().size();
+    string name = text("standin %d", c->id);
+    memset(id, 0, sizeof *id);
+    memcpy(id->internal, name.c_str(), name.size());
+    cliques()[name] = c;
+    return ncclSuccess;
+}
+ncclResult_t ncclCommInitRank(ncclComm_t *out, int n, ncclUniqueId id, int rank) {
+    entered here("ncclCommInitRank");
+    check_creation(call);
+    check_not_capturing(call);
+    auto found = cliques().find(string(id.internal, strnlen(id.internal, sizeof id.internal)));
+    if (me()->depth > 0)
+        broken("NCCL", "ncclCommInitRank in a group, which the stand-in lacks: one thread per rank");
+    if (found == cliques().end())
+        broken("NCCL", "ncclCommInitRank with an id of another process: the stand-in's ranks are threads");
+    auto all = found->second;
+    all->ranks.resize((size_t)n);
+    if (rank < 0 || rank >= n || all->ranks[(size_t)rank])
+        broken("NCCL", "ncclCommInitRank of rank %d of %d, which %s", rank, n,
+               rank < 0 || rank >= n ? "is none" : "is there already");
+    for (auto r : all->ranks)
+        if (r && r->device == me()->device)
+            broken("NCCL", "ncclCommInitRank: ranks %d and %d both have device %d", r->rank, rank, me()->device);
+    comms().emplace_back(new ncclComm{all, rank, me()->device, me()->id, true, false, {}});
+    *out = all->ranks[(size_t)rank] = comms().back().get();
+    all->come++;
+    wait_until([=] { return all->come == (size_t)n; }, text("ncclCommInitRank of rank %d of %d", rank, n), true);
+    return ncclSuccess;
+}
+
+static void check_unused(ncclComm *c) {
+    bool used = !c->queue.empty() && !c->queue.back()->done;
+    for (auto &g : the().graphs)
+        for (auto &n : g->nodes)
+            used |= g->alive && n.w.group && n.w.group->comm == c;
+    for (auto &e : the().execs)
+        for (auto &n : e->nodes)
+            used |= e->alive && n.w.group && n.w.group->comm == c;
+    if (used)
+        broken("NCCL", "%s of rank %d's communicator %d, which has work left or is in a graph that lives", call,
+               c->rank, c->all->id);
+}
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+    entered here("ncclCommFinalize");
+    comm_of(comm);
+    return ncclSuccess;
+}
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+    entered here("ncclCommDestroy");
+    check_not_capturing(call);
+    check_unused(comm_of(comm));
+    comm->alive = false;
+    return ncclSuccess;
+}
+/* From any thread. What the rank has on its streams ends, with whatever is in its buffers. */
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+    entered here("ncclCommAbort");
+    comm_of(comm);
+    for (auto &g : comm->queue)
+        g->done = true;
+    comm->queue.clear();
+    comm->aborted = comm->all->aborted = true;
+    return ncclSuccess;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error) {
+    entered here("ncclCommGetAsyncError", true);
+    *error = comm_of(comm)->all->aborted ? ncclRemoteError : ncclSuccess;
+    return ncclSuccess;
+}
+ncclResult_t ncclCommCount(const ncclComm_t comm, int *n) {
+    entered here("ncclCommCount");
+    *n = (int)comm_of(comm)->all->ranks.size();
+    return ncclSuccess;
+}
+ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank) {
+    entered here("ncclCommUserRank");
+    *rank = comm_of(comm)->rank;
+    return ncclSuccess;
+}
+const char *ncclGetErrorString(ncclResult_t e) {
+    static const char *names[] = {"no error",
+                                  "unhandled cuda error",
+                                  "unhandled system error",
+                                  "internal error",
+                                  "invalid argument",
+                                  "invalid usage",
+                                  "remote process exited or there was a network error",
+                                  "NCCL operation in progress"};
+    return e >= 0 && e < ncclNumResults ? names[e] : "unknown result code";
+}
+const char *ncclGetLastError(ncclComm_t) { return ""; }
+
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void *p, size_t n, void **handle) {
+    entered here("ncclCommRegister");
+    check_creation(call);
+    comm_of(comm);
+    check_range({p, n, false}, call);
+    memory *a = memory_find(p);
+    a->registered++;
+    *handle = a;
+    return ncclSuccess;
+}
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle) {
+    entered here("ncclCommDeregister");
+    comm_of(comm);
+    for (auto &e : the().memories)
+        if (&e.second == handle && e.second.registered-- > 0)
+            return ncclSuccess;
+    broken("NCCL", "ncclCommDeregister of what is not registered");
+}
+ncclResult_t ncclMemAlloc(void **p, size_t n) {
+    entered here("ncclMemAlloc");
+    if (the().allocated + n > the().total)
+        return ncclUnhandledCudaError;
+    *p = memory_new(n, DEVICE, call);
+    memory_find(*p)->nccl = true;
+    return ncclSuccess;
+}
+ncclResult_t ncclMemFree(void *p) { return cudaFree(p) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError; }
+}

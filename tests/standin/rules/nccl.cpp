@@ -1,0 +1,254 @@
+/* NCCL between threads. */
+#include "rules.h"
+#include <pthread.h>
+#include <unistd.h>
+
+static void sync(const seat *s) { OK(cudaStreamSynchronize(s->stream)); }
+static void send(const seat *s, int peer, size_t n = 64) { OK(ncclSend(s->x, n, ncclFloat, peer, s->comm, s->stream)); }
+static void recv(const seat *s, int peer, size_t n = 64) {
+    OK(ncclRecv(s->x + 512, n, ncclFloat, peer, s->comm, s->stream));
+}
+
+/* Each rank's number goes once around. */
+static void turn(seat *s) {
+    OK(ncclGroupStart());
+    send(s, (s->rank + 1) % s->ranks);
+    recv(s, (s->rank + s->ranks - 1) % s->ranks);
+    OK(ncclGroupEnd());
+}
+static cudaGraphExec_t captured(seat *s, void (*issue)(seat *)) {
+    cudaGraph_t g;
+    cudaGraphExec_t e;
+    OK(cudaStreamBeginCapture(s->stream, cudaStreamCaptureModeThreadLocal));
+    issue(s);
+    OK(cudaStreamEndCapture(s->stream, &g));
+    OK(cudaGraphInstantiate(&e, g, 0));
+    OK(cudaGraphDestroy(g));
+    return e;
+}
+static void ring(seat *s) {
+    turn(s);
+    sync(s);
+    MUST(read(s->x + 512) == (float)((s->rank + s->ranks - 1) % s->ranks));
+    cudaGraphExec_t e = captured(s, turn);
+    fill_on(s->stream, s->x, 64, (float)(10 * s->rank));
+    OK(cudaGraphLaunch(e, s->stream));
+    OK(cudaGraphLaunch(e, s->stream));
+    sync(s);
+    MUST(read(s->x + 512 + 63) == (float)(10 * ((s->rank + s->ranks - 1) % s->ranks)));
+    OK(cudaGraphExecDestroy(e));
+    OK(ncclCommDestroy(s->comm));
+}
+static void rings(void) { with_ranks(4, ring); }
+
+static void collective(seat *s) {
+    float *y = s->x + 512;
+    OK(ncclAllReduce(s->x, y, 64, ncclFloat, ncclSum, s->comm, s->stream));
+    sync(s);
+    MUST(read(y + 63) == 6);
+    OK(ncclReduceScatter(s->x, y, 16, ncclFloat, ncclMax, s->comm, s->stream));
+    OK(ncclAllGather(s->x, s->x + 600, 16, ncclFloat, s->comm, s->stream));
+    OK(ncclBroadcast(s->x, s->x + 700, 8, ncclFloat, 2, s->comm, s->stream));
+    OK(ncclReduce(s->x, s->x + 800, 8, ncclFloat, ncclSum, 1, s->comm, s->stream));
+    sync(s);
+    MUST(read(y + 15) == 3 && read(s->x + 600 + 3 * 16) == 3 && read(s->x + 700) == 2);
+    MUST(s->rank == 1 ? read(s->x + 800) == 6 : read(s->x + 800) == (float)s->rank);
+}
+static void collectives(void) { with_ranks(4, collective); }
+
+static void self(seat *s) {
+    OK(ncclGroupStart());
+    send(s, 0);
+    recv(s, 0);
+    OK(ncclGroupEnd());
+    sync(s);
+    MUST(read(s->x + 512) == 0);
+}
+static void itself(void) { with_ranks(1, self); }
+
+/* A rank that only asks, with a deadline of its own. */
+static void asking(seat *s) {
+    ncclResult_t error;
+    s->rank == 0 ? send(s, 1) : recv(s, 0);
+    while (cudaStreamQuery(s->stream) == cudaErrorNotReady) {
+        OK(ncclCommGetAsyncError(s->comm, &error));
+        usleep(100);
+    }
+    MUST(s->rank == 0 || read(s->x + 512) == 0);
+}
+static void asked(void) { with_ranks(2, asking); }
+
+static void *abort_soon(void *comm) {
+    usleep(50000);
+    OK(ncclCommAbort((ncclComm_t)comm));
+    return nullptr;
+}
+/* One rank is aborted by its watch, the other sees it. */
+static void aborting(seat *s) {
+    ncclResult_t error = ncclSuccess;
+    pthread_t t;
+    recv(s, 1 - s->rank);
+    if (s->rank == 0) {
+        pthread_create(&t, nullptr, abort_soon, s->comm);
+        sync(s);
+        pthread_join(t, nullptr);
+        return;
+    }
+    while (error == ncclSuccess) {
+        MUST(cudaStreamQuery(s->stream) == cudaErrorNotReady);
+        OK(ncclCommGetAsyncError(s->comm, &error));
+        usleep(1000);
+    }
+    MUST(error == ncclRemoteError);
+    OK(ncclCommAbort(s->comm));
+    sync(s);
+}
+static void aborts(void) { with_ranks(2, aborting); }
+
+/* ---- broken ---- */
+
+static void counts(seat *s) {
+    s->rank == 0 ? send(s, 1, 4) : recv(s, 0, 8);
+    sync(s);
+}
+static void types(seat *s) {
+    s->rank == 0 ? send(s, 1) : (void)ncclRecv(s->x, 64, ncclInt32, 0, s->comm, s->stream);
+    sync(s);
+}
+static void operators(seat *s) {
+    OK(ncclAllReduce(s->x, s->x, 4, ncclFloat, s->rank == 0 ? ncclSum : ncclMax, s->comm, s->stream));
+    sync(s);
+}
+static void both_send(seat *s) {
+    send(s, 1 - s->rank);
+    recv(s, 1 - s->rank);
+    sync(s);
+}
+static void both_ask(seat *s) {
+    recv(s, 1 - s->rank);
+    while (cudaStreamQuery(s->stream) == cudaErrorNotReady)
+        usleep(1000);
+}
+static void crossed(seat *s) { /* two streams of a rank, but one communicator: in the order of issue */
+    cudaStream_t other = new_stream();
+    OK(ncclSend(s->x, 4, ncclFloat, 1 - s->rank, s->comm, other));
+    OK(ncclRecv(s->x + 8, 4, ncclFloat, 1 - s->rank, s->comm, s->stream));
+    sync(s);
+}
+static void gone(seat *s) {
+    if (s->rank == 0) {
+        send(s, 1);
+        sync(s);
+    }
+}
+static void left_open(seat *s) {
+    OK(ncclGroupStart());
+    send(s, 0);
+    sync(s);
+}
+static void left_open_at_end(seat *s) {
+    OK(ncclGroupStart());
+    recv(s, 0);
+}
+static void large(seat *s) {
+    OK(ncclGroupStart());
+    for (int i = 0; i < 257; i++)
+        OK(ncclSend(s->x, 1, ncclFloat, 0, s->comm, s->stream));
+    OK(ncclGroupEnd());
+}
+static void *send_elsewhere(void *p) {
+    OK(cudaSetDevice(((seat *)p)->rank));
+    send((seat *)p, 0);
+    return nullptr;
+}
+static void two_threads(seat *s) {
+    pthread_t t;
+    pthread_create(&t, nullptr, send_elsewhere, s);
+    pthread_join(t, nullptr);
+}
+static void after_abort(seat *s) {
+    OK(ncclCommAbort(s->comm));
+    send(s, 0);
+}
+static void one_captured(seat *s) {
+    if (s->rank == 0) {
+        send(s, 1);
+    } else {
+        cudaGraphExec_t e = captured(s, [](seat *s) { recv(s, 0); });
+        OK(cudaGraphLaunch(e, s->stream));
+    }
+    sync(s);
+}
+static void destroyed_in_graph(seat *s) {
+    captured(s, turn);
+    OK(ncclCommDestroy(s->comm));
+}
+static void overlapping(seat *s) {
+    OK(ncclGroupStart());
+    recv(s, 0);
+    recv(s, 0);
+    OK(ncclGroupEnd());
+}
+static void read_while_received(seat *s) {
+    cudaStream_t other = new_stream();
+    s->rank == 0 ? send(s, 1) : recv(s, 0);
+    OK(cudaMemcpyAsync(s->x, s->x + 512, 256, cudaMemcpyDeviceToDevice, other));
+    sync(s);
+    OK(cudaStreamSynchronize(other));
+}
+static void registered(seat *s) {
+    void *handle, *p;
+    OK(ncclMemAlloc(&p, 4096));
+    OK(ncclCommRegister(s->comm, p, 4096, &handle));
+    OK(ncclMemFree(p));
+}
+static void beyond(seat *s) { OK(ncclSend(s->x + 1000, 64, ncclFloat, 0, s->comm, s->stream)); }
+static void *second_rank(void *id) {
+    ncclComm_t comm;
+    OK(ncclCommInitRank(&comm, 2, *(ncclUniqueId *)id, 1));
+    return nullptr;
+}
+static void one_device(void) {
+    ncclUniqueId id;
+    ncclComm_t comm;
+    pthread_t t;
+    OK(ncclGetUniqueId(&id));
+    pthread_create(&t, nullptr, second_rank, &id);
+    OK(ncclCommInitRank(&comm, 2, id, 0));
+}
+
+#define TWO(f)   #f, [] { with_ranks(2, f); }
+#define ALONE(f) #f, [] { with_ranks(1, f); }
+struct named {
+    const char *name;
+    void (*run)(void);
+};
+static rule says(named n, const char *wanted) { return {n.name, wanted, n.run}; }
+
+const rule nccl_rules[] = {
+    {"rings", nullptr, rings},
+    {"collectives", nullptr, collectives},
+    {"itself", nullptr, itself},
+    {"asked", nullptr, asked},
+    {"aborts", nullptr, aborts},
+    says({TWO(counts)}, "rank 0's ncclSend of 4 float32 to rank 1 meets rank 1's ncclRecv of 8 float32 from rank 0"),
+    says({TWO(types)}, "64 int32 from rank 0: they differ"),
+    says({TWO(operators)}, "(ncclSum) meets rank 1's ncclAllReduce of 4 float32 (ncclMax)"),
+    says({TWO(both_send)}, "is at rank 1's ncclSend of 64 float32 to rank 0"),
+    says({TWO(both_ask)}, "is at rank 1's ncclRecv"),
+    says({TWO(crossed)}, "waits behind rank"),
+    says({TWO(gone)}, "rank 1 has nothing issued there"),
+    says({ALONE(left_open)}, "cudaStreamSynchronize with a group open"),
+    says({ALONE(left_open_at_end)}, "ends with a group open"),
+    says({ALONE(large)}, "a group of 257 operations"),
+    says({ALONE(two_threads)}, "issues for rank 0 on device 0"),
+    says({ALONE(after_abort)}, "communicator 0, which was aborted"),
+    says({TWO(one_captured)}, "was captured"),
+    says({ALONE(destroyed_in_graph)}, "is in a graph that lives"),
+    says({ALONE(overlapping)}, "RACE: in one group"),
+    says({TWO(read_while_received)}, "RACE: "),
+    says({ALONE(registered)}, "which is registered"),
+    says({ALONE(beyond)}, "at byte 4000 of an allocation of 4096"),
+    {"one_device", "both have device 0", one_device},
+    {nullptr, nullptr, nullptr},
+};

@@ -1,0 +1,36 @@
+/* The stand-in's rules: each case here breaks one, in a process of its own, or breaks none. */
+#ifndef RULES_H
+#define RULES_H
+#include "../cuda.h"
+#include "../cuda_runtime.h"
+#include "../nccl.h"
+#include <cstddef>
+
+struct rule {
+    const char *name, *wanted; /* what the line must say; NULL: all is well */
+    void (*run)(void);
+};
+extern const rule capture_rules[], memory_rules[], nccl_rules[], matmul_rules[]; /* up to one without a name */
+
+void must(bool fine, const char *what, int line);
+#define MUST(fine) must(fine, #fine, __LINE__)
+#define OK(call)   must((call) == 0, #call, __LINE__)
+
+/* A rank's thread: run(rank), on device rank, with a communicator of all where nccl is set. */
+struct seat {
+    int rank, ranks;
+    ncclComm_t comm;
+    cudaStream_t stream;
+    float *x; /* device memory: 1024 floats, all of them the rank's number */
+};
+void with_ranks(int n, void (*run)(seat *));
+cudaStream_t new_stream(void);
+cudaEvent_t new_event(void);
+float *floats(size_t n); /* device memory, set to 0 */
+float read(const float *p);
+
+__global__ void fill(float *p, int n, float value);
+__global__ void add(float *p, const float *q, int n);
+void fill_on(cudaStream_t s, float *p, int n, float value);
+void add_on(cudaStream_t s, float *p, const float *q, int n);
+#endif
