@@ -151,6 +151,7 @@ test: deps
 	@$(MAKE_ALL) units runtime standin
 	@$(MAKE_ALL) $(ASAN) units
 	@$(MAKE_ALL) $(TSAN) build/tsan/pianola
+	@[ ! -x $(NVCC) ] || $(MAKE_ALL) gpu
 	@tests/run tests/floors.sh $(patsubst %,build/tests/%,$(filter test_%,$(UNITS))) \
 	    $(patsubst %,build/asan/tests/%,$(filter test_%,$(UNITS))) $(SCRIPTS)
 floors:

@@ -40,6 +40,9 @@ expect "another compile" yes "$(mpirun --oversubscribe --app <(head -n 3 "$room/
     tail -n 1 "$room/older/app.mpi") 2>&1 | grep -q 'rank 3 runs 1f1b of compile .*, rank 0 1f1b of compile .*; compile again' && echo yes)"
 expect "another number of steps" "rank 3 has --steps 4, rank 0 3; give all ranks the same flags" \
     "$(mpirun --oversubscribe --app <(sed '1,3s/$/ --steps 3/;4s/$/ --steps 4/' "$room/1f1b/app.mpi") 2>&1 | first_error)"
+head -c 20000 $text >"$room/other"
+expect "other data" yes "$(mpirun --oversubscribe --app <(sed "1,3s|\$| --data $text|;4s|\$| --data $room/other|" "$room/gpt/app.mpi") 2>&1 |
+    first_error | grep -qE '^rank 3 reads other data than rank 0: 20000 bytes with hash [0-9a-f]{16}, not '"$(wc -c <$text)"' with [0-9a-f]{16}$' && echo yes)"
 
 # The same source is C++ to nvcc; here at least C++.
 if command -v g++ >/dev/null; then
