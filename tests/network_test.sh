@@ -30,7 +30,15 @@ done
 # ---- two hosts ----
 
 host=("pianola-a-$$" "pianola-b-$$") link=("pa$$" "pb$$") address=(192.0.2.1 192.0.2.2) # reserved for examples: RFC 5737
-unlinked() { ip netns del "${host[0]}"; ip netns del "${host[1]}"; } 2>/dev/null # its links go with it
+on_hosts() { ip netns pids "${host[0]}" && ip netns pids "${host[1]}"; } 2>/dev/null
+unlinked() {
+    local p
+    for p in $(on_hosts); do
+        kill -9 "$p"
+    done
+    ip netns del "${host[0]}" # and its link
+    ip netns del "${host[1]}"
+} 2>/dev/null
 linked() {
     local i
     ip netns add "${host[0]}" && ip netns add "${host[1]}" &&
@@ -74,7 +82,6 @@ mpi_hosts() {
         "$room/1f1b/rank" --flight "$room" "$@" >"$room/out0" 2>"$room/err0" &
     pid=($!)
 }
-on_hosts() { ip netns pids "${host[0]}" && ip netns pids "${host[1]}"; }
 is_rank() { [[ $(tr '\0' ' ' <"/proc/$1/cmdline") == */rank[0-9]\ * ]]; } 2>/dev/null
 # gone SECONDS PROCESS...: they have ended, or end in time.
 gone() {
@@ -117,9 +124,6 @@ for over in tcp mpi; do
     # shellcheck disable=SC2046
     gone 5 $(on_hosts)
     expect "no link, over $over: nothing is left running" 0 $?
-    for p in $(on_hosts); do
-        kill -9 "$p"
-    done
     ip -n "${host[0]}" link set "${link[0]}" up
 done
 finish
