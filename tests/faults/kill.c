@@ -176,8 +176,8 @@ static bool check_words(struct fault *f, const struct run *r, bool done, bool *p
 static bool check_end(struct fault *f, struct run *r) {
     double begin = now(), limit = (f->mpi ? MPI_DEADLINE : DEADLINE) + SLACK;
     int victim = f->mpi ? -1 : f->victim;
-    bool ended = run_wait(r, victim, limit);
-    if (!ended && f->mpi && f->stop && run_left(r) == 2 && f->m.kind == AT_END) {
+    bool ended = run_wait(r, victim, limit), torn;
+    if (!ended && f->mpi && f->stop && run_left(r) == 2 && newest(f->saved, &torn) == STEPS) {
         kill(run_rank(r, f->victim), SIGCONT); /* mpirun waits for the one rank that had no more to do */
         ended = run_wait(r, victim, SLACK);
     }
