@@ -54,9 +54,9 @@ static void put_name(struct text *t, const struct instr *x) {
 }
 
 static void put_lane_name(struct text *t, const struct lane *l) {
-    static const char *const prefix[] = {"compute", "send_", "recv_", "group_"};
+    static const char *const prefix[] = {"compute", "send_", "recv_", "peer_", "messages", "group_"};
     put(t, "%s", prefix[l->kind]);
-    if (l->kind != LANE_COMPUTE)
+    if (l->peer >= 0 || l->kind == LANE_GROUP)
         put(t, "%d", l->kind == LANE_GROUP ? l->group : l->peer);
 }
 
@@ -223,13 +223,17 @@ struct columns {
 
 static struct columns columns_of(const struct program *p) {
     int64_t arena = 0;
-    for (int r = 0; r < p->workers; r++)
+    bool all = false; /* a lane for all messages */
+    for (int r = 0; r < p->workers; r++) {
         arena = p->rank[r].arena > arena ? p->rank[r].arena : arena;
+        all = all || (p->rank[r].nlanes > 1 && p->rank[r].lane[1].kind == LANE_ALL);
+    }
     int rank = digits(p->workers - 1), stage = digits(p->stages - 1), batch = digits(p->batches - 1);
     struct columns c = {.offset = digits(arena), .stage = stage, .batch = batch > 2 ? batch : 2 /* -1 */};
     c.symbol = (int)strlen("#define wstash__ ") + stage + batch;
     c.lane = (int)strlen("send_, ") + rank;
-    c.lane = c.lane > (int)strlen("compute, ") ? c.lane : (int)strlen("compute, ");
+    int word = (int)strlen(all ? "messages, " : "compute, ");
+    c.lane = c.lane > word ? c.lane : word;
     c.meets = (int)strlen("from(, ), ") + rank + digits(p->nmsgs);
     return c;
 }

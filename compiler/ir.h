@@ -34,12 +34,15 @@ struct model {
     int ncut;
 };
 
+enum lanes_per { PER_EDGE, PER_PEER, PER_RANK }; /* what has a communication lane of its own; an edge has a direction */
+
 struct spec {
     const char *name;   /* of the schedule: its file's base name without .lua */
     const char *file;   /* as given by the user */
     const char *params; /* "workers=4 batches=8", for the record */
     int workers, stages, batches;
     bool strict;
+    enum lanes_per lanes;
     struct job *job;
     int njobs;
     int32_t *at; /* [(s * batches + b) * NDIRS + d] -> index in job, or -1 */
@@ -63,6 +66,7 @@ static inline int32_t job_at(const struct spec *sp, int s, int b, int d) {
 /* script.c's result is made from these: files or NULL, and -D settings "key=value". */
 struct script_args {
     const char *schedule, *model, *cluster;
+    enum lanes_per lanes;
     const char **set;
     int nset;
 };
@@ -125,7 +129,7 @@ struct instr {
 
 struct lane {
     uint8_t kind;  /* enum lanekind */
-    int32_t peer;  /* SEND, RECV */
+    int32_t peer;  /* SEND, RECV, PEER */
     int32_t group; /* GROUP: index in program.group */
 };
 
@@ -138,7 +142,7 @@ struct rank {
     struct instr *ins; /* in issue order; a lane is the restriction to its number */
     int nins;
     int32_t *line;     /* per instruction: its line in the file it was read from; NULL: compiled */
-    struct lane *lane; /* lane 0 is compute; then sends by peer, receives by peer, groups */
+    struct lane *lane; /* lane 0 is compute; then by kind, and by peer or group */
     int nlanes;
     struct buf *buf;
     int nbufs;
@@ -180,6 +184,7 @@ struct timeline {
 extern const char *const op_name[NOPS], *const kind_name[NKINDS], *const role_name[NROLES];
 extern const uint8_t op_lane[NOPS], op_cost[NOPS];
 extern const bool kind_has_batch[NKINDS];
+bool lane_takes(int kind, int op);
 enum access { ACC_READ = 1, ACC_WRITE = 2 };
 int op_access(int op, int role); /* access of an operand, ACC_* ored; 0: op has no such role */
 bool op_accumulates(int op, int role);
@@ -191,7 +196,8 @@ void put_buf(struct text *t, const struct buf *b); /* "act(1,3)", "weight(2)#0" 
 bool is_message(int op); /* SEND_x, RECV_x, SERVE, FETCH, REDUCE */
 void put_int(struct text *t, int64_t v);
 void put_label(struct text *t, const struct instr *in); /* "F 0 3", "FETCH 2#0 from 1": unique within a rank */
-void put_lane(struct text *t, const struct program *p, const struct lane *lane); /* "compute", "send 1", "group 0,2" */
+void put_lane(struct text *t, const struct program *p,
+              const struct lane *lane); /* "compute", "send 1", "peer 1", "messages", "group 0,2" */
 /* Numbers messages in the order of ranks and their issue: a SEND and its RECV, or a REDUCE's members, get one id.
  * Where one has no partner: dies of an assert, for programs we made; when lenient, leaves msg -1 at every such
  * instruction (in a REDUCE, at the first member at least) and returns an error text that names the first. NULL: all

@@ -48,7 +48,7 @@ struct build {
     struct caps {
         size_t ins, buf, arg, freed, event, uses, lanes;
         int32_t *left; /* per buffer: uses yet to be issued */
-        int16_t *lane; /* [peer]: send lane, [workers + peer]: receive lane; -1: none yet */
+        int16_t *lane; /* by what it is for, see lane_of; -1: none yet */
         int32_t *update;
         int nupdates;
     } * rank;
@@ -116,11 +116,13 @@ static void add_lane(struct build *L, int r, struct lane lane) {
 static int lane_of(struct build *L, int r, int op, int peer) {
     if (op_lane[op] == LANE_COMPUTE)
         return 0;
-    struct rank *k = &L->p->rank[r];
-    int16_t *at = &L->rank[r].lane[(op_lane[op] == LANE_SEND ? 0 : L->sp->workers) + peer];
+    enum lanes_per per = L->sp->lanes;
+    int place = per == PER_RANK ? 0 : per == PER_PEER || op_lane[op] == LANE_SEND ? peer : L->sp->workers + peer;
+    int16_t *at = &L->rank[r].lane[place];
     if (*at < 0) {
-        *at = (int16_t)k->nlanes;
-        add_lane(L, r, (struct lane){op_lane[op], peer, -1});
+        static const uint8_t coarse[] = {[PER_PEER] = LANE_PEER, [PER_RANK] = LANE_ALL};
+        *at = (int16_t)L->p->rank[r].nlanes;
+        add_lane(L, r, (struct lane){per == PER_EDGE ? op_lane[op] : coarse[per], per == PER_RANK ? -1 : peer, -1});
     }
     return *at;
 }
@@ -479,7 +481,7 @@ static int by_lane(const void *x, const void *y) {
     return a->peer != b->peer ? a->peer - b->peer : a->group - b->group;
 }
 
-/* Lanes were numbered as they came up; their order in the program is compute, sends, receives, groups. */
+/* Lanes were numbered as they came up; in the program they go by kind, peer and group. */
 static void order_lanes(struct rank *k) {
     struct lane *old = NEW(struct lane, k->nlanes);
     uint16_t *now = NEW(uint16_t, k->nlanes);

@@ -53,6 +53,7 @@ static const struct option_row {
     {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D', SCRIPTS},
     {"model", "FILE", "model script; without one, jobs have unit costs", 'm', SCRIPTS},
     {"cluster", "FILE", "cluster script; without one, links are free", 'c', SCRIPTS},
+    {"lanes", "PER", "a communication lane per edge (default), peer or rank", 'l', SCRIPTS},
     {"output", "PATH", "where to write: a folder (compile), a file (show, export-weights)", 'o',
      SHOW | COMPILE | EXPORT},
     {"format", "FORMAT", "grid (default), streams, tsv or json", 'f', SHOW},
@@ -144,6 +145,14 @@ static long number_arg(const char *name, const char *s, long least) {
     return n;
 }
 
+static enum lanes_per lanes_arg(const char *arg) {
+    static const char *const per[] = {[PER_EDGE] = "edge", [PER_PEER] = "peer", [PER_RANK] = "rank"};
+    for (int i = PER_EDGE; i <= PER_RANK; i++)
+        if (strcmp(arg, per[i]) == 0)
+            return (enum lanes_per)i;
+    die("--lanes %s: expected edge, peer or rank", arg);
+}
+
 static int usable_width(const struct settings *z) {
     struct winsize size;
     if (z->width)
@@ -177,6 +186,7 @@ static void set_option(struct settings *z, const struct command *c, int key, con
     case 'D': s->set[s->nset++] = arg; break;
     case 'm': s->model = arg; break;
     case 'c': s->cluster = arg; break;
+    case 'l': s->lanes = lanes_arg(arg); break;
     case 'o': z->output = arg; break;
     case 'f': z->format = arg; break;
     case 'd': z->dump = arg; break;

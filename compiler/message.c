@@ -46,9 +46,9 @@ void put_label(struct text *t, const struct instr *in) {
 }
 
 void put_lane(struct text *t, const struct program *p, const struct lane *lane) {
-    static const char *const name[] = {"compute", "send ", "recv ", "group "};
+    static const char *const name[] = {"compute", "send ", "recv ", "peer ", "messages", "group "};
     put(t, "%s", name[lane->kind]);
-    if (lane->kind == LANE_SEND || lane->kind == LANE_RECV)
+    if (lane->peer >= 0)
         put_int(t, lane->peer);
     for (int i = 0; lane->kind == LANE_GROUP && i < p->group[lane->group].n; i++)
         put(t, "%s%d", i ? "," : "", p->group[lane->group].rank[i]);
@@ -136,7 +136,7 @@ static int by_lane(const void *x, const void *y) {
     return a->peer != b->peer ? a->peer - b->peer : a->group - b->group;
 }
 
-/* The first message that lane `lane` of rank r may receive; -1 when the sender's lane is not found. */
+/* The first message that lane `lane` of rank r may receive; -1 when it has more than one sender, or none is found. */
 static int32_t first_arrival(const struct matching *m, int r, const struct lane *lane) {
     struct lane want = *lane;
     int from = lane->peer;
@@ -144,6 +144,8 @@ static int32_t first_arrival(const struct matching *m, int r, const struct lane 
         from = m->p->group[lane->group].rank[0];
     else if (lane->kind == LANE_RECV)
         want = (struct lane){LANE_SEND, r, -1};
+    else if (lane->kind == LANE_PEER)
+        want.peer = r;
     else
         return -1;
     const struct rank *k = &m->p->rank[from];

@@ -17,6 +17,7 @@ struct reader {
     size_t cap_arg, cap_wait, cap_free, cap_lane;
     struct map groups;
     int32_t *sent, *received, *grouped; /* by peer or group: the last rank, plus one, that had a lane for it */
+    int32_t apart, together;            /* the last rank, plus one, with lanes by peer, with one for all messages */
 };
 
 /* An error at the place `at`, in the line being read. */

@@ -144,13 +144,16 @@ static void frees(struct reader *in, struct instr *i) {
 }
 
 static struct instr instruction(struct reader *in, int lane) {
-    static const char *const kind[] = {"the compute lane", "a send lane", "a recv lane", "a group lane"};
+    static const char *const kind[] = {[LANE_COMPUTE] = "the compute lane",
+                                       [LANE_SEND] = "a send lane",
+                                       [LANE_RECV] = "a recv lane",
+                                       [LANE_GROUP] = "a group lane"};
     const struct lane *at = &in->k->lane[lane];
     const char *begin = in->p;
     struct instr i = read_label(in);
-    if (op_lane[i.op] != at->kind)
+    if (!lane_takes(at->kind, i.op))
         FAIL(in, begin, "%s belongs in %s", op_name[i.op], kind[op_lane[i.op]]);
-    if (i.peer != at->peer)
+    if (i.peer != at->peer && at->kind != LANE_ALL)
         FAIL(in, begin, "the peer of this lane is rank %d, not rank %d", at->peer, i.peer);
     i.lane = (uint16_t)lane;
     assert(in->k->nargs < UINT32_MAX && in->k->nwaits < UINT32_MAX && in->k->nfrees < UINT32_MAX);
@@ -200,33 +203,56 @@ static int group(struct reader *in) {
     return p->ngroups++;
 }
 
+/* Is there no lane yet for what this one is for? An edge has one lane, or its messages would have no order. */
+static bool new_lane(struct reader *in, const struct lane *lane) {
+    int32_t me = in->r + 1, *sent = in->sent + (lane->peer < 0 ? 0 : lane->peer);
+    int32_t *received = in->received + (lane->peer < 0 ? 0 : lane->peer);
+    switch (lane->kind) {
+    case LANE_GROUP:
+        if (in->grouped[lane->group] == me)
+            return false;
+        in->grouped[lane->group] = me;
+        return true;
+    case LANE_ALL:
+        if (in->apart == me || in->together == me)
+            return false;
+        in->together = me;
+        return true;
+    default:
+        if (in->together == me || (lane->kind != LANE_RECV && *sent == me) ||
+            (lane->kind != LANE_SEND && *received == me))
+            return false;
+        *sent = lane->kind != LANE_RECV ? me : *sent;
+        *received = lane->kind != LANE_SEND ? me : *received;
+        in->apart = me;
+        return true;
+    }
+}
+
 /* The rest of a line "rank 0 lane ..." */
 static void lane_header(struct reader *in) {
     struct rank *k = in->k;
     const char *at = in->p;
     struct lane lane = {LANE_COMPUTE, -1, -1};
-    int32_t *seen = NULL;
     if (read_if(in, "compute")) {
         if (k->nlanes > 0)
             FAIL(in, at, "the compute lane comes first, and once");
     } else if (k->nlanes == 0) {
         FAIL(in, at, "expected \"compute\", a rank's first lane");
-    } else if (read_if(in, "send ") || read_if(in, "recv ")) {
-        lane.kind = *at == 's' ? LANE_SEND : LANE_RECV;
+    } else if (read_if(in, "send ") || read_if(in, "recv ") || read_if(in, "peer ")) {
+        lane.kind = *at == 's' ? LANE_SEND : *at == 'r' ? LANE_RECV : LANE_PEER;
         lane.peer = (int32_t)read_integer(in, "a rank", 0, in->prog->workers - 1);
-        seen = lane.kind == LANE_SEND ? &in->sent[lane.peer] : &in->received[lane.peer];
         if (lane.peer == in->r)
             FAIL(in, at, "a rank has no lane to itself");
+    } else if (read_if(in, "messages")) {
+        lane.kind = LANE_ALL;
     } else if (read_if(in, "group ")) {
         lane.kind = LANE_GROUP;
         lane.group = group(in);
-        seen = &in->grouped[lane.group];
     } else
-        FAIL(in, at, "expected \"compute\", \"send\", \"recv\" or \"group\"");
-    if (seen && *seen == in->r + 1)
-        FAIL(in, at, "rank %d has this lane twice", in->r);
-    if (seen)
-        *seen = in->r + 1;
+        FAIL(in, at, "expected \"compute\", \"send\", \"recv\", \"peer\", \"messages\" or \"group\"");
+    if (lane.kind != LANE_COMPUTE && !new_lane(in, &lane))
+        FAIL(in, at, "rank %d has a lane for this already", in->r);
     if (k->nlanes > UINT16_MAX)
         FAIL(in, at, "a rank has at most %d lanes", UINT16_MAX + 1);
     read_end(in);

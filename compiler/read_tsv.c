@@ -95,7 +95,7 @@ static void read_group(struct table *t, int rank) {
 
 /* The lane, which is that of the row before or comes after it. Returns whether it is another. */
 static bool read_lane(struct table *t, int rank, bool new_rank) {
-    static const char *const words[] = {"compute", "send ", "recv ", "group "};
+    static const char *const words[] = {"compute", "send ", "recv ", "peer ", "messages", "group "};
     struct reader *in = &t->in;
     const char *at = in->p;
     if (!new_rank && !strncmp(t->lane, at, t->nlane) && at[t->nlane] == '\t') {
@@ -106,8 +106,8 @@ static bool read_lane(struct table *t, int rank, bool new_rank) {
     while (kind <= LANE_GROUP && !read_if(in, words[kind]))
         kind++;
     if (kind > LANE_GROUP)
-        FAIL(in, at, "column 'lane': expected \"compute\", \"send\", \"recv\" or \"group\"");
-    if (kind == LANE_SEND || kind == LANE_RECV) {
+        FAIL(in, at, "column 'lane': expected \"compute\", \"send\", \"recv\", \"peer\", \"messages\" or \"group\"");
+    if (kind == LANE_SEND || kind == LANE_RECV || kind == LANE_PEER) {
         peer = (int)read_integer(in, "a rank in column 'lane'", 0, INT32_MAX);
         if (peer == rank)
             FAIL(in, at, "column 'lane': a rank has no lane to itself");
@@ -156,7 +156,7 @@ static void read_row(struct table *t) {
     at = in->p;
     int op = read_name(in, "an operation in column 'op'", op_name, NOPS);
     row->op = op_name[op];
-    if (op_lane[op] != t->kind)
+    if (!lane_takes(t->kind, op))
         FAIL(in, at, "column 'op': %s does not run in the lane %s", row->op, row->lane);
     column_end(in, "op");
     row->stage = (int)read_applying(in, row->op, "the stage in column 'stage'", true, INT32_MAX);
@@ -164,8 +164,9 @@ static void read_row(struct table *t) {
     row->batch = (int)read_applying(in, row->op, "the microbatch in column 'batch'", op_has_batch(op), INT32_MAX);
     column_end(in, "batch");
     at = in->p;
-    row->peer = (int)read_applying(in, row->op, "the peer in column 'peer'", t->peer >= 0, INT32_MAX);
-    if (row->peer != t->peer)
+    bool meets = op_lane[op] == LANE_SEND || op_lane[op] == LANE_RECV;
+    row->peer = (int)read_applying(in, row->op, "the peer in column 'peer'", meets, INT32_MAX);
+    if (row->peer != t->peer && t->kind != LANE_ALL)
         FAIL(in, at, "column 'peer': expected %d, the lane's peer", t->peer);
     column_end(in, "peer");
     row->bytes = read_applying(in, row->op, "the bytes in column 'bytes'", is_message(op), INT64_MAX);

@@ -68,6 +68,7 @@ static const char *base_name(const char *path) {
 
 struct spec *script_load(const struct script_args *a) {
     struct spec *sp = NEW(struct spec, 1);
+    sp->lanes = a->lanes;
     struct settings set = read_settings(a);
     sp->name = base_name(a->schedule);
     sp->file = a->schedule;

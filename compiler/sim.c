@@ -42,8 +42,10 @@ static double duration(const struct sim *z, const struct rank *k, const struct i
 
 static double ready_time(const struct sim *z, int r, const struct instr *x) {
     const struct rank *k = &z->p->rank[r];
-    bool link = op_cost[x->op] == COST_LINK; /* messages follow each other at once: the latency is not the edge's */
-    double t = link ? z->free[r][x->lane] : z->done[r][x->lane];
+    int kind = k->lane[x->lane].kind;
+    /* Messages of one edge follow each other at once: the latency is not the edge's. A lane of several edges waits. */
+    bool edge = op_cost[x->op] == COST_LINK && (kind == LANE_SEND || kind == LANE_RECV);
+    double t = edge ? z->free[r][x->lane] : z->done[r][x->lane];
     for (uint32_t w = x->wait; w < x->wait + x->nwait; w++)
         t = fmax(t, z->tl->end[r][k->wait[w]]);
     return t;

@@ -69,7 +69,9 @@ enum kind { KINDS(X) NKINDS };
 #define X(name) ROLE_##name,
 enum role { ROLES(X) NROLES };
 #undef X
-enum lanekind { LANE_COMPUTE, LANE_SEND, LANE_RECV, LANE_GROUP };
+/* PEER and ALL are coarser lanes, of programs that ask for them: both directions with a peer; all messages of a rank.
+ */
+enum lanekind { LANE_COMPUTE, LANE_SEND, LANE_RECV, LANE_PEER, LANE_ALL, LANE_GROUP };
 enum costclass { COST_JOB, COST_UPDATE, COST_ADD, COST_LINK, COST_RING };
 
 enum { NDIRS = 5 }; /* jobs are ops OP_F .. OP_W */

@@ -21,6 +21,11 @@ done
 # shellcheck disable=SC2086
 expect "1f1b without a graph: weights of the host" "$(weights schedules/1f1b.lua $integers)" \
     "$(weights schedules/1f1b.lua $integers --device cuda --no-graph)"
+for lanes in peer rank; do
+    # shellcheck disable=SC2086
+    expect "fslpp with a lane per $lanes: weights of the host" "$(weights schedules/fslpp.lua $integers)" \
+        "$(weights schedules/fslpp.lua $integers --lanes $lanes --device cuda)"
+done
 for ((seed = 1, trained = 0; trained < 4 && seed < 50; seed++)); do # some deadlock by their cap
     "$PIANOLA" check tests/schedules/random.lua -D seed=$seed >/dev/null 2>&1 || continue
     trained=$((trained + 1))

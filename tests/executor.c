@@ -256,10 +256,14 @@ static bool ready(const struct run *z, int r, int lane) {
     return true;
 }
 
-static int find_lane(const struct rank *k, int kind, int peer, int group) {
-    for (int l = 0; l < k->nlanes; l++)
-        if (k->lane[l].kind == kind && (kind == LANE_GROUP ? k->lane[l].group == group : k->lane[l].peer == peer))
+/* The lane of a group (its number), or the one that takes messages from a peer (group -1). */
+static int find_lane(const struct rank *k, int peer, int group) {
+    for (int l = 0; l < k->nlanes; l++) {
+        const struct lane *at = &k->lane[l];
+        if (group >= 0 ? at->group == group
+                       : lane_takes(at->kind, OP_RECV_F) && (at->kind == LANE_ALL || at->peer == peer))
             return l;
+    }
     return -1;
 }
 
@@ -277,11 +281,11 @@ static int partners(const struct run *z, int r, int l, int (*other)[2]) {
             return -1; /* the first member opens a reduction */
         if (q == r)
             continue;
-        int m = find_lane(z->at[q].k, g ? LANE_GROUP : LANE_RECV, r, g ? k->lane[l].group : -1);
+        int m = find_lane(z->at[q].k, r, g ? k->lane[l].group : -1);
         if (m < 0 || !ready(z, q, m))
             return -1;
-        int op = z->at[q].k->ins[z->at[q].lane[m].head].op;
-        if (g ? op != OP_REDUCE : op_cost[op] != COST_LINK)
+        const struct instr *y = &z->at[q].k->ins[z->at[q].lane[m].head];
+        if (g ? y->op != OP_REDUCE : op_cost[y->op] != COST_LINK || op_lane[y->op] != LANE_RECV || y->peer != r)
             return -1;
         other[n][0] = q;
         other[n++][1] = m;

@@ -26,6 +26,12 @@ done
 expect "1f1b duration 1" 49 "$(figure makespan schedules/1f1b.lua $P4M8 --cluster $L -D bandwidth=1)"
 expect "gpipe duration 1" 39 "$(figure makespan schedules/gpipe.lua $P4M8 --cluster $L -D bandwidth=1)"
 expect "gpipe duration 0.25" 34.5 "$(figure makespan schedules/gpipe.lua $P4M8 --cluster $L -D bandwidth=4)"
+# Coarser lanes: a lane for both directions of a pair loses nothing here, one for all messages serialises sends with
+# receives. Not published: tests/test_sim.c checks the same by relaxation.
+per() { figure makespan schedules/gpipe.lua -D "workers=$2" -D "batches=$3" --cluster $L -D bandwidth=1 --lanes "$1"; }
+expect "gpipe duration 1, lanes per edge, peer and rank" 39,39,48 "$(per edge 4 8),$(per peer 4 8),$(per rank 4 8)"
+expect "gpipe 8 x 32 duration 1, lanes per edge, peer and rank" 131,131,176 \
+    "$(per edge 8 32),$(per peer 8 32),$(per rank 8 32)"
 
 # Unequal stages: F = cost of the stage, B = 2F. A greedy rank with 1F1B's cap leaves its order, for better and for worse.
 U=tests/schedules/costs.lua

@@ -219,7 +219,7 @@ static const char *mutate_order(struct place *m, enum mutation how) {
 }
 
 static const char *move_to_rank(struct place *m) {
-    int q = draw(m, m->p->workers), kind = op_lane[m->x->op], lane = 0;
+    int q = draw(m, m->p->workers), kind = m->k->lane[m->x->lane].kind, lane = 0;
     if (q == m->r || m->x->peer == q)
         return NULL;
     struct rank *to = &m->p->rank[q];
@@ -232,7 +232,7 @@ static const char *move_to_rank(struct place *m) {
         if (lane == to->nlanes)
             return NULL;
     } else if (kind != LANE_COMPUTE)
-        lane = lane_to(to, kind, x.peer);
+        lane = lane_to(to, kind, m->k->lane[x.lane].peer);
     x.lane = (uint16_t)lane;
     x.nwait = 0;
     struct arg *arg = NEW(struct arg, to->nargs + x.narg);

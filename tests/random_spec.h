@@ -24,6 +24,7 @@ enum { /* what a spec may have besides what all have */
        BANDWIDTH = 4, /* links of latency and bandwidth */
        ORDERS = 8,    /* a custom pred that adds orders to the default ones */
        AT_HOME = 16,  /* a stage runs on one rank, its home */
+       COARSE = 32,   /* lanes per edge, per peer or per rank */
 };
 
 static inline struct spec *empty_spec(int workers, int stages, int batches) {
@@ -162,6 +163,7 @@ static inline struct spec *draw_spec(uint64_t seed, int flags) {
     random_state = seed;
     int W = 1 + below(5);
     struct spec *sp = empty_spec(W, 1 + below(6), 1 + below(8));
+    sp->lanes = flags & COARSE ? (enum lanes_per)(seed % 3) : PER_EDGE;
     draw_jobs(sp, flags);
     int32_t *order = draw_order(sp);
     if (flags & ORDERS && below(2))

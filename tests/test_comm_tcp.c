@@ -228,7 +228,7 @@ Test(comm_tcp, random_schedules_train_to_the_same_bits, .timeout = 30) {
     int reductions = 0;
     host_blas();
     for (uint64_t seed = 0; seed < 14; seed++) {
-        struct spec *sp = draw_spec(seed, ORDERS);
+        struct spec *sp = draw_spec(seed, ORDERS | COARSE);
         sp->model = mlp(sp->batches);
         reductions += expect_same_training(sp, seed);
         free_all();

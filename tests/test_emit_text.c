@@ -267,10 +267,12 @@ static const struct {
     {"rank 0 lane compute\n", "", "3: error: expected \"rank 0\": its lanes, issue and memory"},
     {"rank 0 lane compute\n", "rank 0 lane send 1\n", "3: error: expected \"compute\", a rank's first lane"},
     {"rank 0 lane send 1", "rank 0 lane compute", "10: error: the compute lane comes first, and once"},
-    {"rank 0 lane send 1", "rank 0 lane sned 1", "10: error: expected \"compute\", \"send\", \"recv\" or \"group\""},
+    {"rank 0 lane send 1", "rank 0 lane sned 1",
+     "10: error: expected \"compute\", \"send\", \"recv\", \"peer\", "
+     "\"messages\" or \"group\""},
     {"rank 0 lane send 1", "rank 0 lane send 0", "10: error: a rank has no lane to itself"},
     {"rank 0 lane send 1", "rank 0 lane send 2", "10: error: expected a rank, a number from 0 to 1"},
-    {"rank 0 lane group", "rank 0 lane recv 1\nrank 0 lane group", "17: error: rank 0 has this lane twice"},
+    {"rank 0 lane group", "rank 0 lane recv 1\nrank 0 lane group", "17: error: rank 0 has a lane for this already"},
     {"lane group 0,1", "lane group 1,0", "17: error: expected a rank, ascending, a number from 2 to 1"},
     {"lane group 0,1", "lane group 1", "17: error: expected a group of at least two ranks, one of them rank 0"},
     {"ZERO 2", "ZERRO 2", "4: error: \"ZERRO\" is not an operation; did you mean \"ZERO\"?"},
@@ -385,12 +387,8 @@ static size_t mutate(char *s, size_t n, size_t room) {
     size_t na = strcspn(s + a, "\n"), len;
     const char *word = words[below(sizeof words / sizeof *words)];
     switch (below(7)) {
-    case 0: /* another byte */
-        s[at] = (char)(1 + below(255));
-        return n;
-    case 1: /* a byte of the file itself */
-        s[at] = s[below((unsigned)n)];
-        return n;
+    case 0: /* another byte */ s[at] = (char)(1 + below(255)); return n;
+    case 1: /* a byte of the file itself */ s[at] = s[below((unsigned)n)]; return n;
     case 2: /* a word from the list */
         len = strlen(word);
         if (n + len >= room)
@@ -410,9 +408,7 @@ static size_t mutate(char *s, size_t n, size_t room) {
         memmove(s + b + na, s + b, n - b + 1);
         memcpy(s + b, line, na);
         return n + na;
-    case 5: /* cut off */
-        s[at] = 0;
-        return at;
+    case 5: /* cut off */ s[at] = 0; return at;
     default: /* another digit */
         while (at + 1 < n && (s[at] < '0' || s[at] > '9'))
             at++;

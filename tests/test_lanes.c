@@ -93,7 +93,7 @@ static int expect_no_more(const struct rank *k) {
 Test(lanes, waits_are_enough_and_none_too_many) {
     int crossing = 0, waits = 0;
     for (int seed = 0; seed < 150; seed++) {
-        struct spec *sp = draw_spec((uint64_t)seed, ORDERS | BANDWIDTH);
+        struct spec *sp = draw_spec((uint64_t)seed, ORDERS | BANDWIDTH | COARSE);
         struct program *p = planned(sp, draw_stages(sp));
         for (int r = 0; r < p->workers; r++) {
             crossing += expect_enough(&p->rank[r]);
@@ -108,7 +108,7 @@ Test(lanes, waits_are_enough_and_none_too_many) {
 Test(lanes, a_token_leaves_after_its_job) {
     int tokens = 0;
     for (int seed = 0; seed < 100; seed++) {
-        struct spec *sp = draw_spec((uint64_t)seed, ORDERS);
+        struct spec *sp = draw_spec((uint64_t)seed, ORDERS | COARSE);
         struct program *p = planned(sp, draw_stages(sp));
         for (int r = 0; r < p->workers; r++) {
             const struct rank *k = &p->rank[r];

@@ -42,7 +42,7 @@ static void shrink(struct stage *st) {
 
 static void compile(const struct source *s, struct compiled *c) {
     struct script_args args = {.schedule = s->file, .set = (const char **)s->set, .nset = s->nset};
-    c->spec = s->file ? script_load(&args) : draw_spec(s->seed, CAPS | BANDWIDTH | ORDERS);
+    c->spec = s->file ? script_load(&args) : draw_spec(s->seed, CAPS | BANDWIDTH | ORDERS | COARSE);
     struct stage *st = s->file ? cost_stages(c->spec) : unit_stages(c->spec);
     random_state = s->seed;
     if (s->sizes) {

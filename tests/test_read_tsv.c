@@ -51,7 +51,7 @@ Test(read_tsv, all_lanes) {
 Test(read_tsv, reads_what_is_written) {
     int rows = 0, with_bytes = 0;
     for (uint64_t seed = 1; seed <= 60; seed++, free_all()) {
-        struct spec *sp = draw_spec(seed, BANDWIDTH);
+        struct spec *sp = draw_spec(seed, BANDWIDTH | COARSE);
         struct stage *st = draw_stages(sp);
         struct graph *g = graph_build(sp);
         struct program *p = lower(sp, st, g, sched_run(sp, st, g));

@@ -237,7 +237,7 @@ static void expect_equal(const struct trained *t, const struct trained *one, uin
 Test(replay, trains_to_the_same_bits_as_one_rank) {
     host_blas();
     for (uint64_t seed = 0; seed < 25; seed++) {
-        struct spec *sp = draw_spec(seed, ORDERS);
+        struct spec *sp = draw_spec(seed, ORDERS | COARSE);
         sp->model = exact_model(sp->batches);
         struct trained *t = train(sp), *one = train(serial_of(sp));
         expect_equal(t, one, seed);

@@ -39,8 +39,9 @@ static double after_own(const struct rank *k, const struct times *t, int i) {
     double at = 0;
     for (int j = i - 1; j >= 0; j--)
         if (k->ins[j].lane == k->ins[i].lane) {
-            bool link = op_cost[k->ins[i].op] == COST_LINK; /* messages follow each other while the latency runs */
-            at = link ? t[j].free : t[j].end;
+            int kind = k->lane[k->ins[i].lane].kind; /* an edge's messages follow each other while the latency runs */
+            bool edge = op_cost[k->ins[i].op] == COST_LINK && kind != LANE_PEER && kind != LANE_ALL;
+            at = edge ? t[j].free : t[j].end;
             break;
         }
     for (uint32_t w = k->ins[i].wait; w < k->ins[i].wait + k->ins[i].nwait; w++)
@@ -120,6 +121,7 @@ Test(sim, random_programs) {
     compare(0, 60, 0);
     compare(1000, 60, ORDERS | LATENCY);
     compare(2000, 80, ORDERS | BANDWIDTH);
+    compare(3000, 80, ORDERS | BANDWIDTH | COARSE);
 }
 
 /* DESIGN section 3: with free links, or links of latency alone, and weights at home, both are equal. */

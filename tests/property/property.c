@@ -37,6 +37,7 @@ static struct spec *load(int64_t seed, char *why) {
     memcpy(set, fixed, sizeof *set * (size_t)nfixed);
     set[nfixed] = format("seed=%lld", (long long)seed);
     struct script_args a = {.schedule = schedule, .model = model, .cluster = links, .set = set, .nset = nfixed + 1};
+    a.lanes = (enum lanes_per)(seed % 3);
     return load_spec(&a, why);
 }
 
@@ -106,10 +107,12 @@ static void tell(int64_t seed, const struct spec *sp, const char *why, int tried
     put_file("failing.lua", print_schedule(sp));
     if (cluster)
         put_file("failing_links.lua", cluster);
-    printf("build/pianola run failing.lua --model %s%s --steps %d --compare\n", model,
-           cluster ? " --cluster failing_links.lua" : "", STEPS);
-    printf("# as it was drawn: build/pianola run %s --model %s --cluster %s --steps %d --compare -D seed=%lld",
-           schedule, model, links, STEPS, (long long)seed);
+    static const char *const per[] = {"edge", "peer", "rank"};
+    printf("build/pianola run failing.lua --model %s%s --lanes %s --steps %d --compare\n", model,
+           cluster ? " --cluster failing_links.lua" : "", per[sp->lanes], STEPS);
+    printf(
+        "# as it was drawn: build/pianola run %s --model %s --cluster %s --lanes %s --steps %d --compare -D seed=%lld",
+        schedule, model, links, per[sp->lanes], STEPS, (long long)seed);
     for (int i = 0; i < nfixed; i++)
         printf(" -D %s", fixed[i]);
     printf("\n");
@@ -124,7 +127,7 @@ static bool fails_as_printed(const struct spec *sp, enum verdict v) {
     struct text t = {0};
     put(&t, "%s", print_schedule(sp));
     write_file(file, &t);
-    struct script_args a = {.schedule = file, .model = model};
+    struct script_args a = {.schedule = file, .model = model, .lanes = sp->lanes};
     if (print_cluster(sp)) {
         t.n = 0;
         put(&t, "%s", print_cluster(sp));
