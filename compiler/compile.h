@@ -34,7 +34,8 @@ struct run_args {
 /* The program as the runtime reads it. */
 struct rt_program;
 struct rt_program *runtime_program(const struct spec *sp, const struct stage *st, const struct program *p);
-/* Of all parameters, in the order of the model: the same however it is cut. Dies when homes of a stage differ. */
+/* Of all parameters in fp32, in the order of the model: the same however it is cut. Dies when homes of a stage differ.
+ */
 uint64_t fingerprint(const struct rt_program *p, char *const *arena);
 int run_command(struct compile *c, const struct run_args *a);
 

@@ -239,7 +239,10 @@ static int *cut(const struct model *m, const struct rt_layer *all, int stages) {
 
 /* ---- stages ---- */
 
-static int moments(const struct model *m) { return m->rt.optimizer == OPT_ADAMW ? 2 : 0; }
+/* What the optimizer keeps of a weight: with bf16 its master, and the moments. */
+static int state_of(const struct model *m) {
+    return (m->rt.precision == BF16) + (m->rt.optimizer == OPT_ADAMW ? 2 : 0);
+}
 
 static double update_flop(const struct model *m) { return m->rt.optimizer == OPT_ADAMW ? 14 : 2; }
 
@@ -261,10 +264,11 @@ static void cost_of(struct stage *st, const struct spec *sp) {
     st->update = update_flop(sp->model) * nparam / speed;
 }
 
-static void bytes_of(struct stage *st) {
+static void bytes_of(struct stage *st, int64_t element) {
     const struct rt_stage *rt = &st->rt;
     int64_t recomputing = rt->stash + aligned(rt->act); /* F leaves a stash nobody wants, R a y */
-    st->bytes[K_weight] = st->bytes[K_wgrad] = rt->weight;
+    st->bytes[K_weight] = rt->weight;
+    st->bytes[K_wgrad] = 4 * (rt->weight / element); /* fp32 always */
     st->bytes[K_opt] = rt->opt;
     st->bytes[K_work] = rt->work + (rt->ext > recomputing ? rt->ext : recomputing);
     st->bytes[K_act] = rt->act;
@@ -276,13 +280,14 @@ static void bytes_of(struct stage *st) {
 }
 
 static void fill(struct stage *st, const struct spec *sp, struct rt_layer *layer, int n, bool first, bool last) {
+    int64_t element = precision_bytes(sp->model->rt.precision);
     st->rt.layer = layer;
     st->rt.nlayers = n;
-    layout_stage(&st->rt, layer, first, moments(sp->model));
-    st->rt.grad = st->rt.input = first ? 0 : 4 * (int64_t)layer[0].rows * layer[0].in;
-    st->rt.act = last ? 0 : 4 * (int64_t)layer[0].rows * layer[n - 1].out;
+    layout_stage(&st->rt, layer, first, sp->model->rt.precision, state_of(sp->model));
+    st->rt.grad = st->rt.input = first ? 0 : element * layer[0].rows * layer[0].in;
+    st->rt.act = last ? 0 : element * layer[0].rows * layer[n - 1].out;
     cost_of(st, sp);
-    bytes_of(st);
+    bytes_of(st, element);
 }
 
 static void stages_of_model(struct stage *st, const struct spec *sp) {

@@ -8,6 +8,6 @@ static inline int64_t aligned(int64_t bytes) { return (bytes + TENSOR_ALIGN - 1)
 
 /* layout.c: gives a stage's layers (shapes and nparam known) their parameters' offsets and their slots, and the stage
  * its sizes but for act, grad and input. first: the stage opens the model, so its input is the batch and no gradient of
- * it is needed. The optimizer keeps `moments` floats per weight. */
-void layout_stage(struct rt_stage *s, struct rt_layer *layer, bool first, int moments);
+ * it is needed. The optimizer keeps `state` floats per weight. */
+void layout_stage(struct rt_stage *s, struct rt_layer *layer, bool first, int precision, int state);
 #endif

@@ -180,7 +180,7 @@ static void emit_layers(struct text *t, const struct rt_stage *s, int number) {
         }
     }
     put(t,
-        "\n/* Layers of stage %d. Parameters: nparam floats from param on in its weights. x to tmp: the space that a\n"
+        "\n/* Layers of stage %d. Parameters: nparam numbers from byte param on of its weights. x to tmp: the space a\n"
         " * tensor lies in, and where. */\nstatic const struct rt_layer layers_%d[] = {\n",
         number, number);
     put_row(t, NULL, width);

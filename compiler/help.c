@@ -23,6 +23,8 @@ void help_report(FILE *out) {
           "  memory       memory-time: every (s,b) must live for at least its own chain; a rank that holds at most M\n"
           "               at a time needs their sum / M (rho <= M / S: Rahimi 2025, appendix)\n"
           "gap            makespan / lower bound - 1\n"
+          "weights        of `run`: a hash (FNV-1a) over all parameters in fp32, with bf16 over their masters: runs\n"
+          "               that learned the same print the same, under any schedule\n"
           "times          units of cost without a model, FLOP with a model, seconds with a cluster's flops\n",
           out);
 }

@@ -10,7 +10,9 @@
  *   gradients that W needs       ext: dy of every layer with parameters
  *   everything else              the workspace, first fit over the layers between its making and its last use
  *
- * The batch, input of the first stage, is SP_NONE: it can be read again and is never kept. */
+ * The batch, input of the first stage, is SP_NONE: it can be read again and is never kept.
+ *
+ * Values and gradients are of the model's precision; statistics, and the sums of a loss, are not. */
 #include "cost.h"
 #include <assert.h>
 
@@ -48,6 +50,7 @@ struct plan {
     struct rt_stage *s;
     struct rt_layer *l;
     int n;
+    int64_t element; /* bytes, of a value and a gradient */
     bool first;
     int *partner; /* of a fork its join, of a join its fork */
     int *root;    /* per value 0..n: the value it is the same as */
@@ -64,7 +67,7 @@ static int64_t take(int64_t *size, int64_t bytes) {
 
 static int64_t bytes_of(const struct plan *p, int value) {
     int64_t columns = value > 0 ? p->l[value - 1].out : p->l[0].in;
-    return aligned(4 * columns * p->l[0].rows);
+    return aligned(p->element * columns * p->l[0].rows);
 }
 
 static bool is_loss(int kind) { return kind == LAYER_cross_entropy || kind == LAYER_mse; }
@@ -90,7 +93,7 @@ static bool keeps_input(int kind) {
 
 static bool keeps_output(int kind) { return kind == LAYER_relu || kind == LAYER_attention; }
 
-static int64_t aux_bytes(const struct rt_layer *l) {
+static int64_t aux_bytes(const struct plan *p, const struct rt_layer *l) {
     switch (l->kind) {
     case LAYER_layernorm:
         return 4 * 2 * (int64_t)l->rows; /* mean and scale of a row */
@@ -98,7 +101,7 @@ static int64_t aux_bytes(const struct rt_layer *l) {
         return 4 * (int64_t)l->rows * l->heads; /* log-sum-exp of a row of scores */
     case LAYER_cross_entropy:
     case LAYER_mse:
-        return 4 * (int64_t)l->rows * l->in; /* the gradient, unscaled */
+        return p->element * l->rows * l->in; /* the gradient, unscaled */
     default:
         return 0;
     }
@@ -143,8 +146,8 @@ static void layout_forward(struct plan *p) {
         l->y = p->at[p->root[i + 1]];
         if (l->kind == LAYER_join)
             l->aux = p->at[p->root[p->partner[i]]];
-        else if (aux_bytes(l) > 0)
-            l->aux = (struct slot){SP_STASH, take(&p->s->stash, aux_bytes(l))};
+        else if (aux_bytes(p, l) > 0)
+            l->aux = (struct slot){SP_STASH, take(&p->s->stash, aux_bytes(p, l))};
         if (is_loss(l->kind)) /* each row's loss, for a device that adds them up in a second pass */
             l->tmp = (struct slot){SP_WORK, fit(&w, i, i, aligned(8 * (int64_t)l->rows))};
     }
@@ -211,9 +214,9 @@ static void layout_backward(struct plan *p) {
         p->s->work = w.peak;
 }
 
-static struct plan plan_of(struct rt_stage *s, struct rt_layer *layer, bool first) {
+static struct plan plan_of(struct rt_stage *s, struct rt_layer *layer, bool first, int64_t element) {
     int n = s->nlayers;
-    struct plan p = {.s = s, .l = layer, .n = n, .first = first};
+    struct plan p = {.s = s, .l = layer, .n = n, .element = element, .first = first};
     p.partner = NEW(int, n);
     p.root = NEW(int, n + 1);
     p.keep = NEW(bool, n + 1);
@@ -223,11 +226,12 @@ static struct plan plan_of(struct rt_stage *s, struct rt_layer *layer, bool firs
     return p;
 }
 
-void layout_stage(struct rt_stage *s, struct rt_layer *layer, bool first, int moments) {
+void layout_stage(struct rt_stage *s, struct rt_layer *layer, bool first, int precision, int state) {
+    int64_t element = precision_bytes(precision);
     for (int i = 0; i < s->nlayers; i++)
-        layer[i].param = take(&s->weight, 4 * layer[i].nparam);
-    s->opt = moments * s->weight;
-    struct plan values = plan_of(s, layer, first), gradients = plan_of(s, layer, first);
+        layer[i].param = take(&s->weight, element * layer[i].nparam);
+    s->opt = 4 * state * (s->weight / element);
+    struct plan values = plan_of(s, layer, first, element), gradients = plan_of(s, layer, first, element);
     layout_forward(&values);
     layout_backward(&gradients);
 }

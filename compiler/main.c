@@ -63,7 +63,7 @@ static const struct option_row {
     {"step", "N", "the checkpoint of that step; default: the newest whole one", 'S', EXPORT},
     {"seed", "N", "of weights and of the order of the data; default 1", 's', RUN},
     {"compare", NULL, "train the same steps on one rank too, and compare", 'C', RUN},
-    {"device", "DEVICE", "host (default), or cuda: all ranks on one GPU", 'u', RUN},
+    {"device", "DEVICE", "host (default), or cuda: all ranks on one GPU, as bf16 needs", 'u', RUN},
     {"no-graph", NULL, "on a GPU, enqueue every step anew instead of replaying a graph", 'g', RUN},
     {"timeline", "FILE", "write the last step's measured timeline (TSV)", 't', RUN},
     {"json", NULL, "print figures as JSON", 'j', ALL & ~COMPILE},

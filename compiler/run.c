@@ -213,20 +213,22 @@ static struct trained train(const struct compile *c, const struct run_args *a, s
 /* FNV-1a, 64 bits. */
 uint64_t fingerprint(const struct rt_program *p, char *const *arena) {
     uint64_t hash = 0xcbf29ce484222325u;
+    int64_t element = precision_bytes(p->model->precision);
     for (int s = 0; s < p->stages; s++) {
         const char *home = NULL;
         for (int r = 0; r < p->workers; r++)
             for (int h = 0; h < p->rank[r].nhomes; h++) {
                 if (p->rank[r].home[h].stage != s)
                     continue;
-                const char *at = arena[r] + p->rank[r].home[h].weight;
-                if (home && memcmp(home, at, (size_t)p->stage[s].weight) != 0)
+                struct rt_learned y = learned_at(p->model, &p->stage[s], &p->rank[r].home[h]);
+                const char *at = arena[r] + y.weight;
+                if (home && memcmp(home, at, (size_t)y.count * sizeof(float)) != 0)
                     die("the homes of stage %d ended with different weights; this is a bug, please report it", s);
                 home = at;
             }
         for (int l = 0; l < p->stage[s].nlayers; l++) {
             const struct rt_layer *y = &p->stage[s].layer[l];
-            const unsigned char *byte = (const unsigned char *)home + y->param;
+            const unsigned char *byte = (const unsigned char *)home + y->param / element * 4;
             for (int64_t i = 0; i < y->nparam * 4; i++)
                 hash = (hash ^ byte[i]) * 0x100000001b3u;
         }
@@ -337,9 +339,28 @@ static void print_json(const struct compile *c, const struct outcome *o) {
            o->measured);
 }
 
+/* What the device cannot train is refused before anything is. */
+static void check_device(const struct compile *c, bool cuda) {
+    const struct model *m = c->spec->model;
+    int number = 0; /* of the layer, as the user counts */
+    if (!cuda && m->rt.precision == BF16)
+        die("%s: precision = \"bf16\" runs on GPUs only; train with --device cuda, or set precision = \"fp32\"",
+            c->args.model);
+    for (int s = 0; cuda && s < c->spec->stages; s++)
+        for (int i = 0; i < c->stage[s].rt.nlayers; i++) {
+            const struct rt_layer *l = &c->stage[s].rt.layer[i];
+            number += l->kind != LAYER_fork && l->kind != LAYER_join;
+            if (l->kind == LAYER_attention && l->out / l->heads > CUDA_HEAD)
+                die("layer %d (attention): its heads have %d columns; --device cuda takes at most %d: use at least "
+                    "heads = %d",
+                    number, l->out / l->heads, CUDA_HEAD, (l->out + CUDA_HEAD - 1) / CUDA_HEAD);
+        }
+}
+
 int run_command(struct compile *c, const struct run_args *a) {
     if (!c->spec->model)
         die("`run` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua");
+    check_device(c, a->cuda);
     if (a->cuda && a->timeline)
         die("--timeline: steps on a GPU are not measured by instruction yet");
     if (a->timeline) /* better to hear of it now than after the training */

@@ -251,6 +251,16 @@ static void read_optimizer(struct builder *w) {
     rt->decay = (float)p->value[4];
 }
 
+static void read_precision(struct builder *w) {
+    lua_State *L = w->L;
+    int type = push_field(&w->t, "precision");
+    const char *name = type == LUA_TNIL ? "fp32" : type == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    bool bf16 = strcmp(name, "bf16") == 0;
+    if (!bf16 && strcmp(name, "fp32") != 0)
+        field_fail(L, w->t.line, "precision", "'precision' must be \"fp32\" or \"bf16\", not %s", describe(L, -1));
+    w->m->rt.precision = bf16 ? BF16 : FP32;
+}
+
 static void read_layers(struct builder *w) {
     lua_State *L = w->L;
     if (push_field(&w->t, "layers") != LUA_TTABLE || lua_rawlen(L, -1) == 0)
@@ -296,13 +306,7 @@ void extract_model(struct script *S, void *spec) {
     struct builder w = {.S = S, .L = L, .sp = sp, .m = NEW(struct model, 1)};
     w.t = (struct table){L, lua_gettop(L), S->line, "model"};
     check_fields(&w.t, fields, sizeof fields / sizeof *fields);
-    if (push_field(&w.t, "precision") != LUA_TNIL) {
-        if (lua_type(L, -1) != LUA_TSTRING)
-            field_fail(L, w.t.line, "precision", "'precision' must be \"fp32\", not %s", describe(L, -1));
-        if (strcmp(lua_tostring(L, -1), "fp32"))
-            field_fail(L, w.t.line, "precision", "model field 'precision' = %s is not supported yet; use \"fp32\"",
-                       describe(L, -1));
-    }
+    read_precision(&w);
     read_input(&w);
     read_optimizer(&w);
     read_layers(&w);

@@ -444,7 +444,7 @@ template <typename T, int D> static void launch_backward(const struct cuda_call 
 #define BY_HEAD(f, T, c)                                                                                               \
     do {                                                                                                               \
         int dim = (c)->l->out / (c)->l->heads;                                                                         \
-        assert(dim <= 128);                                                                                            \
+        assert(dim <= CUDA_HEAD);                                                                                      \
         (dim <= 16   ? f<T, 16>                                                                                        \
          : dim <= 32 ? f<T, 32>                                                                                        \
          : dim <= 64 ? f<T, 64>                                                                                        \

@@ -15,7 +15,7 @@ struct part {
     char name[48];
     int ndims;
     int64_t dim[2], n; /* n: floats */
-    int64_t at;        /* in floats, weights and then optimizer state taken as one array */
+    int64_t at;        /* in floats, weights and then moments taken as one array */
     bool found;
 };
 
@@ -51,16 +51,18 @@ static int layer_parts(const struct rt_model *m, const struct rt_layer *l, int64
     return (int)(p - from);
 }
 
-/* All tensors of a stage, in the order of its layers, the state behind the parameters. NULL: no memory. */
+static int moments_of(const struct rt_model *m) { return m->optimizer == OPT_ADAMW ? 2 : 0; }
+
+/* All tensors of a stage, in the order of its layers, the moments behind the parameters. NULL: no memory. */
 static struct part *stage_parts(const struct rt_model *m, const struct rt_stage *s, int *n) {
     static const char *const state[] = {"", ".m", ".v"};
-    assert(s->opt == 0 || s->opt == 2 * s->weight);
     struct part *p = malloc(sizeof *p * (6 * (size_t)s->nlayers + 1));
     *n = 0;
-    for (int k = 0; p && k < (s->opt > 0 ? 3 : 1); k++)
+    for (int k = 0; p && k <= moments_of(m); k++)
         for (int l = 0; l < s->nlayers; l++) {
             const struct rt_layer *y = &s->layer[l];
-            *n += layer_parts(m, y, k * (s->weight / 4) + y->param / 4, state[k], &p[*n]);
+            int64_t at = y->param / precision_bytes(m->precision);
+            *n += layer_parts(m, y, k * weight_count(m, s) + at, state[k], &p[*n]);
         }
     return p;
 }
@@ -73,7 +75,7 @@ static bool is_state(const char *name) {
 /* ---- writing a stage ---- */
 
 bool checkpoint_write_stage(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,
-                            int stage, const float *weight, const float *opt, char *why, size_t nwhy) {
+                            int stage, const float *weight, const float *moments, char *why, size_t nwhy) {
     struct path folder = step_path(dir, step), path = stage_path(dir, step, stage);
     if (!durable_folder(dir, why, nwhy) || !durable_folder(folder.s, why, nwhy))
         return false;
@@ -81,9 +83,9 @@ bool checkpoint_write_stage(const char *dir, int64_t step, const struct rt_model
     struct part *part = stage_parts(m, s, &n);
     struct tensor *t = calloc((size_t)n + 1, sizeof *t);
     for (int i = 0; part && t && i < n; i++) {
-        int64_t at = part[i].at, all = s->weight / 4;
+        int64_t at = part[i].at, all = weight_count(m, s);
         t[i] = (struct tensor){.name = part[i].name, .ndims = part[i].ndims, .dim = {part[i].dim[0], part[i].dim[1]}};
-        t[i].data = at < all ? weight + at : opt + (at - all);
+        t[i].data = at < all ? weight + at : moments + (at - all);
     }
     char steps[24], stages[24];
     snprintf(steps, sizeof steps, "%" PRId64, step);
@@ -147,11 +149,12 @@ static bool read_parts(const struct safetensors *f, struct part *p, int n, float
 }
 
 bool checkpoint_read_stage(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,
-                           float *weight, float *opt, char *why, size_t nwhy) {
+                           float *weight, float *moments, char *why, size_t nwhy) {
     struct manifest manifest = {.n = 0};
     int n;
     struct part *p = stage_parts(m, s, &n);
-    float *memory = calloc(1, (size_t)(s->weight + s->opt) + 1);
+    size_t all = (size_t)weight_count(m, s) * sizeof(float), state = all * (size_t)moments_of(m);
+    float *memory = calloc(1, all + state + 1);
     bool ok = (p && memory) || checkpoint_tell(why, nwhy, "%s: no memory", dir);
     ok = ok && manifest_read(dir, step, &manifest, why, nwhy);
     for (int i = 0; ok && i < manifest.n; i++) {
@@ -165,9 +168,9 @@ bool checkpoint_read_stage(const char *dir, int64_t step, const struct rt_model 
             ok = checkpoint_tell(why, nwhy, "%s: has no %s; it is of another model or optimizer",
                                  step_path(dir, step).s, p[i].name);
     if (ok) {
-        memcpy(weight, memory, (size_t)s->weight);
-        if (s->opt > 0)
-            memcpy(opt, (char *)memory + s->weight, (size_t)s->opt);
+        memcpy(weight, memory, all);
+        if (state > 0)
+            memcpy(moments, (char *)memory + all, state);
     }
     free(manifest.file);
     free(memory);

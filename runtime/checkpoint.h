@@ -6,7 +6,8 @@
  *
  * Tensors are named by their layer's place in the whole model: layer.5.weight (in x out), .bias (out), .gamma, .beta,
  * .token (vocab x width), .position (context x width); layer.5.weight.m and .v are AdamW's moments of first and second
- * order. So a checkpoint fits every cut, schedule and number of ranks. All ranks see the same DIR.
+ * order; all are fp32, with bf16 the masters. So a checkpoint fits every cut, schedule, precision and number of ranks.
+ * All ranks see the same DIR.
  *
  * Every function returns false on trouble, with `path: reason` in why. Whatever goes wrong, a checkpoint that was whole
  * stays whole, unless its own step is written again. */
@@ -23,10 +24,10 @@ struct checkpoint_run {
 
 /* ---- writing, in this order: all stages, then, when all of them are done, the manifest, then keep ---- */
 
-/* Weights and optimizer state as the replay lays them out: s->weight bytes and s->opt bytes (NULL when 0), the state
- * after at least one update. Any rank may write any stage, one process each. Makes the folders. */
+/* Weights and moments as the replay lays them out (rt_learned): weight_count floats, and twice as many with AdamW (else
+ * NULL), the moments after at least one update. Any rank may write any stage, one process each. Makes the folders. */
 bool checkpoint_write_stage(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,
-                            int stage, const float *weight, const float *opt, char *why, size_t nwhy);
+                            int stage, const float *weight, const float *moments, char *why, size_t nwhy);
 /* Reads all stages' files back for their checksums. */
 bool checkpoint_write_manifest(const char *dir, int64_t step, int stages, const struct checkpoint_run *run, char *why,
                                size_t nwhy);
@@ -45,11 +46,11 @@ bool checkpoint_latest(const char *dir, int64_t *step, char *why, size_t nwhy);
 bool checkpoint_none(const char *dir);
 /* What the manifest says; files are not looked at. */
 bool checkpoint_read_run(const char *dir, int64_t step, struct checkpoint_run *run, char *why, size_t nwhy);
-/* Fills weight (s->weight bytes) and opt (s->opt bytes) from whichever files hold the stage's layers, gaps between
- * parameters with zero; or neither, when anything is missing or has another shape. Checks each file it opens as a
- * safetensors file, but no checksums: call checkpoint_latest on one rank first. */
+/* Fills weight and moments, as they were written, from whichever files hold the stage's layers, gaps between parameters
+ * with zero; or neither, when anything is missing or has another shape. Checks each file it opens as a safetensors
+ * file, but no checksums: call checkpoint_latest on one rank first. */
 bool checkpoint_read_stage(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,
-                           float *weight, float *opt, char *why, size_t nwhy);
+                           float *weight, float *moments, char *why, size_t nwhy);
 /* All parameters, without optimizer state, as one safetensors file, in the order of the model: the same bytes whatever
  * the cut. step -1: the newest whole checkpoint. */
 bool checkpoint_export(const char *dir, int64_t step, const char *path, char *why, size_t nwhy);

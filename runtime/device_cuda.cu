@@ -184,6 +184,22 @@ void cuda_release(struct replay *z, struct cuda_rank *c) {
     free(z->blocked);
 }
 
+void cuda_put_weights(struct replay *z, const struct rt_home *home, const float *w) {
+    char *arena = self(z)->arena;
+    const struct rt_model *m = z->program->model;
+    struct rt_learned to = learned_at(m, &z->program->stage[home->stage], home);
+    CUDA(cudaMemcpy(arena + to.weight, w, (size_t)to.count * sizeof *w, cudaMemcpyHostToDevice));
+    if (m->precision != BF16)
+        return;
+    __nv_bfloat16 *rounded = (__nv_bfloat16 *)malloc((size_t)to.count * sizeof *rounded + 1);
+    if (!rounded)
+        cuda_must(cudaErrorMemoryAllocation, "weights on the host");
+    for (int64_t i = 0; i < to.count; i++)
+        rounded[i] = __float2bfloat16_rn(w[i]);
+    CUDA(cudaMemcpy(arena + home->weight, rounded, (size_t)to.count * sizeof *rounded, cudaMemcpyHostToDevice));
+    free(rounded);
+}
+
 void cuda_begin(struct replay *z, uint64_t seed) {
     struct cuda_rank *c = self(z);
     const struct rt_program *p = z->program;
@@ -193,12 +209,25 @@ void cuda_begin(struct replay *z, uint64_t seed) {
     CUDA(cudaMemcpy(c->lr, &p->model->lr, sizeof *c->lr, cudaMemcpyHostToDevice));
     for (int i = 0; i < k->nhomes; i++) {
         const struct rt_stage *s = &p->stage[k->home[i].stage];
-        float *w = (float *)calloc(1, (size_t)s->weight + 1);
+        float *w = (float *)malloc((size_t)weight_count(p->model, s) * sizeof *w + 1);
         if (!w)
             cuda_must(cudaErrorMemoryAllocation, "initial weights on the host");
         host_init(p->model, s, w, seed);
-        CUDA(cudaMemcpy(c->arena + k->home[i].weight, w, (size_t)s->weight, cudaMemcpyHostToDevice));
+        cuda_put_weights(z, &k->home[i], w);
         free(w);
+    }
+}
+
+/* The batch's x in the model's precision, in the place of its floats. */
+static void round_input(const struct rt_model *m, const struct rt_batch *batch) {
+    char *at = (char *)batch->x;
+    if (m->precision != BF16 || !at)
+        return;
+    for (int64_t i = 0, n = (int64_t)m->rows * m->features; i < n; i++) {
+        float x;
+        memcpy(&x, at + i * (int64_t)sizeof x, sizeof x);
+        __nv_bfloat16 rounded = __float2bfloat16_rn(x);
+        memcpy(at + i * (int64_t)sizeof rounded, &rounded, sizeof rounded);
     }
 }
 
@@ -209,8 +238,10 @@ void cuda_feed(struct replay *z, const struct data *d, cudaStream_t stream) {
     int turn = (int)(z->step % 2);
     struct rt_batch batch;
     CUDA(cudaEventSynchronize(c->sent[turn]));
-    for (int b = 0; b < p->batches; b++)
+    for (int b = 0; b < p->batches; b++) {
         data_batch(d, z->step, b, c->staged[turn] + (size_t)b * bytes, &batch);
+        round_input(p->model, &batch);
+    }
     CUDA(cudaMemcpyAsync(c->input, c->staged[turn], (size_t)p->batches * bytes, cudaMemcpyHostToDevice, stream));
     CUDA(cudaEventRecord(c->sent[turn], stream));
 }

@@ -37,6 +37,8 @@ int64_t cuda_rank_bytes(const struct rt_program *p, int rank);
 /* Everything a rank's replay needs; c->comm and c->link are the caller's to set. NULL, or why not. */
 const char *cuda_take(struct replay *z, struct cuda_rank *c, const struct rt_program *p, int rank);
 void cuda_release(struct replay *z, struct cuda_rank *c);
+/* A home's weights from fp32: with bf16 these are the masters, and rounded they are the weights. */
+void cuda_put_weights(struct replay *z, const struct rt_home *home, const float *w);
 /* Initial weights at the homes, and the learning rate. */
 void cuda_begin(struct replay *z, uint64_t seed);
 /* Before a step: its microbatches are made, and sent to the device, on stream. */

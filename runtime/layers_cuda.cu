@@ -5,7 +5,7 @@
 static const struct cuda_layer *const kinds[NLAYERS] = {LAYERS(X)};
 #undef X
 
-static size_t element(const struct rt_model *m) { return m->precision == BF16 ? 2 : 4; }
+static size_t element(const struct rt_model *m) { return (size_t)precision_bytes(m->precision); }
 
 static void copy(void *to, const void *from, size_t bytes, cudaStream_t stream) {
     CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));

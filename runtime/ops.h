@@ -76,8 +76,8 @@ enum costclass { COST_JOB, COST_UPDATE, COST_ADD, COST_LINK, COST_RING };
 
 enum { NDIRS = 5 }; /* jobs are ops OP_F .. OP_W */
 
-/* Layers. X(name, has parameters, meaning). A tensor is rows x columns of float; a row is a token or a sample.
- * fork and join bracket a residual block: fork keeps its input, join adds it to the block's output. */
+/* Layers. X(name, has parameters, meaning). A tensor is rows x columns of the model's precision; a row is a token
+ * or a sample. fork and join bracket a residual block: fork keeps its input, join adds it to the block's output. */
 #define LAYERS(X)                                                                                                      \
     X(embedding, true, "token and position embedding: tokens -> rows x out")                                           \
     X(linear, true, "y = x W + bias; W is in x out, bias out")                                                         \
@@ -115,7 +115,7 @@ struct rt_layer {
     int32_t rows, in, out;  /* rows x in -> rows x out */
     int32_t heads, context; /* attention: heads, and rows per sequence; embedding: context; others 0 */
     int32_t index;          /* position in the whole model: seeds its initial weights */
-    int64_t param, nparam;  /* offset (bytes) and count (floats) of its parameters in the stage's weights */
+    int64_t param, nparam;  /* offset (bytes) and count of its parameters in the stage's weights */
     struct slot x, y;       /* forward input and output */
     struct slot aux;        /* saved by the forward for the backward: statistics, log-sum-exp */
     struct slot dy, dx;     /* gradients of y and x */
@@ -131,6 +131,7 @@ struct rt_stage {
 enum optimizer { OPT_NONE, OPT_SGD, OPT_ADAMW };
 enum input_kind { INPUT_NONE, INPUT_TOKENS, INPUT_INTEGERS };
 enum precision { FP32, BF16 }; /* of weights, activations and their gradients; sums, statistics and masters are fp32 */
+static inline int64_t precision_bytes(int precision) { return precision == BF16 ? 2 : 4; }
 
 /* Everything about the model that a rank needs besides its stages. */
 struct rt_model {

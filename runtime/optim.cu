@@ -3,7 +3,7 @@
  * weights equal the host's bit for bit.
  *
  * State, fp32 throughout: with bf16 the master weights, from which the weights are rounded; then AdamW's first moments,
- * then the second, each laid out as the weights are. Step 1 takes the masters from the weights, and moments as zero. */
+ * then the second, each laid out as the weights are. Step 1 takes the moments as zero. */
 #include "cuda.cuh"
 
 enum { THREADS = 256, BLOCKS = 132 * 8 };
@@ -35,7 +35,7 @@ template <typename T, bool ADAMW>
 static __global__ void update(T *w, const float *dw, float *opt, int64_t n, struct rates rates, const int64_t *step,
                               const float *lr) {
     constexpr bool MASTER = sizeof(T) < sizeof(float);
-    float *mean = opt + (MASTER ? n : 0), *square = mean + n;
+    float *master = MASTER ? opt : (float *)w, *mean = opt + (MASTER ? n : 0), *square = mean + n;
     bool begin = *step == 1;
     __shared__ struct rates p;
     if (threadIdx.x == 0) {
@@ -49,12 +49,8 @@ static __global__ void update(T *w, const float *dw, float *opt, int64_t n, stru
     __syncthreads();
     const pack<float, 4> zero = {};
     for (int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 4; i < n; i += (int64_t)gridDim.x * THREADS * 4) {
-        pack<T, 4> rounded = load<4>(w + i);
-        pack<float, 4> x, g = load<4>(dw + i), a = zero, b = zero;
-        for (int k = 0; k < 4; k++)
-            x.v[k] = widen(rounded.v[k]);
-        if (MASTER && !begin)
-            x = load<4>(opt + i);
+        pack<T, 4> rounded;
+        pack<float, 4> x = load<4>(master + i), g = load<4>(dw + i), a = zero, b = zero;
         if (ADAMW && !begin) {
             a = load<4>(mean + i);
             b = load<4>(square + i);
@@ -66,9 +62,9 @@ static __global__ void update(T *w, const float *dw, float *opt, int64_t n, stru
                 sgd(p.lr, &x.v[k], g.v[k]);
             rounded.v[k] = narrow<T>(x.v[k]);
         }
-        store(w + i, rounded);
+        store(master + i, x);
         if (MASTER)
-            store(opt + i, x);
+            store(w + i, rounded);
         if (ADAMW) {
             store(mean + i, a);
             store(square + i, b);

@@ -85,10 +85,10 @@ static void init_layernorm(const struct rt_layer *l, float *w) {
 }
 
 void host_init(const struct rt_model *m, const struct rt_stage *s, float *w, uint64_t seed) {
-    memset(w, 0, (size_t)s->weight);
+    memset(w, 0, (size_t)weight_count(m, s) * sizeof *w);
     for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++) {
         uint64_t key = host_hash(seed, (uint64_t)l->index);
-        float *at = w + l->param / 4;
+        float *at = w + l->param / precision_bytes(m->precision);
         if (l->kind == LAYER_embedding)
             init_normal(at, l->nparam, 0.1f, key);
         else if (l->kind == LAYER_linear && m->input == INPUT_INTEGERS)

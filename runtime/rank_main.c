@@ -173,7 +173,8 @@ static uint64_t fingerprint(struct rank_run *r) {
     for (int s = 0; s < p->stages; s++) {
         const struct rt_stage *y = &p->stage[s];
         for (int l = 0; r->writer[s] == r->world.rank && l < y->nlayers; l++)
-            hash = fnv1a(hash, rank_weight(r, s) + y->layer[l].param / 4, (size_t)y->layer[l].nparam * 4);
+            hash = fnv1a(hash, rank_weight(r, s) + y->layer[l].param / precision_bytes(p->model->precision),
+                         (size_t)y->layer[l].nparam * sizeof(float));
         r->world.all(r->world.link, &hash, all, sizeof hash);
         hash = all[r->writer[s]];
     }
@@ -219,6 +220,9 @@ int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt
     struct rank_run r = {.self = self, .tables = tables};
     struct training t = {.first = 0};
     rank_parse(&r.flags, argc, argv, self);
+    if (tables->model->precision == BF16)
+        rank_error(self,
+                   "precision = \"bf16\" runs on GPUs only; for CPUs, compile the model with precision = \"fp32\"");
     struct watch_args watch = {self->name, self->rank, r.flags.deadline, r.flags.flight, tables->groups};
     if (!watch_start(&watch))
         rank_error(self, "cannot start a thread");

@@ -48,5 +48,5 @@ void rank_try_checkpoint(struct rank_run *r);
 /* Weights and optimizer state of all homes from the newest whole checkpoint; sets r->from. None yet: says so. */
 void rank_resume(struct rank_run *r);
 void rank_save(struct rank_run *r, int64_t step);
-float *rank_weight(const struct rank_run *r, int stage); /* where it is at home here; NULL: nowhere */
+float *rank_weight(const struct rank_run *r, int stage); /* in fp32, where it is at home here; NULL: nowhere */
 #endif

@@ -7,6 +7,14 @@
 /* Alignment of a layer's parameters within its stage's weights, in bytes: a vector register, a cache line. */
 enum { PARAM_ALIGN = 64 };
 
+/* Columns of an attention head that the CUDA layers take at most. */
+enum { CUDA_HEAD = 128 };
+
+/* Elements of a stage's weights, gaps included: floats of its gradient, and of each array in its optimizer's state. */
+static inline int64_t weight_count(const struct rt_model *m, const struct rt_stage *s) {
+    return s->weight / precision_bytes(m->precision);
+}
+
 /* ---- layers_host.c: the reference implementation, fp32, one BLAS thread per rank ---- */
 
 /* One microbatch as the first and the last stage read it. */
@@ -33,7 +41,8 @@ void host_add(float *dst, const float *src, int64_t n, bool first);
 /* One optimizer step; step counts from 1. */
 void host_update(const struct rt_model *m, const struct rt_stage *s, float *w, const float *dw, float *opt,
                  int64_t step);
-/* Initial weights: a function of seed, layer and parameter only, so every cut and every rank agrees. */
+/* Initial weights, fp32 whatever the model's precision, weight_count of them: a function of seed, layer and parameter
+ * only, so every cut and every rank agrees. */
 void host_init(const struct rt_model *m, const struct rt_stage *s, float *w, uint64_t seed);
 /* Picks the BLAS kernel for this processor and one thread; returns its name. Call before any thread starts. */
 const char *host_blas(void);
@@ -72,6 +81,20 @@ struct rt_home { /* a stage whose weights live on a rank */
     int32_t stage;
     int64_t weight, wgrad, opt; /* arena offsets; opt -1: none */
 };
+
+/* What a stage has learned, in fp32 whatever the precision: what is kept in checkpoints, and what runs are compared by.
+ * With bf16 the optimizer's state begins with the masters, and the weights are the masters rounded to nearest even. */
+struct rt_learned {
+    int64_t weight, moments; /* arena offsets; moments: AdamW's of first, then of second order; -1: none */
+    int64_t count;           /* floats of each */
+};
+static inline struct rt_learned learned_at(const struct rt_model *m, const struct rt_stage *s,
+                                           const struct rt_home *h) {
+    int64_t n = weight_count(m, s), masters = m->precision == BF16 ? 4 * n : 0;
+    int64_t moments = m->optimizer == OPT_ADAMW ? h->opt + masters : -1;
+    struct rt_learned y = {masters ? h->opt : h->weight, moments, n};
+    return y;
+}
 
 struct rt_rank {
     const struct rt_instr *ins; /* in issue order */

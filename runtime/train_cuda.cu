@@ -145,7 +145,7 @@ static bool train(struct training *t, char *why, size_t nwhy) {
     return true;
 }
 
-/* Copies of the arenas with the weights at the homes. */
+/* Copies of the arenas with the homes' weights: their masters, with bf16. */
 static char **weights(struct training *t) {
     const struct rt_program *p = t->p;
     char **arena = (char **)calloc((size_t)p->workers, sizeof *arena);
@@ -153,7 +153,8 @@ static char **weights(struct training *t) {
         arena[r] = (char *)calloc(1, (size_t)p->rank[r].arena + 1);
         for (int h = 0; arena[r] && h < p->rank[r].nhomes; h++) {
             const struct rt_home *y = &p->rank[r].home[h];
-            CUDA(cudaMemcpy(arena[r] + y->weight, t->rank[r].arena + y->weight, (size_t)p->stage[y->stage].weight,
+            struct rt_learned at = learned_at(p->model, &p->stage[y->stage], y);
+            CUDA(cudaMemcpy(arena[r] + at.weight, t->rank[r].arena + at.weight, (size_t)at.count * sizeof(float),
                             cudaMemcpyDeviceToHost));
         }
     }

@@ -11,7 +11,7 @@ struct cuda_run {
     int64_t planned, taken; /* bytes of device memory: by the plan, and as the device counts them */
     double host;            /* seconds of this thread in a step, beside waiting; the mean over all but the first two */
 };
-/* As host_train: copies of the arenas in host memory, of which the weights at the homes are filled in. NULL with why.
+/* As host_train: copies of the arenas in host memory, of which the homes' weights, fp32, are filled in. NULL with why.
  */
 typedef char **cuda_train_function(struct cuda_run *run, char *why, size_t nwhy);
 #endif

@@ -1,5 +1,5 @@
 -- A byte-level GPT (Radford 2019, "Language Models are Unsupervised Multitask Learners", section 2.3: pre-norm blocks).
-local p = params { layers = 4, width = 64, heads = 4, context = 64, rows = 4, lr = 3e-3 }
+local p = params { layers = 4, width = 64, heads = 4, context = 64, rows = 4, lr = 3e-3, precision = "fp32" }
 
 local layers = { embedding { width = p.width } }
 for _ = 1, p.layers do
@@ -14,5 +14,5 @@ return model {
   input = tokens { vocab = 256, context = p.context, rows = p.rows },   -- rows sequences per microbatch
   layers = layers,
   optimizer = adamw { lr = p.lr },
-  precision = "fp32",
+  precision = p.precision,   -- or "bf16", with fp32 masters
 }

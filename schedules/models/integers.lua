@@ -1,5 +1,5 @@
 -- Integer-valued data through linear and relu layers: every float sum is exact, so results compare bit for bit.
-local p = params { layers = 8, width = 16, rows = 2, lr = 0.015625 }
+local p = params { layers = 8, width = 16, rows = 2, lr = 0.015625, precision = "fp32" }
 
 local layers = {}
 for i = 1, p.layers do
@@ -12,4 +12,5 @@ return model {
   input = integers { features = p.width, rows = p.rows },
   layers = layers,
   optimizer = sgd { lr = p.lr },
+  precision = p.precision,
 }
