@@ -93,13 +93,15 @@ static const struct buf *workspace(const struct machine *m) {
     return NULL;
 }
 
-/* All tensors of a stage and kind have one size; so have a stage's weights and their gradient. */
+/* All tensors of a stage and kind have one size. A gradient is no smaller than its weights: it may be wider. */
 static bool fits(struct run *z, int r, int32_t i, const struct buf *b) {
     if (b->off < 0 || b->bytes < 0 || b->off > z->at[r].k->arena - b->bytes)
         return fail(z, r, i, "an operand lies outside the arena");
-    int64_t *size = b->stage < 0 ? NULL : &z->bytes[b->stage][b->kind == K_wgrad ? K_weight : b->kind];
+    int64_t *size = b->stage < 0 ? NULL : &z->bytes[b->stage][b->kind];
     if (size && *size && *size != b->bytes)
         return fail(z, r, i, "an operand has %lld bytes instead of %lld", (long long)b->bytes, (long long)*size);
+    if (b->kind == K_wgrad && b->bytes < z->bytes[b->stage][K_weight])
+        return fail(z, r, i, "a gradient has fewer bytes than its weights");
     if (size)
         *size = b->bytes;
     return true;

@@ -25,12 +25,14 @@ static struct model *small_model(void) {
 static struct stage *cut(struct model *m, int stages) { return cost_stages(spec_of(m, stages)); }
 
 /* Any bits: NaNs, infinities and subnormals among them. */
-static void fill(const struct rt_stage *s, int64_t step, float *weight, float *opt) {
-    memset(weight, 0, (size_t)s->weight);
-    memset(opt, 0, (size_t)s->opt);
+static void fill(const struct rt_model *m, const struct rt_stage *s, int64_t step, float *weight, float *moments) {
+    int64_t n = weight_count(m, s);
+    memset(weight, 0, (size_t)n * 4);
+    if (m->optimizer == OPT_ADAMW)
+        memset(moments, 0, (size_t)n * 8);
     for (int l = 0; l < s->nlayers; l++)
-        for (int k = 0; k < (s->opt ? 3 : 1); k++) {
-            float *at = (k == 0 ? weight : opt + (k - 1) * (s->weight / 4)) + s->layer[l].param / 4;
+        for (int k = 0; k < (m->optimizer == OPT_ADAMW ? 3 : 1); k++) {
+            float *at = (k == 0 ? weight : moments + (k - 1) * n) + s->layer[l].param / precision_bytes(m->precision);
             for (int64_t i = 0; i < s->layer[l].nparam; i++) {
                 uint32_t bits =
                     (uint32_t)host_hash((uint64_t)(step * 3 + k) << 32 | (uint64_t)s->layer[l].index, (uint64_t)i);
@@ -42,8 +44,9 @@ static void fill(const struct rt_stage *s, int64_t step, float *weight, float *o
 static const struct checkpoint_run some_run = {.seed = UINT64_MAX, .data_bytes = 123456789012, .data_hash = 0xabc};
 
 static bool write_stage(const struct rt_model *m, const struct stage *st, int s, int64_t step) {
-    float *weight = malloc((size_t)st[s].rt.weight + 1), *opt = malloc((size_t)st[s].rt.opt + 1);
-    fill(&st[s].rt, step, weight, opt);
+    int64_t n = weight_count(m, &st[s].rt);
+    float *weight = malloc((size_t)n * 4 + 1), *opt = malloc((size_t)n * 8 + 1);
+    fill(m, &st[s].rt, step, weight, opt);
     bool ok = checkpoint_write_stage(dir, step, m, &st[s].rt, s, weight, opt, why, sizeof why);
     free(weight);
     free(opt);
@@ -59,10 +62,11 @@ static bool write_all(const struct rt_model *m, const struct stage *st, int n, i
 
 /* Reads a stage back and compares it to the bit, gaps too. */
 static bool comes_back(const struct rt_model *m, const struct rt_stage *s, int64_t step) {
-    float *weight = fresh(s->weight), *opt = fresh(s->opt), *want = fresh(s->weight), *want_opt = fresh(s->opt);
-    fill(s, step, want, want_opt);
+    int64_t n = 4 * weight_count(m, s), state = m->optimizer == OPT_ADAMW ? 2 * n : 0;
+    float *weight = fresh(n), *opt = fresh(state), *want = fresh(n), *want_opt = fresh(state);
+    fill(m, s, step, want, want_opt);
     return checkpoint_read_stage(dir, step, m, s, weight, opt, why, sizeof why) &&
-           memcmp(weight, want, (size_t)s->weight) == 0 && memcmp(opt, want_opt, (size_t)s->opt) == 0;
+           memcmp(weight, want, (size_t)n) == 0 && memcmp(opt, want_opt, (size_t)state) == 0;
 }
 
 static int64_t latest(void) {
@@ -85,6 +89,24 @@ Test(checkpoint, every_cut_resumes_every_cut) {
     cr_expect(run.seed == UINT64_MAX && run.data_bytes == 123456789012 && run.data_hash == 0xabc);
     cr_expect_eq(latest(), 3);
     cr_expect_str_empty(why);
+}
+
+/* Files hold the fp32 masters, so a run goes on in the other precision: only gaps and offsets differ. */
+Test(checkpoint, either_precision_resumes_either) {
+    struct model *fp32 = small_model(), *bf16 = small_model();
+    bf16->rt.precision = BF16;
+    struct stage *one = cut(fp32, 1), *two = cut(bf16, 2);
+    cr_assert(one[0].rt.layer[3].param / 4 != two[0].rt.layer[3].param / 2 && two[0].rt.opt == 6 * two[0].rt.weight);
+    cr_assert(write_all(&fp32->rt, one, 1, 1) && write_all(&bf16->rt, two, 2, 2), "%s", why);
+    for (int step = 1; step <= 2; step++) {
+        cr_expect(comes_back(&fp32->rt, &one[0].rt, step), "%s", why);
+        cr_expect(comes_back(&bf16->rt, &two[0].rt, step) && comes_back(&bf16->rt, &two[1].rt, step), "%s", why);
+    }
+    cr_assert(checkpoint_export(dir, 1, in_dir("from-fp32"), why, sizeof why), "%s", why);
+    cr_assert(checkpoint_export(dir, 2, in_dir("from-bf16"), why, sizeof why), "%s", why);
+    struct safetensors *f = safetensors_open(in_dir("from-bf16"), why, sizeof why);
+    cr_assert(f && safetensors_find(f, "layer.3.bias")->dim[0] == 24, "%s", why);
+    safetensors_close(f);
 }
 
 Test(checkpoint, without_optimizer_state_and_without_parameters) {
@@ -124,7 +146,7 @@ Test(checkpoint, file_is_as_the_format_says) {
                                 "\"layer.3.bias\":{\"dtype\":\"F32\",\"shape\":[24],";
     cr_expect(strncmp(s + 8, begin, sizeof begin - 1) == 0, "%.*s", (int)sizeof begin, s + 8);
     float *weight = fresh(st[0].rt.weight), *opt = fresh(st[0].rt.opt);
-    fill(&st[0].rt, 12, weight, opt);
+    fill(&m->rt, &st[0].rt, 12, weight, opt);
     cr_expect(memcmp(s + 8 + length, weight, 640) == 0);
     struct safetensors *f = safetensors_open(path, why, sizeof why);
     cr_assert(f, "%s", why);
@@ -335,7 +357,7 @@ Test(checkpoint, export_has_all_parameters_whatever_the_cut) {
     cr_assert(f, "%s", why);
     struct rt_stage *s = &cut(m, 1)->rt;
     float *weight = fresh(s->weight), *opt = fresh(s->opt), *got = fresh(s->weight);
-    fill(s, 9, weight, opt);
+    fill(&m->rt, s, 9, weight, opt);
     int64_t all = 0, held = 0;
     for (int l = 0; l < s->nlayers; l++)
         all += s->layer[l].nparam * 4;

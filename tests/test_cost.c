@@ -110,19 +110,50 @@ Test(cost, bytes_of_a_stage) {
     cr_assert_eq(st[1].bytes[K_token], 4);
 }
 
-/* The whole stash of a transformer block, tensor by tensor. */
-Test(cost, a_transformer_block_keeps_what_it_must) {
+Test(cost, bytes_of_a_stage_in_bf16) {
+    struct model *m = two_linears();
+    m->rt.optimizer = OPT_ADAMW;
+    m->rt.precision = BF16;
+    struct stage *st = cost_stages(spec_of(m, 2));
+    const int64_t *b = st[0].bytes;
+    cr_assert_eq(b[K_weight], 192 + 64); /* 160 bytes of embedding and 60 of linear, each in whole lines */
+    cr_assert_eq(st[0].rt.layer[1].param, 192);
+    cr_assert_eq(b[K_wgrad], 2 * b[K_weight], "gradients of weights are fp32");
+    cr_assert_eq(b[K_opt], 3 * b[K_wgrad], "masters and both moments too");
+    cr_assert(b[K_act] == 96 && st[1].bytes[K_grad] == 96 && st[1].bytes[K_input] == 96);
+    cr_assert_eq(b[K_stash], 64);
+    cr_assert_eq(b[K_wstash], 64 + 64 + 128);
+    cr_assert_eq(b[K_work], 64 + 128);
+    cr_assert_eq(st[1].bytes[K_stash], 128 + 256, "the linear's input, and the loss's gradient");
+    cr_assert_eq(st[1].rt.work, 256 + 64, "the logits, and a loss per row in double");
+    double flop = st[0].flop[OP_B];
+    m->rt.optimizer = OPT_SGD;
+    st = cost_stages(spec_of(m, 2));
+    cr_assert_eq(st[0].bytes[K_opt], st[0].bytes[K_wgrad], "masters");
+    m->rt.precision = FP32;
+    st = cost_stages(spec_of(m, 2));
+    cr_assert(st[0].bytes[K_opt] == 0 && st[0].flop[OP_B] == flop, "work is counted, not how fast it goes");
+}
+
+/* The whole stash of a transformer block, tensor by tensor: statistics are fp32 in either precision. */
+static void transformer_block(int precision, int64_t element) {
     struct model *m = gpt(128, 32, 50, 1, 1, 64, 4);
+    m->rt.precision = precision;
     m->cut = (int[]){1, 3};
     m->ncut = 2;
     struct stage *st = cost_stages(spec_of(m, 3)) + 1;
-    int64_t c = 4 * 128 * 64, stat = 4 * 128 * 2, lse = 4 * 128 * 4;
+    int64_t c = element * 128 * 64, stat = 4 * 128 * 2, lse = 4 * 128 * 4;
     int64_t attention = c + stat + c + 3 * c + lse + c; /* block's input, normed, q k v, log-sum-exp, heads' output */
     int64_t mlp = c + stat + c + 4 * c + 4 * c;         /* block's input, normed, before and after gelu */
     cr_assert_eq(st->rt.stash, attention + mlp);
     cr_assert_eq(st->rt.ext, 2 * c + 3 * c + c + 4 * c + c, "dy of both norms and of the four linears");
     /* The largest of the backward: gradients of gelu's output. A join's gradient is ext's already. */
     cr_assert_eq(st->rt.work, 4 * c);
+}
+
+Test(cost, a_transformer_block_keeps_what_it_must) {
+    transformer_block(FP32, 4);
+    transformer_block(BF16, 2);
 }
 
 /* ---- layout ---- */
@@ -133,16 +164,44 @@ static int64_t size_of(const struct rt_stage *t, int space) {
     return size[space];
 }
 
-static void inside(const struct rt_stage *t, struct slot s, int64_t columns, int64_t rows) {
+static void inside(const struct rt_stage *t, struct slot s, int64_t bytes) {
     cr_assert_eq(s.off % 64, 0);
     if (s.space != SP_NONE)
-        cr_assert(s.off >= 0 && s.off + 4 * rows * columns <= size_of(t, s.space), "space %d offset %d", s.space,
-                  (int)s.off);
+        cr_assert(s.off >= 0 && s.off + bytes <= size_of(t, s.space), "space %d offset %d", s.space, (int)s.off);
 }
 
-Test(cost, tensors_lie_inside_their_spaces_and_stages_fit_together) {
+static int64_t aux_of(const struct rt_layer *l, int64_t element) {
+    switch (l->kind) {
+    case LAYER_layernorm: return 8 * (int64_t)l->rows;
+    case LAYER_attention: return 4 * (int64_t)l->rows * l->heads;
+    default: return element * l->rows * l->in;
+    }
+}
+
+/* Two tensors of the stash are the same or lie apart. */
+static void apart(const struct rt_stage *t, int64_t element) {
+    struct slot at[300];
+    int64_t bytes[300];
+    int n = 0;
+    for (const struct rt_layer *l = t->layer; l < t->layer + t->nlayers; l++) {
+        const struct slot slot[] = {l->x, l->y, l->kind == LAYER_fork ? (struct slot){SP_NONE, 0} : l->aux};
+        const int64_t size[] = {element * l->rows * l->in, element * l->rows * l->out, aux_of(l, element)};
+        for (int i = 0; i < 3; i++)
+            if (slot[i].space == SP_STASH) {
+                at[n] = slot[i];
+                bytes[n++] = size[i];
+            }
+    }
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < i; k++)
+            cr_assert(at[i].off == at[k].off ? bytes[i] == bytes[k]
+                                             : at[i].off + bytes[i] <= at[k].off || at[k].off + bytes[k] <= at[i].off);
+}
+
+static void fit_together(int precision, int64_t element) {
     for (int stages = 1; stages <= 8; stages++) {
         struct model *m = gpt(24, 8, 17, 1, 3, 12, 3);
+        m->rt.precision = precision;
         struct stage *st = cost_stages(spec_of(m, stages));
         int index = 0;
         for (int s = 0; s < stages; s++) {
@@ -152,20 +211,28 @@ Test(cost, tensors_lie_inside_their_spaces_and_stages_fit_together) {
             cr_assert(t->stash % 64 == 0 && t->ext % 64 == 0 && t->work % 64 == 0 && t->weight % 64 == 0);
             for (const struct rt_layer *l = t->layer; l < t->layer + t->nlayers; l++) {
                 cr_assert_eq(l->index, index++);
-                cr_assert(l->param >= end && l->param % 64 == 0 && l->param + 4 * l->nparam <= t->weight);
-                end = l->param + 4 * l->nparam;
-                inside(t, l->x, l->in, l->rows);
-                inside(t, l->y, l->out, l->rows);
-                inside(t, l->dx, l->in, l->rows);
-                inside(t, l->dy, l->out, l->rows);
+                cr_assert(l->param >= end && l->param % 64 == 0 && l->param + element * l->nparam <= t->weight);
+                end = l->param + element * l->nparam;
+                inside(t, l->x, element * l->rows * l->in);
+                inside(t, l->y, element * l->rows * l->out);
+                inside(t, l->dx, element * l->rows * l->in);
+                inside(t, l->dy, element * l->rows * l->out);
+                inside(t, l->aux, aux_of(l, element));
+                inside(t, l->tmp, l->kind == LAYER_attention ? aux_of(l, element) : 8 * (int64_t)l->rows);
                 cr_assert(l->nparam == 0 || l->dy.space == SP_EXT);
                 depth += (l->kind == LAYER_fork) - (l->kind == LAYER_join);
                 cr_assert(depth >= 0);
             }
             cr_assert_eq(depth, 0, "a cut inside a residual block");
+            apart(t, element);
         }
         cr_assert_eq(index, m->nlayers);
     }
+}
+
+Test(cost, tensors_lie_inside_their_spaces_and_stages_fit_together) {
+    fit_together(FP32, 4);
+    fit_together(BF16, 2);
 }
 
 /* ---- the cut ---- */

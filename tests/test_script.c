@@ -339,6 +339,7 @@ Test(script, gpt) {
     cr_assert_eq(m->nunits, 6);
     cr_assert(!m->cut && m->ncut == 0);
     const struct rt_model *rt = &m->rt;
+    cr_assert_eq(rt->precision, FP32);
     cr_assert(rt->input == INPUT_TOKENS && rt->vocab == 256 && rt->context == 8 && rt->rows == 24 && rt->batches == 5);
     cr_assert(rt->optimizer == OPT_ADAMW && rt->lr == 3e-3f && rt->beta1 == 0.9f && rt->beta2 == 0.95f &&
               rt->eps == 1e-8f && rt->decay == 0);
@@ -347,13 +348,13 @@ Test(script, gpt) {
 Test(script, model_with_a_cut) {
     const char *name = file_of("return model { input = integers { features = 4, rows = 2 },\n"
                                "layers = { linear { width = 4 }, relu {}, linear { width = 4 }, mse {} },\n"
-                               "optimizer = sgd { lr = 0.5 }, precision = \"fp32\", cut = { 2, 4 } }");
+                               "optimizer = sgd { lr = 0.5 }, precision = \"bf16\", cut = { 2, 4 } }");
     struct model *m = load("schedules/gpipe.lua", name, NULL, "workers=3")->model;
     unlink(name);
     cr_assert(m->ncut == 2 && m->cut[0] == 1 && m->cut[1] == 3, "positions in Lua count from 1, units from 0");
     cr_assert(m->nunits == 4 && m->layer[1].unit == 1 && m->layer[1].kind == LAYER_relu);
     cr_assert(m->rt.input == INPUT_INTEGERS && m->rt.features == 4 && m->rt.rows == 2);
-    cr_assert(m->rt.optimizer == OPT_SGD && m->rt.lr == 0.5f);
+    cr_assert(m->rt.optimizer == OPT_SGD && m->rt.lr == 0.5f && m->rt.precision == BF16);
 }
 
 Test(script, cluster) {

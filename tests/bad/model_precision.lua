@@ -3,5 +3,5 @@ return model {
   input = integers { features = 4, rows = 2 },
   layers = { linear { width = 4 }, mse {} },
   optimizer = sgd { lr = 0.1 },
-  precision = "bf16",
+  precision = "fp16",
 }
