@@ -33,6 +33,39 @@ for ((seed = 1, trained = 0; trained < 4 && seed < 50; seed++)); do # some deadl
     expect "random schedule $seed in loopback" "$(weights tests/schedules/random.lua -D seed=$seed $integers)" \
         "$(weights tests/schedules/random.lua -D seed=$seed $integers --device cuda)"
 done
+# bf16. A product of integers.lua sums one number that is not zero, and a gradient two, in fp32 (runtime/data.c): every
+# schedule and cut rounds the same numbers at the same places. Weights are compared as their fp32 masters.
+alone=()
+for schedule in schedules/*.lua; do
+    b=$(figure batches "$schedule")
+    # shellcheck disable=SC2086
+    [ "${alone[b]}" ] || alone[b]=$(weights schedules/serial.lua $integers -D batches="$b" -D stages=1 -D precision=bf16 --device cuda)
+    # shellcheck disable=SC2086
+    expect "$schedule in bf16: weights of one rank" "${alone[b]}" "$(weights "$schedule" $integers -D precision=bf16 --device cuda)"
+done
+# shellcheck disable=SC2086
+expect "bf16 rounds: other weights than fp32" yes \
+    "$([ "${alone[8]}" != "$(weights schedules/serial.lua $integers -D batches=8)" ] && [ ${#alone[8]} = 16 ] && echo yes)"
+exact="schedules/1f1b.lua --model schedules/models/integers.lua -D layers=4 --steps 1" # no number has more than 8 bits
+# shellcheck disable=SC2086
+expect "bf16 where it is exact: masters as the host's weights" "$(weights $exact)" "$(weights $exact -D precision=bf16 --device cuda)"
+# shellcheck disable=SC2086
+expect "bf16: device memory as planned" yes "$("$PIANOLA" run $exact -D precision=bf16 --device cuda 2>&1 |
+    sed -nE 's/.*planned ([0-9]+) bytes, taken ([0-9]+);.*/\1 \2/p' | awk '$1 == $2 && $1 > 0 { print "yes" }')"
+# shellcheck disable=SC2086
+{
+    text6="$text -D workers=2 --steps 6"
+    fp32=$(loss schedules/1f1b.lua $text6)
+    bf16=$(loss schedules/1f1b.lua $text6 -D precision=bf16 --device cuda)
+    expect "GPT in bf16: loss within 0.05 of fp32 on the host ($fp32, $bf16)" yes \
+        "$(awk -v a="$fp32" -v b="$bf16" 'BEGIN { d = a - b; print (a > 0 && a < 5 && d != 0 && d * d < 0.05 * 0.05) ? "yes" : "no" }')"
+    expect "GPT in bf16: graph and eager replay" "$(weights schedules/1f1b.lua $text6 -D precision=bf16 --device cuda)" \
+        "$(weights schedules/1f1b.lua $text6 -D precision=bf16 --device cuda --no-graph)"
+}
+expect "bf16 on the host" 'pianola: error: schedules/models/gpt.lua: precision = "bf16" runs on GPUs only; train with --device cuda, or set precision = "fp32"' \
+    "$("$PIANOLA" run schedules/serial.lua --model schedules/models/gpt.lua -D precision=bf16 2>&1)"
+expect "heads too wide for CUDA" 'pianola: error: layer 7 (attention): its heads have 160 columns; --device cuda takes at most 128: use at least heads = 5' \
+    "$("$PIANOLA" run schedules/1f1b.lua --model tests/schedules/wide_heads.lua --device cuda 2>&1)"
 # A transformer is not exact: its losses agree, and a graph agrees with eager replay bit for bit.
 # shellcheck disable=SC2086
 {

@@ -44,6 +44,11 @@ head -c 20000 $text >"$room/other"
 expect "other data" yes "$(mpirun --oversubscribe --app <(sed "1,3s|\$| --data $text|;4s|\$| --data $room/other|" "$room/gpt/app.mpi") 2>&1 |
     first_error | grep -qE '^rank 3 reads other data than rank 0: 20000 bytes with hash [0-9a-f]{16}, not '"$(wc -c <$text)"' with [0-9a-f]{16}$' && echo yes)"
 
+# shellcheck disable=SC2086
+compiled schedules/serial.lua $integers -D precision=bf16 -o "$room/bf16"
+expect "a bf16 model on a CPU" 'pianola: rank 0 of serial: error: precision = "bf16" runs on GPUs only; for CPUs, compile the model with precision = "fp32"' \
+    "$("$room/bf16/rank" --steps 1 2>&1)"
+
 # The same source is C++ to nvcc; here at least C++.
 if command -v g++ >/dev/null; then
     g++ -x c++ -Wall -Wextra -Werror -fsyntax-only -Ibuild/include "$room/fslpp/rank1.cu"

@@ -12,6 +12,10 @@ trap 'rm -rf "$work"' EXIT
 if "$PROPERTY" -n "${CASES:-5000}" >"$work/log" 2>&1; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 cat "$work/log"
 
+"$PROPERTY" -n "${CASES:-1000}" -D precision=bf16 >"$work/bf16" 2>&1
+expect "random schedules of a bf16 model are proved" 0 $?
+cat "$work/bf16"
+
 # find FAULT HOW WORKERS STAGES BATCHES: the size of the smallest schedule that shows it.
 find_fault() {
     PIANOLA_FAULT=$1 "$PROPERTY" -j 1 -n 100 >"$work/$1" 2>"$work/stderr"
