@@ -68,4 +68,16 @@ expect "rahimi lpp, 64 stages" 201 \
     "$(figure makespan $S -D scheme=lpp -D workers=64 -D stages=64 -D batches=32 -D group=8)"
 expect "rahimi lpp (12,4,4,8)" 39 "$(figure makespan $S -D scheme=lpp -D workers=8 -D stages=12 -D batches=4 -D group=4)"
 expect "rahimi lpp (8,16,4,8)" 64 "$(figure makespan $S -D scheme=lpp -D workers=8 -D stages=8 -D batches=16 -D group=4)"
+
+# Precision. 8 layers of 16 x 16 in 4 stages, 2 rows: an activation is 2 x 16 numbers, a stage's weights 512, of 4 bytes or
+# 2; gradients of weights have 4 always.
+received() { ranks bytes_received "schedules/$1.lua" --model schedules/models/integers.lua -D precision="$2"; }
+row_of() { local sum="$1"; for ((i = 1; i < $2; i++)); do sum+=,$1; done; echo "$sum"; }
+while read -r precision e; do
+    act=$((32 * e))
+    expect "1f1b $precision: bytes received" $((8 * act)),$((16 * act)),$((16 * act)),$((8 * act)) "$(received 1f1b "$precision")"
+    expect "ddp $precision: a ring over 8 homes" "$(row_of $((4 * 512 * 4 * 2 * 7 / 8)) 8)" "$(received ddp "$precision")"
+    expect "fsdp $precision: fetches of weights, parts of gradients" \
+        "$(row_of $((4 * 512 * e + 7 * 512 * 4)) 4),$(row_of $((6 * 512 * e)) 4)" "$(received fsdp "$precision")"
+done <<<$'fp32 4\nbf16 2'
 finish

@@ -193,7 +193,7 @@ static inline struct stage *draw_stages(const struct spec *sp) {
     for (int s = 0; s < sp->stages; s++) {
         for (int k = 0; k < NKINDS; k++)
             st[s].bytes[k] = 1 + below(most);
-        st[s].bytes[K_wgrad] = st[s].bytes[K_weight] * (1 + below(2)); /* fp32, or bf16 */
+        st[s].bytes[K_wgrad] = st[s].bytes[K_weight] * (1 + s % 2); /* fp32, or bf16 */
         st[s].bytes[K_wstash] += st[s].bytes[K_stash];
         st[s].bytes[K_opt] *= below(2);
         st[s].bytes[K_work] *= below(2);
