@@ -4,8 +4,8 @@
  * fork passes its input on, so its output is the same value; in the backward, join does likewise with gradients.
  * Each value goes to one place, by who needs it when:
  *
- *   the backward needs it        stash: linear, gelu, layernorm and attention keep their input, relu and attention
- *                                their output
+ *   the backward needs it        stash: linear, unembedding, gelu, layernorm and attention keep their input, relu
+ *                                and attention their output
  *   the stage's ends             the operands x, y, dy, dx, unless the stash (or ext) must hold it too
  *   gradients that W needs       ext: dy of every layer with parameters
  *   everything else              the workspace, first fit over the layers between its making and its last use
@@ -85,8 +85,12 @@ static void find_partners(struct plan *p) {
 /* ---- forward: values, in the stash, the operands or the workspace ---- */
 
 static bool keeps_input(int kind) {
-    return kind == LAYER_linear || kind == LAYER_gelu || kind == LAYER_layernorm || kind == LAYER_attention;
+    return kind == LAYER_linear || kind == LAYER_unembedding || kind == LAYER_gelu || kind == LAYER_layernorm ||
+           kind == LAYER_attention;
 }
+
+/* Its weight gradient needs dy. An unembedding's parameters are the embedding's. */
+static bool has_gradient(const struct rt_layer *l) { return l->nparam > 0 || l->kind == LAYER_unembedding; }
 
 static bool keeps_output(int kind) { return kind == LAYER_relu || kind == LAYER_attention; }
 
@@ -164,7 +168,7 @@ static void read_gradients(struct plan *p) {
         p->end[dy] = step_of(p, i);
         if (p->l[i].kind == LAYER_fork)
             p->end[p->root[p->partner[i] + 1]] = step_of(p, i);
-        if (p->l[i].nparam > 0)
+        if (has_gradient(&p->l[i]))
             p->keep[dy] = true;
     }
 }
@@ -172,7 +176,7 @@ static void read_gradients(struct plan *p) {
 /* Nobody needs the gradient of a value that no earlier parameter and no earlier stage has made. */
 static int first_needed(const struct plan *p) {
     int i = 0;
-    while (p->first && i < p->n && p->l[i].nparam == 0)
+    while (p->first && i < p->n && !has_gradient(&p->l[i]))
         i++;
     return p->first ? i + 1 : 0;
 }
@@ -223,10 +227,14 @@ static struct plan plan_of(struct rt_stage *s, struct rt_layer *layer, bool firs
     return p;
 }
 
-void layout_stage(struct rt_stage *s, struct rt_layer *layer, bool first, int moments) {
+void layout_weights(struct rt_stage *s, struct rt_layer *layer, int moments) {
     for (int i = 0; i < s->nlayers; i++)
         layer[i].param = take(&s->weight, 4 * layer[i].nparam);
     s->opt = moments * s->weight;
+}
+
+void layout_stage(struct rt_stage *s, struct rt_layer *layer, bool first, int moments) {
+    layout_weights(s, layer, moments);
     struct plan values = plan_of(s, layer, first), gradients = plan_of(s, layer, first);
     layout_forward(&values);
     layout_backward(&gradients);

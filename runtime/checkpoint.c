@@ -34,8 +34,10 @@ static int layer_parts(const struct rt_model *m, const struct rt_layer *l, int64
     int64_t end = at + l->nparam;
     switch (l->kind) {
     case LAYER_embedding:
-        at = add_part(p++, l, at, "token", state, m->vocab, l->out);
-        at = add_part(p++, l, at, "position", state, l->context, l->out);
+        if (l->nparam > (int64_t)l->context * l->out) /* else a table that it shares */
+            at = add_part(p++, l, at, "token", state, m->vocab, l->out);
+        if (l->context > 0) /* else it is such a table */
+            at = add_part(p++, l, at, "position", state, l->context, l->out);
         break;
     case LAYER_linear:
         at = add_part(p++, l, at, "weight", state, l->in, l->out);
