@@ -64,19 +64,13 @@ static int unembedding_out(const struct model *m, int i, int in) {
 static int columns_out(const struct model *m, int i, int in, int forked) {
     switch (m->layer[i].kind) {
     case LAYER_embedding:
-    case LAYER_linear:
-        return m->layer[i].out;
-    case LAYER_unembedding:
-        return unembedding_out(m, i, in);
-    case LAYER_attention:
-        return attention_out(m, i, in);
-    case LAYER_join:
-        return join_out(m, i, in, forked);
+    case LAYER_linear: return m->layer[i].out;
+    case LAYER_unembedding: return unembedding_out(m, i, in);
+    case LAYER_attention: return attention_out(m, i, in);
+    case LAYER_join: return join_out(m, i, in, forked);
     case LAYER_cross_entropy:
-    case LAYER_mse:
-        return loss_out(m, i, in);
-    default:
-        return in;
+    case LAYER_mse: return loss_out(m, i, in);
+    default: return in;
     }
 }
 
@@ -90,14 +84,11 @@ static bool is_tied(const struct model *m) {
 /* A tied embedding's own are the positions alone. */
 static int64_t parameters(const struct model *m, const struct rt_layer *l) {
     switch (l->kind) {
-    case LAYER_embedding:
-        return ((is_tied(m) ? 0 : (int64_t)m->rt.vocab) + m->rt.context) * l->out;
+    case LAYER_embedding: return ((is_tied(m) ? 0 : (int64_t)m->rt.vocab) + m->rt.context) * l->out;
     case LAYER_linear: /* sums of a bias have too many terms to be exact: see runtime/data.c */
         return (int64_t)l->in * l->out + (m->rt.input == INPUT_INTEGERS ? 0 : l->out);
-    case LAYER_layernorm:
-        return 2 * (int64_t)l->out;
-    default:
-        return 0;
+    case LAYER_layernorm: return 2 * (int64_t)l->out;
+    default: return 0;
     }
 }
 
@@ -135,29 +126,20 @@ static struct flop flop_of(const struct rt_layer *l) {
     double rows = l->rows, n = rows * l->out, product = 2 * rows * l->in * l->out;
     double bias = (double)l->nparam > (double)l->in * l->out ? n : 0;
     double tiles = rows * (l->context + fmin(l->context, 64)) / 2; /* multiplied: attention_host.c's, 64 rows each */
-    double half = rows * (l->context + 1.0) / 2 * l->heads;                        /* exponentiated */
+    double half = rows * (l->context + 1.0) / 2 * l->heads;        /* exponentiated */
     switch (l->kind) {
-    case LAYER_embedding:
-        return (struct flop){n, 0, 2 * n};
+    case LAYER_embedding: return (struct flop){n, 0, 2 * n};
     case LAYER_linear:
-    case LAYER_unembedding:
-        return (struct flop){product + bias, product, product + bias};
-    case LAYER_relu:
-        return (struct flop){n, n, 0};
-    case LAYER_gelu:
-        return (struct flop){26 * n, 36 * n, 0};
-    case LAYER_layernorm:
-        return (struct flop){8 * n, 10 * n, 5 * n};
+    case LAYER_unembedding: return (struct flop){product + bias, product, product + bias};
+    case LAYER_relu: return (struct flop){n, n, 0};
+    case LAYER_gelu: return (struct flop){26 * n, 36 * n, 0};
+    case LAYER_layernorm: return (struct flop){8 * n, 10 * n, 5 * n};
     case LAYER_attention:
         return (struct flop){4 * tiles * l->out + 22 * half, 10 * tiles * l->out + 24 * half + 2 * n, 0};
-    case LAYER_fork:
-        return (struct flop){0, n, 0};
-    case LAYER_join:
-        return (struct flop){n, 0, 0};
-    case LAYER_cross_entropy:
-        return (struct flop){24 * n, n, 0};
-    case LAYER_mse:
-        return (struct flop){4 * n, n, 0};
+    case LAYER_fork: return (struct flop){0, n, 0};
+    case LAYER_join: return (struct flop){n, 0, 0};
+    case LAYER_cross_entropy: return (struct flop){24 * n, n, 0};
+    case LAYER_mse: return (struct flop){4 * n, n, 0};
     }
     assert(!"a layer without a count");
     return (struct flop){0, 0, 0};

@@ -72,8 +72,7 @@ static int victim(const struct slot_use *slot, int nslots, const int32_t *use, i
     int at = -1;
     for (int k = 0; k < nslots; k++)
         if (use[slot[k].last] / NSETS != use[i] / NSETS &&
-            (at < 0 || slot[k].next > slot[at].next ||
-             (slot[k].next == slot[at].next && slot[k].last < slot[at].last)))
+            (at < 0 || slot[k].next > slot[at].next || (slot[k].next == slot[at].next && slot[k].last < slot[at].last)))
             at = k;
     return at;
 }

@@ -50,8 +50,10 @@ void help_ops(FILE *out) {
       };
     fputs(
         "Instructions: operation, lane, operands (role:access), meaning. Access: r read, w written, m both in place,\n"
-        "a accumulated (dw= writes, dw+= adds); a star may repeat. w: weights of the stage; v: the token table that an\n"
-        "embedding and an unembedding share, which comes behind the last stage as if it were one; dw, dv: gradients.\n\n",
+        "a accumulated (dw= writes, dw+= adds); a star may repeat. w: weights of the stage; v: the token table that "
+        "an\n"
+        "embedding and an unembedding share, which comes behind the last stage as if it were one; dw, dv: "
+        "gradients.\n\n",
         out);
     for (int i = 0; i < NOPS; i++)
         fprintf(out, "  %-7s %-8s %-48s %s\n", ops[i].name, lanes[op_lane[i]], ops[i].operands, ops[i].meaning);

@@ -96,15 +96,11 @@ static bool keeps_output(int kind) { return kind == LAYER_relu || kind == LAYER_
 
 static int64_t aux_bytes(const struct rt_layer *l) {
     switch (l->kind) {
-    case LAYER_layernorm:
-        return 4 * 2 * (int64_t)l->rows; /* mean and scale of a row */
-    case LAYER_attention:
-        return 4 * (int64_t)l->rows * l->heads; /* log-sum-exp of a row of scores */
+    case LAYER_layernorm: return 4 * 2 * (int64_t)l->rows;        /* mean and scale of a row */
+    case LAYER_attention: return 4 * (int64_t)l->rows * l->heads; /* log-sum-exp of a row of scores */
     case LAYER_cross_entropy:
-    case LAYER_mse:
-        return 4 * (int64_t)l->rows * l->in; /* the gradient, unscaled */
-    default:
-        return 0;
+    case LAYER_mse: return 4 * (int64_t)l->rows * l->in; /* the gradient, unscaled */
+    default: return 0;
     }
 }
 
@@ -208,8 +204,8 @@ static void layout_backward(struct plan *p) {
         if (l->kind == LAYER_fork)
             l->aux = p->at[p->root[p->partner[i] + 1]];
         if (l->kind == LAYER_attention && l->dx.space != SP_NONE)
-            l->tmp = (struct slot){SP_WORK,
-                                   fit(&w, step_of(p, i), step_of(p, i), aligned(4 * (int64_t)l->rows * l->heads))};
+            l->tmp =
+                (struct slot){SP_WORK, fit(&w, step_of(p, i), step_of(p, i), aligned(4 * (int64_t)l->rows * l->heads))};
     }
     if (w.peak > p->s->work)
         p->s->work = w.peak;

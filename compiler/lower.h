@@ -20,7 +20,7 @@ bool is_home(const struct homes *h, int set, int rank);
 
 struct fetch {
     int32_t rank, stage, home, inst, uses; /* stage: the set of weights */
-    int32_t after; /* the job whose end leaves the slot; -1: the slot is free from the start */
+    int32_t after;                         /* the job whose end leaves the slot; -1: the slot is free from the start */
 };
 struct fetches {
     struct fetch *a;

@@ -95,10 +95,8 @@ bool op_has_batch(int op) {
     case OP_FETCH:
     case OP_ADD:
     case OP_ZERO:
-    case OP_REDUCE:
-        return false;
-    default:
-        return true;
+    case OP_REDUCE: return false;
+    default: return true;
     }
 }
 

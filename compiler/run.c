@@ -255,8 +255,8 @@ static double predict(const struct compile *c, const struct compile *serial, con
     int sets = sp.stages + sp.tied;
     struct stage *st = NEW(struct stage, sets);
     memcpy(st, c->stage, sizeof *st * (size_t)sets);
-    double *cost = NEW(double, sets * NOPS);
-    int *n = NEW(int, sets * NOPS);
+    double *cost = NEW(double, sets *NOPS);
+    int *n = NEW(int, sets *NOPS);
     const struct rank *k = &serial->program->rank[0];
     double took = 0, flop = 0;
     for (int i = 0; i < k->nins; i++) {

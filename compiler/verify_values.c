@@ -1,8 +1,8 @@
 /* What every buffer holds, followed symbolically along the serial walk.
  *
  * A buffer holds a tensor: which kind, stage and microbatch; weights, how often updated; a gradient, which microbatches
- * are summed in it, and a token table's for which of its two uses. As live buffers never overlap (checked as they open) and sizes agree with what is put into them, a
- * value of a buffer is a value of each of its bytes. */
+ * are summed in it, and a token table's for which of its two uses. As live buffers never overlap (checked as they open)
+ * and sizes agree with what is put into them, a value of a buffer is a value of each of its bytes. */
 #include "verify.h"
 #include <string.h>
 
@@ -250,8 +250,7 @@ static bool run_update(struct check *z, int r, int32_t i) {
     if (v->kind != K_wgrad || v->stage != x->stage || v->count != z->sp->batches * (1 + twice) || v->sum != want)
         return refute(z, CLAIM_GRADIENTS, r, i,
                       "its gradient is %s, not the sum over all %d microbatches of %s%d, each once", value_text(v),
-                      z->sp->batches, twice ? "stages 0 and " : "stage ",
-                      table ? z->sp->unembedding : x->stage);
+                      z->sp->batches, twice ? "stages 0 and " : "stage ", table ? z->sp->unembedding : x->stage);
     struct value *weights = w >= 0 ? &z->values->val[r][w] : NULL;
     if (!weights || !is_tensor(weights, K_weight, x->stage, -1, 0) || k->buf[w].inst >= 0)
         return refute(z, CLAIM_GRADIENTS, r, i, "weight(%d) is not at home here", x->stage);
@@ -299,10 +298,10 @@ static bool fits(struct check *z, int r, int32_t i, int kind, int stage, int32_t
 }
 
 static bool write_outputs(struct check *z, int r, int32_t i) {
-    static const uint8_t kind_of[NROLES] = {[ROLE_y] = K_act,         [ROLE_dx] = K_grad,  [ROLE_stash] = K_stash,
-                                            [ROLE_input] = K_input,   [ROLE_dw] = K_wgrad, [ROLE_opt] = K_opt,
-                                            [ROLE_wstash] = K_wstash, [ROLE_w] = K_weight, [ROLE_done] = K_token,
-                                            [ROLE_dv] = K_wgrad};
+    static const uint8_t kind_of[NROLES] = {
+        [ROLE_y] = K_act,      [ROLE_dx] = K_grad, [ROLE_stash] = K_stash,   [ROLE_input] = K_input,
+        [ROLE_dw] = K_wgrad,   [ROLE_opt] = K_opt, [ROLE_wstash] = K_wstash, [ROLE_w] = K_weight,
+        [ROLE_done] = K_token, [ROLE_dv] = K_wgrad};
     const struct rank *k = &z->p->rank[r];
     const struct instr *x = &k->ins[i];
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {

@@ -34,9 +34,9 @@ static int layer_parts(const struct rt_model *m, const struct rt_layer *l, int64
     int64_t end = at + l->nparam;
     switch (l->kind) {
     case LAYER_embedding:
-        if (l->nparam > (int64_t)l->context * l->out) /* else a table that it shares */
+        if (shared_table(m, l) == 0)
             at = add_part(p++, l, at, "token", state, m->vocab, l->out);
-        if (l->context > 0) /* else it is such a table */
+        if (l->context > 0) /* else it is the table that others share */
             at = add_part(p++, l, at, "position", state, l->context, l->out);
         break;
     case LAYER_linear:

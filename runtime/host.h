@@ -8,7 +8,6 @@
 #define PIANOLA_HOST_H
 #include "hash.h"
 #include "rt.h"
-#include <string.h>
 
 /* One layer of one job. Each kind fills in a forward, an input gradient and a weight gradient; NULL: nothing to do. */
 struct host_call {
@@ -22,9 +21,9 @@ struct host_layer {
     void (*weight)(const struct host_call *c);
 };
 
-extern const struct host_layer host_linear, host_unembedding;               /* linear_host.c */
-extern const struct host_layer host_attention, host_layernorm;              /* attention_host.c, norm_host.c */
-extern const struct host_layer host_cross_entropy, host_mse;                /* loss_host.c */
+extern const struct host_layer host_linear, host_unembedding;  /* linear_host.c */
+extern const struct host_layer host_attention, host_layernorm; /* attention_host.c, norm_host.c */
+extern const struct host_layer host_cross_entropy, host_mse;   /* loss_host.c */
 
 static inline float *host_at(const struct host_call *c, struct slot s) {
     char *base = c->at->at[s.space];
@@ -39,13 +38,6 @@ static inline const float *host_x(const struct host_call *c) {
 /* The layer's parameters, and their gradient. */
 static inline float *host_w(const struct host_call *c) { return c->at->w + c->l->param / 4; }
 static inline float *host_dw(const struct host_call *c) { return c->at->dw + c->l->param / 4; }
-/* Does the embedding have tokens of its own, before its positions? Else they are a table that it shares. */
-static inline bool host_own_tokens(const struct rt_layer *l) { return l->nparam > (int64_t)l->context * l->out; }
-/* Clears what lies behind n floats up to the next parameters: sums and copies of a gradient are then defined. */
-static inline void host_clear_gap(float *end, int64_t n) {
-    size_t used = (size_t)n * sizeof(float) % PARAM_ALIGN;
-    memset(end, 0, used ? PARAM_ALIGN - used : 0);
-}
 
 /* e^x within 2 ulp, x clamped to +-60: Cephes' polynomial, in a form that compilers vectorise. The layers add e^x to
  * something near 1 or above, where e^-60 is nothing; beyond it lie subnormal products, a hundred times slower. */

@@ -12,7 +12,7 @@
 
 static void embedding_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
-    bool own = host_own_tokens(l);
+    bool own = shared_table(c->m, l) == 0;
     const float *w = host_w(c), *token = own ? w : c->at->v;
     const float *position = own ? w + (int64_t)c->m->vocab * l->out : w;
     float *y = host_at(c, l->y);
@@ -27,15 +27,13 @@ static void embedding_forward(const struct host_call *c) {
 static void embedding_weight(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     int64_t tokens = (int64_t)c->m->vocab * l->out;
-    bool own = host_own_tokens(l);
+    bool own = shared_table(c->m, l) == 0;
     float *dw = host_dw(c), *token = own ? dw : c->at->dv, *position = own ? dw + tokens : dw;
     const float *dy = host_at(c, l->dy);
     if (c->at->first)
         memset(dw, 0, (size_t)l->nparam * sizeof *dw);
-    if (!own && c->at->vfirst) {
+    if (!own && c->at->vfirst)
         memset(token, 0, (size_t)tokens * sizeof *token);
-        host_clear_gap(token + tokens, tokens);
-    }
     for (int r = 0; r < l->rows; r++, dy += l->out) {
         float *t = token + (int64_t)c->at->batch->token[r] * l->out;
         float *p = position + (int64_t)(r % l->context) * l->out;
@@ -128,6 +126,24 @@ void host_forward(const struct rt_model *m, const struct rt_stage *s, const stru
         memcpy(at->at[SP_Y], at->at[SP_STASH] + last->y.off, sizeof(float) * (size_t)last->rows * (size_t)last->out);
 }
 
+/* Gaps between the layers' parameters are zero in a gradient, so that sums and copies of it are defined. dw: the
+ * gradient of n parameters that has just been written first. */
+static void clear_gap(float *dw, int64_t n) {
+    size_t used = (size_t)n * sizeof *dw;
+    memset((char *)dw + used, 0, (PARAM_ALIGN - used % PARAM_ALIGN) % PARAM_ALIGN);
+}
+
+static void weight_gradient(const struct host_call *c, struct rt_bind *at) {
+    int64_t table = shared_table(c->m, c->l);
+    kinds[c->l->kind]->weight(c);
+    if (at->first)
+        clear_gap(host_dw(c), c->l->nparam);
+    if (table > 0 && at->vfirst) {
+        clear_gap(at->dv, table);
+        at->vfirst = false; /* where both layers are in this stage, the other one adds */
+    }
+}
+
 void host_backward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
                    bool weight) {
     const struct rt_layer *last = s->layer + s->nlayers - 1;
@@ -138,13 +154,8 @@ void host_backward(const struct rt_model *m, const struct rt_stage *s, const str
         struct host_call c = {m, l, &mine};
         if (input && kinds[l->kind]->input && l->dx.space != SP_NONE)
             kinds[l->kind]->input(&c);
-        if (weight && kinds[l->kind]->weight) {
-            kinds[l->kind]->weight(&c);
-            if (at->first)
-                host_clear_gap(host_dw(&c) + l->nparam, l->nparam);
-            if (l->kind == LAYER_unembedding) /* the embedding, if it is in this stage too, adds to that */
-                mine.vfirst = false;
-        }
+        if (weight && kinds[l->kind]->weight)
+            weight_gradient(&c, &mine);
     }
 }
 

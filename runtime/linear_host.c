@@ -53,11 +53,8 @@ static void unembedding_input(const struct host_call *c) {
 
 static void unembedding_weight(const struct host_call *c) {
     const struct rt_layer *l = c->l;
-    int64_t n = (int64_t)l->out * l->in;
     cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, l->out, l->in, l->rows, 1, host_at(c, l->dy), l->out,
                 host_x(c), l->in, c->at->vfirst ? 0 : 1, c->at->dv, l->in);
-    if (c->at->vfirst)
-        host_clear_gap(c->at->dv + n, n);
 }
 
 const struct host_layer host_unembedding = {unembedding_forward, unembedding_input, unembedding_weight};

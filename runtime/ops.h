@@ -19,14 +19,14 @@
  *
  * The first five are the jobs, in the order that breaks ties between equal priorities: F < R < I < B < W. */
 #define OPS(X)                                                                                                         \
-    X(F, COMPUTE, JOB, "w:r v:r x:r* stash:w input:w y:w t:r* done:w",                                                     \
+    X(F, COMPUTE, JOB, "w:r v:r x:r* stash:w input:w y:w t:r* done:w",                                                 \
       "forward: y, stash = stage(x); with recompute, input = x")                                                       \
-    X(R, COMPUTE, JOB, "w:r v:r input:r stash:w t:r* done:w", "recompute: stash = stage(input), y is dropped")             \
-    X(I, COMPUTE, JOB, "w:r v:r stash:r dy:r* wstash:w dx:w t:r* done:w",                                                  \
+    X(R, COMPUTE, JOB, "w:r v:r input:r stash:w t:r* done:w", "recompute: stash = stage(input), y is dropped")         \
+    X(I, COMPUTE, JOB, "w:r v:r stash:r dy:r* wstash:w dx:w t:r* done:w",                                              \
       "input gradient: dx; wstash grows in place of stash")                                                            \
-    X(B, COMPUTE, JOB, "w:r v:r stash:r dy:r* dx:w dw:a dv:a t:r* done:w",                                                      \
+    X(B, COMPUTE, JOB, "w:r v:r stash:r dy:r* dx:w dw:a dv:a t:r* done:w",                                             \
       "full backward: dx, and dw += this microbatch's gradient")                                                       \
-    X(W, COMPUTE, JOB, "wstash:r dw:a dv:a t:r* done:w", "weight gradient: dw += this microbatch's gradient")               \
+    X(W, COMPUTE, JOB, "wstash:r dw:a dv:a t:r* done:w", "weight gradient: dw += this microbatch's gradient")          \
     X(U, COMPUTE, UPDATE, "dw:r opt:m w:m", "update: the optimizer steps the weights of a stage")                      \
     X(SEND_F, SEND, LINK, "t:r", "sends act(s,b) to peer")                                                             \
     X(RECV_F, RECV, LINK, "t:w", "receives act(s,b) from peer")                                                        \

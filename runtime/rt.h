@@ -9,6 +9,15 @@ enum { PARAM_ALIGN = 64 };
 
 /* ---- layers_host.c: the reference implementation, fp32, one BLAS thread per rank ---- */
 
+/* Elements of the token table that an unembedding, or an embedding whose own parameters are positions alone, shares; 0:
+ * the layer shares none. */
+static inline int64_t shared_table(const struct rt_model *m, const struct rt_layer *l) {
+    if (l->kind == LAYER_unembedding)
+        return (int64_t)m->vocab * l->in;
+    bool positions = l->kind == LAYER_embedding && l->nparam == (int64_t)l->context * l->out;
+    return positions ? (int64_t)m->vocab * l->out : 0;
+}
+
 /* One microbatch as the first and the last stage read it. */
 struct rt_batch {
     const int32_t *token, *target; /* INPUT_TOKENS: rows each */

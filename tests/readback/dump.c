@@ -45,8 +45,8 @@ static void dump_instr(FILE *f, const struct rt_instr *x, int number, const int3
 #undef X
     };
     fprintf(f, "%d %s first %d %d recorded %d lane %d stage %d batch %d peer %d msg %d bytes %" PRId64 " at", number,
-            x->op < NOPS ? op[x->op] : "?", x->first, x->vfirst, x->recorded, x->lane, x->stage, x->batch, x->peer, x->msg,
-            x->bytes);
+            x->op < NOPS ? op[x->op] : "?", x->first, x->vfirst, x->recorded, x->lane, x->stage, x->batch, x->peer,
+            x->msg, x->bytes);
     for (int r = 0; r < NROLES; r++)
         fprintf(f, " %" PRId64, x->at[r]);
     fprintf(f, " after");
