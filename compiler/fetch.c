@@ -109,7 +109,7 @@ static void plan_rank(const struct spec *sp, const int32_t *use, int nuse, int r
             slot[at].fetch = f->n++;
             in_slot[set[i]] = at + 1;
         }
-        slot[at].next = next[i];
+        slot[at].next = keep > 0 ? next[i] : INT_MAX;
         slot[at].last = i;
         f->a[slot[at].fetch].uses++;
         f->of_job[use[i]] = slot[at].fetch;

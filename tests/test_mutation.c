@@ -261,7 +261,8 @@ static int refuse_contribution(const struct compiled *c, int r, int32_t i) {
         else
             k->arg[x->arg + dv].buf = k->arg[x->arg + dw].buf;
         struct refutation *no = verify(c->spec, c->graph, p, CLAIM_ALL);
-        cr_assert(no && no->claim != CLAIM_SERIAL, "rank %d instruction %d, %d: %s", r, i, how, no ? no->why : "proved");
+        cr_assert(no && no->claim != CLAIM_SERIAL, "rank %d instruction %d, %d: %s", r, i, how,
+                  no ? no->why : "proved");
         tried++;
     }
     return tried;
