@@ -53,33 +53,42 @@ static int loss_out(const struct model *m, int i, int in) {
     return in;
 }
 
+static int unembedding_out(const struct model *m, int i, int in) {
+    if (in != m->layer[0].out)
+        die("%s: its input has %d columns, but it shares the table of an embedding with width = %d; let its input have "
+            "that width",
+            where(m, i), in, m->layer[0].out);
+    return m->rt.vocab;
+}
+
 static int columns_out(const struct model *m, int i, int in, int forked) {
     switch (m->layer[i].kind) {
     case LAYER_embedding:
-    case LAYER_linear:
-        return m->layer[i].out;
-    case LAYER_attention:
-        return attention_out(m, i, in);
-    case LAYER_join:
-        return join_out(m, i, in, forked);
+    case LAYER_linear: return m->layer[i].out;
+    case LAYER_unembedding: return unembedding_out(m, i, in);
+    case LAYER_attention: return attention_out(m, i, in);
+    case LAYER_join: return join_out(m, i, in, forked);
     case LAYER_cross_entropy:
-    case LAYER_mse:
-        return loss_out(m, i, in);
-    default:
-        return in;
+    case LAYER_mse: return loss_out(m, i, in);
+    default: return in;
     }
 }
 
+static bool is_tied(const struct model *m) {
+    bool tied = false;
+    for (int i = 0; i < m->nlayers; i++)
+        tied |= m->layer[i].kind == LAYER_unembedding;
+    return tied;
+}
+
+/* A tied embedding's own are the positions alone. */
 static int64_t parameters(const struct model *m, const struct rt_layer *l) {
     switch (l->kind) {
-    case LAYER_embedding:
-        return ((int64_t)m->rt.vocab + m->rt.context) * l->out;
+    case LAYER_embedding: return ((is_tied(m) ? 0 : (int64_t)m->rt.vocab) + m->rt.context) * l->out;
     case LAYER_linear: /* sums of a bias have too many terms to be exact: see runtime/data.c */
         return (int64_t)l->in * l->out + (m->rt.input == INPUT_INTEGERS ? 0 : l->out);
-    case LAYER_layernorm:
-        return 2 * (int64_t)l->out;
-    default:
-        return 0;
+    case LAYER_layernorm: return 2 * (int64_t)l->out;
+    default: return 0;
     }
 }
 
@@ -117,28 +126,20 @@ static struct flop flop_of(const struct rt_layer *l) {
     double rows = l->rows, n = rows * l->out, product = 2 * rows * l->in * l->out;
     double bias = (double)l->nparam > (double)l->in * l->out ? n : 0;
     double tiles = rows * (l->context + fmin(l->context, 64)) / 2; /* multiplied: attention_host.c's, 64 rows each */
-    double half = rows * (l->context + 1.0) / 2 * l->heads;                        /* exponentiated */
+    double half = rows * (l->context + 1.0) / 2 * l->heads;        /* exponentiated */
     switch (l->kind) {
-    case LAYER_embedding:
-        return (struct flop){n, 0, 2 * n};
+    case LAYER_embedding: return (struct flop){n, 0, 2 * n};
     case LAYER_linear:
-        return (struct flop){product + bias, product, product + bias};
-    case LAYER_relu:
-        return (struct flop){n, n, 0};
-    case LAYER_gelu:
-        return (struct flop){26 * n, 36 * n, 0};
-    case LAYER_layernorm:
-        return (struct flop){8 * n, 10 * n, 5 * n};
+    case LAYER_unembedding: return (struct flop){product + bias, product, product + bias};
+    case LAYER_relu: return (struct flop){n, n, 0};
+    case LAYER_gelu: return (struct flop){26 * n, 36 * n, 0};
+    case LAYER_layernorm: return (struct flop){8 * n, 10 * n, 5 * n};
     case LAYER_attention:
         return (struct flop){4 * tiles * l->out + 22 * half, 10 * tiles * l->out + 24 * half + 2 * n, 0};
-    case LAYER_fork:
-        return (struct flop){0, n, 0};
-    case LAYER_join:
-        return (struct flop){n, 0, 0};
-    case LAYER_cross_entropy:
-        return (struct flop){24 * n, n, 0};
-    case LAYER_mse:
-        return (struct flop){4 * n, n, 0};
+    case LAYER_fork: return (struct flop){0, n, 0};
+    case LAYER_join: return (struct flop){n, 0, 0};
+    case LAYER_cross_entropy: return (struct flop){24 * n, n, 0};
+    case LAYER_mse: return (struct flop){4 * n, n, 0};
     }
     assert(!"a layer without a count");
     return (struct flop){0, 0, 0};
@@ -290,7 +291,21 @@ static void fill(struct stage *st, const struct spec *sp, struct rt_layer *layer
     bytes_of(st, element);
 }
 
-static void stages_of_model(struct stage *st, const struct spec *sp) {
+/* The table as a stage without jobs. Its one layer is the embedding's tokens: an embedding without positions. */
+static void fill_table(struct stage *st, const struct spec *sp, const struct rt_layer *embedding) {
+    struct rt_layer *l = NEW(struct rt_layer, 1);
+    *l = (struct rt_layer){.kind = LAYER_embedding, .in = 1, .out = embedding->out, .index = embedding->index};
+    l->nparam = (int64_t)sp->model->rt.vocab * l->out;
+    st->rt.layer = l;
+    st->rt.nlayers = 1;
+    layout_weights(&st->rt, l, sp->model->rt.precision, state_of(sp->model));
+    cost_of(st, sp);
+    st->bytes[K_weight] = st->rt.weight;
+    st->bytes[K_wgrad] = 4 * (st->rt.weight / precision_bytes(sp->model->rt.precision));
+    st->bytes[K_opt] = st->rt.opt;
+}
+
+static void stages_of_model(struct stage *st, struct spec *sp) {
     const struct model *m = sp->model;
     struct rt_layer *all = shape(m);
     int *open = cut(m, all, sp->stages), from = 0;
@@ -299,8 +314,12 @@ static void stages_of_model(struct stage *st, const struct spec *sp) {
         while (to < m->nlayers && m->layer[to].unit < open[s + 1])
             to++;
         fill(&st[s], sp, all + from, to - from, s == 0, s == sp->stages - 1);
-        from = to;
+        for (; from < to; from++)
+            if (all[from].kind == LAYER_unembedding)
+                sp->unembedding = s;
     }
+    if (sp->tied)
+        fill_table(&st[sp->stages], sp, all);
 }
 
 static void stage_of_units(struct stage *st) {
@@ -312,7 +331,8 @@ static void stage_of_units(struct stage *st) {
 }
 
 struct stage *cost_stages(struct spec *sp) {
-    struct stage *st = NEW(struct stage, sp->stages);
+    sp->tied = sp->model && is_tied(sp->model);
+    struct stage *st = NEW(struct stage, sp->stages + sp->tied);
     if (sp->model)
         stages_of_model(st, sp);
     else

@@ -6,8 +6,10 @@
 enum { TENSOR_ALIGN = 64 }; /* bytes: of every tensor inside its space, and of a layer's parameters */
 static inline int64_t aligned(int64_t bytes) { return (bytes + TENSOR_ALIGN - 1) / TENSOR_ALIGN * TENSOR_ALIGN; }
 
-/* layout.c: gives a stage's layers (shapes and nparam known) their parameters' offsets and their slots, and the stage
- * its sizes but for act, grad and input. first: the stage opens the model, so its input is the batch and no gradient of
- * it is needed. The optimizer keeps `state` floats per weight. */
+/* layout.c: gives layers whose nparam is known their parameters' offsets, and the stage the sizes of weights and
+ * optimizer state, which is `state` floats per weight. */
+void layout_weights(struct rt_stage *s, struct rt_layer *layer, int precision, int state);
+/* layout.c: the same, and the layers' slots, and the stage's other sizes but for act, grad and input. first: the stage
+ * opens the model, so its input is the batch and no gradient of it is needed. */
 void layout_stage(struct rt_stage *s, struct rt_layer *layer, bool first, int precision, int state);
 #endif

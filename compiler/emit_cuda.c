@@ -194,15 +194,16 @@ static void emit_layers(struct text *t, const struct rt_stage *s, int number) {
 /* Only the stages that this rank computes or owns have layers here. */
 static void emit_stages(struct text *t, const struct stage *st, const struct program *p, int r) {
     const struct rank *k = &p->rank[r];
-    bool *here = NEW(bool, p->stages);
+    int sets = p->stages + p->tied;
+    bool *here = NEW(bool, sets);
     for (int i = 0; i < k->nins; i++)
         here[k->ins[i].stage] |= op_lane[k->ins[i].op] == LANE_COMPUTE;
-    for (int s = 0; s < p->stages; s++)
+    for (int s = 0; s < sets; s++)
         if (here[s])
             emit_layers(t, &st[s].rt, s);
     put(t, "\n/* Stages: layers, and the sizes of act, grad, stash, ext, input, weight, opt, work. */\n"
            "#define ELSEWHERE {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}\nstatic const struct rt_stage stages[] = {\n");
-    for (int s = 0; s < p->stages; s++) {
+    for (int s = 0; s < sets; s++) {
         const struct rt_stage *y = &st[s].rt;
         if (here[s])
             put(t, "    {layers_%d, %d, %lld, %lld, %lld, %lld, %lld, %lld, %lld, %lld},\n", s, y->nlayers,
@@ -228,7 +229,7 @@ static struct columns columns_of(const struct program *p) {
         arena = p->rank[r].arena > arena ? p->rank[r].arena : arena;
         all = all || (p->rank[r].nlanes > 1 && p->rank[r].lane[1].kind == LANE_ALL);
     }
-    int rank = digits(p->workers - 1), stage = digits(p->stages - 1), batch = digits(p->batches - 1);
+    int rank = digits(p->workers - 1), stage = digits(p->stages - 1 + p->tied), batch = digits(p->batches - 1);
     struct columns c = {.offset = digits(arena), .stage = stage, .batch = batch > 2 ? batch : 2 /* -1 */};
     c.symbol = (int)strlen("#define wstash__ ") + stage + batch;
     c.lane = (int)strlen("send_, ") + rank;
@@ -283,7 +284,8 @@ static void emit_line(struct text *t, const struct columns *c, const struct rank
     fill(t, at, c->meets);
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
         put_word(t, a > x->arg ? " " : "");
-        put_word(t, op_accumulates(x->op, k->arg[a].role) && x->first ? "set_" : "");
+        bool sets = op_accumulates(x->op, k->arg[a].role) && is_first(x, k->arg[a].role);
+        put_word(t, sets ? "set_" : "");
         put_word(t, role_name[k->arg[a].role]);
         put_word(t, "(");
         put_symbol(t, &k->buf[k->arg[a].buf]);

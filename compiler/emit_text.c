@@ -1,7 +1,7 @@
 /* The program's text form: for people, for `git diff`, and to be read back (read_text.c).
  *
  *     pianola 1
- *     program 1f1b workers 4 stages 4 batches 8
+ *     program 1f1b workers 4 stages 4 batches 8        and `tied 3`, where stages 0 and 3 share a token table: set 4
  *     needs F 1 0: F 0 0, F 1 1                            a line per job, where pred() replaces the default
  *     rank 0 lane compute
  *     F 0 0 w=weight(0) stash=stash(0,0) y=act(0,0)
@@ -48,7 +48,7 @@ static void put_instr(struct text *t, const struct rank *k, const struct instr *
         int role = k->arg[a].role;
         put_word(t, " ");
         put_word(t, role_name[role]);
-        put_word(t, op_accumulates(in->op, role) && !in->first ? "+=" : "=");
+        put_word(t, op_accumulates(in->op, role) && !is_first(in, role) ? "+=" : "=");
         put_buffer(t, &k->buf[k->arg[a].buf]);
     }
     for (uint32_t i = 0; i < in->nwait; i++) {
@@ -136,7 +136,10 @@ static void put_name(struct text *t, const char *name) {
 void emit_text(struct text *out, const struct program *p) {
     put_word(out, "pianola 1\nprogram ");
     put_name(out, p->name);
-    put(out, " workers %d stages %d batches %d\n", p->workers, p->stages, p->batches);
+    put(out, " workers %d stages %d batches %d", p->workers, p->stages, p->batches);
+    if (p->tied)
+        put(out, " tied %d", p->unembedding);
+    put_word(out, "\n");
     for (int i = 0; i < p->nneeds; i++) { /* only where pred() replaces the default dependencies */
         const struct job_name *j = &p->need[i].job;
         put(out, "needs %s %d %d:", op_name[j->d], j->s, j->b);

@@ -1,11 +1,34 @@
 /* Which weights a rank fetches, keeps and drops. All uses are known, so the victim is the one needed last (Belady 1966,
- * "A study of replacement algorithms for a virtual-storage computer"): no rule fetches less with as many slots. */
+ * "A study of replacement algorithms for a virtual-storage computer"): no rule fetches less with as many slots. A slot
+ * holds one set of weights. A job that reads two at once needs two slots, and its rank has them. */
 #include "lower.h"
 #include <limits.h>
 #include <string.h>
 
-bool is_home(const struct homes *h, int stage, int rank) {
-    int lo = h->at[stage], hi = h->at[stage + 1];
+/* W reads only its wstash. The table is read by the embedding's forward, and by the unembedding both ways. */
+int32_t set_read(const struct spec *sp, const struct job *j, enum which_set which) {
+    if (j->d == OP_W)
+        return -1;
+    if (which == OWN)
+        return j->s;
+    bool forward = j->d == OP_F || j->d == OP_R;
+    return sp->tied && (j->s == sp->unembedding || (j->s == 0 && forward)) ? sp->stages : -1;
+}
+
+int32_t set_added(const struct spec *sp, const struct job *j, enum which_set which) {
+    if (j->d != OP_B && j->d != OP_W)
+        return -1;
+    if (which == OWN)
+        return j->s;
+    return sp->tied && (j->s == sp->unembedding || j->s == 0) ? sp->stages : -1;
+}
+
+int32_t home_of_set(const struct spec *sp, const struct job *j, enum which_set which) {
+    return which == OWN || j->s == 0 ? j->home : sp->job[job_at(sp, 0, j->b, OP_F)].home;
+}
+
+bool is_home(const struct homes *h, int set, int rank) {
+    int lo = h->at[set], hi = h->at[set + 1];
     while (lo < hi) {
         int mid = (lo + hi) / 2;
         if (h->rank[mid] < rank)
@@ -13,12 +36,12 @@ bool is_home(const struct homes *h, int stage, int rank) {
         else
             hi = mid;
     }
-    return lo < h->at[stage + 1] && h->rank[lo] == rank;
+    return lo < h->at[set + 1] && h->rank[lo] == rank;
 }
 
 /* The homes of a stage are all ranks that w() names as home for any of its jobs. */
 struct homes homes_of(const struct spec *sp) {
-    struct homes h = {.at = NEW(int32_t, sp->stages + 1)};
+    struct homes h = {.at = NEW(int32_t, sets_of(sp) + 1)};
     int *seen = NEW(int, sp->workers); /* the stage that marked the rank last, plus one */
     size_t cap = 0, n = 0;
     for (int j = 0; j < sp->njobs;) {
@@ -32,51 +55,61 @@ struct homes homes_of(const struct spec *sp) {
             }
         h.at[s + 1] = (int32_t)n;
     }
+    for (int i = 0; sp->tied && i < h.at[1]; i++) {
+        GROW(h.rank, cap, n + 1);
+        h.rank[n++] = h.rank[i];
+        h.at[sp->stages + 1] = (int32_t)n;
+    }
     return h;
-}
-
-/* W reads only its wstash; the other jobs read weights. */
-static bool fetches_weights(const struct homes *h, const struct job *j) {
-    return j->d != OP_W && !is_home(h, j->s, j->rank);
 }
 
 struct slot_use {
     int32_t fetch, next, last; /* what the slot holds; its next and last use, as positions in the rank's uses */
 };
 
+/* The slot whose set is needed last, but for those that the job of use i is using. */
+static int victim(const struct slot_use *slot, int nslots, const int32_t *use, int i) {
+    int at = -1;
+    for (int k = 0; k < nslots; k++)
+        if (use[slot[k].last] / NSETS != use[i] / NSETS &&
+            (at < 0 || slot[k].next > slot[at].next || (slot[k].next == slot[at].next && slot[k].last < slot[at].last)))
+            at = k;
+    return at;
+}
+
+/* use[]: job * NSETS + which, in the order of jobs. */
 static void plan_rank(const struct spec *sp, const int32_t *use, int nuse, int rank, struct fetches *f, size_t *cap) {
-    int keep = sp->slots[rank], nslots = 0, limit = keep > 0 ? keep : 1;
-    int32_t *next = NEW(int32_t, nuse), *soonest = NEW(int32_t, sp->stages), *insts = NEW(int32_t, sp->stages);
-    int32_t *in_slot = NEW(int32_t, sp->stages); /* slot + 1 */
-    struct slot_use *slot = NEW(struct slot_use, limit < sp->stages ? limit : sp->stages);
-    for (int s = 0; s < sp->stages; s++)
+    int keep = sp->slots[rank], nslots = 0, limit = keep > 0 ? keep : 1, sets = sets_of(sp);
+    int32_t *next = NEW(int32_t, nuse), *set = NEW(int32_t, nuse);
+    int32_t *soonest = NEW(int32_t, sets), *insts = NEW(int32_t, sets), *in_slot = NEW(int32_t, sets); /* slot + 1 */
+    for (int s = 0; s < sets; s++)
         soonest[s] = INT_MAX;
     for (int i = nuse - 1; i >= 0; i--) {
-        int s = sp->job[use[i]].s;
-        next[i] = soonest[s];
-        soonest[s] = i;
+        set[i] = set_read(sp, &sp->job[use[i] / NSETS], use[i] % NSETS);
+        next[i] = soonest[set[i]];
+        soonest[set[i]] = i;
+        if (i > 0 && use[i] / NSETS == use[i - 1] / NSETS && limit < NSETS)
+            limit = NSETS;
     }
+    struct slot_use *slot = NEW(struct slot_use, limit < sets ? limit : sets);
     for (int i = 0; i < nuse; i++) {
-        const struct job *job = &sp->job[use[i]];
-        int at = in_slot[job->s] - 1;
+        int at = in_slot[set[i]] - 1;
         if (at < 0 || keep == 0) {
             int32_t after = -1;
-            if (nslots < limit && nslots < sp->stages)
+            if (nslots < limit && nslots < sets)
                 at = nslots++;
             else {
-                at = 0;
-                for (int k = 1; k < nslots; k++)
-                    if (slot[k].next > slot[at].next || (slot[k].next == slot[at].next && slot[k].last < slot[at].last))
-                        at = k;
-                after = use[slot[at].last];
+                at = victim(slot, nslots, use, i);
+                after = use[slot[at].last] / NSETS;
                 in_slot[f->a[slot[at].fetch].stage] = 0;
             }
+            int home = home_of_set(sp, &sp->job[use[i] / NSETS], use[i] % NSETS);
             GROW(f->a, *cap, (size_t)f->n + 1);
-            f->a[f->n] = (struct fetch){rank, job->s, job->home, insts[job->s]++, 0, after};
+            f->a[f->n] = (struct fetch){rank, set[i], home, insts[set[i]]++, 0, after};
             slot[at].fetch = f->n++;
-            in_slot[job->s] = at + 1;
+            in_slot[set[i]] = at + 1;
         }
-        slot[at].next = next[i];
+        slot[at].next = keep > 0 ? next[i] : INT_MAX;
         slot[at].last = i;
         f->a[slot[at].fetch].uses++;
         f->of_job[use[i]] = slot[at].fetch;
@@ -84,15 +117,18 @@ static void plan_rank(const struct spec *sp, const int32_t *use, int nuse, int r
 }
 
 struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const struct homes *h) {
-    struct fetches f = {.of_job = NEW(int32_t, sp->njobs)};
-    memset(f.of_job, -1, sizeof *f.of_job * (size_t)sp->njobs);
+    struct fetches f = {.of_job = NEW(int32_t, NSETS * (int64_t)sp->njobs)};
+    memset(f.of_job, -1, sizeof *f.of_job * NSETS * (size_t)sp->njobs);
     size_t cap = 0;
     for (int r = 0; r < sp->workers; r++) {
-        int32_t *use = NEW(int32_t, sc->norder[r]);
+        int32_t *use = NEW(int32_t, NSETS * (int64_t)sc->norder[r]);
         int n = 0;
         for (int i = 0; i < sc->norder[r]; i++)
-            if (fetches_weights(h, &sp->job[sc->order[r][i]]))
-                use[n++] = sc->order[r][i];
+            for (int which = 0; which < NSETS; which++) {
+                int32_t j = sc->order[r][i], set = set_read(sp, &sp->job[j], which);
+                if (set >= 0 && !is_home(h, set, r))
+                    use[n++] = j * NSETS + which;
+            }
         if (n > 0)
             plan_rank(sp, use, n, r, &f, &cap);
     }

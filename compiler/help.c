@@ -16,7 +16,7 @@ void help_report(FILE *out) {
           "received       messages that came in: activations (act, stash), gradients (of activations), weights\n"
           "               (fetches), reductions (parts of weight gradients); bytes of all, a reduction over n homes\n"
           "               counting 2 (n-1) / n of its bytes\n"
-          "stages stored  stages whose weights are at home on the rank\n"
+          "stages stored  stages whose weights are at home on the rank; a shared token table counts as one more\n"
           "lower bound    no schedule with this placement and these peaks is faster: the largest of\n"
           "  work         a rank's busy time\n"
           "  path         the critical path through the jobs, links included\n"
@@ -52,10 +52,13 @@ void help_ops(FILE *out) {
       };
     fputs(
         "Instructions: operation, lane, operands (role:access), meaning. Access: r read, w written, m both in place,\n"
-        "a accumulated (dw= writes, dw+= adds); a star may repeat.\n\n",
+        "a accumulated (dw= writes, dw+= adds); a star may repeat. w: weights of the stage; v: the token table that "
+        "an\n"
+        "embedding and an unembedding share, which comes behind the last stage as if it were one; dw, dv: "
+        "gradients.\n\n",
         out);
     for (int i = 0; i < NOPS; i++)
-        fprintf(out, "  %-7s %-8s %-42s %s\n", ops[i].name, lanes[op_lane[i]], ops[i].operands, ops[i].meaning);
+        fprintf(out, "  %-7s %-8s %-48s %s\n", ops[i].name, lanes[op_lane[i]], ops[i].operands, ops[i].meaning);
     fputs("\nTensors\n\n", out);
     for (int i = 0; i < NKINDS; i++)
         fprintf(out, "  %-14s %s\n", i == K_work ? kinds[i].name : format("%s%s", kinds[i].name, kinds[i].operands),

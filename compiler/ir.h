@@ -57,6 +57,10 @@ struct spec {
     struct link *link; /* [src * workers + dst]; NULL: free */
     double memory;     /* bytes per rank; INFINITY: no limit */
     double flops;      /* per second and rank; 0: not given, times are then in FLOP */
+    /* The model's embedding, on stage 0, and its unembedding share a token table: a set of weights of its own, number
+     * `stages`. cost.c says. */
+    bool tied;
+    int unembedding; /* tied: the stage that has it */
 };
 
 static inline int32_t job_at(const struct spec *sp, int s, int b, int d) {
@@ -71,7 +75,7 @@ struct script_args {
     int nset;
 };
 
-/* ---- cost.c: what each stage weighs ---- */
+/* ---- cost.c: what each stage weighs; behind the stages, of a tied model, what the table does ---- */
 
 struct stage {
     double cost[NDIRS]; /* default cost of F, R, I, B, W: units, FLOP, or seconds */
@@ -117,7 +121,7 @@ struct arg {
 
 struct instr {
     uint8_t op;
-    bool first; /* the accumulated operand is written, not added to */
+    bool first; /* dw is written, not added to */
     uint16_t lane;
     int32_t stage, batch;     /* batch -1: none */
     int32_t peer;             /* other rank of a message, or of the part that ADD adds; -1: none */
@@ -125,6 +129,7 @@ struct instr {
     int32_t msg;              /* id shared by a SEND and its RECV, or by the members of a REDUCE; -1: none */
     uint32_t arg, wait, free; /* where its operands, awaited instructions and freed buffers begin */
     uint16_t narg, nfree, nwait;
+    bool vfirst; /* dv is written, not added to */
 };
 
 struct lane {
@@ -167,6 +172,8 @@ struct need { /* what a job needs, where pred() says so: program.pred[pred .. ne
 struct program {
     const char *name;
     int workers, stages, batches, nmsgs, ngroups;
+    bool tied; /* as in spec */
+    int unembedding;
     struct group *group;
     struct rank *rank;
     struct need *need; /* one per job, and one more that ends the last; NULL: the default dependencies */
@@ -188,6 +195,7 @@ bool lane_takes(int kind, int op);
 enum access { ACC_READ = 1, ACC_WRITE = 2 };
 int op_access(int op, int role); /* access of an operand, ACC_* ored; 0: op has no such role */
 bool op_accumulates(int op, int role);
+static inline bool is_first(const struct instr *x, int role) { return role == ROLE_dv ? x->vfirst : x->first; }
 int op_roles(int op, const uint8_t **roles);       /* roles in printing order; returns how many */
 const char *job_name(int s, int b, int d);         /* "1F3", in the arena */
 void put_buf(struct text *t, const struct buf *b); /* "act(1,3)", "weight(2)#0" */

@@ -4,8 +4,8 @@
  * fork passes its input on, so its output is the same value; in the backward, join does likewise with gradients.
  * Each value goes to one place, by who needs it when:
  *
- *   the backward needs it        stash: linear, gelu, layernorm and attention keep their input, relu and attention
- *                                their output
+ *   the backward needs it        stash: linear, unembedding, gelu, layernorm and attention keep their input, relu
+ *                                and attention their output
  *   the stage's ends             the operands x, y, dy, dx, unless the stash (or ext) must hold it too
  *   gradients that W needs       ext: dy of every layer with parameters
  *   everything else              the workspace, first fit over the layers between its making and its last use
@@ -88,22 +88,22 @@ static void find_partners(struct plan *p) {
 /* ---- forward: values, in the stash, the operands or the workspace ---- */
 
 static bool keeps_input(int kind) {
-    return kind == LAYER_linear || kind == LAYER_gelu || kind == LAYER_layernorm || kind == LAYER_attention;
+    return kind == LAYER_linear || kind == LAYER_unembedding || kind == LAYER_gelu || kind == LAYER_layernorm ||
+           kind == LAYER_attention;
 }
+
+/* Its weight gradient needs dy. An unembedding's parameters are the embedding's. */
+static bool has_gradient(const struct rt_layer *l) { return l->nparam > 0 || l->kind == LAYER_unembedding; }
 
 static bool keeps_output(int kind) { return kind == LAYER_relu || kind == LAYER_attention; }
 
 static int64_t aux_bytes(const struct plan *p, const struct rt_layer *l) {
     switch (l->kind) {
-    case LAYER_layernorm:
-        return 4 * 2 * (int64_t)l->rows; /* mean and scale of a row */
-    case LAYER_attention:
-        return 4 * (int64_t)l->rows * l->heads; /* log-sum-exp of a row of scores */
+    case LAYER_layernorm: return 4 * 2 * (int64_t)l->rows;        /* mean and scale of a row */
+    case LAYER_attention: return 4 * (int64_t)l->rows * l->heads; /* log-sum-exp of a row of scores */
     case LAYER_cross_entropy:
-    case LAYER_mse:
-        return p->element * l->rows * l->in; /* the gradient, unscaled */
-    default:
-        return 0;
+    case LAYER_mse: return p->element * l->rows * l->in; /* the gradient, unscaled */
+    default: return 0;
     }
 }
 
@@ -167,7 +167,7 @@ static void read_gradients(struct plan *p) {
         p->end[dy] = step_of(p, i);
         if (p->l[i].kind == LAYER_fork)
             p->end[p->root[p->partner[i] + 1]] = step_of(p, i);
-        if (p->l[i].nparam > 0)
+        if (has_gradient(&p->l[i]))
             p->keep[dy] = true;
     }
 }
@@ -175,7 +175,7 @@ static void read_gradients(struct plan *p) {
 /* Nobody needs the gradient of a value that no earlier parameter and no earlier stage has made. */
 static int first_needed(const struct plan *p) {
     int i = 0;
-    while (p->first && i < p->n && p->l[i].nparam == 0)
+    while (p->first && i < p->n && !has_gradient(&p->l[i]))
         i++;
     return p->first ? i + 1 : 0;
 }
@@ -207,8 +207,8 @@ static void layout_backward(struct plan *p) {
         if (l->kind == LAYER_fork)
             l->aux = p->at[p->root[p->partner[i] + 1]];
         if (l->kind == LAYER_attention && l->dx.space != SP_NONE)
-            l->tmp = (struct slot){SP_WORK,
-                                   fit(&w, step_of(p, i), step_of(p, i), aligned(4 * (int64_t)l->rows * l->heads))};
+            l->tmp =
+                (struct slot){SP_WORK, fit(&w, step_of(p, i), step_of(p, i), aligned(4 * (int64_t)l->rows * l->heads))};
     }
     if (w.peak > p->s->work)
         p->s->work = w.peak;
@@ -226,11 +226,16 @@ static struct plan plan_of(struct rt_stage *s, struct rt_layer *layer, bool firs
     return p;
 }
 
-void layout_stage(struct rt_stage *s, struct rt_layer *layer, bool first, int precision, int state) {
+void layout_weights(struct rt_stage *s, struct rt_layer *layer, int precision, int state) {
     int64_t element = precision_bytes(precision);
     for (int i = 0; i < s->nlayers; i++)
         layer[i].param = take(&s->weight, element * layer[i].nparam);
     s->opt = 4 * state * (s->weight / element);
+}
+
+void layout_stage(struct rt_stage *s, struct rt_layer *layer, bool first, int precision, int state) {
+    int64_t element = precision_bytes(precision);
+    layout_weights(s, layer, precision, state);
     struct plan values = plan_of(s, layer, first, element), gradients = plan_of(s, layer, first, element);
     layout_forward(&values);
     layout_backward(&gradients);

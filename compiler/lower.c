@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A rank's part of a stage's gradient. */
+/* A rank's part of the gradient of a stage, or of the table. */
 struct part {
     int32_t rank, stage, buf;
     int32_t jobs;           /* contributions of its own yet to end */
@@ -38,11 +38,12 @@ struct build {
     int32_t *fetched;  /* per fetch: its buffer */
     int32_t *edge_buf; /* per edge: the tensor, as a buffer of the consumer's rank */
     int32_t *job_ins;  /* per job: its instruction */
-    int32_t **weight;  /* per rank and stage: home buffers, or -1; likewise: */
-    int32_t *part_at;  /* rank * stages + stage -> index in part, or -1 */
+    int sets;          /* of weights: the stages', and the table */
+    int32_t **weight;  /* per rank and set: home buffers, or -1; likewise: */
+    int32_t *part_at;  /* rank * sets + set -> index in part, or -1 */
     struct part *part;
     int nparts;
-    int *homes_left; /* per stage: homes whose gradient is not complete */
+    int *homes_left; /* per set: homes whose gradient is not complete */
     struct closing *closing;
     size_t nclosing, closing_cap;
     struct caps {
@@ -239,17 +240,37 @@ static void inputs(struct build *L, int32_t j, int kind) {
     }
 }
 
-static struct part *part_of(struct build *L, int rank, int stage) {
-    return &L->part[L->part_at[(int64_t)rank * L->sp->stages + stage]];
+static struct part *part_of(struct build *L, int rank, int set) {
+    return &L->part[L->part_at[(int64_t)rank * L->sets + set]];
 }
 
-static void accumulate(struct build *L, struct part *p) {
+static void accumulate(struct build *L, struct part *p, int role) {
     if (p->buf < 0) /* away from home: it lives until it is sent */
         p->buf = open_buf(L, p->rank, K_wgrad, p->stage, -1, -1, 1);
-    operand(L, p->rank, ROLE_dw, p->buf);
+    operand(L, p->rank, role, p->buf);
     struct rank *k = &L->p->rank[p->rank];
-    k->ins[k->nins - 1].first = !p->written;
+    *(role == ROLE_dv ? &k->ins[k->nins - 1].vfirst : &k->ins[k->nins - 1].first) = !p->written;
     p->written = true;
+}
+
+static void read_weights(struct build *L, int32_t j) {
+    static const uint8_t role[NSETS] = {[OWN] = ROLE_w, [TABLE] = ROLE_v};
+    const struct job *job = &L->sp->job[j];
+    for (int which = 0; which < NSETS; which++) {
+        int32_t set = set_read(L->sp, job, which), f = L->fetches.of_job[(int64_t)j * NSETS + which];
+        if (set >= 0)
+            operand(L, job->rank, role[which], f >= 0 ? L->fetched[f] : L->weight[job->rank][set]);
+    }
+}
+
+static void add_gradients(struct build *L, int32_t j) {
+    static const uint8_t role[NSETS] = {[OWN] = ROLE_dw, [TABLE] = ROLE_dv};
+    const struct job *job = &L->sp->job[j];
+    for (int which = 0; which < NSETS; which++) {
+        int32_t set = set_added(L->sp, job, which);
+        if (set >= 0)
+            accumulate(L, part_of(L, job->rank, set), role[which]);
+    }
 }
 
 /* Job j starts: its instruction with operands in the order of ops.h. */
@@ -258,10 +279,7 @@ static void start_job(struct build *L, int32_t j) {
     int r = job->rank;
     L->job_ins[j] = L->p->rank[r].nins;
     issue(L, r, job->d, job->s, job->b, -1, -1);
-    if (job->d != OP_W) {
-        int32_t f = L->fetches.of_job[j];
-        operand(L, r, ROLE_w, f >= 0 ? L->fetched[f] : L->weight[r][job->s]);
-    }
+    read_weights(L, j);
     switch (job->d) {
     case OP_F:
         inputs(L, j, K_act);
@@ -283,10 +301,10 @@ static void start_job(struct build *L, int32_t j) {
         inputs(L, j, K_stash);
         inputs(L, j, K_grad);
         output(L, j, K_grad, ROLE_dx);
-        accumulate(L, part_of(L, r, job->s));
         break;
-    case OP_W: inputs(L, j, K_wstash); accumulate(L, part_of(L, r, job->s));
+    case OP_W: inputs(L, j, K_wstash);
     }
+    add_gradients(L, j);
     inputs(L, j, K_token);
     output(L, j, K_token, ROLE_done);
     struct rank *k = &L->p->rank[r];
@@ -303,7 +321,7 @@ static void start_job(struct build *L, int32_t j) {
 static void add_part(struct build *L, struct part *home, struct part *p) {
     issue(L, home->rank, OP_ADD, p->stage, -1, p->rank, -1);
     operand(L, home->rank, ROLE_src, p->received);
-    accumulate(L, home);
+    accumulate(L, home, ROLE_dw);
     used(L, home->rank, p->received);
     push_event(L, home->rank, ~p->received);
     home->arrivals--;
@@ -389,10 +407,10 @@ static void end_job(struct build *L, int32_t j) {
         L->edge_buf[L->g->succ_edge[e]] = message(L, t, send_of[kind], job->rank, to->rank, x,
                                                   kind == K_token ? job->d : -1, count_uses(L, j, kind, to->rank));
     }
-    if (job->d == OP_B || job->d == OP_W) {
-        struct part *p = part_of(L, job->rank, job->s);
-        if (--p->jobs == 0)
-            part_done(L, t, p);
+    for (int which = 0; which < NSETS; which++) {
+        int32_t set = set_added(L->sp, job, which);
+        if (set >= 0 && --part_of(L, job->rank, set)->jobs == 0)
+            part_done(L, t, part_of(L, job->rank, set));
     }
     for (int32_t f = L->fetches.n ? L->fetches.after[j] : -1; f >= 0; f = L->fetches.next[f])
         fetch(L, t, f);
@@ -408,7 +426,7 @@ static void permanent_buffers(struct build *L) {
             work[sp->job[j].rank] = need;
     }
     for (int kind = K_weight; kind <= K_opt; kind++)
-        for (int s = 0; s < sp->stages; s++)
+        for (int s = 0; s < L->sets; s++)
             for (int i = L->homes.at[s]; i < L->homes.at[s + 1]; i++) {
                 int r = L->homes.rank[i];
                 if (kind == K_opt && !L->st[s].bytes[kind])
@@ -425,7 +443,7 @@ static void permanent_buffers(struct build *L) {
 }
 
 static struct part *find_part(struct build *L, int r, int s) {
-    int32_t *at = &L->part_at[(int64_t)r * L->sp->stages + s];
+    int32_t *at = &L->part_at[(int64_t)r * L->sets + s];
     if (*at < 0) {
         L->part[L->nparts] = (struct part){.rank = r, .stage = s, .buf = -1, .home = -1, .waiting = -1, .next = -1};
         *at = L->nparts++;
@@ -433,26 +451,29 @@ static struct part *find_part(struct build *L, int r, int s) {
     return &L->part[*at];
 }
 
-/* Every rank that computes part of a stage's gradient, or is its home. */
+/* Every rank that computes part of a gradient, or is its home. */
 static void find_parts(struct build *L) {
     const struct spec *sp = L->sp;
-    int64_t cells = (int64_t)sp->workers * sp->stages, most = L->homes.at[sp->stages] + sp->njobs;
+    int64_t cells = (int64_t)sp->workers * L->sets, most = L->homes.at[L->sets] + (int64_t)(1 + sp->tied) * sp->njobs;
     L->part_at = NEW(int32_t, cells);
     memset(L->part_at, -1, sizeof *L->part_at * (size_t)cells);
     L->part = NEW(struct part, most < cells ? most : cells);
-    L->homes_left = NEW(int, sp->stages);
-    for (int s = 0; s < sp->stages; s++)
+    L->homes_left = NEW(int, L->sets);
+    for (int s = 0; s < L->sets; s++)
         for (int i = L->homes.at[s]; i < L->homes.at[s + 1]; i++, L->homes_left[s]++)
             find_part(L, L->homes.rank[i], s)->home = L->homes.rank[i];
     for (int j = 0; j < sp->njobs; j++) {
         const struct job *job = &sp->job[j];
-        if (job->d != OP_B && job->d != OP_W)
-            continue;
-        struct part *p = find_part(L, job->rank, job->s);
-        p->jobs++;
-        if (p->home < 0) {
-            p->home = job->home;
-            part_of(L, job->home, job->s)->arrivals++;
+        for (int which = 0; which < NSETS; which++) {
+            int32_t set = set_added(sp, job, which);
+            if (set < 0)
+                continue;
+            struct part *p = find_part(L, job->rank, set);
+            p->jobs++;
+            if (p->home < 0) {
+                p->home = home_of_set(sp, job, which);
+                part_of(L, p->home, set)->arrivals++;
+            }
         }
     }
 }
@@ -515,6 +536,7 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
                              const struct sched *sc) {
     struct build *L = NEW(struct build, 1);
     *L = (struct build){.sp = sp, .st = st, .g = g, .sc = sc};
+    L->sets = sets_of(sp);
     L->homes = homes_of(sp);
     L->fetches = fetch_plan(sp, sc, &L->homes);
     L->fetched = NEW(int32_t, L->fetches.n);
@@ -524,13 +546,15 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
     L->weight = NEW(int32_t *, sp->workers);
     struct program *p = L->p = NEW(struct program, 1);
     *p = (struct program){.name = sp->name, .workers = sp->workers, .stages = sp->stages, .batches = sp->batches};
+    p->tied = sp->tied;
+    p->unembedding = sp->unembedding;
     if (sp->pred)
         copy_needs(sp, g, p);
     p->rank = NEW(struct rank, sp->workers);
-    p->group = NEW(struct group, sp->stages);
+    p->group = NEW(struct group, L->sets);
     for (int r = 0; r < sp->workers; r++) {
-        L->weight[r] = NEW(int32_t, sp->stages);
-        L->rank[r].update = NEW(int32_t, sp->stages);
+        L->weight[r] = NEW(int32_t, L->sets);
+        L->rank[r].update = NEW(int32_t, L->sets);
         L->rank[r].lane = NEW(int16_t, 2 * sp->workers);
         memset(L->rank[r].lane, -1, sizeof(int16_t) * 2 * (size_t)sp->workers);
         add_lane(L, r, (struct lane){LANE_COMPUTE, -1, -1});

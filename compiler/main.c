@@ -339,13 +339,19 @@ static int compile(struct settings *z) {
 }
 
 static int check(const struct compile *c, bool json) {
-    long long n = 0;
+    long long n = 0, parameters = 0;
     for (int r = 0; r < c->program->workers; r++)
         n += c->program->rank[r].nins;
+    for (int s = 0; s < c->spec->stages + c->spec->tied; s++)
+        for (int l = 0; l < c->stage[s].rt.nlayers; l++)
+            parameters += c->stage[s].rt.layer[l].nparam;
     printf(json ? "{\"schema\": 1, \"schedule\": \"%s\", \"proved\": true, \"jobs\": %d, \"instructions\": %lld, "
-                  "\"workers\": %d}\n"
-                : "%s: proved: %d jobs, %lld instructions on %d ranks\n",
+                  "\"workers\": %d"
+                : "%s: proved: %d jobs, %lld instructions on %d ranks",
            c->spec->name, c->spec->njobs, n, c->spec->workers);
+    if (c->spec->model)
+        printf(json ? ", \"parameters\": %lld" : ", %lld parameters", parameters);
+    printf(json ? "}\n" : "\n");
     return 0;
 }
 

@@ -4,7 +4,8 @@
 #include "ir.h"
 
 /* cost.c: needs the spec's model and cluster; gives what each stage weighs and fills in job costs left at 0.
- * Returns an array of spec->stages. Dies when the model cannot be cut into that many stages. */
+ * Returns an array of spec->stages, and of a tied model the table behind them; sets spec's tied. Dies when the model
+ * cannot be cut into that many stages. */
 struct stage *cost_stages(struct spec *sp);
 /* Seconds (or units, or FLOP) that update of a stage and adding `bytes` of gradient take. */
 double cost_add(const struct spec *sp, int64_t bytes);

@@ -112,7 +112,8 @@ static void operand(struct reader *in, struct instr *i, int *last) {
     bool adds = op_accumulates(i->op, role) && read_if(in, "+=");
     if (!adds)
         read_word(in, "=");
-    i->first |= op_accumulates(i->op, role) && !adds;
+    if (op_accumulates(i->op, role) && !adds)
+        *(role == ROLE_dv ? &i->vfirst : &i->first) = true;
     if (i->narg == UINT16_MAX)
         FAIL(in, at, "an instruction has at most %d operands", UINT16_MAX);
     GROW(in->k->arg, in->cap_arg, in->k->nargs + 1);
@@ -471,6 +472,9 @@ static void read_head(struct reader *in) {
     p->stages = (int)read_integer(in, "how many stages", 1, INT32_MAX);
     read_word(in, " batches ");
     p->batches = (int)read_integer(in, "how many microbatches", 1, INT32_MAX);
+    p->tied = read_if(in, " tied ");
+    if (p->tied)
+        p->unembedding = (int)read_integer(in, "the stage of the unembedding", 0, p->stages - 1);
     read_end(in);
     p->rank = NEW(struct rank, p->workers);
     p->group = NEW(struct group, sections);

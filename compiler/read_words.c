@@ -62,12 +62,17 @@ int read_name(struct reader *in, const char *what, const char *const *names, int
          near ? "\"?" : "");
 }
 
+/* Jobs and their tensors are of a stage; weights and their gradients may be the table's, behind the stages. */
+static int32_t read_stage(struct reader *in, bool of_job) {
+    return (int32_t)read_integer(in, "a stage", 0, in->prog->stages - 1 + (in->prog->tied && !of_job));
+}
+
 struct buf read_buffer_name(struct reader *in) {
     const char *at = in->p;
     int kind = read_name(in, "a kind of buffer", kind_name, NKINDS);
     struct buf b = {.kind = (uint8_t)kind, .stage = -1, .batch = -1, .inst = -1, .grows = -1, .off = -1};
     if (read_if(in, "(")) {
-        b.stage = (int32_t)read_integer(in, "a stage", 0, in->prog->stages - 1);
+        b.stage = read_stage(in, kind_has_batch[kind]);
         if (kind_has_batch[kind]) {
             read_word(in, ",");
             b.batch = (int32_t)read_integer(in, "a microbatch", 0, in->prog->batches - 1);
@@ -90,10 +95,8 @@ bool op_has_batch(int op) {
     case OP_FETCH:
     case OP_ADD:
     case OP_ZERO:
-    case OP_REDUCE:
-        return false;
-    default:
-        return true;
+    case OP_REDUCE: return false;
+    default: return true;
     }
 }
 
@@ -101,7 +104,7 @@ struct instr read_label(struct reader *in) {
     struct instr i = {.batch = -1, .peer = -1, .inst = -1, .msg = -1};
     i.op = (uint8_t)read_name(in, "an operation", op_name, NOPS);
     read_word(in, " ");
-    i.stage = (int32_t)read_integer(in, "a stage", 0, in->prog->stages - 1);
+    i.stage = read_stage(in, op_has_batch(i.op));
     if (op_has_batch(i.op)) {
         read_word(in, " ");
         i.batch = (int32_t)read_integer(in, "a microbatch", 0, in->prog->batches - 1);

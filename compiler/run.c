@@ -12,7 +12,9 @@
 /* ---- from the compiler's program to the runtime's constants ---- */
 
 static void fill_instr(const struct rank *k, const struct instr *x, struct rt_instr *y) {
-    *y = (struct rt_instr){.op = x->op, .first = x->first, .lane = x->lane, .stage = x->stage, .batch = x->batch};
+    *y = (struct rt_instr){.op = x->op, .first = x->first, .vfirst = x->vfirst, .lane = x->lane};
+    y->stage = x->stage;
+    y->batch = x->batch;
     y->peer = x->peer;
     y->msg = x->msg;
     y->wait = (int32_t)x->wait;
@@ -100,14 +102,15 @@ static struct rt_meeting *meetings(const struct program *p) {
 
 struct rt_program *runtime_program(const struct spec *sp, const struct stage *st, const struct program *p) {
     struct rt_program *out = NEW(struct rt_program, 1);
-    struct rt_stage *stage = NEW(struct rt_stage, p->stages);
+    struct rt_stage *stage = NEW(struct rt_stage, p->stages + p->tied);
     struct rt_rank *rank = NEW(struct rt_rank, p->workers);
-    for (int s = 0; s < p->stages; s++)
+    for (int s = 0; s < p->stages + p->tied; s++)
         stage[s] = st[s].rt;
     for (int r = 0; r < p->workers; r++)
         fill_rank(&p->rank[r], &rank[r]);
     *out = (struct rt_program){.name = p->name, .workers = p->workers, .stages = p->stages, .batches = p->batches};
     out->nmsgs = p->nmsgs;
+    out->sets = p->stages + p->tied;
     out->model = &sp->model->rt;
     out->stage = stage;
     out->rank = rank;
@@ -214,7 +217,7 @@ static struct trained train(const struct compile *c, const struct run_args *a, s
 uint64_t fingerprint(const struct rt_program *p, char *const *arena) {
     uint64_t hash = 0xcbf29ce484222325u;
     int64_t element = precision_bytes(p->model->precision);
-    for (int s = 0; s < p->stages; s++) {
+    for (int s = 0; s < p->sets; s++) {
         const char *home = NULL;
         for (int r = 0; r < p->workers; r++)
             for (int h = 0; h < p->rank[r].nhomes; h++) {
@@ -251,10 +254,11 @@ static double median(const double *x, int64_t n) {
 /* The program's timeline with each job's cost as measured alone on one rank: what the schedule predicts. */
 static double predict(const struct compile *c, const struct compile *serial, const struct trained *alone) {
     struct spec sp = *c->spec;
-    struct stage *st = NEW(struct stage, sp.stages);
-    memcpy(st, c->stage, sizeof *st * (size_t)sp.stages);
-    double *cost = NEW(double, sp.stages *NOPS);
-    int *n = NEW(int, sp.stages *NOPS);
+    int sets = sp.stages + sp.tied;
+    struct stage *st = NEW(struct stage, sets);
+    memcpy(st, c->stage, sizeof *st * (size_t)sets);
+    double *cost = NEW(double, sets *NOPS);
+    int *n = NEW(int, sets *NOPS);
     const struct rank *k = &serial->program->rank[0];
     double took = 0, flop = 0;
     for (int i = 0; i < k->nins; i++) {
@@ -266,13 +270,13 @@ static double predict(const struct compile *c, const struct compile *serial, con
         flop += x->op < NDIRS ? st[x->stage].flop[x->op] : 0;
     }
     sp.flops = flop / took; /* for what one rank never does: adding parts of gradients */
-    for (int i = 0; i < sp.stages * NOPS; i++)
+    for (int i = 0; i < sets * NOPS; i++)
         cost[i] /= n[i] ? n[i] : 1;
     sp.job = NEW(struct job, sp.njobs);
     memcpy(sp.job, c->spec->job, sizeof *sp.job * (size_t)sp.njobs);
     for (int j = 0; j < sp.njobs; j++)
         sp.job[j].cost = cost[sp.job[j].s * NOPS + sp.job[j].d];
-    for (int s = 0; s < sp.stages; s++)
+    for (int s = 0; s < sets; s++)
         st[s].update = cost[s * NOPS + OP_U];
     sp.link = NULL;
     return sim_run(&sp, st, c->program)->makespan;

@@ -28,6 +28,7 @@ static const struct maker makers[] = {
     {"gelu", LAYER, LAYER_gelu, {{0}}},
     {"layernorm", LAYER, LAYER_layernorm, {{0}}},
     {"attention", LAYER, LAYER_attention, {{"heads", SIZE, NAN}}},
+    {"unembedding", LAYER, LAYER_unembedding, {{0}}},
     {"cross_entropy", LAYER, LAYER_cross_entropy, {{0}}},
     {"mse", LAYER, LAYER_mse, {{0}}},
     {"tokens", INPUT, INPUT_TOKENS, {{"vocab", SIZE, NAN}, {"context", SIZE, NAN}, {"rows", SIZE, NAN}}},
@@ -166,6 +167,11 @@ static void check_layer(struct builder *w, const struct part *part, bool first, 
         word_fail(w->L, part->line, name, "cross_entropy needs input = tokens { ... }; integers go with mse");
     if (kind == LAYER_mse && input != INPUT_INTEGERS)
         word_fail(w->L, part->line, name, "mse needs input = integers { ... }; tokens go with cross_entropy");
+    if (kind == LAYER_unembedding && input != INPUT_TOKENS)
+        word_fail(w->L, part->line, name, "unembedding needs input = tokens { ... }: it shares the embedding's table");
+    for (int i = 0; kind == LAYER_unembedding && i < w->m->nlayers; i++)
+        if (w->m->layer[i].kind == LAYER_unembedding)
+            word_fail(w->L, part->line, name, "a model has one unembedding; use linear { width = ... } for the other");
     if (kind == LAYER_attention && input != INPUT_TOKENS)
         word_fail(w->L, part->line, name, "attention needs input = tokens { ... }, which has a context");
 }

@@ -31,6 +31,8 @@ static struct spec *spec_of(const struct program *p) {
     struct spec *sp = NEW(struct spec, 1);
     *sp = (struct spec){.name = p->name, .file = p->name, .workers = p->workers, .stages = p->stages};
     sp->batches = p->batches;
+    sp->tied = p->tied;
+    sp->unembedding = p->unembedding;
     sp->memory = INFINITY;
     int64_t cells = (int64_t)p->stages * p->batches;
     const int32_t *rank = ranks_of_jobs(p);

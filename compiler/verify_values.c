@@ -1,8 +1,8 @@
 /* What every buffer holds, followed symbolically along the serial walk.
  *
  * A buffer holds a tensor: which kind, stage and microbatch; weights, how often updated; a gradient, which microbatches
- * are summed in it. As live buffers never overlap (checked as they open) and sizes agree with what is put into them, a
- * value of a buffer is a value of each of its bytes. */
+ * are summed in it, and a token table's for which of its two uses. As live buffers never overlap (checked as they open)
+ * and sizes agree with what is put into them, a value of a buffer is a value of each of its bytes. */
 #include "verify.h"
 #include <string.h>
 
@@ -27,11 +27,12 @@ struct values {
     struct bits *live;
     bool *done;             /* per job */
     bool **stays;           /* per buffer: weights, gradient and optimizer state of a home, workspace */
-    uint8_t **updated;      /* per rank and stage */
-    int64_t *bytes[NKINDS]; /* per stage: what the tensor takes, as all its buffers must agree; 0: none seen */
+    uint8_t **updated;      /* per rank and set of weights */
+    int sets;               /* a stage's weights are a set, and behind them so is a token table that two stages share */
+    int64_t *bytes[NKINDS]; /* per set: what the tensor takes, as all its buffers must agree; 0: none seen */
 };
 
-/* The finalizer of splitmix64: a microbatch's contribution, as a number whose sums do not collide. */
+/* The finalizer of splitmix64: the contribution of a stage's microbatch, as a number whose sums do not collide. */
 static uint64_t fingerprint(int s, int b) {
     uint64_t x = ((uint64_t)(uint32_t)s << 32 | (uint32_t)b) + 0x9e3779b97f4a7c15u;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
@@ -165,6 +166,26 @@ static bool counts(struct check *z, int r, int32_t i, const int *want) {
     return true;
 }
 
+/* Of a tied model: stage 0's forward looks tokens up; the unembedding multiplies by the table both ways, and nothing
+ * else reads it. Weight gradients of both stages are added to the table's. */
+static bool reads_table(const struct spec *sp, const struct instr *x) {
+    bool forward = x->op == OP_F || x->op == OP_R, back = x->op == OP_B || x->op == OP_I;
+    return sp->tied && ((forward && x->stage == 0) || ((forward || back) && x->stage == sp->unembedding));
+}
+
+static bool adds_to_table(const struct spec *sp, const struct instr *x) {
+    return sp->tied && (x->op == OP_B || x->op == OP_W) && (x->stage == 0 || x->stage == sp->unembedding);
+}
+
+/* The operand holds a set of weights, not updated yet. */
+static bool reads_weights(struct check *z, int r, int32_t i, int role, int set) {
+    const struct rank *k = &z->p->rank[r];
+    if (!holds(z, r, i, role, K_weight, set, -1, 0))
+        return false;
+    return !z->values->val[r][operand(k, &k->ins[i], role, 0)].count ||
+           refute(z, CLAIM_JOBS, r, i, "its weights have already been updated in this step");
+}
+
 static bool run_job(struct check *z, int r, int32_t i) {
     const struct rank *k = &z->p->rank[r];
     const struct instr *x = &k->ins[i];
@@ -177,7 +198,7 @@ static bool run_job(struct check *z, int r, int32_t i) {
         return refute(z, CLAIM_JOBS, r, i, "the schedule runs it on rank %d", job->rank);
     if (z->values->done[j])
         return refute(z, CLAIM_JOBS, r, i, "it has run before");
-    int want[NROLES] = {0};
+    int want[NROLES] = {[ROLE_v] = reads_table(z->sp, x)};
     for (int32_t e = z->g->pred_at[j]; e < z->g->pred_at[j + 1]; e++) {
         const struct job *from = &z->sp->job[z->g->pred[e]];
         int kind = edge_kind(from, job);
@@ -191,27 +212,26 @@ static bool run_job(struct check *z, int r, int32_t i) {
     }
     if (!counts(z, r, i, want))
         return false;
-    if (x->op != OP_W) {
-        if (!holds(z, r, i, ROLE_w, K_weight, x->stage, -1, 0))
-            return false;
-        if (z->values->val[r][operand(k, x, ROLE_w, 0)].count)
-            return refute(z, CLAIM_JOBS, r, i, "its weights have already been updated in this step");
-    }
+    if ((x->op != OP_W && !reads_weights(z, r, i, ROLE_w, x->stage)) ||
+        (want[ROLE_v] && !reads_weights(z, r, i, ROLE_v, z->sp->stages)))
+        return false;
+    if (!adds_to_table(z->sp, x) && operand(k, x, ROLE_dv, 0) >= 0)
+        return refute(z, CLAIM_GRADIENTS, r, i, "has an operand dv, but adds to no table");
     z->values->done[j] = true;
     return true;
 }
 
-/* The gradient operand: written by the first contribution, of the same stage when added to. */
-static bool accumulate(struct check *z, int r, int32_t i, uint64_t sum, int count) {
+/* The gradient operand: written by the first contribution, of the same set when added to. */
+static bool accumulate(struct check *z, int r, int32_t i, int role, int set, uint64_t sum, int count) {
     const struct rank *k = &z->p->rank[r];
     const struct instr *x = &k->ins[i];
-    int32_t dw = operand(k, x, ROLE_dw, 0);
+    int32_t dw = operand(k, x, role, 0);
     if (dw < 0)
-        return refute(z, CLAIM_GRADIENTS, r, i, "its gradient goes nowhere: no operand dw");
+        return refute(z, CLAIM_GRADIENTS, r, i, "its gradient goes nowhere: no operand %s", role_name[role]);
     struct value *v = &z->values->val[r][dw];
-    if (x->first)
-        *v = (struct value){.live = v->live, .set = true, .kind = K_wgrad, .stage = x->stage, .batch = -1};
-    else if (v->kind != K_wgrad || v->stage != x->stage)
+    if (is_first(x, role))
+        *v = (struct value){.live = v->live, .set = true, .kind = K_wgrad, .stage = set, .batch = -1};
+    else if (v->kind != K_wgrad || v->stage != set)
         return refute(z, CLAIM_GRADIENTS, r, i, "adds to %s, which holds %s", buf_text(z, r, dw), value_text(v));
     v->sum += sum;
     v->count += count;
@@ -222,14 +242,15 @@ static bool run_update(struct check *z, int r, int32_t i) {
     const struct rank *k = &z->p->rank[r];
     const struct instr *x = &k->ins[i];
     int32_t dw = operand(k, x, ROLE_dw, 0), w = operand(k, x, ROLE_w, 0), opt = operand(k, x, ROLE_opt, 0);
+    bool table = x->stage == z->sp->stages, twice = table && z->sp->unembedding > 0; /* of two stages */
     uint64_t want = 0;
     for (int b = 0; b < z->sp->batches; b++)
-        want += fingerprint(x->stage, b);
+        want += fingerprint(table ? 0 : x->stage, b) + (twice ? fingerprint(z->sp->unembedding, b) : 0);
     const struct value *v = dw >= 0 ? &z->values->val[r][dw] : &(struct value){0};
-    if (v->kind != K_wgrad || v->stage != x->stage || v->count != z->sp->batches || v->sum != want)
+    if (v->kind != K_wgrad || v->stage != x->stage || v->count != z->sp->batches * (1 + twice) || v->sum != want)
         return refute(z, CLAIM_GRADIENTS, r, i,
-                      "its gradient is %s, not the sum over all %d microbatches of stage %d, each once", value_text(v),
-                      z->sp->batches, x->stage);
+                      "its gradient is %s, not the sum over all %d microbatches of %s%d, each once", value_text(v),
+                      z->sp->batches, twice ? "stages 0 and " : "stage ", table ? z->sp->unembedding : x->stage);
     struct value *weights = w >= 0 ? &z->values->val[r][w] : NULL;
     if (!weights || !is_tensor(weights, K_weight, x->stage, -1, 0) || k->buf[w].inst >= 0)
         return refute(z, CLAIM_GRADIENTS, r, i, "weight(%d) is not at home here", x->stage);
@@ -250,7 +271,7 @@ static bool run_add(struct check *z, int r, int32_t i) {
     if (!from.set || from.kind != K_wgrad || from.stage != x->stage)
         return refute(z, CLAIM_GRADIENTS, r, i, "its source holds %s, not a part of wgrad(%d)", value_text(&from),
                       x->stage);
-    return accumulate(z, r, i, from.sum, from.count);
+    return accumulate(z, r, i, ROLE_dw, x->stage, from.sum, from.count);
 }
 
 /* Reads must find something; then the instruction acts; then what it writes is opened and holds its output. */
@@ -260,7 +281,7 @@ static bool check_reads(struct check *z, int r, int32_t i) {
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
         int32_t b = k->arg[a].buf;
         bool reads = op_access(x->op, k->arg[a].role) & ACC_READ;
-        if (op_accumulates(x->op, k->arg[a].role) && x->first)
+        if (op_accumulates(x->op, k->arg[a].role) && is_first(x, k->arg[a].role))
             reads = false;
         if (reads && !z->values->val[r][b].set)
             return refute(z, CLAIM_MEMORY, r, i, "reads %s, which holds nothing: not yet written, or freed",
@@ -277,9 +298,10 @@ static bool fits(struct check *z, int r, int32_t i, int kind, int stage, int32_t
 }
 
 static bool write_outputs(struct check *z, int r, int32_t i) {
-    static const uint8_t kind_of[NROLES] = {[ROLE_y] = K_act,         [ROLE_dx] = K_grad,  [ROLE_stash] = K_stash,
-                                            [ROLE_input] = K_input,   [ROLE_dw] = K_wgrad, [ROLE_opt] = K_opt,
-                                            [ROLE_wstash] = K_wstash, [ROLE_w] = K_weight, [ROLE_done] = K_token};
+    static const uint8_t kind_of[NROLES] = {
+        [ROLE_y] = K_act,      [ROLE_dx] = K_grad, [ROLE_stash] = K_stash,   [ROLE_input] = K_input,
+        [ROLE_dw] = K_wgrad,   [ROLE_opt] = K_opt, [ROLE_wstash] = K_wstash, [ROLE_w] = K_weight,
+        [ROLE_done] = K_token, [ROLE_dv] = K_wgrad};
     const struct rank *k = &z->p->rank[r];
     const struct instr *x = &k->ins[i];
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
@@ -287,10 +309,10 @@ static bool write_outputs(struct check *z, int r, int32_t i) {
         int32_t b = k->arg[a].buf;
         if (!(op_access(x->op, role) & ACC_WRITE))
             continue;
-        if (role != ROLE_t && !fits(z, r, i, kind_of[role], x->stage, b))
+        if (role != ROLE_t && !fits(z, r, i, kind_of[role], role == ROLE_dv ? z->sp->stages : x->stage, b))
             return false;
         struct value *v = &z->values->val[r][b];
-        bool again = role == ROLE_dw || role == ROLE_opt || role == ROLE_w; /* these go on living */
+        bool again = role == ROLE_dw || role == ROLE_dv || role == ROLE_opt || role == ROLE_w; /* these go on living */
         if (v->live && !again)
             return refute(z, CLAIM_MEMORY, r, i, "overwrites %s, which is still in use", buf_text(z, r, b));
         if (!v->live && !open_buffer(z, r, i, b))
@@ -327,7 +349,7 @@ bool values_run(struct check *z, int r, int32_t i) {
     const struct rank *k = &z->p->rank[r];
     const struct instr *x = &k->ins[i];
     bool job = x->op < NDIRS;
-    if (x->stage < 0 || x->stage >= z->sp->stages)
+    if (x->stage < 0 || x->stage >= (job ? z->sp->stages : z->values->sets))
         return refute(z, CLAIM_JOBS, r, i, "there are %d stages", z->sp->stages);
     if (!check_reads(z, r, i) || (job && !run_job(z, r, i)) || (x->op == OP_U && !run_update(z, r, i)))
         return false;
@@ -342,7 +364,10 @@ bool values_run(struct check *z, int r, int32_t i) {
         return false;
     if (x->op == OP_ADD && !run_add(z, r, i))
         return false;
-    if ((x->op == OP_B || x->op == OP_W) && !accumulate(z, r, i, fingerprint(x->stage, x->batch), 1))
+    uint64_t part = fingerprint(x->stage, x->batch);
+    if ((x->op == OP_B || x->op == OP_W) && !accumulate(z, r, i, ROLE_dw, x->stage, part, 1))
+        return false;
+    if (adds_to_table(z->sp, x) && !accumulate(z, r, i, ROLE_dv, z->sp->stages, part, 1))
         return false;
     return free_buffers(z, r, i, false);
 }
@@ -418,7 +443,7 @@ static void sort_offsets(struct values *y, const struct rank *k, int r, const st
 /* Weights, optimizer state, workspace and the homes' gradients are there from the start. */
 static bool open_permanent(struct check *z, int r) {
     const struct rank *k = &z->p->rank[r];
-    bool *home = NEW(bool, z->sp->stages);
+    bool *home = NEW(bool, z->values->sets);
     for (int32_t b = 0; b < k->nbufs; b++)
         if (k->buf[b].kind == K_weight && k->buf[b].inst < 0)
             home[k->buf[b].stage] = true;
@@ -438,18 +463,18 @@ static bool open_permanent(struct check *z, int r) {
     return true;
 }
 
-/* One size for all buffers of a kind and stage: the model's where it is known, else what they say themselves. */
+/* One size for all buffers of a kind and set: the model's where it is known, else what they say themselves. */
 static bool check_sizes(struct check *z) {
     for (int kind = 0; kind < NKINDS; kind++) {
-        z->values->bytes[kind] = NEW(int64_t, z->sp->stages);
-        for (int s = 0; z->sp->stage && s < z->sp->stages; s++)
+        z->values->bytes[kind] = NEW(int64_t, z->values->sets);
+        for (int s = 0; z->sp->stage && s < z->values->sets; s++)
             z->values->bytes[kind][s] = z->sp->stage[s].bytes[kind];
     }
     for (int r = 0; r < z->p->workers; r++)
         for (int32_t b = 0; b < z->p->rank[r].nbufs; b++) {
             const struct buf *x = &z->p->rank[r].buf[b];
             bool work = x->kind == K_work;
-            if (!work && (x->stage < 0 || x->stage >= z->sp->stages)) {
+            if (!work && (x->stage < 0 || x->stage >= (kind_has_batch[x->kind] ? z->sp->stages : z->values->sets))) {
                 put(&z->why, "rank %d has %s, but there are %d stages", r, buf_text(z, r, b), z->sp->stages);
                 z->failed = CLAIM_JOBS;
                 return false;
@@ -496,6 +521,7 @@ bool values_begin(struct check *z) {
     y->slot = NEW(int32_t *, W);
     y->occupant = NEW(int32_t *, W);
     y->live = NEW(struct bits, W);
+    y->sets = z->sp->stages + z->sp->tied;
     y->done = NEW(bool, z->sp->njobs);
     y->stays = NEW(bool *, W);
     y->updated = NEW(uint8_t *, W);
@@ -511,7 +537,7 @@ bool values_begin(struct check *z) {
             return false;
         }
         y->val[r] = NEW(struct value, k->nbufs);
-        y->updated[r] = NEW(uint8_t, z->sp->stages);
+        y->updated[r] = NEW(uint8_t, z->values->sets);
         sort_offsets(y, k, r, &offsets);
         if (!open_permanent(z, r))
             return false;

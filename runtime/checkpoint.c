@@ -34,8 +34,10 @@ static int layer_parts(const struct rt_model *m, const struct rt_layer *l, int64
     int64_t end = at + l->nparam;
     switch (l->kind) {
     case LAYER_embedding:
-        at = add_part(p++, l, at, "token", state, m->vocab, l->out);
-        at = add_part(p++, l, at, "position", state, l->context, l->out);
+        if (shared_table(m, l) == 0)
+            at = add_part(p++, l, at, "token", state, m->vocab, l->out);
+        if (l->context > 0) /* else it is the table that others share */
+            at = add_part(p++, l, at, "position", state, l->context, l->out);
         break;
     case LAYER_linear:
         at = add_part(p++, l, at, "weight", state, l->in, l->out);

@@ -1,7 +1,8 @@
 /* Checkpoints, per stage as PipeDream writes them (Narayanan et al. 2019, section 4): the home of a stage writes its
  * file alone, and only the manifest, written last by one rank, makes the files a checkpoint.
  *
- *     DIR/step-00000012/stage-0000.safetensors    a tensor per parameter, and the optimizer's state
+ *     DIR/step-00000012/stage-0000.safetensors    a tensor per parameter, and the optimizer's state; the last file is
+ *                                                 the token table's, where embedding and unembedding share one
  *     DIR/step-00000012/manifest.json             step, seed, data, and each file's size and checksum
  *
  * Tensors are named by their layer's place in the whole model: layer.5.weight (in x out), .bias (out), .gamma, .beta,

@@ -33,7 +33,7 @@ extern const struct cuda_layer cuda_embedding;                             /* em
 extern const struct cuda_layer cuda_layernorm;                             /* norm.cu */
 extern const struct cuda_layer cuda_cross_entropy, cuda_mse;               /* loss.cu */
 extern const struct cuda_layer cuda_attention;                             /* attention.cu */
-extern const struct cuda_layer cuda_linear;                                /* linear.cu */
+extern const struct cuda_layer cuda_linear, cuda_unembedding;              /* linear.cu */
 
 /* elementwise.cu: dst = src when first, else dst += src; n floats */
 void cuda_add(float *dst, const float *src, int64_t n, bool first, cudaStream_t stream);

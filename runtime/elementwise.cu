@@ -89,6 +89,8 @@ static __device__ float same(float x) { return x; }
 
 void cuda_add(float *dst, const float *src, int64_t n, bool first, cudaStream_t stream) {
     unsigned blocks = blocks_for(n, THREADS * WIDE<float>);
+    if (n == 0) /* a stage without weights of its own; no grid may be empty */
+        return;
     if (first)
         LAUNCH((map<float, same>), blocks, THREADS, 0, stream, dst, src, n);
     else

@@ -1,4 +1,5 @@
-/* Token and position embedding. w is vocab x out for tokens, then context x out for positions.
+/* Token and position embedding. w is vocab x out for tokens, unless they are a table v that it shares, then context x
+ * out for positions.
  *
  * The gradient of a token is the sum of dy over the rows that have it: rows that only the data tells. A block owns
  * every gridDim-th token, so that the frequent ones, which lie side by side, spread out. It goes through the
@@ -138,17 +139,21 @@ template <typename T> static int64_t packs(const struct rt_layer *l, int64_t row
 
 template <typename T> static void embedding_forward(const struct cuda_call *c) {
     const struct rt_layer *l = c->l;
-    const T *token = cuda_w<T>(c);
+    bool own = shared_table(c->m, l) == 0;
+    const T *w = cuda_w<T>(c), *token = own ? w : (const T *)c->at->v;
+    const T *position = own ? w + (int64_t)c->m->vocab * l->out : w;
     LAUNCH_ROWS(look_up, T, l->out, blocks_for(packs<T>(l, l->rows), THREADS), THREADS, c->stream, cuda_at<T>(c, l->y),
-                token, token + (int64_t)c->m->vocab * l->out, c->at->batch->token, l->rows, l->context, l->out);
+                token, position, c->at->batch->token, l->rows, l->context, l->out);
 }
 
 template <typename T> static void embedding_weight(const struct cuda_call *c) {
     const struct rt_layer *l = c->l;
     const T *dy = cuda_at<T>(c, l->dy);
-    float *token = cuda_dw<T>(c), *position = token + (int64_t)c->m->vocab * l->out;
+    bool own = shared_table(c->m, l) == 0;
+    float *dw = cuda_dw<T>(c), *token = own ? dw : c->at->dv;
+    float *position = own ? dw + (int64_t)c->m->vocab * l->out : dw;
     LAUNCH_ROWS(token_gradient, T, l->out, min(c->m->vocab, (int)BLOCKS), THREADS, c->stream, token, dy,
-                c->at->batch->token, l->rows, c->m->vocab, l->out, c->at->first);
+                c->at->batch->token, l->rows, c->m->vocab, l->out, own ? c->at->first : c->at->vfirst);
     LAUNCH_ROWS(position_gradient, T, l->out, blocks_for(packs<T>(l, l->context), THREADS), THREADS, c->stream,
                 position, dy, l->rows, l->context, l->out, c->at->first);
 }

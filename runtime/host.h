@@ -21,8 +21,9 @@ struct host_layer {
     void (*weight)(const struct host_call *c);
 };
 
-extern const struct host_layer host_linear, host_attention, host_layernorm; /* linear_, attention_, norm_host.c */
-extern const struct host_layer host_cross_entropy, host_mse;                /* loss_host.c */
+extern const struct host_layer host_linear, host_unembedding;  /* linear_host.c */
+extern const struct host_layer host_attention, host_layernorm; /* attention_host.c, norm_host.c */
+extern const struct host_layer host_cross_entropy, host_mse;   /* loss_host.c */
 
 static inline float *host_at(const struct host_call *c, struct slot s) {
     char *base = c->at->at[s.space];

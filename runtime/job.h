@@ -20,7 +20,10 @@ static inline struct rt_bind job_bind(const struct rt_program *p, int rank, char
     memset(&at, 0, sizeof at);
     at.w = (float *)(void *)job_operand(arena, x, ROLE_w);
     at.dw = (float *)(void *)job_operand(arena, x, ROLE_dw);
+    at.v = (float *)(void *)job_operand(arena, x, ROLE_v);
+    at.dv = (float *)(void *)job_operand(arena, x, ROLE_dv);
     at.first = x->first;
+    at.vfirst = x->vfirst;
     at.at[SP_X] = job_operand(arena, x, x->op == OP_R ? ROLE_input : ROLE_x);
     at.at[SP_Y] = x->op == OP_R ? behind : job_operand(arena, x, ROLE_y);
     at.at[SP_STASH] = repeated ? behind : x->op == OP_W ? wstash : job_operand(arena, x, ROLE_stash);

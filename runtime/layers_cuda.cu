@@ -25,12 +25,24 @@ void cuda_forward(const struct rt_model *m, const struct rt_stage *s, const stru
         copy(at->at[SP_Y], at->at[SP_STASH] + last->y.off, element(m) * last->rows * last->out, stream);
 }
 
-/* Gaps between the layers' parameters are zero in a gradient, so that sums and copies of it are defined. */
-static void clear_gap(const struct cuda_call *c) {
-    int64_t size = (int64_t)element(c->m), begin = c->l->param / size + c->l->nparam;
+/* Gaps between the layers' parameters are zero in a gradient, so that sums and copies of it are defined. begin: where
+ * parameters end, in elements. */
+static void clear_gap(const struct cuda_call *c, float *dw, int64_t begin) {
+    int64_t size = (int64_t)element(c->m);
     int64_t end = (begin * size + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN / size;
     if (end > begin)
-        CUDA(cudaMemsetAsync(c->at->dw + begin, 0, (size_t)(end - begin) * sizeof(float), c->stream));
+        CUDA(cudaMemsetAsync(dw + begin, 0, (size_t)(end - begin) * sizeof(float), c->stream));
+}
+
+static void weight_gradient(const struct cuda_call *c, struct rt_bind *at) {
+    int64_t table = shared_table(c->m, c->l);
+    kinds[c->l->kind]->weight(c);
+    if (at->first)
+        clear_gap(c, at->dw, c->l->param / (int64_t)element(c->m) + c->l->nparam);
+    if (table > 0 && at->vfirst) {
+        clear_gap(c, at->dv, table);
+        at->vfirst = false; /* where both layers are in this stage, the other one adds */
+    }
 }
 
 void cuda_backward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
@@ -38,14 +50,12 @@ void cuda_backward(const struct rt_model *m, const struct rt_stage *s, const str
     const struct rt_layer *last = s->layer + s->nlayers - 1;
     if (input && last->dy.space == SP_EXT)
         copy(at->at[SP_EXT] + last->dy.off, at->at[SP_DY], element(m) * last->rows * last->out, stream);
+    struct rt_bind mine = *at;
     for (const struct rt_layer *l = last; l >= s->layer; l--) {
-        struct cuda_call c = {m, l, at, stream, workspace};
+        struct cuda_call c = {m, l, &mine, stream, workspace};
         if (input && kinds[l->kind]->input && l->dx.space != SP_NONE)
             kinds[l->kind]->input(&c);
-        if (weight && kinds[l->kind]->weight) {
-            kinds[l->kind]->weight(&c);
-            if (at->first)
-                clear_gap(&c);
-        }
+        if (weight && kinds[l->kind]->weight)
+            weight_gradient(&c, &mine);
     }
 }

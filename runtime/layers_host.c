@@ -7,11 +7,14 @@
 #include "host.h"
 #include <string.h>
 
-/* ---- embedding: w is vocab x out for tokens, then context x out for positions ---- */
+/* ---- embedding: w is vocab x out for tokens, unless they are a table v that it shares, then context x out for
+ * positions ---- */
 
 static void embedding_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
-    const float *token = host_w(c), *position = token + (int64_t)c->m->vocab * l->out;
+    bool own = shared_table(c->m, l) == 0;
+    const float *w = host_w(c), *token = own ? w : c->at->v;
+    const float *position = own ? w + (int64_t)c->m->vocab * l->out : w;
     float *y = host_at(c, l->y);
     for (int r = 0; r < l->rows; r++) {
         const float *t = token + (int64_t)c->at->batch->token[r] * l->out;
@@ -23,10 +26,14 @@ static void embedding_forward(const struct host_call *c) {
 
 static void embedding_weight(const struct host_call *c) {
     const struct rt_layer *l = c->l;
-    float *token = host_dw(c), *position = token + (int64_t)c->m->vocab * l->out;
+    int64_t tokens = (int64_t)c->m->vocab * l->out;
+    bool own = shared_table(c->m, l) == 0;
+    float *dw = host_dw(c), *token = own ? dw : c->at->dv, *position = own ? dw + tokens : dw;
     const float *dy = host_at(c, l->dy);
     if (c->at->first)
-        memset(token, 0, (size_t)l->nparam * sizeof *token);
+        memset(dw, 0, (size_t)l->nparam * sizeof *dw);
+    if (!own && c->at->vfirst)
+        memset(token, 0, (size_t)tokens * sizeof *token);
     for (int r = 0; r < l->rows; r++, dy += l->out) {
         float *t = token + (int64_t)c->at->batch->token[r] * l->out;
         float *p = position + (int64_t)(r % l->context) * l->out;
@@ -119,10 +126,22 @@ void host_forward(const struct rt_model *m, const struct rt_stage *s, const stru
         memcpy(at->at[SP_Y], at->at[SP_STASH] + last->y.off, sizeof(float) * (size_t)last->rows * (size_t)last->out);
 }
 
-/* Gaps between the layers' parameters are zero in a gradient, so that sums and copies of it are defined. */
-static void clear_gap(const struct host_call *c) {
-    size_t used = (size_t)c->l->nparam * sizeof(float);
-    memset((char *)host_dw(c) + used, 0, (PARAM_ALIGN - used % PARAM_ALIGN) % PARAM_ALIGN);
+/* Gaps between the layers' parameters are zero in a gradient, so that sums and copies of it are defined. dw: the
+ * gradient of n parameters that has just been written first. */
+static void clear_gap(float *dw, int64_t n) {
+    size_t used = (size_t)n * sizeof *dw;
+    memset((char *)dw + used, 0, (PARAM_ALIGN - used % PARAM_ALIGN) % PARAM_ALIGN);
+}
+
+static void weight_gradient(const struct host_call *c, struct rt_bind *at) {
+    int64_t table = shared_table(c->m, c->l);
+    kinds[c->l->kind]->weight(c);
+    if (at->first)
+        clear_gap(host_dw(c), c->l->nparam);
+    if (table > 0 && at->vfirst) {
+        clear_gap(at->dv, table);
+        at->vfirst = false; /* where both layers are in this stage, the other one adds */
+    }
 }
 
 void host_backward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
@@ -130,15 +149,13 @@ void host_backward(const struct rt_model *m, const struct rt_stage *s, const str
     const struct rt_layer *last = s->layer + s->nlayers - 1;
     if (input && last->dy.space == SP_EXT)
         memcpy(at->at[SP_EXT] + last->dy.off, at->at[SP_DY], sizeof(float) * (size_t)last->rows * (size_t)last->out);
+    struct rt_bind mine = *at;
     for (const struct rt_layer *l = last; l >= s->layer; l--) {
-        struct host_call c = {m, l, at};
+        struct host_call c = {m, l, &mine};
         if (input && kinds[l->kind]->input && l->dx.space != SP_NONE)
             kinds[l->kind]->input(&c);
-        if (weight && kinds[l->kind]->weight) {
-            kinds[l->kind]->weight(&c);
-            if (at->first)
-                clear_gap(&c);
-        }
+        if (weight && kinds[l->kind]->weight)
+            weight_gradient(&c, &mine);
     }
 }
 

@@ -1,6 +1,7 @@
-/* The linear layer, y = x W + bias, through cuBLASLt: one matrix product each way.
+/* The linear layer, y = x W + bias, and the unembedding, y = x ET, through cuBLASLt: one matrix product each way.
  *
- * cuBLASLt counts columns first, so every matrix here is seen as its transpose: yT = WT xT, dxT = W dyT, dWT = dyT x.
+ * cuBLASLt counts columns first, so every matrix here is seen as its transpose: yT = WT xT, dxT = W dyT, dWT = dyT x;
+ * yT = E xT, dxT = ET dyT, dET = xT dy.
  * The bias is added in the product's epilogue. A plan (descriptor, layouts, algorithm) depends on the shape alone; it
  * is made at the start and only looked up when a step is enqueued. */
 #include "cuda_math.cuh"
@@ -12,7 +13,7 @@ enum way { FORWARD, INPUT, WEIGHT, NWAYS };
 
 struct plan {
     int rows, in, out;
-    bool bias;
+    bool bias, table; /* table: of an unembedding */
     cublasLtMatmulDesc_t product[NWAYS];
     cublasLtMatrixLayout_t a[NWAYS], b[NWAYS], d[NWAYS];
     cublasLtMatmulAlgo_t algo[NWAYS];
@@ -37,7 +38,8 @@ static bool has_bias(const struct rt_layer *l) { return l->nparam > (int64_t)l->
 static struct plan *find(const struct rt_layer *l) {
     for (int i = 0; i < lt.n; i++) {
         struct plan *p = &lt.plan[i];
-        if (p->rows == l->rows && p->in == l->in && p->out == l->out && p->bias == has_bias(l))
+        if (p->rows == l->rows && p->in == l->in && p->out == l->out && p->bias == has_bias(l) &&
+            p->table == (l->kind == LAYER_unembedding))
             return p;
     }
     return NULL;
@@ -85,7 +87,7 @@ void cuda_linear_plan(const struct rt_program *p) {
     for (int s = 0; lt.plan && s < p->stages; s++)
         for (int i = 0; i < p->stage[s].nlayers; i++) {
             const struct rt_layer *l = &p->stage[s].layer[i];
-            if (l->kind != LAYER_linear || find(l))
+            if ((l->kind != LAYER_linear && l->kind != LAYER_unembedding) || find(l))
                 continue;
             struct plan *y = &lt.plan[lt.n++];
             bool bf16 = p->model->precision == BF16;
@@ -93,9 +95,10 @@ void cuda_linear_plan(const struct rt_program *p) {
             y->in = l->in;
             y->out = l->out;
             y->bias = has_bias(l);
-            plan_way(y, FORWARD, false, false, l->out, l->rows, l->in, bf16);
-            plan_way(y, INPUT, true, false, l->in, l->rows, l->out, bf16);
-            plan_way(y, WEIGHT, false, true, l->out, l->in, l->rows, bf16);
+            y->table = l->kind == LAYER_unembedding;
+            plan_way(y, FORWARD, y->table, false, l->out, l->rows, l->in, bf16);
+            plan_way(y, INPUT, !y->table, false, l->in, l->rows, l->out, bf16);
+            plan_way(y, WEIGHT, false, true, y->table ? l->in : l->out, y->table ? l->out : l->in, l->rows, bf16);
         }
 }
 
@@ -162,4 +165,17 @@ template <typename T> static void weight(const struct cuda_call *c) {
                dw + (int64_t)l->in * l->out, l->rows, l->out, c->at->first);
 }
 
+template <typename T> static void table_forward(const struct cuda_call *c) {
+    multiply(c, FORWARD, c->at->v, cuda_x<T>(c), cuda_at<T>(c, c->l->y), 0);
+}
+
+template <typename T> static void table_input(const struct cuda_call *c) {
+    multiply(c, INPUT, c->at->v, cuda_at<T>(c, c->l->dy), cuda_at<T>(c, c->l->dx), 0);
+}
+
+template <typename T> static void table_weight(const struct cuda_call *c) {
+    multiply(c, WEIGHT, cuda_x<T>(c), cuda_at<T>(c, c->l->dy), c->at->dv, c->at->vfirst ? 0 : 1);
+}
+
+extern const struct cuda_layer cuda_unembedding = {EITHER(table_forward), EITHER(table_input), EITHER(table_weight)};
 extern const struct cuda_layer cuda_linear = {EITHER(forward), EITHER(input), EITHER(weight)};

@@ -1,5 +1,6 @@
 /* The linear layer, y = x W + bias: one matrix product each way. W is in x out, then the bias, in the layer's
- * parameters. A layer with no room for a bias has none (models on integers, see data.c). */
+ * parameters. A layer with no room for a bias has none (models on integers, see data.c). And the unembedding,
+ * y = x Eᵀ, E being out x in: the token table, which is no parameter of its own. */
 #include "host.h"
 #include <cblas.h>
 #include <string.h>
@@ -38,4 +39,23 @@ static void linear_weight(const struct host_call *c) {
             dbias[j] += dy[j];
 }
 
+static void unembedding_forward(const struct host_call *c) {
+    const struct rt_layer *l = c->l;
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, l->rows, l->out, l->in, 1, host_x(c), l->in, c->at->v, l->in,
+                0, host_at(c, l->y), l->out);
+}
+
+static void unembedding_input(const struct host_call *c) {
+    const struct rt_layer *l = c->l;
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, l->rows, l->in, l->out, 1, host_at(c, l->dy), l->out,
+                c->at->v, l->in, 0, host_at(c, l->dx), l->in);
+}
+
+static void unembedding_weight(const struct host_call *c) {
+    const struct rt_layer *l = c->l;
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, l->out, l->in, l->rows, 1, host_at(c, l->dy), l->out,
+                host_x(c), l->in, c->at->vfirst ? 0 : 1, c->at->dv, l->in);
+}
+
+const struct host_layer host_unembedding = {unembedding_forward, unembedding_input, unembedding_weight};
 const struct host_layer host_linear = {linear_forward, linear_input, linear_weight};

@@ -14,17 +14,19 @@
  *           RING: 2(n-1) hops of latency + bytes / (n * bandwidth).
  * operands  role:access in the order they are printed. Access r reads, w writes, m reads and writes in place,
  *           a accumulates: "dw=" writes (the first contribution), "dw+=" adds. A star may repeat; all may be absent.
+ *           w is the weights of the job's stage. v is the token table that an embedding and an unembedding share: a
+ *           set of weights of its own, numbered behind the last stage's, like a stage without jobs. dv: its gradient.
  *
  * The first five are the jobs, in the order that breaks ties between equal priorities: F < R < I < B < W. */
 #define OPS(X)                                                                                                         \
-    X(F, COMPUTE, JOB, "w:r x:r* stash:w input:w y:w t:r* done:w",                                                     \
+    X(F, COMPUTE, JOB, "w:r v:r x:r* stash:w input:w y:w t:r* done:w",                                                 \
       "forward: y, stash = stage(x); with recompute, input = x")                                                       \
-    X(R, COMPUTE, JOB, "w:r input:r stash:w t:r* done:w", "recompute: stash = stage(input), y is dropped")             \
-    X(I, COMPUTE, JOB, "w:r stash:r dy:r* wstash:w dx:w t:r* done:w",                                                  \
+    X(R, COMPUTE, JOB, "w:r v:r input:r stash:w t:r* done:w", "recompute: stash = stage(input), y is dropped")         \
+    X(I, COMPUTE, JOB, "w:r v:r stash:r dy:r* wstash:w dx:w t:r* done:w",                                              \
       "input gradient: dx; wstash grows in place of stash")                                                            \
-    X(B, COMPUTE, JOB, "w:r stash:r dy:r* dx:w dw:a t:r* done:w",                                                      \
+    X(B, COMPUTE, JOB, "w:r v:r stash:r dy:r* dx:w dw:a dv:a t:r* done:w",                                             \
       "full backward: dx, and dw += this microbatch's gradient")                                                       \
-    X(W, COMPUTE, JOB, "wstash:r dw:a t:r* done:w", "weight gradient: dw += this microbatch's gradient")               \
+    X(W, COMPUTE, JOB, "wstash:r dw:a dv:a t:r* done:w", "weight gradient: dw += this microbatch's gradient")          \
     X(U, COMPUTE, UPDATE, "dw:r opt:m w:m", "update: the optimizer steps the weights of a stage")                      \
     X(SEND_F, SEND, LINK, "t:r", "sends act(s,b) to peer")                                                             \
     X(RECV_F, RECV, LINK, "t:w", "receives act(s,b) from peer")                                                        \
@@ -58,7 +60,7 @@
     X(input, true, "what sFb keeps for sRb")                                                                           \
     X(token, true, "that a job of (s,b) has ended, #k saying which: an order between ranks")
 
-#define ROLES(X) X(w) X(x) X(y) X(stash) X(input) X(dy) X(dx) X(wstash) X(dw) X(opt) X(t) X(src) X(done)
+#define ROLES(X) X(w) X(x) X(y) X(stash) X(input) X(dy) X(dx) X(wstash) X(dw) X(opt) X(t) X(src) X(done) X(v) X(dv)
 
 #define X(name, ...) OP_##name,
 enum op { OPS(X) NOPS };
@@ -87,6 +89,7 @@ enum { NDIRS = 5 }; /* jobs are ops OP_F .. OP_W */
     X(attention, false, "causal multi-head self-attention on q,k,v side by side: 3C -> C  (Vaswani et al. 2017)")      \
     X(fork, false, "opens a residual block")                                                                           \
     X(join, false, "closes a residual block: y = x + the fork's input")                                                \
+    X(unembedding, false, "y = x E^T; E is the embedding's tokens, shared with it  (Press & Wolf 2017)")               \
     X(cross_entropy, false, "mean over rows of -log softmax(x)[target]; the last layer")                               \
     X(mse, false, "sum over columns of (x - target)^2 / 2, mean over rows; the last layer")
 

@@ -59,9 +59,18 @@ static float normal(uint64_t key, int64_t i) {
     return ((float)sum - 12 * 32767.5f) / 65536;
 }
 
-static void init_normal(float *w, int64_t n, float deviation, uint64_t key) {
+/* Numbers from, from + 1, ... of the key's. */
+static void init_normal(float *w, int64_t n, float deviation, uint64_t key, int64_t from) {
     for (int64_t i = 0; i < n; i++)
-        w[i] = deviation * normal(key, i);
+        w[i] = deviation * normal(key, from + i);
+}
+
+/* Tokens, then positions. Where the tokens are a table of their own, which the unembedding shares, the deviation is
+ * GPT-2's, small enough for logits; the embedding keeps the positions, the table has none. */
+static void init_embedding(const struct rt_model *m, const struct rt_layer *l, float *w, uint64_t key) {
+    int64_t tokens = (int64_t)m->vocab * l->out, positions = (int64_t)l->context * l->out;
+    bool whole = l->context > 0 && l->nparam == tokens + positions;
+    init_normal(w, l->nparam, whole ? 0.1f : 0.02f, key, l->context > 0 && !whole ? tokens : 0);
 }
 
 /* Paths: 1 or 2 on the diagonal, so that a row with one nonzero column keeps to that column (data.c). */
@@ -73,7 +82,7 @@ static void init_paths(const struct rt_layer *l, float *w, uint64_t key) {
 
 static void init_linear(const struct rt_layer *l, float *w, uint64_t key) {
     int64_t n = (int64_t)l->in * l->out;
-    init_normal(w, n, 1 / sqrtf((float)l->in), key);
+    init_normal(w, n, 1 / sqrtf((float)l->in), key, 0);
     memset(w + n, 0, (size_t)(l->nparam - n) * sizeof *w);
 }
 
@@ -90,7 +99,7 @@ void host_init(const struct rt_model *m, const struct rt_stage *s, float *w, uin
         uint64_t key = host_hash(seed, (uint64_t)l->index);
         float *at = w + l->param / precision_bytes(m->precision);
         if (l->kind == LAYER_embedding)
-            init_normal(at, l->nparam, 0.1f, key);
+            init_embedding(m, l, at, key);
         else if (l->kind == LAYER_linear && m->input == INPUT_INTEGERS)
             init_paths(l, at, key);
         else if (l->kind == LAYER_linear)

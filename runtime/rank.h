@@ -37,7 +37,7 @@ struct rt_line {
 #define from(peer, message)    peer, message
 #define group(number, message) number, message
 #define after(...)             __VA_ARGS__
-/* One per role of ops.h; set_dw is dw of a first contribution, which writes. */
+/* One per role of ops.h; set_dw and set_dv are those of a first contribution, which writes. */
 #define w(...)      {ROLE_w + 1, __VA_ARGS__},
 #define x(...)      {ROLE_x + 1, __VA_ARGS__},
 #define y(...)      {ROLE_y + 1, __VA_ARGS__},
@@ -52,6 +52,9 @@ struct rt_line {
 #define t(...)      {ROLE_t + 1, __VA_ARGS__},
 #define src(...)    {ROLE_src + 1, __VA_ARGS__},
 #define done(...)   {ROLE_done + 1, __VA_ARGS__},
+#define v(...)      {ROLE_v + 1, __VA_ARGS__},
+#define dv(...)     {ROLE_dv + 1, __VA_ARGS__},
+#define set_dv(...) {-(ROLE_dv + 1), __VA_ARGS__},
 
 /* Lines become instructions, once, at the start; then the runtime takes over. */
 static inline int rt_start(int argc, char **argv, const struct rt_self *self, struct rt_tables *tables,
@@ -70,7 +73,8 @@ static inline int rt_start(int argc, char **argv, const struct rt_self *self, st
             z->at[r] = -1;
         for (int a = 0; line[i].operand[a].role; a++) {
             int role = line[i].operand[a].role;
-            z->first = z->first || role < 0;
+            z->first = z->first || role == -(ROLE_dw + 1);
+            z->vfirst = z->vfirst || role == -(ROLE_dv + 1);
             z->at[(role < 0 ? -role : role) - 1] = line[i].operand[a].off;
             z->bytes = line[i].operand[a].bytes;
         }
@@ -90,7 +94,7 @@ static inline int rt_start(int argc, char **argv, const struct rt_self *self, st
         enum { N = sizeof stream / sizeof *stream - 1 };                                                               \
         static struct rt_instr ins[N + 1];                                                                             \
         static int32_t waits[N * RT_WAITS + 1];                                                                        \
-        struct rt_tables tables = {model, stages, 0, 0, 0, groups, homes};                                             \
+        struct rt_tables tables = {model, stages, sizeof stages / sizeof *stages, 0, 0, 0, groups, homes};             \
         return rt_start(argc, argv, self, &tables, stream, N, ins, waits);                                             \
     } while (0)
 #endif

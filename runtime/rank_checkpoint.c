@@ -53,7 +53,7 @@ void rank_verdict(struct rank_run *r, bool ok, const char *why) {
 }
 
 void rank_writers(struct rank_run *r) {
-    int size = r->world.size, S = r->program.stages;
+    int size = r->world.size, S = r->program.sets;
     bool *mine = calloc((size_t)S, 1), *all = calloc((size_t)S, (size_t)size);
     r->writer = calloc((size_t)S, sizeof *r->writer);
     if (!mine || !all || !r->writer)
@@ -105,7 +105,7 @@ void rank_save(struct rank_run *r, int64_t step) {
     const struct rt_program *p = &r->program;
     bool ok = true;
     watch_phase("writes a checkpoint, or waits for others to");
-    for (int s = 0; ok && s < p->stages; s++)
+    for (int s = 0; ok && s < p->sets; s++)
         if (r->writer[s] == r->world.rank) {
             struct rt_learned y = learned(r, home_of(r, s));
             ok = checkpoint_write_stage(dir, step, p->model, &p->stage[s], s, at(r, y.weight), at(r, y.moments), why,
@@ -113,7 +113,7 @@ void rank_save(struct rank_run *r, int64_t step) {
         }
     rank_verdict(r, ok, why);
     if (r->world.rank == 0)
-        ok = checkpoint_write_manifest(dir, step, p->stages, &r->is, why, sizeof why) &&
+        ok = checkpoint_write_manifest(dir, step, p->sets, &r->is, why, sizeof why) &&
              checkpoint_keep(dir, (int)r->flags.keep, why, sizeof why);
     rank_verdict(r, ok, why);
 }

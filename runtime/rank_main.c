@@ -33,6 +33,7 @@ static void own_program(struct rank_run *r) {
     k->work = self->work;
     r->program = (struct rt_program){.name = self->name, .workers = self->workers, .stages = self->stages};
     r->program.batches = self->batches;
+    r->program.sets = t->sets;
     r->program.nmsgs = self->nmsgs;
     r->program.model = t->model;
     r->program.stage = t->stage;
@@ -170,7 +171,7 @@ static uint64_t fingerprint(struct rank_run *r) {
     uint64_t hash = FNV_START, *all = malloc(sizeof hash * (size_t)r->world.size);
     if (!all)
         rank_error(r->self, "no memory");
-    for (int s = 0; s < p->stages; s++) {
+    for (int s = 0; s < p->sets; s++) {
         const struct rt_stage *y = &p->stage[s];
         for (int l = 0; r->writer[s] == r->world.rank && l < y->nlayers; l++)
             hash = fnv1a(hash, rank_weight(r, s) + y->layer[l].param / precision_bytes(p->model->precision),

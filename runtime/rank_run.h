@@ -23,7 +23,7 @@ struct rank_run {
     struct rt_program program;
     struct replay replay;
     struct host_rank host;
-    int32_t *writer; /* per stage: the first of the ranks where it is at home */
+    int32_t *writer; /* per set of weights: the first of the ranks where it is at home */
     int64_t from;    /* steps done before this run */
 };
 

@@ -17,6 +17,15 @@ static inline int64_t weight_count(const struct rt_model *m, const struct rt_sta
 
 /* ---- layers_host.c: the reference implementation, fp32, one BLAS thread per rank ---- */
 
+/* Elements of the token table that an unembedding, or an embedding whose own parameters are positions alone, shares; 0:
+ * the layer shares none. */
+static inline int64_t shared_table(const struct rt_model *m, const struct rt_layer *l) {
+    if (l->kind == LAYER_unembedding)
+        return (int64_t)m->vocab * l->in;
+    bool positions = l->kind == LAYER_embedding && l->nparam == (int64_t)l->context * l->out;
+    return positions ? (int64_t)m->vocab * l->out : 0;
+}
+
 /* One microbatch as the first and the last stage read it. */
 struct rt_batch {
     const int32_t *token, *target; /* INPUT_TOKENS: rows each */
@@ -27,7 +36,8 @@ struct rt_batch {
 struct rt_bind {
     char *at[SP_DX + 1]; /* indexed by enum space; NULL where the job has no such operand */
     float *w, *dw;
-    bool first; /* dw is written rather than added to */
+    float *v, *dv;      /* the token table that embedding and unembedding share: vocab x width, and its gradient */
+    bool first, vfirst; /* dw, dv is written rather than added to */
     const struct rt_batch *batch;
     float *loss; /* the last layer's forward writes the microbatch's mean loss here */
 };
@@ -67,8 +77,8 @@ void data_close(struct data *d);
 
 struct rt_instr {
     uint8_t op;
-    bool first;    /* the accumulated operand is written, not added to */
-    bool recorded; /* some instruction of another lane waits for this one */
+    bool first, vfirst; /* dw, dv is written, not added to */
+    bool recorded;      /* some instruction of another lane waits for this one */
     uint16_t lane;
     int32_t stage, batch; /* batch -1: none */
     int32_t peer, msg;    /* -1: none */
@@ -77,7 +87,7 @@ struct rt_instr {
     int32_t wait, nwait;  /* instructions of other lanes that must have ended: rt_rank.wait[wait ..] */
 };
 
-struct rt_home { /* a stage whose weights live on a rank */
+struct rt_home { /* a stage, or the table, whose weights live on a rank */
     int32_t stage;
     int64_t weight, wgrad, opt; /* arena offsets; opt -1: none */
 };
@@ -116,8 +126,9 @@ struct rt_meeting { /* a message, or a reduction */
 struct rt_program {
     const char *name;
     int32_t workers, stages, batches, nmsgs;
+    int32_t sets; /* of weights: the stages', and behind them the token table's, where two layers share one */
     const struct rt_model *model;
-    const struct rt_stage *stage;
+    const struct rt_stage *stage; /* [sets] */
     const struct rt_rank *rank;
     const struct rt_meeting *msg;
 };
@@ -134,6 +145,7 @@ struct rt_self {
 struct rt_tables {
     const struct rt_model *model;
     const struct rt_stage *stage;
+    int32_t sets;         /* how many there are of them: the stages, and the table that two layers share */
     struct rt_instr *ins; /* peer of a REDUCE: the number of its group */
     const int32_t *wait;
     int32_t nins;

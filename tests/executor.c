@@ -71,7 +71,7 @@ static const struct buf *operand(const struct machine *m, const struct instr *x,
 }
 static int access(const struct machine *m, const struct instr *x, int a) {
     int role = m->k->arg[x->arg + (uint32_t)a].role, acc = op_access(x->op, role);
-    return op_accumulates(x->op, role) && x->first ? acc & ~ACC_READ : acc;
+    return op_accumulates(x->op, role) && is_first(x, role) ? acc & ~ACC_READ : acc;
 }
 /* The part of a lane's seen[] that belongs to operand a. */
 static uint64_t *seen_at(const struct machine *m, const struct instr *x, int a) {
@@ -178,7 +178,7 @@ static void values_read(struct run *z, int r, int32_t i, uint64_t in[NROLES]) {
     for (int a = 0; a < x->narg; a++) {
         int role = m->k->arg[x->arg + (uint32_t)a].role;
         const uint64_t *seen = seen_at(m, x, a);
-        if (!(access(m, x, a) & ACC_READ) || role == ROLE_dw || (x->op == OP_U && role == ROLE_w))
+        if (!(access(m, x, a) & ACC_READ) || role == ROLE_dw || role == ROLE_dv || (x->op == OP_U && role == ROLE_w))
             continue;
         for (int64_t n = 1; n < operand(m, x, a)->bytes; n++)
             if (seen[n] != byte_of(seen[0], n))
@@ -204,7 +204,7 @@ static uint64_t result(const struct machine *m, const struct instr *x, int a, in
     default:
         if (x->op > OP_W) /* a message: start_together left there what arrives */
             return seen[n];
-        return (byte_of(out[role], n) + (role == ROLE_dw ? before : 0)) & ~STAMP;
+        return (byte_of(out[role], n) + (role == ROLE_dw || role == ROLE_dv ? before : 0)) & ~STAMP;
     }
 }
 
@@ -365,7 +365,7 @@ static bool step(struct run *z) {
 
 static bool is_home(const struct spec *sp, int r, int s) {
     for (int j = 0; j < sp->njobs; j++)
-        if (sp->job[j].s == s && sp->job[j].home == r)
+        if (sp->job[j].s == (s == sp->stages ? 0 : s) && sp->job[j].home == r) /* the table is at home with stage 0 */
             return true;
     return false;
 }
@@ -381,7 +381,7 @@ static const struct buf *home_buffer(const struct rank *k, int kind, int s) {
 /* At a home, weights and optimizer state are there from the start. */
 static void fill_homes(struct run *z) {
     for (int r = 0; r < z->p->workers && !z->wrong; r++)
-        for (int s = 0; s < z->want->sp->stages && !z->wrong; s++) {
+        for (int s = 0; s < z->want->sp->stages + z->want->sp->tied && !z->wrong; s++) {
             if (!is_home(z->want->sp, r, s))
                 continue;
             const struct buf *w = home_buffer(z->at[r].k, K_weight, s), *o = home_buffer(z->at[r].k, K_opt, s);
@@ -401,7 +401,7 @@ static void check_homes(struct run *z) {
         if (z->jobs[j] != ENDED)
             fail(z, z->want->sp->job[j].rank, -1, "a job has not run");
     for (int r = 0; r < z->p->workers; r++)
-        for (int s = 0; s < z->want->sp->stages && !z->wrong; s++) {
+        for (int s = 0; s < z->want->sp->stages + z->want->sp->tied && !z->wrong; s++) {
             if (!is_home(z->want->sp, r, s))
                 continue;
             const struct buf *w = home_buffer(z->at[r].k, K_weight, s), *o = home_buffer(z->at[r].k, K_opt, s);

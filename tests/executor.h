@@ -8,8 +8,8 @@
 struct promise {
     const struct spec *sp;
     const struct graph *g;
-    uint64_t *sum; /* per stage: the sum of all microbatches' contributions */
-    int *parts;    /* per stage: how many */
+    uint64_t *sum; /* per stage, and for the table behind them: the sum of all microbatches' contributions */
+    int *parts;    /* likewise: how many */
 };
 struct promise promise_of(const struct spec *sp, const struct graph *g);
 

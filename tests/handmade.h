@@ -84,8 +84,10 @@ struct bench {
     float loss;
 };
 
-/* Operands of all stages chained: y of one is x of the next, dx of one is dy of the one before. */
-static inline struct bench bench_of(struct stage *st, int n, const struct rt_batch *batch) {
+/* Operands of all stages chained: y of one is x of the next, dx of one is dy of the one before. table: what the stages
+ * share, or NULL. */
+static inline struct bench bench_tied(struct stage *st, int n, const struct rt_stage *table,
+                                      const struct rt_batch *batch) {
     struct bench r = {.st = st, .n = n, .at = NEW(struct rt_bind, n)};
     for (int s = 0; s < n; s++) {
         const struct rt_stage *t = &st[s].rt;
@@ -101,9 +103,15 @@ static inline struct bench bench_of(struct stage *st, int n, const struct rt_bat
             r.at[s - 1].at[SP_DY] = at->at[SP_DX];
         at->w = fresh(t->weight);
         at->dw = fresh(t->weight);
+        at->v = table ? r.at[0].v ? r.at[0].v : fresh(table->weight) : NULL;
+        at->dv = table ? r.at[0].dv ? r.at[0].dv : fresh(table->weight) : NULL;
+        at->vfirst = true;
         at->batch = batch;
         at->first = true;
     }
     return r;
+}
+static inline struct bench bench_of(struct stage *st, int n, const struct rt_batch *batch) {
+    return bench_tied(st, n, NULL, batch);
 }
 #endif

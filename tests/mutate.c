@@ -264,7 +264,7 @@ static const char *mutate_name(struct place *m, enum mutation how) {
         x->batch = n;
         return format("batch %d", n);
     case MUT_OTHER_STAGE:
-        n = draw(m, m->p->stages);
+        n = draw(m, m->p->stages + m->p->tied);
         if (n == x->stage)
             return NULL;
         x->stage = n;
@@ -382,11 +382,14 @@ static const char *mutate_operands(struct place *m, enum mutation how) {
     struct rank *k = m->k;
     struct instr *x = m->x;
     if (how == MUT_FLIP_FIRST) {
-        bool sums = false;
-        for (int a = 0; a < x->narg; a++)
-            sums |= op_accumulates(x->op, k->arg[x->arg + (uint32_t)a].role);
-        x->first ^= sums;
-        return sums ? "" : NULL;
+        bool dw = false, dv = false;
+        for (int a = 0; a < x->narg; a++) {
+            int role = k->arg[x->arg + (uint32_t)a].role;
+            *(role == ROLE_dv ? &dv : &dw) |= op_accumulates(x->op, role);
+        }
+        bool table = dv && draw(m, 2);
+        *(table ? &x->vfirst : &x->first) ^= dw || table;
+        return dw || table ? table ? "dv" : "dw" : NULL;
     }
     if (!x->narg)
         return NULL;

@@ -25,6 +25,7 @@ enum { /* what a spec may have besides what all have */
        ORDERS = 8,    /* a custom pred that adds orders to the default ones */
        AT_HOME = 16,  /* a stage runs on one rank, its home */
        COARSE = 32,   /* lanes per edge, per peer or per rank */
+       TIED = 64,     /* stage 0 and another one, or the same, share a token table */
 };
 
 static inline struct spec *empty_spec(int workers, int stages, int batches) {
@@ -183,14 +184,16 @@ static inline struct spec *draw_spec(uint64_t seed, int flags) {
         if (flags & BANDWIDTH && below(4))
             sp->link[i].bandwidth = 1 << below(4);
     }
+    sp->tied = flags & TIED;
+    sp->unembedding = sp->tied ? below(sp->stages) : 0;
     return sp;
 }
 
 /* What stages weigh: every kind has bytes of its own, a wstash is at least its stash. */
 static inline struct stage *draw_stages(const struct spec *sp) {
-    struct stage *st = NEW(struct stage, sp->stages);
+    struct stage *st = NEW(struct stage, sp->stages + sp->tied);
     int most = below(2) ? 40 : 3;
-    for (int s = 0; s < sp->stages; s++) {
+    for (int s = 0; s < sp->stages + sp->tied; s++) {
         for (int k = 0; k < NKINDS; k++)
             st[s].bytes[k] = 1 + below(most);
         st[s].bytes[K_wgrad] = st[s].bytes[K_weight] * (1 + s % 2); /* fp32, or bf16 */
@@ -203,8 +206,8 @@ static inline struct stage *draw_stages(const struct spec *sp) {
 }
 
 static inline struct stage *unit_stages(const struct spec *sp) {
-    struct stage *st = NEW(struct stage, sp->stages);
-    for (int s = 0; s < sp->stages; s++)
+    struct stage *st = NEW(struct stage, sp->stages + sp->tied);
+    for (int s = 0; s < sp->stages + sp->tied; s++)
         for (int k = 0; k < NKINDS; k++)
             st[s].bytes[k] = k == K_opt || k == K_work ? 0 : 1;
     return st;

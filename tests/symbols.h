@@ -18,14 +18,16 @@ static inline uint64_t opt_value(int s) { return value(K_opt, s, -1, 0, 0); }
  * that of its F, and I and W together make what B makes. */
 static inline void job_values(int op, int s, int b, const uint64_t in[NROLES], uint64_t out[NROLES]) {
     uint64_t input = op == OP_R ? in[ROLE_input] : mix(value(K_input, s, b, in[ROLE_x], 0));
+    uint64_t w = in[ROLE_w] + 3 * in[ROLE_v]; /* its own weights, and the table */
     uint64_t wstash = value(K_wstash, s, b, in[ROLE_stash], in[ROLE_dy]);
     out[ROLE_input] = value(K_input, s, b, in[ROLE_x], 0);
-    out[ROLE_y] = value(K_act, s, b, in[ROLE_w], input);
-    out[ROLE_stash] = value(K_stash, s, b, in[ROLE_w], input);
+    out[ROLE_y] = value(K_act, s, b, w, input);
+    out[ROLE_stash] = value(K_stash, s, b, w, input);
     out[ROLE_wstash] = wstash;
-    out[ROLE_dx] = value(K_grad, s, b, in[ROLE_w], wstash);
+    out[ROLE_dx] = value(K_grad, s, b, w, wstash);
     out[ROLE_done] = value(K_token, s, b, (uint64_t)op, 0);
     out[ROLE_dw] = value(K_wgrad, s, b, op == OP_W ? in[ROLE_wstash] : mix(wstash), 0);
+    out[ROLE_dv] = value(K_wgrad, s, b, op == OP_W ? in[ROLE_wstash] : mix(wstash), 1);
 }
 
 /* A byte of the weights after the update. */

@@ -193,6 +193,8 @@ static struct program *small_program(uint64_t seed, struct spec **spec, struct g
     draw_jobs(sp, 0);
     for (int r = 0; r < sp->workers; r++)
         sp->slots[r] = below(3);
+    sp->tied = seed % 4 == 3;
+    sp->unembedding = sp->stages - 1;
     struct stage *st = sp->stage = below(2) ? unit_stages(sp) : draw_stages(sp);
     *graph = graph_build(sp);
     struct program *p = lower(sp, st, *graph, sched_run(sp, st, *graph));

@@ -109,6 +109,37 @@ Test(checkpoint, either_precision_resumes_either) {
     safetensors_close(f);
 }
 
+/* A shared table is a file of its own behind the stages', under every cut; one tensor, as an embedding's own would be.
+ */
+Test(checkpoint, a_shared_table_is_saved_once) {
+    struct model *m = small_model();
+    m->layer[m->nlayers - 2] = (struct model_layer){.kind = LAYER_unembedding, .unit = m->nunits - 2};
+    for (int from = 1; from <= 3; from++) {
+        cr_assert(write_all(&m->rt, cut(m, from), from + 1, from), "%s", why);
+        for (int to = 1; to <= 3; to++)
+            for (int s = 0; s <= to; s++)
+                cr_expect(comes_back(&m->rt, &cut(m, to)[s].rt, from), "%d to %d, stage %d: %s", from, to, s, why);
+    }
+    struct safetensors *f = safetensors_open(in_dir("step-00000003/stage-0003.safetensors"), why, sizeof why);
+    cr_assert(f, "%s", why);
+    cr_expect_eq(f->n, 3); /* and its moments */
+    const struct tensor *t = safetensors_find(f, "layer.0.token");
+    cr_expect(t && t->ndims == 2 && t->dim[0] == 16 && t->dim[1] == 8);
+    safetensors_close(f);
+    size_t n[3];
+    char *bytes[3];
+    for (int from = 1; from <= 3; from++) {
+        cr_assert(write_all(&m->rt, cut(m, from), from + 1, 9), "%s", why);
+        cr_assert(checkpoint_export(dir, 9, in_dir("all.safetensors"), why, sizeof why), "%s", why);
+        bytes[from - 1] = slurp(in_dir("all.safetensors"), &n[from - 1]);
+        cr_expect(n[from - 1] == n[0] && !memcmp(bytes[from - 1], bytes[0], n[0]), "exported under another cut");
+    }
+    f = safetensors_open(in_dir("all.safetensors"), why, sizeof why);
+    cr_assert(f, "%s", why);
+    cr_expect(safetensors_find(f, "layer.0.token") && safetensors_find(f, "layer.0.position"));
+    safetensors_close(f);
+}
+
 Test(checkpoint, without_optimizer_state_and_without_parameters) {
     struct model *m = model_integers(4, 6, 1);
     add(m, LAYER_linear, 5);

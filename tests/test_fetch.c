@@ -3,41 +3,43 @@
 #include "random_spec.h"
 #include <criterion/criterion.h>
 
-static bool named_home(const struct spec *sp, int stage, int rank) {
-    for (int j = 0; j < sp->njobs; j++)
-        if (sp->job[j].s == stage && sp->job[j].home == rank)
+static bool named_home(const struct spec *sp, int set, int rank) {
+    for (int j = 0; j < sp->njobs; j++) /* the table is at home where stage 0 is */
+        if (sp->job[j].s == (set == sp->stages ? 0 : set) && sp->job[j].home == rank)
             return true;
     return false;
 }
 
-static bool travels(const struct spec *sp, const struct job *j) {
-    return j->d != OP_W && !named_home(sp, j->s, j->rank); /* W reads its wstash only */
+/* The sets of weights that a job reads and that its rank must fetch, as bits. W reads its wstash only. */
+static int travels(const struct spec *sp, const struct job *j) {
+    bool table = sp->tied && ((j->s == 0 && (j->d == OP_F || j->d == OP_R)) || j->s == sp->unembedding);
+    int bits = named_home(sp, j->s, j->rank) ? 0 : 1 << j->s;
+    if (table && !named_home(sp, sp->stages, j->rank))
+        bits |= 1 << sp->stages;
+    return j->d == OP_W ? 0 : bits;
 }
 
-/* Fewest fetches for these uses (stages) with `slots` slots: all sets of stages that may be held, use by use. */
-static int fewest(const int *use, int n, int stages, int slots) {
-    enum { SETS = 64, FAR = 1 << 20 };
-    int cost[SETS], next[SETS];
+/* Fewest fetches for these uses (bits of sets) with `slots` slots: all sets that may be held, use by use. */
+static int fewest(const int *use, int n, int sets, int slots) {
+    enum { SETS = 128, FAR = 1 << 20 };
+    int cost[SETS], next[SETS], all = 0;
+    for (int i = 0; i < n; i++)
+        all += __builtin_popcount((unsigned)use[i]);
     if (slots == 0)
-        return n;
+        return all;
     for (int m = 0; m < SETS; m++)
         cost[m] = m ? FAR : 0;
     for (int i = 0; i < n; i++) {
-        int bit = 1 << use[i];
         for (int m = 0; m < SETS; m++)
             next[m] = FAR;
-        for (int m = 0; m < SETS; m++) {
-            int miss = cost[m] + 1;
-            if (m & bit)
-                next[m] = cost[m] < next[m] ? cost[m] : next[m];
-            else if (__builtin_popcount((unsigned)m) < slots)
-                next[m | bit] = miss < next[m | bit] ? miss : next[m | bit];
-            for (int v = 0; !(m & bit) && v < stages; v++)
-                if (m >> v & 1) {
-                    int to = (m & ~(1 << v)) | bit;
-                    next[to] = miss < next[to] ? miss : next[to];
-                }
-        }
+        for (int m = 0; m < 1 << sets; m++)
+            for (int kept = m; cost[m] < FAR; kept = (kept - 1) & m) { /* every part of what is held */
+                int to = kept | use[i], missed = cost[m] + __builtin_popcount((unsigned)(use[i] & ~m));
+                if (__builtin_popcount((unsigned)to) <= slots && missed < next[to])
+                    next[to] = missed;
+                if (!kept)
+                    break;
+            }
         memcpy(cost, next, sizeof cost);
     }
     int best = FAR;
@@ -46,32 +48,39 @@ static int fewest(const int *use, int n, int stages, int slots) {
     return best;
 }
 
-/* One rank's fetches: as few as can be, numbered per stage, each used as often as it says and never after it left. */
+/* One rank's fetches: as few as can be, numbered per set, each used as often as it says and never after it left. */
 static int check_rank(const struct spec *sp, const struct sched *sc, const struct fetches *f, int r) {
-    int use[300], nuse = 0, nfetch = 0, last = -1;
-    int32_t *insts = NEW(int32_t, sp->stages), *uses = NEW(int32_t, f->n + 1), *place = NEW(int32_t, sp->njobs);
+    int use[300], nuse = 0, nfetch = 0, last = -1, sets = sp->stages + sp->tied, widest = 1;
+    int32_t *insts = NEW(int32_t, sets), *uses = NEW(int32_t, f->n + 1), *place = NEW(int32_t, sp->njobs);
     int *opens = NEW(int, f->n + 1), *ends = NEW(int, f->n + 1);
     for (int i = 0; i < sc->norder[r]; i++) {
-        int32_t j = sc->order[r][i], of = f->of_job[j];
+        int32_t j = sc->order[r][i];
         const struct job *job = &sp->job[j];
+        int bits = travels(sp, job);
         place[j] = i;
-        if (!travels(sp, job)) {
-            cr_assert_eq(of, -1);
-            continue;
+        if (bits)
+            use[nuse++] = bits;
+        widest = __builtin_popcount((unsigned)bits) > widest ? 2 : widest;
+        for (int which = 0; which < NSETS; which++) {
+            int set = which == OWN ? job->s : sp->stages;
+            int32_t of = f->of_job[j * NSETS + which];
+            if (!(bits >> set & 1)) {
+                cr_assert_eq(of, -1);
+                continue;
+            }
+            cr_assert(of >= 0 && f->a[of].rank == r && f->a[of].stage == set && named_home(sp, set, f->a[of].home));
+            if (!uses[of]++) { /* fetched in the order of first use */
+                cr_assert_gt(of, last);
+                last = of;
+                nfetch++;
+                cr_assert_eq(f->a[of].inst, insts[set]++);
+                cr_assert(which == TABLE || f->a[of].home == job->home);
+                opens[of] = f->a[of].after < 0 ? -1 : place[f->a[of].after];
+            }
+            ends[of] = i;
         }
-        use[nuse++] = job->s;
-        cr_assert(of >= 0 && f->a[of].rank == r && f->a[of].stage == job->s && named_home(sp, job->s, f->a[of].home));
-        if (!uses[of]++) { /* fetched in the order of first use */
-            cr_assert_gt(of, last);
-            last = of;
-            nfetch++;
-            cr_assert_eq(f->a[of].inst, insts[job->s]++);
-            cr_assert_eq(f->a[of].home, job->home);
-            opens[of] = f->a[of].after < 0 ? -1 : place[f->a[of].after];
-        }
-        ends[of] = i;
     }
-    int limit = sp->slots[r] > 0 ? sp->slots[r] : 1;
+    int limit = sp->slots[r] > widest ? sp->slots[r] : widest; /* a job that reads two sets has two slots */
     for (int i = -1; i < sc->norder[r]; i++) { /* once job i has ended: what has come and is yet to be used */
         int held = 0;
         for (int k = 0; k < f->n; k++)
@@ -86,17 +95,17 @@ static int check_rank(const struct spec *sp, const struct sched *sc, const struc
     }
     for (int k = 0; k < f->n; k++)
         cr_assert(f->a[k].rank != r || uses[k] == f->a[k].uses);
-    cr_assert_eq(nfetch, fewest(use, nuse, sp->stages, sp->slots[r]), "rank %d, %d slots", r, sp->slots[r]);
+    cr_assert_eq(nfetch, fewest(use, nuse, sets, sp->slots[r] ? limit : 0), "rank %d, %d slots", r, sp->slots[r]);
     return nfetch;
 }
 
 Test(fetch, as_few_as_can_be) {
     int total = 0;
-    for (int seed = 0; seed < 300; seed++) {
-        struct spec *sp = draw_spec((uint64_t)seed, 0);
+    for (int seed = 0; seed < 400; seed++) {
+        struct spec *sp = draw_spec((uint64_t)seed, seed < 300 ? 0 : TIED);
         struct sched *sc = sched_run(sp, unit_stages(sp), graph_build(sp));
         struct homes h = homes_of(sp);
-        for (int s = 0; s < sp->stages; s++)
+        for (int s = 0; s < sp->stages + sp->tied; s++)
             for (int r = 0; r < sp->workers; r++)
                 cr_assert_eq(is_home(&h, s, r), named_home(sp, s, r));
         struct fetches f = fetch_plan(sp, sc, &h);
@@ -161,4 +170,29 @@ Test(fetch, without_slots_every_job_fetches) {
     cr_assert_eq(fetch_plan(sp, sc, &h).n, 1);
     sp->slots[1] = 0;
     cr_assert_eq(fetch_plan(sp, sc, &h).n, 4, "F and I of two microbatches; W reads no weights");
+}
+
+/* A token table, stages 0 and 1 and the table at home on rank 0, all jobs on rank 1: F of stage 0 and F and B of stage
+ * 1 read the table besides their own weights, B of stage 0 does not. With one slot they still have two. */
+Test(fetch, a_table_by_hand) {
+    struct spec *sp = empty_spec(2, 2, 1);
+    for (int s = 0; s < 2; s++) {
+        add_job(sp, s, 0, OP_F, 0, 1);
+        add_job(sp, s, 0, OP_B, 0, 1);
+    }
+    sp->tied = true;
+    sp->unembedding = 1;
+    struct homes h = homes_of(sp);
+    struct sched *sc = sched_run(sp, unit_stages(sp), graph_build(sp)); /* 0F0 1F0 1B0 0B0 */
+    static const int fetches[] = {7, 4, 4, 3};
+    for (int slots = 0; slots < 4; slots++) {
+        sp->slots[1] = slots;
+        cr_assert_eq(fetch_plan(sp, sc, &h).n, fetches[slots], "%d slots", slots);
+    }
+    sp->slots[1] = 1;
+    struct fetches f = fetch_plan(sp, sc, &h);
+    expect_fetch(sp, &f.a[0], 0, 0, 1, "");
+    expect_fetch(sp, &f.a[1], 2, 0, 3, ""); /* the table, kept for 1F0 and 1B0 */
+    expect_fetch(sp, &f.a[2], 1, 0, 2, "0F0");
+    expect_fetch(sp, &f.a[3], 0, 1, 1, "1B0");
 }

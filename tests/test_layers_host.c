@@ -11,6 +11,7 @@ struct reference {
     const struct rt_stage *s;
     const struct rt_batch *batch;
     double *w, *x; /* parameters as the stage lays them out, and the stage's input */
+    double *v;     /* the token table, where one is shared */
     double *dy;    /* the objective is sum(dy * y), or the loss / batches */
     double *y;     /* the stage's output, after objective() */
 };
@@ -23,6 +24,15 @@ static void ref_linear(const struct rt_layer *l, const double *w, const double *
             for (int i = 0; i < l->in; i++)
                 sum += x[r * l->in + i] * w[i * l->out + j];
             y[r * l->out + j] = sum;
+        }
+}
+
+static void ref_unembedding(const struct rt_layer *l, const double *v, const double *x, double *y) {
+    for (int r = 0; r < l->rows; r++)
+        for (int j = 0; j < l->out; j++) {
+            y[r * l->out + j] = 0;
+            for (int i = 0; i < l->in; i++)
+                y[r * l->out + j] += x[r * l->in + i] * v[j * l->in + i];
         }
 }
 
@@ -63,8 +73,8 @@ static void ref_elements(const struct reference *f, const struct rt_layer *l, co
     for (int i = 0; i < l->rows * l->out; i++)
         switch (l->kind) {
         case LAYER_embedding:
-            y[i] = w[f->batch->token[i / l->out] * l->out + i % l->out] +
-                   w[(f->m->vocab + i / l->out % l->context) * l->out + i % l->out];
+            y[i] = (f->v ? f->v : w)[f->batch->token[i / l->out] * l->out + i % l->out] +
+                   w[((f->v ? 0 : f->m->vocab) + i / l->out % l->context) * l->out + i % l->out];
             break;
         case LAYER_relu:
             y[i] = x[i] > 0 ? x[i] : 0;
@@ -100,6 +110,8 @@ static double objective(struct reference *f) {
         cr_assert(k < 39 && l->rows * (l->in > l->out ? l->in : l->out) <= 4096);
         if (l->kind == LAYER_linear)
             ref_linear(l, w, x, y);
+        else if (l->kind == LAYER_unembedding)
+            ref_unembedding(l, f->v, x, y);
         else if (l->kind == LAYER_layernorm)
             ref_layernorm(l, w, x, y);
         else if (l->kind == LAYER_attention)
@@ -193,17 +205,19 @@ static double *derivative(struct reference *f, double *at, int64_t n) {
 }
 
 /* Runs stage s of the model, cut as told, on random weights, inputs and output gradients: y, the loss, dx and every
- * parameter's gradient must be what the reference says. */
+ * parameter's gradient must be what the reference says. So must a shared table's, written first and then added to. */
 static void check_stage(struct model *m, int stages, int s) {
-    struct stage *st = cost_stages(spec_of(m, stages)) + s;
-    const struct rt_stage *t = &st->rt;
+    struct spec *sp = spec_of(m, stages);
+    struct stage *all = cost_stages(sp), *st = all + s;
+    const struct rt_stage *t = &st->rt, *table = sp->tied ? &all[stages].rt : NULL;
     struct reference f = {.m = &m->rt, .s = t, .batch = random_batch(&m->rt)};
-    struct rt_bind *at = bench_of(st, 1, f.batch).at;
+    struct rt_bind *at = bench_tied(st, 1, table, f.batch).at;
     float loss = NAN;
     at->loss = &loss;
     at->at[SP_X] = fresh(t->input);
     at->at[SP_DY] = fresh(t->act);
     f.w = twice((char *)at->w, t->weight / 4);
+    f.v = table ? twice((char *)at->v, table->weight / 4) : NULL;
     f.x = twice(at->at[SP_X], t->input / 4);
     f.dy = twice(at->at[SP_DY], t->act / 4);
     for (int i = 0; s == 0 && i < m->rt.rows * m->rt.features; i++)
@@ -220,6 +234,16 @@ static void check_stage(struct model *m, int stages, int s) {
     if (s > 0)
         compare("dx", (float *)(void *)at->at[SP_DX], derivative(&f, f.x, t->grad / 4), t->grad / 4);
     compare("dw", at->dw, derivative(&f, f.w, t->weight / 4), t->weight / 4); /* the gaps' derivatives are 0 */
+    if (!table)
+        return;
+    int64_t n = table->weight / 4;
+    double *dv = derivative(&f, f.v, n);
+    compare("dv", at->dv, dv, n);
+    at->vfirst = false;
+    host_backward(&m->rt, t, at, false, true);
+    for (int64_t i = 0; i < n; i++)
+        dv[i] *= 2;
+    compare("dv twice", at->dv, dv, n);
 }
 
 /* embedding | the layers under test, from out columns | linear, cross_entropy. The layers are kinds with their x. */
@@ -287,6 +311,36 @@ Test(layers_host, embedding) {
     add(m, LAYER_linear, 11);
     add(m, LAYER_cross_entropy, 0);
     check_stage(m, 3, 0);
+    check_stage(m, 1, 0);
+}
+/* The gradient of the table: of the embedding alone, of the unembedding alone, and of both in one stage. */
+Test(layers_host, tied) {
+    for (int width = 4; width <= 5; width++) { /* 11 x 4 and 11 x 5 floats: both leave a gap */
+        struct model *m = model_tokens(12, 6, 11, 3);
+        add(m, LAYER_embedding, width);
+        add(m, LAYER_layernorm, 0);
+        add(m, LAYER_gelu, 0);
+        add(m, LAYER_unembedding, 0);
+        add(m, LAYER_cross_entropy, 0);
+        m->cut = (int[]){1, 3};
+        m->ncut = 2;
+        check_stage(m, 3, 0);
+        check_stage(m, 3, 2);
+        m->cut = NULL;
+        check_stage(m, 1, 0);
+    }
+}
+Test(layers_host, unembedding_inside) { /* other layers behind it, in the same stage and in the next */
+    struct model *m = model_tokens(6, 6, 11, 3);
+    add(m, LAYER_embedding, 4);
+    add(m, LAYER_unembedding, 0);
+    add(m, LAYER_relu, 0);
+    add(m, LAYER_linear, 11);
+    add(m, LAYER_cross_entropy, 0);
+    m->cut = (int[]){1, 2};
+    m->ncut = 2;
+    check_stage(m, 3, 1);
+    m->cut = NULL;
     check_stage(m, 1, 0);
 }
 Test(layers_host, cross_entropy) {

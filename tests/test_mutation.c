@@ -23,6 +23,7 @@ struct source {
     int nset;
     uint64_t seed;
     bool sizes; /* tensors of several bytes, drawn, instead of one each */
+    int tied;   /* TIED: drawn with a token table */
 };
 
 struct compiled {
@@ -43,12 +44,12 @@ static void shrink(struct stage *st) {
 
 static void compile(const struct source *s, struct compiled *c) {
     struct script_args args = {.schedule = s->file, .set = (const char **)s->set, .nset = s->nset};
-    c->spec = s->file ? script_load(&args) : draw_spec(s->seed, CAPS | BANDWIDTH | ORDERS | COARSE);
+    c->spec = s->file ? script_load(&args) : draw_spec(s->seed, CAPS | BANDWIDTH | ORDERS | COARSE | s->tied);
     struct stage *st = s->file ? cost_stages(c->spec) : unit_stages(c->spec);
     random_state = s->seed;
     if (s->sizes) {
         st = draw_stages(c->spec);
-        for (int i = 0; i < c->spec->stages; i++)
+        for (int i = 0; i < c->spec->stages + c->spec->tied; i++)
             shrink(&st[i]);
     }
     c->spec->stage = st;
@@ -80,7 +81,7 @@ static const char *describe(const struct source *s) {
         put(&t, "draw_spec(%llu)", (unsigned long long)s->seed);
     for (int i = 0; i < s->nset; i++)
         put(&t, " -D %s", s->set[i]);
-    put(&t, "%s", s->sizes ? ", sizes drawn" : "");
+    put(&t, "%s%s", s->tied ? ", tied" : "", s->sizes ? ", sizes drawn" : "");
     return t.s;
 }
 
@@ -193,7 +194,7 @@ static int sources(struct source *out, int most, const glob_t *files) {
         cr_assert_gt(n, before, "%s compiles with none of the settings", files->gl_pathv[f]);
     }
     for (uint64_t seed = 1; seed <= DRAWN && n < most; seed++) {
-        struct source s = {.seed = seed, .sizes = seed % 2};
+        struct source s = {.seed = seed, .sizes = seed % 2, .tied = seed % 8 >= 6 ? TIED : 0};
         struct compiled c;
         static char set[DRAWN + 1][16];
         if (seed % 4 < 2)
@@ -234,4 +235,54 @@ Test(mutation, every_mutant_is_refuted_or_harmless) {
     fprintf(stderr, "%d refuted ones executed, %d came to harm\n", count.rerun, count.harmful);
     cr_assert_gt(count.harmful * 10, count.rerun * 7);
     cr_assert(asked || count.mutants >= DEFAULT_MUTANTS * 5 / 6, "%d mutants are too few", count.mutants);
+}
+
+/* Contributions to a shared table's gradient, one by one: each one dropped, written where it should add or added where
+ * it should write, put into another gradient, or made by a job that has none to make is refuted. */
+static int refuse_contribution(const struct compiled *c, int r, int32_t i) {
+    int tried = 0;
+    for (int how = 0; how < 3; how++) {
+        struct program *p = copy_program(c->program);
+        struct rank *k = &p->rank[r];
+        struct instr *x = &k->ins[i];
+        uint32_t dw = x->narg, dv = x->narg;
+        for (uint32_t a = 0; a < x->narg; a++) {
+            dw = k->arg[x->arg + a].role == ROLE_dw ? a : dw;
+            dv = k->arg[x->arg + a].role == ROLE_dv ? a : dv;
+        }
+        if (dw == x->narg || (dv == x->narg && how > 0))
+            continue;
+        if (dv == x->narg) /* a job of another stage: dw becomes a dv */
+            k->arg[x->arg + dw].role = ROLE_dv;
+        else if (how == 0) {
+            memmove(&k->arg[x->arg + dv], &k->arg[x->arg + dv + 1], sizeof *k->arg * (x->narg - dv - 1));
+            x->narg--;
+        } else if (how == 1)
+            x->vfirst = !x->vfirst;
+        else
+            k->arg[x->arg + dv].buf = k->arg[x->arg + dw].buf;
+        struct refutation *no = verify(c->spec, c->graph, p, CLAIM_ALL);
+        cr_assert(no && no->claim != CLAIM_SERIAL, "rank %d instruction %d, %d: %s", r, i, how,
+                  no ? no->why : "proved");
+        tried++;
+    }
+    return tried;
+}
+
+Test(mutation, every_contribution_to_a_table_counts) {
+    int tried = 0, programs = 0;
+    for (uint64_t seed = 1; seed < 60; seed++) {
+        struct source s = {.seed = seed, .tied = TIED};
+        struct compiled c;
+        if (compiles(&s, &c) && c.spec->njobs <= 60) {
+            cr_assert(c.program->tied && !verify(c.spec, c.graph, c.program, CLAIM_ALL));
+            programs++;
+            for (int r = 0; r < c.program->workers; r++)
+                for (int32_t i = 0; i < c.program->rank[r].nins; i++)
+                    tried += c.program->rank[r].ins[i].op < NDIRS ? refuse_contribution(&c, r, i) : 0;
+        }
+        free_all();
+    }
+    fprintf(stderr, "%d programs with a table, %d contributions changed\n", programs, tried);
+    cr_assert(programs > 20 && tried > 500);
 }

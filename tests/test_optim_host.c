@@ -78,3 +78,25 @@ Test(optim_host, initial_weights) {
             cr_assert(at[0] == 1 && at[l->out - 1] == 1 && at[l->out] == 0);
     }
 }
+
+/* A shared table starts like an embedding's tokens, but small enough for logits; the positions are other numbers. */
+Test(optim_host, initial_table) {
+    struct model *m = gpt(64, 64, 256, 1, 1, 64, 4), *tied = gpt(64, 64, 256, 1, 1, 64, 4);
+    tied->layer[tied->nlayers - 2] = (struct model_layer){.kind = LAYER_unembedding, .unit = tied->nunits - 2};
+    struct stage *st = cost_stages(spec_of(m, 1)), *one = cost_stages(spec_of(tied, 1)),
+                 *three = cost_stages(spec_of(tied, 3));
+    int64_t tokens = 256 * 64, positions = 64 * 64;
+    cr_assert(one[0].rt.layer[0].nparam == positions && one[1].rt.layer[0].nparam == tokens);
+    cr_assert(one[0].rt.weight + one[1].rt.weight ==
+              three[0].rt.weight + three[1].rt.weight + three[2].rt.weight + three[3].rt.weight);
+    float *own = fresh(st->rt.weight), *w = fresh(one[0].rt.weight), *v = fresh(one[1].rt.weight),
+          *w3 = fresh(three[0].rt.weight), *v3 = fresh(three[3].rt.weight);
+    host_init(&m->rt, &st->rt, own, 1);
+    host_init(&tied->rt, &one[0].rt, w, 1);
+    host_init(&tied->rt, &one[1].rt, v, 1);
+    host_init(&tied->rt, &three[0].rt, w3, 1);
+    host_init(&tied->rt, &three[3].rt, v3, 1);
+    cr_assert(!memcmp(v, v3, (size_t)tokens * 4) && !memcmp(w, w3, (size_t)positions * 4));
+    for (int64_t i = 0; i < tokens + positions; i++)
+        cr_assert_float_eq((i < tokens ? v[i] : w[i - tokens]) * 5, own[i], 1e-6, "%d", (int)i);
+}

@@ -1,5 +1,6 @@
 -- A byte-level GPT (Radford 2019, "Language Models are Unsupervised Multitask Learners", section 2.3: pre-norm blocks).
-local p = params { layers = 4, width = 64, heads = 4, context = 64, rows = 4, lr = 3e-3, precision = "fp32" }
+-- tied: the output layer is the embedding's table, as in GPT-2, instead of weights of its own.
+local p = params { layers = 4, width = 64, heads = 4, context = 64, rows = 4, lr = 3e-3, precision = "fp32", tied = false }
 
 local layers = { embedding { width = p.width } }
 for _ = 1, p.layers do
@@ -7,7 +8,7 @@ for _ = 1, p.layers do
   layers[#layers + 1] = residual { layernorm {}, linear { width = 4 * p.width }, gelu {}, linear { width = p.width } }
 end
 layers[#layers + 1] = layernorm {}
-layers[#layers + 1] = linear { width = 256 }
+layers[#layers + 1] = p.tied and unembedding {} or linear { width = 256 }
 layers[#layers + 1] = cross_entropy {}
 
 return model {

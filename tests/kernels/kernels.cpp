@@ -84,7 +84,7 @@ struct shape {
     char name[80];
 };
 struct data {
-    float *x, *w, *dy, *other, *y; /* other: what a fork or a join adds */
+    float *x, *w, *dy, *other, *y, *v; /* other: what a fork or a join adds; v: a table that is shared */
     int32_t *token, *target;
 };
 struct side {
@@ -136,6 +136,9 @@ template <typename T> static void place(struct side *k, const struct shape *f, c
     k->at.w = (float *)(void *)copy_of<T>(d->w, BEFORE + f->nparam);
     size_t gap = sizeof(T) == 4 ? 64 : 0; /* the host clears what follows a layer's gradient */
     k->at.dw = (float *)fresh((size_t)(BEFORE + f->nparam) * 4 + gap);
+    int64_t table = shared_table(&k->m, &k->l);
+    k->at.v = table ? (float *)(void *)copy_of<T>(d->v, table) : NULL;
+    k->at.dv = table ? (float *)fresh((size_t)table * 4 + gap) : NULL;
     k->at.loss = (float *)fresh(4);
     k->batch.token = d->token;
     k->batch.target = d->target;
@@ -170,16 +173,16 @@ static void run_kernels(struct side *k) {
     if (f->input)
         f->input(&c);
     for (int again = 0; f->weight && again < 2; again++) {
-        k->at.first = !again;
+        k->at.first = k->at.vfirst = !again;
         f->weight(&c);
     }
 }
 
 static void run_host(struct side *k) {
-    k->at.first = true;
+    k->at.first = k->at.vfirst = true;
     host_forward(&k->m, &k->s, &k->at);
     host_backward(&k->m, &k->s, &k->at, true, true);
-    k->at.first = false;
+    k->at.first = k->at.vfirst = false;
     host_backward(&k->m, &k->s, &k->at, false, true);
 }
 
@@ -235,6 +238,9 @@ template <typename T> static void compare(const struct shape *f, const struct si
     if (f->nparam > 0)
         check(close<float>(got->at.dw + BEFORE, want->at.dw + BEFORE, f->nparam, exact, 10 * exact), "weight gradient",
               precision, f->name);
+    if (want->at.dv)
+        check(close<float>(got->at.dv, want->at.dv, shared_table(&want->m, &want->l), exact, 10 * exact),
+              "the table's gradient", precision, f->name);
     if (is_loss(f->kind))
         check(close<float>(got->at.loss, want->at.loss, 1, exact, 0), "loss", precision, f->name);
 }
@@ -246,6 +252,7 @@ template <typename T> static bool same_bits(const struct shape *f, const struct 
         same &= !memcmp(a->at.at[o[i].space], b->at.at[o[i].space],
                         (size_t)o[i].n * (o[i].fp32 ? sizeof(float) : sizeof(T)));
     same &= !memcmp(a->at.dw + BEFORE, b->at.dw + BEFORE, (size_t)f->nparam * 4);
+    same &= !a->at.dv || !memcmp(a->at.dv, b->at.dv, (size_t)shared_table(&a->m, &a->l) * 4);
     return same && !memcmp(a->at.loss, b->at.loss, 4);
 }
 
@@ -254,7 +261,8 @@ template <typename T> static void layer(const struct shape *f) {
     int64_t in = (int64_t)f->rows * f->in, out = (int64_t)f->rows * f->out;
     struct data d = {numbers<T>(in, f->integers),          numbers<T>(BEFORE + f->nparam, f->integers),
                      numbers<T>(out, f->integers),         numbers<T>(in, f->integers),
-                     numbers<float>(in, f->integers),      (int32_t *)fresh((size_t)f->rows * 4),
+                     numbers<float>(in, f->integers),      numbers<T>((int64_t)f->vocab * f->out, f->integers),
+                     (int32_t *)fresh((size_t)f->rows * 4),
                      (int32_t *)fresh((size_t)f->rows * 4)};
     for (int r = 0; r < f->rows; r++) { /* every third token is the same; some occur never */
         d.token[r] = (int32_t)(f->vocab == 0 ? 0 : r % 3 == 0 ? f->vocab / 2 : random_bits() % (uint32_t)f->vocab);
@@ -300,9 +308,13 @@ static void embeddings(void) {
     int before = failed;
     for (const int *s : size) {
         struct shape f = {LAYER_embedding, s[0], 1, s[1], s[2], s[3], (int64_t)(s[2] + s[3]) * s[1], true, true, ""};
-        snprintf(f.name, sizeof f.name, "embedding %d x %d, context %d, vocabulary %d", s[0], s[1], s[2], s[3]);
-        layer<float>(&f);
-        layer<__nv_bfloat16>(&f);
+        for (int shared = 0; shared < 2; shared++) {
+            snprintf(f.name, sizeof f.name, "embedding %d x %d, context %d, vocabulary %d%s", s[0], s[1], s[2], s[3],
+                     shared ? ", shared" : "");
+            f.nparam = (int64_t)(s[2] + (shared ? 0 : s[3])) * s[1];
+            layer<float>(&f);
+            layer<__nv_bfloat16>(&f);
+        }
     }
     report("embedding", before);
 }

@@ -44,9 +44,9 @@ static void dump_instr(FILE *f, const struct rt_instr *x, int number, const int3
         OPS(X)
 #undef X
     };
-    fprintf(f, "%d %s first %d recorded %d lane %d stage %d batch %d peer %d msg %d bytes %" PRId64 " at", number,
-            x->op < NOPS ? op[x->op] : "?", x->first, x->recorded, x->lane, x->stage, x->batch, x->peer, x->msg,
-            x->bytes);
+    fprintf(f, "%d %s first %d %d recorded %d lane %d stage %d batch %d peer %d msg %d bytes %" PRId64 " at", number,
+            x->op < NOPS ? op[x->op] : "?", x->first, x->vfirst, x->recorded, x->lane, x->stage, x->batch, x->peer,
+            x->msg, x->bytes);
     for (int r = 0; r < NROLES; r++)
         fprintf(f, " %" PRId64, x->at[r]);
     fprintf(f, " after");
@@ -61,7 +61,7 @@ void dump(FILE *f, const struct rt_self *self, const struct rt_tables *t) {
             self->name, self->rank, self->workers, self->stages, self->batches, self->nmsgs, self->nlanes, self->arena,
             self->work);
     dump_model(f, t->model);
-    for (int s = 0; s < self->stages; s++)
+    for (int s = 0; s < t->sets; s++)
         dump_stage(f, &t->stage[s], s);
     for (int i = 0; i < t->nins; i++)
         dump_instr(f, &t->ins[i], i, t->wait);

@@ -22,7 +22,7 @@ static int32_t *groups_of(const struct program *p) {
 
 /* The stages that a rank computes or is home of; of others it knows nothing. */
 static struct rt_stage *stages_of(const struct rt_program *rt, const struct rt_rank *k) {
-    struct rt_stage *stage = NEW(struct rt_stage, rt->stages);
+    struct rt_stage *stage = NEW(struct rt_stage, rt->sets);
     for (int32_t i = 0; i < k->nins; i++)
         if (op_lane[k->ins[i].op] == LANE_COMPUTE)
             stage[k->ins[i].stage] = rt->stage[k->ins[i].stage];
@@ -42,7 +42,7 @@ static void dump_rank(const struct program *p, const struct rt_program *rt, int 
     struct rt_home *homes = NEW(struct rt_home, k->nhomes + 1);
     memcpy(homes, k->home, sizeof *homes * (size_t)k->nhomes);
     homes[k->nhomes].stage = -1;
-    struct rt_tables t = {rt->model, stages_of(rt, k), ins, k->wait, k->nins, groups_of(p), homes};
+    struct rt_tables t = {rt->model, stages_of(rt, k), rt->sets, ins, k->wait, k->nins, groups_of(p), homes};
     FILE *f = fopen(path, "w");
     if (!f)
         die("%s: %s", path, strerror(errno));

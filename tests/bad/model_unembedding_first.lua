@@ -1,0 +1,6 @@
+-- args: ../../schedules/serial.lua --model FILE
+return model {
+  input = tokens { vocab = 256, context = 8, rows = 2 },
+  layers = { unembedding {}, linear { width = 256 }, cross_entropy {} },
+  optimizer = sgd { lr = 0.1 },
+}
