@@ -30,7 +30,8 @@ void help_report(FILE *out) {
 }
 
 void help_ops(FILE *out) {
-    static const char *const lanes[] = {"compute", "send", "recv", "group"};
+    static const char *const lanes[] = {
+        [LANE_COMPUTE] = "compute", [LANE_SEND] = "send", [LANE_RECV] = "recv", [LANE_GROUP] = "group"};
     static const struct {
         const char *name, *operands, *meaning;
     } ops[NOPS] =
