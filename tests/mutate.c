@@ -255,7 +255,7 @@ static const char *move_to_rank(struct place *m) {
 
 static const char *mutate_name(struct place *m, enum mutation how) {
     struct instr *x = m->x;
-    int n;
+    int n, kind;
     switch (how) {
     case MUT_OTHER_BATCH:
         n = draw(m, m->p->batches);
@@ -274,7 +274,8 @@ static const char *mutate_name(struct place *m, enum mutation how) {
         if (x->peer < 0 || n == x->peer || n == m->r)
             return NULL;
         x->peer = n;
-        x->lane = (uint16_t)lane_to(m->k, op_lane[x->op], n);
+        kind = m->k->lane[x->lane].kind; /* an edge has one lane: what takes this message may be coarser than its own */
+        x->lane = (uint16_t)lane_to(m->k, kind, kind == LANE_ALL ? -1 : n);
         return format("peer %d", n);
     default:
         n = draw(m, 4) - 1;

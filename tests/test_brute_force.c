@@ -145,7 +145,7 @@ static void begin_search(struct search *z, const struct program *p) {
         }
     }
     memset(z->partner, -1, sizeof z->partner); /* of two ranks, each has one lane of a kind at most */
-    static const uint8_t opposite[] = {LANE_COMPUTE, LANE_RECV, LANE_SEND, LANE_GROUP};
+    static const uint8_t opposite[] = {[LANE_SEND] = LANE_RECV, [LANE_RECV] = LANE_SEND, [LANE_GROUP] = LANE_GROUP};
     for (int a = 0; p->workers == 2 && a < p->rank[0].nlanes; a++)
         for (int b = 0; b < p->rank[1].nlanes; b++)
             if (p->rank[0].lane[a].kind != LANE_COMPUTE &&
