@@ -42,4 +42,12 @@ timeout 60 "$room/mistakes"
 expect "the stand-in sees mistakes" 0 $?
 timeout 120 "$room/kernels"
 expect "kernels as on the host" 0 $?
+
+# Layers joined into one kernel need the sweeps, cuBLASLt and streams: all of the stand-in, as `make standin` built it.
+fused=$room/fused
+g++ -x c++ -std=c++17 -O1 -g -Wall -Wextra -Wpedantic -Werror -Itests/standin -Iruntime tests/kernels/fused.cpp -x none \
+    -o "$fused" build/standin/libpianola-cuda.so build/libpianola.a -Wl,-rpath,"$PWD/build/standin" \
+    $(pkg-config --libs openblas lua5.4) -lm -pthread || exit 1
+OPENBLAS_NUM_THREADS=1 timeout 200 "$fused"
+expect "layers that run as one" 0 $?
 finish

@@ -161,12 +161,15 @@ static const struct cuda_layer *kind_of(int kind) {
     }
 }
 
+static char *workspace; /* of CUDA_WORKSPACE bytes, of which these shapes take less */
+
 /* Forward, backward, and a weight gradient once more that adds to the first. */
 static void run_kernels(struct side *k) {
     struct cuda_call c = {};
     c.m = &k->m;
     c.l = &k->l;
     c.at = &k->at;
+    c.workspace = workspace;
     const struct cuda_layer *f = kind_of(k->l.kind);
     if (f->forward)
         f->forward(&c);
@@ -394,6 +397,7 @@ static void updates(int optimizer, const char *name) {
 }
 
 int main(void) {
+    workspace = (char *)aligned_alloc(64, 1 << 20);
     static const int element[][2] = {{1, 1}, {3, 5}, {7, 64}, {33, 257}, {5, 1024}};
     static const int norm[][2] = {{1, 2}, {3, 5}, {9, 64}, {17, 130}, {1100, 24}, {600, 7}, {5, 264}};
     static const int classes[][2] = {{1, 1}, {3, 7}, {5, 256}, {3, 1000}, {2, 50304}, {1500, 3}};
