@@ -138,8 +138,8 @@ static struct flop flop_of(const struct rt_layer *l) {
         return (struct flop){4 * tiles * l->out + 22 * half, 10 * tiles * l->out + 24 * half + 2 * n, 0};
     case LAYER_fork: return (struct flop){0, n, 0};
     case LAYER_join: return (struct flop){n, 0, 0};
-    case LAYER_cross_entropy: return (struct flop){24 * n, n, 0};
-    case LAYER_mse: return (struct flop){4 * n, n, 0};
+    case LAYER_cross_entropy: return (struct flop){25 * n, 0, 0};
+    case LAYER_mse: return (struct flop){5 * n, 0, 0};
     }
     assert(!"a layer without a count");
     return (struct flop){0, 0, 0};

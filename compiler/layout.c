@@ -5,9 +5,10 @@
  * Each value goes to one place, by who needs it when:
  *
  *   the backward needs it        stash: linear, unembedding, gelu, layernorm and attention keep their input, relu
- *                                and attention their output
+ *                                and attention their output; a loss its gradient, written over its input where
+ *                                nobody needs that
  *   the stage's ends             the operands x, y, dy, dx, unless the stash (or ext) must hold it too
- *   gradients that W needs       ext: dy of every layer with parameters
+ *   gradients that W needs       ext: dy of every layer with parameters, but for the loss's, which the forward made
  *   everything else              the workspace, first fit over the layers between its making and its last use
  *
  * The batch, input of the first stage, is SP_NONE: it can be read again and is never kept.
@@ -102,7 +103,7 @@ static int64_t aux_bytes(const struct plan *p, const struct rt_layer *l) {
     case LAYER_layernorm: return 4 * 2 * (int64_t)l->rows;        /* mean and scale of a row */
     case LAYER_attention: return 4 * (int64_t)l->rows * l->heads; /* log-sum-exp of a row of scores */
     case LAYER_cross_entropy:
-    case LAYER_mse: return p->element * l->rows * l->in; /* the gradient, unscaled */
+    case LAYER_mse: return p->element * l->rows * l->in; /* the gradient */
     default: return 0;
     }
 }
@@ -120,11 +121,16 @@ static void read_values(struct plan *p) {
     }
 }
 
+/* Layer i is a loss that may write its gradient over its input. */
+static bool in_place(const struct plan *p, int i) {
+    return i > 0 && i < p->n && is_loss(p->l[i].kind) && !p->keep[p->root[i]];
+}
+
 static void place_value(struct plan *p, struct workspace *w, int v) {
     bool last = v == p->n;
     if ((v == 0 && p->first) || (last && is_loss(p->l[v - 1].kind)))
         p->at[v] = (struct slot){SP_NONE, 0};
-    else if (p->keep[v])
+    else if (p->keep[v] || in_place(p, v))
         p->at[v] = (struct slot){SP_STASH, take(&p->s->stash, bytes_of(p, v))};
     else if (v == 0)
         p->at[v] = (struct slot){SP_X, 0};
@@ -146,6 +152,8 @@ static void layout_forward(struct plan *p) {
         l->y = p->at[p->root[i + 1]];
         if (l->kind == LAYER_join)
             l->aux = p->at[p->root[p->partner[i]]];
+        else if (in_place(p, i))
+            l->aux = l->x;
         else if (aux_bytes(p, l) > 0)
             l->aux = (struct slot){SP_STASH, take(&p->s->stash, aux_bytes(p, l))};
         if (is_loss(l->kind)) /* each row's loss, for a device that adds them up in a second pass */
@@ -183,6 +191,8 @@ static int first_needed(const struct plan *p) {
 static void place_gradient(struct plan *p, struct workspace *w, int g, int needed) {
     if (g < needed || (g == p->n && is_loss(p->l[g - 1].kind)))
         p->at[g] = (struct slot){SP_NONE, 0};
+    else if (g > 0 && g == p->n - 1 && is_loss(p->l[g].kind))
+        p->at[g] = p->l[g].aux;
     else if (p->keep[g])
         p->at[g] = (struct slot){SP_EXT, take(&p->s->ext, bytes_of(p, g))};
     else if (g == p->n)
