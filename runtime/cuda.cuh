@@ -20,7 +20,7 @@ struct cuda_call {
     const struct rt_layer *l;
     const struct rt_bind *at;
     cudaStream_t stream;
-    void *workspace; /* CUDA_WORKSPACE bytes of the stream's: scratch from one launch to the next */
+    void *workspace; /* cuda_workspace() bytes of the stream's: scratch from one launch to the next */
 };
 struct cuda_layer {
     void (*forward)(const struct cuda_call *c);

@@ -124,7 +124,7 @@ static int64_t place(const struct rt_program *p, int rank, struct cuda_rank *c) 
         c->lr = (float *)(c->step + 1);
         c->workspace = base + at + REGION;
     }
-    return at + REGION + CUDA_WORKSPACE;
+    return at + REGION + whole(cuda_workspace());
 }
 
 int64_t cuda_rank_bytes(const struct rt_program *p, int rank) { return place(p, rank, NULL); }

@@ -165,6 +165,7 @@ static void release(struct training *t) {
     if (t->step)
         cudaGraphExecDestroy(t->step);
     cuda_linear_forget();
+    cuda_attention_forget();
     loopback_close(t->link);
     for (int r = 0; r < t->p->workers; r++)
         cuda_release(&t->replay[r], &t->rank[r]);
@@ -203,6 +204,7 @@ extern "C" __attribute__((visibility("default"))) char **cuda_train(struct cuda_
     t.p = run->run.program;
     if (!find_device(run, why, nwhy))
         return NULL;
+    cuda_attention_plan(t.p);
     CUDA(cudaMemGetInfo(&before, &all));
     const char *trouble = prepare(&t);
     if (trouble) {

@@ -81,6 +81,17 @@ expect "no such device" "pianola: error: --device gpu: expected host or cuda" \
 expect "no library" yes "$(PIANOLA_CUDA=/none "$PIANOLA" run schedules/serial.lua --model schedules/models/integers.lua \
     --device cuda 2>&1 | grep -q '^pianola: error: --device cuda needs its own library: ' && echo yes)"
 
+# cuDNN, where it is, is told of an H200 and asked for plans: it knows the graphs, and how much workspace they take.
+cuda=${CUDA_HOME:-/usr/local/cuda}
+if [ -f "$cuda/include/cudnn.h" ]; then
+    room=build/cudnn
+    mkdir -p "$room"
+    gcc -std=c11 -shared -fPIC tests/kernels/no_driver.c -o "$room/libcuda.so.1" &&
+        g++ -std=c++17 -g -Wall -Wextra -Werror -I"$cuda/include" tests/kernels/cudnn.cpp -o "$room/cudnn" -ldl &&
+        LD_LIBRARY_PATH="$PWD/$room:$cuda/lib64" timeout 200 "$room/cudnn"
+    expect "cuDNN plans attention for an H200" 0 $?
+fi
+
 nvcc=${NVCC:-${CUDA_HOME:-/usr/local/cuda}/bin/nvcc}
 if [ -x "$nvcc" ] && make -s -j"$(nproc)" gpu; then
     cat build/cuda/*.log | awk '
