@@ -85,7 +85,7 @@ expect "no library" yes "$(PIANOLA_CUDA=/none "$PIANOLA" run schedules/serial.lu
 cuda=${CUDA_HOME:-/usr/local/cuda}
 if [ -f "$cuda/include/cudnn.h" ]; then
     room=build/cudnn
-    mkdir -p "$room"
+    mkdir -p "$room/fake"
     gcc -std=c11 -shared -fPIC tests/kernels/no_driver.c -o "$room/libcuda.so.1" &&
         g++ -std=c++17 -g -Wall -Wextra -Werror -I"$cuda/include" tests/kernels/cudnn.cpp -o "$room/cudnn" -ldl &&
         LD_LIBRARY_PATH="$PWD/$room:$cuda/lib64" timeout 200 "$room/cudnn"
@@ -94,11 +94,11 @@ if [ -f "$cuda/include/cudnn.h" ]; then
     # What the runtime does with a cuDNN, by one that computes on the host. 24 KiB of scores: one sequence to a call or two.
     flags="-std=c++17 -O1 -g -Wall -Wextra -Werror -Itests/standin -Iruntime -idirafter $cuda/include"
     # shellcheck disable=SC2046,SC2086
-    g++ $flags -shared -fPIC tests/kernels/fake_cudnn.cpp -o "$room/libcudnn.so.9" &&
+    g++ $flags -shared -fPIC tests/kernels/fake_cudnn.cpp -o "$room/fake/libcudnn.so.9" &&
         g++ $flags -DSQUARES=49152 -x c++ runtime/attention_cudnn.cu tests/kernels/cudnn_run.cpp -x none -o "$room/run" \
             "$PWD/build/standin/libpianola-cuda.so" build/libpianola.a -Wl,-rpath,"$PWD/build/standin" -rdynamic -Wl,-u,host_forward \
             $(pkg-config --libs openblas lua5.4) -lm -ldl -pthread &&
-        OPENBLAS_NUM_THREADS=1 LD_LIBRARY_PATH="$PWD/$room" timeout 200 "$room/run" 2>"$room/said"
+        OPENBLAS_NUM_THREADS=1 LD_LIBRARY_PATH="$PWD/$room/fake" timeout 200 "$room/run" 2>"$room/said"
     expect "attention by a cuDNN that computes on the host" 0 $?
     expect "why cuDNN is not used" "it has no plan,it fails,its results are others,its bits vary from run to run" \
         "$(sed -n 's/.*without cuDNN: //p' "$room/said" | paste -sd,)"
