@@ -28,6 +28,9 @@ struct replay {
     int32_t running; /* the instruction being launched, or -1; likewise */
     int32_t left;    /* instructions of the step still to run */
     bool *blocked;   /* per lane: could not go on since the last change */
+    /* Per lane, where the device runs later than this says: instructions of the step that have ended. NULL: the cursors
+     * say it. */
+    const uint32_t *reached;
     void *self;      /* the device's own */
 };
 /* Runs every instruction of the rank once: begins, and goes on until all have run, idle whenever every lane waits. */
