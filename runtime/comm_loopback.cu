@@ -80,7 +80,13 @@ static bool reduce(void *link, struct replay *z, const struct rt_instr *x) {
     return y->done > z->step;
 }
 
-extern const struct cuda_comm cuda_loopback = {message, reduce};
+static char *take(size_t bytes) {
+    char *p = NULL;
+    return cudaMalloc((void **)&p, bytes) == cudaSuccess ? p : NULL;
+}
+static void give(char *p) { cudaFree(p); }
+
+extern const struct cuda_comm cuda_loopback = {message, reduce, take, give, NULL, NULL, NULL, NULL, NULL};
 
 /* ---- at the start, and at the end ---- */
 

@@ -18,4 +18,5 @@ void cuda_backward(const struct rt_model *m, const struct rt_stage *s, const str
 /* device_cuda.cu: trouble with the device ends the process: nothing that was enqueued can be trusted */
 void cuda_must(cudaError_t code, const char *call);
 #define CUDA(call) cuda_must(call, #call)
+void cuda_write_word(cudaStream_t stream, uint32_t *word, uint32_t value);
 #endif

@@ -49,6 +49,17 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
     return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int *v) { return *v = CUDART_VERSION, cudaSuccess; }
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **f, unsigned int version, unsigned long long,
+                                             enum cudaDriverEntryPointQueryResult *found) {
+    *f = strcmp(symbol, "cuStreamWriteValue32") == 0  ? (void *)cuStreamWriteValue32
+         : strcmp(symbol, "cuStreamWaitValue32") == 0 ? (void *)cuStreamWaitValue32
+                                                      : nullptr;
+    if (found)
+        *found = !*f                         ? cudaDriverEntryPointSymbolNotFound
+                 : version <= CUDART_VERSION ? cudaDriverEntryPointSuccess
+                                             : cudaDriverEntryPointVersionNotSufficent;
+    return cudaSuccess;
+}
 cudaError_t cudaRuntimeGetVersion(int *v) { return *v = CUDART_VERSION, cudaSuccess; }
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
     return *least = 0, *greatest = -5, cudaSuccess;
