@@ -302,6 +302,17 @@ static uint64_t hash_compile(const struct compile *c) {
     return hash;
 }
 
+static void write_starter(const char *dir, const struct program *p, const char *suffix, const char *application) {
+    struct text starter = {0}, app = {0};
+    const char *path = format("%s/rank%s", dir, suffix);
+    emit_starter(&starter, p, suffix);
+    write_file(path, &starter);
+    if (chmod(path, 0755) != 0)
+        die("%s: %s", path, strerror(errno));
+    emit_app(&app, p, dir, suffix);
+    write_file(format("%s/%s", dir, application), &app);
+}
+
 /* With a model, every rank gets a program of its own. */
 static void write_programs(const char *dir, struct compile *c) {
     uint64_t hash = hash_compile(c);
@@ -310,15 +321,11 @@ static void write_programs(const char *dir, struct compile *c) {
         emit_cuda(&t, c->spec, c->stage, c->program, r, hash);
         write_file(format("%s/rank%d.cu", dir, r), &t);
     }
-    struct text make = {0}, starter = {0}, app = {0}, slurm = {0};
+    struct text make = {0}, slurm = {0};
     emit_makefile(&make, c->program);
     write_file(format("%s/Makefile", dir), &make);
-    emit_starter(&starter, c->program);
-    write_file(format("%s/rank", dir), &starter);
-    if (chmod(format("%s/rank", dir), 0755) != 0)
-        die("%s/rank: %s", dir, strerror(errno));
-    emit_app(&app, c->program, dir);
-    write_file(format("%s/app.mpi", dir), &app);
+    write_starter(dir, c->program, "", "app.mpi");
+    write_starter(dir, c->program, ".gpu", "app.gpu");
     emit_slurm(&slurm, c->program, dir);
     write_file(format("%s/multi-prog.slurm", dir), &slurm);
 }

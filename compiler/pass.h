@@ -114,7 +114,7 @@ void emit_cuda(struct text *out, const struct spec *sp, const struct stage *st, 
 const char *tame(const char *s);
 /* emit_launch.c: how to build and start them. dir: the folder as the user named it. */
 void emit_makefile(struct text *out, const struct program *p);
-void emit_starter(struct text *out, const struct program *p);
-void emit_app(struct text *out, const struct program *p, const char *dir);
+void emit_starter(struct text *out, const struct program *p, const char *suffix); /* "", or ".gpu" */
+void emit_app(struct text *out, const struct program *p, const char *dir, const char *suffix);
 void emit_slurm(struct text *out, const struct program *p, const char *dir);
 #endif

@@ -31,7 +31,7 @@ struct replay {
     /* Per lane, where the device runs later than this says: instructions of the step that have ended. NULL: the cursors
      * say it. */
     const uint32_t *reached;
-    void *self;      /* the device's own */
+    void *self; /* the device's own */
 };
 /* Runs every instruction of the rank once: begins, and goes on until all have run, idle whenever every lane waits. */
 void replay_step(struct replay *z);

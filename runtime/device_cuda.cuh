@@ -30,6 +30,7 @@ struct cuda_rank {
 
 /* How messages travel between ranks. Of the functions a way that needs none of them has NULL. */
 struct cuda_comm {
+    const char *name;
     /* Enqueued on x's lane. False: not yet, the other side has not come (loopback). */
     bool (*message)(void *link, struct replay *z, const struct rt_instr *x);
     bool (*reduce)(void *link, struct replay *z, const struct rt_instr *x);
@@ -38,8 +39,9 @@ struct cuda_comm {
     void (*give)(char *p);
     /* Device memory that it needs beside the plan: comes in the same allocation, at extra. */
     int64_t (*extra)(const struct rt_program *p, int rank);
-    /* Between ranks that are processes; collective. Returns the link, or NULL with why. */
-    void *(*open)(struct rank_run *r, struct cuda_rank *c, char *why, size_t nwhy);
+    /* Between ranks that are processes; collective: sets c->link as soon as there is something to abort. Ends the
+     * process where it cannot. */
+    void (*open)(struct rank_run *r, struct cuda_rank *c);
     /* Asked again and again while work is under way. NULL, or what has gone wrong: that work will not end. */
     const char *(*progress)(void *link);
     /* Work under way ends, whatever becomes of it. May take for ever; any thread may call it, once. */
@@ -85,6 +87,9 @@ bool steps_open(struct cuda_steps *s);
 /* Enqueues a step, whose microbatches are there; its losses follow it. */
 void steps_run(struct cuda_steps *s, int64_t step);
 void steps_close(struct cuda_steps *s);
+
+/* comm_nccl.cu: ranks that are processes, each with a device of its own */
+extern const struct cuda_comm cuda_nccl;
 
 /* comm_loopback.cu: all ranks in this process, on one device */
 extern const struct cuda_comm cuda_loopback;

@@ -158,11 +158,3 @@ void host_backward(const struct rt_model *m, const struct rt_stage *s, const str
             weight_gradient(&c, &mine);
     }
 }
-
-void host_add(float *dst, const float *src, int64_t n, bool first) {
-    if (first)
-        memcpy(dst, src, (size_t)n * sizeof *dst);
-    else
-        for (int64_t i = 0; i < n; i++)
-            dst[i] += src[i];
-}
