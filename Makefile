@@ -63,7 +63,7 @@ $(B)/obj/runtime/comm_mpi.o: private CC := mpicc
 # $(1): the prefix, as seen from the file; $(2): where the library lies; $(3): its name; $(4): on what; $(5): with what.
 pc = printf '%s\n' 'prefix=$${pcfiledir}$(1)' 'includedir=$${prefix}/include' 'libdir=$${prefix}$(2)' \
     'Name: $(3)' 'Description: replays a rank of a program on a $(4)' 'Version: 0.1.0' \
-    'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -l$(3) $(5) -lm -pthread'
+    'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -l:lib$(3).a $(5) -lm -pthread'
 pc_host = $(call pc,$(1),$(2),pianola-host,CPU) && echo 'Requires: openblas'
 $(B)/pianola-host.pc: Makefile
 	@mkdir -p $(B)/include/pianola

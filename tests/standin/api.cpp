@@ -38,6 +38,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
         return fail(cudaErrorInvalidDevice);
     memset(p, 0, sizeof *p);
     snprintf(p->name, sizeof p->name, "stand-in for a GPU");
+    memcpy(p->uuid.bytes, &device, sizeof device);
     p->totalGlobalMem = the().total;
     p->sharedMemPerBlock = 48 << 10;
     p->sharedMemPerBlockOptin = 227 << 10;
@@ -336,6 +337,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned int
         broken("STREAM", "event %d of device %d is recorded on %s", e->id, e->device, stream_name(s).c_str());
     if (external && !s->cap)
         broken("CAPTURE", "cudaEventRecordExternal on %s, which is not captured", stream_name(s).c_str());
+    nccl_check_settled(s);
     if (s->cap && !external) {
         e->at = nullptr;
         e->cap = s->cap;

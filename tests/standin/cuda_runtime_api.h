@@ -91,8 +91,12 @@ typedef struct cudaIpcMemHandle_st {
 } cudaIpcMemHandle_t;
 
 /* The fields that are used, not the real layout. */
+typedef struct CUuuid_st {
+    char bytes[16];
+} cudaUUID_t;
 struct cudaDeviceProp {
     char name[256];
+    cudaUUID_t uuid;
     size_t totalGlobalMem;
     size_t sharedMemPerBlock, sharedMemPerBlockOptin;
     int warpSize, maxThreadsPerBlock;
