@@ -55,7 +55,8 @@ static bool sends(const struct rt_instr *x) { return (x->op - OP_SEND_F) % 2 == 
 /* ---- calls ---- */
 
 static const char *trouble(struct nccl *n, const char *call, ncclResult_t code) {
-    snprintf(n->why, sizeof n->why, "NCCL: %s: %s: %s", call, ncclGetErrorString(code), ncclGetLastError(NULL));
+    const char *more = ncclGetLastError(NULL);
+    snprintf(n->why, sizeof n->why, "NCCL: %s: %s%s%s", call, ncclGetErrorString(code), *more ? ": " : "", more);
     return n->why;
 }
 

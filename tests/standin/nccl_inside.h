@@ -37,6 +37,8 @@ nccl_task *nccl_next(nccl_group *g, int kind, int peer); /* not done; peer -1: a
 void nccl_check_alike(bool captured, const nccl_task &a, bool other_captured, const nccl_task &b);
 void nccl_touch(const nccl_group *g, const nccl_task &t);
 
+bool nccl_hangs(const char *what);
+
 /* nccl_processes.cpp */
 ncclResult_t processes_init(ncclComm_t *out, int n, const string &name, int rank);
 void processes_issue(ncclComm *c,
