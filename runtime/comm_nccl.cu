@@ -60,10 +60,12 @@ static const char *trouble(struct nccl *n, const char *call, ncclResult_t code) 
     return n->why;
 }
 
+static bool fine(ncclResult_t code) { return code == ncclSuccess || code == ncclInProgress; }
+
 /* A call has been made on w, and gave code: goes on when it is done. */
 static void settle(struct nccl *n, const struct way *w, const char *call, ncclResult_t code) {
     double looked = seconds();
-    while (code == ncclSuccess || code == ncclInProgress) {
+    while (fine(code)) {
         ncclResult_t state = ncclSuccess;
         pthread_mutex_lock(&n->lock);
         code = ncclCommGetAsyncError(w->comm, &state);
@@ -97,7 +99,7 @@ static const char *progress(void *link) {
     pthread_mutex_unlock(&n->lock);
     n->next = (n->next + 1) % n->nways;
     code = code == ncclSuccess ? state : code;
-    return code == ncclSuccess || code == ncclInProgress ? NULL : trouble(n, "a message", code);
+    return fine(code) ? NULL : trouble(n, "a message", code);
 }
 
 /* ---- messages ---- */
@@ -160,14 +162,14 @@ static void exchange(struct nccl *n, const struct way *w, const struct piece *p,
             float *out = share_of(p, scratch ? to : p->me, &gives), *in = share_of(p, scratch ? p->me : of, &takes);
             if (scratch)
                 in = scratch + (k - 1) * p->share;
-            if (gives && code == ncclSuccess)
+            if (gives && fine(code))
                 code = ncclSend(out, gives, ncclFloat, to, w->comm, stream);
-            if (takes && code == ncclSuccess)
+            if (takes && fine(code))
                 code = ncclRecv(in, takes, ncclFloat, of, w->comm, stream);
         }
         ncclResult_t end = ncclGroupEnd();
         pthread_mutex_unlock(&n->lock);
-        settle(n, w, "a reduction", code == ncclSuccess ? end : code);
+        settle(n, w, "a reduction", fine(code) ? end : code);
     }
 }
 
@@ -230,7 +232,8 @@ static int64_t extra(const struct rt_program *p, int rank) {
 /* Of NCCL's own kind, which it can register: then it copies from tensor to tensor, without buffers between. */
 static char *take(size_t bytes) {
     char *p = NULL;
-    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* before NCCL's first call */
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* both before NCCL's first call */
+    setenv("NCCL_GRAPH_MIXING_SUPPORT", "0", 0);  /* steps are all captured or all eager, but for the first */
     return ncclMemAlloc((void **)&p, bytes) == ncclSuccess ? p : NULL;
 }
 static void give(char *p) { ncclMemFree(p); }
