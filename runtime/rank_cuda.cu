@@ -15,11 +15,12 @@ extern "C" {
 #include <time.h>
 #include <unistd.h>
 
+enum { STATES = 3 }; /* of a weight: itself, and AdamW's two moments */
 struct rank_device {
     struct cuda_rank rank;
     struct cuda_steps steps;
     bool begun;      /* a step has been run */
-    void *mirror;    /* host memory for the largest home's state */
+    float *mirror;   /* host memory: what the largest home has learned */
     int64_t free[4]; /* device memory, as the device counts: before anything, with the arena, connected, after a step */
 };
 extern "C" const char device_kind[] = "GPU";
@@ -37,7 +38,7 @@ static double seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-extern "C" void device_open(void) {}
+extern "C" void device_open(const struct rt_self *self, const struct rt_tables *tables) { (void)self, (void)tables; }
 
 /* ---- which GPU ---- */
 
@@ -108,11 +109,11 @@ extern "C" bool device_take(struct rank_run *r, char *why, size_t nwhy) {
     const struct rt_rank *k = &p->rank[r->world.rank];
     int64_t most = 0;
     for (int h = 0; h < k->nhomes; h++) {
-        const struct rt_stage *s = &p->stage[k->home[h].stage];
-        most = s->weight + s->opt > most ? s->weight + s->opt : most;
+        int64_t n = weight_count(p->model, &p->stage[k->home[h].stage]);
+        most = n > most ? n : most;
     }
     const char *trouble = "no memory on the host";
-    if (d && (d->mirror = malloc((size_t)most + 1))) {
+    if (d && (d->mirror = (float *)malloc(STATES * (size_t)most * sizeof(float) + 1))) {
         d->free[0] = free_memory();
         trouble = cuda_take(&r->replay, &d->rank, p, r->world.rank, &cuda_nccl, true);
     }
@@ -220,27 +221,29 @@ extern "C" void device_report(struct rank_run *r) {
 
 /* ---- state ---- */
 
-static void copy(void *to, const void *from, int64_t bytes, cudaMemcpyKind kind) {
-    if (bytes > 0)
-        CUDA(cudaMemcpy(to, from, (size_t)bytes, kind));
-}
-
+/* The moments behind the weights. */
 extern "C" struct home_state device_pull(struct rank_run *r, const struct rt_home *h) {
-    const struct rt_stage *s = &r->program.stage[h->stage];
-    char *mirror = (char *)r->device->mirror, *arena = r->device->rank.arena;
-    struct home_state m = {(float *)mirror, h->opt < 0 ? NULL : (float *)(mirror + s->weight)};
-    copy(m.weight, arena + h->weight, s->weight, cudaMemcpyDeviceToHost);
-    if (m.opt)
-        copy(m.opt, arena + h->opt, s->opt, cudaMemcpyDeviceToHost);
+    const struct rt_learned y = learned_at(r->program.model, &r->program.stage[h->stage], h);
+    const char *arena = r->device->rank.arena;
+    float *mirror = r->device->mirror;
+    size_t n = (size_t)y.count;
+    if (n > 0)
+        CUDA(cudaMemcpy(mirror, arena + y.weight, n * sizeof *mirror, cudaMemcpyDeviceToHost));
+    if (n > 0 && y.moments >= 0)
+        CUDA(cudaMemcpy(mirror + n, arena + y.moments, 2 * n * sizeof *mirror, cudaMemcpyDeviceToHost));
+    struct home_state m = {mirror, y.moments < 0 ? NULL : mirror + n};
     return m;
 }
 
 extern "C" void device_push(struct rank_run *r, const struct rt_home *h) {
-    const struct rt_stage *s = &r->program.stage[h->stage];
-    char *mirror = (char *)r->device->mirror, *arena = r->device->rank.arena;
-    copy(arena + h->weight, mirror, s->weight, cudaMemcpyHostToDevice);
-    if (h->opt >= 0)
-        copy(arena + h->opt, mirror + s->weight, s->opt, cudaMemcpyHostToDevice);
+    const struct rt_learned y = learned_at(r->program.model, &r->program.stage[h->stage], h);
+    const float *mirror = r->device->mirror;
+    size_t n = (size_t)y.count;
+    if (n == 0)
+        return;
+    cuda_put_weights(&r->replay, h, mirror);
+    if (y.moments >= 0)
+        CUDA(cudaMemcpy(r->device->rank.arena + y.moments, mirror + n, 2 * n * sizeof *mirror, cudaMemcpyHostToDevice));
 }
 
 /* ---- the end ---- */

@@ -404,7 +404,7 @@ static ncclResult_t add(int kind, const void *send, void *recv, size_t count, nc
     return me()->depth == 0 ? result(c) : ncclSuccess;
 }
 
-/* STANDIN_HANGS=abort or finalize: that call never ends, as has been seen of NCCL. */
+/* STANDIN_HANGS=init, abort or finalize: that call never ends, as has been seen of NCCL. */
 bool nccl_hangs(const char *what) {
     const char *s = getenv("STANDIN_HANGS");
     return s && strcmp(s, what) == 0;

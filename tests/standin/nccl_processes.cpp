@@ -158,7 +158,7 @@ static bool lost(segment *s) {
 
 static bool in_progress(ncclComm *c) {
     segment *s = c->shared;
-    if (s->init && *s->come < s->n)
+    if (s->init && (*s->come < s->n || nccl_hangs("init")))
         return true;
     if (s->finalizing) {
         for (int r = 0; r < s->n; r++)
