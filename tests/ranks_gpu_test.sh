@@ -52,6 +52,15 @@ wanted=$(in_process schedules/ddp.lua "${gpt[@]}" --data $text --steps 3 --devic
 expect "GPT with DDP: the bits of loopback" "$wanted" "$(over_mpi gpt 3 --data $text --steps 3)"
 expect "GPT with DDP: graph and eager replay" "$wanted" "$(over_mpi gpt 3 --data $text --steps 3 --no-graph)"
 
+# bf16, with a table that embedding and unembedding share: masters in checkpoints, weights rounded from them.
+half=("${gpt[@]}" -D precision=bf16 -D tied=true)
+compiled half 1f1b "${half[@]}"
+wanted=$(in_process schedules/1f1b.lua "${half[@]}" --data $text --steps 4 --device cuda)
+expect "bf16: the bits of loopback" "$wanted" "$(over_mpi half 3 --data $text --steps 4)"
+over_mpi half 3 --data $text --steps 2 --checkpoint "$saved" >/dev/null
+expect "bf16: on from a checkpoint" "$wanted" "$(over_mpi half 3 --data $text --steps 4 --checkpoint "$saved" --resume)"
+rm -rf "$saved"
+
 # ---- checkpoints: the same on CPUs and on GPUs ----
 
 adam=(--model schedules/models/gpt.lua -D workers=2 -D layers=2 -D width=16 -D context=8 -D rows=1)
@@ -89,7 +98,7 @@ rm -rf "$saved"
 
 # ---- ranks that go, or stop ----
 
-at='waits at [0-9]+ (RECV|SEND)_[FB] (act|grad)\([0-9],[0-9]\) (from|to) rank [0-9]'
+at='waits at [0-9]+ (RECV|SEND)_[FB] (act|grad)\([0-9],[0-9]\) (from|to) rank [0-9]|is at [0-9]+ [FB] [0-9] [0-9]'
 others() { pid=("${pid[@]:0:2}" "${pid[3]}"); }
 # all_said WHY: ranks 0, 1 and 3 say where they waited, and why
 all_said() {
@@ -170,7 +179,7 @@ expect "nothing is left of NCCL's meetings" "" "$(ls "$room" | grep '^standin-')
 got=$(PKG_CONFIG_LIBDIR=$room/none PKG_CONFIG_PATH='' make -s -C "$room/serial" clean gpu 2>&1)
 expect "no runtime for GPUs" yes "$(grep -q 'pianola-cuda not found: it needs nvcc and NCCL; make gpu in the source tree' <<<"$got" && echo yes)"
 nvcc=${NVCC:-${CUDA_HOME:-/usr/local/cuda}/bin/nvcc}
-if [ -f build/libpianola-cuda.a ]; then
+if [ -x "$nvcc" ] && make -s -j"$(nproc)" gpu && [ -f build/libpianola-cuda.a ]; then
     PKG_CONFIG_PATH=$built make -s -C "$room/1f1b" clean gpu
     expect "the programs link with CUDA and NCCL" "0 yes" "$? $(ldd "$room/1f1b/rank0.gpu" | grep -q libnccl && echo yes)"
     if ! ls /dev/nvidia0 >/dev/null 2>&1; then
