@@ -62,8 +62,9 @@ static const char *trouble(struct nccl *n, const char *call, ncclResult_t code) 
 
 static bool fine(ncclResult_t code) { return code == ncclSuccess || code == ncclInProgress; }
 
-/* A call has been made on w, and gave code: goes on when it is done. */
-static void settle(struct nccl *n, const struct way *w, const char *call, ncclResult_t code) {
+/* A call has been made on w, for instruction x or none, and gave code: goes on when it is done. */
+static void settle(struct nccl *n, const struct way *w, const char *call, const struct rt_instr *x, ncclResult_t code) {
+    char name[256];
     double looked = seconds();
     while (fine(code)) {
         ncclResult_t state = ncclSuccess;
@@ -79,14 +80,16 @@ static void settle(struct nccl *n, const struct way *w, const char *call, ncclRe
             n->run->world.look(n->run->world.link);
         }
     }
-    watch_fail(trouble(n, call, code));
+    if (x)
+        instr_name(name, sizeof name, x, n->run->tables->groups);
+    watch_fail(trouble(n, x ? name : call, code));
 }
-#define NCCL(n, w, call)                                                                                               \
+#define NCCL(n, w, x, call)                                                                                            \
     do {                                                                                                               \
         pthread_mutex_lock(&(n)->lock);                                                                                \
         ncclResult_t code = call;                                                                                      \
         pthread_mutex_unlock(&(n)->lock);                                                                              \
-        settle(n, w, #call, code);                                                                                     \
+        settle(n, w, #call, x, code);                                                                                  \
     } while (0)
 
 static const char *progress(void *link) {
@@ -113,9 +116,9 @@ static bool message(void *link, struct replay *z, const struct rt_instr *x) {
     if (x->bytes == 0) /* weights of a stage that has none: nobody reads them */
         return true;
     if (sends(x))
-        NCCL(n, w, ncclSend(tensor, (size_t)x->bytes, ncclUint8, 1, w->comm, stream));
+        NCCL(n, w, x, ncclSend(tensor, (size_t)x->bytes, ncclUint8, 1, w->comm, stream));
     else
-        NCCL(n, w, ncclRecv(tensor, (size_t)x->bytes, ncclUint8, 0, w->comm, stream));
+        NCCL(n, w, x, ncclRecv(tensor, (size_t)x->bytes, ncclUint8, 0, w->comm, stream));
     return true;
 }
 
@@ -171,7 +174,7 @@ static void exchange(struct nccl *n, const struct way *w, const struct piece *p,
         }
         ncclResult_t end = ncclGroupEnd();
         pthread_mutex_unlock(&n->lock);
-        settle(n, w, "a reduction", fine(code) ? end : code);
+        settle(n, w, "a reduction", NULL, fine(code) ? end : code);
     }
 }
 
@@ -313,8 +316,8 @@ static int add_way(struct nccl *n, int ranks, int me, const ncclUniqueId *id) {
     struct way *w = &n->way[n->nways++];
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    NCCL(n, w, ncclCommInitRankConfig(&w->comm, ranks, *id, me, &config));
-    NCCL(n, w,
+    NCCL(n, w, NULL, ncclCommInitRankConfig(&w->comm, ranks, *id, me, &config));
+    NCCL(n, w, NULL,
          ncclCommRegister(w->comm, n->rank->arena,
                           (size_t)cuda_rank_bytes(&n->run->program, n->run->world.rank, n->rank->comm), &w->arena));
     return n->nways - 1;

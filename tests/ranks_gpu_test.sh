@@ -108,7 +108,7 @@ all_said() {
         [ -f "$room/flight-rank$k.txt" ] && echo yes
     done | grep -c yes
 }
-gone='NCCL: a message: remote process exited or there was a network error|NCCL: ncclSend.*|NCCL: ncclRecv.*|rank [0-9] closed its connection|rank [0-9]: Connection reset by peer'
+gone='NCCL: a message: remote process exited or there was a network error|NCCL: (RECV|SEND)_[FB] act.*|NCCL: (RECV|SEND)_[FB] grad.*|rank [0-9] closed its connection|rank [0-9]: Connection reset by peer'
 for deaf in "" 1; do # NCCL notices that a rank is gone; or not, and the ranks' own connections do
     if [ $deaf ]; then export STANDIN_DEAF=1; else unset STANDIN_DEAF; fi
     for flags in "" --no-graph; do
