@@ -87,11 +87,12 @@ build/pic/%.o: runtime/%.c Makefile
 build/libpianola-cuda.so: $(CUDA:runtime/%.cu=build/cuda/%.o) $(SHARED:%=build/pic/%.o)
 	$(NVCC) -shared -o $@ $^ -lcublasLt -cudart shared
 gpu: build/pianola build/libpianola-cuda.so
-# The same sources on the CPU, against tests/standin/ instead of CUDA: for tests only.
+# The same sources on the CPU, against tests/standin/ instead of CUDA: for tests only. NVTX needs no GPU: it is the real one.
+build/standin/nvtx.o: private NVTX := -idirafter $(CUDA_HOME)/include
 STANDIN := $(wildcard tests/standin/*.cpp)
 build/standin/%.o: runtime/%.cu Makefile
 	@mkdir -p $(@D)
-	$(CXX) -std=c++17 -O1 -g -fPIC -Itests/standin -Iruntime -MMD -MP -x c++ -c -o $@ $<
+	$(CXX) -std=c++17 -O1 -g -fPIC -Itests/standin -Iruntime -MMD -MP $(NVTX) -x c++ -c -o $@ $<
 build/standin/%.o: tests/standin/%.cpp Makefile
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -O1 -g -fPIC -Itests/standin -Iruntime -MMD -MP -c -o $@ $<

@@ -69,9 +69,8 @@ static void run_job(struct replay *z, const struct rt_instr *x) {
         cuda_backward(p->model, s, &at, x->op != OP_W, x->op != OP_I, c->workspace, stream);
 }
 
-static void device_launch(struct replay *z, const struct rt_instr *x) {
+static void run_instr(struct replay *z, const struct rt_instr *x, cudaStream_t stream) {
     struct cuda_rank *c = self(z);
-    cudaStream_t stream = c->lane[x->lane];
     float *dw = (float *)job_operand(c->arena, x, ROLE_dw);
     if (x->op == OP_U)
         cuda_update(z->program->model, &z->program->stage[x->stage], job_operand(c->arena, x, ROLE_w), dw,
@@ -84,15 +83,29 @@ static void device_launch(struct replay *z, const struct rt_instr *x) {
         run_job(z, x);
 }
 
+static void device_launch(struct replay *z, const struct rt_instr *x) {
+    struct cuda_rank *c = self(z);
+    int32_t i = (int32_t)(x - stream_of(z)->ins);
+    nvtx_begin(x);
+    cuda_mark(c, i, false, c->lane[x->lane]);
+    run_instr(z, x, c->lane[x->lane]);
+    cuda_mark(c, i, true, c->lane[x->lane]);
+    nvtx_end();
+}
+
 static bool device_meet(struct replay *z, const struct rt_instr *x) {
     struct cuda_rank *c = self(z);
-    if (!(x->op == OP_REDUCE ? c->comm->reduce : c->comm->message)(c->link, z, x))
+    nvtx_begin(x);
+    bool met = (x->op == OP_REDUCE ? c->comm->reduce : c->comm->message)(c->link, z, x);
+    nvtx_end();
+    if (!met)
         return false;
     device_record(z, (int32_t)(x - stream_of(z)->ins), 0, 0);
     return true;
 }
 
-/* Times are measured by the device, not here. */
+/* ---- times, measured by the device ---- */
+
 static double no_clock(struct replay *z) {
     (void)z;
     return 0;
@@ -105,6 +118,36 @@ static void no_idle(struct replay *z) { (void)z; }
 
 extern const struct device cuda_device = {device_wait,   device_launch, device_meet, device_meet, device_meet,
                                           device_record, no_clock,      no_stamp,    no_idle};
+
+/* An event that is recorded in a capture can be asked for its time only if it is recorded as an external one: a node of
+ * the graph, which each launch records anew. */
+void cuda_mark(const struct cuda_rank *c, int32_t i, bool end, cudaStream_t stream) {
+    if (c->timed == UNTIMED)
+        return;
+    CUDA(cudaEventRecordWithFlags(end ? c->span[i].end : c->span[i].begin, stream,
+                                  c->timed == TIMED_CAPTURE ? cudaEventRecordExternal : cudaEventRecordDefault));
+}
+
+const char *cuda_time(struct cuda_rank *c, const struct rt_rank *k) {
+    c->span = (struct cuda_span *)calloc((size_t)k->nins + 1, sizeof *c->span);
+    if (!c->span)
+        return "no memory on the host";
+    for (int32_t i = 0; i < k->nins; i++) {
+        CUDA(cudaEventCreateWithFlags(&c->span[i].begin, cudaEventDefault));
+        CUDA(cudaEventCreateWithFlags(&c->span[i].end, cudaEventDefault));
+    }
+    return NULL;
+}
+
+void cuda_stamps(const struct cuda_rank *c, const struct rt_rank *k, cudaEvent_t since, struct rt_stamp *stamp) {
+    for (int32_t i = 0; i < k->nins; i++) {
+        float begin, end;
+        CUDA(cudaEventElapsedTime(&begin, since, c->span[i].begin));
+        CUDA(cudaEventElapsedTime(&end, since, c->span[i].end));
+        stamp[i].start = 1e-3 * begin;
+        stamp[i].end = 1e-3 * end;
+    }
+}
 
 /* ---- memory ---- */
 
@@ -170,6 +213,10 @@ void cuda_release(struct replay *z, struct cuda_rank *c) {
     for (int32_t i = 0; i < k->nins; i++)
         if (c->event[i])
             cudaEventDestroy(c->event[i]);
+    for (int32_t i = 0; c->span && i < k->nins; i++) {
+        cudaEventDestroy(c->span[i].begin);
+        cudaEventDestroy(c->span[i].end);
+    }
     for (int t = 0; t < 2; t++) {
         cudaFreeHost(c->staged[t]);
         cudaFreeHost(c->told[t]);
@@ -180,6 +227,7 @@ void cuda_release(struct replay *z, struct cuda_rank *c) {
     free(c->lane);
     free(c->event);
     free(c->issued);
+    free(c->span);
     free(z->cursor);
     free(z->blocked);
 }

@@ -7,6 +7,10 @@ extern "C" {
 #include "device.h"
 }
 
+enum cuda_timed { UNTIMED, TIMED, TIMED_CAPTURE };
+struct cuda_span {
+    cudaEvent_t begin, end;
+};
 struct cuda_rank {
     char *arena;         /* device memory: the plan's arena, and behind it what follows */
     char *input;         /* the step's microbatches, data_bytes each */
@@ -19,8 +23,10 @@ struct cuda_rank {
     float *told[2];      /* pinned host memory: losses, in turns */
     cudaEvent_t came[2]; /* they are there */
     cudaStream_t *lane;
-    cudaEvent_t *event; /* per instruction that others wait for; NULL elsewhere */
-    int64_t *issued;    /* per instruction: steps in which it was enqueued */
+    cudaEvent_t *event;     /* per instruction that others wait for; NULL elsewhere */
+    int64_t *issued;        /* per instruction: steps in which it was enqueued */
+    struct cuda_span *span; /* per instruction, where a step is to be timed; else NULL */
+    enum cuda_timed timed;  /* the step being enqueued */
     const struct cuda_comm *comm;
     void *link; /* the communicator's own */
 };
@@ -39,6 +45,12 @@ const char *cuda_take(struct replay *z, struct cuda_rank *c, const struct rt_pro
 void cuda_release(struct replay *z, struct cuda_rank *c);
 /* A home's weights from fp32: with bf16 these are the masters, and rounded they are the weights. */
 void cuda_put_weights(struct replay *z, const struct rt_home *home, const float *w);
+/* Timing: events for every instruction's begin and end, which take effect in steps that are enqueued while c->timed is
+ * set; a message's are for whoever moves it to mark. Stamps are in seconds after an
+ * event, once all have been recorded. */
+const char *cuda_time(struct cuda_rank *c, const struct rt_rank *k);
+void cuda_mark(const struct cuda_rank *c, int32_t i, bool end, cudaStream_t stream);
+void cuda_stamps(const struct cuda_rank *c, const struct rt_rank *k, cudaEvent_t since, struct rt_stamp *stamp);
 /* Initial weights at the homes, and the learning rate. */
 void cuda_begin(struct replay *z, uint64_t seed);
 /* Before a step: its microbatches are made, and sent to the device, on stream. */
@@ -46,6 +58,10 @@ void cuda_feed(struct replay *z, const struct data *d, cudaStream_t stream);
 
 /* After a step: its losses are sent back, on stream. */
 void cuda_tell(struct replay *z, cudaStream_t stream);
+
+/* nvtx.cu: ranges for profilers on this thread, named like the instructions */
+void nvtx_begin(const struct rt_instr *x);
+void nvtx_end(void);
 
 /* comm_loopback.cu: all ranks in this process, on one device */
 extern const struct cuda_comm cuda_loopback;

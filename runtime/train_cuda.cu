@@ -18,8 +18,8 @@ struct training {
     cudaEvent_t fork, *join; /* join: per rank and lane */
     int joins;
     cudaEvent_t begin[2], end[2]; /* of a step, in turns */
-    cudaGraphExec_t step;
-    double busy; /* seconds this thread has worked */
+    cudaGraphExec_t step, timed;  /* timed: with events around every instruction */
+    double busy;                  /* seconds this thread has worked */
 };
 
 static double seconds(void) {
@@ -51,6 +51,8 @@ static const char *prepare(struct training *t) {
         const char *why = cuda_take(&t->replay[r], &t->rank[r], t->p, r);
         if (why)
             return why;
+        if (t->all->run.stamp && (why = cuda_time(&t->rank[r], &t->p->rank[r])))
+            return why;
         t->rank[r].comm = &cuda_loopback;
         cuda_begin(&t->replay[r], t->all->run.seed);
     }
@@ -62,8 +64,10 @@ static const char *prepare(struct training *t) {
 }
 
 /* Every rank's streams, one step: forked from origin, joined there. */
-static void enqueue(struct training *t) {
+static void enqueue(struct training *t, bool timed, bool captured) {
     int W = t->p->workers, left = W, j = 0;
+    for (int r = 0; r < W; r++)
+        t->rank[r].timed = !timed ? UNTIMED : captured ? TIMED_CAPTURE : TIMED;
     for (int r = 0; r < W; r++)
         cuda_count(t->rank[r].step, t->origin);
     CUDA(cudaEventRecord(t->fork, t->origin));
@@ -84,29 +88,37 @@ static void enqueue(struct training *t) {
         }
 }
 
-static void capture(struct training *t) {
+/* nth: how many steps have been enqueued before, here or on streams. */
+static cudaGraphExec_t capture(struct training *t, int64_t nth, bool timed) {
     cudaGraph_t graph;
+    cudaGraphExec_t step;
+    for (int r = 0; r < t->p->workers; r++)
+        t->replay[r].step = nth;
     CUDA(cudaStreamBeginCapture(t->origin, cudaStreamCaptureModeThreadLocal));
-    enqueue(t);
+    enqueue(t, timed, true);
     CUDA(cudaStreamEndCapture(t->origin, &graph));
-    CUDA(cudaGraphInstantiate(&t->step, graph, 0));
+    CUDA(cudaGraphInstantiate(&step, graph, 0));
     CUDA(cudaGraphDestroy(graph));
+    return step;
 }
 
 static void one_step(struct training *t, int64_t step) {
     int turn = (int)(step % 2);
+    bool timed = t->all->run.stamp && step == t->all->run.steps - 1;
+    if (t->all->graph && step == 1) {
+        t->step = capture(t, 1, false);
+        t->timed = t->all->run.stamp ? capture(t, 2, true) : NULL;
+    }
     for (int r = 0; r < t->p->workers; r++) {
         t->replay[r].step = step;
         cuda_feed(&t->replay[r], t->all->run.data, t->origin);
     }
     double begin = seconds();
-    if (t->all->graph && step == 1)
-        capture(t);
     CUDA(cudaEventRecord(t->begin[turn], t->origin));
     if (t->step)
-        CUDA(cudaGraphLaunch(t->step, t->origin));
+        CUDA(cudaGraphLaunch(timed ? t->timed : t->step, t->origin));
     else
-        enqueue(t);
+        enqueue(t, timed, false);
     CUDA(cudaEventRecord(t->end[turn], t->origin));
     t->busy += step > 1 ? seconds() - begin : 0;
     for (int r = 0; r < t->p->workers; r++)
@@ -141,6 +153,8 @@ static bool train(struct training *t, char *why, size_t nwhy) {
         if (!data_same(run->data, why, nwhy))
             return false;
     }
+    for (int r = 0; run->stamp && r < t->p->workers; r++)
+        cuda_stamps(&t->rank[r], &t->p->rank[r], t->begin[(run->steps - 1) % 2], run->stamp[r]);
     t->all->host = run->steps > 2 ? t->busy / (double)(run->steps - 2) : 0;
     return true;
 }
@@ -164,6 +178,8 @@ static char **weights(struct training *t) {
 static void release(struct training *t) {
     if (t->step)
         cudaGraphExecDestroy(t->step);
+    if (t->timed)
+        cudaGraphExecDestroy(t->timed);
     cuda_linear_forget();
     loopback_close(t->link);
     for (int r = 0; r < t->p->workers; r++)
