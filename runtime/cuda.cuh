@@ -82,11 +82,13 @@ static void either(const struct cuda_call *c) {
 
 /* ---- elements ---- */
 
-static __device__ __forceinline__ float widen(float x) { return x; }
-static __device__ __forceinline__ float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
-template <typename T> static __device__ __forceinline__ T narrow(float x);
-template <> __device__ __forceinline__ float narrow<float>(float x) { return x; }
-template <> __device__ __forceinline__ __nv_bfloat16 narrow<__nv_bfloat16>(float x) { return __float2bfloat16_rn(x); }
+static __host__ __device__ __forceinline__ float widen(float x) { return x; }
+static __host__ __device__ __forceinline__ float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
+template <typename T> static __host__ __device__ __forceinline__ T narrow(float x);
+template <> __host__ __device__ __forceinline__ float narrow<float>(float x) { return x; }
+template <> __host__ __device__ __forceinline__ __nv_bfloat16 narrow<__nv_bfloat16>(float x) {
+    return __float2bfloat16_rn(x);
+}
 
 /* V elements that are loaded and stored at once. Tensors begin on 64 bytes; their rows do on 16 where a row is a
  * multiple of WIDE elements, and elsewhere V is 1. */

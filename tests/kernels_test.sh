@@ -8,7 +8,7 @@ room=${B:-build}/kernels
 mkdir -p "$room" || exit 2
 
 # object SOURCE COMPILER...: compiles what is older than its source or any header
-headers=$(ls runtime/*.h runtime/*.cuh tests/standin/*.h tests/kernels_test.sh)
+headers=$(ls runtime/*.h runtime/*.cuh tests/standin/*.h tests/kernels/*.h tests/kernels_test.sh)
 object() {
     local o h
     o=$room/$(basename "$1").o
@@ -16,7 +16,7 @@ object() {
     # shellcheck disable=SC2086
     "${@:2}" -O1 -g -ffp-contract=off -Wall -Wextra -Wpedantic -Werror $SAN -c "$1" -o "$o" || rm -f "$o"
 }
-device() { object "$1" g++ -x c++ -std=c++17 -Itests/standin -Iruntime; }
+device() { object "$1" g++ -x c++ -std=c++17 -DKERNELS_ON_HOST -Itests/standin -Iruntime; }
 # shellcheck disable=SC2046
 host() { object "$1" gcc -std=c11 -D_GNU_SOURCE $(pkg-config --cflags openblas); }
 
