@@ -186,6 +186,8 @@ asan:
 tsan:
 	$(MAKE_ALL) $(TSAN) build/tsan/pianola
 
+include tests/gpu/gpu.mk
+
 # ---- using ----
 
 build/devil.txt: /usr/share/dictd/devil.dict.dz
