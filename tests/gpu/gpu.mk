@@ -6,6 +6,7 @@ S := build/standin-check
 LAYER_TESTS := kernels attention linear
 TRAVELS := $(addprefix $(G)/,pianola libpianola-cuda.so layer_times.so $(LAYER_TESTS) nccl)
 STAYS := $(addprefix $(S)/,pianola libpianola-cuda.so layer_times.so $(LAYER_TESTS) nccl)
+NVHOST := -std=c++17 -O2 -Xcompiler -fPIC -Iruntime -MMD -MP # these have no kernels of their own
 WITHOUT_TRAINING = $(filter-out %/train_cuda.o,$(CUDA:runtime/%.cu=build/$(1)/%.o)) $(SHARED:%=build/pic/%.o)
 
 # OpenBLAS as far as it is used, for all programs at once.
@@ -21,10 +22,10 @@ $(G)/libpianola-cuda.so: build/libpianola-cuda.so
 	cp $< $@
 $(G)/obj/%.o: tests/kernels/%.cpp Makefile tests/gpu/gpu.mk
 	@mkdir -p $(@D)
-	$(NVCC) $(NVFLAGS) -x cu -c -o $@ $<
+	$(NVCC) $(NVHOST) -x cu -c -o $@ $<
 $(G)/obj/%.o: tests/gpu/%.cu Makefile tests/gpu/gpu.mk
 	@mkdir -p $(@D)
-	$(NVCC) $(NVFLAGS) -c -o $@ $<
+	$(NVCC) $(NVHOST) -c -o $@ $<
 $(addprefix $(G)/,$(LAYER_TESTS)): $(G)/%: $(G)/obj/%.o $(call WITHOUT_TRAINING,cuda) build/libpianola.a $(G)/libpianola-blas.so
 	$(NVCC) -o $@ $(filter-out %.so,$^) -L$(G) -lpianola-blas -lcublasLt -cudart shared -Xlinker -rpath,'$$ORIGIN'
 $(G)/layer_times.so: $(G)/obj/layer_times.o $(call WITHOUT_TRAINING,cuda)
