@@ -149,7 +149,7 @@ $(B)/kill: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/faults/*.c))
 units: $(B)/pianola $(B)/property $(B)/readback $(B)/checkpoints $(B)/measure $(B)/kill $(UNITS:%=$(B)/tests/%)
 test: deps
 	@echo "building the tests, plain and with sanitizers"
-	@$(MAKE_ALL) units runtime standin
+	@$(MAKE_ALL) units runtime standin standin-check
 	@$(MAKE_ALL) $(ASAN) units
 	@$(MAKE_ALL) $(TSAN) build/tsan/pianola
 	@[ ! -x $(NVCC) ] || $(MAKE_ALL) gpu
