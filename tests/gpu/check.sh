@@ -3,7 +3,8 @@
 #
 #   tests/gpu/check.sh DIR    a line for each check, a summary; exit 0: none failed
 #
-# SEED: of the random data; by default another one each day. Nothing of Lua, BLAS or Criterion is needed here.
+# SEED: of the random data; by default another one each day. CHECKS: which ones, of layers, steps, processes, memcheck
+# and racecheck, where one call must not take long. Nothing of Lua, BLAS or Criterion is needed here.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/gpu/lib.sh
 export SEED=${SEED:-$(date -u +%Y%m%d)}
@@ -13,6 +14,7 @@ facts
 echo "seed       $SEED"
 echo
 
+wanted() { case " ${CHECKS:-layers steps processes memcheck racecheck} " in *" $1 "*) ;; *) false ;; esac; }
 fine() { passed=$((passed + 1)) && echo "passed   $1"; }
 bad() { failed=$((failed + 1)) && echo "FAILED   $1"; }
 skip() { skipped=$((skipped + 1)) && echo "skipped  $1: $2"; }
@@ -41,7 +43,7 @@ cuda() { run "$@" --device cuda; }
 
 # ---- each layer against the host reference, fp32 and bf16; tolerances are stated in tests/kernels/*.cpp ----
 
-for layers in kernels attention linear; do
+wanted layers && for layers in kernels attention linear; do
     try "$layers against the host" 300 "$DIR/$layers"
     try "$layers against the host, GPT-2's shapes" 300 "$DIR/$layers" gpt2 $([ "$standin" ] && echo 2 || echo 1024)
 done
@@ -52,13 +54,13 @@ integers="--model schedules/models/integers.lua --steps 4"
 text="--model schedules/models/gpt.lua --data README.md --seed $SEED"
 [ "$standin" ] && text="$text -D width=16 -D context=8 -D rows=1 -D heads=2 --steps 2" || text="$text --steps 20"
 # shellcheck disable=SC2086
-for schedule in schedules/*.lua; do
+wanted steps && for schedule in schedules/*.lua; do
     name=$(basename "$schedule" .lua)
     same "$name in loopback, integers: the host's bits" "$(run "$schedule" $integers | field weights)" \
         "$(cuda "$schedule" $integers | field weights)"
 done
 # shellcheck disable=SC2086
-for schedule in schedules/1f1b.lua schedules/fslpp.lua; do
+wanted steps && for schedule in schedules/1f1b.lua schedules/fslpp.lua; do
     name=$(basename "$schedule" .lua)
     small="-D batches=4"
     [ "$name" = 1f1b ] && small="$small -D workers=4"
@@ -79,8 +81,8 @@ done
 
 # ---- between processes, as far as one GPU goes ----
 
-try "NCCL, one rank that sends to itself" 100 "$DIR/nccl"
-for more in ranks put; do # programs of a rank; one-sided copies between four
+wanted processes && try "NCCL, one rank that sends to itself" 100 "$DIR/nccl"
+wanted processes && for more in ranks put; do # programs of a rank; one-sided copies between four
     if [ -x tests/gpu/$more.sh ]; then try "$more" 300 tests/gpu/$more.sh "$DIR"; else skip "$more" "tests/gpu/$more.sh is not there"; fi
 done
 
@@ -94,7 +96,9 @@ sanitize() {
         --model schedules/models/gpt.lua -D layers=2 -D width=32 -D context=16 -D rows=1 --steps 2 --json --device cuda
 }
 for tool in memcheck racecheck; do
-    if [ "$standin" ]; then
+    if ! wanted $tool; then
+        continue
+    elif [ "$standin" ]; then
         skip "$tool" "it needs a GPU"
     elif ! command -v compute-sanitizer >/dev/null; then
         skip "$tool" "compute-sanitizer is not here"

@@ -2,6 +2,7 @@
 # of ours: Lua and BLAS are inside, programs find each other beside themselves. In build/standin-check the same sources
 # against tests/standin/.
 G := build/gpu-check
+O := build/gpu-check-obj
 S := build/standin-check
 LAYER_TESTS := kernels attention linear
 TRAVELS := $(addprefix $(G)/,pianola libpianola-cuda.so layer_times.so $(LAYER_TESTS) nccl)
@@ -20,21 +21,26 @@ $(G)/pianola: build/obj/compiler/main.o build/libpianola.a $(G)/libpianola-blas.
 $(G)/libpianola-cuda.so: build/libpianola-cuda.so
 	@mkdir -p $(@D)
 	cp $< $@
-$(G)/obj/%.o: tests/kernels/%.cpp Makefile tests/gpu/gpu.mk
+$(O)/%.o: tests/kernels/%.cpp Makefile tests/gpu/gpu.mk
 	@mkdir -p $(@D)
 	$(NVCC) $(NVHOST) -x cu -c -o $@ $<
-$(G)/obj/%.o: tests/gpu/%.cu Makefile tests/gpu/gpu.mk
+$(O)/%.o: tests/gpu/%.cu Makefile tests/gpu/gpu.mk
 	@mkdir -p $(@D)
 	$(NVCC) $(NVHOST) -c -o $@ $<
-$(addprefix $(G)/,$(LAYER_TESTS)): $(G)/%: $(G)/obj/%.o $(call WITHOUT_TRAINING,cuda) build/libpianola.a $(G)/libpianola-blas.so
+# An archive, of which each program takes what it needs: all that travels may be 64 MiB.
+$(O)/layers.a: $(call WITHOUT_TRAINING,cuda)
+	@mkdir -p $(@D)
+	rm -f $@
+	ar rcs $@ $^
+$(addprefix $(G)/,$(LAYER_TESTS)): $(G)/%: $(O)/%.o $(O)/layers.a build/libpianola.a $(G)/libpianola-blas.so
 	$(NVCC) -o $@ $(filter-out %.so,$^) -L$(G) -lpianola-blas -lcublasLt -cudart shared -Xlinker -rpath,'$$ORIGIN'
-$(G)/layer_times.so: $(G)/obj/layer_times.o $(call WITHOUT_TRAINING,cuda)
+$(G)/layer_times.so: $(O)/layer_times.o $(call WITHOUT_TRAINING,cuda)
 	$(NVCC) -shared -o $@ $^ -lcublasLt -cudart shared
-$(G)/nccl: $(G)/obj/nccl.o
+$(G)/nccl: $(O)/nccl.o
 	$(NVCC) -o $@ $^ -lnccl -cudart shared
 gpu-check-build: gpu $(TRAVELS)
 	git describe --always --dirty >$(G)/commit
-	@du -sh $(G)
+	@du -sm $(G) | awk '{ print $$1 " MiB in " $$2; exit $$1 > 64 }'
 
 $(S)/obj/%.o: tests/kernels/%.cpp Makefile tests/gpu/gpu.mk
 	@mkdir -p $(@D)
@@ -63,5 +69,5 @@ else
 	@if $(BUILT); then $(MAKE_ALL) gpu-check-build; fi
 	@tests/gpu/$(@:gpu-%=%).sh $(G)
 endif
--include $(wildcard $(G)/obj/*.d $(S)/obj/*.d)
+-include $(wildcard $(O)/*.d $(S)/obj/*.d)
 .PHONY: gpu-check-build standin-check gpu-check gpu-bench

@@ -32,6 +32,12 @@ facts() {
     echo "commit     $commit"
 }
 
+# Without a GPU there is nothing to say, and nothing to keep.
+if ! [ "$standin" ] && "$PIANOLA" run schedules/serial.lua --model schedules/models/integers.lua --steps 1 --json \
+    --device cuda 2>&1 | grep '^pianola: error: no CUDA device' >&2; then
+    exit 2
+fi
+
 # keep NAME: what the rest says goes to the results too.
 keep() {
     [ "$standin" ] && return
