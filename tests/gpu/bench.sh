@@ -4,20 +4,17 @@
 #
 #   tests/gpu/bench.sh DIR
 #
-#   MODEL, FLAGS    model script and its parameters; GPT-2 124M in bf16 where there is such a script
+#   MODEL, FLAGS    model script and its parameters; GPT-2 124M in bf16
 #   CONTEXT, ROWS   tokens of a sequence, sequences of a microbatch      BATCHES, STEPS   microbatches a step, steps
 #   PEAK_TFLOPS, MEMORY_TBS   of the device: 989 and 4.8, an H200's by its datasheet, dense bf16 (fp32: 67)
 #   LLMC=DIR        llm.c's sources: built and run here, for comparison
 cd "$(dirname "$0")/../.." || exit 2
 . tests/gpu/lib.sh
 if [ "$standin" ]; then
-    MODEL=${MODEL:-schedules/models/gpt.lua} FLAGS=${FLAGS:--D layers=2 -D width=16 -D heads=2}
+    MODEL=${MODEL:-schedules/models/gpt.lua} FLAGS=${FLAGS:--D layers=2 -D width=16 -D heads=2 -D tied=true -D precision=bf16}
     CONTEXT=${CONTEXT:-8} ROWS=${ROWS:-2} BATCHES=${BATCHES:-2} STEPS=${STEPS:-3} LEAST_SECONDS=0
-elif [ -f schedules/models/gpt2.lua ]; then
-    MODEL=${MODEL:-schedules/models/gpt2.lua} FLAGS=${FLAGS:--D size=124M -D precision=bf16}
-else
-    MODEL=${MODEL:-schedules/models/gpt.lua} FLAGS=${FLAGS:--D layers=12 -D width=768 -D heads=12} PEAK_TFLOPS=${PEAK_TFLOPS:-67}
 fi
+MODEL=${MODEL:-schedules/models/gpt2.lua} FLAGS=${FLAGS:--D size=124M -D precision=bf16}
 CONTEXT=${CONTEXT:-1024} ROWS=${ROWS:-32} BATCHES=${BATCHES:-2} STEPS=${STEPS:-30}
 export PEAK_TFLOPS=${PEAK_TFLOPS:-989} MEMORY_TBS=${MEMORY_TBS:-4.8} LEAST_SECONDS=${LEAST_SECONDS:-0.02}
 keep bench

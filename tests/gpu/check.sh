@@ -58,26 +58,39 @@ wanted steps && for schedule in schedules/*.lua; do
     name=$(basename "$schedule" .lua)
     same "$name in loopback, integers: the host's bits" "$(run "$schedule" $integers | field weights)" \
         "$(cuda "$schedule" $integers | field weights)"
+    same "$name in loopback, integers in bf16: the bits of one rank" true \
+        "$(cuda "$schedule" $integers -D precision=bf16 --compare | field one_rank_same_weights)"
 done
+# gpt NAME MOST SCHEDULE FLAGS...: MOST is by how much a loss may differ from that of one rank
 # shellcheck disable=SC2086
-wanted steps && for schedule in schedules/1f1b.lua schedules/fslpp.lua; do
-    name=$(basename "$schedule" .lua)
-    small="-D batches=4"
-    [ "$name" = 1f1b ] && small="$small -D workers=4"
-    cuda "$schedule" $text $small --compare >"$room/graph"
-    within "$name in loopback, GPT: losses against one rank, relative" "$(field one_rank_largest_difference <"$room/graph")" 0 1e-5
-    same "$name in loopback, GPT: graph and eager replay, the same bits" "$(field weights <"$room/graph")" \
-        "$(cuda "$schedule" $text $small --no-graph | field weights)"
-    same "$name in loopback, GPT: timed, the same bits" "$(field weights <"$room/graph")" \
-        "$(cuda "$schedule" $text $small --timeline "$room/timeline" | field weights)"
-    host=$(run "$schedule" $text $small | field loss_last)
-    within "$name in loopback, GPT: the last loss against the host's, relative" \
-        "$(field loss_last <"$room/graph" | awk -v h="$host" '{ d = $1 / h - 1; print d < 0 ? -d : d }')" 0 1e-4
+gpt() {
+    local name="$1 in loopback, GPT" most=$2
+    shift 2
+    cuda "$@" $text --compare >"$room/graph"
+    within "$name: losses against one rank, relative" "$(field one_rank_largest_difference <"$room/graph")" 0 "$most"
+    same "$name: graph and eager replay, the same bits" "$(field weights <"$room/graph")" \
+        "$(cuda "$@" $text --no-graph | field weights)"
+    same "$name: timed, the same bits" "$(field weights <"$room/graph")" \
+        "$(cuda "$@" $text --timeline "$room/timeline" | field weights)"
     # What is taken beyond the plan is CUDA's own: streams, events, cuBLASLt.
     within "$name: device memory taken beyond the $(field device_bytes_planned <"$room/graph") bytes planned" \
         "$(awk -v p="$(field device_bytes_planned <"$room/graph")" -v t="$(field device_bytes_taken <"$room/graph")" \
             'BEGIN { if (p != "" && t != "") print t - p }')" 0 $([ "$standin" ] && echo 0 || echo 67108864)
-done
+}
+against_host() { # NAME FLAGS...
+    local host
+    # shellcheck disable=SC2086
+    host=$(run "${@:2}" $text | field loss_last)
+    within "$1 in loopback, GPT: the last loss against the host's, relative" \
+        "$(field loss_last <"$room/graph" | awk -v h="$host" '{ d = $1 / h - 1; print d < 0 ? -d : d }')" 0 1e-4
+}
+if wanted steps; then
+    gpt 1f1b 1e-5 schedules/1f1b.lua -D workers=4 -D batches=4
+    against_host 1f1b schedules/1f1b.lua -D workers=4 -D batches=4
+    gpt "fslpp, tied" 1e-5 schedules/fslpp.lua -D batches=4 -D tied=true
+    against_host "fslpp, tied" schedules/fslpp.lua -D batches=4 -D tied=true
+    gpt "1f1b, bf16" 1e-2 schedules/1f1b.lua -D workers=4 -D batches=4 -D precision=bf16
+fi
 
 # ---- between processes, as far as one GPU goes ----
 

@@ -51,11 +51,14 @@ static double figure(const char *name, double otherwise) {
 
 /* ---- what a layer has to do ---- */
 
-static void work_of(const struct rt_layer *l, int way, double e, double *flops, double *bytes) {
-    double r = l->rows, x = r * l->in, y = r * l->out, w = (double)l->nparam, heads = l->heads, t = l->context;
+static void work_of(const struct rt_model *m, const struct rt_layer *l, int way, double *flops, double *bytes) {
+    double r = l->rows, x = r * l->in, y = r * l->out, heads = l->heads, t = l->context,
+           e = precision_bytes(m->precision);
+    double w = (double)(l->nparam + shared_table(m, l));
     *flops = 0;
     switch (l->kind) {
     case LAYER_linear:
+    case LAYER_unembedding:
         *flops = 2 * r * l->in * l->out;
         *bytes = way == 2 ? e * (x + y) + 4 * w : e * (x + y + w);
         break;
@@ -127,7 +130,7 @@ static void time_layer(struct bench *k, int s, int first, int way) {
     int n = 0;
     at.batch = &batch;
     at.loss = k->c.loss;
-    at.first = true;
+    at.first = at.vfirst = true;
     for (int i = 0; i < stage->nlayers; i++)
         if (alike(l, &stage->layer[i]))
             call[n++] = {k->p->model, &stage->layer[i], &at, k->stream, k->c.workspace};
@@ -137,7 +140,7 @@ static void time_layer(struct bench *k, int s, int first, int way) {
     y->count = n;
     auto run = function(l, way);
     y->us = 1e6 * alone(k, n, [&](int i) { run(&call[i]); });
-    work_of(l, way, k->p->model->precision == BF16 ? 2 : 4, &y->flops, &y->bytes);
+    work_of(k->p->model, l, way, &y->flops, &y->bytes);
     free(call);
 }
 
@@ -156,8 +159,8 @@ static void time_update(struct bench *k, int s) {
                             (const float *)job_operand(k->c.arena, x, ROLE_dw),
                             (float *)job_operand(k->c.arena, x, ROLE_opt), k->c.step, k->c.lr, k->stream);
             });
-    /* dw; weights, and with bf16 fp32 masters; two moments: read, and but for dw written */
-    y->bytes = n * (4 + (m->precision == BF16 ? 2 + 8 : 8) + (m->optimizer == OPT_ADAMW ? 16 : 0));
+    /* dw is read; weights, or with bf16 their fp32 masters, and two moments are read and written; bf16 is written */
+    y->bytes = n * (4 + 8 + (m->precision == BF16 ? 2 : 0) + (m->optimizer == OPT_ADAMW ? 16 : 0));
 }
 
 /* ---- all of it ---- */
@@ -172,8 +175,6 @@ static void time_stage(struct bench *k, int s) {
             if (function(&l[i], way))
                 time_layer(k, s, i, way);
     }
-    if (k->p->model->optimizer != OPT_NONE)
-        time_update(k, s);
 }
 
 static void print(const struct bench *k) {
@@ -218,6 +219,8 @@ extern "C" __attribute__((visibility("default"))) char **cuda_train(struct cuda_
     CUDA(cudaStreamSynchronize(k.stream));
     for (int s = 0; s < k.p->stages; s++)
         time_stage(&k, s);
+    for (int s = 0; k.p->model->optimizer != OPT_NONE && s < k.p->sets; s++)
+        time_update(&k, s);
     print(&k);
     fflush(stdout);
     _Exit(0); /* nothing was trained: the command has nothing more to say */

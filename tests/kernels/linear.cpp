@@ -1,4 +1,5 @@
-/* The linear layer through cuBLASLt, on a GPU or the stand-in, against the host layer on the same random data.
+/* The linear layer and the unembedding through cuBLASLt, on a GPU or the stand-in, against the host layers on the same
+ * random data.
  *
  * Data is rounded to the model's precision before either sees it, and sums are fp32 on both sides. So a tensor's
  * errors, against its largest value, come of the order of sums, and with bf16 of rounding what is written in it.
@@ -12,7 +13,7 @@ static double worst[2]; /* seen, of what is tolerated, with fp32 and bf16 */
 
 struct shape {
     int rows, in, out;
-    bool bias, integers;
+    bool bias, integers, table; /* table: an unembedding */
 };
 struct side {
     struct rt_model m;
@@ -25,8 +26,11 @@ static void check(bool fine, const char *what, const char *precision, const stru
     passed += fine;
     failed += !fine;
     if (!fine)
-        printf("    %d x %d by %d%s, %s%s: %s FAILED\n", f->rows, f->in, f->out, f->bias ? " with bias" : "", precision,
-               f->integers ? ", integers" : "", what);
+        printf("    %d x %d by %d%s, %s%s: %s FAILED\n", f->rows, f->in, f->out,
+               f->table  ? " transposed"
+               : f->bias ? " with bias"
+                         : "",
+               precision, f->integers ? ", integers" : "", what);
 }
 
 template <typename T> static float *numbers(int64_t n, bool integers) {
@@ -42,9 +46,10 @@ static void place(struct side *k, const struct shape *f, const float *x, const f
     int64_t in = (int64_t)f->rows * f->in, out = (int64_t)f->rows * f->out, n = (int64_t)f->in * f->out;
     memset(k, 0, sizeof *k);
     k->m.precision = sizeof(T) == 2 ? BF16 : FP32;
-    k->l.kind = LAYER_linear;
+    k->m.vocab = f->out;
+    k->l.kind = f->table ? LAYER_unembedding : LAYER_linear;
     k->l.rows = f->rows, k->l.in = f->in, k->l.out = f->out;
-    k->l.nparam = n + (f->bias ? f->out : 0);
+    k->l.nparam = f->table ? 0 : n + (f->bias ? f->out : 0);
     k->l.x.space = SP_X, k->l.y.space = SP_Y, k->l.dy.space = SP_DY, k->l.dx.space = SP_DX;
     k->s.layer = &k->l;
     k->s.nlayers = 1;
@@ -52,8 +57,8 @@ static void place(struct side *k, const struct shape *f, const float *x, const f
     k->at.at[SP_DY] = copy_of<T>(dy, out);
     k->at.at[SP_Y] = (char *)fresh((size_t)out * sizeof(T));
     k->at.at[SP_DX] = (char *)fresh((size_t)in * sizeof(T));
-    k->at.w = (float *)(void *)copy_of<T>(w, k->l.nparam);
-    k->at.dw = (float *)fresh((size_t)(k->l.nparam + PARAM_ALIGN) * 4); /* the host clears what follows a gradient */
+    k->at.w = k->at.v = (float *)(void *)copy_of<T>(w, n + (f->bias ? f->out : 0));
+    k->at.dw = k->at.dv = (float *)fresh((size_t)(n + f->out + PARAM_ALIGN) * 4); /* the host clears what follows */
 }
 
 /* Forward, backward, and a weight gradient once more that adds to the first. */
@@ -65,21 +70,22 @@ static void run_kernels(struct side *k, void *workspace) {
     p.stages = 1;
     p.stage = &k->s;
     cuda_linear_plan(&p);
-    cuda_linear.forward(&c);
-    cuda_linear.input(&c);
-    at.first = true;
-    cuda_linear.weight(&c);
-    at.first = false;
-    cuda_linear.weight(&c);
+    const struct cuda_layer *f = k->l.kind == LAYER_linear ? &cuda_linear : &cuda_unembedding;
+    f->forward(&c);
+    f->input(&c);
+    at.first = at.vfirst = true;
+    f->weight(&c);
+    at.first = at.vfirst = false;
+    f->weight(&c);
     back();
     cuda_linear_forget();
 }
 
 static void run_host(struct side *k) {
-    k->at.first = true;
+    k->at.first = k->at.vfirst = true;
     host_forward(&k->m, &k->s, &k->at);
     host_backward(&k->m, &k->s, &k->at, true, true);
-    k->at.first = false;
+    k->at.first = k->at.vfirst = false;
     host_backward(&k->m, &k->s, &k->at, false, true);
 }
 
@@ -107,6 +113,7 @@ template <typename T> static void compare(const struct shape *f, void *workspace
     const char *precision = bf16 ? "bf16" : "fp32";
     int64_t in = (int64_t)f->rows * f->in, out = (int64_t)f->rows * f->out, n = (int64_t)f->in * f->out + f->out;
     float *x = numbers<T>(in, f->integers), *w = numbers<T>(n, f->integers), *dy = numbers<T>(out, f->integers);
+    int64_t params = n - (f->bias ? 0 : f->out);
     double sums = f->integers ? 0 : 2e-5, rounded = sums + (bf16 ? 1.01 / 256 : 0);
     struct side host, once, again;
     place<float>(&host, f, x, w, dy);
@@ -117,25 +124,26 @@ template <typename T> static void compare(const struct shape *f, void *workspace
     run_kernels(&again, workspace);
     check(close<T>(once.at.at[SP_Y], host.at.at[SP_Y], out, rounded, bf16), "forward", precision, f);
     check(close<T>(once.at.at[SP_DX], host.at.at[SP_DX], in, rounded, bf16), "input gradient", precision, f);
-    check(close<float>(once.at.dw, host.at.dw, host.l.nparam, sums, bf16), "weight gradient", precision, f);
+    check(close<float>(once.at.dw, host.at.dw, params, sums, bf16), "weight gradient", precision, f);
     bool same = !memcmp(once.at.at[SP_Y], again.at.at[SP_Y], (size_t)out * sizeof(T)) &&
                 !memcmp(once.at.at[SP_DX], again.at.at[SP_DX], (size_t)in * sizeof(T)) &&
-                !memcmp(once.at.dw, again.at.dw, (size_t)host.l.nparam * 4);
+                !memcmp(once.at.dw, again.at.dw, (size_t)params * 4);
     check(same, "the same bits again", precision, f);
     check(release(), "nothing written behind a tensor", precision, f);
 }
 
 int main(int argc, char **argv) {
-    static const struct shape small[] = {{1, 1, 1, true, false},    {3, 5, 7, true, true},
-                                         {16, 32, 96, true, true},  {16, 32, 96, true, false},
-                                         {33, 64, 8, false, false}, {64, 24, 40, true, true}};
+    static const struct shape small[] = {{1, 1, 1, true, false, false},    {3, 5, 7, true, true, false},
+                                         {16, 32, 96, true, true, false},  {16, 32, 96, true, false, false},
+                                         {33, 64, 8, false, false, false}, {64, 24, 40, true, true, false},
+                                         {16, 32, 96, false, false, true}, {5, 8, 1024, false, true, true}};
     void *workspace;
     CUDA_OK(cudaMalloc(&workspace, CUDA_WORKSPACE));
     if (argc == 3 && strcmp(argv[1], "gpt2") == 0) { /* the products of GPT-2 124M, so many rows */
         int rows = atoi(argv[2]);
-        for (struct shape f : {shape{rows, 768, 2304, true, false}, shape{rows, 768, 768, true, false},
-                               shape{rows, 768, 3072, true, false}, shape{rows, 3072, 768, true, true},
-                               shape{rows / 4 + 1, 768, 50304, false, false}}) {
+        for (struct shape f : {shape{rows, 768, 2304, true, false, false}, shape{rows, 768, 768, true, false, false},
+                               shape{rows, 768, 3072, true, false, false}, shape{rows, 3072, 768, true, true, false},
+                               shape{rows / 4 + 1, 768, 50304, false, false, true}}) {
             compare<float>(&f, workspace);
             compare<__nv_bfloat16>(&f, workspace);
         }
