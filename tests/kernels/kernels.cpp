@@ -213,11 +213,10 @@ template <typename T> static bool same_bits(const struct shape *f, const struct 
 template <typename T> static void layer(const struct shape *f) {
     const char *precision = sizeof(T) == 2 ? "bf16" : "fp32";
     int64_t in = (int64_t)f->rows * f->in, out = (int64_t)f->rows * f->out;
-    struct data d = {numbers<T>(in, f->integers),          numbers<T>(BEFORE + f->nparam, f->integers),
-                     numbers<T>(out, f->integers),         numbers<T>(in, f->integers),
-                     numbers<float>(in, f->integers),      numbers<T>((int64_t)f->vocab * f->out, f->integers),
-                     (int32_t *)fresh((size_t)f->rows * 4),
-                     (int32_t *)fresh((size_t)f->rows * 4)};
+    struct data d = {numbers<T>(in, f->integers),           numbers<T>(BEFORE + f->nparam, f->integers),
+                     numbers<T>(out, f->integers),          numbers<T>(in, f->integers),
+                     numbers<float>(in, f->integers),       numbers<T>((int64_t)f->vocab * f->out, f->integers),
+                     (int32_t *)fresh((size_t)f->rows * 4), (int32_t *)fresh((size_t)f->rows * 4)};
     for (int r = 0; r < f->rows; r++) { /* every third token is the same; some occur never */
         d.token[r] = (int32_t)(f->vocab == 0 ? 0 : r % 3 == 0 ? f->vocab / 2 : random_bits() % (uint32_t)f->vocab);
         d.target[r] = (int32_t)(random_bits() % (uint32_t)f->in);
