@@ -338,9 +338,16 @@ struct stage *cost_stages(struct spec *sp) {
     else
         for (int s = 0; s < sp->stages; s++)
             stage_of_units(&st[s]);
-    for (struct job *j = sp->job; j < sp->job + sp->njobs; j++)
+    for (struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
         if (j->cost == 0)
             j->cost = st[j->s].cost[j->d];
+        if (sp->speed)
+            j->cost /= sp->speed[j->rank];
+    }
+    for (struct pair *p = sp->pair; p < sp->pair + sp->npairs; p++) {
+        double a = sp->job[p->first].cost, b = sp->job[p->second].cost;
+        p->cost = a + b - sp->overlap * fmin(a, b);
+    }
     return sp->stage = st;
 }
 

@@ -12,7 +12,14 @@ struct job {
     uint8_t d;         /* OP_F .. OP_W */
     int32_t rank;      /* compute rank */
     int32_t home;      /* the owner of the weights it uses, as w() returned it */
+    int32_t pair;      /* 1 + the index of its overlapped pair; 0: it runs by itself */
     double prio, cost; /* cost 0: not given by the script; cost.c fills it in */
+};
+
+/* Two jobs of one rank, next to each other in its sequence, that start together and end together. */
+struct pair {
+    int32_t first, second;
+    double cost; /* of both at once; cost.c fills it in */
 };
 
 struct link {
@@ -46,8 +53,11 @@ struct spec {
     struct job *job;
     int njobs;
     int32_t *at; /* [(s * batches + b) * NDIRS + d] -> index in job, or -1 */
-    int *cap;    /* per rank; INT_MAX: none */
-    int *slots;  /* weight slots per rank; 0: nothing is kept between jobs */
+    struct pair *pair;
+    int npairs;
+    double overlap; /* the share of a pair's shorter job that hides behind the longer one */
+    int *cap;       /* per rank; INT_MAX: none */
+    int *slots;     /* weight slots per rank; 0: nothing is kept between jobs */
     /* Custom dependencies: pred of job j is pred[pred_at[j] .. pred_at[j+1]), as job indices. NULL: the default. */
     int32_t *pred;
     int32_t *pred_at;
@@ -55,6 +65,7 @@ struct spec {
     struct model *model; /* NULL: unit costs, every tensor 1 byte */
     bool has_cluster;
     struct link *link; /* [src * workers + dst]; NULL: free */
+    double *speed;     /* per rank: 2 takes half the time of 1; NULL: all 1 */
     double memory;     /* bytes per rank; INFINITY: no limit */
     double flops;      /* per second and rank; 0: not given, times are then in FLOP */
     /* The model's embedding, on stage 0, and its unembedding share a token table: a set of weights of its own, number
@@ -65,6 +76,18 @@ struct spec {
 
 static inline int32_t job_at(const struct spec *sp, int s, int b, int d) {
     return sp->at[((int64_t)s * sp->batches + b) * NDIRS + d];
+}
+
+/* How long job j runs. */
+static inline double job_time(const struct spec *sp, int32_t j) {
+    const struct job *job = &sp->job[j];
+    return job->pair ? sp->pair[job->pair - 1].cost : job->cost;
+}
+
+/* The job that j, the first of an overlapped pair, runs together with; -1: j is none. */
+static inline int32_t partner_of(const struct spec *sp, int32_t j) {
+    const struct pair *p = sp->job[j].pair ? &sp->pair[sp->job[j].pair - 1] : NULL;
+    return p && p->first == j ? p->second : -1;
 }
 
 /* script.c's result is made from these: files or NULL, and -D settings "key=value". */

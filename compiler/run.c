@@ -127,6 +127,7 @@ static void compile_serial(const struct compile *c, struct compile *out) {
     sp->workers = 1;
     sp->strict = false;
     sp->link = NULL;
+    sp->speed = NULL;
     sp->memory = INFINITY;
     sp->cap = NEW(int, 1);
     sp->slots = NEW(int, 1);
@@ -134,7 +135,7 @@ static void compile_serial(const struct compile *c, struct compile *out) {
     sp->job = NEW(struct job, sp->njobs);
     memcpy(sp->job, c->spec->job, sizeof *sp->job * (size_t)sp->njobs);
     for (int j = 0; j < sp->njobs; j++) {
-        sp->job[j].rank = sp->job[j].home = 0;
+        sp->job[j].rank = sp->job[j].home = sp->job[j].pair = 0;
         sp->job[j].prio = sp->job[j].b;
     }
     sp->pred = NULL; /* the plain dependencies: what a custom pred() adds must not change the result */
@@ -274,11 +275,14 @@ static double predict(const struct compile *c, const struct compile *serial, con
         cost[i] /= n[i] ? n[i] : 1;
     sp.job = NEW(struct job, sp.njobs);
     memcpy(sp.job, c->spec->job, sizeof *sp.job * (size_t)sp.njobs);
-    for (int j = 0; j < sp.njobs; j++)
+    for (int j = 0; j < sp.njobs; j++) {
         sp.job[j].cost = cost[sp.job[j].s * NOPS + sp.job[j].d];
+        sp.job[j].pair = 0; /* a device has one compute lane: it runs overlapped jobs one after the other */
+    }
     for (int s = 0; s < sets; s++)
         st[s].update = cost[s * NOPS + OP_U];
     sp.link = NULL;
+    sp.speed = NULL;
     return sim_run(&sp, st, c->program)->makespan;
 }
 

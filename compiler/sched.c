@@ -160,19 +160,19 @@ static void retire(struct state *z, int32_t j, double t) {
 
 /* The best job the rank could start now, taken from its heap; -1: none. */
 static int32_t choose(struct state *z, int rank) {
-    bool room = z->live[rank] < z->sp->cap[rank];
     if (z->sp->strict) {
         int32_t i = z->seq_next[rank];
         if (i == z->seq_at[rank + 1])
             return -1;
-        int32_t j = z->seq[i];
-        if (!z->ready[j] || (z->sp->job[j].d == OP_F && !room))
+        int32_t j = z->seq[i], with = partner_of(z->sp, j);
+        int forwards = (z->sp->job[j].d == OP_F) + (with >= 0 && z->sp->job[with].d == OP_F);
+        if (!z->ready[j] || (with >= 0 && !z->ready[with]) || forwards > z->sp->cap[rank] - z->live[rank])
             return -1;
-        z->seq_next[rank]++;
+        z->seq_next[rank] += with >= 0 ? 2 : 1;
         return j;
     }
     struct heap *f = &z->fwd[rank], *r = &z->rest[rank];
-    bool can_f = f->n > 0 && room, can_r = r->n > 0;
+    bool can_f = f->n > 0 && z->live[rank]<z->sp->cap[rank], can_r = r->n> 0;
     if (can_f && (!can_r || f->a[0] < r->a[0]))
         return z->by_pos[heap_pop(f)];
     return can_r ? z->by_pos[heap_pop(r)] : -1;
@@ -180,23 +180,29 @@ static int32_t choose(struct state *z, int rank) {
 
 static int ascending(const void *x, const void *y) { return *(const int *)x - *(const int *)y; }
 
-static void start_idle(struct state *z, double t) {
+static void start(struct state *z, int32_t j, double t) {
     struct sched *sc = z->sc;
+    int rank = z->sp->job[j].rank;
+    z->busy[rank] = true;
+    z->live[rank] += z->sp->job[j].d == OP_F;
+    sc->start[j] = t;
+    sc->end[j] = t + job_time(z->sp, j);
+    sc->starts[sc->nstarts++] = j;
+    sc->order[rank][sc->norder[rank]++] = j;
+    push_event(&z->events, sc->end[j], j);
+}
+
+static void start_idle(struct state *z, double t) {
     qsort(z->touched, (size_t)z->ntouched, sizeof *z->touched, ascending);
     for (int i = 0; i < z->ntouched; i++) {
         int rank = z->touched[i];
         z->dirty[rank] = false;
         int32_t j = z->busy[rank] ? -1 : choose(z, rank);
-        if (j < 0)
-            continue;
-        z->busy[rank] = true;
-        if (z->sp->job[j].d == OP_F)
-            z->live[rank]++;
-        sc->start[j] = t;
-        sc->end[j] = t + z->sp->job[j].cost;
-        sc->starts[sc->nstarts++] = j;
-        sc->order[rank][sc->norder[rank]++] = j;
-        push_event(&z->events, sc->end[j], j);
+        int32_t with = j >= 0 ? partner_of(z->sp, j) : -1;
+        if (j >= 0)
+            start(z, j, t);
+        if (with >= 0)
+            start(z, with, t);
     }
     z->ntouched = 0;
 }
@@ -219,8 +225,10 @@ static void waits_of_job(struct state *z, const bool *ended, int32_t j, struct b
     for (int32_t e = z->g->pred_at[j]; e < z->g->pred_at[j + 1]; e++)
         if (!ended[z->g->pred[e]])
             waits(w, z->g->pred[e]);
-    int32_t first = z->sp->strict ? z->seq[z->seq_next[job->rank]] : j;
-    if (first != j)
+    int32_t first = z->sp->strict ? z->seq[z->seq_next[job->rank]] : j, with = partner_of(z->sp, first);
+    if (first == j && with >= 0 && !z->ready[with])
+        waits(w, with);
+    if (first != j && (with != j || w->n == before))
         waits(w, first);
     if (w->n == before)
         waits(w, z->sp->njobs + job->rank);
@@ -273,6 +281,8 @@ static void die_deadlocked(struct state *z) {
         if (to >= n)
             put(&t, "\n  %s waits for room on rank %d, whose cap of %d is full until %s", name, a->rank,
                 sp->cap[a->rank], other);
+        else if (a->pair && a->pair == b->pair && !has_edge(z->g, from, to))
+            put(&t, "\n  %s waits for %s, to overlap with it", name, other);
         else if (!has_edge(z->g, from, to))
             put(&t, "\n  %s waits for %s, which comes before it in the order of rank %d", name, other, a->rank);
         else
