@@ -11,7 +11,7 @@ field() { sed -nE "s/^  \"$1\": \"?([^,\"]*)\"?,?$/\1/p"; }
 
 wanted=
 for schedule in schedules/*.lua; do
-    got=$(train "$schedule" --model schedules/models/integers.lua --steps 3)
+    got=$(train "$schedule" -D batches=8 --model schedules/models/integers.lua --steps 3)
     expect "$schedule, integers: same weights as one rank" true "$(field one_rank_same_weights <<<"$got")"
     # The fingerprint does not depend on the cut, so all schedules of 8 microbatches agree with each other too.
     weights=$(field weights <<<"$got")
