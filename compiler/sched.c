@@ -166,7 +166,8 @@ static int32_t choose(struct state *z, int rank) {
             return -1;
         int32_t j = z->seq[i], with = partner_of(z->sp, j);
         int forwards = (z->sp->job[j].d == OP_F) + (with >= 0 && z->sp->job[with].d == OP_F);
-        if (!z->ready[j] || (with >= 0 && !z->ready[with]) || forwards > z->sp->cap[rank] - z->live[rank])
+        bool room = forwards == 0 || forwards <= z->sp->cap[rank] - z->live[rank];
+        if (!room || !z->ready[j] || (with >= 0 && !z->ready[with]))
             return -1;
         z->seq_next[rank] += with >= 0 ? 2 : 1;
         return j;

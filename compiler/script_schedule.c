@@ -316,7 +316,7 @@ static struct job *parse_sequence(struct reader *r, uint8_t *has, int *count) {
         if (lua_rawgeti(L, top, k) != LUA_TTABLE)
             field_fail(L, r->t.line, "sequence", "sequence[%d] must be a list of jobs such as \"0F0\", not %s", k,
                        describe(L, -1));
-        for (int i = 1; lua_rawgeti(L, top + 1, i) != LUA_TNIL; i++, lua_pop(L, 1)) {
+        for (int i = 1, place = 0; lua_rawgeti(L, top + 1, i) != LUA_TNIL; i++, lua_pop(L, 1)) {
             struct job entry[2];
             int jobs = parse_entry(r, k, i, entry);
             if (jobs == 2) {
@@ -330,7 +330,7 @@ static struct job *parse_sequence(struct reader *r, uint8_t *has, int *count) {
                                job_name(j->s, j->b, j->d));
                 *set |= (uint8_t)(1 << j->d);
                 GROW(job, capacity, n + 1);
-                j->prio = (double)n;
+                j->prio = place++;
                 job[n++] = *j;
                 charge(r->S, 10);
             }

@@ -60,10 +60,18 @@ static int choice(const struct naive *z, const struct graph *g, int rank, double
             best = j;
     }
     if (best >= 0 && z->sp->strict) {
-        bool full = z->sp->job[best].d == OP_F && live_at(z, rank, t) >= z->sp->cap[rank];
-        return full || ready_at(z, g, best) > t ? -1 : best;
+        int with = z->sp->job[best].pair ? z->sp->pair[z->sp->job[best].pair - 1].second : best;
+        int more = (z->sp->job[best].d == OP_F) + (with != best && z->sp->job[with].d == OP_F);
+        bool full = more > 0 && live_at(z, rank, t) + more > z->sp->cap[rank];
+        return full || ready_at(z, g, best) > t || ready_at(z, g, with) > t ? -1 : best;
     }
     return best;
+}
+
+static int begin(const struct naive *z, int j, double t, double cost) {
+    z->start[j] = t;
+    z->end[j] = t + cost;
+    return 1;
 }
 
 /* Fills start and end; returns how many jobs could start. */
@@ -77,11 +85,11 @@ static int simulate(const struct naive *z, const struct graph *g) {
             for (int j = 0; j < n; j++)
                 idle &= z->sp->job[j].rank != r || !(z->start[j] <= t && t < z->end[j]);
             int j = idle ? choice(z, g, r, t) : -1;
-            if (j >= 0) {
-                z->start[j] = t;
-                z->end[j] = t + z->sp->job[j].cost;
-                started++;
-            }
+            const struct pair *pair = j >= 0 && z->sp->job[j].pair ? &z->sp->pair[z->sp->job[j].pair - 1] : NULL;
+            if (pair)
+                started += begin(z, pair->first, t, pair->cost) + begin(z, pair->second, t, pair->cost);
+            else if (j >= 0)
+                started += begin(z, j, t, z->sp->job[j].cost);
         }
         double next = INFINITY;
         for (int j = 0; j < n; j++) {
@@ -111,13 +119,14 @@ static void expect_same(const struct spec *sp, const struct sched *sc, const str
     for (int i = 1; i < sp->njobs; i++) {
         int32_t a = sc->starts[i - 1], b = sc->starts[i];
         bool in_rank_order = sc->start[a] == sc->start[b] && sp->job[a].rank < sp->job[b].rank;
-        cr_assert(sc->start[a] < sc->start[b] || in_rank_order);
+        cr_assert(sc->start[a] < sc->start[b] || in_rank_order || partner_of(sp, a) == b);
         cr_assert_leq(sc->end[sc->ends[i - 1]], sc->end[sc->ends[i]]);
     }
     for (int r = 0; r < sp->workers; n += sc->norder[r++])
         for (int i = 0; i < sc->norder[r]; i++) {
             cr_assert_eq(sp->job[sc->order[r][i]].rank, r);
-            cr_assert(i == 0 || sc->start[sc->order[r][i - 1]] < sc->start[sc->order[r][i]]);
+            int32_t before = i > 0 ? sc->order[r][i - 1] : -1, j = sc->order[r][i];
+            cr_assert(i == 0 || sc->start[before] < sc->start[j] || partner_of(sp, before) == j);
         }
     cr_assert_eq(n, sp->njobs);
 }
@@ -161,6 +170,15 @@ Test(sched, random_greedy_and_strict) {
     compare(1000, 60, ORDERS | LATENCY, &deadlocks);
     compare(2000, 60, ORDERS | BANDWIDTH, &deadlocks);
     cr_assert_eq(deadlocks, 0);
+}
+
+Test(sched, random_pairs) {
+    int deadlocks = 0;
+    compare(5000, 60, PAIRS, &deadlocks);
+    compare(6000, 80, PAIRS | ORDERS | BANDWIDTH, &deadlocks);
+    cr_assert_eq(deadlocks, 0);
+    compare(7000, 80, PAIRS | CAPS, &deadlocks);
+    cr_assert(deadlocks > 5 && deadlocks < 60, "%d", deadlocks);
 }
 
 Test(sched, random_caps) {
