@@ -2,15 +2,15 @@
 -- its way back, and their F and B overlap. One copy of the weights.
 -- DeepSeek-AI 2025, github.com/deepseek-ai/DualPipe, "DualPipeV"; the "cut-in-half" of Qi 2025, "DualPipe could be
 -- better without the Dual". Eight steps per rank; overlap is the share of an F that hides behind the B it is paired
--- with.
+-- with: 0 here, where a device has one compute lane.
 --
 -- pianola show schedules/dualpipev.lua
---| time    0         5         10        15        20        25        30        35        40
---| rank 0  F0F1F2F3F4F5F6F0I0W0F1I1W1F2I2W2F3F7B3. F4B0B4- F5B1B5- F6B2B6- F7B3B7- I4W4I5W5I6W6I7W7
---| rank 1  . F0F1F2F3F4F0F5F1I0W0F2I1W1F3F6B2. F4B0F7B3F5B1B4- F6B2B5- F7B3B6- B4- I7I5W7I6W5I7W6W7
---| rank 2  . . F0F1F2F0F3F1F4F2I0W0F3F5B1. F4B0F6B2F5B1F7B3F6B2B4- F7B3B5- B4- B6- I5I7I6W5I7W7W6W7
---| rank 3  . . . F0F0F1F1F2F2F3F3F4B0- F4B0F5B1F5B1F6B2F6B2F7B3F7B3B4- B4- B5- B5- I6I6I7I7W6W6W7W7
-local p = params { workers = 4, batches = 8, overlap = 1.0 }
+--| time    0         5         10        15        20        25        30        35        40        45        50
+--| rank 0  F0F1F2F3F4F5F6F0I0W0F1I1W1F2I2W2F3F7+B3 . . . F4+B0 B4- . F5+B1 B5- . F6+B2 B6- . F7+B3 B7- I4W4I5W5I6W6I7W7
+--| rank 1  . F0F1F2F3F4F0F5F1I0W0F2I1W1F3F6+B2 . . F4+B0 F7+B3 F5+B1 B4- . F6+B2 B5- . F7+B3 B6- B4- . I7I5W7I6W5I7W6W7
+--| rank 2  . . F0F1F2F0F3F1F4F2I0W0F3F5+B1 . F4+B0 F6+B2 F5+B1 F7+B3 F6+B2 B4- . F7+B3 B5- B4- . B6- I5. I7I6W5I7W7W6W7
+--| rank 3  . . . F0F0F1F1F2F2F3F3F4B0- F4+B0 F5+B1 F5+B1 F6+B2 F6+B2 F7+B3 F7+B3 B4- B4- . B5- B5- . I6I6. I7I7W6W6W7W7
+local p = params { workers = 4, batches = 8, overlap = 0.0 }
 local P, M = p.workers, p.batches
 if M < 2 * P then error("DualPipeV fills a V of 2 P stages: batches = " .. M .. " must be at least " .. 2 * P) end
 

@@ -192,6 +192,34 @@ Test(script, sequence) {
         cr_assert(sp->job[i].home == 1 - sp->job[i].s && sp->job[i].rank == sp->job[i].s, "home: what w says");
 }
 
+Test(script, jobs_that_overlap) {
+    struct spec *sp = load_fields("sequence = { { '0F0', '0F1+0B0', '0B1' }, { '1F0', '1B0+1F1', '1B1' } }");
+    cr_assert(sp->npairs == 2 && sp->overlap == 0 && !job(sp, 0, 0, OP_F)->pair);
+    cr_assert(job(sp, 0, 1, OP_F)->pair == 1 && job(sp, 0, 0, OP_B)->pair == 1);
+    cr_assert_eq(partner_of(sp, job_at(sp, 0, 1, OP_F)), job_at(sp, 0, 0, OP_B));
+    cr_assert_eq(partner_of(sp, job_at(sp, 0, 0, OP_B)), -1, "it is the second");
+    cr_assert_eq(partner_of(sp, job_at(sp, 1, 0, OP_B)), job_at(sp, 1, 1, OP_F));
+    cr_assert(job(sp, 0, 1, OP_F)->prio == 1 && job(sp, 0, 0, OP_B)->prio == 2 && job(sp, 0, 1, OP_B)->prio == 3);
+    sp = load_fields("sequence = { { '0F0', '0F1+0B0', '0B1' }, { '1F0', '1B0', '1F1', '1B1' } }, overlap = 0.25");
+    cost_stages(sp);
+    cr_assert_eq(job_time(sp, job_at(sp, 0, 1, OP_F)), 1 + 2 - 0.25);
+    cr_assert_eq(job_time(sp, job_at(sp, 0, 0, OP_B)), 1 + 2 - 0.25);
+    cr_assert_eq(job_time(sp, job_at(sp, 0, 1, OP_B)), 2);
+}
+
+/* A W is of the oldest I; each chunk counts its own microbatches, F and backward apart. */
+Test(script, unroll) {
+    struct spec *sp = load_fields("sequence = { unroll({ { 2, 'F0' }, { 1, 'I0 F1+B0' }, { 1, 'W I1 W' } },\n"
+                                  "function(x, k) return x, k end), { '1F1', '1B1' } }");
+    static const char *want[] = {"0F0", "0F1", "0I0", "1F0", "0B1", "0W0", "1I0", "1W0"};
+    for (int i = 0; i < 8; i++)
+        for (int j = 0; j < sp->njobs; j++)
+            if (sp->job[j].rank == 0 && sp->job[j].prio == i)
+                cr_assert_str_eq(job_name(sp->job[j].s, sp->job[j].b, sp->job[j].d), want[i]);
+    cr_assert_eq(sp->njobs, 10);
+    cr_assert_eq(partner_of(sp, job_at(sp, 1, 0, OP_F)), job_at(sp, 0, 1, OP_B));
+}
+
 Test(script, order_cost_cap_and_slots) {
     struct spec *sp =
         load_fields(W_OWN "order = 'strict', cost = function(s, b, d) return d == 'F' and 0.25 or 2 + s end,\n"
