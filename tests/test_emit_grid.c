@@ -128,6 +128,13 @@ Test(emit_grid, joins_jobs_that_overlap) {
     d.tl->start[0][2] = 2; /* one after the other */
     d.tl->end[0][1] = 2;
     cr_assert_null(strstr(grid(d, "F", 80, false, true), "+"));
+    d = blank(1, 1, 2, 4); /* three columns for two: the first gets the odd one */
+    draw(&d, 0, OP_F, 0, 0, 0, 1);
+    draw(&d, 0, OP_F, 0, 1, 1, 1);
+    draw(&d, 0, OP_B, 0, 0, 1, 1);
+    draw(&d, 0, OP_B, 0, 1, 2, 1);
+    cr_assert_not_null(strstr(grid(d, "F", 80, false, true), "rank 0  F0 F1BB1\n"), "%s",
+                       grid(d, "F", 80, false, true));
 }
 
 /* Three units a cell: a cell shows what covers most of it, and a number that does not fit is not cut. */
