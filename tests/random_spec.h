@@ -181,8 +181,6 @@ static inline void draw_pairs(struct spec *sp, const int32_t *order) {
         a->pair = b->pair = ++sp->npairs;
         i++;
     }
-    for (int r = 0; r < sp->workers && sp->npairs; r++) /* they may need the weights of two stages */
-        sp->slots[r] = sp->slots[r] == 1 ? 2 : sp->slots[r];
 }
 
 static inline struct spec *draw_spec(uint64_t seed, int flags) {

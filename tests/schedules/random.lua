@@ -126,9 +126,6 @@ return schedule {
   split_backward = not sequenced and splits or nil,
   recompute = not sequenced and recomputes or nil,
   cost = p.costs and function(s, b, d) return 0.25 * (1 + draw(16, "cost", s, b, d)) end or nil,
-  weight_slots = p.slots and function(r) -- two that overlap may need two stages
-    local slots = draw(4, "weight slots", r)
-    return pairs > 0 and slots == 1 and 2 or slots
-  end or nil,
+  weight_slots = p.slots and function(r) return draw(4, "weight slots", r) end or nil,
   pred = p.orders and pred or nil,
 }
