@@ -1,6 +1,6 @@
--- Forward and backward apart: a stage's forwards run on one rank, its backwards on others, in turn, since they take
--- twice as long. The stash travels, so forward ranks keep no activations. The forward rank owns the weights; the
--- others fetch them and send their gradients home.
+-- Forward and backward apart: forwards of a stage on one rank, its backwards on others; the stash travels.
+-- Backwards take twice as long, so a stage has several ranks for them, in turn. Forward ranks keep no activations.
+-- The forward rank owns the weights; the others fetch them and send their gradients home.
 -- Rahimi 2025, "Unifying Parallelization Schemes to Train Deep Nets": w(s,b,d) may place F and B of a stage apart.
 --
 -- pianola show schedules/apart.lua

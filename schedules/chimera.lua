@@ -1,5 +1,6 @@
--- Chimera: two pipelines through the same ranks, one from each end, each with a copy of the weights. The slots that
--- one leaves idle are just those in which the other works: half the bubble of 1F1B.
+-- Chimera: two pipelines through the same ranks, one from each end, in each other's bubbles.
+-- Each has a copy of the weights. The slots that one leaves idle are just those in which the other works: half the
+-- bubble of 1F1B.
 -- Li and Hoefler 2021, "Chimera: Efficiently Training Large-Scale Neural Networks with Bidirectional Pipelines",
 -- section 3.1; more than P microbatches as in section 3.5, by direct concatenation of units of P. Even microbatches
 -- go down, odd ones up.

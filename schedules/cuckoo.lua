@@ -1,6 +1,6 @@
--- Cuckoo scheduling: a pipeline in which late ranks, which hold activations for a short time only, take the last
--- backwards of early ranks into their nest. The stash travels there, and the gradient back home: less memory, more
--- time.
+-- Cuckoo: a pipeline in which late ranks take the last backwards of early ones into their nest.
+-- Late ranks hold activations for a short time only. The stash travels there, and the gradient back home: less
+-- memory, more time.
 -- Rahimi 2025, "Unifying Parallelization Schemes to Train Deep Nets", the simulator's notebook, "Cuckoo Scheduling",
 -- where workers = 64 and batches = 128. Backwards of stages below cutoff, of microbatches from first on, move to
 -- ranks from cutoff + gap on, closer together towards the end.

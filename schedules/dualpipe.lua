@@ -1,5 +1,5 @@
--- DualPipe: two pipelines through the same ranks, one from each end, each with a copy of the weights. Where they
--- meet, the F of one and the B of the other overlap; weight gradients fill what is idle.
+-- DualPipe: two pipelines through the same ranks, one from each end; where they meet, F and B overlap.
+-- Each has a copy of the weights; weight gradients fill what is idle.
 -- DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", section 3.2.1; the eight steps are those of
 -- github.com/deepseek-ai/DualPipe. Even microbatches enter at rank 0, odd ones at the last rank. overlap is the share
 -- of an F that hides behind the B it is paired with: 0 here, where a device has one compute lane.

@@ -1,5 +1,5 @@
--- DualPipeV: DualPipe folded in half. Two stages per rank, placed like a V; a microbatch on its way down meets one on
--- its way back, and their F and B overlap. One copy of the weights.
+-- DualPipeV: DualPipe folded in half; two stages per rank in a V, one copy of the weights.
+-- A microbatch on its way down meets one on its way back, and their F and B overlap.
 -- DeepSeek-AI 2025, github.com/deepseek-ai/DualPipe, "DualPipeV"; the "cut-in-half" of Qi 2025, "DualPipe could be
 -- better without the Dual". Eight steps per rank; overlap is the share of an F that hides behind the B it is paired
 -- with: 0 here, where a device has one compute lane.

@@ -1,5 +1,5 @@
--- Hanayo: a pipeline that goes down the ranks and back up, waves times, so that each rank has 2 x waves stages.
--- Bubbles as small as Chimera's, without its second copy of the weights; more waves make them smaller still.
+-- Hanayo: a pipeline that goes down the ranks and back up in waves; small bubbles, one copy of the weights.
+-- Each rank has 2 x waves stages. More waves make the bubble a smaller part of the time.
 -- Liu 2023, "Hanayo: Harnessing Wave-like Pipeline Parallelism for Enhanced Large Model Training Efficiency", section
 -- 3; more than P microbatches as units of P, one after the other.
 --

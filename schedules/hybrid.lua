@@ -1,5 +1,5 @@
--- Hybrid: data parallelism over replicas of a 1F1B pipeline. Microbatches go round the replicas, and the replicas of
--- a stage sum their gradients.
+-- Hybrid: data parallelism over replicas of a 1F1B pipeline.
+-- Microbatches go round the replicas, and the replicas of a stage sum their gradients.
 -- Narayanan 2021, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", section 3.
 --
 -- pianola show schedules/hybrid.lua

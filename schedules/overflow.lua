@@ -1,6 +1,6 @@
--- Overflow: a pipeline with extra ranks that own no stage; they take the first backwards of early stages, whose
--- activations live longest. The stash travels there, and the gradient back home: less memory, no more time, more
--- ranks.
+-- Overflow: a pipeline with extra ranks that take the first backwards of early stages.
+-- The extra ranks own no stage. Activations of early stages live longest; the stash travels, and the gradient comes
+-- home: less memory, no more time, more ranks.
 -- Rahimi 2025, "Unifying Parallelization Schemes to Train Deep Nets", the simulator's notebook, "Cuckoo Scheduling",
 -- where stages = 64, extra = 30 and batches = 128. Only stages below stages - extra overflow, of microbatches below
 -- moved.

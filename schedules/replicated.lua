@@ -1,5 +1,6 @@
--- Replicated stages: a 1F1B pipeline whose stages have unequal numbers of ranks, more for those that take longer.
--- Microbatch b of a stage with r ranks runs on its rank b mod r, forward and backward; its ranks sum their gradients.
+-- Replicated stages: a 1F1B pipeline whose stages have unequal numbers of ranks.
+-- More for those that take longer. Microbatch b of a stage with r ranks runs on its rank b mod r, forward and
+-- backward; its ranks sum their gradients.
 -- Narayanan 2019, "PipeDream: Generalized Pipeline Parallelism for DNN Training", section 3.2 (1F1B-RR); with a
 -- flush.
 --
