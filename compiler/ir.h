@@ -13,6 +13,7 @@ struct job {
     int32_t rank;      /* compute rank */
     int32_t home;      /* the owner of the weights it uses, as w() returned it */
     double prio, cost; /* cost 0: not given by the script; cost.c fills it in */
+    bool fill;         /* strict order: no place in it; runs when the rank's next job cannot */
 };
 
 struct link {

@@ -16,6 +16,13 @@ function orders.oldest_batch_first(s, b, d) return b end
 -- A whole stage before the next (Lamy-Poirier 2022, "breadth first").
 function orders.oldest_stage_first(s, b, d) return s end
 
+-- One forward, one backward: where the k-th forward (d == "F") or backward of a rank comes that runs `warmup` forwards
+-- and then a backward and a forward in turn (Narayanan 2021, section 2.2). Not an n, but for an n to use.
+function orders.one_forward_one_backward(k, d, warmup)
+  if d ~= "F" then return warmup + 2 * k end
+  return k < warmup and k or 2 * k - warmup + 1
+end
+
 -- Lua's own sort seeds itself from the clock and is not stable; this merge sort is the same on every machine.
 local function merge(from, to, low, middle, high, before)
   local i, j = low, middle

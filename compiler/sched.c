@@ -1,8 +1,10 @@
 /* Which job runs when: an event-driven list scheduler, n log n.
  *
  * Each rank has two heaps of ready jobs ordered by n and its ties: forwards, which must wait for room under the cap,
- * and the rest. One heap of events holds the ends of running jobs and the arrivals of tensors. DESIGN section 3 fixes
- * the order within an instant: all that ends at t is retired, then every idle rank, in rank order, starts its best. */
+ * and the rest. A strict rank has its sequence, and the heaps only for jobs that fill: they run when the next of the
+ * sequence cannot. One heap of events holds the ends of running jobs and the arrivals of tensors. DESIGN section 3
+ * fixes the order within an instant: all that ends at t is retired, then every idle rank, in rank order, starts its
+ * best. */
 #include "pass.h"
 #include <assert.h>
 #include <limits.h>
@@ -115,7 +117,7 @@ static void touch(struct state *z, int rank) {
 
 static void make_ready(struct state *z, int32_t j) {
     const struct job *job = &z->sp->job[j];
-    if (z->sp->strict)
+    if (z->sp->strict && !job->fill)
         z->ready[j] = true;
     else
         heap_push(job->d == OP_F ? &z->fwd[job->rank] : &z->rest[job->rank], z->pos[j]);
@@ -163,13 +165,11 @@ static int32_t choose(struct state *z, int rank) {
     bool room = z->live[rank] < z->sp->cap[rank];
     if (z->sp->strict) {
         int32_t i = z->seq_next[rank];
-        if (i == z->seq_at[rank + 1])
-            return -1;
-        int32_t j = z->seq[i];
-        if (!z->ready[j] || (z->sp->job[j].d == OP_F && !room))
-            return -1;
-        z->seq_next[rank]++;
-        return j;
+        int32_t j = i < z->seq_at[rank + 1] ? z->seq[i] : -1;
+        if (j >= 0 && z->ready[j] && (room || z->sp->job[j].d != OP_F)) {
+            z->seq_next[rank]++;
+            return j;
+        }
     }
     struct heap *f = &z->fwd[rank], *r = &z->rest[rank];
     bool can_f = f->n > 0 && room, can_r = r->n > 0;
@@ -219,7 +219,7 @@ static void waits_of_job(struct state *z, const bool *ended, int32_t j, struct b
     for (int32_t e = z->g->pred_at[j]; e < z->g->pred_at[j + 1]; e++)
         if (!ended[z->g->pred[e]])
             waits(w, z->g->pred[e]);
-    int32_t first = z->sp->strict ? z->seq[z->seq_next[job->rank]] : j;
+    int32_t first = z->sp->strict && !job->fill ? z->seq[z->seq_next[job->rank]] : j;
     if (first != j)
         waits(w, first);
     if (w->n == before)
@@ -294,12 +294,13 @@ static struct state prepare(const struct spec *sp, const struct stage *st, const
         z.by_pos[j] = j;
     sorting = sp;
     qsort(z.by_pos, (size_t)n, sizeof *z.by_pos, by_priority);
-    int *nfwd = NEW(int, W), *nall = NEW(int, W + 1);
+    int *nfwd = NEW(int, W), *nall = NEW(int, W + 1), *nseq = NEW(int, W);
     for (int i = 0; i < n; i++) {
         const struct job *job = &sp->job[z.by_pos[i]];
         z.pos[z.by_pos[i]] = i;
         nfwd[job->rank] += job->d == OP_F;
         nall[job->rank]++;
+        nseq[job->rank] += !job->fill;
     }
     z.fwd = NEW(struct heap, W);
     z.rest = NEW(struct heap, W);
@@ -310,11 +311,12 @@ static struct state prepare(const struct spec *sp, const struct stage *st, const
         z.fwd[r].a = NEW(int32_t, nfwd[r]);
         z.rest[r].a = NEW(int32_t, nall[r] - nfwd[r]);
         sc->order[r] = NEW(int32_t, nall[r]);
-        z.seq_at[r + 1] = z.seq_at[r] + nall[r];
+        z.seq_at[r + 1] = z.seq_at[r] + nseq[r];
         z.seq_next[r] = z.seq_at[r];
     }
     for (int i = 0; i < n; i++) /* by rank, in the order of priority */
-        z.seq[z.seq_next[sp->job[z.by_pos[i]].rank]++] = z.by_pos[i];
+        if (!sp->job[z.by_pos[i]].fill)
+            z.seq[z.seq_next[sp->job[z.by_pos[i]].rank]++] = z.by_pos[i];
     memcpy(z.seq_next, z.seq_at, sizeof *z.seq_at * (size_t)W);
     z.ready = NEW(bool, n);
     z.busy = NEW(bool, W);

@@ -13,13 +13,13 @@ struct reader {
     lua_State *L;
     struct table t;
     struct spec *sp;
-    int dir[NDIRS];                         /* stack indices of "F", "R", … */
-    int w, n, cost, pred, split, recompute; /* stack indices of the functions; 0: not given */
+    int dir[NDIRS];                               /* stack indices of "F", "R", … */
+    int w, n, fill, cost, pred, split, recompute; /* stack indices of the functions; 0: not given */
 };
 
-static const char *const fields[] = {"workers",      "stages",         "batches",   "w",       "n",    "order",
-                                     "cap",          "split_backward", "recompute", "pred",    "cost", "update",
-                                     "weight_slots", "sequence",       "tensor",    "versions"};
+static const char *const fields[] = {"workers",      "stages",         "batches",   "w",        "n",    "order",
+                                     "cap",          "split_backward", "recompute", "pred",     "cost", "update",
+                                     "weight_slots", "sequence",       "tensor",    "versions", "fill"};
 
 /* ---- fields ---- */
 
@@ -127,8 +127,8 @@ static void ask(struct reader *r, const char *name, int f, int s, int b, int d, 
     lua_call(L, d >= 0 ? 3 : 2, results);
 }
 
-static bool ask_yes(struct reader *r, const char *name, int f, int s, int b) {
-    ask(r, name, f, s, b, -1, 1);
+static bool ask_yes(struct reader *r, const char *name, int f, int s, int b, int d) {
+    ask(r, name, f, s, b, d, 1);
     int type = lua_type(r->L, -1);
     if (type != LUA_TBOOLEAN && type != LUA_TNIL)
         function_fail(r->L, f, name, "%s returned %s; return true or false", call_name(r->S), describe(r->L, -1));
@@ -181,8 +181,8 @@ static double ask_number(struct reader *r, const char *name, int f, const struct
 
 /* Which directions (s,b) has, as bits. */
 static uint8_t directions(struct reader *r, bool split_all, bool recompute_all, int s, int b) {
-    bool split = r->split ? ask_yes(r, "split_backward", r->split, s, b) : split_all;
-    bool again = r->recompute ? ask_yes(r, "recompute", r->recompute, s, b) : recompute_all;
+    bool split = r->split ? ask_yes(r, "split_backward", r->split, s, b, -1) : split_all;
+    bool again = r->recompute ? ask_yes(r, "recompute", r->recompute, s, b, -1) : recompute_all;
     return (uint8_t)(1 << OP_F | (again ? 1 << OP_R : 0) | (split ? 1 << OP_I | 1 << OP_W : 1 << OP_B));
 }
 
@@ -230,6 +230,11 @@ static void jobs_from_functions(struct reader *r) {
             has[(int64_t)s * sp->batches + b] = directions(r, split, again, s, b);
     make_jobs(sp, has);
     r->n = function_field(r, "n", "a number: among jobs a rank could start, the smallest runs");
+    r->fill =
+        function_field(r, "fill", "true for a job that has no place in the order and runs when a rank would idle");
+    if (r->fill && !sp->strict)
+        field_fail(r->L, r->t.line, "fill",
+                   "'fill' goes with order = \"strict\": a greedy rank runs whatever it can anyway");
     for (struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
         if (j->d == OP_R) /* runs where its backward does, which comes next */
             ask_w(r, j, j[1].d);
@@ -239,6 +244,8 @@ static void jobs_from_functions(struct reader *r) {
             ask_w(r, j, j->d);
         if (r->n)
             j->prio = ask_number(r, "n", r->n, j, false);
+        if (r->fill)
+            j->fill = ask_yes(r, "fill", r->fill, j->s, j->b, j->d);
     }
 }
 
@@ -286,8 +293,8 @@ static void check_complete(struct reader *r, int s, int b, uint8_t has) {
 }
 
 static void refuse_beside_sequence(struct reader *r) {
-    static const char *const out[] = {"n", "split_backward", "recompute"};
-    for (int i = 0; i < 3; i++)
+    static const char *const out[] = {"n", "fill", "split_backward", "recompute"};
+    for (int i = 0; i < 4; i++)
         if (given(r, out[i]))
             field_fail(r->L, r->t.line, out[i], "'%s' and 'sequence' both given; the sequence says it already", out[i]);
     if (given(r, "order") && !r->sp->strict)

@@ -49,7 +49,7 @@ static inline struct spec *empty_spec(int workers, int stages, int batches) {
 static inline struct job *add_job(struct spec *sp, int s, int b, int d, int home, int rank) {
     sp->at[(s * sp->batches + b) * NDIRS + d] = sp->njobs;
     struct job *j = &sp->job[sp->njobs++];
-    *j = (struct job){s, b, (uint8_t)d, rank, home, 0, d == OP_B ? 2 : 1};
+    *j = (struct job){s, b, (uint8_t)d, rank, home, 0, d == OP_B ? 2 : 1, false};
     return j;
 }
 
