@@ -206,13 +206,7 @@ static void put_row(struct text *t, struct canvas *c, int r) {
 
 /* ---- what is around the rows ---- */
 
-/* Times are printed in the unit that suits the largest of them. */
-struct measure {
-    double one; /* in the timeline's unit */
-    const char *name;
-};
-
-static struct measure measure_of(double largest, const char *unit, bool ascii) {
+struct measure measure_of(double largest, const char *unit, bool ascii) {
     static const struct measure flops[] = {{1e15, "PFLOP"}, {1e12, "TFLOP"}, {1e9, "GFLOP"}, {1e6, "MFLOP"}};
     if (!strcmp(unit, "s"))
         return largest >= 1      ? (struct measure){1, "s"}
@@ -282,8 +276,7 @@ void emit_grid(struct text *out, const struct program *p, const struct timeline 
 
 /* ---- the report ---- */
 
-/* Bytes: exact when few, else to a tenth in KiB, MiB, GiB… */
-static const char *bytes_text(int64_t n, char buf[32]) {
+const char *bytes_text(int64_t n, char buf[32]) {
     static const char *const name[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     if (n < 10 << 10) {
         snprintf(buf, 32, "%lld B", (long long)n);
@@ -297,7 +290,7 @@ static const char *bytes_text(int64_t n, char buf[32]) {
     return buf;
 }
 
-static const char *time_text(double t, const struct measure *m, char buf[32]) {
+const char *time_text(double t, const struct measure *m, char buf[32]) {
     double x = t / m->one;
     snprintf(buf, 32, fabs(x) >= 1000 || x == floor(x) ? "%.0f" : "%.4g", x);
     return buf;

@@ -43,6 +43,7 @@ struct spec {
     const char *params; /* "workers=4 batches=8", for the record */
     int workers, stages, batches;
     bool strict;
+    bool recompute; /* every stage and microbatch, whatever the script says */
     enum lanes_per lanes;
     struct job *job;
     int njobs;
@@ -72,8 +73,10 @@ static inline int32_t job_at(const struct spec *sp, int s, int b, int d) {
 struct script_args {
     const char *schedule, *model, *cluster;
     enum lanes_per lanes;
+    bool recompute;
     const char **set;
     int nset;
+    bool *used; /* [nset]: the settings that a script had a use for are marked. NULL: all must be of use */
 };
 
 /* ---- cost.c: what each stage weighs; behind the stages, of a tied model, what the table does ---- */

@@ -98,6 +98,7 @@ struct timeline_rows {
 struct timeline_rows *read_tsv(const char *file, const char *src);
 /* emit_json.c */
 void emit_json(struct text *out, const struct report *r);
+void put_string(struct text *t, const char *s);
 /* emit_grid.c: the timeline as rows of cells, and the report as a table, for people. */
 struct style {
     int width; /* columns */
@@ -107,6 +108,14 @@ struct style {
 void emit_grid(struct text *out, const struct program *p, const struct timeline *tl, const char *unit,
                const struct style *style);
 void emit_report(struct text *out, const struct report *r, const struct style *style);
+/* Times are printed in the unit that suits the largest of them; bytes exact when few, else to a tenth in KiB, MiB… */
+struct measure {
+    double one; /* in the timeline's unit */
+    const char *name;
+};
+struct measure measure_of(double largest, const char *unit, bool ascii);
+const char *time_text(double t, const struct measure *m, char buf[32]);
+const char *bytes_text(int64_t n, char buf[32]);
 /* emit_cuda.c: rank r's own program. hash: of the whole compile; every rank of a run must carry the same. */
 void emit_cuda(struct text *out, const struct spec *sp, const struct stage *st, const struct program *p, int r,
                uint64_t hash);

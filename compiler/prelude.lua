@@ -8,10 +8,11 @@ local orders = {}
 function orders.forward_first(s, b, d) return d == "F" and 0 or 1 end
 
 -- A backward as soon as there is one (PipeDream's 1F1B: Narayanan 2019, section 3.2). Needs a cap to save memory.
-function orders.backward_first(s, b, d) return d == "F" and 1 or 0 end
+-- A recompute only when there is nothing else, or it would come right after its forward.
+function orders.backward_first(s, b, d) return d == "F" and 1 or d == "R" and 2 or 0 end
 
--- What has waited longest (Rahimi 2025, "depth first").
-function orders.oldest_batch_first(s, b, d) return b end
+-- What has waited longest (Rahimi 2025, "depth first"). Recomputes of a microbatch come last, the last stage's first.
+function orders.oldest_batch_first(s, b, d) return d == "R" and b + 1 / (s + 2) or b end
 
 -- A whole stage before the next (Lamy-Poirier 2022, "breadth first").
 function orders.oldest_stage_first(s, b, d) return s end

@@ -182,7 +182,7 @@ static double ask_number(struct reader *r, const char *name, int f, const struct
 /* Which directions (s,b) has, as bits. */
 static uint8_t directions(struct reader *r, bool split_all, bool recompute_all, int s, int b) {
     bool split = r->split ? ask_yes(r, "split_backward", r->split, s, b, -1) : split_all;
-    bool again = r->recompute ? ask_yes(r, "recompute", r->recompute, s, b, -1) : recompute_all;
+    bool again = recompute_all || (r->recompute && ask_yes(r, "recompute", r->recompute, s, b, -1));
     return (uint8_t)(1 << OP_F | (again ? 1 << OP_R : 0) | (split ? 1 << OP_I | 1 << OP_W : 1 << OP_B));
 }
 
@@ -217,13 +217,29 @@ static void make_jobs(struct spec *sp, const uint8_t *has) {
         }
 }
 
+/* Where it runs, and when: w, n and fill. */
+static void ask_about(struct reader *r, struct job *j) {
+    bool again = j > r->sp->job && j[-1].d == OP_R; /* the job before is its recompute */
+    if (again)
+        j->home = j[-1].home, j->rank = j[-1].rank;
+    else
+        ask_w(r, j, j->d == OP_R ? j[1].d : j->d);
+    if (r->n)
+        j->prio = ask_number(r, "n", r->n, j, false);
+    if (again && r->sp->strict && j[-1].prio > j->prio)
+        j[-1].prio = j->prio; /* in a strict order it can come no later than just before its backward */
+    if (r->fill)
+        j->fill = ask_yes(r, "fill", r->fill, j->s, j->b, j->d);
+}
+
 static void jobs_from_functions(struct reader *r) {
     struct spec *sp = r->sp;
     r->w = function_field(r, "w", "home, compute: the rank that owns the stage's weights and the one that computes");
     if (!r->w)
         field_fail(r->L, r->t.line, "w",
                    "schedule needs the field 'w'; add: w = function(s, b, d) return home, compute end");
-    bool split = yes_field(r, "split_backward", &r->split), again = yes_field(r, "recompute", &r->recompute);
+    bool split = yes_field(r, "split_backward", &r->split);
+    bool again = yes_field(r, "recompute", &r->recompute) || sp->recompute;
     uint8_t *has = NEW(uint8_t, (int64_t)sp->stages * sp->batches);
     for (int s = 0; s < sp->stages; s++)
         for (int b = 0; b < sp->batches; b++)
@@ -231,22 +247,12 @@ static void jobs_from_functions(struct reader *r) {
     make_jobs(sp, has);
     r->n = function_field(r, "n", "a number: among jobs a rank could start, the smallest runs");
     r->fill =
-        function_field(r, "fill", "true for a job that has no place in the order and runs when a rank would idle");
+        function_field(r, "fill", "true: a job without a place in the order, which runs when its rank would idle");
     if (r->fill && !sp->strict)
         field_fail(r->L, r->t.line, "fill",
                    "'fill' goes with order = \"strict\": a greedy rank runs whatever it can anyway");
-    for (struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
-        if (j->d == OP_R) /* runs where its backward does, which comes next */
-            ask_w(r, j, j[1].d);
-        else if (j > sp->job && j[-1].d == OP_R)
-            j->home = j[-1].home, j->rank = j[-1].rank;
-        else
-            ask_w(r, j, j->d);
-        if (r->n)
-            j->prio = ask_number(r, "n", r->n, j, false);
-        if (r->fill)
-            j->fill = ask_yes(r, "fill", r->fill, j->s, j->b, j->d);
-    }
+    for (struct job *j = sp->job; j < sp->job + sp->njobs; j++)
+        ask_about(r, j);
 }
 
 /* ---- jobs from a sequence ---- */
@@ -343,9 +349,16 @@ static void jobs_from_sequence(struct reader *r) {
     for (int s = 0; s < sp->stages; s++)
         for (int b = 0; b < sp->batches; b++)
             check_complete(r, s, b, has[(int64_t)s * sp->batches + b]);
+    for (int64_t i = 0; sp->recompute && i < (int64_t)sp->stages * sp->batches; i++)
+        has[i] |= 1 << OP_R;
     make_jobs(sp, has);
+    for (struct job *j = sp->job; j < sp->job + sp->njobs; j++)
+        j->rank = -1;
     for (int i = 0; i < count; i++)
         sp->job[job_at(sp, listed[i].s, listed[i].b, listed[i].d)] = listed[i];
+    for (struct job *j = sp->job; j < sp->job + sp->njobs; j++)
+        if (j->rank < 0) /* a recompute that is not listed: just before its backward, by the ties */
+            j->rank = j[1].rank, j->prio = j[1].prio;
     for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++)
         if (j->d == OP_R && j->rank != j[1].rank)
             field_fail(r->L, r->t.line, "sequence",

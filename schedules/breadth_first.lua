@@ -9,6 +9,7 @@
 --| rank 2  ..FFFFFFFFFFFFFFFF...B0B1B2B3B4B5B6B7B0B1B2B3B4B5B6B7....
 --| rank 3  ...FFFFFFFFFFFFFFFFB0B1B2B3B4B5B6B7B0B1B2B3B4B5B6B7......
 local p = params { workers = 4, batches = 8, chunks = 2 }
+if p.chunks < 1 then error("chunks = " .. p.chunks .. ": each rank has at least one") end
 local stages = p.workers * p.chunks
 
 return schedule {

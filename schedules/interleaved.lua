@@ -14,9 +14,10 @@ local p = params { workers = 4, batches = 8, chunks = 2 }
 local P, M, V = p.workers, p.batches, p.chunks
 if V < 2 then error("chunks = " .. V .. ": with fewer than 2 chunks there is nothing to interleave; see schedules/1f1b.lua") end
 local groups = params { groups = math.max(1, M // math.max(1, P)) }.groups
-if groups < 1 or groups > 1 and M // groups < P then
-  error("groups = " .. groups .. " gives groups of " .. M // math.max(1, groups) .. " microbatches; at least workers = " .. P
-    .. " must be in one, or ranks wait for its first to come back")
+if groups < 1 then error("groups = " .. groups .. ": there is at least one") end
+if groups > 1 and M // groups < P then
+  error("groups = " .. groups .. " leaves " .. M // groups .. " microbatches in one, fewer than workers = " .. P
+    .. ": ranks would wait for its first to come back for the next chunk")
 end
 local function first(g) return -(-g * M // groups) end -- of group g; rounded up
 

@@ -192,6 +192,34 @@ Test(script, sequence) {
         cr_assert(sp->job[i].home == 1 - sp->job[i].s && sp->job[i].rank == sp->job[i].s, "home: what w says");
 }
 
+Test(script, fill) {
+    struct spec *sp = load_fields(W_OWN "split_backward = true, order = 'strict',\n"
+                                        "fill = function(s, b, d) return d == 'W' and b == 1 end");
+    for (int i = 0; i < sp->njobs; i++)
+        cr_assert_eq(sp->job[i].fill, sp->job[i].d == OP_W && sp->job[i].b == 1);
+}
+
+/* --recompute: as if the script had said so, in its order or in a sequence. */
+Test(script, recompute_asked_for) {
+    static const char *const ways[] = {
+        W_OWN "order = 'strict', n = function(s, b, d) return d == 'R' and 9 or b end",
+        "sequence = { { '0F0', '0F1', '0B0', '0B1' }, { '1F0', '1B0', '1F1', '1B1' } }",
+        W_OWN "recompute = function(s, b) return s == 0 end",
+    };
+    for (int i = 0; i < 3; i++) {
+        const char *text = format("return schedule { workers = 2, stages = 2, batches = 2,\n%s }", ways[i]);
+        struct script_args a = {.schedule = file_of(text), .recompute = true};
+        struct spec *sp = script_load(&a);
+        unlink(a.schedule);
+        cr_assert_eq(sp->njobs, 12);
+        for (int k = 0; k < sp->njobs; k++)
+            if (sp->job[k].d == OP_R) {
+                cr_assert_eq(sp->job[k].rank, sp->job[k + 1].rank);
+                cr_assert_eq(sp->job[k].prio, sp->job[k + 1].prio, "just before its backward");
+            }
+    }
+}
+
 Test(script, order_cost_cap_and_slots) {
     struct spec *sp =
         load_fields(W_OWN "order = 'strict', cost = function(s, b, d) return d == 'F' and 0.25 or 2 + s end,\n"
@@ -262,6 +290,8 @@ Test(script, orders_of_the_papers) {
         for (int k = 0; k < sp->njobs; k++) {
             const struct job *j = &sp->job[k];
             double want[] = {j->d != OP_F, j->d == OP_F, j->b, j->s};
+            if (j->d == OP_R) /* after all else, and the last stage's first */
+                want[1] = 2, want[2] = j->b + 1.0 / (j->s + 2);
             cr_assert_eq(j->prio, want[i], "%s of %s", names[i], job_name(j->s, j->b, j->d));
         }
     }
