@@ -60,6 +60,16 @@ input zb_h1 2 && known "ZB-H1 4,12, F,I,W = 1,2,1" 54 6 4,4,4,4 "$room/zb_h1.lua
 # shellcheck disable=SC2086
 input zbv 2 && known "ZB-V 4,8, I = 2" 70 6 8,8,8,8 "$room/zbv.lua" $P4M8
 
+# Latency c per hop, senders not held up: what a schedule published for free links costs on others.
+for row in breadth_first/57/63/73 zb_h1/27/41/57; do
+    IFS=/ read -ra want <<<"$row"
+    for c in 0 1 2; do
+        # shellcheck disable=SC2086
+        expect "${want[0]}, latency $c" "${want[c + 1]}" \
+            "$(figure makespan "schedules/${want[0]}.lua" $P4M8 --cluster schedules/clusters/latency.lua -D latency=$c)"
+    done
+done
+
 # Megatron-LM's own example of its interleaved order: 2 ranks, 5 microbatches in groups of 3 and 2, 2 chunks (1 and 2).
 order=$("$PIANOLA" show schedules/interleaved.lua -D workers=2 -D batches=5 --format tsv |
     awk -F'\t' '$1 == 0 && ($5 == "F" || $5 == "B") { print ($5 == "B" ? -1 : 1) * (int($6 / 2) + 1) }' | paste -sd' ')
