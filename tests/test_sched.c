@@ -280,17 +280,19 @@ Test(sched, a_full_cap_is_explained) {
                                    "  1F0 waits for room on rank 0, whose cap of 1 is full until 0B0\n");
 }
 
-/* Rank 0's 0W0 fills, but waits for 0I0, which waits for a turn that never comes. */
+/* 0F1 fills: it waits for room, not for its turn. */
 Test(sched, a_job_that_fills_is_explained) {
-    struct spec *sp = empty_spec(1, 1, 1);
+    struct spec *sp = pipeline_spec(1, 2, 0);
+    static int32_t pred[] = {0, 2, 2}, pred_at[] = {0, 0, 2, 2, 3}; /* 0B0 needs 0F0 and 0F1 */
+    sp->pred = pred;
+    sp->pred_at = pred_at;
     sp->strict = true;
-    add_job(sp, 0, 0, OP_F, 0, 0)->prio = 2;
-    add_job(sp, 0, 0, OP_I, 0, 0)->prio = 1;
-    add_job(sp, 0, 0, OP_W, 0, 0)->fill = true;
-    cr_assert_str_eq(deadlock(sp), "pianola: error: drawn.lua: deadlock: 3 of 3 jobs can never start; raise the cap "
+    sp->job[2].fill = true;
+    sp->cap[0] = 1;
+    cr_assert_str_eq(deadlock(sp), "pianola: error: drawn.lua: deadlock: 3 of 4 jobs can never start; raise the cap "
                                    "or change the order, because\n"
-                                   "  0F0 waits for 0I0, which comes before it in the order of rank 0\n"
-                                   "  0I0 waits for 0F0\n");
+                                   "  0B0 waits for 0F1\n"
+                                   "  0F1 waits for room on rank 0, whose cap of 1 is full until 0B0\n");
 }
 
 /* Rank 0 wants 0B0 before 0F1, rank 1 wants 1F1 before 1B0. */
