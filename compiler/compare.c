@@ -22,7 +22,7 @@ static const struct {
 };
 
 struct row {
-    const char *name;
+    char name[64];
     double figure[NCOLUMNS]; /* but NAME's */
 };
 
@@ -52,7 +52,8 @@ static int column_of(const char *key) {
 }
 
 static struct row measure(const struct report *r, bool model) {
-    struct row row = {.name = r->schedule};
+    struct row row = {0};
+    snprintf(row.name, sizeof row.name, "%s", r->schedule);
     double scale = model ? 1 : (double)r->workers / r->stages, *f = row.figure;
     f[STAGES] = r->stages;
     f[MAKESPAN] = r->makespan * scale;
@@ -69,45 +70,55 @@ static struct row measure(const struct report *r, bool model) {
     return row;
 }
 
-/* Compiles them one after the other; returns the last one's report, whose ranks, microbatches and unit are all's. */
-static const struct report *compile_each(const struct compile *how, const char *const *files, int n, struct row *row) {
-    const struct report *first = NULL;
-    bool *used = NEW(bool, how->args.nset + 1);
-    for (int i = 0; i < n; i++) {
+/* Compiles them one after the other, each with the whole arena to itself; returns what all have in common: ranks,
+ * microbatches and unit. */
+static struct report compile_each(const struct compile *how, const struct compare_args *a, struct row *row) {
+    int nset = how->args.nset;
+    const char *set[nset + 1], **file = a->file;
+    bool used[nset + 1];
+    struct report first = {0};
+    memcpy(set, how->args.set, sizeof *set * (size_t)nset); /* that array is in the arena */
+    memset(used, 0, sizeof used);
+    for (int i = 0; i < a->nfiles; i++) {
         struct compile c = *how;
-        c.args.schedule = files[i];
+        free_all();
+        c.args.schedule = file[i];
+        c.args.set = set;
         c.args.used = used;
         compile_all(&c, "");
-        first = first ? first : c.report;
-        if (c.report->workers != first->workers || c.report->batches != first->batches)
+        const struct report *r = c.report;
+        if (i == 0)
+            first = (struct report){.workers = r->workers, .batches = r->batches, .unit = r->unit};
+        if (r->workers != first.workers || r->batches != first.batches)
             die("%s has %d ranks and %d microbatches, but %s has %d and %d; compare at equal sizes, with -D workers=%d "
                 "-D batches=%d",
-                files[0], first->workers, first->batches, files[i], c.report->workers, c.report->batches,
-                first->workers, first->batches);
-        row[i] = measure(c.report, c.spec->model != NULL);
+                file[0], first.workers, first.batches, file[i], r->workers, r->batches, first.workers, first.batches);
+        row[i] = measure(r, c.spec->model != NULL);
     }
-    for (int i = 0; i < how->args.nset; i++)
+    for (int i = 0; i < nset; i++)
         if (!used[i])
-            die("-D %s: none of the scripts has this parameter", how->args.set[i]);
+            die("-D %s: none of the scripts has this parameter", set[i]);
     return first;
 }
 
-static void put_cell(char cell[32], const struct row *row, int i, const struct measure *m) {
+enum { CELL = 64 };
+
+static void put_cell(char cell[CELL], const struct row *row, int i, const struct measure *m) {
     double x = row->figure[i];
     if (i == NAME)
-        snprintf(cell, 32, "%s", row->name);
+        snprintf(cell, CELL, "%s", row->name);
     else if (i == MAKESPAN || i == BOUND)
         time_text(x, m, cell);
     else if (i == MEMORY || i == SENT)
         bytes_text((int64_t)x, cell);
     else if (i == BUBBLE || i == GAP)
-        snprintf(cell, 32, "%.1f %%", 100 * x);
+        snprintf(cell, CELL, "%.1f %%", 100 * x);
     else
-        snprintf(cell, 32, "%.4g", x);
+        snprintf(cell, CELL, "%.4g", x);
 }
 
 static void put_table(struct text *out, const struct row *row, int n, const struct measure *m, bool markdown) {
-    char cell[32];
+    char cell[CELL];
     int width[NCOLUMNS];
     for (int k = 0; k < NCOLUMNS; k++) {
         width[k] = (int)strlen(column[k].head);
@@ -147,21 +158,21 @@ static void put_objects(struct text *out, const struct row *row, int n, const st
 }
 
 int compare_command(const struct compile *how, const struct compare_args *a) {
-    struct row *row = NEW(struct row, a->nfiles);
-    int by = a->sort ? column_of(a->sort) : -1;
-    const struct report *r = compile_each(how, a->file, a->nfiles, row);
+    struct row row[a->nfiles];
+    sorted_by = a->sort ? column_of(a->sort) : -1;
+    struct report r = compile_each(how, a, row);
     struct text out = {0};
-    if ((sorted_by = by) >= 0)
+    if (sorted_by >= 0)
         qsort(row, (size_t)a->nfiles, sizeof *row, smaller);
     double longest = 0;
     for (int i = 0; i < a->nfiles; i++)
         longest = row[i].figure[MAKESPAN] > longest ? row[i].figure[MAKESPAN] : longest;
-    struct measure m = measure_of(longest, r->unit, a->ascii);
+    struct measure m = measure_of(longest, r.unit, a->ascii);
     if (a->json) {
-        put_objects(&out, row, a->nfiles, r);
+        put_objects(&out, row, a->nfiles, &r);
     } else {
         bool unit = strcmp(m.name, "units") == 0;
-        put(&out, "%d ranks, %d microbatches; times in %s\n\n", r->workers, r->batches,
+        put(&out, "%d ranks, %d microbatches; times in %s\n\n", r.workers, r.batches,
             unit ? "units: F is 1 for a rank's share of the model; every tensor is 1 byte" : m.name);
         put_table(&out, row, a->nfiles, &m, a->markdown);
     }

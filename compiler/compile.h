@@ -41,7 +41,7 @@ int run_command(struct compile *c, const struct run_args *a);
 
 /* compare.c */
 struct compare_args {
-    const char *const *file;
+    const char **file;
     int nfiles;
     const char *sort;
     bool json, markdown, ascii;

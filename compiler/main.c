@@ -252,7 +252,7 @@ static void parse(struct settings *z, const struct command *c, int argc, char **
             die("`%s` takes no --%s; see `pianola help %s`", c->name, o->name, c->name);
         set_option(z, c, key, o->name, optarg);
     }
-    z->compare.file = (const char *const *)argv + optind;
+    z->compare.file = (const char **)argv + optind;
     z->compare.nfiles = argc - optind;
     if (z->list) {
         if (optind < argc)
