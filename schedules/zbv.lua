@@ -1,7 +1,6 @@
 -- ZB-V: two chunks per rank in a V, so that loss and first stage share a rank; no bubble in 1F1B's memory.
--- Qi 2023, "Zero Bubble Pipeline Parallelism", section 6: rank r has the stages r (chunk 1 of the letters below: F, I, W)
--- and 2 P - 1 - r (chunk 2: f, i, w). A rank's span is its work when F = I = W, and it holds 2 P activations of half a
--- stage, as much as P whole ones.
+-- Qi 2023, "Zero Bubble Pipeline Parallelism", section 6: rank r has the stages r and 2 P - 1 - r. A rank's span is its
+-- work when F = I = W and M >= 2 P - 1, and it holds 2 P activations of half a stage, as much as P whole ones.
 --
 -- pianola show schedules/zbv.lua
 --| time    0         5         10        15        20        25        30        35        40        45        50
@@ -12,7 +11,8 @@
 local p = params { workers = 4, batches = 8 }
 local P, M = p.workers, p.batches
 
--- The jobs of rank r in their order: `add(n, "f", "i")` adds n rounds of the next f and the next i, while there are any.
+-- The jobs of rank r in their order: F, I and W are its first stage's, f, i and w its second's. add(n, "f", "i") adds
+-- n times the next f and the next i, as long as there are any; a weight gradient only after its input gradient.
 local function jobs(r)
   local list, done = {}, {}
   local function add(n, ...)
