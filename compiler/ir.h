@@ -32,6 +32,10 @@ struct model {
     int nlayers, nunits;
     int *cut; /* stages - 1 indices of units that open stages 1..; NULL: evenly by cost */
     int ncut;
+    /* A model given as stages: stage s reads the sum of from[from_at[s] .. from_at[s+1]), ascending, or, where there is
+     * none, the batch. NULL: a chain. */
+    int *from, *from_at;
+    int *to, *to_at; /* likewise, the stages that read stage s */
 };
 
 enum lanes_per { PER_EDGE, PER_PEER, PER_RANK }; /* what has a communication lane of its own; an edge has a direction */

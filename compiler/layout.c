@@ -10,7 +10,9 @@
  *   gradients that W needs       ext: dy of every layer with parameters
  *   everything else              the workspace, first fit over the layers between its making and its last use
  *
- * The batch, input of the first stage, is SP_NONE: it can be read again and is never kept.
+ * The batch, input of the first stage, is SP_NONE: it can be read again and is never kept. Where a stage reads several
+ * others' outputs, their sum is its input, and the stash holds it; where several read its own, ext holds the sum of the
+ * gradients that come back.
  *
  * Values and gradients are of the model's precision; statistics, and the sums of a loss, are not. */
 #include "cost.h"
@@ -51,7 +53,7 @@ struct plan {
     struct rt_layer *l;
     int n;
     int64_t element; /* bytes, of a value and a gradient */
-    bool first;
+    int reads, readers; /* stages whose outputs it reads, 0: the batch; stages that read its own */
     int *partner; /* of a fork its join, of a join its fork */
     int *root;    /* per value 0..n: the value it is the same as */
     bool *keep;   /* per root: in the stash, or for gradients in ext */
@@ -118,11 +120,12 @@ static void read_values(struct plan *p) {
         if (keeps_output(p->l[i].kind))
             p->keep[p->root[i + 1]] = true;
     }
+    p->keep[0] = p->keep[0] || p->reads > 1;
 }
 
 static void place_value(struct plan *p, struct workspace *w, int v) {
     bool last = v == p->n;
-    if ((v == 0 && p->first) || (last && is_loss(p->l[v - 1].kind)))
+    if ((v == 0 && p->reads == 0) || (last && is_loss(p->l[v - 1].kind)))
         p->at[v] = (struct slot){SP_NONE, 0};
     else if (p->keep[v])
         p->at[v] = (struct slot){SP_STASH, take(&p->s->stash, bytes_of(p, v))};
@@ -170,14 +173,15 @@ static void read_gradients(struct plan *p) {
         if (has_gradient(&p->l[i]))
             p->keep[dy] = true;
     }
+    p->keep[p->n] = p->keep[p->n] || p->readers > 1;
 }
 
 /* Nobody needs the gradient of a value that no earlier parameter and no earlier stage has made. */
 static int first_needed(const struct plan *p) {
     int i = 0;
-    while (p->first && i < p->n && !has_gradient(&p->l[i]))
+    while (p->reads == 0 && i < p->n && !has_gradient(&p->l[i]))
         i++;
-    return p->first ? i + 1 : 0;
+    return p->reads == 0 ? i + 1 : 0;
 }
 
 static void place_gradient(struct plan *p, struct workspace *w, int g, int needed) {
@@ -214,9 +218,9 @@ static void layout_backward(struct plan *p) {
         p->s->work = w.peak;
 }
 
-static struct plan plan_of(struct rt_stage *s, struct rt_layer *layer, bool first, int64_t element) {
+static struct plan plan_of(struct rt_stage *s, struct rt_layer *layer, int reads, int readers, int64_t element) {
     int n = s->nlayers;
-    struct plan p = {.s = s, .l = layer, .n = n, .element = element, .first = first};
+    struct plan p = {.s = s, .l = layer, .n = n, .element = element, .reads = reads, .readers = readers};
     p.partner = NEW(int, n);
     p.root = NEW(int, n + 1);
     p.keep = NEW(bool, n + 1);
@@ -233,10 +237,11 @@ void layout_weights(struct rt_stage *s, struct rt_layer *layer, int precision, i
     s->opt = 4 * state * (s->weight / element);
 }
 
-void layout_stage(struct rt_stage *s, struct rt_layer *layer, bool first, int precision, int state) {
+void layout_stage(struct rt_stage *s, struct rt_layer *layer, int reads, int readers, int precision, int state) {
     int64_t element = precision_bytes(precision);
     layout_weights(s, layer, precision, state);
-    struct plan values = plan_of(s, layer, first, element), gradients = plan_of(s, layer, first, element);
+    struct plan values = plan_of(s, layer, reads, readers, element);
+    struct plan gradients = plan_of(s, layer, reads, readers, element);
     layout_forward(&values);
     layout_backward(&gradients);
 }

@@ -15,6 +15,10 @@ struct graph *graph_build(const struct spec *sp);
 /* The tensor that the edge from -> to carries when their ranks differ (K_token: none), and its bytes. */
 int edge_kind(const struct job *from, const struct job *to);
 int64_t edge_bytes(const struct stage *st, const struct job *from, const struct job *to);
+/* The i-th of the stages whose outputs stage s reads, and of those that read its own; -1: there are no more. Its
+ * neighbours in the chain, or what the model says. */
+int source_of(const struct spec *sp, int s, int i);
+int reader_of(const struct spec *sp, int s, int i);
 bool has_edge(const struct graph *g, int32_t job, int32_t pred);
 struct link link_of(const struct spec *sp, int src, int dst); /* free without a cluster */
 /* The shortest cycle of a directed graph in compressed rows (to[at[v]..at[v+1])); there must be one. */

@@ -11,7 +11,8 @@
 
 /* ---- from the compiler's program to the runtime's constants ---- */
 
-static void fill_instr(const struct rank *k, const struct instr *x, struct rt_instr *y) {
+/* more: where the first further operand goes, were there one. */
+static void fill_instr(const struct rank *k, const struct instr *x, struct rt_instr *y, int64_t *more, int32_t at) {
     *y = (struct rt_instr){.op = x->op, .first = x->first, .vfirst = x->vfirst, .lane = x->lane};
     y->stage = x->stage;
     y->batch = x->batch;
@@ -19,12 +20,17 @@ static void fill_instr(const struct rank *k, const struct instr *x, struct rt_in
     y->msg = x->msg;
     y->wait = (int32_t)x->wait;
     y->nwait = x->nwait;
+    y->more = at;
     for (int role = 0; role < NROLES; role++)
         y->at[role] = -1;
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
         const struct buf *b = &k->buf[k->arg[a].buf];
-        y->at[k->arg[a].role] = b->off;
+        int role = k->arg[a].role;
         y->bytes = b->bytes;
+        if ((role == ROLE_x || role == ROLE_dy) && y->at[role] >= 0)
+            more[y->more + y->nmore++] = b->off;
+        else
+            y->at[role] = b->off;
     }
 }
 
@@ -52,8 +58,9 @@ static void fill_homes(const struct rank *k, struct rt_rank *out) {
 static void fill_rank(const struct rank *k, struct rt_rank *out) {
     struct rt_instr *ins = NEW(struct rt_instr, k->nins);
     int32_t *lane_at = NEW(int32_t, k->nlanes + 2), *lane_ins = NEW(int32_t, k->nins);
+    int64_t *more = NEW(int64_t, k->nargs + 1);
     for (int32_t i = 0; i < k->nins; i++) {
-        fill_instr(k, &k->ins[i], &ins[i]);
+        fill_instr(k, &k->ins[i], &ins[i], more, i ? ins[i - 1].more + ins[i - 1].nmore : 0);
         lane_at[k->ins[i].lane + 2]++;
     }
     for (size_t w = 0; w < k->nwaits; w++)
@@ -65,6 +72,7 @@ static void fill_rank(const struct rank *k, struct rt_rank *out) {
     *out = (struct rt_rank){.ins = ins, .nins = k->nins, .nlanes = k->nlanes, .lane_ins = lane_ins};
     out->lane_at = lane_at;
     out->wait = k->wait;
+    out->more = more;
     out->arena = k->arena;
     out->work = -1;
     for (int i = 0; i < k->nbufs; i++)

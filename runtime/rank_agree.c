@@ -1,4 +1,5 @@
 /* One program, one compile: what all ranks of a run must have alike, exchanged before anything runs. */
+#include "job.h"
 #include "rank_run.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,11 +17,12 @@ struct place {
     bool reads; /* data */
 };
 
-/* The first and the last stage read inputs and targets; ranks between them need no data. */
+/* Stages at the ends read inputs and targets; ranks between them need no data. */
 bool rank_reads(const struct rank_run *r) {
+    struct rt_program p = {.stages = r->self->stages, .stage = r->tables->stage};
     for (int32_t i = 0; i < r->tables->nins; i++) {
         const struct rt_instr *x = &r->tables->ins[i];
-        if (x->op < NDIRS && (x->stage == 0 || x->stage == r->self->stages - 1))
+        if (x->op < NDIRS && stage_reads_batch(&p, x->stage))
             return true;
     }
     return false;

@@ -26,6 +26,7 @@ static void own_program(struct rank_run *r) {
         ins[at[t->ins[i].lane + 1]++] = i;
     *k = (struct rt_rank){.ins = t->ins, .nins = t->nins, .nlanes = self->nlanes, .lane_ins = ins, .lane_at = at};
     k->wait = t->wait;
+    k->more = t->more;
     k->home = t->homes;
     while (t->homes[k->nhomes].stage >= 0)
         k->nhomes++;
