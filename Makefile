@@ -15,7 +15,7 @@ FUZZ := B=build/fuzz CC=clang SAN='-fsanitize=fuzzer-no-link,address,undefined -
 # -fno-math-errno lets sqrt and friends become instructions; -ffast-math would let sums differ between machines.
 FLAGS = -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -fno-math-errno -MMD -MP -Ibuild $(CFLAGS) $(SAN)
 LIBS = $$(pkg-config --libs lua5.4 openblas) -lm -pthread
-SOURCES := $(wildcard compiler/*.c) $(filter-out runtime/comm_nccl.c runtime/comm_mpi.c runtime/rank_%.c,$(wildcard runtime/*.c))
+SOURCES := $(wildcard compiler/*.c) $(filter-out runtime/comm_mpi.c runtime/rank_%.c,$(wildcard runtime/*.c))
 LIBRARY := $(patsubst %.c,$(B)/obj/%.o,$(filter-out compiler/main.c,$(SOURCES)))
 UNITS := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c tests/guard_proof/*.c))
 HELPERS := $(patsubst %.c,$(B)/obj/%.o,$(filter-out tests/test_%.c,$(wildcard tests/*.c)))
@@ -54,51 +54,80 @@ $(B)/libpianola.a: $(LIBRARY)
 
 # The runtime alone, for the ranks' own programs. pianola-host.pc says how to compile and link them: the one in build/
 # finds what lies beside it, the installed one what lies in its own prefix, wherever that was moved to.
-RUNTIME := $(patsubst %.c,$(B)/obj/%.o,$(filter-out runtime/comm_nccl.c,$(wildcard runtime/*.c)))
+RUNTIME := $(patsubst %.c,$(B)/obj/%.o,$(wildcard runtime/*.c))
 HEADERS := ops.h rank.h rt.h
 $(B)/libpianola-host.a: $(RUNTIME)
 	rm -f $@
 	ar rcs $@ $^
 $(B)/obj/runtime/comm_mpi.o: private CC := mpicc
-# $(1): the prefix, as seen from the file; $(2): where the library lies.
+# $(1): the prefix, as seen from the file; $(2): where the library lies; $(3): its name; $(4): on what; $(5): with what.
 pc = printf '%s\n' 'prefix=$${pcfiledir}$(1)' 'includedir=$${prefix}/include' 'libdir=$${prefix}$(2)' \
-    'Name: pianola-host' 'Description: replays a rank of a program on a CPU' 'Version: 0.1.0' 'Requires: openblas' \
-    'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lpianola-host -lm -pthread'
+    'Name: $(3)' 'Description: replays a rank of a program on a $(4)' 'Version: 0.1.0' \
+    'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -l:lib$(3).a $(5) -lm -pthread'
+pc_host = $(call pc,$(1),$(2),pianola-host,CPU) && echo 'Requires: openblas'
 $(B)/pianola-host.pc: Makefile
 	@mkdir -p $(B)/include/pianola
 	for h in $(HEADERS); do ln -sf "$(CURDIR)/runtime/$$h" $(B)/include/pianola/; done
-	$(call pc,,) >$@
+	{ $(call pc_host,,); } >$@
 runtime: $(B)/libpianola-host.a $(B)/pianola-host.pc
 
-# The CUDA half, a library that `pianola run --device cuda` opens; only this needs nvcc. The few C files that it shares
-# with the host are compiled into it once more. What ptxas says of registers and spills stays in build/cuda/*.log.
+# The CUDA half: a library that `pianola run --device cuda` opens, and one that ranks' own programs are built with, like
+# pianola-host; only these need nvcc, and only the second NCCL. The C files that they share with the host are compiled
+# into them once more. What ptxas says of registers and spills stays in build/cuda/*.log.
 CUDA_HOME ?= /usr/local/cuda
 NVCC ?= $(CUDA_HOME)/bin/nvcc
 ARCHS := -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 -gencode arch=compute_100,code=sm_100
 NVFLAGS := -std=c++17 -O3 $(ARCHS) -Werror all-warnings -Xcompiler -fPIC,-fvisibility=hidden -Iruntime -MMD -MP
-CUDA := $(wildcard runtime/*.cu)
+CUDA := $(patsubst runtime/%.cu,%,$(wildcard runtime/*.cu))
+INPROC := train_cuda comm_loopback # in the first only
+OWNPROC := rank_cuda comm_nccl # in the second only
 SHARED := replay data data_file optim_host
+RANKS := $(filter-out rank_host,$(patsubst runtime/%.c,%,$(wildcard runtime/rank_*.c))) watch launch progress json \
+    durable safetensors checkpoint checkpoint_manifest tcp_meet comm_tcp comm_mpi
+NCCL := $(firstword $(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nccl.h /usr/local/include/nccl.h))
 build/cuda/%.o: runtime/%.cu Makefile
 	@mkdir -p $(@D)
 	$(NVCC) $(NVFLAGS) -Xptxas -v -c -o $@ $< 2>$(@:.o=.log) || { cat $(@:.o=.log) >&2; exit 1; }
 build/pic/%.o: runtime/%.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -O3 -fno-trapping-math -fPIC -c -o $@ $<
-build/libpianola-cuda.so: $(CUDA:runtime/%.cu=build/cuda/%.o) $(SHARED:%=build/pic/%.o)
+# Where no MPI is, ranks on GPUs meet over TCP alone.
+build/pic/comm_mpi.o: private CC := $(if $(shell command -v mpicc),mpicc,$(CC) -DNO_MPI)
+build/libpianola-cuda.so: $(patsubst %,build/cuda/%.o,$(filter-out $(OWNPROC),$(CUDA))) $(SHARED:%=build/pic/%.o)
 	$(NVCC) -shared -o $@ $^ -lcublasLt -cudart shared
-gpu: build/pianola build/libpianola-cuda.so
-# The same sources on the CPU, against tests/standin/ instead of CUDA: for tests only.
+build/libpianola-cuda.a: $(patsubst %,build/cuda/%.o,$(filter-out $(INPROC),$(CUDA))) $(patsubst %,build/pic/%.o,$(SHARED) $(RANKS))
+	rm -f $@
+	ar rcs $@ $^
+pc_cuda = $(call pc,$(1),$(2),pianola-cuda,GPU,-L$(CUDA_HOME)/lib64 -Wl$(comma)-rpath$(comma)$(CUDA_HOME)/lib64 -lcublasLt -lnccl -lcudart -lstdc++)
+comma := ,
+build/pianola-cuda.pc: $(B)/pianola-host.pc
+	$(call pc_cuda,,) >$@
+gpu: build/pianola build/libpianola-cuda.so $(if $(NCCL),build/libpianola-cuda.a build/pianola-cuda.pc)
+	$(if $(NCCL),,@echo "nccl.h is not in $(CUDA_HOME)/include, nor in /usr: the runtime for ranks on GPUs is left out")
+ifeq ($(wildcard $(NVCC)),)
+ifneq ($(filter gpu,$(MAKECMDGOALS)),)
+$(error $(NVCC) is not there: install the CUDA toolkit, or name its folder with CUDA_HOME)
+endif
+endif
+# The same sources on the CPU, against tests/standin/ instead of CUDA: for tests only. NVTX needs no GPU: it is the real one.
+build/standin/nvtx.o: private NVTX := -idirafter $(CUDA_HOME)/include
 STANDIN := $(wildcard tests/standin/*.cpp)
 build/standin/%.o: runtime/%.cu Makefile
 	@mkdir -p $(@D)
-	$(CXX) -std=c++17 -O1 -g -fPIC -Itests/standin -Iruntime -MMD -MP -x c++ -c -o $@ $<
+	$(CXX) -std=c++17 -O1 -g -fPIC -DWITHOUT_CUDNN -Itests/standin -Iruntime -MMD -MP $(NVTX) -x c++ -c -o $@ $<
 build/standin/%.o: tests/standin/%.cpp Makefile
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -O1 -g -fPIC -Itests/standin -Iruntime -MMD -MP -c -o $@ $<
-build/standin/libpianola-cuda.so: $(CUDA:runtime/%.cu=build/standin/%.o) $(STANDIN:tests/%.cpp=build/%.o) \
-    $(SHARED:%=build/pic/%.o)
+build/standin/libpianola-cuda.so: $(patsubst %,build/standin/%.o,$(filter-out $(OWNPROC),$(CUDA))) \
+    $(STANDIN:tests/%.cpp=build/%.o) $(SHARED:%=build/pic/%.o)
 	$(CXX) -shared -o $@ $^ -pthread
-standin: build/pianola build/standin/libpianola-cuda.so
+build/standin/libpianola-cuda.a: $(patsubst %,build/standin/%.o,$(filter-out $(INPROC),$(CUDA))) \
+    $(STANDIN:tests/%.cpp=build/%.o) $(patsubst %,build/pic/%.o,$(SHARED) $(RANKS))
+	rm -f $@
+	ar rcs $@ $^
+build/standin/pianola-cuda.pc: $(B)/pianola-host.pc
+	$(call pc,/..,/standin,pianola-cuda,CPU$(comma) as if on a GPU: for tests only,-lstdc++) >$@
+standin: build/pianola build/standin/libpianola-cuda.so build/standin/libpianola-cuda.a build/standin/pianola-cuda.pc
 
 # The prelude travels inside the program, as numbers: C11 promises string literals of 4095 bytes only.
 build/prelude.h: compiler/prelude.lua
@@ -148,7 +177,7 @@ $(B)/kill: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/faults/*.c))
 units: $(B)/pianola $(B)/property $(B)/readback $(B)/checkpoints $(B)/measure $(B)/kill $(UNITS:%=$(B)/tests/%)
 test: deps
 	@echo "building the tests, plain and with sanitizers"
-	@$(MAKE_ALL) units runtime standin
+	@$(MAKE_ALL) units runtime standin standin-check
 	@$(MAKE_ALL) $(ASAN) units
 	@$(MAKE_ALL) $(TSAN) build/tsan/pianola
 	@[ ! -x $(NVCC) ] || $(MAKE_ALL) gpu
@@ -185,6 +214,8 @@ asan:
 tsan:
 	$(MAKE_ALL) $(TSAN) build/tsan/pianola
 
+include tests/gpu/gpu.mk
+
 # ---- using ----
 
 build/devil.txt: /usr/share/dictd/devil.dict.dz
@@ -201,7 +232,11 @@ install: $(B)/pianola $(B)/libpianola-host.a
 	install -m 755 $(B)/pianola "$(to)/bin/"
 	install -m 644 $(B)/libpianola-host.a "$(to)/lib/"
 	install -m 644 $(HEADERS:%=runtime/%) "$(to)/include/pianola/"
-	$(call pc,/../..,/lib) >"$(to)/lib/pkgconfig/pianola-host.pc"
+	{ $(call pc_host,/../..,/lib); } >"$(to)/lib/pkgconfig/pianola-host.pc"
+	for f in libpianola-cuda.a libpianola-cuda.so; do \
+	    [ ! -f $(B)/$$f ] || install -m 644 $(B)/$$f "$(to)/lib/" || exit 1; \
+	done
+	[ ! -f $(B)/libpianola-cuda.a ] || $(call pc_cuda,/../..,/lib) >"$(to)/lib/pkgconfig/pianola-cuda.pc"
 	cp -R schedules "$(to)/share/pianola/"
 format:
 	git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | grep -v ^generated/ | xargs clang-format -i

@@ -39,6 +39,16 @@ struct rt_program *runtime_program(const struct spec *sp, const struct stage *st
 uint64_t fingerprint(const struct rt_program *p, char *const *arena);
 int run_command(struct compile *c, const struct run_args *a);
 
+/* compare.c */
+struct compare_args {
+    const char **file;
+    int nfiles;
+    const char *sort;
+    bool json, markdown, ascii;
+};
+int compare_command(const struct compile *how, const struct compare_args *a);
+int list_schedules(void);
+
 /* weights.c: the checkpoint of that step in dir, or with step -1 the newest whole one, as one file at path. */
 int export_weights(const char *dir, int64_t step, const char *path, bool json);
 void put_json(const char *s); /* main.c: to stdout, as a JSON string */

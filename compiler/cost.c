@@ -92,14 +92,27 @@ static int64_t parameters(const struct model *m, const struct rt_layer *l) {
     }
 }
 
+/* Columns of what stage s reads, where the model is given as stages; out: of what each stage makes. */
+static int columns_in(const struct model *m, int s, const int *out) {
+    int begin = m->from_at[s], end = m->from_at[s + 1];
+    for (int i = begin + 1; i < end; i++)
+        if (out[m->from[i]] != out[m->from[begin]])
+            die("stage %d reads the sum of stage %d, which has %d columns, and stage %d, which has %d; let both end with "
+                "the same width",
+                s, m->from[begin], out[m->from[begin]], m->from[i], out[m->from[i]]);
+    return begin < end ? out[m->from[begin]] : m->rt.input == INPUT_TOKENS ? 1 : m->rt.features;
+}
+
 /* All layers with kind, shapes and parameter counts. That the kinds stand where they may is the script's to check. */
 static struct rt_layer *shape(const struct model *m) {
     struct rt_layer *all = NEW(struct rt_layer, m->nlayers);
-    int *forked = NEW(int, m->nlayers), depth = 0;
+    int *forked = NEW(int, m->nlayers), depth = 0, *stage_out = NEW(int, m->nunits);
     int in = m->rt.input == INPUT_TOKENS ? 1 : m->rt.features;
     assert(m->nlayers > 0 && (m->layer[0].kind == LAYER_embedding) == (m->rt.input == INPUT_TOKENS));
     for (int i = 0; i < m->nlayers; i++) {
         int kind = m->layer[i].kind;
+        if (m->from && (i == 0 || m->layer[i].unit > m->layer[i - 1].unit))
+            in = columns_in(m, m->layer[i].unit, stage_out);
         if (kind == LAYER_fork)
             forked[depth++] = in;
         assert(kind != LAYER_join || depth > 0);
@@ -109,7 +122,7 @@ static struct rt_layer *shape(const struct model *m) {
         all[i].heads = kind == LAYER_attention ? m->layer[i].heads : 0;
         all[i].context = sequences ? m->rt.context : 0;
         all[i].nparam = parameters(m, &all[i]);
-        in = out;
+        in = stage_out[m->layer[i].unit] = out;
     }
     int end = m->layer[m->nlayers - 1].kind;
     assert(depth == 0 && (end == LAYER_cross_entropy || end == LAYER_mse));
@@ -138,8 +151,8 @@ static struct flop flop_of(const struct rt_layer *l) {
         return (struct flop){4 * tiles * l->out + 22 * half, 10 * tiles * l->out + 24 * half + 2 * n, 0};
     case LAYER_fork: return (struct flop){0, n, 0};
     case LAYER_join: return (struct flop){n, 0, 0};
-    case LAYER_cross_entropy: return (struct flop){24 * n, n, 0};
-    case LAYER_mse: return (struct flop){4 * n, n, 0};
+    case LAYER_cross_entropy: return (struct flop){25 * n, 0, 0};
+    case LAYER_mse: return (struct flop){5 * n, 0, 0};
     }
     assert(!"a layer without a count");
     return (struct flop){0, 0, 0};
@@ -280,13 +293,18 @@ static void bytes_of(struct stage *st, int64_t element) {
     st->bytes[K_token] = 4;
 }
 
-static void fill(struct stage *st, const struct spec *sp, struct rt_layer *layer, int n, bool first, bool last) {
+static void fill(struct stage *st, const struct spec *sp, int s, struct rt_layer *layer, int n) {
+    int reads = 0, readers = 0;
+    while (source_of(sp, s, reads) >= 0)
+        reads++;
+    while (reader_of(sp, s, readers) >= 0)
+        readers++;
     int64_t element = precision_bytes(sp->model->rt.precision);
     st->rt.layer = layer;
     st->rt.nlayers = n;
-    layout_stage(&st->rt, layer, first, sp->model->rt.precision, state_of(sp->model));
-    st->rt.grad = st->rt.input = first ? 0 : element * layer[0].rows * layer[0].in;
-    st->rt.act = last ? 0 : element * layer[0].rows * layer[n - 1].out;
+    layout_stage(&st->rt, layer, reads, readers, sp->model->rt.precision, state_of(sp->model));
+    st->rt.grad = st->rt.input = reads ? element * layer[0].rows * layer[0].in : 0;
+    st->rt.act = readers ? element * layer[0].rows * layer[n - 1].out : 0;
     cost_of(st, sp);
     bytes_of(st, element);
 }
@@ -313,7 +331,7 @@ static void stages_of_model(struct stage *st, struct spec *sp) {
         int to = from;
         while (to < m->nlayers && m->layer[to].unit < open[s + 1])
             to++;
-        fill(&st[s], sp, all + from, to - from, s == 0, s == sp->stages - 1);
+        fill(&st[s], sp, s, all + from, to - from);
         for (; from < to; from++)
             if (all[from].kind == LAYER_unembedding)
                 sp->unembedding = s;
@@ -338,9 +356,16 @@ struct stage *cost_stages(struct spec *sp) {
     else
         for (int s = 0; s < sp->stages; s++)
             stage_of_units(&st[s]);
-    for (struct job *j = sp->job; j < sp->job + sp->njobs; j++)
+    for (struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
         if (j->cost == 0)
             j->cost = st[j->s].cost[j->d];
+        if (sp->speed)
+            j->cost /= sp->speed[j->rank];
+    }
+    for (struct pair *p = sp->pair; p < sp->pair + sp->npairs; p++) {
+        double a = sp->job[p->first].cost, b = sp->job[p->second].cost;
+        p->cost = a + b - sp->overlap * fmin(a, b);
+    }
     return sp->stage = st;
 }
 

@@ -4,7 +4,9 @@
  * line up and nothing is rounded. Otherwise a cell is one column, which shows what takes most of its time.
  *
  * With colour, a block's colour is its kind (Okabe & Ito's palette, safe for colour-blind readers), and two blocks of a
- * kind that touch differ in shade. Without, its letter is, and a line runs to the block's end. */
+ * kind that touch differ in shade. Without, its letter is, and a line runs to the block's end.
+ *
+ * Two jobs that overlap share the block of their time, half each, with a + between where there is room. */
 #include "pass.h"
 #include <math.h>
 #include <string.h>
@@ -29,6 +31,7 @@ struct canvas {
     int cell;            /* columns of one cell */
     bool names;          /* label a block with its job's name, not only its microbatch */
     uint32_t drawn;      /* kinds that were */
+    bool paired, plus;   /* two that overlap were; with a + between, where there was room */
     int32_t *owner;      /* the row being drawn: per column an instruction, or -1 */
     double *most, *used; /* and how much of the column it covers, and all do */
 };
@@ -36,6 +39,12 @@ struct canvas {
 static bool visible(const struct canvas *c, int r, int i) {
     const struct instr *in = &c->p->rank[r].ins[i];
     return in->lane == 0 && paint[in->op].name && c->tl->end[r][i] > c->tl->start[r][i];
+}
+
+/* Instruction i runs at the same time as the next, the other of its pair. */
+static bool overlaps_next(const struct canvas *c, int r, int i) {
+    return i >= 0 && i + 1 < c->p->rank[r].nins && visible(c, r, i) && visible(c, r, i + 1) &&
+           c->tl->start[r][i] == c->tl->start[r][i + 1];
 }
 
 static int digits(int n) { return snprintf(NULL, 0, "%d", n); }
@@ -117,7 +126,11 @@ static void paint_row(struct canvas *c, int r) {
     for (int i = 0; i < c->p->rank[r].nins; i++) {
         if (!visible(c, r, i))
             continue;
-        double from = c->tl->start[r][i] / c->step, to = c->tl->end[r][i] / c->step;
+        double from = c->tl->start[r][i] / c->step, to = c->tl->end[r][i] / c->step, half = (to - from) / 2;
+        if (overlaps_next(c, r, i))
+            to -= half;
+        else if (overlaps_next(c, r, i - 1))
+            from += half;
         for (int x = (int)from; x < to && x < c->columns; x++) {
             double part = fmin(to, x + 1) - fmax(from, x);
             c->used[x] += part;
@@ -150,21 +163,25 @@ static void put_times(struct text *t, const char *s, int n) {
         put(t, "%s", s);
 }
 
-static void put_block(struct text *t, const struct canvas *c, const struct instr *in, int width, bool shade) {
+/* Returns whether there was room for the end. */
+static bool put_block(struct text *t, const struct canvas *c, const struct instr *in, int width, bool shade, char end) {
     char label[48];
     int n = block_label(c, in, width, label, sizeof label);
     const struct paint *k = &paint[in->op];
     if (c->style->color) {
         int left = (width - n) / 2;
-        put(t, "\033[38;5;%d;48;5;%dm%*s%s%*s\033[0m", k->text, shade ? k->shade : k->ground, left, "", label,
-            width - n - left, "");
-        return;
+        put(t, "\033[38;5;%d;48;5;%dm%*s%s", k->text, shade ? k->shade : k->ground, left, "", label);
+        if (width > n + left)
+            put(t, "%*c", width - n - left, end);
+        put(t, "\033[0m");
+        return width > n + left;
     }
     put(t, "%s", label);
     if (width > n) {
         put_times(t, c->style->ascii ? "-" : "─", width - n - 1);
-        put(t, " ");
+        put_bytes(t, &end, 1);
     }
+    return width > n;
 }
 
 static void put_idle(struct text *t, const struct canvas *c, int from, int to) {
@@ -198,7 +215,9 @@ static void put_row(struct text *t, struct canvas *c, int r) {
         shade = k->ins[i].op == before && !shade;
         before = k->ins[i].op;
         c->drawn |= 1u << before;
-        put_block(t, c, &k->ins[i], end - x, shade);
+        bool pair = overlaps_next(c, r, i);
+        c->paired |= pair;
+        c->plus |= put_block(t, c, &k->ins[i], end - x, shade, pair ? '+' : ' ') && pair;
     }
     trim(t);
     put(t, "\n");
@@ -206,13 +225,7 @@ static void put_row(struct text *t, struct canvas *c, int r) {
 
 /* ---- what is around the rows ---- */
 
-/* Times are printed in the unit that suits the largest of them. */
-struct measure {
-    double one; /* in the timeline's unit */
-    const char *name;
-};
-
-static struct measure measure_of(double largest, const char *unit, bool ascii) {
+struct measure measure_of(double largest, const char *unit, bool ascii) {
     static const struct measure flops[] = {{1e15, "PFLOP"}, {1e12, "TFLOP"}, {1e9, "GFLOP"}, {1e6, "MFLOP"}};
     if (!strcmp(unit, "s"))
         return largest >= 1      ? (struct measure){1, "s"}
@@ -258,6 +271,8 @@ static void put_legend(struct text *t, const struct canvas *c, const struct meas
             put(t, "\033[38;5;%d;48;5;%dm", k->text, k->ground);
         put(t, plain ? "%s %s   " : " %s \033[0m %s   ", op_name[order[i]], k->name);
     }
+    if (c->paired)
+        put(t, c->plus ? "F3+B1 overlapped   " : "F3B1 overlapped   ");
     put(t, "%s idle\n%*s", c->style->ascii ? "." : "·", c->margin, "");
     char value[32];
     snprintf(value, sizeof value, "%.6g", c->step * c->cell / m->one);
@@ -282,8 +297,7 @@ void emit_grid(struct text *out, const struct program *p, const struct timeline 
 
 /* ---- the report ---- */
 
-/* Bytes: exact when few, else to a tenth in KiB, MiB, GiB… */
-static const char *bytes_text(int64_t n, char buf[32]) {
+const char *bytes_text(int64_t n, char buf[32]) {
     static const char *const name[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     if (n < 10 << 10) {
         snprintf(buf, 32, "%lld B", (long long)n);
@@ -297,7 +311,7 @@ static const char *bytes_text(int64_t n, char buf[32]) {
     return buf;
 }
 
-static const char *time_text(double t, const struct measure *m, char buf[32]) {
+const char *time_text(double t, const struct measure *m, char buf[32]) {
     double x = t / m->one;
     snprintf(buf, 32, fabs(x) >= 1000 || x == floor(x) ? "%.0f" : "%.4g", x);
     return buf;

@@ -2,7 +2,7 @@
 #include "pass.h"
 #include <math.h>
 
-static void put_string(struct text *t, const char *s) {
+void put_string(struct text *t, const char *s) {
     put_bytes(t, "\"", 1);
     for (; *s; s++)
         if (*s == '"' || *s == '\\')

@@ -1,42 +1,61 @@
-/* How to build and start the ranks' programs: a Makefile, a script that starts whichever rank a process is, mpirun's
- * application file, srun's multi-prog file. */
+/* How to build and start the ranks' programs, for CPUs and for GPUs (suffix ".gpu"): a Makefile, a script that starts
+ * whichever rank a process is, mpirun's application file, srun's multi-prog file. */
 #include "pass.h"
+
+/* A C compiler reads rank<k>.cu for both: it is a table, and the kernels are in the library. */
+static void put_build(struct text *t, const char *suffix, const char *runtime) {
+    put(t,
+        "$(ranks:=%s): rank%%%s: rank%%.cu $(lib-%s)\n"
+        "\t$(MPICC) -std=c11 -x c $< -x none -o $@ $(call ask,%s,--cflags --libs)\n",
+        suffix, suffix, runtime, runtime);
+}
+
+static void put_need(struct text *t, const char *goals, const char *runtime, const char *hint) {
+    put(t,
+        "ifneq ($(%s),)\n"
+        "ifeq ($(shell test -f $(lib-%s) && echo yes),)\n"
+        "$(error %s not found: %s)\n"
+        "endif\n"
+        "endif\n",
+        goals, runtime, runtime, hint);
+}
 
 void emit_makefile(struct text *t, const struct program *p) {
     put(t,
-        "# The %d ranks of %s, for CPUs with MPI: make, then mpirun -n %d ./rank\n"
-        "# The runtime is what pkg-config finds as pianola-host: in the build/ of a source tree above this\n"
-        "# folder, beside the pianola that is called by that name, or where the system keeps it.\n",
+        "# The %d ranks of %s. For CPUs: make, then mpirun -n %d ./rank. For GPUs with NCCL: make gpu, ./rank.gpu\n"
+        "# The runtimes are what pkg-config finds as pianola-host and pianola-cuda: in the build/ of a source tree\n"
+        "# above this folder, beside the pianola that is called by that name, or where the system keeps them.\n",
         p->workers, tame(p->name), p->workers);
     put(t, "MPICC ?= mpicc\n"
            "up := $(CURDIR)/..\n"
            "own := $(shell dirname \"$$(command -v pianola)\")/../lib/pkgconfig\n"
            "path := $(PKG_CONFIG_PATH):$(up)/build:$(up)/../build:$(up)/../../build:$(own)\n"
-           "ask = $(shell PKG_CONFIG_PATH=\"$(path)\" pkg-config $(1) pianola-host 2>/dev/null)\n"
-           "flags := $(call ask,--cflags --libs)\n"
-           "runtime := $(call ask,--variable=libdir)/libpianola-host.a\n"
+           "ask = $(shell PKG_CONFIG_PATH=\"$(path)\" pkg-config $(2) $(1) 2>/dev/null)\n"
+           "lib-pianola-host := $(call ask,pianola-host,--variable=libdir)/libpianola-host.a\n"
+           "lib-pianola-cuda := $(call ask,pianola-cuda,--variable=libdir)/libpianola-cuda.a\n"
            "ranks :=");
     for (int r = 0; r < p->workers; r++)
         put(t, " rank%d", r);
-    put(t, "\n\nifneq ($(MAKECMDGOALS),clean)\n"
+    put(t, "\n\ngoals := $(filter-out clean,$(or $(MAKECMDGOALS),all))\n"
+           "ifneq ($(goals),)\n"
            "ifeq ($(shell command -v $(MPICC) 2>/dev/null),)\n"
            "$(error $(MPICC) not found: install MPI (on Debian: libopenmpi-dev), or name its compiler with MPICC)\n"
            "endif\n"
-           "ifeq ($(shell test -f $(runtime) && echo yes),)\n"
-           "$(error pianola-host not found: make install, or make runtime in the source tree)\n"
-           "endif\n"
-           "endif\n\n");
-    put(t, "all: $(ranks)\n"
-           "rank%%: rank%%.cu $(runtime)\n"
-           "\t$(MPICC) -std=c11 -x c $< -x none -o $@ $(flags)\n"
-           "clean:\n\trm -f $(ranks)\n"
-           ".PHONY: all clean\n");
+           "endif\n");
+    put_need(t, "filter-out gpu %.gpu,$(goals)", "pianola-host", "make install, or make runtime in the source tree");
+    put_need(t, "filter gpu %.gpu,$(goals)", "pianola-cuda",
+             "it needs nvcc and NCCL; make gpu in the source tree, and make install if it is to be installed");
+    put(t, "\nall: $(ranks)\ngpu: $(ranks:=.gpu)\n");
+    put_build(t, "", "pianola-host");
+    put_build(t, ".gpu", "pianola-cuda");
+    put(t, "clean:\n\trm -f $(ranks) $(ranks:=.gpu)\n"
+           ".PHONY: all gpu clean\n");
 }
 
-void emit_starter(struct text *t, const struct program *p) {
+void emit_starter(struct text *t, const struct program *p, const char *suffix) {
     put(t,
         "#!/bin/sh\n"
-        "# Starts the rank of %s that this process is, with all arguments: mpirun -n %d rank --steps 300\n"
+        "# Starts the rank of %s that this process is, with all arguments: mpirun -n %d rank%s --steps 300\n"
         "# Who says which rank: --rank K, then RANK, then Open MPI, PMIx, PMI and Slurm.\n"
         "here=$(dirname -- \"$0\") said='' last=''\n"
         "for word; do\n"
@@ -44,7 +63,7 @@ void emit_starter(struct text *t, const struct program *p) {
         "    case $word in --rank=*) said=${word#--rank=} ;; esac\n"
         "    last=$word\n"
         "done\n",
-        tame(p->name), p->workers);
+        tame(p->name), p->workers, suffix);
     put(t,
         "for k in \"$said\" \"$RANK\" \"$OMPI_COMM_WORLD_RANK\" \"$PMIX_RANK\" \"$PMI_RANK\" \\\n"
         "    \"$SLURM_PROCID\"%s; do\n"
@@ -57,16 +76,16 @@ void emit_starter(struct text *t, const struct program *p) {
         "esac\n",
         p->workers == 1 ? " 0" : "");
     put(t,
-        "[ -x \"$here/rank$k\" ] ||\n"
-        "    fail \"$here/rank$k: not there; the ranks are 0 to %d, and make -C '$here' builds them\"\n"
-        "exec \"$here/rank$k\" \"$@\"\n",
-        p->workers - 1);
+        "[ -x \"$here/rank$k%s\" ] ||\n"
+        "    fail \"$here/rank$k%s: not there; the ranks are 0 to %d, and make -C '$here'%s builds them\"\n"
+        "exec \"$here/rank$k%s\" \"$@\"\n",
+        suffix, suffix, p->workers - 1, *suffix ? " gpu" : "", suffix);
 }
 
 /* Paths as mpirun sees them: from where it is started. */
-void emit_app(struct text *t, const struct program *p, const char *dir) {
+void emit_app(struct text *t, const struct program *p, const char *dir, const char *suffix) {
     for (int r = 0; r < p->workers; r++)
-        put(t, "-np 1 %s/rank%d\n", dir, r);
+        put(t, "-np 1 %s/rank%d%s\n", dir, r, suffix);
 }
 
 /* Slurm's documented format: task numbers, then the program (srun, MULTIPLE PROGRAM CONFIGURATION). */

@@ -1,6 +1,7 @@
 /* Which weights a rank fetches, keeps and drops. All uses are known, so the victim is the one needed last (Belady 1966,
  * "A study of replacement algorithms for a virtual-storage computer"): no rule fetches less with as many slots. A slot
- * holds one set of weights. A job that reads two at once needs two slots, and its rank has them. */
+ * holds one set of weights. A job that reads two at once, or two jobs that overlap, need as many slots, and their rank
+ * has them. */
 #include "lower.h"
 #include <limits.h>
 #include <string.h>
@@ -67,11 +68,29 @@ struct slot_use {
     int32_t fetch, next, last; /* what the slot holds; its next and last use, as positions in the rank's uses */
 };
 
-/* The slot whose set is needed last, but for those that the job of use i is using. */
-static int victim(const struct slot_use *slot, int nslots, const int32_t *use, int i) {
+/* Uses by one job, or by two that overlap. */
+static bool at_once(const struct spec *sp, int32_t use, int32_t other) {
+    int32_t a = use / NSETS, b = other / NSETS;
+    return a == b || (sp->job[a].pair && sp->job[a].pair == sp->job[b].pair);
+}
+
+/* How many sets are read at once from use i on. */
+static int sets_at_once(const struct spec *sp, const int32_t *use, const int32_t *set, int nuse, int i) {
+    int n = 0;
+    for (int k = i; k < nuse && at_once(sp, use[i], use[k]); k++) {
+        bool again = false;
+        for (int l = i; l < k; l++)
+            again |= set[l] == set[k];
+        n += !again;
+    }
+    return n;
+}
+
+/* The slot whose set is needed last, but for those that are in use with use i. */
+static int victim(const struct spec *sp, const struct slot_use *slot, int nslots, const int32_t *use, int i) {
     int at = -1;
     for (int k = 0; k < nslots; k++)
-        if (use[slot[k].last] / NSETS != use[i] / NSETS &&
+        if (!at_once(sp, use[slot[k].last], use[i]) &&
             (at < 0 || slot[k].next > slot[at].next || (slot[k].next == slot[at].next && slot[k].last < slot[at].last)))
             at = k;
     return at;
@@ -88,20 +107,21 @@ static void plan_rank(const struct spec *sp, const int32_t *use, int nuse, int r
         set[i] = set_read(sp, &sp->job[use[i] / NSETS], use[i] % NSETS);
         next[i] = soonest[set[i]];
         soonest[set[i]] = i;
-        if (i > 0 && use[i] / NSETS == use[i - 1] / NSETS && limit < NSETS)
-            limit = NSETS;
+        int need = sets_at_once(sp, use, set, nuse, i);
+        limit = need > limit ? need : limit;
     }
     struct slot_use *slot = NEW(struct slot_use, limit < sets ? limit : sets);
     for (int i = 0; i < nuse; i++) {
         int at = in_slot[set[i]] - 1;
-        if (at < 0 || keep == 0) {
+        if (at < 0 || (keep == 0 && !at_once(sp, use[slot[at].last], use[i]))) {
             int32_t after = -1;
             if (nslots < limit && nslots < sets)
                 at = nslots++;
             else {
-                at = victim(slot, nslots, use, i);
+                at = victim(sp, slot, nslots, use, i);
                 after = use[slot[at].last] / NSETS;
-                in_slot[f->a[slot[at].fetch].stage] = 0;
+                int32_t old = f->a[slot[at].fetch].stage;
+                in_slot[old] = in_slot[old] == at + 1 ? 0 : in_slot[old];
             }
             int home = home_of_set(sp, &sp->job[use[i] / NSETS], use[i] % NSETS);
             GROW(f->a, *cap, (size_t)f->n + 1);

@@ -31,22 +31,39 @@ struct link link_of(const struct spec *sp, int src, int dst) {
     return sp->link[(int64_t)src * sp->workers + dst];
 }
 
-/* DESIGN section 2's default dependencies of one job; returns how many. With recompute the stash comes from R. */
-static int default_pred(const struct spec *sp, const struct job *j, int32_t out[3]) {
-    int s = j->s, b = j->b, n = 0;
+static bool has_stages(const struct spec *sp) { return sp->model && sp->model->from; }
+
+int source_of(const struct spec *sp, int s, int i) {
+    const struct model *m = sp->model;
+    if (has_stages(sp))
+        return m->from_at[s] + i < m->from_at[s + 1] ? m->from[m->from_at[s] + i] : -1;
+    return i == 0 ? s - 1 : -1;
+}
+
+int reader_of(const struct spec *sp, int s, int i) {
+    const struct model *m = sp->model;
+    if (has_stages(sp))
+        return m->to_at[s] + i < m->to_at[s + 1] ? m->to[m->to_at[s] + i] : -1;
+    return i == 0 && s + 1 < sp->stages ? s + 1 : -1;
+}
+
+/* DESIGN section 2's default dependencies of one job, into out, which has room for as many as there are stages, and one;
+ * returns how many. With recompute the stash comes from R. */
+static int default_pred(const struct spec *sp, const struct job *j, int32_t *out) {
+    int s = j->s, b = j->b, n = 0, t;
     int32_t again = job_at(sp, s, b, OP_R), forward = job_at(sp, s, b, OP_F);
     switch (j->d) {
     case OP_F:
-        if (s > 0)
-            out[n++] = job_at(sp, s - 1, b, OP_F);
+        for (int i = 0; (t = source_of(sp, s, i)) >= 0; i++)
+            out[n++] = job_at(sp, t, b, OP_F);
         break;
     case OP_R: out[n++] = forward; break;
     case OP_W: out[n++] = job_at(sp, s, b, OP_I); break;
     default:
         out[n++] = again >= 0 ? again : forward;
-        if (s + 1 < sp->stages) {
-            int32_t whole = job_at(sp, s + 1, b, OP_B);
-            out[n++] = whole >= 0 ? whole : job_at(sp, s + 1, b, OP_I);
+        for (int i = 0; (t = reader_of(sp, s, i)) >= 0; i++) {
+            int32_t whole = job_at(sp, t, b, OP_B);
+            out[n++] = whole >= 0 ? whole : job_at(sp, t, b, OP_I);
         }
     }
     return n;
@@ -59,13 +76,20 @@ bool has_edge(const struct graph *g, int32_t j, int32_t p) {
     return false;
 }
 
-/* Orders that the others imply but that look like a tensor: past the next stage of a model, whose stages form a chain,
- * and from F to a backward whose stash comes from R. */
-static bool implied(const struct spec *sp, const struct job *from, const struct job *to) {
+static bool reads(const struct spec *sp, int s, int from) {
+    for (int i = 0, t; (t = source_of(sp, s, i)) >= 0; i++)
+        if (t == from)
+            return true;
+    return false;
+}
+
+/* Orders that look like a tensor: between stages of a model where the later does not read the earlier, and from F to a
+ * backward whose stash comes from R. */
+static bool looks_only(const struct spec *sp, const struct job *from, const struct job *to) {
     int kind = edge_kind(from, to);
     if (from->s == to->s)
         return kind == K_stash && from->d == OP_F && job_at(sp, from->s, from->b, OP_R) >= 0;
-    return sp->model && ((kind == K_act && to->s > from->s + 1) || (kind == K_grad && to->s < from->s - 1));
+    return sp->model && ((kind == K_act && !reads(sp, to->s, from->s)) || (kind == K_grad && !reads(sp, from->s, to->s)));
 }
 
 static void copy_custom(const struct spec *sp, struct graph *g) {
@@ -76,15 +100,15 @@ static void copy_custom(const struct spec *sp, struct graph *g) {
     g->pred = NEW(int32_t, sp->pred_at[g->n] + 1);
     for (int j = 0, n = 0; j < g->n; g->pred_at[++j] = n)
         for (int32_t e = sp->pred_at[j]; e < sp->pred_at[j + 1]; e++)
-            if (!implied(sp, &sp->job[sp->pred[e]], &sp->job[j]))
+            if (!looks_only(sp, &sp->job[sp->pred[e]], &sp->job[j]))
                 g->pred[n++] = sp->pred[e];
 }
 
 /* A custom pred may add orders, but a job's own tensors must come from somewhere. */
 static void check_custom(const struct spec *sp, const struct graph *g) {
+    int32_t *need = NEW(int32_t, sp->stages + 2);
     for (int j = 0; j < g->n; j++) {
         const struct job *job = &sp->job[j];
-        int32_t need[3];
         int n = default_pred(sp, job, need);
         for (int i = 0; i < n; i++) {
             const struct job *p = &sp->job[need[i]];
@@ -143,9 +167,11 @@ struct graph *graph_build(const struct spec *sp) {
         copy_custom(sp, g);
         check_custom(sp, g);
     } else {
-        g->pred = NEW(int32_t, 2 * (int64_t)n + 3);
-        for (int j = 0; j < n; j++)
+        size_t cap = 0;
+        for (int j = 0; j < n; j++) {
+            GROW(g->pred, cap, (size_t)g->pred_at[j] + (size_t)sp->stages + 2);
             g->pred_at[j + 1] = g->pred_at[j] + default_pred(sp, &sp->job[j], &g->pred[g->pred_at[j]]);
+        }
     }
     int32_t edges = g->pred_at[n];
     g->succ_at = NEW(int32_t, n + 2);

@@ -3,12 +3,15 @@
 
 void help_report(FILE *out) {
     fputs("makespan       end of the last instruction, updates and reductions included; time begins at 0\n"
-          "busy           of a rank: the sum of its jobs' durations (F, R, I, B, W)\n"
+          "busy           of a rank: the sum of its jobs' durations (F, R, I, B, W); of two that overlap, once\n"
           "idle           makespan - busy\n"
-          "span           the rank's own last job end - its own first job start\n"
+          "span           the rank's own last job end - its own first job start: what the zero bubble papers take a "
+          "rank's\n"
+          "               bubble from, where others take it from the makespan\n"
           "bubble         1 - sum of busy / (workers x makespan)\n"
           "throughput     rho = S B / (L W), L the makespan in units of one F + B: jobs per worker and unit of time;\n"
-          "               with unequal costs, the cost of all F and backward jobs / (workers x makespan)\n"
+          "               with unequal costs, the cost of all F and backward jobs / (workers x makespan); above 1\n"
+          "               where jobs overlap enough\n"
           "peak act.      most live activations at a time. (s,b) counts on the rank of its F from the start of F to\n"
           "               the end of its backward (B, or W when split); on another rank's backward, there from the\n"
           "               end of F on. What ends at t leaves before what starts at t counts\n"
@@ -25,6 +28,9 @@ void help_report(FILE *out) {
           "gap            makespan / lower bound - 1\n"
           "weights        of `run`: a hash (FNV-1a) over all parameters in fp32, with bf16 over their masters: runs\n"
           "               that learned the same print the same, under any schedule\n"
+          "overlap        two jobs \"0F5+7B2\" of a sequence start and end together and take the longer's time and\n"
+          "               1 - overlap of the shorter's. A device has one compute lane so far: it runs them one after\n"
+          "               the other, and so they are in the prediction of a run\n"
           "times          units of cost without a model, FLOP with a model, seconds with a cluster's flops\n",
           out);
 }

@@ -5,12 +5,15 @@
  * Each value goes to one place, by who needs it when:
  *
  *   the backward needs it        stash: linear, unembedding, gelu, layernorm and attention keep their input, relu
- *                                and attention their output
+ *                                and attention their output; a loss its gradient, written over its input where
+ *                                nobody needs that
  *   the stage's ends             the operands x, y, dy, dx, unless the stash (or ext) must hold it too
- *   gradients that W needs       ext: dy of every layer with parameters
+ *   gradients that W needs       ext: dy of every layer with parameters, but for the loss's, which the forward made
  *   everything else              the workspace, first fit over the layers between its making and its last use
  *
- * The batch, input of the first stage, is SP_NONE: it can be read again and is never kept.
+ * The batch, input of the first stage, is SP_NONE: it can be read again and is never kept. Where a stage reads several
+ * others' outputs, their sum is its input, and the stash holds it; where several read its own, ext holds the sum of the
+ * gradients that come back.
  *
  * Values and gradients are of the model's precision; statistics, and the sums of a loss, are not. */
 #include "cost.h"
@@ -51,7 +54,7 @@ struct plan {
     struct rt_layer *l;
     int n;
     int64_t element; /* bytes, of a value and a gradient */
-    bool first;
+    int reads, readers; /* stages whose outputs it reads, 0: the batch; stages that read its own */
     int *partner; /* of a fork its join, of a join its fork */
     int *root;    /* per value 0..n: the value it is the same as */
     bool *keep;   /* per root: in the stash, or for gradients in ext */
@@ -102,7 +105,7 @@ static int64_t aux_bytes(const struct plan *p, const struct rt_layer *l) {
     case LAYER_layernorm: return 4 * 2 * (int64_t)l->rows;        /* mean and scale of a row */
     case LAYER_attention: return 4 * (int64_t)l->rows * l->heads; /* log-sum-exp of a row of scores */
     case LAYER_cross_entropy:
-    case LAYER_mse: return p->element * l->rows * l->in; /* the gradient, unscaled */
+    case LAYER_mse: return p->element * l->rows * l->in; /* the gradient */
     default: return 0;
     }
 }
@@ -118,13 +121,19 @@ static void read_values(struct plan *p) {
         if (keeps_output(p->l[i].kind))
             p->keep[p->root[i + 1]] = true;
     }
+    p->keep[0] = p->keep[0] || p->reads > 1;
+}
+
+/* Layer i is a loss that may write its gradient over its input. */
+static bool in_place(const struct plan *p, int i) {
+    return i > 0 && i < p->n && is_loss(p->l[i].kind) && !p->keep[p->root[i]];
 }
 
 static void place_value(struct plan *p, struct workspace *w, int v) {
     bool last = v == p->n;
-    if ((v == 0 && p->first) || (last && is_loss(p->l[v - 1].kind)))
+    if ((v == 0 && p->reads == 0) || (last && is_loss(p->l[v - 1].kind)))
         p->at[v] = (struct slot){SP_NONE, 0};
-    else if (p->keep[v])
+    else if (p->keep[v] || in_place(p, v))
         p->at[v] = (struct slot){SP_STASH, take(&p->s->stash, bytes_of(p, v))};
     else if (v == 0)
         p->at[v] = (struct slot){SP_X, 0};
@@ -146,6 +155,8 @@ static void layout_forward(struct plan *p) {
         l->y = p->at[p->root[i + 1]];
         if (l->kind == LAYER_join)
             l->aux = p->at[p->root[p->partner[i]]];
+        else if (in_place(p, i))
+            l->aux = l->x;
         else if (aux_bytes(p, l) > 0)
             l->aux = (struct slot){SP_STASH, take(&p->s->stash, aux_bytes(p, l))};
         if (is_loss(l->kind)) /* each row's loss, for a device that adds them up in a second pass */
@@ -170,19 +181,22 @@ static void read_gradients(struct plan *p) {
         if (has_gradient(&p->l[i]))
             p->keep[dy] = true;
     }
+    p->keep[p->n] = p->keep[p->n] || p->readers > 1;
 }
 
 /* Nobody needs the gradient of a value that no earlier parameter and no earlier stage has made. */
 static int first_needed(const struct plan *p) {
     int i = 0;
-    while (p->first && i < p->n && !has_gradient(&p->l[i]))
+    while (p->reads == 0 && i < p->n && !has_gradient(&p->l[i]))
         i++;
-    return p->first ? i + 1 : 0;
+    return p->reads == 0 ? i + 1 : 0;
 }
 
 static void place_gradient(struct plan *p, struct workspace *w, int g, int needed) {
     if (g < needed || (g == p->n && is_loss(p->l[g - 1].kind)))
         p->at[g] = (struct slot){SP_NONE, 0};
+    else if (g > 0 && g == p->n - 1 && is_loss(p->l[g].kind))
+        p->at[g] = p->l[g].aux;
     else if (p->keep[g])
         p->at[g] = (struct slot){SP_EXT, take(&p->s->ext, bytes_of(p, g))};
     else if (g == p->n)
@@ -214,9 +228,9 @@ static void layout_backward(struct plan *p) {
         p->s->work = w.peak;
 }
 
-static struct plan plan_of(struct rt_stage *s, struct rt_layer *layer, bool first, int64_t element) {
+static struct plan plan_of(struct rt_stage *s, struct rt_layer *layer, int reads, int readers, int64_t element) {
     int n = s->nlayers;
-    struct plan p = {.s = s, .l = layer, .n = n, .element = element, .first = first};
+    struct plan p = {.s = s, .l = layer, .n = n, .element = element, .reads = reads, .readers = readers};
     p.partner = NEW(int, n);
     p.root = NEW(int, n + 1);
     p.keep = NEW(bool, n + 1);
@@ -233,10 +247,11 @@ void layout_weights(struct rt_stage *s, struct rt_layer *layer, int precision, i
     s->opt = 4 * state * (s->weight / element);
 }
 
-void layout_stage(struct rt_stage *s, struct rt_layer *layer, bool first, int precision, int state) {
+void layout_stage(struct rt_stage *s, struct rt_layer *layer, int reads, int readers, int precision, int state) {
     int64_t element = precision_bytes(precision);
     layout_weights(s, layer, precision, state);
-    struct plan values = plan_of(s, layer, first, element), gradients = plan_of(s, layer, first, element);
+    struct plan values = plan_of(s, layer, reads, readers, element);
+    struct plan gradients = plan_of(s, layer, reads, readers, element);
     layout_forward(&values);
     layout_backward(&gradients);
 }

@@ -516,7 +516,7 @@ static void order_lanes(struct rank *k) {
         k->ins[i].lane = now[k->ins[i].lane];
 }
 
-/* A custom pred is part of the program: without it, nobody could check the streams. */
+/* Dependencies other than a chain's are part of the program: without them, nobody could check the streams. */
 static void copy_needs(const struct spec *sp, const struct graph *g, struct program *p) {
     p->nneeds = g->n;
     p->need = NEW(struct need, g->n + 1);
@@ -548,7 +548,7 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
     *p = (struct program){.name = sp->name, .workers = sp->workers, .stages = sp->stages, .batches = sp->batches};
     p->tied = sp->tied;
     p->unembedding = sp->unembedding;
-    if (sp->pred)
+    if (sp->pred || (sp->model && sp->model->from))
         copy_needs(sp, g, p);
     p->rank = NEW(struct rank, sp->workers);
     p->group = NEW(struct group, L->sets);

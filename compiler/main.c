@@ -10,7 +10,7 @@
 
 #define VERSION "0.1.0"
 
-enum { CHECK = 1, SHOW = 2, COMPILE = 4, RUN = 8, SCRIPTS = 15, VERIFY = 16, EXPORT = 32, ALL = 63 };
+enum { CHECK = 1, SHOW = 2, COMPILE = 4, RUN = 8, COMPARE = 16, SCRIPTS = 31, VERIFY = 32, EXPORT = 64, ALL = 127 };
 
 static const struct command {
     const char *name, *args, *what, *examples;
@@ -23,8 +23,13 @@ static const struct command {
     {"show", "SCHEDULE.lua", "print the timeline and the report",
      "  pianola show schedules/1f1b.lua\n"
      "  pianola show schedules/1f1b.lua -D workers=8 -D batches=32 --format streams\n"
-     "  pianola show schedules/gpipe.lua --format json | jq .bubble\n",
+     "  pianola show schedules/gpipe.lua --format json | jq .bubble\n"
+     "  pianola show --list\n",
      SHOW},
+    {"compare", "SCHEDULE.lua ...", "one table over schedules at equal ranks and microbatches",
+     "  pianola compare schedules/1f1b.lua schedules/zb_h1.lua schedules/zbv.lua -D workers=8 -D batches=32\n"
+     "  pianola compare schedules/*pipe.lua --model schedules/models/gpt.lua --sort peak_bytes --markdown\n",
+     COMPARE},
     {"compile", "SCHEDULE.lua -o DIR",
      "write streams.txt, timeline.tsv, timeline.txt, report.json; with a model, a program for every rank",
      "  pianola compile schedules/1f1b.lua -o generated/1f1b\n"
@@ -54,6 +59,7 @@ static const struct option_row {
     {"model", "FILE", "model script; without one, jobs have unit costs", 'm', SCRIPTS},
     {"cluster", "FILE", "cluster script; without one, links are free", 'c', SCRIPTS},
     {"lanes", "PER", "a communication lane per edge (default), peer or rank", 'l', SCRIPTS},
+    {"recompute", NULL, "forwards keep only their input, and run again before the backward", 'r', SCRIPTS},
     {"output", "PATH", "where to write: a folder (compile), a file (show, export-weights)", 'o',
      SHOW | COMPILE | EXPORT},
     {"format", "FORMAT", "grid (default), streams, tsv or json", 'f', SHOW},
@@ -66,10 +72,13 @@ static const struct option_row {
     {"device", "DEVICE", "host (default), or cuda: all ranks on one GPU, as bf16 needs", 'u', RUN},
     {"no-graph", NULL, "on a GPU, enqueue every step anew instead of replaying a graph", 'g', RUN},
     {"timeline", "FILE", "write the last step's measured timeline (TSV)", 't', RUN},
+    {"list", NULL, "instead of a schedule: the schedules that came with the program", 'L', SHOW},
+    {"sort", "COLUMN", "smallest first: by makespan, bubble, peak_activations, …, as --json names them", 'O', COMPARE},
+    {"markdown", NULL, "the table as Markdown", 'M', COMPARE},
     {"json", NULL, "print figures as JSON", 'j', ALL & ~COMPILE},
     {"color", "WHEN", "always, never or auto (default)", 'k', SHOW | RUN},
     {"width", "N", "columns of the grid", 'w', SHOW | RUN},
-    {"ascii", NULL, "no characters beyond ASCII", 'a', SHOW | RUN},
+    {"ascii", NULL, "no characters beyond ASCII", 'a', SHOW | RUN | COMPARE},
     {"help", NULL, "this text", 'h', ALL},
     {"version", NULL, "print the version", 'V', ALL},
 };
@@ -78,10 +87,11 @@ enum { NOPTIONS = sizeof options / sizeof *options };
 struct settings {
     struct compile compile;
     struct run_args run;
+    struct compare_args compare;
     const char *output, *format, *dump, *color;
     int64_t step;
     int width;
-    bool ascii, json;
+    bool ascii, json, list;
 };
 
 static const struct command *find_command(const char *name) {
@@ -94,7 +104,8 @@ static const struct command *find_command(const char *name) {
     const char *near = nearest(name, names, NCOMMANDS);
     if (near)
         die("unknown command '%s'; did you mean '%s'?", name, near);
-    die("unknown command '%s'; the commands are check, show, compile, run, verify, export-weights and help", name);
+    die("unknown command '%s'; the commands are check, show, compare, compile, run, verify, export-weights and help",
+        name);
 }
 
 static void usage(FILE *out) {
@@ -187,6 +198,7 @@ static void set_option(struct settings *z, const struct command *c, int key, con
     case 'm': s->model = arg; break;
     case 'c': s->cluster = arg; break;
     case 'l': s->lanes = lanes_arg(arg); break;
+    case 'r': s->recompute = true; break;
     case 'o': z->output = arg; break;
     case 'f': z->format = arg; break;
     case 'd': z->dump = arg; break;
@@ -206,6 +218,9 @@ static void set_option(struct settings *z, const struct command *c, int key, con
     case 'k': z->color = arg; break;
     case 'w': z->width = (int)number_arg(name, arg, 20); break;
     case 'a': z->ascii = true; break;
+    case 'L': z->list = true; break;
+    case 'O': z->compare.sort = arg; break;
+    case 'M': z->compare.markdown = true; break;
     case 'h': command_help(c); exit(0);
     case 'V': printf("pianola %s\n", VERSION); exit(0);
     }
@@ -237,18 +252,27 @@ static void parse(struct settings *z, const struct command *c, int argc, char **
             die("`%s` takes no --%s; see `pianola help %s`", c->name, o->name, c->name);
         set_option(z, c, key, o->name, optarg);
     }
+    z->compare.file = (const char **)argv + optind;
+    z->compare.nfiles = argc - optind;
+    if (z->list) {
+        if (optind < argc)
+            die("`show --list` takes no file, but got '%s'", argv[optind]);
+        return;
+    }
     if (optind == argc)
         die("`%s` needs a %s; see `pianola help %s`", c->name,
             c->bit == VERIFY   ? "file, e.g. streams.txt"
             : c->bit == EXPORT ? "folder of checkpoints"
                                : "schedule, e.g. schedules/1f1b.lua",
             c->name);
-    if (optind + 1 < argc)
+    if (optind + 1 < argc && c->bit != COMPARE)
         die("`%s` takes one %s, but got '%s' too", c->name, c->bit == EXPORT ? "folder" : "file", argv[optind + 1]);
     z->compile.args.schedule = argv[optind];
 }
 
 static int show(struct settings *z) {
+    if (z->list)
+        return list_schedules();
     struct compile *c = &z->compile;
     static const char *const formats[] = {"grid", "streams", "tsv", "json"};
     const char *f = z->json ? "json" : z->format ? z->format : "grid";
@@ -302,6 +326,17 @@ static uint64_t hash_compile(const struct compile *c) {
     return hash;
 }
 
+static void write_starter(const char *dir, const struct program *p, const char *suffix, const char *application) {
+    struct text starter = {0}, app = {0};
+    const char *path = format("%s/rank%s", dir, suffix);
+    emit_starter(&starter, p, suffix);
+    write_file(path, &starter);
+    if (chmod(path, 0755) != 0)
+        die("%s: %s", path, strerror(errno));
+    emit_app(&app, p, dir, suffix);
+    write_file(format("%s/%s", dir, application), &app);
+}
+
 /* With a model, every rank gets a program of its own. */
 static void write_programs(const char *dir, struct compile *c) {
     uint64_t hash = hash_compile(c);
@@ -310,15 +345,11 @@ static void write_programs(const char *dir, struct compile *c) {
         emit_cuda(&t, c->spec, c->stage, c->program, r, hash);
         write_file(format("%s/rank%d.cu", dir, r), &t);
     }
-    struct text make = {0}, starter = {0}, app = {0}, slurm = {0};
+    struct text make = {0}, slurm = {0};
     emit_makefile(&make, c->program);
     write_file(format("%s/Makefile", dir), &make);
-    emit_starter(&starter, c->program);
-    write_file(format("%s/rank", dir), &starter);
-    if (chmod(format("%s/rank", dir), 0755) != 0)
-        die("%s/rank: %s", dir, strerror(errno));
-    emit_app(&app, c->program, dir);
-    write_file(format("%s/app.mpi", dir), &app);
+    write_starter(dir, c->program, "", "app.mpi");
+    write_starter(dir, c->program, ".gpu", "app.gpu");
     emit_slurm(&slurm, c->program, dir);
     write_file(format("%s/multi-prog.slurm", dir), &slurm);
 }
@@ -412,6 +443,12 @@ int main(int argc, char **argv) {
     switch (c->bit) {
     case CHECK: compile_all(&z.compile, z.dump); return check(&z.compile, z.json);
     case SHOW: return show(&z);
+    case COMPARE:
+        if (z.json && z.compare.markdown)
+            die("--json and --markdown exclude each other");
+        z.compare.json = z.json;
+        z.compare.ascii = z.ascii;
+        return compare_command(&z.compile, &z.compare);
     case VERIFY: return verify_command(z.compile.args.schedule, z.json);
     case COMPILE: return compile(&z);
     case EXPORT:

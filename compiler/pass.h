@@ -15,6 +15,10 @@ struct graph *graph_build(const struct spec *sp);
 /* The tensor that the edge from -> to carries when their ranks differ (K_token: none), and its bytes. */
 int edge_kind(const struct job *from, const struct job *to);
 int64_t edge_bytes(const struct stage *st, const struct job *from, const struct job *to);
+/* The i-th of the stages whose outputs stage s reads, and of those that read its own; -1: there are no more. Its
+ * neighbours in the chain, or what the model says. */
+int source_of(const struct spec *sp, int s, int i);
+int reader_of(const struct spec *sp, int s, int i);
 bool has_edge(const struct graph *g, int32_t job, int32_t pred);
 struct link link_of(const struct spec *sp, int src, int dst); /* free without a cluster */
 /* The shortest cycle of a directed graph in compressed rows (to[at[v]..at[v+1])); there must be one. */
@@ -98,6 +102,7 @@ struct timeline_rows {
 struct timeline_rows *read_tsv(const char *file, const char *src);
 /* emit_json.c */
 void emit_json(struct text *out, const struct report *r);
+void put_string(struct text *t, const char *s);
 /* emit_grid.c: the timeline as rows of cells, and the report as a table, for people. */
 struct style {
     int width; /* columns */
@@ -107,6 +112,14 @@ struct style {
 void emit_grid(struct text *out, const struct program *p, const struct timeline *tl, const char *unit,
                const struct style *style);
 void emit_report(struct text *out, const struct report *r, const struct style *style);
+/* Times are printed in the unit that suits the largest of them; bytes exact when few, else to a tenth in KiB, MiB… */
+struct measure {
+    double one; /* in the timeline's unit */
+    const char *name;
+};
+struct measure measure_of(double largest, const char *unit, bool ascii);
+const char *time_text(double t, const struct measure *m, char buf[32]);
+const char *bytes_text(int64_t n, char buf[32]);
 /* emit_cuda.c: rank r's own program. hash: of the whole compile; every rank of a run must carry the same. */
 void emit_cuda(struct text *out, const struct spec *sp, const struct stage *st, const struct program *p, int r,
                uint64_t hash);
@@ -114,7 +127,7 @@ void emit_cuda(struct text *out, const struct spec *sp, const struct stage *st, 
 const char *tame(const char *s);
 /* emit_launch.c: how to build and start them. dir: the folder as the user named it. */
 void emit_makefile(struct text *out, const struct program *p);
-void emit_starter(struct text *out, const struct program *p);
-void emit_app(struct text *out, const struct program *p, const char *dir);
+void emit_starter(struct text *out, const struct program *p, const char *suffix); /* "", or ".gpu" */
+void emit_app(struct text *out, const struct program *p, const char *dir, const char *suffix);
 void emit_slurm(struct text *out, const struct program *p, const char *dir);
 #endif

@@ -8,13 +8,46 @@ local orders = {}
 function orders.forward_first(s, b, d) return d == "F" and 0 or 1 end
 
 -- A backward as soon as there is one (PipeDream's 1F1B: Narayanan 2019, section 3.2). Needs a cap to save memory.
-function orders.backward_first(s, b, d) return d == "F" and 1 or 0 end
+-- A recompute only when there is nothing else, or it would come right after its forward.
+function orders.backward_first(s, b, d) return d == "F" and 1 or d == "R" and 2 or 0 end
 
--- What has waited longest (Rahimi 2025, "depth first").
-function orders.oldest_batch_first(s, b, d) return b end
+-- What has waited longest (Rahimi 2025, "depth first"). Recomputes of a microbatch come last, the last stage's first.
+function orders.oldest_batch_first(s, b, d) return d == "R" and b + 1 / (s + 2) or b end
 
 -- A whole stage before the next (Lamy-Poirier 2022, "breadth first").
 function orders.oldest_stage_first(s, b, d) return s end
+
+-- Writes out a rank's sequence that is given as patterns and how often each repeats, such as
+-- { { 2, "F0" }, { 3, "F0+B1 W" } }. The k-th F of chunk x, and its k-th backward, B or I, is that of s, b = job(x, k),
+-- with k from 0. A W is that of the rank's oldest I that has none yet.
+function orders.unroll(patterns, job)
+  local list, count, inputs, weights = {}, {}, {}, 0
+  local function name(d, x)
+    if d == "W" then
+      weights = weights + 1
+      return inputs[weights]
+    end
+    local way = (d == "F" and "F" or "B") .. x
+    local k = count[way] or 0
+    count[way] = k + 1
+    local s, b = job(tonumber(x), k)
+    if d == "I" then inputs[#inputs + 1] = s .. "W" .. b end
+    return s .. d .. b
+  end
+  for _, pattern in ipairs(patterns) do
+    for _ = 1, pattern[1] do
+      for entry in pattern[2]:gmatch("%S+") do list[#list + 1] = (entry:gsub("(%u)(%d*)", name)) end
+    end
+  end
+  return list
+end
+
+-- One forward, one backward: where the k-th forward (d == "F") or backward of a rank comes that runs `warmup` forwards
+-- and then a backward and a forward in turn (Narayanan 2021, section 2.2). Not an n, but for an n to use.
+function orders.one_forward_one_backward(k, d, warmup)
+  if d ~= "F" then return warmup + 2 * k end
+  return k < warmup and k or 2 * k - warmup + 1
+end
 
 -- Lua's own sort seeds itself from the clock and is not stable; this merge sort is the same on every machine.
 local function merge(from, to, low, middle, high, before)

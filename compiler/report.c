@@ -1,11 +1,12 @@
 /* The figures of a schedule, from the program's timeline.
  *
  * makespan       the last end of any instruction
- * busy           a rank's time in jobs (F, R, I, B, W); idle: the rest of the makespan; span: first job's start to last
- *                job's end
+ * busy           a rank's time in jobs (F, R, I, B, W), two that overlap counting once; idle: the rest of the
+ *                makespan; span: first job's start to last job's end
  * bubble         1 - sum of busy / (W * makespan)
  * throughput     rho = S B / (L W), with L the makespan in units of one F + backward, averaged over all stages and
- *                microbatches: the time spent in F, B, I and W divided by W * makespan. R is work, but no progress.
+ *                microbatches: the cost of all F, B, I and W divided by W * makespan. R is work, but no progress;
+ *                jobs that overlap count in full.
  * peak           the most activations alive at once. (s,b) is alive from the start of its F to the end of its B, or of
  *                its W when the backward is split, on the rank of its F; when its backward runs on another rank, there
  *                from the end of F on. What ends at t leaves before what starts at t is counted.
@@ -121,8 +122,8 @@ static void count_received(const struct program *p, int r, const struct instr *i
 }
 
 /* Fills in a rank's figures; idle comes when the makespan is known. Returns its last end of anything. */
-static double account(const struct program *p, const struct timeline *tl, int r, struct rank_report *out,
-                      double *progress) {
+static double account(const struct spec *sp, const struct program *p, const struct timeline *tl, int r,
+                      struct rank_report *out, double *progress) {
     const struct rank *k = &p->rank[r];
     double last = 0, from = INFINITY, to = 0;
     for (int i = 0; i < k->nins; i++) {
@@ -130,8 +131,10 @@ static double account(const struct program *p, const struct timeline *tl, int r,
         double start = tl->start[r][i], end = tl->end[r][i];
         last = fmax(last, end);
         if (in->op <= OP_W) {
-            out->busy += end - start;
-            *progress += in->op == OP_R ? 0 : end - start;
+            int32_t j = job_at(sp, in->stage, in->batch, in->op);
+            bool paired = sp->job[j].pair;
+            out->busy += paired && partner_of(sp, j) < 0 ? 0 : end - start;
+            *progress += in->op == OP_R ? 0 : paired ? sp->job[j].cost : end - start;
             from = fmin(from, start);
             to = fmax(to, end);
         } else
@@ -158,7 +161,8 @@ static double edge_time(const struct spec *sp, const struct stage *st, int32_t f
 static double bound_work(const struct spec *sp) {
     double *work = NEW(double, sp->workers), most = 0;
     for (int j = 0; j < sp->njobs; j++)
-        work[sp->job[j].rank] += sp->job[j].cost;
+        if (!sp->job[j].pair || partner_of(sp, j) >= 0)
+            work[sp->job[j].rank] += job_time(sp, j);
     for (int r = 0; r < sp->workers; r++)
         most = fmax(most, work[r]);
     return most;
@@ -173,7 +177,7 @@ static double bound_path(const struct spec *sp, const struct stage *st, const st
             queue[tail++] = j;
     while (head < tail) {
         int32_t j = queue[head++];
-        double end = start[j] + sp->job[j].cost;
+        double end = start[j] + job_time(sp, j);
         most = fmax(most, end);
         for (int32_t e = g->succ_at[j]; e < g->succ_at[j + 1]; e++) {
             int32_t k = g->succ[e];
@@ -193,15 +197,15 @@ static double round_trip(const struct spec *sp, const struct stage *st, int s, i
     if (back < 0)
         back = job_at(sp, s, b, OP_I);
     double between = again < 0 ? edge_time(sp, st, f, back)
-                               : edge_time(sp, st, f, again) + sp->job[again].cost + edge_time(sp, st, again, back);
-    if (s + 1 < sp->stages && !sp->pred) {
+                               : edge_time(sp, st, f, again) + job_time(sp, again) + edge_time(sp, st, again, back);
+    if (s + 1 < sp->stages && !sp->pred && !(sp->model && sp->model->from)) {
         int32_t next = job_at(sp, s + 1, b, OP_B);
         if (next < 0)
             next = job_at(sp, s + 1, b, OP_I);
         inner += edge_time(sp, st, f, job_at(sp, s + 1, b, OP_F)) + edge_time(sp, st, next, back);
         between = fmax(between, inner);
     }
-    return sp->job[f].cost + between + sp->job[back].cost;
+    return job_time(sp, f) + between + job_time(sp, back);
 }
 
 static double bound_memory(const struct spec *sp, const struct stage *st, const struct report *rep) {
@@ -213,8 +217,8 @@ static double bound_memory(const struct spec *sp, const struct stage *st, const 
             trip = round_trip(sp, st, s, b, trip);
             double life = trip;
             if (sp->job[last].d == OP_W)
-                life += edge_time(sp, st, job_at(sp, s, b, OP_I), last) + sp->job[last].cost;
-            double here = sp->job[f].rank == sp->job[last].rank ? life : sp->job[f].cost;
+                life += edge_time(sp, st, job_at(sp, s, b, OP_I), last) + job_time(sp, last);
+            double here = sp->job[f].rank == sp->job[last].rank ? life : job_time(sp, f);
             alive[sp->job[f].rank] += here;
             alive[sp->job[last].rank] += life - here;
         }
@@ -236,7 +240,7 @@ struct report *report_make(const struct spec *sp, const struct stage *st, const 
     rep->batches = sp->batches;
     rep->rank = NEW(struct rank_report, sp->workers);
     for (int r = 0; r < p->workers; r++)
-        rep->makespan = fmax(rep->makespan, account(p, tl, r, &rep->rank[r], &progress));
+        rep->makespan = fmax(rep->makespan, account(sp, p, tl, r, &rep->rank[r], &progress));
     find_peaks(sp, p, tl, rep);
     for (int r = 0; r < p->workers; r++) {
         busy += rep->rank[r].busy;

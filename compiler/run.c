@@ -11,7 +11,8 @@
 
 /* ---- from the compiler's program to the runtime's constants ---- */
 
-static void fill_instr(const struct rank *k, const struct instr *x, struct rt_instr *y) {
+/* more: where the first further operand goes, were there one. */
+static void fill_instr(const struct rank *k, const struct instr *x, struct rt_instr *y, int64_t *more, int32_t at) {
     *y = (struct rt_instr){.op = x->op, .first = x->first, .vfirst = x->vfirst, .lane = x->lane};
     y->stage = x->stage;
     y->batch = x->batch;
@@ -19,12 +20,17 @@ static void fill_instr(const struct rank *k, const struct instr *x, struct rt_in
     y->msg = x->msg;
     y->wait = (int32_t)x->wait;
     y->nwait = x->nwait;
+    y->more = at;
     for (int role = 0; role < NROLES; role++)
         y->at[role] = -1;
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
         const struct buf *b = &k->buf[k->arg[a].buf];
-        y->at[k->arg[a].role] = b->off;
+        int role = k->arg[a].role;
         y->bytes = b->bytes;
+        if ((role == ROLE_x || role == ROLE_dy) && y->at[role] >= 0)
+            more[y->more + y->nmore++] = b->off;
+        else
+            y->at[role] = b->off;
     }
 }
 
@@ -52,8 +58,9 @@ static void fill_homes(const struct rank *k, struct rt_rank *out) {
 static void fill_rank(const struct rank *k, struct rt_rank *out) {
     struct rt_instr *ins = NEW(struct rt_instr, k->nins);
     int32_t *lane_at = NEW(int32_t, k->nlanes + 2), *lane_ins = NEW(int32_t, k->nins);
+    int64_t *more = NEW(int64_t, k->nargs + 1);
     for (int32_t i = 0; i < k->nins; i++) {
-        fill_instr(k, &k->ins[i], &ins[i]);
+        fill_instr(k, &k->ins[i], &ins[i], more, i ? ins[i - 1].more + ins[i - 1].nmore : 0);
         lane_at[k->ins[i].lane + 2]++;
     }
     for (size_t w = 0; w < k->nwaits; w++)
@@ -65,6 +72,7 @@ static void fill_rank(const struct rank *k, struct rt_rank *out) {
     *out = (struct rt_rank){.ins = ins, .nins = k->nins, .nlanes = k->nlanes, .lane_ins = lane_ins};
     out->lane_at = lane_at;
     out->wait = k->wait;
+    out->more = more;
     out->arena = k->arena;
     out->work = -1;
     for (int i = 0; i < k->nbufs; i++)
@@ -127,6 +135,7 @@ static void compile_serial(const struct compile *c, struct compile *out) {
     sp->workers = 1;
     sp->strict = false;
     sp->link = NULL;
+    sp->speed = NULL;
     sp->memory = INFINITY;
     sp->cap = NEW(int, 1);
     sp->slots = NEW(int, 1);
@@ -134,7 +143,7 @@ static void compile_serial(const struct compile *c, struct compile *out) {
     sp->job = NEW(struct job, sp->njobs);
     memcpy(sp->job, c->spec->job, sizeof *sp->job * (size_t)sp->njobs);
     for (int j = 0; j < sp->njobs; j++) {
-        sp->job[j].rank = sp->job[j].home = 0;
+        sp->job[j].rank = sp->job[j].home = sp->job[j].pair = 0;
         sp->job[j].prio = sp->job[j].b;
     }
     sp->pred = NULL; /* the plain dependencies: what a custom pred() adds must not change the result */
@@ -154,6 +163,7 @@ struct trained {
     struct rt_stamp **stamp;
     char **arena;
     double seconds;
+    struct cuda_run cuda; /* its results, with --device cuda */
 };
 
 static void tell(void *context, int64_t step, float loss, double seconds) {
@@ -174,23 +184,24 @@ static cuda_train_function *cuda_library(void) {
     return (cuda_train_function *)(uintptr_t)train;
 }
 
-static char **train_on_cuda(const struct rt_run *run, const struct run_args *a, bool tell) {
+static char **train_on_cuda(const struct rt_run *run, const struct run_args *a, struct cuda_run *cuda) {
     char why[512];
-    struct cuda_run *cuda = NEW(struct cuda_run, 1);
     *cuda = (struct cuda_run){.run = *run, .graph = !a->eager};
     char **arena = cuda_library()(cuda, why, sizeof why);
     if (!arena)
         die("%s", why);
-    if (tell)
-        fprintf(stderr,
-                "pianola: %d ranks on %s, %s; device memory planned %lld bytes, taken %lld; %.1f us of CPU a step\n",
-                run->program->workers, cuda->device, a->eager ? "each step enqueued anew" : "one graph for the step",
-                (long long)cuda->planned, (long long)cuda->taken, 1e6 * cuda->host);
     return arena;
 }
 
+static void tell_device(const struct run_args *a, const struct cuda_run *cuda) {
+    fprintf(stderr,
+            "pianola: %d ranks on %s, %s; device memory planned %lld bytes, taken %lld; %.1f us of CPU a step\n",
+            cuda->run.program->workers, cuda->device, a->eager ? "each step enqueued anew" : "one graph for the step",
+            (long long)cuda->planned, (long long)cuda->taken, 1e6 * cuda->host);
+}
+
 static struct trained train(const struct compile *c, const struct run_args *a, struct data *data, int64_t steps,
-                            const char *what) {
+                            bool stamps, const char *what) {
     struct trained t = {.program = runtime_program(c->spec, c->stage, c->program)};
     int W = c->program->workers;
     t.loss = NEW(float, steps);
@@ -201,13 +212,15 @@ static struct trained train(const struct compile *c, const struct run_args *a, s
     struct progress told = {.what = what, .steps = steps, .tty = isatty(STDERR_FILENO)};
     told.tokens = (int64_t)c->spec->model->rt.rows * c->spec->batches;
     struct rt_run run = {.program = t.program, .data = data, .seed = a->seed, .steps = steps, .loss = t.loss};
-    run.stamp = t.stamp;
+    run.stamp = stamps ? t.stamp : NULL;
     run.makespan = t.makespan;
     run.progress = what && !a->quiet ? tell : NULL;
     run.context = &told;
-    t.arena = a->cuda ? train_on_cuda(&run, a, what != NULL) : host_train(&run);
+    t.arena = a->cuda ? train_on_cuda(&run, a, &t.cuda) : host_train(&run);
     if (!t.arena)
         die("out of memory: the ranks of this schedule together need more than this machine has");
+    if (a->cuda && what)
+        tell_device(a, &t.cuda);
     for (int64_t s = 0; s < steps; s++)
         t.seconds += t.makespan[s];
     return t;
@@ -274,11 +287,14 @@ static double predict(const struct compile *c, const struct compile *serial, con
         cost[i] /= n[i] ? n[i] : 1;
     sp.job = NEW(struct job, sp.njobs);
     memcpy(sp.job, c->spec->job, sizeof *sp.job * (size_t)sp.njobs);
-    for (int j = 0; j < sp.njobs; j++)
+    for (int j = 0; j < sp.njobs; j++) {
         sp.job[j].cost = cost[sp.job[j].s * NOPS + sp.job[j].d];
+        sp.job[j].pair = 0; /* a device has one compute lane: it runs overlapped jobs one after the other */
+    }
     for (int s = 0; s < sets; s++)
         st[s].update = cost[s * NOPS + OP_U];
     sp.link = NULL;
+    sp.speed = NULL;
     return sim_run(&sp, st, c->program)->makespan;
 }
 
@@ -309,7 +325,8 @@ struct outcome {
     double step, tokens_per_second, predicted, measured, work, largest;
     uint64_t weights;
     bool compared, same_weights;
-    long cores;
+    long cores;                  /* or GPUs */
+    const struct cuda_run *cuda; /* or NULL */
 };
 
 static void print_text(const struct compile *c, const struct outcome *o) {
@@ -319,11 +336,10 @@ static void print_text(const struct compile *c, const struct outcome *o) {
         printf("one rank  the same %lld steps: losses differ by %.2g at most (relative), weights %s\n",
                (long long)o->steps, o->largest, o->same_weights ? "equal bit for bit" : "not bit for bit");
     printf("weights   %016llx (fingerprint)\n", (unsigned long long)o->weights);
-    if (isnan(o->predicted))
-        printf("step      %.3f ms (median)", 1e3 * o->measured);
-    else
-        printf("makespan  predicted %.2f ms, measured %.2f ms (median step)", 1e3 * o->predicted, 1e3 * o->measured);
-    if (!isnan(o->predicted) && o->cores < c->spec->workers)
+    printf("makespan  predicted %.2f ms, measured %.2f ms (median step)", 1e3 * o->predicted, 1e3 * o->measured);
+    if (o->cores < c->spec->workers && o->cuda)
+        printf("; %d ranks share one GPU, on which one rank takes %.2f ms", c->spec->workers, 1e3 * o->work);
+    else if (o->cores < c->spec->workers)
         printf("; %d ranks share %ld cores, which takes at least %.2f ms", c->spec->workers, o->cores,
                1e3 * o->work / (double)o->cores);
     printf("\n");
@@ -336,9 +352,12 @@ static void print_json(const struct compile *c, const struct outcome *o) {
     if (o->compared)
         printf("  \"one_rank_largest_difference\": %.9g,\n  \"one_rank_same_weights\": %s,\n", o->largest,
                o->same_weights ? "true" : "false");
-    if (!isnan(o->predicted))
-        printf("  \"makespan_predicted\": %.9g,\n  \"work\": %.9g,\n  \"cores\": %ld,\n", o->predicted, o->work,
-               o->cores);
+    if (o->cuda)
+        printf("  \"device\": \"%s\",\n  \"device_bytes_planned\": %lld,\n  \"device_bytes_taken\": %lld,\n"
+               "  \"cpu_seconds_per_step\": %.6g,\n",
+               o->cuda->device, (long long)o->cuda->planned, (long long)o->cuda->taken, o->cuda->host);
+    printf("  \"makespan_predicted\": %.9g,\n  \"work\": %.9g,\n  \"%s\": %ld,\n", o->predicted, o->work,
+           o->cuda ? "gpus" : "cores", o->cores);
     printf("  \"weights\": \"%016llx\",\n  \"makespan_measured\": %.9g\n}\n", (unsigned long long)o->weights,
            o->measured);
 }
@@ -365,8 +384,6 @@ int run_command(struct compile *c, const struct run_args *a) {
     if (!c->spec->model)
         die("`run` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua");
     check_device(c, a->cuda);
-    if (a->cuda && a->timeline)
-        die("--timeline: steps on a GPU are not measured by instruction yet");
     if (a->timeline) /* better to hear of it now than after the training */
         check_writable(a->timeline);
     char why[512];
@@ -386,25 +403,21 @@ int run_command(struct compile *c, const struct run_args *a) {
     if (!a->cuda)
         fprintf(stderr, "pianola: %d ranks in one process, OpenBLAS kernel %s, one thread a rank\n", c->spec->workers,
                 blas);
-    struct trained t = train(c, a, data, a->steps, "training");
+    bool stamps = !a->cuda || a->timeline; /* on a GPU they take time: not unless used */
+    struct trained t = train(c, a, data, a->steps, stamps, "training");
     struct outcome o = {.steps = a->steps, .first = t.loss[0], .last = t.loss[a->steps - 1], .compared = a->compare};
     o.step = t.seconds / (double)a->steps;
     o.tokens_per_second = (double)c->spec->model->rt.rows * c->spec->batches / o.step;
     o.weights = fingerprint(t.program, t.arena);
     o.measured = median(t.makespan, a->steps);
-    o.cores = sysconf(_SC_NPROCESSORS_ONLN);
-    o.predicted = NAN;
+    o.cores = a->cuda ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
+    o.cuda = a->cuda ? &t.cuda : NULL;
+    int64_t steps = a->compare ? a->steps : 3; /* on one rank */
     struct compile serial;
-    struct trained alone = {0};
-    int64_t steps = a->compare ? a->steps : a->cuda ? 0 : 3; /* on one rank */
-    if (steps > 0) {
-        compile_serial(c, &serial);
-        alone = train(&serial, a, data, steps, a->compare ? "one rank" : NULL);
-    }
-    if (!a->cuda) {
-        o.predicted = predict(c, &serial, &alone);
-        o.work = median(alone.makespan, steps);
-    }
+    compile_serial(c, &serial);
+    struct trained alone = train(&serial, a, data, steps, true, a->compare ? "one rank" : NULL);
+    o.predicted = predict(c, &serial, &alone);
+    o.work = median(alone.makespan, steps);
     for (int64_t s = 0; a->compare && s < a->steps; s++)
         o.largest = fmax(o.largest, fabs((double)t.loss[s] - alone.loss[s]) / fabs(alone.loss[s]));
     o.same_weights = a->compare && fingerprint(alone.program, alone.arena) == o.weights;

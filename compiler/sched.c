@@ -1,8 +1,10 @@
 /* Which job runs when: an event-driven list scheduler, n log n.
  *
  * Each rank has two heaps of ready jobs ordered by n and its ties: forwards, which must wait for room under the cap,
- * and the rest. One heap of events holds the ends of running jobs and the arrivals of tensors. DESIGN section 3 fixes
- * the order within an instant: all that ends at t is retired, then every idle rank, in rank order, starts its best. */
+ * and the rest. A strict rank has its sequence, and the heaps only for jobs that fill: they run when the next of the
+ * sequence cannot. One heap of events holds the ends of running jobs and the arrivals of tensors. DESIGN section 3
+ * fixes the order within an instant: all that ends at t is retired, then every idle rank, in rank order, starts its
+ * best. */
 #include "pass.h"
 #include <assert.h>
 #include <limits.h>
@@ -115,7 +117,7 @@ static void touch(struct state *z, int rank) {
 
 static void make_ready(struct state *z, int32_t j) {
     const struct job *job = &z->sp->job[j];
-    if (z->sp->strict)
+    if (z->sp->strict && !job->fill)
         z->ready[j] = true;
     else
         heap_push(job->d == OP_F ? &z->fwd[job->rank] : &z->rest[job->rank], z->pos[j]);
@@ -160,19 +162,18 @@ static void retire(struct state *z, int32_t j, double t) {
 
 /* The best job the rank could start now, taken from its heap; -1: none. */
 static int32_t choose(struct state *z, int rank) {
-    bool room = z->live[rank] < z->sp->cap[rank];
     if (z->sp->strict) {
         int32_t i = z->seq_next[rank];
-        if (i == z->seq_at[rank + 1])
-            return -1;
-        int32_t j = z->seq[i];
-        if (!z->ready[j] || (z->sp->job[j].d == OP_F && !room))
-            return -1;
-        z->seq_next[rank]++;
-        return j;
+        int32_t j = i < z->seq_at[rank + 1] ? z->seq[i] : -1, with = j < 0 ? -1 : partner_of(z->sp, j);
+        int forwards = (j >= 0 && z->sp->job[j].d == OP_F) + (with >= 0 && z->sp->job[with].d == OP_F);
+        bool room = forwards == 0 || forwards <= z->sp->cap[rank] - z->live[rank];
+        if (j >= 0 && room && z->ready[j] && (with < 0 || z->ready[with])) {
+            z->seq_next[rank] += with >= 0 ? 2 : 1;
+            return j;
+        }
     }
     struct heap *f = &z->fwd[rank], *r = &z->rest[rank];
-    bool can_f = f->n > 0 && room, can_r = r->n > 0;
+    bool can_f = f->n > 0 && z->live[rank]<z->sp->cap[rank], can_r = r->n> 0;
     if (can_f && (!can_r || f->a[0] < r->a[0]))
         return z->by_pos[heap_pop(f)];
     return can_r ? z->by_pos[heap_pop(r)] : -1;
@@ -180,23 +181,29 @@ static int32_t choose(struct state *z, int rank) {
 
 static int ascending(const void *x, const void *y) { return *(const int *)x - *(const int *)y; }
 
-static void start_idle(struct state *z, double t) {
+static void start(struct state *z, int32_t j, double t) {
     struct sched *sc = z->sc;
+    int rank = z->sp->job[j].rank;
+    z->busy[rank] = true;
+    z->live[rank] += z->sp->job[j].d == OP_F;
+    sc->start[j] = t;
+    sc->end[j] = t + job_time(z->sp, j);
+    sc->starts[sc->nstarts++] = j;
+    sc->order[rank][sc->norder[rank]++] = j;
+    push_event(&z->events, sc->end[j], j);
+}
+
+static void start_idle(struct state *z, double t) {
     qsort(z->touched, (size_t)z->ntouched, sizeof *z->touched, ascending);
     for (int i = 0; i < z->ntouched; i++) {
         int rank = z->touched[i];
         z->dirty[rank] = false;
         int32_t j = z->busy[rank] ? -1 : choose(z, rank);
-        if (j < 0)
-            continue;
-        z->busy[rank] = true;
-        if (z->sp->job[j].d == OP_F)
-            z->live[rank]++;
-        sc->start[j] = t;
-        sc->end[j] = t + z->sp->job[j].cost;
-        sc->starts[sc->nstarts++] = j;
-        sc->order[rank][sc->norder[rank]++] = j;
-        push_event(&z->events, sc->end[j], j);
+        int32_t with = j >= 0 ? partner_of(z->sp, j) : -1;
+        if (j >= 0)
+            start(z, j, t);
+        if (with >= 0)
+            start(z, with, t);
     }
     z->ntouched = 0;
 }
@@ -219,8 +226,10 @@ static void waits_of_job(struct state *z, const bool *ended, int32_t j, struct b
     for (int32_t e = z->g->pred_at[j]; e < z->g->pred_at[j + 1]; e++)
         if (!ended[z->g->pred[e]])
             waits(w, z->g->pred[e]);
-    int32_t first = z->sp->strict ? z->seq[z->seq_next[job->rank]] : j;
-    if (first != j)
+    int32_t first = z->sp->strict && !job->fill ? z->seq[z->seq_next[job->rank]] : j, with = partner_of(z->sp, first);
+    if (first == j && with >= 0 && !z->ready[with])
+        waits(w, with);
+    if (first != j && (with != j || w->n == before))
         waits(w, first);
     if (w->n == before)
         waits(w, z->sp->njobs + job->rank);
@@ -273,6 +282,8 @@ static void die_deadlocked(struct state *z) {
         if (to >= n)
             put(&t, "\n  %s waits for room on rank %d, whose cap of %d is full until %s", name, a->rank,
                 sp->cap[a->rank], other);
+        else if (a->pair && a->pair == b->pair && !has_edge(z->g, from, to))
+            put(&t, "\n  %s waits for %s, to overlap with it", name, other);
         else if (!has_edge(z->g, from, to))
             put(&t, "\n  %s waits for %s, which comes before it in the order of rank %d", name, other, a->rank);
         else
@@ -294,12 +305,13 @@ static struct state prepare(const struct spec *sp, const struct stage *st, const
         z.by_pos[j] = j;
     sorting = sp;
     qsort(z.by_pos, (size_t)n, sizeof *z.by_pos, by_priority);
-    int *nfwd = NEW(int, W), *nall = NEW(int, W + 1);
+    int *nfwd = NEW(int, W), *nall = NEW(int, W + 1), *nseq = NEW(int, W);
     for (int i = 0; i < n; i++) {
         const struct job *job = &sp->job[z.by_pos[i]];
         z.pos[z.by_pos[i]] = i;
         nfwd[job->rank] += job->d == OP_F;
         nall[job->rank]++;
+        nseq[job->rank] += !job->fill;
     }
     z.fwd = NEW(struct heap, W);
     z.rest = NEW(struct heap, W);
@@ -310,11 +322,12 @@ static struct state prepare(const struct spec *sp, const struct stage *st, const
         z.fwd[r].a = NEW(int32_t, nfwd[r]);
         z.rest[r].a = NEW(int32_t, nall[r] - nfwd[r]);
         sc->order[r] = NEW(int32_t, nall[r]);
-        z.seq_at[r + 1] = z.seq_at[r] + nall[r];
+        z.seq_at[r + 1] = z.seq_at[r] + nseq[r];
         z.seq_next[r] = z.seq_at[r];
     }
     for (int i = 0; i < n; i++) /* by rank, in the order of priority */
-        z.seq[z.seq_next[sp->job[z.by_pos[i]].rank]++] = z.by_pos[i];
+        if (!sp->job[z.by_pos[i]].fill)
+            z.seq[z.seq_next[sp->job[z.by_pos[i]].rank]++] = z.by_pos[i];
     memcpy(z.seq_next, z.seq_at, sizeof *z.seq_at * (size_t)W);
     z.ready = NEW(bool, n);
     z.busy = NEW(bool, W);

@@ -69,6 +69,7 @@ static const char *base_name(const char *path) {
 struct spec *script_load(const struct script_args *a) {
     struct spec *sp = NEW(struct spec, 1);
     sp->lanes = a->lanes;
+    sp->recompute = a->recompute;
     struct settings set = read_settings(a);
     sp->name = base_name(a->schedule);
     sp->file = a->schedule;
@@ -78,6 +79,9 @@ struct spec *script_load(const struct script_args *a) {
         run(SCRIPT_MODEL, a->model, &set, extract_model, sp);
     if (a->cluster)
         run(SCRIPT_CLUSTER, a->cluster, &set, extract_cluster, sp);
-    check_settings(&set);
+    for (int i = 0; a->used && i < set.n; i++)
+        a->used[i] |= set.used[i];
+    if (!a->used)
+        check_settings(&set);
     return sp;
 }

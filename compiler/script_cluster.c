@@ -1,4 +1,4 @@
-/* cluster { link, memory, flops } to links between all pairs of ranks. */
+/* cluster { link, speed, memory, flops } to links between all pairs of ranks, and how fast each rank is. */
 #include "script.h"
 #include <math.h>
 
@@ -41,8 +41,35 @@ static struct link *links(struct script *S, const struct table *t, int workers) 
     return link;
 }
 
+static double *speeds(struct script *S, const struct table *t, int workers) {
+    lua_State *L = S->L;
+    int type = push_field(t, "speed"), f = lua_gettop(L);
+    if (type == LUA_TNIL)
+        return NULL;
+    if (type != LUA_TFUNCTION)
+        field_fail(L, t->line, "speed", "'speed' must be a function(rank) that returns how fast it is, not %s",
+                   describe(L, f));
+    double *speed = NEW(double, workers);
+    for (int k = 0; k < workers; k++) {
+        call_begin(S, "speed", k, -1, -1);
+        lua_pushvalue(L, f);
+        lua_pushinteger(L, k);
+        lua_call(L, 1, 1);
+        double x = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : NAN;
+        if (!(x > 0 && x < INFINITY))
+            function_fail(L, f, "speed",
+                          "%s returned %s; return a number above 0: 1 is the speed that costs are for, "
+                          "and 0.5 takes twice as long",
+                          call_name(S), describe(L, -1));
+        speed[k] = x;
+        lua_pop(L, 1);
+        call_end(S);
+    }
+    return speed;
+}
+
 void extract_cluster(struct script *S, void *spec) {
-    static const char *const fields[] = {"link", "memory", "flops"};
+    static const char *const fields[] = {"link", "speed", "memory", "flops"};
     struct spec *sp = spec;
     struct table t = {S->L, lua_gettop(S->L), S->line, "cluster"};
     check_fields(&t, fields, sizeof fields / sizeof *fields);
@@ -52,4 +79,5 @@ void extract_cluster(struct script *S, void *spec) {
     if (isinf(sp->flops))
         field_fail(S->L, t.line, "flops", "'flops' must be finite; leave it out to count times in FLOP");
     sp->link = links(S, &t, sp->workers);
+    sp->speed = speeds(S, &t, sp->workers);
 }

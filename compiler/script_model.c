@@ -43,9 +43,11 @@ static const struct maker makers[] = {
       {"eps", ABOVE_0, 1e-8},
       {"decay", FROM_0, 0}}},
 };
+/* Made of layers: their list is the part's user value. */
 static const struct maker residual = {"residual", LAYER, LAYER_fork, {{0}}};
+static const struct maker stage = {"stage", LAYER, LAYER_fork, {{0}}};
 
-/* What a constructor returns. A residual's user value is the list of its layers. */
+/* What a constructor returns. */
 struct part {
     const struct maker *maker;
     double value[MAX_ARGS];
@@ -111,12 +113,14 @@ static int make(lua_State *L) {
     return 1;
 }
 
-static int make_residual(lua_State *L) {
+/* residual { … } and stage { … }. Upvalue: its maker. */
+static int make_list(lua_State *L) {
+    const struct maker *m = lua_touserdata(L, lua_upvalueindex(1));
     int line = script_line(L);
     if (!lua_istable(L, 1))
-        word_fail(L, line, "residual", "residual takes a list of layers, not %s", describe(L, 1));
+        word_fail(L, line, m->name, "%s takes a list of layers, not %s", m->name, describe(L, 1));
     lua_settop(L, 1);
-    push_part(L, &residual, line);
+    push_part(L, m, line);
     lua_insert(L, 1);
     lua_setiuservalue(L, 1, 1);
     return 1;
@@ -128,8 +132,12 @@ void open_layers(lua_State *L, int globals) {
         lua_pushcclosure(L, make, 1);
         lua_setfield(L, globals, makers[i].name);
     }
-    lua_pushcfunction(L, make_residual);
-    lua_setfield(L, globals, residual.name);
+    const struct maker *lists[] = {&residual, &stage};
+    for (int i = 0; i < 2; i++) {
+        lua_pushlightuserdata(L, (void *)lists[i]);
+        lua_pushcclosure(L, make_list, 1);
+        lua_setfield(L, globals, lists[i]->name);
+    }
 }
 
 /* ---- model ---- */
@@ -140,7 +148,7 @@ struct builder {
     struct table t;
     struct spec *sp;
     struct model *m;
-    size_t capacity;
+    size_t capacity, sources; /* of m->layer, m->from */
 };
 
 static void add_layer(struct builder *w, struct model_layer layer) {
@@ -169,6 +177,8 @@ static void check_layer(struct builder *w, const struct part *part, bool first, 
         word_fail(w->L, part->line, name, "mse needs input = integers { ... }; tokens go with cross_entropy");
     if (kind == LAYER_unembedding && input != INPUT_TOKENS)
         word_fail(w->L, part->line, name, "unembedding needs input = tokens { ... }: it shares the embedding's table");
+    if (kind == LAYER_unembedding && w->m->from)
+        word_fail(w->L, part->line, name, "unembedding needs layers in a chain; in a model of stages use linear");
     for (int i = 0; kind == LAYER_unembedding && i < w->m->nlayers; i++)
         if (w->m->layer[i].kind == LAYER_unembedding)
             word_fail(w->L, part->line, name, "a model has one unembedding; use linear { width = ... } for the other");
@@ -193,6 +203,8 @@ static void add_residual(struct builder *w, int index, int unit, const struct pa
             word_fail(L, part->line, "residual", "item %d of residual is %s; it must be a layer", i, describe(L, -1));
         if (inner->maker == &residual)
             word_fail(L, inner->line, "residual", "a residual inside a residual is not supported yet");
+        if (inner->maker == &stage)
+            word_fail(L, inner->line, "stage", "a stage inside a residual; stages are items of the model's layers");
         add_part(w, lua_gettop(L), unit, false, false);
     }
     add_layer(w, (struct model_layer){.kind = LAYER_join, .unit = unit});
@@ -204,6 +216,8 @@ static void add_part(struct builder *w, int index, int unit, bool first, bool la
     if (!part)
         field_fail(w->L, w->t.line, "layers", "layers[%d] is %s; it must be a layer such as linear { width = 4 }",
                    unit + 1, describe(w->L, index));
+    if (part->maker == &stage)
+        word_fail(w->L, part->line, "stage", "either all of a model's layers stand in stages, or none do");
     check_layer(w, part, first, last);
     if (part->maker == &residual) {
         add_residual(w, index, unit, part);
@@ -267,17 +281,136 @@ static void read_precision(struct builder *w) {
     w->m->rt.precision = bf16 ? BF16 : FP32;
 }
 
+/* ---- a model given as stages: stage { from = {0, 1}, linear { … }, … } ---- */
+
+static void add_source(struct builder *w, int line, int s, int index) {
+    lua_State *L = w->L;
+    struct model *m = w->m;
+    int isint = 0, at = m->from_at[s + 1];
+    GROW(m->from, w->sources, (size_t)at + 1);
+    lua_Integer t = lua_type(L, index) == LUA_TNUMBER ? lua_tointegerx(L, index, &isint) : 0;
+    if (s == 0)
+        field_fail(L, line, "from", "stage 0: 'from' names %s, but no stage is before it; write from = \"input\"",
+                   describe(L, index));
+    if (!isint || t < 0 || t >= s)
+        field_fail(L, line, "from", "stage %d: 'from' names %s; it must name stages before it, from 0 to %d", s,
+                   describe(L, index), s - 1);
+    while (at > m->from_at[s] && m->from[at - 1] > t) {
+        m->from[at] = m->from[at - 1];
+        at--;
+    }
+    if (at > m->from_at[s] && m->from[at - 1] == t)
+        field_fail(L, line, "from", "stage %d: 'from' names stage %d twice", s, (int)t);
+    m->from[at] = (int)t;
+    m->from_at[s + 1]++;
+}
+
+/* The table of stage s is on the top of the stack. */
+static void read_sources(struct builder *w, int line, int s) {
+    lua_State *L = w->L;
+    int top = lua_gettop(L), type = lua_getfield(L, top, "from"), n = 0;
+    w->m->from_at[s + 1] = w->m->from_at[s];
+    if (type == LUA_TNIL && s > 0) {
+        lua_pushinteger(L, s - 1);
+        add_source(w, line, s, -1);
+    } else if (type == LUA_TNUMBER)
+        add_source(w, line, s, -1);
+    else if (type == LUA_TTABLE) {
+        n = (int)lua_rawlen(L, -1);
+        if (n == 0)
+            field_fail(L, line, "from", "stage %d: 'from' is an empty list; write from = \"input\" to read the batch",
+                       s);
+        for (int i = 1; i <= n; i++) {
+            lua_rawgeti(L, top + 1, i);
+            add_source(w, line, s, -1);
+        }
+    } else if (type != LUA_TNIL && (type != LUA_TSTRING || strcmp(lua_tostring(L, -1), "input") != 0))
+        field_fail(L, line, "from", "stage %d: 'from' must be a stage, a list of stages or \"input\", not %s", s,
+                   describe(L, -1));
+    lua_settop(L, top);
+}
+
+/* Who reads whom, the other way round. */
+static void turn_sources(struct builder *w, const struct part *part, int n) {
+    struct model *m = w->m;
+    m->to_at = NEW(int, n + 2);
+    m->to = NEW(int, m->from_at[n] + 1);
+    for (int e = 0; e < m->from_at[n]; e++)
+        m->to_at[m->from[e] + 2]++;
+    for (int s = 0; s < n; s++)
+        m->to_at[s + 2] += m->to_at[s + 1];
+    for (int s = 0; s < n; s++)
+        for (int e = m->from_at[s]; e < m->from_at[s + 1]; e++)
+            m->to[m->to_at[m->from[e] + 1]++] = s;
+    for (int s = 0; s < n - 1; s++)
+        if (m->to_at[s] == m->to_at[s + 1])
+            word_fail(w->L, part->line, "stage",
+                      "no stage reads the output of stage %d; add %d to a later stage's 'from'", s, s);
+}
+
+/* A stage's table has items and `from`. */
+static void check_keys(struct builder *w, int line, int index) {
+    lua_State *L = w->L;
+    for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1))
+        if (lua_type(L, -2) == LUA_TSTRING && strcmp(lua_tostring(L, -2), "from") != 0)
+            word_fail(L, line, "stage", "stage has no field '%s'; it has 'from', and its layers", lua_tostring(L, -2));
+}
+
+static void read_stages(struct builder *w, int list, int n) {
+    lua_State *L = w->L;
+    struct model *m = w->m;
+    const struct part *part = NULL;
+    m->from_at = NEW(int, n + 1);
+    m->cut = NEW(int, n);
+    m->ncut = n - 1;
+    for (int s = 0; s < n; s++, lua_settop(L, list)) {
+        lua_rawgeti(L, list, s + 1);
+        part = part_at(L, -1, LAYER);
+        if (!part || part->maker != &stage)
+            field_fail(L, w->t.line, "layers",
+                       "layers[%d] is %s; either all of a model's layers stand in stages, or none do", s + 1,
+                       part ? part->maker->name : describe(L, -1));
+        lua_getiuservalue(L, -1, 1);
+        int items = lua_gettop(L), count = (int)lua_rawlen(L, items);
+        if (count == 0)
+            word_fail(L, part->line, "stage", "stage %d has no layers", s);
+        check_keys(w, part->line, items);
+        read_sources(w, part->line, s);
+        for (int i = 1; i <= count; i++, lua_settop(L, items)) {
+            bool opens = i == 1 && m->from_at[s] == m->from_at[s + 1];
+            lua_rawgeti(L, items, i);
+            if (!part_at(L, -1, LAYER))
+                word_fail(L, part->line, "stage", "item %d of stage %d is %s; it must be a layer", i, s,
+                          describe(L, -1));
+            add_part(w, items + 1, s, opens, s == n - 1 && i == count);
+        }
+        if (s > 0)
+            m->cut[s - 1] = s;
+    }
+    if (n != w->sp->stages)
+        field_fail(L, w->t.line, "layers", "the model has %d stages, but the schedule has stages = %d", n,
+                   w->sp->stages);
+    turn_sources(w, part, n);
+}
+
 static void read_layers(struct builder *w) {
     lua_State *L = w->L;
     if (push_field(&w->t, "layers") != LUA_TTABLE || lua_rawlen(L, -1) == 0)
         field_fail(L, w->t.line, "layers", "model needs the field 'layers', a list of layers; it is %s",
                    lua_istable(L, -1) ? "empty" : describe(L, -1));
     int list = lua_gettop(L), n = (int)lua_rawlen(L, list);
+    lua_rawgeti(L, list, 1);
+    const struct part *first = part_at(L, -1, LAYER);
+    lua_settop(L, list);
+    w->m->nunits = n;
+    if (first && first->maker == &stage) {
+        read_stages(w, list, n);
+        return;
+    }
     for (int i = 1; i <= n; i++, lua_settop(L, list)) {
         lua_rawgeti(L, list, i);
         add_part(w, list + 1, i - 1, i == 1, i == n);
     }
-    w->m->nunits = n;
 }
 
 /* cut = { 3, 5 }: stage 1 opens with layers[3], stage 2 with layers[5]. */
@@ -287,6 +420,8 @@ static void read_cut(struct builder *w) {
     int type = push_field(&w->t, "cut"), list = lua_gettop(L);
     if (type == LUA_TNIL)
         return;
+    if (m->from)
+        field_fail(L, w->t.line, "cut", "a model whose layers are stages is cut already; leave 'cut' out");
     if (type != LUA_TTABLE)
         field_fail(L, w->t.line, "cut", "'cut' must be a list of positions in layers, not %s", describe(L, list));
     m->ncut = (int)lua_rawlen(L, list);

@@ -13,13 +13,13 @@ struct reader {
     lua_State *L;
     struct table t;
     struct spec *sp;
-    int dir[NDIRS];                         /* stack indices of "F", "R", … */
-    int w, n, cost, pred, split, recompute; /* stack indices of the functions; 0: not given */
+    int dir[NDIRS];                               /* stack indices of "F", "R", … */
+    int w, n, fill, cost, pred, split, recompute; /* stack indices of the functions; 0: not given */
 };
 
-static const char *const fields[] = {"workers",      "stages",         "batches",   "w",       "n",    "order",
-                                     "cap",          "split_backward", "recompute", "pred",    "cost", "update",
-                                     "weight_slots", "sequence",       "tensor",    "versions"};
+static const char *const fields[] = {"workers",      "stages",         "batches",   "w",      "n",    "order",
+                                     "cap",          "split_backward", "recompute", "pred",   "cost", "update",
+                                     "weight_slots", "sequence",       "overlap",   "tensor", "fill", "versions"};
 
 /* ---- fields ---- */
 
@@ -127,8 +127,8 @@ static void ask(struct reader *r, const char *name, int f, int s, int b, int d, 
     lua_call(L, d >= 0 ? 3 : 2, results);
 }
 
-static bool ask_yes(struct reader *r, const char *name, int f, int s, int b) {
-    ask(r, name, f, s, b, -1, 1);
+static bool ask_yes(struct reader *r, const char *name, int f, int s, int b, int d) {
+    ask(r, name, f, s, b, d, 1);
     int type = lua_type(r->L, -1);
     if (type != LUA_TBOOLEAN && type != LUA_TNIL)
         function_fail(r->L, f, name, "%s returned %s; return true or false", call_name(r->S), describe(r->L, -1));
@@ -181,8 +181,8 @@ static double ask_number(struct reader *r, const char *name, int f, const struct
 
 /* Which directions (s,b) has, as bits. */
 static uint8_t directions(struct reader *r, bool split_all, bool recompute_all, int s, int b) {
-    bool split = r->split ? ask_yes(r, "split_backward", r->split, s, b) : split_all;
-    bool again = r->recompute ? ask_yes(r, "recompute", r->recompute, s, b) : recompute_all;
+    bool split = r->split ? ask_yes(r, "split_backward", r->split, s, b, -1) : split_all;
+    bool again = recompute_all || (r->recompute && ask_yes(r, "recompute", r->recompute, s, b, -1));
     return (uint8_t)(1 << OP_F | (again ? 1 << OP_R : 0) | (split ? 1 << OP_I | 1 << OP_W : 1 << OP_B));
 }
 
@@ -217,29 +217,42 @@ static void make_jobs(struct spec *sp, const uint8_t *has) {
         }
 }
 
+/* Where it runs, and when: w, n and fill. */
+static void ask_about(struct reader *r, struct job *j) {
+    bool again = j > r->sp->job && j[-1].d == OP_R; /* the job before is its recompute */
+    if (again)
+        j->home = j[-1].home, j->rank = j[-1].rank;
+    else
+        ask_w(r, j, j->d == OP_R ? j[1].d : j->d);
+    if (r->n)
+        j->prio = ask_number(r, "n", r->n, j, false);
+    if (again && r->sp->strict && j[-1].prio > j->prio)
+        j[-1].prio = j->prio; /* in a strict order it can come no later than just before its backward */
+    if (r->fill)
+        j->fill = ask_yes(r, "fill", r->fill, j->s, j->b, j->d);
+}
+
 static void jobs_from_functions(struct reader *r) {
     struct spec *sp = r->sp;
     r->w = function_field(r, "w", "home, compute: the rank that owns the stage's weights and the one that computes");
     if (!r->w)
         field_fail(r->L, r->t.line, "w",
                    "schedule needs the field 'w'; add: w = function(s, b, d) return home, compute end");
-    bool split = yes_field(r, "split_backward", &r->split), again = yes_field(r, "recompute", &r->recompute);
+    bool split = yes_field(r, "split_backward", &r->split);
+    bool again = yes_field(r, "recompute", &r->recompute) || sp->recompute;
     uint8_t *has = NEW(uint8_t, (int64_t)sp->stages * sp->batches);
     for (int s = 0; s < sp->stages; s++)
         for (int b = 0; b < sp->batches; b++)
             has[(int64_t)s * sp->batches + b] = directions(r, split, again, s, b);
     make_jobs(sp, has);
     r->n = function_field(r, "n", "a number: among jobs a rank could start, the smallest runs");
-    for (struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
-        if (j->d == OP_R) /* runs where its backward does, which comes next */
-            ask_w(r, j, j[1].d);
-        else if (j > sp->job && j[-1].d == OP_R)
-            j->home = j[-1].home, j->rank = j[-1].rank;
-        else
-            ask_w(r, j, j->d);
-        if (r->n)
-            j->prio = ask_number(r, "n", r->n, j, false);
-    }
+    r->fill =
+        function_field(r, "fill", "true: a job without a place in the order, which runs when its rank would idle");
+    if (r->fill && !sp->strict)
+        field_fail(r->L, r->t.line, "fill",
+                   "'fill' goes with order = \"strict\": a greedy rank runs whatever it can anyway");
+    for (struct job *j = sp->job; j < sp->job + sp->njobs; j++)
+        ask_about(r, j);
 }
 
 /* ---- jobs from a sequence ---- */
@@ -255,22 +268,30 @@ static int digits(const char **p) {
     return good ? (int)x : -1;
 }
 
-static struct job parse_job(struct reader *r, int list, int position) {
+/* One entry of a rank's list: a job, or two that overlap. Returns how many. */
+static int parse_entry(struct reader *r, int list, int position, struct job out[2]) {
     lua_State *L = r->L;
     const struct spec *sp = r->sp;
-    size_t n = 0;
-    const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &n) : "", *p = text;
-    int s = digits(&p), d = *p ? direction(p, 1) : -1;
-    p += d >= 0;
-    int b = d >= 0 ? digits(&p) : -1;
-    if (s < 0 || d < 0 || b < 0 || p != text + n)
-        field_fail(L, r->t.line, "sequence",
-                   "sequence[%d][%d] is %s; a job is a stage, one of F R I B W, and a microbatch, such as \"0F3\"",
-                   list, position, describe(L, -1));
-    if (s >= sp->stages || b >= sp->batches)
-        field_fail(L, r->t.line, "sequence", "sequence[%d][%d] is \"%s\", but %s = %d", list, position, text,
-                   s >= sp->stages ? "stages" : "batches", s >= sp->stages ? sp->stages : sp->batches);
-    return (struct job){.s = s, .b = b, .d = (uint8_t)d, .rank = list - 1, .prio = position - 1};
+    size_t size = 0;
+    const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &size) : "", *p = text;
+    for (int n = 0; n < 2; n++, p++) {
+        int s = digits(&p), d = *p ? direction(p, 1) : -1;
+        p += d >= 0;
+        int b = d >= 0 ? digits(&p) : -1;
+        bool ends = p == text + size;
+        if (s < 0 || d < 0 || b < 0 || (!ends && (n == 1 || *p != '+')))
+            field_fail(L, r->t.line, "sequence",
+                       "sequence[%d][%d] is %s; a job is a stage, one of F R I B W, and a microbatch, such as \"0F3\"; "
+                       "two that overlap are joined: \"0F3+7B1\"",
+                       list, position, describe(L, -1));
+        if (s >= sp->stages || b >= sp->batches)
+            field_fail(L, r->t.line, "sequence", "sequence[%d][%d] is \"%s\", but %s = %d", list, position, text,
+                       s >= sp->stages ? "stages" : "batches", s >= sp->stages ? sp->stages : sp->batches);
+        out[n] = (struct job){.s = s, .b = b, .d = (uint8_t)d, .rank = list - 1};
+        if (ends)
+            return n + 1;
+    }
+    return 2;
 }
 
 static void check_complete(struct reader *r, int s, int b, uint8_t has) {
@@ -286,8 +307,8 @@ static void check_complete(struct reader *r, int s, int b, uint8_t has) {
 }
 
 static void refuse_beside_sequence(struct reader *r) {
-    static const char *const out[] = {"n", "split_backward", "recompute"};
-    for (int i = 0; i < 3; i++)
+    static const char *const out[] = {"n", "fill", "split_backward", "recompute"};
+    for (int i = 0; i < 4; i++)
         if (given(r, out[i]))
             field_fail(r->L, r->t.line, out[i], "'%s' and 'sequence' both given; the sequence says it already", out[i]);
     if (given(r, "order") && !r->sp->strict)
@@ -297,10 +318,10 @@ static void refuse_beside_sequence(struct reader *r) {
 /* The jobs as listed; marks in has which there are. */
 static struct job *parse_sequence(struct reader *r, uint8_t *has, int *count) {
     lua_State *L = r->L;
-    const struct spec *sp = r->sp;
+    struct spec *sp = r->sp;
     int top = lua_gettop(L), lists = (int)lua_rawlen(L, top);
     struct job *job = NULL;
-    size_t n = 0, capacity = 0;
+    size_t n = 0, capacity = 0, pairs = 0;
     if (lists != sp->workers)
         field_fail(L, r->t.line, "sequence",
                    "sequence has %d lists, but workers = %d; give each rank a list of its jobs", lists, sp->workers);
@@ -308,16 +329,24 @@ static struct job *parse_sequence(struct reader *r, uint8_t *has, int *count) {
         if (lua_rawgeti(L, top, k) != LUA_TTABLE)
             field_fail(L, r->t.line, "sequence", "sequence[%d] must be a list of jobs such as \"0F0\", not %s", k,
                        describe(L, -1));
-        for (int i = 1; lua_rawgeti(L, top + 1, i) != LUA_TNIL; i++, lua_pop(L, 1)) {
-            struct job j = parse_job(r, k, i);
-            uint8_t *set = &has[(int64_t)j.s * sp->batches + j.b];
-            if (*set >> j.d & 1)
-                field_fail(L, r->t.line, "sequence", "sequence[%d][%d] is \"%s\", which was listed before", k, i,
-                           job_name(j.s, j.b, j.d));
-            *set |= (uint8_t)(1 << j.d);
-            GROW(job, capacity, n + 1);
-            job[n++] = j;
-            charge(r->S, 10);
+        for (int i = 1, place = 0; lua_rawgeti(L, top + 1, i) != LUA_TNIL; i++, lua_pop(L, 1)) {
+            struct job entry[2];
+            int jobs = parse_entry(r, k, i, entry);
+            if (jobs == 2) {
+                GROW(sp->pair, pairs, (size_t)sp->npairs + 1);
+                entry[0].pair = entry[1].pair = ++sp->npairs;
+            }
+            for (struct job *j = entry; j < entry + jobs; j++) {
+                uint8_t *set = &has[(int64_t)j->s * sp->batches + j->b];
+                if (*set >> j->d & 1)
+                    field_fail(L, r->t.line, "sequence", "sequence[%d][%d] is \"%s\", which was listed before", k, i,
+                               job_name(j->s, j->b, j->d));
+                *set |= (uint8_t)(1 << j->d);
+                GROW(job, capacity, n + 1);
+                j->prio = place++;
+                job[n++] = *j;
+                charge(r->S, 10);
+            }
         }
     }
     *count = (int)n;
@@ -336,9 +365,24 @@ static void jobs_from_sequence(struct reader *r) {
     for (int s = 0; s < sp->stages; s++)
         for (int b = 0; b < sp->batches; b++)
             check_complete(r, s, b, has[(int64_t)s * sp->batches + b]);
+    for (int64_t i = 0; sp->recompute && i < (int64_t)sp->stages * sp->batches; i++)
+        has[i] |= 1 << OP_R;
     make_jobs(sp, has);
-    for (int i = 0; i < count; i++)
-        sp->job[job_at(sp, listed[i].s, listed[i].b, listed[i].d)] = listed[i];
+    for (struct job *j = sp->job; j < sp->job + sp->njobs; j++)
+        j->rank = -1;
+    for (int i = 0; i < count; i++) {
+        int32_t j = job_at(sp, listed[i].s, listed[i].b, listed[i].d);
+        sp->job[j] = listed[i];
+        if (listed[i].pair) { /* its two jobs are neighbours in the list */
+            struct pair *p = &sp->pair[listed[i].pair - 1];
+            *(i > 0 && listed[i - 1].pair == listed[i].pair ? &p->second : &p->first) = j;
+        }
+    }
+    for (struct job *j = sp->job; j < sp->job + sp->njobs; j++)
+        if (j->rank < 0) { /* a recompute that is not listed: just before its backward, by the ties, or before its pair */
+            j->rank = j[1].rank;
+            j->prio = j[1].pair ? sp->job[sp->pair[j[1].pair - 1].first].prio - 0.5 : j[1].prio;
+        }
     for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++)
         if (j->d == OP_R && j->rank != j[1].rank)
             field_fail(r->L, r->t.line, "sequence",
@@ -360,6 +404,21 @@ static void jobs_from_sequence(struct reader *r) {
         lua_pop(r->L, 2);
         call_end(r->S);
     }
+}
+
+static double read_overlap(struct reader *r) {
+    int type = push_field(&r->t, "overlap");
+    double x = type == LUA_TNUMBER ? lua_tonumber(r->L, -1) : 0;
+    if (type != LUA_TNIL && (type != LUA_TNUMBER || !(x >= 0 && x <= 1)))
+        field_fail(r->L, r->t.line, "overlap",
+                   "'overlap' must be a number from 0 to 1, not %s: the share of a pair's shorter job that hides "
+                   "behind the longer one",
+                   describe(r->L, -1));
+    if (type != LUA_TNIL && !r->sp->npairs)
+        field_fail(r->L, r->t.line, "overlap",
+                   "'overlap' is for the pairs of a sequence, such as \"0F3+7B1\", and there are none; leave it out");
+    lua_pop(r->L, 1);
+    return x;
 }
 
 /* ---- dependencies ---- */
@@ -444,6 +503,7 @@ void extract_schedule(struct script *S, void *spec) {
         jobs_from_sequence(&r);
     else
         jobs_from_functions(&r);
+    sp->overlap = read_overlap(&r);
     r.cost = function_field(&r, "cost", "the time a job takes");
     for (struct job *j = sp->job; r.cost && j < sp->job + sp->njobs; j++)
         j->cost = ask_number(&r, "cost", r.cost, j, true);

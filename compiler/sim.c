@@ -32,11 +32,12 @@ static const struct buf *buf_of(const struct rank *k, const struct instr *x, int
     return NULL;
 }
 
-static double duration(const struct sim *z, const struct rank *k, const struct instr *x) {
+static double duration(const struct sim *z, int r, const struct instr *x) {
+    double speed = z->sp->speed ? z->sp->speed[r] : 1; /* a job's cost has it already */
     switch (op_cost[x->op]) {
-    case COST_JOB: return z->sp->job[job_at(z->sp, x->stage, x->batch, x->op)].cost;
-    case COST_UPDATE: return z->st[x->stage].update;
-    default: return cost_add(z->sp, buf_of(k, x, ROLE_dw)->bytes);
+    case COST_JOB: return job_time(z->sp, job_at(z->sp, x->stage, x->batch, x->op));
+    case COST_UPDATE: return z->st[x->stage].update / speed;
+    default: return cost_add(z->sp, buf_of(&z->p->rank[r], x, ROLE_dw)->bytes) / speed;
     }
 }
 
@@ -95,19 +96,32 @@ static void complete_reduction(struct sim *z, int r, const struct instr *x, doub
     }
 }
 
+/* A rank's instruction that meets no other rank; of an overlapped pair both, which lower.c issued one after the other.
+ */
+static void run_alone(struct sim *z, int r) {
+    const struct rank *k = &z->p->rank[r];
+    int32_t i = z->at[r], n = 1;
+    double t = ready_time(z, r, &k->ins[i]), took = duration(z, r, &k->ins[i]);
+    bool job = op_cost[k->ins[i].op] == COST_JOB;
+    if (job && partner_of(z->sp, job_at(z->sp, k->ins[i].stage, k->ins[i].batch, k->ins[i].op)) >= 0) {
+        t = fmax(t, ready_time(z, r, &k->ins[i + 1]));
+        n = 2;
+    }
+    for (; n > 0; n--, z->at[r]++)
+        set_times(z, r, z->at[r], t, t + took, t + took);
+}
+
 /* Goes on with a rank until it stands at a message whose other side has not come. */
 static void advance(struct sim *z, int r) {
     const struct rank *k = &z->p->rank[r];
     while (z->at[r] < k->nins) {
         int32_t i = z->at[r];
         const struct instr *x = &k->ins[i];
-        double t = ready_time(z, r, x);
         if (x->msg < 0) {
-            double end = t + duration(z, k, x);
-            set_times(z, r, i, t, end, end);
-            z->at[r]++;
+            run_alone(z, r);
             continue;
         }
+        double t = ready_time(z, r, x);
         struct meeting *m = &z->meet[x->msg];
         m->ready = fmax(m->ready, t);
         int need = x->op == OP_REDUCE ? z->p->group[k->lane[x->lane].group].n : 2;

@@ -9,7 +9,7 @@
  *
  * Blocks with the longest rows come first. Heads of up to 128 columns, padded in shared memory to the next size there
  * is a kernel for. */
-#include "cuda.cuh"
+#include "cuda_math.cuh"
 #include <assert.h>
 
 enum { WARPS = 4, THREADS = 32 * WARPS, ROWS = 16 * WARPS };
@@ -453,7 +453,13 @@ template <typename T, int D> static void launch_backward(const struct cuda_call 
                      : f<T, 128>)(c);                                                                                  \
     } while (0)
 
-template <typename T> static void attention_forward(const struct cuda_call *c) { BY_HEAD(launch_forward, T, c); }
-template <typename T> static void attention_input(const struct cuda_call *c) { BY_HEAD(launch_backward, T, c); }
+template <typename T> static void attention_forward(const struct cuda_call *c) {
+    if (!cuda_attention_cudnn(c, true))
+        BY_HEAD(launch_forward, T, c);
+}
+template <typename T> static void attention_input(const struct cuda_call *c) {
+    if (!cuda_attention_cudnn(c, false))
+        BY_HEAD(launch_backward, T, c);
+}
 
 const struct cuda_layer cuda_attention = {EITHER(attention_forward), EITHER(attention_input), NULL};

@@ -23,6 +23,12 @@ static cudaStream_t lane(const struct loopback *l, const struct rt_meeting *m, c
     return l->rank[rank].lane[l->p->rank[rank].ins[y->ins[side]].lane];
 }
 
+/* Both sides of a message, or all of a reduction, begin and end when the work does. */
+static void mark(const struct loopback *l, const struct rt_meeting *m, const struct meeting *y, bool end, int on) {
+    for (int side = 0; side < m->n; side++)
+        cuda_mark(&l->rank[m->rank[side]], y->ins[side], end, lane(l, m, y, on));
+}
+
 /* True for the side that came last, in its first try: it has the work to do. */
 static bool arrive(struct meeting *y, const struct rt_meeting *m, int side, int64_t step) {
     if (y->steps[side] > step)
@@ -50,7 +56,9 @@ static bool message(void *link, struct replay *z, const struct rt_instr *x) {
         cudaStream_t from = lane(l, m, y, 0), to = lane(l, m, y, 1);
         CUDA(cudaEventRecord(y->event[0], from));
         CUDA(cudaStreamWaitEvent(to, y->event[0], 0));
+        mark(l, m, y, false, 1);
         CUDA(cudaMemcpyAsync(tensor(l, m, 1), tensor(l, m, 0), (size_t)m->bytes, cudaMemcpyDeviceToDevice, to));
+        mark(l, m, y, true, 1);
         CUDA(cudaEventRecord(y->event[1], to));
         CUDA(cudaStreamWaitEvent(from, y->event[1], 0));
         y->done = z->step + 1;
@@ -68,10 +76,13 @@ static bool reduce(void *link, struct replay *z, const struct rt_instr *x) {
         for (int i = 1; i < m->n; i++) {
             CUDA(cudaEventRecord(y->event[i], lane(l, m, y, i)));
             CUDA(cudaStreamWaitEvent(first, y->event[i], 0));
-            cuda_add((float *)tensor(l, m, 0), (const float *)tensor(l, m, i), m->bytes / 4, false, first);
         }
+        mark(l, m, y, false, 0);
+        for (int i = 1; i < m->n; i++)
+            cuda_add((float *)tensor(l, m, 0), (const float *)tensor(l, m, i), m->bytes / 4, false, first);
         for (int i = 1; i < m->n; i++)
             CUDA(cudaMemcpyAsync(tensor(l, m, i), tensor(l, m, 0), (size_t)m->bytes, cudaMemcpyDeviceToDevice, first));
+        mark(l, m, y, true, 0);
         CUDA(cudaEventRecord(y->event[0], first));
         for (int i = 1; i < m->n; i++)
             CUDA(cudaStreamWaitEvent(lane(l, m, y, i), y->event[0], 0));
@@ -80,7 +91,13 @@ static bool reduce(void *link, struct replay *z, const struct rt_instr *x) {
     return y->done > z->step;
 }
 
-extern const struct cuda_comm cuda_loopback = {message, reduce};
+static char *take(size_t bytes) {
+    char *p = NULL;
+    return cudaMalloc((void **)&p, bytes) == cudaSuccess ? p : NULL;
+}
+static void give(char *p) { cudaFree(p); }
+
+extern const struct cuda_comm cuda_loopback = {"loopback", message, reduce, take, give, NULL, NULL, NULL, NULL, NULL};
 
 /* ---- at the start, and at the end ---- */
 

@@ -4,11 +4,20 @@
  *
  * A reduction runs along a chain, in the rank order that in-process runs keep, so that the bits agree: partial sums go
  * up, the total comes back down, in pieces that fit a scratch taken at the start. */
-#include "watch.h"
 #include "world.h"
+#include <stdio.h>
+#ifdef NO_MPI
+bool mpi_open(struct world *w, const struct launch *how, char *why, size_t nwhy) {
+    (void)w, (void)how;
+    snprintf(why, nwhy,
+             "an MPI launcher started this, but it is built without MPI: set RANK, WORLD_SIZE, MASTER_ADDR and "
+             "MASTER_PORT, or give --rank, --world-size, --master-addr and --master-port");
+    return false;
+}
+#else
+#include "watch.h"
 #include <mpi.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,6 +82,13 @@ static void mpi_sum_begin(void *link, float *x, int n) {
 static void mpi_sum_end(void *link) {
     struct mpi *c = link;
     finish(&c->sum);
+}
+
+/* Progress is made by testing. A rank that is gone is the launcher's business. */
+static void mpi_look(void *link) {
+    struct mpi *c = link;
+    int done;
+    must(MPI_Test(&c->sum, &done, MPI_STATUS_IGNORE));
 }
 
 static void mpi_close(void *link) {
@@ -229,15 +245,18 @@ bool mpi_open(struct world *w, const struct launch *how, char *why, size_t nwhy)
         return false;
     }
     MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level); /* the watch has a thread, which knows no MPI */
+    c->sum = MPI_REQUEST_NULL;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_split(MPI_COMM_WORLD, 0, how->rank >= 0 ? how->rank : rank, &c->ranks);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(c->ranks, MPI_ERRORS_RETURN);
     *w = (struct world){.comm = &messages, .link = c, .all = mpi_all, .sum_begin = mpi_sum_begin};
     w->sum_end = mpi_sum_end;
+    w->look = mpi_look;
     w->prepare = mpi_prepare;
     w->close = mpi_close;
     MPI_Comm_rank(c->ranks, &w->rank);
     MPI_Comm_size(c->ranks, &w->size);
     return true;
 }
+#endif

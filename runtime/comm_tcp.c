@@ -207,6 +207,13 @@ static void tcp_all(void *link, const void *mine, void *all, size_t bytes) {
         take_all(c, 0, call, all, bytes * (size_t)c->size);
 }
 
+static void tcp_glance(void *link) {
+    struct tcp *c = link;
+    tcp_look(c, 0, c->ncontrol, 0, 0);
+    if (c->sum.under_way)
+        go_on(c);
+}
+
 /* ---- the replay's messages ---- */
 
 /* ORDER OPS: SENDs and RECVs alternate. */
@@ -406,6 +413,7 @@ bool tcp_open(struct world *w, const struct launch *how, char *why, size_t nwhy)
     *w = (struct world){.rank = c->rank, .size = c->size, .comm = &comm_tcp, .link = c, .all = tcp_all};
     w->sum_begin = tcp_sum_begin;
     w->sum_end = tcp_sum_end;
+    w->look = tcp_glance;
     w->prepare = tcp_prepare;
     w->close = tcp_close;
     return true;

@@ -20,7 +20,7 @@ struct cuda_call {
     const struct rt_layer *l;
     const struct rt_bind *at;
     cudaStream_t stream;
-    void *workspace; /* of linear's products */
+    void *workspace; /* cuda_workspace() bytes of the stream's: scratch from one launch to the next */
 };
 struct cuda_layer {
     void (*forward)(const struct cuda_call *c);
@@ -37,10 +37,21 @@ extern const struct cuda_layer cuda_linear, cuda_unembedding;              /* li
 
 /* elementwise.cu: dst = src when first, else dst += src; n floats */
 void cuda_add(float *dst, const float *src, int64_t n, bool first, cudaStream_t stream);
+/* elementwise.cu: dst, n values of the model's precision, += each of at->more, as host_add_more of rt.h */
+void cuda_add_more(const struct rt_model *m, const struct rt_bind *at, void *dst, int64_t n, cudaStream_t stream);
+/* elementwise.cu: likewise the sum of splits rows of n floats */
+void cuda_sum_parts(float *dst, const float *parts, int n, int splits, bool first, cudaStream_t stream);
 /* optim.cu: one optimizer step. The number of the step, from 1, and the learning rate are read on the device. */
 void cuda_update(const struct rt_model *m, const struct rt_stage *s, void *w, const float *dw, float *opt,
                  const int64_t *step, const float *lr, cudaStream_t stream);
 void cuda_count(int64_t *step, cudaStream_t stream); /* one step more */
+
+/* Layers that stand side by side, as one kernel: layers_cuda.cu says when. c is of the first in the order of the sweep,
+ * the other layer is the last. False: nothing was enqueued, and they run one by one. */
+bool cuda_linear_map(const struct cuda_call *c, const struct rt_layer *next);        /* linear.cu: then gelu or relu */
+bool cuda_linear_gelu_input(const struct cuda_call *c, const struct rt_layer *gelu); /* linear.cu: gelu before it */
+bool cuda_join_layernorm(const struct cuda_call *c, const struct rt_layer *norm); /* norm.cu: a fork may be between */
+bool cuda_layernorm_fork_input(const struct cuda_call *c, const struct rt_layer *fork); /* norm.cu */
 
 /* A kernel with commas in its template arguments goes in parentheses. */
 #ifdef __CUDACC__
@@ -65,6 +76,11 @@ template <typename T> static const T *cuda_x(const struct cuda_call *c) {
     return c->l->x.space == SP_NONE ? (const T *)c->at->batch->x : cuda_at<T>(c, c->l->x);
 }
 
+/* What a join adds to x, or a fork to its gradient. */
+template <typename T> static const T *cuda_other(const struct cuda_call *c) {
+    return c->l->aux.space == SP_NONE ? (const T *)c->at->batch->x : cuda_at<T>(c, c->l->aux);
+}
+
 /* The layer's parameters, and their gradient, whose elements are 4 bytes always. */
 template <typename T> static const T *cuda_w(const struct cuda_call *c) {
     return (const T *)((const char *)c->at->w + c->l->param);
@@ -82,11 +98,13 @@ static void either(const struct cuda_call *c) {
 
 /* ---- elements ---- */
 
-static __device__ __forceinline__ float widen(float x) { return x; }
-static __device__ __forceinline__ float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
-template <typename T> static __device__ __forceinline__ T narrow(float x);
-template <> __device__ __forceinline__ float narrow<float>(float x) { return x; }
-template <> __device__ __forceinline__ __nv_bfloat16 narrow<__nv_bfloat16>(float x) { return __float2bfloat16_rn(x); }
+static __host__ __device__ __forceinline__ float widen(float x) { return x; }
+static __host__ __device__ __forceinline__ float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
+template <typename T> static __host__ __device__ __forceinline__ T narrow(float x);
+template <> __host__ __device__ __forceinline__ float narrow<float>(float x) { return x; }
+template <> __host__ __device__ __forceinline__ __nv_bfloat16 narrow<__nv_bfloat16>(float x) {
+    return __float2bfloat16_rn(x);
+}
 
 /* V elements that are loaded and stored at once. Tensors begin on 64 bytes; their rows do on 16 where a row is a
  * multiple of WIDE elements, and elsewhere V is 1. */
@@ -144,5 +162,35 @@ static inline __device__ float block_max(float x) {
         part[warp] = x;
     __syncthreads();
     return warp_max(lane < warps ? part[lane] : part[0]);
+}
+
+/* ---- sums over rows, column by column ----
+ *
+ * A block has ACROSS packs of columns, a line of memory, and of each DOWN x gridDim.y rows every DOWN: few columns fill
+ * a device too. Its sums are a part, in scratch, and cuda_sum_parts adds the parts up. How many there are depends on
+ * the shape alone, so all devices give the same bits. */
+enum { ACROSS = 8, DOWN = 32, ROW_BLOCKS = 132 * 8 };
+
+template <typename T> static inline dim3 row_grid(int rows, int n) {
+    int across = (int)blocks_for(n, ACROSS * (n % WIDE<T> == 0 ? WIDE<T> : 1)), parts = ROW_BLOCKS / across;
+    int most = rows / (4 * DOWN); /* with less for a thread to do, the parts would weigh as much as the rows */
+    parts = parts < most ? parts : most;
+    return dim3((unsigned)across, (unsigned)(parts > 1 ? parts : 1));
+}
+
+/* Adds up what the block's threads have of V columns each, and stores it. */
+template <int V> static __device__ void give_part(float *to, const float *sum, int n) {
+    __shared__ float part[DOWN][ACROSS * V];
+    int mine = (int)(threadIdx.y * ACROSS + threadIdx.x), j = (int)blockIdx.x * ACROSS * V + mine;
+    __syncthreads(); /* part may be in use by an earlier sum */
+    for (int v = 0; v < V; v++)
+        part[threadIdx.y][threadIdx.x * V + v] = sum[v];
+    __syncthreads();
+    if (mine >= ACROSS * V || j >= n)
+        return;
+    float total = 0;
+    for (int i = 0; i < DOWN; i++)
+        total += part[i][mine];
+    to[j] = total;
 }
 #endif

@@ -4,11 +4,18 @@
 #include "cuda.cuh"
 
 /* linear.cu: plans for all linear layers of the program's stages. */
-enum { CUDA_WORKSPACE = 32 << 20 }; /* bytes: what NVIDIA recommends on sm_90 */
+enum { CUDA_WORKSPACE = 32 << 20 }; /* bytes, at least: what NVIDIA recommends on sm_90 */
 void cuda_linear_plan(const struct rt_program *p);
 void cuda_linear_forget(void);
 
-/* layers_cuda.cu: as host_forward and host_backward of rt.h, on a stream. workspace: CUDA_WORKSPACE bytes of device
+/* attention_cudnn.cu: plans for attention, where cuDNN can be had; before any rank's memory is taken, since how large a
+ * workspace must be follows from them. Then enqueues a forward or a backward, or returns false: attention.cu's turn. */
+void cuda_attention_plan(const struct rt_program *p);
+void cuda_attention_forget(void);
+int64_t cuda_workspace(void); /* bytes of the workspace: CUDA_WORKSPACE or more */
+bool cuda_attention_cudnn(const struct cuda_call *c, bool forward);
+
+/* layers_cuda.cu: as host_forward and host_backward of rt.h, on a stream. workspace: cuda_workspace() bytes of device
  * memory that no other stream uses. */
 void cuda_forward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, void *workspace,
                   cudaStream_t stream);
@@ -18,4 +25,5 @@ void cuda_backward(const struct rt_model *m, const struct rt_stage *s, const str
 /* device_cuda.cu: trouble with the device ends the process: nothing that was enqueued can be trusted */
 void cuda_must(cudaError_t code, const char *call);
 #define CUDA(call) cuda_must(call, #call)
+void cuda_write_word(cudaStream_t stream, uint32_t *word, uint32_t value);
 #endif

@@ -28,7 +28,10 @@ struct replay {
     int32_t running; /* the instruction being launched, or -1; likewise */
     int32_t left;    /* instructions of the step still to run */
     bool *blocked;   /* per lane: could not go on since the last change */
-    void *self;      /* the device's own */
+    /* Per lane, where the device runs later than this says: instructions of the step that have ended. NULL: the cursors
+     * say it. */
+    const uint32_t *reached;
+    void *self; /* the device's own */
 };
 /* Runs every instruction of the rank once: begins, and goes on until all have run, idle whenever every lane waits. */
 void replay_step(struct replay *z);

@@ -6,6 +6,7 @@
 extern "C" {
 #include "job.h"
 }
+#include <cuda.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,6 +21,21 @@ void cuda_must(cudaError_t code, const char *call) {
     _Exit(1);
 }
 
+/* A 32-bit word of pinned or device memory, written when the stream comes to it; captured like anything else. It is a
+ * call of the driver, which the runtime finds: so that the library loads where no driver is. */
+void cuda_write_word(cudaStream_t stream, uint32_t *word, uint32_t value) {
+    static decltype(&cuStreamWriteValue32) write;
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSuccess;
+    if (!write)
+        CUDA(cudaGetDriverEntryPointByVersion("cuStreamWriteValue32", (void **)&write, 12000, cudaEnableDefault,
+                                              &found));
+    if (!write || found != cudaDriverEntryPointSuccess)
+        cuda_must(cudaErrorNotSupported, "cuStreamWriteValue32");
+    CUresult code = write(stream, (CUdeviceptr)(uintptr_t)word, value, CU_STREAM_WRITE_VALUE_DEFAULT);
+    if (code != CUDA_SUCCESS)
+        cuda_must((cudaError_t)code, "cuStreamWriteValue32"); /* the codes are the same */
+}
+
 /* ---- the replay core's questions ---- */
 
 static bool device_wait(struct replay *z, const struct rt_instr *x, int32_t i) {
@@ -29,11 +45,17 @@ static bool device_wait(struct replay *z, const struct rt_instr *x, int32_t i) {
     return true;
 }
 
+/* The word is written behind the event, so that nobody waits for it. */
 static void device_record(struct replay *z, int32_t i, double start, double end) {
+    struct cuda_rank *c = self(z);
+    int lane = stream_of(z)->ins[i].lane;
     (void)start, (void)end;
-    if (self(z)->event[i])
-        CUDA(cudaEventRecord(self(z)->event[i], self(z)->lane[stream_of(z)->ins[i].lane]));
-    self(z)->issued[i] = z->step + 1;
+    if (c->event[i])
+        CUDA(cudaEventRecord(c->event[i], c->lane[lane]));
+    if (c->reached)
+        cuda_write_word(c->lane[lane], &c->reached[lane],
+                        (uint32_t)(z->cursor[lane] + 1 - stream_of(z)->lane_at[lane]));
+    c->issued[i] = z->step + 1;
 }
 
 /* The microbatch as data_batch lays it out, in device memory. */
@@ -60,18 +82,21 @@ static void run_job(struct replay *z, const struct rt_instr *x) {
     struct rt_bind at = job_bind(p, z->rank, c->arena, x);
     at.batch = &batch;
     at.loss = c->loss + (x->op == OP_F ? x->batch : p->batches);
-    if (x->op == OP_F && x->at[ROLE_input] >= 0 && at.at[SP_X]) /* recompute: keep the input only */
-        CUDA(cudaMemcpyAsync(job_operand(c->arena, x, ROLE_input), at.at[SP_X], (size_t)s->input,
-                             cudaMemcpyDeviceToDevice, stream));
+    if (x->op == OP_F && x->at[ROLE_input] >= 0 && at.at[SP_X]) { /* recompute: keep the input only */
+        char *input = job_operand(c->arena, x, ROLE_input);
+        CUDA(cudaMemcpyAsync(input, at.at[SP_X], (size_t)s->input, cudaMemcpyDeviceToDevice, stream));
+        cuda_add_more(p->model, &at, input, s->input / precision_bytes(p->model->precision), stream);
+        at.at[SP_X] = input;
+        at.nmore = 0;
+    }
     if (x->op == OP_F || x->op == OP_R)
         cuda_forward(p->model, s, &at, c->workspace, stream);
     else
         cuda_backward(p->model, s, &at, x->op != OP_W, x->op != OP_I, c->workspace, stream);
 }
 
-static void device_launch(struct replay *z, const struct rt_instr *x) {
+static void run_instr(struct replay *z, const struct rt_instr *x, cudaStream_t stream) {
     struct cuda_rank *c = self(z);
-    cudaStream_t stream = c->lane[x->lane];
     float *dw = (float *)job_operand(c->arena, x, ROLE_dw);
     if (x->op == OP_U)
         cuda_update(z->program->model, &z->program->stage[x->stage], job_operand(c->arena, x, ROLE_w), dw,
@@ -84,15 +109,29 @@ static void device_launch(struct replay *z, const struct rt_instr *x) {
         run_job(z, x);
 }
 
+static void device_launch(struct replay *z, const struct rt_instr *x) {
+    struct cuda_rank *c = self(z);
+    int32_t i = (int32_t)(x - stream_of(z)->ins);
+    nvtx_begin(x);
+    cuda_mark(c, i, false, c->lane[x->lane]);
+    run_instr(z, x, c->lane[x->lane]);
+    cuda_mark(c, i, true, c->lane[x->lane]);
+    nvtx_end();
+}
+
 static bool device_meet(struct replay *z, const struct rt_instr *x) {
     struct cuda_rank *c = self(z);
-    if (!(x->op == OP_REDUCE ? c->comm->reduce : c->comm->message)(c->link, z, x))
+    nvtx_begin(x);
+    bool met = (x->op == OP_REDUCE ? c->comm->reduce : c->comm->message)(c->link, z, x);
+    nvtx_end();
+    if (!met)
         return false;
     device_record(z, (int32_t)(x - stream_of(z)->ins), 0, 0);
     return true;
 }
 
-/* Times are measured by the device, not here. */
+/* ---- times, measured by the device ---- */
+
 static double no_clock(struct replay *z) {
     (void)z;
     return 0;
@@ -106,12 +145,42 @@ static void no_idle(struct replay *z) { (void)z; }
 extern const struct device cuda_device = {device_wait,   device_launch, device_meet, device_meet, device_meet,
                                           device_record, no_clock,      no_stamp,    no_idle};
 
+/* An event that is recorded in a capture can be asked for its time only if it is recorded as an external one: a node of
+ * the graph, which each launch records anew. */
+void cuda_mark(const struct cuda_rank *c, int32_t i, bool end, cudaStream_t stream) {
+    if (c->timed == UNTIMED)
+        return;
+    CUDA(cudaEventRecordWithFlags(end ? c->span[i].end : c->span[i].begin, stream,
+                                  c->timed == TIMED_CAPTURE ? cudaEventRecordExternal : cudaEventRecordDefault));
+}
+
+const char *cuda_time(struct cuda_rank *c, const struct rt_rank *k) {
+    c->span = (struct cuda_span *)calloc((size_t)k->nins + 1, sizeof *c->span);
+    if (!c->span)
+        return "no memory on the host";
+    for (int32_t i = 0; i < k->nins; i++) {
+        CUDA(cudaEventCreateWithFlags(&c->span[i].begin, cudaEventDefault));
+        CUDA(cudaEventCreateWithFlags(&c->span[i].end, cudaEventDefault));
+    }
+    return NULL;
+}
+
+void cuda_stamps(const struct cuda_rank *c, const struct rt_rank *k, cudaEvent_t since, struct rt_stamp *stamp) {
+    for (int32_t i = 0; i < k->nins; i++) {
+        float begin, end;
+        CUDA(cudaEventElapsedTime(&begin, since, c->span[i].begin));
+        CUDA(cudaEventElapsedTime(&end, since, c->span[i].end));
+        stamp[i].start = 1e-3 * begin;
+        stamp[i].end = 1e-3 * end;
+    }
+}
+
 /* ---- memory ---- */
 
 enum { REGION = 4096 };
 static int64_t whole(int64_t bytes) { return (bytes + REGION - 1) / REGION * REGION; }
 
-static int64_t place(const struct rt_program *p, int rank, struct cuda_rank *c) {
+static int64_t place(const struct rt_program *p, int rank, const struct cuda_comm *comm, struct cuda_rank *c) {
     int64_t at = whole(p->rank[rank].arena), batches = p->batches;
     char *base = c ? c->arena : NULL;
     if (c) {
@@ -123,14 +192,19 @@ static int64_t place(const struct rt_program *p, int rank, struct cuda_rank *c) 
         c->step = (int64_t *)(base + at);
         c->lr = (float *)(c->step + 1);
         c->workspace = base + at + REGION;
+        c->extra = base + at + REGION + whole(cuda_workspace());
     }
-    return at + REGION + CUDA_WORKSPACE;
+    return at + REGION + whole(cuda_workspace()) + (comm->extra ? comm->extra(p, rank) : 0);
 }
 
-int64_t cuda_rank_bytes(const struct rt_program *p, int rank) { return place(p, rank, NULL); }
+int64_t cuda_rank_bytes(const struct rt_program *p, int rank, const struct cuda_comm *comm) {
+    return place(p, rank, comm, NULL);
+}
 
-const char *cuda_take(struct replay *z, struct cuda_rank *c, const struct rt_program *p, int rank) {
+const char *cuda_take(struct replay *z, struct cuda_rank *c, const struct rt_program *p, int rank,
+                      const struct cuda_comm *comm, bool watched) {
     const struct rt_rank *k = &p->rank[rank];
+    size_t bytes = (size_t)cuda_rank_bytes(p, rank, comm);
     memset(z, 0, sizeof *z);
     memset(c, 0, sizeof *c);
     z->device = &cuda_device;
@@ -145,10 +219,17 @@ const char *cuda_take(struct replay *z, struct cuda_rank *c, const struct rt_pro
     c->issued = (int64_t *)calloc((size_t)k->nins + 1, sizeof *c->issued);
     if (!z->cursor || !z->blocked || !c->lane || !c->event || !c->issued)
         return "no memory on the host";
-    if (cudaMalloc((void **)&c->arena, (size_t)cuda_rank_bytes(p, rank)) != cudaSuccess)
+    c->comm = comm;
+    c->arena = comm->take(bytes);
+    if (!c->arena)
         return "no memory on the device";
-    CUDA(cudaMemset(c->arena, 0, (size_t)cuda_rank_bytes(p, rank)));
-    place(p, rank, c);
+    CUDA(cudaMemset(c->arena, 0, bytes));
+    place(p, rank, comm, c);
+    if (watched) {
+        CUDA(cudaMallocHost((void **)&c->reached, sizeof *c->reached * (size_t)(k->nlanes + 1)));
+        memset(c->reached, 0, sizeof *c->reached * (size_t)(k->nlanes + 1));
+        z->reached = c->reached;
+    }
     for (int l = 0; l < k->nlanes; l++)
         CUDA(cudaStreamCreateWithFlags(&c->lane[l], cudaStreamNonBlocking));
     for (int32_t i = 0; i < k->nins; i++)
@@ -170,16 +251,23 @@ void cuda_release(struct replay *z, struct cuda_rank *c) {
     for (int32_t i = 0; i < k->nins; i++)
         if (c->event[i])
             cudaEventDestroy(c->event[i]);
+    for (int32_t i = 0; c->span && i < k->nins; i++) {
+        cudaEventDestroy(c->span[i].begin);
+        cudaEventDestroy(c->span[i].end);
+    }
     for (int t = 0; t < 2; t++) {
         cudaFreeHost(c->staged[t]);
         cudaFreeHost(c->told[t]);
         cudaEventDestroy(c->sent[t]);
         cudaEventDestroy(c->came[t]);
     }
-    cudaFree(c->arena);
+    if (c->reached)
+        cudaFreeHost(c->reached);
+    c->comm->give(c->arena);
     free(c->lane);
     free(c->event);
     free(c->issued);
+    free(c->span);
     free(z->cursor);
     free(z->blocked);
 }
@@ -231,15 +319,15 @@ static void round_input(const struct rt_model *m, const struct rt_batch *batch) 
     }
 }
 
-void cuda_feed(struct replay *z, const struct data *d, cudaStream_t stream) {
+void cuda_feed(struct replay *z, int64_t step, const struct data *d, cudaStream_t stream) {
     struct cuda_rank *c = self(z);
     const struct rt_program *p = z->program;
     size_t bytes = data_bytes(p->model);
-    int turn = (int)(z->step % 2);
+    int turn = (int)(step % 2);
     struct rt_batch batch;
     CUDA(cudaEventSynchronize(c->sent[turn]));
     for (int b = 0; b < p->batches; b++) {
-        data_batch(d, z->step, b, c->staged[turn] + (size_t)b * bytes, &batch);
+        data_batch(d, step, b, c->staged[turn] + (size_t)b * bytes, &batch);
         round_input(p->model, &batch);
     }
     CUDA(cudaMemcpyAsync(c->input, c->staged[turn], (size_t)p->batches * bytes, cudaMemcpyHostToDevice, stream));

@@ -7,6 +7,11 @@ extern "C" {
 #include "device.h"
 }
 
+struct rank_run;
+enum cuda_timed { UNTIMED, TIMED, TIMED_CAPTURE };
+struct cuda_span {
+    cudaEvent_t begin, end;
+};
 struct cuda_rank {
     char *arena;         /* device memory: the plan's arena, and behind it what follows */
     char *input;         /* the step's microbatches, data_bytes each */
@@ -19,33 +24,88 @@ struct cuda_rank {
     float *told[2];      /* pinned host memory: losses, in turns */
     cudaEvent_t came[2]; /* they are there */
     cudaStream_t *lane;
-    cudaEvent_t *event; /* per instruction that others wait for; NULL elsewhere */
-    int64_t *issued;    /* per instruction: steps in which it was enqueued */
+    cudaEvent_t *event;     /* per instruction that others wait for; NULL elsewhere */
+    int64_t *issued;        /* per instruction: steps in which it was enqueued */
+    uint32_t *reached;      /* pinned host memory, per lane: instructions of the step that have ended. NULL: nobody asks */
+    struct cuda_span *span; /* per instruction, where a step is to be timed; else NULL */
+    enum cuda_timed timed;  /* the step being enqueued */
     const struct cuda_comm *comm;
-    void *link; /* the communicator's own */
+    void *link;  /* the communicator's own */
+    char *extra; /* its device memory, extra(p, rank) bytes */
 };
 
-/* How messages travel between ranks: enqueued on x's lane. False: not yet, the other side has not come (loopback). */
+/* How messages travel between ranks. Of the functions a way that needs none of them has NULL. */
 struct cuda_comm {
+    const char *name;
+    /* Enqueued on x's lane. False: not yet, the other side has not come (loopback). */
     bool (*message)(void *link, struct replay *z, const struct rt_instr *x);
     bool (*reduce)(void *link, struct replay *z, const struct rt_instr *x);
+    /* The rank's one allocation, plan and all: of a kind that the other ranks' devices can reach. NULL: no memory. */
+    char *(*take)(size_t bytes);
+    void (*give)(char *p);
+    /* Device memory that it needs beside the plan: comes in the same allocation, at extra. */
+    int64_t (*extra)(const struct rt_program *p, int rank);
+    /* Between ranks that are processes; collective: sets c->link as soon as there is something to abort. Ends the
+     * process where it cannot. */
+    void (*open)(struct rank_run *r, struct cuda_rank *c);
+    /* Asked again and again while work is under way. NULL, or what has gone wrong: that work will not end. */
+    const char *(*progress)(void *link);
+    /* Work under way ends, whatever becomes of it. May take for ever; any thread may call it, once. */
+    void (*abort)(void *link);
+    void (*close)(void *link);
 };
 extern const struct device cuda_device;
 
 /* Bytes of device memory that a rank takes, and where the parts lie behind the plan's arena. */
-int64_t cuda_rank_bytes(const struct rt_program *p, int rank);
-/* Everything a rank's replay needs; c->comm and c->link are the caller's to set. NULL, or why not. */
-const char *cuda_take(struct replay *z, struct cuda_rank *c, const struct rt_program *p, int rank);
+int64_t cuda_rank_bytes(const struct rt_program *p, int rank, const struct cuda_comm *comm);
+/* Everything a rank's replay needs; c->link is the caller's to set. watched: how far the device has come can be asked,
+ * in z->reached. NULL, or why not. */
+const char *cuda_take(struct replay *z, struct cuda_rank *c, const struct rt_program *p, int rank,
+                      const struct cuda_comm *comm, bool watched);
 void cuda_release(struct replay *z, struct cuda_rank *c);
 /* A home's weights from fp32: with bf16 these are the masters, and rounded they are the weights. */
 void cuda_put_weights(struct replay *z, const struct rt_home *home, const float *w);
+/* Timing: events for every instruction's begin and end, which take effect in steps that are enqueued while c->timed is
+ * set; a message's are for whoever moves it to mark. Stamps are in seconds after an
+ * event, once all have been recorded. */
+const char *cuda_time(struct cuda_rank *c, const struct rt_rank *k);
+void cuda_mark(const struct cuda_rank *c, int32_t i, bool end, cudaStream_t stream);
+void cuda_stamps(const struct cuda_rank *c, const struct rt_rank *k, cudaEvent_t since, struct rt_stamp *stamp);
 /* Initial weights at the homes, and the learning rate. */
 void cuda_begin(struct replay *z, uint64_t seed);
 /* Before a step: its microbatches are made, and sent to the device, on stream. */
-void cuda_feed(struct replay *z, const struct data *d, cudaStream_t stream);
+void cuda_feed(struct replay *z, int64_t step, const struct data *d, cudaStream_t stream);
 
 /* After a step: its losses are sent back, on stream. */
 void cuda_tell(struct replay *z, cudaStream_t stream);
+
+/* step_cuda.cu: steps of n ranks that share this thread and its device, one after another on a stream. The first is
+ * enqueued lane by lane; with graph, the second is captured, and launched from then on. */
+struct cuda_steps {
+    int n;
+    struct replay *replay;
+    struct cuda_rank *rank;
+    bool graph, times; /* times: some step is to be timed, with events around every instruction */
+    cudaStream_t origin;     /* where a step begins and ends */
+    cudaEvent_t fork, *join; /* join: per rank and lane */
+    int joins;
+    cudaEvent_t begin[2], end[2]; /* of a step, in turns */
+    cudaGraphExec_t exec, timed;  /* the captured step, and one with those events */
+    int64_t run;                  /* steps so far */
+    double busy;                  /* seconds that this thread took to enqueue all but the first two */
+};
+/* n, replay, rank, graph and times are set. False: no memory on the host. */
+bool steps_open(struct cuda_steps *s);
+/* Enqueues a step, whose microbatches are there; its losses follow it. */
+void steps_run(struct cuda_steps *s, int64_t step, bool timed);
+void steps_close(struct cuda_steps *s);
+
+/* comm_nccl.cu: ranks that are processes, each with a device of its own */
+extern const struct cuda_comm cuda_nccl;
+
+/* nvtx.cu: ranges for profilers on this thread, named like the instructions */
+void nvtx_begin(const struct rt_instr *x);
+void nvtx_end(void);
 
 /* comm_loopback.cu: all ranks in this process, on one device */
 extern const struct cuda_comm cuda_loopback;

@@ -40,10 +40,15 @@ static void run_job(struct replay *z, const struct rt_instr *x) {
     struct rt_bind at = job_bind(p, z->rank, h->arena, x);
     at.batch = &batch;
     at.loss = x->op == OP_F ? &h->loss[x->batch] : &lost;
-    if (x->stage == 0 || x->stage == p->stages - 1)
+    if (stage_reads_batch(p, x->stage))
         data_batch(h->data, z->step, x->batch, h->batch, &batch);
-    if (x->op == OP_F && x->at[ROLE_input] >= 0 && at.at[SP_X]) /* recompute: keep the input only */
-        memcpy(job_operand(h->arena, x, ROLE_input), at.at[SP_X], (size_t)s->input);
+    if (x->op == OP_F && x->at[ROLE_input] >= 0 && at.at[SP_X]) { /* recompute: keep the input only */
+        char *input = job_operand(h->arena, x, ROLE_input);
+        memcpy(input, at.at[SP_X], (size_t)s->input);
+        host_add_more(&at, input, s->input / 4);
+        at.at[SP_X] = input;
+        at.nmore = 0;
+    }
     if (x->op == OP_F || x->op == OP_R)
         host_forward(p->model, s, &at);
     else

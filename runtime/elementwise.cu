@@ -76,11 +76,10 @@ template <typename T> static void gelu_input(const struct cuda_call *c) {
 static __device__ float sum(float a, float b) { return a + b; }
 
 template <typename T> static void join_forward(const struct cuda_call *c) {
-    const T *kept = c->l->aux.space == SP_NONE ? (const T *)c->at->batch->x : cuda_at<T>(c, c->l->aux);
-    launch2<T, sum>(c, cuda_at<T>(c, c->l->y), cuda_x<T>(c), kept);
+    launch2<T, sum>(c, cuda_at<T>(c, c->l->y), cuda_x<T>(c), cuda_other<T>(c));
 }
 template <typename T> static void fork_input(const struct cuda_call *c) {
-    launch2<T, sum>(c, cuda_at<T>(c, c->l->dx), cuda_at<T>(c, c->l->dy), cuda_at<T>(c, c->l->aux));
+    launch2<T, sum>(c, cuda_at<T>(c, c->l->dx), cuda_at<T>(c, c->l->dy), cuda_other<T>(c));
 }
 
 /* ---- gradients of other microbatches and ranks ---- */
@@ -95,6 +94,36 @@ void cuda_add(float *dst, const float *src, int64_t n, bool first, cudaStream_t 
         LAUNCH((map<float, same>), blocks, THREADS, 0, stream, dst, src, n);
     else
         LAUNCH((map2<float, sum>), blocks, THREADS, 0, stream, dst, dst, src, n);
+}
+
+template <typename T> static void add_value(void *dst, const void *src, int64_t n, cudaStream_t stream) {
+    LAUNCH((map2<T, sum>), blocks_for(n, THREADS * WIDE<T>), THREADS, 0, stream, (T *)dst, (const T *)dst,
+           (const T *)src, n);
+}
+
+void cuda_add_more(const struct rt_model *m, const struct rt_bind *at, void *dst, int64_t n, cudaStream_t stream) {
+    for (int i = 0; i < at->nmore; i++)
+        (m->precision == BF16 ? add_value<__nv_bfloat16> : add_value<float>)(dst, at->arena + at->more[i], n, stream);
+}
+
+/* A warp's lanes have 32 columns, its 8 strands every 8th part. */
+static __global__ void sum_parts(float *dst, const float *parts, int n, int splits, bool first) {
+    __shared__ float strand[8][32];
+    int j = (int)(blockIdx.x * 32 + threadIdx.x);
+    float sum = 0;
+    for (int i = (int)threadIdx.y; j < n && i < splits; i += 8)
+        sum += parts[(int64_t)i * n + j];
+    strand[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y > 0 || j >= n)
+        return;
+    for (int i = 1; i < 8; i++)
+        sum += strand[i][threadIdx.x];
+    dst[j] = first ? sum : dst[j] + sum;
+}
+
+void cuda_sum_parts(float *dst, const float *parts, int n, int splits, bool first, cudaStream_t stream) {
+    LAUNCH(sum_parts, blocks_for(n, 32), dim3(32, 8), 0, stream, dst, parts, n, splits, first);
 }
 
 const struct cuda_layer cuda_relu = {EITHER(relu_forward), EITHER(relu_input), NULL};

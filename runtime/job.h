@@ -8,6 +8,11 @@ static inline char *job_operand(char *arena, const struct rt_instr *x, int role)
     return x->at[role] < 0 ? NULL : arena + x->at[role];
 }
 
+/* A stage reads the batch where its first layer's input is nowhere else, and the targets where it ends in the loss. */
+static inline bool stage_reads_batch(const struct rt_program *p, int stage) {
+    return p->stage[stage].layer[0].x.space == SP_NONE || stage == p->stages - 1;
+}
+
 /* All but the batch and where the loss goes. Behind the stage's own workspace lies what cost.c adds for B (what I would
  * leave for W), for R (its output, which is dropped), and for an F that R will repeat (its stash). */
 static inline struct rt_bind job_bind(const struct rt_program *p, int rank, char *arena, const struct rt_instr *x) {
@@ -31,6 +36,9 @@ static inline struct rt_bind job_bind(const struct rt_program *p, int rank, char
     at.at[SP_WORK] = scratch;
     at.at[SP_DY] = job_operand(arena, x, ROLE_dy);
     at.at[SP_DX] = job_operand(arena, x, ROLE_dx);
+    at.arena = arena;
+    at.more = p->rank[rank].more + x->more;
+    at.nmore = x->nmore;
     return at;
 }
 #endif

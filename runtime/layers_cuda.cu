@@ -5,6 +5,44 @@
 static const struct cuda_layer *const kinds[NLAYERS] = {LAYERS(X)};
 #undef X
 
+/* ---- layers that are one kernel where they stand side by side ----
+ *
+ * The programs know nothing of it: each layer keeps its slots, and where a stage ends between two of them they run one
+ * by one. Only calls of a sweep are joined, never weight gradients, which go on layer by layer. What such a kernel
+ * writes too early, at the first layer's turn, hurts nobody: what the first layers read lies in the stash, in ext or in
+ * operands, but for a join's input (see there). */
+struct fusion {
+    int n, kind[3]; /* in the order of the sweep */
+    bool (*run)(const struct cuda_call *c, const struct rt_layer *end);
+};
+static const struct fusion forwards[] = {
+    {2, {LAYER_linear, LAYER_gelu}, cuda_linear_map},
+    {2, {LAYER_linear, LAYER_relu}, cuda_linear_map},
+    {3, {LAYER_join, LAYER_fork, LAYER_layernorm}, cuda_join_layernorm},
+    {2, {LAYER_join, LAYER_layernorm}, cuda_join_layernorm},
+    {0, {}, NULL},
+};
+static const struct fusion inputs[] = {
+    {2, {LAYER_linear, LAYER_gelu}, cuda_linear_gelu_input},
+    {2, {LAYER_layernorm, LAYER_fork}, cuda_layernorm_fork_input},
+    {0, {}, NULL},
+};
+
+/* Enqueues the layers from c's on that a row of the table joins, and returns how many; 0: none. step is 1 or -1, left
+ * the layers to the end of the stage. */
+static int fused(const struct fusion *f, const struct cuda_call *c, int step, int left) {
+    for (; f->n > 0; f++) {
+        int same = 0;
+        while (same < f->n && same < left && c->l[same * step].kind == f->kind[same])
+            same++;
+        if (same == f->n && f->run(c, c->l + (f->n - 1) * step))
+            return f->n;
+    }
+    return 0;
+}
+
+/* ---- sweeps ---- */
+
 static size_t element(const struct rt_model *m) { return (size_t)precision_bytes(m->precision); }
 
 static void copy(void *to, const void *from, size_t bytes, cudaStream_t stream) {
@@ -16,10 +54,14 @@ void cuda_forward(const struct rt_model *m, const struct rt_stage *s, const stru
     const struct rt_layer *first = s->layer, *last = first + s->nlayers - 1;
     if (first->x.space == SP_STASH)
         copy(at->at[SP_STASH] + first->x.off, at->at[SP_X], element(m) * first->rows * first->in, stream);
-    for (const struct rt_layer *l = first; l <= last; l++) {
+    if (at->nmore > 0)
+        cuda_add_more(m, at, at->at[SP_STASH] + first->x.off, (int64_t)first->rows * first->in, stream);
+    for (const struct rt_layer *l = first; l <= last;) {
         struct cuda_call c = {m, l, at, stream, workspace};
-        if (kinds[l->kind]->forward)
+        int n = fused(forwards, &c, 1, (int)(last - l) + 1);
+        if (n == 0 && kinds[l->kind]->forward)
             kinds[l->kind]->forward(&c);
+        l += n > 0 ? n : 1;
     }
     if (last->y.space == SP_STASH)
         copy(at->at[SP_Y], at->at[SP_STASH] + last->y.off, element(m) * last->rows * last->out, stream);
@@ -50,11 +92,18 @@ void cuda_backward(const struct rt_model *m, const struct rt_stage *s, const str
     const struct rt_layer *last = s->layer + s->nlayers - 1;
     if (input && last->dy.space == SP_EXT)
         copy(at->at[SP_EXT] + last->dy.off, at->at[SP_DY], element(m) * last->rows * last->out, stream);
+    if (at->nmore > 0)
+        cuda_add_more(m, at, at->at[SP_EXT] + last->dy.off, (int64_t)last->rows * last->out, stream);
     struct rt_bind mine = *at;
+    int done = 0; /* layers from l on whose input gradient is there already */
     for (const struct rt_layer *l = last; l >= s->layer; l--) {
         struct cuda_call c = {m, l, &mine, stream, workspace};
-        if (input && kinds[l->kind]->input && l->dx.space != SP_NONE)
+        bool wanted = input && l->dx.space != SP_NONE;
+        if (wanted && done == 0)
+            done = fused(inputs, &c, -1, (int)(l - s->layer) + 1);
+        if (wanted && done == 0 && kinds[l->kind]->input)
             kinds[l->kind]->input(&c);
+        done -= done > 0;
         if (weight && kinds[l->kind]->weight)
             weight_gradient(&c, &mine);
     }

@@ -119,6 +119,8 @@ void host_forward(const struct rt_model *m, const struct rt_stage *s, const stru
     const struct rt_layer *first = s->layer, *last = first + s->nlayers - 1;
     if (first->x.space == SP_STASH)
         memcpy(at->at[SP_STASH] + first->x.off, at->at[SP_X], sizeof(float) * (size_t)first->rows * (size_t)first->in);
+    if (at->nmore) /* layout.c has put the input into the stash */
+        host_add_more(at, at->at[SP_STASH] + first->x.off, (int64_t)first->rows * first->in);
     for (const struct rt_layer *l = first; l <= last; l++)
         if (kinds[l->kind]->forward)
             kinds[l->kind]->forward(&(struct host_call){m, l, at});
@@ -149,6 +151,8 @@ void host_backward(const struct rt_model *m, const struct rt_stage *s, const str
     const struct rt_layer *last = s->layer + s->nlayers - 1;
     if (input && last->dy.space == SP_EXT)
         memcpy(at->at[SP_EXT] + last->dy.off, at->at[SP_DY], sizeof(float) * (size_t)last->rows * (size_t)last->out);
+    if (at->nmore)
+        host_add_more(at, at->at[SP_EXT] + last->dy.off, (int64_t)last->rows * last->out);
     struct rt_bind mine = *at;
     for (const struct rt_layer *l = last; l >= s->layer; l--) {
         struct host_call c = {m, l, &mine};
@@ -159,10 +163,7 @@ void host_backward(const struct rt_model *m, const struct rt_stage *s, const str
     }
 }
 
-void host_add(float *dst, const float *src, int64_t n, bool first) {
-    if (first)
-        memcpy(dst, src, (size_t)n * sizeof *dst);
-    else
-        for (int64_t i = 0; i < n; i++)
-            dst[i] += src[i];
+void host_add_more(const struct rt_bind *at, char *dst, int64_t n) {
+    for (int i = 0; i < at->nmore; i++)
+        host_add((float *)(void *)dst, (const float *)(const void *)(at->arena + at->more[i]), n, false);
 }

@@ -2,18 +2,26 @@
  *
  * cuBLASLt counts columns first, so every matrix here is seen as its transpose: yT = WT xT, dxT = W dyT, dWT = dyT x;
  * yT = E xT, dxT = ET dyT, dET = xT dy.
- * The bias is added in the product's epilogue. A plan (descriptor, layouts, algorithm) depends on the shape alone; it
- * is made at the start and only looked up when a step is enqueued. */
+ * The bias is added in the product's epilogue, and so is what follows: gelu and relu, and behind a gelu its slope.
+ * Beside its result, a product with gelu writes what gelu was given (the "auxiliary" matrix) where the layout keeps it.
+ *
+ * A plan (descriptor, layouts, algorithm) depends on the shape alone; it is made at the start and only looked up when a
+ * step is enqueued. The algorithm is the first that the heuristic names: to time several would choose others from run
+ * to run, and so other bits.
+ *
+ * The bias gradient is a kernel here: cuBLASLt's epilogue for it (BGRADB) writes and cannot add, so it would serve the
+ * first microbatch only. Reading dy once more costs 18 C bytes per token and layer of a GPT of width C: of a step of
+ * GPT-2 124M at 0.46 M tokens/s and 4.8 TB/s, 1.6 %. */
 #include "cuda_math.cuh"
 #include <cublasLt.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum way { FORWARD, INPUT, WEIGHT, NWAYS };
+enum way { FORWARD, FORWARD_GELU, FORWARD_RELU, INPUT, INPUT_GELU, WEIGHT, NWAYS };
 
 struct plan {
     int rows, in, out;
-    bool bias, table; /* table: of an unembedding */
+    bool bias, table, known[NWAYS]; /* table: of an unembedding; known: there is such a product */
     cublasLtMatmulDesc_t product[NWAYS];
     cublasLtMatrixLayout_t a[NWAYS], b[NWAYS], d[NWAYS];
     cublasLtMatmulAlgo_t algo[NWAYS];
@@ -47,91 +55,148 @@ static struct plan *find(const struct rt_layer *l) {
 
 /* ---- plans ---- */
 
-/* op(A) is m x k, op(B) k x n, D m x n, by columns. */
-static void plan_way(struct plan *p, enum way w, bool transpose_a, bool transpose_b, int m, int n, int k, bool bf16) {
-    cudaDataType_t type = bf16 ? CUDA_R_16BF : CUDA_R_32F, sum = w == WEIGHT ? CUDA_R_32F : type;
-    cublasOperation_t a = transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, b = transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasLtEpilogue_t epilogue = w == FORWARD && p->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-    LT(cublasLtMatmulDescCreate(&p->product[w], CUBLAS_COMPUTE_32F, CUDA_R_32F));
-    LT(cublasLtMatmulDescSetAttribute(p->product[w], CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a));
-    LT(cublasLtMatmulDescSetAttribute(p->product[w], CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b));
-    LT(cublasLtMatmulDescSetAttribute(p->product[w], CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
-    LT(cublasLtMatmulDescSetAttribute(p->product[w], CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type));
-    int ra = transpose_a ? k : m, ca = transpose_a ? m : k, rb = transpose_b ? n : k, cb = transpose_b ? k : n;
-    LT(cublasLtMatrixLayoutCreate(&p->a[w], type, (uint64_t)ra, (uint64_t)ca, ra));
-    LT(cublasLtMatrixLayoutCreate(&p->b[w], type, (uint64_t)rb, (uint64_t)cb, rb));
-    LT(cublasLtMatrixLayoutCreate(&p->d[w], sum, (uint64_t)m, (uint64_t)n, m));
+enum { ALIGNED = 64 }; /* bytes, of every tensor and of a layer's parameters */
 
+static cublasLtEpilogue_t epilogue_of(const struct plan *p, enum way w) {
+    switch (w) {
+    case FORWARD: return p->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    case FORWARD_GELU: return p->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    case FORWARD_RELU: return p->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    case INPUT_GELU: return CUBLASLT_EPILOGUE_DGELU;
+    default: return CUBLASLT_EPILOGUE_DEFAULT;
+    }
+}
+
+#define SET(attribute, value)                                                                                          \
+    LT(cublasLtMatmulDescSetAttribute(p->product[w], CUBLASLT_MATMUL_DESC_##attribute, &value, sizeof value))
+
+/* The epilogue's operands. The heuristic takes their alignment from the pointers that it finds there. */
+static void set_epilogue(struct plan *p, enum way w, const void *bias, const void *aux) {
+    if (p->bias && w <= FORWARD_RELU)
+        SET(BIAS_POINTER, bias);
+    if (w == FORWARD_GELU || w == INPUT_GELU)
+        SET(EPILOGUE_AUX_POINTER, aux);
+}
+
+static int ask(struct plan *p, enum way w) {
+    static const cublasLtMatmulPreferenceAttributes_t matrix[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     cublasLtMatmulPreference_t wish;
     cublasLtMatmulHeuristicResult_t found;
     size_t bytes = CUDA_WORKSPACE;
-    int n_found = 0;
+    uint32_t aligned = ALIGNED;
+    int n = 0;
     LT(cublasLtMatmulPreferenceCreate(&wish));
     LT(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes));
-    LT(cublasLtMatmulAlgoGetHeuristic(lt.handle, p->product[w], p->a[w], p->b[w], p->d[w], p->d[w], wish, 1, &found,
-                                      &n_found));
+    for (int i = 0; i < 4; i++)
+        LT(cublasLtMatmulPreferenceSetAttribute(wish, matrix[i], &aligned, sizeof aligned));
+    cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(lt.handle, p->product[w], p->a[w], p->b[w], p->d[w], p->d[w],
+                                                           wish, 1, &found, &n);
+    if (status != CUBLAS_STATUS_NOT_SUPPORTED)
+        LT(status);
     LT(cublasLtMatmulPreferenceDestroy(wish));
-    if (n_found == 0) {
+    if (n > 0)
+        p->algo[w] = found.algo;
+    return n;
+}
+
+/* op(A) is m x k, op(B) k x n, D m x n, by columns. */
+static void plan_way(struct plan *p, enum way w, int m, int n, int k, bool bf16) {
+    cudaDataType_t type = bf16 ? CUDA_R_16BF : CUDA_R_32F, sum = w == WEIGHT ? CUDA_R_32F : type;
+    bool aux = w == FORWARD_GELU || w == INPUT_GELU, turned = p->table ? w == FORWARD : w == INPUT || w == INPUT_GELU;
+    cublasOperation_t a = turned ? CUBLAS_OP_T : CUBLAS_OP_N, b = w == WEIGHT ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasLtEpilogue_t epilogue = epilogue_of(p, w);
+    int64_t aux_ld = m;
+    const char *somewhere = (const char *)(uintptr_t)(4096 + ALIGNED); /* a multiple of no more than that */
+    if (p->product[w] || (aux && m % 8 != 0))                          /* as cuBLASLt wants auxiliary matrices */
+        return;
+    LT(cublasLtMatmulDescCreate(&p->product[w], CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    SET(TRANSA, a);
+    SET(TRANSB, b);
+    SET(EPILOGUE, epilogue);
+    SET(BIAS_DATA_TYPE, type);
+    if (aux)
+        SET(EPILOGUE_AUX_LD, aux_ld);
+    set_epilogue(p, w, somewhere + (int64_t)p->in * p->out * (bf16 ? 2 : 4) % ALIGNED, somewhere);
+    LT(cublasLtMatrixLayoutCreate(&p->a[w], type, (uint64_t)(turned ? k : m), (uint64_t)(turned ? m : k),
+                                  turned ? k : m));
+    LT(cublasLtMatrixLayoutCreate(&p->b[w], type, (uint64_t)(w == WEIGHT ? n : k), (uint64_t)(w == WEIGHT ? k : n),
+                                  w == WEIGHT ? n : k));
+    LT(cublasLtMatrixLayoutCreate(&p->d[w], sum, (uint64_t)m, (uint64_t)n, m));
+    p->known[w] = ask(p, w) > 0;
+    if (!p->known[w] && (w == FORWARD || w == INPUT || w == WEIGHT)) {
         fprintf(stderr, "pianola: error: cuBLASLt knows no way to multiply %d x %d by %d x %d\n", m, k, k, n);
         _Exit(1);
     }
-    p->algo[w] = found.algo;
+}
+
+/* Layer i of a stage. On GPUs older than Hopper cuBLASLt's gelu is slower than a kernel of its own, as llm.c found. */
+static void plan_layer(const struct rt_stage *s, int i, bool bf16, bool hopper) {
+    const struct rt_layer *l = &s->layer[i];
+    struct plan *p = find(l);
+    if (!p) {
+        p = &lt.plan[lt.n++];
+        p->rows = l->rows;
+        p->in = l->in;
+        p->out = l->out;
+        p->bias = has_bias(l);
+        p->table = l->kind == LAYER_unembedding;
+    }
+    plan_way(p, FORWARD, l->out, l->rows, l->in, bf16);
+    plan_way(p, INPUT, l->in, l->rows, l->out, bf16);
+    plan_way(p, WEIGHT, p->table ? l->in : l->out, p->table ? l->out : l->in, l->rows, bf16);
+    if (p->table)
+        return;
+    if (i + 1 < s->nlayers && l[1].kind == LAYER_relu)
+        plan_way(p, FORWARD_RELU, l->out, l->rows, l->in, bf16);
+    if (hopper && i + 1 < s->nlayers && l[1].kind == LAYER_gelu)
+        plan_way(p, FORWARD_GELU, l->out, l->rows, l->in, bf16);
+    if (hopper && i > 0 && l[-1].kind == LAYER_gelu)
+        plan_way(p, INPUT_GELU, l->in, l->rows, l->out, bf16);
 }
 
 void cuda_linear_plan(const struct rt_program *p) {
-    int all = 0;
+    int all = 0, device;
+    struct cudaDeviceProp is;
+    CUDA(cudaGetDevice(&device));
+    CUDA(cudaGetDeviceProperties(&is, device));
     for (int s = 0; s < p->stages; s++)
         all += p->stage[s].nlayers;
     lt.plan = (struct plan *)calloc((size_t)all + 1, sizeof *lt.plan);
     LT(cublasLtCreate(&lt.handle));
     for (int s = 0; lt.plan && s < p->stages; s++)
-        for (int i = 0; i < p->stage[s].nlayers; i++) {
-            const struct rt_layer *l = &p->stage[s].layer[i];
-            if ((l->kind != LAYER_linear && l->kind != LAYER_unembedding) || find(l))
-                continue;
-            struct plan *y = &lt.plan[lt.n++];
-            bool bf16 = p->model->precision == BF16;
-            y->rows = l->rows;
-            y->in = l->in;
-            y->out = l->out;
-            y->bias = has_bias(l);
-            y->table = l->kind == LAYER_unembedding;
-            plan_way(y, FORWARD, y->table, false, l->out, l->rows, l->in, bf16);
-            plan_way(y, INPUT, !y->table, false, l->in, l->rows, l->out, bf16);
-            plan_way(y, WEIGHT, false, true, y->table ? l->in : l->out, y->table ? l->out : l->in, l->rows, bf16);
-        }
+        for (int i = 0; i < p->stage[s].nlayers; i++)
+            if (p->stage[s].layer[i].kind == LAYER_linear || p->stage[s].layer[i].kind == LAYER_unembedding)
+                plan_layer(&p->stage[s], i, p->model->precision == BF16, is.major >= 9);
 }
 
 void cuda_linear_forget(void) {
     for (int i = 0; i < lt.n; i++)
-        for (int w = 0; w < NWAYS; w++) {
-            cublasLtMatmulDescDestroy(lt.plan[i].product[w]);
-            cublasLtMatrixLayoutDestroy(lt.plan[i].a[w]);
-            cublasLtMatrixLayoutDestroy(lt.plan[i].b[w]);
-            cublasLtMatrixLayoutDestroy(lt.plan[i].d[w]);
-        }
+        for (int w = 0; w < NWAYS; w++)
+            if (lt.plan[i].product[w]) {
+                cublasLtMatmulDescDestroy(lt.plan[i].product[w]);
+                cublasLtMatrixLayoutDestroy(lt.plan[i].a[w]);
+                cublasLtMatrixLayoutDestroy(lt.plan[i].b[w]);
+                cublasLtMatrixLayoutDestroy(lt.plan[i].d[w]);
+            }
     cublasLtDestroy(lt.handle);
     free(lt.plan);
     memset(&lt, 0, sizeof lt);
 }
 
-/* ---- bias gradient: dbias += the sum of dy's rows, in one order ---- */
+/* ---- bias gradient: dbias += the sum of dy's rows ---- */
 
-enum { COLUMNS = 32, STRANDS = 16 };
-
-template <typename T> static __global__ void bias_gradient(const T *dy, float *dbias, int rows, int out, bool first) {
-    __shared__ float part[STRANDS][COLUMNS];
-    int j = (int)blockIdx.x * COLUMNS + (int)threadIdx.x;
-    float sum = 0;
-    for (int r = (int)threadIdx.y; j < out && r < rows; r += STRANDS)
-        sum += widen(dy[(int64_t)r * out + j]);
-    part[threadIdx.y][threadIdx.x] = sum;
-    __syncthreads();
-    if (threadIdx.y > 0 || j >= out)
-        return;
-    for (int i = 1; i < STRANDS; i++)
-        sum += part[i][threadIdx.x];
-    dbias[j] = first ? sum : dbias[j] + sum;
+template <typename T, int V>
+static __global__ void __launch_bounds__(ACROSS *DOWN) bias_gradient(float *parts, const T *dy, int rows, int out) {
+    int j = ((int)blockIdx.x * ACROSS + (int)threadIdx.x) * V;
+    float sum[V] = {};
+    for (int r = (int)(blockIdx.y * DOWN + threadIdx.y); j < out && r < rows; r += (int)gridDim.y * DOWN) {
+        pack<T, V> d = load<V>(dy + (int64_t)r * out + j);
+        for (int v = 0; v < V; v++)
+            sum[v] += widen(d.v[v]);
+    }
+    give_part<V>(parts + (int64_t)blockIdx.y * out, sum, out);
 }
 
 /* ---- the layer ---- */
@@ -143,13 +208,14 @@ static void multiply(const struct cuda_call *c, enum way w, const void *a, const
                       &p->algo[w], c->workspace, CUDA_WORKSPACE, c->stream));
 }
 
-template <typename T> static void forward(const struct cuda_call *c) {
-    const T *w = cuda_w<T>(c), *bias = w + (int64_t)c->l->in * c->l->out;
-    if (has_bias(c->l))
-        LT(cublasLtMatmulDescSetAttribute(find(c->l)->product[FORWARD], CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
-                                          sizeof bias));
-    multiply(c, FORWARD, w, cuda_x<T>(c), cuda_at<T>(c, c->l->y), 0);
+/* y: this layer's, or that of the gelu or relu behind it. */
+template <typename T> static void forward_as(const struct cuda_call *c, enum way w, struct slot y) {
+    const T *weights = cuda_w<T>(c);
+    set_epilogue(find(c->l), w, weights + (int64_t)c->l->in * c->l->out, cuda_at<T>(c, c->l->y));
+    multiply(c, w, weights, cuda_x<T>(c), cuda_at<T>(c, y), 0);
 }
+
+template <typename T> static void forward(const struct cuda_call *c) { forward_as<T>(c, FORWARD, c->l->y); }
 
 template <typename T> static void input(const struct cuda_call *c) {
     multiply(c, INPUT, cuda_w<T>(c), cuda_at<T>(c, c->l->dy), cuda_at<T>(c, c->l->dx), 0);
@@ -158,11 +224,13 @@ template <typename T> static void input(const struct cuda_call *c) {
 template <typename T> static void weight(const struct cuda_call *c) {
     const struct rt_layer *l = c->l;
     const T *dy = cuda_at<T>(c, l->dy);
-    float *dw = cuda_dw<T>(c);
+    float *dw = cuda_dw<T>(c), *parts = (float *)c->workspace;
     multiply(c, WEIGHT, dy, cuda_x<T>(c), dw, c->at->first ? 0 : 1);
-    if (has_bias(l))
-        LAUNCH(bias_gradient<T>, blocks_for(l->out, COLUMNS), dim3(COLUMNS, STRANDS), 0, c->stream, dy,
-               dw + (int64_t)l->in * l->out, l->rows, l->out, c->at->first);
+    if (!has_bias(l))
+        return;
+    dim3 grid = row_grid<T>(l->rows, l->out);
+    LAUNCH_ROWS(bias_gradient, T, l->out, grid, dim3(ACROSS, DOWN), c->stream, parts, dy, l->rows, l->out);
+    cuda_sum_parts(dw + (int64_t)l->in * l->out, parts, l->out, (int)grid.y, c->at->first, c->stream);
 }
 
 template <typename T> static void table_forward(const struct cuda_call *c) {
@@ -179,3 +247,21 @@ template <typename T> static void table_weight(const struct cuda_call *c) {
 
 extern const struct cuda_layer cuda_unembedding = {EITHER(table_forward), EITHER(table_input), EITHER(table_weight)};
 extern const struct cuda_layer cuda_linear = {EITHER(forward), EITHER(input), EITHER(weight)};
+
+/* ---- with the layer behind it, and in the backward with the one before it ---- */
+
+bool cuda_linear_map(const struct cuda_call *c, const struct rt_layer *next) {
+    enum way w = next->kind == LAYER_gelu ? FORWARD_GELU : FORWARD_RELU;
+    if (!find(c->l)->known[w])
+        return false;
+    (c->m->precision == BF16 ? forward_as<__nv_bfloat16> : forward_as<float>)(c, w, next->y);
+    return true;
+}
+
+bool cuda_linear_gelu_input(const struct cuda_call *c, const struct rt_layer *gelu) {
+    if (!find(c->l)->known[INPUT_GELU] || gelu->dx.space == SP_NONE)
+        return false;
+    set_epilogue(find(c->l), INPUT_GELU, NULL, cuda_at<char>(c, gelu->x));
+    multiply(c, INPUT_GELU, cuda_w<char>(c), cuda_at<char>(c, c->l->dy), cuda_at<char>(c, gelu->dx), 0);
+    return true;
+}

@@ -1,34 +1,51 @@
 /* Layer normalisation over columns (Ba et al. 2016). Parameters are gamma, then beta; aux is mean and
- * 1 / sqrt(var + 1e-5) of each row, fp32.
+ * 1 / sqrt(var + 1e-5) of each row, fp32. Between residual blocks, the join before it and the fork behind it are sums
+ * of rows that it reads or writes anyway: so they are done here, and no memory is touched twice.
  *
- * Along rows, a warp has a row, which it reads again from the first cache. Along columns, a block has 32 bytes of every
- * row, a sector of memory, and all rows: so sums over rows need neither scratch nor atomics, and have one order. */
+ * Along rows, a warp has a row, which it reads again from the first cache. */
 #include "cuda.cuh"
 
-enum { WARPS = 8, TALL = 1024 };
+enum { WARPS = 8 };
 
+/* V elements of a row, or where a join comes first, of its sum, rounded as the join would. */
+template <int V, typename T> static __device__ __forceinline__ pack<T, V> entry(const T *x, const T *other, int j) {
+    pack<T, V> a = load<V>(x + j);
+    if (other) {
+        pack<T, V> b = load<V>(other + j);
+        for (int k = 0; k < V; k++)
+            a.v[k] = narrow<T>(widen(a.v[k]) + widen(b.v[k]));
+    }
+    return a;
+}
+
+/* other: NULL, or what a join adds to x; the sum then goes to total. */
 template <typename T, int V>
-static __global__ void normalize(T *y, float2 *stat, const T *x, const T *gamma, const T *beta, int rows, int n) {
+static __global__ void normalize(T *y, float2 *stat, T *total, const T *x, const T *other, const T *gamma,
+                                 const T *beta, int rows, int n) {
     int row = blockIdx.x * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (row >= rows)
         return;
     x += (int64_t)row * n;
     y += (int64_t)row * n;
+    other += other ? (int64_t)row * n : 0;
+    total += other ? (int64_t)row * n : 0;
     float sum = 0, square = 0;
     for (int j = lane * V; j < n; j += 32 * V) {
-        pack<T, V> a = load<V>(x + j);
+        pack<T, V> a = entry<V>(x, other, j);
         for (int k = 0; k < V; k++)
             sum += widen(a.v[k]);
     }
     float mean = warp_sum(sum) / (float)n;
     for (int j = lane * V; j < n; j += 32 * V) {
-        pack<T, V> a = load<V>(x + j);
+        pack<T, V> a = entry<V>(x, other, j);
         for (int k = 0; k < V; k++)
             square += (widen(a.v[k]) - mean) * (widen(a.v[k]) - mean);
     }
     float scale = 1 / sqrtf(warp_sum(square) / (float)n + 1e-5f);
     for (int j = lane * V; j < n; j += 32 * V) {
-        pack<T, V> a = load<V>(x + j), g = load<V>(gamma + j), b = load<V>(beta + j);
+        pack<T, V> a = entry<V>(x, other, j), g = load<V>(gamma + j), b = load<V>(beta + j);
+        if (other)
+            store(total + j, a);
         for (int k = 0; k < V; k++)
             a.v[k] = narrow<T>(widen(g.v[k]) * ((widen(a.v[k]) - mean) * scale) + widen(b.v[k]));
         store(y + j, a);
@@ -37,16 +54,17 @@ static __global__ void normalize(T *y, float2 *stat, const T *x, const T *gamma,
         stat[row] = make_float2(mean, scale);
 }
 
-/* With g = gamma dy: dx = (g - mean(g) - xhat mean(g xhat)) / sqrt(var + 1e-5) */
+/* With g = gamma dy: dx = (g - mean(g) - xhat mean(g xhat)) / sqrt(var + 1e-5). around: NULL, or what a fork adds. */
 template <typename T, int V>
-static __global__ void input_gradient(T *dx, const T *dy, const float2 *stat, const T *x, const T *gamma, int rows,
-                                      int n) {
+static __global__ void input_gradient(T *dx, const T *dy, const float2 *stat, const T *x, const T *gamma,
+                                      const T *around, int rows, int n) {
     int row = blockIdx.x * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (row >= rows)
         return;
     x += (int64_t)row * n;
     dx += (int64_t)row * n;
     dy += (int64_t)row * n;
+    around += around ? (int64_t)row * n : 0;
     float mean = stat[row].x, scale = stat[row].y, sum = 0, along = 0;
     for (int j = lane * V; j < n; j += 32 * V) {
         pack<T, V> a = load<V>(x + j), d = load<V>(dy + j), g = load<V>(gamma + j);
@@ -59,72 +77,92 @@ static __global__ void input_gradient(T *dx, const T *dy, const float2 *stat, co
     sum = warp_sum(sum) / (float)n;
     along = warp_sum(along) / (float)n;
     for (int j = lane * V; j < n; j += 32 * V) {
-        pack<T, V> a = load<V>(x + j), d = load<V>(dy + j), g = load<V>(gamma + j);
+        pack<T, V> a = load<V>(x + j), d = load<V>(dy + j), g = load<V>(gamma + j), b = pack<T, V>();
+        if (around)
+            b = load<V>(around + j);
         for (int k = 0; k < V; k++) {
             float gradient = widen(g.v[k]) * widen(d.v[k]);
-            a.v[k] = narrow<T>((gradient - sum - (widen(a.v[k]) - mean) * scale * along) * scale);
+            gradient = (gradient - sum - (widen(a.v[k]) - mean) * scale * along) * scale;
+            a.v[k] =
+                narrow<T>(around ? __fadd_rn(gradient, widen(b.v[k])) : gradient); /* _rn: as fork would, in fp32 */
         }
         store(dx + j, a);
     }
 }
 
-/* Each thread has V columns of every LANES-th row; then lanes, then warps, are added up. */
+/* parts: dgamma, then dbeta. */
 template <typename T, int V>
-static __global__ void __launch_bounds__(TALL)
-    weight_gradient(float *dgamma, float *dbeta, const T *dy, const float2 *stat, const T *x, int rows, int n,
-                    bool first) {
-    constexpr int COLUMNS = 32 / (int)sizeof(T), ACROSS = COLUMNS / V;
-    __shared__ float part[2][TALL / 32][COLUMNS];
-    int at = threadIdx.x % ACROSS * V, column = blockIdx.x * COLUMNS + at;
+static __global__ void __launch_bounds__(ACROSS *DOWN)
+    weight_gradient(float *parts, const T *dy, const float2 *stat, const T *x, int rows, int n) {
+    int j = ((int)blockIdx.x * ACROSS + (int)threadIdx.x) * V;
     float gamma[V] = {}, beta[V] = {};
-    for (int r = threadIdx.x / ACROSS; column < n && r < rows; r += TALL / ACROSS) {
-        pack<T, V> a = load<V>(x + (int64_t)r * n + column), d = load<V>(dy + (int64_t)r * n + column);
+    for (int r = (int)(blockIdx.y * DOWN + threadIdx.y); j < n && r < rows; r += (int)gridDim.y * DOWN) {
+        pack<T, V> a = load<V>(x + (int64_t)r * n + j), d = load<V>(dy + (int64_t)r * n + j);
         float2 s = stat[r];
         for (int k = 0; k < V; k++) {
             gamma[k] += widen(d.v[k]) * ((widen(a.v[k]) - s.x) * s.y);
             beta[k] += widen(d.v[k]);
         }
     }
-    for (int k = 0; k < V; k++) {
-        for (int i = 16; i >= ACROSS; i /= 2) {
-            gamma[k] += __shfl_xor_sync(ALL_LANES, gamma[k], i);
-            beta[k] += __shfl_xor_sync(ALL_LANES, beta[k], i);
-        }
-        if (threadIdx.x % 32 < ACROSS) {
-            part[0][threadIdx.x / 32][at + k] = gamma[k];
-            part[1][threadIdx.x / 32][at + k] = beta[k];
-        }
+    parts += 2 * (int64_t)blockIdx.y * n;
+    give_part<V>(parts, gamma, n);
+    give_part<V>(parts + n, beta, n);
+}
+
+/* join: NULL, or the one whose output the layer reads. */
+template <typename T> static void forward_of(const struct cuda_call *c, const struct rt_layer *join) {
+    const struct rt_layer *l = c->l;
+    const T *gamma = cuda_w<T>(c), *x = cuda_x<T>(c), *other = NULL;
+    T *total = NULL;
+    if (join) {
+        struct cuda_call j = *c;
+        j.l = join;
+        x = cuda_x<T>(&j);
+        other = cuda_other<T>(&j);
+        total = cuda_at<T>(c, join->y);
     }
-    __syncthreads();
-    int which = threadIdx.x / COLUMNS, j = threadIdx.x % COLUMNS;
-    column = blockIdx.x * COLUMNS + j;
-    if (which > 1 || column >= n)
-        return;
-    float *out = (which == 0 ? dgamma : dbeta) + column, sum = 0;
-    for (int w = 0; w < TALL / 32; w++)
-        sum += part[which][w][j];
-    *out = first ? sum : *out + sum;
-}
-
-template <typename T> static void layernorm_forward(const struct cuda_call *c) {
-    const struct rt_layer *l = c->l;
-    const T *gamma = cuda_w<T>(c);
     LAUNCH_ROWS(normalize, T, l->out, blocks_for(l->rows, WARPS), WARPS * 32, c->stream, cuda_at<T>(c, l->y),
-                cuda_at<float2>(c, l->aux), cuda_x<T>(c), gamma, gamma + l->out, l->rows, l->out);
+                cuda_at<float2>(c, l->aux), total, x, other, gamma, gamma + l->out, l->rows, l->out);
 }
 
-template <typename T> static void layernorm_input(const struct cuda_call *c) {
+/* fork: NULL, or the one whose output the layer read. */
+template <typename T> static void input_of(const struct cuda_call *c, const struct rt_layer *fork) {
     const struct rt_layer *l = c->l;
-    LAUNCH_ROWS(input_gradient, T, l->out, blocks_for(l->rows, WARPS), WARPS * 32, c->stream, cuda_at<T>(c, l->dx),
-                cuda_at<T>(c, l->dy), cuda_at<float2>(c, l->aux), cuda_x<T>(c), cuda_w<T>(c), l->rows, l->out);
+    T *dx = cuda_at<T>(c, fork ? fork->dx : l->dx);
+    const T *around = fork ? cuda_at<T>(c, fork->aux) : NULL;
+    LAUNCH_ROWS(input_gradient, T, l->out, blocks_for(l->rows, WARPS), WARPS * 32, c->stream, dx, cuda_at<T>(c, l->dy),
+                cuda_at<float2>(c, l->aux), cuda_x<T>(c), cuda_w<T>(c), around, l->rows, l->out);
 }
+
+template <typename T> static void layernorm_forward(const struct cuda_call *c) { forward_of<T>(c, NULL); }
+template <typename T> static void layernorm_input(const struct cuda_call *c) { input_of<T>(c, NULL); }
 
 template <typename T> static void layernorm_weight(const struct cuda_call *c) {
     const struct rt_layer *l = c->l;
-    float *dgamma = cuda_dw<T>(c);
-    LAUNCH_ROWS(weight_gradient, T, l->out, blocks_for(l->out, 32 / sizeof(T)), TALL, c->stream, dgamma,
-                dgamma + l->out, cuda_at<T>(c, l->dy), cuda_at<float2>(c, l->aux), cuda_x<T>(c), l->rows, l->out,
-                c->at->first);
+    float *parts = (float *)c->workspace;
+    dim3 grid = row_grid<T>(l->rows, l->out);
+    LAUNCH_ROWS(weight_gradient, T, l->out, grid, dim3(ACROSS, DOWN), c->stream, parts, cuda_at<T>(c, l->dy),
+                cuda_at<float2>(c, l->aux), cuda_x<T>(c), l->rows, l->out);
+    cuda_sum_parts(cuda_dw<T>(c), parts, 2 * l->out, (int)grid.y, c->at->first, c->stream);
 }
 
 const struct cuda_layer cuda_layernorm = {EITHER(layernorm_forward), EITHER(layernorm_input), EITHER(layernorm_weight)};
+
+/* ---- with the sums of residual blocks ---- */
+
+/* A y in the workspace may lie where the join's x did, which one by one is read before y is written. */
+bool cuda_join_layernorm(const struct cuda_call *c, const struct rt_layer *norm) {
+    struct cuda_call at = *c;
+    at.l = norm;
+    if (norm->y.space == SP_WORK)
+        return false;
+    (c->m->precision == BF16 ? forward_of<__nv_bfloat16> : forward_of<float>)(&at, c->l);
+    return true;
+}
+
+bool cuda_layernorm_fork_input(const struct cuda_call *c, const struct rt_layer *fork) {
+    if (fork->dx.space == SP_NONE)
+        return false;
+    (c->m->precision == BF16 ? input_of<__nv_bfloat16> : input_of<float>)(c, fork);
+    return true;
+}

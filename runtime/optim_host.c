@@ -1,8 +1,18 @@
-/* Weights: their first values and their updates. Neither uses libm beyond sqrtf, which IEEE 754 fixes to the bit, so
- * both give the same weights on every machine. */
+/* Weights: their first values, their gradients' sums and their updates. None uses libm beyond sqrtf, which IEEE 754
+ * fixes to the bit, so all give the same weights on every machine; none uses BLAS, so ranks on GPUs share them. */
 #include "host.h"
 #include <math.h>
 #include <string.h>
+
+/* ---- gradients ---- */
+
+void host_add(float *dst, const float *src, int64_t n, bool first) {
+    if (first)
+        memcpy(dst, src, (size_t)n * sizeof *dst);
+    else
+        for (int64_t i = 0; i < n; i++)
+            dst[i] += src[i];
+}
 
 /* ---- updates: per layer, leaving the gaps between parameters alone ---- */
 

@@ -58,7 +58,8 @@ struct rt_line {
 
 /* Lines become instructions, once, at the start; then the runtime takes over. */
 static inline int rt_start(int argc, char **argv, const struct rt_self *self, struct rt_tables *tables,
-                           const struct rt_line *line, int32_t n, struct rt_instr *ins, int32_t *wait) {
+                           const struct rt_line *line, int32_t n, struct rt_instr *ins, int32_t *wait,
+                           int64_t *more) {
     int32_t waits = 0;
     for (int32_t i = 0; i < n; i++) {
         struct rt_instr *z = &ins[i];
@@ -69,14 +70,18 @@ static inline int rt_start(int argc, char **argv, const struct rt_self *self, st
         z->peer = line[i].peer;
         z->msg = line[i].msg;
         z->wait = waits;
+        z->more = i > 0 ? z[-1].more + z[-1].nmore : 0;
         for (int r = 0; r < NROLES; r++)
             z->at[r] = -1;
         for (int a = 0; line[i].operand[a].role; a++) {
             int role = line[i].operand[a].role;
             z->first = z->first || role == -(ROLE_dw + 1);
             z->vfirst = z->vfirst || role == -(ROLE_dv + 1);
-            z->at[(role < 0 ? -role : role) - 1] = line[i].operand[a].off;
             z->bytes = line[i].operand[a].bytes;
+            if ((role == ROLE_x + 1 || role == ROLE_dy + 1) && z->at[role - 1] >= 0)
+                more[z->more + z->nmore++] = line[i].operand[a].off;
+            else
+                z->at[(role < 0 ? -role : role) - 1] = line[i].operand[a].off;
         }
         for (int a = 0; line[i].wait[a]; a++, waits++) {
             wait[waits] = line[i].wait[a] - 1;
@@ -86,6 +91,7 @@ static inline int rt_start(int argc, char **argv, const struct rt_self *self, st
     }
     tables->ins = ins;
     tables->wait = wait;
+    tables->more = more;
     tables->nins = n;
     return rank_main(argc, argv, self, tables);
 }
@@ -94,7 +100,8 @@ static inline int rt_start(int argc, char **argv, const struct rt_self *self, st
         enum { N = sizeof stream / sizeof *stream - 1 };                                                               \
         static struct rt_instr ins[N + 1];                                                                             \
         static int32_t waits[N * RT_WAITS + 1];                                                                        \
-        struct rt_tables tables = {model, stages, sizeof stages / sizeof *stages, 0, 0, 0, groups, homes};             \
-        return rt_start(argc, argv, self, &tables, stream, N, ins, waits);                                             \
+        static int64_t more[N * RT_OPERANDS + 1];                                                                      \
+        struct rt_tables tables = {model, stages, sizeof stages / sizeof *stages, 0, 0, 0, 0, groups, homes};          \
+        return rt_start(argc, argv, self, &tables, stream, N, ins, waits, more);                                       \
     } while (0)
 #endif

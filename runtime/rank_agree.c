@@ -1,26 +1,29 @@
 /* One program, one compile: what all ranks of a run must have alike, exchanged before anything runs. */
+#include "job.h"
 #include "rank_run.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NSETTINGS = 5 };
-static const char *const setting[NSETTINGS] = {"--steps", "--seed", "--every", "--resume", "--checkpoint"};
+enum { NSETTINGS = 6 };
+static const char *const setting[NSETTINGS] = {"--steps",  "--seed",       "--every",
+                                               "--resume", "--checkpoint", "--no-graph"};
 
 struct place {
-    char name[64];
+    char name[64], device[4];
     uint64_t hash, data_hash;
     int64_t data_bytes;
-    int64_t set[NSETTINGS]; /* the last two: whether given */
+    int64_t set[NSETTINGS]; /* the last three: whether given */
     int32_t rank, workers, said;
     bool reads; /* data */
 };
 
-/* The first and the last stage read inputs and targets; ranks between them need no data. */
+/* Stages at the ends read inputs and targets; ranks between them need no data. */
 bool rank_reads(const struct rank_run *r) {
+    struct rt_program p = {.stages = r->self->stages, .stage = r->tables->stage};
     for (int32_t i = 0; i < r->tables->nins; i++) {
         const struct rt_instr *x = &r->tables->ins[i];
-        if (x->op < NDIRS && (x->stage == 0 || x->stage == r->self->stages - 1))
+        if (x->op < NDIRS && stage_reads_batch(&p, x->stage))
             return true;
     }
     return false;
@@ -30,12 +33,14 @@ static struct place own_place(struct rank_run *r) {
     const struct rank_flags *f = &r->flags;
     struct place p = {.hash = r->self->hash, .rank = r->self->rank, .workers = r->self->workers};
     snprintf(p.name, sizeof p.name, "%s", r->self->name);
+    snprintf(p.device, sizeof p.device, "%s", device_kind);
     p.said = f->launch.rank;
     p.set[0] = f->steps;
     p.set[1] = f->seed;
     p.set[2] = f->every;
     p.set[3] = f->resume;
     p.set[4] = f->checkpoint != NULL;
+    p.set[5] = f->eager;
     p.reads = rank_reads(r);
     if (p.reads)
         data_identity(r->data, &p.data_bytes, &p.data_hash);
@@ -47,6 +52,8 @@ static bool differ(const struct place *a, const struct place *z, const struct pl
     if (a->workers != z->workers || a->hash != z->hash)
         return snprintf(why, n, "rank %d runs %s of compile %016llx, rank 0 %s of compile %016llx; compile again", rank,
                         a->name, (unsigned long long)a->hash, z->name, (unsigned long long)z->hash);
+    if (strcmp(a->device, z->device) != 0)
+        return snprintf(why, n, "rank %d is built for a %s, rank 0 for a %s", rank, a->device, z->device);
     for (int i = 0; i < NSETTINGS; i++)
         if (a->set[i] != z->set[i])
             return snprintf(why, n, "rank %d has %s %lld, rank 0 %lld; give all ranks the same flags", rank, setting[i],

@@ -9,24 +9,11 @@
 
 static const struct rt_rank *here(const struct rank_run *r) { return &r->program.rank[r->world.rank]; }
 
-static float *at(const struct rank_run *r, int64_t off) {
-    return off < 0 ? NULL : (float *)(void *)(r->host.arena + off);
-}
-
-static const struct rt_home *home_of(const struct rank_run *r, int stage) {
+const struct rt_home *rank_home(const struct rank_run *r, int stage) {
     for (int h = 0; h < here(r)->nhomes; h++)
         if (here(r)->home[h].stage == stage)
             return &here(r)->home[h];
     return NULL;
-}
-
-static struct rt_learned learned(const struct rank_run *r, const struct rt_home *h) {
-    return learned_at(r->program.model, &r->program.stage[h->stage], h);
-}
-
-float *rank_weight(const struct rank_run *r, int stage) {
-    const struct rt_home *h = home_of(r, stage);
-    return h ? at(r, learned(r, h).weight) : NULL;
 }
 
 void rank_verdict(struct rank_run *r, bool ok, const char *why) {
@@ -107,9 +94,8 @@ void rank_save(struct rank_run *r, int64_t step) {
     watch_phase("writes a checkpoint, or waits for others to");
     for (int s = 0; ok && s < p->sets; s++)
         if (r->writer[s] == r->world.rank) {
-            struct rt_learned y = learned(r, home_of(r, s));
-            ok = checkpoint_write_stage(dir, step, p->model, &p->stage[s], s, at(r, y.weight), at(r, y.moments), why,
-                                        sizeof why);
+            struct home_state h = device_pull(r, rank_home(r, s));
+            ok = checkpoint_write_stage(dir, step, p->model, &p->stage[s], s, h.weight, h.moments, why, sizeof why);
         }
     rank_verdict(r, ok, why);
     if (r->world.rank == 0)
@@ -167,10 +153,12 @@ void rank_resume(struct rank_run *r) {
     snprintf(why, sizeof why, "%s", f.why);
     ok = ok && (!f.some || fits(r, &f, why, sizeof why));
     for (int h = 0; ok && f.some && h < here(r)->nhomes; h++) {
-        const struct rt_home *home = &here(r)->home[h];
-        struct rt_learned y = learned(r, home);
-        ok = checkpoint_read_stage(r->flags.checkpoint, f.step, r->program.model, &r->program.stage[home->stage],
-                                   at(r, y.weight), at(r, y.moments), why, sizeof why);
+        const struct rt_home *y = &here(r)->home[h];
+        struct home_state m = device_pull(r, y);
+        ok = checkpoint_read_stage(r->flags.checkpoint, f.step, r->program.model, &r->program.stage[y->stage], m.weight,
+                                   m.moments, why, sizeof why);
+        if (ok)
+            device_push(r, y);
     }
     rank_verdict(r, ok, why);
     r->from = f.step;

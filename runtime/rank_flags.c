@@ -21,6 +21,7 @@ static const struct flag {
     {"deadline", "SECONDS", "longest that a step, or a checkpoint, may take; default 600", 'd'},
     {"flight", "DIR", "where a rank that gives up writes its flight record; default .", 'f'},
     {"json", NULL, "print figures as JSON", 'j'},
+    {"no-graph", NULL, "on a GPU, enqueue each step anew instead of launching a graph of it", 'g'},
     {"rank", "K", "this process's rank (instead of RANK, Open MPI's or Slurm's variables)", 'R'},
     {"world-size", "N", "how many ranks there are (WORLD_SIZE)", 'W'},
     {"master-addr", "HOST", "where rank 0 is to be met (MASTER_ADDR); then no MPI is used", 'A'},
@@ -81,6 +82,7 @@ static void set(struct rank_flags *f, const struct rt_self *self, const struct f
     case 'd': f->deadline = seconds(self, arg); break;
     case 'f': f->flight = arg; break;
     case 'j': f->json = true; break;
+    case 'g': f->eager = true; break;
     case 'R': f->launch.rank = (int)number(self, o->name, arg, 0); break;
     case 'W': f->launch.size = (int)number(self, o->name, arg, 1); break;
     case 'A': f->launch.addr = arg; break;

@@ -26,6 +26,7 @@ static void own_program(struct rank_run *r) {
         ins[at[t->ins[i].lane + 1]++] = i;
     *k = (struct rt_rank){.ins = t->ins, .nins = t->nins, .nlanes = self->nlanes, .lane_ins = ins, .lane_at = at};
     k->wait = t->wait;
+    k->more = t->more;
     k->home = t->homes;
     while (t->homes[k->nhomes].stage >= 0)
         k->nhomes++;
@@ -45,6 +46,7 @@ static void own_program(struct rank_run *r) {
 enum { INTS, TERMS, LOSSES }; /* what is in a pulse */
 struct training {
     float *pulse; /* how many ranks SIGINT came to, and SIGTERM; then the last step's loss of each microbatch */
+    float *loss;  /* of this rank, per microbatch */
     float first, last;
     double seconds;
     int signal; /* that ended it early; 0: none */
@@ -74,18 +76,16 @@ static void prepare(struct rank_run *r, struct training *t) {
     rank_verdict(r, r->data, why);
     rank_agree(r);
     own_program(r);
-    r->host = (struct host_rank){.data = r->data, .comm = r->world.comm, .link = r->world.link};
     t->pulse = calloc((size_t)r->program.batches + LOSSES, sizeof *t->pulse);
-    bool ok = t->pulse && host_take(&r->replay, &r->host, &r->program, r->world.rank);
-    snprintf(why, sizeof why, "rank %d: no memory: its arena takes %lld bytes", r->world.rank,
-             (long long)r->self->arena);
+    t->loss = calloc((size_t)r->program.batches, sizeof *t->loss);
+    if (!t->pulse || !t->loss)
+        rank_error(r->self, "no memory");
+    device_choose(r);
+    bool ok = device_take(r, why, sizeof why);
     rank_verdict(r, ok, why); /* before the next line, which takes all ranks */
-    ok = r->world.prepare(r->world.link, &r->program.rank[r->world.rank], r->program.nmsgs, r->tables->groups,
-                          r->host.arena);
-    snprintf(why, sizeof why, "rank %d: no memory for its messages", r->world.rank);
-    rank_verdict(r, ok, why);
+    device_connect(r);
     rank_writers(r);
-    host_begin(&r->replay, (uint64_t)r->flags.seed);
+    device_begin(r);
     if (r->flags.checkpoint)
         rank_try_checkpoint(r);
     if (r->flags.resume)
@@ -121,7 +121,7 @@ static void step(struct rank_run *r, struct training *t) {
     t->pulse[TERMS] = watch_signal() == SIGTERM;
     watch_step(z);
     r->world.sum_begin(r->world.link, t->pulse, LOSSES + r->program.batches);
-    replay_step(z);
+    device_step(r, t->loss);
     r->world.sum_end(r->world.link);
     t->step = ++z->step;
     check_data(r);
@@ -132,14 +132,12 @@ static void train(struct rank_run *r, struct training *t) {
     int B = r->program.batches;
     struct progress told = {.what = "training", .from = r->from, .steps = f->steps, .tty = isatty(STDERR_FILENO)};
     told.tokens = (int64_t)r->program.model->rows * B;
-    r->host.loss = calloc((size_t)B, sizeof *r->host.loss);
-    if (!r->host.loss)
-        rank_error(r->self, "no memory");
     double begin = seconds();
     for (bool stop = r->from >= f->steps; !stop;) {
-        memcpy(t->pulse + LOSSES, r->host.loss, sizeof *t->pulse * (size_t)B);
-        memset(r->host.loss, 0, sizeof *t->pulse * (size_t)B);
+        memcpy(t->pulse + LOSSES, t->loss, sizeof *t->pulse * (size_t)B);
         step(r, t);
+        if (t->step == r->from + 1)
+            device_report(r);
         t->last = mean(r, t->pulse + LOSSES);
         if (t->step == r->from + 2)
             t->first = t->last;
@@ -152,7 +150,7 @@ static void train(struct rank_run *r, struct training *t) {
             rank_save(r, t->step);
     }
     watch_phase("waits for all ranks to end");
-    memcpy(t->pulse + LOSSES, r->host.loss, sizeof *t->pulse * (size_t)B);
+    memcpy(t->pulse + LOSSES, t->loss, sizeof *t->pulse * (size_t)B);
     r->world.sum_begin(r->world.link, t->pulse, LOSSES + B);
     r->world.sum_end(r->world.link);
     t->last = mean(r, t->pulse + LOSSES);
@@ -173,8 +171,9 @@ static uint64_t fingerprint(struct rank_run *r) {
         rank_error(r->self, "no memory");
     for (int s = 0; s < p->sets; s++) {
         const struct rt_stage *y = &p->stage[s];
-        for (int l = 0; r->writer[s] == r->world.rank && l < y->nlayers; l++)
-            hash = fnv1a(hash, rank_weight(r, s) + y->layer[l].param / precision_bytes(p->model->precision),
+        const float *w = r->writer[s] == r->world.rank ? device_pull(r, rank_home(r, s)).weight : NULL;
+        for (int l = 0; w && l < y->nlayers; l++)
+            hash = fnv1a(hash, w + y->layer[l].param / precision_bytes(p->model->precision),
                          (size_t)y->layer[l].nparam * sizeof(float));
         r->world.all(r->world.link, &hash, all, sizeof hash);
         hash = all[r->writer[s]];
@@ -205,37 +204,33 @@ static void print(const struct rank_run *r, const struct training *t, uint64_t h
 
 static void release(struct rank_run *r, struct training *t) {
     const struct rt_rank *k = &r->program.rank[r->world.rank];
+    device_release(r);
     r->world.close(r->world.link);
-    free(r->host.loss);
-    host_release(&r->replay, &r->host);
-    free(r->host.arena);
     data_close(r->data);
     free((void *)(uintptr_t)k->lane_at);
     free((void *)(uintptr_t)k->lane_ins);
     free((void *)(uintptr_t)r->program.rank);
     free(r->writer);
     free(t->pulse);
+    free(t->loss);
 }
 
 int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt_tables *tables) {
     struct rank_run r = {.self = self, .tables = tables};
     struct training t = {.first = 0};
     rank_parse(&r.flags, argc, argv, self);
-    if (tables->model->precision == BF16)
-        rank_error(self,
-                   "precision = \"bf16\" runs on GPUs only; for CPUs, compile the model with precision = \"fp32\"");
-    struct watch_args watch = {self->name, self->rank, r.flags.deadline, r.flags.flight, tables->groups};
+    device_open(self, tables);
+    struct watch_args watch = {self->name, self->rank, r.flags.deadline, r.flags.flight, tables->groups, device_abort};
     if (!watch_start(&watch))
         rank_error(self, "cannot start a thread");
-    const char *blas = host_blas();
     meet(&r);
     prepare(&r, &t);
     if (r.world.rank == 0) {
-        fprintf(stderr, "pianola: %d process%s, OpenBLAS kernel %s, one thread a rank\n", r.world.size,
+        fprintf(stderr, "pianola: %d process%s, %s\n", r.world.size,
                 r.world.size == 1    ? ""
                 : r.flags.launch.mpi ? "es over MPI"
                                      : "es over TCP",
-                blas);
+                device_line(&r));
         if (!r.flags.data && tables->model->input == INPUT_TOKENS)
             fprintf(stderr, "pianola: no --data: training on random tokens; give a text with --data FILE\n");
     }

@@ -1,15 +1,17 @@
-/* A rank's process, between the files that make it: rank_main.c, rank_flags.c, rank_agree.c, rank_checkpoint.c. */
+/* A rank's process, between the files that make it: rank_main.c, rank_flags.c, rank_agree.c, rank_checkpoint.c, and
+ * rank_host.c or rank_cuda.cu, which is C++. */
 #ifndef PIANOLA_RANK_RUN_H
 #define PIANOLA_RANK_RUN_H
 #include "checkpoint.h"
-#include "host_device.h"
+#include "device.h"
+#include "rank_device.h"
 #include "world.h"
 
 struct rank_flags {
     const char *data, *checkpoint, *flight;
     int64_t steps, every, keep, seed;
     double deadline;
-    bool resume, json;
+    bool resume, json, eager;
     struct launch launch;
 };
 
@@ -22,13 +24,13 @@ struct rank_run {
     struct checkpoint_run is; /* the run's seed and data: alike on all ranks */
     struct rt_program program;
     struct replay replay;
-    struct host_rank host;
+    struct rank_device *device;
     int32_t *writer; /* per set of weights: the first of the ranks where it is at home */
     int64_t from;    /* steps done before this run */
 };
 
 /* An error of one rank before the ranks have met, or of its own: names it and ends the process with 2. */
-_Noreturn void rank_error(const struct rt_self *self, const char *why);
+__attribute__((noreturn)) void rank_error(const struct rt_self *self, const char *why);
 /* Blocks until all ranks have come. Where one brings trouble (ok false), rank 0 says the first such why, and all end
  * with 2. */
 void rank_verdict(struct rank_run *r, bool ok, const char *why);
@@ -48,5 +50,5 @@ void rank_try_checkpoint(struct rank_run *r);
 /* Weights and optimizer state of all homes from the newest whole checkpoint; sets r->from. None yet: says so. */
 void rank_resume(struct rank_run *r);
 void rank_save(struct rank_run *r, int64_t step);
-float *rank_weight(const struct rank_run *r, int stage); /* in fp32, where it is at home here; NULL: nowhere */
+const struct rt_home *rank_home(const struct rank_run *r, int stage); /* here; NULL: it is at home elsewhere */
 #endif

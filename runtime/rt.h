@@ -38,6 +38,9 @@ struct rt_bind {
     float *w, *dw;
     float *v, *dv;      /* the token table that embedding and unembedding share: vocab x width, and its gradient */
     bool first, vfirst; /* dw, dv is written rather than added to */
+    char *arena;
+    const int64_t *more; /* further tensors in the arena, nmore, whose sum with x, or with dy, is meant */
+    int nmore;
     const struct rt_batch *batch;
     float *loss; /* the last layer's forward writes the microbatch's mean loss here */
 };
@@ -48,6 +51,8 @@ void host_forward(const struct rt_model *m, const struct rt_stage *s, const stru
 void host_backward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
                    bool weight);
 void host_add(float *dst, const float *src, int64_t n, bool first);
+/* dst, n floats, += each of at->more */
+void host_add_more(const struct rt_bind *at, char *dst, int64_t n);
 /* One optimizer step; step counts from 1. */
 void host_update(const struct rt_model *m, const struct rt_stage *s, float *w, const float *dw, float *opt,
                  int64_t step);
@@ -85,6 +90,7 @@ struct rt_instr {
     int64_t at[NROLES];   /* arena offset of each operand; -1: absent */
     int64_t bytes;        /* of the tensor moved, added or reduced */
     int32_t wait, nwait;  /* instructions of other lanes that must have ended: rt_rank.wait[wait ..] */
+    int32_t more, nmore;  /* a forward's further x, a backward's further dy, to be added up: rt_rank.more[more ..] */
 };
 
 struct rt_home { /* a stage, or the table, whose weights live on a rank */
@@ -111,6 +117,7 @@ struct rt_rank {
     int32_t nins, nlanes;
     const int32_t *lane_ins, *lane_at; /* instructions of lane l: lane_ins[lane_at[l] .. lane_at[l+1]) */
     const int32_t *wait;
+    const int64_t *more; /* arena offsets */
     const struct rt_home *home;
     int32_t nhomes;
     int64_t arena, work; /* bytes; offset of the workspace, -1: none */
@@ -148,6 +155,7 @@ struct rt_tables {
     int32_t sets;         /* how many there are of them: the stages, and the table that two layers share */
     struct rt_instr *ins; /* peer of a REDUCE: the number of its group */
     const int32_t *wait;
+    const int64_t *more;
     int32_t nins;
     const int32_t *groups;
     const struct rt_home *homes;

@@ -11,15 +11,8 @@ extern "C" {
 struct training {
     struct cuda_run *all;
     const struct rt_program *p;
-    struct replay *replay;
-    struct cuda_rank *rank;
+    struct cuda_steps steps;
     struct loopback *link;
-    cudaStream_t origin;     /* where a step begins and ends */
-    cudaEvent_t fork, *join; /* join: per rank and lane */
-    int joins;
-    cudaEvent_t begin[2], end[2]; /* of a step, in turns */
-    cudaGraphExec_t step;
-    double busy; /* seconds this thread has worked */
 };
 
 static double seconds(void) {
@@ -29,88 +22,35 @@ static double seconds(void) {
 }
 
 static const char *prepare(struct training *t) {
-    int W = t->p->workers;
-    t->replay = (struct replay *)calloc((size_t)W, sizeof *t->replay);
-    t->rank = (struct cuda_rank *)calloc((size_t)W, sizeof *t->rank);
-    for (int r = 0; r < W; r++) {
-        t->joins += t->p->rank[r].nlanes;
-        t->all->planned += cuda_rank_bytes(t->p, r);
-    }
-    t->join = (cudaEvent_t *)calloc((size_t)t->joins + 1, sizeof *t->join);
-    if (!t->replay || !t->rank || !t->join)
+    struct cuda_steps *s = &t->steps;
+    int W = s->n = t->p->workers;
+    s->graph = t->all->graph;
+    s->times = t->all->run.stamp != NULL;
+    s->replay = (struct replay *)calloc((size_t)W, sizeof *s->replay);
+    s->rank = (struct cuda_rank *)calloc((size_t)W, sizeof *s->rank);
+    for (int r = 0; r < W; r++)
+        t->all->planned += cuda_rank_bytes(t->p, r, &cuda_loopback);
+    if (!s->replay || !s->rank)
         return "no memory on the host";
-    CUDA(cudaStreamCreateWithFlags(&t->origin, cudaStreamNonBlocking));
-    CUDA(cudaEventCreateWithFlags(&t->fork, cudaEventDisableTiming));
-    for (int i = 0; i < t->joins; i++)
-        CUDA(cudaEventCreateWithFlags(&t->join[i], cudaEventDisableTiming));
-    for (int i = 0; i < 2; i++) {
-        CUDA(cudaEventCreateWithFlags(&t->begin[i], cudaEventDefault));
-        CUDA(cudaEventCreateWithFlags(&t->end[i], cudaEventDefault));
-    }
     for (int r = 0; r < W; r++) {
-        const char *why = cuda_take(&t->replay[r], &t->rank[r], t->p, r);
+        const char *why = cuda_take(&s->replay[r], &s->rank[r], t->p, r, &cuda_loopback, false);
         if (why)
             return why;
-        t->rank[r].comm = &cuda_loopback;
-        cuda_begin(&t->replay[r], t->all->run.seed);
+        if (t->all->run.stamp && (why = cuda_time(&s->rank[r], &t->p->rank[r])))
+            return why;
+        cuda_begin(&s->replay[r], t->all->run.seed);
     }
-    t->link = loopback_open(t->p, t->rank);
+    t->link = loopback_open(t->p, s->rank);
     for (int r = 0; r < W; r++)
-        t->rank[r].link = t->link;
+        s->rank[r].link = t->link;
     cuda_linear_plan(t->p);
-    return NULL;
-}
-
-/* Every rank's streams, one step: forked from origin, joined there. */
-static void enqueue(struct training *t) {
-    int W = t->p->workers, left = W, j = 0;
-    for (int r = 0; r < W; r++)
-        cuda_count(t->rank[r].step, t->origin);
-    CUDA(cudaEventRecord(t->fork, t->origin));
-    for (int r = 0; r < W; r++)
-        for (int l = 0; l < t->p->rank[r].nlanes; l++)
-            CUDA(cudaStreamWaitEvent(t->rank[r].lane[l], t->fork, 0));
-    for (int r = 0; r < W; r++)
-        replay_begin(&t->replay[r]);
-    while (left > 0) {
-        left = 0;
-        for (int r = 0; r < W; r++)
-            left += !replay_run(&t->replay[r]);
-    }
-    for (int r = 0; r < W; r++)
-        for (int l = 0; l < t->p->rank[r].nlanes; l++, j++) {
-            CUDA(cudaEventRecord(t->join[j], t->rank[r].lane[l]));
-            CUDA(cudaStreamWaitEvent(t->origin, t->join[j], 0));
-        }
-}
-
-static void capture(struct training *t) {
-    cudaGraph_t graph;
-    CUDA(cudaStreamBeginCapture(t->origin, cudaStreamCaptureModeThreadLocal));
-    enqueue(t);
-    CUDA(cudaStreamEndCapture(t->origin, &graph));
-    CUDA(cudaGraphInstantiate(&t->step, graph, 0));
-    CUDA(cudaGraphDestroy(graph));
+    return steps_open(s) ? NULL : "no memory on the host";
 }
 
 static void one_step(struct training *t, int64_t step) {
-    int turn = (int)(step % 2);
-    for (int r = 0; r < t->p->workers; r++) {
-        t->replay[r].step = step;
-        cuda_feed(&t->replay[r], t->all->run.data, t->origin);
-    }
-    double begin = seconds();
-    if (t->all->graph && step == 1)
-        capture(t);
-    CUDA(cudaEventRecord(t->begin[turn], t->origin));
-    if (t->step)
-        CUDA(cudaGraphLaunch(t->step, t->origin));
-    else
-        enqueue(t);
-    CUDA(cudaEventRecord(t->end[turn], t->origin));
-    t->busy += step > 1 ? seconds() - begin : 0;
     for (int r = 0; r < t->p->workers; r++)
-        cuda_tell(&t->replay[r], t->origin);
+        cuda_feed(&t->steps.replay[r], step, t->all->run.data, t->steps.origin);
+    steps_run(&t->steps, step, t->all->run.stamp && step == t->all->run.steps - 1);
 }
 
 /* The losses of a step that has been enqueued, once it has ended. */
@@ -118,11 +58,11 @@ static float loss_of(struct training *t, int64_t step) {
     int turn = (int)(step % 2);
     float sum = 0, took;
     for (int r = 0; r < t->p->workers; r++) {
-        CUDA(cudaEventSynchronize(t->rank[r].came[turn]));
+        CUDA(cudaEventSynchronize(t->steps.rank[r].came[turn]));
         for (int b = 0; b < t->p->batches; b++)
-            sum += t->rank[r].told[turn][b];
+            sum += t->steps.rank[r].told[turn][b];
     }
-    CUDA(cudaEventElapsedTime(&took, t->begin[turn], t->end[turn]));
+    CUDA(cudaEventElapsedTime(&took, t->steps.begin[turn], t->steps.end[turn]));
     t->all->run.makespan[step] = 1e-3 * took;
     return t->all->run.loss[step] = sum / (float)t->p->batches;
 }
@@ -141,7 +81,9 @@ static bool train(struct training *t, char *why, size_t nwhy) {
         if (!data_same(run->data, why, nwhy))
             return false;
     }
-    t->all->host = run->steps > 2 ? t->busy / (double)(run->steps - 2) : 0;
+    for (int r = 0; run->stamp && r < t->p->workers; r++)
+        cuda_stamps(&t->steps.rank[r], &t->p->rank[r], t->steps.begin[(run->steps - 1) % 2], run->stamp[r]);
+    t->all->host = run->steps > 2 ? t->steps.busy / (double)(run->steps - 2) : 0;
     return true;
 }
 
@@ -154,7 +96,7 @@ static char **weights(struct training *t) {
         for (int h = 0; arena[r] && h < p->rank[r].nhomes; h++) {
             const struct rt_home *y = &p->rank[r].home[h];
             struct rt_learned at = learned_at(p->model, &p->stage[y->stage], y);
-            CUDA(cudaMemcpy(arena[r] + at.weight, t->rank[r].arena + at.weight, (size_t)at.count * sizeof(float),
+            CUDA(cudaMemcpy(arena[r] + at.weight, t->steps.rank[r].arena + at.weight, (size_t)at.count * sizeof(float),
                             cudaMemcpyDeviceToHost));
         }
     }
@@ -162,23 +104,15 @@ static char **weights(struct training *t) {
 }
 
 static void release(struct training *t) {
-    if (t->step)
-        cudaGraphExecDestroy(t->step);
+    struct cuda_steps *s = &t->steps;
+    steps_close(s);
     cuda_linear_forget();
+    cuda_attention_forget();
     loopback_close(t->link);
     for (int r = 0; r < t->p->workers; r++)
-        cuda_release(&t->replay[r], &t->rank[r]);
-    for (int i = 0; i < t->joins; i++)
-        cudaEventDestroy(t->join[i]);
-    for (int i = 0; i < 2; i++) {
-        cudaEventDestroy(t->begin[i]);
-        cudaEventDestroy(t->end[i]);
-    }
-    cudaEventDestroy(t->fork);
-    cudaStreamDestroy(t->origin);
-    free(t->join);
-    free(t->replay);
-    free(t->rank);
+        cuda_release(&s->replay[r], &s->rank[r]);
+    free(s->replay);
+    free(s->rank);
 }
 
 static bool find_device(struct cuda_run *run, char *why, size_t nwhy) {
@@ -203,6 +137,7 @@ extern "C" __attribute__((visibility("default"))) char **cuda_train(struct cuda_
     t.p = run->run.program;
     if (!find_device(run, why, nwhy))
         return NULL;
+    cuda_attention_plan(t.p);
     CUDA(cudaMemGetInfo(&before, &all));
     const char *trouble = prepare(&t);
     if (trouble) {

@@ -35,7 +35,11 @@ static double now(void) {
 /* ---- where the replay stands ---- */
 
 static const struct rt_rank *stream(const struct replay *z) { return &z->program->rank[z->rank]; }
-static int32_t cursor(const struct replay *z, int l) { return __atomic_load_n(&z->cursor[l], __ATOMIC_ACQUIRE); }
+static int32_t cursor(const struct replay *z, int l) {
+    if (z->reached)
+        return stream(z)->lane_at[l] + (int32_t)__atomic_load_n(&z->reached[l], __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&z->cursor[l], __ATOMIC_ACQUIRE);
+}
 
 /* The instruction lane l has come to; -1: it is at its end. */
 static int32_t head(const struct replay *z, int l) {
@@ -66,8 +70,8 @@ static int64_t done(const struct replay *z) {
 
 /* What holds the rank up: the job it is in, else the first message, in the order of issue, that could go; -1: none. */
 static int32_t blocked(const struct replay *z) {
-    int32_t first = __atomic_load_n(&z->running, __ATOMIC_ACQUIRE);
-    for (int l = 0; l < stream(z)->nlanes && z->running < 0; l++) {
+    int32_t running = z->reached ? -1 : __atomic_load_n(&z->running, __ATOMIC_ACQUIRE), first = running;
+    for (int l = 0; l < stream(z)->nlanes && running < 0; l++) {
         int32_t h = head(z, l);
         if (h >= 0 && (first < 0 || h < first) && may_run(z, &stream(z)->ins[h]))
             first = h;
@@ -228,12 +232,11 @@ static void say(const char *why) {
     fflush(stderr);
 }
 
-/* With the lock held, and kept: nobody else says anything now. The other ranks are about to find the same; a launcher
- * that sees one exit may kill them before they could say so. */
+/* With the lock held, and kept: nobody else says anything now. */
 static _Noreturn void fail_locked(const char *why) {
-    const struct timespec linger = {0, 200000000};
     say(why);
-    nanosleep(&linger, NULL);
+    if (w.a.abort)
+        w.a.abort();
     _exit(1);
 }
 
@@ -261,7 +264,7 @@ static void look_after_signal(void) {
     }
     if (w.told || !w.phase || now() < w.heard + AFTER_SIGNAL)
         return;
-    bool in_job = w.replay && __atomic_load_n(&w.replay->running, __ATOMIC_ACQUIRE) >= 0;
+    bool in_job = w.replay && !w.replay->reached && __atomic_load_n(&w.replay->running, __ATOMIC_ACQUIRE) >= 0;
     if (in_job)
         return;
     w.told = true;

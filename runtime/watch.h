@@ -19,6 +19,7 @@ struct watch_args {
     double deadline;      /* seconds */
     const char *flight;   /* folder of the flight record */
     const int32_t *group; /* as in rt_tables: names the members of a REDUCE */
+    void (*abort)(void);  /* before the process ends with 1; bounded. NULL: nothing */
 };
 /* Handles the signals and starts the thread. False: no thread could be started. */
 bool watch_start(const struct watch_args *args);
@@ -30,7 +31,7 @@ void watch_step(struct replay *z);
 void watch_end(void);
 int watch_signal(void); /* SIGINT, SIGTERM, or 0 */
 /* Names what this rank waits for, and why it can wait no longer; writes the flight record; ends the process with 1. */
-_Noreturn void watch_fail(const char *why);
+__attribute__((noreturn)) void watch_fail(const char *why);
 
 /* Into out, of n bytes: "RECV_F act(2,5) from rank 2". */
 void instr_name(char *out, size_t n, const struct rt_instr *x, const int32_t *groups);

@@ -8,6 +8,7 @@
 #include "device.h"
 #include "launch.h"
 
+#define WORLD_LOOK 1e-3
 struct world {
     int rank, size;
     const struct comm *comm; /* the replay's messages, */
@@ -17,6 +18,9 @@ struct world {
     /* x[0 .. n) summed over all ranks, in place: begun here, ended later; messages go on in between. One at a time. */
     void (*sum_begin)(void *link, float *x, int n);
     void (*sum_end)(void *link);
+    /* Never waits: what is under way goes on a little. Ends the process where a rank is found to be gone. For ranks
+     * whose messages do not come this way, every WORLD_LOOK seconds. */
+    void (*look)(void *link);
     /* What the messages and reductions of this rank need, made before the first step. False: no memory. groups: as in
      * rt_tables. */
     bool (*prepare)(void *link, const struct rt_rank *k, int nmsgs, const int32_t *groups, char *arena);

@@ -1,7 +1,8 @@
--- 1F1B: a stage per rank; after a warm-up, one forward and one backward in turn, so that rank r holds at most
--- workers - r microbatches. GPipe's makespan with less memory.
+-- 1F1B: a stage per rank; after a warm-up, one forward and one backward in turn.
 -- Narayanan 2019, "PipeDream: Generalized Pipeline Parallelism for DNN Training", section 3.2; with the flush at the
--- end of a step as in Narayanan 2021, "Memory-Efficient Pipeline-Parallel DNN Training", section 3.2.
+-- end of a step as in Narayanan 2021, "Memory-Efficient Pipeline-Parallel DNN Training", section 3.2. Rank r runs
+-- P - r forwards, then a backward and a forward in turn, so that it holds at most P - r microbatches: GPipe's makespan
+-- with less memory.
 --
 -- pianola show schedules/1f1b.lua
 --| time    0              5              10             15             20             25             30
@@ -13,16 +14,9 @@ local p = params { workers = 4, batches = 8 }
 local stages = params { stages = p.workers }.stages
 if stages ~= p.workers then error("1F1B has a stage per rank: stages = " .. stages .. " must equal workers = " .. p.workers) end
 
--- The published order: rank s runs P - s forwards, then a backward and a forward in turn. (Greedily, with unit costs,
--- n = backward_first and cap = P - s give the same.)
-local function turn(s, b, d)
-  local warmup = p.workers - s
-  if d ~= "F" then return warmup + 2 * b end
-  return b < warmup and b or 2 * b - warmup + 1
-end
-
+-- (Greedily, with unit costs, n = backward_first and cap = P - s give the same.)
 return schedule {
   workers = p.workers, stages = stages, batches = p.batches,
   w = function(s, b, d) return s, s end,
-  n = turn, order = "strict",
+  n = function(s, b, d) return one_forward_one_backward(b, d, p.workers - s) end, order = "strict",
 }

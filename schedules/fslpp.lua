@@ -1,5 +1,5 @@
--- Fully Sharded Looped Pipeline Parallelism: as LPP, but each stage's weights live on one rank, and the same stage of
--- another group fetches them.
+-- Fully Sharded Looped Pipeline Parallelism: as LPP, but each stage's weights live on one rank.
+-- The same stage of another group fetches them.
 -- Rahimi 2025, "Unifying Parallelization Schemes to Train Deep Nets", section "Formal definitions of distributed
 -- schedules": home h(s, s), compute h(s, b), where group is the paper's R; oldest batch first, as its simulator runs.
 --

@@ -1,5 +1,5 @@
--- Looped Pipeline Parallelism: groups of ranks, each a pipeline of its own through which the stages go round. With
--- group = workers it is GPipe's placement, with group = 1 it is DDP.
+-- Looped Pipeline Parallelism: groups of ranks, each a pipeline through which the stages go round.
+-- With group = workers it is GPipe's placement, with group = 1 it is DDP.
 -- Rahimi 2025, "Unifying Parallelization Schemes to Train Deep Nets", section "Formal definitions of distributed
 -- schedules": w = (h, h), where group is the paper's R; oldest batch first, as its simulator runs.
 --

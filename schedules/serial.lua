@@ -1,4 +1,4 @@
--- One rank does everything, one microbatch after the other: the result that every other schedule must equal.
+-- Serial: one rank does everything, one microbatch after the other; what every schedule's result must equal.
 --
 -- pianola show schedules/serial.lua
 --| time    0         10        20        30        40        50        60        70        80        90

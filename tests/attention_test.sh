@@ -7,10 +7,10 @@ SAN=${SAN-}
 room=$(mktemp -d) || exit 2
 trap 'rm -rf "$room"' EXIT
 
-flags="-O1 -g -Wall -Wextra -Wpedantic -Werror -Wno-unknown-pragmas $SAN -Itests/standin -Iruntime"
-for source in runtime/attention.cu tests/kernels/attention.cpp tests/standin/grid.cpp; do
+flags="-DWITHOUT_CUDNN -O1 -g -Wall -Wextra -Wpedantic -Werror -Wno-unknown-pragmas $SAN -Itests/standin -Iruntime"
+for source in runtime/attention.cu runtime/attention_cudnn.cu tests/kernels/attention.cpp tests/standin/grid.cpp; do
     # shellcheck disable=SC2086
-    g++ -x c++ -std=c++17 $flags -c "$source" -o "$room/$(basename "$source").o" &
+    g++ -x c++ -std=c++17 -DKERNELS_ON_HOST $flags -c "$source" -o "$room/$(basename "$source").o" &
 done
 for name in attention layers linear loss norm; do
     # shellcheck disable=SC2046,SC2086

@@ -19,6 +19,9 @@ says "pianola: error: unknown command 'shwo'; did you mean 'show'?" shwo $S
 says "pianola: error: unknown option --modle; did you mean --model; see \`pianola help show\`" show $S --modle x
 says "pianola: error: --steps 0: expected a whole number of at least 1" run $S --steps 0
 says "pianola: error: --width 1e3: expected a whole number of at least 20" show $S --width 1e3
+says "pianola: error: \`show --list\` takes no file, but got '$S'" show --list $S
+says "pianola: error: \`compare\` takes no --format; see \`pianola help compare\`" compare $S --format json
+says "pianola: error: --json and --markdown exclude each other" compare $S --json --markdown
 says "pianola: error: --format jsn: expected grid, streams, tsv or json" show $S --format jsn
 says "pianola: error: --color blue: expected always, never or auto" show $S --color blue
 says "pianola: error: \`check\` takes no --steps; see \`pianola help check\`" check $S --steps 3
@@ -57,7 +60,7 @@ expect "--color=always wins over NO_COLOR" yes \
     "$(NO_COLOR=1 "$PIANOLA" show $S --color always | grep -q $'\033' && echo yes)"
 expect "help has examples first" "Examples:" "$("$PIANOLA" help show | sed -n 4p)"
 expect "version" "pianola " "$("$PIANOLA" --version | cut -c1-8)"
-for topic in check show compile run verify report ops passes; do
+for topic in check show compare compile run verify report ops passes; do
     "$PIANOLA" help $topic >/dev/null 2>&1
     expect "help $topic" 0 $?
 done

@@ -26,6 +26,12 @@ for lanes in peer rank; do
     expect "fslpp with a lane per $lanes: weights of the host" "$(weights schedules/fslpp.lua $integers)" \
         "$(weights schedules/fslpp.lua $integers --lanes $lanes --device cuda)"
 done
+for model in "legs.lua -D depth=2 -D workers=5" "unet.lua -D depth=2 -D workers=4"; do
+    # shellcheck disable=SC2086
+    expect "a graph of stages, ${model%% *}, with --recompute: weights of the host" \
+        "$(weights schedules/graph.lua --model schedules/models/$model --steps 4 --recompute)" \
+        "$(weights schedules/graph.lua --model schedules/models/$model --steps 4 --recompute --device cuda)"
+done
 for ((seed = 1, trained = 0; trained < 4 && seed < 50; seed++)); do # some deadlock by their cap
     "$PIANOLA" check tests/schedules/random.lua -D seed=$seed >/dev/null 2>&1 || continue
     trained=$((trained + 1))
@@ -76,10 +82,63 @@ expect "heads too wide for CUDA" 'pianola: error: layer 7 (attention): its heads
     expect "GPT: graph and eager replay" "$(weights schedules/1f1b.lua $text -D workers=2 --steps 3 --device cuda)" \
         "$(weights schedules/1f1b.lua $text -D workers=2 --steps 3 --device cuda --no-graph)"
 }
+
+# The measured timeline: of a captured step, of an enqueued one, and of a first one. Instructions as in the program; a
+# lane runs one at a time; both sides of a message overlap; what a job reads has come before. To measure changes
+# nothing that is computed.
+room=$(mktemp -d) || exit 2
+trap 'rm -rf "$room"' EXIT
+timed="schedules/lpp.lua -D workers=4 -D stages=4 -D batches=4 -D group=2 --model schedules/models/integers.lua"
+# shellcheck disable=SC2086
+"$PIANOLA" show $timed --format tsv >"$room/program"
+# shellcheck disable=SC2086
+for how in "--steps 3" "--steps 3 --no-graph" "--steps 1"; do
+    expect "timeline, $how: weights" "$(weights $timed ${how% --no-graph})" \
+        "$(weights $timed $how --device cuda --timeline "$room/timeline")"
+    expect "timeline, $how: instructions" "" "$(diff <(cut -f 1,2,5- "$room/program") <(cut -f 1,2,5- "$room/timeline"))"
+    expect "timeline, $how: times" "" "$(awk -F '\t' '
+        NR == 1 { next }
+        $3 > $4 || $3 < last[$1, $2] { print "line " NR " begins too early"; bad = 1 }
+        { last[$1, $2] = $4; time = $3 " " $4 }
+        $5 ~ /^SEND_[FB]$/ { key = $5 " " $6 " " $7 " " $1 " " $8; sub("SEND", "RECV", key); sent[key] = time }
+        $5 ~ /^RECV_[FB]$/ { received[$5 " " $6 " " $7 " " $8 " " $1] = time; came[$5, $6, $7, $1] = $4 }
+        $5 == "F" || $5 == "B" { start[$5, $6, $7, $1] = $3 }
+        END {
+            for (k in received) { n++; split(sent[k], f, " "); split(received[k], g, " ")
+                if (!(f[1] <= g[2] && g[1] <= f[2])) print k ": " sent[k] " and " received[k] }
+            for (k in came) { split(k, f, SUBSEP); s = f[1] == "RECV_F" ? f[2] + 1 : f[2] - 1
+                if (start[substr(f[1], 6), s, f[3], f[4]] < came[k]) print f[1] " " f[2] " " f[3] " came late" }
+            if (n == 0 && !bad) print "no message"
+        }' "$room/timeline")"
+done
+
 expect "no such device" "pianola: error: --device gpu: expected host or cuda" \
     "$("$PIANOLA" run schedules/serial.lua --model schedules/models/integers.lua --device gpu 2>&1)"
 expect "no library" yes "$(PIANOLA_CUDA=/none "$PIANOLA" run schedules/serial.lua --model schedules/models/integers.lua \
     --device cuda 2>&1 | grep -q '^pianola: error: --device cuda needs its own library: ' && echo yes)"
+
+# cuDNN, where it is, is told of an H200 and asked for plans: it knows the graphs, and how much workspace they take.
+cuda=${CUDA_HOME:-/usr/local/cuda}
+if [ -f "$cuda/include/cudnn.h" ]; then
+    room=build/cudnn
+    mkdir -p "$room/fake"
+    gcc -std=c11 -shared -fPIC tests/kernels/no_driver.c -o "$room/libcuda.so.1" &&
+        g++ -std=c++17 -g -Wall -Wextra -Werror -I"$cuda/include" tests/kernels/cudnn.cpp -o "$room/cudnn" -ldl &&
+        LD_LIBRARY_PATH="$PWD/$room:$cuda/lib64" timeout 200 "$room/cudnn"
+    expect "cuDNN plans attention for an H200" 0 $?
+
+    # What the runtime does with a cuDNN, by one that computes on the host. 24 KiB of scores: one sequence to a call or two.
+    flags="-std=c++17 -O1 -g -Wall -Wextra -Werror -Itests/standin -Iruntime -idirafter $cuda/include"
+    # shellcheck disable=SC2046,SC2086
+    g++ $flags -shared -fPIC tests/kernels/fake_cudnn.cpp -o "$room/fake/libcudnn.so.9" &&
+        g++ $flags -DSQUARES=49152 -x c++ runtime/attention_cudnn.cu tests/kernels/cudnn_run.cpp -x none -o "$room/run" \
+            "$PWD/build/standin/libpianola-cuda.so" build/libpianola.a -Wl,-rpath,"$PWD/build/standin" -rdynamic -Wl,-u,host_forward \
+            $(pkg-config --libs openblas lua5.4) -lm -ldl -pthread &&
+        OPENBLAS_NUM_THREADS=1 LD_LIBRARY_PATH="$PWD/$room/fake" timeout 200 "$room/run" 2>"$room/said"
+    expect "attention by a cuDNN that computes on the host" 0 $?
+    expect "why cuDNN is not used" "it has no plan,it fails,its results are others,its bits vary from run to run" \
+        "$(sed -n 's/.*without cuDNN: //p' "$room/said" | paste -sd,)"
+fi
 
 nvcc=${NVCC:-${CUDA_HOME:-/usr/local/cuda}/bin/nvcc}
 if [ -x "$nvcc" ] && make -s -j"$(nproc)" gpu; then

@@ -20,7 +20,7 @@ build_house() {
     printf '#include "compile.h"\n#include "lower.h"\n' >compiler/pipeline.c
     printf '#include "compile.h"\n#include "../runtime/checkpoint.h"\n' >compiler/weights.c
     printf '#include "ops.h"\n' | tee runtime/rt.h runtime/replay.h >runtime/data.c
-    printf '#include "rt.h"\n#include <nccl.h>\n#include <cuda_runtime.h>\n' >runtime/comm_nccl.c
+    printf '#include "rt.h"\n#include <nccl.h>\n#include <cuda_runtime.h>\n' >runtime/comm_nccl.cu
     printf '#include "rt.h"\n#include <mpi.h>\n' >runtime/comm_mpi.c
     printf '#include "rt.h"\n#include <cublasLt.h>\n' >runtime/linear.cu
     touch compiler/base.h compiler/main.c runtime/ops.h runtime/checkpoint.h schedules/gpipe.lua tests/test_base.c

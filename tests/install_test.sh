@@ -15,6 +15,11 @@ for file in bin/pianola lib/libpianola-host.a lib/pkgconfig/pianola-host.pc incl
     share/pianola/schedules/1f1b.lua share/pianola/schedules/models/gpt.lua; do
     expect "installed: $file" yes "$([ -f "$at/$file" ] && echo yes)"
 done
+if [ -f "$(dirname "$PIANOLA")/libpianola-cuda.a" ]; then
+    for file in lib/libpianola-cuda.a lib/libpianola-cuda.so lib/pkgconfig/pianola-cuda.pc; do
+        expect "installed, as it was built: $file" yes "$([ -f "$at/$file" ] && echo yes)"
+    done
+fi
 expect "nothing is installed elsewhere" "opt/pianola/bin opt/pianola/include opt/pianola/lib opt/pianola/share" \
     "$(cd "$room/sta ge" && echo */*/*)"
 
@@ -44,7 +49,7 @@ got=$(make -s -C "a b" MPICC=no-such-mpicc 2>&1)
 expect "no MPI" \
     "2 *** no-such-mpicc not found: install MPI (on Debian: libopenmpi-dev), or name its compiler with MPICC.  Stop." \
     "$? $(says "$got")"
-expect "nothing was compiled" "rank rank0.cu" "$(cd "a b" && echo rank*)"
+expect "nothing was compiled" "rank rank.gpu rank0.cu" "$(cd "a b" && echo rank*)"
 make -s -C "a b"
 expect "make, with pianola on the PATH" 0 $?
 make -s -C "a b" -q
@@ -52,7 +57,14 @@ expect "made" 0 $?
 touch "$at/lib/libpianola-host.a"
 make -s -C "a b" -q
 expect "another runtime is another program" 1 $?
-make -s -C "a b" clean && expect "make clean" "rank rank0.cu" "$(cd "a b" && echo rank*)"
+if [ -f "$at/lib/libpianola-cuda.a" ]; then
+    make -s -C "a b" gpu
+    expect "make gpu" "0 yes" "$? $([ -x "a b/rank0.gpu" ] && echo yes)"
+else
+    got=$(make -s -C "a b" gpu 2>&1)
+    expect "no runtime for GPUs" "2 yes" "$? $(grep -q '\*\*\* pianola-cuda not found: it needs nvcc and NCCL; ' <<<"$got" && echo yes)"
+fi
+make -s -C "a b" clean && expect "make clean" "rank rank.gpu rank0.cu" "$(cd "a b" && echo rank*)"
 PATH=/usr/bin:/bin PKG_CONFIG_PATH="$at/lib/pkgconfig" make -s -C "a b"
 expect "make, with PKG_CONFIG_PATH" 0 $?
 

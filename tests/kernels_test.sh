@@ -8,7 +8,7 @@ room=${B:-build}/kernels
 mkdir -p "$room" || exit 2
 
 # object SOURCE COMPILER...: compiles what is older than its source or any header
-headers=$(ls runtime/*.h runtime/*.cuh tests/standin/*.h tests/kernels_test.sh)
+headers=$(ls runtime/*.h runtime/*.cuh tests/standin/*.h tests/kernels/*.h tests/kernels_test.sh)
 object() {
     local o h
     o=$room/$(basename "$1").o
@@ -16,7 +16,7 @@ object() {
     # shellcheck disable=SC2086
     "${@:2}" -O1 -g -ffp-contract=off -Wall -Wextra -Wpedantic -Werror $SAN -c "$1" -o "$o" || rm -f "$o"
 }
-device() { object "$1" g++ -x c++ -std=c++17 -Itests/standin -Iruntime; }
+device() { object "$1" g++ -x c++ -std=c++17 -DKERNELS_ON_HOST -Itests/standin -Iruntime; }
 # shellcheck disable=SC2046
 host() { object "$1" gcc -std=c11 -D_GNU_SOURCE $(pkg-config --cflags openblas); }
 
@@ -42,4 +42,12 @@ timeout 60 "$room/mistakes"
 expect "the stand-in sees mistakes" 0 $?
 timeout 120 "$room/kernels"
 expect "kernels as on the host" 0 $?
+
+# Layers joined into one kernel need the sweeps, cuBLASLt and streams: all of the stand-in, as `make standin` built it.
+fused=$room/fused
+g++ -x c++ -std=c++17 -O1 -g -Wall -Wextra -Wpedantic -Werror -Itests/standin -Iruntime tests/kernels/fused.cpp -x none \
+    -o "$fused" build/standin/libpianola-cuda.so build/libpianola.a -Wl,-rpath,"$PWD/build/standin" \
+    $(pkg-config --libs openblas lua5.4) -lm -pthread || exit 1
+OPENBLAS_NUM_THREADS=1 timeout 200 "$fused"
+expect "layers that run as one" 0 $?
 finish

@@ -26,6 +26,7 @@ enum { /* what a spec may have besides what all have */
        AT_HOME = 16,  /* a stage runs on one rank, its home */
        COARSE = 32,   /* lanes per edge, per peer or per rank */
        TIED = 64,     /* stage 0 and another one, or the same, share a token table */
+       PAIRS = 128,   /* a strict order, in which neighbours overlap */
 };
 
 static inline struct spec *empty_spec(int workers, int stages, int batches) {
@@ -49,7 +50,7 @@ static inline struct spec *empty_spec(int workers, int stages, int batches) {
 static inline struct job *add_job(struct spec *sp, int s, int b, int d, int home, int rank) {
     sp->at[(s * sp->batches + b) * NDIRS + d] = sp->njobs;
     struct job *j = &sp->job[sp->njobs++];
-    *j = (struct job){s, b, (uint8_t)d, rank, home, 0, d == OP_B ? 2 : 1};
+    *j = (struct job){s, b, (uint8_t)d, rank, home, 0, 0, d == OP_B ? 2 : 1, false};
     return j;
 }
 
@@ -160,6 +161,28 @@ static inline void draw_preds(struct spec *sp, const int32_t *order) {
     }
 }
 
+/* Jobs that follow each other in the order, on one rank and neither needing the other, may overlap: contracted to one,
+ * the order is still one of all jobs. */
+static inline void draw_pairs(struct spec *sp, const int32_t *order) {
+    sp->pair = NEW(struct pair, sp->njobs);
+    sp->overlap = 0.5 * below(3);
+    for (int i = 0; i + 1 < sp->njobs; i++) {
+        struct job *a = &sp->job[order[i]], *b = &sp->job[order[i + 1]];
+        int32_t need[3];
+        bool can = a->rank == b->rank && below(4) > 0;
+        for (int n = needs_by_design(sp, b, need); n > 0; n--)
+            can &= need[n - 1] != order[i];
+        for (int e = 0; sp->pred && e < sp->pred_at[order[i + 1] + 1] - sp->pred_at[order[i + 1]]; e++)
+            can &= sp->pred[sp->pred_at[order[i + 1]] + e] != order[i];
+        if (!can)
+            continue;
+        double shorter = a->cost < b->cost ? a->cost : b->cost;
+        sp->pair[sp->npairs] = (struct pair){order[i], order[i + 1], a->cost + b->cost - sp->overlap * shorter};
+        a->pair = b->pair = ++sp->npairs;
+        i++;
+    }
+}
+
 static inline struct spec *draw_spec(uint64_t seed, int flags) {
     random_state = seed;
     int W = 1 + below(5);
@@ -169,7 +192,7 @@ static inline struct spec *draw_spec(uint64_t seed, int flags) {
     int32_t *order = draw_order(sp);
     if (flags & ORDERS && below(2))
         draw_preds(sp, order);
-    sp->strict = below(3) == 0; /* an order drawn job by job would deadlock nearly always */
+    sp->strict = below(3) == 0 || flags & PAIRS; /* an order drawn job by job would deadlock nearly always */
     for (int i = 0; sp->strict && i < sp->njobs; i++)
         sp->job[order[i]].prio = i;
     for (int r = 0; r < W; r++) {
@@ -177,6 +200,8 @@ static inline struct spec *draw_spec(uint64_t seed, int flags) {
         if (flags & CAPS && below(2))
             sp->cap[r] = sp->stages + below(3);
     }
+    if (flags & PAIRS)
+        draw_pairs(sp, order);
     if (flags & (LATENCY | BANDWIDTH))
         sp->link = NEW(struct link, W * W);
     for (int i = 0; sp->link && i < W * W; i++) {

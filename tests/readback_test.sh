@@ -44,6 +44,8 @@ for model in integers gpt; do
             expect "$schedule compiles" yes no
     done
 done
+reads_back fslpp_tied schedules/fslpp.lua schedules/models/gpt.lua tied=true || expect "fslpp of a tied model compiles" yes no
+expect "the table and its gradient are operands" yes "$(grep -q 'v(weight_4_n0)' "$room"/fslpp_tied/rank*.cu && grep -q 'set_dv(wgrad_4)' "$room"/fslpp_tied/rank*.cu && echo yes)"
 random=0
 for ((seed = 1; random < ${CASES:-8} && seed < 200; seed++)); do
     reads_back "random_$seed" tests/schedules/random.lua schedules/models/integers.lua seed=$seed && random=$((random + 1))

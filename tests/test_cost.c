@@ -65,7 +65,7 @@ Test(cost, gradients_nobody_needs_are_not_counted) { /* of the batch, and of wha
     add(m, LAYER_linear, 8);
     add(m, LAYER_mse, 0);
     struct stage *st = cost_stages(spec_of(m, 1));
-    cr_assert_eq(st->flop[OP_I], 4 * 8);
+    cr_assert_eq(st->flop[OP_I], 1, "the forward of the loss has made its gradient");
     cr_assert_eq(st->rt.layer[0].dx.space, SP_NONE);
     cr_assert_eq(st->rt.layer[1].dx.space, SP_NONE);
 }
@@ -105,8 +105,8 @@ Test(cost, bytes_of_a_stage) {
     cr_assert_eq(st[0].bytes[K_wstash], x + dx + dy, "gradients of both layers' outputs, for their weights");
     cr_assert_eq(st[0].rt.work, 0);
     cr_assert_eq(st[0].bytes[K_work], x + dy, "F with recompute drops its stash here, R its output; ext is no larger");
-    cr_assert_eq(st[1].rt.work, 4 * 8 * 16 + 8 * 8,
-                 "the logits: the loss keeps its gradient, not them; and a loss per row");
+    cr_assert_eq(st[1].rt.work, 8 * 8,
+                 "a loss per row; the loss's gradient takes the place of the logits in the stash");
     cr_assert_eq(st[1].bytes[K_token], 4);
 }
 
@@ -125,7 +125,7 @@ Test(cost, bytes_of_a_stage_in_bf16) {
     cr_assert_eq(b[K_wstash], 64 + 64 + 128);
     cr_assert_eq(b[K_work], 64 + 128);
     cr_assert_eq(st[1].bytes[K_stash], 128 + 256, "the linear's input, and the loss's gradient");
-    cr_assert_eq(st[1].rt.work, 256 + 64, "the logits, and a loss per row in double");
+    cr_assert_eq(st[1].rt.work, 64, "a loss per row in double");
     double flop = st[0].flop[OP_B];
     m->rt.optimizer = OPT_SGD;
     st = cost_stages(spec_of(m, 2));
@@ -157,6 +157,31 @@ Test(cost, a_transformer_block_keeps_what_it_must) {
 }
 
 /* ---- layout ---- */
+
+static bool same(struct slot a, struct slot b) { return a.space == b.space && a.off == b.off; }
+
+/* Of what a last stage keeps. A relu keeps its output, so a loss behind it cannot write over that; nor over a stage's
+ * input, which is an operand; and alone in its stage it owes its gradient to the stage before. */
+Test(cost, a_loss_leaves_its_gradient_where_its_input_was) {
+    struct model *m = two_linears();
+    struct stage *st = cost_stages(spec_of(m, 2)) + 1;
+    const struct rt_layer *l = st->rt.layer;
+    int64_t logits = 4 * 8 * 16, x = 4 * 8 * 6;
+    cr_assert(same(l[1].x, l[1].aux) && same(l[1].dx, l[1].aux) && l[1].x.space == SP_STASH);
+    cr_assert_eq(st->bytes[K_stash], x + logits);
+    cr_assert_eq(st->bytes[K_wstash], st->bytes[K_stash], "W needs no copy of it");
+    m = two_linears();
+    m->nlayers = m->nunits = 3;
+    add(m, LAYER_relu, 0);
+    add(m, LAYER_cross_entropy, 0);
+    m->cut[0] = 2;
+    l = cost_stages(spec_of(m, 2))[1].rt.layer;
+    cr_assert(l[2].x.space == SP_STASH && l[2].aux.space == SP_STASH && !same(l[2].x, l[2].aux));
+    cr_assert(same(l[2].dx, l[2].aux));
+    m->cut[0] = 4;
+    l = cost_stages(spec_of(m, 2))[1].rt.layer;
+    cr_assert(l->x.space == SP_X && l->aux.space == SP_STASH && l->dx.space == SP_DX);
+}
 
 static int64_t size_of(const struct rt_stage *t, int space) {
     int64_t size[] = {[SP_X] = t->input,   [SP_Y] = t->act,  [SP_STASH] = t->stash, [SP_EXT] = t->ext,
@@ -219,7 +244,7 @@ static void fit_together(int precision, int64_t element) {
                 inside(t, l->dy, element * l->rows * l->out);
                 inside(t, l->aux, aux_of(l, element));
                 inside(t, l->tmp, l->kind == LAYER_attention ? aux_of(l, element) : 8 * (int64_t)l->rows);
-                cr_assert(l->nparam == 0 || l->dy.space == SP_EXT);
+                cr_assert(l->nparam == 0 || l->dy.space == SP_EXT || same(l->dy, l[1].aux));
                 depth += (l->kind == LAYER_fork) - (l->kind == LAYER_join);
                 cr_assert(depth >= 0);
             }

@@ -112,6 +112,31 @@ Test(emit_grid, names_stages_where_there_are_several) {
     cr_assert_not_null(strstr(grid(d, "F", 48, false, false), "F0 F0 F1 F1  · B0─── B0─── B1─── B1───\n"));
 }
 
+/* Two jobs at one time share their block; the + falls away where it has no room. */
+Test(emit_grid, joins_jobs_that_overlap) {
+    struct drawing d = blank(1, 2, 2, 4);
+    draw(&d, 0, OP_F, 0, 0, 0, 1);
+    draw(&d, 0, OP_F, 0, 1, 1, 2);
+    draw(&d, 0, OP_B, 1, 0, 1, 2);
+    draw(&d, 0, OP_B, 1, 1, 4, 2);
+    cr_assert_not_null(strstr(grid(d, "F", 80, false, true), "0F0 0F1+1B0  .  1B1----\n"));
+    cr_assert_not_null(strstr(grid(d, "F", 80, false, true), "  F3+B1 overlapped   . idle\n"));
+    cr_assert_not_null(strstr(grid(d, "F", 24, false, true), "F0F1B0. B1-\n"), "%s", grid(d, "F", 24, false, true));
+    cr_assert_not_null(strstr(grid(d, "F", 24, false, true), "  F3B1 overlapped   . idle\n"));
+    cr_assert_not_null(strstr(grid(d, "F", 80, true, true), FWD2 "0F1+" END BWD "1B0 " END), "%s",
+                       grid(d, "F", 80, true, true));
+    d.tl->start[0][2] = 2; /* one after the other */
+    d.tl->end[0][1] = 2;
+    cr_assert_null(strstr(grid(d, "F", 80, false, true), "+"));
+    d = blank(1, 1, 2, 4); /* three columns for two: the first gets the odd one */
+    draw(&d, 0, OP_F, 0, 0, 0, 1);
+    draw(&d, 0, OP_F, 0, 1, 1, 1);
+    draw(&d, 0, OP_B, 0, 0, 1, 1);
+    draw(&d, 0, OP_B, 0, 1, 2, 1);
+    cr_assert_not_null(strstr(grid(d, "F", 80, false, true), "rank 0  F0 F1BB1\n"), "%s",
+                       grid(d, "F", 80, false, true));
+}
+
 /* Three units a cell: a cell shows what covers most of it, and a number that does not fit is not cut. */
 Test(emit_grid, quantises_what_is_too_wide) {
     struct drawing d = blank(1, 1, 100, 8);

@@ -89,7 +89,8 @@ static struct compile compile_spec(struct spec *sp) {
 
 Test(pipeline, random_schedules) {
     for (int seed = 0; seed < 120; seed++) {
-        struct compile c = compile_spec(draw_spec((uint64_t)seed, ORDERS | BANDWIDTH | COARSE));
+        struct compile c =
+            compile_spec(draw_spec((uint64_t)seed, ORDERS | BANDWIDTH | COARSE | (seed % 3 ? 0 : PAIRS)));
         expect_round_trip(&c);
         expect_sorted_timeline(&c);
         free_all();

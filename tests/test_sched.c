@@ -50,20 +50,32 @@ static bool better(const struct job *a, const struct job *b) {
 
 /* The job that an idle rank starts at t, or -1. */
 static int choice(const struct naive *z, const struct graph *g, int rank, double t) {
-    int best = -1;
+    int best = -1, next = -1; /* of the jobs that can start; of those in a strict order, whether or not they can */
     for (int j = 0; j < z->sp->njobs; j++) {
         const struct job *job = &z->sp->job[j];
         if (job->rank != rank || z->start[j] < INFINITY)
             continue;
         bool can = ready_at(z, g, j) <= t && (job->d != OP_F || live_at(z, rank, t) < z->sp->cap[rank]);
-        if ((can || z->sp->strict) && (best < 0 || better(job, &z->sp->job[best])))
+        bool ordered = z->sp->strict && !job->fill;
+        if (ordered && (next < 0 || better(job, &z->sp->job[next])))
+            next = j;
+        if (!ordered && can && (best < 0 || better(job, &z->sp->job[best])))
             best = j;
     }
-    if (best >= 0 && z->sp->strict) {
-        bool full = z->sp->job[best].d == OP_F && live_at(z, rank, t) >= z->sp->cap[rank];
-        return full || ready_at(z, g, best) > t ? -1 : best;
+    if (next >= 0) {
+        int with = z->sp->job[next].pair ? z->sp->pair[z->sp->job[next].pair - 1].second : next;
+        int more = (z->sp->job[next].d == OP_F) + (with != next && z->sp->job[with].d == OP_F);
+        bool full = more > 0 && live_at(z, rank, t) + more > z->sp->cap[rank];
+        if (!full && ready_at(z, g, next) <= t && ready_at(z, g, with) <= t)
+            return next;
     }
     return best;
+}
+
+static int begin(const struct naive *z, int j, double t, double cost) {
+    z->start[j] = t;
+    z->end[j] = t + cost;
+    return 1;
 }
 
 /* Fills start and end; returns how many jobs could start. */
@@ -77,11 +89,11 @@ static int simulate(const struct naive *z, const struct graph *g) {
             for (int j = 0; j < n; j++)
                 idle &= z->sp->job[j].rank != r || !(z->start[j] <= t && t < z->end[j]);
             int j = idle ? choice(z, g, r, t) : -1;
-            if (j >= 0) {
-                z->start[j] = t;
-                z->end[j] = t + z->sp->job[j].cost;
-                started++;
-            }
+            const struct pair *pair = j >= 0 && z->sp->job[j].pair ? &z->sp->pair[z->sp->job[j].pair - 1] : NULL;
+            if (pair)
+                started += begin(z, pair->first, t, pair->cost) + begin(z, pair->second, t, pair->cost);
+            else if (j >= 0)
+                started += begin(z, j, t, z->sp->job[j].cost);
         }
         double next = INFINITY;
         for (int j = 0; j < n; j++) {
@@ -111,13 +123,14 @@ static void expect_same(const struct spec *sp, const struct sched *sc, const str
     for (int i = 1; i < sp->njobs; i++) {
         int32_t a = sc->starts[i - 1], b = sc->starts[i];
         bool in_rank_order = sc->start[a] == sc->start[b] && sp->job[a].rank < sp->job[b].rank;
-        cr_assert(sc->start[a] < sc->start[b] || in_rank_order);
+        cr_assert(sc->start[a] < sc->start[b] || in_rank_order || partner_of(sp, a) == b);
         cr_assert_leq(sc->end[sc->ends[i - 1]], sc->end[sc->ends[i]]);
     }
     for (int r = 0; r < sp->workers; n += sc->norder[r++])
         for (int i = 0; i < sc->norder[r]; i++) {
             cr_assert_eq(sp->job[sc->order[r][i]].rank, r);
-            cr_assert(i == 0 || sc->start[sc->order[r][i - 1]] < sc->start[sc->order[r][i]]);
+            int32_t before = i > 0 ? sc->order[r][i - 1] : -1, j = sc->order[r][i];
+            cr_assert(i == 0 || sc->start[before] < sc->start[j] || partner_of(sp, before) == j);
         }
     cr_assert_eq(n, sp->njobs);
 }
@@ -134,9 +147,13 @@ static void attempt(void *x) {
     a->sc = sched_run(a->sp, a->st, a->g);
 }
 
+enum { FILL = 1 << 20 }; /* a third of the jobs has no place in a strict order */
+
 static void compare(int first, int n, int flags, int *deadlocks) {
     for (int seed = first; seed < first + n; seed++) {
-        struct spec *sp = draw_spec((uint64_t)seed, flags);
+        struct spec *sp = draw_spec((uint64_t)seed, flags & ~FILL);
+        for (int j = 0; flags & FILL && j < sp->njobs; j++)
+            sp->job[j].fill = below(3) == 0;
         struct stage *st = draw_stages(sp);
         struct attempt a = {sp, st, graph_build(sp), NULL};
         struct naive z = naive_of(sp, st);
@@ -163,11 +180,28 @@ Test(sched, random_greedy_and_strict) {
     cr_assert_eq(deadlocks, 0);
 }
 
+Test(sched, random_pairs) {
+    int deadlocks = 0;
+    compare(5000, 60, PAIRS, &deadlocks);
+    compare(6000, 80, PAIRS | ORDERS | BANDWIDTH, &deadlocks);
+    cr_assert_eq(deadlocks, 0);
+    compare(7000, 80, PAIRS | CAPS, &deadlocks);
+    cr_assert(deadlocks > 5 && deadlocks < 60, "%d", deadlocks);
+}
+
 Test(sched, random_caps) {
     int deadlocks = 0;
     compare(3000, 80, CAPS, &deadlocks);
     compare(4000, 80, CAPS | ORDERS | BANDWIDTH, &deadlocks);
     cr_assert(deadlocks > 10 && deadlocks < 80, "%d", deadlocks);
+}
+
+Test(sched, random_fill) {
+    int deadlocks = 0;
+    compare(5000, 120, FILL | ORDERS | BANDWIDTH, &deadlocks);
+    cr_assert_eq(deadlocks, 0);
+    compare(6000, 120, FILL | CAPS | LATENCY, &deadlocks);
+    cr_assert(deadlocks > 10 && deadlocks < 120, "%d", deadlocks);
 }
 
 /* ---- known figures ---- */
@@ -264,6 +298,21 @@ Test(sched, a_full_cap_is_explained) {
                                    "or change the order, because\n"
                                    "  0B0 waits for 1B0\n  1B0 waits for 1F0\n"
                                    "  1F0 waits for room on rank 0, whose cap of 1 is full until 0B0\n");
+}
+
+/* 0F1 fills: it waits for room, not for its turn. */
+Test(sched, a_job_that_fills_is_explained) {
+    struct spec *sp = pipeline_spec(1, 2, 0);
+    static int32_t pred[] = {0, 2, 2}, pred_at[] = {0, 0, 2, 2, 3}; /* 0B0 needs 0F0 and 0F1 */
+    sp->pred = pred;
+    sp->pred_at = pred_at;
+    sp->strict = true;
+    sp->job[2].fill = true;
+    sp->cap[0] = 1;
+    cr_assert_str_eq(deadlock(sp), "pianola: error: drawn.lua: deadlock: 3 of 4 jobs can never start; raise the cap "
+                                   "or change the order, because\n"
+                                   "  0B0 waits for 0F1\n"
+                                   "  0F1 waits for room on rank 0, whose cap of 1 is full until 0B0\n");
 }
 
 /* Rank 0 wants 0B0 before 0F1, rank 1 wants 1F1 before 1B0. */

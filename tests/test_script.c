@@ -192,6 +192,62 @@ Test(script, sequence) {
         cr_assert(sp->job[i].home == 1 - sp->job[i].s && sp->job[i].rank == sp->job[i].s, "home: what w says");
 }
 
+Test(script, jobs_that_overlap) {
+    struct spec *sp = load_fields("sequence = { { '0F0', '0F1+0B0', '0B1' }, { '1F0', '1B0+1F1', '1B1' } }");
+    cr_assert(sp->npairs == 2 && sp->overlap == 0 && !job(sp, 0, 0, OP_F)->pair);
+    cr_assert(job(sp, 0, 1, OP_F)->pair == 1 && job(sp, 0, 0, OP_B)->pair == 1);
+    cr_assert_eq(partner_of(sp, job_at(sp, 0, 1, OP_F)), job_at(sp, 0, 0, OP_B));
+    cr_assert_eq(partner_of(sp, job_at(sp, 0, 0, OP_B)), -1, "it is the second");
+    cr_assert_eq(partner_of(sp, job_at(sp, 1, 0, OP_B)), job_at(sp, 1, 1, OP_F));
+    cr_assert(job(sp, 0, 1, OP_F)->prio == 1 && job(sp, 0, 0, OP_B)->prio == 2 && job(sp, 0, 1, OP_B)->prio == 3);
+    sp = load_fields("sequence = { { '0F0', '0F1+0B0', '0B1' }, { '1F0', '1B0', '1F1', '1B1' } }, overlap = 0.25");
+    cost_stages(sp);
+    cr_assert_eq(job_time(sp, job_at(sp, 0, 1, OP_F)), 1 + 2 - 0.25);
+    cr_assert_eq(job_time(sp, job_at(sp, 0, 0, OP_B)), 1 + 2 - 0.25);
+    cr_assert_eq(job_time(sp, job_at(sp, 0, 1, OP_B)), 2);
+}
+
+/* A W is of the oldest I; each chunk counts its own microbatches, F and backward apart. */
+Test(script, unroll) {
+    struct spec *sp = load_fields("sequence = { unroll({ { 2, 'F0' }, { 1, 'I0 F1+B0' }, { 1, 'W I1 W' } },\n"
+                                  "function(x, k) return x, k end), { '1F1', '1B1' } }");
+    static const char *want[] = {"0F0", "0F1", "0I0", "1F0", "0B1", "0W0", "1I0", "1W0"};
+    for (int i = 0; i < 8; i++)
+        for (int j = 0; j < sp->njobs; j++)
+            if (sp->job[j].rank == 0 && sp->job[j].prio == i)
+                cr_assert_str_eq(job_name(sp->job[j].s, sp->job[j].b, sp->job[j].d), want[i]);
+    cr_assert_eq(sp->njobs, 10);
+    cr_assert_eq(partner_of(sp, job_at(sp, 1, 0, OP_F)), job_at(sp, 0, 1, OP_B));
+}
+
+Test(script, fill) {
+    struct spec *sp = load_fields(W_OWN "split_backward = true, order = 'strict',\n"
+                                        "fill = function(s, b, d) return d == 'W' and b == 1 end");
+    for (int i = 0; i < sp->njobs; i++)
+        cr_assert_eq(sp->job[i].fill, sp->job[i].d == OP_W && sp->job[i].b == 1);
+}
+
+/* --recompute: as if the script had said so, in its order or in a sequence. */
+Test(script, recompute_asked_for) {
+    static const char *const ways[] = {
+        W_OWN "order = 'strict', n = function(s, b, d) return d == 'R' and 9 or b end",
+        "sequence = { { '0F0', '0F1', '0B0', '0B1' }, { '1F0', '1B0', '1F1', '1B1' } }",
+        W_OWN "recompute = function(s, b) return s == 0 end",
+    };
+    for (int i = 0; i < 3; i++) {
+        const char *text = format("return schedule { workers = 2, stages = 2, batches = 2,\n%s }", ways[i]);
+        struct script_args a = {.schedule = file_of(text), .recompute = true};
+        struct spec *sp = script_load(&a);
+        unlink(a.schedule);
+        cr_assert_eq(sp->njobs, 12);
+        for (int k = 0; k < sp->njobs; k++)
+            if (sp->job[k].d == OP_R) {
+                cr_assert_eq(sp->job[k].rank, sp->job[k + 1].rank);
+                cr_assert_eq(sp->job[k].prio, sp->job[k + 1].prio, "just before its backward");
+            }
+    }
+}
+
 Test(script, order_cost_cap_and_slots) {
     struct spec *sp =
         load_fields(W_OWN "order = 'strict', cost = function(s, b, d) return d == 'F' and 0.25 or 2 + s end,\n"
@@ -262,6 +318,8 @@ Test(script, orders_of_the_papers) {
         for (int k = 0; k < sp->njobs; k++) {
             const struct job *j = &sp->job[k];
             double want[] = {j->d != OP_F, j->d == OP_F, j->b, j->s};
+            if (j->d == OP_R) /* after all else, and the last stage's first */
+                want[1] = 2, want[2] = j->b + 1.0 / (j->s + 2);
             cr_assert_eq(j->prio, want[i], "%s of %s", names[i], job_name(j->s, j->b, j->d));
         }
     }

@@ -49,10 +49,26 @@ static double after_own(const struct rank *k, const struct times *t, int i) {
     return at;
 }
 
+/* The pair that an instruction is of, or NULL. */
+static const struct pair *pair_of(const struct spec *sp, const struct instr *x) {
+    int32_t j = x->op <= OP_W ? job_at(sp, x->stage, x->batch, x->op) : -1;
+    return j >= 0 && sp->job[j].pair ? &sp->pair[sp->job[j].pair - 1] : NULL;
+}
+
+/* The start of the first of a pair: when both could. Its second comes next. */
+static double after_both(const struct spec *sp, const struct rank *k, struct times *t, int i) {
+    struct times first = t[i];
+    t[i].end = 0;
+    double at = fmax(after_own(k, t, i), after_own(k, t, i + 1));
+    t[i] = first;
+    cr_assert_eq(pair_of(sp, &k->ins[i + 1]), pair_of(sp, &k->ins[i]), "neighbours in the order of issue");
+    return at;
+}
+
 static struct times compute(const struct compiled *c, const struct instr *x, double at) {
     double cost = 0; /* ADD and ZERO take nothing without a model */
     if (x->op <= OP_W)
-        cost = c->sp->job[job_at(c->sp, x->stage, x->batch, x->op)].cost;
+        cost = pair_of(c->sp, x) ? pair_of(c->sp, x)->cost : c->sp->job[job_at(c->sp, x->stage, x->batch, x->op)].cost;
     if (x->op == OP_U)
         cost = c->st[x->stage].update;
     return (struct times){at, at + cost, at + cost};
@@ -87,7 +103,11 @@ static struct times **relax(const struct compiled *c) {
         for (int r = 0; r < p->workers; r++)
             for (int i = 0; i < p->rank[r].nins; i++) {
                 const struct instr *x = &p->rank[r].ins[i];
-                double at = after_own(&p->rank[r], t[r], i);
+                const struct pair *pair = pair_of(c->sp, x);
+                bool first = pair && i + 1 < p->rank[r].nins && pair == pair_of(c->sp, x + 1);
+                double at = first  ? after_both(c->sp, &p->rank[r], t[r], i)
+                            : pair ? t[r][i - 1].start
+                                   : after_own(&p->rank[r], t[r], i);
                 if (x->msg >= 0)
                     at = meet[x->msg] = fmax(meet[x->msg], at);
                 struct times now = x->msg >= 0 ? communicate(c, r, x, at) : compute(c, x, at);
@@ -122,12 +142,14 @@ Test(sim, random_programs) {
     compare(1000, 60, ORDERS | LATENCY);
     compare(2000, 80, ORDERS | BANDWIDTH);
     compare(3000, 80, ORDERS | BANDWIDTH | COARSE);
+    compare(4000, 80, ORDERS | BANDWIDTH | COARSE | PAIRS);
 }
 
 /* DESIGN section 3: with free links, or links of latency alone, and weights at home, both are equal. */
 Test(sim, equal_to_the_schedule_with_weights_at_home) {
     for (int seed = 0; seed < 120; seed++) {
-        struct spec *sp = draw_spec((uint64_t)seed, AT_HOME | ORDERS | (seed % 2 ? LATENCY : 0));
+        struct spec *sp =
+            draw_spec((uint64_t)seed, AT_HOME | ORDERS | (seed % 2 ? LATENCY : 0) | (seed % 3 ? 0 : PAIRS));
         struct stage *st = draw_stages(sp);
         for (int s = 0; s < sp->stages; s++)
             st[s].update = 0;

@@ -75,6 +75,15 @@ for ((seed = 1; trained < ${CASES:-20} && seed < 10 * ${CASES:-20}; seed++)); do
 done
 expect "random schedules that do not deadlock" yes "$([ $trained -eq "${CASES:-20}" ] && echo yes || echo $trained)"
 
+# In bf16, masters and the table's gradient in fp32: every schedule near one rank, and near fp32.
+# shellcheck disable=SC2086
+half=$(train schedules/serial.lua $tied -D precision=bf16 --steps 3 --device cuda | field loss_last)
+expect "bf16: near fp32 ($half, $three)" yes "$(awk -v a="$half" -v b="$three" 'BEGIN { d = a - b; print (a > 0 && d != 0 && d * d < 1e-4) ? "yes" : "no" }')"
+for schedule in 1f1b fslpp ddp; do
+    # shellcheck disable=SC2086
+    expect "$schedule in bf16" yes "$(near "$(train schedules/$schedule.lua $tied -D precision=bf16 --steps 3 --device cuda | field loss_last)" "$half")"
+done
+
 # ---- the text form says which stages share the table ----
 
 # shellcheck disable=SC2086
@@ -127,6 +136,10 @@ counts 124M 124439808 124475904
 counts 350M 354823168 354871296
 counts 774M 774030080 774090240
 counts 1558M 1557611200 1557686400
+# The table goes to rank 3 in 2 bytes an element and its gradient to rank 0 in 4; and 8 tensors of activations each way.
+act=$((8 * 4 * 1024 * 768 * 2)) table=$((50304 * 768))
+expect "GPT-2 124M in bf16: bytes received" "$((act + 4 * table)),$((2 * act)),$((2 * act)),$((act + 2 * table))" \
+    "$(ranks bytes_received schedules/1f1b.lua --model schedules/models/gpt2.lua -D precision=bf16)"
 expect "another size" "schedules/models/gpt2.lua:18: error: size = 1.5B: the sizes of GPT-2 are 124M, 350M, 774M and 1558M" \
     "$("$PIANOLA" check schedules/1f1b.lua --model schedules/models/gpt2.lua -D size=1.5B 2>&1 | head -n 1)"
 finish

@@ -1,13 +1,15 @@
 # For test scripts that start ranks and disturb them: . tests/faults/ranks.sh, after tests/lib.sh. Programs lie in $room,
 # checkpoints go to $saved, what rank K says to $room/err<K> and $room/out<K>; of mpirun's ranks, all to err0 and out0.
+# suffix=.gpu makes them ranks on GPUs.
 room=$(mktemp -d)
 saved=$room/saved
+suffix=${suffix-}
 pid=()
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PKG_CONFIG_PATH=$PWD/build:$PKG_CONFIG_PATH
 export TMPDIR=$room OMPI_MCA_btl_vader_backing_directory=$room # what killed ranks leave goes with the room
 
 compiled() { # NAME SCHEDULE ARGS...
-    "$PIANOLA" compile "schedules/$2.lua" "${@:3}" -o "$room/$1" && make -s -C "$room/$1" || exit 2
+    "$PIANOLA" compile "schedules/$2.lua" "${@:3}" -o "$room/$1" && make -s -C "$room/$1" ${suffix:+gpu} || exit 2
 }
 forget() { rm -f "$room"/err* "$room"/out* "$room"/flight-*; }
 
@@ -19,20 +21,20 @@ tcp() {
     pid=() meetings=$((meetings + 1))
     for ((k = 0; k < $2; k++)); do
         RANK=$k WORLD_SIZE=$2 MASTER_ADDR=127.$((1 + $$ / 250 % 250)).$(($$ % 250)).$((meetings % 250 + 1)) \
-            MASTER_PORT=29500 "$room/$1/rank$k" --flight "$room" "${@:3}" >"$room/out$k" 2>"$room/err$k" &
+            MASTER_PORT=29500 "$room/$1/rank$k$suffix" --flight "$room" "${@:3}" >"$room/out$k" 2>"$room/err$k" &
         pid+=($!)
     done
 }
 # mpi NAME N FLAGS...: pid[0] is mpirun's process.
 mpi() {
     forget
-    mpirun --oversubscribe -n "$2" "$room/$1/rank" --flight "$room" "${@:3}" >"$room/out0" 2>"$room/err0" &
+    mpirun --oversubscribe -n "$2" "$room/$1/rank$suffix" --flight "$room" "${@:3}" >"$room/out0" 2>"$room/err0" &
     pid=($!)
 }
 rank_pid() { # K: the process of mpirun's rank K
     local p
     for p in $(cat /proc/"${pid[0]}"/task/*/children); do
-        [[ $(tr '\0' ' ' <"/proc/$p/cmdline") != */rank$1\ * ]] || echo "$p"
+        [[ $(tr '\0' ' ' <"/proc/$p/cmdline") != */rank$1$suffix\ * ]] || echo "$p"
     done
 }
 
@@ -67,7 +69,7 @@ until_true() {
     expect "$1" yes no
 }
 reached() { until_true "step $1 is reached" eval "((\$(newest) >= $1))"; }
-begun() { until_true "the ranks begin" grep -qs 'one thread a rank$' "$room/err0"; }
+begun() { until_true "the ranks begin" grep -qsE '(one thread a rank|for the step|enqueued anew)$' "$room/err0"; }
 weights() { sed -n 's/^weights *\([0-9a-f]*\).*/\1/p' "$room/out0"; }
 said() { grep -hE "$1" "$room"/err* | head -n 1; } # the first such line
 says() { grep -qE "$1" "$room/err${2:-0}" && echo yes; }

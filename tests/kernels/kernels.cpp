@@ -1,16 +1,11 @@
-/* The CUDA kernels, run by the stand-in, against the host layers on the same random data.
+/* The CUDA kernels, on a GPU or run by the stand-in, against the host layers on the same random data.
  *
  * Data is rounded to the model's precision before either sees it. So what a kernel writes in that precision differs
  * from the host by its own rounding (2^-8 with bf16, twice that where it goes on from something rounded), and what is
  * fp32 by the order of sums and the exponential. relu, fork, join, add and the updates must agree bit for bit; so must
  * mse and embedding, which get integers, whose fp32 sums are exact. Outputs begin as NaN. Each kernel runs again
  * with its blocks and threads in reverse order, and must give the same bits. */
-#include "../../runtime/cuda.cuh"
-#include <initializer_list>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "device.h"
 
 static int passed, failed;
 
@@ -21,43 +16,6 @@ static void check(bool fine, const char *what, const char *precision, const char
         printf("    %s, %s, %s: FAILED\n", shape, precision, what);
 }
 
-/* ---- memory: NaN at first, with a fence behind it ---- */
-
-enum { FENCE = 64, MOST = 64 };
-static struct {
-    char *at;
-    size_t bytes;
-} taken[MOST];
-static int ntaken;
-
-static void *fresh(size_t bytes) {
-    char *p = (char *)aligned_alloc(64, (bytes + FENCE + 63) / 64 * 64);
-    if (!p || ntaken == MOST)
-        abort();
-    memset(p, 0xff, bytes);
-    memset(p + bytes, 0xa5, FENCE);
-    taken[ntaken].bytes = bytes;
-    taken[ntaken++].at = p;
-    return p;
-}
-
-static bool release(void) {
-    bool whole = true;
-    while (ntaken > 0) {
-        const char *p = taken[--ntaken].at;
-        for (int i = 0; i < FENCE; i++)
-            whole &= p[taken[ntaken].bytes + (size_t)i] == (char)0xa5;
-        free(taken[ntaken].at);
-    }
-    return whole;
-}
-
-static uint64_t state = 1;
-static uint32_t random_bits(void) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(state >> 33);
-}
-
 /* n numbers that T can hold: small integers, or from -2 to 2. */
 template <typename T> static float *numbers(int64_t n, bool integers) {
     float *p = (float *)fresh((size_t)n * sizeof *p);
@@ -66,13 +24,6 @@ template <typename T> static float *numbers(int64_t n, bool integers) {
         p[i] = widen(narrow<T>(x));
     }
     return p;
-}
-
-template <typename T> static char *copy_of(const float *from, int64_t n) {
-    T *p = (T *)fresh((size_t)n * sizeof *p);
-    for (int64_t i = 0; i < n; i++)
-        p[i] = narrow<T>(from[i]);
-    return (char *)p;
 }
 
 /* ---- a layer on one side ---- */
@@ -161,21 +112,36 @@ static const struct cuda_layer *kind_of(int kind) {
     }
 }
 
+static char *workspace; /* the device's */
+
+static void take_workspace(void) {
+    enum { BYTES = 32 << 20 }; /* CUDA_WORKSPACE */
+#ifdef KERNELS_ON_HOST
+    workspace = (char *)aligned_alloc(64, BYTES);
+#else
+    CUDA_OK(cudaMalloc((void **)&workspace, BYTES));
+#endif
+}
+
 /* Forward, backward, and a weight gradient once more that adds to the first. */
 static void run_kernels(struct side *k) {
+    struct rt_batch batch;
+    struct rt_bind at = bind_on_device(&k->at, &batch);
     struct cuda_call c = {};
     c.m = &k->m;
     c.l = &k->l;
-    c.at = &k->at;
+    c.at = &at;
+    c.workspace = workspace;
     const struct cuda_layer *f = kind_of(k->l.kind);
     if (f->forward)
         f->forward(&c);
     if (f->input)
         f->input(&c);
     for (int again = 0; f->weight && again < 2; again++) {
-        k->at.first = k->at.vfirst = !again;
+        at.first = at.vfirst = !again;
         f->weight(&c);
     }
+    back();
 }
 
 static void run_host(struct side *k) {
@@ -259,11 +225,10 @@ template <typename T> static bool same_bits(const struct shape *f, const struct 
 template <typename T> static void layer(const struct shape *f) {
     const char *precision = sizeof(T) == 2 ? "bf16" : "fp32";
     int64_t in = (int64_t)f->rows * f->in, out = (int64_t)f->rows * f->out;
-    struct data d = {numbers<T>(in, f->integers),          numbers<T>(BEFORE + f->nparam, f->integers),
-                     numbers<T>(out, f->integers),         numbers<T>(in, f->integers),
-                     numbers<float>(in, f->integers),      numbers<T>((int64_t)f->vocab * f->out, f->integers),
-                     (int32_t *)fresh((size_t)f->rows * 4),
-                     (int32_t *)fresh((size_t)f->rows * 4)};
+    struct data d = {numbers<T>(in, f->integers),           numbers<T>(BEFORE + f->nparam, f->integers),
+                     numbers<T>(out, f->integers),          numbers<T>(in, f->integers),
+                     numbers<float>(in, f->integers),       numbers<T>((int64_t)f->vocab * f->out, f->integers),
+                     (int32_t *)fresh((size_t)f->rows * 4), (int32_t *)fresh((size_t)f->rows * 4)};
     for (int r = 0; r < f->rows; r++) { /* every third token is the same; some occur never */
         d.token[r] = (int32_t)(f->vocab == 0 ? 0 : r % 3 == 0 ? f->vocab / 2 : random_bits() % (uint32_t)f->vocab);
         d.target[r] = (int32_t)(random_bits() % (uint32_t)f->in);
@@ -328,7 +293,8 @@ static void additions(void) {
             float *src = numbers<float>(n, false), *a = numbers<float>(n, false);
             float *b = (float *)(void *)copy_of<float>(a, n);
             host_add(a, src, n, first);
-            cuda_add(b, src, n, first, 0);
+            cuda_add(on_device(b), on_device(src), n, first, 0);
+            back();
             check(!memcmp(a, b, (size_t)n * 4), first ? "first" : "added", "fp32", "add");
             check(release(), "nothing written behind a tensor", "fp32", "add");
         }
@@ -371,11 +337,13 @@ template <typename T> static void update(int optimizer, int64_t last, const char
     *step = 0;
     for (int64_t i = 1; i <= 5; i++) {
         host_update(&host.m, &host.s, w, dw, opt, i);
-        cuda_count(step, 0);
+        cuda_count(on_device(step), 0);
         grid_reverse = i % 2 == 0;
-        cuda_update(&device.m, &device.s, v, dw, state, step, lr, 0);
+        cuda_update(&device.m, &device.s, on_device(v), on_device(dw), on_device(state), on_device(step), on_device(lr),
+                    0);
         grid_reverse = false;
     }
+    back();
     bool same = true;
     for (int64_t i = 0; i < n; i++)
         same &= widen(v[i]) == widen(narrow<T>(w[i])) && (sizeof(T) == 4 || state[i] == w[i]);
@@ -393,7 +361,29 @@ static void updates(int optimizer, const char *name) {
     printf("%-14s fp32 and bf16: %s\n", name, failed == before ? "as on the host, bit for bit" : "FAILED");
 }
 
-int main(void) {
+/* GPT-2's shapes: 768 wide, 50,257 tokens padded to 50,304, sequences of 1,024; so many rows. */
+static void gpt2(int rows) {
+    const int width[][2] = {{rows, 768}}, four[][2] = {{rows, 3072}}, classes[][2] = {{rows / 4 + 1, 50304}};
+    int context = rows < 1024 ? rows : 1024, before = failed;
+    shapes(LAYER_gelu, "gelu", false, four, 1);
+    shapes(LAYER_fork, "fork", true, width, 1);
+    shapes(LAYER_join, "join", true, width, 1);
+    shapes(LAYER_layernorm, "layernorm", false, width, 1);
+    shapes(LAYER_cross_entropy, "cross_entropy", false, classes, 1);
+    struct shape f = {LAYER_embedding, rows / context * context, 1,    768,  context,
+                      50304,           (50304 + context) * 768,  true, true, "embedding"};
+    layer<float>(&f);
+    layer<__nv_bfloat16>(&f);
+    report("embedding", before);
+}
+
+int main(int argc, char **argv) {
+    take_workspace();
+    if (argc == 3 && strcmp(argv[1], "gpt2") == 0) {
+        gpt2(atoi(argv[2]));
+        printf("%d passed, %d failed\n", passed, failed);
+        return failed > 0;
+    }
     static const int element[][2] = {{1, 1}, {3, 5}, {7, 64}, {33, 257}, {5, 1024}};
     static const int norm[][2] = {{1, 2}, {3, 5}, {9, 64}, {17, 130}, {1100, 24}, {600, 7}, {5, 264}};
     static const int classes[][2] = {{1, 1}, {3, 7}, {5, 256}, {3, 1000}, {2, 50304}, {1500, 3}};

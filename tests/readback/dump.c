@@ -38,7 +38,7 @@ static void dump_stage(FILE *f, const struct rt_stage *s, int number) {
         dump_layer(f, &s->layer[i]);
 }
 
-static void dump_instr(FILE *f, const struct rt_instr *x, int number, const int32_t *wait) {
+static void dump_instr(FILE *f, const struct rt_instr *x, int number, const int32_t *wait, const int64_t *more) {
     static const char *const op[] = {
 #define X(name, ...) #name,
         OPS(X)
@@ -49,6 +49,9 @@ static void dump_instr(FILE *f, const struct rt_instr *x, int number, const int3
             x->msg, x->bytes);
     for (int r = 0; r < NROLES; r++)
         fprintf(f, " %" PRId64, x->at[r]);
+    fprintf(f, " more");
+    for (int i = 0; i < x->nmore; i++)
+        fprintf(f, " %" PRId64, more[x->more + i]);
     fprintf(f, " after");
     for (int i = 0; i < x->nwait; i++)
         fprintf(f, " %d", wait[x->wait + i]);
@@ -64,7 +67,7 @@ void dump(FILE *f, const struct rt_self *self, const struct rt_tables *t) {
     for (int s = 0; s < t->sets; s++)
         dump_stage(f, &t->stage[s], s);
     for (int i = 0; i < t->nins; i++)
-        dump_instr(f, &t->ins[i], i, t->wait);
+        dump_instr(f, &t->ins[i], i, t->wait, t->more);
     for (const int32_t *g = t->groups; *g >= 0; g++) {
         fprintf(f, "group");
         for (; *g >= 0; g++)

@@ -42,7 +42,8 @@ static void dump_rank(const struct program *p, const struct rt_program *rt, int 
     struct rt_home *homes = NEW(struct rt_home, k->nhomes + 1);
     memcpy(homes, k->home, sizeof *homes * (size_t)k->nhomes);
     homes[k->nhomes].stage = -1;
-    struct rt_tables t = {rt->model, stages_of(rt, k), rt->sets, ins, k->wait, k->nins, groups_of(p), homes};
+    struct rt_tables t = {rt->model, stages_of(rt, k), rt->sets, ins, k->wait, k->more, k->nins, groups_of(p),
+                          homes};
     FILE *f = fopen(path, "w");
     if (!f)
         die("%s: %s", path, strerror(errno));

@@ -23,6 +23,7 @@ local p = params {
   costs = draw(2, "costs") == 0, -- else the default
   slots = draw(3, "slots") > 0,  -- else the default
   orders = draw(2, "orders") == 0,
+  pairs = draw(2, "pairs") == 0, -- when strict: as a sequence, with jobs that overlap
 }
 local W, S, B = p.workers, p.stages, p.batches
 
@@ -54,7 +55,7 @@ local function time(s, b, d)
   if times[key] then return times[key] end
   local t = s == 0 and d == "F" and draw(60, "begin", 0, b) or 0
   for _, j in ipairs(needs(s, b, d)) do t = math.max(t, time(j[1], j[2], j[3])) end
-  times[key] = t + 1 + draw(20, "time", s, b, d)
+  times[key] = t + 1 + draw(p.strict and p.pairs and 4 or 20, "time", s, b, d)
   return times[key]
 end
 
@@ -82,14 +83,48 @@ local function n(s, b, d)
   return p.priorities == "few" and draw(3, "n", s, b, d) or draw(1000, "n", s, b, d) / 7 - 70
 end
 
+-- The strict order as a sequence, in which some neighbours of one time overlap: nothing can be between them.
+local function sequence()
+  local lists, pairs = {}, 0
+  for r = 1, W do lists[r] = {} end
+  for s = 0, S - 1 do
+    for b = 0, B - 1 do
+      for _, d in ipairs { "F", "R", "I", "B", "W" } do
+        if d == "F" or d == "R" and recomputes(s, b) or (d == "B") ~= splits(s, b) and d ~= "R" then
+          table.insert(lists[rank(s, b, d) + 1], { time = time(s, b, d), name = s .. d .. b })
+        end
+      end
+    end
+  end
+  for _, list in ipairs(lists) do
+    table.sort(list, function(x, y) return x.time < y.time end)
+    local i = 1
+    while list[i] do
+      local with = list[i + 1]
+      if with and with.time == list[i].time and draw(4, "pair" .. list[i].name) > 0 then
+        list[i].name = list[i].name .. "+" .. table.remove(list, i + 1).name
+        pairs = pairs + 1
+      end
+      list[i] = list[i].name
+      i = i + 1
+    end
+  end
+  return lists, pairs
+end
+
+local sequenced, pairs = nil, 0
+if p.strict and p.pairs then sequenced, pairs = sequence() end
+
 return schedule {
   workers = W, stages = S, batches = B,
   w = function(s, b, d) return home(s, b, d), rank(s, b, d) end,
-  n = n,
+  n = not sequenced and n or nil,
+  sequence = sequenced,
+  overlap = pairs > 0 and draw(5, "overlap") / 4 or nil,
   order = p.strict and "strict" or "greedy",
   cap = p.capped and function(r) return S + (p.strict and B or 0) + draw(3, "cap", r) end or nil,
-  split_backward = splits,
-  recompute = recomputes,
+  split_backward = not sequenced and splits or nil,
+  recompute = not sequenced and recomputes or nil,
   cost = p.costs and function(s, b, d) return 0.25 * (1 + draw(16, "cost", s, b, d)) end or nil,
   weight_slots = p.slots and function(r) return draw(4, "weight slots", r) end or nil,
   pred = p.orders and pred or nil,

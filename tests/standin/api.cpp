@@ -38,6 +38,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
         return fail(cudaErrorInvalidDevice);
     memset(p, 0, sizeof *p);
     snprintf(p->name, sizeof p->name, "stand-in for a GPU");
+    memcpy(p->uuid.bytes, &device, sizeof device);
     p->totalGlobalMem = the().total;
     p->sharedMemPerBlock = 48 << 10;
     p->sharedMemPerBlockOptin = 227 << 10;
@@ -49,6 +50,17 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
     return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int *v) { return *v = CUDART_VERSION, cudaSuccess; }
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **f, unsigned int version, unsigned long long,
+                                             enum cudaDriverEntryPointQueryResult *found) {
+    *f = strcmp(symbol, "cuStreamWriteValue32") == 0  ? (void *)cuStreamWriteValue32
+         : strcmp(symbol, "cuStreamWaitValue32") == 0 ? (void *)cuStreamWaitValue32
+                                                      : nullptr;
+    if (found)
+        *found = !*f                         ? cudaDriverEntryPointSymbolNotFound
+                 : version <= CUDART_VERSION ? cudaDriverEntryPointSuccess
+                                             : cudaDriverEntryPointVersionNotSufficent;
+    return cudaSuccess;
+}
 cudaError_t cudaRuntimeGetVersion(int *v) { return *v = CUDART_VERSION, cudaSuccess; }
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
     return *least = 0, *greatest = -5, cudaSuccess;
@@ -325,6 +337,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned int
         broken("STREAM", "event %d of device %d is recorded on %s", e->id, e->device, stream_name(s).c_str());
     if (external && !s->cap)
         broken("CAPTURE", "cudaEventRecordExternal on %s, which is not captured", stream_name(s).c_str());
+    nccl_check_settled(s);
     if (s->cap && !external) {
         e->at = nullptr;
         e->cap = s->cap;

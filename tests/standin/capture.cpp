@@ -71,6 +71,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out) {
     if (me()->depth > 0)
         broken("NCCL", "cudaStreamEndCapture with a group open (ncclGroupStart without ncclGroupEnd)");
     check_joined(*c);
+    for (auto o : c->streams)
+        nccl_check_settled(o);
     c->ended = true;
     for (auto o : c->streams) {
         o->cap = nullptr;

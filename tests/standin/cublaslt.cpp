@@ -18,7 +18,10 @@ struct matmul {
 enum { WORKSPACE = 65536 }; /* what an algorithm takes of the workspace, where it may */
 struct preference {
     uint64_t workspace;
+    uint32_t alignment[4]; /* that A, B, C and D will have at least */
 };
+enum { MOST_ALIGNED = 256 }; /* what is promised where nothing is said */
+static_assert(sizeof(preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t), "fits");
 static_assert(sizeof(layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "fits");
 static_assert(sizeof(matmul) <= sizeof(cublasLtMatmulDescOpaque_t), "fits");
 
@@ -99,6 +102,18 @@ static uint64_t fingerprint(const problem &p) {
           (uint64_t)p.d.compute, (uint64_t)p.a.order, (uint64_t)p.b.order, (uint64_t)p.e.order})
         h = (h ^ x) * 0x100000001b3u;
     return h;
+}
+
+/* The alignments that an algorithm was found for: those of the matrices as the preference says, those of the epilogue's
+ * operands as their pointers have them at that moment. */
+static uint64_t alignment_of(const void *p) {
+    uint64_t low = (uintptr_t)p & -(uintptr_t)p;
+    return p && low < MOST_ALIGNED ? low : (uint64_t)MOST_ALIGNED;
+}
+static void check_alignment(const char *name, const void *p, uint64_t promised) {
+    if (p && alignment_of(p) < promised)
+        broken("MATMUL", "cublasLtMatmul: %s is at %p, but the algorithm was found for multiples of %d", name, p,
+               (int)promised);
 }
 
 /* ---- the arithmetic ---- */
@@ -300,6 +315,8 @@ cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out) {
     entered here("cublasLtMatmulPreferenceCreate");
     check_creation(call);
     *out = new cublasLtMatmulPreferenceOpaque_t();
+    for (uint32_t &a : ((preference *)*out)->alignment)
+        a = MOST_ALIGNED;
     return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) { return delete p, CUBLAS_STATUS_SUCCESS; }
@@ -312,6 +329,10 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t o
     uint64_t mask;
     switch (attr) {
     case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: return SET(p->workspace);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: return SET(p->alignment[0]);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: return SET(p->alignment[1]);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: return SET(p->alignment[2]);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: return SET(p->alignment[3]);
     case CUBLASLT_MATMUL_PREF_MAX_WAVES_COUNT: return SET(waves);
     case CUBLASLT_MATMUL_PREF_IMPL_MASK: return SET(mask);
     default: return SET(ignored);
@@ -346,6 +367,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
     memset(results, 0, sizeof *results);
     results->algo.data[0] = fingerprint(p);
     results->algo.data[1] = results->workspaceSize = std::min(((preference *)pref)->workspace, (uint64_t)WORKSPACE);
+    for (int i = 0; i < 4; i++)
+        results->algo.data[2 + i] = ((preference *)pref)->alignment[i];
+    results->algo.data[6] = alignment_of(p.d.bias);
+    results->algo.data[7] = alignment_of(p.d.aux);
     results->wavesCount = 1;
     *found = 1;
     return CUBLAS_STATUS_SUCCESS;
@@ -387,6 +412,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
                     {"the workspace", workspace},
                     {"the auxiliary matrix", has(p.d, 128) ? p.d.aux : nullptr}})
         aligned(x.first, x.second);
+    if (algo) {
+        const void *used[] = {
+            A, B, p.beta != 0 ? C : nullptr, D, has(p.d, 4) ? p.d.bias : nullptr, has(p.d, 128) ? p.d.aux : nullptr};
+        static const char *const name[] = {"A", "B", "C", "D", "the bias", "the auxiliary matrix"};
+        for (int i = 0; i < 6; i++)
+            check_alignment(name[i], used[i], algo->data[2 + i]);
+    }
     work w;
     w.what = text("cublasLtMatmul of m %zu, n %zu, k %zu", (size_t)p.m, (size_t)p.n, (size_t)p.k);
     check_range({workspace, size, true}, "cublasLtMatmul, with its workspace,");

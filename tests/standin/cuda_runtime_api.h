@@ -57,6 +57,11 @@ enum cudaFuncAttribute {
     cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
     cudaFuncAttributePreferredSharedMemoryCarveout = 9
 };
+enum cudaDriverEntryPointQueryResult {
+    cudaDriverEntryPointSuccess = 0,
+    cudaDriverEntryPointSymbolNotFound = 1,
+    cudaDriverEntryPointVersionNotSufficent = 2
+};
 enum cudaDataType { CUDA_R_32F = 0, CUDA_R_64F = 1, CUDA_R_16F = 2, CUDA_R_8I = 3, CUDA_R_32I = 10, CUDA_R_16BF = 14 };
 typedef enum cudaDataType cudaDataType_t;
 
@@ -73,6 +78,7 @@ typedef enum cudaDataType cudaDataType_t;
 #define cudaEventWaitDefault           0x00
 #define cudaEventWaitExternal          0x01
 #define cudaHostAllocDefault           0x00
+#define cudaEnableDefault              0x0
 #define cudaIpcMemLazyEnablePeerAccess 0x01
 #define CUDA_IPC_HANDLE_SIZE           64
 
@@ -85,8 +91,12 @@ typedef struct cudaIpcMemHandle_st {
 } cudaIpcMemHandle_t;
 
 /* The fields that are used, not the real layout. */
+typedef struct CUuuid_st {
+    char bytes[16];
+} cudaUUID_t;
 struct cudaDeviceProp {
     char name[256];
+    cudaUUID_t uuid;
     size_t totalGlobalMem;
     size_t sharedMemPerBlock, sharedMemPerBlockOptin;
     int warpSize, maxThreadsPerBlock;
@@ -100,6 +110,9 @@ cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device);
 cudaError_t cudaDriverGetVersion(int *driverVersion);
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **funcPtr, unsigned int cudaVersion,
+                                             unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult *driverStatus STANDIN_OR(NULL));
 cudaError_t cudaRuntimeGetVersion(int *runtimeVersion);
 cudaError_t cudaDeviceSynchronize(void);
 cudaError_t cudaDeviceGetStreamPriorityRange(int *leastPriority, int *greatestPriority);

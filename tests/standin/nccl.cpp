@@ -1,34 +1,15 @@
-/* NCCL between threads of one process. An operation is part of a group (of one, if nobody opened a group), and a group
- * of one communicator. The groups of a rank's communicator run one after another, in the order they were issued, each
- * once all of its streams have come to it, as on NCCL's own stream. A send meets the next receive of the other rank's
- * running group, a collective those of all ranks; nothing completes alone, for NCCL promises no buffer. */
-#include "standin.h"
+/* NCCL between threads of one process (nccl_processes.cpp: between processes). An operation is part of a group (of one,
+ * if nobody opened a group), and a group of one communicator. The groups of a rank's communicator run one after
+ * another, in the order they were issued, each once all of its streams have come to it, as on NCCL's own stream. A send
+ * meets the next receive of the other rank's running group, a collective those of all ranks; nothing completes alone,
+ * for NCCL promises no buffer. */
+#include "nccl_inside.h"
 #include "bf16.h"
-#include "nccl.h"
+#include <cstdlib>
 #include <cstring>
+#include <unistd.h>
 
-struct clique {
-    int id;
-    std::vector<ncclComm *> ranks;
-    size_t come = 0;
-    bool aborted = false;
-};
-struct ncclComm {
-    std::shared_ptr<clique> all;
-    int rank, device, thread;
-    bool alive = true, aborted = false;
-    std::deque<std::shared_ptr<nccl_group>> queue; /* issued and not over */
-};
-struct nccl_group {
-    ncclComm *comm;
-    std::vector<nccl_task> tasks;
-    size_t needs, arrived = 0; /* streams */
-    bool captured, started = false, done = false;
-    int chain = 0;
-    clocks start, clock; /* when it started; what it comes after by now */
-};
-
-static std::vector<std::unique_ptr<ncclComm>> &comms(void) {
+std::vector<std::unique_ptr<ncclComm>> &nccl_comms(void) {
     static auto *all = new std::vector<std::unique_ptr<ncclComm>>;
     return *all;
 }
@@ -37,15 +18,15 @@ static std::map<string, std::shared_ptr<clique>> &cliques(void) {
     return *all;
 }
 
-static const char *type_names[] = {"int8",    "uint8",   "int32",   "uint32",   "int64",      "uint64",
-                                   "float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2"};
-static const size_t type_bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+const char *const nccl_type_names[] = {"int8",    "uint8",   "int32",   "uint32",   "int64",      "uint64",
+                                       "float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2"};
+const size_t nccl_type_bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
 static const char *op_names[] = {"ncclSum", "ncclProd", "ncclMax", "ncclMin", "ncclAvg"};
 static const char *kind_names[] = {"ncclSend",      "ncclRecv",          "ncclAllReduce", "ncclReduce",
                                    "ncclBroadcast", "ncclReduceScatter", "ncclAllGather"};
 
-static string task_name(const nccl_task &t) {
-    string s = text("rank %d's %s of %zu %s", t.comm->rank, kind_names[t.kind], t.count, type_names[t.type]);
+string nccl_task_name(const nccl_task &t) {
+    string s = text("rank %d's %s of %zu %s", t.comm->rank, kind_names[t.kind], t.count, nccl_type_names[t.type]);
     switch (t.kind) {
     case NCCL_SEND: return s + text(" to rank %d", t.peer);
     case NCCL_RECV: return s + text(" from rank %d", t.peer);
@@ -59,7 +40,7 @@ static string task_name(const nccl_task &t) {
 
 /* Its bytes. Reduce's receive buffer counts at the root, Broadcast's send buffer likewise. */
 static std::vector<range> task_ranges(const nccl_task &t) {
-    size_t one = t.count * type_bytes[t.type], n = t.comm->all->ranks.size();
+    size_t one = t.count * nccl_type_bytes[t.type], n = t.comm->all->ranks.size();
     bool root = t.peer == t.comm->rank;
     switch (t.kind) {
     case NCCL_SEND: return {{t.send, one, false}};
@@ -83,7 +64,7 @@ static std::vector<range> task_ranges(const nccl_task &t) {
 void nccl_issue(const std::shared_ptr<nccl_group> &g) {
     ncclComm *c = g->comm;
     if (!c->alive || c->aborted)
-        broken("NCCL", "%s on a communicator that was %s", task_name(g->tasks[0]).c_str(),
+        broken("NCCL", "%s on a communicator that was %s", nccl_task_name(g->tasks[0]).c_str(),
                c->aborted ? "aborted" : "destroyed");
     c->queue.push_back(g);
 }
@@ -91,13 +72,20 @@ std::shared_ptr<nccl_group> nccl_copy(const std::shared_ptr<nccl_group> &g) { re
 bool nccl_done(const nccl_group &g) { return g.done; }
 const clocks &nccl_clock(const nccl_group &g) { return g.clock; }
 bool nccl_owner(int thread) {
-    for (auto &c : comms())
+    for (auto &c : nccl_comms())
         if (c->alive && !c->aborted && c->thread == thread)
             return true;
     return false;
 }
+/* Others may bring what is missing, whom this process does not know. */
+bool nccl_remote(void) {
+    for (auto &c : nccl_comms())
+        if (c->alive && c->shared)
+            return true;
+    return false;
+}
 bool nccl_aborted(void) {
-    for (auto &c : comms())
+    for (auto &c : nccl_comms())
         if (c->aborted)
             return true;
     return false;
@@ -108,41 +96,42 @@ void nccl_arrive(nccl_group &g, const clocks &clock, int chain) {
     join(g.clock, clock);
 }
 
-static nccl_group *running(ncclComm *c) {
+nccl_group *nccl_running(ncclComm *c) {
     return c && !c->queue.empty() && c->queue.front()->started ? c->queue.front().get() : nullptr;
 }
 /* The next of a group's tasks that is not done: a send or receive of a peer, or a collective (peer -1). */
-static nccl_task *next(nccl_group *g, int kind, int peer) {
+nccl_task *nccl_next(nccl_group *g, int kind, int peer) {
     for (auto &t : g->tasks)
         if (!t.done && (peer >= 0 ? t.kind == kind && t.peer == peer : t.kind > NCCL_RECV))
             return &t;
     return nullptr;
 }
-static void check_alike(const nccl_group *g, const nccl_task &a, const nccl_group *h, const nccl_task &b) {
+void nccl_check_alike(bool captured, const nccl_task &a, bool other_captured, const nccl_task &b) {
     bool p2p = a.kind == NCCL_SEND;
     if (a.count != b.count || a.type != b.type || (!p2p && (a.kind != b.kind || a.op != b.op || a.peer != b.peer)))
-        broken("NCCL", "%s meets %s: they differ", task_name(a).c_str(), task_name(b).c_str());
-    if (g->captured != h->captured)
-        broken("NCCL", "%s was %s, but %s, which it meets, was %s", task_name(a).c_str(),
-               g->captured ? "captured into a graph" : "issued eagerly", task_name(b).c_str(),
-               h->captured ? "captured" : "not");
+        broken("NCCL", "%s meets %s: they differ", nccl_task_name(a).c_str(), nccl_task_name(b).c_str());
+    if (captured != other_captured)
+        broken("NCCL", "%s was %s, but %s, which it meets, was %s", nccl_task_name(a).c_str(),
+               captured ? "captured into a graph" : "issued eagerly", nccl_task_name(b).c_str(),
+               other_captured ? "captured" : "not");
 }
-static void touch_task(const nccl_group *g, const nccl_task &t) {
+void nccl_touch(const nccl_group *g, const nccl_task &t) {
     auto ranges = task_ranges(t);
     for (auto &r : ranges)
-        check_range(r, task_name(t).c_str());
-    touch(ranges, task_name(t), g->start, g->chain);
+        check_range(r, nccl_task_name(t).c_str());
+    touch(ranges, nccl_task_name(t), g->start, g->chain);
 }
 
 static bool meet(ncclComm *c, nccl_group *g, nccl_task &send) {
-    nccl_group *other = running(c->all->ranks[(size_t)send.peer]);
-    nccl_task *recv = other && next(g, NCCL_SEND, send.peer) == &send ? next(other, NCCL_RECV, c->rank) : nullptr;
+    nccl_group *other = nccl_running(c->all->ranks[(size_t)send.peer]);
+    nccl_task *recv =
+        other && nccl_next(g, NCCL_SEND, send.peer) == &send ? nccl_next(other, NCCL_RECV, c->rank) : nullptr;
     if (!recv)
         return false;
-    check_alike(g, send, other, *recv);
-    touch_task(g, send);
-    touch_task(other, *recv);
-    size_t bytes = send.count * type_bytes[send.type];
+    nccl_check_alike(g->captured, send, other->captured, *recv);
+    nccl_touch(g, send);
+    nccl_touch(other, *recv);
+    size_t bytes = send.count * nccl_type_bytes[send.type];
     opened both({{send.send, bytes, false}, {recv->recv, bytes, true}});
     memmove(recv->recv, send.send, bytes);
     join(other->clock, g->start);
@@ -157,7 +146,7 @@ static double load(const char *p, int type, size_t i) {
     case ncclFloat32: return ((const float *)p)[i];
     case ncclFloat64: return ((const double *)p)[i];
     case ncclBfloat16: return bf16_widen(((const uint16_t *)p)[i]);
-    default: broken("NCCL", "the stand-in reduces no %s", type_names[type]);
+    default: broken("NCCL", "the stand-in reduces no %s", nccl_type_names[type]);
     }
 }
 static void store(char *p, int type, size_t i, double x) {
@@ -189,7 +178,7 @@ static void collect(const std::vector<nccl_task *> &all) {
             ranges.push_back(r);
     opened memory(ranges);
     const nccl_task &t = *all[0];
-    size_t n = all.size(), e = type_bytes[t.type],
+    size_t n = all.size(), e = nccl_type_bytes[t.type],
            total = t.count * (t.kind == NCCL_REDUCESCATTER || t.kind == NCCL_ALLGATHER ? n : 1);
     std::vector<char> out(total * e);
     if (t.kind == NCCL_BROADCAST)
@@ -211,8 +200,8 @@ static bool meet_all(ncclComm *c) {
     std::vector<nccl_task *> tasks;
     std::vector<nccl_group *> groups;
     for (auto r : c->all->ranks) {
-        nccl_group *g = running(r);
-        nccl_task *t = g ? next(g, 0, -1) : nullptr;
+        nccl_group *g = nccl_running(r);
+        nccl_task *t = g ? nccl_next(g, 0, -1) : nullptr;
         if (!t)
             return false;
         tasks.push_back(t);
@@ -220,8 +209,8 @@ static bool meet_all(ncclComm *c) {
     }
     clocks after;
     for (size_t k = 0; k < tasks.size(); k++) {
-        check_alike(groups[0], *tasks[0], groups[k], *tasks[k]);
-        touch_task(groups[k], *tasks[k]);
+        nccl_check_alike(groups[0]->captured, *tasks[0], groups[k]->captured, *tasks[k]);
+        nccl_touch(groups[k], *tasks[k]);
         join(after, groups[k]->start);
     }
     collect(tasks);
@@ -240,12 +229,15 @@ static bool progress(ncclComm *c) {
         c->queue.front()->started = any = true;
         c->queue.front()->start = c->queue.front()->clock;
     }
-    nccl_group *g = running(c);
+    nccl_group *g = nccl_running(c);
     if (!g)
         return any;
     bool done = true;
+    any |= c->shared && processes_progress(c);
     for (auto &t : g->tasks) {
-        if (!t.done && t.kind == NCCL_SEND)
+        if (c->shared)
+            ;
+        else if (!t.done && t.kind == NCCL_SEND)
             any |= meet(c, g, t);
         else if (!t.done && t.kind > NCCL_RECV)
             any |= meet_all(c);
@@ -258,17 +250,19 @@ static bool progress(ncclComm *c) {
 void nccl_progress(void) {
     for (bool again = true; again;) {
         again = false;
-        for (auto &c : comms())
+        for (auto &c : nccl_comms())
             if (c->alive)
                 again |= progress(c.get());
     }
 }
 
 static string other_side(ncclComm *c, const nccl_task &t) {
+    if (c->shared)
+        return processes_other_side(c, t);
     ncclComm *o = t.kind <= NCCL_RECV ? c->all->ranks[(size_t)t.peer] : nullptr;
     if (!o)
         for (auto r : c->all->ranks)
-            if (!running(r) || !next(running(r), 0, -1))
+            if (!nccl_running(r) || !nccl_next(nccl_running(r), 0, -1))
                 o = r;
     if (!o)
         return "";
@@ -277,7 +271,8 @@ static string other_side(ncclComm *c, const nccl_task &t) {
     nccl_group *g = o->queue.front().get();
     for (auto &u : g->tasks)
         if (!u.done)
-            return text(", but there rank %d %s ", o->rank, g->started ? "is at" : "has yet to come to") + task_name(u);
+            return text(", but there rank %d %s ", o->rank, g->started ? "is at" : "has yet to come to") +
+                   nccl_task_name(u);
     return "";
 }
 string nccl_waits(const nccl_group &g) {
@@ -288,9 +283,9 @@ string nccl_waits(const nccl_group &g) {
             t = &u;
             break;
         }
-    string s = task_name(*t) + text(" on communicator %d", c->all->id);
+    string s = nccl_task_name(*t) + text(" on communicator %d", c->all->id);
     if (!g.started && c->queue.front().get() != &g)
-        return s + ", which waits behind " + task_name(c->queue.front()->tasks[0]);
+        return s + ", which waits behind " + nccl_task_name(c->queue.front()->tasks[0]);
     if (!g.started)
         return s + ", which waits for its other streams";
     return s + other_side(c, *t);
@@ -299,7 +294,7 @@ string nccl_waits(const nccl_group &g) {
 /* ---- the host's side ---- */
 
 static ncclComm *comm_of(ncclComm_t comm) {
-    for (auto &c : comms())
+    for (auto &c : nccl_comms())
         if (c.get() == comm) {
             if (!c->alive || c->aborted)
                 broken("NCCL", "%s on rank %d's communicator %d, which was %s", call, c->rank, c->all->id,
@@ -326,7 +321,7 @@ static void issue(ncclComm *c, const std::vector<nccl_task> &tasks) {
     g->needs = g->captured ? 1 : streams.size();
     work w;
     w.kind = NCCL;
-    w.what = task_name(tasks[0]);
+    w.what = nccl_task_name(tasks[0]);
     w.group = g;
     for (auto s : streams)
         if (s->cap != streams[0]->cap)
@@ -356,8 +351,8 @@ static void check_overlaps(const std::vector<nccl_task> &tasks) {
             if (a.second != b.second && a.first.write &&
                 (const char *)a.first.at < (const char *)b.first.at + b.first.bytes &&
                 (const char *)b.first.at < (const char *)a.first.at + a.first.bytes)
-                broken("RACE", "in one group, %s and %s overlap", task_name(tasks[a.second]).c_str(),
-                       task_name(tasks[b.second]).c_str());
+                broken("RACE", "in one group, %s and %s overlap", nccl_task_name(tasks[a.second]).c_str(),
+                       nccl_task_name(tasks[b.second]).c_str());
 }
 
 static void end_group(void) {
@@ -375,7 +370,12 @@ static void end_group(void) {
     }
     for (auto c : order)
         issue(c, by[c]);
+    for (auto c : order)
+        if (c->shared)
+            processes_issue(c, by[c]);
 }
+/* What a call of NCCL returns: without blocking, only that it has begun. */
+static ncclResult_t result(ncclComm *c) { return c->shared ? ncclInProgress : ncclSuccess; }
 
 static ncclResult_t add(int kind, const void *send, void *recv, size_t count, ncclDataType_t type, int op, int peer,
                         ncclComm_t comm, cudaStream_t stream) {
@@ -392,14 +392,22 @@ static ncclResult_t add(int kind, const void *send, void *recv, size_t count, nc
         broken("NCCL", "%s on %s, but the communicator is of device %d", call, stream_name(stream).c_str(), c->device);
     nccl_task t = {kind, peer, type, op, send, recv, count, c, stream, false};
     for (auto &r : task_ranges(t)) {
-        check_range(r, task_name(t).c_str());
-        if ((uintptr_t)r.at % type_bytes[type] != 0)
-            broken("MEMORY", "%s at %p, which is not a multiple of its type's size", task_name(t).c_str(), r.at);
+        check_range(r, nccl_task_name(t).c_str());
+        if ((uintptr_t)r.at % nccl_type_bytes[type] != 0)
+            broken("MEMORY", "%s at %p, which is not a multiple of its type's size", nccl_task_name(t).c_str(), r.at);
     }
+    if (c->shared)
+        processes_check_ready(c);
     me()->tasks.push_back(t);
     if (me()->depth == 0)
         end_group();
-    return ncclSuccess;
+    return me()->depth == 0 ? result(c) : ncclSuccess;
+}
+
+/* STANDIN_HANGS=init, abort or finalize: that call never ends, as has been seen of NCCL. */
+bool nccl_hangs(const char *what) {
+    const char *s = getenv("STANDIN_HANGS");
+    return s && strcmp(s, what) == 0;
 }
 
 extern "C" {
@@ -413,9 +421,11 @@ ncclResult_t ncclGroupEnd(void) {
     entered here("ncclGroupEnd");
     if (me()->depth == 0)
         broken("NCCL", "ncclGroupEnd without ncclGroupStart");
-    if (--me()->depth == 0)
-        end_group();
-    return ncclSuccess;
+    ncclComm *some = me()->tasks.empty() ? nullptr : me()->tasks[0].comm;
+    if (--me()->depth > 0 || !some)
+        return ncclSuccess;
+    end_group();
+    return result(some);
 }
 ncclResult_t ncclSend(const void *p, size_t n, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t s) {
     entered here("ncclSend");
@@ -457,7 +467,10 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
     entered here("ncclGetUniqueId");
     auto c = std::make_shared<clique>();
     c->id = (int)cliques().size();
-    string name = text("standin %d", c->id);
+    const char *room = getenv("TMPDIR");
+    string name = text("%s/standin-%d-%d", room && *room ? room : "/dev/shm", (int)getpid(), c->id);
+    if (name.size() >= sizeof id->internal)
+        broken("NCCL", "%s: a shorter TMPDIR, please", name.c_str());
     memset(id, 0, sizeof *id);
     memcpy(id->internal, name.c_str(), name.size());
     cliques()[name] = c;
@@ -480,11 +493,23 @@ ncclResult_t ncclCommInitRank(ncclComm_t *out, int n, ncclUniqueId id, int rank)
     for (auto r : all->ranks)
         if (r && r->device == me()->device)
             broken("NCCL", "ncclCommInitRank: ranks %d and %d both have device %d", r->rank, rank, me()->device);
-    comms().emplace_back(new ncclComm{all, rank, me()->device, me()->id, true, false, {}});
-    *out = all->ranks[(size_t)rank] = comms().back().get();
+    nccl_comms().emplace_back(new ncclComm{all, rank, me()->device, me()->id, true, false, nullptr, {}});
+    *out = all->ranks[(size_t)rank] = nccl_comms().back().get();
     all->come++;
     wait_until([=] { return all->come == (size_t)n; }, text("ncclCommInitRank of rank %d of %d", rank, n), true);
     return ncclSuccess;
+}
+
+/* Of this stand-in: with blocking = 0, and only then, the ranks are processes. */
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int n, ncclUniqueId id, int rank, ncclConfig_t *config) {
+    entered here("ncclCommInitRankConfig");
+    check_creation(call);
+    check_not_capturing(call);
+    if (config->size != sizeof *config || config->magic != 0xcafebeef)
+        broken("NCCL", "ncclCommInitRankConfig with a configuration that NCCL_CONFIG_INITIALIZER did not set");
+    if (config->blocking != 0 || me()->depth > 0)
+        broken("NCCL", "ncclCommInitRankConfig in a group, or blocking, which the stand-in lacks");
+    return processes_init(out, n, string(id.internal, strnlen(id.internal, sizeof id.internal)), rank);
 }
 
 static void check_unused(ncclComm *c) {
@@ -501,13 +526,14 @@ static void check_unused(ncclComm *c) {
 }
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
     entered here("ncclCommFinalize");
-    comm_of(comm);
-    return ncclSuccess;
+    return comm_of(comm)->shared ? processes_finalize(comm) : ncclSuccess;
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     entered here("ncclCommDestroy");
     check_not_capturing(call);
     check_unused(comm_of(comm));
+    if (comm->shared)
+        processes_leave(comm, false);
     comm->alive = false;
     return ncclSuccess;
 }
@@ -515,15 +541,22 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
     entered here("ncclCommAbort");
     comm_of(comm);
+    while (nccl_hangs("abort")) {
+        here.lock.unlock();
+        sleep(1);
+        here.lock.lock();
+    }
     for (auto &g : comm->queue)
         g->done = true;
     comm->queue.clear();
+    if (comm->shared)
+        processes_leave(comm, true);
     comm->aborted = comm->all->aborted = true;
     return ncclSuccess;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error) {
     entered here("ncclCommGetAsyncError", true);
-    *error = comm_of(comm)->all->aborted ? ncclRemoteError : ncclSuccess;
+    *error = comm_of(comm)->shared ? processes_state(comm) : comm->all->aborted ? ncclRemoteError : ncclSuccess;
     return ncclSuccess;
 }
 ncclResult_t ncclCommCount(const ncclComm_t comm, int *n) {
@@ -552,7 +585,8 @@ const char *ncclGetLastError(ncclComm_t) { return ""; }
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void *p, size_t n, void **handle) {
     entered here("ncclCommRegister");
     check_creation(call);
-    comm_of(comm);
+    if (comm_of(comm)->shared)
+        processes_check_ready(comm);
     check_range({p, n, false}, call);
     memory *a = memory_find(p);
     a->registered++;

@@ -201,6 +201,7 @@ int issue_node(const std::shared_ptr<capture> &c, work w, std::vector<int> befor
 
 void enqueue(cudaStream_t s, work w) {
     s = stream_of(s, w.what.c_str());
+    nccl_check_settled(s);
     me()->issuing = true;
     for (auto &r : w.touches)
         check_range(r, w.what.c_str(), true);
@@ -358,6 +359,8 @@ static uint64_t key_of(int chain, uint64_t serial) {
 
 bool run_one(void) {
     machine &m = the();
+    if (nccl_remote())
+        nccl_progress();
     candidate best = {nullptr, nullptr, 0, 0};
     bool any = false;
     auto offer = [&](candidate c) {
@@ -440,7 +443,7 @@ static int all_wait(void) {
     for (auto &g : m.running)
         for (int i : g->ready)
             awaits(g->works[(size_t)i]);
-    if (nccl_aborted() || (words && m.remote))
+    if (nccl_aborted() || nccl_remote() || (words && m.remote))
         return 0;
     for (auto h : m.hosts) {
         if (h->until && !(*h->until)())

@@ -227,7 +227,7 @@ struct opened {
 void touch(const std::vector<range> &ranges, const string &what, const clocks &clock, int chain);
 void forget_memory(const void *at);
 
-/* nccl.cpp */
+/* nccl.cpp, nccl_processes.cpp */
 void nccl_issue(const std::shared_ptr<nccl_group> &g);                       /* its turn on its communicator begins */
 std::shared_ptr<nccl_group> nccl_copy(const std::shared_ptr<nccl_group> &g); /* of a graph, for a launch */
 void nccl_arrive(nccl_group &g, const clocks &clock, int chain);
@@ -237,6 +237,8 @@ void nccl_progress(void);
 string nccl_waits(const nccl_group &g);
 bool nccl_owner(int thread); /* has it a communicator? */
 bool nccl_aborted(void);
+bool nccl_remote(void);                        /* are some of its ranks processes? */
+void nccl_check_settled(const CUstream_st *s); /* more is issued on s: NCCL's calls there must be done */
 /* The hook of the thread grid: a kernel waits in its stream as a closure that holds its arguments. */
 void standin_enqueue(cudaStream_t stream, const char *what, std::function<void()> run,
                      std::vector<const void *> pointers);

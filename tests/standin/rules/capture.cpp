@@ -168,6 +168,18 @@ static void destroyed_with_work(void) {
     OK(cuStreamWaitValue32(d.a, (CUdeviceptr)word, 1, CU_STREAM_WAIT_VALUE_GEQ));
     OK(cudaStreamDestroy(d.a));
 }
+static void elapsed(bool captured) {
+    diamond d = make();
+    cudaEvent_t t;
+    float ms;
+    OK(cudaEventCreate(&t));
+    OK(cudaStreamBeginCapture(d.a, cudaStreamCaptureModeThreadLocal));
+    OK(cudaEventRecordWithFlags(t, d.a, captured ? cudaEventRecordDefault : cudaEventRecordExternal));
+    end(d);
+    OK(cudaEventElapsedTime(&ms, t, t));
+}
+static void elapsed_of_captured(void) { elapsed(true); }
+static void elapsed_before_launch(void) { elapsed(false); }
 static void external_outside(void) {
     diamond d = make();
     OK(cudaEventRecordWithFlags(d.fork, d.a, cudaEventRecordExternal));
@@ -197,6 +209,8 @@ const rule capture_rules[] = {
     {"overlaps_itself", "it would overlap itself", overlaps_itself},
     {"graph_destroyed_in_flight", "GRAPH: cudaGraphExecDestroy", graph_destroyed_in_flight},
     {"destroyed_with_work", "which still has work", destroyed_with_work},
+    {"elapsed_of_captured", "which was recorded in a capture", elapsed_of_captured},
+    {"elapsed_before_launch", "of an event that was never recorded", elapsed_before_launch},
     {"external_outside", "CAPTURE: cudaEventRecordExternal", external_outside},
     {nullptr, nullptr, nullptr},
 };

@@ -12,6 +12,8 @@ struct product {
     float alpha, beta;
     size_t workspace;
     int shift; /* of A, in elements */
+    int bias_shift = 0;
+    unsigned promise = 0; /* of A's alignment; 0: none, which is 256 */
 };
 
 static void *upload(const std::vector<float> &v, bool bf16) {
@@ -73,9 +75,14 @@ static result multiply(const product &p, const product &planned) {
     size_t bytes = 1 << 20;
     OK(cublasLtMatmulPreferenceCreate(&wish));
     OK(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes));
+    if (planned.promise)
+        OK(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &planned.promise,
+                                                sizeof planned.promise));
     OK(cublasLtMatmulAlgoGetHeuristic(handle, d, a, b, e, e, wish, 1, &found, &n));
     MUST(n == 1);
     OK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_EPILOGUE, &p.epilogue, sizeof p.epilogue));
+    char *shifted = (char *)bias + p.bias_shift * (p.bf16 ? 2 : 4);
+    OK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &shifted, sizeof shifted));
     cudaStream_t s = new_stream();
     OK(cublasLtMatmul(handle, d, &p.alpha, (char *)A + p.shift * (p.bf16 ? 2 : 4), a, B, b, &p.beta, D, e, D, e,
                       &found.algo, workspace, p.workspace, s));
@@ -128,14 +135,31 @@ static void products(void) {
         for (bool tb : {false, true})
             for (bool bf16 : {false, true})
                 for (unsigned e : {1u, 4u, 164u, 192u, 256u, 512u})
-                    check({5, 7, 6, ta, tb, bf16, e, 1, e == 1 ? 1.0f : 0.0f, 1 << 20, 0});
+                    check({5, 7, 6, ta, tb, bf16, e, 1, e == 1 ? 1.0f : 0.0f, 1 << 20, 0, 0, 0});
 }
 
-static const product plain = {8, 8, 8, false, false, false, CUBLASLT_EPILOGUE_DEFAULT, 1, 0, 1 << 20, 0};
+static const product plain = {8, 8, 8, false, false, false, CUBLASLT_EPILOGUE_DEFAULT, 1, 0, 1 << 20, 0, 0, 0};
 static void unaligned(void) {
     product p = plain;
     p.shift = 1;
     multiply(p, plain);
+}
+static void little_aligned(void) {
+    product p = plain;
+    p.shift = 4;
+    multiply(p, plain);
+}
+static void promised(void) {
+    product p = plain;
+    p.shift = 4;
+    p.promise = 16;
+    multiply(p, p);
+}
+static void bias_unaligned(void) {
+    product p = plain;
+    p.epilogue = CUBLASLT_EPILOGUE_BIAS;
+    p.bias_shift = 1;
+    multiply(p, p);
 }
 static void other_epilogue(void) {
     product p = plain;
@@ -161,6 +185,9 @@ static void handle_late(void) {
 const rule matmul_rules[] = {
     {"products", nullptr, products},
     {"unaligned", "A is at", unaligned},
+    {"little_aligned", "found for multiples of 256", little_aligned},
+    {"promised", nullptr, promised},
+    {"bias_unaligned", "found for multiples of 256", bias_unaligned},
     {"other_epilogue", "found for other shapes", other_epilogue},
     {"little_workspace", "16 bytes of workspace", little_workspace},
     {"large_workspace", "of an allocation of 1048576", large_workspace},

@@ -121,7 +121,7 @@ static void try_rule(const rule &r, const char *seed) {
 }
 
 int main(int argc, char **argv) {
-    for (auto table : {capture_rules, memory_rules, nccl_rules, matmul_rules})
+    for (auto table : {capture_rules, memory_rules, nccl_rules, process_rules, matmul_rules})
         for (const rule *r = table; r->name; r++) {
             bool wanted = argc == 1;
             for (int i = 1; i < argc; i++)

@@ -10,7 +10,7 @@ struct rule {
     const char *name, *wanted; /* what the line must say; NULL: all is well */
     void (*run)(void);
 };
-extern const rule capture_rules[], memory_rules[], nccl_rules[], matmul_rules[]; /* up to one without a name */
+extern const rule capture_rules[], memory_rules[], nccl_rules[], process_rules[], matmul_rules[]; /* up to one without a name */
 
 void must(bool fine, const char *what, int line);
 #define MUST(fine) must(fine, #fine, __LINE__)

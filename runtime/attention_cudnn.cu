@@ -1,0 +1,305 @@
+/* Attention by cuDNN: bf16, on Hopper, whose tensor cores attention.cu's instructions do not fill.
+ *
+ * The deterministic backward keeps a square of scores for each head in its workspace, 2 bytes each. So that this stays
+ * under SQUARES, a microbatch goes through in several calls of a few sequences each.
+ *
+ * Nobody takes cuDNN's word for it: at the start, for every shape, what it makes of random numbers is compared with
+ * attention.cu, and where they differ, or cuDNN has no plan, attention.cu does the work and a line on stderr says so.
+ * PIANOLA_CUDNN=0 in the environment leaves cuDNN out: to compare the two, or for the same bits with and without it. */
+#include "cuda_math.cuh"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#if __has_include(<cudnn.h>) && !defined(WITHOUT_CUDNN) /* else attention.cu does it all */
+#include "cudnn_graph.cuh"
+
+/* ---- shapes ---- */
+
+struct shape {
+    int sequences, heads, rows, dim; /* of a call; rows: of a sequence */
+    bool fits;                       /* planned, and compared with attention.cu */
+    struct graph forward, backward;
+};
+static struct shape *known;
+static int nknown;
+
+#ifndef SQUARES /* tests have a small one */
+#define SQUARES (256 << 20)
+#endif
+
+/* How many sequences of the layer a call takes: all calls take as many. */
+static int sequences_of(const struct rt_layer *l) {
+    int64_t all = l->rows / l->context, side = (l->context + 63) / 64 * 64, each = 2 * side * side * l->heads;
+    int64_t n = SQUARES / each < 1 ? 1 : SQUARES / each;
+    n = n < all ? n : all;
+    while (all % n != 0)
+        n--;
+    return (int)n;
+}
+
+static struct shape *find(const struct rt_layer *l) {
+    for (int i = 0; i < nknown; i++) {
+        struct shape *s = &known[i];
+        if (s->heads == l->heads && s->rows == l->context && s->dim * s->heads == l->out &&
+            s->sequences == sequences_of(l))
+            return s;
+    }
+    return NULL;
+}
+
+static const char *plan_shape(struct shape *s) {
+    struct tensors f = {&s->forward, s->sequences, s->heads, s->rows, s->dim}, b = f;
+    b.g = &s->backward;
+    if (s->dim % 8 != 0 || s->dim > 128)
+        return "it takes heads of 8, 16, .. 128 columns";
+    forward_graph(&f);
+    backward_graph(&b);
+    if (!plan(&s->forward, CUDNN_TYPE_HANDLE, &dnn.handle) || !plan(&s->backward, CUDNN_TYPE_HANDLE, &dnn.handle))
+        return "it has no plan";
+    return NULL;
+}
+
+/* ---- running ---- */
+
+/* A call's tensors in device memory. */
+struct call {
+    const __nv_bfloat16 *x, *dy;
+    __nv_bfloat16 *y, *dx;
+    float *statistics, *sums;
+};
+
+static bool run(const struct shape *s, bool forward, const struct call *c, void *workspace, cudaStream_t stream) {
+    int64_t name[NAMES - 1], width = (int64_t)s->heads * s->dim;
+    float scale = 1 / sqrtf((float)s->dim), one = 1, least = -INFINITY;
+    const void *at[NAMES] = {};
+    at[Q] = c->x, at[K] = c->x + width, at[V] = c->x + 2 * width, at[O] = c->y, at[DO] = c->dy;
+    at[DQ] = c->dx, at[DK] = c->dx + width, at[DV] = c->dx + 2 * width;
+    at[STATISTICS] = c->statistics, at[SUMS] = c->sums, at[SCALE] = &scale, at[ONE] = &one, at[LEAST] = &least;
+    int n = 0;
+    for (int i = 1; i < NAMES; i++)
+        if (!forward || i <= O || i == STATISTICS || i == SCALE || i == LEAST) {
+            name[n] = i;
+            at[n++] = at[i];
+        }
+    struct graph pack = {};
+    descriptor d = make(&pack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    set(&pack, d, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, name);
+    set(&pack, d, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, at);
+    set(&pack, d, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+    finish(&pack, d);
+    check(&pack, dnn.cudnnSetStream(dnn.handle, stream));
+    if (pack.status == CUDNN_STATUS_SUCCESS)
+        check(&pack, dnn.cudnnBackendExecute(dnn.handle, forward ? s->forward.plan : s->backward.plan, d));
+    forget(&pack);
+    return pack.status == CUDNN_STATUS_SUCCESS;
+}
+
+bool cuda_attention_cudnn(const struct cuda_call *c, bool forward) {
+    const struct rt_layer *l = c->l;
+    const struct shape *s = c->m->precision == BF16 ? find(l) : NULL;
+    if (!s || !s->fits)
+        return false;
+    struct call at = {cuda_x<__nv_bfloat16>(c),        cuda_at<__nv_bfloat16>(c, l->dy),
+                      cuda_at<__nv_bfloat16>(c, l->y), cuda_at<__nv_bfloat16>(c, l->dx),
+                      cuda_at<float>(c, l->aux),       cuda_at<float>(c, l->tmp)};
+    int64_t rows = (int64_t)s->sequences * s->rows;
+    for (int64_t r = 0; r < l->rows; r += rows) {
+        if (!run(s, forward, &at, c->workspace, c->stream)) {
+            fprintf(stderr, "pianola: error: cuDNN: attention's %s fails\n", forward ? "forward" : "backward");
+            fflush(NULL);
+            _Exit(1);
+        }
+        at.x += rows * l->in, at.y += rows * l->out, at.statistics += rows * l->heads;
+        if (!forward)
+            at.dy += rows * l->out, at.dx += rows * l->in, at.sums += rows * l->heads;
+    }
+    return true;
+}
+
+/* ---- compared with attention.cu, on random numbers ---- */
+
+enum part { X, DY, OURS, THEIRS, PARTS }; /* of device memory; OURS, THEIRS: y, dx, statistics, sums */
+
+struct trial {
+    const struct shape *s;
+    int64_t values, rows; /* values: of y */
+    char *device;
+    uint16_t *host;
+};
+
+static int64_t side_bytes(const struct trial *t) {
+    return (8 * t->values + 8 * t->rows * t->s->heads + 255) / 256 * 256;
+}
+static char *part_of(const struct trial *t, enum part p) {
+    int64_t before = p == X ? 0 : p == DY ? 6 * t->values : 8 * t->values + (p - OURS) * side_bytes(t);
+    return t->device + before;
+}
+static struct call call_of(const struct trial *t, enum part p) {
+    char *y = part_of(t, p);
+    return {(__nv_bfloat16 *)part_of(t, X),
+            (__nv_bfloat16 *)part_of(t, DY),
+            (__nv_bfloat16 *)y,
+            (__nv_bfloat16 *)y + t->values,
+            (float *)(y + 8 * t->values),
+            (float *)(y + 8 * t->values) + t->rows * t->s->heads};
+}
+
+/* Signs, and magnitudes from 1/8 to 2. */
+static void randomize(const struct trial *t) {
+    uint32_t state = 1;
+    for (int64_t i = 0; i < 4 * t->values; i++) {
+        state = state * 1664525 + 1013904223;
+        t->host[i] = (uint16_t)(state >> 31 << 15 | (0x3e00 + (state >> 20) % 0x200));
+    }
+    CUDA(cudaMemcpy(t->device, t->host, 8 * (size_t)t->values, cudaMemcpyHostToDevice));
+}
+
+static void run_ours(const struct trial *t) {
+    struct rt_model m = {};
+    struct rt_layer l = {};
+    struct rt_bind at = {};
+    struct call c = call_of(t, OURS);
+    m.precision = BF16;
+    l.kind = LAYER_attention;
+    l.rows = (int32_t)t->rows, l.in = 3 * t->s->heads * t->s->dim, l.out = t->s->heads * t->s->dim;
+    l.heads = t->s->heads, l.context = t->s->rows;
+    l.x.space = SP_X, l.y.space = SP_Y, l.aux.space = SP_STASH, l.dy.space = SP_DY, l.dx.space = SP_DX;
+    l.tmp.space = SP_WORK;
+    at.at[SP_X] = part_of(t, X), at.at[SP_DY] = part_of(t, DY), at.at[SP_Y] = (char *)c.y, at.at[SP_DX] = (char *)c.dx;
+    at.at[SP_STASH] = (char *)c.statistics, at.at[SP_WORK] = (char *)c.sums;
+    struct cuda_call call = {&m, &l, &at, 0, NULL};
+    cuda_attention.forward(&call);
+    cuda_attention.input(&call);
+}
+
+/* The root mean square of n differences against that of b. No number where there is none. */
+static double apart(const void *a, const void *b, int64_t rows, int64_t stride, int64_t n, bool fp32) {
+    double differences = 0, squares = 1e-30;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = r * stride; i < r * stride + n; i++) {
+            uint32_t bits[2] = {fp32 ? ((const uint32_t *)a)[i] : (uint32_t)((const uint16_t *)a)[i] << 16,
+                                fp32 ? ((const uint32_t *)b)[i] : (uint32_t)((const uint16_t *)b)[i] << 16};
+            float x[2];
+            memcpy(x, bits, sizeof x);
+            differences += ((double)x[0] - (double)x[1]) * ((double)x[0] - (double)x[1]);
+            squares += (double)x[1] * (double)x[1];
+        }
+    return sqrt(differences / squares);
+}
+
+/* Each has rounded p and ds to bf16, 2^-9, and its results; a log-sum-exp comes of sums in fp32. */
+static bool near(const struct trial *t, const char *a, const char *b) {
+    int64_t width = (int64_t)t->s->heads * t->s->dim;
+    bool fine = apart(a, b, t->rows, width, width, false) < 0.01;
+    for (int i = 0; i < 3; i++) /* dq, dk, dv */
+        fine = fine && apart(a + 2 * (t->values + i * width), b + 2 * (t->values + i * width), t->rows, 3 * width,
+                             width, false) < 0.02;
+    return fine && apart(a + 8 * t->values, b + 8 * t->values, t->rows, t->s->heads, t->s->heads, true) < 1e-4;
+}
+
+static const char *compare(const struct shape *s, int64_t workspace) {
+    struct trial t = {s, (int64_t)s->sequences * s->rows * s->heads * s->dim, (int64_t)s->sequences * s->rows, NULL,
+                      NULL};
+    int64_t side = side_bytes(&t), all = 8 * t.values + 2 * side, aligned = (all + 255) / 256 * 256;
+    bool ran = true;
+    t.host = (uint16_t *)malloc((size_t)(3 * side + 8 * t.values));
+    if (!t.host || cudaMalloc((void **)&t.device, (size_t)(aligned + workspace)) != cudaSuccess) {
+        cudaGetLastError(); /* it is no trouble of the next call's */
+        free(t.host);
+        return "no memory to compare it";
+    }
+    randomize(&t);
+    CUDA(cudaMemset(part_of(&t, OURS), 0xff, (size_t)(2 * side)));
+    run_ours(&t);
+    struct call theirs = call_of(&t, THEIRS);
+    char *ours_made = (char *)t.host, *made = ours_made + side, *again = made + side;
+    for (int i = 0; i < 2; i++) {
+        ran = ran && run(s, true, &theirs, t.device + aligned, 0) && run(s, false, &theirs, t.device + aligned, 0);
+        CUDA(cudaMemcpy(i == 0 ? made : again, part_of(&t, THEIRS), (size_t)side, cudaMemcpyDeviceToHost));
+    }
+    CUDA(cudaMemcpy(ours_made, part_of(&t, OURS), (size_t)side, cudaMemcpyDeviceToHost));
+    const char *why = !ran                                     ? "it fails"
+                      : !near(&t, made, ours_made)             ? "its results are others"
+                      : memcmp(made, again, (size_t)side) != 0 ? "its bits vary from run to run"
+                                                               : NULL;
+    cudaFree(t.device);
+    free(t.host);
+    return why;
+}
+
+/* ---- at the start ---- */
+
+static int64_t workspace_of(const struct shape *s) {
+    return s->forward.workspace > s->backward.workspace ? s->forward.workspace : s->backward.workspace;
+}
+
+static void take_shape(const struct rt_layer *l) {
+    struct shape *s = &known[nknown++];
+    s->sequences = sequences_of(l);
+    s->heads = l->heads;
+    s->rows = l->context;
+    s->dim = l->out / l->heads;
+    const char *why = plan_shape(s);
+    if (!why)
+        why = compare(s, workspace_of(s));
+    s->fits = !why;
+    if (why)
+        fprintf(stderr, "pianola: attention of %d heads of %d, context %d, without cuDNN: %s\n", s->heads, s->dim,
+                s->rows, why);
+    if (why) {
+        forget(&s->forward);
+        forget(&s->backward);
+    }
+}
+
+void cuda_attention_plan(const struct rt_program *p) {
+    const char *wish = getenv("PIANOLA_CUDNN");
+    struct cudaDeviceProp is;
+    int device, all = 0;
+    for (int s = 0; s < p->stages; s++)
+        for (int i = 0; i < p->stage[s].nlayers; i++)
+            all += p->stage[s].layer[i].kind == LAYER_attention;
+    CUDA(cudaGetDevice(&device));
+    CUDA(cudaGetDeviceProperties(&is, device));
+    if (all == 0 || p->model->precision != BF16 || is.major != 9 || (wish && strcmp(wish, "0") == 0))
+        return;
+    known = (struct shape *)calloc((size_t)all, sizeof *known);
+    if (!known || !open_library() || dnn.cudnnGetVersion() < 91000 ||
+        dnn.cudnnCreate(&dnn.handle) != CUDNN_STATUS_SUCCESS) {
+        fprintf(stderr, "pianola: attention without cuDNN: there is no libcudnn.so.9 of version 9.10 or later\n");
+        return;
+    }
+    for (int s = 0; s < p->stages; s++)
+        for (int i = 0; i < p->stage[s].nlayers; i++)
+            if (p->stage[s].layer[i].kind == LAYER_attention && !find(&p->stage[s].layer[i]))
+                take_shape(&p->stage[s].layer[i]);
+}
+
+int64_t cuda_workspace(void) {
+    int64_t most = CUDA_WORKSPACE;
+    for (int i = 0; i < nknown; i++)
+        if (known[i].fits && workspace_of(&known[i]) > most)
+            most = workspace_of(&known[i]);
+    return most;
+}
+
+void cuda_attention_forget(void) {
+    for (int i = 0; i < nknown; i++) {
+        forget(&known[i].forward);
+        forget(&known[i].backward);
+    }
+    free(known);
+    known = NULL;
+    nknown = 0;
+    if (dnn.handle)
+        dnn.cudnnDestroy(dnn.handle);
+    dnn.handle = NULL; /* the library stays: others may have it open */
+}
+
+#else
+void cuda_attention_plan(const struct rt_program *) {}
+void cuda_attention_forget(void) {}
+int64_t cuda_workspace(void) { return CUDA_WORKSPACE; }
+bool cuda_attention_cudnn(const struct cuda_call *, bool) { return false; }
+#endif

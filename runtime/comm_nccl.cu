@@ -1,0 +1,427 @@
+/* Messages by NCCL, between ranks that are processes with a GPU each.
+ *
+ * NCCL runs what one communicator has to do one after another. So every directed edge that carries messages has a
+ * communicator of two, and every group that reduces one of its own: then lanes run side by side. Several communicators
+ * on a device are safe where all ranks issue in one order, from one thread, and NCCL is told to keep that order
+ * (NCCL_LAUNCH_ORDER_IMPLICIT, since 2.26). The compiler gives that order: a rank's stream is its part of a global one,
+ * in which every send could wait for its receive. The communicators themselves are made in one order of all, too.
+ *
+ * They do not block: a call returns at once, is carried out by a thread of NCCL's, and is done when
+ * ncclCommGetAsyncError says so. Only then comes the next, on whichever communicator, or the order would be a race. The
+ * first exchange of a pair makes their connection, so that waits here for the other side; not so when the step is
+ * captured, and nothing at all is called when it is replayed.
+ *
+ * A reduction adds in rank order, as everywhere (ops.h), which ncclAllReduce does not: its order depends on size,
+ * machine and registration. Each rank gets its share of the others' dw, adds them up in rank order, and sends the sum
+ * to all: as many bytes as a ring moves, and a scratch. So the bits are those of the host, in a graph or not. */
+#include "device_cuda.cuh"
+extern "C" {
+#include "rank_run.h"
+#include "watch.h"
+}
+#include <nccl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+struct way { /* a communicator: of an edge (sender 0, receiver 1), or of a group */
+    ncclComm_t comm;
+    void *arena; /* registered with it */
+};
+struct nccl {
+    struct rank_run *run;
+    struct cuda_rank *rank;
+    struct way *way;
+    int nways;
+    int *to, *from; /* per rank: the way of messages; -1: none */
+    int *of_group;  /* per group: likewise */
+    char **scratch; /* per lane that reduces */
+    int next;       /* the way that progress looks at next */
+    char why[512];
+    pthread_mutex_t lock; /* around every call of NCCL: while one is made, nothing may be aborted */
+};
+
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ORDER OPS: SENDs and RECVs alternate. */
+static bool sends(const struct rt_instr *x) { return (x->op - OP_SEND_F) % 2 == 0; }
+
+/* ---- calls ---- */
+
+static const char *trouble(struct nccl *n, const char *call, ncclResult_t code) {
+    const char *more = ncclGetLastError(NULL);
+    snprintf(n->why, sizeof n->why, "NCCL: %s: %s%s%s", call, ncclGetErrorString(code), *more ? ": " : "", more);
+    return n->why;
+}
+
+static bool fine(ncclResult_t code) { return code == ncclSuccess || code == ncclInProgress; }
+
+/* A call has been made on w, for instruction x or none, and gave code: goes on when it is done. */
+static void settle(struct nccl *n, const struct way *w, const char *call, const struct rt_instr *x, ncclResult_t code) {
+    char name[256];
+    double looked = seconds();
+    while (fine(code)) {
+        ncclResult_t state = ncclSuccess;
+        pthread_mutex_lock(&n->lock);
+        code = ncclCommGetAsyncError(w->comm, &state);
+        pthread_mutex_unlock(&n->lock);
+        if (code == ncclSuccess && state == ncclSuccess)
+            return;
+        code = code == ncclSuccess ? state : code;
+        sched_yield();
+        if (seconds() > looked + WORLD_LOOK) {
+            looked = seconds();
+            n->run->world.look(n->run->world.link);
+        }
+    }
+    if (x)
+        instr_name(name, sizeof name, x, n->run->tables->groups);
+    watch_fail(trouble(n, x ? name : call, code));
+}
+#define NCCL(n, w, x, call)                                                                                            \
+    do {                                                                                                               \
+        pthread_mutex_lock(&(n)->lock);                                                                                \
+        ncclResult_t code = call;                                                                                      \
+        pthread_mutex_unlock(&(n)->lock);                                                                              \
+        settle(n, w, #call, x, code);                                                                                  \
+    } while (0)
+
+static const char *progress(void *link) {
+    struct nccl *n = (struct nccl *)link;
+    ncclResult_t state = ncclSuccess, code = ncclSuccess;
+    if (n->nways == 0)
+        return NULL;
+    pthread_mutex_lock(&n->lock);
+    code = ncclCommGetAsyncError(n->way[n->next].comm, &state);
+    pthread_mutex_unlock(&n->lock);
+    n->next = (n->next + 1) % n->nways;
+    code = code == ncclSuccess ? state : code;
+    return fine(code) ? NULL : trouble(n, "a message", code);
+}
+
+/* ---- messages ---- */
+
+static bool message(void *link, struct replay *z, const struct rt_instr *x) {
+    struct nccl *n = (struct nccl *)link;
+    const struct way *w = &n->way[sends(x) ? n->to[x->peer] : n->from[x->peer]];
+    char *tensor = n->rank->arena + x->at[ROLE_t];
+    cudaStream_t stream = n->rank->lane[x->lane];
+    (void)z;
+    if (x->bytes == 0) /* weights of a stage that has none: nobody reads them */
+        return true;
+    if (sends(x))
+        NCCL(n, w, x, ncclSend(tensor, (size_t)x->bytes, ncclUint8, 1, w->comm, stream));
+    else
+        NCCL(n, w, x, ncclRecv(tensor, (size_t)x->bytes, ncclUint8, 0, w->comm, stream));
+    return true;
+}
+
+/* ---- reductions ---- */
+
+enum {
+    THREADS = 256,
+    BLOCKS = 132 * 4,
+    SCRATCH = 32 << 20, /* bytes of a lane, at most: a longer tensor goes in pieces */
+    TOGETHER = 64 /* ranks that one group of calls exchanges with: NCCL may split long groups unlike on each rank */
+};
+
+/* mine += the same share of all others, in rank order. Rank r's lies at others + ((me - r) mod ranks - 1) * stride. */
+static __global__ void add_ranks(float *mine, const float *others, int64_t n, int64_t stride, int ranks, int me) {
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS) {
+        float sum = me == 0 ? mine[i] : others[(me - 1) * stride + i];
+        for (int r = 1; r < ranks; r++)
+            sum += r == me ? mine[i] : others[((me - r + ranks) % ranks - 1) * stride + i];
+        mine[i] = sum;
+    }
+}
+
+struct piece { /* of a reduction: share j is x[j * share ..), the last ones shorter or empty */
+    float *x;
+    int64_t n, share;
+    int ranks, me;
+};
+static float *share_of(const struct piece *p, int rank, size_t *n) {
+    int64_t begin = min(rank * p->share, p->n), end = min(begin + p->share, p->n);
+    *n = (size_t)(end - begin);
+    return p->x + begin;
+}
+
+/* With every other rank: scatter gives it its own share of mine, for mine of its, into scratch; otherwise my share for
+ * its, in place. Rank r gives to r + k what r - k takes, for one k after another: so all groups are closed in all
+ * ranks.
+ */
+static void exchange(struct nccl *n, const struct way *w, const struct piece *p, float *scratch, cudaStream_t stream) {
+    for (int from = 1; from < p->ranks; from += TOGETHER) {
+        ncclResult_t code = ncclSuccess;
+        pthread_mutex_lock(&n->lock);
+        ncclGroupStart();
+        for (int k = from; k < min(from + TOGETHER, p->ranks); k++) {
+            int to = (p->me + k) % p->ranks, of = (p->me - k + p->ranks) % p->ranks;
+            size_t gives, takes;
+            float *out = share_of(p, scratch ? to : p->me, &gives), *in = share_of(p, scratch ? p->me : of, &takes);
+            if (scratch)
+                in = scratch + (k - 1) * p->share;
+            if (gives && fine(code))
+                code = ncclSend(out, gives, ncclFloat, to, w->comm, stream);
+            if (takes && fine(code))
+                code = ncclRecv(in, takes, ncclFloat, of, w->comm, stream);
+        }
+        ncclResult_t end = ncclGroupEnd();
+        pthread_mutex_unlock(&n->lock);
+        settle(n, w, "a reduction", NULL, fine(code) ? end : code);
+    }
+}
+
+static int64_t scratch_bytes(int64_t tensor, int workers) {
+    int64_t piece = tensor < SCRATCH ? tensor : SCRATCH;
+    return (piece + workers * (int64_t)sizeof(float) + 4095) / 4096 * 4096;
+}
+
+static const int32_t *group_at(const int32_t *groups, int number) {
+    for (; number > 0; groups++)
+        number -= *groups < 0;
+    return groups;
+}
+
+static bool reduce(void *link, struct replay *z, const struct rt_instr *x) {
+    struct nccl *n = (struct nccl *)link;
+    const struct way *w = &n->way[n->of_group[x->peer]];
+    const int32_t *member = group_at(n->run->tables->groups, x->peer);
+    cudaStream_t stream = n->rank->lane[x->lane];
+    float *dw = (float *)(n->rank->arena + x->at[ROLE_dw]), *scratch = (float *)n->scratch[x->lane];
+    int64_t left = x->bytes / (int64_t)sizeof *dw;
+    struct piece p = {dw, 0, 0, 0, 0};
+    for (; member[p.ranks] >= 0; p.ranks++)
+        p.me = member[p.ranks] == z->rank ? p.ranks : p.me;
+    for (; left > 0; left -= p.n, p.x += p.n) {
+        size_t own;
+        p.n = min(left, (int64_t)(SCRATCH / sizeof *dw));
+        p.share = (p.n + p.ranks - 1) / p.ranks;
+        float *mine = share_of(&p, p.me, &own);
+        exchange(n, w, &p, scratch, stream);
+        if (own)
+            LAUNCH(add_ranks, min(blocks_for((int64_t)own, THREADS), (unsigned)BLOCKS), THREADS, 0, stream, mine,
+                   scratch, (int64_t)own, p.share, p.ranks, p.me);
+        exchange(n, w, &p, NULL, stream);
+    }
+    return true;
+}
+
+/* ---- memory ---- */
+
+/* The longest reduction of each lane; -1 where it has none. */
+static int64_t longest(const struct rt_rank *k, int lane) {
+    int64_t most = -1;
+    for (int32_t c = k->lane_at[lane]; c < k->lane_at[lane + 1]; c++) {
+        const struct rt_instr *x = &k->ins[k->lane_ins[c]];
+        most = x->op == OP_REDUCE && x->bytes > most ? x->bytes : most;
+    }
+    return most;
+}
+
+static int64_t extra(const struct rt_program *p, int rank) {
+    int64_t bytes = 0;
+    for (int l = 0; l < p->rank[rank].nlanes; l++) {
+        int64_t most = longest(&p->rank[rank], l);
+        bytes += most < 0 ? 0 : scratch_bytes(most, p->workers);
+    }
+    return bytes;
+}
+
+/* Of NCCL's own kind, which it can register: then it copies from tensor to tensor, without buffers between. */
+static char *take(size_t bytes) {
+    char *p = NULL;
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* both before NCCL's first call */
+    setenv("NCCL_GRAPH_MIXING_SUPPORT", "0", 0);  /* steps are all captured or all eager, but for the first */
+    return ncclMemAlloc((void **)&p, bytes) == ncclSuccess ? p : NULL;
+}
+static void give(char *p) { ncclMemFree(p); }
+
+/* ---- at the start ---- */
+
+/* What all ranks know of all: who sends to whom, and who makes how many ids: one for each rank it sends to, and for
+ * each group that it is first in. */
+struct known {
+    int size, ngroups, most; /* ids of a rank, at most */
+    bool *edge;              /* [from * size + to] */
+    const int32_t *groups;   /* as in rt_tables */
+    ncclUniqueId *id;        /* [rank * most + number] */
+};
+
+static int ids_before(const struct known *k, int rank, int to) {
+    int n = 0;
+    for (int r = 0; r < to; r++)
+        n += k->edge[rank * k->size + r];
+    return n;
+}
+static int group_ids_before(const struct known *k, int rank, int group) {
+    int n = ids_before(k, rank, k->size);
+    for (int g = 0; g < group; g++)
+        n += *group_at(k->groups, g) == rank;
+    return n;
+}
+
+/* False: a rank sends where another does not receive. */
+static bool know_edges(struct nccl *n, struct known *k) {
+    const struct world *w = &n->run->world;
+    const struct rt_rank *own = &n->run->program.rank[w->rank];
+    size_t size = (size_t)w->size;
+    bool *mine = (bool *)calloc(2 * size, 1), *all = (bool *)calloc(2 * size, size), alike = true;
+    if (!mine || !all)
+        rank_error(n->run->self, "no memory");
+    for (int32_t i = 0; i < own->nins; i++) {
+        const struct rt_instr *x = &own->ins[i];
+        if (x->msg >= 0 && x->op != OP_REDUCE)
+            mine[(sends(x) ? 0 : size) + (size_t)x->peer] = true;
+    }
+    w->all(w->link, mine, all, 2 * size);
+    for (size_t a = 0; a < size; a++)
+        for (size_t b = 0; b < size; b++) {
+            k->edge[a * size + b] = all[a * 2 * size + b];
+            alike = alike && all[a * 2 * size + b] == all[b * 2 * size + size + a];
+        }
+    free(mine);
+    free(all);
+    return alike;
+}
+
+static void know_ids(struct nccl *n, struct known *k) {
+    const struct world *w = &n->run->world;
+    for (int r = 0; r < k->size; r++) {
+        int ids = group_ids_before(k, r, k->ngroups);
+        k->most = ids > k->most ? ids : k->most;
+    }
+    size_t most = (size_t)k->most;
+    ncclUniqueId *mine = (ncclUniqueId *)calloc(most + 1, sizeof *mine);
+    k->id = (ncclUniqueId *)calloc(most * (size_t)k->size + 1, sizeof *k->id);
+    if (!mine || !k->id)
+        rank_error(n->run->self, "no memory");
+    for (int i = 0; i < group_ids_before(k, w->rank, k->ngroups); i++) {
+        ncclResult_t code = ncclGetUniqueId(&mine[i]);
+        if (code != ncclSuccess)
+            watch_fail(trouble(n, "ncclGetUniqueId", code));
+    }
+    if (most > 0)
+        w->all(w->link, mine, k->id, most * sizeof *mine);
+    free(mine);
+}
+
+static int add_way(struct nccl *n, int ranks, int me, const ncclUniqueId *id) {
+    struct way *w = &n->way[n->nways++];
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    NCCL(n, w, NULL, ncclCommInitRankConfig(&w->comm, ranks, *id, me, &config));
+    NCCL(n, w, NULL,
+         ncclCommRegister(w->comm, n->rank->arena,
+                          (size_t)cuda_rank_bytes(&n->run->program, n->run->world.rank, n->rank->comm), &w->arena));
+    return n->nways - 1;
+}
+
+/* In one order for all ranks: edges by sender, then receiver; then groups. */
+static void connect(struct nccl *n, const struct known *k) {
+    int me = n->run->world.rank;
+    for (int a = 0; a < k->size; a++)
+        for (int b = 0; b < k->size; b++) {
+            const ncclUniqueId *id = &k->id[a * k->most + ids_before(k, a, b)];
+            if (k->edge[a * k->size + b] && a == me)
+                n->to[b] = add_way(n, 2, 0, id);
+            else if (k->edge[a * k->size + b] && b == me)
+                n->from[a] = add_way(n, 2, 1, id);
+        }
+    for (int g = 0; g < k->ngroups; g++) {
+        const int32_t *member = group_at(k->groups, g);
+        int ranks = 0, place = -1;
+        for (; member[ranks] >= 0; ranks++)
+            place = member[ranks] == me ? ranks : place;
+        if (place >= 0)
+            n->of_group[g] = add_way(n, ranks, place, &k->id[member[0] * k->most + group_ids_before(k, member[0], g)]);
+    }
+}
+
+static void place_scratch(struct nccl *n) {
+    const struct rt_program *p = &n->run->program;
+    const struct rt_rank *k = &p->rank[n->run->world.rank];
+    char *at = n->rank->extra;
+    for (int l = 0; l < k->nlanes; l++) {
+        int64_t most = longest(k, l);
+        n->scratch[l] = at;
+        at += most < 0 ? 0 : scratch_bytes(most, p->workers);
+    }
+}
+
+static void nccl_open(struct rank_run *r, struct cuda_rank *c) {
+    char why[128];
+    struct nccl *n = (struct nccl *)calloc(1, sizeof *n);
+    struct known k = {r->world.size, 0, 0, NULL, r->tables->groups, NULL};
+    int version = 0, nlanes = r->program.rank[r->world.rank].nlanes;
+    for (const int32_t *m = k.groups; *m >= 0; m = group_at(m, 1))
+        k.ngroups++;
+    size_t size = (size_t)k.size, ngroups = (size_t)k.ngroups;
+    ncclGetVersion(&version);
+    k.edge = (bool *)calloc(size * size, 1);
+    bool ok = n && k.edge;
+    ok = ok && (n->way = (struct way *)calloc(2 * size + ngroups, sizeof *n->way));
+    ok = ok && (n->to = (int *)calloc(size, sizeof *n->to)) && (n->from = (int *)calloc(size, sizeof *n->from));
+    ok = ok && (n->of_group = (int *)calloc(ngroups + 1, sizeof *n->of_group));
+    ok = ok && (n->scratch = (char **)calloc((size_t)nlanes + 1, sizeof *n->scratch));
+    snprintf(why, sizeof why, "rank %d: no memory for its messages", r->world.rank);
+    rank_verdict(r, ok, why);
+    snprintf(why, sizeof why, "rank %d: NCCL is of version %d, and 2.26 or newer is needed", r->world.rank, version);
+    rank_verdict(r, version >= NCCL_VERSION(2, 26, 0), why);
+    n->run = r;
+    n->rank = c;
+    pthread_mutex_init(&n->lock, NULL);
+    place_scratch(n);
+    __atomic_store_n(&c->link, n, __ATOMIC_RELEASE);
+    bool alike = know_edges(n, &k);
+    snprintf(why, sizeof why, "rank %d: not all messages have two sides; compile again", r->world.rank);
+    rank_verdict(r, alike, why);
+    know_ids(n, &k);
+    connect(n, &k);
+    free(k.edge);
+    free(k.id);
+}
+
+/* ---- at the end ---- */
+
+static void abort_all(void *link) {
+    struct nccl *n = (struct nccl *)link;
+    pthread_mutex_lock(&n->lock); /* for good: no call may follow */
+    for (int i = 0; i < n->nways; i++)
+        if (n->way[i].comm)
+            ncclCommAbort(n->way[i].comm);
+}
+
+/* Every rank has come to its end. NCCL is known to hang here at times, when nothing is at stake any more: it gets two
+ * seconds. */
+static void nccl_close(void *link) {
+    static const double PATIENCE = 2;
+    struct nccl *n = (struct nccl *)link;
+    double until = seconds() + PATIENCE;
+    for (int i = 0; i < n->nways; i++) {
+        ncclCommDeregister(n->way[i].comm, n->way[i].arena);
+        ncclCommFinalize(n->way[i].comm);
+    }
+    for (int i = 0; i < n->nways; i++) {
+        ncclResult_t state = ncclInProgress;
+        while (ncclCommGetAsyncError(n->way[i].comm, &state) == ncclSuccess && state == ncclInProgress &&
+               seconds() < until)
+            sched_yield();
+        (state == ncclSuccess ? ncclCommDestroy : ncclCommAbort)(n->way[i].comm);
+    }
+    free(n->way);
+    free(n->to);
+    free(n->from);
+    free(n->of_group);
+    free(n->scratch);
+    free(n);
+}
+
+extern const struct cuda_comm cuda_nccl = {"NCCL", message,   reduce,   take,      give,
+                                           extra,  nccl_open, progress, abort_all, nccl_close};

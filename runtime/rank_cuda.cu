@@ -1,0 +1,285 @@
+/* A rank's process on a GPU of its own: the step as one graph, messages by NCCL.
+ *
+ * The process's one thread enqueues and then asks, again and again, whether the step has ended: it waits in no call, so
+ * that an error, a rank that is gone or the watch's deadline can always end it. The watch itself calls nothing of CUDA,
+ * which would break a capture: it reads how far the device has come in words that the device writes to host memory. */
+#include "device_cuda.cuh"
+extern "C" {
+#include "rank_run.h"
+#include "watch.h"
+}
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { STATES = 3 }; /* of a weight: itself, and AdamW's two moments */
+struct rank_device {
+    struct cuda_rank rank;
+    struct cuda_steps steps;
+    bool begun;      /* a step has been run */
+    float *mirror;   /* host memory: what the largest home has learned */
+    int64_t free[4]; /* device memory, as the device counts: before anything, with the arena, connected, after a step */
+};
+extern "C" const char device_kind[] = "GPU";
+
+/* The process's, for device_abort, which any thread may call. */
+static struct {
+    struct rank_device *device; /* NULL: there is nothing to abort yet */
+    char name[256];             /* of the GPU */
+    int number, aborted;
+} own;
+
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+extern "C" void device_open(const struct rt_self *self, const struct rt_tables *tables) { (void)self, (void)tables; }
+
+/* ---- which GPU ---- */
+
+struct seat {
+    char host[256], uuid[16];
+    int devices, number;
+};
+
+/* Its place among its host's ranks: as the launcher says, else by counting. */
+static int local_rank(const struct rank_run *r, const struct seat *all) {
+    int me = r->world.rank, local = 0;
+    for (int k = 0; k < me; k++)
+        local += strcmp(all[k].host, all[me].host) == 0;
+    return r->flags.launch.local >= 0 ? r->flags.launch.local : local;
+}
+
+/* Where each process is shown GPUs of its own (Slurm can do that), they all have the same number, but are not one. */
+static bool alone(const struct rank_run *r, const struct seat *all, char *why, size_t n) {
+    const struct seat *me = &all[r->world.rank];
+    for (int k = 0; k < r->world.size; k++)
+        if (k != r->world.rank && strcmp(all[k].host, me->host) == 0 &&
+            memcmp(all[k].uuid, me->uuid, sizeof me->uuid) == 0) {
+            snprintf(why, n,
+                     "ranks %d and %d would share GPU %d of %s, a %s: each needs its own, and %d %s there to be seen",
+                     min(k, r->world.rank), max(k, r->world.rank), me->number, me->host, own.name, me->devices,
+                     me->devices == 1 ? "is" : "are");
+            return false;
+        }
+    return true;
+}
+
+extern "C" void device_choose(struct rank_run *r) {
+    struct seat me, *all = (struct seat *)calloc((size_t)r->world.size, sizeof *all);
+    struct cudaDeviceProp device;
+    char why[512] = "";
+    if (!all)
+        rank_error(r->self, "no memory");
+    memset(&me, 0, sizeof me);
+    gethostname(me.host, sizeof me.host - 1);
+    cudaError_t code = cudaGetDeviceCount(&me.devices);
+    if (code != cudaSuccess || me.devices == 0)
+        snprintf(why, sizeof why, "rank %d: no CUDA device on %s: %s", r->world.rank, me.host,
+                 code == cudaSuccess ? "none is there" : cudaGetErrorString(code));
+    rank_verdict(r, !*why, why);
+    r->world.all(r->world.link, &me, all, sizeof me);
+    me.number = own.number = local_rank(r, all) % me.devices;
+    CUDA(cudaSetDevice(me.number));
+    CUDA(cudaGetDeviceProperties(&device, me.number));
+    snprintf(own.name, sizeof own.name, "%s", device.name);
+    memcpy(me.uuid, &device.uuid, sizeof me.uuid);
+    r->world.all(r->world.link, &me, all, sizeof me);
+    bool ok = alone(r, all, why, sizeof why);
+    free(all);
+    rank_verdict(r, ok, why);
+}
+
+/* ---- at the start ---- */
+
+static int64_t free_memory(void) {
+    size_t now, all;
+    CUDA(cudaMemGetInfo(&now, &all));
+    return (int64_t)now;
+}
+
+extern "C" bool device_take(struct rank_run *r, char *why, size_t nwhy) {
+    struct rank_device *d = r->device = (struct rank_device *)calloc(1, sizeof *d);
+    const struct rt_program *p = &r->program;
+    const struct rt_rank *k = &p->rank[r->world.rank];
+    int64_t most = 0;
+    for (int h = 0; h < k->nhomes; h++) {
+        int64_t n = weight_count(p->model, &p->stage[k->home[h].stage]);
+        most = n > most ? n : most;
+    }
+    cuda_attention_plan(p);
+    const char *trouble = "no memory on the host";
+    if (d && (d->mirror = (float *)malloc(STATES * (size_t)most * sizeof(float) + 1))) {
+        d->free[0] = free_memory();
+        trouble = cuda_take(&r->replay, &d->rank, p, r->world.rank, &cuda_nccl, true);
+    }
+    if (trouble) {
+        snprintf(why, nwhy, "rank %d: %s: it takes %lld bytes of GPU %d, a %s, which has %lld free", r->world.rank,
+                 trouble, (long long)cuda_rank_bytes(p, r->world.rank, &cuda_nccl), own.number, own.name,
+                 (long long)(d ? d->free[0] : 0));
+        return false;
+    }
+    cuda_linear_plan(p);
+    d->steps.n = 1;
+    d->steps.replay = &r->replay;
+    d->steps.rank = &d->rank;
+    d->steps.graph = !r->flags.eager;
+    snprintf(why, nwhy, "rank %d: no memory on the host", r->world.rank);
+    bool ok = steps_open(&d->steps);
+    d->free[1] = free_memory();
+    return ok;
+}
+
+extern "C" void device_connect(struct rank_run *r) {
+    struct rank_device *d = r->device;
+    watch_phase("waits for all ranks to connect their GPUs");
+    __atomic_store_n(&own.device, d, __ATOMIC_RELEASE);
+    d->rank.comm->open(r, &d->rank);
+    d->free[2] = free_memory();
+}
+
+extern "C" void device_begin(struct rank_run *r) { cuda_begin(&r->replay, (uint64_t)r->flags.seed); }
+
+extern "C" const char *device_line(const struct rank_run *r) {
+    static char line[512];
+    snprintf(line, sizeof line, "%s, messages by %s, %s", own.name, r->device->rank.comm->name,
+             r->flags.eager ? "each step enqueued anew" : "one graph for the step");
+    return line;
+}
+
+/* ---- steps ---- */
+
+static void wait_for(struct rank_run *r, cudaEvent_t event) {
+    struct cuda_rank *c = &r->device->rank;
+    double looked = seconds();
+    for (cudaError_t code; (code = cudaEventQuery(event)) != cudaSuccess; sched_yield()) {
+        if (code != cudaErrorNotReady)
+            cuda_must(code, "in a step");
+        const char *why = c->comm->progress(c->link);
+        if (why)
+            watch_fail(why);
+        if (seconds() > looked + WORLD_LOOK) {
+            looked = seconds();
+            r->world.look(r->world.link);
+        }
+    }
+}
+
+/* The next step's microbatches are made while this one runs. */
+extern "C" void device_step(struct rank_run *r, float *loss) {
+    struct rank_device *d = r->device;
+    struct cuda_rank *c = &d->rank;
+    int64_t step = r->replay.step;
+    bool reads = rank_reads(r);
+    if (!d->begun)
+        CUDA(cudaMemcpy(c->step, &step, sizeof step, cudaMemcpyHostToDevice)); /* those done before count */
+    if (!d->begun && reads)
+        cuda_feed(&r->replay, step, r->data, d->steps.origin);
+    memset(c->reached, 0, sizeof *c->reached * (size_t)r->program.rank[r->world.rank].nlanes);
+    steps_run(&d->steps, step, false);
+    if (reads)
+        cuda_feed(&r->replay, step + 1, r->data, d->steps.origin);
+    wait_for(r, c->came[step % 2]);
+    memcpy(loss, c->told[step % 2], sizeof *loss * (size_t)r->program.batches);
+    if (!d->begun)
+        d->free[3] = free_memory();
+    d->begun = true;
+}
+
+struct memory {
+    int64_t planned, taken, connected, used;
+};
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+extern "C" void device_report(struct rank_run *r) {
+    const struct rank_device *d = r->device;
+    struct memory me = {cuda_rank_bytes(&r->program, r->world.rank, d->rank.comm), d->free[0] - d->free[1],
+                        d->free[1] - d->free[2], d->free[2] - d->free[3]};
+    struct memory most = {0, 0, 0, 0}, *all = (struct memory *)calloc((size_t)r->world.size, sizeof *all);
+    if (!all)
+        rank_error(r->self, "no memory");
+    r->world.all(r->world.link, &me, all, sizeof me);
+    for (int k = 0; k < r->world.size; k++) {
+        most.planned = larger(most.planned, all[k].planned);
+        most.taken = larger(most.taken, all[k].taken);
+        most.connected = larger(most.connected, all[k].connected);
+        most.used = larger(most.used, all[k].used);
+    }
+    free(all);
+    if (r->world.rank == 0)
+        fprintf(
+            stderr,
+            "pianola: device memory of a rank, at most: planned %lld bytes, taken %lld; %s's communicators %lld, and "
+            "%lld more with the first step\n",
+            (long long)most.planned, (long long)most.taken, d->rank.comm->name, (long long)most.connected,
+            (long long)most.used);
+}
+
+/* ---- state ---- */
+
+/* The moments behind the weights. */
+extern "C" struct home_state device_pull(struct rank_run *r, const struct rt_home *h) {
+    const struct rt_learned y = learned_at(r->program.model, &r->program.stage[h->stage], h);
+    const char *arena = r->device->rank.arena;
+    float *mirror = r->device->mirror;
+    size_t n = (size_t)y.count;
+    if (n > 0)
+        CUDA(cudaMemcpy(mirror, arena + y.weight, n * sizeof *mirror, cudaMemcpyDeviceToHost));
+    if (n > 0 && y.moments >= 0)
+        CUDA(cudaMemcpy(mirror + n, arena + y.moments, 2 * n * sizeof *mirror, cudaMemcpyDeviceToHost));
+    struct home_state m = {mirror, y.moments < 0 ? NULL : mirror + n};
+    return m;
+}
+
+extern "C" void device_push(struct rank_run *r, const struct rt_home *h) {
+    const struct rt_learned y = learned_at(r->program.model, &r->program.stage[h->stage], h);
+    const float *mirror = r->device->mirror;
+    size_t n = (size_t)y.count;
+    if (n == 0)
+        return;
+    cuda_put_weights(&r->replay, h, mirror);
+    if (y.moments >= 0)
+        CUDA(cudaMemcpy(r->device->rank.arena + y.moments, mirror + n, 2 * n * sizeof *mirror, cudaMemcpyHostToDevice));
+}
+
+/* ---- the end ---- */
+
+static void *abort_messages(void *arg) {
+    struct cuda_rank *c = &((struct rank_device *)arg)->rank;
+    void *link = __atomic_load_n(&c->link, __ATOMIC_ACQUIRE);
+    if (link)
+        c->comm->abort(link);
+    __atomic_store_n(&own.aborted, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* A little longer than it takes: a launcher that sees one rank end may kill the others before they could say what they
+ * have found. */
+extern "C" void device_abort(void) {
+    static const double LINGER = 0.2, PATIENCE = 2;
+    const struct timespec pause = {0, 10000000};
+    struct rank_device *d = __atomic_load_n(&own.device, __ATOMIC_ACQUIRE);
+    double begin = seconds();
+    pthread_t helper;
+    bool helped = d && pthread_create(&helper, NULL, abort_messages, d) == 0;
+    while (seconds() < begin + LINGER ||
+           (helped && !__atomic_load_n(&own.aborted, __ATOMIC_ACQUIRE) && seconds() < begin + PATIENCE))
+        nanosleep(&pause, NULL);
+}
+
+extern "C" void device_release(struct rank_run *r) {
+    struct rank_device *d = r->device;
+    CUDA(cudaDeviceSynchronize());
+    steps_close(&d->steps);
+    cuda_linear_forget();
+    cuda_attention_forget();
+    d->rank.comm->close(d->rank.link);
+    cuda_release(&r->replay, &d->rank);
+    free(d->mirror);
+    free(d);
+}

@@ -1,0 +1,44 @@
+/* What a rank's process runs on: rank_host.c, a CPU, in libpianola-host.a, or rank_cuda.cu, a GPU, in
+ * libpianola-cuda.a. Which of the two is linked decides; a rank's program and everything else stay the same.
+ *
+ * The functions are called in this order. Those said to be collective meet all ranks; the trouble of one ends all of
+ * them there, through rank_verdict. */
+#ifndef PIANOLA_RANK_DEVICE_H
+#define PIANOLA_RANK_DEVICE_H
+#include "rt.h"
+
+struct rank_run;
+struct rank_device;              /* the implementation's own, in rank_run's device */
+extern const char device_kind[]; /* "CPU" or "GPU": all ranks of a run must have the same */
+
+/* First of all, before the process has other threads. Refuses what it cannot run. */
+void device_open(const struct rt_self *self, const struct rt_tables *tables);
+/* Collective: which of its host's devices a rank has. */
+void device_choose(struct rank_run *r);
+/* All memory, and what the replay needs beside messages; sets r->device and r->replay. False with why. */
+bool device_take(struct rank_run *r, char *why, size_t nwhy);
+/* Collective: how its messages travel. */
+void device_connect(struct rank_run *r);
+/* Initial weights at the homes. */
+void device_begin(struct rank_run *r);
+/* For the line about the run: "OpenBLAS kernel Haswell, one thread a rank". */
+const char *device_line(const struct rank_run *r);
+
+/* Runs step r->replay.step to its end. loss[batches]: of the microbatches whose loss is computed here; 0 elsewhere. */
+void device_step(struct rank_run *r, float *loss);
+/* Collective, once, after the first step: rank 0 says what memory the ranks have taken, where that is not the plan. */
+void device_report(struct rank_run *r);
+
+/* What a home has learned (rt_learned), in the host's memory, until the next call of this. What is written there counts
+ * from device_push on. */
+struct home_state {
+    float *weight, *moments; /* fp32; moments NULL: none */
+};
+struct home_state device_pull(struct rank_run *r, const struct rt_home *h);
+void device_push(struct rank_run *r, const struct rt_home *h);
+
+/* The process is about to end early: lets go of the other ranks, within two seconds. Any thread may call it. */
+void device_abort(void);
+/* Collective, when all is done. */
+void device_release(struct rank_run *r);
+#endif

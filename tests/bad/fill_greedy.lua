@@ -1,0 +1,6 @@
+return schedule {
+  workers = 4, stages = 4, batches = 4,
+  w = function(s, b, d) return s, s end,
+  split_backward = true,
+  fill = function(s, b, d) return d == "W" end,
+}

@@ -1,0 +1,6 @@
+-- More than all of the shorter job cannot hide.
+return schedule {
+  workers = 1, stages = 1, batches = 2,
+  sequence = { { "0F0", "0F1+0B0", "0B1" } },
+  overlap = 2,
+}

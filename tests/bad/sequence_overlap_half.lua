@@ -1,0 +1,5 @@
+-- Half a pair.
+return schedule {
+  workers = 1, stages = 1, batches = 1,
+  sequence = { { "0F0+", "0B0" } },
+}

@@ -1,0 +1,2 @@
+-- args: ../../schedules/chimera.lua -D workers=5
+-- The slots of the two pipelines would clash.

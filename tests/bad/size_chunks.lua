@@ -1,0 +1,1 @@
+-- args: ../../schedules/breadth_first.lua -D chunks=0

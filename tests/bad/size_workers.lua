@@ -1,0 +1,1 @@
+-- args: ../../schedules/interleaved.lua -D workers=0

@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# make gpu-check: all that can be said of the CUDA half on one GPU; or, with GPU=standin, that this script works.
+#
+#   tests/gpu/check.sh DIR    a line for each check, a summary; exit 0: none failed
+#
+# SEED: of the random data; by default another one each day. CHECKS: which ones, of layers, steps, processes, memcheck
+# and racecheck, where one call must not take long. Nothing of Lua, BLAS or Criterion is needed here.
+cd "$(dirname "$0")/../.." || exit 2
+. tests/gpu/lib.sh
+export SEED=${SEED:-$(date -u +%Y%m%d)}
+passed=0 failed=0 skipped=0
+keep check
+facts
+echo "seed       $SEED"
+echo
+
+wanted() { case " ${CHECKS:-layers steps processes memcheck racecheck} " in *" $1 "*) ;; *) false ;; esac; }
+fine() { passed=$((passed + 1)) && echo "passed   $1"; }
+bad() { failed=$((failed + 1)) && echo "FAILED   $1"; }
+skip() { skipped=$((skipped + 1)) && echo "skipped  $1: $2"; }
+# try NAME SECONDS COMMAND...: by its exit status; its last line is shown, and more of it when it failed
+try() {
+    local log=$room/log status
+    timeout -k 10 "$2" "${@:3}" >"$log" 2>&1
+    status=$?
+    if [ $status = 0 ]; then
+        fine "$1: $(tail -n 1 "$log")"
+    else
+        bad "$1: exit status $status"
+        tail -n 15 "$log" | sed 's/^/         | /'
+    fi
+}
+# same NAME WANTED GOT
+same() { if [ -n "$2" ] && [ "$2" = "$3" ]; then fine "$1"; else bad "$1: ${2:-nothing} and ${3:-nothing}"; fi; }
+# within NAME GOT LEAST MOST
+within() {
+    if awk -v x="$2" -v a="$3" -v b="$4" 'BEGIN { exit !(x != "" && x + 0 >= a && x + 0 <= b) }'; then fine "$1: $2"; else
+        bad "$1: ${2:-nothing}, which is not from $3 to $4"
+    fi
+}
+run() { timeout -k 10 200 "$PIANOLA" run "$@" --json 2>"$room/errors" || tail -n 3 "$room/errors" >&2; }
+cuda() { run "$@" --device cuda; }
+
+# ---- each layer against the host reference, fp32 and bf16; tolerances are stated in tests/kernels/*.cpp ----
+
+wanted layers && for layers in kernels attention linear fused; do
+    try "$layers against the host" 300 "$DIR/$layers"
+    try "$layers against the host, GPT-2's shapes" 300 "$DIR/$layers" gpt2 $([ "$standin" ] && echo 2 || echo 1024)
+done
+
+# ---- whole steps: all ranks in loopback ----
+
+integers="--model schedules/models/integers.lua --steps 4"
+text="--model schedules/models/gpt.lua --data README.md --seed $SEED"
+[ "$standin" ] && text="$text -D width=16 -D context=8 -D rows=1 -D heads=2 --steps 2" || text="$text --steps 20"
+# shellcheck disable=SC2086
+wanted steps && for schedule in schedules/*.lua; do
+    name=$(basename "$schedule" .lua)
+    same "$name in loopback, integers: the host's bits" "$(run "$schedule" $integers | field weights)" \
+        "$(cuda "$schedule" $integers | field weights)"
+    same "$name in loopback, integers in bf16: the bits of one rank" true \
+        "$(cuda "$schedule" $integers -D precision=bf16 --compare | field one_rank_same_weights)"
+done
+# gpt NAME MOST SCHEDULE FLAGS...: MOST is by how much a loss may differ from that of one rank
+# shellcheck disable=SC2086
+gpt() {
+    local name="$1 in loopback, GPT" most=$2
+    shift 2
+    cuda "$@" $text --compare >"$room/graph"
+    within "$name: losses against one rank, relative" "$(field one_rank_largest_difference <"$room/graph")" 0 "$most"
+    same "$name: graph and eager replay, the same bits" "$(field weights <"$room/graph")" \
+        "$(cuda "$@" $text --no-graph | field weights)"
+    same "$name: timed, the same bits" "$(field weights <"$room/graph")" \
+        "$(cuda "$@" $text --timeline "$room/timeline" | field weights)"
+    # What is taken beyond the plan is CUDA's own: streams, events, cuBLASLt.
+    within "$name: device memory taken beyond the $(field device_bytes_planned <"$room/graph") bytes planned" \
+        "$(awk -v p="$(field device_bytes_planned <"$room/graph")" -v t="$(field device_bytes_taken <"$room/graph")" \
+            'BEGIN { if (p != "" && t != "") print t - p }')" 0 $([ "$standin" ] && echo 0 || echo 67108864)
+}
+against_host() { # NAME FLAGS...
+    local host
+    # shellcheck disable=SC2086
+    host=$(run "${@:2}" $text | field loss_last)
+    within "$1 in loopback, GPT: the last loss against the host's, relative" \
+        "$(field loss_last <"$room/graph" | awk -v h="$host" '{ d = $1 / h - 1; print d < 0 ? -d : d }')" 0 1e-4
+}
+if wanted steps; then
+    gpt 1f1b 1e-5 schedules/1f1b.lua -D workers=4 -D batches=4
+    against_host 1f1b schedules/1f1b.lua -D workers=4 -D batches=4
+    gpt "fslpp, tied" 1e-5 schedules/fslpp.lua -D batches=4 -D tied=true
+    against_host "fslpp, tied" schedules/fslpp.lua -D batches=4 -D tied=true
+    gpt "1f1b, bf16" 1e-2 schedules/1f1b.lua -D workers=4 -D batches=4 -D precision=bf16
+fi
+
+# ---- between processes, as far as one GPU goes ----
+
+wanted processes && try "NCCL, one rank that sends to itself" 100 "$DIR/nccl"
+wanted processes && for more in ranks put; do # programs of a rank; one-sided copies between four
+    if [ -x tests/gpu/$more.sh ]; then try "$more" 300 tests/gpu/$more.sh "$DIR"; else skip "$more" "tests/gpu/$more.sh is not there"; fi
+done
+
+# ---- the sanitizer ----
+
+# shellcheck disable=SC2086
+sanitize() {
+    local tool=$1 guard="compute-sanitizer --tool $1 --error-exitcode 9"
+    for layers in kernels attention linear fused; do try "$tool, $layers" 400 $guard "$DIR/$layers"; done
+    try "$tool, a step in loopback" 400 $guard "$PIANOLA" run schedules/1f1b.lua -D workers=2 -D batches=2 \
+        --model schedules/models/gpt.lua -D layers=2 -D width=32 -D context=16 -D rows=1 --steps 2 --json --device cuda
+}
+for tool in memcheck racecheck; do
+    if ! wanted $tool; then
+        continue
+    elif [ "$standin" ]; then
+        skip "$tool" "it needs a GPU"
+    elif ! command -v compute-sanitizer >/dev/null; then
+        skip "$tool" "compute-sanitizer is not here"
+    else
+        sanitize $tool
+    fi
+done
+[ "$standin" ] && skip "driver and kernels of a real GPU" "this is the stand-in"
+
+echo
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ]

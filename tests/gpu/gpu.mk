@@ -1,0 +1,73 @@
+# What tests/gpu/check.sh and bench.sh run. In build/gpu-check for a machine with a GPU and CUDA's libraries but nothing
+# of ours: Lua and BLAS are inside, programs find each other beside themselves. In build/standin-check the same sources
+# against tests/standin/.
+G := build/gpu-check
+O := build/gpu-check-obj
+S := build/standin-check
+LAYER_TESTS := kernels attention linear fused
+TRAVELS := $(addprefix $(G)/,pianola libpianola-cuda.so layer_times.so $(LAYER_TESTS) nccl)
+STAYS := $(addprefix $(S)/,pianola libpianola-cuda.so layer_times.so $(LAYER_TESTS) nccl)
+NVHOST := -std=c++17 -O2 -Xcompiler -fPIC -Iruntime -MMD -MP # these have no kernels of their own
+WITHOUT_TRAINING = $(patsubst %,build/$(1)/%.o,$(filter-out train_cuda $(OWNPROC),$(CUDA))) $(SHARED:%=build/pic/%.o)
+
+# OpenBLAS as far as it is used, for all programs at once.
+$(G)/libpianola-blas.so: Makefile
+	@mkdir -p $(@D)
+	$(CC) -shared -s -o $@ -Wl,-u,cblas_sgemm,-u,openblas_get_corename,-u,openblas_set_num_threads \
+	    -Wl,-u,gotoblas_dynamic_init,-u,gotoblas_dynamic_quit \
+	    "$$(pkg-config --variable=libdir openblas)/libopenblas.a" -lm -pthread
+$(G)/pianola: build/obj/compiler/main.o build/libpianola.a $(G)/libpianola-blas.so
+	$(CC) $(FLAGS) -o $@ $(filter-out %.so,$^) -l:liblua5.4.a -L$(G) -lpianola-blas -Wl,-rpath,'$$ORIGIN' -lm -pthread
+$(G)/libpianola-cuda.so: build/libpianola-cuda.so
+	@mkdir -p $(@D)
+	cp $< $@
+$(O)/%.o: tests/kernels/%.cpp Makefile tests/gpu/gpu.mk
+	@mkdir -p $(@D)
+	$(NVCC) $(NVHOST) -x cu -c -o $@ $<
+$(O)/%.o: tests/gpu/%.cu Makefile tests/gpu/gpu.mk
+	@mkdir -p $(@D)
+	$(NVCC) $(NVHOST) -c -o $@ $<
+# An archive, of which each program takes what it needs: all that travels may be 64 MiB.
+$(O)/layers.a: $(call WITHOUT_TRAINING,cuda)
+	@mkdir -p $(@D)
+	rm -f $@
+	ar rcs $@ $^
+$(addprefix $(G)/,$(LAYER_TESTS)): $(G)/%: $(O)/%.o $(O)/layers.a build/libpianola.a $(G)/libpianola-blas.so
+	$(NVCC) -o $@ $(filter-out %.so,$^) -L$(G) -lpianola-blas -lcublasLt -cudart shared -Xlinker -rpath,'$$ORIGIN'
+$(G)/layer_times.so: $(O)/layer_times.o $(call WITHOUT_TRAINING,cuda)
+	$(NVCC) -shared -o $@ $^ -lcublasLt -cudart shared
+$(G)/nccl: $(O)/nccl.o
+	$(NVCC) -o $@ $^ -lnccl -cudart shared
+gpu-check-build: gpu $(TRAVELS)
+	git describe --always --dirty >$(G)/commit
+	@du -sm $(G) | awk '{ print $$1 " MiB in " $$2; exit $$1 > 64 }'
+
+$(S)/obj/%.o: tests/kernels/%.cpp Makefile tests/gpu/gpu.mk
+	@mkdir -p $(@D)
+	$(CXX) -std=c++17 -O1 -g -ffp-contract=off -Itests/standin -Iruntime -MMD -MP -c -o $@ $<
+$(S)/obj/%.o: tests/gpu/%.cu Makefile tests/gpu/gpu.mk
+	@mkdir -p $(@D)
+	$(CXX) -std=c++17 -O1 -g -fPIC -Itests/standin -Iruntime -MMD -MP -x c++ -c -o $@ $<
+$(addprefix $(S)/,$(LAYER_TESTS)): $(S)/%: $(S)/obj/%.o $(call WITHOUT_TRAINING,standin) $(STANDIN:tests/%.cpp=build/%.o) build/libpianola.a
+	$(CXX) -o $@ $^ $$(pkg-config --libs openblas) -lm -pthread
+$(S)/layer_times.so: $(S)/obj/layer_times.o $(call WITHOUT_TRAINING,standin) $(STANDIN:tests/%.cpp=build/%.o)
+	$(CXX) -shared -o $@ $^ -pthread
+$(S)/nccl: $(S)/obj/nccl.o $(STANDIN:tests/%.cpp=build/%.o)
+	$(CXX) -o $@ $^ -pthread
+$(S)/pianola $(S)/libpianola-cuda.so: $(S)/%: standin
+	@mkdir -p $(@D)
+	ln -sf $(if $(filter %.so,$@),../standin/libpianola-cuda.so,../pianola) $@
+standin-check: $(STAYS)
+
+# make gpu-check [GPU=standin]; make gpu-bench [GPU=standin]. Where it can be built, it is; elsewhere what came is used.
+BUILT = pkg-config --exists lua5.4 openblas 2>/dev/null && [ -x $(NVCC) ]
+gpu-check gpu-bench:
+ifeq ($(GPU),standin)
+	@$(MAKE_ALL) standin-check
+	@tests/gpu/$(@:gpu-%=%).sh $(S)
+else
+	@if $(BUILT); then $(MAKE_ALL) gpu-check-build; fi
+	@tests/gpu/$(@:gpu-%=%).sh $(G)
+endif
+-include $(wildcard $(O)/*.d $(S)/obj/*.d)
+.PHONY: gpu-check-build standin-check gpu-check gpu-bench

@@ -1,0 +1,228 @@
+/* Each layer of a model alone, over and over, and how far that is from what the device could do.
+ *
+ * A library that `pianola run schedules/serial.lua --device cuda` loads in place of the runtime (PIANOLA_CUDA): it
+ * takes the rank as the runtime does, runs one step, and then times every layer's forward, input gradient and weight
+ * gradient of the first microbatch on the addresses of the plan. Layers of one shape take turns, so that what one
+ * leaves in the cache is not what the next reads. The limit is the larger of FLOPs / peak and bytes / bandwidth, where
+ * bytes counts each operand once. Layers that a step runs as one kernel (layers_cuda.cu) are timed one by one here. PEAK_TFLOPS and MEMORY_TBS say what the device can do; the lines go to stdout,
+ * separated by tabs:
+ *
+ *     layer  way  count  us  share  flops  bytes  limit_us  of_limit
+ *
+ * count: a microbatch's; us: one alone; share: of all layers and updates of a step, alone. */
+#include "device_cuda.cuh"
+extern "C" {
+#include "job.h"
+#include "train_cuda.h"
+}
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define X(name, ...) &cuda_##name,
+static const struct cuda_layer *const kinds[NLAYERS] = {LAYERS(X)};
+#undef X
+#define X(name, ...) #name,
+static const char *const names[NLAYERS] = {LAYERS(X)};
+#undef X
+static const char *const ways[] = {"forward", "input", "weight"};
+
+struct line {
+    char layer[80];
+    const char *way;
+    int count;
+    double us, flops, bytes;
+};
+struct bench {
+    const struct rt_program *p;
+    struct replay z;
+    struct cuda_rank c;
+    cudaStream_t stream;
+    cudaEvent_t begin, end;
+    double peak, bandwidth, least; /* FLOP/s, bytes/s; seconds that a measurement takes at least */
+    struct line line[3 * NLAYERS * 8];
+    int n;
+};
+
+static double figure(const char *name, double otherwise) {
+    const char *s = getenv(name);
+    return s ? atof(s) : otherwise;
+}
+
+/* ---- what a layer has to do ---- */
+
+static void work_of(const struct rt_model *m, const struct rt_layer *l, int way, double *flops, double *bytes) {
+    double r = l->rows, x = r * l->in, y = r * l->out, heads = l->heads, t = l->context,
+           e = precision_bytes(m->precision);
+    double w = (double)(l->nparam + shared_table(m, l));
+    *flops = 0;
+    switch (l->kind) {
+    case LAYER_linear:
+    case LAYER_unembedding:
+        *flops = 2 * r * l->in * l->out;
+        *bytes = way == 2 ? e * (x + y) + 4 * w : e * (x + y + w);
+        break;
+    case LAYER_attention: /* causal: half of the pairs. Backward: scores again, dp, dv, dq and dk */
+        *flops = (way == 0 ? 2 : 5) * t * r * l->out;
+        *bytes = way == 0 ? e * (x + y) + 4 * r * heads : e * (2 * x + 2 * y) + 4 * r * heads;
+        break;
+    case LAYER_embedding: *bytes = way == 0 ? e * 3 * y : e * y + 4 * w; break;
+    case LAYER_layernorm: *bytes = (way == 1 ? 3 : 2) * e * x + 8 * r + (way == 2 ? 4 : e) * w; break;
+    case LAYER_cross_entropy: *bytes = 2 * e * x; break;
+    default: *bytes = (way == 0 && l->kind != LAYER_join ? 2 : 3) * e * x; break;
+    }
+}
+
+/* ---- timing ---- */
+
+/* Seconds of one run(context, i), i from 0 to n - 1 in turns. */
+template <typename F> static double alone(struct bench *k, int n, F run) {
+    for (int rounds = 1;; rounds *= 4) {
+        float ms;
+        run(0);
+        CUDA(cudaEventRecord(k->begin, k->stream));
+        for (int i = 0; i < rounds * n; i++)
+            run(i % n);
+        CUDA(cudaEventRecord(k->end, k->stream));
+        CUDA(cudaEventSynchronize(k->end));
+        CUDA(cudaEventElapsedTime(&ms, k->begin, k->end));
+        if (1e-3 * ms >= k->least)
+            return 1e-3 * ms / (rounds * n);
+    }
+}
+
+static bool alike(const struct rt_layer *a, const struct rt_layer *b) {
+    return a->kind == b->kind && a->in == b->in && a->out == b->out && a->nparam == b->nparam && a->heads == b->heads;
+}
+
+static const struct rt_instr *find(const struct bench *k, int op, int stage) {
+    const struct rt_rank *rank = &k->p->rank[0];
+    for (int32_t i = 0; i < rank->nins; i++)
+        if (rank->ins[i].op == op && rank->ins[i].stage == stage)
+            return &rank->ins[i];
+    return NULL;
+}
+
+static void (*function(const struct rt_layer *l, int way))(const struct cuda_call *) {
+    const struct cuda_layer *f = kinds[l->kind];
+    if (way == 1 && l->dx.space == SP_NONE)
+        return NULL;
+    return way == 0 ? f->forward : way == 1 ? f->input : f->weight;
+}
+
+static struct rt_batch first_batch(const struct bench *k) {
+    struct rt_batch batch = {};
+    const char *half = k->c.input + data_bytes(k->p->model) / 2;
+    if (k->p->model->input == INPUT_TOKENS)
+        batch.token = (const int32_t *)k->c.input, batch.target = (const int32_t *)half;
+    else
+        batch.x = (const float *)k->c.input, batch.y = (const float *)half;
+    return batch;
+}
+
+/* Layer first of stage s, and all others like it in the stage. */
+static void time_layer(struct bench *k, int s, int first, int way) {
+    const struct rt_stage *stage = &k->p->stage[s];
+    const struct rt_layer *l = &stage->layer[first];
+    struct rt_batch batch = first_batch(k);
+    struct rt_bind at = job_bind(k->p, 0, k->c.arena, find(k, way == 0 ? OP_F : OP_B, s));
+    struct cuda_call *call = (struct cuda_call *)calloc((size_t)stage->nlayers, sizeof *call);
+    int n = 0;
+    at.batch = &batch;
+    at.loss = k->c.loss;
+    at.first = at.vfirst = true;
+    for (int i = 0; i < stage->nlayers; i++)
+        if (alike(l, &stage->layer[i]))
+            call[n++] = {k->p->model, &stage->layer[i], &at, k->stream, k->c.workspace};
+    struct line *y = &k->line[k->n++];
+    snprintf(y->layer, sizeof y->layer, "%s %d x %d to %d", names[l->kind], l->rows, l->in, l->out);
+    y->way = ways[way];
+    y->count = n;
+    auto run = function(l, way);
+    y->us = 1e6 * alone(k, n, [&](int i) { run(&call[i]); });
+    work_of(k->p->model, l, way, &y->flops, &y->bytes);
+    free(call);
+}
+
+static void time_update(struct bench *k, int s) {
+    const struct rt_model *m = k->p->model;
+    const struct rt_instr *x = find(k, OP_U, s);
+    struct line *y = &k->line[k->n++];
+    double n = 0;
+    for (int i = 0; i < k->p->stage[s].nlayers; i++)
+        n += (double)k->p->stage[s].layer[i].nparam;
+    snprintf(y->layer, sizeof y->layer, "update of %.0f parameters", n);
+    y->way = "update";
+    y->count = 1;
+    y->us = 1e6 * alone(k, 1, [&](int) {
+                cuda_update(m, &k->p->stage[s], job_operand(k->c.arena, x, ROLE_w),
+                            (const float *)job_operand(k->c.arena, x, ROLE_dw),
+                            (float *)job_operand(k->c.arena, x, ROLE_opt), k->c.step, k->c.lr, k->stream);
+            });
+    /* dw is read; weights, or with bf16 their fp32 masters, and two moments are read and written; bf16 is written */
+    y->bytes = n * (4 + 8 + (m->precision == BF16 ? 2 : 0) + (m->optimizer == OPT_ADAMW ? 16 : 0));
+}
+
+/* ---- all of it ---- */
+
+static void time_stage(struct bench *k, int s) {
+    const struct rt_layer *l = k->p->stage[s].layer;
+    for (int i = 0; i < k->p->stage[s].nlayers; i++) {
+        bool seen = false;
+        for (int j = 0; j < i; j++)
+            seen |= alike(&l[i], &l[j]);
+        for (int way = 0; way < 3 && !seen; way++)
+            if (function(&l[i], way))
+                time_layer(k, s, i, way);
+    }
+}
+
+static void print(const struct bench *k) {
+    double all = 0;
+    for (int i = 0; i < k->n; i++)
+        all += k->line[i].us * k->line[i].count * (*k->line[i].way == 'u' ? 1 : k->p->batches);
+    printf("layer\tway\tcount\tus\tshare\tflops\tbytes\tlimit_us\tof_limit\n");
+    for (int i = 0; i < k->n; i++) {
+        const struct line *y = &k->line[i];
+        double limit = 1e6 * fmax(y->flops / k->peak, y->bytes / k->bandwidth);
+        double us = y->us * y->count * (*y->way == 'u' ? 1 : k->p->batches);
+        printf("%s\t%s\t%d\t%.2f\t%.4f\t%.4g\t%.4g\t%.2f\t%.3f\n", y->layer, y->way, y->count, y->us, us / all,
+               y->flops, y->bytes, limit, limit / y->us);
+    }
+    printf("all\tstep\t%d\t%.2f\t1\t\t\t\t\n", k->p->batches, all);
+}
+
+extern "C" __attribute__((visibility("default"))) char **cuda_train(struct cuda_run *run, char *why, size_t nwhy) {
+    static struct bench k;
+    k.p = run->run.program;
+    k.peak = 1e12 * figure("PEAK_TFLOPS", 989);
+    k.bandwidth = 1e12 * figure("MEMORY_TBS", 4.8);
+    k.least = figure("LEAST_SECONDS", 0.02);
+    if (k.p->workers != 1) {
+        snprintf(why, nwhy, "the layers are timed on one rank: use schedules/serial.lua");
+        return NULL;
+    }
+    CUDA(cudaSetDevice(0));
+    CUDA(cudaEventCreate(&k.begin));
+    CUDA(cudaEventCreate(&k.end));
+    cuda_attention_plan(k.p);
+    const char *trouble = cuda_take(&k.z, &k.c, k.p, 0, &cuda_loopback, false);
+    if (trouble) {
+        snprintf(why, nwhy, "%s", trouble);
+        return NULL;
+    }
+    cuda_begin(&k.z, run->run.seed);
+    cuda_linear_plan(k.p);
+    k.stream = k.c.lane[0];
+    cuda_feed(&k.z, 0, run->run.data, k.stream);
+    cuda_count(k.c.step, k.stream);
+    replay_step(&k.z);
+    CUDA(cudaStreamSynchronize(k.stream));
+    for (int s = 0; s < k.p->stages; s++)
+        time_stage(&k, s);
+    for (int s = 0; k.p->model->optimizer != OPT_NONE && s < k.p->sets; s++)
+        time_update(&k, s);
+    print(&k);
+    fflush(stdout);
+    _Exit(0); /* nothing was trained: the command has nothing more to say */
+}

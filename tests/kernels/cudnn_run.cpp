@@ -1,0 +1,99 @@
+/* What attention_cudnn.cu does with a cuDNN, by fake_cudnn.cpp's: its calls have the right parts of all tensors,
+ * several calls make one microbatch, and a cuDNN that has no plan, fails, is wrong or varies is found out at the start.
+ */
+#include "../../runtime/cuda_math.cuh"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int passed, failed;
+static void check(bool fine, const char *how, const char *what) {
+    passed += fine;
+    failed += !fine;
+    if (!fine)
+        printf("    FAKE_CUDNN=%s: %s FAILED\n", how, what);
+}
+
+enum { SEQUENCES = 6, CONTEXT = 50, HEADS = 3, DIM = 16, ROWS = SEQUENCES * CONTEXT, WIDTH = HEADS * DIM };
+enum { Y = ROWS * WIDTH * 2, X = 3 * Y, NUMBERS = (ROWS * HEADS * 4 + 63) / 64 * 64 };
+static struct rt_layer layer;
+static struct rt_model model;
+
+struct result {
+    char y[Y], dx[X], statistics[NUMBERS];
+};
+
+/* x, dy, y, dx, statistics, sums, workspace in device memory. */
+static void run(struct result *r) {
+    char *device, *host = (char *)malloc(X + Y);
+    int64_t bytes = 2 * (X + Y + NUMBERS) + cuda_workspace();
+    struct rt_bind at = {}, early;
+    cuda_must(cudaMalloc(&device, (size_t)bytes), "cudaMalloc");
+    CUDA(cudaMemset(device, 0xff, (size_t)bytes));
+    for (int i = 0; i < (X + Y) / 2; i++) {
+        __nv_bfloat16 e = narrow<__nv_bfloat16>((float)((unsigned)i * 2654435761u >> 8) / (1 << 23) - 1);
+        memcpy(host + 2 * i, &e, 2);
+    }
+    CUDA(cudaMemcpy(device, host, X + Y, cudaMemcpyHostToDevice));
+    at.at[SP_X] = device, at.at[SP_DY] = device + X, at.at[SP_Y] = device + X + Y, at.at[SP_DX] = device + X + 2 * Y;
+    at.at[SP_STASH] = device + 2 * (X + Y), at.at[SP_WORK] = at.at[SP_STASH] + NUMBERS;
+    early = at;
+    early.at[SP_DY] = early.at[SP_DX] = early.at[SP_WORK] = NULL;
+    struct cuda_call c = {&model, &layer, &early, 0, at.at[SP_WORK] + NUMBERS};
+    cuda_attention.forward(&c);
+    c.at = &at;
+    cuda_attention.input(&c);
+    CUDA(cudaDeviceSynchronize());
+    CUDA(cudaMemcpy(r->y, at.at[SP_Y], Y, cudaMemcpyDeviceToHost));
+    CUDA(cudaMemcpy(r->dx, at.at[SP_DX], X, cudaMemcpyDeviceToHost));
+    CUDA(cudaMemcpy(r->statistics, at.at[SP_STASH], ROWS * HEADS * 4, cudaMemcpyDeviceToHost));
+    cudaFree(device);
+    free(host);
+}
+
+static double apart(const char *a, const char *b, int n) {
+    double differences = 0, squares = 0;
+    for (int i = 0; i < n; i++) {
+        __nv_bfloat16 e[2];
+        memcpy(&e[0], a + 2 * i, 2);
+        memcpy(&e[1], b + 2 * i, 2);
+        double x = (double)widen(e[0]), y = (double)widen(e[1]);
+        differences += (x - y) * (x - y);
+        squares += y * y;
+    }
+    return sqrt(differences / squares);
+}
+
+int main(void) {
+    static struct result own, other;
+    struct rt_stage stage = {};
+    struct rt_program program = {};
+    layer.kind = LAYER_attention, layer.rows = ROWS, layer.in = 3 * WIDTH, layer.out = WIDTH;
+    layer.heads = HEADS, layer.context = CONTEXT;
+    layer.x.space = SP_X, layer.y.space = SP_Y, layer.aux.space = SP_STASH;
+    layer.dy.space = SP_DY, layer.dx.space = SP_DX, layer.tmp.space = SP_WORK;
+    model.precision = BF16;
+    stage.layer = &layer, stage.nlayers = 1;
+    program.stages = 1, program.stage = &stage, program.model = &model;
+    run(&own);
+    for (const char *how : {"fine", "plan", "fail", "wrong", "random"}) {
+        setenv("FAKE_CUDNN", how, 1);
+        cuda_attention_plan(&program);
+        run(&other);
+        cuda_attention_forget();
+        if (strcmp(how, "fine") == 0) {
+            check(memcmp(&own, &other, sizeof own) != 0, how, "cuDNN has done it");
+            check(apart(other.y, own.y, Y / 2) < 0.01 && apart(other.dx, own.dx, X / 2) < 0.02, how,
+                  "the same results");
+        } else
+            check(memcmp(&own, &other, sizeof own) == 0, how, "attention.cu has done it");
+    }
+    setenv("PIANOLA_CUDNN", "0", 1);
+    setenv("FAKE_CUDNN", "fine", 1);
+    cuda_attention_plan(&program);
+    run(&other);
+    check(memcmp(&own, &other, sizeof own) == 0, "fine, PIANOLA_CUDNN=0", "attention.cu has done it");
+    printf("attention with a cuDNN: %d passed, %d failed\n", passed, failed);
+    return failed > 0;
+}
