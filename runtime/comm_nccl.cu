@@ -1,7 +1,8 @@
 /* Messages by NCCL, between ranks that are processes with a GPU each.
  *
  * NCCL runs what one communicator has to do one after another. So every directed edge that carries messages has a
- * communicator of two, and every group that reduces one of its own: then lanes run side by side. Several communicators
+ * communicator of two, and every group that reduces one of its own: then lanes run side by side. Edges that the program
+ * gave a lane in common (--lanes) cannot, and share a communicator. Several communicators
  * on a device are safe where all ranks issue in one order, from one thread, and NCCL is told to keep that order
  * (NCCL_LAUNCH_ORDER_IMPLICIT, since 2.26). The compiler gives that order: a rank's stream is its part of a global one,
  * in which every send could wait for its receive. The communicators themselves are made in one order of all, too.
@@ -26,19 +27,22 @@ extern "C" {
 #include <stdlib.h>
 #include <time.h>
 
-struct way { /* a communicator: of an edge (sender 0, receiver 1), or of a group */
+struct way { /* a communicator */
     ncclComm_t comm;
     void *arena; /* registered with it */
+};
+struct end { /* of an edge: its way, and the other rank's place there */
+    int way, peer;
 };
 struct nccl {
     struct rank_run *run;
     struct cuda_rank *rank;
     struct way *way;
     int nways;
-    int *to, *from; /* per rank: the way of messages; -1: none */
-    int *of_group;  /* per group: likewise */
-    char **scratch; /* per lane that reduces */
-    int next;       /* the way that progress looks at next */
+    struct end *to, *from; /* per rank that it exchanges messages with */
+    int *of_group;         /* per group that it is in: its way */
+    char **scratch;        /* per lane that reduces */
+    int next;              /* the way that progress looks at next */
     char why[512];
     pthread_mutex_t lock; /* around every call of NCCL: while one is made, nothing may be aborted */
 };
@@ -109,16 +113,17 @@ static const char *progress(void *link) {
 
 static bool message(void *link, struct replay *z, const struct rt_instr *x) {
     struct nccl *n = (struct nccl *)link;
-    const struct way *w = &n->way[sends(x) ? n->to[x->peer] : n->from[x->peer]];
+    const struct end *e = sends(x) ? &n->to[x->peer] : &n->from[x->peer];
+    const struct way *w = &n->way[e->way];
     char *tensor = n->rank->arena + x->at[ROLE_t];
     cudaStream_t stream = n->rank->lane[x->lane];
     (void)z;
     if (x->bytes == 0) /* weights of a stage that has none: nobody reads them */
         return true;
     if (sends(x))
-        NCCL(n, w, x, ncclSend(tensor, (size_t)x->bytes, ncclUint8, 1, w->comm, stream));
+        NCCL(n, w, x, ncclSend(tensor, (size_t)x->bytes, ncclUint8, e->peer, w->comm, stream));
     else
-        NCCL(n, w, x, ncclRecv(tensor, (size_t)x->bytes, ncclUint8, 0, w->comm, stream));
+        NCCL(n, w, x, ncclRecv(tensor, (size_t)x->bytes, ncclUint8, e->peer, w->comm, stream));
     return true;
 }
 
@@ -245,26 +250,19 @@ static void give(char *p) { ncclMemFree(p); }
 
 /* ---- at the start ---- */
 
-/* What all ranks know of all: who sends to whom, and who makes how many ids: one for each rank it sends to, and for
- * each group that it is first in. */
+/* What all ranks know of all: who sends to whom on which lane, and so who shares a communicator, in one order of all. A
+ * circle is the ranks of a communicator: of the edges that share a lane, at either end or by way of others; then of
+ * each group. Its first rank makes its id. */
 struct known {
-    int size, ngroups, most; /* ids of a rank, at most */
-    bool *edge;              /* [from * size + to] */
-    const int32_t *groups;   /* as in rt_tables */
-    ncclUniqueId *id;        /* [rank * most + number] */
+    int size, ngroups, ncircles;
+    int32_t *lane;       /* [rank][sends, receives][peer]: 1 + its lane there; 0: no such edge */
+    int *of_edge;        /* [from * size + to]: its circle; -1: no such edge */
+    int *rank, *rank_at; /* circle c: rank[rank_at[c] .. rank_at[c + 1]), ascending */
+    ncclUniqueId *id;    /* per circle */
 };
 
-static int ids_before(const struct known *k, int rank, int to) {
-    int n = 0;
-    for (int r = 0; r < to; r++)
-        n += k->edge[rank * k->size + r];
-    return n;
-}
-static int group_ids_before(const struct known *k, int rank, int group) {
-    int n = ids_before(k, rank, k->size);
-    for (int g = 0; g < group; g++)
-        n += *group_at(k->groups, g) == rank;
-    return n;
+static int32_t lane_of(const struct known *k, int rank, bool receives, int peer) {
+    return k->lane[((size_t)rank * 2 + receives) * (size_t)k->size + (size_t)peer];
 }
 
 /* False: a rank sends where another does not receive. */
@@ -272,44 +270,107 @@ static bool know_edges(struct nccl *n, struct known *k) {
     const struct world *w = &n->run->world;
     const struct rt_rank *own = &n->run->program.rank[w->rank];
     size_t size = (size_t)w->size;
-    bool *mine = (bool *)calloc(2 * size, 1), *all = (bool *)calloc(2 * size, size), alike = true;
-    if (!mine || !all)
+    int32_t *mine = (int32_t *)calloc(2 * size, sizeof *mine);
+    if (!mine)
         rank_error(n->run->self, "no memory");
     for (int32_t i = 0; i < own->nins; i++) {
         const struct rt_instr *x = &own->ins[i];
         if (x->msg >= 0 && x->op != OP_REDUCE)
-            mine[(sends(x) ? 0 : size) + (size_t)x->peer] = true;
+            mine[(sends(x) ? 0 : size) + (size_t)x->peer] = 1 + x->lane;
     }
-    w->all(w->link, mine, all, 2 * size);
-    for (size_t a = 0; a < size; a++)
-        for (size_t b = 0; b < size; b++) {
-            k->edge[a * size + b] = all[a * 2 * size + b];
-            alike = alike && all[a * 2 * size + b] == all[b * 2 * size + size + a];
-        }
+    w->all(w->link, mine, k->lane, 2 * size * sizeof *mine);
     free(mine);
-    free(all);
-    return alike;
+    for (int a = 0; a < k->size; a++)
+        for (int b = 0; b < k->size; b++)
+            if ((lane_of(k, a, false, b) > 0) != (lane_of(k, b, true, a) > 0))
+                return false;
+    return true;
+}
+
+/* Edge from -> to, and all that share a lane with it. todo has room for all edges. */
+static void spread(struct known *k, int from, int to, int circle, int *todo) {
+    int n = 0;
+    k->of_edge[from * k->size + to] = circle;
+    todo[n++] = from * k->size + to;
+    while (n > 0) {
+        int end[2] = {todo[n - 1] / k->size, todo[n - 1] % k->size}; /* who sends, who receives */
+        n--;
+        for (int i = 0; i < 2; i++)
+            for (int receives = 0; receives < 2; receives++)
+                for (int peer = 0; peer < k->size; peer++) {
+                    int edge = receives ? peer * k->size + end[i] : end[i] * k->size + peer;
+                    if (lane_of(k, end[i], receives, peer) != lane_of(k, end[i], i, end[!i]) || k->of_edge[edge] >= 0)
+                        continue;
+                    k->of_edge[edge] = circle;
+                    todo[n++] = edge;
+                }
+    }
+}
+
+static void add_member(struct known *k, int rank) { k->rank[k->rank_at[k->ncircles + 1]++] = rank; }
+
+static void begin_circle(struct known *k) { k->rank_at[k->ncircles + 1] = k->rank_at[k->ncircles]; }
+
+/* In the order of their first edges, by sender, then receiver. */
+static void circles_of_edges(struct known *k, int *todo) {
+    for (int e = 0; e < k->size * k->size; e++)
+        k->of_edge[e] = -1;
+    for (int a = 0; a < k->size; a++)
+        for (int b = 0; b < k->size; b++) {
+            if (lane_of(k, a, false, b) == 0 || k->of_edge[a * k->size + b] >= 0)
+                continue;
+            spread(k, a, b, k->ncircles, todo);
+            begin_circle(k);
+            for (int r = 0; r < k->size; r++) {
+                bool member = false;
+                for (int p = 0; p < k->size && !member; p++)
+                    member = k->of_edge[r * k->size + p] == k->ncircles || k->of_edge[p * k->size + r] == k->ncircles;
+                if (member)
+                    add_member(k, r);
+            }
+            k->ncircles++;
+        }
+}
+
+static void circles_of_groups(struct known *k, const int32_t *groups) {
+    for (int g = 0; g < k->ngroups; g++) {
+        begin_circle(k);
+        for (const int32_t *member = group_at(groups, g); *member >= 0; member++)
+            add_member(k, *member);
+        k->ncircles++;
+    }
+}
+
+/* Of those before circle c, how many have the same first rank. */
+static int ids_before(const struct known *k, int c, int rank) {
+    int n = 0;
+    for (int i = 0; i < c; i++)
+        n += k->rank[k->rank_at[i]] == rank;
+    return n;
 }
 
 static void know_ids(struct nccl *n, struct known *k) {
     const struct world *w = &n->run->world;
-    for (int r = 0; r < k->size; r++) {
-        int ids = group_ids_before(k, r, k->ngroups);
-        k->most = ids > k->most ? ids : k->most;
-    }
-    size_t most = (size_t)k->most;
-    ncclUniqueId *mine = (ncclUniqueId *)calloc(most + 1, sizeof *mine);
-    k->id = (ncclUniqueId *)calloc(most * (size_t)k->size + 1, sizeof *k->id);
-    if (!mine || !k->id)
+    int most = 0;
+    for (int r = 0; r < k->size; r++)
+        most = max(most, ids_before(k, k->ncircles, r));
+    ncclUniqueId *mine = (ncclUniqueId *)calloc((size_t)most + 1, sizeof *mine);
+    ncclUniqueId *all = (ncclUniqueId *)calloc((size_t)most * (size_t)k->size + 1, sizeof *all);
+    if (!mine || !all)
         rank_error(n->run->self, "no memory");
-    for (int i = 0; i < group_ids_before(k, w->rank, k->ngroups); i++) {
+    for (int i = 0; i < ids_before(k, k->ncircles, w->rank); i++) {
         ncclResult_t code = ncclGetUniqueId(&mine[i]);
         if (code != ncclSuccess)
             watch_fail(trouble(n, "ncclGetUniqueId", code));
     }
     if (most > 0)
-        w->all(w->link, mine, k->id, most * sizeof *mine);
+        w->all(w->link, mine, all, (size_t)most * sizeof *mine);
+    for (int c = 0; c < k->ncircles; c++) {
+        int first = k->rank[k->rank_at[c]];
+        k->id[c] = all[first * most + ids_before(k, c, first)];
+    }
     free(mine);
+    free(all);
 }
 
 static int add_way(struct nccl *n, int ranks, int me, const ncclUniqueId *id) {
@@ -323,25 +384,53 @@ static int add_way(struct nccl *n, int ranks, int me, const ncclUniqueId *id) {
     return n->nways - 1;
 }
 
-/* In one order for all ranks: edges by sender, then receiver; then groups. */
+static int place_in(const struct known *k, int circle, int rank) {
+    for (int i = k->rank_at[circle]; i < k->rank_at[circle + 1]; i++)
+        if (k->rank[i] == rank)
+            return i - k->rank_at[circle];
+    return -1;
+}
+
 static void connect(struct nccl *n, const struct known *k) {
     int me = n->run->world.rank;
-    for (int a = 0; a < k->size; a++)
-        for (int b = 0; b < k->size; b++) {
-            const ncclUniqueId *id = &k->id[a * k->most + ids_before(k, a, b)];
-            if (k->edge[a * k->size + b] && a == me)
-                n->to[b] = add_way(n, 2, 0, id);
-            else if (k->edge[a * k->size + b] && b == me)
-                n->from[a] = add_way(n, 2, 1, id);
+    for (int c = 0; c < k->ncircles; c++) {
+        int place = place_in(k, c, me);
+        if (place < 0)
+            continue;
+        int way = add_way(n, k->rank_at[c + 1] - k->rank_at[c], place, &k->id[c]);
+        if (c >= k->ncircles - k->ngroups)
+            n->of_group[c - (k->ncircles - k->ngroups)] = way;
+        for (int p = 0; p < k->size; p++) {
+            if (k->of_edge[me * k->size + p] == c)
+                n->to[p] = (struct end){way, place_in(k, c, p)};
+            if (k->of_edge[p * k->size + me] == c)
+                n->from[p] = (struct end){way, place_in(k, c, p)};
         }
-    for (int g = 0; g < k->ngroups; g++) {
-        const int32_t *member = group_at(k->groups, g);
-        int ranks = 0, place = -1;
-        for (; member[ranks] >= 0; ranks++)
-            place = member[ranks] == me ? ranks : place;
-        if (place >= 0)
-            n->of_group[g] = add_way(n, ranks, place, &k->id[member[0] * k->most + group_ids_before(k, member[0], g)]);
     }
+}
+
+/* False: no memory. */
+static bool know_room(struct known *k, const int32_t *groups) {
+    size_t edges = (size_t)k->size * (size_t)k->size, members = 2 * edges;
+    for (const int32_t *m = groups; *m >= 0; m = group_at(m, 1))
+        k->ngroups++;
+    members += (size_t)(group_at(groups, k->ngroups) - groups);
+    k->lane = (int32_t *)calloc(2 * edges, sizeof *k->lane);
+    k->of_edge = (int *)calloc(edges, sizeof *k->of_edge);
+    k->rank = (int *)calloc(members, sizeof *k->rank);
+    k->rank_at = (int *)calloc(edges + (size_t)k->ngroups + 2, sizeof *k->rank_at);
+    k->id = (ncclUniqueId *)calloc(edges + (size_t)k->ngroups + 1, sizeof *k->id);
+    return k->lane && k->of_edge && k->rank && k->rank_at && k->id;
+}
+
+static void know_all(struct nccl *n, struct known *k) {
+    int *todo = (int *)calloc((size_t)k->size * (size_t)k->size, sizeof *todo);
+    if (!todo)
+        rank_error(n->run->self, "no memory");
+    circles_of_edges(k, todo);
+    circles_of_groups(k, n->run->tables->groups);
+    know_ids(n, k);
+    free(todo);
 }
 
 static void place_scratch(struct nccl *n) {
@@ -358,17 +447,16 @@ static void place_scratch(struct nccl *n) {
 static void nccl_open(struct rank_run *r, struct cuda_rank *c) {
     char why[128];
     struct nccl *n = (struct nccl *)calloc(1, sizeof *n);
-    struct known k = {r->world.size, 0, 0, NULL, r->tables->groups, NULL};
+    struct known k = {};
     int version = 0, nlanes = r->program.rank[r->world.rank].nlanes;
-    for (const int32_t *m = k.groups; *m >= 0; m = group_at(m, 1))
-        k.ngroups++;
-    size_t size = (size_t)k.size, ngroups = (size_t)k.ngroups;
+    k.size = r->world.size;
+    size_t size = (size_t)k.size;
     ncclGetVersion(&version);
-    k.edge = (bool *)calloc(size * size, 1);
-    bool ok = n && k.edge;
-    ok = ok && (n->way = (struct way *)calloc(2 * size + ngroups, sizeof *n->way));
-    ok = ok && (n->to = (int *)calloc(size, sizeof *n->to)) && (n->from = (int *)calloc(size, sizeof *n->from));
-    ok = ok && (n->of_group = (int *)calloc(ngroups + 1, sizeof *n->of_group));
+    bool ok = n && know_room(&k, r->tables->groups);
+    ok = ok && (n->way = (struct way *)calloc(2 * size + (size_t)k.ngroups, sizeof *n->way));
+    ok = ok && (n->to = (struct end *)calloc(size, sizeof *n->to)) &&
+         (n->from = (struct end *)calloc(size, sizeof *n->from));
+    ok = ok && (n->of_group = (int *)calloc((size_t)k.ngroups + 1, sizeof *n->of_group));
     ok = ok && (n->scratch = (char **)calloc((size_t)nlanes + 1, sizeof *n->scratch));
     snprintf(why, sizeof why, "rank %d: no memory for its messages", r->world.rank);
     rank_verdict(r, ok, why);
@@ -382,9 +470,12 @@ static void nccl_open(struct rank_run *r, struct cuda_rank *c) {
     bool alike = know_edges(n, &k);
     snprintf(why, sizeof why, "rank %d: not all messages have two sides; compile again", r->world.rank);
     rank_verdict(r, alike, why);
-    know_ids(n, &k);
+    know_all(n, &k);
     connect(n, &k);
-    free(k.edge);
+    free(k.lane);
+    free(k.of_edge);
+    free(k.rank);
+    free(k.rank_at);
     free(k.id);
 }
 

@@ -13,7 +13,7 @@ export PKG_CONFIG_PATH=$built/standin:$PKG_CONFIG_PATH PIANOLA_CUDA=$built/stand
 export STANDIN_START=launch # after the first graph nothing is made any more
 
 integers=(--model schedules/models/integers.lua)
-in_process() { timeout 120 "$PIANOLA" run "$@" 2>/dev/null | weights_in; }
+in_process() { STANDIN_START= timeout 120 "$PIANOLA" run "$@" 2>/dev/null | weights_in; }
 weights_in() { sed -n 's/^weights *\([0-9a-f]*\).*/\1/p'; }
 # over_mpi NAME N ARGS...: the run's weights, or what went wrong
 over_mpi() {
@@ -33,6 +33,11 @@ for schedule in schedules/*.lua; do
     expect "$name: what it runs on" 0 $?
 done
 expect "1f1b without a graph" "$(in_process schedules/1f1b.lua "${integers[@]}" --steps 4)" "$(over_mpi 1f1b 4 --steps 4 --no-graph)"
+for lanes in peer rank; do # communicators of two for both directions, of all
+    compiled "fslpp-$lanes" fslpp "${integers[@]}" --lanes $lanes
+    expect "fslpp, a lane per $lanes" "$(in_process schedules/fslpp.lua "${integers[@]}" --steps 4)" \
+        "$(over_mpi "fslpp-$lanes" "$(wc -l <"$room/fslpp/app.gpu")" --steps 4)"
+done
 for seed in 0 2; do # streams as issued; and starved now and then
     STANDIN_SEED=$seed expect "fslpp, the streams in another order" "$(in_process schedules/fslpp.lua "${integers[@]}" --steps 4)" \
         "$(STANDIN_SEED=$seed over_mpi fslpp "$(wc -l <"$room/fslpp/app.gpu")" --steps 4)"
@@ -150,7 +155,7 @@ kill -KILL "$stopped"
 STANDIN_HANGS=init tcp 1f1b 4 --steps 3 --deadline 2
 ended 12
 expect "a beginning that hangs" "1 1 1 1 4" "$codes $(grep -lE \
-    '^pianola: rank [0-9] waits for all ranks to connect their GPUs: (2 s have passed \(--deadline\)|rank [0-9].*)$' "$room"/err? | wc -l)"
+    '^pianola: rank [0-9] waits for all ranks to connect their GPUs: (2 s have passed \(--deadline\)|rank [0-9].*|NCCL: .*)$' "$room"/err? | wc -l)"
 STANDIN_HANGS=finalize tcp 1f1b 4 --steps 3
 ended 20
 expect "an end that hangs" "0 0 0 0 $(in_process schedules/1f1b.lua "${integers[@]}" --steps 3)" "$codes $(weights)"
