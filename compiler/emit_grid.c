@@ -363,11 +363,40 @@ static void put_ranks(struct text *t, const struct report *r, const struct measu
             put(t, "%*s%s", width[c], row[i][c], c + 1 < COLUMNS ? "  " : "\n");
 }
 
+/* Where each rank's bytes are at its peak; columns that are nothing everywhere are left out. */
+static void put_held(struct text *t, const struct report *r) {
+    int width[NHELD];
+    char cell[32];
+    for (int h = 0; h < NHELD; h++) {
+        width[h] = 0;
+        for (int i = 0; i < r->workers; i++)
+            if (r->rank[i].held[h] > 0 && (int)strlen(bytes_text(r->rank[i].held[h], cell)) > width[h])
+                width[h] = (int)strlen(cell);
+        if (width[h] > 0 && (int)strlen(held_name[h]) > width[h])
+            width[h] = (int)strlen(held_name[h]);
+    }
+    int rank = digits(r->workers - 1) > 4 ? digits(r->workers - 1) : 4;
+    put(t, "\nmemory at the peak\n%*s", rank, "rank");
+    for (int h = 0; h < NHELD; h++)
+        if (width[h] > 0)
+            put(t, "  %*s", width[h], held_name[h]);
+    put(t, "\n");
+    for (int i = 0; i < r->workers; i++) {
+        put(t, "%*d", rank, i);
+        for (int h = 0; h < NHELD; h++)
+            if (width[h] > 0)
+                put(t, "  %*s", width[h], bytes_text(r->rank[i].held[h], cell));
+        put(t, "\n");
+    }
+}
+
 void emit_report(struct text *out, const struct report *r, const struct style *style) {
     struct measure m = measure_of(r->makespan, r->unit, style->ascii);
     char a[32], b[32], c[32];
     put(out, "%s: %d workers, %d stages, %d microbatches\n\n", r->schedule, r->workers, r->stages, r->batches);
     put_ranks(out, r, &m);
+    if (strcmp(r->unit, "F") != 0) /* with a model: bytes are bytes */
+        put_held(out, r);
     put(out, "\nmakespan     %s %s\n", time_text(r->makespan, &m, a), m.name);
     put(out, "bubble       %.1f %%\n", 100 * r->bubble);
     put(out, "throughput   %.3f F + backward per rank in the time of one (rho = S B / (L W))\n", r->throughput);

@@ -28,6 +28,10 @@ static void put_rank(struct text *t, int r, const struct rank_report *k) {
     put_figure(t, in, "span", k->span);
     put(t, "%s\"peak_activations\": %d,\n", in, k->peak_activations);
     put(t, "%s\"peak_bytes\": %lld,\n", in, (long long)k->peak_bytes);
+    put(t, "%s\"at_peak\": {", in);
+    for (int h = 0; h < NHELD; h++)
+        put(t, "%s\"%s\": %lld", h ? ", " : " ", held_name[h], (long long)k->held[h]);
+    put(t, " },\n");
     put(t, "%s\"activations_received\": %d,\n", in, k->activations_received);
     put(t, "%s\"gradients_received\": %d,\n", in, k->gradients_received);
     put(t, "%s\"weights_received\": %d,\n", in, k->weights_received);

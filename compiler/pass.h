@@ -60,10 +60,24 @@ struct refutation *verify_text(const struct program *p);
 struct timeline *sim_run(const struct spec *sp, const struct stage *st, const struct program *p);
 
 /* report.c: needs the timeline; gives the figures that are reported. */
+enum held {
+    HELD_WEIGHTS,
+    HELD_GRADIENTS,
+    HELD_OPTIMIZER,
+    HELD_FETCHED,
+    HELD_ACT,
+    HELD_GRAD,
+    HELD_STASH,
+    HELD_WORK,
+    HELD_GAPS,
+    NHELD
+};
+extern const char *const held_name[NHELD];
 struct rank_report {
     double busy, idle, span;
     int peak_activations;
-    int64_t peak_bytes; /* the arena: what the device allocates */
+    int64_t peak_bytes;  /* the arena: what the device allocates */
+    int64_t held[NHELD]; /* where they are when most are in use; together peak_bytes, tokens and padding among the gaps */
     int activations_received, gradients_received, weights_received, reductions_received, stages_stored;
     int64_t bytes_received;
 };

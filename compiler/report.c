@@ -121,6 +121,61 @@ static void count_received(const struct program *p, int r, const struct instr *i
     out->bytes_received += bytes;
 }
 
+/* ---- where a rank's bytes are when most are in use ---- */
+
+const char *const held_name[NHELD] = {"weights", "gradients", "optimizer", "fetched", "act", "grad", "stash", "work", "gaps"};
+
+static enum held held_as(const struct buf *b) {
+    switch (b->kind) {
+    case K_weight: return b->inst < 0 ? HELD_WEIGHTS : HELD_FETCHED;
+    case K_wgrad: return HELD_GRADIENTS;
+    case K_opt: return HELD_OPTIMIZER;
+    case K_act: return HELD_ACT;
+    case K_grad: return HELD_GRAD;
+    case K_stash:
+    case K_wstash:
+    case K_input: return HELD_STASH;
+    case K_work: return HELD_WORK;
+    default: return HELD_GAPS;
+    }
+}
+
+/* What a buffer takes: a stash, the room for what it grows into. */
+static int64_t room_of(const struct rank *k, const struct buf *b) {
+    return b->grows >= 0 && k->buf[b->grows].bytes > b->bytes ? k->buf[b->grows].bytes : b->bytes;
+}
+
+/* Buffers that no event opens stay for the whole step. */
+static void count_held(const struct rank *k, int64_t held[NHELD]) {
+    bool *passes = NEW(bool, k->nbufs);
+    int64_t now[NHELD] = {0}, sum = 0, most;
+    for (size_t i = 0; i < k->nevents; i++) {
+        int32_t b = k->event[i] >= 0 ? k->event[i] : ~k->event[i];
+        passes[b] = true;
+        if (k->buf[b].grows >= 0)
+            passes[k->buf[b].grows] = true;
+    }
+    for (int b = 0; b < k->nbufs; b++)
+        if (!passes[b]) {
+            now[held_as(&k->buf[b])] += k->buf[b].bytes;
+            sum += k->buf[b].bytes;
+        }
+    most = sum;
+    memcpy(held, now, sizeof now);
+    for (size_t i = 0; i < k->nevents; i++) {
+        bool opens = k->event[i] >= 0;
+        const struct buf *b = &k->buf[opens ? k->event[i] : ~k->event[i]];
+        int64_t bytes = opens ? room_of(k, b) : -room_of(k, b);
+        now[held_as(b)] += bytes;
+        sum += bytes;
+        if (sum > most) {
+            most = sum;
+            memcpy(held, now, sizeof now);
+        }
+    }
+    held[HELD_GAPS] += k->arena - most;
+}
+
 /* Fills in a rank's figures; idle comes when the makespan is known. Returns its last end of anything. */
 static double account(const struct spec *sp, const struct program *p, const struct timeline *tl, int r,
                       struct rank_report *out, double *progress) {
@@ -142,6 +197,7 @@ static double account(const struct spec *sp, const struct program *p, const stru
     }
     out->span = to > from ? to - from : 0;
     out->peak_bytes = k->arena;
+    count_held(k, out->held);
     for (int b = 0; b < k->nbufs; b++)
         out->stages_stored += k->buf[b].kind == K_weight && k->buf[b].inst < 0;
     return last;

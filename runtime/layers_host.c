@@ -162,8 +162,3 @@ void host_backward(const struct rt_model *m, const struct rt_stage *s, const str
             weight_gradient(&c, &mine);
     }
 }
-
-void host_add_more(const struct rt_bind *at, char *dst, int64_t n) {
-    for (int i = 0; i < at->nmore; i++)
-        host_add((float *)(void *)dst, (const float *)(const void *)(at->arena + at->more[i]), n, false);
-}

@@ -14,6 +14,11 @@ void host_add(float *dst, const float *src, int64_t n, bool first) {
             dst[i] += src[i];
 }
 
+void host_add_more(const struct rt_bind *at, char *dst, int64_t n) {
+    for (int i = 0; i < at->nmore; i++)
+        host_add((float *)(void *)dst, (const float *)(const void *)(at->arena + at->more[i]), n, false);
+}
+
 /* ---- updates: per layer, leaving the gaps between parameters alone ---- */
 
 static void sgd(const struct rt_model *m, float *w, const float *dw, int64_t n) {

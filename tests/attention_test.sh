@@ -12,7 +12,7 @@ for source in runtime/attention.cu runtime/attention_cudnn.cu tests/kernels/atte
     # shellcheck disable=SC2086
     g++ -x c++ -std=c++17 -DKERNELS_ON_HOST $flags -c "$source" -o "$room/$(basename "$source").o" &
 done
-for name in attention layers linear loss norm; do
+for name in attention layers linear loss norm optim; do
     # shellcheck disable=SC2046,SC2086
     gcc -std=c11 -D_GNU_SOURCE $flags $(pkg-config --cflags openblas) -c "runtime/${name}_host.c" -o "$room/$name.o" &
 done

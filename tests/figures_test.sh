@@ -80,4 +80,23 @@ while read -r precision e; do
     expect "fsdp $precision: fetches of weights, parts of gradients" \
         "$(row_of $((4 * 512 * e + 7 * 512 * 4)) 4),$(row_of $((6 * 512 * e)) 4)" "$(received fsdp "$precision")"
 done <<<$'fp32 4\nbf16 2'
+# Where the bytes are at the peak: all of the arena, and stashes as many as there are live activations.
+M="--model schedules/models/integers.lua"
+held() { "$PIANOLA" show "$2" $M --json | sed -nE "s/.*at_peak.*\"$1\": ([0-9]+).*/\1/p" | paste -sd,; }
+stashes() { # of each rank, by the sizes in streams.txt: a rank's stage is its number here
+    "$PIANOLA" show "$1" $M --format streams | awk '/^rank .* memory/ { r = $2 } $1 == "stash(" r ",0)" { print $3 }' | paste -sd,
+}
+for schedule in 1f1b gpipe; do
+    IFS=, read -ra live <<<"$(ranks peak_activations schedules/$schedule.lua $M)"
+    IFS=, read -ra each <<<"$(stashes schedules/$schedule.lua)"
+    wanted=
+    for i in "${!live[@]}"; do wanted+=${wanted:+,}$((live[i] * each[i])); done
+    expect "$schedule: stashes at the peak" "$wanted" "$(held stash schedules/$schedule.lua)"
+done
+for schedule in schedules/*.lua; do
+    expect "$schedule: the peak is the sum of its parts" yes "$("$PIANOLA" show "$schedule" --model schedules/models/gpt.lua -D layers=8 --json | awk '
+        /peak_bytes/ { gsub(/[^0-9]/, ""); peak = $0 }
+        /at_peak/ { n = split($0, part, /[^0-9]+/); sum = 0; for (i = 1; i <= n; i++) sum += part[i]; ok += sum == peak; all++ }
+        END { print (all > 0 && ok == all) ? "yes" : "no" }')"
+done
 finish
