@@ -80,7 +80,7 @@ ARCHS := -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90
 NVFLAGS := -std=c++17 -O3 $(ARCHS) -Werror all-warnings -Xcompiler -fPIC,-fvisibility=hidden -Iruntime -MMD -MP
 CUDA := $(patsubst runtime/%.cu,%,$(wildcard runtime/*.cu))
 INPROC := train_cuda comm_loopback # in the first only
-OWNPROC := rank_cuda comm_nccl # in the second only
+OWNPROC := rank_cuda comm_nccl comm_put # in the second only
 SHARED := replay data data_file optim_host
 RANKS := $(filter-out rank_host,$(patsubst runtime/%.c,%,$(wildcard runtime/rank_*.c))) watch launch progress json \
     durable safetensors checkpoint checkpoint_manifest tcp_meet comm_tcp comm_mpi
