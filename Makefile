@@ -127,7 +127,14 @@ build/standin/libpianola-cuda.a: $(patsubst %,build/standin/%.o,$(filter-out $(I
 	ar rcs $@ $^
 build/standin/pianola-cuda.pc: $(B)/pianola-host.pc
 	$(call pc,/..,/standin,pianola-cuda,CPU$(comma) as if on a GPU: for tests only,-lstdc++) >$@
-standin: build/pianola build/standin/libpianola-cuda.so build/standin/libpianola-cuda.a build/standin/pianola-cuda.pc
+# Ranks as threads, over comm_put.cu, for tests/put_test.sh.
+build/standin/%.o: tests/put/%.cpp Makefile
+	@mkdir -p $(@D)
+	$(CXX) -std=c++17 -O1 -g -fPIC -Itests/standin -Iruntime -MMD -MP -c -o $@ $<
+build/standin/libpianola-put.so: $(patsubst %,build/standin/%.o,train_put $(filter-out $(INPROC) $(OWNPROC),$(CUDA)) comm_put) \
+    $(STANDIN:tests/%.cpp=build/%.o) $(SHARED:%=build/pic/%.o)
+	$(CXX) -shared -o $@ $^ -pthread
+standin: build/pianola build/standin/libpianola-put.so build/standin/libpianola-cuda.so build/standin/libpianola-cuda.a build/standin/pianola-cuda.pc
 
 # The prelude travels inside the program, as numbers: C11 promises string literals of 4095 bytes only.
 build/prelude.h: compiler/prelude.lua

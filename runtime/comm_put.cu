@@ -106,6 +106,7 @@ static bool message(void *link, struct replay *z, const struct rt_instr *x) {
 enum {
     THREADS = 256,
     BLOCKS = 132 * 4,
+    PAGE = 1024, /* floats: shares begin on one, so that members never touch the same */
     MEMBERS = 64 /* of a group, at most: a kernel's arguments hold them */
 };
 struct members {
@@ -150,7 +151,7 @@ static bool reduce(void *link, struct replay *z, const struct rt_instr *x) {
     int ranks = 0, me = 0;
     for (; member[ranks] >= 0; ranks++)
         me = member[ranks] == z->rank ? ranks : me;
-    int64_t n = x->bytes / (int64_t)sizeof(float), share = (n / 4 + ranks - 1) / ranks * 4;
+    int64_t n = x->bytes / (int64_t)sizeof(float), share = ((n + ranks - 1) / ranks + PAGE - 1) / PAGE * PAGE;
     int64_t begin = min(me * share, n), own = min(begin + share, n) - begin;
     float *mine = (float *)tensor(p, z->rank, x->msg) + begin;
     for (int r = 0; r < ranks; r++)
