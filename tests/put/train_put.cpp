@@ -1,6 +1,7 @@
 /* All ranks of a program in one process, a thread each, with messages by comm_put.cu: a library for `pianola run
  * --device cuda`, linked with tests/standin/. So the stand-in sees what all ranks touch and what orders it, which it
- * cannot between processes: a word awaited too late, or posted too early, is a race, whatever came out. */
+ * cannot between processes: a word awaited too late, or posted too early, is a race, whatever came out. Kernels are
+ * seen by pages, so buffers are moved apart to pages of their own. */
 #include "device_cuda.cuh"
 extern "C" {
 #include "rank_run.h"
@@ -10,6 +11,8 @@ extern "C" {
 #include <cstdlib>
 #include <pthread.h>
 #include <vector>
+
+enum { APART = 4096 / PARAM_ALIGN };
 
 struct seat { /* of a rank */
     struct training *t;
@@ -21,9 +24,10 @@ struct seat { /* of a rank */
 };
 struct training {
     cuda_run *all;
-    rt_program program; /* with the number of its group as peer of each reduction, as a rank's own program has it */
+    rt_program program; /* as the ranks' own programs have it: a reduction's peer is the number of its group */
     std::vector<rt_rank> ranks;
-    std::vector<std::vector<rt_instr>> ins;
+    std::vector<std::vector<rt_instr>> ins; /* with offsets APART times as large */
+    std::vector<std::vector<rt_home>> homes;
     std::vector<int32_t> groups;
     rt_tables tables;
     std::vector<seat> seats;
@@ -74,12 +78,11 @@ static void prepare(seat *s, int rank) {
 
 static void keep_weights(seat *s, int rank) {
     const rt_program *p = &s->t->program;
-    char *arena = s->t->arena[(size_t)rank] = (char *)calloc(1, (size_t)p->rank[rank].arena + 1);
-    for (int h = 0; h < p->rank[rank].nhomes; h++) {
-        const rt_home *y = &p->rank[rank].home[h];
-        CUDA(cudaMemcpy(arena + y->weight, s->rank.arena + y->weight, (size_t)p->stage[y->stage].weight,
-                        cudaMemcpyDeviceToHost));
-    }
+    const rt_rank *planned = &s->t->all->run.program->rank[rank];
+    char *arena = s->t->arena[(size_t)rank] = (char *)calloc(1, (size_t)planned->arena + 1);
+    for (int h = 0; h < planned->nhomes; h++)
+        CUDA(cudaMemcpy(arena + planned->home[h].weight, s->rank.arena + p->rank[rank].home[h].weight,
+                        (size_t)p->stage[planned->home[h].stage].weight, cudaMemcpyDeviceToHost));
 }
 
 static void *work(void *arg) {
@@ -106,29 +109,43 @@ static void *work(void *arg) {
 
 /* ---- all of them ---- */
 
-static void number_groups(training *t) {
+static void number_group(training *t, std::vector<int32_t> *number, int32_t *n, rt_instr *x) {
+    const rt_meeting *m = &t->all->run.program->msg[x->msg];
+    int32_t *known = &(*number)[(size_t)x->msg];
+    if (*known < 0) {
+        *known = (*n)++;
+        t->groups.insert(t->groups.end(), m->rank, m->rank + m->n);
+        t->groups.push_back(-1);
+    }
+    x->peer = *known;
+}
+
+static void move_apart(int64_t *off) { *off *= *off < 0 ? 1 : APART; }
+
+static void own_programs(training *t) {
     const rt_program *p = t->all->run.program;
     std::vector<int32_t> number((size_t)p->nmsgs, -1);
     int32_t n = 0;
     for (int r = 0; r < p->workers; r++) {
-        const rt_rank *k = &p->rank[r];
-        t->ins.emplace_back(k->ins, k->ins + k->nins);
+        rt_rank k = p->rank[r];
+        t->ins.emplace_back(k.ins, k.ins + k.nins);
+        t->homes.emplace_back(k.home, k.home + k.nhomes);
         for (rt_instr &x : t->ins.back()) {
-            if (x.op != OP_REDUCE)
-                continue;
-            const rt_meeting *m = &p->msg[x.msg];
-            if (number[(size_t)x.msg] < 0) {
-                number[(size_t)x.msg] = n++;
-                t->groups.insert(t->groups.end(), m->rank, m->rank + m->n);
-                t->groups.push_back(-1);
-            }
-            x.peer = number[(size_t)x.msg];
+            for (int64_t &at : x.at)
+                move_apart(&at);
+            if (x.op == OP_REDUCE)
+                number_group(t, &number, &n, &x);
         }
-        t->ranks.push_back(*k);
+        for (rt_home &h : t->homes.back())
+            for (int64_t *off : {&h.weight, &h.wgrad, &h.opt})
+                move_apart(off);
+        k.arena *= APART;
+        move_apart(&k.work);
+        k.ins = t->ins.back().data();
+        k.home = t->homes.back().data();
+        t->ranks.push_back(k);
     }
     t->groups.push_back(-1);
-    for (int r = 0; r < p->workers; r++)
-        t->ranks[(size_t)r].ins = t->ins[(size_t)r].data();
     t->program = *p;
     t->program.rank = t->ranks.data();
     t->tables = {};
@@ -139,7 +156,7 @@ extern "C" char **cuda_train(struct cuda_run *run, char *, size_t) {
     training t;
     size_t W = (size_t)run->run.program->workers;
     t.all = run;
-    number_groups(&t);
+    own_programs(&t);
     t.seats.resize(W);
     t.arena.resize(W);
     t.loss.resize(W * (size_t)run->run.steps);
