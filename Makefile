@@ -136,6 +136,8 @@ build/standin/libpianola-put.so: $(patsubst %,build/standin/%.o,train_put $(filt
 	$(CXX) -shared -o $@ $^ -pthread
 standin: build/pianola build/standin/libpianola-put.so build/standin/libpianola-cuda.so build/standin/libpianola-cuda.a build/standin/pianola-cuda.pc
 
+include tests/gpu/put.mk
+
 # The prelude travels inside the program, as numbers: C11 promises string literals of 4095 bytes only.
 build/prelude.h: compiler/prelude.lua
 	@mkdir -p $(@D)

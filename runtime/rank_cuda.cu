@@ -231,7 +231,7 @@ extern "C" void device_report(struct rank_run *r) {
     free(all);
     if (r->world.rank == 0)
         fprintf(stderr,
-                "pianola: device memory of a rank, at most: planned %lld bytes, taken %lld; to connect by %s %lld, and "
+                "pianola: device memory of a rank, at most: planned %lld bytes, taken %lld; %s's connections %lld, and "
                 "%lld more with the first step\n",
                 (long long)most.planned, (long long)most.taken, d->rank.comm->name, (long long)most.connected,
                 (long long)most.used);

@@ -5,8 +5,10 @@
 # for all; and what happens when ranks die, stop, or cannot reach one another.
 cd "$(dirname "$0")/.." || exit 2
 . tests/lib.sh
+suffix=.gpu
 . tests/faults/ranks.sh
 export PKG_CONFIG_PATH=$PWD/build/standin:$PKG_CONFIG_PATH
+export STANDIN_START=launch # after the first graph nothing is made any more
 integers="--model schedules/models/integers.lua"
 text="--model schedules/models/gpt.lua -D layers=2 -D width=32 -D context=16 -D rows=2"
 book=/usr/share/common-licenses/GPL-3
@@ -34,13 +36,6 @@ expect "1f1b as threads, without a graph" "$wanted" "$(as_threads schedules/1f1b
 
 # ---- processes ----
 
-programs() { # NAME SCHEDULE ARGS...: they take the places of those for CPUs
-    local f
-    "$PIANOLA" compile "schedules/$2.lua" "${@:3}" -o "$room/$1" && make -s -j"$(nproc)" -C "$room/$1" gpu || exit 2
-    for f in "$room/$1"/rank*.gpu; do
-        mv "$f" "${f%.gpu}"
-    done
-}
 # put NAME N FLAGS...: runs to its end
 put() {
     tcp "$1" "$2" --messages put "${@:3}"
@@ -52,7 +47,7 @@ codes_of() { printf "$2%.0s " $(seq "$1"); }
 for schedule in schedules/*.lua; do
     name=$(basename "$schedule" .lua)
     # shellcheck disable=SC2086
-    programs "$name" "$name" $integers
+    compiled "$name" "$name" $integers
     n=$(find "$room/$name" -name 'rank*.cu' | wc -l)
     put "$name" "$n" --steps 4
     expect "$name as $n processes" "$(codes_of "$n" 0)$wanted" "$(result)"
@@ -72,7 +67,7 @@ expect "resumed" "0 0 0 0 $wanted" "$(result)"
 # Floats, whose sums depend on their order.
 # shellcheck disable=SC2086
 {
-    programs gpt ddp $text -D workers=4
+    compiled gpt ddp $text -D workers=4
     put gpt 4 --steps 3 --data $book
     expect "GPT with DDP: weights of loopback" \
         "0 0 0 0 $(PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so trained schedules/ddp.lua $text -D workers=4 --data $book --steps 3 --device cuda)" \
@@ -94,11 +89,12 @@ STANDIN_IPC=0 put 1f1b 4
 expect "no memory shared between processes" \
     "2 2 2 2 pianola: error: rank 0: its GPU cannot share memory with other processes; use --messages nccl" "$codes $(said error:)"
 if unshare --uts true 2>/dev/null; then
-    rank=$room/two
     # shellcheck disable=SC2086
-    programs two gpipe -D workers=2 $integers
-    printf '#!/bin/sh\nexec unshare --uts sh -c "hostname elsewhere; exec %s.real \\"\\$@\\"" - "$@"\n' "$rank/rank1" >"$room/other"
-    mv "$rank/rank1" "$rank/rank1.real" && mv "$room/other" "$rank/rank1" && chmod +x "$rank/rank1"
+    compiled two gpipe -D workers=2 $integers
+    mv "$room/two/rank1.gpu" "$room/two/elsewhere"
+    # shellcheck disable=SC2016
+    printf '#!/bin/sh\nexec unshare --uts sh -c '\''hostname elsewhere; exec "$0" "$@"'\'' "%s" "$@"\n' "$room/two/elsewhere" >"$room/two/rank1.gpu"
+    chmod +x "$room/two/rank1.gpu"
     put two 2 --steps 4
     expect "two hosts" "2 2 pianola: error: rank 0 is on $(hostname) and rank 1 on elsewhere: --messages put is for ranks of \
 one host; use --messages nccl" "$codes $(said error:)"
@@ -109,7 +105,7 @@ fi
 place='waits at [0-9]+ (RECV|SEND)_[FB] (act|grad)\([0-9],[0-9]\) (from|to) rank [0-9]'
 for signal in KILL STOP; do
     tcp 1f1b 4 --messages put --steps 1000000 --deadline 4
-    until_true "the ranks begin" grep -qs 'step [0-9]*/1000000' "$room/err0"
+    begun && sleep 0.5
     kill -$signal "${pid[2]}"
     [ $signal = KILL ] || { stopped=${pid[2]} && pid=("${pid[@]:0:2}" "${pid[3]}"); }
     ended 20
