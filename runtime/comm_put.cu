@@ -113,17 +113,22 @@ struct members {
     const float *share[MEMBERS]; /* of each member's dw, in rank order */
 };
 
-/* n is a multiple of 4: gradients of a stage are whole lines of memory. */
-static __global__ void add_shares(float *mine, struct members from, int ranks, int64_t n) {
-    for (int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 4; i < n; i += (int64_t)gridDim.x * THREADS * 4) {
-        pack<float, 4> sum = load<4>(from.share[0] + i);
-        for (int r = 1; r < ranks; r++) {
-            pack<float, 4> x = load<4>(from.share[r] + i);
-            for (int k = 0; k < 4; k++)
-                sum.v[k] += x.v[k];
-        }
-        store(mine + i, sum);
+template <int V> static __device__ void add_at(float *mine, const struct members &from, int ranks, int64_t i) {
+    pack<float, V> sum = load<V>(from.share[0] + i);
+    for (int r = 1; r < ranks; r++) {
+        pack<float, V> x = load<V>(from.share[r] + i);
+        for (int k = 0; k < V; k++)
+            sum.v[k] += x.v[k];
     }
+    store(mine + i, sum);
+}
+
+static __global__ void add_shares(float *mine, struct members from, int ranks, int64_t n) {
+    int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 4, stride = (int64_t)gridDim.x * THREADS * 4;
+    for (; i + 4 <= n; i += stride)
+        add_at<4>(mine, from, ranks, i);
+    for (; i < n && i + 4 > n; i++)
+        add_at<1>(mine, from, ranks, i);
 }
 
 enum { READY, SUMMED, PHASES }; /* a reduction's words, of each rank */

@@ -74,6 +74,19 @@ expect "resumed" "0 0 0 0 $wanted" "$(result)"
         "$(result)"
 }
 
+# Three ranks, bf16, and a table that two stages share.
+half="--model schedules/models/gpt.lua -D workers=3 -D layers=1 -D width=16 -D context=8 -D rows=1 -D precision=bf16 -D tied=true"
+for name in ddp 1f1b; do
+    # shellcheck disable=SC2086
+    {
+        loopback=$(PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so trained schedules/$name.lua $half --data $book --steps 3 --device cuda)
+        compiled half-$name $name $half
+        put half-$name 3 --steps 3 --data $book
+        expect "bf16, $name: weights of loopback" "0 0 0 $loopback" "$(result)"
+        expect "bf16, $name as threads" "$loopback" "$(as_threads schedules/$name.lua $half --data $book --steps 3)"
+    }
+done
+
 # ---- what cannot be ----
 
 tcp serial 1 --messages post

@@ -80,9 +80,13 @@ static void keep_weights(seat *s, int rank) {
     const rt_program *p = &s->t->program;
     const rt_rank *planned = &s->t->all->run.program->rank[rank];
     char *arena = s->t->arena[(size_t)rank] = (char *)calloc(1, (size_t)planned->arena + 1);
-    for (int h = 0; h < planned->nhomes; h++)
-        CUDA(cudaMemcpy(arena + planned->home[h].weight, s->rank.arena + p->rank[rank].home[h].weight,
-                        (size_t)p->stage[planned->home[h].stage].weight, cudaMemcpyDeviceToHost));
+    for (int h = 0; h < planned->nhomes; h++) {
+        const rt_stage *y = &p->stage[planned->home[h].stage];
+        rt_learned to = learned_at(p->model, y, &planned->home[h]),
+                   from = learned_at(p->model, y, &p->rank[rank].home[h]);
+        CUDA(cudaMemcpy(arena + to.weight, s->rank.arena + from.weight, (size_t)to.count * sizeof(float),
+                        cudaMemcpyDeviceToHost));
+    }
 }
 
 static void *work(void *arg) {
