@@ -136,8 +136,6 @@ build/standin/libpianola-put.so: $(patsubst %,build/standin/%.o,train_put $(filt
 	$(CXX) -shared -o $@ $^ -pthread
 standin: build/pianola build/standin/libpianola-put.so build/standin/libpianola-cuda.so build/standin/libpianola-cuda.a build/standin/pianola-cuda.pc
 
-include tests/gpu/put.mk
-
 # The prelude travels inside the program, as numbers: C11 promises string literals of 4095 bytes only.
 build/prelude.h: compiler/prelude.lua
 	@mkdir -p $(@D)
@@ -223,7 +221,7 @@ asan:
 tsan:
 	$(MAKE_ALL) $(TSAN) build/tsan/pianola
 
-include tests/gpu/gpu.mk
+include tests/gpu/gpu.mk tests/gpu/put.mk
 
 # ---- using ----
 

@@ -1,5 +1,5 @@
 # What tests/gpu/put.sh runs: ranks as processes over put, linked with neither MPI nor NCCL, which a machine with a GPU
-# may lack. In build/gpu-check/put for such a machine; in build/standin-check/put the same against tests/standin/.
+# may lack.
 PUT := serial 1f1b fslpp ddp
 PUT_FLAGS := --model schedules/models/integers.lua -D width=64 -D rows=8
 PUT_4 := -D workers=4
@@ -15,10 +15,10 @@ build/cuda/no_nccl.o: tests/gpu/no_nccl.cu
 build/standin/no_nccl.o: tests/gpu/no_nccl.cu
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -fPIC -Itests/standin -Iruntime -MMD -MP -x c++ -c -o $@ $<
-build/gpu-check/put/libpianola-ranks.so: $(call PUT_RANKS,cuda)
+$(G)/put/libpianola-ranks.so: $(call PUT_RANKS,cuda)
 	@mkdir -p $(@D)
 	$(NVCC) -shared -o $@ $^ -lcublasLt -cudart shared
-build/standin-check/put/libpianola-ranks.so: $(call PUT_RANKS,standin) $(STANDIN:tests/%.cpp=build/%.o)
+$(S)/put/libpianola-ranks.so: $(call PUT_RANKS,standin) $(STANDIN:tests/%.cpp=build/%.o)
 	@mkdir -p $(@D)
 	$(CXX) -shared -o $@ $^ -pthread
 %/put/ranks: %/put/libpianola-ranks.so build/pianola build/pianola-host.pc tests/gpu/put.mk
@@ -31,7 +31,3 @@ build/standin-check/put/libpianola-ranks.so: $(call PUT_RANKS,standin) $(STANDIN
 	    done; \
 	done
 	touch $@
-put-check-build: build/gpu-check/put/ranks
-put-check: build/standin-check/put/ranks
-	@tests/gpu/put.sh build/standin-check
-.PHONY: put-check-build put-check

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Four processes over put, on one GPU, against one rank alone: integers, so the weights are the same bit for bit. Then ranks
-# that die and stop. tests/gpu/put.sh DIR: make put-check-build made DIR/put. On several GPUs, each rank has its own, too.
+# that die and stop. tests/gpu/put.sh DIR: make gpu-check-build made DIR/put. On several GPUs, each rank has its own, too.
 DIR=${1:-build/gpu-check}
 cd "$(dirname "$0")/../.." || exit 2
-[ -f "$DIR/put/ranks" ] || { echo "$DIR/put holds no programs: make put-check-build, where gcc and nvcc are" >&2; exit 2; }
+[ -f "$DIR/put/ranks" ] || { echo "$DIR/put holds no programs: make gpu-check-build, where gcc and nvcc are" >&2; exit 2; }
 . tests/lib.sh
 CUDA_HOME=${CUDA_HOME:-/usr/local/cuda}
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$CUDA_HOME/lib64

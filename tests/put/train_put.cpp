@@ -97,7 +97,7 @@ static void *work(void *arg) {
     for (int64_t step = 0; step < run->steps; step++) {
         float sum = 0;
         cuda_feed(&s->run.replay, step, run->data, s->steps.origin);
-        steps_run(&s->steps, step);
+        steps_run(&s->steps, step, false);
         CUDA(cudaEventSynchronize(s->rank.came[step % 2]));
         for (int b = 0; b < s->t->program.batches; b++)
             sum += s->rank.told[step % 2][b];
