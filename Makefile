@@ -80,7 +80,7 @@ ARCHS := -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90
 NVFLAGS := -std=c++17 -O3 $(ARCHS) -Werror all-warnings -Xcompiler -fPIC,-fvisibility=hidden -Iruntime -MMD -MP
 CUDA := $(patsubst runtime/%.cu,%,$(wildcard runtime/*.cu))
 INPROC := train_cuda comm_loopback # in the first only
-OWNPROC := rank_cuda comm_nccl # in the second only
+OWNPROC := rank_cuda comm_nccl comm_put # in the second only
 SHARED := replay data data_file optim_host
 RANKS := $(filter-out rank_host,$(patsubst runtime/%.c,%,$(wildcard runtime/rank_*.c))) watch launch progress json \
     durable safetensors checkpoint checkpoint_manifest tcp_meet comm_tcp comm_mpi
@@ -127,7 +127,14 @@ build/standin/libpianola-cuda.a: $(patsubst %,build/standin/%.o,$(filter-out $(I
 	ar rcs $@ $^
 build/standin/pianola-cuda.pc: $(B)/pianola-host.pc
 	$(call pc,/..,/standin,pianola-cuda,CPU$(comma) as if on a GPU: for tests only,-lstdc++) >$@
-standin: build/pianola build/standin/libpianola-cuda.so build/standin/libpianola-cuda.a build/standin/pianola-cuda.pc
+# Ranks as threads, over comm_put.cu, for tests/put_test.sh.
+build/standin/%.o: tests/put/%.cpp Makefile
+	@mkdir -p $(@D)
+	$(CXX) -std=c++17 -O1 -g -fPIC -Itests/standin -Iruntime -MMD -MP -c -o $@ $<
+build/standin/libpianola-put.so: $(patsubst %,build/standin/%.o,train_put $(filter-out $(INPROC) $(OWNPROC),$(CUDA)) comm_put) \
+    $(STANDIN:tests/%.cpp=build/%.o) $(SHARED:%=build/pic/%.o)
+	$(CXX) -shared -o $@ $^ -pthread
+standin: build/pianola build/standin/libpianola-put.so build/standin/libpianola-cuda.so build/standin/libpianola-cuda.a build/standin/pianola-cuda.pc
 
 # The prelude travels inside the program, as numbers: C11 promises string literals of 4095 bytes only.
 build/prelude.h: compiler/prelude.lua
@@ -214,7 +221,7 @@ asan:
 tsan:
 	$(MAKE_ALL) $(TSAN) build/tsan/pianola
 
-include tests/gpu/gpu.mk
+include tests/gpu/gpu.mk tests/gpu/put.mk
 
 # ---- using ----
 

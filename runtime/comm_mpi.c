@@ -107,12 +107,6 @@ static void mpi_close(void *link) {
     MPI_Finalize();
 }
 
-static const int32_t *group_at(const int32_t *groups, int number) {
-    for (; number > 0; groups++)
-        number -= *groups < 0;
-    return groups;
-}
-
 static bool mpi_prepare(void *link, const struct rt_rank *k, int nmsgs, const int32_t *groups, char *arena) {
     struct mpi *c = link;
     int rank, chains = 0;
@@ -146,8 +140,7 @@ static bool mpi_prepare(void *link, const struct rt_rank *k, int nmsgs, const in
         if (x->msg < 0)
             continue;
         char *tensor = arena + x->at[ROLE_t];
-        bool sends = (x->op - OP_SEND_F) % 2 == 0; /* ORDER OPS: SENDs and RECVs alternate */
-        if (sends)
+        if (sends(x))
             MPI_Send_init(tensor, (int)x->bytes, MPI_BYTE, x->peer, x->msg, c->ranks, &c->request[i]);
         else
             MPI_Recv_init(tensor, (int)x->bytes, MPI_BYTE, x->peer, x->msg, c->ranks, &c->request[i]);

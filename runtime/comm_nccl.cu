@@ -53,9 +53,6 @@ static double seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ORDER OPS: SENDs and RECVs alternate. */
-static bool sends(const struct rt_instr *x) { return (x->op - OP_SEND_F) % 2 == 0; }
-
 /* ---- calls ---- */
 
 static const char *trouble(struct nccl *n, const char *call, ncclResult_t code) {
@@ -186,12 +183,6 @@ static void exchange(struct nccl *n, const struct way *w, const struct piece *p,
 static int64_t scratch_bytes(int64_t tensor, int workers) {
     int64_t piece = tensor < SCRATCH ? tensor : SCRATCH;
     return (piece + workers * (int64_t)sizeof(float) + 4095) / 4096 * 4096;
-}
-
-static const int32_t *group_at(const int32_t *groups, int number) {
-    for (; number > 0; groups++)
-        number -= *groups < 0;
-    return groups;
 }
 
 static bool reduce(void *link, struct replay *z, const struct rt_instr *x) {

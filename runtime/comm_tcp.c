@@ -216,15 +216,6 @@ static void tcp_glance(void *link) {
 
 /* ---- the replay's messages ---- */
 
-/* ORDER OPS: SENDs and RECVs alternate. */
-static bool sends(const struct rt_instr *x) { return (x->op - OP_SEND_F) % 2 == 0; }
-
-static const int32_t *group_at(const int32_t *groups, int number) {
-    for (; number > 0; groups++)
-        number -= *groups < 0;
-    return groups;
-}
-
 static int add_conn(struct tcp *c, int peer, int group, bool calls) {
     c->conn[c->nconns] = (struct conn){.fd = -1, .peer = peer, .group = group, .calls = calls};
     return c->nconns++;

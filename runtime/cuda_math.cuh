@@ -25,5 +25,9 @@ void cuda_backward(const struct rt_model *m, const struct rt_stage *s, const str
 /* device_cuda.cu: trouble with the device ends the process: nothing that was enqueued can be trusted */
 void cuda_must(cudaError_t code, const char *call);
 #define CUDA(call) cuda_must(call, #call)
+/* A word of pinned or device memory, of this process or another, written when the stream comes to it, behind a fence of
+ * the whole system; awaited until it has the value. flush: what other devices wrote before is then seen, too. Both are
+ * captured like anything else. */
 void cuda_write_word(cudaStream_t stream, uint32_t *word, uint32_t value);
+void cuda_await_word(cudaStream_t stream, uint32_t *word, uint32_t value, bool flush);
 #endif

@@ -39,6 +39,15 @@ void replay_step(struct replay *z);
 void replay_begin(struct replay *z);
 bool replay_run(struct replay *z);
 
+/* Which side of a message, that is no reduction, x is. ORDER OPS: SENDs and RECVs alternate. */
+static inline bool sends(const struct rt_instr *x) { return (x->op - OP_SEND_F) % 2 == 0; }
+/* The members of a group, ended by -1. groups: as in rt_tables. */
+static inline const int32_t *group_at(const int32_t *groups, int number) {
+    for (; number > 0; groups++)
+        number -= *groups < 0;
+    return groups;
+}
+
 /* How a host rank's messages travel. Both come back false until the other side has come and the tensor has moved. */
 struct comm {
     bool (*message)(void *link, struct replay *z, const struct rt_instr *x, double *start, double *end);

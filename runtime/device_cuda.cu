@@ -21,19 +21,29 @@ void cuda_must(cudaError_t code, const char *call) {
     _Exit(1);
 }
 
-/* A 32-bit word of pinned or device memory, written when the stream comes to it; captured like anything else. It is a
- * call of the driver, which the runtime finds: so that the library loads where no driver is. */
+/* A call of the driver, which the runtime finds: so that the library loads where no driver is. */
+static void *driver(const char *name) {
+    void *call = NULL;
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSuccess;
+    CUDA(cudaGetDriverEntryPointByVersion(name, &call, 12000, cudaEnableDefault, &found));
+    if (!call || found != cudaDriverEntryPointSuccess)
+        cuda_must(cudaErrorNotSupported, name);
+    return call;
+}
+
 void cuda_write_word(cudaStream_t stream, uint32_t *word, uint32_t value) {
     static decltype(&cuStreamWriteValue32) write;
-    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSuccess;
-    if (!write)
-        CUDA(cudaGetDriverEntryPointByVersion("cuStreamWriteValue32", (void **)&write, 12000, cudaEnableDefault,
-                                              &found));
-    if (!write || found != cudaDriverEntryPointSuccess)
-        cuda_must(cudaErrorNotSupported, "cuStreamWriteValue32");
+    write = write ? write : (decltype(write))driver("cuStreamWriteValue32");
     CUresult code = write(stream, (CUdeviceptr)(uintptr_t)word, value, CU_STREAM_WRITE_VALUE_DEFAULT);
-    if (code != CUDA_SUCCESS)
-        cuda_must((cudaError_t)code, "cuStreamWriteValue32"); /* the codes are the same */
+    cuda_must((cudaError_t)code, "cuStreamWriteValue32"); /* the codes are the same */
+}
+
+void cuda_await_word(cudaStream_t stream, uint32_t *word, uint32_t value, bool flush) {
+    static decltype(&cuStreamWaitValue32) wait;
+    wait = wait ? wait : (decltype(wait))driver("cuStreamWaitValue32");
+    unsigned flags = CU_STREAM_WAIT_VALUE_EQ | (flush ? (unsigned)CU_STREAM_WAIT_VALUE_FLUSH : 0);
+    CUresult code = wait(stream, (CUdeviceptr)(uintptr_t)word, value, flags);
+    cuda_must((cudaError_t)code, "cuStreamWaitValue32");
 }
 
 /* ---- the replay core's questions ---- */

@@ -100,8 +100,8 @@ bool steps_open(struct cuda_steps *s);
 void steps_run(struct cuda_steps *s, int64_t step, bool timed);
 void steps_close(struct cuda_steps *s);
 
-/* comm_nccl.cu: ranks that are processes, each with a device of its own */
-extern const struct cuda_comm cuda_nccl;
+/* Ranks that are processes. comm_nccl.cu: each with a device of its own; comm_put.cu: of one host */
+extern const struct cuda_comm cuda_nccl, cuda_put;
 
 /* nvtx.cu: ranges for profilers on this thread, named like the instructions */
 void nvtx_begin(const struct rt_instr *x);

@@ -1,4 +1,4 @@
-/* A rank's process on a GPU of its own: the step as one graph, messages by NCCL.
+/* A rank's process on a GPU: the step as one graph, messages by NCCL or, inside a host, by copies.
  *
  * The process's one thread enqueues and then asks, again and again, whether the step has ended: it waits in no call, so
  * that an error, a rank that is gone or the watch's deadline can always end it. The watch itself calls nothing of CUDA,
@@ -38,7 +38,13 @@ static double seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-extern "C" void device_open(const struct rt_self *self, const struct rt_tables *tables) { (void)self, (void)tables; }
+/* A lane that waits holds up what comes behind it in the same hardware queue. There are 8 where nothing is said. */
+extern "C" void device_open(const struct rt_self *self, const struct rt_tables *tables) {
+    (void)self, (void)tables;
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
+
+static const struct cuda_comm *way(const struct rank_run *r) { return r->flags.put ? &cuda_put : &cuda_nccl; }
 
 /* ---- which GPU ---- */
 
@@ -62,9 +68,21 @@ static bool alone(const struct rank_run *r, const struct seat *all, char *why, s
         if (k != r->world.rank && strcmp(all[k].host, me->host) == 0 &&
             memcmp(all[k].uuid, me->uuid, sizeof me->uuid) == 0) {
             snprintf(why, n,
-                     "ranks %d and %d would share GPU %d of %s, a %s: each needs its own, and %d %s there to be seen",
+                     "ranks %d and %d would share GPU %d of %s, a %s: each needs its own, and %d %s there to be seen; "
+                     "to try things out, --messages put lets ranks share one",
                      min(k, r->world.rank), max(k, r->world.rank), me->number, me->host, own.name, me->devices,
                      me->devices == 1 ? "is" : "are");
+            return false;
+        }
+    return true;
+}
+
+static bool together(const struct rank_run *r, const struct seat *all, char *why, size_t n) {
+    for (int k = 1; k < r->world.size; k++)
+        if (strcmp(all[k].host, all->host) != 0) {
+            snprintf(why, n,
+                     "rank 0 is on %s and rank %d on %s: --messages put is for ranks of one host; use --messages nccl",
+                     all->host, k, all[k].host);
             return false;
         }
     return true;
@@ -90,7 +108,7 @@ extern "C" void device_choose(struct rank_run *r) {
     snprintf(own.name, sizeof own.name, "%s", device.name);
     memcpy(me.uuid, &device.uuid, sizeof me.uuid);
     r->world.all(r->world.link, &me, all, sizeof me);
-    bool ok = alone(r, all, why, sizeof why);
+    bool ok = (r->flags.put ? together : alone)(r, all, why, sizeof why);
     free(all);
     rank_verdict(r, ok, why);
 }
@@ -116,11 +134,11 @@ extern "C" bool device_take(struct rank_run *r, char *why, size_t nwhy) {
     const char *trouble = "no memory on the host";
     if (d && (d->mirror = (float *)malloc(STATES * (size_t)most * sizeof(float) + 1))) {
         d->free[0] = free_memory();
-        trouble = cuda_take(&r->replay, &d->rank, p, r->world.rank, &cuda_nccl, true);
+        trouble = cuda_take(&r->replay, &d->rank, p, r->world.rank, way(r), true);
     }
     if (trouble) {
         snprintf(why, nwhy, "rank %d: %s: it takes %lld bytes of GPU %d, a %s, which has %lld free", r->world.rank,
-                 trouble, (long long)cuda_rank_bytes(p, r->world.rank, &cuda_nccl), own.number, own.name,
+                 trouble, (long long)cuda_rank_bytes(p, r->world.rank, way(r)), own.number, own.name,
                  (long long)(d ? d->free[0] : 0));
         return false;
     }
@@ -160,7 +178,7 @@ static void wait_for(struct rank_run *r, cudaEvent_t event) {
     for (cudaError_t code; (code = cudaEventQuery(event)) != cudaSuccess; sched_yield()) {
         if (code != cudaErrorNotReady)
             cuda_must(code, "in a step");
-        const char *why = c->comm->progress(c->link);
+        const char *why = c->comm->progress ? c->comm->progress(c->link) : NULL;
         if (why)
             watch_fail(why);
         if (seconds() > looked + WORLD_LOOK) {
@@ -212,12 +230,11 @@ extern "C" void device_report(struct rank_run *r) {
     }
     free(all);
     if (r->world.rank == 0)
-        fprintf(
-            stderr,
-            "pianola: device memory of a rank, at most: planned %lld bytes, taken %lld; %s's communicators %lld, and "
-            "%lld more with the first step\n",
-            (long long)most.planned, (long long)most.taken, d->rank.comm->name, (long long)most.connected,
-            (long long)most.used);
+        fprintf(stderr,
+                "pianola: device memory of a rank, at most: planned %lld bytes, taken %lld; %s's connections %lld, and "
+                "%lld more with the first step\n",
+                (long long)most.planned, (long long)most.taken, d->rank.comm->name, (long long)most.connected,
+                (long long)most.used);
 }
 
 /* ---- state ---- */
@@ -252,7 +269,7 @@ extern "C" void device_push(struct rank_run *r, const struct rt_home *h) {
 static void *abort_messages(void *arg) {
     struct cuda_rank *c = &((struct rank_device *)arg)->rank;
     void *link = __atomic_load_n(&c->link, __ATOMIC_ACQUIRE);
-    if (link)
+    if (link && c->comm->abort)
         c->comm->abort(link);
     __atomic_store_n(&own.aborted, 1, __ATOMIC_RELEASE);
     return NULL;

@@ -22,6 +22,7 @@ static const struct flag {
     {"flight", "DIR", "where a rank that gives up writes its flight record; default .", 'f'},
     {"json", NULL, "print figures as JSON", 'j'},
     {"no-graph", NULL, "on a GPU, enqueue each step anew instead of launching a graph of it", 'g'},
+    {"messages", "WAY", "on GPUs: nccl (default), or put: copies into the memory of ranks of the same host", 'm'},
     {"rank", "K", "this process's rank (instead of RANK, Open MPI's or Slurm's variables)", 'R'},
     {"world-size", "N", "how many ranks there are (WORLD_SIZE)", 'W'},
     {"master-addr", "HOST", "where rank 0 is to be met (MASTER_ADDR); then no MPI is used", 'A'},
@@ -70,6 +71,15 @@ static double seconds(const struct rt_self *self, const char *s) {
     return n;
 }
 
+static bool put(const struct rt_self *self, const char *s) {
+    char why[128];
+    if (strcmp(s, "put") != 0 && strcmp(s, "nccl") != 0) {
+        snprintf(why, sizeof why, "--messages %.32s: expected nccl or put", s);
+        rank_error(self, why);
+    }
+    return strcmp(s, "put") == 0;
+}
+
 static void set(struct rank_flags *f, const struct rt_self *self, const struct flag *o, const char *arg) {
     switch (o->key) {
     case 'x': f->data = arg; break;
@@ -83,6 +93,7 @@ static void set(struct rank_flags *f, const struct rt_self *self, const struct f
     case 'f': f->flight = arg; break;
     case 'j': f->json = true; break;
     case 'g': f->eager = true; break;
+    case 'm': f->put = put(self, arg); break;
     case 'R': f->launch.rank = (int)number(self, o->name, arg, 0); break;
     case 'W': f->launch.size = (int)number(self, o->name, arg, 1); break;
     case 'A': f->launch.addr = arg; break;

@@ -11,7 +11,7 @@ struct rank_flags {
     const char *data, *checkpoint, *flight;
     int64_t steps, every, keep, seed;
     double deadline;
-    bool resume, json, eager;
+    bool resume, json, eager, put;
     struct launch launch;
 };
 

@@ -92,12 +92,6 @@ static const uint8_t op_lanes[NOPS] = {
 #undef X
 };
 
-static const int32_t *group_at(const int32_t *groups, int number) {
-    for (; number > 0; groups++)
-        number -= *groups < 0;
-    return groups;
-}
-
 /* The tensor of a message, as KINDS of ops.h call it; NULL: a job's or an addition's name says enough. */
 static const char *tensor_of(int op) {
     switch (op) {

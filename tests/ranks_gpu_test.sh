@@ -45,7 +45,7 @@ done
 tcp 1f1b 4 --steps 4
 ended 60
 expect "1f1b over TCP" "0 0 0 0 $(in_process schedules/1f1b.lua "${integers[@]}" --steps 4)" "$codes $(weights)"
-memory='^pianola: device memory of a rank, at most: planned ([0-9]+) bytes, taken \1; NCCL.s communicators [0-9]+, and [0-9]+ more with the first step$'
+memory='^pianola: device memory of a rank, at most: planned ([0-9]+) bytes, taken \1; NCCL.s connections [0-9]+, and [0-9]+ more with the first step$'
 expect "one allocation, of what is planned" yes "$(says "$memory")"
 
 # A transformer's sums depend on their order: reductions keep the rank order, and the same kernels in one process (loopback)
@@ -164,7 +164,7 @@ expect "an end that hangs" "0 0 0 0 $(in_process schedules/1f1b.lua "${integers[
 
 STANDIN_DEVICES=2 tcp 1f1b 4 --steps 3
 ended 20
-expect "two GPUs for four ranks" "2 2 2 2 yes" "$codes $(says "^pianola: error: ranks 0 and 2 would share GPU 0 of $(hostname), a stand-in for a GPU: each needs its own, and 2 are there to be seen$")"
+expect "two GPUs for four ranks" "2 2 2 2 yes" "$codes $(says "^pianola: error: ranks 0 and 2 would share GPU 0 of $(hostname), a stand-in for a GPU: each needs its own, and 2 are there to be seen; to try things out, --messages put lets ranks share one$")"
 STANDIN_DEVICES=0 tcp 1f1b 4 --steps 3
 ended 20
 expect "no GPU" "2 2 2 2 yes" "$codes $(says "^pianola: error: rank 0: no CUDA device on $(hostname): ")"

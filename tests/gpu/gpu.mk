@@ -5,8 +5,8 @@ G := build/gpu-check
 O := build/gpu-check-obj
 S := build/standin-check
 LAYER_TESTS := kernels attention linear fused
-TRAVELS := $(addprefix $(G)/,pianola libpianola-cuda.so layer_times.so $(LAYER_TESTS) nccl)
-STAYS := $(addprefix $(S)/,pianola libpianola-cuda.so layer_times.so $(LAYER_TESTS) nccl)
+TRAVELS := $(addprefix $(G)/,pianola libpianola-cuda.so layer_times.so $(LAYER_TESTS) nccl put/ranks)
+STAYS := $(addprefix $(S)/,pianola libpianola-cuda.so layer_times.so $(LAYER_TESTS) nccl put/ranks)
 NVHOST := -std=c++17 -O2 -Xcompiler -fPIC -Iruntime -MMD -MP # these have no kernels of their own
 WITHOUT_TRAINING = $(patsubst %,build/$(1)/%.o,$(filter-out train_cuda $(OWNPROC),$(CUDA))) $(SHARED:%=build/pic/%.o)
 

@@ -49,6 +49,10 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
     p->l2CacheSize = 50 << 20;
     return cudaSuccess;
 }
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr what, int) {
+    *value = what == cudaDevAttrIpcEventSupport ? the().ipc : what == cudaDevAttrCanFlushRemoteWrites ? the().flush : 0;
+    return cudaSuccess;
+}
 cudaError_t cudaDriverGetVersion(int *v) { return *v = CUDART_VERSION, cudaSuccess; }
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **f, unsigned int version, unsigned long long,
                                              enum cudaDriverEntryPointQueryResult *found) {
@@ -94,6 +98,7 @@ const char *cudaGetErrorString(cudaError_t e) {
     case cudaErrorMemoryAllocation: return "out of memory";
     case cudaErrorNoDevice: return "no CUDA-capable device is detected";
     case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorPeerAccessUnsupported: return "peer access is not supported between these two devices";
     case cudaErrorNotReady: return "device not ready";
     default: return "unknown error";
     }
@@ -473,6 +478,8 @@ static uint32_t *word_at(CUdeviceptr addr) {
 CUresult cuStreamWaitValue32(CUstream s, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
     static const char *tests[] = {">=", "==", "&", "nor"};
     entered here("cuStreamWaitValue32");
+    if ((flags & CU_STREAM_WAIT_VALUE_FLUSH) && !the().flush)
+        return CUDA_ERROR_NOT_SUPPORTED;
     work w;
     w.kind = AWAIT;
     w.word = word_at(addr);
@@ -482,8 +489,10 @@ CUresult cuStreamWaitValue32(CUstream s, CUdeviceptr addr, cuuint32_t value, uns
     enqueue(s, std::move(w));
     return CUDA_SUCCESS;
 }
-CUresult cuStreamWriteValue32(CUstream s, CUdeviceptr addr, cuuint32_t value, unsigned int) {
+CUresult cuStreamWriteValue32(CUstream s, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
     entered here("cuStreamWriteValue32");
+    if (flags & CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) /* the header: "not supported in the v2 API" */
+        return CUDA_ERROR_NOT_SUPPORTED;
     uint32_t *p = word_at(addr);
     work w;
     w.word = p;

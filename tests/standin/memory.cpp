@@ -1,6 +1,6 @@
 /* Memory: each allocation lies between two pages that nobody may touch, ends at the second, is full of NaN at first,
  * and has an address that is never used again. So a kernel that leaves it, or comes late, is seen and named. Device
- * memory is a memfd, so that other processes can map it. */
+ * memory is a memfd, so that other processes can map it; behind it a page that counts them. */
 #include "standin.h"
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +15,11 @@
 static const size_t page = 4096;
 static void install(void);
 
+static int *counter(int fd, size_t body) {
+    void *p = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)body);
+    return p == MAP_FAILED ? nullptr : (int *)p;
+}
+
 void *memory_new(size_t bytes, memory_kind kind, const char *what) {
     machine &m = the();
     check_creation(what);
@@ -22,7 +27,7 @@ void *memory_new(size_t bytes, memory_kind kind, const char *what) {
     size_t body = (bytes + page - 1) / page * page, span = body + 2 * page;
     char *map = (char *)mmap(nullptr, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     int fd = kind == DEVICE ? memfd_create("standin", MFD_CLOEXEC) : -1;
-    if (map == MAP_FAILED || (kind == DEVICE && (fd < 0 || ftruncate(fd, (off_t)body) != 0)) ||
+    if (map == MAP_FAILED || (kind == DEVICE && (fd < 0 || ftruncate(fd, (off_t)(body + page)) != 0)) ||
         mmap(map + page, body, PROT_READ | PROT_WRITE, MAP_FIXED | (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED),
              fd, 0) == MAP_FAILED)
         broken("MEMORY", "%s of %zu bytes: the machine has no more", what, bytes);
@@ -40,6 +45,7 @@ void *memory_new(size_t bytes, memory_kind kind, const char *what) {
     a.id = m.nids++;
     a.map = map;
     a.mapped = span;
+    a.opens = kind == DEVICE ? counter(fd, body) : nullptr;
     m.memories[(uintptr_t)map] = a;
     if (kind == DEVICE)
         m.allocated += bytes;
@@ -64,6 +70,12 @@ void memory_free(void *p, memory_kind kind, const char *what) {
         broken("MEMORY", "%s of %p a second time", what, p);
     if (a->registered > 0)
         broken("NCCL", "%s of %p, which is registered with a communicator", what, p);
+    if (kind == DEVICE && __atomic_load_n(a->opens, __ATOMIC_ACQUIRE) > 0)
+        broken("MEMORY", "%s of %p, which another process has open: it calls cudaIpcCloseMemHandle first", what, p);
+    if (kind == IMPORTED)
+        __atomic_fetch_sub(a->opens, 1, __ATOMIC_RELEASE);
+    if (a->opens)
+        munmap(a->opens, page);
     a->alive = false;
     forget_memory(a->map);
     mmap(a->map, a->mapped, PROT_NONE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -189,7 +201,7 @@ void run_work(const work &w, std::vector<range> &touched) {
 
 struct handle {
     char magic[8];
-    int pid, fd;
+    int pid, fd, device;
     size_t bytes, body;
 };
 
@@ -200,7 +212,11 @@ extern "C" cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *out, void *p) {
     memory *a = memory_find(p);
     if (!a || !a->alive || a->kind != DEVICE || a->at != p)
         broken("MEMORY", "cudaIpcGetMemHandle of %p, which is not the start of a device allocation", p);
-    handle h = {"standin", getpid(), a->fd, a->bytes, a->mapped - 2 * page};
+    if (!the().ipc)
+        return me()->last = cudaErrorNotSupported;
+    if (a->nccl)
+        broken("MEMORY", "cudaIpcGetMemHandle of memory that cudaMalloc did not give");
+    handle h = {"standin", getpid(), a->fd, a->device, a->bytes, a->mapped - 2 * page};
     memset(out, 0, sizeof *out);
     memcpy(out, &h, sizeof h);
     a->exported = true;
@@ -226,6 +242,8 @@ extern "C" cudaError_t cudaIpcOpenMemHandle(void **p, cudaIpcMemHandle_t in, uns
             }
         broken("MEMORY", "cudaIpcOpenMemHandle of memory that was freed");
     }
+    if (h.device != me()->device && !the().peers)
+        return me()->last = cudaErrorPeerAccessUnsupported;
     string path = text("/proc/%d/fd/%d", h.pid, h.fd);
     int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
     size_t span = h.body + 2 * page;
@@ -234,6 +252,8 @@ extern "C" cudaError_t cudaIpcOpenMemHandle(void **p, cudaIpcMemHandle_t in, uns
         mmap(map + page, h.body, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_SHARED, fd, 0) == MAP_FAILED)
         return me()->last = cudaErrorInvalidValue;
     memory a = {};
+    a.opens = counter(fd, h.body);
+    __atomic_fetch_add(a.opens, 1, __ATOMIC_RELEASE);
     install();
     mprotect(map + page, h.body, PROT_NONE);
     a.at = map + page + h.body - (h.bytes + 255) / 256 * 256;

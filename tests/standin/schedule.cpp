@@ -22,6 +22,9 @@ machine &the(void) {
         m->total = (size_t)env("STANDIN_MEMORY", 4e9);
         m->stuck = env("STANDIN_STUCK", 20);
         m->pages = env("STANDIN_PAGES", 0) != 0;
+        m->ipc = env("STANDIN_IPC", 1) != 0;
+        m->peers = env("STANDIN_PEERS", 1) != 0;
+        m->flush = env("STANDIN_FLUSH", 1) != 0;
         m->start_at_launch = getenv("STANDIN_START") && strcmp(getenv("STANDIN_START"), "launch") == 0;
         return m;
     }();

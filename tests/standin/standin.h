@@ -152,7 +152,8 @@ struct memory {
     memory_kind kind;
     bool alive = true;
     int device, fd = -1, id;
-    char *map; /* with a guard page on each side */
+    int *opens = nullptr; /* of device memory, shared: processes that have it open */
+    char *map;            /* with a guard page on each side */
     size_t mapped;
     bool nccl = false, exported = false;
     int registered = 0;
@@ -166,8 +167,8 @@ struct machine {
     double since = 0;  /* since when there was none */
     int nchains = 0, nids = 0, devices;
     double stuck;
-    bool pages, start_at_launch;
-    clocks seen; /* by the program's threads, together */
+    bool pages, start_at_launch, ipc, peers, flush; /* the last three: what devices can */
+    clocks seen;                                    /* by the program's threads, together */
     std::vector<host *> hosts;
     std::vector<std::unique_ptr<CUstream_st>> streams;
     std::vector<std::unique_ptr<CUevent_st>> events;

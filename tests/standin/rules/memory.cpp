@@ -168,6 +168,43 @@ static void processes(void) {
     MUST(status == 0);
 }
 
+/* The child has the parent's memory open when that frees it, and ends with it. */
+static void freed_while_open(void) {
+    int to[2], from[2];
+    char c = 0;
+    cudaIpcMemHandle_t handle;
+    MUST(pipe(to) == 0 && pipe(from) == 0);
+    if (fork() == 0) {
+        float *p;
+        close(to[1]);
+        MUST(read(to[0], &handle, sizeof handle) == sizeof handle);
+        OK(cudaIpcOpenMemHandle((void **)&p, handle, cudaIpcMemLazyEnablePeerAccess));
+        MUST(write(from[1], &c, 1) == 1);
+        MUST(read(to[0], &c, 1) == 0);
+        _exit(0);
+    }
+    float *p = floats(64);
+    OK(cudaIpcGetMemHandle(&handle, p));
+    MUST(write(to[1], &handle, sizeof handle) == sizeof handle);
+    MUST(read(from[0], &c, 1) == 1);
+    OK(cudaFree(p));
+}
+static void exports_nccl(void) {
+    void *p;
+    cudaIpcMemHandle_t handle;
+    OK(ncclMemAlloc(&p, 4096));
+    OK(cudaIpcGetMemHandle(&handle, p));
+}
+/* What a device or the calls of today cannot do. */
+static void not_supported(void) {
+    cudaStream_t s = new_stream();
+    CUdeviceptr word = (CUdeviceptr)floats(1);
+    MUST(cuStreamWriteValue32(s, word, 1, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) == CUDA_ERROR_NOT_SUPPORTED);
+    int can;
+    OK(cudaDeviceGetAttribute(&can, cudaDevAttrCanFlushRemoteWrites, 0));
+    MUST(cuStreamWaitValue32(s, word, 0, CU_STREAM_WAIT_VALUE_EQ | CU_STREAM_WAIT_VALUE_FLUSH) == CUDA_SUCCESS && can);
+}
+
 static void allocates_late(void) {
     standin_started();
     floats(1);
@@ -205,6 +242,9 @@ const rule memory_rules[] = {
     {"word_never", "DEADLOCK: nothing can go on", word_never},
     {"word_never_asked", "waits for the word at", word_never_asked},
     {"processes", nullptr, processes},
+    {"freed_while_open", "which another process has open", freed_while_open},
+    {"exports_nccl", "that cudaMalloc did not give", exports_nccl},
+    {"not_supported", nullptr, not_supported},
     {"allocates_late", "START: cudaMalloc", allocates_late},
     {"stream_late", "START: cudaStreamCreate", stream_late},
     {"event_late", "START: cudaEventCreate", event_late},

@@ -1,0 +1,299 @@
+/* Messages by one-sided copies, between ranks that are processes of one host: each maps the memory of the ranks it
+ * deals with (CUDA IPC), and copies straight to the planned place in it. Between GPUs copy engines do that. No kernel
+ * waits, nothing is queued, and no library decides anything: what is left of a message is a copy and two words.
+ *
+ * A word is 4 bytes behind the arena of the rank that awaits it: a stream of that rank waits until it is 1, and puts it
+ * back to 0. A stream of another rank posts it: writes the 1. A message has a word on each side,
+ *
+ *     SEND                          RECV
+ *     await(credit)   <-----------  post(credit)      its waits are over: the buffer is free
+ *     copy            ----------->
+ *     post(arrival)   ----------->  await(arrival)
+ *
+ * and a reduction has two for every other member. With every member i having the i-th share of dw,
+ *
+ *     post(ready), await(ready)     all dw are whole
+ *     add                           my share of the others' dw to mine, in rank order, read where it lies: no scratch
+ *     copy, post(summed)            my share, to all
+ *     await(summed)                 my dw is whole, and nobody reads it any more
+ *
+ * which moves as many bytes as a ring, and adds as ops.h says: the bits are those of the host.
+ *
+ * A graph repeats constants, so words cannot count steps. They need not, for each is posted only after it has been put
+ * back. The next step's credit is posted behind this step's RECV, whose arrival was posted behind the await that put
+ * the credit back; the next step's arrival is posted behind its credit, which was posted behind this step's arrival put
+ * back. Of two members, each posts the next step's ready behind this step's summed of the other, and summed behind the
+ * other's ready of the same step. All of a rank's step lies behind all of its step before. So steps in graphs and steps
+ * that are enqueued go together, and every run begins with zeros, whichever step it resumes at.
+ *
+ * What a stream did before it posts a word is seen by whoever awaited it: cuStreamWriteValue32 puts a fence of the
+ * whole system before its write, and where the device can flush remote writes (CU_STREAM_WAIT_VALUE_FLUSH) every wait
+ * does.
+ *
+ * CUDA knows nothing of this order between streams, and its documentation warns of streams that share a hardware queue:
+ * one that waits holds up what lies behind it. The compiler's issue order is safe even so: a rank could run it one
+ * instruction after another, with every SEND waiting for its RECV. Steps that are enqueued keep that order. For the
+ * branches of a graph nothing is said, so there are to be as many queues as there can be (rank_cuda.cu).
+ *
+ * Ranks may share a GPU, which then changes between their processes. Waits occupy no multiprocessor, so they should not
+ * keep it from changing; CUDA promises nothing here. A rank that ends early calls nothing: its context goes with the
+ * process, and with it what its streams wait for. */
+#include "device_cuda.cuh"
+extern "C" {
+#include "rank_run.h"
+}
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct part { /* that a rank has in a message: offsets in its memory */
+    int64_t tensor, words;
+};
+struct put {
+    struct rank_run *run;
+    struct cuda_rank *rank;
+    char **memory;     /* of each rank, mapped here; NULL: nothing to do with it */
+    struct part *part; /* [rank * nmsgs + message]; tensor -1: it has none */
+    bool flush;        /* the device can */
+};
+
+static bool can(enum cudaDeviceAttr what) {
+    int device, yes = 0;
+    CUDA(cudaGetDevice(&device));
+    return cudaDeviceGetAttribute(&yes, what, device) == cudaSuccess && yes;
+}
+
+/* ---- words ---- */
+
+static const struct part *part_of(const struct put *p, int rank, int32_t msg) {
+    const struct part *a = &p->part[(size_t)rank * (size_t)p->run->program.nmsgs + (size_t)msg];
+    assert(a->tensor >= 0 && p->memory[rank]);
+    return a;
+}
+static char *tensor(const struct put *p, int rank, int32_t msg) {
+    return p->memory[rank] + part_of(p, rank, msg)->tensor;
+}
+static uint32_t *word(const struct put *p, int rank, int32_t msg, int number) {
+    return (uint32_t *)(p->memory[rank] + part_of(p, rank, msg)->words) + number;
+}
+
+static void post(uint32_t *word, cudaStream_t stream) { cuda_write_word(stream, word, 1); }
+static void await(const struct put *p, uint32_t *word, cudaStream_t stream) {
+    cuda_await_word(stream, word, 1, p->flush);
+    cuda_write_word(stream, word, 0);
+}
+
+/* ---- messages ---- */
+
+static bool message(void *link, struct replay *z, const struct rt_instr *x) {
+    struct put *p = (struct put *)link;
+    cudaStream_t stream = p->rank->lane[x->lane];
+    uint32_t *mine = word(p, z->rank, x->msg, 0), *its = word(p, x->peer, x->msg, 0);
+    if (sends(x)) {
+        await(p, mine, stream);
+        CUDA(cudaMemcpyAsync(tensor(p, x->peer, x->msg), tensor(p, z->rank, x->msg), (size_t)x->bytes,
+                             cudaMemcpyDeviceToDevice, stream));
+        post(its, stream);
+    } else {
+        post(its, stream);
+        await(p, mine, stream);
+    }
+    return true;
+}
+
+/* ---- reductions ---- */
+
+enum {
+    THREADS = 256,
+    BLOCKS = 132 * 4,
+    PAGE = 1024, /* floats: shares begin on one, so that members never touch the same */
+    MEMBERS = 64 /* of a group, at most: a kernel's arguments hold them */
+};
+struct members {
+    const float *share[MEMBERS]; /* of each member's dw, in rank order */
+};
+
+template <int V> static __device__ void add_at(float *mine, const struct members &from, int ranks, int64_t i) {
+    pack<float, V> sum = load<V>(from.share[0] + i);
+    for (int r = 1; r < ranks; r++) {
+        pack<float, V> x = load<V>(from.share[r] + i);
+        for (int k = 0; k < V; k++)
+            sum.v[k] += x.v[k];
+    }
+    store(mine + i, sum);
+}
+
+static __global__ void add_shares(float *mine, struct members from, int ranks, int64_t n) {
+    int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 4, stride = (int64_t)gridDim.x * THREADS * 4;
+    for (; i + 4 <= n; i += stride)
+        add_at<4>(mine, from, ranks, i);
+    for (; i < n && i + 4 > n; i++)
+        add_at<1>(mine, from, ranks, i);
+}
+
+enum { READY, SUMMED, PHASES }; /* a reduction's words, of each rank */
+
+/* Members one after another, beginning behind me, so that not all have the same one to deal with. */
+static void meet(const struct put *p, const int32_t *member, int ranks, int me, int32_t msg, int phase,
+                 cudaStream_t stream, const char *share, size_t bytes) {
+    int workers = p->run->world.size, self = member[me];
+    for (int k = 1; k < ranks; k++) {
+        int to = member[(me + k) % ranks];
+        if (bytes > 0)
+            CUDA(cudaMemcpyAsync(tensor(p, to, msg) + (share - tensor(p, self, msg)), share, bytes,
+                                 cudaMemcpyDeviceToDevice, stream));
+        post(word(p, to, msg, phase * workers + self), stream);
+    }
+    for (int k = 1; k < ranks; k++)
+        await(p, word(p, self, msg, phase * workers + member[(me + k) % ranks]), stream);
+}
+
+static bool reduce(void *link, struct replay *z, const struct rt_instr *x) {
+    struct put *p = (struct put *)link;
+    const int32_t *member = group_at(p->run->tables->groups, x->peer);
+    cudaStream_t stream = p->rank->lane[x->lane];
+    struct members from;
+    int ranks = 0, me = 0;
+    for (; member[ranks] >= 0; ranks++)
+        me = member[ranks] == z->rank ? ranks : me;
+    int64_t n = x->bytes / (int64_t)sizeof(float), share = ((n + ranks - 1) / ranks + PAGE - 1) / PAGE * PAGE;
+    int64_t begin = min(me * share, n), own = min(begin + share, n) - begin;
+    float *mine = (float *)tensor(p, z->rank, x->msg) + begin;
+    for (int r = 0; r < ranks; r++)
+        from.share[r] = (const float *)tensor(p, member[r], x->msg) + begin;
+    meet(p, member, ranks, me, x->msg, READY, stream, NULL, 0);
+    if (own > 0)
+        LAUNCH(add_shares, min(blocks_for(own, THREADS * 4), (unsigned)BLOCKS), THREADS, 0, stream, mine, from, ranks,
+               own);
+    meet(p, member, ranks, me, x->msg, SUMMED, stream, (const char *)mine, (size_t)own * sizeof(float));
+    return true;
+}
+
+/* ---- memory ---- */
+
+static int64_t words_bytes(const struct rt_instr *x, int workers) {
+    return (int64_t)sizeof(uint32_t) * (x->msg < 0 ? 0 : x->op == OP_REDUCE ? PHASES * workers : 1);
+}
+
+static int64_t extra(const struct rt_program *p, int rank) {
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < p->rank[rank].nins; i++)
+        bytes += words_bytes(&p->rank[rank].ins[i], p->workers);
+    return bytes;
+}
+
+/* Whole blocks of what CUDA takes memory in: a smaller allocation would share its block, and other processes would map
+ * that with it. */
+static char *take(size_t bytes) {
+    static const size_t BLOCK = 2 << 20;
+    char *p = NULL;
+    return cudaMalloc((void **)&p, (bytes + BLOCK - 1) / BLOCK * BLOCK) == cudaSuccess ? p : NULL;
+}
+static void give(char *p) { cudaFree(p); }
+
+/* ---- at the start ---- */
+
+/* The rank's parts in messages, in the order of its instructions. */
+static void own_parts(const struct put *p, struct part *part) {
+    const struct rt_program *all = &p->run->program;
+    const struct rt_rank *k = &all->rank[p->run->world.rank];
+    int64_t words = p->rank->extra - p->rank->arena;
+    for (int32_t m = 0; m < all->nmsgs; m++)
+        part[m].tensor = part[m].words = -1;
+    for (int32_t i = 0; i < k->nins; i++) {
+        const struct rt_instr *x = &k->ins[i];
+        if (x->msg >= 0)
+            part[x->msg] = {x->at[x->op == OP_REDUCE ? ROLE_dw : ROLE_t], words};
+        words += words_bytes(x, all->workers);
+    }
+}
+
+/* Those it exchanges anything with. False with why: a group is too large. */
+static bool find_peers(const struct put *p, bool *peer, char *why, size_t n) {
+    const struct rt_rank *k = &p->run->program.rank[p->run->world.rank];
+    for (int32_t i = 0; i < k->nins; i++) {
+        const struct rt_instr *x = &k->ins[i];
+        int ranks = 0;
+        if (x->op == OP_REDUCE)
+            for (const int32_t *m = group_at(p->run->tables->groups, x->peer); *m >= 0; m++, ranks++)
+                peer[*m] = true;
+        else if (x->msg >= 0)
+            peer[x->peer] = true;
+        if (ranks > MEMBERS) {
+            snprintf(why, n, "rank %d reduces with %d ranks, and --messages put with %d at most; use --messages nccl",
+                     p->run->world.rank, ranks - 1, MEMBERS - 1);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool map(struct put *p, const cudaIpcMemHandle_t *handle, const bool *peer, char *why, size_t n) {
+    int me = p->run->world.rank;
+    p->memory[me] = p->rank->arena;
+    for (int k = 0; k < p->run->world.size; k++) {
+        if (!peer[k] || k == me)
+            continue;
+        cudaError_t code = cudaIpcOpenMemHandle((void **)&p->memory[k], handle[k], cudaIpcMemLazyEnablePeerAccess);
+        if (code != cudaSuccess) {
+            cudaGetLastError();
+            snprintf(why, n, "rank %d cannot reach the GPU memory of rank %d: %s; use --messages nccl", me, k,
+                     cudaGetErrorString(code));
+            return false;
+        }
+    }
+    return true;
+}
+
+static void put_open(struct rank_run *r, struct cuda_rank *c) {
+    const struct world *w = &r->world;
+    char why[512];
+    size_t size = (size_t)w->size, nmsgs = (size_t)r->program.nmsgs;
+    struct put *p = (struct put *)calloc(1, sizeof *p);
+    struct part *mine = (struct part *)calloc(nmsgs + 1, sizeof *mine);
+    cudaIpcMemHandle_t own, *handle = (cudaIpcMemHandle_t *)calloc(size, sizeof *handle);
+    bool *peer = (bool *)calloc(size, sizeof *peer);
+    bool ok = p && mine && handle && peer;
+    ok = ok && (p->memory = (char **)calloc(size, sizeof *p->memory));
+    ok = ok && (p->part = (struct part *)calloc(size * nmsgs + 1, sizeof *p->part));
+    snprintf(why, sizeof why, "rank %d: no memory for its messages", w->rank);
+    rank_verdict(r, ok, why);
+    p->run = r;
+    p->rank = c;
+    p->flush = can(cudaDevAttrCanFlushRemoteWrites);
+    snprintf(why, sizeof why, "rank %d: its GPU cannot share memory with other processes; use --messages nccl",
+             w->rank);
+    rank_verdict(r, can(cudaDevAttrIpcEventSupport), why);
+    own_parts(p, mine);
+    CUDA(cudaIpcGetMemHandle(&own, c->arena));
+    CUDA(cudaDeviceSynchronize()); /* its words are 0 before others hear of them */
+    w->all(w->link, &own, handle, sizeof own);
+    if (nmsgs > 0)
+        w->all(w->link, mine, p->part, nmsgs * sizeof *mine);
+    ok = find_peers(p, peer, why, sizeof why) && map(p, handle, peer, why, sizeof why);
+    rank_verdict(r, ok, why);
+    c->link = p;
+    free(mine);
+    free(handle);
+    free(peer);
+}
+
+/* ---- at the end ---- */
+
+/* Memory is given back only when nobody has it mapped any more. */
+static void put_close(void *link) {
+    struct put *p = (struct put *)link;
+    const struct world *w = &p->run->world;
+    char here = 0, *all = (char *)malloc((size_t)w->size);
+    for (int k = 0; k < w->size; k++)
+        if (p->memory[k] && k != w->rank)
+            CUDA(cudaIpcCloseMemHandle(p->memory[k]));
+    if (all)
+        w->all(w->link, &here, all, sizeof here);
+    free(all);
+    free(p->memory);
+    free(p->part);
+    free(p);
+}
+
+extern const struct cuda_comm cuda_put = {"put", message, reduce, take, give, extra, put_open, NULL, NULL, put_close};

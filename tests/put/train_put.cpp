@@ -1,0 +1,186 @@
+/* All ranks of a program in one process, a thread each, with messages by comm_put.cu: a library for `pianola run
+ * --device cuda`, linked with tests/standin/. So the stand-in sees what all ranks touch and what orders it, which it
+ * cannot between processes: a word awaited too late, or posted too early, is a race, whatever came out. Kernels are
+ * seen by pages, so buffers are moved apart to pages of their own. */
+#include "device_cuda.cuh"
+extern "C" {
+#include "rank_run.h"
+#include "train_cuda.h"
+}
+#include <cstdio>
+#include <cstdlib>
+#include <pthread.h>
+#include <vector>
+
+enum { APART = 4096 / PARAM_ALIGN };
+
+struct seat { /* of a rank */
+    struct training *t;
+    rank_run run;
+    cuda_rank rank;
+    cuda_steps steps;
+    pthread_t thread;
+    const void *mine; /* what it brings to all() */
+};
+struct training {
+    cuda_run *all;
+    rt_program program; /* as the ranks' own programs have it: a reduction's peer is the number of its group */
+    std::vector<rt_rank> ranks;
+    std::vector<std::vector<rt_instr>> ins; /* with offsets APART times as large */
+    std::vector<std::vector<rt_home>> homes;
+    std::vector<int32_t> groups;
+    rt_tables tables;
+    std::vector<seat> seats;
+    std::vector<float> loss; /* [rank][step] */
+    std::vector<char *> arena;
+    pthread_barrier_t barrier;
+};
+
+/* ---- the world: threads ---- */
+
+static void all(void *link, const void *mine, void *out, size_t bytes) {
+    seat *s = (seat *)link;
+    s->mine = mine;
+    pthread_barrier_wait(&s->t->barrier);
+    for (size_t k = 0; k < s->t->seats.size(); k++)
+        memcpy((char *)out + k * bytes, s->t->seats[k].mine, bytes);
+    pthread_barrier_wait(&s->t->barrier);
+}
+
+extern "C" void rank_verdict(struct rank_run *, bool ok, const char *why) {
+    if (ok)
+        return;
+    fprintf(stderr, "pianola: error: %s\n", why);
+    abort();
+}
+
+/* ---- a rank ---- */
+
+static void prepare(seat *s, int rank) {
+    training *t = s->t;
+    s->run.tables = &t->tables;
+    s->run.program = t->program;
+    s->run.world.rank = rank;
+    s->run.world.size = t->program.workers;
+    s->run.world.link = s;
+    s->run.world.all = all;
+    if (cuda_take(&s->run.replay, &s->rank, &t->program, rank, &cuda_put, false))
+        abort();
+    cuda_begin(&s->run.replay, t->all->run.seed);
+    s->steps.n = 1;
+    s->steps.replay = &s->run.replay;
+    s->steps.rank = &s->rank;
+    s->steps.graph = t->all->graph;
+    if (!steps_open(&s->steps))
+        abort();
+    cuda_put.open(&s->run, &s->rank);
+}
+
+static void keep_weights(seat *s, int rank) {
+    const rt_program *p = &s->t->program;
+    const rt_rank *planned = &s->t->all->run.program->rank[rank];
+    char *arena = s->t->arena[(size_t)rank] = (char *)calloc(1, (size_t)planned->arena + 1);
+    for (int h = 0; h < planned->nhomes; h++) {
+        const rt_stage *y = &p->stage[planned->home[h].stage];
+        rt_learned to = learned_at(p->model, y, &planned->home[h]),
+                   from = learned_at(p->model, y, &p->rank[rank].home[h]);
+        CUDA(cudaMemcpy(arena + to.weight, s->rank.arena + from.weight, (size_t)to.count * sizeof(float),
+                        cudaMemcpyDeviceToHost));
+    }
+}
+
+static void *work(void *arg) {
+    seat *s = (seat *)arg;
+    const rt_run *run = &s->t->all->run;
+    int rank = (int)(s - s->t->seats.data());
+    prepare(s, rank);
+    for (int64_t step = 0; step < run->steps; step++) {
+        float sum = 0;
+        cuda_feed(&s->run.replay, step, run->data, s->steps.origin);
+        steps_run(&s->steps, step, false);
+        CUDA(cudaEventSynchronize(s->rank.came[step % 2]));
+        for (int b = 0; b < s->t->program.batches; b++)
+            sum += s->rank.told[step % 2][b];
+        s->t->loss[(size_t)(rank * run->steps + step)] = sum / (float)s->t->program.batches;
+    }
+    keep_weights(s, rank);
+    CUDA(cudaStreamSynchronize(s->steps.origin));
+    steps_close(&s->steps);
+    cuda_put.close(s->rank.link);
+    cuda_release(&s->run.replay, &s->rank);
+    return NULL;
+}
+
+/* ---- all of them ---- */
+
+static void number_group(training *t, std::vector<int32_t> *number, int32_t *n, rt_instr *x) {
+    const rt_meeting *m = &t->all->run.program->msg[x->msg];
+    int32_t *known = &(*number)[(size_t)x->msg];
+    if (*known < 0) {
+        *known = (*n)++;
+        t->groups.insert(t->groups.end(), m->rank, m->rank + m->n);
+        t->groups.push_back(-1);
+    }
+    x->peer = *known;
+}
+
+static void move_apart(int64_t *off) { *off *= *off < 0 ? 1 : APART; }
+
+static void own_programs(training *t) {
+    const rt_program *p = t->all->run.program;
+    std::vector<int32_t> number((size_t)p->nmsgs, -1);
+    int32_t n = 0;
+    for (int r = 0; r < p->workers; r++) {
+        rt_rank k = p->rank[r];
+        t->ins.emplace_back(k.ins, k.ins + k.nins);
+        t->homes.emplace_back(k.home, k.home + k.nhomes);
+        for (rt_instr &x : t->ins.back()) {
+            for (int64_t &at : x.at)
+                move_apart(&at);
+            if (x.op == OP_REDUCE)
+                number_group(t, &number, &n, &x);
+        }
+        for (rt_home &h : t->homes.back())
+            for (int64_t *off : {&h.weight, &h.wgrad, &h.opt})
+                move_apart(off);
+        k.arena *= APART;
+        move_apart(&k.work);
+        k.ins = t->ins.back().data();
+        k.home = t->homes.back().data();
+        t->ranks.push_back(k);
+    }
+    t->groups.push_back(-1);
+    t->program = *p;
+    t->program.rank = t->ranks.data();
+    t->tables = {};
+    t->tables.groups = t->groups.data();
+}
+
+extern "C" char **cuda_train(struct cuda_run *run, char *, size_t) {
+    training t;
+    size_t W = (size_t)run->run.program->workers;
+    t.all = run;
+    own_programs(&t);
+    t.seats.resize(W);
+    t.arena.resize(W);
+    t.loss.resize(W * (size_t)run->run.steps);
+    pthread_barrier_init(&t.barrier, NULL, (unsigned)W);
+    cuda_linear_plan(&t.program);
+    for (seat &s : t.seats) {
+        s.t = &t;
+        pthread_create(&s.thread, NULL, work, &s);
+    }
+    for (seat &s : t.seats)
+        pthread_join(s.thread, NULL);
+    cuda_linear_forget();
+    for (int64_t step = 0; step < run->run.steps; step++) {
+        run->run.loss[step] = 0;
+        for (size_t r = 0; r < W; r++)
+            run->run.loss[step] += t.loss[r * (size_t)run->run.steps + (size_t)step];
+        run->run.makespan[step] = 0;
+    }
+    char **arena = (char **)calloc(W, sizeof *arena);
+    for (size_t r = 0; r < W; r++)
+        arena[r] = t.arena[r];
+    return arena;
+}
