@@ -362,7 +362,8 @@ struct stage *cost_stages(struct spec *sp) {
         if (sp->speed)
             j->cost /= sp->speed[j->rank];
     }
-    for (struct pair *p = sp->pair; p < sp->pair + sp->npairs; p++) {
+    for (int i = 0; i < sp->npairs; i++) {
+        struct pair *p = &sp->pair[i];
         double a = sp->job[p->first].cost, b = sp->job[p->second].cost;
         p->cost = a + b - sp->overlap * fmin(a, b);
     }
