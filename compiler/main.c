@@ -1,5 +1,6 @@
 /* The command line. */
 #include "compile.h"
+#include "options.h"
 #include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
@@ -7,82 +8,6 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define VERSION "0.1.0"
-
-enum { CHECK = 1, SHOW = 2, COMPILE = 4, RUN = 8, COMPARE = 16, SCRIPTS = 31, VERIFY = 32, EXPORT = 64, ALL = 127 };
-
-static const struct command {
-    const char *name, *args, *what, *examples;
-    int bit;
-} commands[] = {
-    {"check", "SCHEDULE.lua", "compile and prove",
-     "  pianola check schedules/1f1b.lua\n"
-     "  pianola check my.lua -D workers=16 --cluster schedules/clusters/latency.lua\n",
-     CHECK},
-    {"show", "SCHEDULE.lua", "print the timeline and the report",
-     "  pianola show schedules/1f1b.lua\n"
-     "  pianola show schedules/1f1b.lua -D workers=8 -D batches=32 --format streams\n"
-     "  pianola show schedules/gpipe.lua --format json | jq .bubble\n"
-     "  pianola show --list\n",
-     SHOW},
-    {"compare", "SCHEDULE.lua ...", "one table over schedules at equal ranks and microbatches",
-     "  pianola compare schedules/1f1b.lua schedules/zb_h1.lua schedules/zbv.lua -D workers=8 -D batches=32\n"
-     "  pianola compare schedules/*pipe.lua --model schedules/models/gpt.lua --sort peak_bytes --markdown\n",
-     COMPARE},
-    {"compile", "SCHEDULE.lua -o DIR",
-     "write streams.txt, timeline.tsv, timeline.txt, report.json; with a model, a program for every rank",
-     "  pianola compile schedules/1f1b.lua -o generated/1f1b\n"
-     "  pianola compile schedules/1f1b.lua --model schedules/models/gpt.lua -o /tmp/gpt\n",
-     COMPILE},
-    {"run", "SCHEDULE.lua --model MODEL.lua", "train with all ranks in this process",
-     "  pianola run schedules/1f1b.lua --model schedules/models/gpt.lua --data book.txt\n"
-     "  pianola run schedules/gpipe.lua --model schedules/models/integers.lua --steps 3 --json\n",
-     RUN},
-    {"verify", "FILE", "prove a program from its text form (streams.txt)",
-     "  pianola verify generated/1f1b/streams.txt\n"
-     "  pianola show my.lua --format streams | pianola verify -\n",
-     VERIFY},
-    {"export-weights", "DIR", "write a checkpoint's weights as one safetensors file, weights.safetensors",
-     "  pianola export-weights checkpoints -o gpt.safetensors\n"
-     "  pianola export-weights checkpoints --step 200 --json\n",
-     EXPORT},
-};
-enum { NCOMMANDS = sizeof commands / sizeof *commands };
-
-/* The one table of options: getopt, help and suggestions come from it. */
-static const struct option_row {
-    const char *name, *arg, *what;
-    int key, commands;
-} options[] = {
-    {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D', SCRIPTS},
-    {"model", "FILE", "model script; without one, jobs have unit costs", 'm', SCRIPTS},
-    {"cluster", "FILE", "cluster script; without one, links are free", 'c', SCRIPTS},
-    {"lanes", "PER", "a communication lane per edge (default), peer or rank", 'l', SCRIPTS},
-    {"recompute", NULL, "forwards keep only their input, and run again before the backward", 'r', SCRIPTS},
-    {"output", "PATH", "where to write: a folder (compile), a file (show, export-weights)", 'o',
-     SHOW | COMPILE | EXPORT},
-    {"format", "FORMAT", "grid (default), streams, tsv or json", 'f', SHOW},
-    {"dump", "LETTERS", "print the program after a pass: l, m, w (help passes)", 'd', CHECK | SHOW | COMPILE},
-    {"data", "FILE", "training text", 'x', RUN},
-    {"steps", "N", "training steps; default 100", 'n', RUN},
-    {"step", "N", "the checkpoint of that step; default: the newest whole one", 'S', EXPORT},
-    {"seed", "N", "of weights and of the order of the data; default 1", 's', RUN},
-    {"compare", NULL, "train the same steps on one rank too, and compare", 'C', RUN},
-    {"device", "DEVICE", "host (default), or cuda: all ranks on one GPU, as bf16 needs", 'u', RUN},
-    {"no-graph", NULL, "on a GPU, enqueue every step anew instead of replaying a graph", 'g', RUN},
-    {"timeline", "FILE", "write the last step's measured timeline (TSV)", 't', RUN},
-    {"list", NULL, "instead of a schedule: the schedules that came with the program", 'L', SHOW},
-    {"sort", "COLUMN", "smallest first: by makespan, bubble, peak_activations, …, as --json names them", 'O', COMPARE},
-    {"markdown", NULL, "the table as Markdown", 'M', COMPARE},
-    {"json", NULL, "print figures as JSON", 'j', ALL & ~COMPILE},
-    {"color", "WHEN", "always, never or auto (default)", 'k', SHOW | RUN},
-    {"width", "N", "columns of the grid", 'w', SHOW | RUN},
-    {"ascii", NULL, "no characters beyond ASCII", 'a', SHOW | RUN | COMPARE},
-    {"help", NULL, "this text", 'h', ALL},
-    {"version", NULL, "print the version", 'V', ALL},
-};
-enum { NOPTIONS = sizeof options / sizeof *options };
 
 struct settings {
     struct compile compile;
@@ -95,13 +20,13 @@ struct settings {
 };
 
 static const struct command *find_command(const char *name) {
-    const char *names[NCOMMANDS];
-    for (int i = 0; i < NCOMMANDS; i++) {
+    const char **names = NEW(const char *, ncommands);
+    for (int i = 0; i < ncommands; i++) {
         if (strcmp(commands[i].name, name) == 0)
             return &commands[i];
         names[i] = commands[i].name;
     }
-    const char *near = nearest(name, names, NCOMMANDS);
+    const char *near = nearest(name, names, ncommands);
     if (near)
         die("unknown command '%s'; did you mean '%s'?", name, near);
     die("unknown command '%s'; the commands are check, show, compare, compile, run, verify, export-weights and help",
@@ -110,10 +35,10 @@ static const struct command *find_command(const char *name) {
 
 static void usage(FILE *out) {
     fprintf(out, "Pianola compiles a training schedule into one proved instruction stream per rank.\n\nExamples:\n");
-    for (int i = 0; i < NCOMMANDS; i++)
+    for (int i = 0; i < ncommands; i++)
         fprintf(out, "%.*s\n", (int)strcspn(commands[i].examples, "\n"), commands[i].examples);
     fprintf(out, "\nCommands:\n");
-    for (int i = 0; i < NCOMMANDS; i++)
+    for (int i = 0; i < ncommands; i++)
         fprintf(out, "  %-14s %s\n", commands[i].name, commands[i].what);
     fprintf(out, "\n`pianola help COMMAND` explains one; `help report` the figures, `help ops` the\ninstructions, "
                  "`help passes` the pipeline.\n");
@@ -121,11 +46,11 @@ static void usage(FILE *out) {
 
 static void command_help(const struct command *c) {
     printf("pianola %s %s [options]\n  %s.\n\nExamples:\n%s\nOptions:\n", c->name, c->args, c->what, c->examples);
-    for (int i = 0; i < NOPTIONS; i++) {
+    for (int i = 0; i < noptions; i++) {
         const struct option_row *o = &options[i];
         if (!(o->commands & c->bit))
             continue;
-        bool letter = strchr("Dodh", o->key);
+        bool letter = strchr(option_letters, o->key);
         printf("  %s--%s%s%-*s %s\n", letter ? format("-%c, ", o->key) : "    ", o->name, o->arg ? " " : "",
                18 - (int)strlen(o->name) - (o->arg != NULL), o->arg ? o->arg : "", o->what);
     }
@@ -227,21 +152,21 @@ static void set_option(struct settings *z, const struct command *c, int key, con
 }
 
 static void parse(struct settings *z, const struct command *c, int argc, char **argv) {
-    struct option longs[NOPTIONS + 1] = {{0}};
-    const char *names[NOPTIONS];
-    for (int i = 0; i < NOPTIONS; i++) {
+    struct option *longs = NEW(struct option, noptions + 1);
+    const char **names = NEW(const char *, noptions);
+    for (int i = 0; i < noptions; i++) {
         longs[i] =
             (struct option){options[i].name, options[i].arg ? required_argument : no_argument, NULL, options[i].key};
         names[i] = options[i].name;
     }
     z->compile.args.set = NEW(const char *, argc);
     opterr = 0;
-    for (int key, at = 0; (key = getopt_long(argc, argv, ":D:o:d:h", longs, &at)) != -1;) {
+    for (int key, at = 0; (key = getopt_long(argc, argv, option_letters, longs, &at)) != -1;) {
         const char *word = argv[optind - 1];
         if (key == ':')
             die("%s needs a value; see `pianola help %s`", word, c->name);
         if (key == '?') {
-            const char *near = strncmp(word, "--", 2) == 0 ? nearest(word + 2, names, NOPTIONS) : NULL;
+            const char *near = strncmp(word, "--", 2) == 0 ? nearest(word + 2, names, noptions) : NULL;
             die("unknown option %s%s%s; see `pianola help %s`", word, near ? "; did you mean --" : "", near ? near : "",
                 c->name);
         }

@@ -1,0 +1,69 @@
+/* The commands, and the one table of their options. */
+#include "options.h"
+#include <stddef.h>
+
+const struct command commands[] = {
+    {"check", "SCHEDULE.lua", "compile and prove",
+     "  pianola check schedules/1f1b.lua\n"
+     "  pianola check my.lua -D workers=16 --cluster schedules/clusters/latency.lua\n",
+     CHECK},
+    {"show", "SCHEDULE.lua", "print the timeline and the report",
+     "  pianola show schedules/1f1b.lua\n"
+     "  pianola show schedules/1f1b.lua -D workers=8 -D batches=32 --format streams\n"
+     "  pianola show schedules/gpipe.lua --format json | jq .bubble\n"
+     "  pianola show --list\n",
+     SHOW},
+    {"compare", "SCHEDULE.lua ...", "one table over schedules at equal ranks and microbatches",
+     "  pianola compare schedules/1f1b.lua schedules/zb_h1.lua schedules/zbv.lua -D workers=8 -D batches=32\n"
+     "  pianola compare schedules/*pipe.lua --model schedules/models/gpt.lua --sort peak_bytes --markdown\n",
+     COMPARE},
+    {"compile", "SCHEDULE.lua -o DIR",
+     "write streams.txt, timeline.tsv, timeline.txt, report.json; with a model, a program for every rank",
+     "  pianola compile schedules/1f1b.lua -o generated/1f1b\n"
+     "  pianola compile schedules/1f1b.lua --model schedules/models/gpt.lua -o /tmp/gpt\n",
+     COMPILE},
+    {"run", "SCHEDULE.lua --model MODEL.lua", "train with all ranks in this process",
+     "  pianola run schedules/1f1b.lua --model schedules/models/gpt.lua --data book.txt\n"
+     "  pianola run schedules/gpipe.lua --model schedules/models/integers.lua --steps 3 --json\n",
+     RUN},
+    {"verify", "FILE", "prove a program from its text form (streams.txt)",
+     "  pianola verify generated/1f1b/streams.txt\n"
+     "  pianola show my.lua --format streams | pianola verify -\n",
+     VERIFY},
+    {"export-weights", "DIR", "write a checkpoint's weights as one safetensors file, weights.safetensors",
+     "  pianola export-weights checkpoints -o gpt.safetensors\n"
+     "  pianola export-weights checkpoints --step 200 --json\n",
+     EXPORT},
+};
+const int ncommands = sizeof commands / sizeof *commands;
+
+const struct option_row options[] = {
+    {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D', SCRIPTS},
+    {"model", "FILE", "model script; without one, jobs have unit costs", 'm', SCRIPTS},
+    {"cluster", "FILE", "cluster script; without one, links are free", 'c', SCRIPTS},
+    {"lanes", "PER", "a communication lane per edge (default), peer or rank", 'l', SCRIPTS},
+    {"recompute", NULL, "forwards keep only their input, and run again before the backward", 'r', SCRIPTS},
+    {"output", "PATH", "where to write: a folder (compile), a file (show, export-weights)", 'o',
+     SHOW | COMPILE | EXPORT},
+    {"format", "FORMAT", "grid (default), streams, tsv or json", 'f', SHOW},
+    {"dump", "LETTERS", "print the program after a pass: l, m, w (help passes)", 'd', CHECK | SHOW | COMPILE},
+    {"data", "FILE", "training text", 'x', RUN},
+    {"steps", "N", "training steps; default 100", 'n', RUN},
+    {"step", "N", "the checkpoint of that step; default: the newest whole one", 'S', EXPORT},
+    {"seed", "N", "of weights and of the order of the data; default 1", 's', RUN},
+    {"compare", NULL, "train the same steps on one rank too, and compare", 'C', RUN},
+    {"device", "DEVICE", "host (default), or cuda: all ranks on one GPU, as bf16 needs", 'u', RUN},
+    {"no-graph", NULL, "on a GPU, enqueue every step anew instead of replaying a graph", 'g', RUN},
+    {"timeline", "FILE", "write the last step's measured timeline (TSV)", 't', RUN},
+    {"list", NULL, "instead of a schedule: the schedules that came with the program", 'L', SHOW},
+    {"sort", "COLUMN", "smallest first: by makespan, bubble, peak_activations, …, as --json names them", 'O', COMPARE},
+    {"markdown", NULL, "the table as Markdown", 'M', COMPARE},
+    {"json", NULL, "print figures as JSON", 'j', ALL & ~COMPILE},
+    {"color", "WHEN", "always, never or auto (default)", 'k', SHOW | RUN},
+    {"width", "N", "columns of the grid", 'w', SHOW | RUN},
+    {"ascii", NULL, "no characters beyond ASCII", 'a', SHOW | RUN | COMPARE},
+    {"help", NULL, "this text", 'h', ALL},
+    {"version", NULL, "print the version", 'V', ALL},
+};
+const int noptions = sizeof options / sizeof *options;
+const char option_letters[] = ":D:o:d:h";
