@@ -245,6 +245,11 @@ install: $(B)/pianola $(B)/libpianola-host.a
 	done
 	[ ! -f $(B)/libpianola-cuda.a ] || $(call pc_cuda,/../..,/lib) >"$(to)/lib/pkgconfig/pianola-cuda.pc"
 	cp -R schedules "$(to)/share/pianola/"
+	cd "$(to)/share" && install -d man/man1 bash-completion/completions zsh/site-functions fish/vendor_completions.d
+	$(B)/pianola help man >"$(to)/share/man/man1/pianola.1"
+	$(B)/pianola help completion-bash >"$(to)/share/bash-completion/completions/pianola"
+	$(B)/pianola help completion-zsh >"$(to)/share/zsh/site-functions/_pianola"
+	$(B)/pianola help completion-fish >"$(to)/share/fish/vendor_completions.d/pianola.fish"
 format:
 	git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | grep -v ^generated/ | xargs clang-format -i
 clean:

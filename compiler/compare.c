@@ -202,8 +202,8 @@ static const char *shipped_folder(void) {
 }
 
 static int is_script(const struct dirent *e) {
-    size_t n = strlen(e->d_name);
-    return n > 4 && strcmp(e->d_name + n - 4, ".lua") == 0;
+    const char *dot = strchr(e->d_name, '.'); /* pianola.d.lua is for editors */
+    return dot && strcmp(dot, ".lua") == 0;
 }
 
 static int by_bytes(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }

@@ -17,11 +17,6 @@ struct compile {
 
 /* pipeline.c: all passes up to the report; dump: letters of passes after which the program is printed to stdout. */
 void compile_all(struct compile *c, const char *dump);
-void help_passes(FILE *out);
-
-/* help.c */
-void help_report(FILE *out);
-void help_ops(FILE *out);
 
 /* run.c */
 struct run_args {

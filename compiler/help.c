@@ -1,5 +1,52 @@
-/* `pianola help report`: what the figures mean. `pianola help ops`: the instructions, from the table in ops.h. */
-#include "compile.h"
+/* `pianola help`: the commands, from their table; what the figures mean; the instructions, from the table in ops.h. */
+#include "options.h"
+#include "pass.h"
+#include <string.h>
+
+void help_usage(FILE *out) {
+    fprintf(out, "Pianola compiles a training schedule into one proved instruction stream per rank.\n\nExamples:\n");
+    for (int i = 0; i < ncommands; i++)
+        fprintf(out, "%.*s\n", (int)strcspn(commands[i].examples, "\n"), commands[i].examples);
+    fprintf(out, "\nCommands:\n");
+    for (int i = 0; i < ncommands; i++)
+        fprintf(out, "  %-14s %s\n", commands[i].name, commands[i].what);
+    fprintf(out, "\n`pianola help COMMAND` explains one; `pianola help TOPIC` prints\n\n");
+    for (int i = 0; i < ntopics; i++)
+        fprintf(out, "  %-16s %s\n", topics[i].name, topics[i].what);
+}
+
+void help_about(const struct command *c) {
+    printf("pianola %s %s [options]\n  %s.\n\nExamples:\n%s\nOptions:\n", c->name, c->args, c->what, c->examples);
+    for (int i = 0; i < noptions; i++) {
+        const struct option_row *o = &options[i];
+        if (!(o->commands & c->bit))
+            continue;
+        bool letter = strchr(option_letters, o->key);
+        printf("  %s--%s%s%-*s %s\n", letter ? format("-%c, ", o->key) : "    ", o->name, o->arg ? " " : "",
+               18 - (int)strlen(o->name) - (o->arg != NULL), o->arg ? o->arg : "", o->what);
+    }
+    printf("\nExit: 0 yes, 1 no (does not verify, differs), 2 usage or trouble.\n");
+}
+
+int help_command(int argc, char **argv) {
+    if (argc == 0) {
+        help_usage(stdout);
+        return 0;
+    }
+    for (int i = 0; i < ntopics; i++)
+        if (strcmp(argv[0], topics[i].name) == 0) {
+            topics[i].print(stdout);
+            return 0;
+        }
+    help_about(find_command(argv[0], true));
+    return 0;
+}
+
+void help_scripts(FILE *out) {
+    struct text t = {0};
+    script_names(&t);
+    fwrite(t.s, 1, t.n, out);
+}
 
 void help_report(FILE *out) {
     fputs("makespan       end of the last instruction, updates and reductions included; time begins at 0\n"

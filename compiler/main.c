@@ -19,59 +19,6 @@ struct settings {
     bool ascii, json, list;
 };
 
-static const struct command *find_command(const char *name) {
-    const char **names = NEW(const char *, ncommands);
-    for (int i = 0; i < ncommands; i++) {
-        if (strcmp(commands[i].name, name) == 0)
-            return &commands[i];
-        names[i] = commands[i].name;
-    }
-    const char *near = nearest(name, names, ncommands);
-    if (near)
-        die("unknown command '%s'; did you mean '%s'?", name, near);
-    die("unknown command '%s'; the commands are check, show, compare, compile, run, verify, export-weights and help",
-        name);
-}
-
-static void usage(FILE *out) {
-    fprintf(out, "Pianola compiles a training schedule into one proved instruction stream per rank.\n\nExamples:\n");
-    for (int i = 0; i < ncommands; i++)
-        fprintf(out, "%.*s\n", (int)strcspn(commands[i].examples, "\n"), commands[i].examples);
-    fprintf(out, "\nCommands:\n");
-    for (int i = 0; i < ncommands; i++)
-        fprintf(out, "  %-14s %s\n", commands[i].name, commands[i].what);
-    fprintf(out, "\n`pianola help COMMAND` explains one; `help report` the figures, `help ops` the\ninstructions, "
-                 "`help passes` the pipeline.\n");
-}
-
-static void command_help(const struct command *c) {
-    printf("pianola %s %s [options]\n  %s.\n\nExamples:\n%s\nOptions:\n", c->name, c->args, c->what, c->examples);
-    for (int i = 0; i < noptions; i++) {
-        const struct option_row *o = &options[i];
-        if (!(o->commands & c->bit))
-            continue;
-        bool letter = strchr(option_letters, o->key);
-        printf("  %s--%s%s%-*s %s\n", letter ? format("-%c, ", o->key) : "    ", o->name, o->arg ? " " : "",
-               18 - (int)strlen(o->name) - (o->arg != NULL), o->arg ? o->arg : "", o->what);
-    }
-    printf("\nExit: 0 yes, 1 no (does not verify, differs), 2 usage or trouble.\n");
-}
-
-static int help(int argc, char **argv) {
-    const char *topic = argc > 0 ? argv[0] : NULL;
-    if (!topic)
-        usage(stdout);
-    else if (strcmp(topic, "report") == 0)
-        help_report(stdout);
-    else if (strcmp(topic, "ops") == 0)
-        help_ops(stdout);
-    else if (strcmp(topic, "passes") == 0)
-        help_passes(stdout);
-    else
-        command_help(find_command(topic));
-    return 0;
-}
-
 static long number_arg(const char *name, const char *s, long least) {
     char *end;
     errno = 0;
@@ -79,14 +26,6 @@ static long number_arg(const char *name, const char *s, long least) {
     if (end == s || *end || errno || n < least)
         die("--%s %s: expected a whole number of at least %ld", name, s, least);
     return n;
-}
-
-static enum lanes_per lanes_arg(const char *arg) {
-    static const char *const per[] = {[PER_EDGE] = "edge", [PER_PEER] = "peer", [PER_RANK] = "rank"};
-    for (int i = PER_EDGE; i <= PER_RANK; i++)
-        if (strcmp(arg, per[i]) == 0)
-            return (enum lanes_per)i;
-    die("--lanes %s: expected edge, peer or rank", arg);
 }
 
 static int usable_width(const struct settings *z) {
@@ -104,11 +43,9 @@ static int usable_width(const struct settings *z) {
 /* --color, then NO_COLOR, then FORCE_COLOR, then TERM=dumb, then whether this is a terminal (no-color.org). */
 static bool use_color(const char *when) {
     const char *no = getenv("NO_COLOR"), *force = getenv("FORCE_COLOR"), *term = getenv("TERM");
-    if (when && strcmp(when, "auto") != 0) {
-        if (strcmp(when, "always") != 0 && strcmp(when, "never") != 0)
-            die("--color %s: expected always, never or auto", when);
-        return strcmp(when, "always") == 0;
-    }
+    enum { ALWAYS, NEVER, AUTO } how = when ? choice("color", when) : AUTO;
+    if (how != AUTO)
+        return how == ALWAYS;
     if (no && *no)
         return false;
     if (force && *force)
@@ -122,7 +59,7 @@ static void set_option(struct settings *z, const struct command *c, int key, con
     case 'D': s->set[s->nset++] = arg; break;
     case 'm': s->model = arg; break;
     case 'c': s->cluster = arg; break;
-    case 'l': s->lanes = lanes_arg(arg); break;
+    case 'l': s->lanes = (enum lanes_per)choice(name, arg); break;
     case 'r': s->recompute = true; break;
     case 'o': z->output = arg; break;
     case 'f': z->format = arg; break;
@@ -134,11 +71,7 @@ static void set_option(struct settings *z, const struct command *c, int key, con
     case 'C': z->run.compare = true; break;
     case 't': z->run.timeline = arg; break;
     case 'g': z->run.eager = true; break;
-    case 'u':
-        z->run.cuda = strcmp(arg, "cuda") == 0;
-        if (!z->run.cuda && strcmp(arg, "host") != 0)
-            die("--device %s: expected host or cuda", arg);
-        break;
+    case 'u': z->run.cuda = choice(name, arg) == 1; break;
     case 'j': z->json = z->run.json = true; break;
     case 'k': z->color = arg; break;
     case 'w': z->width = (int)number_arg(name, arg, 20); break;
@@ -146,7 +79,7 @@ static void set_option(struct settings *z, const struct command *c, int key, con
     case 'L': z->list = true; break;
     case 'O': z->compare.sort = arg; break;
     case 'M': z->compare.markdown = true; break;
-    case 'h': command_help(c); exit(0);
+    case 'h': help_about(c); exit(0);
     case 'V': printf("pianola %s\n", VERSION); exit(0);
     }
 }
@@ -199,20 +132,14 @@ static int show(struct settings *z) {
     if (z->list)
         return list_schedules();
     struct compile *c = &z->compile;
-    static const char *const formats[] = {"grid", "streams", "tsv", "json"};
-    const char *f = z->json ? "json" : z->format ? z->format : "grid";
-    int which = 0;
-    while (which < 4 && strcmp(f, formats[which]) != 0)
-        which++;
-    if (which == 4)
-        die("--format %s: expected grid, streams, tsv or json", f);
+    enum { GRID, STREAMS, TSV, JSON } which = choice("format", z->json ? "json" : z->format ? z->format : "grid");
     struct text t = {0};
     compile_all(c, z->dump);
-    if (which == 1)
+    if (which == STREAMS)
         emit_text(&t, c->program);
-    else if (which == 2)
+    else if (which == TSV)
         emit_tsv(&t, c->program, c->timeline);
-    else if (which == 3)
+    else if (which == JSON)
         emit_json(&t, c->report);
     else {
         struct style style = {usable_width(z), use_color(z->color), z->ascii};
@@ -353,16 +280,16 @@ static int verify_command(const char *path, bool json) {
 
 int main(int argc, char **argv) {
     if (argc < 2) {
-        usage(stderr);
+        help_usage(stderr);
         return 2;
     }
     if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
-        return help(argc - 2, argv + 2);
+        return help_command(argc - 2, argv + 2);
     if (strcmp(argv[1], "--version") == 0) {
         printf("pianola %s\n", VERSION);
         return 0;
     }
-    const struct command *c = find_command(argv[1]);
+    const struct command *c = find_command(argv[1], false);
     struct settings z = {.dump = "", .step = -1, .run = {.steps = 100, .seed = 1}};
     parse(&z, c, argc - 1, argv + 1);
     switch (c->bit) {

@@ -1,6 +1,7 @@
 /* The commands, and the one table of their options. */
 #include "options.h"
-#include <stddef.h>
+#include "base.h"
+#include <string.h>
 
 const struct command commands[] = {
     {"check", "SCHEDULE.lua", "compile and prove",
@@ -39,8 +40,8 @@ const int ncommands = sizeof commands / sizeof *commands;
 
 const struct option_row options[] = {
     {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D', SCRIPTS},
-    {"model", "FILE", "model script; without one, jobs have unit costs", 'm', SCRIPTS},
-    {"cluster", "FILE", "cluster script; without one, links are free", 'c', SCRIPTS},
+    {"model", "FILE.lua", "model script; without one, jobs have unit costs", 'm', SCRIPTS},
+    {"cluster", "FILE.lua", "cluster script; without one, links are free", 'c', SCRIPTS},
     {"lanes", "PER", "a communication lane per edge (default), peer or rank", 'l', SCRIPTS},
     {"recompute", NULL, "forwards keep only their input, and run again before the backward", 'r', SCRIPTS},
     {"output", "PATH", "where to write: a folder (compile), a file (show, export-weights)", 'o',
@@ -67,3 +68,83 @@ const struct option_row options[] = {
 };
 const int noptions = sizeof options / sizeof *options;
 const char option_letters[] = ":D:o:d:h";
+
+/* ORDER: the places of words are numbers in main.c. */
+const struct choices choices[] = {
+    {"PER", "edge peer rank"},
+    {"FORMAT", "grid streams tsv json"},
+    {"DEVICE", "host cuda"},
+    {"WHEN", "always never auto"},
+};
+const int nchoices = sizeof choices / sizeof *choices;
+
+const struct topic topics[] = {
+    {"report", "what the figures mean", help_report},
+    {"ops", "the instructions", help_ops},
+    {"passes", "the pipeline", help_passes},
+    {"scripts", "every name and field that scripts can use", help_scripts},
+    {"man", "the manual page (roff)", help_man},
+    {"completion-bash", "completion for bash; to try it: . <(pianola help completion-bash)", help_bash},
+    {"completion-zsh", "completion for zsh: a file _pianola in a folder of $fpath", help_zsh},
+    {"completion-fish", "completion for fish; to try it: pianola help completion-fish | source", help_fish},
+};
+const int ntopics = sizeof topics / sizeof *topics;
+
+enum value value_of(const char *arg, const char **words) {
+    size_t n = strcspn(arg, " ");
+    for (int i = 0; i < nchoices; i++)
+        if (strlen(choices[i].arg) == n && strncmp(arg, choices[i].arg, n) == 0) {
+            *words = choices[i].words;
+            return V_WORDS;
+        }
+    if (n > 4 && strncmp(arg + n - 4, ".lua", 4) == 0)
+        return V_LUA;
+    return strncmp(arg, "DIR", n) == 0                                    ? V_FOLDER
+           : strncmp(arg, "FILE", n) == 0 || strncmp(arg, "PATH", n) == 0 ? V_FILE
+                                                                          : V_OTHER;
+}
+
+/* edge peer rank as `edge, peer or rank` */
+static const char *listed(const char *words) {
+    struct text t = {0};
+    while (*words) {
+        size_t n = strcspn(words, " ");
+        const char *next = words + n + (words[n] == ' ');
+        put(&t, "%.*s%s", (int)n, words, !*next ? "" : strchr(next, ' ') ? ", " : " or ");
+        words = next;
+    }
+    return t.s;
+}
+
+int choice(const char *option, const char *word) {
+    const struct option_row *o = options;
+    const char *words;
+    while (strcmp(o->name, option) != 0)
+        o++;
+    value_of(o->arg, &words);
+    int place = 0;
+    for (const char *w = words; *w; place++) {
+        size_t n = strcspn(w, " ");
+        if (strlen(word) == n && strncmp(w, word, n) == 0)
+            return place;
+        w += n + (w[n] == ' ');
+    }
+    die("--%s %s: expected %s", option, word, listed(words));
+}
+
+const struct command *find_command(const char *name, bool topic) {
+    const char **names = NEW(const char *, ncommands + ntopics);
+    struct text all = {0};
+    for (int i = 0; i < ncommands; i++) {
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+        names[i] = commands[i].name;
+        put(&all, "%s%s", i ? ", " : "", names[i]);
+    }
+    for (int i = 0; i < ntopics; i++)
+        names[ncommands + i] = topics[i].name;
+    const char *near = nearest(name, names, ncommands + (topic ? ntopics : 0));
+    if (near)
+        die("unknown %s '%s'; did you mean '%s'?", topic ? "topic" : "command", name, near);
+    die("unknown %s '%s'; the commands are %s and help", topic ? "topic" : "command", name, all.s);
+}

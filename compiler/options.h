@@ -2,6 +2,9 @@
 #ifndef PIANOLA_OPTIONS_H
 #define PIANOLA_OPTIONS_H
 
+#include <stdbool.h>
+#include <stdio.h>
+
 #define VERSION "0.1.0"
 
 enum { CHECK = 1, SHOW = 2, COMPILE = 4, RUN = 8, COMPARE = 16, SCRIPTS = 31, VERIFY = 32, EXPORT = 64, ALL = 127 };
@@ -19,4 +22,40 @@ extern const struct option_row {
 extern const int noptions;
 
 extern const char option_letters[]; /* as getopt_long takes them: keys of the options that have a short form too */
+
+/* The words that an option takes one of, by what its row calls its value. */
+extern const struct choices { const char *arg, *words; } choices[];
+extern const int nchoices;
+int choice(const char *option, const char *word); /* its place among them; dies when it is none */
+
+/* What a value is, by the name that a row gives it, up to a space. */
+enum value { V_OTHER, V_WORDS, V_LUA, V_FILE, V_FOLDER };
+enum value value_of(const char *arg, const char **words); /* words: where V_WORDS */
+
+/* What `pianola help` explains besides the commands. */
+extern const struct topic {
+    const char *name, *what;
+    void (*print)(FILE *out);
+} topics[];
+extern const int ntopics;
+
+/* Dies when there is none; topic: what was meant may be a topic of help. */
+const struct command *find_command(const char *name, bool topic);
+
+/* help.c */
+int help_command(int argc, char **argv);
+void help_usage(FILE *out);
+void help_about(const struct command *c);
+void help_report(FILE *out);
+void help_ops(FILE *out);
+void help_scripts(FILE *out);
+
+/* pipeline.c */
+void help_passes(FILE *out);
+
+/* man.c, completion.c */
+void help_man(FILE *out);
+void help_bash(FILE *out);
+void help_zsh(FILE *out);
+void help_fish(FILE *out);
 #endif

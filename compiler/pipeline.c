@@ -1,5 +1,6 @@
 /* The pipeline: one row per pass, each with what it needs and what it gives. */
 #include "compile.h"
+#include "options.h"
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>

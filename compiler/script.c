@@ -46,6 +46,9 @@ static const char *run(enum script_kind kind, const char *path, struct settings 
                        void (*extract)(struct script *, void *), struct spec *sp) {
     struct script S = {.kind = kind, .set = set, .d = -1};
     S.file = strcmp(path, "-") ? path : "stdin";
+    size_t n = strlen(path);
+    if (n > 6 && strcmp(path + n - 6, ".d.lua") == 0)
+        die("%s describes to editors what scripts can use; it is no script itself", path);
     S.src = read_file(path, &S.size);
     sandbox_run(&S, extract, sp);
     struct text text = {0};

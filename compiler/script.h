@@ -103,7 +103,7 @@ struct table {
     int line; /* of the script, where it was given to `what` */
     const char *what;
 };
-void check_fields(const struct table *t, const char *const *names, int n);
+void check_fields(const struct table *t, const char *const *names); /* up to NULL */
 /* Pushes the field and returns its Lua type. */
 int push_field(const struct table *t, const char *field);
 int integer_field(const struct table *t, const char *field, int least, int most);
@@ -116,5 +116,10 @@ int script_params(lua_State *L); /* params { name = default, … } */
 void extract_schedule(struct script *S, void *spec);
 void extract_model(struct script *S, void *spec);
 void extract_cluster(struct script *S, void *spec);
+extern const char *const schedule_fields[], *const model_fields[], *const cluster_fields[]; /* up to NULL */
 void open_layers(lua_State *L, int globals); /* the constructors of a model's layers, inputs and optimizers */
+void put_layer_fields(struct text *out);     /* what each of them takes */
+
+/* script_names.c: a title and its names, up to NULL, as paragraphs for people */
+void put_names(struct text *out, const char *title, const char *const *names);
 #endif

@@ -2,6 +2,8 @@
 #include "script.h"
 #include <math.h>
 
+const char *const cluster_fields[] = {"link", "speed", "memory", "flops", NULL};
+
 static double link_result(lua_State *L, int index, int function, const char *what, bool good) {
     double x = lua_type(L, index) == LUA_TNUMBER ? lua_tonumber(L, index) : NAN;
     if (isnan(x) || !good)
@@ -69,10 +71,9 @@ static double *speeds(struct script *S, const struct table *t, int workers) {
 }
 
 void extract_cluster(struct script *S, void *spec) {
-    static const char *const fields[] = {"link", "speed", "memory", "flops"};
     struct spec *sp = spec;
     struct table t = {S->L, lua_gettop(S->L), S->line, "cluster"};
-    check_fields(&t, fields, sizeof fields / sizeof *fields);
+    check_fields(&t, cluster_fields);
     sp->has_cluster = true;
     sp->memory = number_field(&t, "memory", INFINITY);
     sp->flops = number_field(&t, "flops", 0);

@@ -10,7 +10,10 @@ int direction(const char *s, size_t n) {
     return -1;
 }
 
-void check_fields(const struct table *t, const char *const *names, int n) {
+void check_fields(const struct table *t, const char *const *names) {
+    int n = 0;
+    while (names[n])
+        n++;
     push_sorted_keys(t->L, t->at);
     for (int i = 1; lua_rawgeti(t->L, -1, i) != LUA_TNIL; i++, lua_pop(t->L, 1)) {
         bool known = false;

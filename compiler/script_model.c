@@ -45,7 +45,7 @@ static const struct maker makers[] = {
 };
 /* Made of layers: their list is the part's user value. */
 static const struct maker residual = {"residual", LAYER, LAYER_fork, {{0}}};
-static const struct maker stage = {"stage", LAYER, LAYER_fork, {{0}}};
+static const struct maker stage = {"stage", LAYER, LAYER_fork, {{"from", SIZE, 0}}}; /* read by read_sources */
 
 /* What a constructor returns. */
 struct part {
@@ -90,21 +90,36 @@ static double read_argument(const struct table *t, const struct argument *a) {
     return x;
 }
 
-/* linear { … } and its like. Upvalue: its maker. */
-static int make(lua_State *L) {
-    const struct maker *m = lua_touserdata(L, lua_upvalueindex(1));
-    struct table t = {L, 1, script_line(L), m->name};
-    const char *names[MAX_ARGS];
+static int argument_names(const struct maker *m, const char *names[MAX_ARGS + 1]) {
     int n = 0;
     while (n < MAX_ARGS && m->arg[n].name) {
         names[n] = m->arg[n].name;
         n++;
     }
+    names[n] = NULL;
+    return n;
+}
+
+void put_layer_fields(struct text *out) {
+    const char *names[MAX_ARGS + 1];
+    for (size_t i = 0; i < sizeof makers / sizeof *makers; i++)
+        if (argument_names(&makers[i], names))
+            put_names(out, format("Fields of %s", makers[i].name), names);
+    if (argument_names(&stage, names))
+        put_names(out, "Fields of stage", names);
+}
+
+/* linear { … } and its like. Upvalue: its maker. */
+static int make(lua_State *L) {
+    const struct maker *m = lua_touserdata(L, lua_upvalueindex(1));
+    struct table t = {L, 1, script_line(L), m->name};
+    const char *names[MAX_ARGS + 1];
+    int n = argument_names(m, names);
     if (!lua_istable(L, 1))
         word_fail(L, t.line, m->name, "%s takes a table of fields, not %s; write: %s { ... }", m->name, describe(L, 1),
                   m->name);
     lua_settop(L, 1);
-    check_fields(&t, names, n);
+    check_fields(&t, names);
     struct part *part = push_part(L, m, t.line);
     for (int i = 0; i < n; i++)
         part->value[i] = read_argument(&t, &m->arg[i]);
@@ -352,7 +367,7 @@ static void turn_sources(struct builder *w, const struct part *part, int n) {
 static void check_keys(struct builder *w, int line, int index) {
     lua_State *L = w->L;
     for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1))
-        if (lua_type(L, -2) == LUA_TSTRING && strcmp(lua_tostring(L, -2), "from") != 0)
+        if (lua_type(L, -2) == LUA_TSTRING && strcmp(lua_tostring(L, -2), stage.arg[0].name) != 0)
             word_fail(L, line, "stage", "stage has no field '%s'; it has 'from', and its layers", lua_tostring(L, -2));
 }
 
@@ -440,13 +455,14 @@ static void read_cut(struct builder *w) {
     }
 }
 
+const char *const model_fields[] = {"input", "layers", "optimizer", "precision", "cut", NULL};
+
 void extract_model(struct script *S, void *spec) {
-    static const char *const fields[] = {"input", "layers", "optimizer", "precision", "cut"};
     struct spec *sp = spec;
     lua_State *L = S->L;
     struct builder w = {.S = S, .L = L, .sp = sp, .m = NEW(struct model, 1)};
     w.t = (struct table){L, lua_gettop(L), S->line, "model"};
-    check_fields(&w.t, fields, sizeof fields / sizeof *fields);
+    check_fields(&w.t, model_fields);
     read_precision(&w);
     read_input(&w);
     read_optimizer(&w);

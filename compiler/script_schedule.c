@@ -17,9 +17,9 @@ struct reader {
     int w, n, fill, cost, pred, split, recompute; /* stack indices of the functions; 0: not given */
 };
 
-static const char *const fields[] = {"workers",      "stages",         "batches",   "w",      "n",    "order",
-                                     "cap",          "split_backward", "recompute", "pred",   "cost", "update",
-                                     "weight_slots", "sequence",       "overlap",   "tensor", "fill", "versions"};
+const char *const schedule_fields[] = {
+    "workers", "stages", "batches",      "w",        "n",       "order",  "cap",  "split_backward", "recompute", "pred",
+    "cost",    "update", "weight_slots", "sequence", "overlap", "tensor", "fill", "versions",       NULL};
 
 /* ---- fields ---- */
 
@@ -492,7 +492,7 @@ void extract_schedule(struct script *S, void *spec) {
     struct reader r = {.S = S, .L = L, .sp = spec, .t = {L, lua_gettop(L), S->line, "schedule"}};
     struct spec *sp = r.sp;
     luaL_checkstack(L, 64, "schedule");
-    check_fields(&r.t, fields, sizeof fields / sizeof *fields);
+    check_fields(&r.t, schedule_fields);
     refuse_unsupported(&r);
     read_sizes(&r);
     for (int d = 0; d < NDIRS; d++) {

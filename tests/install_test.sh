@@ -12,8 +12,10 @@ make -s B="$(dirname "$PIANOLA")" install DESTDIR="$room/sta ge" PREFIX=/opt/pia
 expect "make install" 0 $?
 at="$room/sta ge/opt/pianola"
 for file in bin/pianola lib/libpianola-host.a lib/pkgconfig/pianola-host.pc include/pianola/rank.h \
-    share/pianola/schedules/1f1b.lua share/pianola/schedules/models/gpt.lua; do
-    expect "installed: $file" yes "$([ -f "$at/$file" ] && echo yes)"
+    share/pianola/schedules/1f1b.lua share/pianola/schedules/models/gpt.lua share/pianola/schedules/pianola.d.lua \
+    share/man/man1/pianola.1 share/bash-completion/completions/pianola share/zsh/site-functions/_pianola \
+    share/fish/vendor_completions.d/pianola.fish; do
+    expect "installed: $file" yes "$([ -s "$at/$file" ] && echo yes)"
 done
 if [ -f "$(dirname "$PIANOLA")/libpianola-cuda.a" ]; then
     for file in lib/libpianola-cuda.a lib/libpianola-cuda.so lib/pkgconfig/pianola-cuda.pc; do
@@ -22,6 +24,12 @@ if [ -f "$(dirname "$PIANOLA")/libpianola-cuda.a" ]; then
 fi
 expect "nothing is installed elsewhere" "opt/pianola/bin opt/pianola/include opt/pianola/lib opt/pianola/share" \
     "$(cd "$room/sta ge" && echo */*/*)"
+
+got=$(cd "$at/share" && . bash-completion/completions/pianola && COMP_WORDS=(pianola ver) COMP_CWORD=1 && _pianola && echo "${COMPREPLY[@]}")
+expect "the installed completion completes" verify "$got"
+if command -v man >/dev/null; then
+    expect "man finds the installed page" "$(cd "$at/share/man" && pwd)/man1/pianola.1" "$(man -M "$at/share/man" -w pianola)"
+fi
 
 # pkg-config finds what lies in the stage, without being told where that is, and as a system root.
 ask() { env "${@:2}" PKG_CONFIG_PATH="$at/lib/pkgconfig" pkg-config "--variable=$1" pianola-host | sed 's/\\//g'; }

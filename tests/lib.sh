@@ -1,6 +1,8 @@
 # For test scripts: . tests/lib.sh. Runs the real command and compares figures out of its JSON.
 PIANOLA=${PIANOLA:-build/pianola}
 passed=0 failed=0
+GLOBIGNORE=schedules/pianola.d.lua # schedules/*.lua are the schedules; that one is for editors
+shopt -u dotglob                   # which GLOBIGNORE sets
 
 # figure FIELD ARGS...: a figure of the whole schedule. ranks FIELD ARGS...: one per rank, separated by commas.
 json() { "$PIANOLA" show --json "$@" 2>&1; }

@@ -1,0 +1,252 @@
+---@meta pianola
+-- What scripts can use, for editors with a Lua language server: completion, hover, types. It is never run. The same
+-- names as `pianola help scripts` prints; a test compares the two.
+
+-- ---- every script ----
+
+---Declares the script's parameters with their defaults; `-D name=value` on the command line overrides one. Numbers,
+---booleans, strings and lists of numbers. May be called again, for defaults that depend on parameters.
+---
+---    local p = params { workers = 4, batches = 8 }
+---@generic T: table
+---@param defaults T
+---@return T
+function params(defaults) end
+
+-- ---- schedules ----
+
+---`F` forward; `B` full backward, or `I` input gradient and `W` weight gradient; `R` recompute.
+---@alias pianola.direction "F"|"B"|"I"|"W"|"R"
+
+---One or two jobs as text, such as `"1F3"`: stage, direction, microbatch. `"0F3+7B1"`: two that overlap.
+---@alias pianola.entry string
+
+---@class pianola.schedule
+---@field workers integer ranks
+---@field stages integer stages of the model
+---@field batches integer microbatches of a step
+---Home, where the stage's weights, optimizer state and final gradient live, and the rank that computes the job.
+---@field w? fun(s: integer, b: integer, d: pianola.direction): integer, integer
+---Among the jobs that a rank could start now, the smallest runs; then smaller b, smaller s, and F < R < I < B < W.
+---@field n? fun(s: integer, b: integer, d: pianola.direction): number
+---`"greedy"`: a rank never idles while an admissible job is ready. `"strict"`: jobs run in exactly the order of n.
+---@field order? "greedy"|"strict"
+---Instead of w and n: a list of jobs per rank, in order. A stage's home is the rank that runs its jobs, or what w says.
+---@field sequence? pianola.entry[][]
+---With a sequence: the share of a pair's shorter job that hides behind the longer one, from 0 to 1.
+---@field overlap? number
+---With order "strict": true for a job without a place in the order, which runs when its rank would idle.
+---@field fill? fun(s: integer, b: integer, d: pianola.direction): boolean?
+---The most live activations that a rank may hold; its F jobs wait for room. math.huge: no limit, as without cap.
+---@field cap? integer|fun(worker: integer): number
+---Every B becomes I and W: input gradient and weight gradient are jobs of their own.
+---@field split_backward? boolean|fun(s: integer, b: integer): boolean?
+---F keeps only its input, and R runs before the backward.
+---@field recompute? boolean|fun(s: integer, b: integer): boolean?
+---The jobs `{s, b, d}` that a job needs, instead of the default dependencies.
+---@field pred? fun(s: integer, b: integer, d: pianola.direction): [integer, integer, pianola.direction][]
+---The time a job takes. Default: F, I, W and R 1, B 2; with a model, the model's cost.
+---@field cost? fun(s: integer, b: integer, d: pianola.direction): number
+---How many fetched stages a rank may hold at once; default 2, one in use and one prefetched.
+---@field weight_slots? integer|fun(worker: integer): number
+---`"flush"`, the default: weights change once per step. ("async" is not supported yet.)
+---@field update? "flush"
+---Not supported yet.
+---@field versions? nil
+---Not supported yet.
+---@field tensor? nil
+
+---The script's answer: `return schedule { workers = …, stages = …, batches = …, w = …, n = … }`.
+---@param fields pianola.schedule
+---@return pianola.schedule
+function schedule(fields) end
+
+---An n: all forwards, then all backwards (GPipe: Huang 2019, section 2.3).
+---@param s integer
+---@param b integer
+---@param d pianola.direction
+---@return number
+function forward_first(s, b, d) end
+
+---An n: a backward as soon as there is one (PipeDream's 1F1B: Narayanan 2019, section 3.2). Needs a cap to save memory.
+---@param s integer
+---@param b integer
+---@param d pianola.direction
+---@return number
+function backward_first(s, b, d) end
+
+---An n: what has waited longest, "depth first" (Rahimi 2025).
+---@param s integer
+---@param b integer
+---@param d pianola.direction
+---@return number
+function oldest_batch_first(s, b, d) end
+
+---An n: a whole stage before the next, "breadth first" (Lamy-Poirier 2022).
+---@param s integer
+---@param b integer
+---@param d pianola.direction
+---@return number
+function oldest_stage_first(s, b, d) end
+
+---For an n to use: where the k-th forward or backward of a rank comes that runs `warmup` forwards and then a backward
+---and a forward in turn (Narayanan 2021, section 2.2).
+---@param k integer from 0
+---@param d pianola.direction
+---@param warmup integer
+---@return integer
+function one_forward_one_backward(k, d, warmup) end
+
+---Writes out a rank's list of a sequence: patterns, each with how often it repeats, such as
+---`{ { 2, "F0" }, { 3, "F0+B1 W" } }`. The k-th F of chunk x, and its k-th backward, is that of `s, b = job(x, k)`.
+---A W is that of the rank's oldest I that has none yet.
+---@param patterns [integer, string][]
+---@param job fun(x: integer, k: integer): integer, integer
+---@return pianola.entry[]
+function unroll(patterns, job) end
+
+-- ---- models ----
+
+---@class pianola.layer
+---@class pianola.input
+---@class pianola.optimizer
+
+---@class pianola.model
+---@field input pianola.input
+---The layers in a chain, the last of them a loss; or all of them in stages.
+---@field layers pianola.layer[]
+---@field optimizer pianola.optimizer
+---`"bf16"`: weights, activations and their gradients have 2 bytes, with fp32 masters. Default `"fp32"`.
+---@field precision? "fp32"|"bf16"
+---Where stages begin, as positions in layers: `{ 3, 5 }` opens stage 1 with layers[3]. Default: evenly by cost.
+---@field cut? integer[]
+
+---The script's answer: `return model { input = …, layers = { … }, optimizer = … }`.
+---@param fields pianola.model
+---@return pianola.model
+function model(fields) end
+
+---@class pianola.tokens
+---@field vocab integer
+---@field context integer tokens of a sequence
+---@field rows integer sequences of a microbatch
+
+---Text: sequences of tokens. Goes with embedding first and cross_entropy last.
+---@param fields pianola.tokens
+---@return pianola.input
+function tokens(fields) end
+
+---@class pianola.integers
+---@field features integer
+---@field rows integer rows of a microbatch
+
+---Generated rows of small integers, on which sums are exact. Goes with mse.
+---@param fields pianola.integers
+---@return pianola.input
+function integers(fields) end
+
+---@class pianola.embedding
+---@field width integer
+
+---Token and position embedding: the first layer of a model whose input is tokens.
+---@param fields pianola.embedding
+---@return pianola.layer
+function embedding(fields) end
+
+---@class pianola.linear
+---@field width integer outputs
+---@field bias? true
+
+---y = x W + bias
+---@param fields pianola.linear
+---@return pianola.layer
+function linear(fields) end
+
+---y = max(x, 0)
+---@param fields {}
+---@return pianola.layer
+function relu(fields) end
+
+---y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+---@param fields {}
+---@return pianola.layer
+function gelu(fields) end
+
+---y = gamma (x - mean) / sqrt(var + 1e-5) + beta
+---@param fields {}
+---@return pianola.layer
+function layernorm(fields) end
+
+---@class pianola.attention
+---@field heads integer
+
+---Causal self-attention over an input of query, key and value side by side: 3 widths in, one out.
+---@param fields pianola.attention
+---@return pianola.layer
+function attention(fields) end
+
+---The output layer that shares the embedding's table, as in GPT-2.
+---@param fields {}
+---@return pianola.layer
+function unembedding(fields) end
+
+---The loss of a model whose input is tokens.
+---@param fields {}
+---@return pianola.layer
+function cross_entropy(fields) end
+
+---The loss of a model whose input is integers.
+---@param fields {}
+---@return pianola.layer
+function mse(fields) end
+
+---Layers whose input is added to their output.
+---@param layers pianola.layer[]
+---@return pianola.layer
+function residual(layers) end
+
+---@class pianola.stage: pianola.layer[]
+---The earlier stages, from 0, whose outputs it reads, added up; or `"input"`. Default: the stage before.
+---@field from? integer|integer[]|"input"
+
+---One stage of a model that is a graph: its layers, and what it reads.
+---@param layers pianola.stage
+---@return pianola.layer
+function stage(layers) end
+
+---@class pianola.sgd
+---@field lr number
+
+---Plain gradient descent.
+---@param fields pianola.sgd
+---@return pianola.optimizer
+function sgd(fields) end
+
+---@class pianola.adamw
+---@field lr number
+---@field beta1? number default 0.9
+---@field beta2? number default 0.95
+---@field eps? number default 1e-8
+---@field decay? number default 0
+
+---Adam with decoupled weight decay.
+---@param fields pianola.adamw
+---@return pianola.optimizer
+function adamw(fields) end
+
+-- ---- clusters ----
+
+---@class pianola.cluster
+---Latency in seconds, and bandwidth in bytes per second. Without it links are free.
+---@field link? fun(src: integer, dst: integer): number, number
+---How fast a rank is: 1 is the speed that costs are for, and 0.5 takes twice as long.
+---@field speed? fun(rank: integer): number
+---Bytes of a rank's device.
+---@field memory? number
+---Floating-point operations per second of a rank; without it times count in FLOP.
+---@field flops? number
+
+---The script's answer: `return cluster { link = …, memory = …, flops = … }`.
+---@param fields pianola.cluster
+---@return pianola.cluster
+function cluster(fields) end
