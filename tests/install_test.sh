@@ -27,6 +27,16 @@ expect "nothing is installed elsewhere" "opt/pianola/bin opt/pianola/include opt
 
 got=$(cd "$at/share" && . bash-completion/completions/pianola && COMP_WORDS=(pianola ver) COMP_CWORD=1 && _pianola && echo "${COMPREPLY[@]}")
 expect "the installed completion completes" verify "$got"
+if command -v zsh >/dev/null && command -v script >/dev/null; then
+    # shellcheck disable=SC2016
+    got=$(printf '%b\n' "fpath=('$at/share/zsh/site-functions' \$fpath)" 'autoload -Uz compinit; compinit -u -D' \
+        'pianola() echo "<$*>"' 'pianola ver\tx --js\t' exit | TERM=dumb timeout 60 script -qec "zsh -f -i" /dev/null)
+    expect "zsh finds the installed completion" "<verify x --json>" "$(tr -d '\r' <<<"$got" | grep -a '^<')"
+fi
+if command -v fish >/dev/null; then
+    expect "fish finds the installed completion" verify \
+        "$(HOME=$room XDG_DATA_DIRS="$at/share" PATH=$at/bin:$PATH fish -c 'complete -C "pianola ver"' | cut -f 1)"
+fi
 if command -v man >/dev/null; then
     expect "man finds the installed page" "$(cd "$at/share/man" && pwd)/man1/pianola.1" "$(man -M "$at/share/man" -w pianola)"
 fi
