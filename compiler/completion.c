@@ -16,7 +16,7 @@ static void put_quoted(FILE *out, const char *s, const char *quote, bool bracket
     for (; *s; s++)
         if (*s == '\'')
             fputs(quote, out);
-        else if (*s == '\\' || (bracket && (*s == ']' || *s == ':')))
+        else if (*s == '\\' || (bracket && *s == ']'))
             fprintf(out, "\\%c", *s);
         else
             fputc(*s, out);

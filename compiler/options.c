@@ -69,12 +69,13 @@ const struct option_row options[] = {
 const int noptions = sizeof options / sizeof *options;
 const char option_letters[] = ":D:o:d:h";
 
-/* ORDER: the places of words are numbers in main.c. */
+/* ORDER: the places of words are numbers in main.c. Columns are compare.c's own, and refused there. */
 const struct choices choices[] = {
     {"PER", "edge peer rank"},
     {"FORMAT", "grid streams tsv json"},
     {"DEVICE", "host cuda"},
     {"WHEN", "always never auto"},
+    {"COLUMN", "schedule stages makespan bubble peak_activations peak_bytes bytes_sent lower_bound gap"},
 };
 const int nchoices = sizeof choices / sizeof *choices;
 

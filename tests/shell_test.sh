@@ -31,12 +31,13 @@ for command in $commands; do
 done
 
 # What an option takes: the words that a wrong one is told of.
-for option in lanes format color device; do
+for option in lanes format color device sort; do
     case $option in
     device) command=run ;;
+    sort) command=compare ;;
     *) command=show ;;
     esac
-    words=$("$PIANOLA" $command schedules/1f1b.lua --$option no-such 2>&1 | sed 's/.*: expected //; s/,//g; s/ or / /')
+    words=$("$PIANOLA" $command schedules/1f1b.lua --$option no-such 2>&1 | sed 's/.*: expected //; s/.* columns are //; s/,//g; s/ or / /')
     expect "--$option has words" yes "$([ "$(wc -w <<<"$words")" -ge 2 ] && echo yes)"
     completes "$words" $command --$option ""
     completes "$words" $command --$option =
