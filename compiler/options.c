@@ -91,18 +91,21 @@ const struct topic topics[] = {
 };
 const int ntopics = sizeof topics / sizeof *topics;
 
+/* Whether the n bytes at s are that word. */
+static bool is_word(const char *s, size_t n, const char *word) { return strlen(word) == n && strncmp(s, word, n) == 0; }
+
 enum value value_of(const char *arg, const char **words) {
     size_t n = strcspn(arg, " ");
     for (int i = 0; i < nchoices; i++)
-        if (strlen(choices[i].arg) == n && strncmp(arg, choices[i].arg, n) == 0) {
+        if (is_word(arg, n, choices[i].arg)) {
             *words = choices[i].words;
             return V_WORDS;
         }
     if (n > 4 && strncmp(arg + n - 4, ".lua", 4) == 0)
         return V_LUA;
-    return strncmp(arg, "DIR", n) == 0                                    ? V_FOLDER
-           : strncmp(arg, "FILE", n) == 0 || strncmp(arg, "PATH", n) == 0 ? V_FILE
-                                                                          : V_OTHER;
+    if (is_word(arg, n, "FILE") || is_word(arg, n, "PATH"))
+        return V_FILE;
+    return is_word(arg, n, "DIR") ? V_FOLDER : V_OTHER;
 }
 
 /* edge peer rank as `edge, peer or rank` */
@@ -126,7 +129,7 @@ int choice(const char *option, const char *word) {
     int place = 0;
     for (const char *w = words; *w; place++) {
         size_t n = strcspn(w, " ");
-        if (strlen(word) == n && strncmp(w, word, n) == 0)
+        if (is_word(w, n, word))
             return place;
         w += n + (w[n] == ' ');
     }
