@@ -60,7 +60,7 @@ struct refutation *verify_text(const struct program *p);
 struct timeline *sim_run(const struct spec *sp, const struct stage *st, const struct program *p);
 
 /* report.c: needs the timeline; gives the figures that are reported. */
-enum held {
+enum {
     HELD_WEIGHTS,
     HELD_GRADIENTS,
     HELD_OPTIMIZER,

@@ -125,7 +125,7 @@ static void count_received(const struct program *p, int r, const struct instr *i
 
 const char *const held_name[NHELD] = {"weights", "gradients", "optimizer", "fetched", "act", "grad", "stash", "work", "gaps"};
 
-static enum held held_as(const struct buf *b) {
+static int held_as(const struct buf *b) {
     switch (b->kind) {
     case K_weight: return b->inst < 0 ? HELD_WEIGHTS : HELD_FETCHED;
     case K_wgrad: return HELD_GRADIENTS;

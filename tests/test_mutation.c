@@ -216,7 +216,8 @@ Test(mutation, every_mutant_is_refuted_or_harmless) {
     static struct source source[MOST];
     const char *asked = getenv("MUTANTS");
     glob_t files;
-    cr_assert_eq(glob("schedules/*.lua", 0, NULL, &files), 0);
+    /* not pianola.d.lua, which is no schedule */
+    cr_assert_eq(glob("schedules/*[!.]?.lua", 0, NULL, &files), 0);
     int n = sources(source, MOST, &files), total = asked ? atoi(asked) : DEFAULT_MUTANTS;
     for (int i = 0; i < n; i++)
         try_program(&source[i], total / n + 1);

@@ -63,7 +63,8 @@ static void expect_sorted_timeline(const struct compile *c) {
 
 Test(pipeline, every_schedule_that_comes_with_the_program) {
     glob_t g;
-    cr_assert_eq(glob("schedules/*.lua", 0, NULL, &g), 0);
+    /* not pianola.d.lua, which is no schedule */
+    cr_assert_eq(glob("schedules/*[!.]?.lua", 0, NULL, &g), 0);
     cr_assert_geq(g.gl_pathc, 7);
     for (size_t i = 0; i < 2 * g.gl_pathc; i++) {
         struct compile c = compile_file(g.gl_pathv[i / 2], i % 2 ? "schedules/models/integers.lua" : NULL);
