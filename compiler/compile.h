@@ -44,6 +44,14 @@ struct compare_args {
 int compare_command(const struct compile *how, const struct compare_args *a);
 int list_schedules(void);
 
+/* diff.c */
+struct diff_args {
+    const char **file, *fail_on;
+    int nfiles;
+    bool json, markdown, ascii, git;
+};
+int diff_command(const struct compile *how, const struct diff_args *a);
+
 /* weights.c: the checkpoint of that step in dir, or with step -1 the newest whole one, as one file at path. */
 int export_weights(const char *dir, int64_t step, const char *path, bool json);
 void put_json(const char *s); /* main.c: to stdout, as a JSON string */

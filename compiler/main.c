@@ -13,6 +13,7 @@ struct settings {
     struct compile compile;
     struct run_args run;
     struct compare_args compare;
+    struct diff_args diff;
     const char *output, *format, *dump, *color;
     int64_t step;
     int width;
@@ -78,7 +79,9 @@ static void set_option(struct settings *z, const struct command *c, int key, con
     case 'a': z->ascii = true; break;
     case 'L': z->list = true; break;
     case 'O': z->compare.sort = arg; break;
-    case 'M': z->compare.markdown = true; break;
+    case 'M': z->compare.markdown = z->diff.markdown = true; break;
+    case 'F': z->diff.fail_on = arg; break;
+    case 'G': z->diff.git = true; break;
     case 'h': help_about(c); exit(0);
     case 'V': printf("pianola %s\n", VERSION); exit(0);
     }
@@ -115,6 +118,11 @@ static void parse(struct settings *z, const struct command *c, int argc, char **
     if (z->list) {
         if (optind < argc)
             die("`show --list` takes no file, but got '%s'", argv[optind]);
+        return;
+    }
+    if (c->bit == DIFF) {
+        z->diff.file = z->compare.file;
+        z->diff.nfiles = z->compare.nfiles;
         return;
     }
     if (optind == argc)
@@ -301,6 +309,12 @@ int main(int argc, char **argv) {
         z.compare.json = z.json;
         z.compare.ascii = z.ascii;
         return compare_command(&z.compile, &z.compare);
+    case DIFF:
+        if (z.json && z.diff.markdown)
+            die("--json and --markdown exclude each other");
+        z.diff.json = z.json;
+        z.diff.ascii = z.ascii;
+        return diff_command(&z.compile, &z.diff);
     case VERIFY: return verify_command(z.compile.args.schedule, z.json);
     case COMPILE: return compile(&z);
     case EXPORT:

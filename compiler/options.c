@@ -18,6 +18,11 @@ const struct command commands[] = {
      "  pianola compare schedules/1f1b.lua schedules/zb_h1.lua schedules/zbv.lua -D workers=8 -D batches=32\n"
      "  pianola compare schedules/*pipe.lua --model schedules/models/gpt.lua --sort peak_bytes --markdown\n",
      COMPARE},
+    {"diff", "A B", "what changed between two, each a script, a compiled folder, streams.txt or a timeline, and why",
+     "  pianola diff schedules/1f1b.lua schedules/zb_h1.lua -D workers=8\n"
+     "  pianola diff generated/1f1b /tmp/1f1b --fail-on makespan:+2%,peak_bytes:+0\n"
+     "  git -c diff.external='pianola diff --git' diff --ext-diff -- generated/1f1b\n",
+     DIFF},
     {"compile", "SCHEDULE.lua -o DIR",
      "write streams.txt, timeline.tsv, timeline.txt, report.json; with a model, a program for every rank",
      "  pianola compile schedules/1f1b.lua -o generated/1f1b\n"
@@ -58,11 +63,13 @@ const struct option_row options[] = {
     {"timeline", "FILE", "write the last step's measured timeline (TSV)", 't', RUN},
     {"list", NULL, "instead of a schedule: the schedules that came with the program", 'L', SHOW},
     {"sort", "COLUMN", "smallest first: by makespan, bubble, peak_activations, …, as --json names them", 'O', COMPARE},
-    {"markdown", NULL, "the table as Markdown", 'M', COMPARE},
+    {"markdown", NULL, "as Markdown", 'M', COMPARE | DIFF},
+    {"fail-on", "LIMITS", "exit 1 only beyond these: makespan:+2%,peak_bytes:+0", 'F', DIFF},
+    {"git", NULL, "as git's external diff: takes git's seven arguments", 'G', DIFF},
     {"json", NULL, "print figures as JSON", 'j', ALL & ~COMPILE},
     {"color", "WHEN", "always, never or auto (default)", 'k', SHOW | RUN},
     {"width", "N", "columns of the grid", 'w', SHOW | RUN},
-    {"ascii", NULL, "no characters beyond ASCII", 'a', SHOW | RUN | COMPARE},
+    {"ascii", NULL, "no characters beyond ASCII", 'a', SHOW | RUN | COMPARE | DIFF},
     {"help", NULL, "this text", 'h', ALL},
     {"version", NULL, "print the version", 'V', ALL},
 };

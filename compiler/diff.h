@@ -1,0 +1,92 @@
+/* `pianola diff`: two sides, their operations matched by identity, and why their makespans differ.
+ *
+ * An operation is known by what it does and where: rank, kind, stage, microbatch, peer; the nth of equals. Never by its
+ * place or time. What stays unmatched is matched again without the rank: such an operation moved.
+ *
+ * Times are whole ticks, a power of two so small that doubles of both timelines keep all they say, to one part in 2^53.
+ * Sums and differences of ticks are exact, so the parts of an account add up to the makespan, and so do their deltas,
+ * also as decimal numbers that are read back. */
+#ifndef PIANOLA_DIFF_H
+#define PIANOLA_DIFF_H
+#include "pass.h"
+
+/* Why an operation began when it did and no earlier: what ended last of all it had to wait for. */
+enum why { BY_NOTHING, BY_DATA, BY_MEMORY, BY_LANE };
+
+struct diff_op {
+    int32_t rank, lane, stage, batch, peer, nth; /* lane: of the side; batch and peer -1: none */
+    int32_t ring;       /* the next of the operations that are one message or one reduction; itself: it is alone */
+    int32_t match;      /* in the other side, or -1 */
+    int32_t bind;       /* what it waited for; -1: nothing */
+    int64_t start, end; /* ticks */
+    int64_t bytes;      /* -1: it moves none */
+    uint8_t op, why;
+    bool moved, reordered, longer, critical; /* longer: or shorter */
+};
+
+struct diff_lane {
+    int32_t rank, first, n; /* its operations, in order, are op[first .. first + n) */
+    bool edge;              /* of one edge: messages follow each other while the latency runs */
+    const char *name;
+};
+
+struct side {
+    const char *name; /* as the user named it */
+    const char *unit; /* of its times; NULL: its file does not say, or it has none */
+    bool timed;
+    struct diff_op *op; /* by rank, lane and place in the lane */
+    int n, nlanes, workers;
+    struct diff_lane *lane;
+    int32_t *lane_at;        /* rank r's lanes are lane[lane_at[r] .. lane_at[r+1]) */
+    const struct program *p; /* NULL: only a timeline is known */
+    double *start, *end;     /* per operation, as read; ticks come from them */
+    int64_t makespan;        /* ticks */
+    int64_t work;            /* ticks of jobs on all ranks, two that overlap once */
+    int64_t peak_bytes;      /* of the rank with the largest arena; -1: unknown */
+    double sent;             /* bytes of all messages */
+};
+
+/* What one rank's time, the one that ends last, went into. Together they are the makespan. */
+enum account { ACC_WORK, ACC_DEPENDENCY, ACC_LINK, ACC_LANE, ACC_MEMORY, ACC_OTHER, NACCOUNTS };
+extern const char *const account_name[NACCOUNTS], *const account_what[NACCOUNTS];
+
+/* What makes other operations earlier or later and is not pushed by any. */
+struct root {
+    int32_t a, b;   /* the operation in A and in B; -1: it is not there */
+    int32_t pushed; /* how many others' ends it explains */
+    int64_t shift;  /* its end in B less that in A; of one that is in one only, the largest push; ticks */
+    bool critical;
+};
+
+struct diff {
+    struct side *side[2];
+    double tick; /* in the unit of the times; 0: a side has none */
+    const char *unit;
+    int only[2], moved, reordered, longer, shifted;
+    bool rewired; /* all of these 0, but operands, waits or memory differ: known where both are programs */
+    int64_t account[2][NACCOUNTS];
+    int ends[2];   /* the rank that ends last */
+    int64_t least; /* ticks that make a difference */
+    struct root *root;
+    int nroots;
+};
+
+/* diff_side.c. rows: the times of the program's instructions where p is given too (NULL: none are known). */
+struct side *side_of_program(const char *name, const struct program *p, const struct timeline *tl);
+struct side *side_of_rows(const char *name, const struct timeline_rows *rows);
+void side_times(struct side *s, const char *file, const struct timeline_rows *rows);
+/* diff_match.c: only in one, moved, reordered. Sets match of both. */
+void match_sides(struct diff *d);
+void match_ticks(struct diff *d); /* ticks of both, and what takes longer */
+/* diff_cause.c: what each operation waited for, the critical paths, the accounts, the roots. */
+void diff_causes(struct diff *d);
+struct diff *diff_make(struct side *a, struct side *b);
+/* diff_text.c */
+enum { F_MAKESPAN, F_BUBBLE, F_PEAK, F_SENT, F_OPERATIONS, NFIGURES };
+extern const char *const figure_name[NFIGURES];
+bool diff_figure(const struct diff *d, int which, int side, double *x); /* whether that side has it */
+bool diff_same(const struct diff *d);
+void emit_diff(struct text *out, const struct diff *d, bool markdown, bool ascii);
+void emit_diff_json(struct text *out, const struct diff *d);
+const char *diff_op_name(const struct diff_op *o); /* "1F3", "SEND_F 1 3 to 2" */
+#endif

@@ -1,0 +1,343 @@
+/* Why each side takes as long as it does, and why the other takes another time.
+ *
+ * What an operation waited for is what ended last of all it had to wait for: the operation before it in its lane, the
+ * instructions that its stream names, and of a message or a reduction those of all its ends. A wait is for data when
+ * the two share a buffer that one of them writes, otherwise for memory: the bytes were another buffer's. From the last
+ * operation back along these, that is the critical path.
+ *
+ * The account of a side is taken on the rank that ends last. Its jobs are work. Where it waits, the path back from the
+ * job that ends the wait says what for, piece by piece until the wait's beginning: other ranks computing what was
+ * needed, messages on their way, lanes busy with something else, memory. All pieces together are the makespan. */
+#include "diff.h"
+#include <stdlib.h>
+#include <string.h>
+
+const char *const account_name[NACCOUNTS] = {"work", "dependency", "link", "lane", "memory", "other"};
+const char *const account_what[NACCOUNTS] = {
+    "its own jobs and updates",          "waiting for jobs of other ranks",
+    "waiting for messages on their way", "waiting behind what it does not need",
+    "waiting for memory to be released", "waiting for nothing that the timeline shows",
+};
+
+/* ---- what an operation waited for ---- */
+
+static bool sends(const struct diff_op *o) { return op_lane[o->op] == LANE_SEND; }
+
+/* p ended before o could begin; the later one, and of equals the one with the plainest reason, is what o waited for. */
+static void consider(struct side *s, int o, int p, int why) {
+    struct diff_op *x = &s->op[o];
+    if (x->ring == p) /* they go together */
+        return;
+    int64_t end = s->op[p].end, best = x->bind >= 0 ? s->op[x->bind].end : -1;
+    if (end > best || (end == best && why < x->why)) {
+        x->bind = p;
+        x->why = (uint8_t)why;
+    }
+}
+
+static bool shares(const struct rank *k, const struct instr *x, const struct instr *y) {
+    for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
+        for (uint32_t b = y->arg; b < y->arg + y->narg; b++)
+            if (k->arg[a].buf == k->arg[b].buf &&
+                ((op_access(x->op, k->arg[a].role) | op_access(y->op, k->arg[b].role)) & ACC_WRITE))
+                return true;
+    return false;
+}
+
+/* Whether the operation before o in its lane is one to wait for. Messages of an edge follow each other at once: there
+ * the SEND waits for the SEND. */
+static bool waits_in_lane(const struct side *s, int o) {
+    const struct diff_lane *l = &s->lane[s->op[o].lane];
+    bool follows = l->edge && is_message(s->op[o].op) && o > l->first && is_message(s->op[o - 1].op);
+    return o > l->first && !(follows && op_lane[s->op[o].op] == LANE_RECV && s->op[o - 1].ring != o - 1);
+}
+
+static void bind_program(struct side *s) {
+    for (int r = 0; r < s->workers; r++) {
+        const struct rank *k = &s->p->rank[r];
+        const struct diff_lane *lane = &s->lane[s->lane_at[r]];
+        int32_t *at = NEW(int32_t, k->nins), *n = NEW(int32_t, k->nlanes), *last = NEW(int32_t, k->nlanes);
+        for (int i = 0; i < k->nins; i++) {
+            int l = k->ins[i].lane;
+            at[i] = lane[l].first + n[l]++;
+        }
+        for (int i = 0; i < k->nins; i++) {
+            const struct instr *x = &k->ins[i];
+            for (uint32_t w = x->wait; w < x->wait + x->nwait; w++)
+                consider(s, at[i], at[k->wait[w]], shares(k, &k->ins[k->wait[w]], x) ? BY_DATA : BY_MEMORY);
+            if (waits_in_lane(s, at[i]))
+                consider(s, at[i], at[last[x->lane]], shares(k, &k->ins[last[x->lane]], x) ? BY_DATA : BY_LANE);
+            last[x->lane] = i;
+        }
+    }
+}
+
+/* ---- the same, of a timeline alone ---- */
+
+static const struct side *sorted; /* qsort has no context argument */
+
+static int by_end(const void *x, const void *y) {
+    int32_t i = *(const int32_t *)x, j = *(const int32_t *)y;
+    const struct diff_op *a = &sorted->op[i], *b = &sorted->op[j];
+    return a->end != b->end ? (a->end < b->end ? -1 : 1) : (i > j) - (i < j);
+}
+
+/* By what they are: whether p's result could be what x needs. */
+static bool feeds(const struct diff_op *p, const struct diff_op *x) {
+    bool same = p->batch >= 0 && x->batch >= 0 ? p->batch == x->batch : p->stage == x->stage;
+    return same && !sends(p) && op_lane[x->op] != LANE_RECV;
+}
+
+/* Without streams: the last of the rank's operations on the same microbatch that ended before this one began. Only so
+ * many are looked at. */
+static void bind_rows(struct side *s) {
+    enum { LOOK_BACK = 64 };
+    for (int r = 0; r < s->workers; r++) {
+        if (s->lane_at[r] == s->lane_at[r + 1])
+            continue;
+        const struct diff_lane *last = &s->lane[s->lane_at[r + 1] - 1];
+        int first = s->lane[s->lane_at[r]].first, n = last->first + last->n - first;
+        int32_t *order = NEW(int32_t, n);
+        for (int i = 0; i < n; i++)
+            order[i] = first + i;
+        sorted = s;
+        qsort(order, (size_t)n, sizeof *order, by_end);
+        for (int o = first; o < first + n; o++) {
+            const struct diff_op *x = &s->op[o];
+            if (waits_in_lane(s, o))
+                consider(s, o, o - 1,
+                         s->op[o - 1].stage == x->stage && s->op[o - 1].batch == x->batch ? BY_DATA : BY_LANE);
+            int low = 0, high = n;
+            while (low < high) { /* how many ended by the time x began */
+                int mid = (low + high) / 2;
+                if (s->op[order[mid]].end <= x->start)
+                    low = mid + 1;
+                else
+                    high = mid;
+            }
+            for (int i = low - 1; i >= 0 && i >= low - LOOK_BACK; i--)
+                if (order[i] != o && feeds(&s->op[order[i]], x)) {
+                    consider(s, o, order[i], BY_DATA);
+                    break;
+                }
+        }
+    }
+}
+
+/* ---- what goes together ---- */
+
+/* Two jobs that overlap start and end together: one waits for what the other does. */
+static void join_pairs(struct side *s) {
+    for (int i = 1; i < s->n; i++) {
+        struct diff_op *x = &s->op[i - 1], *y = &s->op[i];
+        if (x->lane == y->lane && x->op <= OP_W && y->op <= OP_W && x->start == y->start && x->end == y->end &&
+            x->end > x->start && x->ring == i - 1) {
+            x->ring = i;
+            y->ring = i - 1;
+        }
+    }
+}
+
+/* Whether o is the first of what goes together, of two at least. */
+static bool leads(const struct side *s, int o) {
+    int i = s->op[o].ring;
+    while (i > o)
+        i = s->op[i].ring;
+    return i == o && s->op[o].ring != o;
+}
+
+/* All ends of a message begin when the last has come; a RECV waits for its SEND. */
+static void join_waits(struct side *s) {
+    for (int o = 0; o < s->n; o++) {
+        if (!leads(s, o))
+            continue;
+        struct diff_op latest = s->op[o];
+        for (int i = s->op[o].ring; i != o; i = s->op[i].ring) {
+            const struct diff_op *x = &s->op[i];
+            if (latest.bind < 0 || (x->bind >= 0 && s->op[x->bind].end > s->op[latest.bind].end))
+                latest = *x;
+        }
+        int i = o;
+        do {
+            struct diff_op *x = &s->op[i];
+            bool receives = is_message(x->op) && op_lane[x->op] == LANE_RECV;
+            x->bind = receives ? x->ring : latest.bind;
+            x->why = receives ? BY_DATA : latest.why;
+            i = x->ring;
+        } while (i != o);
+    }
+}
+
+static int last_of(const struct side *s) {
+    int last = -1;
+    for (int i = 0; i < s->n; i++)
+        if (last < 0 || s->op[i].end > s->op[last].end)
+            last = i;
+    return last;
+}
+
+static void find_waits(struct side *s) {
+    join_pairs(s);
+    if (s->p)
+        bind_program(s);
+    else
+        bind_rows(s);
+    join_waits(s);
+    for (int i = last_of(s); i >= 0 && !s->op[i].critical; i = s->op[i].bind)
+        s->op[i].critical = true;
+}
+
+/* ---- the account ---- */
+
+static enum account account_of(const struct diff_op *p, const struct diff_op *x, int why) {
+    if (why == BY_MEMORY)
+        return ACC_MEMORY;
+    if (why == BY_LANE && is_message(p->op) <= is_message(x->op))
+        return ACC_LANE;
+    return is_message(p->op) ? ACC_LINK : ACC_DEPENDENCY;
+}
+
+/* When a message began: a RECV's is its SEND's. */
+static int64_t begin_of(const struct side *s, const struct diff_op *o) {
+    int64_t other = s->op[o->ring].start;
+    return op_lane[o->op] == LANE_RECV && other < o->start ? other : o->start;
+}
+
+/* Divides the time from low to high, which x waited for p, along the path back from p. */
+static void account_wait(const struct side *s, int64_t *acc, int x, int p, int why, int64_t low, int64_t high) {
+    int64_t t = high;
+    for (int steps = 0; p >= 0 && t > low && steps < s->n; steps++) {
+        const struct diff_op *o = &s->op[p];
+        int64_t end = o->end > low ? o->end : low, begin = begin_of(s, o) > low ? begin_of(s, o) : low;
+        if (end < t) {
+            acc[ACC_OTHER] += t - end;
+            t = end;
+        }
+        if (begin < t) {
+            acc[account_of(o, &s->op[x], why)] += t - begin;
+            t = begin;
+        }
+        x = p;
+        why = o->why;
+        p = o->bind;
+    }
+    acc[ACC_OTHER] += t > low ? t - low : 0;
+}
+
+static int account_side(const struct side *s, int64_t *acc) {
+    int x = last_of(s), p = x, why = BY_DATA;
+    int64_t t = s->makespan;
+    if (x < 0)
+        return -1;
+    int rank = s->op[x].rank;
+    const struct diff_lane *l = &s->lane[s->lane_at[rank]];
+    bool computes = strcmp(l->name, "compute") == 0; /* it is a rank's first lane */
+    for (int i = l->first + l->n - 1; computes && i >= l->first; i--) {
+        const struct diff_op *o = &s->op[i];
+        int64_t end = o->end < t ? o->end : t, begin = o->start < t ? o->start : t;
+        if (end < t)
+            account_wait(s, acc, x, p, why, end, t);
+        acc[ACC_WORK] += end - begin;
+        t = begin;
+        x = i;
+        p = o->bind;
+        why = o->why;
+    }
+    account_wait(s, acc, x, p, why, 0, t);
+    return rank;
+}
+
+/* ---- roots ---- */
+
+/* One node for an operation of both sides: A's number; behind those, B's that A lacks. */
+static int node_of(const struct diff *d, int side, int op) {
+    int a = side == 0 ? op : d->side[1]->op[op].match;
+    return a >= 0 ? a : d->side[0]->n + op;
+}
+
+static bool changed(const struct diff_op *o) { return o->match < 0 || o->moved || o->reordered || o->longer; }
+
+/* How much later it ends in B; 0 when it is in one only. */
+static int64_t shift_of(const struct diff *d, int node) {
+    int b = node < d->side[0]->n ? d->side[0]->op[node].match : -1;
+    int64_t shift = b >= 0 ? d->side[1]->op[b].end - d->side[0]->op[node].end : 0;
+    return llabs(shift) > d->least ? shift : 0;
+}
+
+/* The node that pushed this one: what it waited for on the side where it ends later. -1: it is a root. */
+static int pusher_of(const struct diff *d, int node) {
+    int64_t shift = shift_of(d, node);
+    if (shift == 0 || changed(&d->side[0]->op[node]))
+        return -1;
+    int side = shift > 0, op = side ? d->side[0]->op[node].match : node;
+    int by = d->side[side]->op[op].bind;
+    if (by < 0)
+        return -1;
+    int64_t its = shift_of(d, node_of(d, side, by));
+    bool pushes = changed(&d->side[side]->op[by]) || (shift > 0 ? its > 0 : its < 0);
+    return pushes ? node_of(d, side, by) : -1;
+}
+
+/* The root behind every node, in root[]: each chain of pushers is walked once. */
+static void find_roots(const struct diff *d, int32_t *root, int n) {
+    enum { UNKNOWN = -1, WALKING = -2 };
+    int32_t *path = NEW(int32_t, n);
+    memset(root, 0xff, sizeof *root * (size_t)n);
+    for (int i = 0; i < n; i++) {
+        int len = 0, at = i;
+        while (root[at] == UNKNOWN) {
+            root[at] = WALKING;
+            path[len++] = at;
+            int by = pusher_of(d, at);
+            if (by < 0)
+                break;
+            at = by;
+        }
+        int top = root[at] == WALKING ? at : root[at]; /* of a circle, which times of no length can make: any */
+        while (len > 0)
+            root[path[--len]] = top;
+    }
+}
+
+static int by_weight(const void *x, const void *y) {
+    const struct root *p = x, *q = y;
+    if (p->pushed != q->pushed)
+        return p->pushed > q->pushed ? -1 : 1;
+    if (llabs(p->shift) != llabs(q->shift))
+        return llabs(p->shift) > llabs(q->shift) ? -1 : 1;
+    return p->a != q->a ? (p->a > q->a) - (p->a < q->a) : (p->b > q->b) - (p->b < q->b);
+}
+
+static void list_roots(struct diff *d) {
+    const struct side *a = d->side[0], *b = d->side[1];
+    int n = a->n + b->n;
+    int32_t *root = NEW(int32_t, n);
+    struct root *of = NEW(struct root, n);
+    find_roots(d, root, n);
+    for (int i = 0; i < n; i++) {
+        int64_t shift = shift_of(d, i);
+        struct root *r = &of[root[i]];
+        r->pushed += root[i] != i && shift != 0;
+        if (root[i] == i ? shift != 0 : r->shift == 0 || (shift_of(d, root[i]) == 0 && llabs(shift) > llabs(r->shift)))
+            r->shift = shift;
+    }
+    d->root = NEW(struct root, n);
+    for (int i = 0; i < n; i++) {
+        struct root *r = &of[i];
+        r->a = i < a->n ? i : -1;
+        r->b = i < a->n ? a->op[i].match : i - a->n;
+        if (root[i] != i || r->shift == 0)
+            continue;
+        r->critical = (r->a >= 0 && a->op[r->a].critical) || (r->b >= 0 && b->op[r->b].critical);
+        d->root[d->nroots++] = *r;
+    }
+    qsort(d->root, (size_t)d->nroots, sizeof *d->root, by_weight);
+}
+
+void diff_causes(struct diff *d) {
+    for (int k = 0; k < 2; k++) {
+        find_waits(d->side[k]);
+        d->ends[k] = account_side(d->side[k], d->account[k]);
+    }
+    list_roots(d);
+}

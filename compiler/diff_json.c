@@ -1,0 +1,99 @@
+/* A diff for programs: one object, keys in a fixed order. Times are whole ticks, so deltas add up to the last digit. */
+#include "diff.h"
+#include <string.h>
+
+static void put_pair(struct text *t, const char *key, bool in_a, double a, bool in_b, double b) {
+    char x[32], y[32], delta[32];
+    put(t, "    \"%s\": { \"a\": %s, \"b\": %s, \"delta\": %s }", key, in_a ? number(a, x) : "null",
+        in_b ? number(b, y) : "null", in_a && in_b ? number(b - a, delta) : "null");
+}
+
+static void put_place(struct text *t, const struct side *s, const struct diff_op *o) {
+    put(t, "\"rank\": %d, \"lane\": \"%s\"", o->rank, s->lane[o->lane].name);
+}
+
+static void put_time(struct text *t, const char *key, int64_t ticks, const struct diff *d) {
+    char buf[32];
+    put(t, ", \"%s\": %s", key, number((double)ticks * d->tick, buf));
+}
+
+enum class { ONLY_A, ONLY_B, MOVED, REORDERED, LONGER, NCLASSES };
+
+static bool belongs(const struct diff_op *o, int class) {
+    return class <= ONLY_B ? o->match < 0 : class == MOVED ? o->moved : class == REORDERED ? o->reordered : o->longer;
+}
+
+static void put_members(struct text *t, const struct diff *d, int class) {
+    static const char *const key[NCLASSES] = {"only_a", "only_b", "moved", "reordered", "longer"};
+    const struct side *s = d->side[class == ONLY_B], *b = d->side[1];
+    put(t, ",\n  \"%s\": [", key[class]);
+    for (int i = 0, n = 0; i < s->n; i++) {
+        const struct diff_op *o = &s->op[i], *other = class >= MOVED && o->match >= 0 ? &b->op[o->match] : NULL;
+        if (!belongs(o, class))
+            continue;
+        put(t, "%s\n    { \"op\": \"%s\", ", n++ ? "," : "", diff_op_name(o));
+        put_place(t, s, o);
+        if (class == MOVED) {
+            put(t, ", \"to\": { ");
+            put_place(t, b, other);
+            put(t, " }");
+        }
+        if (class == LONGER) {
+            put_time(t, "a", o->end - o->start, d);
+            put_time(t, "b", other->end - other->start, d);
+        }
+        put(t, " }");
+    }
+    put(t, "]");
+}
+
+static void put_roots(struct text *t, const struct diff *d) {
+    put(t, ",\n  \"shifted\": %d,\n  \"roots\": [", d->shifted);
+    for (int i = 0; i < d->nroots; i++) {
+        const struct root *r = &d->root[i];
+        const struct side *s = d->side[r->a < 0];
+        const struct diff_op *o = &s->op[r->a < 0 ? r->b : r->a];
+        put(t, "%s\n    { \"op\": \"%s\", ", i ? "," : "", diff_op_name(o));
+        put_place(t, s, o);
+        put_time(t, "shift", r->shift, d);
+        put(t, ", \"pushed\": %d, \"critical\": %s }", r->pushed, r->critical ? "true" : "false");
+    }
+    put(t, "]");
+}
+
+static void put_account(struct text *t, const struct diff *d) {
+    put(t, ",\n  \"account\": {\n    \"rank\": { \"a\": %d, \"b\": %d }", d->ends[0], d->ends[1]);
+    for (int k = 0; k < NACCOUNTS; k++) {
+        put(t, ",\n");
+        put_pair(t, account_name[k], true, (double)d->account[0][k] * d->tick, true,
+                 (double)d->account[1][k] * d->tick);
+    }
+    put(t, "\n  }");
+}
+
+void emit_diff_json(struct text *t, const struct diff *d) {
+    put(t, "{\n  \"schema\": 1,\n  \"a\": ");
+    put_string(t, d->side[0]->name);
+    put(t, ",\n  \"b\": ");
+    put_string(t, d->side[1]->name);
+    put(t, ",\n  \"same\": %s,\n  \"unit\": ", diff_same(d) ? "true" : "false");
+    if (d->unit)
+        put_string(t, d->unit);
+    else
+        put(t, "null");
+    put(t, ",\n  \"figures\": {\n");
+    for (int f = 0; f < NFIGURES; f++) {
+        double a, b;
+        bool in_a = diff_figure(d, f, 0, &a), in_b = diff_figure(d, f, 1, &b);
+        put_pair(t, figure_name[f], in_a, a, in_b, b);
+        put(t, f + 1 < NFIGURES ? ",\n" : "\n  }");
+    }
+    for (int c = 0; c < NCLASSES; c++)
+        put_members(t, d, c);
+    put(t, ",\n  \"rewired\": %s", d->rewired ? "true" : "false");
+    if (d->tick > 0) {
+        put_account(t, d);
+        put_roots(t, d);
+    }
+    put(t, "\n}\n");
+}

@@ -1,0 +1,207 @@
+/* Which operations of two sides are the same, and what changed about them but the time. */
+#include "diff.h"
+#include "map.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct matcher {
+    struct side *a, *b;
+    struct map map;
+    int32_t *nth; /* per operation of either side: which of its equals it is; A's come first */
+    bool ranks;   /* equal only on one rank */
+};
+
+static bool equal(const struct matcher *m, const struct diff_op *x, int nx, const struct diff_op *y, int ny) {
+    return x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->peer == y->peer && nx == ny &&
+           (!m->ranks || x->rank == y->rank);
+}
+
+static uint32_t place(const struct matcher *m, const struct diff_op *o, int nth) {
+    uint64_t h = hash_add(hash_add(hash_add(hash_add(1, o->op), o->stage), o->batch), o->peer);
+    return map_start(&m->map, hash_add(hash_add(h, nth), m->ranks ? o->rank : -1));
+}
+
+static void match_by(struct matcher *m) {
+    m->map = map_new((size_t)m->a->n);
+    for (int i = 0; i < m->a->n; i++) {
+        const struct diff_op *o = &m->a->op[i];
+        if (o->match >= 0)
+            continue;
+        uint32_t at = place(m, o, m->nth[i]);
+        while (m->map.slot[at])
+            at = map_next(&m->map, at);
+        m->map.slot[at] = i + 1;
+    }
+    for (int j = 0; j < m->b->n; j++) {
+        struct diff_op *o = &m->b->op[j];
+        int i, nth = m->nth[m->a->n + j];
+        if (o->match >= 0)
+            continue;
+        for (uint32_t at = place(m, o, nth); (i = m->map.slot[at] - 1) >= 0; at = map_next(&m->map, at))
+            if (equal(m, &m->a->op[i], m->nth[i], o, nth)) {
+                o->match = i;
+                m->a->op[i].match = j;
+                break;
+            }
+    }
+}
+
+/* Without the rank, what is left has other equals: they count anew, in the order of ranks and lanes. */
+static void renumber(struct matcher *m, const struct side *s, int32_t *nth) {
+    m->map = map_new((size_t)s->n);
+    for (int i = 0; i < s->n; i++) {
+        const struct diff_op *o = &s->op[i];
+        int k;
+        if (o->match >= 0)
+            continue;
+        nth[i] = 0;
+        uint32_t at = place(m, o, 0);
+        for (; (k = m->map.slot[at] - 1) >= 0; at = map_next(&m->map, at))
+            if (equal(m, &s->op[k], 0, o, 0)) {
+                nth[i] = nth[k] + 1;
+                break;
+            }
+        m->map.slot[at] = i + 1;
+    }
+}
+
+/* ---- order ---- */
+
+/* Of the places that a lane's operations have in B, in A's order, those outside a longest increasing subsequence: the
+ * fewest that need to move. Patience sorting (Fredman 1975): best[k] ends a subsequence of k + 1. */
+static void mark_reordered(struct side *a, struct side *b, const int32_t *at, int n, int32_t *best, int32_t *before) {
+    int longest = 0;
+    for (int i = 0; i < n; i++) {
+        int low = 0, high = longest;
+        while (low < high) {
+            int mid = (low + high) / 2;
+            if (a->op[at[best[mid]]].match < a->op[at[i]].match)
+                low = mid + 1;
+            else
+                high = mid;
+        }
+        before[i] = low ? best[low - 1] : -1;
+        best[low] = i;
+        longest += low == longest;
+    }
+    for (int i = 0; i < n; i++)
+        a->op[at[i]].reordered = true;
+    for (int i = longest ? best[longest - 1] : -1; i >= 0; i = before[i])
+        a->op[at[i]].reordered = false;
+    for (int i = 0; i < n; i++)
+        b->op[a->op[at[i]].match].reordered = a->op[at[i]].reordered;
+}
+
+static void find_order(struct diff *d) {
+    struct side *a = d->side[0], *b = d->side[1];
+    int32_t *at = NEW(int32_t, a->n), *best = NEW(int32_t, a->n), *before = NEW(int32_t, a->n);
+    for (int l = 0; l < a->nlanes; l++) {
+        int n = 0;
+        for (int i = a->lane[l].first; i < a->lane[l].first + a->lane[l].n; i++)
+            if (a->op[i].match >= 0 && !a->op[i].moved)
+                at[n++] = i;
+        mark_reordered(a, b, at, n, best, before);
+        for (int i = 0; i < n; i++)
+            d->reordered += a->op[at[i]].reordered;
+    }
+}
+
+void match_sides(struct diff *d) {
+    struct side *a = d->side[0], *b = d->side[1];
+    struct matcher m = {.a = a, .b = b, .ranks = true};
+    m.nth = NEW(int32_t, a->n + b->n);
+    for (int i = 0; i < a->n; i++)
+        m.nth[i] = a->op[i].nth;
+    for (int j = 0; j < b->n; j++)
+        m.nth[a->n + j] = b->op[j].nth;
+    match_by(&m);
+    m.ranks = false;
+    renumber(&m, a, m.nth);
+    renumber(&m, b, m.nth + a->n);
+    match_by(&m);
+    for (int i = 0; i < a->n; i++) {
+        struct diff_op *x = &a->op[i], *y = x->match >= 0 ? &b->op[x->match] : NULL;
+        if (!y)
+            continue;
+        x->moved = y->moved = x->rank != y->rank || strcmp(a->lane[x->lane].name, b->lane[y->lane].name) != 0;
+        d->moved += x->moved;
+        d->only[0]--;
+    }
+    d->only[1] = d->only[0] + b->n;
+    d->only[0] += a->n;
+    find_order(d);
+}
+
+/* ---- time ---- */
+
+static void set_ticks(struct side *s, double tick) {
+    for (int i = 0; i < s->n; i++) {
+        s->op[i].start = llround(s->start[i] / tick);
+        s->op[i].end = llround(s->end[i] / tick);
+        s->makespan = s->op[i].end > s->makespan ? s->op[i].end : s->makespan;
+    }
+}
+
+/* Of a compute lane, jobs of which some may overlap. */
+static int64_t work_of(const struct side *s, const struct diff_lane *l) {
+    int64_t work = 0, until = 0;
+    for (int i = l->first; i < l->first + l->n; i++) {
+        const struct diff_op *o = &s->op[i];
+        if (o->op > OP_W || o->end <= until)
+            continue;
+        work += o->end - (o->start > until ? o->start : until);
+        until = o->end;
+    }
+    return work;
+}
+
+void match_ticks(struct diff *d) {
+    double last = 0;
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < d->side[k]->n; i++)
+            last = fmax(last, d->side[k]->end[i]);
+    int exponent;
+    frexp(last, &exponent);
+    d->tick = last > 0 ? fmax(ldexp(1, exponent - 53), 0x1p-1074) : 1;
+    for (int k = 0; k < 2; k++) {
+        struct side *s = d->side[k];
+        set_ticks(s, d->tick);
+        for (int l = 0; l < s->nlanes; l++)
+            if (strcmp(s->lane[l].name, "compute") == 0)
+                s->work += work_of(s, &s->lane[l]);
+    }
+    /* Sums of decimal fractions differ in their last bits by the order they are taken in: that is no change. */
+    int64_t least = d->least = llround(last / d->tick * 1e-9);
+    for (int i = 0; i < d->side[0]->n; i++) {
+        struct diff_op *x = &d->side[0]->op[i], *y = x->match >= 0 ? &d->side[1]->op[x->match] : NULL;
+        if (!y)
+            continue;
+        x->longer = y->longer = llabs((y->end - y->start) - (x->end - x->start)) > least;
+        d->longer += x->longer;
+        d->shifted += llabs(y->end - x->end) > least || llabs(y->start - x->start) > least;
+    }
+}
+
+/* A program's text without its head, which has its name. */
+static const char *body_of(const struct program *p) {
+    struct text t = {0};
+    emit_text(&t, p);
+    put_bytes(&t, "", 1);
+    return strstr(t.s, " workers ");
+}
+
+struct diff *diff_make(struct side *a, struct side *b) {
+    struct diff *d = NEW(struct diff, 1);
+    d->side[0] = a;
+    d->side[1] = b;
+    d->unit = a->unit ? a->unit : b->unit;
+    match_sides(d);
+    if (a->timed && b->timed) {
+        match_ticks(d);
+        diff_causes(d);
+    }
+    bool same = !d->only[0] && !d->only[1] && !d->moved && !d->reordered && !d->longer && !d->shifted;
+    d->rewired = same && a->p && b->p && strcmp(body_of(a->p), body_of(b->p)) != 0;
+    return d;
+}

@@ -1,0 +1,230 @@
+/* A diff for people: what changed, where the time went, and why. As plain text or as Markdown. */
+#include "diff.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINES = 20 }; /* of a list; --json has all */
+
+const char *const figure_name[NFIGURES] = {"makespan", "bubble", "peak_bytes", "bytes_sent", "operations"};
+
+bool diff_figure(const struct diff *d, int which, int side, double *x) {
+    const struct side *s = d->side[side];
+    bool timed = d->tick > 0;
+    switch (which) {
+    case F_MAKESPAN: *x = (double)s->makespan * d->tick; return timed;
+    case F_BUBBLE: *x = s->makespan ? 1 - (double)s->work / ((double)s->makespan * s->workers) : 0; return timed;
+    case F_PEAK: *x = (double)s->peak_bytes; return s->peak_bytes >= 0;
+    case F_SENT: *x = s->sent; return true;
+    default: *x = s->n; return true;
+    }
+}
+
+bool diff_same(const struct diff *d) {
+    bool same = !d->only[0] && !d->only[1] && !d->moved && !d->reordered && !d->longer && !d->shifted && !d->rewired;
+    for (int f = 0; same && f < NFIGURES; f++) {
+        double a, b;
+        if (f != F_MAKESPAN && f != F_BUBBLE && diff_figure(d, f, 0, &a) && diff_figure(d, f, 1, &b))
+            same = a == b;
+    }
+    return same;
+}
+
+const char *diff_op_name(const struct diff_op *o) {
+    if (o->op <= OP_W)
+        return job_name(o->stage, o->batch, o->op);
+    struct instr x = {.op = o->op, .stage = o->stage, .batch = o->batch, .inst = -1, .peer = o->peer};
+    struct text t = {0};
+    put_label(&t, &x);
+    put_bytes(&t, "", 1);
+    return t.s;
+}
+
+static const char *figure_text(int which, double x, const struct measure *m, char buf[32]) {
+    char time[32];
+    if (which == F_MAKESPAN)
+        snprintf(buf, 32, "%s %s", time_text(x, m, time), m->name);
+    else if (which == F_BUBBLE)
+        snprintf(buf, 32, "%.1f %%", 100 * x);
+    else if (which == F_OPERATIONS)
+        snprintf(buf, 32, "%.0f", x);
+    else
+        bytes_text((int64_t)x, buf);
+    return buf;
+}
+
+static const char *delta_text(int which, double a, double b, char buf[32]) {
+    if (a == b)
+        snprintf(buf, 32, "=");
+    else if (which == F_BUBBLE)
+        snprintf(buf, 32, "%+.1f pt", 100 * (b - a));
+    else if (which == F_OPERATIONS || a == 0)
+        snprintf(buf, 32, "%+.6g", b - a);
+    else
+        snprintf(buf, 32, "%+.1f %%", 100 * (b / a - 1));
+    return buf;
+}
+
+static void put_figure_row(struct text *t, bool markdown, const char *a, const char *b, const char *c, const char *e) {
+    if (markdown)
+        put(t, "| %s | %s | %s | %s |\n", a, b, c, e);
+    else
+        put(t, "%-14s %14s %14s %14s\n", a, b, c, e);
+}
+
+static void put_head(struct text *t, bool markdown, const char *first) {
+    put_figure_row(t, markdown, first, "A", "B", "delta");
+    if (markdown)
+        put(t, "|---|---:|---:|---:|\n");
+}
+
+static void put_figures(struct text *t, const struct diff *d, const struct measure *m, bool markdown) {
+    put_head(t, markdown, "");
+    for (int f = 0; f < NFIGURES; f++) {
+        double a, b;
+        char x[32] = "", y[32] = "", delta[32] = "";
+        bool in_a = diff_figure(d, f, 0, &a), in_b = diff_figure(d, f, 1, &b);
+        if (!in_a && !in_b)
+            continue;
+        put_figure_row(t, markdown, figure_name[f], in_a ? figure_text(f, a, m, x) : "?",
+                       in_b ? figure_text(f, b, m, y) : "?", in_a && in_b ? delta_text(f, a, b, delta) : "?");
+    }
+}
+
+static const char *signed_time(int64_t ticks, const struct diff *d, const struct measure *m, char buf[32]) {
+    char time[32];
+    snprintf(buf, 32, "%s%s", ticks > 0 ? "+" : "", time_text((double)ticks * d->tick, m, time));
+    return ticks ? buf : "=";
+}
+
+static void put_account(struct text *t, const struct diff *d, const struct measure *m, bool markdown) {
+    put(t, "\n%sWhere the time went, on the rank that ends last (A: rank %d, B: rank %d; %s)\n\n",
+        markdown ? "### " : "", d->ends[0], d->ends[1], m->name);
+    put_head(t, markdown, "");
+    char a[32], b[32], delta[32];
+    for (int k = 0; k < NACCOUNTS; k++) {
+        int64_t x = d->account[0][k], y = d->account[1][k];
+        if (x || y)
+            put_figure_row(t, markdown, account_name[k], time_text((double)x * d->tick, m, a),
+                           time_text((double)y * d->tick, m, b), signed_time(y - x, d, m, delta));
+    }
+    int64_t x = d->side[0]->makespan, y = d->side[1]->makespan;
+    put_figure_row(t, markdown, "makespan", time_text((double)x * d->tick, m, a), time_text((double)y * d->tick, m, b),
+                   signed_time(y - x, d, m, delta));
+}
+
+/* The operations of a class, each on a line behind its sign. */
+enum class { ONLY_A, ONLY_B, MOVED, REORDERED, LONGER, NCLASSES };
+
+static bool in_class(const struct diff_op *o, int class) {
+    switch (class) {
+    case ONLY_A:
+    case ONLY_B: return o->match < 0;
+    case MOVED: return o->moved;
+    case REORDERED: return o->reordered;
+    default: return o->longer;
+    }
+}
+
+static const char *before_in_lane(const struct side *s, int i) {
+    return i > s->lane[s->op[i].lane].first ? diff_op_name(&s->op[i - 1]) : NULL;
+}
+
+static void put_member(struct text *t, const struct diff *d, int class, int i, const struct measure *m) {
+    static const char sign[] = "-+>~d";
+    const struct side *a = d->side[0], *b = d->side[1], *s = class == ONLY_B ? b : a;
+    const struct diff_op *o = &s->op[i], *o2 = class >= MOVED ? &b->op[o->match] : NULL;
+    char x[32], y[32];
+    put(t, "%c rank %d %s  %s", sign[class], o->rank, s->lane[o->lane].name, diff_op_name(o));
+    if (class == MOVED)
+        put(t, "  to rank %d %s", o2->rank, b->lane[o2->lane].name);
+    if (class == REORDERED) {
+        const char *was = before_in_lane(a, i), *is = before_in_lane(b, o->match);
+        put(t, is ? "  after %s" : "  first", is);
+        put(t, was ? " (was after %s)" : " (was first)", was);
+    }
+    if (class == LONGER)
+        put(t, "  %s -> %s %s", time_text((double)(o->end - o->start) * d->tick, m, x),
+            time_text((double)(o2->end - o2->start) * d->tick, m, y), m->name);
+    put(t, "\n");
+}
+
+static void put_classes(struct text *t, const struct diff *d, const struct measure *m, bool markdown) {
+    static const char *const title[NCLASSES] = {"only in A", "only in B", "moved to another rank or lane",
+                                                "reordered, the fewest that explain the change of order",
+                                                "longer or shorter"};
+    int count[NCLASSES] = {d->only[0], d->only[1], d->moved, d->reordered, d->longer};
+    for (int c = 0; c < NCLASSES; c++) {
+        const struct side *s = d->side[c == ONLY_B];
+        if (!count[c])
+            continue;
+        put(t, "\n%s%d %s\n%s", markdown ? "### " : "", count[c], title[c], markdown ? "\n```\n" : "");
+        for (int i = 0, n = 0; i < s->n && n < LINES; i++)
+            if (in_class(&s->op[i], c)) {
+                put_member(t, d, c, i, m);
+                n++;
+            }
+        if (count[c] > LINES)
+            put(t, "  and %d more; --json has all\n", count[c] - LINES);
+        put(t, "%s", markdown ? "```\n" : "");
+    }
+}
+
+static char root_sign(const struct diff *d, const struct root *r) {
+    const struct diff_op *o = r->a >= 0 ? &d->side[0]->op[r->a] : NULL;
+    return !o ? '+' : r->b < 0 ? '-' : o->moved ? '>' : o->reordered ? '~' : o->longer ? 'd' : ' ';
+}
+
+static void put_root(struct text *t, const struct diff *d, const struct root *r, const struct measure *m) {
+    int side = r->a < 0, i = side ? r->b : r->a;
+    const struct diff_op *o = &d->side[side]->op[i];
+    char shift[32];
+    put(t, "%c rank %d  %s", root_sign(d, r), o->rank, diff_op_name(o));
+    bool own = r->a >= 0 && r->b >= 0 && llabs(d->side[1]->op[r->b].end - d->side[0]->op[r->a].end) > d->least;
+    if (own)
+        put(t, "  ends %s %s", signed_time(r->shift, d, m, shift), m->name);
+    else
+        put(t, "  moves others by up to %s %s", signed_time(r->shift, d, m, shift), m->name);
+    put(t, "%s", r->critical ? "; critical" : "");
+    if (r->pushed)
+        put(t, "; pushed %d", r->pushed);
+    put(t, "\n");
+}
+
+static void put_roots(struct text *t, const struct diff *d, const struct measure *m, bool markdown) {
+    if (!d->nroots)
+        return;
+    put(t, "\n%sRoots: %d, behind all %d operations that shifted\n%s", markdown ? "### " : "", d->nroots, d->shifted,
+        markdown ? "\n```\n" : "");
+    for (int i = 0; i < d->nroots && i < LINES; i++)
+        put_root(t, d, &d->root[i], m);
+    if (d->nroots > LINES)
+        put(t, "  and %d more; --json has all\n", d->nroots - LINES);
+    put(t, "%s", markdown ? "```\n" : "");
+}
+
+static void put_summary(struct text *t, const struct diff *d, const struct measure *m) {
+    char a[32], b[32];
+    put(t, "A %s\nB %s\n", d->side[0]->name, d->side[1]->name);
+    double x, y;
+    if (diff_figure(d, F_MAKESPAN, 0, &x) && diff_figure(d, F_MAKESPAN, 1, &y) && x != y)
+        put(t, "B is %.1f %% %s: makespan %s -> %s", 100 * fabs(y / x - 1), y < x ? "shorter" : "longer",
+            time_text(x, m, a), figure_text(F_MAKESPAN, y, m, b));
+    else
+        put(t, "%s", diff_same(d) ? "the same" : "they differ");
+    put(t, "; %d only in A, %d only in B, %d moved, %d reordered, %d longer or shorter, %d shifted\n\n", d->only[0],
+        d->only[1], d->moved, d->reordered, d->longer, d->shifted);
+}
+
+void emit_diff(struct text *out, const struct diff *d, bool markdown, bool ascii) {
+    double last = fmax((double)d->side[0]->makespan, (double)d->side[1]->makespan) * d->tick;
+    struct measure m = measure_of(last, d->unit ? d->unit : "units", ascii);
+    put_summary(out, d, &m);
+    put_figures(out, d, &m, markdown);
+    if (d->rewired)
+        put(out, "\nThe operations are the same, but not all operands, waits or places in memory.\n");
+    if (d->tick > 0 && !diff_same(d))
+        put_account(out, d, &m, markdown);
+    put_classes(out, d, &m, markdown);
+    put_roots(out, d, &m, markdown);
+}

@@ -1,0 +1,113 @@
+/* A diff's figures on random pairs of schedules: exact sums, the fewest reordered, and a root behind every shift. */
+#include "diff.h"
+#include "random_spec.h"
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+static struct side *drawn(const char *name, uint64_t seed, int flags, double scale) {
+    struct spec *sp = draw_spec(seed, flags);
+    struct stage *st = draw_stages(sp);
+    for (int j = 0; j < sp->njobs; j++)
+        sp->job[j].cost *= scale;
+    for (int p = 0; p < sp->npairs; p++)
+        sp->pair[p].cost *= scale;
+    struct graph *g = graph_build(sp);
+    struct program *p = lower(sp, st, g, sched_run(sp, st, g));
+    mem_plan(sp, p);
+    lanes_sync(p);
+    return side_of_program(name, p, sim_run(sp, st, p));
+}
+
+/* A key's three numbers, as a reader of the JSON has them. */
+static void read_pair(const char *json, const char *key, double x[3]) {
+    const char *at = strstr(json, format("\"%s\": { \"a\": ", key));
+    cr_assert_not_null(at, "%s", key);
+    cr_assert_eq(sscanf(strchr(at, '{'), "{ \"a\": %lf, \"b\": %lf, \"delta\": %lf", &x[0], &x[1], &x[2]), 3);
+}
+
+static void check_account(const struct diff *d, int seed) {
+    double sum[3] = {0}, whole[3], part[3];
+    struct text t = {0};
+    for (int k = 0; k < 2; k++) {
+        int64_t ticks = 0;
+        for (int i = 0; i < NACCOUNTS; i++) {
+            cr_assert_geq(d->account[k][i], 0, "seed %d", seed);
+            ticks += d->account[k][i];
+        }
+        cr_assert_eq(ticks, d->side[k]->makespan, "seed %d: side %d", seed, k);
+        cr_assert_eq(d->account[k][ACC_OTHER], 0, "seed %d: a predicted timeline explains every wait", seed);
+    }
+    emit_diff_json(&t, d);
+    put_bytes(&t, "", 1);
+    read_pair(t.s, "makespan", whole);
+    const char *account = strstr(t.s, "\"account\"");
+    for (int i = 0; i < NACCOUNTS; i++) {
+        read_pair(account, account_name[i], part);
+        for (int c = 0; c < 3; c++)
+            sum[c] += part[c];
+    }
+    for (int c = 0; c < 3; c++)
+        cr_assert_eq(sum[c], whole[c], "seed %d: %.17g is not %.17g", seed, sum[c], whole[c]);
+}
+
+/* The fewest of a lane's matched operations that need to move, by a quadratic reference. */
+static int fewest(const struct side *a, const struct diff_lane *l) {
+    int *best = NEW(int, l->n), n = 0, longest = 0;
+    for (int i = l->first; i < l->first + l->n; i++) {
+        const struct diff_op *x = &a->op[i];
+        if (x->match < 0 || x->moved)
+            continue;
+        best[i - l->first] = 1;
+        for (int k = l->first; k < i; k++)
+            if (best[k - l->first] >= best[i - l->first] && a->op[k].match < x->match)
+                best[i - l->first] = best[k - l->first] + 1;
+        longest = best[i - l->first] > longest ? best[i - l->first] : longest;
+        n++;
+    }
+    return n - longest;
+}
+
+static void check_classes(const struct diff *d, int seed) {
+    const struct side *a = d->side[0], *b = d->side[1];
+    int reordered = 0, shifts = 0, explained = 0;
+    for (int l = 0; l < a->nlanes; l++)
+        reordered += fewest(a, &a->lane[l]);
+    cr_assert_eq(d->reordered, reordered, "seed %d", seed);
+    for (int i = 0; i < a->n; i++) {
+        const struct diff_op *x = &a->op[i], *y = x->match >= 0 ? &b->op[x->match] : NULL;
+        if (!y)
+            continue;
+        cr_assert_eq(y->match, i);
+        cr_assert(x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->peer == y->peer);
+        shifts += llabs(y->end - x->end) > d->least;
+    }
+    for (int i = 0; i < d->nroots; i++) {
+        const struct root *r = &d->root[i];
+        explained += r->pushed;
+        if (r->a >= 0 && r->b >= 0)
+            explained += llabs(b->op[r->b].end - a->op[r->a].end) > d->least;
+    }
+    cr_assert_eq(explained, shifts, "seed %d: every later or earlier end has one root", seed);
+}
+
+static void compare(int first, int seeds, int flags, double scale) {
+    for (int seed = first; seed < first + seeds; seed++) {
+        struct side *a = drawn("a", (uint64_t)seed, flags, scale);
+        struct side *b = drawn("b", (uint64_t)(seed % 2 ? seed : seed + 100000), flags, seed % 4 == 1 ? scale : 1);
+        struct diff *d = diff_make(a, b);
+        check_account(d, seed);
+        check_classes(d, seed);
+        if (seed % 4 == 1)
+            cr_assert(diff_same(d), "seed %d: a schedule and itself", seed);
+        free_all();
+    }
+}
+
+/* 1,000 pairs; a scale of 1/3 makes times that no binary fraction holds. */
+Test(diff, random_pairs) {
+    compare(0, 200, 0, 1);
+    compare(1000, 200, ORDERS | LATENCY, 1.0 / 3);
+    compare(2000, 200, ORDERS | BANDWIDTH, 0.1);
+    compare(3000, 200, ORDERS | BANDWIDTH | COARSE, 1.0 / 3);
+    compare(4000, 200, ORDERS | BANDWIDTH | COARSE | PAIRS, 1.0 / 3);
+}
