@@ -140,8 +140,9 @@ static int git_diff(const struct compile *how, const struct diff_args *a) {
     struct text out = {0};
     if (!is_ours(both[0]) || !is_ours(both[1])) {
         const char *old = format("a/%s", path), *new = format("b/%s", path);
-        execlp("diff", "diff", "-u", "--label", old, "--label", new, both[0], both[1], (char *)NULL);
-        die("diff: %s", strerror(errno));
+        execlp("sh", "sh", "-c", "diff -u --label \"$1\" --label \"$2\" \"$3\" \"$4\"; test $? -le 1", "sh", old, new,
+               both[0], both[1], (char *)NULL);
+        die("sh: %s", strerror(errno));
     }
     struct diff_args two = {.file = both, .nfiles = 2};
     struct diff *d = load_both(how, &two);
@@ -167,6 +168,7 @@ int diff_command(const struct compile *how, const struct diff_args *a) {
         emit_diff_json(&out, d);
     else
         emit_diff(&out, d, a->markdown, a->ascii);
+    int code = a->fail_on ? beyond(d, a->fail_on) : !diff_same(d);
     write_file("-", &out);
-    return a->fail_on ? beyond(d, a->fail_on) : !diff_same(d);
+    return code;
 }

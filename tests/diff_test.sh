@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# `pianola diff` through the command: what it takes, what it says, its exit codes, and as git's external diff.
+cd "$(dirname "$0")/.." || exit 2
+. tests/lib.sh
+PIANOLA=$(realpath "$PIANOLA")
+root=$PWD
+room=$(mktemp -d)
+trap 'rm -rf "$room"' EXIT
+
+# answers CODE ARGS...: the exit code; stdout is in out, stderr in err.
+answers() {
+    "$PIANOLA" diff "${@:2}" >"$room/out" 2>"$room/err" </dev/null
+    local code=$?
+    expect "diff ${*:2}: exit code ($(head -n 1 "$room/err"))" "$1" $code
+}
+# row NAME: what a table's row says, with single spaces.
+row() { sed -nE "s/^$1 +//p" "$room/out" | head -n "${2:-1}" | tail -n 1 | tr -s ' '; }
+
+# Every pair of forms of one schedule is the same; exit 0.
+A=generated/1f1b
+S=schedules/1f1b.lua
+for x in $S $A $A/streams.txt $A/timeline.tsv; do
+    for y in $S $A $A/streams.txt $A/timeline.tsv; do
+        answers 0 $x $y
+        expect "$x and $y" "the same;" "$(sed -n 3p "$room/out" | cut -d' ' -f1-2)"
+    done
+done
+
+# 1F1B and ZB-H1 do the same work; the zero bubble schedule waits 6 units less for it (P=4, M=8: 33 and 27).
+answers 1 $S schedules/zb_h1.lua
+expect "makespan" "33 units 27 units -18.2 %" "$(row makespan)"
+expect "work" "24 24 =" "$(row work)"
+expect "dependency" "9 3 -6" "$(row dependency)"
+expect "the account's sum" "33 27 -6" "$(row makespan 2)"
+expect "backwards that are split" "32 only in A" "$(grep -x '[0-9]* only in A' "$room/out")"
+
+# Both directions say the same, with the sign turned.
+answers 1 schedules/zb_h1.lua $S
+expect "dependency, turned" "3 9 +6" "$(row dependency)"
+
+# An order that changed, and nothing else; streams have no times, a timeline no memory.
+answers 1 $A/streams.txt generated/gpipe/streams.txt
+expect "reordered" "~ rank 0 compute 0B0 after 0F7 (was after 0F3)" "$(grep -m 1 '^~' "$room/out" | tr -s ' ')"
+expect "no times in streams" "" "$(row makespan)"
+answers 1 $A generated/gpipe/timeline.tsv
+expect "no memory in a timeline" "8 B ? ?" "$(row peak_bytes)"
+
+# A stage that moved to another rank, with all that belongs to it.
+cat >"$room/place.lua" <<'END'
+local p = params { swap = 0 }
+local function at(s) return p.swap == 1 and 1 - s or s end
+return schedule { workers = 2, stages = 2, batches = 3,
+    w = function(s, b, d) return at(s), at(s) end, n = backward_first }
+END
+"$PIANOLA" compile "$room/place.lua" -o "$room/straight"
+answers 1 "$room/straight" "$room/place.lua" -D swap=1
+expect "moved" "> rank 0 compute 0F0 to rank 1 compute" "$(grep -m 1 '^>' "$room/out" | tr -s ' ')"
+expect "moved: all jobs and updates" 14 "$(grep -c '^>' "$room/out")"
+
+# One job that takes a unit longer is the one root, and all that it pushed is counted.
+sed 's/^0\tcompute\t\([0-9.]*\)\t\([0-9.]*\)\tB\t0\t7/0\tcompute\t\1\t34\tB\t0\t7/; s/^0\tcompute\t33\t33\tU/0\tcompute\t34\t34\tU/' \
+    $A/timeline.tsv >"$room/late.tsv"
+answers 1 $A/timeline.tsv "$room/late.tsv"
+expect "one root" "d rank 0 0B7 ends +1 units; critical; pushed 1" "$(sed -n '/^Roots: 1,/{n;p}' "$room/out" | tr -s ' ')"
+expect "its duration" "d rank 0 compute 0B7 2 -> 3 units" "$(grep -m 1 '^d rank' "$room/out" | tr -s ' ')"
+expect "work" "24 25 +1" "$(row work)"
+
+# Other places in memory, and nothing else.
+sed 's/^F 0 1 \(.*\) wait(.*/F 0 1 \1/' $A/streams.txt >"$room/rewired.txt"
+answers 1 $A/streams.txt "$room/rewired.txt"
+expect "rewired" 1 "$(grep -c 'not all operands, waits or places in memory' "$room/out")"
+
+# Limits.
+answers 0 $S schedules/zb_h1.lua --fail-on makespan:+0,bubble:+0
+answers 1 $S schedules/zb_h1.lua --fail-on peak_bytes:+12%
+answers 0 $S schedules/zb_h1.lua --fail-on makespan:+0,peak_bytes:+13%
+answers 1 schedules/zb_h1.lua $S --fail-on peak_bytes:+0,makespan:+22%
+expect "which limit" "pianola: makespan:+22%: 27 in A, 33 in B" "$(cat "$room/err")"
+
+# JSON for programs, Markdown for people; a pipe gets the same bytes twice.
+answers 1 $S schedules/zb_h1.lua --json
+expect "json" '    "makespan": { "a": 33, "b": 27, "delta": -6 },' "$(grep '"makespan"' "$room/out")"
+expect "json: all that is only in B" 64 "$(sed -n '/"only_b"/,/\]/p' "$room/out" | grep -c '"op"')"
+cp "$room/out" "$room/before"
+answers 1 $S schedules/zb_h1.lua --json
+expect "the same bytes" "" "$(cmp "$room/before" "$room/out")"
+answers 1 $S schedules/zb_h1.lua --markdown
+expect "markdown" "| makespan | 33 units | 27 units | -18.2 % |" "$(grep -m 1 '^| makespan' "$room/out")"
+
+# Trouble is 2, and says what and where.
+trouble() { # WANTED ARGS...
+    answers 2 "${@:2}"
+    expect "diff ${*:2}" "pianola: error: $1" "$(head -n 1 "$room/err")"
+    expect "diff ${*:2}: stdout" "" "$(cat "$room/out")"
+}
+trouble "\`diff\` needs two: A and B, each a script, a compiled folder, streams.txt or a timeline; see \`pianola help diff\`" $S
+trouble "$room/none: No such file or directory" $S "$room/none"
+trouble "--json and --markdown exclude each other" $S $S --json --markdown
+trouble "-D swap=1: no script here has this parameter" $A $S -D swap=1
+trouble "--fail-on speed: expected makespan, bubble, peak_bytes, bytes_sent or operations" $S $S --fail-on speed:+1
+trouble "--fail-on makespan:2: expected what B may have more than A, as in makespan:+2% or makespan:+0" \
+    $S $S --fail-on makespan:2
+trouble "--fail-on makespan: one of the two has no such figure: streams have no times, timelines no memory" \
+    $S $A/streams.txt --fail-on makespan:+0
+trouble "the times of $A are in F, those of $S in FLOP; a cluster's \`flops\` makes them seconds" \
+    $A $S --model schedules/models/gpt.lua
+cp -R $A "$room/torn"
+sed -i '5s/F\t0\t3/F\t0\t9/' "$room/torn/timeline.tsv"
+trouble "$room/torn/timeline.tsv:5: this row is no instruction of the streams beside it, which have 0F3 on rank 0 there; compile both again" \
+    "$room/torn" $A
+
+# git: a hunk of streams.txt names its rank and lane, one moved operation is one - and one +, and as git's external
+# diff the command says what changed.
+cd "$room" || exit 2
+mkdir repository && cd repository || exit 2
+git init -q . && git config user.name t && git config user.email t@t && git config core.pager cat
+cp "$root/.gitattributes" .
+eval "$(sed -n 's/^#   \(git config .*\)/\1/p' .gitattributes)"
+cp -R "$root/$A" 1f1b
+git add -A && git commit -qm one
+awk '/^F 2 5 /{ held = $0; next } { print } /^B 2 4 /{ print held }' "$root/$A/streams.txt" >1f1b/streams.txt
+git diff -U1 >"$room/out"
+expect "one moved operation" "-F 2 5 +F 2 5" "$(grep -E '^[-+][A-Z]' "$room/out" | grep -oE '^.[A-Z]+ [0-9]+ [0-9]+' | paste -sd' ')"
+expect "the hunk's name" "rank 2 lane compute" "$(grep -m 1 '^@@' "$room/out" | sed 's/.*@@ //')"
+GIT_EXTERNAL_DIFF="$PIANOLA diff --git" git diff >"$room/out" 2>&1
+expect "git's external diff" 0 $?
+expect "git's external diff names the file" "diff --pianola a/1f1b/streams.txt b/1f1b/streams.txt" "$(head -n 1 "$room/out")"
+expect "git's external diff says what changed" "~ rank 2 compute 2F5" "$(grep -m 1 '^~' "$room/out" | tr -s ' ' | cut -d' ' -f1-5)"
+git checkout -q 1f1b && echo note >>1f1b/report.json && rm 1f1b/timeline.tsv
+GIT_EXTERNAL_DIFF="$PIANOLA diff --git" git diff >"$room/out" 2>&1
+expect "another file, and one that is gone" 0 $?
+expect "another file" "+note" "$(grep '^+note' "$room/out")"
+expect "one that is gone" "+++ b/1f1b/timeline.tsv" "$(grep '^+++ .*tsv' "$room/out")"
+finish
