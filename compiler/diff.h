@@ -37,18 +37,19 @@ struct side {
     struct diff_op *op; /* by rank, lane and place in the lane */
     int n, nlanes, workers;
     struct diff_lane *lane;
-    int32_t *lane_at;        /* rank r's lanes are lane[lane_at[r] .. lane_at[r+1]) */
-    const struct program *p; /* NULL: only a timeline is known */
-    double *start, *end;     /* per operation, as read; ticks come from them */
-    int64_t makespan;        /* ticks */
-    int64_t work;            /* ticks of jobs on all ranks, two that overlap once */
-    int64_t peak_bytes;      /* of the rank with the largest arena; -1: unknown */
-    double sent;             /* bytes of all messages */
+    int32_t *lane_at;            /* rank r's lanes are lane[lane_at[r] .. lane_at[r+1]) */
+    const struct program *p;     /* NULL: only a timeline is known */
+    const struct program *waits; /* what its operations wait for: p, or the other side's; NULL: unknown */
+    double *start, *end;         /* per operation, as read; ticks come from them */
+    int64_t makespan;            /* ticks */
+    int64_t work;                /* ticks of jobs on all ranks, two that overlap once */
+    int64_t peak_bytes;          /* of the rank with the largest arena; -1: unknown */
+    double sent;                 /* bytes of all messages */
 };
 
 /* What one rank's time, the one that ends last, went into. Together they are the makespan. */
 enum account { ACC_WORK, ACC_DEPENDENCY, ACC_LINK, ACC_LANE, ACC_MEMORY, ACC_OTHER, NACCOUNTS };
-extern const char *const account_name[NACCOUNTS], *const account_what[NACCOUNTS];
+extern const char *const account_name[NACCOUNTS];
 
 /* What makes other operations earlier or later and is not pushed by any. */
 struct root {
@@ -56,6 +57,13 @@ struct root {
     int32_t pushed; /* how many others' ends it explains */
     int64_t shift;  /* its end in B less that in A; of one that is in one only, the largest push; ticks */
     bool critical;
+};
+
+/* How long a kind of operation takes in B, against A. */
+struct diff_kind {
+    int op, n, longer;      /* operations that A gives a duration; those that changed, longer or shorter */
+    double a, b;            /* all durations together */
+    double bias, low, high; /* of the ratios B / A: median and quartiles; 0 where A has no durations */
 };
 
 struct diff {
@@ -69,6 +77,8 @@ struct diff {
     int64_t least; /* ticks that make a difference */
     struct root *root;
     int nroots;
+    struct diff_kind kind[NOPS]; /* of which an operation changed its duration */
+    int nkinds;
 };
 
 /* diff_side.c. rows: the times of the program's instructions where p is given too (NULL: none are known). */
@@ -80,12 +90,18 @@ void match_sides(struct diff *d);
 void match_ticks(struct diff *d); /* ticks of both, and what takes longer */
 /* diff_cause.c: what each operation waited for, the critical paths, the accounts, the roots. */
 void diff_causes(struct diff *d);
+int64_t diff_begin(const struct side *s, const struct diff_op *o);
+int64_t diff_took(const struct side *s, const struct diff_op *o); /* of a RECV: since its SEND began */
+/* diff_kind.c */
+void diff_kinds(struct diff *d);
 struct diff *diff_make(struct side *a, struct side *b);
 /* diff_text.c */
 enum { F_MAKESPAN, F_BUBBLE, F_PEAK, F_SENT, F_OPERATIONS, NFIGURES };
 extern const char *const figure_name[NFIGURES];
 bool diff_figure(const struct diff *d, int which, int side, double *x); /* whether that side has it */
 bool diff_same(const struct diff *d);
+enum diff_class { ONLY_A, ONLY_B, MOVED, REORDERED, LONGER, NCLASSES };
+bool diff_has(const struct diff_op *o, enum diff_class c); /* of side B for ONLY_B, else of A */
 void emit_diff(struct text *out, const struct diff *d, bool markdown, bool ascii);
 void emit_diff_json(struct text *out, const struct diff *d);
 const char *diff_op_name(const struct diff_op *o); /* "1F3", "SEND_F 1 3 to 2" */

@@ -13,11 +13,6 @@
 #include <string.h>
 
 const char *const account_name[NACCOUNTS] = {"work", "dependency", "link", "lane", "memory", "other"};
-const char *const account_what[NACCOUNTS] = {
-    "its own jobs and updates",          "waiting for jobs of other ranks",
-    "waiting for messages on their way", "waiting behind what it does not need",
-    "waiting for memory to be released", "waiting for nothing that the timeline shows",
-};
 
 /* ---- what an operation waited for ---- */
 
@@ -54,7 +49,7 @@ static bool waits_in_lane(const struct side *s, int o) {
 
 static void bind_program(struct side *s) {
     for (int r = 0; r < s->workers; r++) {
-        const struct rank *k = &s->p->rank[r];
+        const struct rank *k = &s->waits->rank[r];
         const struct diff_lane *lane = &s->lane[s->lane_at[r]];
         int32_t *at = NEW(int32_t, k->nins), *n = NEW(int32_t, k->nlanes), *last = NEW(int32_t, k->nlanes);
         for (int i = 0; i < k->nins; i++) {
@@ -178,7 +173,7 @@ static int last_of(const struct side *s) {
 
 static void find_waits(struct side *s) {
     join_pairs(s);
-    if (s->p)
+    if (s->waits)
         bind_program(s);
     else
         bind_rows(s);
@@ -197,18 +192,12 @@ static enum account account_of(const struct diff_op *p, const struct diff_op *x,
     return is_message(p->op) ? ACC_LINK : ACC_DEPENDENCY;
 }
 
-/* When a message began: a RECV's is its SEND's. */
-static int64_t begin_of(const struct side *s, const struct diff_op *o) {
-    int64_t other = s->op[o->ring].start;
-    return op_lane[o->op] == LANE_RECV && other < o->start ? other : o->start;
-}
-
 /* Divides the time from low to high, which x waited for p, along the path back from p. */
 static void account_wait(const struct side *s, int64_t *acc, int x, int p, int why, int64_t low, int64_t high) {
     int64_t t = high;
     for (int steps = 0; p >= 0 && t > low && steps < s->n; steps++) {
         const struct diff_op *o = &s->op[p];
-        int64_t end = o->end > low ? o->end : low, begin = begin_of(s, o) > low ? begin_of(s, o) : low;
+        int64_t end = o->end > low ? o->end : low, begin = diff_begin(s, o) > low ? diff_begin(s, o) : low;
         if (end < t) {
             acc[ACC_OTHER] += t - end;
             t = end;

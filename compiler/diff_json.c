@@ -17,19 +17,13 @@ static void put_time(struct text *t, const char *key, int64_t ticks, const struc
     put(t, ", \"%s\": %s", key, number((double)ticks * d->tick, buf));
 }
 
-enum class { ONLY_A, ONLY_B, MOVED, REORDERED, LONGER, NCLASSES };
-
-static bool belongs(const struct diff_op *o, int class) {
-    return class <= ONLY_B ? o->match < 0 : class == MOVED ? o->moved : class == REORDERED ? o->reordered : o->longer;
-}
-
-static void put_members(struct text *t, const struct diff *d, int class) {
+static void put_members(struct text *t, const struct diff *d, enum diff_class class) {
     static const char *const key[NCLASSES] = {"only_a", "only_b", "moved", "reordered", "longer"};
     const struct side *s = d->side[class == ONLY_B], *b = d->side[1];
     put(t, ",\n  \"%s\": [", key[class]);
     for (int i = 0, n = 0; i < s->n; i++) {
         const struct diff_op *o = &s->op[i], *other = class >= MOVED && o->match >= 0 ? &b->op[o->match] : NULL;
-        if (!belongs(o, class))
+        if (!diff_has(o, class))
             continue;
         put(t, "%s\n    { \"op\": \"%s\", ", n++ ? "," : "", diff_op_name(o));
         put_place(t, s, o);
@@ -39,8 +33,8 @@ static void put_members(struct text *t, const struct diff *d, int class) {
             put(t, " }");
         }
         if (class == LONGER) {
-            put_time(t, "a", o->end - o->start, d);
-            put_time(t, "b", other->end - other->start, d);
+            put_time(t, "a", diff_took(s, o), d);
+            put_time(t, "b", diff_took(b, other), d);
         }
         put(t, " }");
     }
@@ -71,6 +65,21 @@ static void put_account(struct text *t, const struct diff *d) {
     put(t, "\n  }");
 }
 
+static void put_kinds(struct text *t, const struct diff *d) {
+    char a[32], b[32], bias[32], low[32], high[32];
+    put(t, ",\n  \"durations\": [");
+    for (int i = 0; i < d->nkinds; i++) {
+        const struct diff_kind *k = &d->kind[i];
+        put(t, "%s\n    { \"op\": \"%s\", \"changed\": %d, \"a\": %s, \"b\": %s", i ? "," : "", op_name[k->op],
+            k->longer, number(k->a, a), number(k->b, b));
+        if (k->n)
+            put(t, ", \"median_ratio\": %s, \"quartiles\": [%s, %s]", number(k->bias, bias), number(k->low, low),
+                number(k->high, high));
+        put(t, " }");
+    }
+    put(t, "]");
+}
+
 void emit_diff_json(struct text *t, const struct diff *d) {
     put(t, "{\n  \"schema\": 1,\n  \"a\": ");
     put_string(t, d->side[0]->name);
@@ -89,11 +98,12 @@ void emit_diff_json(struct text *t, const struct diff *d) {
         put(t, f + 1 < NFIGURES ? ",\n" : "\n  }");
     }
     for (int c = 0; c < NCLASSES; c++)
-        put_members(t, d, c);
+        put_members(t, d, (enum diff_class)c);
     put(t, ",\n  \"rewired\": %s", d->rewired ? "true" : "false");
     if (d->tick > 0) {
         put_account(t, d);
         put_roots(t, d);
+        put_kinds(t, d);
     }
     put(t, "\n}\n");
 }

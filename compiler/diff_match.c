@@ -156,6 +156,14 @@ static int64_t work_of(const struct side *s, const struct diff_lane *l) {
     return work;
 }
 
+/* When a message began: a RECV's is its SEND's, a latency earlier. */
+int64_t diff_begin(const struct side *s, const struct diff_op *o) {
+    int64_t other = s->op[o->ring].start;
+    return is_message(o->op) && op_lane[o->op] == LANE_RECV && other < o->start ? other : o->start;
+}
+
+int64_t diff_took(const struct side *s, const struct diff_op *o) { return o->end - diff_begin(s, o); }
+
 void match_ticks(struct diff *d) {
     double last = 0;
     for (int k = 0; k < 2; k++)
@@ -177,10 +185,20 @@ void match_ticks(struct diff *d) {
         struct diff_op *x = &d->side[0]->op[i], *y = x->match >= 0 ? &d->side[1]->op[x->match] : NULL;
         if (!y)
             continue;
-        x->longer = y->longer = llabs((y->end - y->start) - (x->end - x->start)) > least;
+        x->longer = y->longer = llabs(diff_took(d->side[1], y) - diff_took(d->side[0], x)) > least;
         d->longer += x->longer;
         d->shifted += llabs(y->end - x->end) > least || llabs(y->start - x->start) > least;
     }
+}
+
+/* A timeline of the very instructions of the other side's program, say its measurement, waited for the same. */
+static void lend_waits(struct side *to, const struct side *from) {
+    bool same = to->n == from->n && to->nlanes == from->nlanes && to->workers == from->workers;
+    for (int i = 0; same && i < to->n; i++)
+        same = to->op[i].match == i && to->op[i].rank == from->op[i].rank && to->op[i].lane == from->op[i].lane;
+    for (int l = 0; same && l < to->nlanes; l++)
+        same = strcmp(to->lane[l].name, from->lane[l].name) == 0;
+    to->waits = to->p ? to->p : same ? from->p : NULL;
 }
 
 /* A program's text without its head, which has its name. */
@@ -197,9 +215,12 @@ struct diff *diff_make(struct side *a, struct side *b) {
     d->side[1] = b;
     d->unit = a->unit ? a->unit : b->unit;
     match_sides(d);
+    lend_waits(a, b);
+    lend_waits(b, a);
     if (a->timed && b->timed) {
         match_ticks(d);
         diff_causes(d);
+        diff_kinds(d);
     }
     bool same = !d->only[0] && !d->only[1] && !d->moved && !d->reordered && !d->longer && !d->shifted;
     d->rewired = same && a->p && b->p && strcmp(body_of(a->p), body_of(b->p)) != 0;

@@ -30,6 +30,10 @@ bool diff_same(const struct diff *d) {
     return same;
 }
 
+bool diff_has(const struct diff_op *o, enum diff_class c) {
+    return c <= ONLY_B ? o->match < 0 : c == MOVED ? o->moved : c == REORDERED ? o->reordered : o->longer;
+}
+
 const char *diff_op_name(const struct diff_op *o) {
     if (o->op <= OP_W)
         return job_name(o->stage, o->batch, o->op);
@@ -72,14 +76,14 @@ static void put_figure_row(struct text *t, bool markdown, const char *a, const c
         put(t, "%-14s %14s %14s %14s\n", a, b, c, e);
 }
 
-static void put_head(struct text *t, bool markdown, const char *first) {
-    put_figure_row(t, markdown, first, "A", "B", "delta");
+static void put_head(struct text *t, bool markdown, const char *last) {
+    put_figure_row(t, markdown, "", "A", "B", last);
     if (markdown)
         put(t, "|---|---:|---:|---:|\n");
 }
 
 static void put_figures(struct text *t, const struct diff *d, const struct measure *m, bool markdown) {
-    put_head(t, markdown, "");
+    put_head(t, markdown, "delta");
     for (int f = 0; f < NFIGURES; f++) {
         double a, b;
         char x[32] = "", y[32] = "", delta[32] = "";
@@ -100,7 +104,7 @@ static const char *signed_time(int64_t ticks, const struct diff *d, const struct
 static void put_account(struct text *t, const struct diff *d, const struct measure *m, bool markdown) {
     put(t, "\n%sWhere the time went, on the rank that ends last (A: rank %d, B: rank %d; %s)\n\n",
         markdown ? "### " : "", d->ends[0], d->ends[1], m->name);
-    put_head(t, markdown, "");
+    put_head(t, markdown, "delta");
     char a[32], b[32], delta[32];
     for (int k = 0; k < NACCOUNTS; k++) {
         int64_t x = d->account[0][k], y = d->account[1][k];
@@ -113,23 +117,25 @@ static void put_account(struct text *t, const struct diff *d, const struct measu
                    signed_time(y - x, d, m, delta));
 }
 
-/* The operations of a class, each on a line behind its sign. */
-enum class { ONLY_A, ONLY_B, MOVED, REORDERED, LONGER, NCLASSES };
-
-static bool in_class(const struct diff_op *o, int class) {
-    switch (class) {
-    case ONLY_A:
-    case ONLY_B: return o->match < 0;
-    case MOVED: return o->moved;
-    case REORDERED: return o->reordered;
-    default: return o->longer;
-    }
-}
-
 static const char *before_in_lane(const struct side *s, int i) {
     return i > s->lane[s->op[i].lane].first ? diff_op_name(&s->op[i - 1]) : NULL;
 }
 
+static void put_kinds(struct text *t, const struct diff *d, const struct measure *m, bool markdown) {
+    char a[32], b[32], ratio[64];
+    if (!d->nkinds)
+        return;
+    put(t, "\n%sDurations by kind, all together (%s), and B / A of each: median, quartiles\n\n", markdown ? "### " : "",
+        m->name);
+    put_head(t, markdown, "B / A");
+    for (int i = 0; i < d->nkinds; i++) {
+        const struct diff_kind *k = &d->kind[i];
+        snprintf(ratio, sizeof ratio, k->n ? "%.3g (%.3g .. %.3g)" : "-", k->bias, k->low, k->high);
+        put_figure_row(t, markdown, op_name[k->op], time_text(k->a, m, a), time_text(k->b, m, b), ratio);
+    }
+}
+
+/* An operation of a class, behind the class's sign. */
 static void put_member(struct text *t, const struct diff *d, int class, int i, const struct measure *m) {
     static const char sign[] = "-+>~d";
     const struct side *a = d->side[0], *b = d->side[1], *s = class == ONLY_B ? b : a;
@@ -144,8 +150,8 @@ static void put_member(struct text *t, const struct diff *d, int class, int i, c
         put(t, was ? " (was after %s)" : " (was first)", was);
     }
     if (class == LONGER)
-        put(t, "  %s -> %s %s", time_text((double)(o->end - o->start) * d->tick, m, x),
-            time_text((double)(o2->end - o2->start) * d->tick, m, y), m->name);
+        put(t, "  %s -> %s %s", time_text((double)diff_took(a, o) * d->tick, m, x),
+            time_text((double)diff_took(b, o2) * d->tick, m, y), m->name);
     put(t, "\n");
 }
 
@@ -160,7 +166,7 @@ static void put_classes(struct text *t, const struct diff *d, const struct measu
             continue;
         put(t, "\n%s%d %s\n%s", markdown ? "### " : "", count[c], title[c], markdown ? "\n```\n" : "");
         for (int i = 0, n = 0; i < s->n && n < LINES; i++)
-            if (in_class(&s->op[i], c)) {
+            if (diff_has(&s->op[i], (enum diff_class)c)) {
                 put_member(t, d, c, i, m);
                 n++;
             }
@@ -206,6 +212,10 @@ static void put_roots(struct text *t, const struct diff *d, const struct measure
 static void put_summary(struct text *t, const struct diff *d, const struct measure *m) {
     char a[32], b[32];
     put(t, "A %s\nB %s\n", d->side[0]->name, d->side[1]->name);
+    for (int k = 0; d->tick > 0 && d->unit && k < 2; k++)
+        if (!d->side[k]->unit)
+            put(t, "%c names no unit; its times are taken as %s, as %c's are\n", 'A' + k,
+                strcmp(d->unit, "F") ? d->unit : "units", 'B' - k);
     double x, y;
     if (diff_figure(d, F_MAKESPAN, 0, &x) && diff_figure(d, F_MAKESPAN, 1, &y) && x != y)
         put(t, "B is %.1f %% %s: makespan %s -> %s", 100 * fabs(y / x - 1), y < x ? "shorter" : "longer",
@@ -225,6 +235,7 @@ void emit_diff(struct text *out, const struct diff *d, bool markdown, bool ascii
         put(out, "\nThe operations are the same, but not all operands, waits or places in memory.\n");
     if (d->tick > 0 && !diff_same(d))
         put_account(out, d, &m, markdown);
+    put_kinds(out, d, &m, markdown);
     put_classes(out, d, &m, markdown);
     put_roots(out, d, &m, markdown);
 }

@@ -81,6 +81,14 @@ void help_report(FILE *out) {
           "overlap        two jobs \"0F5+7B2\" of a sequence start and end together and take the longer's time and\n"
           "               1 - overlap of the shorter's. A device has one compute lane so far: it runs them one after\n"
           "               the other, and so they are in the prediction of a run\n"
+          "account        of `diff`: what the time of the rank that ends last went into; together the makespan\n"
+          "  work         its own jobs and updates\n"
+          "  dependency   waiting for other ranks to compute what it needs\n"
+          "  link         waiting for messages on their way\n"
+          "  lane         waiting while a lane is busy with what it does not need, here or where it waits for\n"
+          "  memory       waiting for bytes that another tensor still has\n"
+          "  other        waiting for nothing that the timeline shows; a prediction has none\n"
+          "root           of `diff`: what ends later or earlier and was not pushed by another operation that does\n"
           "times          units of cost without a model, FLOP with a model, seconds with a cluster's flops\n",
           out);
 }

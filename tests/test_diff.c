@@ -25,6 +25,8 @@ static void read_pair(const char *json, const char *key, double x[3]) {
     cr_assert_eq(sscanf(strchr(at, '{'), "{ \"a\": %lf, \"b\": %lf, \"delta\": %lf", &x[0], &x[1], &x[2]), 3);
 }
 
+static int64_t seen[NACCOUNTS]; /* that the pairs try each account */
+
 static void check_account(const struct diff *d, int seed) {
     double sum[3] = {0}, whole[3], part[3];
     struct text t = {0};
@@ -33,6 +35,7 @@ static void check_account(const struct diff *d, int seed) {
         for (int i = 0; i < NACCOUNTS; i++) {
             cr_assert_geq(d->account[k][i], 0, "seed %d", seed);
             ticks += d->account[k][i];
+            seen[i] += d->account[k][i] > 0;
         }
         cr_assert_eq(ticks, d->side[k]->makespan, "seed %d: side %d", seed, k);
         cr_assert_eq(d->account[k][ACC_OTHER], 0, "seed %d: a predicted timeline explains every wait", seed);
@@ -110,4 +113,6 @@ Test(diff, random_pairs) {
     compare(2000, 200, ORDERS | BANDWIDTH, 0.1);
     compare(3000, 200, ORDERS | BANDWIDTH | COARSE, 1.0 / 3);
     compare(4000, 200, ORDERS | BANDWIDTH | COARSE | PAIRS, 1.0 / 3);
+    for (int i = 0; i < NACCOUNTS; i++)
+        cr_assert(i == ACC_OTHER || seen[i] > 20, "%s: %d", account_name[i], (int)seen[i]);
 }
