@@ -217,13 +217,17 @@ static void put_summary(struct text *t, const struct diff *d, const struct measu
             put(t, "%c names no unit; its times are taken as %s, as %c's are\n", 'A' + k,
                 strcmp(d->unit, "F") ? d->unit : "units", 'B' - k);
     double x, y;
-    if (diff_figure(d, F_MAKESPAN, 0, &x) && diff_figure(d, F_MAKESPAN, 1, &y) && x != y)
+    if (diff_figure(d, F_MAKESPAN, 0, &x) && diff_figure(d, F_MAKESPAN, 1, &y) && x != y && x > 0)
         put(t, "B is %.1f %% %s: makespan %s -> %s", 100 * fabs(y / x - 1), y < x ? "shorter" : "longer",
             time_text(x, m, a), figure_text(F_MAKESPAN, y, m, b));
     else
         put(t, "%s", diff_same(d) ? "the same" : "they differ");
-    put(t, "; %d only in A, %d only in B, %d moved, %d reordered, %d longer or shorter, %d shifted\n\n", d->only[0],
-        d->only[1], d->moved, d->reordered, d->longer, d->shifted);
+    const char *const what[] = {"only in A", "only in B", "moved", "reordered", "longer or shorter", "shifted"};
+    int count[] = {d->only[0], d->only[1], d->moved, d->reordered, d->longer, d->shifted};
+    for (int i = 0, n = 0; i < 6; i++)
+        if (count[i])
+            put(t, "%s %d %s", n++ ? "," : ";", count[i], what[i]);
+    put(t, "\n\n");
 }
 
 void emit_diff(struct text *out, const struct diff *d, bool markdown, bool ascii) {
@@ -233,7 +237,7 @@ void emit_diff(struct text *out, const struct diff *d, bool markdown, bool ascii
     put_figures(out, d, &m, markdown);
     if (d->rewired)
         put(out, "\nThe operations are the same, but not all operands, waits or places in memory.\n");
-    if (d->tick > 0 && !diff_same(d))
+    if (d->tick > 0 && d->side[0]->n && d->side[1]->n && !diff_same(d))
         put_account(out, d, &m, markdown);
     put_kinds(out, d, &m, markdown);
     put_classes(out, d, &m, markdown);
