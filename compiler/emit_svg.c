@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { LEFT = 64, TOP = 62, ROW = 22, LANE = 11, BAND = 26, GAP = 9, RIGHT = 16, NARROW = 560, WIDE = 14000 };
-static const double LETTER = 6.2; /* the widest digit's width at the size of names */
+static const double LETTER = 6.4; /* a digit's width at the size of names; W takes half as much again */
 
 struct picture {
     const struct program *p;
@@ -74,7 +74,7 @@ static void choose_scale(struct picture *d) {
                 shortest = fmin(shortest, d->tl->end[r][i] - d->tl->start[r][i]);
     int letters = snprintf(NULL, 0, "F%d", d->p->batches - 1);
     letters += d->names ? snprintf(NULL, 0, "%d", d->p->stages - 1) : 0;
-    double width = isinf(shortest) ? NARROW : (letters * LETTER + 5) / shortest * span;
+    double width = isinf(shortest) ? NARROW : (letters * LETTER + 8) / shortest * span;
     d->px = span > 0 ? fmin(fmax(width, NARROW), WIDE) / span : 1;
     double y = TOP, plan = 0;
     d->y = NEW(double, d->p->workers);
@@ -130,7 +130,7 @@ static void put_name(struct text *t, const struct picture *d, const struct instr
     if (x->op == OP_U)
         all = "U";
     const char *s = d->names || x->op > OP_W ? all : all + strspn(all, "0123456789");
-    double room = (width - 2) / (LETTER * size / 10);
+    double room = (width - 2) / (LETTER * size / 10) - (x->op == OP_W ? 0.5 : 0);
     if ((double)strlen(s) > room && x->op <= OP_W)
         s = all + strspn(all, "0123456789");
     if ((double)strlen(s) > room && x->op <= OP_W)
@@ -261,8 +261,10 @@ static void put_arrows(struct text *t, const struct picture *d) {
 
 /* ---- what is around the rows ---- */
 
+static double width_of(const struct picture *d) { return fmax(x_of(d, d->to), LEFT + NARROW) + RIGHT; }
+
 static void put_head(struct text *t, const struct picture *d) {
-    double width = fmax(x_of(d, d->to) + RIGHT, LEFT + NARROW + RIGHT), height = d->bottom + 26;
+    double width = width_of(d), height = d->bottom + 48; /* the legend has two lines, perhaps three */
     char a[32];
     put(t, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.2f %.2f\" width=\"%.2f\" height=\"%.2f\">\n",
         width, height, width, height);
@@ -307,43 +309,54 @@ static void put_axis(struct text *t, const struct picture *d) {
              : 2 * every * d->px * d->m.one >= 70 ? 2
              : 5 * every * d->px * d->m.one >= 70 ? 5
                                                   : 10;
-    put(t, "<text class=\"l\" x=\"%d\" y=\"%d\">%s</text>\n", LEFT - 5, TOP - 6,
+    put(t, "<text class=\"l\" x=\"%d\" y=\"%d\">%s</text>\n", LEFT - 12, TOP - 6,
         !strcmp(d->m.name, "units") ? "time" : d->m.name);
-    for (double n = ceil(d->from / d->m.one / every - 1e-9); n * every <= d->from / d->m.one + span * (1 + 1e-9); n++) {
+    for (double n = ceil(d->from / d->m.one / every - 1e-9) + 0.0; n * every <= d->from / d->m.one + span * (1 + 1e-9);
+         n++) {
         double x = x_of(d, n * every * d->m.one);
         put(t, "<path class=\"g\" d=\"M%.2f %dV%.2f\"/><text class=\"a\" x=\"%.2f\" y=\"%d\">%.6g</text>\n", x, TOP - 3,
             d->bottom - GAP, x, TOP - 6, n * every);
     }
 }
 
-static double put_key(struct text *t, double x, double y, const char *shape, const char *what) {
-    put(t, "<rect %s x=\"%.2f\" y=\"%.2f\" width=\"14\" height=\"10\"/><text x=\"%.2f\" y=\"%.2f\">%s</text>\n", shape,
-        x, y - 8.5, x + 18, y, what);
-    return x + 30 + 5.4 * (double)strlen(what);
+/* Where the next entry of the legend goes: a new line begins where the width ends. */
+struct pen {
+    double x, y, right;
+};
+
+static void put_key(struct text *t, struct pen *at, const char *shape, const char *what) {
+    double width = 30 + 5.6 * (double)strlen(what);
+    if (at->x + width > at->right) {
+        at->x = LEFT;
+        at->y += 15;
+    }
+    put(t, "<rect %s x=\"%.2f\" y=\"%.2f\" width=\"14\" height=\"10\"/>", shape, at->x, at->y - 8.5);
+    put(t, "<text x=\"%.2f\" y=\"%.2f\">%s</text>\n", at->x + 18, at->y, what);
+    at->x += width;
 }
 
 static void put_legend(struct text *t, const struct picture *d) {
     static const uint8_t order[] = {OP_F, OP_R, OP_I, OP_B, OP_W, OP_U};
-    double x = LEFT, y = d->bottom + 12;
+    struct pen at = {LEFT, d->bottom + 12, width_of(d)};
     for (size_t i = 0; i < sizeof order && d->style->by == BY_OP; i++)
         if (d->drawn >> order[i] & 1) {
             struct paint k = paint_of(&(struct instr){.op = order[i]}, BY_OP);
-            x = put_key(t, x, y, format("fill=\"#%06x\"", k.fill), format("%s %s", op_name[order[i]], k.name));
+            put_key(t, &at, format("fill=\"#%06x\"", k.fill), format("%s %s", op_name[order[i]], k.name));
         }
-    if (d->style->by != BY_OP) {
-        const char *by = d->style->by == BY_MB ? "a hue per microbatch, dark forward" : "a hue per stage, dark forward";
-        x = put_key(t, x, y, "fill=\"#666\"", by);
-    }
+    if (d->style->by != BY_OP)
+        put_key(t, &at, "fill=\"#666\"",
+                d->style->by == BY_MB ? "a hue per microbatch, dark forward" : "a hue per stage, dark forward");
     if (d->style->with & WITH_LANES)
-        x = put_key(t, x, y, "fill=\"#e69f00\"", "message");
-    x = put_key(t, x, y, "fill=\"url(#idle)\" stroke=\"#ddd\"", "idle");
-    x = put_key(t, x, y, "fill=\"#fff\" class=\"c\"", "critical path");
-    x = put_key(t, x, y, "class=\"u\"", "memory in use; dashed: the plan");
-    if (isinf(d->limit))
-        return;
+        put_key(t, &at, "fill=\"#e69f00\"", "message");
+    put_key(t, &at, "fill=\"url(#idle)\" stroke=\"#ddd\"", "idle");
+    put_key(t, &at, "fill=\"#fff\" class=\"c\"", "critical path");
+    put_key(t, &at, "class=\"u\"", "memory in use");
+    put_key(t, &at, "fill=\"#666\" style=\"height:2px\"", "dashed: the plan, what is allocated");
     char buf[32];
-    put(t, "<text x=\"%.2f\" y=\"%.2f\" style=\"fill:#c00\">limit %s%s</text>\n", x - 8, y,
-        bytes_text((int64_t)d->limit, buf), d->limit > d->top ? ", beyond the scale" : "");
+    if (isfinite(d->limit))
+        put_key(t, &at, "fill=\"#c00\" style=\"height:2px\"",
+                format("the limit, %s%s", bytes_text((int64_t)d->limit, buf),
+                       d->limit > d->top ? ": beyond the scale" : ""));
 }
 
 static void put_ranks(struct text *t, struct picture *d) {

@@ -53,6 +53,8 @@ static struct place held_by(const struct walk *w, struct place x, double t) {
         if (w->tl->end[x.rank][k->wait[a]] == t)
             return (struct place){x.rank, k->wait[a]};
     int32_t b = w->before[x.rank][x.i];
+    if (b >= 0 && k->lane[in->lane].kind == LANE_RECV && in->msg >= 0 && k->ins[b].msg >= 0)
+        b = -1; /* messages of an edge do not wait for the latency of the one before: the senders' lane says */
     return b >= 0 && w->tl->end[x.rank][b] == t ? (struct place){x.rank, b} : (struct place){x.rank, -1};
 }
 
