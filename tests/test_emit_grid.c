@@ -258,7 +258,7 @@ static struct report *report_1f1b(void) {
 
 static const char *table(const struct report *r, bool ascii) {
     struct text t = {0};
-    emit_report(&t, r, &(struct style){80, false, ascii});
+    emit_report(&t, r, &(struct style){.width = 80, .ascii = ascii});
     return t.s;
 }
 
