@@ -1,6 +1,6 @@
 /* The critical path: from what ends last back to the beginning, at each step over what it had to wait for. What is on
  * it cannot take longer without the whole step taking longer. Where several things ended at the moment that let an
- * instruction start, any of them will do; the walk takes what it waits for before what its lane did last. */
+ * instruction start, any of them will do; the walk takes what its lane did last, so that it stays with a busy rank. */
 #include "pass.h"
 #include <math.h>
 
@@ -49,13 +49,15 @@ static void find_neighbours(struct walk *w) {
 static struct place held_by(const struct walk *w, struct place x, double t) {
     const struct rank *k = &w->p->rank[x.rank];
     const struct instr *in = &k->ins[x.i];
-    for (uint32_t a = in->wait; a < in->wait + in->nwait; a++)
-        if (w->tl->end[x.rank][k->wait[a]] == t)
-            return (struct place){x.rank, k->wait[a]};
     int32_t b = w->before[x.rank][x.i];
     if (b >= 0 && k->lane[in->lane].kind == LANE_RECV && in->msg >= 0 && k->ins[b].msg >= 0)
         b = -1; /* messages of an edge do not wait for the latency of the one before: the senders' lane says */
-    return b >= 0 && w->tl->end[x.rank][b] == t ? (struct place){x.rank, b} : (struct place){x.rank, -1};
+    if (b >= 0 && w->tl->end[x.rank][b] == t)
+        return (struct place){x.rank, b};
+    for (uint32_t a = in->wait; a < in->wait + in->nwait; a++)
+        if (w->tl->end[x.rank][k->wait[a]] == t)
+            return (struct place){x.rank, k->wait[a]};
+    return (struct place){x.rank, -1};
 }
 
 /* The instructions that began with x: the sides of its message, the other job of its pair, or x alone. */
