@@ -49,7 +49,7 @@ struct paint paint_of(const struct instr *in, enum color_by by) {
     k.fill = color_of(hue, light);
     k.text = dark(k.fill) ? 15 : 16;
     k.ground = cube(k.fill);
-    k.shade = cube(color_of(hue, light + 0.1));
+    k.shade = cube(color_of(hue, light + 0.14));
     return k;
 }
 

@@ -198,3 +198,20 @@ Test(feeds, are_the_predecessors_of_the_job_graph) {
         free_all();
     }
 }
+
+/* An update reads a gradient that several jobs added to: what feeds it is the last of them. */
+Test(feeds, of_an_update_are_the_last_that_wrote_its_gradient) {
+    for (int seed = 0; seed < SEEDS; seed++) {
+        struct compiled c = draw(seed);
+        struct feeds f = feeds_of(c.p);
+        for (int r = 0; r < c.p->workers; r++) {
+            const struct rank *k = &c.p->rank[r];
+            for (int i = 0; i < k->nins; i++)
+                for (int32_t n = f.at[r][i]; k->ins[i].op == OP_U && n < f.at[r][i + 1]; n++)
+                    for (int later = f.feed[n].i + 1; f.feed[n].rank == r && later < i; later++)
+                        for (uint32_t a = k->ins[later].arg; a < k->ins[later].arg + k->ins[later].narg; a++)
+                            cr_assert(k->arg[a].role != ROLE_dw || k->arg[a].buf != k->arg[k->ins[i].arg].buf);
+        }
+        free_all();
+    }
+}
