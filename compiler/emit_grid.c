@@ -261,12 +261,8 @@ static void put_rank(struct text *t, struct canvas *c, int r) {
     if (c->path)
         put_path(t, c, r);
     if (c->style->with & WITH_LANES)
-        for (c->lane = 1; c->lane < k->nlanes; c->lane++) {
-            struct text name = {0};
-            put(&name, " ");
-            put_lane(&name, c->p, &k->lane[c->lane]);
-            put_row(t, c, r, name.s);
-        }
+        for (c->lane = 1; c->lane < k->nlanes; c->lane++)
+            put_row(t, c, r, format(" %s", lane_label(c->p, &k->lane[c->lane])));
     if (c->style->with & WITH_MEMORY)
         put_memory(t, c, r);
 }
@@ -278,9 +274,8 @@ static int margin_of(const struct canvas *c) {
         longest = 7;
     for (int r = 0; c->style->with & WITH_LANES && r < c->p->workers; r++)
         for (int l = 1; l < c->p->rank[r].nlanes; l++) {
-            struct text name = {0};
-            put_lane(&name, c->p, &c->p->rank[r].lane[l]);
-            longest = (int)name.n + 1 > longest ? (int)name.n + 1 : longest;
+            int n = (int)strlen(lane_label(c->p, &c->p->rank[r].lane[l])) + 1;
+            longest = n > longest ? n : longest;
         }
     return longest + 2;
 }

@@ -169,12 +169,9 @@ static void put_lanes(struct text *t, const struct picture *d, int r) {
     if (lane_rows(d, r, row) == 0)
         return;
     for (int l = 1; l < k->nlanes; l++)
-        if (row[l]) {
-            struct text name = {0};
-            put_lane(&name, d->p, &k->lane[l]);
+        if (row[l])
             put(t, "<text class=\"l s\" x=\"%d\" y=\"%.2f\">%s</text>\n", LEFT - 5, d->y[r] + ROW + LANE * row[l] - 2.5,
-                name.s);
-        }
+                lane_label(d->p, &k->lane[l]));
     for (int i = 0; i < k->nins; i++) {
         const struct instr *x = &k->ins[i];
         if (x->lane == 0 || !visible(d, r, i))

@@ -159,6 +159,8 @@ struct paint {
 };
 struct paint paint_of(const struct instr *in, enum color_by by);
 bool dark(uint32_t rgb); /* what is written on it should be white */
+/* A lane's name where there is little room: a large group says only how many it is of. */
+const char *lane_label(const struct program *p, const struct lane *l);
 /* Whether one of its ranks runs jobs of several stages, so that a microbatch alone does not name one. */
 bool several_stages(const struct program *p);
 /* emit_grid.c: the timeline as rows of cells, and the report as a table, for people. */

@@ -64,6 +64,8 @@ expect "an arrow's tooltip" "act(0,0), 1 B, from rank 0 to rank 1; 1 to 3 units"
 expect "lanes" "$(show schedules/1f1b.lua $L -D bandwidth=2 --format tsv | grep -cE 'SEND|RECV')" \
     "$(show schedules/1f1b.lua $L -D bandwidth=2 --format svg --with lanes | grep -cE '^<rect class="o.*<title>(SEND|RECV)')"
 
+expect "a large group's lane" "group of 8" "$(show schedules/ddp.lua $L -D bandwidth=2 --ascii --with lanes | sed -nE '3s/ ([^.]*[^. ]) .*/\1/p')"
+
 # Colours: as many as kinds, microbatches or stages ask for.
 colors() { show schedules/interleaved.lua -D batches=4 --format svg "$@" | grep '^<rect class="o' | grep -oE 'fill="#[0-9a-f]*"' | sort -u | wc -l; }
 expect "colours by op, mb, stage" "2 8 16" "$(colors) $(colors --color-by mb) $(colors --color-by stage)"
