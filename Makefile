@@ -136,16 +136,18 @@ build/standin/libpianola-put.so: $(patsubst %,build/standin/%.o,train_put $(filt
 	$(CXX) -shared -o $@ $^ -pthread
 standin: build/pianola build/standin/libpianola-put.so build/standin/libpianola-cuda.so build/standin/libpianola-cuda.a build/standin/pianola-cuda.pc
 
-# The prelude travels inside the program, as numbers: C11 promises string literals of 4095 bytes only.
+# The prelude and the script of pictures travel inside the program, as numbers: C11 promises string literals of 4095 bytes only.
 build/prelude.h: compiler/prelude.lua
+build/emit_svg.h: compiler/emit_svg.js
+build/prelude.h build/emit_svg.h:
 	@mkdir -p $(@D)
-	{ echo 'static const char prelude_lua[] = {'; od -An -v -td1 $< | sed 's/-*[0-9][0-9]*/&,/g'; echo '0};'; } > $@
+	{ echo 'static const char $(subst .,_,$(<F))[] = {'; od -An -v -td1 $< | sed 's/-*[0-9][0-9]*/&,/g'; echo '0};'; } > $@
 
 $(B)/obj/compiler/%.o $(B)/obj/runtime/%.o: private FLAGS += $$(pkg-config --cflags lua5.4 openblas)
 # Layers are loops over floats: these let them vectorise, without letting any sum change its order.
 $(B)/obj/runtime/%.o: private FLAGS += -O3 -fno-trapping-math
 $(B)/obj/tests/%.o: private FLAGS += -Icompiler -Iruntime $$(pkg-config --cflags lua5.4 openblas criterion)
-$(B)/obj/%.o: %.c Makefile | build/prelude.h
+$(B)/obj/%.o: %.c Makefile | build/prelude.h build/emit_svg.h
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -c -o $@ $<
 

@@ -11,24 +11,17 @@
 #include <math.h>
 #include <string.h>
 
-/* How a kind of job is drawn: colours of the 256-colour terminal. NULL name: not drawn. */
-struct paint {
-    const char *name;
-    uint8_t text, ground, shade;
-};
-static const struct paint paint[NOPS] = {
-    [OP_F] = {"forward", 15, 25, 31},         [OP_B] = {"full backward", 16, 36, 79},
-    [OP_I] = {"input gradient", 16, 80, 116}, [OP_W] = {"weight gradient", 16, 175, 218},
-    [OP_R] = {"recompute", 16, 214, 220},     [OP_U] = {"update", 16, 247, 251},
-};
-
 struct canvas {
     const struct program *p;
     const struct timeline *tl;
     const struct style *style;
-    int margin, columns; /* of the names of ranks; of the time */
+    int margin, columns; /* of the names of rows; of the time */
+    double from, to;     /* the part of the time that is drawn */
     double step;         /* time of one column */
     int cell;            /* columns of one cell */
+    int lane;            /* the one being drawn */
+    bool **path;
+    int64_t top;         /* bytes: the largest plan */
     bool names;          /* label a block with its job's name, not only its microbatch */
     uint32_t drawn;      /* kinds that were */
     bool paired, plus;   /* two that overlap were; with a + between, where there was room */
@@ -36,14 +29,21 @@ struct canvas {
     double *most, *used; /* and how much of the column it covers, and all do */
 };
 
-static bool visible(const struct canvas *c, int r, int i) {
+/* Instruction i of rank r has a block in a row that is drawn. */
+static bool drawn(const struct canvas *c, int r, int i) {
     const struct instr *in = &c->p->rank[r].ins[i];
-    return in->lane == 0 && paint[in->op].name && c->tl->end[r][i] > c->tl->start[r][i];
+    double start = c->tl->start[r][i], end = c->tl->end[r][i];
+    return (in->lane == 0 || c->style->with & WITH_LANES) && paint_of(in, BY_OP).name && end > start && end > c->from &&
+           start < c->to;
+}
+
+static bool visible(const struct canvas *c, int r, int i) {
+    return c->p->rank[r].ins[i].lane == c->lane && drawn(c, r, i);
 }
 
 /* Instruction i runs at the same time as the next, the other of its pair. */
 static bool overlaps_next(const struct canvas *c, int r, int i) {
-    return i >= 0 && i + 1 < c->p->rank[r].nins && visible(c, r, i) && visible(c, r, i + 1) &&
+    return c->lane == 0 && i >= 0 && i + 1 < c->p->rank[r].nins && visible(c, r, i) && visible(c, r, i + 1) &&
            c->tl->start[r][i] == c->tl->start[r][i + 1];
 }
 
@@ -60,15 +60,16 @@ static double common_divisor(double a, double b, double tiny) {
     return a;
 }
 
-/* The largest unit of which all times drawn are multiples; last: when the drawing ends. */
-static double common_unit(const struct canvas *c, double *last) {
-    double unit = 0;
-    *last = c->tl->makespan;
+static double clip(const struct canvas *c, double t) { return fmin(fmax(t, c->from), c->to) - c->from; }
+
+/* The largest unit of which all times drawn are multiples. */
+static double common_unit(const struct canvas *c) {
+    double unit = 0, tiny = c->tl->makespan * 1e-9;
     for (int r = 0; r < c->p->workers; r++)
         for (int i = 0; i < c->p->rank[r].nins; i++)
-            if (visible(c, r, i)) {
-                unit = common_divisor(c->tl->start[r][i], unit, *last * 1e-9);
-                unit = common_divisor(c->tl->end[r][i], unit, *last * 1e-9);
+            if (drawn(c, r, i)) {
+                unit = common_divisor(clip(c, c->tl->start[r][i]), unit, tiny);
+                unit = common_divisor(clip(c, c->tl->end[r][i]), unit, tiny);
             }
     return unit > 0 ? unit : 1;
 }
@@ -82,21 +83,8 @@ static double round_up(double x) {
             return steps[i] * power;
 }
 
-static bool several_stages(const struct program *p) {
-    for (int r = 0; r < p->workers; r++)
-        for (int i = 0, first = -1; i < p->rank[r].nins; i++) {
-            const struct instr *in = &p->rank[r].ins[i];
-            if (in->op > OP_W)
-                continue;
-            if (first >= 0 && in->stage != first)
-                return true;
-            first = in->stage;
-        }
-    return false;
-}
-
 static void choose_scale(struct canvas *c) {
-    double last, unit = common_unit(c, &last), cells = ceil(last / unit - 1e-6);
+    double last = c->to - c->from, unit = common_unit(c), cells = ceil(last / unit - 1e-6);
     int room = c->style->width - c->margin, number = digits(c->p->batches - 1);
     int name = digits(c->p->stages - 1) + 1 + number;
     room = room < 8 ? 8 : room;
@@ -126,7 +114,8 @@ static void paint_row(struct canvas *c, int r) {
     for (int i = 0; i < c->p->rank[r].nins; i++) {
         if (!visible(c, r, i))
             continue;
-        double from = c->tl->start[r][i] / c->step, to = c->tl->end[r][i] / c->step, half = (to - from) / 2;
+        double from = clip(c, c->tl->start[r][i]) / c->step, to = clip(c, c->tl->end[r][i]) / c->step;
+        double half = (to - from) / 2;
         if (overlaps_next(c, r, i))
             to -= half;
         else if (overlaps_next(c, r, i - 1))
@@ -145,9 +134,20 @@ static void paint_row(struct canvas *c, int r) {
             c->owner[x] = -1;
 }
 
+/* A message's: the letter of its operation and its microbatch, F3 or B3; of weights and their gradients the stage: w2.
+ */
+static int message_label(const struct instr *in, int width, char *buf, size_t size) {
+    const char *tail = strchr(op_name[in->op], '_');
+    char letter = tail ? tail[1] : in->op == OP_REDUCE ? 'r' : in->op == OP_ADD ? '+' : 'w';
+    int n = snprintf(buf, size, "%c%d", letter, in->batch >= 0 ? in->batch : in->stage);
+    return n > width ? snprintf(buf, size, "%c", letter) : n;
+}
+
 /* The longest label of a job that fits: 1F3, or F3 (just 3 in colour), or F (nothing in colour). */
 static int block_label(const struct canvas *c, const struct instr *in, int width, char *buf, size_t size) {
-    const char *kind = c->style->color ? "" : op_name[in->op];
+    if (in->op > OP_U)
+        return message_label(in, width, buf, size);
+    const char *kind = c->style->color && c->style->by == BY_OP ? "" : op_name[in->op];
     int n = in->batch < 0 ? snprintf(buf, size, "%s", op_name[in->op])
             : c->names    ? snprintf(buf, size, "%d%s%d", in->stage, op_name[in->op], in->batch)
                           : snprintf(buf, size, "%s%d", kind, in->batch);
@@ -167,10 +167,10 @@ static void put_times(struct text *t, const char *s, int n) {
 static bool put_block(struct text *t, const struct canvas *c, const struct instr *in, int width, bool shade, char end) {
     char label[48];
     int n = block_label(c, in, width, label, sizeof label);
-    const struct paint *k = &paint[in->op];
     if (c->style->color) {
+        struct paint k = paint_of(in, c->style->by);
         int left = (width - n) / 2;
-        put(t, "\033[38;5;%d;48;5;%dm%*s%s", k->text, shade ? k->shade : k->ground, left, "", label);
+        put(t, "\033[38;5;%d;48;5;%dm%*s%s", k.text, shade ? k.shade : k.ground, left, "", label);
         if (width > n + left)
             put(t, "%*c", width - n - left, end);
         put(t, "\033[0m");
@@ -197,12 +197,12 @@ static void trim(struct text *t) {
         t->s[--t->n] = 0;
 }
 
-static void put_row(struct text *t, struct canvas *c, int r) {
+static void put_row(struct text *t, struct canvas *c, int r, const char *name) {
     const struct rank *k = &c->p->rank[r];
     int before = -1; /* the kind that touches on the left */
     bool shade = false;
     paint_row(c, r);
-    put(t, "rank %-*d", c->margin - 5, r);
+    put(t, "%-*s", c->margin, name);
     for (int x = 0, end; x < c->columns; x = end) {
         int32_t i = c->owner[x];
         for (end = x + 1; end < c->columns && c->owner[end] == i;)
@@ -221,6 +221,63 @@ static void put_row(struct text *t, struct canvas *c, int r) {
     }
     trim(t);
     put(t, "\n");
+}
+
+/* Marks under the row that was drawn last. */
+static void put_path(struct text *t, const struct canvas *c, int r) {
+    put(t, "%-*s", c->margin, " path");
+    for (int x = 0; x < c->columns; x++)
+        put(t, "%s", c->owner[x] < 0 || !c->path[r][c->owner[x]] ? " " : c->style->ascii ? "^" : "▔");
+    trim(t);
+    put(t, "\n");
+}
+
+/* Per column the most bytes in use: in eighths of the largest plan, or ninths, as digits. */
+static void put_memory(struct text *t, const struct canvas *c, int r) {
+    static const char *const bars[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    struct usage u = memory_use(&c->p->rank[r], c->tl->start[r], c->tl->end[r]);
+    put(t, "%-*s", c->margin, " memory");
+    for (int x = 0, i = 0; x < c->columns; x++) {
+        double from = c->from + x * c->step, to = fmin(from + c->step * (1 - 1e-9), c->to);
+        while (i + 1 < u.n && u.at[i + 1].t <= from * (1 + 1e-9))
+            i++;
+        double most = (double)u.at[i].bytes, levels = c->style->ascii ? 9 : 8;
+        for (int n = i + 1; n < u.n && u.at[n].t < to; n++)
+            most = fmax(most, (double)u.at[n].bytes);
+        int bar = c->top > 0 ? (int)ceil(most / (double)c->top * levels) : 0;
+        if (c->style->ascii)
+            put(t, "%c", bar ? '0' + bar : ' ');
+        else
+            put(t, "%s", bars[bar]);
+    }
+    trim(t);
+    put(t, "\n");
+}
+
+static void put_rank(struct text *t, struct canvas *c, int r) {
+    const struct rank *k = &c->p->rank[r];
+    c->lane = 0;
+    put_row(t, c, r, format("rank %d", r));
+    if (c->path)
+        put_path(t, c, r);
+    if (c->style->with & WITH_LANES)
+        for (c->lane = 1; c->lane < k->nlanes; c->lane++)
+            put_row(t, c, r, format(" %s", lane_label(c->p, &k->lane[c->lane])));
+    if (c->style->with & WITH_MEMORY)
+        put_memory(t, c, r);
+}
+
+/* Columns of the longest name of a row, and two. */
+static int margin_of(const struct canvas *c) {
+    int longest = 5 + digits(c->p->workers - 1);
+    if (c->style->with & WITH_MEMORY && longest < 7)
+        longest = 7;
+    for (int r = 0; c->style->with & WITH_LANES && r < c->p->workers; r++)
+        for (int l = 1; l < c->p->rank[r].nlanes; l++) {
+            int n = (int)strlen(lane_label(c->p, &c->p->rank[r].lane[l])) + 1;
+            longest = n > longest ? n : longest;
+        }
+    return longest + 2;
 }
 
 /* ---- what is around the rows ---- */
@@ -250,7 +307,7 @@ static void put_ruler(struct text *t, const struct canvas *c, const struct measu
     int at = 0;
     for (int x = 0; x < c->columns; x += every * c->cell) {
         char label[32];
-        int n = snprintf(label, sizeof label, "%.6g", x * c->step / m->one);
+        int n = snprintf(label, sizeof label, "%.6g", (c->from + x * c->step) / m->one);
         if (x + n > c->columns)
             break;
         put(t, "%*s%s", x - at, "", label);
@@ -264,12 +321,12 @@ static void put_legend(struct text *t, const struct canvas *c, const struct meas
     bool plain = !c->style->color;
     put(t, "\n%*s", c->margin, "");
     for (size_t i = 0; i < sizeof order; i++) {
-        const struct paint *k = &paint[order[i]];
+        struct paint k = paint_of(&(struct instr){.op = order[i]}, c->style->by);
         if (!(c->drawn >> order[i] & 1))
             continue;
         if (!plain)
-            put(t, "\033[38;5;%d;48;5;%dm", k->text, k->ground);
-        put(t, plain ? "%s %s   " : " %s \033[0m %s   ", op_name[order[i]], k->name);
+            put(t, "\033[38;5;%d;48;5;%dm", k.text, k.ground);
+        put(t, plain ? "%s %s   " : " %s \033[0m %s   ", op_name[order[i]], k.name);
     }
     if (c->paired)
         put(t, c->plus ? "F3+B1 overlapped   " : "F3B1 overlapped   ");
@@ -279,19 +336,34 @@ static void put_legend(struct text *t, const struct canvas *c, const struct meas
     bool one = !strcmp(value, "1") && !strcmp(m->name, "units");
     put(t, "1 cell = %s %s; %s\n", value, one ? "unit" : m->name,
         c->names ? "1F3 is stage 1, microbatch 3" : "the numbers are microbatches");
+    if (c->style->by != BY_OP && !plain)
+        put(t, "%*scolours: a hue per %s, dark forward, light backward\n", c->margin, "",
+            c->style->by == BY_MB ? "microbatch" : "stage");
+    if (c->style->with & WITH_MEMORY)
+        put(t, "%*smemory in use: %s is %s, the largest plan\n", c->margin, "", c->style->ascii ? "9" : "█",
+            bytes_text(c->top, value));
+    if (c->path)
+        put(t, "%*s%s on the critical path\n", c->margin, "", c->style->ascii ? "^" : "▔");
 }
 
 void emit_grid(struct text *out, const struct program *p, const struct timeline *tl, const char *unit,
                const struct style *style) {
-    struct canvas c = {.p = p, .tl = tl, .style = style, .margin = 5 + digits(p->workers - 1) + 2};
+    struct canvas c = {.p = p, .tl = tl, .style = style};
+    struct measure m = measure_of(tl->makespan, unit, style->ascii);
+    c.margin = margin_of(&c);
+    c.from = style->from * m.one;
+    c.to = style->to > 0 ? fmin(style->to * m.one, tl->makespan) : tl->makespan;
+    if (style->with & WITH_PATH)
+        c.path = critical_path(p, tl);
+    for (int r = 0; r < p->workers; r++)
+        c.top = p->rank[r].arena > c.top ? p->rank[r].arena : c.top;
     choose_scale(&c);
     c.owner = NEW(int32_t, c.columns);
     c.most = NEW(double, c.columns);
     c.used = NEW(double, c.columns);
-    struct measure m = measure_of(tl->makespan, unit, style->ascii);
     put_ruler(out, &c, &m);
     for (int r = 0; r < p->workers; r++)
-        put_row(out, &c, r);
+        put_rank(out, &c, r);
     put_legend(out, &c, &m);
 }
 

@@ -3,6 +3,7 @@
 #include "options.h"
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -16,8 +17,8 @@ struct settings {
     struct diff_args diff;
     const char *output, *format, *dump, *color;
     int64_t step;
-    int width;
-    bool ascii, json, list;
+    struct style style;
+    bool json, list;
 };
 
 static long number_arg(const char *name, const char *s, long least) {
@@ -29,10 +30,26 @@ static long number_arg(const char *name, const char *s, long least) {
     return n;
 }
 
+static double time_arg(const char *name, const char *s) {
+    char *end;
+    double t = strtod(s, &end);
+    if (end == s || *end || !(t >= 0) || isinf(t))
+        die("--%s %s: expected a time of at least 0", name, s);
+    return t;
+}
+
+/* Words separated by commas, as bits of enum with, which are in the order of the words. */
+static int list_arg(const char *name, const char *arg) {
+    int bits = 0;
+    for (const char *s = arg; *s; s += strcspn(s, ","), s += *s == ',')
+        bits |= 1 << choice(name, format("%.*s", (int)strcspn(s, ","), s));
+    return bits;
+}
+
 static int usable_width(const struct settings *z) {
     struct winsize size;
-    if (z->width)
-        return z->width;
+    if (z->style.width)
+        return z->style.width;
     if (!isatty(STDOUT_FILENO))
         return 120; /* a pipe gets the same text whatever the terminal */
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
@@ -52,6 +69,13 @@ static bool use_color(const char *when) {
     if (force && *force)
         return true;
     return !(term && strcmp(term, "dumb") == 0) && isatty(STDOUT_FILENO);
+}
+
+static struct style terminal_style(const struct settings *z) {
+    struct style style = z->style;
+    style.width = usable_width(z);
+    style.color = use_color(z->color);
+    return style;
 }
 
 static void set_option(struct settings *z, const struct command *c, int key, const char *name, const char *arg) {
@@ -75,8 +99,12 @@ static void set_option(struct settings *z, const struct command *c, int key, con
     case 'u': z->run.cuda = choice(name, arg) == 1; break;
     case 'j': z->json = z->run.json = true; break;
     case 'k': z->color = arg; break;
-    case 'w': z->width = (int)number_arg(name, arg, 20); break;
-    case 'a': z->ascii = true; break;
+    case 'w': z->style.width = (int)number_arg(name, arg, 20); break;
+    case 'a': z->style.ascii = true; break;
+    case 'W': z->style.with = list_arg(name, arg); break;
+    case 'b': z->style.by = (enum color_by)choice(name, arg); break;
+    case 'F': z->style.from = time_arg(name, arg); break;
+    case 'T': z->style.to = time_arg(name, arg); break;
     case 'L': z->list = true; break;
     case 'O': z->compare.sort = arg; break;
     case 'M': z->compare.markdown = z->diff.markdown = true; break;
@@ -136,12 +164,38 @@ static void parse(struct settings *z, const struct command *c, int argc, char **
     z->compile.args.schedule = argv[optind];
 }
 
+/* Before anything is compiled: what is asked for can be drawn. */
+static void check_style(const struct style *s, bool picture, bool grid) {
+    if (!picture && !grid && (s->with || s->by || s->from > 0 || s->to > 0))
+        die("--with, --color-by, --from and --to are for what is drawn: --format grid, svg or html");
+    if (grid && s->with & WITH_SENDS)
+        die("--with sends: arrows are for pictures, --format svg or html; try --with lanes");
+    if (s->to > 0 && s->to <= s->from)
+        die("--to %g: not after --from %g", s->to, s->from);
+}
+
+static void draw(struct text *t, const struct settings *z, bool picture, bool html) {
+    const struct compile *c = &z->compile;
+    struct style style = terminal_style(z);
+    struct measure m = measure_of(c->timeline->makespan, c->report->unit, style.ascii);
+    if (style.from > 0 && style.from * m.one >= c->timeline->makespan)
+        die("--from %g: the timeline ends at %g %s", style.from, c->timeline->makespan / m.one, m.name);
+    if (picture)
+        emit_svg(t, c->program, c->timeline, c->report, c->spec->memory, &style, html);
+    else {
+        emit_grid(t, c->program, c->timeline, c->report->unit, &style);
+        emit_report(t, c->report, &style);
+    }
+}
+
 static int show(struct settings *z) {
     if (z->list)
         return list_schedules();
     struct compile *c = &z->compile;
-    enum { GRID, STREAMS, TSV, JSON } which = choice("format", z->json ? "json" : z->format ? z->format : "grid");
+    enum { GRID, STREAMS, TSV, JSON, SVG, HTML } which;
+    which = choice("format", z->json ? "json" : z->format ? z->format : "grid");
     struct text t = {0};
+    check_style(&z->style, which >= SVG, which == GRID);
     compile_all(c, z->dump);
     if (which == STREAMS)
         emit_text(&t, c->program);
@@ -149,11 +203,8 @@ static int show(struct settings *z) {
         emit_tsv(&t, c->program, c->timeline);
     else if (which == JSON)
         emit_json(&t, c->report);
-    else {
-        struct style style = {usable_width(z), use_color(z->color), z->ascii};
-        emit_grid(&t, c->program, c->timeline, c->report->unit, &style);
-        emit_report(&t, c->report, &style);
-    }
+    else
+        draw(&t, z, which >= SVG, which == HTML);
     write_file(z->output ? z->output : "-", &t);
     return 0;
 }
@@ -169,7 +220,7 @@ static void streams_text(struct text *t, struct compile *c) { emit_text(t, c->pr
 static void timeline_text(struct text *t, struct compile *c) { emit_tsv(t, c->program, c->timeline); }
 static void report_text(struct text *t, struct compile *c) { emit_json(t, c->report); }
 static void grid_text(struct text *t, struct compile *c) {
-    struct style plain = {120, false, true};
+    struct style plain = {.width = 120, .ascii = true};
     emit_grid(t, c->program, c->timeline, c->report->unit, &plain);
     emit_report(t, c->report, &plain);
 }
@@ -307,7 +358,7 @@ int main(int argc, char **argv) {
         if (z.json && z.compare.markdown)
             die("--json and --markdown exclude each other");
         z.compare.json = z.json;
-        z.compare.ascii = z.ascii;
+        z.compare.ascii = z.style.ascii;
         return compare_command(&z.compile, &z.compare);
     case DIFF:
         if (z.json && z.diff.markdown)
@@ -320,7 +371,7 @@ int main(int argc, char **argv) {
     case EXPORT:
         return export_weights(z.compile.args.schedule, z.step, z.output ? z.output : "weights.safetensors", z.json);
     default:
-        z.run.style = (struct style){usable_width(&z), use_color(z.color), z.ascii};
+        z.run.style = terminal_style(&z);
         compile_all(&z.compile, "");
         return run_command(&z.compile, &z.run);
     }

@@ -12,6 +12,7 @@ const struct command commands[] = {
      "  pianola show schedules/1f1b.lua\n"
      "  pianola show schedules/1f1b.lua -D workers=8 -D batches=32 --format streams\n"
      "  pianola show schedules/gpipe.lua --format json | jq .bubble\n"
+     "  pianola show schedules/zbv.lua --format html -o zbv.html\n"
      "  pianola show --list\n",
      SHOW},
     {"compare", "SCHEDULE.lua ...", "one table over schedules at equal ranks and microbatches",
@@ -51,7 +52,11 @@ const struct option_row options[] = {
     {"recompute", NULL, "forwards keep only their input, and run again before the backward", 'r', SCRIPTS},
     {"output", "PATH", "where to write: a folder (compile), a file (show, export-weights)", 'o',
      SHOW | COMPILE | EXPORT},
-    {"format", "FORMAT", "grid (default), streams, tsv or json", 'f', SHOW},
+    {"format", "FORMAT", "grid (default), streams, tsv, json; a picture: svg, html", 'f', SHOW},
+    {"with", "LIST", "draw too: lanes, memory, path (the critical one), sends (arrows, in pictures)", 'W', SHOW},
+    {"color-by", "WHAT", "op (default), mb or stage", 'b', SHOW},
+    {"from", "TIME", "draw from then on; in the ruler's unit, as --to", 'F', SHOW},
+    {"to", "TIME", "draw up to then", 'T', SHOW},
     {"dump", "LETTERS", "print the program after a pass: l, m, w (help passes)", 'd', CHECK | SHOW | COMPILE},
     {"data", "FILE", "training text", 'x', RUN},
     {"steps", "N", "training steps; default 100", 'n', RUN},
@@ -79,7 +84,9 @@ const char option_letters[] = ":D:o:d:h";
 /* ORDER: the places of words are numbers in main.c. Columns are compare.c's own, and refused there. */
 const struct choices choices[] = {
     {"PER", "edge peer rank"},
-    {"FORMAT", "grid streams tsv json"},
+    {"FORMAT", "grid streams tsv json svg html"},
+    {"LIST", "lanes memory path sends"}, /* separated by commas */
+    {"WHAT", "op mb stage"},
     {"DEVICE", "host cuda"},
     {"WHEN", "always never auto"},
     {"COLUMN", "schedule stages makespan bubble peak_activations peak_bytes bytes_sent lower_bound gap"},

@@ -76,8 +76,9 @@ extern const char *const held_name[NHELD];
 struct rank_report {
     double busy, idle, span;
     int peak_activations;
-    int64_t peak_bytes;  /* the arena: what the device allocates */
-    int64_t held[NHELD]; /* where they are when most are in use; together peak_bytes, tokens and padding among the gaps */
+    int64_t peak_bytes; /* the arena: what the device allocates */
+    int64_t
+        held[NHELD]; /* where they are when most are in use; together peak_bytes, tokens and padding among the gaps */
     int activations_received, gradients_received, weights_received, reductions_received, stages_stored;
     int64_t bytes_received;
 };
@@ -118,15 +119,58 @@ struct timeline_rows *read_tsv(const char *file, const char *src);
 /* emit_json.c */
 void emit_json(struct text *out, const struct report *r);
 void put_string(struct text *t, const char *s);
-/* emit_grid.c: the timeline as rows of cells, and the report as a table, for people. */
+/* path.c: which instructions are on the timeline's critical path: [rank][index in ins]. */
+bool **critical_path(const struct program *p, const struct timeline *tl);
+/* usage.c: the bytes of a rank that hold something, from each of these times on; the first is 0. start, end: as in the
+ * timeline. */
+struct usage {
+    int n;
+    struct usage_step {
+        double t;
+        int64_t bytes;
+    } * at;
+};
+struct usage memory_use(const struct rank *k, const double *start, const double *end);
+/* feeds.c: where an instruction's operands come from: who wrote what it reads, on its rank or behind a message. */
+struct feed {
+    int32_t rank, i, msg; /* i -1: nobody did, as weights at the beginning; msg -1: it came by none */
+};
+struct feeds {
+    struct feed *feed;
+    int32_t **at; /* of instruction i of rank r: feed[at[r][i] .. at[r][i+1]) */
+};
+struct feeds feeds_of(const struct program *p);
+
+/* How timelines are drawn, for terminals and as pictures. */
+enum color_by { BY_OP, BY_MB, BY_STAGE };
+enum with { WITH_LANES = 1, WITH_MEMORY = 2, WITH_PATH = 4, WITH_SENDS = 8 };
 struct style {
     int width; /* columns */
     bool color, ascii;
+    enum color_by by;
+    int with;        /* what is drawn besides the jobs: of enum with */
+    double from, to; /* the part that is drawn, in the ruler's unit; to 0: up to the end */
 };
+/* paint.c: what an instruction looks like. NULL name: it is not drawn. */
+struct paint {
+    const char *name;
+    uint8_t text, ground, shade; /* of the 256-colour terminal */
+    uint32_t fill;               /* 0xrrggbb */
+};
+struct paint paint_of(const struct instr *in, enum color_by by);
+bool dark(uint32_t rgb); /* what is written on it should be white */
+/* A lane's name where there is little room: a large group says only how many it is of. */
+const char *lane_label(const struct program *p, const struct lane *l);
+/* Whether one of its ranks runs jobs of several stages, so that a microbatch alone does not name one. */
+bool several_stages(const struct program *p);
+/* emit_grid.c: the timeline as rows of cells, and the report as a table, for people. */
 /* unit: as report.unit, of the timeline's times */
 void emit_grid(struct text *out, const struct program *p, const struct timeline *tl, const char *unit,
                const struct style *style);
 void emit_report(struct text *out, const struct report *r, const struct style *style);
+/* emit_svg.c: the timeline as a picture, by itself or in a page that answers the mouse. limit: a rank's memory. */
+void emit_svg(struct text *out, const struct program *p, const struct timeline *tl, const struct report *r,
+              double limit, const struct style *style, bool html);
 /* Times are printed in the unit that suits the largest of them; bytes exact when few, else to a tenth in KiB, MiB… */
 struct measure {
     double one; /* in the timeline's unit */

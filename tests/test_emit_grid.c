@@ -53,7 +53,7 @@ static struct drawing draw_1f1b(int P, int M, double one) {
 
 static const char *grid(struct drawing d, const char *unit, int width, bool color, bool ascii) {
     struct text t = {0};
-    emit_grid(&t, d.p, d.tl, unit, &(struct style){width, color, ascii});
+    emit_grid(&t, d.p, d.tl, unit, &(struct style){.width = width, .color = color, .ascii = ascii});
     return t.s;
 }
 
@@ -258,7 +258,7 @@ static struct report *report_1f1b(void) {
 
 static const char *table(const struct report *r, bool ascii) {
     struct text t = {0};
-    emit_report(&t, r, &(struct style){80, false, ascii});
+    emit_report(&t, r, &(struct style){.width = 80, .ascii = ascii});
     return t.s;
 }
 

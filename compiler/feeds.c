@@ -1,0 +1,67 @@
+/* Where each instruction's operands come from. In issue order every buffer is written before it is read, so the last
+ * that wrote it is the one; when that is a message, the sender's operand is followed on the other rank. */
+#include "pass.h"
+
+struct trace {
+    const struct program *p;
+    int32_t **wrote;    /* parallel to a rank's arg: who wrote it last, or -1 */
+    int32_t (*from)[2]; /* per message of two ranks: the sender's rank and its instruction */
+};
+
+static void find_writers(struct trace *z, int r) {
+    const struct rank *k = &z->p->rank[r];
+    int32_t *last = NEW(int32_t, k->nbufs);
+    z->wrote[r] = NEW(int32_t, k->nargs);
+    for (int i = 0; i < k->nins; i++) {
+        const struct instr *x = &k->ins[i];
+        for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
+            z->wrote[r][a] = last[k->arg[a].buf] - 1;
+        for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
+            if (op_access(x->op, k->arg[a].role) & ACC_WRITE)
+                last[k->arg[a].buf] = i + 1;
+        if (x->msg >= 0 && op_lane[x->op] == LANE_SEND) {
+            z->from[x->msg][0] = r;
+            z->from[x->msg][1] = i;
+        }
+    }
+}
+
+static struct feed feed_of(const struct trace *z, int r, uint32_t arg) {
+    struct feed f = {r, z->wrote[r][arg], -1};
+    while (f.i >= 0) {
+        const struct instr *x = &z->p->rank[f.rank].ins[f.i];
+        if (x->msg < 0 || op_lane[x->op] != LANE_RECV)
+            break;
+        f.msg = f.msg < 0 ? x->msg : f.msg;
+        f.rank = z->from[x->msg][0];
+        f.i = z->wrote[f.rank][z->p->rank[f.rank].ins[z->from[x->msg][1]].arg];
+    }
+    return f;
+}
+
+struct feeds feeds_of(const struct program *p) {
+    struct trace z = {p, NEW(int32_t *, p->workers), alloc(sizeof(int32_t[2]) * (size_t)p->nmsgs)};
+    size_t most = 0;
+    int32_t n = 0;
+    for (int r = 0; r < p->workers; r++, most += p->rank[r - 1].nargs)
+        find_writers(&z, r);
+    struct feeds f = {NEW(struct feed, most), NEW(int32_t *, p->workers)};
+    for (int r = 0; r < p->workers; r++) {
+        const struct rank *k = &p->rank[r];
+        f.at[r] = NEW(int32_t, k->nins + 1);
+        for (int i = 0; i < k->nins; i++) {
+            const struct instr *x = &k->ins[i];
+            f.at[r][i] = n;
+            for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
+                int role = k->arg[a].role;
+                if (!(op_access(x->op, role) & ACC_READ) || op_accumulates(x->op, role))
+                    continue;
+                struct feed one = feed_of(&z, r, a);
+                if (one.i >= 0 || one.msg >= 0)
+                    f.feed[n++] = one;
+            }
+        }
+        f.at[r][k->nins] = n;
+    }
+    return f;
+}

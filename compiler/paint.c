@@ -1,0 +1,73 @@
+/* The colours of timelines: by kind, Okabe & Ito's palette, safe for colour-blind readers; by microbatch or stage, a
+ * hue for each and a lightness for each kind. No colour stands alone: numbers are printed as well. */
+#include "pass.h"
+#include <math.h>
+
+static const struct paint by_kind[NOPS] = {
+    [OP_F] = {"forward", 15, 25, 31, 0x0072b2},         [OP_B] = {"full backward", 16, 36, 79, 0x009e73},
+    [OP_I] = {"input gradient", 16, 80, 116, 0x56b4e9}, [OP_W] = {"weight gradient", 16, 175, 218, 0xcc79a7},
+    [OP_R] = {"recompute", 16, 214, 220, 0xf0e442},     [OP_U] = {"update", 16, 247, 251, 0xd55e00},
+};
+static const struct paint message = {"message", 16, 172, 178, 0xe69f00};
+/* Dark for what goes forward, light for what comes back; between the shades of two neighbours there is a step. */
+static const double lightness[NDIRS] = {[OP_F] = 0.36, [OP_R] = 0.48, [OP_I] = 0.6, [OP_B] = 0.68, [OP_W] = 0.82};
+
+bool dark(uint32_t rgb) { return 299 * (rgb >> 16) + 587 * (rgb >> 8 & 255) + 114 * (rgb & 255) < 128 * 1000; }
+
+/* A part of a hue's colour (CSS Color 4, section 7.1): n is 0 for red, 8 for green, 4 for blue. */
+static double channel(double hue, double light, int n) {
+    double k = fmod(n + hue / 30, 12), a = 0.6 * fmin(light, 1 - light);
+    return light - a * fmax(-1, fmin(fmin(k - 3, 9 - k), 1));
+}
+
+static uint32_t color_of(double hue, double light) {
+    static const int n[] = {0, 8, 4};
+    uint32_t rgb = 0;
+    for (int i = 0; i < 3; i++)
+        rgb = rgb << 8 | (uint32_t)lround(channel(hue, light, n[i]) * 255);
+    return rgb;
+}
+
+/* Of the terminal's 6 x 6 x 6 colours the nearest: their levels are 0, 95, 135, 175, 215, 255. */
+static uint8_t cube(uint32_t rgb) {
+    int c = 16, weight[] = {36, 6, 1};
+    for (int i = 0; i < 3; i++) {
+        int v = rgb >> (16 - 8 * i) & 255;
+        c += weight[i] * (v < 48 ? 0 : v < 115 ? 1 : (v - 35) / 40);
+    }
+    return (uint8_t)c;
+}
+
+struct paint paint_of(const struct instr *in, enum color_by by) {
+    if (op_cost[in->op] == COST_LINK || op_cost[in->op] == COST_RING || in->op == OP_ADD)
+        return message;
+    struct paint k = by_kind[in->op];
+    if (by == BY_OP || in->op > OP_W)
+        return k;
+    double hue = fmod((by == BY_MB ? in->batch : in->stage) * 137.5 + 205, 360); /* the golden angle */
+    double light = lightness[in->op];
+    k.fill = color_of(hue, light);
+    k.text = dark(k.fill) ? 15 : 16;
+    k.ground = cube(k.fill);
+    k.shade = cube(color_of(hue, light + 0.14));
+    return k;
+}
+
+const char *lane_label(const struct program *p, const struct lane *l) {
+    struct text t = {0};
+    put_lane(&t, p, l);
+    return t.n > 10 && l->kind == LANE_GROUP ? format("group of %d", p->group[l->group].n) : t.s;
+}
+
+bool several_stages(const struct program *p) {
+    for (int r = 0; r < p->workers; r++)
+        for (int i = 0, first = -1; i < p->rank[r].nins; i++) {
+            const struct instr *in = &p->rank[r].ins[i];
+            if (in->op > OP_W)
+                continue;
+            if (first >= 0 && in->stage != first)
+                return true;
+            first = in->stage;
+        }
+    return false;
+}

@@ -1,0 +1,107 @@
+/* The critical path: from what ends last back to the beginning, at each step over what it had to wait for. What is on
+ * it cannot take longer without the whole step taking longer. Where several things ended at the moment that let an
+ * instruction start, any of them will do; the walk takes what its lane did last, so that it stays with a busy rank. */
+#include "pass.h"
+#include <math.h>
+
+struct place {
+    int32_t rank, i;
+};
+struct walk {
+    const struct program *p;
+    const struct timeline *tl;
+    int32_t **before;      /* per instruction: the one before it on its lane, or -1 */
+    struct place *of, *at; /* of[at[m].i .. at[m+1].i): the instructions of message m */
+    bool **on;
+};
+
+static void find_neighbours(struct walk *w) {
+    const struct program *p = w->p;
+    int32_t *n = NEW(int32_t, p->nmsgs + 1);
+    int total = 0;
+    w->before = NEW(int32_t *, p->workers);
+    w->at = NEW(struct place, p->nmsgs + 1);
+    for (int r = 0; r < p->workers; r++) {
+        const struct rank *k = &p->rank[r];
+        int32_t *last = NEW(int32_t, k->nlanes);
+        w->before[r] = NEW(int32_t, k->nins);
+        for (int i = 0; i < k->nins; i++) {
+            w->before[r][i] = last[k->ins[i].lane] - 1;
+            last[k->ins[i].lane] = i + 1;
+            if (k->ins[i].msg >= 0)
+                n[k->ins[i].msg]++;
+        }
+    }
+    for (int m = 0; m < p->nmsgs; m++) {
+        w->at[m].i = total;
+        total += n[m];
+        n[m] = w->at[m].i;
+    }
+    w->at[p->nmsgs].i = total;
+    w->of = NEW(struct place, total);
+    for (int r = 0; r < p->workers; r++)
+        for (int i = 0; i < p->rank[r].nins; i++)
+            if (p->rank[r].ins[i].msg >= 0)
+                w->of[n[p->rank[r].ins[i].msg]++] = (struct place){r, i};
+}
+
+/* What ended at t and let this instruction start; i -1: nothing did. */
+static struct place held_by(const struct walk *w, struct place x, double t) {
+    const struct rank *k = &w->p->rank[x.rank];
+    const struct instr *in = &k->ins[x.i];
+    int32_t b = w->before[x.rank][x.i];
+    if (b >= 0 && k->lane[in->lane].kind == LANE_RECV && in->msg >= 0 && k->ins[b].msg >= 0)
+        b = -1; /* messages of an edge do not wait for the latency of the one before: the senders' lane says */
+    if (b >= 0 && w->tl->end[x.rank][b] == t)
+        return (struct place){x.rank, b};
+    for (uint32_t a = in->wait; a < in->wait + in->nwait; a++)
+        if (w->tl->end[x.rank][k->wait[a]] == t)
+            return (struct place){x.rank, k->wait[a]};
+    return (struct place){x.rank, -1};
+}
+
+/* The instructions that began with x: the sides of its message, the other job of its pair, or x alone. */
+static int companions(const struct walk *w, struct place x, const struct place **all, struct place own[3]) {
+    const struct rank *k = &w->p->rank[x.rank];
+    int m = k->ins[x.i].msg, n = 0;
+    if (m >= 0) {
+        *all = &w->of[w->at[m].i];
+        return w->at[m + 1].i - w->at[m].i;
+    }
+    const double *start = w->tl->start[x.rank], *end = w->tl->end[x.rank];
+    for (int32_t i = x.i > 0 ? x.i - 1 : 0; i <= x.i + 1 && i < k->nins; i++)
+        if (i == x.i || (k->ins[i].op <= OP_W && k->ins[x.i].op <= OP_W && start[i] == start[x.i] &&
+                         end[i] == end[x.i] && end[i] > start[i]))
+            own[n++] = (struct place){x.rank, i};
+    *all = own;
+    return n;
+}
+
+static struct place step_back(const struct walk *w, struct place x) {
+    struct place own[3], from = {0, -1};
+    const struct place *all;
+    int n = companions(w, x, &all, own);
+    double t = INFINITY; /* a RECV starts a latency after its SEND */
+    for (int i = 0; i < n; i++) {
+        w->on[all[i].rank][all[i].i] = true;
+        t = fmin(t, w->tl->start[all[i].rank][all[i].i]);
+    }
+    for (int i = 0; i < n && from.i < 0 && t > 0; i++)
+        from = held_by(w, all[i], t);
+    return from;
+}
+
+bool **critical_path(const struct program *p, const struct timeline *tl) {
+    struct walk w = {.p = p, .tl = tl, .on = NEW(bool *, p->workers)};
+    struct place x = {0, -1};
+    find_neighbours(&w);
+    for (int r = 0; r < p->workers; r++) {
+        w.on[r] = NEW(bool, p->rank[r].nins);
+        for (int i = 0; i < p->rank[r].nins && x.i < 0; i++)
+            if (tl->end[r][i] == tl->makespan)
+                x = (struct place){r, i};
+    }
+    while (x.i >= 0)
+        x = step_back(&w, x);
+    return w.on;
+}

@@ -1,0 +1,61 @@
+/* How many bytes of a rank's arena hold something, over the time of the timeline. A buffer does from the start of the
+ * first instruction that uses it to the end of the last; one that nothing frees, for the whole step. What ends at t
+ * leaves before what starts at t is counted. Never more than the plan, which also has the gaps between buffers. */
+#include "pass.h"
+#include <math.h>
+#include <stdlib.h>
+
+struct change {
+    double t;
+    int64_t bytes;
+};
+
+static int by_time(const void *x, const void *y) {
+    double a = ((const struct change *)x)->t, b = ((const struct change *)y)->t;
+    return (a > b) - (a < b);
+}
+
+struct usage memory_use(const struct rank *k, const double *start, const double *end) {
+    double *open = NEW(double, k->nbufs), *close = NEW(double, k->nbufs);
+    bool *leaves = NEW(bool, k->nbufs), *inside = NEW(bool, k->nbufs); /* inside: the room of another */
+    for (int b = 0; b < k->nbufs; b++) {
+        open[b] = INFINITY;
+        if (k->buf[b].grows >= 0)
+            inside[k->buf[b].grows] = true;
+    }
+    for (int i = 0; i < k->nins; i++) {
+        const struct instr *x = &k->ins[i];
+        for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
+            int32_t b = k->arg[a].buf;
+            open[b] = fmin(open[b], start[i]);
+            close[b] = fmax(close[b], end[i]);
+        }
+        for (uint32_t f = x->free; f < x->free + x->nfree; f++)
+            leaves[k->freed[f]] = true;
+    }
+    struct change *c = NEW(struct change, 2 * k->nbufs);
+    struct usage u = {.at = NEW(struct usage_step, 2 * k->nbufs + 1), .n = 1};
+    int n = 0;
+    for (int b = 0; b < k->nbufs; b++) {
+        int g = k->buf[b].grows;
+        int64_t bytes = g >= 0 && k->buf[g].bytes > k->buf[b].bytes ? k->buf[g].bytes : k->buf[b].bytes;
+        double last = g >= 0 ? fmax(close[b], close[g]) : close[b];
+        if (inside[b])
+            continue;
+        if (!leaves[b])
+            u.at[0].bytes += bytes;
+        else if (open[b] < last) {
+            c[n++] = (struct change){open[b], bytes};
+            c[n++] = (struct change){last, -bytes};
+        }
+    }
+    qsort(c, (size_t)n, sizeof *c, by_time);
+    for (int i = 0; i < n; i++) {
+        if (c[i].t > u.at[u.n - 1].t) {
+            u.at[u.n] = (struct usage_step){c[i].t, u.at[u.n - 1].bytes};
+            u.n++;
+        }
+        u.at[u.n - 1].bytes += c[i].bytes;
+    }
+    return u;
+}
