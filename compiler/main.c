@@ -108,7 +108,7 @@ static void set_option(struct settings *z, const struct command *c, int key, con
     case 'L': z->list = true; break;
     case 'O': z->compare.sort = arg; break;
     case 'M': z->compare.markdown = z->diff.markdown = true; break;
-    case 'F': z->diff.fail_on = arg; break;
+    case 'X': z->diff.fail_on = arg; break;
     case 'G': z->diff.git = true; break;
     case 'h': help_about(c); exit(0);
     case 'V': printf("pianola %s\n", VERSION); exit(0);
@@ -364,7 +364,7 @@ int main(int argc, char **argv) {
         if (z.json && z.diff.markdown)
             die("--json and --markdown exclude each other");
         z.diff.json = z.json;
-        z.diff.ascii = z.ascii;
+        z.diff.ascii = z.style.ascii;
         return diff_command(&z.compile, &z.diff);
     case VERIFY: return verify_command(z.compile.args.schedule, z.json);
     case COMPILE: return compile(&z);

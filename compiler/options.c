@@ -69,7 +69,7 @@ const struct option_row options[] = {
     {"list", NULL, "instead of a schedule: the schedules that came with the program", 'L', SHOW},
     {"sort", "COLUMN", "smallest first: by makespan, bubble, peak_activations, …, as --json names them", 'O', COMPARE},
     {"markdown", NULL, "as Markdown", 'M', COMPARE | DIFF},
-    {"fail-on", "LIMITS", "exit 1 only beyond these: makespan:+2%,peak_bytes:+0", 'F', DIFF},
+    {"fail-on", "LIMITS", "exit 1 only beyond these: makespan:+2%,peak_bytes:+0", 'X', DIFF},
     {"git", NULL, "as git's external diff: takes git's seven arguments", 'G', DIFF},
     {"json", NULL, "print figures as JSON", 'j', ALL & ~COMPILE},
     {"color", "WHEN", "always, never or auto (default)", 'k', SHOW | RUN},
