@@ -157,6 +157,7 @@ static void parse(struct settings *z, const struct command *c, int argc, char **
         die("`%s` needs a %s; see `pianola help %s`", c->name,
             c->bit == VERIFY   ? "file, e.g. streams.txt"
             : c->bit == EXPORT ? "folder of checkpoints"
+            : c->bit == IMPORT ? "file, e.g. schedule.csv"
                                : "schedule, e.g. schedules/1f1b.lua",
             c->name);
     if (optind + 1 < argc && c->bit != COMPARE)
@@ -188,23 +189,36 @@ static void draw(struct text *t, const struct settings *z, bool picture, bool ht
     }
 }
 
+static void streams_text(struct text *t, struct compile *c) { emit_text(t, c->program); }
+static void timeline_text(struct text *t, struct compile *c) { emit_tsv(t, c->program, c->timeline); }
+static void report_text(struct text *t, struct compile *c) { emit_json(t, c->report); }
+static void chrome_text(struct text *t, struct compile *c) { emit_chrome(t, c->program, c->timeline, c->report->unit); }
+static void pftrace_bytes(struct text *t, struct compile *c) {
+    emit_pftrace(t, c->program, c->timeline, c->report->unit);
+}
+static void torch_text(struct text *t, struct compile *c) { emit_torch(t, c->spec, c->sched, false); }
+static void torch_comms_text(struct text *t, struct compile *c) { emit_torch(t, c->spec, c->sched, true); }
+
+/* As options.c lists the formats; those without one here are drawn, with a style. */
+static void (*const show_as[])(struct text *, struct compile *) = {
+    NULL, streams_text, timeline_text, report_text, NULL,
+    NULL, chrome_text,  pftrace_bytes, torch_text,  torch_comms_text,
+};
+
 static int show(struct settings *z) {
     if (z->list)
         return list_schedules();
     struct compile *c = &z->compile;
-    enum { GRID, STREAMS, TSV, JSON, SVG, HTML } which;
-    which = choice("format", z->json ? "json" : z->format ? z->format : "grid");
+    enum { GRID, SVG = 4, HTML };
+    int which = choice("format", z->json ? "json" : z->format ? z->format : "grid");
+    bool picture = which == SVG || which == HTML;
     struct text t = {0};
-    check_style(&z->style, which >= SVG, which == GRID);
+    check_style(&z->style, picture, which == GRID);
     compile_all(c, z->dump);
-    if (which == STREAMS)
-        emit_text(&t, c->program);
-    else if (which == TSV)
-        emit_tsv(&t, c->program, c->timeline);
-    else if (which == JSON)
-        emit_json(&t, c->report);
+    if (show_as[which])
+        show_as[which](&t, c);
     else
-        draw(&t, z, which >= SVG, which == HTML);
+        draw(&t, z, picture, which == HTML);
     write_file(z->output ? z->output : "-", &t);
     return 0;
 }
@@ -216,9 +230,6 @@ static void write_into(const char *dir, const char *name, void (*emit)(struct te
     write_file(format("%s/%s", dir, name), &t);
 }
 
-static void streams_text(struct text *t, struct compile *c) { emit_text(t, c->program); }
-static void timeline_text(struct text *t, struct compile *c) { emit_tsv(t, c->program, c->timeline); }
-static void report_text(struct text *t, struct compile *c) { emit_json(t, c->report); }
 static void grid_text(struct text *t, struct compile *c) {
     struct style plain = {.width = 120, .ascii = true};
     emit_grid(t, c->program, c->timeline, c->report->unit, &plain);
@@ -312,13 +323,25 @@ void put_json(const char *s) {
     putchar('"');
 }
 
-static int verify_command(const char *path, bool json) {
-    static const char *const claims[] = {"jobs", "gradients", "races", "memory", "serial deadlock", "lane deadlock"};
+/* A whole file that should be text. */
+static const char *read_text_file(const char *path) {
     size_t size;
     const char *src = read_file(path, &size);
     if (strlen(src) != size)
         die("%s: byte %zu is zero: this is no text", path, strlen(src));
-    const struct program *p = read_text(path, src);
+    return src;
+}
+
+static int import_command(const char *path, const char *output) {
+    struct text t = {0};
+    read_torch(&t, path, read_text_file(path));
+    write_file(output ? output : "-", &t);
+    return 0;
+}
+
+static int verify_command(const char *path, bool json) {
+    static const char *const claims[] = {"jobs", "gradients", "races", "memory", "serial deadlock", "lane deadlock"};
+    const struct program *p = read_text(path, read_text_file(path));
     struct refutation *no = verify_text(p);
     int claim = 0;
     while (no && no->claim >> (claim + 1))
@@ -368,6 +391,7 @@ int main(int argc, char **argv) {
         return diff_command(&z.compile, &z.diff);
     case VERIFY: return verify_command(z.compile.args.schedule, z.json);
     case COMPILE: return compile(&z);
+    case IMPORT: return import_command(z.compile.args.schedule, z.output);
     case EXPORT:
         return export_weights(z.compile.args.schedule, z.step, z.output ? z.output : "weights.safetensors", z.json);
     default:

@@ -41,6 +41,10 @@ const struct command commands[] = {
      "  pianola export-weights checkpoints -o gpt.safetensors\n"
      "  pianola export-weights checkpoints --step 200 --json\n",
      EXPORT},
+    {"import", "FILE.csv", "write PyTorch's schedule CSV as a schedule script",
+     "  pianola import zbv.csv -o zbv.lua\n"
+     "  pianola show schedules/zbv.lua --format torch-csv | pianola import - | pianola show -\n",
+     IMPORT},
 };
 const int ncommands = sizeof commands / sizeof *commands;
 
@@ -50,9 +54,12 @@ const struct option_row options[] = {
     {"cluster", "FILE.lua", "cluster script; without one, links are free", 'c', SCRIPTS},
     {"lanes", "PER", "a communication lane per edge (default), peer or rank", 'l', SCRIPTS},
     {"recompute", NULL, "forwards keep only their input, and run again before the backward", 'r', SCRIPTS},
-    {"output", "PATH", "where to write: a folder (compile), a file (show, export-weights)", 'o',
-     SHOW | COMPILE | EXPORT},
-    {"format", "FORMAT", "grid (default), streams, tsv, json; a picture: svg, html", 'f', SHOW},
+    {"output", "PATH", "where to write: a folder (compile), a file (show, import, export-weights)", 'o',
+     SHOW | COMPILE | IMPORT | EXPORT},
+    {"format", "FORMAT",
+     "grid (default), streams, tsv, json; a picture: svg, html; a trace: chrome, pftrace; for PyTorch: "
+     "torch-csv, torch-csv-comms",
+     'f', SHOW},
     {"with", "LIST", "draw too: lanes, memory, path (the critical one), sends (arrows, in pictures)", 'W', SHOW},
     {"color-by", "WHAT", "op (default), mb or stage", 'b', SHOW},
     {"from", "TIME", "draw from then on; in the ruler's unit, as --to", 'F', SHOW},
@@ -71,7 +78,7 @@ const struct option_row options[] = {
     {"markdown", NULL, "as Markdown", 'M', COMPARE | DIFF},
     {"fail-on", "LIMITS", "exit 1 only beyond these: makespan:+2%,peak_bytes:+0", 'X', DIFF},
     {"git", NULL, "as git's external diff: takes git's seven arguments", 'G', DIFF},
-    {"json", NULL, "print figures as JSON", 'j', ALL & ~COMPILE},
+    {"json", NULL, "print figures as JSON", 'j', ALL & ~(COMPILE | IMPORT)},
     {"color", "WHEN", "always, never or auto (default)", 'k', SHOW | RUN},
     {"width", "N", "columns of the grid", 'w', SHOW | RUN},
     {"ascii", NULL, "no characters beyond ASCII", 'a', SHOW | RUN | COMPARE | DIFF},
@@ -84,7 +91,7 @@ const char option_letters[] = ":D:o:d:h";
 /* ORDER: the places of words are numbers in main.c. Columns are compare.c's own, and refused there. */
 const struct choices choices[] = {
     {"PER", "edge peer rank"},
-    {"FORMAT", "grid streams tsv json svg html"},
+    {"FORMAT", "grid streams tsv json svg html chrome pftrace torch-csv torch-csv-comms"},
     {"LIST", "lanes memory path sends"}, /* separated by commas */
     {"WHAT", "op mb stage"},
     {"DEVICE", "host cuda"},

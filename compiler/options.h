@@ -7,7 +7,18 @@
 
 #define VERSION "0.1.0"
 
-enum { CHECK = 1, SHOW = 2, COMPILE = 4, RUN = 8, COMPARE = 16, VERIFY = 32, EXPORT = 64, DIFF = 128, ALL = 255 };
+enum {
+    CHECK = 1,
+    SHOW = 2,
+    COMPILE = 4,
+    RUN = 8,
+    COMPARE = 16,
+    VERIFY = 32,
+    EXPORT = 64,
+    DIFF = 128,
+    IMPORT = 256,
+    ALL = 511
+};
 enum { SCRIPTS = CHECK | SHOW | COMPILE | RUN | COMPARE | DIFF };
 
 extern const struct command {

@@ -179,6 +179,14 @@ struct measure {
 struct measure measure_of(double largest, const char *unit, bool ascii);
 const char *time_text(double t, const struct measure *m, char buf[32]);
 const char *bytes_text(int64_t n, char buf[32]);
+/* emit_trace_*.c: the timeline for Perfetto and other viewers, as Chrome's JSON and as TrackEvents in protobuf. */
+void emit_chrome(struct text *out, const struct program *p, const struct timeline *tl, const char *unit);
+void emit_pftrace(struct text *out, const struct program *p, const struct timeline *tl, const char *unit);
+/* emit_torch.c: the order of jobs as PyTorch's pipelining CSV, with or without what moves tensors. Dies where PyTorch
+ * could not say it. */
+void emit_torch(struct text *out, const struct spec *sp, const struct sched *sc, bool comms);
+/* read_torch.c: such a CSV, of either kind, as a schedule script. Dies with file, row and column. */
+void read_torch(struct text *out, const char *file, const char *src);
 /* emit_cuda.c: rank r's own program. hash: of the whole compile; every rank of a run must carry the same. */
 void emit_cuda(struct text *out, const struct spec *sp, const struct stage *st, const struct program *p, int r,
                uint64_t hash);

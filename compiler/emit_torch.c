@@ -1,0 +1,245 @@
+/* The schedule as the CSV of PyTorch's pipelining (torch/distributed/pipelining/schedules.py): a row per rank, a cell
+ * per job.
+ *
+ * The form with communication is PyTorch's own lowering of the other, cell for cell, so that what it runs is the same
+ * whichever it is given: UNSHARD and RESHARD keep the weights of the next three stages at hand, REDUCE_GRAD follows a
+ * stage's last backward, and sends and receives are placed by walking over the ranks in turn, one cell of each at a
+ * time. A sender puts its peer's receive where the peer then stands; that is a safe order. Where PyTorch drops two
+ * stages at once it does so in the order of a Python set; here, the lower one goes first. */
+#include "pass.h"
+#include <string.h>
+
+enum { UNSHARD = NDIRS, RESHARD, REDUCE_GRAD };
+enum { ACTIVE = 3, STAGES_AT_HAND = ACTIVE + 1 }; /* a pair may bring one more */
+
+struct cell {
+    int what; /* OP_F .. OP_W, or of a stage alone */
+    int s, b;
+    int32_t first, second; /* the jobs; -1: none */
+};
+
+struct row {
+    struct cell *cell;
+    size_t n, cap;
+    struct text out;
+};
+
+struct torch {
+    const struct spec *sp;
+    int *rank; /* of each stage */
+    struct row *row;
+};
+
+/* ---- what PyTorch can say ---- */
+
+static void check_expressible(struct torch *z) {
+    const struct spec *sp = z->sp;
+    const char *why = sp->pred                       ? "the schedule has dependencies of its own"
+                      : sp->model && sp->model->from ? "the model is no chain of stages"
+                                                     : NULL;
+    if (why)
+        die("%s: PyTorch's CSV is for a chain of stages, but %s", sp->file, why);
+    for (int s = 0; s < sp->stages; s++)
+        z->rank[s] = -1;
+    for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
+        const char *name = job_name(j->s, j->b, j->d);
+        if (j->d == OP_R)
+            die("%s: PyTorch's CSV has no recompute, but this schedule has %s", sp->file, name);
+        if (z->rank[j->s] >= 0 && z->rank[j->s] != j->rank)
+            die("%s: PyTorch's CSV is for schedules that run a stage on one rank, but ranks %d and %d both run stage "
+                "%d",
+                sp->file, z->rank[j->s], j->rank, j->s);
+        if (j->home != j->rank)
+            die("%s: PyTorch's CSV cannot say that %s runs on rank %d with weights of rank %d", sp->file, name, j->rank,
+                j->home);
+        z->rank[j->s] = j->rank;
+    }
+    for (const struct pair *p = sp->pair; p < sp->pair + sp->npairs; p++) {
+        const struct job *a = &sp->job[p->first], *b = &sp->job[p->second];
+        bool fb = a->d == OP_F && (b->d == OP_B || b->d == OP_I), bf = b->d == OP_F && (a->d == OP_B || a->d == OP_I);
+        if (!fb && !bf)
+            die("%s: in PyTorch's CSV a forward and a backward overlap, but here %s and %s do", sp->file,
+                job_name(a->s, a->b, a->d), job_name(b->s, b->b, b->d));
+    }
+}
+
+/* ---- cells ---- */
+
+static void add_cell(struct row *r, struct cell c) {
+    GROW(r->cell, r->cap, r->n + 1);
+    r->cell[r->n++] = c;
+}
+
+static void add_stage_cell(struct row *r, int what, int s) { add_cell(r, (struct cell){what, s, -1, -1, -1}); }
+
+static void list_jobs(struct torch *z, const struct sched *sc) {
+    const struct spec *sp = z->sp;
+    for (int r = 0; r < sp->workers; r++)
+        for (int i = 0; i < sc->norder[r]; i++) {
+            int32_t j = sc->order[r][i], other = partner_of(sp, j);
+            const struct job *job = &sp->job[j];
+            if (job->pair && other < 0)
+                continue; /* it stands in the cell of its pair's first */
+            add_cell(&z->row[r], (struct cell){job->d, job->s, job->b, j, other});
+        }
+}
+
+static bool among(const int *list, int n, int s) {
+    for (int i = 0; i < n; i++)
+        if (list[i] == s)
+            return true;
+    return false;
+}
+
+/* The stages that a rank's cells from each on need next, nearest first: ahead[i * STAGES_AT_HAND ..], -1 where there
+ * are no more. One walk from the end: a stage that is met moves to the front. */
+static int *look_ahead(const struct torch *z, const struct row *r) {
+    int *ahead = NEW(int, STAGES_AT_HAND * r->n), *stage = NEW(int, z->sp->stages), n = 0;
+    size_t *at = NEW(size_t, z->sp->stages); /* the cell that needs it next */
+    for (size_t i = r->n; i-- > 0;) {
+        const struct cell *c = &r->cell[i];
+        int met[2] = {c->second >= 0 ? z->sp->job[c->second].s : c->s, c->s};
+        for (int m = 0; m < 2; m++) {
+            int from = 0;
+            while (from < n && stage[from] != met[m])
+                from++;
+            n += from == n;
+            memmove(stage + 1, stage, sizeof *stage * (size_t)from);
+            stage[0] = met[m];
+            at[met[m]] = i;
+        }
+        int count = n < ACTIVE ? n : ACTIVE;
+        if (n > ACTIVE && at[stage[ACTIVE]] == at[stage[ACTIVE - 1]])
+            count++; /* the two of a pair */
+        for (int k = 0; k < STAGES_AT_HAND; k++)
+            ahead[i * STAGES_AT_HAND + (size_t)k] = k < count ? stage[k] : -1;
+    }
+    return ahead;
+}
+
+/* Closes a stage whose last backward, B or W, this job is. */
+static void count_backward(const struct torch *z, struct row *out, int32_t j, int *left) {
+    const struct job *job = j >= 0 ? &z->sp->job[j] : NULL;
+    if (job && (job->d == OP_B || job->d == OP_W) && --left[job->s] == 0)
+        add_stage_cell(out, REDUCE_GRAD, job->s);
+}
+
+static void add_weights(const struct torch *z, struct row *r, int *left) {
+    const int *ahead = look_ahead(z, r);
+    struct row out = {0};
+    bool *held = NEW(bool, z->sp->stages);
+    int low = z->sp->stages, high = -1; /* stages ever held lie between */
+    for (size_t i = 0; i <= r->n; i++) {
+        const int *next = ahead + i * STAGES_AT_HAND;
+        int n = 0;
+        while (i < r->n && n < STAGES_AT_HAND && next[n] >= 0)
+            n++;
+        for (int s = low; s <= high; s++)
+            if (held[s] && !among(next, n, s)) {
+                held[s] = false;
+                add_stage_cell(&out, RESHARD, s);
+            }
+        for (int k = 0; k < n; k++)
+            if (!held[next[k]]) {
+                held[next[k]] = true;
+                low = next[k] < low ? next[k] : low;
+                high = next[k] > high ? next[k] : high;
+                add_stage_cell(&out, UNSHARD, next[k]);
+            }
+        if (i == r->n)
+            break;
+        add_cell(&out, r->cell[i]);
+        count_backward(z, &out, r->cell[i].first, left);
+        count_backward(z, &out, r->cell[i].second, left);
+    }
+    *r = out;
+}
+
+/* ---- text ---- */
+
+static void put_cell(struct row *r, const char *text) { put(&r->out, "%s%s", r->out.n ? "," : "", text); }
+
+static void put_action(const struct torch *z, struct row *r, const struct cell *c) {
+    static const char *const name[] = {[UNSHARD] = "UNSHARD", [RESHARD] = "RESHARD", [REDUCE_GRAD] = "REDUCE_GRAD"};
+    const struct job *other = c->second >= 0 ? &z->sp->job[c->second] : NULL;
+    if (c->what >= NDIRS)
+        put_cell(r, format("%d%s", c->s, name[c->what]));
+    else if (other)
+        put_cell(r,
+                 format("(%s;%s)OVERLAP_F_B", job_name(c->s, c->b, c->what), job_name(other->s, other->b, other->d)));
+    else
+        put_cell(r, job_name(c->s, c->b, c->what));
+}
+
+/* The stage that reads what job j gives; -1: none. */
+static int reader(const struct torch *z, const struct job *j) {
+    if (j->d == OP_F)
+        return j->s + 1 < z->sp->stages ? j->s + 1 : -1;
+    return j->d == OP_B || j->d == OP_I ? j->s - 1 : -1;
+}
+
+static bool is_ready(const struct torch *z, const bool *done, int32_t j) {
+    if (j < 0 || z->sp->job[j].d == OP_W)
+        return true;
+    const struct job *job = &z->sp->job[j];
+    bool forward = job->d == OP_F;
+    int from = forward ? job->s - 1 : job->s + 1;
+    if (from < 0 || from == z->sp->stages)
+        return true;
+    int32_t need = job_at(z->sp, from, job->b, forward ? OP_F : OP_B);
+    return done[need >= 0 ? need : job_at(z->sp, from, job->b, OP_I)];
+}
+
+static void finish_job(const struct torch *z, bool *done, int32_t j) {
+    if (j < 0)
+        return;
+    const struct job *job = &z->sp->job[j];
+    int to = reader(z, job);
+    char way = job->d == OP_F ? 'F' : 'B';
+    done[j] = true;
+    if (to < 0 || z->rank[to] == job->rank)
+        return;
+    put_cell(&z->row[job->rank], format("%dSEND_%c%d", job->s, way, job->b));
+    put_cell(&z->row[z->rank[to]], format("%dRECV_%c%d", to, way, job->b));
+}
+
+static void put_with_messages(const struct torch *z) {
+    bool *done = NEW(bool, z->sp->njobs);
+    size_t *at = NEW(size_t, z->sp->workers);
+    for (bool more = true; more;) { /* the scheduler has run these jobs in this order: no rank waits for ever */
+        more = false;
+        for (int r = 0; r < z->sp->workers; r++) {
+            struct row *row = &z->row[r];
+            const struct cell *c = &row->cell[at[r]];
+            if (at[r] == row->n || !is_ready(z, done, c->first) || !is_ready(z, done, c->second))
+                continue;
+            put_action(z, row, c);
+            finish_job(z, done, c->first);
+            finish_job(z, done, c->second);
+            at[r]++;
+            more = true;
+        }
+    }
+}
+
+void emit_torch(struct text *out, const struct spec *sp, const struct sched *sc, bool comms) {
+    struct torch z = {sp, NEW(int, sp->stages), NEW(struct row, sp->workers)};
+    int *left = NEW(int, sp->stages);
+    check_expressible(&z);
+    list_jobs(&z, sc);
+    for (int s = 0; s < sp->stages; s++)
+        left[s] = sp->batches;
+    for (int r = 0; r < sp->workers; r++)
+        if (z.row[r].n == 0)
+            die("%s: PyTorch's CSV has jobs for every rank, but rank %d has none", sp->file, r);
+    for (int r = 0; comms && r < sp->workers; r++)
+        add_weights(&z, &z.row[r], left);
+    if (comms)
+        put_with_messages(&z);
+    for (int r = 0; r < sp->workers; r++) {
+        for (size_t i = 0; !comms && i < z.row[r].n; i++)
+            put_action(&z, &z.row[r], &z.row[r].cell[i]);
+        put_bytes(out, z.row[r].out.s, z.row[r].out.n);
+        put(out, "\n");
+    }
+}

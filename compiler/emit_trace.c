@@ -1,0 +1,208 @@
+/* What a trace viewer shows of a timeline: slices on lanes, arrows from send to receive, and each rank's memory.
+ *
+ * Viewers count in whole nanoseconds, and find an arrow's ends by the slice that is open at its time. So every slice
+ * takes a nanosecond at least, and slices of a lane never touch twice: where many messages take no time at all, each
+ * is drawn a nanosecond later than the last. A receive is drawn no sooner than its send. */
+#include "emit_trace.h"
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+bool sends_message(const struct instr *in) { return in->msg >= 0 && op_lane[in->op] == LANE_SEND; }
+bool receives_message(const struct instr *in) { return in->msg >= 0 && op_lane[in->op] == LANE_RECV; }
+
+const struct buf *carried(const struct rank *k, const struct instr *in) {
+    return is_message(in->op) && in->narg ? &k->buf[k->arg[in->arg].buf] : NULL;
+}
+
+void put_slice_name(struct text *t, const struct instr *in) {
+    put(t, "%d%s", in->stage, op_name[in->op]);
+    if (in->batch >= 0)
+        put(t, "%d", in->batch);
+}
+
+const char *slice_category(const struct instr *in) {
+    static const char *const category[] = {
+        [LANE_COMPUTE] = "compute", [LANE_SEND] = "send", [LANE_RECV] = "recv", [LANE_GROUP] = "collective"};
+    return category[op_lane[in->op]];
+}
+
+/* A second is a second. A unit of cost is drawn as a millisecond, a FLOP as a nanosecond or, when there are too many
+ * to see, as a tenth of one, and so on. */
+static double nanoseconds(const char *unit, double makespan) {
+    double ns = unit[0] == 's' ? 1e9 : unit[1] == 0 ? 1e6 : 1;
+    while (makespan * ns > 1e15)
+        ns /= 10;
+    return ns;
+}
+
+static int64_t rounded(const struct trace *z, double t) { return llround(t * z->unit_ns); }
+
+/* ---- slices ---- */
+
+/* The instructions of each lane, in issue order: those of lane l are order[at[l] .. at[l+1]). */
+struct lanes {
+    int32_t *order, *at, *next;
+    int64_t *free; /* when its last slice ends */
+};
+
+static struct lanes by_lane(const struct rank *k) {
+    struct lanes l = {NEW(int32_t, k->nins), NEW(int32_t, k->nlanes + 1), NEW(int32_t, k->nlanes),
+                      NEW(int64_t, k->nlanes)};
+    for (int i = 0; i < k->nins; i++)
+        l.at[k->ins[i].lane + 1]++;
+    for (int i = 0; i < k->nlanes; i++)
+        l.next[i] = l.at[i + 1] += l.at[i];
+    for (int i = k->nins - 1; i >= 0; i--)
+        l.order[--l.next[k->ins[i].lane]] = i;
+    return l;
+}
+
+/* Draws a lane as far as it goes: up to a receive whose send is not drawn yet. sent: when sends are, by message. */
+static bool draw_lane(struct trace *z, const struct rank *k, const struct timeline *tl, int r, struct lanes *l,
+                      int lane, int64_t *sent) {
+    int32_t from = l->next[lane];
+    for (; l->next[lane] < l->at[lane + 1]; l->next[lane]++) {
+        int32_t i = l->order[l->next[lane]];
+        const struct instr *in = &k->ins[i];
+        if (receives_message(in) && sent[in->msg] < 0)
+            break;
+        int64_t start = rounded(z, tl->start[r][i]), end = rounded(z, tl->end[r][i]);
+        int32_t before = l->next[lane] > l->at[lane] ? l->order[l->next[lane] - 1] : -1;
+        bool pair = lane == 0 && before >= 0 && tl->start[r][i] == tl->start[r][before] &&
+                    tl->end[r][i] == tl->end[r][before] && end > start;
+        if (pair) { /* two jobs that overlap: one lies on the other */
+            z->start[r][i] = z->start[r][before];
+            z->end[r][i] = z->end[r][before];
+            continue;
+        }
+        start = start < l->free[lane] ? l->free[lane] : start;
+        if (receives_message(in) && start < sent[in->msg])
+            start = sent[in->msg];
+        z->start[r][i] = start;
+        z->end[r][i] = l->free[lane] = end > start ? end : start + 1;
+        if (sends_message(in))
+            sent[in->msg] = start;
+    }
+    return l->next[lane] > from;
+}
+
+static void draw_slices(struct trace *z, const struct program *p, const struct timeline *tl) {
+    struct lanes *l = NEW(struct lanes, p->workers);
+    int64_t *sent = NEW(int64_t, p->nmsgs);
+    for (int m = 0; m < p->nmsgs; m++)
+        sent[m] = -1;
+    for (int r = 0; r < p->workers; r++) {
+        l[r] = by_lane(&p->rank[r]);
+        z->start[r] = NEW(int64_t, p->rank[r].nins);
+        z->end[r] = NEW(int64_t, p->rank[r].nins);
+    }
+    for (bool more = true; more;) { /* twice, unless sends and receives share lanes */
+        more = false;
+        for (int r = 0; r < p->workers; r++)
+            for (int i = 0; i < p->rank[r].nlanes; i++)
+                more |= draw_lane(z, &p->rank[r], tl, r, &l[r], i, sent);
+    }
+}
+
+static int by_time(const void *x, const void *y) {
+    const struct mark *a = x, *b = y;
+    if (a->t != b->t)
+        return a->t < b->t ? -1 : 1;
+    if (a->what != b->what)
+        return (int)a->what - (int)b->what;
+    return a->rank != b->rank ? a->rank - b->rank : a->ins - b->ins;
+}
+
+static void collect_marks(struct trace *z, const struct program *p) {
+    size_t n = 0;
+    for (int r = 0; r < p->workers; r++)
+        n += (size_t)p->rank[r].nins;
+    z->mark = NEW(struct mark, 2 * n);
+    for (int r = 0; r < p->workers; r++)
+        for (int i = 0; i < p->rank[r].nins; i++) {
+            bool receives = receives_message(&p->rank[r].ins[i]);
+            z->mark[z->nmarks++] = (struct mark){z->start[r][i], receives ? BEGINS_RECEIVE : BEGINS, r, i};
+            z->mark[z->nmarks++] = (struct mark){z->end[r][i], ENDS, r, i};
+        }
+    qsort(z->mark, z->nmarks, sizeof *z->mark, by_time);
+}
+
+/* ---- memory ---- */
+
+/* What an instruction gives back lives from its first use to its last; the rest stays for the whole step. A stash
+ * takes its room for the weight gradient's from the start, and passes it on. */
+static int32_t *find_owners(const struct rank *k, bool *passes) {
+    int32_t *owner = NEW(int32_t, k->nbufs);
+    for (int b = 0; b < k->nbufs; b++)
+        owner[b] = b;
+    for (int b = 0; b < k->nbufs; b++)
+        if (k->buf[b].grows >= 0)
+            owner[k->buf[b].grows] = b;
+    for (size_t f = 0; f < k->nfrees; f++)
+        passes[owner[k->freed[f]]] = true;
+    return owner;
+}
+
+static int64_t room_of(const struct rank *k, int b) {
+    int64_t own = k->buf[b].bytes, grown = k->buf[b].grows >= 0 ? k->buf[k->buf[b].grows].bytes : 0;
+    return own > grown ? own : grown;
+}
+
+/* What leaves at a time leaves before what comes then. */
+static int leaves_first(const void *x, const void *y) {
+    const struct level *a = x, *b = y;
+    return a->t != b->t ? (a->t > b->t) - (a->t < b->t) : (a->bytes > b->bytes) - (a->bytes < b->bytes);
+}
+
+static void find_levels(struct trace *z, const struct rank *k, const struct timeline *tl, int r) {
+    bool *passes = NEW(bool, k->nbufs);
+    int32_t *owner = find_owners(k, passes);
+    int64_t *from = NEW(int64_t, k->nbufs), *to = NEW(int64_t, k->nbufs), now = 0;
+    for (int b = 0; b < k->nbufs; b++)
+        from[b] = INT64_MAX;
+    for (int i = 0; i < k->nins; i++)
+        for (uint32_t a = k->ins[i].arg; a < k->ins[i].arg + k->ins[i].narg; a++) {
+            int32_t b = owner[k->arg[a].buf];
+            int64_t start = rounded(z, tl->start[r][i]), end = rounded(z, tl->end[r][i]);
+            from[b] = start < from[b] ? start : from[b];
+            to[b] = end > to[b] ? end : to[b];
+        }
+    struct level *step = NEW(struct level, 2 * k->nbufs + 1);
+    int n = 0, kept = 0;
+    for (int b = 0; b < k->nbufs; b++)
+        if (owner[b] == b && (!passes[b] || from[b] == INT64_MAX))
+            now += room_of(k, b);
+        else if (owner[b] == b) {
+            step[n++] = (struct level){from[b], room_of(k, b)};
+            step[n++] = (struct level){to[b], -room_of(k, b)};
+        }
+    qsort(step, (size_t)n, sizeof *step, leaves_first);
+    struct level *out = NEW(struct level, n + 1);
+    out[kept++] = (struct level){0, now};
+    for (int i = 0; i < n; i++) {
+        now += step[i].bytes;
+        if (i + 1 < n && step[i + 1].t == step[i].t)
+            continue;
+        if (step[i].t == out[kept - 1].t)
+            out[kept - 1].bytes = now;
+        else if (now != out[kept - 1].bytes)
+            out[kept++] = (struct level){step[i].t, now};
+    }
+    z->memory[r] = out;
+    z->nlevels[r] = kept;
+}
+
+struct trace *trace_make(const struct program *p, const struct timeline *tl, const char *unit) {
+    struct trace *z = NEW(struct trace, 1);
+    z->unit_ns = nanoseconds(unit, tl->makespan);
+    z->start = NEW(int64_t *, p->workers);
+    z->end = NEW(int64_t *, p->workers);
+    z->memory = NEW(struct level *, p->workers);
+    z->nlevels = NEW(int, p->workers);
+    draw_slices(z, p, tl);
+    collect_marks(z, p);
+    for (int r = 0; r < p->workers; r++)
+        find_levels(z, &p->rank[r], tl, r);
+    return z;
+}
