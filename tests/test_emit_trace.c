@@ -1,0 +1,186 @@
+/* Traces for viewers, read back by the rules of their importers (trace_reader.h), and held against the timeline. */
+#include "trace_reader.h"
+#include "../compiler/compile.h"
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct compile compiled(const char *schedule, const char *model, const char *cluster, enum lanes_per lanes) {
+    struct compile c = {.args = {.schedule = schedule, .model = model, .cluster = cluster, .lanes = lanes}};
+    compile_all(&c, "");
+    return c;
+}
+
+/* A cluster file that says this. */
+static const char *cluster_of(const char *fields) {
+    char *path = copy_string("/tmp/pianola-cluster-XXXXXX");
+    int fd = mkstemp(path);
+    cr_assert_geq(fd, 0);
+    dprintf(fd, "return cluster { %s }\n", fields);
+    close(fd);
+    return path;
+}
+
+static struct seen chrome(const struct compile *c) {
+    struct text t = {0};
+    emit_chrome(&t, c->program, c->timeline, c->report->unit);
+    return read_chrome(t.s, t.n);
+}
+
+static struct seen pftrace(const struct compile *c) {
+    struct text t = {0};
+    emit_pftrace(&t, c->program, c->timeline, c->report->unit);
+    return read_pftrace(t.s, t.n);
+}
+
+/* Slices of one track, by beginning, lie apart or one in the other. */
+static void expect_nested(const struct seen *z) {
+    const struct seen_slice **last = NEW(const struct seen_slice *, z->ntracks);
+    for (const struct seen_slice *s = z->slice; s < z->slice + z->nslices; s++) {
+        const struct seen_slice *before = last[s->track];
+        cr_assert_gt(s->end, s->t, "%s takes no time", s->name);
+        cr_assert(!before || before->end <= s->t || (before->t <= s->t && s->end <= before->end),
+                  "%s and %s cross on %s", before ? before->name : "", s->name, z->track[s->track].name);
+        last[s->track] = s;
+    }
+}
+
+/* Every message has an arrow, from the slice of its send to the slice of its receive. */
+static void expect_flows(const struct seen *z, const struct program *p) {
+    const struct seen_slice **from = NEW(const struct seen_slice *, p->nmsgs + 1);
+    int arrows = 0;
+    for (const struct seen_slice *s = z->slice; s < z->slice + z->nslices; s++)
+        if (s->flow_out)
+            from[s->flow_out] = s;
+    for (const struct seen_slice *s = z->slice; s < z->slice + z->nslices; s++) {
+        if (!s->flow_in)
+            continue;
+        const struct seen_slice *f = from[s->flow_in];
+        cr_assert_not_null(f);
+        cr_assert_leq(f->t, s->t);
+        cr_assert(f->stage == s->stage || f->mb == s->mb, "%s to %s", f->name, s->name);
+        cr_assert_eq(f->bytes, s->bytes);
+        cr_assert_str_neq(z->track[f->track].rank, z->track[s->track].rank);
+        arrows++;
+    }
+    int sends = 0;
+    for (int r = 0; r < p->workers; r++)
+        for (int i = 0; i < p->rank[r].nins; i++)
+            sends += p->rank[r].ins[i].msg >= 0 && op_lane[p->rank[r].ins[i].op] == LANE_SEND;
+    cr_assert_eq(arrows, sends);
+}
+
+/* Every instruction is a slice, named and numbered for it; jobs stand where the timeline has them. */
+static void expect_instructions(const struct seen *z, const struct compile *c, double unit_ns) {
+    size_t n = 0, jobs = 0;
+    for (int r = 0; r < c->program->workers; r++) {
+        n += (size_t)c->program->rank[r].nins;
+        for (int i = 0; i < c->program->rank[r].nins; i++) {
+            const struct instr *in = &c->program->rank[r].ins[i];
+            if (in->op > OP_W)
+                continue;
+            const char *name = job_name(in->stage, in->batch, in->op);
+            for (const struct seen_slice *s = z->slice; s < z->slice + z->nslices; s++)
+                if (!strcmp(s->name, name)) {
+                    cr_assert(s->stage == in->stage && s->mb == in->batch && s->peer == -1);
+                    cr_assert_str_eq(z->track[s->track].name, "compute");
+                    cr_assert_float_eq((double)s->t, c->timeline->start[r][i] * unit_ns, 1000, "%s begins", name);
+                    cr_assert_float_eq((double)s->end, c->timeline->end[r][i] * unit_ns, 1000, "%s ends", name);
+                    jobs++;
+                }
+        }
+    }
+    cr_assert_eq(z->nslices, n);
+    cr_assert_eq(jobs, (size_t)c->spec->njobs);
+}
+
+/* A rank's memory begins and ends with what stays, and never exceeds its plan. */
+static void expect_levels(const struct seen *z, const struct program *p) {
+    int rank = -1;
+    for (size_t i = 0; i < z->nlevels; i++) {
+        const struct seen_level *l = &z->level[i];
+        bool first = i == 0 || strcmp(l[-1].rank, l->rank), last = i + 1 == z->nlevels || strcmp(l->rank, l[1].rank);
+        static int64_t stays;
+        rank += first;
+        cr_assert(first ? l->t == 0 : l->t > l[-1].t && l->bytes != l[-1].bytes);
+        cr_assert(l->bytes >= 0 && l->bytes <= p->rank[rank].arena, "%s: %lld of %lld", l->rank, (long long)l->bytes,
+                  (long long)p->rank[rank].arena);
+        stays = first ? 0 : stays;
+        if (last && !first)
+            for (int b = 0; b < p->rank[rank].nbufs; b++)
+                stays += p->rank[rank].buf[b].kind == K_weight && p->rank[rank].buf[b].inst < 0
+                             ? p->rank[rank].buf[b].bytes
+                             : 0;
+        cr_assert_geq(l->bytes, last ? stays : 0);
+    }
+    cr_assert_eq(rank, p->workers - 1);
+}
+
+static void expect_same(const struct seen *a, const struct seen *b) {
+    cr_assert(a->ntracks == b->ntracks && a->nslices == b->nslices && a->nlevels == b->nlevels);
+    for (size_t i = 0; i < a->ntracks; i++)
+        cr_assert(!strcmp(a->track[i].name, b->track[i].name) && !strcmp(a->track[i].rank, b->track[i].rank));
+    for (size_t i = 0; i < a->nslices; i++) {
+        const struct seen_slice *x = &a->slice[i], *y = &b->slice[i];
+        cr_assert(x->track == y->track && x->t == y->t && x->end == y->end && !strcmp(x->name, y->name) &&
+                      !strcmp(x->category, y->category) && x->stage == y->stage && x->mb == y->mb &&
+                      x->peer == y->peer && x->bytes == y->bytes && x->flow_in == y->flow_in &&
+                      x->flow_out == y->flow_out,
+                  "slice %zu: %s, %s", i, x->name, y->name);
+    }
+    for (size_t i = 0; i < a->nlevels; i++)
+        cr_assert(!strcmp(a->level[i].rank, b->level[i].rank) && a->level[i].t == b->level[i].t &&
+                  a->level[i].bytes == b->level[i].bytes);
+}
+
+static void expect_good(struct compile c, double unit_ns) {
+    struct seen json = chrome(&c), proto = pftrace(&c);
+    expect_nested(&json);
+    expect_flows(&json, c.program);
+    expect_instructions(&json, &c, unit_ns);
+    expect_levels(&json, c.program);
+    expect_same(&json, &proto);
+}
+
+#define S "schedules/"
+Test(emit_trace, free_links) { expect_good(compiled(S "1f1b.lua", NULL, NULL, PER_EDGE), 1e6); }
+Test(emit_trace, overlapping_pairs) { expect_good(compiled(S "dualpipev.lua", NULL, NULL, PER_EDGE), 1e6); }
+Test(emit_trace, weights_and_reductions) {
+    expect_good(compiled(S "fsdp.lua", NULL, NULL, PER_EDGE), 1e6);
+    expect_good(compiled(S "replicated.lua", NULL, NULL, PER_EDGE), 1e6);
+    expect_good(compiled(S "lpp.lua", NULL, NULL, PER_EDGE), 1e6);
+}
+Test(emit_trace, links_that_take_time) {
+    const char *slow = cluster_of("link = function(src, dst) return 0.25, 2 end");
+    const char *real = cluster_of("link = function(src, dst) return 1e-5, 1e9 end, flops = 1e10");
+    for (int lanes = PER_EDGE; lanes <= PER_RANK; lanes++) {
+        expect_good(compiled(S "zb_h1.lua", NULL, slow, (enum lanes_per)lanes), 1e6);
+        expect_good(compiled(S "lpp.lua", S "models/gpt.lua", real, (enum lanes_per)lanes), 1e9);
+    }
+    unlink(slow);
+    unlink(real);
+}
+Test(emit_trace, flop) { expect_good(compiled(S "1f1b.lua", S "models/gpt.lua", NULL, PER_EDGE), 1); }
+Test(emit_trace, free_links_on_coarse_lanes) {
+    expect_good(compiled(S "chimera.lua", NULL, NULL, PER_PEER), 1e6);
+    expect_good(compiled(S "hybrid.lua", NULL, NULL, PER_RANK), 1e6);
+}
+Test(emit_trace, more_than_ten_ranks) {
+    struct compile c = {.args = {.schedule = S "gpipe.lua", .set = (const char *[]){"workers=12"}, .nset = 1}};
+    compile_all(&c, "");
+    expect_good(c, 1e6);
+    cr_assert_str_eq(chrome(&c).track[0].rank, "rank 00");
+}
+
+/* One rank, four stages, a byte per tensor: 8 bytes of weights and their gradients stay. The forward of stage s adds
+ * its stash and its output while its input is still there; a backward lets go of its stash and the gradient it read. */
+Test(emit_trace, memory_by_hand) {
+    struct compile c = {.args = {.schedule = S "serial.lua"}};
+    compile_all(&c, "");
+    struct seen z = chrome(&c);
+    struct text t = {0};
+    for (size_t i = 0; i < z.nlevels && i < 12; i++)
+        put(&t, "%lld:%lld ", (long long)(z.level[i].t / 1000000), (long long)z.level[i].bytes);
+    cr_assert_str_eq(t.s, "0:10 1:12 2:13 8:12 10:10 13:12 14:13 20:12 22:10 25:12 26:13 32:12 ");
+}

@@ -1,0 +1,34 @@
+/* What a trace viewer would see of a trace, read back from either format by the rules of its importer. */
+#ifndef PIANOLA_TRACE_READER_H
+#define PIANOLA_TRACE_READER_H
+#include <stddef.h>
+#include <stdint.h>
+
+struct seen_track {
+    char name[64], rank[64]; /* of the lane; of the process it belongs to */
+};
+
+struct seen_slice {
+    int track;
+    int64_t t, end;
+    char name[32], category[16];
+    int64_t stage, mb, peer, bytes; /* -1: not said */
+    int64_t flow_out, flow_in;      /* ids; 0: none */
+};
+
+struct seen_level {
+    char rank[64];
+    int64_t t, bytes;
+};
+
+struct seen {
+    struct seen_track *track;
+    struct seen_slice *slice;
+    struct seen_level *level;
+    size_t ntracks, nslices, nlevels;
+};
+
+/* Each fails the test where the text breaks a rule of its format. */
+struct seen read_chrome(const char *s, size_t n);
+struct seen read_pftrace(const char *s, size_t n);
+#endif
