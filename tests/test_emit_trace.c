@@ -150,6 +150,8 @@ Test(emit_trace, weights_and_reductions) {
     expect_good(compiled(S "fsdp.lua", NULL, NULL, PER_EDGE), 1e6);
     expect_good(compiled(S "replicated.lua", NULL, NULL, PER_EDGE), 1e6);
     expect_good(compiled(S "lpp.lua", NULL, NULL, PER_EDGE), 1e6);
+    expect_good(compiled(S "cuckoo.lua", NULL, NULL, PER_EDGE), 1e6);
+    expect_good(compiled(S "apart.lua", NULL, NULL, PER_RANK), 1e6);
 }
 Test(emit_trace, links_that_take_time) {
     const char *slow = cluster_of("link = function(src, dst) return 0.25, 2 end");
@@ -183,4 +185,24 @@ Test(emit_trace, memory_by_hand) {
     for (size_t i = 0; i < z.nlevels && i < 12; i++)
         put(&t, "%lld:%lld ", (long long)(z.level[i].t / 1000000), (long long)z.level[i].bytes);
     cr_assert_str_eq(t.s, "0:10 1:12 2:13 8:12 10:10 13:12 14:13 20:12 22:10 25:12 26:13 32:12 ");
+}
+
+/* Three that take no time, and one that does, all at once on one lane: each is to be seen. */
+Test(emit_trace, no_time_at_all) {
+    double start[] = {0, 0, 0, 0}, end[] = {0, 0, 0, 1}, *starts[] = {start}, *ends[] = {end};
+    struct instr ins[4] = {0};
+    struct lane compute = {.kind = LANE_COMPUTE};
+    for (int i = 0; i < 4; i++)
+        ins[i] =
+            (struct instr){.op = i < 3 ? OP_ZERO : OP_F, .stage = i, .batch = i < 3 ? -1 : 0, .peer = -1, .msg = -1};
+    struct rank rank = {.ins = ins, .nins = 4, .lane = &compute, .nlanes = 1};
+    struct compile c = {.program =
+                            &(struct program){.name = "x", .workers = 1, .stages = 4, .batches = 1, .rank = &rank},
+                        .timeline = &(struct timeline){starts, ends, 1},
+                        .report = &(struct report){.unit = "F"}};
+    struct seen z = chrome(&c), proto = pftrace(&c);
+    expect_nested(&z);
+    expect_same(&z, &proto);
+    for (int i = 0; i < 4; i++)
+        cr_assert_eq(z.slice[i].t, i);
 }
