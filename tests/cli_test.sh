@@ -27,6 +27,9 @@ says "pianola: error: --color blue: expected always, never or auto" show $S --co
 says "pianola: error: \`check\` takes no --steps; see \`pianola help check\`" check $S --steps 3
 says "pianola: error: \`show\` takes one file, but got 'b.lua' too" show $S b.lua
 says "pianola: error: --model needs a value; see \`pianola help show\`" show $S --model
+says "pianola: error: \`import\` needs a file, e.g. schedule.csv; see \`pianola help import\`" import
+says "pianola: error: \`import\` takes no --json; see \`pianola help import\`" import --json x.csv
+says "pianola: error: $room/none/out: No such file or directory" show $S --format pftrace -o "$room/none/out"
 says "pianola: error: \`compile\` needs -o DIR" compile $S
 says "pianola: error: $room/none/out: No such file or directory" compile $S -o "$room/none/out"
 says "pianola: error: \`run\` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua" run $S
@@ -60,7 +63,7 @@ expect "--color=always wins over NO_COLOR" yes \
     "$(NO_COLOR=1 "$PIANOLA" show $S --color always | grep -q $'\033' && echo yes)"
 expect "help has examples first" "Examples:" "$("$PIANOLA" help show | sed -n 4p)"
 expect "version" "pianola " "$("$PIANOLA" --version | cut -c1-8)"
-for topic in check show compare diff compile run verify report ops passes; do
+for topic in check show compare diff compile run verify export-weights import report ops passes; do
     "$PIANOLA" help $topic >/dev/null 2>&1
     expect "help $topic" 0 $?
 done
