@@ -198,6 +198,14 @@ floors:
 test-kill:
 	@$(MAKE_ALL) runtime build/pianola build/kill
 	@N=$(or $(N),1000) tests/kill_test.sh
+# PyTorch itself, on what show writes and import reads; not in the default run, since this installs it. PYTHON names one
+# that has it, else pip's own settings say from where: any build will do, the one for CPUs is the smallest.
+PYTHON ?= build/torch/bin/python
+build/torch/bin/python:
+	python3 -m venv build/torch
+	build/torch/bin/pip install -q torch numpy
+test-torch: build/pianola $(PYTHON)
+	@timeout 900 $(PYTHON) tests/torch/exchange.py build/pianola schedules/*.lua
 $(B)/bench: $(B)/obj/tests/bench/bench.o $(B)/libpianola.a
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 bench:
@@ -256,4 +264,4 @@ format:
 	git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | grep -v ^generated/ | xargs clang-format -i
 clean:
 	rm -rf build
-.PHONY: gpu standin runtime deps units test test-kill floors bench fuzzers fuzz bless asan tsan demo install format clean
+.PHONY: gpu standin runtime deps units test test-kill test-torch floors bench fuzzers fuzz bless asan tsan demo install format clean

@@ -5,7 +5,7 @@
 #   FUZZ_SECONDS=3600 tests/fuzz_test.sh [TARGET]...    goes on from what earlier runs found worth keeping
 cd "$(dirname "$0")/.." || exit 2
 . tests/lib.sh
-[ $# -gt 0 ] || set -- script text tsv
+[ $# -gt 0 ] || set -- script text tsv torch
 
 if ! echo 'int LLVMFuzzerTestOneInput(void); int LLVMFuzzerTestOneInput(void) { return 0; }' |
     clang -fsanitize=fuzzer,address -x c -o /dev/null - 2>/dev/null; then
@@ -43,6 +43,7 @@ for target; do
     script) fuzz script 1500 ;;
     text) fuzz text 700 ;;
     tsv) fuzz tsv 180 ;;
+    torch) fuzz torch 180 ;;
     *) echo "no such target: $target" && exit 2 ;;
     esac
 done

@@ -15,6 +15,10 @@ expect "with communication" \
 1UNSHARD,1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1RECV_F2,1B1,1SEND_B1,1F2,1RECV_F3,1B2,1SEND_B2,1F3,1B3,1SEND_B3,1REDUCE_GRAD,1RESHARD" \
     "$("$PIANOLA" show $S --format torch-csv-comms)"
 
+expect "the weights of three stages are at hand" \
+    "0UNSHARD,1UNSHARD,2UNSHARD,0F0,0RESHARD,3UNSHARD,1F0,1RESHARD,4UNSHARD,2F0,3F0,4F0,4B0,4REDUCE_GRAD,4RESHARD,1UNSHARD,3B0,3REDUCE_GRAD,3RESHARD,0UNSHARD,2B0,2REDUCE_GRAD,2RESHARD,1B0,1REDUCE_GRAD,1RESHARD,0B0,0REDUCE_GRAD,0RESHARD" \
+    "$("$PIANOLA" show schedules/breadth_first.lua -D workers=1 -D batches=1 -D chunks=5 --format torch-csv-comms)"
+
 # There and back: the same CSV, and the same program but for its name. Schedules that PyTorch cannot say are refused.
 body() { "$PIANOLA" show "$1" --format streams | tail -n +3; }
 told=0
@@ -26,7 +30,8 @@ for schedule in schedules/*.lua; do
             continue
         fi
         told=$((told + 1))
-        "$PIANOLA" import "$room/a.csv" -o "$room/a.lua"
+        rm -f "$room/a.lua"
+        expect "$schedule, $form, imported" "" "$("$PIANOLA" import "$room/a.csv" -o "$room/a.lua" 2>&1)"
         expect "$schedule, $form, read back" "$(cat "$room/a.csv")" "$("$PIANOLA" show "$room/a.lua" --format $form 2>&1)"
         [ "$(grep -c overlap "$schedule")" = 0 ] || continue # the share that overlaps is not in a CSV
         expect "$schedule, $form: the program" "$(body "$schedule" | cksum)" "$(body "$room/a.lua" | cksum)"
@@ -82,6 +87,7 @@ up="0F0,0SEND_F0,0RECV_B0,0B0" down="1RECV_F0,1F0,1B0,1SEND_B0"
 printf '%s\n' $up $down | "$PIANOLA" import - >"$room/out"
 expect "a CSV with communication" 0 $?
 refused "${up/,0SEND_F0/}|$down" "pianola: error: bad.csv: there is no 0SEND_F0 in row 1, and stages 0 and 1 are on ranks 0 and 1"
+refused "${up/0RECV_B0,/}|$down" "pianola: error: bad.csv: there is no 0RECV_B0 in row 1, and stages 0 and 1 are on ranks 0 and 1"
 refused "$up|${down/1SEND_B0/}" "bad.csv:2: error: row 2, column 4: this cell is empty; in a schedule with communication none may be"
 refused "0SEND_F0,0F0,0RECV_B0,0B0|$down" "bad.csv:1: error: row 1, column 1: 0SEND_F0 never runs: it needs 0F0, which comes later in this row"
 refused "0F0,0SEND_F0,0B0,0RECV_B0|$down" "bad.csv:1: error: row 1, column 3: 0B0 never runs: it needs 0RECV_B0, which comes later in this row"
