@@ -4,7 +4,7 @@
  *
  *     cell = "" | stage op [microbatch] | "(" cell ";" cell ")OVERLAP_F_B"
  *     op   = F | I | B | W | SEND_F | RECV_F | SEND_B | RECV_B    (with a microbatch)
- *          | UNSHARD | RESHARD | REDUCE_GRAD                      (without)
+ *          | UNSHARD | RESHARD | REDUCE_GRAD | WAIT_REDUCE_GRAD   (without)
  *
  * I is the input's gradient, W the weights', B both. A send names the stage that gives, a receive the stage that takes.
  * A file has the jobs alone, and may have empty cells; or it has all that moves tensors too, and may not. PyTorch takes
@@ -15,7 +15,18 @@
 #include <limits.h>
 #include <string.h>
 
-enum { SEND_F = NDIRS, RECV_F, SEND_B, RECV_B, NNUMBERED, UNSHARD = NNUMBERED, RESHARD, REDUCE_GRAD, NACTIONS };
+enum {
+    SEND_F = NDIRS,
+    RECV_F,
+    SEND_B,
+    RECV_B,
+    NNUMBERED,
+    UNSHARD = NNUMBERED,
+    RESHARD,
+    REDUCE_GRAD,
+    WAIT_REDUCE_GRAD,
+    NACTIONS
+};
 static const char *const action_name[NACTIONS] = {[OP_F] = "F",
                                                   [OP_I] = "I",
                                                   [OP_B] = "B",
@@ -26,7 +37,8 @@ static const char *const action_name[NACTIONS] = {[OP_F] = "F",
                                                   [RECV_B] = "RECV_B",
                                                   [UNSHARD] = "UNSHARD",
                                                   [RESHARD] = "RESHARD",
-                                                  [REDUCE_GRAD] = "REDUCE_GRAD"};
+                                                  [REDUCE_GRAD] = "REDUCE_GRAD",
+                                                  [WAIT_REDUCE_GRAD] = "WAIT_REDUCE_GRAD"};
 
 struct action {
     int what, s, b;  /* b -1: none */
@@ -118,7 +130,7 @@ static bool read_cell(struct csv *z, struct action a, const char *p, const char 
     else
         FAIL(z, &a,
              "'%.*s' is no action; one is a stage, then F, I, B, W, SEND_F, RECV_F, SEND_B or RECV_B and a "
-             "microbatch, or UNSHARD, RESHARD or REDUCE_GRAD, such as 0F3 or 2UNSHARD",
+             "microbatch, or UNSHARD, RESHARD, REDUCE_GRAD or WAIT_REDUCE_GRAD, such as 0F3 or 2UNSHARD",
              (int)(end - p), p);
     return true;
 }
@@ -126,7 +138,7 @@ static bool read_cell(struct csv *z, struct action a, const char *p, const char 
 /* The first empty cell goes to *empty, if that has none yet. */
 static void read_row(struct csv *z, const char *line, const char *end, struct action *empty) {
     struct action a = {.row = z->rows + 1, .column = 1, .at = 1};
-    int32_t before = z->n;
+    int before = z->jobs;
     for (const char *p = line;; a.column++) {
         const char *comma = memchr(p, ',', (size_t)(end - p)), *stop = comma ? comma : end;
         a.at = (int)(p - line) + 1;
@@ -136,8 +148,8 @@ static void read_row(struct csv *z, const char *line, const char *end, struct ac
             break;
         p = comma + 1;
     }
-    if (z->n == before)
-        die_at(z->file, z->src, a.row, 0, "row %d is empty: each rank has a row, and something to do", a.row);
+    if (z->jobs == before)
+        die_at(z->file, z->src, a.row, 0, "row %d has no job: each rank has a row, and something to do", a.row);
     z->rows++;
     GROW(z->begin, z->caprows, (size_t)z->rows + 1);
     z->begin[z->rows] = z->n;
@@ -249,7 +261,8 @@ static void check_complete(const struct csv *z) {
 /* ---- weights: at hand when used, if they are ever sent away; reduced at the end ---- */
 
 static void check_weights(const struct csv *z) {
-    bool *managed = NEW(bool, z->stages), *held = NEW(bool, z->stages), *reduced = NEW(bool, z->stages);
+    bool *managed = NEW(bool, z->stages), *held = NEW(bool, z->stages), *reduced = NEW(bool, z->stages),
+         *waited = NEW(bool, z->stages);
     for (int32_t i = 0; i < z->n; i++)
         managed[z->action[i].s] |= z->action[i].what == UNSHARD || z->action[i].what == RESHARD;
     for (const struct action *a = z->action; a < z->action + z->n; a++) {
@@ -262,10 +275,13 @@ static void check_weights(const struct csv *z) {
                 FAIL(z, a, "%s, but stage %d's weights are %s", name_of(a), a->s, held[a->s] ? "there" : "not there");
             held[a->s] = a->what == UNSHARD;
         }
-        if (a->what == REDUCE_GRAD) {
-            if (reduced[a->s])
+        if (a->what == WAIT_REDUCE_GRAD && !reduced[a->s])
+            FAIL(z, a, "%s, but no %dREDUCE_GRAD is before it", name_of(a), a->s);
+        if (a->what == REDUCE_GRAD || a->what == WAIT_REDUCE_GRAD) {
+            bool *once = a->what == REDUCE_GRAD ? reduced : waited;
+            if (once[a->s])
                 FAIL(z, a, "a second %s", name_of(a));
-            reduced[a->s] = true;
+            once[a->s] = true;
         }
     }
 }
