@@ -1,12 +1,12 @@
 /* The schedule as the CSV of PyTorch's pipelining (torch/distributed/pipelining/schedules.py): a row per rank, a cell
  * per job.
  *
- * The form with communication is PyTorch's own lowering of the other (but for WAIT_REDUCE_GRAD, which later ones ask
- * for and earlier ones cannot read), cell for cell, so that what it runs is the same
+ * The form with communication is PyTorch's own lowering of the other, cell for cell, so that what it runs is the same
  * whichever it is given: UNSHARD and RESHARD keep the weights of the next three stages at hand, REDUCE_GRAD follows a
  * stage's last backward, and sends and receives are placed by walking over the ranks in turn, one cell of each at a
  * time. A sender puts its peer's receive where the peer then stands; that is a safe order. Where PyTorch drops two
- * stages at once it does so in the order of a Python set; here, the lower one goes first. */
+ * stages at once it does so in the order of a Python set; here, the lower one goes first. Later PyTorch wants a
+ * WAIT_REDUCE_GRAD too, which earlier ones cannot read. */
 #include "pass.h"
 #include <string.h>
 

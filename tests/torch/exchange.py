@@ -128,7 +128,7 @@ def train(rank, meet, path, form, placed, batches, out):
         optimizer.zero_grad()
         step = []
         runtime.step(*([x] if 0 in placed[rank] else []), target=y, losses=step)
-        losses.append(float(sum(step) / len(step)) if step else None)
+        losses.append(torch.stack(step).mean().item() if step else None)
         optimizer.step()
     out[rank] = losses
     dist.destroy_process_group()
@@ -143,7 +143,7 @@ def alone(count, batches):
         optimizer.zero_grad()
         loss = torch.nn.functional.mse_loss(model(x), y)
         loss.backward()
-        losses.append(float(loss))
+        losses.append(loss.item())
         optimizer.step()
     return losses
 
