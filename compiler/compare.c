@@ -157,7 +157,22 @@ static void put_objects(struct text *out, const struct row *row, int n, const st
     put(out, "  ]\n}\n");
 }
 
-int compare_command(const struct compile *how, const struct compare_args *a) {
+/* `compare schedules/*.lua` means the schedules: not pianola.d.lua, which is there for editors. */
+static struct compare_args schedules_of(const struct compare_args *a, const char **file) {
+    struct compare_args some = *a;
+    some.file = file;
+    some.nfiles = 0;
+    for (int i = 0; i < a->nfiles; i++) {
+        size_t n = strlen(a->file[i]), end = strlen(".d.lua");
+        if (n < end || strcmp(a->file[i] + n - end, ".d.lua") != 0)
+            file[some.nfiles++] = a->file[i];
+    }
+    return some.nfiles > 0 ? some : *a;
+}
+
+int compare_command(const struct compile *how, const struct compare_args *all) {
+    const char *file[all->nfiles];
+    struct compare_args some = schedules_of(all, file), *a = &some;
     struct row row[a->nfiles];
     sorted_by = a->sort ? column_of(a->sort) : -1;
     struct report r = compile_each(how, a, row);
