@@ -157,7 +157,7 @@ static void put_objects(struct text *out, const struct row *row, int n, const st
     put(out, "  ]\n}\n");
 }
 
-/* `compare schedules/*.lua` means the schedules: not pianola.d.lua, which is there for editors. */
+/* All of a folder means its schedules: not pianola.d.lua, which is there for editors. */
 static struct compare_args schedules_of(const struct compare_args *a, const char **file) {
     struct compare_args some = *a;
     some.file = file;
