@@ -1,7 +1,7 @@
 # For test scripts: . tests/lib.sh. Runs the real command and compares figures out of its JSON.
 PIANOLA=${PIANOLA:-build/pianola}
 passed=0 failed=0
-GLOBIGNORE=schedules/pianola.d.lua # schedules/*.lua are the schedules; that one is for editors
+GLOBIGNORE=schedules/pianola.d.lua:pianola.d.lua # schedules/*.lua are the schedules; that one is for editors
 shopt -u dotglob                   # which GLOBIGNORE sets
 
 # figure FIELD ARGS...: a figure of the whole schedule. ranks FIELD ARGS...: one per rank, separated by commas.
