@@ -182,7 +182,7 @@ expect "nothing is left of NCCL's meetings" "" "$(ls "$room" | grep '^standin-')
 
 # ---- for real, as far as it goes without a GPU ----
 
-got=$(PKG_CONFIG_LIBDIR=$room/none PKG_CONFIG_PATH='' make -s -C "$room/serial" clean gpu 2>&1)
+got=$(PKG_CONFIG_LIBDIR=$room/none PKG_CONFIG_PATH='' make -s -C "$room/ddp" clean gpu 2>&1)
 expect "no runtime for GPUs" yes "$(grep -q 'pianola-cuda not found: it needs nvcc and NCCL; make gpu in the source tree' <<<"$got" && echo yes)"
 nvcc=${NVCC:-${CUDA_HOME:-/usr/local/cuda}/bin/nvcc}
 if [ -x "$nvcc" ] && make -s -j"$(nproc)" gpu && [ -f build/libpianola-cuda.a ]; then

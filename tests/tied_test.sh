@@ -46,13 +46,13 @@ wanted=
 three=$(train schedules/serial.lua $tied --steps 3 | field loss_last)
 for schedule in schedules/*.lua; do
     # shellcheck disable=SC2086
-    got=$(train "$schedule" $tied --steps 10 --compare)
+    got=$(train "$schedule" $tied -D batches=8 --steps 10 --compare)
     expect "$schedule: losses of one rank" yes "$(within "$(field one_rank_largest_difference <<<"$got")")"
     loss=$(field loss_last <<<"$got")
     : "${wanted:=$loss}"
     expect "$schedule: loss of every other schedule" yes "$(near "$loss" "$wanted")"
     # shellcheck disable=SC2086
-    expect "$schedule on the stand-in for CUDA" yes "$(near "$(train "$schedule" $tied --steps 3 --device cuda | field loss_last)" "$three")"
+    expect "$schedule on the stand-in for CUDA" yes "$(near "$(train "$schedule" $tied -D batches=8 --steps 3 --device cuda | field loss_last)" "$three")"
 done
 for set in stages=1 stages=2 stages=8; do
     # shellcheck disable=SC2086
