@@ -36,7 +36,7 @@ struct torch {
 static void check_expressible(struct torch *z) {
     const struct spec *sp = z->sp;
     const char *why = sp->pred                       ? "the schedule has dependencies of its own"
-                      : sp->model && sp->model->from ? "the model is no chain of stages"
+                      : is_graph(sp) ? "the model is no chain of stages"
                                                      : NULL;
     if (why)
         die("%s: PyTorch's CSV is for a chain of stages, but %s", sp->file, why);

@@ -31,18 +31,16 @@ struct link link_of(const struct spec *sp, int src, int dst) {
     return sp->link[(int64_t)src * sp->workers + dst];
 }
 
-static bool has_stages(const struct spec *sp) { return sp->model && sp->model->from; }
-
 int source_of(const struct spec *sp, int s, int i) {
     const struct model *m = sp->model;
-    if (has_stages(sp))
+    if (is_graph(sp))
         return m->from_at[s] + i < m->from_at[s + 1] ? m->from[m->from_at[s] + i] : -1;
     return i == 0 ? s - 1 : -1;
 }
 
 int reader_of(const struct spec *sp, int s, int i) {
     const struct model *m = sp->model;
-    if (has_stages(sp))
+    if (is_graph(sp))
         return m->to_at[s] + i < m->to_at[s + 1] ? m->to[m->to_at[s] + i] : -1;
     return i == 0 && s + 1 < sp->stages ? s + 1 : -1;
 }

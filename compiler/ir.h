@@ -80,6 +80,9 @@ struct spec {
     int unembedding; /* tied: the stage that has it */
 };
 
+/* Do the model's stages form a graph, whose edges are the jobs' dependencies? */
+static inline bool is_graph(const struct spec *sp) { return sp->model && sp->model->from; }
+
 static inline int32_t job_at(const struct spec *sp, int s, int b, int d) {
     return sp->at[((int64_t)s * sp->batches + b) * NDIRS + d];
 }

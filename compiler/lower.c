@@ -548,7 +548,7 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
     *p = (struct program){.name = sp->name, .workers = sp->workers, .stages = sp->stages, .batches = sp->batches};
     p->tied = sp->tied;
     p->unembedding = sp->unembedding;
-    if (sp->pred || (sp->model && sp->model->from))
+    if (sp->pred || is_graph(sp))
         copy_needs(sp, g, p);
     p->rank = NEW(struct rank, sp->workers);
     p->group = NEW(struct group, L->sets);

@@ -254,7 +254,7 @@ static double round_trip(const struct spec *sp, const struct stage *st, int s, i
         back = job_at(sp, s, b, OP_I);
     double between = again < 0 ? edge_time(sp, st, f, back)
                                : edge_time(sp, st, f, again) + job_time(sp, again) + edge_time(sp, st, again, back);
-    if (s + 1 < sp->stages && !sp->pred && !(sp->model && sp->model->from)) {
+    if (s + 1 < sp->stages && !sp->pred && !is_graph(sp)) {
         int32_t next = job_at(sp, s + 1, b, OP_B);
         if (next < 0)
             next = job_at(sp, s + 1, b, OP_I);

@@ -121,6 +121,20 @@ static int64_t free_memory(void) {
     return (int64_t)now;
 }
 
+/* What attention.cu cannot do is refused before anything is planned. */
+static bool heads_fit(const struct rank_run *r, char *why, size_t n) {
+    for (int s = 0; s < r->program.stages; s++)
+        for (int i = 0; i < r->program.stage[s].nlayers; i++) {
+            const struct rt_layer *l = &r->program.stage[s].layer[i];
+            if (l->kind != LAYER_attention || l->out / l->heads <= CUDA_HEAD)
+                continue;
+            snprintf(why, n, "rank %d: heads of attention have %d columns, and GPUs take at most %d: give it more heads",
+                     r->world.rank, l->out / l->heads, CUDA_HEAD);
+            return false;
+        }
+    return true;
+}
+
 extern "C" bool device_take(struct rank_run *r, char *why, size_t nwhy) {
     struct rank_device *d = r->device = (struct rank_device *)calloc(1, sizeof *d);
     const struct rt_program *p = &r->program;
@@ -130,6 +144,8 @@ extern "C" bool device_take(struct rank_run *r, char *why, size_t nwhy) {
         int64_t n = weight_count(p->model, &p->stage[k->home[h].stage]);
         most = n > most ? n : most;
     }
+    if (!heads_fit(r, why, nwhy))
+        return false;
     cuda_attention_plan(p);
     const char *trouble = "no memory on the host";
     if (d && (d->mirror = (float *)malloc(STATES * (size_t)most * sizeof(float) + 1))) {

@@ -67,6 +67,10 @@ over_mpi half 3 --data $text --steps 2 --checkpoint "$saved" >/dev/null
 expect "bf16: on from a checkpoint" "$wanted" "$(over_mpi half 3 --data $text --steps 4 --checkpoint "$saved" --resume)"
 rm -rf "$saved"
 
+compiled wide 1f1b --model schedules/models/gpt.lua -D workers=2 -D layers=2 -D width=272 -D heads=2 -D context=8 -D rows=1
+expect "heads that are too wide" "rank 0: heads of attention have 136 columns, and GPUs take at most 128: give it more heads" \
+    "$(timeout 60 mpirun --oversubscribe -n 2 "$room/wide/rank.gpu" --data $text --steps 1 2>&1 | sed -n 's/^pianola: error: //p' | head -n 1)"
+
 # ---- checkpoints: the same on CPUs and on GPUs ----
 
 adam=(--model schedules/models/gpt.lua -D workers=2 -D layers=2 -D width=16 -D context=8 -D rows=1)
