@@ -128,6 +128,14 @@ char *read_file(const char *path, size_t *size) {
     return s;
 }
 
+const char *file_text(const char *path) {
+    size_t size;
+    const char *s = read_file(path, &size);
+    if (strlen(s) != size)
+        die("%s: byte %zu is zero: this is no text", path, strlen(s));
+    return s;
+}
+
 void put_bytes(struct text *t, const char *s, size_t n) {
     GROW(t->s, t->cap, t->n + n + 1);
     memcpy(t->s + t->n, s, n);

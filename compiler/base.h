@@ -22,6 +22,7 @@ void *grow_bytes(void *p, size_t *cap, size_t need, size_t size);
 
 /* A whole file as a NUL-terminated string; "-" is stdin. Dies naming the file. */
 char *read_file(const char *path, size_t *size);
+const char *file_text(const char *path); /* the same of a file that must be text: without a byte that is zero */
 
 /* Text that grows. */
 struct text {

@@ -8,31 +8,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *text_of(const char *path) {
-    size_t size;
-    const char *s = read_file(path, &size);
-    if (strlen(s) != size)
-        die("%s: byte %zu is zero: this is no text", path, strlen(s));
-    return s;
-}
-
 static bool begins(const char *s, const char *with) { return strncmp(s, with, strlen(with)) == 0; }
 static bool is_streams(const char *s) { return begins(s, "pianola "); }
-static bool is_timeline(const char *s) { return begins(s, "rank\tlane\t"); }
+static bool is_timeline(const char *s) { return begins(s, "rank\tlane\t") || begins(s, "step\trank\t"); }
 
 /* The unit of a compiled folder's times, which its report names. */
 static const char *unit_of(const char *path) {
     static const char key[] = "\"unit\": \"";
-    const char *at = access(path, R_OK) == 0 ? strstr(text_of(path), key) : NULL;
+    const char *at = access(path, R_OK) == 0 ? strstr(file_text(path), key) : NULL;
     at = at ? at + strlen(key) : NULL;
     return at ? format("%.*s", (int)strcspn(at, "\""), at) : NULL;
 }
 
 static struct side *load_folder(const char *path) {
     const char *streams = format("%s/streams.txt", path), *times = format("%s/timeline.tsv", path);
-    struct side *s = side_of_program(path, read_text(streams, text_of(streams)), NULL);
+    struct side *s = side_of_program(path, read_text(streams, file_text(streams)), NULL);
     if (access(times, R_OK) == 0)
-        side_times(s, times, read_tsv(times, text_of(times)));
+        side_times(s, times, read_tsv(times, file_text(times)));
     s->unit = unit_of(format("%s/report.json", path));
     return s;
 }
@@ -50,8 +42,8 @@ static struct side *load_script(const struct compile *how, const char *path, boo
 static struct side *load(const struct compile *how, const char *path, bool *used) {
     struct stat st;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-        return load_folder(path);
-    const char *s = text_of(path);
+        return holds_times(path) ? side_of_rows(path, read_times(path)) : load_folder(path);
+    const char *s = file_text(path);
     if (is_streams(s))
         return side_of_program(path, read_text(path, s), NULL);
     if (is_timeline(s))
@@ -127,7 +119,7 @@ static bool beyond(const struct diff *d, const char *limits) {
 /* ---- git's external diff ---- */
 
 static bool is_ours(const char *path) {
-    const char *s = text_of(path);
+    const char *s = file_text(path);
     return is_streams(s) || is_timeline(s);
 }
 

@@ -22,6 +22,8 @@ struct diff_op {
     int64_t bytes;      /* -1: it moves none */
     uint8_t op, why;
     bool moved, reordered, longer, critical; /* longer: or shorter */
+    bool split;  /* a B that is I and W in the other side, or one of these; W has no match */
+    bool steady; /* the ends of both sides differ by no more than steps do */
 };
 
 struct diff_lane {
@@ -40,7 +42,9 @@ struct side {
     int32_t *lane_at;            /* rank r's lanes are lane[lane_at[r] .. lane_at[r+1]) */
     const struct program *p;     /* NULL: only a timeline is known */
     const struct program *waits; /* what its operations wait for: p, or the other side's; NULL: unknown */
-    double *start, *end;         /* per operation, as read; ticks come from them */
+    double *start, *end;         /* per operation, as read, or the median of the steps; ticks come from them */
+    struct timeline_rows *steps; /* measured: a row per operation and step, from the step's begin; NULL: predicted */
+    double *clock, clock_error;  /* what was added to each rank's clock, and how much that may be wrong; NULL: nothing */
     int64_t makespan;            /* ticks */
     int64_t work;                /* ticks of jobs on all ranks, two that overlap once */
     int64_t peak_bytes;          /* of the rank with the largest arena; -1: unknown */
@@ -59,32 +63,52 @@ struct root {
     bool critical;
 };
 
-/* How long a kind of operation takes in B, against A. */
-struct diff_kind {
-    int op, n, longer;      /* operations that A gives a duration; those that changed, longer or shorter */
+/* How long the operations of a kind, or what goes over a link, take in B, against A. */
+struct diff_group {
+    const char *name;       /* "SEND_F", "0 to 1", "group 0,1" */
+    int n, longer;          /* operations that A gives a duration; those that changed, longer or shorter */
     double a, b;            /* all durations together */
     double bias, low, high; /* of the ratios B / A: median and quartiles; 0 where A has no durations */
+    double p;               /* that the steps' sums differ by chance; NAN: not known */
 };
+
+enum { F_MAKESPAN, F_BUBBLE, F_PEAK, F_SENT, F_OPERATIONS, NFIGURES };
 
 struct diff {
     struct side *side[2];
     double tick; /* in the unit of the times; 0: a side has none */
     const char *unit;
-    int only[2], moved, reordered, longer, shifted;
+    int only[2], split, moved, reordered, longer, shifted;
     bool rewired; /* all of these 0, but operands, waits or memory differ: known where both are programs */
     int64_t account[2][NACCOUNTS];
     int ends[2];   /* the rank that ends last */
     int64_t least; /* ticks that make a difference */
     struct root *root;
     int nroots;
-    struct diff_kind kind[NOPS]; /* of which an operation changed its duration */
-    int nkinds;
+    struct diff_group *kind, *link; /* of which an operation changed its duration */
+    int nkinds, nlinks;
+    bool tells;         /* there are steps enough to tell a change from chance */
+    double p[NFIGURES]; /* of the makespan and the bubble; NAN: not known */
+    double rate;        /* what the times of the prediction were multiplied with, to be seconds; 0: they are compared as
+                           they are */
 };
 
 /* diff_side.c. rows: the times of the program's instructions where p is given too (NULL: none are known). */
 struct side *side_of_program(const char *name, const struct program *p, const struct timeline *tl);
-struct side *side_of_rows(const char *name, const struct timeline_rows *rows);
-void side_times(struct side *s, const char *file, const struct timeline_rows *rows);
+struct side *side_of_rows(const char *name, struct timeline_rows *rows);
+void side_times(struct side *s, const char *file, struct timeline_rows *rows);
+/* diff_clock.c: the steps' times, from the begin of each, by one clock; and their medians as the times of s. */
+void side_steps(struct side *s, struct timeline_rows *t);
+double median_of(double *x, int n); /* sorts x */
+/* diff_steps.c: what differs no more than steps do. Probabilities are two-sided. */
+double rank_sum_test(double *x, int n, double *y, int m); /* sorts both */
+double sign_test(double x, const double *y, int m);
+double diff_p(double *x, int n, double *y, int m); /* the one that suits; NAN: neither side has steps */
+bool diff_by_chance(double p);
+int side_nsteps(const struct side *s); /* 1: it is predicted */
+/* When operation i ended, or how long it took, in each step. */
+void diff_sample(const struct side *s, int i, bool ends, double *out);
+void diff_significance(struct diff *d);
 /* diff_match.c: only in one, moved, reordered. Sets match of both. */
 void match_sides(struct diff *d);
 void match_ticks(struct diff *d); /* ticks of both, and what takes longer */
@@ -92,15 +116,16 @@ void match_ticks(struct diff *d); /* ticks of both, and what takes longer */
 void diff_causes(struct diff *d);
 int64_t diff_begin(const struct side *s, const struct diff_op *o);
 int64_t diff_took(const struct side *s, const struct diff_op *o); /* of a RECV: since its SEND began */
-/* diff_kind.c */
-void diff_kinds(struct diff *d);
+/* diff_group.c */
+void diff_groups(struct diff *d);
+/* diff_fit.c: what the measured side took, as a cluster script. Dies where there is nothing measured. */
+void emit_fit(struct text *out, const struct diff *d);
 struct diff *diff_make(struct side *a, struct side *b);
 /* diff_text.c */
-enum { F_MAKESPAN, F_BUBBLE, F_PEAK, F_SENT, F_OPERATIONS, NFIGURES };
 extern const char *const figure_name[NFIGURES];
 bool diff_figure(const struct diff *d, int which, int side, double *x); /* whether that side has it */
 bool diff_same(const struct diff *d);
-enum diff_class { ONLY_A, ONLY_B, MOVED, REORDERED, LONGER, NCLASSES };
+enum diff_class { ONLY_A, ONLY_B, SPLIT, MOVED, REORDERED, LONGER, NCLASSES };
 bool diff_has(const struct diff_op *o, enum diff_class c); /* of side B for ONLY_B, else of A */
 void emit_diff(struct text *out, const struct diff *d, bool markdown, bool ascii);
 void emit_diff_json(struct text *out, const struct diff *d);

@@ -244,12 +244,16 @@ static int node_of(const struct diff *d, int side, int op) {
     return a >= 0 ? a : d->side[0]->n + op;
 }
 
-static bool changed(const struct diff_op *o) { return o->match < 0 || o->moved || o->reordered || o->longer; }
+static bool changed(const struct diff_op *o) {
+    return o->match < 0 || o->split || o->moved || o->reordered || o->longer;
+}
 
 /* How much later it ends in B; 0 when it is in one only. */
 static int64_t shift_of(const struct diff *d, int node) {
     int b = node < d->side[0]->n ? d->side[0]->op[node].match : -1;
     int64_t shift = b >= 0 ? d->side[1]->op[b].end - d->side[0]->op[node].end : 0;
+    if (b >= 0 && d->side[1]->op[b].steady)
+        return 0;
     return llabs(shift) > d->least ? shift : 0;
 }
 

@@ -1,5 +1,6 @@
 /* A diff for programs: one object, keys in a fixed order. Times are whole ticks, so deltas add up to the last digit. */
 #include "diff.h"
+#include <math.h>
 #include <string.h>
 
 static void put_pair(struct text *t, const char *key, bool in_a, double a, bool in_b, double b) {
@@ -18,7 +19,7 @@ static void put_time(struct text *t, const char *key, int64_t ticks, const struc
 }
 
 static void put_members(struct text *t, const struct diff *d, enum diff_class class) {
-    static const char *const key[NCLASSES] = {"only_a", "only_b", "moved", "reordered", "longer"};
+    static const char *const key[NCLASSES] = {"only_a", "only_b", "split", "moved", "reordered", "longer"};
     const struct side *s = d->side[class == ONLY_B], *b = d->side[1];
     put(t, ",\n  \"%s\": [", key[class]);
     for (int i = 0, n = 0; i < s->n; i++) {
@@ -27,6 +28,9 @@ static void put_members(struct text *t, const struct diff *d, enum diff_class cl
             continue;
         put(t, "%s\n    { \"op\": \"%s\", ", n++ ? "," : "", diff_op_name(o));
         put_place(t, s, o);
+        if (class == SPLIT)
+            put(t, o->op == OP_B ? ", \"is\": [\"%s\", \"%s\"]" : ", \"is\": [\"%s\"]",
+                job_name(o->stage, o->batch, o->op == OP_B ? OP_I : OP_B), job_name(o->stage, o->batch, OP_W));
         if (class == MOVED) {
             put(t, ", \"to\": { ");
             put_place(t, b, other);
@@ -65,19 +69,47 @@ static void put_account(struct text *t, const struct diff *d) {
     put(t, "\n  }");
 }
 
-static void put_kinds(struct text *t, const struct diff *d) {
+/* A probability; null: there is none. */
+static void put_p(struct text *t, double p) {
+    char buf[32];
+    put(t, ", \"p\": %s", isnan(p) ? "null" : number(p, buf));
+}
+
+static void put_groups(struct text *t, const char *key, const char *name, const struct diff_group *group, int n) {
     char a[32], b[32], bias[32], low[32], high[32];
-    put(t, ",\n  \"durations\": [");
-    for (int i = 0; i < d->nkinds; i++) {
-        const struct diff_kind *k = &d->kind[i];
-        put(t, "%s\n    { \"op\": \"%s\", \"changed\": %d, \"a\": %s, \"b\": %s", i ? "," : "", op_name[k->op],
+    put(t, ",\n  \"%s\": [", key);
+    for (int i = 0; i < n; i++) {
+        const struct diff_group *k = &group[i];
+        put(t, "%s\n    { \"%s\": \"%s\", \"changed\": %d, \"a\": %s, \"b\": %s", i ? "," : "", name, k->name,
             k->longer, number(k->a, a), number(k->b, b));
         if (k->n)
             put(t, ", \"median_ratio\": %s, \"quartiles\": [%s, %s]", number(k->bias, bias), number(k->low, low),
                 number(k->high, high));
+        put_p(t, k->p);
         put(t, " }");
     }
     put(t, "]");
+}
+
+/* Of each side, its steps and what was added to its ranks' clocks, in seconds; null: it is predicted. */
+static void put_measured(struct text *t, const struct diff *d) {
+    char x[32];
+    put(t, ",\n  \"measured\": {");
+    for (int k = 0; k < 2; k++) {
+        const struct side *s = d->side[k];
+        put(t, "%s\n    \"%c\": ", k ? "," : "", 'a' + k);
+        if (!s->steps) {
+            put(t, "null");
+            continue;
+        }
+        put(t, "{ \"steps\": %d, \"clocks\": [", s->steps->nsteps);
+        for (int r = 0; r < s->workers; r++)
+            put(t, "%s%s", r ? ", " : "", number(s->clock ? s->clock[r] : 0, x));
+        put(t, "], \"clock_error\": %s }", number(s->clock_error, x));
+    }
+    put(t, "\n  },\n  \"rate\": %s,\n  \"makespan_p\": ", d->rate > 0 ? number(d->rate, x) : "null");
+    put(t, "%s,\n  \"bubble_p\": ", isnan(d->p[F_MAKESPAN]) ? "null" : number(d->p[F_MAKESPAN], x));
+    put(t, "%s", isnan(d->p[F_BUBBLE]) ? "null" : number(d->p[F_BUBBLE], x));
 }
 
 void emit_diff_json(struct text *t, const struct diff *d) {
@@ -103,7 +135,9 @@ void emit_diff_json(struct text *t, const struct diff *d) {
     if (d->tick > 0) {
         put_account(t, d);
         put_roots(t, d);
-        put_kinds(t, d);
+        put_groups(t, "durations", "op", d->kind, d->nkinds);
+        put_groups(t, "links", "link", d->link, d->nlinks);
+        put_measured(t, d);
     }
     put(t, "\n}\n");
 }

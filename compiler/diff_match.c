@@ -107,6 +107,47 @@ static void find_order(struct diff *d) {
     }
 }
 
+/* ---- a backward as a whole, and in two ---- */
+
+/* A B that is alone and the other side's I and W of the same, alone too: B and I are matched. */
+static void match_split(struct side *whole, struct side *parts, int *n) {
+    struct map map = map_new((size_t)parts->n);
+    for (int i = 0; i < parts->n; i++) {
+        const struct diff_op *o = &parts->op[i];
+        if (o->match >= 0 || (o->op != OP_I && o->op != OP_W))
+            continue;
+        uint32_t at = map_start(&map, hash_add(hash_add(hash_add(1, o->op), o->stage), o->batch));
+        while (map.slot[at])
+            at = map_next(&map, at);
+        map.slot[at] = i + 1;
+    }
+    for (int j = 0; j < whole->n; j++) {
+        struct diff_op *o = &whole->op[j], *part[2] = {NULL, NULL};
+        for (int w = 0; w < 2 && o->match < 0 && o->op == OP_B; w++) {
+            int op = w ? OP_W : OP_I;
+            uint32_t at = map_start(&map, hash_add(hash_add(hash_add(1, op), o->stage), o->batch));
+            for (int k; (k = map.slot[at] - 1) >= 0; at = map_next(&map, at)) {
+                struct diff_op *p = &parts->op[k];
+                if (p->op == op && p->stage == o->stage && p->batch == o->batch && !p->split) {
+                    part[w] = p;
+                    break;
+                }
+            }
+        }
+        if (!part[0] || !part[1])
+            continue;
+        o->split = part[0]->split = part[1]->split = true;
+        o->match = (int32_t)(part[0] - parts->op);
+        part[0]->match = j;
+        ++*n;
+    }
+}
+
+static void count_alone(const struct side *s, int *n) {
+    for (int i = 0; i < s->n; i++)
+        *n += s->op[i].match < 0 && !s->op[i].split;
+}
+
 void match_sides(struct diff *d) {
     struct side *a = d->side[0], *b = d->side[1];
     struct matcher m = {.a = a, .b = b, .ranks = true};
@@ -120,16 +161,17 @@ void match_sides(struct diff *d) {
     renumber(&m, a, m.nth);
     renumber(&m, b, m.nth + a->n);
     match_by(&m);
+    match_split(a, b, &d->split);
+    match_split(b, a, &d->split);
     for (int i = 0; i < a->n; i++) {
         struct diff_op *x = &a->op[i], *y = x->match >= 0 ? &b->op[x->match] : NULL;
         if (!y)
             continue;
         x->moved = y->moved = x->rank != y->rank || strcmp(a->lane[x->lane].name, b->lane[y->lane].name) != 0;
         d->moved += x->moved;
-        d->only[0]--;
     }
-    d->only[1] = d->only[0] + b->n;
-    d->only[0] += a->n;
+    count_alone(a, &d->only[0]);
+    count_alone(b, &d->only[1]);
     find_order(d);
 }
 
@@ -185,9 +227,41 @@ void match_ticks(struct diff *d) {
         struct diff_op *x = &d->side[0]->op[i], *y = x->match >= 0 ? &d->side[1]->op[x->match] : NULL;
         if (!y)
             continue;
-        x->longer = y->longer = llabs(diff_took(d->side[1], y) - diff_took(d->side[0], x)) > least;
+        x->longer = y->longer = !x->split && llabs(diff_took(d->side[1], y) - diff_took(d->side[0], x)) > least;
+    }
+}
+
+/* What is left once chance is taken out. */
+static void count_changes(struct diff *d) {
+    for (int i = 0; i < d->side[0]->n; i++) {
+        const struct diff_op *x = &d->side[0]->op[i], *y = x->match >= 0 ? &d->side[1]->op[x->match] : NULL;
         d->longer += x->longer;
-        d->shifted += llabs(y->end - x->end) > least || llabs(y->start - x->start) > least;
+        d->shifted += y && !x->steady && (llabs(y->end - x->end) > d->least || llabs(y->start - x->start) > d->least);
+    }
+}
+
+/* A prediction in units or FLOP beside measured seconds: taken at the speed at which the jobs of both together take the
+ * same time. */
+static void set_rate(struct diff *d) {
+    struct side *a = d->side[0], *b = d->side[1], *predicted = a->steps ? b : a;
+    double took[2] = {0, 0};
+    if (!a->unit || !b->unit || strcmp(a->unit, b->unit) == 0)
+        return;
+    for (int i = 0; i < a->n; i++) {
+        int j = a->op[i].match;
+        if (j < 0 || a->op[i].op > OP_W)
+            continue;
+        took[0] += a->end[i] - a->start[i];
+        took[1] += b->end[j] - b->start[j];
+    }
+    d->rate = a->steps ? took[0] / took[1] : took[1] / took[0];
+    if (!(d->rate > 0 && isfinite(d->rate)))
+        die("%s has no job that %s has too: their times, %s and %s, cannot be compared", a->name, b->name, a->unit,
+            b->unit);
+    d->unit = "s";
+    for (int i = 0; i < predicted->n; i++) {
+        predicted->start[i] *= d->rate;
+        predicted->end[i] *= d->rate;
     }
 }
 
@@ -218,11 +292,14 @@ struct diff *diff_make(struct side *a, struct side *b) {
     lend_waits(a, b);
     lend_waits(b, a);
     if (a->timed && b->timed) {
+        set_rate(d);
         match_ticks(d);
+        diff_significance(d);
+        count_changes(d);
         diff_causes(d);
-        diff_kinds(d);
+        diff_groups(d);
     }
-    bool same = !d->only[0] && !d->only[1] && !d->moved && !d->reordered && !d->longer && !d->shifted;
+    bool same = !d->only[0] && !d->only[1] && !d->split && !d->moved && !d->reordered && !d->longer && !d->shifted;
     d->rewired = same && a->p && b->p && strcmp(body_of(a->p), body_of(b->p)) != 0;
     return d;
 }

@@ -142,7 +142,7 @@ static bool new_lane(const struct timeline_rows *t, int i) {
     return i == 0 || t->row[i].rank != t->row[i - 1].rank || t->row[i].lane != t->row[i - 1].lane;
 }
 
-struct side *side_of_rows(const char *name, const struct timeline_rows *t) {
+struct side *side_of_rows(const char *name, struct timeline_rows *t) {
     int nlanes = 0, workers = t->n ? t->row[t->n - 1].rank + 1 : 0;
     if (workers > t->n)
         die("%s: its last rank is %d, but it has %d rows only: a rank without any is no rank", name, workers - 1, t->n);
@@ -173,11 +173,13 @@ struct side *side_of_rows(const char *name, const struct timeline_rows *t) {
     for (int r = 0; r < workers; r++) /* ranks without rows */
         s->lane_at[r + 1] = s->lane_at[r + 1] ? s->lane_at[r + 1] : s->lane_at[r];
     finish_side(s);
+    if (t->nsteps)
+        side_steps(s, t);
     return s;
 }
 
-/* The times of a program's instructions, from the timeline beside it. */
-void side_times(struct side *s, const char *file, const struct timeline_rows *t) {
+/* The times of a program's instructions, from the timeline beside it or as measured. */
+void side_times(struct side *s, const char *file, struct timeline_rows *t) {
     bool same = s->n == t->n;
     for (int i = 0; same && i < s->n; i++) {
         const struct timeline_row *x = &t->row[i];
@@ -185,13 +187,15 @@ void side_times(struct side *s, const char *file, const struct timeline_rows *t)
         same = x->rank == o->rank && !strcmp(x->lane, s->lane[o->lane].name) && op_of(x->op) == o->op &&
                x->stage == o->stage && x->batch == o->batch && x->peer == o->peer;
         if (!same)
-            die("%s:%d: this row is no instruction of the streams beside it, which have %s on rank %d there; compile "
-                "both again",
-                file, i + 2, diff_op_name(o), o->rank);
+            die("%s%s: this row is no instruction of the program, which has %s on rank %d there; compile both again",
+                file, t->nsteps ? format(", rank %d's %s in lane %s", x->rank, x->op, x->lane) : format(":%d", i + 2),
+                diff_op_name(o), o->rank);
         s->start[i] = x->start;
         s->end[i] = x->end;
     }
     if (!same)
-        die("%s: %d rows, but the streams beside it have %d instructions; compile both again", file, t->n, s->n);
+        die("%s: %d rows, but the program has %d instructions; compile both again", file, t->n, s->n);
     s->timed = true;
+    if (t->nsteps)
+        side_steps(s, t);
 }

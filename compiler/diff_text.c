@@ -21,7 +21,8 @@ bool diff_figure(const struct diff *d, int which, int side, double *x) {
 }
 
 bool diff_same(const struct diff *d) {
-    bool same = !d->only[0] && !d->only[1] && !d->moved && !d->reordered && !d->longer && !d->shifted && !d->rewired;
+    bool same = !d->only[0] && !d->only[1] && !d->split && !d->moved && !d->reordered && !d->longer && !d->shifted &&
+                !d->rewired;
     for (int f = 0; same && f < NFIGURES; f++) {
         double a, b;
         if (f != F_MAKESPAN && f != F_BUBBLE && diff_figure(d, f, 0, &a) && diff_figure(d, f, 1, &b))
@@ -31,7 +32,14 @@ bool diff_same(const struct diff *d) {
 }
 
 bool diff_has(const struct diff_op *o, enum diff_class c) {
-    return c <= ONLY_B ? o->match < 0 : c == MOVED ? o->moved : c == REORDERED ? o->reordered : o->longer;
+    switch (c) {
+    case ONLY_A:
+    case ONLY_B: return o->match < 0 && !o->split;
+    case SPLIT: return o->split && o->op != OP_W; /* of A: its B, or its I */
+    case MOVED: return o->moved;
+    case REORDERED: return o->reordered;
+    default: return o->longer;
+    }
 }
 
 const char *diff_op_name(const struct diff_op *o) {
@@ -57,9 +65,11 @@ static const char *figure_text(int which, double x, const struct measure *m, cha
     return buf;
 }
 
-static const char *delta_text(int which, double a, double b, char buf[32]) {
+static const char *delta_text(const struct diff *d, int which, double a, double b, char buf[32]) {
     if (a == b)
         snprintf(buf, 32, "=");
+    else if (d->tells && diff_by_chance(d->p[which]))
+        snprintf(buf, 32, "~");
     else if (which == F_BUBBLE)
         snprintf(buf, 32, "%+.1f pt", 100 * (b - a));
     else if (which == F_OPERATIONS || a == 0)
@@ -91,7 +101,7 @@ static void put_figures(struct text *t, const struct diff *d, const struct measu
         if (!in_a && !in_b)
             continue;
         put_figure_row(t, markdown, figure_name[f], in_a ? figure_text(f, a, m, x) : "?",
-                       in_b ? figure_text(f, b, m, y) : "?", in_a && in_b ? delta_text(f, a, b, delta) : "?");
+                       in_b ? figure_text(f, b, m, y) : "?", in_a && in_b ? delta_text(d, f, a, b, delta) : "?");
     }
 }
 
@@ -121,27 +131,34 @@ static const char *before_in_lane(const struct side *s, int i) {
     return i > s->lane[s->op[i].lane].first ? diff_op_name(&s->op[i - 1]) : NULL;
 }
 
-static void put_kinds(struct text *t, const struct diff *d, const struct measure *m, bool markdown) {
+/* Each group's change: its ratios, or ~ where it is chance. */
+static void put_groups(struct text *t, const struct diff *d, const struct diff_group *group, int n, const char *by,
+                       const struct measure *m, bool markdown) {
     char a[32], b[32], ratio[64];
-    if (!d->nkinds)
+    if (!n)
         return;
-    put(t, "\n%sDurations by kind, all together (%s), and B / A of each: median, quartiles\n\n", markdown ? "### " : "",
-        m->name);
+    put(t, "\n%sDurations by %s, all together (%s), and B / A of each: median, quartiles\n\n", markdown ? "### " : "",
+        by, m->name);
     put_head(t, markdown, "B / A");
-    for (int i = 0; i < d->nkinds; i++) {
-        const struct diff_kind *k = &d->kind[i];
+    for (int i = 0; i < n; i++) {
+        const struct diff_group *k = &group[i];
         snprintf(ratio, sizeof ratio, k->n ? "%.3g (%.3g .. %.3g)" : "-", k->bias, k->low, k->high);
-        put_figure_row(t, markdown, op_name[k->op], time_text(k->a, m, a), time_text(k->b, m, b), ratio);
+        put_figure_row(t, markdown, k->name, time_text(k->a, m, a), time_text(k->b, m, b),
+                       d->tells && diff_by_chance(k->p) ? "~" : ratio);
     }
 }
 
 /* An operation of a class, behind the class's sign. */
 static void put_member(struct text *t, const struct diff *d, int class, int i, const struct measure *m) {
-    static const char sign[] = "-+>~d";
+    static const char sign[] = "-+/>~d";
     const struct side *a = d->side[0], *b = d->side[1], *s = class == ONLY_B ? b : a;
-    const struct diff_op *o = &s->op[i], *o2 = class >= MOVED ? &b->op[o->match] : NULL;
+    const struct diff_op *o = &s->op[i], *o2 = class >= SPLIT ? &b->op[o->match] : NULL;
     char x[32], y[32];
     put(t, "%c rank %d %s  %s", sign[class], o->rank, s->lane[o->lane].name, diff_op_name(o));
+    if (class == SPLIT)
+        put(t, o->op == OP_B ? "  is %s and %s" : "  and %s are %s",
+            job_name(o->stage, o->batch, o->op == OP_B ? OP_I : OP_W),
+            job_name(o->stage, o->batch, o->op == OP_B ? OP_W : OP_B));
     if (class == MOVED)
         put(t, "  to rank %d %s", o2->rank, b->lane[o2->lane].name);
     if (class == REORDERED) {
@@ -155,21 +172,39 @@ static void put_member(struct text *t, const struct diff *d, int class, int i, c
     put(t, "\n");
 }
 
+static const struct diff *sorted; /* qsort has no context argument */
+
+/* What its duration changed by, the largest first. */
+static int by_change(const void *x, const void *y) {
+    int32_t i = *(const int32_t *)x, j = *(const int32_t *)y;
+    const struct side *a = sorted->side[0], *b = sorted->side[1];
+    int64_t p = llabs(diff_took(b, &b->op[a->op[i].match]) - diff_took(a, &a->op[i]));
+    int64_t q = llabs(diff_took(b, &b->op[a->op[j].match]) - diff_took(a, &a->op[j]));
+    return p != q ? (p < q) - (p > q) : i - j;
+}
+
 static void put_classes(struct text *t, const struct diff *d, const struct measure *m, bool markdown) {
-    static const char *const title[NCLASSES] = {"only in A", "only in B", "moved to another rank or lane",
+    static const char *const title[NCLASSES] = {"only in A",
+                                                "only in B",
+                                                "backwards that are one job on one side and two, I and W, on the other",
+                                                "moved to another rank or lane",
                                                 "reordered, the fewest that explain the change of order",
-                                                "longer or shorter"};
-    int count[NCLASSES] = {d->only[0], d->only[1], d->moved, d->reordered, d->longer};
+                                                "longer or shorter, those with the largest change first"};
+    int count[NCLASSES] = {d->only[0], d->only[1], d->split, d->moved, d->reordered, d->longer};
     for (int c = 0; c < NCLASSES; c++) {
         const struct side *s = d->side[c == ONLY_B];
         if (!count[c])
             continue;
         put(t, "\n%s%d %s\n%s", markdown ? "### " : "", count[c], title[c], markdown ? "\n```\n" : "");
-        for (int i = 0, n = 0; i < s->n && n < LINES; i++)
-            if (diff_has(&s->op[i], (enum diff_class)c)) {
-                put_member(t, d, c, i, m);
-                n++;
-            }
+        int32_t *member = NEW(int32_t, count[c]);
+        for (int i = 0, n = 0; i < s->n; i++)
+            if (diff_has(&s->op[i], (enum diff_class)c))
+                member[n++] = i;
+        sorted = d;
+        if (c == LONGER)
+            qsort(member, (size_t)count[c], sizeof *member, by_change);
+        for (int n = 0; n < count[c] && n < LINES; n++)
+            put_member(t, d, c, member[n], m);
         if (count[c] > LINES)
             put(t, "  and %d more; --json has all\n", count[c] - LINES);
         put(t, "%s", markdown ? "```\n" : "");
@@ -178,7 +213,7 @@ static void put_classes(struct text *t, const struct diff *d, const struct measu
 
 static char root_sign(const struct diff *d, const struct root *r) {
     const struct diff_op *o = r->a >= 0 ? &d->side[0]->op[r->a] : NULL;
-    return !o ? '+' : r->b < 0 ? '-' : o->moved ? '>' : o->reordered ? '~' : o->longer ? 'd' : ' ';
+    return !o ? '+' : r->b < 0 ? '-' : o->split ? '/' : o->moved ? '>' : o->reordered ? '~' : o->longer ? 'd' : ' ';
 }
 
 static void put_root(struct text *t, const struct diff *d, const struct root *r, const struct measure *m) {
@@ -209,22 +244,58 @@ static void put_roots(struct text *t, const struct diff *d, const struct measure
     put(t, "%s", markdown ? "```\n" : "");
 }
 
-static void put_summary(struct text *t, const struct diff *d, const struct measure *m) {
+/* How a side was measured, and what was done to its times. */
+static void put_measured(struct text *t, const struct diff *d, int k, bool ascii) {
+    const struct side *s = d->side[k];
+    char x[32], y[32];
+    if (!s->steps)
+        return;
+    put(t, "%c is measured: %s%d step%s", 'A' + k, s->steps->nsteps > 1 ? "medians of " : "", s->steps->nsteps,
+        s->steps->nsteps > 1 ? "s" : "");
+    put(t, s->clock ? "; clocks set, such that no message arrives before it was sent:"
+                    : "; no message contradicts the clocks\n");
+    double most = 0;
+    for (int r = 0; s->clock && r < s->workers; r++)
+        most = fmax(most, fabs(s->clock[r]));
+    struct measure m = measure_of(most, "s", ascii);
+    for (int r = 0, n = 0; s->clock && r < s->workers; r++)
+        if (s->clock[r] != 0)
+            put(t, "%s rank %d's by %s%s", n++ ? "," : "", r, s->clock[r] > 0 ? "+" : "",
+                time_text(s->clock[r], &m, x));
+    if (s->clock)
+        put(t, " %s, each to %s or better\n", m.name, time_text(s->clock_error, &m, y));
+}
+
+static void put_summary(struct text *t, const struct diff *d, const struct measure *m, bool ascii) {
     char a[32], b[32];
     put(t, "A %s\nB %s\n", d->side[0]->name, d->side[1]->name);
+    for (int k = 0; k < 2; k++)
+        put_measured(t, d, k, ascii);
+    if (d->rate > 0)
+        put(t, "%c's times are in %s; taken as seconds at %.4g a second, where all jobs of both take the same time\n",
+            d->side[0]->steps ? 'B' : 'A', d->side[d->side[0]->steps != NULL]->unit, 1 / d->rate);
+    bool steps = d->side[0]->steps || d->side[1]->steps;
+    if (d->tick > 0 && steps && !d->tells)
+        put(t, "too few steps to tell a change from chance: record more (6 beside a prediction, 4 on both sides)\n");
     for (int k = 0; d->tick > 0 && d->unit && k < 2; k++)
         if (!d->side[k]->unit)
             put(t, "%c names no unit; its times are taken as %s, as %c's are\n", 'A' + k,
                 strcmp(d->unit, "F") ? d->unit : "units", 'B' - k);
     double x, y;
-    if (diff_figure(d, F_MAKESPAN, 0, &x) && diff_figure(d, F_MAKESPAN, 1, &y) && x != y && x > 0)
+    if (!diff_figure(d, F_MAKESPAN, 0, &x) || !diff_figure(d, F_MAKESPAN, 1, &y) || x == y || x <= 0)
+        put(t, "%s", diff_same(d) ? "the same" : "they differ");
+    else if (d->tells && diff_by_chance(d->p[F_MAKESPAN]))
+        put(t, "no significant change of the makespan (p = %.2g): %s -> %s", d->p[F_MAKESPAN], time_text(x, m, a),
+            figure_text(F_MAKESPAN, y, m, b));
+    else
         put(t, "B is %.1f %% %s: makespan %s -> %s", 100 * fabs(y / x - 1), y < x ? "shorter" : "longer",
             time_text(x, m, a), figure_text(F_MAKESPAN, y, m, b));
-    else
-        put(t, "%s", diff_same(d) ? "the same" : "they differ");
-    const char *const what[] = {"only in A", "only in B", "moved", "reordered", "longer or shorter", "shifted"};
-    int count[] = {d->only[0], d->only[1], d->moved, d->reordered, d->longer, d->shifted};
-    for (int i = 0, n = 0; i < 6; i++)
+    if (d->tells && !diff_by_chance(d->p[F_MAKESPAN]))
+        put(t, " (p = %.2g)", d->p[F_MAKESPAN]);
+    const char *const what[] = {"only in A", "only in B",         "split",  "moved",
+                                "reordered", "longer or shorter", "shifted"};
+    int count[] = {d->only[0], d->only[1], d->split, d->moved, d->reordered, d->longer, d->shifted};
+    for (int i = 0, n = 0; i < 7; i++)
         if (count[i])
             put(t, "%s %d %s", n++ ? "," : ";", count[i], what[i]);
     put(t, "\n\n");
@@ -233,13 +304,14 @@ static void put_summary(struct text *t, const struct diff *d, const struct measu
 void emit_diff(struct text *out, const struct diff *d, bool markdown, bool ascii) {
     double last = fmax((double)d->side[0]->makespan, (double)d->side[1]->makespan) * d->tick;
     struct measure m = measure_of(last, d->unit ? d->unit : "units", ascii);
-    put_summary(out, d, &m);
+    put_summary(out, d, &m, ascii);
     put_figures(out, d, &m, markdown);
     if (d->rewired)
         put(out, "\nThe operations are the same, but not all operands, waits or places in memory.\n");
     if (d->tick > 0 && d->side[0]->n && d->side[1]->n && !diff_same(d))
         put_account(out, d, &m, markdown);
-    put_kinds(out, d, &m, markdown);
+    put_groups(out, d, d->kind, d->nkinds, "kind", &m, markdown);
+    put_groups(out, d, d->link, d->nlinks, "link", &m, markdown);
     put_classes(out, d, &m, markdown);
     put_roots(out, d, &m, markdown);
 }

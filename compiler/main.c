@@ -323,25 +323,16 @@ void put_json(const char *s) {
     putchar('"');
 }
 
-/* A whole file that should be text. */
-static const char *read_text_file(const char *path) {
-    size_t size;
-    const char *src = read_file(path, &size);
-    if (strlen(src) != size)
-        die("%s: byte %zu is zero: this is no text", path, strlen(src));
-    return src;
-}
-
 static int import_command(const char *path, const char *output) {
     struct text t = {0};
-    read_torch(&t, path, read_text_file(path));
+    read_torch(&t, path, file_text(path));
     write_file(output ? output : "-", &t);
     return 0;
 }
 
 static int verify_command(const char *path, bool json) {
     static const char *const claims[] = {"jobs", "gradients", "races", "memory", "serial deadlock", "lane deadlock"};
-    const struct program *p = read_text(path, read_text_file(path));
+    const struct program *p = read_text(path, file_text(path));
     struct refutation *no = verify_text(p);
     int claim = 0;
     while (no && no->claim >> (claim + 1))

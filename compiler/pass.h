@@ -104,9 +104,10 @@ void emit_text(struct text *out, const struct program *p);
 struct program *read_text(const char *file, const char *src);
 /* emit_tsv.c */
 void emit_tsv(struct text *out, const struct program *p, const struct timeline *tl);
-/* read_tsv.c: timeline.tsv, predicted or measured, with rows by rank, lane and start. Dies with file:line. */
+/* read_tsv.c: timeline.tsv, predicted or measured, with rows by step, rank, lane and start. Dies with file:line. */
 struct timeline_rows {
-    int n;
+    int n, nsteps; /* rows of a step; row[k * n + i] is the k-th step's ith. nsteps 0: no step is named, there is one */
+    int *step;     /* the numbers of the steps; NULL: a timeline without */
     struct timeline_row {
         int rank;
         const char *lane, *op; /* "send 1", "SEND_F" */
@@ -116,6 +117,9 @@ struct timeline_rows {
     } * row;
 };
 struct timeline_rows *read_tsv(const char *file, const char *src);
+/* read_times.c: the same of a file, or of a folder with each rank's own, DIR/timeline.<rank>.tsv. */
+struct timeline_rows *read_times(const char *path);
+bool holds_times(const char *path); /* such a folder? */
 /* emit_json.c */
 void emit_json(struct text *out, const struct report *r);
 void put_string(struct text *t, const char *s);

@@ -1,6 +1,7 @@
-/* Reads timeline.tsv, predicted or measured, as emit_tsv writes it.
+/* Reads timeline.tsv as emit_tsv writes it, and measured timelines: they have a column `step` in front, and for each
+ * step the same rows but for the times.
  *
- * Strictly: nine columns separated by tabs, an empty one only where it does not apply, rows by rank, lane and start.
+ * Strictly: columns separated by tabs, an empty one only where it does not apply, rows by step, rank, lane and start.
  * One pass, and memory by the number of lines. */
 #include "read.h"
 #include <math.h>
@@ -12,6 +13,8 @@ static const char header[] = "rank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tby
 struct table {
     struct reader in;
     struct timeline_rows *rows;
+    int n, first; /* rows read; the first of the step at hand */
+    size_t cap_step;
     const char *lane; /* of the row before, in the source, and its length; and in the arena */
     size_t nlane;
     const char *lane_name;
@@ -24,7 +27,7 @@ static void column_end(struct reader *in, const char *column) {
     if (*in->p != '\t')
         FAIL(in, in->p,
              "column '%s': expected a tab behind it; the columns are rank, lane, start, end, op, stage, "
-             "batch, peer, bytes",
+             "batch, peer, bytes, and of a measured timeline step in front",
              column);
     in->p++;
 }
@@ -87,10 +90,11 @@ static void read_group(struct table *t, int rank) {
     for (int i; (i = t->groups.slot[slot] - 1) >= 0; slot = map_next(&t->groups, slot)) {
         const struct timeline_row *row = &t->rows->row[i];
         size_t len = (size_t)(in->p - at);
-        if (row->rank == rank && !strncmp(row->lane + strlen("group "), at, len) && !row->lane[strlen("group ") + len])
+        if (i >= t->first && row->rank == rank && !strncmp(row->lane + strlen("group "), at, len) &&
+            !row->lane[strlen("group ") + len])
             FAIL(in, at, "column 'lane': this lane of rank %d had rows before; rows go by rank, lane and start", rank);
     }
-    t->groups.slot[slot] = t->rows->n + 1;
+    t->groups.slot[slot] = t->n + 1;
 }
 
 /* The lane, which is that of the row before or comes after it. Returns whether it is another. */
@@ -135,9 +139,54 @@ static int64_t read_applying(struct reader *in, const char *op, const char *what
     return applies ? read_integer(in, what, 0, most) : -1;
 }
 
+/* ---- steps ---- */
+
+static void end_step(struct table *t) {
+    struct timeline_rows *rows = t->rows;
+    if (rows->nsteps <= 1)
+        rows->n = t->n;
+    else if (t->n - t->first != rows->n)
+        FAIL(&t->in, t->in.p, "step %d has %d rows, step %d had %d: every step has all instructions",
+             rows->step[rows->nsteps - 1], t->n - t->first, rows->step[0], rows->n);
+}
+
+/* The step of a row, which is that of the row before or a later one. */
+static void read_step(struct table *t) {
+    struct timeline_rows *rows = t->rows;
+    const char *at = t->in.p;
+    int step = (int)read_integer(&t->in, "a step in column 'step'", 1, INT32_MAX);
+    int last = rows->nsteps ? rows->step[rows->nsteps - 1] : 0;
+    if (step < last)
+        FAIL(&t->in, at, "column 'step': rows go by step, rank, lane and start; step %d stands above", last);
+    if (step > last) {
+        if (last)
+            end_step(t);
+        t->first = t->n;
+        GROW(rows->step, t->cap_step, (size_t)rows->nsteps + 1);
+        rows->step[rows->nsteps++] = step;
+    }
+    column_end(&t->in, "step");
+}
+
+/* Of a later step: the row is the first step's, but for the times. */
+static void check_row(struct table *t) {
+    struct timeline_rows *rows = t->rows;
+    if (rows->nsteps <= 1)
+        return;
+    const struct timeline_row *row = &rows->row[t->n], *was = &rows->row[t->n - t->first];
+    if (t->n - t->first >= rows->n || row->rank != was->rank || strcmp(row->lane, was->lane) != 0 ||
+        row->op != was->op || row->stage != was->stage || row->batch != was->batch || row->peer != was->peer ||
+        row->bytes != was->bytes)
+        FAIL(&t->in, t->in.start, "step %d has another instruction here than step %d: every step has the same",
+             rows->step[rows->nsteps - 1], rows->step[0]);
+}
+
 static void read_row(struct table *t) {
     struct reader *in = &t->in;
-    struct timeline_row *row = &t->rows->row[t->rows->n], *above = t->rows->n ? row - 1 : NULL;
+    struct timeline_row *row = &t->rows->row[t->n];
+    if (t->rows->step)
+        read_step(t);
+    const struct timeline_row *above = t->n > t->first ? row - 1 : NULL;
     const char *at = in->p;
     row->rank = (int)read_integer(in, "a rank in column 'rank'", 0, INT32_MAX);
     if (above && row->rank < above->rank)
@@ -170,17 +219,20 @@ static void read_row(struct table *t) {
         FAIL(in, at, "column 'peer': expected %d, the lane's peer", t->peer);
     column_end(in, "peer");
     row->bytes = read_applying(in, row->op, "the bytes in column 'bytes'", is_message(op), INT64_MAX);
+    check_row(t);
     read_end(in);
-    t->rows->n++;
+    t->n++;
 }
 
 struct timeline_rows *read_tsv(const char *file, const char *src) {
     struct timeline_rows *rows = NEW(struct timeline_rows, 1);
     struct table t = {.in = {.file = file, .src = src, .p = src, .start = src, .line = 1}, .rows = rows};
+    if (read_if(&t.in, "step\t"))
+        GROW(rows->step, t.cap_step, 1);
     if (!read_if(&t.in, header))
-        FAIL(&t.in, src,
-             "expected the header of a timeline: rank, lane, start, end, op, stage, batch, peer, bytes, "
-             "separated by tabs");
+        FAIL(&t.in, t.in.p,
+             "expected the header of a timeline: rank, lane, start, end, op, stage, batch, peer, bytes, separated by "
+             "tabs; a measured one has step in front");
     t.in.start = t.in.p;
     t.in.line = 2;
     size_t lines = 0;
@@ -190,5 +242,6 @@ struct timeline_rows *read_tsv(const char *file, const char *src) {
     t.groups = map_new(lines);
     while (*t.in.p)
         read_row(&t);
+    end_step(&t);
     return rows;
 }

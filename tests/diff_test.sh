@@ -32,7 +32,11 @@ expect "makespan" "33 units 27 units -18.2 %" "$(row makespan)"
 expect "work" "24 24 =" "$(row work)"
 expect "dependency" "9 3 -6" "$(row dependency)"
 expect "the account's sum" "33 27 -6" "$(row makespan 2)"
-expect "backwards that are split" "32 only in A" "$(grep -x '[0-9]* only in A' "$room/out")"
+expect "backwards that are split" "/ rank 0 compute  0B0  is 0I0 and 0W0" "$(grep -A 1 '^32 backwards' "$room/out" | tail -n 1)"
+expect "and none is in one only" "" "$(grep ' only in [AB]' "$room/out")"
+answers 1 schedules/zb_h1.lua $S
+expect "turned: those that are one" "/ rank 0 compute  0I0  and 0W0 are 0B0" "$(grep -A 1 '^32 backwards' "$room/out" | tail -n 1)"
+answers 1 $S schedules/zb_h1.lua
 
 # By hand: with P = 2 and M = 1, F0 F1 B1 B0 in a row, and with a latency of 1 two messages between them.
 answers 0 schedules/gpipe.lua schedules/gpipe.lua -D workers=2 -D batches=1 -D latency=1 \
@@ -111,7 +115,8 @@ expect "which limit" "pianola: makespan:+22%: 27 in A, 33 in B" "$(cat "$room/er
 # JSON for programs, Markdown for people; a pipe gets the same bytes twice.
 answers 1 $S schedules/zb_h1.lua --json
 expect "json" '    "makespan": { "a": 33, "b": 27, "delta": -6 },' "$(grep '"makespan"' "$room/out")"
-expect "json: all that is only in B" 64 "$(sed -n '/"only_b"/,/\]/p' "$room/out" | grep -c '"op"')"
+expect "json: all that are split" 32 "$(sed -n '/"split"/,/^  \]/p' "$room/out" | grep -cE '"op": "([0-9]B[0-9])".*"is": \["[0-9]I[0-9]", "[0-9]W[0-9]"\]')"
+expect "json: none is only in B" '  "only_b": [],' "$(grep '"only_b"' "$room/out")"
 cp "$room/out" "$room/before"
 answers 1 $S schedules/zb_h1.lua --json
 expect "the same bytes" "" "$(cmp "$room/before" "$room/out")"
@@ -137,7 +142,7 @@ trouble "the times of $A are in F, those of $S in FLOP; a cluster's \`flops\` ma
     $A $S --model schedules/models/gpt.lua
 cp -R $A "$room/torn"
 sed -i '5s/F\t0\t3/F\t0\t9/' "$room/torn/timeline.tsv"
-trouble "$room/torn/timeline.tsv:5: this row is no instruction of the streams beside it, which have 0F3 on rank 0 there; compile both again" \
+trouble "$room/torn/timeline.tsv:5: this row is no instruction of the program, which has 0F3 on rank 0 there; compile both again" \
     "$room/torn" $A
 
 # git: a hunk of streams.txt names its rank and lane, one moved operation is one - and one +, and as git's external

@@ -81,7 +81,8 @@ static void check_classes(const struct diff *d, int seed) {
         if (!y)
             continue;
         cr_assert_eq(y->match, i);
-        cr_assert(x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->peer == y->peer);
+        bool split = x->split && y->split && x->op + y->op == OP_B + OP_I && x->op != y->op;
+        cr_assert((x->op == y->op || split) && x->stage == y->stage && x->batch == y->batch && x->peer == y->peer);
         shifts += llabs(y->end - x->end) > d->least;
     }
     for (int i = 0; i < d->nroots; i++) {

@@ -1,0 +1,180 @@
+/* What differs between sides no more than the steps of a measured one do among themselves.
+ *
+ * Two measured sides: the rank-sum test (Mann & Whitney 1947), exact for few steps without ties, else by the normal
+ * distribution. A prediction against measured steps: the sign test, whether they lie on both sides of it. Of many
+ * operations some would seem to differ by chance: those that do are chosen such that of all chosen 5 % are chance
+ * (Benjamini & Hochberg 1995). */
+#include "diff.h"
+#include <math.h>
+#include <stdlib.h>
+
+static const double CHANCE = 0.05;
+enum { EXACT = 20 }; /* steps on each side at most */
+
+static int by_size(const void *x, const void *y) {
+    double a = *(const double *)x, b = *(const double *)y;
+    return (a > b) - (a < b);
+}
+
+/* In how many ways n of one and m of another kind stand in a row such that u pairs are out of order. */
+static double orders(int n, int m, int u) {
+    static double count[EXACT + 1][EXACT + 1][EXACT * EXACT + 1];
+    static bool filled;
+    for (int i = 0; !filled && i <= EXACT; i++)
+        for (int j = 0; j <= EXACT; j++)
+            for (int k = 0; k <= i * j; k++) /* the last of the row is of the other kind, or of the first */
+                count[i][j][k] =
+                    !i || !j ? 1 : (k <= i * (j - 1) ? count[i][j - 1][k] : 0) + (k >= j ? count[i - 1][j][k - j] : 0);
+    filled = true;
+    return count[n][m][u];
+}
+
+static double exact_p(int n, int m, double u) {
+    double all = 0, low = 0, least = fmin(u, (double)n * m - u);
+    for (int k = 0; k <= n * m; k++) {
+        all += orders(n, m, k);
+        low += k <= least ? orders(n, m, k) : 0;
+    }
+    return fmin(1, 2 * low / all);
+}
+
+double rank_sum_test(double *x, int n, double *y, int m) {
+    qsort(x, (size_t)n, sizeof *x, by_size);
+    qsort(y, (size_t)m, sizeof *y, by_size);
+    double u = 0, ties = 0, all = n + m;
+    for (int i = 0, j = 0; i < n || j < m;) {
+        double least = j == m || (i < n && x[i] < y[j]) ? x[i] : y[j];
+        int from_x = 0, from_y = 0;
+        while (i < n && x[i] == least)
+            i++, from_x++;
+        while (j < m && y[j] == least)
+            j++, from_y++;
+        u += from_x * (j - from_y + from_y / 2.0); /* pairs in which x is the larger */
+        ties += pow(from_x + from_y, 3) - (from_x + from_y);
+    }
+    if (ties == 0 && n <= EXACT && m <= EXACT)
+        return exact_p(n, m, u);
+    double variance = (double)n * m / 12 * (all + 1 - ties / (all * (all - 1)));
+    double off = fmax(fabs(u - (double)n * m / 2) - 0.5, 0);
+    return variance > 0 ? erfc(off / sqrt(2 * variance)) : 1;
+}
+
+double sign_test(double x, const double *y, int m) {
+    int below = 0, above = 0;
+    for (int i = 0; i < m; i++) {
+        below += y[i] < x;
+        above += y[i] > x;
+    }
+    int n = below + above, least = below < above ? below : above;
+    double sum = 0, ways = 1;
+    for (int i = 0; i <= least; ways = ways * (n - i) / (i + 1), i++)
+        sum += ways;
+    return fmin(1, 2 * sum / pow(2, n));
+}
+
+double diff_p(double *x, int n, double *y, int m) {
+    if (n > 1 && m > 1)
+        return rank_sum_test(x, n, y, m);
+    return n > 1 ? sign_test(*y, x, n) : m > 1 ? sign_test(*x, y, m) : NAN;
+}
+
+/* ---- samples ---- */
+
+int side_nsteps(const struct side *s) { return s->steps ? s->steps->nsteps : 1; }
+
+void diff_sample(const struct side *s, int i, bool ends, double *out) {
+    const struct diff_op *o = &s->op[i];
+    bool receives = is_message(o->op) && op_lane[o->op] == LANE_RECV;
+    for (int k = 0; k < side_nsteps(s); k++) {
+        const struct timeline_row *row = s->steps ? &s->steps->row[(size_t)k * (size_t)s->n] : NULL;
+        double end = row ? row[i].end : s->end[i], start = row ? row[i].start : s->start[i];
+        if (receives)
+            start = fmin(start, row ? row[o->ring].start : s->start[o->ring]);
+        out[k] = ends ? end : end - start;
+    }
+}
+
+/* Of each step: when it ended, or what share of the ranks' time was no work. */
+static void sample_step(const struct side *s, bool bubble, double *out) {
+    for (int k = 0; k < side_nsteps(s); k++) {
+        const struct timeline_row *row = s->steps ? &s->steps->row[(size_t)k * (size_t)s->n] : NULL;
+        double last = 0, work = 0;
+        for (int i = 0; i < s->n; i++) {
+            double end = row ? row[i].end : s->end[i], start = row ? row[i].start : s->start[i];
+            last = fmax(last, end);
+            work += s->op[i].op <= OP_W ? end - start : 0;
+        }
+        out[k] = !bubble ? last : last > 0 ? 1 - work / (last * s->workers) : 0;
+    }
+}
+
+/* ---- what is no chance ---- */
+
+struct finding {
+    double p;
+    int32_t op;
+};
+
+static int by_p(const void *x, const void *y) {
+    const struct finding *a = x, *b = y;
+    return a->p != b->p ? (a->p > b->p) - (a->p < b->p) : a->op - b->op;
+}
+
+/* Of the n findings, how many are taken: the most such that the last one's p is at most its share of CHANCE. */
+static int chosen(struct finding *f, int n) {
+    qsort(f, (size_t)n, sizeof *f, by_p);
+    for (int i = n; i > 0; i--)
+        if (f[i - 1].p <= CHANCE * i / n)
+            return i;
+    return 0;
+}
+
+static bool tells(int n, int m) {
+    if (n > 1 && m > 1)
+        return n > EXACT || m > EXACT || exact_p(n, m, 0) <= CHANCE;
+    return 2 / pow(2, n > m ? n : m) <= CHANCE;
+}
+
+static bool counts(const struct diff_op *o) { return o->match >= 0 && !o->split; }
+
+/* Takes `longer` from operations whose durations, and makes those steady whose ends, differ by chance alone. */
+static void test_ops(struct diff *d, bool ends, double *x, double *y) {
+    struct side *a = d->side[0], *b = d->side[1];
+    struct finding *f = NEW(struct finding, a->n);
+    int n = 0;
+    for (int i = 0; i < a->n; i++) {
+        if (!counts(&a->op[i]))
+            continue;
+        diff_sample(a, i, ends, x);
+        diff_sample(b, a->op[i].match, ends, y);
+        f[n++] = (struct finding){diff_p(x, side_nsteps(a), y, side_nsteps(b)), i};
+    }
+    for (int k = chosen(f, n); k < n; k++) {
+        struct diff_op *o = &a->op[f[k].op], *other = &b->op[o->match];
+        if (ends)
+            o->steady = other->steady = true;
+        else
+            o->longer = other->longer = false;
+    }
+}
+
+bool diff_by_chance(double p) { return p > CHANCE; }
+
+void diff_significance(struct diff *d) {
+    int n = side_nsteps(d->side[0]), m = side_nsteps(d->side[1]);
+    double *x = NEW(double, n), *y = NEW(double, m);
+    for (int f = 0; f < NFIGURES; f++)
+        d->p[f] = NAN;
+    if (n == 1 && m == 1)
+        return;
+    d->tells = tells(n, m);
+    for (int f = F_MAKESPAN; f <= F_BUBBLE; f++) {
+        sample_step(d->side[0], f == F_BUBBLE, x);
+        sample_step(d->side[1], f == F_BUBBLE, y);
+        d->p[f] = diff_p(x, n, y, m);
+    }
+    if (d->tells) {
+        test_ops(d, false, x, y);
+        test_ops(d, true, x, y);
+    }
+}

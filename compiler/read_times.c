@@ -1,0 +1,57 @@
+/* What a measured run left: a file, or of ranks that were processes a folder with a file each, which become one. */
+#include "pass.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *file_of(const char *dir, int rank) { return format("%s/timeline.%d.tsv", dir, rank); }
+
+bool holds_times(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode) && access(file_of(path, 0), F_OK) == 0;
+}
+
+/* The files of all ranks as one: of each step, rank by rank. */
+static struct timeline_rows *merge(const char *dir, struct timeline_rows **of, int n) {
+    struct timeline_rows *all = NEW(struct timeline_rows, 1);
+    for (int r = 0; r < n; r++)
+        all->n += of[r]->n;
+    all->nsteps = of[0]->nsteps;
+    all->step = of[0]->step;
+    all->row = NEW(struct timeline_row, (size_t)all->n * (size_t)all->nsteps);
+    for (int k = 0, at = 0; k < all->nsteps; k++)
+        for (int r = 0; r < n; at += of[r++]->n) {
+            if (of[r]->nsteps != all->nsteps || of[r]->step[k] != all->step[k])
+                die("%s has other steps than %s: they are not of one run", file_of(dir, r), file_of(dir, 0));
+            memcpy(&all->row[at], &of[r]->row[(size_t)k * (size_t)of[r]->n], sizeof *all->row * (size_t)of[r]->n);
+        }
+    return all;
+}
+
+static struct timeline_rows *read_folder(const char *dir) {
+    struct timeline_rows **of = NULL;
+    size_t cap = 0;
+    int n = 0;
+    for (; access(file_of(dir, n), F_OK) == 0; n++) {
+        const char *file = file_of(dir, n);
+        GROW(of, cap, (size_t)n + 1);
+        of[n] = read_tsv(file, file_text(file));
+        if (!of[n]->nsteps)
+            die("%s: its first column is not step, or it has no rows: this is not what rank %d measured", file, n);
+        for (int i = 0; i < of[n]->n; i++)
+            if (of[n]->row[i].rank != n)
+                die("%s: it has rows of rank %d; it should be rank %d's own", file, of[n]->row[i].rank, n);
+    }
+    if (n == 0)
+        die("%s: %s", file_of(dir, 0), strerror(errno));
+    return merge(dir, of, n);
+}
+
+struct timeline_rows *read_times(const char *path) {
+    struct stat st;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return read_folder(path);
+    return read_tsv(path, file_text(path));
+}
