@@ -128,6 +128,11 @@ char *read_file(const char *path, size_t *size) {
     return s;
 }
 
+int by_value(const void *x, const void *y) {
+    double a = *(const double *)x, b = *(const double *)y;
+    return (a > b) - (a < b);
+}
+
 const char *file_text(const char *path) {
     size_t size;
     const char *s = read_file(path, &size);

@@ -35,6 +35,8 @@ void put_bytes(struct text *t, const char *s, size_t n);
 /* The shortest decimal form of x that reads back as x; integers without a point. buf holds 32. */
 const char *number(double x, char *buf);
 
+int by_value(const void *x, const void *y); /* of doubles, for qsort */
+
 /* The name among names nearest to word by edit distance, or NULL when none is near: for "did you mean". */
 const char *nearest(const char *word, const char *const *names, int n);
 

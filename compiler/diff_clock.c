@@ -1,135 +1,128 @@
-/* Several measured steps, by several clocks: the clocks are made one, and the median step is taken.
+/* Several measured steps, by several clocks: in each step the clocks are made one, and the median step is taken.
  *
- * Clocks (Mills 1985, RFC 958): no message arrives before it was sent. Of two ranks, the quickest message each way
- * bounds from both sides how far their clocks are apart. Where no message contradicts them, clocks are left alone;
- * otherwise the middle is taken, along the pairs of ranks that leave the least room (a minimum spanning tree, Kruskal
- * 1956).
+ * No message arrives before it was sent. So the quickest message between two ranks bounds how far the one's clock is
+ * ahead of the other's, and all such bounds together are distances in a graph of ranks (Bellman 1958). The shortest way
+ * from rank 0 to a rank is the most, and the way back the least, that may be added to its clock: both satisfy all
+ * bounds, hence so does their middle, and half their difference is how wrong it can be. Where no message contradicts
+ * the clocks they are left alone. A step at a time, since clocks drift.
  *
  * Medians keep the order of causes: what ends before another begins in every step does so in their medians. */
 #include "diff.h"
 #include "map.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* Two ranks that exchange messages, a < b: the least time from a start on the one to an end on the other. */
-struct pair_of_ranks {
-    int32_t a, b;
-    double there, back; /* from a to b, from b to a; INFINITY: no message goes this way */
+/* Of all that goes from a rank to another, in one step: the least time from a start to an end. */
+struct bound {
+    int32_t from, to;
+    double least;
 };
 
-static double room_of(const struct pair_of_ranks *p) { return p->there + p->back; }
+struct bounds {
+    struct bound *at;
+    int n;
+    size_t cap;
+    int32_t *of; /* per operation: the bound it belongs to, or -1 */
+};
 
-/* What goes to b's clock, relative to a's: 0 where that is possible. A bound that is missing leaves the other. */
-static double shift_of(const struct pair_of_ranks *p) {
-    if (p->there >= 0 && p->back >= 0)
-        return 0;
-    return isinf(p->there) ? p->back : isinf(p->back) ? -p->there : (p->back - p->there) / 2;
-}
-
-static struct pair_of_ranks *pair_at(struct pair_of_ranks **pair, size_t *cap, int *n, struct map *map, int a, int b) {
-    uint32_t at = map_start(map, hash_add(hash_add(1, a), b));
+static int bound_at(struct bounds *z, struct map *map, int from, int to) {
+    uint32_t at = map_start(map, hash_add(hash_add(1, from), to));
     for (int k; (k = map->slot[at] - 1) >= 0; at = map_next(map, at))
-        if ((*pair)[k].a == a && (*pair)[k].b == b)
-            return &(*pair)[k];
-    GROW(*pair, *cap, (size_t)*n + 1);
-    (*pair)[*n] = (struct pair_of_ranks){a, b, INFINITY, INFINITY};
-    map->slot[at] = ++*n;
-    return &(*pair)[*n - 1];
+        if (z->at[k].from == from && z->at[k].to == to)
+            return k;
+    GROW(z->at, z->cap, (size_t)z->n + 1);
+    z->at[z->n] = (struct bound){from, to, INFINITY};
+    map->slot[at] = ++z->n;
+    return z->n - 1;
 }
 
-/* Each end of a message, or of a reduction, with the next of its ring: the one cannot begin after the other ends. */
-static struct pair_of_ranks *pairs_of(const struct side *s, const struct timeline_rows *t, int *n) {
-    struct pair_of_ranks *pair = NULL;
+/* Each SEND with its RECV, and each member of a reduction with the next: the one cannot end before the other begins. */
+static struct bounds bounds_of(const struct side *s) {
+    struct bounds z = {.of = NEW(int32_t, s->n)};
     struct map map = map_new((size_t)s->n);
-    size_t cap = 0;
-    *n = 0;
     for (int i = 0; i < s->n; i++) {
-        int to = s->op[i].ring, from = s->op[i].rank, dest = s->op[to].rank;
-        bool receives = s->op[i].op != OP_REDUCE && op_lane[s->op[i].op] == LANE_RECV;
-        if (from == dest || receives)
-            continue;
-        struct pair_of_ranks *p = pair_at(&pair, &cap, n, &map, from < dest ? from : dest, from < dest ? dest : from);
-        double *least = from < dest ? &p->there : &p->back;
-        for (int k = 0; k < t->nsteps; k++) {
-            const struct timeline_row *row = &t->row[(size_t)k * (size_t)t->n];
-            *least = fmin(*least, row[to].end - row[i].start);
+        const struct diff_op *o = &s->op[i];
+        bool receives = o->op != OP_REDUCE && op_lane[o->op] == LANE_RECV;
+        z.of[i] = s->op[o->ring].rank == o->rank || receives ? -1 : bound_at(&z, &map, o->rank, s->op[o->ring].rank);
+    }
+    return z;
+}
+
+/* Returns whether a message contradicts the clocks. */
+static bool measure_bounds(const struct side *s, const struct timeline_row *row, struct bounds *z) {
+    bool wrong = false;
+    for (int b = 0; b < z->n; b++)
+        z->at[b].least = INFINITY;
+    for (int i = 0; i < s->n; i++)
+        if (z->of[i] >= 0) {
+            double *least = &z->at[z->of[i]].least;
+            *least = fmin(*least, row[s->op[i].ring].end - row[i].start);
+            wrong |= *least < 0;
+        }
+    return wrong;
+}
+
+/* far[] becomes what may at most be added to each clock, from what it starts with; turned: subtracted. A bound says
+ * that its from's clock is at most `least` ahead of its to's. Clocks that drift within the step can leave bounds that
+ * contradict each other: as many rounds as there are ranks settle all that can be. */
+static void relax(const struct bounds *z, double *far, int ranks, bool turned) {
+    bool more = true;
+    for (int round = 0; more && round < ranks; round++) {
+        more = false;
+        for (const struct bound *b = z->at; b < z->at + z->n; b++) {
+            int tail = turned ? b->from : b->to, head = turned ? b->to : b->from;
+            if (far[tail] + b->least < far[head]) {
+                far[head] = far[tail] + b->least;
+                more = true;
+            }
         }
     }
-    return pair;
 }
 
-static int by_room(const void *x, const void *y) {
-    const struct pair_of_ranks *p = x, *q = y;
-    if (room_of(p) != room_of(q))
-        return room_of(p) < room_of(q) ? -1 : 1;
-    return p->a != q->a ? p->a - q->a : p->b - q->b;
-}
-
-/* Ranks whose clocks hang together: a rank's clock plus its shift is that of the rank above it. */
-struct hung {
-    int32_t up;
-    double shift;
-};
-
-/* The rank that r hangs from, at the top, and what to add for its clock. */
-static struct hung top_of(struct hung *hung, int r) {
-    struct hung sum = {r, 0};
-    while (hung[sum.up].up != sum.up) {
-        sum.shift += hung[sum.up].shift;
-        sum.up = hung[sum.up].up;
+/* What is added to each clock, in shift[]. Returns how wrong that can be at most; INFINITY: not known. */
+static double find_shifts(const struct bounds *z, int ranks, double *shift, double *most, double *least) {
+    double error = 0;
+    for (int r = 0; r < ranks; r++) {
+        most[r] = least[r] = r ? INFINITY : 0;
+        shift[r] = 0;
     }
-    if (sum.up != r)
-        hung[r] = sum;
-    return sum;
+    relax(z, most, ranks, false);
+    relax(z, least, ranks, true);
+    for (int r = 0; r < ranks; r++)
+        error = fmax(error, (most[r] + least[r]) / 2);
+    if (isinf(error)) /* some ranks do not hear from all: no clock is put ahead, and as few back as can be */
+        relax(z, shift, ranks, false);
+    for (int r = 0; r < ranks && !isinf(error); r++)
+        shift[r] = (most[r] - least[r]) / 2;
+    return error;
 }
 
-/* Sets clock[] and clock_error, or leaves them NULL where no message contradicts the clocks. */
-static void find_clocks(struct side *s, const struct timeline_rows *t) {
-    int n;
-    struct pair_of_ranks *pair = pairs_of(s, t, &n);
-    bool wrong = false;
-    for (int i = 0; i < n; i++)
-        wrong |= pair[i].there < 0 || pair[i].back < 0;
-    if (!wrong)
-        return;
-    struct hung *hung = NEW(struct hung, s->workers);
-    for (int r = 0; r < s->workers; r++)
-        hung[r].up = r;
-    qsort(pair, (size_t)n, sizeof *pair, by_room);
-    for (int i = 0; i < n; i++) {
-        struct hung a = top_of(hung, pair[i].a), b = top_of(hung, pair[i].b);
-        if (a.up == b.up)
+static void set_clocks(struct side *s, struct timeline_rows *t) {
+    struct bounds z = bounds_of(s);
+    int W = s->workers, K = t->nsteps;
+    double *shift = NEW(double, W), *most = NEW(double, W), *least = NEW(double, W), *all = NEW(double, K *W);
+    for (int k = 0; k < K; k++) {
+        struct timeline_row *row = &t->row[(size_t)k * (size_t)t->n];
+        if (!measure_bounds(s, row, &z))
             continue;
-        double shift = shift_of(&pair[i]);
-        hung[b.up] = (struct hung){a.up, a.shift + shift - b.shift};
-        if (shift != 0)
-            s->clock_error = fmax(s->clock_error, room_of(&pair[i]) / 2);
+        s->clock = s->clock ? s->clock : NEW(double, W);
+        s->clock_error = fmax(s->clock_error, find_shifts(&z, W, shift, most, least));
+        for (int i = 0; i < t->n; i++) {
+            row[i].start += shift[row[i].rank];
+            row[i].end += shift[row[i].rank];
+        }
+        for (int r = 0; r < W; r++)
+            all[r * K + k] = shift[r];
     }
-    s->clock = NEW(double, s->workers);
-    int32_t *first = NEW(int32_t, s->workers); /* of those that hang together, the first keeps its clock */
-    for (int r = 0; r < s->workers; r++) {
-        struct hung h = top_of(hung, r);
-        first[h.up] = first[h.up] ? first[h.up] : r + 1;
-        s->clock[r] = h.shift - top_of(hung, first[h.up] - 1).shift;
-    }
-}
-
-static void set_clocks(const struct side *s, struct timeline_rows *t) {
-    for (int i = 0; s->clock && i < t->n * t->nsteps; i++) {
-        t->row[i].start += s->clock[t->row[i].rank];
-        t->row[i].end += s->clock[t->row[i].rank];
-    }
+    for (int r = 0; s->clock && r < W; r++)
+        s->clock[r] = median_of(&all[r * K], K);
 }
 
 /* ---- the median step ---- */
 
-static int by_size(const void *x, const void *y) {
-    double a = *(const double *)x, b = *(const double *)y;
-    return (a > b) - (a < b);
-}
-
 double median_of(double *x, int n) {
-    qsort(x, (size_t)n, sizeof *x, by_size);
+    qsort(x, (size_t)n, sizeof *x, by_value);
     return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
@@ -150,7 +143,6 @@ static void start_steps_at_0(const struct timeline_rows *t) {
 void side_steps(struct side *s, struct timeline_rows *t) {
     s->steps = t;
     s->unit = "s";
-    find_clocks(s, t);
     set_clocks(s, t);
     start_steps_at_0(t);
     double *start = NEW(double, t->nsteps), *end = NEW(double, t->nsteps);

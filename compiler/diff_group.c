@@ -13,11 +13,6 @@ struct grouping {
     const char **name;
 };
 
-static int by_size(const void *x, const void *y) {
-    double a = *(const double *)x, b = *(const double *)y;
-    return (a > b) - (a < b);
-}
-
 /* Of n sorted numbers, the one that `share` of them do not exceed. */
 static double quantile(const double *x, int n, double share) { return x[(int)(share * (n - 1) + 0.5)]; }
 
@@ -62,7 +57,7 @@ static void add_all(const struct diff *d, const struct grouping *z, struct diff_
         struct diff_group *k = &group[g];
         if (!k->n)
             continue;
-        qsort(&ratio[at[g]], (size_t)k->n, sizeof *ratio, by_size);
+        qsort(&ratio[at[g]], (size_t)k->n, sizeof *ratio, by_value);
         k->bias = quantile(&ratio[at[g]], k->n, 0.5);
         k->low = quantile(&ratio[at[g]], k->n, 0.25);
         k->high = quantile(&ratio[at[g]], k->n, 0.75);

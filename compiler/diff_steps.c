@@ -11,11 +11,6 @@
 static const double CHANCE = 0.05;
 enum { EXACT = 20 }; /* steps on each side at most */
 
-static int by_size(const void *x, const void *y) {
-    double a = *(const double *)x, b = *(const double *)y;
-    return (a > b) - (a < b);
-}
-
 /* In how many ways n of one and m of another kind stand in a row such that u pairs are out of order. */
 static double orders(int n, int m, int u) {
     static double count[EXACT + 1][EXACT + 1][EXACT * EXACT + 1];
@@ -39,8 +34,8 @@ static double exact_p(int n, int m, double u) {
 }
 
 double rank_sum_test(double *x, int n, double *y, int m) {
-    qsort(x, (size_t)n, sizeof *x, by_size);
-    qsort(y, (size_t)m, sizeof *y, by_size);
+    qsort(x, (size_t)n, sizeof *x, by_value);
+    qsort(y, (size_t)m, sizeof *y, by_value);
     double u = 0, ties = 0, all = n + m;
     for (int i = 0, j = 0; i < n || j < m;) {
         double least = j == m || (i < n && x[i] < y[j]) ? x[i] : y[j];

@@ -252,11 +252,6 @@ uint64_t fingerprint(const struct rt_program *p, char *const *arena) {
     return hash;
 }
 
-static int by_value(const void *x, const void *y) {
-    double a = *(const double *)x, b = *(const double *)y;
-    return (a > b) - (a < b);
-}
-
 static double median(const double *x, int64_t n) {
     double *a = NEW(double, n);
     memcpy(a, x, sizeof *a * (size_t)n);
