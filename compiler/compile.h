@@ -46,7 +46,7 @@ int list_schedules(void);
 
 /* diff.c */
 struct diff_args {
-    const char **file, *fail_on;
+    const char **file, *fail_on, *fit;
     int nfiles;
     bool json, markdown, ascii, git;
 };

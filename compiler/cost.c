@@ -97,7 +97,8 @@ static int columns_in(const struct model *m, int s, const int *out) {
     int begin = m->from_at[s], end = m->from_at[s + 1];
     for (int i = begin + 1; i < end; i++)
         if (out[m->from[i]] != out[m->from[begin]])
-            die("stage %d reads the sum of stage %d, which has %d columns, and stage %d, which has %d; let both end with "
+            die("stage %d reads the sum of stage %d, which has %d columns, and stage %d, which has %d; let both end "
+                "with "
                 "the same width",
                 s, m->from[begin], out[m->from[begin]], m->from[i], out[m->from[i]]);
     return begin < end ? out[m->from[begin]] : m->rt.input == INPUT_TOKENS ? 1 : m->rt.features;
@@ -348,6 +349,21 @@ static void stage_of_units(struct stage *st) {
         st->bytes[k] = k == K_opt || k == K_work ? 0 : 1;
 }
 
+/* What was measured takes the place of what the FLOP say. Without flops there is nothing to say: then all is needed. */
+static void take_measured(struct spec *sp, struct stage *st) {
+    for (int s = 0; s < sp->stages + sp->tied; s++) {
+        const double *took = &sp->took[s * NOPS];
+        for (int d = 0; d < NDIRS; d++)
+            st[s].cost[d] = took[d] > 0 ? took[d] : sp->flops > 0 ? st[s].cost[d] : 0;
+        st[s].update = took[OP_U] > 0 ? took[OP_U] : sp->flops > 0 ? st[s].update : 0;
+        if (sp->model && st[s].update == 0)
+            die("the cluster's cost(%d, \"U\") is nil, and it has no flops to go by", s);
+    }
+    for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++)
+        if (j->cost == 0 && st[j->s].cost[j->d] == 0)
+            die("the cluster's cost(%d, \"%s\") is nil, and it has no flops to go by", j->s, op_name[j->d]);
+}
+
 struct stage *cost_stages(struct spec *sp) {
     sp->tied = sp->model && is_tied(sp->model);
     struct stage *st = NEW(struct stage, sp->stages + sp->tied);
@@ -356,6 +372,8 @@ struct stage *cost_stages(struct spec *sp) {
     else
         for (int s = 0; s < sp->stages; s++)
             stage_of_units(&st[s]);
+    if (sp->took)
+        take_measured(sp, st);
     for (struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
         if (j->cost == 0)
             j->cost = st[j->s].cost[j->d];
@@ -372,5 +390,5 @@ struct stage *cost_stages(struct spec *sp) {
 
 double cost_add(const struct spec *sp, int64_t bytes) {
     double flop = sp->model ? (double)bytes / 4 : 0; /* one addition per float; free where costs are units */
-    return sp->flops > 0 ? flop / sp->flops : flop;
+    return sp->flops > 0 ? flop / sp->flops : sp->took ? 0 : flop;
 }

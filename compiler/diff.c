@@ -36,6 +36,7 @@ static struct side *load_script(const struct compile *how, const char *path, boo
     compile_all(&c, "");
     struct side *s = side_of_program(path, c.program, c.timeline);
     s->unit = c.report->unit;
+    s->flops = c.spec->took ? 0 : c.spec->flops;
     return s;
 }
 
@@ -59,7 +60,8 @@ static struct diff *load_both(const struct compile *how, const struct diff_args 
     for (int i = 0; i < how->args.nset; i++)
         if (!used[i])
             die("-D %s: no script here has this parameter", how->args.set[i]);
-    if (x->timed && y->timed && x->unit && y->unit && strcmp(x->unit, y->unit) != 0)
+    bool measured = (x->steps != NULL) != (y->steps != NULL); /* the prediction's times are made seconds */
+    if (!measured && x->timed && y->timed && x->unit && y->unit && strcmp(x->unit, y->unit) != 0)
         die("the times of %s are in %s, those of %s in %s; a cluster's `flops` makes them seconds", x->name, x->unit,
             y->name, y->unit);
     return diff_make(x, y);
@@ -160,6 +162,11 @@ int diff_command(const struct compile *how, const struct diff_args *a) {
         emit_diff_json(&out, d);
     else
         emit_diff(&out, d, a->markdown, a->ascii);
+    if (a->fit) {
+        struct text costs = {0};
+        emit_fit(&costs, d);
+        write_file(a->fit, &costs);
+    }
     int code = a->fail_on ? beyond(d, a->fail_on) : !diff_same(d);
     write_file("-", &out);
     return code;

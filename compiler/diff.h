@@ -35,6 +35,7 @@ struct diff_lane {
 struct side {
     const char *name; /* as the user named it */
     const char *unit; /* of its times; NULL: its file does not say, or it has none */
+    double flops;     /* what turned FLOP into its times; 0: unknown, or nothing did */
     bool timed;
     struct diff_op *op; /* by rank, lane and place in the lane */
     int n, nlanes, workers;
@@ -97,7 +98,9 @@ struct diff {
 struct side *side_of_program(const char *name, const struct program *p, const struct timeline *tl);
 struct side *side_of_rows(const char *name, struct timeline_rows *rows);
 void side_times(struct side *s, const char *file, struct timeline_rows *rows);
-/* diff_clock.c: the steps' times, from the begin of each, by one clock; and their medians as the times of s. */
+bool side_leads(const struct side *s, int o); /* is o the first of a ring of two at least? */
+/* diff_clock.c: the steps' times, from the begin of each, by one clock, a message from when all its ends have come; and
+ * their medians as the times of s. Changes the rows. */
 void side_steps(struct side *s, struct timeline_rows *t);
 double median_of(double *x, int n); /* sorts x */
 /* diff_steps.c: what differs no more than steps do. Probabilities are two-sided. */

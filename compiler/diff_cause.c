@@ -133,18 +133,10 @@ static void join_pairs(struct side *s) {
     }
 }
 
-/* Whether o is the first of what goes together, of two at least. */
-static bool leads(const struct side *s, int o) {
-    int i = s->op[o].ring;
-    while (i > o)
-        i = s->op[i].ring;
-    return i == o && s->op[o].ring != o;
-}
-
 /* All ends of a message begin when the last has come; a RECV waits for its SEND. */
 static void join_waits(struct side *s) {
     for (int o = 0; o < s->n; o++) {
-        if (!leads(s, o))
+        if (!side_leads(s, o))
             continue;
         struct diff_op latest = s->op[o];
         for (int i = s->op[o].ring; i != o; i = s->op[i].ring) {

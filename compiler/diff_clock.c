@@ -119,6 +119,25 @@ static void set_clocks(struct side *s, struct timeline_rows *t) {
         s->clock[r] = median_of(&all[r * K], K);
 }
 
+/* What a rank waits for the others before a message is no part of it: it begins when all its ends have come. */
+static void begin_together(const struct side *s, const struct timeline_rows *t) {
+    for (int o = 0; o < s->n; o++) {
+        if (!side_leads(s, o))
+            continue;
+        for (int k = 0; k < t->nsteps; k++) {
+            struct timeline_row *row = &t->row[(size_t)k * (size_t)t->n];
+            double begin = row[o].start;
+            for (int i = s->op[o].ring; i != o; i = s->op[i].ring)
+                begin = fmax(begin, row[i].start);
+            int i = o;
+            do {
+                row[i].start = fmin(begin, row[i].end);
+                i = s->op[i].ring;
+            } while (i != o);
+        }
+    }
+}
+
 /* ---- the median step ---- */
 
 double median_of(double *x, int n) {
@@ -144,6 +163,7 @@ void side_steps(struct side *s, struct timeline_rows *t) {
     s->steps = t;
     s->unit = "s";
     set_clocks(s, t);
+    begin_together(s, t);
     start_steps_at_0(t);
     double *start = NEW(double, t->nsteps), *end = NEW(double, t->nsteps);
     for (int i = 0; i < s->n; i++) {

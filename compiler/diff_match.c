@@ -223,11 +223,15 @@ void match_ticks(struct diff *d) {
     }
     /* Sums of decimal fractions differ in their last bits by the order they are taken in: that is no change. */
     int64_t least = d->least = llround(last / d->tick * 1e-9);
+    /* A message is as long as the clocks of its ends say. */
+    double error = d->side[0]->clock_error + d->side[1]->clock_error;
+    int64_t unsure = least + llround(2 * fmin(error, last) / d->tick);
     for (int i = 0; i < d->side[0]->n; i++) {
         struct diff_op *x = &d->side[0]->op[i], *y = x->match >= 0 ? &d->side[1]->op[x->match] : NULL;
         if (!y)
             continue;
-        x->longer = y->longer = !x->split && llabs(diff_took(d->side[1], y) - diff_took(d->side[0], x)) > least;
+        int64_t slack = is_message(x->op) ? unsure : least;
+        x->longer = y->longer = !x->split && llabs(diff_took(d->side[1], y) - diff_took(d->side[0], x)) > slack;
     }
 }
 

@@ -72,6 +72,13 @@ static void join_messages(struct side *s) {
     }
 }
 
+bool side_leads(const struct side *s, int o) {
+    int i = s->op[o].ring;
+    while (i > o)
+        i = s->op[i].ring;
+    return i == o && s->op[o].ring != o;
+}
+
 static void finish_side(struct side *s) {
     number_equals(s);
     join_messages(s);

@@ -1,9 +1,9 @@
 /* What differs between sides no more than the steps of a measured one do among themselves.
  *
  * Two measured sides: the rank-sum test (Mann & Whitney 1947), exact for few steps without ties, else by the normal
- * distribution. A prediction against measured steps: the sign test, whether they lie on both sides of it. Of many
- * operations some would seem to differ by chance: those that do are chosen such that of all chosen 5 % are chance
- * (Benjamini & Hochberg 1995). */
+ * distribution. Of many operations some would seem to differ by chance: those that do are chosen such that of all
+ * chosen 5 % are chance (Benjamini & Hochberg 1995). A prediction against measured steps: the sign test, whether they
+ * lie on both sides of it, each operation by itself. */
 #include "diff.h"
 #include <math.h>
 #include <stdlib.h>
@@ -56,13 +56,14 @@ double rank_sum_test(double *x, int n, double *y, int m) {
 
 double sign_test(double x, const double *y, int m) {
     int below = 0, above = 0;
+    double least = 1e-9 * fabs(x); /* as d->least: sums in another order */
     for (int i = 0; i < m; i++) {
-        below += y[i] < x;
-        above += y[i] > x;
+        below += y[i] < x - least;
+        above += y[i] > x + least;
     }
-    int n = below + above, least = below < above ? below : above;
+    int n = below + above, fewer = below < above ? below : above;
     double sum = 0, ways = 1;
-    for (int i = 0; i <= least; ways = ways * (n - i) / (i + 1), i++)
+    for (int i = 0; i <= fewer; ways = ways * (n - i) / (i + 1), i++)
         sum += ways;
     return fmin(1, 2 * sum / pow(2, n));
 }
@@ -115,11 +116,11 @@ static int by_p(const void *x, const void *y) {
     return a->p != b->p ? (a->p > b->p) - (a->p < b->p) : a->op - b->op;
 }
 
-/* Of the n findings, how many are taken: the most such that the last one's p is at most its share of CHANCE. */
-static int chosen(struct finding *f, int n) {
+/* Of the n findings, how many are taken. Shared: the most such that the last one's p is at most its share of CHANCE. */
+static int chosen(struct finding *f, int n, bool shared) {
     qsort(f, (size_t)n, sizeof *f, by_p);
     for (int i = n; i > 0; i--)
-        if (f[i - 1].p <= CHANCE * i / n)
+        if (f[i - 1].p <= (shared ? CHANCE * i / n : CHANCE))
             return i;
     return 0;
 }
@@ -144,7 +145,7 @@ static void test_ops(struct diff *d, bool ends, double *x, double *y) {
         diff_sample(b, a->op[i].match, ends, y);
         f[n++] = (struct finding){diff_p(x, side_nsteps(a), y, side_nsteps(b)), i};
     }
-    for (int k = chosen(f, n); k < n; k++) {
+    for (int k = chosen(f, n, a->steps && b->steps); k < n; k++) {
         struct diff_op *o = &a->op[f[k].op], *other = &b->op[o->match];
         if (ends)
             o->steady = other->steady = true;

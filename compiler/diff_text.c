@@ -65,8 +65,11 @@ static const char *figure_text(int which, double x, const struct measure *m, cha
     return buf;
 }
 
+/* Sums of decimal fractions differ in their last bits by the order they are taken in. */
+static bool equal(double a, double b) { return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b)); }
+
 static const char *delta_text(const struct diff *d, int which, double a, double b, char buf[32]) {
-    if (a == b)
+    if (equal(a, b))
         snprintf(buf, 32, "=");
     else if (d->tells && diff_by_chance(d->p[which]))
         snprintf(buf, 32, "~");
@@ -108,7 +111,7 @@ static void put_figures(struct text *t, const struct diff *d, const struct measu
 static const char *signed_time(int64_t ticks, const struct diff *d, const struct measure *m, char buf[32]) {
     char time[32];
     snprintf(buf, 32, "%s%s", ticks > 0 ? "+" : "", time_text((double)ticks * d->tick, m, time));
-    return ticks ? buf : "=";
+    return llabs(ticks) > d->least ? buf : "=";
 }
 
 static void put_account(struct text *t, const struct diff *d, const struct measure *m, bool markdown) {
@@ -257,13 +260,14 @@ static void put_measured(struct text *t, const struct diff *d, int k, bool ascii
     double most = 0;
     for (int r = 0; s->clock && r < s->workers; r++)
         most = fmax(most, fabs(s->clock[r]));
-    struct measure m = measure_of(most, "s", ascii);
+    struct measure m = measure_of(most, "s", ascii), e = measure_of(s->clock_error, "s", ascii);
     for (int r = 0, n = 0; s->clock && r < s->workers; r++)
         if (s->clock[r] != 0)
             put(t, "%s rank %d's by %s%s", n++ ? "," : "", r, s->clock[r] > 0 ? "+" : "",
                 time_text(s->clock[r], &m, x));
     if (s->clock)
-        put(t, " %s, each to %s or better\n", m.name, time_text(s->clock_error, &m, y));
+        put(t, isinf(s->clock_error) ? " %s\n" : " %s, each to %s %s or better\n", m.name,
+            time_text(s->clock_error, &e, y), e.name);
 }
 
 static void put_summary(struct text *t, const struct diff *d, const struct measure *m, bool ascii) {
@@ -282,7 +286,7 @@ static void put_summary(struct text *t, const struct diff *d, const struct measu
             put(t, "%c names no unit; its times are taken as %s, as %c's are\n", 'A' + k,
                 strcmp(d->unit, "F") ? d->unit : "units", 'B' - k);
     double x, y;
-    if (!diff_figure(d, F_MAKESPAN, 0, &x) || !diff_figure(d, F_MAKESPAN, 1, &y) || x == y || x <= 0)
+    if (!diff_figure(d, F_MAKESPAN, 0, &x) || !diff_figure(d, F_MAKESPAN, 1, &y) || equal(x, y) || x <= 0)
         put(t, "%s", diff_same(d) ? "the same" : "they differ");
     else if (d->tells && diff_by_chance(d->p[F_MAKESPAN]))
         put(t, "no significant change of the makespan (p = %.2g): %s -> %s", d->p[F_MAKESPAN], time_text(x, m, a),

@@ -74,6 +74,7 @@ struct spec {
     double *speed;     /* per rank: 2 takes half the time of 1; NULL: all 1 */
     double memory;     /* bytes per rank; INFINITY: no limit */
     double flops;      /* per second and rank; 0: not given, times are then in FLOP */
+    double *took;      /* measured seconds, [stage * NOPS + op]; 0: not measured. NULL: nothing was */
     /* The model's embedding, on stage 0, and its unembedding share a token table: a set of weights of its own, number
      * `stages`. cost.c says. */
     bool tied;

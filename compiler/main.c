@@ -109,6 +109,7 @@ static void set_option(struct settings *z, const struct command *c, int key, con
     case 'O': z->compare.sort = arg; break;
     case 'M': z->compare.markdown = z->diff.markdown = true; break;
     case 'X': z->diff.fail_on = arg; break;
+    case 'P': z->diff.fit = arg; break;
     case 'G': z->diff.git = true; break;
     case 'h': help_about(c); exit(0);
     case 'V': printf("pianola %s\n", VERSION); exit(0);

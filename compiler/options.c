@@ -77,6 +77,7 @@ const struct option_row options[] = {
     {"sort", "COLUMN", "smallest first: by makespan, bubble, peak_activations, …, as --json names them", 'O', COMPARE},
     {"markdown", NULL, "as Markdown", 'M', COMPARE | DIFF},
     {"fail-on", "LIMITS", "exit 1 only beyond these: makespan:+2%,peak_bytes:+0", 'X', DIFF},
+    {"fit", "FILE", "write the costs of the measured side as a cluster script, for --cluster", 'P', DIFF},
     {"git", NULL, "as git's external diff: takes git's seven arguments", 'G', DIFF},
     {"json", NULL, "print figures as JSON", 'j', ALL & ~(COMPILE | IMPORT)},
     {"color", "WHEN", "always, never or auto (default)", 'k', SHOW | RUN},

@@ -1,8 +1,10 @@
-/* cluster { link, speed, memory, flops } to links between all pairs of ranks, and how fast each rank is. */
+/* cluster { link, speed, memory, flops, cost, stages } to links between all pairs of ranks, how fast each rank is, and
+ * what jobs were measured to take. */
 #include "script.h"
+#include <limits.h>
 #include <math.h>
 
-const char *const cluster_fields[] = {"link", "speed", "memory", "flops", NULL};
+const char *const cluster_fields[] = {"link", "speed", "memory", "flops", "cost", "stages", NULL};
 
 static double link_result(lua_State *L, int index, int function, const char *what, bool good) {
     double x = lua_type(L, index) == LUA_TNUMBER ? lua_tonumber(L, index) : NAN;
@@ -70,6 +72,42 @@ static double *speeds(struct script *S, const struct table *t, int workers) {
     return speed;
 }
 
+/* Of what runs in a compute lane, [(stage) * NOPS + op]; behind the stages, of the table that layers may share. */
+static double *costs(struct script *S, const struct table *t, int stages) {
+    lua_State *L = S->L;
+    int type = push_field(t, "cost"), f = lua_gettop(L);
+    if (type == LUA_TNIL)
+        return NULL;
+    if (type != LUA_TFUNCTION)
+        field_fail(L, t->line, "cost", "'cost' must be a function(s, op) that returns seconds, not %s", describe(L, f));
+    int of = integer_field(t, "stages", 1, INT_MAX);
+    if (of != stages)
+        field_fail(L, t->line, "stages",
+                   "'stages' is %d: these costs are of %d stages, but the schedule has %d; measure such a schedule, or "
+                   "leave 'cost' out",
+                   of, of, stages);
+    double *cost = NEW(double, (stages + 1) * NOPS);
+    for (int s = 0; s <= stages; s++)
+        for (int op = s < stages ? 0 : OP_U; op <= OP_U; op++) {
+            if (op >= NDIRS && op != OP_U)
+                continue;
+            call_begin(S, "cost", s, -1, -1);
+            lua_pushvalue(L, f);
+            lua_pushinteger(L, s);
+            lua_pushstring(L, op_name[op]);
+            lua_call(L, 2, 1);
+            double x = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : lua_isnil(L, -1) ? 0 : NAN;
+            if (!(x >= 0 && x < INFINITY) || (x == 0 && !lua_isnil(L, -1)))
+                function_fail(L, f, "cost",
+                              "cost(%d, \"%s\") returned %s; return seconds above 0, or nil where nothing was measured",
+                              s, op_name[op], describe(L, -1));
+            cost[s * NOPS + op] = x;
+            lua_pop(L, 1);
+            call_end(S);
+        }
+    return cost;
+}
+
 void extract_cluster(struct script *S, void *spec) {
     struct spec *sp = spec;
     struct table t = {S->L, lua_gettop(S->L), S->line, "cluster"};
@@ -81,4 +119,5 @@ void extract_cluster(struct script *S, void *spec) {
         field_fail(S->L, t.line, "flops", "'flops' must be finite; leave it out to count times in FLOP");
     sp->link = links(S, &t, sp->workers);
     sp->speed = speeds(S, &t, sp->workers);
+    sp->took = costs(S, &t, sp->stages);
 }

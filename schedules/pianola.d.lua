@@ -245,6 +245,11 @@ function adamw(fields) end
 ---@field memory? number
 ---Floating-point operations per second of a rank; without it times count in FLOP.
 ---@field flops? number
+---Seconds as measured, of a stage's job or, with "U", of its update; nil: by its FLOP. A schedule's own cost() goes first.
+---`pianola diff --fit` writes it. Behind the last stage stands the token table that layers share.
+---@field cost? fun(s: integer, op: pianola.direction | "U"): number?
+---How many stages `cost` is of; it is refused for any other number.
+---@field stages? integer
 
 ---The script's answer: `return cluster { link = …, memory = …, flops = … }`.
 ---@param fields pianola.cluster

@@ -133,7 +133,8 @@ Test(diff_steps, one_clock_is_left_alone) {
         cr_assert_null(s->clock, "seed %d", (int)seed);
         struct side *again = side_of_program("q", z.p, z.tl);
         for (int i = 0; i < s->n; i++)
-            cr_assert(fabs(s->end[i] - again->end[i]) < 1e-9 && fabs(s->start[i] - again->start[i]) < 1e-9);
+            cr_assert(fabs(s->end[i] - again->end[i]) < 1e-9 &&
+                      (is_message(s->op[i].op) || fabs(s->start[i] - again->start[i]) < 1e-9));
     }
 }
 
@@ -169,6 +170,6 @@ Test(diff_steps, clocks_by_hand) {
     struct side *s = side_of_rows("t", read_tsv("t.tsv", text)); /* there: 52 - 100; back: 106 - 54 */
     cr_assert(s->clock && s->clock[0] == 0 && s->clock[1] == 50, "%g", s->clock ? s->clock[1] : NAN);
     cr_assert_eq(s->clock_error, 2);
-    cr_assert(s->start[0] == 0 && s->end[3] == 2 && s->start[2] == 4);
+    cr_assert(s->start[0] == 0 && s->end[0] == 0 && s->end[3] == 1 && s->start[2] == 3);
     cr_assert_str_eq(s->unit, "s");
 }
