@@ -163,8 +163,8 @@ void side_steps(struct side *s, struct timeline_rows *t) {
     s->steps = t;
     s->unit = "s";
     set_clocks(s, t);
-    begin_together(s, t);
     start_steps_at_0(t);
+    begin_together(s, t);
     double *start = NEW(double, t->nsteps), *end = NEW(double, t->nsteps);
     for (int i = 0; i < s->n; i++) {
         for (int k = 0; k < t->nsteps; k++) {

@@ -170,6 +170,6 @@ Test(diff_steps, clocks_by_hand) {
     struct side *s = side_of_rows("t", read_tsv("t.tsv", text)); /* there: 52 - 100; back: 106 - 54 */
     cr_assert(s->clock && s->clock[0] == 0 && s->clock[1] == 50, "%g", s->clock ? s->clock[1] : NAN);
     cr_assert_eq(s->clock_error, 2);
-    cr_assert(s->start[0] == 0 && s->end[0] == 0 && s->end[3] == 1 && s->start[2] == 3);
+    cr_assert(s->start[0] == 1 && s->end[0] == 1 && s->end[3] == 2 && s->start[2] == 4);
     cr_assert_str_eq(s->unit, "s");
 }
