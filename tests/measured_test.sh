@@ -18,10 +18,11 @@ answers() {
 }
 row() { awk -v key="$1" -v nth="${2:-1}" '$1 == key && ++n == nth { $1 = ""; sub(/^ /, ""); print; exit }' "$room/out"; }
 
-# measure TIMELINE STEPS NOISE SEED [CLOCKS [OP FACTOR]]: as STEPS measured steps. All of a step is up to NOISE longer or
-# shorter; rank r's clock is ahead by the rth of CLOCKS; what OP takes is FACTOR times as long, which pushes nothing.
+# measure TIMELINE STEPS NOISE SEED [CLOCKS [OP FACTOR [OWN]]]: as STEPS measured steps. All of a step is up to NOISE longer
+# or shorter; rank r's clock is ahead by the rth of CLOCKS; what OP takes is FACTOR times as long, and each operation
+# up to OWN longer by itself: these two push nothing.
 measure() {
-    awk -F '\t' -v OFS='\t' -v steps="$2" -v noise="$3" -v seed="$4" -v clocks="${5:-}" -v op="${6:-}" -v factor="${7:-1}" '
+    awk -F '\t' -v OFS='\t' -v steps="$2" -v noise="$3" -v seed="$4" -v clocks="${5:-}" -v op="${6:-}" -v factor="${7:-1}" -v own="${8:-0}" '
         NR == 1 { print "step", $0; next }
         { line[++n] = $0; if ($4 > last) last = $4 }
         $5 ~ /^SEND/ { sent[substr($5, 6) " " $6 " " $7 " " $1 " " $8] = $3 }
@@ -33,7 +34,7 @@ measure() {
                     $0 = line[i]
                     # a RECV waits for its message from when it has been sent
                     start = $5 ~ /^RECV/ ? sent[substr($5, 6) " " $6 " " $7 " " $8 " " $1] : $3
-                    end = $5 == op ? start + ($4 - start) * factor : $4
+                    end = start + ($4 - start) * ($5 == op ? factor : 1) * (1 + own * rand())
                     $3 = 10 + 1.5 * k * last + ahead[$1 + 1] + start * stretch
                     $4 = 10 + 1.5 * k * last + ahead[$1 + 1] + end * stretch
                     print k + 1, $0
@@ -110,6 +111,10 @@ answers 0 "$room/a.tsv" "$room/b.tsv"
 expect "noise is no change" "~ =" "$(row makespan | awk '{ print $NF }') $(row bubble | awk '{ print $NF }')"
 answers 0 "$room/a.tsv" "$room/b.tsv" --json
 expect "of which it is as likely" 1 "$(awk -F '[ ,:]+' '$2 == "\"makespan_p\"" { print ($3 > 0.05) }' "$room/out")"
+measure "$room/h.tsv" 8 0.03 1 "" "" 1 0.2 >"$room/a.tsv"
+measure "$room/h.tsv" 8 0.03 2 "" "" 1 0.2 >"$room/b.tsv"
+answers 0 "$room/a.tsv" "$room/b.tsv" # of 164 operations, 8 would seem to differ if each were asked alone
+measure "$room/h.tsv" 8 0.03 1 >"$room/a.tsv"
 measure "$room/h.tsv" 8 0.03 2 "" RECV_F 1.2 >"$room/b.tsv" # a fifth longer messages, in a noise of 3 %
 answers 1 "$room/a.tsv" "$room/b.tsv"
 expect "what is no chance" "24 longer" "$(sed -nE 's/.* ([0-9]+ longer) or shorter.*/\1/p' "$room/out" | head -n 1)"
