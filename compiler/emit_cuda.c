@@ -299,13 +299,20 @@ static void emit_line(struct text *t, const struct columns *c, const struct rank
     put_word(t, "))\n");
 }
 
-static void emit_stream(struct text *t, const struct columns *c, const struct rank *k) {
-    put(t, "\n/* Lanes, and the names of the instructions: their places in the table below, from 1. */\nenum { ");
+static void emit_stream(struct text *t, const struct columns *c, const struct program *p, const struct rank *k) {
+    put(t, "\n/* Lanes, what timelines call them, and the names of the instructions: their places in the table below, "
+           "from 1. */\nenum { ");
     for (int l = 0; l < k->nlanes; l++) {
         put(t, l ? ", " : "");
         put_lane_name(t, &k->lane[l]);
     }
-    put(t, " };\nenum {\n    nothing,\n");
+    put(t, " };\nstatic const char *const lanes[] = {");
+    for (int l = 0; l < k->nlanes; l++) {
+        put(t, l ? ", \"" : "\"");
+        put_lane(t, p, &k->lane[l]);
+        put(t, "\"");
+    }
+    put(t, "};\nenum {\n    nothing,\n");
     for (int i = 0; i < k->nins; i++) {
         put_word(t, "    ");
         put_name(t, &k->ins[i]);
@@ -363,7 +370,7 @@ static void emit_main(struct text *t, const struct program *p, int r, uint64_t h
                "rank; workers, stages, microbatches, messages; lanes");
     put_values(t, "        ", format("%lld, %lld,", (long long)k->arena, work),
                "arena; where the workspace lies in it");
-    put(t, "    };\n    RT_MAIN(argc, argv, &self, &model, stages, stream, groups, homes);\n}\n");
+    put(t, "    };\n    RT_MAIN(argc, argv, &self, &model, stages, lanes, stream, groups, homes);\n}\n");
 }
 
 void emit_cuda(struct text *t, const struct spec *sp, const struct stage *st, const struct program *p, int r,
@@ -374,7 +381,7 @@ void emit_cuda(struct text *t, const struct spec *sp, const struct stage *st, co
     emit_model(t, &sp->model->rt);
     emit_stages(t, st, p, r);
     emit_buffers(t, &c, k);
-    emit_stream(t, &c, k);
+    emit_stream(t, &c, p, k);
     emit_groups(t, p);
     emit_homes(t, k);
     emit_main(t, p, r, hash);

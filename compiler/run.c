@@ -1,9 +1,11 @@
 /* `pianola run`: the compiled program handed to the runtime, in this process. */
 #include "../runtime/progress.h"
 #include "../runtime/rt.h"
+#include "../runtime/timeline.h"
 #include "../runtime/train_cuda.h"
 #include "compile.h"
 #include <dlfcn.h>
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,7 +162,8 @@ struct trained {
     struct rt_program *program;
     float *loss;
     double *makespan;
-    struct rt_stamp **stamp;
+    struct rt_stamp **stamp; /* [rank]: [kept][instructions], of the last steps */
+    int64_t kept;
     char **arena;
     double seconds;
     struct cuda_run cuda; /* its results, with --device cuda */
@@ -201,18 +204,19 @@ static void tell_device(const struct run_args *a, const struct cuda_run *cuda) {
 }
 
 static struct trained train(const struct compile *c, const struct run_args *a, struct data *data, int64_t steps,
-                            bool stamps, const char *what) {
-    struct trained t = {.program = runtime_program(c->spec, c->stage, c->program)};
+                            int64_t kept, const char *what) {
+    struct trained t = {.program = runtime_program(c->spec, c->stage, c->program), .kept = kept};
     int W = c->program->workers;
     t.loss = NEW(float, steps);
     t.makespan = NEW(double, steps);
     t.stamp = NEW(struct rt_stamp *, W);
     for (int r = 0; r < W; r++)
-        t.stamp[r] = NEW(struct rt_stamp, c->program->rank[r].nins);
+        t.stamp[r] = NEW(struct rt_stamp, kept * c->program->rank[r].nins);
     struct progress told = {.what = what, .steps = steps, .tty = isatty(STDERR_FILENO)};
     told.tokens = (int64_t)c->spec->model->rt.rows * c->spec->batches;
     struct rt_run run = {.program = t.program, .data = data, .seed = a->seed, .steps = steps, .loss = t.loss};
-    run.stamp = stamps ? t.stamp : NULL;
+    run.stamp = kept ? t.stamp : NULL;
+    run.kept = kept;
     run.makespan = t.makespan;
     run.progress = what && !a->quiet ? tell : NULL;
     run.context = &told;
@@ -293,25 +297,40 @@ static double predict(const struct compile *c, const struct compile *serial, con
     return sim_run(&sp, st, c->program)->makespan;
 }
 
-static void write_timeline(const struct compile *c, const struct trained *t, const char *path) {
+static const char *const *lane_names(const struct program *p, const struct rank *k) {
+    const char **name = NEW(const char *, k->nlanes);
+    for (int l = 0; l < k->nlanes; l++) {
+        struct text t = {0};
+        put_lane(&t, p, &k->lane[l]);
+        name[l] = t.s;
+    }
+    return name;
+}
+
+/* Time 0 is when the first of the steps that were kept began. */
+static void write_timeline(const struct compile *c, const struct trained *t, int64_t steps, const char *path) {
     const struct program *p = c->program;
-    struct timeline tl = {.start = NEW(double *, p->workers), .end = NEW(double *, p->workers)};
+    const char *const **lane = NEW(const char *const *, p->workers);
     double origin = INFINITY;
-    for (int r = 0; r < p->workers; r++)
+    for (int r = 0; r < p->workers; r++) {
+        lane[r] = lane_names(p, &p->rank[r]);
         for (int i = 0; i < p->rank[r].nins; i++)
             origin = fmin(origin, t->stamp[r][i].start);
-    for (int r = 0; r < p->workers; r++) {
-        tl.start[r] = NEW(double, p->rank[r].nins);
-        tl.end[r] = NEW(double, p->rank[r].nins);
-        for (int i = 0; i < p->rank[r].nins; i++) {
-            tl.start[r][i] = t->stamp[r][i].start - origin;
-            tl.end[r][i] = t->stamp[r][i].end - origin;
-            tl.makespan = fmax(tl.makespan, tl.end[r][i]);
-        }
     }
     struct text out = {0};
-    emit_tsv(&out, p, &tl);
+    FILE *f = open_memstream(&out.s, &out.n);
+    if (!f)
+        die("%s: %s", path, strerror(errno));
+    timeline_head(f);
+    for (int64_t k = 0; k < t->kept; k++)
+        for (int r = 0; r < p->workers; r++)
+            timeline_rows(f, steps - t->kept + k, r, &t->program->rank[r], lane[r], t->stamp[r] + k * p->rank[r].nins,
+                          origin);
+    bool ok = !ferror(f);
+    if (fclose(f) != 0 || !ok)
+        die("%s: no memory for the timeline", path);
     write_file(path, &out);
+    free(out.s);
 }
 
 struct outcome {
@@ -398,8 +417,8 @@ int run_command(struct compile *c, const struct run_args *a) {
     if (!a->cuda)
         fprintf(stderr, "pianola: %d ranks in one process, OpenBLAS kernel %s, one thread a rank\n", c->spec->workers,
                 blas);
-    bool stamps = !a->cuda || a->timeline; /* on a GPU they take time: not unless used */
-    struct trained t = train(c, a, data, a->steps, stamps, "training");
+    int64_t kept = a->timeline ? a->steps - timeline_first(0, a->steps) : 0;
+    struct trained t = train(c, a, data, a->steps, kept, "training");
     struct outcome o = {.steps = a->steps, .first = t.loss[0], .last = t.loss[a->steps - 1], .compared = a->compare};
     o.step = t.seconds / (double)a->steps;
     o.tokens_per_second = (double)c->spec->model->rt.rows * c->spec->batches / o.step;
@@ -410,14 +429,14 @@ int run_command(struct compile *c, const struct run_args *a) {
     int64_t steps = a->compare ? a->steps : 3; /* on one rank */
     struct compile serial;
     compile_serial(c, &serial);
-    struct trained alone = train(&serial, a, data, steps, true, a->compare ? "one rank" : NULL);
+    struct trained alone = train(&serial, a, data, steps, 1, a->compare ? "one rank" : NULL);
     o.predicted = predict(c, &serial, &alone);
     o.work = median(alone.makespan, steps);
     for (int64_t s = 0; a->compare && s < a->steps; s++)
         o.largest = fmax(o.largest, fabs((double)t.loss[s] - alone.loss[s]) / fabs(alone.loss[s]));
     o.same_weights = a->compare && fingerprint(alone.program, alone.arena) == o.weights;
     if (a->timeline)
-        write_timeline(c, &t, a->timeline);
+        write_timeline(c, &t, a->steps, a->timeline);
     (a->json ? print_json : print_text)(c, &o);
     host_free(t.program, t.arena);
     host_free(alone.program, alone.arena);

@@ -108,19 +108,20 @@ static const char *progress(void *link) {
 
 /* ---- messages ---- */
 
+/* Its times begin when its lane comes to it: what NCCL waits for the other side is part of them. */
 static bool message(void *link, struct replay *z, const struct rt_instr *x) {
     struct nccl *n = (struct nccl *)link;
     const struct end *e = sends(x) ? &n->to[x->peer] : &n->from[x->peer];
     const struct way *w = &n->way[e->way];
     char *tensor = n->rank->arena + x->at[ROLE_t];
     cudaStream_t stream = n->rank->lane[x->lane];
-    (void)z;
-    if (x->bytes == 0) /* weights of a stage that has none: nobody reads them */
-        return true;
-    if (sends(x))
+    int32_t i = (int32_t)(x - z->program->rank[z->rank].ins);
+    cuda_mark(n->rank, i, false, stream);
+    if (x->bytes > 0 && sends(x))
         NCCL(n, w, x, ncclSend(tensor, (size_t)x->bytes, ncclUint8, e->peer, w->comm, stream));
-    else
+    else if (x->bytes > 0) /* nobody reads the weights of a stage that has none */
         NCCL(n, w, x, ncclRecv(tensor, (size_t)x->bytes, ncclUint8, e->peer, w->comm, stream));
+    cuda_mark(n->rank, i, true, stream);
     return true;
 }
 
@@ -193,8 +194,10 @@ static bool reduce(void *link, struct replay *z, const struct rt_instr *x) {
     float *dw = (float *)(n->rank->arena + x->at[ROLE_dw]), *scratch = (float *)n->scratch[x->lane];
     int64_t left = x->bytes / (int64_t)sizeof *dw;
     struct piece p = {dw, 0, 0, 0, 0};
+    int32_t i = (int32_t)(x - z->program->rank[z->rank].ins);
     for (; member[p.ranks] >= 0; p.ranks++)
         p.me = member[p.ranks] == z->rank ? p.ranks : p.me;
+    cuda_mark(n->rank, i, false, stream);
     for (; left > 0; left -= p.n, p.x += p.n) {
         size_t own;
         p.n = min(left, (int64_t)(SCRATCH / sizeof *dw));
@@ -206,6 +209,7 @@ static bool reduce(void *link, struct replay *z, const struct rt_instr *x) {
                    scratch, (int64_t)own, p.share, p.ranks, p.me);
         exchange(n, w, &p, NULL, stream);
     }
+    cuda_mark(n->rank, i, true, stream);
     return true;
 }
 

@@ -85,19 +85,25 @@ static void await(const struct put *p, uint32_t *word, cudaStream_t stream) {
 
 /* ---- messages ---- */
 
+/* A SEND's times are those of the copy, a RECV's end with it and begin when it may: when the copy does, only the sender
+ * knows. */
 static bool message(void *link, struct replay *z, const struct rt_instr *x) {
     struct put *p = (struct put *)link;
     cudaStream_t stream = p->rank->lane[x->lane];
     uint32_t *mine = word(p, z->rank, x->msg, 0), *its = word(p, x->peer, x->msg, 0);
+    int32_t i = (int32_t)(x - z->program->rank[z->rank].ins);
     if (sends(x)) {
         await(p, mine, stream);
+        cuda_mark(p->rank, i, false, stream);
         CUDA(cudaMemcpyAsync(tensor(p, x->peer, x->msg), tensor(p, z->rank, x->msg), (size_t)x->bytes,
                              cudaMemcpyDeviceToDevice, stream));
         post(its, stream);
     } else {
+        cuda_mark(p->rank, i, false, stream);
         post(its, stream);
         await(p, mine, stream);
     }
+    cuda_mark(p->rank, i, true, stream);
     return true;
 }
 
@@ -153,6 +159,7 @@ static bool reduce(void *link, struct replay *z, const struct rt_instr *x) {
     const int32_t *member = group_at(p->run->tables->groups, x->peer);
     cudaStream_t stream = p->rank->lane[x->lane];
     struct members from;
+    int32_t i = (int32_t)(x - z->program->rank[z->rank].ins);
     int ranks = 0, me = 0;
     for (; member[ranks] >= 0; ranks++)
         me = member[ranks] == z->rank ? ranks : me;
@@ -161,11 +168,13 @@ static bool reduce(void *link, struct replay *z, const struct rt_instr *x) {
     float *mine = (float *)tensor(p, z->rank, x->msg) + begin;
     for (int r = 0; r < ranks; r++)
         from.share[r] = (const float *)tensor(p, member[r], x->msg) + begin;
+    cuda_mark(p->rank, i, false, stream);
     meet(p, member, ranks, me, x->msg, READY, stream, NULL, 0);
     if (own > 0)
         LAUNCH(add_shares, min(blocks_for(own, THREADS * 4), (unsigned)BLOCKS), THREADS, 0, stream, mine, from, ranks,
                own);
     meet(p, member, ranks, me, x->msg, SUMMED, stream, (const char *)mine, (size_t)own * sizeof(float));
+    cuda_mark(p->rank, i, true, stream);
     return true;
 }
 

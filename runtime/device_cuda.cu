@@ -175,13 +175,14 @@ const char *cuda_time(struct cuda_rank *c, const struct rt_rank *k) {
     return NULL;
 }
 
-void cuda_stamps(const struct cuda_rank *c, const struct rt_rank *k, cudaEvent_t since, struct rt_stamp *stamp) {
+void cuda_stamps(const struct cuda_rank *c, const struct rt_rank *k, cudaEvent_t since, double began,
+                 struct rt_stamp *stamp) {
     for (int32_t i = 0; i < k->nins; i++) {
         float begin, end;
         CUDA(cudaEventElapsedTime(&begin, since, c->span[i].begin));
         CUDA(cudaEventElapsedTime(&end, since, c->span[i].end));
-        stamp[i].start = 1e-3 * begin;
-        stamp[i].end = 1e-3 * end;
+        stamp[i].start = began + 1e-3 * begin;
+        stamp[i].end = began + 1e-3 * end;
     }
 }
 

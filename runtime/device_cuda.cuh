@@ -8,6 +8,7 @@ extern "C" {
 }
 
 struct rank_run;
+enum cuda_timing { TIME_NONE, TIME_SOME, TIME_ALL }; /* steps of a training that are timed */
 enum cuda_timed { UNTIMED, TIMED, TIMED_CAPTURE };
 struct cuda_span {
     cudaEvent_t begin, end;
@@ -24,9 +25,9 @@ struct cuda_rank {
     float *told[2];      /* pinned host memory: losses, in turns */
     cudaEvent_t came[2]; /* they are there */
     cudaStream_t *lane;
-    cudaEvent_t *event;     /* per instruction that others wait for; NULL elsewhere */
-    int64_t *issued;        /* per instruction: steps in which it was enqueued */
-    uint32_t *reached;      /* pinned host memory, per lane: instructions of the step that have ended. NULL: nobody asks */
+    cudaEvent_t *event; /* per instruction that others wait for; NULL elsewhere */
+    int64_t *issued;    /* per instruction: steps in which it was enqueued */
+    uint32_t *reached;  /* pinned host memory, per lane: instructions of the step that have ended. NULL: nobody asks */
     struct cuda_span *span; /* per instruction, where a step is to be timed; else NULL */
     enum cuda_timed timed;  /* the step being enqueued */
     const struct cuda_comm *comm;
@@ -66,11 +67,12 @@ void cuda_release(struct replay *z, struct cuda_rank *c);
 /* A home's weights from fp32: with bf16 these are the masters, and rounded they are the weights. */
 void cuda_put_weights(struct replay *z, const struct rt_home *home, const float *w);
 /* Timing: events for every instruction's begin and end, which take effect in steps that are enqueued while c->timed is
- * set; a message's are for whoever moves it to mark. Stamps are in seconds after an
- * event, once all have been recorded. */
+ * set; a message's are for whoever moves it to mark. Stamps are seconds of the device's clock, for a step that began at
+ * some time with an event; once it has ended, and before its events are recorded anew. */
 const char *cuda_time(struct cuda_rank *c, const struct rt_rank *k);
 void cuda_mark(const struct cuda_rank *c, int32_t i, bool end, cudaStream_t stream);
-void cuda_stamps(const struct cuda_rank *c, const struct rt_rank *k, cudaEvent_t since, struct rt_stamp *stamp);
+void cuda_stamps(const struct cuda_rank *c, const struct rt_rank *k, cudaEvent_t since, double began,
+                 struct rt_stamp *stamp);
 /* Initial weights at the homes, and the learning rate. */
 void cuda_begin(struct replay *z, uint64_t seed);
 /* Before a step: its microbatches are made, and sent to the device, on stream. */
@@ -85,19 +87,25 @@ struct cuda_steps {
     int n;
     struct replay *replay;
     struct cuda_rank *rank;
-    bool graph, times; /* times: some step is to be timed, with events around every instruction */
+    bool graph;
+    enum cuda_timing timing; /* with events around every instruction */
     cudaStream_t origin;     /* where a step begins and ends */
     cudaEvent_t fork, *join; /* join: per rank and lane */
     int joins;
     cudaEvent_t begin[2], end[2]; /* of a step, in turns */
     cudaGraphExec_t exec, timed;  /* the captured step, and one with those events */
+    bool asked;                   /* steps_times has been */
+    double at;                    /* when the step began that it was last asked for */
     int64_t run;                  /* steps so far */
     double busy;                  /* seconds that this thread took to enqueue all but the first two */
 };
-/* n, replay, rank, graph and times are set. False: no memory on the host. */
+/* n, replay, rank, graph and timing are set. False: no memory on the host. */
 bool steps_open(struct cuda_steps *s);
 /* Enqueues a step, whose microbatches are there; its losses follow it. */
 void steps_run(struct cuda_steps *s, int64_t step, bool timed);
+/* When the instructions of a timed step ran, the one that was enqueued last, and has ended. stamp: per rank. Seconds
+ * since the first step that this was asked for began; ask for each one from there on. */
+void steps_times(struct cuda_steps *s, int64_t step, struct rt_stamp *const *stamp);
 void steps_close(struct cuda_steps *s);
 
 /* Ranks that are processes. comm_nccl.cu: each with a device of its own; comm_put.cu: of one host */

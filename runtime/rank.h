@@ -58,8 +58,7 @@ struct rt_line {
 
 /* Lines become instructions, once, at the start; then the runtime takes over. */
 static inline int rt_start(int argc, char **argv, const struct rt_self *self, struct rt_tables *tables,
-                           const struct rt_line *line, int32_t n, struct rt_instr *ins, int32_t *wait,
-                           int64_t *more) {
+                           const struct rt_line *line, int32_t n, struct rt_instr *ins, int32_t *wait, int64_t *more) {
     int32_t waits = 0;
     for (int32_t i = 0; i < n; i++) {
         struct rt_instr *z = &ins[i];
@@ -95,13 +94,13 @@ static inline int rt_start(int argc, char **argv, const struct rt_self *self, st
     tables->nins = n;
     return rank_main(argc, argv, self, tables);
 }
-#define RT_MAIN(argc, argv, self, model, stages, stream, groups, homes)                                                \
+#define RT_MAIN(argc, argv, self, model, stages, lanes, stream, groups, homes)                                         \
     do {                                                                                                               \
         enum { N = sizeof stream / sizeof *stream - 1 };                                                               \
         static struct rt_instr ins[N + 1];                                                                             \
         static int32_t waits[N * RT_WAITS + 1];                                                                        \
         static int64_t more[N * RT_OPERANDS + 1];                                                                      \
-        struct rt_tables tables = {model, stages, sizeof stages / sizeof *stages, 0, 0, 0, 0, groups, homes};          \
+        struct rt_tables tables = {model, stages, sizeof stages / sizeof *stages, 0, 0, 0, 0, groups, homes, lanes};   \
         return rt_start(argc, argv, self, &tables, stream, N, ins, waits, more);                                       \
     } while (0)
 #endif

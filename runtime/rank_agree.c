@@ -5,15 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NSETTINGS = 7 };
-static const char *const setting[NSETTINGS] = {"--steps",      "--seed",     "--every",       "--resume",
-                                               "--checkpoint", "--no-graph", "--messages put"};
+enum { NSETTINGS = 8 };
+static const char *const setting[NSETTINGS] = {"--steps",      "--seed",     "--every",        "--resume",
+                                               "--checkpoint", "--no-graph", "--messages put", "--timeline"};
 
 struct place {
     char name[64], device[4];
     uint64_t hash, data_hash;
     int64_t data_bytes;
-    int64_t set[NSETTINGS]; /* the last four: whether given */
+    int64_t set[NSETTINGS]; /* the last five: whether given */
     int32_t rank, workers, said;
     bool reads; /* data */
 };
@@ -42,6 +42,7 @@ static struct place own_place(struct rank_run *r) {
     p.set[4] = f->checkpoint != NULL;
     p.set[5] = f->eager;
     p.set[6] = f->put;
+    p.set[7] = f->timeline != NULL;
     p.reads = rank_reads(r);
     if (p.reads)
         data_identity(r->data, &p.data_bytes, &p.data_hash);

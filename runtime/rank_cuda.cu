@@ -20,6 +20,7 @@ struct rank_device {
     struct cuda_rank rank;
     struct cuda_steps steps;
     bool begun;      /* a step has been run */
+    double since;    /* when the first began, by the host */
     float *mirror;   /* host memory: what the largest home has learned */
     int64_t free[4]; /* device memory, as the device counts: before anything, with the arena, connected, after a step */
 };
@@ -128,7 +129,8 @@ static bool heads_fit(const struct rank_run *r, char *why, size_t n) {
             const struct rt_layer *l = &r->program.stage[s].layer[i];
             if (l->kind != LAYER_attention || l->out / l->heads <= CUDA_HEAD)
                 continue;
-            snprintf(why, n, "rank %d: heads of attention have %d columns, and GPUs take at most %d: give it more heads",
+            snprintf(why, n,
+                     "rank %d: heads of attention have %d columns, and GPUs take at most %d: give it more heads",
                      r->world.rank, l->out / l->heads, CUDA_HEAD);
             return false;
         }
@@ -151,6 +153,8 @@ extern "C" bool device_take(struct rank_run *r, char *why, size_t nwhy) {
     if (d && (d->mirror = (float *)malloc(STATES * (size_t)most * sizeof(float) + 1))) {
         d->free[0] = free_memory();
         trouble = cuda_take(&r->replay, &d->rank, p, r->world.rank, way(r), true);
+        if (!trouble && r->flags.timeline)
+            trouble = cuda_time(&d->rank, k);
     }
     if (trouble) {
         snprintf(why, nwhy, "rank %d: %s: it takes %lld bytes of GPU %d, a %s, which has %lld free", r->world.rank,
@@ -163,6 +167,7 @@ extern "C" bool device_take(struct rank_run *r, char *why, size_t nwhy) {
     d->steps.replay = &r->replay;
     d->steps.rank = &d->rank;
     d->steps.graph = !r->flags.eager;
+    d->steps.timing = r->flags.timeline ? TIME_ALL : TIME_NONE;
     snprintf(why, nwhy, "rank %d: no memory on the host", r->world.rank);
     bool ok = steps_open(&d->steps);
     d->free[1] = free_memory();
@@ -215,7 +220,9 @@ extern "C" void device_step(struct rank_run *r, float *loss) {
     if (!d->begun && reads)
         cuda_feed(&r->replay, step, r->data, d->steps.origin);
     memset(c->reached, 0, sizeof *c->reached * (size_t)r->program.rank[r->world.rank].nlanes);
-    steps_run(&d->steps, step, false);
+    if (!d->begun)
+        d->since = seconds();
+    steps_run(&d->steps, step, r->flags.timeline);
     if (reads)
         cuda_feed(&r->replay, step + 1, r->data, d->steps.origin);
     wait_for(r, c->came[step % 2]);
@@ -223,6 +230,18 @@ extern "C" void device_step(struct rank_run *r, float *loss) {
     if (!d->begun)
         d->free[3] = free_memory();
     d->begun = true;
+}
+
+/* Seconds of the device's clock, set to the host's where the first step began. The device was idle then but for that
+ * step's microbatches, which it had to copy first: so its times say too early, all by the same, by that and by the time
+ * of a launch. Later the two clocks run apart as clocks do. */
+extern "C" void device_times(struct rank_run *r, struct rt_stamp *stamp) {
+    struct rank_device *d = r->device;
+    steps_times(&d->steps, r->replay.step, &stamp);
+    for (int32_t i = 0; i < r->program.rank[r->world.rank].nins; i++) {
+        stamp[i].start += d->since;
+        stamp[i].end += d->since;
+    }
 }
 
 struct memory {

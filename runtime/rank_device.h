@@ -26,6 +26,9 @@ const char *device_line(const struct rank_run *r);
 
 /* Runs step r->replay.step to its end. loss[batches]: of the microbatches whose loss is computed here; 0 elsewhere. */
 void device_step(struct rank_run *r, float *loss);
+/* When the instructions of the step that has just ended ran: seconds of the monotonic clock. With --timeline, after
+ * every step. */
+void device_times(struct rank_run *r, struct rt_stamp *stamp);
 /* Collective, once, after the first step: rank 0 says what memory the ranks have taken, where that is not the plan. */
 void device_report(struct rank_run *r);
 

@@ -20,6 +20,7 @@ static const struct flag {
     {"resume", NULL, "go on from the newest checkpoint in DIR, if there is one", 'r'},
     {"deadline", "SECONDS", "longest that a step, or a checkpoint, may take; default 600", 'd'},
     {"flight", "DIR", "where a rank that gives up writes its flight record; default .", 'f'},
+    {"timeline", "DIR", "write when the instructions of the last ten steps ran, into DIR/timeline.<rank>.tsv", 't'},
     {"json", NULL, "print figures as JSON", 'j'},
     {"no-graph", NULL, "on a GPU, enqueue each step anew instead of launching a graph of it", 'g'},
     {"messages", "WAY", "on GPUs: nccl (default), or put: copies into the memory of ranks of the same host", 'm'},
@@ -91,6 +92,7 @@ static void set(struct rank_flags *f, const struct rt_self *self, const struct f
     case 'r': f->resume = true; break;
     case 'd': f->deadline = seconds(self, arg); break;
     case 'f': f->flight = arg; break;
+    case 't': f->timeline = arg; break;
     case 'j': f->json = true; break;
     case 'g': f->eager = true; break;
     case 'm': f->put = put(self, arg); break;

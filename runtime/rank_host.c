@@ -55,6 +55,10 @@ void device_step(struct rank_run *r, float *loss) {
     replay_step(&r->replay);
 }
 
+void device_times(struct rank_run *r, struct rt_stamp *stamp) {
+    memcpy(stamp, r->device->host.stamp, sizeof *stamp * (size_t)r->program.rank[r->world.rank].nins);
+}
+
 void device_report(struct rank_run *r) { (void)r; }
 
 struct home_state device_pull(struct rank_run *r, const struct rt_home *h) {

@@ -90,6 +90,8 @@ static void prepare(struct rank_run *r, struct training *t) {
         rank_try_checkpoint(r);
     if (r->flags.resume)
         rank_resume(r);
+    if (r->flags.timeline)
+        rank_timeline_open(r); /* last: its times begin here */
 }
 
 /* ---- training ---- */
@@ -122,6 +124,8 @@ static void step(struct rank_run *r, struct training *t) {
     watch_step(z);
     r->world.sum_begin(r->world.link, t->pulse, LOSSES + r->program.batches);
     device_step(r, t->loss);
+    if (r->flags.timeline)
+        rank_timeline_keep(r);
     r->world.sum_end(r->world.link);
     t->step = ++z->step;
     check_data(r);
@@ -239,6 +243,8 @@ int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt
     uint64_t hash = fingerprint(&r);
     if (r.world.rank == 0)
         print(&r, &t, hash);
+    if (r.flags.timeline)
+        rank_timeline_write(&r, t.step);
     if (t.signal && r.world.rank == 0)
         fprintf(stderr, "pianola: %s came: stopped after step %lld%s\n", t.signal == SIGINT ? "SIGINT" : "SIGTERM",
                 (long long)t.step, r.flags.checkpoint ? ", with a checkpoint" : "; there is no --checkpoint");

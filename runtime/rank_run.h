@@ -1,5 +1,5 @@
-/* A rank's process, between the files that make it: rank_main.c, rank_flags.c, rank_agree.c, rank_checkpoint.c, and
- * rank_host.c or rank_cuda.cu, which is C++. */
+/* A rank's process, between the files that make it: rank_main.c, rank_flags.c, rank_agree.c, rank_checkpoint.c,
+ * rank_timeline.c, and rank_host.c or rank_cuda.cu, which is C++. */
 #ifndef PIANOLA_RANK_RUN_H
 #define PIANOLA_RANK_RUN_H
 #include "checkpoint.h"
@@ -8,7 +8,7 @@
 #include "world.h"
 
 struct rank_flags {
-    const char *data, *checkpoint, *flight;
+    const char *data, *checkpoint, *flight, *timeline;
     int64_t steps, every, keep, seed;
     double deadline;
     bool resume, json, eager, put;
@@ -27,6 +27,9 @@ struct rank_run {
     struct rank_device *device;
     int32_t *writer; /* per set of weights: the first of the ranks where it is at home */
     int64_t from;    /* steps done before this run */
+    struct rt_stamp
+        *times;    /* [TIMELINE_STEPS][instructions]: of step s in turn s % TIMELINE_STEPS. NULL: nobody asks */
+    double origin; /* of the timeline: seconds of the monotonic clock */
 };
 
 /* An error of one rank before the ranks have met, or of its own: names it and ends the process with 2. */
@@ -51,4 +54,9 @@ void rank_try_checkpoint(struct rank_run *r);
 void rank_resume(struct rank_run *r);
 void rank_save(struct rank_run *r, int64_t step);
 const struct rt_home *rank_home(const struct rank_run *r, int stage); /* here; NULL: it is at home elsewhere */
+
+/* rank_timeline.c, where --timeline is given */
+void rank_timeline_open(struct rank_run *r); /* collective: can its file be written? All memory is taken here */
+void rank_timeline_keep(struct rank_run *r); /* of step r->replay.step, which has just ended */
+void rank_timeline_write(struct rank_run *r, int64_t steps); /* collective. steps: how many are done */
 #endif

@@ -159,6 +159,7 @@ struct rt_tables {
     int32_t nins;
     const int32_t *groups;
     const struct rt_home *homes;
+    const char *const *lanes; /* their names */
 };
 int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt_tables *tables);
 
@@ -174,8 +175,9 @@ struct rt_run {
     int64_t steps;
     /* results, in the caller's memory */
     float *loss;             /* [steps]: mean over the step's microbatches */
-    struct rt_stamp **stamp; /* [rank][instruction] of the last step; or NULL */
-    double *makespan;        /* [steps]: seconds from the first start to the last end */
+    struct rt_stamp **stamp; /* [rank]: [kept][instructions], of the last `kept` steps; or NULL */
+    int64_t kept;
+    double *makespan; /* [steps]: seconds from the first start to the last end */
     void (*progress)(void *context, int64_t step, float loss, double seconds); /* about ten times a second, or NULL */
     void *context;
 };

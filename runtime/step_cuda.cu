@@ -74,13 +74,13 @@ void steps_run(struct cuda_steps *s, int64_t step, bool timed) {
     int turn = (int)(step % 2);
     double begin = seconds();
     if (s->graph && s->run == 1) { /* loopback counts steps by how often they were enqueued */
-        s->exec = capture(s, step, UNTIMED);
-        s->timed = s->times ? capture(s, step + 1, TIMED_CAPTURE) : NULL;
+        s->exec = s->timing == TIME_ALL ? NULL : capture(s, step, UNTIMED);
+        s->timed = s->timing == TIME_NONE ? NULL : capture(s, step + (s->exec != NULL), TIMED_CAPTURE);
     }
     for (int r = 0; r < s->n; r++)
         s->replay[r].step = step;
     CUDA(cudaEventRecord(s->begin[turn], s->origin));
-    if (s->exec)
+    if (timed ? s->timed : s->exec)
         CUDA(cudaGraphLaunch(timed ? s->timed : s->exec, s->origin));
     else
         enqueue(s, timed ? TIMED : UNTIMED);
@@ -89,6 +89,21 @@ void steps_run(struct cuda_steps *s, int64_t step, bool timed) {
     s->run++;
     for (int r = 0; r < s->n; r++)
         cuda_tell(&s->replay[r], s->origin);
+}
+
+/* Events give floats of milliseconds, 24 bits: within a step enough to tell a microsecond in ten seconds. Steps are
+ * strung together by their begin events, so one clock, the device's, tells them all, and a long training makes it no
+ * coarser. All of it costs two questions to the runtime for every instruction, between steps, while the
+ * device idles; inside a step, two events. */
+void steps_times(struct cuda_steps *s, int64_t step, struct rt_stamp *const *stamp) {
+    cudaEvent_t begin = s->begin[step % 2];
+    float since = 0;
+    if (s->asked)
+        CUDA(cudaEventElapsedTime(&since, s->begin[(step + 1) % 2], begin));
+    s->asked = true;
+    s->at += 1e-3 * since;
+    for (int r = 0; r < s->n; r++)
+        cuda_stamps(&s->rank[r], stream_of(s, r), begin, s->at, stamp[r]);
 }
 
 void steps_close(struct cuda_steps *s) {

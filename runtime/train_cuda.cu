@@ -13,6 +13,7 @@ struct training {
     const struct rt_program *p;
     struct cuda_steps steps;
     struct loopback *link;
+    struct rt_stamp **stamp; /* per rank: where those of a step go */
 };
 
 static double seconds(void) {
@@ -25,12 +26,13 @@ static const char *prepare(struct training *t) {
     struct cuda_steps *s = &t->steps;
     int W = s->n = t->p->workers;
     s->graph = t->all->graph;
-    s->times = t->all->run.stamp != NULL;
+    s->timing = t->all->run.stamp ? TIME_SOME : TIME_NONE;
+    t->stamp = (struct rt_stamp **)calloc((size_t)W, sizeof *t->stamp);
     s->replay = (struct replay *)calloc((size_t)W, sizeof *s->replay);
     s->rank = (struct cuda_rank *)calloc((size_t)W, sizeof *s->rank);
     for (int r = 0; r < W; r++)
         t->all->planned += cuda_rank_bytes(t->p, r, &cuda_loopback);
-    if (!s->replay || !s->rank)
+    if (!s->replay || !s->rank || !t->stamp)
         return "no memory on the host";
     for (int r = 0; r < W; r++) {
         const char *why = cuda_take(&s->replay[r], &s->rank[r], t->p, r, &cuda_loopback, false);
@@ -47,10 +49,23 @@ static const char *prepare(struct training *t) {
     return steps_open(s) ? NULL : "no memory on the host";
 }
 
+/* Is the step one of the last, whose times are kept? */
+static bool kept(const struct rt_run *run, int64_t step) {
+    return run->stamp && step >= 0 && step >= run->steps - run->kept;
+}
+
+static void keep_times(struct training *t, int64_t step) {
+    const struct rt_run *run = &t->all->run;
+    CUDA(cudaEventSynchronize(t->steps.end[step % 2]));
+    for (int r = 0; r < t->p->workers; r++)
+        t->stamp[r] = run->stamp[r] + (step - (run->steps - run->kept)) * t->p->rank[r].nins;
+    steps_times(&t->steps, step, t->stamp);
+}
+
 static void one_step(struct training *t, int64_t step) {
     for (int r = 0; r < t->p->workers; r++)
         cuda_feed(&t->steps.replay[r], step, t->all->run.data, t->steps.origin);
-    steps_run(&t->steps, step, t->all->run.stamp && step == t->all->run.steps - 1);
+    steps_run(&t->steps, step, kept(&t->all->run, step));
 }
 
 /* The losses of a step that has been enqueued, once it has ended. */
@@ -71,6 +86,8 @@ static bool train(struct training *t, char *why, size_t nwhy) {
     struct rt_run *run = &t->all->run;
     double begin = seconds();
     for (int64_t s = 0; s <= run->steps; s++) {
+        if (kept(run, s - 1)) /* before the next records the events anew */
+            keep_times(t, s - 1);
         if (s < run->steps)
             one_step(t, s);
         if (s == 0)
@@ -81,8 +98,6 @@ static bool train(struct training *t, char *why, size_t nwhy) {
         if (!data_same(run->data, why, nwhy))
             return false;
     }
-    for (int r = 0; run->stamp && r < t->p->workers; r++)
-        cuda_stamps(&t->steps.rank[r], &t->p->rank[r], t->steps.begin[(run->steps - 1) % 2], run->stamp[r]);
     t->all->host = run->steps > 2 ? t->steps.busy / (double)(run->steps - 2) : 0;
     return true;
 }
@@ -113,6 +128,7 @@ static void release(struct training *t) {
         cuda_release(&s->replay[r], &s->rank[r]);
     free(s->replay);
     free(s->rank);
+    free(t->stamp);
 }
 
 static bool find_device(struct cuda_run *run, char *why, size_t nwhy) {

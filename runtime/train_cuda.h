@@ -4,7 +4,7 @@
 #include "rt.h"
 
 struct cuda_run {
-    struct rt_run run; /* stamp, where not NULL: seconds since the last step began; that step takes longer for it */
+    struct rt_run run; /* stamp: since the first of the steps that are kept began; these take longer for it */
     bool graph;        /* after one eager step, replay a captured graph; false: enqueue every step anew */
     /* results */
     char device[256];

@@ -47,6 +47,9 @@ static void *work(void *arg) {
         }
         w->first[z->step] = first;
         w->last[z->step] = last;
+        int64_t turn = z->step - (run->steps - run->kept);
+        if (run->stamp && turn >= 0)
+            memcpy(run->stamp[z->rank] + turn * k->nins, w->rank.stamp, sizeof *w->rank.stamp * (size_t)k->nins);
         atomic_store(&w->steps, z->step + 1);
         if (z->rank == 0)
             check_data(run);
@@ -109,8 +112,6 @@ static void results(struct training *t) {
         run->makespan[s] = last - first;
         run->loss[s] = step_loss(t, s);
     }
-    for (int r = 0; run->stamp && r < run->program->workers; r++)
-        memcpy(run->stamp[r], t->worker[r].rank.stamp, sizeof **run->stamp * (size_t)run->program->rank[r].nins);
 }
 
 static void release(struct training *t) {

@@ -68,6 +68,8 @@ void dump(FILE *f, const struct rt_self *self, const struct rt_tables *t) {
         dump_stage(f, &t->stage[s], s);
     for (int i = 0; i < t->nins; i++)
         dump_instr(f, &t->ins[i], i, t->wait, t->more);
+    for (int l = 0; l < self->nlanes; l++)
+        fprintf(f, "lane %s\n", t->lanes[l]);
     for (const int32_t *g = t->groups; *g >= 0; g++) {
         fprintf(f, "group");
         for (; *g >= 0; g++)

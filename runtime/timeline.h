@@ -1,0 +1,19 @@
+/* Measured timelines: when each instruction ran, in the columns of timeline.tsv behind the number of the step. */
+#ifndef PIANOLA_TIMELINE_H
+#define PIANOLA_TIMELINE_H
+#include "rt.h"
+#include <stdio.h>
+
+enum { TIMELINE_STEPS = 10 }; /* the last so many steps of a training are kept, */
+/* but not its first, which warms up, unless there is no other. Of steps [from, to), the first to be kept. */
+static inline int64_t timeline_first(int64_t from, int64_t to) {
+    int64_t first = to - from > TIMELINE_STEPS ? to - TIMELINE_STEPS : from + 1;
+    return first < to ? first : from;
+}
+
+void timeline_head(FILE *f);
+/* A rank's rows of a step, which is counted from 0. lane: the names of its lanes. Times are told since origin, which is
+ * no later than the first. */
+void timeline_rows(FILE *f, int64_t step, int rank, const struct rt_rank *k, const char *const *lane,
+                   const struct rt_stamp *stamp, double origin);
+#endif
