@@ -4,6 +4,7 @@
 # where nvcc is, all of it compiles for the GPUs it is meant for: registers and spills are printed.
 cd "$(dirname "$0")/.." || exit 2
 . tests/lib.sh
+. tests/timelines.sh
 export PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so
 [ -f "$PIANOLA_CUDA" ] || { echo "$PIANOLA_CUDA is not there: make standin"; exit 1; }
 integers="--model schedules/models/integers.lua --steps 4"
@@ -83,33 +84,18 @@ expect "heads too wide for CUDA" 'pianola: error: layer 7 (attention): its heads
         "$(weights schedules/1f1b.lua $text -D workers=2 --steps 3 --device cuda --no-graph)"
 }
 
-# The measured timeline: of a captured step, of an enqueued one, and of a first one. Instructions as in the program; a
-# lane runs one at a time; both sides of a message overlap; what a job reads has come before. To measure changes
-# nothing that is computed.
+# Measured timelines: of captured steps, of enqueued ones, and of a first one. To measure changes nothing that is computed.
 room=$(mktemp -d) || exit 2
 trap 'rm -rf "$room"' EXIT
 timed="schedules/lpp.lua -D workers=4 -D stages=4 -D batches=4 -D group=2 --model schedules/models/integers.lua"
 # shellcheck disable=SC2086
 "$PIANOLA" show $timed --format tsv >"$room/program"
 # shellcheck disable=SC2086
-for how in "--steps 3" "--steps 3 --no-graph" "--steps 1"; do
-    expect "timeline, $how: weights" "$(weights $timed ${how% --no-graph})" \
-        "$(weights $timed $how --device cuda --timeline "$room/timeline")"
-    expect "timeline, $how: instructions" "" "$(diff <(cut -f 1,2,5- "$room/program") <(cut -f 1,2,5- "$room/timeline"))"
-    expect "timeline, $how: times" "" "$(awk -F '\t' '
-        NR == 1 { next }
-        $3 > $4 || $3 < last[$1, $2] { print "line " NR " begins too early"; bad = 1 }
-        { last[$1, $2] = $4; time = $3 " " $4 }
-        $5 ~ /^SEND_[FB]$/ { key = $5 " " $6 " " $7 " " $1 " " $8; sub("SEND", "RECV", key); sent[key] = time }
-        $5 ~ /^RECV_[FB]$/ { received[$5 " " $6 " " $7 " " $8 " " $1] = time; came[$5, $6, $7, $1] = $4 }
-        $5 == "F" || $5 == "B" { start[$5, $6, $7, $1] = $3 }
-        END {
-            for (k in received) { n++; split(sent[k], f, " "); split(received[k], g, " ")
-                if (!(f[1] <= g[2] && g[1] <= f[2])) print k ": " sent[k] " and " received[k] }
-            for (k in came) { split(k, f, SUBSEP); s = f[1] == "RECV_F" ? f[2] + 1 : f[2] - 1
-                if (start[substr(f[1], 6), s, f[3], f[4]] < came[k]) print f[1] " " f[2] " " f[3] " came late" }
-            if (n == 0 && !bad) print "no message"
-        }' "$room/timeline")"
+for how in "13:--steps 13:4 5 6 7 8 9 10 11 12 13" "3:--steps 3:2 3" "3:--steps 3 --no-graph:2 3" "2:--steps 2:2" "1:--steps 1:1"; do
+    IFS=: read -r n flags steps <<<"$how"
+    expect "timeline, $flags: weights" "$(weights $timed --steps "$n")" \
+        "$(weights $timed $flags --device cuda --timeline "$room/timeline")"
+    check_timeline "timeline, $flags" "$room/program" "$steps" 0 "$room/timeline"
 done
 
 expect "no such device" "pianola: error: --device gpu: expected host or cuda" \

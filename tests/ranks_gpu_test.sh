@@ -5,6 +5,7 @@
 # in time, with the instruction that waits. And where nvcc and NCCL are, the programs link with the real ones.
 cd "$(dirname "$0")/.." || exit 2
 . tests/lib.sh
+. tests/timelines.sh
 suffix=.gpu
 . tests/faults/ranks.sh
 built=$PWD/build
@@ -48,6 +49,19 @@ ended 60
 expect "1f1b over TCP" "0 0 0 0 $(in_process schedules/1f1b.lua "${integers[@]}" --steps 4)" "$codes $(weights)"
 memory='^pianola: device memory of a rank, at most: planned ([0-9]+) bytes, taken \1; NCCL.s connections [0-9]+, and [0-9]+ more with the first step$'
 expect "one allocation, of what is planned" yes "$(says "$memory")"
+
+# Measured timelines: weights as ever, and nothing is made for them once training has begun (STANDIN_START).
+wanted=$(in_process schedules/fslpp.lua "${integers[@]}" --steps 13)
+"$PIANOLA" show schedules/fslpp.lua "${integers[@]}" --format tsv >"$room/program"
+for flags in "" --no-graph "--messages put"; do
+    # shellcheck disable=SC2086
+    expect "timelines $flags: weights" "$wanted" "$(over_mpi fslpp 8 --steps 13 --timeline "$room/measured" $flags)"
+    check_timeline "timelines $flags" "$room/program" "4 5 6 7 8 9 10 11 12 13" 1 "$room"/measured/*.tsv
+done
+expect "timelines of one step" "$(in_process schedules/ddp.lua "${integers[@]}" --steps 1)" \
+    "$(over_mpi ddp 8 --steps 1 --timeline "$room/measured")"
+expect "timelines of one step: every instruction has its time" "" "$("$PIANOLA" show schedules/ddp.lua "${integers[@]}" --format tsv |
+    tail -n +2 | cut -f 1,2,5- | sort | diff - <(tail -qn +2 "$room"/measured/*.tsv | cut -f 2,3,6- | sort))"
 
 # A transformer's sums depend on their order: reductions keep the rank order, and the same kernels in one process (loopback)
 # give the same bits; so do graph and eager replay. Three ranks: shares of unlike length.

@@ -55,12 +55,11 @@ awk -F '\t' -v step="$(field makespan_measured <"$room/one")" -v tokens=$((ROWS 
         printf "CPU                %.1f us a step\n", 1e6 * cpu
         printf "layers alone       %.3f ms a step: %.1f %% of it\n", 1e-3 * alone, 100 * 1e-6 * alone / step
     }' "$room/layers" || failed=1
-# Idle: when no instruction runs. Gaps between the kernels of an instruction are not seen here, but in the line above.
-sort -t "$(printf '\t')" -k 3,3g "$room/timeline" | awk -F '\t' '
-    $1 == "rank" { next }
-    !any { any = 1; first = $3; last = $3 }
-    $3 > last { idle += $3 - last }
-    $4 > last { last = $4 }
+# Idle: when no instruction of the last step runs. Gaps between the kernels of an instruction are not seen here, but in the line above.
+awk '$1 == 3' "$room/timeline" | sort -t "$(printf '\t')" -k 4,4g | awk -F '\t' '
+    !any { any = 1; first = $4; last = $4 }
+    $4 > last { idle += $4 - last }
+    $5 > last { last = $5 }
     END { if (!any) exit 1; printf "idle               %.2f %% of a step, between instructions (measured timeline)\n", 100 * idle / (last - first) }' || failed=1
 
 # ---- layers alone ----
