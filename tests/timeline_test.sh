@@ -87,7 +87,7 @@ tcp lpp 4 --steps 1000000 --timeline "$room/file"
 ended 20
 expect "no folder" "2 2 2 2 pianola: error: $room/file/timeline.0.tsv.tmp: Not a directory" "$codes $(said error:)"
 expect "on some ranks only" "rank 2 has --timeline 0, rank 0 1; give all ranks the same flags" \
-    "$(mpirun --oversubscribe --app <(sed "1,2s|\$| --timeline $measured|" "$room/lpp/app.mpi") 2>&1 | sed -n 's/^pianola: error: //p' | head -n 1)"
+    "$(timeout 60 mpirun --oversubscribe --app <(sed "s|\$| --flight $room --steps 5|;1,2s|\$| --timeline $measured|" "$room/lpp/app.mpi") 2>&1 | sed -n 's/^pianola: error: //p' | head -n 1)"
 tcp lpp 4 --steps 1000000 --timeline "$measured"
 begun
 rm -r "$measured"

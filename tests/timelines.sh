@@ -19,6 +19,7 @@ check_timeline() {
         }' "$2" - | head -n 5)"
     expect "$1: headers" "step rank lane start end op stage batch peer bytes" "$(head -qn 1 "${@:5}" | sort -u | tr '\t' ' ')"
     expect "$1: times" "" "$(tail -qn +2 "${@:5}" | awk -F '\t' -v apart="$4" '
+        !(($2, $1) in first) { first[$2, $1] = $4 }
         $4 > $5 || $4 < last[$2, $3] { print $0 ": begins too early" }
         { if ($5 > ended[$2, $1]) ended[$2, $1] = $5; last[$2, $3] = $5; time = $4 " " $5 }
         ended[$2, $1 - 1] > $4 { print $0 ": the step before has not ended" }
@@ -26,6 +27,7 @@ check_timeline() {
         $6 ~ /^RECV_[FB]$/ { received[$1 " " $6 " " $7 " " $8 " " $9 " " $2] = time; came[$1, $6, $7, $8, $2] = $5 }
         $6 == "F" || $6 == "B" { start[$1, $6, $7, $8, $2] = $4 }
         END {
+            for (k in first) if (!(ended[k] > first[k])) { split(k, f, SUBSEP); print "step " f[2] " of rank " f[1] " takes no time" }
             for (k in received) { n++; split(sent[k], f, " "); split(received[k], g, " ")
                 if (!(f[1] <= g[2] + apart && g[1] <= f[2] + apart)) print k ": " sent[k] " and " received[k] }
             for (k in came) { split(k, f, SUBSEP); s = f[2] == "RECV_F" ? f[3] + 1 : f[3] - 1
