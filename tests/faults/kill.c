@@ -37,6 +37,7 @@ static struct totals {
     int writing; /* survivors said that they were at one */
     int placed;  /* some survivor named an instruction and its peer */
     int late;    /* a rank's death over TCP was noticed by the deadline only */
+    int hung;    /* mpirun itself, once all its ranks had gone: Open MPI's own, and ended here */
     int resumed, elsewhere;
     double longest[2]; /* from the fault to the last one's end: killed, stopped */
     char weights[ALIKE][20];
@@ -180,6 +181,12 @@ static bool check_end(struct fault *f, struct run *r) {
     if (!ended && f->mpi && f->stop && run_left(r) == 2 && newest(f->saved, &torn) == STEPS) {
         kill(run_rank(r, f->victim), SIGCONT); /* mpirun waits for the one rank that had no more to do */
         ended = run_wait(r, victim, SLACK);
+    }
+    if (!ended && f->mpi && run_left(r) == 1 && r->code[0] == RUNS_ON) {
+        __atomic_add_fetch(&all->hung, 1, __ATOMIC_RELAXED);
+        kill(r->pid[0], SIGKILL);
+        ended = run_wait(r, victim, SLACK);
+        begin = now(); /* its time is not the ranks' */
     }
     if (!ended)
         return wrong(f, "%d processes still run %.0f s later", run_left(r), limit);
@@ -375,6 +382,12 @@ static void print(void) {
     }
     if (all->late * 20 > all->killed + 20) {
         printf("%d deaths were noticed by the deadline only\n", all->late);
+        all->failed++;
+    }
+    if (all->hung)
+        printf("mpirun hung %d times once all its ranks had gone\n", all->hung);
+    if (all->hung * 20 > all->over_mpi + 20) {
+        printf("too often\n");
         all->failed++;
     }
     printf("%d passed, %d failed\n", all->passed, all->failed);

@@ -30,6 +30,7 @@ struct training {
     std::vector<std::vector<rt_home>> homes;
     std::vector<int32_t> groups;
     rt_tables tables;
+    struct device device; /* the CUDA one, but for who may launch */
     std::vector<seat> seats;
     std::vector<float> loss; /* [rank][step] */
     std::vector<char *> arena;
@@ -56,6 +57,14 @@ extern "C" void rank_verdict(struct rank_run *, bool ok, const char *why) {
 
 /* ---- a rank ---- */
 
+/* A process issues in one thread, so what its ranks share, cuBLASLt's descriptors say, knows no threads. */
+static pthread_mutex_t issuing = PTHREAD_MUTEX_INITIALIZER;
+static void launch_alone(struct replay *z, const struct rt_instr *x) {
+    pthread_mutex_lock(&issuing);
+    cuda_device.launch(z, x);
+    pthread_mutex_unlock(&issuing);
+}
+
 static void prepare(seat *s, int rank) {
     training *t = s->t;
     s->run.tables = &t->tables;
@@ -66,6 +75,7 @@ static void prepare(seat *s, int rank) {
     s->run.world.all = all;
     if (cuda_take(&s->run.replay, &s->rank, &t->program, rank, &cuda_put, false))
         abort();
+    s->run.replay.device = &t->device;
     cuda_begin(&s->run.replay, t->all->run.seed);
     s->steps.n = 1;
     s->steps.replay = &s->run.replay;
@@ -165,6 +175,8 @@ extern "C" char **cuda_train(struct cuda_run *run, char *, size_t) {
     t.arena.resize(W);
     t.loss.resize(W * (size_t)run->run.steps);
     pthread_barrier_init(&t.barrier, NULL, (unsigned)W);
+    t.device = cuda_device;
+    t.device.launch = launch_alone;
     cuda_linear_plan(&t.program);
     for (seat &s : t.seats) {
         s.t = &t;
