@@ -2,6 +2,7 @@
  *
  * Each size compiles in a process of its own, so that its peak memory is its own. Compare figures of one run only. */
 #include "../../compiler/compile.h"
+#include "../../compiler/diff.h"
 #include "../../runtime/device.h"
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,33 @@ static void compile_size(const char *schedule, int workers, int jobs) {
     getrusage(RUSAGE_SELF, &use);
     printf("\n%8s %.2f s, %.0f jobs/s, %lld instructions, peak %ld MB\n", "", took, jobs / took,
            (long long)instructions(c.program), use.ru_maxrss / 1024);
+    exit(0);
+}
+
+/* Two schedules of the same jobs, compiled before the clock starts. */
+static void diff_size(const char *one, const char *other, const char *batches) {
+    fflush(stdout);
+    if (fork() > 0) {
+        wait(NULL);
+        return;
+    }
+    struct side *side[2];
+    struct text text = {0};
+    double took = 0;
+    for (int k = 0; k < 2; k++) {
+        const char *set[] = {"workers=64", batches};
+        struct compile c = {.args = {.schedule = k ? other : one, .set = set, .nset = 2}};
+        compile_all(&c, "");
+        double begin = now();
+        side[k] = side_of_program(c.args.schedule, c.program, c.timeline);
+        took += now() - begin;
+    }
+    double begin = now();
+    struct diff *d = diff_make(side[0], side[1]);
+    emit_diff(&text, d, false, false);
+    took += now() - begin;
+    printf("diff, %s and %s: %d and %d operations, %.2f s, %.2g s per million\n", one, other, side[0]->n, side[1]->n,
+           took, took * 2e6 / (side[0]->n + side[1]->n));
     exit(0);
 }
 
@@ -113,6 +141,10 @@ int main(void) {
     for (int jobs = 10000; jobs <= 1000000; jobs *= 10) {
         compile_size("schedules/1f1b.lua", 8, jobs);
         compile_size("schedules/1f1b.lua", 64, jobs);
+    }
+    for (int k = 0; k < 2; k++) {
+        diff_size("schedules/1f1b.lua", "schedules/zb_h1.lua", k ? "batches=2600" : "batches=260");
+        diff_size("schedules/1f1b.lua", "schedules/gpipe.lua", k ? "batches=2600" : "batches=260");
     }
     replay_core("schedules/1f1b.lua", "4");
     in_process("schedules/serial.lua", "1");
