@@ -126,8 +126,11 @@ static void put_account(struct text *t, const struct diff *d, const struct measu
                            time_text((double)y * d->tick, m, b), signed_time(y - x, d, m, delta));
     }
     int64_t x = d->side[0]->makespan, y = d->side[1]->makespan;
+    bool idle = llabs(d->account[0][ACC_OTHER]) > d->least || llabs(d->account[1][ACC_OTHER]) > d->least;
     put_figure_row(t, markdown, "makespan", time_text((double)x * d->tick, m, a), time_text((double)y * d->tick, m, b),
                    signed_time(y - x, d, m, delta));
+    if (idle)
+        put(t, "\nother: all that the rank needed was there; something else kept it, such as ranks that share its cores\n");
 }
 
 static const char *before_in_lane(const struct side *s, int i) {
