@@ -21,14 +21,17 @@ static void put_row(struct text *t, const struct timeline_row *r) {
 
 static char *write_rows(const struct timeline_rows *rows) {
     struct text t = {0};
-    put(&t, "rank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\n");
-    for (int i = 0; i < rows->n; i++) {
-        const struct timeline_row *r = &rows->row[i], *above = i ? r - 1 : r;
-        bool same_lane = above->rank == r->rank && !strcmp(above->lane, r->lane);
-        if (r->end < r->start || r->rank < above->rank || (same_lane && r->start < above->start))
-            abort();
-        put_row(&t, r);
-    }
+    put(&t, "%srank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\n", rows->step ? "step\t" : "");
+    for (int k = 0; k < (rows->step ? rows->nsteps : 1); k++)
+        for (int i = 0; i < rows->n; i++) {
+            const struct timeline_row *r = &rows->row[(size_t)k * (size_t)rows->n + (size_t)i], *above = i ? r - 1 : r;
+            bool same_lane = above->rank == r->rank && !strcmp(above->lane, r->lane);
+            if (r->end < r->start || r->rank < above->rank || (same_lane && r->start < above->start))
+                abort();
+            if (rows->step)
+                put(&t, "%d\t", rows->step[k]);
+            put_row(&t, r);
+        }
     return t.s;
 }
 
