@@ -50,7 +50,7 @@ static struct side *load(const struct compile *how, const char *path, bool *used
     if (is_timeline(s))
         return side_of_rows(path, read_tsv(path, s));
     if (strcmp(path, "-") == 0)
-        die("-: expected streams or a timeline; a script is read from a file only");
+        die("-: expected streams or a timeline; a schedule is read from a file only");
     return load_script(how, path, used);
 }
 
@@ -152,7 +152,8 @@ int diff_command(const struct compile *how, const struct diff_args *a) {
     if (a->git)
         return git_diff(how, a);
     if (a->nfiles != 2)
-        die("`diff` needs two: A and B, each a script, a compiled folder, streams.txt or a timeline; see `pianola help "
+        die("`diff` needs two: A and B, each a script, PyTorch's CSV, a compiled folder, streams.txt or a timeline; "
+            "see `pianola help "
             "diff`");
     if (a->fail_on)
         beyond(NULL, a->fail_on);

@@ -19,8 +19,10 @@ const struct command commands[] = {
      "  pianola compare schedules/1f1b.lua schedules/zb_h1.lua schedules/zbv.lua -D workers=8 -D batches=32\n"
      "  pianola compare schedules/*pipe.lua --model schedules/models/gpt.lua --sort peak_bytes --markdown\n",
      COMPARE},
-    {"diff", "A B", "what changed between two, each a script, a compiled folder, streams.txt or a timeline, and why",
+    {"diff", "A B",
+     "what changed between two, each a script, PyTorch's CSV, a compiled folder, streams.txt or a timeline, and why",
      "  pianola diff schedules/1f1b.lua schedules/zb_h1.lua -D workers=8\n"
+     "  pianola diff schedules/zbv.lua dumped.csv\n"
      "  pianola diff generated/1f1b /tmp/1f1b --fail-on makespan:+2%,peak_bytes:+0\n"
      "  git -c diff.external='pianola diff --git' diff --ext-diff -- generated/1f1b\n",
      DIFF},
@@ -41,7 +43,8 @@ const struct command commands[] = {
      "  pianola export-weights checkpoints -o gpt.safetensors\n"
      "  pianola export-weights checkpoints --step 200 --json\n",
      EXPORT},
-    {"import", "FILE.csv", "write PyTorch's schedule CSV as a schedule script",
+    {"import", "FILE.csv",
+     "write PyTorch's schedule CSV as a schedule script; show, diff and the others take the CSV itself too",
      "  pianola import zbv.csv -o zbv.lua\n"
      "  pianola show schedules/zbv.lua --format torch-csv | pianola import - | pianola show -\n",
      IMPORT},

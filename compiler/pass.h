@@ -191,6 +191,7 @@ void emit_pftrace(struct text *out, const struct program *p, const struct timeli
 void emit_torch(struct text *out, const struct spec *sp, const struct sched *sc, bool comms);
 /* read_torch.c: such a CSV, of either kind, as a schedule script. Dies with file, row and column. */
 void read_torch(struct text *out, const char *file, const char *src);
+bool is_torch(const char *file, const char *src); /* by its name or its first cell */
 /* emit_cuda.c: rank r's own program. hash: of the whole compile; every rank of a run must carry the same. */
 void emit_cuda(struct text *out, const struct spec *sp, const struct stage *st, const struct program *p, int r,
                uint64_t hash);

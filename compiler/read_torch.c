@@ -65,6 +65,12 @@ static const char *name_of(const struct action *a) {
     return a->b < 0 ? format("%d%s", a->s, action_name[a->what]) : format("%d%s%d", a->s, action_name[a->what], a->b);
 }
 
+/* No script begins with a number, whatever is before it in a row of cells. */
+bool is_torch(const char *file, const char *src) {
+    size_t n = strlen(file);
+    return (n > 4 && strcmp(file + n - 4, ".csv") == 0) || isdigit((unsigned char)src[strspn(src, " \t\r\n,(")]);
+}
+
 /* ---- cells ---- */
 
 /* Reads the number at *p, before end; -1: none, or one too large. */

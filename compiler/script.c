@@ -1,7 +1,7 @@
 /* Scripts to plain data. A schedule, a model and a cluster are three Lua files that know nothing of each other; each
  * runs in a sandbox of its own, answers every question about it at once, and is gone: nothing above knows Lua.
  *
- *   script.c            this: files and -D settings in, struct spec out
+ *   script.c            this: files and -D settings in, struct spec out; a CSV of PyTorch's is a script too
  *   script_sandbox.c    how much a script can do: instructions, memory, time
  *   script_globals.c    what it can name
  *   script_error.c      messages with the script's line
@@ -41,6 +41,19 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const struct param *)a)->name, ((const struct param *)b)->name);
 }
 
+/* A schedule may be PyTorch's CSV: it is run as the script that import makes of it. */
+static void read_script(struct script *S, const char *path) {
+    struct text lua = {0};
+    S->src = read_file(path, &S->size);
+    if (S->kind != SCRIPT_SCHEDULE || !is_torch(path, S->src))
+        return;
+    if (strlen(S->src) != S->size)
+        die("%s: byte %zu is zero: this is no text", S->file, strlen(S->src));
+    read_torch(&lua, S->file, S->src);
+    S->src = lua.s;
+    S->size = lua.n;
+}
+
 /* Returns the parameters it ran with, as text. */
 static const char *run(enum script_kind kind, const char *path, struct settings *set,
                        void (*extract)(struct script *, void *), struct spec *sp) {
@@ -49,7 +62,7 @@ static const char *run(enum script_kind kind, const char *path, struct settings 
     size_t n = strlen(path);
     if (n > 6 && strcmp(path + n - 6, ".d.lua") == 0)
         die("%s describes to editors what scripts can use; it is no script itself", path);
-    S.src = read_file(path, &S.size);
+    read_script(&S, path);
     sandbox_run(&S, extract, sp);
     struct text text = {0};
     put(&text, "%s", "");
@@ -64,7 +77,7 @@ static const char *base_name(const char *path) {
     const char *slash = strrchr(path, '/');
     char *name = copy_string(slash ? slash + 1 : path);
     size_t n = strlen(name);
-    if (n > 4 && !strcmp(name + n - 4, ".lua"))
+    if (n > 4 && (!strcmp(name + n - 4, ".lua") || !strcmp(name + n - 4, ".csv")))
         name[n - 4] = 0;
     return strcmp(name, "-") ? name : "stdin";
 }

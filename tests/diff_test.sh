@@ -19,12 +19,26 @@ row() { sed -nE "s/^$1 +//p" "$room/out" | head -n "${2:-1}" | tail -n 1 | tr -s
 # Every pair of forms of one schedule is the same; exit 0.
 A=generated/1f1b
 S=schedules/1f1b.lua
-for x in $S $A $A/streams.txt $A/timeline.tsv; do
-    for y in $S $A $A/streams.txt $A/timeline.tsv; do
+"$PIANOLA" show $S --format torch-csv >"$room/1f1b.csv"
+"$PIANOLA" show $S --format torch-csv-comms >"$room/dumped"
+for x in $S $A $A/streams.txt $A/timeline.tsv "$room/1f1b.csv" "$room/dumped"; do
+    for y in $S $A $A/streams.txt $A/timeline.tsv "$room/1f1b.csv"; do
         answers 0 $x $y
         expect "$x and $y" 1 "$(grep -cx 'the same' "$room/out")"
     done
 done
+
+# PyTorch's CSV, with communication or without, by its name or by what is in it, is the schedule that it was made of.
+for other in zb_h1 zbv; do
+    "$PIANOLA" show schedules/$other.lua --format torch-csv >"$room/$other.csv"
+    answers 1 $S schedules/$other.lua
+    tail -n +3 "$room/out" >"$room/scripts"
+    answers 1 "$room/dumped" "$room/$other.csv"
+    expect "$other: the files' names" "A $room/dumped B $room/$other.csv" "$(head -n 2 "$room/out" | paste -sd' ')"
+    expect "$other by scripts and by CSVs" "" "$(tail -n +3 "$room/out" | cmp - "$room/scripts" 2>&1)"
+done
+answers 1 "$room/1f1b.csv" $S -D workers=8
+expect "-D is for the script" 1 "$(grep -c '^makespan  *33 units  *45 units' "$room/out")"
 
 # 1F1B and ZB-H1 do the same work; the zero bubble schedule waits 6 units less for it (P=4, M=8: 33 and 27).
 answers 1 $S schedules/zb_h1.lua
@@ -129,8 +143,13 @@ trouble() { # WANTED ARGS...
     expect "diff ${*:2}" "pianola: error: $1" "$(head -n 1 "$room/err")"
     expect "diff ${*:2}: stdout" "" "$(cat "$room/out")"
 }
-trouble "\`diff\` needs two: A and B, each a script, a compiled folder, streams.txt or a timeline; see \`pianola help diff\`" $S
+trouble "\`diff\` needs two: A and B, each a script, PyTorch's CSV, a compiled folder, streams.txt or a timeline; see \`pianola help diff\`" $S
 trouble "$room/none: No such file or directory" $S "$room/none"
+printf '0F0,,0B0\n0F1,0B1' >"$room/twice.csv"
+answers 2 $S "$room/twice.csv"
+expect "a CSV that cannot run" "$room/twice.csv:2: error: row 2, column 1: stage 0 is rank 0's, by row 1: a stage belongs to one rank" \
+    "$(head -n 1 "$room/err")"
+trouble "-: expected streams or a timeline; a schedule is read from a file only" $S -
 trouble "--json and --markdown exclude each other" $S $S --json --markdown
 trouble "-D swap=1: no script here has this parameter" $A $S -D swap=1
 trouble "--fail-on speed: expected makespan, bubble, peak_bytes, bytes_sent or operations" $S $S --fail-on speed:+1

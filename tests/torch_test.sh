@@ -39,6 +39,21 @@ for schedule in schedules/*.lua; do
 done
 expect "PyTorch can say two forms of so many schedules" yes "$([ $told -ge 20 ] && echo yes)"
 
+# What takes a schedule takes the CSV itself: by its name, or by its first cell.
+"$PIANOLA" show schedules/zbv.lua --format torch-csv >"$room/zbv.csv"
+"$PIANOLA" import "$room/zbv.csv" -o "$room/zbv.lua"
+expect "show CSV" "$("$PIANOLA" show "$room/zbv.lua")" "$("$PIANOLA" show "$room/zbv.csv")"
+expect "check CSV" "$("$PIANOLA" check "$room/zbv.lua")" "$("$PIANOLA" check "$room/zbv.csv")"
+expect "from standard input" "$("$PIANOLA" show "$room/zbv.lua" | sed 's/zbv:/stdin:/')" "$("$PIANOLA" show - <"$room/zbv.csv")"
+printf ',0F0,0B0\n(1F0;1B0)OVERLAP_F_B' >"$room/paired"
+expect "a CSV by its first cell" "$room/paired:2: error: row 2, column 1: 1B0 never runs: it needs 1F0, which comes later in this row" \
+    "$("$PIANOLA" check "$room/paired" 2>&1 | head -n 1)"
+echo 'return schedule {}' >"$room/lua.csv"
+expect "no CSV, by its name" "$room/lua.csv:1: error: row 1, column 1: 'return schedule {}' is no action" \
+    "$("$PIANOLA" check "$room/lua.csv" 2>&1 | head -n 1 | cut -d';' -f1)"
+printf '0F0,0B0\0\n' >"$room/zero.csv"
+expect "a CSV with a zero" "pianola: error: $room/zero.csv: byte 7 is zero: this is no text" "$("$PIANOLA" check "$room/zero.csv" 2>&1)"
+
 # As PyTorch writes it: CRLF, and in the form without communication empty cells where a rank waits.
 printf '0F0,0F1,,,0B0,0B1\r\n,1F0,1B0,1F1,1B1\r\n' >"$room/crlf.csv"
 printf '0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1' | "$PIANOLA" import - | grep -v '^--' >"$room/lf"
