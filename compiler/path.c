@@ -1,6 +1,7 @@
 /* The critical path: from what ends last back to the beginning, at each step over what it had to wait for. What is on
  * it cannot take longer without the whole step taking longer. Where several things ended at the moment that let an
- * instruction start, any of them will do; the walk takes what its lane did last, so that it stays with a busy rank. */
+ * instruction start, any of them will do; the walk takes what its lane did last, so that it stays with a busy rank.
+ * Measured instructions begin some time after that moment: they waited for what ended last. */
 #include "pass.h"
 #include <math.h>
 
@@ -45,19 +46,23 @@ static void find_neighbours(struct walk *w) {
                 w->of[n[p->rank[r].ins[i].msg]++] = (struct place){r, i};
 }
 
-/* What ended at t and let this instruction start; i -1: nothing did. */
-static struct place held_by(const struct walk *w, struct place x, double t) {
+/* Takes instruction i of the rank for *last when it ended later. */
+static void consider(const struct walk *w, int32_t rank, int32_t i, struct place *last) {
+    if (!w->on[rank][i] && (last->i < 0 || w->tl->end[rank][i] > w->tl->end[last->rank][last->i]))
+        *last = (struct place){rank, i};
+}
+
+/* Of all that this instruction had to wait for, what ended last, if that was later than *last. */
+static void held_by(const struct walk *w, struct place x, struct place *last) {
     const struct rank *k = &w->p->rank[x.rank];
     const struct instr *in = &k->ins[x.i];
     int32_t b = w->before[x.rank][x.i];
     if (b >= 0 && k->lane[in->lane].kind == LANE_RECV && in->msg >= 0 && k->ins[b].msg >= 0)
         b = -1; /* messages of an edge do not wait for the latency of the one before: the senders' lane says */
-    if (b >= 0 && w->tl->end[x.rank][b] == t)
-        return (struct place){x.rank, b};
+    if (b >= 0)
+        consider(w, x.rank, b, last);
     for (uint32_t a = in->wait; a < in->wait + in->nwait; a++)
-        if (w->tl->end[x.rank][k->wait[a]] == t)
-            return (struct place){x.rank, k->wait[a]};
-    return (struct place){x.rank, -1};
+        consider(w, x.rank, k->wait[a], last);
 }
 
 /* The instructions that began with x: the sides of its message, the other job of its pair, or x alone. */
@@ -81,13 +86,10 @@ static struct place step_back(const struct walk *w, struct place x) {
     struct place own[3], from = {0, -1};
     const struct place *all;
     int n = companions(w, x, &all, own);
-    double t = INFINITY; /* a RECV starts a latency after its SEND */
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         w->on[all[i].rank][all[i].i] = true;
-        t = fmin(t, w->tl->start[all[i].rank][all[i].i]);
-    }
-    for (int i = 0; i < n && from.i < 0 && t > 0; i++)
-        from = held_by(w, all[i], t);
+    for (int i = 0; i < n; i++)
+        held_by(w, all[i], &from);
     return from;
 }
 
