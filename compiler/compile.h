@@ -12,11 +12,15 @@ struct compile {
     struct program *program;
     struct timeline *timeline;
     struct report *report;
+    struct steps steps;             /* the timeline, or all of which it is the median */
     void (*done)(const char *pass); /* called after each pass, or NULL */
 };
 
 /* pipeline.c: all passes up to the report; dump: letters of passes after which the program is printed to stdout. */
 void compile_all(struct compile *c, const char *dump);
+
+/* measured.c: sets timeline, steps and report to what was measured, by the file or folder at path. */
+void take_measured(struct compile *c, const char *path);
 
 /* run.c */
 struct run_args {

@@ -45,11 +45,12 @@ struct side {
     const struct program *waits; /* what its operations wait for: p, or the other side's; NULL: unknown */
     double *start, *end;         /* per operation, as read, or the median of the steps; ticks come from them */
     struct timeline_rows *steps; /* measured: a row per operation and step, from the step's begin; NULL: predicted */
-    double *clock, clock_error;  /* what was added to each rank's clock, and how much that may be wrong; NULL: nothing */
-    int64_t makespan;            /* ticks */
-    int64_t work;                /* ticks of jobs on all ranks, two that overlap once */
-    int64_t peak_bytes;          /* of the rank with the largest arena; -1: unknown */
-    double sent;                 /* bytes of all messages */
+    double *begin;               /* of each step */
+    double *clock, clock_error; /* what was added to each rank's clock, and how much that may be wrong; NULL: nothing */
+    int64_t makespan;           /* ticks */
+    int64_t work;               /* ticks of jobs on all ranks, two that overlap once */
+    int64_t peak_bytes;         /* of the rank with the largest arena; -1: unknown */
+    double sent;                /* bytes of all messages */
 };
 
 /* What one rank's time, the one that ends last, went into. Together they are the makespan. */

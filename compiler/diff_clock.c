@@ -146,7 +146,8 @@ double median_of(double *x, int n) {
 }
 
 /* Times from the beginning of each step. */
-static void start_steps_at_0(const struct timeline_rows *t) {
+static void start_steps_at_0(struct side *s, const struct timeline_rows *t) {
+    s->begin = NEW(double, t->nsteps);
     for (int k = 0; k < t->nsteps; k++) {
         struct timeline_row *row = &t->row[(size_t)k * (size_t)t->n];
         double begin = INFINITY;
@@ -156,6 +157,7 @@ static void start_steps_at_0(const struct timeline_rows *t) {
             row[i].start -= begin;
             row[i].end -= begin;
         }
+        s->begin[k] = begin;
     }
 }
 
@@ -163,7 +165,7 @@ void side_steps(struct side *s, struct timeline_rows *t) {
     s->steps = t;
     s->unit = "s";
     set_clocks(s, t);
-    start_steps_at_0(t);
+    start_steps_at_0(s, t);
     begin_together(s, t);
     double *start = NEW(double, t->nsteps), *end = NEW(double, t->nsteps);
     for (int i = 0; i < s->n; i++) {

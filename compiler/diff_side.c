@@ -187,21 +187,23 @@ struct side *side_of_rows(const char *name, struct timeline_rows *t) {
 
 /* The times of a program's instructions, from the timeline beside it or as measured. */
 void side_times(struct side *s, const char *file, struct timeline_rows *t) {
+    const char *advice =
+        t->nsteps ? "give -D, --model, --cluster and --lanes as it was measured with" : "compile both again";
     bool same = s->n == t->n;
     for (int i = 0; same && i < s->n; i++) {
         const struct timeline_row *x = &t->row[i];
         const struct diff_op *o = &s->op[i];
         same = x->rank == o->rank && !strcmp(x->lane, s->lane[o->lane].name) && op_of(x->op) == o->op &&
-               x->stage == o->stage && x->batch == o->batch && x->peer == o->peer;
+               x->stage == o->stage && x->batch == o->batch && x->peer == o->peer && x->bytes == o->bytes;
         if (!same)
-            die("%s%s: this row is no instruction of the program, which has %s on rank %d there; compile both again",
-                file, t->nsteps ? format(", rank %d's %s in lane %s", x->rank, x->op, x->lane) : format(":%d", i + 2),
-                diff_op_name(o), o->rank);
+            die("%s%s: this row is no instruction of the program, which has %s%s on rank %d there; %s", file,
+                t->nsteps ? format(", rank %d's %s in lane %s", x->rank, x->op, x->lane) : format(":%d", i + 2),
+                diff_op_name(o), o->bytes < 0 ? "" : format(" of %lld bytes", (long long)o->bytes), o->rank, advice);
         s->start[i] = x->start;
         s->end[i] = x->end;
     }
     if (!same)
-        die("%s: %d rows, but the program has %d instructions; compile both again", file, t->n, s->n);
+        die("%s: %d rows, but the program has %d instructions; %s", file, t->n, s->n, advice);
     s->timed = true;
     if (t->nsteps)
         side_steps(s, t);

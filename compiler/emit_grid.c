@@ -465,7 +465,10 @@ static void put_held(struct text *t, const struct report *r) {
 void emit_report(struct text *out, const struct report *r, const struct style *style) {
     struct measure m = measure_of(r->makespan, r->unit, style->ascii);
     char a[32], b[32], c[32];
-    put(out, "%s: %d workers, %d stages, %d microbatches\n\n", r->schedule, r->workers, r->stages, r->batches);
+    put(out, "%s: %d workers, %d stages, %d microbatches", r->schedule, r->workers, r->stages, r->batches);
+    if (r->measured)
+        put(out, "; measured, %s", r->measured > 1 ? format("the median of %d steps", r->measured) : "one step");
+    put(out, "\n\n");
     put_ranks(out, r, &m);
     if (strcmp(r->unit, "F") != 0) /* with a model: bytes are bytes */
         put_held(out, r);

@@ -47,6 +47,8 @@ void emit_json(struct text *out, const struct report *r) {
     put(out, "  \"unit\": ");
     put_string(out, r->unit);
     put(out, ",\n");
+    if (r->measured)
+        put(out, "  \"measured_steps\": %d,\n", r->measured);
     put_figure(out, "  ", "makespan", r->makespan);
     put_figure(out, "  ", "lower_bound", r->lower_bound);
     put_figure(out, "  ", "bound_work", r->bound_work);

@@ -293,10 +293,10 @@ static void put_head(struct text *t, const struct picture *d) {
     put(t, "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n<text class=\"h\" x=\"%d\" y=\"19\">", LEFT);
     put_xml(t, d->p->name);
     put(t,
-        "</text>\n<text x=\"%d\" y=\"34\">%d ranks, %d stages, %d microbatches; makespan %s %s; bubble %.1f "
+        "</text>\n<text x=\"%d\" y=\"34\">%d ranks, %d stages, %d microbatches; makespan %s %s%s; bubble %.1f "
         "%%</text>\n",
         LEFT, d->p->workers, d->p->stages, d->p->batches, time_text(d->tl->makespan, &d->m, a), d->m.name,
-        100 * d->rep->bubble);
+        d->rep->measured ? " measured" : "", 100 * d->rep->bubble);
 }
 
 /* A tick every 1, 2, 5, 10, 20, 50… of the unit, such that their labels have room. */

@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 bool sends_message(const struct instr *in) { return in->msg >= 0 && op_lane[in->op] == LANE_SEND; }
 bool receives_message(const struct instr *in) { return in->msg >= 0 && op_lane[in->op] == LANE_RECV; }
@@ -29,9 +30,9 @@ const char *slice_category(const struct instr *in) {
 
 /* A second is a second. A unit of cost is drawn as a millisecond, a FLOP as a nanosecond or, when there are too many
  * to see, as a tenth of one, and so on. */
-static double nanoseconds(const char *unit, double makespan) {
+double trace_unit(const char *unit, const struct steps *steps) {
     double ns = unit[0] == 's' ? 1e9 : unit[1] == 0 ? 1e6 : 1;
-    while (makespan * ns > 1e15)
+    while (steps->of[steps->n - 1].makespan * ns > 1e15)
         ns /= 10;
     return ns;
 }
@@ -58,9 +59,11 @@ static struct lanes by_lane(const struct rank *k) {
     return l;
 }
 
-/* Draws a lane as far as it goes: up to a receive whose send is not drawn yet. sent: when sends are, by message. */
-static bool draw_lane(struct trace *z, const struct rank *k, const struct timeline *tl, int r, struct lanes *l,
-                      int lane, int64_t *sent) {
+/* Draws a lane of a step as far as it goes: up to a receive whose send is not drawn yet. sent: when sends are, by
+ * message. */
+static bool draw_lane(struct trace *z, const struct rank *k, const struct timeline *tl, int step, int r,
+                      struct lanes *l, int lane, int64_t *sent) {
+    int64_t *starts = z->start[step][r], *ends = z->end[step][r];
     int32_t from = l->next[lane];
     for (; l->next[lane] < l->at[lane + 1]; l->next[lane]++) {
         int32_t i = l->order[l->next[lane]];
@@ -72,37 +75,48 @@ static bool draw_lane(struct trace *z, const struct rank *k, const struct timeli
         bool pair = lane == 0 && before >= 0 && tl->start[r][i] == tl->start[r][before] &&
                     tl->end[r][i] == tl->end[r][before] && end > start;
         if (pair) { /* two jobs that overlap: one lies on the other */
-            z->start[r][i] = z->start[r][before];
-            z->end[r][i] = z->end[r][before];
+            starts[i] = starts[before];
+            ends[i] = ends[before];
             continue;
         }
         start = start < l->free[lane] ? l->free[lane] : start;
         if (receives_message(in) && start < sent[in->msg])
             start = sent[in->msg];
-        z->start[r][i] = start;
-        z->end[r][i] = l->free[lane] = end > start ? end : start + 1;
+        starts[i] = start;
+        ends[i] = l->free[lane] = end > start ? end : start + 1;
         if (sends_message(in))
             sent[in->msg] = start;
     }
     return l->next[lane] > from;
 }
 
-static void draw_slices(struct trace *z, const struct program *p, const struct timeline *tl) {
-    struct lanes *l = NEW(struct lanes, p->workers);
+static void draw_step(struct trace *z, const struct program *p, const struct timeline *tl, int step, struct lanes *l) {
     int64_t *sent = NEW(int64_t, p->nmsgs);
     for (int m = 0; m < p->nmsgs; m++)
         sent[m] = -1;
+    z->start[step] = NEW(int64_t *, p->workers);
+    z->end[step] = NEW(int64_t *, p->workers);
     for (int r = 0; r < p->workers; r++) {
-        l[r] = by_lane(&p->rank[r]);
-        z->start[r] = NEW(int64_t, p->rank[r].nins);
-        z->end[r] = NEW(int64_t, p->rank[r].nins);
+        z->start[step][r] = NEW(int64_t, p->rank[r].nins);
+        z->end[step][r] = NEW(int64_t, p->rank[r].nins);
+        memcpy(l[r].next, l[r].at, sizeof *l[r].next * (size_t)p->rank[r].nlanes);
     }
     for (bool more = true; more;) { /* twice, unless sends and receives share lanes */
         more = false;
         for (int r = 0; r < p->workers; r++)
             for (int i = 0; i < p->rank[r].nlanes; i++)
-                more |= draw_lane(z, &p->rank[r], tl, r, &l[r], i, sent);
+                more |= draw_lane(z, &p->rank[r], tl, step, r, &l[r], i, sent);
     }
+}
+
+static void draw_slices(struct trace *z, const struct program *p, const struct steps *steps) {
+    struct lanes *l = NEW(struct lanes, p->workers);
+    z->start = NEW(int64_t **, steps->n);
+    z->end = NEW(int64_t **, steps->n);
+    for (int r = 0; r < p->workers; r++)
+        l[r] = by_lane(&p->rank[r]);
+    for (int k = 0; k < steps->n; k++)
+        draw_step(z, p, &steps->of[k], k, l);
 }
 
 static int by_time(const void *x, const void *y) {
@@ -111,20 +125,23 @@ static int by_time(const void *x, const void *y) {
         return a->t < b->t ? -1 : 1;
     if (a->what != b->what)
         return (int)a->what - (int)b->what;
+    if (a->step != b->step)
+        return a->step - b->step;
     return a->rank != b->rank ? a->rank - b->rank : a->ins - b->ins;
 }
 
-static void collect_marks(struct trace *z, const struct program *p) {
+static void collect_marks(struct trace *z, const struct program *p, int nsteps) {
     size_t n = 0;
     for (int r = 0; r < p->workers; r++)
         n += (size_t)p->rank[r].nins;
-    z->mark = NEW(struct mark, 2 * n);
-    for (int r = 0; r < p->workers; r++)
-        for (int i = 0; i < p->rank[r].nins; i++) {
-            bool receives = receives_message(&p->rank[r].ins[i]);
-            z->mark[z->nmarks++] = (struct mark){z->start[r][i], receives ? BEGINS_RECEIVE : BEGINS, r, i};
-            z->mark[z->nmarks++] = (struct mark){z->end[r][i], ENDS, r, i};
-        }
+    z->mark = NEW(struct mark, 2 * n * (size_t)nsteps);
+    for (int k = 0; k < nsteps; k++)
+        for (int r = 0; r < p->workers; r++)
+            for (int i = 0; i < p->rank[r].nins; i++) {
+                bool receives = receives_message(&p->rank[r].ins[i]);
+                z->mark[z->nmarks++] = (struct mark){z->start[k][r][i], receives ? BEGINS_RECEIVE : BEGINS, k, r, i};
+                z->mark[z->nmarks++] = (struct mark){z->end[k][r][i], ENDS, k, r, i};
+            }
     qsort(z->mark, z->nmarks, sizeof *z->mark, by_time);
 }
 
@@ -155,10 +172,11 @@ static int leaves_first(const void *x, const void *y) {
     return a->t != b->t ? (a->t > b->t) - (a->t < b->t) : (a->bytes > b->bytes) - (a->bytes < b->bytes);
 }
 
-static void find_levels(struct trace *z, const struct rank *k, const struct timeline *tl, int r) {
-    bool *passes = NEW(bool, k->nbufs);
-    int32_t *owner = find_owners(k, passes);
-    int64_t *from = NEW(int64_t, k->nbufs), *to = NEW(int64_t, k->nbufs), now = 0;
+/* Appends what comes and leaves in a step of rank r. */
+static int add_changes(const struct trace *z, const struct rank *k, const struct timeline *tl, int r,
+                       const int32_t *owner, const bool *passes, struct level *change) {
+    int64_t *from = NEW(int64_t, k->nbufs), *to = NEW(int64_t, k->nbufs);
+    int n = 0;
     for (int b = 0; b < k->nbufs; b++)
         from[b] = INT64_MAX;
     for (int i = 0; i < k->nins; i++)
@@ -168,41 +186,49 @@ static void find_levels(struct trace *z, const struct rank *k, const struct time
             from[b] = start < from[b] ? start : from[b];
             to[b] = end > to[b] ? end : to[b];
         }
-    struct level *step = NEW(struct level, 2 * k->nbufs + 1);
-    int n = 0, kept = 0;
     for (int b = 0; b < k->nbufs; b++)
-        if (owner[b] == b && (!passes[b] || from[b] == INT64_MAX))
-            now += room_of(k, b);
-        else if (owner[b] == b) {
-            step[n++] = (struct level){from[b], room_of(k, b)};
-            step[n++] = (struct level){to[b], -room_of(k, b)};
+        if (owner[b] == b && passes[b]) {
+            change[n++] = (struct level){from[b], room_of(k, b)};
+            change[n++] = (struct level){to[b], -room_of(k, b)};
         }
-    qsort(step, (size_t)n, sizeof *step, leaves_first);
+    return n;
+}
+
+static void find_levels(struct trace *z, const struct rank *k, const struct steps *steps, int r) {
+    bool *passes = NEW(bool, k->nbufs);
+    int32_t *owner = find_owners(k, passes);
+    int64_t now = 0;
+    for (int b = 0; b < k->nbufs; b++)
+        if (owner[b] == b && !passes[b])
+            now += room_of(k, b);
+    struct level *change = NEW(struct level, 2 * (int64_t)k->nbufs * steps->n + 1);
+    int n = 0, kept = 0;
+    for (int i = 0; i < steps->n; i++)
+        n += add_changes(z, k, &steps->of[i], r, owner, passes, change + n);
+    qsort(change, (size_t)n, sizeof *change, leaves_first);
     struct level *out = NEW(struct level, n + 1);
     out[kept++] = (struct level){0, now};
     for (int i = 0; i < n; i++) {
-        now += step[i].bytes;
-        if (i + 1 < n && step[i + 1].t == step[i].t)
+        now += change[i].bytes;
+        if (i + 1 < n && change[i + 1].t == change[i].t)
             continue;
-        if (step[i].t == out[kept - 1].t)
+        if (change[i].t == out[kept - 1].t)
             out[kept - 1].bytes = now;
         else if (now != out[kept - 1].bytes)
-            out[kept++] = (struct level){step[i].t, now};
+            out[kept++] = (struct level){change[i].t, now};
     }
     z->memory[r] = out;
     z->nlevels[r] = kept;
 }
 
-struct trace *trace_make(const struct program *p, const struct timeline *tl, const char *unit) {
+struct trace *trace_make(const struct program *p, const struct steps *steps, const char *unit) {
     struct trace *z = NEW(struct trace, 1);
-    z->unit_ns = nanoseconds(unit, tl->makespan);
-    z->start = NEW(int64_t *, p->workers);
-    z->end = NEW(int64_t *, p->workers);
+    z->unit_ns = trace_unit(unit, steps);
     z->memory = NEW(struct level *, p->workers);
     z->nlevels = NEW(int, p->workers);
-    draw_slices(z, p, tl);
-    collect_marks(z, p);
+    draw_slices(z, p, steps);
+    collect_marks(z, p, steps->n);
     for (int r = 0; r < p->workers; r++)
-        find_levels(z, &p->rank[r], tl, r);
+        find_levels(z, &p->rank[r], steps, r);
     return z;
 }

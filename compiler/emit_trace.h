@@ -1,4 +1,5 @@
-/* Between emit_trace.c and the two formats it serves: what stands on the tracks of a viewer, and when. */
+/* Between emit_trace.c and the two formats it serves: what stands on the tracks of a viewer, and when. Steps follow
+ * each other. */
 #ifndef PIANOLA_EMIT_TRACE_H
 #define PIANOLA_EMIT_TRACE_H
 #include "pass.h"
@@ -7,7 +8,7 @@
 struct mark {
     int64_t t; /* nanoseconds */
     enum { ENDS, BEGINS, BEGINS_RECEIVE } what;
-    int32_t rank, ins;
+    int32_t step, rank, ins;
 };
 
 struct level { /* of a rank's memory, from t on */
@@ -15,15 +16,16 @@ struct level { /* of a rank's memory, from t on */
 };
 
 struct trace {
-    double unit_ns; /* nanoseconds that a unit of the timeline is drawn as */
-    int64_t **start, **end;
-    struct mark *mark; /* by time */
+    double unit_ns;           /* nanoseconds that a unit of the timelines is drawn as */
+    int64_t ***start, ***end; /* [step][rank][instruction] */
+    struct mark *mark;        /* by time */
     size_t nmarks;
     struct level **memory; /* per rank */
     int *nlevels;
 };
 
-struct trace *trace_make(const struct program *p, const struct timeline *tl, const char *unit);
+struct trace *trace_make(const struct program *p, const struct steps *steps, const char *unit);
+double trace_unit(const char *unit, const struct steps *steps); /* unit_ns */
 /* "1F3", "2FETCH": as PyTorch spells it. A viewer colours by the name without its digits. */
 void put_slice_name(struct text *t, const struct instr *in);
 /* The buffer that a message carries; NULL: none. */

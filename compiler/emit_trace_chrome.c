@@ -1,4 +1,4 @@
-/* The timeline as Chrome trace events, for Perfetto: JSON, one event per line.
+/* Timelines as Chrome trace events, for Perfetto: JSON, one event per line.
  *
  * What importers make of it decides how it is written. A thread goes by its tid alone, and a process's main thread has
  * the process's pid as its tid: tids are unique over all ranks, and none is a pid. Names sort as text: ranks have as
@@ -25,17 +25,20 @@ static void put_names(struct text *t, const struct program *p, const int32_t *fi
     }
 }
 
-static void put_slice(struct text *t, const struct trace *z, const struct program *p, const struct mark *m, int tid) {
+static void put_slice(struct text *t, const struct trace *z, const struct program *p, const struct steps *steps,
+                      const struct mark *m, int tid) {
     const struct rank *k = &p->rank[m->rank];
     const struct instr *in = &k->ins[m->ins];
     const struct buf *b = carried(k, in);
     put(t, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,", m->rank + 1, tid);
     put_time(t, "ts", m->t);
     put(t, ",");
-    put_time(t, "dur", z->end[m->rank][m->ins] - m->t);
+    put_time(t, "dur", z->end[m->step][m->rank][m->ins] - m->t);
     put(t, ",\"name\":\"");
     put_slice_name(t, in);
     put(t, "\",\"cat\":\"%s\",\"args\":{\"stage\":%d", slice_category(in), in->stage);
+    if (steps->number)
+        put(t, ",\"step\":%d", steps->number[m->step]);
     if (in->batch >= 0)
         put(t, ",\"mb\":%d", in->batch);
     if (in->peer >= 0)
@@ -47,7 +50,8 @@ static void put_slice(struct text *t, const struct trace *z, const struct progra
         return;
     put(t, ",\n{\"ph\":\"%s,\"pid\":%d,\"tid\":%d,", sends_message(in) ? "s\"" : "f\",\"bp\":\"e\"", m->rank + 1, tid);
     put_time(t, "ts", m->t);
-    put(t, ",\"id\":%d,\"name\":\"%s\",\"cat\":\"message\"}", in->msg + 1, b ? kind_name[b->kind] : "message");
+    put(t, ",\"id\":%d,\"name\":\"%s\",\"cat\":\"message\"}", in->msg + 1 + m->step * p->nmsgs,
+        b ? kind_name[b->kind] : "message");
 }
 
 static void put_memory(struct text *t, const struct trace *z, int r) {
@@ -58,8 +62,8 @@ static void put_memory(struct text *t, const struct trace *z, int r) {
     }
 }
 
-void emit_chrome(struct text *out, const struct program *p, const struct timeline *tl, const char *unit) {
-    const struct trace *z = trace_make(p, tl, unit);
+void emit_chrome(struct text *out, const struct program *p, const struct steps *steps, const char *unit) {
+    const struct trace *z = trace_make(p, steps, unit);
     int32_t *first_tid = NEW(int32_t, p->workers);
     for (int r = 0, next = p->workers + 1; r < p->workers; next += p->rank[r++].nlanes)
         first_tid[r] = next;
@@ -73,7 +77,7 @@ void emit_chrome(struct text *out, const struct program *p, const struct timelin
     put_names(out, p, first_tid);
     for (const struct mark *m = z->mark; m < z->mark + z->nmarks; m++)
         if (m->what != ENDS)
-            put_slice(out, z, p, m, first_tid[m->rank] + p->rank[m->rank].ins[m->ins].lane);
+            put_slice(out, z, p, steps, m, first_tid[m->rank] + p->rank[m->rank].ins[m->ins].lane);
     for (int r = 0; r < p->workers; r++)
         put_memory(out, z, r);
     put(out, "\n]}\n");

@@ -1,4 +1,4 @@
-/* The timeline as a Perfetto trace: TrackEvents in protobuf, encoded by hand.
+/* Timelines as a Perfetto trace: TrackEvents in protobuf, encoded by hand.
  *
  * Against the JSON it says the order of tracks and gives each microbatch one colour (correlation_id), and is a third of
  * the size. Numbers of fields are those of protos/perfetto/trace/ in Perfetto's sources. */
@@ -119,13 +119,16 @@ static void annotate(struct writer *w, const char *name, int64_t v) {
     w->inner.n = 0;
 }
 
-static void begin_slice(struct writer *w, const struct rank *k, const struct instr *in) {
+/* step: its number, or 0; base: of the step's messages */
+static void begin_slice(struct writer *w, const struct rank *k, const struct instr *in, int step, uint64_t base) {
     const struct buf *b = carried(k, in);
     put_slice_name(&w->inner, in);
     put_part(&w->part, EVENT_NAME, &w->inner);
     w->inner.n = 0;
     put_word(&w->part, EVENT_CATEGORY, slice_category(in));
     annotate(w, "stage", in->stage);
+    if (step)
+        annotate(w, "step", step);
     if (in->batch >= 0) {
         annotate(w, "mb", in->batch);
         put_number(&w->part, EVENT_CORRELATION, (uint64_t)in->batch);
@@ -135,7 +138,7 @@ static void begin_slice(struct writer *w, const struct rank *k, const struct ins
     if (b)
         annotate(w, "bytes", b->bytes);
     if (sends_message(in) || receives_message(in))
-        put_fixed64(&w->part, sends_message(in) ? EVENT_FLOW : EVENT_FLOW_ENDS, (uint64_t)in->msg + 1);
+        put_fixed64(&w->part, sends_message(in) ? EVENT_FLOW : EVENT_FLOW_ENDS, base + (uint64_t)in->msg + 1);
 }
 
 static void put_event(struct writer *w, int64_t t, int type, uint64_t track) {
@@ -145,8 +148,8 @@ static void put_event(struct writer *w, int64_t t, int type, uint64_t track) {
     end_packet(w, PACKET_EVENT);
 }
 
-void emit_pftrace(struct text *out, const struct program *p, const struct timeline *tl, const char *unit) {
-    const struct trace *z = trace_make(p, tl, unit);
+void emit_pftrace(struct text *out, const struct program *p, const struct steps *steps, const char *unit) {
+    const struct trace *z = trace_make(p, steps, unit);
     uint64_t *id = NEW(uint64_t, p->workers), next = 1;
     struct writer w = {.out = out};
     put_number(&w.part, TRACK_UUID, 0);
@@ -161,7 +164,7 @@ void emit_pftrace(struct text *out, const struct program *p, const struct timeli
         const struct rank *k = &p->rank[m->rank];
         const struct instr *in = &k->ins[m->ins];
         if (m->what != ENDS)
-            begin_slice(&w, k, in);
+            begin_slice(&w, k, in, steps->number ? steps->number[m->step] : 0, (uint64_t)m->step * (uint64_t)p->nmsgs);
         put_event(&w, m->t, m->what == ENDS ? SLICE_END : SLICE_BEGIN, id[m->rank] + 2 + in->lane);
     }
     for (int r = 0; r < p->workers; r++)

@@ -15,7 +15,7 @@ struct settings {
     struct run_args run;
     struct compare_args compare;
     struct diff_args diff;
-    const char *output, *format, *dump, *color;
+    const char *output, *format, *dump, *color, *measured;
     int64_t step;
     struct style style;
     bool json, list;
@@ -99,6 +99,7 @@ static void set_option(struct settings *z, const struct command *c, int key, con
     case 'u': z->run.cuda = choice(name, arg) == 1; break;
     case 'j': z->json = z->run.json = true; break;
     case 'k': z->color = arg; break;
+    case 'e': z->measured = arg; break;
     case 'w': z->style.width = (int)number_arg(name, arg, 20); break;
     case 'a': z->style.ascii = true; break;
     case 'W': z->style.with = list_arg(name, arg); break;
@@ -193,29 +194,53 @@ static void draw(struct text *t, const struct settings *z, bool picture, bool ht
 static void streams_text(struct text *t, struct compile *c) { emit_text(t, c->program); }
 static void timeline_text(struct text *t, struct compile *c) { emit_tsv(t, c->program, c->timeline); }
 static void report_text(struct text *t, struct compile *c) { emit_json(t, c->report); }
-static void chrome_text(struct text *t, struct compile *c) { emit_chrome(t, c->program, c->timeline, c->report->unit); }
+static void chrome_text(struct text *t, struct compile *c) { emit_chrome(t, c->program, &c->steps, c->report->unit); }
 static void pftrace_bytes(struct text *t, struct compile *c) {
-    emit_pftrace(t, c->program, c->timeline, c->report->unit);
+    emit_pftrace(t, c->program, &c->steps, c->report->unit);
 }
 static void torch_text(struct text *t, struct compile *c) { emit_torch(t, c->spec, c->sched, false); }
 static void torch_comms_text(struct text *t, struct compile *c) { emit_torch(t, c->spec, c->sched, true); }
 
 /* As options.c lists the formats; those without one here are drawn, with a style. */
 static void (*const show_as[])(struct text *, struct compile *) = {
-    NULL, streams_text, timeline_text, report_text, NULL,
-    NULL, chrome_text,  pftrace_bytes, torch_text,  torch_comms_text,
+    NULL,          streams_text, timeline_text, report_text,      NULL, NULL, chrome_text,
+    pftrace_bytes, NULL,         torch_text,    torch_comms_text,
 };
+
+static void make_folder(const char *path) {
+    if (mkdir(path, 0777) != 0 && errno != EEXIST)
+        die("%s: %s", path, strerror(errno));
+}
+
+/* A file for each rank. */
+static int show_hta(const struct compile *c, const char *dir) {
+    make_folder(dir);
+    for (int r = 0; r < c->program->workers; r++) {
+        struct text t = {0};
+        emit_hta(&t, c->program, &c->steps, c->report->unit, r);
+        write_file(format("%s/rank%d.json", dir, r), &t);
+    }
+    return 0;
+}
 
 static int show(struct settings *z) {
     if (z->list)
         return list_schedules();
     struct compile *c = &z->compile;
-    enum { GRID, SVG = 4, HTML };
+    enum { GRID, STREAMS, SVG = 4, HTML, HTA = 8, TORCH };
     int which = choice("format", z->json ? "json" : z->format ? z->format : "grid");
     bool picture = which == SVG || which == HTML;
     struct text t = {0};
     check_style(&z->style, picture, which == GRID);
+    if (z->measured && (which == STREAMS || which >= TORCH))
+        die("--measured: --format %s has no times", z->format);
+    if (which == HTA && !z->output)
+        die("--format hta writes a file for each rank: give their folder with -o DIR");
     compile_all(c, z->dump);
+    if (z->measured)
+        take_measured(c, z->measured);
+    if (which == HTA)
+        return show_hta(c, z->output);
     if (show_as[which])
         show_as[which](&t, c);
     else
@@ -281,8 +306,7 @@ static int compile(struct settings *z) {
     if (!z->output)
         die("`compile` needs -o DIR");
     compile_all(&z->compile, z->dump);
-    if (mkdir(z->output, 0777) != 0 && errno != EEXIST)
-        die("%s: %s", z->output, strerror(errno));
+    make_folder(z->output);
     write_into(z->output, "streams.txt", streams_text, &z->compile);
     write_into(z->output, "timeline.tsv", timeline_text, &z->compile);
     write_into(z->output, "report.json", report_text, &z->compile);

@@ -13,6 +13,7 @@ const struct command commands[] = {
      "  pianola show schedules/1f1b.lua -D workers=8 -D batches=32 --format streams\n"
      "  pianola show schedules/gpipe.lua --format json | jq .bubble\n"
      "  pianola show schedules/zbv.lua --format html -o zbv.html\n"
+     "  pianola show schedules/1f1b.lua --model schedules/models/gpt.lua --measured run.tsv --format html -o run.html\n"
      "  pianola show --list\n",
      SHOW},
     {"compare", "SCHEDULE.lua ...", "one table over schedules at equal ranks and microbatches",
@@ -57,12 +58,14 @@ const struct option_row options[] = {
     {"cluster", "FILE.lua", "cluster script; without one, links are free", 'c', SCRIPTS},
     {"lanes", "PER", "a communication lane per edge (default), peer or rank", 'l', SCRIPTS},
     {"recompute", NULL, "forwards keep only their input, and run again before the backward", 'r', SCRIPTS},
-    {"output", "PATH", "where to write: a folder (compile), a file (show, import, export-weights)", 'o',
-     SHOW | COMPILE | IMPORT | EXPORT},
+    {"output", "PATH", "where to write: a folder (compile, show --format hta), a file (show, import, export-weights)",
+     'o', SHOW | COMPILE | IMPORT | EXPORT},
     {"format", "FORMAT",
-     "grid (default), streams, tsv, json; a picture: svg, html; a trace: chrome, pftrace; for PyTorch: "
+     "grid (default), streams, tsv, json; a picture: svg, html; a trace: chrome, pftrace, hta; for PyTorch: "
      "torch-csv, torch-csv-comms",
      'f', SHOW},
+    {"measured", "PATH",
+     "show these times instead of the predicted: what run --timeline wrote, or a folder of what ranks did", 'e', SHOW},
     {"with", "LIST", "draw too: lanes, memory, path (the critical one), sends (arrows, in pictures)", 'W', SHOW},
     {"color-by", "WHAT", "op (default), mb or stage", 'b', SHOW},
     {"from", "TIME", "draw from then on; in the ruler's unit, as --to", 'F', SHOW},
@@ -95,7 +98,7 @@ const char option_letters[] = ":D:o:d:h";
 /* ORDER: the places of words are numbers in main.c. Columns are compare.c's own, and refused there. */
 const struct choices choices[] = {
     {"PER", "edge peer rank"},
-    {"FORMAT", "grid streams tsv json svg html chrome pftrace torch-csv torch-csv-comms"},
+    {"FORMAT", "grid streams tsv json svg html chrome pftrace hta torch-csv torch-csv-comms"},
     {"LIST", "lanes memory path sends"}, /* separated by commas */
     {"WHAT", "op mb stage"},
     {"DEVICE", "host cuda"},

@@ -86,6 +86,7 @@ struct report {
     const char *schedule;
     const char *unit; /* of times: "F" (one unit of cost), "FLOP" or "s" */
     int workers, stages, batches;
+    int measured; /* so many steps, of which the times are the median; 0: predicted */
     double makespan, bubble, throughput;
     double lower_bound, bound_work, bound_path, bound_memory; /* the largest, and the three it is taken from */
     double gap;                                               /* makespan / lower_bound - 1 */
@@ -183,9 +184,16 @@ struct measure {
 struct measure measure_of(double largest, const char *unit, bool ascii);
 const char *time_text(double t, const struct measure *m, char buf[32]);
 const char *bytes_text(int64_t n, char buf[32]);
-/* emit_trace_*.c: the timeline for Perfetto and other viewers, as Chrome's JSON and as TrackEvents in protobuf. */
-void emit_chrome(struct text *out, const struct program *p, const struct timeline *tl, const char *unit);
-void emit_pftrace(struct text *out, const struct program *p, const struct timeline *tl, const char *unit);
+/* emit_trace_*.c: timelines for Perfetto and other viewers, as Chrome's JSON and as TrackEvents in protobuf. */
+struct steps { /* of one program, one after the other */
+    int n;
+    const int *number; /* as training counts them; NULL: it is one, predicted */
+    const struct timeline *of;
+};
+void emit_chrome(struct text *out, const struct program *p, const struct steps *steps, const char *unit);
+void emit_pftrace(struct text *out, const struct program *p, const struct steps *steps, const char *unit);
+/* Of one rank, as Kineto would record it, for Holistic Trace Analysis. */
+void emit_hta(struct text *out, const struct program *p, const struct steps *steps, const char *unit, int rank);
 /* emit_torch.c: the order of jobs as PyTorch's pipelining CSV, with or without what moves tensors. Dies where PyTorch
  * could not say it. */
 void emit_torch(struct text *out, const struct spec *sp, const struct sched *sc, bool comms);

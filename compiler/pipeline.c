@@ -25,7 +25,10 @@ static void do_verify(struct compile *c) {
         exit(1);
     }
 }
-static void do_sim(struct compile *c) { c->timeline = sim_run(c->spec, c->stage, c->program); }
+static void do_sim(struct compile *c) {
+    c->timeline = sim_run(c->spec, c->stage, c->program);
+    c->steps = (struct steps){1, NULL, c->timeline};
+}
 static void do_report(struct compile *c) {
     c->report = report_make(c->spec, c->stage, c->graph, c->program, c->timeline);
 }

@@ -24,13 +24,13 @@ static const char *cluster_of(const char *fields) {
 
 static struct seen chrome(const struct compile *c) {
     struct text t = {0};
-    emit_chrome(&t, c->program, c->timeline, c->report->unit);
+    emit_chrome(&t, c->program, &c->steps, c->report->unit);
     return read_chrome(t.s, t.n);
 }
 
 static struct seen pftrace(const struct compile *c) {
     struct text t = {0};
-    emit_pftrace(&t, c->program, c->timeline, c->report->unit);
+    emit_pftrace(&t, c->program, &c->steps, c->report->unit);
     return read_pftrace(t.s, t.n);
 }
 
@@ -47,8 +47,8 @@ static void expect_nested(const struct seen *z) {
 }
 
 /* Every message has an arrow, from the slice of its send to the slice of its receive. */
-static void expect_flows(const struct seen *z, const struct program *p) {
-    const struct seen_slice **from = NEW(const struct seen_slice *, p->nmsgs + 1);
+static void expect_flows(const struct seen *z, const struct program *p, int nsteps) {
+    const struct seen_slice **from = NEW(const struct seen_slice *, p->nmsgs *nsteps + 1);
     int arrows = 0;
     for (const struct seen_slice *s = z->slice; s < z->slice + z->nslices; s++)
         if (s->flow_out)
@@ -60,6 +60,7 @@ static void expect_flows(const struct seen *z, const struct program *p) {
         cr_assert_not_null(f);
         cr_assert_leq(f->t, s->t);
         cr_assert(f->stage == s->stage || f->mb == s->mb, "%s to %s", f->name, s->name);
+        cr_assert_eq(f->step, s->step);
         cr_assert_eq(f->bytes, s->bytes);
         cr_assert_str_neq(z->track[f->track].rank, z->track[s->track].rank);
         arrows++;
@@ -68,31 +69,39 @@ static void expect_flows(const struct seen *z, const struct program *p) {
     for (int r = 0; r < p->workers; r++)
         for (int i = 0; i < p->rank[r].nins; i++)
             sends += p->rank[r].ins[i].msg >= 0 && op_lane[p->rank[r].ins[i].op] == LANE_SEND;
-    cr_assert_eq(arrows, sends);
+    cr_assert_eq(arrows, sends * nsteps);
 }
 
-/* Every instruction is a slice, named and numbered for it; jobs stand where the timeline has them. */
+/* The slices of that name begin and end as steps have it: in their order. */
+static size_t expect_slices(const struct seen *z, const struct steps *steps, const char *name, int r, int i,
+                            const struct instr *in, double unit_ns) {
+    int k = 0;
+    for (const struct seen_slice *s = z->slice; s < z->slice + z->nslices; s++)
+        if (!strcmp(s->name, name)) {
+            cr_assert_lt(k, steps->n, "%s once more", name);
+            cr_assert(s->stage == in->stage && s->mb == in->batch && s->peer == -1);
+            cr_assert_eq(s->step, steps->number ? steps->number[k] : -1);
+            cr_assert_str_eq(z->track[s->track].name, "compute");
+            cr_assert_float_eq((double)s->t, steps->of[k].start[r][i] * unit_ns, 1000, "%s begins", name);
+            cr_assert_float_eq((double)s->end, steps->of[k].end[r][i] * unit_ns, 1000, "%s ends", name);
+            k++;
+        }
+    return (size_t)k;
+}
+
+/* Every instruction is a slice, named and numbered for it; jobs stand where the timelines have them. */
 static void expect_instructions(const struct seen *z, const struct compile *c, double unit_ns) {
-    size_t n = 0, jobs = 0;
+    size_t n = 0, jobs = 0, nsteps = (size_t)c->steps.n;
     for (int r = 0; r < c->program->workers; r++) {
         n += (size_t)c->program->rank[r].nins;
         for (int i = 0; i < c->program->rank[r].nins; i++) {
             const struct instr *in = &c->program->rank[r].ins[i];
-            if (in->op > OP_W)
-                continue;
-            const char *name = job_name(in->stage, in->batch, in->op);
-            for (const struct seen_slice *s = z->slice; s < z->slice + z->nslices; s++)
-                if (!strcmp(s->name, name)) {
-                    cr_assert(s->stage == in->stage && s->mb == in->batch && s->peer == -1);
-                    cr_assert_str_eq(z->track[s->track].name, "compute");
-                    cr_assert_float_eq((double)s->t, c->timeline->start[r][i] * unit_ns, 1000, "%s begins", name);
-                    cr_assert_float_eq((double)s->end, c->timeline->end[r][i] * unit_ns, 1000, "%s ends", name);
-                    jobs++;
-                }
+            if (in->op <= OP_W)
+                jobs += expect_slices(z, &c->steps, job_name(in->stage, in->batch, in->op), r, i, in, unit_ns);
         }
     }
-    cr_assert_eq(z->nslices, n);
-    cr_assert_eq(jobs, (size_t)c->spec->njobs);
+    cr_assert_eq(z->nslices, n * nsteps);
+    cr_assert_eq(jobs, (size_t)c->spec->njobs * nsteps);
 }
 
 /* A rank's memory begins and ends with what stays, and never exceeds its plan. */
@@ -124,8 +133,8 @@ static void expect_same(const struct seen *a, const struct seen *b) {
     for (size_t i = 0; i < a->nslices; i++) {
         const struct seen_slice *x = &a->slice[i], *y = &b->slice[i];
         cr_assert(x->track == y->track && x->t == y->t && x->end == y->end && !strcmp(x->name, y->name) &&
-                      !strcmp(x->category, y->category) && x->stage == y->stage && x->mb == y->mb &&
-                      x->peer == y->peer && x->bytes == y->bytes && x->flow_in == y->flow_in &&
+                      !strcmp(x->category, y->category) && x->step == y->step && x->stage == y->stage &&
+                      x->mb == y->mb && x->peer == y->peer && x->bytes == y->bytes && x->flow_in == y->flow_in &&
                       x->flow_out == y->flow_out,
                   "slice %zu: %s, %s", i, x->name, y->name);
     }
@@ -137,7 +146,7 @@ static void expect_same(const struct seen *a, const struct seen *b) {
 static void expect_good(struct compile c, double unit_ns) {
     struct seen json = chrome(&c), proto = pftrace(&c);
     expect_nested(&json);
-    expect_flows(&json, c.program);
+    expect_flows(&json, c.program, c.steps.n);
     expect_instructions(&json, &c, unit_ns);
     expect_levels(&json, c.program);
     expect_same(&json, &proto);
@@ -175,6 +184,70 @@ Test(emit_trace, more_than_ten_ranks) {
     cr_assert_str_eq(chrome(&c).track[0].rank, "rank 00");
 }
 
+/* Three steps of which each takes longer than the one before, apart by a gap, as a run is measured in seconds. */
+static void measure(struct compile *c) {
+    static const int number[] = {7, 8, 10};
+    struct timeline *of = NEW(struct timeline, 3);
+    double at = 0;
+    for (int k = 0; k < 3; at = of[k++].makespan + 2e-6) {
+        of[k] = (struct timeline){NEW(double *, c->program->workers), NEW(double *, c->program->workers), 0};
+        for (int r = 0; r < c->program->workers; r++) {
+            int n = c->program->rank[r].nins;
+            of[k].start[r] = NEW(double, n);
+            of[k].end[r] = NEW(double, n);
+            for (int i = 0; i < n; i++) {
+                of[k].start[r][i] = at + 1e-3 * (k + 1) * c->timeline->start[r][i];
+                of[k].end[r][i] = at + 1e-3 * (k + 1) * c->timeline->end[r][i];
+            }
+        }
+        of[k].makespan = at + 1e-3 * (k + 1) * c->timeline->makespan;
+    }
+    c->steps = (struct steps){3, number, of};
+    c->report->unit = "s";
+}
+
+Test(emit_trace, several_steps) {
+    static const char *const names[] = {"1f1b", "fsdp", "dualpipev", "zbv"};
+    for (int i = 0; i < 4; i++) {
+        struct compile c = compiled(format(S "%s.lua", names[i]), NULL, NULL, i == 3 ? PER_RANK : PER_EDGE);
+        measure(&c);
+        expect_good(c, 1e9);
+    }
+}
+
+/* Holistic Trace Analysis finds rank, steps, kernels, and which of them are communication. */
+static void expect_hta(const struct compile *c, int r, double unit_ns) {
+    struct text t = {0};
+    emit_hta(&t, c->program, &c->steps, c->report->unit, r);
+    struct seen z = read_hta(t.s, t.n, r);
+    const struct rank *k = &c->program->rank[r];
+    cr_assert_eq(z.nslices, (size_t)(k->nins * c->steps.n));
+    for (size_t j = 0; j < z.nslices; j++) {
+        const struct seen_slice *s = &z.slice[j];
+        size_t step = j / (size_t)k->nins, i = j % (size_t)k->nins;
+        const struct instr *in = &k->ins[i];
+        const char *name = format("%s%s", is_message(in->op) ? "ncclKernel_" : "", op_name[in->op]);
+        cr_assert_str_eq(s->name, name);
+        cr_assert_eq(s->track, in->lane + 1, "%s runs on stream %d", name, s->track);
+        cr_assert_eq(s->step, c->steps.number ? c->steps.number[step] : 1);
+        cr_assert(s->stage == in->stage && s->mb == in->batch && s->peer == in->peer);
+        cr_assert_float_eq((double)s->t, c->steps.of[step].start[r][i] * unit_ns, 500.5);
+        cr_assert_float_eq((double)s->end, c->steps.of[step].end[r][i] * unit_ns, 500.5);
+    }
+}
+
+Test(emit_trace, hta) {
+    static const char *const names[] = {"1f1b", "fsdp", "dualpipev", "replicated"};
+    for (int i = 0; i < 4; i++) {
+        struct compile c = compiled(format(S "%s.lua", names[i]), NULL, NULL, i == 3 ? PER_RANK : PER_EDGE);
+        for (int r = 0; r < c.program->workers; r++)
+            expect_hta(&c, r, 1e6);
+        measure(&c);
+        for (int r = 0; r < c.program->workers; r++)
+            expect_hta(&c, r, 1e9);
+    }
+}
+
 /* One rank, four stages, a byte per tensor: 8 bytes of weights and their gradients stay. The forward of stage s adds
  * its stash and its output while its input is still there; a backward lets go of its stash and the gradient it read. */
 Test(emit_trace, memory_by_hand) {
@@ -200,6 +273,7 @@ Test(emit_trace, no_time_at_all) {
                             &(struct program){.name = "x", .workers = 1, .stages = 4, .batches = 1, .rank = &rank},
                         .timeline = &(struct timeline){starts, ends, 1},
                         .report = &(struct report){.unit = "F"}};
+    c.steps = (struct steps){1, NULL, c.timeline};
     struct seen z = chrome(&c), proto = pftrace(&c);
     expect_nested(&z);
     expect_same(&z, &proto);

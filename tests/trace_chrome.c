@@ -153,6 +153,7 @@ static void read_slice(const struct threads *t, struct seen *z, const char *e) {
     s->end = s->t + nanoseconds(e, "dur");
     word(e, "name", s->name, sizeof s->name);
     word(e, "cat", s->category, sizeof s->category);
+    s->step = integer(args, "step", -1);
     s->stage = integer(args, "stage", -1);
     s->mb = integer(args, "mb", -1);
     s->peer = integer(args, "peer", -1);
@@ -222,5 +223,78 @@ struct seen read_chrome(const char *s, size_t n) {
             cr_assert_neq(t.pid[i], t.tid[k], "a tid that is a pid is that process's main thread");
     for (int i = 1; i < t.npids; i++)
         cr_assert_lt(strcmp(t.name[i - 1], t.name[i]), 0, "%s and %s sort the wrong way", t.name[i - 1], t.name[i]);
+    return z;
+}
+
+/* ---- Holistic Trace Analysis: what hta/common/trace.py and hta/utils/utils.py of 0.5 do with a file ---- */
+
+static int64_t whole_microseconds(const char *e, const char *key) {
+    const char *v = member(e, key);
+    cr_assert(v && isdigit((unsigned char)*v) && !strchr(",}", *v) && v[strspn(v, "0123456789")] != '.',
+              "%s should be whole, which HTA does not round: %.120s", key, e);
+    return strtoll(v, NULL, 10) * 1000;
+}
+
+/* Its rank is that of the first line with this. */
+static void expect_rank(const char *s, int rank) {
+    static const char key[] = "\"rank\":";
+    const char *at = strstr(s, key);
+    cr_assert_not_null(at);
+    at += strlen(key);
+    cr_assert(isspace((unsigned char)*at) && atoi(at) == rank, "rank %d: %.40s", rank, at);
+}
+
+struct seen read_hta(const char *s, size_t n, int rank) {
+    enum { MOST = 64 };
+    struct {
+        int64_t number, begin, end, correlation;
+    } step[MOST] = {0};
+    int nsteps = 0;
+    size_t most = 1;
+    for (const char *p = s; (p = strchr(p, '\n')); p++)
+        most++;
+    struct seen z = {.slice = NEW(struct seen_slice, most)};
+    cr_assert_eq(*space(end_of_value(s, s + n), s + n), 0, "something stands behind the JSON");
+    cr_assert_not_null(member(s, "distributedInfo"));
+    expect_rank(s, rank);
+    const char *e = member(s, "traceEvents");
+    int place = 0; /* of an event: 0 is taken for none */
+    for (e = space(e + 1, s + n); *e == '{'; e = space(e + (*e == ','), s + n), place++) {
+        size_t length = (size_t)(end_of_value(e, s + n) - e);
+        char *event = copy_string(format("%.*s", (int)length, e)), name[64], cat[32], phase[4];
+        const char *args = member(event, "args");
+        e += length;
+        word(event, "ph", phase, sizeof phase);
+        if (*phase == 'M')
+            continue;
+        word(event, "name", name, sizeof name);
+        word(event, "cat", cat, sizeof cat);
+        int64_t t = whole_microseconds(event, "ts"), end = t + whole_microseconds(event, "dur");
+        int64_t correlation = args ? integer(args, "correlation", -1) : -1;
+        if (!args || !member(args, "stream")) { /* of the CPU */
+            if (!strncmp(name, "ProfilerStep#", 13)) {
+                cr_assert(nsteps < MOST && (nsteps == 0 || step[nsteps - 1].end <= t), "%s crosses another", name);
+                step[nsteps].number = atoi(name + 13);
+                step[nsteps].begin = t;
+                step[nsteps++].end = end;
+            } else { /* a launch, within the step before it */
+                cr_assert(nsteps > 0 && step[nsteps - 1].begin <= t && t <= step[nsteps - 1].end && place > 0);
+                cr_assert(correlation > INT16_MAX, "a column as narrow as that has no room for places");
+                step[nsteps - 1].correlation = correlation;
+            }
+            continue;
+        }
+        cr_assert_str_eq(cat, "kernel");
+        struct seen_slice *k = &z.slice[z.nslices++];
+        *k = (struct seen_slice){.t = t, .end = end, .track = (int)integer(args, "stream", 0), .step = -1};
+        cr_assert_gt(k->track, 0, "stream 0 has no steps");
+        cr_assert(strlen(name) < sizeof k->name);
+        strcpy(k->name, name);
+        for (int i = 0; i < nsteps; i++)
+            k->step = step[i].correlation == correlation ? step[i].number : k->step;
+        k->stage = integer(args, "stage", -1);
+        k->mb = integer(args, "mb", -1);
+        k->peer = integer(args, "peer", -1);
+    }
     return z;
 }

@@ -139,6 +139,7 @@ static void read_annotation(struct seen_slice *s, struct cursor in) {
         else if (f.number == 4)
             value = (int64_t)f.value;
     int64_t *to = !strcmp(name, "stage")  ? &s->stage
+                  : !strcmp(name, "step") ? &s->step
                   : !strcmp(name, "mb")   ? &s->mb
                   : !strcmp(name, "peer") ? &s->peer
                                           : &s->bytes;
@@ -147,7 +148,7 @@ static void read_annotation(struct seen_slice *s, struct cursor in) {
 }
 
 static void read_event(struct reader *z, int64_t t, struct cursor in) {
-    struct seen_slice s = {.t = t, .stage = -1, .mb = -1, .peer = -1, .bytes = -1};
+    struct seen_slice s = {.t = t, .step = -1, .stage = -1, .mb = -1, .peer = -1, .bytes = -1};
     uint64_t type = 0, id = 0, correlation = UINT64_MAX, counter = 0;
     for (struct field f; next_field(&in, &f);)
         switch (f.number) {

@@ -12,8 +12,8 @@ struct seen_slice {
     int track;
     int64_t t, end;
     char name[32], category[16];
-    int64_t stage, mb, peer, bytes; /* -1: not said */
-    int64_t flow_out, flow_in;      /* ids; 0: none */
+    int64_t step, stage, mb, peer, bytes; /* -1: not said */
+    int64_t flow_out, flow_in;            /* ids; 0: none */
 };
 
 struct seen_level {
@@ -31,4 +31,6 @@ struct seen {
 /* Each fails the test where the text breaks a rule of its format. */
 struct seen read_chrome(const char *s, size_t n);
 struct seen read_pftrace(const char *s, size_t n);
+/* The kernels of one rank's file as Holistic Trace Analysis takes it, in its order; track: the stream. */
+struct seen read_hta(const char *s, size_t n, int rank);
 #endif
