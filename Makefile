@@ -206,6 +206,12 @@ build/torch/bin/python:
 	build/torch/bin/pip install -q torch numpy
 test-torch: build/pianola $(PYTHON)
 	@timeout 900 $(PYTHON) tests/torch/exchange.py build/pianola $(filter-out %.d.lua,$(wildcard schedules/*.lua))
+# Likewise what others make of our traces: Holistic Trace Analysis, and Perfetto's schema.
+build/traces/bin/python:
+	python3 -m venv build/traces
+	build/traces/bin/pip install -q HolisticTraceAnalysis perfetto
+test-traces: build/pianola build/traces/bin/python
+	@timeout 600 build/traces/bin/python tests/traces/readers.py build/pianola
 $(B)/bench: $(B)/obj/tests/bench/bench.o $(B)/libpianola.a
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 bench:
@@ -264,4 +270,4 @@ format:
 	git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | grep -v ^generated/ | xargs clang-format -i
 clean:
 	rm -rf build
-.PHONY: gpu standin runtime deps units test test-kill test-torch floors bench fuzzers fuzz bless asan tsan demo install format clean
+.PHONY: gpu standin runtime deps units test test-kill test-torch test-traces floors bench fuzzers fuzz bless asan tsan demo install format clean
