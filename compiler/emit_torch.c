@@ -4,13 +4,16 @@
  * The form with communication is PyTorch's own lowering of the other, cell for cell, so that what it runs is the same
  * whichever it is given: UNSHARD and RESHARD keep the weights of the next three stages at hand, REDUCE_GRAD follows a
  * stage's last backward, and sends and receives are placed by walking over the ranks in turn, one cell of each at a
- * time. A sender puts its peer's receive where the peer then stands; that is a safe order. Where PyTorch drops two
- * stages at once it does so in the order of a Python set; here, the lower one goes first. Later PyTorch wants a
- * WAIT_REDUCE_GRAD too, which earlier ones cannot read. */
+ * time. A sender puts its peer's receive where the peer then stands; that is a safe order. It waits for a forward's send
+ * after the backward that shows it was received, and for a backward's at the end of its row. Where PyTorch drops two
+ * stages at once it does so in the order of a Python set; here, the lower one goes first.
+ *
+ * This is PyTorch 2.15, which refuses files without waits. Earlier ones refuse files with them; to those the form
+ * without communication says the same. */
 #include "pass.h"
 #include <string.h>
 
-enum { UNSHARD = NDIRS, RESHARD, REDUCE_GRAD };
+enum { UNSHARD = NDIRS, RESHARD, REDUCE_GRAD, WAIT_REDUCE_GRAD };
 enum { ACTIVE = 3, STAGES_AT_HAND = ACTIVE + 1 }; /* a pair may bring one more */
 
 struct cell {
@@ -22,7 +25,7 @@ struct cell {
 struct row {
     struct cell *cell;
     size_t n, cap;
-    struct text out;
+    struct text out, last; /* last: what stands at the end of it */
 };
 
 struct torch {
@@ -121,8 +124,10 @@ static int *look_ahead(const struct torch *z, const struct row *r) {
 /* Closes a stage whose last backward, B or W, this job is. */
 static void count_backward(const struct torch *z, struct row *out, int32_t j, int *left) {
     const struct job *job = j >= 0 ? &z->sp->job[j] : NULL;
-    if (job && (job->d == OP_B || job->d == OP_W) && --left[job->s] == 0)
+    if (job && (job->d == OP_B || job->d == OP_W) && --left[job->s] == 0) {
         add_stage_cell(out, REDUCE_GRAD, job->s);
+        add_stage_cell(out, WAIT_REDUCE_GRAD, job->s);
+    }
 }
 
 static void add_weights(const struct torch *z, struct row *r, int *left) {
@@ -161,7 +166,10 @@ static void add_weights(const struct torch *z, struct row *r, int *left) {
 static void put_cell(struct row *r, const char *text) { put(&r->out, "%s%s", r->out.n ? "," : "", text); }
 
 static void put_action(const struct torch *z, struct row *r, const struct cell *c) {
-    static const char *const name[] = {[UNSHARD] = "UNSHARD", [RESHARD] = "RESHARD", [REDUCE_GRAD] = "REDUCE_GRAD"};
+    static const char *const name[] = {[UNSHARD] = "UNSHARD",
+                                       [RESHARD] = "RESHARD",
+                                       [REDUCE_GRAD] = "REDUCE_GRAD",
+                                       [WAIT_REDUCE_GRAD] = "WAIT_REDUCE_GRAD"};
     const struct job *other = c->second >= 0 ? &z->sp->job[c->second] : NULL;
     if (c->what >= NDIRS)
         put_cell(r, format("%d%s", c->s, name[c->what]));
@@ -191,6 +199,13 @@ static bool is_ready(const struct torch *z, const bool *done, int32_t j) {
     return done[need >= 0 ? need : job_at(z->sp, from, job->b, OP_I)];
 }
 
+/* After the backward of what was sent forward. */
+static void put_wait(const struct torch *z, int32_t j) {
+    const struct job *job = j >= 0 ? &z->sp->job[j] : NULL;
+    if (job && (job->d == OP_B || job->d == OP_I) && job->s + 1 < z->sp->stages && z->rank[job->s + 1] != job->rank)
+        put_cell(&z->row[job->rank], format("%dWAIT_SEND_F%d", job->s, job->b));
+}
+
 static void finish_job(const struct torch *z, bool *done, int32_t j) {
     if (j < 0)
         return;
@@ -202,6 +217,8 @@ static void finish_job(const struct torch *z, bool *done, int32_t j) {
         return;
     put_cell(&z->row[job->rank], format("%dSEND_%c%d", job->s, way, job->b));
     put_cell(&z->row[z->rank[to]], format("%dRECV_%c%d", to, way, job->b));
+    if (way == 'B')
+        put(&z->row[job->rank].last, ",%dWAIT_SEND_B%d", job->s, job->b);
 }
 
 static void put_with_messages(const struct torch *z) {
@@ -215,6 +232,8 @@ static void put_with_messages(const struct torch *z) {
             if (at[r] == row->n || !is_ready(z, done, c->first) || !is_ready(z, done, c->second))
                 continue;
             put_action(z, row, c);
+            put_wait(z, c->first);
+            put_wait(z, c->second);
             finish_job(z, done, c->first);
             finish_job(z, done, c->second);
             at[r]++;
@@ -241,6 +260,8 @@ void emit_torch(struct text *out, const struct spec *sp, const struct sched *sc,
         for (size_t i = 0; !comms && i < z.row[r].n; i++)
             put_action(&z, &z.row[r], &z.row[r].cell[i]);
         put_bytes(out, z.row[r].out.s, z.row[r].out.n);
+        if (z.row[r].last.n)
+            put_bytes(out, z.row[r].last.s, z.row[r].last.n);
         put(out, "\n");
     }
 }

@@ -3,10 +3,11 @@
  * A row per rank, a cell per action:
  *
  *     cell = "" | stage op [microbatch] | "(" cell ";" cell ")OVERLAP_F_B"
- *     op   = F | I | B | W | SEND_F | RECV_F | SEND_B | RECV_B    (with a microbatch)
- *          | UNSHARD | RESHARD | REDUCE_GRAD | WAIT_REDUCE_GRAD   (without)
+ *     op   = F | I | B | W | SEND_F | RECV_F | SEND_B | RECV_B | WAIT_SEND_F | WAIT_SEND_B   (with a microbatch)
+ *          | UNSHARD | RESHARD | REDUCE_GRAD | WAIT_REDUCE_GRAD                              (without)
  *
  * I is the input's gradient, W the weights', B both. A send names the stage that gives, a receive the stage that takes.
+ * Earlier PyTorch has no waits.
  * A file has the jobs alone, and may have empty cells; or it has all that moves tensors too, and may not. PyTorch takes
  * much that cannot run. Here every cell must be just that, each microbatch must pass each stage once, each tensor that
  * changes ranks must be sent and received where it is, and then the rows must run to their ends. */
@@ -20,6 +21,8 @@ enum {
     RECV_F,
     SEND_B,
     RECV_B,
+    WAIT_SEND_F,
+    WAIT_SEND_B,
     NNUMBERED,
     UNSHARD = NNUMBERED,
     RESHARD,
@@ -35,6 +38,8 @@ static const char *const action_name[NACTIONS] = {[OP_F] = "F",
                                                   [RECV_F] = "RECV_F",
                                                   [SEND_B] = "SEND_B",
                                                   [RECV_B] = "RECV_B",
+                                                  [WAIT_SEND_F] = "WAIT_SEND_F",
+                                                  [WAIT_SEND_B] = "WAIT_SEND_B",
                                                   [UNSHARD] = "UNSHARD",
                                                   [RESHARD] = "RESHARD",
                                                   [REDUCE_GRAD] = "REDUCE_GRAD",
@@ -135,8 +140,9 @@ static bool read_cell(struct csv *z, struct action a, const char *p, const char 
         add_action(z, a);
     else
         FAIL(z, &a,
-             "'%.*s' is no action; one is a stage, then F, I, B, W, SEND_F, RECV_F, SEND_B or RECV_B and a "
-             "microbatch, or UNSHARD, RESHARD, REDUCE_GRAD or WAIT_REDUCE_GRAD, such as 0F3 or 2UNSHARD",
+             "'%.*s' is no action; one is a stage, then F, I, B, W, SEND_F, RECV_F, SEND_B, RECV_B, WAIT_SEND_F or "
+             "WAIT_SEND_B and a microbatch, or UNSHARD, RESHARD, REDUCE_GRAD or WAIT_REDUCE_GRAD, such as 0F3 or "
+             "2UNSHARD",
              (int)(end - p), p);
     return true;
 }
@@ -264,6 +270,27 @@ static void check_complete(const struct csv *z) {
         }
 }
 
+/* A wait is for a send before it; where some sends are waited for, all are. */
+static void check_waits(const struct csv *z) {
+    const struct action *one = NULL;
+    for (int32_t i = 0; i < z->n; i++) {
+        const struct action *a = &z->action[i];
+        if (a->what != WAIT_SEND_F && a->what != WAIT_SEND_B)
+            continue;
+        struct action send = {.what = a->what == WAIT_SEND_F ? SEND_F : SEND_B, .s = a->s, .b = a->b};
+        int32_t at = find(z, send.what, a->s, a->b);
+        if (at < 0 || at > i)
+            FAIL(z, a, "%s, but no %s is before it", name_of(a), name_of(&send));
+        one = a;
+    }
+    for (int32_t i = 0; one && i < z->n; i++) {
+        const struct action *a = &z->action[i];
+        if ((a->what == SEND_F || a->what == SEND_B) &&
+            find(z, a->what == SEND_F ? WAIT_SEND_F : WAIT_SEND_B, a->s, a->b) < 0)
+            FAIL(z, a, "no wait for %s, but there is %s in row %d", name_of(a), name_of(one), one->row);
+    }
+}
+
 /* ---- weights: at hand when used, if they are ever sent away; reduced at the end ---- */
 
 static void check_weights(const struct csv *z) {
@@ -311,6 +338,8 @@ static int32_t need_of(const struct csv *z, const struct action *a, int which) {
     case RECV_F: return which ? -1 : find(z, SEND_F, s - 1, b);
     case SEND_B: return which ? -1 : find_backward(z, s, b);
     case RECV_B: return which ? -1 : find(z, SEND_B, s + 1, b);
+    case WAIT_SEND_F: return which ? -1 : find(z, RECV_F, s + 1, b);
+    case WAIT_SEND_B: return which ? -1 : find(z, RECV_B, s - 1, b);
     default: return -1;
     }
 }
@@ -385,6 +414,7 @@ void read_torch(struct text *out, const char *file, const char *src) {
     read_rows(&z);
     index_actions(&z);
     check_complete(&z);
+    check_waits(&z);
     check_weights(&z);
     check_runs(&z);
     put(out, "-- PyTorch's schedule %s, imported.\n", strcmp(file, "-") == 0 ? "from standard input" : tame(file));

@@ -6,17 +6,17 @@ cd "$(dirname "$0")/.." || exit 2
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 
-# 1F1B on two ranks, with four microbatches: PyTorch's own text.
+# 1F1B on two ranks, with four microbatches: PyTorch's own text, of 2.15.
 S='schedules/1f1b.lua -D workers=2 -D batches=4'
 expect "jobs alone" "0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3
 1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3" "$("$PIANOLA" show $S --format torch-csv)"
 expect "with communication" \
-    "0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0F2,0SEND_F2,0RECV_B1,0B1,0F3,0SEND_F3,0RECV_B2,0B2,0RECV_B3,0B3,0REDUCE_GRAD,0RESHARD
-1UNSHARD,1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1RECV_F2,1B1,1SEND_B1,1F2,1RECV_F3,1B2,1SEND_B2,1F3,1B3,1SEND_B3,1REDUCE_GRAD,1RESHARD" \
+    "0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0WAIT_SEND_F0,0F2,0SEND_F2,0RECV_B1,0B1,0WAIT_SEND_F1,0F3,0SEND_F3,0RECV_B2,0B2,0WAIT_SEND_F2,0RECV_B3,0B3,0WAIT_SEND_F3,0REDUCE_GRAD,0WAIT_REDUCE_GRAD,0RESHARD
+1UNSHARD,1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1RECV_F2,1B1,1SEND_B1,1F2,1RECV_F3,1B2,1SEND_B2,1F3,1B3,1SEND_B3,1REDUCE_GRAD,1WAIT_REDUCE_GRAD,1RESHARD,1WAIT_SEND_B0,1WAIT_SEND_B1,1WAIT_SEND_B2,1WAIT_SEND_B3" \
     "$("$PIANOLA" show $S --format torch-csv-comms)"
 
 expect "the weights of three stages are at hand" \
-    "0UNSHARD,1UNSHARD,2UNSHARD,0F0,0RESHARD,3UNSHARD,1F0,1RESHARD,4UNSHARD,2F0,3F0,4F0,4B0,4REDUCE_GRAD,4RESHARD,1UNSHARD,3B0,3REDUCE_GRAD,3RESHARD,0UNSHARD,2B0,2REDUCE_GRAD,2RESHARD,1B0,1REDUCE_GRAD,1RESHARD,0B0,0REDUCE_GRAD,0RESHARD" \
+    "0UNSHARD,1UNSHARD,2UNSHARD,0F0,0RESHARD,3UNSHARD,1F0,1RESHARD,4UNSHARD,2F0,3F0,4F0,4B0,4REDUCE_GRAD,4WAIT_REDUCE_GRAD,4RESHARD,1UNSHARD,3B0,3REDUCE_GRAD,3WAIT_REDUCE_GRAD,3RESHARD,0UNSHARD,2B0,2REDUCE_GRAD,2WAIT_REDUCE_GRAD,2RESHARD,1B0,1REDUCE_GRAD,1WAIT_REDUCE_GRAD,1RESHARD,0B0,0REDUCE_GRAD,0WAIT_REDUCE_GRAD,0RESHARD" \
     "$("$PIANOLA" show schedules/breadth_first.lua -D workers=1 -D batches=1 -D chunks=5 --format torch-csv-comms)"
 
 # There and back: the same CSV, and the same program but for its name. Schedules that PyTorch cannot say are refused.
@@ -76,7 +76,7 @@ refused() {
     expect "import $1: nothing is written" "" "$(cat "$room/out")"
 }
 pairless="is no pair, such as (0F3;1B2)OVERLAP_F_B"
-action="is no action; one is a stage, then F, I, B, W, SEND_F, RECV_F, SEND_B or RECV_B and a microbatch, or UNSHARD, RESHARD, REDUCE_GRAD or WAIT_REDUCE_GRAD, such as 0F3 or 2UNSHARD"
+action="is no action; one is a stage, then F, I, B, W, SEND_F, RECV_F, SEND_B, RECV_B, WAIT_SEND_F or WAIT_SEND_B and a microbatch, or UNSHARD, RESHARD, REDUCE_GRAD or WAIT_REDUCE_GRAD, such as 0F3 or 2UNSHARD"
 refused "0F0junk,0B0" "bad.csv:1: error: row 1, column 1: '0F0junk' $action"
 refused "0F0,0B" "bad.csv:1: error: row 1, column 2: '0B' $action"
 refused "0F0,0B0,0UNSHARD0" "bad.csv:1: error: row 1, column 3: '0UNSHARD0' $action"
@@ -104,6 +104,16 @@ printf '%s\n' $up $down | "$PIANOLA" import - >"$room/out"
 expect "a CSV with communication" 0 $?
 refused "${up/,0SEND_F0/}|$down" "pianola: error: bad.csv: there is no 0SEND_F0 in row 1, and stages 0 and 1 are on ranks 0 and 1"
 refused "${up/0RECV_B0,/}|$down" "pianola: error: bad.csv: there is no 0RECV_B0 in row 1, and stages 1 and 0 are on ranks 1 and 0"
+printf '%s\n' $up,0WAIT_SEND_F0 $down,1WAIT_SEND_B0 | "$PIANOLA" import - | grep -v ^-- >"$room/waits"
+expect "waits, which earlier PyTorch has not" "$(printf '%s\n' $up $down | "$PIANOLA" import - | grep -v ^--)" "$(cat "$room/waits")"
+refused "$up,0WAIT_SEND_F0|$down" "bad.csv:2: error: row 2, column 4: no wait for 1SEND_B0, but there is 0WAIT_SEND_F0 in row 1"
+refused "0F0,0WAIT_SEND_F0,0SEND_F0,0RECV_B0,0B0|$down" "bad.csv:1: error: row 1, column 2: 0WAIT_SEND_F0, but no 0SEND_F0 is before it"
+refused "$up,0WAIT_SEND_B0|$down" "bad.csv:1: error: row 1, column 5: 0WAIT_SEND_B0, but no 0SEND_B0 is before it"
+refused "$up,0WAIT_SEND_F|$down" "bad.csv:1: error: row 1, column 5: '0WAIT_SEND_F' $action"
+refused "$up,0WAIT_SEND_F0|$down,1WAIT_SEND_B0,1WAIT_SEND_B0" "bad.csv:2: error: row 2, column 6: 1WAIT_SEND_B0 is already in row 2, column 5"
+late="1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1,1WAIT_SEND_B0,1WAIT_SEND_B1"
+refused "0F0,0SEND_F0,0WAIT_SEND_F0,0F1,0SEND_F1,0WAIT_SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1|${late/1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1,1WAIT_SEND_B0/1B0,1SEND_B0,1WAIT_SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1}" \
+    "bad.csv:1: error: row 1, column 6: 0WAIT_SEND_F1 never runs: it needs 1RECV_F1, which row 2, column 6 never gets to"
 refused "$up|${down/1SEND_B0/}" "bad.csv:2: error: row 2, column 4: this cell is empty; in a schedule with communication none may be"
 refused "0SEND_F0,0F0,0RECV_B0,0B0|$down" "bad.csv:1: error: row 1, column 1: 0SEND_F0 never runs: it needs 0F0, which comes later in this row"
 refused "0F0,0SEND_F0,0B0,0RECV_B0|$down" "bad.csv:1: error: row 1, column 3: 0B0 never runs: it needs 0RECV_B0, which comes later in this row"
