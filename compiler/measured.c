@@ -1,7 +1,7 @@
 /* `show --measured`: the times of a run instead of the predicted ones, as diff reads and aligns them.
  *
- * Traces get every step that was recorded, one after the other, as it was; pictures and figures get the median step, in
- * which a message begins when all its ends have come, as it does in the prediction. */
+ * Traces get every step that was recorded, one after the other, as it was: a receive from when it began to wait for its
+ * send. Pictures and figures get the median step, where a message begins when all its ends have come, as predicted. */
 #include "compile.h"
 #include "diff.h"
 #include <math.h>

@@ -55,14 +55,26 @@ awk -F '\t' -v OFS='\t' -v CONVFMT=%.9g 'NR > 1 { $5 -= 0.0002 } NR > 1 && $5 < 
 expect "the path over gaps" "$(show schedules/1f1b.lua --with path --format svg | grep -c 'class="o c"')" \
     "$(show schedules/1f1b.lua --measured "$room/gaps.tsv" --with path --format svg | grep -c 'class="o c"')"
 
+latency="--cluster schedules/clusters/latency.lua -D latency=0.25"
+
 # Traces have every step.
 chrome() { show schedules/1f1b.lua "$@" --format chrome | grep '"ph":"X"' | sed -E 's/.*"ts":([0-9.]*),"dur":([0-9.]*),"name":"([^"]*)".*"step":([0-9]*).*/\4 \3 \1 \2/'; }
 expect "a job of each step" "5 3B7 25000.000 2000.000|6 3B7 83500.000 4000.000|7 3B7 175000.000 6000.000" \
     "$(chrome --measured "$room/m.tsv" | grep 3B7 | paste -sd'|')"
 expect "nothing else" $(($(show schedules/1f1b.lua --format tsv | wc -l) * 3 - 3)) "$(chrome --measured "$room/m.tsv" | wc -l)"
 
+# What a receive waits for its send was measured: that is what Holistic Trace Analysis gets, and not the median step. A
+# viewer's arrows cannot go back in time, so there it begins with its send.
+show schedules/1f1b.lua $latency --format tsv | steps 1 1 1 |
+    awk -F '\t' -v OFS='\t' -v CONVFMT=%.9g '$6 ~ /RECV/ { $4 -= 0.0005 } { print }' >"$room/early.tsv"
+expect "an early receive in the median step" "1 1.25" "$(show schedules/1f1b.lua $latency --measured "$room/early.tsv" --format tsv |
+    awk '$6 == "RECV_F" { printf "%.9g %.9g\n", 1000 * $4, 1000 * $5; exit }')"
+expect "an early receive in a trace" "5 0RECV_F0 1000.000 250.000" "$(chrome $latency --measured "$room/early.tsv" | grep -m 1 0RECV_F0)"
+show schedules/1f1b.lua $latency --measured "$room/early.tsv" --format hta -o "$room/hta"
+expect "an early receive for Holistic Trace Analysis" '"ts":750,"dur":500,"name":"ncclKernel_RECV_F"' \
+    "$(grep -om 1 '"ts":[0-9]*,"dur":[0-9]*,"name":"ncclKernel_RECV_F"' "$room/hta/rank1.json")"
+
 # A folder of ranks, each with a clock of its own: rank 1's is 10 ms ahead, rank 2's behind. Links take a quarter unit.
-latency="--cluster schedules/clusters/latency.lua -D latency=0.25"
 show schedules/1f1b.lua $latency --format tsv | steps 2 1 3 >"$room/m.tsv"
 mkdir "$room/ranks"
 for r in 0 1 2 3; do
