@@ -43,7 +43,7 @@ static struct timeline timeline_of(const struct program *p, int32_t **row, const
 
 /* How long each row took, by its rank's own clock. */
 static double *durations_of(const struct timeline_rows *t) {
-    double *took = NEW(double, (size_t)t->nsteps * (size_t)t->n);
+    double *took = NEW(double, (size_t)t->nsteps *(size_t)t->n);
     for (size_t i = 0; i < (size_t)t->nsteps * (size_t)t->n; i++)
         took[i] = t->row[i].end - t->row[i].start;
     return took;
