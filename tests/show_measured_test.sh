@@ -55,6 +55,11 @@ awk -F '\t' -v OFS='\t' -v CONVFMT=%.9g 'NR > 1 { $5 -= 0.0002 } NR > 1 && $5 < 
 expect "the path over gaps" "$(show schedules/1f1b.lua --with path --format svg | grep -c 'class="o c"')" \
     "$(show schedules/1f1b.lua --measured "$room/gaps.tsv" --with path --format svg | grep -c 'class="o c"')"
 
+# What is measured of a pair is two jobs, and what links could do nobody measured: the bounds are those of jobs alone.
+bounds() { sed -nE 's/^ +"(busy|bound_path)": ([^,]*),/\2/p' | head -n "$1" | tail -n 1 | awk '{ printf "%.6f\n", $1 }'; }
+show schedules/dualpipev.lua --format tsv | steps 2 2 2 >"$room/pairs.tsv"
+expect "a rank's jobs, pairs among them" "$(awk -F '\t' '$1 == 5 && $2 == 0 && $6 ~ /^[FRIBW]$/ { sum += $5 - $4 } END { printf "%.6f\n", sum }' "$room/pairs.tsv")" \
+    "$(show schedules/dualpipev.lua --measured "$room/pairs.tsv" --json | bounds 2)"
 latency="--cluster schedules/clusters/latency.lua -D latency=0.25"
 
 # Traces have every step.
@@ -62,6 +67,9 @@ chrome() { show schedules/1f1b.lua "$@" --format chrome | grep '"ph":"X"' | sed 
 expect "a job of each step" "5 3B7 25000.000 2000.000|6 3B7 83500.000 4000.000|7 3B7 175000.000 6000.000" \
     "$(chrome --measured "$room/m.tsv" | grep 3B7 | paste -sd'|')"
 expect "nothing else" $(($(show schedules/1f1b.lua --format tsv | wc -l) * 3 - 3)) "$(chrome --measured "$room/m.tsv" | wc -l)"
+
+show schedules/1f1b.lua $latency --format tsv | steps 2 2 2 >"$room/m.tsv"
+expect "the longest path, without links" "0.024000" "$(show schedules/1f1b.lua $latency --measured "$room/m.tsv" --json | bounds 1)"
 
 # What a receive waits for its send was measured: that is what Holistic Trace Analysis gets, and not the median step. A
 # viewer's arrows cannot go back in time, so there it begins with its send.
