@@ -138,8 +138,8 @@ standin: build/pianola build/standin/libpianola-put.so build/standin/libpianola-
 
 # The prelude and the script of pictures travel inside the program, as numbers: C11 promises string literals of 4095 bytes only.
 build/prelude.h: compiler/prelude.lua
-build/emit_svg.h: compiler/emit_svg.js
-build/prelude.h build/emit_svg.h:
+build/page.h: compiler/page.js
+build/prelude.h build/page.h:
 	@mkdir -p $(@D)
 	{ echo 'static const char $(subst .,_,$(<F))[] = {'; od -An -v -td1 $< | sed 's/-*[0-9][0-9]*/&,/g'; echo '0};'; } > $@
 
@@ -147,7 +147,7 @@ $(B)/obj/compiler/%.o $(B)/obj/runtime/%.o: private FLAGS += $$(pkg-config --cfl
 # Layers are loops over floats: these let them vectorise, without letting any sum change its order.
 $(B)/obj/runtime/%.o: private FLAGS += -O3 -fno-trapping-math
 $(B)/obj/tests/%.o: private FLAGS += -Icompiler -Iruntime $$(pkg-config --cflags lua5.4 openblas criterion)
-$(B)/obj/%.o: %.c Makefile | build/prelude.h build/emit_svg.h
+$(B)/obj/%.o: %.c Makefile | build/prelude.h build/page.h
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -c -o $@ $<
 
