@@ -50,7 +50,7 @@ int list_schedules(void);
 
 /* diff.c */
 struct diff_args {
-    const char **file, *fail_on, *fit;
+    const char **file, *fail_on, *fit, *svg, *html;
     int nfiles;
     bool json, markdown, ascii, git;
 };

@@ -37,6 +37,7 @@ static struct side *load_script(const struct compile *how, const char *path, boo
     struct side *s = side_of_program(path, c.program, c.timeline);
     s->unit = c.report->unit;
     s->flops = c.spec->took ? 0 : c.spec->flops;
+    s->limit = c.spec->memory;
     return s;
 }
 
@@ -148,6 +149,40 @@ static int git_diff(const struct compile *how, const struct diff_args *a) {
     return 0;
 }
 
+/* ---- pictures ---- */
+
+static void draw(const struct diff *d, const char *path, bool html) {
+    struct text t = {0};
+    emit_diff_svg(&t, d, html);
+    write_file(path, &t);
+}
+
+/* Beside the text, or in its place where a picture goes to stdout. Whether one does. */
+static bool draw_all(const struct diff *d, const struct diff_args *a) {
+    for (int k = 0; k < 2; k++)
+        if ((a->svg || a->html) && !d->side[k]->timed)
+            die("%s: it has no times, and a picture needs them; give the script, the compiled folder or timeline.tsv",
+                d->side[k]->name);
+    if (a->svg)
+        draw(d, a->svg, false);
+    if (a->html)
+        draw(d, a->html, true);
+    return (a->svg && !strcmp(a->svg, "-")) || (a->html && !strcmp(a->html, "-"));
+}
+
+/* Before anything is compiled. */
+static void check_pictures(const struct diff_args *a) {
+    const char *const path[] = {a->svg, a->html};
+    int out = a->json || a->markdown;
+    for (int k = 0; k < 2; k++)
+        if (path[k]) {
+            check_writable(path[k]);
+            out += strcmp(path[k], "-") == 0;
+        }
+    if (out > 1)
+        die("one thing goes to stdout: name a file for the picture");
+}
+
 int diff_command(const struct compile *how, const struct diff_args *a) {
     if (a->git)
         return git_diff(how, a);
@@ -157,7 +192,9 @@ int diff_command(const struct compile *how, const struct diff_args *a) {
             "diff`");
     if (a->fail_on)
         beyond(NULL, a->fail_on);
+    check_pictures(a);
     struct diff *d = load_both(how, a);
+    bool drawn = draw_all(d, a);
     struct text out = {0};
     if (a->json)
         emit_diff_json(&out, d);
@@ -169,6 +206,7 @@ int diff_command(const struct compile *how, const struct diff_args *a) {
         write_file(a->fit, &costs);
     }
     int code = a->fail_on ? beyond(d, a->fail_on) : !diff_same(d);
-    write_file("-", &out);
+    if (!drawn)
+        write_file("-", &out);
     return code;
 }

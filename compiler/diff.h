@@ -51,6 +51,7 @@ struct side {
     int64_t work;               /* ticks of jobs on all ranks, two that overlap once */
     int64_t peak_bytes;         /* of the rank with the largest arena; -1: unknown */
     double sent;                /* bytes of all messages */
+    double limit;               /* bytes of a rank's memory; 0: unknown */
 };
 
 /* What one rank's time, the one that ends last, went into. Together they are the makespan. */
@@ -87,6 +88,7 @@ struct diff {
     int64_t least; /* ticks that make a difference */
     struct root *root;
     int nroots;
+    int32_t *root_of;               /* per operation of A, and behind those of B that A lacks: its root, or -1 */
     struct diff_group *kind, *link; /* of which an operation changed its duration */
     int nkinds, nlinks;
     bool tells;         /* there are steps enough to tell a change from chance */
@@ -118,6 +120,7 @@ void match_sides(struct diff *d);
 void match_ticks(struct diff *d); /* ticks of both, and what takes longer */
 /* diff_cause.c: what each operation waited for, the critical paths, the accounts, the roots. */
 void diff_causes(struct diff *d);
+const struct root *diff_root(const struct diff *d, int side, int op); /* that made it earlier or later, or NULL */
 int64_t diff_begin(const struct side *s, const struct diff_op *o);
 int64_t diff_took(const struct side *s, const struct diff_op *o); /* of a RECV: since its SEND began */
 /* diff_group.c */
@@ -133,5 +136,7 @@ enum diff_class { ONLY_A, ONLY_B, SPLIT, MOVED, REORDERED, LONGER, NCLASSES };
 bool diff_has(const struct diff_op *o, enum diff_class c); /* of side B for ONLY_B, else of A */
 void emit_diff(struct text *out, const struct diff *d, bool markdown, bool ascii);
 void emit_diff_json(struct text *out, const struct diff *d);
+/* diff_svg.c: both timelines and the difference as a picture, by itself or in a page. Both need times. */
+void emit_diff_svg(struct text *out, const struct diff *d, bool html);
 const char *diff_op_name(const struct diff_op *o); /* "1F3", "SEND_F 1 3 to 2" */
 #endif

@@ -317,6 +317,17 @@ static void list_roots(struct diff *d) {
         d->root[d->nroots++] = *r;
     }
     qsort(d->root, (size_t)d->nroots, sizeof *d->root, by_weight);
+    int32_t *place = NEW(int32_t, n); /* in the list, from 1 on, of the nodes that are roots */
+    for (int k = 0; k < d->nroots; k++)
+        place[d->root[k].a >= 0 ? d->root[k].a : a->n + d->root[k].b] = k + 1;
+    for (int i = 0; i < n; i++)
+        root[i] = place[root[i]] - 1;
+    d->root_of = root;
+}
+
+const struct root *diff_root(const struct diff *d, int side, int op) {
+    int k = d->root_of[node_of(d, side, op)];
+    return k >= 0 ? &d->root[k] : NULL;
 }
 
 void diff_causes(struct diff *d) {

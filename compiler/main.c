@@ -111,6 +111,8 @@ static void set_option(struct settings *z, const struct command *c, int key, con
     case 'M': z->compare.markdown = z->diff.markdown = true; break;
     case 'X': z->diff.fail_on = arg; break;
     case 'P': z->diff.fit = arg; break;
+    case 'v': z->diff.svg = arg; break;
+    case 'H': z->diff.html = arg; break;
     case 'G': z->diff.git = true; break;
     case 'h': help_about(c); exit(0);
     case 'V': printf("pianola %s\n", VERSION); exit(0);

@@ -84,6 +84,8 @@ const struct option_row options[] = {
     {"markdown", NULL, "as Markdown", 'M', COMPARE | DIFF},
     {"fail-on", "LIMITS", "exit 1 only beyond these: makespan:+2%,peak_bytes:+0", 'X', DIFF},
     {"fit", "FILE", "write the costs of the measured side as a cluster script, for --cluster", 'P', DIFF},
+    {"svg", "FILE", "draw A, B and the difference, too", 'v', DIFF},
+    {"html", "FILE", "the same picture as a page that answers the mouse", 'H', DIFF},
     {"git", NULL, "as git's external diff: takes git's seven arguments", 'G', DIFF},
     {"json", NULL, "print figures as JSON", 'j', ALL & ~(COMPILE | IMPORT)},
     {"color", "WHEN", "always, never or auto (default)", 'k', SHOW | RUN},

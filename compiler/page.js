@@ -1,6 +1,7 @@
-// The page of `pianola show --format html`. The wheel zooms, dragging pans, a double click shows all again. The mouse over
-// an operation: what it needs, by which message, of how many bytes. An operation says in data-p whom it needs, as
-// RANK.INSTRUCTION, :MESSAGE behind those that came by one.
+// The script of pages: of a timeline, and of a diff. The wheel zooms, dragging pans, a double click shows all again. The
+// mouse over an operation: what it needs, by which message, of how many bytes. An operation says in data-p whom it needs,
+// as RANK.INSTRUCTION, :MESSAGE behind those that came by one; in a diff as PANEL and number, and there also in data-t
+// where else it is drawn, and in data-r the root that made it earlier or later.
 'use strict';
 const svg = document.querySelector('svg'), info = document.getElementById('info');
 const all = svg.getAttribute('viewBox').split(' ').map(Number);
@@ -19,19 +20,27 @@ function light(e, as) {
   lit.push([e, as]);
 }
 
+const words = (e, key) => (e.dataset[key] || '').split(' ').filter(Boolean);
+
+function need(word) { // lights it, and says in a line what it is
+  const [from, number] = word.split(':'), before = id('o' + from), message = number && id('m' + number);
+  if (before) light(before, 'need');
+  if (message) light(message, 'show');
+  return 'needs ' + (before ? title(before) : message ? '' : 'rank.instruction ' + from) +
+    (message ? (before ? ', by ' : '') + title(message) : '');
+}
+
 function explain(op) {
-  const lines = [title(op)];
+  const same = [op, ...words(op, 't').map(twin => id('o' + twin)).filter(Boolean)], lines = [title(op)];
   for (const [e, as] of lit) e.classList.remove(as);
   lit = [];
-  light(op, 'this');
-  for (const need of (op.dataset.p || '').split(' ').filter(Boolean)) {
-    const [from, number] = need.split(':'), before = id('o' + from), message = number && id('m' + number);
-    if (before) light(before, 'need');
-    if (message) light(message, 'show');
-    lines.push('needs ' + (before ? title(before) : message ? '' : 'rank.instruction ' + from) +
-      (message ? (before ? ', by ' : '') + title(message) : ''));
+  for (const e of same) light(e, 'this');
+  for (const e of same) lines.push(...words(e, 'p').map(need));
+  for (const root of words(op, 'r').map(r => id('o' + r)).filter(Boolean)) {
+    light(root, 'root');
+    lines.push('root: ' + title(root));
   }
-  info.textContent = lines.join('\n');
+  info.textContent = [...new Set(lines)].join('\n');
 }
 
 svg.addEventListener('mouseover', event => {
