@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Timelines as pictures and what the grid draws on request, through the real command: the same jobs at the same times as
-# timeline.tsv, the same bytes for the same input, and pages that work by themselves. Where rsvg-convert and Chromium are,
-# pictures are also drawn, and a page is opened and asked.
+# timeline.tsv, the same bytes for the same input, and pages that work by themselves. Pictures are also drawn, and a page is
+# opened and asked.
 cd "$(dirname "$0")/.." || exit 2
 . tests/lib.sh
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
+. tests/pictures.sh
 L="--cluster schedules/clusters/latency.lua"
 show() { "$PIANOLA" show "$@"; }
 
@@ -32,14 +33,8 @@ for args in "schedules/1f1b.lua" "schedules/dualpipe.lua" "schedules/zbv.lua -D 
     done
     expect "$args: nothing from the network" "http://www.w3.org/2000/svg" \
         "$(grep -ohE '(https?:)?//[a-z][^"]*\.[^" ]*' "$room/a.html" "$room/a.svg" | sed 's/^\/\/.*//' | sort -u | grep .)"
-    command -v xmllint >/dev/null && expect "$args: well-formed" "" "$(xmllint --noout "$room/a.svg" 2>&1)"
-    if command -v rsvg-convert >/dev/null; then
-        expect "$args: as PNG" "" "$(rsvg-convert "$room/a.svg" -o "$room/a.png" 2>&1)"
-        size=$(od -An -tu1 -j16 -N8 "$room/a.png" | awk '{ print ($3 * 256) + $4, ($7 * 256) + $8 }')
-        wanted=$(sed -nE '1s/.* width="([0-9.]+)" height="([0-9.]+)".*/\1 \2/p' "$room/a.svg" | awk '
-            function up(x) { return int(x) + (x > int(x)) } { print up($1), up($2) }')
-        expect "$args: the PNG's size" "$wanted" "$size"
-    fi
+    well_formed "$args" "$room/a.svg"
+    as_png "$args" "$room/a.svg"
 done
 
 # Memory: what DESIGN says of 1F1B, stash by stash, is in the figures already; the curves' peaks are those of the plan.
@@ -114,22 +109,17 @@ expect "--to" "--to 3: not after --from 3" "$(error --from 3 --to 3)"
 expect "not drawn" "--with, --color-by, --from and --to are for what is drawn: --format grid, svg or html" "$(error --format tsv --to 3)"
 
 # A page, asked in a browser: the mouse over 1F3 says what it needs, by which message.
-if command -v chromium >/dev/null; then
-    show schedules/1f1b.lua $L -D latency=1 --format html >"$room/page.html"
-    cat >>"$room/page.html" <<'E2'
-<script>
+show schedules/1f1b.lua $L -D latency=1 --format html >"$room/page.html"
+ask "$room/page.html" >"$room/dom" <<'E2'
 const over = new MouseEvent('mouseover', { bubbles: true });
 [...document.querySelectorAll('.o')].find(e => title(e).startsWith('1F3:')).dispatchEvent(over);
 document.body.dataset.lit = lit.map(x => x[1]).join(' ');
 svg.dispatchEvent(new WheelEvent('wheel', { deltaY: -500, clientX: 50, clientY: 50 }));
 document.body.dataset.zoomed = view[2] < all[2] && svg.getAttribute('viewBox') === view.join(' ');
-</script>
 E2
-    timeout 60 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$room/chromium" --dump-dom \
-        "file://$room/page.html" >"$room/dom" 2>"$room/log"
-    expect "a page: 1F3 needs 0F3, by its message" yes "$(grep -A1 'id="info">1F3: forward of stage 1' "$room/dom" | grep -q \
-        'needs 0F3: forward of stage 0, microbatch 3; .*, by act(0,3), 1 B, from rank 0 to rank 1; ' && echo yes)"
-    expect "a page: both are lit, and the arrow" "this need show" "$(sed -nE 's/.*data-lit="([^"]*)".*/\1/p' "$room/dom")"
-    expect "a page: the wheel zooms" true "$(sed -nE 's/.*data-zoomed="([^"]*)".*/\1/p' "$room/dom")"
-fi
+expect "a page: 1F3 needs 0F3, by its message" yes "$(grep -A1 'id="info">1F3: forward of stage 1' "$room/dom" | grep -q \
+    'needs 0F3: forward of stage 0, microbatch 3; .*, by act(0,3), 1 B, from rank 0 to rank 1; ' && echo yes)"
+expect "a page: both are lit, and the arrow" "this need show" "$(sed -nE 's/.*data-lit="([^"]*)".*/\1/p' "$room/dom")"
+expect "a page: the wheel zooms" true "$(sed -nE 's/.*data-zoomed="([^"]*)".*/\1/p' "$room/dom")"
+expect "a page: no browser is left" "" "$(browsers_left)"
 finish
