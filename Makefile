@@ -25,13 +25,15 @@ build/pianola:
 # ---- what must be installed: on Debian 12, this installs it; with all of it there, this does nothing ----
 
 PACKAGES := gcc g++ libc6-dev pkg-config liblua5.4-dev libopenblas-dev libopenmpi-dev openmpi-bin libcriterion-dev dict-devil clang libclang-rt-14-dev
+VIEWERS := chromium-headless-shell librsvg2-bin libxml2-utils # what the tests look at pictures with
+demo: VIEWERS :=
 deps:
 	@if ! command -v apt-get >/dev/null; then \
 	    pkg-config --exists lua5.4 openblas criterion 2>/dev/null && exit 0; \
 	    echo "make deps installs with apt-get, on Debian 12. Here, please install by hand:" >&2; \
 	    echo "a C11 compiler, pkg-config, Lua 5.4, OpenBLAS and Criterion, all found by pkg-config" >&2; exit 1; \
 	fi; \
-	missing=; for p in $(PACKAGES); do \
+	missing=; for p in $(PACKAGES) $(VIEWERS); do \
 	    [ "$$(dpkg-query -W -f '$${db:Status-Status}' $$p 2>/dev/null)" = installed ] || missing="$$missing $$p"; \
 	done; \
 	[ -n "$$missing" ] || exit 0; \

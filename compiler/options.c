@@ -25,6 +25,7 @@ const struct command commands[] = {
      "  pianola diff schedules/1f1b.lua schedules/zb_h1.lua -D workers=8\n"
      "  pianola diff schedules/zbv.lua dumped.csv\n"
      "  pianola diff generated/1f1b /tmp/1f1b --fail-on makespan:+2%,peak_bytes:+0\n"
+     "  pianola diff schedules/gpipe.lua schedules/1f1b.lua --html diff.html\n"
      "  git -c diff.external='pianola diff --git' diff --ext-diff -- generated/1f1b\n",
      DIFF},
     {"compile", "SCHEDULE.lua -o DIR",
@@ -84,8 +85,8 @@ const struct option_row options[] = {
     {"markdown", NULL, "as Markdown", 'M', COMPARE | DIFF},
     {"fail-on", "LIMITS", "exit 1 only beyond these: makespan:+2%,peak_bytes:+0", 'X', DIFF},
     {"fit", "FILE", "write the costs of the measured side as a cluster script, for --cluster", 'P', DIFF},
-    {"svg", "FILE", "draw A, B and the difference, too", 'v', DIFF},
-    {"html", "FILE", "the same picture as a page that answers the mouse", 'H', DIFF},
+    {"svg", "FILE", "also draw A, B and the difference there, on one time axis", 'v', DIFF},
+    {"html", "FILE", "the same picture, in a page that answers the mouse", 'H', DIFF},
     {"git", NULL, "as git's external diff: takes git's seven arguments", 'G', DIFF},
     {"json", NULL, "print figures as JSON", 'j', ALL & ~(COMPILE | IMPORT)},
     {"color", "WHEN", "always, never or auto (default)", 'k', SHOW | RUN},

@@ -14,8 +14,10 @@ static const double LETTER = 6.4; /* a digit's width at the size of names; W tak
 
 void put_xml(struct text *t, const char *s) {
     for (; *s; s++)
-        if (*s == '<' || *s == '&' || *s == '"')
+        if (*s == '<' || *s == '>' || *s == '&' || *s == '"')
             put(t, "&#%d;", *s);
+        else if ((unsigned char)*s < ' ') /* XML has no way to say these */
+            put(t, "?");
         else
             put_bytes(t, s, 1);
 }

@@ -45,18 +45,14 @@ looks_right() {
         { side = $1 == "A" ? 3 : 6; start = $(side + 1); end = $(side + 2) }
         NR == FNR { if (!scale && start > 0) scale = ($11 - 64) / start; next }
         ($11 - 64 - scale * start) ^ 2 > 0.2 || ($12 - scale * (end - start)) ^ 2 > 0.01' "$cells" "$cells" | head -n 3)"
-    # A row is 20 high, and two that overlap share it; rows stand below each other, and so do panels.
+    # A row is 20 high, and two that overlap share it; it stands beside its rank's name, and panels below each other.
+    sed -nE '/^<text class="p"/s/[^>]*>(.).*/\1/p; s/^<text class="l" .*y="([^"]*)">rank (.*)<.*/\1 \2/p' "$room/a.svg" |
+        awk 'NF == 1 { panel = $1 } NF == 2 { print panel, $2, $1 - 13.6 }' >"$room/ranks"
     expect "$1: rows" "" "$(awk '
-        { rank = $1 == "A" ? $3 : $6; if (!($1 SUBSEP rank in top) || $13 < top[$1, rank]) top[$1, rank] = $13; all[NR] = $0 }
-        END {
-            for (i = 1; i <= NR; i++) {
-                split(all[i], c, " ")
-                rank = c[1] == "A" ? c[3] : c[6]
-                if (c[13] > top[c[1], rank] + 10 || rank && c[13] < top[c[1], rank - 1] + 20) print all[i]
-                if (c[13] > foot[c[1]]) foot[c[1]] = c[13]
-            }
-            if (foot["A"] >= top["B", 0] || foot["B"] >= top["d", 0]) print "panels overlap"
-        }' "$cells" | head -n 3)"
+        NR == FNR { top[$1, $2] = $3; next }
+        { above = $13 - top[$1, $1 == "A" ? $3 : $6]; if (above ^ 2 > 1e-6 && (above - 10) ^ 2 > 1e-6) print }
+        $13 > foot[$1] { foot[$1] = $13 }
+        END { if (foot["A"] >= top["B", 0] || foot["B"] >= top["d", 0]) print "panels overlap" }' "$room/ranks" "$cells" | head -n 3)"
     # Earlier or later: by the timelines themselves. Blue has more blue than red, red more red than blue, in proportion.
     awk 'FNR == 1 { file++ } file == 1 { n[$1]++; end[$1, $2] = $4; any[$1] = $4 } file == 2 {
         shift = !($1 in n) ? "none" : $4 - any[$1]
@@ -116,13 +112,16 @@ schedules/1f1b.lua|schedules/zb_h1.lua|-D workers=64 -D batches=64
 P
 mv "$room/a.html" "$room/large.html"
 
+# Okabe and Ito's blue and green at 30 % over white: forwards only shift, what has another backward stands out.
+"$PIANOLA" diff $S schedules/zb_h1.lua --svg "$room/a.svg" >/dev/null
+not_faded() { cells "$room/a.svg" | awk '$1 != "d" && $10 !~ /^(b3d5e8|b3e2d5)$/'; }
+expect "what stands out" "32 A B 009e73,32 B I 56b4e9,32 B W cc79a7" \
+    "$(not_faded | awk '{ gsub("[0-9]", "", $2); print $1, $2, $10 }' | sort | uniq -c | awk '{ $1 = $1; print }' | paste -sd,)"
 # One job that takes a unit longer, in a timeline alone: the one that is not faded, the root of what it pushed.
 sed 's/^0\tcompute\t\([0-9.]*\)\t\([0-9.]*\)\tB\t0\t7/0\tcompute\t\1\t34\tB\t0\t7/; s/^0\tcompute\t33\t33\tU/0\tcompute\t34\t34\tU/' \
     generated/1f1b/timeline.tsv >"$room/late.tsv"
 "$PIANOLA" diff generated/1f1b "$room/late.tsv" --svg "$room/a.svg" >/dev/null
-# Okabe and Ito's blue and green at 30 % over white.
-expect "faded, but for the one" "A 0B7 009e73,B 0B7 009e73" \
-    "$(cells "$room/a.svg" | awk '$1 != "d" && $10 !~ /^(b3d5e8|b3e2d5)$/ { print $1, $2, $10 }' | paste -sd,)"
+expect "faded, but for the one" "A 0B7 009e73,B 0B7 009e73" "$(not_faded | awk '{ print $1, $2, $10 }' | paste -sd,)"
 expect "why" "0B7: full backward of stage 0, microbatch 7; in A rank 0, 31 to 33 units; in B rank 0, 31 to 34 units; ends +1 units; \
 takes +1 units; a root: pushed 1; on the critical path of A and B" "$(sed -nE 's/.*<title>(0B7.*)<\/title.*/\1/p' "$room/a.svg" | sort -u)"
 expect "memory where there is a program" "4 0" "$(awk '/class="p"/ { n++ } /class="u" d/ { a[n]++ } END { print a[1] + 0, a[2] + 0 }' "$room/a.svg")"
