@@ -321,8 +321,8 @@ static void put_scale(struct text *t, const struct picture *p, double y) {
         "<rect fill=\"url(#delta)\" stroke=\"#999\" stroke-width=\".5\" x=\"%d\" y=\"%.2f\" width=\"%d\" "
         "height=\"10\"/>\n",
         LEFT, y, WIDTH);
-    put(t, "<text x=\"%d\" y=\"%.2f\">ends earlier in B (blue), later in B (red); grey: only in B</text>\n",
-        LEFT + WIDTH + 34, y + 9);
+    put(t, "<text x=\"%d\" y=\"%.2f\">ends earlier in B (blue), later in B (red)%s</text>\n", LEFT + WIDTH + 34, y + 9,
+        p->d->only[B] ? "; grey: only in B" : "");
 }
 
 static void put_legend(struct text *t, const struct picture *p) {
