@@ -236,9 +236,7 @@ static int node_of(const struct diff *d, int side, int op) {
     return a >= 0 ? a : d->side[0]->n + op;
 }
 
-static bool changed(const struct diff_op *o) {
-    return o->match < 0 || o->split || o->moved || o->reordered || o->longer;
-}
+bool diff_changed(const struct diff_op *o) { return o->match < 0 || o->split || o->moved || o->reordered || o->longer; }
 
 /* How much later it ends in B; 0 when it is in one only. */
 static int64_t shift_of(const struct diff *d, int node) {
@@ -252,14 +250,14 @@ static int64_t shift_of(const struct diff *d, int node) {
 /* The node that pushed this one: what it waited for on the side where it ends later. -1: it is a root. */
 static int pusher_of(const struct diff *d, int node) {
     int64_t shift = shift_of(d, node);
-    if (shift == 0 || changed(&d->side[0]->op[node]))
+    if (shift == 0 || diff_changed(&d->side[0]->op[node]))
         return -1;
     int side = shift > 0, op = side ? d->side[0]->op[node].match : node;
     int by = d->side[side]->op[op].bind;
     if (by < 0)
         return -1;
     int64_t its = shift_of(d, node_of(d, side, by));
-    bool pushes = changed(&d->side[side]->op[by]) || (shift > 0 ? its > 0 : its < 0);
+    bool pushes = diff_changed(&d->side[side]->op[by]) || (shift > 0 ? its > 0 : its < 0);
     return pushes ? node_of(d, side, by) : -1;
 }
 
@@ -324,6 +322,8 @@ static void list_roots(struct diff *d) {
         root[i] = place[root[i]] - 1;
     d->root_of = root;
 }
+
+int64_t diff_shift(const struct diff *d, int side, int op) { return shift_of(d, node_of(d, side, op)); }
 
 const struct root *diff_root(const struct diff *d, int side, int op) {
     int k = d->root_of[node_of(d, side, op)];

@@ -54,31 +54,29 @@ static double limit_of(const struct side *s) { return s->limit > 0 ? s->limit : 
 
 static double time_of(const struct picture *p, int64_t ticks) { return (double)ticks * p->d->tick; }
 
+/* Two that overlap, by more than medians of steps may. */
+static bool together(const struct diff_op *x, const struct diff_op *y) {
+    int64_t start = x->start > y->start ? x->start : y->start, end = x->end < y->end ? x->end : y->end;
+    int64_t least = x->end - x->start < y->end - y->start ? x->end - x->start : y->end - y->start;
+    return 2 * (end - start) > least;
+}
+
 static struct box box_of(const struct picture *p, int panel, int i) {
     const struct side *s = side_of(p, panel);
     const struct diff_op *o = &s->op[i];
     const struct diff_lane *l = &s->lane[o->lane];
     double from = x_of(&p->time, time_of(p, o->start)), to = x_of(&p->time, time_of(p, o->end));
     struct box b = {from, p->y[panel] + p->pitch[panel] * o->rank, to - from, ROW, 0};
-    bool upper = i + 1 < l->first + l->n && is_job(s, i + 1) && o[1].start < o->end;
-    bool lower = i > l->first && is_job(s, i - 1) && o[-1].end > o->start;
-    if (upper || lower) { /* two that overlap */
+    bool upper = i + 1 < l->first + l->n && is_job(s, i + 1) && together(o, o + 1);
+    bool lower = i > l->first && is_job(s, i - 1) && together(o - 1, o);
+    if (upper || lower) {
         b.height = ROW / 2;
         b.y += upper ? 0 : b.height;
     }
     return b;
 }
 
-static bool changed(const struct diff_op *o) { return o->match < 0 || o->moved || o->reordered || o->longer; }
 static bool framed(const struct diff_op *o) { return o->moved || o->reordered; }
-
-/* How much later it ends in B. */
-static int64_t shift_of(const struct picture *p, int side, const struct diff_op *o) {
-    if (o->match < 0)
-        return 0;
-    int64_t other = p->d->side[!side]->op[o->match].end, shift = side == B ? o->end - other : other - o->end;
-    return llabs(shift) > p->d->least ? shift : 0;
-}
 
 /* ---- colours ---- */
 
@@ -97,22 +95,25 @@ static uint32_t diverging(double at) {
     return mix(stop[low], stop[low + 1], x - low);
 }
 
-static uint32_t fill_of(const struct picture *p, int panel, const struct diff_op *o, bool root) {
+static uint32_t fill_of(const struct picture *p, int panel, int i, bool root) {
     enum { NEITHER = 0xd9d9d9, WHITE = 0xffffff };
+    const struct diff_op *o = &side_of(p, panel)->op[i];
     if (panel == DELTA && o->match < 0)
         return NEITHER;
     if (panel == DELTA)
-        return diverging(p->most ? (double)shift_of(p, B, o) / (double)p->most : 0);
+        return diverging(p->most ? (double)diff_shift(p->d, B, i) / (double)p->most : 0);
     uint32_t fill = paint_op(o).fill;
-    return changed(o) || root ? fill : mix(WHITE, fill, 0.3);
+    return diff_changed(o) || root ? fill : mix(WHITE, fill, 0.3);
 }
 
 /* ---- an operation ---- */
 
+static const char *const letter[] = {"A", "B"};
+
 static void put_times(struct text *t, const struct picture *p, int side, const struct diff_op *o) {
     char from[32], to[32];
-    put(t, "; in %c rank %d, %s to %s %s", "AB"[side], o -> rank, time_text(time_of(p, o->start), &p->time.m, from),
-        time_text(time_of(p, o->end), &p->time.m, to), p -> time.m.name);
+    put(t, "; in %s rank %d, %s to %s %s", letter[side], o->rank, time_text(time_of(p, o->start), &p->time.m, from),
+        time_text(time_of(p, o->end), &p->time.m, to), p->time.m.name);
 }
 
 static const char *signed_text(const struct picture *p, int64_t ticks) {
@@ -147,10 +148,12 @@ static void put_title(struct text *t, const struct picture *p, int side, int i) 
     for (int k = A; k <= B; k++)
         if (in[k])
             put_times(t, p, k, in[k]);
-    if (!twin)
-        put(t, "; only in %c", "AB"[side]);
-    else if (shift_of(p, side, o))
-        put(t, "; ends %s", signed_text(p, shift_of(p, side, o)));
+    if (o->split)
+        put(t, "; a backward that is split in %s", letter[o->op == OP_B ? !side : side]);
+    else if (!twin)
+        put(t, "; only in %s", letter[side]);
+    if (diff_shift(p->d, side, i))
+        put(t, "; ends %s", signed_text(p, diff_shift(p->d, side, i)));
     if (o->longer)
         put(t, "; takes %s", signed_text(p, diff_took(p->d->side[B], in[B]) - diff_took(p->d->side[A], in[A])));
     if (o->moved)
@@ -216,7 +219,7 @@ static void put_job(struct text *t, struct picture *p, int panel, int i) {
     const struct diff_op *o = &side_of(p, panel)->op[i];
     struct box b = box_of(p, panel, i);
     int side = panel == A ? A : B;
-    b.fill = fill_of(p, panel, o, is_root(diff_root(p->d, side, i), side, i));
+    b.fill = fill_of(p, panel, i, is_root(diff_root(p->d, side, i), side, i));
     p->drawn |= 1u << o->op;
     put(t, "<rect class=\"o%s\" fill=\"#%06x\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"",
         panel == DELTA ? " d"
@@ -228,7 +231,7 @@ static void put_job(struct text *t, struct picture *p, int panel, int i) {
     put(t, ">");
     put_title(t, p, side, i);
     put(t, "</rect>\n");
-    if (o->match < 0 && panel != DELTA)
+    if (o->match < 0 && !o->split && panel != DELTA)
         put(t, "<path class=\"e\" d=\"M%.2f %.2fh-5l5 5z\"/>\n", b.x + b.width, b.y);
     if (framed(o) && panel != DELTA)
         put(t, "<rect class=\"v%s\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"/>\n", o->moved ? "" : " r",
@@ -322,7 +325,7 @@ static void put_scale(struct text *t, const struct picture *p, double y) {
         "height=\"10\"/>\n",
         LEFT, y, WIDTH);
     put(t, "<text x=\"%d\" y=\"%.2f\">ends earlier in B (blue), later in B (red)%s</text>\n", LEFT + WIDTH + 34, y + 9,
-        p->d->only[B] ? "; grey: only in B" : "");
+        p->d->only[B] || p->d->split ? "; grey: not in A" : "");
 }
 
 static void put_legend(struct text *t, const struct picture *p) {
@@ -350,8 +353,9 @@ static void put_legend(struct text *t, const struct picture *p) {
 
 static void put_counts(struct text *t, const struct picture *p) {
     const struct diff *d = p->d;
-    const char *const what[] = {"only in A", "only in B", "moved", "reordered", "longer or shorter", "shifted"};
-    int count[] = {d->only[A], d->only[B], d->moved, d->reordered, d->longer, d->shifted}, some = 0;
+    const char *const what[] = {"only in A", "only in B",         "split",  "moved",
+                                "reordered", "longer or shorter", "shifted"};
+    int count[] = {d->only[A], d->only[B], d->split, d->moved, d->reordered, d->longer, d->shifted}, some = 0;
     double a = time_of(p, d->side[A]->makespan), b = time_of(p, d->side[B]->makespan);
     char x[32], y[32];
     put(t, "<text x=\"%d\" y=\"34\">makespan %s", LEFT, time_text(a, &p->time.m, x));
@@ -360,7 +364,7 @@ static void put_counts(struct text *t, const struct picture *p) {
     put(t, " %s", p->time.m.name);
     if (a != b && a > 0)
         put(t, " (%+.1f %%)", 100 * (b / a - 1));
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 7; i++)
         if (count[i]) {
             put(t, "%s %d %s", some ? "," : ";", count[i], what[i]);
             some = 1;
@@ -416,8 +420,8 @@ static void choose_scale(struct picture *p) {
             shortest = fmin(shortest, time_of(p, o->end - o->start));
             stage = o->stage > stage ? o->stage : stage;
             batch = o->batch > batch ? o->batch : batch;
-            if (llabs(shift_of(p, k, o)) > p->most)
-                p->most = llabs(shift_of(p, k, o));
+            if (llabs(diff_shift(p->d, k, i)) > p->most)
+                p->most = llabs(diff_shift(p->d, k, i));
         }
     p->stages = several(p->d->side[A]) || several(p->d->side[B]);
     int letters = snprintf(NULL, 0, "F%d", batch) + (p->stages ? snprintf(NULL, 0, "%d", stage) : 0);

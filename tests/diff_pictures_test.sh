@@ -53,10 +53,11 @@ looks_right() {
         { above = $13 - top[$1, $1 == "A" ? $3 : $6]; if (above ^ 2 > 1e-6 && (above - 10) ^ 2 > 1e-6) print }
         $13 > foot[$1] { foot[$1] = $13 }
         END { if (foot["A"] >= top["B", 0] || foot["B"] >= top["d", 0]) print "panels overlap" }' "$room/ranks" "$cells" | head -n 3)"
-    # Earlier or later: by the timelines themselves. Blue has more blue than red, red more red than blue, in proportion.
-    awk 'FNR == 1 { file++ } file == 1 { n[$1]++; end[$1, $2] = $4; any[$1] = $4 } file == 2 {
-        shift = !($1 in n) ? "none" : $4 - any[$1]
-        print $1, shift }' <(rows "$room/a.tsv") <(rows "$room/b.tsv") | sort >"$room/shifts"
+    # Earlier or later: by the timelines themselves, of a split backward by its input gradient. Blue has more blue than
+    # red, red more red than blue; the largest shift is the darkest.
+    awk 'NR == FNR { end[$1] = $4; next }
+        { k = $1; if (!(k in end) && k ~ /I/) sub(/I/, "B", k); else if (!(k in end)) sub(/B/, "I", k) }
+        { print $1, k in end ? $4 - end[k] : "none" }' <(rows "$room/a.tsv") <(rows "$room/b.tsv") >"$room/shifts"
     expect "$1: colours follow the sign and the size" "" "$(awk '
         function value(hex,   i, v) { for (i = 1; i <= length(hex); i++) v = v * 16 + index("0123456789abcdef", substr(hex, i, 1)) - 1; return v }
         NR == FNR { shift[$1] = $2; if ($2 != "none" && $2 * $2 > most) most = $2 * $2; next }
@@ -182,9 +183,9 @@ expect "a page: each need once, the root" "needs 0F0,needs 1B0,root: 3F7" \
 expect "a page: the wheel zooms" true "$(data zoomed)"
 ask "$room/large.html" >"$room/dom" <<P
 $hover
-say('1F63', 'both'); say('63I5', 'one');
+say('1F63', 'both'); say('63W5', 'one');
 P
 expect "64 ranks" "a0F63 need, a1B0 root, a1F63 this, b0F63 need, b1F63 this, d1F63 this" "$(data both)"
-expect "64 ranks: what is in B only" "b63F5 need, b63I5 this, d63I5 this" "$(data one)"
+expect "64 ranks: what is in B only" "b63I5 need, b63W5 this, d63W5 this" "$(data one)"
 expect "no browser is left" "" "$(browsers_left)"
 finish
