@@ -408,16 +408,16 @@ static bool several(const struct side *s) {
     return false;
 }
 
-/* As wide as both sides' shortest jobs need for their names. */
+/* As wide as both sides' jobs need for their names. */
 static void choose_scale(struct picture *p) {
-    double shortest = INFINITY;
-    int stage = 0, batch = 0;
+    double *length = NEW(double, p->d->side[A]->n + p->d->side[B]->n);
+    int stage = 0, batch = 0, jobs = 0;
     for (int k = A; k <= B; k++)
         for (int i = 0; i < p->d->side[k]->n; i++) {
             const struct diff_op *o = &p->d->side[k]->op[i];
             if (o->op > OP_W || !is_job(p->d->side[k], i))
                 continue;
-            shortest = fmin(shortest, time_of(p, o->end - o->start));
+            length[jobs++] = time_of(p, o->end - o->start);
             stage = o->stage > stage ? o->stage : stage;
             batch = o->batch > batch ? o->batch : batch;
             if (llabs(diff_shift(p->d, k, i)) > p->most)
@@ -425,7 +425,7 @@ static void choose_scale(struct picture *p) {
         }
     p->stages = several(p->d->side[A]) || several(p->d->side[B]);
     int letters = snprintf(NULL, 0, "F%d", batch) + (p->stages ? snprintf(NULL, 0, "%d", stage) : 0);
-    span_scale(&p->time, shortest, letters);
+    span_scale(&p->time, length, jobs, letters);
 }
 
 static void place_panels(struct picture *p) {

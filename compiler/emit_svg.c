@@ -57,14 +57,18 @@ static int lane_rows(const struct picture *d, int r, int *row) {
 }
 
 static void choose_scale(struct picture *d) {
-    double shortest = INFINITY;
+    int jobs = 0;
+    for (int r = 0; r < d->p->workers; r++)
+        jobs += d->p->rank[r].nins;
+    double *length = NEW(double, jobs);
+    jobs = 0;
     for (int r = 0; r < d->p->workers; r++)
         for (int i = 0; i < d->p->rank[r].nins; i++)
             if (d->p->rank[r].ins[i].op <= OP_W && is_job(d, r, i))
-                shortest = fmin(shortest, d->tl->end[r][i] - d->tl->start[r][i]);
+                length[jobs++] = d->tl->end[r][i] - d->tl->start[r][i];
     int letters = snprintf(NULL, 0, "F%d", d->p->batches - 1);
     letters += d->names ? snprintf(NULL, 0, "%d", d->p->stages - 1) : 0;
-    span_scale(&d->time, shortest, letters);
+    span_scale(&d->time, length, jobs, letters);
     double y = TOP, plan = 0;
     d->y = NEW(double, d->p->workers);
     for (int r = 0; r < d->p->workers; r++) {

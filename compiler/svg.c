@@ -1,11 +1,12 @@
 /* What pictures have in common: the page, time across it, names in boxes, memory under rows, the legend. The same input
  * gives the same bytes: coordinates are printed to a hundredth.
  *
- * The width is the time's: the shortest job has room for its name, as long as the whole stays printable. What does not
+ * The width is the time's: all but few jobs have room for their names, as long as the whole stays printable. What does not
  * fit is not written; the tooltip has it. */
 #include "svg.h"
 #include "page.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const double LETTER = 6.4; /* a digit's width at the size of names; W takes half as much again */
@@ -73,8 +74,9 @@ void svg_end(struct text *t, const struct svg *s, const char *hint) {
 
 /* ---- time ---- */
 
-void span_scale(struct span *d, double shortest, int letters) {
-    double span = d->to - d->from, width = isinf(shortest) ? NARROW : (letters * LETTER + 8) / shortest * span;
+void span_scale(struct span *d, double *length, int n, int letters) {
+    qsort(length, (size_t)n, sizeof *length, by_value);
+    double span = d->to - d->from, width = n ? (letters * LETTER + 8) / length[n / 10] * span : NARROW;
     d->px = span > 0 ? fmin(fmax(width, NARROW), WIDE) / span : 1;
 }
 

@@ -10,8 +10,8 @@ struct span {
     double from, to, px; /* px: the width of one */
     struct measure m;
 };
-/* So wide that the shortest job has room for a name of so many letters. INFINITY: there is none. */
-void span_scale(struct span *d, double shortest, int letters);
+/* So wide that of n jobs of these lengths, all but the shortest tenth have room for names of so many letters. */
+void span_scale(struct span *d, double *length, int n, int letters);
 double x_of(const struct span *d, double t);
 double svg_width(const struct span *d);
 void put_axis(struct text *t, const struct span *d, double y, double bottom); /* y: of the labels' feet */
