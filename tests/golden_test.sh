@@ -61,6 +61,9 @@ for sizes in "-D workers=4 -D batches=8" "-D workers=8 -D batches=32"; do
     "$PIANOLA" compare $schedules $sizes --sort makespan >"$fresh/compared"
     quotes "$fresh/compared" README.md "$sizes --sort makespan"
 done
+# The quotation ends where the lists begin.
+"$PIANOLA" diff schedules/1f1b.lua schedules/zb_h1.lua | sed '/^makespan.*/{x;s/^/x/;/^xx$/{x;q};x}' >"$fresh/compared"
+quotes "$fresh/compared" README.md "build/pianola diff schedules/1f1b.lua schedules/zb_h1.lua"
 rm "$fresh/compared"
 "$PIANOLA" help ops >"$fresh/ops"
 quotes "$fresh/ops" compiler/README.md "pianola help ops"
