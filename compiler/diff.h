@@ -120,7 +120,8 @@ void match_sides(struct diff *d);
 void match_ticks(struct diff *d); /* ticks of both, and what takes longer */
 /* diff_cause.c: what each operation waited for, the critical paths, the accounts, the roots. */
 void diff_causes(struct diff *d);
-bool diff_changed(const struct diff_op *o);                 /* but for its time */
+int32_t *side_ops(const struct side *s, int r); /* of each instruction of a rank of what s waits for, the operation */
+bool diff_changed(const struct diff_op *o);     /* but for its time */
 int64_t diff_shift(const struct diff *d, int side, int op); /* how much later it ends in B; 0: or one has it */
 const struct root *diff_root(const struct diff *d, int side, int op); /* that made it earlier or later, or NULL */
 int64_t diff_begin(const struct side *s, const struct diff_op *o);

@@ -2,8 +2,8 @@
  *
  * What an operation waited for is what ended last of all it had to wait for: the operation before it in its lane, the
  * instructions that its stream names, and of a message or a reduction those of all its ends. A wait is for data when
- * the two share a buffer that one of them writes, otherwise for memory: the bytes were another buffer's. From the last
- * operation back along these, that is the critical path.
+ * the two share a buffer that one of them writes, otherwise for memory: the bytes were another buffer's. Of a timeline
+ * alone, the critical path is from the last operation back along these; of a program it is the one of path.c.
  *
  * The account of a side is taken on the rank that ends last. Its jobs are work. Where it waits, the path back from the
  * job that ends the wait says what for, piece by piece until the wait's beginning: other ranks computing what was
@@ -47,15 +47,20 @@ static bool waits_in_lane(const struct side *s, int o) {
     return o > l->first && !(follows && op_lane[s->op[o].op] == LANE_RECV && s->op[o - 1].ring != o - 1);
 }
 
+int32_t *side_ops(const struct side *s, int r) {
+    const struct rank *k = &s->waits->rank[r];
+    int32_t *at = NEW(int32_t, k->nins), *n = NEW(int32_t, k->nlanes);
+    for (int i = 0; i < k->nins; i++) {
+        int l = k->ins[i].lane;
+        at[i] = s->lane[s->lane_at[r] + l].first + n[l]++;
+    }
+    return at;
+}
+
 static void bind_program(struct side *s) {
     for (int r = 0; r < s->workers; r++) {
         const struct rank *k = &s->waits->rank[r];
-        const struct diff_lane *lane = &s->lane[s->lane_at[r]];
-        int32_t *at = NEW(int32_t, k->nins), *n = NEW(int32_t, k->nlanes), *last = NEW(int32_t, k->nlanes);
-        for (int i = 0; i < k->nins; i++) {
-            int l = k->ins[i].lane;
-            at[i] = lane[l].first + n[l]++;
-        }
+        int32_t *at = side_ops(s, r), *last = NEW(int32_t, k->nlanes);
         for (int i = 0; i < k->nins; i++) {
             const struct instr *x = &k->ins[i];
             for (uint32_t w = x->wait; w < x->wait + x->nwait; w++)
@@ -163,6 +168,27 @@ static int last_of(const struct side *s) {
     return last;
 }
 
+/* Of a program, the path that `show` marks. */
+static void mark_path(struct side *s) {
+    const struct program *p = s->waits;
+    struct timeline tl = {NEW(double *, p->workers), NEW(double *, p->workers), (double)s->op[last_of(s)].end};
+    for (int r = 0; r < p->workers; r++) {
+        const int32_t *at = side_ops(s, r);
+        tl.start[r] = NEW(double, p->rank[r].nins);
+        tl.end[r] = NEW(double, p->rank[r].nins);
+        for (int i = 0; i < p->rank[r].nins; i++) {
+            tl.start[r][i] = (double)s->op[at[i]].start;
+            tl.end[r][i] = (double)s->op[at[i]].end;
+        }
+    }
+    bool **on = critical_path(p, &tl);
+    for (int r = 0; r < p->workers; r++) {
+        const int32_t *at = side_ops(s, r);
+        for (int i = 0; i < p->rank[r].nins; i++)
+            s->op[at[i]].critical = on[r][i];
+    }
+}
+
 static void find_waits(struct side *s) {
     join_pairs(s);
     if (s->waits)
@@ -170,8 +196,11 @@ static void find_waits(struct side *s) {
     else
         bind_rows(s);
     join_waits(s);
-    for (int i = last_of(s); i >= 0 && !s->op[i].critical; i = s->op[i].bind)
-        s->op[i].critical = true;
+    if (s->waits && s->n)
+        mark_path(s);
+    else
+        for (int i = last_of(s); i >= 0 && !s->op[i].critical; i = s->op[i].bind)
+            s->op[i].critical = true;
 }
 
 /* ---- the account ---- */

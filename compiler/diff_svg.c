@@ -380,14 +380,9 @@ static void number_ops(struct picture *p, int side) {
     p->op_at[side] = NEW(int32_t *, s->workers);
     p->ins_of[side] = NEW(int32_t, s->n);
     for (int r = 0; r < s->workers; r++) {
-        const struct rank *k = &s->waits->rank[r];
-        int32_t *n = NEW(int32_t, k->nlanes);
-        p->op_at[side][r] = NEW(int32_t, k->nins);
-        for (int i = 0; i < k->nins; i++) {
-            int l = k->ins[i].lane, at = s->lane[s->lane_at[r] + l].first + n[l]++;
-            p->op_at[side][r][i] = at;
-            p->ins_of[side][at] = i;
-        }
+        p->op_at[side][r] = side_ops(s, r);
+        for (int i = 0; i < s->waits->rank[r].nins; i++)
+            p->ins_of[side][p->op_at[side][r][i]] = i;
     }
     if (p->html)
         p->feeds[side] = feeds_of(s->waits);

@@ -139,6 +139,15 @@ for side in A:33 B:27; do
     expect "the critical path of $side" "${side#*:}" "$(outlined ${side%:*} | awk '$1 != 0 + end { print "gap before", $1 } { end = $2 } END { print end }')"
 done
 
+# It is the path that show outlines, also where others are as long.
+critical() { sed -nE 's/^<rect class="o c".*<title>([^:;]*).*/\1/p' | sort; }
+for x in gpipe 1f1b zbv dualpipev lpp; do
+    for links in "" "$L"; do
+        "$PIANOLA" diff schedules/$x.lua schedules/2bp.lua $links --svg - | sed -n '/"p"[^>]*>A</,/"p"[^>]*>B</p' | critical >"$room/path"
+        expect "$x $links: the path of show" "" "$("$PIANOLA" show schedules/$x.lua $links --format svg | critical | diff - "$room/path" | head -n 3)"
+    done
+done
+
 # Limits are scripts' own.
 echo 'return cluster { memory = 13 }' >"$room/limit.lua"
 "$PIANOLA" diff generated/1f1b schedules/gpipe.lua --cluster "$room/limit.lua" --svg "$room/a.svg" >/dev/null
