@@ -12,16 +12,20 @@ static bool begins(const char *s, const char *with) { return strncmp(s, with, st
 static bool is_streams(const char *s) { return begins(s, "pianola "); }
 static bool is_timeline(const char *s) { return begins(s, "rank\tlane\t") || begins(s, "step\trank\t"); }
 
-/* The unit of a compiled folder's times, which its report names. */
+/* The unit of a compiled folder's times, which its report names; NULL: it names none. */
 static const char *unit_of(const char *path) {
-    static const char key[] = "\"unit\": \"";
-    const char *at = access(path, R_OK) == 0 ? strstr(file_text(path), key) : NULL;
-    at = at ? at + strlen(key) : NULL;
-    return at ? format("%.*s", (int)strcspn(at, "\""), at) : NULL;
+    static const char *const unit[] = {"F", "FLOP", "s"};
+    const char *report = access(path, R_OK) == 0 ? file_text(path) : "";
+    for (int i = 0; i < 3; i++)
+        if (strstr(report, format("\"unit\": \"%s\"", unit[i])))
+            return unit[i];
+    return NULL;
 }
 
 static struct side *load_folder(const char *path) {
     const char *streams = format("%s/streams.txt", path), *times = format("%s/timeline.tsv", path);
+    if (access(streams, F_OK) != 0)
+        die("%s: neither streams.txt nor timeline.0.tsv is in this folder: it was neither compiled nor measured", path);
     struct side *s = side_of_program(path, read_text(streams, file_text(streams)), NULL);
     if (access(times, R_OK) == 0)
         side_times(s, times, read_tsv(times, file_text(times)));
@@ -29,10 +33,16 @@ static struct side *load_folder(const char *path) {
     return s;
 }
 
-static struct side *load_script(const struct compile *how, const char *path, bool *used) {
-    struct compile c = *how;
+struct loading {
+    const struct compile *how;
+    bool *used, scripts; /* which -D a script had a use for; whether any side is a script */
+};
+
+static struct side *load_script(struct loading *l, const char *path) {
+    struct compile c = *l->how;
     c.args.schedule = path;
-    c.args.used = used;
+    c.args.used = l->used;
+    l->scripts = true;
     compile_all(&c, "");
     struct side *s = side_of_program(path, c.program, c.timeline);
     s->unit = c.report->unit;
@@ -41,7 +51,7 @@ static struct side *load_script(const struct compile *how, const char *path, boo
     return s;
 }
 
-static struct side *load(const struct compile *how, const char *path, bool *used) {
+static struct side *load(struct loading *l, const char *path) {
     struct stat st;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return holds_times(path) ? side_of_rows(path, read_times(path)) : load_folder(path);
@@ -52,15 +62,24 @@ static struct side *load(const struct compile *how, const char *path, bool *used
         return side_of_rows(path, read_tsv(path, s));
     if (strcmp(path, "-") == 0)
         die("-: expected streams or a timeline; a schedule is read from a file only");
-    return load_script(how, path, used);
+    return load_script(l, path);
+}
+
+/* An option that says how scripts are compiled, where one was given. */
+static const char *for_scripts(const struct script_args *s) {
+    return s->model ? "--model" : s->cluster ? "--cluster" : s->recompute ? "--recompute" : s->lanes ? "--lanes" : NULL;
 }
 
 static struct diff *load_both(const struct compile *how, const struct diff_args *a) {
-    bool *used = NEW(bool, how->args.nset + 1);
-    struct side *x = load(how, a->file[0], used), *y = load(how, a->file[1], used);
+    struct loading l = {.how = how, .used = NEW(bool, how->args.nset + 1)};
+    if (strcmp(a->file[0], "-") == 0 && strcmp(a->file[1], "-") == 0)
+        die("-: A and B cannot both be read from stdin");
+    struct side *x = load(&l, a->file[0]), *y = load(&l, a->file[1]);
     for (int i = 0; i < how->args.nset; i++)
-        if (!used[i])
+        if (!l.used[i])
             die("-D %s: no script here has this parameter", how->args.set[i]);
+    if (!l.scripts && for_scripts(&how->args))
+        die("%s is for scripts, and neither of the two is one", for_scripts(&how->args));
     bool measured = (x->steps != NULL) != (y->steps != NULL); /* the prediction's times are made seconds */
     if (!measured && x->timed && y->timed && x->unit && y->unit && strcmp(x->unit, y->unit) != 0)
         die("the times of %s are in %s, those of %s in %s; a cluster's `flops` makes them seconds", x->name, x->unit,
@@ -131,6 +150,10 @@ static bool is_ours(const char *path) {
 static int git_diff(const struct compile *how, const struct diff_args *a) {
     if (a->nfiles != 7 && a->nfiles != 9)
         die("--git takes what git gives an external diff: a path, and file, hash and mode of both sides");
+    if (a->json || a->markdown || a->fail_on || a->fit || a->svg || a->html)
+        die("--git prints the text, for git: it goes with none of --json, --markdown, --fail-on, --fit, --svg, --html");
+    if (how->args.nset || for_scripts(&how->args))
+        die("--git: %s is for scripts, which git compares as text", how->args.nset ? "-D" : for_scripts(&how->args));
     const char *path = a->file[0], *both[2] = {a->file[1], a->file[4]};
     struct text out = {0};
     if (!is_ours(both[0]) || !is_ours(both[1])) {
@@ -149,38 +172,44 @@ static int git_diff(const struct compile *how, const struct diff_args *a) {
     return 0;
 }
 
-/* ---- pictures ---- */
+/* ---- what is written ---- */
 
-static void draw(const struct diff *d, const char *path, bool html) {
-    struct text t = {0};
-    emit_diff_svg(&t, d, html);
-    write_file(path, &t);
+enum { SVG, HTML, FIT, TEXT, NOUTPUTS };
+struct output {
+    const char *path; /* NULL: nobody asked for it */
+    struct text text;
+};
+
+/* Before anything is compiled: each goes to a place of its own, which can be written. */
+static void check_outputs(const struct output *out) {
+    for (int k = 0; k < NOUTPUTS; k++) {
+        for (int i = 0; i < k && out[k].path; i++)
+            if (out[i].path && strcmp(out[i].path, out[k].path) == 0)
+                die("two things would be written to %s: name another file for one",
+                    strcmp(out[k].path, "-") ? out[k].path : "stdout");
+        if (out[k].path)
+            check_writable(out[k].path);
+    }
 }
 
-/* Beside the text, or in its place where a picture goes to stdout. Whether one does. */
-static bool draw_all(const struct diff *d, const struct diff_args *a) {
+static void draw(struct output *out, const struct diff *d, bool html) {
     for (int k = 0; k < 2; k++)
-        if ((a->svg || a->html) && !d->side[k]->timed)
+        if (!d->side[k]->timed)
             die("%s: it has no times, and a picture needs them; give the script, the compiled folder or timeline.tsv",
                 d->side[k]->name);
-    if (a->svg)
-        draw(d, a->svg, false);
-    if (a->html)
-        draw(d, a->html, true);
-    return (a->svg && !strcmp(a->svg, "-")) || (a->html && !strcmp(a->html, "-"));
+    emit_diff_svg(&out->text, d, html);
 }
 
-/* Before anything is compiled. */
-static void check_pictures(const struct diff_args *a) {
-    const char *const path[] = {a->svg, a->html};
-    int out = a->json || a->markdown;
-    for (int k = 0; k < 2; k++)
-        if (path[k]) {
-            check_writable(path[k]);
-            out += strcmp(path[k], "-") == 0;
-        }
-    if (out > 1)
-        die("one thing goes to stdout: name a file for the picture");
+/* The text goes to stdout, unless something else was sent there. */
+static void choose_outputs(struct output *out, const struct diff_args *a) {
+    out[SVG].path = a->svg;
+    out[HTML].path = a->html;
+    out[FIT].path = a->fit;
+    out[TEXT].path = "-";
+    for (int k = 0; k < TEXT && !a->json && !a->markdown; k++)
+        if (out[k].path && strcmp(out[k].path, "-") == 0)
+            out[TEXT].path = NULL;
+    check_outputs(out);
 }
 
 int diff_command(const struct compile *how, const struct diff_args *a) {
@@ -188,25 +217,25 @@ int diff_command(const struct compile *how, const struct diff_args *a) {
         return git_diff(how, a);
     if (a->nfiles != 2)
         die("`diff` needs two: A and B, each a script, PyTorch's CSV, a compiled folder, streams.txt or a timeline; "
-            "see `pianola help "
-            "diff`");
+            "see `pianola help diff`");
     if (a->fail_on)
         beyond(NULL, a->fail_on);
-    check_pictures(a);
+    struct output out[NOUTPUTS] = {0};
+    choose_outputs(out, a);
     struct diff *d = load_both(how, a);
-    bool drawn = draw_all(d, a);
-    struct text out = {0};
+    if (a->svg)
+        draw(&out[SVG], d, false);
+    if (a->html)
+        draw(&out[HTML], d, true);
+    if (a->fit)
+        emit_fit(&out[FIT].text, d);
     if (a->json)
-        emit_diff_json(&out, d);
+        emit_diff_json(&out[TEXT].text, d);
     else
-        emit_diff(&out, d, a->markdown, a->ascii);
-    if (a->fit) {
-        struct text costs = {0};
-        emit_fit(&costs, d);
-        write_file(a->fit, &costs);
-    }
+        emit_diff(&out[TEXT].text, d, a->markdown, a->ascii);
     int code = a->fail_on ? beyond(d, a->fail_on) : !diff_same(d);
-    if (!drawn)
-        write_file("-", &out);
+    for (int k = 0; k < NOUTPUTS; k++) /* all of them are whole by now */
+        if (out[k].path)
+            write_file(out[k].path, &out[k].text);
     return code;
 }

@@ -91,6 +91,9 @@ static bool written_into(const char *path) {
 static char *beside(const char *path) { return format("%s.tmp%ld", path, (long)getpid()); }
 
 void check_writable(const char *path) {
+    struct stat st;
+    if (strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        die("%s: %s", path, strerror(EISDIR));
     if (strcmp(path, "-") == 0 || written_into(path))
         return;
     FILE *f = fopen(beside(path), "wb");
@@ -111,6 +114,6 @@ void write_file(const char *path, const struct text *t) {
         int err = errno;
         if (!stays)
             unlink(beside(path));
-        die("%s: %s", path, strerror(err));
+        die("%s: %s", out ? "stdout" : path, strerror(err));
     }
 }

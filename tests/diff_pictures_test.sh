@@ -163,7 +163,11 @@ error() { "$PIANOLA" diff "$@" 2>&1 | sed 's/^pianola: error: //'; }
 expect "no times" "generated/1f1b/streams.txt: it has no times, and a picture needs them; give the script, the compiled folder or timeline.tsv" \
     "$(error generated/1f1b $(echo generated/1f1b/streams.txt) --svg "$room/none.svg")"
 expect "no times: nothing written" "" "$(ls "$room/none.svg" 2>/dev/null)"
-expect "two to stdout" "one thing goes to stdout: name a file for the picture" "$(error $S $S --svg - --json)"
+expect "two to stdout" "two things would be written to stdout: name another file for one" "$(error $S $S --svg - --json)"
+expect "two to a file" "two things would be written to $room/two: name another file for one" \
+    "$(error $S $S --svg "$room/two" --html "$room/two")"
+expect "a folder" "$room: Is a directory" "$(error $S $S --svg "$room/none.svg" --html "$room")"
+expect "a folder: nothing written" "" "$(ls "$room/none.svg" 2>/dev/null)"
 expect "nowhere to write" "$room/none/a.svg: No such file or directory" "$(error $S $S --svg "$room/none/a.svg")"
 
 # Pages, asked in a browser. The mouse over 0B0 lights it in all three panels, what it needs in A and in B, and the

@@ -150,6 +150,12 @@ answers 2 $S "$room/twice.csv"
 expect "a CSV that cannot run" "$room/twice.csv:2: error: row 2, column 1: stage 0 is rank 0's, by row 1: a stage belongs to one rank" \
     "$(head -n 1 "$room/err")"
 trouble "-: expected streams or a timeline; a schedule is read from a file only" $S -
+trouble "-: A and B cannot both be read from stdin" - -
+trouble "$room: neither streams.txt nor timeline.0.tsv is in this folder: it was neither compiled nor measured" $S "$room"
+trouble "--model is for scripts, and neither of the two is one" $A generated/gpipe --model schedules/models/gpt.lua
+trouble "--lanes is for scripts, and neither of the two is one" $A generated/gpipe --lanes peer
+trouble "two things would be written to stdout: name another file for one" $S $S --fit - --json
+trouble "two things would be written to $room/twin: name another file for one" $S $S --fit "$room/twin" --svg "$room/twin"
 trouble "--json and --markdown exclude each other" $S $S --json --markdown
 trouble "-D swap=1: no script here has this parameter" $A $S -D swap=1
 trouble "--fail-on speed: expected makespan, bubble, peak_bytes, bytes_sent or operations" $S $S --fail-on speed:+1
@@ -181,6 +187,12 @@ GIT_EXTERNAL_DIFF="$PIANOLA diff --git" git diff >"$room/out" 2>&1
 expect "git's external diff" 0 $?
 expect "git's external diff names the file" "diff --pianola a/1f1b/streams.txt b/1f1b/streams.txt" "$(head -n 1 "$room/out")"
 expect "git's external diff says what changed" "~ rank 2 compute 2F5" "$(grep -m 1 '^~' "$room/out" | tr -s ' ' | cut -d' ' -f1-5)"
+for option in --json --markdown "--fail-on makespan:+0" "--fit x" "--svg x" "--html x"; do
+    expect "--git $option" "pianola: error: --git prints the text, for git: it goes with none of --json, --markdown, --fail-on, --fit, --svg, --html" \
+        "$("$PIANOLA" diff --git a "$root/$A/streams.txt" b c 1f1b/streams.txt d e $option 2>&1)"
+done
+expect "--git -D" "pianola: error: --git: -D is for scripts, which git compares as text" \
+    "$("$PIANOLA" diff --git a "$root/$A/streams.txt" b c 1f1b/streams.txt d e -D workers=2 2>&1)"
 git checkout -q 1f1b && echo note >>1f1b/report.json && rm 1f1b/timeline.tsv
 GIT_EXTERNAL_DIFF="$PIANOLA diff --git" git diff >"$room/out" 2>&1
 expect "another file, and one that is gone" 0 $?
