@@ -148,6 +148,21 @@ void put_bytes(struct text *t, const char *s, size_t n) {
     t->s[t->n] = 0;
 }
 
+size_t put_utf8(struct text *t, const char *s) {
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char *c = (const unsigned char *)s;
+    size_t n = *c < 0x80 ? 1 : *c < 0xc0 ? 0 : *c < 0xe0 ? 2 : *c < 0xf0 ? 3 : *c < 0xf8 ? 4 : 0, i = 1;
+    uint32_t x = *c & (n > 1 ? 0x7fu >> n : 0x7fu);
+    for (; i < n && (c[i] & 0xc0) == 0x80; i++)
+        x = x << 6 | (c[i] & 0x3f);
+    if (n == 0 || i < n || x < least[n] || x > 0x10ffff || (x >= 0xd800 && x < 0xe000) || (x & 0xfffe) == 0xfffe) {
+        put_bytes(t, "\xef\xbf\xbd", 3);
+        return 1;
+    }
+    put_bytes(t, s, n);
+    return n;
+}
+
 void put(struct text *t, const char *fmt, ...) {
     char small[256];
     va_list ap;

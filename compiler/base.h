@@ -31,6 +31,9 @@ struct text {
 };
 void put(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void put_bytes(struct text *t, const char *s, size_t n);
+/* The UTF-8 character at s; for a byte that begins none, the replacement character: a file may have any name, JSON and
+ * XML have characters. Returns the bytes taken. */
+size_t put_utf8(struct text *t, const char *s);
 
 /* The shortest decimal form of x that reads back as x; integers without a point. buf holds 32. */
 const char *number(double x, char *buf);

@@ -4,13 +4,13 @@
 
 void put_string(struct text *t, const char *s) {
     put_bytes(t, "\"", 1);
-    for (; *s; s++)
+    for (size_t n = 1; *s; s += n, n = 1)
         if (*s == '"' || *s == '\\')
             put(t, "\\%c", *s);
         else if ((unsigned char)*s < ' ')
             put(t, "\\u%04x", (unsigned)*s);
         else
-            put_bytes(t, s, 1);
+            n = put_utf8(t, s);
     put_bytes(t, "\"", 1);
 }
 

@@ -30,20 +30,24 @@ static long number_arg(const char *name, const char *s, long least) {
     return n;
 }
 
-static double time_arg(const char *name, const char *s) {
+static double time_arg(const char *name, const char *s, bool zero) {
     char *end;
     double t = strtod(s, &end);
-    if (end == s || *end || !(t >= 0) || isinf(t))
-        die("--%s %s: expected a time of at least 0", name, s);
+    if (end == s || *end || !(t > 0 || (zero && t == 0)) || isinf(t))
+        die("--%s %s: expected a time %s 0", name, s, zero ? "of at least" : "after");
     return t;
 }
 
 /* Words separated by commas, as bits of enum with, which are in the order of the words. */
 static int list_arg(const char *name, const char *arg) {
     int bits = 0;
-    for (const char *s = arg; *s; s += strcspn(s, ","), s += *s == ',')
-        bits |= 1 << choice(name, format("%.*s", (int)strcspn(s, ","), s));
-    return bits;
+    for (const char *s = arg;; s++) {
+        int n = (int)strcspn(s, ",");
+        bits |= 1 << choice(name, format("%.*s", n, s));
+        s += n;
+        if (!*s)
+            return bits;
+    }
 }
 
 static int usable_width(const struct settings *z) {
@@ -104,8 +108,8 @@ static void set_option(struct settings *z, const struct command *c, int key, con
     case 'a': z->style.ascii = true; break;
     case 'W': z->style.with = list_arg(name, arg); break;
     case 'b': z->style.by = (enum color_by)choice(name, arg); break;
-    case 'F': z->style.from = time_arg(name, arg); break;
-    case 'T': z->style.to = time_arg(name, arg); break;
+    case 'F': z->style.from = time_arg(name, arg, true); break;
+    case 'T': z->style.to = time_arg(name, arg, false); break;
     case 'L': z->list = true; break;
     case 'O': z->compare.sort = arg; break;
     case 'M': z->compare.markdown = z->diff.markdown = true; break;
@@ -210,6 +214,8 @@ static void (*const show_as[])(struct text *, struct compile *) = {
 };
 
 static void make_folder(const char *path) {
+    if (strcmp(path, "-") == 0)
+        die("-o -: many files are written, which go into a folder; for one named -, say ./-");
     if (mkdir(path, 0777) != 0 && errno != EEXIST)
         die("%s: %s", path, strerror(errno));
 }
@@ -233,6 +239,8 @@ static int show(struct settings *z) {
     int which = choice("format", z->json ? "json" : z->format ? z->format : "grid");
     bool picture = which == SVG || which == HTML;
     struct text t = {0};
+    if (z->json && z->format && strcmp(z->format, "json") != 0)
+        die("--json and --format %s exclude each other", z->format);
     check_style(&z->style, picture, which == GRID);
     if (z->measured && (which == STREAMS || which >= TORCH))
         die("--measured: --format %s has no times", z->format);
@@ -318,6 +326,12 @@ static int compile(struct settings *z) {
     return 0;
 }
 
+void put_json(const char *s) {
+    struct text t = {0};
+    put_string(&t, s);
+    fwrite(t.s, 1, t.n, stdout);
+}
+
 static int check(const struct compile *c, bool json) {
     long long n = 0, parameters = 0;
     for (int r = 0; r < c->program->workers; r++)
@@ -325,29 +339,18 @@ static int check(const struct compile *c, bool json) {
     for (int s = 0; s < c->spec->stages + c->spec->tied; s++)
         for (int l = 0; l < c->stage[s].rt.nlayers; l++)
             parameters += c->stage[s].rt.layer[l].nparam;
-    printf(json ? "{\"schema\": 1, \"schedule\": \"%s\", \"proved\": true, \"jobs\": %d, \"instructions\": %lld, "
-                  "\"workers\": %d"
-                : "%s: proved: %d jobs, %lld instructions on %d ranks",
-           c->spec->name, c->spec->njobs, n, c->spec->workers);
+    if (json) {
+        printf("{\"schema\": 1, \"schedule\": ");
+        put_json(c->spec->name);
+    } else
+        printf("%s", c->spec->name);
+    printf(json ? ", \"proved\": true, \"jobs\": %d, \"instructions\": %lld, \"workers\": %d"
+                : ": proved: %d jobs, %lld instructions on %d ranks",
+           c->spec->njobs, n, c->spec->workers);
     if (c->spec->model)
         printf(json ? ", \"parameters\": %lld" : ", %lld parameters", parameters);
     printf(json ? "}\n" : "\n");
     return 0;
-}
-
-/* Text as a JSON string. */
-void put_json(const char *s) {
-    putchar('"');
-    for (; *s; s++)
-        if (*s == '\n')
-            fputs("\\n", stdout);
-        else if (*s == '"' || *s == '\\')
-            printf("\\%c", *s);
-        else if ((unsigned char)*s < 32)
-            printf("\\u%04x", *s);
-        else
-            putchar(*s);
-    putchar('"');
 }
 
 static int import_command(const char *path, const char *output) {
@@ -378,7 +381,16 @@ static int verify_command(const char *path, bool json) {
     return no != NULL;
 }
 
+/* What was printed is out, or its reader hears of it: a disk may be full. */
+static void close_stdout(void) {
+    if (!*diag_text && (fflush(stdout) != 0 || ferror(stdout))) { /* else that was said, or worse */
+        fprintf(stderr, "pianola: error: stdout: %s\n", strerror(errno));
+        _exit(2);
+    }
+}
+
 int main(int argc, char **argv) {
+    atexit(close_stdout);
     if (argc < 2) {
         help_usage(stderr);
         return 2;

@@ -14,13 +14,13 @@ static const double LETTER = 6.4; /* a digit's width at the size of names; W tak
 /* ---- the page ---- */
 
 void put_xml(struct text *t, const char *s) {
-    for (; *s; s++)
+    for (size_t n = 1; *s; s += n, n = 1)
         if (*s == '<' || *s == '>' || *s == '&' || *s == '"')
             put(t, "&#%d;", *s);
         else if ((unsigned char)*s < ' ') /* XML has no way to say these */
             put(t, "?");
         else
-            put_bytes(t, s, 1);
+            n = put_utf8(t, s);
 }
 
 static void put_page(struct text *t, const char *name) {

@@ -31,6 +31,13 @@ says "pianola: error: \`import\` needs a file, e.g. schedule.csv; see \`pianola 
 says "pianola: error: \`import\` takes no --json; see \`pianola help import\`" import --json x.csv
 says "pianola: error: $room/none/out: No such file or directory" show $S --format pftrace -o "$room/none/out"
 says "pianola: error: \`compile\` needs -o DIR" compile $S
+says "pianola: error: -o -: many files are written, which go into a folder; for one named -, say ./-" compile $S -o -
+says "pianola: error: -o -: many files are written, which go into a folder; for one named -, say ./-" show $S --format hta -o -
+says "pianola: error: --json and --format svg exclude each other" show $S --json --format svg
+says "pianola: error: --to 0: expected a time after 0" show $S --to 0
+says "pianola: error: --from -1: expected a time of at least 0" show $S --from -1
+says "pianola: error: --with : expected lanes, memory, path or sends" show $S --with path,
+says "pianola: error: --with : expected lanes, memory, path or sends" show $S --with ""
 says "pianola: error: $room/none/out: No such file or directory" compile $S -o "$room/none/out"
 says "pianola: error: \`run\` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua" run $S
 says "pianola: error: $room/none: No such file or directory" run $S --model schedules/models/gpt.lua --data "$room/none"
@@ -46,6 +53,25 @@ expect "verify, proved" "0 $room/streams: proved: 1f1b on 4 ranks" "$? $(cat "$r
 sed 's/ wait(RECV_F 0 3 from 0)//' "$room/streams" >"$room/racing"
 "$PIANOLA" verify "$room/racing" >"$room/out" 2>&1
 expect "verify, refuted" "1 $room/racing: refuted (races)" "$? $(head -n 1 "$room/out")"
+
+# A full disk is trouble, said once, whoever prints.
+for args in "check $S" "show $S" "help scripts" "help man" "help show" "verify $room/streams" "diff $S $S" "compare $S --json"; do
+    expect "$args on a full disk" "pianola: error: stdout: No space left on device, 2" \
+        "$("$PIANOLA" $args 2>&1 >/dev/full | paste -sd'|'), $("$PIANOLA" $args >/dev/full 2>&1; echo $?)"
+done
+
+# Files may have any names; JSON and XML have characters.
+odd=$room/$'b\xff"<.lua'
+cp $S "$odd"
+named() { "$PIANOLA" "$@" 2>&1 | iconv -f UTF-8 -t UTF-8 2>&1 | grep -o 'b�[^,]*' | head -n 1; }
+expect "check --json" 'b�\"<"' "$(named check "$odd" --json)"
+expect "show --json" 'b�\"<"' "$(named show "$odd" --json)"
+expect "compare --json" 'b�\"<"' "$(named compare "$odd" --json)"
+expect "run --json" 'b�\"<"' "$(named run "$odd" --model schedules/models/integers.lua --steps 1 --json)"
+expect "diff --json" 'b�\"<.lua"' "$(named diff "$odd" $S --json)"
+expect "chrome" 'b�\"<"' "$(named show "$odd" --format chrome)"
+expect "svg" 'b�&#34;&#60;</text>' "$(named show "$odd" --format svg)"
+expect "a diff's page" 'b�&#34;&#60;.lua → schedules/1f1b.lua</title>' "$(named diff "$odd" $S --html -)"
 
 # Each dump is a program that reads back, and reading it back and printing it again changes nothing.
 for pass in l m w; do

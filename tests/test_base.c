@@ -298,6 +298,35 @@ static char *file_of(const char *bytes, size_t n) {
     return path;
 }
 
+/* What put_utf8 makes of s, and that it takes all of s. */
+static const char *utf8(const char *s) {
+    struct text t = {0};
+    size_t n = strlen(s), at = 0;
+    while (at < n)
+        at += put_utf8(&t, s + at);
+    cr_assert_eq(at, n);
+    return t.s;
+}
+
+Test(text, utf8_stays_and_other_bytes_are_replaced) {
+    static const char *const whole[] = {"plain",        "\xc2\x80",         "\xdf\xbf",
+                                        "\xe0\xa0\x80", "\xed\x9f\xbf",     "\xee\x80\x80",
+                                        "\xef\xbf\xbd", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbd"};
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        cr_expect_str_eq(utf8(whole[i]), whole[i]);
+#define FFFD "\xef\xbf\xbd"
+    cr_expect_str_eq(utf8("a\xff"
+                          "b"),
+                     "a" FFFD "b");
+    cr_expect_str_eq(utf8("\xc1\xbf"), FFFD FFFD);                   /* one byte's character in two */
+    cr_expect_str_eq(utf8("\xe0\x9f\xbf"), FFFD FFFD FFFD);          /* two bytes' in three */
+    cr_expect_str_eq(utf8("\xed\xa0\x80"), FFFD FFFD FFFD);          /* half of a pair of UTF-16 */
+    cr_expect_str_eq(utf8("\xef\xbf\xbf"), FFFD FFFD FFFD);          /* no character, and XML takes it amiss */
+    cr_expect_str_eq(utf8("\xf4\x90\x80\x80"), FFFD FFFD FFFD FFFD); /* beyond the last */
+    cr_expect_str_eq(utf8("\xe2\x82"), FFFD FFFD);                   /* cut off */
+    cr_expect_str_eq(utf8("\xe2\x82z"), FFFD FFFD "z");
+}
+
 Test(files, read_back_whole) {
     size_t n = 300001, got = 0;
     char *bytes = alloc(n);
