@@ -30,6 +30,14 @@ static struct timeline_rows *merge(const char *dir, struct timeline_rows **of, i
     return all;
 }
 
+/* The ranks that these n meet are among them: a folder may have been copied in part. */
+static void check_peers(const char *dir, struct timeline_rows **of, int n) {
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < of[r]->n; i++)
+            if (of[r]->row[i].peer >= n)
+                die("%s is missing: rank %d has messages with rank %d", file_of(dir, n), r, of[r]->row[i].peer);
+}
+
 static struct timeline_rows *read_folder(const char *dir) {
     struct timeline_rows **of = NULL;
     size_t cap = 0;
@@ -39,13 +47,14 @@ static struct timeline_rows *read_folder(const char *dir) {
         GROW(of, cap, (size_t)n + 1);
         of[n] = read_tsv(file, file_text(file));
         if (!of[n]->nsteps)
-            die("%s: its first column is not step, or it has no rows: this is not what rank %d measured", file, n);
+            die("%s: its first column is not step: this is not what rank %d measured", file, n);
         for (int i = 0; i < of[n]->n; i++)
             if (of[n]->row[i].rank != n)
                 die("%s: it has rows of rank %d; it should be rank %d's own", file, of[n]->row[i].rank, n);
     }
     if (n == 0)
         die("%s: %s", file_of(dir, 0), strerror(errno));
+    check_peers(dir, of, n);
     return merge(dir, of, n);
 }
 

@@ -242,6 +242,8 @@ struct timeline_rows *read_tsv(const char *file, const char *src) {
     t.groups = map_new(lines);
     while (*t.in.p)
         read_row(&t);
+    if (t.n == 0)
+        FAIL(&t.in, t.in.p, "expected rows: a timeline without any is cut off");
     end_step(&t);
     return rows;
 }
