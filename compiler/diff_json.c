@@ -91,7 +91,8 @@ static void put_groups(struct text *t, const char *key, const char *name, const 
     put(t, "]");
 }
 
-/* Of each side, its steps and what was added to its ranks' clocks, in seconds; null: it is predicted. */
+/* Of each side, its steps and what was added to its ranks' clocks, in seconds; null: it is predicted. An error that is
+ * null is not known: some ranks do not hear from all. */
 static void put_measured(struct text *t, const struct diff *d) {
     char x[32];
     put(t, ",\n  \"measured\": {");
@@ -105,7 +106,7 @@ static void put_measured(struct text *t, const struct diff *d) {
         put(t, "{ \"steps\": %d, \"clocks\": [", s->steps->nsteps);
         for (int r = 0; r < s->workers; r++)
             put(t, "%s%s", r ? ", " : "", number(s->clock ? s->clock[r] : 0, x));
-        put(t, "], \"clock_error\": %s }", number(s->clock_error, x));
+        put(t, "], \"clock_error\": %s }", isinf(s->clock_error) ? "null" : number(s->clock_error, x));
     }
     put(t, "\n  },\n  \"rate\": %s,\n  \"makespan_p\": ", d->rate > 0 ? number(d->rate, x) : "null");
     put(t, "%s,\n  \"bubble_p\": ", isnan(d->p[F_MAKESPAN]) ? "null" : number(d->p[F_MAKESPAN], x));

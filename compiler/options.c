@@ -24,6 +24,7 @@ const struct command commands[] = {
      "what changed between two, each a script, PyTorch's CSV, a compiled folder, streams.txt or a timeline, and why",
      "  pianola diff schedules/1f1b.lua schedules/zb_h1.lua -D workers=8\n"
      "  pianola diff schedules/zbv.lua dumped.csv\n"
+     "  pianola diff schedules/1f1b.lua run.tsv --model schedules/models/gpt.lua --fit costs.lua\n"
      "  pianola diff generated/1f1b /tmp/1f1b --fail-on makespan:+2%,peak_bytes:+0\n"
      "  pianola diff schedules/gpipe.lua schedules/1f1b.lua --html diff.html\n"
      "  git -c diff.external='pianola diff --git' diff --ext-diff -- generated/1f1b\n",

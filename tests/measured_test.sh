@@ -103,6 +103,15 @@ expect "nothing measured" "pianola: error: --fit: neither schedules/1f1b.lua nor
     "$(cat "$room/err")"
 expect "and nothing written" "" "$(ls "$room/none.lua" 2>/dev/null)"
 
+# A message in one direction only, which seems to arrive before it is sent: how wrong the clocks are then is not known.
+{
+    echo $'step\trank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes'
+    printf '%s\t%s\t%s\t%s\n' 3 0 compute $'20\t21\tF\t0\t0\t\t' 3 0 'send 1' $'21\t22\tSEND_F\t0\t0\t1\t4' \
+        3 1 compute $'18\t19\tF\t1\t0\t\t' 3 1 'recv 0' $'16\t17\tRECV_F\t0\t0\t0\t4'
+} >"$room/oneway.tsv"
+answers 0 "$room/oneway.tsv" "$room/oneway.tsv" --json
+expect "clocks that nothing bounds" '"clocks": [-4, 0], "clock_error": null' "$(grep -o '"clocks.*[^ },]' "$room/out" | head -n 1)"
+
 # ---- two measurements: what is chance and what is not ----
 
 measure "$room/h.tsv" 8 0.03 1 >"$room/a.tsv"
