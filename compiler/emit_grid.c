@@ -25,6 +25,7 @@ struct canvas {
     bool names;          /* label a block with its job's name, not only its microbatch */
     uint32_t drawn;      /* kinds that were */
     bool paired, plus;   /* two that overlap were; with a + between, where there was room */
+    bool cramped;        /* a microbatch's number had no room */
     int32_t *owner;      /* the row being drawn: per column an instruction, or -1 */
     double *most, *used; /* and how much of the column it covers, and all do */
 };
@@ -215,7 +216,8 @@ static void put_row(struct text *t, struct canvas *c, int r, const char *name) {
         shade = k->ins[i].op == before && !shade;
         before = k->ins[i].op;
         c->drawn |= 1u << before;
-        bool pair = overlaps_next(c, r, i);
+        bool pair = overlaps_next(c, r, i), letter = k->ins[i].op > OP_U || !c->style->color || c->style->by != BY_OP;
+        c->cramped |= k->ins[i].batch >= 0 && end - x < letter + digits(k->ins[i].batch);
         c->paired |= pair;
         c->plus |= put_block(t, c, &k->ins[i], end - x, shade, pair ? '+' : ' ') && pair;
     }
@@ -336,6 +338,8 @@ static void put_legend(struct text *t, const struct canvas *c, const struct meas
     bool one = !strcmp(value, "1") && !strcmp(m->name, "units");
     put(t, "1 cell = %s %s; %s\n", value, one ? "unit" : m->name,
         c->names ? "1F3 is stage 1, microbatch 3" : "the numbers are microbatches");
+    if (c->cramped)
+        put(t, "%*sa larger --width, or show's --from and --to, makes room for all numbers\n", c->margin, "");
     if (c->style->by != BY_OP && !plain)
         put(t, "%*scolours: a hue per %s, dark forward, light backward\n", c->margin, "",
             c->style->by == BY_MB ? "microbatch" : "stage");

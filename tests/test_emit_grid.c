@@ -149,7 +149,9 @@ Test(emit_grid, quantises_what_is_too_wide) {
                                                        "rank 0  F.B B14\n"
                                                        "\n"
                                                        "        F forward   B full backward   . idle\n"
-                                                       "        1 cell = 3 units; the numbers are microbatches\n"),
+                                                       "        1 cell = 3 units; the numbers are microbatches\n"
+                                                       "        a larger --width, or show's --from and --to, makes "
+                                                       "room for all numbers\n"),
                  0, "%s", grid(d, "F", 16, false, true));
 }
 
