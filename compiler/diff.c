@@ -130,7 +130,7 @@ static bool beyond(const struct diff *d, const char *limits) {
         if (!diff_figure(d, l.figure, 0, &a) || !diff_figure(d, l.figure, 1, &b))
             die("--fail-on %s: one of the two has no such figure: streams have no times, timelines no memory",
                 figure_name[l.figure]);
-        if (b - a > (l.percent ? a * l.most / 100 : l.most)) {
+        if (diff_figure_changed(d, l.figure, a, b) && b - a > (l.percent ? a * l.most / 100 : l.most)) {
             fprintf(stderr, "pianola: %.*s: %.10g in A, %.10g in B\n", (int)strcspn(here, ","), here, a, b);
             failed = true;
         }

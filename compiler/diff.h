@@ -133,7 +133,8 @@ void emit_fit(struct text *out, const struct diff *d);
 struct diff *diff_make(struct side *a, struct side *b);
 /* diff_text.c */
 extern const char *const figure_name[NFIGURES];
-bool diff_figure(const struct diff *d, int which, int side, double *x); /* whether that side has it */
+bool diff_figure(const struct diff *d, int which, int side, double *x);        /* whether that side has it */
+bool diff_figure_changed(const struct diff *d, int which, double a, double b); /* and not by rounding or chance */
 bool diff_same(const struct diff *d);
 enum diff_class { ONLY_A, ONLY_B, SPLIT, MOVED, REORDERED, LONGER, NCLASSES };
 bool diff_has(const struct diff_op *o, enum diff_class c); /* of side B for ONLY_B, else of A */

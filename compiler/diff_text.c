@@ -68,10 +68,14 @@ static const char *figure_text(int which, double x, const struct measure *m, cha
 /* Sums of decimal fractions differ in their last bits by the order they are taken in. */
 static bool equal(double a, double b) { return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b)); }
 
+bool diff_figure_changed(const struct diff *d, int which, double a, double b) {
+    return !equal(a, b) && !(d->tells && diff_by_chance(d->p[which]));
+}
+
 static const char *delta_text(const struct diff *d, int which, double a, double b, char buf[32]) {
     if (equal(a, b))
         snprintf(buf, 32, "=");
-    else if (d->tells && diff_by_chance(d->p[which]))
+    else if (!diff_figure_changed(d, which, a, b))
         snprintf(buf, 32, "~");
     else if (which == F_BUBBLE)
         snprintf(buf, 32, "%+.1f pt", 100 * (b - a));

@@ -84,7 +84,7 @@ const struct option_row options[] = {
     {"list", NULL, "instead of a schedule: the schedules that came with the program", 'L', SHOW},
     {"sort", "COLUMN", "smallest first: by makespan, bubble, peak_activations, …, as --json names them", 'O', COMPARE},
     {"markdown", NULL, "as Markdown", 'M', COMPARE | DIFF},
-    {"fail-on", "LIMITS", "exit 1 only beyond these: makespan:+2%,peak_bytes:+0", 'X', DIFF},
+    {"fail-on", "LIMITS", "exit 1 only beyond these, and not by chance: makespan:+2%,peak_bytes:+0", 'X', DIFF},
     {"fit", "FILE", "write the costs of the measured side as a cluster script, for --cluster", 'P', DIFF},
     {"svg", "FILE", "also draw A, B and the difference there, on one time axis", 'v', DIFF},
     {"html", "FILE", "the same picture, in a page that answers the mouse", 'H', DIFF},

@@ -118,6 +118,8 @@ measure "$room/h.tsv" 8 0.03 1 >"$room/a.tsv"
 measure "$room/h.tsv" 8 0.03 2 >"$room/b.tsv"
 answers 0 "$room/a.tsv" "$room/b.tsv"
 expect "noise is no change" "~ =" "$(row makespan | awk '{ print $NF }') $(row bubble | awk '{ print $NF }')"
+answers 0 "$room/a.tsv" "$room/b.tsv" --fail-on makespan:+0,bubble:+0
+answers 0 "$room/b.tsv" "$room/a.tsv" --fail-on makespan:+0,bubble:+0 # one of the two is longer
 answers 0 "$room/a.tsv" "$room/b.tsv" --json
 expect "of which it is as likely" 1 "$(awk -F '[ ,:]+' '$2 == "\"makespan_p\"" { print ($3 > 0.05) }' "$room/out")"
 measure "$room/h.tsv" 8 0.03 1 "" "" 1 0.2 >"$room/a.tsv"
@@ -130,6 +132,9 @@ expect "what is no chance" "24 longer" "$(sed -nE 's/.* ([0-9]+ longer) or short
 expect "and what is" "~" "$(row makespan | awk '{ print $NF }')"
 expect "by kind" 1 "$(row RECV_F | awk '{ print ($3 > 1.15 && $3 < 1.25) }')"
 expect "by link: only forwards" "0 to 1,1 to 2,2 to 3" "$(sed -nE 's/^([0-9] to [0-9]).*/\1/p' "$room/out" | sort | paste -sd,)"
+measure "$room/h.tsv" 8 0.03 2 | awk -F '\t' -v OFS='\t' -v CONVFMT=%.15g 'NR > 1 { $4 *= 1.1; $5 *= 1.1 } { print }' >"$room/slow.tsv"
+answers 1 "$room/a.tsv" "$room/slow.tsv" --fail-on makespan:+5%
+answers 0 "$room/a.tsv" "$room/slow.tsv" --fail-on makespan:+15%
 measure "$room/h.tsv" 3 0.03 2 >"$room/b.tsv"
 answers 0 "$room/a.tsv" "$room/b.tsv" # 8 and 3 can tell, 3 and 3 cannot
 measure "$room/h.tsv" 3 0.03 1 >"$room/a.tsv"
