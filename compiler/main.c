@@ -147,6 +147,8 @@ static void parse(struct settings *z, const struct command *c, int argc, char **
             o++;
         if (!(o->commands & c->bit))
             die("`%s` takes no --%s; see `pianola help %s`", c->name, o->name, c->name);
+        if (o->arg && !*optarg)
+            die("--%s needs a value, but got an empty one; see `pianola help %s`", o->name, c->name);
         set_option(z, c, key, o->name, optarg);
     }
     z->compare.file = (const char **)argv + optind;

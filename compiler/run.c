@@ -400,6 +400,8 @@ int run_command(struct compile *c, const struct run_args *a) {
     if (!c->spec->model)
         die("`run` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua");
     check_device(c, a->cuda);
+    if (a->timeline && strcmp(a->timeline, "-") == 0)
+        die("--timeline -: the report goes to stdout; name a file");
     if (a->timeline) /* better to hear of it now than after the training */
         check_writable(a->timeline);
     char why[512];

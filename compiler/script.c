@@ -41,10 +41,22 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const struct param *)a)->name, ((const struct param *)b)->name);
 }
 
+/* What a compile or a run wrote is no script; Lua would say so in its own words. */
+static void refuse_outputs(const struct script *S) {
+    if (strncmp(S->src, "pianola 1\n", 10) == 0)
+        die("%s: this is a program, no script; `pianola verify` and `pianola diff` take it", S->file);
+    if (strncmp(S->src, "rank\tlane\t", 10) == 0 || strncmp(S->src, "step\trank\t", 10) == 0)
+        die("%s: this is a timeline, no script; `pianola diff` takes it, and `pianola show SCHEDULE.lua --measured` "
+            "one "
+            "that was measured",
+            S->file);
+}
+
 /* A schedule may be PyTorch's CSV: it is run as the script that import makes of it. */
 static void read_script(struct script *S, const char *path) {
     struct text lua = {0};
     S->src = read_file(path, &S->size);
+    refuse_outputs(S);
     if (S->kind != SCRIPT_SCHEDULE || !is_torch(path, S->src))
         return;
     if (strlen(S->src) != S->size)

@@ -37,7 +37,14 @@ says "pianola: error: --json and --format svg exclude each other" show $S --json
 says "pianola: error: --to 0: expected a time after 0" show $S --to 0
 says "pianola: error: --from -1: expected a time of at least 0" show $S --from -1
 says "pianola: error: --with : expected lanes, memory, path or sends" show $S --with path,
-says "pianola: error: --with : expected lanes, memory, path or sends" show $S --with ""
+says "pianola: error: --with needs a value, but got an empty one; see \`pianola help show\`" show $S --with ""
+says "pianola: error: --output needs a value, but got an empty one; see \`pianola help compile\`" compile $S -o ""
+says "pianola: error: --timeline -: the report goes to stdout; name a file" \
+    run $S --model schedules/models/integers.lua --timeline -
+A=generated/1f1b
+says "pianola: error: $A/streams.txt: this is a program, no script; \`pianola verify\` and \`pianola diff\` take it" show $A/streams.txt
+says "pianola: error: $A/timeline.tsv: this is a timeline, no script; \`pianola diff\` takes it, and \`pianola show SCHEDULE.lua --measured\` one that was measured" \
+    check $A/timeline.tsv
 says "pianola: error: $room/none/out: No such file or directory" compile $S -o "$room/none/out"
 says "pianola: error: \`run\` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua" run $S
 says "pianola: error: $room/none: No such file or directory" run $S --model schedules/models/gpt.lua --data "$room/none"
