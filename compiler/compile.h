@@ -62,5 +62,6 @@ void put_json(const char *s); /* main.c: to stdout, as a JSON string */
 
 /* Writes a file whole or not at all: beside its place first, then renamed. "-" is stdout. */
 void write_file(const char *path, const struct text *t);
-void check_writable(const char *path); /* dies where write_file would */
+void check_writable(const char *path);             /* dies where write_file would */
+void check_apart(const char *out, const char *in); /* dies when they are one file; NULL: there is none */
 #endif

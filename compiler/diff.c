@@ -210,6 +210,9 @@ static void choose_outputs(struct output *out, const struct diff_args *a) {
         if (out[k].path && strcmp(out[k].path, "-") == 0)
             out[TEXT].path = NULL;
     check_outputs(out);
+    for (int k = 0; k < TEXT; k++)
+        for (int side = 0; side < 2; side++)
+            check_apart(out[k].path, a->file[side]);
 }
 
 int diff_command(const struct compile *how, const struct diff_args *a) {

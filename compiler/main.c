@@ -248,6 +248,8 @@ static int show(struct settings *z) {
         die("--measured: --format %s has no times", z->format);
     if (which == HTA && !z->output)
         die("--format hta writes a file for each rank: give their folder with -o DIR");
+    check_apart(z->output, c->args.schedule);
+    check_apart(z->output, z->measured);
     compile_all(c, z->dump);
     if (z->measured)
         take_measured(c, z->measured);
@@ -357,6 +359,7 @@ static int check(const struct compile *c, bool json) {
 
 static int import_command(const char *path, const char *output) {
     struct text t = {0};
+    check_apart(output, path);
     read_torch(&t, path, file_text(path));
     write_file(output ? output : "-", &t);
     return 0;

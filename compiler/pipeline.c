@@ -103,6 +103,13 @@ void check_writable(const char *path) {
     unlink(beside(path));
 }
 
+void check_apart(const char *out, const char *in) {
+    struct stat a, b;
+    if (out && in && strcmp(out, "-") != 0 && strcmp(in, "-") != 0 && stat(out, &a) == 0 && S_ISREG(a.st_mode) &&
+        stat(in, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+        die("%s: this file is read; name another to write to", out);
+}
+
 void write_file(const char *path, const struct text *t) {
     bool out = strcmp(path, "-") == 0, stays = out || written_into(path);
     FILE *f = out ? stdout : fopen(stays ? path : beside(path), "wb");

@@ -41,6 +41,16 @@ says "pianola: error: --with needs a value, but got an empty one; see \`pianola 
 says "pianola: error: --output needs a value, but got an empty one; see \`pianola help compile\`" compile $S -o ""
 says "pianola: error: --timeline -: the report goes to stdout; name a file" \
     run $S --model schedules/models/integers.lua --timeline -
+# What is read is not written over, by whatever name.
+cp $S "$room/mine.lua"
+cp $S "$room/mine.csv"
+says "pianola: error: $room/./mine.lua: this file is read; name another to write to" show "$room/mine.lua" --format svg -o "$room/./mine.lua"
+says "pianola: error: $room/mine.lua: this file is read; name another to write to" show $S --measured "$room/mine.lua" -o "$room/mine.lua"
+says "pianola: error: $room/mine.csv: this file is read; name another to write to" import "$room/mine.csv" -o "$room/mine.csv"
+says "pianola: error: $room/mine.lua: this file is read; name another to write to" diff $S "$room/mine.lua" --html "$room/mine.lua"
+says "pianola: error: $room/mine.lua: this file is read; name another to write to" \
+    run $S --model schedules/models/integers.lua --data "$room/mine.lua" --timeline "$room/mine.lua"
+expect "nothing written over" "" "$(cmp $S "$room/mine.lua" 2>&1)$(cmp $S "$room/mine.csv" 2>&1)"
 A=generated/1f1b
 says "pianola: error: $A/streams.txt: this is a program, no script; \`pianola verify\` and \`pianola diff\` take it" show $A/streams.txt
 says "pianola: error: $A/timeline.tsv: this is a timeline, no script; \`pianola diff\` takes it, and \`pianola show SCHEDULE.lua --measured\` one that was measured" \
