@@ -6,9 +6,14 @@
 const svg = document.querySelector('svg'), info = document.getElementById('info');
 const all = svg.getAttribute('viewBox').split(' ').map(Number);
 let view = all.slice(), drag = null, lit = [];
-const look = v => svg.setAttribute('viewBox', (view = v).join(' '));
+const labels = svg.querySelectorAll('text.l');
 const id = name => document.getElementById(name);
 const title = e => e.querySelector('title').textContent;
+
+function look(v) { // what names the rows stays in sight
+  svg.setAttribute('viewBox', (view = v).join(' '));
+  for (const l of labels) l.setAttribute('transform', `translate(${Math.max(0, view[0])} 0)`);
+}
 
 function at(event) { // the mouse in the picture's units
   const p = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
@@ -44,6 +49,7 @@ function explain(op) {
 }
 
 svg.addEventListener('mouseover', event => {
+  info.classList.toggle('left', event.clientX > innerWidth / 2); // not above what it explains
   const e = event.target.closest('.o, .m');
   if (e && e.classList.contains('o')) explain(e);
   else if (e) info.textContent = title(e);

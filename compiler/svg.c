@@ -30,7 +30,9 @@ static void put_page(struct text *t, const char *name) {
            "svg { display: block; width: 100vw; height: 100vh; cursor: grab }\n"
            "#info { position: fixed; right: 8px; top: 8px; padding: 6px 9px; background: #fffe; border: 1px solid "
            "#999;\n"
-           "  font-size: 12px; white-space: pre-line; max-width: 60ch; pointer-events: none }\n</style>\n");
+           "  font-size: 12px; white-space: pre-line; max-width: 60ch; pointer-events: none }\n"
+           "#info.left { left: 8px; right: auto }\n"
+           "text.l { paint-order: stroke; stroke: #fff; stroke-width: 3px }\n</style>\n");
 }
 
 void svg_begin(struct text *t, const struct svg *s) {

@@ -114,6 +114,11 @@ ask "$room/page.html" >"$room/dom" <<'E2'
 const over = new MouseEvent('mouseover', { bubbles: true });
 [...document.querySelectorAll('.o')].find(e => title(e).startsWith('1F3:')).dispatchEvent(over);
 document.body.dataset.lit = lit.map(x => x[1]).join(' ');
+const rank = [...labels].find(l => l.textContent === 'rank 2');
+const left = () => rank.getScreenCTM().e + rank.getBBox().x * rank.getScreenCTM().a;
+look([all[2] / 2, 0, all[2] / 4, all[3]]);
+document.body.dataset.named = left() >= svg.getScreenCTM().e + view[0] * svg.getScreenCTM().a - 1;
+look(all.slice());
 svg.dispatchEvent(new WheelEvent('wheel', { deltaY: -500, clientX: 50, clientY: 50 }));
 document.body.dataset.zoomed = view[2] < all[2] && svg.getAttribute('viewBox') === view.join(' ');
 E2
@@ -121,5 +126,6 @@ expect "a page: 1F3 needs 0F3, by its message" yes "$(grep -A1 'id="info">1F3: f
     'needs 0F3: forward of stage 0, microbatch 3; .*, by act(0,3), 1 B, from rank 0 to rank 1; ' && echo yes)"
 expect "a page: both are lit, and the arrow" "this need show" "$(sed -nE 's/.*data-lit="([^"]*)".*/\1/p' "$room/dom")"
 expect "a page: the wheel zooms" true "$(sed -nE 's/.*data-zoomed="([^"]*)".*/\1/p' "$room/dom")"
+expect "a page: ranks stay named" true "$(sed -nE 's/.*data-named="([^"]*)".*/\1/p' "$room/dom")"
 expect "a page: no browser is left" "" "$(browsers_left)"
 finish
