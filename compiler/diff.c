@@ -145,8 +145,19 @@ static bool is_ours(const char *path) {
     return is_streams(s) || is_timeline(s);
 }
 
+/* NULL: one of them cannot be read, with a conflict's marks in it say, or as an older version wrote it. */
+static struct diff *try_both(const struct compile *how, const struct diff_args *a) {
+    jmp_buf trap;
+    struct diff *d = NULL;
+    diag_trap = &trap;
+    if (setjmp(trap) == 0)
+        d = load_both(how, a);
+    diag_trap = NULL;
+    return d;
+}
+
 /* git calls with PATH OLD HEX MODE NEW HEX MODE, and of a renamed file with its new name and a header too. What is not
- * ours to compare, diff does. git takes any exit but 0 as a failure. */
+ * ours to compare, or cannot be read, diff does. git takes any exit but 0 as a failure. */
 static int git_diff(const struct compile *how, const struct diff_args *a) {
     if (a->nfiles != 7 && a->nfiles != 9)
         die("--git takes what git gives an external diff: a path, and file, hash and mode of both sides");
@@ -156,14 +167,14 @@ static int git_diff(const struct compile *how, const struct diff_args *a) {
         die("--git: %s is for scripts, which git compares as text", how->args.nset ? "-D" : for_scripts(&how->args));
     const char *path = a->file[0], *both[2] = {a->file[1], a->file[4]};
     struct text out = {0};
-    if (!is_ours(both[0]) || !is_ours(both[1])) {
+    struct diff_args two = {.file = both, .nfiles = 2};
+    struct diff *d = is_ours(both[0]) && is_ours(both[1]) ? try_both(how, &two) : NULL;
+    if (!d) {
         const char *old = format("a/%s", path), *new = format("b/%s", path);
         execlp("sh", "sh", "-c", "diff -u --label \"$1\" --label \"$2\" \"$3\" \"$4\"; test $? -le 1", "sh", old, new,
                both[0], both[1], (char *)NULL);
         die("sh: %s", strerror(errno));
     }
-    struct diff_args two = {.file = both, .nfiles = 2};
-    struct diff *d = load_both(how, &two);
     d->side[0]->name = format("a/%s", path);
     d->side[1]->name = format("b/%s", path);
     put(&out, "diff --pianola a/%s b/%s\n", path, path);

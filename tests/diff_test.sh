@@ -193,6 +193,10 @@ for option in --json --markdown "--fail-on makespan:+0" "--fit x" "--svg x" "--h
 done
 expect "--git -D" "pianola: error: --git: -D is for scripts, which git compares as text" \
     "$("$PIANOLA" diff --git a "$root/$A/streams.txt" b c 1f1b/streams.txt d e -D workers=2 2>&1)"
+git checkout -q 1f1b && sed -i '5s/^/<<<<<<< /' 1f1b/streams.txt # a conflict
+GIT_EXTERNAL_DIFF="$PIANOLA diff --git" git diff >"$room/out" 2>&1
+expect "git's external diff of what cannot be read: as text" "0 -F 0 1 +<<<<<<< F 0 1" \
+    "$? $(grep -oE '^[-+](<+ )?F 0 [0-9]' "$room/out" | paste -sd' ')"
 git checkout -q 1f1b && echo note >>1f1b/report.json && rm 1f1b/timeline.tsv
 GIT_EXTERNAL_DIFF="$PIANOLA diff --git" git diff >"$room/out" 2>&1
 expect "another file, and one that is gone" 0 $?

@@ -94,7 +94,7 @@ tsv schedules/zb_h1.lua $G --cluster "$room/fit.lua" | awk '$5 == "I"' | sort >"
 expect "I, by the FLOP of F and B" "32 same" "$(paste "$room/a" "$room/b" | awk '{ x = ($4 - $3) / ($(NF / 2 + 4) - $(NF / 2 + 3)) - 1
     if (x * x < 1e-8) n++ } END { print n, n == NR ? "same" : "of " NR }')"
 sed -i '/flops/d' "$room/fit.lua"
-expect "without FLOP" 'pianola: error: the cluster'"'"'s cost(0, "I") is nil, and it has no flops to go by' \
+expect "without FLOP" 'pianola: error: the cluster'"'"'s cost(0, "I") is nil, and it has no flops to go by; `diff --fit` gives flops where one side is predicted from a model' \
     "$("$PIANOLA" check schedules/zb_h1.lua $G --cluster "$room/fit.lua" 2>&1)"
 expect "other stages" "stages' is 4: these costs are of 4 stages, but the schedule has 8; measure such a schedule, or leave 'cost' out" \
     "$("$PIANOLA" check schedules/1f1b.lua $G -D workers=8 --cluster "$room/fit.lua" 2>&1 | sed -n "s/.*error: '//p")"
