@@ -361,7 +361,8 @@ static void take_measured(struct spec *sp, struct stage *st) {
     }
     for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++)
         if (j->cost == 0 && st[j->s].cost[j->d] == 0)
-            die("the cluster's cost(%d, \"%s\") is nil, and it has no flops to go by; `diff --fit` gives flops where one side "
+            die("the cluster's cost(%d, \"%s\") is nil, and it has no flops to go by; `diff --fit` gives flops where "
+                "one side "
                 "is predicted from a model",
                 j->s, op_name[j->d]);
 }
