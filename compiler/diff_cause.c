@@ -76,51 +76,62 @@ static void bind_program(struct side *s) {
 
 static const struct side *sorted; /* qsort has no context argument */
 
+/* By their ends. At one end those without length come last; of these a reduction before the update that needs it, which
+ * stands in the first lane. */
 static int by_end(const void *x, const void *y) {
     int32_t i = *(const int32_t *)x, j = *(const int32_t *)y;
     const struct diff_op *a = &sorted->op[i], *b = &sorted->op[j];
-    return a->end != b->end ? (a->end < b->end ? -1 : 1) : (i > j) - (i < j);
+    if (a->end != b->end)
+        return a->end < b->end ? -1 : 1;
+    if (a->start != b->start)
+        return a->start < b->start ? -1 : 1;
+    return a->lane != b->lane ? b->lane - a->lane : i - j;
 }
 
-/* By what they are: whether p's result could be what x needs. */
+/* By what they are: whether p's result could be what x needs. Jobs make what is sent, and gradients of weights end in
+ * the update. */
 static bool feeds(const struct diff_op *p, const struct diff_op *x) {
     bool same = p->batch >= 0 && x->batch >= 0 ? p->batch == x->batch : p->stage == x->stage;
-    return same && !sends(p) && op_lane[x->op] != LANE_RECV;
+    bool sum = p->op == OP_REDUCE || p->op == OP_ADD, received = op_lane[p->op] == LANE_RECV && !sum;
+    return same && !sends(p) && op_lane[x->op] != LANE_RECV && !(received && sends(x)) && !(sum && x->batch >= 0);
 }
 
 /* Without streams: the last of the rank's operations on the same microbatch that ended before this one began. Only so
- * many are looked at. */
-static void bind_rows(struct side *s) {
+ * many are looked at. All stand before it in the order of ends, so that none waits for itself. */
+static void bind_rank(struct side *s, int first, int n) {
     enum { LOOK_BACK = 64 };
+    int32_t *order = NEW(int32_t, n);
+    for (int i = 0; i < n; i++)
+        order[i] = first + i;
+    sorted = s;
+    qsort(order, (size_t)n, sizeof *order, by_end);
+    for (int at = 0; at < n; at++) {
+        int o = order[at], low = 0, high = at;
+        const struct diff_op *x = &s->op[o];
+        if (waits_in_lane(s, o))
+            consider(s, o, o - 1, s->op[o - 1].stage == x->stage && s->op[o - 1].batch == x->batch ? BY_DATA : BY_LANE);
+        while (low < high) { /* how many of them ended by the time x began */
+            int mid = (low + high) / 2;
+            if (s->op[order[mid]].end <= x->start)
+                low = mid + 1;
+            else
+                high = mid;
+        }
+        for (int i = low - 1; i >= 0 && i >= low - LOOK_BACK; i--)
+            if (feeds(&s->op[order[i]], x)) {
+                consider(s, o, order[i], BY_DATA);
+                break;
+            }
+    }
+}
+
+static void bind_rows(struct side *s) {
     for (int r = 0; r < s->workers; r++) {
         if (s->lane_at[r] == s->lane_at[r + 1])
             continue;
         const struct diff_lane *last = &s->lane[s->lane_at[r + 1] - 1];
-        int first = s->lane[s->lane_at[r]].first, n = last->first + last->n - first;
-        int32_t *order = NEW(int32_t, n);
-        for (int i = 0; i < n; i++)
-            order[i] = first + i;
-        sorted = s;
-        qsort(order, (size_t)n, sizeof *order, by_end);
-        for (int o = first; o < first + n; o++) {
-            const struct diff_op *x = &s->op[o];
-            if (waits_in_lane(s, o))
-                consider(s, o, o - 1,
-                         s->op[o - 1].stage == x->stage && s->op[o - 1].batch == x->batch ? BY_DATA : BY_LANE);
-            int low = 0, high = n;
-            while (low < high) { /* how many ended by the time x began */
-                int mid = (low + high) / 2;
-                if (s->op[order[mid]].end <= x->start)
-                    low = mid + 1;
-                else
-                    high = mid;
-            }
-            for (int i = low - 1; i >= 0 && i >= low - LOOK_BACK; i--)
-                if (order[i] != o && feeds(&s->op[order[i]], x)) {
-                    consider(s, o, order[i], BY_DATA);
-                    break;
-                }
-        }
+        int first = s->lane[s->lane_at[r]].first;
+        bind_rank(s, first, last->first + last->n - first);
     }
 }
 
@@ -305,7 +316,7 @@ static void find_roots(const struct diff *d, int32_t *root, int n) {
                 break;
             at = by;
         }
-        int top = root[at] == WALKING ? at : root[at]; /* of a circle, which times of no length can make: any */
+        int top = root[at] == WALKING ? at : root[at]; /* of a circle, which a timeline that contradicts itself can make: any */
         while (len > 0)
             root[path[--len]] = top;
     }

@@ -69,6 +69,15 @@ answers 1 "$room/near" "$room/two"
 expect "lane" "0 1 +1" "$(row lane)"
 expect "dependency" "3 2 -1" "$(row dependency)"
 
+# What a timeline alone says of reductions and updates that take no time is what the program says.
+for x in hybrid chimera lpp; do
+    answers 1 generated/$x $A
+    known=$(row dependency)
+    answers 1 generated/$x/timeline.tsv $A
+    expect "$x: dependencies, by its timeline alone" "$known" "$(row dependency)"
+    expect "$x: and nothing is left over" "" "$(row other)"
+done
+
 # A measurement: its operations are those of the prediction, and the kinds' durations are set side by side.
 awk -F'\t' -v OFS='\t' 'NR > 1 { $3 = 1.5 * $3; $4 = 1.5 * $4 } { print }' $A/timeline.tsv >"$room/slow.tsv"
 answers 1 $A "$room/slow.tsv"

@@ -4,8 +4,10 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
+enum { ALONE = 1 << 20 }; /* the timeline without the program */
+
 static struct side *drawn(const char *name, uint64_t seed, int flags, double scale) {
-    struct spec *sp = draw_spec(seed, flags);
+    struct spec *sp = draw_spec(seed, flags & ~ALONE);
     struct stage *st = draw_stages(sp);
     for (int j = 0; j < sp->njobs; j++)
         sp->job[j].cost *= scale;
@@ -15,7 +17,12 @@ static struct side *drawn(const char *name, uint64_t seed, int flags, double sca
     struct program *p = lower(sp, st, g, sched_run(sp, st, g));
     mem_plan(sp, p);
     lanes_sync(p);
-    return side_of_program(name, p, sim_run(sp, st, p));
+    struct timeline *tl = sim_run(sp, st, p);
+    if (!(flags & ALONE))
+        return side_of_program(name, p, tl);
+    struct text t = {0};
+    emit_tsv(&t, p, tl);
+    return side_of_rows(name, read_tsv("t.tsv", t.s));
 }
 
 /* A key's three numbers, as a reader of the JSON has them. */
@@ -116,4 +123,31 @@ Test(diff, random_pairs) {
     compare(4000, 200, ORDERS | BANDWIDTH | COARSE | PAIRS, 1.0 / 3);
     for (int i = 0; i < NACCOUNTS; i++)
         cr_assert(i == ACC_OTHER || seen[i] > 20, "%s: %d", account_name[i], (int)seen[i]);
+}
+
+/* Of timelines without streams: what operations waited for never leads in a circle, whatever takes no time. */
+Test(diff, timelines_alone) {
+    static const int flags[] = {0, ORDERS, LATENCY, BANDWIDTH | COARSE};
+    int waits = 0, free = 0;
+    for (int seed = 0; seed < 400; seed++, free_all()) {
+        int how = flags[seed % 4] | ALONE;
+        struct side *side[2] = {drawn("a", (uint64_t)seed, how, 1), drawn("b", (uint64_t)seed + 100000, how, 1)};
+        struct diff *d = diff_make(side[0], side[1]);
+        for (int k = 0; k < 2; k++) {
+            const struct side *s = side[k];
+            for (int i = 0; i < s->n; i++) {
+                int steps = 0;
+                for (int at = i; at >= 0 && steps <= s->n; at = s->op[at].bind)
+                    steps++;
+                cr_assert_leq(steps, s->n, "seed %d: side %d: %s", seed, k, diff_op_name(&s->op[i]));
+                waits += s->op[i].bind >= 0;
+                free += s->op[i].end == s->op[i].start;
+            }
+        }
+        int64_t sum = 0;
+        for (int i = 0; i < NACCOUNTS; i++)
+            sum += d->account[0][i];
+        cr_assert_eq(sum, side[0]->makespan, "seed %d", seed);
+    }
+    cr_assert(waits > 10000 && free > 10000, "%d %d", waits, free);
 }
