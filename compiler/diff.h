@@ -97,7 +97,7 @@ struct diff {
                            they are */
 };
 
-/* diff_side.c. rows: the times of the program's instructions where p is given too (NULL: none are known). */
+/* diff_side.c. tl NULL: no times are known yet. side_times gives them, as side_of_rows takes them. */
 struct side *side_of_program(const char *name, const struct program *p, const struct timeline *tl);
 struct side *side_of_rows(const char *name, struct timeline_rows *rows);
 void side_times(struct side *s, const char *file, struct timeline_rows *rows);
@@ -117,7 +117,8 @@ void diff_sample(const struct side *s, int i, bool ends, double *out);
 void diff_significance(struct diff *d);
 /* diff_match.c: only in one, moved, reordered. Sets match of both. */
 void match_sides(struct diff *d);
-void match_ticks(struct diff *d); /* ticks of both, and what takes longer */
+bool diff_compares(const struct diff_op *o); /* is it the whole of what its match is? */
+void match_ticks(struct diff *d);            /* ticks of both, and what takes longer */
 /* diff_cause.c: what each operation waited for, the critical paths, the accounts, the roots. */
 void diff_causes(struct diff *d);
 int32_t *side_ops(const struct side *s, int r); /* of each instruction of a rank of what s waits for, the operation */

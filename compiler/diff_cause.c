@@ -316,7 +316,7 @@ static void find_roots(const struct diff *d, int32_t *root, int n) {
                 break;
             at = by;
         }
-        int top = root[at] == WALKING ? at : root[at]; /* of a circle, which a timeline that contradicts itself can make: any */
+        int top = root[at] == WALKING ? at : root[at]; /* of a circle, in times that contradict each other: any */
         while (len > 0)
             root[path[--len]] = top;
     }

@@ -232,7 +232,7 @@ static double flops_of(const struct diff *d, const struct side *measured, const 
         return strcmp(predicted->unit, "FLOP") == 0 ? 1 / d->rate : 0;
     for (int i = 0; predicted->flops > 0 && i < measured->n; i++) {
         const struct diff_op *o = &measured->op[i];
-        if (o->op > OP_W || o->match < 0)
+        if (o->op > OP_W || !diff_compares(o))
             continue;
         is += measured->end[i] - measured->start[i];
         was += predicted->end[o->match] - predicted->start[o->match];

@@ -16,15 +16,13 @@ struct grouping {
 /* Of n sorted numbers, the one that `share` of them do not exceed. */
 static double quantile(const double *x, int n, double share) { return x[(int)(share * (n - 1) + 0.5)]; }
 
-static bool is_compared(const struct diff_op *o) { return o->match >= 0 && !o->split; }
-
 /* Adds each step's durations of the groups: sum[g * steps + k]. */
 static double *sums(const struct diff *d, int side, const struct grouping *z) {
     const struct side *a = d->side[0], *s = d->side[side];
     int steps = side_nsteps(s);
     double *sum = NEW(double, z->n *steps), *one = NEW(double, steps);
     for (int i = 0; i < a->n; i++) {
-        if (z->of[i] < 0 || !is_compared(&a->op[i]))
+        if (z->of[i] < 0 || !diff_compares(&a->op[i]))
             continue;
         diff_sample(s, side ? a->op[i].match : i, false, one);
         for (int k = 0; k < steps; k++)
@@ -43,7 +41,7 @@ static void add_all(const struct diff *d, const struct grouping *z, struct diff_
         at[g + 1] += at[g];
     for (int i = 0; i < a->n; i++) {
         const struct diff_op *x = &a->op[i];
-        if (z->of[i] < 0 || !is_compared(x))
+        if (z->of[i] < 0 || !diff_compares(x))
             continue;
         struct diff_group *g = &group[z->of[i]];
         double in_a = (double)diff_took(a, x) * d->tick, in_b = (double)diff_took(b, &b->op[x->match]) * d->tick;
@@ -57,8 +55,7 @@ static void add_all(const struct diff *d, const struct grouping *z, struct diff_
         struct diff_group *k = &group[g];
         if (!k->n)
             continue;
-        qsort(&ratio[at[g]], (size_t)k->n, sizeof *ratio, by_value);
-        k->bias = quantile(&ratio[at[g]], k->n, 0.5);
+        k->bias = median_of(&ratio[at[g]], k->n);
         k->low = quantile(&ratio[at[g]], k->n, 0.25);
         k->high = quantile(&ratio[at[g]], k->n, 0.75);
     }

@@ -175,6 +175,8 @@ void match_sides(struct diff *d) {
     find_order(d);
 }
 
+bool diff_compares(const struct diff_op *o) { return o->match >= 0 && !o->split; }
+
 /* ---- time ---- */
 
 static void set_ticks(struct side *s, double tick) {
@@ -227,11 +229,11 @@ void match_ticks(struct diff *d) {
     double error = d->side[0]->clock_error + d->side[1]->clock_error;
     int64_t unsure = least + llround(2 * fmin(error, last) / d->tick);
     for (int i = 0; i < d->side[0]->n; i++) {
-        struct diff_op *x = &d->side[0]->op[i], *y = x->match >= 0 ? &d->side[1]->op[x->match] : NULL;
+        struct diff_op *x = &d->side[0]->op[i], *y = diff_compares(x) ? &d->side[1]->op[x->match] : NULL;
         if (!y)
             continue;
         int64_t slack = is_message(x->op) ? unsure : least;
-        x->longer = y->longer = !x->split && llabs(diff_took(d->side[1], y) - diff_took(d->side[0], x)) > slack;
+        x->longer = y->longer = llabs(diff_took(d->side[1], y) - diff_took(d->side[0], x)) > slack;
     }
 }
 
@@ -245,7 +247,7 @@ static void count_changes(struct diff *d) {
 }
 
 /* A prediction in units or FLOP beside measured seconds: taken at the speed at which the jobs of both together take the
- * same time. */
+ * same time; a backward that is split on one of them tells nothing. */
 static void set_rate(struct diff *d) {
     struct side *a = d->side[0], *b = d->side[1], *predicted = a->steps ? b : a;
     double took[2] = {0, 0};
@@ -253,7 +255,7 @@ static void set_rate(struct diff *d) {
         return;
     for (int i = 0; i < a->n; i++) {
         int j = a->op[i].match;
-        if (j < 0 || a->op[i].op > OP_W)
+        if (!diff_compares(&a->op[i]) || a->op[i].op > OP_W)
             continue;
         took[0] += a->end[i] - a->start[i];
         took[1] += b->end[j] - b->start[j];

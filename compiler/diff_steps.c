@@ -90,15 +90,20 @@ void diff_sample(const struct side *s, int i, bool ends, double *out) {
     }
 }
 
-/* Of each step: when it ended, or what share of the ranks' time was no work. */
+/* Of each step: when it ended, or what share of the ranks' time was no work. Two jobs that overlap are work once. */
 static void sample_step(const struct side *s, bool bubble, double *out) {
     for (int k = 0; k < side_nsteps(s); k++) {
         const struct timeline_row *row = s->steps ? &s->steps->row[(size_t)k * (size_t)s->n] : NULL;
-        double last = 0, work = 0;
+        double last = 0, work = 0, until = 0;
         for (int i = 0; i < s->n; i++) {
             double end = row ? row[i].end : s->end[i], start = row ? row[i].start : s->start[i];
             last = fmax(last, end);
-            work += s->op[i].op <= OP_W ? end - start : 0;
+            if (i == 0 || s->op[i].lane != s->op[i - 1].lane)
+                until = 0;
+            if (s->op[i].op <= OP_W && end > until) {
+                work += end - fmax(start, until);
+                until = end;
+            }
         }
         out[k] = !bubble ? last : last > 0 ? 1 - work / (last * s->workers) : 0;
     }
@@ -131,15 +136,13 @@ static bool tells(int n, int m) {
     return 2 / pow(2, n > m ? n : m) <= CHANCE;
 }
 
-static bool counts(const struct diff_op *o) { return o->match >= 0 && !o->split; }
-
 /* Takes `longer` from operations whose durations, and makes those steady whose ends, differ by chance alone. */
 static void test_ops(struct diff *d, bool ends, double *x, double *y) {
     struct side *a = d->side[0], *b = d->side[1];
     struct finding *f = NEW(struct finding, a->n);
     int n = 0;
     for (int i = 0; i < a->n; i++) {
-        if (!counts(&a->op[i]))
+        if (!diff_compares(&a->op[i]))
             continue;
         diff_sample(a, i, ends, x);
         diff_sample(b, a->op[i].match, ends, y);

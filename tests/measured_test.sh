@@ -61,6 +61,11 @@ expect "a prediction that is right" "the same" "$(grep -x 'the same' "$room/out"
 expect "how it was measured" "B is measured: medians of 8 steps; no message contradicts the clocks" "$(grep '^B is' "$room/out" | head -n 1)"
 answers 1 schedules/1f1b.lua $G "$room/m.tsv"
 expect "the speed that FLOP are taken at" "2e+09" "$(sed -n 's/.*taken as seconds at \(.*\) a second.*/\1/p' "$room/out")"
+answers 1 schedules/zb_h1.lua $G "$room/m.tsv" --fit "$room/fit.lua"
+expect "and that jobs of both take, where backwards are split" "2e+09 2e+09" \
+    "$(sed -n 's/.*taken as seconds at \(.*\) a second.*/\1/p' "$room/out") $(sed -n 's/^  flops = \(.*\),/\1/p' "$room/fit.lua")"
+answers 1 schedules/zb_h1.lua $G --cluster "$room/wide.lua" "$room/m.tsv" --fit "$room/fit.lua"
+expect "by seconds, too" "2e+09" "$(sed -n 's/^  flops = \(.*\),/\1/p' "$room/fit.lua")"
 
 # ---- costs that are fed back ----
 

@@ -173,3 +173,30 @@ Test(diff_steps, clocks_by_hand) {
     cr_assert(s->start[0] == 1 && s->end[0] == 1 && s->end[3] == 2 && s->start[2] == 4);
     cr_assert_str_eq(s->unit, "s");
 }
+
+/* What jobs that overlap do is work once: a prediction's bubble is that of steps in which the same jobs overlapped
+ * more. */
+Test(diff_steps, bubble_of_jobs_that_overlap) {
+    struct text t = {0};
+    put(&t, "step\trank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\n");
+    for (int k = 1; k <= 6; k++)
+        put(&t, "%d\t0\tcompute\t0\t4\tF\t0\t0\t\t\n%d\t0\tcompute\t0\t4\tB\t0\t0\t\t\n", k, k);
+    static const char one[] = "rank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\n"
+                              "0\tcompute\t0\t2\tF\t0\t0\t\t\n"
+                              "0\tcompute\t2\t4\tB\t0\t0\t\t\n";
+    struct diff *d = diff_make(side_of_rows("a", read_tsv("a", one)), side_of_rows("b", read_tsv("b", t.s)));
+    cr_assert_eq(d->p[F_MAKESPAN], 1);
+    cr_assert_eq(d->p[F_BUBBLE], 1);
+}
+
+/* The median of two ratios lies between them. */
+Test(diff_steps, median_ratio) {
+    static const char a[] = "rank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\n"
+                            "0\tcompute\t0\t1\tF\t0\t0\t\t\n"
+                            "0\tcompute\t1\t2\tF\t0\t1\t\t\n";
+    static const char b[] = "rank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\n"
+                            "0\tcompute\t0\t2\tF\t0\t0\t\t\n"
+                            "0\tcompute\t2\t6\tF\t0\t1\t\t\n";
+    struct diff *d = diff_make(side_of_rows("a", read_tsv("a", a)), side_of_rows("b", read_tsv("b", b)));
+    cr_assert(d->nkinds == 1 && d->kind->bias == 3 && d->kind->low == 2 && d->kind->high == 4);
+}
