@@ -248,6 +248,8 @@ void emit_fit(struct text *t, const struct diff *d) {
         die("--fit: neither %s nor %s is measured; `pianola run --timeline FILE` measures", d->side[0]->name,
             d->side[1]->name);
     for (int i = 0; i < s->n; i++) { /* sets of weights: the stages', and of a tied model the table's */
+        if (s->op[i].stage >= s->n)
+            die("--fit: %s has a row of stage %d, but %d operations only", s->name, s->op[i].stage, s->n);
         if (s->op[i].op == OP_F && s->op[i].stage >= stages)
             stages = s->op[i].stage + 1;
         if (is_cost(s->op[i].op) && s->op[i].stage >= sets)

@@ -6,10 +6,10 @@
 #include <string.h>
 
 struct matcher {
-    struct side *a, *b;
+    struct side *side[2];
+    int32_t *nth[2]; /* per operation: which of its equals it is */
     struct map map;
-    int32_t *nth; /* per operation of either side: which of its equals it is; A's come first */
-    bool ranks;   /* equal only on one rank */
+    bool ranks; /* equal only on one rank */
 };
 
 static bool equal(const struct matcher *m, const struct diff_op *x, int nx, const struct diff_op *y, int ny) {
@@ -22,38 +22,52 @@ static uint32_t place(const struct matcher *m, const struct diff_op *o, int nth)
     return map_start(&m->map, hash_add(hash_add(h, nth), m->ranks ? o->rank : -1));
 }
 
-static void match_by(struct matcher *m) {
-    m->map = map_new((size_t)m->a->n);
-    for (int i = 0; i < m->a->n; i++) {
-        const struct diff_op *o = &m->a->op[i];
-        if (o->match >= 0)
+static bool is_left(const struct diff_op *o) { return o->match < 0 && !o->split; }
+
+/* Puts what is left of a side into the map. */
+static void map_left(struct matcher *m, int side) {
+    const struct side *s = m->side[side];
+    m->map = map_new((size_t)s->n);
+    for (int i = 0; i < s->n; i++) {
+        if (!is_left(&s->op[i]))
             continue;
-        uint32_t at = place(m, o, m->nth[i]);
+        uint32_t at = place(m, &s->op[i], m->nth[side][i]);
         while (m->map.slot[at])
             at = map_next(&m->map, at);
         m->map.slot[at] = i + 1;
     }
-    for (int j = 0; j < m->b->n; j++) {
-        struct diff_op *o = &m->b->op[j];
-        int i, nth = m->nth[m->a->n + j];
-        if (o->match >= 0)
+}
+
+/* The equal of o, the nth such, in the side that is in the map; -1: none. */
+static int find(const struct matcher *m, int side, const struct diff_op *o, int nth) {
+    uint32_t at = place(m, o, nth);
+    for (int i; (i = m->map.slot[at] - 1) >= 0; at = map_next(&m->map, at))
+        if (equal(m, &m->side[side]->op[i], m->nth[side][i], o, nth))
+            return i;
+    return -1;
+}
+
+static void match_left(struct matcher *m) {
+    struct side *a = m->side[0], *b = m->side[1];
+    map_left(m, 0);
+    for (int j = 0; j < b->n; j++) {
+        int i = is_left(&b->op[j]) ? find(m, 0, &b->op[j], m->nth[1][j]) : -1;
+        if (i < 0)
             continue;
-        for (uint32_t at = place(m, o, nth); (i = m->map.slot[at] - 1) >= 0; at = map_next(&m->map, at))
-            if (equal(m, &m->a->op[i], m->nth[i], o, nth)) {
-                o->match = i;
-                m->a->op[i].match = j;
-                break;
-            }
+        a->op[i].match = j;
+        b->op[j].match = i;
     }
 }
 
 /* Without the rank, what is left has other equals: they count anew, in the order of ranks and lanes. */
-static void renumber(struct matcher *m, const struct side *s, int32_t *nth) {
+static void renumber(struct matcher *m, int side) {
+    const struct side *s = m->side[side];
+    int32_t *nth = m->nth[side];
     m->map = map_new((size_t)s->n);
     for (int i = 0; i < s->n; i++) {
         const struct diff_op *o = &s->op[i];
         int k;
-        if (o->match >= 0)
+        if (!is_left(o))
             continue;
         nth[i] = 0;
         uint32_t at = place(m, o, 0);
@@ -64,6 +78,29 @@ static void renumber(struct matcher *m, const struct side *s, int32_t *nth) {
             }
         m->map.slot[at] = i + 1;
     }
+}
+
+/* A B that is left and the other side's I and W of the same, left too: B and I are matched. Returns how many. */
+static int match_split(struct matcher *m, int whole) {
+    struct side *s = m->side[whole], *parts = m->side[!whole];
+    int n = 0;
+    map_left(m, !whole);
+    for (int j = 0; j < s->n; j++) {
+        struct diff_op *o = &s->op[j], x = *o;
+        if (!is_left(o) || o->op != OP_B)
+            continue;
+        x.op = OP_I;
+        int i = find(m, !whole, &x, m->nth[whole][j]);
+        x.op = OP_W;
+        int w = find(m, !whole, &x, m->nth[whole][j]);
+        if (i < 0 || w < 0)
+            continue;
+        o->split = parts->op[i].split = parts->op[w].split = true;
+        o->match = i;
+        parts->op[i].match = j;
+        n++;
+    }
+    return n;
 }
 
 /* ---- order ---- */
@@ -107,62 +144,29 @@ static void find_order(struct diff *d) {
     }
 }
 
-/* ---- a backward as a whole, and in two ---- */
-
-/* A B that is alone and the other side's I and W of the same, alone too: B and I are matched. */
-static void match_split(struct side *whole, struct side *parts, int *n) {
-    struct map map = map_new((size_t)parts->n);
-    for (int i = 0; i < parts->n; i++) {
-        const struct diff_op *o = &parts->op[i];
-        if (o->match >= 0 || (o->op != OP_I && o->op != OP_W))
-            continue;
-        uint32_t at = map_start(&map, hash_add(hash_add(hash_add(1, o->op), o->stage), o->batch));
-        while (map.slot[at])
-            at = map_next(&map, at);
-        map.slot[at] = i + 1;
-    }
-    for (int j = 0; j < whole->n; j++) {
-        struct diff_op *o = &whole->op[j], *part[2] = {NULL, NULL};
-        for (int w = 0; w < 2 && o->match < 0 && o->op == OP_B; w++) {
-            int op = w ? OP_W : OP_I;
-            uint32_t at = map_start(&map, hash_add(hash_add(hash_add(1, op), o->stage), o->batch));
-            for (int k; (k = map.slot[at] - 1) >= 0; at = map_next(&map, at)) {
-                struct diff_op *p = &parts->op[k];
-                if (p->op == op && p->stage == o->stage && p->batch == o->batch && !p->split) {
-                    part[w] = p;
-                    break;
-                }
-            }
-        }
-        if (!part[0] || !part[1])
-            continue;
-        o->split = part[0]->split = part[1]->split = true;
-        o->match = (int32_t)(part[0] - parts->op);
-        part[0]->match = j;
-        ++*n;
-    }
+static int32_t *numbers_of(const struct side *s) {
+    int32_t *nth = NEW(int32_t, s->n);
+    for (int i = 0; i < s->n; i++)
+        nth[i] = s->op[i].nth;
+    return nth;
 }
 
-static void count_alone(const struct side *s, int *n) {
+static int count_left(const struct side *s) {
+    int n = 0;
     for (int i = 0; i < s->n; i++)
-        *n += s->op[i].match < 0 && !s->op[i].split;
+        n += is_left(&s->op[i]);
+    return n;
 }
 
 void match_sides(struct diff *d) {
     struct side *a = d->side[0], *b = d->side[1];
-    struct matcher m = {.a = a, .b = b, .ranks = true};
-    m.nth = NEW(int32_t, a->n + b->n);
-    for (int i = 0; i < a->n; i++)
-        m.nth[i] = a->op[i].nth;
-    for (int j = 0; j < b->n; j++)
-        m.nth[a->n + j] = b->op[j].nth;
-    match_by(&m);
+    struct matcher m = {.side = {a, b}, .nth = {numbers_of(a), numbers_of(b)}, .ranks = true};
+    match_left(&m);
     m.ranks = false;
-    renumber(&m, a, m.nth);
-    renumber(&m, b, m.nth + a->n);
-    match_by(&m);
-    match_split(a, b, &d->split);
-    match_split(b, a, &d->split);
+    renumber(&m, 0);
+    renumber(&m, 1);
+    match_left(&m);
+    d->split = match_split(&m, 0) + match_split(&m, 1);
     for (int i = 0; i < a->n; i++) {
         struct diff_op *x = &a->op[i], *y = x->match >= 0 ? &b->op[x->match] : NULL;
         if (!y)
@@ -170,8 +174,8 @@ void match_sides(struct diff *d) {
         x->moved = y->moved = x->rank != y->rank || strcmp(a->lane[x->lane].name, b->lane[y->lane].name) != 0;
         d->moved += x->moved;
     }
-    count_alone(a, &d->only[0]);
-    count_alone(b, &d->only[1]);
+    d->only[0] = count_left(a);
+    d->only[1] = count_left(b);
     find_order(d);
 }
 

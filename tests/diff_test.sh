@@ -78,6 +78,18 @@ for x in hybrid chimera lpp; do
     expect "$x: and nothing is left over" "" "$(row other)"
 done
 
+# Of one backward's halves there may be many, when a file is not what it seems: that takes no longer than many others.
+for op in I B; do
+    awk -v op=$op 'NR == 1 { print; for (i = 0; i < 60000; i++) print "0\tcompute\t" i "\t" i + 1 "\t" op "\t0\t0\t\t" }' \
+        $A/timeline.tsv >"$room/$op.tsv"
+done
+timeout 5 "$PIANOLA" diff "$room/I.tsv" "$room/B.tsv" >"$room/out"
+expect "60,000 halves of one backward" 1 $?
+awk 'NR == 1 { print "step\t" $0 } NR == 2 { print "1\t0\tcompute\t0\t1\tF\t2147483647\t0\t\t" }' $A/timeline.tsv >"$room/far.tsv"
+answers 2 $A/timeline.tsv "$room/far.tsv" --fit "$room/none.lua"
+expect "a stage beyond all others" "pianola: error: --fit: $room/far.tsv has a row of stage 2147483647, but 1 operations only" \
+    "$(cat "$room/err")"
+
 # A measurement: its operations are those of the prediction, and the kinds' durations are set side by side.
 awk -F'\t' -v OFS='\t' 'NR > 1 { $3 = 1.5 * $3; $4 = 1.5 * $4 } { print }' $A/timeline.tsv >"$room/slow.tsv"
 answers 1 $A "$room/slow.tsv"
