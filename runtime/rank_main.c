@@ -224,7 +224,13 @@ int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt
     struct training t = {.first = 0};
     rank_parse(&r.flags, argc, argv, self);
     device_open(self, tables);
-    struct watch_args watch = {self->name, self->rank, r.flags.deadline, r.flags.flight, tables->groups, device_abort};
+    struct watch_args watch = {.program = self->name,
+                               .rank = self->rank,
+                               .deadline = r.flags.deadline,
+                               .flight = r.flags.flight,
+                               .group = tables->groups,
+                               .lane = tables->lanes,
+                               .abort = device_abort};
     if (!watch_start(&watch))
         rank_error(self, "cannot start a thread");
     meet(&r);

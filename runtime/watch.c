@@ -144,33 +144,11 @@ static void put_place(char *out, size_t n) {
 
 /* ---- the flight record ---- */
 
-/* Into out: what a lane is for, by what runs on it. */
-static void lane_name(char *out, size_t n, const struct rt_rank *k, int l) {
-    static const char *const kind[] = {[LANE_COMPUTE] = "compute",
-                                       [LANE_SEND] = "send to rank",
-                                       [LANE_RECV] = "receive from rank",
-                                       [LANE_GROUP] = "group"};
-    const struct rt_instr *first = &k->ins[k->lane_ins[k->lane_at[l]]];
-    bool edge = true, peer = true;
-    for (int32_t c = k->lane_at[l]; c < k->lane_at[l + 1]; c++) {
-        const struct rt_instr *x = &k->ins[k->lane_ins[c]];
-        edge = edge && op_lanes[x->op] == op_lanes[first->op];
-        peer = peer && x->peer == first->peer;
-    }
-    if (op_lanes[first->op] == LANE_COMPUTE)
-        snprintf(out, n, "compute");
-    else if (peer)
-        snprintf(out, n, "%s %d", edge ? kind[op_lanes[first->op]] : "messages with rank", first->peer);
-    else
-        snprintf(out, n, "messages");
-}
-
 static void put_lane(FILE *f, const struct replay *z, int l) {
     const struct rt_rank *k = stream(z);
     int32_t at = cursor(z, l), from = at - k->lane_at[l] < LAST ? k->lane_at[l] : at - LAST;
     char name[512];
-    lane_name(name, sizeof name, k, l);
-    fprintf(f, "\nlane %s: %d of %d done\n", name, at - k->lane_at[l], k->lane_at[l + 1] - k->lane_at[l]);
+    fprintf(f, "\nlane %s: %d of %d done\n", w.a.lane[l], at - k->lane_at[l], k->lane_at[l + 1] - k->lane_at[l]);
     for (int32_t c = from; c < at; c++) {
         double start = 0, end = 0;
         bool known = z->device->stamp((struct replay *)z, k->lane_ins[c], &start, &end);

@@ -14,12 +14,13 @@
 #include "device.h"
 
 struct watch_args {
-    const char *program;  /* its name, for messages */
-    int rank;             /* likewise */
-    double deadline;      /* seconds */
-    const char *flight;   /* folder of the flight record */
-    const int32_t *group; /* as in rt_tables: names the members of a REDUCE */
-    void (*abort)(void);  /* before the process ends with 1; bounded. NULL: nothing */
+    const char *program;     /* its name, for messages */
+    int rank;                /* likewise */
+    double deadline;         /* seconds */
+    const char *flight;      /* folder of the flight record */
+    const int32_t *group;    /* as in rt_tables: names the members of a REDUCE */
+    const char *const *lane; /* likewise: names the lanes */
+    void (*abort)(void);     /* before the process ends with 1; bounded. NULL: nothing */
 };
 /* Handles the signals and starts the thread. False: no thread could be started. */
 bool watch_start(const struct watch_args *args);

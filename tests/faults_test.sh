@@ -115,7 +115,7 @@ done
 record=$(cat "$room"/flight-rank[13].txt)
 for line in '^rank [13] of 1f1b waits at [0-9]+ [A-Z_]+ [a-z]+\([0-9],[0-9]\) (from|to) rank [0-9]: ' \
     '^step [0-9]+, [0-9.]+ s after it began\.' '^lane compute: [0-9]+ of [0-9]+ done$' \
-    '^lane receive from rank [0-9]: [0-9] of 8 done$' '^  +next  [0-9]+ [A-Z_]+ .*' \
+    '^lane recv [0-9]: [0-9] of 8 done$' '^  +next  [0-9]+ [A-Z_]+ .*' \
     '^ +[0-9.]+ +[0-9.]+  [0-9]+ (RECV|SEND)_[FB] (act|grad)\([0-9],[0-9]\) (from|to) rank [0-9]$'; do
     expect "a flight record has a line $line" yes "$(grep -qE "$line" <<<"$record" && echo yes)"
 done

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST = 8 }; /* ranks */
+enum { MOST = 8, LANES = 2 * MOST + 8 }; /* ranks at most; lanes of each */
 
 static char port[8], dir[32];
 static pid_t pids[MOST];
@@ -66,7 +66,10 @@ static inline void leave_room(void) {
     } while (0)
 
 static inline void be(int rank, double deadline) {
-    struct watch_args a = {.program = "a test", .rank = rank, .deadline = deadline, .flight = dir};
+    static const char *lane[LANES];
+    for (int l = 0; l < LANES; l++)
+        lane[l] = "of a test";
+    struct watch_args a = {.program = "a test", .rank = rank, .deadline = deadline, .flight = dir, .lane = lane};
     a.group = groups_of_program;
     MUST(watch_start(&a));
     watch_phase("waits for all ranks to start");

@@ -304,8 +304,8 @@ static void add_reduction(struct builder *b, const int32_t *groups, int number, 
 static void finish_program(struct builder *b) {
     for (int r = 0; r < b->p->workers; r++) {
         struct rt_rank *k = rank_in(b, r);
-        int32_t *lane_at = NEW(int32_t, 2 * MOST + 9), *lane_ins = NEW(int32_t, k->nins + 1);
-        k->nlanes = 2 * MOST + 8;
+        int32_t *lane_at = NEW(int32_t, LANES + 1), *lane_ins = NEW(int32_t, k->nins + 1);
+        k->nlanes = LANES;
         for (int l = 0, n = 0; l < k->nlanes; lane_at[++l] = n)
             for (int i = 0; i < k->nins; i++)
                 if (b->ins[r][i].lane == l)
