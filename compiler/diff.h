@@ -139,6 +139,7 @@ bool diff_figure_changed(const struct diff *d, int which, double a, double b); /
 bool diff_same(const struct diff *d);
 enum diff_class { ONLY_A, ONLY_B, SPLIT, MOVED, REORDERED, LONGER, NCLASSES };
 bool diff_has(const struct diff_op *o, enum diff_class c); /* of side B for ONLY_B, else of A */
+void put_changes(struct text *t, const struct diff *d);    /* "; 3 only in A, 4 moved" */
 void emit_diff(struct text *out, const struct diff *d, bool markdown, bool ascii);
 void emit_diff_json(struct text *out, const struct diff *d);
 /* diff_svg.c: both timelines and the difference as a picture, by itself or in a page. Both need times. */

@@ -11,7 +11,6 @@
 #include "map.h"
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Of all that goes from a rank to another, in one step: the least time from a start to an end. */
 struct bound {

@@ -3,7 +3,6 @@
  * its spread the quartiles. Whether its change is more than chance is asked of its sum in each step. */
 #include "diff.h"
 #include "map.h"
-#include <stdlib.h>
 #include <string.h>
 
 /* Which group each of A's operations belongs to. */

@@ -1,7 +1,6 @@
 /* A diff for programs: one object, keys in a fixed order. Times are whole ticks, so deltas add up to the last digit. */
 #include "diff.h"
 #include <math.h>
-#include <string.h>
 
 static void put_pair(struct text *t, const char *key, bool in_a, double a, bool in_b, double b) {
     char x[32], y[32], delta[32];

@@ -289,7 +289,6 @@ static void lend_waits(struct side *to, const struct side *from) {
 static const char *body_of(const struct program *p) {
     struct text t = {0};
     emit_text(&t, p);
-    put_bytes(&t, "", 1);
     return strstr(t.s, " workers ");
 }
 

@@ -2,7 +2,6 @@
 #include "diff.h"
 #include "map.h"
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static struct side *side_new(const char *name, int nops, int nlanes, int workers) {
@@ -93,7 +92,6 @@ static void add_rank(struct side *s, const struct program *p, const struct timel
     for (int l = 0; l < k->nlanes; l++) {
         struct text name = {0};
         put_lane(&name, p, &k->lane[l]);
-        put_bytes(&name, "", 1);
         int kind = k->lane[l].kind;
         s->lane[s->lane_at[r] + l] = (struct diff_lane){r, 0, 0, kind == LANE_SEND || kind == LANE_RECV, name.s};
     }
@@ -105,7 +103,7 @@ static void add_rank(struct side *s, const struct program *p, const struct timel
     for (int i = 0; i < k->nins; i++) {
         const struct instr *x = &k->ins[i];
         int at = lane[x->lane].first + lane[x->lane].n++;
-        bool moves = is_message(x->op) && x->narg;
+        const struct buf *b = payload(k, x);
         s->op[at] = (struct diff_op){.rank = r,
                                      .lane = s->lane_at[r] + x->lane,
                                      .op = x->op,
@@ -114,7 +112,7 @@ static void add_rank(struct side *s, const struct program *p, const struct timel
                                      .peer = x->peer,
                                      .match = -1,
                                      .bind = -1,
-                                     .bytes = moves ? k->buf[k->arg[x->arg].buf].bytes : -1};
+                                     .bytes = b ? b->bytes : -1};
         s->start[at] = tl ? tl->start[r][i] : 0;
         s->end[at] = tl ? tl->end[r][i] : 0;
     }

@@ -353,9 +353,6 @@ static void put_legend(struct text *t, const struct picture *p) {
 
 static void put_counts(struct text *t, const struct picture *p) {
     const struct diff *d = p->d;
-    const char *const what[] = {"only in A", "only in B",         "split",  "moved",
-                                "reordered", "longer or shorter", "shifted"};
-    int count[] = {d->only[A], d->only[B], d->split, d->moved, d->reordered, d->longer, d->shifted}, some = 0;
     double a = time_of(p, d->side[A]->makespan), b = time_of(p, d->side[B]->makespan);
     char x[32], y[32];
     put(t, "<text x=\"%d\" y=\"34\">makespan %s", LEFT, time_text(a, &p->time.m, x));
@@ -364,11 +361,7 @@ static void put_counts(struct text *t, const struct picture *p) {
     put(t, " %s", p->time.m.name);
     if (a != b && a > 0)
         put(t, " (%+.1f %%)", 100 * (b / a - 1));
-    for (int i = 0; i < 7; i++)
-        if (count[i]) {
-            put(t, "%s %d %s", some ? "," : ";", count[i], what[i]);
-            some = 1;
-        }
+    put_changes(t, d);
     put(t, "</text>\n");
 }
 

@@ -43,13 +43,8 @@ bool diff_has(const struct diff_op *o, enum diff_class c) {
 }
 
 const char *diff_op_name(const struct diff_op *o) {
-    if (o->op <= OP_W)
-        return job_name(o->stage, o->batch, o->op);
     struct instr x = {.op = o->op, .stage = o->stage, .batch = o->batch, .inst = -1, .peer = o->peer};
-    struct text t = {0};
-    put_label(&t, &x);
-    put_bytes(&t, "", 1);
-    return t.s;
+    return short_name(&x);
 }
 
 static const char *figure_text(int which, double x, const struct measure *m, char buf[32]) {
@@ -134,7 +129,8 @@ static void put_account(struct text *t, const struct diff *d, const struct measu
     put_figure_row(t, markdown, "makespan", time_text((double)x * d->tick, m, a), time_text((double)y * d->tick, m, b),
                    signed_time(y - x, d, m, delta));
     if (idle)
-        put(t, "\nother: all that the rank needed was there; something else kept it, such as ranks that share its cores\n");
+        put(t, "\nother: all that the rank needed was there; something else kept it, such as ranks that share its "
+               "cores\n");
 }
 
 static const char *before_in_lane(const struct side *s, int i) {
@@ -277,6 +273,15 @@ static void put_measured(struct text *t, const struct diff *d, int k, bool ascii
             time_text(s->clock_error, &e, y), e.name);
 }
 
+void put_changes(struct text *t, const struct diff *d) {
+    const char *const what[] = {"only in A", "only in B",         "split",  "moved",
+                                "reordered", "longer or shorter", "shifted"};
+    int count[] = {d->only[0], d->only[1], d->split, d->moved, d->reordered, d->longer, d->shifted};
+    for (int i = 0, n = 0; i < 7; i++)
+        if (count[i])
+            put(t, "%s %d %s", n++ ? "," : ";", count[i], what[i]);
+}
+
 static void put_summary(struct text *t, const struct diff *d, const struct measure *m, bool ascii) {
     char a[32], b[32];
     put(t, "A %s\nB %s\n", d->side[0]->name, d->side[1]->name);
@@ -303,12 +308,7 @@ static void put_summary(struct text *t, const struct diff *d, const struct measu
             time_text(x, m, a), figure_text(F_MAKESPAN, y, m, b));
     if (d->tells && !diff_by_chance(d->p[F_MAKESPAN]))
         put(t, " (p = %.2g)", d->p[F_MAKESPAN]);
-    const char *const what[] = {"only in A", "only in B",         "split",  "moved",
-                                "reordered", "longer or shorter", "shifted"};
-    int count[] = {d->only[0], d->only[1], d->split, d->moved, d->reordered, d->longer, d->shifted};
-    for (int i = 0, n = 0; i < 7; i++)
-        if (count[i])
-            put(t, "%s %d %s", n++ ? "," : ";", count[i], what[i]);
+    put_changes(t, d);
     put(t, "\n\n");
 }
 

@@ -83,14 +83,6 @@ static void choose_scale(struct picture *d) {
 
 /* ---- writing ---- */
 
-static const char *name_of(const struct instr *x) {
-    struct text t = {0};
-    if (x->op <= OP_W)
-        return job_name(x->stage, x->batch, x->op);
-    put_label(&t, x);
-    return t.s;
-}
-
 static void put_times(struct text *t, const struct picture *d, int r, int i) {
     char a[32], b[32];
     put(t, "; %s to %s %s", time_text(d->tl->start[r][i], &d->time.m, a), time_text(d->tl->end[r][i], &d->time.m, b),
@@ -124,7 +116,7 @@ static void put_job(struct text *t, struct picture *d, int r, int i) {
         d->path[r][i] ? " c" : "", b.fill, b.x, b.y, b.width, b.height);
     if (d->html)
         put_needs(t, d, r, i);
-    put(t, "><title>%s: %s of stage %d", name_of(x), k.name, x->stage);
+    put(t, "><title>%s: %s of stage %d", short_name(x), k.name, x->stage);
     if (x->batch >= 0)
         put(t, ", microbatch %d", x->batch);
     put(t, "; rank %d", r);
@@ -152,7 +144,7 @@ static void put_lanes(struct text *t, const struct picture *d, int r) {
             LANE - 2);
         if (d->html)
             put_needs(t, d, r, i);
-        put(t, "><title>%s; rank %d", name_of(x), r);
+        put(t, "><title>%s; rank %d", short_name(x), r);
         put_times(t, d, r, i);
         put(t, "</title></rect>\n");
     }
@@ -162,7 +154,7 @@ static void put_lanes(struct text *t, const struct picture *d, int r) {
 
 static void put_arrow(struct text *t, const struct picture *d, int src, int i, int dst, int j) {
     const struct instr *x = &d->p->rank[src].ins[i];
-    const struct buf *b = &d->p->rank[src].buf[d->p->rank[src].arg[x->arg].buf];
+    const struct buf *b = payload(&d->p->rank[src], x);
     double start = d->tl->start[src][i], end = d->tl->end[dst][j];
     if (end < d->time.from || start > d->time.to)
         return;

@@ -4,17 +4,12 @@
  * takes a nanosecond at least, and slices of a lane never touch twice: where many messages take no time at all, each
  * is drawn a nanosecond later than the last. A receive is drawn no sooner than its send. */
 #include "emit_trace.h"
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 bool sends_message(const struct instr *in) { return in->msg >= 0 && op_lane[in->op] == LANE_SEND; }
 bool receives_message(const struct instr *in) { return in->msg >= 0 && op_lane[in->op] == LANE_RECV; }
-
-const struct buf *carried(const struct rank *k, const struct instr *in) {
-    return is_message(in->op) && in->narg ? &k->buf[k->arg[in->arg].buf] : NULL;
-}
 
 void put_slice_name(struct text *t, const struct instr *in) {
     put(t, "%d%s", in->stage, op_name[in->op]);

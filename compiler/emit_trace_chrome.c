@@ -29,7 +29,7 @@ static void put_slice(struct text *t, const struct trace *z, const struct progra
                       const struct mark *m, int tid) {
     const struct rank *k = &p->rank[m->rank];
     const struct instr *in = &k->ins[m->ins];
-    const struct buf *b = carried(k, in);
+    const struct buf *b = payload(k, in);
     put(t, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,", m->rank + 1, tid);
     put_time(t, "ts", m->t);
     put(t, ",");

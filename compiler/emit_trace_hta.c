@@ -35,7 +35,7 @@ static void put_event(struct text *t, const char *category, int pid, int tid, st
 
 static void put_kernel(struct text *t, const struct rank *k, const struct instr *in, int pid, int step,
                        struct span at) {
-    const struct buf *b = carried(k, in);
+    const struct buf *b = payload(k, in);
     int stream = in->lane + 1;
     put_event(t, "kernel", pid, pid + 1 + stream, at);
     put(t, ",\"name\":\"%s%s\",\"args\":{\"stream\":%d,\"correlation\":%d,\"stage\":%d",

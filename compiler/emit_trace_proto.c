@@ -121,7 +121,7 @@ static void annotate(struct writer *w, const char *name, int64_t v) {
 
 /* step: its number, or 0; base: of the step's messages */
 static void begin_slice(struct writer *w, const struct rank *k, const struct instr *in, int step, uint64_t base) {
-    const struct buf *b = carried(k, in);
+    const struct buf *b = payload(k, in);
     put_slice_name(&w->inner, in);
     put_part(&w->part, EVENT_NAME, &w->inner);
     w->inner.n = 0;

@@ -1,11 +1,6 @@
 /* The timeline as tab-separated values: one line per instruction, by rank, lane and start. */
 #include "pass.h"
 
-/* The buffer an instruction moves: what a message carries, or what a REDUCE sums. NULL: it moves nothing. */
-static const struct buf *moved(const struct rank *k, const struct instr *in) {
-    return is_message(in->op) && in->narg ? &k->buf[k->arg[in->arg].buf] : NULL;
-}
-
 static void put_column(struct text *t, int64_t v, bool applies) {
     put_bytes(t, "\t", 1);
     if (applies)
@@ -25,7 +20,7 @@ void emit_tsv(struct text *out, const struct program *p, const struct timeline *
             order[at[k->ins[i].lane]++] = i;
         for (int i = 0; i < k->nins; i++) {
             const struct instr *in = &k->ins[order[i]];
-            const struct buf *b = moved(k, in);
+            const struct buf *b = payload(k, in);
             char start[32], end[32];
             put_int(out, r);
             put_bytes(out, "\t", 1);

@@ -236,9 +236,11 @@ const char *job_name(int s, int b, int d);         /* "1F3", in the arena */
 void put_buf(struct text *t, const struct buf *b); /* "act(1,3)", "weight(2)#0" */
 
 /* message.c: what instructions and lanes are called, and which SEND meets which RECV */
-bool is_message(int op); /* SEND_x, RECV_x, SERVE, FETCH, REDUCE */
+bool is_message(int op);                                                 /* SEND_x, RECV_x, SERVE, FETCH, REDUCE */
+const struct buf *payload(const struct rank *k, const struct instr *in); /* by a message, or summed; NULL: none */
 void put_int(struct text *t, int64_t v);
 void put_label(struct text *t, const struct instr *in); /* "F 0 3", "FETCH 2#0 from 1": unique within a rank */
+const char *short_name(const struct instr *in);         /* "1F3" of a job, else the label */
 void put_lane(struct text *t, const struct program *p,
               const struct lane *lane); /* "compute", "send 1", "peer 1", "messages", "group 0,2" */
 /* Numbers messages in the order of ranks and their issue: a SEND and its RECV, or a REDUCE's members, get one id.

@@ -45,6 +45,14 @@ void put_label(struct text *t, const struct instr *in) {
     }
 }
 
+const char *short_name(const struct instr *in) {
+    struct text t = {0};
+    if (in->op <= OP_W)
+        return job_name(in->stage, in->batch, in->op);
+    put_label(&t, in);
+    return t.s;
+}
+
 void put_lane(struct text *t, const struct program *p, const struct lane *lane) {
     static const char *const name[] = {"compute", "send ", "recv ", "peer ", "messages", "group "};
     put(t, "%s", name[lane->kind]);
@@ -80,6 +88,10 @@ static const struct group *group_of(const struct program *p, int r, const struct
 }
 
 bool is_message(int op) { return op_cost[op] == COST_LINK || op_cost[op] == COST_RING; }
+
+const struct buf *payload(const struct rank *k, const struct instr *in) {
+    return is_message(in->op) && in->narg ? &k->buf[k->arg[in->arg].buf] : NULL;
+}
 
 static bool opens(const struct program *p, int r, const struct instr *in) {
     return op_lane[in->op] == LANE_SEND || (in->op == OP_REDUCE && group_of(p, r, in)->rank[0] == r);

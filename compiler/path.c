@@ -3,7 +3,6 @@
  * instruction start, any of them will do; the walk takes what its lane did last, so that it stays with a busy rank.
  * Measured instructions begin some time after that moment: they waited for what ended last. */
 #include "pass.h"
-#include <math.h>
 
 struct place {
     int32_t rank, i;

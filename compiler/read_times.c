@@ -1,7 +1,6 @@
 /* What a measured run left: a file, or of ranks that were processes a folder with a file each, which become one. */
 #include "pass.h"
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

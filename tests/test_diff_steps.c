@@ -107,7 +107,6 @@ static struct run make(uint64_t seed, int flags) {
 static struct timeline_rows *measure(const struct run *z, int steps, double late, const double *clock) {
     struct text t = {0};
     emit_tsv(&t, z->p, z->tl);
-    put_bytes(&t, "", 1);
     struct timeline_rows *one = read_tsv("t.tsv", t.s), *all = NEW(struct timeline_rows, 1);
     all->n = one->n;
     all->nsteps = steps;
