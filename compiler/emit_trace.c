@@ -142,78 +142,25 @@ static void collect_marks(struct trace *z, const struct program *p, int nsteps) 
 
 /* ---- memory ---- */
 
-/* What an instruction gives back lives from its first use to its last; the rest stays for the whole step. A stash
- * takes its room for the weight gradient's from the start, and passes it on. */
-static int32_t *find_owners(const struct rank *k, bool *passes) {
-    int32_t *owner = NEW(int32_t, k->nbufs);
-    for (int b = 0; b < k->nbufs; b++)
-        owner[b] = b;
-    for (int b = 0; b < k->nbufs; b++)
-        if (k->buf[b].grows >= 0)
-            owner[k->buf[b].grows] = b;
-    for (size_t f = 0; f < k->nfrees; f++)
-        passes[owner[k->freed[f]]] = true;
-    return owner;
-}
-
-static int64_t room_of(const struct rank *k, int b) {
-    int64_t own = k->buf[b].bytes, grown = k->buf[b].grows >= 0 ? k->buf[k->buf[b].grows].bytes : 0;
-    return own > grown ? own : grown;
-}
-
-/* What leaves at a time leaves before what comes then. */
-static int leaves_first(const void *x, const void *y) {
-    const struct level *a = x, *b = y;
-    return a->t != b->t ? (a->t > b->t) - (a->t < b->t) : (a->bytes > b->bytes) - (a->bytes < b->bytes);
-}
-
-/* Appends what comes and leaves in a step of rank r. */
-static int add_changes(const struct trace *z, const struct rank *k, const struct timeline *tl, int r,
-                       const int32_t *owner, const bool *passes, struct level *change) {
-    int64_t *from = NEW(int64_t, k->nbufs), *to = NEW(int64_t, k->nbufs);
-    int n = 0;
-    for (int b = 0; b < k->nbufs; b++)
-        from[b] = INT64_MAX;
-    for (int i = 0; i < k->nins; i++)
-        for (uint32_t a = k->ins[i].arg; a < k->ins[i].arg + k->ins[i].narg; a++) {
-            int32_t b = owner[k->arg[a].buf];
-            int64_t start = rounded(z, tl->start[r][i]), end = rounded(z, tl->end[r][i]);
-            from[b] = start < from[b] ? start : from[b];
-            to[b] = end > to[b] ? end : to[b];
-        }
-    for (int b = 0; b < k->nbufs; b++)
-        if (owner[b] == b && passes[b]) {
-            change[n++] = (struct level){from[b], room_of(k, b)};
-            change[n++] = (struct level){to[b], -room_of(k, b)};
-        }
-    return n;
-}
-
+/* A rank's levels over all steps: each ends as it began. Of what falls into one nanosecond, the last counts. */
 static void find_levels(struct trace *z, const struct rank *k, const struct steps *steps, int r) {
-    bool *passes = NEW(bool, k->nbufs);
-    int32_t *owner = find_owners(k, passes);
-    int64_t now = 0;
-    for (int b = 0; b < k->nbufs; b++)
-        if (owner[b] == b && !passes[b])
-            now += room_of(k, b);
-    struct level *change = NEW(struct level, 2 * (int64_t)k->nbufs * steps->n + 1);
-    int n = 0, kept = 0;
-    for (int i = 0; i < steps->n; i++)
-        n += add_changes(z, k, &steps->of[i], r, owner, passes, change + n);
-    qsort(change, (size_t)n, sizeof *change, leaves_first);
-    struct level *out = NEW(struct level, n + 1);
-    out[kept++] = (struct level){0, now};
-    for (int i = 0; i < n; i++) {
-        now += change[i].bytes;
-        if (i + 1 < n && change[i + 1].t == change[i].t)
-            continue;
-        if (change[i].t == out[kept - 1].t)
-            out[kept - 1].bytes = now;
-        else if (now != out[kept - 1].bytes)
-            out[kept++] = (struct level){change[i].t, now};
+    size_t cap = 0;
+    int n = 0;
+    for (int step = 0; step < steps->n; step++) {
+        struct usage u = memory_use(k, steps->of[step].start[r], steps->of[step].end[r]);
+        GROW(z->memory[r], cap, (size_t)(n + u.n));
+        for (int i = step > 0; i < u.n; i++) {
+            struct level at = {rounded(z, u.at[i].t), u.at[i].bytes};
+            struct level *last = n > 0 ? &z->memory[r][n - 1] : NULL;
+            if (i + 1 < u.n && rounded(z, u.at[i + 1].t) == at.t)
+                continue;
+            if (last && at.t == last->t)
+                last->bytes = at.bytes;
+            else if (!last || at.bytes != last->bytes)
+                z->memory[r][n++] = at;
+        }
     }
-    z->memory[r] = out;
-    z->nlevels[r] = kept;
+    z->nlevels[r] = n;
 }
 
 struct trace *trace_make(const struct program *p, const struct steps *steps, const char *unit) {
