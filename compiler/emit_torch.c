@@ -11,6 +11,7 @@
  * This is PyTorch 2.15, which refuses files without waits. Earlier ones refuse files with them; to those the form
  * without communication says the same. */
 #include "pass.h"
+#include <stdlib.h>
 #include <string.h>
 
 enum { UNSHARD = NDIRS, RESHARD, REDUCE_GRAD, WAIT_REDUCE_GRAD };
@@ -121,6 +122,8 @@ static int *look_ahead(const struct torch *z, const struct row *r) {
     return ahead;
 }
 
+static int by_number(const void *x, const void *y) { return *(const int *)x - *(const int *)y; }
+
 /* Closes a stage whose last backward, B or W, this job is. */
 static void count_backward(const struct torch *z, struct row *out, int32_t j, int *left) {
     const struct job *job = j >= 0 ? &z->sp->job[j] : NULL;
@@ -133,27 +136,23 @@ static void count_backward(const struct torch *z, struct row *out, int32_t j, in
 static void add_weights(const struct torch *z, struct row *r, int *left) {
     const int *ahead = look_ahead(z, r);
     struct row out = {0};
-    bool *held = NEW(bool, z->sp->stages);
-    int low = z->sp->stages, high = -1; /* stages ever held lie between */
+    int held[STAGES_AT_HAND], nheld = 0; /* ascending */
     for (size_t i = 0; i <= r->n; i++) {
         const int *next = ahead + i * STAGES_AT_HAND;
         int n = 0;
         while (i < r->n && n < STAGES_AT_HAND && next[n] >= 0)
             n++;
-        for (int s = low; s <= high; s++)
-            if (held[s] && !among(next, n, s)) {
-                held[s] = false;
-                add_stage_cell(&out, RESHARD, s);
-            }
+        for (int k = 0; k < nheld; k++)
+            if (!among(next, n, held[k]))
+                add_stage_cell(&out, RESHARD, held[k]);
         for (int k = 0; k < n; k++)
-            if (!held[next[k]]) {
-                held[next[k]] = true;
-                low = next[k] < low ? next[k] : low;
-                high = next[k] > high ? next[k] : high;
+            if (!among(held, nheld, next[k]))
                 add_stage_cell(&out, UNSHARD, next[k]);
-            }
         if (i == r->n)
             break;
+        memcpy(held, next, sizeof *held * (size_t)n);
+        nheld = n;
+        qsort(held, (size_t)n, sizeof *held, by_number);
         add_cell(&out, r->cell[i]);
         count_backward(z, &out, r->cell[i].first, left);
         count_backward(z, &out, r->cell[i].second, left);
