@@ -136,13 +136,6 @@ struct side *side_of_program(const char *name, const struct program *p, const st
     return s;
 }
 
-static uint8_t op_of(const char *name) {
-    int op = 0;
-    while (op_name[op] != name) /* read_tsv took it from there */
-        op++;
-    return (uint8_t)op;
-}
-
 static bool new_lane(const struct timeline_rows *t, int i) {
     return i == 0 || t->row[i].rank != t->row[i - 1].rank || t->row[i].lane != t->row[i - 1].lane;
 }
@@ -165,7 +158,7 @@ struct side *side_of_rows(const char *name, struct timeline_rows *t) {
         s->lane[l].n++;
         s->op[i] = (struct diff_op){.rank = x->rank,
                                     .lane = l,
-                                    .op = op_of(x->op),
+                                    .op = x->op,
                                     .stage = x->stage,
                                     .batch = x->batch,
                                     .peer = x->peer,
@@ -191,11 +184,12 @@ void side_times(struct side *s, const char *file, struct timeline_rows *t) {
     for (int i = 0; same && i < s->n; i++) {
         const struct timeline_row *x = &t->row[i];
         const struct diff_op *o = &s->op[i];
-        same = x->rank == o->rank && !strcmp(x->lane, s->lane[o->lane].name) && op_of(x->op) == o->op &&
+        same = x->rank == o->rank && !strcmp(x->lane, s->lane[o->lane].name) && x->op == o->op &&
                x->stage == o->stage && x->batch == o->batch && x->peer == o->peer && x->bytes == o->bytes;
         if (!same)
             die("%s%s: this row is no instruction of the program, which has %s%s on rank %d there; %s", file,
-                t->nsteps ? format(", rank %d's %s in lane %s", x->rank, x->op, x->lane) : format(":%d", i + 2),
+                t->nsteps ? format(", rank %d's %s in lane %s", x->rank, op_name[x->op], x->lane)
+                          : format(":%d", i + 2),
                 diff_op_name(o), o->bytes < 0 ? "" : format(" of %lld bytes", (long long)o->bytes), o->rank, advice);
         s->start[i] = x->start;
         s->end[i] = x->end;

@@ -111,7 +111,8 @@ struct timeline_rows {
     int *step;     /* the numbers of the steps; NULL: a timeline without */
     struct timeline_row {
         int rank;
-        const char *lane, *op; /* "send 1", "SEND_F" */
+        const char *lane; /* "send 1" */
+        uint8_t op;
         double start, end;
         int stage, batch, peer; /* -1: does not apply */
         int64_t bytes;          /* likewise */

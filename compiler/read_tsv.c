@@ -132,10 +132,10 @@ static bool read_lane(struct table *t, int rank, bool new_rank) {
 /* ---- columns that may be empty ---- */
 
 /* A number where the column applies to the row's operation, else nothing; -1 then. */
-static int64_t read_applying(struct reader *in, const char *op, const char *what, bool applies, int64_t most) {
+static int64_t read_applying(struct reader *in, int op, const char *what, bool applies, int64_t most) {
     bool empty = *in->p == '\t' || *in->p == '\n' || !*in->p;
     if (!applies && !empty)
-        FAIL(in, in->p, "expected nothing instead of %s: %s has none", what, op);
+        FAIL(in, in->p, "expected nothing instead of %s: %s has none", what, op_name[op]);
     return applies ? read_integer(in, what, 0, most) : -1;
 }
 
@@ -204,21 +204,21 @@ static void read_row(struct table *t) {
         FAIL(in, at, "column 'end': expected a time not before the start");
     at = in->p;
     int op = read_name(in, "an operation in column 'op'", op_name, NOPS);
-    row->op = op_name[op];
+    row->op = (uint8_t)op;
     if (!lane_takes(t->kind, op))
-        FAIL(in, at, "column 'op': %s does not run in the lane %s", row->op, row->lane);
+        FAIL(in, at, "column 'op': %s does not run in the lane %s", op_name[op], row->lane);
     column_end(in, "op");
-    row->stage = (int)read_applying(in, row->op, "the stage in column 'stage'", true, INT32_MAX);
+    row->stage = (int)read_applying(in, op, "the stage in column 'stage'", true, INT32_MAX);
     column_end(in, "stage");
-    row->batch = (int)read_applying(in, row->op, "the microbatch in column 'batch'", op_has_batch(op), INT32_MAX);
+    row->batch = (int)read_applying(in, op, "the microbatch in column 'batch'", op_has_batch(op), INT32_MAX);
     column_end(in, "batch");
     at = in->p;
     bool meets = op_lane[op] == LANE_SEND || op_lane[op] == LANE_RECV;
-    row->peer = (int)read_applying(in, row->op, "the peer in column 'peer'", meets, INT32_MAX);
+    row->peer = (int)read_applying(in, op, "the peer in column 'peer'", meets, INT32_MAX);
     if (row->peer != t->peer && t->kind != LANE_ALL)
         FAIL(in, at, "column 'peer': expected %d, the lane's peer", t->peer);
     column_end(in, "peer");
-    row->bytes = read_applying(in, row->op, "the bytes in column 'bytes'", is_message(op), INT64_MAX);
+    row->bytes = read_applying(in, op, "the bytes in column 'bytes'", is_message(op), INT64_MAX);
     check_row(t);
     read_end(in);
     t->n++;

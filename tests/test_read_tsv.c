@@ -21,8 +21,8 @@ Test(read_tsv, columns) {
     cr_assert_str_eq(r[1].lane, "compute");
     cr_assert_str_eq(r[2].lane, "send 12");
     cr_assert_str_eq(r[4].lane, "group 0,3");
-    cr_assert_str_eq(r[0].op, "F");
-    cr_assert_str_eq(r[3].op, "ADD");
+    cr_assert_eq(r[0].op, OP_F);
+    cr_assert_eq(r[3].op, OP_ADD);
     cr_assert(r[0].stage == 0 && r[0].batch == 7 && r[0].peer == -1 && r[0].bytes == -1);
     cr_assert(r[1].batch == -1 && r[2].peer == 12 && r[2].bytes == 4096);
     cr_assert(r[3].peer == 12 && r[3].bytes == -1 && r[3].batch == -1);
@@ -63,8 +63,8 @@ Test(read_tsv, reads_what_is_written) {
         for (int i = 0; i < t->n; i++) {
             const struct timeline_row *r = &t->row[i];
             char a[32], b[32];
-            put(&again, "%d\t%s\t%s\t%s\t%s\t%d\t", r->rank, r->lane, number(r->start, a), number(r->end, b), r->op,
-                r->stage);
+            put(&again, "%d\t%s\t%s\t%s\t%s\t%d\t", r->rank, r->lane, number(r->start, a), number(r->end, b),
+                op_name[r->op], r->stage);
             put(&again, r->batch < 0 ? "\t" : "%d\t", r->batch);
             put(&again, r->peer < 0 ? "\t" : "%d\t", r->peer);
             put(&again, r->bytes < 0 ? "\n" : "%lld\n", (long long)r->bytes);

@@ -13,7 +13,8 @@ static void read_rows(void *with) {
 
 static void put_row(struct text *t, const struct timeline_row *r) {
     char start[32], end[32];
-    put(t, "%d\t%s\t%s\t%s\t%s\t%d\t", r->rank, r->lane, number(r->start, start), number(r->end, end), r->op, r->stage);
+    put(t, "%d\t%s\t%s\t%s\t%s\t%d\t", r->rank, r->lane, number(r->start, start), number(r->end, end), op_name[r->op],
+        r->stage);
     put(t, r->batch < 0 ? "\t" : "%d\t", r->batch);
     put(t, r->peer < 0 ? "\t" : "%d\t", r->peer);
     put(t, r->bytes < 0 ? "\n" : "%lld\n", (long long)r->bytes);
