@@ -115,10 +115,10 @@ int side_nsteps(const struct side *s); /* 1: it is predicted */
 /* When operation i ended, or how long it took, in each step. */
 void diff_sample(const struct side *s, int i, bool ends, double *out);
 void diff_significance(struct diff *d);
-/* diff_match.c: only in one, moved, reordered. Sets match of both. */
-void match_sides(struct diff *d);
+/* diff_match.c: the whole comparison. What is only in one, moved or reordered, what takes longer, then all that
+ * follows. */
+struct diff *diff_make(struct side *a, struct side *b);
 bool diff_compares(const struct diff_op *o); /* is it the whole of what its match is? */
-void match_ticks(struct diff *d);            /* ticks of both, and what takes longer */
 /* diff_cause.c: what each operation waited for, the critical paths, the accounts, the roots. */
 void diff_causes(struct diff *d);
 int32_t *side_ops(const struct side *s, int r); /* of each instruction of a rank of what s waits for, the operation */
@@ -131,8 +131,8 @@ int64_t diff_took(const struct side *s, const struct diff_op *o); /* of a RECV: 
 void diff_groups(struct diff *d);
 /* diff_fit.c: what the measured side took, as a cluster script. Dies where there is nothing measured. */
 void emit_fit(struct text *out, const struct diff *d);
-struct diff *diff_make(struct side *a, struct side *b);
 /* diff_text.c */
+const char *diff_op_name(const struct diff_op *o); /* "1F3", "SEND_F 1 3 to 2" */
 extern const char *const figure_name[NFIGURES];
 bool diff_figure(const struct diff *d, int which, int side, double *x);        /* whether that side has it */
 bool diff_figure_changed(const struct diff *d, int which, double a, double b); /* and not by rounding or chance */
@@ -144,5 +144,4 @@ void emit_diff(struct text *out, const struct diff *d, bool markdown, bool ascii
 void emit_diff_json(struct text *out, const struct diff *d);
 /* diff_svg.c: both timelines and the difference as a picture, by itself or in a page. Both need times. */
 void emit_diff_svg(struct text *out, const struct diff *d, bool html);
-const char *diff_op_name(const struct diff_op *o); /* "1F3", "SEND_F 1 3 to 2" */
 #endif

@@ -1,4 +1,4 @@
-/* Which operations of two sides are the same, and what changed about them but the time. */
+/* Which operations of two sides are the same, what changed about them, and which take longer or end later. */
 #include "diff.h"
 #include "map.h"
 #include <math.h>
@@ -158,7 +158,7 @@ static int count_left(const struct side *s) {
     return n;
 }
 
-void match_sides(struct diff *d) {
+static void match_sides(struct diff *d) {
     struct side *a = d->side[0], *b = d->side[1];
     struct matcher m = {.side = {a, b}, .nth = {numbers_of(a), numbers_of(b)}, .ranks = true};
     match_left(&m);
@@ -212,7 +212,7 @@ int64_t diff_begin(const struct side *s, const struct diff_op *o) {
 
 int64_t diff_took(const struct side *s, const struct diff_op *o) { return o->end - diff_begin(s, o); }
 
-void match_ticks(struct diff *d) {
+static void match_ticks(struct diff *d) {
     double last = 0;
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < d->side[k]->n; i++)
