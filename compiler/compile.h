@@ -58,7 +58,6 @@ int diff_command(const struct compile *how, const struct diff_args *a);
 
 /* weights.c: the checkpoint of that step in dir, or with step -1 the newest whole one, as one file at path. */
 int export_weights(const char *dir, int64_t step, const char *path, bool json);
-void put_json(const char *s); /* main.c: to stdout, as a JSON string */
 
 /* Writes a file whole or not at all: beside its place first, then renamed. "-" is stdout. */
 void write_file(const char *path, const struct text *t);

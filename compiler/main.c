@@ -330,12 +330,6 @@ static int compile(struct settings *z) {
     return 0;
 }
 
-void put_json(const char *s) {
-    struct text t = {0};
-    put_string(&t, s);
-    fwrite(t.s, 1, t.n, stdout);
-}
-
 static int check(const struct compile *c, bool json) {
     long long n = 0, parameters = 0;
     for (int r = 0; r < c->program->workers; r++)
@@ -343,11 +337,7 @@ static int check(const struct compile *c, bool json) {
     for (int s = 0; s < c->spec->stages + c->spec->tied; s++)
         for (int l = 0; l < c->stage[s].rt.nlayers; l++)
             parameters += c->stage[s].rt.layer[l].nparam;
-    if (json) {
-        printf("{\"schema\": 1, \"schedule\": ");
-        put_json(c->spec->name);
-    } else
-        printf("%s", c->spec->name);
+    printf(json ? "{\"schema\": 1, \"schedule\": %s" : "%s", json ? quoted(c->spec->name) : c->spec->name);
     printf(json ? ", \"proved\": true, \"jobs\": %d, \"instructions\": %lld, \"workers\": %d"
                 : ": proved: %d jobs, %lld instructions on %d ranks",
            c->spec->njobs, n, c->spec->workers);
@@ -374,10 +364,8 @@ static int verify_command(const char *path, bool json) {
         claim++;
     if (json) {
         printf("{\"schema\": 1, \"proved\": %s", no ? "false" : "true");
-        if (no) {
-            printf(", \"claim\": \"%s\", \"why\": ", claims[claim]);
-            put_json(no->why);
-        }
+        if (no)
+            printf(", \"claim\": \"%s\", \"why\": %s", claims[claim], quoted(no->why));
         printf("}\n");
     } else if (no)
         printf("%s: refuted (%s)\n%s\n", path, claims[claim], no->why);

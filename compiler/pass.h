@@ -124,7 +124,8 @@ struct timeline_rows *read_times(const char *path);
 bool holds_times(const char *path); /* such a folder? */
 /* emit_json.c */
 void emit_json(struct text *out, const struct report *r);
-void put_string(struct text *t, const char *s);
+void put_string(struct text *t, const char *s); /* as a JSON string */
+const char *quoted(const char *s);              /* the same, to be printed */
 /* path.c: which instructions are on the timeline's critical path: [rank][index in ins]. */
 bool **critical_path(const struct program *p, const struct timeline *tl);
 /* usage.c: the bytes of a rank that hold something, from each of these times on; the first is 0. start, end: as in the

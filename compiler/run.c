@@ -360,9 +360,8 @@ static void print_text(const struct compile *c, const struct outcome *o) {
 }
 
 static void print_json(const struct compile *c, const struct outcome *o) {
-    printf("{\n  \"schema\": 1,\n  \"schedule\": ");
-    put_json(c->spec->name);
-    printf(",\n  \"steps\": %lld,\n", (long long)o->steps);
+    printf("{\n  \"schema\": 1,\n  \"schedule\": %s,\n  \"steps\": %lld,\n", quoted(c->spec->name),
+           (long long)o->steps);
     printf("  \"loss_first\": %.9g,\n  \"loss_last\": %.9g,\n", o->first, o->last);
     printf("  \"seconds_per_step\": %.6g,\n  \"tokens_per_second\": %.6g,\n", o->step, o->tokens_per_second);
     if (o->compared)

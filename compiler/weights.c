@@ -31,12 +31,10 @@ static void tell(const char *path, bool json) {
     int64_t bytes = f->n > 0 ? f->tensor[f->n - 1].end : 0;
     const char *size =
         bytes < 100000 ? format("%lld bytes", (long long)bytes) : format("%.1f MB", 1e-6 * (double)bytes);
-    if (json) {
-        printf("{\"schema\": 1, \"file\": ");
-        put_json(path);
-        printf(", \"step\": %s, \"tensors\": %d, \"bytes\": %lld}\n", safetensors_meta(f, "step"), f->n,
-               (long long)bytes);
-    } else
+    if (json)
+        printf("{\"schema\": 1, \"file\": %s, \"step\": %s, \"tensors\": %d, \"bytes\": %lld}\n", quoted(path),
+               safetensors_meta(f, "step"), f->n, (long long)bytes);
+    else
         printf("%s: step %s, %d tensors, %s\n", path, safetensors_meta(f, "step"), f->n, size);
     safetensors_close(f);
 }
