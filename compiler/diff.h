@@ -101,7 +101,8 @@ struct diff {
 struct side *side_of_program(const char *name, const struct program *p, const struct timeline *tl);
 struct side *side_of_rows(const char *name, struct timeline_rows *rows);
 void side_times(struct side *s, const char *file, struct timeline_rows *rows);
-bool side_leads(const struct side *s, int o); /* is o the first of a ring of two at least? */
+int32_t *side_ops(const struct side *s, int r); /* of each instruction of a rank of what s waits for, the operation */
+bool side_leads(const struct side *s, int o);   /* is o the first of a ring of two at least? */
 /* diff_clock.c: the steps' times, from the begin of each, by one clock, a message from when all its ends have come; and
  * their medians as the times of s. Changes the rows. */
 void side_steps(struct side *s, struct timeline_rows *t);
@@ -121,8 +122,7 @@ struct diff *diff_make(struct side *a, struct side *b);
 bool diff_compares(const struct diff_op *o); /* is it the whole of what its match is? */
 /* diff_cause.c: what each operation waited for, the critical paths, the accounts, the roots. */
 void diff_causes(struct diff *d);
-int32_t *side_ops(const struct side *s, int r); /* of each instruction of a rank of what s waits for, the operation */
-bool diff_changed(const struct diff_op *o);     /* but for its time */
+bool diff_changed(const struct diff_op *o);                 /* but for its time */
 int64_t diff_shift(const struct diff *d, int side, int op); /* how much later it ends in B; 0: or one has it */
 const struct root *diff_root(const struct diff *d, int side, int op); /* that made it earlier or later, or NULL */
 int64_t diff_begin(const struct side *s, const struct diff_op *o);

@@ -47,16 +47,6 @@ static bool waits_in_lane(const struct side *s, int o) {
     return o > l->first && !(follows && op_lane[s->op[o].op] == LANE_RECV && s->op[o - 1].ring != o - 1);
 }
 
-int32_t *side_ops(const struct side *s, int r) {
-    const struct rank *k = &s->waits->rank[r];
-    int32_t *at = NEW(int32_t, k->nins), *n = NEW(int32_t, k->nlanes);
-    for (int i = 0; i < k->nins; i++) {
-        int l = k->ins[i].lane;
-        at[i] = s->lane[s->lane_at[r] + l].first + n[l]++;
-    }
-    return at;
-}
-
 static void bind_program(struct side *s) {
     for (int r = 0; r < s->workers; r++) {
         const struct rank *k = &s->waits->rank[r];

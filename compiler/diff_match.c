@@ -282,7 +282,8 @@ static void lend_waits(struct side *to, const struct side *from) {
         same = to->op[i].match == i && to->op[i].rank == from->op[i].rank && to->op[i].lane == from->op[i].lane;
     for (int l = 0; same && l < to->nlanes; l++)
         same = strcmp(to->lane[l].name, from->lane[l].name) == 0;
-    to->waits = to->p ? to->p : same ? from->p : NULL;
+    if (!to->waits && same)
+        to->waits = from->p;
 }
 
 /* A program's text without its head, which has its name. */

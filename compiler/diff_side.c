@@ -126,7 +126,7 @@ struct side *side_of_program(const char *name, const struct program *p, const st
         nlanes += p->rank[r].nlanes;
     }
     struct side *s = side_new(name, n, nlanes, p->workers);
-    s->p = p;
+    s->p = s->waits = p;
     s->timed = tl != NULL;
     for (int r = 0; r < p->workers; r++) {
         s->lane_at[r + 1] = s->lane_at[r] + p->rank[r].nlanes;
@@ -174,6 +174,16 @@ struct side *side_of_rows(const char *name, struct timeline_rows *t) {
     if (t->nsteps)
         side_steps(s, t);
     return s;
+}
+
+int32_t *side_ops(const struct side *s, int r) {
+    const struct rank *k = &s->waits->rank[r];
+    int32_t *at = NEW(int32_t, k->nins), *n = NEW(int32_t, k->nlanes);
+    for (int i = 0; i < k->nins; i++) {
+        int l = k->ins[i].lane;
+        at[i] = s->lane[s->lane_at[r] + l].first + n[l]++;
+    }
+    return at;
 }
 
 /* The times of a program's instructions, from the timeline beside it or as measured. */

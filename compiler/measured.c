@@ -7,24 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-/* The place of each instruction among the rows of a step, which go by rank, lane and place in the lane. */
-static int32_t **rows_of(const struct program *p) {
-    int32_t **row = NEW(int32_t *, p->workers);
-    for (int r = 0, first = 0; r < p->workers; first += p->rank[r++].nins) {
-        const struct rank *k = &p->rank[r];
-        int32_t *next = NEW(int32_t, k->nlanes + 1);
-        next[0] = first;
-        for (int i = 0; i < k->nins; i++)
-            next[k->ins[i].lane + 1]++;
-        for (int l = 0; l < k->nlanes; l++)
-            next[l + 1] += next[l];
-        row[r] = NEW(int32_t, k->nins);
-        for (int i = 0; i < k->nins; i++)
-            row[r][i] = next[k->ins[i].lane]++;
-    }
-    return row;
-}
-
 /* start, end: by row */
 static struct timeline timeline_of(const struct program *p, int32_t **row, const double *start, const double *end) {
     struct timeline tl = {NEW(double *, p->workers), NEW(double *, p->workers), 0};
@@ -93,7 +75,9 @@ void take_measured(struct compile *c, const char *path) {
         die("%s: it has no column step, so it was not measured; `pianola run --timeline FILE` writes what was", path);
     const double *took = durations_of(t);
     side_times(s, path, t);
-    int32_t **row = rows_of(c->program);
+    int32_t **row = NEW(int32_t *, c->program->workers); /* of each instruction: its place in a step */
+    for (int r = 0; r < c->program->workers; r++)
+        row[r] = side_ops(s, r);
     c->timeline = NEW(struct timeline, 1);
     *c->timeline = timeline_of(c->program, row, s->start, s->end);
     c->steps = steps_of(c->program, row, s, took);
