@@ -4,9 +4,9 @@
  * The form with communication is PyTorch's own lowering of the other, cell for cell, so that what it runs is the same
  * whichever it is given: UNSHARD and RESHARD keep the weights of the next three stages at hand, REDUCE_GRAD follows a
  * stage's last backward, and sends and receives are placed by walking over the ranks in turn, one cell of each at a
- * time. A sender puts its peer's receive where the peer then stands; that is a safe order. It waits for a forward's send
- * after the backward that shows it was received, and for a backward's at the end of its row. Where PyTorch drops two
- * stages at once it does so in the order of a Python set; here, the lower one goes first.
+ * time. A sender puts its peer's receive where the peer then stands; that is a safe order. It waits for a forward's
+ * send after the backward that shows it was received, and for a backward's at the end of its row. Where PyTorch drops
+ * two stages at once it does so in the order of a Python set; here, the lower one goes first.
  *
  * This is PyTorch 2.15, which refuses files without waits. Earlier ones refuse files with them; to those the form
  * without communication says the same. */
@@ -39,9 +39,9 @@ struct torch {
 
 static void check_expressible(struct torch *z) {
     const struct spec *sp = z->sp;
-    const char *why = sp->pred                       ? "the schedule has dependencies of its own"
+    const char *why = sp->pred       ? "the schedule has dependencies of its own"
                       : is_graph(sp) ? "the model is no chain of stages"
-                                                     : NULL;
+                                     : NULL;
     if (why)
         die("%s: PyTorch's CSV is for a chain of stages, but %s", sp->file, why);
     for (int s = 0; s < sp->stages; s++)
