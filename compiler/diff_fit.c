@@ -1,9 +1,9 @@
 /* Costs as they were measured, as a cluster script that the next compile can be given.
  *
  * Of each stage's job, the median of all that was measured. Of each link, messages of two sizes or more give latency
- * and bandwidth, the line through their medians whose slope is the median of all slopes (Theil 1950, Sen 1968); one
- * size cannot tell them apart, and is taken as bandwidth alone. A reduction counts as its ring's steps, 2 (n - 1)
- * messages of an nth part (sim.c), over each link of the ring that has no messages of its own. */
+ * and bandwidth, the line through their medians whose slope is the median of slopes (Theil 1950, the incomplete
+ * method); one size cannot tell them apart, and is taken as bandwidth alone. A reduction counts as its ring's steps, 2
+ * (n - 1) messages of an nth part (sim.c), over each link of the ring that has no messages of its own. */
 #include "diff.h"
 #include <math.h>
 #include <stdlib.h>
@@ -150,14 +150,15 @@ static struct points points_of(const struct side *s) {
     return z;
 }
 
-/* Theil and Sen's line through points of ascending sizes, each with its median. */
+/* Theil's line through points of ascending sizes: each of the lower half with its like in the upper half. */
 static struct line line_of(const struct point *p, int n) {
     struct line l = {p->from, p->to, 0, INFINITY};
-    double *slope = NEW(double, n *(n - 1) / 2 + 1), *rest = NEW(double, n);
-    int slopes = 0;
-    for (int a = 0; a < n; a++)
-        for (int b = a + 1; b < n; b++)
-            slope[slopes++] = (p[b].took - p[a].took) / (double)(p[b].bytes - p[a].bytes);
+    int slopes = n / 2;
+    double *slope = NEW(double, slopes), *rest = NEW(double, n);
+    for (int a = 0; a < slopes; a++) {
+        const struct point *low = &p[a], *high = &p[a + n - slopes];
+        slope[a] = (high->took - low->took) / (double)(high->bytes - low->bytes);
+    }
     double per_byte = slopes ? median_of(slope, slopes) : 0;
     for (int a = 0; a < n; a++)
         rest[a] = p[a].took - per_byte * (double)p[a].bytes;

@@ -63,6 +63,8 @@ double sign_test(double x, const double *y, int m) {
     }
     int n = below + above, fewer = below < above ? below : above;
     double sum = 0, ways = 1;
+    if (n > 1000) /* 2^n would be infinite */
+        return erfc(fmax((double)n / 2 - fewer - 0.5, 0) / sqrt((double)n / 2));
     for (int i = 0; i <= fewer; ways = ways * (n - i) / (i + 1), i++)
         sum += ways;
     return fmin(1, 2 * sum / pow(2, n));

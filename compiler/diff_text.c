@@ -129,8 +129,8 @@ static void put_account(struct text *t, const struct diff *d, const struct measu
     put_figure_row(t, markdown, "makespan", time_text((double)x * d->tick, m, a), time_text((double)y * d->tick, m, b),
                    signed_time(y - x, d, m, delta));
     if (idle)
-        put(t, "\nother: all that the rank needed was there; something else kept it, such as ranks that share its "
-               "cores\n");
+        put(t, "\nother: nothing that is known of kept the rank: of a measurement, say, that ranks share its cores; of a "
+               "timeline\nwithout its program, that it does not tell\n");
 }
 
 static const char *before_in_lane(const struct side *s, int i) {

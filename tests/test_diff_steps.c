@@ -82,6 +82,12 @@ Test(diff_steps, sign) {
     cr_assert_float_eq(sign_test(1.5, y, 10), 2 * 11 / 1024.0, 1e-12);
     cr_assert_float_eq(sign_test(5.5, y, 10), 1, 1e-12);
     cr_assert_float_eq(sign_test(1, y, 10), 2 / 512.0, 1e-12); /* one that is equal says nothing */
+    double many[2000];
+    for (int i = 0; i < 2000; i++)
+        many[i] = i;
+    /* so many that 2^n overflows */
+    cr_assert_lt(sign_test(1891.5, many, 2000), 1e-6);
+    cr_assert_gt(sign_test(1001.5, many, 2000), 0.9);
 }
 
 /* ---- steps of a program, by clocks of our own ---- */
