@@ -238,7 +238,7 @@ Test(emit_json, has_the_keys_of_the_schema_in_order) {
     emit_json(&t, r);
     cr_assert_str_eq(t.s, "{\n"
                           "  \"schema\": 1,\n"
-                          "  \"schedule\": \"a\\\"b\\\\c\\u000a\",\n"
+                          "  \"schedule\": \"a\\\"b\\\\c\\n\",\n"
                           "  \"workers\": 1,\n"
                           "  \"stages\": 2,\n"
                           "  \"batches\": 2,\n"
