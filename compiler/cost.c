@@ -350,7 +350,7 @@ static void stage_of_units(struct stage *st) {
 }
 
 /* What was measured takes the place of what the FLOP say. Without flops there is nothing to say: then all is needed. */
-static void take_measured(struct spec *sp, struct stage *st) {
+static void take_costs(struct spec *sp, struct stage *st) {
     for (int s = 0; s < sp->stages + sp->tied; s++) {
         const double *took = &sp->took[s * NOPS];
         for (int d = 0; d < NDIRS; d++)
@@ -376,7 +376,7 @@ struct stage *cost_stages(struct spec *sp) {
         for (int s = 0; s < sp->stages; s++)
             stage_of_units(&st[s]);
     if (sp->took)
-        take_measured(sp, st);
+        take_costs(sp, st);
     for (struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
         if (j->cost == 0)
             j->cost = st[j->s].cost[j->d];

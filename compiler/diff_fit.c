@@ -17,11 +17,9 @@ struct samples {
     double *x;
 };
 
-static int nsteps(const struct side *s) { return s->steps->nsteps; }
-
 /* Collects the durations of all operations of each group, in all steps. */
 static void collect(const struct side *s, struct samples *z) {
-    int K = nsteps(s);
+    int K = side_nsteps(s);
     z->at = NEW(size_t, z->n + 1);
     for (int i = 0; i < s->n; i++)
         if (z->of[i] >= 0)
@@ -133,14 +131,14 @@ static void add_ring(struct points *z, const struct side *s, int first, double t
 /* One point per message and per step of a ring, with the median over the measured steps. */
 static struct points points_of(const struct side *s) {
     struct points z = {0};
-    double *took = NEW(double, nsteps(s));
+    double *took = NEW(double, side_nsteps(s));
     for (int i = 0; i < s->n; i++) {
         const struct diff_op *o = &s->op[i];
         bool reduces = o->op == OP_REDUCE && side_leads(s, i);
         if (o->bytes <= 0 || !(reduces || (is_message(o->op) && o->op != OP_REDUCE && op_lane[o->op] == LANE_RECV)))
             continue;
         diff_sample(s, i, false, took);
-        double t = median_of(took, nsteps(s));
+        double t = median_of(took, side_nsteps(s));
         if (reduces)
             add_ring(&z, s, i, t);
         else
@@ -256,7 +254,7 @@ void emit_fit(struct text *t, const struct diff *d) {
         if (is_cost(s->op[i].op) && s->op[i].stage >= sets)
             sets = s->op[i].stage + 1;
     }
-    put(t, "-- Costs as measured, medians of %d steps of %s; for --cluster.\n", nsteps(s), tame(s->name));
+    put(t, "-- Costs as measured, medians of %d steps of %s; for --cluster.\n", side_nsteps(s), tame(s->name));
     put_jobs(t, s, sets);
     size_t before = t->n;
     put_links(t, s);

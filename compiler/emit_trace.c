@@ -17,6 +17,17 @@ void put_slice_name(struct text *t, const struct instr *in) {
         put(t, "%d", in->batch);
 }
 
+void put_slice_args(struct text *t, const struct rank *k, const struct instr *in) {
+    const struct buf *b = payload(k, in);
+    if (in->batch >= 0)
+        put(t, ",\"mb\":%d", in->batch);
+    if (in->peer >= 0)
+        put(t, ",\"peer\":%d", in->peer);
+    if (b)
+        put(t, ",\"bytes\":%lld", (long long)b->bytes);
+    put(t, "}}");
+}
+
 const char *slice_category(const struct instr *in) {
     static const char *const category[] = {
         [LANE_COMPUTE] = "compute", [LANE_SEND] = "send", [LANE_RECV] = "recv", [LANE_GROUP] = "collective"};

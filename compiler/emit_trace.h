@@ -28,6 +28,8 @@ struct trace *trace_make(const struct program *p, const struct steps *steps, con
 double trace_unit(const char *unit, const struct steps *steps); /* unit_ns */
 /* "1F3", "2FETCH": as PyTorch spells it. A viewer colours by the name without its digits. */
 void put_slice_name(struct text *t, const struct instr *in);
+/* The rest of a slice's args in JSON, behind its stage, and their end: microbatch, peer, bytes. */
+void put_slice_args(struct text *t, const struct rank *k, const struct instr *in);
 bool sends_message(const struct instr *in); /* one with a receive on another rank */
 bool receives_message(const struct instr *in);
 const char *slice_category(const struct instr *in); /* "compute", "send", "recv" or "collective" */

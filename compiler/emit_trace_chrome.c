@@ -39,13 +39,7 @@ static void put_slice(struct text *t, const struct trace *z, const struct progra
     put(t, "\",\"cat\":\"%s\",\"args\":{\"stage\":%d", slice_category(in), in->stage);
     if (steps->number)
         put(t, ",\"step\":%d", steps->number[m->step]);
-    if (in->batch >= 0)
-        put(t, ",\"mb\":%d", in->batch);
-    if (in->peer >= 0)
-        put(t, ",\"peer\":%d", in->peer);
-    if (b)
-        put(t, ",\"bytes\":%lld", (long long)b->bytes);
-    put(t, "}}");
+    put_slice_args(t, k, in);
     if (!sends_message(in) && !receives_message(in))
         return;
     put(t, ",\n{\"ph\":\"%s,\"pid\":%d,\"tid\":%d,", sends_message(in) ? "s\"" : "f\",\"bp\":\"e\"", m->rank + 1, tid);

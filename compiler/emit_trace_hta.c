@@ -35,18 +35,11 @@ static void put_event(struct text *t, const char *category, int pid, int tid, st
 
 static void put_kernel(struct text *t, const struct rank *k, const struct instr *in, int pid, int step,
                        struct span at) {
-    const struct buf *b = payload(k, in);
     int stream = in->lane + 1;
     put_event(t, "kernel", pid, pid + 1 + stream, at);
     put(t, ",\"name\":\"%s%s\",\"args\":{\"stream\":%d,\"correlation\":%d,\"stage\":%d",
         is_message(in->op) ? "ncclKernel_" : "", op_name[in->op], stream, FIRST_CORRELATION + step, in->stage);
-    if (in->batch >= 0)
-        put(t, ",\"mb\":%d", in->batch);
-    if (in->peer >= 0)
-        put(t, ",\"peer\":%d", in->peer);
-    if (b)
-        put(t, ",\"bytes\":%lld", (long long)b->bytes);
-    put(t, "}}");
+    put_slice_args(t, k, in);
 }
 
 /* Returns its end. Steps of one rank lie apart, even where clocks were set differently in each. */

@@ -397,21 +397,15 @@ int main(int argc, char **argv) {
     const struct command *c = find_command(argv[1], false);
     struct settings z = {.dump = "", .step = -1, .run = {.steps = 100, .seed = 1}};
     parse(&z, c, argc - 1, argv + 1);
+    if (z.json && z.compare.markdown)
+        die("--json and --markdown exclude each other");
+    z.compare.json = z.diff.json = z.json;
+    z.compare.ascii = z.diff.ascii = z.style.ascii;
     switch (c->bit) {
     case CHECK: compile_all(&z.compile, z.dump); return check(&z.compile, z.json);
     case SHOW: return show(&z);
-    case COMPARE:
-        if (z.json && z.compare.markdown)
-            die("--json and --markdown exclude each other");
-        z.compare.json = z.json;
-        z.compare.ascii = z.style.ascii;
-        return compare_command(&z.compile, &z.compare);
-    case DIFF:
-        if (z.json && z.diff.markdown)
-            die("--json and --markdown exclude each other");
-        z.diff.json = z.json;
-        z.diff.ascii = z.style.ascii;
-        return diff_command(&z.compile, &z.diff);
+    case COMPARE: return compare_command(&z.compile, &z.compare);
+    case DIFF: return diff_command(&z.compile, &z.diff);
     case VERIFY: return verify_command(z.compile.args.schedule, z.json);
     case COMPILE: return compile(&z);
     case IMPORT: return import_command(z.compile.args.schedule, z.output);

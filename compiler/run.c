@@ -297,7 +297,7 @@ static double predict(const struct compile *c, const struct compile *serial, con
     return sim_run(&sp, st, c->program)->makespan;
 }
 
-static const char *const *lane_names(const struct program *p, const struct rank *k) {
+const char *const *lane_names(const struct program *p, const struct rank *k) {
     const char **name = NEW(const char *, k->nlanes);
     for (int l = 0; l < k->nlanes; l++) {
         struct text t = {0};

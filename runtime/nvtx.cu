@@ -13,25 +13,15 @@ static nvtxDomainHandle_t domain(void) {
 }
 
 static void name_of(const struct rt_instr *x, char *out, size_t n) {
-    static const char *const names[NOPS] = {
-#define X(name, ...) #name,
-        OPS(X)
-#undef X
-    };
-    static const int lanes[NOPS] = {
-#define X(name, lane, ...) LANE_##lane,
-        OPS(X)
-#undef X
-    };
     if (x->op < NDIRS) {
-        snprintf(out, n, "%d%s%d", x->stage, names[x->op], x->batch);
+        snprintf(out, n, "%d%s%d", x->stage, op_name_of(x->op), x->batch);
         return;
     }
-    int at = snprintf(out, n, "%s %d", names[x->op], x->stage);
+    int at = snprintf(out, n, "%s %d", op_name_of(x->op), x->stage);
     if (x->batch >= 0)
         at += snprintf(out + at, n - (size_t)at, " %d", x->batch);
     if (x->peer >= 0)
-        snprintf(out + at, n - (size_t)at, " %s %d", lanes[x->op] == LANE_SEND ? "to" : "from", x->peer);
+        snprintf(out + at, n - (size_t)at, " %s %d", op_lane_of(x->op) == LANE_SEND ? "to" : "from", x->peer);
 }
 
 void nvtx_begin(const struct rt_instr *x) {

@@ -24,15 +24,10 @@ static bool run(struct replay *z, const struct rt_rank *k, int32_t i) {
     for (int32_t w = x->wait; w < x->wait + x->nwait; w++)
         if (!d->wait(z, x, k->wait[w]))
             return false;
-    static const uint8_t lane_of[NOPS] = {
-#define X(name, lane, ...) LANE_##lane,
-        OPS(X)
-#undef X
-    };
     if (x->op == OP_REDUCE)
         return d->reduce(z, x);
     if (x->msg >= 0)
-        return lane_of[x->op] == LANE_SEND ? d->send(z, x) : d->recv(z, x);
+        return op_lane_of(x->op) == LANE_SEND ? d->send(z, x) : d->recv(z, x);
     double start = d->clock(z);
     __atomic_store_n(&z->running, i, __ATOMIC_RELEASE);
     d->launch(z, x);

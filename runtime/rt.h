@@ -93,6 +93,24 @@ struct rt_instr {
     int32_t more, nmore;  /* a forward's further x, a backward's further dy, to be added up: rt_rank.more[more ..] */
 };
 
+/* What the table of ops.h says of an operation: its name, and the kind of its lane. */
+static inline const char *op_name_of(int op) {
+    static const char *const name[NOPS] = {
+#define X(name, ...) #name,
+        OPS(X)
+#undef X
+    };
+    return name[op];
+}
+static inline int op_lane_of(int op) {
+    static const uint8_t lane[NOPS] = {
+#define X(name, lane, ...) LANE_##lane,
+        OPS(X)
+#undef X
+    };
+    return lane[op];
+}
+
 struct rt_home { /* a stage, or the table, whose weights live on a rank */
     int32_t stage;
     int64_t weight, wgrad, opt; /* arena offsets; opt -1: none */

@@ -1,16 +1,5 @@
 #include "timeline.h"
 
-static const char *const op_names[NOPS] = {
-#define X(name, ...) #name,
-    OPS(X)
-#undef X
-};
-static const uint8_t op_lanes[NOPS] = {
-#define X(name, lane, ...) LANE_##lane,
-    OPS(X)
-#undef X
-};
-
 void timeline_head(FILE *f) { fputs("step\trank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\n", f); }
 
 /* An empty column where it does not apply. */
@@ -25,9 +14,9 @@ void timeline_rows(FILE *f, int64_t step, int rank, const struct rt_rank *k, con
     for (int32_t c = 0; c < k->nins; c++) {
         int32_t i = k->lane_ins[c]; /* a lane after the other; each runs in order, so these are its starts, too */
         const struct rt_instr *x = &k->ins[i];
-        int kind = op_lanes[x->op];
+        int kind = op_lane_of(x->op);
         fprintf(f, "%lld\t%d\t%s\t%.9f\t%.9f\t%s\t", (long long)step + 1, rank, lane[x->lane], stamp[i].start - origin,
-                stamp[i].end - origin, op_names[x->op]);
+                stamp[i].end - origin, op_name_of(x->op));
         put_column(f, x->stage, true, '\t');
         put_column(f, x->batch, x->batch >= 0, '\t');
         put_column(f, x->peer, kind == LANE_SEND || kind == LANE_RECV, '\t');

@@ -80,17 +80,6 @@ static int32_t blocked(const struct replay *z) {
 
 /* ---- names ---- */
 
-static const char *const op_names[NOPS] = {
-#define X(name, ...) #name,
-    OPS(X)
-#undef X
-};
-static const uint8_t op_lanes[NOPS] = {
-#define X(name, lane, ...) LANE_##lane,
-    OPS(X)
-#undef X
-};
-
 /* The tensor of a message, as KINDS of ops.h call it; NULL: a job's or an addition's name says enough. */
 static const char *tensor_of(int op) {
     switch (op) {
@@ -119,9 +108,9 @@ void instr_name(char *out, size_t n, const struct rt_instr *x, const int32_t *gr
     if (x->batch >= 0)
         snprintf(batch, sizeof batch, tensor ? ",%d" : " %d", x->batch);
     int at =
-        snprintf(out, n, tensor ? "%s %s(%d%s)" : "%s %s%d%s", op_names[x->op], tensor ? tensor : "", x->stage, batch);
-    if (op_lanes[x->op] == LANE_SEND || op_lanes[x->op] == LANE_RECV)
-        snprintf(out + at, n - (size_t)at, " %s rank %d", op_lanes[x->op] == LANE_SEND ? "to" : "from", x->peer);
+        snprintf(out, n, tensor ? "%s %s(%d%s)" : "%s %s%d%s", op_name_of(x->op), tensor ? tensor : "", x->stage, batch);
+    if (op_lane_of(x->op) == LANE_SEND || op_lane_of(x->op) == LANE_RECV)
+        snprintf(out + at, n - (size_t)at, " %s rank %d", op_lane_of(x->op) == LANE_SEND ? "to" : "from", x->peer);
     if (x->op != OP_REDUCE || !groups)
         return;
     const char *between = " with ranks ";

@@ -20,16 +20,6 @@ static int32_t *groups_of(const struct program *p) {
     return list;
 }
 
-static const char *const *lanes_of(const struct program *p, const struct rank *k) {
-    const char **name = NEW(const char *, k->nlanes);
-    for (int l = 0; l < k->nlanes; l++) {
-        struct text t = {0};
-        put_lane(&t, p, &k->lane[l]);
-        name[l] = t.s;
-    }
-    return name;
-}
-
 /* The stages that a rank computes or is home of; of others it knows nothing. */
 static struct rt_stage *stages_of(const struct rt_program *rt, const struct rt_rank *k) {
     struct rt_stage *stage = NEW(struct rt_stage, rt->sets);
@@ -53,7 +43,7 @@ static void dump_rank(const struct program *p, const struct rt_program *rt, int 
     memcpy(homes, k->home, sizeof *homes * (size_t)k->nhomes);
     homes[k->nhomes].stage = -1;
     struct rt_tables t = {rt->model, stages_of(rt, k), rt->sets,     ins,   k->wait,
-                          k->more,   k->nins,          groups_of(p), homes, lanes_of(p, &p->rank[r])};
+                          k->more,   k->nins,          groups_of(p), homes, lane_names(p, &p->rank[r])};
     FILE *f = fopen(path, "w");
     if (!f)
         die("%s: %s", path, strerror(errno));
