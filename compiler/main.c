@@ -330,6 +330,18 @@ static int compile(struct settings *z) {
     return 0;
 }
 
+/* The claims one by one; null: not decided, since another one fell first. */
+static void print_claims(const struct refutation *no) {
+    printf(", \"model\": \"%s\", \"claims\": [", MACHINE_MODEL);
+    for (int i = 0; i < NCLAIMS; i++)
+        printf("%s{\"claim\": \"%s\", \"says\": %s, \"holds\": %s}", i ? ", " : "", claim_word[i],
+               quoted(claim_what[i]),
+               !no || no->holds >> i & 1 ? "true"
+               : no->claim == 1 << i     ? "false"
+                                         : "null");
+    printf("]");
+}
+
 static int check(const struct compile *c, bool json) {
     long long n = 0, parameters = 0;
     for (int r = 0; r < c->program->workers; r++)
@@ -343,7 +355,9 @@ static int check(const struct compile *c, bool json) {
            c->spec->njobs, n, c->spec->workers);
     if (c->spec->model)
         printf(json ? ", \"parameters\": %lld" : ", %lld parameters", parameters);
-    printf(json ? "}\n" : "\n");
+    if (json)
+        print_claims(NULL);
+    printf(json ? "}\n" : ", machine model %s\n", MACHINE_MODEL);
     return 0;
 }
 
@@ -356,7 +370,6 @@ static int import_command(const char *path, const char *output) {
 }
 
 static int verify_command(const char *path, bool json) {
-    static const char *const claims[] = {"jobs", "gradients", "races", "memory", "serial deadlock", "lane deadlock"};
     const struct program *p = read_text(path, file_text(path));
     struct refutation *no = verify_text(p);
     int claim = 0;
@@ -364,13 +377,14 @@ static int verify_command(const char *path, bool json) {
         claim++;
     if (json) {
         printf("{\"schema\": 1, \"proved\": %s", no ? "false" : "true");
+        print_claims(no);
         if (no)
-            printf(", \"claim\": \"%s\", \"why\": %s", claims[claim], quoted(no->why));
+            printf(", \"claim\": \"%s\", \"why\": %s", claim_word[claim], quoted(no->why));
         printf("}\n");
     } else if (no)
-        printf("%s: refuted (%s)\n%s\n", path, claims[claim], no->why);
+        printf("%s: refuted (%s)\n%s\n", path, claim_word[claim], no->why);
     else
-        printf("%s: proved: %s on %d ranks\n", path, p->name, p->workers);
+        printf("%s: proved: %s on %d ranks, machine model %s\n", path, p->name, p->workers, MACHINE_MODEL);
     return no != NULL;
 }
 

@@ -37,18 +37,29 @@ void mem_plan(const struct spec *sp, struct program *p);
 void lanes_sync(struct program *p);
 
 /* verify.c: needs nothing but the job graph and the streams; gives NULL when all claims asked for hold, else the first
- * that does not, with a counterexample. Shares no code with lower, mem and lanes. */
-enum claim {
-    CLAIM_JOBS = 1,      /* every job once, on its rank, on the right tensors */
-    CLAIM_GRADIENTS = 2, /* every gradient the sum over all microbatches, each once, before its update */
-    CLAIM_RACES = 4,     /* accesses to overlapping bytes of which one writes are ordered */
-    CLAIM_MEMORY = 8,  /* nothing read before written or after freed; no live buffers overlap; peak <= plan <= limit */
-    CLAIM_SERIAL = 16, /* no deadlock: each rank one instruction at a time, every send blocking until its receive */
-    CLAIM_LANES = 32,  /* no deadlock: each lane in order, each edge first in first out */
-    CLAIM_ALL = 63,
-};
+ * that does not, with a counterexample. Shares no code with lower, mem and lanes. X(name, what it says) */
+#define CLAIMS(X)                                                                                                      \
+    X(JOBS, "jobs", "every job runs exactly once, on its rank, on the right tensors and weights")                      \
+    X(GRADIENTS, "gradients", "every home adds the sum over all microbatches, each exactly once, in one update")       \
+    X(RACES, "races", "any two accesses to a byte, of which one writes, are ordered")                                  \
+    X(MEMORY, "memory", "nothing is read before it is written or after it is freed; live buffers never overlap; "      \
+                        "peak <= plan <= limit")                                                                       \
+    X(SERIAL, "serial deadlock", "each rank one instruction at a time, every send blocking until its receive: no "     \
+                                 "deadlock")                                                                           \
+    X(LANES, "lane deadlock", "each lane in its order, every send blocking until its receive: no deadlock")
+#define X(name, ...) CLAIM_BIT_##name,
+enum claim_bit { CLAIMS(X) NCLAIMS };
+#undef X
+#define X(name, ...) CLAIM_##name = 1 << CLAIM_BIT_##name,
+enum claim { CLAIMS(X) CLAIM_ALL = (1 << NCLAIMS) - 1 };
+#undef X
+extern const char *const claim_word[NCLAIMS], *const claim_what[NCLAIMS];
+/* The machine that they are claimed of: verify_orders.c describes it. */
+#define MACHINE_MODEL "start-end"
+extern int64_t verify_work; /* instructions and operands gone through so far, for tests of how that grows */
 struct refutation {
-    int claim;
+    int claim; /* one of enum claim */
+    int holds; /* those that were found to hold all the same */
     char *why; /* the counterexample: rank, lane, line, instruction, and the job or message behind it */
 };
 struct refutation *verify(const struct spec *sp, const struct graph *g, const struct program *p, int claims);

@@ -62,7 +62,7 @@ static void read_grows(struct reader *in) {
 
 /* The rank's last section, from its header on. Leaves the reader behind it. */
 static void read_memory(struct reader *in) {
-    in->k->arena = read_integer(in, "the arena's bytes", 0, INT64_MAX);
+    in->k->arena = read_integer(in, "the arena's bytes", 0, (int64_t)1 << 62);
     read_end(in);
     struct reader here = *in;
     int n = 0;

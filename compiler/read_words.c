@@ -81,8 +81,12 @@ struct buf read_buffer_name(struct reader *in) {
     } else if (kind != K_work)
         FAIL(in, at, "a buffer is written %s(%s)", kind_name[kind],
              kind_has_batch[kind] ? "stage,microbatch" : "stage");
-    if (read_if(in, "#"))
+    at = in->p;
+    if (read_if(in, "#")) {
+        if (kind != K_weight && kind != K_wgrad && kind != K_token)
+            FAIL(in, at, "a rank has one %s of a name: no instances", kind_name[kind]);
         b.inst = (int32_t)read_integer(in, "the number of an instance", 0, INT32_MAX);
+    }
     return b;
 }
 
@@ -100,6 +104,8 @@ bool op_has_batch(int op) {
     }
 }
 
+static bool op_has_instance(int op) { return op == OP_SEND_T || op == OP_RECV_T || op == OP_SERVE || op == OP_FETCH; }
+
 struct instr read_label(struct reader *in) {
     struct instr i = {.batch = -1, .peer = -1, .inst = -1, .msg = -1};
     i.op = (uint8_t)read_name(in, "an operation", op_name, NOPS);
@@ -109,8 +115,12 @@ struct instr read_label(struct reader *in) {
         read_word(in, " ");
         i.batch = (int32_t)read_integer(in, "a microbatch", 0, in->prog->batches - 1);
     }
-    if (read_if(in, "#"))
+    const char *at = in->p;
+    if (read_if(in, "#")) {
+        if (!op_has_instance(i.op))
+            FAIL(in, at, "%s has no instances", op_name[i.op]);
         i.inst = (int32_t)read_integer(in, "the number of an instance", 0, INT32_MAX);
+    }
     if (op_lane[i.op] == LANE_SEND || op_lane[i.op] == LANE_RECV) {
         read_word(in, op_lane[i.op] == LANE_SEND ? " to " : " from ");
         i.peer = (int32_t)read_integer(in, "a rank", 0, in->prog->workers - 1);

@@ -1,11 +1,12 @@
-/* The proof that a program does what its job graph says, on any machine that keeps NCCL's rules.
+/* The proof that a program does what its job graph says, on every machine that keeps the orders of the model
+ * "start-end", which verify_orders.c describes.
  *
  * 1. Messages pair by the order of their edge, as NCCL pairs them, and agree in name and bytes.
  * 2. All ranks are walked together, each one instruction at a time in its issue order, every send blocking until its
  *    receive. If the walk comes to its end, that is a total order in which everything happens one after the other; on
- * the way, values are followed symbolically (verify_values.c).
- * 3. Lanes only take orders away. Those that remain (lane order, waits, meetings) all agree with the walk's order, so
- *    lanes cannot deadlock where the walk does not; and accesses that conflict are still ordered (verify_races.c), so
+ *    the way, values are followed symbolically (verify_values.c, verify_sums.c, verify_memory.c).
+ * 3. Lanes, and sends that do not block, only take orders away. Those that remain all agree with the walk's order, so
+ *    nothing can deadlock where the walk does not; and accesses that conflict are still ordered (verify_races.c), so
  *    every buffer holds what it held in the walk, however the lanes run. */
 #include "verify.h"
 #include <assert.h>
@@ -24,6 +25,31 @@ void put_place(struct check *z, int r, int32_t i) {
     else
         put(&z->why, ", instruction %d: ", i);
     put_label(&z->why, &k->ins[i]);
+}
+
+#define X(name, word, what) word,
+const char *const claim_word[NCLAIMS] = {CLAIMS(X)};
+#undef X
+#define X(name, word, what) what,
+const char *const claim_what[NCLAIMS] = {CLAIMS(X)};
+#undef X
+
+int32_t operand(const struct rank *k, const struct instr *x, int role, int nth) {
+    for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
+        if (k->arg[a].role == role && nth-- == 0)
+            return k->arg[a].buf;
+    return -1;
+}
+
+bool refute_all(struct check *z, int claim, const char *fmt, ...) {
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    z->failed = claim;
+    put(&z->why, "%s", text);
+    return false;
 }
 
 bool refute(struct check *z, int claim, int r, int32_t i, const char *fmt, ...) {
@@ -147,16 +173,14 @@ struct walk {
     int32_t *todo; /* ranks that may go on, each at most once */
     bool *queued;
     int n;
+    int32_t *came; /* per group: members that have come to its next reduction */
+    bool *stands;  /* per rank: it is one of them */
 };
 
 static void queue(struct walk *w, int r) {
     if (!w->queued[r])
         w->todo[w->n++] = r;
     w->queued[r] = true;
-}
-
-static const struct group *group_of(const struct check *z, int r, const struct instr *x) {
-    return &z->p->group[z->p->rank[r].lane[x->lane].group];
 }
 
 /* The member of a reduction that has not come to it, or -1. */
@@ -179,8 +203,15 @@ static int waits_for(const struct check *z, int r) {
     return -1;
 }
 
+/* A member comes to a reduction; the last of them runs it for all. */
 static bool run_reduction(struct check *z, struct walk *w, int r) {
     const struct group *g = group_of(z, r, &z->p->rank[r].ins[z->at[r]]);
+    int32_t *came = &w->came[g - z->p->group];
+    *came += !w->stands[r];
+    w->stands[r] = true;
+    if (*came < g->n)
+        return true;
+    *came = 0;
     int32_t *i = NEW(int32_t, g->n);
     for (int m = 0; m < g->n; m++)
         i[m] = z->at[g->rank[m]];
@@ -188,6 +219,7 @@ static bool run_reduction(struct check *z, struct walk *w, int r) {
         return false;
     for (int m = 0; m < g->n; m++) {
         z->at[g->rank[m]]++;
+        w->stands[g->rank[m]] = false;
         queue(w, g->rank[m]);
     }
     return true;
@@ -196,14 +228,18 @@ static bool run_reduction(struct check *z, struct walk *w, int r) {
 static bool go_on(struct check *z, struct walk *w, int r) {
     const struct rank *k = &z->p->rank[r];
     w->queued[r] = false;
-    while (z->at[r] < k->nins && waits_for(z, r) < 0) {
+    while (z->at[r] < k->nins) {
         int32_t i = z->at[r];
         const struct instr *x = &k->ins[i];
         if (x->op == OP_REDUCE) {
             if (!run_reduction(z, w, r))
                 return false;
+            if (w->stands[r])
+                return true;
             continue;
         }
+        if (waits_for(z, r) >= 0)
+            return true;
         bool link = op_cost[x->op] == COST_LINK, sends = op_lane[x->op] == LANE_SEND;
         if (z->values) {
             bool ok = !link   ? values_run(z, r, i)
@@ -237,7 +273,7 @@ static bool walk(struct check *z) {
     int W = z->p->workers;
     if (!waits_point_back(z))
         return false;
-    struct walk w = {NEW(int32_t, W), NEW(bool, W), 0};
+    struct walk w = {NEW(int32_t, W), NEW(bool, W), 0, NEW(int32_t, z->p->ngroups + 1), NEW(bool, W)};
     memset(z->at, 0, sizeof *z->at * (size_t)W);
     for (int r = 0; r < W; r++) {
         queue(&w, r);
@@ -364,7 +400,9 @@ static bool refute_deadlock(struct check *z) {
         put(&z->why, " waits for rank %d", cycle[(c + 1) % len]);
     }
     struct lanes l = lane_graph(z);
-    put(&z->why, acyclic(&l, l.base[W]) ? "\nlanes alone would not hang" : "\nlanes hang as well");
+    bool lanes = acyclic(&l, l.base[W]);
+    put(&z->why, lanes ? "\nlanes alone would not hang" : "\nlanes hang as well");
+    z->holds = lanes ? CLAIM_LANES : 0;
     return false;
 }
 
@@ -385,6 +423,8 @@ static bool prove(struct check *z) {
             z->why.n = 0;
         } else if (follow && !values_end(z))
             return false;
+        else
+            z->holds = CLAIM_SERIAL | CLAIM_LANES | (follow ? CLAIM_JOBS | CLAIM_GRADIENTS | CLAIM_MEMORY : 0);
     } else if (z->claims & CLAIM_LANES && !lanes_finish(z))
         return false;
     return !(z->claims & CLAIM_RACES) || races(z);
@@ -401,6 +441,6 @@ struct refutation *verify(const struct spec *sp, const struct graph *g, const st
     if (prove(&z))
         return NULL;
     struct refutation *x = NEW(struct refutation, 1);
-    *x = (struct refutation){z.failed, z.why.s};
+    *x = (struct refutation){z.failed, z.holds, z.why.s};
     return x;
 }

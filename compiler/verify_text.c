@@ -9,7 +9,7 @@
 
 static struct refutation *refuted(int claim, char *why) {
     struct refutation *x = NEW(struct refutation, 1);
-    *x = (struct refutation){claim, why};
+    *x = (struct refutation){claim, 0, why};
     return x;
 }
 
@@ -50,7 +50,7 @@ static struct spec *spec_of(const struct program *p) {
                                                     .b = (int32_t)(c % p->batches),
                                                     .d = (uint8_t)d,
                                                     .rank = r[d],
-                                                    .home = r[d],
+                                                    .home = -1, /* the text doesn't say what w() named */
                                                     .cost = 1};
         }
     }
@@ -59,7 +59,7 @@ static struct spec *spec_of(const struct program *p) {
 
 /* The listed dependencies as the graph wants them; NULL, or why they cannot be right. */
 static char *take_needs(const struct program *p, struct spec *sp) {
-    int32_t *where = NEW(int32_t, sp->njobs);
+    int32_t *where = NEW(int32_t, sp->njobs), *named_by = NEW(int32_t, sp->njobs);
     memset(where, -1, sizeof *where * (size_t)sp->njobs);
     for (int i = 0; i < p->nneeds; i++) {
         const struct job_name *j = &p->need[i].job;
@@ -77,8 +77,14 @@ static char *take_needs(const struct program *p, struct spec *sp) {
             return format("no `needs` line for %s %d %d", op_name[sp->job[j].d], sp->job[j].s, sp->job[j].b);
         for (int32_t e = p->need[where[j]].pred; e < p->need[where[j] + 1].pred; e++) {
             const struct job_name *f = &p->pred[e];
-            if ((sp->pred[n++] = job_at(sp, f->s, f->b, f->d)) < 0)
+            int32_t at = job_at(sp, f->s, f->b, f->d);
+            if (at < 0)
                 return format("`needs` names %s %d %d, which does not occur", op_name[f->d], f->s, f->b);
+            if (named_by[at] == j + 1)
+                return format("`needs %s %d %d` names %s %d %d twice", op_name[sp->job[j].d], sp->job[j].s,
+                              sp->job[j].b, op_name[f->d], f->s, f->b);
+            named_by[at] = j + 1;
+            sp->pred[n++] = at;
         }
         sp->pred_at[j + 1] = n;
     }
@@ -94,6 +100,11 @@ struct refutation *verify_text(const struct program *p) {
         return refuted(CLAIM_JOBS, format("%d stages of %d microbatches have at least %.0f jobs; the streams have %lld",
                                           p->stages, p->batches, (double)p->stages * p->batches * 2, (long long)jobs));
     struct spec *sp = spec_of(p);
+    for (int64_t c = 0; c < (int64_t)p->stages * p->batches; c++)
+        if (sp->at[c * NDIRS + OP_B] >= 0 && sp->at[c * NDIRS + OP_I] >= 0)
+            return refuted(CLAIM_JOBS,
+                           format("the backward of stage %d and microbatch %d is both whole, B, and split, I and W",
+                                  (int)(c / p->batches), (int)(c % p->batches)));
     char *why = p->nneeds ? take_needs(p, sp) : NULL;
     if (why)
         return refuted(CLAIM_JOBS, why);

@@ -1,169 +1,132 @@
 /* What every buffer holds, followed symbolically along the serial walk.
  *
- * A buffer holds a tensor: which kind, stage and microbatch; weights, how often updated; a gradient, which microbatches
- * are summed in it, and a token table's for which of its two uses. As live buffers never overlap (checked as they open)
- * and sizes agree with what is put into them, a value of a buffer is a value of each of its bytes. */
+ * A buffer holds a tensor, the one it is named for: which kind, stage and microbatch; weights, how often updated; a
+ * gradient, which contributions are summed in it (verify_sums.c). As live buffers never overlap and sizes agree with
+ * what is put into them (verify_memory.c), a value of a buffer is a value of each of its bytes. */
 #include "verify.h"
+#include <stdlib.h>
 #include <string.h>
 
-struct value {
-    uint64_t sum; /* wgrad: the sum of its contributions' fingerprints */
-    int32_t stage, batch;
-    int32_t count; /* wgrad: contributions; weight: updates; token: which job of (s,b), as an op */
-    uint8_t kind;
-    bool live, set;
-};
+int64_t verify_work;
 
-/* The set of live offsets of a rank, to find a neighbour: a bitmap with a summary above it, and so on. */
-struct bits {
-    uint64_t *level[6];
-    int depth;
-};
-
-struct values {
-    struct value **val;
-    int32_t **slot;     /* per buffer: the place of its offset among the rank's sorted offsets */
-    int32_t **occupant; /* per slot: the live buffer, or -1 */
-    struct bits *live;
-    bool *done;             /* per job */
-    bool **stays;           /* per buffer: weights, gradient and optimizer state of a home, workspace */
-    uint8_t **updated;      /* per rank and set of weights */
-    int sets;               /* a stage's weights are a set, and behind them so is a token table that two stages share */
-    int64_t *bytes[NKINDS]; /* per set: what the tensor takes, as all its buffers must agree; 0: none seen */
-};
-
-/* The finalizer of splitmix64: the contribution of a stage's microbatch, as a number whose sums do not collide. */
-static uint64_t fingerprint(int s, int b) {
-    uint64_t x = ((uint64_t)(uint32_t)s << 32 | (uint32_t)b) + 0x9e3779b97f4a7c15u;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
-}
-
-static void bits_init(struct bits *b, int n) {
-    do {
-        n = (n + 63) / 64;
-        b->level[b->depth++] = NEW(uint64_t, n + 1);
-    } while (n > 1);
-}
-
-static void bits_set(struct bits *b, int i, bool on) {
-    for (int d = 0; d < b->depth; d++, i /= 64) {
-        uint64_t *w = &b->level[d][i / 64], m = (uint64_t)1 << i % 64;
-        *w = on ? *w | m : *w & ~m;
-        if (!on && *w)
-            return;
-    }
-}
-
-/* The nearest set bit below i, or above it, or -1. */
-static int bits_near(const struct bits *b, int i, bool above) {
-    for (int d = 0; d < b->depth; d++, i /= 64) {
-        uint64_t w = b->level[d][i / 64], low = ((uint64_t)1 << i % 64) - 1;
-        uint64_t part = above ? w & ~(low << 1 | 1) : w & low;
-        if (!part)
-            continue;
-        i = i / 64 * 64 + (above ? __builtin_ctzll(part) : 63 - __builtin_clzll(part));
-        while (d-- > 0)
-            i = i * 64 + (above ? __builtin_ctzll(b->level[d][i]) : 63 - __builtin_clzll(b->level[d][i]));
-        return i;
-    }
-    return -1;
-}
-
-static const char *buf_text(const struct check *z, int r, int32_t b) {
+const char *buf_text(const struct check *z, int r, int32_t b) {
     struct text t = {0};
     put_buf(&t, &z->p->rank[r].buf[b]);
     return t.s;
 }
 
-static const char *value_text(const struct value *v) {
+const char *value_text(const struct check *z, const struct value *v) {
     if (!v->set)
         return "nothing";
     struct buf b = {.kind = v->kind, .stage = v->stage, .batch = kind_has_batch[v->kind] ? v->batch : -1, .inst = -1};
+    if (v->kind == K_token)
+        b.inst = v->count;
+    if (v->kind == K_wgrad)
+        b.inst = v->part;
     struct text t = {0};
     put_buf(&t, &b);
+    long long n = contributions(z, v->sum);
     if (v->kind == K_wgrad)
-        put(&t, " of %d contribution%s", v->count, v->count == 1 ? "" : "s");
+        put(&t, " of %lld contribution%s", n, n == 1 ? "" : "s");
     return t.s;
 }
 
-/* Makes a buffer live; its bytes must be free and inside the arena. */
-static bool open_buffer(struct check *z, int r, int32_t i, int32_t b) {
-    struct values *y = z->values;
-    const struct rank *k = &z->p->rank[r];
-    const struct buf *x = &k->buf[b];
-    if (x->off < 0 || x->bytes > k->arena || x->off > k->arena - x->bytes)
-        return refute(z, CLAIM_MEMORY, r, i, "%s lies outside the plan of %lld bytes", buf_text(z, r, b),
-                      (long long)k->arena);
-    int s = y->slot[r][b], below = bits_near(&y->live[r], s, false), above = bits_near(&y->live[r], s, true);
-    int32_t other = y->occupant[r][s];
-    if (other < 0 && below >= 0) {
-        const struct buf *low = &k->buf[y->occupant[r][below]];
-        other = low->off + low->bytes > x->off ? y->occupant[r][below] : -1;
-    }
-    if (other < 0 && above >= 0 && k->buf[y->occupant[r][above]].off < x->off + x->bytes)
-        other = y->occupant[r][above];
-    if (other >= 0)
-        return refute(z, CLAIM_MEMORY, r, i, "%s at %lld overlaps %s at %lld, which is still in use", buf_text(z, r, b),
-                      (long long)x->off, buf_text(z, r, other), (long long)k->buf[other].off);
-    y->occupant[r][s] = b;
-    bits_set(&y->live[r], s, true);
-    y->val[r][b].live = true;
-    return true;
+bool named(struct check *z, int r, int32_t i, int32_t b, int kind, int stage, int batch, int inst) {
+    const struct buf *x = &z->p->rank[r].buf[b];
+    struct buf tensor = {.kind = (uint8_t)kind, .stage = stage, .batch = kind_has_batch[kind] ? batch : -1};
+    tensor.inst = inst;
+    if (x->kind == tensor.kind && x->stage == tensor.stage && x->batch == tensor.batch && x->inst == tensor.inst)
+        return true;
+    struct text t = {0};
+    put_buf(&t, &tensor);
+    return refute(z, CLAIM_JOBS, r, i, "puts %s into the buffer of %s", t.s, buf_text(z, r, b));
 }
 
-static void close_buffer(struct values *y, int r, int32_t b) {
-    y->occupant[r][y->slot[r][b]] = -1;
-    bits_set(&y->live[r], y->slot[r][b], false);
-    y->val[r][b] = (struct value){0};
-}
-
-static int32_t operand(const struct rank *k, const struct instr *x, int role, int nth) {
-    for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
-        if (k->arg[a].role == role && nth-- == 0)
-            return k->arg[a].buf;
-    return -1;
-}
-
-static const uint8_t role_of[NKINDS] = {[K_act] = ROLE_x,       [K_grad] = ROLE_dy,       [K_stash] = ROLE_stash,
-                                        [K_input] = ROLE_input, [K_wstash] = ROLE_wstash, [K_token] = ROLE_t};
-
-static bool is_tensor(const struct value *v, int kind, int s, int b, int d) {
+bool is_tensor(const struct value *v, int kind, int s, int b, int d) {
     return v->set && v->kind == kind && v->stage == s && (!kind_has_batch[kind] || v->batch == b) &&
            (kind != K_token || v->count == d);
 }
 
-/* One of the operands of this role must hold the tensor; d: the job that a token stands for. */
-static bool holds(struct check *z, int r, int32_t i, int role, int kind, int s, int b, int d) {
-    const struct rank *k = &z->p->rank[r];
-    int32_t first = operand(k, &k->ins[i], role, 0);
-    for (int n = 0; operand(k, &k->ins[i], role, n) >= 0; n++)
-        if (is_tensor(&z->values->val[r][operand(k, &k->ins[i], role, n)], kind, s, b, d))
-            return true;
-    struct buf want = {.kind = (uint8_t)kind, .stage = s, .batch = kind_has_batch[kind] ? b : -1, .inst = -1};
-    struct text t = {0};
-    put_buf(&t, &want);
-    if (first < 0)
-        return refute(z, CLAIM_JOBS, r, i, "needs %s as %s, but has no such operand", t.s, role_name[role]);
-    return refute(z, CLAIM_JOBS, r, i, "needs %s as %s, but %s holds %s", t.s, role_name[role], buf_text(z, r, first),
-                  value_text(&z->values->val[r][first]));
+/* ---- what a job reads ---- */
+
+static const uint8_t role_of[NKINDS] = {[K_act] = ROLE_x,       [K_grad] = ROLE_dy,       [K_stash] = ROLE_stash,
+                                        [K_input] = ROLE_input, [K_wstash] = ROLE_wstash, [K_token] = ROLE_t};
+
+/* A tensor as an operand of some role; d: the job that a token stands for. */
+struct tensor {
+    int32_t role, kind, s, b, d;
+};
+struct tensors { /* that the job graph wants, and that the operands hold */
+    struct tensor *want, *have;
+    size_t nwant, nhave, want_cap, have_cap;
+};
+
+static int by_tensor(const void *x, const void *y) {
+    verify_work++;
+    return memcmp(x, y, sizeof(struct tensor));
 }
 
-/* As many operands as tensors that come along edges: no more, of each kind. */
-static bool counts(struct check *z, int r, int32_t i, const int *want) {
+static void want(struct tensors *t, struct tensor x) {
+    GROW(t->want, t->want_cap, t->nwant + 1);
+    t->want[t->nwant++] = x;
+}
+
+/* Operands that hold tensors which come along edges: all that are read but weights. */
+static void take_operands(struct check *z, int r, const struct instr *x, struct tensors *t) {
     const struct rank *k = &z->p->rank[r];
-    const struct instr *x = &k->ins[i];
-    int have[NROLES] = {0};
-    for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
-        have[k->arg[a].role]++;
-    for (int role = 0; role < NROLES; role++) {
-        bool reads = op_access(x->op, role) == ACC_READ && role != ROLE_w;
-        if ((reads && have[role] != want[role]) || (!reads && have[role] > 1))
-            return refute(z, CLAIM_JOBS, r, i, "has %d operands %s; the job graph says %d", have[role], role_name[role],
-                          reads ? want[role] : 1);
+    GROW(t->have, t->have_cap, (size_t)x->narg + 1);
+    t->nhave = 0;
+    for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
+        int role = k->arg[a].role;
+        const struct value *v = &z->values->val[r][k->arg[a].buf];
+        if (op_access(x->op, role) == ACC_READ && role != ROLE_w && role != ROLE_v)
+            t->have[t->nhave++] = (struct tensor){role, v->kind, v->stage, v->batch, v->kind == K_token ? v->count : 0};
     }
-    return true;
+}
+
+/* The operands are not the tensors that are wanted: which? */
+static bool refute_operands(struct check *z, int r, int32_t i, const struct tensors *t) {
+    for (size_t w = 0, h = 0; w < t->nwant; w++) {
+        const struct tensor *x = &t->want[w];
+        while (h < t->nhave && by_tensor(&t->have[h], x) < 0)
+            h++;
+        if (h < t->nhave && by_tensor(&t->have[h], x) == 0) {
+            h++;
+            continue;
+        }
+        struct value tensor = {.set = true, .kind = (uint8_t)x->kind, .stage = x->s, .batch = x->b, .count = x->d};
+        int32_t first = operand(&z->p->rank[r], &z->p->rank[r].ins[i], x->role, 0);
+        if (first < 0)
+            return refute(z, CLAIM_JOBS, r, i, "needs %s as %s, but has no such operand", value_text(z, &tensor),
+                          role_name[x->role]);
+        return refute(z, CLAIM_JOBS, r, i, "needs %s as %s, but %s holds %s", value_text(z, &tensor),
+                      role_name[x->role], buf_text(z, r, first), value_text(z, &z->values->val[r][first]));
+    }
+    return refute(z, CLAIM_JOBS, r, i, "has %zu operands that hold tensors; the job graph says %zu", t->nhave,
+                  t->nwant);
+}
+
+/* Each tensor that comes along an edge is one operand, and each operand is one of these. */
+static bool reads_edges(struct check *z, int r, int32_t i, int32_t j) {
+    struct tensors *t = z->values->scratch;
+    const struct job *job = &z->sp->job[j];
+    t->nwant = 0;
+    for (int32_t e = z->g->pred_at[j]; e < z->g->pred_at[j + 1]; e++) {
+        const struct job *from = &z->sp->job[z->g->pred[e]];
+        int kind = edge_kind(from, job);
+        if (!z->values->done[z->g->pred[e]])
+            return refute(z, CLAIM_JOBS, r, i, "%s, which it needs, has not run", job_name(from->s, from->b, from->d));
+        if (kind != K_token || from->rank != r) /* here it is an order only, and the walk kept it */
+            want(t, (struct tensor){role_of[kind], kind, from->s, from->b, kind == K_token ? from->d : 0});
+    }
+    take_operands(z, r, &z->p->rank[r].ins[i], t);
+    verify_work += (int64_t)(t->nwant + t->nhave);
+    if (t->nwant > 1)
+        qsort(t->want, t->nwant, sizeof *t->want, by_tensor);
+    if (t->nhave > 1)
+        qsort(t->have, t->nhave, sizeof *t->have, by_tensor);
+    return (t->nwant == t->nhave && (!t->nwant || !memcmp(t->want, t->have, sizeof *t->want * t->nwant))) ||
+           refute_operands(z, r, i, t);
 }
 
 /* Of a tied model: stage 0's forward looks tokens up; the unembedding multiplies by the table both ways, and nothing
@@ -173,17 +136,31 @@ static bool reads_table(const struct spec *sp, const struct instr *x) {
     return sp->tied && ((forward && x->stage == 0) || ((forward || back) && x->stage == sp->unembedding));
 }
 
-static bool adds_to_table(const struct spec *sp, const struct instr *x) {
-    return sp->tied && (x->op == OP_B || x->op == OP_W) && (x->stage == 0 || x->stage == sp->unembedding);
-}
-
 /* The operand holds a set of weights, not updated yet. */
 static bool reads_weights(struct check *z, int r, int32_t i, int role, int set) {
     const struct rank *k = &z->p->rank[r];
-    if (!holds(z, r, i, role, K_weight, set, -1, 0))
-        return false;
-    return !z->values->val[r][operand(k, &k->ins[i], role, 0)].count ||
-           refute(z, CLAIM_JOBS, r, i, "its weights have already been updated in this step");
+    int32_t b = operand(k, &k->ins[i], role, 0);
+    if (b < 0)
+        return refute(z, CLAIM_JOBS, r, i, "needs weight(%d) as %s, but has no such operand", set, role_name[role]);
+    const struct value *v = &z->values->val[r][b];
+    if (!is_tensor(v, K_weight, set, -1, 0))
+        return refute(z, CLAIM_JOBS, r, i, "needs weight(%d) as %s, but %s holds %s", set, role_name[role],
+                      buf_text(z, r, b), value_text(z, v));
+    return !v->count || refute(z, CLAIM_JOBS, r, i, "its weights have already been updated in this step");
+}
+
+/* No role comes more often than its row in ops.h says. */
+static bool roles_once(struct check *z, int r, int32_t i) {
+    const struct rank *k = &z->p->rank[r];
+    const struct instr *x = &k->ins[i];
+    uint32_t seen = 0;
+    for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
+        int role = k->arg[a].role;
+        if (seen >> role & 1 && role != ROLE_x && role != ROLE_dy && role != ROLE_t)
+            return refute(z, CLAIM_JOBS, r, i, "has several operands %s", role_name[role]);
+        seen |= (uint32_t)1 << role;
+    }
+    return true;
 }
 
 static bool run_job(struct check *z, int r, int32_t i) {
@@ -198,84 +175,22 @@ static bool run_job(struct check *z, int r, int32_t i) {
         return refute(z, CLAIM_JOBS, r, i, "the schedule runs it on rank %d", job->rank);
     if (z->values->done[j])
         return refute(z, CLAIM_JOBS, r, i, "it has run before");
-    int want[NROLES] = {[ROLE_v] = reads_table(z->sp, x)};
-    for (int32_t e = z->g->pred_at[j]; e < z->g->pred_at[j + 1]; e++) {
-        const struct job *from = &z->sp->job[z->g->pred[e]];
-        int kind = edge_kind(from, job);
-        if (!z->values->done[z->g->pred[e]])
-            return refute(z, CLAIM_JOBS, r, i, "%s, which it needs, has not run", job_name(from->s, from->b, from->d));
-        if (kind == K_token && from->rank == r)
-            continue; /* an order only, and the walk kept it */
-        want[role_of[kind]]++;
-        if (!holds(z, r, i, role_of[kind], kind, from->s, from->b, from->d))
-            return false;
-    }
-    if (!counts(z, r, i, want))
+    if (!roles_once(z, r, i) || !reads_edges(z, r, i, j) ||
+        (x->op != OP_W && !reads_weights(z, r, i, ROLE_w, x->stage)))
         return false;
-    if ((x->op != OP_W && !reads_weights(z, r, i, ROLE_w, x->stage)) ||
-        (want[ROLE_v] && !reads_weights(z, r, i, ROLE_v, z->sp->stages)))
-        return false;
+    bool table = reads_table(z->sp, x);
+    if (table ? !reads_weights(z, r, i, ROLE_v, z->sp->stages) : operand(k, x, ROLE_v, 0) >= 0)
+        return !table && refute(z, CLAIM_JOBS, r, i, "has an operand v, but reads no table");
     if (!adds_to_table(z->sp, x) && operand(k, x, ROLE_dv, 0) >= 0)
         return refute(z, CLAIM_GRADIENTS, r, i, "has an operand dv, but adds to no table");
     z->values->done[j] = true;
     return true;
 }
 
-/* The gradient operand: written by the first contribution, of the same set when added to. */
-static bool accumulate(struct check *z, int r, int32_t i, int role, int set, uint64_t sum, int count) {
-    const struct rank *k = &z->p->rank[r];
-    const struct instr *x = &k->ins[i];
-    int32_t dw = operand(k, x, role, 0);
-    if (dw < 0)
-        return refute(z, CLAIM_GRADIENTS, r, i, "its gradient goes nowhere: no operand %s", role_name[role]);
-    struct value *v = &z->values->val[r][dw];
-    if (is_first(x, role))
-        *v = (struct value){.live = v->live, .set = true, .kind = K_wgrad, .stage = set, .batch = -1};
-    else if (v->kind != K_wgrad || v->stage != set)
-        return refute(z, CLAIM_GRADIENTS, r, i, "adds to %s, which holds %s", buf_text(z, r, dw), value_text(v));
-    v->sum += sum;
-    v->count += count;
-    return true;
-}
-
-static bool run_update(struct check *z, int r, int32_t i) {
-    const struct rank *k = &z->p->rank[r];
-    const struct instr *x = &k->ins[i];
-    int32_t dw = operand(k, x, ROLE_dw, 0), w = operand(k, x, ROLE_w, 0), opt = operand(k, x, ROLE_opt, 0);
-    bool table = x->stage == z->sp->stages, twice = table && z->sp->unembedding > 0; /* of two stages */
-    uint64_t want = 0;
-    for (int b = 0; b < z->sp->batches; b++)
-        want += fingerprint(table ? 0 : x->stage, b) + (twice ? fingerprint(z->sp->unembedding, b) : 0);
-    const struct value *v = dw >= 0 ? &z->values->val[r][dw] : &(struct value){0};
-    if (v->kind != K_wgrad || v->stage != x->stage || v->count != z->sp->batches * (1 + twice) || v->sum != want)
-        return refute(z, CLAIM_GRADIENTS, r, i,
-                      "its gradient is %s, not the sum over all %d microbatches of %s%d, each once", value_text(v),
-                      z->sp->batches, twice ? "stages 0 and " : "stage ", table ? z->sp->unembedding : x->stage);
-    struct value *weights = w >= 0 ? &z->values->val[r][w] : NULL;
-    if (!weights || !is_tensor(weights, K_weight, x->stage, -1, 0) || k->buf[w].inst >= 0)
-        return refute(z, CLAIM_GRADIENTS, r, i, "weight(%d) is not at home here", x->stage);
-    if (z->values->updated[r][x->stage]++)
-        return refute(z, CLAIM_GRADIENTS, r, i, "it has been updated before");
-    bool has_state = opt >= 0 && is_tensor(&z->values->val[r][opt], K_opt, x->stage, -1, 0);
-    if (z->values->bytes[K_opt][x->stage] ? !has_state : opt >= 0)
-        return refute(z, CLAIM_GRADIENTS, r, i, "needs opt(%d), and nothing else, as optimizer state", x->stage);
-    weights->count++;
-    return true;
-}
-
-static bool run_add(struct check *z, int r, int32_t i) {
-    const struct rank *k = &z->p->rank[r];
-    const struct instr *x = &k->ins[i];
-    int32_t src = operand(k, x, ROLE_src, 0);
-    struct value from = src >= 0 ? z->values->val[r][src] : (struct value){0};
-    if (!from.set || from.kind != K_wgrad || from.stage != x->stage)
-        return refute(z, CLAIM_GRADIENTS, r, i, "its source holds %s, not a part of wgrad(%d)", value_text(&from),
-                      x->stage);
-    return accumulate(z, r, i, ROLE_dw, x->stage, from.sum, from.count);
-}
+/* ---- what instructions read and write ---- */
 
 /* Reads must find something; then the instruction acts; then what it writes is opened and holds its output. */
-static bool check_reads(struct check *z, int r, int32_t i) {
+bool check_reads(struct check *z, int r, int32_t i) {
     const struct rank *k = &z->p->rank[r];
     const struct instr *x = &k->ins[i];
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
@@ -297,220 +212,145 @@ static bool fits(struct check *z, int r, int32_t i, int kind, int stage, int32_t
                                   (long long)want, buf_text(z, r, b), (long long)have);
 }
 
+static const uint8_t kind_written[NROLES] = {
+    [ROLE_y] = K_act,   [ROLE_dx] = K_grad,       [ROLE_stash] = K_stash, [ROLE_input] = K_input, [ROLE_dw] = K_wgrad,
+    [ROLE_opt] = K_opt, [ROLE_wstash] = K_wstash, [ROLE_w] = K_weight,    [ROLE_done] = K_token,  [ROLE_dv] = K_wgrad};
+
+static bool write_output(struct check *z, int r, int32_t i, int role, int32_t b) {
+    const struct instr *x = &z->p->rank[r].ins[i];
+    int kind = kind_written[role], set = role == ROLE_dv ? z->sp->stages : x->stage;
+    struct value *v = &z->values->val[r][b];
+    bool again = role == ROLE_dw || role == ROLE_dv || role == ROLE_opt || role == ROLE_w; /* these go on living */
+    if (!fits(z, r, i, kind, set, b) ||
+        (!again && !named(z, r, i, b, kind, x->stage, x->batch, kind == K_token ? x->op : -1)))
+        return false;
+    if (v->live && !again)
+        return refute(z, CLAIM_MEMORY, r, i, "overwrites %s, which is still in use", buf_text(z, r, b));
+    if (!v->live && !open_buffer(z, r, i, b))
+        return false;
+    if (!again)
+        *v = (struct value){.stage = x->stage,
+                            .batch = x->batch,
+                            .count = kind == K_token ? x->op : 0,
+                            .sum = NO_SUM,
+                            .part = -1,
+                            .kind = (uint8_t)kind,
+                            .live = true};
+    v->set = true;
+    return true;
+}
+
+/* ZERO begins a sum of nothing. */
+static bool run_zero(struct check *z, int r, int32_t i) {
+    const struct rank *k = &z->p->rank[r];
+    int set = k->ins[i].stage;
+    int32_t b = operand(k, &k->ins[i], ROLE_dw, 0);
+    if (b < 0 || !named(z, r, i, b, K_wgrad, set, -1, -1))
+        return b >= 0 || refute(z, CLAIM_GRADIENTS, r, i, "no operand dw");
+    z->values->val[r][b] = (struct value){
+        .stage = set, .batch = -1, .sum = NO_SUM, .part = -1, .kind = K_wgrad, .live = true, .set = true};
+    return true;
+}
+
 static bool write_outputs(struct check *z, int r, int32_t i) {
-    static const uint8_t kind_of[NROLES] = {
-        [ROLE_y] = K_act,      [ROLE_dx] = K_grad, [ROLE_stash] = K_stash,   [ROLE_input] = K_input,
-        [ROLE_dw] = K_wgrad,   [ROLE_opt] = K_opt, [ROLE_wstash] = K_wstash, [ROLE_w] = K_weight,
-        [ROLE_done] = K_token, [ROLE_dv] = K_wgrad};
     const struct rank *k = &z->p->rank[r];
     const struct instr *x = &k->ins[i];
-    for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
-        int role = k->arg[a].role;
-        int32_t b = k->arg[a].buf;
-        if (!(op_access(x->op, role) & ACC_WRITE))
-            continue;
-        if (role != ROLE_t && !fits(z, r, i, kind_of[role], role == ROLE_dv ? z->sp->stages : x->stage, b))
+    for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
+        if (op_access(x->op, k->arg[a].role) & ACC_WRITE && !write_output(z, r, i, k->arg[a].role, k->arg[a].buf))
             return false;
-        struct value *v = &z->values->val[r][b];
-        bool again = role == ROLE_dw || role == ROLE_dv || role == ROLE_opt || role == ROLE_w; /* these go on living */
-        if (v->live && !again)
-            return refute(z, CLAIM_MEMORY, r, i, "overwrites %s, which is still in use", buf_text(z, r, b));
-        if (!v->live && !open_buffer(z, r, i, b))
-            return false;
-        if (x->op == OP_ZERO)
-            *v = (struct value){.live = true, .kind = K_wgrad, .stage = x->stage, .batch = -1};
-        else if (!again)
-            *v = (struct value){.live = true,
-                                .kind = kind_of[role],
-                                .stage = x->stage,
-                                .batch = x->batch,
-                                .count = role == ROLE_done ? x->op : 0};
-        v->set = true;
+    switch (x->op) {
+    case OP_ZERO: return run_zero(z, r, i);
+    case OP_ADD: return run_add(z, r, i);
+    case OP_B:
+    case OP_W:
+        return accumulate(z, r, i, ROLE_dw, x->stage) &&
+               (!adds_to_table(z->sp, x) || accumulate(z, r, i, ROLE_dv, z->sp->stages));
+    default: return true;
     }
-    return true;
 }
 
-static bool free_buffers(struct check *z, int r, int32_t i, bool stashes) {
+/* I's wstash takes the place of the stash it frees: what W needs of the stash is not copied. */
+static bool takes_over(struct check *z, int r, int32_t i) {
     const struct rank *k = &z->p->rank[r];
-    const struct instr *x = &k->ins[i];
-    for (uint32_t f = x->free; f < x->free + x->nfree; f++) {
-        int32_t b = k->freed[f];
-        if ((x->op == OP_I && k->buf[b].kind == K_stash) != stashes)
-            continue;
-        if (!z->values->val[r][b].live || z->values->stays[r][b])
-            return refute(z, CLAIM_MEMORY, r, i, "frees %s, which %s", buf_text(z, r, b),
-                          z->values->stays[r][b] ? "stays for the whole step" : "is not in use");
-        close_buffer(z->values, r, b);
-    }
-    return true;
+    int32_t stash = operand(k, &k->ins[i], ROLE_stash, 0), wstash = operand(k, &k->ins[i], ROLE_wstash, 0);
+    return wstash < 0 || k->buf[wstash].off == k->buf[stash].off ||
+           refute(z, CLAIM_MEMORY, r, i, "%s does not lie where %s does", buf_text(z, r, wstash),
+                  buf_text(z, r, stash));
 }
 
+/* Reads must find something; then the instruction acts; then what it writes is opened and holds its output. */
 bool values_run(struct check *z, int r, int32_t i) {
-    const struct rank *k = &z->p->rank[r];
-    const struct instr *x = &k->ins[i];
+    const struct instr *x = &z->p->rank[r].ins[i];
     bool job = x->op < NDIRS;
     if (x->stage < 0 || x->stage >= (job ? z->sp->stages : z->values->sets))
         return refute(z, CLAIM_JOBS, r, i, "there are %d stages", z->sp->stages);
     if (!check_reads(z, r, i) || (job && !run_job(z, r, i)) || (x->op == OP_U && !run_update(z, r, i)))
         return false;
-    /* I's wstash takes the place of the stash it frees: what W needs of the stash is not copied. */
-    if (x->op == OP_I) {
-        int32_t stash = operand(k, x, ROLE_stash, 0), wstash = operand(k, x, ROLE_wstash, 0);
-        if (wstash >= 0 && k->buf[wstash].off != k->buf[stash].off)
-            return refute(z, CLAIM_MEMORY, r, i, "%s does not lie where %s does", buf_text(z, r, wstash),
-                          buf_text(z, r, stash));
-    }
-    if (!free_buffers(z, r, i, true) || !write_outputs(z, r, i))
+    if (x->op == OP_I && (!takes_over(z, r, i) || !free_buffers(z, r, i, true)))
         return false;
-    if (x->op == OP_ADD && !run_add(z, r, i))
-        return false;
-    uint64_t part = fingerprint(x->stage, x->batch);
-    if ((x->op == OP_B || x->op == OP_W) && !accumulate(z, r, i, ROLE_dw, x->stage, part, 1))
-        return false;
-    if (adds_to_table(z->sp, x) && !accumulate(z, r, i, ROLE_dv, z->sp->stages, part, 1))
-        return false;
-    return free_buffers(z, r, i, false);
+    return write_outputs(z, r, i) && free_buffers(z, r, i, false);
+}
+
+/* ---- messages ---- */
+
+static const uint8_t kind_sent[NOPS] = {
+    [OP_SEND_F] = K_act,   [OP_SEND_B] = K_grad,  [OP_SEND_S] = K_stash, [OP_SEND_W] = K_wstash,
+    [OP_SEND_G] = K_wgrad, [OP_SEND_T] = K_token, [OP_SERVE] = K_weight};
+
+/* The buffer holds the tensor that the message is named for. */
+static bool sends_its_tensor(struct check *z, int r, int32_t i, int32_t b) {
+    const struct instr *x = &z->p->rank[r].ins[i];
+    const struct value *v = &z->values->val[r][b];
+    int kind = x->op == OP_SEND_S && v->kind == K_input ? K_input : kind_sent[x->op];
+    bool own = kind != K_wgrad || v->part < 0,
+         instance = kind == K_token || kind == K_weight ? x->inst >= 0 : x->inst < 0;
+    return (is_tensor(v, kind, x->stage, x->batch, x->inst) && own && instance) ||
+           refute(z, CLAIM_JOBS, r, i, "%s holds %s, which is not what the message is named for", buf_text(z, r, b),
+                  value_text(z, v));
 }
 
 bool values_message(struct check *z, int src, int32_t i, int dst, int32_t j) {
     const struct rank *ks = &z->p->rank[src], *kd = &z->p->rank[dst];
-    int32_t from = ks->arg[ks->ins[i].arg].buf, to = kd->arg[kd->ins[j].arg].buf;
+    const struct instr *x = &ks->ins[i];
+    int32_t from = ks->arg[x->arg].buf, to = kd->arg[kd->ins[j].arg].buf;
+    if (!check_reads(z, src, i) || !sends_its_tensor(z, src, i, from))
+        return false;
     struct value v = z->values->val[src][from];
-    if (!check_reads(z, src, i))
-        return false;
-    struct value *at = &z->values->val[dst][to];
-    if (at->live)
+    v.part = v.kind == K_wgrad ? src : -1;
+    if (z->values->val[dst][to].live)
         return refute(z, CLAIM_MEMORY, dst, j, "overwrites %s, which is still in use", buf_text(z, dst, to));
-    if (!open_buffer(z, dst, j, to))
+    if (!named(z, dst, j, to, v.kind, v.stage, v.batch, v.kind == K_wgrad ? src : x->inst) ||
+        !open_buffer(z, dst, j, to))
         return false;
-    v.live = true;
-    *at = v;
+    z->values->val[dst][to] = v;
     return free_buffers(z, src, i, false) && free_buffers(z, dst, j, false);
-}
-
-bool values_reduce(struct check *z, const struct group *g, const int32_t *i) {
-    struct value sum = {.live = true, .set = true, .kind = K_wgrad, .batch = -1};
-    for (int pass = 0; pass < 2; pass++)
-        for (int m = 0; m < g->n; m++) {
-            int r = g->rank[m];
-            const struct rank *k = &z->p->rank[r];
-            int32_t dw = operand(k, &k->ins[i[m]], ROLE_dw, 0);
-            sum.stage = k->ins[i[m]].stage;
-            if (dw < 0)
-                return refute(z, CLAIM_GRADIENTS, r, i[m], "no operand dw");
-            struct value *v = &z->values->val[r][dw];
-            if (pass == 1) {
-                *v = sum;
-                if (!free_buffers(z, r, i[m], false))
-                    return false;
-                continue;
-            }
-            if (!check_reads(z, r, i[m]))
-                return false;
-            if (v->kind != K_wgrad || v->stage != sum.stage)
-                return refute(z, CLAIM_GRADIENTS, r, i[m], "its operand holds %s, not wgrad(%d)", value_text(v),
-                              sum.stage);
-            sum.count += v->count;
-            sum.sum += v->sum;
-        }
-    return true;
 }
 
 /* ---- the beginning and the end of a step ---- */
 
-struct offsets { /* of the largest rank, to sort every rank's with */
-    int64_t *off, *sorted;
-    int32_t *scratch;
-};
-
-static struct offsets take_offsets(const struct program *p) {
-    int n = 0;
-    for (int r = 0; r < p->workers; r++)
-        n = p->rank[r].nbufs > n ? p->rank[r].nbufs : n;
-    return (struct offsets){NEW(int64_t, n + 1), NEW(int64_t, n + 1), NEW(int32_t, 2 * (int64_t)n + 1)};
-}
-
-static void sort_offsets(struct values *y, const struct rank *k, int r, const struct offsets *o) {
-    for (int b = 0; b < k->nbufs; b++)
-        o->off[b] = k->buf[b].off < 0 ? 0 : k->buf[b].off;
-    y->slot[r] = NEW(int32_t, k->nbufs + 1);
-    int slots = places_of(o->off, k->nbufs, y->slot[r], o->sorted, o->scratch);
-    y->occupant[r] = NEW(int32_t, slots);
-    memset(y->occupant[r], -1, sizeof(int32_t) * (size_t)slots);
-    bits_init(&y->live[r], slots);
-}
-
-/* Weights, optimizer state, workspace and the homes' gradients are there from the start. */
-static bool open_permanent(struct check *z, int r) {
-    const struct rank *k = &z->p->rank[r];
-    bool *home = NEW(bool, z->values->sets);
-    for (int32_t b = 0; b < k->nbufs; b++)
-        if (k->buf[b].kind == K_weight && k->buf[b].inst < 0)
-            home[k->buf[b].stage] = true;
-    z->values->stays[r] = NEW(bool, k->nbufs);
-    for (int32_t b = 0; b < k->nbufs; b++) {
-        const struct buf *x = &k->buf[b];
-        bool stays = x->kind == K_opt || x->kind == K_work || (x->kind == K_weight && x->inst < 0) ||
-                     (x->kind == K_wgrad && x->inst < 0 && home[x->stage]);
-        if (!stays)
-            continue;
-        z->values->stays[r][b] = true;
-        if (!open_buffer(z, r, 0, b))
-            return false;
-        z->values->val[r][b] = (struct value){.live = true, .kind = x->kind, .stage = x->stage, .batch = -1};
-        z->values->val[r][b].set = x->kind != K_wgrad;
-    }
-    return true;
-}
-
-/* One size for all buffers of a kind and set: the model's where it is known, else what they say themselves. */
-static bool check_sizes(struct check *z) {
-    for (int kind = 0; kind < NKINDS; kind++) {
-        z->values->bytes[kind] = NEW(int64_t, z->values->sets);
-        for (int s = 0; z->sp->stage && s < z->values->sets; s++)
-            z->values->bytes[kind][s] = z->sp->stage[s].bytes[kind];
-    }
-    for (int r = 0; r < z->p->workers; r++)
-        for (int32_t b = 0; b < z->p->rank[r].nbufs; b++) {
-            const struct buf *x = &z->p->rank[r].buf[b];
-            bool work = x->kind == K_work;
-            if (!work && (x->stage < 0 || x->stage >= (kind_has_batch[x->kind] ? z->sp->stages : z->values->sets))) {
-                put(&z->why, "rank %d has %s, but there are %d stages", r, buf_text(z, r, b), z->sp->stages);
-                z->failed = CLAIM_JOBS;
-                return false;
-            }
-            int64_t *want = work ? NULL : &z->values->bytes[x->kind][x->stage];
-            if (want && !*want && !z->sp->stage)
-                *want = x->bytes;
-            if (want && *want != x->bytes) {
-                put(&z->why, "rank %d plans %lld bytes for %s, where others take %lld", r, (long long)x->bytes,
-                    buf_text(z, r, b), (long long)*want);
-                z->failed = CLAIM_MEMORY;
-                return false;
-            }
-        }
-    return true;
-}
-
-/* The workspace of a rank must do for every job it runs. */
-static bool check_workspace(struct check *z) {
-    if (!z->sp->stage)
-        return true;
-    int64_t *have = NEW(int64_t, z->p->workers);
-    for (int r = 0; r < z->p->workers; r++)
-        for (int32_t b = 0; b < z->p->rank[r].nbufs; b++)
-            if (z->p->rank[r].buf[b].kind == K_work)
-                have[r] = z->p->rank[r].buf[b].bytes;
-    for (int j = 0; j < z->sp->njobs; j++) {
-        const struct job *job = &z->sp->job[j];
-        int64_t need = z->sp->stage[job->s].bytes[K_work];
-        if (need > have[job->rank]) {
-            put(&z->why, "%s needs %lld bytes of workspace; rank %d has %lld", job_name(job->s, job->b, job->d),
-                (long long)need, job->rank, (long long)have[job->rank]);
-            z->failed = CLAIM_MEMORY;
-            return false;
+/* The homes that w() named for each set of weights hold it, and no others do. The table is at home with stage 0. A
+ * program's text doesn't say what w() named: job.home is -1 then. */
+static bool check_homes(struct check *z) {
+    enum { HOLDS = 1, NAMED };
+    const struct spec *sp = z->sp;
+    uint8_t **home = z->values->home;
+    for (int j = 0; j < sp->njobs; j++) {
+        const struct job *job = &sp->job[j];
+        if (job->home < 0)
+            return true;
+        for (int set = job->s; set < z->values->sets; set += sp->stages) {
+            if (set != job->s && job->s != 0)
+                break;
+            if (!home[job->home][set])
+                return refute_all(z, CLAIM_GRADIENTS, "rank %d is a home of weight(%d), but holds none", job->home,
+                                  set);
+            home[job->home][set] = NAMED;
         }
     }
+    for (int r = 0; r < z->p->workers; r++)
+        for (int set = 0; set < z->values->sets; set++)
+            if (home[r][set] == HOLDS)
+                return refute_all(z, CLAIM_GRADIENTS, "rank %d holds weight(%d), but is no home of it", r, set);
     return true;
 }
 
@@ -518,55 +358,31 @@ bool values_begin(struct check *z) {
     int W = z->p->workers;
     struct values *y = z->values = NEW(struct values, 1);
     y->val = NEW(struct value *, W);
-    y->slot = NEW(int32_t *, W);
-    y->occupant = NEW(int32_t *, W);
-    y->live = NEW(struct bits, W);
     y->sets = z->sp->stages + z->sp->tied;
     y->done = NEW(bool, z->sp->njobs);
     y->stays = NEW(bool *, W);
+    y->home = NEW(uint8_t *, W);
     y->updated = NEW(uint8_t *, W);
-    if (!check_sizes(z) || !check_workspace(z))
-        return false;
-    struct offsets offsets = take_offsets(z->p);
+    y->scratch = NEW(struct tensors, 1);
     for (int r = 0; r < W; r++) {
-        const struct rank *k = &z->p->rank[r];
-        if ((double)k->arena > z->sp->memory) {
-            put(&z->why, "rank %d plans %lld bytes, but the cluster's memory is %.0f", r, (long long)k->arena,
-                z->sp->memory);
-            z->failed = CLAIM_MEMORY;
-            return false;
-        }
-        y->val[r] = NEW(struct value, k->nbufs);
-        y->updated[r] = NEW(uint8_t, z->values->sets);
-        sort_offsets(y, k, r, &offsets);
-        if (!open_permanent(z, r))
-            return false;
+        y->val[r] = NEW(struct value, z->p->rank[r].nbufs);
+        y->stays[r] = NEW(bool, z->p->rank[r].nbufs);
+        y->home[r] = NEW(uint8_t, y->sets);
+        y->updated[r] = NEW(uint8_t, y->sets);
     }
-    return true;
+    sums_begin(z);
+    return memory_begin(z) && check_homes(z);
 }
 
 bool values_end(struct check *z) {
     for (int j = 0; j < z->sp->njobs; j++)
         if (!z->values->done[j]) {
             const struct job *job = &z->sp->job[j];
-            put(&z->why, "job %s never runs", job_name(job->s, job->b, job->d));
-            z->failed = CLAIM_JOBS;
-            return false;
+            return refute_all(z, CLAIM_JOBS, "job %s never runs", job_name(job->s, job->b, job->d));
         }
     for (int r = 0; r < z->p->workers; r++)
-        for (int32_t b = 0; b < z->p->rank[r].nbufs; b++) {
-            const struct buf *x = &z->p->rank[r].buf[b];
-            bool home = x->kind == K_weight && x->inst < 0;
-            if (home && !z->values->updated[r][x->stage]) {
-                put(&z->why, "rank %d never updates weight(%d)", r, x->stage);
-                z->failed = CLAIM_GRADIENTS;
-                return false;
-            }
-            if (z->values->val[r][b].live && !z->values->stays[r][b]) {
-                put(&z->why, "rank %d never frees %s", r, buf_text(z, r, b));
-                z->failed = CLAIM_MEMORY;
-                return false;
-            }
-        }
-    return true;
+        for (int s = 0; s < z->values->sets; s++)
+            if (z->values->home[r][s] && !z->values->updated[r][s])
+                return refute_all(z, CLAIM_GRADIENTS, "rank %d never updates weight(%d)", r, s);
+    return memory_end(z);
 }

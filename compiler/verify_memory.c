@@ -1,0 +1,246 @@
+/* The memory claim: which buffers are live, that live ones never share a byte, and that sizes agree.
+ *
+ * A buffer lives from the first write to its free, those of a home for the whole step. Live buffers of a rank never
+ * overlap, so as one opens it is enough to look at its two neighbours among the live ones. */
+#include "verify.h"
+#include <string.h>
+
+/* The set of live offsets of a rank, to find a neighbour: a bitmap with a summary above it, and so on. */
+struct bits {
+    uint64_t *level[6];
+    int depth;
+};
+
+struct plan {
+    int32_t **slot;     /* per buffer: the place of its first byte among those of all of the rank's buffers */
+    int32_t **occupant; /* per slot: the live buffer, or -1 */
+    struct bits *live;
+    bool **opened; /* per buffer */
+};
+
+static void bits_init(struct bits *b, int n) {
+    do {
+        n = (n + 63) / 64;
+        b->level[b->depth++] = NEW(uint64_t, n + 1);
+    } while (n > 1);
+}
+
+static void bits_set(struct bits *b, int i, bool on) {
+    for (int d = 0; d < b->depth; d++, i /= 64) {
+        uint64_t *w = &b->level[d][i / 64], m = (uint64_t)1 << i % 64;
+        *w = on ? *w | m : *w & ~m;
+        if (!on && *w)
+            return;
+    }
+}
+
+/* The nearest set bit below i, or above it, or -1. */
+static int bits_near(const struct bits *b, int i, bool above) {
+    for (int d = 0; d < b->depth; d++, i /= 64) {
+        uint64_t w = b->level[d][i / 64], low = ((uint64_t)1 << i % 64) - 1;
+        uint64_t part = above ? w & ~(low << 1 | 1) : w & low;
+        if (!part)
+            continue;
+        i = i / 64 * 64 + (above ? __builtin_ctzll(part) : 63 - __builtin_clzll(part));
+        while (d-- > 0)
+            i = i * 64 + (above ? __builtin_ctzll(b->level[d][i]) : 63 - __builtin_clzll(b->level[d][i]));
+        return i;
+    }
+    return -1;
+}
+
+bool open_buffer(struct check *z, int r, int32_t i, int32_t b) {
+    struct plan *y = z->values->plan;
+    const struct rank *k = &z->p->rank[r];
+    const struct buf *x = &k->buf[b];
+    if (x->off < 0 || x->bytes > k->arena || x->off > k->arena - x->bytes)
+        return refute(z, CLAIM_MEMORY, r, i, "%s lies outside the plan of %lld bytes", buf_text(z, r, b),
+                      (long long)k->arena);
+    int s = y->slot[r][b], below = bits_near(&y->live[r], s, false), above = bits_near(&y->live[r], s, true);
+    int32_t other = y->occupant[r][s];
+    if (other < 0 && below >= 0 && end_byte(k, y->occupant[r][below]) > first_byte(k, b))
+        other = y->occupant[r][below];
+    if (other < 0 && above >= 0 && first_byte(k, y->occupant[r][above]) < end_byte(k, b))
+        other = y->occupant[r][above];
+    if (other >= 0)
+        return refute(z, CLAIM_MEMORY, r, i, "%s at %lld overlaps %s at %lld, which is still in use", buf_text(z, r, b),
+                      (long long)x->off, buf_text(z, r, other), (long long)k->buf[other].off);
+    y->occupant[r][s] = b;
+    bits_set(&y->live[r], s, true);
+    y->opened[r][b] = true;
+    z->values->val[r][b].live = true;
+    return true;
+}
+
+static void close_buffer(struct values *y, int r, int32_t b) {
+    y->plan->occupant[r][y->plan->slot[r][b]] = -1;
+    bits_set(&y->plan->live[r], y->plan->slot[r][b], false);
+    y->val[r][b] = (struct value){.sum = NO_SUM};
+}
+
+bool free_buffers(struct check *z, int r, int32_t i, bool stashes) {
+    const struct rank *k = &z->p->rank[r];
+    const struct instr *x = &k->ins[i];
+    for (uint32_t f = x->free; f < x->free + x->nfree; f++) {
+        int32_t b = k->freed[f];
+        if ((x->op == OP_I && k->buf[b].kind == K_stash) != stashes)
+            continue;
+        if (!z->values->val[r][b].live || z->values->stays[r][b])
+            return refute(z, CLAIM_MEMORY, r, i, "frees %s, which %s", buf_text(z, r, b),
+                          z->values->stays[r][b] ? "stays for the whole step" : "is not in use");
+        close_buffer(z->values, r, b);
+    }
+    return true;
+}
+
+/* ---- the beginning and the end of a step ---- */
+
+struct offsets { /* of the largest rank, to sort every rank's with */
+    int64_t *off, *sorted;
+    int32_t *scratch;
+};
+
+static struct offsets take_offsets(const struct program *p) {
+    int n = 0;
+    for (int r = 0; r < p->workers; r++)
+        n = p->rank[r].nbufs > n ? p->rank[r].nbufs : n;
+    return (struct offsets){NEW(int64_t, n + 1), NEW(int64_t, n + 1), NEW(int32_t, 2 * (int64_t)n + 1)};
+}
+
+static void sort_offsets(struct plan *y, const struct rank *k, int r, const struct offsets *o) {
+    for (int b = 0; b < k->nbufs; b++)
+        o->off[b] = first_byte(k, b);
+    y->slot[r] = NEW(int32_t, k->nbufs + 1);
+    int slots = places_of(o->off, k->nbufs, y->slot[r], o->sorted, o->scratch);
+    y->occupant[r] = NEW(int32_t, slots);
+    memset(y->occupant[r], -1, sizeof(int32_t) * (size_t)slots);
+    bits_init(&y->live[r], slots);
+}
+
+/* Weights, optimizer state, workspace and the homes' gradients are there from the start. */
+static bool open_permanent(struct check *z, int r) {
+    const struct rank *k = &z->p->rank[r];
+    uint8_t *home = z->values->home[r];
+    for (int32_t b = 0; b < k->nbufs; b++)
+        if (k->buf[b].kind == K_weight && k->buf[b].inst < 0)
+            home[k->buf[b].stage] = 1;
+    for (int32_t b = 0; b < k->nbufs; b++) {
+        const struct buf *x = &k->buf[b];
+        bool stays = x->kind == K_opt || x->kind == K_work || (x->kind == K_weight && x->inst < 0) ||
+                     (x->kind == K_wgrad && x->inst < 0 && home[x->stage]);
+        if (!stays)
+            continue;
+        if (x->inst >= 0 || (x->kind == K_opt && !home[x->stage]))
+            return refute_all(z, CLAIM_MEMORY, "rank %d plans %s, which nothing uses", r, buf_text(z, r, b));
+        z->values->stays[r][b] = true;
+        if (!open_buffer(z, r, 0, b))
+            return false;
+        z->values->val[r][b] = (struct value){.stage = x->stage,
+                                              .batch = -1,
+                                              .sum = NO_SUM,
+                                              .part = -1,
+                                              .kind = x->kind,
+                                              .live = true,
+                                              .set = x->kind != K_wgrad};
+    }
+    return true;
+}
+
+/* One size for all buffers of a kind and set: the model's where it is known, else what they say themselves. */
+static bool check_size(struct check *z, int r, int32_t b) {
+    const struct buf *x = &z->p->rank[r].buf[b];
+    if (x->kind == K_work)
+        return true;
+    if (x->stage < 0 || x->stage >= (kind_has_batch[x->kind] ? z->sp->stages : z->values->sets))
+        return refute_all(z, CLAIM_JOBS, "rank %d has %s, but there are %d stages", r, buf_text(z, r, b),
+                          z->sp->stages);
+    int64_t *want = &z->values->bytes[x->kind][x->stage];
+    if (*want < 0)
+        *want = x->bytes;
+    return *want == x->bytes || refute_all(z, CLAIM_MEMORY, "rank %d plans %lld bytes for %s, where others take %lld",
+                                           r, (long long)x->bytes, buf_text(z, r, b), (long long)*want);
+}
+
+static bool check_sizes(struct check *z) {
+    int64_t **bytes = z->values->bytes;
+    for (int kind = 0; kind < NKINDS; kind++) {
+        bytes[kind] = NEW(int64_t, z->values->sets);
+        for (int s = 0; s < z->values->sets; s++)
+            bytes[kind][s] = z->sp->stage ? z->sp->stage[s].bytes[kind] : -1;
+    }
+    for (int r = 0; r < z->p->workers; r++)
+        for (int32_t b = 0; b < z->p->rank[r].nbufs; b++)
+            if (!check_size(z, r, b))
+                return false;
+    for (int s = 0; s < z->values->sets; s++)
+        if (bytes[K_wgrad][s] < bytes[K_weight][s] && bytes[K_wgrad][s] >= 0)
+            return refute_all(z, CLAIM_MEMORY, "wgrad(%d) has %lld bytes, fewer than weight(%d), which has %lld", s,
+                              (long long)bytes[K_wgrad][s], s, (long long)bytes[K_weight][s]);
+    return true;
+}
+
+/* What a stash grows into is the wstash of its job, which takes over its place: I leaves there what it has read. */
+static bool check_growth(struct check *z, int r, int32_t b) {
+    const struct buf *x = &z->p->rank[r].buf[b], *y = x->grows >= 0 ? &z->p->rank[r].buf[x->grows] : NULL;
+    if (!y || (x->kind == K_stash && y->kind == K_wstash && y->stage == x->stage && y->batch == x->batch &&
+               y->off == x->off && y->bytes >= x->bytes))
+        return true;
+    return refute_all(z, CLAIM_MEMORY, "rank %d: %s cannot grow into %s, which is no larger wstash(%d,%d) at its place",
+                      r, buf_text(z, r, b), buf_text(z, r, x->grows), x->stage, x->batch);
+}
+
+/* The workspace of a rank must do for every job it runs. */
+static bool check_workspace(struct check *z) {
+    if (!z->sp->stage)
+        return true;
+    int64_t *have = NEW(int64_t, z->p->workers);
+    for (int r = 0; r < z->p->workers; r++)
+        for (int32_t b = 0; b < z->p->rank[r].nbufs; b++)
+            if (z->p->rank[r].buf[b].kind == K_work)
+                have[r] = z->p->rank[r].buf[b].bytes;
+    for (int j = 0; j < z->sp->njobs; j++) {
+        const struct job *job = &z->sp->job[j];
+        int64_t need = z->sp->stage[job->s].bytes[K_work];
+        if (need > have[job->rank])
+            return refute_all(z, CLAIM_MEMORY, "%s needs %lld bytes of workspace; rank %d has %lld",
+                              job_name(job->s, job->b, job->d), (long long)need, job->rank, (long long)have[job->rank]);
+    }
+    return true;
+}
+
+bool memory_begin(struct check *z) {
+    int W = z->p->workers;
+    struct plan *y = z->values->plan = NEW(struct plan, 1);
+    y->slot = NEW(int32_t *, W);
+    y->occupant = NEW(int32_t *, W);
+    y->live = NEW(struct bits, W);
+    y->opened = NEW(bool *, W);
+    if (!check_sizes(z) || !check_workspace(z))
+        return false;
+    struct offsets offsets = take_offsets(z->p);
+    for (int r = 0; r < W; r++) {
+        const struct rank *k = &z->p->rank[r];
+        if ((double)k->arena > z->sp->memory)
+            return refute_all(z, CLAIM_MEMORY, "rank %d plans %lld bytes, but the cluster's memory is %.0f", r,
+                              (long long)k->arena, z->sp->memory);
+        for (int32_t b = 0; b < k->nbufs; b++)
+            if (!check_growth(z, r, b))
+                return false;
+        y->opened[r] = NEW(bool, k->nbufs);
+        sort_offsets(y, k, r, &offsets);
+        if (!open_permanent(z, r))
+            return false;
+    }
+    return true;
+}
+
+bool memory_end(struct check *z) {
+    for (int r = 0; r < z->p->workers; r++)
+        for (int32_t b = 0; b < z->p->rank[r].nbufs; b++) {
+            if (!z->values->plan->opened[r][b])
+                return refute_all(z, CLAIM_MEMORY, "rank %d plans %s, which nothing uses", r, buf_text(z, r, b));
+            if (z->values->val[r][b].live && !z->values->stays[r][b])
+                return refute_all(z, CLAIM_MEMORY, "rank %d never frees %s", r, buf_text(z, r, b));
+        }
+    return true;
+}

@@ -1,0 +1,94 @@
+/* How the verifier's work grows, counted rather than timed: linear in instructions, n log n in operands. */
+#include "../compiler/pass.h"
+#include <criterion/criterion.h>
+
+/* One microbatch after the other through two ranks. On rank 0 act(0,b) and grad(1,b+2) lie at one place, on rank 1
+ * grad(1,b) and act(0,b+3): no wait of their rank keeps these apart, only the messages in between do. */
+static void put_rank(struct text *t, int r, int n) {
+    int other = 1 - r;
+    put(t, "rank %d lane compute\n", r);
+    for (int b = 0; b < n; b++)
+        if (r == 0)
+            put(t,
+                "F 0 %d w=weight(0) stash=stash(0,%d) y=act(0,%d)\n"
+                "B 0 %d w=weight(0) stash=stash(0,%d) dy=grad(1,%d) dw%s=wgrad(0) wait(RECV_B 1 %d from 1) "
+                "free(stash(0,%d) grad(1,%d))\n",
+                b, b, b, b, b, b, b ? "+" : "", b, b, b);
+        else
+            put(t,
+                "F 1 %d w=weight(1) x=act(0,%d) stash=stash(1,%d) wait(RECV_F 0 %d from 0) free(act(0,%d))\n"
+                "B 1 %d w=weight(1) stash=stash(1,%d) dx=grad(1,%d) dw%s=wgrad(1) free(stash(1,%d))\n",
+                b, b, b, b, b, b, b, b, b ? "+" : "", b);
+    put(t, "U %d dw=wgrad(%d) w=weight(%d)\nrank %d lane send %d\n", r, r, r, r, other);
+    for (int b = 0; b < n; b++)
+        if (r == 0)
+            put(t, "SEND_F 0 %d to 1 t=act(0,%d) wait(F 0 %d) free(act(0,%d))\n", b, b, b, b);
+        else
+            put(t, "SEND_B 1 %d to 0 t=grad(1,%d) wait(B 1 %d) free(grad(1,%d))\n", b, b, b, b);
+    put(t, "rank %d lane recv %d\n", r, other);
+    for (int b = 0; b < n; b++)
+        put(t, r == 0 ? "RECV_B 1 %d from 1 t=grad(1,%d)\n" : "RECV_F 0 %d from 0 t=act(0,%d)\n", b, b);
+    put(t, "rank %d issue\n", r);
+    for (int b = 0; b < n; b++)
+        put(t, r == 0 ? "0 1 2 0\n" : "2 0*2 1\n");
+    put(t, "0\nrank %d memory 7\nweight(%d) 0 1\nwgrad(%d) 1 1\n", r, r, r);
+    for (int b = 0; b < n; b++) {
+        put(t, "stash(%d,%d) 2 1\n", r, b);
+        put(t, "act(0,%d) %d 1\ngrad(1,%d) %d 1\n", b, 3 + b % (3 + r), b, 3 + (b + (r ? 3 : 1)) % (3 + r));
+    }
+}
+
+static struct program *through_messages(int n) {
+    struct text t = {0};
+    put(&t, "pianola 1\nprogram p workers 2 stages 2 batches %d\n", n);
+    put_rank(&t, 0, n);
+    put_rank(&t, 1, n);
+    return read_text("through_messages", t.s);
+}
+
+struct cost {
+    int64_t work;
+    size_t memory;
+};
+
+static struct cost cost_of(struct program *p) {
+    struct cost before = {verify_work, allocated()};
+    struct refutation *no = verify_text(p);
+    cr_assert(!no, "%s", no ? no->why : "");
+    struct cost c = {verify_work - before.work, allocated() - before.memory};
+    free_all();
+    return c;
+}
+
+Test(verify, orders_through_messages_are_linear) {
+    struct cost small = cost_of(through_messages(1000)), large = cost_of(through_messages(16000));
+    cr_expect_gt(small.work, 8000, "both ranks are swept, or the program does not ask what it should");
+    cr_expect_leq(large.work, 17 * small.work);
+    cr_expect_leq(large.memory, 20 * small.memory);
+}
+
+/* Compiled, with `many` predecessors for each of `batches` forwards and backwards. */
+static struct cost cost_of_needs(int batches, int many) {
+    char b[32], m[32];
+    snprintf(b, sizeof b, "batches=%d", batches);
+    snprintf(m, sizeof m, "many=%d", many);
+    const char *set[] = {b, m};
+    struct script_args args = {.schedule = "tests/schedules/needs.lua", .set = set, .nset = 2};
+    struct spec *sp = script_load(&args);
+    struct stage *st = sp->stage = cost_stages(sp);
+    struct graph *g = graph_build(sp);
+    struct program *p = lower(sp, st, g, sched_run(sp, st, g));
+    mem_plan(sp, p);
+    lanes_sync(p);
+    struct text t = {0};
+    emit_text(&t, p);
+    p = read_text("needs", t.s);
+    return cost_of(p);
+}
+
+Test(verify, operands_are_n_log_n) {
+    struct cost few = cost_of_needs(400, 20), many = cost_of_needs(400, 200);
+    cr_expect_gt(few.work, 2 * 400 * 20 * 2, "every operand is gone through");
+    cr_expect_leq(many.work, 10 * few.work * 2, "ten times as many operands, whose logarithm is less than twice");
+    cr_expect_leq(many.memory, 12 * few.memory);
+}
