@@ -93,7 +93,7 @@ says() { # WHAT WANTED SED: what verify says of the changed text
     expect "$1" "$2" "$("$PIANOLA" verify "$room/changed.txt" 2>&1 | sed -E "s|.*/changed.txt:||; s/, line [0-9]+//; s/^ +//" | head -n 2 | paste -sd' ')"
 }
 says "as it is" "proved: 1f1b on 4 ranks, machine model start-end" ""
-says "another stage has the unembedding" "refuted (jobs) rank 2 lane compute: F 2 0: has 0 operands v; the job graph says 1" \
+says "another stage has the unembedding" "refuted (jobs) rank 2 lane compute: F 2 0: needs weight(4) as v, but has no such operand" \
     's/ tied 3/ tied 2/'
 says "a contribution left out" \
     "refuted (gradients) rank 0 lane compute: B 0 0: its gradient goes nowhere: no operand dv" 's/^\(B 0 0 .*\) dv=wgrad(4)/\1/'
