@@ -92,38 +92,54 @@ static bool pair(struct check *z, int src, int32_t i, int dst, int32_t j) {
     return true;
 }
 
+struct end {
+    int32_t r, i;
+};
+
+/* All SENDs, by destination in compressed rows: of a row, by rank and in issue order. */
+static struct end *sends_by_destination(const struct program *p, int32_t *at) {
+    for (int r = 0; r < p->workers; r++)
+        for (int32_t i = 0; i < p->rank[r].nins; i++)
+            if (op_lane[p->rank[r].ins[i].op] == LANE_SEND)
+                at[p->rank[r].ins[i].peer + 2]++;
+    for (int r = 0; r < p->workers; r++)
+        at[r + 2] += at[r + 1];
+    struct end *send = NEW(struct end, at[p->workers + 1] + 1);
+    for (int r = 0; r < p->workers; r++)
+        for (int32_t i = 0; i < p->rank[r].nins; i++)
+            if (op_lane[p->rank[r].ins[i].op] == LANE_SEND)
+                send[at[p->rank[r].ins[i].peer + 1]++] = (struct end){r, i};
+    return send;
+}
+
+static bool receives(const struct instr *x) { return op_lane[x->op] == LANE_RECV && op_cost[x->op] == COST_LINK; }
+
 static bool pair_messages(struct check *z) {
-    int W = z->p->workers;
-    int32_t **recv = NEW(int32_t *, W); /* per rank: its RECVs, by source, in issue order */
-    int32_t **begin = NEW(int32_t *, W);
+    const struct program *p = z->p;
+    int W = p->workers;
+    int32_t *at = NEW(int32_t, W + 2), *first = NEW(int32_t, W), *last = NEW(int32_t, W); /* RECVs, by source */
+    const struct end *send = sends_by_destination(p, at);
+    memset(first, -1, sizeof *first * (size_t)W);
     for (int r = 0; r < W; r++) {
-        const struct rank *k = &z->p->rank[r];
-        begin[r] = NEW(int32_t, W + 2);
-        recv[r] = NEW(int32_t, k->nins);
+        const struct rank *k = &p->rank[r];
+        int32_t *next = z->mate[r]; /* of the same source, until it has its SEND */
         for (int32_t i = 0; i < k->nins; i++)
-            if (op_lane[k->ins[i].op] == LANE_RECV && op_cost[k->ins[i].op] == COST_LINK)
-                begin[r][k->ins[i].peer + 2]++;
-        for (int s = 0; s < W; s++)
-            begin[r][s + 2] += begin[r][s + 1];
-        for (int32_t i = 0; i < k->nins; i++)
-            if (op_lane[k->ins[i].op] == LANE_RECV && op_cost[k->ins[i].op] == COST_LINK)
-                recv[r][begin[r][k->ins[i].peer + 1]++] = i;
-    }
-    for (int r = 0; r < W; r++) {
-        const struct rank *k = &z->p->rank[r];
-        int32_t *sent = NEW(int32_t, W); /* so far, by destination */
-        for (int32_t i = 0; i < k->nins; i++) {
-            if (op_lane[k->ins[i].op] != LANE_SEND)
-                continue;
-            int to = k->ins[i].peer, n = sent[to]++;
-            if (n >= begin[to][r + 1] - begin[to][r])
-                return refute(z, CLAIM_SERIAL, r, i, "rank %d has no receive for it", to);
-            if (!pair(z, r, i, to, recv[to][begin[to][r] + n]))
+            if (receives(&k->ins[i])) {
+                int from = k->ins[i].peer;
+                *(first[from] < 0 ? &first[from] : &next[last[from]]) = i;
+                last[from] = i;
+            }
+        for (int32_t n = at[r]; n < at[r + 1]; n++) {
+            int32_t j = first[send[n].r];
+            if (j < 0)
+                return refute(z, CLAIM_SERIAL, send[n].r, send[n].i, "rank %d has no receive for it", r);
+            first[send[n].r] = next[j];
+            if (!pair(z, send[n].r, send[n].i, r, j))
                 return false;
         }
-        for (int to = 0; to < W; to++)
-            if (sent[to] < begin[to][r + 1] - begin[to][r])
-                return refute(z, CLAIM_SERIAL, to, recv[to][begin[to][r] + sent[to]], "rank %d has no send for it", r);
+        for (int32_t i = 0; i < k->nins; i++)
+            if (receives(&k->ins[i]) && first[k->ins[i].peer] >= 0)
+                return refute(z, CLAIM_SERIAL, r, first[k->ins[i].peer], "rank %d has no send for it", k->ins[i].peer);
     }
     return true;
 }
