@@ -217,7 +217,6 @@ static void (*const show_as[])(struct text *, struct compile *) = {
 /* A file for each rank. */
 static int show_hta(const struct compile *c, const char *dir) {
     make_folder(dir);
-    make_folder(dir);
     for (int r = 0; r < c->program->workers; r++) {
         struct text t = {0};
         emit_hta(&t, c->program, &c->steps, c->report->unit, r);
