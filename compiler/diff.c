@@ -195,7 +195,7 @@ struct output {
 static void check_outputs(const struct output *out) {
     for (int k = 0; k < NOUTPUTS; k++) {
         for (int i = 0; i < k && out[k].path; i++)
-            if (out[i].path && strcmp(out[i].path, out[k].path) == 0)
+            if (out[i].path && same_place(out[i].path, out[k].path))
                 die("two things would be written to %s: name another file for one",
                     strcmp(out[k].path, "-") ? out[k].path : "stdout");
     }

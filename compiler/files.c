@@ -56,12 +56,20 @@ static bool written_into(const char *path) {
     return stat(path, &st) == 0 && !S_ISREG(st.st_mode);
 }
 
-/* Where a path leads: a link stays a link, and what it names is written. */
-static const char *follow(const char *path) {
+static const char *resolved(const char *path) {
     char *real = realpath(path, NULL);
-    const char *at = real ? copy_string(real) : path;
+    const char *at = real ? copy_string(real) : NULL;
     free(real);
     return at;
+}
+
+/* Where a path leads, there or not yet: a link stays a link, and what it names is written. */
+static const char *follow(const char *path) {
+    const char *at = resolved(path), *slash = strrchr(path, '/');
+    if (at)
+        return at;
+    const char *folder = resolved(slash ? format("%.*s", (int)(slash - path) + 1, path) : ".");
+    return folder ? format("%s/%s", folder, slash ? slash + 1 : path) : path;
 }
 
 /* In the same folder, and short: the name itself may be as long as names can be. */
@@ -153,6 +161,11 @@ void check_writable(const char *path) {
         die("%s: %s", path, strerror(EISDIR));
     if (strcmp(path, "-") != 0 && !written_into(path))
         try_to_write(path, path);
+}
+
+bool same_place(const char *a, const char *b) {
+    bool out = strcmp(a, "-") == 0 || strcmp(b, "-") == 0;
+    return strcmp(out ? a : follow(a), out ? b : follow(b)) == 0;
 }
 
 void check_apart(const char *out, const char *in) {

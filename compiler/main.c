@@ -150,6 +150,9 @@ static void parse(struct settings *z, const struct command *c, int argc, char **
             die("--%s needs a value, but got an empty one; see `pianola help %s`", o->name, c->name);
         set_option(z, c, key, o->name, optarg);
     }
+    for (int i = optind; i < argc; i++)
+        if (!*argv[i])
+            die("`%s` was given an empty name instead of a file's", c->name);
     z->compare.file = (const char **)argv + optind;
     z->compare.nfiles = argc - optind;
     if (z->list) {
@@ -216,6 +219,10 @@ static void (*const show_as[])(struct text *, struct compile *) = {
 
 /* A file for each rank. */
 static int show_hta(const struct compile *c, const char *dir) {
+    const char *more = format("%s/rank%d.json", dir, c->program->workers);
+    if (access(more, F_OK) == 0)
+        die("%s: of a trace with more ranks; together they would be read as one: remove it, or name another folder",
+            more);
     make_folder(dir);
     for (int r = 0; r < c->program->workers; r++) {
         struct text t = {0};
