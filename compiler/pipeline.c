@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SPEC = 1, STAGES = 2, GRAPH = 4, SCHED = 8, STREAMS = 16, OFFSETS = 32, WAITS = 64, PROOF = 128, TIMES = 256 };
 
@@ -56,6 +57,14 @@ void help_passes(FILE *out) {
                 passes[i].letter ? passes[i].letter : ' ');
 }
 
+/* On a terminal, of what may take more than a moment: which pass runs. An error that ends it is printed over this line,
+ * which is shorter; "" erases it. */
+static void tell(const struct compile *c, const char *line) {
+    enum { MANY = 100000 };
+    if (c->spec && c->spec->njobs >= MANY && isatty(STDERR_FILENO))
+        fprintf(stderr, "\033[K%s\r", line);
+}
+
 void compile_all(struct compile *c, const char *dump) {
     for (const char *d = dump; *d; d++) {
         bool known = false;
@@ -67,6 +76,7 @@ void compile_all(struct compile *c, const char *dump) {
     int have = 0;
     for (int i = 0; i < NPASSES; i++) {
         assert((passes[i].needs & ~have) == 0);
+        tell(c, format("pianola: %s, %d of %d", passes[i].name, i + 1, NPASSES));
         passes[i].run(c);
         have |= passes[i].gives;
         if (c->done)
@@ -77,4 +87,5 @@ void compile_all(struct compile *c, const char *dump) {
             fwrite(t.s, 1, t.n, stdout);
         }
     }
+    tell(c, "");
 }

@@ -149,6 +149,14 @@ expect "of several files all or none" "" "$(diff -r "$room/hta before" "$room/ht
 expect "a reader that stops" "pianola 1 141" \
     "$({ "$PIANOLA" show $S -D batches=5000 --format streams; echo " $?" >"$room/code"; } 2>&1 | head -n 1)$(cat "$room/code")"
 
+# Long work says on a terminal how far it is, and takes that away; short work, and what goes to a file, says nothing.
+on_terminal() { script -qec "$PIANOLA $*" /dev/null </dev/null | tr '\r' '\n' | tr -d '\033'; }
+large="-D workers=2 -D batches=30000"
+expect "progress" "[Kpianola: cost, 2 of 10,[Kpianola: report, 10 of 10,[K,1f1b: proved" \
+    "$(on_terminal check $S $large | sed -n 's/: [0-9]* jobs.*//;/cost/p;/report/,$p' | sed '/^$/d' | paste -sd,)"
+expect "no progress of short work" "1f1b: proved" "$(on_terminal check $S | sed 's/: [0-9]* jobs.*//;/^$/d')"
+expect "no progress in a file" "" "$("$PIANOLA" check $S $large 2>&1 >/dev/null)"
+
 # A pipe does not depend on the terminal.
 expect "a pipe's width is its own" "$(COLUMNS=40 "$PIANOLA" show $S)" "$(COLUMNS=200 TERM=xterm "$PIANOLA" show $S)"
 expect "NO_COLOR wins over FORCE_COLOR" "" "$(NO_COLOR=1 FORCE_COLOR=1 "$PIANOLA" show $S | grep -c $'\033' | grep -v '^0$')"
