@@ -105,7 +105,11 @@ void *grow_bytes(void *p, size_t *cap, size_t need, size_t size) {
 }
 
 char *read_file(const char *path, size_t *size) {
+    static bool stdin_was_read;
     bool in = strcmp(path, "-") == 0;
+    if (in && stdin_was_read)
+        die("-: stdin was read already; name a file for one of the two");
+    stdin_was_read |= in;
     FILE *f = in ? stdin : fopen(path, "rb");
     if (!f)
         die("%s: %s", path, strerror(errno));

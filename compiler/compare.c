@@ -1,6 +1,9 @@
 /* `pianola compare`: one row per schedule, at equal ranks and microbatches. `pianola show --list`: what there is to
  * compare.
  *
+ * The size is what -D says, else that of the first schedule: the others' parameters `workers` and `batches` are set to
+ * it. What cannot be had at this size, or does not compile, is left out of the table and listed below it.
+ *
  * A schedule that cuts the model into more stages than ranks has smaller jobs. With a model that shows by itself.
  * Without one, every F costs 1 whatever the number of stages, so times and live activations are scaled by W / S: the
  * unit is the F of a rank's share of the model, and an activation is that share's. Then all schedules here do the same
@@ -22,8 +25,14 @@ static const struct {
 };
 
 struct row {
-    char name[64];
+    const char *file, *name;
     double figure[NCOLUMNS]; /* but NAME's */
+};
+
+enum { WHY = 400 };
+struct left_out {
+    const char *file, *name;
+    char why[WHY];
 };
 
 static int sorted_by; /* qsort has no context argument */
@@ -51,9 +60,8 @@ static int column_of(const char *key) {
         near ? near : "", near ? "'?" : "", all.s);
 }
 
-static struct row measure(const struct report *r, bool model) {
-    struct row row = {0};
-    snprintf(row.name, sizeof row.name, "%s", r->schedule);
+static struct row measure(const struct report *r, bool model, const char *file) {
+    struct row row = {.file = file};
     double scale = model ? 1 : (double)r->workers / r->stages, *f = row.figure;
     f[STAGES] = r->stages;
     f[MAKESPAN] = r->makespan * scale;
@@ -70,51 +78,155 @@ static struct row measure(const struct report *r, bool model) {
     return row;
 }
 
-/* Compiles them one after the other, each with the whole arena to itself; returns what all have in common: ranks,
- * microbatches and unit. */
-static struct report compile_each(const struct compile *how, const struct compare_args *a, struct row *row) {
-    int nset = how->args.nset;
-    const char *set[nset + 1], **file = a->file;
-    bool used[nset + 1];
-    struct report first = {0};
-    memcpy(set, how->args.set, sizeof *set * (size_t)nset); /* that array is in the arena */
-    memset(used, 0, sizeof used);
-    for (int i = 0; i < a->nfiles; i++) {
-        struct compile c = *how;
-        free_all();
-        c.args.schedule = file[i];
-        c.args.set = set;
-        c.args.used = used;
-        compile_all(&c, "");
-        const struct report *r = c.report;
-        if (i == 0)
-            first = (struct report){.workers = r->workers, .batches = r->batches, .unit = r->unit};
-        if (r->workers != first.workers || r->batches != first.batches)
-            die("%s has %d ranks and %d microbatches, but %s has %d and %d; compare at equal sizes, with -D workers=%d "
-                "-D batches=%d",
-                file[0], first.workers, first.batches, file[i], r->workers, r->batches, first.workers, first.batches);
-        row[i] = measure(r, c.spec->model != NULL);
+/* ---- compiling, one after the other, each with the whole arena to itself ---- */
+
+/* What all must have: what -D says, else what the first has that compiles. */
+struct size {
+    const char *key, *what;
+    bool given;   /* by -D */
+    int value;    /* 0: not known yet */
+    char set[32]; /* then the setting for all others */
+};
+enum { WORKERS, BATCHES, NSIZES };
+
+struct table {
+    struct size size[NSIZES];
+    const char *unit;
+    int nrows, nleft;
+    struct row *row;
+    struct left_out *left;
+};
+
+/* An error is of one schedule, and the others go on; where there is one only, it is the command's. */
+static bool compiles(struct compile *c, bool alone) {
+    jmp_buf trap;
+    bool good = false;
+    diag_trap = alone ? NULL : &trap;
+    if (alone || setjmp(trap) == 0) {
+        compile_all(c, "");
+        good = true;
     }
-    for (int i = 0; i < nset; i++)
-        if (!used[i])
-            die("-D %s: none of the scripts has this parameter", set[i]);
-    return first;
+    diag_trap = NULL;
+    return good;
 }
 
-enum { CELL = 64 };
+/* The first line of the error that was trapped. */
+static void take_error(char *why) {
+    static const char said[] = "pianola: error: ";
+    const char *text = diag_text + (strncmp(diag_text, said, strlen(said)) == 0 ? strlen(said) : 0);
+    snprintf(why, WHY, "%.*s", (int)strcspn(text, "\n"), text);
+    *diag_text = 0;
+}
 
-static void put_cell(char cell[CELL], const struct row *row, int i, const struct measure *m) {
+static bool is_key(const char *setting, const char *key) {
+    size_t n = strlen(key);
+    return strncmp(setting, key, n) == 0 && setting[n] == '=';
+}
+
+static void read_size(struct size *z, const struct script_args *a) {
+    for (int i = 0; i < a->nset; i++)
+        if (is_key(a->set[i], z->key)) {
+            z->given = true;
+            z->value = atoi(strchr(a->set[i], '=') + 1); /* what is no number is refused by the scripts */
+        }
+}
+
+/* Whether a schedule that is of size `has` is of this one, or why not. */
+static bool fits(struct size *z, int has, const struct script_args *a, char *why) {
+    if (z->value <= 0) {
+        z->value = has;
+        snprintf(z->set, sizeof z->set, "%s=%d", z->key, has);
+    }
+    bool sets = false;
+    for (int i = 0; i < a->nset; i++)
+        sets |= a->used[i] && is_key(a->set[i], z->key);
+    if (has != z->value)
+        snprintf(why, WHY, "%d %s, not %d%s%s", has, z->what, z->value, sets ? "" : ": it has no parameter ",
+                 sets ? "" : z->key);
+    return has == z->value;
+}
+
+/* One more row, or one that is left out. used: the settings that the scripts had a use for. */
+static void compile_one(struct table *t, const struct compile *how, const char *file, bool *used, bool alone) {
+    struct compile c = *how;
+    struct script_args *a = &c.args;
+    const char *set[a->nset + NSIZES];
+    struct left_out *left = &t->left[t->nleft];
+    memcpy(set, a->set, sizeof *set * (size_t)a->nset);
+    for (int z = 0; z < NSIZES; z++)
+        if (*t->size[z].set && !t->size[z].given)
+            set[a->nset + a->nsizes++] = t->size[z].set;
+    a->nset += a->nsizes;
+    a->schedule = file;
+    a->set = set;
+    a->used = used;
+    left->file = file;
+    free_all();
+    if (!compiles(&c, alone)) {
+        take_error(left->why);
+        t->nleft++;
+    } else if (!fits(&t->size[WORKERS], c.report->workers, a, left->why) ||
+               !fits(&t->size[BATCHES], c.report->batches, a, left->why))
+        t->nleft++;
+    else {
+        t->row[t->nrows++] = measure(c.report, c.spec->model != NULL, file);
+        t->unit = c.report->unit;
+    }
+}
+
+/* Each with the whole arena to itself. */
+static void compile_each(struct table *t, const struct compile *how, const struct compare_args *a) {
+    int nset = how->args.nset, n = nset + NSIZES;
+    const char *set[nset + 1];
+    bool used[n], any[n];
+    struct compile c = *how;
+    memcpy(set, how->args.set, sizeof *set * (size_t)nset); /* that array is in the arena */
+    memset(any, 0, sizeof any);
+    c.args.set = set;
+    for (int z = 0; z < NSIZES; z++)
+        read_size(&t->size[z], &c.args);
+    for (int i = 0; i < a->nfiles; i++) {
+        memset(used, 0, sizeof used);
+        compile_one(t, &c, a->file[i], used, a->nfiles == 1);
+        for (int k = 0; k < nset; k++)
+            any[k] |= used[k];
+    }
+    for (int i = 0; i < nset; i++)
+        if (!any[i])
+            die("-D %s: none of the scripts has this parameter", set[i]);
+}
+
+/* Two files of one name, in different folders, are told apart by their paths. */
+static void name_all(struct table *t, const struct compare_args *a) {
+    const char **name = NEW(const char *, a->nfiles);
+    for (int i = 0, row = 0, left = 0; i < a->nfiles; i++) {
+        int same = 0;
+        for (int k = 0; k < a->nfiles; k++) {
+            name[k] = i == 0 ? script_name(a->file[k]) : name[k];
+            same += strcmp(name[k], name[i]) == 0;
+        }
+        bool in_table = row < t->nrows && t->row[row].file == a->file[i];
+        *(in_table ? &t->row[row++].name : &t->left[left++].name) = same > 1 ? a->file[i] : name[i];
+    }
+}
+
+/* ---- printing ---- */
+
+enum { CELL = 32 };
+
+static const char *cell_text(char cell[CELL], const struct row *row, int i, const struct measure *m) {
     double x = row->figure[i];
     if (i == NAME)
-        snprintf(cell, CELL, "%s", row->name);
-    else if (i == MAKESPAN || i == BOUND)
-        time_text(x, m, cell);
-    else if (i == MEMORY || i == SENT)
-        bytes_text((int64_t)x, cell);
-    else if (i == BUBBLE || i == GAP)
+        return row->name;
+    if (i == MAKESPAN || i == BOUND)
+        return time_text(x, m, cell);
+    if (i == MEMORY || i == SENT)
+        return bytes_text((int64_t)x, cell);
+    if (i == BUBBLE || i == GAP)
         snprintf(cell, CELL, "%.1f %%", 100 * x);
     else
         snprintf(cell, CELL, "%.4g", x);
+    return cell;
 }
 
 static void put_table(struct text *out, const struct row *row, int n, const struct measure *m, bool markdown) {
@@ -123,19 +235,17 @@ static void put_table(struct text *out, const struct row *row, int n, const stru
     for (int k = 0; k < NCOLUMNS; k++) {
         width[k] = (int)strlen(column[k].head);
         for (int i = 0; i < n; i++) {
-            put_cell(cell, &row[i], k, m);
-            width[k] = (int)strlen(cell) > width[k] ? (int)strlen(cell) : width[k];
+            int wide = (int)strlen(cell_text(cell, &row[i], k, m));
+            width[k] = wide > width[k] ? wide : width[k];
         }
     }
     for (int i = -1; i < n; i++) {
         for (int k = 0; k < NCOLUMNS; k++) {
-            if (i >= 0)
-                put_cell(cell, &row[i], k, m);
             put(out,
                 markdown ? "| %*s "
                 : k      ? "  %*s"
                          : "%*s",
-                k ? width[k] : -width[k], i < 0 ? column[k].head : cell);
+                k ? width[k] : -width[k], i < 0 ? column[k].head : cell_text(cell, &row[i], k, m));
         }
         put(out, markdown ? "|\n" : "\n");
         for (int k = 0; markdown && i < 0 && k < NCOLUMNS; k++)
@@ -143,54 +253,70 @@ static void put_table(struct text *out, const struct row *row, int n, const stru
     }
 }
 
-static void put_objects(struct text *out, const struct row *row, int n, const struct report *r) {
+/* Below the table, and why. */
+static void put_left_out(struct text *out, const struct table *t, bool markdown) {
+    int width = 0;
+    for (int i = 0; i < t->nleft; i++)
+        width = (int)strlen(t->left[i].name) > width ? (int)strlen(t->left[i].name) : width;
+    if (t->nleft)
+        put(out, markdown ? "\nLeft out:\n\n" : "\nleft out:\n");
+    for (int i = 0; i < t->nleft; i++)
+        if (markdown)
+            put(out, "- %s: %s\n", t->left[i].name, t->left[i].why);
+        else
+            put(out, "  %-*s  %s\n", width, t->left[i].name, t->left[i].why);
+}
+
+static void put_objects(struct text *out, const struct table *t) {
     char buf[32];
     put(out, "{\n  \"schema\": 1,\n  \"workers\": %d,\n  \"batches\": %d,\n  \"unit\": \"%s\",\n  \"schedules\": [\n",
-        r->workers, r->batches, r->unit);
-    for (int i = 0; i < n; i++) {
-        put(out, "    {\n      \"schedule\": ");
-        put_string(out, row[i].name);
+        t->size[WORKERS].value, t->size[BATCHES].value, t->unit);
+    for (int i = 0; i < t->nrows; i++) {
+        put(out, "    {\n      \"schedule\": %s", quoted(t->row[i].name));
         for (int k = NAME + 1; k < NCOLUMNS; k++)
-            put(out, ",\n      \"%s\": %s", column[k].key, number(row[i].figure[k], buf));
-        put(out, "\n    }%s\n", i + 1 < n ? "," : "");
+            put(out, ",\n      \"%s\": %s", column[k].key, number(t->row[i].figure[k], buf));
+        put(out, "\n    }%s\n", i + 1 < t->nrows ? "," : "");
     }
-    put(out, "  ]\n}\n");
+    put(out, "  ],\n  \"left_out\": [");
+    for (int i = 0; i < t->nleft; i++)
+        put(out, "%s\n    {\"schedule\": %s, \"why\": %s}", i ? "," : "", quoted(t->left[i].name),
+            quoted(t->left[i].why));
+    put(out, t->nleft ? "\n  ]\n}\n" : "]\n}\n");
 }
 
-/* All of a folder means its schedules: not pianola.d.lua, which is there for editors. */
-static struct compare_args schedules_of(const struct compare_args *a, const char **file) {
-    struct compare_args some = *a;
-    some.file = file;
-    some.nfiles = 0;
-    for (int i = 0; i < a->nfiles; i++) {
-        size_t n = strlen(a->file[i]), end = strlen(".d.lua");
-        if (n < end || strcmp(a->file[i] + n - end, ".d.lua") != 0)
-            file[some.nfiles++] = a->file[i];
-    }
-    return some.nfiles > 0 ? some : *a;
-}
-
-int compare_command(const struct compile *how, const struct compare_args *all) {
-    const char *file[all->nfiles];
-    struct compare_args some = schedules_of(all, file), *a = &some;
-    struct row row[a->nfiles];
-    sorted_by = a->sort ? column_of(a->sort) : -1;
-    struct report r = compile_each(how, a, row);
-    struct text out = {0};
-    if (sorted_by >= 0)
-        qsort(row, (size_t)a->nfiles, sizeof *row, smaller);
+static void put_text(struct text *out, const struct table *t, const struct compare_args *a) {
     double longest = 0;
-    for (int i = 0; i < a->nfiles; i++)
-        longest = row[i].figure[MAKESPAN] > longest ? row[i].figure[MAKESPAN] : longest;
-    struct measure m = measure_of(longest, r.unit, a->ascii);
-    if (a->json) {
-        put_objects(&out, row, a->nfiles, &r);
-    } else {
-        bool unit = strcmp(m.name, "units") == 0;
-        put(&out, "%d ranks, %d microbatches; times in %s\n\n", r.workers, r.batches,
-            unit ? "units: F is 1 for a rank's share of the model; every tensor is 1 byte" : m.name);
-        put_table(&out, row, a->nfiles, &m, a->markdown);
+    for (int i = 0; i < t->nrows; i++)
+        longest = t->row[i].figure[MAKESPAN] > longest ? t->row[i].figure[MAKESPAN] : longest;
+    struct measure m = measure_of(longest, t->unit, a->ascii);
+    bool unit = strcmp(m.name, "units") == 0;
+    put(out, "%d ranks, %d microbatches; times in %s\n\n", t->size[WORKERS].value, t->size[BATCHES].value,
+        unit ? "units: F is 1 for a rank's share of the model; every tensor is 1 byte" : m.name);
+    put_table(out, t->row, t->nrows, &m, a->markdown);
+    put_left_out(out, t, a->markdown);
+}
+
+int compare_command(const struct compile *how, const struct compare_args *a) {
+    struct row row[a->nfiles];
+    struct left_out left[a->nfiles];
+    struct table t = {.row = row, .left = left};
+    t.size[WORKERS] = (struct size){.key = "workers", .what = "ranks"};
+    t.size[BATCHES] = (struct size){.key = "batches", .what = "microbatches"};
+    sorted_by = a->sort ? column_of(a->sort) : -1;
+    compile_each(&t, how, a);
+    name_all(&t, a);
+    if (t.nrows == 0) {
+        for (int i = 0; i < t.nleft; i++)
+            fprintf(stderr, "pianola: %s: %s\n", left[i].name, left[i].why);
+        die("none of these schedules can be compared");
     }
+    if (sorted_by >= 0)
+        qsort(row, (size_t)t.nrows, sizeof *row, smaller);
+    struct text out = {0};
+    if (a->json)
+        put_objects(&out, &t);
+    else
+        put_text(&out, &t, a);
     write_file("-", &out);
     return 0;
 }

@@ -22,6 +22,9 @@ void compile_all(struct compile *c, const char *dump);
 /* measured.c: sets timeline, steps and report to what was measured, by the file or folder at path. */
 void take_measured(struct compile *c, const char *path);
 
+/* folder.c: writes what was compiled into a folder, where an earlier compile may have written. */
+void write_folder(const char *dir, struct compile *c);
+
 /* run.c */
 struct run_args {
     const char *data, *timeline;
@@ -60,8 +63,16 @@ int diff_command(const struct compile *how, const struct diff_args *a);
 /* weights.c: the checkpoint of that step in dir, or with step -1 the newest whole one, as one file at path. */
 int export_weights(const char *dir, int64_t step, const char *path, bool json);
 
-/* Writes a file whole or not at all: beside its place first, then renamed. "-" is stdout. */
+/* files.c: files are written whole or not at all: beside their place first, then renamed. "-" is stdout. */
 void write_file(const char *path, const struct text *t);
-void check_writable(const char *path);             /* dies where write_file would */
-void check_apart(const char *out, const char *in); /* dies when they are one file; NULL: there is none */
+/* Of several, all or none: each is staged, and place_files gives them their names. program: it can be run. */
+void stage_file(const char *path, const struct text *t, bool program);
+void place_files(void);
+/* Before long work: these die where what is to be written could not be. */
+void check_writable(const char *path);
+bool same_place(const char *a, const char *b);     /* would both be written to one file? */
+void check_apart(const char *out, const char *in); /* are they one file? NULL: there is none */
+void check_target(const char *out, const struct script_args *in);
+const char *folder_named(const char *name); /* without slashes at its end; it need not be there yet */
+void make_folder(const char *path);         /* unless it is there */
 #endif

@@ -60,8 +60,8 @@ static struct side *load(struct loading *l, const char *path) {
         return side_of_program(path, read_text(path, s), NULL);
     if (is_timeline(s))
         return side_of_rows(path, read_tsv(path, s));
-    if (strcmp(path, "-") == 0)
-        die("-: expected streams or a timeline; a schedule is read from a file only");
+    if (strcmp(path, "-") == 0 || !S_ISREG(st.st_mode)) /* it is read twice */
+        die("%s: expected streams or a timeline; a schedule is read from a file only", path);
     return load_script(l, path);
 }
 
@@ -191,15 +191,13 @@ struct output {
     struct text text;
 };
 
-/* Before anything is compiled: each goes to a place of its own, which can be written. */
+/* Before anything is compiled: each goes to a place of its own. */
 static void check_outputs(const struct output *out) {
     for (int k = 0; k < NOUTPUTS; k++) {
         for (int i = 0; i < k && out[k].path; i++)
-            if (out[i].path && strcmp(out[i].path, out[k].path) == 0)
+            if (out[i].path && same_place(out[i].path, out[k].path))
                 die("two things would be written to %s: name another file for one",
                     strcmp(out[k].path, "-") ? out[k].path : "stdout");
-        if (out[k].path)
-            check_writable(out[k].path);
     }
 }
 
@@ -212,7 +210,7 @@ static void draw(struct output *out, const struct diff *d, bool html) {
 }
 
 /* The text goes to stdout, unless something else was sent there. */
-static void choose_outputs(struct output *out, const struct diff_args *a) {
+static void choose_outputs(struct output *out, const struct compile *how, const struct diff_args *a) {
     out[SVG].path = a->svg;
     out[HTML].path = a->html;
     out[FIT].path = a->fit;
@@ -222,8 +220,10 @@ static void choose_outputs(struct output *out, const struct diff_args *a) {
             out[TEXT].path = NULL;
     check_outputs(out);
     for (int k = 0; k < TEXT; k++)
-        for (int side = 0; side < 2; side++)
-            check_apart(out[k].path, a->file[side]);
+        for (int side = 0; side < 2; side++) {
+            struct script_args in = {.schedule = a->file[side], .model = how->args.model, .cluster = how->args.cluster};
+            check_target(out[k].path, &in);
+        }
 }
 
 int diff_command(const struct compile *how, const struct diff_args *a) {
@@ -235,7 +235,7 @@ int diff_command(const struct compile *how, const struct diff_args *a) {
     if (a->fail_on)
         beyond(NULL, a->fail_on);
     struct output out[NOUTPUTS] = {0};
-    choose_outputs(out, a);
+    choose_outputs(out, how, a);
     struct diff *d = load_both(how, a);
     if (a->svg)
         draw(&out[SVG], d, false);

@@ -107,6 +107,7 @@ struct script_args {
     bool recompute;
     const char **set;
     int nset;
+    int nsizes; /* of these the last are for the schedule alone */
     bool *used; /* [nset]: the settings that a script had a use for are marked. NULL: all must be of use */
 };
 

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 struct settings {
@@ -151,6 +150,9 @@ static void parse(struct settings *z, const struct command *c, int argc, char **
             die("--%s needs a value, but got an empty one; see `pianola help %s`", o->name, c->name);
         set_option(z, c, key, o->name, optarg);
     }
+    for (int i = optind; i < argc; i++)
+        if (!*argv[i])
+            die("`%s` was given an empty name instead of a file's", c->name);
     z->compare.file = (const char **)argv + optind;
     z->compare.nfiles = argc - optind;
     if (z->list) {
@@ -215,21 +217,19 @@ static void (*const show_as[])(struct text *, struct compile *) = {
     pftrace_bytes, NULL,         torch_text,    torch_comms_text,
 };
 
-static void make_folder(const char *path) {
-    if (strcmp(path, "-") == 0)
-        die("-o -: many files are written, which go into a folder; for one named -, say ./-");
-    if (mkdir(path, 0777) != 0 && errno != EEXIST)
-        die("%s: %s", path, strerror(errno));
-}
-
 /* A file for each rank. */
 static int show_hta(const struct compile *c, const char *dir) {
+    const char *more = format("%s/rank%d.json", dir, c->program->workers);
+    if (access(more, F_OK) == 0)
+        die("%s: of a trace with more ranks; together they would be read as one: remove it, or name another folder",
+            more);
     make_folder(dir);
     for (int r = 0; r < c->program->workers; r++) {
         struct text t = {0};
         emit_hta(&t, c->program, &c->steps, c->report->unit, r);
-        write_file(format("%s/rank%d.json", dir, r), &t);
+        stage_file(format("%s/rank%d.json", dir, r), &t, false);
     }
+    place_files();
     return 0;
 }
 
@@ -248,13 +248,16 @@ static int show(struct settings *z) {
         die("--measured: --format %s has no times", z->format);
     if (which == HTA && !z->output)
         die("--format hta writes a file for each rank: give their folder with -o DIR");
-    check_apart(z->output, c->args.schedule);
-    check_apart(z->output, z->measured);
+    const char *dir = which == HTA ? folder_named(z->output) : NULL;
+    if (!dir) {
+        check_target(z->output, &c->args);
+        check_apart(z->output, z->measured);
+    }
     compile_all(c, z->dump);
     if (z->measured)
         take_measured(c, z->measured);
-    if (which == HTA)
-        return show_hta(c, z->output);
+    if (dir)
+        return show_hta(c, dir);
     if (show_as[which])
         show_as[which](&t, c);
     else
@@ -263,70 +266,12 @@ static int show(struct settings *z) {
     return 0;
 }
 
-static void write_into(const char *dir, const char *name, void (*emit)(struct text *, struct compile *),
-                       struct compile *c) {
-    struct text t = {0};
-    emit(&t, c);
-    write_file(format("%s/%s", dir, name), &t);
-}
-
-static void grid_text(struct text *t, struct compile *c) {
-    struct style plain = {.width = 120, .ascii = true};
-    emit_grid(t, c->program, c->timeline, c->report->unit, &plain);
-    emit_report(t, c->report, &plain);
-}
-
-/* The hash of the whole compile: of all ranks' programs as they are but for the hash itself (FNV-1a, 64 bits). */
-static uint64_t hash_compile(const struct compile *c) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    struct text t = {0};
-    for (int r = 0; r < c->program->workers; r++, t.n = 0) {
-        emit_cuda(&t, c->spec, c->stage, c->program, r, 0);
-        for (size_t i = 0; i < t.n; i++)
-            hash = (hash ^ (unsigned char)t.s[i]) * 0x100000001b3u;
-    }
-    return hash;
-}
-
-static void write_starter(const char *dir, const struct program *p, const char *suffix, const char *application) {
-    struct text starter = {0}, app = {0};
-    const char *path = format("%s/rank%s", dir, suffix);
-    emit_starter(&starter, p, suffix);
-    write_file(path, &starter);
-    if (chmod(path, 0755) != 0)
-        die("%s: %s", path, strerror(errno));
-    emit_app(&app, p, dir, suffix);
-    write_file(format("%s/%s", dir, application), &app);
-}
-
-/* With a model, every rank gets a program of its own. */
-static void write_programs(const char *dir, struct compile *c) {
-    uint64_t hash = hash_compile(c);
-    struct text t = {0};
-    for (int r = 0; r < c->program->workers; r++, t.n = 0) {
-        emit_cuda(&t, c->spec, c->stage, c->program, r, hash);
-        write_file(format("%s/rank%d.cu", dir, r), &t);
-    }
-    struct text make = {0}, slurm = {0};
-    emit_makefile(&make, c->program);
-    write_file(format("%s/Makefile", dir), &make);
-    write_starter(dir, c->program, "", "app.mpi");
-    write_starter(dir, c->program, ".gpu", "app.gpu");
-    emit_slurm(&slurm, c->program, dir);
-    write_file(format("%s/multi-prog.slurm", dir), &slurm);
-}
-
 static int compile(struct settings *z) {
     if (!z->output)
         die("`compile` needs -o DIR");
+    const char *dir = folder_named(z->output);
     compile_all(&z->compile, z->dump);
-    make_folder(z->output);
-    write_into(z->output, "streams.txt", streams_text, &z->compile);
-    write_into(z->output, "timeline.tsv", timeline_text, &z->compile);
-    write_into(z->output, "report.json", report_text, &z->compile);
-    write_into(z->output, "timeline.txt", grid_text, &z->compile);
-    if (z->compile.spec->model)
-        write_programs(z->output, &z->compile);
+    write_folder(dir, &z->compile);
     return 0;
 }
 
@@ -363,7 +308,7 @@ static int check(const struct compile *c, bool json) {
 
 static int import_command(const char *path, const char *output) {
     struct text t = {0};
-    check_apart(output, path);
+    check_target(output, &(struct script_args){.schedule = path});
     read_torch(&t, path, file_text(path));
     write_file(output ? output : "-", &t);
     return 0;

@@ -16,9 +16,10 @@ const struct command commands[] = {
      "  pianola show schedules/1f1b.lua --model schedules/models/gpt.lua --measured run.tsv --format html -o run.html\n"
      "  pianola show --list\n",
      SHOW},
-    {"compare", "SCHEDULE.lua ...", "one table over schedules at equal ranks and microbatches",
+    {"compare", "SCHEDULE.lua ...",
+     "one table over schedules, all with the ranks and microbatches of the first, or as -D says",
      "  pianola compare schedules/1f1b.lua schedules/zb_h1.lua schedules/zbv.lua -D workers=8 -D batches=32\n"
-     "  pianola compare schedules/*pipe.lua --model schedules/models/gpt.lua --sort peak_bytes --markdown\n",
+     "  pianola compare schedules/*.lua --model schedules/models/gpt.lua --sort peak_bytes --markdown\n",
      COMPARE},
     {"diff", "A B",
      "what changed between two, each a script, PyTorch's CSV, a compiled folder, streams.txt or a timeline, and why",

@@ -108,7 +108,8 @@ struct report *report_make(const struct spec *sp, const struct stage *st, const 
 
 /* script.c: runs the scripts; the only file that knows Lua. Dies with file:line on their errors. */
 struct spec *script_load(const struct script_args *a);
-void script_names(struct text *out); /* script_names.c: every name and every field that scripts can use */
+const char *script_name(const char *path); /* as outputs have it: of schedules/1f1b.lua, 1f1b */
+void script_names(struct text *out);       /* script_names.c: every name and every field that scripts can use */
 
 /* emit_text.c, read_text.c: the program's text form, both ways. Reading dies with file:line. rank.event is not in it.
  */

@@ -2,10 +2,8 @@
 #include "compile.h"
 #include "options.h"
 #include <assert.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { SPEC = 1, STAGES = 2, GRAPH = 4, SCHED = 8, STREAMS = 16, OFFSETS = 32, WAITS = 64, PROOF = 128, TIMES = 256 };
@@ -59,6 +57,14 @@ void help_passes(FILE *out) {
                 passes[i].letter ? passes[i].letter : ' ');
 }
 
+/* On a terminal, of what may take more than a moment: which pass runs. An error that ends it is printed over this line,
+ * which is shorter; "" erases it. */
+static void tell(const struct compile *c, const char *line) {
+    enum { MANY = 100000 };
+    if (c->spec && c->spec->njobs >= MANY && isatty(STDERR_FILENO))
+        fprintf(stderr, "\033[K%s\r", line);
+}
+
 void compile_all(struct compile *c, const char *dump) {
     for (const char *d = dump; *d; d++) {
         bool known = false;
@@ -70,6 +76,7 @@ void compile_all(struct compile *c, const char *dump) {
     int have = 0;
     for (int i = 0; i < NPASSES; i++) {
         assert((passes[i].needs & ~have) == 0);
+        tell(c, format("pianola: %s, %d of %d", passes[i].name, i + 1, NPASSES));
         passes[i].run(c);
         have |= passes[i].gives;
         if (c->done)
@@ -80,47 +87,5 @@ void compile_all(struct compile *c, const char *dump) {
             fwrite(t.s, 1, t.n, stdout);
         }
     }
-}
-
-/* A device or a pipe is written into; a file takes its name when it is whole. */
-static bool written_into(const char *path) {
-    struct stat st;
-    return stat(path, &st) == 0 && !S_ISREG(st.st_mode);
-}
-
-static char *beside(const char *path) { return format("%s.tmp%ld", path, (long)getpid()); }
-
-void check_writable(const char *path) {
-    struct stat st;
-    if (strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-        die("%s: %s", path, strerror(EISDIR));
-    if (strcmp(path, "-") == 0 || written_into(path))
-        return;
-    FILE *f = fopen(beside(path), "wb");
-    if (!f)
-        die("%s: %s", path, strerror(errno));
-    fclose(f);
-    unlink(beside(path));
-}
-
-void check_apart(const char *out, const char *in) {
-    struct stat a, b;
-    if (out && in && strcmp(out, "-") != 0 && strcmp(in, "-") != 0 && stat(out, &a) == 0 && S_ISREG(a.st_mode) &&
-        stat(in, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
-        die("%s: this file is read; name another to write to", out);
-}
-
-void write_file(const char *path, const struct text *t) {
-    bool out = strcmp(path, "-") == 0, stays = out || written_into(path);
-    FILE *f = out ? stdout : fopen(stays ? path : beside(path), "wb");
-    if (!f)
-        die("%s: %s", path, strerror(errno));
-    bool ok = fwrite(t->s, 1, t->n, f) == t->n;
-    ok = (out ? fflush(f) : fclose(f)) == 0 && ok;
-    if (!ok || (!stays && rename(beside(path), path) != 0)) {
-        int err = errno;
-        if (!stays)
-            unlink(beside(path));
-        die("%s: %s", out ? "stdout" : path, strerror(err));
-    }
+    tell(c, "");
 }

@@ -401,10 +401,8 @@ int run_command(struct compile *c, const struct run_args *a) {
     check_device(c, a->cuda);
     if (a->timeline && strcmp(a->timeline, "-") == 0)
         die("--timeline -: the report goes to stdout; name a file");
-    check_apart(a->timeline, c->args.schedule);
     check_apart(a->timeline, a->data);
-    if (a->timeline) /* better to hear of it now than after the training */
-        check_writable(a->timeline);
+    check_target(a->timeline, &c->args);
     char why[512];
     struct data *data = data_open(&c->spec->model->rt, a->data, a->seed, why, sizeof why);
     if (!data)

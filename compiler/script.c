@@ -18,7 +18,7 @@ static struct settings read_settings(const struct script_args *a) {
     struct settings set = {.n = a->nset};
     set.key = NEW(const char *, a->nset);
     set.value = NEW(const char *, a->nset);
-    set.used = NEW(bool, a->nset);
+    set.used = a->used ? a->used : NEW(bool, a->nset);
     for (int i = 0; i < a->nset; i++) {
         char *key = copy_string(a->set[i]), *equals = strchr(key, '=');
         if (!equals || equals == key)
@@ -85,7 +85,7 @@ static const char *run(enum script_kind kind, const char *path, struct settings 
     return text.s;
 }
 
-static const char *base_name(const char *path) {
+const char *script_name(const char *path) {
     const char *slash = strrchr(path, '/');
     char *name = copy_string(slash ? slash + 1 : path);
     size_t n = strlen(name);
@@ -99,16 +99,15 @@ struct spec *script_load(const struct script_args *a) {
     sp->lanes = a->lanes;
     sp->recompute = a->recompute;
     struct settings set = read_settings(a);
-    sp->name = base_name(a->schedule);
+    sp->name = script_name(a->schedule);
     sp->file = a->schedule;
     sp->memory = INFINITY;
     sp->params = run(SCRIPT_SCHEDULE, a->schedule, &set, extract_schedule, sp);
+    set.n -= a->nsizes;
     if (a->model)
         run(SCRIPT_MODEL, a->model, &set, extract_model, sp);
     if (a->cluster)
         run(SCRIPT_CLUSTER, a->cluster, &set, extract_cluster, sp);
-    for (int i = 0; a->used && i < set.n; i++)
-        a->used[i] |= set.used[i];
     if (!a->used)
         check_settings(&set);
     return sp;

@@ -3,7 +3,7 @@
 cd "$(dirname "$0")/.." || exit 2
 export PIANOLA=${ASAN_PIANOLA:-build/asan/pianola} CASES=10 GPT_STEPS=2
 total_passed=0 total_failed=0
-for suite in figures golden cli consistency; do
+for suite in figures golden cli compare consistency; do
     log=$(tests/${suite}_test.sh 2>&1)
     read -r passed failed < <(tail -n 1 <<<"$log" | sed -nE 's/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p')
     total_passed=$((total_passed + ${passed:-0})) total_failed=$((total_failed + ${failed:-1}))

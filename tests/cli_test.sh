@@ -50,7 +50,36 @@ says "pianola: error: $room/mine.csv: this file is read; name another to write t
 says "pianola: error: $room/mine.lua: this file is read; name another to write to" diff $S "$room/mine.lua" --html "$room/mine.lua"
 says "pianola: error: $room/mine.lua: this file is read; name another to write to" \
     run $S --model schedules/models/integers.lua --data "$room/mine.lua" --timeline "$room/mine.lua"
-expect "nothing written over" "" "$(cmp $S "$room/mine.lua" 2>&1)$(cmp $S "$room/mine.csv" 2>&1)"
+cp schedules/models/integers.lua "$room/model.lua"
+cp schedules/clusters/latency.lua "$room/cluster.lua"
+ln -s model.lua "$room/link.lua"
+says "pianola: error: $room/link.lua: this file is read; name another to write to" show $S --model "$room/model.lua" --format svg -o "$room/link.lua"
+says "pianola: error: $room/cluster.lua: this file is read; name another to write to" show $S --cluster "$room/cluster.lua" -o "$room/cluster.lua"
+says "pianola: error: $room/cluster.lua: this file is read; name another to write to" \
+    diff $S schedules/gpipe.lua --cluster "$room/cluster.lua" --fit "$room/cluster.lua"
+says "pianola: error: $room/model.lua: this file is read; name another to write to" run $S --model "$room/model.lua" --timeline "$room/model.lua"
+expect "nothing written over" "" "$(cmp $S "$room/mine.lua" 2>&1; cmp $S "$room/mine.csv" 2>&1
+    cmp schedules/models/integers.lua "$room/model.lua" 2>&1; cmp schedules/clusters/latency.lua "$room/cluster.lua" 2>&1)"
+says "pianola: error: two things would be written to $room/./new.svg: name another file for one" diff $S $S --svg "$room/new.svg" --html "$room/./new.svg"
+# Before the work, not after it: a script that runs for long is not even read.
+says "pianola: error: $room: Is a directory" show "$room/none.lua" --format svg -o "$room"
+says "pianola: error: $room/none/out: No such file or directory" show "$room/none.lua" --format svg -o "$room/none/out"
+says "pianola: error: $room/mine.lua: this is no folder, and many files are written: -o takes a folder, there or not yet" \
+    show "$room/none.lua" --format hta -o "$room/mine.lua"
+# stdin is read once.
+twice="pianola: error: -: stdin was read already; name a file for one of the two"
+expect "stdin twice" "$twice" "$("$PIANOLA" show - --model - <$S 2>&1)"
+expect "stdin twice" "$twice" "$("$PIANOLA" check - --cluster - <$S 2>&1)"
+expect "a schedule from a pipe, to diff" "expected streams or a timeline; a schedule is read from a file only" \
+    "$("$PIANOLA" diff <(cat $S) $S 2>&1 | sed 's/.*[0-9]: //')"
+says "pianola: error: \`show\` was given an empty name instead of a file's" show ""
+# No schedule at all.
+: >"$room/empty.lua"
+says "$room/empty.lua:1: error: the script returned nil, not a schedule; end it with: return schedule { ... }" check "$room/empty.lua"
+printf '\177ELF\0\1\2' >"$room/binary"
+says "$room/binary:1: error: unexpected symbol near '<\\127>'" check "$room/binary"
+says "pianola: error: $room/binary: byte 4 is zero: this is no text" verify "$room/binary"
+says "pianola: error: schedules: Is a directory" check schedules
 A=generated/1f1b
 says "pianola: error: $A/streams.txt: this is a program, no script; \`pianola verify\` and \`pianola diff\` take it" show $A/streams.txt
 says "pianola: error: $A/timeline.tsv: this is a timeline, no script; \`pianola diff\` takes it, and \`pianola show SCHEDULE.lua --measured\` one that was measured" \
@@ -97,9 +126,38 @@ for pass in l m w; do
 done
 expect "the last dump is the program" "" "$(diff "$room/dump" "$room/streams")"
 
-# Output to a folder that cannot be written leaves nothing behind; a pipe does not depend on the terminal.
-"$PIANOLA" show $S -o "$room/grid"
-expect "no temporary file stays" "grid" "$(ls "$room" | grep grid)"
+# What is written takes its name when it is whole, follows links and keeps the mode of what was there.
+mkdir "$room/files"
+"$PIANOLA" show $S -o "$room/files/grid"
+: >"$room/files/real" && chmod 640 "$room/files/real" && ln -s real "$room/files/link"
+"$PIANOLA" show $S -o "$room/files/link"
+expect "a link stays one, and a mode" "lrwxrwxrwx link,-rw-r----- real" \
+    "$(cd "$room/files" && stat -c '%A %n' link real | paste -sd,)$(cmp "$room/files/grid" "$room/files/real" 2>&1)"
+long=$(printf 'x%.0s' {1..255})
+"$PIANOLA" show $S -o "$room/files/$long"
+expect "a name as long as names can be" "" "$(cmp "$room/files/grid" "$room/files/$long" 2>&1)"
+(trap '' XFSZ && ulimit -f 0 && "$PIANOLA" show $S -o "$room/files/grid" 2>/dev/null)
+expect "a full disk leaves what was there" "" "$(cmp "$room/files/real" "$room/files/grid" 2>&1)"
+expect "no temporary file stays" "grid link real $long" "$(ls -A "$room/files" | paste -sd' ')"
+"$PIANOLA" show $S --format hta -o "$room/hta/"
+says "pianola: error: $room/hta/rank2.json: of a trace with more ranks; together they would be read as one: remove it, or name another folder" \
+    show $S -D workers=2 --format hta -o "$room/hta"
+cp -r "$room/hta" "$room/hta before"
+(trap '' XFSZ && ulimit -f 7 && "$PIANOLA" show $S -D batches=9 --format hta -o "$room/hta" 2>/dev/null) # the first has room
+expect "of several files all or none" "" "$(diff -r "$room/hta before" "$room/hta")"
+# Whoever reads what is printed may stop: that is no error, and none is printed.
+expect "a reader that stops" "pianola 1 141" \
+    "$({ "$PIANOLA" show $S -D batches=5000 --format streams; echo " $?" >"$room/code"; } 2>&1 | head -n 1)$(cat "$room/code")"
+
+# Long work says on a terminal how far it is, and takes that away; short work, and what goes to a file, says nothing.
+on_terminal() { script -qec "$PIANOLA $*" /dev/null </dev/null | tr '\r' '\n' | tr -d '\033'; }
+large="-D workers=2 -D batches=30000"
+expect "progress" "[Kpianola: cost, 2 of 10,[Kpianola: report, 10 of 10,[K,1f1b: proved" \
+    "$(on_terminal check $S $large | sed -n 's/: [0-9]* jobs.*//;/cost/p;/report/,$p' | sed '/^$/d' | paste -sd,)"
+expect "no progress of short work" "1f1b: proved" "$(on_terminal check $S | sed 's/: [0-9]* jobs.*//;/^$/d')"
+expect "no progress in a file" "" "$("$PIANOLA" check $S $large 2>&1 >/dev/null)"
+
+# A pipe does not depend on the terminal.
 expect "a pipe's width is its own" "$(COLUMNS=40 "$PIANOLA" show $S)" "$(COLUMNS=200 TERM=xterm "$PIANOLA" show $S)"
 expect "NO_COLOR wins over FORCE_COLOR" "" "$(NO_COLOR=1 FORCE_COLOR=1 "$PIANOLA" show $S | grep -c $'\033' | grep -v '^0$')"
 expect "--color=always wins over NO_COLOR" yes \

@@ -3,8 +3,8 @@
 # Usage: tests/floors.sh [ROOT]. Prints each file's lines against the budget; exit 1 when a rule is broken.
 #
 #   runtime/   includes nothing of compiler/; CUDA is for .cu files, NCCL for comm_nccl.cu, MPI for comm_mpi.c
-#   compiler/  base.h map.h | ir.h | pass.h | passes, scripts, emitters | compile.h options.h compare.c completion.c diff.c help.c
-#              main.c man.c measured.c options.c pipeline.c run.c weights.c
+#   compiler/  base.h map.h | ir.h | pass.h | passes, scripts, emitters | compile.h options.h compare.c completion.c diff.c files.c
+#              folder.c help.c main.c man.c measured.c options.c pipeline.c run.c weights.c
 #              A file includes the headers of lower floors, and private headers of its own name (script_job.c: script.h)
 #              besides those in the list below. Of runtime/ it includes ops.h only; run.c, which replays what was
 #              compiled, and weights.c, which merges checkpoints, may include the others. Only base.c allocates, and
@@ -21,7 +21,7 @@ lines() {
         if (file ~ /^(base\.[ch]|diag\.c|map\.h)$/) return 1
         if (file ~ /^(ir\.[ch]|message\.c)$/) return 2
         if (file == "pass.h") return 3
-        return file ~ /^(compile\.h|options\.h|(compare|completion|diff|help|main|man|measured|options|pipeline|run|weights)\.c)$/ ? 5 : 4
+        return file ~ /^(compile\.h|options\.h|(compare|completion|diff|files|folder|help|main|man|measured|options|pipeline|run|weights)\.c)$/ ? 5 : 4
     }
     function check_compiler(   stem) {
         if (name ~ /^\.\.\/runtime\//) {

@@ -182,25 +182,4 @@ expect "show --list: a line for each" "$(cd schedules && echo *.lua)" \
 for schedule in schedules/*.lua; do
     expect "$schedule begins with a line for the list" 1 "$(head -n 1 "$schedule" | grep -cE '^-- .{10,110}\.$')"
 done
-column() { "$PIANOLA" compare schedules/{1f1b,zbv,v_min}.lua "${@:2}" --json | sed -nE "s/^      \"$1\": \"?([^,\"]*).*/\1/p" |
-    paste -sd' '; }
-# In units of a rank's share of the model: ZB-V's makespan of 51 and 8 activations are of half stages.
-expect "compare: makespans" "33 25.5 29.5" "$(column makespan)"
-expect "compare: live activations" "4 4 2" "$(column peak_activations)"
-expect "compare: bytes sent" "48 96 96" "$(column bytes_sent)"
-expect "compare: sorted, equal ones by name" "v_min 1f1b zbv" "$(column schedule --sort peak_activations)"
-expect "compare: a parameter of some applies to those" "117 99.5 109.5" \
-    "$(column makespan -D workers=8 -D batches=32 -D stages=8)"
-# With a model all is measured as it is: the makespan is that of show.
-expect "compare: with a model" "$(figure makespan schedules/zbv.lua --model schedules/models/gpt.lua)" \
-    "$(column makespan --model schedules/models/gpt.lua | cut -d' ' -f2)"
-expect "compare: a parameter of none" \
-    "pianola: error: -D chunks=2: none of the scripts has this parameter" \
-    "$("$PIANOLA" compare schedules/1f1b.lua schedules/gpipe.lua -D chunks=2 2>&1)"
-expect "compare: other sizes" \
-    "pianola: error: schedules/1f1b.lua has 4 ranks and 8 microbatches, but schedules/lpp.lua has 8 and 8; compare at equal sizes, with -D workers=4 -D batches=8" \
-    "$("$PIANOLA" compare schedules/1f1b.lua schedules/lpp.lua 2>&1)"
-expect "compare: no such column" \
-    "pianola: error: --sort makspan: there is no such column; did you mean 'makespan'?; the columns are schedule, stages, makespan, bubble, peak_activations, peak_bytes, bytes_sent, lower_bound, gap" \
-    "$("$PIANOLA" compare schedules/1f1b.lua --sort makspan 2>&1)"
 finish

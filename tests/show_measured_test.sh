@@ -120,5 +120,5 @@ refused "$room/none: No such file or directory" schedules/1f1b.lua --measured "$
 refused "--measured: --format streams has no times" schedules/1f1b.lua --measured "$M" --format streams
 refused "--measured: --format torch-csv has no times" schedules/1f1b.lua --measured "$M" --format torch-csv
 refused "--format hta writes a file for each rank: give their folder with -o DIR" schedules/1f1b.lua --format hta
-refused "$M/rank0.json: Not a directory" schedules/1f1b.lua --format hta -o "$M"
+refused "$M: this is no folder, and many files are written: -o takes a folder, there or not yet" schedules/1f1b.lua --format hta -o "$M"
 finish

@@ -1,0 +1,208 @@
+/* What is written: a file takes its name when it is whole, and several files of one folder when all of them are.
+ *
+ * Each is written beside its place, under a name of its own, and renamed. Whatever ends the program before that, an
+ * error, a full disk, Ctrl-C, takes away what has no name yet; once names are being taken, Ctrl-C waits. */
+#include "compile.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct staged { const char *beside, *path; /* where it lies, and the name that it will have */ } * staged;
+static size_t nstaged, capacity, numbered; /* numbered: how many names beside were given out */
+
+/* Also when a signal comes: it must do no more than this. */
+static void forget_staged(void) {
+    while (nstaged > 0)
+        unlink(staged[--nstaged].beside);
+    staged = NULL; /* the arena, where they are, may be emptied */
+    capacity = 0;
+}
+
+static const int endings[] = {SIGINT, SIGTERM, SIGHUP, SIGXFSZ};
+enum { NENDINGS = sizeof endings / sizeof *endings };
+
+static void on_ending(int sig) {
+    forget_staged();
+    signal(sig, SIG_DFL);
+    raise(sig);
+}
+
+/* From the first file on. Who started this program may have had signals ignored, as nohup does: they stay so. */
+static void clean_up_at_end(void) {
+    static bool done;
+    if (done)
+        return;
+    done = true;
+    atexit(forget_staged);
+    for (int i = 0; i < NENDINGS; i++)
+        if (signal(endings[i], on_ending) == SIG_IGN)
+            signal(endings[i], SIG_IGN);
+}
+
+static void hold_endings(bool hold) {
+    sigset_t set;
+    sigemptyset(&set);
+    for (int i = 0; i < NENDINGS; i++)
+        sigaddset(&set, endings[i]);
+    sigprocmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+}
+
+/* A device or a pipe has no place beside it: it is written into. */
+static bool written_into(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode);
+}
+
+static const char *resolved(const char *path) {
+    char *real = realpath(path, NULL);
+    const char *at = real ? copy_string(real) : NULL;
+    free(real);
+    return at;
+}
+
+/* Where a path leads, there or not yet: a link stays a link, and what it names is written. */
+static const char *follow(const char *path) {
+    const char *at = resolved(path), *slash = strrchr(path, '/');
+    if (at)
+        return at;
+    const char *folder = resolved(slash ? format("%.*s", (int)(slash - path) + 1, path) : ".");
+    return folder ? format("%s/%s", folder, slash ? slash + 1 : path) : path;
+}
+
+/* In the same folder, and short: the name itself may be as long as names can be. */
+static const char *beside(const char *path) {
+    const char *slash = strrchr(path, '/');
+    int folder = slash ? (int)(slash - path) + 1 : 0;
+    return format("%.*s.pianola-%ld-%zu", folder, path, (long)getpid(), numbered++);
+}
+
+/* Adds it before it is there: whatever happens next, it goes. */
+static struct staged *stage(const char *path) {
+    clean_up_at_end();
+    hold_endings(true);
+    GROW(staged, capacity, nstaged + 1);
+    const char *place = follow(path);
+    staged[nstaged] = (struct staged){beside(place), place};
+    struct staged *s = &staged[nstaged++];
+    hold_endings(false);
+    return s;
+}
+
+/* As the file that it replaces may be read and run. */
+static void keep_mode(FILE *f, const struct staged *s, bool program) {
+    struct stat st;
+    if (stat(s->path, &st) == 0)
+        fchmod(fileno(f), st.st_mode & 0777);
+    if (program)
+        fchmod(fileno(f), 0755);
+}
+
+static void write_into(FILE *f, const char *name, const struct text *t) {
+    bool ok = f && fwrite(t->s, 1, t->n, f) == t->n;
+    int err = errno;
+    if (f && (f == stdout ? fflush(f) : fclose(f)) != 0) {
+        ok = false;
+        err = errno;
+    }
+    if (!ok)
+        die("%s: %s", name, strerror(err));
+}
+
+void stage_file(const char *path, const struct text *t, bool program) {
+    struct staged *s = stage(path);
+    FILE *f = fopen(s->beside, "wb");
+    if (f)
+        keep_mode(f, s, program);
+    write_into(f, path, t);
+}
+
+/* Those from the given one on take their names. */
+static void place_from(size_t first) {
+    hold_endings(true);
+    for (size_t i = first; i < nstaged; i++)
+        if (rename(staged[i].beside, staged[i].path) != 0)
+            die("%s: %s%s", staged[i].path, strerror(errno),
+                i > first ? "; files before it are new by now: write all of them again" : "");
+    nstaged = first;
+    if (nstaged == 0)
+        forget_staged();
+    hold_endings(false);
+}
+
+void place_files(void) { place_from(0); }
+
+void write_file(const char *path, const struct text *t) {
+    size_t first = nstaged;
+    if (strcmp(path, "-") == 0)
+        write_into(stdout, "stdout", t);
+    else if (written_into(path))
+        write_into(fopen(path, "wb"), path, t);
+    else {
+        stage_file(path, t, false);
+        place_from(first);
+    }
+}
+
+/* named: what the error speaks of */
+static void try_to_write(const char *path, const char *named) {
+    FILE *f = fopen(stage(path)->beside, "wb");
+    if (!f)
+        die("%s: %s", named, strerror(errno));
+    fclose(f);
+    forget_staged();
+}
+
+void check_writable(const char *path) {
+    struct stat st;
+    if (strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        die("%s: %s", path, strerror(EISDIR));
+    if (strcmp(path, "-") != 0 && !written_into(path))
+        try_to_write(path, path);
+}
+
+bool same_place(const char *a, const char *b) {
+    bool out = strcmp(a, "-") == 0 || strcmp(b, "-") == 0;
+    return strcmp(out ? a : follow(a), out ? b : follow(b)) == 0;
+}
+
+void check_apart(const char *out, const char *in) {
+    struct stat a, b;
+    if (out && in && strcmp(out, "-") != 0 && strcmp(in, "-") != 0 && stat(out, &a) == 0 && S_ISREG(a.st_mode) &&
+        stat(in, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+        die("%s: this file is read; name another to write to", out);
+}
+
+void check_target(const char *out, const struct script_args *in) {
+    check_apart(out, in->schedule);
+    check_apart(out, in->model);
+    check_apart(out, in->cluster);
+    if (out)
+        check_writable(out);
+}
+
+const char *folder_named(const char *name) {
+    struct stat st;
+    size_t n = strlen(name);
+    while (n > 1 && name[n - 1] == '/')
+        n--;
+    const char *path = format("%.*s", (int)n, name);
+    if (strcmp(path, "-") == 0)
+        die("-o -: many files are written, which go into a folder; for one named -, say ./-");
+    if (stat(path, &st) != 0 && lstat(path, &st) == 0)
+        die("%s: this link leads nowhere; make the folder that it names, or remove it", path);
+    if (stat(path, &st) != 0)
+        try_to_write(path, path); /* where a file could be, a folder can */
+    else if (S_ISDIR(st.st_mode))
+        try_to_write(format("%s/file", path), path);
+    else
+        die("%s: this is no folder, and many files are written: -o takes a folder, there or not yet", path);
+    return path;
+}
+
+void make_folder(const char *path) {
+    if (mkdir(path, 0777) != 0 && errno != EEXIST)
+        die("%s: %s", path, strerror(errno));
+}
