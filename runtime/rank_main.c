@@ -54,8 +54,9 @@ struct training {
 };
 
 static void meet(struct rank_run *r) {
-    const struct launch *how = &r->flags.launch;
+    struct launch *how = &r->flags.launch;
     char why[512];
+    how->program = r->self->hash;
     if (!how->mpi && how->rank < 0 && r->self->workers > 1) {
         snprintf(why, sizeof why,
                  "nothing says which rank this process is. Start all %d together: mpirun --app app.mpi, srun "
