@@ -221,7 +221,7 @@ static void release(struct rank_run *r, struct training *t) {
 }
 
 int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt_tables *tables) {
-    struct rank_run r = {.self = self, .tables = tables};
+    struct rank_run r = {.self = self, .tables = tables, .lock = -1};
     struct training t = {.first = 0};
     rank_parse(&r.flags, argc, argv, self);
     device_open(self, tables);
