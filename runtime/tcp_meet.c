@@ -487,7 +487,8 @@ static void call(struct tcp *c, struct conn *k) {
     k->out.stuck = true; /* until it is connected */
 }
 
-/* Goes on with a call that is connected; true: it is through. */
+/* Goes on with a call that is connected; true: it is through. Who is dropped, since a crowd of strangers came at the
+ * same time, calls again; a rank that is gone does not listen any more. */
 static bool greet(struct tcp *c, int i) {
     struct conn *k = &c->conn[i];
     struct greeting *g = &c->greeting[i];
@@ -500,8 +501,12 @@ static bool greet(struct tcp *c, int i) {
         k->greeted = true;
     }
     enum greeted how = greet_go_on(c, g, k->fd, k->peer);
-    if (how == GONE)
-        tcp_lost(k->peer, errno);
+    if (how == GONE) {
+        close(k->fd);
+        k->greeted = false;
+        call(c, k);
+        return false;
+    }
     if (how == GREETED && !greet_welcome(c, g, k->peer, "", why, sizeof why))
         watch_fail(why);
     k->in.stuck = k->calls = how == WAITS;

@@ -93,6 +93,18 @@ gone() {
         done
     done
 }
+# What rank 0 says of its address, and rank 1 of one that is none. Ranks start in the second host, alone.
+alone() { # RANK ADDRESS
+    RANK=$1 WORLD_SIZE=2 MASTER_ADDR=$2 MASTER_PORT=29500 ip netns exec "${host[1]}" \
+        "$room/gpipe/rank$1" --flight "$room" --deadline 1 2>&1
+}
+expect "not rank 0's address" "pianola: rank 0: warning: MASTER_ADDR ${address[0]} is no address of this machine: listening at all" \
+    "$(alone 0 "${address[0]}" | head -n 1)"
+expect "a name that rank 0 does not know" "pianola: rank 0: warning: MASTER_ADDR no such host is a name that this machine does not know" \
+    "$(alone 0 "no such host" | head -n 1)"
+expect "a name that rank 1 does not know" "pianola: rank 1 of gpipe: error: MASTER_ADDR no such host: Name or service not known: \
+set it to an address of rank 0's machine, or to a name of it that all ranks' machines know" "$(alone 1 "no such host")"
+
 # Who may join: without a secret, anybody. With one, a rank with another is told so, and the others wait for the right one.
 joins() { # RANK: as a rank of tcp_hosts
     RANK=$1 WORLD_SIZE=4 MASTER_ADDR=${address[0]} MASTER_PORT=29500 ip netns exec "${host[$1 / 2]}" \

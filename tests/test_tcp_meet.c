@@ -357,6 +357,35 @@ Test(tcp_meet, the_second_door_asks_again, .timeout = 30) {
     leave_room();
 }
 
+/* Rank 0 by hand: it drops the first call, as it does when there is no room, and takes the second. */
+Test(tcp_meet, a_call_that_is_dropped_is_made_again, .timeout = 30) {
+    struct world w;
+    char all[2];
+    new_room();
+    if (forked(1)) {
+        meet_with_message(1, 2);
+        _exit(0);
+    }
+    open_world(&w, 0, 2);
+    struct tcp *c = w.link;
+    w.all(w.link, "x", all, 1);
+    w.all(w.link, "\1", all, 1); /* that of prepare */
+    for (int call = 0; call < 2; call++) {
+        struct caller k = {.fd = -1};
+        while ((k.fd = accept(c->listener, NULL, NULL)) < 0)
+            sleep_ms(1);
+        enum heard heard;
+        while (call == 1 && (heard = greet_hear(c, &k)) != PROVED)
+            cr_assert_eq(heard, MORE);
+        if (call == 1)
+            greet_answer(c, &k, WELCOME, 0);
+        close(k.fd);
+    }
+    close_world(&w);
+    expect_good_end(1);
+    leave_room();
+}
+
 Test(tcp_meet, a_short_secret) {
     new_room();
     setenv("PIANOLA_SECRET", "15 characters..", 1);
