@@ -85,7 +85,7 @@ INPROC := train_cuda comm_loopback # in the first only
 OWNPROC := rank_cuda comm_nccl comm_put # in the second only
 SHARED := replay data data_file optim_host
 RANKS := $(filter-out rank_host,$(patsubst runtime/%.c,%,$(wildcard runtime/rank_*.c))) watch launch progress json \
-    timeline durable safetensors checkpoint checkpoint_manifest tcp_meet comm_tcp comm_mpi
+    timeline durable safetensors checkpoint checkpoint_manifest checkpoint_lock tcp_meet tcp_greet sha256 comm_tcp comm_mpi
 NCCL := $(firstword $(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nccl.h /usr/local/include/nccl.h))
 build/cuda/%.o: runtime/%.cu Makefile
 	@mkdir -p $(@D)

@@ -23,6 +23,14 @@ struct checkpoint_run {
     uint64_t data_hash; /* of whatever the caller takes to tell its data by */
 };
 
+/* ---- one run at a time ---- */
+
+/* Keeps dir, which is made if need be, for the run that this process is rank `rank` of, until the process ends. Rank 0
+ * first, the others when it is in. *lock: -1 the first time; later calls see to it that dir is still the same folder.
+ * run: what to tell another that comes. False: another run is there, which why names. True with why not empty: what to
+ * warn of. */
+bool checkpoint_lock(int *lock, const char *dir, int rank, const char *run, char *why, size_t nwhy);
+
 /* ---- writing, in this order: all stages, then, when all of them are done, the manifest, then keep ---- */
 
 /* Weights and moments as the replay lays them out (rt_learned): weight_count floats, and twice as many with AdamW (else

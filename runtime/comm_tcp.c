@@ -375,7 +375,21 @@ static void tcp_close(void *link) {
     free(c->every);
     free(c->place);
     free(c->caller);
+    free(c->greeting);
     free(c);
+}
+
+/* One that was meant to be set, and is not, must not go unnoticed; and who overhears a greeting can try short ones. */
+static bool find_secret(struct tcp *c, char *why, size_t nwhy) {
+    enum { LEAST = 16 };
+    const char *secret = getenv("PIANOLA_SECRET");
+    c->secret = secret ? secret : "";
+    if (!secret || strlen(secret) >= LEAST)
+        return true;
+    snprintf(why, nwhy,
+             "PIANOLA_SECRET has %zu characters, and needs %d: take what head -c 32 /dev/urandom | base64 prints",
+             strlen(secret), LEAST);
+    return false;
 }
 
 /* One rank alone has nobody to meet. */
@@ -387,6 +401,7 @@ bool tcp_open(struct world *w, const struct launch *how, char *why, size_t nwhy)
     }
     c->rank = how->rank < 0 ? 0 : how->rank;
     c->size = how->size < 0 ? 1 : how->size;
+    c->program = how->program;
     c->listener = -1;
     c->place = calloc((size_t)c->size, sizeof *c->place);
     c->every = calloc((size_t)c->size, 1);
@@ -397,7 +412,7 @@ bool tcp_open(struct world *w, const struct launch *how, char *why, size_t nwhy)
     for (int r = c->rank ? 0 : 1; fine && r < (c->rank ? 1 : c->size); r++)
         add_conn(c, r, CONTROL, false);
     c->ncontrol = c->nconns;
-    if (!fine || (c->size > 1 && !tcp_meet(c, how, why, nwhy))) {
+    if (!fine || (c->size > 1 && !(find_secret(c, why, nwhy) && tcp_meet(c, how, why, nwhy)))) {
         tcp_close(c);
         return false;
     }

@@ -95,8 +95,15 @@ bool durable_end(struct durable *d) {
 bool durable_folder(const char *path, char *why, size_t nwhy) {
     char name[DURABLE_PATH];
     struct stat st;
-    if (mkdir(path, 0777) < 0 && (errno != EEXIST || stat(path, &st) < 0))
-        return trouble(path, why, nwhy);
+    if ((mkdir(path, 0777) < 0 && errno != EEXIST) || stat(path, &st) < 0) {
+        snprintf(why, nwhy, "%s: %s%s", path, strerror(errno),
+                 errno == ENOENT ? ": make the folder above it first" : "");
+        return false;
+    }
+    if (!S_ISDIR(st.st_mode)) {
+        snprintf(why, nwhy, "%s: is no folder", path);
+        return false;
+    }
     snprintf(name, sizeof name, "%s", path);
     size_t n = strlen(name);
     while (n > 1 && name[n - 1] == '/')

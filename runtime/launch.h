@@ -4,12 +4,14 @@
 #define PIANOLA_LAUNCH_H
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct launch {
     int rank, size, local; /* -1: not said */
     const char *addr, *port;
-    bool mpi;       /* an MPI launcher started this process: MPI is how ranks meet */
-    const char *by; /* who said the rank, for messages: "--rank", "RANK", "Open MPI", "Slurm"; NULL: nobody */
+    bool mpi;         /* an MPI launcher started this process: MPI is how ranks meet */
+    const char *by;   /* who said the rank, for messages: "--rank", "RANK", "Open MPI", "Slurm"; NULL: nobody */
+    uint64_t program; /* the hash of its compile: not looked for here */
 };
 
 /* flags: what the command line said; what it left open (-1, NULL) is filled in. False with why: what is said is no

@@ -63,6 +63,30 @@ static bool all_true(struct rank_run *r, bool mine) {
     return (int)n == r->world.size;
 }
 
+static bool take_lock(struct rank_run *r, char *why, size_t nwhy) {
+    char run[96];
+    snprintf(run, sizeof run, "%.64s of compile %016llx", r->self->name, (unsigned long long)r->self->hash);
+    bool ok = checkpoint_lock(&r->lock, r->flags.checkpoint, r->world.rank, run, why, nwhy);
+    if (ok && *why && r->world.rank == 0)
+        fprintf(stderr, "pianola: warning: %s\n", why);
+    return ok;
+}
+
+/* When training is under way. */
+static void verdict_on_saving(struct rank_run *r, bool ok, const char *why) {
+    char more[DURABLE_PATH + 512];
+    snprintf(more, sizeof more, "%s; --resume goes on from the newest whole checkpoint", why);
+    rank_verdict(r, ok, more);
+}
+
+/* Ends all ranks, by verdict, where another run has the folder. False with why: this rank cannot keep it. */
+static bool lock_folder(struct rank_run *r, void (*verdict)(struct rank_run *r, bool ok, const char *why), char *why,
+                        size_t nwhy) {
+    bool ok = r->world.rank > 0 || take_lock(r, why, nwhy);
+    verdict(r, ok, why);
+    return r->world.rank == 0 || take_lock(r, why, nwhy);
+}
+
 /* Each rank makes a file, and rank 0 looks for all of them. */
 void rank_try_checkpoint(struct rank_run *r) {
     char why[DURABLE_PATH + 512] = "", path[DURABLE_PATH];
@@ -70,7 +94,7 @@ void rank_try_checkpoint(struct rank_run *r) {
     struct durable d;
     watch_phase("waits for all ranks to open the checkpoint folder");
     snprintf(path, sizeof path, "%s/rank%d", dir, r->world.rank);
-    bool made = durable_folder(dir, why, sizeof why) && durable_begin(&d, path, why, sizeof why), ok = made;
+    bool made = lock_folder(r, rank_verdict, why, sizeof why) && durable_begin(&d, path, why, sizeof why), ok = made;
     bool looks = all_true(r, made) && r->world.rank == 0;
     for (int k = 1; ok && looks && k < r->world.size; k++) {
         snprintf(path, sizeof path, "%s/rank%d.tmp", dir, k);
@@ -90,18 +114,18 @@ void rank_save(struct rank_run *r, int64_t step) {
     char why[DURABLE_PATH + 512] = "";
     const char *dir = r->flags.checkpoint;
     const struct rt_program *p = &r->program;
-    bool ok = true;
     watch_phase("writes a checkpoint, or waits for others to");
+    bool ok = lock_folder(r, verdict_on_saving, why, sizeof why);
     for (int s = 0; ok && s < p->sets; s++)
         if (r->writer[s] == r->world.rank) {
             struct home_state h = device_pull(r, rank_home(r, s));
             ok = checkpoint_write_stage(dir, step, p->model, &p->stage[s], s, h.weight, h.moments, why, sizeof why);
         }
-    rank_verdict(r, ok, why);
+    verdict_on_saving(r, ok, why);
     if (r->world.rank == 0)
         ok = checkpoint_write_manifest(dir, step, p->sets, &r->is, why, sizeof why) &&
              checkpoint_keep(dir, (int)r->flags.keep, why, sizeof why);
-    rank_verdict(r, ok, why);
+    verdict_on_saving(r, ok, why);
 }
 
 /* What rank 0 found, for all. */

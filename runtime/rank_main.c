@@ -54,8 +54,9 @@ struct training {
 };
 
 static void meet(struct rank_run *r) {
-    const struct launch *how = &r->flags.launch;
+    struct launch *how = &r->flags.launch;
     char why[512];
+    how->program = r->self->hash;
     if (!how->mpi && how->rank < 0 && r->self->workers > 1) {
         snprintf(why, sizeof why,
                  "nothing says which rank this process is. Start all %d together: mpirun --app app.mpi, srun "
@@ -220,7 +221,7 @@ static void release(struct rank_run *r, struct training *t) {
 }
 
 int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt_tables *tables) {
-    struct rank_run r = {.self = self, .tables = tables};
+    struct rank_run r = {.self = self, .tables = tables, .lock = -1};
     struct training t = {.first = 0};
     rank_parse(&r.flags, argc, argv, self);
     device_open(self, tables);

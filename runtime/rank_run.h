@@ -26,6 +26,7 @@ struct rank_run {
     struct replay replay;
     struct rank_device *device;
     int32_t *writer; /* per set of weights: the first of the ranks where it is at home */
+    int lock;        /* of the checkpoint folder, as checkpoint_lock has it */
     int64_t from;    /* steps done before this run */
     struct rt_stamp
         *times;    /* [TIMELINE_STEPS][instructions]: of step s in turn s % TIMELINE_STEPS. NULL: nobody asks */
@@ -48,7 +49,7 @@ bool rank_reads(const struct rank_run *r); /* does it need the data? */
 
 /* rank_checkpoint.c */
 void rank_writers(struct rank_run *r); /* sets r->writer */
-/* The folder can be written: better to hear of it now than after the first hour. */
+/* No other run has the folder, and it can be written: better to hear of it now than after the first hour. */
 void rank_try_checkpoint(struct rank_run *r);
 /* Weights and optimizer state of all homes from the newest whole checkpoint; sets r->from. None yet: says so. */
 void rank_resume(struct rank_run *r);

@@ -1,4 +1,5 @@
-/* Ranks over TCP: tcp_meet.c makes the connections, comm_tcp.c moves things over them.
+/* Ranks over TCP: tcp_meet.c makes the connections, of which tcp_greet.c lets ranks know one another, and comm_tcp.c
+ * moves things over them.
  *
  * Every rank has one connection with rank 0, for what goes round among all, one for each rank that it sends messages to
  * or receives messages from (each direction its own), and, for each group that it reduces in, one with each neighbour
@@ -28,8 +29,9 @@ struct half {         /* one direction of a connection, and what is under way in
 enum { CONTROL = -2, EDGE = -1 };
 struct conn {
     int fd, peer;
-    int group;  /* or CONTROL, EDGE */
-    bool calls; /* this rank is to connect to the peer, and has not yet */
+    int group;    /* or CONTROL, EDGE */
+    bool calls;   /* this rank is to connect to the peer, and is not welcome yet */
+    bool greeted; /* its hello is said */
     struct half in, out;
 };
 struct chain {        /* a group's reduction under way; see comm_tcp.c */
@@ -42,10 +44,13 @@ struct place { /* where a rank's listening socket is */
     struct in6_addr ip;
     uint32_t port;
 };
-struct caller; /* has connected, and not yet said who it is */
+struct caller; /* has connected, and not yet proved who it is */
+struct greeting;
 
 struct tcp {
     int rank, size;
+    const char *secret; /* PIANOLA_SECRET; "": none */
+    uint64_t program;   /* the hash of the compile */
     struct conn *conn; /* those with CONTROL first: rank 0 has one with each rank r, at r - 1, others one with rank 0 */
     struct pollfd *poll; /* one per connection; then the listener's and the callers' */
     int nconns, ncontrol;
@@ -66,6 +71,7 @@ struct tcp {
     int listener; /* -1: none */
     struct place *place;
     struct caller *caller;
+    struct greeting *greeting; /* per connection */
     int ncallers, room;
 };
 enum { SCRATCH = 1 << 16 };

@@ -1,11 +1,11 @@
 /* How ranks find one another: rank 0 listens at the address and port that all were told, the others connect to it,
- * again and again until it is there. Each says who it is in a hello of fixed size, together with the port of a
- * listening socket of its own; when all have come, rank 0 sends everyone the table of addresses and ports. After that
- * any rank can connect to any other, with the same hello.
+ * again and again until it is there. Each says who it is (tcp_greet.h), together with the port of a listening socket of
+ * its own; when all have come, rank 0 sends everyone the table of addresses and ports. After that any rank can connect
+ * to any other, with the same greeting.
  *
- * Whoever connects may be anybody: a port scan, a health check, a rank of another run. Nobody is believed, or waited
- * for, before its hello is whole, and each stranger costs one line of warning. */
-#include "tcp.h"
+ * Whoever connects may be anybody: a port scan, a health check, a rank of another run, a forger. Nobody is believed, or
+ * waited for, before it has proved that it has the ranks' secret, and each stranger costs one line of warning. */
+#include "tcp_greet.h"
 #include "watch.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,27 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-static const uint64_t MAGIC = 0x0a616c6f6e616950; /* "Pianola\n"; another number where bytes are the other way round */
-enum { VERSION = 1, STRANGERS = 64 };             /* places for those that say nothing, beside the ranks */
+enum { STRANGERS = 64 }; /* places for those that say nothing, beside the ranks */
 
 static const char all_start[] = "waits for all ranks to start"; /* for the watch */
-
-struct hello {
-    uint64_t magic;
-    int32_t version, rank, size, group; /* group: of struct conn */
-    int32_t port, zero;                 /* port: this rank's own, for CONTROL */
-};
-struct answer { /* to a hello of CONTROL */
-    uint64_t magic;
-    int32_t verdict, number;
-};
-enum { WELCOME = 1, OTHER_VERSION, OTHER_SIZE, TAKEN };
-struct caller {
-    int fd;
-    struct place from; /* a broken connection cannot tell any more */
-    size_t have;
-    struct hello hello;
-};
 
 /* ---- addresses ---- */
 
@@ -204,24 +186,20 @@ static void accept_callers(struct tcp *c) {
     }
 }
 
-/* The next one that has said its hello. Where there is no room left, who has said nothing for longest has to go. */
+/* The next one that has the secret. Where there is no room left, who has waited for longest has to go. */
 static bool next_caller(struct tcp *c, struct caller *out) {
-    for (;; *out = forget(c, 0), turn_away(c, out, "it said nothing")) {
+    for (;; *out = forget(c, 0), turn_away(c, out, out->asked ? "it proved nothing" : "it said nothing")) {
         accept_callers(c);
         for (int i = 0; i < c->ncallers;) {
-            struct caller *w = &c->caller[i];
-            ssize_t n = recv(w->fd, (char *)&w->hello + w->have, sizeof w->hello - w->have, MSG_DONTWAIT);
-            bool waits = n > 0 || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
-            w->have += n > 0 ? (size_t)n : 0;
-            bool ours = memcmp(&w->hello.magic, &MAGIC, w->have < sizeof MAGIC ? w->have : sizeof MAGIC) == 0;
-            if (waits && ours && w->have < sizeof w->hello) {
+            enum heard heard = greet_hear(c, &c->caller[i]);
+            if (heard == MORE) {
                 i++;
                 continue;
             }
             *out = forget(c, i);
-            if (waits && ours)
+            if (heard == PROVED)
                 return true;
-            turn_away(c, out, "it is no rank of a program");
+            turn_away(c, out, out->why);
         }
         if (c->ncallers < c->room)
             return false;
@@ -241,33 +219,49 @@ bool tcp_room(struct tcp *c, int n) {
     struct conn *conn = realloc(c->conn, sizeof *conn * (size_t)n);
     struct caller *caller = realloc(c->caller, sizeof *caller * (size_t)c->room);
     struct pollfd *poll = realloc(c->poll, sizeof *poll * (size_t)(n + 1 + c->room));
+    struct greeting *greeting = realloc(c->greeting, sizeof *greeting * (size_t)n);
     c->conn = conn ? conn : c->conn;
     c->caller = caller ? caller : c->caller;
     c->poll = poll ? poll : c->poll;
-    return conn && caller && poll;
+    c->greeting = greeting ? greeting : c->greeting;
+    return conn && caller && poll && greeting;
 }
 
 /* ---- rank 0: all come to it ---- */
 
-static bool listen_for_all(struct tcp *c, const struct launch *how, char *why, size_t nwhy) {
+/* At the address itself, where it is this machine's own. -1 with errno. */
+static int listen_at_address(const struct launch *how) {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     struct addrinfo *all = NULL;
-    int port = atoi(how->port), error = 0;
-    if (is_literal(how->addr) && getaddrinfo(how->addr, how->port, &hints, &all) == 0) {
-        for (struct addrinfo *a = all; a && c->listener < 0 && error != EADDRINUSE; a = a->ai_next) {
-            c->listener = listen_at(a->ai_addr, a->ai_addrlen);
-            error = errno;
-        }
+    int fd = -1, unknown = getaddrinfo(how->addr, how->port, &hints, &all);
+    if (unknown == EAI_NONAME)
+        fprintf(stderr, "pianola: rank 0: warning: MASTER_ADDR %.64s is a name that this machine does not know\n",
+                how->addr);
+    errno = EADDRNOTAVAIL;
+    for (struct addrinfo *a = all; a && fd < 0 && errno != EADDRINUSE && is_literal(how->addr); a = a->ai_next)
+        fd = listen_at(a->ai_addr, a->ai_addrlen);
+    int error = errno;
+    if (!unknown && is_literal(how->addr) && fd < 0 && error == EADDRNOTAVAIL)
+        fprintf(stderr, "pianola: rank 0: warning: MASTER_ADDR %.64s is no address of this machine: listening at all\n",
+                how->addr);
+    if (all)
         freeaddrinfo(all);
-    }
+    errno = error;
+    return fd;
+}
+
+static bool listen_for_all(struct tcp *c, const struct launch *how, char *why, size_t nwhy) {
+    int port = atoi(how->port);
+    c->listener = listen_at_address(how);
     /* A name, or an address that is not this machine's own: a service's in a cluster, say. */
-    for (int i = 0; i < 2 && c->listener < 0 && error != EADDRINUSE; i++) {
+    for (int i = 0; i < 2 && c->listener < 0 && errno != EADDRINUSE; i++)
         c->listener = listen_anywhere(i ? AF_INET : AF_INET6, port);
-        error = errno;
-    }
+    int error = errno;
     if (c->listener < 0)
         snprintf(why, nwhy, "cannot listen at port %d: %s%s", port, strerror(error),
-                 error == EADDRINUSE ? "; give all ranks another MASTER_PORT" : "");
+                 error == EADDRINUSE ? ": ss -ltnp shows by whom; give all ranks another MASTER_PORT"
+                 : error == EACCES   ? "; give all ranks a MASTER_PORT above 1023"
+                                     : "");
     return c->listener >= 0;
 }
 
@@ -283,25 +277,21 @@ static bool is_there(struct conn *k) {
     return false;
 }
 
-/* NULL: welcome. */
-static const char *refusal(struct tcp *c, const struct hello *h, struct answer *a) {
-    *a = (struct answer){MAGIC, 0, 0};
-    if (h->version != VERSION) {
-        a->verdict = OTHER_VERSION;
-        return "it is a rank of another version of Pianola";
-    }
+/* NULL: welcome. number: to be told with the verdict. */
+static const char *refusal(struct tcp *c, const struct hello *h, int *verdict, int *number) {
+    *verdict = NOT_OURS;
+    *number = 0;
     if (h->group != CONTROL)
         return "it is no rank of this run";
     if (h->size != c->size || h->rank < 1 || h->rank >= c->size) {
-        a->verdict = OTHER_SIZE;
-        a->number = c->size;
+        *verdict = OTHER_SIZE;
+        *number = c->size;
         return "it is a rank of a run with another number of ranks";
     }
-    if (is_there(&c->conn[h->rank - 1])) {
-        a->verdict = TAKEN;
+    *verdict = TAKEN;
+    if (is_there(&c->conn[h->rank - 1]))
         return "a rank of this number has come already";
-    }
-    a->verdict = WELCOME;
+    *verdict = WELCOME;
     return NULL;
 }
 
@@ -322,11 +312,11 @@ static int count_missing(struct tcp *c) {
     return missing;
 }
 
-static bool decide(struct tcp *c, const struct caller *w) {
+static bool decide(struct tcp *c, struct caller *w) {
     const struct hello *h = &w->hello;
-    struct answer a;
-    const char *because = refusal(c, h, &a);
-    send(w->fd, &a, sizeof a, MSG_NOSIGNAL | MSG_DONTWAIT);
+    int verdict, number;
+    const char *because = refusal(c, h, &verdict, &number);
+    greet_answer(c, w, verdict, number);
     if (because) {
         turn_away(c, w, because);
         return false;
@@ -338,10 +328,21 @@ static bool decide(struct tcp *c, const struct caller *w) {
     return true;
 }
 
+/* Said once, by the rank whose port everybody knows. */
+static void warn_of_strangers(const struct tcp *c) {
+    struct place own = own_end(c->listener);
+    if (!*c->secret && !is_loopback(&own))
+        fprintf(stderr,
+                "pianola: rank 0: warning: whoever can connect to port %u may join this run as a rank: set "
+                "PIANOLA_SECRET to the same for all ranks\n",
+                own.port);
+}
+
 static bool meet_all(struct tcp *c, const struct launch *how, char *why, size_t nwhy) {
     struct caller w;
     if (!listen_for_all(c, how, why, nwhy))
         return false;
+    warn_of_strangers(c);
     for (int missing = count_missing(c); missing > 0;) {
         bool came = false;
         poll(c->poll, (nfds_t)poll_callers(c, 0), -1);
@@ -378,18 +379,22 @@ static bool connected(int fd, const struct sockaddr *a, socklen_t n) {
     return memcmp(&here, &there, sizeof here) != 0;
 }
 
-/* -1: nobody answers there now. -2 with why: nobody ever will. */
-static int call_once(const struct launch *how, char *why, size_t nwhy) {
+/* -1: nobody answers there now. -2 with why: nobody ever will. told: that the name has no answer yet. */
+static int call_once(const struct launch *how, bool *told, char *why, size_t nwhy) {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     struct addrinfo *all = NULL;
     int fd = -1, error = getaddrinfo(how->addr, how->port, &hints, &all);
-    if (error == EAI_NONAME || error == EAI_AGAIN || error == EAI_FAIL)
-        return -1; /* names of a cluster's machines may come late */
-    if (error) {
-        snprintf(why, nwhy, "MASTER_ADDR %.64s: %s", how->addr,
-                 error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
+    if (error && error != EAI_AGAIN) {
+        snprintf(why, nwhy,
+                 "MASTER_ADDR %.64s: %s: set it to an address of rank 0's machine, or to a name of it that all ranks' "
+                 "machines know",
+                 how->addr, error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
         return -2;
     }
+    if (error && !*told)
+        fprintf(stderr, "pianola: rank %d: MASTER_ADDR %.64s: %s: asking again\n", how->rank, how->addr,
+                gai_strerror(error));
+    *told |= error;
     for (struct addrinfo *a = all; a && fd < 0; a = a->ai_next) {
         fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (fd >= 0 && !connected(fd, a->ai_addr, a->ai_addrlen)) {
@@ -397,7 +402,8 @@ static int call_once(const struct launch *how, char *why, size_t nwhy) {
             fd = -1;
         }
     }
-    freeaddrinfo(all);
+    if (all)
+        freeaddrinfo(all);
     return fd;
 }
 
@@ -412,39 +418,31 @@ static bool listen_as_own(struct tcp *c, int control, const char *addr) {
     return c->listener >= 0;
 }
 
-static bool understood(const struct tcp *c, const struct launch *how, const struct answer *a, char *why, size_t nwhy) {
-    if (a->magic != MAGIC)
-        snprintf(why, nwhy, "whoever answers at %.64s, port %s, is no rank 0 of a program", how->addr, how->port);
-    else if (a->verdict == OTHER_VERSION)
-        snprintf(why, nwhy, "rank 0 at %.64s, port %s, is of another version of Pianola: compile again", how->addr,
-                 how->port);
-    else if (a->verdict == OTHER_SIZE)
-        snprintf(why, nwhy, "rank 0 at %.64s, port %s, waits for %d ranks, but this is rank %d of %d", how->addr,
-                 how->port, a->number, c->rank, c->size);
-    else if (a->verdict == TAKEN)
-        snprintf(why, nwhy, "rank 0 at %.64s, port %s, has a rank %d already", how->addr, how->port, c->rank);
-    return a->magic == MAGIC && a->verdict == WELCOME;
-}
-
-static bool say_hello(struct tcp *c, int fd, const char *addr, struct answer *a) {
-    struct hello h = {MAGIC, VERSION, c->rank, c->size, CONTROL, 0, 0};
-    if (!listen_as_own(c, fd, addr))
+/* Blocks until rank 0 has answered; false: whoever it is has gone. */
+static bool greet_rank0(struct tcp *c, int fd, const char *addr) {
+    struct greeting *g = c->greeting;
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    if (!listen_as_own(c, fd, addr) || !greet_begin(c, g, fd, CONTROL, (int)own_end(c->listener).port))
         return false;
-    h.port = (int32_t)own_end(c->listener).port;
-    return send_all(fd, &h, sizeof h) && receive_all(fd, a, sizeof *a);
+    enum greeted how;
+    while ((how = greet_go_on(c, g, fd, 0)) == WAITS)
+        poll(&p, 1, -1);
+    return how == GREETED;
 }
 
 /* One that closes before it answers is on its way out, or not ours: tried again. */
 static int call_rank0(struct tcp *c, const struct launch *how, char *why, size_t nwhy) {
-    struct answer a;
+    char where[128];
+    bool told = false;
+    snprintf(where, sizeof where, " at %.64s, port %.8s,", how->addr, how->port);
     for (int wait = 10;; nap(wait), wait = wait < 500 ? 2 * wait : wait) {
-        int fd = call_once(how, why, nwhy);
+        int fd = call_once(how, &told, why, nwhy);
         if (fd == -2)
             return -1;
         if (fd < 0)
             continue;
-        bool answered = say_hello(c, fd, how->addr, &a);
-        if (answered && understood(c, how, &a, why, nwhy))
+        bool answered = greet_rank0(c, fd, how->addr);
+        if (answered && greet_welcome(c, c->greeting, 0, where, why, nwhy))
             return fd;
         close(fd);
         if (answered)
@@ -489,25 +487,45 @@ static void call(struct tcp *c, struct conn *k) {
     k->out.stuck = true; /* until it is connected */
 }
 
-static void greet(struct tcp *c, struct conn *k) {
-    struct hello h = {MAGIC, VERSION, c->rank, c->size, k->group, 0, 0};
-    int error = error_of(k->fd);
-    if (error || send(k->fd, &h, sizeof h, MSG_NOSIGNAL) != sizeof h) /* the first bytes always find room */
-        tcp_lost(k->peer, error ? error : errno);
-    hurry(k->fd);
-    k->calls = false;
+/* Goes on with a call that is connected; true: it is through. Who is dropped, since a crowd of strangers came at the
+ * same time, calls again; a rank that is gone does not listen any more. */
+static bool greet(struct tcp *c, int i) {
+    struct conn *k = &c->conn[i];
+    struct greeting *g = &c->greeting[i];
+    char why[256];
+    if (!k->greeted) {
+        int error = error_of(k->fd);
+        if (error || !greet_begin(c, g, k->fd, k->group, 0))
+            tcp_lost(k->peer, error ? error : errno);
+        hurry(k->fd);
+        k->greeted = true;
+    }
+    enum greeted how = greet_go_on(c, g, k->fd, k->peer);
+    if (how == GONE) {
+        close(k->fd);
+        k->greeted = false;
+        call(c, k);
+        return false;
+    }
+    if (how == GREETED && !greet_welcome(c, g, k->peer, "", why, sizeof why))
+        watch_fail(why);
+    k->in.stuck = k->calls = how == WAITS;
+    return how == GREETED;
 }
 
-static bool take_in(struct tcp *c, const struct caller *w) {
+static bool take_in(struct tcp *c, struct caller *w) {
     const struct hello *h = &w->hello;
     for (int i = c->ncontrol; i < c->nconns; i++) {
         struct conn *k = &c->conn[i];
-        if (k->fd >= 0 || k->peer != h->rank || k->group != h->group || h->size != c->size || h->version != VERSION)
+        if (k->fd >= 0 || k->peer != h->rank || k->group != h->group || h->size != c->size ||
+            w->proof.program != c->program)
             continue;
         hurry(w->fd);
+        greet_answer(c, w, WELCOME, 0);
         k->fd = w->fd;
         return true;
     }
+    greet_answer(c, w, NOT_OURS, 0);
     turn_away(c, w, "it is no rank of this run");
     return false;
 }
@@ -522,10 +540,8 @@ void tcp_connect(struct tcp *c) {
     while (missing > 0) {
         tcp_look(c, 0, c->nconns, poll_callers(c, c->nconns), -1);
         for (int i = c->ncontrol; i < c->nconns; i++)
-            if (c->conn[i].calls && !c->conn[i].out.stuck) {
-                greet(c, &c->conn[i]);
-                missing--;
-            }
+            if (c->conn[i].calls && !c->conn[i].out.stuck && !c->conn[i].in.stuck)
+                missing -= greet(c, i);
         while (next_caller(c, &w))
             missing -= take_in(c, &w);
     }

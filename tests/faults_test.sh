@@ -5,7 +5,7 @@
 cd "$(dirname "$0")/.." || exit 2
 . tests/lib.sh
 . tests/faults/ranks.sh
-trap 'umount "$room/disk" 2>/dev/null; cleaned' EXIT
+trap 'umount "$room/disk" "$room/disk" 2>/dev/null; cleaned' EXIT
 integers=(--model schedules/models/integers.lua -D width=64 -D rows=16)
 compiled 1f1b 1f1b "${integers[@]}"
 compiled gpipe gpipe -D workers=2 "${integers[@]}"
@@ -144,13 +144,14 @@ refused() {
     ended 20
     expect "$1" "yes $2" "$(grep -qE '^2( 2)*$' <<<"$codes" && echo yes) $(said '^pianola: .*error: ' | sed 's/^pianola: error: //')"
 }
+resume='--resume goes on from the newest whole checkpoint'
 mkdir "$room/disk"
 if mount -t tmpfs -o size=1300k none "$room/disk" 2>/dev/null; then
     saved=$room/disk/saved
     tcp 1f1b 4 --checkpoint "$saved" --every 5 --keep 1000 --steps 1000000
     ended 20
     full='No space left on device'
-    expect "a full disk" "2 2 2 2 yes" "$codes $(says "^pianola: error: $saved/step-[0-9]+(/[a-z]+[-0-9]*\.(safetensors|json))?(\.tmp)?: $full$")"
+    expect "a full disk" "2 2 2 2 yes" "$codes $(says "^pianola: error: $saved/step-[0-9]+(/[a-z]+[-0-9]*\.(safetensors|json))?(\.tmp)?: $full; $resume$")"
     step=$(newest)
     expect "a full disk: there are some, and one half written" "yes no" "$([ "$step" -gt 10 ] && echo yes) \
 $([ -e "$saved/$(ls "$saved" | tail -n 1)/manifest.json" ] && echo yes || echo no)"
@@ -160,14 +161,13 @@ $([ -e "$saved/$(ls "$saved" | tail -n 1)/manifest.json" ] && echo yes || echo n
     expect "a full disk: goes on from the one before" "0 0 0 0 $step" "$codes $(sed -n 's/^resumed *from step //p' "$room/out0")"
     tcp 1f1b 4 --checkpoint "$saved" --every 5 --steps 1000000 --resume
     reached $((step + 15))
-    for ((i = 0; i < 500; i++)); do # not while a file is being written
-        mount -o remount,ro "$room/disk" 2>/dev/null && break
-    done
+    # The same disk over itself, for one that has a file open to be written cannot be mounted anew.
+    mount --bind "$room/disk" "$room/disk" && mount -o remount,bind,ro "$room/disk"
     ended 20
-    expect "a disk that turns read-only" "2 2 2 2 yes" "$codes $(says "^pianola: error: $saved/step-.*: Read-only file system$")"
+    expect "a disk that turns read-only" "2 2 2 2 yes" "$codes $(says "^pianola: error: $saved/step-.*: Read-only file system; $resume$")"
     tcp 1f1b 4 --checkpoint "$saved" --steps 1000000 --resume
-    refused "a read-only disk" "$saved/rank0.tmp: Read-only file system"
-    mount -o remount,rw "$room/disk"
+    refused "a read-only disk" "$saved/.lock: Read-only file system"
+    umount "$room/disk"
     step=$(newest)
     tcp 1f1b 4 --checkpoint "$saved" --steps $((step + 1)) --resume
     ended 20
@@ -179,18 +179,18 @@ else
 fi
 touch "$saved"
 tcp gpipe 2 "${endless[@]}"
-refused "a file in the folder's place" "$saved/rank0.tmp: Not a directory"
+refused "a file in the folder's place" "$saved: is no folder"
 rm "$saved"
 tcp gpipe 2 --checkpoint "$room/none/saved"
-refused "a folder in no folder" "$room/none/saved: No such file or directory"
+refused "a folder in no folder" "$room/none/saved: No such file or directory: make the folder above it first"
 tcp gpipe 2 "${endless[@]}"
 reached 5
 mv "$saved" "$room/moved" # the ranks make a new one, unless they are writing just now
 sleep 1
 kill -INT "${pid[0]}" 2>/dev/null
 ended 20
-expect "the folder moved away: $codes" yes "$([ "$codes" = "130 130" ] || says "^pianola: error: $saved.*: No such file or directory$")\
-$([ "$codes" != "130 130" ] || echo yes)"
+expect "the folder moved away: $codes" yes "$([ "$codes" = "130 130" ] || says "^pianola: error: $saved.*: No such file or directory; $resume$")\
+$([ "$codes" != "130 130" ] || says "^pianola: warning: $saved: was moved away or removed: going on in a new folder$")"
 rm -rf "$saved"
 mv "$room/moved" "$saved"
 goes_on "the folder moved away"
@@ -201,7 +201,7 @@ tcp gpipe 2 --checkpoint "$saved" --every 5 --steps 1000000
 reached 5
 mv "$room/home" "$room/elsewhere"
 ended 20
-expect "the folder above moved away" "2 2 yes" "$codes $(says "^pianola: error: $saved(/.*)?: No such file or directory$")"
+expect "the folder above moved away" "2 2 yes" "$codes $(says "^pianola: error: $saved(/.*)?: No such file or directory(: make the folder above it first)?; $resume$")"
 saved=$room/elsewhere/saved
 often=(--checkpoint "$saved" --every 5 --deadline 20)
 goes_on "the folder above moved away"
@@ -231,6 +231,63 @@ differ "another folder" "$saved: rank 0 does not see what rank 1 writes there: a
     --steps 9 --checkpoint "$room/other"
 expect "nothing is left in the folders" "" "$(ls "$saved" "$room/other" | grep -v :)"
 rm -rf "$saved" "$room/other"
+
+# ---- one run at a time in a folder ----
+
+# The clash and its end: whatever the other run is started over, and with. holder: what run has the folder, in words.
+for over in tcp mpi; do
+    tcp gpipe 2 "${endless[@]}"
+    first=("${pid[@]}")
+    reached 5
+    begin=$(date -u +%Y-%m-%d)
+    holder="gpipe of compile [0-9a-f]{16}: rank 0 is process ${first[0]} on $(hostname), since ($begin|$(date -u +%Y-%m-%d)) [0-9:]{8} UTC"
+    for more in "" --resume; do
+        # shellcheck disable=SC2086
+        $over gpipe 2 "${often[@]}" --steps 9 $more
+        ended 20
+        expect "a second run over $over $more" "yes yes" "$(grep -qE '^2( 2)*$' <<<"$codes" && echo yes) \
+$(says "^pianola: error: $saved: another run writes its checkpoints there \($holder\); let it end, or name another folder$")"
+    done
+    step=$(newest)
+    reached $((step + 10))
+    "$PIANOLA" export-weights "$saved" -o "$room/weights.safetensors" >/dev/null 2>&1
+    expect "the first run goes on, and its weights are exported" "0 yes" "$? $(runs "${first[0]}" && runs "${first[1]}" && echo yes)"
+    # Killed, it holds nothing any more; but one of its ranks is still there.
+    kill -STOP "${first[1]}"
+    kill -9 "${first[0]}"
+    pid=("${first[0]}")
+    ended 10
+    $over gpipe 2 "${often[@]}" --steps 9 --resume
+    ended 20
+    expect "a rank of the killed run is left, over $over" "yes yes" "$(grep -qE '^2( 2)*$' <<<"$codes" && echo yes) \
+$(says "^pianola: error: $saved: rank 1 of another run still runs \($holder\); let it end, or name another folder$")"
+    kill -9 "${first[1]}"
+    pid=("${first[1]}")
+    ended 10
+    goes_on "a killed run leaves no lock, over $over"
+    rm -rf "$saved"
+done
+# Where the file system has no locks, as some networks' have not.
+cat <<'NOLOCKS' | cc -D_GNU_SOURCE -shared -fPIC -x c - -o "$room/nolocks.so"
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+int fcntl(int fd, int what, ...) {
+    va_list all;
+    va_start(all, what);
+    long with = va_arg(all, long);
+    va_end(all);
+    if (what == F_SETLK)
+        return errno = ENOLCK, -1;
+    return ((int (*)(int, int, long))dlsym(RTLD_NEXT, "fcntl"))(fd, what, with);
+}
+NOLOCKS
+LD_PRELOAD=$room/nolocks.so tcp gpipe 2 "${often[@]}" --steps 10
+ended 20
+expect "no locks: said once, and the run goes on" "0 0 10 pianola: warning: $saved: no locks here (No locks available): nothing keeps another run from writing there too" \
+    "$codes $(newest) $(cat "$room"/err? | grep 'no locks')"
+rm -rf "$saved"
 
 # ---- going on ----
 

@@ -93,6 +93,48 @@ gone() {
         done
     done
 }
+# What rank 0 says of its address, and rank 1 of one that is none. Ranks start in the second host, alone.
+alone() { # RANK ADDRESS
+    RANK=$1 WORLD_SIZE=2 MASTER_ADDR=$2 MASTER_PORT=29500 ip netns exec "${host[1]}" \
+        "$room/gpipe/rank$1" --flight "$room" --deadline 1 2>&1
+}
+expect "not rank 0's address" "pianola: rank 0: warning: MASTER_ADDR ${address[0]} is no address of this machine: listening at all" \
+    "$(alone 0 "${address[0]}" | head -n 1)"
+expect "a name that rank 0 does not know" "pianola: rank 0: warning: MASTER_ADDR no such host is a name that this machine does not know" \
+    "$(alone 0 "no such host" | head -n 1)"
+expect "a name that rank 1 does not know" "pianola: rank 1 of gpipe: error: MASTER_ADDR no such host: Name or service not known: \
+set it to an address of rank 0's machine, or to a name of it that all ranks' machines know" "$(alone 1 "no such host")"
+
+# Who may join: without a secret, anybody. With one, a rank with another is told so, and the others wait for the right one.
+joins() { # RANK: as a rank of tcp_hosts
+    RANK=$1 WORLD_SIZE=4 MASTER_ADDR=${address[0]} MASTER_PORT=29500 ip netns exec "${host[$1 / 2]}" \
+        "$room/1f1b/rank$1" --flight "$room" --steps 7 --deadline 30 >"$room/out$1" 2>"$room/err$1" &
+    pid[$1]=$!
+}
+anybody='whoever can connect to port 29500 may join this run as a rank: set PIANOLA_SECRET to the same for all ranks'
+tcp_hosts --steps 7 --deadline 30
+ended 60
+expect "two hosts without a secret: rank 0 says so, once" "pianola: rank 0: warning: $anybody" "$(cat "$room"/err? | grep "$anybody")"
+export PIANOLA_SECRET="a secret of this test, $$"
+forget
+pid=()
+joins 0
+PIANOLA_SECRET=${PIANOLA_SECRET}0 joins 2
+wait "${pid[2]}"
+expect "another secret: the rank ends" 2 $?
+differs="give all ranks the same PIANOLA_SECRET"
+expect "another secret: the rank says why" yes \
+    "$(says "^pianola: rank 2 of 1f1b: error: rank 0 at ${address[0]}, port 29500, has another secret than this rank 2: $differs$" 2)"
+expect "another secret: and so does rank 0" yes \
+    "$(says "^pianola: rank 0: warning: turned away a connection from ${address[1]}, port [0-9]+: it calls itself rank 2, but has another secret: $differs$")"
+joins 1
+joins 2
+joins 3
+ended 60
+expect "the right secret: exit codes, weights" "0 0 0 0 $wanted" "$codes $(weights)"
+expect "the right secret: no warning" "" "$(cat "$room"/err? | grep "$anybody")"
+unset PIANOLA_SECRET
+
 place='waits at [0-9]+ (RECV|SEND)_[FB] (act|grad)\([0-9],[0-9]\) (from|to) rank'
 end='waits for all ranks to end the step'
 deadline=4

@@ -1,0 +1,108 @@
+/* One run at a time writes into a folder of checkpoints. The kernel's record locks keep out the others: they go with
+ * the process that holds them, however it ends, and NFS has them between hosts. So nothing stale is ever left to
+ * remove, and the file that is locked stays where it is.
+ *
+ * Rank k of a run holds byte k. Rank 0 comes first and wants all bytes, which it gets only when no rank of another run
+ * is alive; then it says in the file who it is, and keeps its own. */
+#include "checkpoint.h"
+#include "durable.h"
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TO_THE_END = 0, HOLDER = 256 }; /* a length of locks; room for who holds it */
+
+static struct flock range(short type, int64_t from, int64_t n) {
+    return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = from, .l_len = n};
+}
+
+static bool set(int fd, short type, int64_t from, int64_t n) {
+    struct flock l = range(type, from, n);
+    return fcntl(fd, F_SETLK, &l) == 0;
+}
+
+/* The first byte of a range that another process holds; -1: none. */
+static int64_t held(int fd, int64_t from, int64_t n) {
+    struct flock l = range(F_WRLCK, from, n);
+    return fcntl(fd, F_GETLK, &l) == 0 && l.l_type != F_UNLCK ? l.l_start : -1;
+}
+
+static bool say_who(int fd, const char *run) {
+    char text[HOLDER], host[65] = "?", since[32];
+    time_t now = time(NULL);
+    struct tm utc;
+    gethostname(host, sizeof host - 1);
+    strftime(since, sizeof since, "%Y-%m-%d %H:%M:%S UTC", gmtime_r(&now, &utc));
+    int n = snprintf(text, sizeof text, "%.100s: rank 0 is process %ld on %s, since %s\n", run, (long)getpid(), host,
+                     since);
+    return ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) == n;
+}
+
+/* always false */
+static bool name_holder(int fd, const char *dir, char *why, size_t nwhy) {
+    char text[HOLDER] = "";
+    ssize_t n = pread(fd, text, sizeof text - 1, 0);
+    text[n > 0 ? strcspn(text, "\n") : 0] = 0;
+    for (char *s = text; *s; s++)
+        *s = isprint((unsigned char)*s) ? *s : '?';
+    int64_t rank = held(fd, 0, 1) == 0 ? 0 : held(fd, 0, TO_THE_END);
+    char who[64] = "another run writes its checkpoints there";
+    if (rank > 0)
+        snprintf(who, sizeof who, "rank %lld of another run still runs", (long long)rank);
+    snprintf(why, nwhy, "%s: %s (%s); let it end, or name another folder", dir, who,
+             *text ? text : "it has only begun");
+    return false;
+}
+
+static bool take(int fd, const char *dir, int rank, const char *run, char *why, size_t nwhy) {
+    bool mine = rank == 0 ? set(fd, F_WRLCK, 0, TO_THE_END) : set(fd, F_WRLCK, rank, 1);
+    if (!mine && (errno == EAGAIN || errno == EACCES))
+        return name_holder(fd, dir, why, nwhy);
+    if (!mine) /* as NFS without its lock daemon, or Lustre mounted without flock */
+        snprintf(why, nwhy, "%s: no locks here (%s): nothing keeps another run from writing there too", dir,
+                 strerror(errno));
+    if (rank > 0)
+        return true;
+    bool said = say_who(fd, run);
+    if (!said)
+        snprintf(why, nwhy, "%s/.lock: %s", dir, strerror(errno));
+    if (mine)
+        set(fd, F_UNLCK, 1, TO_THE_END);
+    return said;
+}
+
+static bool is_at(int fd, const char *path) {
+    struct stat a, b;
+    return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+bool checkpoint_lock(int *lock, const char *dir, int rank, const char *run, char *why, size_t nwhy) {
+    char path[DURABLE_PATH];
+    bool before = *lock >= 0;
+    snprintf(path, sizeof path, "%s/.lock", dir);
+    *why = 0;
+    if (before && is_at(*lock, path))
+        return true;
+    if (!durable_folder(dir, why, nwhy))
+        return false;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        snprintf(why, nwhy, "%s: %s", path, strerror(errno));
+        return false;
+    }
+    if (!take(fd, dir, rank, run, why, nwhy)) {
+        close(fd);
+        return false;
+    }
+    if (before) {
+        close(*lock);
+        snprintf(why, nwhy, "%s: was moved away or removed: going on in a new folder", dir);
+    }
+    *lock = fd;
+    return true;
+}

@@ -1,0 +1,23 @@
+/* SHA-256 (FIPS 180-4) and, with a key, HMAC-SHA-256 (RFC 2104): against forgers, where hash.h is not. */
+#ifndef PIANOLA_SHA256_H
+#define PIANOLA_SHA256_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct sha256 {
+    uint32_t state[8];
+    uint64_t bytes;         /* so far */
+    unsigned char part[64]; /* of the block at hand */
+};
+struct digest {
+    unsigned char byte[32];
+};
+struct sha256 sha256_begin(void);
+void sha256_add(struct sha256 *h, const void *bytes, size_t n);
+struct digest sha256_end(struct sha256 *h);
+
+struct digest hmac_sha256(const void *key, size_t nkey, const void *bytes, size_t n);
+/* Takes as long whichever bytes differ. */
+bool digest_same(const struct digest *a, const struct digest *b);
+#endif

@@ -1,0 +1,65 @@
+/* What both ends of a new connection say before either believes the other, between tcp_meet.c, which makes connections,
+ * and tcp_greet.c, which knows the words. The caller connected, the called listens:
+ *
+ *     caller    hello: who I am, and for what
+ *     called    answer PROVE, with a nonce
+ *     caller    proof: a nonce of its own, and a MAC
+ *     called    answer WELCOME or why not, with a MAC
+ *
+ * A MAC is HMAC-SHA-256, keyed with the ranks' common secret, over who makes it, hello, both nonces, the rank that is
+ * called, the hash of the compile and the answer: so nothing that was overheard serves for another connection. Nonces
+ * are fresh for each. Ranks without a secret say the same with an empty one, which anybody can. */
+#ifndef PIANOLA_TCP_GREET_H
+#define PIANOLA_TCP_GREET_H
+#include "sha256.h"
+#include "tcp.h"
+
+struct hello { /* alike in all versions */
+    uint64_t magic;
+    int32_t version, rank, size, group; /* group: of struct conn */
+    int32_t port, zero;                 /* port: this rank's own, for CONTROL */
+};
+struct proof {
+    struct digest nonce, mac;
+    uint64_t program;
+};
+struct answer { /* up to number alike in all versions, and all of it that says OTHER_VERSION */
+    uint64_t magic;
+    int32_t verdict, number;
+    struct digest with; /* a nonce, or the MAC */
+};
+enum { PROVE, WELCOME, OTHER_VERSION, OTHER_SIZE, TAKEN, OTHER_SECRET, NOT_OURS };
+
+struct caller { /* as the called sees it */
+    int fd;
+    struct place from; /* a broken connection cannot tell any more */
+    size_t have;       /* bytes of the hello, then of the proof */
+    bool asked;        /* for its proof */
+    struct hello hello;
+    struct proof proof;
+    struct digest nonce;
+    char why[128];
+};
+enum heard { MORE, PROVED, STRANGER };
+/* Takes what has come, never waits. PROVED: it has the secret, and waits for greet_answer. STRANGER: w->why says why.
+ */
+enum heard greet_hear(const struct tcp *c, struct caller *w);
+void greet_answer(const struct tcp *c, struct caller *w, int verdict, int number);
+
+struct greeting { /* as the caller sees it */
+    struct hello hello;
+    struct proof proof;
+    struct answer answer;
+    struct digest nonce; /* the called's */
+    size_t have;         /* bytes of the answer */
+    bool proved;
+};
+/* False with errno. */
+bool greet_begin(const struct tcp *c, struct greeting *g, int fd, int group, int port);
+enum greeted { WAITS, GREETED, GONE };
+/* Goes on, never waits. GREETED: g->answer is the last; welcome says of what kind. GONE: with errno, or 0 where the
+ * other side closed the connection. peer: the rank that is called. */
+enum greeted greet_go_on(const struct tcp *c, struct greeting *g, int fd, int peer);
+/* True: it is that rank, and this one may come in. Otherwise why begins with `who` and ends in what to do. */
+bool greet_welcome(const struct tcp *c, const struct greeting *g, int peer, const char *who, char *why, size_t nwhy);
+#endif
