@@ -110,7 +110,7 @@ static void put_cell(char cell[CELL], const struct row *row, int i, const struct
     else if (i == MAKESPAN || i == BOUND)
         time_text(x, m, cell);
     else if (i == MEMORY || i == SENT)
-        bytes_text((int64_t)x, cell);
+        bytes_text(x, cell);
     else if (i == BUBBLE || i == GAP)
         snprintf(cell, CELL, "%.1f %%", 100 * x);
     else
