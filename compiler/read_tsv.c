@@ -249,13 +249,14 @@ struct timeline_rows *read_tsv(const char *file, const char *src) {
     struct table t = {.in = {.file = file, .src = src, .p = src, .start = src, .line = 1}, .rows = rows};
     if (read_if(&t.in, "step\t"))
         GROW(rows->step, t.cap_step, 1);
-    if (!read_if(&t.in, header))
-        FAIL(&t.in, t.in.p,
+    bool good = read_if(&t.in, header);
+    t.units = read_if(&t.in, "\tunit");
+    if (!good || !read_if(&t.in, "\n"))
+        FAIL(&t.in, t.in.start,
              "expected the header of a timeline: rank, lane, start, end, op, stage, batch, peer, bytes, unit, separated "
              "by tabs; a measured one has step in front");
-    t.units = read_if(&t.in, "\tunit");
-    read_end(&t.in);
     t.in.start = t.in.p;
+    t.in.line = 2;
     size_t lines = 0;
     for (const char *p = t.in.p; (p = strchr(p, '\n')); p++)
         lines++;
