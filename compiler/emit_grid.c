@@ -318,6 +318,14 @@ static void put_ruler(struct text *t, const struct canvas *c, const struct measu
     put(t, "\n");
 }
 
+static bool any_takes_no_time(const struct canvas *c) {
+    for (int r = 0; r < c->p->workers; r++)
+        for (int i = 0; i < c->p->rank[r].nins; i++)
+            if (c->p->rank[r].ins[i].op <= OP_W && c->tl->start[r][i] == c->tl->end[r][i])
+                return true;
+    return false;
+}
+
 static void put_legend(struct text *t, const struct canvas *c, const struct measure *m) {
     static const uint8_t order[] = {OP_F, OP_R, OP_I, OP_B, OP_W, OP_U};
     bool plain = !c->style->color;
@@ -338,6 +346,8 @@ static void put_legend(struct text *t, const struct canvas *c, const struct meas
     bool one = !strcmp(value, "1") && !strcmp(m->name, "units");
     put(t, "1 cell = %s %s; %s\n", value, one ? "unit" : m->name,
         c->names ? "1F3 is stage 1, microbatch 3" : "the numbers are microbatches");
+    if (any_takes_no_time(c))
+        put(t, "%*sjobs that take no time, or none beside the time it is, are not drawn\n", c->margin, "");
     if (c->cramped)
         put(t, "%*sa larger --width, or show's --from and --to, makes room for all numbers\n", c->margin, "");
     if (c->style->by != BY_OP && !plain)

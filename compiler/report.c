@@ -211,9 +211,9 @@ static double account(const struct spec *sp, const struct program *p, const stru
         last = fmax(last, end);
         if (in->op <= OP_W) {
             int32_t j = job_at(sp, in->stage, in->batch, in->op);
-            bool paired = sp->job[j].pair;
-            out->busy += paired && partner_of(sp, j) < 0 ? 0 : end - start;
-            *progress += in->op == OP_R ? 0 : paired ? sp->job[j].cost : end - start;
+            bool second = sp->job[j].pair && partner_of(sp, j) < 0;
+            out->busy += second ? 0 : job_time(sp, j); /* beside a late start, end - start could be 0 by rounding */
+            *progress += in->op == OP_R ? 0 : sp->job[j].cost;
             from = fmin(from, start);
             to = fmax(to, end);
         } else
@@ -324,10 +324,10 @@ struct report *report_make(const struct spec *sp, const struct stage *st, const 
     find_peaks(sp, p, tl, rep);
     for (int r = 0; r < p->workers; r++) {
         busy += rep->rank[r].busy;
-        rep->rank[r].idle = rep->makespan - rep->rank[r].busy;
+        rep->rank[r].idle = fmax(rep->makespan - rep->rank[r].busy, 0);
     }
     all = sp->workers * rep->makespan;
-    rep->bubble = all > 0 ? 1 - busy / all : 0;
+    rep->bubble = all > 0 ? fmax(1 - busy / all, 0) : 0;
     rep->throughput = all > 0 ? progress / all : 0;
     rep->bound_work = bound_work(sp);
     rep->bound_path = bound_path(sp, st, g);

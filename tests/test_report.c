@@ -113,17 +113,19 @@ Test(report, activation_moves_with_a_backward_elsewhere) {
         job(sp, 0, b, OP_B, 1);
         sp->job[sp->njobs - 1].cost = 3;
     }
-    struct report *r = report_of(sp,
-                                 HEAD(2, 1, 2) "rank 0 lane compute\nF 0 0\nF 0 1\n"
+    static const char moving[] = HEAD(2, 1, 2) "rank 0 lane compute\nF 0 0\nF 0 1\n"
                                                "rank 0 issue\n0*2\nrank 0 memory 0\n"
                                                "rank 1 lane compute\nB 0 0\nB 0 1\n"
-                                               "rank 1 issue\n0*2\nrank 1 memory 0\n",
-                                 (const double[][2]){{0, 1}, {1, 2}, {1, 3}, {3, 5}});
+                                               "rank 1 issue\n0*2\nrank 1 memory 0\n";
+    struct report *r = report_of(sp, moving, (const double[][2]){{0, 1}, {1, 2}, {1, 3}, {3, 5}});
     cr_assert_eq(r->rank[0].peak_activations, 1);
     cr_assert_eq(r->rank[1].peak_activations, 2);
     cr_assert_eq(r->rank[1].span, 4);
     cr_assert(r->bound_work == 6 && r->bound_path == 4);
     cr_assert_eq(r->bound_memory, 3); /* rank 0: two of 1, one at once; rank 1: two of 3, two at once */
+    sp->job[1].cost = sp->job[3].cost = 0; /* each comes to life on rank 1 and dies there at once, the first at 1 */
+    r = report_of(sp, moving, (const double[][2]){{0, 1}, {1, 2}, {1, 1}, {2, 2}});
+    cr_assert(r->rank[0].peak_activations == 1 && r->rank[1].peak_activations == 1);
 }
 
 Test(report, a_split_backward_frees_at_the_end_of_w) {
