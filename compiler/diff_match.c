@@ -266,7 +266,8 @@ static void set_rate(struct diff *d) {
     }
     d->rate = a->steps ? took[0] / took[1] : took[1] / took[0];
     if (!(d->rate >= LEAST_TIME && d->rate <= MOST_TIME))
-        die("%s has no job that %s has too and that takes some time in both: their times, %s and %s, cannot be compared",
+        die("%s has no job that %s has too and that takes some time in both: their times, %s and %s, cannot be "
+            "compared",
             a->name, b->name, a->unit, b->unit);
     d->unit = "s";
     for (int i = 0; i < predicted->n; i++) {

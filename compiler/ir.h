@@ -6,10 +6,10 @@
 
 /* ---- the scripts' answers, plain data: nothing above this floor knows Lua ---- */
 
-/* Times lie between these, or are 0; so do speeds, and bandwidths. Whatever is added up, multiplied or divided of them can
- * then be represented: no sum is infinite, no quotient of two times is 0 by rounding. */
+/* Times lie between these, or are 0; so do speeds, and bandwidths. Whatever is added up, multiplied or divided of them is
+ * finite then, however many there are. */
 #define LEAST_TIME 1e-100
-#define MOST_TIME 1e100
+#define MOST_TIME  1e100
 
 /* One (s,b,d). Stored in the canonical order: stage, then microbatch, then direction. */
 struct job {
@@ -148,8 +148,8 @@ struct sched {
     double *start, *end; /* per job */
     int32_t **order;     /* per rank: its jobs in the order they run */
     int *norder;
-    /* All that happened, in its order: j, job j started; ~j, it ended. Sorted by time, and where times are equal still in
-     * the order of causes: a job that takes no time, or none beside the time it is, starts before it ends. */
+    /* All that happened, in its order: j, job j started; ~j, it ended. Sorted by time, and where times are equal still
+     * in the order of causes: a job that takes no time, or none beside the time it is, starts before it ends. */
     int32_t *moment;
     int nmoments, nstarts;
     double makespan;

@@ -1,5 +1,5 @@
-/* Reads timeline.tsv as emit_tsv writes it, and as it did before there was a column `unit`; and measured timelines: they
- * have a column `step` in front, and for each step the same rows but for the times, which are seconds.
+/* Reads timeline.tsv as emit_tsv writes it, and as it did before there was a column `unit`; and measured timelines:
+ * they have a column `step` in front, and for each step the same rows but for the times, which are seconds.
  *
  * Strictly: columns separated by tabs, an empty one only where it does not apply, rows by step, rank, lane and start.
  * One pass, and memory by the number of lines. */
@@ -252,9 +252,10 @@ struct timeline_rows *read_tsv(const char *file, const char *src) {
     bool good = read_if(&t.in, header);
     t.units = read_if(&t.in, "\tunit");
     if (!good || !read_if(&t.in, "\n"))
-        FAIL(&t.in, t.in.start,
-             "expected the header of a timeline: rank, lane, start, end, op, stage, batch, peer, bytes, unit, separated "
-             "by tabs; a measured one has step in front");
+        FAIL(
+            &t.in, t.in.start,
+            "expected the header of a timeline: rank, lane, start, end, op, stage, batch, peer, bytes, unit, separated "
+            "by tabs; a measured one has step in front");
     t.in.start = t.in.p;
     t.in.line = 2;
     size_t lines = 0;

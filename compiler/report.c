@@ -66,8 +66,8 @@ struct alive {
     int live, most;
 };
 
-/* Up to t, in the order of time. At equal times what ends leaves first; but a job that took no time ended after all that
- * came before it. */
+/* Up to t, in the order of time. At equal times what ends leaves first; but a job that took no time ended after all
+ * that came before it. */
 static void pass_time(struct alive *z, double t) {
     for (;;) {
         int32_t d = z->first < z->n && z->end[z->dies[z->first]] <= t ? z->dies[z->first] : -1;

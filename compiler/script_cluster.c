@@ -119,13 +119,15 @@ static void check_units(struct script *S, const struct table *t, const struct sp
     if (free || sp->took)
         return;
     if (sp->model && sp->flops == 0)
-        field_fail(S->L, t->line, "link",
-                   "'link' returns seconds, but what the model's jobs take is in FLOP, and no sum of both means anything; "
-                   "add flops, the FLOP per second of a rank: flops = 1e14");
+        field_fail(
+            S->L, t->line, "link",
+            "'link' returns seconds, but what the model's jobs take is in FLOP, and no sum of both means anything; "
+            "add flops, the FLOP per second of a rank: flops = 1e14");
     if (!sp->model && !own && sp->flops > 0)
-        field_fail(S->L, t->line, "flops",
-                   "'flops' makes seconds of a model's FLOP, and 'link' returns seconds, but without a model a job takes "
-                   "units; give --model, or leave 'flops' out, and links count in units");
+        field_fail(
+            S->L, t->line, "flops",
+            "'flops' makes seconds of a model's FLOP, and 'link' returns seconds, but without a model a job takes "
+            "units; give --model, or leave 'flops' out, and links count in units");
 }
 
 void extract_cluster(struct script *S, void *spec) {

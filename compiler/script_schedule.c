@@ -229,10 +229,8 @@ static void make_jobs(struct spec *sp, const uint8_t *has) {
         for (int d = 0; d < NDIRS; d++) {
             sp->at[i * NDIRS + d] = has[i] >> d & 1 ? (int32_t)(j - sp->job) : -1;
             if (has[i] >> d & 1)
-                *j++ = (struct job){.s = (int32_t)(i / sp->batches),
-                                    .b = (int32_t)(i % sp->batches),
-                                    .d = (uint8_t)d,
-                                    .cost = NAN};
+                *j++ = (struct job){
+                    .s = (int32_t)(i / sp->batches), .b = (int32_t)(i % sp->batches), .d = (uint8_t)d, .cost = NAN};
         }
 }
 

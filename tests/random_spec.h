@@ -1,6 +1,6 @@
 /* Schedules drawn at random, the same for the same seed: placements, homes, priorities, caps, split backwards,
- * recompute, costs, links, weight slots and added orders that no hand would write. But with EXTREME all numbers are small
- * multiples of a quarter, so sums of times are exact whatever order they are taken in. */
+ * recompute, costs, links, weight slots and added orders that no hand would write. But with EXTREME all numbers are
+ * small multiples of a quarter, so sums of times are exact whatever order they are taken in. */
 #ifndef PIANOLA_RANDOM_SPEC_H
 #define PIANOLA_RANDOM_SPEC_H
 #include "../compiler/pass.h"

@@ -168,7 +168,8 @@ Test(read_tsv, errors_name_the_column) {
 
 /* The last column came later: without it the file does not say. */
 Test(read_tsv, units) {
-    static const char row[] = "0\tcompute\t0\t2\tF\t0\t0\t\t", head[] = "rank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes";
+    static const char row[] = "0\tcompute\t0\t2\tF\t0\t0\t\t",
+                      head[] = "rank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes";
     cr_assert_null(read_tsv("t.tsv", format("%s\n%s\n", head, row))->unit);
     cr_assert_str_eq(read_tsv("t.tsv", format("%s\tunit\n%s\tF\n", head, row))->unit, "F");
     cr_assert_str_eq(read_tsv("t.tsv", format("step\t%s\tunit\n1\t%s\ts\n", head, row))->unit, "s");
