@@ -154,6 +154,8 @@ static void read_unit(struct table *t) {
         u++;
     if (u == 3 || (t->n > 0 && strcmp(t->rows->unit, unit[u]) != 0))
         FAIL(in, at + 1, "column 'unit': expected F, FLOP or s, the same in all rows");
+    if (t->rows->step && unit[u][0] != 's')
+        FAIL(in, at + 1, "column 'unit': expected s: a measured timeline is in seconds");
     t->rows->unit = unit[u];
 }
 

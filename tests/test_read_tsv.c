@@ -176,6 +176,8 @@ Test(read_tsv, units) {
     static const char *const bad[] = {"", "\t", "\tms", "\tFL", "\tF\t", "\t\tF"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         cr_assert_not_null(error_of(format("%s\tunit\n%s%s\n", head, row, bad[i])), "%s", bad[i]);
+    const char *units = error_of(format("step\t%s\tunit\n1\t%s\tF\n", head, row));
+    cr_assert(units && strstr(units, "t.tsv:2: error: column 'unit': expected s: a measured timeline is in seconds"));
     const char *two = error_of(format("%s\tunit\n%s\tF\n%s\ts\n", head, row, row));
     cr_assert(two && strstr(two, "t.tsv:3: error: column 'unit': expected F, FLOP or s, the same in all rows"));
 }
