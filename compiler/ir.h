@@ -6,8 +6,8 @@
 
 /* ---- the scripts' answers, plain data: nothing above this floor knows Lua ---- */
 
-/* Times lie between these, or are 0; so do speeds, and bandwidths. Whatever is added up, multiplied or divided of them is
- * finite then, however many there are. */
+/* Times lie between these, or are 0; so do speeds, and bandwidths. Whatever is added up, multiplied or divided of them
+ * is finite then, however many there are. */
 #define LEAST_TIME 1e-100
 #define MOST_TIME  1e100
 

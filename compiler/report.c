@@ -66,13 +66,13 @@ struct alive {
     int live, most;
 };
 
-/* Up to t, in the order of time. At equal times what ends leaves first; but a job that took no time ended after all
- * that came before it. */
+/* Up to t, in the order of time. At equal times what ends leaves first; the end of a job that takes no time comes after
+ * its start, for which time has passed already. */
 static void pass_time(struct alive *z, double t) {
     for (;;) {
         int32_t d = z->first < z->n && z->end[z->dies[z->first]] <= t ? z->dies[z->first] : -1;
         double birth = z->nborn < z->born.n && z->born.t[z->nborn] <= t ? z->born.t[z->nborn] : INFINITY;
-        if (d >= 0 && (z->end[d] < birth || (z->end[d] == birth && z->start[d] < birth))) {
+        if (d >= 0 && z->end[d] <= birth) {
             z->first++;
             z->live--;
         } else if (birth < INFINITY) {
