@@ -349,8 +349,8 @@ static void stage_of_units(struct stage *st) {
         st->bytes[k] = k == K_opt || k == K_work ? 0 : 1;
 }
 
-/* What was measured takes the place of what the FLOP say. Without flops, or without a model that flops could make seconds
- * of, there is nothing to say: then all is needed. */
+/* What was measured takes the place of what the FLOP say. Without flops, or without a model that flops could make
+ * seconds of, there is nothing to say: then all is needed. */
 static void take_costs(struct spec *sp, struct stage *st) {
     bool seconds = sp->model && sp->flops > 0;
     for (int s = 0; s < sp->stages + sp->tied; s++) {
