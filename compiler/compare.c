@@ -221,7 +221,7 @@ static const char *cell_text(char cell[CELL], const struct row *row, int i, cons
     if (i == MAKESPAN || i == BOUND)
         return time_text(x, m, cell);
     if (i == MEMORY || i == SENT)
-        return bytes_text((int64_t)x, cell);
+        return bytes_text(x, cell);
     if (i == BUBBLE || i == GAP)
         snprintf(cell, CELL, "%.1f %%", 100 * x);
     else

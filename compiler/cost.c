@@ -349,22 +349,24 @@ static void stage_of_units(struct stage *st) {
         st->bytes[k] = k == K_opt || k == K_work ? 0 : 1;
 }
 
-/* What was measured takes the place of what the FLOP say. Without flops there is nothing to say: then all is needed. */
+/* What was measured takes the place of what the FLOP say. Without flops, or without a model that flops could make
+ * seconds of, there is nothing to say: then all is needed. */
 static void take_costs(struct spec *sp, struct stage *st) {
+    bool seconds = sp->model && sp->flops > 0;
     for (int s = 0; s < sp->stages + sp->tied; s++) {
         const double *took = &sp->took[s * NOPS];
         for (int d = 0; d < NDIRS; d++)
-            st[s].cost[d] = took[d] > 0 ? took[d] : sp->flops > 0 ? st[s].cost[d] : 0;
-        st[s].update = took[OP_U] > 0 ? took[OP_U] : sp->flops > 0 ? st[s].update : 0;
-        if (sp->model && st[s].update == 0)
+            st[s].cost[d] = !isnan(took[d]) ? took[d] : seconds ? st[s].cost[d] : NAN;
+        st[s].update = !isnan(took[OP_U]) ? took[OP_U] : seconds || !sp->model ? st[s].update : NAN;
+        if (isnan(st[s].update))
             die("the cluster's cost(%d, \"U\") is nil, and it has no flops to go by", s);
     }
     for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++)
-        if (j->cost == 0 && st[j->s].cost[j->d] == 0)
-            die("the cluster's cost(%d, \"%s\") is nil, and it has no flops to go by; `diff --fit` gives flops where "
-                "one side "
-                "is predicted from a model",
-                j->s, op_name[j->d]);
+        if (isnan(j->cost) && isnan(st[j->s].cost[j->d]))
+            die("the cluster's cost(%d, \"%s\") is nil, and %s", j->s, op_name[j->d],
+                sp->flops > 0 ? "without a model its flops say nothing; give --model"
+                              : "it has no flops to go by; `diff --fit` gives flops where one side is predicted from a "
+                                "model");
 }
 
 struct stage *cost_stages(struct spec *sp) {
@@ -378,7 +380,7 @@ struct stage *cost_stages(struct spec *sp) {
     if (sp->took)
         take_costs(sp, st);
     for (struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
-        if (j->cost == 0)
+        if (isnan(j->cost))
             j->cost = st[j->s].cost[j->d];
         if (sp->speed)
             j->cost /= sp->speed[j->rank];

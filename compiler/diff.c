@@ -12,7 +12,7 @@ static bool begins(const char *s, const char *with) { return strncmp(s, with, st
 static bool is_streams(const char *s) { return begins(s, "pianola "); }
 static bool is_timeline(const char *s) { return begins(s, "rank\tlane\t") || begins(s, "step\trank\t"); }
 
-/* The unit of a compiled folder's times, which its report names; NULL: it names none. */
+/* The unit of a compiled folder's times where its timeline names none, but its report; NULL: nor does that. */
 static const char *unit_of(const char *path) {
     static const char *const unit[] = {"F", "FLOP", "s"};
     const char *report = access(path, R_OK) == 0 ? file_text(path) : "";
@@ -29,7 +29,8 @@ static struct side *load_folder(const char *path) {
     struct side *s = side_of_program(path, read_text(streams, file_text(streams)), NULL);
     if (access(times, R_OK) == 0)
         side_times(s, times, read_tsv(times, file_text(times)));
-    s->unit = unit_of(format("%s/report.json", path));
+    if (!s->unit)
+        s->unit = unit_of(format("%s/report.json", path));
     return s;
 }
 

@@ -48,7 +48,7 @@ struct side {
     double *begin;               /* of each step */
     double *clock, clock_error; /* what was added to each rank's clock, and how much that may be wrong; NULL: nothing */
     int64_t makespan;           /* ticks */
-    int64_t work;               /* ticks of jobs on all ranks, two that overlap once */
+    double work;                /* ticks of jobs on all ranks, two that overlap once: too many to count in an int64_t */
     int64_t peak_bytes;         /* of the rank with the largest arena; -1: unknown */
     double sent;                /* bytes of all messages */
     double limit;               /* bytes of a rank's memory; 0: unknown */

@@ -225,7 +225,7 @@ static void match_ticks(struct diff *d) {
         set_ticks(s, d->tick);
         for (int l = 0; l < s->nlanes; l++)
             if (strcmp(s->lane[l].name, "compute") == 0)
-                s->work += work_of(s, &s->lane[l]);
+                s->work += (double)work_of(s, &s->lane[l]);
     }
     /* Sums of decimal fractions differ in their last bits by the order they are taken in: that is no change. */
     int64_t least = d->least = llround(last / d->tick * 1e-9);
@@ -265,9 +265,10 @@ static void set_rate(struct diff *d) {
         took[1] += b->end[j] - b->start[j];
     }
     d->rate = a->steps ? took[0] / took[1] : took[1] / took[0];
-    if (!(d->rate > 0 && isfinite(d->rate)))
-        die("%s has no job that %s has too: their times, %s and %s, cannot be compared", a->name, b->name, a->unit,
-            b->unit);
+    if (!(d->rate >= LEAST_TIME && d->rate <= MOST_TIME))
+        die("%s has no job that %s has too and that takes some time in both: their times, %s and %s, cannot be "
+            "compared",
+            a->name, b->name, a->unit, b->unit);
     d->unit = "s";
     for (int i = 0; i < predicted->n; i++) {
         predicted->start[i] *= d->rate;

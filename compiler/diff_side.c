@@ -148,6 +148,7 @@ struct side *side_of_rows(const char *name, struct timeline_rows *t) {
         nlanes += new_lane(t, i);
     struct side *s = side_new(name, t->n, nlanes, workers);
     s->timed = true;
+    s->unit = t->unit;
     for (int i = 0, l = -1; i < t->n; i++) {
         const struct timeline_row *x = &t->row[i];
         if (new_lane(t, i)) {
@@ -207,6 +208,7 @@ void side_times(struct side *s, const char *file, struct timeline_rows *t) {
     if (!same)
         die("%s: %d rows, but the program has %d instructions; %s", file, t->n, s->n, advice);
     s->timed = true;
+    s->unit = t->unit;
     if (t->nsteps)
         side_steps(s, t);
 }

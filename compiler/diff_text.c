@@ -13,7 +13,7 @@ bool diff_figure(const struct diff *d, int which, int side, double *x) {
     bool timed = d->tick > 0;
     switch (which) {
     case F_MAKESPAN: *x = (double)s->makespan * d->tick; return timed;
-    case F_BUBBLE: *x = s->makespan ? 1 - (double)s->work / ((double)s->makespan * s->workers) : 0; return timed;
+    case F_BUBBLE: *x = s->makespan ? 1 - s->work / ((double)s->makespan * s->workers) : 0; return timed;
     case F_PEAK: *x = (double)s->peak_bytes; return s->peak_bytes >= 0;
     case F_SENT: *x = s->sent; return true;
     default: *x = s->n; return true;
@@ -56,7 +56,7 @@ static const char *figure_text(int which, double x, const struct measure *m, cha
     else if (which == F_OPERATIONS)
         snprintf(buf, 32, "%.0f", x);
     else
-        bytes_text((int64_t)x, buf);
+        bytes_text(x, buf);
     return buf;
 }
 

@@ -318,6 +318,14 @@ static void put_ruler(struct text *t, const struct canvas *c, const struct measu
     put(t, "\n");
 }
 
+static bool any_takes_no_time(const struct canvas *c) {
+    for (int r = 0; r < c->p->workers; r++)
+        for (int i = 0; i < c->p->rank[r].nins; i++)
+            if (c->p->rank[r].ins[i].op <= OP_W && c->tl->start[r][i] == c->tl->end[r][i])
+                return true;
+    return false;
+}
+
 static void put_legend(struct text *t, const struct canvas *c, const struct measure *m) {
     static const uint8_t order[] = {OP_F, OP_R, OP_I, OP_B, OP_W, OP_U};
     bool plain = !c->style->color;
@@ -338,6 +346,8 @@ static void put_legend(struct text *t, const struct canvas *c, const struct meas
     bool one = !strcmp(value, "1") && !strcmp(m->name, "units");
     put(t, "1 cell = %s %s; %s\n", value, one ? "unit" : m->name,
         c->names ? "1F3 is stage 1, microbatch 3" : "the numbers are microbatches");
+    if (any_takes_no_time(c))
+        put(t, "%*sjobs that take no time, or none beside the time it is, are not drawn\n", c->margin, "");
     if (c->cramped)
         put(t, "%*sa larger --width, or show's --from and --to, makes room for all numbers\n", c->margin, "");
     if (c->style->by != BY_OP && !plain)
@@ -373,23 +383,24 @@ void emit_grid(struct text *out, const struct program *p, const struct timeline 
 
 /* ---- the report ---- */
 
-const char *bytes_text(int64_t n, char buf[32]) {
+const char *bytes_text(double n, char buf[32]) {
     static const char *const name[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     if (n < 10 << 10) {
-        snprintf(buf, 32, "%lld B", (long long)n);
+        snprintf(buf, 32, "%.0f B", n);
         return buf;
     }
-    double x = (double)n / 1024;
+    double x = n / 1024;
     int i = 0;
     for (; x >= 1023.95 && i < 5; i++)
         x /= 1024;
-    snprintf(buf, 32, "%.1f %s", x, name[i]);
+    snprintf(buf, 32, x < 1e6 ? "%.1f %s" : "%.4g %s", x, name[i]);
     return buf;
 }
 
 const char *time_text(double t, const struct measure *m, char buf[32]) {
     double x = t / m->one;
-    snprintf(buf, 32, fabs(x) >= 1000 || x == floor(x) ? "%.0f" : "%.4g", x);
+    bool whole = fabs(x) >= 1000 || x == floor(x);
+    snprintf(buf, 32, whole && fabs(x) < 1e15 ? "%.0f" : "%.4g", x);
     return buf;
 }
 
@@ -416,6 +427,7 @@ static void fill_row(char cell[COLUMNS][32], int rank, const struct rank_report 
 }
 
 static void put_ranks(struct text *t, const struct report *r, const struct measure *m) {
+    const char *time = strcmp(m->name, "units") ? format("time, %s", m->name) : "time"; /* as the ruler's */
     char(*row)[COLUMNS][32] = alloc(sizeof *row * (size_t)r->workers);
     int width[COLUMNS], end = 0, at = 0;
     for (int c = 0; c < COLUMNS; c++)
@@ -427,9 +439,10 @@ static void put_ranks(struct text *t, const struct report *r, const struct measu
     }
     for (int c = 0; c < COLUMNS; at += width[c++] + 2)
         if (*heading[c].group) { /* over the first of its columns, which is set to the right */
+            const char *group = c == 1 ? time : heading[c].group;
             int left = at + width[c] - (int)strlen(heading[c].name);
-            put(t, "%*s%s", left - end, "", heading[c].group);
-            end = left + (int)strlen(heading[c].group);
+            put(t, "%*s%s", left - end, "", group);
+            end = left + (int)strlen(group);
         }
     put(t, "\n");
     for (int c = 0; c < COLUMNS; c++)
@@ -466,9 +479,15 @@ static void put_held(struct text *t, const struct report *r) {
     }
 }
 
+/* Units go without saying. */
+static const char *with_unit(double t, const struct measure *m) {
+    char buf[32];
+    return format(strcmp(m->name, "units") ? "%s %s" : "%s", time_text(t, m, buf), m->name);
+}
+
 void emit_report(struct text *out, const struct report *r, const struct style *style) {
     struct measure m = measure_of(r->makespan, r->unit, style->ascii);
-    char a[32], b[32], c[32];
+    char a[32];
     put(out, "%s: %d workers, %d stages, %d microbatches", r->schedule, r->workers, r->stages, r->batches);
     if (r->measured)
         put(out, "; measured, %s", r->measured > 1 ? format("the median of %d steps", r->measured) : "one step");
@@ -480,8 +499,8 @@ void emit_report(struct text *out, const struct report *r, const struct style *s
     put(out, "bubble       %.1f %%\n", 100 * r->bubble);
     put(out, "throughput   %.3f F + backward per rank in the time of one (rho = S B / (L W))\n", r->throughput);
     put(out, "lower bound  %s %s, from ", time_text(r->lower_bound, &m, a), m.name);
-    const char *work = time_text(r->bound_work, &m, a), *path = time_text(r->bound_path, &m, b);
-    const char *live = time_text(r->bound_memory, &m, c);
+    const char *work = with_unit(r->bound_work, &m), *path = with_unit(r->bound_path, &m);
+    const char *live = with_unit(r->bound_memory, &m);
     if (r->lower_bound == r->bound_work)
         put(out, "a rank's work (path %s, live activations %s)\n", path, live);
     else if (r->lower_bound == r->bound_path)

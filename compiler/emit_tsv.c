@@ -1,4 +1,6 @@
-/* The timeline as tab-separated values: one line per instruction, by rank, lane and start. */
+/* The timeline as tab-separated values: one line per instruction, by rank, lane and start. The last column is the unit
+ * of the times, in every row: readers know columns by their names and places, and rows of several files can be put
+ * together. */
 #include "pass.h"
 
 static void put_column(struct text *t, int64_t v, bool applies) {
@@ -7,8 +9,8 @@ static void put_column(struct text *t, int64_t v, bool applies) {
         put_int(t, v);
 }
 
-void emit_tsv(struct text *out, const struct program *p, const struct timeline *tl) {
-    put(out, "rank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\n");
+void emit_tsv(struct text *out, const struct program *p, const struct timeline *tl, const char *unit) {
+    put(out, "rank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\tunit\n");
     for (int r = 0; r < p->workers; r++) {
         const struct rank *k = &p->rank[r];
         int32_t *at = NEW(int32_t, k->nlanes + 1), *order = NEW(int32_t, k->nins);
@@ -31,7 +33,7 @@ void emit_tsv(struct text *out, const struct program *p, const struct timeline *
             put_column(out, in->batch, in->batch >= 0);
             put_column(out, in->peer, in->peer >= 0);
             put_column(out, b ? b->bytes : 0, b);
-            put_bytes(out, "\n", 1);
+            put(out, "\t%s\n", unit);
         }
     }
 }

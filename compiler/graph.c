@@ -167,6 +167,8 @@ struct graph *graph_build(const struct spec *sp) {
     } else {
         size_t cap = 0;
         for (int j = 0; j < n; j++) {
+            if (g->pred_at[j] > INT32_MAX - sp->stages - 2)
+                die("%s: its jobs have more than 2^31 dependencies; use fewer microbatches", sp->file);
             GROW(g->pred, cap, (size_t)g->pred_at[j] + (size_t)sp->stages + 2);
             g->pred_at[j + 1] = g->pred_at[j] + default_pred(sp, &sp->job[j], &g->pred[g->pred_at[j]]);
         }

@@ -92,7 +92,9 @@ void help_report(FILE *out) {
           "  memory       waiting for bytes that another tensor still has\n"
           "  other        waiting for nothing that the timeline shows; a prediction has none\n"
           "root           of `diff`: what ends later or earlier and was not pushed by another operation that does\n"
-          "times          units of cost without a model, FLOP with a model, seconds with a cluster's flops\n",
+          "times          units of cost without a model, FLOP with a model, seconds with a cluster's flops or costs; "
+          "those\n"
+          "               of cost() and of links are in that unit, too\n",
           out);
 }
 

@@ -6,6 +6,11 @@
 
 /* ---- the scripts' answers, plain data: nothing above this floor knows Lua ---- */
 
+/* Times lie between these, or are 0; so do speeds, and bandwidths. Whatever is added up, multiplied or divided of them
+ * is finite then, however many there are. */
+#define LEAST_TIME 1e-100
+#define MOST_TIME  1e100
+
 /* One (s,b,d). Stored in the canonical order: stage, then microbatch, then direction. */
 struct job {
     int32_t s, b;
@@ -13,7 +18,8 @@ struct job {
     int32_t rank;      /* compute rank */
     int32_t home;      /* the owner of the weights it uses, as w() returned it */
     int32_t pair;      /* 1 + the index of its overlapped pair; 0: it runs by itself */
-    double prio, cost; /* cost 0: not given by the script; cost.c fills it in */
+    double prio, rest; /* n as the nearest double, and what that lacks: a Lua integer may need more than 53 bits */
+    double cost;       /* NAN: not given by the script; cost.c fills it in */
     bool fill;         /* strict order: no place in it; runs when the rank's next job cannot */
 };
 
@@ -74,7 +80,7 @@ struct spec {
     double *speed;     /* per rank: 2 takes half the time of 1; NULL: all 1 */
     double memory;     /* bytes per rank; INFINITY: no limit */
     double flops;      /* per second and rank; 0: not given, times are then in FLOP */
-    double *took;      /* measured seconds, [stage * NOPS + op]; 0: not measured. NULL: nothing was */
+    double *took;      /* measured seconds, [stage * NOPS + op]; NAN: not measured. NULL: nothing was */
     /* The model's embedding, on stage 0, and its unembedding share a token table: a set of weights of its own, number
      * `stages`. cost.c says. */
     bool tied;
@@ -86,6 +92,13 @@ static inline bool is_graph(const struct spec *sp) { return sp->model && sp->mod
 
 static inline int32_t job_at(const struct spec *sp, int s, int b, int d) {
     return sp->at[((int64_t)s * sp->batches + b) * NDIRS + d];
+}
+
+/* Whose n is smaller: below 0, a's; 0: they are equal. */
+static inline int compare_n(const struct job *a, const struct job *b) {
+    if (a->prio != b->prio)
+        return a->prio < b->prio ? -1 : 1;
+    return (a->rest > b->rest) - (a->rest < b->rest);
 }
 
 /* How long job j runs. */
@@ -136,8 +149,10 @@ struct sched {
     double *start, *end; /* per job */
     int32_t **order;     /* per rank: its jobs in the order they run */
     int *norder;
-    int32_t *starts, *ends; /* all jobs as they started, and as they ended: both sorted by time */
-    int nstarts, nends;
+    /* All that happened, in its order: j, job j started; ~j, it ended. Sorted by time, and where times are equal still
+     * in the order of causes: a job that takes no time, or none beside the time it is, starts before it ends. */
+    int32_t *moment;
+    int nmoments, nstarts;
     double makespan;
 };
 

@@ -65,6 +65,8 @@ struct plan {
 static int64_t take(int64_t *size, int64_t bytes) {
     int64_t off = *size;
     *size = off + aligned(bytes);
+    if (*size > (int64_t)1 << 58) /* several of these are yet added up */
+        die("a stage of the model takes more than 2^58 bytes, which no machine has; use narrower layers, or fewer");
     return off;
 }
 

@@ -1,8 +1,9 @@
 /* From a schedule to instruction streams.
  *
- * One sweep over scheduled time: jobs as they start, and at each job's end the messages that carry its results. What is
- * issued first in time comes first in every rank's order, so all orders are restrictions of one global order, with a
- * SEND and its RECV at the same place: no deadlock even if every send blocked until its receive (NCCL's safe rule).
+ * One sweep over scheduled time: jobs as they start, and at each job's end the messages that carry its results, in the
+ * order in which sched.c had them happen, which is that of causes where times are equal. What is issued first in the
+ * sweep comes first in every rank's order, so all orders are restrictions of one global order, with a SEND and its RECV
+ * at the same place: no deadlock even if every send blocked until its receive (NCCL's safe rule).
  *
  * The sweep also writes down when each buffer opens and closes (rank.event); mem plans by that. */
 #include "lower.h"
@@ -576,13 +577,13 @@ struct program *lower(const struct spec *sp, const struct stage *st, const struc
     }
     for (int32_t f = L->fetches.n ? L->fetches.after[sp->njobs] : -1; f >= 0; f = L->fetches.next[f])
         fetch(L, 0, f);
-    for (int s = 0, e = 0; e < sc->nends;) { /* at equal times what ends comes before what starts */
-        bool ends = s == sc->nstarts || sc->end[sc->ends[e]] <= sc->start[sc->starts[s]];
-        close_until(L, ends ? sc->end[sc->ends[e]] : sc->start[sc->starts[s]]);
-        if (ends)
-            end_job(L, sc->ends[e++]);
+    for (int i = 0; i < sc->nmoments; i++) {
+        int32_t j = sc->moment[i];
+        close_until(L, j >= 0 ? sc->start[j] : sc->end[~j]);
+        if (j >= 0)
+            start_job(L, j);
         else
-            start_job(L, sc->starts[s++]);
+            end_job(L, ~j);
     }
     close_until(L, INFINITY);
     updates(L);

@@ -202,7 +202,7 @@ static void draw(struct text *t, const struct settings *z, bool picture, bool ht
 }
 
 static void streams_text(struct text *t, struct compile *c) { emit_text(t, c->program); }
-static void timeline_text(struct text *t, struct compile *c) { emit_tsv(t, c->program, c->timeline); }
+static void timeline_text(struct text *t, struct compile *c) { emit_tsv(t, c->program, c->timeline, c->report->unit); }
 static void report_text(struct text *t, struct compile *c) { emit_json(t, c->report); }
 static void chrome_text(struct text *t, struct compile *c) { emit_chrome(t, c->program, &c->steps, c->report->unit); }
 static void pftrace_bytes(struct text *t, struct compile *c) {

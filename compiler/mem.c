@@ -23,6 +23,8 @@ struct block { /* in address order; the free ones are in a treap by (size, off) 
 };
 
 struct plan {
+    const char *file; /* and the rank's number, for messages */
+    int r;
     struct rank *rank;
     struct block *tail, *root, *spare;
     struct ghost *ghosts; /* spare ones */
@@ -138,6 +140,16 @@ static void take_over(struct plan *z, struct block *b, int64_t end) {
         b->last = NULL;
 }
 
+/* Sums and differences of what fits into it are far from overflowing. */
+static const int64_t MOST_BYTES = (int64_t)1 << 60;
+
+static void reach(struct plan *z, int64_t end) {
+    if (end > MOST_BYTES)
+        die("%s: rank %d needs more than 2^60 bytes, which no machine has; use fewer microbatches, or a smaller model",
+            z->file, z->r);
+    z->rank->arena = end > z->rank->arena ? end : z->rank->arena;
+}
+
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 /* What a buffer takes. Even an empty one (a stage without weights) gets a place of its own. */
@@ -178,8 +190,7 @@ static void open_buffer(struct plan *z, int32_t x) {
         z->rank->buf[buf->grows].off = b->off;
         z->of[buf->grows] = b;
     }
-    if (b->off + b->size > z->rank->arena)
-        z->rank->arena = b->off + b->size;
+    reach(z, b->off + b->size);
 }
 
 /* b takes in its right neighbour. */
@@ -234,7 +245,7 @@ static void place_permanent(struct plan *z, int64_t page) {
         k->arena = round_up(k->arena, k->buf[x].kind == last ? z->align : page);
         last = k->buf[x].kind;
         k->buf[x].off = k->arena;
-        k->arena += room(z, &k->buf[x]);
+        reach(z, k->arena + room(z, &k->buf[x]));
     }
     k->arena = z->base = round_up(k->arena, page);
 }
@@ -281,7 +292,7 @@ static void check_memory(const struct spec *sp, const struct rank *k, int r) {
 void mem_plan(const struct spec *sp, struct program *p) {
     for (int r = 0; r < p->workers; r++) {
         struct rank *k = &p->rank[r];
-        struct plan z = {.rank = k, .align = sp->model ? 256 : 1};
+        struct plan z = {.file = sp->file, .r = r, .rank = k, .align = sp->model ? 256 : 1};
         z.of = NEW(struct block *, k->nbufs);
         z.over_first = NEW(int32_t, k->nbufs);
         place_permanent(&z, sp->model ? 4096 : 1);

@@ -3,7 +3,7 @@
 #define PIANOLA_PASS_H
 #include "ir.h"
 
-/* cost.c: needs the spec's model and cluster; gives what each stage weighs and fills in job costs left at 0.
+/* cost.c: needs the spec's model and cluster; gives what each stage weighs and fills in job costs not given.
  * Returns an array of spec->stages, and of a tied model the table behind them; sets spec's tied. Dies when the model
  * cannot be cut into that many stages. */
 struct stage *cost_stages(struct spec *sp);
@@ -116,11 +116,12 @@ void script_names(struct text *out);       /* script_names.c: every name and eve
 void emit_text(struct text *out, const struct program *p);
 struct program *read_text(const char *file, const char *src);
 /* emit_tsv.c */
-void emit_tsv(struct text *out, const struct program *p, const struct timeline *tl);
+void emit_tsv(struct text *out, const struct program *p, const struct timeline *tl, const char *unit);
 /* read_tsv.c: timeline.tsv, predicted or measured, with rows by step, rank, lane and start. Dies with file:line. */
 struct timeline_rows {
     int n, nsteps; /* rows of a step; row[k * n + i] is the k-th step's ith. nsteps 0: no step is named, there is one */
     int *step;     /* the numbers of the steps; NULL: a timeline without */
+    const char *unit; /* of the times, as report.unit; NULL: the file does not say */
     struct timeline_row {
         int rank;
         const char *lane; /* "send 1" */
@@ -197,7 +198,7 @@ struct measure {
 };
 struct measure measure_of(double largest, const char *unit, bool ascii);
 const char *time_text(double t, const struct measure *m, char buf[32]);
-const char *bytes_text(int64_t n, char buf[32]);
+const char *bytes_text(double n, char buf[32]);
 /* emit_trace_*.c: timelines for Perfetto and other viewers, as Chrome's JSON and as TrackEvents in protobuf. */
 struct steps { /* of one program, one after the other */
     int n;

@@ -1,5 +1,5 @@
-/* Reads timeline.tsv as emit_tsv writes it, and measured timelines: they have a column `step` in front, and for each
- * step the same rows but for the times.
+/* Reads timeline.tsv as emit_tsv writes it, and as it did before there was a column `unit`; and measured timelines:
+ * they have a column `step` in front, and for each step the same rows but for the times, which are seconds.
  *
  * Strictly: columns separated by tabs, an empty one only where it does not apply, rows by step, rank, lane and start.
  * One pass, and memory by the number of lines. */
@@ -8,12 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char header[] = "rank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\n";
+static const char header[] = "rank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes";
 
 struct table {
     struct reader in;
     struct timeline_rows *rows;
     int n, first; /* rows read; the first of the step at hand */
+    bool units;   /* there is a column unit */
     size_t cap_step;
     const char *lane; /* of the row before, in the source, and its length; and in the arena */
     size_t nlane;
@@ -27,7 +28,7 @@ static void column_end(struct reader *in, const char *column) {
     if (*in->p != '\t')
         FAIL(in, in->p,
              "column '%s': expected a tab behind it; the columns are rank, lane, start, end, op, stage, "
-             "batch, peer, bytes, and of a measured timeline step in front",
+             "batch, peer, bytes, unit, and of a measured timeline step in front",
              column);
     in->p++;
 }
@@ -58,11 +59,14 @@ static const char *number_end(const char *p) {
     return s;
 }
 
+/* More than any prediction, and so little that sums of such times are finite. */
+static const double MOST_READ = 1e250;
+
 static double read_time(struct reader *in, const char *column) {
     const char *end = number_end(in->p);
     double x = end ? strtod(in->p, NULL) : NAN;
-    if (!isfinite(x))
-        FAIL(in, in->p, "column '%s': expected a time, a finite number from 0", column);
+    if (!(x <= MOST_READ))
+        FAIL(in, in->p, "column '%s': expected a time, a number from 0 to 1e250", column);
     in->p = end;
     column_end(in, column);
     return x;
@@ -137,6 +141,22 @@ static int64_t read_applying(struct reader *in, int op, const char *what, bool a
     if (!applies && !empty)
         FAIL(in, in->p, "expected nothing instead of %s: %s has none", what, op_name[op]);
     return applies ? read_integer(in, what, 0, most) : -1;
+}
+
+/* The unit, which is that of the row before. */
+static void read_unit(struct table *t) {
+    static const char *const unit[] = {"FLOP", "F", "s"};
+    struct reader *in = &t->in;
+    const char *at = in->p;
+    column_end(in, "bytes");
+    int u = 0;
+    while (u < 3 && !read_if(in, unit[u]))
+        u++;
+    if (u == 3 || (t->n > 0 && strcmp(t->rows->unit, unit[u]) != 0))
+        FAIL(in, at + 1, "column 'unit': expected F, FLOP or s, the same in all rows");
+    if (t->rows->step && unit[u][0] != 's')
+        FAIL(in, at + 1, "column 'unit': expected s: a measured timeline is in seconds");
+    t->rows->unit = unit[u];
 }
 
 /* ---- steps ---- */
@@ -219,6 +239,8 @@ static void read_row(struct table *t) {
         FAIL(in, at, "column 'peer': expected %d, the lane's peer", t->peer);
     column_end(in, "peer");
     row->bytes = read_applying(in, op, "the bytes in column 'bytes'", is_message(op), INT64_MAX);
+    if (t->units)
+        read_unit(t);
     check_row(t);
     read_end(in);
     t->n++;
@@ -229,10 +251,13 @@ struct timeline_rows *read_tsv(const char *file, const char *src) {
     struct table t = {.in = {.file = file, .src = src, .p = src, .start = src, .line = 1}, .rows = rows};
     if (read_if(&t.in, "step\t"))
         GROW(rows->step, t.cap_step, 1);
-    if (!read_if(&t.in, header))
-        FAIL(&t.in, t.in.p,
-             "expected the header of a timeline: rank, lane, start, end, op, stage, batch, peer, bytes, separated by "
-             "tabs; a measured one has step in front");
+    bool good = read_if(&t.in, header);
+    t.units = read_if(&t.in, "\tunit");
+    if (!good || !read_if(&t.in, "\n"))
+        FAIL(
+            &t.in, t.in.start,
+            "expected the header of a timeline: rank, lane, start, end, op, stage, batch, peer, bytes, unit, separated "
+            "by tabs; a measured one has step in front");
     t.in.start = t.in.p;
     t.in.line = 2;
     size_t lines = 0;

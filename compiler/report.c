@@ -3,13 +3,14 @@
  * makespan       the last end of any instruction
  * busy           a rank's time in jobs (F, R, I, B, W), two that overlap counting once; idle: the rest of the
  *                makespan; span: first job's start to last job's end
- * bubble         1 - sum of busy / (W * makespan)
+ * bubble         1 - sum of busy / (W * makespan); 0, as throughput and gap, where nothing takes any time
  * throughput     rho = S B / (L W), with L the makespan in units of one F + backward, averaged over all stages and
  *                microbatches: the cost of all F, B, I and W divided by W * makespan. R is work, but no progress;
  *                jobs that overlap count in full.
  * peak           the most activations alive at once. (s,b) is alive from the start of its F to the end of its B, or of
  *                its W when the backward is split, on the rank of its F; when its backward runs on another rank, there
- *                from the end of F on. What ends at t leaves before what starts at t is counted.
+ *                from the end of F on. What ends at t leaves before what starts at t is counted. A job that takes no
+ *                time starts and ends at t, one after the other: what it starts is alive between.
  * lower bound    the largest of three that no schedule of these jobs on these ranks can beat:
  *     work       of the busiest rank
  *     path       the longest path through the job graph, links between ranks included
@@ -30,62 +31,84 @@ static int32_t last_backward(const struct spec *sp, int s, int b) {
 
 /* ---- activations alive ---- */
 
-/* Times at which activations come to life on a rank, or die there. */
-struct times {
+/* When activations come to live on a rank whose F ran on another, in the order of time. */
+struct births {
     double *t;
     size_t n, cap;
 };
 
-static void push(struct times *a, double t) {
-    GROW(a->t, a->cap, a->n + 1);
-    a->t[a->n++] = t;
-}
-
-static int ascending(const void *x, const void *y) {
-    double a = *(const double *)x, b = *(const double *)y;
-    return (a > b) - (a < b);
-}
-
-static void sort(struct times *a) {
-    for (size_t i = 1; i < a->n; i++)
-        if (a->t[i] < a->t[i - 1]) { /* rarely: a rank's own instructions come in the order of time */
-            qsort(a->t, a->n, sizeof *a->t, ascending);
-            return;
-        }
-}
-
-static int peak(struct times *born, struct times *dead) {
-    int live = 0, most = 0;
-    sort(born);
-    sort(dead);
-    for (size_t i = 0, j = 0; i < born->n; i++) {
-        for (; j < dead->n && dead->t[j] <= born->t[i]; j++)
-            live--;
-        most = ++live > most ? live : most;
-    }
-    return most;
-}
-
-static void find_peaks(const struct spec *sp, const struct program *p, const struct timeline *tl, struct report *rep) {
-    struct times *born = NEW(struct times, p->workers), *dead = NEW(struct times, p->workers);
+static struct births *births_elsewhere(const struct spec *sp, const struct program *p, const struct timeline *tl) {
+    struct births *born = NEW(struct births, p->workers);
     for (int r = 0; r < p->workers; r++)
         for (int i = 0; i < p->rank[r].nins; i++) {
             const struct instr *in = &p->rank[r].ins[i];
-            if (in->op > OP_W || in->op == OP_R || in->op == OP_I)
+            int there = in->op == OP_F ? sp->job[last_backward(sp, in->stage, in->batch)].rank : r;
+            if (there == r)
                 continue;
-            if (in->op != OP_F) {
-                push(&dead[r], tl->end[r][i]);
-                continue;
-            }
-            push(&born[r], tl->start[r][i]);
-            int there = sp->job[last_backward(sp, in->stage, in->batch)].rank;
-            if (there != r) {
-                push(&dead[r], tl->end[r][i]);
-                push(&born[there], tl->end[r][i]);
-            }
+            struct births *b = &born[there];
+            GROW(b->t, b->cap, b->n + 1);
+            b->t[b->n++] = tl->end[r][i];
         }
     for (int r = 0; r < p->workers; r++)
-        rep->rank[r].peak_activations = peak(&born[r], &dead[r]);
+        if (born[r].n > 0)
+            qsort(born[r].t, born[r].n, sizeof *born[r].t, by_value);
+    return born;
+}
+
+/* A walk over one rank's jobs, in their order, which is also that of their times. An activation dies where a job ends:
+ * dies[first .. n) are the jobs that have begun so far, and end one. */
+struct alive {
+    const double *start, *end;
+    struct births born;
+    size_t nborn;
+    int32_t *dies;
+    int first, n;
+    int live, most;
+};
+
+/* Up to t, in the order of time. At equal times what ends leaves first; the end of a job that takes no time comes after
+ * its start, for which time has passed already. */
+static void pass_time(struct alive *z, double t) {
+    for (;;) {
+        int32_t d = z->first < z->n && z->end[z->dies[z->first]] <= t ? z->dies[z->first] : -1;
+        double birth = z->nborn < z->born.n && z->born.t[z->nborn] <= t ? z->born.t[z->nborn] : INFINITY;
+        if (d >= 0 && z->end[d] <= birth) {
+            z->first++;
+            z->live--;
+        } else if (birth < INFINITY) {
+            z->nborn++;
+            z->live++;
+        } else
+            return;
+        z->most = z->live > z->most ? z->live : z->most;
+    }
+}
+
+static int peak(const struct spec *sp, const struct rank *k, int r, struct alive *z) {
+    for (int i = 0; i < k->nins; i++) {
+        const struct instr *in = &k->ins[i];
+        if (in->op > OP_W)
+            continue;
+        int32_t j = job_at(sp, in->stage, in->batch, in->op);
+        if (!sp->job[j].pair || partner_of(sp, j) >= 0) /* the second of a pair starts with the first */
+            pass_time(z, z->start[i]);
+        bool leaves = in->op == OP_F && sp->job[last_backward(sp, in->stage, in->batch)].rank != r;
+        if (leaves || in->op == OP_B || in->op == OP_W)
+            z->dies[z->n++] = i;
+        z->live += in->op == OP_F;
+        z->most = z->live > z->most ? z->live : z->most;
+    }
+    pass_time(z, INFINITY);
+    return z->most;
+}
+
+static void find_peaks(const struct spec *sp, const struct program *p, const struct timeline *tl, struct report *rep) {
+    struct births *born = births_elsewhere(sp, p, tl);
+    for (int r = 0; r < p->workers; r++) {
+        struct alive z = {.start = tl->start[r], .end = tl->end[r], .born = born[r]};
+        z.dies = NEW(int32_t, p->rank[r].nins);
+        rep->rank[r].peak_activations = peak(sp, &p->rank[r], r, &z);
+    }
 }
 
 /* ---- what a rank does and receives ---- */
@@ -118,7 +141,8 @@ static void count_received(const struct program *p, int r, const struct instr *i
     default:
         return;
     }
-    out->bytes_received += bytes;
+    if (__builtin_add_overflow(out->bytes_received, bytes, &out->bytes_received))
+        die("rank %d receives more than 2^63 bytes; use fewer microbatches, or a smaller model", r);
 }
 
 /* ---- where a rank's bytes are when most are in use ---- */
@@ -187,9 +211,9 @@ static double account(const struct spec *sp, const struct program *p, const stru
         last = fmax(last, end);
         if (in->op <= OP_W) {
             int32_t j = job_at(sp, in->stage, in->batch, in->op);
-            bool paired = sp->job[j].pair;
-            out->busy += paired && partner_of(sp, j) < 0 ? 0 : end - start;
-            *progress += in->op == OP_R ? 0 : paired ? sp->job[j].cost : end - start;
+            bool second = sp->job[j].pair && partner_of(sp, j) < 0;
+            out->busy += second ? 0 : job_time(sp, j); /* beside a late start, end - start could be 0 by rounding */
+            *progress += in->op == OP_R ? 0 : sp->job[j].cost;
             from = fmin(from, start);
             to = fmax(to, end);
         } else
@@ -300,17 +324,17 @@ struct report *report_make(const struct spec *sp, const struct stage *st, const 
     find_peaks(sp, p, tl, rep);
     for (int r = 0; r < p->workers; r++) {
         busy += rep->rank[r].busy;
-        rep->rank[r].idle = rep->makespan - rep->rank[r].busy;
+        rep->rank[r].idle = fmax(rep->makespan - rep->rank[r].busy, 0);
     }
     all = sp->workers * rep->makespan;
-    rep->bubble = all > 0 ? 1 - busy / all : 0;
+    rep->bubble = all > 0 ? fmax(1 - busy / all, 0) : 0;
     rep->throughput = all > 0 ? progress / all : 0;
     rep->bound_work = bound_work(sp);
     rep->bound_path = bound_path(sp, st, g);
     rep->bound_memory = bound_memory(sp, st, rep);
     rep->lower_bound = fmax(rep->bound_work, fmax(rep->bound_path, rep->bound_memory));
     rep->gap = rep->lower_bound > 0 ? rep->makespan / rep->lower_bound - 1 : 0;
-    if (fabs(rep->gap) < 1e-9) /* the bound adds up the same times in another order */
+    if (rep->gap < 1e-9) /* the bound adds up the same times in another order */
         rep->gap = 0;
     return rep;
 }

@@ -4,7 +4,10 @@
  * and the rest. A strict rank has its sequence, and the heaps only for jobs that fill: they run when the next of the
  * sequence cannot. One heap of events holds the ends of running jobs and the arrivals of tensors. DESIGN section 3
  * fixes the order within an instant: all that ends at t is retired, then every idle rank, in rank order, starts its
- * best. */
+ * best. A job may take no time, or none that could be told beside t. Then it ends at t too, and the instant has another
+ * round: all that was started in the last and ends at t is retired, in the order of jobs, then every idle rank starts
+ * its best; and so on until nothing ends at t. What a job of no time enables can so start at its time, but no round
+ * takes back what another has started. */
 #include "pass.h"
 #include <assert.h>
 #include <limits.h>
@@ -99,8 +102,8 @@ static const struct spec *sorting; /* qsort has no context argument */
 
 static int by_priority(const void *x, const void *y) {
     const struct job *a = &sorting->job[*(const int32_t *)x], *b = &sorting->job[*(const int32_t *)y];
-    if (a->prio != b->prio)
-        return a->prio < b->prio ? -1 : 1;
+    if (compare_n(a, b))
+        return compare_n(a, b);
     if (a->b != b->b)
         return a->b < b->b ? -1 : 1;
     if (a->s != b->s)
@@ -133,7 +136,7 @@ static int32_t last_backward(const struct spec *sp, int s, int b) {
 static void retire(struct state *z, int32_t j, double t) {
     const struct spec *sp = z->sp;
     const struct job *job = &sp->job[j];
-    z->sc->ends[z->sc->nends++] = j;
+    z->sc->moment[z->sc->nmoments++] = ~j;
     z->busy[job->rank] = false;
     touch(z, job->rank);
     if (job->d == OP_F) {
@@ -188,7 +191,8 @@ static void start(struct state *z, int32_t j, double t) {
     z->live[rank] += z->sp->job[j].d == OP_F;
     sc->start[j] = t;
     sc->end[j] = t + job_time(z->sp, j);
-    sc->starts[sc->nstarts++] = j;
+    sc->moment[sc->nmoments++] = j;
+    sc->nstarts++;
     sc->order[rank][sc->norder[rank]++] = j;
     push_event(&z->events, sc->end[j], j);
 }
@@ -241,13 +245,13 @@ static struct blocked find_waits(struct state *z) {
     bool *started = NEW(bool, n), *ended = NEW(bool, n);
     int32_t *next = NEW(int32_t, n), *head = NEW(int32_t, sp->workers); /* per rank: who holds room */
     memset(head, -1, sizeof *head * (size_t)sp->workers);
-    for (int i = 0; i < z->sc->nstarts; i++)
-        started[z->sc->starts[i]] = true;
-    for (int i = 0; i < z->sc->nends; i++)
-        ended[z->sc->ends[i]] = true;
-    for (int i = 0; i < z->sc->nends; i++) {
-        const struct job *f = &sp->job[z->sc->ends[i]];
-        int32_t back = f->d == OP_F ? last_backward(sp, f->s, f->b) : -1;
+    for (int i = 0; i < z->sc->nmoments; i++) {
+        int32_t m = z->sc->moment[i];
+        *(m >= 0 ? &started[m] : &ended[~m]) = true;
+    }
+    for (int i = 0; i < z->sc->nmoments; i++) {
+        const struct job *f = z->sc->moment[i] < 0 ? &sp->job[~z->sc->moment[i]] : NULL;
+        int32_t back = f && f->d == OP_F ? last_backward(sp, f->s, f->b) : -1;
         if (back >= 0 && !ended[back]) {
             next[back] = head[sp->job[back].rank];
             head[sp->job[back].rank] = back;
@@ -344,8 +348,7 @@ struct sched *sched_run(const struct spec *sp, const struct stage *st, const str
     struct sched *sc = NEW(struct sched, 1);
     sc->start = NEW(double, n);
     sc->end = NEW(double, n);
-    sc->starts = NEW(int32_t, n);
-    sc->ends = NEW(int32_t, n);
+    sc->moment = NEW(int32_t, 2 * (int64_t)n);
     sc->order = NEW(int32_t *, sp->workers);
     sc->norder = NEW(int, sp->workers);
     struct state z = prepare(sp, st, g, sc);

@@ -106,8 +106,12 @@ struct table {
 void check_fields(const struct table *t, const char *const *names); /* up to NULL */
 /* Pushes the field and returns its Lua type. */
 int push_field(const struct table *t, const char *field);
+/* 0, or as large as a time may be (ir.h); and such a number above 0. */
+bool is_time(double x);
+bool is_positive(double x);
+#define A_TIME "0, or from 1e-100 to 1e100"
 int integer_field(const struct table *t, const char *field, int least, int most);
-double number_field(const struct table *t, const char *field, double otherwise); /* positive; may be infinite */
+double number_field(const struct table *t, const char *field, double otherwise); /* above 0; may be infinite */
 /* Parses a direction F, R, I, B or W; -1: none of them. */
 int direction(const char *s, size_t n);
 int script_params(lua_State *L); /* params { name = default, … } */

@@ -6,14 +6,15 @@
 
 const char *const cluster_fields[] = {"link", "speed", "memory", "flops", "cost", "stages", NULL};
 
-static double link_result(lua_State *L, int index, int function, const char *what, bool good) {
-    double x = lua_type(L, index) == LUA_TNUMBER ? lua_tonumber(L, index) : NAN;
-    if (isnan(x) || !good)
-        function_fail(L, function, "link",
-                      "%s returned %s %s; return latency, bandwidth: seconds of at least 0, and bytes "
-                      "per second above 0 (math.huge: a free link)",
-                      call_name(script_of(L)), what, describe(L, index));
-    return x;
+static double number_at(lua_State *L, int index) {
+    return lua_type(L, index) == LUA_TNUMBER ? lua_tonumber(L, index) : NAN;
+}
+
+static _Noreturn void refuse_link(lua_State *L, int index, int function, const char *what) {
+    function_fail(L, function, "link",
+                  "%s returned %s %s; return latency, bandwidth: seconds (" A_TIME
+                  ") and bytes per second (from 1e-100 to 1e100, or math.huge: a free link)",
+                  call_name(script_of(L)), what, describe(L, index));
 }
 
 static struct link *links(struct script *S, const struct table *t, int workers) {
@@ -36,9 +37,11 @@ static struct link *links(struct script *S, const struct table *t, int workers) 
             lua_pushinteger(L, src);
             lua_pushinteger(L, dst);
             lua_call(L, 2, 2);
-            double latency = lua_tonumber(L, -2), bandwidth = lua_tonumber(L, -1);
-            l->latency = link_result(L, -2, f, "latency", latency >= 0 && latency < INFINITY);
-            l->bandwidth = link_result(L, -1, f, "bandwidth", bandwidth > 0);
+            *l = (struct link){number_at(L, -2), number_at(L, -1)};
+            if (!is_time(l->latency))
+                refuse_link(L, -2, f, "latency");
+            if (!is_positive(l->bandwidth) && l->bandwidth != INFINITY)
+                refuse_link(L, -1, f, "bandwidth");
             lua_pop(L, 2);
             call_end(S);
         }
@@ -59,13 +62,12 @@ static double *speeds(struct script *S, const struct table *t, int workers) {
         lua_pushvalue(L, f);
         lua_pushinteger(L, k);
         lua_call(L, 1, 1);
-        double x = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : NAN;
-        if (!(x > 0 && x < INFINITY))
+        speed[k] = number_at(L, -1);
+        if (!is_positive(speed[k]))
             function_fail(L, f, "speed",
-                          "%s returned %s; return a number above 0: 1 is the speed that costs are for, "
+                          "%s returned %s; return a number from 1e-100 to 1e100: 1 is the speed that costs are for, "
                           "and 0.5 takes twice as long",
                           call_name(S), describe(L, -1));
-        speed[k] = x;
         lua_pop(L, 1);
         call_end(S);
     }
@@ -86,7 +88,7 @@ static double *costs(struct script *S, const struct table *t, int stages) {
                    "'stages' is %d: these costs are of %d stages, but the schedule has %d; measure such a schedule, or "
                    "leave 'cost' out",
                    of, of, stages);
-    double *cost = NEW(double, (stages + 1) * NOPS);
+    double *cost = NEW(double, ((int64_t)stages + 1) * NOPS);
     for (int s = 0; s <= stages; s++)
         for (int op = s < stages ? 0 : OP_U; op <= OP_U; op++) {
             if (op >= NDIRS && op != OP_U)
@@ -96,28 +98,52 @@ static double *costs(struct script *S, const struct table *t, int stages) {
             lua_pushinteger(L, s);
             lua_pushstring(L, op_name[op]);
             lua_call(L, 2, 1);
-            double x = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : lua_isnil(L, -1) ? 0 : NAN;
-            if (!(x >= 0 && x < INFINITY) || (x == 0 && !lua_isnil(L, -1)))
+            double x = cost[s * NOPS + op] = number_at(L, -1);
+            if (!is_time(x) && !lua_isnil(L, -1))
                 function_fail(L, f, "cost",
-                              "cost(%d, \"%s\") returned %s; return seconds above 0, or nil where nothing was measured",
+                              "cost(%d, \"%s\") returned %s; return seconds (" A_TIME
+                              "), or nil where nothing was measured",
                               s, op_name[op], describe(L, -1));
-            cost[s * NOPS + op] = x;
             lua_pop(L, 1);
             call_end(S);
         }
     return cost;
 }
 
+/* Links count in seconds. What jobs take must too, or a sum of both would be neither. Without a model and without flops
+ * nothing says what a unit of cost is, and links count in it. */
+static void check_units(struct script *S, const struct table *t, const struct spec *sp) {
+    bool free = true, own = !isnan(sp->job[0].cost);
+    for (int64_t i = 0; sp->link && i < (int64_t)sp->workers * sp->workers; i++)
+        free &= sp->link[i].latency == 0 && isinf(sp->link[i].bandwidth);
+    if (free || sp->took)
+        return;
+    if (sp->model && sp->flops == 0)
+        field_fail(
+            S->L, t->line, "link",
+            "'link' returns seconds, but what the model's jobs take is in FLOP, and no sum of both means anything; "
+            "add flops, the FLOP per second of a rank: flops = 1e14");
+    if (!sp->model && !own && sp->flops > 0)
+        field_fail(
+            S->L, t->line, "flops",
+            "'flops' makes seconds of a model's FLOP, and 'link' returns seconds, but without a model a job takes "
+            "units; give --model, or leave 'flops' out, and links count in units");
+}
+
 void extract_cluster(struct script *S, void *spec) {
     struct spec *sp = spec;
+    char buf[32];
     struct table t = {S->L, lua_gettop(S->L), S->line, "cluster"};
     check_fields(&t, cluster_fields);
     sp->has_cluster = true;
     sp->memory = number_field(&t, "memory", INFINITY);
     sp->flops = number_field(&t, "flops", 0);
-    if (isinf(sp->flops))
-        field_fail(S->L, t.line, "flops", "'flops' must be finite; leave it out to count times in FLOP");
+    if (sp->flops != 0 && !is_positive(sp->flops))
+        field_fail(S->L, t.line, "flops",
+                   "'flops' must be from 1e-100 to 1e100, not %s; leave it out to count times in FLOP",
+                   number(sp->flops, buf));
     sp->link = links(S, &t, sp->workers);
     sp->speed = speeds(S, &t, sp->workers);
     sp->took = costs(S, &t, sp->stages);
+    check_units(S, &t, sp);
 }

@@ -48,6 +48,10 @@ int integer_field(const struct table *t, const char *field, int least, int most)
     return (int)x;
 }
 
+bool is_positive(double x) { return x >= LEAST_TIME && x <= MOST_TIME; }
+
+bool is_time(double x) { return x == 0 || is_positive(x); }
+
 double number_field(const struct table *t, const char *field, double otherwise) {
     int type = push_field(t, field);
     double x = type == LUA_TNUMBER ? lua_tonumber(t->L, -1) : otherwise;

@@ -166,15 +166,31 @@ static void ask_w(struct reader *r, struct job *j, int d) {
     call_end(r->S);
 }
 
-static double ask_number(struct reader *r, const char *name, int f, const struct job *j, bool positive) {
-    ask(r, name, f, j->s, j->b, j->d, 1);
-    double x = lua_type(r->L, -1) == LUA_TNUMBER ? lua_tonumber(r->L, -1) : NAN;
-    if (!isfinite(x) || (positive && x <= 0))
-        function_fail(r->L, f, name, "%s() returned %s for %s; return a finite number%s", name, describe(r->L, -1),
-                      job_name(j->s, j->b, j->d), positive ? " above 0" : "");
+/* i less the double nearest to it. */
+static double rest_of(lua_Integer i) {
+    double near = (double)i;
+    return near < 0x1p63 ? (double)(i - (lua_Integer)near) : (double)(i - INT64_MAX) - 1;
+}
+
+static void ask_n(struct reader *r, struct job *j) {
+    ask(r, "n", r->n, j->s, j->b, j->d, 1);
+    j->prio = lua_type(r->L, -1) == LUA_TNUMBER ? lua_tonumber(r->L, -1) : NAN;
+    j->rest = lua_isinteger(r->L, -1) ? rest_of(lua_tointeger(r->L, -1)) : 0;
+    if (!isfinite(j->prio))
+        function_fail(r->L, r->n, "n", "n() returned %s for %s; return a finite number", describe(r->L, -1),
+                      job_name(j->s, j->b, j->d));
     lua_pop(r->L, 1);
     call_end(r->S);
-    return x;
+}
+
+static void ask_cost(struct reader *r, struct job *j) {
+    ask(r, "cost", r->cost, j->s, j->b, j->d, 1);
+    j->cost = lua_type(r->L, -1) == LUA_TNUMBER ? lua_tonumber(r->L, -1) : NAN;
+    if (!is_time(j->cost))
+        function_fail(r->L, r->cost, "cost", "cost() returned %s for %s; return a time: " A_TIME, describe(r->L, -1),
+                      job_name(j->s, j->b, j->d));
+    lua_pop(r->L, 1);
+    call_end(r->S);
 }
 
 /* ---- jobs from functions ---- */
@@ -213,7 +229,8 @@ static void make_jobs(struct spec *sp, const uint8_t *has) {
         for (int d = 0; d < NDIRS; d++) {
             sp->at[i * NDIRS + d] = has[i] >> d & 1 ? (int32_t)(j - sp->job) : -1;
             if (has[i] >> d & 1)
-                *j++ = (struct job){.s = (int32_t)(i / sp->batches), .b = (int32_t)(i % sp->batches), .d = (uint8_t)d};
+                *j++ = (struct job){
+                    .s = (int32_t)(i / sp->batches), .b = (int32_t)(i % sp->batches), .d = (uint8_t)d, .cost = NAN};
         }
 }
 
@@ -225,9 +242,11 @@ static void ask_about(struct reader *r, struct job *j) {
     else
         ask_w(r, j, j->d == OP_R ? j[1].d : j->d);
     if (r->n)
-        j->prio = ask_number(r, "n", r->n, j, false);
-    if (again && r->sp->strict && j[-1].prio > j->prio)
+        ask_n(r, j);
+    if (again && r->sp->strict && compare_n(&j[-1], j) > 0) {
         j[-1].prio = j->prio; /* in a strict order it can come no later than just before its backward */
+        j[-1].rest = j->rest;
+    }
     if (r->fill)
         j->fill = ask_yes(r, "fill", r->fill, j->s, j->b, j->d);
 }
@@ -287,7 +306,7 @@ static int parse_entry(struct reader *r, int list, int position, struct job out[
         if (s >= sp->stages || b >= sp->batches)
             field_fail(L, r->t.line, "sequence", "sequence[%d][%d] is \"%s\", but %s = %d", list, position, text,
                        s >= sp->stages ? "stages" : "batches", s >= sp->stages ? sp->stages : sp->batches);
-        out[n] = (struct job){.s = s, .b = b, .d = (uint8_t)d, .rank = list - 1};
+        out[n] = (struct job){.s = s, .b = b, .d = (uint8_t)d, .rank = list - 1, .cost = NAN};
         if (ends)
             return n + 1;
     }
@@ -506,7 +525,7 @@ void extract_schedule(struct script *S, void *spec) {
     sp->overlap = read_overlap(&r);
     r.cost = function_field(&r, "cost", "the time a job takes");
     for (struct job *j = sp->job; r.cost && j < sp->job + sp->njobs; j++)
-        j->cost = ask_number(&r, "cost", r.cost, j, true);
+        ask_cost(&r, j);
     read_preds(&r);
     sp->cap = per_worker(&r, "cap", 1, INT_MAX);
     sp->slots = per_worker(&r, "weight_slots", 0, 2);

@@ -95,8 +95,11 @@ void put_axis(struct text *t, const struct span *d, double y, double bottom) {
                                                   : 10;
     put(t, "<text class=\"l\" x=\"%d\" y=\"%.6g\">%s</text>\n", LEFT - 12, y,
         !strcmp(d->m.name, "units") ? "time" : d->m.name);
-    for (double n = ceil(d->from / d->m.one / every - 1e-9) + 0.0; n * every <= d->from / d->m.one + span * (1 + 1e-9);
-         n++) {
+    double first = ceil(d->from / d->m.one / every - 1e-9) + 0.0;
+    for (int i = 0; i <= span / every; i++) { /* counted: a tick too small to be told beside `first` ends, too */
+        double n = first + i;
+        if (n * every > d->from / d->m.one + span * (1 + 1e-9))
+            break;
         double x = x_of(d, n * every * d->m.one);
         put(t, "<path class=\"g\" d=\"M%.2f %.6gV%.2f\"/><text class=\"a\" x=\"%.2f\" y=\"%.6g\">%.6g</text>\n", x,
             y + 3, bottom, x, y, n * every);
@@ -128,7 +131,7 @@ static void put_level(struct text *t, const struct span *d, const char *class, d
                       double bytes) {
     char buf[32];
     put(t, "<path class=\"%s\" d=\"M%d %.2fH%.2f\"><title>%s %s</title></path>\n", class, LEFT, y, x_of(d, d->to), what,
-        bytes_text((int64_t)bytes, buf));
+        bytes_text(bytes, buf));
 }
 
 void put_band(struct text *t, const struct span *d, const struct band *b, const struct rank *k, int r,
@@ -181,5 +184,5 @@ void put_band_keys(struct text *t, struct pen *at, double top, double limit) {
     put_key(t, at, "fill=\"#666\" style=\"height:2px\"", "dashed: the plan, what is allocated");
     if (isfinite(limit))
         put_key(t, at, "fill=\"#c00\" style=\"height:2px\"",
-                format("the limit, %s%s", bytes_text((int64_t)limit, buf), limit > top ? ": beyond the scale" : ""));
+                format("the limit, %s%s", bytes_text(limit, buf), limit > top ? ": beyond the scale" : ""));
 }

@@ -1,6 +1,6 @@
 #include "timeline.h"
 
-void timeline_head(FILE *f) { fputs("step\trank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\n", f); }
+void timeline_head(FILE *f) { fputs("step\trank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\tunit\n", f); }
 
 /* An empty column where it does not apply. */
 static void put_column(FILE *f, int64_t value, bool applies, char after) {
@@ -20,6 +20,7 @@ void timeline_rows(FILE *f, int64_t step, int rank, const struct rt_rank *k, con
         put_column(f, x->stage, true, '\t');
         put_column(f, x->batch, x->batch >= 0, '\t');
         put_column(f, x->peer, kind == LANE_SEND || kind == LANE_RECV, '\t');
-        put_column(f, x->bytes, x->msg >= 0, '\n');
+        put_column(f, x->bytes, x->msg >= 0, '\t');
+        fputs("s\n", f);
     }
 }

@@ -45,7 +45,8 @@ function params(defaults) end
 ---@field recompute? boolean|fun(s: integer, b: integer): boolean?
 ---The jobs `{s, b, d}` that a job needs, instead of the default dependencies.
 ---@field pred? fun(s: integer, b: integer, d: pianola.direction): [integer, integer, pianola.direction][]
----The time a job takes. Default: F, I, W and R 1, B 2; with a model, the model's cost.
+---The time a job takes, 0 or from 1e-100 to 1e100, in the unit of the other times: seconds where a cluster gives them
+---(flops, or cost), else FLOP with a model. Default: F, I, W and R 1, B 2; with a model, the model's cost.
 ---@field cost? fun(s: integer, b: integer, d: pianola.direction): number
 ---How many fetched stages a rank may hold at once; default 2, one in use and one prefetched.
 ---@field weight_slots? integer|fun(worker: integer): number
@@ -237,13 +238,15 @@ function adamw(fields) end
 -- ---- clusters ----
 
 ---@class pianola.cluster
----Latency in seconds, and bandwidth in bytes per second. Without it links are free.
+---Latency in seconds, and bandwidth in bytes per second. Without it links are free. Where there is no model, latency is
+---in units of cost, and every tensor 1 byte.
 ---@field link? fun(src: integer, dst: integer): number, number
 ---How fast a rank is: 1 is the speed that costs are for, and 0.5 takes twice as long.
 ---@field speed? fun(rank: integer): number
 ---Bytes of a rank's device.
 ---@field memory? number
----Floating-point operations per second of a rank; without it times count in FLOP.
+---Floating-point operations per second of a rank; without it times count in FLOP, and links must be free: FLOP and
+---seconds do not add up.
 ---@field flops? number
 ---Seconds as measured, of a stage's job or, with "U", of its update; nil: by its FLOP. A schedule's own cost() goes first.
 ---`pianola diff --fit` writes it. Behind the last stage stands the token table that layers share.

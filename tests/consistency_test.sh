@@ -24,7 +24,7 @@ for schedule in schedules/*.lua; do
 done
 
 # A measured timeline, here of one step, has the rows of the predicted one: the same instructions on the same lanes.
-rows() { cut -f 1,2,5- | tail -n +2 | sort; }
+rows() { cut -f 1,2,5-9 | tail -n +2 | sort; }
 measured=$(mktemp)
 trap 'rm -f "$measured"' EXIT
 for schedule in schedules/*.lua; do

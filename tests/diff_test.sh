@@ -80,13 +80,16 @@ done
 
 # Of one backward's halves there may be many, when a file is not what it seems: that takes no longer than many others.
 for op in I B; do
-    awk -v op=$op 'NR == 1 { print; for (i = 0; i < 60000; i++) print "0\tcompute\t" i "\t" i + 1 "\t" op "\t0\t0\t\t" }' \
+    awk -v op=$op 'NR == 1 { print; for (i = 0; i < 60000; i++) print "0\tcompute\t" i "\t" i + 1 "\t" op "\t0\t0\t\t\tF" }' \
         $A/timeline.tsv >"$room/$op.tsv"
 done
 timeout 5 "$PIANOLA" diff "$room/I.tsv" "$room/B.tsv" >"$room/out"
 expect "60,000 halves of one backward" 1 $?
-awk 'NR == 1 { print "step\t" $0 } NR == 2 { print "1\t0\tcompute\t0\t1\tF\t2147483647\t0\t\t" }' $A/timeline.tsv >"$room/far.tsv"
-answers 2 $A/timeline.tsv "$room/far.tsv" --fit "$room/none.lua"
+awk 'NR == 1 { print "step\t" $0 } NR == 2 { print "1\t0\tcompute\t0\t1\tF\t2147483647\t0\t\t\ts" }' $A/timeline.tsv >"$room/far.tsv"
+cut -f 1-9 $A/timeline.tsv >"$room/old.tsv" # as it was written before it had a unit
+answers 0 "$room/old.tsv" $A/timeline.tsv
+expect "a side without a unit" "A names no unit; its times are taken as units, as B's are" "$(grep 'names no unit' "$room/out")"
+answers 2 "$room/old.tsv" "$room/far.tsv" --fit "$room/none.lua"
 expect "a stage beyond all others" "pianola: error: --fit: $room/far.tsv has a row of stage 2147483647, but 1 operations only" \
     "$(cat "$room/err")"
 
@@ -186,6 +189,9 @@ trouble "--fail-on makespan: one of the two has no such figure: streams have no 
     $S $A/streams.txt --fail-on makespan:+0
 trouble "the times of $A are in F, those of $S in FLOP; a cluster's \`flops\` makes them seconds" \
     $A $S --model schedules/models/gpt.lua
+sed 's/F$/s/' $A/timeline.tsv >"$room/seconds.tsv"
+trouble "the times of $A/timeline.tsv are in F, those of $room/seconds.tsv in s; a cluster's \`flops\` makes them seconds" \
+    $A/timeline.tsv "$room/seconds.tsv"
 cp -R $A "$room/torn"
 sed -i '5s/F\t0\t3/F\t0\t9/' "$room/torn/timeline.tsv"
 trouble "$room/torn/timeline.tsv:5: this row is no instruction of the program, which has 0F3 on rank 0 there; compile both again" \

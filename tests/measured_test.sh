@@ -37,6 +37,7 @@ measure() {
                     end = start + ($4 - start) * ($5 == op ? factor : 1) * (1 + own * rand())
                     $3 = 10 + 1.5 * k * last + ahead[$1 + 1] + start * stretch
                     $4 = 10 + 1.5 * k * last + ahead[$1 + 1] + end * stretch
+                    $10 = "s"
                     print k + 1, $0
                 }
             }
@@ -79,7 +80,7 @@ fed_back() { # NAME TOLERANCE ARGUMENTS...
     tsv "$@" $G --cluster "$room/fit.lua" >"$room/f.tsv"
     expect "$name: fitted and hidden, end for end" "same" "$(paste "$room/h.tsv" "$room/f.tsv" | awk -F '\t' -v most="$most" '
         NR > 1 && $4 > last { last = $4 }
-        NR > 1 && ($4 - $13 > worst || $13 - $4 > worst) { worst = $4 > $13 ? $4 - $13 : $13 - $4; at = $0 }
+        NR > 1 && ($4 - $14 > worst || $14 - $4 > worst) { worst = $4 > $14 ? $4 - $14 : $14 - $4; at = $0 }
         END { print worst <= most * last ? "same" : worst / last ": " at }')"
     answers 1 "$@" $G --cluster "$room/fit.lua" "$room/m.tsv" --json
     expect "$name: what is left" "1" "$(awk -F '[ ,:]+' '$2 == "\"makespan\"" { x = $9 / $5; print (x * x < 1e-8 ? 1 : $0); exit }' "$room/out")"

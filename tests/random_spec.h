@@ -1,6 +1,6 @@
 /* Schedules drawn at random, the same for the same seed: placements, homes, priorities, caps, split backwards,
- * recompute, costs, links, weight slots and added orders that no hand would write. All numbers are small multiples of a
- * quarter, so sums of times are exact whatever order they are taken in. */
+ * recompute, costs, links, weight slots and added orders that no hand would write. But with EXTREME all numbers are
+ * small multiples of a quarter, so sums of times are exact whatever order they are taken in. */
 #ifndef PIANOLA_RANDOM_SPEC_H
 #define PIANOLA_RANDOM_SPEC_H
 #include "../compiler/pass.h"
@@ -27,6 +27,7 @@ enum { /* what a spec may have besides what all have */
        COARSE = 32,   /* lanes per edge, per peer or per rank */
        TIED = 64,     /* stage 0 and another one, or the same, share a token table */
        PAIRS = 128,   /* a strict order, in which neighbours overlap */
+       EXTREME = 256, /* costs and links that are nothing, or are nothing beside others */
 };
 
 static inline struct spec *empty_spec(int workers, int stages, int batches) {
@@ -46,11 +47,17 @@ static inline struct spec *empty_spec(int workers, int stages, int batches) {
     return sp;
 }
 
+/* A time: of some specs always 0, of others all kinds. */
+static inline double draw_extreme(int kinds) {
+    static const double time[] = {0, 1, 1e-20, 1e9, 1e-9, MOST_TIME, LEAST_TIME};
+    return time[below(kinds)];
+}
+
 /* Jobs are added in the order of stage, microbatch, direction. */
 static inline struct job *add_job(struct spec *sp, int s, int b, int d, int home, int rank) {
     sp->at[(s * sp->batches + b) * NDIRS + d] = sp->njobs;
     struct job *j = &sp->job[sp->njobs++];
-    *j = (struct job){s, b, (uint8_t)d, rank, home, 0, 0, d == OP_B ? 2 : 1, false};
+    *j = (struct job){s, b, (uint8_t)d, rank, home, .cost = d == OP_B ? 2 : 1};
     return j;
 }
 
@@ -189,6 +196,9 @@ static inline struct spec *draw_spec(uint64_t seed, int flags) {
     struct spec *sp = empty_spec(W, 1 + below(6), 1 + below(8));
     sp->lanes = flags & COARSE ? (enum lanes_per)(seed % 3) : PER_EDGE;
     draw_jobs(sp, flags);
+    int kinds = flags & EXTREME ? 1 + below(7) : 0;
+    for (int j = 0; kinds && j < sp->njobs; j++)
+        sp->job[j].cost = draw_extreme(kinds);
     int32_t *order = draw_order(sp);
     if (flags & ORDERS && below(2))
         draw_preds(sp, order);
@@ -208,6 +218,8 @@ static inline struct spec *draw_spec(uint64_t seed, int flags) {
         sp->link[i] = (struct link){0.25 * below(9), INFINITY};
         if (flags & BANDWIDTH && below(4))
             sp->link[i].bandwidth = 1 << below(4);
+        if (kinds)
+            sp->link[i] = (struct link){draw_extreme(kinds), below(2) ? INFINITY : 1 / draw_extreme(kinds)};
     }
     sp->tied = flags & TIED;
     sp->unembedding = sp->tied ? below(sp->stages) : 0;

@@ -6,7 +6,8 @@
 
 Test(cost, units_without_a_model) {
     struct spec *sp = spec_of(NULL, 2);
-    sp->job = (struct job[]){{.s = 1, .d = OP_B}, {.s = 0, .d = OP_F, .cost = 5}, {.s = 0, .d = OP_W}};
+    sp->job = (struct job[]){
+        {.s = 1, .d = OP_B, .cost = NAN}, {.s = 0, .d = OP_F, .cost = 5}, {.s = 0, .d = OP_W, .cost = NAN}};
     sp->njobs = 3;
     struct stage *st = cost_stages(sp);
     static const double want[NDIRS] = {[OP_F] = 1, [OP_R] = 1, [OP_I] = 1, [OP_B] = 2, [OP_W] = 1};

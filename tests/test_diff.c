@@ -21,7 +21,7 @@ static struct side *drawn(const char *name, uint64_t seed, int flags, double sca
     if (!(flags & ALONE))
         return side_of_program(name, p, tl);
     struct text t = {0};
-    emit_tsv(&t, p, tl);
+    emit_tsv(&t, p, tl, "F");
     return side_of_rows(name, read_tsv("t.tsv", t.s));
 }
 

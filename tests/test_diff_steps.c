@@ -112,7 +112,7 @@ static struct run make(uint64_t seed, int flags) {
 /* The predicted timeline as so many measured steps, each `late` after the one before, each rank by its own clock. */
 static struct timeline_rows *measure(const struct run *z, int steps, double late, const double *clock) {
     struct text t = {0};
-    emit_tsv(&t, z->p, z->tl);
+    emit_tsv(&t, z->p, z->tl, "s");
     struct timeline_rows *one = read_tsv("t.tsv", t.s), *all = NEW(struct timeline_rows, 1);
     all->n = one->n;
     all->nsteps = steps;

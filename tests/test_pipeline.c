@@ -1,5 +1,6 @@
 /* The pass table, and what the schedules that come with the program become: text that reads back and still verifies. */
 #include "../compiler/compile.h"
+#include "../compiler/diff.h"
 #include "random_spec.h"
 #include <criterion/criterion.h>
 #include <glob.h>
@@ -36,7 +37,7 @@ static int lane_number(const struct program *p, int rank, const char *name) {
 /* One row per instruction, by rank, lane and start. */
 static void expect_sorted_timeline(const struct compile *c) {
     struct text t = {0};
-    emit_tsv(&t, c->program, c->timeline);
+    emit_tsv(&t, c->program, c->timeline, "F");
     int rows = 0, want = 0, rank = -1, lane = -1;
     double start = 0, last_end = 0;
     for (int r = 0; r < c->program->workers; r++)
@@ -94,6 +95,97 @@ Test(pipeline, random_schedules) {
             compile_spec(draw_spec((uint64_t)seed, ORDERS | BANDWIDTH | COARSE | (seed % 3 ? 0 : PAIRS)));
         expect_round_trip(&c);
         expect_sorted_timeline(&c);
+        free_all();
+    }
+}
+
+/* ---- times that are lost beside others ---- */
+
+static void expect_no_nan(const struct text *t, const char *what, int seed) {
+    cr_assert(!strstr(t->s, "nan") && !strstr(t->s, "inf"), "seed %d: %s has a figure that is none", seed, what);
+}
+
+/* Whatever prints times, of any scale. */
+static void print_all(const struct compile *c, int seed) {
+    struct style style = {.width = 80, .with = WITH_LANES | WITH_MEMORY | WITH_PATH | WITH_SENDS};
+    struct steps steps = {1, NULL, c->timeline};
+    struct text grid = {0}, report = {0}, json = {0}, svg = {0}, chrome = {0}, proto = {0}, hta = {0};
+    emit_grid(&grid, c->program, c->timeline, "F", &style);
+    emit_report(&report, c->report, &style);
+    emit_json(&json, c->report);
+    emit_svg(&svg, c->program, c->timeline, c->report, INFINITY, &style, true);
+    emit_chrome(&chrome, c->program, &steps, "F");
+    emit_pftrace(&proto, c->program, &steps, "F");
+    emit_hta(&hta, c->program, &steps, "F", 0);
+    expect_no_nan(&grid, "the grid", seed);
+    expect_no_nan(&report, "the report", seed);
+    expect_no_nan(&json, "report.json", seed);
+    cr_assert(!strstr(json.s, "null"), "seed %d", seed);
+    *strstr(svg.s, "<script>") = 0;
+    for (const char *p = svg.s; (p = strpbrk(p, "\"MLHV ")); p++) /* where a coordinate may begin */
+        cr_assert(strncmp(p + 1, "nan", 3) && strncmp(p + 1, "-nan", 4) && strncmp(p + 1, "inf ", 4), "seed %d", seed);
+    expect_no_nan(&chrome, "the trace", seed);
+    expect_no_nan(&hta, "HTA's trace", seed);
+}
+
+/* Read back, the timeline is the program's, and nothing differs. */
+static void diff_with_itself(const struct compile *c, int seed) {
+    struct text t = {0}, json = {0}, text = {0};
+    emit_tsv(&t, c->program, c->timeline, "F");
+    struct side *a = side_of_program("a", c->program, c->timeline), *b = side_of_rows("b", read_tsv("b", t.s));
+    cr_assert_str_eq(b->unit, "F");
+    struct diff *d = diff_make(a, b);
+    cr_assert(diff_same(d), "seed %d", seed);
+    emit_diff_json(&json, d);
+    emit_diff(&text, d, false, true);
+    expect_no_nan(&json, "the diff", seed);
+    expect_no_nan(&text, "the diff", seed);
+}
+
+static struct compile compile_extreme(int seed, int flags) {
+    struct compile c = compile_spec(draw_spec((uint64_t)seed, EXTREME | flags));
+    for (int s = 0; s < c.spec->stages; s++)
+        c.stage[s].update = seed % 2 ? 0 : 1e-20;
+    c.timeline = sim_run(c.spec, c.stage, c.program);
+    c.report = report_make(c.spec, c.stage, c.graph, c.program, c.timeline);
+    return c;
+}
+
+Test(pipeline, random_extremes_are_proved_and_printed, .timeout = 600) {
+    int nothing = 0;
+    for (int seed = 0; seed < 3000; seed++) {
+        struct compile c = compile_extreme(seed, ORDERS | BANDWIDTH | COARSE | (seed % 3 ? 0 : PAIRS));
+        struct report *r = c.report;
+        nothing += r->makespan == 0;
+        cr_assert(isfinite(r->makespan) && r->makespan >= r->lower_bound * (1 - 1e-9), "seed %d", seed);
+        cr_assert(r->bubble >= 0 && r->bubble <= 1 && r->throughput >= 0 && r->gap >= 0, "seed %d", seed);
+        struct refutation *no = verify(c.spec, c.graph, c.program, CLAIM_ALL);
+        cr_assert_null(no, "seed %d: %s", seed, no->why);
+        if (seed % 10 == 0) {
+            expect_round_trip(&c);
+            expect_sorted_timeline(&c);
+            print_all(&c, seed);
+            diff_with_itself(&c, seed);
+        }
+        free_all();
+    }
+    cr_assert_gt(nothing, 100);
+}
+
+/* With weights at home the program runs as scheduled, so the most live at once is what the scheduler counted. */
+Test(pipeline, peaks_of_random_extremes) {
+    for (int seed = 0; seed < 500; seed++) {
+        struct compile c = compile_extreme(seed, AT_HOME | LATENCY | (seed % 3 ? 0 : PAIRS));
+        struct spec *sp = c.spec;
+        int *live = NEW(int, sp->workers), *most = NEW(int, sp->workers);
+        for (int i = 0; i < c.sched->nmoments; i++) {
+            int32_t m = c.sched->moment[i];
+            const struct job *j = &sp->job[m >= 0 ? m : ~m];
+            live[j->rank] += (m >= 0 && j->d == OP_F) - (m < 0 && (j->d == OP_B || j->d == OP_W));
+            most[j->rank] = live[j->rank] > most[j->rank] ? live[j->rank] : most[j->rank];
+        }
+        for (int r = 0; r < sp->workers; r++)
+            cr_assert_eq(c.report->rank[r].peak_activations, most[r], "seed %d: rank %d", seed, r);
         free_all();
     }
 }

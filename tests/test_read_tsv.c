@@ -57,9 +57,10 @@ Test(read_tsv, reads_what_is_written) {
         lanes_sync(p);
         struct timeline *tl = sim_run(sp, st, p);
         struct text text = {0}, again = {0};
-        emit_tsv(&text, p, tl);
+        emit_tsv(&text, p, tl, seed % 2 ? "s" : "FLOP");
         struct timeline_rows *t = read_tsv("t.tsv", text.s);
-        put(&again, HEAD);
+        cr_assert_str_eq(t->unit, seed % 2 ? "s" : "FLOP");
+        put(&again, "%.*s\tunit\n", (int)strlen(HEAD) - 1, HEAD);
         for (int i = 0; i < t->n; i++) {
             const struct timeline_row *r = &t->row[i];
             char a[32], b[32];
@@ -67,7 +68,8 @@ Test(read_tsv, reads_what_is_written) {
                 op_name[r->op], r->stage);
             put(&again, r->batch < 0 ? "\t" : "%d\t", r->batch);
             put(&again, r->peer < 0 ? "\t" : "%d\t", r->peer);
-            put(&again, r->bytes < 0 ? "\n" : "%lld\n", (long long)r->bytes);
+            put(&again, r->bytes < 0 ? "" : "%lld", (long long)r->bytes);
+            put(&again, "\t%s\n", t->unit);
             with_bytes += r->bytes >= 0;
         }
         cr_assert_str_eq(again.s, text.s, "seed %d", (int)seed);
@@ -162,6 +164,22 @@ Test(read_tsv, errors_name_the_column) {
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         refused(bad[i].body, bad[i].line, bad[i].col, bad[i].wanted);
+}
+
+/* The last column came later: without it the file does not say. */
+Test(read_tsv, units) {
+    static const char row[] = "0\tcompute\t0\t2\tF\t0\t0\t\t",
+                      head[] = "rank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes";
+    cr_assert_null(read_tsv("t.tsv", format("%s\n%s\n", head, row))->unit);
+    cr_assert_str_eq(read_tsv("t.tsv", format("%s\tunit\n%s\tF\n", head, row))->unit, "F");
+    cr_assert_str_eq(read_tsv("t.tsv", format("step\t%s\tunit\n1\t%s\ts\n", head, row))->unit, "s");
+    static const char *const bad[] = {"", "\t", "\tms", "\tFL", "\tF\t", "\t\tF"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        cr_assert_not_null(error_of(format("%s\tunit\n%s%s\n", head, row, bad[i])), "%s", bad[i]);
+    const char *units = error_of(format("step\t%s\tunit\n1\t%s\tF\n", head, row));
+    cr_assert(units && strstr(units, "t.tsv:2: error: column 'unit': expected s: a measured timeline is in seconds"));
+    const char *two = error_of(format("%s\tunit\n%s\tF\n%s\ts\n", head, row, row));
+    cr_assert(two && strstr(two, "t.tsv:3: error: column 'unit': expected F, FLOP or s, the same in all rows"));
 }
 
 Test(read_tsv, header) {

@@ -21,7 +21,7 @@ static struct spec *spec_of(int workers, int stages, int batches) {
 
 static void job(struct spec *sp, int s, int b, int d, int rank) {
     sp->at[(s * sp->batches + b) * NDIRS + d] = sp->njobs;
-    sp->job[sp->njobs++] = (struct job){s, b, (uint8_t)d, rank, rank, 0, 0, d == OP_B ? 2 : 1, false};
+    sp->job[sp->njobs++] = (struct job){s, b, (uint8_t)d, rank, rank, .cost = d == OP_B ? 2 : 1};
 }
 
 /* Start and end of every instruction, rank by rank in issue order. */
@@ -113,17 +113,19 @@ Test(report, activation_moves_with_a_backward_elsewhere) {
         job(sp, 0, b, OP_B, 1);
         sp->job[sp->njobs - 1].cost = 3;
     }
-    struct report *r = report_of(sp,
-                                 HEAD(2, 1, 2) "rank 0 lane compute\nF 0 0\nF 0 1\n"
+    static const char moving[] = HEAD(2, 1, 2) "rank 0 lane compute\nF 0 0\nF 0 1\n"
                                                "rank 0 issue\n0*2\nrank 0 memory 0\n"
                                                "rank 1 lane compute\nB 0 0\nB 0 1\n"
-                                               "rank 1 issue\n0*2\nrank 1 memory 0\n",
-                                 (const double[][2]){{0, 1}, {1, 2}, {1, 3}, {3, 5}});
+                                               "rank 1 issue\n0*2\nrank 1 memory 0\n";
+    struct report *r = report_of(sp, moving, (const double[][2]){{0, 1}, {1, 2}, {1, 3}, {3, 5}});
     cr_assert_eq(r->rank[0].peak_activations, 1);
     cr_assert_eq(r->rank[1].peak_activations, 2);
     cr_assert_eq(r->rank[1].span, 4);
     cr_assert(r->bound_work == 6 && r->bound_path == 4);
     cr_assert_eq(r->bound_memory, 3); /* rank 0: two of 1, one at once; rank 1: two of 3, two at once */
+    sp->job[1].cost = sp->job[3].cost = 0; /* each comes to life on rank 1 and dies there at once, the first at 1 */
+    r = report_of(sp, moving, (const double[][2]){{0, 1}, {1, 2}, {1, 1}, {2, 2}});
+    cr_assert(r->rank[0].peak_activations == 1 && r->rank[1].peak_activations == 1);
 }
 
 Test(report, a_split_backward_frees_at_the_end_of_w) {
@@ -229,6 +231,17 @@ Test(report, units_say_what_times_are) {
     cr_assert_str_eq(report_of(sp, text_1f1b, times_1f1b)->unit, "s");
 }
 
+/* F0 F1 B0 B1, in no time: two activations live between, and no figure is a quotient by 0. */
+Test(report, jobs_that_take_no_time) {
+    static const double never[8][2] = {{0}};
+    struct report *r = report_of(spec_1f1b(), text_1f1b, never);
+    cr_assert(r->makespan == 0 && r->bubble == 0 && r->throughput == 0 && r->gap == 0);
+    cr_assert(r->rank[0].peak_activations == 2 && r->rank[1].peak_activations == 1);
+    struct text t = {0};
+    emit_json(&t, r);
+    cr_assert(!strstr(t.s, "null") && !strstr(t.s, "nan"));
+}
+
 Test(emit_json, has_the_keys_of_the_schema_in_order) {
     struct report *r = report_of(spec_1f1b(), text_1f1b, times_1f1b);
     struct text t = {0};
@@ -275,25 +288,25 @@ Test(emit_json, has_the_keys_of_the_schema_in_order) {
 Test(emit_tsv, is_sorted_and_leaves_empty_what_does_not_apply) {
     struct program *p = read_text("tiny.txt", text_messages);
     struct text t = {0};
-    emit_tsv(&t, p, timeline_of(p, times_messages));
-    cr_assert_str_eq(t.s, "rank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\n"
-                          "0\tcompute\t0\t1\tF\t0\t0\t\t\n"
-                          "0\tcompute\t1\t3\tB\t0\t0\t\t\n"
-                          "0\tcompute\t3\t4\tF\t1\t0\t\t\n"
-                          "0\tcompute\t4\t6\tB\t1\t0\t\t\n"
-                          "0\tcompute\t10\t10.5\tU\t0\t\t\t\n"
-                          "0\tsend 1\t1\t1.25\tSEND_F\t0\t0\t1\t7\n"
-                          "0\tsend 1\t1.25\t1.25\tSEND_T\t0\t0\t1\t0\n"
-                          "0\tsend 1\t2\t3\tSERVE\t1\t\t1\t5\n"
-                          "0\trecv 1\t6\t7\tRECV_G\t0\t\t1\t11\n"
-                          "0\trecv 1\t7\t8\tADD\t0\t\t1\t\n"
-                          "0\trecv 1\t8\t9\tRECV_W\t0\t0\t1\t40\n"
-                          "0\tgroup 0,1,2\t9\t10\tREDUCE\t0\t\t\t10\n"
-                          "1\tsend 0\t6\t7\tSEND_G\t0\t\t0\t10\n"
-                          "1\tsend 0\t8\t9\tSEND_W\t0\t0\t0\t40\n"
-                          "1\trecv 0\t1\t2\tRECV_F\t0\t0\t0\t7\n"
-                          "1\trecv 0\t2\t2\tRECV_T\t0\t0\t0\t0\n"
-                          "1\trecv 0\t2\t3\tFETCH\t1\t\t0\t5\n"
-                          "1\tgroup 0,1,2\t9\t10\tREDUCE\t0\t\t\t10\n"
-                          "2\tgroup 0,1,2\t9\t10\tREDUCE\t0\t\t\t9\n");
+    emit_tsv(&t, p, timeline_of(p, times_messages), "s");
+    cr_assert_str_eq(t.s, "rank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\tunit\n"
+                          "0\tcompute\t0\t1\tF\t0\t0\t\t\ts\n"
+                          "0\tcompute\t1\t3\tB\t0\t0\t\t\ts\n"
+                          "0\tcompute\t3\t4\tF\t1\t0\t\t\ts\n"
+                          "0\tcompute\t4\t6\tB\t1\t0\t\t\ts\n"
+                          "0\tcompute\t10\t10.5\tU\t0\t\t\t\ts\n"
+                          "0\tsend 1\t1\t1.25\tSEND_F\t0\t0\t1\t7\ts\n"
+                          "0\tsend 1\t1.25\t1.25\tSEND_T\t0\t0\t1\t0\ts\n"
+                          "0\tsend 1\t2\t3\tSERVE\t1\t\t1\t5\ts\n"
+                          "0\trecv 1\t6\t7\tRECV_G\t0\t\t1\t11\ts\n"
+                          "0\trecv 1\t7\t8\tADD\t0\t\t1\t\ts\n"
+                          "0\trecv 1\t8\t9\tRECV_W\t0\t0\t1\t40\ts\n"
+                          "0\tgroup 0,1,2\t9\t10\tREDUCE\t0\t\t\t10\ts\n"
+                          "1\tsend 0\t6\t7\tSEND_G\t0\t\t0\t10\ts\n"
+                          "1\tsend 0\t8\t9\tSEND_W\t0\t0\t0\t40\ts\n"
+                          "1\trecv 0\t1\t2\tRECV_F\t0\t0\t0\t7\ts\n"
+                          "1\trecv 0\t2\t2\tRECV_T\t0\t0\t0\t0\ts\n"
+                          "1\trecv 0\t2\t3\tFETCH\t1\t\t0\t5\ts\n"
+                          "1\tgroup 0,1,2\t9\t10\tREDUCE\t0\t\t\t10\ts\n"
+                          "2\tgroup 0,1,2\t9\t10\tREDUCE\t0\t\t\t9\ts\n");
 }

@@ -6,7 +6,7 @@
 # Clocks of ranks may be APART so many seconds.
 check_timeline() {
     expect "$1: rows and steps" "" "$(tail -qn +2 "${@:5}" | awk -F '\t' -v OFS='\t' -v steps="$3" '
-        NR == FNR { if (FNR > 1) { $3 = $4 = ""; wanted[$0]; n++ } next }
+        NR == FNR { if (FNR > 1) { $3 = $4 = ""; $10 = "s"; wanted[$0]; n++ } next }
         { step = $1; $4 = $5 = ""; sub(/^[^\t]*\t/, "") }
         !(step in rows) { order = order (order == "" ? "" : " ") step }
         !($0 in wanted) { print "no such row: " $0 }
@@ -17,7 +17,7 @@ check_timeline() {
             for (k = 1; k <= m; k++) if (rows[f[k]] != n) print "step " f[k] " has " rows[f[k]] " rows, not " n
             if (order != steps) print "steps " order " instead of " steps
         }' "$2" - | head -n 5)"
-    expect "$1: headers" "step rank lane start end op stage batch peer bytes" "$(head -qn 1 "${@:5}" | sort -u | tr '\t' ' ')"
+    expect "$1: headers" "step rank lane start end op stage batch peer bytes unit" "$(head -qn 1 "${@:5}" | sort -u | tr '\t' ' ')"
     expect "$1: times" "" "$(tail -qn +2 "${@:5}" | awk -F '\t' -v apart="$4" '
         !(($2, $1) in first) { first[$2, $1] = $4 }
         $4 > $5 || $4 < last[$2, $3] { print $0 ": begins too early" }

@@ -11,18 +11,20 @@ static void read_rows(void *with) {
     r->rows = read_tsv("timeline.tsv", r->src);
 }
 
-static void put_row(struct text *t, const struct timeline_row *r) {
+static void put_row(struct text *t, const struct timeline_row *r, const char *unit) {
     char start[32], end[32];
     put(t, "%d\t%s\t%s\t%s\t%s\t%d\t", r->rank, r->lane, number(r->start, start), number(r->end, end), op_name[r->op],
         r->stage);
     put(t, r->batch < 0 ? "\t" : "%d\t", r->batch);
     put(t, r->peer < 0 ? "\t" : "%d\t", r->peer);
-    put(t, r->bytes < 0 ? "\n" : "%lld\n", (long long)r->bytes);
+    put(t, r->bytes < 0 ? "" : "%lld", (long long)r->bytes);
+    put(t, unit ? "\t%s\n" : "\n", unit);
 }
 
 static char *write_rows(const struct timeline_rows *rows) {
     struct text t = {0};
-    put(&t, "%srank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\n", rows->step ? "step\t" : "");
+    put(&t, "%srank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes", rows->step ? "step\t" : "");
+    put(&t, "%s\n", rows->unit ? "\tunit" : "");
     for (int k = 0; k < (rows->step ? rows->nsteps : 1); k++)
         for (int i = 0; i < rows->n; i++) {
             const struct timeline_row *r = &rows->row[(size_t)k * (size_t)rows->n + (size_t)i], *above = i ? r - 1 : r;
@@ -31,7 +33,7 @@ static char *write_rows(const struct timeline_rows *rows) {
                 abort();
             if (rows->step)
                 put(&t, "%d\t", rows->step[k]);
-            put_row(&t, r);
+            put_row(&t, r, rows->unit);
         }
     return t.s;
 }

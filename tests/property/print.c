@@ -14,7 +14,7 @@ static void put_job(struct text *t, const struct spec *sp, int j) {
     const struct job *job = &sp->job[j];
     put(t, "  [\"%s\"] = { home = %d, rank = %d, n = ", job_name(job->s, job->b, job->d), job->home, job->rank);
     put_number(t, job->prio);
-    if (job->cost > 0) {
+    if (!isnan(job->cost)) {
         put(t, ", cost = ");
         put_number(t, job->cost);
     }
@@ -51,7 +51,7 @@ char *print_schedule(const struct spec *sp) {
         put_job(&t, sp, j);
         split |= sp->job[j].d == OP_W;
         again |= sp->job[j].d == OP_R;
-        costs |= sp->job[j].cost > 0;
+        costs |= !isnan(sp->job[j].cost);
     }
     put(&t, "}\nlocal function job(s, b, d) return jobs[s .. d .. b] end\n\nreturn schedule {\n");
     put(&t, "  workers = %d, stages = %d, batches = %d,%s\n", sp->workers, sp->stages, sp->batches,

@@ -49,7 +49,7 @@ static void count_features(const struct spec *sp) {
         has[HAS_SPLIT] |= sp->job[j].d == OP_W;
         has[HAS_RECOMPUTE] |= sp->job[j].d == OP_R;
         has[HAS_AWAY] |= sp->job[j].home != sp->job[j].rank;
-        has[HAS_COSTS] |= sp->job[j].cost > 0;
+        has[HAS_COSTS] |= !isnan(sp->job[j].cost);
     }
     for (int f = 0; f < NHAS; f++)
         all->has[f] += has[f];

@@ -137,7 +137,7 @@ static void drop_feature(struct spec *sp, int feature) {
     sp->strict &= feature != STRICT;
     sp->link = feature == LINKS ? NULL : sp->link;
     for (int j = 0; j < sp->njobs; j++) {
-        sp->job[j].cost = feature == COSTS ? 0 : sp->job[j].cost;
+        sp->job[j].cost = feature == COSTS ? NAN : sp->job[j].cost;
         if (feature == HOMES || feature == PRIORITIES)
             plain_job(sp, j, feature == HOMES ? 1 : 2);
     }
@@ -184,6 +184,8 @@ static struct spec *smaller(const struct spec *o, int k, bool *beyond) {
     return copy_without(o, &out);
 }
 
+static bool same_cost(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
+
 static bool same(const struct spec *a, const struct spec *b) {
     size_t links = sizeof *a->link * (size_t)a->workers * (size_t)a->workers, ranks = sizeof(int) * (size_t)a->workers;
     if (a->workers != b->workers || a->stages != b->stages || a->batches != b->batches || a->njobs != b->njobs ||
@@ -191,7 +193,8 @@ static bool same(const struct spec *a, const struct spec *b) {
         return false;
     for (int j = 0; j < a->njobs; j++) {
         const struct job *x = &a->job[j], *y = &b->job[j];
-        if (x->rank != y->rank || x->home != y->home || x->prio != y->prio || x->cost != y->cost || x->d != y->d)
+        if (x->rank != y->rank || x->home != y->home || x->prio != y->prio || !same_cost(x->cost, y->cost) ||
+            x->d != y->d)
             return false;
     }
     return !memcmp(a->cap, b->cap, ranks) && !memcmp(a->slots, b->slots, ranks) &&

@@ -21,6 +21,7 @@ local p = params {
   capped = draw(3, "capped") == 0,
   priorities = one_of({ "few", "many", "oldest" }, "priorities"),
   costs = draw(2, "costs") == 0, -- else the default
+  extreme = draw(4, "extreme") == 0, -- of own costs: nothing, or nothing beside others
   slots = draw(3, "slots") > 0,  -- else the default
   orders = draw(2, "orders") == 0,
   pairs = draw(2, "pairs") == 0, -- when strict: as a sequence, with jobs that overlap
@@ -115,6 +116,11 @@ end
 local sequenced, pairs = nil, 0
 if p.strict and p.pairs then sequenced, pairs = sequence() end
 
+local function cost(s, b, d)
+  if p.extreme then return ({ 0, 1e-20, 1, 1e9, 1e90 })[1 + draw(1 + draw(5, "kinds"), "cost", s, b, d)] end
+  return 0.25 * (1 + draw(16, "cost", s, b, d))
+end
+
 return schedule {
   workers = W, stages = S, batches = B,
   w = function(s, b, d) return home(s, b, d), rank(s, b, d) end,
@@ -125,7 +131,7 @@ return schedule {
   cap = p.capped and function(r) return S + (p.strict and B or 0) + draw(3, "cap", r) end or nil,
   split_backward = not sequenced and splits or nil,
   recompute = not sequenced and recomputes or nil,
-  cost = p.costs and function(s, b, d) return 0.25 * (1 + draw(16, "cost", s, b, d)) end or nil,
+  cost = p.costs and cost or nil,
   weight_slots = p.slots and function(r) return draw(4, "weight slots", r) end or nil,
   pred = p.orders and pred or nil,
 }

@@ -1,5 +1,5 @@
 -- A random cluster beside random.lua: links that differ by direction, of latency alone or with a bandwidth, from free to
--- slower than the work. Their scale suits costs in FLOP, as a model gives them.
+-- slower than the work. Their scale suits costs in FLOP, as a model gives them: a rank does one per second.
 local seed = params { seed = 1 }.seed
 local function draw(n, what, src, dst)
   local hash = (seed ~ 0xcbf29ce484222325) * 0x100000001b3
@@ -13,6 +13,7 @@ local p = params {
 }
 
 return cluster {
+  flops = 1,
   link = p.links ~= "free" and function(src, dst)
     local narrow = p.links == "bandwidth" and draw(4, "narrow", src, dst) > 0
     return p.scale * draw(9, "time", src, dst) / 4, narrow and (1 << draw(6, "bytes", src, dst)) / p.scale or math.huge

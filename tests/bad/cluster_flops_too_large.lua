@@ -1,0 +1,4 @@
+-- args: ../../schedules/gpipe.lua --cluster FILE
+return cluster {
+  flops = 1e300,
+}
