@@ -160,7 +160,7 @@ static void add_texts(struct folder *f, const struct compile *c) {
     struct text streams = {0}, timeline = {0}, report = {0}, grid = {0};
     emit_text(&streams, c->program);
     add_file(f, "streams.txt", "pianola ", &streams);
-    emit_tsv(&timeline, c->program, c->timeline);
+    emit_tsv(&timeline, c->program, c->timeline, c->report->unit);
     add_file(f, "timeline.tsv", "rank\tlane\t", &timeline);
     emit_json(&report, c->report);
     add_file(f, "report.json", "{\n  \"schema\":", &report);
