@@ -315,7 +315,7 @@ static void finish_values(struct run *z, int r, int32_t i, uint64_t **made) {
         seen[a] = d->seen + cell_of(m->k, x, a);
         made[a] = calloc((size_t)span_of(m->k, operand(m->k, x, a).buf).n, sizeof **made);
     }
-    const char *error = is_message(x->op) ? NULL : make_values(m->k, x, seen, made);
+    const char *error = is_message(x->op) ? NULL : make_values(z->want, m->k, x, seen, made);
     if (error)
         fail(z, r, i, "%s", error);
     for (int64_t c = 0; is_message(x->op) && c < span_of(m->k, operand(m->k, x, 0).buf).n; c++) {

@@ -85,8 +85,9 @@ static const char *check_operands(struct court *c) {
 static bool is_permanent(const struct court *c, int r, int32_t buf) {
     const struct buf *b = &c->z.p->rank[r].buf[buf];
     bool stays = b->kind == K_weight || b->kind == K_wgrad || b->kind == K_opt;
-    return b->kind == K_work || (stays && b->inst < 0 && b->stage >= 0 && b->stage < sets_of(c->want) &&
-                                 owns(c->want, r, b->stage) && home_buffer(&c->z.p->rank[r], b->kind, b->stage) == buf);
+    return b->kind == K_work ||
+           (stays && (b->inst < 0 || b->kind == K_opt) && b->stage >= 0 && b->stage < sets_of(c->want) &&
+            owns(c->want, r, b->stage) && home_buffer(&c->z.p->rank[r], b->kind, b->stage) == buf);
 }
 
 static void take(struct court *c, int r, int32_t buf) {
@@ -154,6 +155,16 @@ static const char *read_operand(struct court *c, int number, int a) {
     return NULL;
 }
 
+/* The place of a home's gradient is planned for the whole step, though before its first contribution it holds nothing.
+ */
+static bool touches_home_gradient(const struct court *c, int r, int32_t buf) {
+    const struct rank *k = &c->z.p->rank[r];
+    for (int32_t b = 0; b < k->nbufs; b++)
+        if (b != buf && k->buf[b].kind == K_wgrad && is_permanent(c, r, b) && overlap(span_of(k, b), span_of(k, buf)))
+            return true;
+    return false;
+}
+
 static const char *write_operand(struct court *c, int number, int a, const uint64_t *made) {
     int r = c->z.rank[number];
     const struct rank *k = &c->z.p->rank[r];
@@ -167,6 +178,8 @@ static const char *write_operand(struct court *c, int number, int a, const uint6
             return told(&c->z, number, "writes byte %lld, which holds another tensor", (long long)(s.at + n));
         c->of[r].symbol[s.at + n] = made[n];
     }
+    if (touches_home_gradient(c, r, buf))
+        said(c, number, "writes where a gradient that stays has its place");
     if (stash >= 0 && k->buf[operand(k, x, stash).buf].grows != buf)
         said(c, number, "the wstash takes its stash's place, and the plan does not say so");
     take(c, r, buf);
@@ -243,7 +256,7 @@ static const char *end(struct court *c, int number) {
         made[a] = NEW(uint64_t, span_of(k, operand(k, x, a).buf).n);
     if (is_message(x->op))
         arrive(c, number, made[0], span_of(k, operand(k, x, 0).buf).n);
-    else if ((why = make_values(k, x, c->seen[number], made)))
+    else if ((why = make_values(c->want, k, x, c->seen[number], made)))
         return told(&c->z, number, "%s", why);
     why = run_frees(c, number, false);
     for (int a = 0; a < x->narg && !why; a++)
@@ -288,6 +301,58 @@ static bool same_label(const struct instr *x, const struct instr *y) {
     return x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->inst == y->inst && x->peer == y->peer;
 }
 
+/* The instance that a buffer of an instruction of this name is of. What jobs read was made by others, under names of
+ * its own: INT32_MIN. */
+static int32_t inst_of(const struct instr *x, int role) {
+    switch (x->op) {
+    case OP_FETCH:
+    case OP_SEND_T:
+    case OP_RECV_T: return x->inst;
+    case OP_RECV_G:
+    case OP_ADD: return x->op == OP_ADD && role == ROLE_dw ? -1 : x->peer;
+    default:
+        return role == ROLE_done                 ? x->op
+               : role == ROLE_w && x->op != OP_U ? INT32_MIN
+               : role == ROLE_v                  ? INT32_MIN
+                                                 : -1;
+    }
+}
+
+static int kind_of(const struct instr *x, int role) {
+    static const uint8_t of_role[NROLES] = {
+        [ROLE_w] = K_weight,    [ROLE_v] = K_weight,      [ROLE_dw] = K_wgrad,    [ROLE_dv] = K_wgrad,
+        [ROLE_src] = K_wgrad,   [ROLE_opt] = K_opt,       [ROLE_y] = K_act,       [ROLE_dx] = K_grad,
+        [ROLE_stash] = K_stash, [ROLE_wstash] = K_wstash, [ROLE_input] = K_input, [ROLE_done] = K_token};
+    if (role != ROLE_t)
+        return of_role[role];
+    switch (x->op) {
+    case OP_SERVE:
+    case OP_FETCH: return K_weight;
+    case OP_SEND_F:
+    case OP_RECV_F: return K_act;
+    case OP_SEND_B:
+    case OP_RECV_B: return K_grad;
+    case OP_SEND_W:
+    case OP_RECV_W: return K_wstash;
+    case OP_SEND_G:
+    case OP_RECV_G: return K_wgrad;
+    case OP_SEND_T:
+    case OP_RECV_T: return K_token;
+    default: return -1; /* SEND_S sends a stash or an input */
+    }
+}
+
+/* Whether the buffer is called what an operand of this role is, of an instruction of this name. */
+static bool is_named(const struct court *c, const struct instr *x, int role, const struct buf *b) {
+    bool table = role == ROLE_v || role == ROLE_dv, reads = x->op <= OP_W && !(op_access(x->op, role) & ACC_WRITE);
+    int kind = kind_of(x, role);
+    int32_t inst = inst_of(x, role);
+    if (reads && role != ROLE_w && role != ROLE_v)
+        return true;
+    return (kind < 0 || b->kind == kind) && b->stage == (table ? c->want->sp->stages : x->stage) &&
+           (!kind_has_batch[b->kind] || b->batch == x->batch) && (inst == INT32_MIN || b->inst == inst);
+}
+
 /* The two ends of a message call it the same, and what they carry what it is. */
 static void check_names(struct court *c, int number) {
     const struct rank *k = &c->z.p->rank[c->z.rank[number]];
@@ -295,20 +360,44 @@ static void check_names(struct court *c, int number) {
     for (int i = c->z.base[c->z.rank[number]]; i < number; i++)
         if (same_label(x, instr_of(&c->z, i)))
             said(c, number, "its rank has another instruction of that name");
+    for (int a = 0; a < x->narg; a++)
+        if (!is_named(c, x, operand(k, x, a).role, &k->buf[operand(k, x, a).buf]))
+            said(c, number, "its operand has another name");
     if (!is_message(x->op))
         return;
     const struct buf *a = payload(k, x), *b = payload(&c->z.p->rank[c->z.rank[c->z.meets[number]]], y);
     if (x->stage != y->stage || x->batch != y->batch || x->inst != y->inst ||
         (op_lane[x->op] == LANE_SEND && y->op != x->op + 1))
         said(c, number, "its two ends have different names");
-    if (a->kind != b->kind || a->stage != b->stage || a->batch != b->batch || a->stage != x->stage ||
-        a->batch != x->batch)
+    if (a->kind != b->kind)
         said(c, number, "it carries what has another name");
+}
+
+/* A job reads a token for each job on another rank that it needs and nothing else comes from. The order may be there
+ * all the same, by other messages. */
+static void check_tokens(struct court *c, int32_t j) {
+    const struct spec *sp = c->want->sp;
+    const struct graph *g = c->want->g;
+    const struct rank *k = &c->z.p->rank[sp->job[j].rank];
+    const struct instr *x = instr_of(&c->z, c->ran[j]);
+    int needs = 0, has = 0;
+    for (int32_t e = g->pred_at[j]; e < g->pred_at[j + 1]; e++)
+        needs += edge_kind(&sp->job[g->pred[e]], &sp->job[j]) == K_token && sp->job[g->pred[e]].rank != sp->job[j].rank;
+    for (int a = 0; a < x->narg; a++)
+        has += operand(k, x, a).role == ROLE_t;
+    if (has != needs)
+        said(c, c->ran[j], "reads tokens that it does not need, or not those that it does");
 }
 
 static void check_said(struct court *c) {
     for (int i = 0; i < c->z.n; i++)
         check_names(c, i);
+    for (int32_t j = 0; j < c->want->sp->njobs; j++)
+        check_tokens(c, j);
+    for (int r = 0; r < c->z.p->workers; r++)
+        for (int32_t b = 0; b < c->z.p->rank[r].nbufs; b++)
+            if (c->z.p->rank[r].buf[b].kind == K_opt && !c->z.p->rank[r].buf[b].bytes && !c->formal)
+                c->formal = format("rank %d: optimizer state that has no bytes needs no buffer", r);
     for (int r = 0; r < c->z.p->workers; r++)
         for (int32_t b = 0; b < c->z.p->rank[r].nbufs; b++)
             if (c->of[r].live[b] && !is_permanent(c, r, b) && !c->formal)
@@ -320,7 +409,10 @@ struct judgement judge(const struct promise *want, const struct program *p) {
     c.seen = NEW(uint64_t **, c.z.n);
     c.ran = NEW(int32_t, want->sp->njobs);
     memset(c.ran, -1, sizeof *c.ran * (size_t)want->sp->njobs);
-    const char *why = match(&c.z);
+    const char *why = check_form(&c.z);
+    if (why)
+        return (struct judgement){MALFORMED, why};
+    why = match(&c.z);
     if (!why)
         why = check_operands(&c);
     if (!why)

@@ -30,8 +30,8 @@ static inline const struct instr *instr_of(const struct order *z, int number) {
 }
 
 struct order order_of(const struct program *p); /* with nobody meeting anybody yet */
-/* Finds who meets whom. What is wrong with operands, lanes and messages, or NULL. */
-const char *match(struct order *z);
+const char *check_form(const struct order *z);  /* what no text form has, or NULL */
+const char *match(struct order *z);             /* finds who meets whom; who meets nobody, or NULL */
 /* Plays it with every SEND blocking, each rank one instruction at a time or lane by lane, and notes the events. Whoever
  * cannot go on, or NULL. */
 const char *play(struct order *z, bool serially);
@@ -47,7 +47,8 @@ const char *told(const struct order *z, int number, const char *fmt, ...) __attr
 
 enum verdict {
     RIGHT,
-    FORMAL, /* it does what it should on every machine, and says something of itself that is not so */
+    FORMAL,    /* it does what it should on every machine, and says something of itself that is not so */
+    MALFORMED, /* it has no text form: an edge with two lanes, an operand twice. Whoever reads programs refuses it */
     WRONG,
 };
 struct judgement {

@@ -69,11 +69,12 @@ static const char *check_shape(const struct order *z, int number) {
         return told(z, number, "on the lane of another peer");
     if (is_collective(x->op) && !is_member(&z->p->group[l->group], r))
         return told(z, number, "its rank is not in the group");
-    if (is_message(x->op) && x->narg != 1)
-        return told(z, number, "carries no tensor, or several");
-    for (int a = 0; a < x->narg; a++)
-        if (!op_access(x->op, operand(k, x, a).role))
-            return told(z, number, "takes no operand %s", role_name[operand(k, x, a).role]);
+    for (int a = 0; a < x->narg; a++) {
+        int role = operand(k, x, a).role;
+        bool repeats = x->op <= OP_W && (role == ROLE_x || role == ROLE_dy || role == ROLE_t);
+        if (!op_access(x->op, role) || (operand_of(k, x, role) != a && !repeats))
+            return told(z, number, "takes no operand %s, or one", role_name[role]);
+    }
     return NULL;
 }
 
@@ -85,6 +86,31 @@ static int next_message(const struct order *z, int r, bool send, int peer, int a
     return -1;
 }
 
+/* A lane of its rank is for the same messages as another one. */
+static bool has_twin(const struct rank *k, int lane) {
+    const struct lane *a = &k->lane[lane];
+    for (const struct lane *b = k->lane; b < k->lane + k->nlanes; b++) {
+        bool apart = (a->kind == LANE_SEND && b->kind == LANE_RECV) || (a->kind == LANE_RECV && b->kind == LANE_SEND);
+        bool group = a->kind == LANE_GROUP || b->kind == LANE_GROUP || !a->kind || !b->kind;
+        if (a != b && (group ? a->kind == b->kind && a->group == b->group
+                             : !apart && (a->peer == b->peer || a->kind == LANE_ALL || b->kind == LANE_ALL)))
+            return true;
+    }
+    return false;
+}
+
+const char *check_form(const struct order *z) {
+    const char *why = NULL;
+    for (int i = 0; i < z->n && !why; i++)
+        why = check_shape(z, i);
+    for (int r = 0; r < z->p->workers && !why; r++)
+        for (int l = 0; l < z->p->rank[r].nlanes && !why; l++)
+            why = has_twin(&z->p->rank[r], l) ? format("rank %d has two lanes for the same messages", r) : NULL;
+    for (int g = 0; g < z->p->ngroups && !why; g++)
+        why = z->p->group[g].n < 2 ? "a group of one" : NULL;
+    return why;
+}
+
 static int64_t bytes_carried(const struct order *z, int number) {
     return payload(&z->p->rank[z->rank[number]], instr_of(z, number))->bytes;
 }
@@ -92,16 +118,13 @@ static int64_t bytes_carried(const struct order *z, int number) {
 /* The k-th SEND of an edge meets the k-th RECV; an edge has one lane at each end, or there would be no k-th. */
 static const char *match_edge(struct order *z, int from, int to) {
     int s = -1, v = -1;
-    for (int before = -1, there = -1;; before = s, there = v) {
+    for (;;) {
         s = next_message(z, from, true, to, s);
         v = next_message(z, to, false, from, v);
         if (s < 0 && v < 0)
             return NULL;
         if (s < 0 || v < 0)
             return told(z, s < 0 ? v : s, "meets nobody");
-        if ((before >= 0 && instr_of(z, before)->lane != instr_of(z, s)->lane) ||
-            (there >= 0 && instr_of(z, there)->lane != instr_of(z, v)->lane))
-            return told(z, s, "its edge has two lanes");
         if (bytes_carried(z, s) != bytes_carried(z, v))
             return told(z, s, "its two ends have different bytes");
         z->meets[s] = v;
@@ -122,15 +145,16 @@ static const char *match_group(struct order *z, int group) {
     int32_t *at = NEW(int32_t, g->n);
     memset(at, -1, sizeof *at * (size_t)g->n);
     for (;;) {
-        int here = 0;
+        int here = 0, one = -1;
         for (int m = 0; m < g->n; m++)
-            here += (at[m] = next_collective(z, g->rank[m], group, at[m])) >= 0;
-        if (here == 0)
-            return NULL;
+            if ((at[m] = next_collective(z, g->rank[m], group, at[m])) >= 0) {
+                one = at[m];
+                here++;
+            }
+        if (here < g->n)
+            return here ? told(z, one, "meets too few") : NULL;
         for (int m = 0; m < g->n; m++) {
             int other = at[(m + 1) % g->n];
-            if (here < g->n)
-                return told(z, at[m] < 0 ? other < 0 ? at[0] < 0 ? at[1] : at[0] : other : at[m], "meets too few");
             if (instr_of(z, at[m])->op != instr_of(z, other)->op || bytes_carried(z, at[m]) != bytes_carried(z, other))
                 return told(z, at[m], "meets another collective, or other bytes");
             z->meets[at[m]] = other;
@@ -141,7 +165,8 @@ static const char *match_group(struct order *z, int group) {
 const char *match(struct order *z) {
     const char *why = NULL;
     for (int i = 0; i < z->n && !why; i++)
-        why = check_shape(z, i);
+        if (is_message(instr_of(z, i)->op) && instr_of(z, i)->narg != 1)
+            why = told(z, i, "carries nothing");
     for (int a = 0; a < z->p->workers; a++)
         for (int b = 0; b < z->p->workers && !why; b++)
             why = a == b ? NULL : match_edge(z, a, b);

@@ -87,6 +87,8 @@ static const char *other_group(struct place *m) {
     for (int i = 0; i < n; i++)
         member[m->p->group[g].rank[i] & 63] = true;
     q = draw(m, m->p->workers < 64 ? m->p->workers : 64);
+    if (n == 1 && member[q])
+        return NULL;
     member[q] ^= true;
     m->p->group[g] = (struct group){0, rank};
     for (int r = 0; r < m->p->workers && r < 64; r++)

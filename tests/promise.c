@@ -23,6 +23,7 @@ static void promise_job(struct promise *p, uint64_t (*made)[NROLES], bool *known
         if (kind != K_token)
             in[role_read[kind]] += mix(made[from][role_made[kind]]);
     }
+    memcpy(p->in[j], in, sizeof in);
     job_values(job->d, job->s, job->b, in, made[j]);
     known[j] = true;
     if (job->d == OP_B || job->d == OP_W) {
@@ -38,6 +39,7 @@ static void promise_job(struct promise *p, uint64_t (*made)[NROLES], bool *known
 static struct promise work_out(struct promise p) {
     p.sum = NEW(uint64_t, p.sp->stages + 1);
     p.parts = NEW(int, p.sp->stages + 1);
+    p.in = alloc(sizeof *p.in * (size_t)p.sp->njobs);
     uint64_t(*made)[NROLES] = alloc(sizeof *made * (size_t)p.sp->njobs);
     bool *known = NEW(bool, p.sp->njobs);
     for (int32_t j = 0; j < p.sp->njobs; j++)
@@ -117,7 +119,8 @@ static void add_need(struct graph *g, int32_t j, int32_t from) {
 }
 
 /* The line of job j, once and complete: it names jobs that run, and what makes what j reads of its own stage. */
-static const char *read_needs(const struct program *p, const struct spec *sp, struct graph *g, int32_t j) {
+static const char *read_needs(const struct program *p, const struct spec *sp, struct graph *g, int32_t j,
+                              bool *repeats) {
     const struct job *job = &sp->job[j];
     const struct need *line = NULL;
     for (const struct need *n = p->need; n < p->need + p->nneeds; n++)
@@ -134,6 +137,7 @@ static const char *read_needs(const struct program *p, const struct spec *sp, st
         int32_t from = job_at(sp, name->s, name->b, name->d);
         if (from < 0)
             return format("%s needs a job that is not there", job_name(job->s, job->b, job->d));
+        *repeats |= has_edge(g, j, from);
         if (from == own || edge_kind(&sp->job[from], job) != K_stash) /* with recompute, F is an order only */
             add_need(g, j, from);
     }
@@ -157,7 +161,7 @@ static bool is_acyclic(const struct graph *g) {
     return g->n == 0;
 }
 
-static const char *find_needs(const struct program *p, const struct spec *sp, struct graph *g) {
+static const char *find_needs(const struct program *p, const struct spec *sp, struct graph *g, bool *repeats) {
     const char *why = NULL;
     g->n = sp->njobs;
     g->pred_at = NEW(int32_t, g->n + 1);
@@ -166,7 +170,7 @@ static const char *find_needs(const struct program *p, const struct spec *sp, st
         int32_t need[2];
         g->pred_at[j + 1] = g->pred_at[j];
         if (p->nneeds)
-            why = read_needs(p, sp, g, j);
+            why = read_needs(p, sp, g, j, repeats);
         else
             for (int n = default_needs(sp, &sp->job[j], need), i = 0; i < n; i++)
                 add_need(g, j, need[i]);
@@ -180,6 +184,7 @@ static const char *find_needs(const struct program *p, const struct spec *sp, st
 bool promise_of_text(const struct program *p, struct promise *out, const char **why) {
     struct spec *sp = NEW(struct spec, 1);
     struct graph *g = NEW(struct graph, 1);
+    bool repeats = false;
     *sp = (struct spec){.name = p->name, .workers = p->workers, .stages = p->stages, .batches = p->batches};
     sp->tied = p->tied;
     sp->unembedding = p->unembedding;
@@ -187,10 +192,10 @@ bool promise_of_text(const struct program *p, struct promise *out, const char **
         *why = "there are not so many jobs";
     else
         *why = find_jobs(p, sp);
-    *why = *why ? *why : find_needs(p, sp, g);
+    *why = *why ? *why : find_needs(p, sp, g, &repeats);
     if (*why)
         return false;
-    *out = (struct promise){.sp = sp, .g = g};
+    *out = (struct promise){.sp = sp, .g = g, .repeats = repeats};
     out->home = NEW(bool, p->workers *sets_of(out));
     for (int s = 0; s < sets_of(out); s++) {
         bool any = false;

@@ -26,8 +26,8 @@ static inline uint64_t opt_value(int s) { return value(K_opt, s, -1, 0, 0); }
  * that of its F, and I and W together make what B makes. */
 static inline void job_values(int op, int s, int b, const uint64_t in[NROLES], uint64_t out[NROLES]) {
     uint64_t input = op == OP_R ? in[ROLE_input] : mix(value(K_input, s, b, in[ROLE_x], 0));
-    uint64_t w = in[ROLE_w] + 3 * in[ROLE_v];                                      /* its own weights, and the table */
-    uint64_t wstash = value(K_wstash, s, b, mix(in[ROLE_stash]) + w, in[ROLE_dy]); /* layers inside read its weights */
+    uint64_t w = in[ROLE_w] + 3 * in[ROLE_v]; /* its own weights, and the table */
+    uint64_t wstash = value(K_wstash, s, b, in[ROLE_stash], in[ROLE_dy]);
     out[ROLE_input] = value(K_input, s, b, in[ROLE_x], 0);
     out[ROLE_y] = value(K_act, s, b, w, input);
     out[ROLE_stash] = value(K_stash, s, b, w, input);
@@ -60,8 +60,9 @@ int32_t workspace_of(const struct rank *k, const struct instr *x);     /* the bu
 bool grows_here(const struct rank *k, const struct instr *x, int a); /* the stash in whose place an I's wstash grows */
 
 /* What an instruction by itself, no message, writes: made[a], from what it read: seen[a]. Parallel to its operands.
- * Returns what is wrong, or NULL. */
-const char *make_values(const struct rank *k, const struct instr *x, uint64_t **seen, uint64_t **made);
+ * Returns what is wrong, or NULL: a job must read what the promise says, whatever becomes of it. */
+const char *make_values(const struct promise *want, const struct rank *k, const struct instr *x, uint64_t **seen,
+                        uint64_t **made);
 /* What is wrong with the bytes of a buffer that an instruction uses, or NULL. size: by set and kind, as the first
  * buffer has them, 0 none yet. */
 const char *size_error(const struct promise *want, const struct rank *k, int32_t buf, int64_t (*size)[NKINDS]);

@@ -65,14 +65,25 @@ static uint64_t byte_made(const struct instr *x, int role, uint64_t before, cons
     }
 }
 
-const char *make_values(const struct rank *k, const struct instr *x, uint64_t **seen, uint64_t **made) {
+static const char *check_job(const struct promise *want, const struct instr *x, const uint64_t in[NROLES]) {
+    static const uint8_t role[] = {ROLE_w, ROLE_v, ROLE_x, ROLE_stash, ROLE_input, ROLE_dy, ROLE_wstash};
+    int32_t j = job_at(want->sp, x->stage, x->batch, x->op);
+    for (size_t i = 0; i < sizeof role; i++)
+        if (in[role[i]] != want->in[j][role[i]])
+            return format("reads the wrong %s", role_name[role[i]]);
+    return NULL;
+}
+
+const char *make_values(const struct promise *want, const struct rank *k, const struct instr *x, uint64_t **seen,
+                        uint64_t **made) {
     uint64_t in[NROLES] = {0}, out[NROLES] = {0};
     const char *why = x->op <= OP_W || x->op == OP_U ? values_read(k, x, seen, in) : NULL;
     int from = operand_of(k, x, x->op == OP_ADD ? ROLE_src : ROLE_dw);
     int64_t enough = from < 0 ? INT64_MAX : span_of(k, operand(k, x, from).buf).n;
-    if (x->op <= OP_W)
+    if (x->op <= OP_W) {
+        why = why ? why : check_job(want, x, in);
         job_values(x->op, x->stage, x->batch, in, out);
-    else if (from < 0 && x->op != OP_ZERO)
+    } else if (from < 0 && x->op != OP_ZERO)
         why = why ? why : "it has no gradient to take";
     for (int a = 0; a < x->narg && !why; a++) {
         int role = operand(k, x, a).role;
@@ -106,7 +117,7 @@ const char *size_error(const struct promise *want, const struct rank *k, int32_t
 
 int32_t home_buffer(const struct rank *k, int kind, int set) {
     for (int32_t b = 0; b < k->nbufs; b++)
-        if (k->buf[b].kind == kind && k->buf[b].stage == set && k->buf[b].inst < 0)
+        if (k->buf[b].kind == kind && k->buf[b].stage == set && (k->buf[b].inst < 0 || kind == K_opt))
             return b;
     return -1;
 }
