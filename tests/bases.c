@@ -1,3 +1,4 @@
+/* Which programs are broken, and how each is compiled. Settings that suit no schedule, or deadlock, are passed over. */
 #include "bases.h"
 #include "random_spec.h"
 #include <glob.h>
@@ -14,11 +15,10 @@ static void shrink(struct stage *st) {
 }
 
 static struct stage *stages_of(const struct base *b, struct spec *sp) {
-    int flagged = b->sizes;
     random_state = b->seed;
-    struct stage *st = flagged ? draw_stages(sp) : unit_stages(sp);
+    struct stage *st = b->sizes ? draw_stages(sp) : unit_stages(sp);
     for (int s = 0; s < sp->stages + sp->tied; s++) {
-        if (flagged)
+        if (b->sizes)
             shrink(&st[s]);
         if (b->no_token)
             st[s].bytes[K_token] = 0;

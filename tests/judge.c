@@ -380,11 +380,14 @@ static void check_tokens(struct court *c, int32_t j) {
     const struct graph *g = c->want->g;
     const struct rank *k = &c->z.p->rank[sp->job[j].rank];
     const struct instr *x = instr_of(&c->z, c->ran[j]);
-    int needs = 0, has = 0;
-    for (int32_t e = g->pred_at[j]; e < g->pred_at[j + 1]; e++)
-        needs += edge_kind(&sp->job[g->pred[e]], &sp->job[j]) == K_token && sp->job[g->pred[e]].rank != sp->job[j].rank;
+    uint64_t needs = 0, has = 0;
+    for (int32_t e = g->pred_at[j]; e < g->pred_at[j + 1]; e++) {
+        const struct job *from = &sp->job[g->pred[e]];
+        if (edge_kind(from, &sp->job[j]) == K_token && from->rank != sp->job[j].rank)
+            needs += mix(value(K_token, from->s, from->b, from->d, 0));
+    }
     for (int a = 0; a < x->narg; a++)
-        has += operand(k, x, a).role == ROLE_t;
+        has += operand(k, x, a).role == ROLE_t ? mix(c->seen[c->ran[j]][a][0]) : 0;
     if (has != needs)
         said(c, c->ran[j], "reads tokens that it does not need, or not those that it does");
 }

@@ -40,6 +40,8 @@ struct program *copy_program(const struct program *p);
     X(DROP_RECORD, wait, "nobody waits for an instruction any more")                                                   \
     X(OTHER_WAIT, wait, "an instruction waits for another one instead")                                                \
     X(EARLIER_WAIT, wait, "an instruction waits for the one before in that lane instead")                              \
+    X(SEND_WAIT, wait, "an instruction waits for a SEND instead")                                                      \
+    X(SPARSE_WAITS, wait, "a rank waits for a few less")                                                               \
     X(ADD_WAIT, wait, "an instruction waits for one more")                                                             \
     X(MOVE_WAIT, wait, "the next of the lane waits instead")                                                           \
     X(DROP_FREE, free, "a buffer is not freed")                                                                        \

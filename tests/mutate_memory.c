@@ -110,18 +110,44 @@ static int neighbour(const struct rank *k, int i, int step) {
     return j >= 0 && j < k->nins ? j : -1;
 }
 
+/* Every fourth wait of the rank is dropped. */
+static const char *drop_some(struct place *m) {
+    int n = 0;
+    for (int i = 0; i < m->k->nins; i++)
+        for (int w = m->k->ins[i].nwait - 1; w >= 0; w--)
+            if (draw(m, 4) == 0) {
+                drop_wait(m->k, &m->k->ins[i], w);
+                n++;
+            }
+    return n ? format("%d waits", n) : NULL;
+}
+
+/* Another SEND of the rank before instruction i, drawn; -1: none. */
+static int draw_send(struct place *m) {
+    int found = -1, n = 0;
+    for (int i = 0; i < m->i; i++)
+        if (op_lane[m->k->ins[i].op] == LANE_SEND && draw(m, ++n) == 0)
+            found = i;
+    return found;
+}
+
 const char *mutate_wait(struct place *m, enum mutation how) {
     struct rank *k = m->k;
     struct instr *x = m->x;
-    bool drops = how != MUT_ADD_WAIT, adds = how == MUT_ADD_WAIT || how == MUT_OTHER_WAIT || how == MUT_EARLIER_WAIT;
+    bool drops = how != MUT_ADD_WAIT, moves = how == MUT_MOVE_WAIT,
+         adds = !moves && how != MUT_DROP_WAIT && how != MUT_DROP_WAITS;
     if (how == MUT_DROP_RECORD)
         return drop_record(m);
+    if (how == MUT_SPARSE_WAITS)
+        return drop_some(m);
     if (drops && !x->nwait)
         return NULL;
     int n = x->nwait ? draw(m, x->nwait) : 0, next = neighbour(k, m->i, 1);
     int32_t old = drops ? k->wait[x->wait + (uint32_t)n] : -1;
-    int32_t on = how == MUT_EARLIER_WAIT ? neighbour(k, old, -1) : how == MUT_MOVE_WAIT ? old : draw(m, k->nins);
-    if ((adds && (on < 0 || k->ins[on].lane == x->lane)) || (how == MUT_MOVE_WAIT && next < 0))
+    int32_t on = how == MUT_SEND_WAIT ? draw_send(m) : draw(m, k->nins);
+    if (how == MUT_EARLIER_WAIT)
+        on = neighbour(k, old, -1);
+    if ((adds && (on < 0 || k->ins[on].lane == x->lane)) || (moves && next < 0))
         return NULL;
     if (how == MUT_DROP_WAITS)
         set_waits(k, x, NULL, 0);
@@ -129,8 +155,8 @@ const char *mutate_wait(struct place *m, enum mutation how) {
         drop_wait(k, x, n);
     if (adds)
         add_wait(k, x, on);
-    if (how == MUT_MOVE_WAIT)
-        add_wait(k, &k->ins[next], on);
+    if (moves)
+        add_wait(k, &k->ins[next], old);
     return format("%s%s%s%s", drops ? "not for " : "", drops ? label_of(k, old) : "", adds ? " but for " : "",
                   adds ? label_of(k, on) : "");
 }

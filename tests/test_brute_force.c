@@ -266,8 +266,8 @@ static void check_program(const struct spec *sp, const struct graph *g, const st
 
 /* A program, and a few changes of its waits and orders. */
 static void check_changed(uint64_t seed) {
-    static const uint8_t changes[] = {MUT_DROP_WAIT,  MUT_DROP_RECORD, MUT_ADD_WAIT, MUT_OTHER_WAIT,
-                                      MUT_SWAP_ISSUE, MUT_SWAP_LANE,   MUT_MOVE};
+    static const uint8_t changes[] = {MUT_DROP_WAIT, MUT_DROP_RECORD, MUT_ADD_WAIT,  MUT_OTHER_WAIT,
+                                      MUT_SEND_WAIT, MUT_SWAP_ISSUE,  MUT_SWAP_LANE, MUT_MOVE};
     struct spec *sp;
     struct graph *g;
     struct program *p = small_program(seed / 8, &sp, &g);
