@@ -1,18 +1,19 @@
-/* An executor that knows nothing of proofs: it plays a program once, in an order drawn at random, on symbolic memory.
- *
- * Memory: every byte of a rank's arena holds a symbol. Byte i of a tensor with value v holds v + i * STEP, so a reader
- * sees whether all bytes belong to one value; byte i of a gradient holds the sum of its contributions' bytes, in any
- * order. A value is a hash of what it was made from: the job's stage and microbatch and the values it read. Symbols
- * have 63 bits; with the top bit set they are a stamp, which nobody may read.
+/* An executor that knows nothing of proofs: it plays a program once, in an order drawn at random, on symbolic memory
+ * (symbols.h).
  *
  * Time: an instruction starts when it is the first of its lane that has not, all it waits for has ended, and nothing of
- * its lane runs; it ends any time later. A SEND and the RECV at the head of the same edge start together, and so do all
- * members of a REDUCE. At its start an instruction reads its inputs and stamps its outputs; at its end the inputs must
- * not have changed and the stamps must still be there, else something else was at those bytes meanwhile: a race.
+ * its lane runs; it ends any time later, a RECV once its SEND has started and a REDUCE once all members have. A SEND is
+ * eager, and ends when it likes, or ends only when its RECV has started: a draw for each message.
+ *
+ * Accesses: at its start an instruction stamps what it only writes; until its end it reads its inputs piece by piece,
+ * and what a piece brings or makes may be written at once: a RECV writes what its SEND has read so far, a REDUCE stamps
+ * what it has read. At its end its inputs must not have changed since they were read and its outputs be as it left
+ * them, else something else was at those bytes meanwhile: a race.
  *
  * Orders: uniform choice hardly ever lets one lane run far ahead of another. So lanes have random priorities, one for
- * starting and one for ending, and the highest acts, but for some noise and some changes on the way (after Burckhardt
+ * starting and one for going on, and the highest acts, but for some noise and some changes on the way (after Burckhardt
  * 2010, "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs"). */
+#include "executor.h"
 #include "symbols.h"
 #include <stdarg.h>
 #include <stdlib.h>
@@ -22,31 +23,34 @@
 
 enum state { TO_COME, RUNNING, ENDED };
 
-struct lane_state {
-    int32_t head;         /* its first instruction that has not ended; nins when none is left */
-    uint64_t *seen;       /* what the running instruction read, operand after operand; for a message, what it writes */
-    uint64_t priority[2]; /* to start, to end */
+struct running { /* what an instruction in progress has seen and left: a cell for each cell of its operands */
+    uint64_t *seen, *left;
+    uint8_t *read; /* the cell has been read, or has arrived */
+    int pieces;    /* how often it has gone on */
 };
-
 struct machine {
     const struct rank *k;
-    uint64_t *mem;   /* [arena] */
-    uint64_t *stamp; /* per instruction: of its first operand; the others' follow */
-    struct lane_state *lane;
-    int32_t *next;  /* per instruction: the next of its lane */
-    uint8_t *state; /* per instruction */
-    int32_t ended;  /* how many have */
+    uint64_t *mem;         /* [cells] */
+    struct running *doing; /* per instruction */
+    int32_t *head,
+        *next; /* per lane: its first instruction that has not ended, or nins; per instruction: its lane's next */
+    uint64_t (*priority)[2]; /* per lane: to start, to go on */
+    uint8_t *state;          /* per instruction */
+    int32_t ended;           /* how many have */
 };
-
+struct end { /* of a message or a collective */
+    int32_t rank, ins;
+};
 struct run {
     const struct promise *want;
     const struct program *p;
     enum how how;
-    uint64_t random, stamps;
+    uint64_t random, stamps, random_of_messages;
     int noise; /* of 16 choices, so many ignore priorities */
     struct machine *at;
-    uint8_t *jobs;            /* enum state */
-    int64_t (*bytes)[NKINDS]; /* per stage: of all its tensors of a kind, as the first buffer says; 0: none yet */
+    struct end **meets;      /* per rank and instruction: the next of the same message or sum, in a ring */
+    uint8_t *jobs;           /* enum state */
+    int64_t (*size)[NKINDS]; /* as size_error wants it */
     int wrong;
 };
 static char why[1024];
@@ -57,7 +61,7 @@ static bool fail(struct run *z, int r, int32_t i, const char *fmt, ...) {
     struct text t = {0};
     if (i >= 0)
         put_label(&t, &z->at[r].k->ins[i]);
-    int n = snprintf(why, sizeof why, "rank %d, %s: ", r, i >= 0 ? t.s : "at the end");
+    int n = snprintf(why, sizeof why, "rank %d, %s: ", r, i >= 0 ? t.s : "at the beginning or the end");
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(why + n, sizeof why - (size_t)n, fmt, ap);
@@ -65,46 +69,85 @@ static bool fail(struct run *z, int r, int32_t i, const char *fmt, ...) {
     return false;
 }
 
-/* An operand of instruction i, and how it is accessed. */
-static const struct buf *operand(const struct machine *m, const struct instr *x, int a) {
-    return &m->k->buf[m->k->arg[x->arg + (uint32_t)a].buf];
-}
-static int access(const struct machine *m, const struct instr *x, int a) {
-    int role = m->k->arg[x->arg + (uint32_t)a].role, acc = op_access(x->op, role);
-    return op_accumulates(x->op, role) && is_first(x, role) ? acc & ~ACC_READ : acc;
-}
-/* The part of a lane's seen[] that belongs to operand a. */
-static uint64_t *seen_at(const struct machine *m, const struct instr *x, int a) {
-    uint64_t *s = m->lane[x->lane].seen;
-    for (int o = 0; o < a; o++)
-        s += operand(m, x, o)->bytes;
-    return s;
-}
-static int role_operand(const struct machine *m, const struct instr *x, int role) {
-    for (int a = 0; a < x->narg; a++)
-        if (m->k->arg[x->arg + (uint32_t)a].role == role)
-            return a;
-    return -1;
-}
-static const struct buf *workspace(const struct machine *m) {
-    for (int b = 0; b < m->k->nbufs; b++)
-        if (m->k->buf[b].kind == K_work)
-            return &m->k->buf[b];
-    return NULL;
+/* ---- who meets whom: the k-th that leaves, the k-th that arrives ---- */
+
+static bool leaves_for(const struct instr *x, int peer) { return op_lane[x->op] == LANE_SEND && x->peer == peer; }
+static bool comes_from(const struct instr *x, int peer) {
+    return op_lane[x->op] == LANE_RECV && is_message(x->op) && x->peer == peer;
 }
 
-/* All tensors of a stage and kind have one size. A gradient is no smaller than its weights: it may be wider. */
-static bool fits(struct run *z, int r, int32_t i, const struct buf *b) {
-    if (b->off < 0 || b->bytes < 0 || b->off > z->at[r].k->arena - b->bytes)
-        return fail(z, r, i, "an operand lies outside the arena");
-    int64_t *size = b->stage < 0 ? NULL : &z->bytes[b->stage][b->kind];
-    if (size && *size && *size != b->bytes)
-        return fail(z, r, i, "an operand has %lld bytes instead of %lld", (long long)b->bytes, (long long)*size);
-    if (b->kind == K_wgrad && b->bytes < z->bytes[b->stage][K_weight])
-        return fail(z, r, i, "a gradient has fewer bytes than its weights");
-    if (size)
-        *size = b->bytes;
-    return true;
+static void match_edge(struct run *z, int from, int to) {
+    const struct rank *a = &z->p->rank[from], *b = &z->p->rank[to];
+    int32_t j = -1;
+    for (int32_t i = 0; i <= a->nins && !z->wrong; i++) {
+        if (i < a->nins && !leaves_for(&a->ins[i], to))
+            continue;
+        for (j++; j < b->nins && !comes_from(&b->ins[j], from);)
+            j++;
+        if ((i < a->nins) != (j < b->nins))
+            fail(z, i < a->nins ? from : to, i < a->nins ? i : j, "has no partner");
+        else if (i < a->nins) {
+            z->meets[from][i] = (struct end){to, j};
+            z->meets[to][j] = (struct end){from, i};
+        }
+    }
+}
+
+static int32_t nth_of_group(const struct rank *k, int group, int n) {
+    for (int32_t i = 0; i < k->nins; i++)
+        if (op_lane[k->ins[i].op] == LANE_GROUP && k->lane[k->ins[i].lane].group == group && n-- == 0)
+            return i;
+    return -1;
+}
+
+static void match_group(struct run *z, int group) {
+    const struct group *g = &z->p->group[group];
+    for (int n = 0, here = g->n; here > 0 && !z->wrong; n++) {
+        here = 0;
+        for (int m = 0; m < g->n; m++) {
+            int q = g->rank[(m + 1) % g->n];
+            int32_t i = nth_of_group(&z->p->rank[g->rank[m]], group, n), j = nth_of_group(&z->p->rank[q], group, n);
+            here += i >= 0;
+            if ((i < 0) != (j < 0))
+                fail(z, i < 0 ? q : g->rank[m], i < 0 ? j : i, "too few take part");
+            else if (i >= 0)
+                z->meets[g->rank[m]][i] = (struct end){q, j};
+        }
+    }
+}
+
+static void match_all(struct run *z) {
+    for (int r = 0; r < z->p->workers; r++)
+        for (int32_t i = 0; i < z->p->rank[r].nins; i++)
+            z->meets[r][i] = (struct end){r, i};
+    for (int a = 0; a < z->p->workers; a++)
+        for (int b = 0; b < z->p->workers; b++)
+            if (a != b)
+                match_edge(z, a, b);
+    for (int g = 0; g < z->p->ngroups; g++)
+        match_group(z, g);
+    for (int r = 0; r < z->p->workers && !z->wrong; r++)
+        for (int32_t i = 0; i < z->p->rank[r].nins && !z->wrong; i++) {
+            const struct instr *x = &z->p->rank[r].ins[i];
+            struct end e = z->meets[r][i];
+            if (!is_message(x->op))
+                continue;
+            if (x->narg < 1 || z->p->rank[e.rank].ins[e.ins].narg < 1 || e.rank == r)
+                fail(z, r, i, "brings nothing to anybody");
+            else if (payload(&z->p->rank[r], x)->bytes !=
+                     payload(&z->p->rank[e.rank], &z->p->rank[e.rank].ins[e.ins])->bytes)
+                fail(z, r, i, "its ends have different bytes");
+        }
+}
+
+/* ---- one instruction ---- */
+
+/* Where operand a begins among the cells of its instruction's operands. */
+static int64_t cell_of(const struct rank *k, const struct instr *x, int a) {
+    int64_t n = 0;
+    for (int o = 0; o < a; o++)
+        n += span_of(k, operand(k, x, o).buf).n;
+    return n;
 }
 
 static bool job_may_start(struct run *z, int r, int32_t i) {
@@ -121,91 +164,127 @@ static bool job_may_start(struct run *z, int r, int32_t i) {
     return true;
 }
 
+static void scribble(struct machine *m, struct running *d, int64_t cell, int64_t at, uint64_t symbol) {
+    m->mem[at] = d->left[cell] = symbol;
+}
+
+/* How many of its cells an operand that is only written still leaves as they are: a wstash grows behind its stash. */
+static int64_t kept_by(const struct rank *k, const struct instr *x, int a) {
+    int stash = operand(k, x, a).role == ROLE_wstash ? operand_of(k, x, ROLE_stash) : -1;
+    return stash >= 0 && grows_here(k, x, stash) ? span_of(k, operand(k, x, stash).buf).n : 0;
+}
+
 static void start(struct run *z, int r, int32_t i) {
     struct machine *m = &z->at[r];
     const struct instr *x = &m->k->ins[i];
     m->state[i] = RUNNING;
-    m->stamp[i] = z->stamps;
-    z->stamps += (uint64_t)x->narg + 1;
     if (x->op <= OP_W && !job_may_start(z, r, i))
         return;
     for (int a = 0; a < x->narg; a++) {
-        const struct buf *b = operand(m, x, a);
-        if (!fits(z, r, i, b))
+        const char *error = size_error(z->want, m->k, operand(m->k, x, a).buf, z->size);
+        if (error) {
+            fail(z, r, i, "%s", error);
             return;
-        uint64_t *seen = seen_at(m, x, a);
-        memcpy(seen, m->mem + b->off, sizeof *seen * (size_t)b->bytes);
-        for (int64_t n = 0; access(m, x, a) & ACC_READ && n < b->bytes; n++)
-            if (seen[n] & STAMP)
-                fail(z, r, i, "reads byte %lld, which holds nothing", (long long)(b->off + n));
+        }
     }
-    for (int a = 0; a < x->narg; a++)
-        for (int64_t n = 0; access(m, x, a) & ACC_WRITE && n < operand(m, x, a)->bytes; n++)
-            m->mem[operand(m, x, a)->off + n] = m->stamp[i] + (uint64_t)a;
-    const struct buf *work = x->op <= OP_W ? workspace(m) : NULL;
-    for (int64_t n = 0; work && n < work->bytes; n++)
-        m->mem[work->off + n] = m->stamp[i] + x->narg;
+    int64_t n = cell_of(m->k, x, x->narg);
+    int32_t work = workspace_of(m->k, x);
+    int64_t room = n + (work >= 0 ? span_of(m->k, work).n : 0);
+    m->doing[i] =
+        (struct running){calloc((size_t)room + 1, 8), calloc((size_t)room + 1, 8), calloc((size_t)room + 1, 1), 0};
+    for (int a = 0; a < x->narg; a++) {
+        struct span s = span_of(m->k, operand(m->k, x, a).buf);
+        int64_t first = cell_of(m->k, x, a), kept = kept_by(m->k, x, a);
+        for (int64_t c = 0; access_of(m->k, x, a) == ACC_WRITE && c < s.n; c++)
+            scribble(m, &m->doing[i], first + c, s.at + c, c < kept ? m->mem[s.at + c] : z->stamps);
+    }
+    for (int64_t c = 0; c < room - n; c++)
+        scribble(m, &m->doing[i], n + c, span_of(m->k, work).at + c, z->stamps);
+    z->stamps++;
 }
 
-/* Nothing else has written what the instruction read or is about to write. */
+static bool is_written_by(const struct machine *m, const struct instr *x, int a) {
+    return access_of(m->k, x, a) & ACC_WRITE;
+}
+
+/* Reads some of what has not been read: one cell of `of`. */
+static void read_piece(struct run *z, int r, int32_t i, int of) {
+    struct machine *m = &z->at[r];
+    const struct instr *x = &m->k->ins[i];
+    struct running *d = &m->doing[i];
+    for (int a = 0; a < x->narg; a++) {
+        struct span s = span_of(m->k, operand(m->k, x, a).buf);
+        int64_t first = cell_of(m->k, x, a);
+        for (int64_t c = 0; access_of(m->k, x, a) & ACC_READ && c < s.n; c++) {
+            if (d->read[first + c] || random_below(&z->random, of) > 0)
+                continue;
+            d->read[first + c] = true;
+            d->seen[first + c] = d->left[first + c] = m->mem[s.at + c];
+            if (d->seen[first + c] & STAMP)
+                fail(z, r, i, "reads byte %lld, which holds nothing", (long long)(s.at + c));
+            if (is_written_by(m, x, a)) /* a sum in place, or a collective: what has been read may be anything now */
+                scribble(m, d, first + c, s.at + c, z->stamps);
+        }
+    }
+    z->stamps++;
+}
+
+/* A RECV writes what its SEND has read by now. */
+static void write_piece(struct run *z, int r, int32_t i, int of) {
+    struct machine *m = &z->at[r];
+    struct end from = z->meets[r][i];
+    struct running *d = &m->doing[i];
+    const struct running *sent = &z->at[from.rank].doing[from.ins];
+    struct span s = span_of(m->k, operand(m->k, &m->k->ins[i], 0).buf);
+    for (int64_t c = 0; z->at[from.rank].state[from.ins] != TO_COME && c < s.n; c++) {
+        if (d->read[c] || !sent->read[c] || random_below(&z->random, of) > 0)
+            continue;
+        if (m->mem[s.at + c] != d->left[c])
+            fail(z, r, i, "byte %lld was written meanwhile", (long long)(s.at + c));
+        d->read[c] = true;
+        scribble(m, d, c, s.at + c, d->seen[c] = sent->seen[c]);
+    }
+}
+
+static bool is_recv(const struct instr *x) { return is_message(x->op) && op_lane[x->op] == LANE_RECV; }
+
+static void go_on(struct run *z, int r, int32_t i, int of) {
+    if (is_recv(&z->at[r].k->ins[i]))
+        write_piece(z, r, i, of);
+    else
+        read_piece(z, r, i, of);
+    z->at[r].doing[i].pieces++;
+}
+
+/* All it meets are read to their ends, those that have not got so far by themselves. */
+static void read_rest(struct run *z, int r, int32_t i) {
+    const struct instr *x = &z->at[r].k->ins[i];
+    for (struct end e = z->meets[r][i]; is_message(x->op) && (e.rank != r || e.ins != i); e = z->meets[e.rank][e.ins])
+        if (z->at[e.rank].state[e.ins] == RUNNING && !is_recv(&z->at[e.rank].k->ins[e.ins]))
+            read_piece(z, e.rank, e.ins, 1);
+    go_on(z, r, i, 1);
+}
+
+/* Nothing else has written what it read, or has written or is about to. */
 static void check_alone(struct run *z, int r, int32_t i) {
     struct machine *m = &z->at[r];
     const struct instr *x = &m->k->ins[i];
-    int grown = x->op == OP_I ? role_operand(m, x, ROLE_wstash) : -1;
+    const struct running *d = &m->doing[i];
     for (int a = 0; a < x->narg; a++) {
-        const struct buf *b = operand(m, x, a);
-        bool writes = access(m, x, a) & ACC_WRITE;
-        if (grown >= 0 && m->k->arg[x->arg + (uint32_t)a].role == ROLE_stash) { /* what I adds lies behind the stash */
-            if (operand(m, x, grown)->off != b->off)
-                fail(z, r, i, "the wstash does not lie where the stash does");
-            continue;
-        }
-        const uint64_t *seen = seen_at(m, x, a);
-        for (int64_t n = 0; n < b->bytes && !z->wrong; n++)
-            if (m->mem[b->off + n] != (writes ? m->stamp[i] + (uint64_t)a : seen[n]))
-                fail(z, r, i, "byte %lld was written meanwhile", (long long)(b->off + n));
+        struct span s = span_of(m->k, operand(m->k, x, a).buf);
+        int64_t first = cell_of(m->k, x, a);
+        bool stash = x->op == OP_I && operand(m->k, x, a).role == ROLE_stash && operand_of(m->k, x, ROLE_wstash) >= 0;
+        if (stash && !grows_here(m->k, x, a))
+            fail(z, r, i, "the wstash does not lie where the stash does");
+        for (int64_t c = 0; c < s.n && !z->wrong; c++)
+            if (m->mem[s.at + c] != d->left[first + c])
+                fail(z, r, i, "byte %lld was written meanwhile", (long long)(s.at + c));
     }
-    const struct buf *work = x->op <= OP_W ? workspace(m) : NULL;
-    for (int64_t n = 0; work && n < work->bytes && !z->wrong; n++)
-        if (m->mem[work->off + n] != m->stamp[i] + x->narg)
+    int32_t work = workspace_of(m->k, x);
+    struct span s = work >= 0 ? span_of(m->k, work) : (struct span){0, 0};
+    for (int64_t c = 0; c < s.n && !z->wrong; c++)
+        if (m->mem[s.at + c] != d->left[cell_of(m->k, x, x->narg) + c])
             fail(z, r, i, "the workspace was written meanwhile");
-}
-
-/* What the running instruction read, by role. */
-static void values_read(struct run *z, int r, int32_t i, uint64_t in[NROLES]) {
-    const struct machine *m = &z->at[r];
-    const struct instr *x = &m->k->ins[i];
-    for (int a = 0; a < x->narg; a++) {
-        int role = m->k->arg[x->arg + (uint32_t)a].role;
-        const uint64_t *seen = seen_at(m, x, a);
-        if (!(access(m, x, a) & ACC_READ) || role == ROLE_dw || role == ROLE_dv || (x->op == OP_U && role == ROLE_w))
-            continue;
-        for (int64_t n = 1; n < operand(m, x, a)->bytes; n++)
-            if (seen[n] != byte_of(seen[0], n))
-                fail(z, r, i, "%s is made of two tensors", role_name[role]);
-        in[role] += mix(seen[0]);
-    }
-}
-
-/* Byte n of operand a after the instruction. */
-static uint64_t result(const struct machine *m, const struct instr *x, int a, int64_t n, const uint64_t in[NROLES],
-                       const uint64_t out[NROLES]) {
-    int role = m->k->arg[x->arg + (uint32_t)a].role;
-    const uint64_t *seen = seen_at(m, x, a);
-    uint64_t before = access(m, x, a) & ACC_READ ? seen[n] : 0;
-    int src = role_operand(m, x, x->op == OP_ADD ? ROLE_src : ROLE_dw);
-    switch (x->op) {
-    case OP_ADD: return (before + (src >= 0 ? seen_at(m, x, src)[n] : 0)) & ~STAMP;
-    case OP_ZERO: return 0;
-    case OP_U:
-        if (role == ROLE_opt)
-            return byte_of(value(K_opt, x->stage, 0, in[ROLE_opt], src >= 0 ? *seen_at(m, x, src) : 0), n);
-        return updated(x->stage, before, src >= 0 ? seen_at(m, x, src)[n] : 0, in[ROLE_opt]);
-    default:
-        if (x->op > OP_W) /* a message: start_together left there what arrives */
-            return seen[n];
-        return (byte_of(out[role], n) + (role == ROLE_dw || role == ROLE_dv ? before : 0)) & ~STAMP;
-    }
 }
 
 /* Freed bytes hold nothing; when the lanes run side by side, others may still be reading them. */
@@ -213,262 +292,231 @@ static void run_frees(struct run *z, int r, int32_t i, bool own) {
     struct machine *m = &z->at[r];
     const struct instr *x = &m->k->ins[i];
     for (uint32_t f = x->free; z->how == SERIALLY && f < x->free + x->nfree; f++) {
-        const struct buf *b = &m->k->buf[m->k->freed[f]];
         bool written = false;
         for (int a = 0; a < x->narg; a++)
-            written |= operand(m, x, a) == b && access(m, x, a) & ACC_WRITE;
-        for (int64_t n = 0; written == own && fits(z, r, i, b) && n < b->bytes; n++)
-            m->mem[b->off + n] = z->stamps;
+            written |= operand(m->k, x, a).buf == m->k->freed[f] && is_written_by(m, x, a);
+        const char *error = written == own ? size_error(z->want, m->k, m->k->freed[f], z->size) : NULL;
+        struct span s = span_of(m->k, m->k->freed[f]);
+        if (error)
+            fail(z, r, i, "%s", error);
+        for (int64_t n = 0; written == own && !error && n < s.n; n++)
+            m->mem[s.at + n] = z->stamps;
         z->stamps++;
     }
+}
+
+/* Its results: of a sum over ranks what all members read, of a message what has come, else what it makes. */
+static void finish_values(struct run *z, int r, int32_t i, uint64_t **made) {
+    struct machine *m = &z->at[r];
+    const struct instr *x = &m->k->ins[i];
+    struct running *d = &m->doing[i];
+    uint64_t **seen = calloc((size_t)x->narg + 1, sizeof *seen);
+    for (int a = 0; a < x->narg; a++) {
+        seen[a] = d->seen + cell_of(m->k, x, a);
+        made[a] = calloc((size_t)span_of(m->k, operand(m->k, x, a).buf).n, sizeof **made);
+    }
+    const char *error = is_message(x->op) ? NULL : make_values(z->want, m->k, x, seen, made);
+    if (error)
+        fail(z, r, i, "%s", error);
+    for (int64_t c = 0; is_message(x->op) && c < span_of(m->k, operand(m->k, x, 0).buf).n; c++) {
+        made[0][c] = d->seen[c];
+        for (struct end e = z->meets[r][i]; x->op == OP_REDUCE && e.rank != r; e = z->meets[e.rank][e.ins])
+            made[0][c] = (made[0][c] + z->at[e.rank].doing[e.ins].seen[c]) & ~STAMP;
+    }
+    free(seen);
 }
 
 static void end(struct run *z, int r, int32_t i) {
     struct machine *m = &z->at[r];
     const struct instr *x = &m->k->ins[i];
-    uint64_t in[NROLES] = {0}, out[NROLES] = {0};
+    uint64_t **made = calloc((size_t)x->narg + 1, sizeof *made);
+    read_rest(z, r, i);
     check_alone(z, r, i);
-    if (x->op <= OP_W || x->op == OP_U) {
-        values_read(z, r, i, in);
-        job_values(x->op, x->stage, x->batch, in, out);
-    }
+    finish_values(z, r, i, made);
     run_frees(z, r, i, false); /* before the outputs: a wstash takes over its stash's bytes */
-    for (int a = 0; a < x->narg; a++)
-        for (int64_t n = 0; access(m, x, a) & ACC_WRITE && n < operand(m, x, a)->bytes; n++)
-            m->mem[operand(m, x, a)->off + n] = result(m, x, a, n, in, out);
+    for (int a = 0; a < x->narg; a++) {
+        struct span s = span_of(m->k, operand(m->k, x, a).buf);
+        if (is_written_by(m, x, a))
+            memcpy(m->mem + s.at, made[a], sizeof *m->mem * (size_t)s.n);
+        free(made[a]);
+    }
+    free(made);
     run_frees(z, r, i, true);
     if (x->op <= OP_W && !z->wrong)
         z->jobs[job_at(z->want->sp, x->stage, x->batch, x->op)] = ENDED;
     m->state[i] = ENDED;
     m->ended++;
-    m->lane[x->lane].head = m->next[i];
+    m->head[x->lane] = m->next[i];
 }
 
-/* ---- who may start ---- */
+/* ---- who may act ---- */
 
-/* Whether the lane's head stands ready; messages may yet have to wait for others. */
-static bool ready(const struct run *z, int r, int lane) {
+static bool may_start(const struct run *z, int r, int32_t i) {
     const struct machine *m = &z->at[r];
-    int32_t i = m->lane[lane].head;
-    if (i == m->k->nins || m->state[i] != TO_COME || (z->how == SERIALLY && i != m->ended))
+    const struct instr *x = &m->k->ins[i];
+    if (z->how == SERIALLY && i != m->ended)
         return false;
-    for (uint32_t w = m->k->ins[i].wait; w < m->k->ins[i].wait + m->k->ins[i].nwait; w++)
+    for (uint32_t w = x->wait; w < x->wait + x->nwait; w++)
         if (m->state[m->k->wait[w]] != ENDED)
             return false;
     return true;
 }
 
-/* The lane of a group (its number), or the one that takes messages from a peer (group -1). */
-static int find_lane(const struct rank *k, int peer, int group) {
-    for (int l = 0; l < k->nlanes; l++) {
-        const struct lane *at = &k->lane[l];
-        if (group >= 0 ? at->group == group
-                       : lane_takes(at->kind, OP_RECV_F) && (at->kind == LANE_ALL || at->peer == peer))
-            return l;
-    }
-    return -1;
+/* Whether a SEND may end before its RECV has started: a draw for each, and a run in four in which none may. */
+static bool is_eager(const struct run *z, int r, int32_t i) {
+    uint64_t draw = z->random_of_messages + (uint64_t)(r * 100003 + i);
+    return z->how == BY_LANES && z->random_of_messages % 4 && random_next(&draw) % 2;
 }
 
-/* The other ends of what lane `l` of rank r is about to open: rank and lane of each. -1: not now. */
-static int partners(const struct run *z, int r, int l, int (*other)[2]) {
-    const struct rank *k = z->at[r].k;
-    const struct instr *x = &k->ins[z->at[r].lane[l].head];
-    const struct group *g = x->op == OP_REDUCE ? &z->p->group[k->lane[l].group] : NULL;
-    int n = 0, members = g ? g->n : op_cost[x->op] == COST_LINK ? 1 : 0;
-    if (op_lane[x->op] == LANE_RECV && members) /* its SEND takes it along */
-        return -1;
-    for (int i = 0; i < members; i++) {
-        int q = g ? g->rank[i] : x->peer;
-        if (q == r && i > 0)
-            return -1; /* the first member opens a reduction */
-        if (q == r)
-            continue;
-        int m = find_lane(z->at[q].k, r, g ? k->lane[l].group : -1);
-        if (m < 0 || !ready(z, q, m))
-            return -1;
-        const struct instr *y = &z->at[q].k->ins[z->at[q].lane[m].head];
-        if (g ? y->op != OP_REDUCE : op_cost[y->op] != COST_LINK || op_lane[y->op] != LANE_RECV || y->peer != r)
-            return -1;
-        other[n][0] = q;
-        other[n++][1] = m;
-    }
-    return n;
-}
-
-/* What a SEND read is what its RECVs write; a REDUCE writes the sum. All have the same name and size. */
-static void start_together(struct run *z, int r, int l, int (*other)[2], int n) {
-    struct machine *m = &z->at[r];
-    int32_t i = m->lane[l].head;
-    const struct instr *x = &m->k->ins[i];
-    start(z, r, i);
-    for (int o = 0; o < n && !z->wrong; o++) {
-        struct machine *q = &z->at[other[o][0]];
-        int32_t j = q->lane[other[o][1]].head;
-        const struct instr *y = &q->k->ins[j];
-        start(z, other[o][0], j);
-        if (z->wrong)
-            return;
-        bool same = y->op == (x->op == OP_REDUCE ? x->op : x->op + 1) && x->stage == y->stage && x->batch == y->batch &&
-                    x->inst == y->inst && x->narg == 1 && y->narg == 1;
-        if (!same || operand(m, x, 0)->bytes != operand(q, y, 0)->bytes) {
-            fail(z, r, i, "meets something else on rank %d", other[o][0]);
-            return;
-        }
-        for (int64_t b = 0; b < operand(m, x, 0)->bytes; b++)
-            if (x->op == OP_REDUCE)
-                m->lane[l].seen[b] = (m->lane[l].seen[b] + q->lane[other[o][1]].seen[b]) & ~STAMP;
-            else
-                q->lane[other[o][1]].seen[b] = m->lane[l].seen[b];
-    }
-    for (int o = 0; x->op == OP_REDUCE && o < n; o++)
-        memcpy(z->at[other[o][0]].lane[other[o][1]].seen, m->lane[l].seen,
-               sizeof(uint64_t) * (size_t)operand(m, x, 0)->bytes);
+static bool may_end(const struct run *z, int r, int32_t i) {
+    const struct instr *x = &z->at[r].k->ins[i];
+    if (!is_message(x->op) || (op_lane[x->op] == LANE_SEND && is_eager(z, r, i)))
+        return true;
+    for (struct end e = z->meets[r][i]; e.rank != r; e = z->meets[e.rank][e.ins])
+        if (z->at[e.rank].state[e.ins] == TO_COME)
+            return false;
+    return true;
 }
 
 /* ---- the whole ---- */
 
-/* One step: of all lanes that can start or end something, the one drawn. False: none can. */
+enum { MOST_PIECES = 3 };
+
+/* Whether the lane's head could do something now. */
+static bool may_act(const struct run *z, int r, int32_t i) {
+    const struct machine *m = &z->at[r];
+    if (m->state[i] == TO_COME)
+        return may_start(z, r, i);
+    return m->doing[i].pieces < MOST_PIECES || may_end(z, r, i);
+}
+
+static void act(struct run *z, int r, int32_t i) {
+    struct machine *m = &z->at[r];
+    if (m->state[i] == TO_COME)
+        start(z, r, i);
+    else if (m->doing[i].pieces < MOST_PIECES && (!may_end(z, r, i) || random_below(&z->random, 2)))
+        go_on(z, r, i, 2);
+    else
+        end(z, r, i);
+}
+
+/* One step: of all lanes that can do something, the one drawn. False: none can. */
 static bool step(struct run *z) {
-    int best_rank = -1, best_lane = 0, best_n = 0, other[64][2], best_other[64][2];
+    int best_rank = -1, best_lane = 0;
     uint64_t best = 0;
     bool noise = random_below(&z->random, 16) < z->noise;
     for (int r = 0; r < z->p->workers; r++)
         for (int l = 0; l < z->at[r].k->nlanes; l++) {
-            struct lane_state *s = &z->at[r].lane[l];
-            if (s->head == z->at[r].k->nins)
+            int32_t i = z->at[r].head[l];
+            if (i == z->at[r].k->nins)
                 continue;
-            bool runs = z->at[r].state[s->head] == RUNNING;
-            uint64_t priority = noise ? random_next(&z->random) | 1 : s->priority[runs];
-            if (priority <= best)
-                continue;
-            int n = runs ? 0 : ready(z, r, l) ? partners(z, r, l, other) : -1;
-            if (n < 0)
+            bool runs = z->at[r].state[i] == RUNNING;
+            uint64_t priority = noise ? random_next(&z->random) | 1 : z->at[r].priority[l][runs];
+            if (priority <= best || !may_act(z, r, i))
                 continue;
             best = priority;
             best_rank = r;
             best_lane = l;
-            best_n = n;
-            memcpy(best_other, other, sizeof *other * (size_t)n);
         }
     if (best_rank < 0)
         return false;
     struct machine *m = &z->at[best_rank];
-    struct lane_state *s = &m->lane[best_lane];
-    if (m->state[s->head] == RUNNING)
-        end(z, best_rank, s->head);
-    else
-        start_together(z, best_rank, best_lane, best_other, best_n);
+    act(z, best_rank, m->head[best_lane]);
     if (random_below(&z->random, 32) == 0)
-        s->priority[random_below(&z->random, 2)] = random_next(&z->random) >> random_below(&z->random, 20) | 1;
+        m->priority[best_lane][random_below(&z->random, 2)] =
+            random_next(&z->random) >> random_below(&z->random, 20) | 1;
     return true;
-}
-
-static bool is_home(const struct spec *sp, int r, int s) {
-    for (int j = 0; j < sp->njobs; j++)
-        if (sp->job[j].s == (s == sp->stages ? 0 : s) && sp->job[j].home == r) /* the table is at home with stage 0 */
-            return true;
-    return false;
-}
-
-/* The buffer that a rank is home to; NULL when it has none. */
-static const struct buf *home_buffer(const struct rank *k, int kind, int s) {
-    for (int b = 0; b < k->nbufs; b++)
-        if (k->buf[b].kind == kind && k->buf[b].stage == s && k->buf[b].inst < 0)
-            return &k->buf[b];
-    return NULL;
 }
 
 /* At a home, weights and optimizer state are there from the start. */
 static void fill_homes(struct run *z) {
-    for (int r = 0; r < z->p->workers && !z->wrong; r++)
-        for (int s = 0; s < z->want->sp->stages + z->want->sp->tied && !z->wrong; s++) {
-            if (!is_home(z->want->sp, r, s))
+    for (int r = 0; r < z->p->workers; r++)
+        for (int s = 0; s < sets_of(z->want) && !z->wrong; s++) {
+            int32_t w = home_buffer(z->at[r].k, K_weight, s), o = home_buffer(z->at[r].k, K_opt, s);
+            if (!owns(z->want, r, s))
                 continue;
-            const struct buf *w = home_buffer(z->at[r].k, K_weight, s), *o = home_buffer(z->at[r].k, K_opt, s);
-            if (!w || !fits(z, r, -1, w) || (o && !fits(z, r, -1, o))) {
+            if (w < 0 || size_error(z->want, z->at[r].k, w, z->size) ||
+                (o >= 0 && size_error(z->want, z->at[r].k, o, z->size)))
                 fail(z, r, -1, "weight(%d) has no place", s);
-                return;
-            }
-            for (int64_t n = 0; n < w->bytes; n++)
-                z->at[r].mem[w->off + n] = byte_of(weight_value(s), n);
-            for (int64_t n = 0; o && n < o->bytes; n++)
-                z->at[r].mem[o->off + n] = byte_of(opt_value(s), n);
+            else
+                fill_home(z->at[r].k, s, z->at[r].mem);
         }
 }
 
-static void check_homes(struct run *z) {
+static void check_end(struct run *z) {
+    for (int r = 0; r < z->p->workers && !z->wrong; r++)
+        for (int l = 0; l < z->p->rank[r].nlanes && !z->wrong; l++)
+            if (z->at[r].head[l] < z->p->rank[r].nins)
+                fail(z, r, z->at[r].head[l], "deadlock");
     for (int j = 0; j < z->want->sp->njobs && !z->wrong; j++)
         if (z->jobs[j] != ENDED)
             fail(z, z->want->sp->job[j].rank, -1, "a job has not run");
     for (int r = 0; r < z->p->workers; r++)
-        for (int s = 0; s < z->want->sp->stages + z->want->sp->tied && !z->wrong; s++) {
-            if (!is_home(z->want->sp, r, s))
-                continue;
-            const struct buf *w = home_buffer(z->at[r].k, K_weight, s), *o = home_buffer(z->at[r].k, K_opt, s);
-            uint64_t opt = o ? mix(opt_value(s)) : 0, slope = (uint64_t)z->want->parts[s] * STEP;
-            uint64_t dw = z->want->sum[s];
-            for (int64_t n = 0; n < w->bytes && !z->wrong; n++)
-                if (z->at[r].mem[w->off + n] !=
-                    updated(s, byte_of(weight_value(s), n), (dw + (uint64_t)n * slope) & ~STAMP, opt))
-                    fail(z, r, -1, "byte %lld of weight(%d) is wrong", (long long)n, s);
-            for (int64_t n = 0; o && n < o->bytes && !z->wrong; n++)
-                if (z->at[r].mem[o->off + n] != byte_of(value(K_opt, s, 0, opt, dw & ~STAMP), n))
-                    fail(z, r, -1, "byte %lld of opt(%d) is wrong", (long long)n, s);
+        for (int s = 0; s < sets_of(z->want) && !z->wrong; s++) {
+            const char *error = owns(z->want, r, s) ? home_error(z->want, z->at[r].k, s, z->at[r].mem) : NULL;
+            if (error)
+                fail(z, r, -1, "%s", error);
         }
 }
 
-/* A rank at its beginning, all memory in one block. */
-static void *prepare(struct run *z, struct machine *m, const struct rank *k) {
-    int64_t most = 1;
-    for (int i = 0; i < k->nins; i++) {
-        int64_t n = 0;
-        for (int a = 0; a < k->ins[i].narg; a++)
-            n += operand(&(struct machine){.k = k}, &k->ins[i], a)->bytes;
-        most = n > most ? n : most;
+static void prepare(struct run *z, int r) {
+    const struct rank *k = &z->p->rank[r];
+    size_t nins = (size_t)k->nins + 1, nlanes = (size_t)k->nlanes;
+    struct machine *m = &z->at[r];
+    *m = (struct machine){.k = k, .mem = calloc((size_t)cells(k) + 1, sizeof *m->mem)};
+    m->doing = calloc(nins, sizeof *m->doing);
+    m->head = calloc(nlanes, sizeof *m->head);
+    m->next = calloc(nins, sizeof *m->next);
+    m->priority = calloc(nlanes, sizeof *m->priority);
+    m->state = calloc(nins, 1);
+    z->meets[r] = calloc(nins, sizeof **z->meets);
+    for (int64_t c = 0; c < cells(k); c++)
+        m->mem[c] = STAMP;
+    for (size_t l = 0; l < nlanes; l++) {
+        m->head[l] = k->nins;
+        m->priority[l][0] = random_next(&z->random) | 1;
+        m->priority[l][1] = random_next(&z->random) | 1;
     }
-    size_t words = (size_t)k->arena + (size_t)k->nins + (size_t)(most * k->nlanes);
-    uint64_t *block = calloc(1, words * 8 + sizeof *m->lane * (size_t)k->nlanes + 5 * (size_t)k->nins + 8);
-    *m = (struct machine){k, block, block + k->arena, NULL, NULL, NULL, 0};
-    uint64_t *seen = m->stamp + k->nins;
-    m->lane = (struct lane_state *)(void *)(seen + most * k->nlanes);
-    m->next = (int32_t *)(void *)(m->lane + k->nlanes);
-    m->state = (uint8_t *)(m->next + k->nins);
-    for (int l = 0; l < k->nlanes; l++)
-        m->lane[l] =
-            (struct lane_state){k->nins, seen + l * most, {random_next(&z->random) | 1, random_next(&z->random) | 1}};
     for (int32_t i = k->nins - 1; i >= 0; i--) {
-        m->next[i] = m->lane[k->ins[i].lane].head;
-        m->lane[k->ins[i].lane].head = i;
+        m->next[i] = m->head[k->ins[i].lane];
+        m->head[k->ins[i].lane] = i;
     }
-    for (int64_t b = 0; b < k->arena; b++)
-        m->mem[b] = STAMP;
-    return block;
+}
+
+static void clean_up(struct run *z) {
+    for (int r = 0; r < z->p->workers; r++) {
+        struct machine *m = &z->at[r];
+        for (int32_t i = 0; i < m->k->nins; i++) {
+            free(m->doing[i].seen);
+            free(m->doing[i].left);
+            free(m->doing[i].read);
+        }
+        void *all[] = {m->mem, m->doing, m->head, m->next, m->priority, m->state, z->meets[r]};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            free(all[i]);
+    }
+    void *all[] = {z->at, z->meets, z->jobs, z->size};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
 }
 
 const char *execute(const struct promise *want, const struct program *p, enum how how, uint64_t seed) {
     struct run z = {.want = want, .p = p, .how = how, .random = seed, .stamps = STAMP + 1};
     z.noise = random_below(&z.random, 3) * 8;
+    z.random_of_messages = random_next(&z.random);
     z.at = calloc((size_t)p->workers, sizeof *z.at);
+    z.meets = calloc((size_t)p->workers, sizeof *z.meets);
     z.jobs = calloc((size_t)want->sp->njobs + 1, 1);
-    z.bytes = calloc((size_t)want->sp->stages + 1, sizeof *z.bytes);
-    void **block = calloc((size_t)p->workers, sizeof *block);
+    z.size = calloc((size_t)sets_of(want) + 1, sizeof *z.size);
     for (int r = 0; r < p->workers; r++)
-        block[r] = prepare(&z, &z.at[r], &p->rank[r]);
-    fill_homes(&z);
+        prepare(&z, r);
+    match_all(&z);
+    if (!z.wrong)
+        fill_homes(&z);
     while (!z.wrong && step(&z))
         ;
-    for (int r = 0; r < p->workers && !z.wrong; r++)
-        if (z.at[r].ended < p->rank[r].nins)
-            for (int l = 0; l < p->rank[r].nlanes; l++)
-                if (z.at[r].lane[l].head < p->rank[r].nins)
-                    fail(&z, r, z.at[r].lane[l].head, "deadlock");
     if (!z.wrong)
-        check_homes(&z);
-    for (int r = 0; r < p->workers; r++)
-        free(block[r]);
-    free(block);
-    free(z.bytes);
-    free(z.jobs);
-    free(z.at);
+        check_end(&z);
+    clean_up(&z);
     return z.wrong ? why : NULL;
 }

@@ -1,6 +1,8 @@
 /* What must be in the homes' weights after a step, from the job graph alone: every job's values follow from those of
- * the jobs it depends on, and a stage's gradient is the sum over its jobs. */
+ * the jobs it depends on, and a stage's gradient is the sum over its jobs. The graph is the compiler's, or what a
+ * program's text says of itself. */
 #include "symbols.h"
+#include <string.h>
 
 static const uint8_t role_read[NKINDS] = {[K_act] = ROLE_x,       [K_grad] = ROLE_dy,       [K_stash] = ROLE_stash,
                                           [K_input] = ROLE_input, [K_wstash] = ROLE_wstash, [K_token] = ROLE_t};
@@ -21,6 +23,7 @@ static void promise_job(struct promise *p, uint64_t (*made)[NROLES], bool *known
         if (kind != K_token)
             in[role_read[kind]] += mix(made[from][role_made[kind]]);
     }
+    memcpy(p->in[j], in, sizeof in);
     job_values(job->d, job->s, job->b, in, made[j]);
     known[j] = true;
     if (job->d == OP_B || job->d == OP_W) {
@@ -33,12 +36,173 @@ static void promise_job(struct promise *p, uint64_t (*made)[NROLES], bool *known
     }
 }
 
-struct promise promise_of(const struct spec *sp, const struct graph *g) {
-    struct promise p = {sp, g, NEW(uint64_t, sp->stages + 1), NEW(int, sp->stages + 1)};
-    uint64_t(*made)[NROLES] = alloc(sizeof *made * (size_t)sp->njobs);
-    bool *known = NEW(bool, sp->njobs);
-    for (int32_t j = 0; j < sp->njobs; j++)
+static struct promise work_out(struct promise p) {
+    p.sum = NEW(uint64_t, p.sp->stages + 1);
+    p.parts = NEW(int, p.sp->stages + 1);
+    p.in = alloc(sizeof *p.in * (size_t)p.sp->njobs);
+    uint64_t(*made)[NROLES] = alloc(sizeof *made * (size_t)p.sp->njobs);
+    bool *known = NEW(bool, p.sp->njobs);
+    for (int32_t j = 0; j < p.sp->njobs; j++)
         if (!known[j])
             promise_job(&p, made, known, j);
     return p;
+}
+
+struct promise promise_of(const struct spec *sp, const struct graph *g) {
+    struct promise p = {.sp = sp, .g = g};
+    p.home = NEW(bool, sp->workers *sets_of(&p));
+    for (int32_t j = 0; j < sp->njobs; j++) {
+        bool *of = &p.home[sp->job[j].home * sets_of(&p)];
+        of[sp->job[j].s] = true;
+        of[sp->stages] |= sp->tied && sp->job[j].s == 0; /* the table is at home with stage 0 */
+    }
+    return work_out(p);
+}
+
+/* ---- from a program's text ---- */
+
+/* Lists the jobs where they stand. */
+static const char *find_jobs(const struct program *p, struct spec *sp) {
+    int cells = p->stages * p->batches * NDIRS;
+    int32_t *rank = NEW(int32_t, cells);
+    memset(rank, -1, sizeof *rank * (size_t)cells);
+    for (int r = 0; r < p->workers; r++)
+        for (const struct instr *x = p->rank[r].ins; x < p->rank[r].ins + p->rank[r].nins; x++) {
+            int32_t *at = x->op <= OP_W ? &rank[(x->stage * p->batches + x->batch) * NDIRS + x->op] : NULL;
+            if (at && *at >= 0)
+                return format("%s runs twice", job_name(x->stage, x->batch, x->op));
+            if (at)
+                *at = r;
+        }
+    sp->at = NEW(int32_t, cells);
+    sp->job = NEW(struct job, cells);
+    for (int c = 0; c < cells; c++) {
+        sp->at[c] = rank[c] < 0 ? -1 : sp->njobs;
+        if (rank[c] >= 0)
+            sp->job[sp->njobs++] = (struct job){
+                .s = c / NDIRS / p->batches, .b = c / NDIRS % p->batches, .d = (uint8_t)(c % NDIRS), .rank = rank[c]};
+    }
+    for (const int32_t *at = sp->at; at < sp->at + cells; at += NDIRS)
+        if (at[OP_F] < 0 || (at[OP_B] < 0) == (at[OP_I] < 0) || (at[OP_I] < 0) != (at[OP_W] < 0))
+            return "a microbatch lacks a job at a stage, or has a full backward and a split one";
+    return NULL;
+}
+
+/* The job that makes what j reads of its own stage, or -1. */
+static int32_t own_source(const struct spec *sp, const struct job *j) {
+    int32_t again = job_at(sp, j->s, j->b, OP_R), forward = job_at(sp, j->s, j->b, OP_F);
+    switch (j->d) {
+    case OP_F: return -1;
+    case OP_R: return forward;
+    case OP_W: return job_at(sp, j->s, j->b, OP_I);
+    default: return again >= 0 ? again : forward;
+    }
+}
+
+/* By DESIGN section 2, in a chain of stages. */
+static int default_needs(const struct spec *sp, const struct job *j, int32_t out[2]) {
+    int n = 0;
+    if (own_source(sp, j) >= 0)
+        out[n++] = own_source(sp, j);
+    if (j->d == OP_F && j->s > 0)
+        out[n++] = job_at(sp, j->s - 1, j->b, OP_F);
+    if ((j->d == OP_B || j->d == OP_I) && j->s + 1 < sp->stages) {
+        int32_t whole = job_at(sp, j->s + 1, j->b, OP_B);
+        out[n++] = whole >= 0 ? whole : job_at(sp, j->s + 1, j->b, OP_I);
+    }
+    return n;
+}
+
+static void add_need(struct graph *g, int32_t j, int32_t from) {
+    if (!has_edge(g, j, from)) /* a job named twice is needed once */
+        g->pred[g->pred_at[j + 1]++] = from;
+}
+
+/* The line of job j, once and complete: it names jobs that run, and what makes what j reads of its own stage. */
+static const char *read_needs(const struct program *p, const struct spec *sp, struct graph *g, int32_t j,
+                              bool *repeats) {
+    const struct job *job = &sp->job[j];
+    const struct need *line = NULL;
+    for (const struct need *n = p->need; n < p->need + p->nneeds; n++)
+        if (n->job.s == job->s && n->job.b == job->b && n->job.d == job->d) {
+            if (line)
+                return format("%s has two lines of needs", job_name(job->s, job->b, job->d));
+            line = n;
+        }
+    if (!line)
+        return format("%s has no line of needs", job_name(job->s, job->b, job->d));
+    int32_t own = own_source(sp, job);
+    for (int32_t e = line[0].pred; e < line[1].pred; e++) {
+        const struct job_name *name = &p->pred[e];
+        int32_t from = job_at(sp, name->s, name->b, name->d);
+        if (from < 0)
+            return format("%s needs a job that is not there", job_name(job->s, job->b, job->d));
+        *repeats |= has_edge(g, j, from);
+        if (from == own || edge_kind(&sp->job[from], job) != K_stash) /* with recompute, F is an order only */
+            add_need(g, j, from);
+    }
+    return own < 0 || has_edge(g, j, own) ? NULL : format("%s does not need its own", job_name(job->s, job->b, job->d));
+}
+
+static bool is_acyclic(const struct graph *g) {
+    bool *done = NEW(bool, g->n);
+    for (int left = g->n, before = -1; left != before;) {
+        before = left;
+        for (int j = 0; j < g->n; j++) {
+            bool ready = !done[j];
+            for (int32_t e = g->pred_at[j]; ready && e < g->pred_at[j + 1]; e++)
+                ready = done[g->pred[e]];
+            left -= ready;
+            done[j] |= ready;
+        }
+        if (left == 0)
+            return true;
+    }
+    return g->n == 0;
+}
+
+static const char *find_needs(const struct program *p, const struct spec *sp, struct graph *g, bool *repeats) {
+    const char *why = NULL;
+    g->n = sp->njobs;
+    g->pred_at = NEW(int32_t, g->n + 1);
+    g->pred = NEW(int32_t, 2 * g->n + (p->nneeds ? p->need[p->nneeds].pred : 0) + 1);
+    for (int32_t j = 0; j < g->n && !why; j++) {
+        int32_t need[2];
+        g->pred_at[j + 1] = g->pred_at[j];
+        if (p->nneeds)
+            why = read_needs(p, sp, g, j, repeats);
+        else
+            for (int n = default_needs(sp, &sp->job[j], need), i = 0; i < n; i++)
+                add_need(g, j, need[i]);
+    }
+    for (int32_t n = 0; n < p->nneeds && !why; n++)
+        if (job_at(sp, p->need[n].job.s, p->need[n].job.b, p->need[n].job.d) < 0)
+            why = "a line of needs is of a job that is not there";
+    return why || is_acyclic(g) ? why : "jobs need each other in a cycle";
+}
+
+bool promise_of_text(const struct program *p, struct promise *out, const char **why) {
+    struct spec *sp = NEW(struct spec, 1);
+    struct graph *g = NEW(struct graph, 1);
+    bool repeats = false;
+    *sp = (struct spec){.name = p->name, .workers = p->workers, .stages = p->stages, .batches = p->batches};
+    sp->tied = p->tied;
+    sp->unembedding = p->unembedding;
+    if ((int64_t)p->stages * p->batches > 100000) /* a number that was changed; there are not so many lines */
+        *why = "there are not so many jobs";
+    else
+        *why = find_jobs(p, sp);
+    *why = *why ? *why : find_needs(p, sp, g, &repeats);
+    if (*why)
+        return false;
+    *out = (struct promise){.sp = sp, .g = g, .repeats = repeats};
+    out->home = NEW(bool, p->workers *sets_of(out));
+    for (int s = 0; s < sets_of(out); s++) {
+        bool any = false;
+        for (int r = 0; r < p->workers; r++)
+            any |= out->home[r * sets_of(out) + s] = home_buffer(&p->rank[r], K_weight, s) >= 0;
+        *why = any ? *why : "a stage has no home";
+    }
+    *out = work_out(*out);
+    return !*why;
 }

@@ -20,6 +20,8 @@ static struct lowered lower_spec(struct spec *sp) {
 
 /* ---- execution: one instruction at a time, every send blocking until its receive ---- */
 
+/* So both ends of a message stand at it at once, and run as one. What lanes and eager sends may do, judge.h knows. */
+
 struct held { /* what a buffer holds */
     bool set, freed;
     int kind, s, b, inst;

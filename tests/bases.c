@@ -1,0 +1,158 @@
+/* Which programs are broken, and how each is compiled. Settings that suit no schedule, or deadlock, are passed over. */
+#include "bases.h"
+#include "random_spec.h"
+#include <glob.h>
+#include <stdlib.h>
+
+/* Symbolic memory goes byte by byte: a few of them are enough for one tensor to overlap parts of others. */
+static void shrink(struct stage *st) {
+    bool wide = st->bytes[K_wgrad] > st->bytes[K_weight];
+    for (int k = 0; k < NKINDS; k++)
+        st->bytes[k] = st->bytes[k] > 5 ? 1 + st->bytes[k] % 5 : st->bytes[k];
+    st->bytes[K_wgrad] = st->bytes[K_weight] * (wide ? 2 : 1);
+    if (st->bytes[K_wstash] < st->bytes[K_stash])
+        st->bytes[K_wstash] = st->bytes[K_stash] + 1;
+}
+
+static struct stage *stages_of(const struct base *b, struct spec *sp) {
+    random_state = b->seed;
+    struct stage *st = b->sizes ? draw_stages(sp) : unit_stages(sp);
+    for (int s = 0; s < sp->stages + sp->tied; s++) {
+        if (b->sizes)
+            shrink(&st[s]);
+        if (b->no_token)
+            st[s].bytes[K_token] = 0;
+    }
+    return st;
+}
+
+struct compiling {
+    const struct base *base;
+    struct compiled *made;
+};
+static void compile(void *with) {
+    const struct base *b = ((struct compiling *)with)->base;
+    struct compiled *c = ((struct compiling *)with)->made;
+    struct script_args args = {.schedule = b->file, .model = b->model, .set = (const char **)b->set, .nset = b->nset};
+    args.lanes = (enum lanes_per)b->lanes;
+    args.recompute = b->recompute;
+    c->spec =
+        b->file ? script_load(&args) : draw_spec(b->seed, CAPS | BANDWIDTH | ORDERS | COARSE | (b->tied ? TIED : 0));
+    if (b->file) /* costs, which the order is by, are what they always are */
+        cost_stages(c->spec);
+    struct stage *st = c->spec->stage = stages_of(b, c->spec);
+    c->graph = graph_build(c->spec);
+    c->program = lower(c->spec, st, c->graph, sched_run(c->spec, st, c->graph));
+    mem_plan(c->spec, c->program);
+    lanes_sync(c->program);
+}
+
+bool compile_base(const struct base *b, struct compiled *c) { return !death_of(compile, &(struct compiling){b, c}); }
+
+const char *describe_base(const struct base *b) {
+    static const char *const lanes[] = {"edge", "peer", "rank"};
+    struct text t = {0};
+    if (b->file)
+        put(&t, "%s --lanes %s", b->file, lanes[b->lanes]);
+    else
+        put(&t, "draw_spec(%llu)", (unsigned long long)b->seed);
+    put(&t, "%s%s", b->model ? " --model " : "", b->model ? b->model : "");
+    for (int i = 0; i < b->nset; i++)
+        put(&t, " -D %s", b->set[i]);
+    put(&t, "%s%s%s%s", b->recompute ? " --recompute" : "", b->tied ? ", tied" : "", b->sizes ? ", sizes drawn" : "",
+        b->no_token ? ", tokens of no bytes" : "");
+    return t.s;
+}
+
+/* ---- which ---- */
+
+enum { MOST_INSTRUCTIONS = 160, MOST_DRAWN = 100 };
+
+static int instructions(const struct program *p) {
+    int n = 0;
+    for (int r = 0; r < p->workers; r++)
+        n += p->rank[r].nins;
+    return n;
+}
+
+/* Adds it if it compiles to few enough instructions. */
+static bool add_base(struct base *out, int *n, struct base b, int most) {
+    struct compiled c;
+    b.sizes = *n % 2;
+    b.no_token = *n % 3 == 1;
+    bool fits = compile_base(&b, &c) && instructions(c.program) <= most && instructions(c.program) >= 8;
+    if (fits)
+        out[(*n)++] = b;
+    free_all();
+    return fits;
+}
+
+/* A schedule with one or two of the settings that suit it. */
+static void add_schedule(struct base *out, int *n, const char *file) {
+    static const struct base settings[] = {
+        {.set = {"workers=2", "batches=2"}, .nset = 2},
+        {.set = {"workers=3", "batches=2", "stages=3"}, .nset = 3},
+        {.set = {"workers=3", "batches=3"}, .nset = 2},
+        {.set = {"workers=4", "batches=4", "group=2"}, .nset = 3},
+        {.set = {"workers=4", "batches=3", "stages=2"}, .nset = 3},
+        {.set = {"batches=2"}, .nset = 1},
+        {.nset = 0},
+    };
+    int before = *n;
+    for (size_t i = 0; i < sizeof settings / sizeof *settings && *n < before + 2; i++)
+        for (int recompute = *n % 5 == 0; recompute >= 0; recompute--) {
+            struct base b = settings[i];
+            b.file = file;
+            b.seed = (uint64_t)*n;
+            b.lanes = *n % 3;
+            b.recompute = recompute;
+            if (add_base(out, n, b, *n == before ? 400 : MOST_INSTRUCTIONS))
+                break;
+        }
+}
+
+/* Stages that read several others, as a chain or split, and with recompute. */
+static void add_graphs(struct base *out, int *n) {
+    static const struct base graphs[] = {
+        {.model = "schedules/models/legs.lua", .set = {"workers=3", "batches=2"}, .nset = 2},
+        {.model = "schedules/models/legs.lua", .set = {"workers=3", "batches=2", "split=true"}, .nset = 3},
+        {.model = "schedules/models/unet.lua", .set = {"workers=4", "batches=2", "depth=2"}, .nset = 3},
+        {.model = "schedules/models/unet.lua", .set = {"workers=4", "batches=1", "depth=2", "split=true"}, .nset = 4},
+        {.model = "schedules/models/legs.lua", .set = {"workers=3", "batches=1"}, .nset = 2, .recompute = true},
+    };
+    for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
+        struct base b = graphs[i];
+        b.file = "schedules/graph.lua";
+        b.seed = (uint64_t)*n;
+        b.lanes = *n % 3;
+        add_base(out, n, b, MOST_INSTRUCTIONS);
+    }
+}
+
+/* Drawn specs, and the script of drawn schedules; with added orders, away from home, tied. */
+static void add_drawn(struct base *out, int *n, int most) {
+    static char set[MOST_DRAWN + 1][16];
+    for (int seed = 1; seed <= MOST_DRAWN && *n < most; seed++) {
+        struct base b = {.seed = (uint64_t)seed, .lanes = seed % 3};
+        snprintf(set[seed], sizeof set[seed], "seed=%d", seed);
+        if (seed % 4 < 2) {
+            b.file = "tests/schedules/random.lua";
+            b.set[b.nset++] = set[seed];
+        } else
+            b.tied = seed % 8 >= 6;
+        add_base(out, n, b, MOST_INSTRUCTIONS);
+    }
+}
+
+int all_bases(struct base *out, int most) {
+    glob_t files;
+    int n = 0;
+    if (glob("schedules/*[!.]?.lua", 0, NULL, &files)) /* not pianola.d.lua, which is no schedule */
+        return 0;
+    for (size_t f = 0; f < files.gl_pathc && n + 2 < most; f++)
+        add_schedule(out, &n, strdup(files.gl_pathv[f]));
+    globfree(&files);
+    add_graphs(out, &n);
+    add_drawn(out, &n, most);
+    return n;
+}

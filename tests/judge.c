@@ -1,0 +1,434 @@
+/* Right or wrong, exactly: played once, one instruction at a time, on symbolic memory; and then every order looked at.
+ *
+ * When no two conflicting accesses can meet, all runs give the values of this one. Besides values, memory keeps who
+ * owns a byte: the buffer it was last written as, until that is freed. */
+#include "judge.h"
+#include "symbols.h"
+#include <string.h>
+
+struct memory { /* of a rank */
+    uint64_t *symbol;
+    int32_t *owner; /* the buffer whose byte it is, or -1 */
+    bool *live;     /* per buffer: written, and not yet freed */
+};
+struct court {
+    const struct promise *want;
+    struct order z;
+    struct memory *of;  /* per rank */
+    uint64_t ***seen;   /* [number][operand]: what it read when it started */
+    int32_t *ran;       /* per job: the number of its instruction, or -1 */
+    const char *formal; /* the first thing that is said and not so */
+};
+
+static const char *said(struct court *c, int number, const char *what) {
+    if (!c->formal)
+        c->formal = told(&c->z, number, "%s", what);
+    return NULL;
+}
+
+/* ---- sizes, and operands against each other ---- */
+
+static const char *check_workspace(const struct court *c, int number) {
+    int r = c->z.rank[number];
+    const struct rank *k = &c->z.p->rank[r];
+    const struct instr *x = instr_of(&c->z, number);
+    int32_t work = workspace_of(k, x);
+    int64_t has = work < 0 ? 0 : k->buf[work].bytes;
+    if (work >= 0 && (k->buf[work].off < 0 || k->buf[work].off > k->arena - has))
+        return told(&c->z, number, "the workspace lies outside the arena");
+    if (x->op <= OP_W && c->want->sp->stage && has < c->want->sp->stage[x->stage].bytes[K_work])
+        return told(&c->z, number, "the workspace is too small");
+    return NULL;
+}
+
+static bool overlap(struct span a, struct span b) { return a.at < b.at + b.n && b.at < a.at + a.n; }
+
+/* What an instruction writes is apart from all else it uses, but for the stash in whose place the wstash grows. */
+static const char *check_apart(const struct court *c, int number) {
+    const struct rank *k = &c->z.p->rank[c->z.rank[number]];
+    const struct instr *x = instr_of(&c->z, number);
+    int32_t work = workspace_of(k, x);
+    for (int a = 0; a < x->narg; a++) {
+        struct span s = span_of(k, operand(k, x, a).buf);
+        bool stash = x->op == OP_I && operand(k, x, a).role == ROLE_stash;
+        if (work >= 0 && overlap(s, span_of(k, work)))
+            return told(&c->z, number, "%s lies in the workspace", role_name[operand(k, x, a).role]);
+        if (stash && operand_of(k, x, ROLE_wstash) >= 0 && !grows_here(k, x, a))
+            return told(&c->z, number, "the wstash does not lie where the stash does");
+        for (int b = 0; b < x->narg; b++)
+            if (a != b && access_of(k, x, b) & ACC_WRITE && overlap(s, span_of(k, operand(k, x, b).buf)) &&
+                !(grows_here(k, x, a) && operand(k, x, b).role == ROLE_wstash))
+                return told(&c->z, number, "it writes over its own %s", role_name[operand(k, x, a).role]);
+    }
+    return NULL;
+}
+
+static const char *check_operands(struct court *c) {
+    int64_t(*size)[NKINDS] = alloc(sizeof *size * (size_t)(sets_of(c->want) + 1));
+    for (int i = 0; i < c->z.n; i++) {
+        const struct rank *k = &c->z.p->rank[c->z.rank[i]];
+        const struct instr *x = instr_of(&c->z, i);
+        const char *why = check_workspace(c, i);
+        for (int a = 0; a < x->narg && !why; a++)
+            if ((why = size_error(c->want, k, operand(k, x, a).buf, size)))
+                why = told(&c->z, i, "%s", why);
+        if (!why)
+            why = check_apart(c, i);
+        if (why)
+            return why;
+    }
+    return NULL;
+}
+
+/* ---- memory ---- */
+
+static bool is_permanent(const struct court *c, int r, int32_t buf) {
+    const struct buf *b = &c->z.p->rank[r].buf[buf];
+    bool stays = b->kind == K_weight || b->kind == K_wgrad || b->kind == K_opt;
+    return b->kind == K_work ||
+           (stays && (b->inst < 0 || b->kind == K_opt) && b->stage >= 0 && b->stage < sets_of(c->want) &&
+            owns(c->want, r, b->stage) && home_buffer(&c->z.p->rank[r], b->kind, b->stage) == buf);
+}
+
+static void take(struct court *c, int r, int32_t buf) {
+    struct span s = span_of(&c->z.p->rank[r], buf);
+    for (int64_t n = 0; n < s.n; n++)
+        c->of[r].owner[s.at + n] = buf;
+    c->of[r].live[buf] = true;
+}
+
+/* Home weights and optimizer state are there from the start, the workspace always. */
+static const char *open_homes(struct court *c, int r) {
+    const struct rank *k = &c->z.p->rank[r];
+    int64_t(*size)[NKINDS] = alloc(sizeof *size * (size_t)(sets_of(c->want) + 1));
+    for (int s = 0; s < sets_of(c->want); s++) {
+        int32_t w = home_buffer(k, K_weight, s), o = home_buffer(k, K_opt, s);
+        const char *why = NULL;
+        if (!owns(c->want, r, s))
+            continue;
+        if (w < 0 || (why = size_error(c->want, k, w, size)))
+            return format("rank %d, weight(%d): %s", r, s, why ? why : "it has no place");
+        if (c->want->sp->stage && c->want->sp->stage[s].bytes[K_opt] > 0 && o < 0)
+            return format("rank %d, opt(%d) has no place", r, s);
+        if (o >= 0 && (why = size_error(c->want, k, o, size)))
+            return format("rank %d, opt(%d): %s", r, s, why);
+        fill_home(k, s, c->of[r].symbol);
+    }
+    for (int32_t b = 0; b < k->nbufs; b++) {
+        struct span s = span_of(k, b);
+        if (!is_permanent(c, r, b) || k->buf[b].kind == K_wgrad)
+            continue;
+        for (int64_t n = 0; n < s.n; n++)
+            if (c->of[r].owner[s.at + n] >= 0)
+                return format("rank %d: buffers that stay overlap", r);
+        take(c, r, b);
+    }
+    return NULL;
+}
+
+static void open_memory(struct court *c) {
+    c->of = NEW(struct memory, c->z.p->workers);
+    for (int r = 0; r < c->z.p->workers; r++) {
+        int64_t n = cells(&c->z.p->rank[r]);
+        c->of[r] = (struct memory){NEW(uint64_t, n), NEW(int32_t, n), NEW(bool, c->z.p->rank[r].nbufs)};
+        for (int64_t i = 0; i < n; i++) {
+            c->of[r].symbol[i] = STAMP;
+            c->of[r].owner[i] = -1;
+        }
+    }
+}
+
+static const char *read_operand(struct court *c, int number, int a) {
+    int r = c->z.rank[number];
+    const struct rank *k = &c->z.p->rank[r];
+    const struct instr *x = instr_of(&c->z, number);
+    int32_t buf = operand(k, x, a).buf;
+    struct span s = span_of(k, buf);
+    uint64_t *seen = c->seen[number][a] = NEW(uint64_t, s.n);
+    for (int64_t n = 0; access_of(k, x, a) & ACC_READ && n < s.n; n++) {
+        seen[n] = c->of[r].symbol[s.at + n];
+        if (seen[n] & STAMP)
+            return told(&c->z, number, "reads byte %lld, which holds nothing", (long long)(s.at + n));
+        if (c->of[r].owner[s.at + n] != buf)
+            said(c, number, "reads a tensor by another's name");
+    }
+    return NULL;
+}
+
+/* The place of a home's gradient is planned for the whole step, though before its first contribution it holds nothing.
+ */
+static bool touches_home_gradient(const struct court *c, int r, int32_t buf) {
+    const struct rank *k = &c->z.p->rank[r];
+    for (int32_t b = 0; b < k->nbufs; b++)
+        if (b != buf && k->buf[b].kind == K_wgrad && is_permanent(c, r, b) && overlap(span_of(k, b), span_of(k, buf)))
+            return true;
+    return false;
+}
+
+static const char *write_operand(struct court *c, int number, int a, const uint64_t *made) {
+    int r = c->z.rank[number];
+    const struct rank *k = &c->z.p->rank[r];
+    const struct instr *x = instr_of(&c->z, number);
+    int32_t buf = operand(k, x, a).buf;
+    struct span s = span_of(k, buf);
+    int stash = x->op == OP_I && operand(k, x, a).role == ROLE_wstash ? operand_of(k, x, ROLE_stash) : -1;
+    for (int64_t n = 0; n < s.n; n++) {
+        int32_t owner = c->of[r].owner[s.at + n];
+        if (owner >= 0 && owner != buf && !(stash >= 0 && operand(k, x, stash).buf == owner))
+            return told(&c->z, number, "writes byte %lld, which holds another tensor", (long long)(s.at + n));
+        c->of[r].symbol[s.at + n] = made[n];
+    }
+    if (touches_home_gradient(c, r, buf))
+        said(c, number, "writes where a gradient that stays has its place");
+    if (stash >= 0 && k->buf[operand(k, x, stash).buf].grows != buf)
+        said(c, number, "the wstash takes its stash's place, and the plan does not say so");
+    take(c, r, buf);
+    return NULL;
+}
+
+static bool uses(const struct rank *k, const struct instr *x, int32_t buf, int how) {
+    for (int a = 0; a < x->narg; a++)
+        if (operand(k, x, a).buf == buf && access_of(k, x, a) & how)
+            return true;
+    return false;
+}
+
+/* written: those that it has written itself, or the others, which it frees before: a wstash takes its stash's bytes. */
+static const char *run_frees(struct court *c, int number, bool written) {
+    int r = c->z.rank[number];
+    const struct rank *k = &c->z.p->rank[r];
+    const struct instr *x = instr_of(&c->z, number);
+    for (uint32_t f = x->free; f < x->free + x->nfree; f++) {
+        int32_t buf = k->freed[f];
+        struct span s = span_of(k, buf);
+        if (uses(k, x, buf, ACC_WRITE) != written)
+            continue;
+        if (!c->of[r].live[buf] || is_permanent(c, r, buf))
+            return told(&c->z, number, "frees what is not there, or what stays");
+        if (!uses(k, x, buf, ACC_READ | ACC_WRITE))
+            said(c, number, "frees what it does not use");
+        c->of[r].live[buf] = false;
+        for (int64_t n = 0; n < s.n; n++) {
+            if (c->of[r].owner[s.at + n] != buf)
+                return told(&c->z, number, "frees what another holds");
+            c->of[r].symbol[s.at + n] = STAMP;
+            c->of[r].owner[s.at + n] = -1;
+        }
+    }
+    return NULL;
+}
+
+/* ---- instructions ---- */
+
+static const char *start(struct court *c, int number) {
+    const struct spec *sp = c->want->sp;
+    const struct instr *x = instr_of(&c->z, number);
+    const char *why = NULL;
+    if (x->op <= OP_W) {
+        bool inside = x->stage >= 0 && x->stage < sp->stages && x->batch >= 0 && x->batch < sp->batches;
+        int32_t j = inside ? job_at(sp, x->stage, x->batch, x->op) : -1;
+        if (j < 0 || sp->job[j].rank != c->z.rank[number] || c->ran[j] >= 0)
+            return told(&c->z, number, "no job of this rank, or it runs twice");
+        c->ran[j] = number;
+    }
+    c->seen[number] = NEW(uint64_t *, x->narg);
+    for (int a = 0; a < x->narg && !why; a++)
+        why = read_operand(c, number, a);
+    return why;
+}
+
+/* What a message brings: what its SEND read; of a sum, what all members read, together. */
+static void arrive(const struct court *c, int number, uint64_t *made, int64_t bytes) {
+    int op = instr_of(&c->z, number)->op;
+    if (op == OP_REDUCE)
+        memcpy(made, c->seen[number][0], sizeof *made * (size_t)bytes);
+    for (int m = c->z.meets[number]; m != number; m = c->z.meets[m])
+        for (int64_t n = 0; n < bytes; n++)
+            made[n] = op == OP_REDUCE ? (made[n] + c->seen[m][0][n]) & ~STAMP : c->seen[m][0][n];
+}
+
+static const char *end(struct court *c, int number) {
+    const struct rank *k = &c->z.p->rank[c->z.rank[number]];
+    const struct instr *x = instr_of(&c->z, number);
+    uint64_t **made = NEW(uint64_t *, x->narg);
+    const char *why = NULL;
+    for (int a = 0; a < x->narg; a++)
+        made[a] = NEW(uint64_t, span_of(k, operand(k, x, a).buf).n);
+    if (is_message(x->op))
+        arrive(c, number, made[0], span_of(k, operand(k, x, 0).buf).n);
+    else if ((why = make_values(c->want, k, x, c->seen[number], made)))
+        return told(&c->z, number, "%s", why);
+    why = run_frees(c, number, false);
+    for (int a = 0; a < x->narg && !why; a++)
+        if (access_of(k, x, a) & ACC_WRITE)
+            why = write_operand(c, number, a, made[a]);
+    return why ? why : run_frees(c, number, true);
+}
+
+/* ---- the whole ---- */
+
+static const char *check_values(struct court *c) {
+    const struct promise *want = c->want;
+    const char *why = NULL;
+    open_memory(c);
+    for (int r = 0; r < c->z.p->workers && !why; r++)
+        why = open_homes(c, r);
+    for (int e = 0; e < c->z.nevents && !why; e++)
+        why = c->z.event[e] % 2 ? end(c, c->z.event[e] / 2) : start(c, c->z.event[e] / 2);
+    for (int32_t j = 0; j < want->sp->njobs && !why; j++)
+        if (c->ran[j] < 0)
+            why = format("%s has not run", job_name(want->sp->job[j].s, want->sp->job[j].b, want->sp->job[j].d));
+    for (int r = 0; r < c->z.p->workers; r++)
+        for (int s = 0; s < sets_of(want) && !why; s++)
+            if (owns(want, r, s) && (why = home_error(want, &c->z.p->rank[r], s, c->of[r].symbol)))
+                why = format("rank %d: %s", r, why);
+    return why;
+}
+
+static const char *check_needs(const struct court *c) {
+    const struct graph *g = c->want->g;
+    for (int32_t j = 0; j < c->want->sp->njobs; j++)
+        for (int32_t e = g->pred_at[j]; e < g->pred_at[j + 1]; e++)
+            if (!comes_before(&c->z, end_of(c->ran[g->pred[e]]), start_of(c->ran[j])))
+                return told(&c->z, c->ran[j], "may start before %s ends, which it needs",
+                            short_name(instr_of(&c->z, c->ran[g->pred[e]])));
+    return NULL;
+}
+
+/* ---- what is said and not so ---- */
+
+static bool same_label(const struct instr *x, const struct instr *y) {
+    return x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->inst == y->inst && x->peer == y->peer;
+}
+
+/* The instance that a buffer of an instruction of this name is of. What jobs read was made by others, under names of
+ * its own: INT32_MIN. */
+static int32_t inst_of(const struct instr *x, int role) {
+    switch (x->op) {
+    case OP_FETCH:
+    case OP_SEND_T:
+    case OP_RECV_T: return x->inst;
+    case OP_RECV_G:
+    case OP_ADD: return x->op == OP_ADD && role == ROLE_dw ? -1 : x->peer;
+    default:
+        return role == ROLE_done                 ? x->op
+               : role == ROLE_w && x->op != OP_U ? INT32_MIN
+               : role == ROLE_v                  ? INT32_MIN
+                                                 : -1;
+    }
+}
+
+static int kind_of(const struct instr *x, int role) {
+    static const uint8_t of_role[NROLES] = {
+        [ROLE_w] = K_weight,    [ROLE_v] = K_weight,      [ROLE_dw] = K_wgrad,    [ROLE_dv] = K_wgrad,
+        [ROLE_src] = K_wgrad,   [ROLE_opt] = K_opt,       [ROLE_y] = K_act,       [ROLE_dx] = K_grad,
+        [ROLE_stash] = K_stash, [ROLE_wstash] = K_wstash, [ROLE_input] = K_input, [ROLE_done] = K_token};
+    if (role != ROLE_t)
+        return of_role[role];
+    switch (x->op) {
+    case OP_SERVE:
+    case OP_FETCH: return K_weight;
+    case OP_SEND_F:
+    case OP_RECV_F: return K_act;
+    case OP_SEND_B:
+    case OP_RECV_B: return K_grad;
+    case OP_SEND_W:
+    case OP_RECV_W: return K_wstash;
+    case OP_SEND_G:
+    case OP_RECV_G: return K_wgrad;
+    case OP_SEND_T:
+    case OP_RECV_T: return K_token;
+    default: return -1; /* SEND_S sends a stash or an input */
+    }
+}
+
+/* Whether the buffer is called what an operand of this role is, of an instruction of this name. */
+static bool is_named(const struct court *c, const struct instr *x, int role, const struct buf *b) {
+    bool table = role == ROLE_v || role == ROLE_dv, reads = x->op <= OP_W && !(op_access(x->op, role) & ACC_WRITE);
+    int kind = kind_of(x, role);
+    int32_t inst = inst_of(x, role);
+    if (reads && role != ROLE_w && role != ROLE_v)
+        return true;
+    return (kind < 0 || b->kind == kind) && b->stage == (table ? c->want->sp->stages : x->stage) &&
+           (!kind_has_batch[b->kind] || b->batch == x->batch) && (inst == INT32_MIN || b->inst == inst);
+}
+
+/* The two ends of a message call it the same, and what they carry what it is. */
+static void check_names(struct court *c, int number) {
+    const struct rank *k = &c->z.p->rank[c->z.rank[number]];
+    const struct instr *x = instr_of(&c->z, number), *y = instr_of(&c->z, c->z.meets[number]);
+    for (int i = c->z.base[c->z.rank[number]]; i < number; i++)
+        if (same_label(x, instr_of(&c->z, i)))
+            said(c, number, "its rank has another instruction of that name");
+    for (int a = 0; a < x->narg; a++)
+        if (!is_named(c, x, operand(k, x, a).role, &k->buf[operand(k, x, a).buf]))
+            said(c, number, "its operand has another name");
+    if (!is_message(x->op))
+        return;
+    const struct buf *a = payload(k, x), *b = payload(&c->z.p->rank[c->z.rank[c->z.meets[number]]], y);
+    if (x->stage != y->stage || x->batch != y->batch || x->inst != y->inst ||
+        (op_lane[x->op] == LANE_SEND && y->op != x->op + 1))
+        said(c, number, "its two ends have different names");
+    if (a->kind != b->kind)
+        said(c, number, "it carries what has another name");
+}
+
+/* A job reads a token for each job on another rank that it needs and nothing else comes from. The order may be there
+ * all the same, by other messages. */
+static void check_tokens(struct court *c, int32_t j) {
+    const struct spec *sp = c->want->sp;
+    const struct graph *g = c->want->g;
+    const struct rank *k = &c->z.p->rank[sp->job[j].rank];
+    const struct instr *x = instr_of(&c->z, c->ran[j]);
+    uint64_t needs = 0, has = 0;
+    for (int32_t e = g->pred_at[j]; e < g->pred_at[j + 1]; e++) {
+        const struct job *from = &sp->job[g->pred[e]];
+        if (edge_kind(from, &sp->job[j]) == K_token && from->rank != sp->job[j].rank)
+            needs += mix(value(K_token, from->s, from->b, from->d, 0));
+    }
+    for (int a = 0; a < x->narg; a++)
+        has += operand(k, x, a).role == ROLE_t ? mix(c->seen[c->ran[j]][a][0]) : 0;
+    if (has != needs)
+        said(c, c->ran[j], "reads tokens that it does not need, or not those that it does");
+}
+
+static void check_said(struct court *c) {
+    for (int i = 0; i < c->z.n; i++)
+        check_names(c, i);
+    for (int32_t j = 0; j < c->want->sp->njobs; j++)
+        check_tokens(c, j);
+    for (int r = 0; r < c->z.p->workers; r++)
+        for (int32_t b = 0; b < c->z.p->rank[r].nbufs; b++)
+            if (c->z.p->rank[r].buf[b].kind == K_opt && !c->z.p->rank[r].buf[b].bytes && !c->formal)
+                c->formal = format("rank %d: optimizer state that has no bytes needs no buffer", r);
+    for (int r = 0; r < c->z.p->workers; r++)
+        for (int32_t b = 0; b < c->z.p->rank[r].nbufs; b++)
+            if (c->of[r].live[b] && !is_permanent(c, r, b) && !c->formal)
+                c->formal = format("rank %d: a buffer is never freed", r);
+}
+
+struct judgement judge(const struct promise *want, const struct program *p) {
+    struct court c = {.want = want, .z = order_of(p)};
+    c.seen = NEW(uint64_t **, c.z.n);
+    c.ran = NEW(int32_t, want->sp->njobs);
+    memset(c.ran, -1, sizeof *c.ran * (size_t)want->sp->njobs);
+    const char *why = check_form(&c.z);
+    if (why)
+        return (struct judgement){MALFORMED, why};
+    why = match(&c.z);
+    if (!why)
+        why = check_operands(&c);
+    if (!why)
+        why = play(&c.z, false);
+    if (!why)
+        why = play(&c.z, true);
+    if (!why)
+        why = check_values(&c);
+    if (why)
+        return (struct judgement){WRONG, why};
+    close_order(&c.z);
+    if ((why = find_race(&c.z)) || (why = check_needs(&c)))
+        return (struct judgement){WRONG, why};
+    check_said(&c);
+    return (struct judgement){c.formal ? FORMAL : RIGHT, c.formal};
+}

@@ -1,0 +1,154 @@
+/* What instructions are called, and which buffers they use as what. */
+#include "mutate_parts.h"
+#include <string.h>
+
+/* One more of its operation on the rank, drawn; -1: it is the only one. */
+static int another(struct place *m) {
+    int from = draw(m, m->k->nins);
+    for (int n = 0; n < m->k->nins; n++) {
+        int j = (from + n) % m->k->nins;
+        if (j != m->i && m->k->ins[j].op == m->x->op)
+            return j;
+    }
+    return -1;
+}
+
+static const char *other_operation(struct place *m) {
+    int op = draw(m, NOPS), lane = m->k->lane[m->x->lane].kind;
+    bool same = op_cost[op] == op_cost[m->x->op] || (op_lane[op] == LANE_COMPUTE && op > OP_W && m->x->op > OP_W);
+    if (op == m->x->op || !lane_takes(lane, op) || !same || (op <= OP_W) != (m->x->op <= OP_W))
+        return NULL;
+    if ((op_lane[op] == LANE_SEND) != (op_lane[m->x->op] == LANE_SEND) && draw(m, 4))
+        return NULL;
+    m->x->op = (uint8_t)op;
+    return op_name[op];
+}
+
+static const char *swap_names(struct place *m) {
+    int j = another(m);
+    if (j < 0)
+        return NULL;
+    struct instr *y = &m->k->ins[j], old = *m->x;
+    m->x->stage = y->stage;
+    m->x->batch = y->batch;
+    m->x->inst = y->inst;
+    y->stage = old.stage;
+    y->batch = old.batch;
+    y->inst = old.inst;
+    return label_of(m->k, m->i);
+}
+
+const char *mutate_name(struct place *m, enum mutation how) {
+    struct instr *x = m->x;
+    int n, kind;
+    switch (how) {
+    case MUT_OTHER_BATCH:
+        n = draw(m, m->p->batches);
+        if (x->batch < 0 || n == x->batch)
+            return NULL;
+        x->batch = n;
+        return format("batch %d", n);
+    case MUT_OTHER_STAGE:
+        n = draw(m, m->p->stages + m->p->tied);
+        if (n == x->stage)
+            return NULL;
+        x->stage = n;
+        return format("stage %d", n);
+    case MUT_OTHER_PEER:
+        n = draw(m, m->p->workers);
+        if (x->peer < 0 || n == x->peer || n == m->r)
+            return NULL;
+        x->peer = n;
+        kind = m->k->lane[x->lane].kind; /* an edge has one lane: what takes this message may be coarser than its own */
+        x->lane = (uint16_t)lane_to(m->k, kind, kind == LANE_ALL ? -1 : n);
+        return format("peer %d", n);
+    case MUT_OTHER_OPERATION: return other_operation(m);
+    case MUT_SWAP_NAMES: return swap_names(m);
+    default:
+        n = draw(m, 4) - 1;
+        if (n == x->inst || op_cost[x->op] != COST_LINK)
+            return NULL;
+        x->inst = n;
+        return format("instance %d", n);
+    }
+}
+
+/* ---- operands ---- */
+
+static const char *flip_first(struct place *m) {
+    bool dw = false, dv = false;
+    for (int a = 0; a < m->x->narg; a++) {
+        int role = m->k->arg[m->x->arg + (uint32_t)a].role;
+        *(role == ROLE_dv ? &dv : &dw) |= op_accumulates(m->x->op, role);
+    }
+    bool table = dv && (!dw || draw(m, 2));
+    if (!dw && !dv)
+        return NULL;
+    *(table ? &m->x->vfirst : &m->x->first) ^= true;
+    return table ? "dv" : "dw";
+}
+
+static const char *other_buffer(struct place *m, struct arg *list, int a, enum mutation how) {
+    struct rank *k = m->k;
+    int32_t b = draw(m, k->nbufs), old = list[a].buf;
+    if (b == old || (how != MUT_ANY_OPERAND && k->buf[b].kind != k->buf[old].kind))
+        return NULL;
+    struct text t = {0};
+    put_buf(&t, &k->buf[old]);
+    put(&t, " to ");
+    put_buf(&t, &k->buf[b]);
+    list[a].buf = b;
+    for (size_t i = 0; how == MUT_EVERY_USE && i < k->nargs; i++)
+        k->arg[i].buf = k->arg[i].buf == old ? b : k->arg[i].buf;
+    return t.s;
+}
+
+static const char *swap_bodies(struct place *m) {
+    int j = another(m);
+    if (j < 0)
+        return NULL;
+    struct instr *x = m->x, *y = &m->k->ins[j], old = *x;
+    x->arg = y->arg;
+    x->narg = y->narg;
+    y->arg = old.arg;
+    y->narg = old.narg;
+    return format("with %s", label_of(m->k, j));
+}
+
+/* The one at place a, or the ADD's other one, becomes what the other is. */
+static const char *add_itself(struct place *m, struct arg *list, int n, int a) {
+    if (m->x->op != OP_ADD || n != 2 || list[0].buf == list[1].buf)
+        return NULL;
+    list[a].buf = list[1 - a].buf;
+    return role_name[list[a].role];
+}
+
+const char *mutate_operand(struct place *m, enum mutation how) {
+    struct instr *x = m->x;
+    int n = x->narg, a = n ? draw(m, n) : 0, b = n ? draw(m, n) : 0;
+    struct arg *list = NEW(struct arg, n + 1), old;
+    const char *did = n ? role_name[m->k->arg[x->arg + (uint32_t)a].role] : NULL;
+    const uint8_t *roles;
+    if (!n || how == MUT_FLIP_FIRST || how == MUT_SWAP_BODIES)
+        return !n ? NULL : how == MUT_FLIP_FIRST ? flip_first(m) : swap_bodies(m);
+    memcpy(list, m->k->arg + x->arg, sizeof *list * (size_t)n);
+    old = list[a];
+    switch (how) {
+    case MUT_ADD_ITSELF: did = add_itself(m, list, n, a); break;
+    case MUT_DROP_OPERAND: memmove(list + a, list + a + 1, sizeof *list * (size_t)(--n - a)); break;
+    case MUT_DOUBLE_OPERAND: memmove(list + a + 1, list + a, sizeof *list * (size_t)(n++ - a)); break;
+    case MUT_SWAP_OPERANDS:
+        list[a].buf = list[b].buf;
+        list[b].buf = old.buf;
+        did = old.buf != list[a].buf ? role_name[list[b].role] : NULL;
+        break;
+    case MUT_OTHER_ROLE:
+        list[a].role = (op_roles(x->op, &roles), roles[draw(m, op_roles(x->op, &roles))]);
+        did = list[a].role != old.role ? role_name[list[a].role] : NULL;
+        break;
+    default: did = other_buffer(m, list, a, how);
+    }
+    if (did)
+        set_operands(m->k, x, list, n);
+    return did;
+}

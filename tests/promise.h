@@ -1,0 +1,23 @@
+/* What one step must give, from the job graph alone: promise.c. */
+#ifndef PIANOLA_PROMISE_H
+#define PIANOLA_PROMISE_H
+#include "../compiler/pass.h"
+
+struct promise {
+    const struct spec *sp;
+    const struct graph *g;
+    uint64_t (*in)[NROLES]; /* per job: what it reads, by role (symbols.h) */
+    uint64_t *sum; /* per set of weights, the stages' and the table's: the sum of all microbatches' contributions */
+    int *parts;    /* likewise: how many */
+    bool *home;    /* [rank * sets + set]: it owns that set */
+    bool repeats;  /* its text names a job twice in one line of needs */
+};
+static inline int sets_of(const struct promise *w) { return w->sp->stages + w->sp->tied; }
+static inline bool owns(const struct promise *w, int rank, int set) { return w->home[rank * sets_of(w) + set]; }
+
+struct promise promise_of(const struct spec *sp, const struct graph *g);
+/* The same of a program by what its text says: jobs run where they stand, need what DESIGN's default or its `needs`
+ * lines say, and a rank with weight(s), no fetched copy, is a home of s. False: it says nothing that could be kept;
+ * why. */
+bool promise_of_text(const struct program *p, struct promise *out, const char **why);
+#endif

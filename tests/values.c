@@ -1,0 +1,148 @@
+/* What instructions make of symbols (symbols.h), each by itself: no word here of when. */
+#include "symbols.h"
+
+struct span span_of(const struct rank *k, int32_t buf) {
+    const struct buf *b = &k->buf[buf];
+    return b->bytes ? (struct span){b->off, b->bytes} : (struct span){k->arena + buf, 1};
+}
+
+int access_of(const struct rank *k, const struct instr *x, int a) {
+    int role = operand(k, x, a).role, access = op_access(x->op, role);
+    return op_accumulates(x->op, role) && is_first(x, role) ? access & ~ACC_READ : access;
+}
+
+int operand_of(const struct rank *k, const struct instr *x, int role) {
+    for (int a = 0; a < x->narg; a++)
+        if (operand(k, x, a).role == role)
+            return a;
+    return -1;
+}
+
+int32_t workspace_of(const struct rank *k, const struct instr *x) {
+    for (int32_t b = 0; x->op <= OP_W && b < k->nbufs; b++)
+        if (k->buf[b].kind == K_work)
+            return b;
+    return -1;
+}
+
+bool grows_here(const struct rank *k, const struct instr *x, int a) {
+    int grown = x->op == OP_I && operand(k, x, a).role == ROLE_stash ? operand_of(k, x, ROLE_wstash) : -1;
+    return grown >= 0 && k->buf[operand(k, x, grown).buf].off == k->buf[operand(k, x, a).buf].off;
+}
+
+/* ---- values ---- */
+
+static bool is_sum(const struct instr *x, int role) {
+    return role == ROLE_dw || role == ROLE_dv || (x->op == OP_U && role == ROLE_w);
+}
+
+/* The values read, by role; sums of gradients, and weights that are updated byte by byte, are no single value. */
+static const char *values_read(const struct rank *k, const struct instr *x, uint64_t **seen, uint64_t in[NROLES]) {
+    for (int a = 0; a < x->narg; a++) {
+        int role = operand(k, x, a).role;
+        struct span s = span_of(k, operand(k, x, a).buf);
+        if (!(access_of(k, x, a) & ACC_READ) || is_sum(x, role))
+            continue;
+        for (int64_t n = 1; n < s.n; n++)
+            if (seen[a][n] != byte_of(seen[a][0], n))
+                return format("%s is made of two tensors", role_name[role]);
+        in[role] += mix(seen[a][0]);
+    }
+    return NULL;
+}
+
+/* Byte n of operand a; from: what is added, or what the update takes, or NULL. */
+static uint64_t byte_made(const struct instr *x, int role, uint64_t before, const uint64_t *from, int64_t n,
+                          const uint64_t in[NROLES], const uint64_t out[NROLES]) {
+    switch (x->op) {
+    case OP_ADD: return (before + (from ? from[n] : 0)) & ~STAMP;
+    case OP_ZERO: return 0;
+    case OP_U:
+        if (role == ROLE_opt)
+            return byte_of(value(K_opt, x->stage, 0, in[ROLE_opt], from ? from[0] : 0), n);
+        return updated(x->stage, before, from ? from[n] : 0, in[ROLE_opt]);
+    default: return (byte_of(out[role], n) + (role == ROLE_dw || role == ROLE_dv ? before : 0)) & ~STAMP;
+    }
+}
+
+static const char *check_job(const struct promise *want, const struct instr *x, const uint64_t in[NROLES]) {
+    static const uint8_t role[] = {ROLE_w, ROLE_v, ROLE_x, ROLE_stash, ROLE_input, ROLE_dy, ROLE_wstash};
+    int32_t j = job_at(want->sp, x->stage, x->batch, x->op);
+    for (size_t i = 0; i < sizeof role; i++)
+        if (in[role[i]] != want->in[j][role[i]])
+            return format("reads the wrong %s", role_name[role[i]]);
+    return NULL;
+}
+
+const char *make_values(const struct promise *want, const struct rank *k, const struct instr *x, uint64_t **seen,
+                        uint64_t **made) {
+    uint64_t in[NROLES] = {0}, out[NROLES] = {0};
+    const char *why = x->op <= OP_W || x->op == OP_U ? values_read(k, x, seen, in) : NULL;
+    int from = operand_of(k, x, x->op == OP_ADD ? ROLE_src : ROLE_dw);
+    int64_t enough = from < 0 ? INT64_MAX : span_of(k, operand(k, x, from).buf).n;
+    if (x->op <= OP_W) {
+        why = why ? why : check_job(want, x, in);
+        job_values(x->op, x->stage, x->batch, in, out);
+    } else if (from < 0 && x->op != OP_ZERO)
+        why = why ? why : "it has no gradient to take";
+    for (int a = 0; a < x->narg && !why; a++) {
+        int role = operand(k, x, a).role;
+        struct span s = span_of(k, operand(k, x, a).buf);
+        bool reads = access_of(k, x, a) & ACC_READ;
+        if (!(access_of(k, x, a) & ACC_WRITE))
+            continue;
+        if ((x->op == OP_ADD || (x->op == OP_U && role == ROLE_w)) && s.n > enough)
+            return "a gradient has fewer bytes than what takes it";
+        for (int64_t n = 0; n < s.n; n++)
+            made[a][n] = byte_made(x, role, reads ? seen[a][n] : 0, from >= 0 ? seen[from] : NULL, n, in, out);
+    }
+    return why;
+}
+
+/* ---- sizes, and what is at home ---- */
+
+const char *size_error(const struct promise *want, const struct rank *k, int32_t buf, int64_t (*size)[NKINDS]) {
+    const struct buf *b = &k->buf[buf];
+    if (b->off < 0 || b->bytes < 0 || b->off > k->arena - b->bytes)
+        return "a buffer lies outside the arena";
+    if (b->stage < 0 || b->stage >= sets_of(want))
+        return NULL;
+    int64_t must = want->sp->stage ? want->sp->stage[b->stage].bytes[b->kind] : size[b->stage][b->kind] - 1;
+    if (must >= 0 && must != b->bytes)
+        return format("a buffer of %s(%d) has %lld bytes, not %lld", kind_name[b->kind], b->stage, (long long)b->bytes,
+                      (long long)must);
+    size[b->stage][b->kind] = b->bytes + 1;
+    return NULL;
+}
+
+int32_t home_buffer(const struct rank *k, int kind, int set) {
+    for (int32_t b = 0; b < k->nbufs; b++)
+        if (k->buf[b].kind == kind && k->buf[b].stage == set && (k->buf[b].inst < 0 || kind == K_opt))
+            return b;
+    return -1;
+}
+
+static void fill(const struct rank *k, int32_t buf, uint64_t v, uint64_t *mem) {
+    struct span s = buf < 0 ? (struct span){0, 0} : span_of(k, buf);
+    for (int64_t n = 0; n < s.n; n++)
+        mem[s.at + n] = byte_of(v, n);
+}
+
+void fill_home(const struct rank *k, int set, uint64_t *mem) {
+    fill(k, home_buffer(k, K_weight, set), weight_value(set), mem);
+    fill(k, home_buffer(k, K_opt, set), opt_value(set), mem);
+}
+
+const char *home_error(const struct promise *want, const struct rank *k, int set, const uint64_t *mem) {
+    int32_t w = home_buffer(k, K_weight, set), o = home_buffer(k, K_opt, set);
+    uint64_t opt = o >= 0 ? mix(opt_value(set)) : 0, slope = (uint64_t)want->parts[set] * STEP, dw = want->sum[set];
+    struct span at = span_of(k, w);
+    for (int64_t n = 0; n < at.n; n++)
+        if (mem[at.at + n] != updated(set, byte_of(weight_value(set), n), (dw + (uint64_t)n * slope) & ~STAMP, opt))
+            return format("byte %lld of weight(%d) is wrong", (long long)n, set);
+    at = o >= 0 ? span_of(k, o) : (struct span){0, 0};
+    for (int64_t n = 0; n < at.n; n++)
+        if (mem[at.at + n] != byte_of(value(K_opt, set, 0, opt, dw & ~STAMP), n))
+            return format("byte %lld of opt(%d) is wrong", (long long)n, set);
+    return NULL;
+}
