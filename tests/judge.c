@@ -349,7 +349,8 @@ static bool is_named(const struct court *c, const struct instr *x, int role, con
     int32_t inst = inst_of(x, role);
     if (reads && role != ROLE_w && role != ROLE_v)
         return true;
-    return (kind < 0 || b->kind == kind) && b->stage == (table ? c->want->sp->stages : x->stage) &&
+    bool either = kind < 0 && (b->kind == K_stash || b->kind == K_input);
+    return (either || b->kind == kind) && b->stage == (table ? c->want->sp->stages : x->stage) &&
            (!kind_has_batch[b->kind] || b->batch == x->batch) && (inst == INT32_MIN || b->inst == inst);
 }
 
@@ -392,15 +393,30 @@ static void check_tokens(struct court *c, int32_t j) {
         said(c, c->ran[j], "reads tokens that it does not need, or not those that it does");
 }
 
+/* What the plan says of buffers, and nothing asks: a workspace has no instances, state that has no bytes no buffer, and
+ * only a stash grows, into the wstash at its place. */
+static const char *false_plan(const struct rank *k, int32_t b) {
+    const struct buf *x = &k->buf[b], *y = x->grows >= 0 ? &k->buf[x->grows] : NULL;
+    if (x->kind == K_work && x->inst >= 0)
+        return "there is one workspace";
+    if (x->kind == K_opt && !x->bytes)
+        return "optimizer state that has no bytes needs no buffer";
+    if (y && (x->kind != K_stash || y->kind != K_wstash || x->stage != y->stage || x->batch != y->batch ||
+              x->off != y->off || x->bytes > y->bytes))
+        return "a buffer grows that cannot";
+    return NULL;
+}
+
 static void check_said(struct court *c) {
     for (int i = 0; i < c->z.n; i++)
         check_names(c, i);
     for (int32_t j = 0; j < c->want->sp->njobs; j++)
         check_tokens(c, j);
     for (int r = 0; r < c->z.p->workers; r++)
-        for (int32_t b = 0; b < c->z.p->rank[r].nbufs; b++)
-            if (c->z.p->rank[r].buf[b].kind == K_opt && !c->z.p->rank[r].buf[b].bytes && !c->formal)
-                c->formal = format("rank %d: optimizer state that has no bytes needs no buffer", r);
+        for (int32_t b = 0; b < c->z.p->rank[r].nbufs && !c->formal; b++) {
+            const char *why = false_plan(&c->z.p->rank[r], b);
+            c->formal = why ? format("rank %d: %s", r, why) : NULL;
+        }
     for (int r = 0; r < c->z.p->workers; r++)
         for (int32_t b = 0; b < c->z.p->rank[r].nbufs; b++)
             if (c->of[r].live[b] && !is_permanent(c, r, b) && !c->formal)

@@ -79,7 +79,7 @@ const char *make_values(const struct promise *want, const struct rank *k, const 
     uint64_t in[NROLES] = {0}, out[NROLES] = {0};
     const char *why = x->op <= OP_W || x->op == OP_U ? values_read(k, x, seen, in) : NULL;
     int from = operand_of(k, x, x->op == OP_ADD ? ROLE_src : ROLE_dw);
-    int64_t enough = from < 0 ? INT64_MAX : span_of(k, operand(k, x, from).buf).n;
+    int64_t enough = from < 0 ? INT64_MAX : k->buf[operand(k, x, from).buf].bytes;
     if (x->op <= OP_W) {
         why = why ? why : check_job(want, x, in);
         job_values(x->op, x->stage, x->batch, in, out);
@@ -91,7 +91,7 @@ const char *make_values(const struct promise *want, const struct rank *k, const 
         bool reads = access_of(k, x, a) & ACC_READ;
         if (!(access_of(k, x, a) & ACC_WRITE))
             continue;
-        if ((x->op == OP_ADD || (x->op == OP_U && role == ROLE_w)) && s.n > enough)
+        if ((x->op == OP_ADD || (x->op == OP_U && role == ROLE_w)) && k->buf[operand(k, x, a).buf].bytes > enough)
             return "a gradient has fewer bytes than what takes it";
         for (int64_t n = 0; n < s.n; n++)
             made[a][n] = byte_made(x, role, reads ? seen[a][n] : 0, from >= 0 ? seen[from] : NULL, n, in, out);
