@@ -12,177 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A rank's part of the gradient of a stage, or of the table. */
-struct part {
-    int32_t rank, stage, buf;
-    int32_t jobs;           /* contributions of its own yet to end */
-    int32_t home;           /* where it goes: itself when it is a home */
-    int32_t arrivals;       /* at a home: parts of other ranks yet to be added */
-    int32_t waiting;        /* at a home: received parts that wait for its own jobs; a list through next */
-    int32_t next, received; /* as a member of that list: the received buffer, at the home */
-    bool written;           /* something has been accumulated */
-};
-
-struct closing {
-    double t;
-    int32_t rank, buf;
-};
-
-struct build {
-    const struct spec *sp;
-    const struct stage *st;
-    const struct graph *g;
-    const struct sched *sc;
-    struct program *p;
-    struct homes homes;
-    struct fetches fetches;
-    int32_t *fetched;  /* per fetch: its buffer */
-    int32_t *edge_buf; /* per edge: the tensor, as a buffer of the consumer's rank */
-    int32_t *job_ins;  /* per job: its instruction */
-    int sets;          /* of weights: the stages', and the table */
-    int32_t **weight;  /* per rank and set: home buffers, or -1; likewise: */
-    int32_t *part_at;  /* rank * sets + set -> index in part, or -1 */
-    struct part *part;
-    int nparts;
-    int *homes_left; /* per set: homes whose gradient is not complete */
-    struct closing *closing;
-    size_t nclosing, closing_cap;
-    struct caps {
-        size_t ins, buf, arg, freed, event, uses, lanes;
-        int32_t *left; /* per buffer: uses yet to be issued */
-        int16_t *lane; /* by what it is for, see lane_of; -1: none yet */
-        int32_t *update;
-        int nupdates;
-    } * rank;
-};
-
-static int32_t new_buf(struct build *L, int r, int kind, int s, int b, int inst, int64_t bytes, int uses) {
-    struct rank *k = &L->p->rank[r];
-    struct caps *c = &L->rank[r];
-    GROW(k->buf, c->buf, (size_t)k->nbufs + 1);
-    GROW(c->left, c->uses, (size_t)k->nbufs + 1);
-    k->buf[k->nbufs] = (struct buf){(uint8_t)kind, s, b, inst, -1, bytes, -1};
-    c->left[k->nbufs] = uses;
-    return k->nbufs++;
-}
-
-static void push_event(struct build *L, int r, int32_t e) {
-    struct rank *k = &L->p->rank[r];
-    GROW(k->event, L->rank[r].event, k->nevents + 1);
-    k->event[k->nevents++] = e;
-}
-
-/* A buffer that lives from here to its last use. A stash whose I runs here makes room for what I adds. */
-static int32_t open_buf(struct build *L, int r, int kind, int s, int b, int inst, int uses) {
-    int32_t x = new_buf(L, r, kind, s, b, inst, L->st[s].bytes[kind], uses);
-    int32_t split = kind == K_stash ? job_at(L->sp, s, b, OP_I) : -1;
-    if (split >= 0 && L->sp->job[split].rank == r) {
-        int32_t w = new_buf(L, r, K_wstash, s, b, -1, L->st[s].bytes[K_wstash], 1);
-        L->p->rank[r].buf[x].grows = w;
-    }
-    push_event(L, r, x);
-    return x;
-}
-
-static void close_later(struct build *L, double t, int32_t r, int32_t buf) {
-    GROW(L->closing, L->closing_cap, L->nclosing + 1);
-    size_t i = L->nclosing++;
-    for (; i > 0 && L->closing[(i - 1) / 2].t > t; i = (i - 1) / 2)
-        L->closing[i] = L->closing[(i - 1) / 2];
-    L->closing[i] = (struct closing){t, r, buf};
-}
-
-static void close_until(struct build *L, double t) {
-    struct closing *a = L->closing;
-    while (L->nclosing > 0 && a[0].t <= t) {
-        push_event(L, a[0].rank, ~a[0].buf);
-        struct closing x = a[--L->nclosing];
-        size_t i = 0;
-        for (size_t c; (c = 2 * i + 1) < L->nclosing; i = c) {
-            if (c + 1 < L->nclosing && a[c + 1].t < a[c].t)
-                c++;
-            if (a[c].t >= x.t)
-                break;
-            a[i] = a[c];
-        }
-        a[i] = x;
-    }
-}
-
-static void add_lane(struct build *L, int r, struct lane lane) {
-    struct rank *k = &L->p->rank[r];
-    GROW(k->lane, L->rank[r].lanes, (size_t)k->nlanes + 1);
-    k->lane[k->nlanes++] = lane;
-}
-
-static int lane_of(struct build *L, int r, int op, int peer) {
-    if (op_lane[op] == LANE_COMPUTE)
-        return 0;
-    enum lanes_per per = L->sp->lanes;
-    int place = per == PER_RANK ? 0 : per == PER_PEER || op_lane[op] == LANE_SEND ? peer : L->sp->workers + peer;
-    int16_t *at = &L->rank[r].lane[place];
-    if (*at < 0) {
-        static const uint8_t coarse[] = {[PER_PEER] = LANE_PEER, [PER_RANK] = LANE_ALL};
-        *at = (int16_t)L->p->rank[r].nlanes;
-        add_lane(L, r, (struct lane){per == PER_EDGE ? op_lane[op] : coarse[per], per == PER_RANK ? -1 : peer, -1});
-    }
-    return *at;
-}
-
-static struct instr *issue(struct build *L, int r, int op, int s, int b, int peer, int inst) {
-    struct rank *k = &L->p->rank[r];
-    GROW(k->ins, L->rank[r].ins, (size_t)k->nins + 1);
-    struct instr *i = &k->ins[k->nins++];
-    *i = (struct instr){.op = (uint8_t)op, .stage = s, .batch = b, .peer = peer, .inst = inst, .msg = -1};
-    i->arg = (uint32_t)k->nargs;
-    i->free = (uint32_t)k->nfrees;
-    i->lane = op == OP_REDUCE ? 0 : (uint16_t)lane_of(L, r, op, peer);
-    return i;
-}
-
-static void operand(struct build *L, int r, int role, int32_t buf) {
-    struct rank *k = &L->p->rank[r];
-    GROW(k->arg, L->rank[r].arg, k->nargs + 1);
-    k->arg[k->nargs++] = (struct arg){(uint8_t)role, buf};
-    k->ins[k->nins - 1].narg++;
-}
-
-/* The newest instruction uses buf once; when that is the last use, it frees it. Returns whether it does. */
-static bool used(struct build *L, int r, int32_t buf) {
-    struct rank *k = &L->p->rank[r];
-    struct caps *c = &L->rank[r];
-    if (--c->left[buf] > 0)
-        return false;
-    GROW(k->freed, c->freed, k->nfrees + 1);
-    k->freed[k->nfrees++] = buf;
-    k->ins[k->nins - 1].nfree++;
-    return true;
-}
-
-/* A SEND of buf and its RECV; returns the received buffer, used `uses` times. Frees buf at its last use. */
-static int32_t message(struct build *L, double t, int send, int from, int to, int32_t buf, int inst, int uses) {
-    struct buf x = L->p->rank[from].buf[buf];
-    bool weights = send == OP_SERVE, part = send == OP_SEND_G;
-    int name = part ? -1 : inst;
-    issue(L, from, send, x.stage, x.batch, to, name);
-    operand(L, from, ROLE_t, buf);
-    if (!weights && used(L, from, buf)) {
-        struct link l = link_of(L->sp, from, to);
-        if (isinf(l.bandwidth))
-            push_event(L, from, ~buf);
-        else
-            close_later(L, t + (double)x.bytes / l.bandwidth, from, buf);
-    }
-    int32_t y = open_buf(L, to, x.kind, x.stage, x.batch, part ? from : inst, uses);
-    issue(L, to, send + 1, x.stage, x.batch, from, name); /* ORDER OPS: each RECV follows its SEND in ops.h */
-    operand(L, to, ROLE_t, y);
-    return y;
-}
-
 static void fetch(struct build *L, double t, int32_t i) {
     const struct fetch *f = &L->fetches.a[i];
     int32_t w = L->weight[f->home][f->stage];
-    L->fetched[i] = message(L, t, OP_SERVE, f->home, f->rank, w, f->inst, f->uses);
+    L->fetched[i] = send_message(L, t, OP_SERVE, f->home, f->rank, w, f->inst, f->uses);
 }
 
 static const uint8_t send_of[NKINDS] = {[K_act] = OP_SEND_F,   [K_grad] = OP_SEND_B,   [K_stash] = OP_SEND_S,
@@ -190,22 +23,31 @@ static const uint8_t send_of[NKINDS] = {[K_act] = OP_SEND_F,   [K_grad] = OP_SEN
 static const uint8_t role_of[NKINDS] = {[K_act] = ROLE_x,       [K_grad] = ROLE_dy,       [K_stash] = ROLE_stash,
                                         [K_input] = ROLE_input, [K_wstash] = ROLE_wstash, [K_token] = ROLE_t};
 
+/* What a job sends of a kind to another rank: used so often there, as buffer buf once it is sent. */
+struct delivery {
+    int32_t round, buf, uses;
+};
+
+static struct delivery *delivery_to(struct build *L, const struct job *reader, int kind) {
+    struct delivery *d = &L->delivery[(int64_t)reader->rank * NKINDS + kind];
+    if (d->round != L->round)
+        *d = (struct delivery){L->round, -1, 0};
+    return d;
+}
+
 /* How often job j's output of this kind is used: once per consumer here, once per other rank. */
-static int count_uses(const struct build *L, int32_t j, int kind, int only_rank) {
+static int count_uses(struct build *L, int32_t j, int kind) {
     const struct job *from = &L->sp->job[j];
     int n = 0;
+    L->round++;
     for (int32_t e = L->g->succ_at[j]; e < L->g->succ_at[j + 1]; e++) {
         const struct job *to = &L->sp->job[L->g->succ[e]];
-        if (edge_kind(from, to) != kind || (only_rank >= 0 && to->rank != only_rank))
+        if (edge_kind(from, to) != kind)
             continue;
-        if (kind == K_token && to->rank == from->rank) /* the compute lane keeps that order */
-            continue;
-        bool again = false;
-        for (int32_t k = L->g->succ_at[j]; only_rank < 0 && to->rank != from->rank && k < e; k++) {
-            const struct job *other = &L->sp->job[L->g->succ[k]];
-            again |= other->rank == to->rank && edge_kind(from, other) == kind;
-        }
-        n += !again;
+        if (to->rank == from->rank)
+            n += kind != K_token; /* the compute lane keeps that order */
+        else
+            n += delivery_to(L, to, kind)->uses++ == 0;
     }
     return n;
 }
@@ -213,7 +55,7 @@ static int count_uses(const struct build *L, int32_t j, int kind, int only_rank)
 /* Opens job j's output of a kind, if anyone uses it, and hands it to the consumers. */
 static void output(struct build *L, int32_t j, int kind, int role) {
     const struct job *job = &L->sp->job[j];
-    int uses = count_uses(L, j, kind, -1);
+    int uses = count_uses(L, j, kind);
     if (!uses)
         return;
     int32_t x;
@@ -226,7 +68,7 @@ static void output(struct build *L, int32_t j, int kind, int role) {
         x = k->buf[k->arg[a].buf].grows;
     } else
         x = open_buf(L, job->rank, kind, job->s, job->b, kind == K_token ? job->d : -1, uses);
-    operand(L, job->rank, role, x);
+    add_operand(L, job->rank, role, x);
     for (int32_t e = L->g->succ_at[j]; e < L->g->succ_at[j + 1]; e++)
         if (edge_kind(job, &L->sp->job[L->g->succ[e]]) == kind)
             L->edge_buf[L->g->succ_edge[e]] = x;
@@ -237,7 +79,7 @@ static void inputs(struct build *L, int32_t j, int kind) {
     for (int32_t e = L->g->pred_at[j]; e < L->g->pred_at[j + 1]; e++) {
         const struct job *from = &L->sp->job[L->g->pred[e]];
         if (edge_kind(from, job) == kind && (kind != K_token || from->rank != job->rank))
-            operand(L, job->rank, role_of[kind], L->edge_buf[e]);
+            add_operand(L, job->rank, role_of[kind], L->edge_buf[e]);
     }
 }
 
@@ -248,7 +90,7 @@ static struct part *part_of(struct build *L, int rank, int set) {
 static void accumulate(struct build *L, struct part *p, int role) {
     if (p->buf < 0) /* away from home: it lives until it is sent */
         p->buf = open_buf(L, p->rank, K_wgrad, p->stage, -1, -1, 1);
-    operand(L, p->rank, role, p->buf);
+    add_operand(L, p->rank, role, p->buf);
     struct rank *k = &L->p->rank[p->rank];
     *(role == ROLE_dv ? &k->ins[k->nins - 1].vfirst : &k->ins[k->nins - 1].first) = !p->written;
     p->written = true;
@@ -260,7 +102,7 @@ static void read_weights(struct build *L, int32_t j) {
     for (int which = 0; which < NSETS; which++) {
         int32_t set = set_read(L->sp, job, which), f = L->fetches.of_job[(int64_t)j * NSETS + which];
         if (set >= 0)
-            operand(L, job->rank, role[which], f >= 0 ? L->fetched[f] : L->weight[job->rank][set]);
+            add_operand(L, job->rank, role[which], f >= 0 ? L->fetched[f] : L->weight[job->rank][set]);
     }
 }
 
@@ -314,16 +156,16 @@ static void start_job(struct build *L, int32_t j) {
         struct buf *b = &k->buf[k->arg[a].buf];
         bool weights = b->kind == K_weight && b->inst < 0;
         if (op_access(i->op, k->arg[a].role) == ACC_READ && !weights)
-            used(L, r, k->arg[a].buf);
+            use_up(L, r, k->arg[a].buf);
     }
 }
 
 /* At a home: adds a received part. */
 static void add_part(struct build *L, struct part *home, struct part *p) {
     issue(L, home->rank, OP_ADD, p->stage, -1, p->rank, -1);
-    operand(L, home->rank, ROLE_src, p->received);
+    add_operand(L, home->rank, ROLE_src, p->received);
     accumulate(L, home, ROLE_dw);
-    used(L, home->rank, p->received);
+    use_up(L, home->rank, p->received);
     push_event(L, home->rank, ~p->received);
     home->arrivals--;
 }
@@ -356,7 +198,7 @@ static void home_done(struct build *L, struct part *p) {
         if (lane == k->nlanes)
             add_lane(L, r, (struct lane){LANE_GROUP, -1, g});
         issue(L, r, OP_REDUCE, s, -1, -1, -1)->lane = (uint16_t)lane;
-        operand(L, r, ROLE_dw, part_of(L, r, s)->buf);
+        add_operand(L, r, ROLE_dw, part_of(L, r, s)->buf);
     }
 }
 
@@ -364,7 +206,7 @@ static void home_done(struct build *L, struct part *p) {
 static void part_done(struct build *L, double t, struct part *p) {
     struct part *home = part_of(L, p->home, p->stage);
     if (p != home) {
-        p->received = message(L, t, OP_SEND_G, p->rank, p->home, p->buf, -1, 1);
+        p->received = send_message(L, t, OP_SEND_G, p->rank, p->home, p->buf, -1, 1);
         if (home->jobs > 0) { /* its own jobs must not wait for a message: the part waits for them */
             p->next = home->waiting;
             home->waiting = (int32_t)(p - L->part);
@@ -376,6 +218,27 @@ static void part_done(struct build *L, double t, struct part *p) {
             add_part(L, p, &L->part[i]);
     if (home->jobs == 0 && home->arrivals == 0)
         home_done(L, home);
+}
+
+/* The results of job j travel, of each kind once to each rank that has consumers. */
+static void send_results(struct build *L, int32_t j, double t) {
+    const struct job *job = &L->sp->job[j];
+    int32_t from = L->g->succ_at[j], to = L->g->succ_at[j + 1];
+    L->round++;
+    for (int32_t e = from; e < to; e++)
+        delivery_to(L, &L->sp->job[L->g->succ[e]], edge_kind(job, &L->sp->job[L->g->succ[e]]))->uses++;
+    for (int32_t e = from; e < to; e++) {
+        const struct job *reader = &L->sp->job[L->g->succ[e]];
+        int32_t *buf = &L->edge_buf[L->g->succ_edge[e]];
+        int kind = edge_kind(job, reader);
+        struct delivery *d = delivery_to(L, reader, kind);
+        if (reader->rank == job->rank)
+            continue;
+        if (d->buf < 0)
+            d->buf = send_message(L, t, send_of[kind], job->rank, reader->rank, *buf, kind == K_token ? job->d : -1,
+                                  d->uses);
+        *buf = d->buf;
+    }
 }
 
 /* Job j has ended at t: what it freed closes, its results travel, its slot is fetched into again. */
@@ -390,24 +253,7 @@ static void end_job(struct build *L, int32_t j) {
         if (!grown)
             push_event(L, job->rank, ~b);
     }
-    for (int32_t e = L->g->succ_at[j]; e < L->g->succ_at[j + 1]; e++) {
-        const struct job *to = &L->sp->job[L->g->succ[e]];
-        int kind = edge_kind(job, to);
-        if (to->rank == job->rank)
-            continue;
-        bool sent = false; /* to that rank already, for another consumer there */
-        for (int32_t k2 = L->g->succ_at[j]; k2 < e && !sent; k2++) {
-            const struct job *other = &L->sp->job[L->g->succ[k2]];
-            sent = other->rank == to->rank && edge_kind(job, other) == kind;
-            if (sent)
-                L->edge_buf[L->g->succ_edge[e]] = L->edge_buf[L->g->succ_edge[k2]];
-        }
-        if (sent)
-            continue;
-        int32_t x = L->edge_buf[L->g->succ_edge[e]];
-        L->edge_buf[L->g->succ_edge[e]] = message(L, t, send_of[kind], job->rank, to->rank, x,
-                                                  kind == K_token ? job->d : -1, count_uses(L, j, kind, to->rank));
-    }
+    send_results(L, j, t);
     for (int which = 0; which < NSETS; which++) {
         int32_t set = set_added(L->sp, job, which);
         if (set >= 0 && --part_of(L, job->rank, set)->jobs == 0)
@@ -485,36 +331,15 @@ static void updates(struct build *L) {
         for (int i = 0; i < L->rank[r].nupdates; i++) {
             int s = L->rank[r].update[i];
             issue(L, r, OP_U, s, -1, -1, -1);
-            operand(L, r, ROLE_dw, part_of(L, r, s)->buf);
+            add_operand(L, r, ROLE_dw, part_of(L, r, s)->buf);
             for (int b = 0; b < k->nbufs && L->st[s].bytes[K_opt]; b++)
                 if (k->buf[b].kind == K_opt && k->buf[b].stage == s) {
-                    operand(L, r, ROLE_opt, b);
+                    add_operand(L, r, ROLE_opt, b);
                     break;
                 }
-            operand(L, r, ROLE_w, L->weight[r][s]);
+            add_operand(L, r, ROLE_w, L->weight[r][s]);
         }
     }
-}
-
-static int by_lane(const void *x, const void *y) {
-    const struct lane *a = x, *b = y;
-    if (a->kind != b->kind)
-        return a->kind - b->kind;
-    return a->peer != b->peer ? a->peer - b->peer : a->group - b->group;
-}
-
-/* Lanes were numbered as they came up; in the program they go by kind, peer and group. */
-static void order_lanes(struct rank *k) {
-    struct lane *old = NEW(struct lane, k->nlanes);
-    uint16_t *now = NEW(uint16_t, k->nlanes);
-    memcpy(old, k->lane, sizeof *old * (size_t)k->nlanes);
-    qsort(k->lane, (size_t)k->nlanes, sizeof *k->lane, by_lane);
-    for (int i = 0; i < k->nlanes; i++) {
-        struct lane *at = bsearch(&old[i], k->lane, (size_t)k->nlanes, sizeof *k->lane, by_lane);
-        now[i] = (uint16_t)(at - k->lane);
-    }
-    for (int i = 0; i < k->nins; i++)
-        k->ins[i].lane = now[k->ins[i].lane];
 }
 
 /* Dependencies other than a chain's are part of the program: without them, nobody could check the streams. */
@@ -543,6 +368,7 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
     L->fetched = NEW(int32_t, L->fetches.n);
     L->edge_buf = NEW(int32_t, g->pred_at[g->n] + 1);
     L->job_ins = NEW(int32_t, sp->njobs);
+    L->delivery = NEW(struct delivery, (int64_t)sp->workers * NKINDS);
     L->rank = NEW(struct caps, sp->workers);
     L->weight = NEW(int32_t *, sp->workers);
     struct program *p = L->p = NEW(struct program, 1);
@@ -571,7 +397,7 @@ struct program *lower(const struct spec *sp, const struct stage *st, const struc
         struct part *p = &L->part[i];
         if (p->home == p->rank && p->jobs == 0 && p->arrivals == 0) {
             issue(L, p->rank, OP_ZERO, p->stage, -1, -1, -1);
-            operand(L, p->rank, ROLE_dw, p->buf);
+            add_operand(L, p->rank, ROLE_dw, p->buf);
             home_done(L, p);
         }
     }

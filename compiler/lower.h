@@ -1,4 +1,4 @@
-/* Between lower.c and fetch.c: who owns weights, and which ones travel. */
+/* Between lower.c, lower_issue.c and fetch.c: what is built, who owns weights, and which ones travel. */
 #ifndef PIANOLA_LOWER_H
 #define PIANOLA_LOWER_H
 #include "pass.h"
@@ -29,4 +29,64 @@ struct fetches {
     int32_t *after, *next; /* fetches that job j's end lets go: after[j], then next[]; after[njobs]: at the start */
 };
 struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const struct homes *h);
+/* A rank's part of the gradient of a stage, or of the table. */
+struct part {
+    int32_t rank, stage, buf;
+    int32_t jobs;           /* contributions of its own yet to end */
+    int32_t home;           /* where it goes: itself when it is a home */
+    int32_t arrivals;       /* at a home: parts of other ranks yet to be added */
+    int32_t waiting;        /* at a home: received parts that wait for its own jobs; a list through next */
+    int32_t next, received; /* as a member of that list: the received buffer, at the home */
+    bool written;           /* something has been accumulated */
+};
+
+struct closing {
+    double t;
+    int32_t rank, buf;
+};
+
+struct build {
+    const struct spec *sp;
+    const struct stage *st;
+    const struct graph *g;
+    const struct sched *sc;
+    struct program *p;
+    struct homes homes;
+    struct fetches fetches;
+    int32_t *fetched;  /* per fetch: its buffer */
+    int32_t *edge_buf; /* per edge: the tensor, as a buffer of the consumer's rank */
+    int32_t *job_ins;  /* per job: its instruction */
+    int sets;          /* of weights: the stages', and the table */
+    int32_t **weight;  /* per rank and set: home buffers, or -1; likewise: */
+    int32_t *part_at;  /* rank * sets + set -> index in part, or -1 */
+    struct part *part;
+    int nparts;
+    int *homes_left;           /* per set: homes whose gradient is not complete */
+    struct delivery *delivery; /* per rank and kind, of the round in hand */
+    int32_t round;
+    struct closing *closing;
+    size_t nclosing, closing_cap;
+    struct caps {
+        size_t ins, buf, arg, freed, event, uses, lanes;
+        int32_t *left; /* per buffer: uses yet to be issued */
+        int16_t *lane; /* by what it is for, see lane_of; -1: none yet */
+        int32_t *update;
+        int nupdates;
+    } * rank;
+};
+
+/* lower_issue.c */
+int32_t new_buf(struct build *L, int r, int kind, int s, int b, int inst, int64_t bytes, int uses);
+/* A buffer that lives from here to its last use. A stash whose I runs here makes room for what I adds. */
+int32_t open_buf(struct build *L, int r, int kind, int s, int b, int inst, int uses);
+void push_event(struct build *L, int r, int32_t e);
+void close_until(struct build *L, double t); /* buffers of messages that have left by then */
+void add_lane(struct build *L, int r, struct lane lane);
+struct instr *issue(struct build *L, int r, int op, int s, int b, int peer, int inst);
+void add_operand(struct build *L, int r, int role, int32_t buf); /* to the newest instruction */
+/* The newest instruction uses buf once; when that is the last use, it frees it. Returns whether it does. */
+bool use_up(struct build *L, int r, int32_t buf);
+/* A SEND of buf and its RECV; returns the received buffer, used `uses` times. Frees buf at its last use. */
+int32_t send_message(struct build *L, double t, int send, int from, int to, int32_t buf, int inst, int uses);
+void order_lanes(struct rank *k); /* lane 0 is compute; then by kind, and by peer or group */
 #endif
