@@ -345,7 +345,6 @@ static struct job *parse_sequence(struct reader *r, uint8_t *has, int *count) {
                 GROW(job, capacity, n + 1);
                 j->prio = place++;
                 job[n++] = *j;
-                charge(r->S, 10);
             }
         }
     }
@@ -379,7 +378,8 @@ static void jobs_from_sequence(struct reader *r) {
         }
     }
     for (struct job *j = sp->job; j < sp->job + sp->njobs; j++)
-        if (j->rank < 0) { /* a recompute that is not listed: just before its backward, by the ties, or before its pair */
+        if (j->rank <
+            0) { /* a recompute that is not listed: just before its backward, by the ties, or before its pair */
             j->rank = j[1].rank;
             j->prio = j[1].pair ? sp->job[sp->pair[j[1].pair - 1].first].prio - 0.5 : j[1].prio;
         }
@@ -470,7 +470,7 @@ static void read_preds(struct reader *r) {
                           call_name(r->S), describe(L, list));
         for (int i = 1; lua_rawgeti(L, list, i) != LUA_TNIL; i++, lua_settop(L, list)) {
             int32_t p = pred_item(r, i);
-            charge(r->S, 60);
+            spend(L, 60);
             if (last[p] == k + 1)
                 continue;
             last[p] = k + 1;
