@@ -289,6 +289,34 @@ int unknown_name(lua_State *L, const char *what, const char *name) {
     return luaL_error(L, near ? "%s '%s'; did you mean '%s'?" : "%s '%s'", what, name, near);
 }
 
+/* Upvalues of refuse_read: the globals, and names that only schedules and only models have. */
+static int kind_of_name(lua_State *L, const char *name) {
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(name, script_kinds[i]))
+            return i;
+    for (int i = SCRIPT_SCHEDULE; i <= SCRIPT_MODEL; i++) {
+        lua_pushvalue(L, 2);
+        if (lua_rawget(L, lua_upvalueindex(2 + i)) != LUA_TNIL)
+            return i;
+        lua_pop(L, 1);
+    }
+    return -1;
+}
+
+/* A file of one kind where another belongs: how it was given, and how to give it. */
+static _Noreturn void refuse_kind(lua_State *L, const char *name, enum script_kind kind) {
+    static const char *const given[] = {"this one was given as the schedule", "this one was given to --model",
+                                        "this one was given to --cluster"};
+    static const char *const how[] = {"a schedule script stands alone: pianola check SCHEDULE.lua",
+                                      "pass a model script beside a schedule: pianola check SCHEDULE.lua --model FILE",
+                                      "pass a cluster script beside a schedule: pianola check SCHEDULE.lua --cluster "
+                                      "FILE"};
+    enum script_kind is = script_of(L)->kind;
+    luaL_error(L, "'%s' belongs in a %s script, and %s, which ends with: return %s { ... }; %s", name,
+               script_kinds[kind], given[is], script_kinds[is], how[kind]);
+    __builtin_unreachable();
+}
+
 static int refuse_read(lua_State *L) {
     if (lua_type(L, 2) != LUA_TSTRING)
         return 0;
@@ -296,10 +324,9 @@ static int refuse_read(lua_State *L) {
     for (size_t i = 0; i < sizeof withheld / sizeof *withheld; i++)
         if (!strcmp(name, withheld[i]))
             luaL_error(L, "'%s' is not available: a script only computes, without files, clock or other code", name);
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(name, script_kinds[i]))
-            luaL_error(L, "'%s' belongs in another kind of file: this one is a %s, and ends with: return %s { ... }",
-                       name, script_kinds[script_of(L)->kind], script_kinds[script_of(L)->kind]);
+    int kind = kind_of_name(L, name);
+    if (kind >= 0)
+        refuse_kind(L, name, (enum script_kind)kind);
     lua_pushvalue(L, lua_upvalueindex(1));
     return unknown_name(L, "nothing is named", name);
 }
@@ -362,8 +389,8 @@ static void push_globals(lua_State *L) {
     lua_setfield(L, -2, "setmetatable");
 }
 
-/* Our part in Lua: it gives the orders, table.sort and xpcall. */
-static void run_prelude(lua_State *L, int globals, bool orders) {
+/* Our part in Lua: it gives the orders, into the table at that index, table.sort and xpcall. */
+static void run_prelude(lua_State *L, int globals, int orders) {
     if (luaL_loadbufferx(L, prelude_lua, strlen(prelude_lua), "=prelude", "t"))
         lua_error(L);
     lua_call(L, 0, 3);
@@ -375,10 +402,7 @@ static void run_prelude(lua_State *L, int globals, bool orders) {
     for (lua_pushnil(L); lua_next(L, -2);) {
         lua_pushvalue(L, -2);
         lua_insert(L, -2);
-        if (orders)
-            lua_settable(L, globals);
-        else
-            lua_pop(L, 2);
+        lua_settable(L, orders);
     }
     lua_pop(L, 1);
 }
@@ -406,12 +430,15 @@ void push_environment(lua_State *L, enum script_kind kind) {
     lua_pushstring(L, script_kinds[kind]);
     lua_pushcclosure(L, answer, 1);
     lua_setfield(L, globals, script_kinds[kind]);
-    run_prelude(L, globals, kind == SCRIPT_SCHEDULE);
-    if (kind == SCRIPT_MODEL)
-        open_layers(L, globals);
+    lua_newtable(L); /* what only schedules have, where this is none */
+    lua_newtable(L); /* likewise of models */
+    run_prelude(L, globals, kind == SCRIPT_SCHEDULE ? globals : globals + 1);
+    open_layers(L, kind == SCRIPT_MODEL ? globals : globals + 2);
     lua_newtable(L); /* metatable of globals */
+    lua_insert(L, globals + 1);
     lua_pushvalue(L, globals);
-    lua_pushcclosure(L, refuse_read, 1);
+    lua_insert(L, globals + 2);
+    lua_pushcclosure(L, refuse_read, 3);
     lua_setfield(L, -2, "__index");
     lua_setmetatable(L, globals);
     lua_newtable(L); /* _ENV */
