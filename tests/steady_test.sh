@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# No clock decides what a script is told: beside other work, at the lowest priority and with less memory at hand, the same
-# script gets the same answer to the byte.
+# No clock decides what a script is told: beside work that takes most of a processor, the same script gets the same answer to
+# the byte.
 cd "$(dirname "$0")/.." || exit 2
 . tests/lib.sh
 PIANOLA=$(realpath "$PIANOLA")
@@ -9,15 +9,15 @@ busy=()
 trap 'kill "${busy[@]}" 2>/dev/null; rm -rf "$work"' EXIT
 
 cat >"$work/near.lua" <<'LUA'
--- Nine tenths of what a main chunk may do, by pattern, table, string and loop; then a plain schedule.
+-- Much of what a main chunk may do, by pattern, table and string; then a plain schedule.
 local kept = {}
-for i = 1, 1200000 do
-  kept[i % 1000] = ("stage %d of %s"):format(i, "many"):match("(%d+) of")
-  table.insert(kept, 1 + #kept, i)
+for i = 1, 300000 do
+  kept[#kept + 1] = ("stage %d of %s"):format(i, "many"):match("(%d+) of")
+  if i % 100 == 0 then table.insert(kept, math.max(1, #kept - 50), i) end
 end
 return schedule { workers = 2, stages = 2, batches = 2, w = function(s, b, d) return s, s end, n = backward_first }
 LUA
-hostile=(loop_many_coroutines library_pattern library_move memory_pcall recursion_pcall loop_n)
+hostile=(loop_many_coroutines library_pattern memory_pcall loop_n)
 
 answers() { # to standard output
     for name in "${hostile[@]}"; do "$@" "$PIANOLA" check "tests/bad/$name.lua" 2>&1; echo "exit code $?"; done
@@ -26,12 +26,12 @@ answers() { # to standard output
 }
 
 answers env >"$work/quiet"
-for i in 1 2 3; do
-    (while :; do :; done) &
+for i in 1 2; do # as unimportant as what they slow down, which thus gets a share of what is left
+    nice -n 19 bash -c 'while :; do :; done' &
     busy[i]=$!
 done
-answers nice -n 19 >"$work/busy"
-expect "answers: the sandbox's own, and one schedule" "6 1" \
+answers timeout 300 nice -n 19 >"$work/busy"
+expect "answers: the sandbox's own, and one schedule" "4 1" \
     "$(grep -c 'exit code 2' "$work/quiet") $(grep -c 'exit code 0' "$work/quiet")"
-expect "answers beside three busy loops, at nice 19" "$(cat "$work/quiet")" "$(cat "$work/busy")"
+expect "answers beside two busy loops, at nice 19" "$(cat "$work/quiet")" "$(cat "$work/busy")"
 finish
