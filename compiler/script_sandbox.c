@@ -17,7 +17,7 @@ enum {
     MEMORY_LIMIT = (384 << 20) / FUZZ_HEAP, /* bytes of Lua's heap */
     OBJECT = 4,                             /* instructions: making and collecting a string, a table, … */
     BYTES_PER_INSTRUCTION = 32,             /* and filling it */
-    FRESH_BYTES = 4,                        /* or, where the machine must find new pages for it, */
+    FRESH_BYTES = 2,                        /* or, where the machine must find new pages for it, */
     FRESH = 1 << 16,                        /* from so many bytes on */
     LONG_STRING = 512,                      /* bytes of one whose comparison counts as more than an instruction */
     HUGE_STRING = 1 << 20,                  /* and of one that the hook looks for more often, */
