@@ -307,10 +307,9 @@ static int kind_of_name(lua_State *L, const char *name) {
 static _Noreturn void refuse_kind(lua_State *L, const char *name, enum script_kind kind) {
     static const char *const given[] = {"this one was given as the schedule", "this one was given to --model",
                                         "this one was given to --cluster"};
-    static const char *const how[] = {"a schedule script stands alone: pianola check SCHEDULE.lua",
-                                      "pass a model script beside a schedule: pianola check SCHEDULE.lua --model FILE",
-                                      "pass a cluster script beside a schedule: pianola check SCHEDULE.lua --cluster "
-                                      "FILE"};
+    static const char *const how[] = {"a schedule script stands alone: pianola check FILE",
+                                      "a model script stands beside a schedule: SCHEDULE.lua --model FILE",
+                                      "a cluster script stands beside a schedule: SCHEDULE.lua --cluster FILE"};
     enum script_kind is = script_of(L)->kind;
     luaL_error(L, "'%s' belongs in a %s script, and %s, which ends with: return %s { ... }; %s", name,
                script_kinds[kind], given[is], script_kinds[is], how[kind]);
