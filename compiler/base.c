@@ -104,6 +104,19 @@ void *grow_bytes(void *p, size_t *cap, size_t need, size_t size) {
     return q;
 }
 
+/* Text as editors of other systems write it, into text as ours do: without a byte order mark, lines that end with \n.
+ */
+static size_t plain_text(char *s, size_t n) {
+    size_t to = 0, from = n >= 3 && !memcmp(s, "\xef\xbb\xbf", 3) ? 3 : 0;
+    if (memchr(s, 0, n))
+        return n; /* no text */
+    for (; from < n; from++)
+        if (s[from] != '\r' || s[from + 1] != '\n')
+            s[to++] = s[from];
+    s[to] = 0;
+    return to;
+}
+
 char *read_file(const char *path, size_t *size) {
     static bool stdin_was_read;
     bool in = strcmp(path, "-") == 0;
@@ -127,6 +140,7 @@ char *read_file(const char *path, size_t *size) {
     if (err)
         die("%s: %s", path, strerror(err));
     s[n] = 0;
+    n = plain_text(s, n);
     if (size)
         *size = n;
     return s;

@@ -20,7 +20,8 @@ size_t allocated(void); /* bytes handed out since the last free_all */
 void *grow_bytes(void *p, size_t *cap, size_t need, size_t size);
 #define GROW(p, cap, need) ((p) = (need) > (cap) ? grow_bytes((p), &(cap), (need), sizeof *(p)) : (p))
 
-/* A whole file as a NUL-terminated string; "-" is stdin. Dies naming the file. */
+/* A whole file as a NUL-terminated string; "-" is stdin. Of a text a byte order mark is left out, and a line's \r\n is
+ * \n. Dies naming the file. */
 char *read_file(const char *path, size_t *size);
 const char *file_text(const char *path); /* the same of a file that must be text: without a byte that is zero */
 

@@ -137,7 +137,7 @@ static void die_on_cycle(const struct spec *sp, const struct graph *g, const int
         put(&t, "\n  %s needs %s", job_name(a->s, a->b, a->d), job_name(b->s, b->b, b->d));
     }
     if (len > 12)
-        put(&t, "\n  … and %d more", len - 12);
+        put(&t, "\n  ... and %d more", len - 12);
     die("%s: the jobs' dependencies form a cycle of %d; remove one of these from pred():%s", sp->file, len, t.s);
 }
 

@@ -58,6 +58,7 @@ struct spec {
     const char *name;   /* of the schedule: its file's base name without .lua */
     const char *file;   /* as given by the user */
     const char *params; /* "workers=4 batches=8", for the record */
+    double effort;      /* the largest share of what a script may do and hold that its script took: at most 1 */
     int workers, stages, batches;
     bool strict;
     bool recompute; /* every stage and microbatch, whatever the script says */

@@ -74,6 +74,16 @@ static bool use_color(const char *when) {
     return !(term && strcmp(term, "dumb") == 0) && isatty(STDOUT_FILENO);
 }
 
+/* Whether the locale takes characters beyond ASCII: LC_ALL, LC_CTYPE, LANG, the first that says something; else it is
+ * C. */
+static bool is_utf8(void) {
+    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    const char *locale = NULL;
+    for (int i = 0; i < 3 && !(locale && *locale); i++)
+        locale = getenv(names[i]);
+    return locale && (strcasestr(locale, "UTF-8") || strcasestr(locale, "UTF8"));
+}
+
 static struct style terminal_style(const struct settings *z) {
     struct style style = z->style;
     style.width = usable_width(z);
@@ -354,7 +364,7 @@ int main(int argc, char **argv) {
         return 0;
     }
     const struct command *c = find_command(argv[1], false);
-    struct settings z = {.dump = "", .step = -1, .run = {.steps = 100, .seed = 1}};
+    struct settings z = {.style.ascii = !is_utf8(), .dump = "", .step = -1, .run = {.steps = 100, .seed = 1}};
     parse(&z, c, argc - 1, argv + 1);
     if (z.json && z.compare.markdown)
         die("--json and --markdown exclude each other");

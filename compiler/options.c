@@ -83,7 +83,8 @@ const struct option_row options[] = {
     {"no-graph", NULL, "on a GPU, enqueue every step anew instead of replaying a graph", 'g', RUN},
     {"timeline", "FILE", "write when the instructions of the last ten steps ran (TSV)", 't', RUN},
     {"list", NULL, "instead of a schedule: the schedules that came with the program", 'L', SHOW},
-    {"sort", "COLUMN", "smallest first: by makespan, bubble, peak_activations, …, as --json names them", 'O', COMPARE},
+    {"sort", "COLUMN", "smallest first: by makespan, bubble, peak_activations, ..., as --json names them", 'O',
+     COMPARE},
     {"markdown", NULL, "as Markdown", 'M', COMPARE | DIFF},
     {"fail-on", "LIMITS", "exit 1 only beyond these, and not by chance: makespan:+2%,peak_bytes:+0", 'X', DIFF},
     {"fit", "FILE", "write the costs of the measured side as a cluster script, for --cluster", 'P', DIFF},
@@ -93,7 +94,7 @@ const struct option_row options[] = {
     {"json", NULL, "print figures as JSON", 'j', ALL & ~(COMPILE | IMPORT)},
     {"color", "WHEN", "always, never or auto (default)", 'k', SHOW | RUN},
     {"width", "N", "columns of the grid", 'w', SHOW | RUN},
-    {"ascii", NULL, "no characters beyond ASCII", 'a', SHOW | RUN | COMPARE | DIFF},
+    {"ascii", NULL, "no characters beyond ASCII, as in a locale that is not UTF-8", 'a', SHOW | RUN | COMPARE | DIFF},
     {"help", NULL, "this text", 'h', ALL},
     {"version", NULL, "print the version", 'V', ALL},
 };

@@ -22,21 +22,31 @@ function orders.oldest_stage_first(s, b, d) return s end
 -- with k from 0. A W is that of the rank's oldest I that has none yet.
 function orders.unroll(patterns, job)
   local list, count, inputs, weights = {}, {}, {}, 0
-  local function name(d, x)
+  local function name(d, way, x)
     if d == "W" then
       weights = weights + 1
       return inputs[weights]
     end
-    local way = (d == "F" and "F" or "B") .. x
     local k = count[way] or 0
     count[way] = k + 1
-    local s, b = job(tonumber(x), k)
+    local s, b = job(x, k)
     if d == "I" then inputs[#inputs + 1] = s .. "W" .. b end
     return s .. d .. b
   end
   for _, pattern in ipairs(patterns) do
+    local parts, joints = {}, {} -- "F0+B1 W" is F0, B1 and W, with a joint behind the first
+    for d, x, joint in pattern[2]:gmatch("(%u)(%d*)(%+?)") do
+      parts[#parts + 1] = { d, (d == "F" and "F" or "B") .. x, tonumber(x) }
+      joints[#parts] = joint == "+"
+    end
     for _ = 1, pattern[1] do
-      for entry in pattern[2]:gmatch("%S+") do list[#list + 1] = (entry:gsub("(%u)(%d*)", name)) end
+      local before
+      for i, part in ipairs(parts) do
+        local entry = name(part[1], part[2], part[3])
+        if before then entry = before .. "+" .. entry end
+        before = joints[i] and entry or nil
+        if not before then list[#list + 1] = entry end
+      end
     end
   end
   return list

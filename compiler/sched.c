@@ -295,7 +295,7 @@ static void die_deadlocked(struct state *z) {
         shown++;
     }
     if (len > 12)
-        put(&t, "\n  … and more");
+        put(&t, "\n  ... and more");
     die("%s: deadlock: %d of %d jobs can never start; raise the cap or change the order, because%s", sp->file,
         n - z->sc->nstarts, n, t.s);
 }

@@ -2,7 +2,8 @@
  * runs in a sandbox of its own, answers every question about it at once, and is gone: nothing above knows Lua.
  *
  *   script.c            this: files and -D settings in, struct spec out; a CSV of PyTorch's is a script too
- *   script_sandbox.c    how much a script can do: instructions, memory, time
+ *   script_sandbox.c    how much a script can do: instructions, memory
+ *   script_library.c    library functions that are counted while they run;  script_pattern.c, those with patterns
  *   script_globals.c    what it can name
  *   script_error.c      messages with the script's line
  *   script_fields.c     tables and parameters
@@ -76,6 +77,8 @@ static const char *run(enum script_kind kind, const char *path, struct settings 
         die("%s describes to editors what scripts can use; it is no script itself", path);
     read_script(&S, path);
     sandbox_run(&S, extract, sp);
+    if (kind == SCRIPT_SCHEDULE)
+        sp->effort = S.effort;
     struct text text = {0};
     put(&text, "%s", "");
     if (S.nparams > 0)

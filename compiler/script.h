@@ -8,7 +8,7 @@
 
 /* A fuzzer runs thousands of scripts a second: its build has the same limits, much tighter. */
 #ifdef FUZZING
-enum { FUZZ_SHARE = 2000, FUZZ_HEAP = 16 };
+enum { FUZZ_SHARE = 2000, FUZZ_HEAP = 32 };
 #else
 enum { FUZZ_SHARE = 1, FUZZ_HEAP = 1 };
 #endif
@@ -42,15 +42,20 @@ struct script {
     int s, b, d;
     int64_t used, budget; /* instructions since the call began, and how many it may use */
     int64_t left;         /* of what all calls may use together */
+    int64_t inside;       /* of those used: what library functions count as; the last one that was charged */
+    const char *library;
+    int64_t filling; /* and what memory counts as that was taken */
+    double effort;   /* the largest share of a limit that was used: at most 1 */
 
     /* The error that ends the load: the first one recorded stays, whatever the script catches. */
     const char *error;
     int error_line, error_col; /* line 0: not the script's, say the command line's */
 
     /* Lua's memory, and the request that was last refused: see heap() */
-    size_t bytes, unlooked; /* unlooked: taken since the process was last looked at */
-    long held;              /* KiB of the process before */
-    bool crowded, starved, refused;
+    size_t bytes, most;
+    size_t longest, largest; /* of the strings made so far, and of all other blocks */
+    int64_t metatables;      /* how many were set */
+    bool starved, refused;
     uintptr_t refused_block;
     size_t refused_size;
     int refused_line;
@@ -65,9 +70,18 @@ void sandbox_run(struct script *S, void (*extract)(struct script *S, void *data)
 /* Before and after a function of the script: a budget of its own, and its name for messages. */
 void call_begin(struct script *S, const char *name, int s, int b, int d);
 void call_end(struct script *S);
-/* C code of ours whose work the script decides counts as instructions, or it could be asked for without end. */
-void charge(struct script *S, int64_t instructions);
+/* What C code does at a script's word counts as instructions too, or it could be asked for without end; when they are
+ * used up, the script ends there. A library function says first which it is. */
+void enter(lua_State *L, const char *function);
+void spend(lua_State *L, int64_t instructions);
 bool script_ended(const struct script *S); /* by a limit or an error: what runs now only has not noticed yet */
+
+/* script_library.c, script_pattern.c: library functions that are counted while they run. */
+void count_libraries(lua_State *L);
+extern const luaL_Reg counted_patterns[];
+/* Wraps field `name` of the table on top: its new value is a closure over the old one, which call_original calls. */
+void wrap(lua_State *L, const char *name, lua_CFunction f);
+int call_original(lua_State *L);
 
 /* script_globals.c: the names that a script finds. */
 void confine_libraries(lua_State *L);

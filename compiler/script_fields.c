@@ -131,7 +131,7 @@ static void check_default(lua_State *L, int index, int line, const char *name) {
         push_sorted_keys(L, index);
         size_t n = lua_rawlen(L, -1);
         lua_pop(L, 1);
-        charge(script_of(L), 100 * (int64_t)n);
+        spend(L, 100 * (int64_t)n);
         for (size_t i = 1; i <= n; i++, lua_pop(L, 1))
             good &= lua_rawgeti(L, index, (lua_Integer)i) == LUA_TNUMBER;
     }
@@ -192,7 +192,7 @@ static int unknown_param(lua_State *L) {
 static void record_param(lua_State *L, const char *name, int value, int line) {
     struct script *S = script_of(L);
     struct text text = {0};
-    charge(S, (int64_t)S->nparams);
+    spend(L, (int64_t)S->nparams);
     for (size_t i = 0; i < S->nparams; i++)
         if (!strcmp(S->param[i].name, name))
             field_fail(L, line, name, "parameter '%s' was declared before", name);

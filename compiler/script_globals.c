@@ -53,6 +53,7 @@ static struct sort_key key_at(lua_State *L, int index) {
         k.i = lua_toboolean(L, index);
     } else if (k.type == LUA_TSTRING) {
         k.s = lua_tolstring(L, index, &k.n);
+        spend(L, (int64_t)k.n / 4);
     } else {
         script_fail(L, script_line(L), 0,
                     "a table with %s as a key has no fixed order; use numbers, strings or booleans as keys",
@@ -72,12 +73,21 @@ static void push_key(lua_State *L, const struct sort_key *k) {
         lua_pushnumber(L, k->x);
 }
 
+/* Lua finds a table's keys by walking all its places, also those that were emptied. How many there are it does not
+ * say: no more than the largest block of memory holds. */
+static void spend_on_walk(lua_State *L) {
+    enum { PLACES_PER_INSTRUCTION = 8, PLACE = 16 };
+    enter(L, "pairs or next");
+    spend(L, (int64_t)(script_of(L)->largest / (PLACES_PER_INSTRUCTION * PLACE)));
+}
+
 void push_sorted_keys(lua_State *L, int table) {
     table = lua_absindex(L, table);
     size_t n = 0, i = 0;
+    spend_on_walk(L);
     for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1))
         n++;
-    charge(script_of(L), 20 * (int64_t)n);
+    spend(L, 20 * (int64_t)n);
     struct sort_key *key = lua_newuserdatauv(L, (n + 1) * sizeof *key, 0);
     for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1))
         key[i++] = key_at(L, -2);
@@ -130,9 +140,10 @@ static int safe_next(lua_State *L) {
     struct sort_key after = {0}, best = {0};
     if (!first)
         after = key_at(L, 2);
+    spend_on_walk(L);
     for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
         struct sort_key k = key_at(L, -2);
-        charge(script_of(L), 1);
+        spend(L, 4);
         if ((first || compare_keys(&k, &after) > 0) && (!found || compare_keys(&k, &best) < 0)) {
             best = k;
             found = true;
@@ -165,6 +176,8 @@ void push_plain_string(lua_State *L, int index) {
 
 static int safe_tostring(lua_State *L) {
     luaL_checkany(L, 1);
+    enter(L, "tostring");
+    spend(L, 20);
     push_plain_string(L, 1);
     return 1;
 }
@@ -176,7 +189,8 @@ static int safe_print(lua_State *L) {
         size_t length;
         push_plain_string(L, i);
         const char *s = lua_tolstring(L, -1, &length);
-        charge(script_of(L), 1000 + 20 * (int64_t)length);
+        enter(L, "print");
+        spend(L, 1000 + 20 * (int64_t)length);
         fwrite(s, 1, length, stderr);
         fputc(i < n ? '\t' : '\n', stderr);
         lua_pop(L, 1);
@@ -188,12 +202,15 @@ static int safe_print(lua_State *L) {
 
 /* Upvalue: string.format. Its %s would print addresses: such arguments are made text before. */
 static int safe_format(lua_State *L) {
+    enum { ITEM = 200 }; /* instructions: of %99.99f */
     int top = lua_gettop(L), arg = 1;
+    enter(L, "string.format");
     for (const char *p = luaL_checkstring(L, 1); *p; p++) {
         if (*p != '%' || *++p == '%')
             continue;
         p += strspn(p, "-+ #0123456789.");
         arg++;
+        spend(L, ITEM);
         if (*p == 'p')
             luaL_error(L, "'%%p' is not available: addresses differ from run to run");
         if (*p == 's' && arg <= top) {
@@ -211,13 +228,6 @@ static int safe_format(lua_State *L) {
 
 /* ---- other functions that are narrower than Lua's; their upvalue is Lua's own ---- */
 
-static int call_original(lua_State *L) {
-    lua_pushvalue(L, lua_upvalueindex(1));
-    lua_insert(L, 1);
-    lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
-    return lua_gettop(L);
-}
-
 static int safe_randomseed(lua_State *L) {
     if (lua_isnoneornil(L, 1))
         luaL_error(L, "randomseed() without a seed takes the clock's; give it a number");
@@ -232,6 +242,7 @@ static int safe_setmetatable(lua_State *L) {
             luaL_error(L, "'%s' is not available: it would depend on when memory is collected", refused[i]);
         lua_pop(L, 1);
     }
+    script_of(L)->metatables++;
     return call_original(L);
 }
 
@@ -240,7 +251,20 @@ static int safe_setmetatable(lua_State *L) {
 static int safe_coroutine(lua_State *L) {
     if (script_ended(script_of(L)))
         luaL_error(L, "the script has ended");
-    charge(script_of(L), 100);
+    enter(L, "coroutine.create");
+    spend(L, 150);
+    return call_original(L);
+}
+
+static int counted_yield(lua_State *L) {
+    enter(L, "coroutine.yield");
+    spend(L, 60);
+    return lua_yield(L, lua_gettop(L));
+}
+
+static int counted_resume(lua_State *L) {
+    enter(L, "coroutine.resume");
+    spend(L, 50);
     return call_original(L);
 }
 
@@ -260,9 +284,36 @@ int unknown_name(lua_State *L, const char *what, const char *name) {
         lua_rawgeti(L, keys, i + 1);
         names[i] = lua_tostring(L, -1); /* the table of keys keeps it */
     }
-    charge(script_of(L), 100 * (int64_t)n);
+    spend(L, 100 * (int64_t)n);
     const char *near = nearest(name, names, n);
     return luaL_error(L, near ? "%s '%s'; did you mean '%s'?" : "%s '%s'", what, name, near);
+}
+
+/* Upvalues of refuse_read: the globals, and names that only schedules and only models have. */
+static int kind_of_name(lua_State *L, const char *name) {
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(name, script_kinds[i]))
+            return i;
+    for (int i = SCRIPT_SCHEDULE; i <= SCRIPT_MODEL; i++) {
+        lua_pushvalue(L, 2);
+        if (lua_rawget(L, lua_upvalueindex(2 + i)) != LUA_TNIL)
+            return i;
+        lua_pop(L, 1);
+    }
+    return -1;
+}
+
+/* A file of one kind where another belongs: how it was given, and how to give it. */
+static _Noreturn void refuse_kind(lua_State *L, const char *name, enum script_kind kind) {
+    static const char *const given[] = {"this one was given as the schedule", "this one was given to --model",
+                                        "this one was given to --cluster"};
+    static const char *const how[] = {"a schedule script stands alone: pianola check FILE",
+                                      "a model script stands beside a schedule: SCHEDULE.lua --model FILE",
+                                      "a cluster script stands beside a schedule: SCHEDULE.lua --cluster FILE"};
+    enum script_kind is = script_of(L)->kind;
+    luaL_error(L, "'%s' belongs in a %s script, and %s, which ends with: return %s { ... }; %s", name,
+               script_kinds[kind], given[is], script_kinds[is], how[kind]);
+    __builtin_unreachable();
 }
 
 static int refuse_read(lua_State *L) {
@@ -272,10 +323,9 @@ static int refuse_read(lua_State *L) {
     for (size_t i = 0; i < sizeof withheld / sizeof *withheld; i++)
         if (!strcmp(name, withheld[i]))
             luaL_error(L, "'%s' is not available: a script only computes, without files, clock or other code", name);
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(name, script_kinds[i]))
-            luaL_error(L, "'%s' belongs in another kind of file: this one is a %s, and ends with: return %s { ... }",
-                       name, script_kinds[script_of(L)->kind], script_kinds[script_of(L)->kind]);
+    int kind = kind_of_name(L, name);
+    if (kind >= 0)
+        refuse_kind(L, name, (enum script_kind)kind);
     lua_pushvalue(L, lua_upvalueindex(1));
     return unknown_name(L, "nothing is named", name);
 }
@@ -287,13 +337,6 @@ static int refuse_write(lua_State *L) {
     if (built_in)
         return luaL_error(L, "'%s' is built in and cannot be assigned; choose another name and declare it local", name);
     return luaL_error(L, "'%s' is not declared; write: local %s = ...", name, name);
-}
-
-/* Wraps field `name` of the table on top: its new value is a closure over the old one. */
-static void wrap(lua_State *L, const char *name, lua_CFunction f) {
-    lua_getfield(L, -1, name);
-    lua_pushcclosure(L, f, 1);
-    lua_setfield(L, -2, name);
 }
 
 static void remove_field(lua_State *L, const char *name) {
@@ -309,6 +352,7 @@ void confine_libraries(lua_State *L) {
         luaL_requiref(L, libraries[i].name, libraries[i].func, 1);
         lua_pop(L, 1);
     }
+    count_libraries(L);
     lua_getglobal(L, "string");
     remove_field(L, "dump");
     wrap(L, "format", safe_format);
@@ -324,6 +368,8 @@ void confine_libraries(lua_State *L) {
     lua_getglobal(L, "coroutine");
     wrap(L, "create", safe_coroutine);
     wrap(L, "wrap", safe_coroutine);
+    wrap(L, "resume", counted_resume);
+    wrap(L, "yield", counted_yield);
     lua_settop(L, 0);
 }
 
@@ -342,8 +388,8 @@ static void push_globals(lua_State *L) {
     lua_setfield(L, -2, "setmetatable");
 }
 
-/* Our part in Lua: it gives the orders, table.sort and xpcall. */
-static void run_prelude(lua_State *L, int globals, bool orders) {
+/* Our part in Lua: it gives the orders, into the table at that index, table.sort and xpcall. */
+static void run_prelude(lua_State *L, int globals, int orders) {
     if (luaL_loadbufferx(L, prelude_lua, strlen(prelude_lua), "=prelude", "t"))
         lua_error(L);
     lua_call(L, 0, 3);
@@ -355,10 +401,7 @@ static void run_prelude(lua_State *L, int globals, bool orders) {
     for (lua_pushnil(L); lua_next(L, -2);) {
         lua_pushvalue(L, -2);
         lua_insert(L, -2);
-        if (orders)
-            lua_settable(L, globals);
-        else
-            lua_pop(L, 2);
+        lua_settable(L, orders);
     }
     lua_pop(L, 1);
 }
@@ -386,12 +429,15 @@ void push_environment(lua_State *L, enum script_kind kind) {
     lua_pushstring(L, script_kinds[kind]);
     lua_pushcclosure(L, answer, 1);
     lua_setfield(L, globals, script_kinds[kind]);
-    run_prelude(L, globals, kind == SCRIPT_SCHEDULE);
-    if (kind == SCRIPT_MODEL)
-        open_layers(L, globals);
+    lua_newtable(L); /* what only schedules have, where this is none */
+    lua_newtable(L); /* likewise of models */
+    run_prelude(L, globals, kind == SCRIPT_SCHEDULE ? globals : globals + 1);
+    open_layers(L, kind == SCRIPT_MODEL ? globals : globals + 2);
     lua_newtable(L); /* metatable of globals */
+    lua_insert(L, globals + 1);
     lua_pushvalue(L, globals);
-    lua_pushcclosure(L, refuse_read, 1);
+    lua_insert(L, globals + 2);
+    lua_pushcclosure(L, refuse_read, 3);
     lua_setfield(L, -2, "__index");
     lua_setmetatable(L, globals);
     lua_newtable(L); /* _ENV */

@@ -1,52 +1,40 @@
-/* The sandbox: a script computes, within limits. What it can name is script_globals.c.
- * - Instructions: a hook counts them. What it raises can be caught by pcall, so it raises again and again. What our C
- *   functions do, and memory that is taken, is charged as instructions.
- * - Memory: the allocator refuses beyond a limit, and remembers that it did. Blocks freed in a crowd of others may not
- *   serve again, so it also looks at what the process really holds.
- * - Library calls: the hook does not run inside C functions, some of which can run for hours (a string pattern, a
- *   table.move over a billion), and some are so slow that few of them last as long as many instructions. So CPU time
- *   is limited, too. When it is over, the process ends: nothing can be unwound from there, and nothing has been
- *   written yet. */
+/* The sandbox: a script computes, within limits. What it can name is script_globals.c. All limits are counts, so that
+ * the same script ends the same way on every machine and every day: there is no clock.
+ * - Instructions: a hook counts them. What it raises can be caught by pcall, so it raises again and again. An
+ *   instruction on long strings or many values counts as more, by what the hook sees in reach of it.
+ * - Library calls: the hook does not run inside C functions. Those whose work a script decides say themselves, while
+ *   they run, how many instructions it is worth (script_library.c, script_pattern.c).
+ * - Memory: the allocator refuses beyond a limit, and remembers that it did. What is taken counts as instructions. */
 #include "script.h"
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/time.h>
-#include <unistd.h>
-
-/* Sanitized builds are slower, and keep what is freed. */
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-enum { SANITIZED = 1, SLOWER = 10 };
-#else
-enum { SANITIZED = 0, SLOWER = 1 };
-#endif
 
 enum {
-    HOOK_STEP = 100,                      /* instructions between two calls of the hook */
-    MAIN_BUDGET = 100000000 / FUZZ_SHARE, /* of a main chunk; and of all calls together, besides CALL_SHARE for each */
+    HOOK_STEP = 101, /* instructions between two calls of the hook: a prime, so that a loop shows it all its parts */
+    MAIN_BUDGET = 200000000 / FUZZ_SHARE, /* of a main chunk; and of all calls together, besides CALL_SHARE for each */
     CALL_BUDGET = 10000000 / FUZZ_SHARE,  /* of a call of w, n, … */
     CALL_SHARE = 100000 / FUZZ_SHARE,
-    MEMORY_LIMIT = (192 << 20) / FUZZ_HEAP, /* bytes of Lua's heap */
-    PROCESS_LIMIT = 224 << 10,              /* KiB by which the process may grow meanwhile */
-    LOOK_STEP = 1 << 20,                    /* bytes taken between two looks at that */
-    BYTES_PER_INSTRUCTION = 32,             /* of memory taken: filling it takes about as long */
-    MAIN_MILLISECONDS = 1500 * SLOWER,      /* CPU time of the main chunk */
-    CALL_MILLISECONDS = 1,                  /* and what each call adds to that */
-    INTERVAL = 100,                         /* milliseconds between two looks at it */
+    MEMORY_LIMIT = (384 << 20) / FUZZ_HEAP, /* bytes of Lua's heap */
+    OBJECT = 4,                             /* instructions: making and collecting a string, a table, … */
+    BYTES_PER_INSTRUCTION = 32,             /* and filling it */
+    FRESH_BYTES = 2,                        /* or, where the machine must find new pages for it, */
+    FRESH = 1 << 16,                        /* from so many bytes on */
+    LONG_STRING = 512,                      /* bytes of one whose comparison counts as more than an instruction */
+    HUGE_STRING = 1 << 20,                  /* and of one that the hook looks for more often, */
+    HUGE_STEP = 7,                          /* every so many instructions */
+    MANY = 256,                             /* values of which a call or return counts as more */
+    MANY_METATABLES = 32,                   /* set, before the hook looks for long chains of __index */
 };
 
 struct script *script_of(lua_State *L) {
     return *(struct script **)lua_getextraspace(L);
 }
 
-static volatile sig_atomic_t calls; /* of the script's functions */
-
 static void on_count(lua_State *L, lua_Debug *ar);
 
 bool script_ended(const struct script *S) { return S->error || S->starved || S->refused || S->used > S->budget; }
 
-void charge(struct script *S, int64_t instructions) {
+static void charge(struct script *S, int64_t instructions) {
     S->used += instructions;
     if (S->used > S->budget && S->L) /* at once, not after HOOK_STEP more that are as dear */
         lua_sethook(S->running, on_count, LUA_MASKCOUNT, 1);
@@ -57,16 +45,17 @@ void charge(struct script *S, int64_t instructions) {
 /* What malloc takes for n bytes: it rounds up, and small strings are many. */
 static size_t taken(size_t n) { return n == 0 ? 0 : n < 24 ? 32 : (n + 23) & ~(size_t)15; }
 
-/* Whether the process has grown too much, at its peak: asked once for every LOOK_STEP bytes taken. */
-static bool crowded(struct script *S, size_t needs) {
-    struct rusage use;
-    S->unlooked += needs;
-    if (S->unlooked >= LOOK_STEP) {
-        S->unlooked = 0;
-        getrusage(RUSAGE_SELF, &use);
-        S->crowded = !SANITIZED && use.ru_maxrss - S->held > PROCESS_LIMIT;
-    }
-    return S->crowded;
+/* An object is charged when it is made. Blocks that grow with what is put into them are not: putting is charged, and
+ * when a table grows depends on its hashes, which Lua seeds with addresses. */
+static void charge_block(struct script *S, int kind, size_t size) {
+    size_t *largest = kind == LUA_TSTRING ? &S->longest : &S->largest;
+    if (size > *largest)
+        *largest = size;
+    if (kind == LUA_TNIL)
+        return;
+    int64_t instructions = OBJECT + (int64_t)(size / (size < FRESH ? BYTES_PER_INSTRUCTION : FRESH_BYTES));
+    S->filling += instructions;
+    charge(S, instructions);
 }
 
 /* Lua's allocator. When refused, Lua collects garbage and asks for the same once more: only then is memory out, or if
@@ -83,10 +72,10 @@ static void *heap(void *data, void *block, size_t old, size_t size) {
     uintptr_t at = (uintptr_t)block;
     bool again = S->starved && at == S->refused_block && size == S->refused_size;
     size_t limit = again ? MEMORY_LIMIT - MEMORY_LIMIT / 8 : MEMORY_LIMIT;
-    bool refuse = needs > had && (S->bytes - had + needs > limit || crowded(S, needs));
+    bool refuse = needs > had && S->bytes - had + needs > limit;
     void *p = refuse ? NULL : realloc(block, size);
     if (needs > had) {
-        charge(S, (int64_t)(needs / BYTES_PER_INSTRUCTION));
+        charge_block(S, block ? LUA_TNIL : (int)old, size); /* of a new block, Lua says what it is for */
         S->refused |= S->starved && (!again || !p);
         S->starved = !p;
         if (S->refused) /* at once: now every allocation may collect all garbage in vain */
@@ -98,6 +87,8 @@ static void *heap(void *data, void *block, size_t old, size_t size) {
     }
     if (p)
         S->bytes += needs - had;
+    if (S->bytes > S->most)
+        S->most = S->bytes;
     return p;
 }
 
@@ -108,34 +99,130 @@ static const char *memory_text(const struct script *S) {
     return S->calling ? format("%s, in %s", text, call_name(S)) : text;
 }
 
-static void on_count(lua_State *L, lua_Debug *ar) {
-    (void)ar;
+/* What the budget went into. */
+static const char *used_by(const struct script *S) {
+    if (2 * S->inside > S->used)
+        return format(", most of them inside %s; give it less to do", S->library ? S->library : "what it returned");
+    if (2 * S->filling > S->used)
+        return ", most of them to make strings, tables and functions; does this loop end?";
+    return "; does this loop end?";
+}
+
+static _Noreturn void over_budget(lua_State *L) {
     struct script *S = script_of(L);
+    int line = script_line(L) ? script_line(L) : S->line, all = MAIN_BUDGET / 1000000, each = CALL_BUDGET / 1000000;
+    if (!S->calling)
+        script_fail(L, line, 0, "the script used %d million instructions%s", all, used_by(S));
+    if (S->budget < CALL_BUDGET)
+        script_fail(L, line, 0, "calls up to %s used %d million instructions, besides %d thousand each", call_name(S),
+                    all, CALL_SHARE / 1000);
+    if (S->d < 0)
+        script_fail(L, line, 0, "%s used %d million instructions%s", call_name(S), each, used_by(S));
+    script_fail(L, line, 0, "%s() used %d million instructions on %s%s", S->calling, each, job_name(S->s, S->b, S->d),
+                used_by(S));
+}
+
+void enter(lua_State *L, const char *function) { script_of(L)->library = function; }
+
+void spend(lua_State *L, int64_t instructions) {
+    struct script *S = script_of(L);
+    S->used += instructions;
+    S->inside += instructions;
+    if (S->used <= S->budget)
+        return;
+    lua_sethook(L, on_count, LUA_MASKCOUNT, 1); /* should the script catch it */
+    over_budget(L);
+}
+
+/* How many extra arguments the running function has, when they are many. */
+static int64_t extra_arguments(lua_State *L, const lua_Debug *ar) {
+    int64_t n = 0;
+    for (int step = MANY; step > 0;) { /* doubling, then halving */
+        bool more = n + step <= 1000000 && lua_getlocal(L, ar, (int)-(n + step));
+        if (more) {
+            lua_pop(L, 1);
+            n += step;
+            step *= 2;
+        } else {
+            step = n ? step / 2 : 0;
+        }
+    }
+    return n;
+}
+
+/* Bytes of the longest string that an instruction of the running function could have to do with. */
+static size_t string_in_reach(lua_State *L, const lua_Debug *ar) {
+    size_t longest = 0;
+    for (int i = 1; lua_getlocal(L, ar, i); i++, lua_pop(L, 1)) {
+        size_t n = lua_type(L, -1) == LUA_TSTRING ? lua_rawlen(L, -1) : 0;
+        longest = n > longest ? n : longest;
+    }
+    return longest;
+}
+
+/* How many tables a field may be looked for in that the table on top does not have. */
+static int chain_length(lua_State *L) {
+    enum { LONGEST = 2000 }; /* Lua's own limit */
+    int n = 0, top = lua_gettop(L);
+    for (bool more = lua_istable(L, -1); more && n < LONGEST; n++) {
+        more = lua_getmetatable(L, -1);
+        if (more) {
+            lua_pushliteral(L, "__index");
+            more = lua_rawget(L, -2) == LUA_TTABLE;
+        }
+        lua_replace(L, top);
+        lua_settop(L, top);
+    }
+    return n;
+}
+
+/* The longest such chain that the running function could look along. */
+static int chain_in_reach(lua_State *L, lua_Debug *ar) {
+    int longest = 0, n;
+    for (int i = 1; lua_getlocal(L, ar, i); i++, lua_pop(L, 1))
+        longest = (n = chain_length(L)) > longest ? n : longest;
+    lua_getinfo(L, "f", ar);
+    for (int i = 1; lua_getupvalue(L, -1, i); i++, lua_pop(L, 1))
+        longest = (n = chain_length(L)) > longest ? n : longest;
+    lua_pop(L, 1);
+    return longest;
+}
+
+/* How many an instruction counts as here, by what it may have to copy, compare or search. */
+static int64_t weight(lua_State *L, lua_Debug *ar) {
+    enum { VALUES = 8, BYTES = 16, SHORT_CHAIN = 4 }; /* so many are worth an instruction */
+    const struct script *S = script_of(L);
+    int64_t values = extra_arguments(L, ar), top = lua_gettop(L);
+    size_t bytes = S->longest > LONG_STRING ? string_in_reach(L, ar) : 0;
+    int chain = S->metatables > MANY_METATABLES ? chain_in_reach(L, ar) : 0;
+    values = top > MANY && top > values ? top : values;
+    return 1 + values / VALUES + (bytes > LONG_STRING ? (int64_t)bytes / BYTES : 0) + (chain > SHORT_CHAIN ? chain : 0);
+}
+
+static void on_count(lua_State *L, lua_Debug *ar) {
+    struct script *S = script_of(L);
+    int step = S->longest > HUGE_STRING ? HUGE_STEP : HOOK_STEP;
     S->running = L;
-    charge(S, HOOK_STEP);
+    if (!script_ended(S))
+        charge(S, lua_gethookcount(L) * weight(L, ar));
     if (script_ended(S))
         lua_sethook(L, on_count, LUA_MASKCOUNT, 1); /* from now on at every instruction: no pcall gets far */
-    else if (lua_gethookcount(L) != HOOK_STEP)
-        lua_sethook(L, on_count, LUA_MASKCOUNT, HOOK_STEP); /* what was charged outside of calls is forgiven */
+    else if (lua_gethookcount(L) != step)
+        lua_sethook(L, on_count, LUA_MASKCOUNT, step); /* what was charged outside of calls is forgiven */
     if (S->starved || S->refused)
         script_fail(L, S->refused_line, 0, "%s", memory_text(S));
-    if (S->error || S->used <= S->budget) {
-        if (S->error)
-            luaL_error(L, "the script has ended");
-        return;
-    }
-    const char *name = S->calling ? call_name(S) : NULL;
-    if (!name)
-        script_fail(L, script_line(L), 0, "the script used %d million instructions; does this loop end?",
-                    MAIN_BUDGET / 1000000);
-    const char *where = S->d >= 0 ? format(" on %s", job_name(S->s, S->b, S->d)) : "";
-    if (S->d >= 0)
-        name = format("%s()", S->calling);
-    if (S->budget < CALL_BUDGET)
-        script_fail(L, script_line(L), 0, "calls up to %s used %d million instructions, besides %d thousand each",
-                    call_name(S), MAIN_BUDGET / 1000000, CALL_SHARE / 1000);
-    name = format("%s used %d million instructions%s", name, CALL_BUDGET / 1000000, where);
-    script_fail(L, script_line(L), 0, "%s; does this loop end?", name);
+    if (S->error)
+        luaL_error(L, "the script has ended");
+    if (S->used > S->budget)
+        over_budget(L);
+}
+
+static double larger(double x, double y) { return x > y ? x : y; }
+
+static void begin_count(struct script *S, int64_t budget) {
+    S->used = S->inside = S->filling = 0;
+    S->library = NULL;
+    S->budget = budget;
 }
 
 void call_begin(struct script *S, const char *name, int s, int b, int d) {
@@ -143,55 +230,15 @@ void call_begin(struct script *S, const char *name, int s, int b, int d) {
     S->s = s;
     S->b = b;
     S->d = d;
-    S->used = 0;
     S->left += CALL_SHARE;
-    S->budget = S->left < CALL_BUDGET ? S->left : CALL_BUDGET;
-    calls++;
+    begin_count(S, S->left < CALL_BUDGET ? S->left : CALL_BUDGET);
 }
 
 void call_end(struct script *S) {
     S->calling = NULL;
     S->left -= S->used;
-}
-
-/* ---- time ---- */
-
-static const char *watched; /* the script's file */
-static int64_t elapsed;     /* milliseconds of CPU time */
-
-static void on_interval(int sig) {
-    (void)sig;
-    static const char message[] =
-        ": error: the script used more than 1.5 s of CPU time, besides 1 ms for each call of w, n and others; avoid "
-        "string patterns that backtrack, and table functions over huge ranges\n";
-    elapsed += INTERVAL;
-    if (elapsed < MAIN_MILLISECONDS + (int64_t)calls * CALL_MILLISECONDS)
-        return;
-    ssize_t done = write(STDERR_FILENO, watched, strlen(watched));
-    done = write(STDERR_FILENO, message, sizeof message - 1);
-    (void)done;
-    _exit(2);
-}
-
-struct watchdog {
-    struct sigaction action;
-    struct itimerval timer;
-};
-
-static void watch(struct watchdog *before, const char *file) {
-    struct sigaction action = {.sa_handler = on_interval, .sa_flags = SA_RESTART};
-    struct itimerval interval = {.it_interval = {.tv_usec = INTERVAL * 1000}};
-    interval.it_value = interval.it_interval;
-    watched = file;
-    elapsed = calls = 0;
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGPROF, &action, &before->action);
-    setitimer(ITIMER_PROF, &interval, &before->timer);
-}
-
-static void unwatch(const struct watchdog *before) {
-    setitimer(ITIMER_PROF, &before->timer, NULL);
-    sigaction(SIGPROF, &before->action, NULL);
+    S->effort = larger(S->effort, (double)S->used / CALL_BUDGET);
+    S->effort = larger(S->effort, (double)(MAIN_BUDGET - S->left) / MAIN_BUDGET);
 }
 
 /* ---- a run ---- */
@@ -200,7 +247,6 @@ struct run {
     struct script *S;
     void (*extract)(struct script *S, void *data);
     void *data;
-    struct watchdog before;
 };
 
 static void check_answer(struct script *S) {
@@ -217,6 +263,17 @@ static void check_answer(struct script *S) {
     lua_pop(L, 1);
 }
 
+/* Reading it takes time in proportion to its length, and to the square of its branches: Lua keeps them as lists, which
+ * it walks to the end. */
+static int64_t cost_of_text(const char *src, size_t size) {
+    static const char *const branches[] = {"or", "and", "elseif", "goto", "break", "::"};
+    int64_t n = 0;
+    for (int i = 0; i < 6; i++)
+        for (const char *p = src; (p = strstr(p, branches[i])); p += 2)
+            n++;
+    return 4 * (int64_t)size + n * n / 4;
+}
+
 static int protected_run(lua_State *L) {
     struct run *run = lua_touserdata(L, 1);
     struct script *S = run->S;
@@ -227,8 +284,9 @@ static int protected_run(lua_State *L) {
     }
     confine_libraries(L);
     push_environment(L, S->kind);
-    watch(&run->before, S->file);
-    charge(S, (int64_t)S->size);
+    charge(S, cost_of_text(S->src, S->size));
+    if (script_ended(S))
+        script_fail(L, 1, 0, "the script is too long, or has too many branches, to be read");
     if (luaL_loadbufferx(L, S->src, S->size, chunk, "t"))
         lua_error(L);
     lua_insert(L, -2);
@@ -236,6 +294,7 @@ static int protected_run(lua_State *L) {
         lua_pop(L, 1);
     lua_sethook(L, on_count, LUA_MASKCOUNT, HOOK_STEP);
     lua_call(L, 0, 1);
+    S->effort = (double)S->used / MAIN_BUDGET;
     check_answer(S);
     run->extract(S, run->data);
     return 0;
@@ -243,29 +302,25 @@ static int protected_run(lua_State *L) {
 
 void sandbox_run(struct script *S, void (*extract)(struct script *S, void *data), void *data) {
     struct run run = {.S = S, .extract = extract, .data = data};
-    S->budget = S->left = MAIN_BUDGET;
+    S->left = MAIN_BUDGET;
+    begin_count(S, MAIN_BUDGET);
     lua_State *L = lua_newstate(heap, S);
     if (!L)
         die("out of memory");
     S->L = S->running = L;
     *(struct script **)lua_getextraspace(L) = S;
-    struct rusage use;
-    getrusage(RUSAGE_SELF, &use);
-    S->held = use.ru_maxrss;
     /* The three pushes below cannot fail: the stack of a new state has room, and a light value needs no memory. */
     lua_pushcfunction(L, on_error);
     lua_pushcfunction(L, protected_run);
     lua_pushlightuserdata(L, &run);
-    sigaction(SIGPROF, NULL, &run.before.action);
-    getitimer(ITIMER_PROF, &run.before.timer);
     int status = lua_pcall(L, 1, 0, 1);
-    unwatch(&run.before);
     if (!S->error && (S->starved || S->refused)) {
         S->error = memory_text(S);
         S->error_line = S->refused_line;
     } else if (!S->error && status) {
         S->error = lua_tostring(L, -1) ? copy_string(lua_tostring(L, -1)) : "the script failed";
     }
+    S->effort = larger(S->effort, (double)S->most / MEMORY_LIMIT);
     S->L = NULL;
     lua_sethook(L, NULL, 0, 0);
     lua_close(L);

@@ -364,7 +364,6 @@ static struct job *parse_sequence(struct reader *r, uint8_t *has, int *count) {
                 GROW(job, capacity, n + 1);
                 j->prio = place++;
                 job[n++] = *j;
-                charge(r->S, 10);
             }
         }
     }
@@ -398,7 +397,8 @@ static void jobs_from_sequence(struct reader *r) {
         }
     }
     for (struct job *j = sp->job; j < sp->job + sp->njobs; j++)
-        if (j->rank < 0) { /* a recompute that is not listed: just before its backward, by the ties, or before its pair */
+        if (j->rank <
+            0) { /* a recompute that is not listed: just before its backward, by the ties, or before its pair */
             j->rank = j[1].rank;
             j->prio = j[1].pair ? sp->job[sp->pair[j[1].pair - 1].first].prio - 0.5 : j[1].prio;
         }
@@ -471,36 +471,59 @@ static int32_t pred_item(struct reader *r, int item) {
     return job_at(sp, (int)s, (int)b, d);
 }
 
-static void read_preds(struct reader *r) {
+/* The list of dependencies as it grows. */
+struct preds {
+    size_t n, capacity;
+    int32_t *last; /* [job]: 1 + the job that last named it, which may do so twice */
+};
+
+static void add_pred(struct spec *sp, struct preds *list, int k, int32_t p) {
+    if (p < 0 || list->last[p] == k + 1)
+        return;
+    list->last[p] = k + 1;
+    GROW(sp->pred, list->capacity, list->n + 1);
+    sp->pred[list->n++] = p;
+}
+
+/* What pred() says of job k. */
+static void ask_pred(struct reader *r, struct preds *preds, int k) {
     lua_State *L = r->L;
+    struct spec *sp = r->sp;
+    ask(r, "pred", r->pred, sp->job[k].s, sp->job[k].b, sp->job[k].d, 1);
+    int list = lua_gettop(L);
+    if (!lua_istable(L, list))
+        function_fail(L, r->pred, "pred", "%s returned %s; return a list of jobs {s, b, d}, or {} for none",
+                      call_name(r->S), describe(L, list));
+    for (int i = 1; lua_rawgeti(L, list, i) != LUA_TNIL; i++, lua_settop(L, list)) {
+        int32_t p = pred_item(r, i);
+        spend(L, 60);
+        add_pred(sp, preds, k, p);
+    }
+    if (preds->n > INT32_MAX - 2 * (size_t)sp->njobs)
+        function_fail(L, r->pred, "pred", "pred() gives more than %zu dependencies", preds->n);
+    lua_settop(L, list - 1);
+    call_end(r->S);
+}
+
+/* A script that does not recompute knows nothing of R: --recompute's are not asked about. Any R needs its forward, and
+ * its backward needs it. */
+static void read_preds(struct reader *r) {
     struct spec *sp = r->sp;
     r->pred = function_field(r, "pred", "a list of the jobs {s, b, d} that a job needs");
     if (!r->pred)
         return;
-    size_t n = 0, capacity = 0;
-    int32_t *last = NEW(int32_t, sp->njobs); /* 1 + the job that last named this one: a job may be named twice */
+    bool knows = !sp->recompute; /* else not all R are the script's own */
+    struct preds preds = {.last = NEW(int32_t, sp->njobs)};
     sp->pred_at = NEW(int32_t, sp->njobs + 1);
     for (int k = 0; k < sp->njobs; k++) {
         const struct job *j = &sp->job[k];
-        ask(r, "pred", r->pred, j->s, j->b, j->d, 1);
-        int list = lua_gettop(L);
-        if (!lua_istable(L, list))
-            function_fail(L, r->pred, "pred", "%s returned %s; return a list of jobs {s, b, d}, or {} for none",
-                          call_name(r->S), describe(L, list));
-        for (int i = 1; lua_rawgeti(L, list, i) != LUA_TNIL; i++, lua_settop(L, list)) {
-            int32_t p = pred_item(r, i);
-            charge(r->S, 60);
-            if (last[p] == k + 1)
-                continue;
-            last[p] = k + 1;
-            GROW(sp->pred, capacity, n + 1);
-            sp->pred[n++] = p;
-        }
-        if (n > INT32_MAX - (size_t)sp->njobs)
-            function_fail(L, r->pred, "pred", "pred() gives more than %zu dependencies", n);
-        sp->pred_at[k + 1] = (int32_t)n;
-        lua_settop(L, list - 1);
-        call_end(r->S);
+        if (j->d != OP_R || knows)
+            ask_pred(r, &preds, k);
+        if (j->d == OP_R)
+            add_pred(sp, &preds, k, job_at(sp, j->s, j->b, OP_F));
+        if (j->d == OP_B || j->d == OP_I)
+            add_pred(sp, &preds, k, job_at(sp, j->s, j->b, OP_R));
+        sp->pred_at[k + 1] = (int32_t)preds.n;
     }
     if (!sp->pred)
         sp->pred = NEW(int32_t, 1); /* custom, though empty */

@@ -43,7 +43,8 @@ function params(defaults) end
 ---@field split_backward? boolean|fun(s: integer, b: integer): boolean?
 ---F keeps only its input, and R runs before the backward.
 ---@field recompute? boolean|fun(s: integer, b: integer): boolean?
----The jobs `{s, b, d}` that a job needs, instead of the default dependencies.
+---The jobs `{s, b, d}` that a job needs, instead of the default dependencies. With recompute, an R always needs its F,
+---and its B or I needs it, listed or not. pred is not asked about the R of `--recompute`.
 ---@field pred? fun(s: integer, b: integer, d: pianola.direction): [integer, integer, pianola.direction][]
 ---The time a job takes, 0 or from 1e-100 to 1e100, in the unit of the other times: seconds where a cluster gives them
 ---(flops, or cost), else FLOP with a model. Default: F, I, W and R 1, B 2; with a model, the model's cost.

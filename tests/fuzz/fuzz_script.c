@@ -1,8 +1,7 @@
 /* Schedules: the front end runs the bytes as a script, and what comes of it goes as far as a schedule does.
  *
  * A script comes from a file: here one in memory, without a name. The sandbox's limits are tighter in this build
- * (script.h). When a script is stuck in one of Lua's C functions, the sandbox ends the process by design, with exit
- * code 2: tests/fuzz_test.sh then starts it again. */
+ * (script.h). */
 #include "fuzz.h"
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,0 +1,492 @@
+/* Lua's patterns, counted: string.find, match, gmatch and gsub. Lua's own run inside one call for as long as they
+ * backtrack, hours if a script wants it, where no hook looks. This matcher gives the same results and errors (Lua 5.4
+ * manual, 6.4.1; a test compares them) and spends an instruction on every step. */
+#include "script.h"
+#include <ctype.h>
+#include <string.h>
+
+enum { MAX_CAPTURES = 32, MAX_DEPTH = 200, OPEN = -1, POSITION = -2 };
+
+struct match {
+    lua_State *L;
+    const char *src, *end, *pattern_end;
+    int level; /* captures so far, finished or open */
+    int depth; /* of recursion that is left */
+    struct {
+        const char *at;
+        ptrdiff_t n; /* or OPEN, POSITION */
+    } capture[MAX_CAPTURES];
+};
+
+static const char *match_here(struct match *m, const char *s, const char *p);
+
+static void start(struct match *m, lua_State *L) {
+    m->L = L;
+    m->level = 0;
+    m->depth = MAX_DEPTH;
+}
+
+/* ---- one character ---- */
+
+/* Past the single character, class or set that begins at p. */
+static const char *item_end(struct match *m, const char *p) {
+    const char *first = p;
+    if (*p++ == '%') {
+        if (p == m->pattern_end)
+            luaL_error(m->L, "malformed pattern (ends with '%%')");
+        return p + 1;
+    }
+    if (*first != '[')
+        return p;
+    p += *p == '^';
+    do {
+        if (p == m->pattern_end)
+            luaL_error(m->L, "malformed pattern (missing ']')");
+        if (*p++ == '%' && p < m->pattern_end)
+            p++;
+    } while (*p != ']');
+    spend(m->L, (p - first) / 8);
+    return p + 1;
+}
+
+static bool in_class(int c, int letter) {
+    bool in;
+    switch (tolower(letter)) {
+    case 'a': in = isalpha(c); break;
+    case 'c': in = iscntrl(c); break;
+    case 'd': in = isdigit(c); break;
+    case 'g': in = isgraph(c); break;
+    case 'l': in = islower(c); break;
+    case 'p': in = ispunct(c); break;
+    case 's': in = isspace(c); break;
+    case 'u': in = isupper(c); break;
+    case 'w': in = isalnum(c); break;
+    case 'x': in = isxdigit(c); break;
+    default: return letter == c;
+    }
+    return in != (isupper(letter) != 0);
+}
+
+/* The set from its '[' at p to its ']' at last. */
+static bool in_set(int c, const char *p, const char *last) {
+    bool in = p[1] != '^';
+    p += !in;
+    while (++p < last) {
+        if (*p == '%') {
+            p++;
+            if (in_class(c, (unsigned char)*p))
+                return in;
+        } else if (p[1] == '-' && p + 2 < last) {
+            p += 2;
+            if ((unsigned char)p[-2] <= c && c <= (unsigned char)*p)
+                return in;
+        } else if ((unsigned char)*p == c) {
+            return in;
+        }
+    }
+    return !in;
+}
+
+/* Whether the character at s is what p, up to its end, says. */
+static bool fits(struct match *m, const char *s, const char *p, const char *end) {
+    spend(m->L, 1 + (end - p) / 8);
+    if (s >= m->end)
+        return false;
+    int c = (unsigned char)*s;
+    switch (*p) {
+    case '.': return true;
+    case '%': return in_class(c, (unsigned char)p[1]);
+    case '[': return in_set(c, p, end - 1);
+    default: return (unsigned char)*p == c;
+    }
+}
+
+/* ---- repetition, captures, %b, %f, %1 ---- */
+
+static const char *most(struct match *m, const char *s, const char *p, const char *end) {
+    ptrdiff_t n = 0;
+    while (fits(m, s + n, p, end))
+        n++;
+    for (; n >= 0; n--) {
+        const char *to = match_here(m, s + n, end + 1);
+        if (to)
+            return to;
+    }
+    return NULL;
+}
+
+static const char *fewest(struct match *m, const char *s, const char *p, const char *end) {
+    for (;; s++) {
+        const char *to = match_here(m, s, end + 1);
+        if (to || !fits(m, s, p, end))
+            return to;
+    }
+}
+
+static const char *open_capture(struct match *m, const char *s, const char *p, int how) {
+    if (m->level >= MAX_CAPTURES)
+        luaL_error(m->L, "too many captures");
+    m->capture[m->level].at = s;
+    m->capture[m->level].n = how;
+    m->level++;
+    const char *to = match_here(m, s, p);
+    m->level -= !to;
+    return to;
+}
+
+static const char *close_capture(struct match *m, const char *s, const char *p) {
+    int i = m->level - 1;
+    while (i >= 0 && m->capture[i].n != OPEN)
+        i--;
+    if (i < 0)
+        luaL_error(m->L, "invalid pattern capture");
+    m->capture[i].n = s - m->capture[i].at;
+    const char *to = match_here(m, s, p);
+    if (!to)
+        m->capture[i].n = OPEN;
+    return to;
+}
+
+static const char *balanced(struct match *m, const char *s, const char *p) {
+    if (p >= m->pattern_end - 1)
+        luaL_error(m->L, "malformed pattern (missing arguments to '%%b')");
+    if (*s != *p)
+        return NULL;
+    for (int64_t open = 1; ++s < m->end;) {
+        spend(m->L, 1);
+        if (*s == p[1]) {
+            if (--open == 0)
+                return s + 1;
+        } else if (*s == *p) {
+            open++;
+        }
+    }
+    return NULL;
+}
+
+static bool at_frontier(struct match *m, const char *s, const char *p, const char *end) {
+    int before = s == m->src ? 0 : (unsigned char)s[-1], after = s == m->end ? 0 : (unsigned char)*s;
+    spend(m->L, 1 + (end - p) / 4);
+    return !in_set(before, p, end - 1) && in_set(after, p, end - 1);
+}
+
+static const char *same_again(struct match *m, const char *s, char digit) {
+    int i = digit - '1';
+    if (i < 0 || i >= m->level || m->capture[i].n == OPEN)
+        luaL_error(m->L, "invalid capture index %%%d", i + 1);
+    size_t n = (size_t)m->capture[i].n; /* of a position: larger than all there is */
+    if ((size_t)(m->end - s) < n)
+        return NULL;
+    spend(m->L, (int64_t)n / 64);
+    return memcmp(m->capture[i].at, s, n) == 0 ? s + n : NULL;
+}
+
+/* ---- a pattern ---- */
+
+/* What stands at *p behind a '%' and takes more than a character: moves *s (NULL: no match) and *p; false: it is a
+ * class. */
+static bool special(struct match *m, const char **s, const char **p) {
+    const char *at = *p;
+    if (at[1] == 'b') {
+        *s = balanced(m, *s, at + 2);
+        *p = at + 4;
+    } else if (at[1] == 'f') {
+        at += 2;
+        if (*at != '[')
+            luaL_error(m->L, "missing '[' after '%%f' in pattern");
+        *p = item_end(m, at);
+        if (!at_frontier(m, *s, at, *p))
+            *s = NULL;
+    } else if (isdigit((unsigned char)at[1])) {
+        *s = same_again(m, *s, at[1]);
+        *p = at + 2;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* An item and what repeats it, likewise; true: *s is where the rest of the pattern ended, too. */
+static bool item(struct match *m, const char **s, const char **p) {
+    const char *end = item_end(m, *p), *to;
+    if (!fits(m, *s, *p, end)) {
+        bool may_miss = *end == '*' || *end == '?' || *end == '-';
+        *s = may_miss ? *s : NULL;
+        *p = end + 1;
+        return false;
+    }
+    switch (*end) {
+    case '*': *s = most(m, *s, *p, end); return true;
+    case '+': *s = most(m, *s + 1, *p, end); return true;
+    case '-': *s = fewest(m, *s, *p, end); return true;
+    case '?':
+        to = match_here(m, *s + 1, end + 1);
+        *s = to ? to : *s;
+        *p = end + 1;
+        return to != NULL;
+    default:
+        ++*s;
+        *p = end;
+        return false;
+    }
+}
+
+/* Where a match of the pattern from p on that begins at s ends; NULL: there is none. */
+static const char *match_here(struct match *m, const char *s, const char *p) {
+    if (m->depth-- == 0)
+        luaL_error(m->L, "pattern too complex");
+    bool whole = false; /* s is where all of the pattern ended */
+    while (s && !whole && p != m->pattern_end) {
+        spend(m->L, 1);
+        if (*p == '(') {
+            bool place = p[1] == ')';
+            s = open_capture(m, s, p + 1 + place, place ? POSITION : OPEN);
+            whole = true;
+        } else if (*p == ')') {
+            s = close_capture(m, s, p + 1);
+            whole = true;
+        } else if (*p == '$' && p + 1 == m->pattern_end) {
+            s = s == m->end ? s : NULL;
+            whole = true;
+        } else if (*p != '%' || !special(m, &s, &p)) {
+            whole = item(m, &s, &p);
+        }
+    }
+    m->depth++;
+    return s;
+}
+
+/* ---- what it found ---- */
+
+/* Capture i of a match from s to e: its length in *n. A position is pushed as a number instead, and gives NULL. */
+static const char *captured(struct match *m, int i, const char *s, const char *e, size_t *n) {
+    if (i >= m->level) {
+        if (i != 0)
+            luaL_error(m->L, "invalid capture index %%%d", i + 1);
+        *n = (size_t)(e - s);
+        return s;
+    }
+    if (m->capture[i].n == OPEN)
+        luaL_error(m->L, "unfinished capture");
+    if (m->capture[i].n == POSITION) {
+        lua_pushinteger(m->L, m->capture[i].at - m->src + 1);
+        return NULL;
+    }
+    *n = (size_t)m->capture[i].n;
+    return m->capture[i].at;
+}
+
+static void push_capture(struct match *m, int i, const char *s, const char *e) {
+    size_t n;
+    const char *text = captured(m, i, s, e, &n);
+    if (text)
+        lua_pushlstring(m->L, text, n);
+}
+
+/* All of them; the whole match when the pattern has none, unless s is NULL. */
+static int push_captures(struct match *m, const char *s, const char *e) {
+    int n = m->level == 0 && s ? 1 : m->level;
+    luaL_checkstack(m->L, n, "too many captures");
+    for (int i = 0; i < n; i++)
+        push_capture(m, i, s, e);
+    return n;
+}
+
+/* ---- find and match ---- */
+
+/* Where a search in n bytes begins that an argument asks for, from 0. */
+static size_t begin_at(lua_State *L, int arg, size_t n) {
+    lua_Integer at = luaL_optinteger(L, arg, 1);
+    if (at > 0)
+        return (size_t)at - 1;
+    return at == 0 || at < -(lua_Integer)n ? 0 : n + (size_t)at;
+}
+
+static bool plain(const char *p, size_t n) {
+    static const char special[] = "^$*+?.([%-";
+    for (size_t i = 0; i < n; i++)
+        if (p[i] && strchr(special, p[i]))
+            return false;
+    return true;
+}
+
+static int find_plain(lua_State *L, const char *s, size_t n, size_t from, const char *p, size_t np) {
+    spend(L, (int64_t)(n - from + np) / 8);
+    const char *at = memmem(s + from, n - from, p, np);
+    if (!at) {
+        luaL_pushfail(L);
+        return 1;
+    }
+    lua_pushinteger(L, at - s + 1);
+    lua_pushinteger(L, at - s + (lua_Integer)np);
+    return 2;
+}
+
+static int search(lua_State *L, bool find) {
+    size_t n, np;
+    const char *s = luaL_checklstring(L, 1, &n), *p = luaL_checklstring(L, 2, &np);
+    size_t from = begin_at(L, 3, n);
+    if (from > n) {
+        luaL_pushfail(L);
+        return 1;
+    }
+    if (find && (lua_toboolean(L, 4) || plain(p, np)))
+        return find_plain(L, s, n, from, p, np);
+    struct match m = {.src = s, .end = s + n, .pattern_end = p + np};
+    bool anchored = *p == '^';
+    p += anchored;
+    for (const char *at = s + from; at <= m.end; at++) {
+        start(&m, L);
+        const char *e = match_here(&m, at, p);
+        if (e && !find)
+            return push_captures(&m, at, e);
+        if (e) {
+            lua_pushinteger(L, at - s + 1);
+            lua_pushinteger(L, e - s);
+            return push_captures(&m, NULL, NULL) + 2;
+        }
+        if (anchored)
+            break;
+    }
+    luaL_pushfail(L);
+    return 1;
+}
+
+static int counted_find(lua_State *L) {
+    enter(L, "string.find");
+    return search(L, true);
+}
+
+static int counted_match(lua_State *L) {
+    enter(L, "string.match");
+    return search(L, false);
+}
+
+/* ---- gmatch ---- */
+
+struct walk {
+    struct match m;
+    const char *p, *at, *last; /* last: where the match before ended */
+};
+
+/* Upvalues: subject and pattern, which must not be collected, and the walk. */
+static int next_match(lua_State *L) {
+    struct walk *w = lua_touserdata(L, lua_upvalueindex(3));
+    enter(L, "string.gmatch");
+    for (const char *at = w->at; at <= w->m.end; at++) {
+        start(&w->m, L);
+        const char *e = match_here(&w->m, at, w->p);
+        if (e && e != w->last) {
+            w->at = w->last = e;
+            return push_captures(&w->m, at, e);
+        }
+    }
+    return 0;
+}
+
+static int counted_gmatch(lua_State *L) {
+    size_t n, np;
+    const char *s = luaL_checklstring(L, 1, &n), *p = luaL_checklstring(L, 2, &np);
+    size_t from = begin_at(L, 3, n);
+    lua_settop(L, 2);
+    struct walk *w = lua_newuserdatauv(L, sizeof *w, 0);
+    w->m = (struct match){.src = s, .end = s + n, .pattern_end = p + np};
+    w->p = p;
+    w->at = s + (from > n ? n + 1 : from);
+    w->last = NULL;
+    lua_pushcclosure(L, next_match, 3);
+    return 1;
+}
+
+/* ---- gsub ---- */
+
+/* The replacement string, argument 3, with its %0 to %9. */
+static void add_text(struct match *m, luaL_Buffer *out, const char *s, const char *e) {
+    size_t n, nc;
+    const char *text = lua_tolstring(m->L, 3, &n), *end = text + n;
+    spend(m->L, (int64_t)n / 8);
+    for (const char *p; (p = memchr(text, '%', (size_t)(end - text))); text = p + 1) {
+        luaL_addlstring(out, text, (size_t)(p - text));
+        p++;
+        if (*p == '%')
+            luaL_addchar(out, '%');
+        else if (*p == '0')
+            luaL_addlstring(out, s, (size_t)(e - s));
+        else if (!isdigit((unsigned char)*p))
+            luaL_error(m->L, "invalid use of '%%' in replacement string");
+        else {
+            const char *c = captured(m, *p - '1', s, e, &nc);
+            if (c)
+                luaL_addlstring(out, c, nc);
+            else
+                luaL_addvalue(out);
+        }
+    }
+    luaL_addlstring(out, text, (size_t)(end - text));
+}
+
+/* What stands for the match from s to e; false: the match itself. */
+static bool add_replacement(struct match *m, luaL_Buffer *out, const char *s, const char *e, int type) {
+    lua_State *L = m->L;
+    spend(L, 10 + (e - s) / 32);
+    if (type == LUA_TFUNCTION) {
+        lua_pushvalue(L, 3);
+        lua_call(L, push_captures(m, s, e), 1);
+        enter(L, "string.gsub");
+    } else if (type == LUA_TTABLE) {
+        push_capture(m, 0, s, e);
+        lua_gettable(L, 3);
+    } else {
+        add_text(m, out, s, e);
+        return true;
+    }
+    if (!lua_toboolean(L, -1)) {
+        lua_pop(L, 1);
+        luaL_addlstring(out, s, (size_t)(e - s));
+        return false;
+    }
+    if (!lua_isstring(L, -1))
+        luaL_error(L, "invalid replacement value (a %s)", luaL_typename(L, -1));
+    luaL_addvalue(out);
+    return true;
+}
+
+static int counted_gsub(lua_State *L) {
+    size_t n, np;
+    const char *s = luaL_checklstring(L, 1, &n), *p = luaL_checklstring(L, 2, &np), *last = NULL;
+    int type = lua_type(L, 3);
+    lua_Integer most = luaL_optinteger(L, 4, (lua_Integer)n + 1), found = 0;
+    luaL_argexpected(L, type == LUA_TNUMBER || type == LUA_TSTRING || type == LUA_TFUNCTION || type == LUA_TTABLE, 3,
+                     "string/function/table");
+    bool anchored = *p == '^', changed = false;
+    struct match m = {.src = s, .end = s + n, .pattern_end = p + np};
+    luaL_Buffer out;
+    luaL_buffinit(L, &out);
+    enter(L, "string.gsub");
+    for (p += anchored; found < most;) {
+        start(&m, L);
+        const char *e = match_here(&m, s, p);
+        if (e && e != last) {
+            found++;
+            changed |= add_replacement(&m, &out, s, e, type);
+            s = last = e;
+        } else if (s < m.end) {
+            luaL_addchar(&out, *s++);
+        } else {
+            break;
+        }
+        if (anchored)
+            break;
+    }
+    if (changed) {
+        luaL_addlstring(&out, s, (size_t)(m.end - s));
+        luaL_pushresult(&out);
+    } else {
+        lua_pushvalue(L, 1);
+    }
+    lua_pushinteger(L, found);
+    return 2;
+}
+
+const luaL_Reg counted_patterns[] = {
+    {"find", counted_find}, {"match", counted_match}, {"gmatch", counted_gmatch}, {"gsub", counted_gsub}, {NULL, NULL}};

@@ -1,0 +1,1 @@
+return cluster { flops = 1e12 }
