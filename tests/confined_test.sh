@@ -2,8 +2,8 @@
 # The front door holds: every script in tests/confined tries to run for ever, to take all memory, to crash the compiler or
 # to get out of its sandbox. Each must end with exit code 2 and an error of ours, within 5 s and 480 MiB.
 #
-# No clock ends a script: the sandbox counts, and here is seen that what it counts takes time. Seconds are of CPU time,
-# and thrice what it takes on an idle machine of 2020, for other work slows memory down. A first line `-- args: …` is as in tests/bad.sh.
+# No clock ends a script: the sandbox counts, and here is seen that what it counts takes time. Seconds are of CPU time, with
+# room for other work, which slows memory down. A first line `-- args: …` is as in tests/bad.sh.
 cd "$(dirname "$0")/.." || exit 2
 . tests/lib.sh
 PIANOLA=$(realpath "$PIANOLA") MEASURE=$(realpath "${MEASURE:-build/measure}")
