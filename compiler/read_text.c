@@ -384,6 +384,8 @@ static void read_rank(struct reader *in) {
     int n = 0;
     for (rank_header(in); read_if(in, "lane "); rank_header(in)) {
         lane_header(in);
+        if (in->k->nlanes > 1 && (!*in->p || !strncmp(in->p, "rank ", 5)))
+            die_at(in->file, in->src, in->line - 1, 1, "a lane without instructions: leave it out");
         GROW(first, cap_first, (size_t)k->nlanes + 1);
         first[k->nlanes - 1] = n;
         for (; *in->p && strncmp(in->p, "rank ", 5); n++) {

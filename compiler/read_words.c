@@ -71,7 +71,7 @@ struct buf read_buffer_name(struct reader *in) {
     const char *at = in->p;
     int kind = read_name(in, "a kind of buffer", kind_name, NKINDS);
     struct buf b = {.kind = (uint8_t)kind, .stage = -1, .batch = -1, .inst = -1, .grows = -1, .off = -1};
-    if (read_if(in, "(")) {
+    if (kind != K_work && read_if(in, "(")) {
         b.stage = read_stage(in, kind_has_batch[kind]);
         if (kind_has_batch[kind]) {
             read_word(in, ",");

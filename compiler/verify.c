@@ -326,6 +326,19 @@ static void edges_of(struct check *z, struct lanes *l, int r, int32_t i) {
         edge(l, l->base[r] + k->wait[a]);
 }
 
+/* A reduction is a node of its own, behind all instructions: that of its first member, once more. */
+static int32_t meeting_of(const struct check *z, const struct lanes *l, int r, int32_t i) {
+    const struct group *g = group_of(z, r, &z->p->rank[r].ins[i]);
+    int32_t first = z->reductions[g - z->p->group][0][z->mate[r][i]];
+    return l->base[z->p->workers] + l->base[g->rank[0]] + first;
+}
+
+static void edges_of_members(struct check *z, struct lanes *l, int r, int32_t i) {
+    const struct group *g = group_of(z, r, &z->p->rank[r].ins[i]);
+    for (int m = 0; m < g->n; m++)
+        edges_of(z, l, g->rank[m], z->reductions[g - z->p->group][m][z->mate[r][i]]);
+}
+
 /* An instruction starts after its lane's last and its waits; one that meets others, after theirs too. */
 static struct lanes lane_graph(struct check *z) {
     int W = z->p->workers;
@@ -341,19 +354,22 @@ static struct lanes lane_graph(struct check *z) {
             last[k->ins[i].lane] = i;
         }
     }
-    l.at = NEW(int32_t, l.base[W] + 1);
+    l.at = NEW(int32_t, 2 * (int64_t)l.base[W] + 1);
     for (int r = 0; r < W; r++)
         for (int32_t i = 0; i < z->p->rank[r].nins; i++) {
             const struct instr *x = &z->p->rank[r].ins[i];
             edges_of(z, &l, r, i);
-            if (x->op == OP_REDUCE) {
-                const struct group *g = group_of(z, r, x);
-                for (int m = 0; m < g->n; m++)
-                    if (g->rank[m] != r)
-                        edges_of(z, &l, g->rank[m], z->reductions[g - z->p->group][m][z->mate[r][i]]);
-            } else if (op_cost[x->op] == COST_LINK)
+            if (x->op == OP_REDUCE)
+                edge(&l, meeting_of(z, &l, r, i));
+            else if (op_cost[x->op] == COST_LINK)
                 edges_of(z, &l, x->peer, z->mate[r][i]);
             l.at[l.base[r] + i + 1] = (int32_t)l.n;
+        }
+    for (int r = 0; r < W; r++)
+        for (int32_t i = 0; i < z->p->rank[r].nins; i++) {
+            if (z->p->rank[r].ins[i].op == OP_REDUCE && meeting_of(z, &l, r, i) == l.base[W] + l.base[r] + i)
+                edges_of_members(z, &l, r, i);
+            l.at[l.base[W] + l.base[r] + i + 1] = (int32_t)l.n;
         }
     return l;
 }
@@ -383,7 +399,7 @@ static bool acyclic(const struct lanes *l, int n) {
 
 static bool lanes_finish(struct check *z) {
     struct lanes l = lane_graph(z);
-    int W = z->p->workers, n = l.base[W], len;
+    int W = z->p->workers, n = 2 * l.base[W], len;
     if (acyclic(&l, n))
         return true;
     int32_t *cycle = shortest_cycle(n, l.at, l.to, &len);
@@ -391,6 +407,8 @@ static bool lanes_finish(struct check *z) {
     put(&z->why, "deadlock of lanes:");
     for (int c = 0; c < len && c < 12; c++) {
         int r = 0;
+        if (cycle[c] >= l.base[W])
+            continue; /* a reduction: its members say it */
         while (cycle[c] >= l.base[r + 1])
             r++;
         put(&z->why, "\n  ");
@@ -416,7 +434,7 @@ static bool refute_deadlock(struct check *z) {
         put(&z->why, " waits for rank %d", cycle[(c + 1) % len]);
     }
     struct lanes l = lane_graph(z);
-    bool lanes = acyclic(&l, l.base[W]);
+    bool lanes = acyclic(&l, 2 * l.base[W]);
     put(&z->why, lanes ? "\nlanes alone would not hang" : "\nlanes hang as well");
     z->holds = lanes ? CLAIM_LANES : 0;
     return false;

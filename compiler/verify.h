@@ -31,6 +31,9 @@ static inline const struct group *group_of(const struct check *z, int rank, cons
 /* The nth operand of that role, as a buffer of the rank, or -1. */
 int32_t operand(const struct rank *k, const struct instr *x, int role, int nth);
 
+/* Weights that a home owns. */
+static inline bool at_home(const struct buf *b) { return b->kind == K_weight && b->inst < 0; }
+
 /* The bytes of a buffer, from first to before end. One of no bytes has a byte of its own behind the arena: what orders
  * its accesses must hold whatever its size. */
 static inline int64_t first_byte(const struct rank *k, int32_t b) {
@@ -55,8 +58,6 @@ struct values {
     struct value **val;
     bool *done;             /* per job */
     bool **stays;           /* per buffer: weights, gradient and optimizer state of a home, workspace */
-    uint8_t **home;         /* per rank and set of weights: not 0 where it is at home */
-    uint8_t **updated;      /* likewise: how often */
     int sets;               /* a stage's weights are a set, and behind them so is a token table that two stages share */
     int64_t *bytes[NKINDS]; /* per set: what the tensor takes, as all its buffers must agree; 0: none seen */
     struct tensors *scratch;
@@ -107,7 +108,8 @@ struct question {
     bool wrote, writes;
 };
 void orders_ask(struct orders *o, struct question q); /* of the rank and the instruction at hand */
-/* The first question, as they were asked, whose answer is no; NULL: there is none. */
+bool orders_many(const struct orders *o);             /* so many that they should be answered before more are asked */
+/* The first question, as they were asked, whose answer is no; NULL: there is none. Forgets them all. */
 const struct question *orders_answer(struct orders *o);
 
 /* verify_races.c */

@@ -117,20 +117,20 @@ static void sort_offsets(struct plan *y, const struct rank *k, int r, const stru
     bits_init(&y->live[r], slots);
 }
 
-/* Weights, optimizer state, workspace and the homes' gradients are there from the start. */
-static bool open_permanent(struct check *z, int r) {
+/* Weights, optimizer state, workspace and the homes' gradients are there from the start. home: per set, 1 + the last
+ * rank looked at that is a home of it. */
+static bool open_permanent(struct check *z, int r, int32_t *home) {
     const struct rank *k = &z->p->rank[r];
-    uint8_t *home = z->values->home[r];
     for (int32_t b = 0; b < k->nbufs; b++)
-        if (k->buf[b].kind == K_weight && k->buf[b].inst < 0)
-            home[k->buf[b].stage] = 1;
+        if (at_home(&k->buf[b]))
+            home[k->buf[b].stage] = r + 1;
     for (int32_t b = 0; b < k->nbufs; b++) {
         const struct buf *x = &k->buf[b];
-        bool stays = x->kind == K_opt || x->kind == K_work || (x->kind == K_weight && x->inst < 0) ||
-                     (x->kind == K_wgrad && x->inst < 0 && home[x->stage]);
+        bool stays = x->kind == K_opt || x->kind == K_work || at_home(x) ||
+                     (x->kind == K_wgrad && x->inst < 0 && home[x->stage] == r + 1);
         if (!stays)
             continue;
-        if (x->inst >= 0 || (x->kind == K_opt && !home[x->stage]))
+        if (x->inst >= 0 || (x->kind == K_opt && home[x->stage] != r + 1))
             return refute_all(z, CLAIM_MEMORY, "rank %d plans %s, which nothing uses", r, buf_text(z, r, b));
         z->values->stays[r][b] = true;
         if (!open_buffer(z, r, 0, b))
@@ -161,6 +161,14 @@ static bool check_size(struct check *z, int r, int32_t b) {
                                            r, (long long)x->bytes, buf_text(z, r, b), (long long)*want);
 }
 
+/* Where there are both: an update takes as many bytes of a gradient as weights have; a wstash takes over its stash. */
+static bool no_smaller(struct check *z, int s, int kind, int than) {
+    long long have = z->values->bytes[kind][s], least = z->values->bytes[than][s];
+    return have < 0 || have >= least ||
+           refute_all(z, CLAIM_MEMORY, "%s(%d) has %lld bytes, fewer than %s(%d), which has %lld", kind_name[kind], s,
+                      have, kind_name[than], s, least);
+}
+
 static bool check_sizes(struct check *z) {
     int64_t **bytes = z->values->bytes;
     for (int kind = 0; kind < NKINDS; kind++) {
@@ -173,9 +181,8 @@ static bool check_sizes(struct check *z) {
             if (!check_size(z, r, b))
                 return false;
     for (int s = 0; s < z->values->sets; s++)
-        if (bytes[K_wgrad][s] < bytes[K_weight][s] && bytes[K_wgrad][s] >= 0)
-            return refute_all(z, CLAIM_MEMORY, "wgrad(%d) has %lld bytes, fewer than weight(%d), which has %lld", s,
-                              (long long)bytes[K_wgrad][s], s, (long long)bytes[K_weight][s]);
+        if (!no_smaller(z, s, K_wgrad, K_weight) || !no_smaller(z, s, K_wstash, K_stash))
+            return false;
     return true;
 }
 
@@ -218,6 +225,7 @@ bool memory_begin(struct check *z) {
     if (!check_sizes(z) || !check_workspace(z))
         return false;
     struct offsets offsets = take_offsets(z->p);
+    int32_t *home = NEW(int32_t, z->values->sets);
     for (int r = 0; r < W; r++) {
         const struct rank *k = &z->p->rank[r];
         if ((double)k->arena > z->sp->memory)
@@ -228,7 +236,7 @@ bool memory_begin(struct check *z) {
                 return false;
         y->opened[r] = NEW(bool, k->nbufs);
         sort_offsets(y, k, r, &offsets);
-        if (!open_permanent(z, r))
+        if (!open_permanent(z, r, home))
             return false;
     }
     return true;

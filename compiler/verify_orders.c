@@ -21,13 +21,14 @@
  *
  * Chains within a rank are kept as vector clocks, one per lane: how far each other lane of the rank must have come.
  * Those clocks decide all that our compiler makes. What they leave open, where only a detour through other ranks keeps
- * two accesses apart, is asked at the end of all: for so many lanes at a time as a clock has places, one sweep over all
- * ranks carries how far they must have come along lanes, waits and messages. Its work is the number of instructions
- * times that of the lanes asked about. */
+ * two accesses apart, is asked at the end of all. A search backwards, of NEAR steps at most, finds the detours that are
+ * short, as those of bytes that are used again soon are. For the rest, so many lanes at a time as a clock has places, a
+ * sweep over all ranks carries how far these must have come along lanes, waits and messages. So the work is linear in
+ * the questions, and in the instructions times the lanes that a search did not do for. */
 #include "verify.h"
 #include <string.h>
 
-enum { PLACES = 16 }; /* lanes in one sweep */
+enum { PLACES = 16, NEAR = 256 }; /* lanes in one sweep; steps of a search */
 
 struct orders {
     struct check *z;
@@ -38,7 +39,9 @@ struct orders {
     int32_t *awaited; /* per instruction: 1 + its place in shot; 0: nobody waits for it */
     size_t shot_cap;
     struct question *question; /* by rank, and in issue order */
-    size_t n, cap;
+    size_t n, cap, many;
+    struct search *search; /* made when first needed */
+    struct sweep *sweep;
 };
 
 struct orders *orders_begin(struct check *z) {
@@ -49,6 +52,7 @@ struct orders *orders_begin(struct check *z) {
         const struct rank *k = &z->p->rank[r];
         lanes = k->nlanes > lanes ? k->nlanes : lanes;
         most = k->nins > most ? k->nins : most;
+        o->many += (size_t)k->nins;
     }
     o->clock = NEW(int32_t, lanes * lanes + 1);
     o->awaited = NEW(int32_t, most + 1);
@@ -174,7 +178,6 @@ static struct sweep *sweep_new(struct orders *o) {
     s->end = NEW(int32_t, W);
     s->came = NEW(int32_t, p->ngroups + 1);
     s->stands = NEW(bool, W);
-    s->worst = o->n;
     number_kept(s);
     return s;
 }
@@ -281,24 +284,119 @@ static void sweep(struct sweep *s) {
             s->worst = (size_t)s->asked[r];
 }
 
-const struct question *orders_answer(struct orders *o) {
-    if (!o->n)
-        return NULL;
-    struct sweep *s = sweep_new(o);
-    int W = o->z->p->workers, n = 0;
-    int32_t *lane = NEW(int32_t, s->base[W]); /* those asked about */
-    memset(s->place, -1, sizeof *s->place * (size_t)s->base[W]);
+/* ---- searches ---- */
+
+struct search {
+    struct check *z;
+    int32_t **before;  /* per rank and instruction: the one before it in its lane, or -1 */
+    uint32_t **met;    /* per rank and instruction: the search that came to its end */
+    uint32_t searches; /* so far */
+    struct place {
+        int32_t r, i;
+    } todo[NEAR]; /* ends to look behind */
+    int n, steps;
+};
+
+static struct search *search_new(struct check *z) {
+    int W = z->p->workers;
+    struct search *s = NEW(struct search, 1);
+    s->z = z;
+    s->before = NEW(int32_t *, W);
+    s->met = NEW(uint32_t *, W);
+    for (int r = 0; r < W; r++) {
+        const struct rank *k = &z->p->rank[r];
+        int32_t *last = NEW(int32_t, k->nlanes);
+        memset(last, -1, sizeof *last * (size_t)k->nlanes);
+        s->before[r] = NEW(int32_t, k->nins);
+        s->met[r] = NEW(uint32_t, k->nins);
+        for (int32_t i = 0; i < k->nins; i++) {
+            s->before[r][i] = last[k->ins[i].lane];
+            last[k->ins[i].lane] = i;
+        }
+    }
+    return s;
+}
+
+static void come_to_end(struct search *s, int r, int32_t i) {
+    if (i < 0 || s->met[r][i] == s->searches || s->steps == NEAR)
+        return;
+    s->steps++;
+    s->met[r][i] = s->searches;
+    s->todo[s->n++] = (struct place){r, i};
+}
+
+static void come_to_start(struct search *s, int r, int32_t i) {
+    const struct rank *k = &s->z->p->rank[r];
+    come_to_end(s, r, s->before[r][i]);
+    for (uint32_t w = k->ins[i].wait; w < k->ins[i].wait + k->ins[i].nwait && s->steps < NEAR; w++)
+        come_to_end(s, r, k->wait[w]);
+}
+
+/* Whether E(j) is found behind S(i) within NEAR steps. */
+static bool found_near(struct search *s, const struct question *q) {
+    s->searches++;
+    s->n = s->steps = 0;
+    come_to_start(s, q->r, q->i);
+    while (s->n > 0) {
+        struct place at = s->todo[--s->n];
+        const struct instr *x = &s->z->p->rank[at.r].ins[at.i];
+        verify_work++;
+        if (at.r == q->r && at.i == q->j)
+            return true;
+        come_to_start(s, at.r, at.i);
+        if (x->op == OP_REDUCE) {
+            const struct group *g = group_of(s->z, at.r, x);
+            for (int m = 0; m < g->n && s->steps < NEAR; m++)
+                come_to_start(s, g->rank[m], s->z->reductions[g - s->z->p->group][m][s->z->mate[at.r][at.i]]);
+        } else if (op_lane[x->op] == LANE_RECV && op_cost[x->op] == COST_LINK)
+            come_to_start(s, x->peer, s->z->mate[at.r][at.i]);
+    }
+    return false;
+}
+
+/* Leaves the questions that a search does not answer. */
+static void search_near(struct orders *o) {
+    size_t left = 0;
+    o->search = o->search ? o->search : search_new(o->z);
+    for (size_t q = 0; q < o->n; q++)
+        if (!found_near(o->search, &o->question[q]))
+            o->question[left++] = o->question[q];
+    o->n = left;
+}
+
+/* Asks all lanes of the questions, in the order of these. */
+static const struct question *sweep_all(struct orders *o) {
+    struct sweep *s = o->sweep = o->sweep ? o->sweep : sweep_new(o);
+    int lanes = s->base[o->z->p->workers], n = 0;
+    int32_t *lane = NEW(int32_t, lanes);
+    size_t *first = NEW(size_t, lanes); /* the first question about it */
+    memset(s->place, -1, sizeof *s->place * (size_t)lanes);
     for (size_t q = 0; q < o->n; q++) {
         int32_t l = s->base[o->question[q].r] + o->z->p->rank[o->question[q].r].ins[o->question[q].j].lane;
-        if (s->place[l] < 0)
+        if (s->place[l] < 0) {
+            first[n] = q;
             lane[n++] = l;
+        }
         s->place[l] = 0;
     }
-    for (int done = 0; done < n; done += PLACES) {
-        memset(s->place, -1, sizeof *s->place * (size_t)s->base[W]);
+    s->worst = o->n;
+    for (int done = 0; done < n && first[done] < s->worst; done += PLACES) {
+        memset(s->place, -1, sizeof *s->place * (size_t)lanes);
         for (int p = 0; p < PLACES && done + p < n; p++)
             s->place[lane[done + p]] = p;
         sweep(s);
     }
     return s->worst < o->n ? &o->question[s->worst] : NULL;
+}
+
+bool orders_many(const struct orders *o) { return o->n > o->many; }
+
+const struct question *orders_answer(struct orders *o) {
+    const struct question *no = NULL;
+    if (o->n > 0)
+        search_near(o);
+    if (o->n > 0)
+        no = sweep_all(o);
+    o->n = 0;
+    return no;
 }

@@ -202,9 +202,11 @@ static void touch(struct races *x, int32_t i, int32_t b, bool writes) {
     }
 }
 
-static void rank_races(struct races *x) {
+/* Returns two that nothing orders, or NULL: none yet. */
+static const struct question *rank_races(struct races *x) {
     const struct rank *k = x->k;
-    for (int32_t i = 0; i < k->nins; i++) {
+    const struct question *no = NULL;
+    for (int32_t i = 0; i < k->nins && !no; i++) {
         const struct instr *y = &k->ins[i];
         orders_start(x->orders, i);
         /* Reads before writes: an instruction may write what it reads. */
@@ -215,7 +217,10 @@ static void rank_races(struct races *x) {
                     touch(x, i, k->arg[a].buf, w);
             }
         orders_end(x->orders, i);
+        if (orders_many(x->orders))
+            no = orders_answer(x->orders);
     }
+    return no;
 }
 
 bool races(struct check *z) {
@@ -224,15 +229,16 @@ bool races(struct check *z) {
         bufs = z->p->rank[r].nbufs > bufs ? z->p->rank[r].nbufs : bufs;
     struct races x = {.z = z, .spare = -1, .orders = orders_begin(z)};
     take_map(&x.m, bufs);
-    for (int r = 0; r < z->p->workers; r++) {
+    const struct question *no = NULL;
+    for (int r = 0; r < z->p->workers && !no; r++) {
         x.r = r;
         x.k = &z->p->rank[r];
         x.nreaders = 0;
         x.spare = -1;
         map_bytes(&x);
         orders_rank(x.orders, r);
-        rank_races(&x);
+        no = rank_races(&x);
     }
-    const struct question *q = orders_answer(x.orders);
-    return !q || refute_race(z, q);
+    no = no ? no : orders_answer(x.orders);
+    return !no || refute_race(z, no);
 }

@@ -178,7 +178,7 @@ bool run_update(struct check *z, int r, int32_t i) {
     struct value *weights = w >= 0 ? &z->values->val[r][w] : NULL;
     if (!weights || !is_tensor(weights, K_weight, set, -1, 0) || k->buf[w].inst >= 0)
         return refute(z, CLAIM_GRADIENTS, r, i, "weight(%d) is not at home here", set);
-    if (z->values->updated[r][set]++)
+    if (weights->count)
         return refute(z, CLAIM_GRADIENTS, r, i, "it has been updated before");
     bool has_state = opt >= 0 && is_tensor(&z->values->val[r][opt], K_opt, set, -1, 0);
     bool needs_state = z->values->bytes[K_opt][set] >= (z->sp->stage ? 1 : 0);

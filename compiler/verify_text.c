@@ -91,6 +91,21 @@ static char *take_needs(const struct program *p, struct spec *sp) {
     return NULL;
 }
 
+/* The graph of the jobs; NULL, and why, where their dependencies cannot be right. */
+static struct graph *graph_or_not(const struct spec *sp, const char **why) {
+    jmp_buf trap, *outer = diag_trap;
+    if (setjmp(trap)) {
+        diag_trap = outer;
+        size_t prefix = strlen("pianola: error: ") + strlen(sp->file) + strlen(": ");
+        *why = format("%.*s", (int)(strlen(diag_text) - prefix - 1), diag_text + prefix);
+        return NULL;
+    }
+    diag_trap = &trap;
+    struct graph *g = graph_build(sp);
+    diag_trap = outer;
+    return g;
+}
+
 struct refutation *verify_text(const struct program *p) {
     int64_t jobs = 0;
     for (int r = 0; r < p->workers; r++)
@@ -111,5 +126,7 @@ struct refutation *verify_text(const struct program *p) {
     for (int j = 0; j < sp->njobs; j++)
         if (sp->job[j].rank < 0)
             return refuted(CLAIM_JOBS, format("job %s never runs", job_name(sp->job[j].s, sp->job[j].b, sp->job[j].d)));
-    return verify(sp, graph_build(sp), p, CLAIM_ALL);
+    const char *wrong;
+    const struct graph *g = graph_or_not(sp, &wrong);
+    return g ? verify(sp, g, p, CLAIM_ALL) : refuted(CLAIM_JOBS, copy_string(wrong));
 }

@@ -175,6 +175,10 @@ static bool run_job(struct check *z, int r, int32_t i) {
         return refute(z, CLAIM_JOBS, r, i, "the schedule runs it on rank %d", job->rank);
     if (z->values->done[j])
         return refute(z, CLAIM_JOBS, r, i, "it has run before");
+    bool again = job_at(z->sp, x->stage, x->batch, OP_R) >= 0;
+    if (x->op == OP_F && operand(k, x, again ? ROLE_stash : ROLE_input, 0) >= 0)
+        return refute(z, CLAIM_JOBS, r, i,
+                      again ? "keeps a stash, which R makes" : "keeps its input, and no R reads it");
     if (!roles_once(z, r, i) || !reads_edges(z, r, i, j) ||
         (x->op != OP_W && !reads_weights(z, r, i, ROLE_w, x->stage)))
         return false;
@@ -328,29 +332,45 @@ bool values_message(struct check *z, int src, int32_t i, int dst, int32_t j) {
 
 /* ---- the beginning and the end of a step ---- */
 
+/* The homes of each set, in compressed rows: of a row, ascending. */
+static int32_t *homes_of_sets(const struct check *z, int32_t *at) {
+    int sets = z->values->sets;
+    for (int r = 0; r < z->p->workers; r++)
+        for (int32_t b = 0; b < z->p->rank[r].nbufs; b++)
+            if (at_home(&z->p->rank[r].buf[b]))
+                at[z->p->rank[r].buf[b].stage + 2]++;
+    for (int s = 0; s < sets; s++)
+        at[s + 2] += at[s + 1];
+    int32_t *home = NEW(int32_t, at[sets + 1] + 1);
+    for (int r = 0; r < z->p->workers; r++)
+        for (int32_t b = 0; b < z->p->rank[r].nbufs; b++)
+            if (at_home(&z->p->rank[r].buf[b]))
+                home[at[z->p->rank[r].buf[b].stage + 1]++] = r;
+    return home;
+}
+
 /* The homes that w() named for each set of weights hold it, and no others do. The table is at home with stage 0. A
  * program's text doesn't say what w() named: job.home is -1 then. */
 static bool check_homes(struct check *z) {
-    enum { HOLDS = 1, NAMED };
     const struct spec *sp = z->sp;
-    uint8_t **home = z->values->home;
-    for (int j = 0; j < sp->njobs; j++) {
-        const struct job *job = &sp->job[j];
-        if (job->home < 0)
-            return true;
-        for (int set = job->s; set < z->values->sets; set += sp->stages) {
-            if (set != job->s && job->s != 0)
-                break;
-            if (!home[job->home][set])
-                return refute_all(z, CLAIM_GRADIENTS, "rank %d is a home of weight(%d), but holds none", job->home,
-                                  set);
-            home[job->home][set] = NAMED;
+    int32_t *at = NEW(int32_t, z->values->sets + 2), *home = homes_of_sets(z, at);
+    int32_t *named = NEW(int32_t, z->p->workers); /* 1 + the set that the rank was last named for */
+    if (!sp->njobs || sp->job[0].home < 0)
+        return true;
+    for (int set = 0, j = 0; set < z->values->sets; set++) {
+        int stage = set < sp->stages ? set : 0, left = at[set + 1] - at[set];
+        if (stage != set)
+            j = 0;
+        for (; j < sp->njobs && sp->job[j].s == stage; j++) { /* jobs are in the order of their stages */
+            left -= named[sp->job[j].home] != set + 1;
+            named[sp->job[j].home] = set + 1;
         }
+        for (int32_t h = at[set]; h < at[set + 1]; h++)
+            if (named[home[h]] != set + 1)
+                return refute_all(z, CLAIM_GRADIENTS, "rank %d holds weight(%d), but is no home of it", home[h], set);
+        if (left < 0)
+            return refute_all(z, CLAIM_GRADIENTS, "a home of weight(%d) does not hold it", set);
     }
-    for (int r = 0; r < z->p->workers; r++)
-        for (int set = 0; set < z->values->sets; set++)
-            if (home[r][set] == HOLDS)
-                return refute_all(z, CLAIM_GRADIENTS, "rank %d holds weight(%d), but is no home of it", r, set);
     return true;
 }
 
@@ -361,14 +381,10 @@ bool values_begin(struct check *z) {
     y->sets = z->sp->stages + z->sp->tied;
     y->done = NEW(bool, z->sp->njobs);
     y->stays = NEW(bool *, W);
-    y->home = NEW(uint8_t *, W);
-    y->updated = NEW(uint8_t *, W);
     y->scratch = NEW(struct tensors, 1);
     for (int r = 0; r < W; r++) {
         y->val[r] = NEW(struct value, z->p->rank[r].nbufs);
         y->stays[r] = NEW(bool, z->p->rank[r].nbufs);
-        y->home[r] = NEW(uint8_t, y->sets);
-        y->updated[r] = NEW(uint8_t, y->sets);
     }
     sums_begin(z);
     return memory_begin(z) && check_homes(z);
@@ -381,8 +397,9 @@ bool values_end(struct check *z) {
             return refute_all(z, CLAIM_JOBS, "job %s never runs", job_name(job->s, job->b, job->d));
         }
     for (int r = 0; r < z->p->workers; r++)
-        for (int s = 0; s < z->values->sets; s++)
-            if (z->values->home[r][s] && !z->values->updated[r][s])
-                return refute_all(z, CLAIM_GRADIENTS, "rank %d never updates weight(%d)", r, s);
+        for (int32_t b = 0; b < z->p->rank[r].nbufs; b++)
+            if (at_home(&z->p->rank[r].buf[b]) && !z->values->val[r][b].count)
+                return refute_all(z, CLAIM_GRADIENTS, "rank %d never updates weight(%d)", r,
+                                  z->p->rank[r].buf[b].stage);
     return memory_end(z);
 }
