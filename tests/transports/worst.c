@@ -6,6 +6,7 @@
  * so, and then gets back what it held. Who reads too late reads NaN, and the trained weights show it; who writes too
  * late ends the process. The scribbles of a seed are the same in each run, the moments they meet are not. */
 #include "../../runtime/host_device.h"
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,6 +98,15 @@ static void worst_launch(struct replay *z, const struct rt_instr *x) {
     self(z)->real->launch(z, x);
 }
 
+/* In one process the other side's flag is looked at again and again: a rank that sleeps until it is woken would not see
+ * one that comes too early. */
+static void worst_idle(struct replay *z) {
+    if (((struct host_rank *)z->self)->comm == &comm_local)
+        sched_yield();
+    else
+        self(z)->real->idle(z);
+}
+
 static void *take(size_t n, size_t size) {
     void *p = calloc(n + 1, size);
     if (!p)
@@ -113,6 +123,7 @@ static void begin(struct worst *w, const struct replay *z) {
     w->device.recv = worst_recv;
     w->device.reduce = worst_reduce;
     w->device.launch = worst_launch;
+    w->device.idle = worst_idle;
     w->started = take((size_t)k->nins, sizeof *w->started);
     w->ended = take((size_t)k->nins, sizeof *w->ended);
     w->kept = take((size_t)k->arena, 1);
