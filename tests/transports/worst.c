@@ -4,7 +4,10 @@
  * Before a RECV starts, nobody may have written its tensor: it is scribbled over as the RECV starts. Once a SEND, a
  * RECV or a REDUCE has ended, nobody else may read or write its tensor: for a while that is scribbled over, must stay
  * so, and then gets back what it held. Who reads too late reads NaN, and the trained weights show it; who writes too
- * late ends the process. The scribbles of a seed are the same in each run, the moments they meet are not. */
+ * late ends the process. The scribbles of a seed are the same in each run, the moments they meet are not.
+ *
+ * Where ORDERS names a folder, orders<rank> there gets a line for every message: step, number, what it is, and its
+ * start and end in nanoseconds of the host's clock. */
 #include "../../runtime/host_device.h"
 #include <sched.h>
 #include <stdio.h>
@@ -18,7 +21,9 @@ struct worst {
     const struct device *real;
     struct device device;  /* the real one, but for what is below */
     bool *started, *ended; /* per instruction: in this step */
+    int64_t *since;        /* per instruction: when it started */
     char *kept;
+    FILE *orders;
     uint64_t random;
 };
 static struct worst all[RANKS];
@@ -39,6 +44,12 @@ static void dawdle(struct worst *w) {
     uint32_t kind = below(w, 16), most = kind < 10 ? 0 : kind < 15 ? 100000 : 2000000;
     if (most)
         nanosleep(&(struct timespec){0, below(w, most)}, NULL);
+}
+
+static int64_t now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 static int64_t offset(const struct rt_instr *x) { return x->at[x->op == OP_REDUCE ? ROLE_dw : ROLE_t]; }
@@ -79,10 +90,14 @@ static bool meet(struct replay *z, const struct rt_instr *x, bool receives,
         if (receives)
             memset(tensor, SCRIBBLE, (size_t)x->bytes);
         w->started[i] = true;
+        w->since[i] = now();
     }
     if (!real(z, x))
         return false;
     w->ended[i] = true;
+    if (w->orders)
+        fprintf(w->orders, "%lld %d %s %lld %lld\n", (long long)z->step, x->msg, op_name_of(x->op),
+                (long long)w->since[i], (long long)now());
     scribble_for_a_while(w, z, x, tensor);
     return true;
 }
@@ -114,6 +129,18 @@ static void *take(size_t n, size_t size) {
     return p;
 }
 
+static FILE *open_orders(const struct replay *z) {
+    const char *folder = getenv("ORDERS");
+    char path[512];
+    if (!folder)
+        return NULL;
+    snprintf(path, sizeof path, "%s/orders%d", folder, z->rank);
+    FILE *f = fopen(path, "a");
+    if (!f)
+        abort();
+    return f;
+}
+
 /* A training's first step. What was taken for an earlier one in this process is the process's to give back. */
 static void begin(struct worst *w, const struct replay *z) {
     const struct rt_rank *k = rank_of(z);
@@ -126,7 +153,9 @@ static void begin(struct worst *w, const struct replay *z) {
     w->device.idle = worst_idle;
     w->started = take((size_t)k->nins, sizeof *w->started);
     w->ended = take((size_t)k->nins, sizeof *w->ended);
+    w->since = take((size_t)k->nins, sizeof *w->since);
     w->kept = take((size_t)k->arena, 1);
+    w->orders = open_orders(z);
     w->random = (seed ? strtoull(seed, NULL, 10) : 1) * RANKS + (uint64_t)z->rank;
 }
 
@@ -141,4 +170,6 @@ void __wrap_replay_step(struct replay *z) {
     memset(w->started, 0, sizeof *w->started * (size_t)rank_of(z)->nins);
     memset(w->ended, 0, sizeof *w->ended * (size_t)rank_of(z)->nins);
     __real_replay_step(z);
+    if (w->orders)
+        fflush(w->orders);
 }
