@@ -26,7 +26,7 @@ enum { PIECE = 1 << 16 }; /* floats */
 struct chain { /* a reduction under way */
     const int32_t *member;
     int n, me;
-    int64_t at; /* floats done in this phase */
+    int64_t at; /* pieces done in this phase */
     int phase;  /* 0: not begun, then UP, DOWN; see advance */
     bool sending;
     MPI_Request request;
@@ -107,6 +107,34 @@ static void mpi_close(void *link) {
     MPI_Finalize();
 }
 
+enum { LONG = 1 << 30 }; /* bytes; a longer tensor does not fit MPI's counts, which are ints */
+
+/* A tensor of so many LONGs and a rest, as one thing to send. */
+static MPI_Datatype long_tensor(int64_t bytes) {
+    MPI_Datatype longs, parts[2], all;
+    must(MPI_Type_contiguous(LONG, MPI_BYTE, &longs));
+    parts[0] = longs;
+    parts[1] = MPI_BYTE;
+    must(MPI_Type_create_struct(2, (int[]){(int)(bytes / LONG), (int)(bytes % LONG)},
+                                (MPI_Aint[]){0, bytes / LONG * LONG}, parts, &all));
+    must(MPI_Type_commit(&all));
+    must(MPI_Type_free(&longs));
+    return all;
+}
+
+static void open_message(struct mpi *c, const struct rt_instr *x, MPI_Request *request) {
+    char *tensor = c->arena + x->at[ROLE_t];
+    bool fits = x->bytes <= LONG;
+    MPI_Datatype type = fits ? MPI_BYTE : long_tensor(x->bytes);
+    int count = fits ? (int)x->bytes : 1;
+    if (sends(x))
+        must(MPI_Send_init(tensor, count, type, x->peer, x->msg, c->ranks, request));
+    else
+        must(MPI_Recv_init(tensor, count, type, x->peer, x->msg, c->ranks, request));
+    if (!fits)
+        must(MPI_Type_free(&type)); /* the request keeps it */
+}
+
 static bool mpi_prepare(void *link, const struct rt_rank *k, int nmsgs, const int32_t *groups, char *arena) {
     struct mpi *c = link;
     int rank, chains = 0;
@@ -139,11 +167,7 @@ static bool mpi_prepare(void *link, const struct rt_rank *k, int nmsgs, const in
         }
         if (x->msg < 0)
             continue;
-        char *tensor = arena + x->at[ROLE_t];
-        if (sends(x))
-            MPI_Send_init(tensor, (int)x->bytes, MPI_BYTE, x->peer, x->msg, c->ranks, &c->request[i]);
-        else
-            MPI_Recv_init(tensor, (int)x->bytes, MPI_BYTE, x->peer, x->msg, c->ranks, &c->request[i]);
+        open_message(c, x, &c->request[i]);
     }
     return true;
 }
@@ -167,23 +191,25 @@ static bool message(void *link, struct replay *z, const struct rt_instr *x, doub
 
 enum { UP = 1, UP_SENT, DOWN, DOWN_SENT };
 
-/* One step of the chain: false when it must wait for a message. Each phase walks the tensor piece by piece. */
+/* One step of the chain: false when it must wait for a message. Each phase walks the tensor piece by piece. One of no
+ * bytes has a piece too, of no floats: no member ends before all have come. */
 static bool advance(struct mpi *c, struct chain *g, const struct rt_instr *x) {
     float *dw = (float *)(void *)(c->arena + x->at[ROLE_dw]), *scratch = c->scratch + (int64_t)PIECE * x->lane;
-    int64_t n = x->bytes / (int64_t)sizeof(float);
+    int64_t n = x->bytes / (int64_t)sizeof(float), pieces = n ? (n + PIECE - 1) / PIECE : 1;
     int up = c->nmsgs + 2 * x->msg, down = up + 1;
-    while (g->at < n) {
-        int count = (int)(n - g->at < PIECE ? n - g->at : PIECE), came;
+    while (g->at < pieces) {
+        float *piece = dw + g->at * PIECE;
+        int count = (int)(g->at < pieces - 1 ? PIECE : n - g->at * PIECE), came;
         bool rises = g->phase == UP || g->phase == UP_SENT;
         int before = rises ? g->me - 1 : g->me + 1, next = rises ? g->me + 1 : g->me - 1;
         bool receives = before >= 0 && before < g->n, sends = next >= 0 && next < g->n;
         bool sent = g->phase == UP_SENT || g->phase == DOWN_SENT;
         if (g->request == MPI_REQUEST_NULL && !g->sending) {
             if (!sent && receives)
-                MPI_Irecv(rises ? scratch : dw + g->at, count, MPI_FLOAT, g->member[before], rises ? up : down,
-                          c->ranks, &g->request);
+                must(MPI_Irecv(rises ? scratch : piece, count, MPI_FLOAT, g->member[before], rises ? up : down,
+                               c->ranks, &g->request));
             else if (sent && sends)
-                MPI_Isend(dw + g->at, count, MPI_FLOAT, g->member[next], rises ? up : down, c->ranks, &g->request);
+                must(MPI_Isend(piece, count, MPI_FLOAT, g->member[next], rises ? up : down, c->ranks, &g->request));
             g->sending = true; /* something is under way, if only nothing */
         }
         must(MPI_Test(&g->request, &came, MPI_STATUS_IGNORE));
@@ -191,9 +217,9 @@ static bool advance(struct mpi *c, struct chain *g, const struct rt_instr *x) {
             return false;
         g->sending = false;
         if (!sent && receives && rises)
-            host_add(dw + g->at, scratch, count, false);
+            host_add(piece, scratch, count, false);
         g->phase += sent ? -1 : 1;
-        g->at += sent ? count : 0;
+        g->at += sent;
     }
     return true;
 }

@@ -75,9 +75,9 @@ static void move(struct conn *k, struct half *h, void *head, void *bytes, int64_
     h->done += moved > 0 ? moved : 0;
 }
 
-/* Goes on sending an item, of which `ready` bytes are there. */
+/* Goes on sending an item, of which `ready` bytes are there; -1: not even its head may go. */
 static void give(struct conn *k, const struct head *head, const void *from, int64_t ready) {
-    while (!k->out.stuck && k->out.done < HEAD + ready && (ready > 0 || head->bytes == 0)) {
+    while (!k->out.stuck && ready >= 0 && k->out.done < HEAD + ready) {
         int64_t at = payload(&k->out);
         move(k, &k->out, (void *)head, (char *)from + at, ready - at);
     }
@@ -304,19 +304,23 @@ static bool both_whole(const struct conn *k, int64_t bytes) {
     return !k || (k->in.done == HEAD + bytes && k->out.done == HEAD + bytes);
 }
 
+/* As give() counts them: the head says that those behind the other end have come to the reduction, bytes or not. */
+static int64_t came(const struct half *h) { return h->done < HEAD ? -1 : payload(h); }
+
 /* What has come up from below, own gradient included, goes on up; at the top it is the total, which goes down. */
 static bool pass_on(struct tcp *c, const struct chain *g, const struct head *head, float *dw) {
     struct conn *below = g->below < 0 ? NULL : &c->conn[g->below], *above = g->above < 0 ? NULL : &c->conn[g->above];
     int64_t risen = head->bytes, fallen;
     if (below) {
         take_sum(c, below, head, dw);
-        risen = payload(&below->in) / 4 * 4;
+        risen = came(&below->in);
+        risen -= risen > 0 ? risen % 4 : 0; /* whole floats have been added */
     }
     fallen = risen;
     if (above) {
         give(above, head, dw, risen);
         take(above, head, dw);
-        fallen = payload(&above->in);
+        fallen = came(&above->in);
     }
     if (below)
         give(below, head, dw, fallen);
