@@ -78,6 +78,15 @@ bool is_tensor(const struct value *v, int kind, int s, int b, int d);
 /* Refutes unless the buffer is named for what is put into it. */
 bool named(struct check *z, int r, int32_t i, int32_t b, int kind, int stage, int batch, int inst);
 
+/* verify_bits.c: a set of numbers, to find a neighbour in. */
+struct bits {
+    uint64_t *level[6];
+    int depth;
+};
+void bits_init(struct bits *b, int n); /* of 0 .. n-1, empty */
+void bits_set(struct bits *b, int i, bool on);
+int bits_near(const struct bits *b, int i, bool above); /* the nearest below i, or above it, or -1 */
+
 /* verify_memory.c: sizes, and which buffers are live. */
 bool memory_begin(struct check *z);
 bool open_buffer(struct check *z, int r, int32_t i, int32_t b); /* its bytes must be free and inside the arena */

@@ -5,49 +5,12 @@
 #include "verify.h"
 #include <string.h>
 
-/* The set of live offsets of a rank, to find a neighbour: a bitmap with a summary above it, and so on. */
-struct bits {
-    uint64_t *level[6];
-    int depth;
-};
-
 struct plan {
     int32_t **slot;     /* per buffer: the place of its first byte among those of all of the rank's buffers */
     int32_t **occupant; /* per slot: the live buffer, or -1 */
     struct bits *live;
     bool **opened; /* per buffer */
 };
-
-static void bits_init(struct bits *b, int n) {
-    do {
-        n = (n + 63) / 64;
-        b->level[b->depth++] = NEW(uint64_t, n + 1);
-    } while (n > 1);
-}
-
-static void bits_set(struct bits *b, int i, bool on) {
-    for (int d = 0; d < b->depth; d++, i /= 64) {
-        uint64_t *w = &b->level[d][i / 64], m = (uint64_t)1 << i % 64;
-        *w = on ? *w | m : *w & ~m;
-        if (!on && *w)
-            return;
-    }
-}
-
-/* The nearest set bit below i, or above it, or -1. */
-static int bits_near(const struct bits *b, int i, bool above) {
-    for (int d = 0; d < b->depth; d++, i /= 64) {
-        uint64_t w = b->level[d][i / 64], low = ((uint64_t)1 << i % 64) - 1;
-        uint64_t part = above ? w & ~(low << 1 | 1) : w & low;
-        if (!part)
-            continue;
-        i = i / 64 * 64 + (above ? __builtin_ctzll(part) : 63 - __builtin_clzll(part));
-        while (d-- > 0)
-            i = i * 64 + (above ? __builtin_ctzll(b->level[d][i]) : 63 - __builtin_clzll(b->level[d][i]));
-        return i;
-    }
-    return -1;
-}
 
 bool open_buffer(struct check *z, int r, int32_t i, int32_t b) {
     struct plan *y = z->values->plan;

@@ -14,6 +14,7 @@ struct bytes {                       /* of one rank, cut at every place where so
     int64_t *off;                    /* per place */
     int32_t *end, *writer, *readers; /* per place where a segment begins: its end, or -1; who wrote it; a list */
     int32_t *by;                     /* the writer's buffer */
+    struct bits begins;              /* the places where a segment begins */
     int64_t *key;                    /* to sort the places by */
     int32_t *scratch;
 };
@@ -82,6 +83,9 @@ static void map_bytes(struct races *x) {
     m->n = places_of(m->key, 2 * n, m->from, m->off, m->scratch);
     m->to = m->from + n;
     memset(m->end, -1, sizeof *m->end * (size_t)(m->n + 1));
+    m->begins.depth = 0;
+    bits_init(&m->begins, m->n + 1);
+    bits_set(&m->begins, 0, true);
     m->end[0] = m->n; /* one segment that nobody has touched */
     m->writer[0] = m->readers[0] = -1;
 }
@@ -112,9 +116,8 @@ static void cut(struct races *x, int32_t a) {
     struct bytes *m = &x->m;
     if (a >= m->n || m->end[a] >= 0)
         return;
-    int32_t s = a;
-    while (m->end[s] < 0)
-        s--;
+    int32_t s = bits_near(&m->begins, a, false);
+    bits_set(&m->begins, a, true);
     m->end[a] = m->end[s];
     m->end[s] = a;
     m->writer[a] = m->writer[s];
@@ -193,9 +196,11 @@ static void touch(struct races *x, int32_t i, int32_t b, bool writes) {
                 orders_ask(x->orders, (struct question){x->r, j, i, read_through(x, j, s), b, false, true});
         drop_readers(x, &m->readers[s]);
         m->end[s] = -1;
+        bits_set(&m->begins, s, false);
     }
     if (writes) {
         m->end[from] = to;
+        bits_set(&m->begins, from, true);
         m->writer[from] = i;
         m->by[from] = b;
         m->readers[from] = -1;

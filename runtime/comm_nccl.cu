@@ -42,6 +42,7 @@ struct nccl {
     struct end *to, *from; /* per rank that it exchanges messages with */
     int *of_group;         /* per group that it is in: its way */
     char **scratch;        /* per lane that reduces */
+    char *nothing;         /* NOTHING bytes per lane: what is sent and summed of a tensor that has none */
     int next;              /* the way that progress looks at next */
     char why[512];
     pthread_mutex_t lock; /* around every call of NCCL: while one is made, nothing may be aborted */
@@ -108,19 +109,23 @@ static const char *progress(void *link) {
 
 /* ---- messages ---- */
 
+/* A message or a sum of no bytes is an order all the same, and NCCL orders only what moves a byte: one float moves. */
+enum { NOTHING = 16 };
+
 /* Its times begin when its lane comes to it: what NCCL waits for the other side is part of them. */
 static bool message(void *link, struct replay *z, const struct rt_instr *x) {
     struct nccl *n = (struct nccl *)link;
     const struct end *e = sends(x) ? &n->to[x->peer] : &n->from[x->peer];
     const struct way *w = &n->way[e->way];
-    char *tensor = n->rank->arena + x->at[ROLE_t];
+    char *tensor = x->bytes > 0 ? n->rank->arena + x->at[ROLE_t] : n->nothing + x->lane * NOTHING;
+    size_t bytes = x->bytes > 0 ? (size_t)x->bytes : 1;
     cudaStream_t stream = n->rank->lane[x->lane];
     int32_t i = (int32_t)(x - z->program->rank[z->rank].ins);
     cuda_mark(n->rank, i, false, stream);
-    if (x->bytes > 0 && sends(x))
-        NCCL(n, w, x, ncclSend(tensor, (size_t)x->bytes, ncclUint8, e->peer, w->comm, stream));
-    else if (x->bytes > 0) /* nobody reads the weights of a stage that has none */
-        NCCL(n, w, x, ncclRecv(tensor, (size_t)x->bytes, ncclUint8, e->peer, w->comm, stream));
+    if (sends(x))
+        NCCL(n, w, x, ncclSend(tensor, bytes, ncclUint8, e->peer, w->comm, stream));
+    else
+        NCCL(n, w, x, ncclRecv(tensor, bytes, ncclUint8, e->peer, w->comm, stream));
     cuda_mark(n->rank, i, true, stream);
     return true;
 }
@@ -191,8 +196,9 @@ static bool reduce(void *link, struct replay *z, const struct rt_instr *x) {
     const struct way *w = &n->way[n->of_group[x->peer]];
     const int32_t *member = group_at(n->run->tables->groups, x->peer);
     cudaStream_t stream = n->rank->lane[x->lane];
-    float *dw = (float *)(n->rank->arena + x->at[ROLE_dw]), *scratch = (float *)n->scratch[x->lane];
-    int64_t left = x->bytes / (int64_t)sizeof *dw;
+    char *tensor = x->bytes > 0 ? n->rank->arena + x->at[ROLE_dw] : n->nothing + x->lane * NOTHING;
+    float *dw = (float *)tensor, *scratch = (float *)n->scratch[x->lane];
+    int64_t left = x->bytes > 0 ? x->bytes / (int64_t)sizeof *dw : 1;
     struct piece p = {dw, 0, 0, 0, 0};
     int32_t i = (int32_t)(x - z->program->rank[z->rank].ins);
     for (; member[p.ranks] >= 0; p.ranks++)
@@ -225,8 +231,10 @@ static int64_t longest(const struct rt_rank *k, int lane) {
     return most;
 }
 
+static int64_t nothing_bytes(const struct rt_rank *k) { return (k->nlanes * (int64_t)NOTHING + 4095) / 4096 * 4096; }
+
 static int64_t extra(const struct rt_program *p, int rank) {
-    int64_t bytes = 0;
+    int64_t bytes = nothing_bytes(&p->rank[rank]);
     for (int l = 0; l < p->rank[rank].nlanes; l++) {
         int64_t most = longest(&p->rank[rank], l);
         bytes += most < 0 ? 0 : scratch_bytes(most, p->workers);
@@ -431,7 +439,8 @@ static void know_all(struct nccl *n, struct known *k) {
 static void place_scratch(struct nccl *n) {
     const struct rt_program *p = &n->run->program;
     const struct rt_rank *k = &p->rank[n->run->world.rank];
-    char *at = n->rank->extra;
+    char *at = n->nothing = n->rank->extra;
+    at += nothing_bytes(k);
     for (int l = 0; l < k->nlanes; l++) {
         int64_t most = longest(k, l);
         n->scratch[l] = at;
