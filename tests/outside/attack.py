@@ -26,6 +26,7 @@ TIED = "--model schedules/models/gpt.lua -D tied=true -D layers=2 -D width=16 -D
 STRICTER = (  # what verify says of programs that would run right all the same
     r"puts \S+ into the buffer of ",                         # a buffer holds what it is named for
     r"is not what the message is named for",                 # and so does a message
+    r"not rank \d+'s part of ",                              # and what an ADD adds
     r"a message carries one tensor",
     r"needs token\S+ as t, but has no such operand",         # an order that other messages keep needs its token too
     r"operands that hold tensors; the job graph says",

@@ -9,9 +9,10 @@ shares nothing with the compiler. judge(text) answers with two lists:
           named for another tensor than it carries, or an operand that nobody needs. verify may refuse those or not.
 
 How: one serial walk of all ranks, an instruction at a time and every send blocking, gives every buffer its value as a
-term: ("act", s, b), ("weight", s, updates), a gradient as the count of each contribution. The events S(x) and E(x) in
-the walk's order make a graph whose ancestors are bitsets; two conflicting accesses must be ordered E -> S. An execution
-without races gives each read what the walk gave it, so that values of one order are those of all.
+term: ("act", s, b), ("weight", s, updates), a gradient as the count of each contribution, (to whose gradient, of which
+stage, of which microbatch). The events S(x) and E(x) in the walk's order make a graph whose ancestors are bitsets; two
+conflicting accesses must be ordered E -> S. An execution without races gives each read what the walk gave it, so that
+values of one order are those of all.
 
 player.py doubts the second half of that: it plays random runs of the machine on symbolic bytes.
 """
@@ -127,9 +128,11 @@ class Values:
         if isinstance(value, tuple):
             key = value[:2]
         else:
-            stages = {s for s, _ in value if s != "no gradient"} if isinstance(value, dict) else ()
-            key = ("wgrad", stages.pop()) if len(stages) == 1 and self.p.tied is None else None
+            of = {k[0] for k in value or ()}
+            key = ("wgrad", of.pop()) if len(of) == 1 else None
         b = self.p.ranks[x.rank].bufs[name]
+        if b.kind == "work":
+            self.bad(x, "puts a tensor into the workspace")
         if key and key[0] != "token" and self.p.sizes.get(key, b.size) != b.size:
             if b.size < self.p.sizes[key]:
                 self.bad(x, f"puts {key} of {self.p.sizes[key]} bytes into {name}")
@@ -158,7 +161,7 @@ class Values:
             self.bad(x, f"no {role}: its gradient is lost")
             return
         _, adds, name = a[0]
-        add = {(x.s, x.b): 1}
+        add = {(s, x.s, x.b): 1}
         size = self.p.sizes.get(("wgrad", s))
         if size is not None and self.p.ranks[x.rank].bufs[name].size < size:
             self.bad(x, f"puts a gradient of {size} bytes into {name}")
@@ -263,7 +266,7 @@ class Values:
     def total(self, x):
         p = self.p
         stages = {x.s} if x.s < p.stages else {0, p.tied}
-        return {(s, b): 1 for s in stages for b in range(p.batches)}
+        return {(x.s, s, b): 1 for s in stages for b in range(p.batches)}
 
     def update(self, x):
         dw, w, opt = self.operand(x, "dw"), self.operand(x, "w"), self.operand(x, "opt")
@@ -280,6 +283,7 @@ class Values:
         self.write(x, w[0], ("weight", x.s, 1))
 
     def other(self, x):
+        rank = self.p.ranks[x.rank]
         if x.op == "U":
             self.update(x)
         elif x.op == "ZERO":
@@ -289,6 +293,8 @@ class Values:
             src, dw = self.operand(x, "src"), [a for a in x.args if a[0] == "dw"]
             if not src or not dw:
                 return self.hint(x, "without src or dw")
+            if {rank.bufs[n].kind + str(rank.bufs[n].s) for n in (src[0], dw[0][2])} != {f"wgrad{x.s}"}:
+                self.hint(x, "is named for another gradient")
             v = self.read(x, src[0])
             v = v if isinstance(v, dict) else {("no gradient", str(v)): 1}
             old = self.read(x, dw[0][2]) if dw[0][1] else {}
@@ -445,6 +451,9 @@ def judge(text):
     except (ValueError, IndexError) as e:  # of int() and of lines, at what is not there
         raise Unreadable(str(e)) from e
     plan(p)
+    if 2 * p.stages * p.batches > sum(len(rank.ins) for rank in p.ranks):
+        p.wrong.append("jobs: there are more than instructions")
+        return p.wrong, p.strict, p, None
     steps = walk(p)
     if steps is not None:
         Values(p).run(steps)
