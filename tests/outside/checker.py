@@ -289,6 +289,8 @@ class Values:
         elif x.op == "ZERO":
             for n in self.operand(x, "dw"):
                 self.write(x, n, {})
+            if not x.args:
+                self.hint(x, "without dw")
         elif x.op == "ADD":
             src, dw = self.operand(x, "src"), [a for a in x.args if a[0] == "dw"]
             if not src or not dw:
