@@ -54,7 +54,7 @@ class Player:
         """Touches in random order, last first: (cell, what). What is read: its value; else garbage, then the result."""
         reads, writes = self.touched(x)
         todo = []
-        for c in reads | writes:
+        for c in sorted(reads | writes, key=str):
             mine = ([("read", c)] * self.rng.randint(1, 2) if c in reads else [])
             mine += [("garbage", c), ("write", c)] if c in writes else []
             todo.append(mine)
