@@ -14,7 +14,7 @@ ACCESS = {  # role: r reads, w writes, m both, a accumulates
     "W": {"wstash": "r", "dw": "a", "dv": "a", "t": "r", "done": "w"},
     "U": {"dw": "r", "opt": "m", "w": "m"},
     "ADD": {"src": "r", "dw": "a"}, "ZERO": {"dw": "w"}, "REDUCE": {"dw": "m"},
-    **{s: {"t": "r"} for s in SENDS}, **{r: {"t": "w"} for r in RECVS}}
+    **{s: {"t": "r"} for s in RECV_OF}, **{r: {"t": "w"} for r in RECV_OF.values()}}
 REPEATS = frozenset(("x", "dy", "t"))
 NO_BATCH = frozenset(("U", "SEND_G", "RECV_G", "SERVE", "FETCH", "ADD", "ZERO", "REDUCE"))
 BATCHED = frozenset(("act", "grad", "stash", "wstash", "input", "token"))
@@ -126,6 +126,7 @@ def read_issue(rank, lanes, words):
 def read(text):
     lines = text.split("\n")
     need(lines[-1] == "" and lines[0] == "pianola 1", "head")
+    need(not re.search(r"(?<!\w)0\d", "\n".join(lines[2:])), "a number with a 0 before it")
     m = re.match(r"program \S+ workers (\d+) stages (\d+) batches (\d+)(?: tied (\d+))?$", lines[1])
     need(m, "program")
     p = Program()
