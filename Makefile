@@ -24,7 +24,7 @@ build/pianola:
 
 # ---- what must be installed: on Debian 12, this installs it; with all of it there, this does nothing ----
 
-PACKAGES := gcc g++ libc6-dev pkg-config liblua5.4-dev libopenblas-dev libopenmpi-dev openmpi-bin libcriterion-dev dict-devil clang libclang-rt-14-dev
+PACKAGES := gcc g++ libc6-dev pkg-config liblua5.4-dev libopenblas-dev libopenmpi-dev openmpi-bin libcriterion-dev dict-devil clang libclang-rt-14-dev python3
 VIEWERS := chromium-headless-shell librsvg2-bin libxml2-utils # what the tests look at pictures with
 demo: VIEWERS :=
 deps:

@@ -1,0 +1,116 @@
+"""`pianola verify` against a second opinion. attack.py MUTANTS [SEED]; $PIANOLA is the program.
+
+Every base (bases.txt) is right, every case by hand (cases.py) is what it says, and of so many mutants of the bases
+(mutate.py) none is proved that checker.py calls wrong, and none refuted that it calls right, but for rules that verify
+keeps and checker.py does not know: STRICTER. Of one in ten, random runs of the machine are played (player.py): what
+they find wrong, checker.py must too. Same seed, same mutants. What fails is kept in build/outside/.
+"""
+
+import os
+import random
+import re
+import shlex
+import subprocess
+import sys
+from collections import Counter
+
+import cases
+import change_meaning, change_memory, change_names, change_order  # which register their changes
+from checker import judge
+from mutate import draft, mutant
+from player import play
+from program import Unreadable
+
+PIANOLA = os.environ.get("PIANOLA", "build/pianola")
+TIED = "--model schedules/models/gpt.lua -D tied=true -D layers=2 -D width=16 -D heads=2 -D context=8 -D rows=2"
+STRICTER = (  # what verify says of programs that would run right all the same
+    r"puts \S+ into the buffer of ",                         # a buffer holds what it is named for
+    r"is not what the message is named for",                 # and so does a message
+    r"not rank \d+'s part of ",                              # and what an ADD adds
+    r"a message carries one tensor",
+    r"needs token\S+ as t, but ",                            # an order that other messages keep needs its token too
+    r"operands that hold tensors; the job graph says",
+    r"has \d+ bytes, fewer than weight",                     # a gradient is as large as its weights, or larger
+    r"cannot grow into",                                     # `grows` where nothing does
+    r"`needs .*` names .* twice",
+    r"error: .*pred\(\) of ",                                # what a job reads must be among its needs
+)
+passed, failed = Counter(), Counter()
+
+
+def expect(what, good, why=lambda: ""):
+    (passed if good else failed)[what] += 1
+    if not good:
+        print(f"{what}: {why()}")
+
+
+def show(schedule):
+    command = [PIANOLA, "show", *shlex.split(schedule.replace("TIED", TIED)), "--format", "streams"]
+    return subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
+
+
+def verify(text):
+    """0 proved, 1 refuted, 2 unreadable, None: it crashed or hung; and what it said."""
+    try:
+        r = subprocess.run([PIANOLA, "verify", "-"], input=text.encode("utf-8"), capture_output=True, timeout=60)
+    except subprocess.TimeoutExpired:
+        return None, "no answer in a minute"
+    said = (r.stdout + r.stderr).decode("utf-8", "replace")
+    return (r.returncode if r.returncode in (0, 1, 2) and "Sanitizer" not in said else None), said
+
+
+def opinion(text):
+    """As verify's, and judge()'s answer; 0 is right, 1 wrong."""
+    try:
+        answer = judge(text)
+    except Unreadable as e:
+        return 2, ([str(e)], [], None, None)
+    return (1 if answer[0] else 0), answer
+
+
+def keep(text, name):
+    os.makedirs("build/outside", exist_ok=True)
+    with open(f"build/outside/{name}.txt", "w", encoding="utf-8") as f:
+        f.write(text)
+    return f"build/outside/{name}.txt"
+
+
+def compare(text, name, rng):
+    code, said = verify(text)
+    mine, (wrong, strict, p, steps) = opinion(text)
+    where = lambda: f"{keep(text, name)}: verify: {code} {said.strip()}\nchecker: {mine} {(wrong + strict)[:3]}"
+    expect("an answer", code is not None, where)
+    expect("proved is right", code != 0 or mine == 0, where)
+    if mine == 0 and code in (1, 2) and not strict:
+        expect("right is proved", any(re.search(s, said) for s in STRICTER), where)
+    if steps is not None and rng.random() < 0.1:
+        why = play(p, steps, 3, rng)
+        expect("random runs find nothing that the checker does not", why is None or mine, lambda: f"{where()}\n{why}")
+    return code
+
+
+def main():
+    count, seed = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    with open(os.path.join(os.path.dirname(__file__), "bases.txt"), encoding="utf-8") as f:
+        schedules = f.read().splitlines()
+    bases = []
+    for schedule in schedules:
+        text = show(schedule)
+        expect("a base is right", opinion(text)[0] == 0, lambda: f"{schedule}: {opinion(text)[1][0]}")
+        expect("a base is proved", verify(text)[0] == 0, lambda: schedule)
+        bases.append(draft(text))
+    for what, text, right in cases.texts(show):
+        code, mine = verify(text)[0], opinion(text)[0]
+        expect("by hand", (code == 0) == right == (mine == 0), lambda: f"{what}: verify {code}, checker {mine}")
+    said = Counter()
+    for i in range(count):
+        rng = random.Random(f"{seed}-{i}")  # its own, so that a mutant depends on nothing before it
+        text, _ = mutant(rng.choice(bases), rng)
+        said[compare(text, f"{seed}-{i}", rng)] += 1
+    print(f"{count} mutants: {said[1]} refuted, {said[0]} proved and right, {said[2]} unreadable")
+    print(f"{sum(passed.values())} passed, {sum(failed.values())} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,225 @@
+"""Programs by hand that are wrong, or right, for one reason each: small ones as compiled, and changes to their text.
+
+A case: what it is about, the program, whether it is right, and the changes: (old, new) of text that must be there, at
+its first place; a number in front: at the place behind so many.
+"""
+
+SCHEDULES = {
+    "pipeline": "schedules/1f1b.lua -D workers=2 -D batches=2",
+    "reduced": "schedules/ddp.lua -D workers=3 -D stages=1 -D batches=3",
+    "split": "schedules/zb_h1.lua -D workers=2 -D batches=1",
+    "tokens": "tests/schedules/needs.lua -D batches=2 -D many=1",
+    "table": "schedules/serial.lua -D stages=1 -D batches=2 TIED",
+    "far table": "schedules/1f1b.lua -D workers=2 -D batches=2 TIED",
+}
+
+
+def change(text, edits):
+    for e in edits:
+        n, old, new = e if len(e) == 3 else (0, *e)
+        at = -1
+        for _ in range(n + 1):
+            at = text.index(old, at + 1)
+        text = text[:at] + new + text[at + len(old):]
+    return text
+
+
+GROWTH = """pianola 1
+program growth workers 2 stages 1 batches 1
+rank 0 lane compute
+F 0 0 w=weight(0) stash=stash(0,0)
+W 0 0 wstash=wstash(0,0) dw=wgrad(0) wait(RECV_W 0 0 from 1) free(wstash(0,0))
+U 0 dw=wgrad(0) w=weight(0) wait(SERVE 0#0 to 1)
+rank 0 lane send 1
+SERVE 0#0 to 1 t=weight(0)
+SEND_S 0 0 to 1 t=stash(0,0) wait(F 0 0) free(stash(0,0))
+rank 0 lane recv 1
+RECV_W 0 0 from 1 t=wstash(0,0) wait(SEND_S 0 0 to 1)
+rank 0 issue
+1 0 1 2 0*2
+rank 0 memory 6
+weight(0) 0 1
+wgrad(0) 1 1
+stash(0,0) 2 1 grows wstash(0,0)
+wstash(0,0) 2 2
+rank 1 lane compute
+I 0 0 w=weight(0)#0 stash=stash(0,0) wstash=wstash(0,0) wait(RECV_S 0 0 from 0) free(stash(0,0) weight(0)#0)
+rank 1 lane send 0
+SEND_W 0 0 to 0 t=wstash(0,0) wait(I 0 0) free(wstash(0,0))
+rank 1 lane recv 0
+FETCH 0#0 from 0 t=weight(0)#0
+RECV_S 0 0 from 0 t=stash(0,0)
+rank 1 issue
+2*2 0 1
+rank 1 memory 6
+weight(0)#0 0 1
+stash(0,0) 1 1 grows wstash(0,0)
+wstash(0,0) 1 2
+"""
+
+PAIR = """pianola 1
+program pair workers 2 stages 1 batches 2
+rank 0 lane compute
+F 0 0 w=weight(0) stash=stash(0,0)
+B 0 0 w=weight(0) stash=stash(0,0) dw=wgrad(0) free(stash(0,0))
+U 0 dw=wgrad(0) w=weight(0) wait(ADD 0 from 1)
+rank 0 lane send 1
+SERVE 0#0 to 1 t=weight(0)
+rank 0 lane recv 1
+RECV_G 0 from 1 t=wgrad(0)#1
+ADD 0 from 1 src=wgrad(0)#1 dw+=wgrad(0) wait(B 0 0) free(wgrad(0)#1)
+rank 0 issue
+1 0*2 2*2 0
+rank 0 memory 4
+weight(0) 0 1
+wgrad(0) 1 1
+stash(0,0) 2 1
+wgrad(0)#1 3 1
+rank 1 lane compute
+F 0 1 w=weight(0)#0 stash=stash(0,1) wait(FETCH 0#0 from 0)
+B 0 1 w=weight(0)#0 stash=stash(0,1) dw=wgrad(0) free(stash(0,1) weight(0)#0)
+rank 1 lane send 0
+SEND_G 0 to 0 t=wgrad(0) wait(B 0 1) free(wgrad(0))
+rank 1 lane recv 0
+FETCH 0#0 from 0 t=weight(0)#0
+rank 1 issue
+2 0*2 1
+rank 1 memory 4
+weight(0)#0 0 1
+stash(0,1) 1 1
+wgrad(0) 2 1
+"""
+
+# Stage 0 at home on rank 0; ranks 1 and 2 send parts of its gradient.
+PARTS = """pianola 1
+program parts workers 3 stages 1 batches 3
+rank 0 lane compute
+F 0 0 w=weight(0) stash=stash(0,0)
+B 0 0 w=weight(0) stash=stash(0,0) dw=wgrad(0) free(stash(0,0))
+U 0 dw=wgrad(0) w=weight(0) wait(ADD 0 from 2, SERVE 0#0 to 1, SERVE 0#0 to 2)
+rank 0 lane send 1
+SERVE 0#0 to 1 t=weight(0)
+rank 0 lane send 2
+SERVE 0#0 to 2 t=weight(0)
+rank 0 lane recv 1
+RECV_G 0 from 1 t=wgrad(0)#1
+ADD 0 from 1 src=wgrad(0)#1 dw+=wgrad(0) wait(B 0 0) free(wgrad(0)#1)
+rank 0 lane recv 2
+RECV_G 0 from 2 t=wgrad(0)#2
+ADD 0 from 2 src=wgrad(0)#2 dw+=wgrad(0) wait(ADD 0 from 1) free(wgrad(0)#2)
+rank 0 issue
+1 2 0*2 3*2 4*2 0
+rank 0 memory 5
+weight(0) 0 1
+wgrad(0) 1 1
+stash(0,0) 2 1
+wgrad(0)#1 3 1
+wgrad(0)#2 4 1
+""" + "".join(f"""rank {r} lane compute
+F 0 {r} w=weight(0)#0 stash=stash(0,{r}) wait(FETCH 0#0 from 0)
+B 0 {r} w=weight(0)#0 stash=stash(0,{r}) dw=wgrad(0) free(stash(0,{r}) weight(0)#0)
+rank {r} lane send 0
+SEND_G 0 to 0 t=wgrad(0) wait(B 0 {r}) free(wgrad(0))
+rank {r} lane recv 0
+FETCH 0#0 from 0 t=weight(0)#0
+rank {r} issue
+2 0*2 1
+rank {r} memory 4
+weight(0)#0 0 1
+stash(0,{r}) 1 1
+wgrad(0) 2 1
+""" for r in (1, 2))
+
+BY_HAND = {"growth": GROWTH, "pair": PAIR, "parts": PARTS}
+
+CASES = [
+    ("growth over two ranks, as it is", "growth", True, []),
+    ("wstash arrives while the stash in its place is still being sent", "growth", False,
+     [(" wait(SEND_S 0 0 to 1)", "")]),
+    ("wstash arrives in the place of a stash that lives on", "growth", False,
+     [("t=stash(0,0) wait(F 0 0) free(stash(0,0))", "t=stash(0,0) wait(F 0 0)"),
+      ("wait(RECV_W 0 0 from 1) free(wstash(0,0))", "wait(RECV_W 0 0 from 1) free(wstash(0,0) stash(0,0))")]),
+    ("what the stash grows by lies on the fetched weights", "growth", False,
+     [("weight(0)#0 0 1", "weight(0)#0 2 1")]),
+    ("the update waits for the SERVE through its lane, the sending of the stash and the arrival of what came of it",
+     "growth", True, [("w=weight(0) wait(SERVE 0#0 to 1)", "w=weight(0)")]),
+    ("the update while weights are being served: the part has come from there", "pair", False, []),
+    ("the same, waiting", "pair", True, [("wait(ADD 0 from 1)", "wait(ADD 0 from 1, SERVE 0#0 to 1)")]),
+    ("the part of one rank twice, of the other never", "parts", False,
+     [("ADD 0 from 2 src=wgrad(0)#2", "ADD 0 from 2 src=wgrad(0)#1"), ("wait(B 0 0) free(wgrad(0)#1)", "wait(B 0 0)"),
+      ("free(wgrad(0)#2)", "free(wgrad(0)#1 wgrad(0)#2)")]),
+    ("two parts added at the same time", "parts", False,
+     [("wait(ADD 0 from 1) free", "wait(B 0 0) free"),
+      ("wait(ADD 0 from 2, SERVE", "wait(ADD 0 from 1, ADD 0 from 2, SERVE")]),
+    ("parts received in one place one after the other, as issued only", "parts", False,
+     [("wgrad(0)#2 4 1", "wgrad(0)#2 3 1")]),
+    ("the same, waiting for the ADD", "parts", True,
+     [("wgrad(0)#2 4 1", "wgrad(0)#2 3 1"),
+      ("RECV_G 0 from 2 t=wgrad(0)#2", "RECV_G 0 from 2 t=wgrad(0)#2 wait(ADD 0 from 1)")]),
+    ("parts in one place, waiting for the arrival and not for the ADD", "parts", False,
+     [("wgrad(0)#2 4 1", "wgrad(0)#2 3 1"),
+      ("RECV_G 0 from 2 t=wgrad(0)#2", "RECV_G 0 from 2 t=wgrad(0)#2 wait(RECV_G 0 from 1)")]),
+    ("an ADD writes where the job has written: its contribution is gone", "parts", False,
+     [("src=wgrad(0)#1 dw+=", "src=wgrad(0)#1 dw=")]),
+    ("the sum in another order", "parts", True,
+     [("dw=wgrad(0) free(stash(0,0))", "dw+=wgrad(0) wait(ADD 0 from 2) free(stash(0,0))"),
+      ("src=wgrad(0)#1 dw+=wgrad(0) wait(B 0 0)", "src=wgrad(0)#1 dw=wgrad(0)"),
+      ("wait(ADD 0 from 2, SERVE 0#0 to 1, SERVE", "wait(SERVE 0#0 to 1, SERVE"),
+      ("1 2 0*2 3*2 4*2 0", "1 2 0 3*2 4*2 0*2")]),
+    ("a reduction over two of three homes", "reduced", False,
+     [("lane group 0,1,2", "lane group 0,1"), ("lane group 0,1,2", "lane group 0,1"),
+      ("REDUCE 0 dw=wgrad(0) wait(B 0 2)\n", ""),
+      ("w=weight(0) wait(REDUCE 0)\nrank 2", "w=weight(0)\nrank 2"), (2, "0*2 1 0", "0*3")]),
+    ("a member of a reduction that only one other knows", "reduced", False, [("lane group 0,1,2", "lane group 0,1")]),
+    ("an update before the reduction at one home", "reduced", False,
+     [(2, "w=weight(0) wait(REDUCE 0)", "w=weight(0)"), (2, "0*2 1 0", "0*3 1")]),
+    ("a backward adds to the gradient while it is reduced", "reduced", False, [(" wait(B 0 2)", "")]),
+    ("the stash of one home is the place where its gradient comes later", "reduced", False, [(0, "stash(0,0) 2 1",
+      "stash(0,0) 1 1")]),
+    ("a table that gets the gradient of one use twice", "table", False, [("dv+=wgrad(1)", "dv=wgrad(1)")]),
+    ("a table whose embedding reads the other weights", "table", False,
+     [("w=weight(0) v=weight(1)", "w=weight(1) v=weight(0)")]),
+    ("the table's gradient and the stage's exchanged", "table", False,
+     [("dw=wgrad(0) dv=wgrad(1)", "dw=wgrad(1) dv=wgrad(0)"),
+      ("dw+=wgrad(0) dv+=wgrad(1)", "dw+=wgrad(1) dv+=wgrad(0)"),
+      ("U 0 dw=wgrad(0)", "U 0 dw=wgrad(1)"), ("U 1 dw=wgrad(1)", "U 1 dw=wgrad(0)")]),
+    ("both uses of the table, yet only of microbatch 0 of one", "far table", False, [("dv+=wgrad(2)", "dv=wgrad(2)")]),
+    ("the table's part lost at its home", "far table", False, [("src=wgrad(2)#1 dw+=", "src=wgrad(2)#1 dw=")]),
+    ("the optimizer's state of another stage", "table", False,
+     [("opt=opt(0)", "opt=opt(1)"), (1, "opt=opt(1)", "opt=opt(0)")]),
+    ("the workspace lies on a stash", "table", False, [("stash(0,0) 237568", "stash(0,0) 180224")]),
+    ("bytes of an activation are written anew when its receive has only ended elsewhere", "pipeline", False,
+     [(" wait(SEND_F 0 0 to 1)", "")]),
+    ("the same behind the arrival of what was made from it", "pipeline", False,
+     [("RECV_B 1 0 from 1 t=grad(1,0) wait(SEND_F 0 1 to 1)", "RECV_B 1 0 from 1 t=grad(1,0) wait(F 0 1)")]),
+    ("a gradient overtakes the bytes of the stash that it needs", "pipeline", False,
+     [("grad(1,1) 2 1", "grad(1,1) 3 1")]),
+    ("waits that run in a circle through two lanes", "pipeline", False,
+     [("SEND_F 0 1 to 1 t=act(0,1) wait(F 0 1)", "SEND_F 0 1 to 1 t=act(0,1) wait(F 0 1, RECV_B 1 0 from 1)")]),
+    ("a circle through two ranks: every send before any receive", "pipeline", False,
+     [("2 0 2 0 1 0*2 1 0", "2 0*2 1 2 0*2 1 0"), ("0 1 0 1 2 0 2 0*2", "0 1 0 2 1 0 2 0*2")]),
+    ("a token read before it can have come", "tokens", False,
+     [("wait(RECV_F 0 1 from 0) free(act(0,1) token(0,0)#0)", "wait(RECV_F 0 0 from 0) free(act(0,1) token(0,0)#0)")]),
+    ("a token of another job", "tokens", False,
+     [("F 0 0 w=weight(0) stash=stash(0,0) y=act(0,0) done=token(0,0)#0",
+      "F 0 0 w=weight(0) stash=stash(0,0) y=act(0,0)"),
+      ("SEND_T 0 0#0 to 1 t=token(0,0)#0 free(token(0,0)#0)", "SEND_T 0 0#0 to 1")]),
+    ("a need that nothing keeps", "tokens", False, [("needs F 0 1:", "needs F 0 1: B 1 0")]),
+    ("a job that needs itself", "tokens", False, [("needs F 0 1:", "needs F 0 1: F 0 1")]),
+    ("jobs that need each other", "tokens", False,
+     [("needs F 0 0:", "needs F 0 0: F 0 1"), ("needs F 0 1:", "needs F 0 1: F 0 0")]),
+    ("a need of the same rank, which its order keeps", "tokens", True, [("needs F 0 1:", "needs F 0 1: F 0 0")]),
+    ("a split backward that keeps nothing for the weight gradient", "split", False,
+     [("I 0 0 w=weight(0) stash=stash(0,0) dy=grad(1,0) wstash=wstash(0,0)",
+      "I 0 0 w=weight(0) stash=stash(0,0) dy=grad(1,0)")]),
+    ("a huge arena whose sums pass 2^63", "pipeline", False,
+     [("rank 0 memory 5", "rank 0 memory 4611686018427387904"),
+      ("act(0,1) 4 1", "act(0,1) 4611686018427387903 9223372036854775807")]),
+]
+
+
+def texts(show):
+    """(what, text, right) of every case; show() compiles a schedule."""
+    programs = {**BY_HAND, **{name: show(schedule) for name, schedule in SCHEDULES.items()}}
+    for what, program, right, edits in CASES:
+        yield what, change(programs[program], edits), right

@@ -1,0 +1,265 @@
+"""A program's text form (compiler/README.md): what its parts are, read() and print_program()."""
+
+import re
+
+JOBS = ("F", "R", "I", "B", "W")
+RECV_OF = {"SEND_F": "RECV_F", "SEND_B": "RECV_B", "SEND_S": "RECV_S", "SEND_W": "RECV_W", "SEND_G": "RECV_G",
+           "SEND_T": "RECV_T", "SERVE": "FETCH"}
+SENDS, RECVS = frozenset(RECV_OF), frozenset(RECV_OF.values())
+ACCESS = {  # role: r reads, w writes, m both, a accumulates
+    "F": {"w": "r", "v": "r", "x": "r", "stash": "w", "input": "w", "y": "w", "t": "r", "done": "w"},
+    "R": {"w": "r", "v": "r", "input": "r", "stash": "w", "t": "r", "done": "w"},
+    "I": {"w": "r", "v": "r", "stash": "r", "dy": "r", "wstash": "w", "dx": "w", "t": "r", "done": "w"},
+    "B": {"w": "r", "v": "r", "stash": "r", "dy": "r", "dx": "w", "dw": "a", "dv": "a", "t": "r", "done": "w"},
+    "W": {"wstash": "r", "dw": "a", "dv": "a", "t": "r", "done": "w"},
+    "U": {"dw": "r", "opt": "m", "w": "m"},
+    "ADD": {"src": "r", "dw": "a"}, "ZERO": {"dw": "w"}, "REDUCE": {"dw": "m"},
+    **{s: {"t": "r"} for s in RECV_OF}, **{r: {"t": "w"} for r in RECV_OF.values()}}
+REPEATS = frozenset(("x", "dy", "t"))
+NO_BATCH = frozenset(("U", "SEND_G", "RECV_G", "SERVE", "FETCH", "ADD", "ZERO", "REDUCE"))
+BATCHED = frozenset(("act", "grad", "stash", "wstash", "input", "token"))
+
+
+class Unreadable(Exception):
+    pass
+
+
+class Buf:
+    __slots__ = ("name", "kind", "s", "b", "inst", "off", "size", "grows")
+
+
+class Ins:
+    __slots__ = ("op", "s", "b", "inst", "peer", "args", "waits", "frees", "lane", "rank", "n", "label", "waited")
+
+    def __str__(self):
+        return f"rank {self.rank}: {self.label}"
+
+
+class Rank:
+    __slots__ = ("lanes", "ins", "arena", "bufs")
+
+
+class Program:
+    __slots__ = ("workers", "stages", "batches", "tied", "needs", "ranks", "strict", "wrong", "sizes")
+
+
+# ---- reading ----
+
+LABEL = re.compile(r"([A-Z_]+) (\d+)(?: (\d+))?(?:#(\d+))?(?: (to|from) (\d+))?$")
+HEAD = re.compile(r"([A-Z_]+ \d+(?: \d+)?(?:#\d+)?(?: (?:to|from) \d+)?)((?: [a-z]+\+?=\S+)*)"
+                  r"(?: wait\(([^()]*)\))?(?: free\((.*)\))?$")
+NAME = re.compile(r"(weight|wgrad|opt|work|act|grad|stash|wstash|input|token)(?:\((\d+)(?:,(\d+))?\))?(?:#(\d+))?$")
+BUF = re.compile(r"(\S+) (-|\d+) (\d+)(?: grows (\S+))?$")
+
+
+def need(ok, why):
+    if not ok:
+        raise Unreadable(why)
+
+
+def read_buf(p, line):
+    m = BUF.match(line)
+    need(m, "memory: " + line)
+    n = NAME.match(m[1])
+    need(n, "name: " + m[1])
+    b = Buf()
+    b.name, b.kind, b.grows = m[1], n[1], m[4]
+    b.s, b.b, b.inst = (None if x is None else int(x) for x in (n[2], n[3], n[4]))
+    need((b.kind == "work") == (b.s is None) and (b.kind in BATCHED) == (b.b is not None), "name: " + m[1])
+    need(b.s is None or b.s < p.stages + (p.tied is not None and b.kind not in BATCHED), "stage: " + m[1])
+    need(b.b is None or b.b < p.batches, "microbatch: " + m[1])
+    need(b.inst is None or b.kind in ("weight", "wgrad", "token"), "instance: " + m[1])
+    b.off, b.size = (-1 if m[2] == "-" else int(m[2])), int(m[3])
+    need(max(b.off, b.size) < 1 << 63, "number: " + line)
+    return b
+
+
+def read_ins(p, r, lane, line):
+    m = HEAD.match(line)
+    need(m, "instruction: " + line)
+    x = Ins()
+    x.label, x.rank, x.lane = m[1], r, lane
+    g = LABEL.match(m[1])
+    need(g and g[1] in ACCESS, "label: " + line)
+    x.op = g[1]
+    x.s, x.b, x.inst, x.peer = (None if v is None else int(v) for v in (g[2], g[3], g[4], g[6]))
+    message = x.op in SENDS or x.op in RECVS or x.op == "ADD"
+    need((x.op in NO_BATCH) == (x.b is None) and message == (x.peer is not None), "label: " + line)
+    need(x.inst is None or x.op in ("SEND_T", "RECV_T", "SERVE", "FETCH"), "instance: " + line)
+    need(x.s < p.stages + (p.tied is not None and x.op in NO_BATCH), "stage: " + line)
+    need((x.b is None or x.b < p.batches) and (x.peer is None or x.peer < p.workers), "label: " + line)
+    x.args = []
+    for word in m[2].split():
+        role, name = word.split("=", 1)
+        adds = role.endswith("+")
+        role = role.rstrip("+")
+        need(role in ACCESS[x.op] and (not adds or ACCESS[x.op][role] == "a"), "operand: " + word)
+        need(role in REPEATS and (role != "t" or x.op in JOBS) or all(a[0] != role for a in x.args), "twice: " + word)
+        x.args.append((role, adds, name))
+    x.waits = m[3].split(", ") if m[3] is not None else []
+    x.frees = m[4].split(" ") if m[4] is not None else []
+    return x
+
+
+def takes(kind, op, peer, x_peer):
+    if kind == "compute":
+        return op in JOBS or op in ("U", "ZERO")
+    if kind == "group":
+        return op == "REDUCE"
+    comm = op in SENDS or op in RECVS or op == "ADD"
+    if kind == "messages":
+        return comm
+    return peer == x_peer and (comm if kind == "peer" else (op in SENDS) == (kind == "send") and comm)
+
+
+def read_issue(rank, lanes, words):
+    rank.ins, at = [], [0] * len(lanes)
+    for w in words:
+        lane, _, count = w.partition("*")
+        lane, count = int(lane), int(count or 1)
+        need(lane < len(lanes) and at[lane] + count <= len(lanes[lane]), "issue: " + w)
+        rank.ins += lanes[lane][at[lane]:at[lane] + count]
+        at[lane] += count
+    need(all(a == len(l) for a, l in zip(at, lanes)), "issue: too short")
+
+
+def read(text):
+    lines = text.split("\n")
+    need(lines[-1] == "" and lines[0] == "pianola 1", "head")
+    need(not re.search(r"(?<!\w)0\d", "\n".join(lines[2:])), "a number with a 0 before it")
+    m = re.match(r"program \S+ workers (\d+) stages (\d+) batches (\d+)(?: tied (\d+))?$", lines[1])
+    need(m, "program")
+    p = Program()
+    p.workers, p.stages, p.batches = int(m[1]), int(m[2]), int(m[3])
+    p.tied = None if m[4] is None else int(m[4])
+    need(p.tied is None or p.tied < p.stages, "tied")
+    p.needs, p.ranks, p.wrong, p.strict = None, [], [], []
+    i = 2
+    while lines[i].startswith("needs "):
+        m = re.match(r"needs ([FRIBW]) (\d+) (\d+):(?: (.*))?$", lines[i])
+        need(m, lines[i])
+        p.needs = p.needs or {}
+        job, preds = (m[1], int(m[2]), int(m[3])), []
+        for w in (m[4] or "").split(", ") if m[4] else []:
+            q = re.match(r"([FRIBW]) (\d+) (\d+)$", w)
+            need(q and int(q[2]) < p.stages and int(q[3]) < p.batches, lines[i])
+            preds.append((q[1], int(q[2]), int(q[3])))
+        if job in p.needs:
+            p.wrong.append(f"needs: two lines for {job}")
+        p.needs[job] = preds
+        i += 1
+    for r in range(p.workers):
+        i = read_rank(p, r, lines, i)
+    need(i == len(lines) - 1, "after the last rank")
+    return p
+
+
+def read_rank(p, r, lines, i):
+    rank = Rank()
+    rank.lanes, lanes = [], []
+    here, edges = f"rank {r} ", set()
+    while lines[i].startswith(here + "lane "):
+        kind, _, who = lines[i][len(here) + 5:].partition(" ")
+        peers = tuple(int(w) for w in who.split(",")) if who else ()
+        need((kind == "compute") == (not lanes), "lane: " + lines[i])
+        need(kind in ("compute", "messages", "group", "send", "recv", "peer"), "lane: " + lines[i])
+        need(kind != "group" or len(peers) > 1 and r in peers and list(peers) == sorted(set(peers)), "group")
+        need(kind not in ("send", "recv", "peer") or len(peers) == 1 and peers[0] != r, "lane")
+        need(all(q < p.workers for q in peers), "lane: no such rank")
+        takes_up = {("group", peers)} if kind == "group" else {
+            ("send", q) for q in (peers or range(p.workers)) if kind in ("send", "peer", "messages")} | {
+            ("recv", q) for q in (peers or range(p.workers)) if kind in ("recv", "peer", "messages")}
+        need(not edges & takes_up, "two lanes for an edge")
+        edges |= takes_up
+        rank.lanes.append((kind, peers))
+        i += 1
+        lane = []
+        while not lines[i].startswith("rank "):
+            x = read_ins(p, r, len(lanes), lines[i])
+            need(takes(kind, x.op, peers[0] if peers else None, x.peer), "lane: " + lines[i])
+            lane.append(x)
+            i += 1
+        lanes.append(lane)
+    need(lanes and lines[i] == here + "issue", "issue")
+    i, words = i + 1, []
+    while lines[i] and not lines[i].startswith("rank "):
+        words += lines[i].split(" ")
+        i += 1
+    need(all(re.match(r"\d+(\*\d+)?$", w) for w in words), "issue")
+    read_issue(rank, lanes, words)
+    m = re.match(here + r"memory (\d+)$", lines[i])
+    need(m, "memory")
+    rank.arena, rank.bufs, i = int(m[1]), {}, i + 1
+    while lines[i] and not lines[i].startswith("rank "):
+        b = read_buf(p, lines[i])
+        need(b.name not in rank.bufs, "two buffers " + b.name)
+        need(b.off < 0 or b.off + b.size <= rank.arena, "outside the arena: " + b.name)
+        rank.bufs[b.name] = b
+        i += 1
+    resolve(rank)
+    p.ranks.append(rank)
+    return i
+
+
+def resolve(rank):
+    named = {}
+    for n, x in enumerate(rank.ins):
+        need(x.label not in named, "twice: " + x.label)
+        named[x.label], x.n = x, n
+    for x in rank.ins:
+        need(all(w in named and named[w].lane != x.lane for w in x.waits), "wait: " + x.label)
+        x.waited = [named[w] for w in x.waits]
+        need(all(a[2] in rank.bufs for a in x.args) and all(f in rank.bufs for f in x.frees), "no buffer: " + x.label)
+    need(all(b.grows is None or b.grows in rank.bufs for b in rank.bufs.values()), "grows")
+
+
+# ---- printing ----
+
+def label(x):
+    out = f"{x.op} {x.s}"
+    out += f" {x.b}" if x.b is not None else ""
+    out += f"#{x.inst}" if x.inst is not None else ""
+    return out + (f" {'to' if x.op in SENDS else 'from'} {x.peer}" if x.peer is not None else "")
+
+
+def line(x):
+    out = label(x) + "".join(f" {r}{'+=' if a else '='}{n}" for r, a, n in x.args)
+    waits = [label(w) for w in x.waited]
+    out += f" wait({', '.join(waits)})" if waits else ""
+    return out + (f" free({' '.join(x.frees)})" if x.frees else "")
+
+
+def issue_lines(rank):
+    words, run = [], []
+    for x in rank.ins + [None]:
+        if run and (x is None or x.lane != run[-1]):
+            words.append(str(run[0]) if len(run) == 1 else f"{run[0]}*{len(run)}")
+            run = []
+        if x is not None:
+            run.append(x.lane)
+    return [" ".join(words)] if words else []
+
+
+def print_program(p):
+    out = ["pianola 1", f"program {p.name} workers {p.workers} stages {p.stages} batches {p.batches}" +
+           (f" tied {p.tied}" if p.tied is not None else "")]
+    for job, preds in p.needs_list:
+        out.append(("needs %s %d %d:" % job) + "".join(" %s %d %d," % q for q in preds).rstrip(","))
+    for r, rank in enumerate(p.ranks):
+        for l, (k, peers) in enumerate(rank.lanes):
+            out.append(f"rank {r} lane {k}" + (" " + ",".join(map(str, peers)) if peers else ""))
+            out += [line(x) for x in rank.ins if x.lane == l]
+        out += [f"rank {r} issue"] + issue_lines(rank) + [f"rank {r} memory {rank.arena}"]
+        out += [f"{b.name} {b.off if b.off >= 0 else '-'} {b.size}" + (f" grows {b.grows}" if b.grows else "")
+                for b in rank.bufs]
+    return "\n".join(out) + "\n"
+
+
+# ---- what lasts over a step ----
+
+def at_home(rank, s):
+    return f"weight({s})" in rank.bufs
+
+
+def persists(rank, b):
+    return b.kind == "work" or b.kind in ("weight", "wgrad", "opt") and b.inst is None and at_home(rank, b.s)
