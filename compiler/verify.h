@@ -59,7 +59,9 @@ struct values {
     bool *done;             /* per job */
     bool **stays;           /* per buffer: weights, gradient and optimizer state of a home, workspace */
     int sets;               /* a stage's weights are a set, and behind them so is a token table that two stages share */
-    int64_t *bytes[NKINDS]; /* per set: what the tensor takes, as all its buffers must agree; 0: none seen */
+    int64_t *bytes[NKINDS]; /* per set: what the tensor takes, as all its buffers must agree; -1: none seen */
+    int64_t *bytes_read;    /* per stage: the largest that its forwards have read */
+    bool has_state;         /* the optimizer has state, of some set at least */
     struct tensors *scratch;
     struct plan *plan; /* verify_memory.c */
     struct sums *sums; /* verify_sums.c */

@@ -118,6 +118,7 @@ static bool check_size(struct check *z, int r, int32_t b) {
         return refute_all(z, CLAIM_JOBS, "rank %d has %s, but there are %d stages", r, buf_text(z, r, b),
                           z->sp->stages);
     int64_t *want = &z->values->bytes[x->kind][x->stage];
+    z->values->has_state |= x->kind == K_opt;
     if (*want < 0)
         *want = x->bytes;
     return *want == x->bytes || refute_all(z, CLAIM_MEMORY, "rank %d plans %lld bytes for %s, where others take %lld",

@@ -181,7 +181,9 @@ bool run_update(struct check *z, int r, int32_t i) {
     if (weights->count)
         return refute(z, CLAIM_GRADIENTS, r, i, "it has been updated before");
     bool has_state = opt >= 0 && is_tensor(&z->values->val[r][opt], K_opt, set, -1, 0);
-    bool needs_state = z->values->bytes[K_opt][set] >= (z->sp->stage ? 1 : 0);
+    bool needs_state = z->sp->stage ? z->values->bytes[K_opt][set] > 0
+                                    : z->values->bytes[K_opt][set] >= 0 ||
+                                          (z->values->has_state && z->values->bytes[K_weight][set] > 0);
     if (needs_state ? !has_state : opt >= 0)
         return refute(z, CLAIM_GRADIENTS, r, i, "needs opt(%d), and nothing else, as optimizer state", set);
     weights->count++;

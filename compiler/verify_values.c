@@ -163,6 +163,23 @@ static bool roles_once(struct check *z, int r, int32_t i) {
     return true;
 }
 
+/* Where no model says the sizes: what a stage reads, its input can keep, and its gradient is as large. */
+static bool as_large_as_read(struct check *z, int r, int32_t i) {
+    const struct rank *k = &z->p->rank[r];
+    const struct instr *x = &k->ins[i];
+    int64_t *read = &z->values->bytes_read[x->stage];
+    for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
+        int role = k->arg[a].role;
+        int64_t bytes = k->buf[k->arg[a].buf].bytes;
+        if (x->op == OP_F && role == ROLE_x && bytes > *read)
+            *read = bytes;
+        if (bytes < *read && ((x->op == OP_F && role == ROLE_input) || role == ROLE_dx))
+            return refute(z, CLAIM_MEMORY, r, i, "%s has %lld bytes, fewer than what stage %d reads, %lld",
+                          buf_text(z, r, k->arg[a].buf), (long long)bytes, x->stage, (long long)*read);
+    }
+    return true;
+}
+
 static bool run_job(struct check *z, int r, int32_t i) {
     const struct rank *k = &z->p->rank[r];
     const struct instr *x = &k->ins[i];
@@ -188,7 +205,7 @@ static bool run_job(struct check *z, int r, int32_t i) {
     if (!adds_to_table(z->sp, x) && operand(k, x, ROLE_dv, 0) >= 0)
         return refute(z, CLAIM_GRADIENTS, r, i, "has an operand dv, but adds to no table");
     z->values->done[j] = true;
-    return true;
+    return z->sp->stage || as_large_as_read(z, r, i);
 }
 
 /* ---- what instructions read and write ---- */
@@ -225,6 +242,8 @@ static bool write_output(struct check *z, int r, int32_t i, int role, int32_t b)
     int kind = kind_written[role], set = role == ROLE_dv ? z->sp->stages : x->stage;
     struct value *v = &z->values->val[r][b];
     bool again = role == ROLE_dw || role == ROLE_dv || role == ROLE_opt || role == ROLE_w; /* these go on living */
+    if (z->p->rank[r].buf[b].kind != kind)
+        return refute(z, CLAIM_JOBS, r, i, "its operand %s is %s", role_name[role], buf_text(z, r, b));
     if (!fits(z, r, i, kind, set, b) ||
         (!again && !named(z, r, i, b, kind, x->stage, x->batch, kind == K_token ? x->op : -1)))
         return false;
@@ -380,6 +399,7 @@ bool values_begin(struct check *z) {
     y->val = NEW(struct value *, W);
     y->sets = z->sp->stages + z->sp->tied;
     y->done = NEW(bool, z->sp->njobs);
+    y->bytes_read = NEW(int64_t, y->sets);
     y->stays = NEW(bool *, W);
     y->scratch = NEW(struct tensors, 1);
     for (int r = 0; r < W; r++) {

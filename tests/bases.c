@@ -9,6 +9,7 @@ static void shrink(struct stage *st) {
     bool wide = st->bytes[K_wgrad] > st->bytes[K_weight];
     for (int k = 0; k < NKINDS; k++)
         st->bytes[k] = st->bytes[k] > 5 ? 1 + st->bytes[k] % 5 : st->bytes[k];
+    st->bytes[K_grad] = st->bytes[K_input] = 5;
     st->bytes[K_wgrad] = st->bytes[K_weight] * (wide ? 2 : 1);
     if (st->bytes[K_wstash] < st->bytes[K_stash])
         st->bytes[K_wstash] = st->bytes[K_stash] + 1;

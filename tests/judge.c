@@ -63,6 +63,32 @@ static const char *check_apart(const struct court *c, int number) {
     return NULL;
 }
 
+/* Of a program that only its text describes: what a stage reads, it can keep, and has a gradient as large; and an
+ * optimizer has state everywhere or nowhere. Elsewhere the model says the sizes. */
+static const char *check_text_sizes(const struct court *c) {
+    int64_t *most = NEW(int64_t, sets_of(c->want));
+    bool state = false;
+    for (int pass = 0; pass < 2; pass++)
+        for (int number = 0; number < c->z.n; number++) {
+            const struct rank *k = &c->z.p->rank[c->z.rank[number]];
+            const struct instr *x = instr_of(&c->z, number);
+            for (int a = 0; a < x->narg; a++) {
+                int role = operand(k, x, a).role;
+                int64_t bytes = k->buf[operand(k, x, a).buf].bytes;
+                state |= role == ROLE_opt;
+                if (pass == 0 && x->op == OP_F && role == ROLE_x)
+                    most[x->stage] = bytes > most[x->stage] ? bytes : most[x->stage];
+                if (pass == 1 && bytes < most[x->stage] && (role == ROLE_input || role == ROLE_dx))
+                    return told(&c->z, number, "%s is smaller than what the stage reads", role_name[role]);
+            }
+            int w = operand_of(k, x, ROLE_w);
+            if (pass == 1 && x->op == OP_U && state && operand_of(k, x, ROLE_opt) < 0 && w >= 0 &&
+                k->buf[operand(k, x, w).buf].bytes > 0)
+                return told(&c->z, number, "it has no optimizer state, and others have");
+        }
+    return NULL;
+}
+
 static const char *check_operands(struct court *c) {
     int64_t(*size)[NKINDS] = alloc(sizeof *size * (size_t)(sets_of(c->want) + 1));
     for (int i = 0; i < c->z.n; i++) {
@@ -434,6 +460,8 @@ struct judgement judge(const struct promise *want, const struct program *p) {
     why = match(&c.z);
     if (!why)
         why = check_operands(&c);
+    if (!why && !want->sp->stage)
+        why = check_text_sizes(&c);
     if (!why)
         why = play(&c.z, false);
     if (!why)

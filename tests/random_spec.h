@@ -230,12 +230,14 @@ static inline struct spec *draw_spec(uint64_t seed, int flags) {
 static inline struct stage *draw_stages(const struct spec *sp) {
     struct stage *st = NEW(struct stage, sp->stages + sp->tied);
     int most = below(2) ? 40 : 3;
+    bool state = below(2); /* of an optimizer */
     for (int s = 0; s < sp->stages + sp->tied; s++) {
         for (int k = 0; k < NKINDS; k++)
             st[s].bytes[k] = 1 + below(most);
         st[s].bytes[K_wgrad] = st[s].bytes[K_weight] * (1 + s % 2); /* fp32, or bf16 */
         st[s].bytes[K_wstash] += st[s].bytes[K_stash];
-        st[s].bytes[K_opt] *= below(2);
+        st[s].bytes[K_opt] *= state;
+        st[s].bytes[K_grad] = st[s].bytes[K_input] = most; /* as large as what the stage reads, at least */
         st[s].bytes[K_work] *= below(2);
         st[s].update = 0.25 * below(5);
     }
