@@ -307,7 +307,7 @@ static const struct {
     {"0*3 1 2*2", "0*0 1 2*2", "20: error: expected how often the lane comes, a number from 1"},
     {"0*3 1 2*2", "7 0*3 1 2*2", "20: error: expected the number of a lane, a number from 0 to 3"},
     {" 3 1 2 0*2", " 1 2 0*2", "21: error: the issue order ends with 1 instructions of lane 3 not in it"},
-    {"rank 0 memory 4096", "rank 0 memory -1", "21: error: expected the arena's bytes, a number from 0"},
+    {"rank 0 memory 4096", "rank 0 memory -1", "21: error: expected the arena's bytes, a number from 0 to 4611686018427387904"},
     {"weight(0) 0 64", "weight(0) 0 4097", "22: error: the buffer ends behind the rank's memory of 4096 bytes"},
     {"weight(0) 0 64", "weight(0) 9223372036854775807 64",
      "22: error: the buffer ends behind the rank's memory of 4096 bytes"},

@@ -17,7 +17,8 @@ static void put_row(struct text *t, const struct timeline_row *r, const char *un
         r->stage);
     put(t, r->batch < 0 ? "\t" : "%d\t", r->batch);
     put(t, r->peer < 0 ? "\t" : "%d\t", r->peer);
-    put(t, r->bytes < 0 ? "" : "%lld", (long long)r->bytes);
+    if (r->bytes >= 0)
+        put(t, "%lld", (long long)r->bytes);
     put(t, unit ? "\t%s\n" : "\n", unit);
 }
 

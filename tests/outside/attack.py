@@ -30,7 +30,10 @@ STRICTER = (  # what verify says of programs that would run right all the same
     r"a message carries one tensor",
     r"needs token\S+ as t, but ",                            # an order that other messages keep needs its token too
     r"operands that hold tensors; the job graph says",
-    r"has \d+ bytes, fewer than weight",                     # a gradient is as large as its weights, or larger
+    r"has \d+ bytes, fewer than (weight|stash)",             # a gradient is as large as its weights, or larger; a wstash
+    r"has \d+ bytes, fewer than what stage \d+ reads",       # as its stash; what is kept of an input, and its gradient
+    r"keeps a stash, which R makes|no R reads it",           # F keeps one of the two
+    r"and nothing else, as optimizer state",                 # an optimizer has state everywhere, or nowhere
     r"cannot grow into",                                     # `grows` where nothing does
     r"`needs .*` names .* twice",
     r"error: .*pred\(\) of ",                                # what a job reads must be among its needs
