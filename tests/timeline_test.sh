@@ -85,7 +85,7 @@ check_timeline SIGINT "$room/program" "$(seq -s ' ' $((n - 9)) "$n")" 1 "$measur
 touch "$room/file"
 tcp lpp 4 --steps 1000000 --timeline "$room/file"
 ended 20
-expect "no folder" "2 2 2 2 pianola: error: $room/file/timeline.0.tsv.tmp: Not a directory" "$codes $(said error:)"
+expect "no folder" "2 2 2 2 pianola: error: $room/file: is no folder" "$codes $(said error:)"
 expect "on some ranks only" "rank 2 has --timeline 0, rank 0 1; give all ranks the same flags" \
     "$(timeout 60 mpirun --oversubscribe --app <(sed "s|\$| --flight $room --steps 5|;1,2s|\$| --timeline $measured|" "$room/lpp/app.mpi") 2>&1 | sed -n 's/^pianola: error: //p' | head -n 1)"
 tcp lpp 4 --steps 1000000 --timeline "$measured"
