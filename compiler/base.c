@@ -245,3 +245,22 @@ const char *nearest(const char *word, const char *const *names, int n) {
     }
     return best;
 }
+
+void put_int(struct text *t, int64_t v) {
+    char digits[24], *s = digits + sizeof digits;
+    uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+    do
+        *--s = (char)('0' + u % 10);
+    while (u /= 10);
+    if (v < 0)
+        *--s = '-';
+    put_bytes(t, s, (size_t)(digits + sizeof digits - s));
+}
+
+const char *tame(const char *s) {
+    char *t = copy_string(s);
+    for (char *c = t; *c; c++)
+        if (*c < ' ' || *c > '~' || strchr("\"\\*?", *c))
+            *c = '_';
+    return t;
+}

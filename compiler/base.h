@@ -36,6 +36,10 @@ void put_bytes(struct text *t, const char *s, size_t n);
  * XML have characters. Returns the bytes taken. */
 size_t put_utf8(struct text *t, const char *s);
 
+void put_int(struct text *t, int64_t v);
+/* Text of the user's as it may stand in a comment or a string: what could end either becomes _. */
+const char *tame(const char *s);
+
 /* The shortest decimal form of x that reads back as x; integers without a point. buf holds 32. */
 const char *number(double x, char *buf);
 

@@ -9,6 +9,7 @@
  * unit is the F of a rank's share of the model, and an activation is that share's. Then all schedules here do the same
  * work. */
 #include "compile.h"
+#include "quote.h"
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>

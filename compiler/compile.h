@@ -1,7 +1,10 @@
 /* One compile: what the passes give, and the table that runs them. The top floor: main.c, pipeline.c, run.c. */
 #ifndef PIANOLA_COMPILE_H
 #define PIANOLA_COMPILE_H
-#include "pass.h"
+#include "draw.h"
+#include "formats.h"
+#include "scripts.h"
+#include "verify.h"
 
 struct compile {
     struct script_args args;

@@ -1,7 +1,7 @@
 /* Between cost.c and layout.c. */
 #ifndef PIANOLA_COST_H
 #define PIANOLA_COST_H
-#include "pass.h"
+#include "passes.h"
 
 enum { TENSOR_ALIGN = 64 }; /* bytes: of every tensor inside its space, and of a layer's parameters */
 static inline int64_t aligned(int64_t bytes) { return (bytes + TENSOR_ALIGN - 1) / TENSOR_ALIGN * TENSOR_ALIGN; }

@@ -8,7 +8,8 @@
  * also as decimal numbers that are read back. */
 #ifndef PIANOLA_DIFF_H
 #define PIANOLA_DIFF_H
-#include "pass.h"
+#include "draw.h"
+#include "formats.h"
 
 /* Why an operation began when it did and no earlier: what ended last of all it had to wait for. */
 enum why { BY_NOTHING, BY_DATA, BY_MEMORY, BY_LANE };

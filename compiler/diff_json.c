@@ -1,5 +1,6 @@
 /* A diff for programs: one object, keys in a fixed order. Times are whole ticks, so deltas add up to the last digit. */
 #include "diff.h"
+#include "quote.h"
 #include <math.h>
 
 static void put_pair(struct text *t, const char *key, bool in_a, double a, bool in_b, double b) {

@@ -1,6 +1,6 @@
 /* A rank's own program, rank<k>.cu: the same instructions as streams.txt, a line each, with offsets, sizes and peers as
  * constants, the layers of its stages, and a main. nvcc compiles it for a GPU, a C compiler for a CPU. */
-#include "pass.h"
+#include "formats.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,14 +58,6 @@ static void put_lane_name(struct text *t, const struct lane *l) {
     put(t, "%s", prefix[l->kind]);
     if (l->peer >= 0 || l->kind == LANE_GROUP)
         put(t, "%d", l->kind == LANE_GROUP ? l->group : l->peer);
-}
-
-const char *tame(const char *s) {
-    char *t = copy_string(s);
-    for (char *c = t; *c; c++)
-        if (*c < ' ' || *c > '~' || strchr("\"\\*?", *c))
-            *c = '_';
-    return t;
 }
 
 static void emit_head(struct text *t, const struct spec *sp, const struct program *p, int r) {

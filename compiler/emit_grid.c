@@ -7,7 +7,7 @@
  * kind that touch differ in shade. Without, its letter is, and a line runs to the block's end.
  *
  * Two jobs that overlap share the block of their time, half each, with a + between where there is room. */
-#include "pass.h"
+#include "draw.h"
 #include <math.h>
 #include <string.h>
 

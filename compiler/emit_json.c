@@ -1,26 +1,7 @@
 /* The report for programs: report.json, one object, keys in a fixed order. */
-#include "pass.h"
+#include "formats.h"
+#include "quote.h"
 #include <math.h>
-
-void put_string(struct text *t, const char *s) {
-    put_bytes(t, "\"", 1);
-    for (size_t n = 1; *s; s += n, n = 1)
-        if (*s == '"' || *s == '\\')
-            put(t, "\\%c", *s);
-        else if (*s == '\n')
-            put(t, "\\n");
-        else if ((unsigned char)*s < ' ')
-            put(t, "\\u%04x", (unsigned)*s);
-        else
-            n = put_utf8(t, s);
-    put_bytes(t, "\"", 1);
-}
-
-const char *quoted(const char *s) {
-    struct text t = {0};
-    put_string(&t, s);
-    return t.s;
-}
 
 /* JSON has no infinity. */
 static void put_figure(struct text *t, const char *indent, const char *key, double x) {

@@ -1,6 +1,6 @@
 /* How to build and start the ranks' programs, for CPUs and for GPUs (suffix ".gpu"): a Makefile, a script that starts
  * whichever rank a process is, mpirun's application file, srun's multi-prog file. */
-#include "pass.h"
+#include "formats.h"
 
 /* A C compiler reads rank<k>.cu for both: it is a table, and the kernels are in the library. */
 static void put_build(struct text *t, const char *suffix, const char *runtime) {

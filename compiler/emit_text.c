@@ -19,7 +19,7 @@
  * arena's bytes with every buffer's offset and bytes. An instruction has no number and no time, so a line changes only
  * when the instruction does: it is called by its operation, stage, microbatch, instance (#) and peer, and a wait names
  * the instruction of another lane that must have ended. "dw=" writes where "dw+=" adds. */
-#include "pass.h"
+#include "formats.h"
 #include <string.h>
 
 static void put_word(struct text *t, const char *s) { put_bytes(t, s, strlen(s)); }

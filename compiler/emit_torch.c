@@ -10,7 +10,7 @@
  *
  * This is PyTorch 2.15, which refuses files without waits. Earlier ones refuse files with them; to those the form
  * without communication says the same. */
-#include "pass.h"
+#include "formats.h"
 #include <stdlib.h>
 #include <string.h>
 

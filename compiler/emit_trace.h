@@ -2,7 +2,7 @@
  * each other. */
 #ifndef PIANOLA_EMIT_TRACE_H
 #define PIANOLA_EMIT_TRACE_H
-#include "pass.h"
+#include "formats.h"
 
 /* A slice begins or ends. At one time what ends comes first, and a receive begins after its send. */
 struct mark {

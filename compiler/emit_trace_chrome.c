@@ -4,6 +4,7 @@
  * the process's pid as its tid: tids are unique over all ranks, and none is a pid. Names sort as text: ranks have as
  * many digits as the last, lanes begin with their number. Colour goes by the name without its digits. */
 #include "emit_trace.h"
+#include "quote.h"
 
 static int digits(int n) { return snprintf(NULL, 0, "%d", n); }
 

@@ -1,7 +1,7 @@
 /* The timeline as tab-separated values: one line per instruction, by rank, lane and start. The last column is the unit
  * of the times, in every row: readers know columns by their names and places, and rows of several files can be put
  * together. */
-#include "pass.h"
+#include "formats.h"
 
 static void put_column(struct text *t, int64_t v, bool applies) {
     put_bytes(t, "\t", 1);

@@ -1,6 +1,6 @@
 /* Where each instruction's operands come from. In issue order every buffer is written before it is read, so the last
  * that wrote it is the one; when that is a message, the sender's operand is followed on the other rank. */
-#include "pass.h"
+#include "passes.h"
 
 struct trace {
     const struct program *p;

@@ -1,5 +1,6 @@
 /* The job graph: who needs whom, and what travels along each edge. */
-#include "pass.h"
+#include "graph.h"
+#include "program.h"
 #include <assert.h>
 #include <math.h>
 #include <string.h>

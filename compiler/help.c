@@ -1,6 +1,6 @@
 /* `pianola help`: the commands, from their table; what the figures mean; the instructions, from the table in ops.h. */
 #include "options.h"
-#include "pass.h"
+#include "compile.h"
 #include <string.h>
 
 void help_usage(FILE *out) {

@@ -1,4 +1,4 @@
-#include "ir.h"
+#include "program.h"
 #include <assert.h>
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * access to what it writes, and after whoever used the bytes before its buffer did (rank.over). Within a lane that is
  * free. Across lanes it is a wait, unless it is implied: a vector clock per lane holds, for every other lane, how far
  * that lane must have come by now. Waits are taken newest first, so that one implies as many others as it can. */
-#include "pass.h"
+#include "passes.h"
 #include <assert.h>
 #include <string.h>
 

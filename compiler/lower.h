@@ -1,7 +1,7 @@
 /* Between lower.c, lower_issue.c and fetch.c: what is built, who owns weights, and which ones travel. */
 #ifndef PIANOLA_LOWER_H
 #define PIANOLA_LOWER_H
-#include "pass.h"
+#include "passes.h"
 
 /* A job reads sets of weights and adds to their gradients: its stage's own, and where its layers use it the table.
  * -1: not this one. */

@@ -1,6 +1,7 @@
 /* The command line. */
 #include "compile.h"
 #include "options.h"
+#include "quote.h"
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>

@@ -4,7 +4,7 @@
  * is placed as scheduled time passes (rank.event): an opening buffer takes the smallest hole that fits (best fit), a
  * closing one leaves a hole that merges with its neighbours. A hole remembers who was there last, its ghosts: whoever
  * takes the bytes over must run after them, an order that lanes.c keeps (rank.over). n log n in buffers. */
-#include "pass.h"
+#include "passes.h"
 #include <math.h>
 #include <string.h>
 

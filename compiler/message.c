@@ -5,7 +5,7 @@
  * always arrive in the order they were sent, so a RECV first tries the message after the one its lane matched last;
  * only when that is not it, all messages are put into a hash table. A REDUCE is opened by the first rank of its group,
  * and each other member is one more end of it. */
-#include "ir.h"
+#include "program.h"
 #include "map.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -15,17 +15,6 @@ _Static_assert(OP_RECV_F == OP_SEND_F + 1 && OP_RECV_B == OP_SEND_B + 1 && OP_RE
                    OP_RECV_W == OP_SEND_W + 1 && OP_RECV_G == OP_SEND_G + 1 && OP_RECV_T == OP_SEND_T + 1 &&
                    OP_FETCH == OP_SERVE + 1,
                "ORDER OPS: each RECV follows its SEND");
-
-void put_int(struct text *t, int64_t v) {
-    char digits[24], *s = digits + sizeof digits;
-    uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
-    do
-        *--s = (char)('0' + u % 10);
-    while (u /= 10);
-    if (v < 0)
-        *--s = '-';
-    put_bytes(t, s, (size_t)(digits + sizeof digits - s));
-}
 
 void put_label(struct text *t, const struct instr *in) {
     put_bytes(t, op_name[in->op], strlen(op_name[in->op]));

@@ -1,6 +1,6 @@
 /* The colours of timelines: by kind, Okabe & Ito's palette, safe for colour-blind readers; by microbatch or stage, a
  * hue for each and a lightness for each kind. No colour stands alone: numbers are printed as well. */
-#include "pass.h"
+#include "draw.h"
 #include <math.h>
 
 static const struct paint by_kind[NOPS] = {

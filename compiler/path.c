@@ -2,7 +2,7 @@
  * it cannot take longer without the whole step taking longer. Where several things ended at the moment that let an
  * instruction start, any of them will do; the walk takes what its lane did last, so that it stays with a busy rank.
  * Measured instructions begin some time after that moment: they waited for what ended last. */
-#include "pass.h"
+#include "passes.h"
 
 struct place {
     int32_t rank, i;

@@ -2,7 +2,7 @@
 #ifndef PIANOLA_READ_H
 #define PIANOLA_READ_H
 #include "map.h"
-#include "pass.h"
+#include "formats.h"
 
 struct reader {
     const char *file, *src;

@@ -11,7 +11,7 @@
  * A file has the jobs alone, and may have empty cells; or it has all that moves tensors too, and may not. PyTorch takes
  * much that cannot run. Here every cell must be just that, each microbatch must pass each stage once, each tensor that
  * changes ranks must be sent and received where it is, and then the rows must run to their ends. */
-#include "pass.h"
+#include "formats.h"
 #include <ctype.h>
 #include <limits.h>
 #include <string.h>

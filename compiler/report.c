@@ -17,7 +17,7 @@
  *     memory     a rank holds activations for (their number) x (the time each must live) in all, and never more than
  * its peak at once: Rahimi 2025's rho <= M / S, rank by rank. With dependencies of the script's own, only an
  * activation's own jobs are taken for the time it must live. */
-#include "pass.h"
+#include "passes.h"
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>

@@ -4,6 +4,7 @@
 #include "../runtime/timeline.h"
 #include "../runtime/train_cuda.h"
 #include "compile.h"
+#include "quote.h"
 #include <dlfcn.h>
 #include <errno.h>
 #include <math.h>

@@ -8,7 +8,7 @@
  * round: all that was started in the last and ends at t is retired, in the order of jobs, then every idle rank starts
  * its best; and so on until nothing ends at t. What a job of no time enables can so start at its time, but no round
  * takes back what another has started. */
-#include "pass.h"
+#include "passes.h"
 #include <assert.h>
 #include <limits.h>
 #include <math.h>

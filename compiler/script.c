@@ -8,6 +8,7 @@
  *   script_error.c      messages with the script's line
  *   script_fields.c     tables and parameters
  *   script_schedule.c   schedule { … } to jobs;  script_model.c, script_cluster.c likewise */
+#include "formats.h"
 #include "script.h"
 #include <math.h>
 #include <stdlib.h>

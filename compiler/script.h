@@ -1,7 +1,8 @@
 /* Private to script*.c, the only files that know Lua: one script while it runs. */
 #ifndef PIANOLA_SCRIPT_H
 #define PIANOLA_SCRIPT_H
-#include "pass.h"
+#include "program.h"
+#include "scripts.h"
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>

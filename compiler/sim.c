@@ -4,7 +4,7 @@
  * when both sides have come to it, occupies its edge for bytes / bandwidth and arrives a latency later. Everything an
  * instruction depends on comes earlier in one global order (lower.c), so a single walk over that order gives all times:
  * no queue, linear. */
-#include "pass.h"
+#include "passes.h"
 #include <assert.h>
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* What the pictures of timelines and of diffs have in common. */
 #ifndef PIANOLA_SVG_H
 #define PIANOLA_SVG_H
-#include "pass.h"
+#include "draw.h"
 
 enum { LEFT = 64, RIGHT = 16, NARROW = 560, WIDE = 14000 };
 

@@ -1,7 +1,7 @@
 /* How many bytes of a rank's arena hold something, over the time of the timeline. A buffer does from the start of the
  * first instruction that uses it to the end of the last; one that nothing frees, for the whole step. What ends at t
  * leaves before what starts at t is counted. Never more than the plan, which also has the gaps between buffers. */
-#include "pass.h"
+#include "passes.h"
 #include <math.h>
 #include <stdlib.h>
 

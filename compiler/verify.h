@@ -1,131 +1,37 @@
-/* Between the verify*.c, which share no code with lower, mem and lanes. verify.c tells how the proof goes. */
+/* The proof. */
 #ifndef PIANOLA_VERIFY_H
 #define PIANOLA_VERIFY_H
-#include "pass.h"
+#include "graph.h"
+#include "program.h"
 
-struct check {
-    const struct spec *sp;
-    const struct graph *g;
-    const struct program *p;
-    int claims;
-    int32_t **mate;        /* per rank and instruction: SEND and RECV name each other, as the edge's order pairs them;
-                              a REDUCE, how many of its lane came before it. -1: neither */
-    int32_t ***reductions; /* per group and member: its REDUCEs in order */
-    int32_t *at;           /* per rank: the next instruction of the serial walk */
-    struct values *values;
-    int failed; /* the claim, once one is refuted */
-    int holds;  /* claims found to hold so far */
-    struct text why;
+/* verify.c: needs nothing but the job graph and the streams; gives NULL when all claims asked for hold, else the first
+ * that does not, with a counterexample. Shares no code with lower, mem and lanes. X(name, what it says) */
+#define CLAIMS(X)                                                                                                      \
+    X(JOBS, "jobs", "every job runs exactly once, on its rank, on the right tensors and weights")                      \
+    X(GRADIENTS, "gradients", "every home adds the sum over all microbatches, each exactly once, in one update")       \
+    X(RACES, "races", "any two accesses to a byte, of which one writes, are ordered")                                  \
+    X(MEMORY, "memory", "nothing is read before it is written or after it is freed; live buffers never overlap; "      \
+                        "peak <= plan <= limit")                                                                       \
+    X(SERIAL, "serial deadlock", "each rank one instruction at a time, every send blocking until its receive: no "     \
+                                 "deadlock")                                                                           \
+    X(LANES, "lane deadlock", "each lane in its order, every send blocking until its receive: no deadlock")
+#define X(name, ...) CLAIM_BIT_##name,
+enum claim_bit { CLAIMS(X) NCLAIMS };
+#undef X
+#define X(name, ...) CLAIM_##name = 1 << CLAIM_BIT_##name,
+enum claim { CLAIMS(X) CLAIM_ALL = (1 << NCLAIMS) - 1 };
+#undef X
+extern const char *const claim_word[NCLAIMS], *const claim_what[NCLAIMS];
+/* The machine that they are claimed of: verify_orders.c describes it. */
+#define MACHINE_MODEL "start-end"
+extern int64_t verify_work; /* instructions and operands gone through so far, for tests of how that grows */
+struct refutation {
+    int claim; /* one of enum claim */
+    int holds; /* those that were found to hold all the same */
+    char *why; /* the counterexample: rank, lane, line, instruction, and the job or message behind it */
 };
-
-/* verify.c. Refutes a claim at an instruction; for `return refute(…)`: always false. */
-bool refute(struct check *z, int claim, int rank, int32_t i, const char *fmt, ...)
-    __attribute__((format(printf, 5, 6)));
-/* The same where no instruction is to blame. */
-bool refute_all(struct check *z, int claim, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* "rank 1 lane compute, line 12: F 1 3" */
-void put_place(struct check *z, int rank, int32_t i);
-static inline const struct group *group_of(const struct check *z, int rank, const struct instr *x) {
-    return &z->p->group[z->p->rank[rank].lane[x->lane].group];
-}
-/* The nth operand of that role, as a buffer of the rank, or -1. */
-int32_t operand(const struct rank *k, const struct instr *x, int role, int nth);
-
-/* Weights that a home owns. */
-static inline bool at_home(const struct buf *b) { return b->kind == K_weight && b->inst < 0; }
-
-/* The bytes of a buffer, from first to before end. One of no bytes has a byte of its own behind the arena: what orders
- * its accesses must hold whatever its size. */
-static inline int64_t first_byte(const struct rank *k, int32_t b) {
-    return !k->buf[b].bytes ? k->arena + b : k->buf[b].off < 0 ? 0 : k->buf[b].off;
-}
-static inline int64_t end_byte(const struct rank *k, int32_t b) {
-    return first_byte(k, b) + (k->buf[b].bytes ? k->buf[b].bytes : 1);
-}
-
-/* What a buffer holds. */
-struct value {
-    int32_t stage, batch;
-    int32_t count; /* weight: updates; token: which job of (s,b), as an op */
-    int32_t sum;   /* wgrad: its contributions, as verify_sums.c has them; NO_SUM: none */
-    int32_t part;  /* wgrad: the rank whose part it is, received from there; -1: this rank's own */
-    uint8_t kind;
-    bool live, set;
-};
-enum { NO_SUM };
-
-struct values {
-    struct value **val;
-    bool *done;             /* per job */
-    bool **stays;           /* per buffer: weights, gradient and optimizer state of a home, workspace */
-    int sets;               /* a stage's weights are a set, and behind them so is a token table that two stages share */
-    int64_t *bytes[NKINDS]; /* per set: what the tensor takes, as all its buffers must agree; -1: none seen */
-    int64_t *bytes_read;    /* per stage: the largest that its forwards have read */
-    bool has_state;         /* the optimizer has state, of some set at least */
-    struct tensors *scratch;
-    struct plan *plan; /* verify_memory.c */
-    struct sums *sums; /* verify_sums.c */
-};
-
-/* verify_values.c: what every buffer holds, as the serial walk goes. Each returns false once something is refuted. */
-bool values_begin(struct check *z);
-bool values_run(struct check *z, int rank, int32_t i); /* an instruction without a partner */
-bool values_message(struct check *z, int src, int32_t i, int dst, int32_t j);
-bool values_reduce(struct check *z, const struct group *g, const int32_t *i); /* i: per member */
-bool values_end(struct check *z);
-bool check_reads(struct check *z, int r, int32_t i); /* all that it reads holds something */
-const char *buf_text(const struct check *z, int r, int32_t b);
-const char *value_text(const struct check *z, const struct value *v);
-bool is_tensor(const struct value *v, int kind, int s, int b, int d);
-/* Refutes unless the buffer is named for what is put into it. */
-bool named(struct check *z, int r, int32_t i, int32_t b, int kind, int stage, int batch, int inst);
-
-/* verify_bits.c: a set of numbers, to find a neighbour in. */
-struct bits {
-    uint64_t *level[6];
-    int depth;
-};
-void bits_init(struct bits *b, int n); /* of 0 .. n-1, empty */
-void bits_set(struct bits *b, int i, bool on);
-int bits_near(const struct bits *b, int i, bool above); /* the nearest below i, or above it, or -1 */
-
-/* verify_memory.c: sizes, and which buffers are live. */
-bool memory_begin(struct check *z);
-bool open_buffer(struct check *z, int r, int32_t i, int32_t b); /* its bytes must be free and inside the arena */
-bool free_buffers(struct check *z, int r, int32_t i, bool stashes);
-bool memory_end(struct check *z);
-
-/* verify_sums.c: gradients as sums of contributions. */
-void sums_begin(struct check *z);
-bool accumulate(struct check *z, int r, int32_t i, int role, int set); /* adds the job's own contribution */
-bool run_add(struct check *z, int r, int32_t i);
-bool run_update(struct check *z, int r, int32_t i);
-bool adds_to_table(const struct spec *sp, const struct instr *x);
-int64_t contributions(const struct check *z, int32_t sum);
-/* The sum of both, into *a. false: it would have more contributions than there are. */
-bool join(struct check *z, int32_t *a, int32_t b);
-
-/* verify_orders.c: what must have ended before what starts. */
-struct orders;
-struct orders *orders_begin(struct check *z);
-void orders_rank(struct orders *o, int r);      /* the rank whose instructions come next, in issue order */
-void orders_start(struct orders *o, int32_t i); /* i is next */
-void orders_end(struct orders *o, int32_t i);
-/* Must j have ended before i, the instruction at hand, starts? By the rank's own lanes and waits alone. */
-bool ordered_here(const struct orders *o, int32_t i, int32_t j);
-/* Two accesses of rank r: j must have ended before i starts, by any way. by, bi: their buffers. */
-struct question {
-    int32_t r, j, i, bj, bi;
-    bool wrote, writes;
-};
-void orders_ask(struct orders *o, struct question q); /* of the rank and the instruction at hand */
-bool orders_many(const struct orders *o);             /* so many that they should be answered before more are asked */
-/* The first question, as they were asked, whose answer is no; NULL: there is none. Forgets them all. */
-const struct question *orders_answer(struct orders *o);
-
-/* verify_races.c */
-bool races(struct check *z);
-/* The place of each key among the sorted distinct keys; returns how many places there are, at least 1. Keys are >= 0.
- * scratch: 2 n numbers. */
-int places_of(const int64_t *key, int n, int32_t *place, int64_t *sorted, int32_t *scratch);
+struct refutation *verify(const struct spec *sp, const struct graph *g, const struct program *p, int claims);
+/* verify_text.c: proves a program by what it says itself: its jobs run where they stand, and need what DESIGN's default
+ * or its own `needs` lines say. */
+struct refutation *verify_text(const struct program *p);
 #endif

@@ -1,6 +1,6 @@
 /* A set of small numbers that knows its neighbours: a bitmap, with a summary above it that says which words are not 0,
  * and so on. */
-#include "verify.h"
+#include "check.h"
 
 void bits_init(struct bits *b, int n) {
     do {

@@ -2,7 +2,7 @@
  *
  * A buffer lives from the first write to its free, those of a home for the whole step. Live buffers of a rank never
  * overlap, so as one opens it is enough to look at its two neighbours among the live ones. */
-#include "verify.h"
+#include "check.h"
 #include <string.h>
 
 struct plan {

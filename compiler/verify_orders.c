@@ -25,7 +25,7 @@
  * short, as those of bytes that are used again soon are. For the rest, so many lanes at a time as a clock has places, a
  * sweep over all ranks carries how far these must have come along lanes, waits and messages. So the work is linear in
  * the questions, and in the instructions times the lanes that a search did not do for. */
-#include "verify.h"
+#include "check.h"
 #include <string.h>
 
 enum { PLACES = 16, NEAR = 256 }; /* lanes in one sweep; steps of a search */

@@ -1,7 +1,7 @@
 /* No races: any two accesses to a byte, one of which writes, are ordered on every machine (verify_orders.c says what
  * that means). Per rank, in issue order, a map of its bytes remembers who last wrote each and who has read it since:
  * orders are transitive, so older accesses need not be asked about. */
-#include "verify.h"
+#include "check.h"
 #include <string.h>
 
 struct reader {

@@ -4,7 +4,7 @@
  * or reduced on many ranks, is known by its number. An update walks down from its sum: a sum that is met twice, and so
  * every leaf below it, would count twice. What has once been found to be everything is not walked again: all members
  * of a reduction hold the same sum. */
-#include "verify.h"
+#include "check.h"
 
 struct sum {
     int32_t a, b; /* of a join: the two sums, > 0; of a leaf: ~stage and the microbatch */

@@ -2,7 +2,7 @@
  *
  * The job graph follows from the streams: every (s,b) has an F and a B, or an I and a W where either occurs, and an R
  * where one occurs; a job's rank is where it stands; its dependencies are the default, or the listed ones. */
-#include "pass.h"
+#include "check.h"
 #include <limits.h>
 #include <math.h>
 #include <string.h>

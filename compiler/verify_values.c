@@ -3,7 +3,7 @@
  * A buffer holds a tensor, the one it is named for: which kind, stage and microbatch; weights, how often updated; a
  * gradient, which contributions are summed in it (verify_sums.c). As live buffers never overlap and sizes agree with
  * what is put into them (verify_memory.c), a value of a buffer is a value of each of its bytes. */
-#include "verify.h"
+#include "check.h"
 #include <stdlib.h>
 #include <string.h>
 

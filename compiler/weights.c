@@ -2,6 +2,7 @@
 #include "../runtime/checkpoint.h"
 #include "../runtime/safetensors.h"
 #include "compile.h"
+#include "quote.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>

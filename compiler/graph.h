@@ -1,0 +1,41 @@
+/* The job graph, who needs whom, and the schedule of its jobs. */
+#ifndef PIANOLA_GRAPH_H
+#define PIANOLA_GRAPH_H
+#include "spec.h"
+
+/* ---- the job graph ---- */
+
+struct graph {
+    int n;                   /* jobs */
+    int32_t *pred, *pred_at; /* predecessors of j: pred[pred_at[j] .. pred_at[j+1]) */
+    int32_t *succ, *succ_at;
+    int32_t *succ_edge; /* parallel to succ: the same edge's index in pred */
+};
+
+/* ---- the schedule ---- */
+
+struct sched {
+    double *start, *end; /* per job */
+    int32_t **order;     /* per rank: its jobs in the order they run */
+    int *norder;
+    /* All that happened, in its order: j, job j started; ~j, it ended. Sorted by time, and where times are equal still
+     * in the order of causes: a job that takes no time, or none beside the time it is, starts before it ends. */
+    int32_t *moment;
+    int nmoments, nstarts;
+    double makespan;
+};
+
+/* graph.c: needs the jobs; gives predecessors and successors. Dies on a cycle, naming it. */
+struct graph *graph_build(const struct spec *sp);
+/* The tensor that the edge from -> to carries when their ranks differ (K_token: none), and its bytes. */
+int edge_kind(const struct job *from, const struct job *to);
+int64_t edge_bytes(const struct stage *st, const struct job *from, const struct job *to);
+/* The i-th of the stages whose outputs stage s reads, and of those that read its own; -1: there are no more. Its
+ * neighbours in the chain, or what the model says. */
+int source_of(const struct spec *sp, int s, int i);
+int reader_of(const struct spec *sp, int s, int i);
+bool has_edge(const struct graph *g, int32_t job, int32_t pred);
+struct link link_of(const struct spec *sp, int src, int dst); /* free without a cluster */
+/* The shortest cycle of a directed graph in compressed rows (to[at[v]..at[v+1])); there must be one. */
+int32_t *shortest_cycle(int n, const int32_t *at, const int32_t *to, int *len);
+#endif
