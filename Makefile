@@ -1,7 +1,7 @@
 # Pianola. The targets a reader wants: make (the compiler), make demo, make test, make install.
 #
 # One set of rules serves every build: B is where it goes, SAN is what it is instrumented with, so build/ is the plain
-# one, build/asan/ and build/tsan/ the others. compiler/main.c is the program; everything else is one library that the
+# one, build/asan/ and build/tsan/ the others. compiler/cli/main.c is the program; everything else is one library that the
 # program and each tests/test_*.c link with.
 
 PREFIX ?= /usr/local
@@ -15,8 +15,8 @@ FUZZ := B=build/fuzz CC=clang SAN='-fsanitize=fuzzer-no-link,address,undefined -
 # -fno-math-errno lets sqrt and friends become instructions; -ffast-math would let sums differ between machines.
 FLAGS = -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -fno-math-errno -MMD -MP -Ibuild $(CFLAGS) $(SAN)
 LIBS = $$(pkg-config --libs lua5.4 openblas) -lm -pthread
-SOURCES := $(wildcard compiler/*.c) $(filter-out runtime/comm_mpi.c runtime/rank_%.c,$(wildcard runtime/*.c))
-LIBRARY := $(patsubst %.c,$(B)/obj/%.o,$(filter-out compiler/main.c,$(SOURCES)))
+SOURCES := $(wildcard compiler/*/*.c) $(filter-out runtime/comm_mpi.c runtime/rank_%.c,$(wildcard runtime/*.c))
+LIBRARY := $(patsubst %.c,$(B)/obj/%.o,$(filter-out compiler/cli/main.c,$(SOURCES)))
 UNITS := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c tests/guard_proof/*.c))
 HELPERS := $(patsubst %.c,$(B)/obj/%.o,$(filter-out tests/test_%.c,$(wildcard tests/*.c)))
 
@@ -47,7 +47,7 @@ deps:
 
 .SUFFIXES:
 .DELETE_ON_ERROR:
-$(B)/pianola: $(B)/obj/compiler/main.o $(B)/libpianola.a
+$(B)/pianola: $(B)/obj/compiler/cli/main.o $(B)/libpianola.a
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 
 $(B)/libpianola.a: $(LIBRARY)
@@ -139,12 +139,13 @@ build/standin/libpianola-put.so: $(patsubst %,build/standin/%.o,train_put $(filt
 standin: build/pianola build/standin/libpianola-put.so build/standin/libpianola-cuda.so build/standin/libpianola-cuda.a build/standin/pianola-cuda.pc
 
 # The prelude and the script of pictures travel inside the program, as numbers: C11 promises string literals of 4095 bytes only.
-build/prelude.h: compiler/prelude.lua
-build/page.h: compiler/page.js
+build/prelude.h: compiler/script/prelude.lua
+build/page.h: compiler/draw/page.js
 build/prelude.h build/page.h:
 	@mkdir -p $(@D)
 	{ echo 'static const char $(subst .,_,$(<F))[] = {'; od -An -v -td1 $< | sed 's/-*[0-9][0-9]*/&,/g'; echo '0};'; } > $@
 
+$(B)/obj/compiler/%.o: private FLAGS += -Icompiler
 $(B)/obj/compiler/%.o $(B)/obj/runtime/%.o: private FLAGS += $$(pkg-config --cflags lua5.4 openblas)
 # Layers are loops over floats: these let them vectorise, without letting any sum change its order.
 $(B)/obj/runtime/%.o: private FLAGS += -O3 -fno-trapping-math

@@ -3,43 +3,42 @@
 # Usage: tests/floors.sh [ROOT]. Prints each file's lines against the budget; exit 1 when a rule is broken.
 #
 #   runtime/   includes nothing of compiler/; CUDA is for .cu files, NCCL for comm_nccl.cu, MPI for comm_mpi.c
-#   compiler/  base.h map.h | ir.h | pass.h | passes, scripts, emitters | compile.h options.h compare.c completion.c diff.c files.c
-#              folder.c help.c main.c man.c measured.c options.c pipeline.c run.c weights.c
-#              A file includes the headers of lower floors, and private headers of its own name (script_job.c: script.h)
-#              besides those in the list below. Of runtime/ it includes ops.h only; run.c, which replays what was
-#              compiled, and weights.c, which merges checkpoints, may include the others. Only base.c allocates, and
-#              script*.c, which gives Lua its memory. Only script*.c knows Lua.
+#   compiler/  a folder includes what the table in compiler/README.md lists for it. Of runtime/ it includes ops.h only;
+#              cli/, which replays what was compiled and merges checkpoints, may include the others. Only base/base.c
+#              allocates, and script/, which gives Lua its memory. Only script/ knows Lua.
 set -u
 cd "${1:-$(dirname "$0")/..}" || exit 2
 budget=600
-shared='fetch.c:lower.h layout.c:cost.h svg.c:page.h emit_svg.c:svg.h diff_svg.c:svg.h' # FILE:HEADER, private headers of another name that a file may include
+
+# The table's rows as ":room: room room:", one for each folder.
+table=$(sed -nE 's/^\| `([a-z]+)` \|.*\|([a-z ]*)\|$/:\1:\2 /p' compiler/README.md)
 
 lines() {
-    awk -v shared=" $shared " '
+    awk -v table="$table" '
     function broken(why) { printf "%s:%d: includes %s: %s\n", FILENAME, FNR, name, why; bad = 1 }
-    function floor_of(file) { # of a file of compiler/, by its name
-        if (file ~ /^(base\.[ch]|diag\.c|map\.h)$/) return 1
-        if (file ~ /^(ir\.[ch]|message\.c)$/) return 2
-        if (file == "pass.h") return 3
-        return file ~ /^(compile\.h|options\.h|(compare|completion|diff|files|folder|help|main|man|measured|options|pipeline|run|weights)\.c)$/ ? 5 : 4
-    }
-    function check_compiler(   stem) {
-        if (name ~ /^\.\.\/runtime\//) {
-            if (name != "../runtime/ops.h" && file !~ /^(run|weights)\.c$/)
-                broken("compiler/ includes only ops.h of runtime/")
-            else if (floor_of(file) < 2) broken("this floor stands below the instructions")
-        } else if (name ~ /\//) broken("no such room")
-        else if (floor_of(name) > floor_of(file)) broken("that floor is above this one")
-        else if (floor_of(name) == 4) {
-            stem = name
-            sub(/\.h$/, "", stem)
-            if (stem == "prelude") stem = "script"
-            if (floor_of(file) == 4 && index(file, stem) != 1 && !index(shared, " " file ":" name " "))
-                broken("a private header, for " stem "*.c")
+    BEGIN {
+        n = split(table, row, "\n")
+        for (i = 1; i <= n; i++) {
+            split(row[i], part, ":")
+            lower[part[2]] = part[3] " "
         }
     }
+    function check_compiler(   at, room, into) {
+        split(FILENAME, at, "/")
+        room = at[2]
+        if (!(room in lower)) { broken("no such room in the table of compiler/README.md"); return }
+        if (name ~ /^\.\.\/\.\.\/runtime\//) {
+            if (room != "cli" && (name != "../../runtime/ops.h" || room == "base"))
+                broken(room == "base" ? "this floor stands below the instructions" : "compiler/ includes only ops.h of runtime/")
+        } else if (name ~ /^[a-z]+\/[a-z_0-9]+\.h$/) {
+            into = name
+            sub(/\/.*/, "", into)
+            if (!index(" " lower[room], " " into " ")) broken("the table of compiler/README.md does not let " room "/ include it")
+        } else if (name ~ /\// || (system("test -f compiler/" room "/" name) && !(room == "script" && name == "prelude.h") && !(room == "draw" && name == "page.h")))
+            broken("no such header in this room")
+    }
     /(^|[^A-Za-z0-9_])(malloc|calloc|realloc|strdup)\(/ && FILENAME ~ /^compiler/ {
-        if (FILENAME ~ /\/(base|script[a-z_]*)\.c$/) next
+        if (FILENAME ~ /^compiler\/(base\/base\.c$|script\/)/) next
         printf "%s:%d: only base.c allocates in compiler/\n", FILENAME, FNR
         bad = 1
     }
@@ -57,8 +56,8 @@ lines() {
         if (quoted && room == "compiler") check_compiler()
         if (quoted && room == "runtime" && (name ~ /\// || system("test -f runtime/" name)))
             broken("runtime/ includes only its own headers")
-        if (name ~ /^(lua5\.4\/)?(lua|lualib|lauxlib|luaconf)\.hp*$/ && FILENAME !~ /^compiler\/script[^\/]*$/)
-            broken("only script*.c knows Lua")
+        if (name ~ /^(lua5\.4\/)?(lua|lualib|lauxlib|luaconf)\.hp*$/ && FILENAME !~ /^compiler\/script\//)
+            broken("only script/ knows Lua")
         if (name ~ /(^|\/)nccl/ && FILENAME != "runtime/comm_nccl.cu") broken("only comm_nccl.cu knows NCCL")
         if (name ~ /(^|\/)mpi\.h$/ && FILENAME != "runtime/comm_mpi.c") broken("only comm_mpi.c knows MPI")
         if (name ~ /(^|\/)(cuda|cublas|nv)[^\/]*$/ && FILENAME !~ /^runtime\/[^\/]*\.cuh?$/)

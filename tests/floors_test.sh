@@ -8,22 +8,22 @@ passed=0 failed=0
 
 build_house() {
     rm -rf "${house:?}"/*
-    mkdir "$house"/{compiler,runtime,schedules,tests}
+    mkdir -p "$house"/compiler/{base,ir,passes,verify,formats,script,cli} "$house"/{runtime,schedules,tests}
+    grep '^| `' compiler/README.md | grep -v 'draw`\|diff`' >"$house/compiler/README.md"
     cd "$house" || exit 2
-    printf '#include "base.h"\n#include "../runtime/ops.h"\n' >compiler/ir.h
-    printf '#include "ir.h"\n' | tee compiler/pass.h compiler/message.c >compiler/ir.c
-    printf '#include "base.h"\n#include <stdio.h>\n' | tee compiler/base.c compiler/map.h >compiler/diag.c
-    printf '#include "pass.h"\n#include "map.h"\n#include "lower.h"\n' | tee compiler/fetch.c >compiler/lower_weights.c
-    printf '#include "pass.h"\n#include "script.h"\n#include "prelude.h"\n#include <lua.h>\n' >compiler/script_job.c
-    printf '#include "pass.h"\n' | tee compiler/compile.h compiler/lower.h compiler/script.h >compiler/sched.c
-    printf '#include "pass.h"\n#include "../runtime/rt.h"\n#include "../runtime/replay.h"\n' >compiler/run.c
-    printf '#include "compile.h"\n#include "lower.h"\n' >compiler/pipeline.c
-    printf '#include "compile.h"\n#include "../runtime/checkpoint.h"\n' >compiler/weights.c
+    printf '#include "base/base.h"\n#include "../../runtime/ops.h"\n' >compiler/ir/program.h
+    printf '#include "program.h"\n' >compiler/ir/program.c
+    printf '#include "base.h"\n#include <stdio.h>\n' | tee compiler/base/base.c compiler/base/map.h >compiler/base/diag.c
+    printf '#include "base/map.h"\n#include "ir/program.h"\n#include "lower.h"\n' >compiler/passes/fetch.c
+    printf '#include "ir/program.h"\n' | tee compiler/passes/{lower,passes}.h compiler/verify/verify.h compiler/verify/races.c >compiler/passes/sched.c
+    printf '#include "passes/passes.h"\n' | tee compiler/formats/formats.h >compiler/formats/text.c
+    printf '#include "formats/formats.h"\n#include "prelude.h"\n#include <lua.h>\n' >compiler/script/script_job.c
+    printf '#include "passes/passes.h"\n#include "verify/verify.h"\n#include "../../runtime/rt.h"\n' >compiler/cli/run.c
     printf '#include "ops.h"\n' | tee runtime/rt.h runtime/replay.h >runtime/data.c
     printf '#include "rt.h"\n#include <nccl.h>\n#include <cuda_runtime.h>\n' >runtime/comm_nccl.cu
     printf '#include "rt.h"\n#include <mpi.h>\n' >runtime/comm_mpi.c
     printf '#include "rt.h"\n#include <cublasLt.h>\n' >runtime/linear.cu
-    touch compiler/base.h compiler/main.c runtime/ops.h runtime/checkpoint.h schedules/gpipe.lua tests/test_base.c
+    touch compiler/base/base.h compiler/cli/main.c runtime/ops.h runtime/checkpoint.h schedules/gpipe.lua tests/test_base.c
     cd - >/dev/null || exit 2
 }
 
@@ -48,36 +48,38 @@ breaks() {
 
 build_house
 expect 0 ""
-breaks runtime/data.c '#include "../compiler/base.h"'
+breaks runtime/data.c '#include "../compiler/base/base.h"'
 breaks runtime/data.c '#include "base.h"'
-breaks compiler/sched.c '#include "../runtime/rt.h"'
-breaks compiler/main.c '  #  include "../runtime/rt.h"'
-breaks compiler/main.c '#include "../runtime/checkpoint.h"'
-breaks compiler/base.c '#include "ir.h"'
-breaks compiler/diag.c '#include "../runtime/ops.h"'
-breaks compiler/base.h '#include "pass.h"'
-breaks compiler/map.h '#include "ir.h"'
-breaks compiler/ir.c '#include "pass.h"'
-breaks compiler/ir.h '#include "pass.h"'
-breaks compiler/message.c '#include "lower.h"'
-breaks compiler/pass.h '#include "lower.h"'
-breaks compiler/sched.c '#include "lower.h"'
-breaks compiler/sched.c '#include "prelude.h"'
-breaks compiler/sched.c '#include "compile.h"'
-breaks compiler/sched.c '#include "../tests/test_base.c"'
-breaks compiler/sched.c '#include <lua.h>'
-breaks compiler/run.c '#include <lauxlib.h>'
+breaks compiler/passes/sched.c '#include "../../runtime/rt.h"'
+breaks compiler/formats/text.c '  #  include "../../runtime/rt.h"'
+breaks compiler/base/base.c '#include "ir/program.h"'
+breaks compiler/base/diag.c '#include "../../runtime/ops.h"'
+breaks compiler/base/map.h '#include "passes/passes.h"'
+breaks compiler/ir/program.c '#include "passes/passes.h"'
+breaks compiler/verify/races.c '#include "passes/lower.h"'
+breaks compiler/verify/races.c '#include "formats/formats.h"'
+breaks compiler/passes/sched.c '#include "verify/verify.h"'
+breaks compiler/passes/sched.c '#include "formats/formats.h"'
+breaks compiler/passes/sched.c '#include "prelude.h"'
+breaks compiler/passes/sched.c '#include "map.h"'
+breaks compiler/passes/sched.c '#include "../base/base.h"'
+breaks compiler/passes/sched.c '#include "../tests/test_base.c"'
+breaks compiler/formats/text.c '#include "verify/verify.h"'
+breaks compiler/passes/sched.c '#include <lua.h>'
+breaks compiler/cli/run.c '#include <lauxlib.h>'
+breaks compiler/main.c '#include "base.h"'
 breaks runtime/data.c '#include <lua5.4/lua.h>'
 breaks runtime/data.c '#include <nccl.h>'
 breaks runtime/data.c '#include <mpi.h>'
 breaks runtime/data.c '#include <cuda_runtime.h>'
-breaks compiler/sched.c '#include <cuda_runtime.h>'
-breaks compiler/sched.c 'int *p = malloc(4);'
+breaks compiler/passes/sched.c '#include <cuda_runtime.h>'
+breaks compiler/passes/sched.c 'int *p = malloc(4);'
+breaks compiler/base/diag.c 'int *p = malloc(4);'
 breaks runtime/sched.c ''
 build_house
-seq 601 >"$house/compiler/sched.c"
-expect 1 compiler/sched.c
-seq 600 >"$house/compiler/sched.c"
+seq 601 >"$house/compiler/passes/sched.c"
+expect 1 compiler/passes/sched.c
+seq 600 >"$house/compiler/passes/sched.c"
 expect 0 ""
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -1,7 +1,7 @@
 /* Models as the tests need them, made by hand: layers in reading order, and a job that runs on plain memory. */
 #ifndef PIANOLA_HANDMADE_H
 #define PIANOLA_HANDMADE_H
-#include "../compiler/pass.h"
+#include "compiler.h"
 #include "../runtime/rt.h"
 #include <malloc.h>
 #include <stdlib.h>

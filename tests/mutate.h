@@ -1,7 +1,7 @@
 /* Programs for tests: copied, and broken in one place. */
 #ifndef PIANOLA_MUTATE_H
 #define PIANOLA_MUTATE_H
-#include "../compiler/pass.h"
+#include "compiler.h"
 
 struct program *copy_program(const struct program *p);
 

@@ -1,7 +1,7 @@
 /* What one step must give, from the job graph alone: promise.c. */
 #ifndef PIANOLA_PROMISE_H
 #define PIANOLA_PROMISE_H
-#include "../compiler/pass.h"
+#include "compiler.h"
 
 struct promise {
     const struct spec *sp;

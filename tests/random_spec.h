@@ -3,7 +3,7 @@
  * small multiples of a quarter, so sums of times are exact whatever order they are taken in. */
 #ifndef PIANOLA_RANDOM_SPEC_H
 #define PIANOLA_RANDOM_SPEC_H
-#include "../compiler/pass.h"
+#include "compiler.h"
 #include <limits.h>
 #include <math.h>
 #include <string.h>

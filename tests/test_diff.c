@@ -1,5 +1,5 @@
 /* A diff's figures on random pairs of schedules: exact sums, the fewest reordered, and a root behind every shift. */
-#include "diff.h"
+#include "diff/diff.h"
 #include "random_spec.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Measured steps: the tests of significance against counts by hand and by brute force, clocks that are set right, and
  * the median step. */
 #include "random_spec.h"
-#include "../compiler/diff.h"
+#include "diff/diff.h"
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* The pictures for a terminal: golden ones, and what must hold at any width. */
-#include "../compiler/pass.h"
+#include "compiler.h"
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The text form, both ways: what it says, that it reads back, every error of the reader, and that no bytes break it. */
-#include "../compiler/pass.h"
+#include "compiler.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

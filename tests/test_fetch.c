@@ -1,5 +1,5 @@
 /* Which weights are fetched, against an exhaustive search over all evictions. */
-#include "../compiler/lower.h"
+#include "passes/lower.h"
 #include "random_spec.h"
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
 /* The lowered program: executed serially on symbolic tensors, and counted. */
-#include "../compiler/lower.h"
+#include "passes/lower.h"
 #include "random_spec.h"
 #include <criterion/criterion.h>
 

@@ -1,6 +1,6 @@
 /* The pass table, and what the schedules that come with the program become: text that reads back and still verifies. */
-#include "../compiler/compile.h"
-#include "../compiler/diff.h"
+#include "cli/compile.h"
+#include "diff/diff.h"
 #include "random_spec.h"
 #include <criterion/criterion.h>
 #include <glob.h>

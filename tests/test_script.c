@@ -1,5 +1,6 @@
 /* Scripts to struct spec. What a wrong script is told is in tests/bad/. */
-#include "../compiler/script.h"
+#include "compiler.h"
+#include "script/script.h"
 #include <criterion/criterion.h>
 #include <limits.h>
 #include <math.h>

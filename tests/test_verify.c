@@ -1,5 +1,5 @@
 /* How the verifier's work grows, counted rather than timed: linear in instructions, n log n in operands. */
-#include "../compiler/pass.h"
+#include "compiler.h"
 #include <criterion/criterion.h>
 
 /* One microbatch after the other through two ranks. On rank 0 act(0,b) and grad(1,b+2) lie at one place, on rank 1

@@ -1,7 +1,7 @@
 /* Files for the tests of data. */
 #ifndef PIANOLA_TEXT_FILE_H
 #define PIANOLA_TEXT_FILE_H
-#include "../compiler/base.h"
+#include "base/base.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <unistd.h>

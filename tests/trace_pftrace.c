@@ -1,6 +1,6 @@
 /* Perfetto's protobuf, read by field numbers written down here once more. */
 #include "trace_reader.h"
-#include "../compiler/base.h"
+#include "base/base.h"
 #include <criterion/criterion.h>
 #include <string.h>
 

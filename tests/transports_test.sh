@@ -15,7 +15,7 @@ worst=("$room/worst.o" -Wl,--wrap=replay_step)
 read -ra host < <(pkg-config --cflags --libs pianola-host)
 read -ra libraries < <(pkg-config --libs lua5.4 openblas)
 cc "${flags[@]}" -c -o "$room/worst.o" tests/transports/worst.c &&
-    cc -o "$room/pianola" build/obj/compiler/main.o "${worst[@]}" build/libpianola.a "${libraries[@]}" -lm -pthread ||
+    cc -o "$room/pianola" build/obj/compiler/cli/main.o "${worst[@]}" build/libpianola.a "${libraries[@]}" -lm -pthread ||
     exit 2
 
 weights() { sed -n 's/^weights *\([0-9a-f]*\).*/\1/p' "$@"; }

@@ -1,8 +1,8 @@
 /* make bench: how fast a schedule becomes a verified program, and what the replay costs beside the work.
  *
  * Each size compiles in a process of its own, so that its peak memory is its own. Compare figures of one run only. */
-#include "../../compiler/compile.h"
-#include "../../compiler/diff.h"
+#include "cli/compile.h"
+#include "diff/diff.h"
 #include "../../runtime/device.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* One random schedule tried, and a failing one made smaller. */
 #ifndef PIANOLA_PROPERTY_H
 #define PIANOLA_PROPERTY_H
-#include "../../compiler/compile.h"
+#include "cli/compile.h"
 #include "../../runtime/rt.h"
 
 enum { STEPS = 3, MAX_BATCHES = 16 };

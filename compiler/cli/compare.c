@@ -1,0 +1,370 @@
+/* `pianola compare`: one row per schedule, at equal ranks and microbatches. `pianola show --list`: what there is to
+ * compare.
+ *
+ * The size is what -D says, else that of the first schedule: the others' parameters `workers` and `batches` are set to
+ * it. What cannot be had at this size, or does not compile, is left out of the table and listed below it.
+ *
+ * A schedule that cuts the model into more stages than ranks has smaller jobs. With a model that shows by itself.
+ * Without one, every F costs 1 whatever the number of stages, so times and live activations are scaled by W / S: the
+ * unit is the F of a rank's share of the model, and an activation is that share's. Then all schedules here do the same
+ * work. */
+#include "base/quote.h"
+#include "compile.h"
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { NAME, STAGES, MAKESPAN, BUBBLE, LIVE, MEMORY, SENT, BOUND, GAP, NCOLUMNS };
+static const struct {
+    const char *head, *key; /* of the table; of JSON and --sort */
+} column[NCOLUMNS] = {
+    {"schedule", "schedule"}, {"stages", "stages"},         {"makespan", "makespan"},
+    {"bubble", "bubble"},     {"live", "peak_activations"}, {"memory", "peak_bytes"},
+    {"sent", "bytes_sent"},   {"bound", "lower_bound"},     {"gap", "gap"},
+};
+
+struct row {
+    const char *file, *name;
+    double figure[NCOLUMNS]; /* but NAME's */
+};
+
+enum { WHY = 400 };
+struct left_out {
+    const char *file, *name;
+    char why[WHY];
+};
+
+static int sorted_by; /* qsort has no context argument */
+
+static int smaller(const void *x, const void *y) {
+    const struct row *a = x, *b = y;
+    double p = a->figure[sorted_by], q = b->figure[sorted_by];
+    if (sorted_by != NAME && p != q)
+        return p < q ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+static int column_of(const char *key) {
+    const char *keys[NCOLUMNS];
+    for (int i = 0; i < NCOLUMNS; i++) {
+        if (strcmp(key, column[i].key) == 0)
+            return i;
+        keys[i] = column[i].key;
+    }
+    const char *near = nearest(key, keys, NCOLUMNS);
+    struct text all = {0};
+    for (int i = 0; i < NCOLUMNS; i++)
+        put(&all, "%s%s", i ? ", " : "", keys[i]);
+    die("--sort %s: there is no such column%s%s%s; the columns are %s", key, near ? "; did you mean '" : "",
+        near ? near : "", near ? "'?" : "", all.s);
+}
+
+static struct row measure(const struct report *r, bool model, const char *file) {
+    struct row row = {.file = file};
+    double scale = model ? 1 : (double)r->workers / r->stages, *f = row.figure;
+    f[STAGES] = r->stages;
+    f[MAKESPAN] = r->makespan * scale;
+    f[BUBBLE] = r->bubble;
+    f[BOUND] = r->lower_bound * scale;
+    f[GAP] = r->gap;
+    for (int k = 0; k < r->workers; k++) {
+        const struct rank_report *rank = &r->rank[k];
+        double live = rank->peak_activations * scale;
+        f[LIVE] = live > f[LIVE] ? live : f[LIVE];
+        f[MEMORY] = (double)rank->peak_bytes > f[MEMORY] ? (double)rank->peak_bytes : f[MEMORY];
+        f[SENT] += (double)rank->bytes_received;
+    }
+    return row;
+}
+
+/* ---- compiling, one after the other, each with the whole arena to itself ---- */
+
+/* What all must have: what -D says, else what the first has that compiles. */
+struct size {
+    const char *key, *what;
+    bool given;   /* by -D */
+    int value;    /* 0: not known yet */
+    char set[32]; /* then the setting for all others */
+};
+enum { WORKERS, BATCHES, NSIZES };
+
+struct table {
+    struct size size[NSIZES];
+    const char *unit;
+    int nrows, nleft;
+    struct row *row;
+    struct left_out *left;
+};
+
+/* An error is of one schedule, and the others go on; where there is one only, it is the command's. */
+static bool compiles(struct compile *c, bool alone) {
+    jmp_buf trap;
+    bool good = false;
+    diag_trap = alone ? NULL : &trap;
+    if (alone || setjmp(trap) == 0) {
+        compile_all(c, "");
+        good = true;
+    }
+    diag_trap = NULL;
+    return good;
+}
+
+/* The first line of the error that was trapped. */
+static void take_error(char *why) {
+    static const char said[] = "pianola: error: ";
+    const char *text = diag_text + (strncmp(diag_text, said, strlen(said)) == 0 ? strlen(said) : 0);
+    snprintf(why, WHY, "%.*s", (int)strcspn(text, "\n"), text);
+    *diag_text = 0;
+}
+
+static bool is_key(const char *setting, const char *key) {
+    size_t n = strlen(key);
+    return strncmp(setting, key, n) == 0 && setting[n] == '=';
+}
+
+static void read_size(struct size *z, const struct script_args *a) {
+    for (int i = 0; i < a->nset; i++)
+        if (is_key(a->set[i], z->key)) {
+            z->given = true;
+            z->value = atoi(strchr(a->set[i], '=') + 1); /* what is no number is refused by the scripts */
+        }
+}
+
+/* Whether a schedule that is of size `has` is of this one, or why not. */
+static bool fits(struct size *z, int has, const struct script_args *a, char *why) {
+    if (z->value <= 0) {
+        z->value = has;
+        snprintf(z->set, sizeof z->set, "%s=%d", z->key, has);
+    }
+    bool sets = false;
+    for (int i = 0; i < a->nset; i++)
+        sets |= a->used[i] && is_key(a->set[i], z->key);
+    if (has != z->value)
+        snprintf(why, WHY, "%d %s, not %d%s%s", has, z->what, z->value, sets ? "" : ": it has no parameter ",
+                 sets ? "" : z->key);
+    return has == z->value;
+}
+
+/* One more row, or one that is left out. used: the settings that the scripts had a use for. */
+static void compile_one(struct table *t, const struct compile *how, const char *file, bool *used, bool alone) {
+    struct compile c = *how;
+    struct script_args *a = &c.args;
+    const char *set[a->nset + NSIZES];
+    struct left_out *left = &t->left[t->nleft];
+    memcpy(set, a->set, sizeof *set * (size_t)a->nset);
+    for (int z = 0; z < NSIZES; z++)
+        if (*t->size[z].set && !t->size[z].given)
+            set[a->nset + a->nsizes++] = t->size[z].set;
+    a->nset += a->nsizes;
+    a->schedule = file;
+    a->set = set;
+    a->used = used;
+    left->file = file;
+    free_all();
+    if (!compiles(&c, alone)) {
+        take_error(left->why);
+        t->nleft++;
+    } else if (!fits(&t->size[WORKERS], c.report->workers, a, left->why) ||
+               !fits(&t->size[BATCHES], c.report->batches, a, left->why))
+        t->nleft++;
+    else {
+        t->row[t->nrows++] = measure(c.report, c.spec->model != NULL, file);
+        t->unit = c.report->unit;
+    }
+}
+
+/* Each with the whole arena to itself. */
+static void compile_each(struct table *t, const struct compile *how, const struct compare_args *a) {
+    int nset = how->args.nset, n = nset + NSIZES;
+    const char *set[nset + 1];
+    bool used[n], any[n];
+    struct compile c = *how;
+    memcpy(set, how->args.set, sizeof *set * (size_t)nset); /* that array is in the arena */
+    memset(any, 0, sizeof any);
+    c.args.set = set;
+    for (int z = 0; z < NSIZES; z++)
+        read_size(&t->size[z], &c.args);
+    for (int i = 0; i < a->nfiles; i++) {
+        memset(used, 0, sizeof used);
+        compile_one(t, &c, a->file[i], used, a->nfiles == 1);
+        for (int k = 0; k < nset; k++)
+            any[k] |= used[k];
+    }
+    for (int i = 0; i < nset; i++)
+        if (!any[i])
+            die("-D %s: none of the scripts has this parameter", set[i]);
+}
+
+/* Two files of one name, in different folders, are told apart by their paths. */
+static void name_all(struct table *t, const struct compare_args *a) {
+    const char **name = NEW(const char *, a->nfiles);
+    for (int i = 0, row = 0, left = 0; i < a->nfiles; i++) {
+        int same = 0;
+        for (int k = 0; k < a->nfiles; k++) {
+            name[k] = i == 0 ? script_name(a->file[k]) : name[k];
+            same += strcmp(name[k], name[i]) == 0;
+        }
+        bool in_table = row < t->nrows && t->row[row].file == a->file[i];
+        *(in_table ? &t->row[row++].name : &t->left[left++].name) = same > 1 ? a->file[i] : name[i];
+    }
+}
+
+/* ---- printing ---- */
+
+enum { CELL = 32 };
+
+static const char *cell_text(char cell[CELL], const struct row *row, int i, const struct measure *m) {
+    double x = row->figure[i];
+    if (i == NAME)
+        return row->name;
+    if (i == MAKESPAN || i == BOUND)
+        return time_text(x, m, cell);
+    if (i == MEMORY || i == SENT)
+        return bytes_text(x, cell);
+    if (i == BUBBLE || i == GAP)
+        snprintf(cell, CELL, "%.1f %%", 100 * x);
+    else
+        snprintf(cell, CELL, "%.4g", x);
+    return cell;
+}
+
+static void put_table(struct text *out, const struct row *row, int n, const struct measure *m, bool markdown) {
+    char cell[CELL];
+    int width[NCOLUMNS];
+    for (int k = 0; k < NCOLUMNS; k++) {
+        width[k] = (int)strlen(column[k].head);
+        for (int i = 0; i < n; i++) {
+            int wide = (int)strlen(cell_text(cell, &row[i], k, m));
+            width[k] = wide > width[k] ? wide : width[k];
+        }
+    }
+    for (int i = -1; i < n; i++) {
+        for (int k = 0; k < NCOLUMNS; k++) {
+            put(out,
+                markdown ? "| %*s "
+                : k      ? "  %*s"
+                         : "%*s",
+                k ? width[k] : -width[k], i < 0 ? column[k].head : cell_text(cell, &row[i], k, m));
+        }
+        put(out, markdown ? "|\n" : "\n");
+        for (int k = 0; markdown && i < 0 && k < NCOLUMNS; k++)
+            put(out, "|%s%s", k ? "---:" : "---", k == NCOLUMNS - 1 ? "|\n" : "");
+    }
+}
+
+/* Below the table, and why. */
+static void put_left_out(struct text *out, const struct table *t, bool markdown) {
+    int width = 0;
+    for (int i = 0; i < t->nleft; i++)
+        width = (int)strlen(t->left[i].name) > width ? (int)strlen(t->left[i].name) : width;
+    if (t->nleft)
+        put(out, markdown ? "\nLeft out:\n\n" : "\nleft out:\n");
+    for (int i = 0; i < t->nleft; i++)
+        if (markdown)
+            put(out, "- %s: %s\n", t->left[i].name, t->left[i].why);
+        else
+            put(out, "  %-*s  %s\n", width, t->left[i].name, t->left[i].why);
+}
+
+static void put_objects(struct text *out, const struct table *t) {
+    char buf[32];
+    put(out, "{\n  \"schema\": 1,\n  \"workers\": %d,\n  \"batches\": %d,\n  \"unit\": \"%s\",\n  \"schedules\": [\n",
+        t->size[WORKERS].value, t->size[BATCHES].value, t->unit);
+    for (int i = 0; i < t->nrows; i++) {
+        put(out, "    {\n      \"schedule\": %s", quoted(t->row[i].name));
+        for (int k = NAME + 1; k < NCOLUMNS; k++)
+            put(out, ",\n      \"%s\": %s", column[k].key, number(t->row[i].figure[k], buf));
+        put(out, "\n    }%s\n", i + 1 < t->nrows ? "," : "");
+    }
+    put(out, "  ],\n  \"left_out\": [");
+    for (int i = 0; i < t->nleft; i++)
+        put(out, "%s\n    {\"schedule\": %s, \"why\": %s}", i ? "," : "", quoted(t->left[i].name),
+            quoted(t->left[i].why));
+    put(out, t->nleft ? "\n  ]\n}\n" : "]\n}\n");
+}
+
+static void put_text(struct text *out, const struct table *t, const struct compare_args *a) {
+    double longest = 0;
+    for (int i = 0; i < t->nrows; i++)
+        longest = t->row[i].figure[MAKESPAN] > longest ? t->row[i].figure[MAKESPAN] : longest;
+    struct measure m = measure_of(longest, t->unit, a->ascii);
+    bool unit = strcmp(m.name, "units") == 0;
+    put(out, "%d ranks, %d microbatches; times in %s\n\n", t->size[WORKERS].value, t->size[BATCHES].value,
+        unit ? "units: F is 1 for a rank's share of the model; every tensor is 1 byte" : m.name);
+    put_table(out, t->row, t->nrows, &m, a->markdown);
+    put_left_out(out, t, a->markdown);
+}
+
+int compare_command(const struct compile *how, const struct compare_args *a) {
+    struct row row[a->nfiles];
+    struct left_out left[a->nfiles];
+    struct table t = {.row = row, .left = left};
+    t.size[WORKERS] = (struct size){.key = "workers", .what = "ranks"};
+    t.size[BATCHES] = (struct size){.key = "batches", .what = "microbatches"};
+    sorted_by = a->sort ? column_of(a->sort) : -1;
+    compile_each(&t, how, a);
+    name_all(&t, a);
+    if (t.nrows == 0) {
+        for (int i = 0; i < t.nleft; i++)
+            fprintf(stderr, "pianola: %s: %s\n", left[i].name, left[i].why);
+        die("none of these schedules can be compared");
+    }
+    if (sorted_by >= 0)
+        qsort(row, (size_t)t.nrows, sizeof *row, smaller);
+    struct text out = {0};
+    if (a->json)
+        put_objects(&out, &t);
+    else
+        put_text(&out, &t, a);
+    write_file("-", &out);
+    return 0;
+}
+
+/* ---- the schedules that came with this program ---- */
+
+/* Beside the program's folder when it was built, in share/ when it was installed. */
+static const char *shipped_folder(void) {
+    static const char *const places[] = {"../schedules", "../share/pianola/schedules"};
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n <= 0)
+        die("--list: cannot find this program's own place: %s", strerror(errno));
+    self[n] = 0;
+    *strrchr(self, '/') = 0;
+    for (int i = 0; i < 2; i++) {
+        char *path = realpath(format("%s/%s", self, places[i]), NULL);
+        const char *found = path ? copy_string(path) : NULL;
+        free(path);
+        if (found)
+            return found;
+    }
+    die("--list: no schedules in %s/%s or %s/%s", self, places[0], self, places[1]);
+}
+
+static int is_script(const struct dirent *e) {
+    const char *dot = strchr(e->d_name, '.'); /* pianola.d.lua is for editors */
+    return dot && strcmp(dot, ".lua") == 0;
+}
+
+static int by_bytes(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
+
+/* Each with its first line, a comment that says what it is. */
+int list_schedules(void) {
+    const char *folder = shipped_folder();
+    struct dirent **entry;
+    int n = scandir(folder, &entry, is_script, by_bytes);
+    if (n < 0)
+        die("%s: %s", folder, strerror(errno));
+    printf("In %s:\n\n", folder);
+    for (int i = 0; i < n; i++) {
+        size_t size;
+        const char *title = read_file(format("%s/%s", folder, entry[i]->d_name), &size);
+        title += strspn(title, "- ");
+        printf("  %-18s %.*s\n", entry[i]->d_name, (int)strcspn(title, "\n"), title);
+        free(entry[i]);
+    }
+    free(entry);
+    return 0;
+}

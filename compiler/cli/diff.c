@@ -1,0 +1,256 @@
+/* `pianola diff A B`: finds out what A and B are, loads both, and says what changed. */
+#include "compile.h"
+#include "diff/diff.h"
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool begins(const char *s, const char *with) { return strncmp(s, with, strlen(with)) == 0; }
+static bool is_streams(const char *s) { return begins(s, "pianola "); }
+static bool is_timeline(const char *s) { return begins(s, "rank\tlane\t") || begins(s, "step\trank\t"); }
+
+/* The unit of a compiled folder's times where its timeline names none, but its report; NULL: nor does that. */
+static const char *unit_of(const char *path) {
+    static const char *const unit[] = {"F", "FLOP", "s"};
+    const char *report = access(path, R_OK) == 0 ? file_text(path) : "";
+    for (int i = 0; i < 3; i++)
+        if (strstr(report, format("\"unit\": \"%s\"", unit[i])))
+            return unit[i];
+    return NULL;
+}
+
+static struct side *load_folder(const char *path) {
+    const char *streams = format("%s/streams.txt", path), *times = format("%s/timeline.tsv", path);
+    if (access(streams, F_OK) != 0)
+        die("%s: neither streams.txt nor timeline.0.tsv is in this folder: it was neither compiled nor measured", path);
+    struct side *s = side_of_program(path, read_text(streams, file_text(streams)), NULL);
+    if (access(times, R_OK) == 0)
+        side_times(s, times, read_tsv(times, file_text(times)));
+    if (!s->unit)
+        s->unit = unit_of(format("%s/report.json", path));
+    return s;
+}
+
+struct loading {
+    const struct compile *how;
+    bool *used, scripts; /* which -D a script had a use for; whether any side is a script */
+};
+
+static struct side *load_script(struct loading *l, const char *path) {
+    struct compile c = *l->how;
+    c.args.schedule = path;
+    c.args.used = l->used;
+    l->scripts = true;
+    compile_all(&c, "");
+    struct side *s = side_of_program(path, c.program, c.timeline);
+    s->unit = c.report->unit;
+    s->flops = c.spec->took ? 0 : c.spec->flops;
+    s->limit = c.spec->memory;
+    return s;
+}
+
+static struct side *load(struct loading *l, const char *path) {
+    struct stat st;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return holds_times(path) ? side_of_rows(path, read_times(path)) : load_folder(path);
+    const char *s = file_text(path);
+    if (is_streams(s))
+        return side_of_program(path, read_text(path, s), NULL);
+    if (is_timeline(s))
+        return side_of_rows(path, read_tsv(path, s));
+    if (strcmp(path, "-") == 0 || !S_ISREG(st.st_mode)) /* it is read twice */
+        die("%s: expected streams or a timeline; a schedule is read from a file only", path);
+    return load_script(l, path);
+}
+
+/* An option that says how scripts are compiled, where one was given. */
+static const char *for_scripts(const struct script_args *s) {
+    return s->model ? "--model" : s->cluster ? "--cluster" : s->recompute ? "--recompute" : s->lanes ? "--lanes" : NULL;
+}
+
+static struct diff *load_both(const struct compile *how, const struct diff_args *a) {
+    struct loading l = {.how = how, .used = NEW(bool, how->args.nset + 1)};
+    if (strcmp(a->file[0], "-") == 0 && strcmp(a->file[1], "-") == 0)
+        die("-: A and B cannot both be read from stdin");
+    struct side *x = load(&l, a->file[0]), *y = load(&l, a->file[1]);
+    for (int i = 0; i < how->args.nset; i++)
+        if (!l.used[i])
+            die("-D %s: no script here has this parameter", how->args.set[i]);
+    if (!l.scripts && for_scripts(&how->args))
+        die("%s is for scripts, and neither of the two is one", for_scripts(&how->args));
+    bool measured = (x->steps != NULL) != (y->steps != NULL); /* the prediction's times are made seconds */
+    if (!measured && x->timed && y->timed && x->unit && y->unit && strcmp(x->unit, y->unit) != 0)
+        die("the times of %s are in %s, those of %s in %s; a cluster's `flops` makes them seconds", x->name, x->unit,
+            y->name, y->unit);
+    return diff_make(x, y);
+}
+
+/* ---- --fail-on ---- */
+
+struct limit {
+    int figure;
+    double most; /* how much more B may have */
+    bool percent;
+};
+
+/* Reads the limit that stands at s; returns what follows it. */
+static const char *read_limit(const char *s, struct limit *l) {
+    size_t n = strcspn(s, ":,");
+    char *end;
+    l->figure = 0;
+    while (l->figure < NFIGURES && (strlen(figure_name[l->figure]) != n || strncmp(s, figure_name[l->figure], n) != 0))
+        l->figure++;
+    if (l->figure == NFIGURES)
+        die("--fail-on %.*s: expected makespan, bubble, peak_bytes, bytes_sent or operations", (int)n, s);
+    const char *number = s + n + (s[n] == ':');
+    errno = 0;
+    l->most = strtod(number, &end);
+    if (s[n] != ':' || *number != '+' || end == number || errno || !isfinite(l->most) || l->most < 0)
+        die("--fail-on %s: expected what B may have more than A, as in %s:+2%% or %s:+0", s, figure_name[l->figure],
+            figure_name[l->figure]);
+    l->percent = *end == '%';
+    end += l->percent;
+    if (*end && *end != ',')
+        die("--fail-on %s: expected a comma or the end behind the limit", s);
+    return *end ? end + 1 : end;
+}
+
+/* Whether B is beyond a limit; each such is said on stderr. With d NULL the limits are only read. */
+static bool beyond(const struct diff *d, const char *limits) {
+    bool failed = false;
+    do {
+        struct limit l;
+        double a, b;
+        const char *here = limits;
+        limits = read_limit(limits, &l);
+        if (!d)
+            continue;
+        if (!diff_figure(d, l.figure, 0, &a) || !diff_figure(d, l.figure, 1, &b))
+            die("--fail-on %s: one of the two has no such figure: streams have no times, timelines no memory",
+                figure_name[l.figure]);
+        if (diff_figure_changed(d, l.figure, a, b) && b - a > (l.percent ? a * l.most / 100 : l.most)) {
+            fprintf(stderr, "pianola: %.*s: %.10g in A, %.10g in B\n", (int)strcspn(here, ","), here, a, b);
+            failed = true;
+        }
+    } while (*limits);
+    return failed;
+}
+
+/* ---- git's external diff ---- */
+
+static bool is_ours(const char *path) {
+    const char *s = file_text(path);
+    return is_streams(s) || is_timeline(s);
+}
+
+/* NULL: one of them cannot be read, with a conflict's marks in it say, or as an older version wrote it. */
+static struct diff *try_both(const struct compile *how, const struct diff_args *a) {
+    jmp_buf trap;
+    struct diff *d = NULL;
+    diag_trap = &trap;
+    if (setjmp(trap) == 0)
+        d = load_both(how, a);
+    diag_trap = NULL;
+    return d;
+}
+
+/* git calls with PATH OLD HEX MODE NEW HEX MODE, and of a renamed file with its new name and a header too. What is not
+ * ours to compare, or cannot be read, diff does. git takes any exit but 0 as a failure. */
+static int git_diff(const struct compile *how, const struct diff_args *a) {
+    if (a->nfiles != 7 && a->nfiles != 9)
+        die("--git takes what git gives an external diff: a path, and file, hash and mode of both sides");
+    if (a->json || a->markdown || a->fail_on || a->fit || a->svg || a->html)
+        die("--git prints the text, for git: it goes with none of --json, --markdown, --fail-on, --fit, --svg, --html");
+    if (how->args.nset || for_scripts(&how->args))
+        die("--git: %s is for scripts, which git compares as text", how->args.nset ? "-D" : for_scripts(&how->args));
+    const char *path = a->file[0], *both[2] = {a->file[1], a->file[4]};
+    struct text out = {0};
+    struct diff_args two = {.file = both, .nfiles = 2};
+    struct diff *d = is_ours(both[0]) && is_ours(both[1]) ? try_both(how, &two) : NULL;
+    if (!d) {
+        const char *old = format("a/%s", path), *new = format("b/%s", path);
+        execlp("sh", "sh", "-c", "diff -u --label \"$1\" --label \"$2\" \"$3\" \"$4\"; test $? -le 1", "sh", old, new,
+               both[0], both[1], (char *)NULL);
+        die("sh: %s", strerror(errno));
+    }
+    d->side[0]->name = format("a/%s", path);
+    d->side[1]->name = format("b/%s", path);
+    put(&out, "diff --pianola a/%s b/%s\n", path, path);
+    emit_diff(&out, d, false, a->ascii);
+    write_file("-", &out);
+    return 0;
+}
+
+/* ---- what is written ---- */
+
+enum { SVG, HTML, FIT, TEXT, NOUTPUTS };
+struct output {
+    const char *path; /* NULL: nobody asked for it */
+    struct text text;
+};
+
+/* Before anything is compiled: each goes to a place of its own. */
+static void check_outputs(const struct output *out) {
+    for (int k = 0; k < NOUTPUTS; k++) {
+        for (int i = 0; i < k && out[k].path; i++)
+            if (out[i].path && same_place(out[i].path, out[k].path))
+                die("two things would be written to %s: name another file for one",
+                    strcmp(out[k].path, "-") ? out[k].path : "stdout");
+    }
+}
+
+static void draw(struct output *out, const struct diff *d, bool html) {
+    for (int k = 0; k < 2; k++)
+        if (!d->side[k]->timed)
+            die("%s: it has no times, and a picture needs them; give the script, the compiled folder or timeline.tsv",
+                d->side[k]->name);
+    emit_diff_svg(&out->text, d, html);
+}
+
+/* The text goes to stdout, unless something else was sent there. */
+static void choose_outputs(struct output *out, const struct compile *how, const struct diff_args *a) {
+    out[SVG].path = a->svg;
+    out[HTML].path = a->html;
+    out[FIT].path = a->fit;
+    out[TEXT].path = "-";
+    for (int k = 0; k < TEXT && !a->json && !a->markdown; k++)
+        if (out[k].path && strcmp(out[k].path, "-") == 0)
+            out[TEXT].path = NULL;
+    check_outputs(out);
+    for (int k = 0; k < TEXT; k++)
+        for (int side = 0; side < 2; side++) {
+            struct script_args in = {.schedule = a->file[side], .model = how->args.model, .cluster = how->args.cluster};
+            check_target(out[k].path, &in);
+        }
+}
+
+int diff_command(const struct compile *how, const struct diff_args *a) {
+    if (a->git)
+        return git_diff(how, a);
+    if (a->nfiles != 2)
+        die("`diff` needs two: A and B, each a script, PyTorch's CSV, a compiled folder, streams.txt or a timeline; "
+            "see `pianola help diff`");
+    if (a->fail_on)
+        beyond(NULL, a->fail_on);
+    struct output out[NOUTPUTS] = {0};
+    choose_outputs(out, how, a);
+    struct diff *d = load_both(how, a);
+    if (a->svg)
+        draw(&out[SVG], d, false);
+    if (a->html)
+        draw(&out[HTML], d, true);
+    if (a->fit)
+        emit_fit(&out[FIT].text, d);
+    if (a->json)
+        emit_diff_json(&out[TEXT].text, d);
+    else
+        emit_diff(&out[TEXT].text, d, a->markdown, a->ascii);
+    int code = a->fail_on ? beyond(d, a->fail_on) : !diff_same(d);
+    for (int k = 0; k < NOUTPUTS; k++) /* all of them are whole by now */
+        if (out[k].path)
+            write_file(out[k].path, &out[k].text);
+    return code;
+}

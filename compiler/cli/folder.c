@@ -1,0 +1,264 @@
+/* `pianola compile -o DIR`: what was compiled, as the files of a folder.
+ *
+ * An earlier compile may have written there, of more ranks, and people keep checkpoints and measured timelines there.
+ * So the ranks' programs are recorded in .compiled, each with its hash: of those, what this compile does not write
+ * goes, with what make built of it. What somebody changed or put there in the place of a file of ours is never lost:
+ * that is an error, before anything is written. The record names old and new programs until all is done: whatever ends
+ * a compile in between, the next one knows all files as ours. */
+#include "base/map.h"
+#include "compile.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define RECORD ".compiled"
+
+static uint64_t hash_text(uint64_t hash, const struct text *t) { /* FNV-1a, 64 bits */
+    for (size_t i = 0; i < t->n; i++)
+        hash = (hash ^ (unsigned char)t->s[i]) * 0x100000001b3u;
+    return hash;
+}
+static const uint64_t hash_start = 0xcbf29ce484222325u;
+
+/* ---- the record: a program's name may be there twice, as it was and as it will be ---- */
+
+struct record {
+    struct entry {
+        const char *name;
+        uint64_t hash;
+    } * entry;
+    size_t n, capacity;
+    struct map by_name;
+};
+
+static void add_entry(struct record *r, const char *name, uint64_t hash) {
+    GROW(r->entry, r->capacity, r->n + 1);
+    r->entry[r->n++] = (struct entry){name, hash};
+}
+
+static uint64_t hash_name(const char *name) {
+    uint64_t hash = 1;
+    for (; *name; name++)
+        hash = hash_add(hash, *name);
+    return hash;
+}
+
+static void index_record(struct record *r) {
+    r->by_name = map_new(r->n);
+    for (size_t i = 0; i < r->n; i++) {
+        uint32_t at = map_start(&r->by_name, hash_name(r->entry[i].name));
+        while (r->by_name.slot[at])
+            at = map_next(&r->by_name, at);
+        r->by_name.slot[at] = (int32_t)i + 1;
+    }
+}
+
+enum listed { UNKNOWN, OTHER, SAME }; /* not in the record; there with other hashes; with this one */
+
+static enum listed look_up(const struct record *r, const char *name, uint64_t hash) {
+    enum listed found = UNKNOWN;
+    uint32_t at = map_start(&r->by_name, hash_name(name));
+    for (int k; (k = r->by_name.slot[at] - 1) >= 0; at = map_next(&r->by_name, at))
+        if (strcmp(r->entry[k].name, name) == 0) {
+            if (r->entry[k].hash == hash)
+                return SAME;
+            found = OTHER;
+        }
+    return found;
+}
+
+/* Of the files that are recorded, one that make builds into a program: rank12.cu. */
+static bool is_rank(const char *name) {
+    if (strncmp(name, "rank", 4) != 0)
+        return false;
+    size_t digits = strspn(name + 4, "0123456789");
+    return digits > 0 && strcmp(name + 4 + digits, ".cu") == 0;
+}
+
+/* Only such names are believed, whoever wrote the record: what it names may be removed. */
+static bool is_program(const char *name) {
+    static const char *const others[] = {"Makefile", "rank", "rank.gpu", "app.mpi", "app.gpu", "multi-prog.slurm"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(name, others[i]) == 0)
+            return true;
+    return is_rank(name);
+}
+
+static struct record read_record(const char *dir) {
+    struct record r = {0};
+    const char *path = format("%s/" RECORD, dir);
+    char *s = access(path, F_OK) == 0 ? read_file(path, NULL) : "";
+    for (char *line = s, *next; *line; line = next) {
+        size_t n = strcspn(line, "\n");
+        next = line + n + (line[n] == '\n');
+        char *name;
+        uint64_t hash = strtoull(line, &name, 16);
+        name += *name == ' ';
+        const char *copy = format("%.*s", (int)(line + n - name), name);
+        if (name < line + n && is_program(copy))
+            add_entry(&r, copy, hash);
+    }
+    index_record(&r);
+    return r;
+}
+
+static void put_entries(struct text *t, const struct record *r) {
+    for (size_t i = 0; i < r->n; i++)
+        put(t, "%016llx %s\n", (unsigned long long)r->entry[i].hash, r->entry[i].name);
+}
+
+static void write_record(const char *dir, const struct record *was, const struct record *now) {
+    struct text t = {0};
+    put(&t,
+        "# The programs that `pianola compile` wrote here, by hash: a later compile replaces or removes them, unless "
+        "they were changed.\n");
+    if (was)
+        put_entries(&t, was);
+    put_entries(&t, now);
+    write_file(format("%s/" RECORD, dir), &t);
+}
+
+/* ---- writing ---- */
+
+struct folder {
+    const char *dir;
+    struct record was, now;
+};
+
+static const char *advice = "move it away, or give another folder with -o";
+
+/* What lies where a file of ours will be is ours: it begins as ours do, and if it was recorded it is as recorded. */
+static void check_ours(const struct folder *f, const char *name, const char *begin) {
+    const char *path = format("%s/%s", f->dir, name);
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return;
+    if (!S_ISREG(st.st_mode))
+        die("%s: a file is written there, and this is none; %s", path, advice);
+    struct text old = {0};
+    old.s = read_file(path, &old.n);
+    if (old.n == 0)
+        return;
+    if (strncmp(old.s, begin, strlen(begin)) != 0)
+        die("%s: `compile` did not write this file, and would replace it; %s", path, advice);
+    if (look_up(&f->was, name, hash_text(hash_start, &old)) == OTHER)
+        die("%s: this file was changed after `compile` wrote it, and the change would be lost; %s", path, advice);
+}
+
+/* begin: with what all files of that name begin */
+static void add_file(struct folder *f, const char *name, const char *begin, const struct text *t) {
+    check_ours(f, name, begin);
+    stage_file(format("%s/%s", f->dir, name), t, strncmp(begin, "#!", 2) == 0);
+    if (is_program(name))
+        add_entry(&f->now, name, hash_text(hash_start, t));
+}
+
+static void add_texts(struct folder *f, const struct compile *c) {
+    static const struct style plain = {.width = 120, .ascii = true};
+    struct text streams = {0}, timeline = {0}, report = {0}, grid = {0};
+    emit_text(&streams, c->program);
+    add_file(f, "streams.txt", "pianola ", &streams);
+    emit_tsv(&timeline, c->program, c->timeline, c->report->unit);
+    add_file(f, "timeline.tsv", "rank\tlane\t", &timeline);
+    emit_json(&report, c->report);
+    add_file(f, "report.json", "{\n  \"schema\":", &report);
+    emit_grid(&grid, c->program, c->timeline, c->report->unit, &plain);
+    emit_report(&grid, c->report, &plain);
+    add_file(f, "timeline.txt", "", &grid);
+}
+
+/* The hash of the whole compile: of all ranks' programs as they are but for the hash itself. */
+static uint64_t hash_compile(const struct compile *c) {
+    uint64_t hash = hash_start;
+    struct text t = {0};
+    for (int r = 0; r < c->program->workers; r++, t.n = 0) {
+        emit_cuda(&t, c->spec, c->stage, c->program, r, 0);
+        hash = hash_text(hash, &t);
+    }
+    return hash;
+}
+
+static void add_starter(struct folder *f, const struct program *p, const char *suffix, const char *application) {
+    struct text starter = {0}, app = {0};
+    emit_starter(&starter, p, suffix);
+    add_file(f, format("rank%s", suffix), "#!/bin/sh\n# Starts the rank of ", &starter);
+    emit_app(&app, p, f->dir, suffix);
+    add_file(f, application, "-np 1 ", &app);
+}
+
+/* With a model, every rank gets a program of its own. */
+static void add_programs(struct folder *f, const struct compile *c) {
+    uint64_t hash = hash_compile(c);
+    struct text t = {0}, make = {0}, slurm = {0};
+    for (int r = 0; r < c->program->workers; r++, t.n = 0) {
+        emit_cuda(&t, c->spec, c->stage, c->program, r, hash);
+        add_file(f, format("rank%d.cu", r), "/* Rank ", &t);
+    }
+    emit_makefile(&make, c->program);
+    add_file(f, "Makefile", "# The ", &make);
+    add_starter(f, c->program, "", "app.mpi");
+    add_starter(f, c->program, ".gpu", "app.gpu");
+    emit_slurm(&slurm, c->program, f->dir);
+    add_file(f, "multi-prog.slurm", "0 ", &slurm);
+}
+
+/* ---- removing what is of an earlier compile only ---- */
+
+static void check_stale(const struct folder *f) {
+    for (size_t i = 0; i < f->was.n; i++)
+        if (look_up(&f->now, f->was.entry[i].name, 0) == UNKNOWN)
+            check_ours(f, f->was.entry[i].name, "");
+}
+
+static void remove_file(const char *path) {
+    if (unlink(path) != 0 && errno != ENOENT)
+        die("%s: of an earlier compile, and cannot be removed: %s", path, strerror(errno));
+}
+
+/* What make built of a rank's program: as `make clean` would, but of what is a program only. */
+static void remove_built(const char *dir, const char *rank) {
+    for (int gpu = 0; gpu < 2; gpu++) {
+        struct stat st;
+        const char *path = format("%s/%.*s%s", dir, (int)strlen(rank) - 3, rank, gpu ? ".gpu" : "");
+        if (lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_mode & S_IXUSR)
+            remove_file(path);
+    }
+}
+
+static void remove_stale(const struct folder *f) {
+    int removed = 0;
+    for (size_t i = 0; i < f->was.n; i++) {
+        const struct entry *e = &f->was.entry[i];
+        enum listed now = look_up(&f->now, e->name, e->hash);
+        const char *path = format("%s/%s", f->dir, e->name);
+        if (now != SAME && is_rank(e->name))
+            remove_built(f->dir, e->name);
+        if (now != UNKNOWN || access(path, F_OK) != 0)
+            continue;
+        remove_file(path);
+        removed++;
+    }
+    if (removed > 0)
+        fprintf(stderr, "pianola: %s: %d files of an earlier compile removed, which are not of this one\n", f->dir,
+                removed);
+}
+
+void write_folder(const char *dir, struct compile *c) {
+    make_folder(dir);
+    struct folder f = {.dir = dir, .was = read_record(dir)};
+    add_texts(&f, c);
+    if (c->spec->model)
+        add_programs(&f, c);
+    index_record(&f.now);
+    check_stale(&f);
+    if (f.was.n + f.now.n > 0)
+        write_record(dir, &f.was, &f.now);
+    place_files();
+    remove_stale(&f);
+    if (f.now.n > 0)
+        write_record(dir, NULL, &f.now);
+    else
+        remove_file(format("%s/" RECORD, dir));
+}

@@ -1,0 +1,139 @@
+/* `pianola help`: the commands, from their table; what the figures mean; the instructions, from the table in ops.h. */
+#include "compile.h"
+#include "options.h"
+#include <string.h>
+
+void help_usage(FILE *out) {
+    fprintf(out, "Pianola compiles a training schedule into one proved instruction stream per rank.\n\nExamples:\n");
+    for (int i = 0; i < ncommands; i++)
+        fprintf(out, "%.*s\n", (int)strcspn(commands[i].examples, "\n"), commands[i].examples);
+    fprintf(out, "\nCommands:\n");
+    for (int i = 0; i < ncommands; i++)
+        fprintf(out, "  %-14s %s\n", commands[i].name, commands[i].what);
+    fprintf(out, "\n`pianola help COMMAND` explains one; `pianola help TOPIC` prints\n\n");
+    for (int i = 0; i < ntopics; i++)
+        fprintf(out, "  %-16s %s\n", topics[i].name, topics[i].what);
+}
+
+void help_about(const struct command *c) {
+    printf("pianola %s %s [options]\n  %s.\n\nExamples:\n%s\nOptions:\n", c->name, c->args, c->what, c->examples);
+    for (int i = 0; i < noptions; i++) {
+        const struct option_row *o = &options[i];
+        if (!(o->commands & c->bit))
+            continue;
+        bool letter = strchr(option_letters, o->key);
+        printf("  %s--%s%s%-*s %s\n", letter ? format("-%c, ", o->key) : "    ", o->name, o->arg ? " " : "",
+               18 - (int)strlen(o->name) - (o->arg != NULL), o->arg ? o->arg : "", o->what);
+    }
+    printf("\nExit: 0 yes, 1 no (does not verify, differs), 2 usage or trouble.\n");
+}
+
+int help_command(int argc, char **argv) {
+    if (argc == 0) {
+        help_usage(stdout);
+        return 0;
+    }
+    for (int i = 0; i < ntopics; i++)
+        if (strcmp(argv[0], topics[i].name) == 0) {
+            topics[i].print(stdout);
+            return 0;
+        }
+    help_about(find_command(argv[0], true));
+    return 0;
+}
+
+void help_scripts(FILE *out) {
+    struct text t = {0};
+    script_names(&t);
+    fwrite(t.s, 1, t.n, out);
+}
+
+void help_report(FILE *out) {
+    fputs("makespan       end of the last instruction, updates and reductions included; time begins at 0\n"
+          "busy           of a rank: the sum of its jobs' durations (F, R, I, B, W); of two that overlap, once\n"
+          "idle           makespan - busy\n"
+          "span           the rank's own last job end - its own first job start: what the zero bubble papers take a "
+          "rank's\n"
+          "               bubble from, where others take it from the makespan\n"
+          "bubble         1 - sum of busy / (workers x makespan)\n"
+          "throughput     rho = S B / (L W), L the makespan in units of one F + B: jobs per worker and unit of time;\n"
+          "               with unequal costs, the cost of all F and backward jobs / (workers x makespan); above 1\n"
+          "               where jobs overlap enough\n"
+          "peak act.      most live activations at a time. (s,b) counts on the rank of its F from the start of F to\n"
+          "               the end of its backward (B, or W when split); on another rank's backward, there from the\n"
+          "               end of F on. What ends at t leaves before what starts at t counts\n"
+          "peak bytes     the rank's arena: what the device allocates, to the byte\n"
+          "at the peak    where these bytes are when most are in use: weights at home, gradients of weights,\n"
+          "               optimizer state, fetched weights, activations and gradients on their way, what forwards\n"
+          "               keep (stash), workspace, gaps (and alignment). Printed where there is a model\n"
+          "received       messages that came in: activations (act, stash), gradients (of activations), weights\n"
+          "               (fetches), reductions (parts of weight gradients); bytes of all, a reduction over n homes\n"
+          "               counting 2 (n-1) / n of its bytes\n"
+          "stages stored  stages whose weights are at home on the rank; a shared token table counts as one more\n"
+          "lower bound    no schedule with this placement and these peaks is faster: the largest of\n"
+          "  work         a rank's busy time\n"
+          "  path         the critical path through the jobs, links included\n"
+          "  memory       memory-time: every (s,b) must live for at least its own chain; a rank that holds at most M\n"
+          "               at a time needs their sum / M (rho <= M / S: Rahimi 2025, appendix)\n"
+          "gap            makespan / lower bound - 1\n"
+          "measured       of `show --measured`: all times are seconds, of the median step: of each instruction the\n"
+          "               medians of start and end, from the step's begin. The lower bound is that of jobs as long\n"
+          "               as measured, with links that take no time\n"
+          "weights        of `run`: a hash (FNV-1a) over all parameters in fp32, with bf16 over their masters: runs\n"
+          "               that learned the same print the same, under any schedule\n"
+          "overlap        two jobs \"0F5+7B2\" of a sequence start and end together and take the longer's time and\n"
+          "               1 - overlap of the shorter's. A device has one compute lane so far: it runs them one after\n"
+          "               the other, and so they are in the prediction of a run\n"
+          "account        of `diff`: what the time of the rank that ends last went into; together the makespan\n"
+          "  work         its own jobs and updates\n"
+          "  dependency   waiting for other ranks to compute what it needs\n"
+          "  link         waiting for messages on their way\n"
+          "  lane         waiting while a lane is busy with what it does not need, here or where it waits for\n"
+          "  memory       waiting for bytes that another tensor still has\n"
+          "  other        waiting for nothing that the timeline shows; a prediction has none\n"
+          "root           of `diff`: what ends later or earlier and was not pushed by another operation that does\n"
+          "times          units of cost without a model, FLOP with a model, seconds with a cluster's flops or costs; "
+          "those\n"
+          "               of cost() and of links are in that unit, too\n",
+          out);
+}
+
+void help_ops(FILE *out) {
+    static const char *const lanes[] = {
+        [LANE_COMPUTE] = "compute", [LANE_SEND] = "send", [LANE_RECV] = "recv", [LANE_GROUP] = "group"};
+    static const struct {
+        const char *name, *operands, *meaning;
+    } ops[NOPS] =
+        {
+#define X(name, lane, cost, operands, meaning) {#name, operands, meaning},
+            OPS(X)
+#undef X
+        },
+      kinds[NKINDS] =
+          {
+#define X(name, has_batch, meaning) {#name, has_batch ? "(s,b)" : "(s)", meaning},
+              KINDS(X)
+#undef X
+          },
+      layers[NLAYERS] = {
+#define X(name, has_parameters, meaning) {#name, "", meaning},
+          LAYERS(X)
+#undef X
+      };
+    fputs(
+        "Instructions: operation, lane, operands (role:access), meaning. Access: r read, w written, m both in place,\n"
+        "a accumulated (dw= writes, dw+= adds); a star may repeat. w: weights of the stage; v: the token table that "
+        "an\n"
+        "embedding and an unembedding share, which comes behind the last stage as if it were one; dw, dv: "
+        "gradients.\n\n",
+        out);
+    for (int i = 0; i < NOPS; i++)
+        fprintf(out, "  %-7s %-8s %-48s %s\n", ops[i].name, lanes[op_lane[i]], ops[i].operands, ops[i].meaning);
+    fputs("\nTensors\n\n", out);
+    for (int i = 0; i < NKINDS; i++)
+        fprintf(out, "  %-14s %s\n", i == K_work ? kinds[i].name : format("%s%s", kinds[i].name, kinds[i].operands),
+                kinds[i].meaning);
+    fputs("\nLayers\n\n", out);
+    for (int i = 0; i < NLAYERS; i++)
+        fprintf(out, "  %-14s %s\n", layers[i].name, layers[i].meaning);
+}

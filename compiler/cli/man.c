@@ -1,0 +1,113 @@
+/* `pianola help man`: the manual page, pianola(1), out of the tables in options.c. */
+#include "base/base.h"
+#include "options.h"
+#include <string.h>
+
+/* The character at *s as roff names it; *s comes to stand on its last byte. ASCII is written as it is, save for what
+ * roff gives a meaning; the tables hold UTF-8. */
+static void put_character(FILE *out, const char **s) {
+    unsigned char c = (unsigned char)**s;
+    unsigned code = c & (c >= 0xf0 ? 7 : c >= 0xe0 ? 15 : 31);
+    if (c == '\\')
+        fputs("\\e", out);
+    else if (c == '-')
+        fputs("\\-", out);
+    else if (c == '\'')
+        fputs("\\(aq", out);
+    else if (c == '`')
+        fputs("\\(ga", out);
+    else if (c < 0x80)
+        fputc(c, out);
+    else {
+        while (((*s)[1] & 0xc0) == 0x80)
+            code = code << 6 | (*++*s & 0x3f);
+        fprintf(out, "\\[u%04X]", code);
+    }
+}
+
+static void put_roff(FILE *out, const char *s) {
+    bool begins = true; /* a line: there a period is a request */
+    for (; *s; s++) {
+        if (begins && *s == '.')
+            fputs("\\&", out);
+        begins = *s == '\n';
+        put_character(out, &s);
+    }
+}
+
+static void put_option(FILE *out, const struct option_row *o, bool every) {
+    fputs(".TP\n.B ", out);
+    if (strchr(option_letters, o->key))
+        fprintf(out, "\\-%c\\fR, \\fB", o->key);
+    put_roff(out, format("--%s", o->name));
+    if (o->arg) {
+        fputs(" \\fI", out);
+        put_roff(out, o->arg);
+    }
+    fputs("\\fR\n", out);
+    put_roff(out, o->what);
+    fputs(".\n", out);
+    for (int i = 0, n = 0; !every && i <= ncommands; i++)
+        if (i == ncommands)
+            fputs(".\n", out);
+        else if (o->commands & commands[i].bit) {
+            fputs(n++ ? ", " : "For ", out);
+            put_roff(out, commands[i].name);
+        }
+}
+
+static void put_command(FILE *out, const struct command *c) {
+    fputs(".SS \"pianola ", out);
+    put_roff(out, format("%s %s", c->name, c->args));
+    fputs("\"\n", out);
+    put_roff(out, format("%c%s", c->what[0] & ~0x20, c->what + 1));
+    fputs(".\n.PP\n.EX\n", out);
+    put_roff(out, c->examples);
+    fputs(".EE\n", out);
+}
+
+void help_man(FILE *out) {
+    fprintf(out, ".TH PIANOLA 1 \"\" \"pianola %s\" \"User Commands\"\n", VERSION);
+    fputs(".SH NAME\npianola \\- compile training schedules into proved instruction streams, one per rank\n"
+          ".SH SYNOPSIS\n.B pianola\n.I COMMAND\n.RI [ options ]\n.I FILE\n\\&...\n.br\n.B pianola help\n"
+          ".RI [ COMMAND \" | \" TOPIC ]\n"
+          ".SH DESCRIPTION\n"
+          "A schedule is a Lua script: where each job of a training step runs, and in what order.\n"
+          "Pianola makes one instruction stream per rank of it, with every send, receive and fetch explicit and every\n"
+          "buffer at a fixed address, proves the streams together, and replays them on CPUs and GPUs.\n"
+          ".SH COMMANDS\n",
+          out);
+    for (int i = 0; i < ncommands; i++)
+        put_command(out, &commands[i]);
+    fputs(".SS \"pianola help \\fR[\\fPCOMMAND \\fR|\\fP TOPIC\\fR]\\fP\"\n"
+          "Explains a command, or prints a topic.\n",
+          out);
+    for (int i = 0; i < ntopics; i++) {
+        fputs(".TP\n.B ", out);
+        put_roff(out, topics[i].name);
+        fputc('\n', out);
+        put_roff(out, topics[i].what);
+        fputs(".\n", out);
+    }
+    fputs(".SH OPTIONS\nOptions may stand before and after files;\n.B \\-\\-\nends them.\n"
+          "A file named\n.B \\-\nis standard input, or standard output.\n",
+          out);
+    int all = 0;
+    for (int i = 0; i < ncommands; i++)
+        all |= commands[i].bit;
+    for (int i = 0; i < noptions; i++)
+        put_option(out, &options[i], (options[i].commands & all) == all);
+    fputs(".SH EXIT STATUS\n"
+          ".TP\n.B 0\nYes: done, proved, the same.\n"
+          ".TP\n.B 1\nNo: does not verify, differs.\n"
+          ".TP\n.B 2\nUsage or trouble; standard error says what and where.\n"
+          ".SH ENVIRONMENT\n"
+          ".TP\n.B NO_COLOR\nNo colors, unless\n.B \\-\\-color\nsays otherwise.\n"
+          ".TP\n.B FORCE_COLOR\nColors even where standard output is no terminal.\n"
+          ".TP\n.B COLUMNS\nThe width of a terminal that does not say its own.\n"
+          ".SH FILES\n"
+          "The schedules that came with the program are listed by\n.BR \"pianola show \\-\\-list\" .\n"
+          "Beside them, in their folder,\n.I pianola.d.lua\n"
+          "describes to editors with a Lua language server everything that scripts can use.\n",
+          out);
+}

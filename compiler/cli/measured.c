@@ -1,0 +1,85 @@
+/* `show --measured`: the times of a run instead of the predicted ones, as diff reads and aligns them.
+ *
+ * Traces get every step that was recorded, one after the other, as it was: a receive from when it began to wait for its
+ * send. Pictures and figures get the median step, where a message begins when all its ends have come, as predicted. */
+#include "compile.h"
+#include "diff/diff.h"
+#include <math.h>
+#include <string.h>
+
+/* start, end: by row */
+static struct timeline timeline_of(const struct program *p, int32_t **row, const double *start, const double *end) {
+    struct timeline tl = {NEW(double *, p->workers), NEW(double *, p->workers), 0};
+    for (int r = 0; r < p->workers; r++) {
+        int n = p->rank[r].nins;
+        tl.start[r] = NEW(double, n);
+        tl.end[r] = NEW(double, n);
+        for (int i = 0; i < n; i++) {
+            tl.start[r][i] = start[row[r][i]];
+            tl.end[r][i] = end[row[r][i]];
+            tl.makespan = fmax(tl.makespan, tl.end[r][i]);
+        }
+    }
+    return tl;
+}
+
+/* How long each row took, by its rank's own clock. */
+static double *durations_of(const struct timeline_rows *t) {
+    double *took = NEW(double, (size_t)t->nsteps *(size_t)t->n);
+    for (size_t i = 0; i < (size_t)t->nsteps * (size_t)t->n; i++)
+        took[i] = t->row[i].end - t->row[i].start;
+    return took;
+}
+
+static struct steps steps_of(const struct program *p, int32_t **row, const struct side *s, const double *took) {
+    const struct timeline_rows *t = s->steps;
+    struct timeline *of = NEW(struct timeline, t->nsteps);
+    double *start = NEW(double, t->n), *end = NEW(double, t->n);
+    for (int k = 0; k < t->nsteps; k++) {
+        const struct timeline_row *x = &t->row[(size_t)k * (size_t)t->n];
+        for (int i = 0; i < t->n; i++) {
+            end[i] = s->begin[k] - s->begin[0] + x[i].end;
+            start[i] = end[i] - *took++;
+        }
+        of[k] = timeline_of(p, row, start, end);
+    }
+    return (struct steps){t->nsteps, t->step, of};
+}
+
+/* The bounds are those of jobs that take as long as they did here, one at a time, with links that take no time: how
+ * fast others could be, nobody measured. */
+static struct report *report_of(const struct compile *c, const struct timeline *tl, int nsteps) {
+    struct spec sp = *c->spec;
+    sp.link = NULL;
+    sp.job = NEW(struct job, sp.njobs);
+    memcpy(sp.job, c->spec->job, sizeof *sp.job * (size_t)sp.njobs);
+    for (int r = 0; r < c->program->workers; r++)
+        for (int i = 0; i < c->program->rank[r].nins; i++) {
+            const struct instr *in = &c->program->rank[r].ins[i];
+            if (in->op > OP_W)
+                continue;
+            struct job *j = &sp.job[job_at(&sp, in->stage, in->batch, in->op)];
+            j->cost = tl->end[r][i] - tl->start[r][i];
+            j->pair = 0;
+        }
+    struct report *rep = report_make(&sp, c->stage, c->graph, c->program, tl);
+    rep->unit = "s";
+    rep->measured = nsteps;
+    return rep;
+}
+
+void take_measured(struct compile *c, const char *path) {
+    struct side *s = side_of_program(path, c->program, NULL);
+    struct timeline_rows *t = read_times(path);
+    if (!t->nsteps)
+        die("%s: it has no column step, so it was not measured; `pianola run --timeline FILE` writes what was", path);
+    const double *took = durations_of(t);
+    side_times(s, path, t);
+    int32_t **row = NEW(int32_t *, c->program->workers); /* of each instruction: its place in a step */
+    for (int r = 0; r < c->program->workers; r++)
+        row[r] = side_ops(s, r);
+    c->timeline = NEW(struct timeline, 1);
+    *c->timeline = timeline_of(c->program, row, s->start, s->end);
+    c->steps = steps_of(c->program, row, s, took);
+    c->report = report_of(c, c->timeline, t->nsteps);
+}

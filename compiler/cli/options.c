@@ -1,0 +1,188 @@
+/* The commands, and the one table of their options. */
+#include "base/base.h"
+#include "options.h"
+#include <string.h>
+
+const struct command commands[] = {
+    {"check", "SCHEDULE.lua", "compile and prove",
+     "  pianola check schedules/1f1b.lua\n"
+     "  pianola check my.lua -D workers=16 --cluster schedules/clusters/latency.lua\n",
+     CHECK},
+    {"show", "SCHEDULE.lua", "print the timeline and the report",
+     "  pianola show schedules/1f1b.lua\n"
+     "  pianola show schedules/1f1b.lua -D workers=8 -D batches=32 --format streams\n"
+     "  pianola show schedules/gpipe.lua --format json | jq .bubble\n"
+     "  pianola show schedules/zbv.lua --format html -o zbv.html\n"
+     "  pianola show schedules/1f1b.lua --model schedules/models/gpt.lua --measured run.tsv --format html -o run.html\n"
+     "  pianola show --list\n",
+     SHOW},
+    {"compare", "SCHEDULE.lua ...",
+     "one table over schedules, all with the ranks and microbatches of the first, or as -D says",
+     "  pianola compare schedules/1f1b.lua schedules/zb_h1.lua schedules/zbv.lua -D workers=8 -D batches=32\n"
+     "  pianola compare schedules/*.lua --model schedules/models/gpt.lua --sort peak_bytes --markdown\n",
+     COMPARE},
+    {"diff", "A B",
+     "what changed between two, each a script, PyTorch's CSV, a compiled folder, streams.txt or a timeline, and why",
+     "  pianola diff schedules/1f1b.lua schedules/zb_h1.lua -D workers=8\n"
+     "  pianola diff schedules/zbv.lua dumped.csv\n"
+     "  pianola diff schedules/1f1b.lua run.tsv --model schedules/models/gpt.lua --fit costs.lua\n"
+     "  pianola diff generated/1f1b /tmp/1f1b --fail-on makespan:+2%,peak_bytes:+0\n"
+     "  pianola diff schedules/gpipe.lua schedules/1f1b.lua --html diff.html\n"
+     "  git -c diff.external='pianola diff --git' diff --ext-diff -- generated/1f1b\n",
+     DIFF},
+    {"compile", "SCHEDULE.lua -o DIR",
+     "write streams.txt, timeline.tsv, timeline.txt, report.json; with a model, a program for every rank",
+     "  pianola compile schedules/1f1b.lua -o generated/1f1b\n"
+     "  pianola compile schedules/1f1b.lua --model schedules/models/gpt.lua -o /tmp/gpt\n",
+     COMPILE},
+    {"run", "SCHEDULE.lua --model MODEL.lua", "train with all ranks in this process",
+     "  pianola run schedules/1f1b.lua --model schedules/models/gpt.lua --data book.txt\n"
+     "  pianola run schedules/gpipe.lua --model schedules/models/integers.lua --steps 3 --json\n",
+     RUN},
+    {"verify", "FILE", "prove a program from its text form (streams.txt)",
+     "  pianola verify generated/1f1b/streams.txt\n"
+     "  pianola show my.lua --format streams | pianola verify -\n",
+     VERIFY},
+    {"export-weights", "DIR", "write a checkpoint's weights as one safetensors file, weights.safetensors",
+     "  pianola export-weights checkpoints -o gpt.safetensors\n"
+     "  pianola export-weights checkpoints --step 200 --json\n",
+     EXPORT},
+    {"import", "FILE.csv",
+     "write PyTorch's schedule CSV as a schedule script; show, diff and the others take the CSV itself too",
+     "  pianola import zbv.csv -o zbv.lua\n"
+     "  pianola show schedules/zbv.lua --format torch-csv | pianola import - | pianola show -\n",
+     IMPORT},
+};
+const int ncommands = sizeof commands / sizeof *commands;
+
+const struct option_row options[] = {
+    {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D', SCRIPTS},
+    {"model", "FILE.lua", "model script; without one, jobs have unit costs", 'm', SCRIPTS},
+    {"cluster", "FILE.lua", "cluster script; without one, links are free", 'c', SCRIPTS},
+    {"lanes", "PER", "a communication lane per edge (default), peer or rank", 'l', SCRIPTS},
+    {"recompute", NULL, "forwards keep only their input, and run again before the backward", 'r', SCRIPTS},
+    {"output", "PATH", "where to write: a folder (compile, show --format hta), a file (show, import, export-weights)",
+     'o', SHOW | COMPILE | IMPORT | EXPORT},
+    {"format", "FORMAT",
+     "grid (default), streams, tsv, json; a picture: svg, html; a trace: chrome, pftrace, hta; for PyTorch: "
+     "torch-csv, torch-csv-comms",
+     'f', SHOW},
+    {"measured", "PATH",
+     "show these times instead of the predicted: what run --timeline wrote, or a folder of what ranks did", 'e', SHOW},
+    {"with", "LIST", "draw too: lanes, memory, path (the critical one), sends (arrows, in pictures)", 'W', SHOW},
+    {"color-by", "WHAT", "op (default), mb or stage", 'b', SHOW},
+    {"from", "TIME", "draw from then on; in the ruler's unit, as --to", 'F', SHOW},
+    {"to", "TIME", "draw up to then", 'T', SHOW},
+    {"dump", "LETTERS", "print the program after a pass: l, m, w (help passes)", 'd', CHECK | SHOW | COMPILE},
+    {"data", "FILE", "training text", 'x', RUN},
+    {"steps", "N", "training steps; default 100", 'n', RUN},
+    {"step", "N", "the checkpoint of that step; default: the newest whole one", 'S', EXPORT},
+    {"seed", "N", "of weights and of the order of the data; default 1", 's', RUN},
+    {"compare", NULL, "train the same steps on one rank too, and compare", 'C', RUN},
+    {"device", "DEVICE", "host (default), or cuda: all ranks on one GPU, as bf16 needs", 'u', RUN},
+    {"no-graph", NULL, "on a GPU, enqueue every step anew instead of replaying a graph", 'g', RUN},
+    {"timeline", "FILE", "write when the instructions of the last ten steps ran (TSV)", 't', RUN},
+    {"list", NULL, "instead of a schedule: the schedules that came with the program", 'L', SHOW},
+    {"sort", "COLUMN", "smallest first: by makespan, bubble, peak_activations, ..., as --json names them", 'O',
+     COMPARE},
+    {"markdown", NULL, "as Markdown", 'M', COMPARE | DIFF},
+    {"fail-on", "LIMITS", "exit 1 only beyond these, and not by chance: makespan:+2%,peak_bytes:+0", 'X', DIFF},
+    {"fit", "FILE", "write the costs of the measured side as a cluster script, for --cluster", 'P', DIFF},
+    {"svg", "FILE", "also draw A, B and the difference there, on one time axis", 'v', DIFF},
+    {"html", "FILE", "the same picture, in a page that answers the mouse", 'H', DIFF},
+    {"git", NULL, "as git's external diff: takes git's seven arguments", 'G', DIFF},
+    {"json", NULL, "print figures as JSON", 'j', ALL & ~(COMPILE | IMPORT)},
+    {"color", "WHEN", "always, never or auto (default)", 'k', SHOW | RUN},
+    {"width", "N", "columns of the grid", 'w', SHOW | RUN},
+    {"ascii", NULL, "no characters beyond ASCII, as in a locale that is not UTF-8", 'a', SHOW | RUN | COMPARE | DIFF},
+    {"help", NULL, "this text", 'h', ALL},
+    {"version", NULL, "print the version", 'V', ALL},
+};
+const int noptions = sizeof options / sizeof *options;
+const char option_letters[] = ":D:o:d:h";
+
+/* ORDER: the places of words are numbers in main.c. Columns are compare.c's own, and refused there. */
+const struct choices choices[] = {
+    {"PER", "edge peer rank"},
+    {"FORMAT", "grid streams tsv json svg html chrome pftrace hta torch-csv torch-csv-comms"},
+    {"LIST", "lanes memory path sends"}, /* separated by commas */
+    {"WHAT", "op mb stage"},
+    {"DEVICE", "host cuda"},
+    {"WHEN", "always never auto"},
+    {"COLUMN", "schedule stages makespan bubble peak_activations peak_bytes bytes_sent lower_bound gap"},
+};
+const int nchoices = sizeof choices / sizeof *choices;
+
+const struct topic topics[] = {
+    {"report", "what the figures mean", help_report},
+    {"ops", "the instructions", help_ops},
+    {"passes", "the pipeline", help_passes},
+    {"scripts", "every name and field that scripts can use", help_scripts},
+    {"man", "the manual page (roff)", help_man},
+    {"completion-bash", "completion for bash; to try it: . <(pianola help completion-bash)", help_bash},
+    {"completion-zsh", "completion for zsh: a file _pianola in a folder of $fpath", help_zsh},
+    {"completion-fish", "completion for fish; to try it: pianola help completion-fish | source", help_fish},
+};
+const int ntopics = sizeof topics / sizeof *topics;
+
+/* Whether the n bytes at s are that word. */
+static bool is_word(const char *s, size_t n, const char *word) { return strlen(word) == n && strncmp(s, word, n) == 0; }
+
+enum value value_of(const char *arg, const char **words) {
+    size_t n = strcspn(arg, " ");
+    for (int i = 0; i < nchoices; i++)
+        if (is_word(arg, n, choices[i].arg)) {
+            *words = choices[i].words;
+            return V_WORDS;
+        }
+    if (n > 4 && strncmp(arg + n - 4, ".lua", 4) == 0)
+        return V_LUA;
+    if (is_word(arg, n, "FILE") || is_word(arg, n, "PATH"))
+        return V_FILE;
+    return is_word(arg, n, "DIR") ? V_FOLDER : V_OTHER;
+}
+
+/* edge peer rank as `edge, peer or rank` */
+static const char *listed(const char *words) {
+    struct text t = {0};
+    while (*words) {
+        size_t n = strcspn(words, " ");
+        const char *next = words + n + (words[n] == ' ');
+        put(&t, "%.*s%s", (int)n, words, !*next ? "" : strchr(next, ' ') ? ", " : " or ");
+        words = next;
+    }
+    return t.s;
+}
+
+int choice(const char *option, const char *word) {
+    const struct option_row *o = options;
+    const char *words;
+    while (strcmp(o->name, option) != 0)
+        o++;
+    value_of(o->arg, &words);
+    int place = 0;
+    for (const char *w = words; *w; place++) {
+        size_t n = strcspn(w, " ");
+        if (is_word(w, n, word))
+            return place;
+        w += n + (w[n] == ' ');
+    }
+    die("--%s %s: expected %s", option, word, listed(words));
+}
+
+const struct command *find_command(const char *name, bool topic) {
+    const char **names = NEW(const char *, ncommands + ntopics);
+    struct text all = {0};
+    for (int i = 0; i < ncommands; i++) {
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+        names[i] = commands[i].name;
+        put(&all, "%s%s", i ? ", " : "", names[i]);
+    }
+    for (int i = 0; i < ntopics; i++)
+        names[ncommands + i] = topics[i].name;
+    const char *near = nearest(name, names, ncommands + (topic ? ntopics : 0));
+    if (near)
+        die("unknown %s '%s'; did you mean '%s'?", topic ? "topic" : "command", name, near);
+    die("unknown %s '%s'; the commands are %s and help", topic ? "topic" : "command", name, all.s);
+}

@@ -1,0 +1,449 @@
+/* `pianola run`: the compiled program handed to the runtime, in this process. */
+#include "../../runtime/progress.h"
+#include "../../runtime/rt.h"
+#include "../../runtime/timeline.h"
+#include "../../runtime/train_cuda.h"
+#include "base/quote.h"
+#include "compile.h"
+#include <dlfcn.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- from the compiler's program to the runtime's constants ---- */
+
+/* more: where the first further operand goes, were there one. */
+static void fill_instr(const struct rank *k, const struct instr *x, struct rt_instr *y, int64_t *more, int32_t at) {
+    *y = (struct rt_instr){.op = x->op, .first = x->first, .vfirst = x->vfirst, .lane = x->lane};
+    y->stage = x->stage;
+    y->batch = x->batch;
+    y->peer = x->peer;
+    y->msg = x->msg;
+    y->wait = (int32_t)x->wait;
+    y->nwait = x->nwait;
+    y->more = at;
+    for (int role = 0; role < NROLES; role++)
+        y->at[role] = -1;
+    for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
+        const struct buf *b = &k->buf[k->arg[a].buf];
+        int role = k->arg[a].role;
+        y->bytes = b->bytes;
+        if ((role == ROLE_x || role == ROLE_dy) && y->at[role] >= 0)
+            more[y->more + y->nmore++] = b->off;
+        else
+            y->at[role] = b->off;
+    }
+}
+
+/* What stays for the step comes first among a rank's buffers: weights, then gradients, then optimizer state. */
+static void fill_homes(const struct rank *k, struct rt_rank *out) {
+    int n = 0;
+    while (n < k->nbufs && k->buf[n].kind == K_weight && k->buf[n].inst < 0)
+        n++;
+    struct rt_home *home = NEW(struct rt_home, n);
+    for (int h = 0; h < n; h++)
+        home[h] = (struct rt_home){k->buf[h].stage, k->buf[h].off, -1, -1};
+    for (int i = n; i < k->nbufs && i < 3 * n; i++)
+        for (int h = 0; h < n; h++) {
+            if (k->buf[i].stage != home[h].stage || k->buf[i].inst >= 0)
+                continue;
+            if (k->buf[i].kind == K_wgrad)
+                home[h].wgrad = k->buf[i].off;
+            if (k->buf[i].kind == K_opt)
+                home[h].opt = k->buf[i].off;
+        }
+    out->home = home;
+    out->nhomes = n;
+}
+
+static void fill_rank(const struct rank *k, struct rt_rank *out) {
+    struct rt_instr *ins = NEW(struct rt_instr, k->nins);
+    int32_t *lane_at = NEW(int32_t, k->nlanes + 2), *lane_ins = NEW(int32_t, k->nins);
+    int64_t *more = NEW(int64_t, k->nargs + 1);
+    for (int32_t i = 0; i < k->nins; i++) {
+        fill_instr(k, &k->ins[i], &ins[i], more, i ? ins[i - 1].more + ins[i - 1].nmore : 0);
+        lane_at[k->ins[i].lane + 2]++;
+    }
+    for (size_t w = 0; w < k->nwaits; w++)
+        ins[k->wait[w]].recorded = true;
+    for (int l = 0; l < k->nlanes; l++)
+        lane_at[l + 2] += lane_at[l + 1];
+    for (int32_t i = 0; i < k->nins; i++)
+        lane_ins[lane_at[k->ins[i].lane + 1]++] = i;
+    *out = (struct rt_rank){.ins = ins, .nins = k->nins, .nlanes = k->nlanes, .lane_ins = lane_ins};
+    out->lane_at = lane_at;
+    out->wait = k->wait;
+    out->more = more;
+    out->arena = k->arena;
+    out->work = -1;
+    for (int i = 0; i < k->nbufs; i++)
+        if (k->buf[i].kind == K_work)
+            out->work = k->buf[i].off;
+    fill_homes(k, out);
+}
+
+/* Where the two sides of each message, or the members of each reduction, keep the tensor. */
+static struct rt_meeting *meetings(const struct program *p) {
+    struct rt_meeting *m = NEW(struct rt_meeting, p->nmsgs);
+    for (int r = 0; r < p->workers; r++)
+        for (int i = 0; i < p->rank[r].nins; i++) {
+            const struct rank *k = &p->rank[r];
+            const struct instr *x = &k->ins[i];
+            if (x->msg < 0)
+                continue;
+            struct rt_meeting *at = &m[x->msg];
+            const struct group *g = x->op == OP_REDUCE ? &p->group[k->lane[x->lane].group] : NULL;
+            if (!at->n) {
+                at->n = g ? g->n : 2;
+                at->rank = NEW(int32_t, at->n);
+                at->off = NEW(int64_t, at->n);
+            }
+            int me = op_lane[x->op] == LANE_RECV;
+            while (g && g->rank[me] != r)
+                me++;
+            const struct buf *b = &k->buf[k->arg[x->arg].buf];
+            ((int32_t *)at->rank)[me] = r;
+            ((int64_t *)at->off)[me] = b->off;
+            at->bytes = b->bytes;
+        }
+    return m;
+}
+
+struct rt_program *runtime_program(const struct spec *sp, const struct stage *st, const struct program *p) {
+    struct rt_program *out = NEW(struct rt_program, 1);
+    struct rt_stage *stage = NEW(struct rt_stage, p->stages + p->tied);
+    struct rt_rank *rank = NEW(struct rt_rank, p->workers);
+    for (int s = 0; s < p->stages + p->tied; s++)
+        stage[s] = st[s].rt;
+    for (int r = 0; r < p->workers; r++)
+        fill_rank(&p->rank[r], &rank[r]);
+    *out = (struct rt_program){.name = p->name, .workers = p->workers, .stages = p->stages, .batches = p->batches};
+    out->nmsgs = p->nmsgs;
+    out->sets = p->stages + p->tied;
+    out->model = &sp->model->rt;
+    out->stage = stage;
+    out->rank = rank;
+    out->msg = meetings(p);
+    return out;
+}
+
+/* ---- the same jobs on one rank ---- */
+
+static void compile_serial(const struct compile *c, struct compile *out) {
+    struct spec *sp = NEW(struct spec, 1);
+    *sp = *c->spec;
+    sp->name = "serial";
+    sp->workers = 1;
+    sp->strict = false;
+    sp->link = NULL;
+    sp->speed = NULL;
+    sp->memory = INFINITY;
+    sp->cap = NEW(int, 1);
+    sp->slots = NEW(int, 1);
+    sp->cap[0] = INT32_MAX;
+    sp->job = NEW(struct job, sp->njobs);
+    memcpy(sp->job, c->spec->job, sizeof *sp->job * (size_t)sp->njobs);
+    for (int j = 0; j < sp->njobs; j++) {
+        sp->job[j].rank = sp->job[j].home = sp->job[j].pair = 0;
+        sp->job[j].prio = sp->job[j].b;
+    }
+    sp->pred = NULL; /* the plain dependencies: what a custom pred() adds must not change the result */
+    *out = (struct compile){.spec = sp, .stage = c->stage, .graph = graph_build(sp)};
+    out->sched = sched_run(sp, c->stage, out->graph);
+    out->program = lower(sp, c->stage, out->graph, out->sched);
+    mem_plan(sp, out->program);
+    lanes_sync(out->program);
+}
+
+/* ---- training ---- */
+
+struct trained {
+    struct rt_program *program;
+    float *loss;
+    double *makespan;
+    struct rt_stamp **stamp; /* [rank]: [kept][instructions], of the last steps */
+    int64_t kept;
+    char **arena;
+    double seconds;
+    struct cuda_run cuda; /* its results, with --device cuda */
+};
+
+static void tell(void *context, int64_t step, float loss, double seconds) {
+    progress_tell(context, step, loss, seconds);
+}
+
+/* The library lies beside the program, or in the lib/ of its prefix; PIANOLA_CUDA names another. */
+static cuda_train_function *cuda_library(void) {
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[n > 0 ? n : 0] = 0;
+    char *slash = strrchr(self, '/'), *dir = format("%.*s", slash ? (int)(slash - self) : 0, self);
+    const char *named = getenv("PIANOLA_CUDA"), *beside = format("%s/libpianola-cuda.so", dir);
+    const char *path = named ? named : access(beside, F_OK) == 0 ? beside : format("%s/../lib/libpianola-cuda.so", dir);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL), *train = library ? dlsym(library, "cuda_train") : NULL;
+    if (!train)
+        die("--device cuda needs its own library: %s; `make gpu` builds it where nvcc is", dlerror());
+    return (cuda_train_function *)(uintptr_t)train;
+}
+
+static char **train_on_cuda(const struct rt_run *run, const struct run_args *a, struct cuda_run *cuda) {
+    char why[512];
+    *cuda = (struct cuda_run){.run = *run, .graph = !a->eager};
+    char **arena = cuda_library()(cuda, why, sizeof why);
+    if (!arena)
+        die("%s", why);
+    return arena;
+}
+
+static void tell_device(const struct run_args *a, const struct cuda_run *cuda) {
+    fprintf(stderr,
+            "pianola: %d ranks on %s, %s; device memory planned %lld bytes, taken %lld; %.1f us of CPU a step\n",
+            cuda->run.program->workers, cuda->device, a->eager ? "each step enqueued anew" : "one graph for the step",
+            (long long)cuda->planned, (long long)cuda->taken, 1e6 * cuda->host);
+}
+
+static struct trained train(const struct compile *c, const struct run_args *a, struct data *data, int64_t steps,
+                            int64_t kept, const char *what) {
+    struct trained t = {.program = runtime_program(c->spec, c->stage, c->program), .kept = kept};
+    int W = c->program->workers;
+    t.loss = NEW(float, steps);
+    t.makespan = NEW(double, steps);
+    t.stamp = NEW(struct rt_stamp *, W);
+    for (int r = 0; r < W; r++)
+        t.stamp[r] = NEW(struct rt_stamp, kept * c->program->rank[r].nins);
+    struct progress told = {.what = what, .steps = steps, .tty = isatty(STDERR_FILENO)};
+    told.tokens = (int64_t)c->spec->model->rt.rows * c->spec->batches;
+    struct rt_run run = {.program = t.program, .data = data, .seed = a->seed, .steps = steps, .loss = t.loss};
+    run.stamp = kept ? t.stamp : NULL;
+    run.kept = kept;
+    run.makespan = t.makespan;
+    run.progress = what && !a->quiet ? tell : NULL;
+    run.context = &told;
+    t.arena = a->cuda ? train_on_cuda(&run, a, &t.cuda) : host_train(&run);
+    if (!t.arena)
+        die("out of memory: the ranks of this schedule together need more than this machine has");
+    if (a->cuda && what)
+        tell_device(a, &t.cuda);
+    for (int64_t s = 0; s < steps; s++)
+        t.seconds += t.makespan[s];
+    return t;
+}
+
+/* FNV-1a, 64 bits. */
+uint64_t fingerprint(const struct rt_program *p, char *const *arena) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    int64_t element = precision_bytes(p->model->precision);
+    for (int s = 0; s < p->sets; s++) {
+        const char *home = NULL;
+        for (int r = 0; r < p->workers; r++)
+            for (int h = 0; h < p->rank[r].nhomes; h++) {
+                if (p->rank[r].home[h].stage != s)
+                    continue;
+                struct rt_learned y = learned_at(p->model, &p->stage[s], &p->rank[r].home[h]);
+                const char *at = arena[r] + y.weight;
+                if (home && memcmp(home, at, (size_t)y.count * sizeof(float)) != 0)
+                    die("the homes of stage %d ended with different weights; this is a bug, please report it", s);
+                home = at;
+            }
+        for (int l = 0; l < p->stage[s].nlayers; l++) {
+            const struct rt_layer *y = &p->stage[s].layer[l];
+            const unsigned char *byte = (const unsigned char *)home + y->param / element * 4;
+            for (int64_t i = 0; i < y->nparam * 4; i++)
+                hash = (hash ^ byte[i]) * 0x100000001b3u;
+        }
+    }
+    return hash;
+}
+
+static double median(const double *x, int64_t n) {
+    double *a = NEW(double, n);
+    memcpy(a, x, sizeof *a * (size_t)n);
+    qsort(a, (size_t)n, sizeof *a, by_value);
+    return n % 2 ? a[n / 2] : (a[n / 2 - 1] + a[n / 2]) / 2;
+}
+
+/* The program's timeline with each job's cost as measured alone on one rank: what the schedule predicts. */
+static double predict(const struct compile *c, const struct compile *serial, const struct trained *alone) {
+    struct spec sp = *c->spec;
+    int sets = sp.stages + sp.tied;
+    struct stage *st = NEW(struct stage, sets);
+    memcpy(st, c->stage, sizeof *st * (size_t)sets);
+    double *cost = NEW(double, sets *NOPS);
+    int *n = NEW(int, sets *NOPS);
+    const struct rank *k = &serial->program->rank[0];
+    double took = 0, flop = 0;
+    for (int i = 0; i < k->nins; i++) {
+        const struct instr *x = &k->ins[i];
+        double t = alone->stamp[0][i].end - alone->stamp[0][i].start;
+        cost[x->stage * NOPS + x->op] += t;
+        n[x->stage * NOPS + x->op]++;
+        took += x->op < NDIRS ? t : 0;
+        flop += x->op < NDIRS ? st[x->stage].flop[x->op] : 0;
+    }
+    sp.flops = flop / took; /* for what one rank never does: adding parts of gradients */
+    for (int i = 0; i < sets * NOPS; i++)
+        cost[i] /= n[i] ? n[i] : 1;
+    sp.job = NEW(struct job, sp.njobs);
+    memcpy(sp.job, c->spec->job, sizeof *sp.job * (size_t)sp.njobs);
+    for (int j = 0; j < sp.njobs; j++) {
+        sp.job[j].cost = cost[sp.job[j].s * NOPS + sp.job[j].d];
+        sp.job[j].pair = 0; /* a device has one compute lane: it runs overlapped jobs one after the other */
+    }
+    for (int s = 0; s < sets; s++)
+        st[s].update = cost[s * NOPS + OP_U];
+    sp.link = NULL;
+    sp.speed = NULL;
+    return sim_run(&sp, st, c->program)->makespan;
+}
+
+const char *const *lane_names(const struct program *p, const struct rank *k) {
+    const char **name = NEW(const char *, k->nlanes);
+    for (int l = 0; l < k->nlanes; l++) {
+        struct text t = {0};
+        put_lane(&t, p, &k->lane[l]);
+        name[l] = t.s;
+    }
+    return name;
+}
+
+/* Time 0 is when the first of the steps that were kept began. */
+static void write_timeline(const struct compile *c, const struct trained *t, int64_t steps, const char *path) {
+    const struct program *p = c->program;
+    const char *const **lane = NEW(const char *const *, p->workers);
+    double origin = INFINITY;
+    for (int r = 0; r < p->workers; r++) {
+        lane[r] = lane_names(p, &p->rank[r]);
+        for (int i = 0; i < p->rank[r].nins; i++)
+            origin = fmin(origin, t->stamp[r][i].start);
+    }
+    struct text out = {0};
+    FILE *f = open_memstream(&out.s, &out.n);
+    if (!f)
+        die("%s: %s", path, strerror(errno));
+    timeline_head(f);
+    for (int64_t k = 0; k < t->kept; k++)
+        for (int r = 0; r < p->workers; r++)
+            timeline_rows(f, steps - t->kept + k, r, &t->program->rank[r], lane[r], t->stamp[r] + k * p->rank[r].nins,
+                          origin);
+    bool ok = !ferror(f);
+    if (fclose(f) != 0 || !ok)
+        die("%s: no memory for the timeline", path);
+    write_file(path, &out);
+    free(out.s);
+}
+
+struct outcome {
+    int64_t steps;
+    float first, last;
+    double step, tokens_per_second, predicted, measured, work, largest;
+    uint64_t weights;
+    bool compared, same_weights;
+    long cores;                  /* or GPUs */
+    const struct cuda_run *cuda; /* or NULL */
+};
+
+static void print_text(const struct compile *c, const struct outcome *o) {
+    printf("\nloss      %.4f to %.4f in %lld steps, %.0f tokens/s\n", o->first, o->last, (long long)o->steps,
+           o->tokens_per_second);
+    if (o->compared)
+        printf("one rank  the same %lld steps: losses differ by %.2g at most (relative), weights %s\n",
+               (long long)o->steps, o->largest, o->same_weights ? "equal bit for bit" : "not bit for bit");
+    printf("weights   %016llx (fingerprint)\n", (unsigned long long)o->weights);
+    printf("makespan  predicted %.2f ms, measured %.2f ms (median step)", 1e3 * o->predicted, 1e3 * o->measured);
+    if (o->cores < c->spec->workers && o->cuda)
+        printf("; %d ranks share one GPU, on which one rank takes %.2f ms", c->spec->workers, 1e3 * o->work);
+    else if (o->cores < c->spec->workers)
+        printf("; %d ranks share %ld cores, which takes at least %.2f ms", c->spec->workers, o->cores,
+               1e3 * o->work / (double)o->cores);
+    printf("\n");
+}
+
+static void print_json(const struct compile *c, const struct outcome *o) {
+    printf("{\n  \"schema\": 1,\n  \"schedule\": %s,\n  \"steps\": %lld,\n", quoted(c->spec->name),
+           (long long)o->steps);
+    printf("  \"loss_first\": %.9g,\n  \"loss_last\": %.9g,\n", o->first, o->last);
+    printf("  \"seconds_per_step\": %.6g,\n  \"tokens_per_second\": %.6g,\n", o->step, o->tokens_per_second);
+    if (o->compared)
+        printf("  \"one_rank_largest_difference\": %.9g,\n  \"one_rank_same_weights\": %s,\n", o->largest,
+               o->same_weights ? "true" : "false");
+    if (o->cuda)
+        printf("  \"device\": \"%s\",\n  \"device_bytes_planned\": %lld,\n  \"device_bytes_taken\": %lld,\n"
+               "  \"cpu_seconds_per_step\": %.6g,\n",
+               o->cuda->device, (long long)o->cuda->planned, (long long)o->cuda->taken, o->cuda->host);
+    printf("  \"makespan_predicted\": %.9g,\n  \"work\": %.9g,\n  \"%s\": %ld,\n", o->predicted, o->work,
+           o->cuda ? "gpus" : "cores", o->cores);
+    printf("  \"weights\": \"%016llx\",\n  \"makespan_measured\": %.9g\n}\n", (unsigned long long)o->weights,
+           o->measured);
+}
+
+/* What the device cannot train is refused before anything is. */
+static void check_device(const struct compile *c, bool cuda) {
+    const struct model *m = c->spec->model;
+    int number = 0; /* of the layer, as the user counts */
+    if (!cuda && m->rt.precision == BF16)
+        die("%s: precision = \"bf16\" runs on GPUs only; train with --device cuda, or set precision = \"fp32\"",
+            c->args.model);
+    for (int s = 0; cuda && s < c->spec->stages; s++)
+        for (int i = 0; i < c->stage[s].rt.nlayers; i++) {
+            const struct rt_layer *l = &c->stage[s].rt.layer[i];
+            number += l->kind != LAYER_fork && l->kind != LAYER_join;
+            if (l->kind == LAYER_attention && l->out / l->heads > CUDA_HEAD)
+                die("layer %d (attention): its heads have %d columns; --device cuda takes at most %d: use at least "
+                    "heads = %d",
+                    number, l->out / l->heads, CUDA_HEAD, (l->out + CUDA_HEAD - 1) / CUDA_HEAD);
+        }
+}
+
+int run_command(struct compile *c, const struct run_args *a) {
+    if (!c->spec->model)
+        die("`run` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua");
+    check_device(c, a->cuda);
+    if (a->timeline && strcmp(a->timeline, "-") == 0)
+        die("--timeline -: the report goes to stdout; name a file");
+    check_apart(a->timeline, a->data);
+    check_target(a->timeline, &c->args);
+    char why[512];
+    struct data *data = data_open(&c->spec->model->rt, a->data, a->seed, why, sizeof why);
+    if (!data)
+        die("%s", why);
+    const char *blas = host_blas();
+    if (!a->json) {
+        struct text t = {0};
+        emit_grid(&t, c->program, c->timeline, c->report->unit, &a->style);
+        emit_report(&t, c->report, &a->style);
+        fwrite(t.s, 1, t.n, stdout);
+        fflush(stdout);
+    }
+    if (c->spec->model->rt.input == INPUT_TOKENS && !a->data)
+        fprintf(stderr, "pianola: no --data: training on random tokens; give a text with --data FILE\n");
+    if (!a->cuda)
+        fprintf(stderr, "pianola: %d ranks in one process, OpenBLAS kernel %s, one thread a rank\n", c->spec->workers,
+                blas);
+    int64_t kept = a->timeline ? a->steps - timeline_first(0, a->steps) : 0;
+    struct trained t = train(c, a, data, a->steps, kept, "training");
+    struct outcome o = {.steps = a->steps, .first = t.loss[0], .last = t.loss[a->steps - 1], .compared = a->compare};
+    o.step = t.seconds / (double)a->steps;
+    o.tokens_per_second = (double)c->spec->model->rt.rows * c->spec->batches / o.step;
+    o.weights = fingerprint(t.program, t.arena);
+    o.measured = median(t.makespan, a->steps);
+    o.cores = a->cuda ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
+    o.cuda = a->cuda ? &t.cuda : NULL;
+    int64_t steps = a->compare ? a->steps : 3; /* on one rank */
+    struct compile serial;
+    compile_serial(c, &serial);
+    struct trained alone = train(&serial, a, data, steps, 1, a->compare ? "one rank" : NULL);
+    o.predicted = predict(c, &serial, &alone);
+    o.work = median(alone.makespan, steps);
+    for (int64_t s = 0; a->compare && s < a->steps; s++)
+        o.largest = fmax(o.largest, fabs((double)t.loss[s] - alone.loss[s]) / fabs(alone.loss[s]));
+    o.same_weights = a->compare && fingerprint(alone.program, alone.arena) == o.weights;
+    if (a->timeline)
+        write_timeline(c, &t, a->steps, a->timeline);
+    (a->json ? print_json : print_text)(c, &o);
+    host_free(t.program, t.arena);
+    host_free(alone.program, alone.arena);
+    data_close(data);
+    return 0;
+}

@@ -1,0 +1,54 @@
+/* `pianola export-weights`: the parameters of a checkpoint's stages as one safetensors file, for other tools. */
+#include "../../runtime/checkpoint.h"
+#include "../../runtime/safetensors.h"
+#include "base/quote.h"
+#include "compile.h"
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool has_manifest(const char *folder) { return access(format("%s/manifest.json", folder), F_OK) == 0; }
+
+/* The file takes its name only when it is whole, by taking the place of what has that name: that must be a file, and
+ * none of a checkpoint's own. */
+static void check_output(const char *path) {
+    struct stat st;
+    if (strcmp(path, "-") == 0)
+        die("-o -: weights are written whole or not at all, which stdout cannot promise; name a file");
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        die("%s: is not a regular file", path);
+    const char *slash = strrchr(path, '/');
+    if (has_manifest(slash ? format("%.*s", (int)(slash - path) + 1, path) : "."))
+        die("%s: lies among the files of a checkpoint; write it elsewhere", path);
+}
+
+/* What was written, read back. */
+static void tell(const char *path, bool json) {
+    char why[2 * DURABLE_PATH];
+    struct safetensors *f = safetensors_open(path, why, sizeof why);
+    if (!f)
+        die("%s", why);
+    int64_t bytes = f->n > 0 ? f->tensor[f->n - 1].end : 0;
+    const char *size =
+        bytes < 100000 ? format("%lld bytes", (long long)bytes) : format("%.1f MB", 1e-6 * (double)bytes);
+    if (json)
+        printf("{\"schema\": 1, \"file\": %s, \"step\": %s, \"tensors\": %d, \"bytes\": %lld}\n", quoted(path),
+               safetensors_meta(f, "step"), f->n, (long long)bytes);
+    else
+        printf("%s: step %s, %d tensors, %s\n", path, safetensors_meta(f, "step"), f->n, size);
+    safetensors_close(f);
+}
+
+int export_weights(const char *dir, int64_t step, const char *path, bool json) {
+    char why[2 * DURABLE_PATH] = "";
+    check_output(path);
+    if (has_manifest(dir))
+        die("%s: is a single checkpoint; give the folder that holds it, and --step", dir);
+    if (!checkpoint_export(dir, step, path, why, sizeof why))
+        die("%s", why);
+    if (*why) /* newer ones are not whole */
+        fprintf(stderr, "pianola: a newer checkpoint was passed over: %s\n", why);
+    tell(path, json);
+    return 0;
+}

@@ -1,0 +1,148 @@
+/* `pianola diff`: two sides, their operations matched by identity, and why their makespans differ.
+ *
+ * An operation is known by what it does and where: rank, kind, stage, microbatch, peer; the nth of equals. Never by its
+ * place or time. What stays unmatched is matched again without the rank: such an operation moved.
+ *
+ * Times are whole ticks, a power of two so small that doubles of both timelines keep all they say, to one part in 2^53.
+ * Sums and differences of ticks are exact, so the parts of an account add up to the makespan, and so do their deltas,
+ * also as decimal numbers that are read back. */
+#ifndef PIANOLA_DIFF_H
+#define PIANOLA_DIFF_H
+#include "draw/draw.h"
+#include "formats/formats.h"
+
+/* Why an operation began when it did and no earlier: what ended last of all it had to wait for. */
+enum why { BY_NOTHING, BY_DATA, BY_MEMORY, BY_LANE };
+
+struct diff_op {
+    int32_t rank, lane, stage, batch, peer, nth; /* lane: of the side; batch and peer -1: none */
+    int32_t ring;       /* the next of the operations that are one message or one reduction; itself: it is alone */
+    int32_t match;      /* in the other side, or -1 */
+    int32_t bind;       /* what it waited for; -1: nothing */
+    int64_t start, end; /* ticks */
+    int64_t bytes;      /* -1: it moves none */
+    uint8_t op, why;
+    bool moved, reordered, longer, critical; /* longer: or shorter */
+    bool split;  /* a B that is I and W in the other side, or one of these; W has no match */
+    bool steady; /* the ends of both sides differ by no more than steps do */
+};
+
+struct diff_lane {
+    int32_t rank, first, n; /* its operations, in order, are op[first .. first + n) */
+    bool edge;              /* of one edge: messages follow each other while the latency runs */
+    const char *name;
+};
+
+struct side {
+    const char *name; /* as the user named it */
+    const char *unit; /* of its times; NULL: its file does not say, or it has none */
+    double flops;     /* what turned FLOP into its times; 0: unknown, or nothing did */
+    bool timed;
+    struct diff_op *op; /* by rank, lane and place in the lane */
+    int n, nlanes, workers;
+    struct diff_lane *lane;
+    int32_t *lane_at;            /* rank r's lanes are lane[lane_at[r] .. lane_at[r+1]) */
+    const struct program *p;     /* NULL: only a timeline is known */
+    const struct program *waits; /* what its operations wait for: p, or the other side's; NULL: unknown */
+    double *start, *end;         /* per operation, as read, or the median of the steps; ticks come from them */
+    struct timeline_rows *steps; /* measured: a row per operation and step, from the step's begin; NULL: predicted */
+    double *begin;               /* of each step */
+    double *clock, clock_error; /* what was added to each rank's clock, and how much that may be wrong; NULL: nothing */
+    int64_t makespan;           /* ticks */
+    double work;                /* ticks of jobs on all ranks, two that overlap once: too many to count in an int64_t */
+    int64_t peak_bytes;         /* of the rank with the largest arena; -1: unknown */
+    double sent;                /* bytes of all messages */
+    double limit;               /* bytes of a rank's memory; 0: unknown */
+};
+
+/* What one rank's time, the one that ends last, went into. Together they are the makespan. */
+enum account { ACC_WORK, ACC_DEPENDENCY, ACC_LINK, ACC_LANE, ACC_MEMORY, ACC_OTHER, NACCOUNTS };
+extern const char *const account_name[NACCOUNTS];
+
+/* What makes other operations earlier or later and is not pushed by any. */
+struct root {
+    int32_t a, b;   /* the operation in A and in B; -1: it is not there */
+    int32_t pushed; /* how many others' ends it explains */
+    int64_t shift;  /* its end in B less that in A; of one that is in one only, the largest push; ticks */
+    bool critical;
+};
+
+/* How long the operations of a kind, or what goes over a link, take in B, against A. */
+struct diff_group {
+    const char *name;       /* "SEND_F", "0 to 1", "group 0,1" */
+    int n, longer;          /* operations that A gives a duration; those that changed, longer or shorter */
+    double a, b;            /* all durations together */
+    double bias, low, high; /* of the ratios B / A: median and quartiles; 0 where A has no durations */
+    double p;               /* that the steps' sums differ by chance; NAN: not known */
+};
+
+enum { F_MAKESPAN, F_BUBBLE, F_PEAK, F_SENT, F_OPERATIONS, NFIGURES };
+
+struct diff {
+    struct side *side[2];
+    double tick; /* in the unit of the times; 0: a side has none */
+    const char *unit;
+    int only[2], split, moved, reordered, longer, shifted;
+    bool rewired; /* all of these 0, but operands, waits or memory differ: known where both are programs */
+    int64_t account[2][NACCOUNTS];
+    int ends[2];   /* the rank that ends last */
+    int64_t least; /* ticks that make a difference */
+    struct root *root;
+    int nroots;
+    int32_t *root_of;               /* per operation of A, and behind those of B that A lacks: its root, or -1 */
+    struct diff_group *kind, *link; /* of which an operation changed its duration */
+    int nkinds, nlinks;
+    bool tells;         /* there are steps enough to tell a change from chance */
+    double p[NFIGURES]; /* of the makespan and the bubble; NAN: not known */
+    double rate;        /* what the times of the prediction were multiplied with, to be seconds; 0: they are compared as
+                           they are */
+};
+
+/* diff_side.c. tl NULL: no times are known yet. side_times gives them, as side_of_rows takes them. */
+struct side *side_of_program(const char *name, const struct program *p, const struct timeline *tl);
+struct side *side_of_rows(const char *name, struct timeline_rows *rows);
+void side_times(struct side *s, const char *file, struct timeline_rows *rows);
+int32_t *side_ops(const struct side *s, int r); /* of each instruction of a rank of what s waits for, the operation */
+bool side_leads(const struct side *s, int o);   /* is o the first of a ring of two at least? */
+/* diff_clock.c: the steps' times, from the begin of each, by one clock, a message from when all its ends have come; and
+ * their medians as the times of s. Changes the rows. */
+void side_steps(struct side *s, struct timeline_rows *t);
+double median_of(double *x, int n); /* sorts x */
+/* diff_steps.c: what differs no more than steps do. Probabilities are two-sided. */
+double rank_sum_test(double *x, int n, double *y, int m); /* sorts both */
+double sign_test(double x, const double *y, int m);
+double diff_p(double *x, int n, double *y, int m); /* the one that suits; NAN: neither side has steps */
+bool diff_by_chance(double p);
+int side_nsteps(const struct side *s); /* 1: it is predicted */
+/* When operation i ended, or how long it took, in each step. */
+void diff_sample(const struct side *s, int i, bool ends, double *out);
+void diff_significance(struct diff *d);
+/* diff_match.c: the whole comparison. What is only in one, moved or reordered, what takes longer, then all that
+ * follows. */
+struct diff *diff_make(struct side *a, struct side *b);
+bool diff_compares(const struct diff_op *o); /* is it the whole of what its match is? */
+/* diff_cause.c: what each operation waited for, the critical paths, the accounts, the roots. */
+void diff_causes(struct diff *d);
+bool diff_changed(const struct diff_op *o);                 /* but for its time */
+int64_t diff_shift(const struct diff *d, int side, int op); /* how much later it ends in B; 0: or one has it */
+const struct root *diff_root(const struct diff *d, int side, int op); /* that made it earlier or later, or NULL */
+int64_t diff_begin(const struct side *s, const struct diff_op *o);
+int64_t diff_took(const struct side *s, const struct diff_op *o); /* of a RECV: since its SEND began */
+/* diff_group.c */
+void diff_groups(struct diff *d);
+/* diff_fit.c: what the measured side took, as a cluster script. Dies where there is nothing measured. */
+void emit_fit(struct text *out, const struct diff *d);
+/* diff_text.c */
+const char *diff_op_name(const struct diff_op *o); /* "1F3", "SEND_F 1 3 to 2" */
+extern const char *const figure_name[NFIGURES];
+bool diff_figure(const struct diff *d, int which, int side, double *x);        /* whether that side has it */
+bool diff_figure_changed(const struct diff *d, int which, double a, double b); /* and not by rounding or chance */
+bool diff_same(const struct diff *d);
+enum diff_class { ONLY_A, ONLY_B, SPLIT, MOVED, REORDERED, LONGER, NCLASSES };
+bool diff_has(const struct diff_op *o, enum diff_class c); /* of side B for ONLY_B, else of A */
+void put_changes(struct text *t, const struct diff *d);    /* "; 3 only in A, 4 moved" */
+void emit_diff(struct text *out, const struct diff *d, bool markdown, bool ascii);
+void emit_diff_json(struct text *out, const struct diff *d);
+/* diff_svg.c: both timelines and the difference as a picture, by itself or in a page. Both need times. */
+void emit_diff_svg(struct text *out, const struct diff *d, bool html);
+#endif

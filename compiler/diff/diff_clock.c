@@ -1,0 +1,178 @@
+/* Several measured steps, by several clocks: in each step the clocks are made one, and the median step is taken.
+ *
+ * No message arrives before it was sent. So the quickest message between two ranks bounds how far the one's clock is
+ * ahead of the other's, and all such bounds together are distances in a graph of ranks (Bellman 1958). The shortest way
+ * from rank 0 to a rank is the most, and the way back the least, that may be added to its clock: both satisfy all
+ * bounds, hence so does their middle, and half their difference is how wrong it can be. Where no message contradicts
+ * the clocks they are left alone. A step at a time, since clocks drift.
+ *
+ * Medians keep the order of causes: what ends before another begins in every step does so in their medians. */
+#include "base/map.h"
+#include "diff.h"
+#include <math.h>
+#include <stdlib.h>
+
+/* Of all that goes from a rank to another, in one step: the least time from a start to an end. */
+struct bound {
+    int32_t from, to;
+    double least;
+};
+
+struct bounds {
+    struct bound *at;
+    int n;
+    size_t cap;
+    int32_t *of; /* per operation: the bound it belongs to, or -1 */
+};
+
+static int bound_at(struct bounds *z, struct map *map, int from, int to) {
+    uint32_t at = map_start(map, hash_add(hash_add(1, from), to));
+    for (int k; (k = map->slot[at] - 1) >= 0; at = map_next(map, at))
+        if (z->at[k].from == from && z->at[k].to == to)
+            return k;
+    GROW(z->at, z->cap, (size_t)z->n + 1);
+    z->at[z->n] = (struct bound){from, to, INFINITY};
+    map->slot[at] = ++z->n;
+    return z->n - 1;
+}
+
+/* Each SEND with its RECV, and each member of a reduction with the next: the one cannot end before the other begins. */
+static struct bounds bounds_of(const struct side *s) {
+    struct bounds z = {.of = NEW(int32_t, s->n)};
+    struct map map = map_new((size_t)s->n);
+    for (int i = 0; i < s->n; i++) {
+        const struct diff_op *o = &s->op[i];
+        bool receives = o->op != OP_REDUCE && op_lane[o->op] == LANE_RECV;
+        z.of[i] = s->op[o->ring].rank == o->rank || receives ? -1 : bound_at(&z, &map, o->rank, s->op[o->ring].rank);
+    }
+    return z;
+}
+
+/* Returns whether a message contradicts the clocks. */
+static bool measure_bounds(const struct side *s, const struct timeline_row *row, struct bounds *z) {
+    bool wrong = false;
+    for (int b = 0; b < z->n; b++)
+        z->at[b].least = INFINITY;
+    for (int i = 0; i < s->n; i++)
+        if (z->of[i] >= 0) {
+            double *least = &z->at[z->of[i]].least;
+            *least = fmin(*least, row[s->op[i].ring].end - row[i].start);
+            wrong |= *least < 0;
+        }
+    return wrong;
+}
+
+/* far[] becomes what may at most be added to each clock, from what it starts with; turned: subtracted. A bound says
+ * that its from's clock is at most `least` ahead of its to's. Clocks that drift within the step can leave bounds that
+ * contradict each other: as many rounds as there are ranks settle all that can be. */
+static void relax(const struct bounds *z, double *far, int ranks, bool turned) {
+    bool more = true;
+    for (int round = 0; more && round < ranks; round++) {
+        more = false;
+        for (const struct bound *b = z->at; b < z->at + z->n; b++) {
+            int tail = turned ? b->from : b->to, head = turned ? b->to : b->from;
+            if (far[tail] + b->least < far[head]) {
+                far[head] = far[tail] + b->least;
+                more = true;
+            }
+        }
+    }
+}
+
+/* What is added to each clock, in shift[]. Returns how wrong that can be at most; INFINITY: not known. */
+static double find_shifts(const struct bounds *z, int ranks, double *shift, double *most, double *least) {
+    double error = 0;
+    for (int r = 0; r < ranks; r++) {
+        most[r] = least[r] = r ? INFINITY : 0;
+        shift[r] = 0;
+    }
+    relax(z, most, ranks, false);
+    relax(z, least, ranks, true);
+    for (int r = 0; r < ranks; r++)
+        error = fmax(error, (most[r] + least[r]) / 2);
+    if (isinf(error)) /* some ranks do not hear from all: no clock is put ahead, and as few back as can be */
+        relax(z, shift, ranks, false);
+    for (int r = 0; r < ranks && !isinf(error); r++)
+        shift[r] = (most[r] - least[r]) / 2;
+    return error;
+}
+
+static void set_clocks(struct side *s, struct timeline_rows *t) {
+    struct bounds z = bounds_of(s);
+    int W = s->workers, K = t->nsteps;
+    double *shift = NEW(double, W), *most = NEW(double, W), *least = NEW(double, W), *all = NEW(double, K *W);
+    for (int k = 0; k < K; k++) {
+        struct timeline_row *row = &t->row[(size_t)k * (size_t)t->n];
+        if (!measure_bounds(s, row, &z))
+            continue;
+        s->clock = s->clock ? s->clock : NEW(double, W);
+        s->clock_error = fmax(s->clock_error, find_shifts(&z, W, shift, most, least));
+        for (int i = 0; i < t->n; i++) {
+            row[i].start += shift[row[i].rank];
+            row[i].end += shift[row[i].rank];
+        }
+        for (int r = 0; r < W; r++)
+            all[r * K + k] = shift[r];
+    }
+    for (int r = 0; s->clock && r < W; r++)
+        s->clock[r] = median_of(&all[r * K], K);
+}
+
+/* What a rank waits for the others before a message is no part of it: it begins when all its ends have come. */
+static void begin_together(const struct side *s, const struct timeline_rows *t) {
+    for (int o = 0; o < s->n; o++) {
+        if (!side_leads(s, o))
+            continue;
+        for (int k = 0; k < t->nsteps; k++) {
+            struct timeline_row *row = &t->row[(size_t)k * (size_t)t->n];
+            double begin = row[o].start;
+            for (int i = s->op[o].ring; i != o; i = s->op[i].ring)
+                begin = fmax(begin, row[i].start);
+            int i = o;
+            do {
+                row[i].start = fmin(begin, row[i].end);
+                i = s->op[i].ring;
+            } while (i != o);
+        }
+    }
+}
+
+/* ---- the median step ---- */
+
+double median_of(double *x, int n) {
+    qsort(x, (size_t)n, sizeof *x, by_value);
+    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
+/* Times from the beginning of each step. */
+static void start_steps_at_0(struct side *s, const struct timeline_rows *t) {
+    s->begin = NEW(double, t->nsteps);
+    for (int k = 0; k < t->nsteps; k++) {
+        struct timeline_row *row = &t->row[(size_t)k * (size_t)t->n];
+        double begin = INFINITY;
+        for (int i = 0; i < t->n; i++)
+            begin = fmin(begin, row[i].start);
+        for (int i = 0; i < t->n; i++) {
+            row[i].start -= begin;
+            row[i].end -= begin;
+        }
+        s->begin[k] = begin;
+    }
+}
+
+void side_steps(struct side *s, struct timeline_rows *t) {
+    s->steps = t;
+    s->unit = "s";
+    set_clocks(s, t);
+    start_steps_at_0(s, t);
+    begin_together(s, t);
+    double *start = NEW(double, t->nsteps), *end = NEW(double, t->nsteps);
+    for (int i = 0; i < s->n; i++) {
+        for (int k = 0; k < t->nsteps; k++) {
+            start[k] = t->row[(size_t)k * (size_t)t->n + (size_t)i].start;
+            end[k] = t->row[(size_t)k * (size_t)t->n + (size_t)i].end;
+        }
+        s->start[i] = median_of(start, t->nsteps);
+        s->end[i] = median_of(end, t->nsteps);
+    }
+}

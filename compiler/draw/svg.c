@@ -1,0 +1,188 @@
+/* What pictures have in common: the page, time across it, names in boxes, memory under rows, the legend. The same input
+ * gives the same bytes: coordinates are printed to a hundredth.
+ *
+ * The width is the time's: all but few jobs have room for their names, as long as the whole stays printable. What does not
+ * fit is not written; the tooltip has it. */
+#include "page.h"
+#include "svg.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double LETTER = 6.4; /* a digit's width at the size of names; W takes half as much again */
+
+/* ---- the page ---- */
+
+void put_xml(struct text *t, const char *s) {
+    for (size_t n = 1; *s; s += n, n = 1)
+        if (*s == '<' || *s == '>' || *s == '&' || *s == '"')
+            put(t, "&#%d;", *s);
+        else if ((unsigned char)*s < ' ') /* XML has no way to say these */
+            put(t, "?");
+        else
+            n = put_utf8(t, s);
+}
+
+static void put_page(struct text *t, const char *name) {
+    put(t, "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>");
+    put_xml(t, name);
+    put(t, "</title>\n<style>\nbody { margin: 0; font-family: sans-serif }\n"
+           "svg { display: block; width: 100vw; height: 100vh; cursor: grab }\n"
+           "#info { position: fixed; right: 8px; top: 8px; padding: 6px 9px; background: #fffe; border: 1px solid "
+           "#999;\n"
+           "  font-size: 12px; white-space: pre-line; max-width: 60ch; pointer-events: none }\n"
+           "#info.left { left: 8px; right: auto }\n"
+           "text.l { paint-order: stroke; stroke: #fff; stroke-width: 3px }\n</style>\n");
+}
+
+void svg_begin(struct text *t, const struct svg *s) {
+    if (s->html)
+        put_page(t, s->name);
+    put(t, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.2f %.2f\" width=\"%.2f\" height=\"%.2f\">\n",
+        s->width, s->height, s->width, s->height);
+    put(t, "<style>\n"
+           "text { font: 10px Helvetica, Arial, 'DejaVu Sans', sans-serif; fill: #222; pointer-events: none }\n"
+           "text.h { font-size: 13px; font-weight: bold }\n"
+           "text.n { text-anchor: middle; fill: #000 }\n"
+           "text.n.w { fill: #fff }\n"
+           "text.l { text-anchor: end }\n"
+           "text.s { font-size: 8px }\n"
+           "text.a { text-anchor: middle; fill: #666 }\n"
+           ".g { stroke: #ddd; fill: none }\n"
+           ".o { stroke: #fff; stroke-width: .6 }\n"
+           ".c { stroke: #000; stroke-width: 1.8 }\n"
+           ".u { fill: #b8bec6 }\n"
+           ".q { stroke: #666; stroke-dasharray: 3 2; fill: none }\n"
+           ".x { stroke: #c00; stroke-width: 1.4; fill: none }\n");
+    put(t, "%s", s->style);
+    put(t, "%s",
+        s->html ? ".o.need { stroke: #c00; stroke-width: 2.4 }\n.o.this { stroke: #000; stroke-width: 2.8 }\n" : "");
+    put(t, "</style>\n<defs>\n<pattern id=\"idle\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">"
+           "<path d=\"M0 6L6 0\" stroke=\"#dcdcdc\" stroke-width=\".8\"/></pattern>\n");
+    put(t, "%s</defs>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n<text class=\"h\" x=\"%d\" y=\"19\">",
+        s->top, LEFT);
+    put_xml(t, s->name);
+    put(t, "</text>\n");
+}
+
+void svg_end(struct text *t, const struct svg *s, const char *hint) {
+    put(t, "</svg>\n");
+    if (s->html)
+        put(t,
+            "<div id=\"info\">The mouse over an operation: %s. Wheel: zoom; drag: pan; double click: all."
+            "</div>\n<script>\n%s</script>\n</html>\n",
+            hint, page_js);
+}
+
+/* ---- time ---- */
+
+void span_scale(struct span *d, double *length, int n, int letters) {
+    qsort(length, (size_t)n, sizeof *length, by_value);
+    double span = d->to - d->from, width = n ? (letters * LETTER + 8) / length[n / 10] * span : NARROW;
+    d->px = span > 0 ? fmin(fmax(width, NARROW), WIDE) / span : 1;
+}
+
+double x_of(const struct span *d, double t) { return LEFT + (fmin(fmax(t, d->from), d->to) - d->from) * d->px; }
+
+double svg_width(const struct span *d) { return fmax(x_of(d, d->to), LEFT + NARROW) + RIGHT; }
+
+/* A tick every 1, 2, 5, 10, 20, 50… of the unit, such that their labels have room. */
+void put_axis(struct text *t, const struct span *d, double y, double bottom) {
+    double every = pow(10, floor(log10(70 / d->px / d->m.one))), span = (d->to - d->from) / d->m.one;
+    every *= every * d->px * d->m.one >= 70       ? 1
+             : 2 * every * d->px * d->m.one >= 70 ? 2
+             : 5 * every * d->px * d->m.one >= 70 ? 5
+                                                  : 10;
+    put(t, "<text class=\"l\" x=\"%d\" y=\"%.6g\">%s</text>\n", LEFT - 12, y,
+        !strcmp(d->m.name, "units") ? "time" : d->m.name);
+    double first = ceil(d->from / d->m.one / every - 1e-9) + 0.0;
+    for (int i = 0; i <= span / every; i++) { /* counted: a tick too small to be told beside `first` ends, too */
+        double n = first + i;
+        if (n * every > d->from / d->m.one + span * (1 + 1e-9))
+            break;
+        double x = x_of(d, n * every * d->m.one);
+        put(t, "<path class=\"g\" d=\"M%.2f %.6gV%.2f\"/><text class=\"a\" x=\"%.2f\" y=\"%.6g\">%.6g</text>\n", x,
+            y + 3, bottom, x, y, n * every);
+    }
+}
+
+/* ---- names ---- */
+
+void put_name(struct text *t, const struct instr *x, const struct box *b, bool stages) {
+    const char *all = x->op == OP_U ? "U" : job_name(x->stage, x->batch, x->op);
+    const char *s = stages || x->op > OP_W ? all : all + strspn(all, "0123456789");
+    bool small = b->height < 14;
+    double room = (b->width - 2) / (LETTER * (small ? 0.8 : 1)) - (x->op == OP_W ? 0.5 : 0);
+    if ((double)strlen(s) > room && x->op <= OP_W)
+        s = all + strspn(all, "0123456789");
+    if ((double)strlen(s) > room && x->op <= OP_W)
+        s++;
+    if ((double)strlen(s) <= room)
+        put(t, "<text class=\"n%s%s\" x=\"%.2f\" y=\"%.2f\">%s</text>\n", dark(b->fill) ? " w" : "", small ? " s" : "",
+            b->x + b->width / 2, b->y + b->height / 2 + (small ? 2.9 : 3.6), s);
+}
+
+/* ---- memory ---- */
+
+/* A limit far off would flatten the curves. */
+double band_top(double plan, double limit) { return limit <= 4 * plan ? fmax(plan, limit) : plan; }
+
+static void put_level(struct text *t, const struct span *d, const char *class, double y, const char *what,
+                      double bytes) {
+    char buf[32];
+    put(t, "<path class=\"%s\" d=\"M%d %.2fH%.2f\"><title>%s %s</title></path>\n", class, LEFT, y, x_of(d, d->to), what,
+        bytes_text(bytes, buf));
+}
+
+void put_band(struct text *t, const struct span *d, const struct band *b, const struct rank *k, int r,
+              const double *start, const double *end) {
+    struct usage u = memory_use(k, start, end);
+    double scale = b->top > 0 ? b->high / b->top : 0;
+    int64_t most = 0;
+    put(t, "<path class=\"u\" d=\"M%d %.2f", LEFT, b->base);
+    for (int i = 0; i < u.n; i++) {
+        double until = i + 1 < u.n ? u.at[i + 1].t : d->to;
+        if (until <= d->from || u.at[i].t >= d->to)
+            continue;
+        most = u.at[i].bytes > most ? u.at[i].bytes : most;
+        put(t, "V%.2fH%.2f", b->base - (double)u.at[i].bytes * scale, x_of(d, until));
+    }
+    char a[32], of[32];
+    put(t, "V%.2fZ\"><title>rank %d: at most %s in use, of a plan of %s</title></path>\n", b->base, r,
+        bytes_text(most, a), bytes_text(k->arena, of));
+    put_level(t, d, "q", b->base - (double)k->arena * scale, "the plan:", (double)k->arena);
+    if (b->limit <= b->top)
+        put_level(t, d, "x", b->base - b->limit * scale, "the limit:", b->limit);
+    put(t, "<text class=\"l s\" x=\"%d\" y=\"%.2f\">%s</text>\n", LEFT - 5, b->base - 2, bytes_text(k->arena, a));
+}
+
+/* ---- the legend ---- */
+
+void put_key(struct text *t, struct pen *at, const char *shape, const char *what) {
+    double width = 30 + 5.6 * (double)strlen(what);
+    if (at->x + width > at->right) {
+        at->x = LEFT;
+        at->y += 15;
+    }
+    put(t, "<rect %s x=\"%.2f\" y=\"%.2f\" width=\"14\" height=\"10\"/>", shape, at->x, at->y - 8.5);
+    put(t, "<text x=\"%.2f\" y=\"%.2f\">%s</text>\n", at->x + 18, at->y, what);
+    at->x += width;
+}
+
+void put_op_keys(struct text *t, struct pen *at, uint32_t drawn) {
+    static const uint8_t order[] = {OP_F, OP_R, OP_I, OP_B, OP_W, OP_U};
+    for (size_t i = 0; i < sizeof order; i++)
+        if (drawn >> order[i] & 1) {
+            struct paint k = paint_of(&(struct instr){.op = order[i]}, BY_OP);
+            put_key(t, at, format("fill=\"#%06x\"", k.fill), format("%s %s", op_name[order[i]], k.name));
+        }
+}
+
+void put_band_keys(struct text *t, struct pen *at, double top, double limit) {
+    char buf[32];
+    put_key(t, at, "class=\"u\"", "memory in use");
+    put_key(t, at, "fill=\"#666\" style=\"height:2px\"", "dashed: the plan, what is allocated");
+    if (isfinite(limit))
+        put_key(t, at, "fill=\"#c00\" style=\"height:2px\"",
+                format("the limit, %s%s", bytes_text(limit, buf), limit > top ? ": beyond the scale" : ""));
+}

@@ -1,0 +1,79 @@
+/* Timelines as Chrome trace events, for Perfetto: JSON, one event per line.
+ *
+ * What importers make of it decides how it is written. A thread goes by its tid alone, and a process's main thread has
+ * the process's pid as its tid: tids are unique over all ranks, and none is a pid. Names sort as text: ranks have as
+ * many digits as the last, lanes begin with their number. Colour goes by the name without its digits. */
+#include "base/quote.h"
+#include "emit_trace.h"
+
+static int digits(int n) { return snprintf(NULL, 0, "%d", n); }
+
+static void put_time(struct text *t, const char *key, int64_t ns) { /* microseconds */
+    put(t, "\"%s\":%lld.%03d", key, (long long)(ns / 1000), (int)(ns % 1000));
+}
+
+static void put_names(struct text *t, const struct program *p, const int32_t *first_tid) {
+    for (int r = 0; r < p->workers; r++) {
+        const struct rank *k = &p->rank[r];
+        put(t, ",\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"rank %0*d\"}}", r + 1,
+            digits(p->workers - 1), r);
+        for (int l = 0; l < k->nlanes; l++) {
+            put(t, ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%0*d ", r + 1,
+                first_tid[r] + l, digits(k->nlanes - 1), l);
+            put_lane(t, p, &k->lane[l]);
+            put(t, "\"}}");
+        }
+    }
+}
+
+static void put_slice(struct text *t, const struct trace *z, const struct program *p, const struct steps *steps,
+                      const struct mark *m, int tid) {
+    const struct rank *k = &p->rank[m->rank];
+    const struct instr *in = &k->ins[m->ins];
+    const struct buf *b = payload(k, in);
+    put(t, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,", m->rank + 1, tid);
+    put_time(t, "ts", m->t);
+    put(t, ",");
+    put_time(t, "dur", z->end[m->step][m->rank][m->ins] - m->t);
+    put(t, ",\"name\":\"");
+    put_slice_name(t, in);
+    put(t, "\",\"cat\":\"%s\",\"args\":{\"stage\":%d", slice_category(in), in->stage);
+    if (steps->number)
+        put(t, ",\"step\":%d", steps->number[m->step]);
+    put_slice_args(t, k, in);
+    if (!sends_message(in) && !receives_message(in))
+        return;
+    put(t, ",\n{\"ph\":\"%s,\"pid\":%d,\"tid\":%d,", sends_message(in) ? "s\"" : "f\",\"bp\":\"e\"", m->rank + 1, tid);
+    put_time(t, "ts", m->t);
+    put(t, ",\"id\":%d,\"name\":\"%s\",\"cat\":\"message\"}", in->msg + 1 + m->step * p->nmsgs,
+        b ? kind_name[b->kind] : "message");
+}
+
+static void put_memory(struct text *t, const struct trace *z, int r) {
+    for (int i = 0; i < z->nlevels[r]; i++) {
+        put(t, ",\n{\"ph\":\"C\",\"pid\":%d,", r + 1);
+        put_time(t, "ts", z->memory[r][i].t);
+        put(t, ",\"name\":\"memory\",\"args\":{\"bytes\":%lld}}", (long long)z->memory[r][i].bytes);
+    }
+}
+
+void emit_chrome(struct text *out, const struct program *p, const struct steps *steps, const char *unit) {
+    const struct trace *z = trace_make(p, steps, unit);
+    int32_t *first_tid = NEW(int32_t, p->workers);
+    for (int r = 0, next = p->workers + 1; r < p->workers; next += p->rank[r++].nlanes)
+        first_tid[r] = next;
+    char ns[32];
+    put(out, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"schedule\":");
+    put_string(out, p->name);
+    put(out, ",\"unit\":\"%s\",\"ns_per_unit\":%s},\n\"traceEvents\":[\n", unit, number(z->unit_ns, ns));
+    put(out, "{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":1,\"args\":{\"labels\":");
+    put_string(out, p->name);
+    put(out, "}}");
+    put_names(out, p, first_tid);
+    for (const struct mark *m = z->mark; m < z->mark + z->nmarks; m++)
+        if (m->what != ENDS)
+            put_slice(out, z, p, steps, m, first_tid[m->rank] + p->rank[m->rank].ins[m->ins].lane);
+    for (int r = 0; r < p->workers; r++)
+        put_memory(out, z, r);
+    put(out, "\n]}\n");
+}

@@ -1,0 +1,240 @@
+/* What instructions and lanes are called, and which SEND meets which RECV.
+ *
+ * A message is known by what its two ends agree on: what is sent, of which stage, microbatch and instance, from where
+ * to where. Its number is the place of its SEND in the order of ranks and their issue. On one edge messages nearly
+ * always arrive in the order they were sent, so a RECV first tries the message after the one its lane matched last;
+ * only when that is not it, all messages are put into a hash table. A REDUCE is opened by the first rank of its group,
+ * and each other member is one more end of it. */
+#include "base/map.h"
+#include "program.h"
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert(OP_RECV_F == OP_SEND_F + 1 && OP_RECV_B == OP_SEND_B + 1 && OP_RECV_S == OP_SEND_S + 1 &&
+                   OP_RECV_W == OP_SEND_W + 1 && OP_RECV_G == OP_SEND_G + 1 && OP_RECV_T == OP_SEND_T + 1 &&
+                   OP_FETCH == OP_SERVE + 1,
+               "ORDER OPS: each RECV follows its SEND");
+
+void put_label(struct text *t, const struct instr *in) {
+    put_bytes(t, op_name[in->op], strlen(op_name[in->op]));
+    put_bytes(t, " ", 1);
+    put_int(t, in->stage);
+    if (in->batch >= 0) {
+        put_bytes(t, " ", 1);
+        put_int(t, in->batch);
+    }
+    if (in->inst >= 0) {
+        put_bytes(t, "#", 1);
+        put_int(t, in->inst);
+    }
+    if (in->peer >= 0) {
+        put_bytes(t, op_lane[in->op] == LANE_SEND ? " to " : " from ", op_lane[in->op] == LANE_SEND ? 4 : 6);
+        put_int(t, in->peer);
+    }
+}
+
+const char *short_name(const struct instr *in) {
+    struct text t = {0};
+    if (in->op <= OP_W)
+        return job_name(in->stage, in->batch, in->op);
+    put_label(&t, in);
+    return t.s;
+}
+
+void put_lane(struct text *t, const struct program *p, const struct lane *lane) {
+    static const char *const name[] = {"compute", "send ", "recv ", "peer ", "messages", "group "};
+    put(t, "%s", name[lane->kind]);
+    if (lane->peer >= 0)
+        put_int(t, lane->peer);
+    for (int i = 0; lane->kind == LANE_GROUP && i < p->group[lane->group].n; i++)
+        put(t, "%s%d", i ? "," : "", p->group[lane->group].rank[i]);
+}
+
+struct message {
+    int32_t rank, ins; /* its SEND, or the first member's REDUCE */
+    int32_t next;      /* the message after it on that lane, or -1 */
+    int32_t left;      /* ends yet to be found */
+    int32_t last;      /* the rank whose end was found last: each rank has one at most */
+};
+
+struct matching {
+    struct program *p;
+    struct message *message;
+    int n;
+    int32_t **first; /* per rank and lane: the first message opened there, or -1 */
+    struct map map;
+    bool mapped;
+};
+
+/* What all ends of a message have in common. */
+struct key {
+    int32_t op, stage, batch, inst, from, to;
+};
+
+static const struct group *group_of(const struct program *p, int r, const struct instr *in) {
+    return &p->group[p->rank[r].lane[in->lane].group];
+}
+
+bool is_message(int op) { return op_cost[op] == COST_LINK || op_cost[op] == COST_RING; }
+
+const struct buf *payload(const struct rank *k, const struct instr *in) {
+    return is_message(in->op) && in->narg ? &k->buf[k->arg[in->arg].buf] : NULL;
+}
+
+static bool opens(const struct program *p, int r, const struct instr *in) {
+    return op_lane[in->op] == LANE_SEND || (in->op == OP_REDUCE && group_of(p, r, in)->rank[0] == r);
+}
+
+static struct key key_of(const struct program *p, int r, const struct instr *in) {
+    struct key k = {in->op, in->stage, in->batch, in->inst, r, in->peer};
+    if (in->op == OP_REDUCE)
+        k.from = p->rank[r].lane[in->lane].group;
+    else if (op_lane[in->op] == LANE_RECV)
+        k = (struct key){in->op - 1, in->stage, in->batch, in->inst, in->peer, r};
+    return k;
+}
+
+static uint64_t hash_of(const struct key *k) {
+    uint64_t h = hash_add(hash_add(hash_add(0, k->op), k->stage), k->batch);
+    return hash_add(hash_add(hash_add(h, k->inst), k->from), k->to);
+}
+
+/* Numbers everything that opens a message, and chains the messages of each lane. */
+static void open_messages(struct matching *m) {
+    struct program *p = m->p;
+    for (int r = 0; r < p->workers; r++)
+        for (int i = 0; i < p->rank[r].nins; i++)
+            m->n += opens(p, r, &p->rank[r].ins[i]);
+    m->message = NEW(struct message, m->n);
+    m->first = NEW(int32_t *, p->workers);
+    m->n = 0;
+    for (int r = 0; r < p->workers; r++) {
+        struct rank *k = &p->rank[r];
+        m->first[r] = NEW(int32_t, k->nlanes);
+        int32_t *last = NEW(int32_t, k->nlanes);
+        memset(m->first[r], -1, sizeof(int32_t) * (size_t)k->nlanes);
+        for (int i = 0; i < k->nins; i++) {
+            struct instr *in = &k->ins[i];
+            in->msg = -1;
+            if (!opens(p, r, in))
+                continue;
+            int left = in->op == OP_REDUCE ? group_of(p, r, in)->n - 1 : 1;
+            m->message[m->n] = (struct message){r, i, -1, left, -1};
+            if (m->first[r][in->lane] < 0)
+                m->first[r][in->lane] = m->n;
+            else
+                m->message[last[in->lane]].next = m->n;
+            last[in->lane] = in->msg = m->n++;
+        }
+    }
+}
+
+static int by_lane(const void *x, const void *y) {
+    const struct lane *a = x, *b = y;
+    if (a->kind != b->kind)
+        return a->kind - b->kind;
+    return a->peer != b->peer ? a->peer - b->peer : a->group - b->group;
+}
+
+/* The first message that lane `lane` of rank r may receive; -1 when it has more than one sender, or none is found. */
+static int32_t first_arrival(const struct matching *m, int r, const struct lane *lane) {
+    struct lane want = *lane;
+    int from = lane->peer;
+    if (lane->kind == LANE_GROUP)
+        from = m->p->group[lane->group].rank[0];
+    else if (lane->kind == LANE_RECV)
+        want = (struct lane){LANE_SEND, r, -1};
+    else if (lane->kind == LANE_PEER)
+        want.peer = r;
+    else
+        return -1;
+    const struct rank *k = &m->p->rank[from];
+    const struct lane *at = bsearch(&want, k->lane, (size_t)k->nlanes, sizeof want, by_lane);
+    return at ? m->first[from][at - k->lane] : -1;
+}
+
+/* Whether an end of rank r with this key may join message i. */
+static bool fits(const struct matching *m, int32_t i, int r, const struct key *key) {
+    const struct message *g = &m->message[i];
+    struct key k = key_of(m->p, g->rank, &m->p->rank[g->rank].ins[g->ins]);
+    return g->last != r && !memcmp(&k, key, sizeof k);
+}
+
+static int32_t look_up(struct matching *m, int r, const struct key *key) {
+    uint32_t at;
+    if (!m->mapped) {
+        m->map = map_new((size_t)m->n);
+        m->mapped = true;
+        for (int32_t i = 0; i < m->n; i++) {
+            struct key k = key_of(m->p, m->message[i].rank, &m->p->rank[m->message[i].rank].ins[m->message[i].ins]);
+            at = map_start(&m->map, hash_of(&k));
+            while (m->map.slot[at])
+                at = map_next(&m->map, at);
+            m->map.slot[at] = i + 1;
+        }
+    }
+    int32_t i;
+    for (at = map_start(&m->map, hash_of(key)); (i = m->map.slot[at] - 1) >= 0; at = map_next(&m->map, at))
+        if (fits(m, i, r, key))
+            return i;
+    return -1;
+}
+
+/* Finds the message of every other end of rank r. */
+static void match_rank(struct matching *m, int r) {
+    struct rank *k = &m->p->rank[r];
+    int32_t *next = NEW(int32_t, k->nlanes);
+    for (int l = 0; l < k->nlanes; l++)
+        next[l] = first_arrival(m, r, &k->lane[l]);
+    for (int i = 0; i < k->nins; i++) {
+        struct instr *in = &k->ins[i];
+        if (!is_message(in->op) || opens(m->p, r, in))
+            continue;
+        struct key key = key_of(m->p, r, in);
+        int32_t g = next[in->lane];
+        if (g < 0 || !fits(m, g, r, &key))
+            g = look_up(m, r, &key);
+        if (g < 0)
+            continue;
+        in->msg = g;
+        m->message[g].left--;
+        m->message[g].last = r;
+        next[in->lane] = m->message[g].next;
+    }
+}
+
+static char *no_partner(const struct program *p, int r, const struct instr *in) {
+    struct text t = {0};
+    put_label(&t, in);
+    put(&t, " on rank %d, lane ", r);
+    put_lane(&t, p, &p->rank[r].lane[in->lane]);
+    if (in->op == OP_REDUCE) {
+        put(&t, ", is missing on another rank of its group");
+    } else {
+        struct instr other = *in;
+        other.op = (uint8_t)(op_lane[in->op] == LANE_SEND ? in->op + 1 : in->op - 1);
+        other.peer = r;
+        put(&t, ", has no partner: rank %d has no ", in->peer);
+        put_label(&t, &other);
+    }
+    return t.s;
+}
+
+char *number_messages(struct program *p, bool lenient) {
+    struct matching m = {.p = p};
+    char *why = NULL;
+    open_messages(&m);
+    p->nmsgs = m.n;
+    for (int r = 0; r < p->workers; r++)
+        match_rank(&m, r);
+    for (int i = 0; i < m.n; i++)
+        if (m.message[i].left > 0)
+            p->rank[m.message[i].rank].ins[m.message[i].ins].msg = -1;
+    for (int r = 0; r < p->workers && !why; r++)
+        for (int i = 0; i < p->rank[r].nins && !why; i++)
+            if (is_message(p->rank[r].ins[i].op) && p->rank[r].ins[i].msg < 0)
+                why = no_partner(p, r, &p->rank[r].ins[i]);
+    assert(lenient || !why);
+    return why;
+}

@@ -1,0 +1,114 @@
+/* The program: streams, plan and what is written about them. */
+#ifndef PIANOLA_PROGRAM_H
+#define PIANOLA_PROGRAM_H
+#include "../../runtime/ops.h"
+#include "base/base.h"
+
+/* ---- the program ---- */
+
+struct buf {
+    uint8_t kind;               /* enum kind */
+    int32_t stage, batch, inst; /* batch -1 where the kind has none; inst -1 when a rank holds only one */
+    int32_t grows;              /* the larger buffer that takes over this one's place (stash -> wstash), or -1 */
+    int64_t bytes, off;         /* off -1: not planned yet */
+};
+
+struct arg {
+    uint8_t role;
+    int32_t buf; /* of this rank */
+};
+
+struct instr {
+    uint8_t op;
+    bool first; /* dw is written, not added to */
+    uint16_t lane;
+    int32_t stage, batch;     /* batch -1: none */
+    int32_t peer;             /* other rank of a message, or of the part that ADD adds; -1: none */
+    int32_t inst;             /* of the tensor sent or fetched; -1: none */
+    int32_t msg;              /* id shared by a SEND and its RECV, or by the members of a REDUCE; -1: none */
+    uint32_t arg, wait, free; /* where its operands, awaited instructions and freed buffers begin */
+    uint16_t narg, nfree, nwait;
+    bool vfirst; /* dv is written, not added to */
+};
+
+struct lane {
+    uint8_t kind;  /* enum lanekind */
+    int32_t peer;  /* SEND, RECV, PEER */
+    int32_t group; /* GROUP: index in program.group */
+};
+
+struct group {
+    int n;
+    int32_t *rank; /* ascending */
+};
+
+struct rank {
+    struct instr *ins; /* in issue order; a lane is the restriction to its number */
+    int nins;
+    int32_t *line;     /* per instruction: its line in the file it was read from; NULL: compiled */
+    struct lane *lane; /* lane 0 is compute; then by kind, and by peer or group */
+    int nlanes;
+    struct buf *buf;
+    int nbufs;
+    struct arg *arg;         /* pools the instructions point into */
+    int32_t *wait;           /* indices in ins: instructions of other lanes that must have ended */
+    int32_t *freed;          /* buffers whose last use this is, in issue order */
+    int32_t *event;          /* buffers as they open (b) and close (~b) in scheduled time: what mem plans by */
+    int32_t *over, *over_at; /* buffers whose bytes buffer b takes over: over[over_at[b] .. over_at[b+1]) */
+    size_t nargs, nwaits, nfrees, nevents;
+    int64_t arena; /* bytes; the plan's peak */
+};
+
+struct job_name {
+    int32_t s, b;
+    uint8_t d;
+};
+struct need { /* what a job needs, where pred() says so: program.pred[pred .. next need's pred) */
+    struct job_name job;
+    int32_t pred;
+};
+
+struct program {
+    const char *name;
+    int workers, stages, batches, nmsgs, ngroups;
+    bool tied; /* as in spec */
+    int unembedding;
+    struct group *group;
+    struct rank *rank;
+    struct need *need; /* one per job, and one more that ends the last; NULL: the default dependencies */
+    struct job_name *pred;
+    int nneeds;
+};
+
+/* When each instruction runs: start and end per rank, parallel to rank.ins. A RECV's end is the arrival. */
+struct timeline {
+    double **start, **end;
+    double makespan;
+};
+
+/* ir.c: names, and reading operands */
+extern const char *const op_name[NOPS], *const kind_name[NKINDS], *const role_name[NROLES];
+extern const uint8_t op_lane[NOPS], op_cost[NOPS];
+extern const bool kind_has_batch[NKINDS];
+bool lane_takes(int kind, int op);
+enum access { ACC_READ = 1, ACC_WRITE = 2 };
+int op_access(int op, int role); /* access of an operand, ACC_* ored; 0: op has no such role */
+bool op_accumulates(int op, int role);
+static inline bool is_first(const struct instr *x, int role) { return role == ROLE_dv ? x->vfirst : x->first; }
+int op_roles(int op, const uint8_t **roles);       /* roles in printing order; returns how many */
+const char *job_name(int s, int b, int d);         /* "1F3", in the arena */
+void put_buf(struct text *t, const struct buf *b); /* "act(1,3)", "weight(2)#0" */
+
+/* message.c: what instructions and lanes are called, and which SEND meets which RECV */
+bool is_message(int op);                                                 /* SEND_x, RECV_x, SERVE, FETCH, REDUCE */
+const struct buf *payload(const struct rank *k, const struct instr *in); /* by a message, or summed; NULL: none */
+void put_label(struct text *t, const struct instr *in); /* "F 0 3", "FETCH 2#0 from 1": unique within a rank */
+const char *short_name(const struct instr *in);         /* "1F3" of a job, else the label */
+void put_lane(struct text *t, const struct program *p,
+              const struct lane *lane); /* "compute", "send 1", "peer 1", "messages", "group 0,2" */
+/* Numbers messages in the order of ranks and their issue: a SEND and its RECV, or a REDUCE's members, get one id.
+ * Where one has no partner: dies of an assert, for programs we made; when lenient, leaves msg -1 at every such
+ * instruction (in a REDUCE, at the first member at least) and returns an error text that names the first. NULL: all
+ * met. */
+char *number_messages(struct program *p, bool lenient);
+#endif

@@ -1,0 +1,135 @@
+/* What the scripts said, as plain data: nothing above this floor knows Lua. */
+#ifndef PIANOLA_SPEC_H
+#define PIANOLA_SPEC_H
+#include "../../runtime/ops.h"
+#include "base/base.h"
+
+/* Times lie between these, or are 0; so do speeds, and bandwidths. Whatever is added up, multiplied or divided of them
+ * is finite then, however many there are. */
+#define LEAST_TIME 1e-100
+#define MOST_TIME  1e100
+
+/* One (s,b,d). Stored in the canonical order: stage, then microbatch, then direction. */
+struct job {
+    int32_t s, b;
+    uint8_t d;         /* OP_F .. OP_W */
+    int32_t rank;      /* compute rank */
+    int32_t home;      /* the owner of the weights it uses, as w() returned it */
+    int32_t pair;      /* 1 + the index of its overlapped pair; 0: it runs by itself */
+    double prio, rest; /* n as the nearest double, and what that lacks: a Lua integer may need more than 53 bits */
+    double cost;       /* NAN: not given by the script; cost.c fills it in */
+    bool fill;         /* strict order: no place in it; runs when the rank's next job cannot */
+};
+
+/* Two jobs of one rank, next to each other in its sequence, that start together and end together. */
+struct pair {
+    int32_t first, second;
+    double cost; /* of both at once; cost.c fills it in */
+};
+
+struct link {
+    double latency, bandwidth; /* seconds and bytes per second; bandwidth INFINITY: free */
+};
+
+struct model_layer {
+    int kind;  /* enum layer_kind, fork and join included */
+    int out;   /* columns of its output; 0: same as its input (script) */
+    int heads; /* attention */
+    int unit;  /* index of the top-level item it belongs to: a cut falls only between units */
+};
+
+struct model {
+    struct rt_model rt;
+    struct model_layer *layer;
+    int nlayers, nunits;
+    int *cut; /* stages - 1 indices of units that open stages 1..; NULL: evenly by cost */
+    int ncut;
+    /* A model given as stages: stage s reads the sum of from[from_at[s] .. from_at[s+1]), ascending, or, where there is
+     * none, the batch. NULL: a chain. */
+    int *from, *from_at;
+    int *to, *to_at; /* likewise, the stages that read stage s */
+};
+
+enum lanes_per { PER_EDGE, PER_PEER, PER_RANK }; /* what has a communication lane of its own; an edge has a direction */
+
+struct spec {
+    const char *name;   /* of the schedule: its file's base name without .lua */
+    const char *file;   /* as given by the user */
+    const char *params; /* "workers=4 batches=8", for the record */
+    double effort;      /* the largest share of what a script may do and hold that its script took: at most 1 */
+    int workers, stages, batches;
+    bool strict;
+    bool recompute; /* every stage and microbatch, whatever the script says */
+    enum lanes_per lanes;
+    struct job *job;
+    int njobs;
+    int32_t *at; /* [(s * batches + b) * NDIRS + d] -> index in job, or -1 */
+    struct pair *pair;
+    int npairs;
+    double overlap; /* the share of a pair's shorter job that hides behind the longer one */
+    int *cap;       /* per rank; INT_MAX: none */
+    int *slots;     /* weight slots per rank; 0: nothing is kept between jobs */
+    /* Custom dependencies: pred of job j is pred[pred_at[j] .. pred_at[j+1]), as job indices. NULL: the default. */
+    int32_t *pred;
+    int32_t *pred_at;
+    struct stage *stage; /* what each stage weighs, once cost.c has said; NULL: unknown */
+    struct model *model; /* NULL: unit costs, every tensor 1 byte */
+    bool has_cluster;
+    struct link *link; /* [src * workers + dst]; NULL: free */
+    double *speed;     /* per rank: 2 takes half the time of 1; NULL: all 1 */
+    double memory;     /* bytes per rank; INFINITY: no limit */
+    double flops;      /* per second and rank; 0: not given, times are then in FLOP */
+    double *took;      /* measured seconds, [stage * NOPS + op]; NAN: not measured. NULL: nothing was */
+    /* The model's embedding, on stage 0, and its unembedding share a token table: a set of weights of its own, number
+     * `stages`. cost.c says. */
+    bool tied;
+    int unembedding; /* tied: the stage that has it */
+};
+
+/* Do the model's stages form a graph, whose edges are the jobs' dependencies? */
+static inline bool is_graph(const struct spec *sp) { return sp->model && sp->model->from; }
+
+static inline int32_t job_at(const struct spec *sp, int s, int b, int d) {
+    return sp->at[((int64_t)s * sp->batches + b) * NDIRS + d];
+}
+
+/* Whose n is smaller: below 0, a's; 0: they are equal. */
+static inline int compare_n(const struct job *a, const struct job *b) {
+    if (a->prio != b->prio)
+        return a->prio < b->prio ? -1 : 1;
+    return (a->rest > b->rest) - (a->rest < b->rest);
+}
+
+/* How long job j runs. */
+static inline double job_time(const struct spec *sp, int32_t j) {
+    const struct job *job = &sp->job[j];
+    return job->pair ? sp->pair[job->pair - 1].cost : job->cost;
+}
+
+/* The job that j, the first of an overlapped pair, runs together with; -1: j is none. */
+static inline int32_t partner_of(const struct spec *sp, int32_t j) {
+    const struct pair *p = sp->job[j].pair ? &sp->pair[sp->job[j].pair - 1] : NULL;
+    return p && p->first == j ? p->second : -1;
+}
+
+/* script.c's result is made from these: files or NULL, and -D settings "key=value". */
+struct script_args {
+    const char *schedule, *model, *cluster;
+    enum lanes_per lanes;
+    bool recompute;
+    const char **set;
+    int nset;
+    int nsizes; /* of these the last are for the schedule alone */
+    bool *used; /* [nset]: the settings that a script had a use for are marked. NULL: all must be of use */
+};
+
+/* ---- cost.c: what each stage weighs; behind the stages, of a tied model, what the table does ---- */
+
+struct stage {
+    double cost[NDIRS]; /* default cost of F, R, I, B, W: units, FLOP, or seconds */
+    double flop[NDIRS];
+    double update;         /* cost of U */
+    int64_t bytes[NKINDS]; /* of weight, wgrad, opt, work, act, grad, stash, wstash, input, token */
+    struct rt_stage rt;    /* layers and offsets; empty without a model */
+};
+#endif

@@ -1,0 +1,118 @@
+/* Scripts to plain data. A schedule, a model and a cluster are three Lua files that know nothing of each other; each
+ * runs in a sandbox of its own, answers every question about it at once, and is gone: nothing above knows Lua.
+ *
+ *   script.c            this: files and -D settings in, struct spec out; a CSV of PyTorch's is a script too
+ *   script_sandbox.c    how much a script can do: instructions, memory
+ *   script_library.c    library functions that are counted while they run;  script_pattern.c, those with patterns
+ *   script_globals.c    what it can name
+ *   script_error.c      messages with the script's line
+ *   script_fields.c     tables and parameters
+ *   script_schedule.c   schedule { … } to jobs;  script_model.c, script_cluster.c likewise */
+#include "formats/formats.h"
+#include "script.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const script_kinds[] = {"schedule", "model", "cluster"};
+
+static struct settings read_settings(const struct script_args *a) {
+    struct settings set = {.n = a->nset};
+    set.key = NEW(const char *, a->nset);
+    set.value = NEW(const char *, a->nset);
+    set.used = a->used ? a->used : NEW(bool, a->nset);
+    for (int i = 0; i < a->nset; i++) {
+        char *key = copy_string(a->set[i]), *equals = strchr(key, '=');
+        if (!equals || equals == key)
+            die("-D %s: expected key=value, such as -D workers=8", a->set[i]);
+        *equals = 0;
+        set.key[i] = key;
+        set.value[i] = equals + 1;
+    }
+    return set;
+}
+
+static void check_settings(const struct settings *set) {
+    for (int i = 0; i < set->n; i++)
+        if (!set->used[i])
+            die("-D %s=%s: no script has a parameter '%s'%s", set->key[i], set->value[i], set->key[i],
+                hint(set->key[i], set->declared, (int)set->ndeclared));
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const struct param *)a)->name, ((const struct param *)b)->name);
+}
+
+/* What a compile or a run wrote is no script; Lua would say so in its own words. */
+static void refuse_outputs(const struct script *S) {
+    if (strncmp(S->src, "pianola 1\n", 10) == 0)
+        die("%s: this is a program, no script; `pianola verify` and `pianola diff` take it", S->file);
+    if (strncmp(S->src, "rank\tlane\t", 10) == 0 || strncmp(S->src, "step\trank\t", 10) == 0)
+        die("%s: this is a timeline, no script; `pianola diff` takes it, and `pianola show SCHEDULE.lua --measured` "
+            "one "
+            "that was measured",
+            S->file);
+}
+
+/* A schedule may be PyTorch's CSV: it is run as the script that import makes of it. */
+static void read_script(struct script *S, const char *path) {
+    struct text lua = {0};
+    S->src = read_file(path, &S->size);
+    refuse_outputs(S);
+    if (S->kind != SCRIPT_SCHEDULE || !is_torch(path, S->src))
+        return;
+    if (strlen(S->src) != S->size)
+        die("%s: byte %zu is zero: this is no text", S->file, strlen(S->src));
+    read_torch(&lua, S->file, S->src);
+    S->src = lua.s;
+    S->size = lua.n;
+}
+
+/* Returns the parameters it ran with, as text. */
+static const char *run(enum script_kind kind, const char *path, struct settings *set,
+                       void (*extract)(struct script *, void *), struct spec *sp) {
+    struct script S = {.kind = kind, .set = set, .d = -1};
+    S.file = strcmp(path, "-") ? path : "stdin";
+    size_t n = strlen(path);
+    if (n > 6 && strcmp(path + n - 6, ".d.lua") == 0)
+        die("%s describes to editors what scripts can use; it is no script itself", path);
+    read_script(&S, path);
+    sandbox_run(&S, extract, sp);
+    if (kind == SCRIPT_SCHEDULE)
+        sp->effort = S.effort;
+    struct text text = {0};
+    put(&text, "%s", "");
+    if (S.nparams > 0)
+        qsort(S.param, S.nparams, sizeof *S.param, by_name);
+    for (size_t i = 0; i < S.nparams; i++)
+        put(&text, "%s%s=%s", i ? " " : "", S.param[i].name, S.param[i].value);
+    return text.s;
+}
+
+const char *script_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    char *name = copy_string(slash ? slash + 1 : path);
+    size_t n = strlen(name);
+    if (n > 4 && (!strcmp(name + n - 4, ".lua") || !strcmp(name + n - 4, ".csv")))
+        name[n - 4] = 0;
+    return strcmp(name, "-") ? name : "stdin";
+}
+
+struct spec *script_load(const struct script_args *a) {
+    struct spec *sp = NEW(struct spec, 1);
+    sp->lanes = a->lanes;
+    sp->recompute = a->recompute;
+    struct settings set = read_settings(a);
+    sp->name = script_name(a->schedule);
+    sp->file = a->schedule;
+    sp->memory = INFINITY;
+    sp->params = run(SCRIPT_SCHEDULE, a->schedule, &set, extract_schedule, sp);
+    set.n -= a->nsizes;
+    if (a->model)
+        run(SCRIPT_MODEL, a->model, &set, extract_model, sp);
+    if (a->cluster)
+        run(SCRIPT_CLUSTER, a->cluster, &set, extract_cluster, sp);
+    if (!a->used)
+        check_settings(&set);
+    return sp;
+}

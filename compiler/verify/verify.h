@@ -1,0 +1,37 @@
+/* The proof. */
+#ifndef PIANOLA_VERIFY_H
+#define PIANOLA_VERIFY_H
+#include "ir/graph.h"
+#include "ir/program.h"
+
+/* verify.c: needs nothing but the job graph and the streams; gives NULL when all claims asked for hold, else the first
+ * that does not, with a counterexample. Shares no code with lower, mem and lanes. X(name, what it says) */
+#define CLAIMS(X)                                                                                                      \
+    X(JOBS, "jobs", "every job runs exactly once, on its rank, on the right tensors and weights")                      \
+    X(GRADIENTS, "gradients", "every home adds the sum over all microbatches, each exactly once, in one update")       \
+    X(RACES, "races", "any two accesses to a byte, of which one writes, are ordered")                                  \
+    X(MEMORY, "memory", "nothing is read before it is written or after it is freed; live buffers never overlap; "      \
+                        "peak <= plan <= limit")                                                                       \
+    X(SERIAL, "serial deadlock", "each rank one instruction at a time, every send blocking until its receive: no "     \
+                                 "deadlock")                                                                           \
+    X(LANES, "lane deadlock", "each lane in its order, every send blocking until its receive: no deadlock")
+#define X(name, ...) CLAIM_BIT_##name,
+enum claim_bit { CLAIMS(X) NCLAIMS };
+#undef X
+#define X(name, ...) CLAIM_##name = 1 << CLAIM_BIT_##name,
+enum claim { CLAIMS(X) CLAIM_ALL = (1 << NCLAIMS) - 1 };
+#undef X
+extern const char *const claim_word[NCLAIMS], *const claim_what[NCLAIMS];
+/* The machine that they are claimed of: verify_orders.c describes it. */
+#define MACHINE_MODEL "start-end"
+extern int64_t verify_work; /* instructions and operands gone through so far, for tests of how that grows */
+struct refutation {
+    int claim; /* one of enum claim */
+    int holds; /* those that were found to hold all the same */
+    char *why; /* the counterexample: rank, lane, line, instruction, and the job or message behind it */
+};
+struct refutation *verify(const struct spec *sp, const struct graph *g, const struct program *p, int claims);
+/* verify_text.c: proves a program by what it says itself: its jobs run where they stand, and need what DESIGN's default
+ * or its own `needs` lines say. */
+struct refutation *verify_text(const struct program *p);
+#endif

@@ -1,0 +1,9 @@
+/* What tests see of the compiler: all of it but the commands. */
+#ifndef PIANOLA_COMPILER_H
+#define PIANOLA_COMPILER_H
+#include "draw/draw.h"
+#include "formats/formats.h"
+#include "passes/passes.h"
+#include "script/scripts.h"
+#include "verify/verify.h"
+#endif
