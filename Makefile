@@ -187,14 +187,20 @@ $(B)/kill: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/faults/*.c))
 	$(CC) $(FLAGS) -o $@ $^
 
 units: $(B)/pianola $(B)/property $(B)/readback $(B)/checkpoints $(B)/measure $(B)/kill $(UNITS:%=$(B)/tests/%)
+# What a change breaks first: units, the proof, random schedules and golden text, within three minutes.
+QUICK := tests/floors.sh $(patsubst %,build/tests/%,$(filter test_%,$(UNITS))) tests/bad.sh \
+    $(patsubst %,tests/%_test.sh,golden property table1 verify)
+test-quick: deps
+	@echo "building the quick tests"
+	@$(MAKE_ALL) units
+	@tests/run $(QUICK)
 test: deps
 	@echo "building the tests, plain and with sanitizers"
 	@$(MAKE_ALL) units runtime standin standin-check
 	@$(MAKE_ALL) $(ASAN) units
 	@$(MAKE_ALL) $(TSAN) build/tsan/pianola
 	@[ ! -x $(NVCC) ] || $(MAKE_ALL) gpu
-	@tests/run tests/floors.sh $(patsubst %,build/tests/%,$(filter test_%,$(UNITS))) \
-	    $(patsubst %,build/asan/tests/%,$(filter test_%,$(UNITS))) $(SCRIPTS)
+	@tests/run $(QUICK) $(patsubst %,build/asan/tests/%,$(filter test_%,$(UNITS))) $(filter-out $(QUICK),$(SCRIPTS))
 floors:
 	@tests/floors.sh
 # make test-kill N=1000: so many ranks killed or stopped.
@@ -273,4 +279,4 @@ format:
 	git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | grep -v ^generated/ | xargs clang-format -i
 clean:
 	rm -rf build
-.PHONY: gpu standin runtime deps units test test-kill test-torch test-traces floors bench fuzzers fuzz bless asan tsan demo install format clean
+.PHONY: gpu standin runtime deps units test test-quick test-kill test-torch test-traces floors bench fuzzers fuzz bless asan tsan demo install format clean
