@@ -13,9 +13,9 @@ TSAN := B=build/tsan SAN='-fsanitize=thread'
 FUZZ := B=build/fuzz CC=clang SAN='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -DFUZZING'
 
 # -fno-math-errno lets sqrt and friends become instructions; -ffast-math would let sums differ between machines.
-FLAGS = -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -fno-math-errno -MMD -MP -Ibuild $(CFLAGS) $(SAN)
+FLAGS = -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -fno-math-errno -MMD -MP -Ibuild -Iruntime $(CFLAGS) $(SAN)
 LIBS = $$(pkg-config --libs lua5.4 openblas) -lm -pthread
-SOURCES := $(wildcard compiler/*/*.c) $(filter-out runtime/comm_mpi.c runtime/rank_%.c,$(wildcard runtime/*.c))
+SOURCES := $(wildcard compiler/*/*.c) $(filter-out %/comm_mpi.c runtime/rank/%,$(wildcard runtime/*/*.c))
 LIBRARY := $(patsubst %.c,$(B)/obj/%.o,$(filter-out compiler/cli/main.c,$(SOURCES)))
 UNITS := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c tests/guard_proof/*.c))
 HELPERS := $(patsubst %.c,$(B)/obj/%.o,$(filter-out tests/test_%.c,$(wildcard tests/*.c)))
@@ -56,12 +56,12 @@ $(B)/libpianola.a: $(LIBRARY)
 
 # The runtime alone, for the ranks' own programs. pianola-host.pc says how to compile and link them: the one in build/
 # finds what lies beside it, the installed one what lies in its own prefix, wherever that was moved to.
-RUNTIME := $(patsubst %.c,$(B)/obj/%.o,$(wildcard runtime/*.c))
+RUNTIME := $(patsubst %.c,$(B)/obj/%.o,$(wildcard runtime/*/*.c))
 HEADERS := ops.h rank.h rt.h
 $(B)/libpianola-host.a: $(RUNTIME)
 	rm -f $@
 	ar rcs $@ $^
-$(B)/obj/runtime/comm_mpi.o: private CC := mpicc
+$(B)/obj/runtime/comm/comm_mpi.o: private CC := mpicc
 # $(1): the prefix, as seen from the file; $(2): where the library lies; $(3): its name; $(4): on what; $(5): with what.
 pc = printf '%s\n' 'prefix=$${pcfiledir}$(1)' 'includedir=$${prefix}/include' 'libdir=$${prefix}$(2)' \
     'Name: $(3)' 'Description: replays a rank of a program on a $(4)' 'Version: 0.1.0' \
@@ -73,19 +73,17 @@ $(B)/pianola-host.pc: Makefile
 	{ $(call pc_host,,); } >$@
 runtime: $(B)/libpianola-host.a $(B)/pianola-host.pc
 
-# The CUDA half: a library that `pianola run --device cuda` opens, and one that ranks' own programs are built with, like
-# pianola-host; only these need nvcc, and only the second NCCL. The C files that they share with the host are compiled
-# into them once more. What ptxas says of registers and spills stays in build/cuda/*.log.
+# The CUDA half: a library that `pianola run --device cuda` opens, with all ranks in its process, and one that ranks' own
+# programs are built with, like pianola-host; only these need nvcc, and only the second NCCL. The C files that they share
+# with the host, all but *_host.c, are compiled for them once more. What ptxas says of registers and spills stays in
+# build/cuda/*/*.log.
 CUDA_HOME ?= /usr/local/cuda
 NVCC ?= $(CUDA_HOME)/bin/nvcc
 ARCHS := -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 -gencode arch=compute_100,code=sm_100
 NVFLAGS := -std=c++17 -O3 $(ARCHS) -Werror all-warnings -Xcompiler -fPIC,-fvisibility=hidden -Iruntime -MMD -MP
-CUDA := $(patsubst runtime/%.cu,%,$(wildcard runtime/*.cu))
-INPROC := train_cuda comm_loopback # in the first only
-OWNPROC := rank_cuda comm_nccl comm_put # in the second only
-SHARED := replay data data_file optim_host
-RANKS := $(filter-out rank_host,$(patsubst runtime/%.c,%,$(wildcard runtime/rank_*.c))) watch launch progress json \
-    timeline durable safetensors checkpoint checkpoint_manifest checkpoint_lock tcp_meet tcp_greet sha256 comm_tcp comm_mpi
+# $(1): cuda or standin; $(2): folders of runtime/.
+cuda_objects = $(patsubst runtime/%.cu,build/$(1)/%.o,$(wildcard $(2:%=runtime/%/*.cu)))
+PIC := $(patsubst runtime/%.c,build/pic/%.o,$(filter-out %_host.c runtime/process/%,$(wildcard runtime/*/*.c)))
 NCCL := $(firstword $(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nccl.h /usr/local/include/nccl.h))
 build/cuda/%.o: runtime/%.cu Makefile
 	@mkdir -p $(@D)
@@ -94,10 +92,14 @@ build/pic/%.o: runtime/%.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -O3 -fno-trapping-math -fPIC -c -o $@ $<
 # Where no MPI is, ranks on GPUs meet over TCP alone.
-build/pic/comm_mpi.o: private CC := $(if $(shell command -v mpicc),mpicc,$(CC) -DNO_MPI)
-build/libpianola-cuda.so: $(patsubst %,build/cuda/%.o,$(filter-out $(OWNPROC),$(CUDA))) $(SHARED:%=build/pic/%.o)
+build/pic/comm/comm_mpi.o: private CC := $(if $(shell command -v mpicc),mpicc,$(CC) -DNO_MPI)
+# An archive, of which each takes what it needs.
+build/pic/shared.a: $(PIC)
+	rm -f $@
+	ar rcs $@ $^
+build/libpianola-cuda.so: $(call cuda_objects,cuda,layers device process) build/pic/shared.a
 	$(NVCC) -shared -o $@ $^ -lcublasLt -cudart shared
-build/libpianola-cuda.a: $(patsubst %,build/cuda/%.o,$(filter-out $(INPROC),$(CUDA))) $(patsubst %,build/pic/%.o,$(SHARED) $(RANKS))
+build/libpianola-cuda.a: $(call cuda_objects,cuda,layers device comm rank) $(PIC)
 	rm -f $@
 	ar rcs $@ $^
 pc_cuda = $(call pc,$(1),$(2),pianola-cuda,GPU,-L$(CUDA_HOME)/lib64 -Wl$(comma)-rpath$(comma)$(CUDA_HOME)/lib64 -lcublasLt -lnccl -lcudart -lstdc++)
@@ -112,19 +114,17 @@ $(error $(NVCC) is not there: install the CUDA toolkit, or name its folder with 
 endif
 endif
 # The same sources on the CPU, against tests/standin/ instead of CUDA: for tests only. NVTX needs no GPU: it is the real one.
-build/standin/nvtx.o: private NVTX := -idirafter $(CUDA_HOME)/include
-STANDIN := $(wildcard tests/standin/*.cpp)
+build/standin/device/nvtx.o: private NVTX := -idirafter $(CUDA_HOME)/include
+STANDIN := $(patsubst tests/%.cpp,build/%.o,$(wildcard tests/standin/*.cpp))
 build/standin/%.o: runtime/%.cu Makefile
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -O1 -g -fPIC -DWITHOUT_CUDNN -Itests/standin -Iruntime -MMD -MP $(NVTX) -x c++ -c -o $@ $<
 build/standin/%.o: tests/standin/%.cpp Makefile
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -O1 -g -fPIC -Itests/standin -Iruntime -MMD -MP -c -o $@ $<
-build/standin/libpianola-cuda.so: $(patsubst %,build/standin/%.o,$(filter-out $(OWNPROC),$(CUDA))) \
-    $(STANDIN:tests/%.cpp=build/%.o) $(SHARED:%=build/pic/%.o)
+build/standin/libpianola-cuda.so: $(call cuda_objects,standin,layers device process) $(STANDIN) build/pic/shared.a
 	$(CXX) -shared -o $@ $^ -pthread
-build/standin/libpianola-cuda.a: $(patsubst %,build/standin/%.o,$(filter-out $(INPROC),$(CUDA))) \
-    $(STANDIN:tests/%.cpp=build/%.o) $(patsubst %,build/pic/%.o,$(SHARED) $(RANKS))
+build/standin/libpianola-cuda.a: $(call cuda_objects,standin,layers device comm rank) $(STANDIN) $(PIC)
 	rm -f $@
 	ar rcs $@ $^
 build/standin/pianola-cuda.pc: $(B)/pianola-host.pc
@@ -133,8 +133,8 @@ build/standin/pianola-cuda.pc: $(B)/pianola-host.pc
 build/standin/%.o: tests/put/%.cpp Makefile
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -O1 -g -fPIC -Itests/standin -Iruntime -MMD -MP -c -o $@ $<
-build/standin/libpianola-put.so: $(patsubst %,build/standin/%.o,train_put $(filter-out $(INPROC) $(OWNPROC),$(CUDA)) comm_put) \
-    $(STANDIN:tests/%.cpp=build/%.o) $(SHARED:%=build/pic/%.o)
+build/standin/libpianola-put.so: build/standin/train_put.o build/standin/comm/comm_put.o \
+    $(call cuda_objects,standin,layers device) $(STANDIN) build/pic/shared.a
 	$(CXX) -shared -o $@ $^ -pthread
 standin: build/pianola build/standin/libpianola-put.so build/standin/libpianola-cuda.so build/standin/libpianola-cuda.a build/standin/pianola-cuda.pc
 

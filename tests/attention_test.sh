@@ -8,13 +8,13 @@ room=$(mktemp -d) || exit 2
 trap 'rm -rf "$room"' EXIT
 
 flags="-DWITHOUT_CUDNN -O1 -g -Wall -Wextra -Wpedantic -Werror -Wno-unknown-pragmas $SAN -Itests/standin -Iruntime"
-for source in runtime/attention.cu runtime/attention_cudnn.cu tests/kernels/attention.cpp tests/standin/grid.cpp; do
+for source in runtime/layers/attention.cu runtime/layers/attention_cudnn.cu tests/kernels/attention.cpp tests/standin/grid.cpp; do
     # shellcheck disable=SC2086
     g++ -x c++ -std=c++17 -DKERNELS_ON_HOST $flags -c "$source" -o "$room/$(basename "$source").o" &
 done
-for name in attention layers linear loss norm optim; do
+for name in {attention,layers,linear,loss,norm}_host parameters; do
     # shellcheck disable=SC2046,SC2086
-    gcc -std=c11 -D_GNU_SOURCE $flags $(pkg-config --cflags openblas) -c "runtime/${name}_host.c" -o "$room/$name.o" &
+    gcc -std=c11 -D_GNU_SOURCE $flags $(pkg-config --cflags openblas) -c "runtime/layers/$name.c" -o "$room/$name.o" &
 done
 wait
 # shellcheck disable=SC2046,SC2086

@@ -1,7 +1,7 @@
 /* What the tests of checkpoints share: a folder of their own, files whole, and a file opened and read to its end. */
 #ifndef PIANOLA_CHECKPOINT_ROOM_H
 #define PIANOLA_CHECKPOINT_ROOM_H
-#include "../runtime/safetensors.h"
+#include "../runtime/store/safetensors.h"
 #include "handmade.h"
 #include <criterion/criterion.h>
 #include <fcntl.h>

@@ -117,7 +117,7 @@ if [ -f "$cuda/include/cudnn.h" ]; then
     flags="-std=c++17 -O1 -g -Wall -Wextra -Werror -Itests/standin -Iruntime -idirafter $cuda/include"
     # shellcheck disable=SC2046,SC2086
     g++ $flags -shared -fPIC tests/kernels/fake_cudnn.cpp -o "$room/fake/libcudnn.so.9" &&
-        g++ $flags -DSQUARES=49152 -x c++ runtime/attention_cudnn.cu tests/kernels/cudnn_run.cpp -x none -o "$room/run" \
+        g++ $flags -DSQUARES=49152 -x c++ runtime/layers/attention_cudnn.cu tests/kernels/cudnn_run.cpp -x none -o "$room/run" \
             "$PWD/build/standin/libpianola-cuda.so" build/libpianola.a -Wl,-rpath,"$PWD/build/standin" -rdynamic -Wl,-u,host_forward \
             $(pkg-config --libs openblas lua5.4) -lm -ldl -pthread &&
         OPENBLAS_NUM_THREADS=1 LD_LIBRARY_PATH="$PWD/$room/fake" timeout 200 "$room/run" 2>"$room/said"
@@ -128,11 +128,11 @@ fi
 
 nvcc=${NVCC:-${CUDA_HOME:-/usr/local/cuda}/bin/nvcc}
 if [ -x "$nvcc" ] && make -s -j"$(nproc)" gpu; then
-    cat build/cuda/*.log | awk '
+    cat build/cuda/*/*.log | awk '
         /spill stores/ { n++; spilled += $0 !~ / 0 bytes spill stores, 0 bytes spill loads/ }
         /Used [0-9]+ registers/ { sub(/.*Used /, ""); most = $1 > most ? $1 : most; sum += $1 }
         END { printf "nvcc: %d kernels for sm_80, sm_90 and sm_100, %d registers on average, at most %d; %d spill\n", n, sum / n, most, spilled }'
-    expect "kernels that spill registers" 0 "$(cat build/cuda/*.log | grep 'spill stores' | grep -vc ' 0 bytes spill stores, 0 bytes spill loads')"
+    expect "kernels that spill registers" 0 "$(cat build/cuda/*/*.log | grep 'spill stores' | grep -vc ' 0 bytes spill stores, 0 bytes spill loads')"
     expect "kernels compiled by nvcc are all there" yes \
         "$(nm -D build/libpianola-cuda.so | grep -q ' T cuda_train$' && echo yes)"
 elif [ -x "$nvcc" ]; then

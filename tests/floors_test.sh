@@ -8,8 +8,10 @@ passed=0 failed=0
 
 build_house() {
     rm -rf "${house:?}"/*
-    mkdir -p "$house"/compiler/{base,ir,passes,verify,formats,script,cli} "$house"/{runtime,schedules,tests}
+    mkdir -p "$house"/compiler/{base,ir,passes,verify,formats,script,cli} "$house"/runtime/{store,layers,device,comm} \
+        "$house"/{schedules,tests}
     grep '^| `' compiler/README.md | grep -v 'draw`\|diff`' >"$house/compiler/README.md"
+    grep '^| `' runtime/README.md | grep -v 'process`\|rank`' >"$house/runtime/README.md"
     cd "$house" || exit 2
     printf '#include "base/base.h"\n#include "../../runtime/ops.h"\n' >compiler/ir/program.h
     printf '#include "program.h"\n' >compiler/ir/program.c
@@ -19,11 +21,12 @@ build_house() {
     printf '#include "passes/passes.h"\n' | tee compiler/formats/formats.h >compiler/formats/text.c
     printf '#include "formats/formats.h"\n#include "prelude.h"\n#include <lua.h>\n' >compiler/script/script_job.c
     printf '#include "passes/passes.h"\n#include "verify/verify.h"\n#include "../../runtime/rt.h"\n' >compiler/cli/run.c
-    printf '#include "ops.h"\n' | tee runtime/rt.h runtime/replay.h >runtime/data.c
-    printf '#include "rt.h"\n#include <nccl.h>\n#include <cuda_runtime.h>\n' >runtime/comm_nccl.cu
-    printf '#include "rt.h"\n#include <mpi.h>\n' >runtime/comm_mpi.c
-    printf '#include "rt.h"\n#include <cublasLt.h>\n' >runtime/linear.cu
-    touch compiler/base/base.h compiler/cli/main.c runtime/ops.h runtime/checkpoint.h schedules/gpipe.lua tests/test_base.c
+    printf '#include "ops.h"\n' >runtime/rt.h
+    printf '#include "rt.h"\n' | tee runtime/device/device.h runtime/layers/cuda.cuh >runtime/store/data.c
+    printf '#include "rt.h"\n#include "device/device.h"\n#include "layers/cuda.cuh"\n#include <nccl.h>\n#include <cuda_runtime.h>\n' >runtime/comm/comm_nccl.cu
+    printf '#include "rt.h"\n#include <mpi.h>\n' >runtime/comm/comm_mpi.c
+    printf '#include "cuda.cuh"\n#include <cublasLt.h>\n' >runtime/layers/linear.cu
+    touch compiler/base/base.h compiler/cli/main.c runtime/ops.h runtime/store/checkpoint.h schedules/gpipe.lua tests/test_base.c
     cd - >/dev/null || exit 2
 }
 
@@ -48,8 +51,15 @@ breaks() {
 
 build_house
 expect 0 ""
-breaks runtime/data.c '#include "../compiler/base/base.h"'
-breaks runtime/data.c '#include "base.h"'
+breaks runtime/store/data.c '#include "../compiler/base/base.h"'
+breaks runtime/store/data.c '#include "base.h"'
+breaks runtime/store/data.c '#include "../../compiler/base/base.h"'
+breaks runtime/store/data.c '#include "device/device.h"'
+breaks runtime/store/data.c '#include "../device/device.h"'
+breaks runtime/store/data.c '#include "../../runtime/rt.h"'
+breaks runtime/layers/linear.cu '#include "device/device.h"'
+breaks runtime/device/device.h '#include "comm/world.h"'
+breaks runtime/rt.h '#include "store/checkpoint.h"'
 breaks compiler/passes/sched.c '#include "../../runtime/rt.h"'
 breaks compiler/formats/text.c '  #  include "../../runtime/rt.h"'
 breaks compiler/base/base.c '#include "ir/program.h"'
@@ -68,14 +78,14 @@ breaks compiler/formats/text.c '#include "verify/verify.h"'
 breaks compiler/passes/sched.c '#include <lua.h>'
 breaks compiler/cli/run.c '#include <lauxlib.h>'
 breaks compiler/main.c '#include "base.h"'
-breaks runtime/data.c '#include <lua5.4/lua.h>'
-breaks runtime/data.c '#include <nccl.h>'
-breaks runtime/data.c '#include <mpi.h>'
-breaks runtime/data.c '#include <cuda_runtime.h>'
+breaks runtime/store/data.c '#include <lua5.4/lua.h>'
+breaks runtime/store/data.c '#include <nccl.h>'
+breaks runtime/store/data.c '#include <mpi.h>'
+breaks runtime/store/data.c '#include <cuda_runtime.h>'
 breaks compiler/passes/sched.c '#include <cuda_runtime.h>'
 breaks compiler/passes/sched.c 'int *p = malloc(4);'
 breaks compiler/base/diag.c 'int *p = malloc(4);'
-breaks runtime/sched.c ''
+breaks runtime/store/sched.c ''
 build_house
 seq 601 >"$house/compiler/passes/sched.c"
 expect 1 compiler/passes/sched.c

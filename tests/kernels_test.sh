@@ -8,34 +8,34 @@ room=${B:-build}/kernels
 mkdir -p "$room" || exit 2
 
 # object SOURCE COMPILER...: compiles what is older than its source or any header
-headers=$(ls runtime/*.h runtime/*.cuh tests/standin/*.h tests/kernels/*.h tests/kernels_test.sh)
+headers=$(ls runtime/*.h runtime/*/*.h runtime/*/*.cuh tests/standin/*.h tests/kernels/*.h tests/kernels_test.sh)
 object() {
     local o h
     o=$room/$(basename "$1").o
     [ -e "$o" ] && [ "$o" -nt "$1" ] && for h in $headers; do [ "$o" -nt "$h" ] || break; done && [ "$o" -nt "$h" ] && return
     # shellcheck disable=SC2086
-    "${@:2}" -O1 -g -ffp-contract=off -Wall -Wextra -Wpedantic -Werror $SAN -c "$1" -o "$o" || rm -f "$o"
+    "${@:2}" -O1 -g -ffp-contract=off -Wall -Wextra -Wpedantic -Werror $SAN -Iruntime -c "$1" -o "$o" || rm -f "$o"
 }
-device() { object "$1" g++ -x c++ -std=c++17 -DKERNELS_ON_HOST -Itests/standin -Iruntime; }
+device() { object "$1" g++ -x c++ -std=c++17 -DKERNELS_ON_HOST -Itests/standin; }
 # shellcheck disable=SC2046
 host() { object "$1" gcc -std=c11 -D_GNU_SOURCE $(pkg-config --cflags openblas); }
 
 jobs_of() { while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done; }
-sources="runtime/elementwise.cu runtime/embedding.cu runtime/norm.cu runtime/loss.cu runtime/optim.cu tests/standin/grid.cpp"
-reference="layers norm loss optim linear attention"
+sources="$(echo runtime/layers/{elementwise,embedding,norm,loss,optim}.cu) tests/standin/grid.cpp"
+reference="layers_host norm_host loss_host linear_host attention_host parameters"
 for source in $sources tests/kernels/kernels.cpp tests/kernels/mistakes.cpp; do
     jobs_of
     device "$source" &
 done
 for name in $reference; do
     jobs_of
-    host "runtime/${name}_host.c" &
+    host "runtime/layers/$name.c" &
 done
 wait
 objects() { for f in "$@"; do echo "$room/$(basename "$f").o"; done; }
 # shellcheck disable=SC2046,SC2086
 g++ $SAN -o "$room/kernels" $(objects $sources tests/kernels/kernels.cpp) \
-    $(for name in $reference; do echo "$room/${name}_host.c.o"; done) $(pkg-config --libs openblas) -lm &&
+    $(for name in $reference; do echo "$room/$name.c.o"; done) $(pkg-config --libs openblas) -lm &&
     g++ $SAN -o "$room/mistakes" $(objects tests/standin/grid.cpp tests/kernels/mistakes.cpp) || exit 1
 
 timeout 60 "$room/mistakes"

@@ -1,8 +1,8 @@
 /* For tests of ranks over TCP: ranks as processes that meet over the loopback, how they ended, and what they said. */
 #ifndef PIANOLA_TCP_RANKS_H
 #define PIANOLA_TCP_RANKS_H
-#include "../runtime/tcp.h"
-#include "../runtime/watch.h"
+#include "../runtime/comm/tcp.h"
+#include "../runtime/comm/watch.h"
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* One run at a time in a folder of checkpoints: who has it is named, and has it until it is gone. */
-#include "../runtime/checkpoint.h"
+#include "../runtime/store/checkpoint.h"
 #include "checkpoint_room.h"
 #include <signal.h>
 #include <sys/prctl.h>

@@ -1,8 +1,8 @@
 /* Ranks over TCP: what they compute is compared, bit by bit, with what threads of one process compute over comm_local.
  * Then what they say when one of them dies, or is not where it should be. */
 #include "cli/compile.h"
-#include "../runtime/host.h"
-#include "../runtime/host_device.h"
+#include "../runtime/layers/host.h"
+#include "../runtime/device/host_device.h"
 #include "handmade.h"
 #include "random_spec.h"
 #include "tcp_ranks.h"

@@ -1,5 +1,5 @@
 /* What a mapped text is told by, and what is said when it changes. */
-#include "../runtime/data_file.h"
+#include "../runtime/store/data_file.h"
 #include "text_file.h"
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* Environments as launchers make them, and as people get them wrong. */
-#include "../runtime/launch.h"
+#include "../runtime/comm/launch.h"
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

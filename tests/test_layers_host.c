@@ -1,5 +1,5 @@
 /* Every layer against itself in double precision, differentiated numerically; and the promises of the sweeps. */
-#include "../runtime/host.h"
+#include "../runtime/layers/host.h"
 #include "handmade.h"
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* The replay core on devices that only keep a record, and training on the host against one rank's. */
 #include "cli/compile.h"
-#include "../runtime/device.h"
+#include "../runtime/device/device.h"
 #include "handmade.h"
 #include "random_spec.h"
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SHA-256 and HMAC-SHA-256 on the vectors of their standards, computed by others. */
-#include "../runtime/sha256.h"
+#include "../runtime/store/sha256.h"
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>

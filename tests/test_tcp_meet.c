@@ -1,5 +1,5 @@
 /* How ranks over TCP find one another, and whom they turn away. */
-#include "../runtime/tcp_greet.h"
+#include "../runtime/comm/tcp_greet.h"
 #include "tcp_ranks.h"
 #include <dlfcn.h>
 #include <netdb.h>

@@ -1,8 +1,8 @@
 /* `pianola run`: the compiled program handed to the runtime, in this process. */
-#include "../../runtime/progress.h"
+#include "../../runtime/store/progress.h"
 #include "../../runtime/rt.h"
-#include "../../runtime/timeline.h"
-#include "../../runtime/train_cuda.h"
+#include "../../runtime/store/timeline.h"
+#include "../../runtime/process/train_cuda.h"
 #include "base/quote.h"
 #include "compile.h"
 #include <dlfcn.h>

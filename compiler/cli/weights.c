@@ -1,6 +1,6 @@
 /* `pianola export-weights`: the parameters of a checkpoint's stages as one safetensors file, for other tools. */
-#include "../../runtime/checkpoint.h"
-#include "../../runtime/safetensors.h"
+#include "../../runtime/store/checkpoint.h"
+#include "../../runtime/store/safetensors.h"
 #include "base/quote.h"
 #include "compile.h"
 #include <errno.h>

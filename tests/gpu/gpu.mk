@@ -8,7 +8,7 @@ LAYER_TESTS := kernels attention linear fused
 TRAVELS := $(addprefix $(G)/,pianola libpianola-cuda.so layer_times.so $(LAYER_TESTS) nccl put/ranks)
 STAYS := $(addprefix $(S)/,pianola libpianola-cuda.so layer_times.so $(LAYER_TESTS) nccl put/ranks)
 NVHOST := -std=c++17 -O2 -Xcompiler -fPIC -Iruntime -MMD -MP # these have no kernels of their own
-WITHOUT_TRAINING = $(patsubst %,build/$(1)/%.o,$(filter-out train_cuda $(OWNPROC),$(CUDA))) $(SHARED:%=build/pic/%.o)
+WITHOUT_TRAINING = $(call cuda_objects,$(1),layers device) build/pic/shared.a
 
 # OpenBLAS as far as it is used, for all programs at once.
 $(G)/libpianola-blas.so: Makefile
@@ -48,11 +48,11 @@ $(S)/obj/%.o: tests/kernels/%.cpp Makefile tests/gpu/gpu.mk
 $(S)/obj/%.o: tests/gpu/%.cu Makefile tests/gpu/gpu.mk
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -O1 -g -fPIC -Itests/standin -Iruntime -MMD -MP -x c++ -c -o $@ $<
-$(addprefix $(S)/,$(LAYER_TESTS)): $(S)/%: $(S)/obj/%.o $(call WITHOUT_TRAINING,standin) $(STANDIN:tests/%.cpp=build/%.o) build/libpianola.a
+$(addprefix $(S)/,$(LAYER_TESTS)): $(S)/%: $(S)/obj/%.o $(call WITHOUT_TRAINING,standin) $(STANDIN) build/libpianola.a
 	$(CXX) -o $@ $^ $$(pkg-config --libs openblas) -lm -pthread
-$(S)/layer_times.so: $(S)/obj/layer_times.o $(call WITHOUT_TRAINING,standin) $(STANDIN:tests/%.cpp=build/%.o)
+$(S)/layer_times.so: $(S)/obj/layer_times.o $(call WITHOUT_TRAINING,standin) $(STANDIN)
 	$(CXX) -shared -o $@ $^ -pthread
-$(S)/nccl: $(S)/obj/nccl.o $(STANDIN:tests/%.cpp=build/%.o)
+$(S)/nccl: $(S)/obj/nccl.o $(STANDIN)
 	$(CXX) -o $@ $^ -pthread
 $(S)/pianola $(S)/libpianola-cuda.so: $(S)/%: standin
 	@mkdir -p $(@D)

@@ -10,10 +10,10 @@
  *     layer  way  count  us  share  flops  bytes  limit_us  of_limit
  *
  * count: a microbatch's; us: one alone; share: of all layers and updates of a step, alone. */
-#include "device_cuda.cuh"
+#include "device/device_cuda.cuh"
 extern "C" {
-#include "job.h"
-#include "train_cuda.h"
+#include "device/job.h"
+#include "process/train_cuda.h"
 }
 #include <math.h>
 #include <stdio.h>

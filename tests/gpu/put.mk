@@ -4,9 +4,9 @@ PUT := serial 1f1b fslpp ddp
 PUT_FLAGS := --model schedules/models/integers.lua -D width=64 -D rows=8
 PUT_4 := -D workers=4
 # The runtime of ranks ($(1): cuda or standin), as a library: it is most of each program.
-PUT_RANKS = $(patsubst %,build/$(1)/%.o,$(filter-out $(INPROC) comm_nccl,$(CUDA))) build/$(1)/no_nccl.o \
-    $(patsubst %,build/pic/%.o,$(SHARED) $(filter-out comm_mpi,$(RANKS)) no_mpi)
-build/pic/no_mpi.o: runtime/comm_mpi.c Makefile
+PUT_RANKS = $(filter-out %/comm_nccl.o,$(call cuda_objects,$(1),layers device comm rank)) build/$(1)/no_nccl.o \
+    $(filter-out %/comm_mpi.o,$(PIC)) build/pic/no_mpi.o
+build/pic/no_mpi.o: runtime/comm/comm_mpi.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -DNO_MPI -fPIC -c -o $@ $<
 build/cuda/no_nccl.o: tests/gpu/no_nccl.cu
@@ -18,7 +18,7 @@ build/standin/no_nccl.o: tests/gpu/no_nccl.cu
 $(G)/put/libpianola-ranks.so: $(call PUT_RANKS,cuda)
 	@mkdir -p $(@D)
 	$(NVCC) -shared -o $@ $^ -lcublasLt -cudart shared
-$(S)/put/libpianola-ranks.so: $(call PUT_RANKS,standin) $(STANDIN:tests/%.cpp=build/%.o)
+$(S)/put/libpianola-ranks.so: $(call PUT_RANKS,standin) $(STANDIN)
 	@mkdir -p $(@D)
 	$(CXX) -shared -o $@ $^ -pthread
 %/put/ranks: %/put/libpianola-ranks.so build/pianola build/pianola-host.pc tests/gpu/put.mk

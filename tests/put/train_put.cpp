@@ -2,10 +2,10 @@
  * --device cuda`, linked with tests/standin/. So the stand-in sees what all ranks touch and what orders it, which it
  * cannot between processes: a word awaited too late, or posted too early, is a race, whatever came out. Kernels are
  * seen by pages, so buffers are moved apart to pages of their own. */
-#include "device_cuda.cuh"
+#include "device/device_cuda.cuh"
 extern "C" {
-#include "rank_run.h"
-#include "train_cuda.h"
+#include "comm/world.h"
+#include "process/train_cuda.h"
 }
 #include <cstdio>
 #include <cstdlib>
@@ -16,7 +16,8 @@ enum { APART = 4096 / PARAM_ALIGN };
 
 struct seat { /* of a rank */
     struct training *t;
-    rank_run run;
+    struct world world;
+    struct replay replay;
     cuda_rank rank;
     cuda_steps steps;
     pthread_t thread;
@@ -29,7 +30,6 @@ struct training {
     std::vector<std::vector<rt_instr>> ins; /* with offsets APART times as large */
     std::vector<std::vector<rt_home>> homes;
     std::vector<int32_t> groups;
-    rt_tables tables;
     struct device device; /* the CUDA one, but for who may launch */
     std::vector<seat> seats;
     std::vector<float> loss; /* [rank][step] */
@@ -48,7 +48,7 @@ static void all(void *link, const void *mine, void *out, size_t bytes) {
     pthread_barrier_wait(&s->t->barrier);
 }
 
-extern "C" void rank_verdict(struct rank_run *, bool ok, const char *why) {
+extern "C" void world_verdict(const struct world *, bool ok, const char *why) {
     if (ok)
         return;
     fprintf(stderr, "pianola: error: %s\n", why);
@@ -67,23 +67,21 @@ static void launch_alone(struct replay *z, const struct rt_instr *x) {
 
 static void prepare(seat *s, int rank) {
     training *t = s->t;
-    s->run.tables = &t->tables;
-    s->run.program = t->program;
-    s->run.world.rank = rank;
-    s->run.world.size = t->program.workers;
-    s->run.world.link = s;
-    s->run.world.all = all;
-    if (cuda_take(&s->run.replay, &s->rank, &t->program, rank, &cuda_put, false))
+    s->world.rank = rank;
+    s->world.size = t->program.workers;
+    s->world.link = s;
+    s->world.all = all;
+    if (cuda_take(&s->replay, &s->rank, &t->program, rank, &cuda_put, false))
         abort();
-    s->run.replay.device = &t->device;
-    cuda_begin(&s->run.replay, t->all->run.seed);
+    s->replay.device = &t->device;
+    cuda_begin(&s->replay, t->all->run.seed);
     s->steps.n = 1;
-    s->steps.replay = &s->run.replay;
+    s->steps.replay = &s->replay;
     s->steps.rank = &s->rank;
     s->steps.graph = t->all->graph;
     if (!steps_open(&s->steps))
         abort();
-    cuda_put.open(&s->run, &s->rank);
+    cuda_put.open(&s->world, &t->program, t->groups.data(), &s->rank);
 }
 
 static void keep_weights(seat *s, int rank) {
@@ -106,7 +104,7 @@ static void *work(void *arg) {
     prepare(s, rank);
     for (int64_t step = 0; step < run->steps; step++) {
         float sum = 0;
-        cuda_feed(&s->run.replay, step, run->data, s->steps.origin);
+        cuda_feed(&s->replay, step, run->data, s->steps.origin);
         steps_run(&s->steps, step, false);
         CUDA(cudaEventSynchronize(s->rank.came[step % 2]));
         for (int b = 0; b < s->t->program.batches; b++)
@@ -117,7 +115,7 @@ static void *work(void *arg) {
     CUDA(cudaStreamSynchronize(s->steps.origin));
     steps_close(&s->steps);
     cuda_put.close(s->rank.link);
-    cuda_release(&s->run.replay, &s->rank);
+    cuda_release(&s->replay, &s->rank);
     return NULL;
 }
 
@@ -162,8 +160,6 @@ static void own_programs(training *t) {
     t->groups.push_back(-1);
     t->program = *p;
     t->program.rank = t->ranks.data();
-    t->tables = {};
-    t->tables.groups = t->groups.data();
 }
 
 extern "C" char **cuda_train(struct cuda_run *run, char *, size_t) {

@@ -38,9 +38,9 @@
  * Ranks may share a GPU, which then changes between their processes. Waits occupy no multiprocessor, so they should not
  * keep it from changing; CUDA promises nothing here. A rank that ends early calls nothing: its context goes with the
  * process, and with it what its streams wait for. */
-#include "device_cuda.cuh"
+#include "device/device_cuda.cuh"
 extern "C" {
-#include "rank_run.h"
+#include "world.h"
 }
 #include <assert.h>
 #include <stdio.h>
@@ -50,7 +50,9 @@ struct part { /* that a rank has in a message: offsets in its memory */
     int64_t tensor, words;
 };
 struct put {
-    struct rank_run *run;
+    const struct world *world;
+    const struct rt_program *program;
+    const int32_t *groups;
     struct cuda_rank *rank;
     char **memory;     /* of each rank, mapped here; NULL: nothing to do with it */
     struct part *part; /* [rank * nmsgs + message]; tensor -1: it has none */
@@ -66,7 +68,7 @@ static bool can(enum cudaDeviceAttr what) {
 /* ---- words ---- */
 
 static const struct part *part_of(const struct put *p, int rank, int32_t msg) {
-    const struct part *a = &p->part[(size_t)rank * (size_t)p->run->program.nmsgs + (size_t)msg];
+    const struct part *a = &p->part[(size_t)rank * (size_t)p->program->nmsgs + (size_t)msg];
     assert(a->tensor >= 0 && p->memory[rank]);
     return a;
 }
@@ -142,7 +144,7 @@ enum { READY, SUMMED, PHASES }; /* a reduction's words, of each rank */
 /* Members one after another, beginning behind me, so that not all have the same one to deal with. */
 static void meet(const struct put *p, const int32_t *member, int ranks, int me, int32_t msg, int phase,
                  cudaStream_t stream, const char *share, size_t bytes) {
-    int workers = p->run->world.size, self = member[me];
+    int workers = p->world->size, self = member[me];
     for (int k = 1; k < ranks; k++) {
         int to = member[(me + k) % ranks];
         if (bytes > 0)
@@ -156,7 +158,7 @@ static void meet(const struct put *p, const int32_t *member, int ranks, int me, 
 
 static bool reduce(void *link, struct replay *z, const struct rt_instr *x) {
     struct put *p = (struct put *)link;
-    const int32_t *member = group_at(p->run->tables->groups, x->peer);
+    const int32_t *member = group_at(p->groups, x->peer);
     cudaStream_t stream = p->rank->lane[x->lane];
     struct members from;
     int32_t i = (int32_t)(x - z->program->rank[z->rank].ins);
@@ -204,8 +206,8 @@ static void give(char *p) { cudaFree(p); }
 
 /* The rank's parts in messages, in the order of its instructions. */
 static void own_parts(const struct put *p, struct part *part) {
-    const struct rt_program *all = &p->run->program;
-    const struct rt_rank *k = &all->rank[p->run->world.rank];
+    const struct rt_program *all = p->program;
+    const struct rt_rank *k = &all->rank[p->world->rank];
     int64_t words = p->rank->extra - p->rank->arena;
     for (int32_t m = 0; m < all->nmsgs; m++)
         part[m].tensor = part[m].words = -1;
@@ -219,18 +221,18 @@ static void own_parts(const struct put *p, struct part *part) {
 
 /* Those it exchanges anything with. False with why: a group is too large. */
 static bool find_peers(const struct put *p, bool *peer, char *why, size_t n) {
-    const struct rt_rank *k = &p->run->program.rank[p->run->world.rank];
+    const struct rt_rank *k = &p->program->rank[p->world->rank];
     for (int32_t i = 0; i < k->nins; i++) {
         const struct rt_instr *x = &k->ins[i];
         int ranks = 0;
         if (x->op == OP_REDUCE)
-            for (const int32_t *m = group_at(p->run->tables->groups, x->peer); *m >= 0; m++, ranks++)
+            for (const int32_t *m = group_at(p->groups, x->peer); *m >= 0; m++, ranks++)
                 peer[*m] = true;
         else if (x->msg >= 0)
             peer[x->peer] = true;
         if (ranks > MEMBERS) {
             snprintf(why, n, "rank %d reduces with %d ranks, and --messages put with %d at most; use --messages nccl",
-                     p->run->world.rank, ranks - 1, MEMBERS - 1);
+                     p->world->rank, ranks - 1, MEMBERS - 1);
             return false;
         }
     }
@@ -238,9 +240,9 @@ static bool find_peers(const struct put *p, bool *peer, char *why, size_t n) {
 }
 
 static bool map(struct put *p, const cudaIpcMemHandle_t *handle, const bool *peer, char *why, size_t n) {
-    int me = p->run->world.rank;
+    int me = p->world->rank;
     p->memory[me] = p->rank->arena;
-    for (int k = 0; k < p->run->world.size; k++) {
+    for (int k = 0; k < p->world->size; k++) {
         if (!peer[k] || k == me)
             continue;
         cudaError_t code = cudaIpcOpenMemHandle((void **)&p->memory[k], handle[k], cudaIpcMemLazyEnablePeerAccess);
@@ -254,10 +256,10 @@ static bool map(struct put *p, const cudaIpcMemHandle_t *handle, const bool *pee
     return true;
 }
 
-static void put_open(struct rank_run *r, struct cuda_rank *c) {
-    const struct world *w = &r->world;
+static void put_open(const struct world *w, const struct rt_program *program, const int32_t *groups,
+                     struct cuda_rank *c) {
     char why[512];
-    size_t size = (size_t)w->size, nmsgs = (size_t)r->program.nmsgs;
+    size_t size = (size_t)w->size, nmsgs = (size_t)program->nmsgs;
     struct put *p = (struct put *)calloc(1, sizeof *p);
     struct part *mine = (struct part *)calloc(nmsgs + 1, sizeof *mine);
     cudaIpcMemHandle_t own, *handle = (cudaIpcMemHandle_t *)calloc(size, sizeof *handle);
@@ -266,13 +268,15 @@ static void put_open(struct rank_run *r, struct cuda_rank *c) {
     ok = ok && (p->memory = (char **)calloc(size, sizeof *p->memory));
     ok = ok && (p->part = (struct part *)calloc(size * nmsgs + 1, sizeof *p->part));
     snprintf(why, sizeof why, "rank %d: no memory for its messages", w->rank);
-    rank_verdict(r, ok, why);
-    p->run = r;
+    world_verdict(w, ok, why);
+    p->world = w;
+    p->program = program;
+    p->groups = groups;
     p->rank = c;
     p->flush = can(cudaDevAttrCanFlushRemoteWrites);
     snprintf(why, sizeof why, "rank %d: its GPU cannot share memory with other processes; use --messages nccl",
              w->rank);
-    rank_verdict(r, can(cudaDevAttrIpcEventSupport), why);
+    world_verdict(w, can(cudaDevAttrIpcEventSupport), why);
     own_parts(p, mine);
     CUDA(cudaIpcGetMemHandle(&own, c->arena));
     CUDA(cudaDeviceSynchronize()); /* its words are 0 before others hear of them */
@@ -280,7 +284,7 @@ static void put_open(struct rank_run *r, struct cuda_rank *c) {
     if (nmsgs > 0)
         w->all(w->link, mine, p->part, nmsgs * sizeof *mine);
     ok = find_peers(p, peer, why, sizeof why) && map(p, handle, peer, why, sizeof why);
-    rank_verdict(r, ok, why);
+    world_verdict(w, ok, why);
     c->link = p;
     free(mine);
     free(handle);
@@ -292,7 +296,7 @@ static void put_open(struct rank_run *r, struct cuda_rank *c) {
 /* Memory is given back only when nobody has it mapped any more. */
 static void put_close(void *link) {
     struct put *p = (struct put *)link;
-    const struct world *w = &p->run->world;
+    const struct world *w = p->world;
     char here = 0, *all = (char *)malloc((size_t)w->size);
     for (int k = 0; k < w->size; k++)
         if (p->memory[k] && k != w->rank)

@@ -1,5 +1,5 @@
 /* A rank's process on a CPU: the host's layers in its one thread, its messages over the world's connections. */
-#include "host_device.h"
+#include "device/host_device.h"
 #include "rank_run.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ void device_connect(struct rank_run *r) {
     bool ok = r->world.prepare(r->world.link, &r->program.rank[r->world.rank], r->program.nmsgs, r->tables->groups,
                                r->device->host.arena);
     snprintf(why, sizeof why, "rank %d: no memory for its messages", r->world.rank);
-    rank_verdict(r, ok, why);
+    world_verdict(&r->world, ok, why);
 }
 
 void device_begin(struct rank_run *r) { host_begin(&r->replay, (uint64_t)r->flags.seed); }

@@ -6,7 +6,7 @@
  */
 #ifndef PIANOLA_HOST_H
 #define PIANOLA_HOST_H
-#include "hash.h"
+#include "store/hash.h"
 #include "rt.h"
 
 /* One layer of one job. Each kind fills in a forward, an input gradient and a weight gradient; NULL: nothing to do. */

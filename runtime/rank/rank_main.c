@@ -1,8 +1,8 @@
 /* The main of a rank's own program: the ranks meet and agree, then the replay, step by step, under a watch. */
-#include "durable.h"
-#include "progress.h"
+#include "store/durable.h"
+#include "store/progress.h"
 #include "rank_run.h"
-#include "watch.h"
+#include "comm/watch.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +67,7 @@ static void meet(struct rank_run *r) {
     watch_phase("waits for all ranks to start");
     if (!(how->mpi ? mpi_open : tcp_open)(&r->world, how, why, sizeof why))
         rank_error(r->self, why);
+    r->world.self = r->self;
 }
 
 /* Everything the run needs is taken here; from the first step on, nothing is. */
@@ -74,7 +75,7 @@ static void prepare(struct rank_run *r, struct training *t) {
     char why[DURABLE_PATH + 512];
     r->data =
         data_open(r->tables->model, rank_reads(r) ? r->flags.data : NULL, (uint64_t)r->flags.seed, why, sizeof why);
-    rank_verdict(r, r->data, why);
+    world_verdict(&r->world, r->data, why);
     rank_agree(r);
     own_program(r);
     t->pulse = calloc((size_t)r->program.batches + LOSSES, sizeof *t->pulse);
@@ -83,7 +84,7 @@ static void prepare(struct rank_run *r, struct training *t) {
         rank_error(r->self, "no memory");
     device_choose(r);
     bool ok = device_take(r, why, sizeof why);
-    rank_verdict(r, ok, why); /* before the next line, which takes all ranks */
+    world_verdict(&r->world, ok, why); /* before the next line, which takes all ranks */
     device_connect(r);
     rank_writers(r);
     device_begin(r);

@@ -15,10 +15,10 @@
  * A reduction adds in rank order, as everywhere (ops.h), which ncclAllReduce does not: its order depends on size,
  * machine and registration. Each rank gets its share of the others' dw, adds them up in rank order, and sends the sum
  * to all: as many bytes as a ring moves, and a scratch. So the bits are those of the host, in a graph or not. */
-#include "device_cuda.cuh"
+#include "device/device_cuda.cuh"
 extern "C" {
-#include "rank_run.h"
 #include "watch.h"
+#include "world.h"
 }
 #include <nccl.h>
 #include <pthread.h>
@@ -35,7 +35,9 @@ struct end { /* of an edge: its way, and the other rank's place there */
     int way, peer;
 };
 struct nccl {
-    struct rank_run *run;
+    const struct world *world;
+    const struct rt_program *program;
+    const int32_t *groups;
     struct cuda_rank *rank;
     struct way *way;
     int nways;
@@ -79,11 +81,11 @@ static void settle(struct nccl *n, const struct way *w, const char *call, const 
         sched_yield();
         if (seconds() > looked + WORLD_LOOK) {
             looked = seconds();
-            n->run->world.look(n->run->world.link);
+            n->world->look(n->world->link);
         }
     }
     if (x)
-        instr_name(name, sizeof name, x, n->run->tables->groups);
+        instr_name(name, sizeof name, x, n->groups);
     watch_fail(trouble(n, x ? name : call, code));
 }
 #define NCCL(n, w, x, call)                                                                                            \
@@ -194,7 +196,7 @@ static int64_t scratch_bytes(int64_t tensor, int workers) {
 static bool reduce(void *link, struct replay *z, const struct rt_instr *x) {
     struct nccl *n = (struct nccl *)link;
     const struct way *w = &n->way[n->of_group[x->peer]];
-    const int32_t *member = group_at(n->run->tables->groups, x->peer);
+    const int32_t *member = group_at(n->groups, x->peer);
     cudaStream_t stream = n->rank->lane[x->lane];
     char *tensor = x->bytes > 0 ? n->rank->arena + x->at[ROLE_dw] : n->nothing + x->lane * NOTHING;
     float *dw = (float *)tensor, *scratch = (float *)n->scratch[x->lane];
@@ -270,12 +272,12 @@ static int32_t lane_of(const struct known *k, int rank, bool receives, int peer)
 
 /* False: a rank sends where another does not receive. */
 static bool know_edges(struct nccl *n, struct known *k) {
-    const struct world *w = &n->run->world;
-    const struct rt_rank *own = &n->run->program.rank[w->rank];
+    const struct world *w = n->world;
+    const struct rt_rank *own = &n->program->rank[w->rank];
     size_t size = (size_t)w->size;
     int32_t *mine = (int32_t *)calloc(2 * size, sizeof *mine);
     if (!mine)
-        rank_error(n->run->self, "no memory");
+        rank_error(n->world->self, "no memory");
     for (int32_t i = 0; i < own->nins; i++) {
         const struct rt_instr *x = &own->ins[i];
         if (x->msg >= 0 && x->op != OP_REDUCE)
@@ -353,14 +355,14 @@ static int ids_before(const struct known *k, int c, int rank) {
 }
 
 static void know_ids(struct nccl *n, struct known *k) {
-    const struct world *w = &n->run->world;
+    const struct world *w = n->world;
     int most = 0;
     for (int r = 0; r < k->size; r++)
         most = max(most, ids_before(k, k->ncircles, r));
     ncclUniqueId *mine = (ncclUniqueId *)calloc((size_t)most + 1, sizeof *mine);
     ncclUniqueId *all = (ncclUniqueId *)calloc((size_t)most * (size_t)k->size + 1, sizeof *all);
     if (!mine || !all)
-        rank_error(n->run->self, "no memory");
+        rank_error(n->world->self, "no memory");
     for (int i = 0; i < ids_before(k, k->ncircles, w->rank); i++) {
         ncclResult_t code = ncclGetUniqueId(&mine[i]);
         if (code != ncclSuccess)
@@ -382,8 +384,8 @@ static int add_way(struct nccl *n, int ranks, int me, const ncclUniqueId *id) {
     config.blocking = 0;
     NCCL(n, w, NULL, ncclCommInitRankConfig(&w->comm, ranks, *id, me, &config));
     NCCL(n, w, NULL,
-         ncclCommRegister(w->comm, n->rank->arena,
-                          (size_t)cuda_rank_bytes(&n->run->program, n->run->world.rank, n->rank->comm), &w->arena));
+         ncclCommRegister(w->comm, n->rank->arena, (size_t)cuda_rank_bytes(n->program, n->world->rank, n->rank->comm),
+                          &w->arena));
     return n->nways - 1;
 }
 
@@ -395,7 +397,7 @@ static int place_in(const struct known *k, int circle, int rank) {
 }
 
 static void connect(struct nccl *n, const struct known *k) {
-    int me = n->run->world.rank;
+    int me = n->world->rank;
     for (int c = 0; c < k->ncircles; c++) {
         int place = place_in(k, c, me);
         if (place < 0)
@@ -429,16 +431,16 @@ static bool know_room(struct known *k, const int32_t *groups) {
 static void know_all(struct nccl *n, struct known *k) {
     int *todo = (int *)calloc((size_t)k->size * (size_t)k->size, sizeof *todo);
     if (!todo)
-        rank_error(n->run->self, "no memory");
+        rank_error(n->world->self, "no memory");
     circles_of_edges(k, todo);
-    circles_of_groups(k, n->run->tables->groups);
+    circles_of_groups(k, n->groups);
     know_ids(n, k);
     free(todo);
 }
 
 static void place_scratch(struct nccl *n) {
-    const struct rt_program *p = &n->run->program;
-    const struct rt_rank *k = &p->rank[n->run->world.rank];
+    const struct rt_program *p = n->program;
+    const struct rt_rank *k = &p->rank[n->world->rank];
     char *at = n->nothing = n->rank->extra;
     at += nothing_bytes(k);
     for (int l = 0; l < k->nlanes; l++) {
@@ -448,32 +450,34 @@ static void place_scratch(struct nccl *n) {
     }
 }
 
-static void nccl_open(struct rank_run *r, struct cuda_rank *c) {
+static void nccl_open(const struct world *w, const struct rt_program *p, const int32_t *groups, struct cuda_rank *c) {
     char why[128];
     struct nccl *n = (struct nccl *)calloc(1, sizeof *n);
     struct known k = {};
-    int version = 0, nlanes = r->program.rank[r->world.rank].nlanes;
-    k.size = r->world.size;
+    int version = 0, nlanes = p->rank[w->rank].nlanes;
+    k.size = w->size;
     size_t size = (size_t)k.size;
     ncclGetVersion(&version);
-    bool ok = n && know_room(&k, r->tables->groups);
+    bool ok = n && know_room(&k, groups);
     ok = ok && (n->way = (struct way *)calloc(2 * size + (size_t)k.ngroups, sizeof *n->way));
     ok = ok && (n->to = (struct end *)calloc(size, sizeof *n->to)) &&
          (n->from = (struct end *)calloc(size, sizeof *n->from));
     ok = ok && (n->of_group = (int *)calloc((size_t)k.ngroups + 1, sizeof *n->of_group));
     ok = ok && (n->scratch = (char **)calloc((size_t)nlanes + 1, sizeof *n->scratch));
-    snprintf(why, sizeof why, "rank %d: no memory for its messages", r->world.rank);
-    rank_verdict(r, ok, why);
-    snprintf(why, sizeof why, "rank %d: NCCL is of version %d, and 2.26 or newer is needed", r->world.rank, version);
-    rank_verdict(r, version >= NCCL_VERSION(2, 26, 0), why);
-    n->run = r;
+    snprintf(why, sizeof why, "rank %d: no memory for its messages", w->rank);
+    world_verdict(w, ok, why);
+    snprintf(why, sizeof why, "rank %d: NCCL is of version %d, and 2.26 or newer is needed", w->rank, version);
+    world_verdict(w, version >= NCCL_VERSION(2, 26, 0), why);
+    n->world = w;
+    n->program = p;
+    n->groups = groups;
     n->rank = c;
     pthread_mutex_init(&n->lock, NULL);
     place_scratch(n);
     __atomic_store_n(&c->link, n, __ATOMIC_RELEASE);
     bool alike = know_edges(n, &k);
-    snprintf(why, sizeof why, "rank %d: not all messages have two sides; compile again", r->world.rank);
-    rank_verdict(r, alike, why);
+    snprintf(why, sizeof why, "rank %d: not all messages have two sides; compile again", w->rank);
+    world_verdict(w, alike, why);
     know_all(n, &k);
     connect(n, &k);
     free(k.lane);

@@ -2,10 +2,10 @@
  * rank_timeline.c, and rank_host.c or rank_cuda.cu, which is C++. */
 #ifndef PIANOLA_RANK_RUN_H
 #define PIANOLA_RANK_RUN_H
-#include "checkpoint.h"
-#include "device.h"
+#include "store/checkpoint.h"
+#include "device/device.h"
 #include "rank_device.h"
-#include "world.h"
+#include "comm/world.h"
 
 struct rank_flags {
     const char *data, *checkpoint, *flight, *timeline;
@@ -32,12 +32,6 @@ struct rank_run {
         *times;    /* [TIMELINE_STEPS][instructions]: of step s in turn s % TIMELINE_STEPS. NULL: nobody asks */
     double origin; /* of the timeline: seconds of the monotonic clock */
 };
-
-/* An error of one rank before the ranks have met, or of its own: names it and ends the process with 2. */
-__attribute__((noreturn)) void rank_error(const struct rt_self *self, const char *why);
-/* Blocks until all ranks have come. Where one brings trouble (ok false), rank 0 says the first such why, and all end
- * with 2. */
-void rank_verdict(struct rank_run *r, bool ok, const char *why);
 
 /* rank_flags.c: ends the process on --help, and with an error on what it does not know. */
 void rank_parse(struct rank_flags *f, int argc, char **argv, const struct rt_self *self);

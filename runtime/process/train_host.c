@@ -1,5 +1,5 @@
 /* All ranks of a program in this process: a thread each, one arena each, taken at the start. */
-#include "host_device.h"
+#include "device/host_device.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

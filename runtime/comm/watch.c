@@ -107,8 +107,8 @@ void instr_name(char *out, size_t n, const struct rt_instr *x, const int32_t *gr
     char batch[16] = "";
     if (x->batch >= 0)
         snprintf(batch, sizeof batch, tensor ? ",%d" : " %d", x->batch);
-    int at =
-        snprintf(out, n, tensor ? "%s %s(%d%s)" : "%s %s%d%s", op_name_of(x->op), tensor ? tensor : "", x->stage, batch);
+    int at = snprintf(out, n, tensor ? "%s %s(%d%s)" : "%s %s%d%s", op_name_of(x->op), tensor ? tensor : "", x->stage,
+                      batch);
     if (op_lane_of(x->op) == LANE_SEND || op_lane_of(x->op) == LANE_RECV)
         snprintf(out + at, n - (size_t)at, " %s rank %d", op_lane_of(x->op) == LANE_SEND ? "to" : "from", x->peer);
     if (x->op != OP_REDUCE || !groups)

@@ -11,7 +11,7 @@
  * are fresh for each. Ranks without a secret say the same with an empty one, which anybody can. */
 #ifndef PIANOLA_TCP_GREET_H
 #define PIANOLA_TCP_GREET_H
-#include "sha256.h"
+#include "store/sha256.h"
 #include "tcp.h"
 
 struct hello { /* alike in all versions */

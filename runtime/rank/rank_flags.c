@@ -32,12 +32,6 @@ static const struct flag {
 };
 enum { NFLAGS = sizeof flags / sizeof *flags };
 
-void rank_error(const struct rt_self *self, const char *why) {
-    fprintf(stderr, "pianola: rank %d of %s: error: %s\n", self->rank, self->name, why);
-    fflush(NULL);
-    _Exit(2); /* not exit: MPI's own handlers would wait for the other ranks */
-}
-
 static _Noreturn void help(const struct rt_self *self) {
     printf("Rank %d of %d of %s. Start all ranks together, each with the same flags:\n\n"
            "  mpirun -n %d DIR/rank --steps 300 --data book.txt --checkpoint saved\n\nFlags:\n",

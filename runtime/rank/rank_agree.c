@@ -1,5 +1,5 @@
 /* One program, one compile: what all ranks of a run must have alike, exchanged before anything runs. */
-#include "job.h"
+#include "device/job.h"
 #include "rank_run.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,5 +96,5 @@ void rank_agree(struct rank_run *r) {
     r->is.data_bytes = reader->data_bytes;
     r->is.data_hash = reader->data_hash;
     free(all);
-    rank_verdict(r, !*why, why);
+    world_verdict(&r->world, !*why, why);
 }

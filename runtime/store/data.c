@@ -8,13 +8,13 @@
  * Integers are made so that schedules can be compared bit for bit. Float addition is not associative, so a gradient
  * summed over microbatches in another order, or in parts on several ranks, has other bits, unless each sum has at
  * most two terms that are not zero: a + b = b + a, and adding zero is exact. So a row of x has one nonzero column,
- * and its target is nonzero in that column alone. Weights start as a diagonal (optim_host.c) without bias. Then every
+ * and its target is nonzero in that column alone. Weights start as a diagonal (parameters.c) without bias. Then every
  * activation and gradient of that row, through linear and relu layers, has but this column; every product sum over
  * columns one term; and a weight's gradient is diagonal and gets one term from each row that hits its column. Over a
  * step the rows take the columns in turn, so no column is hit more than twice when 2 x features >= batches x rows.
  * Off the diagonal weights stay zero, so all this holds in every step, though the weights are soon no integers. */
 #include "data_file.h"
-#include "host.h"
+#include "hash.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

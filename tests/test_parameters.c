@@ -13,7 +13,7 @@ static struct stage *linear_stage(struct model **m, int optimizer) {
     return cost_stages(spec_of(*m, 2)) + 1;
 }
 
-Test(optim_host, sgd) {
+Test(parameters, sgd) {
     struct model *m;
     struct stage *st = linear_stage(&m, OPT_SGD);
     float w[16], dw[16];
@@ -30,7 +30,7 @@ Test(optim_host, sgd) {
 
 /* Two steps of the algorithm in double, by hand: the state of the first must carry over, the garbage before must not.
  */
-Test(optim_host, adamw) {
+Test(parameters, adamw) {
     struct model *m;
     struct stage *st = linear_stage(&m, OPT_ADAMW);
     cr_assert_eq(st->rt.opt, 2 * st->rt.weight);
@@ -53,7 +53,7 @@ Test(optim_host, adamw) {
     cr_assert_eq(w[3], 0);
 }
 
-Test(optim_host, initial_weights) {
+Test(parameters, initial_weights) {
     struct model *m = gpt(64, 64, 256, 1, 1, 64, 4);
     struct stage *st = cost_stages(spec_of(m, 1));
     float *w = fresh(st->rt.weight), *other = fresh(st->rt.weight);
@@ -80,7 +80,7 @@ Test(optim_host, initial_weights) {
 }
 
 /* A shared table starts like an embedding's tokens, but small enough for logits; the positions are other numbers. */
-Test(optim_host, initial_table) {
+Test(parameters, initial_table) {
     struct model *m = gpt(64, 64, 256, 1, 1, 64, 4), *tied = gpt(64, 64, 256, 1, 1, 64, 4);
     tied->layer[tied->nlayers - 2] = (struct model_layer){.kind = LAYER_unembedding, .unit = tied->nunits - 2};
     struct stage *st = cost_stages(spec_of(m, 1)), *one = cost_stages(spec_of(tied, 1)),

@@ -2,7 +2,7 @@
  * libpianola-cuda.a. Which of the two is linked decides; a rank's program and everything else stay the same.
  *
  * The functions are called in this order. Those said to be collective meet all ranks; the trouble of one ends all of
- * them there, through rank_verdict. */
+ * them there, through world_verdict. */
 #ifndef PIANOLA_RANK_DEVICE_H
 #define PIANOLA_RANK_DEVICE_H
 #include "rt.h"

@@ -11,7 +11,7 @@
  * and a flight record, a file with the last instructions of each lane. */
 #ifndef PIANOLA_WATCH_H
 #define PIANOLA_WATCH_H
-#include "device.h"
+#include "device/device.h"
 
 struct watch_args {
     const char *program;     /* its name, for messages */

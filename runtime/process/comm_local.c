@@ -3,7 +3,7 @@
  * A message's flag goes through three states a step: one side has come, which one, moved. Whoever comes second copies
  * the tensor, from the planned offset of one arena to that of the other. Nobody waits in a lock or for a thread to be
  * woken to do the copy; a rank with nothing else to do sleeps on its bell. */
-#include "device.h"
+#include "device/device.h"
 #include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdlib.h>

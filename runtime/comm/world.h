@@ -5,11 +5,12 @@
  * error once the ranks have met. */
 #ifndef PIANOLA_WORLD_H
 #define PIANOLA_WORLD_H
-#include "device.h"
+#include "device/device.h"
 #include "launch.h"
 
 #define WORLD_LOOK 1e-3
 struct world {
+    const struct rt_self *self; /* the rank's program; set by whoever opened the world */
     int rank, size;
     const struct comm *comm; /* the replay's messages, */
     void *link;              /* and what every function here takes first */
@@ -31,4 +32,10 @@ struct world {
 /* False with why: they cannot meet. */
 bool mpi_open(struct world *w, const struct launch *how, char *why, size_t nwhy);
 bool tcp_open(struct world *w, const struct launch *how, char *why, size_t nwhy);
+
+/* An error of one rank before the ranks have met, or of its own: names it and ends the process with 2. */
+__attribute__((noreturn)) void rank_error(const struct rt_self *self, const char *why);
+/* Blocks until all ranks have come. Where one brings trouble (ok false), rank 0 says the first such why, and all end
+ * with 2. */
+void world_verdict(const struct world *w, bool ok, const char *why);
 #endif

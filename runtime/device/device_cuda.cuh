@@ -2,12 +2,12 @@
  */
 #ifndef PIANOLA_DEVICE_CUDA_CUH
 #define PIANOLA_DEVICE_CUDA_CUH
-#include "cuda_math.cuh"
+#include "layers/cuda_math.cuh"
 extern "C" {
 #include "device.h"
 }
 
-struct rank_run;
+struct world;
 enum cuda_timing { TIME_NONE, TIME_SOME, TIME_ALL }; /* steps of a training that are timed */
 enum cuda_timed { UNTIMED, TIMED, TIMED_CAPTURE };
 struct cuda_span {
@@ -47,8 +47,8 @@ struct cuda_comm {
     /* Device memory that it needs beside the plan: comes in the same allocation, at extra. */
     int64_t (*extra)(const struct rt_program *p, int rank);
     /* Between ranks that are processes; collective: sets c->link as soon as there is something to abort. Ends the
-     * process where it cannot. */
-    void (*open)(struct rank_run *r, struct cuda_rank *c);
+     * process where it cannot. groups: as in rt_tables. All stay the caller's until close. */
+    void (*open)(const struct world *w, const struct rt_program *p, const int32_t *groups, struct cuda_rank *c);
     /* Asked again and again while work is under way. NULL, or what has gone wrong: that work will not end. */
     const char *(*progress)(void *link);
     /* Work under way ends, whatever becomes of it. May take for ever; any thread may call it, once. */

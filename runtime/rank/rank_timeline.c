@@ -1,9 +1,9 @@
 /* --timeline: when this rank's instructions ran, by its own clock. All steps are recorded, in turns, in memory taken at
  * the start: a signal may make any of them the last. */
-#include "timeline.h"
-#include "durable.h"
+#include "store/timeline.h"
+#include "store/durable.h"
 #include "rank_run.h"
-#include "watch.h"
+#include "comm/watch.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -40,7 +40,7 @@ void rank_timeline_open(struct rank_run *r) {
     for (size_t i = 0; i < n; i++) /* touched now rather than in the first steps */
         r->times[i].start = -1;
     watch_phase("waits for all ranks to open their timelines");
-    rank_verdict(r, ok, why);
+    world_verdict(&r->world, ok, why);
     r->origin = seconds();
 }
 
@@ -71,7 +71,7 @@ void rank_timeline_write(struct rank_run *r, int64_t steps) {
     char why[DURABLE_PATH + 512] = "", path[DURABLE_PATH];
     watch_phase("writes its timeline, or waits for others to");
     bool ok = steps == r->from || write_rows(r, steps, why, sizeof why);
-    rank_verdict(r, ok, why);
+    world_verdict(&r->world, ok, why);
     if (r->world.rank == 0 && steps == r->from)
         fprintf(stderr, "pianola: no step was left to train: no timeline is written\n");
     for (int k = r->world.size; r->world.rank == 0 && steps > r->from; k++) { /* what a run of more ranks left */

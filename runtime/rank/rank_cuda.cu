@@ -3,10 +3,10 @@
  * The process's one thread enqueues and then asks, again and again, whether the step has ended: it waits in no call, so
  * that an error, a rank that is gone or the watch's deadline can always end it. The watch itself calls nothing of CUDA,
  * which would break a capture: it reads how far the device has come in words that the device writes to host memory. */
-#include "device_cuda.cuh"
+#include "device/device_cuda.cuh"
 extern "C" {
 #include "rank_run.h"
-#include "watch.h"
+#include "comm/watch.h"
 }
 #include <pthread.h>
 #include <sched.h>
@@ -101,7 +101,7 @@ extern "C" void device_choose(struct rank_run *r) {
     if (code != cudaSuccess || me.devices == 0)
         snprintf(why, sizeof why, "rank %d: no CUDA device on %s: %s", r->world.rank, me.host,
                  code == cudaSuccess ? "none is there" : cudaGetErrorString(code));
-    rank_verdict(r, !*why, why);
+    world_verdict(&r->world, !*why, why);
     r->world.all(r->world.link, &me, all, sizeof me);
     me.number = own.number = local_rank(r, all) % me.devices;
     CUDA(cudaSetDevice(me.number));
@@ -111,7 +111,7 @@ extern "C" void device_choose(struct rank_run *r) {
     r->world.all(r->world.link, &me, all, sizeof me);
     bool ok = (r->flags.put ? together : alone)(r, all, why, sizeof why);
     free(all);
-    rank_verdict(r, ok, why);
+    world_verdict(&r->world, ok, why);
 }
 
 /* ---- at the start ---- */
@@ -178,7 +178,7 @@ extern "C" void device_connect(struct rank_run *r) {
     struct rank_device *d = r->device;
     watch_phase("waits for all ranks to connect their GPUs");
     __atomic_store_n(&own.device, d, __ATOMIC_RELEASE);
-    d->rank.comm->open(r, &d->rank);
+    d->rank.comm->open(&r->world, &r->program, r->tables->groups, &d->rank);
     d->free[2] = free_memory();
 }
 

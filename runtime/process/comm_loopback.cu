@@ -3,7 +3,7 @@
  * Whichever side of a message is enqueued second enqueues it all: the receiver's lane waits for the sender's, copies
  * from arena to arena, and the sender's lane waits for the copy. So a send ends no sooner than its receive, as on
  * any other way, and the whole step of all ranks is one graph. */
-#include "device_cuda.cuh"
+#include "device/device_cuda.cuh"
 #include <stdlib.h>
 
 struct meeting {

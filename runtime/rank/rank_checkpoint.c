@@ -1,7 +1,7 @@
 /* Checkpoints of a run whose ranks are processes: each stage's first home writes it; rank 0 makes them a checkpoint. */
-#include "durable.h"
+#include "store/durable.h"
 #include "rank_run.h"
-#include "watch.h"
+#include "comm/watch.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,29 +14,6 @@ const struct rt_home *rank_home(const struct rank_run *r, int stage) {
         if (here(r)->home[h].stage == stage)
             return &here(r)->home[h];
     return NULL;
-}
-
-void rank_verdict(struct rank_run *r, bool ok, const char *why) {
-    struct verdict {
-        bool ok;
-        char why[1000];
-    } mine = {.ok = ok}, *all = malloc(sizeof mine * (size_t)r->world.size);
-    if (!all)
-        rank_error(r->self, "no memory");
-    if (!ok)
-        snprintf(mine.why, sizeof mine.why, "%s", why);
-    r->world.all(r->world.link, &mine, all, sizeof mine);
-    int bad = 0;
-    while (bad < r->world.size && all[bad].ok)
-        bad++;
-    if (bad < r->world.size) {
-        if (r->world.rank == 0)
-            fprintf(stderr, "pianola: error: %s\n", all[bad].why);
-        watch_end();
-        r->world.close(r->world.link);
-        exit(2);
-    }
-    free(all);
 }
 
 void rank_writers(struct rank_run *r) {
@@ -73,17 +50,17 @@ static bool take_lock(struct rank_run *r, char *why, size_t nwhy) {
 }
 
 /* When training is under way. */
-static void verdict_on_saving(struct rank_run *r, bool ok, const char *why) {
+static void verdict_on_saving(const struct world *w, bool ok, const char *why) {
     char more[DURABLE_PATH + 512];
     snprintf(more, sizeof more, "%s; --resume goes on from the newest whole checkpoint", why);
-    rank_verdict(r, ok, more);
+    world_verdict(w, ok, more);
 }
 
 /* Ends all ranks, by verdict, where another run has the folder. False with why: this rank cannot keep it. */
-static bool lock_folder(struct rank_run *r, void (*verdict)(struct rank_run *r, bool ok, const char *why), char *why,
+static bool lock_folder(struct rank_run *r, void (*verdict)(const struct world *w, bool ok, const char *why), char *why,
                         size_t nwhy) {
     bool ok = r->world.rank > 0 || take_lock(r, why, nwhy);
-    verdict(r, ok, why);
+    verdict(&r->world, ok, why);
     return r->world.rank == 0 || take_lock(r, why, nwhy);
 }
 
@@ -94,7 +71,7 @@ void rank_try_checkpoint(struct rank_run *r) {
     struct durable d;
     watch_phase("waits for all ranks to open the checkpoint folder");
     snprintf(path, sizeof path, "%s/rank%d", dir, r->world.rank);
-    bool made = lock_folder(r, rank_verdict, why, sizeof why) && durable_begin(&d, path, why, sizeof why), ok = made;
+    bool made = lock_folder(r, world_verdict, why, sizeof why) && durable_begin(&d, path, why, sizeof why), ok = made;
     bool looks = all_true(r, made) && r->world.rank == 0;
     for (int k = 1; ok && looks && k < r->world.size; k++) {
         snprintf(path, sizeof path, "%s/rank%d.tmp", dir, k);
@@ -107,7 +84,7 @@ void rank_try_checkpoint(struct rank_run *r) {
     all_true(r, ok); /* rank 0 has looked */
     if (made)
         durable_drop(&d);
-    rank_verdict(r, ok, why);
+    world_verdict(&r->world, ok, why);
 }
 
 void rank_save(struct rank_run *r, int64_t step) {
@@ -121,11 +98,11 @@ void rank_save(struct rank_run *r, int64_t step) {
             struct home_state h = device_pull(r, rank_home(r, s));
             ok = checkpoint_write_stage(dir, step, p->model, &p->stage[s], s, h.weight, h.moments, why, sizeof why);
         }
-    verdict_on_saving(r, ok, why);
+    verdict_on_saving(&r->world, ok, why);
     if (r->world.rank == 0)
         ok = checkpoint_write_manifest(dir, step, p->sets, &r->is, why, sizeof why) &&
              checkpoint_keep(dir, (int)r->flags.keep, why, sizeof why);
-    verdict_on_saving(r, ok, why);
+    verdict_on_saving(&r->world, ok, why);
 }
 
 /* What rank 0 found, for all. */
@@ -184,6 +161,6 @@ void rank_resume(struct rank_run *r) {
         if (ok)
             device_push(r, y);
     }
-    rank_verdict(r, ok, why);
+    world_verdict(&r->world, ok, why);
     r->from = f.step;
 }

@@ -1,0 +1,34 @@
+/* Errors of ranks that are processes. */
+#include "world.h"
+#include "watch.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+void rank_error(const struct rt_self *self, const char *why) {
+    fprintf(stderr, "pianola: rank %d of %s: error: %s\n", self->rank, self->name, why);
+    fflush(NULL);
+    _Exit(2); /* not exit: MPI's own handlers would wait for the other ranks */
+}
+
+void world_verdict(const struct world *w, bool ok, const char *why) {
+    struct verdict {
+        bool ok;
+        char why[1000];
+    } mine = {.ok = ok}, *all = malloc(sizeof mine * (size_t)w->size);
+    if (!all)
+        rank_error(w->self, "no memory");
+    if (!ok)
+        snprintf(mine.why, sizeof mine.why, "%s", why);
+    w->all(w->link, &mine, all, sizeof mine);
+    int bad = 0;
+    while (bad < w->size && all[bad].ok)
+        bad++;
+    if (bad < w->size) {
+        if (w->rank == 0)
+            fprintf(stderr, "pianola: error: %s\n", all[bad].why);
+        watch_end();
+        w->close(w->link);
+        exit(2);
+    }
+    free(all);
+}
