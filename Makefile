@@ -2,7 +2,7 @@
 #
 # One set of rules serves every build: B is where it goes, SAN is what it is instrumented with, so build/ is the plain
 # one, build/asan/ and build/tsan/ the others. compiler/cli/main.c is the program; everything else is one library that the
-# program and each tests/test_*.c link with.
+# program and each tests/unit/test_*.c link with.
 
 PREFIX ?= /usr/local
 B := build
@@ -17,8 +17,8 @@ FLAGS = -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -fno-math-errno 
 LIBS = $$(pkg-config --libs lua5.4 openblas) -lm -pthread
 SOURCES := $(wildcard compiler/*/*.c) $(filter-out %/comm_mpi.c runtime/rank/%,$(wildcard runtime/*/*.c))
 LIBRARY := $(patsubst %.c,$(B)/obj/%.o,$(filter-out compiler/cli/main.c,$(SOURCES)))
-UNITS := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c tests/guard_proof/*.c))
-HELPERS := $(patsubst %.c,$(B)/obj/%.o,$(filter-out tests/test_%.c,$(wildcard tests/*.c)))
+UNITS := $(patsubst tests/%.c,%,$(wildcard tests/unit/*.c tests/guard/*.c))
+HELPERS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/support/*.c tests/judges/*.c))
 
 build/pianola:
 
@@ -129,7 +129,7 @@ build/standin/libpianola-cuda.a: $(call cuda_objects,standin,layers device comm 
 	ar rcs $@ $^
 build/standin/pianola-cuda.pc: $(B)/pianola-host.pc
 	$(call pc,/..,/standin,pianola-cuda,CPU$(comma) as if on a GPU: for tests only,-lstdc++) >$@
-# Ranks as threads, over comm_put.cu, for tests/put_test.sh.
+# Ranks as threads, over comm_put.cu, for tests/put/test.sh.
 build/standin/%.o: tests/put/%.cpp Makefile
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -O1 -g -fPIC -Itests/standin -Iruntime -MMD -MP -c -o $@ $<
@@ -149,12 +149,12 @@ $(B)/obj/compiler/%.o: private FLAGS += -Icompiler
 $(B)/obj/compiler/%.o $(B)/obj/runtime/%.o: private FLAGS += $$(pkg-config --cflags lua5.4 openblas)
 # Layers are loops over floats: these let them vectorise, without letting any sum change its order.
 $(B)/obj/runtime/%.o: private FLAGS += -O3 -fno-trapping-math
-$(B)/obj/tests/%.o: private FLAGS += -Icompiler -Iruntime $$(pkg-config --cflags lua5.4 openblas criterion)
+$(B)/obj/tests/%.o: private FLAGS += -Icompiler -Itests/support -Itests/judges $$(pkg-config --cflags lua5.4 openblas criterion)
 $(B)/obj/%.o: %.c Makefile | build/prelude.h build/page.h
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -c -o $@ $<
 
-# tests/guard.c stands between the tests and exit(): see there.
+# tests/support/guard.c stands between the tests and exit(): see there.
 WRAP := -Wl,--wrap=exit,--wrap=_exit,--wrap=_Exit,--wrap=quick_exit
 $(B)/tests/%: $(B)/obj/tests/%.o $(HELPERS) $(B)/libpianola.a
 	@mkdir -p $(@D)
@@ -167,29 +167,29 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(HELPERS) $(B)/libpianola.a
 
 # A make inside: it sees what deps installed, and uses all processors unless the caller said how many.
 MAKE_ALL = $(MAKE) -s --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$$(nproc))
-SCRIPTS := $(wildcard tests/bad.sh tests/*_test.sh)
+SCRIPTS := $(wildcard tests/*/test.sh)
 
 # Random schedules against one rank (tests/property/property.c says more).
 $(B)/property: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/property/*.c)) $(B)/libpianola.a
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
-# What a rank's program must hold, for tests/readback_test.sh.
+# What a rank's program must hold, for tests/readback/test.sh.
 $(B)/readback: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/readback/*.c)) $(B)/libpianola.a
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
-# Checkpoints, to be damaged by tests/weights_test.sh.
+# Checkpoints, to be damaged by tests/weights/test.sh.
 $(B)/checkpoints: $(B)/obj/tests/weights/checkpoints.o $(B)/libpianola.a
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
-# What a command takes, for tests/confined_test.sh.
+# What a command takes, for tests/confined/test.sh.
 $(B)/measure: $(B)/obj/tests/confined/measure.o
 	$(CC) $(FLAGS) -o $@ $^
 
-# Ranks that are killed and stopped, for tests/kill_test.sh.
-$(B)/kill: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/faults/*.c))
+# Ranks that are killed and stopped, for tests/kill/test.sh.
+$(B)/kill: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/kill/*.c))
 	$(CC) $(FLAGS) -o $@ $^
 
 units: $(B)/pianola $(B)/property $(B)/readback $(B)/checkpoints $(B)/measure $(B)/kill $(UNITS:%=$(B)/tests/%)
 # What a change breaks first: units, the proof, random schedules and golden text, within three minutes.
-QUICK := tests/floors.sh $(patsubst %,build/tests/%,$(filter test_%,$(UNITS))) tests/bad.sh \
-    $(patsubst %,tests/%_test.sh,golden property table1 verify)
+QUICK := tests/floors/floors.sh $(patsubst %,build/tests/%,$(filter unit/%,$(UNITS))) \
+    $(patsubst %,tests/%/test.sh,bad golden property table1 verify)
 test-quick: deps
 	@echo "building the quick tests"
 	@$(MAKE_ALL) units
@@ -200,13 +200,13 @@ test: deps
 	@$(MAKE_ALL) $(ASAN) units
 	@$(MAKE_ALL) $(TSAN) build/tsan/pianola
 	@[ ! -x $(NVCC) ] || $(MAKE_ALL) gpu
-	@tests/run $(QUICK) $(patsubst %,build/asan/tests/%,$(filter test_%,$(UNITS))) $(filter-out $(QUICK),$(SCRIPTS))
+	@tests/run $(QUICK) $(patsubst %,build/asan/tests/%,$(filter unit/%,$(UNITS))) $(filter-out $(QUICK),$(SCRIPTS))
 floors:
-	@tests/floors.sh
+	@tests/floors/floors.sh
 # make test-kill N=1000: so many ranks killed or stopped.
 test-kill:
 	@$(MAKE_ALL) runtime build/pianola build/kill
-	@N=$(or $(N),1000) tests/kill_test.sh
+	@N=$(or $(N),1000) tests/kill/test.sh
 # PyTorch itself, on what show writes and import reads; not in the default run, since this installs it. PYTHON names one
 # that has it, else pip's own settings say from where: any build will do, the one for CPUs is the smallest.
 PYTHON ?= build/torch/bin/python
@@ -235,12 +235,12 @@ build/fuzz/fuzz_%: build/fuzz/obj/tests/fuzz/fuzz_%.o build/fuzz/libpianola.a
 fuzzers:
 	@$(MAKE_ALL) $(FUZZ) $(FUZZERS)
 fuzz: fuzzers
-	@tests/fuzz_test.sh
+	@tests/fuzz/test.sh
 bless: build/pianola
-	BLESS=1 tests/bad.sh
-	BLESS=1 tests/golden_test.sh
-	BLESS=1 tests/table1_test.sh
-	BLESS=1 tests/verify_test.sh
+	BLESS=1 tests/bad/test.sh
+	BLESS=1 tests/golden/test.sh
+	BLESS=1 tests/table1/test.sh
+	BLESS=1 tests/verify/test.sh
 asan:
 	$(MAKE_ALL) $(ASAN) build/asan/pianola
 tsan:

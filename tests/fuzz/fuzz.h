@@ -2,7 +2,7 @@
  * hang; that it refuses nearly all of them, with an error of the user, is as it should be. */
 #ifndef PIANOLA_FUZZ_H
 #define PIANOLA_FUZZ_H
-#include "../compiler.h"
+#include "compiler.h"
 #include <stdlib.h>
 #include <string.h>
 

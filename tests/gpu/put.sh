@@ -4,7 +4,7 @@
 DIR=${1:-build/gpu-check}
 cd "$(dirname "$0")/../.." || exit 2
 [ -f "$DIR/put/ranks" ] || { echo "$DIR/put holds no programs: make gpu-check-build, where gcc and nvcc are" >&2; exit 2; }
-. tests/lib.sh
+. tests/support/lib.sh
 CUDA_HOME=${CUDA_HOME:-/usr/local/cuda}
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$CUDA_HOME/lib64
 room=$(mktemp -d) || exit 2

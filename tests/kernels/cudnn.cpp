@@ -2,7 +2,7 @@
  * properties (the numbers of its data sheet and of CUDA's), names the engines that would take each graph, and makes a
  * plan. A graph that it does not recognise has none. cuDNN wants a driver for that, or what looks like one:
  * no_driver.c. Needs cuDNN 9.11 or later; where there is none, nothing is tested. */
-#include "../../runtime/layers/cudnn_graph.cuh"
+#include "layers/cudnn_graph.cuh"
 #include <stdio.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* What attention_cudnn.cu does with a cuDNN, by fake_cudnn.cpp's: its calls have the right parts of all tensors,
  * several calls make one microbatch, and a cuDNN that has no plan, fails, is wrong or varies is found out at the start.
  */
-#include "../../runtime/layers/cuda_math.cuh"
+#include "layers/cuda_math.cuh"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * grid alone, which works on the host's memory itself, where ASan sees every byte. */
 #ifndef TESTS_DEVICE_H
 #define TESTS_DEVICE_H
-#include "../../runtime/layers/cuda.cuh"
+#include "layers/cuda.cuh"
 #include <initializer_list>
 #include <math.h>
 #include <stdio.h>

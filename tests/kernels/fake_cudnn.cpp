@@ -2,7 +2,7 @@
  * finds the tensors by their unique ids, dimensions and strides, works with the host layer, writes all of its
  * workspace, and does it on the stream it was given. FAKE_CUDNN in the environment says how it goes wrong: plan, wrong,
  * random, fail. */
-#include "../../runtime/layers/cuda.cuh"
+#include "layers/cuda.cuh"
 #include <cudnn.h>
 #include <map>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * own, NaN at first, so what a joined kernel leaves out stays NaN, and shows that there was one. With fp32 the sums of
  * residual blocks, relu and layernorm must agree bit for bit, and what a gelu touches by the error of its exponential.
  */
-#include "../../runtime/layers/cuda_math.cuh"
+#include "layers/cuda_math.cuh"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * Integers must agree bit for bit with fp32. Outputs begin as NaN; each case runs twice, and must give the same bits.
  */
 #include "device.h"
-#include "../../runtime/layers/cuda_math.cuh"
+#include "layers/cuda_math.cuh"
 
 static int passed, failed;
 static double worst[2]; /* seen, of what is tolerated, with fp32 and bf16 */

@@ -2,7 +2,7 @@
 #ifndef PIANOLA_PROPERTY_H
 #define PIANOLA_PROPERTY_H
 #include "cli/compile.h"
-#include "../../runtime/rt.h"
+#include "rt.h"
 
 enum { STEPS = 3, MAX_BATCHES = 16 };
 

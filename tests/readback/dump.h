@@ -2,7 +2,7 @@
  * written out. Two programs that say the same print the same. */
 #ifndef PIANOLA_DUMP_H
 #define PIANOLA_DUMP_H
-#include "../../runtime/rt.h"
+#include "rt.h"
 #include <stdio.h>
 
 void dump(FILE *f, const struct rt_self *self, const struct rt_tables *t);

@@ -8,7 +8,7 @@
  *
  * Where ORDERS names a folder, orders<rank> there gets a line for every message: step, number, what it is, and its
  * start and end in nanoseconds of the host's clock. */
-#include "../../runtime/device/host_device.h"
+#include "device/host_device.h"
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

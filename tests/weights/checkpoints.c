@@ -4,8 +4,8 @@
  *   checkpoints seal DIR STEP STAGES      a manifest whose checksums are those of the files as they are
  *   checkpoints file PATH HEADER BYTES [LENGTH]   a safetensors file: header, that many bytes of data, length as said
  *   checkpoints check PATH STEP           are all parameters of that step there, to the bit? Exit 0 yes, 1 no */
-#include "../../runtime/store/checkpoint.h"
-#include "../../runtime/store/safetensors.h"
+#include "store/checkpoint.h"
+#include "store/safetensors.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,40 @@
+#!/bin/sh
+# Every mistake in tests/bad/*.lua must give exit code 2 and exactly the message beside it, in NAME.expected.
+#
+#   PIANOLA=build/pianola tests/bad/test.sh          checks
+#   BLESS=1 PIANOLA=build/pianola tests/bad/test.sh  rewrites what is expected
+#
+# A file is the schedule of `pianola check`, run in tests/bad. A first line `-- args: …` gives further arguments; if they
+# name FILE, that stands for the file itself, and the schedule is among the arguments.
+PIANOLA=$(realpath "${PIANOLA:-build/pianola}") || exit 2
+cd "$(dirname "$0")" || exit 2
+got=$(mktemp) || exit 2
+trap 'rm -f "$got"' EXIT
+passed=0 failed=0
+
+for file in *.lua; do
+  name=${file%.lua}
+  args=$(sed -n '1s/^-- args: //p' "$file")
+  case $args in
+  *FILE*) args=$(echo "$args" | sed "s/FILE/$file/") ;;
+  *.lua*-*) ;;
+  *) args="$file $args" ;;
+  esac
+  # Arguments are split at blanks.
+  # shellcheck disable=SC2086
+  timeout 60 "$PIANOLA" check $args >/dev/null 2>"$got" </dev/null
+  code=$?
+  [ -z "$BLESS" ] || cp "$got" "$name.expected"
+  if [ $code -ne 2 ]; then
+    echo "FAIL $name: exit code $code instead of 2"
+  elif ! difference=$(diff -u --label "$name.expected" "$name.expected" --label got "$got" 2>&1); then
+    echo "FAIL $name:"
+    echo "$difference"
+  else
+    passed=$((passed + 1))
+    continue
+  fi
+  failed=$((failed + 1))
+done
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

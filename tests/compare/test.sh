@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# `pianola compare`: its figures, that all schedules are brought to one size, and what is left out, with the reason.
+cd "$(dirname "$0")/../.." || exit 2
+. tests/support/lib.sh
+room=$(mktemp -d)
+trap 'rm -rf "$room"' EXIT
+
+column() { "$PIANOLA" compare schedules/{1f1b,zbv,v_min}.lua "${@:2}" --json | sed -nE "s/^      \"$1\": \"?([^,\"]*).*/\1/p" |
+    paste -sd' '; }
+# In units of a rank's share of the model: ZB-V's makespan of 51 and 8 activations are of half stages.
+expect "makespans" "33 25.5 29.5" "$(column makespan)"
+expect "live activations" "4 4 2" "$(column peak_activations)"
+expect "bytes sent" "48 96 96" "$(column bytes_sent)"
+expect "sorted, equal ones by name" "v_min 1f1b zbv" "$(column schedule --sort peak_activations)"
+expect "a parameter of some applies to those" "117 99.5 109.5" \
+    "$(column makespan -D workers=8 -D batches=32 -D stages=8)"
+# With a model all is measured as it is: the makespan is that of show.
+expect "with a model" "$(figure makespan schedules/zbv.lua --model schedules/models/gpt.lua)" \
+    "$(column makespan --model schedules/models/gpt.lua | cut -d' ' -f2)"
+expect "a parameter of none" \
+    "pianola: error: -D chunks=2: none of the scripts has this parameter" \
+    "$("$PIANOLA" compare schedules/1f1b.lua schedules/gpipe.lua -D chunks=2 2>&1)"
+expect "no such column" \
+    "pianola: error: --sort makspan: there is no such column; did you mean 'makespan'?; the columns are schedule, stages, makespan, bubble, peak_activations, peak_bytes, bytes_sent, lower_bound, gap" \
+    "$("$PIANOLA" compare schedules/1f1b.lua --sort makspan 2>&1)"
+
+# ---- one size for all ----
+
+# rows ARGS...: the first line's size, then the schedules in the table. left ARGS...: what is left out, and why.
+rows() { "$PIANOLA" compare "$@" 2>&1 | sed -nE '1s/;.*//p;/^$/d;2,/^left out:/{/^(left|schedule)/d;s/ .*//p}' | paste -sd' '; }
+left() { "$PIANOLA" compare "$@" 2>&1 | sed -n '/^left out:/,$s/^  //p'; }
+at() { for name; do echo "schedules/$name.lua"; done; }
+expect "the size of the first" "4 ranks, 8 microbatches 1f1b lpp hanayo" "$(rows $(at 1f1b lpp hanayo))"
+expect "nothing is left out" "" "$(left $(at 1f1b lpp hanayo))"
+expect "of another first" "8 ranks, 8 microbatches lpp 1f1b hanayo" "$(rows $(at lpp 1f1b hanayo))"
+expect "what -D says" "2 ranks, 12 microbatches lpp 1f1b hanayo" \
+    "$(rows $(at lpp 1f1b hanayo) -D workers=3 -D workers=2 -D batches=12 -D group=2)"
+expect "of the first, but for what -D says" "8 ranks, 12 microbatches lpp 1f1b" "$(rows $(at lpp 1f1b) -D batches=12)"
+expect "as when -D says so" "$("$PIANOLA" compare $(at 1f1b lpp hanayo) -D workers=4 -D batches=8)" "$("$PIANOLA" compare $(at 1f1b lpp hanayo))"
+expect "what has no such parameter is left out" "apart  6 ranks, not 4: it has no parameter workers" "$(left $(at 1f1b apart zbv))"
+expect "and the others go on" "4 ranks, 8 microbatches 1f1b zbv" "$(rows $(at 1f1b apart zbv))"
+expect "as the first it says the size" "6 ranks, 8 microbatches apart 1f1b" "$(rows $(at apart 1f1b))"
+expect "what has it, but other ranks all the same" "odd  6 ranks, not 4" \
+    "$(echo 'local p = params { workers = 5 } return schedule { workers = p.workers + 2, stages = 1, batches = 8, w = function() return 0, 0 end }' >"$room/odd.lua"
+    left schedules/1f1b.lua "$room/odd.lua")"
+expect "other microbatches" "few  3 microbatches, not 8: it has no parameter batches" \
+    "$(echo 'return schedule { workers = 4, stages = 1, batches = 3, w = function() return 0, 0 end }' >"$room/few.lua"
+    left schedules/1f1b.lua "$room/few.lua")"
+# A model and a cluster are the same for all, whatever their parameters are called.
+echo 'local p = params { workers = 1 } return cluster { link = function() return p.workers, math.huge end }' >"$room/links.lua"
+expect "a size is for schedules alone" 54,54 \
+    "$("$PIANOLA" compare schedules/{lpp,lpp}.lua -D group=2 --cluster "$room/links.lua" --json | sed -nE 's/.*"makespan": (.*),/\1/p' | paste -sd,)"
+
+# ---- what does not compile ----
+
+serial="schedules/serial.lua:7: error: serial runs on one rank; workers = 4 needs another schedule"
+echo 'return schedule { workers = 4' >"$room/torn.lua"
+expect "an error's first line" "serial  $serial
+torn    $room/torn.lua:2: error: '}' expected (to close '{' at line 1) near <eof>
+none    $room/none.lua: No such file or directory" "$(left $(at gpipe serial) "$room/torn.lua" "$room/none.lua" schedules/1f1b.lua)"
+expect "the others go on" "4 ranks, 8 microbatches gpipe 1f1b" "$(rows $(at gpipe serial) "$room/torn.lua" "$room/none.lua" schedules/1f1b.lua)"
+expect "the size is of the first that compiles" "8 ranks, 8 microbatches lpp 1f1b" "$(rows "$room/torn.lua" $(at lpp 1f1b))"
+"$PIANOLA" compare schedules/*.lua schedules/pianola.d.lua >"$room/all" 2>&1
+expect "all that came with the program: exit code" 0 $?
+expect "all that came with the program: left out" "apart overflow serial pianola.d" "$(sed -n '/^left out:/,$s/^  \([^ ]*\) .*/\1/p' "$room/all" | paste -sd' ')"
+expect "all that came with the program: nothing is lost" "$(($(ls schedules/*.lua | wc -l) - 3))" "$(sed '1,3d;/^$/,$d' "$room/all" | wc -l)"
+expect "sorted or not, the left out are below" "$(left schedules/*.lua)" "$(left schedules/*.lua --sort gap)"
+"$PIANOLA" compare $(at 1f1b serial apart) --json >"$room/json"
+expect "JSON" '1f1b [{"schedule": "serial", "why": "'"$serial"'"}, {"schedule": "apart", "why": "6 ranks, not 4: it has no parameter workers"}]' \
+    "$(python3 -c 'import json, sys
+t = json.load(open(sys.argv[1]))
+print(" ".join(s["schedule"] for s in t["schedules"]), json.dumps(t["left_out"]))' "$room/json")"
+expect "JSON, nothing left out" '  "left_out": []' "$("$PIANOLA" compare schedules/1f1b.lua --json | grep left_out)"
+expect "Markdown" "Left out:||- serial: $serial" "$("$PIANOLA" compare $(at 1f1b serial) --markdown | tail -n 3 | paste -sd'|')"
+
+# trouble WANTED ARGS...: nothing on stdout, exit 2.
+trouble() {
+    local got
+    got=$("$PIANOLA" compare "${@:2}" 2>&1 >"$room/out")
+    expect "compare ${*:2}" "2 $1" "$? $got"
+    expect "compare ${*:2}: stdout" "" "$(cat "$room/out")"
+}
+trouble "pianola: serial: $serial
+pianola: torn: $room/torn.lua:2: error: '}' expected (to close '{' at line 1) near <eof>
+pianola: error: none of these schedules can be compared" schedules/serial.lua "$room/torn.lua" -D workers=4
+trouble "$serial
+    7 | if p.workers ~= 1 then error(\"serial runs on one rank; workers = \" .. p.workers .. \" needs another schedule\") end" \
+    schedules/serial.lua -D workers=4
+trouble "pianola: 1f1b: -D workers=4x: expected an integer; schedules/1f1b.lua says workers = 4
+pianola: gpipe: -D workers=4x: expected an integer; schedules/gpipe.lua says workers = 4
+pianola: error: none of these schedules can be compared" schedules/{1f1b,gpipe}.lua -D workers=4x
+expect "what -D says is never another's size" "1f1b  -D workers=x: expected an integer; schedules/1f1b.lua says workers = 4" \
+    "$(left $(at apart 1f1b) -D workers=x)"
+trouble "pianola: error: -D workers=4: none of the scripts has this parameter" schedules/{apart,overflow}.lua -D workers=4
+expect "a parameter of what does not compile is one" "interleaved" "$(left schedules/{1f1b,interleaved}.lua -D chunks=0 | cut -d' ' -f1)"
+
+# ---- names ----
+
+mkdir "$room/a" "$room/b"
+cp schedules/1f1b.lua "$room/a/x.lua"
+cp schedules/gpipe.lua "$room/b/x.lua"
+expect "files of one name go by their paths" "4 ranks, 8 microbatches $room/a/x.lua zbv $room/b/x.lua" \
+    "$(rows "$room/a/x.lua" schedules/zbv.lua "$room/b/x.lua")"
+long=$(printf 'long%.0s' {1..50})
+cp schedules/1f1b.lua "$room/$long.lua"
+expect "a long name is whole" "4 ranks, 8 microbatches $long" "$(rows "$room/$long.lua")"
+expect "one from stdin" "4 ranks, 8 microbatches stdin gpipe" "$(rows - schedules/gpipe.lua <schedules/1f1b.lua)"
+expect "not two" "-  -: stdin was read already; name a file for one of the two" "$(left - schedules/gpipe.lua - <schedules/1f1b.lua)"
+finish

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# The front door holds: every script in tests/confined tries to run for ever, to take all memory, to crash the compiler or
+# to get out of its sandbox. Each must end with exit code 2 and an error of ours, within 5 s and 480 MiB.
+#
+# No clock ends a script: the sandbox counts, and here is seen that what it counts takes time. Seconds are of CPU time, with
+# room for other work, which slows memory down. A first line `-- args: …` is as in tests/bad/test.sh.
+cd "$(dirname "$0")/../.." || exit 2
+. tests/support/lib.sh
+PIANOLA=$(realpath "$PIANOLA") MEASURE=$(realpath "${MEASURE:-build/measure}")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd tests/confined || exit 2
+longest=0 largest=0
+
+for file in *.lua; do
+    args=$(sed -n "1s/^-- args: \(.*\)FILE\(.*\)/..\/..\/schedules\/1f1b.lua \1$file\2/p" "$file")
+    # Arguments are split at blanks.
+    # shellcheck disable=SC2086
+    IFS=$'\t' read -r code cpu mib < <("$MEASURE" 30 "$PIANOLA" check ${args:-$file} 2>"$work/stderr" </dev/null | tail -n 1)
+    expect "$file: exit code" 2 "$code"
+    expect "$file: an error of ours" yes \
+        "$(tail -n 4 "$work/stderr" | grep -qE "^($file:[0-9]+|$file|pianola): error: ." && echo yes || tail -c 300 "$work/stderr")"
+    expect "$file: CPU time at most 5000 ms" yes "$([ "$cpu" -le 5000 ] && echo yes || echo "$cpu ms")"
+    expect "$file: memory at most 480 MiB" yes "$([ "$mib" -le 480 ] && echo yes || echo "$mib MiB")"
+    [ -z "$VERBOSE" ] || printf '%-28s%6s ms%5s MiB  %s\n' "$file" "$cpu" "$mib" \
+        "$(grep -m 1 'error: ' "$work/stderr" | cut -c 1-120)"
+    longest=$((cpu > longest ? cpu : longest)) largest=$((mib > largest ? mib : largest))
+done
+echo "longest $longest ms, largest $largest MiB"
+finish

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Local consistency, through the real command: every schedule trains to the same result as one rank. Bit for bit on
+# integer-valued data with linear and relu layers (schedules/models/integers.lua says why it can be); within 1e-5 for the
+# losses of a GPT.
+cd "$(dirname "$0")/../.." || exit 2
+. tests/support/lib.sh
+text=/usr/share/common-licenses/GPL-3 # any text that every Debian has
+
+train() { "$PIANOLA" run --json --compare "$@" 2>/dev/null; }
+field() { sed -nE "s/^  \"$1\": \"?([^,\"]*)\"?,?$/\1/p"; }
+
+wanted=
+for schedule in schedules/*.lua; do
+    got=$(train "$schedule" -D batches=8 --model schedules/models/integers.lua --steps 3)
+    expect "$schedule, integers: same weights as one rank" true "$(field one_rank_same_weights <<<"$got")"
+    # The fingerprint does not depend on the cut, so all schedules of 8 microbatches agree with each other too.
+    weights=$(field weights <<<"$got")
+    expect "$schedule, integers: same weights as every other schedule" "${wanted:=$weights}" "$weights"
+done
+for schedule in schedules/*.lua; do
+    far=$(train "$schedule" --model schedules/models/gpt.lua --data "$text" --steps "${GPT_STEPS:-10}" | field one_rank_largest_difference)
+    expect "$schedule, GPT: losses of 10 steps within 1e-5 ($far)" yes \
+        "$(awk -v d="$far" 'BEGIN { print d != "" && d <= 1e-5 ? "yes" : "no" }')"
+done
+
+# A measured timeline, here of one step, has the rows of the predicted one: the same instructions on the same lanes.
+rows() { cut -f 1,2,5-9 | tail -n +2 | sort; }
+measured=$(mktemp)
+trap 'rm -f "$measured"' EXIT
+for schedule in schedules/*.lua; do
+    integers="--model schedules/models/integers.lua"
+    # shellcheck disable=SC2086
+    "$PIANOLA" run "$schedule" $integers --steps 2 --json --timeline "$measured" >/dev/null 2>&1
+    # shellcheck disable=SC2086
+    expect "$schedule: measured and predicted timelines have the same rows" "" \
+        "$(diff <("$PIANOLA" show "$schedule" $integers --format tsv | rows) <(cut -f 2- "$measured" | rows) | head -n 5)"
+done
+
+# Random placements, homes, orders and caps, F and B of a stage on different ranks, split backwards, recompute. A cap may
+# deadlock: then the compiler must say so. To see one again: pianola run tests/schedules/random.lua -D seed=N ...
+trained=0 deadlocked=0
+for ((seed = 1; trained < ${CASES:-200}; seed++)); do
+    got=$("$PIANOLA" run --json --compare tests/schedules/random.lua -D seed=$seed \
+        --model schedules/models/integers.lua --steps 3 2>&1)
+    if grep -q 'error: .*deadlock: ' <<<"$got"; then
+        deadlocked=$((deadlocked + 1))
+        continue
+    fi
+    trained=$((trained + 1))
+    expect "random schedule, seed $seed" true "$(field one_rank_same_weights <<<"$got")"
+done
+expect "deadlocks of $trained random schedules are few ($deadlocked)" yes \
+    "$([ $deadlocked -le $((2 + trained / 5)) ] && echo yes || echo no)"
+finish

@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# The CUDA half on a machine without a GPU: its sources, compiled as C++ against tests/standin/, through the real command.
+# Every schedule trains in loopback, one graph for the step, to the bits of the host; a graph and eager replay agree. And
+# where nvcc is, all of it compiles for the GPUs it is meant for: registers and spills are printed.
+cd "$(dirname "$0")/../.." || exit 2
+. tests/support/lib.sh
+. tests/support/timelines.sh
+export PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so
+[ -f "$PIANOLA_CUDA" ] || { echo "$PIANOLA_CUDA is not there: make standin"; exit 1; }
+integers="--model schedules/models/integers.lua --steps 4"
+text="--model schedules/models/gpt.lua -D layers=2 -D width=32 -D context=16 -D rows=2 --data /usr/share/common-licenses/GPL-3"
+
+# fields of `run --json`: weights FLAGS..., loss FLAGS...
+weights() { timeout 200 "$PIANOLA" run "$@" --json 2>&1 | sed -nE 's/^  "weights": "(.*)",?$/\1/p;/^standin|error:/p'; }
+loss() { timeout 200 "$PIANOLA" run "$@" --json 2>&1 | sed -nE 's/^  "loss_last": ([0-9.]*).*/\1/p;/^standin|error:/p' ; }
+
+for schedule in schedules/*.lua; do
+    # shellcheck disable=SC2086
+    expect "$schedule in loopback: weights of the host" "$(weights "$schedule" $integers)" \
+        "$(weights "$schedule" $integers --device cuda)"
+done
+# shellcheck disable=SC2086
+expect "1f1b without a graph: weights of the host" "$(weights schedules/1f1b.lua $integers)" \
+    "$(weights schedules/1f1b.lua $integers --device cuda --no-graph)"
+for lanes in peer rank; do
+    # shellcheck disable=SC2086
+    expect "fslpp with a lane per $lanes: weights of the host" "$(weights schedules/fslpp.lua $integers)" \
+        "$(weights schedules/fslpp.lua $integers --lanes $lanes --device cuda)"
+done
+for model in "legs.lua -D depth=2 -D workers=5" "unet.lua -D depth=2 -D workers=4"; do
+    # shellcheck disable=SC2086
+    expect "a graph of stages, ${model%% *}, with --recompute: weights of the host" \
+        "$(weights schedules/graph.lua --model schedules/models/$model --steps 4 --recompute)" \
+        "$(weights schedules/graph.lua --model schedules/models/$model --steps 4 --recompute --device cuda)"
+done
+for ((seed = 1, trained = 0; trained < 4 && seed < 50; seed++)); do # some deadlock by their cap
+    "$PIANOLA" check tests/schedules/random.lua -D seed=$seed >/dev/null 2>&1 || continue
+    trained=$((trained + 1))
+    # shellcheck disable=SC2086
+    expect "random schedule $seed in loopback" "$(weights tests/schedules/random.lua -D seed=$seed $integers)" \
+        "$(weights tests/schedules/random.lua -D seed=$seed $integers --device cuda)"
+done
+# bf16. A product of integers.lua sums one number that is not zero, and a gradient two, in fp32 (runtime/data.c): every
+# schedule and cut rounds the same numbers at the same places. Weights are compared as their fp32 masters.
+alone=()
+for schedule in schedules/*.lua; do
+    b=$(figure batches "$schedule")
+    # shellcheck disable=SC2086
+    [ "${alone[b]}" ] || alone[b]=$(weights schedules/serial.lua $integers -D batches="$b" -D stages=1 -D precision=bf16 --device cuda)
+    # shellcheck disable=SC2086
+    expect "$schedule in bf16: weights of one rank" "${alone[b]}" "$(weights "$schedule" $integers -D precision=bf16 --device cuda)"
+done
+# shellcheck disable=SC2086
+expect "bf16 rounds: other weights than fp32" yes \
+    "$([ "${alone[8]}" != "$(weights schedules/serial.lua $integers -D batches=8)" ] && [ ${#alone[8]} = 16 ] && echo yes)"
+exact="schedules/1f1b.lua --model schedules/models/integers.lua -D layers=4 --steps 1" # no number has more than 8 bits
+# shellcheck disable=SC2086
+expect "bf16 where it is exact: masters as the host's weights" "$(weights $exact)" "$(weights $exact -D precision=bf16 --device cuda)"
+# shellcheck disable=SC2086
+expect "bf16: device memory as planned" yes "$("$PIANOLA" run $exact -D precision=bf16 --device cuda 2>&1 |
+    sed -nE 's/.*planned ([0-9]+) bytes, taken ([0-9]+);.*/\1 \2/p' | awk '$1 == $2 && $1 > 0 { print "yes" }')"
+# shellcheck disable=SC2086
+{
+    text6="$text -D workers=2 --steps 6"
+    fp32=$(loss schedules/1f1b.lua $text6)
+    bf16=$(loss schedules/1f1b.lua $text6 -D precision=bf16 --device cuda)
+    expect "GPT in bf16: loss within 0.05 of fp32 on the host ($fp32, $bf16)" yes \
+        "$(awk -v a="$fp32" -v b="$bf16" 'BEGIN { d = a - b; print (a > 0 && a < 5 && d != 0 && d * d < 0.05 * 0.05) ? "yes" : "no" }')"
+    expect "GPT in bf16: graph and eager replay" "$(weights schedules/1f1b.lua $text6 -D precision=bf16 --device cuda)" \
+        "$(weights schedules/1f1b.lua $text6 -D precision=bf16 --device cuda --no-graph)"
+}
+expect "bf16 on the host" 'pianola: error: schedules/models/gpt.lua: precision = "bf16" runs on GPUs only; train with --device cuda, or set precision = "fp32"' \
+    "$("$PIANOLA" run schedules/serial.lua --model schedules/models/gpt.lua -D precision=bf16 2>&1)"
+expect "heads too wide for CUDA" 'pianola: error: layer 7 (attention): its heads have 160 columns; --device cuda takes at most 128: use at least heads = 5' \
+    "$("$PIANOLA" run schedules/1f1b.lua --model tests/schedules/wide_heads.lua --device cuda 2>&1)"
+# A transformer is not exact: its losses agree, and a graph agrees with eager replay bit for bit.
+# shellcheck disable=SC2086
+{
+    host=$(loss schedules/1f1b.lua $text -D workers=2 --steps 3)
+    cuda=$(loss schedules/1f1b.lua $text -D workers=2 --steps 3 --device cuda)
+    expect "GPT in loopback: the host's loss within 1e-5 ($host, $cuda)" yes \
+        "$(awk -v a="$host" -v b="$cuda" 'BEGIN { d = a - b; print (a > 0 && d * d < 1e-10 * a * a) ? "yes" : "no" }')"
+    expect "GPT: graph and eager replay" "$(weights schedules/1f1b.lua $text -D workers=2 --steps 3 --device cuda)" \
+        "$(weights schedules/1f1b.lua $text -D workers=2 --steps 3 --device cuda --no-graph)"
+}
+
+# Measured timelines: of captured steps, of enqueued ones, and of a first one. To measure changes nothing that is computed.
+room=$(mktemp -d) || exit 2
+trap 'rm -rf "$room"' EXIT
+timed="schedules/lpp.lua -D workers=4 -D stages=4 -D batches=4 -D group=2 --model schedules/models/integers.lua"
+# shellcheck disable=SC2086
+"$PIANOLA" show $timed --format tsv >"$room/program"
+# shellcheck disable=SC2086
+for how in "13:--steps 13:4 5 6 7 8 9 10 11 12 13" "3:--steps 3:2 3" "3:--steps 3 --no-graph:2 3" "2:--steps 2:2" "1:--steps 1:1"; do
+    IFS=: read -r n flags steps <<<"$how"
+    expect "timeline, $flags: weights" "$(weights $timed --steps "$n")" \
+        "$(weights $timed $flags --device cuda --timeline "$room/timeline")"
+    check_timeline "timeline, $flags" "$room/program" "$steps" 0 "$room/timeline"
+done
+
+expect "no such device" "pianola: error: --device gpu: expected host or cuda" \
+    "$("$PIANOLA" run schedules/serial.lua --model schedules/models/integers.lua --device gpu 2>&1)"
+expect "no library" yes "$(PIANOLA_CUDA=/none "$PIANOLA" run schedules/serial.lua --model schedules/models/integers.lua \
+    --device cuda 2>&1 | grep -q '^pianola: error: --device cuda needs its own library: ' && echo yes)"
+
+# cuDNN, where it is, is told of an H200 and asked for plans: it knows the graphs, and how much workspace they take.
+cuda=${CUDA_HOME:-/usr/local/cuda}
+if [ -f "$cuda/include/cudnn.h" ]; then
+    room=build/cudnn
+    mkdir -p "$room/fake"
+    gcc -std=c11 -shared -fPIC tests/kernels/no_driver.c -o "$room/libcuda.so.1" &&
+        g++ -std=c++17 -g -Wall -Wextra -Werror -I"$cuda/include" tests/kernels/cudnn.cpp -o "$room/cudnn" -ldl &&
+        LD_LIBRARY_PATH="$PWD/$room:$cuda/lib64" timeout 200 "$room/cudnn"
+    expect "cuDNN plans attention for an H200" 0 $?
+
+    # What the runtime does with a cuDNN, by one that computes on the host. 24 KiB of scores: one sequence to a call or two.
+    flags="-std=c++17 -O1 -g -Wall -Wextra -Werror -Itests/standin -Iruntime -idirafter $cuda/include"
+    # shellcheck disable=SC2046,SC2086
+    g++ $flags -shared -fPIC tests/kernels/fake_cudnn.cpp -o "$room/fake/libcudnn.so.9" &&
+        g++ $flags -DSQUARES=49152 -x c++ runtime/layers/attention_cudnn.cu tests/kernels/cudnn_run.cpp -x none -o "$room/run" \
+            "$PWD/build/standin/libpianola-cuda.so" build/libpianola.a -Wl,-rpath,"$PWD/build/standin" -rdynamic -Wl,-u,host_forward \
+            $(pkg-config --libs openblas lua5.4) -lm -ldl -pthread &&
+        OPENBLAS_NUM_THREADS=1 LD_LIBRARY_PATH="$PWD/$room/fake" timeout 200 "$room/run" 2>"$room/said"
+    expect "attention by a cuDNN that computes on the host" 0 $?
+    expect "why cuDNN is not used" "it has no plan,it fails,its results are others,its bits vary from run to run" \
+        "$(sed -n 's/.*without cuDNN: //p' "$room/said" | paste -sd,)"
+fi
+
+nvcc=${NVCC:-${CUDA_HOME:-/usr/local/cuda}/bin/nvcc}
+if [ -x "$nvcc" ] && make -s -j"$(nproc)" gpu; then
+    cat build/cuda/*/*.log | awk '
+        /spill stores/ { n++; spilled += $0 !~ / 0 bytes spill stores, 0 bytes spill loads/ }
+        /Used [0-9]+ registers/ { sub(/.*Used /, ""); most = $1 > most ? $1 : most; sum += $1 }
+        END { printf "nvcc: %d kernels for sm_80, sm_90 and sm_100, %d registers on average, at most %d; %d spill\n", n, sum / n, most, spilled }'
+    expect "kernels that spill registers" 0 "$(cat build/cuda/*/*.log | grep 'spill stores' | grep -vc ' 0 bytes spill stores, 0 bytes spill loads')"
+    expect "kernels compiled by nvcc are all there" yes \
+        "$(nm -D build/libpianola-cuda.so | grep -q ' T cuda_train$' && echo yes)"
+elif [ -x "$nvcc" ]; then
+    expect "nvcc compiles and links the CUDA half" yes no
+else
+    echo "nvcc is not here: the CUDA half was compiled as C++ only"
+fi
+finish

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Figures known from papers and from peers' own code, through the real command. Costs F = 1, B = 2.
+cd "$(dirname "$0")/../.." || exit 2
+. tests/support/lib.sh
+L=schedules/clusters/latency.lua
+
+# row NAME MAKESPAN IDLE PEAKS ARGS...
+row() {
+    expect "$1 makespan" "$2" "$(figure makespan "${@:5}")"
+    expect "$1 idle" "$3" "$(ranks idle "${@:5}")"
+    expect "$1 peaks" "$4" "$(ranks peak_activations "${@:5}")"
+}
+P4M8="-D workers=4 -D batches=8"
+
+# GPipe (Huang 2019) and 1F1B (PipeDream-flush, Narayanan 2021) on 4 ranks, 8 microbatches: (M + P - 1)(F + B).
+row gpipe 33 9,9,9,9 8,8,8,8 schedules/gpipe.lua $P4M8
+row 1f1b 33 9,9,9,9 4,3,2,1 schedules/1f1b.lua $P4M8
+expect "gpipe, 64 ranks" 285 "$(figure makespan schedules/gpipe.lua -D workers=64 -D batches=32)"
+
+# Latency c per hop, senders not held up: 1F1B 33 + 16c, GPipe 33 + 6c.
+for c in 0 1 2; do
+    expect "1f1b latency $c" $((33 + 16 * c)) "$(figure makespan schedules/1f1b.lua $P4M8 --cluster $L -D latency=$c)"
+    expect "gpipe latency $c" $((33 + 6 * c)) "$(figure makespan schedules/gpipe.lua $P4M8 --cluster $L -D latency=$c)"
+done
+# The same when a message of duration c occupies its edge: lanes per directed edge reach the ideal.
+expect "1f1b duration 1" 49 "$(figure makespan schedules/1f1b.lua $P4M8 --cluster $L -D bandwidth=1)"
+expect "gpipe duration 1" 39 "$(figure makespan schedules/gpipe.lua $P4M8 --cluster $L -D bandwidth=1)"
+expect "gpipe duration 0.25" 34.5 "$(figure makespan schedules/gpipe.lua $P4M8 --cluster $L -D bandwidth=4)"
+# Coarser lanes: a lane for both directions of a pair loses nothing here, one for all messages serialises sends with
+# receives. Not published: tests/unit/test_sim.c checks the same by relaxation.
+per() { figure makespan schedules/gpipe.lua -D "workers=$2" -D "batches=$3" --cluster $L -D bandwidth=1 --lanes "$1"; }
+expect "gpipe duration 1, lanes per edge, peer and rank" 39,39,48 "$(per edge 4 8),$(per peer 4 8),$(per rank 4 8)"
+expect "gpipe 8 x 32 duration 1, lanes per edge, peer and rank" 131,131,176 \
+    "$(per edge 8 32),$(per peer 8 32),$(per rank 8 32)"
+
+# Unequal stages: F = cost of the stage, B = 2F. A greedy rank with 1F1B's cap leaves its order, for better and for worse.
+U=tests/schedules/costs.lua
+for want in 1f1b/2,1,1,1/51 1f1b/1,1,1,2/57 1f1b/1,1,1,1.5/45 gpipe/2,1,1,1/57 gpipe/1,1,1,2/57 gpipe/1,1,1,1.5/45 \
+    greedy/1,1,1,1/33 greedy/2,1,1,1/54 greedy/1,1,1,2/57; do
+    IFS=/ read -r scheme costs makespan <<<"$want"
+    expect "$scheme, costs $costs" "$makespan" "$(figure makespan $U -D "scheme=$scheme" -D "costs=$costs")"
+done
+
+# Rahimi 2025, the simulator beside the paper: S = 4, B = 8, oldest batch first. What it counts as activation
+# transmissions is ours of activations and of gradients, and one more for each microbatch that enters stage 0 on a rank
+# other than the one its placement names for "stage -1". It fetches weights for every job: weight_slots = 0.
+S=tests/schedules/rahimi.lua
+transmissions() { # of activations and gradients, per rank
+    local a g i sum=
+    IFS=, read -ra a <<<"$(ranks activations_received "$@")"
+    IFS=, read -ra g <<<"$(ranks gradients_received "$@")"
+    for i in "${!a[@]}"; do sum+=${sum:+,}$((a[i] + g[i])); done
+    echo "$sum"
+}
+row "rahimi ddp" 12 0,0,0,0,0,0,0,0 4,4,4,4,4,4,4,4 $S -D scheme=ddp -D workers=8
+row "rahimi fsdp" 12 0,0,0,0,0,0,0,0 4,4,4,4,4,4,4,4 $S -D scheme=fsdp -D workers=8
+expect "rahimi fsdp weight sends" 6,6,6,6,8,8,8,8 "$(ranks weights_received $S -D scheme=fsdp -D workers=8)"
+row "rahimi gpipe, stage first" 33 9,9,9,9 8,8,8,8 $S -D scheme=gpipe -D workers=4 -D stage_first=true
+row "rahimi gpipe, batch first" 33 9,9,9,9 8,7,4,1 $S -D scheme=gpipe -D workers=4
+expect "rahimi gpipe sends" $((16 - 8)),16,16,8 "$(transmissions $S -D scheme=gpipe -D workers=4)"
+for scheme in lpp fslpp; do
+    row "rahimi $scheme" 28 4,4,4,4 6,3,6,3 $S -D scheme=$scheme -D workers=4
+    expect "rahimi $scheme sends" $((16 - 4)),12,$((16 - 4)),12 "$(transmissions $S -D scheme=$scheme -D workers=4)"
+done
+expect "rahimi lpp weight sends" 0,0,0,0 "$(ranks weights_received $S -D scheme=lpp -D workers=4)"
+expect "rahimi fslpp weight sends" 0,16,16,0 "$(ranks weights_received $S -D scheme=fslpp -D workers=4)"
+expect "rahimi lpp, 64 stages" 201 \
+    "$(figure makespan $S -D scheme=lpp -D workers=64 -D stages=64 -D batches=32 -D group=8)"
+expect "rahimi lpp (12,4,4,8)" 39 "$(figure makespan $S -D scheme=lpp -D workers=8 -D stages=12 -D batches=4 -D group=4)"
+expect "rahimi lpp (8,16,4,8)" 64 "$(figure makespan $S -D scheme=lpp -D workers=8 -D stages=8 -D batches=16 -D group=4)"
+
+# Precision. 8 layers of 16 x 16 in 4 stages, 2 rows: an activation is 2 x 16 numbers, a stage's weights 512, of 4 bytes or
+# 2; gradients of weights have 4 always.
+received() { ranks bytes_received "schedules/$1.lua" --model schedules/models/integers.lua -D precision="$2"; }
+row_of() { local sum="$1"; for ((i = 1; i < $2; i++)); do sum+=,$1; done; echo "$sum"; }
+while read -r precision e; do
+    act=$((32 * e))
+    expect "1f1b $precision: bytes received" $((8 * act)),$((16 * act)),$((16 * act)),$((8 * act)) "$(received 1f1b "$precision")"
+    expect "ddp $precision: a ring over 8 homes" "$(row_of $((4 * 512 * 4 * 2 * 7 / 8)) 8)" "$(received ddp "$precision")"
+    expect "fsdp $precision: fetches of weights, parts of gradients" \
+        "$(row_of $((4 * 512 * e + 7 * 512 * 4)) 4),$(row_of $((6 * 512 * e)) 4)" "$(received fsdp "$precision")"
+done <<<$'fp32 4\nbf16 2'
+# Where the bytes are at the peak: all of the arena, and stashes as many as there are live activations.
+M="--model schedules/models/integers.lua"
+held() { "$PIANOLA" show "$2" $M --json | sed -nE "s/.*at_peak.*\"$1\": ([0-9]+).*/\1/p" | paste -sd,; }
+stashes() { # of each rank, by the sizes in streams.txt: a rank's stage is its number here
+    "$PIANOLA" show "$1" $M --format streams | awk '/^rank .* memory/ { r = $2 } $1 == "stash(" r ",0)" { print $3 }' | paste -sd,
+}
+for schedule in 1f1b gpipe; do
+    IFS=, read -ra live <<<"$(ranks peak_activations schedules/$schedule.lua $M)"
+    IFS=, read -ra each <<<"$(stashes schedules/$schedule.lua)"
+    wanted=
+    for i in "${!live[@]}"; do wanted+=${wanted:+,}$((live[i] * each[i])); done
+    expect "$schedule: stashes at the peak" "$wanted" "$(held stash schedules/$schedule.lua)"
+done
+for schedule in schedules/*.lua; do
+    expect "$schedule: the peak is the sum of its parts" yes "$("$PIANOLA" show "$schedule" --model schedules/models/gpt.lua -D layers=8 --json | awk '
+        /peak_bytes/ { gsub(/[^0-9]/, ""); peak = $0 }
+        /at_peak/ { n = split($0, part, /[^0-9]+/); sum = 0; for (i = 1; i <= n; i++) sum += part[i]; ok += sum == peak; all++ }
+        END { print (all > 0 && ok == all) ? "yes" : "no" }')"
+done
+finish

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# The floors of the house: which file may include which, who allocates, how long a file may be, and that names differ.
+# Usage: tests/floors/floors.sh [ROOT]. Prints each file's lines against the budget; exit 1 when a rule is broken.
+#
+# In compiler/ and in runtime/ a folder includes its own headers and those of the folders that the table in the README
+# there lists for it. runtime/ includes nothing of compiler/; its top, ops.h and rt.h, is for all of its folders.
+# compiler/ includes ops.h of runtime/, except base/, which stands below the instructions; cli/, which replays what was
+# compiled and merges checkpoints, may include any of it. Only base/base.c allocates, and script/, which gives Lua its
+# memory. Only script/ knows Lua, only .cu files CUDA, only comm_nccl.cu NCCL, and only comm_mpi.c MPI.
+set -u
+cd "${1:-$(dirname "$0")/../..}" || exit 2
+budget=600
+
+# The tables' rows as "house/room:room room:", one for each folder.
+rows() { sed -nE "s/^\| \`([a-z]+)\` \|.*\|([a-z ]*)\|\$/$1\/\1:\2 /p" $1/README.md; }
+table=$(rows compiler; rows runtime)
+
+lines() {
+    awk -v table="$table" '
+    function broken(why) { printf "%s:%d: includes %s: %s\n", FILENAME, FNR, name, why; bad = 1 }
+    function exists(file) { return system("test -f " file) == 0 }
+    BEGIN {
+        n = split(table, row, "\n")
+        for (i = 1; i <= n; i++) {
+            split(row[i], part, ":")
+            lower[part[1]] = " " part[2] " "
+        }
+    }
+    # name: of the form "x.h", of the same room; "room/x.h"; or, from the compiler, "../../runtime/x.h".
+    function check(   at, n, house, room, into) {
+        n = split(FILENAME, at, "/")
+        house = at[1]
+        room = house "/" at[2]
+        if (house == "runtime" && n == 2) { # its top
+            if (name !~ /^[a-z_]+\.h$/ || !exists("runtime/" name)) broken("the top of runtime/ includes no other folder")
+        } else if (!(room in lower))
+            broken("no such room in the table of " house "/README.md")
+        else if (name ~ /^\.\.\/\.\.\/runtime\//) {
+            if (room == "compiler/base") broken("this floor stands below the instructions")
+            else if (house != "compiler" || room != "compiler/cli" && name != "../../runtime/ops.h")
+                broken(house "/ includes only ops.h of runtime/ so")
+        } else if (name ~ /^[a-z]+\/[a-z_0-9]+\.cuh?$|^[a-z]+\/[a-z_0-9]+\.h$/) {
+            into = name
+            sub(/\/.*/, "", into)
+            if (!index(lower[room], " " into " ") || !exists(house "/" name))
+                broken("the table of " house "/README.md does not let " at[2] "/ include it")
+        } else if (name ~ /\// || !(exists(room "/" name) || house == "runtime" && name ~ /^(ops|rt)\.h$/ ||
+                                    room == "compiler/script" && name == "prelude.h" || room == "compiler/draw" && name == "page.h"))
+            broken("no such header in this room")
+    }
+    /(^|[^A-Za-z0-9_])(malloc|calloc|realloc|strdup)\(/ && FILENAME ~ /^compiler/ {
+        if (FILENAME ~ /^compiler\/(base\/base\.c$|script\/)/) next
+        printf "%s:%d: only base.c allocates in compiler/\n", FILENAME, FNR
+        bad = 1
+    }
+    !/^[ \t]*#[ \t]*include/ { next }
+    {
+        name = $0
+        quoted = sub(/^[^"]*"/, "", name)
+        if (!quoted) sub(/^[^<]*</, "", name)
+        sub(/[">].*$/, "", name)
+        if (quoted) check()
+        if (name ~ /^(lua5\.4\/)?(lua|lualib|lauxlib|luaconf)\.hp*$/ && FILENAME !~ /^compiler\/script\//)
+            broken("only script/ knows Lua")
+        if (!quoted && name ~ /(^|\/)nccl/ && FILENAME !~ /\/comm_nccl\.cu$/) broken("only comm_nccl.cu knows NCCL")
+        if (!quoted && name ~ /(^|\/)mpi\.h$/ && FILENAME !~ /\/comm_mpi\.c$/) broken("only comm_mpi.c knows MPI")
+        if (!quoted && name ~ /(^|\/)(cuda|cublas|nv)[^\/]*$/ && FILENAME !~ /^runtime\/.*\.cuh?$/)
+            broken("only .cu files know CUDA")
+    }
+    END { exit bad }' "$@"
+}
+
+sizes() {
+    wc -l "$@" | awk -v budget=$budget '
+    $2 == "total" { next }
+    { printf "%5d of %d  %s\n", $1, budget, $2 }
+    $1 > budget { long = long sprintf("%s: %d lines, and the budget is %d: split it by meaning\n", $2, $1, budget) }
+    END { printf "%s", long; exit long != "" }'
+}
+
+# Members of the library go by file name alone, and so do people.
+names() {
+    printf '%s\n' "$@" | awk '
+    { name = $0; sub(/^.*\//, "", name) }
+    name in seen { printf "%s: the same name as %s\n", $0, seen[name]; bad = 1 }
+    { seen[name] = $0 }
+    END { exit bad }'
+}
+
+status=0
+code=$(find compiler runtime -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' | LC_ALL=C sort)
+sizes $code $(find schedules tests -name '*.[ch]' -o -name '*.lua' -o -name '*.sh' | LC_ALL=C sort) || status=1
+lines $code || status=1
+names $code || status=1
+exit $status

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Proves that tests/floors/floors.sh fails on each broken rule: a small house that keeps them all, then one bad line at a time.
+set -u
+cd "$(dirname "$0")/../.."
+house=$(mktemp -d)
+trap 'rm -rf "$house"' EXIT
+passed=0 failed=0
+
+build_house() {
+    rm -rf "${house:?}"/*
+    mkdir -p "$house"/compiler/{base,ir,passes,verify,formats,script,cli} "$house"/runtime/{store,layers,device,comm} \
+        "$house"/{schedules,tests}
+    grep '^| `' compiler/README.md | grep -v 'draw`\|diff`' >"$house/compiler/README.md"
+    grep '^| `' runtime/README.md | grep -v 'process`\|rank`' >"$house/runtime/README.md"
+    cd "$house" || exit 2
+    printf '#include "base/base.h"\n#include "../../runtime/ops.h"\n' >compiler/ir/program.h
+    printf '#include "program.h"\n' >compiler/ir/program.c
+    printf '#include "base.h"\n#include <stdio.h>\n' | tee compiler/base/base.c compiler/base/map.h >compiler/base/diag.c
+    printf '#include "base/map.h"\n#include "ir/program.h"\n#include "lower.h"\n' >compiler/passes/fetch.c
+    printf '#include "ir/program.h"\n' | tee compiler/passes/{lower,passes}.h compiler/verify/verify.h compiler/verify/races.c >compiler/passes/sched.c
+    printf '#include "passes/passes.h"\n' | tee compiler/formats/formats.h >compiler/formats/text.c
+    printf '#include "formats/formats.h"\n#include "prelude.h"\n#include <lua.h>\n' >compiler/script/script_job.c
+    printf '#include "passes/passes.h"\n#include "verify/verify.h"\n#include "../../runtime/rt.h"\n' >compiler/cli/run.c
+    printf '#include "ops.h"\n' >runtime/rt.h
+    printf '#include "rt.h"\n' | tee runtime/device/device.h runtime/layers/cuda.cuh >runtime/store/data.c
+    printf '#include "rt.h"\n#include "device/device.h"\n#include "layers/cuda.cuh"\n#include <nccl.h>\n#include <cuda_runtime.h>\n' >runtime/comm/comm_nccl.cu
+    printf '#include "rt.h"\n#include <mpi.h>\n' >runtime/comm/comm_mpi.c
+    printf '#include "cuda.cuh"\n#include <cublasLt.h>\n' >runtime/layers/linear.cu
+    touch compiler/base/base.h compiler/cli/main.c runtime/ops.h runtime/store/checkpoint.h schedules/gpipe.lua tests/unit/test_base.c
+    cd - >/dev/null || exit 2
+}
+
+# expect STATUS WHAT: floors.sh on the house must end with that status; a 1 with a complaint about WHAT, first of all.
+expect() {
+    local got status=0
+    got=$(tests/floors/floors.sh "$house" 2>&1 | grep -v '^ *[0-9]* of '; exit "${PIPESTATUS[0]}") || status=$?
+    if [ $status = "$1" ] && { [ "$1" = 0 ] || [[ $got == "$2:"* ]]; }; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        printf 'expected exit %d about %s, got exit %d and:\n%s\n' "$1" "$2" $status "$got"
+    fi
+}
+
+# breaks FILE LINE: the house with LINE added to FILE must be refused.
+breaks() {
+    build_house
+    echo "$2" >>"$house/$1"
+    expect 1 "$1"
+}
+
+build_house
+expect 0 ""
+breaks runtime/store/data.c '#include "../compiler/base/base.h"'
+breaks runtime/store/data.c '#include "base.h"'
+breaks runtime/store/data.c '#include "../../compiler/base/base.h"'
+breaks runtime/store/data.c '#include "device/device.h"'
+breaks runtime/store/data.c '#include "../device/device.h"'
+breaks runtime/store/data.c '#include "../../runtime/rt.h"'
+breaks runtime/layers/linear.cu '#include "device/device.h"'
+breaks runtime/device/device.h '#include "comm/world.h"'
+breaks runtime/rt.h '#include "store/checkpoint.h"'
+breaks compiler/passes/sched.c '#include "../../runtime/rt.h"'
+breaks compiler/formats/text.c '  #  include "../../runtime/rt.h"'
+breaks compiler/base/base.c '#include "ir/program.h"'
+breaks compiler/base/diag.c '#include "../../runtime/ops.h"'
+breaks compiler/base/map.h '#include "passes/passes.h"'
+breaks compiler/ir/program.c '#include "passes/passes.h"'
+breaks compiler/verify/races.c '#include "passes/lower.h"'
+breaks compiler/verify/races.c '#include "formats/formats.h"'
+breaks compiler/passes/sched.c '#include "verify/verify.h"'
+breaks compiler/passes/sched.c '#include "formats/formats.h"'
+breaks compiler/passes/sched.c '#include "prelude.h"'
+breaks compiler/passes/sched.c '#include "map.h"'
+breaks compiler/passes/sched.c '#include "../base/base.h"'
+breaks compiler/passes/sched.c '#include "../tests/test_base.c"'
+breaks compiler/formats/text.c '#include "verify/verify.h"'
+breaks compiler/passes/sched.c '#include <lua.h>'
+breaks compiler/cli/run.c '#include <lauxlib.h>'
+breaks compiler/main.c '#include "base.h"'
+breaks runtime/store/data.c '#include <lua5.4/lua.h>'
+breaks runtime/store/data.c '#include <nccl.h>'
+breaks runtime/store/data.c '#include <mpi.h>'
+breaks runtime/store/data.c '#include <cuda_runtime.h>'
+breaks compiler/passes/sched.c '#include <cuda_runtime.h>'
+breaks compiler/passes/sched.c 'int *p = malloc(4);'
+breaks compiler/base/diag.c 'int *p = malloc(4);'
+breaks runtime/store/sched.c ''
+build_house
+seq 601 >"$house/compiler/passes/sched.c"
+expect 1 compiler/passes/sched.c
+seq 600 >"$house/compiler/passes/sched.c"
+expect 0 ""
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

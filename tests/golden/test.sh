@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# generated/: a small instance of every schedule, with unit costs, as committed. A change of the compiler shows as a diff
+# of schedules. The picture in the comment on top of each schedule, and the README's, are checked too.
+#
+#   tests/golden/test.sh          checks
+#   BLESS=1 tests/golden/test.sh  rewrites (make bless)
+cd "$(dirname "$0")/../.." || exit 2
+. tests/support/lib.sh
+fresh=$(mktemp -d)
+trap 'rm -rf "$fresh"' EXIT
+
+# The schedule's comment: the lines that begin with `--|` after `-- pianola show` are the timeline.
+with_picture() { # SCHEDULE TIMELINE
+    awk -v picture="$2" '
+        /^--\|/ { next }
+        { print }
+        /^-- pianola show / { while ((getline line < picture) > 0 && line != "") print "--| " line }' "$1"
+}
+
+for schedule in schedules/*.lua; do
+    name=$(basename "$schedule" .lua)
+    "$PIANOLA" compile "$schedule" -o "$fresh/$name" || { expect "$name compiles" yes no && continue; }
+    with_picture "$schedule" "$fresh/$name/timeline.txt" >"$fresh/$name.lua"
+    if [ -n "$BLESS" ]; then
+        mkdir -p "generated/$name"
+        cp "$fresh/$name"/* "generated/$name/"
+        cmp -s "$fresh/$name.lua" "$schedule" || cp "$fresh/$name.lua" "$schedule"
+    fi
+    for file in streams.txt timeline.tsv timeline.txt report.json; do
+        changed=$(diff -u "generated/$name/$file" "$fresh/$name/$file" 2>&1 | head -n 40)
+        case $changed:$file in # what it means; where that cannot be said, the bytes
+        ?*:streams.txt | ?*:timeline.tsv)
+            meaning=$("$PIANOLA" diff "generated/$name/$file" "$fresh/$name/$file" 2>/dev/null) || [ $? = 2 ] ||
+                changed=$(head -n 60 <<<"$meaning") ;;
+        esac
+        expect "generated/$name/$file is what the compiler gives (else: make bless)
+$changed" "" "${changed:0:1}"
+    done
+    expect "$schedule: show --ascii prints timeline.txt" "" \
+        "$("$PIANOLA" show --ascii "$schedule" | diff - "$fresh/$name/timeline.txt" | head -n 5)"
+    expect "the picture in $schedule is the timeline (else: make bless)" "" \
+        "$(diff "$schedule" "$fresh/$name.lua" | head -n 5)"
+done
+expect "generated/ holds the schedules and nothing else" "$(ls "$fresh" | grep -v '\.lua$')" "$(ls generated)"
+
+# What the documents quote, they quote word for word: the first ``` block after the line that holds MARK.
+quotes() { # QUOTED DOCUMENT MARK
+    awk -v quoted="$1" -v mark="$3" '
+        index($0, mark) { armed = !done }
+        armed && /^```/ { armed = 0; done = inside = 1; print; while ((getline line < quoted) > 0) print line; next }
+        inside && /^```/ { inside = 0 }
+        !inside { print }' "$2" >"$fresh/document"
+    [ -z "$BLESS" ] || cmp -s "$fresh/document" "$2" || cp "$fresh/document" "$2"
+    expect "$2 quotes what \`$3\` prints (else: make bless)" "" "$(diff "$2" "$fresh/document" | head -n 10)"
+    rm "$fresh/document"
+}
+quotes generated/1f1b/timeline.txt README.md "build/pianola show --ascii schedules/1f1b.lua"
+schedules=$(echo schedules/{gpipe,1f1b,2bp,zb_h1,zb_h2,breadth_first,interleaved,zbv,v_half,v_min,ddp,fsdp}.lua)
+for sizes in "-D workers=4 -D batches=8" "-D workers=8 -D batches=32"; do
+    # shellcheck disable=SC2086
+    "$PIANOLA" compare $schedules $sizes --sort makespan >"$fresh/compared"
+    quotes "$fresh/compared" README.md "$sizes --sort makespan"
+done
+# The quotation ends where the lists begin.
+"$PIANOLA" diff schedules/1f1b.lua schedules/zb_h1.lua | sed '/^makespan.*/{x;s/^/x/;/^xx$/{x;q};x}' >"$fresh/compared"
+quotes "$fresh/compared" README.md "build/pianola diff schedules/1f1b.lua schedules/zb_h1.lua"
+rm "$fresh/compared"
+"$PIANOLA" help ops >"$fresh/ops"
+quotes "$fresh/ops" compiler/README.md "pianola help ops"
+rm "$fresh/ops"
+
+# The same input gives the same bytes, wherever it stands and whatever the environment.
+"$PIANOLA" compile "$PWD/schedules/lpp.lua" -o "$fresh/again" && COLUMNS=33 LC_ALL=C NO_COLOR=1 \
+    "$PIANOLA" compile schedules/lpp.lua -o "$fresh/once more"
+expect "two compiles give the same bytes" "" "$(diff -r "$fresh/again" "$fresh/once more")"
+finish

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# make gpu-check and make gpu-bench against the stand-in: so that neither runs first on the day a GPU comes. A check that
+# fails is counted and ends in exit 1; without a GPU nothing is written to the results.
+cd "$(dirname "$0")/../.." || exit 2
+. tests/support/lib.sh
+built=build/standin-check
+[ -e $built/kernels ] || { echo "$built is not there: make standin-check"; exit 1; }
+room=$(mktemp -d) || exit 2
+trap 'rm -rf "$room"' EXIT
+before=$(ls tests/gpu/results)
+
+timeout 800 tests/gpu/check.sh $built >"$room/check" 2>&1
+expect "gpu-check" 0 $?
+expect "gpu-check, what failed" "" "$(grep -A 15 '^FAILED' "$room/check")"
+expect "gpu-check, its last line" yes "$(tail -n 1 "$room/check" | grep -qE '^[0-9]{2} passed, 0 failed, [0-9]+ skipped$' && echo yes)"
+timeout 400 tests/gpu/bench.sh $built >"$room/bench" 2>&1
+expect "gpu-bench" 0 $?
+for line in step utilisation CPU idle "linear .* weight" "update of" "1f1b, 4 ranks" "llm.c .* not compared"; do
+    expect "gpu-bench says: $line" yes "$(grep -qE "^$line" "$room/bench" && echo yes)"
+done
+expect "nothing was kept" "$before" "$(ls tests/gpu/results)"
+
+# Programs that fail, each in its way: none passes for one that works.
+mkdir "$room/standin" && for program in pianola kernels attention linear fused nccl libpianola-cuda.so; do
+    printf '#!/bin/sh\necho trouble; exit 1\n' >"$room/standin/$program" && chmod +x "$room/standin/$program"
+done
+failing=$(realpath --relative-to=. "$room/standin")
+tests/gpu/check.sh "$failing" >"$room/failing" 2>&1
+expect "gpu-check of programs that fail" 1 $?
+expect "gpu-check of programs that fail: what passed" "" "$(grep '^passed' "$room/failing")"
+tests/gpu/bench.sh "$failing" >"$room/failing" 2>&1
+expect "gpu-bench of programs that fail" 1 $?
+expect "gpu-check of nothing" 2 "$(tests/gpu/check.sh /none >/dev/null 2>&1; echo $?)"
+finish

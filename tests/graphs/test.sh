@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Models whose stages form a graph: a stage that reads several others gets their sum, one that several read gets the sum
+# of their gradients. They are proved, and train as one rank does, under schedules that know nothing of them.
+cd "$(dirname "$0")/../.." || exit 2
+. tests/support/lib.sh
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+weights() { "$PIANOLA" run "$@" --steps 3 --json 2>&1 | sed -nE 's/^  "weights": "(.*)",?$/\1/p;/error:/p'; }
+as_one_rank() { # NAME ARGS...
+    expect "$1: as one rank" "losses differ by 0 at most (relative), weights equal bit for bit" \
+        "$("$PIANOLA" run "${@:2}" --steps 3 --compare 2>&1 | sed -n 's/^one rank .*steps: //p;/error:/p')"
+}
+
+# The same function as a chain with a residual block, and as three stages.
+chain=$(weights schedules/serial.lua --model tests/graphs/chain.lua -D stages=1)
+expect "there are weights" 16 "${#chain}"
+expect "a residual block as stages" "$chain" "$(weights schedules/graph.lua --model tests/graphs/stages.lua -D workers=3 -D batches=8)"
+expect "and on one rank" "$chain" "$(weights schedules/serial.lua --model tests/graphs/stages.lua -D stages=3)"
+
+for depth in 1 2 3; do
+    legs="--model schedules/models/legs.lua -D depth=$depth"
+    unet="--model schedules/models/unet.lua -D depth=$depth"
+    for split in false true; do
+        # shellcheck disable=SC2086
+        {
+            as_one_rank "legs, depth $depth, split $split" schedules/graph.lua $legs -D workers=$((2 * depth + 1)) -D split=$split
+            as_one_rank "unet, depth $depth, split $split" schedules/graph.lua $unet -D workers=$((2 * depth)) -D split=$split
+        }
+    done
+done
+for schedule in ddp fsdp lpp fslpp; do
+    as_one_rank "unet under $schedule" schedules/$schedule.lua --model schedules/models/unet.lua -D stages=4
+done
+as_one_rank "unet, lanes per rank" schedules/graph.lua --model schedules/models/unet.lua --lanes rank
+# What pred() says of its own must hold what the model's stages read.
+cat >"$work/pred.lua" <<'END'
+return schedule {
+  workers = 3, stages = 3, batches = 1, w = function(s) return s, s end,
+  pred = function(s, b, d)
+    if d == "F" then return s > 0 and { { s - 1, b, "F" } } or {} end
+    return s < 2 and { { s, b, "F" }, { s + 1, b, "B" } } or { { s, b, "F" } }
+  end,
+}
+END
+expect "a pred that leaves out what a stage reads" "pred() of 0B0 does not list 2B0, whose grad it reads" \
+    "$("$PIANOLA" check "$work/pred.lua" --model schedules/models/legs.lua 2>&1 | grep -o 'pred() of .* reads')"
+
+# As processes, and from the text form.
+"$PIANOLA" show schedules/graph.lua --model schedules/models/unet.lua --format streams >"$work/streams.txt"
+expect "proved from its text" "$work/streams.txt: proved: graph on 4 ranks, machine model start-end" "$("$PIANOLA" verify "$work/streams.txt" 2>&1)"
+expect "and refuted when a term is dropped" 1 \
+    "$(sed '/^rank 3 lane compute/,/^rank 3 lane/s/ x=act(0,0)//' "$work/streams.txt" | "$PIANOLA" verify - >/dev/null 2>&1; echo $?)"
+finish

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Proves that tests/run reports what must not pass: each program of tests/guard/, in the build that must catch it.
+set -u
+cd "$(dirname "$0")/../.."
+passed=0 failed=0
+
+# expect SUM SUITE: tests/run on the suite must end with that sum, and with the exit status that goes with it.
+expect() {
+    local sum=$1 want=1 got status=0
+    [[ $sum != *" 0 failed" ]] || want=0
+    got=$(tests/run "$2" 2>&1) || status=$?
+    if [ "$(tail -n 1 <<<"$got")" = "$sum" ] && [ "$status" = "$want" ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        printf 'tests/run %s: expected "%s" and exit %d, got exit %d and:\n%s\n' "$2" "$sum" $want $status "$got"
+    fi
+}
+
+for build in build build/asan; do
+    expect "2 passed, 0 failed" $build/tests/guard/fine
+    expect "0 passed, 2 failed" $build/tests/guard/exit0
+    expect "1 passed, 1 failed" $build/tests/guard/assertion
+    expect "0 passed, 1 failed" $build/tests/guard/empty
+done
+expect "0 passed, 1 failed" build/asan/tests/guard/leak
+expect "0 passed, 1 failed" build/asan/tests/guard/overflow
+expect "0 passed, 1 failed" build/asan/tests/guard/undefined
+expect "0 passed, 1 failed" build/tests/guard/not_there
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

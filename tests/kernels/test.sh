@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# The CUDA kernels on the CPU: the same source, compiled as C++ against tests/standin/, compared with the host layers.
+# First that the stand-in sees mistakes. SAN=-fsanitize=address,undefined instruments all of it.
+cd "$(dirname "$0")/../.." || exit 2
+. tests/support/lib.sh
+SAN=${SAN-}
+room=${B:-build}/kernels
+mkdir -p "$room" || exit 2
+
+# object SOURCE COMPILER...: compiles what is older than its source or any header
+headers=$(ls runtime/*.h runtime/*/*.h runtime/*/*.cuh tests/standin/*.h tests/kernels/*.h tests/kernels/test.sh)
+object() {
+    local o h
+    o=$room/$(basename "$1").o
+    [ -e "$o" ] && [ "$o" -nt "$1" ] && for h in $headers; do [ "$o" -nt "$h" ] || break; done && [ "$o" -nt "$h" ] && return
+    # shellcheck disable=SC2086
+    "${@:2}" -O1 -g -ffp-contract=off -Wall -Wextra -Wpedantic -Werror $SAN -Iruntime -c "$1" -o "$o" || rm -f "$o"
+}
+device() { object "$1" g++ -x c++ -std=c++17 -DKERNELS_ON_HOST -Itests/standin; }
+# shellcheck disable=SC2046
+host() { object "$1" gcc -std=c11 -D_GNU_SOURCE $(pkg-config --cflags openblas); }
+
+jobs_of() { while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done; }
+sources="$(echo runtime/layers/{elementwise,embedding,norm,loss,optim}.cu) tests/standin/grid.cpp"
+reference="layers_host norm_host loss_host linear_host attention_host parameters"
+for source in $sources tests/kernels/kernels.cpp tests/kernels/mistakes.cpp; do
+    jobs_of
+    device "$source" &
+done
+for name in $reference; do
+    jobs_of
+    host "runtime/layers/$name.c" &
+done
+wait
+objects() { for f in "$@"; do echo "$room/$(basename "$f").o"; done; }
+# shellcheck disable=SC2046,SC2086
+g++ $SAN -o "$room/kernels" $(objects $sources tests/kernels/kernels.cpp) \
+    $(for name in $reference; do echo "$room/$name.c.o"; done) $(pkg-config --libs openblas) -lm &&
+    g++ $SAN -o "$room/mistakes" $(objects tests/standin/grid.cpp tests/kernels/mistakes.cpp) || exit 1
+
+timeout 60 "$room/mistakes"
+expect "the stand-in sees mistakes" 0 $?
+timeout 120 "$room/kernels"
+expect "kernels as on the host" 0 $?
+
+# Layers joined into one kernel need the sweeps, cuBLASLt and streams: all of the stand-in, as `make standin` built it.
+fused=$room/fused
+g++ -x c++ -std=c++17 -O1 -g -Wall -Wextra -Wpedantic -Werror -Itests/standin -Iruntime tests/kernels/fused.cpp -x none \
+    -o "$fused" build/standin/libpianola-cuda.so build/libpianola.a -Wl,-rpath,"$PWD/build/standin" \
+    $(pkg-config --libs openblas lua5.4) -lm -pthread || exit 1
+OPENBLAS_NUM_THREADS=1 timeout 200 "$fused"
+expect "layers that run as one" 0 $?
+finish

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Ranks killed and stopped at random moments, N of them (tests/kill/kill.c says more): the others end in time and say where
+# they stood, nothing is left running, and the run goes on to the weights of one that nobody disturbed.
+# To see a fault again: SEED=<seed> FAULT=<number> tests/kill/test.sh
+cd "$(dirname "$0")/../.." || exit 2
+. tests/support/lib.sh
+room=$(mktemp -d)
+trap 'rm -rf "$room"' EXIT
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PKG_CONFIG_PATH=$PWD/build:$PKG_CONFIG_PATH
+export TMPDIR=$room OMPI_MCA_btl_vader_backing_directory=$room # what killed ranks leave goes with the room
+
+compiled() { "$PIANOLA" compile "schedules/$2.lua" "${@:3}" -o "$room/$1" && make -s -C "$room/$1" || exit 2; }
+integers=(--model schedules/models/integers.lua -D width=64 -D rows=16)
+for schedule in 1f1b serial; do
+    compiled $schedule $schedule "${integers[@]}"
+done
+compiled gpipe gpipe "${integers[@]}" -D workers=2
+for schedule in ddp fsdp; do
+    compiled $schedule $schedule "${integers[@]}" -D workers=4
+done
+compiled gpt 1f1b --model schedules/models/gpt.lua -D workers=2 -D layers=2 -D width=16 -D context=16 -D rows=1
+
+seed=${SEED:-$RANDOM}
+echo "seed $seed"
+if [ -n "$FAULT" ]; then
+    "$(dirname "$PIANOLA")/kill" "$room" "$FAULT" "$seed" 0
+else
+    "$(dirname "$PIANOLA")/kill" "$room" "${N:-200}" "$seed" "${WORKERS:-4}"
+fi

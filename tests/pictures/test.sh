@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# Timelines as pictures and what the grid draws on request, through the real command: the same jobs at the same times as
+# timeline.tsv, the same bytes for the same input, and pages that work by themselves. Pictures are also drawn, and a page is
+# opened and asked.
+cd "$(dirname "$0")/../.." || exit 2
+. tests/support/lib.sh
+room=$(mktemp -d)
+trap 'rm -rf "$room"' EXIT
+. tests/support/pictures.sh
+L="--cluster schedules/clusters/latency.lua"
+show() { "$PIANOLA" show "$@"; }
+
+# jobs FILE: of a picture, each job's rank, name, start and end, by the tooltips and by the coordinates: sorted.
+jobs() { # FILE SCALE
+    sed -nE 's/^<rect class="o[^>]* x="([^"]*)" y="([^"]*)" width="([^"]*)".*<title>([0-9]+[FRIBW][0-9]+): .*; rank ([0-9]+); ([^ ]*) to ([^ ]*) .*/\5 \4 \6 \7 \1 \3/p' "$1"
+}
+rows() { # of timeline.tsv
+    awk -F '\t' '$2 == "compute" && $5 ~ /^[FRIBW]$/ { print $1, $6 $5 $7, $3, $4 }'
+}
+for args in "schedules/1f1b.lua" "schedules/dualpipe.lua" "schedules/zbv.lua -D workers=8 -D batches=16" "schedules/2bp.lua --recompute" \
+    "schedules/1f1b.lua -D workers=64 -D batches=64" "schedules/fsdp.lua $L -D bandwidth=2"; do
+    show $args --format svg >"$room/a.svg"
+    show $args --format svg >"$room/b.svg"
+    show $args --format html >"$room/a.html"
+    expect "$args: the same bytes twice" "" "$(cmp "$room/a.svg" "$room/b.svg" 2>&1)"
+    for file in a.svg a.html; do
+        expect "$args, $file: jobs and times are the timeline's" "" \
+            "$(diff <(jobs "$room/$file" | cut -d' ' -f1-4 | sort) <(show $args --format tsv | rows | sort) | head -n 3)"
+        # x = 64 + scale * start; the first job that starts later than 0 says the scale
+        expect "$args, $file: where the times say" "" "$(jobs "$room/$file" | awk '
+            { if (!scale) scale = $6 / ($4 - $3); x = 64 + scale * $3; w = scale * ($4 - $3) }
+            ($5 - x) ^ 2 > 0.2 || ($6 - w) ^ 2 > 0.01 { print; exit }')"
+    done
+    expect "$args: nothing from the network" "http://www.w3.org/2000/svg" \
+        "$(grep -ohE '(https?:)?//[a-z][^"]*\.[^" ]*' "$room/a.html" "$room/a.svg" | sed 's/^\/\/.*//' | sort -u | grep .)"
+    well_formed "$args" "$room/a.svg"
+    as_png "$args" "$room/a.svg"
+done
+
+# Memory: what DESIGN says of 1F1B, stash by stash, is in the figures already; the curves' peaks are those of the plan.
+expect "1f1b: memory at most" "7 B of 7 B,8 B of 8 B,7 B of 7 B,5 B of 5 B" "$(show schedules/1f1b.lua --format svg |
+    sed -nE 's/.*at most (.*) in use, of a plan of (.*)<\/title.*/\1 of \2/p' | paste -sd,)"
+cat >"$room/limit.lua" <<'L'
+return cluster { memory = 9 }
+L
+limits() { show schedules/1f1b.lua --cluster "$room/limit.lua" --format svg | grep -c "the limit:$1"; }
+expect "a limit under each rank" "4 4" "$(limits " 9 B") $(limits "")"
+expect "and none without" 0 "$(show schedules/1f1b.lua --format svg | grep -c 'limit')"
+
+# Messages as arrows: a page has them and hides them, a picture only on request.
+arrows() { show schedules/1f1b.lua "$@" | grep -c '^<path class="m"'; }
+expect "arrows" "0 48 48" "$(arrows --format svg) $(arrows --format svg --with sends) $(arrows --format html)"
+expect "hidden" "1 0" "$(show schedules/1f1b.lua --format html | grep -c 'display: none') \
+$(show schedules/1f1b.lua --format html --with sends | grep -c 'display: none')"
+expect "an arrow's tooltip" "act(0,0), 1 B, from rank 0 to rank 1; 1 to 3 units" "$(show schedules/1f1b.lua $L -D latency=2 \
+    --format svg --with sends | sed -nE 's/.*<title>(act\(0,0\), .*)<\/title.*/\1/p')"
+
+# Lanes: every message that takes time, once at each of its sides.
+expect "lanes" "$(show schedules/1f1b.lua $L -D bandwidth=2 --format tsv | grep -cE 'SEND|RECV')" \
+    "$(show schedules/1f1b.lua $L -D bandwidth=2 --format svg --with lanes | grep -cE '^<rect class="o.*<title>(SEND|RECV)')"
+
+expect "a large group's lane" "group of 8" "$(show schedules/ddp.lua $L -D bandwidth=2 --ascii --with lanes | sed -nE '3s/ ([^.]*[^. ]) .*/\1/p')"
+
+# Colours: as many as kinds, microbatches or stages ask for.
+colors() { show schedules/interleaved.lua -D batches=4 --format svg "$@" | grep '^<rect class="o' | grep -oE 'fill="#[0-9a-f]*"' | sort -u | wc -l; }
+expect "colours by op, mb, stage" "2 8 16" "$(colors) $(colors --color-by mb) $(colors --color-by stage)"
+expect "Okabe and Ito's" "#0072b2 #009e73" "$(show schedules/1f1b.lua --format svg | sed -nE 's/^<rect class="o[^#]*(#[0-9a-f]*).*/\1/p' | sort -u | paste -sd' ')"
+
+# A part of the time: what overlaps it, and nothing else.
+expect "from 3 to 6" "0B0 1B0 1B1 1F1" "$(show schedules/1f1b.lua -D workers=2 -D batches=2 --format svg --from 3 --to 6 |
+    sed -nE 's/.*<title>([0-9][FB][0-9]):.*/\1/p' | LC_ALL=C sort | paste -sd' ')"
+expect "the grid, from 3 to 6" "time    3|rank 0   . B0---|rank 1  B0 F1 B1" "$(show schedules/1f1b.lua -D workers=2 -D batches=2 --ascii \
+    --from 3 --to 6 | head -n 3 | paste -sd'|')"
+
+# The grid with all it can draw. A message takes 1, as an F does.
+cat >"$room/grid" <<'G'
+time     0              5              10
+rank 0   F0 F1  .  .  .  . B0---  . B1---
+ path    ^^^                        ^^^^^^
+ send 1   . F0 F1  .  .  .  .  .  .  .  .
+ recv 1   .  .  .  .  . B0  .  . B1  .  .
+ memory  666999888666666888888888666666666
+rank 1    .  . F0 B0--- F1 B1---  .  .  .
+ path          ^^^^^^^^^^^^^^^^^^
+ send 0   .  .  .  .  . B0  .  . B1  .  .
+ recv 0   . F0 F1  .  .  .  .  .  .  .  .
+ memory  333555888888888888666666555333333
+
+         F forward   B full backward   . idle
+         1 cell = 1 unit; the numbers are microbatches
+         memory in use: 9 is 6 B, the largest plan
+         ^ on the critical path
+G
+grid() { show schedules/1f1b.lua -D workers=2 -D batches=2 $L -D bandwidth=1 --with lanes,memory,path "$@"; }
+expect "the grid with lanes, memory and path" "" "$(diff "$room/grid" <(grid --ascii | head -n 16))"
+expect "and not in ASCII alone" "$(sed -n '3s/\^/▔/gp' "$room/grid")| memory  ▆▆▆███▇▇▇▆▆▆▆▆▆▇▇▇▇▇▇▇▇▇▆▆▆▆▆▆▆▆▆" \
+    "$(grid | sed -n '3p;6p' | paste -sd'|')"
+grounds() { show schedules/1f1b.lua --color always "$@" | sed '/^$/,$d' | grep -oE '48;5;[0-9]+' | sort -u | wc -l; }
+# Two shades of F where they touch, which they never do on the last rank, one of B; and a hue for each microbatch.
+expect "the grid's colours by op, stage and mb" "3 11 18" "$(grounds) $(grounds --color-by stage) $(grounds --color-by mb)"
+
+error() { "$PIANOLA" show schedules/1f1b.lua "$@" 2>&1 >/dev/null | sed 's/^pianola: error: //'; }
+expect "--with" "--with line: expected lanes, memory, path or sends" "$(error --with path,line)"
+expect "--with sends" "--with sends: arrows are for pictures, --format svg or html; try --with lanes" "$(error --with sends)"
+expect "--color-by" "--color-by rank: expected op, mb or stage" "$(error --color-by rank)"
+expect "--from" "--from -1: expected a time of at least 0" "$(error --from -1)"
+expect "--from beyond" "--from 99: the timeline ends at 33 units" "$(error --from 99)"
+expect "--to" "--to 3: not after --from 3" "$(error --from 3 --to 3)"
+expect "not drawn" "--with, --color-by, --from and --to are for what is drawn: --format grid, svg or html" "$(error --format tsv --to 3)"
+
+# A page, asked in a browser: the mouse over 1F3 says what it needs, by which message.
+show schedules/1f1b.lua $L -D latency=1 --format html >"$room/page.html"
+ask "$room/page.html" >"$room/dom" <<'E2'
+const over = new MouseEvent('mouseover', { bubbles: true });
+[...document.querySelectorAll('.o')].find(e => title(e).startsWith('1F3:')).dispatchEvent(over);
+document.body.dataset.lit = lit.map(x => x[1]).join(' ');
+const rank = [...labels].find(l => l.textContent === 'rank 2');
+const left = () => rank.getScreenCTM().e + rank.getBBox().x * rank.getScreenCTM().a;
+look([all[2] / 2, 0, all[2] / 4, all[3]]);
+document.body.dataset.named = left() >= svg.getScreenCTM().e + view[0] * svg.getScreenCTM().a - 1;
+look(all.slice());
+svg.dispatchEvent(new WheelEvent('wheel', { deltaY: -500, clientX: 50, clientY: 50 }));
+document.body.dataset.zoomed = view[2] < all[2] && svg.getAttribute('viewBox') === view.join(' ');
+E2
+expect "a page: 1F3 needs 0F3, by its message" yes "$(grep -A1 'id="info">1F3: forward of stage 1' "$room/dom" | grep -q \
+    'needs 0F3: forward of stage 0, microbatch 3; .*, by act(0,3), 1 B, from rank 0 to rank 1; ' && echo yes)"
+expect "a page: both are lit, and the arrow" "this need show" "$(sed -nE 's/.*data-lit="([^"]*)".*/\1/p' "$room/dom")"
+expect "a page: the wheel zooms" true "$(sed -nE 's/.*data-zoomed="([^"]*)".*/\1/p' "$room/dom")"
+expect "a page: ranks stay named" true "$(sed -nE 's/.*data-named="([^"]*)".*/\1/p' "$room/dom")"
+expect "a page: no browser is left" "" "$(browsers_left)"
+finish

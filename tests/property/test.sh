@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Random schedules train to the bits of one rank (tests/property). Then that this could fail: a fault put into the compiled
+# program, behind the proof or before it, is found, and made as small as it can be.
+#
+#   CASES=100000 tests/property/test.sh      more cases; each takes about 3 ms
+cd "$(dirname "$0")/../.." || exit 2
+. tests/support/lib.sh
+PROPERTY=${PROPERTY:-build/property}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+if "$PROPERTY" -n "${CASES:-5000}" >"$work/log" 2>&1; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+cat "$work/log"
+
+"$PROPERTY" -n "${CASES:-1000}" -D precision=bf16 >"$work/bf16" 2>&1
+expect "random schedules of a bf16 model are proved" 0 $?
+cat "$work/bf16"
+
+# find FAULT HOW WORKERS STAGES BATCHES: the size of the smallest schedule that shows it.
+find_fault() {
+    PIANOLA_FAULT=$1 "$PROPERTY" -j 1 -n 100 >"$work/$1" 2>"$work/stderr"
+    expect "a broken program ($1): exit code" 1 $?
+    expect "a broken program ($1): how it shows" yes "$(grep -q "^seed .* $2\$" "$work/$1" && echo yes || head -3 "$work/$1")"
+    expect "a broken program ($1): the smallest schedule" "$3 workers, $4 stages, $5 batches" \
+        "$(sed -n 's/^smallest .* so: \(.*\), [0-9]* jobs$/\1/p' "$work/$1")"
+    expect "a broken program ($1): its scripts show it" 0 "$(grep -c 'do NOT fail' "$work/$1")"
+    # What is printed is a shell script. The real command has no such fault, so here it trains well.
+    (cd "$work" && sed -n '/^cat /,/^EOF$/p' "$1" | sh)
+    expect "a broken program ($1): the scripts printed compile" "failing: proved" \
+        "$("$PIANOLA" check "$work/failing.lua" 2>&1 | grep -o '^failing: proved')"
+}
+find_fault first 'trains otherwise' 1 1 2
+find_fault wait 'does not verify' 2 1 1
+finish

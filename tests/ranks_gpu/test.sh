@@ -1,0 +1,221 @@
+#!/usr/bin/env bash
+# Every rank a process with a GPU of its own, messages by NCCL: the programs that `pianola compile` writes, built with
+# make gpu and run against tests/standin/ in the place of CUDA, cuBLASLt and NCCL. Weights equal the host's bit for bit, a
+# graph and eager replay agree, checkpoints go from CPUs to GPUs and back; ranks that are killed or stopped end the others
+# in time, with the instruction that waits. And where nvcc and NCCL are, the programs link with the real ones.
+cd "$(dirname "$0")/../.." || exit 2
+. tests/support/lib.sh
+. tests/support/timelines.sh
+suffix=.gpu
+. tests/support/ranks.sh
+built=$PWD/build
+[ -f "$built/standin/libpianola-cuda.a" ] || { echo "libpianola-cuda.a is not in build/standin: make standin"; exit 1; }
+export PKG_CONFIG_PATH=$built/standin:$PKG_CONFIG_PATH PIANOLA_CUDA=$built/standin/libpianola-cuda.so
+export STANDIN_START=launch # after the first graph nothing is made any more
+
+integers=(--model schedules/models/integers.lua)
+in_process() { STANDIN_START= timeout 120 "$PIANOLA" run "$@" 2>/dev/null | weights_in; }
+weights_in() { sed -n 's/^weights *\([0-9a-f]*\).*/\1/p'; }
+# over_mpi NAME N ARGS...: the run's weights, or what went wrong
+over_mpi() {
+    timeout 120 mpirun --oversubscribe -n "$2" "$room/$1/rank.gpu" --flight "$room" "${@:3}" >"$room/said" 2>&1
+    weights_in <"$room/said" | grep . || grep -m 3 -E 'standin|error|pianola: rank' "$room/said"
+}
+
+# ---- the bits ----
+
+# A dozen, with every kind of message and reduction; tests/cuda/test.sh and tests/put/test.sh take all of them.
+for name in 1f1b gpipe ddp fsdp lpp fslpp zbv dualpipe chimera apart replicated graph; do
+    schedule=schedules/$name.lua
+    compiled "$name" "$name" "${integers[@]}"
+    n=$(wc -l <"$room/$name/app.gpu")
+    wanted=$(in_process "$schedule" "${integers[@]}" --steps 4)
+    expect "$name on $n GPUs: weights of the host" "$wanted" "$(over_mpi "$name" "$n" --steps 4)"
+    grep -q 'stand-in for a GPU, messages by NCCL, one graph for the step$' "$room/said"
+    expect "$name: what it runs on" 0 $?
+done
+expect "1f1b without a graph" "$(in_process schedules/1f1b.lua "${integers[@]}" --steps 4)" "$(over_mpi 1f1b 4 --steps 4 --no-graph)"
+for lanes in peer rank; do # communicators of two for both directions, of all
+    compiled "fslpp-$lanes" fslpp "${integers[@]}" --lanes $lanes
+    expect "fslpp, a lane per $lanes" "$(in_process schedules/fslpp.lua "${integers[@]}" --steps 4)" \
+        "$(over_mpi "fslpp-$lanes" "$(wc -l <"$room/fslpp/app.gpu")" --steps 4)"
+done
+for seed in 0 2; do # streams as issued; and starved now and then
+    STANDIN_SEED=$seed expect "fslpp, the streams in another order" "$(in_process schedules/fslpp.lua "${integers[@]}" --steps 4)" \
+        "$(STANDIN_SEED=$seed over_mpi fslpp "$(wc -l <"$room/fslpp/app.gpu")" --steps 4)"
+done
+tcp 1f1b 4 --steps 4
+ended 60
+expect "1f1b over TCP" "0 0 0 0 $(in_process schedules/1f1b.lua "${integers[@]}" --steps 4)" "$codes $(weights)"
+memory='^pianola: device memory of a rank, at most: planned ([0-9]+) bytes, taken \1; NCCL.s connections [0-9]+, and [0-9]+ more with the first step$'
+expect "one allocation, of what is planned" yes "$(says "$memory")"
+
+# Measured timelines: weights as ever, and nothing is made for them once training has begun (STANDIN_START).
+wanted=$(in_process schedules/fslpp.lua "${integers[@]}" --steps 13)
+"$PIANOLA" show schedules/fslpp.lua "${integers[@]}" --format tsv >"$room/program"
+for flags in "" --no-graph "--messages put"; do
+    # shellcheck disable=SC2086
+    expect "timelines $flags: weights" "$wanted" "$(over_mpi fslpp 8 --steps 13 --timeline "$room/measured" $flags)"
+    check_timeline "timelines $flags" "$room/program" "4 5 6 7 8 9 10 11 12 13" 1 "$room"/measured/*.tsv
+done
+expect "timelines of one step" "$(in_process schedules/ddp.lua "${integers[@]}" --steps 1)" \
+    "$(over_mpi ddp 8 --steps 1 --timeline "$room/measured")"
+expect "timelines of one step: every instruction has its time" "" "$("$PIANOLA" show schedules/ddp.lua "${integers[@]}" --format tsv |
+    tail -n +2 | cut -f 1,2,5-9 | sort | diff - <(tail -qn +2 "$room"/measured/*.tsv | cut -f 2,3,6-10 | sort))"
+
+# A transformer's sums depend on their order: reductions keep the rank order, and the same kernels in one process (loopback)
+# give the same bits; so do graph and eager replay. Three ranks: shares of unlike length.
+gpt=(--model schedules/models/gpt.lua -D workers=3 -D layers=1 -D width=16 -D context=8 -D rows=1)
+text=/usr/share/common-licenses/GPL-3
+compiled gpt ddp "${gpt[@]}"
+wanted=$(in_process schedules/ddp.lua "${gpt[@]}" --data $text --steps 3 --device cuda)
+expect "GPT with DDP: the bits of loopback" "$wanted" "$(over_mpi gpt 3 --data $text --steps 3)"
+expect "GPT with DDP: graph and eager replay" "$wanted" "$(over_mpi gpt 3 --data $text --steps 3 --no-graph)"
+
+# bf16, with a table that embedding and unembedding share: masters in checkpoints, weights rounded from them.
+half=("${gpt[@]}" -D precision=bf16 -D tied=true)
+compiled half 1f1b "${half[@]}"
+wanted=$(in_process schedules/1f1b.lua "${half[@]}" --data $text --steps 4 --device cuda)
+expect "bf16: the bits of loopback" "$wanted" "$(over_mpi half 3 --data $text --steps 4)"
+over_mpi half 3 --data $text --steps 2 --checkpoint "$saved" >/dev/null
+expect "bf16: on from a checkpoint" "$wanted" "$(over_mpi half 3 --data $text --steps 4 --checkpoint "$saved" --resume)"
+rm -rf "$saved"
+
+compiled wide 1f1b --model schedules/models/gpt.lua -D workers=2 -D layers=2 -D width=272 -D heads=2 -D context=8 -D rows=1
+expect "heads that are too wide" "rank 0: heads of attention have 136 columns, and GPUs take at most 128: give it more heads" \
+    "$(timeout 60 mpirun --oversubscribe -n 2 "$room/wide/rank.gpu" --data $text --steps 1 2>&1 | sed -n 's/^pianola: error: //p' | head -n 1)"
+
+# ---- checkpoints: the same on CPUs and on GPUs ----
+
+adam=(--model schedules/models/gpt.lua -D workers=2 -D layers=2 -D width=16 -D context=8 -D rows=1)
+compiled pipe 1f1b "${adam[@]}"
+PKG_CONFIG_PATH=$built make -s -C "$room/pipe"
+on_cpu() { timeout 60 mpirun --oversubscribe -n 2 "$room/pipe/rank" --data $text "$@" 2>&1 | weights_in; }
+whole=$(over_mpi pipe 2 --data $text --steps 8)
+first=$(over_mpi pipe 2 --data $text --steps 5 --checkpoint "$saved" --every 2)
+expect "a checkpoint of GPUs" "5 ${#whole}" "$(newest) ${#first}"
+cp -r "$saved" "$room/of_gpus"
+expect "GPUs go on where GPUs stopped, bit for bit" "$whole" "$(over_mpi pipe 2 --data $text --steps 8 --checkpoint "$saved" --resume)"
+# Layers on CPUs and GPUs differ in the last bits: but at the checkpoint itself, nothing has been computed.
+expect "CPUs take up the weights of GPUs" "$first" "$(on_cpu --steps 5 --checkpoint "$room/of_gpus" --resume)"
+rm -rf "$saved"
+first=$(on_cpu --steps 5 --checkpoint "$saved")
+expect "GPUs take up the weights of CPUs" "$first" "$(over_mpi pipe 2 --data $text --steps 5 --checkpoint "$saved" --resume)"
+rm -rf "$saved"
+wanted=$(in_process schedules/1f1b.lua "${integers[@]}" --steps 7)
+PKG_CONFIG_PATH=$built make -s -C "$room/1f1b"
+timeout 60 mpirun --oversubscribe -n 4 "$room/1f1b/rank" --steps 3 --checkpoint "$saved" >/dev/null 2>&1
+expect "integers: CPUs to step 3, then GPUs" "$wanted" "$(over_mpi 1f1b 4 --steps 7 --checkpoint "$saved" --resume)"
+rm -rf "$saved"
+over_mpi 1f1b 4 --steps 3 --checkpoint "$saved" >/dev/null
+expect "integers: GPUs to step 3, then CPUs" "$wanted" "$(timeout 60 mpirun --oversubscribe -n 4 "$room/1f1b/rank" --steps 7 \
+    --checkpoint "$saved" --resume 2>/dev/null | weights_in)"
+rm -rf "$saved"
+
+# A signal ends the step, with a checkpoint.
+tcp 1f1b 4 --steps 100000 --checkpoint "$saved" --every 100000
+begun
+kill -INT "${pid[1]}"
+ended 30
+expect "SIGINT" "130 130 130 130 yes" "$codes $([ "$(newest)" -gt 0 ] && says "^pianola: SIGINT came: stopped after step $(newest), with a checkpoint$")"
+rm -rf "$saved"
+
+# ---- ranks that go, or stop ----
+
+at='waits at [0-9]+ (RECV|SEND)_[FB] (act|grad)\([0-9],[0-9]\) (from|to) rank [0-9]|is at [0-9]+ [FB] [0-9] [0-9]'
+others() { pid=("${pid[@]:0:2}" "${pid[3]}"); }
+# all_said WHY: ranks 0, 1 and 3 say where they waited, and why
+all_said() {
+    local k
+    for k in 0 1 3; do
+        says "^pianola: rank $k ($at|waits for all ranks to end the step): ($1)$" $k
+        [ -f "$room/flight-rank$k.txt" ] && echo yes
+    done | grep -c yes
+}
+gone='NCCL: a message: remote process exited or there was a network error|NCCL: (RECV|SEND)_[FB] act.*|NCCL: (RECV|SEND)_[FB] grad.*|rank [0-9] closed its connection|rank [0-9]: Connection reset by peer'
+for deaf in "" 1; do # NCCL notices that a rank is gone; or not, and the ranks' own connections do
+    if [ $deaf ]; then export STANDIN_DEAF=1; else unset STANDIN_DEAF; fi
+    for flags in "" --no-graph; do
+        # shellcheck disable=SC2086
+        tcp 1f1b 4 --steps 100000 --deadline 20 $flags
+        begun && sleep 0.3
+        kill -KILL "${pid[2]}"
+        others
+        ended 10
+        expect "a killed rank${deaf:+, to a deaf NCCL} $flags" "1 1 1: 6" "$codes: $(all_said "$gone")"
+    done
+done
+for flags in "" --no-graph; do
+    # shellcheck disable=SC2086
+    tcp 1f1b 4 --steps 100000 --deadline 2 $flags
+    begun && sleep 0.3
+    kill -STOP "${pid[2]}"
+    stopped=${pid[2]}
+    others
+    ended 10
+    expect "a stopped rank $flags" "1 1 1: 6" "$codes: $(all_said 'step [0-9]+ has taken 2 s \(--deadline\)')"
+    kill -KILL "$stopped"
+done
+# Who waits for whom is right: rank 1 for rank 2, which does nothing any more; the chain of the others leads there.
+expect "rank 1 waits for rank 2" yes "$(grep -qE "^pianola: rank 1 waits at .* rank 2: " "$room/err1" && echo yes)"
+expect "rank 3 waits for rank 2" yes "$(grep -qE "^pianola: rank 3 waits at .* rank 2: " "$room/err3" && echo yes)"
+unset STANDIN_DEAF
+
+# NCCL's own calls may hang: two seconds for them, not more.
+STANDIN_HANGS=abort tcp 1f1b 4 --steps 100000 --deadline 2
+begun && sleep 0.3
+kill -STOP "${pid[2]}"
+stopped=${pid[2]} before=${EPOCHREALTIME/./}
+others
+ended 12
+took=$(((${EPOCHREALTIME/./} - before) / 1000))
+expect "an abort that hangs: $took ms" "1 1 1 yes" "$codes $([ $took -gt 3000 ] && [ $took -lt 7000 ] && echo yes)"
+kill -KILL "$stopped"
+STANDIN_HANGS=init tcp 1f1b 4 --steps 3 --deadline 2
+ended 12
+expect "a beginning that hangs" "1 1 1 1 4" "$codes $(grep -lE \
+    '^pianola: rank [0-9] waits for all ranks to connect their GPUs: (2 s have passed \(--deadline\)|rank [0-9].*|NCCL: .*)$' "$room"/err? | wc -l)"
+STANDIN_HANGS=finalize tcp 1f1b 4 --steps 3
+ended 20
+expect "an end that hangs" "0 0 0 0 $(in_process schedules/1f1b.lua "${integers[@]}" --steps 3)" "$codes $(weights)"
+
+# ---- what is not there ----
+
+STANDIN_DEVICES=2 tcp 1f1b 4 --steps 3
+ended 20
+expect "two GPUs for four ranks" "2 2 2 2 yes" "$codes $(says "^pianola: error: ranks 0 and 2 would share GPU 0 of $(hostname), a stand-in for a GPU: each needs its own, and 2 are there to be seen; to try things out, --messages put lets ranks share one$")"
+STANDIN_DEVICES=0 tcp 1f1b 4 --steps 3
+ended 20
+expect "no GPU" "2 2 2 2 yes" "$codes $(says "^pianola: error: rank 0: no CUDA device on $(hostname): ")"
+STANDIN_MEMORY=1e6 tcp 1f1b 4 --steps 3
+ended 20
+expect "a GPU that is too small" "2 2 2 2 yes" "$codes $(says '^pianola: error: rank 0: no memory on the device: it takes [0-9]+ bytes of GPU 0, a stand-in for a GPU, which has 1000000 free$')"
+app=$(sed '1s/\.gpu$//' "$room/1f1b/app.gpu") # rank 0 on a CPU
+expect "CPUs and GPUs together" "rank 1 is built for a GPU, rank 0 for a CPU" \
+    "$(timeout 60 mpirun --oversubscribe --app <(echo "$app") 2>&1 | sed -n 's/^pianola: error: //p' | head -n 1)"
+app=$(sed '2s/$/ --no-graph/' "$room/1f1b/app.gpu")
+expect "a graph on some ranks only" "rank 1 has --no-graph 1, rank 0 0; give all ranks the same flags" \
+    "$(timeout 60 mpirun --oversubscribe --app <(echo "$app") 2>&1 | sed -n 's/^pianola: error: //p' | head -n 1)"
+expect "nothing is left of NCCL's meetings" "" "$(ls "$room" | grep '^standin-')"
+
+# ---- for real, as far as it goes without a GPU ----
+
+got=$(PKG_CONFIG_LIBDIR=$room/none PKG_CONFIG_PATH='' make -s -C "$room/ddp" clean gpu 2>&1)
+expect "no runtime for GPUs" yes "$(grep -q 'pianola-cuda not found: it needs nvcc and NCCL; make gpu in the source tree' <<<"$got" && echo yes)"
+nvcc=${NVCC:-${CUDA_HOME:-/usr/local/cuda}/bin/nvcc}
+if [ -x "$nvcc" ] && make -s -j"$(nproc)" gpu && [ -f build/libpianola-cuda.a ]; then
+    PKG_CONFIG_PATH=$built make -s -C "$room/1f1b" clean gpu
+    expect "the programs link with CUDA and NCCL" "0 yes" "$? $(ldd "$room/1f1b/rank0.gpu" | grep -q libnccl && echo yes)"
+    if ! ls /dev/nvidia0 >/dev/null 2>&1; then
+        tcp 1f1b 4 --steps 3
+        ended 30
+        expect "and say that there is no GPU" "2 2 2 2 yes" "$codes $(says '^pianola: error: rank 0: no CUDA device on ')"
+    fi
+else
+    echo "nvcc or NCCL is not here: the programs were linked with the stand-in only"
+fi
+[ ! -x "$nvcc" ] || {
+    "$nvcc" -x cu -c -Ibuild/include -o "$room/rank0.o" "$room/1f1b/rank0.cu" >"$room/nvcc" 2>&1
+    expect "rank0.cu compiles with nvcc, unchanged" "0 " "$? $(cat "$room/nvcc")"
+}
+finish

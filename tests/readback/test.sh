@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# What stands in rank<k>.cu is the compiled program. Every rank of every schedule, and of random ones, is built by its own
+# Makefile with a stand-in for the runtime (tests/readback/stand_in.c) that prints what it was handed, and must print what
+# the compiler holds in memory (tests/readback/readback.c).
+cd "$(dirname "$0")/../.." || exit 2
+. tests/support/lib.sh
+room=$(mktemp -d)
+trap 'rm -rf "$room"' EXIT
+unset MAKEFLAGS MAKELEVEL
+built=$(cd "$(dirname "$PIANOLA")" && pwd)
+
+# pkg-config finds the stand-in as pianola-host. It needs no MPI, so any C compiler does.
+mkdir "$room/include"
+ln -s "$PWD/runtime" "$room/include/pianola"
+ar rcs "$room/libpianola-host.a" "$built"/obj/tests/readback/{dump,stand_in}.o
+printf '%s\n' "libdir=$room" 'Name: pianola-host' 'Description: a stand-in' 'Version: 0' "Cflags: -I$room/include" \
+    "Libs: -L$room -lpianola-host" >"$room/pianola-host.pc"
+make_ranks() { make -s -j2 -C "$1" PKG_CONFIG_PATH="$room" MPICC="${CC:-cc} -Wall -Wextra -Werror" "${@:2}"; }
+
+# differences DIR: what its ranks print against what they should; and the hash, which only has to be the same on all.
+differences() {
+    local wanted rank hash=''
+    for wanted in "$1"/*.wanted; do
+        rank=${wanted%.wanted}
+        "$rank" >"$rank.got" || echo "$rank ends with $?"
+        diff <(tail -n +2 "$wanted") <(tail -n +2 "$rank.got") | grep '^[<>]' | head -n 4
+        : "${hash:=$(head -n 1 "$rank.got")}"
+        [ "$hash" = "$(head -n 1 "$rank.got")" ] || echo "$rank has another hash"
+    done
+}
+
+# reads_back NAME SCHEDULE MODEL [KEY=VALUE]...: 1 when the schedule does not compile, as random ones may not.
+reads_back() {
+    local dir="$room/$1" set=("${@:4}")
+    "$PIANOLA" compile "$2" --model "$3" "${set[@]/#/-D}" -o "$dir" 2>/dev/null || return 1
+    "$built/readback" "$dir" "$2" "$3" "${set[@]}" && make_ranks "$dir"
+    expect "$1: make and what readback gives" 0 $?
+    expect "$1: what the ranks hold is what was compiled" "" "$(differences "$dir")"
+}
+
+for model in integers gpt; do
+    for schedule in schedules/*.lua; do
+        reads_back "$(basename "$schedule" .lua)_$model" "$schedule" schedules/models/$model.lua ||
+            expect "$schedule compiles" yes no
+    done
+done
+reads_back fslpp_tied schedules/fslpp.lua schedules/models/gpt.lua tied=true || expect "fslpp of a tied model compiles" yes no
+expect "the table and its gradient are operands" yes "$(grep -q 'v(weight_4_n0)' "$room"/fslpp_tied/rank*.cu && grep -q 'set_dv(wgrad_4)' "$room"/fslpp_tied/rank*.cu && echo yes)"
+random=0
+for ((seed = 1; random < ${CASES:-8} && seed < 200; seed++)); do
+    reads_back "random_$seed" tests/schedules/random.lua schedules/models/integers.lua seed=$seed && random=$((random + 1))
+done
+expect "operations that never occurred" "" \
+    "$(comm -23 <(sed -nE 's/^ *X\(([A-Z_]+), (COMPUTE|SEND|RECV|GROUP),.*/\1/p' runtime/ops.h | sort) \
+        <(sed -nE 's/^[0-9]+ ([A-Z_]+) first .*/\1/p' "$room"/*/*.got | sort -u))"
+# A rank that has nothing to do.
+echo 'return schedule { workers = 3, stages = 2, batches = 2, w = function(s) return s, s end }' >"$room/idle.lua"
+reads_back idle "$room/idle.lua" schedules/models/integers.lua || expect "a rank may have nothing to do" yes no
+# Floats in any decimal form.
+for lr in 0.1 0.3333333333333333 1.17549421e-38 16777217 1e-45 123456789e20; do
+    reads_back "lr_$lr" schedules/serial.lua schedules/models/integers.lua lr=$lr || expect "lr=$lr compiles" yes no
+done
+hash_of() { head -n 1 "$1/rank0.got"; }
+expect "another learning rate is another compile" no \
+    "$([ "$(hash_of "$room/lr_0.1")" = "$(hash_of "$room/lr_16777217")" ] && echo yes || echo no)"
+
+# The comparison sees each number that is wrong. One edit, of the first line that matches, in a rank's file.
+falsified() { # WHAT LINE EDIT
+    local dir="$room/falsified"
+    rm -rf "$dir" && cp -R "$room/fslpp_gpt" "$dir" && rm "$dir/rank5"
+    sed -i -E "0,/$2/{/$2/$3}" "$dir/rank5.cu"
+    make_ranks "$dir"
+    expect "$1: still compiles, and is seen" "0 yes" "$? $([ -n "$(differences "$dir")" ] && echo yes)"
+}
+falsified "an offset" '^#define act_0_1 ' 's/[0-9]+,/4096,/'
+falsified "a size" '^#define act_0_1 ' 's/[0-9]+$/1&/'
+falsified "a wait left out" 'after\(RECV_F_0_1_from_4' 's/RECV_F_0_1_from_4/nothing/'
+falsified "another wait" 'after\(RECV_F_0_1_from_4' 's/RECV_F_0_1_from_4/B_1_1/'
+falsified "an operation" '^    I\(SEND_F' 's/SEND_F/SEND_B/'
+falsified "a peer" 'from\(4, ' 's/from\(4/from(3/'
+falsified "a message" 'to\(6, ' 's/to\(6, /to(6, 1/'
+falsified "a microbatch" '^    I\(F, ' 's/(F, +1, +)1/\12/'
+falsified "a lane" '^    I\(.*recv_4,' 's/recv_4/recv_6/'
+falsified "an addition for the first contribution" 'set_dw\(' 's/set_dw/dw/'
+falsified "the size of a layer" 'LAYER_linear, +256, +64' 's/ 64,/ 65,/'
+falsified "where a layer's tensor lies" 'LAYER_gelu' 's/SP_EXT, /&8/'
+falsified "the size of a stage" '^    \{layers_1, ' 's/, [0-9]+, /&1/'
+falsified "a learning rate" ' 0\.003,' 's/0\.003/0.0030001/'
+falsified "where a stage is at home" '^    \{1, 0, ' 's/, 0,/, 8,/'
+falsified "the arena" '\* arena' 's/[0-9]+/1&/'
+
+# A diff of ranks shows what they say, not how it is set.
+expect "ranks 0 and 1 of DDP differ in digits only" "" \
+    "$(diff <(tr 0-9 N <"$room/ddp_gpt/rank0.cu") <(tr 0-9 N <"$room/ddp_gpt/rank1.cu"))"
+
+# The same file is C++, as it must be to nvcc, which may be there too.
+if command -v g++ >/dev/null; then
+    for program in fslpp_gpt/rank5 fsdp_gpt/rank1 idle/rank2; do
+        g++ -std=c++17 -Wall -Wextra -Werror -I"$room/include" -x c++ "$room/$program.cu" -x none -L"$room" \
+            -lpianola-host -o "$room/c++" && "$room/c++" >"$room/c++.got"
+        expect "$program as C++ holds the same" "0 " "$? $(diff "$room/$program.got" "$room/c++.got" | head -n 4)"
+    done
+fi
+if command -v nvcc >/dev/null; then
+    nvcc -I"$room/include" -c "$room/fslpp_gpt/rank5.cu" -o "$room/nvcc.o" >"$room/nvcc" 2>&1
+    expect "rank5.cu compiles with nvcc, without a warning" "0 " "$? $(cat "$room/nvcc")"
+fi
+finish

@@ -1,0 +1,27 @@
+# For test scripts: . tests/support/lib.sh. Runs the real command and compares figures out of its JSON.
+PIANOLA=${PIANOLA:-build/pianola}
+passed=0 failed=0
+export LC_ALL=C.UTF-8 # drawings have characters beyond ASCII
+GLOBIGNORE=schedules/pianola.d.lua:pianola.d.lua # schedules/*.lua are the schedules; that one is for editors
+shopt -u dotglob                   # which GLOBIGNORE sets
+
+# figure FIELD ARGS...: a figure of the whole schedule. ranks FIELD ARGS...: one per rank, separated by commas.
+json() { "$PIANOLA" show --json "$@" 2>&1; }
+figure() { json "${@:2}" | sed -nE "s/^  \"$1\": \"?([^,\"]*)\"?,?$/\1/p;/error:/p"; }
+ranks() { json "${@:2}" | sed -nE "s/^      \"$1\": ([^,]*),?$/\1/p;/error:/p" | paste -sd,; }
+
+# expect WHAT WANTED GOT
+expect() {
+    if [ "$2" = "$3" ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "$1: expected $2, got $3"
+    fi
+}
+
+finish() {
+    echo "$passed passed, $failed failed"
+    [ "$failed" = 0 ]
+    exit
+}

@@ -1,0 +1,84 @@
+# For test scripts that start ranks and disturb them: . tests/support/ranks.sh, after tests/support/lib.sh. Programs lie in $room,
+# checkpoints go to $saved, what rank K says to $room/err<K> and $room/out<K>; of mpirun's ranks, all to err0 and out0.
+# suffix=.gpu makes them ranks on GPUs.
+room=$(mktemp -d)
+saved=$room/saved
+suffix=${suffix-}
+pid=()
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PKG_CONFIG_PATH=$PWD/build:$PKG_CONFIG_PATH
+export TMPDIR=$room OMPI_MCA_btl_vader_backing_directory=$room # what killed ranks leave goes with the room
+
+compiled() { # NAME SCHEDULE ARGS...
+    "$PIANOLA" compile "schedules/$2.lua" "${@:3}" -o "$room/$1" && make -s -C "$room/$1" ${suffix:+gpu} || exit 2
+}
+forget() { rm -f "$room"/err* "$room"/out* "$room"/flight-*; }
+
+# tcp NAME N FLAGS...: pid[K] is rank K's process. Each run has an address of its own, so that ports are no matter.
+meetings=0
+tcp() {
+    local k
+    forget
+    pid=() meetings=$((meetings + 1))
+    for ((k = 0; k < $2; k++)); do
+        RANK=$k WORLD_SIZE=$2 MASTER_ADDR=127.$((1 + $$ / 250 % 250)).$(($$ % 250)).$((meetings % 250 + 1)) \
+            MASTER_PORT=29500 "$room/$1/rank$k$suffix" --flight "$room" "${@:3}" >"$room/out$k" 2>"$room/err$k" &
+        pid+=($!)
+    done
+}
+# mpi NAME N FLAGS...: pid[0] is mpirun's process.
+mpi() {
+    forget
+    mpirun --oversubscribe -n "$2" "$room/$1/rank$suffix" --flight "$room" "${@:3}" >"$room/out0" 2>"$room/err0" &
+    pid=($!)
+}
+rank_pid() { # K: the process of mpirun's rank K
+    local p
+    for p in $(cat /proc/"${pid[0]}"/task/*/children); do
+        [[ $(tr '\0' ' ' <"/proc/$p/cmdline") != */rank$1$suffix\ * ]] || echo "$p"
+    done
+}
+
+runs() { [[ $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) == [^Z]* ]]; }
+
+# ended SECONDS: the exit codes of all, in $codes; what runs longer is killed, and has 137.
+ended() {
+    local until=$((${EPOCHREALTIME/./} + $1 * 1000000)) p
+    codes=
+    for p in "${pid[@]}"; do
+        while kill -0 "$p"; do
+            ((${EPOCHREALTIME/./} < until)) || kill -9 "$p"
+            sleep 0.02
+        done
+        wait "$p"
+        codes+="${codes:+ }$?"
+    done
+} 2>/dev/null
+
+# newest: the step of the newest checkpoint that has its manifest; 0: none.
+newest() {
+    local all=("$saved"/step-*/manifest.json)
+    [[ ${all[-1]} =~ step-0*([0-9]+)/ ]] && echo "${BASH_REMATCH[1]}" || echo 0
+}
+# until_true WHAT COMMAND...: at most 30 s.
+until_true() {
+    local i
+    for ((i = 0; i < 1500; i++)); do
+        ! "${@:2}" || return 0
+        sleep 0.02
+    done
+    expect "$1" yes no
+}
+reached() { until_true "step $1 is reached" eval "((\$(newest) >= $1))"; }
+begun() { until_true "the ranks begin" grep -qsE '(one thread a rank|for the step|enqueued anew)$' "$room/err0"; }
+weights() { sed -n 's/^weights *\([0-9a-f]*\).*/\1/p' "$room/out0"; }
+said() { grep -hE "$1" "$room"/err* | head -n 1; } # the first such line
+says() { grep -qE "$1" "$room/err${2:-0}" && echo yes; }
+
+cleaned() { # what is left of a script that was ended too
+    local p
+    for p in "${pid[@]}"; do
+        [ ! -e "/proc/$p" ] || kill -9 "$p"
+    done
+    rm -rf "$room"
+} 2>/dev/null
+trap cleaned EXIT

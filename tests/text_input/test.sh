@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Files from elsewhere, and terminals: a byte order mark and \r\n are read past wherever a text is read, with lines and
+# carets as they were; a locale that is not UTF-8 gets ASCII; pred and --recompute go together.
+cd "$(dirname "$0")/../.." || exit 2
+. tests/support/lib.sh
+room=$(mktemp -d)
+trap 'rm -rf "$room"' EXIT
+S=schedules/1f1b.lua A=generated/1f1b
+
+# foreign FILE NAME: as such an editor would save it.
+foreign() { { printf '\xef\xbb\xbf'; sed 's/$/\r/' "$1"; } >"$room/$2"; }
+# same WHAT A B, two commands' output: the same but for the file's folder.
+same() { expect "$1" "$(eval "$2" 2>&1)" "$(eval "$3" 2>&1 | sed "s|$room|.|g")"; }
+
+mkdir "$room/plain"
+cp $S "$room/plain/1f1b.lua"
+foreign $S 1f1b.lua
+foreign schedules/models/gpt.lua gpt.lua
+foreign schedules/clusters/latency.lua latency.lua
+foreign $A/streams.txt streams.txt
+foreign $A/timeline.tsv timeline.tsv
+"$PIANOLA" show $S --format torch-csv >"$room/plain/1f1b.csv"
+foreign "$room/plain/1f1b.csv" 1f1b.csv
+
+same "a schedule, a model and a cluster" \
+    "'$PIANOLA' show --json $S --model schedules/models/gpt.lua --cluster schedules/clusters/latency.lua" \
+    "'$PIANOLA' show --json '$room/1f1b.lua' --model '$room/gpt.lua' --cluster '$room/latency.lua'"
+same "streams" "'$PIANOLA' verify $A/streams.txt | sed 's|$A|.|'" "'$PIANOLA' verify '$room/streams.txt'"
+expect "streams, a timeline" "identical identical" "$(for f in streams.txt timeline.tsv; do
+    "$PIANOLA" diff $A/$f "$room/$f" >"$room/out" 2>&1 && echo identical || head -n 3 "$room/out"; done | paste -sd' ')"
+same "a CSV of PyTorch's" "'$PIANOLA' show '$room/plain/1f1b.csv' --format streams" \
+    "'$PIANOLA' show '$room/1f1b.csv' --format streams"
+
+# What is wrong stands where it stood.
+printf 'local x = 1\nreturn schedule { wrokers = 4 }\n' >"$room/wrong.txt"
+foreign "$room/wrong.txt" wrong.lua
+expect "a script's line and caret" "./wrong.lua:2: error: schedule has no field 'wrokers'; did you mean 'workers'?
+    2 | return schedule { wrokers = 4 }
+      |                   ^" "$("$PIANOLA" check "$room/wrong.lua" 2>&1 | sed "s|$room|.|")"
+printf 'x y\n' >"$room/first.txt"
+foreign "$room/first.txt" first.lua
+expect "a caret in the first line" "      |   ^" "$("$PIANOLA" check "$room/first.lua" 2>&1 | sed -n 3p)"
+sed '3s/ lane / line /' $A/streams.txt >"$room/wrong.txt"
+foreign "$room/wrong.txt" streams.txt
+expect "a program's line and caret" "$("$PIANOLA" verify "$room/wrong.txt" 2>&1 | sed "s|$room/wrong.txt||")" \
+    "$("$PIANOLA" verify "$room/streams.txt" 2>&1 | sed "s|$room/streams.txt||")"
+
+# Drawings, and what mistakes are told, by the locale: the first of LC_ALL, LC_CTYPE and LANG that says something.
+drawn() { env -u LC_ALL -u LC_CTYPE -u LANG "$@" "$PIANOLA" show $S --width 120 2>&1 | LC_ALL=C grep -c '[^ -~]' | sed 's/[1-9][0-9]*/beyond/;s/^0/ASCII/'; }
+expect "no locale" ASCII "$(drawn)"
+expect "LC_ALL=C" ASCII "$(drawn LC_ALL=C LANG=en_US.UTF-8)"
+expect "LC_ALL empty, LC_CTYPE POSIX" ASCII "$(drawn LC_ALL= LC_CTYPE=POSIX LANG=en_US.UTF-8)"
+expect "LANG=de_DE.ISO-8859-1" ASCII "$(drawn LANG=de_DE.ISO-8859-1)"
+expect "LANG=en_US.UTF-8" beyond "$(drawn LANG=en_US.UTF-8)"
+expect "LC_CTYPE=C.utf8" beyond "$(drawn LC_CTYPE=C.utf8 LANG=C)"
+expect "as --ascii draws" "$("$PIANOLA" show --ascii $S)" "$(LC_ALL=C "$PIANOLA" show $S)"
+
+# pred, with recompute of the script's, of --recompute, and without: the default dependencies written out.
+cat >"$room/pred.lua" <<'LUA'
+local p = params { again = false }
+return schedule {
+  workers = 2, stages = 2, batches = 3, w = function(s, b, d) return s, s end, n = backward_first, recompute = p.again,
+  pred = function(s, b, d)
+    if d == "F" then return s > 0 and { { s - 1, b, "F" } } or {} end
+    if d == "R" then assert(p.again, "asked about an R that the script does not know") return {} end
+    local list = { { s, b, "F" } }
+    if s < 1 then list[2] = { s + 1, b, "B" } end
+    return list
+  end,
+}
+LUA
+plain() { figure makespan schedules/gpipe.lua -D workers=2 -D batches=3 "$@"; }
+expect "pred" "$(plain)" "$(figure makespan "$room/pred.lua")"
+expect "pred, --recompute" "$(plain --recompute)" "$(figure makespan "$room/pred.lua" --recompute)"
+expect "pred, recompute" "$(plain --recompute)" "$(figure makespan "$room/pred.lua" -D again=true)"
+expect "pred, both" "$(plain --recompute)" "$(figure makespan "$room/pred.lua" -D again=true --recompute)"
+expect "and proved" 0 "$("$PIANOLA" check "$room/pred.lua" --recompute >/dev/null 2>&1; echo $?)"
+finish

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Transports on the machine model's worst machine (tests/transports/worst.c): tensors are scribbled over right before a
+# RECV starts, and as soon as a message has ended; ranks dawdle at random. Weights after some steps still equal one rank's
+# bit for bit, inside one process, over TCP and over MPI, whatever has a lane of its own; and starts and ends of messages
+# are in the model's order.
+cd "$(dirname "$0")/../.." || exit 2
+. tests/support/lib.sh
+. tests/support/ranks.sh
+trap 'rm -rf "$room"' EXIT
+integers=(--model schedules/models/integers.lua)
+wide=(-D width=256 -D rows=32) # a copy of such a tensor takes its time too
+runs=0
+flags=(-std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -O1)
+worst=("$room/worst.o" -Wl,--wrap=replay_step)
+read -ra host < <(pkg-config --cflags --libs pianola-host)
+read -ra libraries < <(pkg-config --libs lua5.4 openblas)
+cc "${flags[@]}" -c -o "$room/worst.o" tests/transports/worst.c &&
+    cc -o "$room/pianola" build/obj/compiler/cli/main.o "${worst[@]}" build/libpianola.a "${libraries[@]}" -lm -pthread ||
+    exit 2
+
+weights() { sed -n 's/^weights *\([0-9a-f]*\).*/\1/p' "$@"; }
+# ordered: what has been said of messages since it was last asked. In no step does a RECV end before its SEND has started,
+# nor a member's REDUCE before another's has.
+ordered() {
+    cat "$room"/orders* | awk '
+        { of = $1 " " $2; n++ }
+        !/RECV|FETCH/ && $4 > start[of] { start[of] = $4 }
+        /RECV|FETCH|REDUCE/ && (!(of in end) || $5 < end[of]) { end[of] = $5 }
+        END { for (of in end) if (start[of] > end[of]) late++; print (n ? late + 0 : "no") " messages out of order" }'
+    rm "$room"/orders*
+}
+scribbled() { # NAME SCHEDULE ARGS...: its ranks, each linked with the worst machine
+    local source
+    "$PIANOLA" compile "schedules/$2.lua" "${integers[@]}" "${wide[@]}" "${@:3}" -o "$room/$1" || exit 2
+    for source in "$room/$1"/rank*.cu; do
+        mpicc -std=c11 -x c "$source" -x none "${worst[@]}" -o "${source%.cu}" "${host[@]}" || exit 2
+    done
+}
+
+in_one_process() { # NAME LANES
+    ORDERS=$room SCRIBBLES=$runs timeout 120 "$room/pianola" run "schedules/$1.lua" "${integers[@]}" "${wide[@]}" \
+        --lanes "$2" --steps 3 --compare --json 2>&1 | grep -E 'same_weights|still written' | tr -d ' ,'
+}
+for schedule in schedules/*.lua; do
+    name=$(basename "$schedule" .lua)
+    [ "$name" != serial ] || continue # one rank, no messages
+    for lanes in edge peer rank; do
+        runs=$((runs + 1))
+        expect "$name in one process, lanes per $lanes" '"one_rank_same_weights":true' "$(in_one_process "$name" $lanes)"
+        expect "$name in one process, lanes per $lanes: S(SEND) before E(RECV)" "0 messages out of order" "$(ordered)"
+    done
+done
+
+# NAME SCHEDULE RANKS ARGS...
+over_processes() {
+    local wanted over
+    wanted=$("$PIANOLA" run "schedules/$2.lua" "${integers[@]}" "${wide[@]}" "${@:4}" --steps 4 2>/dev/null | weights)
+    scribbled "$1" "$2" "${@:4}"
+    for over in tcp mpi; do
+        ORDERS=$room SCRIBBLES=$((++runs)) $over "$1" "$3" --steps 4 --deadline 60
+        ended 90
+        expect "$1 over $over: weights" "$wanted" "$(weights "$room"/out*)"
+        expect "$1 over $over: S(SEND) before E(RECV)" "0 messages out of order" "$(ordered)"
+    done
+}
+over_processes ddp ddp 4 -D workers=4
+over_processes fslpp fslpp 4 -D workers=4 -D stages=4 --lanes peer
+over_processes dualpipe dualpipe 4 -D workers=4 --lanes rank
+over_processes gpipe gpipe 3 -D workers=3
+cat >"$room/nothing.lua" <<'LUA' # whose second stage has no weights: its gradient is of no bytes
+return model {
+  input = integers { features = 256, rows = 32 },
+  layers = { linear { width = 256 }, relu {}, mse {} },
+  cut = { 2 },
+  optimizer = sgd { lr = 0.015625 },
+}
+LUA
+integers=(--model "$room/nothing.lua") wide=()
+over_processes nothing ddp 4 -D workers=4 -D stages=2 -D batches=4
+finish

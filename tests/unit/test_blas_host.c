@@ -1,0 +1,20 @@
+#include "rt.h"
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+void gotoblas_dynamic_init(void);
+void gotoblas_dynamic_quit(void);
+const char *openblas_get_corename(void);
+
+/* As on a processor the library does not know: it has fallen back to Prescott, and nobody asked for that. */
+Test(blas_host, kernel_of_an_unknown_processor) {
+    if (!__builtin_cpu_supports("avx2"))
+        return; /* then Prescott is right */
+    setenv("OPENBLAS_CORETYPE", "Prescott", 1);
+    gotoblas_dynamic_quit();
+    gotoblas_dynamic_init();
+    cr_assert_str_eq(openblas_get_corename(), "Prescott");
+    cr_assert_str_eq(host_blas(), "Prescott", "what the user asks for is respected");
+    unsetenv("OPENBLAS_CORETYPE");
+    cr_assert_str_neq(host_blas(), "Prescott");
+}

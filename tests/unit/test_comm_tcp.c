@@ -1,0 +1,518 @@
+/* Ranks over TCP: what they compute is compared, bit by bit, with what threads of one process compute over comm_local.
+ * Then what they say when one of them dies, or is not where it should be. */
+#include "cli/compile.h"
+#include "layers/host.h"
+#include "device/host_device.h"
+#include "handmade.h"
+#include "random_spec.h"
+#include "tcp_ranks.h"
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+enum { STEPS = 3 };
+
+/* Ranks from 1 on in processes of their own, rank 0 in this one, where leaks are noticed. It has no watch: a process
+ * with threads does not fork well. */
+static void run_ranks(int size, void (*body)(int rank, int size, void *with), void *with) {
+    for (int r = 1; r < size; r++)
+        if (forked(r)) {
+            body(r, size, with);
+            _exit(0);
+        }
+    body(0, size, with);
+    for (int r = 1; r < size; r++)
+        expect_good_end(r);
+}
+
+static void *shared(size_t bytes) {
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(p, MAP_FAILED);
+    return p;
+}
+
+/* ---- among all ranks ---- */
+
+static uint64_t noise(int rank, int call, int64_t i) {
+    return host_hash((uint64_t)rank * 1000 + (uint64_t)call, (uint64_t)i);
+}
+static float noisy(int rank, int call, int64_t i) { return (float)(noise(rank, call, i) % 100000) * 0.0137f - 600; }
+
+static void begin_sum(struct world *w, int call, float *x, int n) {
+    for (int i = 0; i < n; i++)
+        x[i] = noisy(w->rank, call, i);
+    w->sum_begin(w->link, x, n);
+}
+
+static void end_sum(struct world *w, int call, const float *x, int n) {
+    w->sum_end(w->link);
+    for (int i = 0; i < n; i++) {
+        float sum = noisy(0, call, i);
+        for (int r = 1; r < w->size; r++)
+            sum += noisy(r, call, i);
+        MUST(memcmp(&sum, &x[i], 4) == 0);
+    }
+}
+
+static void exchange(struct world *w, int call, size_t n) {
+    char *mine = malloc(n + 1), *all = malloc(n * (size_t)w->size + 1);
+    for (size_t i = 0; i < n; i++)
+        mine[i] = (char)noise(w->rank, call, (int64_t)i);
+    w->all(w->link, mine, all, n);
+    for (int r = 0; r < w->size; r++)
+        for (size_t i = 0; i < n; i++)
+            MUST(all[(size_t)r * n + i] == (char)noise(r, call, (int64_t)i));
+    free(mine);
+    free(all);
+}
+
+/* Calls drawn at random, alike for all; which rank comes late differs. */
+static void talk(int rank, int size, void *with) {
+    enum { CALLS = 120, LONGEST = 300000 };
+    struct world w;
+    float *x = malloc(sizeof *x * LONGEST);
+    (void)with;
+    sleep_ms((int)(noise(rank, 0, 0) % 60));
+    open_world(&w, rank, size);
+    for (int call = 1; call <= CALLS; call++) {
+        uint64_t draw = noise(99, call, size);
+        int n = (int)(draw >> 33) % (draw % 16 == 0 ? LONGEST : 50);
+        if (noise(rank, call, -1) % 8 == 0)
+            sleep_ms(2);
+        if (draw % 3 == 0)
+            exchange(&w, call, (size_t)n);
+        else {
+            begin_sum(&w, call, x, n);
+            for (int more = (int)(draw >> 40) % 3; draw % 3 == 1 && more > 0; more--)
+                exchange(&w, call + 10 * more, 10);
+            end_sum(&w, call, x, n);
+        }
+    }
+    close_world(&w);
+    free(x);
+}
+
+Test(comm_tcp, all_and_sums, .timeout = 30) {
+    for (int size = 2; size <= MOST; size *= 2) {
+        new_room();
+        run_ranks(size, talk, NULL);
+        leave_room();
+    }
+}
+
+/* ---- programs ---- */
+
+struct run {
+    struct rt_program *p;
+    const struct data *data; /* NULL: no jobs */
+    const int32_t *groups;
+    char **arena; /* shared, before and after */
+    float *loss;  /* [steps][batches], likewise */
+    int late;     /* milliseconds that all but rank 0 come late */
+};
+
+/* As rank_main.c does it. */
+static void replay(int rank, int size, void *with) {
+    struct run *run = with;
+    const struct rt_rank *k = &run->p->rank[rank];
+    struct world w;
+    struct replay z;
+    struct host_rank h = {.data = run->data};
+    float pulse[3];
+    open_world(&w, rank, size);
+    h.comm = w.comm;
+    h.link = w.link;
+    MUST(host_take(&z, &h, run->p, rank));
+    memcpy(h.arena, run->arena[rank], (size_t)k->arena);
+    MUST(w.prepare(w.link, k, run->p->nmsgs, run->groups, h.arena));
+    for (z.step = 0; z.step < STEPS; z.step++) {
+        if (rank > 0 && run->late)
+            sleep_ms(run->late);
+        h.loss = run->loss + z.step * run->p->batches;
+        if (rank > 0)
+            watch_step(&z);
+        begin_sum(&w, (int)z.step, pulse, 3);
+        replay_step(&z);
+        end_sum(&w, (int)z.step, pulse, 3);
+    }
+    memcpy(run->arena[rank], h.arena, (size_t)k->arena);
+    close_world(&w);
+    free(h.arena);
+    host_release(&z, &h);
+}
+
+static void spawn(struct run *run) {
+    groups_of_program = run->groups;
+    new_room();
+    run_ranks(run->p->workers, replay, run);
+    leave_room();
+}
+
+/* A spec compiled, and its groups as a rank's program has them. */
+static struct run compiled(struct spec *sp) {
+    struct stage *st = cost_stages(sp);
+    struct graph *g = graph_build(sp);
+    struct program *p = lower(sp, st, g, sched_run(sp, st, g));
+    mem_plan(sp, p);
+    lanes_sync(p);
+    struct run run = {.p = runtime_program(sp, st, p)};
+    int32_t *group = NEW(int32_t, (p->workers + 1) * (p->ngroups + 1));
+    run.groups = group;
+    for (int i = 0; i < p->ngroups; i++, *group++ = -1)
+        for (int m = 0; m < p->group[i].n; m++)
+            *group++ = p->group[i].rank[m];
+    *group = -1;
+    for (int r = 0; r < p->workers; r++)
+        for (int i = 0; i < p->rank[r].nins; i++)
+            if (p->rank[r].ins[i].op == OP_REDUCE)
+                ((struct rt_instr *)run.p->rank[r].ins)[i].peer = p->rank[r].lane[p->rank[r].ins[i].lane].group;
+    return run;
+}
+
+/* Trains in this process and over TCP: the same weights at every home, and losses. Returns how many reductions. */
+static int expect_same_training(struct spec *sp, uint64_t seed) {
+    struct run run = compiled(sp);
+    const struct rt_program *p = run.p;
+    char why[200];
+    float loss[STEPS], sum;
+    struct data *data = data_open(&sp->model->rt, NULL, seed, why, sizeof why);
+    cr_assert(data, "%s", why);
+    struct rt_run threads = {.program = p, .data = data, .seed = seed, .steps = STEPS, .loss = loss};
+    double makespan[STEPS];
+    threads.makespan = makespan;
+    char **wanted = host_train(&threads);
+    int reductions = 0;
+    run.data = data;
+    run.arena = NEW(char *, p->workers);
+    run.loss = shared(sizeof(float) * (size_t)(STEPS * p->batches));
+    for (int r = 0; r < p->workers; r++) {
+        run.arena[r] = shared((size_t)p->rank[r].arena + 1);
+        for (int h = 0; h < p->rank[r].nhomes; h++)
+            host_init(p->model, &p->stage[p->rank[r].home[h].stage],
+                      (float *)(void *)(run.arena[r] + p->rank[r].home[h].weight), seed);
+    }
+    spawn(&run);
+    for (int r = 0; r < p->workers; r++) {
+        const struct rt_rank *k = &p->rank[r];
+        for (int h = 0; h < k->nhomes; h++)
+            cr_expect(!memcmp(run.arena[r] + k->home[h].weight, wanted[r] + k->home[h].weight,
+                              (size_t)p->stage[k->home[h].stage].weight),
+                      "seed %d: weights of stage %d on rank %d differ", (int)seed, k->home[h].stage, r);
+        for (int i = 0; i < k->nins; i++)
+            reductions += k->ins[i].op == OP_REDUCE;
+    }
+    for (int s = 0; s < STEPS; s++) {
+        sum = 0;
+        for (int b = 0; b < p->batches; b++)
+            sum += run.loss[s * p->batches + b];
+        sum /= (float)p->batches;
+        cr_expect(!memcmp(&sum, &loss[s], 4), "seed %d: loss of step %d differs", (int)seed, s);
+    }
+    for (int r = 0; r < p->workers; r++)
+        munmap(run.arena[r], (size_t)p->rank[r].arena + 1);
+    munmap(run.loss, sizeof(float) * (size_t)(STEPS * p->batches));
+    host_free(p, wanted);
+    data_close(data);
+    return reductions;
+}
+
+static struct model *mlp(int batches) {
+    struct model *m = model_integers(2, 8, batches);
+    for (int i = 0; i < 6; i++)
+        add(m, i == 5 ? LAYER_mse : i % 2 ? LAYER_relu : LAYER_linear, i % 2 ? 0 : 8);
+    m->rt.lr = 0.015625f;
+    return m;
+}
+
+Test(comm_tcp, random_schedules_train_to_the_same_bits, .timeout = 30) {
+    int reductions = 0;
+    host_blas();
+    for (uint64_t seed = 0; seed < 14; seed++) {
+        struct spec *sp = draw_spec(seed, ORDERS | COARSE);
+        sp->model = mlp(sp->batches);
+        reductions += expect_same_training(sp, seed);
+        free_all();
+    }
+    cr_expect_gt(reductions, 20);
+}
+
+/* Data parallel: sums of floats whose order shows, over a group of four. */
+Test(comm_tcp, gradients_are_summed_in_rank_order, .timeout = 30) {
+    struct spec *sp = empty_spec(4, 2, 8);
+    host_blas();
+    for (int s = 0; s < 2; s++)
+        for (int b = 0; b < 8; b++) {
+            add_job(sp, s, b, OP_F, b % 4, b % 4);
+            add_job(sp, s, b, OP_B, b % 4, b % 4);
+        }
+    sp->model = gpt(16, 16, 64, 8, 2, 16, 2);
+    cr_expect_eq(expect_same_training(sp, 5), 8);
+}
+
+/* ---- a program made by hand: only messages and reductions, of sizes that socket buffers do not take ---- */
+
+struct builder {
+    struct rt_program *p;
+    struct rt_meeting *msg;
+    struct rt_instr *ins[MOST];
+    int32_t *lane_at[MOST], *lane_ins[MOST];
+};
+
+static struct builder new_program(int workers) {
+    struct builder b = {.p = NEW(struct rt_program, 1), .msg = NEW(struct rt_meeting, 200)};
+    *b.p = (struct rt_program){.name = "handmade", .workers = workers, .batches = 1, .msg = b.msg};
+    b.p->rank = NEW(struct rt_rank, workers);
+    b.p->model = NEW(struct rt_model, 1);
+    for (int r = 0; r < workers; r++)
+        b.ins[r] = NEW(struct rt_instr, 200);
+    return b;
+}
+
+static struct rt_rank *rank_in(struct builder *b, int r) { return (struct rt_rank *)&b->p->rank[r]; }
+
+/* Takes part in the next meeting: as many bytes of rank r's arena, on a lane of its own for each peer. */
+static void join(struct builder *b, int r, int op, int peer, int lane, int64_t bytes) {
+    struct rt_rank *k = rank_in(b, r);
+    struct rt_meeting *m = &b->msg[b->p->nmsgs];
+    struct rt_instr *x = &b->ins[r][k->nins++];
+    *x = (struct rt_instr){.op = (uint8_t)op, .lane = (uint16_t)lane, .batch = -1, .peer = peer, .msg = b->p->nmsgs};
+    x->bytes = m->bytes = bytes;
+    x->at[op == OP_REDUCE ? ROLE_dw : ROLE_t] = k->arena;
+    if (!m->rank) {
+        m->rank = NEW(int32_t, MOST);
+        m->off = NEW(int64_t, MOST);
+    }
+    ((int32_t *)m->rank)[m->n] = r;
+    ((int64_t *)m->off)[m->n++] = k->arena;
+    k->arena += (bytes + 63) / 64 * 64;
+}
+
+static void add_message(struct builder *b, int from, int to, int64_t bytes) {
+    join(b, from, OP_SEND_F, to, 2 * to, bytes);
+    join(b, to, OP_RECV_F, from, 2 * from + 1, bytes);
+    b->p->nmsgs++;
+}
+
+static void add_reduction(struct builder *b, const int32_t *groups, int number, int64_t floats) {
+    for (int n = number; n > 0; groups++)
+        n -= *groups < 0;
+    for (; *groups >= 0; groups++)
+        join(b, *groups, OP_REDUCE, number, 2 * MOST + number, 4 * floats);
+    b->p->nmsgs++;
+}
+
+static void finish_program(struct builder *b) {
+    for (int r = 0; r < b->p->workers; r++) {
+        struct rt_rank *k = rank_in(b, r);
+        int32_t *lane_at = NEW(int32_t, LANES + 1), *lane_ins = NEW(int32_t, k->nins + 1);
+        k->nlanes = LANES;
+        for (int l = 0, n = 0; l < k->nlanes; lane_at[++l] = n)
+            for (int i = 0; i < k->nins; i++)
+                if (b->ins[r][i].lane == l)
+                    lane_ins[n++] = i;
+        k->ins = b->ins[r];
+        k->lane_at = lane_at;
+        k->lane_ins = lane_ins;
+        k->work = -1;
+    }
+}
+
+struct thread {
+    struct replay z;
+    struct host_rank h;
+    pthread_t id;
+};
+
+static void *in_thread(void *arg) {
+    struct thread *t = arg;
+    for (t->z.step = 0; t->z.step < STEPS; t->z.step++)
+        replay_step(&t->z);
+    return NULL;
+}
+
+static void fill(char *arena, int64_t bytes, int rank) {
+    for (int64_t i = 0; i + 4 <= bytes; i += 4)
+        memcpy(arena + i, &(float){noisy(rank, 0, i)}, 4);
+}
+
+/* Arenas of random floats; all bytes of all arenas after the steps are those of comm_local. */
+static void expect_same_arenas(const struct rt_program *p, const int32_t *groups, int late) {
+    struct thread t[MOST];
+    char *arena[MOST], *over_tcp[MOST];
+    for (int r = 0; r < p->workers; r++) {
+        t[r].h = (struct host_rank){.comm = &comm_local};
+        cr_assert(host_take(&t[r].z, &t[r].h, p, r));
+        arena[r] = t[r].h.arena;
+        over_tcp[r] = shared((size_t)p->rank[r].arena + 1);
+        fill(arena[r], p->rank[r].arena, r);
+        fill(over_tcp[r], p->rank[r].arena, r);
+    }
+    struct local *local = local_open(p, arena);
+    for (int r = 0; r < p->workers; r++) {
+        t[r].h.link = local;
+        cr_assert_eq(pthread_create(&t[r].id, NULL, in_thread, &t[r]), 0);
+    }
+    for (int r = 0; r < p->workers; r++)
+        pthread_join(t[r].id, NULL);
+    float loss[STEPS];
+    struct run run = {.p = (struct rt_program *)p, .groups = groups, .arena = over_tcp, .loss = loss, .late = late};
+    spawn(&run);
+    for (int r = 0; r < p->workers; r++) {
+        cr_expect(!memcmp(arena[r], over_tcp[r], (size_t)p->rank[r].arena), "arenas of rank %d differ", r);
+        munmap(over_tcp[r], (size_t)p->rank[r].arena + 1);
+        host_release(&t[r].z, &t[r].h);
+        free(arena[r]);
+    }
+    local_close(local);
+}
+
+static const int32_t no_groups[] = {-1};
+
+Test(comm_tcp, eight_mebibytes_each_way_at_once, .timeout = 30) {
+    struct builder b = new_program(2);
+    for (int i = 0; i < 2; i++) {
+        add_message(&b, 0, 1, 8 << 20);
+        add_message(&b, 1, 0, 8 << 20);
+    }
+    finish_program(&b);
+    expect_same_arenas(b.p, no_groups, 0);
+}
+
+Test(comm_tcp, messages_and_reductions_of_all_sizes, .timeout = 30) {
+    static const int64_t sizes[] = {1, 4096, 17, 0, 3 << 20, 64, 65536};
+    static const int32_t groups[] = {0, 1, 2, 3, 4, -1, 0, 2, 4, -1, 1, 3, -1, 2, -1, 1, 2, 4, -1, -1};
+    struct builder b = new_program(5);
+    for (int round = 0; round < 2; round++) {
+        for (int from = 0; from < 5; from++)
+            for (int to = 0; to < 5; to++)
+                if (from != to && (from + 2 * to) % 5 != 0)
+                    add_message(&b, from, to, sizes[(from + 3 * to + round) % 7]);
+        for (int g = 0; g < 5; g++)
+            add_reduction(&b, groups, g, (int64_t[]){300001, 1, 90000, 5, 777}[(g + round) % 5]);
+    }
+    finish_program(&b);
+    expect_same_arenas(b.p, groups, 0);
+}
+
+/* Two ranks that list what connects them in different orders. */
+Test(comm_tcp, a_connection_for_each_edge_and_group, .timeout = 30) {
+    enum { BIG, SMALL, MESSAGE };
+    static const int32_t groups[] = {0, 1, 2, -1, 0, 1, -1, -1},
+                         order[2][3] = {{BIG, SMALL, MESSAGE}, {MESSAGE, SMALL, BIG}};
+    struct builder b = new_program(3);
+    for (int r = 0; r < 2; r++)
+        for (int i = 0; i < 3; i++) {
+            b.p->nmsgs = order[r][i];
+            if (b.p->nmsgs == MESSAGE)
+                join(&b, r, r ? OP_RECV_F : OP_SEND_F, 1 - r, 0, 1000);
+            else
+                join(&b, r, OP_REDUCE, b.p->nmsgs, 1 + b.p->nmsgs, 4000);
+        }
+    b.p->nmsgs = BIG;
+    join(&b, 2, OP_REDUCE, BIG, 1, 4000);
+    b.p->nmsgs = 3;
+    finish_program(&b);
+    expect_same_arenas(b.p, groups, 0);
+}
+
+static double cpu_seconds(void) {
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
+Test(comm_tcp, a_rank_that_waits_sleeps, .timeout = 30) {
+    struct builder b = new_program(2);
+    add_message(&b, 1, 0, 1000);
+    finish_program(&b);
+    double before = cpu_seconds();
+    expect_same_arenas(b.p, no_groups, 200);
+    cr_expect_lt(cpu_seconds() - before, 0.2, "of %g s", STEPS * 0.2);
+}
+
+Test(comm_tcp, one_rank_alone, .timeout = 30) {
+    static const int32_t groups[] = {0, -1, -1};
+    struct builder b = new_program(1);
+    add_reduction(&b, groups, 0, 100);
+    finish_program(&b);
+    expect_same_arenas(b.p, groups, 0);
+    struct world w;
+    struct launch nobody = {.rank = -1, .size = -1, .local = -1};
+    char why[512], all = 'x', mine = 'a';
+    cr_assert(tcp_open(&w, &nobody, why, sizeof why), "%s", why);
+    w.all(w.link, &mine, &all, 1);
+    cr_expect(w.rank == 0 && w.size == 1 && all == 'a');
+    w.close(w.link);
+}
+
+/* ---- death ---- */
+
+/* Ranks 0 and 1 wait for rank 2 in step 1. */
+static void meet_trouble(int rank, const struct builder *b, const int32_t *groups, void (*trouble)(struct rt_instr *)) {
+    struct world w;
+    struct replay z;
+    struct host_rank h = {0};
+    open_world(&w, rank, 3);
+    h.comm = w.comm;
+    h.link = w.link;
+    MUST(host_take(&z, &h, b->p, rank) && w.prepare(w.link, &b->p->rank[rank], b->p->nmsgs, groups, h.arena));
+    for (z.step = 0; z.step < STEPS; z.step++) {
+        watch_step(&z);
+        if (z.step == 1 && rank > 0)
+            trouble(b->ins[rank]);
+        replay_step(&z);
+    }
+    _exit(0);
+}
+
+/* Rank 0 and, where it is not asleep, rank 1 end with exit code 1 and say why; one of them at least, wanted. */
+static void expect_trouble(void (*one)(struct rt_instr *), void (*two)(struct rt_instr *), bool one_ends,
+                           const char *wanted, const char *or_wanted) {
+    static const int32_t groups[] = {0, 1, 2, -1, -1};
+    struct builder b = new_program(3);
+    groups_of_program = groups;
+    new_room();
+    add_message(&b, 1, 0, 100);
+    add_message(&b, 2, 1, 100);
+    add_reduction(&b, groups, 0, 1000);
+    finish_program(&b);
+    for (int r = 0; r < 3; r++)
+        if (forked(r))
+            meet_trouble(r, &b, groups, r == 1 ? one : two);
+    int named = 0;
+    for (int r = 0; r < 1 + one_ends; r++) {
+        cr_expect_eq(exit_of(r), 1, "%s", said_by(r));
+        cr_expect(strstr(said_by(r), ": rank "), "rank %d: %s", r, said_by(r));
+        named += strstr(said_by(r), wanted) || strstr(said_by(r), or_wanted);
+    }
+    cr_expect_geq(named, 1, "%s", said_by(0));
+    for (int r = 1 + one_ends; r < 3; r++)
+        kill(pids[r], SIGKILL);
+    for (int r = 1 + one_ends; r < 3; r++)
+        cr_expect_neq(exit_of(r), 0);
+    leave_room();
+}
+
+static void go_on(struct rt_instr *x) { (void)x; }
+static void sleep_long(struct rt_instr *x) { (void)x, sleep(20); }
+static void be_killed(struct rt_instr *x) {
+    (void)x;
+    sleep_ms(50);
+    kill(getpid(), SIGKILL);
+}
+static void send_another(struct rt_instr *x) { x->msg = 77; }
+
+#define CLOSED "rank 2 closed its connection\n", "rank 2: Connection reset by peer\n"
+
+Test(comm_tcp, a_rank_that_dies_ends_the_others, .timeout = 30) { expect_trouble(go_on, be_killed, true, CLOSED); }
+
+/* Rank 0 hears of it though all that it waits for is to come from rank 1. */
+Test(comm_tcp, a_death_is_noticed_while_waiting_for_another, .timeout = 10) {
+    expect_trouble(sleep_long, be_killed, false, CLOSED);
+}
+
+Test(comm_tcp, a_mix_up_is_noticed, .timeout = 30) {
+    static const char wanted[] =
+        "rank 2 sent message 77 of step 1, 100 bytes, where message 1 of step 1, 100 bytes, was due";
+    expect_trouble(go_on, send_another, true, wanted, wanted);
+}

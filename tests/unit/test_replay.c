@@ -1,0 +1,249 @@
+/* The replay core on devices that only keep a record, and training on the host against one rank's. */
+#include "cli/compile.h"
+#include "device/device.h"
+#include "handmade.h"
+#include "random_spec.h"
+#include <criterion/criterion.h>
+
+/* ---- a device that records, and refuses messages at random ---- */
+
+struct recorder {
+    bool *done, *refused; /* per instruction: in this step; since the core was last idle */
+    int32_t *log;
+    int nlog, idles;
+    int one_in; /* refuses one message in so many; 0: none */
+};
+
+static struct recorder *self(const struct replay *z) { return z->self; }
+static const struct rt_rank *rank_of(const struct replay *z) { return &z->program->rank[z->rank]; }
+static int32_t number_of(const struct replay *z, const struct rt_instr *x) { return (int32_t)(x - rank_of(z)->ins); }
+
+static void expect_may_run(const struct replay *z, int32_t i) {
+    const struct rt_rank *k = rank_of(z);
+    cr_assert(!self(z)->done[i], "instruction %d runs twice", i);
+    for (int32_t w = k->ins[i].wait; w < k->ins[i].wait + k->ins[i].nwait; w++)
+        cr_assert(self(z)->done[k->wait[w]], "instruction %d runs before %d, which it waits for", i, k->wait[w]);
+    for (int32_t j = 0; j < i; j++)
+        cr_assert(k->ins[j].lane != k->ins[i].lane || self(z)->done[j], "instruction %d overtakes %d", i, j);
+}
+
+static void note(struct replay *z, int32_t i) {
+    expect_may_run(z, i);
+    self(z)->log[self(z)->nlog++] = i;
+    self(z)->done[i] = true;
+}
+
+static bool fake_wait(struct replay *z, const struct rt_instr *x, int32_t i) {
+    (void)x;
+    return self(z)->done[i];
+}
+static void fake_launch(struct replay *z, const struct rt_instr *x) {
+    cr_assert_lt(x->msg, 0);
+    expect_may_run(z, number_of(z, x));
+}
+static void fake_record(struct replay *z, int32_t i, double start, double end) {
+    cr_assert_lt(start, end);
+    note(z, i);
+}
+static double fake_clock(struct replay *z) {
+    (void)z;
+    static double t;
+    return ++t;
+}
+
+static bool meet(struct replay *z, const struct rt_instr *x, int op) {
+    int32_t i = number_of(z, x);
+    cr_assert_eq(x->op, op);
+    expect_may_run(z, i);
+    if (self(z)->one_in && below(self(z)->one_in) == 0) {
+        self(z)->refused[i] = true;
+        return false;
+    }
+    note(z, i);
+    return true;
+}
+
+static bool fake_send(struct replay *z, const struct rt_instr *x) { return meet(z, x, OP_SEND_F); }
+static bool fake_recv(struct replay *z, const struct rt_instr *x) { return meet(z, x, OP_RECV_F); }
+static bool fake_reduce(struct replay *z, const struct rt_instr *x) { return meet(z, x, OP_REDUCE); }
+
+/* The core may rest only when no lane can go on: each has ended, was refused, or waits for another. */
+static void fake_idle(struct replay *z) {
+    const struct rt_rank *k = rank_of(z);
+    bool waits = false;
+    for (int l = 0; l < k->nlanes; l++) {
+        int32_t at = k->lane_at[l];
+        while (at < k->lane_at[l + 1] && self(z)->done[k->lane_ins[at]])
+            at++;
+        if (at == k->lane_at[l + 1])
+            continue;
+        const struct rt_instr *x = &k->ins[k->lane_ins[at]];
+        bool stuck = self(z)->refused[k->lane_ins[at]];
+        waits |= stuck;
+        for (int32_t w = x->wait; w < x->wait + x->nwait; w++)
+            stuck |= !self(z)->done[k->wait[w]];
+        cr_assert(stuck, "idle, but instruction %d could run", k->lane_ins[at]);
+    }
+    cr_assert(waits, "idle with nobody to wait for");
+    memset(self(z)->refused, 0, (size_t)k->nins);
+    self(z)->idles++;
+}
+
+static const struct device fake = {fake_wait,   fake_launch, fake_send, fake_recv, fake_reduce,
+                                   fake_record, fake_clock,  NULL,      fake_idle};
+
+/* Instructions on lanes at random, waiting for earlier ones of other lanes. */
+static struct rt_rank draw_rank(void) {
+    int nins = below(80), nlanes = 1 + below(6), nwaits = 0;
+    struct rt_instr *ins = NEW(struct rt_instr, nins);
+    int32_t *wait = NEW(int32_t, 3 * nins), *lane_ins = NEW(int32_t, nins), *lane_at = NEW(int32_t, nlanes + 1);
+    for (int i = 0; i < nins; i++) {
+        static const uint8_t ops[] = {OP_F, OP_U, OP_ADD, OP_SEND_F, OP_RECV_F, OP_REDUCE};
+        ins[i] = (struct rt_instr){.op = ops[below(6)], .lane = (uint16_t)below(nlanes), .msg = -1, .wait = nwaits};
+        if (ins[i].op != OP_F && ins[i].op != OP_U && ins[i].op != OP_ADD)
+            ins[i].msg = i;
+        for (int w = below(4); i > 0 && w > 0; w--) {
+            int on = below(i);
+            if (ins[on].lane == ins[i].lane)
+                continue;
+            ins[on].recorded = true;
+            wait[nwaits++] = on;
+            ins[i].nwait++;
+        }
+    }
+    for (int l = 0, n = 0; l < nlanes; lane_at[++l] = n)
+        for (int i = 0; i < nins; i++)
+            if (ins[i].lane == l)
+                lane_ins[n++] = i;
+    return (struct rt_rank){
+        .ins = ins, .nins = nins, .nlanes = nlanes, .lane_ins = lane_ins, .lane_at = lane_at, .wait = wait};
+}
+
+/* Replays three steps; returns how often the core was idle. */
+static int replay_drawn(uint64_t seed, int one_in, bool *in_order) {
+    random_state = seed;
+    struct rt_rank k = draw_rank();
+    struct rt_program p = {.workers = 1, .rank = &k};
+    struct recorder r = {NEW(bool, k.nins), NEW(bool, k.nins), NEW(int32_t, k.nins), 0, 0, one_in};
+    struct replay z = {.device = &fake, .program = &p, .self = &r};
+    z.cursor = NEW(int32_t, k.nlanes);
+    z.blocked = NEW(bool, k.nlanes);
+    *in_order = true;
+    for (z.step = 0; z.step < 3; z.step++) {
+        r.nlog = 0;
+        memset(r.done, 0, (size_t)k.nins);
+        replay_step(&z);
+        cr_assert_eq(r.nlog, k.nins);
+        for (int i = 0; i < k.nins; i++)
+            *in_order &= r.log[i] == i;
+    }
+    return r.idles;
+}
+
+Test(replay, issue_order_where_nothing_blocks) {
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        bool in_order;
+        cr_assert_eq(replay_drawn(seed, 0, &in_order), 0);
+        cr_assert(in_order);
+        free_all();
+    }
+}
+
+Test(replay, other_lanes_go_on_where_one_blocks) {
+    int idles = 0, overtaken = 0;
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        bool in_order;
+        idles += replay_drawn(seed, 2 + (int)(seed % 3), &in_order);
+        overtaken += !in_order;
+        free_all();
+    }
+    cr_assert(idles > 1000 && overtaken > 200, "%d, %d", idles, overtaken);
+}
+
+/* ---- training on the host ---- */
+
+enum { STEPS = 3, SEED = 7 };
+
+/* Integer-valued data through linear and relu layers: every sum is exact, so any order of adding gives the same bits.
+ */
+static struct model *exact_model(int batches) {
+    struct model *m = model_integers(2, 8, batches);
+    for (int i = 0; i < 6; i++)
+        add(m, i == 5 ? LAYER_mse : i % 2 ? LAYER_relu : LAYER_linear, i % 2 ? 0 : 8);
+    m->rt.lr = 0.015625f;
+    return m;
+}
+
+struct trained {
+    struct rt_program *p;
+    char **arena;
+    float loss[STEPS];
+    double makespan[STEPS];
+};
+
+static struct trained *train(struct spec *sp) {
+    struct stage *st = cost_stages(sp);
+    struct graph *g = graph_build(sp);
+    struct program *p = lower(sp, st, g, sched_run(sp, st, g));
+    mem_plan(sp, p);
+    lanes_sync(p);
+    struct trained *t = NEW(struct trained, 1);
+    char why[200];
+    struct data *data = data_open(&sp->model->rt, NULL, SEED, why, sizeof why);
+    cr_assert_not_null(data, "%s", why);
+    t->p = runtime_program(sp, st, p);
+    struct rt_run run = {.program = t->p, .data = data, .seed = SEED, .steps = STEPS, .loss = t->loss};
+    run.makespan = t->makespan;
+    t->arena = host_train(&run);
+    cr_assert_not_null(t->arena);
+    data_close(data);
+    return t;
+}
+
+/* The same stages and microbatches on one rank, by default dependencies, nothing split or recomputed. */
+static struct spec *serial_of(const struct spec *sp) {
+    struct spec *one = empty_spec(1, sp->stages, sp->batches);
+    for (int s = 0; s < sp->stages; s++)
+        for (int b = 0; b < sp->batches; b++) {
+            add_job(one, s, b, OP_F, 0, 0)->prio = b;
+            add_job(one, s, b, OP_B, 0, 0)->prio = b;
+        }
+    one->model = sp->model;
+    return one;
+}
+
+static const char *weights_of(const struct trained *t, int rank, int stage) {
+    const struct rt_rank *k = &t->p->rank[rank];
+    for (int h = 0; h < k->nhomes; h++)
+        if (k->home[h].stage == stage)
+            return t->arena[rank] + k->home[h].weight;
+    return NULL;
+}
+
+static void expect_equal(const struct trained *t, const struct trained *one, uint64_t seed) {
+    for (int s = 0; s < t->p->stages; s++) {
+        int homes = 0;
+        for (int r = 0; r < t->p->workers; r++) {
+            const char *w = weights_of(t, r, s);
+            homes += w != NULL;
+            cr_assert(!w || !memcmp(w, weights_of(one, 0, s), (size_t)t->p->stage[s].weight),
+                      "seed %d: weights of stage %d on rank %d differ", (int)seed, s, r);
+        }
+        cr_assert_gt(homes, 0);
+    }
+    cr_assert(!memcmp(t->loss, one->loss, sizeof t->loss), "seed %d", (int)seed);
+}
+
+Test(replay, trains_to_the_same_bits_as_one_rank) {
+    host_blas();
+    for (uint64_t seed = 0; seed < 25; seed++) {
+        struct spec *sp = draw_spec(seed, ORDERS | COARSE);
+        sp->model = exact_model(sp->batches);
+        struct trained *t = train(sp), *one = train(serial_of(sp));
+        expect_equal(t, one, seed);
+        cr_assert(one->loss[STEPS - 1] != one->loss[0] && t->makespan[0] > 0);
+        host_free(t->p, t->arena);
+        host_free(one->p, one->arena);
+        free_all();
+    }
+}

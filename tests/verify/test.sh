@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Programs in their text form, written by hand, and what `pianola verify` must say of each, word for word.
+#
+#   tests/verify/test.sh          checks
+#   BLESS=1 tests/verify/test.sh  rewrites what is expected; the exit code is never blessed
+#
+# tests/verify/proved_*.txt must exit with 0, refuted_*.txt with 1, unreadable_*.txt with 2; all that is printed stands
+# beside it in NAME.expected. The orders of refuted_serial_two_ranks, _looped and _one_lane_looped are those that hang
+# peers (pytorch#172668): a receive moved behind the compute before it, so that both ranks stand at a send.
+cd "$(dirname "$0")/../.." || exit 2
+. tests/support/lib.sh
+PIANOLA=$(realpath "$PIANOLA") || exit 2
+cd tests/verify || exit 2
+
+for file in *.txt; do
+    name=${file%.txt}
+    case $name in
+    proved_*) code=0 ;;
+    refuted_*) code=1 ;;
+    *) code=2 ;;
+    esac
+    got=$(timeout 60 "$PIANOLA" verify "$file" 2>&1 </dev/null)
+    expect "$file: exit code" $code $?
+    [ -z "$BLESS" ] || echo "$got" >"$name.expected"
+    expect "$file" "$(cat "$name.expected" 2>&1)" "$got"
+done
+finish
