@@ -25,5 +25,5 @@ echo "seed $seed"
 if [ -n "$FAULT" ]; then
     "$(dirname "$PIANOLA")/kill" "$room" "$FAULT" "$seed" 0
 else
-    "$(dirname "$PIANOLA")/kill" "$room" "${N:-200}" "$seed" "${WORKERS:-4}"
+    "$(dirname "$PIANOLA")/kill" "$room" "${N:-100}" "$seed" "${WORKERS:-4}"
 fi

@@ -83,7 +83,11 @@ static inline float __fmul_rn(float x, float y) { return x * y; }
 static inline float __fadd_rn(float x, float y) { return x + y; }
 static inline float __frcp_rn(float x) { return 1 / x; }
 static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
-static inline int __popc(unsigned x) { return __builtin_popcount(x); }
+static inline int __popc(unsigned x) { /* not the builtin: without -mpopcnt it is a call */
+    x -= x >> 1 & 0x55555555u;
+    x = (x & 0x33333333u) + (x >> 2 & 0x33333333u);
+    return (int)((x + (x >> 4) & 0x0f0f0f0fu) * 0x01010101u >> 24);
+}
 static inline int __ffs(unsigned x) { return __builtin_ffs((int)x); }
 static inline int __clz(unsigned x) { return x ? __builtin_clz(x) : 32; }
 static inline float __int_as_float(int i) {
