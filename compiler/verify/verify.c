@@ -75,20 +75,25 @@ static int64_t tensor_bytes(const struct rank *k, const struct instr *x) {
     return x->narg ? k->buf[k->arg[x->arg].buf].bytes : -1;
 }
 
+static const char *label_of(const struct instr *x) {
+    struct text t = {0};
+    put_label(&t, x);
+    return t.s;
+}
+
 static bool pair(struct check *z, int src, int32_t i, int dst, int32_t j) {
     const struct rank *ks = &z->p->rank[src], *kd = &z->p->rank[dst];
     const struct instr *s = &ks->ins[i], *d = &kd->ins[j];
     z->mate[src][i] = j;
     z->mate[dst][j] = i;
-    struct text other = {0};
-    put_label(&other, d);
     if (!same_name(s, d))
-        return refute(z, CLAIM_SERIAL, src, i, "its place in the order of the edge meets %s on rank %d", other.s, dst);
+        return refute(z, CLAIM_SERIAL, src, i, "its place in the order of the edge meets %s on rank %d", label_of(d),
+                      dst);
     if (s->narg != 1 || d->narg != 1)
         return refute(z, CLAIM_JOBS, src, i, "a message carries one tensor");
     if (tensor_bytes(ks, s) != tensor_bytes(kd, d))
         return refute(z, CLAIM_SERIAL, src, i, "sends %lld bytes, but %s on rank %d takes %lld",
-                      (long long)tensor_bytes(ks, s), other.s, dst, (long long)tensor_bytes(kd, d));
+                      (long long)tensor_bytes(ks, s), label_of(d), dst, (long long)tensor_bytes(kd, d));
     return true;
 }
 
