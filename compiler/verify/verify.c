@@ -451,6 +451,7 @@ static bool prove(struct check *z) {
     if (!pair_messages(z) || !pair_reductions(z))
         return false;
     bool follow = z->claims & (CLAIM_JOBS | CLAIM_GRADIENTS | CLAIM_MEMORY);
+    struct scratch values = scratch_begin();
     if ((follow && !values_begin(z)))
         return false;
     /* Where the walk ends, lanes do too: every order they keep is one that the walk has kept. */
@@ -462,8 +463,11 @@ static bool prove(struct check *z) {
             z->why.n = 0;
         } else if (follow && !values_end(z))
             return false;
-        else
+        else {
             z->holds = CLAIM_SERIAL | CLAIM_LANES | (follow ? CLAIM_JOBS | CLAIM_GRADIENTS | CLAIM_MEMORY : 0);
+            z->values = NULL;
+            scratch_end(values);
+        }
     } else if (z->claims & CLAIM_LANES && !lanes_finish(z))
         return false;
     return !(z->claims & CLAIM_RACES) || races(z);
@@ -471,14 +475,17 @@ static bool prove(struct check *z) {
 
 struct refutation *verify(const struct spec *sp, const struct graph *g, const struct program *p, int claims) {
     struct check z = {.sp = sp, .g = g, .p = p, .claims = claims};
+    struct scratch all = scratch_begin();
     z.at = NEW(int32_t, p->workers);
     z.mate = NEW(int32_t *, p->workers);
     for (int r = 0; r < p->workers; r++) {
         z.mate[r] = NEW(int32_t, p->rank[r].nins);
         memset(z.mate[r], -1, sizeof **z.mate * (size_t)p->rank[r].nins);
     }
-    if (prove(&z))
+    if (prove(&z)) {
+        scratch_end(all);
         return NULL;
+    }
     struct refutation *x = NEW(struct refutation, 1);
     *x = (struct refutation){z.failed, z.holds, z.why.s};
     return x;
