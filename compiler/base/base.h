@@ -14,6 +14,14 @@ void *alloc(size_t bytes);
 char *format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 char *copy_string(const char *s);
 void free_all(void);
+/* All that is taken between the two is given back at the end; an array from before must not grow meanwhile. They nest,
+ * and one that does not come to its end lasts until free_all. */
+struct scratch {
+    struct chunk *open; /* as it began, and what was used of it */
+    size_t used, depth;
+};
+struct scratch scratch_begin(void);
+void scratch_end(struct scratch s);
 size_t allocated(void); /* bytes handed out since the last free_all */
 
 /* A growing array in the arena: keeps what it holds; what is new may hold anything. */

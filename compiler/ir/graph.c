@@ -5,23 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-/* What an edge carries (DESIGN section 2). K_token: an order only. */
-int edge_kind(const struct job *from, const struct job *to) {
-    if (from->b != to->b)
-        return K_token;
-    if (from->s == to->s) {
-        if (from->d == OP_F && to->d == OP_R)
-            return K_input;
-        if ((from->d == OP_F || from->d == OP_R) && (to->d == OP_B || to->d == OP_I))
-            return K_stash;
-        return from->d == OP_I && to->d == OP_W ? K_wstash : K_token;
-    }
-    if (from->d == OP_F && to->d == OP_F)
-        return K_act;
-    bool back = from->d == OP_B || from->d == OP_I;
-    return back && (to->d == OP_B || to->d == OP_I) ? K_grad : K_token;
-}
-
 int64_t edge_bytes(const struct stage *st, const struct job *from, const struct job *to) {
     return st[from->s].bytes[edge_kind(from, to)];
 }

@@ -27,8 +27,24 @@ struct sched {
 
 /* graph.c: needs the jobs; gives predecessors and successors. Dies on a cycle, naming it. */
 struct graph *graph_build(const struct spec *sp);
-/* The tensor that the edge from -> to carries when their ranks differ (K_token: none), and its bytes. */
-int edge_kind(const struct job *from, const struct job *to);
+/* The tensor that the edge from -> to carries when their ranks differ (K_token: none: an order only), as DESIGN section
+ * 2 has it. Here, as passes ask it of each edge several times. */
+static inline int edge_kind(const struct job *from, const struct job *to) {
+    if (from->b != to->b)
+        return K_token;
+    if (from->s == to->s) {
+        if (from->d == OP_F && to->d == OP_R)
+            return K_input;
+        if ((from->d == OP_F || from->d == OP_R) && (to->d == OP_B || to->d == OP_I))
+            return K_stash;
+        return from->d == OP_I && to->d == OP_W ? K_wstash : K_token;
+    }
+    if (from->d == OP_F && to->d == OP_F)
+        return K_act;
+    bool back = from->d == OP_B || from->d == OP_I;
+    return back && (to->d == OP_B || to->d == OP_I) ? K_grad : K_token;
+}
+/* Its bytes. */
 int64_t edge_bytes(const struct stage *st, const struct job *from, const struct job *to);
 /* The i-th of the stages whose outputs stage s reads, and of those that read its own; -1: there are no more. Its
  * neighbours in the chain, or what the model says. */

@@ -23,10 +23,11 @@ static const char *const op_operands[NOPS] = {OPS(X)};
 #undef X
 
 /* The operand strings of ops.h, read once. */
-static uint8_t access_of[NOPS][NROLES], roles_of[NOPS][NROLES], nroles_of[NOPS];
-static bool accumulates[NOPS][NROLES], ready;
+uint8_t op_accesses[NOPS][NROLES];
+bool op_adds[NOPS][NROLES], operands_are_read;
+static uint8_t roles_of[NOPS][NROLES], nroles_of[NOPS];
 
-static void read_operands(void) {
+void read_operands(void) {
     for (int op = 0; op < NOPS; op++)
         for (const char *s = op_operands[op]; *s;) {
             size_t n = strcspn(s, ":");
@@ -35,29 +36,17 @@ static void read_operands(void) {
                 role++;
             assert(role < NROLES);
             char how = s[n + 1];
-            access_of[op][role] = (how != 'w' ? ACC_READ : 0) | (how != 'r' ? ACC_WRITE : 0);
-            accumulates[op][role] = how == 'a';
+            op_accesses[op][role] = (how != 'w' ? ACC_READ : 0) | (how != 'r' ? ACC_WRITE : 0);
+            op_adds[op][role] = how == 'a';
             roles_of[op][nroles_of[op]++] = (uint8_t)role;
             s += strcspn(s, " ");
             s += *s == ' ';
         }
-    ready = true;
-}
-
-int op_access(int op, int role) {
-    if (!ready)
-        read_operands();
-    return access_of[op][role];
-}
-
-bool op_accumulates(int op, int role) {
-    if (!ready)
-        read_operands();
-    return accumulates[op][role];
+    operands_are_read = true;
 }
 
 int op_roles(int op, const uint8_t **roles) {
-    if (!ready)
+    if (!operands_are_read)
         read_operands();
     *roles = roles_of[op];
     return nroles_of[op];

@@ -223,6 +223,7 @@ static char *no_partner(const struct program *p, int r, const struct instr *in) 
 
 char *number_messages(struct program *p, bool lenient) {
     struct matching m = {.p = p};
+    struct scratch scratch = scratch_begin();
     char *why = NULL;
     open_messages(&m);
     p->nmsgs = m.n;
@@ -236,5 +237,7 @@ char *number_messages(struct program *p, bool lenient) {
             if (is_message(p->rank[r].ins[i].op) && p->rank[r].ins[i].msg < 0)
                 why = no_partner(p, r, &p->rank[r].ins[i]);
     assert(lenient || !why);
+    if (!why)
+        scratch_end(scratch);
     return why;
 }

@@ -92,8 +92,20 @@ extern const uint8_t op_lane[NOPS], op_cost[NOPS];
 extern const bool kind_has_batch[NKINDS];
 bool lane_takes(int kind, int op);
 enum access { ACC_READ = 1, ACC_WRITE = 2 };
-int op_access(int op, int role); /* access of an operand, ACC_* ored; 0: op has no such role */
-bool op_accumulates(int op, int role);
+extern uint8_t op_accesses[NOPS][NROLES]; /* ir.c's, once it has read ops.h */
+extern bool op_adds[NOPS][NROLES], operands_are_read;
+void read_operands(void);
+/* Access of an operand, ACC_* ored; 0: op has no such role. Here, as passes ask it of each operand several times. */
+static inline int op_access(int op, int role) {
+    if (!operands_are_read)
+        read_operands();
+    return op_accesses[op][role];
+}
+static inline bool op_accumulates(int op, int role) {
+    if (!operands_are_read)
+        read_operands();
+    return op_adds[op][role];
+}
 static inline bool is_first(const struct instr *x, int role) { return role == ROLE_dv ? x->vfirst : x->first; }
 int op_roles(int op, const uint8_t **roles);       /* roles in printing order; returns how many */
 const char *job_name(int s, int b, int d);         /* "1F3", in the arena */

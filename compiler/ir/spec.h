@@ -13,12 +13,12 @@
 struct job {
     int32_t s, b;
     uint8_t d;         /* OP_F .. OP_W */
+    bool fill;         /* strict order: no place in it; runs when the rank's next job cannot */
     int32_t rank;      /* compute rank */
     int32_t home;      /* the owner of the weights it uses, as w() returned it */
     int32_t pair;      /* 1 + the index of its overlapped pair; 0: it runs by itself */
     double prio, rest; /* n as the nearest double, and what that lacks: a Lua integer may need more than 53 bits */
     double cost;       /* NAN: not given by the script; cost.c fills it in */
-    bool fill;         /* strict order: no place in it; runs when the rank's next job cannot */
 };
 
 /* Two jobs of one rank, next to each other in its sequence, that start together and end together. */

@@ -35,28 +35,30 @@ static struct delivery *delivery_to(struct build *L, const struct job *reader, i
     return d;
 }
 
-/* How often job j's output of this kind is used: once per consumer here, once per other rank. */
-static int count_uses(struct build *L, int32_t j, int kind) {
+/* How often each kind of job j's output is used: once per consumer here, once per other rank. */
+static void count_uses(struct build *L, int32_t j, int uses[NKINDS]) {
     const struct job *from = &L->sp->job[j];
-    int n = 0;
     L->round++;
     for (int32_t e = L->g->succ_at[j]; e < L->g->succ_at[j + 1]; e++) {
         const struct job *to = &L->sp->job[L->g->succ[e]];
-        if (edge_kind(from, to) != kind)
-            continue;
+        int kind = edge_kind(from, to);
         if (to->rank == from->rank)
-            n += kind != K_token; /* the compute lane keeps that order */
+            uses[kind] += kind != K_token; /* the compute lane keeps that order */
         else
-            n += delivery_to(L, to, kind)->uses++ == 0;
+            uses[kind] += delivery_to(L, to, kind)->uses++ == 0;
     }
-    return n;
 }
 
-/* Opens job j's output of a kind, if anyone uses it, and hands it to the consumers. */
-static void output(struct build *L, int32_t j, int kind, int role) {
+/* The outputs of the job at hand, per kind. */
+struct outputs {
+    int uses[NKINDS];
+    int32_t buf[NKINDS];
+};
+
+/* Opens job j's output of a kind, if anyone uses it. */
+static void output(struct build *L, int32_t j, struct outputs *out, int kind, int role) {
     const struct job *job = &L->sp->job[j];
-    int uses = count_uses(L, j, kind);
-    if (!uses)
+    if (!out->uses[kind])
         return;
     int32_t x;
     if (kind == K_wstash) { /* it grows in place of the stash that I reads */
@@ -67,11 +69,14 @@ static void output(struct build *L, int32_t j, int kind, int role) {
             a++;
         x = k->buf[k->arg[a].buf].grows;
     } else
-        x = open_buf(L, job->rank, kind, job->s, job->b, kind == K_token ? job->d : -1, uses);
+        x = open_buf(L, job->rank, kind, job->s, job->b, kind == K_token ? job->d : -1, out->uses[kind]);
     add_operand(L, job->rank, role, x);
+    out->buf[kind] = x;
+}
+
+static void hand_to_consumers(struct build *L, int32_t j, const struct outputs *out) {
     for (int32_t e = L->g->succ_at[j]; e < L->g->succ_at[j + 1]; e++)
-        if (edge_kind(job, &L->sp->job[L->g->succ[e]]) == kind)
-            L->edge_buf[L->g->succ_edge[e]] = x;
+        L->edge_buf[L->g->succ_edge[e]] = out->buf[edge_kind(&L->sp->job[j], &L->sp->job[L->g->succ[e]])];
 }
 
 static void inputs(struct build *L, int32_t j, int kind) {
@@ -120,36 +125,39 @@ static void add_gradients(struct build *L, int32_t j) {
 static void start_job(struct build *L, int32_t j) {
     const struct job *job = &L->sp->job[j];
     int r = job->rank;
+    struct outputs out = {0};
+    count_uses(L, j, out.uses);
     L->job_ins[j] = L->p->rank[r].nins;
     issue(L, r, job->d, job->s, job->b, -1, -1);
     read_weights(L, j);
     switch (job->d) {
     case OP_F:
         inputs(L, j, K_act);
-        output(L, j, K_stash, ROLE_stash);
-        output(L, j, K_input, ROLE_input);
-        output(L, j, K_act, ROLE_y);
+        output(L, j, &out, K_stash, ROLE_stash);
+        output(L, j, &out, K_input, ROLE_input);
+        output(L, j, &out, K_act, ROLE_y);
         break;
     case OP_R:
         inputs(L, j, K_input);
-        output(L, j, K_stash, ROLE_stash);
+        output(L, j, &out, K_stash, ROLE_stash);
         break;
     case OP_I:
         inputs(L, j, K_stash);
         inputs(L, j, K_grad);
-        output(L, j, K_wstash, ROLE_wstash);
-        output(L, j, K_grad, ROLE_dx);
+        output(L, j, &out, K_wstash, ROLE_wstash);
+        output(L, j, &out, K_grad, ROLE_dx);
         break;
     case OP_B:
         inputs(L, j, K_stash);
         inputs(L, j, K_grad);
-        output(L, j, K_grad, ROLE_dx);
+        output(L, j, &out, K_grad, ROLE_dx);
         break;
     case OP_W: inputs(L, j, K_wstash);
     }
     add_gradients(L, j);
     inputs(L, j, K_token);
-    output(L, j, K_token, ROLE_done);
+    output(L, j, &out, K_token, ROLE_done);
+    hand_to_consumers(L, j, &out);
     struct rank *k = &L->p->rank[r];
     const struct instr *i = &k->ins[L->job_ins[j]];
     for (uint32_t a = i->arg; a < i->arg + i->narg; a++) {

@@ -31,8 +31,10 @@ struct plan {
     struct block **of;    /* per buffer */
     int64_t align, base;  /* base: where the blocks begin */
     uint32_t random;
+    int32_t *over; /* as in rank, but as buffers open; over_first, over_end: per buffer, its part of it */
     size_t over_cap, nover;
-    int32_t *over_first; /* per buffer: its first entry in over, until they are sorted by buffer */
+    int32_t *over_first, *over_end;
+    bool *opens; /* per buffer: some event opens it */
 };
 
 static bool before(const struct block *a, const struct block *b) {
@@ -122,11 +124,10 @@ static struct ghost *new_ghost(struct plan *z, int64_t off, int64_t size, int32_
 
 /* A buffer takes over the front of hole b: the ghosts up to `end` become its predecessors. */
 static void take_over(struct plan *z, struct block *b, int64_t end) {
-    struct rank *k = z->rank;
     while (b->ghost && b->ghost->off < end) {
         struct ghost *g = b->ghost;
-        GROW(k->over, z->over_cap, z->nover + 1);
-        k->over[z->nover++] = g->buf;
+        GROW(z->over, z->over_cap, z->nover + 1);
+        z->over[z->nover++] = g->buf;
         if (g->off + g->size > end) { /* the rest stays */
             g->size -= end - g->off;
             g->off = end;
@@ -232,7 +233,8 @@ static void close_buffer(struct plan *z, int32_t x) {
 static void place_permanent(struct plan *z, int64_t page) {
     struct rank *k = z->rank;
     int last = -1;
-    bool *opens = NEW(bool, k->nbufs);
+    bool *opens = z->opens;
+    memset(opens, 0, sizeof *opens * (size_t)k->nbufs);
     for (size_t i = 0; i < k->nevents; i++)
         if (k->event[i] >= 0) {
             opens[k->event[i]] = true;
@@ -253,9 +255,8 @@ static void place_permanent(struct plan *z, int64_t page) {
 /* over[] was written as buffers opened; per buffer it becomes a range. */
 static void index_over(struct plan *z) {
     struct rank *k = z->rank;
-    int32_t *over = k->over, *end = NEW(int32_t, k->nbufs);
+    int32_t *end = z->over_end, last = -1;
     k->over_at = NEW(int32_t, k->nbufs + 1);
-    int32_t last = -1;
     for (size_t i = 0; i < k->nevents; i++) {
         int32_t x = k->event[i];
         if (x < 0)
@@ -271,7 +272,7 @@ static void index_over(struct plan *z) {
     for (int32_t x = 0; x < k->nbufs; x++) {
         k->over_at[x] = n;
         for (int32_t i = z->over_first[x]; i < end[x]; i++)
-            k->over[n++] = over[i];
+            k->over[n++] = z->over[i];
     }
     k->over_at[k->nbufs] = n;
 }
@@ -289,12 +290,29 @@ static void check_memory(const struct spec *sp, const struct rank *k, int r) {
         (long long)live[K_opt], (long long)live[K_work]);
 }
 
+/* Tables for the largest rank, which serve all. */
+static struct plan take_tables(const struct spec *sp, const struct program *p) {
+    int n = 0;
+    for (int r = 0; r < p->workers; r++)
+        n = p->rank[r].nbufs > n ? p->rank[r].nbufs : n;
+    return (struct plan){.file = sp->file,
+                         .of = NEW(struct block *, n),
+                         .align = sp->model ? 256 : 1,
+                         .over_first = NEW(int32_t, n),
+                         .over_end = NEW(int32_t, n),
+                         .opens = NEW(bool, n)};
+}
+
 void mem_plan(const struct spec *sp, struct program *p) {
+    struct plan z = take_tables(sp, p);
     for (int r = 0; r < p->workers; r++) {
         struct rank *k = &p->rank[r];
-        struct plan z = {.file = sp->file, .r = r, .rank = k, .align = sp->model ? 256 : 1};
-        z.of = NEW(struct block *, k->nbufs);
-        z.over_first = NEW(int32_t, k->nbufs);
+        z.r = r;
+        z.rank = k;
+        z.tail = z.root = NULL;
+        z.nover = 0;
+        memset(z.over_first, 0, sizeof *z.over_first * (size_t)k->nbufs);
+        memset(z.over_end, 0, sizeof *z.over_end * (size_t)k->nbufs);
         place_permanent(&z, sp->model ? 4096 : 1);
         for (size_t i = 0; i < k->nevents; i++)
             if (k->event[i] >= 0)

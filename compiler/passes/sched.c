@@ -325,7 +325,6 @@ static struct state prepare(const struct spec *sp, const struct stage *st, const
     for (int r = 0; r < W; r++) {
         z.fwd[r].a = NEW(int32_t, nfwd[r]);
         z.rest[r].a = NEW(int32_t, nall[r] - nfwd[r]);
-        sc->order[r] = NEW(int32_t, nall[r]);
         z.seq_at[r + 1] = z.seq_at[r] + nseq[r];
         z.seq_next[r] = z.seq_at[r];
     }
@@ -351,6 +350,13 @@ struct sched *sched_run(const struct spec *sp, const struct stage *st, const str
     sc->moment = NEW(int32_t, 2 * (int64_t)n);
     sc->order = NEW(int32_t *, sp->workers);
     sc->norder = NEW(int, sp->workers);
+    for (int j = 0; j < n; j++)
+        sc->norder[sp->job[j].rank]++;
+    for (int r = 0; r < sp->workers; r++) {
+        sc->order[r] = NEW(int32_t, sc->norder[r]);
+        sc->norder[r] = 0;
+    }
+    struct scratch scratch = scratch_begin();
     struct state z = prepare(sp, st, g, sc);
     for (int j = 0; j < n; j++)
         if (!(z.missing[j] = g->pred_at[j + 1] - g->pred_at[j]))
@@ -370,5 +376,6 @@ struct sched *sched_run(const struct spec *sp, const struct stage *st, const str
     }
     if (sc->nstarts < n)
         die_deadlocked(&z);
+    scratch_end(scratch);
     return sc;
 }

@@ -140,14 +140,17 @@ struct timeline *sim_run(const struct spec *sp, const struct stage *st, const st
     int W = p->workers;
     tl->start = NEW(double *, W);
     tl->end = NEW(double *, W);
+    for (int r = 0; r < W; r++) {
+        tl->start[r] = NEW(double, p->rank[r].nins);
+        tl->end[r] = NEW(double, p->rank[r].nins);
+    }
+    struct scratch scratch = scratch_begin();
     z.free = NEW(double *, W);
     z.done = NEW(double *, W);
     z.at = NEW(int32_t, W);
     z.meet = NEW(struct meeting, p->nmsgs);
     z.todo = NEW(int32_t, 2 * W + 2);
     for (int r = 0; r < W; r++) {
-        tl->start[r] = NEW(double, p->rank[r].nins);
-        tl->end[r] = NEW(double, p->rank[r].nins);
         z.free[r] = NEW(double, p->rank[r].nlanes);
         z.done[r] = NEW(double, p->rank[r].nlanes);
     }
@@ -158,5 +161,6 @@ struct timeline *sim_run(const struct spec *sp, const struct stage *st, const st
     }
     for (int r = 0; r < W; r++)
         assert(z.at[r] == p->rank[r].nins); /* verify has proved it */
+    scratch_end(scratch);
     return tl;
 }

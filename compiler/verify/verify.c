@@ -75,20 +75,25 @@ static int64_t tensor_bytes(const struct rank *k, const struct instr *x) {
     return x->narg ? k->buf[k->arg[x->arg].buf].bytes : -1;
 }
 
+static const char *label_of(const struct instr *x) {
+    struct text t = {0};
+    put_label(&t, x);
+    return t.s;
+}
+
 static bool pair(struct check *z, int src, int32_t i, int dst, int32_t j) {
     const struct rank *ks = &z->p->rank[src], *kd = &z->p->rank[dst];
     const struct instr *s = &ks->ins[i], *d = &kd->ins[j];
     z->mate[src][i] = j;
     z->mate[dst][j] = i;
-    struct text other = {0};
-    put_label(&other, d);
     if (!same_name(s, d))
-        return refute(z, CLAIM_SERIAL, src, i, "its place in the order of the edge meets %s on rank %d", other.s, dst);
+        return refute(z, CLAIM_SERIAL, src, i, "its place in the order of the edge meets %s on rank %d", label_of(d),
+                      dst);
     if (s->narg != 1 || d->narg != 1)
         return refute(z, CLAIM_JOBS, src, i, "a message carries one tensor");
     if (tensor_bytes(ks, s) != tensor_bytes(kd, d))
         return refute(z, CLAIM_SERIAL, src, i, "sends %lld bytes, but %s on rank %d takes %lld",
-                      (long long)tensor_bytes(ks, s), other.s, dst, (long long)tensor_bytes(kd, d));
+                      (long long)tensor_bytes(ks, s), label_of(d), dst, (long long)tensor_bytes(kd, d));
     return true;
 }
 
@@ -446,6 +451,7 @@ static bool prove(struct check *z) {
     if (!pair_messages(z) || !pair_reductions(z))
         return false;
     bool follow = z->claims & (CLAIM_JOBS | CLAIM_GRADIENTS | CLAIM_MEMORY);
+    struct scratch values = scratch_begin();
     if ((follow && !values_begin(z)))
         return false;
     /* Where the walk ends, lanes do too: every order they keep is one that the walk has kept. */
@@ -457,8 +463,11 @@ static bool prove(struct check *z) {
             z->why.n = 0;
         } else if (follow && !values_end(z))
             return false;
-        else
+        else {
             z->holds = CLAIM_SERIAL | CLAIM_LANES | (follow ? CLAIM_JOBS | CLAIM_GRADIENTS | CLAIM_MEMORY : 0);
+            z->values = NULL;
+            scratch_end(values);
+        }
     } else if (z->claims & CLAIM_LANES && !lanes_finish(z))
         return false;
     return !(z->claims & CLAIM_RACES) || races(z);
@@ -466,14 +475,17 @@ static bool prove(struct check *z) {
 
 struct refutation *verify(const struct spec *sp, const struct graph *g, const struct program *p, int claims) {
     struct check z = {.sp = sp, .g = g, .p = p, .claims = claims};
+    struct scratch all = scratch_begin();
     z.at = NEW(int32_t, p->workers);
     z.mate = NEW(int32_t *, p->workers);
     for (int r = 0; r < p->workers; r++) {
         z.mate[r] = NEW(int32_t, p->rank[r].nins);
         memset(z.mate[r], -1, sizeof **z.mate * (size_t)p->rank[r].nins);
     }
-    if (prove(&z))
+    if (prove(&z)) {
+        scratch_end(all);
         return NULL;
+    }
     struct refutation *x = NEW(struct refutation, 1);
     *x = (struct refutation){z.failed, z.holds, z.why.s};
     return x;

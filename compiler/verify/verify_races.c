@@ -111,11 +111,9 @@ static void drop_readers(struct races *x, int32_t *list) {
     }
 }
 
-/* Makes a segment begin at place a. Buffers begin where segments begin already, but for the first time. */
+/* Makes a segment begin at place a, where none does. */
 static void cut(struct races *x, int32_t a) {
     struct bytes *m = &x->m;
-    if (a >= m->n || m->end[a] >= 0)
-        return;
     int32_t s = bits_near(&m->begins, a, false);
     bits_set(&m->begins, a, true);
     m->end[a] = m->end[s];
@@ -180,8 +178,10 @@ static void add_reader(struct races *x, int32_t s, int32_t i) {
 static void touch(struct races *x, int32_t i, int32_t b, bool writes) {
     struct bytes *m = &x->m;
     int32_t from = m->from[b], to = m->to[b];
-    cut(x, from);
-    cut(x, to);
+    if (m->end[from] < 0) /* buffers begin and end where segments do already, but for the first time */
+        cut(x, from);
+    if (to < m->n && m->end[to] < 0)
+        cut(x, to);
     for (int32_t s = from, end; s < to; s = end) {
         end = m->end[s];
         int32_t w = m->writer[s];
@@ -195,12 +195,13 @@ static void touch(struct races *x, int32_t i, int32_t b, bool writes) {
             if (!ordered_here(x->orders, i, j = x->reader[n].i))
                 orders_ask(x->orders, (struct question){x->r, j, i, read_through(x, j, s), b, false, true});
         drop_readers(x, &m->readers[s]);
-        m->end[s] = -1;
-        bits_set(&m->begins, s, false);
+        if (s != from) { /* all becomes one segment */
+            m->end[s] = -1;
+            bits_set(&m->begins, s, false);
+        }
     }
     if (writes) {
         m->end[from] = to;
-        bits_set(&m->begins, from, true);
         m->writer[from] = i;
         m->by[from] = b;
         m->readers[from] = -1;

@@ -57,7 +57,7 @@ static inline double draw_extreme(int kinds) {
 static inline struct job *add_job(struct spec *sp, int s, int b, int d, int home, int rank) {
     sp->at[(s * sp->batches + b) * NDIRS + d] = sp->njobs;
     struct job *j = &sp->job[sp->njobs++];
-    *j = (struct job){s, b, (uint8_t)d, rank, home, .cost = d == OP_B ? 2 : 1};
+    *j = (struct job){s, b, (uint8_t)d, .rank = rank, .home = home, .cost = d == OP_B ? 2 : 1};
     return j;
 }
 

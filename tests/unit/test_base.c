@@ -52,6 +52,38 @@ Test(base, many_small_pieces_do_not_overlap) {
     free_all();
 }
 
+/* Scratches, one in another: what was taken before them stays, what comes after is zeroed although it lies where they
+ * lay, and an inner one that never ended goes with the outer. */
+Test(base, scratch_gives_back) {
+    enum { SMALL = 1000, BIG = 3 << 20, GROWN = 5 << 20 };
+    char *small = memset(alloc(SMALL), 1, SMALL), *big = memset(alloc(BIG), 2, BIG);
+    for (int round = 0; round < 20; round++) {
+        struct scratch outer = scratch_begin();
+        for (int depth = 0; depth < 3; depth++) {
+            struct scratch inner = scratch_begin();
+            char *p = alloc(SMALL), *q = alloc(BIG), *grown = NULL;
+            size_t cap = 0, grows_to = GROWN >> round % 3;
+            cr_assert(all_are(0, p, SMALL) && all_are(0, q, BIG));
+            GROW(grown, cap, 100000);
+            memset(grown, 3, cap);
+            GROW(grown, cap, grows_to);
+            cr_assert(all_are(3, grown, 100000));
+            memset(p, 4, SMALL);
+            memset(q, 5, BIG);
+            memset(grown, 6, cap);
+            if (depth < 2)
+                scratch_end(inner);
+        }
+        scratch_end(outer);
+        char *after = alloc(round % 2 ? BIG - 64 : SMALL);
+        cr_assert(all_are(0, after, round % 2 ? BIG - 64 : SMALL));
+        memset(after, 7, round % 2 ? BIG - 64 : SMALL);
+    }
+    cr_assert(all_are(1, small, SMALL) && all_are(2, big, BIG));
+    free_all();
+    cr_assert_eq(allocated(), 0);
+}
+
 /* Three arrays grow side by side, from nothing to a size where they move as whole pages, small pieces in between. */
 Test(base, grow_keeps_what_it_holds) {
     enum { ARRAYS = 3, N = 60000 };

@@ -21,7 +21,7 @@ static struct spec *spec_of(int workers, int stages, int batches) {
 
 static void job(struct spec *sp, int s, int b, int d, int rank) {
     sp->at[(s * sp->batches + b) * NDIRS + d] = sp->njobs;
-    sp->job[sp->njobs++] = (struct job){s, b, (uint8_t)d, rank, rank, .cost = d == OP_B ? 2 : 1};
+    sp->job[sp->njobs++] = (struct job){s, b, (uint8_t)d, .rank = rank, .home = rank, .cost = d == OP_B ? 2 : 1};
 }
 
 /* Start and end of every instruction, rank by rank in issue order. */
