@@ -29,8 +29,8 @@ int reader_of(const struct spec *sp, int s, int i) {
     return i == 0 && s + 1 < sp->stages ? s + 1 : -1;
 }
 
-/* DESIGN section 2's default dependencies of one job, into out, which has room for as many as there are stages, and one;
- * returns how many. With recompute the stash comes from R. */
+/* Writes the default dependencies of one job (schedules/README.md) to out, which has room for stages + 1 of them.
+ * Returns how many there are. With recompute the stash comes from R. */
 static int default_pred(const struct spec *sp, const struct job *j, int32_t *out) {
     int s = j->s, b = j->b, n = 0, t;
     int32_t again = job_at(sp, s, b, OP_R), forward = job_at(sp, s, b, OP_F);

@@ -27,8 +27,8 @@ struct sched {
 
 /* graph.c: needs the jobs; gives predecessors and successors. Dies on a cycle, naming it. */
 struct graph *graph_build(const struct spec *sp);
-/* The tensor that the edge from -> to carries when their ranks differ (K_token: none: an order only), as DESIGN section
- * 2 has it. Here, as passes ask it of each edge several times. */
+/* The tensor that the edge from -> to carries when their ranks differ (schedules/README.md, "Default dependencies");
+ * K_token: none, an order only. Inline, since passes ask it of each edge several times. */
 static inline int edge_kind(const struct job *from, const struct job *to) {
     if (from->b != to->b)
         return K_token;

@@ -11,7 +11,8 @@ struct stage *cost_stages(struct spec *sp);
 /* Seconds (or units, or FLOP) that update of a stage and adding `bytes` of gradient take. */
 double cost_add(const struct spec *sp, int64_t bytes);
 
-/* sched.c: needs the graph; gives start, end and order of every job (DESIGN section 3). Dies on deadlock. */
+/* sched.c: needs the graph; gives start, end and order of every job, by the rules of schedules/README.md ("How jobs are
+ * scheduled"). Dies on deadlock. */
 struct sched *sched_run(const struct spec *sp, const struct stage *st, const struct graph *g);
 
 /* lower.c: needs the schedule; gives the program without offsets, lanes assigned, waits missing. */

@@ -1,13 +1,10 @@
-/* Which job runs when: an event-driven list scheduler, n log n.
+/* Which job runs when: an event-driven list scheduler, n log n. schedules/README.md, "How jobs are scheduled", states
+ * the rules, also those for jobs that end in the instant in which they start.
  *
- * Each rank has two heaps of ready jobs ordered by n and its ties: forwards, which must wait for room under the cap,
- * and the rest. A strict rank has its sequence, and the heaps only for jobs that fill: they run when the next of the
- * sequence cannot. One heap of events holds the ends of running jobs and the arrivals of tensors. DESIGN section 3
- * fixes the order within an instant: all that ends at t is retired, then every idle rank, in rank order, starts its
- * best. A job may take no time, or none that could be told beside t. Then it ends at t too, and the instant has another
- * round: all that was started in the last and ends at t is retired, in the order of jobs, then every idle rank starts
- * its best; and so on until nothing ends at t. What a job of no time enables can so start at its time, but no round
- * takes back what another has started. */
+ * Each rank has two heaps of ready jobs, ordered by n and its ties: forwards, which must wait for room under the cap,
+ * and the rest. A strict rank has its sequence, and uses the heaps only for jobs that fill: they run when the next job
+ * of the sequence cannot. One heap of events holds the ends of running jobs and the arrivals of tensors. Events of one
+ * time are all taken before any rank starts a job; jobs that then end at the same time open another such round. */
 #include "passes.h"
 #include <assert.h>
 #include <limits.h>

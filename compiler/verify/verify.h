@@ -31,7 +31,7 @@ struct refutation {
     char *why; /* the counterexample: rank, lane, line, instruction, and the job or message behind it */
 };
 struct refutation *verify(const struct spec *sp, const struct graph *g, const struct program *p, int claims);
-/* verify_text.c: proves a program by what it says itself: its jobs run where they stand, and need what DESIGN's default
- * or its own `needs` lines say. */
+/* verify_text.c: proves a program by what it says itself: its jobs run where they stand, and need what the default
+ * dependencies (schedules/README.md) or its own `needs` lines say. */
 struct refutation *verify_text(const struct program *p);
 #endif

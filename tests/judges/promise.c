@@ -99,7 +99,7 @@ static int32_t own_source(const struct spec *sp, const struct job *j) {
     }
 }
 
-/* By DESIGN section 2, in a chain of stages. */
+/* The default dependencies of schedules/README.md, in a chain of stages. */
 static int default_needs(const struct spec *sp, const struct job *j, int32_t out[2]) {
     int n = 0;
     if (own_source(sp, j) >= 0)

@@ -16,8 +16,8 @@ static inline int sets_of(const struct promise *w) { return w->sp->stages + w->s
 static inline bool owns(const struct promise *w, int rank, int set) { return w->home[rank * sets_of(w) + set]; }
 
 struct promise promise_of(const struct spec *sp, const struct graph *g);
-/* The same of a program by what its text says: jobs run where they stand, need what DESIGN's default or its `needs`
- * lines say, and a rank with weight(s), no fetched copy, is a home of s. False: it says nothing that could be kept;
- * why. */
+/* The same of a program by what its text says: jobs run where they stand, need what the default dependencies
+ * (schedules/README.md) or its `needs` lines say, and a rank with weight(s), no fetched copy, is a home of s. False: it
+ * says nothing that could be kept; why. */
 bool promise_of_text(const struct program *p, struct promise *out, const char **why);
 #endif

@@ -37,7 +37,7 @@ for args in "schedules/1f1b.lua" "schedules/dualpipe.lua" "schedules/zbv.lua -D 
     as_png "$args" "$room/a.svg"
 done
 
-# Memory: what DESIGN says of 1F1B, stash by stash, is in the figures already; the curves' peaks are those of the plan.
+# Memory: tests/figures checks 1F1B's live activations; here, that the peaks of the curves are those of the plan.
 expect "1f1b: memory at most" "7 B of 7 B,8 B of 8 B,7 B of 7 B,5 B of 5 B" "$(show schedules/1f1b.lua --format svg |
     sed -nE 's/.*at most (.*) in use, of a plan of (.*)<\/title.*/\1 of \2/p' | paste -sd,)"
 cat >"$room/limit.lua" <<'L'

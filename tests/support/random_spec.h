@@ -94,7 +94,7 @@ static inline void draw_jobs(struct spec *sp, int flags) {
     }
 }
 
-/* DESIGN section 2's dependencies, by its text, and with recompute the stash from R. Returns how many. */
+/* The default dependencies, by the text of schedules/README.md. Returns how many. */
 static inline int needs_by_design(const struct spec *sp, const struct job *j, int32_t out[3]) {
     int n = 0, s = j->s, b = j->b;
     if (j->d == OP_F && s > 0)
@@ -111,7 +111,7 @@ static inline int needs_by_design(const struct spec *sp, const struct job *j, in
     return n;
 }
 
-/* "an edge between different ranks carries its tensor": DESIGN section 2; a token where it names none. */
+/* What a dependency between two ranks carries: the second table of "Default dependencies" in schedules/README.md. */
 static inline int carried(const struct spec *sp, const struct job *a, const struct job *b) {
     if (a->b != b->b)
         return K_token;

@@ -1,4 +1,5 @@
-/* The job graph against the text of DESIGN section 2, and the shortest cycle against brute force. */
+/* The job graph against the text of schedules/README.md ("Default dependencies"), and the shortest cycle against brute
+ * force. */
 #include "random_spec.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* The scheduler against a slow simulator written from the text of DESIGN section 3, and against known figures. */
+/* The scheduler against a slow simulator written from the text of schedules/README.md ("How jobs are scheduled"), and
+ * against known figures. */
 #include "random_spec.h"
 #include <criterion/criterion.h>
 

@@ -145,7 +145,8 @@ Test(sim, random_programs) {
     compare(4000, 80, ORDERS | BANDWIDTH | COARSE | PAIRS);
 }
 
-/* DESIGN section 3: with free links, or links of latency alone, and weights at home, both are equal. */
+/* schedules/README.md: with links that are free or have only latency, weights at home and updates that take no time,
+ * both are equal. */
 Test(sim, equal_to_the_schedule_with_weights_at_home) {
     for (int seed = 0; seed < 120; seed++) {
         struct spec *sp =
