@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # generated/: a small instance of every schedule, with unit costs, as committed. A change of the compiler shows as a diff
-# of schedules. The picture in the comment on top of each schedule, and the README's, are checked too.
+# of schedules. The picture in the comment on top of each schedule, and what the documents quote, are checked too.
 #
 #   tests/golden/test.sh          checks
 #   BLESS=1 tests/golden/test.sh  rewrites (make bless)
@@ -59,11 +59,11 @@ schedules=$(echo schedules/{gpipe,1f1b,2bp,zb_h1,zb_h2,breadth_first,interleaved
 for sizes in "-D workers=4 -D batches=8" "-D workers=8 -D batches=32"; do
     # shellcheck disable=SC2086
     "$PIANOLA" compare $schedules $sizes --sort makespan >"$fresh/compared"
-    quotes "$fresh/compared" README.md "$sizes --sort makespan"
+    quotes "$fresh/compared" schedules/README.md "$sizes --sort makespan"
 done
 # The quotation ends where the lists begin.
 "$PIANOLA" diff schedules/1f1b.lua schedules/zb_h1.lua | sed '/^makespan.*/{x;s/^/x/;/^xx$/{x;q};x}' >"$fresh/compared"
-quotes "$fresh/compared" README.md "build/pianola diff schedules/1f1b.lua schedules/zb_h1.lua"
+quotes "$fresh/compared" compiler/diff/README.md "build/pianola diff schedules/1f1b.lua schedules/zb_h1.lua"
 rm "$fresh/compared"
 "$PIANOLA" help ops >"$fresh/ops"
 quotes "$fresh/ops" compiler/README.md "pianola help ops"
