@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Memory: chunks, handed out from the front, given back all at once. A large request gets a chunk of its own, so that
- * an array that grows can be moved by realloc (which remaps pages) instead of leaving its old copies behind. A large
- * chunk of a scratch is used again: to clear pages takes a fraction of the time that the kernel takes for new ones. */
+/* Memory: chunks, handed out from the front and freed all at once. A large request gets a chunk of its own, so that
+ * realloc can move a growing array by remapping pages, and no old copies are left behind. A scratch reuses its large
+ * chunks: clearing their pages takes a fraction of the time that the kernel takes for new ones. */
 struct chunk {
     struct chunk *prev, *next;
     size_t used, size; /* of what follows the header */
@@ -167,8 +167,7 @@ void *grow_bytes(void *p, size_t *cap, size_t need, size_t size) {
     return q;
 }
 
-/* Text as editors of other systems write it, into text as ours do: without a byte order mark, lines that end with \n.
- */
+/* Normalises text from other systems' editors: drops a byte order mark, and ends lines with \n. */
 static size_t plain_text(char *s, size_t n) {
     size_t to = 0, from = n >= 3 && !memcmp(s, "\xef\xbb\xbf", 3) ? 3 : 0;
     if (memchr(s, 0, n))

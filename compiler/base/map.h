@@ -1,4 +1,4 @@
-/* A hash table of indices into an array the caller keeps: it holds no keys, the caller compares.
+/* A hash table of indices into the caller's array. It holds no keys; the caller compares.
  *
  *     for (at = map_start(&m, hash); (k = m.slot[at] - 1) >= 0; at = map_next(&m, at))
  *         if (array[k] is what is looked for) …

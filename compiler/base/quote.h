@@ -1,4 +1,4 @@
-/* Strings of JSON. */
+/* JSON strings. */
 #ifndef PIANOLA_QUOTE_H
 #define PIANOLA_QUOTE_H
 #include "base.h"

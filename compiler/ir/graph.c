@@ -1,4 +1,4 @@
-/* The job graph: who needs whom, and what travels along each edge. */
+/* The job graph: the dependencies between jobs, and the tensor that each of them carries. */
 #include "graph.h"
 #include "program.h"
 #include <assert.h>
@@ -65,7 +65,7 @@ static bool reads(const struct spec *sp, int s, int from) {
     return false;
 }
 
-/* Orders that look like a tensor: between stages of a model where the later does not read the earlier, and from F to a
+/* Orders that look like a tensor but carry none: between stages that the model does not connect, and from F to a
  * backward whose stash comes from R. */
 static bool looks_only(const struct spec *sp, const struct job *from, const struct job *to) {
     int kind = edge_kind(from, to);
@@ -175,7 +175,7 @@ struct graph *graph_build(const struct spec *sp) {
     return g;
 }
 
-/* Follows edges from the first node that has one until a node repeats: some cycle, not the shortest. */
+/* Follows edges from the first node that has one until a node repeats. Finds some cycle, not the shortest. */
 static int some_cycle(int n, const int32_t *at, const int32_t *to, int32_t *out) {
     uint8_t *color = NEW(uint8_t, n);
     int32_t *stack = NEW(int32_t, n), *next = NEW(int32_t, n);
@@ -214,7 +214,7 @@ static int some_cycle(int n, const int32_t *at, const int32_t *to, int32_t *out)
     return 0;
 }
 
-/* Tries the nodes of some cycle first, then all others while the work lasts: exact in all but huge graphs. */
+/* Tries the nodes of some cycle first, then all others within a budget of work: exact in all but huge graphs. */
 int32_t *shortest_cycle(int n, const int32_t *at, const int32_t *to, int *len) {
     int32_t *best = NEW(int32_t, n + 1), *from = NEW(int32_t, n), *queue = NEW(int32_t, n), *depth = NEW(int32_t, n);
     *len = some_cycle(n, at, to, best);

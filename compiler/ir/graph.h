@@ -1,4 +1,4 @@
-/* The job graph, who needs whom, and the schedule of its jobs. */
+/* The job graph, that is, the dependencies between jobs, and the schedule of the jobs. */
 #ifndef PIANOLA_GRAPH_H
 #define PIANOLA_GRAPH_H
 #include "spec.h"
@@ -18,8 +18,8 @@ struct sched {
     double *start, *end; /* per job */
     int32_t **order;     /* per rank: its jobs in the order they run */
     int *norder;
-    /* All that happened, in its order: j, job j started; ~j, it ended. Sorted by time, and where times are equal still
-     * in the order of causes: a job that takes no time, or none beside the time it is, starts before it ends. */
+    /* All events in order: j means that job j started, ~j that it ended. Sorted by time; events at one time are in
+     * causal order: a job whose time is 0, or too small to change the time at hand, starts before it ends. */
     int32_t *moment;
     int nmoments, nstarts;
     double makespan;
@@ -46,8 +46,8 @@ static inline int edge_kind(const struct job *from, const struct job *to) {
 }
 /* Its bytes. */
 int64_t edge_bytes(const struct stage *st, const struct job *from, const struct job *to);
-/* The i-th of the stages whose outputs stage s reads, and of those that read its own; -1: there are no more. Its
- * neighbours in the chain, or what the model says. */
+/* The i-th stage whose output stage s reads, and the i-th stage that reads its output; -1: there are no more. These are
+ * its neighbours in the chain, or what the model says. */
 int source_of(const struct spec *sp, int s, int i);
 int reader_of(const struct spec *sp, int s, int i);
 bool has_edge(const struct graph *g, int32_t job, int32_t pred);

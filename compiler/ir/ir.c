@@ -52,7 +52,7 @@ int op_roles(int op, const uint8_t **roles) {
     return nroles_of[op];
 }
 
-/* A coarse lane takes messages, and ADD, which goes where its part has come in. */
+/* A coarse lane takes messages, and ADD, which runs on the lane that received its part. */
 bool lane_takes(int kind, int op) {
     bool coarse = kind == LANE_PEER || kind == LANE_ALL;
     return op_lane[op] == kind || (coarse && (op_lane[op] == LANE_SEND || op_lane[op] == LANE_RECV));

@@ -1,10 +1,10 @@
-/* What instructions and lanes are called, and which SEND meets which RECV.
+/* The names of instructions and lanes, and which SEND meets which RECV.
  *
- * A message is known by what its two ends agree on: what is sent, of which stage, microbatch and instance, from where
- * to where. Its number is the place of its SEND in the order of ranks and their issue. On one edge messages nearly
- * always arrive in the order they were sent, so a RECV first tries the message after the one its lane matched last;
- * only when that is not it, all messages are put into a hash table. A REDUCE is opened by the first rank of its group,
- * and each other member is one more end of it. */
+ * Both ends of a message agree on its kind, stage, microbatch, instance, source and destination; that identifies it.
+ * Messages are numbered by the rank of their SEND, then by its issue order. On one edge, RECVs nearly always come in
+ * the order of the SENDs, so a RECV first tries the message after the one that its lane matched last. Only if that
+ * fails do all messages go into a hash table. The first rank of a group opens a REDUCE, and each other member is one
+ * more end of it. */
 #include "base/map.h"
 #include "program.h"
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* The program: streams, plan and what is written about them. */
+/* The program: the streams of all ranks, the memory plan, and the names that print them. */
 #ifndef PIANOLA_PROGRAM_H
 #define PIANOLA_PROGRAM_H
 #include "../../runtime/ops.h"
@@ -45,7 +45,7 @@ struct group {
 struct rank {
     struct instr *ins; /* in issue order; a lane is the restriction to its number */
     int nins;
-    int32_t *line;     /* per instruction: its line in the file it was read from; NULL: compiled */
+    int32_t *line;     /* per instruction: its line in the file it was read from; NULL: it was compiled */
     struct lane *lane; /* lane 0 is compute; then by kind, and by peer or group */
     int nlanes;
     struct buf *buf;
@@ -63,7 +63,7 @@ struct job_name {
     int32_t s, b;
     uint8_t d;
 };
-struct need { /* what a job needs, where pred() says so: program.pred[pred .. next need's pred) */
+struct need { /* the dependencies of a job where pred() gives them: program.pred[pred .. next need's pred) */
     struct job_name job;
     int32_t pred;
 };
@@ -111,16 +111,16 @@ int op_roles(int op, const uint8_t **roles);       /* roles in printing order; r
 const char *job_name(int s, int b, int d);         /* "1F3", in the arena */
 void put_buf(struct text *t, const struct buf *b); /* "act(1,3)", "weight(2)#0" */
 
-/* message.c: what instructions and lanes are called, and which SEND meets which RECV */
+/* message.c: the names of instructions and lanes, and which SEND meets which RECV */
 bool is_message(int op);                                                 /* SEND_x, RECV_x, SERVE, FETCH, REDUCE */
-const struct buf *payload(const struct rank *k, const struct instr *in); /* by a message, or summed; NULL: none */
+const struct buf *payload(const struct rank *k, const struct instr *in); /* of a message or a REDUCE; NULL: none */
 void put_label(struct text *t, const struct instr *in); /* "F 0 3", "FETCH 2#0 from 1": unique within a rank */
 const char *short_name(const struct instr *in);         /* "1F3" of a job, else the label */
 void put_lane(struct text *t, const struct program *p,
               const struct lane *lane); /* "compute", "send 1", "peer 1", "messages", "group 0,2" */
-/* Numbers messages in the order of ranks and their issue: a SEND and its RECV, or a REDUCE's members, get one id.
- * Where one has no partner: dies of an assert, for programs we made; when lenient, leaves msg -1 at every such
- * instruction (in a REDUCE, at the first member at least) and returns an error text that names the first. NULL: all
- * met. */
+/* Numbers messages by rank, then by issue order: a SEND and its RECV, or the members of a REDUCE, share one id.
+ * An instruction without a partner fails an assert, since our own programs have none; when lenient, it keeps msg -1 (in
+ * a REDUCE, at least the first member does), and the result is an error text that names the first one. NULL: all have
+ * partners. */
 char *number_messages(struct program *p, bool lenient);
 #endif

@@ -1,11 +1,11 @@
-/* What the scripts said, as plain data: nothing above this floor knows Lua. */
+/* What the scripts said, as plain data. Only script/ knows Lua. */
 #ifndef PIANOLA_SPEC_H
 #define PIANOLA_SPEC_H
 #include "../../runtime/ops.h"
 #include "base/base.h"
 
-/* Times lie between these, or are 0; so do speeds, and bandwidths. Whatever is added up, multiplied or divided of them
- * is finite then, however many there are. */
+/* Times are 0 or lie between these bounds; so do speeds and bandwidths. All their sums, products and quotients are then
+ * finite, however many are taken together. */
 #define LEAST_TIME 1e-100
 #define MOST_TIME  1e100
 
@@ -44,10 +44,10 @@ struct model {
     int nlayers, nunits;
     int *cut; /* stages - 1 indices of units that open stages 1..; NULL: evenly by cost */
     int ncut;
-    /* A model given as stages: stage s reads the sum of from[from_at[s] .. from_at[s+1]), ascending, or, where there is
-     * none, the batch. NULL: a chain. */
+    /* A model given as stages: stage s reads the sum of from[from_at[s] .. from_at[s+1]), ascending; or the batch, if
+     * that list is empty. NULL: the stages form a chain. */
     int *from, *from_at;
-    int *to, *to_at; /* likewise, the stages that read stage s */
+    int *to, *to_at; /* in the same form, the stages that read stage s */
 };
 
 enum lanes_per { PER_EDGE, PER_PEER, PER_RANK }; /* what has a communication lane of its own; an edge has a direction */
@@ -56,7 +56,7 @@ struct spec {
     const char *name;   /* of the schedule: its file's base name without .lua */
     const char *file;   /* as given by the user */
     const char *params; /* "workers=4 batches=8", for the record */
-    double effort;      /* the largest share of what a script may do and hold that its script took: at most 1 */
+    double effort;      /* the largest share of its limits that any script used: at most 1 */
     int workers, stages, batches;
     bool strict;
     bool recompute; /* every stage and microbatch, whatever the script says */
@@ -72,7 +72,7 @@ struct spec {
     /* Custom dependencies: pred of job j is pred[pred_at[j] .. pred_at[j+1]), as job indices. NULL: the default. */
     int32_t *pred;
     int32_t *pred_at;
-    struct stage *stage; /* what each stage weighs, once cost.c has said; NULL: unknown */
+    struct stage *stage; /* costs and bytes per stage, set by cost.c; NULL: not set */
     struct model *model; /* NULL: unit costs, every tensor 1 byte */
     bool has_cluster;
     struct link *link; /* [src * workers + dst]; NULL: free */
@@ -80,20 +80,20 @@ struct spec {
     double memory;     /* bytes per rank; INFINITY: no limit */
     double flops;      /* per second and rank; 0: not given, times are then in FLOP */
     double *took;      /* measured seconds, [stage * NOPS + op]; NAN: not measured. NULL: nothing was */
-    /* The model's embedding, on stage 0, and its unembedding share a token table: a set of weights of its own, number
-     * `stages`. cost.c says. */
+    /* The model's embedding, on stage 0, and its unembedding share a token table: a set of weights of its own, with
+     * the number `stages`. Set by cost.c. */
     bool tied;
     int unembedding; /* tied: the stage that has it */
 };
 
-/* Do the model's stages form a graph, whose edges are the jobs' dependencies? */
+/* True if the model's stages form a graph, whose edges give the jobs' dependencies. */
 static inline bool is_graph(const struct spec *sp) { return sp->model && sp->model->from; }
 
 static inline int32_t job_at(const struct spec *sp, int s, int b, int d) {
     return sp->at[((int64_t)s * sp->batches + b) * NDIRS + d];
 }
 
-/* Whose n is smaller: below 0, a's; 0: they are equal. */
+/* Compares n: below 0 if a's is smaller, 0 if they are equal, above 0 if b's is smaller. */
 static inline int compare_n(const struct job *a, const struct job *b) {
     if (a->prio != b->prio)
         return a->prio < b->prio ? -1 : 1;
@@ -106,24 +106,24 @@ static inline double job_time(const struct spec *sp, int32_t j) {
     return job->pair ? sp->pair[job->pair - 1].cost : job->cost;
 }
 
-/* The job that j, the first of an overlapped pair, runs together with; -1: j is none. */
+/* If j is the first of an overlapped pair, the second; else -1. */
 static inline int32_t partner_of(const struct spec *sp, int32_t j) {
     const struct pair *p = sp->job[j].pair ? &sp->pair[sp->job[j].pair - 1] : NULL;
     return p && p->first == j ? p->second : -1;
 }
 
-/* script.c's result is made from these: files or NULL, and -D settings "key=value". */
+/* The arguments of script.c: files or NULL, and -D settings "key=value". */
 struct script_args {
     const char *schedule, *model, *cluster;
     enum lanes_per lanes;
     bool recompute;
     const char **set;
     int nset;
-    int nsizes; /* of these the last are for the schedule alone */
-    bool *used; /* [nset]: the settings that a script had a use for are marked. NULL: all must be of use */
+    int nsizes; /* the last nsizes settings are for the schedule alone */
+    bool *used; /* [nset]: set for each setting that a script used. NULL: every setting must be used */
 };
 
-/* ---- cost.c: what each stage weighs; behind the stages, of a tied model, what the table does ---- */
+/* ---- cost.c: costs and bytes of each stage, and behind the stages those of a tied model's table ---- */
 
 struct stage {
     double cost[NDIRS]; /* default cost of F, R, I, B, W: units, FLOP, or seconds */
