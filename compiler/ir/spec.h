@@ -4,8 +4,8 @@
 #include "../../runtime/ops.h"
 #include "base/base.h"
 
-/* Times are 0 or lie between these bounds; so do speeds and bandwidths. All their sums, products and quotients are then
- * finite, however many are taken together. */
+/* Times are 0 or lie between these bounds; so do speeds and bandwidths. What the compiler
+ * adds up, multiplies or divides of them is then finite, however many there are. */
 #define LEAST_TIME 1e-100
 #define MOST_TIME  1e100
 

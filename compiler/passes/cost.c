@@ -1,9 +1,9 @@
-/* What each stage weighs: FLOP and bytes from the model's layers, or units without a model.
+/* The costs and sizes of each stage: FLOP and bytes from the model's layers, or units without a model.
  *
- * The columns are carried through the layers first, and a layer that does not fit is named to the user. Then the
- * model's units (a layer, or a residual block as a whole) are cut into stages, evenly by FLOP or as the model says;
- * layout.c places each stage's tensors, and the costs are what the runtime will really compute: the first stage,
- * which needs no gradient of its input, is the cheaper for it. */
+ * The number of columns is first propagated through the layers; an error names a layer that does not fit. Then the
+ * model's units (a layer, or a whole residual block) are cut into stages, evenly by FLOP or as the model says. layout.c
+ * places each stage's tensors. Costs are those of what the runtime really computes: the first stage is cheaper, since
+ * it needs no gradient of its input. */
 #include "cost.h"
 #include <assert.h>
 #include <float.h>
@@ -15,7 +15,7 @@ static const char *const layer_name[NLAYERS] = {LAYERS(X)};
 
 /* ---- shapes ---- */
 
-/* The user counts what the user wrote: fork and join are ours. */
+/* The layer's number as the user counts: fork and join are ours, and do not count. */
 static int number_of(const struct model *m, int i) {
     int n = 1;
     for (int j = 0; j < i; j++)
@@ -81,18 +81,18 @@ static bool is_tied(const struct model *m) {
     return tied;
 }
 
-/* A tied embedding's own are the positions alone. */
+/* A tied embedding has only the positions as parameters of its own. */
 static int64_t parameters(const struct model *m, const struct rt_layer *l) {
     switch (l->kind) {
     case LAYER_embedding: return ((is_tied(m) ? 0 : (int64_t)m->rt.vocab) + m->rt.context) * l->out;
-    case LAYER_linear: /* sums of a bias have too many terms to be exact: see runtime/data.c */
+    case LAYER_linear: /* sums of a bias have too many terms to be exact: see runtime/store/data.c */
         return (int64_t)l->in * l->out + (m->rt.input == INPUT_INTEGERS ? 0 : l->out);
     case LAYER_layernorm: return 2 * (int64_t)l->out;
     default: return 0;
     }
 }
 
-/* Columns of what stage s reads, where the model is given as stages; out: of what each stage makes. */
+/* Columns of the input of stage s, where the model is given as stages; out: columns of each stage's output. */
 static int columns_in(const struct model *m, int s, const int *out) {
     int begin = m->from_at[s], end = m->from_at[s + 1];
     for (int i = begin + 1; i < end; i++)
@@ -104,7 +104,8 @@ static int columns_in(const struct model *m, int s, const int *out) {
     return begin < end ? out[m->from[begin]] : m->rt.input == INPUT_TOKENS ? 1 : m->rt.features;
 }
 
-/* All layers with kind, shapes and parameter counts. That the kinds stand where they may is the script's to check. */
+/* All layers with kind, shapes and parameter counts. The script reader has checked that each kind may stand where it
+ * is. */
 static struct rt_layer *shape(const struct model *m) {
     struct rt_layer *all = NEW(struct rt_layer, m->nlayers);
     int *forked = NEW(int, m->nlayers), depth = 0, *stage_out = NEW(int, m->nunits);
@@ -175,7 +176,7 @@ static int groups_under(const double *cost, int n, double limit) {
     return groups;
 }
 
-/* The least limit under which n units make at most k groups. Costs are whole numbers, so bisection finds it. */
+/* The smallest limit under which n units make at most k groups. Costs are integers, so bisection finds it. */
 static double least_limit(const double *cost, int n, int k) {
     double low = 0, high = 0;
     for (int i = 0; i < n; i++) {
@@ -192,8 +193,8 @@ static double least_limit(const double *cost, int n, int k) {
     return high;
 }
 
-/* open[s] is the first unit of stage s, open[k] = n. The largest stage is as small as can be; within that, each stage
- * takes what is nearest to an even share of the rest, so that slack does not pile up at one end. */
+/* open[s] is the first unit of stage s, open[k] = n. The largest stage is as small as possible; within that limit, each
+ * stage takes what is nearest to an even share of the rest, so that slack does not pile up at one end. */
 static void cut_evenly(const double *cost, int n, int k, int *open) {
     double limit = least_limit(cost, n, k), rest = 0;
     int *need = NEW(int, n + 1), end = n; /* need[u]: groups that units u.. take at least */
@@ -254,7 +255,7 @@ static int *cut(const struct model *m, const struct rt_layer *all, int stages) {
 
 /* ---- stages ---- */
 
-/* What the optimizer keeps of a weight: with bf16 its master, and the moments. */
+/* Floats that the optimizer keeps for each weight: its moments and, with bf16, the master weight. */
 static int state_of(const struct model *m) {
     return (m->rt.precision == BF16) + (m->rt.optimizer == OPT_ADAMW ? 2 : 0);
 }
@@ -281,7 +282,7 @@ static void cost_of(struct stage *st, const struct spec *sp) {
 
 static void bytes_of(struct stage *st, int64_t element) {
     const struct rt_stage *rt = &st->rt;
-    int64_t recomputing = rt->stash + aligned(rt->act); /* F leaves a stash nobody wants, R a y */
+    int64_t recomputing = rt->stash + aligned(rt->act); /* F makes an unused stash, R an unused y */
     st->bytes[K_weight] = rt->weight;
     st->bytes[K_wgrad] = 4 * (rt->weight / element); /* fp32 always */
     st->bytes[K_opt] = rt->opt;
@@ -349,8 +350,8 @@ static void stage_of_units(struct stage *st) {
         st->bytes[k] = k == K_opt || k == K_work ? 0 : 1;
 }
 
-/* What was measured takes the place of what the FLOP say. Without flops, or without a model that flops could make
- * seconds of, there is nothing to say: then all is needed. */
+/* Measured costs replace those that follow from FLOP. Without flops, or without a model, FLOP give no seconds: then
+ * every cost must be measured. */
 static void take_costs(struct spec *sp, struct stage *st) {
     bool seconds = sp->model && sp->flops > 0;
     for (int s = 0; s < sp->stages + sp->tied; s++) {

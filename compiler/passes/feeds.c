@@ -1,5 +1,5 @@
-/* Where each instruction's operands come from. In issue order every buffer is written before it is read, so the last
- * that wrote it is the one; when that is a message, the sender's operand is followed on the other rank. */
+/* Where each instruction's operands come from. In issue order every buffer is written before it is read, so an operand
+ * comes from the last instruction that wrote its buffer; if that is a receive, from the one that fed the sender. */
 #include "passes.h"
 
 struct trace {

@@ -1,12 +1,12 @@
-/* Which weights a rank fetches, keeps and drops. All uses are known, so the victim is the one needed last (Belady 1966,
- * "A study of replacement algorithms for a virtual-storage computer"): no rule fetches less with as many slots. A slot
- * holds one set of weights. A job that reads two at once, or two jobs that overlap, need as many slots, and their rank
- * has them. */
+/* Which weights a rank fetches, keeps and evicts. All uses are known, so the victim is the set needed furthest in the
+ * future (Belady 1966, "A study of replacement algorithms for a virtual-storage computer"): no rule fetches less with
+ * the same number of slots. A slot holds one set of weights. A rank always has the slots that a job with two sets, or
+ * two jobs that overlap, need at once. */
 #include "lower.h"
 #include <limits.h>
 #include <string.h>
 
-/* W reads only its wstash. The table is read by the embedding's forward, and by the unembedding both ways. */
+/* W reads only its wstash. The embedding's forward reads the table, as do the unembedding's forward and backward. */
 int32_t set_read(const struct spec *sp, const struct job *j, enum which_set which) {
     if (j->d == OP_W)
         return -1;
@@ -86,7 +86,7 @@ static int sets_at_once(const struct spec *sp, const int32_t *use, const int32_t
     return n;
 }
 
-/* The slot whose set is needed last, but for those that are in use with use i. */
+/* The slot whose set is needed last, except those that are in use together with use i. */
 static int victim(const struct spec *sp, const struct slot_use *slot, int nslots, const int32_t *use, int i) {
     int at = -1;
     for (int k = 0; k < nslots; k++)

@@ -1,9 +1,10 @@
-/* Which instruction waits for which other lane's.
+/* Which instructions of other lanes each instruction waits for.
  *
  * A rank's instructions are walked in issue order. Each must run after the last writer of what it reads, after every
- * access to what it writes, and after whoever used the bytes before its buffer did (rank.over). Within a lane that is
- * free. Across lanes it is a wait, unless it is implied: a vector clock per lane holds, for every other lane, how far
- * that lane must have come by now. Waits are taken newest first, so that one implies as many others as it can. */
+ * access to what it writes, and after the previous users of its buffer's bytes (rank.over). Within a lane, order gives
+ * that. Across lanes it takes a wait, unless other waits imply it: a vector clock per lane holds, for every other lane,
+ * how far that lane must have come by now. Waits are taken newest first, so that each implies as many others as
+ * possible. */
 #include "passes.h"
 #include <assert.h>
 #include <string.h>
@@ -47,7 +48,7 @@ static void drop_accesses(struct sync *z, int32_t buf) {
 
 static void record(struct sync *z, int32_t buf, int32_t i, bool write) {
     int lane = z->k->ins[i].lane;
-    if (write) /* it is after all the others: they need not be remembered */
+    if (write) /* it is after all the others, which need not be kept */
         drop_accesses(z, buf);
     int32_t n = z->head[buf];
     while (n >= 0 && z->a[n].lane != lane)

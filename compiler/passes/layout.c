@@ -1,14 +1,14 @@
 /* Where the tensors of a stage lie.
  *
- * A value is what some layer makes and others read: value i is the output of layer i - 1, value 0 the stage's input.
- * fork passes its input on, so its output is the same value; in the backward, join does likewise with gradients.
- * Each value goes to one place, by who needs it when:
+ * A value is the output of a layer that others read: value i is the output of layer i - 1, value 0 the stage's input.
+ * fork passes its input on, so its output is the same value; in the backward, join passes gradients on in the same way.
+ * Each value has one place, which depends on who needs it when:
  *
  *   the backward needs it        stash: linear, unembedding, gelu, layernorm and attention keep their input, relu
  *                                and attention their output; a loss its gradient, written over its input where
- *                                nobody needs that
+ *                                nothing else needs that
  *   the stage's ends             the operands x, y, dy, dx, unless the stash (or ext) must hold it too
- *   gradients that W needs       ext: dy of every layer with parameters, but for the loss's, which the forward made
+ *   gradients that W needs       ext: dy of every layer with parameters, except the loss's, which the forward made
  *   everything else              the workspace, first fit over the layers between its making and its last use
  *
  * The batch, input of the first stage, is SP_NONE: it can be read again and is never kept. Where a stage reads several
@@ -65,7 +65,7 @@ struct plan {
 static int64_t take(int64_t *size, int64_t bytes) {
     int64_t off = *size;
     *size = off + aligned(bytes);
-    if (*size > (int64_t)1 << 58) /* several of these are yet added up */
+    if (*size > (int64_t)1 << 58) /* several of these are added up later */
         die("a stage of the model takes more than 2^58 bytes, which no machine has; use narrower layers, or fewer");
     return off;
 }
@@ -186,7 +186,7 @@ static void read_gradients(struct plan *p) {
     p->keep[p->n] = p->keep[p->n] || p->readers > 1;
 }
 
-/* Nobody needs the gradient of a value that no earlier parameter and no earlier stage has made. */
+/* A value needs no gradient if no parameter and no earlier stage contributed to it. */
 static int first_needed(const struct plan *p) {
     int i = 0;
     while (p->reads == 0 && i < p->n && !has_gradient(&p->l[i]))

@@ -1,11 +1,11 @@
 /* From a schedule to instruction streams.
  *
- * One sweep over scheduled time: jobs as they start, and at each job's end the messages that carry its results, in the
- * order in which sched.c had them happen, which is that of causes where times are equal. What is issued first in the
- * sweep comes first in every rank's order, so all orders are restrictions of one global order, with a SEND and its RECV
- * at the same place: no deadlock even if every send blocked until its receive (NCCL's safe rule).
+ * One sweep over scheduled time issues jobs as they start and, at each job's end, the messages that carry its results.
+ * It follows the order of sched.c's events, which is causal where times are equal. Every rank's order is the
+ * restriction of this one global order, in which a SEND and its RECV share a place: so there is no deadlock even if
+ * every send blocks until its receive (NCCL's safe rule).
  *
- * The sweep also writes down when each buffer opens and closes (rank.event); mem plans by that. */
+ * The sweep also records when each buffer opens and closes (rank.event), for mem. */
 #include "lower.h"
 #include <assert.h>
 #include <math.h>

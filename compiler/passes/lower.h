@@ -1,14 +1,14 @@
-/* Between lower.c, lower_issue.c and fetch.c: what is built, who owns weights, and which ones travel. */
+/* Shared by lower.c, lower_issue.c and fetch.c: the program under construction, homes of weights, and fetches. */
 #ifndef PIANOLA_LOWER_H
 #define PIANOLA_LOWER_H
 #include "passes.h"
 
-/* A job reads sets of weights and adds to their gradients: its stage's own, and where its layers use it the table.
- * -1: not this one. */
+/* The set of weights that a job reads, and whose gradient it adds to: its stage's own, and the table if its layers use
+ * it. -1: it does not use this one. */
 enum which_set { OWN, TABLE, NSETS };
 int32_t set_read(const struct spec *sp, const struct job *j, enum which_set which);
 int32_t set_added(const struct spec *sp, const struct job *j, enum which_set which);
-/* The home that w() names for it: of the table, the home of stage 0's forward of the same microbatch. */
+/* The home that w() names for it; for the table, the home of stage 0's forward of the same microbatch. */
 int32_t home_of_set(const struct spec *sp, const struct job *j, enum which_set which);
 static inline int sets_of(const struct spec *sp) { return sp->stages + sp->tied; }
 
@@ -26,15 +26,15 @@ struct fetches {
     struct fetch *a;
     int n;
     int32_t *of_job;       /* [job * NSETS + which]: the fetch whose weights it reads, or -1 */
-    int32_t *after, *next; /* fetches that job j's end lets go: after[j], then next[]; after[njobs]: at the start */
+    int32_t *after, *next; /* fetches that the end of job j starts: after[j], then next[]; after[njobs]: at the start */
 };
 struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const struct homes *h);
 /* A rank's part of the gradient of a stage, or of the table. */
 struct part {
     int32_t rank, stage, buf;
-    int32_t jobs;           /* contributions of its own yet to end */
-    int32_t home;           /* where it goes: itself when it is a home */
-    int32_t arrivals;       /* at a home: parts of other ranks yet to be added */
+    int32_t jobs;           /* its own contributions that have not ended */
+    int32_t home;           /* where it goes: the rank itself if it is a home */
+    int32_t arrivals;       /* at a home: parts of other ranks that are not added yet */
     int32_t waiting;        /* at a home: received parts that wait for its own jobs; a list through next */
     int32_t next, received; /* as a member of that list: the received buffer, at the home */
     bool written;           /* something has been accumulated */
@@ -77,14 +77,14 @@ struct build {
 
 /* lower_issue.c */
 int32_t new_buf(struct build *L, int r, int kind, int s, int b, int inst, int64_t bytes, int uses);
-/* A buffer that lives from here to its last use. A stash whose I runs here makes room for what I adds. */
+/* A buffer that lives from here to its last use. A stash whose I runs here includes room for what I adds. */
 int32_t open_buf(struct build *L, int r, int kind, int s, int b, int inst, int uses);
 void push_event(struct build *L, int r, int32_t e);
 void close_until(struct build *L, double t); /* buffers of messages that have left by then */
 void add_lane(struct build *L, int r, struct lane lane);
 struct instr *issue(struct build *L, int r, int op, int s, int b, int peer, int inst);
 void add_operand(struct build *L, int r, int role, int32_t buf); /* to the newest instruction */
-/* The newest instruction uses buf once; when that is the last use, it frees it. Returns whether it does. */
+/* The newest instruction uses buf once, and frees it if that is the last use. Returns whether it does. */
 bool use_up(struct build *L, int r, int32_t buf);
 /* A SEND of buf and its RECV; returns the received buffer, used `uses` times. Frees buf at its last use. */
 int32_t send_message(struct build *L, double t, int send, int from, int to, int32_t buf, int inst, int uses);

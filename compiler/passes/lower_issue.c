@@ -1,4 +1,4 @@
-/* What lowering is made of: buffers that open and close, instructions with their operands, messages and lanes. */
+/* The building blocks of lowering: buffers that open and close, instructions with operands, messages and lanes. */
 #include "lower.h"
 #include <math.h>
 #include <stdlib.h>
@@ -134,7 +134,7 @@ static int by_lane(const void *x, const void *y) {
     return a->peer != b->peer ? a->peer - b->peer : a->group - b->group;
 }
 
-/* Lanes were numbered as they came up; in the program they go by kind, peer and group. */
+/* Lanes were numbered as they appeared; in the program they are ordered by kind, peer and group. */
 void order_lanes(struct rank *k) {
     struct lane *old = NEW(struct lane, k->nlanes);
     uint16_t *now = NEW(uint16_t, k->nlanes);

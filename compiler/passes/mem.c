@@ -1,9 +1,10 @@
-/* Every buffer of a rank gets an offset in one arena.
+/* Gives every buffer of a rank an offset in one arena.
  *
- * What stays for the step comes first: weights, gradients, optimizer state, workspace, each region on a page. The rest
- * is placed as scheduled time passes (rank.event): an opening buffer takes the smallest hole that fits (best fit), a
- * closing one leaves a hole that merges with its neighbours. A hole remembers who was there last, its ghosts: whoever
- * takes the bytes over must run after them, an order that lanes.c keeps (rank.over). n log n in buffers. */
+ * Buffers that stay for the whole step come first: weights, gradients, optimizer state, workspace, each region on a
+ * page of its own. The rest are placed in scheduled time (rank.event): an opening buffer takes the smallest hole that
+ * fits (best fit), a closing one leaves a hole that merges with its neighbours. A hole remembers the buffers that used
+ * its bytes last, its ghosts. A buffer that takes these bytes over must run after them; lanes.c keeps that order
+ * (rank.over). n log n in buffers. */
 #include "passes.h"
 #include <math.h>
 #include <string.h>
@@ -23,7 +24,7 @@ struct block { /* in address order; the free ones are in a treap by (size, off) 
 };
 
 struct plan {
-    const char *file; /* and the rank's number, for messages */
+    const char *file; /* and the rank's number, for error messages */
     int r;
     struct rank *rank;
     struct block *tail, *root, *spare;
@@ -141,7 +142,7 @@ static void take_over(struct plan *z, struct block *b, int64_t end) {
         b->last = NULL;
 }
 
-/* Sums and differences of what fits into it are far from overflowing. */
+/* Sums and differences of sizes that fit into it cannot overflow. */
 static const int64_t MOST_BYTES = (int64_t)1 << 60;
 
 static void reach(struct plan *z, int64_t end) {
@@ -153,7 +154,7 @@ static void reach(struct plan *z, int64_t end) {
 
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-/* What a buffer takes. Even an empty one (a stage without weights) gets a place of its own. */
+/* The bytes that a buffer takes. Even an empty one (a stage without weights) gets a place of its own. */
 static int64_t room(const struct plan *z, const struct buf *b) { return round_up(b->bytes ? b->bytes : 1, z->align); }
 
 static void open_buffer(struct plan *z, int32_t x) {
@@ -194,7 +195,7 @@ static void open_buffer(struct plan *z, int32_t x) {
     reach(z, b->off + b->size);
 }
 
-/* b takes in its right neighbour. */
+/* Merges b with its right neighbour. */
 static void absorb(struct plan *z, struct block *b, struct block *right) {
     b->size += right->size;
     if (b->last)
@@ -252,7 +253,7 @@ static void place_permanent(struct plan *z, int64_t page) {
     k->arena = z->base = round_up(k->arena, page);
 }
 
-/* over[] was written as buffers opened; per buffer it becomes a range. */
+/* over[] was written as buffers opened; sorts it by buffer, so that each has a range. */
 static void index_over(struct plan *z) {
     struct rank *k = z->rank;
     int32_t *end = z->over_end, last = -1;

@@ -1,7 +1,7 @@
-/* The critical path: from what ends last back to the beginning, at each step over what it had to wait for. What is on
- * it cannot take longer without the whole step taking longer. Where several things ended at the moment that let an
- * instruction start, any of them will do; the walk takes what its lane did last, so that it stays with a busy rank.
- * Measured instructions begin some time after that moment: they waited for what ended last. */
+/* The critical path: from the instruction that ends last back to the beginning, each time to one that it had to wait
+ * for. If an instruction on the path takes longer, so does the whole step. Where several instructions ended at the
+ * moment that let one start, any of them will do; the walk takes the previous one of its lane, so that it stays on a
+ * busy rank. Measured instructions begin some time after that moment: there, the walk takes the one that ended last. */
 #include "passes.h"
 
 struct place {
@@ -51,13 +51,13 @@ static void consider(const struct walk *w, int32_t rank, int32_t i, struct place
         *last = (struct place){rank, i};
 }
 
-/* Of all that this instruction had to wait for, what ended last, if that was later than *last. */
+/* Among all that this instruction had to wait for, the one that ended last, if that was later than *last. */
 static void held_by(const struct walk *w, struct place x, struct place *last) {
     const struct rank *k = &w->p->rank[x.rank];
     const struct instr *in = &k->ins[x.i];
     int32_t b = w->before[x.rank][x.i];
     if (b >= 0 && k->lane[in->lane].kind == LANE_RECV && in->msg >= 0 && k->ins[b].msg >= 0)
-        b = -1; /* messages of an edge do not wait for the latency of the one before: the senders' lane says */
+        b = -1; /* a message need not wait for the latency of the one before it: the sender's lane decides */
     if (b >= 0)
         consider(w, x.rank, b, last);
     for (uint32_t a = in->wait; a < in->wait + in->nwait; a++)

@@ -3,20 +3,20 @@
  * makespan       the last end of any instruction
  * busy           a rank's time in jobs (F, R, I, B, W), two that overlap counting once; idle: the rest of the
  *                makespan; span: first job's start to last job's end
- * bubble         1 - sum of busy / (W * makespan); 0, as throughput and gap, where nothing takes any time
+ * bubble         1 - sum of busy / (W * makespan). bubble, throughput and gap are 0 where nothing takes any time
  * throughput     rho = S B / (L W), with L the makespan in units of one F + backward, averaged over all stages and
- *                microbatches: the cost of all F, B, I and W divided by W * makespan. R is work, but no progress;
- *                jobs that overlap count in full.
+ *                microbatches: the cost of all F, B, I and W divided by W * makespan. R counts as work, not as
+ *                progress; jobs that overlap count in full.
  * peak           the most activations alive at once. (s,b) is alive from the start of its F to the end of its B, or of
  *                its W when the backward is split, on the rank of its F; when its backward runs on another rank, there
  *                from the end of F on. What ends at t leaves before what starts at t is counted. A job that takes no
- *                time starts and ends at t, one after the other: what it starts is alive between.
+ *                time starts and ends at t, in this order: what it starts is alive in between.
  * lower bound    the largest of three that no schedule of these jobs on these ranks can beat:
  *     work       of the busiest rank
  *     path       the longest path through the job graph, links between ranks included
  *     memory     a rank holds activations for (their number) x (the time each must live) in all, and never more than
- * its peak at once: Rahimi 2025's rho <= M / S, rank by rank. With dependencies of the script's own, only an
- * activation's own jobs are taken for the time it must live. */
+ * its peak at once: Rahimi 2025's rho <= M / S, rank by rank. With pred(), only an activation's own
+ * jobs count towards the time it must live. */
 #include "passes.h"
 #include <assert.h>
 #include <math.h>
@@ -31,7 +31,7 @@ static int32_t last_backward(const struct spec *sp, int s, int b) {
 
 /* ---- activations alive ---- */
 
-/* When activations come to live on a rank whose F ran on another, in the order of time. */
+/* When a rank takes over activations whose F ran on another rank, in order of time. */
 struct births {
     double *t;
     size_t n, cap;
@@ -55,8 +55,8 @@ static struct births *births_elsewhere(const struct spec *sp, const struct progr
     return born;
 }
 
-/* A walk over one rank's jobs, in their order, which is also that of their times. An activation dies where a job ends:
- * dies[first .. n) are the jobs that have begun so far, and end one. */
+/* A walk over one rank's jobs in their order, which is also that of their times. An activation dies when a job ends:
+ * dies[first .. n) are the jobs that have begun so far and that end one. */
 struct alive {
     const double *start, *end;
     struct births born;
@@ -66,8 +66,8 @@ struct alive {
     int live, most;
 };
 
-/* Up to t, in the order of time. At equal times what ends leaves first; the end of a job that takes no time comes after
- * its start, for which time has passed already. */
+/* Up to t, in order of time. At equal times, what ends leaves first; but a job that takes no time ends after its own
+ * start. */
 static void pass_time(struct alive *z, double t) {
     for (;;) {
         int32_t d = z->first < z->n && z->end[z->dies[z->first]] <= t ? z->dies[z->first] : -1;
@@ -145,7 +145,7 @@ static void count_received(const struct program *p, int r, const struct instr *i
         die("rank %d receives more than 2^63 bytes; use fewer microbatches, or a smaller model", r);
 }
 
-/* ---- where a rank's bytes are when most are in use ---- */
+/* ---- a rank's bytes by content, when most are in use ---- */
 
 const char *const held_name[NHELD] = {"weights", "gradients", "optimizer", "fetched", "act", "grad", "stash", "work", "gaps"};
 
@@ -164,7 +164,7 @@ static int held_as(const struct buf *b) {
     }
 }
 
-/* What a buffer takes: a stash, the room for what it grows into. */
+/* The bytes that a buffer takes; a stash includes the room for what it grows into. */
 static int64_t room_of(const struct rank *k, const struct buf *b) {
     return b->grows >= 0 && k->buf[b->grows].bytes > b->bytes ? k->buf[b->grows].bytes : b->bytes;
 }
@@ -200,7 +200,7 @@ static void count_held(const struct rank *k, int64_t held[NHELD]) {
     held[HELD_GAPS] += k->arena - most;
 }
 
-/* Fills in a rank's figures; idle comes when the makespan is known. Returns its last end of anything. */
+/* Fills in a rank's figures, except idle, which needs the makespan. Returns the end of its last instruction. */
 static double account(const struct spec *sp, const struct program *p, const struct timeline *tl, int r,
                       struct rank_report *out, double *progress) {
     const struct rank *k = &p->rank[r];

@@ -47,7 +47,7 @@ struct events {
     size_t n, cap;
 };
 
-/* Ends before arrivals, then by job: an order that does not depend on the heap's past. */
+/* Ends before arrivals, then by job: an order that does not depend on how the heap was built. */
 static bool earlier(struct event x, struct event y) {
     if (x.t != y.t)
         return x.t < y.t;
@@ -160,7 +160,7 @@ static void retire(struct state *z, int32_t j, double t) {
     }
 }
 
-/* The best job the rank could start now, taken from its heap; -1: none. */
+/* Takes the best job that the rank could start now from its heap; -1: none. */
 static int32_t choose(struct state *z, int rank) {
     if (z->sp->strict) {
         int32_t i = z->seq_next[rank];
@@ -209,8 +209,8 @@ static void start_idle(struct state *z, double t) {
     z->ntouched = 0;
 }
 
-/* What each blocked job waits for, as a graph: its predecessors; the job before it when strict; or room on its rank, a
- * node of its own (n + rank) that waits for all who hold the cap. */
+/* What each blocked job waits for, as a graph: its predecessors; the job before it in a strict order; or room on its
+ * rank, a node of its own (n + rank), which waits for the last backwards of all live activations. */
 struct blocked {
     int32_t *at, *to;
     size_t n, cap;

@@ -1,9 +1,9 @@
 /* The predicted timeline: the program's lanes with the schedule's costs and the cluster's links.
  *
  * An instruction starts when its lane is free and what it waits for has ended. A message is a rendezvous: it starts
- * when both sides have come to it, occupies its edge for bytes / bandwidth and arrives a latency later. Everything an
- * instruction depends on comes earlier in one global order (lower.c), so a single walk over that order gives all times:
- * no queue, linear. */
+ * when both sides have reached it, occupies its lanes for bytes / bandwidth and arrives a latency later. Everything
+ * that an instruction depends on comes earlier in one global order (lower.c), so one walk over that order gives all
+ * times, without a queue and in linear time. */
 #include "passes.h"
 #include <assert.h>
 #include <math.h>
@@ -44,7 +44,7 @@ static double duration(const struct sim *z, int r, const struct instr *x) {
 static double ready_time(const struct sim *z, int r, const struct instr *x) {
     const struct rank *k = &z->p->rank[r];
     int kind = k->lane[x->lane].kind;
-    /* Messages of one edge follow each other at once: the latency is not the edge's. A lane of several edges waits. */
+    /* The next message of an edge need not wait for this one's latency. On a lane of several edges it does. */
     bool edge = op_cost[x->op] == COST_LINK && (kind == LANE_SEND || kind == LANE_RECV);
     double t = edge ? z->free[r][x->lane] : z->done[r][x->lane];
     for (uint32_t w = x->wait; w < x->wait + x->nwait; w++)
@@ -111,7 +111,7 @@ static void run_alone(struct sim *z, int r) {
         set_times(z, r, z->at[r], t, t + took, t + took);
 }
 
-/* Goes on with a rank until it stands at a message whose other side has not come. */
+/* Advances a rank until it reaches a message whose other side has not arrived there. */
 static void advance(struct sim *z, int r) {
     const struct rank *k = &z->p->rank[r];
     while (z->at[r] < k->nins) {

@@ -1,6 +1,6 @@
-/* How many bytes of a rank's arena hold something, over the time of the timeline. A buffer does from the start of the
- * first instruction that uses it to the end of the last; one that nothing frees, for the whole step. What ends at t
- * leaves before what starts at t is counted. Never more than the plan, which also has the gaps between buffers. */
+/* How many bytes of a rank's arena are in use, over the timeline. A buffer is in use from the start of the first
+ * instruction that uses it to the end of the last one; if nothing frees it, for the whole step. What ends at t leaves
+ * before what starts at t is counted. The sum never exceeds the plan, which also includes the gaps between buffers. */
 #include "passes.h"
 #include <math.h>
 #include <stdlib.h>
