@@ -1,7 +1,7 @@
-/* The contract between compiler and runtime: every instruction, tensor kind and layer, declared once.
+/* The contract between compiler and runtime: declares every instruction, tensor kind and layer once.
  *
- * Enum, printer, parser, simulator, verifier, replayer and the reference in compiler/README.md all come from
- * these tables. The structs at the end are what a compiled program is at run time: plain constants. */
+ * Enum, printer, parser, simulator, verifier, replayer and the reference in compiler/README.md all come from these
+ * tables. The structs at the end describe a compiled program at run time: plain constants. */
 #ifndef PIANOLA_OPS_H
 #define PIANOLA_OPS_H
 #include <stdbool.h>

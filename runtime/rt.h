@@ -7,18 +7,19 @@
 /* Alignment of a layer's parameters within its stage's weights, in bytes: a vector register, a cache line. */
 enum { PARAM_ALIGN = 64 };
 
-/* Columns of an attention head that the CUDA layers take at most. */
+/* The most columns of an attention head that the CUDA layers support. */
 enum { CUDA_HEAD = 128 };
 
-/* Elements of a stage's weights, gaps included: floats of its gradient, and of each array in its optimizer's state. */
+/* Elements of a stage's weights, gaps included: also the floats of its gradient, and of each array of its optimizer
+ * state. */
 static inline int64_t weight_count(const struct rt_model *m, const struct rt_stage *s) {
     return s->weight / precision_bytes(m->precision);
 }
 
 /* ---- layers_host.c: the reference implementation, fp32, one BLAS thread per rank ---- */
 
-/* Elements of the token table that an unembedding, or an embedding whose own parameters are positions alone, shares; 0:
- * the layer shares none. */
+/* Elements of the token table that the layer shares: an unembedding, or an embedding that has only the positions as
+ * parameters of its own. 0: it shares none. */
 static inline int64_t shared_table(const struct rt_model *m, const struct rt_layer *l) {
     if (l->kind == LAYER_unembedding)
         return (int64_t)m->vocab * l->in;
@@ -32,14 +33,14 @@ struct rt_batch {
     const float *x, *y;            /* INPUT_INTEGERS: rows x features each */
 };
 
-/* What a stage's job works on: the base address of each space, and the stage's weights and gradient. */
+/* The operands of a stage's job: the base address of each space, and the stage's weights and gradient. */
 struct rt_bind {
     char *at[SP_DX + 1]; /* indexed by enum space; NULL where the job has no such operand */
     float *w, *dw;
     float *v, *dv;      /* the token table that embedding and unembedding share: vocab x width, and its gradient */
     bool first, vfirst; /* dw, dv is written rather than added to */
     char *arena;
-    const int64_t *more; /* further tensors in the arena, nmore, whose sum with x, or with dy, is meant */
+    const int64_t *more; /* arena offsets of nmore further tensors, to be added to x or to dy */
     int nmore;
     const struct rt_batch *batch;
     float *loss; /* the last layer's forward writes the microbatch's mean loss here */
@@ -64,17 +65,18 @@ const char *host_blas(void);
 
 /* ---- data.c: microbatches by (step, b), the same on every rank ---- */
 struct data;
-/* INPUT_TOKENS reads bytes of the file, mapped, or makes random tokens when path is NULL; INPUT_INTEGERS makes its own.
- * Sequences are drawn without repetition until all have been seen, in an order that seed sets. NULL on error, with
- * why. */
+/* INPUT_TOKENS maps the file and reads its bytes, or makes random tokens if path is NULL; INPUT_INTEGERS makes its own
+ * rows. Sequences are drawn without repetition until all have been used, in an order that seed sets. NULL on error,
+ * with why. */
 struct data *data_open(const struct rt_model *m, const char *path, uint64_t seed, char *why, size_t nwhy);
 /* Fills *out with microbatch b of the step, into the caller's memory of data_bytes(m). No allocation. */
 void data_batch(const struct data *d, int64_t step, int b, void *memory, struct rt_batch *out);
 size_t data_bytes(const struct rt_model *m);
-/* Is the file what it was when it was opened? False with why, `path: reason`: it changed, shrank or is gone. Ask before
- * anything that came of it is kept. A file that shrinks while it is read ends the process, with its name. */
+/* True if the file is unchanged since it was opened. False, with `path: reason` in why: it changed, shrank or is gone.
+ * Call this before keeping anything computed from it. A file that shrinks while it is read ends the process, which
+ * names the file. */
 bool data_same(const struct data *d, char *why, size_t nwhy);
-/* What tells this data from other data: the file's bytes (0: no file), and a hash over its content. */
+/* What identifies this data: the file's size in bytes (0: no file), and a hash of its content. */
 void data_identity(const struct data *d, int64_t *bytes, uint64_t *hash);
 void data_close(struct data *d);
 
@@ -93,7 +95,7 @@ struct rt_instr {
     int32_t more, nmore;  /* a forward's further x, a backward's further dy, to be added up: rt_rank.more[more ..] */
 };
 
-/* What the table of ops.h says of an operation: its name, and the kind of its lane. */
+/* The name of an operation and the kind of its lane, from the table in ops.h. */
 static inline const char *op_name_of(int op) {
     static const char *const name[NOPS] = {
 #define X(name, ...) #name,
@@ -116,8 +118,8 @@ struct rt_home { /* a stage, or the table, whose weights live on a rank */
     int64_t weight, wgrad, opt; /* arena offsets; opt -1: none */
 };
 
-/* What a stage has learned, in fp32 whatever the precision: what is kept in checkpoints, and what runs are compared by.
- * With bf16 the optimizer's state begins with the masters, and the weights are the masters rounded to nearest even. */
+/* What a stage has learned, in fp32 at any precision. Checkpoints keep it, and runs are compared by it. With bf16, the
+ * optimizer state begins with the master weights, and the weights are the masters rounded to nearest even. */
 struct rt_learned {
     int64_t weight, moments; /* arena offsets; moments: AdamW's of first, then of second order; -1: none */
     int64_t count;           /* floats of each */
@@ -199,7 +201,7 @@ struct rt_run {
     void (*progress)(void *context, int64_t step, float loss, double seconds); /* about ten times a second, or NULL */
     void *context;
 };
-/* Trains; returns the arenas (one per rank, workers of them), to be given to host_free. NULL: no memory. */
+/* Trains, and returns the arenas, one per rank; free them with host_free. NULL: out of memory. */
 char **host_train(const struct rt_run *run);
 void host_free(const struct rt_program *p, char **arena);
 #endif

@@ -1,9 +1,9 @@
-/* Ranks over TCP: tcp_meet.c makes the connections, of which tcp_greet.c lets ranks know one another, and comm_tcp.c
- * moves things over them.
+/* Ranks over TCP: tcp_meet.c makes connections, tcp_greet.c authenticates both ends, and comm_tcp.c moves tensors over
+ * them.
  *
- * Every rank has one connection with rank 0, for what goes round among all, one for each rank that it sends messages to
- * or receives messages from (each direction its own), and, for each group that it reduces in, one with each neighbour
- * in the group. */
+ * Every rank has one connection with rank 0, for exchanges among all ranks; one per direction with each rank that it
+ * sends messages to or receives messages from; and, for each group in which it reduces, one with each neighbour in the
+ * group. */
 #ifndef PIANOLA_TCP_H
 #define PIANOLA_TCP_H
 #include "world.h"

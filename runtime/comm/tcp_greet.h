@@ -1,14 +1,14 @@
-/* What both ends of a new connection say before either believes the other, between tcp_meet.c, which makes connections,
- * and tcp_greet.c, which knows the words. The caller connected, the called listens:
+/* How both ends of a new connection prove who they are. tcp_meet.c makes connections; tcp_greet.c knows this protocol.
+ * The caller connected, the called listens:
  *
  *     caller    hello: who I am, and for what
  *     called    answer PROVE, with a nonce
  *     caller    proof: a nonce of its own, and a MAC
  *     called    answer WELCOME or why not, with a MAC
  *
- * A MAC is HMAC-SHA-256, keyed with the ranks' common secret, over who makes it, hello, both nonces, the rank that is
- * called, the hash of the compile and the answer: so nothing that was overheard serves for another connection. Nonces
- * are fresh for each. Ranks without a secret say the same with an empty one, which anybody can. */
+ * A MAC is HMAC-SHA-256, keyed with the ranks' common secret, over its sender, hello, both nonces, the rank that is
+ * called, the hash of the compile and the answer. Nonces are fresh for each connection, so overheard bytes are useless
+ * for another one. Ranks without a secret use an empty one, which anyone can. */
 #ifndef PIANOLA_TCP_GREET_H
 #define PIANOLA_TCP_GREET_H
 #include "store/sha256.h"

@@ -1,10 +1,10 @@
-/* The watch over a rank that is a process: a thread that has the clock and the signals, so that nothing waits for ever
- * and whatever stops says where it stood.
+/* The watchdog of a rank that is a process: a thread that handles the clock and the signals, so that no rank waits for
+ * ever, and a rank that stops reports where it was.
  *
  * Deadline: a phase (meeting, a step, a checkpoint) that takes longer ends the process with exit code 1.
- * SIGINT, SIGTERM: the replay learns of it between steps (watch_signal) and ends in order; a second one ends the
- * process at once. A rank that is stuck when the signal comes says where, and goes on waiting: the others may still
- * come. Where a rank stood is one line on stderr,
+ * SIGINT, SIGTERM: the replay learns of the signal between steps (watch_signal) and ends in order; a second one ends
+ * the process at once. A rank that is stuck when the signal arrives reports where, and keeps waiting: the others may
+ * still arrive. The report is one line on stderr,
  *
  *     pianola: rank 3 waits at 412 RECV_F act(2,5) from rank 2
  *
@@ -28,10 +28,10 @@ bool watch_start(const struct watch_args *args);
 void watch_phase(const char *what);
 /* A step of the replay begins. */
 void watch_step(struct replay *z);
-/* All is done but to end together. The deadline holds; a signal is no news any more. */
+/* Only the common end is left. The deadline still holds; signals have no effect any more. */
 void watch_end(void);
 int watch_signal(void); /* SIGINT, SIGTERM, or 0 */
-/* Names what this rank waits for, and why it can wait no longer; writes the flight record; ends the process with 1. */
+/* Reports what this rank waits for and why it gives up, writes the flight record, and ends the process with 1. */
 __attribute__((noreturn)) void watch_fail(const char *why);
 
 /* Into out, of n bytes: "RECV_F act(2,5) from rank 2". */

@@ -1,8 +1,8 @@
-/* The ranks of a run that are processes: how they meet, and what they say to one another outside of the streams.
+/* The ranks of a run that are processes: how they meet, and what they exchange outside of the streams.
  *
  * comm_mpi.c: an MPI launcher started them. comm_tcp.c: anything else did, and RANK, WORLD_SIZE, MASTER_ADDR and
- * MASTER_PORT say where to meet. Trouble with another rank ends the process through watch_fail: nothing here returns an
- * error once the ranks have met. */
+ * MASTER_PORT say where to meet. Once the ranks have met, no function here returns an error: trouble with another rank
+ * ends the process through watch_fail. */
 #ifndef PIANOLA_WORLD_H
 #define PIANOLA_WORLD_H
 #include "device/device.h"
@@ -19,13 +19,13 @@ struct world {
     /* x[0 .. n) summed over all ranks, in place: begun here, ended later; messages go on in between. One at a time. */
     void (*sum_begin)(void *link, float *x, int n);
     void (*sum_end)(void *link);
-    /* Never waits: what is under way goes on a little. Ends the process where a rank is found to be gone. For ranks
-     * whose messages do not come this way, every WORLD_LOOK seconds. */
+    /* Makes progress without waiting. Ends the process if it finds another rank gone. Ranks whose messages travel
+     * another way call it every WORLD_LOOK seconds. */
     void (*look)(void *link);
     /* What the messages and reductions of this rank need, made before the first step. False: no memory. groups: as in
      * rt_tables. */
     bool (*prepare)(void *link, const struct rt_rank *k, int nmsgs, const int32_t *groups, char *arena);
-    /* When all ranks have come to their end. */
+    /* Call it when all ranks have finished. */
     void (*close)(void *link);
 };
 
@@ -33,9 +33,9 @@ struct world {
 bool mpi_open(struct world *w, const struct launch *how, char *why, size_t nwhy);
 bool tcp_open(struct world *w, const struct launch *how, char *why, size_t nwhy);
 
-/* An error of one rank before the ranks have met, or of its own: names it and ends the process with 2. */
+/* An error of one rank, before the ranks have met or of this rank alone: prints it and ends the process with 2. */
 __attribute__((noreturn)) void rank_error(const struct rt_self *self, const char *why);
-/* Blocks until all ranks have come. Where one brings trouble (ok false), rank 0 says the first such why, and all end
+/* Blocks until all ranks have called it. If any of them has ok false, rank 0 prints the first such why, and all end
  * with 2. */
 void world_verdict(const struct world *w, bool ok, const char *why);
 #endif

@@ -1,5 +1,5 @@
-/* What the replay core asks of a device. A GPU enqueues and answers true at once; the host does the work, and answers
- * false when it would have to wait for another rank. */
+/* The device interface of the replay core. A GPU enqueues and returns true at once; the host does the work, and returns
+ * false if it would have to wait for another rank. */
 #ifndef PIANOLA_DEVICE_H
 #define PIANOLA_DEVICE_H
 #include "rt.h"
@@ -18,7 +18,7 @@ struct device {
     void (*idle)(struct replay *z);                                         /* every lane waits for another rank */
 };
 
-/* One rank's replay. All memory is the caller's, taken at the start. */
+/* One rank's replay. The caller allocates all memory at the start. */
 struct replay {
     const struct device *device;
     const struct rt_program *program;
@@ -33,13 +33,13 @@ struct replay {
     const uint32_t *reached;
     void *self; /* the device's own */
 };
-/* Runs every instruction of the rank once: begins, and goes on until all have run, idle whenever every lane waits. */
+/* Runs every instruction of the rank once. Calls idle whenever every lane waits. */
 void replay_step(struct replay *z);
 /* The same in parts, for ranks that share a thread. run: as far as it goes; true when all have run. */
 void replay_begin(struct replay *z);
 bool replay_run(struct replay *z);
 
-/* Which side of a message, that is no reduction, x is. ORDER OPS: SENDs and RECVs alternate. */
+/* Which side of a message x is; x is no reduction. ORDER OPS: SENDs and RECVs alternate. */
 static inline bool sends(const struct rt_instr *x) { return (x->op - OP_SEND_F) % 2 == 0; }
 /* The members of a group, ended by -1. groups: as in rt_tables. */
 static inline const int32_t *group_at(const int32_t *groups, int number) {
@@ -48,7 +48,7 @@ static inline const int32_t *group_at(const int32_t *groups, int number) {
     return groups;
 }
 
-/* How a host rank's messages travel. Both come back false until the other side has come and the tensor has moved. */
+/* How a host rank's messages travel. Both return false until the other side has arrived and the tensor has moved. */
 struct comm {
     bool (*message)(void *link, struct replay *z, const struct rt_instr *x, double *start, double *end);
     bool (*reduce)(void *link, struct replay *z, const struct rt_instr *x, double *start, double *end);

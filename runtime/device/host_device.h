@@ -1,4 +1,4 @@
-/* What a rank of this process owns: between device_host.c, the communicators, and train_host.c and rank_main.c. */
+/* What a rank of this process owns; shared by device_host.c, the communicators, train_host.c and rank_main.c. */
 #ifndef PIANOLA_HOST_DEVICE_H
 #define PIANOLA_HOST_DEVICE_H
 #include "device.h"

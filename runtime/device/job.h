@@ -1,4 +1,4 @@
-/* What a job's layers work on: the operands of an instruction as addresses in its rank's arena. One for all devices. */
+/* The operands of an instruction as addresses in its rank's arena, for a job's layers on any device. */
 #ifndef PIANOLA_JOB_H
 #define PIANOLA_JOB_H
 #include "rt.h"
@@ -8,7 +8,7 @@ static inline char *job_operand(char *arena, const struct rt_instr *x, int role)
     return x->at[role] < 0 ? NULL : arena + x->at[role];
 }
 
-/* A stage reads the batch where its first layer's input is nowhere else, and the targets where it ends in the loss. */
+/* A stage reads the batch if its first layer's input has no other place, and the targets if it ends in the loss. */
 static inline bool stage_reads_batch(const struct rt_program *p, int stage) {
     return p->stage[stage].layer[0].x.space == SP_NONE || stage == p->stages - 1;
 }

@@ -1,7 +1,7 @@
-/* What the host layers share: where a tensor lies, the functions of a layer kind, and arithmetic in one order.
+/* What the host layers share: where a tensor lies, the functions of a layer kind, and arithmetic in a fixed order.
  *
- * No sum is reordered and, beyond sqrtf, which IEEE 754 fixes to the bit, no libm reaches weights or gradients (a loss
- * that is reported takes one log per row). So apart from BLAS, whose kernels differ between processors, a layer gives
+ * No sum is reordered, and no libm function reaches weights or gradients except sqrtf, which IEEE 754 fixes to the bit
+ * (a reported loss takes one log per row). So apart from BLAS, whose kernels differ between processors, a layer gives
  * the same bits everywhere, at any optimisation that keeps IEEE arithmetic.
  */
 #ifndef PIANOLA_HOST_H

@@ -9,7 +9,7 @@ struct cuda_run {
     /* results */
     char device[256];
     int64_t planned, taken; /* bytes of device memory: by the plan, and as the device counts them */
-    double host;            /* seconds of this thread in a step, beside waiting; the mean over all but the first two */
+    double host;            /* seconds of this thread in a step, without waiting; the mean over all but the first two */
 };
 /* As host_train: copies of the arenas in host memory, of which the homes' weights, fp32, are filled in. NULL with why.
  */

@@ -1,8 +1,8 @@
-/* What a rank's process runs on: rank_host.c, a CPU, in libpianola-host.a, or rank_cuda.cu, a GPU, in
- * libpianola-cuda.a. Which of the two is linked decides; a rank's program and everything else stay the same.
+/* What a rank's process runs on: a CPU (rank_host.c, in libpianola-host.a) or a GPU (rank_cuda.cu, in
+ * libpianola-cuda.a). Linking one or the other decides; a rank's program and everything else stay the same.
  *
- * The functions are called in this order. Those said to be collective meet all ranks; the trouble of one ends all of
- * them there, through world_verdict. */
+ * The functions are called in this order. All ranks meet in the functions marked collective; there, trouble of one rank
+ * ends all of them, through world_verdict. */
 #ifndef PIANOLA_RANK_DEVICE_H
 #define PIANOLA_RANK_DEVICE_H
 #include "rt.h"
@@ -13,11 +13,11 @@ extern const char device_kind[]; /* "CPU" or "GPU": all ranks of a run must have
 
 /* First of all, before the process has other threads. Refuses what it cannot run. */
 void device_open(const struct rt_self *self, const struct rt_tables *tables);
-/* Collective: which of its host's devices a rank has. */
+/* Collective: chooses one of the host's devices for each rank. */
 void device_choose(struct rank_run *r);
 /* All memory, and what the replay needs beside messages; sets r->device and r->replay. False with why. */
 bool device_take(struct rank_run *r, char *why, size_t nwhy);
-/* Collective: how its messages travel. */
+/* Collective: sets up how messages travel. */
 void device_connect(struct rank_run *r);
 /* Initial weights at the homes. */
 void device_begin(struct rank_run *r);
@@ -29,7 +29,7 @@ void device_step(struct rank_run *r, float *loss);
 /* When the instructions of the step that has just ended ran: seconds of the monotonic clock. With --timeline, after
  * every step. */
 void device_times(struct rank_run *r, struct rt_stamp *stamp);
-/* Collective, once, after the first step: rank 0 says what memory the ranks have taken, where that is not the plan. */
+/* Collective, once, after the first step: rank 0 reports the memory that ranks have taken, if it is not the plan. */
 void device_report(struct rank_run *r);
 
 /* What a home has learned (rt_learned), in the host's memory, until the next call of this. What is written there counts
@@ -40,7 +40,7 @@ struct home_state {
 struct home_state device_pull(struct rank_run *r, const struct rt_home *h);
 void device_push(struct rank_run *r, const struct rt_home *h);
 
-/* The process is about to end early: lets go of the other ranks, within two seconds. Any thread may call it. */
+/* The process is about to end early: releases the other ranks within two seconds. Any thread may call it. */
 void device_abort(void);
 /* Collective, when all is done. */
 void device_release(struct rank_run *r);

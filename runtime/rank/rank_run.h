@@ -1,4 +1,4 @@
-/* A rank's process, between the files that make it: rank_main.c, rank_flags.c, rank_agree.c, rank_checkpoint.c,
+/* A rank's process, shared by the files that make it up: rank_main.c, rank_flags.c, rank_agree.c, rank_checkpoint.c,
  * rank_timeline.c, and rank_host.c or rank_cuda.cu, which is C++. */
 #ifndef PIANOLA_RANK_RUN_H
 #define PIANOLA_RANK_RUN_H
@@ -43,9 +43,9 @@ bool rank_reads(const struct rank_run *r); /* does it need the data? */
 
 /* rank_checkpoint.c */
 void rank_writers(struct rank_run *r); /* sets r->writer */
-/* No other run has the folder, and it can be written: better to hear of it now than after the first hour. */
+/* Checks that no other run uses the folder and that it can be written, before an hour's work depends on it. */
 void rank_try_checkpoint(struct rank_run *r);
-/* Weights and optimizer state of all homes from the newest whole checkpoint; sets r->from. None yet: says so. */
+/* Loads weights and optimizer state of all homes from the newest whole checkpoint, if there is one; sets r->from. */
 void rank_resume(struct rank_run *r);
 void rank_save(struct rank_run *r, int64_t step);
 const struct rt_home *rank_home(const struct rank_run *r, int stage); /* here; NULL: it is at home elsewhere */

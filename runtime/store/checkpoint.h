@@ -1,5 +1,5 @@
-/* Checkpoints, per stage as PipeDream writes them (Narayanan et al. 2019, section 4): the home of a stage writes its
- * file alone, and only the manifest, written last by one rank, makes the files a checkpoint.
+/* Checkpoints, per stage as in PipeDream (Narayanan et al. 2019, section 4): the home of a stage writes its file by
+ * itself, and the manifest, which one rank writes last, makes the files a checkpoint.
  *
  *     DIR/step-00000012/stage-0000.safetensors    a tensor per parameter, and the optimizer's state; the last file is
  *                                                 the token table's, where embedding and unembedding share one
@@ -7,20 +7,20 @@
  *
  * Tensors are named by their layer's place in the whole model: layer.5.weight (in x out), .bias (out), .gamma, .beta,
  * .token (vocab x width), .position (context x width); layer.5.weight.m and .v are AdamW's moments of first and second
- * order; all are fp32, with bf16 the masters. So a checkpoint fits every cut, schedule, precision and number of ranks.
- * All ranks see the same DIR.
+ * order. All are fp32; with bf16, they are the masters. So a checkpoint fits every cut, schedule, precision and number
+ * of ranks. All ranks see the same DIR.
  *
- * Every function returns false on trouble, with `path: reason` in why. Whatever goes wrong, a checkpoint that was whole
- * stays whole, unless its own step is written again. */
+ * Every function returns false on trouble, with `path: reason` in why. Whatever fails, a whole checkpoint stays whole,
+ * unless its own step is written again. */
 #ifndef PIANOLA_CHECKPOINT_H
 #define PIANOLA_CHECKPOINT_H
 #include "rt.h"
 
-/* What a run must have alike to go on where another stopped. */
+/* What must be equal for a run to continue where another stopped. */
 struct checkpoint_run {
     uint64_t seed;
     int64_t data_bytes; /* of the data file; 0: none */
-    uint64_t data_hash; /* of whatever the caller takes to tell its data by */
+    uint64_t data_hash; /* of what identifies the data, as the caller chooses */
 };
 
 /* ---- one run at a time ---- */
@@ -40,10 +40,10 @@ bool checkpoint_write_stage(const char *dir, int64_t step, const struct rt_model
 /* Reads all stages' files back for their checksums. */
 bool checkpoint_write_manifest(const char *dir, int64_t step, int stages, const struct checkpoint_run *run, char *why,
                                size_t nwhy);
-/* Removes all checkpoints but the newest `last` (at least 1) whole ones, and what crashes left before the newest. Of
- * those it counts it reads the manifests; their files are only asked for their sizes. Nothing newer than the newest
- * whole one is touched: someone may be writing it. A checkpoint that has a manifest but is not whole stays until `last`
- * newer ones are whole. */
+/* Removes all checkpoints except the newest `last` (at least 1) whole ones, and what crashes left before the newest. It
+ * reads the manifests of those it counts, and checks only the sizes of their files. It touches nothing newer than the
+ * newest whole one, which another process may be writing. A checkpoint that has a manifest but is not whole stays until
+ * `last` newer ones are whole. */
 bool checkpoint_keep(const char *dir, int last, char *why, size_t nwhy);
 
 /* ---- reading ---- */

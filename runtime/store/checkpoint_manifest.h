@@ -1,4 +1,4 @@
-/* Between checkpoint_manifest.c, which knows folders and manifests, and checkpoint.c, which knows what is in files. */
+/* Shared by checkpoint_manifest.c, which knows folders and manifests, and checkpoint.c, which knows what files hold. */
 #ifndef PIANOLA_CHECKPOINT_MANIFEST_H
 #define PIANOLA_CHECKPOINT_MANIFEST_H
 #include "checkpoint.h"

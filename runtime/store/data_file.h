@@ -1,4 +1,4 @@
-/* A text that is mapped for as long as a run reads it, and must stay what it was when it was opened. */
+/* A text file, mapped for as long as a run reads it. It must not change while it is open. */
 #ifndef PIANOLA_DATA_FILE_H
 #define PIANOLA_DATA_FILE_H
 #include "rt.h"

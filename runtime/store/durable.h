@@ -1,5 +1,5 @@
-/* Files that are there whole or not at all, through crashes and full disks: bytes go to a temporary file beside, which
- * takes the name only when they are on the disk. A file of that name is untouched until then. */
+/* Files that exist whole or not at all, through crashes and full disks: bytes go to a temporary file in the same
+ * folder, which takes the name only when they are on the disk. An earlier file of that name is untouched until then. */
 #ifndef PIANOLA_DURABLE_H
 #define PIANOLA_DURABLE_H
 #include <limits.h>

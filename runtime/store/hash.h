@@ -1,4 +1,4 @@
-/* Hashes of content: fast, and any change of one word changes them. Not against forgers. */
+/* Hashes of content: fast, and changed by any change of one word. Not cryptographic. */
 #ifndef PIANOLA_HASH_H
 #define PIANOLA_HASH_H
 #include <stddef.h>

@@ -1,8 +1,9 @@
-/* Reads the JSON that this runtime writes: objects, lists, plain strings and whole numbers, by whoever knows what comes
- * next. There is no tree and no recursion, so nothing in a hostile file can be too deep, and memory is the text's own.
+/* Reads the JSON that this runtime writes: objects, lists, plain strings and whole numbers. The caller knows what comes
+ * next. There is no tree and no recursion, so a hostile file cannot nest too deep, and the text itself is the only
+ * memory.
  *
- * The first trouble is kept, as `FILE: byte N of the header: …`; after it every call fails, so a reader may go on to
- * its end and look once. */
+ * The first error is kept, as `FILE: byte N of the header: …`. Every later call fails, so a reader may continue to its
+ * end and check once. */
 #ifndef PIANOLA_JSON_H
 #define PIANOLA_JSON_H
 #include <stdbool.h>

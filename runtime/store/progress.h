@@ -1,4 +1,4 @@
-/* The line that tells how far a training has come. */
+/* The progress line of a training run. */
 #ifndef PIANOLA_PROGRESS_H
 #define PIANOLA_PROGRESS_H
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* Files of named tensors, as everyone's tools read them: https://github.com/huggingface/safetensors, its README.
+/* Files of named tensors in the safetensors format (README of https://github.com/huggingface/safetensors).
  *
  * u64 header length, little-endian; the header, JSON padded with spaces to 8 bytes:
  * {"__metadata__":{"key":"value"},"name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},…}; then the data, row by

@@ -1,4 +1,4 @@
-/* SHA-256 (FIPS 180-4) and, with a key, HMAC-SHA-256 (RFC 2104): against forgers, where hash.h is not. */
+/* SHA-256 (FIPS 180-4) and, with a key, HMAC-SHA-256 (RFC 2104): cryptographic, which hash.h is not. */
 #ifndef PIANOLA_SHA256_H
 #define PIANOLA_SHA256_H
 #include <stdbool.h>
@@ -18,6 +18,6 @@ void sha256_add(struct sha256 *h, const void *bytes, size_t n);
 struct digest sha256_end(struct sha256 *h);
 
 struct digest hmac_sha256(const void *key, size_t nkey, const void *bytes, size_t n);
-/* Takes as long whichever bytes differ. */
+/* Compares in constant time. */
 bool digest_same(const struct digest *a, const struct digest *b);
 #endif

@@ -1,4 +1,4 @@
-/* Measured timelines: when each instruction ran, in the columns of timeline.tsv behind the number of the step. */
+/* Measured timelines: when each instruction ran, as the step's number and then the columns of timeline.tsv. */
 #ifndef PIANOLA_TIMELINE_H
 #define PIANOLA_TIMELINE_H
 #include "rt.h"
@@ -12,8 +12,8 @@ static inline int64_t timeline_first(int64_t from, int64_t to) {
 }
 
 void timeline_head(FILE *f);
-/* A rank's rows of a step, which is counted from 0. lane: the names of its lanes. Times are told since origin, which is
- * no later than the first. */
+/* A rank's rows of one step, counted from 0. lane: the names of its lanes. Times are relative to origin, which is no
+ * later than the first of them. */
 void timeline_rows(FILE *f, int64_t step, int rank, const struct rt_rank *k, const char *const *lane,
                    const struct rt_stamp *stamp, double origin);
 #endif
