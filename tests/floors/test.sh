@@ -9,7 +9,7 @@ passed=0 failed=0
 build_house() {
     rm -rf "${house:?}"/*
     mkdir -p "$house"/compiler/{base,ir,passes,verify,formats,script,cli} "$house"/runtime/{store,layers,device,comm} \
-        "$house"/{schedules,tests}
+        "$house"/{schedules,tests/unit}
     grep '^| `' compiler/README.md | grep -v 'draw`\|diff`' >"$house/compiler/README.md"
     grep '^| `' runtime/README.md | grep -v 'process`\|rank`' >"$house/runtime/README.md"
     cd "$house" || exit 2
