@@ -57,7 +57,7 @@ $(B)/libpianola.a: $(LIBRARY)
 # The runtime alone, for the ranks' own programs. pianola-host.pc says how to compile and link them: the one in build/
 # finds what lies beside it, the installed one what lies in its own prefix, wherever that was moved to.
 RUNTIME := $(patsubst %.c,$(B)/obj/%.o,$(wildcard runtime/*/*.c))
-HEADERS := ops.h rank.h rt.h
+HEADERS := ops.h rank.h rt.h words.h
 $(B)/libpianola-host.a: $(RUNTIME)
 	rm -f $@
 	ar rcs $@ $^

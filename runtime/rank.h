@@ -5,7 +5,8 @@
  *
  *     I(F, 1, 3, compute, alone, w(weight_1) x(act_0_3) y(act_1_3), after(RECV_F_0_3_from_0))
  *
- * whose name, of operation, stage, microbatch and peer, stands at the same place in the enum above the table.
+ * whose name, of operation, stage, microbatch and peer, stands at the same place in the enum above the table. The words
+ * in it are words.h's, which is included before the table and behind it.
  * RT_OPERANDS and RT_WAITS, the most that any line has, are set before this is included. */
 #ifndef PIANOLA_RANK_H
 #define PIANOLA_RANK_H
@@ -26,35 +27,6 @@ struct rt_line {
     struct rt_operand operand[RT_OPERANDS + 1];
     int32_t wait[RT_WAITS + 1]; /* names of instructions: their places + 1; 0 ends the list */
 };
-
-#define I(op, stage, batch, lane, meets, operands, waits) {OP_##op, stage, batch, lane, meets, {operands}, {waits}},
-#define END                                                                                                            \
-    {                                                                                                                  \
-        0, 0, 0, 0, 0, 0, {{0, 0, 0}}, { 0 }                                                                           \
-    }
-#define alone                  -1, -1
-#define to(peer, message)      peer, message
-#define from(peer, message)    peer, message
-#define group(number, message) number, message
-#define after(...)             __VA_ARGS__
-/* One per role of ops.h; set_dw and set_dv are those of a first contribution, which writes. */
-#define w(...)      {ROLE_w + 1, __VA_ARGS__},
-#define x(...)      {ROLE_x + 1, __VA_ARGS__},
-#define y(...)      {ROLE_y + 1, __VA_ARGS__},
-#define stash(...)  {ROLE_stash + 1, __VA_ARGS__},
-#define input(...)  {ROLE_input + 1, __VA_ARGS__},
-#define dy(...)     {ROLE_dy + 1, __VA_ARGS__},
-#define dx(...)     {ROLE_dx + 1, __VA_ARGS__},
-#define wstash(...) {ROLE_wstash + 1, __VA_ARGS__},
-#define dw(...)     {ROLE_dw + 1, __VA_ARGS__},
-#define set_dw(...) {-(ROLE_dw + 1), __VA_ARGS__},
-#define opt(...)    {ROLE_opt + 1, __VA_ARGS__},
-#define t(...)      {ROLE_t + 1, __VA_ARGS__},
-#define src(...)    {ROLE_src + 1, __VA_ARGS__},
-#define done(...)   {ROLE_done + 1, __VA_ARGS__},
-#define v(...)      {ROLE_v + 1, __VA_ARGS__},
-#define dv(...)     {ROLE_dv + 1, __VA_ARGS__},
-#define set_dv(...) {-(ROLE_dv + 1), __VA_ARGS__},
 
 /* Lines become instructions, once, at the start; then the runtime takes over. */
 static inline int rt_start(int argc, char **argv, const struct rt_self *self, struct rt_tables *tables,

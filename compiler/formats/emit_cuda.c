@@ -313,10 +313,10 @@ static void emit_stream(struct text *t, const struct columns *c, const struct pr
     put(t, "};\n\n/* The instructions, in the order of issue: operation, stage, microbatch (-1: none), lane, the rank\n"
            " * and the message it meets, operands, and which instructions of other lanes come first. set_dw writes\n"
            " * what dw adds to. */\n"
-           "static const struct rt_line stream[] = {\n");
+           "#include <pianola/words.h>\nstatic const struct rt_line stream[] = {\n");
     for (int i = 0; i < k->nins; i++)
         emit_line(t, c, k, &k->ins[i]);
-    put(t, "    END};\n");
+    put(t, "    END};\n#include <pianola/words.h>\n");
 }
 
 static void emit_groups(struct text *t, const struct program *p) {

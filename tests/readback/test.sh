@@ -93,6 +93,12 @@ falsified "the arena" '\* arena' 's/[0-9]+/1&/'
 expect "ranks 0 and 1 of DDP differ in digits only" "" \
     "$(diff <(tr 0-9 N <"$room/ddp_gpt/rank0.cu") <(tr 0-9 N <"$room/ddp_gpt/rank1.cu"))"
 
+# The words of the table are macros in the table alone: whoever adds to a program, or includes more, has x and to.
+words=$(sed -nE 's/^#define ([A-Za-z_]+)[( ].*/\1/p' runtime/words.h)
+left=$("${CC:-cc}" -I"$room/include" -x c -E -dM "$room/fslpp_gpt/rank5.cu" | sed -nE 's/^#define ([A-Za-z_]+).*/\1/p' | sort)
+expect "words of rank programs that stay macros behind the table" "24 0" \
+    "$(echo "$words" | wc -l) $(comm -12 <(echo "$words" | sort) <(echo "$left") | wc -l)"
+
 # The same file is C++, as it must be to nvcc, which may be there too.
 if command -v g++ >/dev/null; then
     for program in fslpp_gpt/rank5 fsdp_gpt/rank1 idle/rank2; do

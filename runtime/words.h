@@ -1,0 +1,59 @@
+/* The words of a rank's table of instructions (rank.h), around which it is included twice: they are macros first, and
+ * the second time no more. So nothing else of a program, nor what it includes, is read as one of them. */
+#ifndef PIANOLA_WORDS
+#define PIANOLA_WORDS
+#define I(op, stage, batch, lane, meets, operands, waits) {OP_##op, stage, batch, lane, meets, {operands}, {waits}},
+#define END                                                                                                            \
+    {                                                                                                                  \
+        0, 0, 0, 0, 0, 0, {{0, 0, 0}}, { 0 }                                                                           \
+    }
+#define alone                  -1, -1
+#define to(peer, message)      peer, message
+#define from(peer, message)    peer, message
+#define group(number, message) number, message
+#define after(...)             __VA_ARGS__
+/* One per role of ops.h; set_dw and set_dv are those of a first contribution, which writes. */
+#define w(...)      {ROLE_w + 1, __VA_ARGS__},
+#define x(...)      {ROLE_x + 1, __VA_ARGS__},
+#define y(...)      {ROLE_y + 1, __VA_ARGS__},
+#define stash(...)  {ROLE_stash + 1, __VA_ARGS__},
+#define input(...)  {ROLE_input + 1, __VA_ARGS__},
+#define dy(...)     {ROLE_dy + 1, __VA_ARGS__},
+#define dx(...)     {ROLE_dx + 1, __VA_ARGS__},
+#define wstash(...) {ROLE_wstash + 1, __VA_ARGS__},
+#define dw(...)     {ROLE_dw + 1, __VA_ARGS__},
+#define set_dw(...) {-(ROLE_dw + 1), __VA_ARGS__},
+#define opt(...)    {ROLE_opt + 1, __VA_ARGS__},
+#define t(...)      {ROLE_t + 1, __VA_ARGS__},
+#define src(...)    {ROLE_src + 1, __VA_ARGS__},
+#define done(...)   {ROLE_done + 1, __VA_ARGS__},
+#define v(...)      {ROLE_v + 1, __VA_ARGS__},
+#define dv(...)     {ROLE_dv + 1, __VA_ARGS__},
+#define set_dv(...) {-(ROLE_dv + 1), __VA_ARGS__},
+#else
+#undef PIANOLA_WORDS
+#undef I
+#undef END
+#undef alone
+#undef to
+#undef from
+#undef group
+#undef after
+#undef w
+#undef x
+#undef y
+#undef stash
+#undef input
+#undef dy
+#undef dx
+#undef wstash
+#undef dw
+#undef set_dw
+#undef opt
+#undef t
+#undef src
+#undef done
+#undef v
+#undef dv
+#undef set_dv
+#endif
