@@ -17,6 +17,7 @@
  * to all: as many bytes as a ring moves, and a scratch. So the bits are those of the host, in a graph or not. */
 #include "device/device_cuda.cuh"
 extern "C" {
+#include "store/seconds.h"
 #include "watch.h"
 #include "world.h"
 }
@@ -25,7 +26,6 @@ extern "C" {
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 struct way { /* a communicator */
     ncclComm_t comm;
@@ -49,12 +49,6 @@ struct nccl {
     char why[512];
     pthread_mutex_t lock; /* around every call of NCCL: while one is made, nothing may be aborted */
 };
-
-static double seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- calls ---- */
 

@@ -1,4 +1,5 @@
 #include "watch.h"
+#include "store/seconds.h"
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -24,12 +25,6 @@ static struct watch {
     int64_t done; /* instructions then */
     bool told;
 } w = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- where the replay stands ---- */
 
@@ -173,7 +168,7 @@ static void write_flight(const char *place, const char *why) {
                 f,
                 "step %lld, %.3f s after it began. Times are seconds since then; numbers are places in the table of "
                 "rank%d.cu, from 1.\n",
-                (long long)w.replay->step + 1, now() - w.since, w.a.rank);
+                (long long)w.replay->step + 1, seconds() - w.since, w.a.rank);
             for (int l = 0; l < stream(w.replay)->nlanes; l++)
                 put_lane(f, w.replay, l);
         }
@@ -220,9 +215,9 @@ static void look_after_signal(void) {
     int64_t n = w.replay ? done(w.replay) : -1;
     if (w.heard == 0 || n != w.done) {
         w.done = n;
-        w.heard = now();
+        w.heard = seconds();
     }
-    if (w.told || !w.phase || now() < w.heard + AFTER_SIGNAL)
+    if (w.told || !w.phase || seconds() < w.heard + AFTER_SIGNAL)
         return;
     bool in_job = w.replay && !w.replay->reached && __atomic_load_n(&w.replay->running, __ATOMIC_ACQUIRE) >= 0;
     if (in_job)
@@ -234,7 +229,7 @@ static void look_after_signal(void) {
 
 static void look_at_deadline(void) {
     char why[128];
-    if (!w.phase || now() < w.since + w.a.deadline)
+    if (!w.phase || seconds() < w.since + w.a.deadline)
         return;
     if (w.replay)
         snprintf(why, sizeof why, "step %lld has taken %g s (--deadline)", (long long)w.replay->step + 1, w.a.deadline);
@@ -269,7 +264,7 @@ static void begin(const char *phase, struct replay *z) {
     pthread_mutex_lock(&w.lock);
     w.phase = phase;
     w.replay = z;
-    w.since = now();
+    w.since = seconds();
     w.since_device = z ? z->device->clock(z) : 0;
     pthread_mutex_unlock(&w.lock);
 }

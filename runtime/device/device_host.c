@@ -1,16 +1,14 @@
 /* The host as a device: layers run at once in the rank's own thread, messages through comm_local. */
 #include "host_device.h"
 #include "job.h"
+#include "store/seconds.h"
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static struct host_rank *self(const struct replay *z) { return z->self; }
 
 static double host_clock(struct replay *z) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)(t.tv_sec - self(z)->origin) + 1e-9 * (double)t.tv_nsec;
+    return seconds() - self(z)->origin;
 }
 
 static void host_record(struct replay *z, int32_t i, double start, double end) {

@@ -11,8 +11,8 @@ struct host_rank {
     int64_t *ended;         /* per instruction: steps in which it has ended */
     struct rt_stamp *stamp; /* per instruction */
     const struct comm *comm;
-    void *link;     /* the communicator's own */
-    int64_t origin; /* seconds of the monotonic clock when the run began */
+    void *link;    /* the communicator's own */
+    double origin; /* seconds() when the run began */
 };
 extern const struct device host_device;
 

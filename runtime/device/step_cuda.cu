@@ -2,14 +2,8 @@
  * replayed, joined. Enqueued lane by lane first, which makes whatever comes into being with its first use; then, where
  * a graph is wanted, captured once and launched. */
 #include "device_cuda.cuh"
+#include "store/seconds.h"
 #include <stdlib.h>
-#include <time.h>
-
-static double seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static const struct rt_rank *stream_of(const struct cuda_steps *s, int r) {
     const struct replay *z = &s->replay[r];

@@ -2,11 +2,11 @@
  * second step on one graph for the whole step of all ranks. */
 #include "device/device_cuda.cuh"
 extern "C" {
+#include "store/seconds.h"
 #include "train_cuda.h"
 }
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 struct training {
     struct cuda_run *all;
@@ -15,12 +15,6 @@ struct training {
     struct loopback *link;
     struct rt_stamp **stamp; /* per rank: where those of a step go */
 };
-
-static double seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static const char *prepare(struct training *t) {
     struct cuda_steps *s = &t->steps;

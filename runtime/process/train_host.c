@@ -1,5 +1,6 @@
 /* All ranks of a program in this process: a thread each, one arena each, taken at the start. */
 #include "device/host_device.h"
+#include "store/seconds.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -57,7 +58,7 @@ static void *work(void *arg) {
     return NULL;
 }
 
-static bool prepare(struct training *t, struct worker *w, int r, int64_t origin) {
+static bool prepare(struct training *t, struct worker *w, int r, double origin) {
     const struct rt_run *run = t->run;
     w->all = t;
     w->rank = (struct host_rank){.data = run->data, .comm = &comm_local, .origin = origin};
@@ -80,8 +81,8 @@ static float step_loss(const struct training *t, int64_t step) {
 
 static void watch(struct training *t) {
     const struct rt_run *run = t->run;
-    struct timespec begin, now, nap = {0, 1000000};
-    clock_gettime(CLOCK_MONOTONIC, &begin);
+    struct timespec nap = {0, 1000000};
+    double begin = seconds();
     for (int64_t done = 0, told = 0; run->progress && done < run->steps;) {
         nanosleep(&nap, NULL);
         nap.tv_nsec +=
@@ -91,10 +92,8 @@ static void watch(struct training *t) {
             int64_t n = atomic_load(&t->worker[r].steps);
             done = n < done ? n : done;
         }
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        double seconds = (double)(now.tv_sec - begin.tv_sec) + 1e-9 * (double)(now.tv_nsec - begin.tv_nsec);
         if (done > told)
-            run->progress(run->context, done, step_loss(t, done - 1), seconds);
+            run->progress(run->context, done, step_loss(t, done - 1), seconds() - begin);
         told = done;
     }
 }
@@ -134,14 +133,13 @@ void host_free(const struct rt_program *p, char **arena) {
 char **host_train(const struct rt_run *run) {
     const struct rt_program *p = run->program;
     struct training t = {.run = run};
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    double origin = seconds();
     t.arena = calloc((size_t)p->workers, sizeof *t.arena);
     t.worker = host_pages((size_t)p->workers, sizeof *t.worker);
     t.loss = host_pages((size_t)(run->steps * p->batches), sizeof *t.loss);
     bool ok = t.arena && t.worker && t.loss;
     for (int r = 0; ok && r < p->workers; r++)
-        ok = prepare(&t, &t.worker[r], r, now.tv_sec);
+        ok = prepare(&t, &t.worker[r], r, origin);
     ok = ok && (t.local = local_open(p, t.arena));
     for (int r = 0; ok && r < p->workers; r++)
         t.worker[r].rank.link = t.local;

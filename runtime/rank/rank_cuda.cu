@@ -7,6 +7,7 @@
 extern "C" {
 #include "rank_run.h"
 #include "comm/watch.h"
+#include "store/seconds.h"
 }
 #include <pthread.h>
 #include <sched.h>
@@ -32,12 +33,6 @@ static struct {
     char name[256];             /* of the GPU */
     int number, aborted;
 } own;
-
-static double seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* A lane that waits holds up what comes behind it in the same hardware queue. There are 8 where nothing is said. */
 extern "C" void device_open(const struct rt_self *self, const struct rt_tables *tables) {

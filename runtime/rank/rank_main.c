@@ -1,13 +1,13 @@
 /* The main of a rank's own program: the ranks meet and agree, then the replay, step by step, under a watch. */
 #include "store/durable.h"
 #include "store/progress.h"
+#include "store/seconds.h"
 #include "rank_run.h"
 #include "comm/watch.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* The part of rt_program that a rank knows: its own stream, and what all share. */
@@ -97,12 +97,6 @@ static void prepare(struct rank_run *r, struct training *t) {
 }
 
 /* ---- training ---- */
-
-static double seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static float mean(const struct rank_run *r, const float *loss) {
     float sum = 0;

@@ -2,18 +2,12 @@
  * the start: a signal may make any of them the last. */
 #include "store/timeline.h"
 #include "store/durable.h"
+#include "store/seconds.h"
 #include "rank_run.h"
 #include "comm/watch.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
-
-static double seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static const struct rt_rank *here(const struct rank_run *r) { return &r->program.rank[r->world.rank]; }
 

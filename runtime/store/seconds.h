@@ -1,0 +1,12 @@
+/* What time it is, for whatever measures how long something takes. */
+#ifndef PIANOLA_SECONDS_H
+#define PIANOLA_SECONDS_H
+#include <time.h>
+
+/* Of the monotonic clock: since some moment before the process began. */
+static inline double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+#endif
