@@ -5,6 +5,7 @@
  * goes, with what make built of it. What somebody changed or put there in the place of a file of ours is never lost:
  * that is an error, before anything is written. The record names old and new programs until all is done: whatever ends
  * a compile in between, the next one knows all files as ours. */
+#include "../../runtime/store/fnv1a.h"
 #include "base/map.h"
 #include "compile.h"
 #include <errno.h>
@@ -14,13 +15,6 @@
 #include <unistd.h>
 
 #define RECORD ".compiled"
-
-static uint64_t hash_text(uint64_t hash, const struct text *t) { /* FNV-1a, 64 bits */
-    for (size_t i = 0; i < t->n; i++)
-        hash = (hash ^ (unsigned char)t->s[i]) * 0x100000001b3u;
-    return hash;
-}
-static const uint64_t hash_start = 0xcbf29ce484222325u;
 
 /* ---- the record: a program's name may be there twice, as it was and as it will be ---- */
 
@@ -143,7 +137,7 @@ static void check_ours(const struct folder *f, const char *name, const char *beg
         return;
     if (strncmp(old.s, begin, strlen(begin)) != 0)
         die("%s: `compile` did not write this file, and would replace it; %s", path, advice);
-    if (look_up(&f->was, name, hash_text(hash_start, &old)) == OTHER)
+    if (look_up(&f->was, name, fnv1a(FNV_START, old.s, old.n)) == OTHER)
         die("%s: this file was changed after `compile` wrote it, and the change would be lost; %s", path, advice);
 }
 
@@ -152,7 +146,7 @@ static void add_file(struct folder *f, const char *name, const char *begin, cons
     check_ours(f, name, begin);
     stage_file(format("%s/%s", f->dir, name), t, strncmp(begin, "#!", 2) == 0);
     if (is_program(name))
-        add_entry(&f->now, name, hash_text(hash_start, t));
+        add_entry(&f->now, name, fnv1a(FNV_START, t->s, t->n));
 }
 
 static void add_texts(struct folder *f, const struct compile *c) {
@@ -171,11 +165,11 @@ static void add_texts(struct folder *f, const struct compile *c) {
 
 /* The hash of the whole compile: of all ranks' programs as they are but for the hash itself. */
 static uint64_t hash_compile(const struct compile *c) {
-    uint64_t hash = hash_start;
+    uint64_t hash = FNV_START;
     struct text t = {0};
     for (int r = 0; r < c->program->workers; r++, t.n = 0) {
         emit_cuda(&t, c->spec, c->stage, c->program, r, 0);
-        hash = hash_text(hash, &t);
+        hash = fnv1a(hash, t.s, t.n);
     }
     return hash;
 }

@@ -1,4 +1,5 @@
 /* `pianola run`: the compiled program handed to the runtime, in this process. */
+#include "../../runtime/store/fingerprint.h"
 #include "../../runtime/store/progress.h"
 #include "../../runtime/rt.h"
 #include "../../runtime/store/timeline.h"
@@ -231,10 +232,8 @@ static struct trained train(const struct compile *c, const struct run_args *a, s
     return t;
 }
 
-/* FNV-1a, 64 bits. */
 uint64_t fingerprint(const struct rt_program *p, char *const *arena) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    int64_t element = precision_bytes(p->model->precision);
+    uint64_t hash = FNV_START;
     for (int s = 0; s < p->sets; s++) {
         const char *home = NULL;
         for (int r = 0; r < p->workers; r++)
@@ -247,12 +246,7 @@ uint64_t fingerprint(const struct rt_program *p, char *const *arena) {
                     die("the homes of stage %d ended with different weights; this is a bug, please report it", s);
                 home = at;
             }
-        for (int l = 0; l < p->stage[s].nlayers; l++) {
-            const struct rt_layer *y = &p->stage[s].layer[l];
-            const unsigned char *byte = (const unsigned char *)home + y->param / element * 4;
-            for (int64_t i = 0; i < y->nparam * 4; i++)
-                hash = (hash ^ byte[i]) * 0x100000001b3u;
-        }
+        hash = fingerprint_stage(hash, p->model, &p->stage[s], (const float *)(const void *)home);
     }
     return hash;
 }

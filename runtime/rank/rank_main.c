@@ -1,5 +1,6 @@
 /* The main of a rank's own program: the ranks meet and agree, then the replay, step by step, under a watch. */
 #include "store/durable.h"
+#include "store/fingerprint.h"
 #include "store/progress.h"
 #include "store/seconds.h"
 #include "rank_run.h"
@@ -162,19 +163,15 @@ static void train(struct rank_run *r, struct training *t) {
 
 /* ---- results ---- */
 
-/* The fingerprint that `pianola run` prints: FNV-1a over all parameters in the order of the model. Stage by stage, the
- * first home goes on where the last one's ended. */
+/* The fingerprint that `pianola run` prints. Stage by stage, the first home goes on where the last one's ended. */
 static uint64_t fingerprint(struct rank_run *r) {
     const struct rt_program *p = &r->program;
     uint64_t hash = FNV_START, *all = malloc(sizeof hash * (size_t)r->world.size);
     if (!all)
         rank_error(r->self, "no memory");
     for (int s = 0; s < p->sets; s++) {
-        const struct rt_stage *y = &p->stage[s];
-        const float *w = r->writer[s] == r->world.rank ? device_pull(r, rank_home(r, s)).weight : NULL;
-        for (int l = 0; w && l < y->nlayers; l++)
-            hash = fnv1a(hash, w + y->layer[l].param / precision_bytes(p->model->precision),
-                         (size_t)y->layer[l].nparam * sizeof(float));
+        if (r->writer[s] == r->world.rank)
+            hash = fingerprint_stage(hash, p->model, &p->stage[s], device_pull(r, rank_home(r, s)).weight);
         r->world.all(r->world.link, &hash, all, sizeof hash);
         hash = all[r->writer[s]];
     }

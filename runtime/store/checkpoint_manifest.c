@@ -1,5 +1,6 @@
 /* The manifest: what makes files a checkpoint, which checkpoints are whole, and removing those no longer wanted. */
 #include "checkpoint_manifest.h"
+#include "fnv1a.h"
 #include "json.h"
 #include <assert.h>
 #include <dirent.h>

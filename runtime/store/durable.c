@@ -148,12 +148,6 @@ bool durable_read(int fd, const char *path, void *out, size_t n, int64_t at, cha
     return true;
 }
 
-uint64_t fnv1a(uint64_t hash, const void *bytes, size_t n) {
-    for (const unsigned char *b = bytes; n > 0; n--, b++)
-        hash = (hash ^ *b) * 0x100000001b3u;
-    return hash;
-}
-
 bool durable_sum(const char *path, int64_t *bytes, uint64_t *hash, char *why, size_t nwhy) {
     char part[1 << 16];
     int fd = durable_open(path, bytes, why, nwhy);

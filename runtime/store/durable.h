@@ -30,9 +30,6 @@ bool durable_folder(const char *path, char *why, size_t nwhy);
 /* Makes durable which names the folder holds. */
 bool durable_names(const char *path, char *why, size_t nwhy);
 
-/* FNV-1a, 64 bits (Fowler, Noll & Vo), on from hash; begin with FNV_START. Any change of one byte changes it. */
-#define FNV_START 0xcbf29ce484222325u
-uint64_t fnv1a(uint64_t hash, const void *bytes, size_t n);
 /* Opens a regular file and says how many bytes it has. -1 with why. */
 int durable_open(const char *path, int64_t *bytes, char *why, size_t nwhy);
 /* Size and hash (hash.h) of a file's bytes. */

@@ -1,6 +1,7 @@
 /* Checkpoints: what was written comes back to the bit under every cut, whatever is hostile, cut off or altered is
  * refused by name, and a writer killed at any moment loses nothing that was whole. */
 #include "store/checkpoint.h"
+#include "store/fnv1a.h"
 #include "layers/host.h"
 #include "checkpoint_room.h"
 #include <errno.h>
