@@ -4,6 +4,7 @@
  *
  * A reduction runs along a chain, in the rank order that in-process runs keep, so that the bits agree: partial sums go
  * up, the total comes back down, in pieces that fit a scratch taken at the start. */
+#include "device/device_host.h"
 #include "world.h"
 #include <stdio.h>
 #ifdef NO_MPI
@@ -172,20 +173,20 @@ static bool mpi_prepare(void *link, const struct rt_rank *k, int nmsgs, const in
     return true;
 }
 
-static bool message(void *link, struct replay *z, const struct rt_instr *x, double *start, double *end) {
+static bool message(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
     struct mpi *c = link;
     int32_t i = (int32_t)(x - c->k->ins);
     int moved;
-    if (c->started[i] <= z->step) {
-        c->started[i] = z->step + 1;
-        c->since[i] = z->device->clock(z);
+    if (c->started[i] <= re->step) {
+        c->started[i] = re->step + 1;
+        c->since[i] = re->device->clock(re);
         must(MPI_Start(&c->request[i]));
     }
     must(MPI_Test(&c->request[i], &moved, MPI_STATUS_IGNORE));
     if (!moved)
         return false;
     *start = c->since[i];
-    *end = z->device->clock(z);
+    *end = re->device->clock(re);
     return true;
 }
 
@@ -224,13 +225,13 @@ static bool advance(struct mpi *c, struct chain *g, const struct rt_instr *x) {
     return true;
 }
 
-static bool reduce(void *link, struct replay *z, const struct rt_instr *x, double *start, double *end) {
+static bool reduce(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
     struct mpi *c = link;
     int32_t i = (int32_t)(x - c->k->ins);
     struct chain *g = &c->chain[c->chain_of[i]];
-    if (c->started[i] <= z->step) {
-        c->started[i] = z->step + 1;
-        c->since[i] = z->device->clock(z);
+    if (c->started[i] <= re->step) {
+        c->started[i] = re->step + 1;
+        c->since[i] = re->device->clock(re);
         g->phase = UP;
         g->at = 0;
         g->request = MPI_REQUEST_NULL;
@@ -245,18 +246,18 @@ static bool reduce(void *link, struct replay *z, const struct rt_instr *x, doubl
     if (!advance(c, g, x))
         return false;
     *start = c->since[i];
-    *end = z->device->clock(z);
+    *end = re->device->clock(re);
     return true;
 }
 
 /* Nothing chains here: progress is made by testing. Other processes may want the core meanwhile. */
-static void idle(void *link, struct replay *z) {
-    (void)link, (void)z;
+static void idle(void *link, struct replay *re) {
+    (void)link, (void)re;
     sched_yield();
 }
 
 bool mpi_open(struct world *w, const struct launch *how, char *why, size_t nwhy) {
-    static const struct comm messages = {message, reduce, idle};
+    static const struct host_transport messages = {message, reduce, idle};
     struct mpi *c = calloc(1, sizeof *c);
     int level, rank;
     if (!c) {
@@ -269,7 +270,7 @@ bool mpi_open(struct world *w, const struct launch *how, char *why, size_t nwhy)
     MPI_Comm_split(MPI_COMM_WORLD, 0, how->rank >= 0 ? how->rank : rank, &c->ranks);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(c->ranks, MPI_ERRORS_RETURN);
-    *w = (struct world){.comm = &messages, .link = c, .all = mpi_all, .sum_begin = mpi_sum_begin};
+    *w = (struct world){.transport = &messages, .link = c, .all = mpi_all, .sum_begin = mpi_sum_begin};
     w->sum_end = mpi_sum_end;
     w->look = mpi_look;
     w->prepare = mpi_prepare;

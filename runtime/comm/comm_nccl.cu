@@ -17,6 +17,7 @@
  * to all: as many bytes as a ring moves, and a scratch. So the bits are those of the host, in a graph or not. */
 #include "device/device_cuda.cuh"
 extern "C" {
+#include "transports.h"
 #include "store/seconds.h"
 #include "watch.h"
 #include "world.h"
@@ -109,14 +110,14 @@ static const char *progress(void *link) {
 enum { NOTHING = 16 };
 
 /* Its times begin when its lane comes to it: what NCCL waits for the other side is part of them. */
-static bool message(void *link, struct replay *z, const struct rt_instr *x) {
+static bool message(void *link, struct replay *re, const struct rt_instr *x) {
     struct nccl *n = (struct nccl *)link;
     const struct end *e = sends(x) ? &n->to[x->peer] : &n->from[x->peer];
     const struct way *w = &n->way[e->way];
     char *tensor = x->bytes > 0 ? n->rank->arena + x->at[ROLE_t] : n->nothing + x->lane * NOTHING;
     size_t bytes = x->bytes > 0 ? (size_t)x->bytes : 1;
     cudaStream_t stream = n->rank->lane[x->lane];
-    int32_t i = (int32_t)(x - z->program->rank[z->rank].ins);
+    int32_t i = (int32_t)(x - re->program->rank[re->rank].ins);
     cuda_mark(n->rank, i, false, stream);
     if (sends(x))
         NCCL(n, w, x, ncclSend(tensor, bytes, ncclUint8, e->peer, w->comm, stream));
@@ -187,7 +188,7 @@ static int64_t scratch_bytes(int64_t tensor, int workers) {
     return (piece + workers * (int64_t)sizeof(float) + 4095) / 4096 * 4096;
 }
 
-static bool reduce(void *link, struct replay *z, const struct rt_instr *x) {
+static bool reduce(void *link, struct replay *re, const struct rt_instr *x) {
     struct nccl *n = (struct nccl *)link;
     const struct way *w = &n->way[n->of_group[x->peer]];
     const int32_t *member = group_at(n->groups, x->peer);
@@ -196,9 +197,9 @@ static bool reduce(void *link, struct replay *z, const struct rt_instr *x) {
     float *dw = (float *)tensor, *scratch = (float *)n->scratch[x->lane];
     int64_t left = x->bytes > 0 ? x->bytes / (int64_t)sizeof *dw : 1;
     struct piece p = {dw, 0, 0, 0, 0};
-    int32_t i = (int32_t)(x - z->program->rank[z->rank].ins);
+    int32_t i = (int32_t)(x - re->program->rank[re->rank].ins);
     for (; member[p.ranks] >= 0; p.ranks++)
-        p.me = member[p.ranks] == z->rank ? p.ranks : p.me;
+        p.me = member[p.ranks] == re->rank ? p.ranks : p.me;
     cuda_mark(n->rank, i, false, stream);
     for (; left > 0; left -= p.n, p.x += p.n) {
         size_t own;
@@ -378,8 +379,8 @@ static int add_way(struct nccl *n, int ranks, int me, const ncclUniqueId *id) {
     config.blocking = 0;
     NCCL(n, w, NULL, ncclCommInitRankConfig(&w->comm, ranks, *id, me, &config));
     NCCL(n, w, NULL,
-         ncclCommRegister(w->comm, n->rank->arena, (size_t)cuda_rank_bytes(n->program, n->world->rank, n->rank->comm),
-                          &w->arena));
+         ncclCommRegister(w->comm, n->rank->arena,
+                          (size_t)cuda_rank_bytes(n->program, n->world->rank, n->rank->transport), &w->arena));
     return n->nways - 1;
 }
 
@@ -516,5 +517,5 @@ static void nccl_close(void *link) {
     free(n);
 }
 
-extern const struct cuda_comm cuda_nccl = {"NCCL", message,   reduce,   take,      give,
-                                           extra,  nccl_open, progress, abort_all, nccl_close};
+extern const struct cuda_transport cuda_nccl = {"NCCL", message,   reduce,   take,      give,
+                                                extra,  nccl_open, progress, abort_all, nccl_close};

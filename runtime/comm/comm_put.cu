@@ -40,6 +40,7 @@
  * process, and with it what its streams wait for. */
 #include "device/device_cuda.cuh"
 extern "C" {
+#include "transports.h"
 #include "world.h"
 }
 #include <assert.h>
@@ -89,15 +90,15 @@ static void await(const struct put *p, uint32_t *word, cudaStream_t stream) {
 
 /* A SEND's times are those of the copy, a RECV's end with it and begin when it may: when the copy does, only the sender
  * knows. */
-static bool message(void *link, struct replay *z, const struct rt_instr *x) {
+static bool message(void *link, struct replay *re, const struct rt_instr *x) {
     struct put *p = (struct put *)link;
     cudaStream_t stream = p->rank->lane[x->lane];
-    uint32_t *mine = word(p, z->rank, x->msg, 0), *its = word(p, x->peer, x->msg, 0);
-    int32_t i = (int32_t)(x - z->program->rank[z->rank].ins);
+    uint32_t *mine = word(p, re->rank, x->msg, 0), *its = word(p, x->peer, x->msg, 0);
+    int32_t i = (int32_t)(x - re->program->rank[re->rank].ins);
     if (sends(x)) {
         await(p, mine, stream);
         cuda_mark(p->rank, i, false, stream);
-        CUDA(cudaMemcpyAsync(tensor(p, x->peer, x->msg), tensor(p, z->rank, x->msg), (size_t)x->bytes,
+        CUDA(cudaMemcpyAsync(tensor(p, x->peer, x->msg), tensor(p, re->rank, x->msg), (size_t)x->bytes,
                              cudaMemcpyDeviceToDevice, stream));
         post(its, stream);
     } else {
@@ -156,18 +157,18 @@ static void meet(const struct put *p, const int32_t *member, int ranks, int me, 
         await(p, word(p, self, msg, phase * workers + member[(me + k) % ranks]), stream);
 }
 
-static bool reduce(void *link, struct replay *z, const struct rt_instr *x) {
+static bool reduce(void *link, struct replay *re, const struct rt_instr *x) {
     struct put *p = (struct put *)link;
     const int32_t *member = group_at(p->groups, x->peer);
     cudaStream_t stream = p->rank->lane[x->lane];
     struct members from;
-    int32_t i = (int32_t)(x - z->program->rank[z->rank].ins);
+    int32_t i = (int32_t)(x - re->program->rank[re->rank].ins);
     int ranks = 0, me = 0;
     for (; member[ranks] >= 0; ranks++)
-        me = member[ranks] == z->rank ? ranks : me;
+        me = member[ranks] == re->rank ? ranks : me;
     int64_t n = x->bytes / (int64_t)sizeof(float), share = ((n + ranks - 1) / ranks + PAGE - 1) / PAGE * PAGE;
     int64_t begin = min(me * share, n), own = min(begin + share, n) - begin;
-    float *mine = (float *)tensor(p, z->rank, x->msg) + begin;
+    float *mine = (float *)tensor(p, re->rank, x->msg) + begin;
     for (int r = 0; r < ranks; r++)
         from.share[r] = (const float *)tensor(p, member[r], x->msg) + begin;
     cuda_mark(p->rank, i, false, stream);
@@ -309,4 +310,5 @@ static void put_close(void *link) {
     free(p);
 }
 
-extern const struct cuda_comm cuda_put = {"put", message, reduce, take, give, extra, put_open, NULL, NULL, put_close};
+extern const struct cuda_transport cuda_put = {"put", message,  reduce, take, give,
+                                               extra, put_open, NULL,   NULL, put_close};

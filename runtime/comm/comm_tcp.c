@@ -10,6 +10,7 @@
  *
  * A socket that would block is not tried again until poll says that it is ready. Ranks close their connections only
  * after the last all(), to which everyone came: one that ends before is the death of a rank. */
+#include "device/device_host.h"
 #include "tcp.h"
 #include "watch.h"
 #include <errno.h>
@@ -268,26 +269,26 @@ static bool tcp_prepare(void *link, const struct rt_rank *k, int nmsgs, const in
 }
 
 /* Between jobs too, though not after every short one: a rank at work would hold up those that send to it. */
-static void glance(struct tcp *c, struct replay *z) {
-    double now = z->device->clock(z);
+static void glance(struct tcp *c, struct replay *re) {
+    double now = re->device->clock(re);
     if (now < c->looked + GLANCE)
         return;
     c->looked = now;
     c->fresh |= tcp_look(c, 0, c->nconns, 0, 0);
 }
 
-static bool message(void *link, struct replay *z, const struct rt_instr *x, double *start, double *end) {
+static bool message(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
     struct tcp *c = link;
     struct conn *k = &c->conn[sends(x) ? c->to[x->peer] : c->from[x->peer]];
     struct half *h = sends(x) ? &k->out : &k->in;
-    const struct head head = {x->msg, (int32_t)z->step, x->bytes};
+    const struct head head = {x->msg, (int32_t)re->step, x->bytes};
     char *tensor = c->arena + x->at[ROLE_t];
     if (!h->begun) {
         h->begun = true;
-        h->since = z->device->clock(z);
+        h->since = re->device->clock(re);
     }
     if (h->stuck)
-        glance(c, z);
+        glance(c, re);
     if (sends(x))
         give(k, &head, tensor, x->bytes);
     else
@@ -296,7 +297,7 @@ static bool message(void *link, struct replay *z, const struct rt_instr *x, doub
         return false;
     h->begun = false;
     *start = h->since;
-    *end = z->device->clock(z);
+    *end = re->device->clock(re);
     return true;
 }
 
@@ -333,33 +334,33 @@ static bool pass_on(struct tcp *c, const struct chain *g, const struct head *hea
     return true;
 }
 
-static bool reduce(void *link, struct replay *z, const struct rt_instr *x, double *start, double *end) {
+static bool reduce(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
     struct tcp *c = link;
     struct chain *g = &c->chain[x->peer];
-    const struct head head = {x->msg, (int32_t)z->step, x->bytes};
+    const struct head head = {x->msg, (int32_t)re->step, x->bytes};
     if (g->begun)
-        glance(c, z);
+        glance(c, re);
     else
-        g->since = z->device->clock(z);
+        g->since = re->device->clock(re);
     g->begun = true;
     if (!pass_on(c, g, &head, (float *)(void *)(c->arena + x->at[ROLE_dw])))
         return false;
     g->begun = false;
     *start = g->since;
-    *end = z->device->clock(z);
+    *end = re->device->clock(re);
     return true;
 }
 
-static void idle(void *link, struct replay *z) {
+static void idle(void *link, struct replay *re) {
     struct tcp *c = link;
     tcp_look(c, 0, c->nconns, 0, c->fresh ? 0 : -1);
     c->fresh = false;
-    c->looked = z->device->clock(z);
+    c->looked = re->device->clock(re);
     if (c->sum.under_way)
         go_on(c);
 }
 
-static const struct comm comm_tcp = {message, reduce, idle};
+static const struct host_transport comm_tcp = {message, reduce, idle};
 
 /* ---- from the first rank to the last ---- */
 
@@ -420,7 +421,7 @@ bool tcp_open(struct world *w, const struct launch *how, char *why, size_t nwhy)
         tcp_close(c);
         return false;
     }
-    *w = (struct world){.rank = c->rank, .size = c->size, .comm = &comm_tcp, .link = c, .all = tcp_all};
+    *w = (struct world){.rank = c->rank, .size = c->size, .transport = &comm_tcp, .link = c, .all = tcp_all};
     w->sum_begin = tcp_sum_begin;
     w->sum_end = tcp_sum_end;
     w->look = tcp_glance;

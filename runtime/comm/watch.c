@@ -28,46 +28,46 @@ static struct watch {
 
 /* ---- where the replay stands ---- */
 
-static const struct rt_rank *stream(const struct replay *z) { return &z->program->rank[z->rank]; }
-static int32_t cursor(const struct replay *z, int l) {
-    if (z->reached)
-        return stream(z)->lane_at[l] + (int32_t)__atomic_load_n(&z->reached[l], __ATOMIC_ACQUIRE);
-    return __atomic_load_n(&z->cursor[l], __ATOMIC_ACQUIRE);
+static const struct rt_rank *stream(const struct replay *re) { return &re->program->rank[re->rank]; }
+static int32_t cursor(const struct replay *re, int l) {
+    if (re->reached)
+        return stream(re)->lane_at[l] + (int32_t)__atomic_load_n(&re->reached[l], __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&re->cursor[l], __ATOMIC_ACQUIRE);
 }
 
 /* The instruction lane l has come to; -1: it is at its end. */
-static int32_t head(const struct replay *z, int l) {
-    const struct rt_rank *k = stream(z);
-    int32_t c = cursor(z, l);
+static int32_t head(const struct replay *re, int l) {
+    const struct rt_rank *k = stream(re);
+    int32_t c = cursor(re, l);
     return c == k->lane_at[l + 1] ? -1 : k->lane_ins[c];
 }
 
-static bool ended(const struct replay *z, int32_t i) {
-    int32_t h = head(z, stream(z)->ins[i].lane);
+static bool ended(const struct replay *re, int32_t i) {
+    int32_t h = head(re, stream(re)->ins[i].lane);
     return h < 0 || h > i;
 }
 
-static bool may_run(const struct replay *z, const struct rt_instr *x) {
-    const struct rt_rank *k = stream(z);
+static bool may_run(const struct replay *re, const struct rt_instr *x) {
+    const struct rt_rank *k = stream(re);
     for (int32_t a = x->wait; a < x->wait + x->nwait; a++)
-        if (!ended(z, k->wait[a]))
+        if (!ended(re, k->wait[a]))
             return false;
     return true;
 }
 
-static int64_t done(const struct replay *z) {
+static int64_t done(const struct replay *re) {
     int64_t n = 0;
-    for (int l = 0; l < stream(z)->nlanes; l++)
-        n += cursor(z, l) - stream(z)->lane_at[l];
+    for (int l = 0; l < stream(re)->nlanes; l++)
+        n += cursor(re, l) - stream(re)->lane_at[l];
     return n;
 }
 
 /* What holds the rank up: the job it is in, else the first message, in the order of issue, that could go; -1: none. */
-static int32_t blocked(const struct replay *z) {
-    int32_t running = z->reached ? -1 : __atomic_load_n(&z->running, __ATOMIC_ACQUIRE), first = running;
-    for (int l = 0; l < stream(z)->nlanes && running < 0; l++) {
-        int32_t h = head(z, l);
-        if (h >= 0 && (first < 0 || h < first) && may_run(z, &stream(z)->ins[h]))
+static int32_t blocked(const struct replay *re) {
+    int32_t running = re->reached ? -1 : __atomic_load_n(&re->running, __ATOMIC_ACQUIRE), first = running;
+    for (int l = 0; l < stream(re)->nlanes && running < 0; l++) {
+        int32_t h = head(re, l);
+        if (h >= 0 && (first < 0 || h < first) && may_run(re, &stream(re)->ins[h]))
             first = h;
     }
     return first;
@@ -127,14 +127,14 @@ static void put_place(char *out, size_t n) {
 
 /* ---- the flight record ---- */
 
-static void put_lane(FILE *f, const struct replay *z, int l) {
-    const struct rt_rank *k = stream(z);
-    int32_t at = cursor(z, l), from = at - k->lane_at[l] < LAST ? k->lane_at[l] : at - LAST;
+static void put_lane(FILE *f, const struct replay *re, int l) {
+    const struct rt_rank *k = stream(re);
+    int32_t at = cursor(re, l), from = at - k->lane_at[l] < LAST ? k->lane_at[l] : at - LAST;
     char name[512];
     fprintf(f, "\nlane %s: %d of %d done\n", w.a.lane[l], at - k->lane_at[l], k->lane_at[l + 1] - k->lane_at[l]);
     for (int32_t c = from; c < at; c++) {
         double start = 0, end = 0;
-        bool known = z->device->stamp((struct replay *)z, k->lane_ins[c], &start, &end);
+        bool known = re->device->stamp((struct replay *)re, k->lane_ins[c], &start, &end);
         instr_name(name, sizeof name, &k->ins[k->lane_ins[c]], w.a.group);
         if (known)
             fprintf(f, "  %10.6f  %10.6f  %d %s\n", start - w.since_device, end - w.since_device, k->lane_ins[c] + 1,
@@ -142,7 +142,7 @@ static void put_lane(FILE *f, const struct replay *z, int l) {
         else
             fprintf(f, "  %24d %s\n", k->lane_ins[c] + 1, name);
     }
-    int32_t h = head(z, l);
+    int32_t h = head(re, l);
     if (h < 0)
         return;
     const struct rt_instr *x = &k->ins[h];
@@ -150,7 +150,7 @@ static void put_lane(FILE *f, const struct replay *z, int l) {
     fprintf(f, "                    next  %d %s", h + 1, name);
     const char *between = ", after ";
     for (int32_t a = x->wait; a < x->wait + x->nwait; a++)
-        if (!ended(z, k->wait[a])) {
+        if (!ended(re, k->wait[a])) {
             fprintf(f, "%s%d", between, k->wait[a] + 1);
             between = ", ";
         }
@@ -260,17 +260,17 @@ bool watch_start(const struct watch_args *args) {
     return pthread_create(&w.thread, NULL, work, NULL) == 0;
 }
 
-static void begin(const char *phase, struct replay *z) {
+static void begin(const char *phase, struct replay *re) {
     pthread_mutex_lock(&w.lock);
     w.phase = phase;
-    w.replay = z;
+    w.replay = re;
     w.since = seconds();
-    w.since_device = z ? z->device->clock(z) : 0;
+    w.since_device = re ? re->device->clock(re) : 0;
     pthread_mutex_unlock(&w.lock);
 }
 
 void watch_phase(const char *what) { begin(what, NULL); }
-void watch_step(struct replay *z) { begin("waits for all ranks to end the step", z); }
+void watch_step(struct replay *re) { begin("waits for all ranks to end the step", re); }
 
 void watch_end(void) {
     begin("waits for all ranks to end", NULL);

@@ -11,7 +11,7 @@
  * and a flight record, a file with the last instructions of each lane. */
 #ifndef PIANOLA_WATCH_H
 #define PIANOLA_WATCH_H
-#include "device/device.h"
+#include "device/replay.h"
 
 struct watch_args {
     const char *program;     /* its name, for messages */
@@ -27,7 +27,7 @@ bool watch_start(const struct watch_args *args);
 /* A phase begins, and its deadline with it. what: "waits for all ranks to start"; kept, not copied. */
 void watch_phase(const char *what);
 /* A step of the replay begins. */
-void watch_step(struct replay *z);
+void watch_step(struct replay *re);
 /* Only the common end is left. The deadline still holds; signals have no effect any more. */
 void watch_end(void);
 int watch_signal(void); /* SIGINT, SIGTERM, or 0 */

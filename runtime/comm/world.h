@@ -5,15 +5,17 @@
  * ends the process through watch_fail. */
 #ifndef PIANOLA_WORLD_H
 #define PIANOLA_WORLD_H
-#include "device/device.h"
+#include "device/replay.h"
 #include "launch.h"
+
+struct host_transport;
 
 #define WORLD_LOOK 1e-3
 struct world {
     const struct rt_self *self; /* the rank's program; set by whoever opened the world */
     int rank, size;
-    const struct comm *comm; /* the replay's messages, */
-    void *link;              /* and what every function here takes first */
+    const struct host_transport *transport; /* of the replay's messages on CPUs, */
+    void *link;                             /* and what every function here takes first */
     /* Every rank's bytes, in rank order, into all. Blocks until every rank has come. */
     void (*all)(void *link, const void *mine, void *all, size_t bytes);
     /* x[0 .. n) summed over all ranks, in place: begun here, ended later; messages go on in between. One at a time. */

@@ -10,8 +10,8 @@ extern "C" {
 #include <stdio.h>
 #include <stdlib.h>
 
-static struct cuda_rank *self(const struct replay *z) { return (struct cuda_rank *)z->self; }
-static const struct rt_rank *stream_of(const struct replay *z) { return &z->program->rank[z->rank]; }
+static struct cuda_rank *self(const struct replay *re) { return (struct cuda_rank *)re->self; }
+static const struct rt_rank *stream_of(const struct replay *re) { return &re->program->rank[re->rank]; }
 
 void cuda_must(cudaError_t code, const char *call) {
     if (code == cudaSuccess)
@@ -48,30 +48,30 @@ void cuda_await_word(cudaStream_t stream, uint32_t *word, uint32_t value, bool f
 
 /* ---- the replay core's questions ---- */
 
-static bool device_wait(struct replay *z, const struct rt_instr *x, int32_t i) {
-    if (self(z)->issued[i] <= z->step)
+static bool device_wait(struct replay *re, const struct rt_instr *x, int32_t i) {
+    if (self(re)->issued[i] <= re->step)
         return false;
-    CUDA(cudaStreamWaitEvent(self(z)->lane[x->lane], self(z)->event[i], 0));
+    CUDA(cudaStreamWaitEvent(self(re)->lane[x->lane], self(re)->event[i], 0));
     return true;
 }
 
 /* The word is written behind the event, so that nobody waits for it. */
-static void device_record(struct replay *z, int32_t i, double start, double end) {
-    struct cuda_rank *c = self(z);
-    int lane = stream_of(z)->ins[i].lane;
+static void device_record(struct replay *re, int32_t i, double start, double end) {
+    struct cuda_rank *c = self(re);
+    int lane = stream_of(re)->ins[i].lane;
     (void)start, (void)end;
     if (c->event[i])
         CUDA(cudaEventRecord(c->event[i], c->lane[lane]));
     if (c->reached)
         cuda_write_word(c->lane[lane], &c->reached[lane],
-                        (uint32_t)(z->cursor[lane] + 1 - stream_of(z)->lane_at[lane]));
-    c->issued[i] = z->step + 1;
+                        (uint32_t)(re->cursor[lane] + 1 - stream_of(re)->lane_at[lane]));
+    c->issued[i] = re->step + 1;
 }
 
 /* The microbatch as data_batch lays it out, in device memory. */
-static struct rt_batch batch_of(const struct replay *z, int b) {
-    const struct rt_model *m = z->program->model;
-    const char *at = self(z)->input + (int64_t)b * (int64_t)data_bytes(m), *half = at + data_bytes(m) / 2;
+static struct rt_batch batch_of(const struct replay *re, int b) {
+    const struct rt_model *m = re->program->model;
+    const char *at = self(re)->input + (int64_t)b * (int64_t)data_bytes(m), *half = at + data_bytes(m) / 2;
     struct rt_batch batch = {NULL, NULL, NULL, NULL};
     if (m->input == INPUT_TOKENS) {
         batch.token = (const int32_t *)at;
@@ -83,13 +83,13 @@ static struct rt_batch batch_of(const struct replay *z, int b) {
     return batch;
 }
 
-static void run_job(struct replay *z, const struct rt_instr *x) {
-    struct cuda_rank *c = self(z);
-    const struct rt_program *p = z->program;
+static void run_job(struct replay *re, const struct rt_instr *x) {
+    struct cuda_rank *c = self(re);
+    const struct rt_program *p = re->program;
     const struct rt_stage *s = &p->stage[x->stage];
     cudaStream_t stream = c->lane[x->lane];
-    struct rt_batch batch = batch_of(z, x->batch);
-    struct rt_bind at = job_bind(p, z->rank, c->arena, x);
+    struct rt_batch batch = batch_of(re, x->batch);
+    struct rt_bind at = job_bind(p, re->rank, c->arena, x);
     at.batch = &batch;
     at.loss = c->loss + (x->op == OP_F ? x->batch : p->batches);
     if (x->op == OP_F && x->at[ROLE_input] >= 0 && at.at[SP_X]) { /* recompute: keep the input only */
@@ -105,55 +105,55 @@ static void run_job(struct replay *z, const struct rt_instr *x) {
         cuda_backward(p->model, s, &at, x->op != OP_W, x->op != OP_I, c->workspace, stream);
 }
 
-static void run_instr(struct replay *z, const struct rt_instr *x, cudaStream_t stream) {
-    struct cuda_rank *c = self(z);
+static void run_instr(struct replay *re, const struct rt_instr *x, cudaStream_t stream) {
+    struct cuda_rank *c = self(re);
     float *dw = (float *)job_operand(c->arena, x, ROLE_dw);
     if (x->op == OP_U)
-        cuda_update(z->program->model, &z->program->stage[x->stage], job_operand(c->arena, x, ROLE_w), dw,
+        cuda_update(re->program->model, &re->program->stage[x->stage], job_operand(c->arena, x, ROLE_w), dw,
                     (float *)job_operand(c->arena, x, ROLE_opt), c->step, c->lr, stream);
     else if (x->op == OP_ADD)
         cuda_add(dw, (const float *)job_operand(c->arena, x, ROLE_src), x->bytes / 4, x->first, stream);
     else if (x->op == OP_ZERO)
         CUDA(cudaMemsetAsync(dw, 0, (size_t)x->bytes, stream));
     else
-        run_job(z, x);
+        run_job(re, x);
 }
 
-static void device_launch(struct replay *z, const struct rt_instr *x) {
-    struct cuda_rank *c = self(z);
-    int32_t i = (int32_t)(x - stream_of(z)->ins);
+static void device_launch(struct replay *re, const struct rt_instr *x) {
+    struct cuda_rank *c = self(re);
+    int32_t i = (int32_t)(x - stream_of(re)->ins);
     nvtx_begin(x);
     cuda_mark(c, i, false, c->lane[x->lane]);
-    run_instr(z, x, c->lane[x->lane]);
+    run_instr(re, x, c->lane[x->lane]);
     cuda_mark(c, i, true, c->lane[x->lane]);
     nvtx_end();
 }
 
-static bool device_meet(struct replay *z, const struct rt_instr *x) {
-    struct cuda_rank *c = self(z);
+static bool device_meet(struct replay *re, const struct rt_instr *x) {
+    struct cuda_rank *c = self(re);
     nvtx_begin(x);
-    bool met = (x->op == OP_REDUCE ? c->comm->reduce : c->comm->message)(c->link, z, x);
+    bool met = (x->op == OP_REDUCE ? c->transport->reduce : c->transport->message)(c->link, re, x);
     nvtx_end();
     if (!met)
         return false;
-    device_record(z, (int32_t)(x - stream_of(z)->ins), 0, 0);
+    device_record(re, (int32_t)(x - stream_of(re)->ins), 0, 0);
     return true;
 }
 
 /* ---- times, measured by the device ---- */
 
-static double no_clock(struct replay *z) {
-    (void)z;
+static double no_clock(struct replay *re) {
+    (void)re;
     return 0;
 }
-static bool no_stamp(struct replay *z, int32_t i, double *start, double *end) {
-    (void)z, (void)i, (void)start, (void)end;
+static bool no_stamp(struct replay *re, int32_t i, double *start, double *end) {
+    (void)re, (void)i, (void)start, (void)end;
     return false;
 }
-static void no_idle(struct replay *z) { (void)z; }
+static void no_idle(struct replay *re) { (void)re; }
 
-extern const struct device cuda_device = {device_wait,   device_launch, device_meet, device_meet, device_meet,
-                                          device_record, no_clock,      no_stamp,    no_idle};
+extern const struct device cuda_device = {device_wait, device_launch, device_meet, device_record,
+                                          no_clock,    no_stamp,      no_idle};
 
 /* An event that is recorded in a capture can be asked for its time only if it is recorded as an external one: a node of
  * the graph, which each launch records anew. */
@@ -191,7 +191,8 @@ void cuda_stamps(const struct cuda_rank *c, const struct rt_rank *k, cudaEvent_t
 enum { REGION = 4096 };
 static int64_t whole(int64_t bytes) { return (bytes + REGION - 1) / REGION * REGION; }
 
-static int64_t place(const struct rt_program *p, int rank, const struct cuda_comm *comm, struct cuda_rank *c) {
+static int64_t place(const struct rt_program *p, int rank, const struct cuda_transport *transport,
+                     struct cuda_rank *c) {
     int64_t at = whole(p->rank[rank].arena), batches = p->batches;
     char *base = c ? c->arena : NULL;
     if (c) {
@@ -205,41 +206,41 @@ static int64_t place(const struct rt_program *p, int rank, const struct cuda_com
         c->workspace = base + at + REGION;
         c->extra = base + at + REGION + whole(cuda_workspace());
     }
-    return at + REGION + whole(cuda_workspace()) + (comm->extra ? comm->extra(p, rank) : 0);
+    return at + REGION + whole(cuda_workspace()) + (transport->extra ? transport->extra(p, rank) : 0);
 }
 
-int64_t cuda_rank_bytes(const struct rt_program *p, int rank, const struct cuda_comm *comm) {
-    return place(p, rank, comm, NULL);
+int64_t cuda_rank_bytes(const struct rt_program *p, int rank, const struct cuda_transport *transport) {
+    return place(p, rank, transport, NULL);
 }
 
-const char *cuda_take(struct replay *z, struct cuda_rank *c, const struct rt_program *p, int rank,
-                      const struct cuda_comm *comm, bool watched) {
+const char *cuda_take(struct replay *re, struct cuda_rank *c, const struct rt_program *p, int rank,
+                      const struct cuda_transport *transport, bool watched) {
     const struct rt_rank *k = &p->rank[rank];
-    size_t bytes = (size_t)cuda_rank_bytes(p, rank, comm);
-    memset(z, 0, sizeof *z);
+    size_t bytes = (size_t)cuda_rank_bytes(p, rank, transport);
+    memset(re, 0, sizeof *re);
     memset(c, 0, sizeof *c);
-    z->device = &cuda_device;
-    z->program = p;
-    z->rank = rank;
-    z->running = -1;
-    z->self = c;
-    z->cursor = (int32_t *)calloc((size_t)k->nlanes + 1, sizeof *z->cursor);
-    z->blocked = (bool *)calloc((size_t)k->nlanes + 1, sizeof *z->blocked);
+    re->device = &cuda_device;
+    re->program = p;
+    re->rank = rank;
+    re->running = -1;
+    re->self = c;
+    re->cursor = (int32_t *)calloc((size_t)k->nlanes + 1, sizeof *re->cursor);
+    re->blocked = (bool *)calloc((size_t)k->nlanes + 1, sizeof *re->blocked);
     c->lane = (cudaStream_t *)calloc((size_t)k->nlanes + 1, sizeof *c->lane);
     c->event = (cudaEvent_t *)calloc((size_t)k->nins + 1, sizeof *c->event);
     c->issued = (int64_t *)calloc((size_t)k->nins + 1, sizeof *c->issued);
-    if (!z->cursor || !z->blocked || !c->lane || !c->event || !c->issued)
+    if (!re->cursor || !re->blocked || !c->lane || !c->event || !c->issued)
         return "no memory on the host";
-    c->comm = comm;
-    c->arena = comm->take(bytes);
+    c->transport = transport;
+    c->arena = transport->take(bytes);
     if (!c->arena)
         return "no memory on the device";
     CUDA(cudaMemset(c->arena, 0, bytes));
-    place(p, rank, comm, c);
+    place(p, rank, transport, c);
     if (watched) {
         CUDA(cudaMallocHost((void **)&c->reached, sizeof *c->reached * (size_t)(k->nlanes + 1)));
         memset(c->reached, 0, sizeof *c->reached * (size_t)(k->nlanes + 1));
-        z->reached = c->reached;
+        re->reached = c->reached;
     }
     for (int l = 0; l < k->nlanes; l++)
         CUDA(cudaStreamCreateWithFlags(&c->lane[l], cudaStreamNonBlocking));
@@ -255,8 +256,8 @@ const char *cuda_take(struct replay *z, struct cuda_rank *c, const struct rt_pro
     return NULL;
 }
 
-void cuda_release(struct replay *z, struct cuda_rank *c) {
-    const struct rt_rank *k = stream_of(z);
+void cuda_release(struct replay *re, struct cuda_rank *c) {
+    const struct rt_rank *k = stream_of(re);
     for (int l = 0; l < k->nlanes; l++)
         cudaStreamDestroy(c->lane[l]);
     for (int32_t i = 0; i < k->nins; i++)
@@ -274,19 +275,19 @@ void cuda_release(struct replay *z, struct cuda_rank *c) {
     }
     if (c->reached)
         cudaFreeHost(c->reached);
-    c->comm->give(c->arena);
+    c->transport->give(c->arena);
     free(c->lane);
     free(c->event);
     free(c->issued);
     free(c->span);
-    free(z->cursor);
-    free(z->blocked);
+    free(re->cursor);
+    free(re->blocked);
 }
 
-void cuda_put_weights(struct replay *z, const struct rt_home *home, const float *w) {
-    char *arena = self(z)->arena;
-    const struct rt_model *m = z->program->model;
-    struct rt_learned to = learned_at(m, &z->program->stage[home->stage], home);
+void cuda_put_weights(struct replay *re, const struct rt_home *home, const float *w) {
+    char *arena = self(re)->arena;
+    const struct rt_model *m = re->program->model;
+    struct rt_learned to = learned_at(m, &re->program->stage[home->stage], home);
     CUDA(cudaMemcpy(arena + to.weight, w, (size_t)to.count * sizeof *w, cudaMemcpyHostToDevice));
     if (m->precision != BF16)
         return;
@@ -299,10 +300,10 @@ void cuda_put_weights(struct replay *z, const struct rt_home *home, const float 
     free(rounded);
 }
 
-void cuda_begin(struct replay *z, uint64_t seed) {
-    struct cuda_rank *c = self(z);
-    const struct rt_program *p = z->program;
-    const struct rt_rank *k = stream_of(z);
+void cuda_begin(struct replay *re, uint64_t seed) {
+    struct cuda_rank *c = self(re);
+    const struct rt_program *p = re->program;
+    const struct rt_rank *k = stream_of(re);
     const int64_t none = 0;
     CUDA(cudaMemcpy(c->step, &none, sizeof none, cudaMemcpyHostToDevice));
     CUDA(cudaMemcpy(c->lr, &p->model->lr, sizeof *c->lr, cudaMemcpyHostToDevice));
@@ -312,7 +313,7 @@ void cuda_begin(struct replay *z, uint64_t seed) {
         if (!w)
             cuda_must(cudaErrorMemoryAllocation, "initial weights on the host");
         host_init(p->model, s, w, seed);
-        cuda_put_weights(z, &k->home[i], w);
+        cuda_put_weights(re, &k->home[i], w);
         free(w);
     }
 }
@@ -330,9 +331,9 @@ static void round_input(const struct rt_model *m, const struct rt_batch *batch) 
     }
 }
 
-void cuda_feed(struct replay *z, int64_t step, const struct data *d, cudaStream_t stream) {
-    struct cuda_rank *c = self(z);
-    const struct rt_program *p = z->program;
+void cuda_feed(struct replay *re, int64_t step, const struct data *d, cudaStream_t stream) {
+    struct cuda_rank *c = self(re);
+    const struct rt_program *p = re->program;
     size_t bytes = data_bytes(p->model);
     int turn = (int)(step % 2);
     struct rt_batch batch;
@@ -345,10 +346,10 @@ void cuda_feed(struct replay *z, int64_t step, const struct data *d, cudaStream_
     CUDA(cudaEventRecord(c->sent[turn], stream));
 }
 
-void cuda_tell(struct replay *z, cudaStream_t stream) {
-    struct cuda_rank *c = self(z);
-    int turn = (int)(z->step % 2);
-    CUDA(cudaMemcpyAsync(c->told[turn], c->loss, (size_t)z->program->batches * sizeof *c->loss, cudaMemcpyDeviceToHost,
+void cuda_tell(struct replay *re, cudaStream_t stream) {
+    struct cuda_rank *c = self(re);
+    int turn = (int)(re->step % 2);
+    CUDA(cudaMemcpyAsync(c->told[turn], c->loss, (size_t)re->program->batches * sizeof *c->loss, cudaMemcpyDeviceToHost,
                          stream));
     CUDA(cudaEventRecord(c->came[turn], stream));
 }

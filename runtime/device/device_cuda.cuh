@@ -1,10 +1,9 @@
-/* A CUDA device as ranks see it: between device_cuda.cu, the ways that messages travel, and whoever drives the ranks.
- */
+/* A CUDA device as ranks see it: between device_cuda.cu, the transports, and train_cuda.cu and rank_cuda.cu. */
 #ifndef PIANOLA_DEVICE_CUDA_CUH
 #define PIANOLA_DEVICE_CUDA_CUH
 #include "layers/cuda_math.cuh"
 extern "C" {
-#include "device.h"
+#include "replay.h"
 }
 
 struct world;
@@ -30,17 +29,17 @@ struct cuda_rank {
     uint32_t *reached;  /* pinned host memory, per lane: instructions of the step that have ended. NULL: nobody asks */
     struct cuda_span *span; /* per instruction, where a step is to be timed; else NULL */
     enum cuda_timed timed;  /* the step being enqueued */
-    const struct cuda_comm *comm;
-    void *link;  /* the communicator's own */
+    const struct cuda_transport *transport;
+    void *link;  /* the transport's own */
     char *extra; /* its device memory, extra(p, rank) bytes */
 };
 
-/* How messages travel between ranks. Of the functions a way that needs none of them has NULL. */
-struct cuda_comm {
+/* How messages travel between ranks on GPUs. Of the functions a transport that needs none of them has NULL. */
+struct cuda_transport {
     const char *name;
     /* Enqueued on x's lane. False: not yet, the other side has not come (loopback). */
-    bool (*message)(void *link, struct replay *z, const struct rt_instr *x);
-    bool (*reduce)(void *link, struct replay *z, const struct rt_instr *x);
+    bool (*message)(void *link, struct replay *re, const struct rt_instr *x);
+    bool (*reduce)(void *link, struct replay *re, const struct rt_instr *x);
     /* The rank's one allocation, plan and all: of a kind that the other ranks' devices can reach. NULL: no memory. */
     char *(*take)(size_t bytes);
     void (*give)(char *p);
@@ -58,14 +57,14 @@ struct cuda_comm {
 extern const struct device cuda_device;
 
 /* Bytes of device memory that a rank takes, and where the parts lie behind the plan's arena. */
-int64_t cuda_rank_bytes(const struct rt_program *p, int rank, const struct cuda_comm *comm);
+int64_t cuda_rank_bytes(const struct rt_program *p, int rank, const struct cuda_transport *transport);
 /* Everything a rank's replay needs; c->link is the caller's to set. watched: how far the device has come can be asked,
- * in z->reached. NULL, or why not. */
-const char *cuda_take(struct replay *z, struct cuda_rank *c, const struct rt_program *p, int rank,
-                      const struct cuda_comm *comm, bool watched);
-void cuda_release(struct replay *z, struct cuda_rank *c);
+ * in re->reached. NULL, or why not. */
+const char *cuda_take(struct replay *re, struct cuda_rank *c, const struct rt_program *p, int rank,
+                      const struct cuda_transport *transport, bool watched);
+void cuda_release(struct replay *re, struct cuda_rank *c);
 /* A home's weights from fp32: with bf16 these are the masters, and rounded they are the weights. */
-void cuda_put_weights(struct replay *z, const struct rt_home *home, const float *w);
+void cuda_put_weights(struct replay *re, const struct rt_home *home, const float *w);
 /* Timing: events for every instruction's begin and end, which take effect in steps that are enqueued while c->timed is
  * set; a message's are for whoever moves it to mark. Stamps are seconds of the device's clock, for a step that began at
  * some time with an event; once it has ended, and before its events are recorded anew. */
@@ -74,12 +73,12 @@ void cuda_mark(const struct cuda_rank *c, int32_t i, bool end, cudaStream_t stre
 void cuda_stamps(const struct cuda_rank *c, const struct rt_rank *k, cudaEvent_t since, double began,
                  struct rt_stamp *stamp);
 /* Initial weights at the homes, and the learning rate. */
-void cuda_begin(struct replay *z, uint64_t seed);
+void cuda_begin(struct replay *re, uint64_t seed);
 /* Before a step: its microbatches are made, and sent to the device, on stream. */
-void cuda_feed(struct replay *z, int64_t step, const struct data *d, cudaStream_t stream);
+void cuda_feed(struct replay *re, int64_t step, const struct data *d, cudaStream_t stream);
 
 /* After a step: its losses are sent back, on stream. */
-void cuda_tell(struct replay *z, cudaStream_t stream);
+void cuda_tell(struct replay *re, cudaStream_t stream);
 
 /* step_cuda.cu: steps of n ranks that share this thread and its device, one after another on a stream. The first is
  * enqueued lane by lane; with graph, the second is captured, and launched from then on. */
@@ -108,16 +107,7 @@ void steps_run(struct cuda_steps *s, int64_t step, bool timed);
 void steps_times(struct cuda_steps *s, int64_t step, struct rt_stamp *const *stamp);
 void steps_close(struct cuda_steps *s);
 
-/* Ranks that are processes. comm_nccl.cu: each with a device of its own; comm_put.cu: of one host */
-extern const struct cuda_comm cuda_nccl, cuda_put;
-
 /* nvtx.cu: ranges for profilers on this thread, named like the instructions */
 void nvtx_begin(const struct rt_instr *x);
 void nvtx_end(void);
-
-/* comm_loopback.cu: all ranks in this process, on one device */
-extern const struct cuda_comm cuda_loopback;
-struct loopback;
-struct loopback *loopback_open(const struct rt_program *p, struct cuda_rank *rank);
-void loopback_close(struct loopback *l);
 #endif

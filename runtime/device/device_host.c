@@ -1,45 +1,43 @@
-/* The host as a device: layers run at once in the rank's own thread, messages through comm_local. */
-#include "host_device.h"
+/* The host as a device: layers run at once in the rank's own thread, messages by its transport. */
+#include "device_host.h"
 #include "job.h"
 #include "store/seconds.h"
 #include <stdlib.h>
 #include <string.h>
 
-static struct host_rank *self(const struct replay *z) { return z->self; }
+static struct host_rank *self(const struct replay *re) { return re->self; }
 
-static double host_clock(struct replay *z) {
-    return seconds() - self(z)->origin;
+static double host_clock(struct replay *re) { return seconds() - self(re)->origin; }
+
+static void host_record(struct replay *re, int32_t i, double start, double end) {
+    self(re)->ended[i] = re->step + 1;
+    self(re)->stamp[i] = (struct rt_stamp){start, end};
 }
 
-static void host_record(struct replay *z, int32_t i, double start, double end) {
-    self(z)->ended[i] = z->step + 1;
-    self(z)->stamp[i] = (struct rt_stamp){start, end};
-}
+static bool ended(const struct replay *re, int32_t i) { return self(re)->ended[i] > re->step; }
 
-static bool ended(const struct replay *z, int32_t i) { return self(z)->ended[i] > z->step; }
-
-static bool host_wait(struct replay *z, const struct rt_instr *x, int32_t i) {
+static bool host_wait(struct replay *re, const struct rt_instr *x, int32_t i) {
     (void)x;
-    return ended(z, i);
+    return ended(re, i);
 }
 
-static bool host_stamp(struct replay *z, int32_t i, double *start, double *end) {
-    *start = self(z)->stamp[i].start;
-    *end = self(z)->stamp[i].end;
-    return ended(z, i);
+static bool host_stamp(struct replay *re, int32_t i, double *start, double *end) {
+    *start = self(re)->stamp[i].start;
+    *end = self(re)->stamp[i].end;
+    return ended(re, i);
 }
 
-static void run_job(struct replay *z, const struct rt_instr *x) {
-    struct host_rank *h = self(z);
-    const struct rt_program *p = z->program;
+static void run_job(struct replay *re, const struct rt_instr *x) {
+    struct host_rank *h = self(re);
+    const struct rt_program *p = re->program;
     const struct rt_stage *s = &p->stage[x->stage];
     struct rt_batch batch = {0};
     float lost; /* the loss of a forward that is repeated */
-    struct rt_bind at = job_bind(p, z->rank, h->arena, x);
+    struct rt_bind at = job_bind(p, re->rank, h->arena, x);
     at.batch = &batch;
     at.loss = x->op == OP_F ? &h->loss[x->batch] : &lost;
     if (stage_reads_batch(p, x->stage))
-        data_batch(h->data, z->step, x->batch, h->batch, &batch);
+        data_batch(h->data, re->step, x->batch, h->batch, &batch);
     if (x->op == OP_F && x->at[ROLE_input] >= 0 && at.at[SP_X]) { /* recompute: keep the input only */
         char *input = job_operand(h->arena, x, ROLE_input);
         memcpy(input, at.at[SP_X], (size_t)s->input);
@@ -53,37 +51,35 @@ static void run_job(struct replay *z, const struct rt_instr *x) {
         host_backward(p->model, s, &at, x->op != OP_W, x->op != OP_I);
 }
 
-static void host_launch(struct replay *z, const struct rt_instr *x) {
-    char *arena = self(z)->arena;
+static void host_launch(struct replay *re, const struct rt_instr *x) {
+    char *arena = self(re)->arena;
     float *dw = (float *)(void *)job_operand(arena, x, ROLE_dw);
     if (x->op == OP_U)
-        host_update(z->program->model, &z->program->stage[x->stage], (float *)(void *)job_operand(arena, x, ROLE_w), dw,
-                    (float *)(void *)job_operand(arena, x, ROLE_opt), z->step + 1);
+        host_update(re->program->model, &re->program->stage[x->stage], (float *)(void *)job_operand(arena, x, ROLE_w),
+                    dw, (float *)(void *)job_operand(arena, x, ROLE_opt), re->step + 1);
     else if (x->op == OP_ADD)
         host_add(dw, (const float *)(const void *)job_operand(arena, x, ROLE_src), x->bytes / 4, x->first);
     else if (x->op == OP_ZERO)
         memset(dw, 0, (size_t)x->bytes);
     else
-        run_job(z, x);
+        run_job(re, x);
 }
 
-static bool host_meet(struct replay *z, const struct rt_instr *x) {
+static bool host_meet(struct replay *re, const struct rt_instr *x) {
     double start, end;
-    struct host_rank *h = self(z);
-    if (!(x->op == OP_REDUCE ? h->comm->reduce : h->comm->message)(h->link, z, x, &start, &end))
+    struct host_rank *h = self(re);
+    if (!(x->op == OP_REDUCE ? h->transport->reduce : h->transport->message)(h->link, re, x, &start, &end))
         return false;
-    host_record(z, (int32_t)(x - z->program->rank[z->rank].ins), start, end);
+    host_record(re, (int32_t)(x - re->program->rank[re->rank].ins), start, end);
     return true;
 }
 
-static void host_idle(struct replay *z) { self(z)->comm->idle(self(z)->link, z); }
+static void host_idle(struct replay *re) { self(re)->transport->idle(self(re)->link, re); }
 
 const struct device host_device = {
     .wait = host_wait,
     .launch = host_launch,
-    .send = host_meet,
-    .recv = host_meet,
-    .reduce = host_meet,
+    .meet = host_meet,
     .record = host_record,
     .clock = host_clock,
     .stamp = host_stamp,
@@ -96,30 +92,30 @@ void *host_pages(size_t n, size_t size) {
     return p ? memset(p, 0, bytes) : NULL;
 }
 
-bool host_take(struct replay *z, struct host_rank *h, const struct rt_program *p, int rank) {
+bool host_take(struct replay *re, struct host_rank *h, const struct rt_program *p, int rank) {
     const struct rt_rank *k = &p->rank[rank];
-    *z = (struct replay){.device = &host_device, .program = p, .rank = rank, .running = -1, .self = h};
-    z->cursor = host_pages((size_t)k->nlanes, sizeof *z->cursor);
-    z->blocked = host_pages((size_t)k->nlanes, sizeof *z->blocked);
+    *re = (struct replay){.device = &host_device, .program = p, .rank = rank, .running = -1, .self = h};
+    re->cursor = host_pages((size_t)k->nlanes, sizeof *re->cursor);
+    re->blocked = host_pages((size_t)k->nlanes, sizeof *re->blocked);
     h->arena = host_pages((size_t)k->arena, 1);
     h->ended = host_pages((size_t)k->nins, sizeof *h->ended);
     h->stamp = host_pages((size_t)k->nins, sizeof *h->stamp);
     h->batch = host_pages(data_bytes(p->model), 1);
-    return z->cursor && z->blocked && h->arena && h->ended && h->stamp && h->batch;
+    return re->cursor && re->blocked && h->arena && h->ended && h->stamp && h->batch;
 }
 
-void host_release(struct replay *z, struct host_rank *h) {
-    free(z->cursor);
-    free(z->blocked);
+void host_release(struct replay *re, struct host_rank *h) {
+    free(re->cursor);
+    free(re->blocked);
     free(h->ended);
     free(h->stamp);
     free(h->batch);
 }
 
 /* Everything but the weights stays as it came: nothing reads it before it is written, verify has proved. */
-void host_begin(struct replay *z, uint64_t seed) {
-    const struct rt_program *p = z->program;
-    const struct rt_rank *k = &p->rank[z->rank];
+void host_begin(struct replay *re, uint64_t seed) {
+    const struct rt_program *p = re->program;
+    const struct rt_rank *k = &p->rank[re->rank];
     for (int i = 0; i < k->nhomes; i++)
-        host_init(p->model, &p->stage[k->home[i].stage], (float *)(void *)(self(z)->arena + k->home[i].weight), seed);
+        host_init(p->model, &p->stage[k->home[i].stage], (float *)(void *)(self(re)->arena + k->home[i].weight), seed);
 }

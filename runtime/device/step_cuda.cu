@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 static const struct rt_rank *stream_of(const struct cuda_steps *s, int r) {
-    const struct replay *z = &s->replay[r];
-    return &z->program->rank[z->rank];
+    const struct replay *re = &s->replay[r];
+    return &re->program->rank[re->rank];
 }
 
 bool steps_open(struct cuda_steps *s) {

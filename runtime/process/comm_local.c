@@ -3,7 +3,7 @@
  * A message's flag goes through three states a step: one side has come, which one, moved. Whoever comes second copies
  * the tensor, from the planned offset of one arena to that of the other. Nobody waits in a lock or for a thread to be
  * woken to do the copy; a rank with nothing else to do sleeps on its bell. */
-#include "device/device.h"
+#include "comm_local.h"
 #include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -75,32 +75,32 @@ static void ring(struct local *c, int rank) {
 }
 
 /* Every lane has been tried since the bell was last heard; what rang meanwhile makes it return at once. */
-static void local_idle(void *link, struct replay *z) {
+static void local_idle(void *link, struct replay *re) {
     struct local *c = link;
-    struct bell *b = &c->bell[z->rank];
-    uint32_t heard = c->heard[z->rank];
+    struct bell *b = &c->bell[re->rank];
+    uint32_t heard = c->heard[re->rank];
     atomic_store(&b->asleep, 1);
     while (atomic_load(&b->rung) == heard)
         syscall(SYS_futex, &b->rung, FUTEX_WAIT_PRIVATE, heard, NULL, NULL, 0);
     atomic_store(&b->asleep, 0);
-    c->heard[z->rank] = atomic_load(&b->rung);
+    c->heard[re->rank] = atomic_load(&b->rung);
 }
 
-static bool local_message(void *link, struct replay *z, const struct rt_instr *x, double *start, double *end) {
+static bool local_message(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
     struct local *c = link;
     const struct rt_meeting *m = &c->p->msg[x->msg];
     struct place *place = &c->place[x->msg];
-    bool sends = m->rank[0] == z->rank;
-    int64_t base = STATES * z->step, mine = base + (sends ? SENDER_CAME : RECEIVER_CAME);
+    bool sends = m->rank[0] == re->rank;
+    int64_t base = STATES * re->step, mine = base + (sends ? SENDER_CAME : RECEIVER_CAME);
     int64_t state = atomic_load(&place->state);
     if (state < base + SENDER_CAME && atomic_compare_exchange_strong(&place->state, &state, mine))
         return false; /* first here; a failed exchange has loaded what the other side wrote */
     if (state == mine)
         return false;
     if (state < base + MOVED) {
-        place->start = z->device->clock(z);
+        place->start = re->device->clock(re);
         memcpy(c->arena[m->rank[1]] + m->off[1], c->arena[m->rank[0]] + m->off[0], (size_t)m->bytes);
-        place->end = z->device->clock(z);
+        place->end = re->device->clock(re);
         *start = place->start;
         *end = place->end;
         atomic_store(&place->state, base + MOVED);
@@ -122,29 +122,29 @@ static void sum_all(struct local *c, const struct rt_meeting *m) {
         memcpy(c->arena[m->rank[i]] + m->off[i], first, (size_t)m->bytes);
 }
 
-static bool local_reduce(void *link, struct replay *z, const struct rt_instr *x, double *start, double *end) {
+static bool local_reduce(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
     struct local *c = link;
     const struct rt_meeting *m = &c->p->msg[x->msg];
     struct place *place = &c->place[x->msg];
     int me = 0;
-    while (m->rank[me] != z->rank)
+    while (m->rank[me] != re->rank)
         me++;
-    if (place->arrived[me] <= z->step) {
-        place->arrived[me] = z->step + 1;
-        if (atomic_fetch_add(&place->state, 1) + 1 == m->n * (z->step + 1)) { /* the last to come does the work */
-            place->start = z->device->clock(z);
+    if (place->arrived[me] <= re->step) {
+        place->arrived[me] = re->step + 1;
+        if (atomic_fetch_add(&place->state, 1) + 1 == m->n * (re->step + 1)) { /* the last to come does the work */
+            place->start = re->device->clock(re);
             sum_all(c, m);
-            place->end = z->device->clock(z);
-            atomic_store(&place->reduced, z->step + 1);
+            place->end = re->device->clock(re);
+            atomic_store(&place->reduced, re->step + 1);
             for (int i = 0; i < m->n; i++)
                 ring(c, m->rank[i]);
         }
     }
-    if (atomic_load(&place->reduced) <= z->step)
+    if (atomic_load(&place->reduced) <= re->step)
         return false;
     *start = place->start;
     *end = place->end;
     return true;
 }
 
-const struct comm comm_local = {local_message, local_reduce, local_idle};
+const struct host_transport host_local = {local_message, local_reduce, local_idle};

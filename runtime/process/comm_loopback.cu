@@ -3,7 +3,7 @@
  * Whichever side of a message is enqueued second enqueues it all: the receiver's lane waits for the sender's, copies
  * from arena to arena, and the sender's lane waits for the copy. So a send ends no sooner than its receive, as on
  * any other way, and the whole step of all ranks is one graph. */
-#include "device/device_cuda.cuh"
+#include "comm_loopback.cuh"
 #include <stdlib.h>
 
 struct meeting {
@@ -37,9 +37,9 @@ static bool arrive(struct meeting *y, const struct rt_meeting *m, int side, int6
     return ++y->came == m->n * (step + 1);
 }
 
-static int side_of(const struct rt_meeting *m, const struct replay *z) {
+static int side_of(const struct rt_meeting *m, const struct replay *re) {
     int side = 0;
-    while (m->rank[side] != z->rank)
+    while (m->rank[side] != re->rank)
         side++;
     return side;
 }
@@ -48,11 +48,11 @@ static char *tensor(const struct loopback *l, const struct rt_meeting *m, int si
     return l->rank[m->rank[side]].arena + m->off[side];
 }
 
-static bool message(void *link, struct replay *z, const struct rt_instr *x) {
+static bool message(void *link, struct replay *re, const struct rt_instr *x) {
     struct loopback *l = (struct loopback *)link;
     const struct rt_meeting *m = &l->p->msg[x->msg];
     struct meeting *y = &l->meeting[x->msg];
-    if (arrive(y, m, side_of(m, z), z->step)) {
+    if (arrive(y, m, side_of(m, re), re->step)) {
         cudaStream_t from = lane(l, m, y, 0), to = lane(l, m, y, 1);
         CUDA(cudaEventRecord(y->event[0], from));
         CUDA(cudaStreamWaitEvent(to, y->event[0], 0));
@@ -61,17 +61,17 @@ static bool message(void *link, struct replay *z, const struct rt_instr *x) {
         mark(l, m, y, true, 1);
         CUDA(cudaEventRecord(y->event[1], to));
         CUDA(cudaStreamWaitEvent(from, y->event[1], 0));
-        y->done = z->step + 1;
+        y->done = re->step + 1;
     }
-    return y->done > z->step;
+    return y->done > re->step;
 }
 
 /* On the first member's lane: its dw gets the others' added, in rank order, and goes to them all. */
-static bool reduce(void *link, struct replay *z, const struct rt_instr *x) {
+static bool reduce(void *link, struct replay *re, const struct rt_instr *x) {
     struct loopback *l = (struct loopback *)link;
     const struct rt_meeting *m = &l->p->msg[x->msg];
     struct meeting *y = &l->meeting[x->msg];
-    if (arrive(y, m, side_of(m, z), z->step)) {
+    if (arrive(y, m, side_of(m, re), re->step)) {
         cudaStream_t first = lane(l, m, y, 0);
         for (int i = 1; i < m->n; i++) {
             CUDA(cudaEventRecord(y->event[i], lane(l, m, y, i)));
@@ -86,9 +86,9 @@ static bool reduce(void *link, struct replay *z, const struct rt_instr *x) {
         CUDA(cudaEventRecord(y->event[0], first));
         for (int i = 1; i < m->n; i++)
             CUDA(cudaStreamWaitEvent(lane(l, m, y, i), y->event[0], 0));
-        y->done = z->step + 1;
+        y->done = re->step + 1;
     }
-    return y->done > z->step;
+    return y->done > re->step;
 }
 
 static char *take(size_t bytes) {
@@ -97,7 +97,8 @@ static char *take(size_t bytes) {
 }
 static void give(char *p) { cudaFree(p); }
 
-extern const struct cuda_comm cuda_loopback = {"loopback", message, reduce, take, give, NULL, NULL, NULL, NULL, NULL};
+extern const struct cuda_transport cuda_loopback = {"loopback", message, reduce, take, give,
+                                                    NULL,       NULL,    NULL,   NULL, NULL};
 
 /* ---- at the start, and at the end ---- */
 

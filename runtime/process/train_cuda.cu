@@ -1,6 +1,6 @@
 /* All ranks of a program on one device: every lane of every rank a stream, one thread that enqueues, and from the
  * second step on one graph for the whole step of all ranks. */
-#include "device/device_cuda.cuh"
+#include "comm_loopback.cuh"
 extern "C" {
 #include "store/seconds.h"
 #include "train_cuda.h"

@@ -1,5 +1,5 @@
 /* All ranks of a program in this process: a thread each, one arena each, taken at the start. */
-#include "device/host_device.h"
+#include "comm_local.h"
 #include "store/seconds.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -37,22 +37,22 @@ static void *work(void *arg) {
     struct worker *w = arg;
     const struct rt_run *run = w->all->run;
     const struct rt_rank *k = &run->program->rank[w->replay.rank];
-    struct replay *z = &w->replay;
-    for (z->step = 0; z->step < run->steps; z->step++) {
-        w->rank.loss = w->all->loss + z->step * run->program->batches;
-        replay_step(z);
+    struct replay *re = &w->replay;
+    for (re->step = 0; re->step < run->steps; re->step++) {
+        w->rank.loss = w->all->loss + re->step * run->program->batches;
+        replay_step(re);
         double first = k->nins ? w->rank.stamp[0].start : 0, last = 0;
         for (int32_t i = 0; i < k->nins; i++) {
             first = w->rank.stamp[i].start < first ? w->rank.stamp[i].start : first;
             last = w->rank.stamp[i].end > last ? w->rank.stamp[i].end : last;
         }
-        w->first[z->step] = first;
-        w->last[z->step] = last;
-        int64_t turn = z->step - (run->steps - run->kept);
+        w->first[re->step] = first;
+        w->last[re->step] = last;
+        int64_t turn = re->step - (run->steps - run->kept);
         if (run->stamp && turn >= 0)
-            memcpy(run->stamp[z->rank] + turn * k->nins, w->rank.stamp, sizeof *w->rank.stamp * (size_t)k->nins);
-        atomic_store(&w->steps, z->step + 1);
-        if (z->rank == 0)
+            memcpy(run->stamp[re->rank] + turn * k->nins, w->rank.stamp, sizeof *w->rank.stamp * (size_t)k->nins);
+        atomic_store(&w->steps, re->step + 1);
+        if (re->rank == 0)
             check_data(run);
     }
     return NULL;
@@ -61,7 +61,7 @@ static void *work(void *arg) {
 static bool prepare(struct training *t, struct worker *w, int r, double origin) {
     const struct rt_run *run = t->run;
     w->all = t;
-    w->rank = (struct host_rank){.data = run->data, .comm = &comm_local, .origin = origin};
+    w->rank = (struct host_rank){.data = run->data, .transport = &host_local, .origin = origin};
     w->first = host_pages((size_t)run->steps, sizeof *w->first);
     w->last = host_pages((size_t)run->steps, sizeof *w->last);
     bool ok = host_take(&w->replay, &w->rank, run->program, r) && w->first && w->last;

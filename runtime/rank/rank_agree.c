@@ -33,7 +33,7 @@ static struct place own_place(struct rank_run *r) {
     const struct rank_flags *f = &r->flags;
     struct place p = {.hash = r->self->hash, .rank = r->self->rank, .workers = r->self->workers};
     snprintf(p.name, sizeof p.name, "%s", r->self->name);
-    snprintf(p.device, sizeof p.device, "%s", device_kind);
+    snprintf(p.device, sizeof p.device, "%s", backend_kind);
     p.said = f->launch.rank;
     p.set[0] = f->steps;
     p.set[1] = f->seed;

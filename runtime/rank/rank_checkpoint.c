@@ -95,7 +95,7 @@ void rank_save(struct rank_run *r, int64_t step) {
     bool ok = lock_folder(r, verdict_on_saving, why, sizeof why);
     for (int s = 0; ok && s < p->sets; s++)
         if (r->writer[s] == r->world.rank) {
-            struct home_state h = device_pull(r, rank_home(r, s));
+            struct home_state h = backend_pull(r, rank_home(r, s));
             ok = checkpoint_write_stage(dir, step, p->model, &p->stage[s], s, h.weight, h.moments, why, sizeof why);
         }
     verdict_on_saving(&r->world, ok, why);
@@ -155,11 +155,11 @@ void rank_resume(struct rank_run *r) {
     ok = ok && (!f.some || fits(r, &f, why, sizeof why));
     for (int h = 0; ok && f.some && h < here(r)->nhomes; h++) {
         const struct rt_home *y = &here(r)->home[h];
-        struct home_state m = device_pull(r, y);
+        struct home_state m = backend_pull(r, y);
         ok = checkpoint_read_stage(r->flags.checkpoint, f.step, r->program.model, &r->program.stage[y->stage], m.weight,
                                    m.moments, why, sizeof why);
         if (ok)
-            device_push(r, y);
+            backend_push(r, y);
     }
     world_verdict(&r->world, ok, why);
     r->from = f.step;

@@ -6,6 +6,7 @@
 #include "device/device_cuda.cuh"
 extern "C" {
 #include "rank_run.h"
+#include "comm/transports.h"
 #include "comm/watch.h"
 #include "store/seconds.h"
 }
@@ -17,7 +18,7 @@ extern "C" {
 #include <unistd.h>
 
 enum { STATES = 3 }; /* of a weight: itself, and AdamW's two moments */
-struct rank_device {
+struct rank_backend {
     struct cuda_rank rank;
     struct cuda_steps steps;
     bool begun;      /* a step has been run */
@@ -25,22 +26,22 @@ struct rank_device {
     float *mirror;   /* host memory: what the largest home has learned */
     int64_t free[4]; /* device memory, as the device counts: before anything, with the arena, connected, after a step */
 };
-extern "C" const char device_kind[] = "GPU";
+extern "C" const char backend_kind[] = "GPU";
 
-/* The process's, for device_abort, which any thread may call. */
+/* The process's, for backend_abort, which any thread may call. */
 static struct {
-    struct rank_device *device; /* NULL: there is nothing to abort yet */
-    char name[256];             /* of the GPU */
+    struct rank_backend *backend; /* NULL: there is nothing to abort yet */
+    char name[256];               /* of the GPU */
     int number, aborted;
 } own;
 
 /* A lane that waits holds up what comes behind it in the same hardware queue. There are 8 where nothing is said. */
-extern "C" void device_open(const struct rt_self *self, const struct rt_tables *tables) {
+extern "C" void backend_open(const struct rt_self *self, const struct rt_tables *tables) {
     (void)self, (void)tables;
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
-static const struct cuda_comm *way(const struct rank_run *r) { return r->flags.put ? &cuda_put : &cuda_nccl; }
+static const struct cuda_transport *way(const struct rank_run *r) { return r->flags.put ? &cuda_put : &cuda_nccl; }
 
 /* ---- which GPU ---- */
 
@@ -84,7 +85,7 @@ static bool together(const struct rank_run *r, const struct seat *all, char *why
     return true;
 }
 
-extern "C" void device_choose(struct rank_run *r) {
+extern "C" void backend_choose(struct rank_run *r) {
     struct seat me, *all = (struct seat *)calloc((size_t)r->world.size, sizeof *all);
     struct cudaDeviceProp device;
     char why[512] = "";
@@ -132,8 +133,8 @@ static bool heads_fit(const struct rank_run *r, char *why, size_t n) {
     return true;
 }
 
-extern "C" bool device_take(struct rank_run *r, char *why, size_t nwhy) {
-    struct rank_device *d = r->device = (struct rank_device *)calloc(1, sizeof *d);
+extern "C" bool backend_take(struct rank_run *r, char *why, size_t nwhy) {
+    struct rank_backend *backend = r->backend = (struct rank_backend *)calloc(1, sizeof *backend);
     const struct rt_program *p = &r->program;
     const struct rt_rank *k = &p->rank[r->world.rank];
     int64_t most = 0;
@@ -145,43 +146,43 @@ extern "C" bool device_take(struct rank_run *r, char *why, size_t nwhy) {
         return false;
     cuda_attention_plan(p);
     const char *trouble = "no memory on the host";
-    if (d && (d->mirror = (float *)malloc(STATES * (size_t)most * sizeof(float) + 1))) {
-        d->free[0] = free_memory();
-        trouble = cuda_take(&r->replay, &d->rank, p, r->world.rank, way(r), true);
+    if (backend && (backend->mirror = (float *)malloc(STATES * (size_t)most * sizeof(float) + 1))) {
+        backend->free[0] = free_memory();
+        trouble = cuda_take(&r->replay, &backend->rank, p, r->world.rank, way(r), true);
         if (!trouble && r->flags.timeline)
-            trouble = cuda_time(&d->rank, k);
+            trouble = cuda_time(&backend->rank, k);
     }
     if (trouble) {
         snprintf(why, nwhy, "rank %d: %s: it takes %lld bytes of GPU %d, a %s, which has %lld free", r->world.rank,
                  trouble, (long long)cuda_rank_bytes(p, r->world.rank, way(r)), own.number, own.name,
-                 (long long)(d ? d->free[0] : 0));
+                 (long long)(backend ? backend->free[0] : 0));
         return false;
     }
     cuda_linear_plan(p);
-    d->steps.n = 1;
-    d->steps.replay = &r->replay;
-    d->steps.rank = &d->rank;
-    d->steps.graph = !r->flags.eager;
-    d->steps.timing = r->flags.timeline ? TIME_ALL : TIME_NONE;
+    backend->steps.n = 1;
+    backend->steps.replay = &r->replay;
+    backend->steps.rank = &backend->rank;
+    backend->steps.graph = !r->flags.eager;
+    backend->steps.timing = r->flags.timeline ? TIME_ALL : TIME_NONE;
     snprintf(why, nwhy, "rank %d: no memory on the host", r->world.rank);
-    bool ok = steps_open(&d->steps);
-    d->free[1] = free_memory();
+    bool ok = steps_open(&backend->steps);
+    backend->free[1] = free_memory();
     return ok;
 }
 
-extern "C" void device_connect(struct rank_run *r) {
-    struct rank_device *d = r->device;
+extern "C" void backend_connect(struct rank_run *r) {
+    struct rank_backend *backend = r->backend;
     watch_phase("waits for all ranks to connect their GPUs");
-    __atomic_store_n(&own.device, d, __ATOMIC_RELEASE);
-    d->rank.comm->open(&r->world, &r->program, r->tables->groups, &d->rank);
-    d->free[2] = free_memory();
+    __atomic_store_n(&own.backend, backend, __ATOMIC_RELEASE);
+    backend->rank.transport->open(&r->world, &r->program, r->tables->groups, &backend->rank);
+    backend->free[2] = free_memory();
 }
 
-extern "C" void device_begin(struct rank_run *r) { cuda_begin(&r->replay, (uint64_t)r->flags.seed); }
+extern "C" void backend_begin(struct rank_run *r) { cuda_begin(&r->replay, (uint64_t)r->flags.seed); }
 
-extern "C" const char *device_line(const struct rank_run *r) {
+extern "C" const char *backend_line(const struct rank_run *r) {
     static char line[512];
-    snprintf(line, sizeof line, "%s, messages by %s, %s", own.name, r->device->rank.comm->name,
+    snprintf(line, sizeof line, "%s, messages by %s, %s", own.name, r->backend->rank.transport->name,
              r->flags.eager ? "each step enqueued anew" : "one graph for the step");
     return line;
 }
@@ -189,12 +190,12 @@ extern "C" const char *device_line(const struct rank_run *r) {
 /* ---- steps ---- */
 
 static void wait_for(struct rank_run *r, cudaEvent_t event) {
-    struct cuda_rank *c = &r->device->rank;
+    struct cuda_rank *c = &r->backend->rank;
     double looked = seconds();
     for (cudaError_t code; (code = cudaEventQuery(event)) != cudaSuccess; sched_yield()) {
         if (code != cudaErrorNotReady)
             cuda_must(code, "in a step");
-        const char *why = c->comm->progress ? c->comm->progress(c->link) : NULL;
+        const char *why = c->transport->progress ? c->transport->progress(c->link) : NULL;
         if (why)
             watch_fail(why);
         if (seconds() > looked + WORLD_LOOK) {
@@ -205,37 +206,37 @@ static void wait_for(struct rank_run *r, cudaEvent_t event) {
 }
 
 /* The next step's microbatches are made while this one runs. */
-extern "C" void device_step(struct rank_run *r, float *loss) {
-    struct rank_device *d = r->device;
-    struct cuda_rank *c = &d->rank;
+extern "C" void backend_step(struct rank_run *r, float *loss) {
+    struct rank_backend *backend = r->backend;
+    struct cuda_rank *c = &backend->rank;
     int64_t step = r->replay.step;
     bool reads = rank_reads(r);
-    if (!d->begun)
+    if (!backend->begun)
         CUDA(cudaMemcpy(c->step, &step, sizeof step, cudaMemcpyHostToDevice)); /* those done before count */
-    if (!d->begun && reads)
-        cuda_feed(&r->replay, step, r->data, d->steps.origin);
+    if (!backend->begun && reads)
+        cuda_feed(&r->replay, step, r->data, backend->steps.origin);
     memset(c->reached, 0, sizeof *c->reached * (size_t)r->program.rank[r->world.rank].nlanes);
-    if (!d->begun)
-        d->since = seconds();
-    steps_run(&d->steps, step, r->flags.timeline);
+    if (!backend->begun)
+        backend->since = seconds();
+    steps_run(&backend->steps, step, r->flags.timeline);
     if (reads)
-        cuda_feed(&r->replay, step + 1, r->data, d->steps.origin);
+        cuda_feed(&r->replay, step + 1, r->data, backend->steps.origin);
     wait_for(r, c->came[step % 2]);
     memcpy(loss, c->told[step % 2], sizeof *loss * (size_t)r->program.batches);
-    if (!d->begun)
-        d->free[3] = free_memory();
-    d->begun = true;
+    if (!backend->begun)
+        backend->free[3] = free_memory();
+    backend->begun = true;
 }
 
 /* Seconds of the device's clock, set to the host's where the first step began. The device was idle then but for that
  * step's microbatches, which it had to copy first: so its times say too early, all by the same, by that and by the time
  * of a launch. Later the two clocks run apart as clocks do. */
-extern "C" void device_times(struct rank_run *r, struct rt_stamp *stamp) {
-    struct rank_device *d = r->device;
-    steps_times(&d->steps, r->replay.step, &stamp);
+extern "C" void backend_times(struct rank_run *r, struct rt_stamp *stamp) {
+    struct rank_backend *backend = r->backend;
+    steps_times(&backend->steps, r->replay.step, &stamp);
     for (int32_t i = 0; i < r->program.rank[r->world.rank].nins; i++) {
-        stamp[i].start += d->since;
-        stamp[i].end += d->since;
+        stamp[i].start += backend->since;
+        stamp[i].end += backend->since;
     }
 }
 
@@ -244,10 +245,11 @@ struct memory {
 };
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-extern "C" void device_report(struct rank_run *r) {
-    const struct rank_device *d = r->device;
-    struct memory me = {cuda_rank_bytes(&r->program, r->world.rank, d->rank.comm), d->free[0] - d->free[1],
-                        d->free[1] - d->free[2], d->free[2] - d->free[3]};
+extern "C" void backend_report(struct rank_run *r) {
+    const struct rank_backend *backend = r->backend;
+    struct memory me = {cuda_rank_bytes(&r->program, r->world.rank, backend->rank.transport),
+                        backend->free[0] - backend->free[1], backend->free[1] - backend->free[2],
+                        backend->free[2] - backend->free[3]};
     struct memory most = {0, 0, 0, 0}, *all = (struct memory *)calloc((size_t)r->world.size, sizeof *all);
     if (!all)
         rank_error(r->self, "no memory");
@@ -263,17 +265,17 @@ extern "C" void device_report(struct rank_run *r) {
         fprintf(stderr,
                 "pianola: device memory of a rank, at most: planned %lld bytes, taken %lld; %s's connections %lld, and "
                 "%lld more with the first step\n",
-                (long long)most.planned, (long long)most.taken, d->rank.comm->name, (long long)most.connected,
-                (long long)most.used);
+                (long long)most.planned, (long long)most.taken, backend->rank.transport->name,
+                (long long)most.connected, (long long)most.used);
 }
 
 /* ---- state ---- */
 
 /* The moments behind the weights. */
-extern "C" struct home_state device_pull(struct rank_run *r, const struct rt_home *h) {
+extern "C" struct home_state backend_pull(struct rank_run *r, const struct rt_home *h) {
     const struct rt_learned y = learned_at(r->program.model, &r->program.stage[h->stage], h);
-    const char *arena = r->device->rank.arena;
-    float *mirror = r->device->mirror;
+    const char *arena = r->backend->rank.arena;
+    float *mirror = r->backend->mirror;
     size_t n = (size_t)y.count;
     if (n > 0)
         CUDA(cudaMemcpy(mirror, arena + y.weight, n * sizeof *mirror, cudaMemcpyDeviceToHost));
@@ -283,50 +285,51 @@ extern "C" struct home_state device_pull(struct rank_run *r, const struct rt_hom
     return m;
 }
 
-extern "C" void device_push(struct rank_run *r, const struct rt_home *h) {
+extern "C" void backend_push(struct rank_run *r, const struct rt_home *h) {
     const struct rt_learned y = learned_at(r->program.model, &r->program.stage[h->stage], h);
-    const float *mirror = r->device->mirror;
+    const float *mirror = r->backend->mirror;
     size_t n = (size_t)y.count;
     if (n == 0)
         return;
     cuda_put_weights(&r->replay, h, mirror);
     if (y.moments >= 0)
-        CUDA(cudaMemcpy(r->device->rank.arena + y.moments, mirror + n, 2 * n * sizeof *mirror, cudaMemcpyHostToDevice));
+        CUDA(
+            cudaMemcpy(r->backend->rank.arena + y.moments, mirror + n, 2 * n * sizeof *mirror, cudaMemcpyHostToDevice));
 }
 
 /* ---- the end ---- */
 
 static void *abort_messages(void *arg) {
-    struct cuda_rank *c = &((struct rank_device *)arg)->rank;
+    struct cuda_rank *c = &((struct rank_backend *)arg)->rank;
     void *link = __atomic_load_n(&c->link, __ATOMIC_ACQUIRE);
-    if (link && c->comm->abort)
-        c->comm->abort(link);
+    if (link && c->transport->abort)
+        c->transport->abort(link);
     __atomic_store_n(&own.aborted, 1, __ATOMIC_RELEASE);
     return NULL;
 }
 
 /* A little longer than it takes: a launcher that sees one rank end may kill the others before they could say what they
  * have found. */
-extern "C" void device_abort(void) {
+extern "C" void backend_abort(void) {
     static const double LINGER = 0.2, PATIENCE = 2;
     const struct timespec pause = {0, 10000000};
-    struct rank_device *d = __atomic_load_n(&own.device, __ATOMIC_ACQUIRE);
+    struct rank_backend *backend = __atomic_load_n(&own.backend, __ATOMIC_ACQUIRE);
     double begin = seconds();
     pthread_t helper;
-    bool helped = d && pthread_create(&helper, NULL, abort_messages, d) == 0;
+    bool helped = backend && pthread_create(&helper, NULL, abort_messages, backend) == 0;
     while (seconds() < begin + LINGER ||
            (helped && !__atomic_load_n(&own.aborted, __ATOMIC_ACQUIRE) && seconds() < begin + PATIENCE))
         nanosleep(&pause, NULL);
 }
 
-extern "C" void device_release(struct rank_run *r) {
-    struct rank_device *d = r->device;
+extern "C" void backend_release(struct rank_run *r) {
+    struct rank_backend *backend = r->backend;
     CUDA(cudaDeviceSynchronize());
-    steps_close(&d->steps);
+    steps_close(&backend->steps);
     cuda_linear_forget();
     cuda_attention_forget();
-    d->rank.comm->close(d->rank.link);
-    cuda_release(&r->replay, &d->rank);
-    free(d->mirror);
-    free(d);
+    backend->rank.transport->close(backend->rank.link);
+    cuda_release(&r->replay, &backend->rank);
+    free(backend->mirror);
+    free(backend);
 }

@@ -83,12 +83,12 @@ static void prepare(struct rank_run *r, struct training *t) {
     t->loss = calloc((size_t)r->program.batches, sizeof *t->loss);
     if (!t->pulse || !t->loss)
         rank_error(r->self, "no memory");
-    device_choose(r);
-    bool ok = device_take(r, why, sizeof why);
+    backend_choose(r);
+    bool ok = backend_take(r, why, sizeof why);
     world_verdict(&r->world, ok, why); /* before the next line, which takes all ranks */
-    device_connect(r);
+    backend_connect(r);
     rank_writers(r);
-    device_begin(r);
+    backend_begin(r);
     if (r->flags.checkpoint)
         rank_try_checkpoint(r);
     if (r->flags.resume)
@@ -115,16 +115,16 @@ static void check_data(struct rank_run *r) {
 /* What ranks tell one another in each step goes round while its messages do: whether to stop after it, and the losses
  * of the step before. So a signal ends the step at hand, or the one that others have begun meanwhile. */
 static void step(struct rank_run *r, struct training *t) {
-    struct replay *z = &r->replay;
+    struct replay *re = &r->replay;
     t->pulse[INTS] = watch_signal() == SIGINT;
     t->pulse[TERMS] = watch_signal() == SIGTERM;
-    watch_step(z);
+    watch_step(re);
     r->world.sum_begin(r->world.link, t->pulse, LOSSES + r->program.batches);
-    device_step(r, t->loss);
+    backend_step(r, t->loss);
     if (r->flags.timeline)
         rank_timeline_keep(r);
     r->world.sum_end(r->world.link);
-    t->step = ++z->step;
+    t->step = ++re->step;
     check_data(r);
 }
 
@@ -138,7 +138,7 @@ static void train(struct rank_run *r, struct training *t) {
         memcpy(t->pulse + LOSSES, t->loss, sizeof *t->pulse * (size_t)B);
         step(r, t);
         if (t->step == r->from + 1)
-            device_report(r);
+            backend_report(r);
         t->last = mean(r, t->pulse + LOSSES);
         if (t->step == r->from + 2)
             t->first = t->last;
@@ -171,7 +171,7 @@ static uint64_t fingerprint(struct rank_run *r) {
         rank_error(r->self, "no memory");
     for (int s = 0; s < p->sets; s++) {
         if (r->writer[s] == r->world.rank)
-            hash = fingerprint_stage(hash, p->model, &p->stage[s], device_pull(r, rank_home(r, s)).weight);
+            hash = fingerprint_stage(hash, p->model, &p->stage[s], backend_pull(r, rank_home(r, s)).weight);
         r->world.all(r->world.link, &hash, all, sizeof hash);
         hash = all[r->writer[s]];
     }
@@ -201,7 +201,7 @@ static void print(const struct rank_run *r, const struct training *t, uint64_t h
 
 static void release(struct rank_run *r, struct training *t) {
     const struct rt_rank *k = &r->program.rank[r->world.rank];
-    device_release(r);
+    backend_release(r);
     r->world.close(r->world.link);
     data_close(r->data);
     free((void *)(uintptr_t)k->lane_at);
@@ -216,14 +216,14 @@ int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt
     struct rank_run r = {.self = self, .tables = tables, .lock = -1};
     struct training t = {.first = 0};
     rank_parse(&r.flags, argc, argv, self);
-    device_open(self, tables);
+    backend_open(self, tables);
     struct watch_args watch = {.program = self->name,
                                .rank = self->rank,
                                .deadline = r.flags.deadline,
                                .flight = r.flags.flight,
                                .group = tables->groups,
                                .lane = tables->lanes,
-                               .abort = device_abort};
+                               .abort = backend_abort};
     if (!watch_start(&watch))
         rank_error(self, "cannot start a thread");
     meet(&r);
@@ -233,7 +233,7 @@ int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt
                 r.world.size == 1    ? ""
                 : r.flags.launch.mpi ? "es over MPI"
                                      : "es over TCP",
-                device_line(&r));
+                backend_line(&r));
         if (!r.flags.data && tables->model->input == INPUT_TOKENS)
             fprintf(stderr, "pianola: no --data: training on random tokens; give a text with --data FILE\n");
     }

@@ -3,8 +3,8 @@
 #ifndef PIANOLA_RANK_RUN_H
 #define PIANOLA_RANK_RUN_H
 #include "store/checkpoint.h"
-#include "device/device.h"
-#include "rank_device.h"
+#include "device/replay.h"
+#include "rank_backend.h"
 #include "comm/world.h"
 
 struct rank_flags {
@@ -24,7 +24,7 @@ struct rank_run {
     struct checkpoint_run is; /* the run's seed and data: alike on all ranks */
     struct rt_program program;
     struct replay replay;
-    struct rank_device *device;
+    struct rank_backend *backend;
     int32_t *writer; /* per set of weights: the first of the ranks where it is at home */
     int lock;        /* of the checkpoint folder, as checkpoint_lock has it */
     int64_t from;    /* steps done before this run */

@@ -38,7 +38,7 @@ void rank_timeline_open(struct rank_run *r) {
     r->origin = seconds();
 }
 
-void rank_timeline_keep(struct rank_run *r) { device_times(r, slot(r, r->replay.step)); }
+void rank_timeline_keep(struct rank_run *r) { backend_times(r, slot(r, r->replay.step)); }
 
 static bool write_rows(struct rank_run *r, int64_t steps, char *why, size_t nwhy) {
     char path[DURABLE_PATH], *text = NULL;

@@ -3,7 +3,7 @@
  * Each size compiles in a process of its own, so that its peak memory is its own. Compare figures of one run only. */
 #include "cli/compile.h"
 #include "diff/diff.h"
-#include "device/device.h"
+#include "device/replay.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>

@@ -22,8 +22,8 @@ build_house() {
     printf '#include "formats/formats.h"\n#include "prelude.h"\n#include <lua.h>\n' >compiler/script/script_job.c
     printf '#include "passes/passes.h"\n#include "verify/verify.h"\n#include "../../runtime/rt.h"\n' >compiler/cli/run.c
     printf '#include "ops.h"\n' >runtime/rt.h
-    printf '#include "rt.h"\n' | tee runtime/device/device.h runtime/layers/cuda.cuh >runtime/store/data.c
-    printf '#include "rt.h"\n#include "device/device.h"\n#include "layers/cuda.cuh"\n#include <nccl.h>\n#include <cuda_runtime.h>\n' >runtime/comm/comm_nccl.cu
+    printf '#include "rt.h"\n' | tee runtime/device/replay.h runtime/layers/cuda.cuh >runtime/store/data.c
+    printf '#include "rt.h"\n#include "device/replay.h"\n#include "layers/cuda.cuh"\n#include <nccl.h>\n#include <cuda_runtime.h>\n' >runtime/comm/comm_nccl.cu
     printf '#include "rt.h"\n#include <mpi.h>\n' >runtime/comm/comm_mpi.c
     printf '#include "cuda.cuh"\n#include <cublasLt.h>\n' >runtime/layers/linear.cu
     touch compiler/base/base.h compiler/cli/main.c runtime/ops.h runtime/store/checkpoint.h schedules/gpipe.lua tests/unit/test_base.c
@@ -54,11 +54,11 @@ expect 0 ""
 breaks runtime/store/data.c '#include "../compiler/base/base.h"'
 breaks runtime/store/data.c '#include "base.h"'
 breaks runtime/store/data.c '#include "../../compiler/base/base.h"'
-breaks runtime/store/data.c '#include "device/device.h"'
-breaks runtime/store/data.c '#include "../device/device.h"'
+breaks runtime/store/data.c '#include "device/replay.h"'
+breaks runtime/store/data.c '#include "../device/replay.h"'
 breaks runtime/store/data.c '#include "../../runtime/rt.h"'
-breaks runtime/layers/linear.cu '#include "device/device.h"'
-breaks runtime/device/device.h '#include "comm/world.h"'
+breaks runtime/layers/linear.cu '#include "device/replay.h"'
+breaks runtime/device/replay.h '#include "comm/world.h"'
 breaks runtime/rt.h '#include "store/checkpoint.h"'
 breaks compiler/passes/sched.c '#include "../../runtime/rt.h"'
 breaks compiler/formats/text.c '  #  include "../../runtime/rt.h"'

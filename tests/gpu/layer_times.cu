@@ -10,7 +10,7 @@
  *     layer  way  count  us  share  flops  bytes  limit_us  of_limit
  *
  * count: a microbatch's; us: one alone; share: of all layers and updates of a step, alone. */
-#include "device/device_cuda.cuh"
+#include "process/comm_loopback.cuh"
 extern "C" {
 #include "device/job.h"
 #include "process/train_cuda.h"

@@ -1,4 +1,4 @@
 /* In the place of comm_nccl.cu, for programs that are only run with --messages put. */
 #include "device/device_cuda.cuh"
 
-extern const struct cuda_comm cuda_nccl = {"none"};
+extern const struct cuda_transport cuda_nccl = {"none"};

@@ -4,6 +4,7 @@
  * seen by pages, so buffers are moved apart to pages of their own. */
 #include "device/device_cuda.cuh"
 extern "C" {
+#include "comm/transports.h"
 #include "comm/world.h"
 #include "process/train_cuda.h"
 }
@@ -59,9 +60,9 @@ extern "C" void world_verdict(const struct world *, bool ok, const char *why) {
 
 /* A process issues in one thread, so what its ranks share, cuBLASLt's descriptors say, knows no threads. */
 static pthread_mutex_t issuing = PTHREAD_MUTEX_INITIALIZER;
-static void launch_alone(struct replay *z, const struct rt_instr *x) {
+static void launch_alone(struct replay *re, const struct rt_instr *x) {
     pthread_mutex_lock(&issuing);
-    cuda_device.launch(z, x);
+    cuda_device.launch(re, x);
     pthread_mutex_unlock(&issuing);
 }
 

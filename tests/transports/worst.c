@@ -8,7 +8,7 @@
  *
  * Where ORDERS names a folder, orders<rank> there gets a line for every message: step, number, what it is, and its
  * start and end in nanoseconds of the host's clock. */
-#include "device/host_device.h"
+#include "process/comm_local.h"
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,11 +28,11 @@ struct worst {
 };
 static struct worst all[RANKS];
 
-void __real_replay_step(struct replay *z);
-void __wrap_replay_step(struct replay *z);
+void __real_replay_step(struct replay *re);
+void __wrap_replay_step(struct replay *re);
 
-static struct worst *self(const struct replay *z) { return &all[z->rank]; }
-static const struct rt_rank *rank_of(const struct replay *z) { return &z->program->rank[z->rank]; }
+static struct worst *self(const struct replay *re) { return &all[re->rank]; }
+static const struct rt_rank *rank_of(const struct replay *re) { return &re->program->rank[re->rank]; }
 
 static uint32_t below(struct worst *w, uint32_t n) {
     w->random = w->random * 6364136223846793005u + 1442695040888963407u;
@@ -64,62 +64,55 @@ static bool shared(const struct worst *w, const struct rt_rank *k, const struct 
     return false;
 }
 
-static void scribble_for_a_while(struct worst *w, const struct replay *z, const struct rt_instr *x, char *tensor) {
+static void scribble_for_a_while(struct worst *w, const struct replay *re, const struct rt_instr *x, char *tensor) {
     size_t n = (size_t)x->bytes;
-    if (shared(w, rank_of(z), x))
+    if (shared(w, rank_of(re), x))
         return;
     memcpy(w->kept, tensor, n);
     memset(tensor, SCRIBBLE, n);
     dawdle(w);
     for (size_t i = 0; i < n; i++)
         if (((volatile unsigned char *)tensor)[i] != SCRIBBLE) {
-            fprintf(stderr, "rank %d: %s %d %d has ended, and byte %zu of %zu is still written\n", z->rank,
+            fprintf(stderr, "rank %d: %s %d %d has ended, and byte %zu of %zu is still written\n", re->rank,
                     op_name_of(x->op), x->stage, x->batch, i, n);
             _Exit(3);
         }
     memcpy(tensor, w->kept, n);
 }
 
-static bool meet(struct replay *z, const struct rt_instr *x, bool receives,
-                 bool (*real)(struct replay *, const struct rt_instr *)) {
-    struct worst *w = self(z);
-    int32_t i = (int32_t)(x - rank_of(z)->ins);
-    char *tensor = ((struct host_rank *)z->self)->arena + offset(x);
+static bool worst_meet(struct replay *re, const struct rt_instr *x) {
+    struct worst *w = self(re);
+    int32_t i = (int32_t)(x - rank_of(re)->ins);
+    char *tensor = ((struct host_rank *)re->self)->arena + offset(x);
     if (!w->started[i]) {
         dawdle(w);
-        if (receives)
+        if (op_lane_of(x->op) == LANE_RECV)
             memset(tensor, SCRIBBLE, (size_t)x->bytes);
         w->started[i] = true;
         w->since[i] = now();
     }
-    if (!real(z, x))
+    if (!w->real->meet(re, x))
         return false;
     w->ended[i] = true;
     if (w->orders)
-        fprintf(w->orders, "%lld %d %s %lld %lld\n", (long long)z->step, x->msg, op_name_of(x->op),
+        fprintf(w->orders, "%lld %d %s %lld %lld\n", (long long)re->step, x->msg, op_name_of(x->op),
                 (long long)w->since[i], (long long)now());
-    scribble_for_a_while(w, z, x, tensor);
+    scribble_for_a_while(w, re, x, tensor);
     return true;
 }
 
-static bool worst_send(struct replay *z, const struct rt_instr *x) { return meet(z, x, false, self(z)->real->send); }
-static bool worst_recv(struct replay *z, const struct rt_instr *x) { return meet(z, x, true, self(z)->real->recv); }
-static bool worst_reduce(struct replay *z, const struct rt_instr *x) {
-    return meet(z, x, false, self(z)->real->reduce);
-}
-
-static void worst_launch(struct replay *z, const struct rt_instr *x) {
-    dawdle(self(z));
-    self(z)->real->launch(z, x);
+static void worst_launch(struct replay *re, const struct rt_instr *x) {
+    dawdle(self(re));
+    self(re)->real->launch(re, x);
 }
 
 /* In one process the other side's flag is looked at again and again: a rank that sleeps until it is woken would not see
  * one that comes too early. */
-static void worst_idle(struct replay *z) {
-    if (((struct host_rank *)z->self)->comm == &comm_local)
+static void worst_idle(struct replay *re) {
+    if (((struct host_rank *)re->self)->transport == &host_local)
         sched_yield();
     else
-        self(z)->real->idle(z);
+        self(re)->real->idle(re);
 }
 
 static void *take(size_t n, size_t size) {
@@ -129,12 +122,12 @@ static void *take(size_t n, size_t size) {
     return p;
 }
 
-static FILE *open_orders(const struct replay *z) {
+static FILE *open_orders(const struct replay *re) {
     const char *folder = getenv("ORDERS");
     char path[512];
     if (!folder)
         return NULL;
-    snprintf(path, sizeof path, "%s/orders%d", folder, z->rank);
+    snprintf(path, sizeof path, "%s/orders%d", folder, re->rank);
     FILE *f = fopen(path, "a");
     if (!f)
         abort();
@@ -142,34 +135,32 @@ static FILE *open_orders(const struct replay *z) {
 }
 
 /* A training's first step. What was taken for an earlier one in this process is the process's to give back. */
-static void begin(struct worst *w, const struct replay *z) {
-    const struct rt_rank *k = rank_of(z);
+static void begin(struct worst *w, const struct replay *re) {
+    const struct rt_rank *k = rank_of(re);
     const char *seed = getenv("SCRIBBLES");
-    *w = (struct worst){.real = z->device, .device = *z->device};
-    w->device.send = worst_send;
-    w->device.recv = worst_recv;
-    w->device.reduce = worst_reduce;
+    *w = (struct worst){.real = re->device, .device = *re->device};
+    w->device.meet = worst_meet;
     w->device.launch = worst_launch;
     w->device.idle = worst_idle;
     w->started = take((size_t)k->nins, sizeof *w->started);
     w->ended = take((size_t)k->nins, sizeof *w->ended);
     w->since = take((size_t)k->nins, sizeof *w->since);
     w->kept = take((size_t)k->arena, 1);
-    w->orders = open_orders(z);
-    w->random = (seed ? strtoull(seed, NULL, 10) : 1) * RANKS + (uint64_t)z->rank;
+    w->orders = open_orders(re);
+    w->random = (seed ? strtoull(seed, NULL, 10) : 1) * RANKS + (uint64_t)re->rank;
 }
 
-void __wrap_replay_step(struct replay *z) {
-    struct worst *w = self(z);
-    if (z->rank >= RANKS)
+void __wrap_replay_step(struct replay *re) {
+    struct worst *w = self(re);
+    if (re->rank >= RANKS)
         abort();
-    if (z->device != &w->device) {
-        begin(w, z);
-        z->device = &w->device;
+    if (re->device != &w->device) {
+        begin(w, re);
+        re->device = &w->device;
     }
-    memset(w->started, 0, sizeof *w->started * (size_t)rank_of(z)->nins);
-    memset(w->ended, 0, sizeof *w->ended * (size_t)rank_of(z)->nins);
-    __real_replay_step(z);
+    memset(w->started, 0, sizeof *w->started * (size_t)rank_of(re)->nins);
+    memset(w->ended, 0, sizeof *w->ended * (size_t)rank_of(re)->nins);
+    __real_replay_step(re);
     if (w->orders)
         fflush(w->orders);
 }

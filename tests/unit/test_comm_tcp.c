@@ -2,7 +2,7 @@
  * Then what they say when one of them dies, or is not where it should be. */
 #include "cli/compile.h"
 #include "layers/host.h"
-#include "device/host_device.h"
+#include "process/comm_local.h"
 #include "handmade.h"
 #include "random_spec.h"
 #include "tcp_ranks.h"
@@ -116,29 +116,29 @@ static void replay(int rank, int size, void *with) {
     struct run *run = with;
     const struct rt_rank *k = &run->p->rank[rank];
     struct world w;
-    struct replay z;
+    struct replay re;
     struct host_rank h = {.data = run->data};
     float pulse[3];
     open_world(&w, rank, size);
-    h.comm = w.comm;
+    h.transport = w.transport;
     h.link = w.link;
-    MUST(host_take(&z, &h, run->p, rank));
+    MUST(host_take(&re, &h, run->p, rank));
     memcpy(h.arena, run->arena[rank], (size_t)k->arena);
     MUST(w.prepare(w.link, k, run->p->nmsgs, run->groups, h.arena));
-    for (z.step = 0; z.step < STEPS; z.step++) {
+    for (re.step = 0; re.step < STEPS; re.step++) {
         if (rank > 0 && run->late)
             sleep_ms(run->late);
-        h.loss = run->loss + z.step * run->p->batches;
+        h.loss = run->loss + re.step * run->p->batches;
         if (rank > 0)
-            watch_step(&z);
-        begin_sum(&w, (int)z.step, pulse, 3);
-        replay_step(&z);
-        end_sum(&w, (int)z.step, pulse, 3);
+            watch_step(&re);
+        begin_sum(&w, (int)re.step, pulse, 3);
+        replay_step(&re);
+        end_sum(&w, (int)re.step, pulse, 3);
     }
     memcpy(run->arena[rank], h.arena, (size_t)k->arena);
     close_world(&w);
     free(h.arena);
-    host_release(&z, &h);
+    host_release(&re, &h);
 }
 
 static void spawn(struct run *run) {
@@ -318,15 +318,15 @@ static void finish_program(struct builder *b) {
 }
 
 struct thread {
-    struct replay z;
+    struct replay re;
     struct host_rank h;
     pthread_t id;
 };
 
 static void *in_thread(void *arg) {
     struct thread *t = arg;
-    for (t->z.step = 0; t->z.step < STEPS; t->z.step++)
-        replay_step(&t->z);
+    for (t->re.step = 0; t->re.step < STEPS; t->re.step++)
+        replay_step(&t->re);
     return NULL;
 }
 
@@ -340,8 +340,8 @@ static void expect_same_arenas(const struct rt_program *p, const int32_t *groups
     struct thread t[MOST];
     char *arena[MOST], *over_tcp[MOST];
     for (int r = 0; r < p->workers; r++) {
-        t[r].h = (struct host_rank){.comm = &comm_local};
-        cr_assert(host_take(&t[r].z, &t[r].h, p, r));
+        t[r].h = (struct host_rank){.transport = &host_local};
+        cr_assert(host_take(&t[r].re, &t[r].h, p, r));
         arena[r] = t[r].h.arena;
         over_tcp[r] = shared((size_t)p->rank[r].arena + 1);
         fill(arena[r], p->rank[r].arena, r);
@@ -360,7 +360,7 @@ static void expect_same_arenas(const struct rt_program *p, const int32_t *groups
     for (int r = 0; r < p->workers; r++) {
         cr_expect(!memcmp(arena[r], over_tcp[r], (size_t)p->rank[r].arena), "arenas of rank %d differ", r);
         munmap(over_tcp[r], (size_t)p->rank[r].arena + 1);
-        host_release(&t[r].z, &t[r].h);
+        host_release(&t[r].re, &t[r].h);
         free(arena[r]);
     }
     local_close(local);
@@ -450,17 +450,17 @@ Test(comm_tcp, one_rank_alone, .timeout = 30) {
 /* Ranks 0 and 1 wait for rank 2 in step 1. */
 static void meet_trouble(int rank, const struct builder *b, const int32_t *groups, void (*trouble)(struct rt_instr *)) {
     struct world w;
-    struct replay z;
+    struct replay re;
     struct host_rank h = {0};
     open_world(&w, rank, 3);
-    h.comm = w.comm;
+    h.transport = w.transport;
     h.link = w.link;
-    MUST(host_take(&z, &h, b->p, rank) && w.prepare(w.link, &b->p->rank[rank], b->p->nmsgs, groups, h.arena));
-    for (z.step = 0; z.step < STEPS; z.step++) {
-        watch_step(&z);
-        if (z.step == 1 && rank > 0)
+    MUST(host_take(&re, &h, b->p, rank) && w.prepare(w.link, &b->p->rank[rank], b->p->nmsgs, groups, h.arena));
+    for (re.step = 0; re.step < STEPS; re.step++) {
+        watch_step(&re);
+        if (re.step == 1 && rank > 0)
             trouble(b->ins[rank]);
-        replay_step(&z);
+        replay_step(&re);
     }
     _exit(0);
 }

@@ -1,6 +1,6 @@
 /* The replay core on devices that only keep a record, and training on the host against one rank's. */
 #include "cli/compile.h"
-#include "device/device.h"
+#include "device/replay.h"
 #include "handmade.h"
 #include "random_spec.h"
 #include <criterion/criterion.h>
@@ -14,83 +14,78 @@ struct recorder {
     int one_in; /* refuses one message in so many; 0: none */
 };
 
-static struct recorder *self(const struct replay *z) { return z->self; }
-static const struct rt_rank *rank_of(const struct replay *z) { return &z->program->rank[z->rank]; }
-static int32_t number_of(const struct replay *z, const struct rt_instr *x) { return (int32_t)(x - rank_of(z)->ins); }
+static struct recorder *self(const struct replay *re) { return re->self; }
+static const struct rt_rank *rank_of(const struct replay *re) { return &re->program->rank[re->rank]; }
+static int32_t number_of(const struct replay *re, const struct rt_instr *x) { return (int32_t)(x - rank_of(re)->ins); }
 
-static void expect_may_run(const struct replay *z, int32_t i) {
-    const struct rt_rank *k = rank_of(z);
-    cr_assert(!self(z)->done[i], "instruction %d runs twice", i);
+static void expect_may_run(const struct replay *re, int32_t i) {
+    const struct rt_rank *k = rank_of(re);
+    cr_assert(!self(re)->done[i], "instruction %d runs twice", i);
     for (int32_t w = k->ins[i].wait; w < k->ins[i].wait + k->ins[i].nwait; w++)
-        cr_assert(self(z)->done[k->wait[w]], "instruction %d runs before %d, which it waits for", i, k->wait[w]);
+        cr_assert(self(re)->done[k->wait[w]], "instruction %d runs before %d, which it waits for", i, k->wait[w]);
     for (int32_t j = 0; j < i; j++)
-        cr_assert(k->ins[j].lane != k->ins[i].lane || self(z)->done[j], "instruction %d overtakes %d", i, j);
+        cr_assert(k->ins[j].lane != k->ins[i].lane || self(re)->done[j], "instruction %d overtakes %d", i, j);
 }
 
-static void note(struct replay *z, int32_t i) {
-    expect_may_run(z, i);
-    self(z)->log[self(z)->nlog++] = i;
-    self(z)->done[i] = true;
+static void note(struct replay *re, int32_t i) {
+    expect_may_run(re, i);
+    self(re)->log[self(re)->nlog++] = i;
+    self(re)->done[i] = true;
 }
 
-static bool fake_wait(struct replay *z, const struct rt_instr *x, int32_t i) {
+static bool fake_wait(struct replay *re, const struct rt_instr *x, int32_t i) {
     (void)x;
-    return self(z)->done[i];
+    return self(re)->done[i];
 }
-static void fake_launch(struct replay *z, const struct rt_instr *x) {
+static void fake_launch(struct replay *re, const struct rt_instr *x) {
     cr_assert_lt(x->msg, 0);
-    expect_may_run(z, number_of(z, x));
+    expect_may_run(re, number_of(re, x));
 }
-static void fake_record(struct replay *z, int32_t i, double start, double end) {
+static void fake_record(struct replay *re, int32_t i, double start, double end) {
     cr_assert_lt(start, end);
-    note(z, i);
+    note(re, i);
 }
-static double fake_clock(struct replay *z) {
-    (void)z;
+static double fake_clock(struct replay *re) {
+    (void)re;
     static double t;
     return ++t;
 }
 
-static bool meet(struct replay *z, const struct rt_instr *x, int op) {
-    int32_t i = number_of(z, x);
-    cr_assert_eq(x->op, op);
-    expect_may_run(z, i);
-    if (self(z)->one_in && below(self(z)->one_in) == 0) {
-        self(z)->refused[i] = true;
+static bool fake_meet(struct replay *re, const struct rt_instr *x) {
+    int32_t i = number_of(re, x);
+    cr_assert(x->op == OP_SEND_F || x->op == OP_RECV_F || x->op == OP_REDUCE);
+    expect_may_run(re, i);
+    if (self(re)->one_in && below(self(re)->one_in) == 0) {
+        self(re)->refused[i] = true;
         return false;
     }
-    note(z, i);
+    note(re, i);
     return true;
 }
 
-static bool fake_send(struct replay *z, const struct rt_instr *x) { return meet(z, x, OP_SEND_F); }
-static bool fake_recv(struct replay *z, const struct rt_instr *x) { return meet(z, x, OP_RECV_F); }
-static bool fake_reduce(struct replay *z, const struct rt_instr *x) { return meet(z, x, OP_REDUCE); }
-
 /* The core may rest only when no lane can go on: each has ended, was refused, or waits for another. */
-static void fake_idle(struct replay *z) {
-    const struct rt_rank *k = rank_of(z);
+static void fake_idle(struct replay *re) {
+    const struct rt_rank *k = rank_of(re);
     bool waits = false;
     for (int l = 0; l < k->nlanes; l++) {
         int32_t at = k->lane_at[l];
-        while (at < k->lane_at[l + 1] && self(z)->done[k->lane_ins[at]])
+        while (at < k->lane_at[l + 1] && self(re)->done[k->lane_ins[at]])
             at++;
         if (at == k->lane_at[l + 1])
             continue;
         const struct rt_instr *x = &k->ins[k->lane_ins[at]];
-        bool stuck = self(z)->refused[k->lane_ins[at]];
+        bool stuck = self(re)->refused[k->lane_ins[at]];
         waits |= stuck;
         for (int32_t w = x->wait; w < x->wait + x->nwait; w++)
-            stuck |= !self(z)->done[k->wait[w]];
+            stuck |= !self(re)->done[k->wait[w]];
         cr_assert(stuck, "idle, but instruction %d could run", k->lane_ins[at]);
     }
     cr_assert(waits, "idle with nobody to wait for");
-    memset(self(z)->refused, 0, (size_t)k->nins);
-    self(z)->idles++;
+    memset(self(re)->refused, 0, (size_t)k->nins);
+    self(re)->idles++;
 }
 
-static const struct device fake = {fake_wait,   fake_launch, fake_send, fake_recv, fake_reduce,
-                                   fake_record, fake_clock,  NULL,      fake_idle};
+static const struct device fake = {fake_wait, fake_launch, fake_meet, fake_record, fake_clock, NULL, fake_idle};
 
 /* Instructions on lanes at random, waiting for earlier ones of other lanes. */
 static struct rt_rank draw_rank(void) {
@@ -125,14 +120,14 @@ static int replay_drawn(uint64_t seed, int one_in, bool *in_order) {
     struct rt_rank k = draw_rank();
     struct rt_program p = {.workers = 1, .rank = &k};
     struct recorder r = {NEW(bool, k.nins), NEW(bool, k.nins), NEW(int32_t, k.nins), 0, 0, one_in};
-    struct replay z = {.device = &fake, .program = &p, .self = &r};
-    z.cursor = NEW(int32_t, k.nlanes);
-    z.blocked = NEW(bool, k.nlanes);
+    struct replay re = {.device = &fake, .program = &p, .self = &r};
+    re.cursor = NEW(int32_t, k.nlanes);
+    re.blocked = NEW(bool, k.nlanes);
     *in_order = true;
-    for (z.step = 0; z.step < 3; z.step++) {
+    for (re.step = 0; re.step < 3; re.step++) {
         r.nlog = 0;
         memset(r.done, 0, (size_t)k.nins);
-        replay_step(&z);
+        replay_step(&re);
         cr_assert_eq(r.nlog, k.nins);
         for (int i = 0; i < k.nins; i++)
             *in_order &= r.log[i] == i;

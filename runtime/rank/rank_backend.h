@@ -3,45 +3,45 @@
  *
  * The functions are called in this order. All ranks meet in the functions marked collective; there, trouble of one rank
  * ends all of them, through world_verdict. */
-#ifndef PIANOLA_RANK_DEVICE_H
-#define PIANOLA_RANK_DEVICE_H
+#ifndef PIANOLA_RANK_BACKEND_H
+#define PIANOLA_RANK_BACKEND_H
 #include "rt.h"
 
 struct rank_run;
-struct rank_device;              /* the implementation's own, in rank_run's device */
-extern const char device_kind[]; /* "CPU" or "GPU": all ranks of a run must have the same */
+struct rank_backend;              /* the implementation's own, in rank_run's backend */
+extern const char backend_kind[]; /* "CPU" or "GPU": all ranks of a run must have the same */
 
 /* First of all, before the process has other threads. Refuses what it cannot run. */
-void device_open(const struct rt_self *self, const struct rt_tables *tables);
+void backend_open(const struct rt_self *self, const struct rt_tables *tables);
 /* Collective: chooses one of the host's devices for each rank. */
-void device_choose(struct rank_run *r);
-/* All memory, and what the replay needs beside messages; sets r->device and r->replay. False with why. */
-bool device_take(struct rank_run *r, char *why, size_t nwhy);
+void backend_choose(struct rank_run *r);
+/* All memory, and what the replay needs beside messages; sets r->backend and r->replay. False with why. */
+bool backend_take(struct rank_run *r, char *why, size_t nwhy);
 /* Collective: sets up how messages travel. */
-void device_connect(struct rank_run *r);
+void backend_connect(struct rank_run *r);
 /* Initial weights at the homes. */
-void device_begin(struct rank_run *r);
+void backend_begin(struct rank_run *r);
 /* For the line about the run: "OpenBLAS kernel Haswell, one thread a rank". */
-const char *device_line(const struct rank_run *r);
+const char *backend_line(const struct rank_run *r);
 
 /* Runs step r->replay.step to its end. loss[batches]: of the microbatches whose loss is computed here; 0 elsewhere. */
-void device_step(struct rank_run *r, float *loss);
+void backend_step(struct rank_run *r, float *loss);
 /* When the instructions of the step that has just ended ran: seconds of the monotonic clock. With --timeline, after
  * every step. */
-void device_times(struct rank_run *r, struct rt_stamp *stamp);
+void backend_times(struct rank_run *r, struct rt_stamp *stamp);
 /* Collective, once, after the first step: rank 0 reports the memory that ranks have taken, if it is not the plan. */
-void device_report(struct rank_run *r);
+void backend_report(struct rank_run *r);
 
 /* What a home has learned (rt_learned), in the host's memory, until the next call of this. What is written there counts
- * from device_push on. */
+ * from backend_push on. */
 struct home_state {
     float *weight, *moments; /* fp32; moments NULL: none */
 };
-struct home_state device_pull(struct rank_run *r, const struct rt_home *h);
-void device_push(struct rank_run *r, const struct rt_home *h);
+struct home_state backend_pull(struct rank_run *r, const struct rt_home *h);
+void backend_push(struct rank_run *r, const struct rt_home *h);
 
 /* The process is about to end early: releases the other ranks within two seconds. Any thread may call it. */
-void device_abort(void);
+void backend_abort(void);
 /* Collective, when all is done. */
-void device_release(struct rank_run *r);
+void backend_release(struct rank_run *r);
 #endif

@@ -1,0 +1,32 @@
+/* The host as a device, as ranks see it; shared by device_host.c, the transports, train_host.c and rank_host.c. */
+#ifndef PIANOLA_DEVICE_HOST_H
+#define PIANOLA_DEVICE_HOST_H
+#include "replay.h"
+
+/* How messages travel between ranks on hosts. Both return false until the other side has arrived and the tensor
+ * has moved; then start and end are when it did, by the device's clock. */
+struct host_transport {
+    bool (*message)(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end);
+    bool (*reduce)(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end);
+    void (*idle)(void *link, struct replay *re); /* returns when something may have changed for the rank */
+};
+
+struct host_rank {
+    char *arena;
+    const struct data *data;
+    void *batch;            /* data_bytes: the microbatch being read */
+    float *loss;            /* per microbatch of the step; the last stage's rank writes it */
+    int64_t *ended;         /* per instruction: steps in which it has ended */
+    struct rt_stamp *stamp; /* per instruction */
+    const struct host_transport *transport;
+    void *link;    /* the transport's own */
+    double origin; /* seconds() when the run began */
+};
+extern const struct device host_device;
+
+/* Takes everything a rank's replay needs, its arena too, zeroed and on a page; false: no memory. Then host_release. */
+bool host_take(struct replay *re, struct host_rank *h, const struct rt_program *p, int rank);
+void host_release(struct replay *re, struct host_rank *h); /* all but the arena */
+void *host_pages(size_t n, size_t size);                   /* n things of a size, zeroed, on a page; NULL: no memory */
+void host_begin(struct replay *re, uint64_t seed);         /* initial weights at the homes */
+#endif

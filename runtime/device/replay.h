@@ -1,0 +1,50 @@
+/* The replay core, and what it asks of a device: device_host.c or device_cuda.cu. */
+#ifndef PIANOLA_REPLAY_H
+#define PIANOLA_REPLAY_H
+#include "rt.h"
+
+struct replay;
+
+/* A GPU enqueues and returns true at once; the host does the work, and returns false if it would have to wait for
+ * another rank. */
+struct device {
+    bool (*wait)(struct replay *re, const struct rt_instr *x, int32_t i); /* may x's lane go on after instruction i? */
+    void (*launch)(struct replay *re, const struct rt_instr *x);          /* a layer, an update, an addition */
+    bool (*meet)(struct replay *re, const struct rt_instr *x);            /* a message's side, or a reduction */
+    void (*record)(struct replay *re, int32_t i, double start,
+                   double end); /* instruction i has ended, or is enqueued */
+    double (*clock)(struct replay *re);
+    bool (*stamp)(struct replay *re, int32_t i, double *start, double *end); /* of this step; false: not known */
+    void (*idle)(struct replay *re);                                         /* every lane waits for another rank */
+};
+
+/* One rank's replay. The caller allocates all memory at the start. */
+struct replay {
+    const struct device *device;
+    const struct rt_program *program;
+    int32_t rank;
+    int64_t step;    /* from 0 */
+    int32_t *cursor; /* per lane: the place in lane_ins it has come to. Written with release: the watch reads it */
+    int32_t running; /* the instruction being launched, or -1; likewise */
+    int32_t left;    /* instructions of the step still to run */
+    bool *blocked;   /* per lane: could not go on since the last change */
+    /* Per lane, where the device runs later than this says: instructions of the step that have ended. NULL: the cursors
+     * say it. */
+    const uint32_t *reached;
+    void *self; /* the device's own */
+};
+/* Runs every instruction of the rank once. Calls idle whenever every lane waits. */
+void replay_step(struct replay *re);
+/* The same in parts, for ranks that share a thread. run: as far as it goes; true when all have run. */
+void replay_begin(struct replay *re);
+bool replay_run(struct replay *re);
+
+/* Which side of a message x is; x is no reduction. ORDER OPS: SENDs and RECVs alternate. */
+static inline bool sends(const struct rt_instr *x) { return (x->op - OP_SEND_F) % 2 == 0; }
+/* The members of a group, ended by -1. groups: as in rt_tables. */
+static inline const int32_t *group_at(const int32_t *groups, int number) {
+    for (; number > 0; groups++)
+        number -= *groups < 0;
+    return groups;
+}
+#endif
