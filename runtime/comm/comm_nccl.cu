@@ -17,7 +17,6 @@
  * to all: as many bytes as a ring moves, and a scratch. So the bits are those of the host, in a graph or not. */
 #include "device/device_cuda.cuh"
 extern "C" {
-#include "transports.h"
 #include "store/seconds.h"
 #include "watch.h"
 #include "world.h"
@@ -517,5 +516,5 @@ static void nccl_close(void *link) {
     free(n);
 }
 
-extern const struct cuda_transport cuda_nccl = {"NCCL", message,   reduce,   take,      give,
+extern const struct cuda_transport cuda_nccl = {"NCCL", false,     message,  reduce,    take,      give,
                                                 extra,  nccl_open, progress, abort_all, nccl_close};

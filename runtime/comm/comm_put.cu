@@ -40,7 +40,6 @@
  * process, and with it what its streams wait for. */
 #include "device/device_cuda.cuh"
 extern "C" {
-#include "transports.h"
 #include "world.h"
 }
 #include <assert.h>
@@ -310,5 +309,5 @@ static void put_close(void *link) {
     free(p);
 }
 
-extern const struct cuda_transport cuda_put = {"put", message,  reduce, take, give,
-                                               extra, put_open, NULL,   NULL, put_close};
+extern const struct cuda_transport cuda_put = {"put", true,     message, reduce, take,     give,
+                                               extra, put_open, NULL,    NULL,   put_close};

@@ -113,9 +113,10 @@ bool launch_find(struct launch *f, char *why, size_t nwhy) {
     if (!listen_to(&z, &sources[0]))
         return false;
     bool tcp = f->rank >= 0 && f->size >= 0 && f->addr && f->port;
-    f->mpi = !tcp && (said("OMPI_COMM_WORLD_SIZE") || said("PMIX_RANK") || said("PMI_RANK") || said("PMI_SIZE"));
+    bool mpi = !tcp && (said("OMPI_COMM_WORLD_SIZE") || said("PMIX_RANK") || said("PMI_RANK") || said("PMI_SIZE"));
+    f->over = mpi ? HOST_mpi : HOST_tcp;
     for (int i = 1; i < NSOURCES; i++)
         if (!listen_to(&z, &sources[i]))
             return false;
-    return plausible(&z) && (f->mpi || (complete(&z) && (f->size <= 1 || find_port(&z))));
+    return plausible(&z) && (mpi || (complete(&z) && (f->size <= 1 || find_port(&z))));
 }

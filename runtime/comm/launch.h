@@ -2,6 +2,7 @@
  * MASTER_ADDR and MASTER_PORT, these over Open MPI's variables, and those over Slurm's. */
 #ifndef PIANOLA_LAUNCH_H
 #define PIANOLA_LAUNCH_H
+#include "transports.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -9,7 +10,7 @@
 struct launch {
     int rank, size, local; /* -1: not given */
     const char *addr, *port;
-    bool mpi;         /* an MPI launcher started this process: MPI is how ranks meet */
+    int over;         /* what ranks meet over: HOST_mpi where an MPI launcher started this process, else HOST_tcp */
     const char *by;   /* who said the rank, for messages: "--rank", "RANK", "Open MPI", "Slurm"; NULL: nobody */
     uint64_t program; /* the hash of its compile: not looked for here */
 };

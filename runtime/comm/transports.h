@@ -1,18 +1,28 @@
-/* How messages travel between ranks that are processes with GPUs, a row for each transport, the default first: X(name,
- * help). cuda_<name>, in comm_<name>.cu, is it; --messages <name> chooses it; help is what --help says of it. */
+/* The transports between ranks that are processes, a row for each; what to do for another, runtime/README.md says.
+ *
+ * HOST: how ranks meet, and how messages travel between CPUs. launch.h says which one. X(name, title): <name>_open, in
+ * comm_<name>.c, opens it; title is what it is called.
+ *
+ * CUDA: how messages travel between GPUs. --messages <name> says which one, the first where nothing is said. X(name,
+ * help): cuda_<name>, in comm_<name>.cu, is it; help is its part of the line in --help. */
 #ifndef PIANOLA_TRANSPORTS_H
 #define PIANOLA_TRANSPORTS_H
 
+#define HOST_TRANSPORTS(X)                                                                                             \
+    X(tcp, "TCP")                                                                                                      \
+    X(mpi, "MPI")
 #define CUDA_TRANSPORTS(X)                                                                                             \
     X(nccl, "nccl (default)")                                                                                          \
     X(put, "put: copies into the memory of ranks of the same host")
 
-#define X(name, help) CUDA_##name,
+#define X(name, ...) HOST_##name,
+enum { HOST_TRANSPORTS(X) NHOST_TRANSPORTS };
+#undef X
+#define X(name, ...) CUDA_##name,
 enum { CUDA_TRANSPORTS(X) NCUDA_TRANSPORTS };
 #undef X
-
-#define X(name, help) extern const struct cuda_transport cuda_##name;
-struct cuda_transport;
+#define X(name, ...) extern const struct cuda_transport cuda_##name;
+struct cuda_transport; /* device_cuda.cuh */
 CUDA_TRANSPORTS(X)
 #undef X
 #endif

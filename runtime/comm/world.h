@@ -1,8 +1,8 @@
 /* The ranks of a run that are processes: how they meet, and what they exchange outside of the streams.
  *
- * comm_mpi.c: an MPI launcher started them. comm_tcp.c: anything else did, and RANK, WORLD_SIZE, MASTER_ADDR and
- * MASTER_PORT say where to meet. Once the ranks have met, no function here returns an error: trouble with another rank
- * ends the process through watch_fail. */
+ * transports.h has a row for each way to meet. comm_mpi.c: an MPI launcher started them. comm_tcp.c: anything else did,
+ * and RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say where to meet. Once the ranks have met, no function here returns
+ * an error: trouble with another rank ends the process through watch_fail. */
 #ifndef PIANOLA_WORLD_H
 #define PIANOLA_WORLD_H
 #include "device/replay.h"
@@ -31,9 +31,10 @@ struct world {
     void (*close)(void *link);
 };
 
-/* False with why: they cannot meet. */
-bool mpi_open(struct world *w, const struct launch *how, char *why, size_t nwhy);
-bool tcp_open(struct world *w, const struct launch *how, char *why, size_t nwhy);
+/* tcp_open, mpi_open. False with why: they cannot meet. */
+#define X(name, ...) bool name##_open(struct world *w, const struct launch *how, char *why, size_t nwhy);
+HOST_TRANSPORTS(X)
+#undef X
 
 /* An error of one rank, before the ranks have met or of this rank alone: prints it and ends the process with 2. */
 __attribute__((noreturn)) void rank_error(const struct rt_self *self, const char *why);

@@ -36,7 +36,8 @@ struct cuda_rank {
 
 /* How messages travel between ranks on GPUs. Of the functions a transport that needs none of them has NULL. */
 struct cuda_transport {
-    const char *name;
+    const char *name; /* for messages */
+    bool one_host;    /* for ranks of one host, which may share a device; else each has its own */
     /* Enqueued on x's lane. False: not yet, the other side has not come (loopback). */
     bool (*message)(void *link, struct replay *re, const struct rt_instr *x);
     bool (*reduce)(void *link, struct replay *re, const struct rt_instr *x);

@@ -5,16 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NSETTINGS = 8 };
-static const char *const setting[NSETTINGS] = {"--steps",      "--seed",     "--every",        "--resume",
-                                               "--checkpoint", "--no-graph", "--messages put", "--timeline"};
+enum { NSETTINGS = 7 };
+static const char *const setting[NSETTINGS] = {"--steps",      "--seed",     "--every",   "--resume",
+                                               "--checkpoint", "--no-graph", "--timeline"};
 
 struct place {
     char name[64], device[4];
     uint64_t hash, data_hash;
     int64_t data_bytes;
-    int64_t set[NSETTINGS]; /* the last five: whether given */
-    int32_t rank, workers, said;
+    int64_t set[NSETTINGS]; /* the last four: whether given */
+    int32_t rank, workers, said, messages;
     bool reads; /* data */
 };
 
@@ -35,14 +35,14 @@ static struct place own_place(struct rank_run *r) {
     snprintf(p.name, sizeof p.name, "%s", r->self->name);
     snprintf(p.device, sizeof p.device, "%s", backend_kind);
     p.said = f->launch.rank;
+    p.messages = f->messages;
     p.set[0] = f->steps;
     p.set[1] = f->seed;
     p.set[2] = f->every;
     p.set[3] = f->resume;
     p.set[4] = f->checkpoint != NULL;
     p.set[5] = f->eager;
-    p.set[6] = f->put;
-    p.set[7] = f->timeline != NULL;
+    p.set[6] = f->timeline != NULL;
     p.reads = rank_reads(r);
     if (p.reads)
         data_identity(r->data, &p.data_bytes, &p.data_hash);
@@ -60,6 +60,9 @@ static bool differ(const struct place *a, const struct place *z, const struct pl
         if (a->set[i] != z->set[i])
             return snprintf(why, n, "rank %d has %s %lld, rank 0 %lld; give all ranks the same flags", rank, setting[i],
                             (long long)a->set[i], (long long)z->set[i]);
+    if (a->messages != z->messages)
+        return snprintf(why, n, "rank %d has --messages %s, rank 0 %s; give all ranks the same flags", rank,
+                        rank_messages[a->messages], rank_messages[z->messages]);
     if (a->reads && (a->data_bytes != reader->data_bytes || a->data_hash != reader->data_hash))
         return snprintf(why, n,
                         "rank %d reads other data than rank %d: %lld bytes with hash %016llx, not %lld with %016llx",

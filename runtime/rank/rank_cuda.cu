@@ -41,7 +41,14 @@ extern "C" void backend_open(const struct rt_self *self, const struct rt_tables 
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
-static const struct cuda_transport *way(const struct rank_run *r) { return r->flags.put ? &cuda_put : &cuda_nccl; }
+static const struct cuda_transport *transport_of(const struct rank_run *r) {
+    static const struct cuda_transport *const transport[] = {
+#define X(name, ...) &cuda_##name,
+        CUDA_TRANSPORTS(X)
+#undef X
+    };
+    return transport[r->flags.messages];
+}
 
 /* ---- which GPU ---- */
 
@@ -78,8 +85,8 @@ static bool together(const struct rank_run *r, const struct seat *all, char *why
     for (int k = 1; k < r->world.size; k++)
         if (strcmp(all[k].host, all->host) != 0) {
             snprintf(why, n,
-                     "rank 0 is on %s and rank %d on %s: --messages put is for ranks of one host; use --messages nccl",
-                     all->host, k, all[k].host);
+                     "rank 0 is on %s and rank %d on %s: --messages %s is for ranks of one host; use --messages nccl",
+                     all->host, k, all[k].host, rank_messages[r->flags.messages]);
             return false;
         }
     return true;
@@ -105,7 +112,7 @@ extern "C" void backend_choose(struct rank_run *r) {
     snprintf(own.name, sizeof own.name, "%s", device.name);
     memcpy(me.uuid, &device.uuid, sizeof me.uuid);
     r->world.all(r->world.link, &me, all, sizeof me);
-    bool ok = (r->flags.put ? together : alone)(r, all, why, sizeof why);
+    bool ok = (transport_of(r)->one_host ? together : alone)(r, all, why, sizeof why);
     free(all);
     world_verdict(&r->world, ok, why);
 }
@@ -148,13 +155,13 @@ extern "C" bool backend_take(struct rank_run *r, char *why, size_t nwhy) {
     const char *trouble = "no memory on the host";
     if (backend && (backend->mirror = (float *)malloc(STATES * (size_t)most * sizeof(float) + 1))) {
         backend->free[0] = free_memory();
-        trouble = cuda_take(&r->replay, &backend->rank, p, r->world.rank, way(r), true);
+        trouble = cuda_take(&r->replay, &backend->rank, p, r->world.rank, transport_of(r), true);
         if (!trouble && r->flags.timeline)
             trouble = cuda_time(&backend->rank, k);
     }
     if (trouble) {
         snprintf(why, nwhy, "rank %d: %s: it takes %lld bytes of GPU %d, a %s, which has %lld free", r->world.rank,
-                 trouble, (long long)cuda_rank_bytes(p, r->world.rank, way(r)), own.number, own.name,
+                 trouble, (long long)cuda_rank_bytes(p, r->world.rank, transport_of(r)), own.number, own.name,
                  (long long)(backend ? backend->free[0] : 0));
         return false;
     }

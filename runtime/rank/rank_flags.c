@@ -23,7 +23,7 @@ static const struct flag {
     {"timeline", "DIR", "write when the instructions of the last ten steps ran, into DIR/timeline.<rank>.tsv", 't'},
     {"json", NULL, "print figures as JSON", 'j'},
     {"no-graph", NULL, "on a GPU, enqueue each step anew instead of launching a graph of it", 'g'},
-    {"messages", "WAY", "on GPUs: nccl (default), or put: copies into the memory of ranks of the same host", 'm'},
+    {"messages", "WAY", "on GPUs: ", 'm'},
     {"rank", "K", "this process's rank (instead of RANK, Open MPI's or Slurm's variables)", 'R'},
     {"world-size", "N", "how many ranks there are (WORLD_SIZE)", 'W'},
     {"master-addr", "HOST", "where rank 0 is to be met (MASTER_ADDR); then no MPI is used", 'A'},
@@ -32,14 +32,25 @@ static const struct flag {
 };
 enum { NFLAGS = sizeof flags / sizeof *flags };
 
+#define X(name, ...) #name,
+const char *const rank_messages[] = {CUDA_TRANSPORTS(X)};
+#undef X
+#define X(name, help) help,
+static const char *const messages_help[] = {CUDA_TRANSPORTS(X)};
+#undef X
+
 static _Noreturn void help(const struct rt_self *self) {
     printf("Rank %d of %d of %s. Start all ranks together, each with the same flags:\n\n"
            "  mpirun -n %d DIR/rank --steps 300 --data book.txt --checkpoint saved\n\nFlags:\n",
            self->rank, self->workers, self->name, self->workers);
-    for (int i = 0; i < NFLAGS; i++)
-        printf("  --%s%s%-*s %s\n", flags[i].name, flags[i].arg ? " " : "",
+    for (int i = 0; i < NFLAGS; i++) {
+        printf("  --%s%s%-*s %s", flags[i].name, flags[i].arg ? " " : "",
                19 - (int)strlen(flags[i].name) - (flags[i].arg != NULL), flags[i].arg ? flags[i].arg : "",
                flags[i].what);
+        for (int m = 0; flags[i].key == 'm' && m < NCUDA_TRANSPORTS; m++)
+            printf("%s%s", m ? ", or " : "", messages_help[m]);
+        printf("\n");
+    }
     printf("\nSIGINT, SIGTERM: finish the step, write a checkpoint, exit 130 or 143.\n"
            "Exit: 0 done, 1 another rank did not come, 2 usage or trouble.\n");
     exit(0);
@@ -66,13 +77,15 @@ static double seconds(const struct rt_self *self, const char *s) {
     return n;
 }
 
-static bool put(const struct rt_self *self, const char *s) {
-    char why[128];
-    if (strcmp(s, "put") != 0 && strcmp(s, "nccl") != 0) {
-        snprintf(why, sizeof why, "--messages %.32s: expected nccl or put", s);
-        rank_error(self, why);
-    }
-    return strcmp(s, "put") == 0;
+static int messages(const struct rt_self *self, const char *s) {
+    char why[256];
+    for (int m = 0; m < NCUDA_TRANSPORTS; m++)
+        if (strcmp(s, rank_messages[m]) == 0)
+            return m;
+    int n = snprintf(why, sizeof why, "--messages %.32s: expected ", s);
+    for (int m = 0; m < NCUDA_TRANSPORTS; m++)
+        n += snprintf(why + n, sizeof why - (size_t)n, "%s%s", m ? " or " : "", rank_messages[m]);
+    rank_error(self, why);
 }
 
 static void set(struct rank_flags *f, const struct rt_self *self, const struct flag *o, const char *arg) {
@@ -89,7 +102,7 @@ static void set(struct rank_flags *f, const struct rt_self *self, const struct f
     case 't': f->timeline = arg; break;
     case 'j': f->json = true; break;
     case 'g': f->eager = true; break;
-    case 'm': f->put = put(self, arg); break;
+    case 'm': f->messages = messages(self, arg); break;
     case 'R': f->launch.rank = (int)number(self, o->name, arg, 0); break;
     case 'W': f->launch.size = (int)number(self, o->name, arg, 1); break;
     case 'A': f->launch.addr = arg; break;

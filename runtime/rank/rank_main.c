@@ -54,11 +54,20 @@ struct training {
     int64_t step;
 };
 
+static const struct {
+    const char *title;
+    bool (*open)(struct world *w, const struct launch *how, char *why, size_t nwhy);
+} transport[] = {
+#define X(name, title) {title, name##_open},
+    HOST_TRANSPORTS(X)
+#undef X
+};
+
 static void meet(struct rank_run *r) {
     struct launch *how = &r->flags.launch;
     char why[512];
     how->program = r->self->hash;
-    if (!how->mpi && how->rank < 0 && r->self->workers > 1) {
+    if (how->over == HOST_tcp && how->rank < 0 && r->self->workers > 1) {
         snprintf(why, sizeof why,
                  "nothing says which rank this process is. Start all %d together: mpirun --app app.mpi, srun "
                  "--multi-prog multi-prog.slurm, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set",
@@ -66,7 +75,7 @@ static void meet(struct rank_run *r) {
         rank_error(r->self, why);
     }
     watch_phase("waits for all ranks to start");
-    if (!(how->mpi ? mpi_open : tcp_open)(&r->world, how, why, sizeof why))
+    if (!transport[how->over].open(&r->world, how, why, sizeof why))
         rank_error(r->self, why);
     r->world.self = r->self;
 }
@@ -229,11 +238,8 @@ int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt
     meet(&r);
     prepare(&r, &t);
     if (r.world.rank == 0) {
-        fprintf(stderr, "pianola: %d process%s, %s\n", r.world.size,
-                r.world.size == 1    ? ""
-                : r.flags.launch.mpi ? "es over MPI"
-                                     : "es over TCP",
-                backend_line(&r));
+        fprintf(stderr, "pianola: %d process%s%s, %s\n", r.world.size, r.world.size == 1 ? "" : "es over ",
+                r.world.size == 1 ? "" : transport[r.flags.launch.over].title, backend_line(&r));
         if (!r.flags.data && tables->model->input == INPUT_TOKENS)
             fprintf(stderr, "pianola: no --data: training on random tokens; give a text with --data FILE\n");
     }

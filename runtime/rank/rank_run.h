@@ -11,7 +11,8 @@ struct rank_flags {
     const char *data, *checkpoint, *flight, *timeline;
     int64_t steps, every, keep, seed;
     double deadline;
-    bool resume, json, eager, put;
+    int messages; /* between GPUs: CUDA_nccl, CUDA_put */
+    bool resume, json, eager;
     struct launch launch;
 };
 
@@ -34,6 +35,7 @@ struct rank_run {
 };
 
 /* rank_flags.c: ends the process on --help, and with an error on what it does not know. */
+extern const char *const rank_messages[]; /* the values of --messages */
 void rank_parse(struct rank_flags *f, int argc, char **argv, const struct rt_self *self);
 
 /* rank_agree.c: refuses another rank's program, another world size, an older compile, other flags or other data, by

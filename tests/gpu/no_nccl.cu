@@ -1,4 +1,7 @@
 /* In the place of comm_nccl.cu, for programs that are only run with --messages put. */
 #include "device/device_cuda.cuh"
+extern "C" {
+#include "comm/transports.h"
+}
 
 extern const struct cuda_transport cuda_nccl = {"none"};

@@ -41,8 +41,8 @@ static const char *found(const char *line, struct launch f) {
         cr_assert_lt(strlen(why), 256, "longer than rank_flags.c takes: %s", why);
         snprintf(out, sizeof out, "%s", why);
     } else
-        snprintf(out, sizeof out, "%s: rank %d of %d, local %d, by %s, at %s:%s", f.mpi ? "MPI" : "TCP", f.rank, f.size,
-                 f.local, f.by ? f.by : "nobody", f.addr ? f.addr : "", f.port ? f.port : "");
+        snprintf(out, sizeof out, "%s: rank %d of %d, local %d, by %s, at %s:%s", f.over == HOST_mpi ? "MPI" : "TCP",
+                 f.rank, f.size, f.local, f.by ? f.by : "nobody", f.addr ? f.addr : "", f.port ? f.port : "");
     return out;
 }
 
