@@ -25,8 +25,7 @@ bool mpi_open(struct world *w, const struct launch *how, char *why, size_t nwhy)
 enum { PIECE = 1 << 16 }; /* floats */
 
 struct chain { /* a reduction under way */
-    const int32_t *member;
-    int n, me;
+    struct rt_group group;
     int64_t at; /* pieces done in this phase */
     int phase;  /* 0: not begun, then UP, DOWN; see advance */
     bool sending;
@@ -86,7 +85,7 @@ static void mpi_sum_end(void *link) {
 }
 
 /* Progress is made by testing. A rank that is gone is the launcher's business. */
-static void mpi_look(void *link) {
+static void mpi_progress(void *link) {
     struct mpi *c = link;
     int done;
     must(MPI_Test(&c->sum, &done, MPI_STATUS_IGNORE));
@@ -159,11 +158,7 @@ static bool mpi_prepare(void *link, const struct rt_rank *k, int nmsgs, const in
         if (x->op == OP_REDUCE) {
             struct chain *g = &c->chain[n];
             c->chain_of[i] = n++;
-            g->member = group_at(groups, x->peer);
-            while (g->member[g->n] >= 0) {
-                g->me = g->member[g->n] == rank ? g->n : g->me;
-                g->n++;
-            }
+            g->group = group_of(groups, x->peer, rank);
             continue;
         }
         if (x->msg < 0)
@@ -202,15 +197,16 @@ static bool advance(struct mpi *c, struct chain *g, const struct rt_instr *x) {
         float *piece = dw + g->at * PIECE;
         int count = (int)(g->at < pieces - 1 ? PIECE : n - g->at * PIECE), came;
         bool rises = g->phase == UP || g->phase == UP_SENT;
-        int before = rises ? g->me - 1 : g->me + 1, next = rises ? g->me + 1 : g->me - 1;
-        bool receives = before >= 0 && before < g->n, sends = next >= 0 && next < g->n;
+        int before = rises ? g->group.me - 1 : g->group.me + 1, next = rises ? g->group.me + 1 : g->group.me - 1;
+        bool receives = before >= 0 && before < g->group.n, sends = next >= 0 && next < g->group.n;
         bool sent = g->phase == UP_SENT || g->phase == DOWN_SENT;
         if (g->request == MPI_REQUEST_NULL && !g->sending) {
             if (!sent && receives)
-                must(MPI_Irecv(rises ? scratch : piece, count, MPI_FLOAT, g->member[before], rises ? up : down,
+                must(MPI_Irecv(rises ? scratch : piece, count, MPI_FLOAT, g->group.member[before], rises ? up : down,
                                c->ranks, &g->request));
             else if (sent && sends)
-                must(MPI_Isend(piece, count, MPI_FLOAT, g->member[next], rises ? up : down, c->ranks, &g->request));
+                must(MPI_Isend(piece, count, MPI_FLOAT, g->group.member[next], rises ? up : down, c->ranks,
+                               &g->request));
             g->sending = true; /* something is under way, if only nothing */
         }
         must(MPI_Test(&g->request, &came, MPI_STATUS_IGNORE));
@@ -272,7 +268,7 @@ bool mpi_open(struct world *w, const struct launch *how, char *why, size_t nwhy)
     MPI_Comm_set_errhandler(c->ranks, MPI_ERRORS_RETURN);
     *w = (struct world){.transport = &messages, .link = c, .all = mpi_all, .sum_begin = mpi_sum_begin};
     w->sum_end = mpi_sum_end;
-    w->look = mpi_look;
+    w->progress = mpi_progress;
     w->prepare = mpi_prepare;
     w->close = mpi_close;
     MPI_Comm_rank(c->ranks, &w->rank);

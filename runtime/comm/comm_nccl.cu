@@ -27,25 +27,25 @@ extern "C" {
 #include <stdio.h>
 #include <stdlib.h>
 
-struct way { /* a communicator */
+struct communicator {
     ncclComm_t comm;
     void *arena; /* registered with it */
 };
-struct end { /* of an edge: its way, and the other rank's place there */
-    int way, peer;
+struct end { /* of an edge: its communicator, and the other rank's rank there */
+    int communicator, peer;
 };
 struct nccl {
     const struct world *world;
     const struct rt_program *program;
     const int32_t *groups;
     struct cuda_rank *rank;
-    struct way *way;
-    int nways;
+    struct communicator *communicator;
+    int ncommunicators;
     struct end *to, *from; /* per rank that it exchanges messages with */
-    int *of_group;         /* per group that it is in: its way */
+    int *of_group;         /* per group that it is in: its communicator */
     char **scratch;        /* per lane that reduces */
     char *nothing;         /* NOTHING bytes per lane: what is sent and summed of a tensor that has none */
-    int next;              /* the way that progress looks at next */
+    int next;              /* the communicator that progress asks next */
     char why[512];
     pthread_mutex_t lock; /* around every call of NCCL: while one is made, nothing may be aborted */
 };
@@ -61,9 +61,10 @@ static const char *trouble(struct nccl *n, const char *call, ncclResult_t code) 
 static bool fine(ncclResult_t code) { return code == ncclSuccess || code == ncclInProgress; }
 
 /* A call has been made on w, for instruction x or none, and gave code: goes on when it is done. */
-static void settle(struct nccl *n, const struct way *w, const char *call, const struct rt_instr *x, ncclResult_t code) {
+static void settle(struct nccl *n, const struct communicator *w, const char *call, const struct rt_instr *x,
+                   ncclResult_t code) {
     char name[256];
-    double looked = seconds();
+    double asked = seconds();
     while (fine(code)) {
         ncclResult_t state = ncclSuccess;
         pthread_mutex_lock(&n->lock);
@@ -73,9 +74,9 @@ static void settle(struct nccl *n, const struct way *w, const char *call, const 
             return;
         code = code == ncclSuccess ? state : code;
         sched_yield();
-        if (seconds() > looked + WORLD_LOOK) {
-            looked = seconds();
-            n->world->look(n->world->link);
+        if (seconds() > asked + WORLD_PROGRESS) {
+            asked = seconds();
+            n->world->progress(n->world->link);
         }
     }
     if (x)
@@ -93,12 +94,12 @@ static void settle(struct nccl *n, const struct way *w, const char *call, const 
 static const char *progress(void *link) {
     struct nccl *n = (struct nccl *)link;
     ncclResult_t state = ncclSuccess, code = ncclSuccess;
-    if (n->nways == 0)
+    if (n->ncommunicators == 0)
         return NULL;
     pthread_mutex_lock(&n->lock);
-    code = ncclCommGetAsyncError(n->way[n->next].comm, &state);
+    code = ncclCommGetAsyncError(n->communicator[n->next].comm, &state);
     pthread_mutex_unlock(&n->lock);
-    n->next = (n->next + 1) % n->nways;
+    n->next = (n->next + 1) % n->ncommunicators;
     code = code == ncclSuccess ? state : code;
     return fine(code) ? NULL : trouble(n, "a message", code);
 }
@@ -112,7 +113,7 @@ enum { NOTHING = 16 };
 static bool message(void *link, struct replay *re, const struct rt_instr *x) {
     struct nccl *n = (struct nccl *)link;
     const struct end *e = sends(x) ? &n->to[x->peer] : &n->from[x->peer];
-    const struct way *w = &n->way[e->way];
+    const struct communicator *w = &n->communicator[e->communicator];
     char *tensor = x->bytes > 0 ? n->rank->arena + x->at[ROLE_t] : n->nothing + x->lane * NOTHING;
     size_t bytes = x->bytes > 0 ? (size_t)x->bytes : 1;
     cudaStream_t stream = n->rank->lane[x->lane];
@@ -160,7 +161,8 @@ static float *share_of(const struct piece *p, int rank, size_t *n) {
  * its, in place. Rank r gives to r + k what r - k takes, for one k after another: so all groups are closed in all
  * ranks.
  */
-static void exchange(struct nccl *n, const struct way *w, const struct piece *p, float *scratch, cudaStream_t stream) {
+static void exchange(struct nccl *n, const struct communicator *w, const struct piece *p, float *scratch,
+                     cudaStream_t stream) {
     for (int from = 1; from < p->ranks; from += TOGETHER) {
         ncclResult_t code = ncclSuccess;
         pthread_mutex_lock(&n->lock);
@@ -189,16 +191,14 @@ static int64_t scratch_bytes(int64_t tensor, int workers) {
 
 static bool reduce(void *link, struct replay *re, const struct rt_instr *x) {
     struct nccl *n = (struct nccl *)link;
-    const struct way *w = &n->way[n->of_group[x->peer]];
-    const int32_t *member = group_at(n->groups, x->peer);
+    const struct communicator *w = &n->communicator[n->of_group[x->peer]];
+    const struct rt_group g = group_of(n->groups, x->peer, re->rank);
     cudaStream_t stream = n->rank->lane[x->lane];
     char *tensor = x->bytes > 0 ? n->rank->arena + x->at[ROLE_dw] : n->nothing + x->lane * NOTHING;
     float *dw = (float *)tensor, *scratch = (float *)n->scratch[x->lane];
     int64_t left = x->bytes > 0 ? x->bytes / (int64_t)sizeof *dw : 1;
-    struct piece p = {dw, 0, 0, 0, 0};
+    struct piece p = {dw, 0, 0, g.n, g.me};
     int32_t i = (int32_t)(x - re->program->rank[re->rank].ins);
-    for (; member[p.ranks] >= 0; p.ranks++)
-        p.me = member[p.ranks] == re->rank ? p.ranks : p.me;
     cuda_mark(n->rank, i, false, stream);
     for (; left > 0; left -= p.n, p.x += p.n) {
         size_t own;
@@ -372,18 +372,18 @@ static void know_ids(struct nccl *n, struct known *k) {
     free(all);
 }
 
-static int add_way(struct nccl *n, int ranks, int me, const ncclUniqueId *id) {
-    struct way *w = &n->way[n->nways++];
+static int add_communicator(struct nccl *n, int ranks, int me, const ncclUniqueId *id) {
+    struct communicator *w = &n->communicator[n->ncommunicators++];
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     NCCL(n, w, NULL, ncclCommInitRankConfig(&w->comm, ranks, *id, me, &config));
     NCCL(n, w, NULL,
          ncclCommRegister(w->comm, n->rank->arena,
                           (size_t)cuda_rank_bytes(n->program, n->world->rank, n->rank->transport), &w->arena));
-    return n->nways - 1;
+    return n->ncommunicators - 1;
 }
 
-static int place_in(const struct known *k, int circle, int rank) {
+static int rank_in(const struct known *k, int circle, int rank) {
     for (int i = k->rank_at[circle]; i < k->rank_at[circle + 1]; i++)
         if (k->rank[i] == rank)
             return i - k->rank_at[circle];
@@ -393,17 +393,17 @@ static int place_in(const struct known *k, int circle, int rank) {
 static void connect(struct nccl *n, const struct known *k) {
     int me = n->world->rank;
     for (int c = 0; c < k->ncircles; c++) {
-        int place = place_in(k, c, me);
-        if (place < 0)
+        int own = rank_in(k, c, me);
+        if (own < 0)
             continue;
-        int way = add_way(n, k->rank_at[c + 1] - k->rank_at[c], place, &k->id[c]);
+        int communicator = add_communicator(n, k->rank_at[c + 1] - k->rank_at[c], own, &k->id[c]);
         if (c >= k->ncircles - k->ngroups)
-            n->of_group[c - (k->ncircles - k->ngroups)] = way;
+            n->of_group[c - (k->ncircles - k->ngroups)] = communicator;
         for (int p = 0; p < k->size; p++) {
             if (k->of_edge[me * k->size + p] == c)
-                n->to[p] = (struct end){way, place_in(k, c, p)};
+                n->to[p] = (struct end){communicator, rank_in(k, c, p)};
             if (k->of_edge[p * k->size + me] == c)
-                n->from[p] = (struct end){way, place_in(k, c, p)};
+                n->from[p] = (struct end){communicator, rank_in(k, c, p)};
         }
     }
 }
@@ -411,8 +411,7 @@ static void connect(struct nccl *n, const struct known *k) {
 /* False: no memory. */
 static bool know_room(struct known *k, const int32_t *groups) {
     size_t edges = (size_t)k->size * (size_t)k->size, members = 2 * edges;
-    for (const int32_t *m = groups; *m >= 0; m = group_at(m, 1))
-        k->ngroups++;
+    k->ngroups = group_count(groups);
     members += (size_t)(group_at(groups, k->ngroups) - groups);
     k->lane = (int32_t *)calloc(2 * edges, sizeof *k->lane);
     k->of_edge = (int *)calloc(edges, sizeof *k->of_edge);
@@ -453,7 +452,7 @@ static void nccl_open(const struct world *w, const struct rt_program *p, const i
     size_t size = (size_t)k.size;
     ncclGetVersion(&version);
     bool ok = n && know_room(&k, groups);
-    ok = ok && (n->way = (struct way *)calloc(2 * size + (size_t)k.ngroups, sizeof *n->way));
+    ok = ok && (n->communicator = (struct communicator *)calloc(2 * size + (size_t)k.ngroups, sizeof *n->communicator));
     ok = ok && (n->to = (struct end *)calloc(size, sizeof *n->to)) &&
          (n->from = (struct end *)calloc(size, sizeof *n->from));
     ok = ok && (n->of_group = (int *)calloc((size_t)k.ngroups + 1, sizeof *n->of_group));
@@ -486,9 +485,9 @@ static void nccl_open(const struct world *w, const struct rt_program *p, const i
 static void abort_all(void *link) {
     struct nccl *n = (struct nccl *)link;
     pthread_mutex_lock(&n->lock); /* for good: no call may follow */
-    for (int i = 0; i < n->nways; i++)
-        if (n->way[i].comm)
-            ncclCommAbort(n->way[i].comm);
+    for (int i = 0; i < n->ncommunicators; i++)
+        if (n->communicator[i].comm)
+            ncclCommAbort(n->communicator[i].comm);
 }
 
 /* Every rank has come to its end. NCCL is known to hang here at times, when nothing is at stake any more: it gets two
@@ -497,18 +496,18 @@ static void nccl_close(void *link) {
     static const double PATIENCE = 2;
     struct nccl *n = (struct nccl *)link;
     double until = seconds() + PATIENCE;
-    for (int i = 0; i < n->nways; i++) {
-        ncclCommDeregister(n->way[i].comm, n->way[i].arena);
-        ncclCommFinalize(n->way[i].comm);
+    for (int i = 0; i < n->ncommunicators; i++) {
+        ncclCommDeregister(n->communicator[i].comm, n->communicator[i].arena);
+        ncclCommFinalize(n->communicator[i].comm);
     }
-    for (int i = 0; i < n->nways; i++) {
+    for (int i = 0; i < n->ncommunicators; i++) {
         ncclResult_t state = ncclInProgress;
-        while (ncclCommGetAsyncError(n->way[i].comm, &state) == ncclSuccess && state == ncclInProgress &&
+        while (ncclCommGetAsyncError(n->communicator[i].comm, &state) == ncclSuccess && state == ncclInProgress &&
                seconds() < until)
             sched_yield();
-        (state == ncclSuccess ? ncclCommDestroy : ncclCommAbort)(n->way[i].comm);
+        (state == ncclSuccess ? ncclCommDestroy : ncclCommAbort)(n->communicator[i].comm);
     }
-    free(n->way);
+    free(n->communicator);
     free(n->to);
     free(n->from);
     free(n->of_group);

@@ -142,40 +142,37 @@ static __global__ void add_shares(float *mine, struct members from, int ranks, i
 enum { READY, SUMMED, PHASES }; /* a reduction's words, of each rank */
 
 /* Members one after another, beginning behind me, so that not all have the same one to deal with. */
-static void meet(const struct put *p, const int32_t *member, int ranks, int me, int32_t msg, int phase,
-                 cudaStream_t stream, const char *share, size_t bytes) {
-    int workers = p->world->size, self = member[me];
-    for (int k = 1; k < ranks; k++) {
-        int to = member[(me + k) % ranks];
+static void meet(const struct put *p, const struct rt_group *g, int32_t msg, int phase, cudaStream_t stream,
+                 const char *share, size_t bytes) {
+    int workers = p->world->size, self = p->world->rank;
+    for (int k = 1; k < g->n; k++) {
+        int to = g->member[(g->me + k) % g->n];
         if (bytes > 0)
             CUDA(cudaMemcpyAsync(tensor(p, to, msg) + (share - tensor(p, self, msg)), share, bytes,
                                  cudaMemcpyDeviceToDevice, stream));
         post(word(p, to, msg, phase * workers + self), stream);
     }
-    for (int k = 1; k < ranks; k++)
-        await(p, word(p, self, msg, phase * workers + member[(me + k) % ranks]), stream);
+    for (int k = 1; k < g->n; k++)
+        await(p, word(p, self, msg, phase * workers + g->member[(g->me + k) % g->n]), stream);
 }
 
 static bool reduce(void *link, struct replay *re, const struct rt_instr *x) {
     struct put *p = (struct put *)link;
-    const int32_t *member = group_at(p->groups, x->peer);
+    const struct rt_group g = group_of(p->groups, x->peer, re->rank);
     cudaStream_t stream = p->rank->lane[x->lane];
     struct members from;
     int32_t i = (int32_t)(x - re->program->rank[re->rank].ins);
-    int ranks = 0, me = 0;
-    for (; member[ranks] >= 0; ranks++)
-        me = member[ranks] == re->rank ? ranks : me;
-    int64_t n = x->bytes / (int64_t)sizeof(float), share = ((n + ranks - 1) / ranks + PAGE - 1) / PAGE * PAGE;
-    int64_t begin = min(me * share, n), own = min(begin + share, n) - begin;
+    int64_t n = x->bytes / (int64_t)sizeof(float), share = ((n + g.n - 1) / g.n + PAGE - 1) / PAGE * PAGE;
+    int64_t begin = min(g.me * share, n), own = min(begin + share, n) - begin;
     float *mine = (float *)tensor(p, re->rank, x->msg) + begin;
-    for (int r = 0; r < ranks; r++)
-        from.share[r] = (const float *)tensor(p, member[r], x->msg) + begin;
+    for (int r = 0; r < g.n; r++)
+        from.share[r] = (const float *)tensor(p, g.member[r], x->msg) + begin;
     cuda_mark(p->rank, i, false, stream);
-    meet(p, member, ranks, me, x->msg, READY, stream, NULL, 0);
+    meet(p, &g, x->msg, READY, stream, NULL, 0);
     if (own > 0)
-        LAUNCH(add_shares, min(blocks_for(own, THREADS * 4), (unsigned)BLOCKS), THREADS, 0, stream, mine, from, ranks,
+        LAUNCH(add_shares, min(blocks_for(own, THREADS * 4), (unsigned)BLOCKS), THREADS, 0, stream, mine, from, g.n,
                own);
-    meet(p, member, ranks, me, x->msg, SUMMED, stream, (const char *)mine, (size_t)own * sizeof(float));
+    meet(p, &g, x->msg, SUMMED, stream, (const char *)mine, (size_t)own * sizeof(float));
     cuda_mark(p->rank, i, true, stream);
     return true;
 }

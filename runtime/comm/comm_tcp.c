@@ -21,7 +21,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-static const double GLANCE = 20e-6; /* seconds: the sockets of a rank at work are polled this often at most */
+static const double POLL_EVERY = 20e-6; /* seconds: the sockets of a rank at work are polled this often at most */
 
 /* ---- a connection ---- */
 
@@ -109,7 +109,7 @@ static void take_sum(struct tcp *c, struct conn *k, const struct head *due, floa
     }
 }
 
-bool tcp_look(struct tcp *c, int from, int to, int more, int milliseconds) {
+bool tcp_poll(struct tcp *c, int from, int to, int more, int milliseconds) {
     bool ready = false;
     for (int i = from; i < to; i++) {
         const struct conn *k = &c->conn[i];
@@ -171,13 +171,13 @@ static void tcp_sum_begin(void *link, float *x, int n) {
 static void tcp_sum_end(void *link) {
     struct tcp *c = link;
     while (c->sum.under_way && !go_on(c))
-        tcp_look(c, 0, c->ncontrol, 0, -1);
+        tcp_poll(c, 0, c->ncontrol, 0, -1);
 }
 
 /* Waits for one connection only: the others' ranks may have ended well meanwhile. */
 static void give_all(struct tcp *c, int i, int32_t call, const void *from, size_t bytes) {
     const struct head head = {ALL, call, (int64_t)bytes};
-    for (struct conn *k = &c->conn[i];; tcp_look(c, i, i + 1, 0, -1)) {
+    for (struct conn *k = &c->conn[i];; tcp_poll(c, i, i + 1, 0, -1)) {
         give(k, &head, from, head.bytes);
         if (whole(&k->out, head.bytes))
             return;
@@ -186,7 +186,7 @@ static void give_all(struct tcp *c, int i, int32_t call, const void *from, size_
 
 static void take_all(struct tcp *c, int i, int32_t call, void *to, size_t bytes) {
     const struct head head = {ALL, call, (int64_t)bytes};
-    for (struct conn *k = &c->conn[i];; tcp_look(c, 0, c->ncontrol, 0, -1)) {
+    for (struct conn *k = &c->conn[i];; tcp_poll(c, 0, c->ncontrol, 0, -1)) {
         take(k, &head, to);
         if (whole(&k->in, head.bytes))
             return;
@@ -208,9 +208,9 @@ static void tcp_all(void *link, const void *mine, void *all, size_t bytes) {
         take_all(c, 0, call, all, bytes * (size_t)c->size);
 }
 
-static void tcp_glance(void *link) {
+static void tcp_progress(void *link) {
     struct tcp *c = link;
-    tcp_look(c, 0, c->ncontrol, 0, 0);
+    tcp_poll(c, 0, c->ncontrol, 0, 0);
     if (c->sum.under_way)
         go_on(c);
 }
@@ -224,15 +224,12 @@ static int add_conn(struct tcp *c, int peer, int group, bool calls) {
 
 static void add_chain(struct tcp *c, const int32_t *groups, int number) {
     struct chain *g = &c->chain[number];
-    const int32_t *member = group_at(groups, number);
-    int me = 0;
     if (g->known)
         return;
-    while (member[me] != c->rank)
-        me++;
+    struct rt_group of = group_of(groups, number, c->rank);
     g->known = true;
-    g->below = me > 0 ? add_conn(c, member[me - 1], number, false) : -1;
-    g->above = member[me + 1] >= 0 ? add_conn(c, member[me + 1], number, true) : -1;
+    g->below = of.me > 0 ? add_conn(c, of.member[of.me - 1], number, false) : -1;
+    g->above = of.me < of.n - 1 ? add_conn(c, of.member[of.me + 1], number, true) : -1;
 }
 
 static bool take_memory(struct tcp *c, int ngroups) {
@@ -244,11 +241,8 @@ static bool take_memory(struct tcp *c, int ngroups) {
 
 static bool tcp_prepare(void *link, const struct rt_rank *k, int nmsgs, const int32_t *groups, char *arena) {
     struct tcp *c = link;
-    int ngroups = 0;
     (void)nmsgs;
-    for (const int32_t *m = groups; *m >= 0; m = group_at(m, 1))
-        ngroups++;
-    char fine = take_memory(c, ngroups);
+    char fine = take_memory(c, group_count(groups));
     tcp_all(c, &fine, c->every, 1);
     if (memchr(c->every, false, (size_t)c->size))
         return false; /* here or elsewhere: nobody may wait for connections that do not come */
@@ -269,12 +263,12 @@ static bool tcp_prepare(void *link, const struct rt_rank *k, int nmsgs, const in
 }
 
 /* Between jobs too, though not after every short one: a rank at work would hold up those that send to it. */
-static void glance(struct tcp *c, struct replay *re) {
+static void poll_seldom(struct tcp *c, struct replay *re) {
     double now = re->device->clock(re);
-    if (now < c->looked + GLANCE)
+    if (now < c->polled + POLL_EVERY)
         return;
-    c->looked = now;
-    c->fresh |= tcp_look(c, 0, c->nconns, 0, 0);
+    c->polled = now;
+    c->fresh |= tcp_poll(c, 0, c->nconns, 0, 0);
 }
 
 static bool message(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
@@ -288,7 +282,7 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x, dou
         h->since = re->device->clock(re);
     }
     if (h->stuck)
-        glance(c, re);
+        poll_seldom(c, re);
     if (sends(x))
         give(k, &head, tensor, x->bytes);
     else
@@ -339,7 +333,7 @@ static bool reduce(void *link, struct replay *re, const struct rt_instr *x, doub
     struct chain *g = &c->chain[x->peer];
     const struct head head = {x->msg, (int32_t)re->step, x->bytes};
     if (g->begun)
-        glance(c, re);
+        poll_seldom(c, re);
     else
         g->since = re->device->clock(re);
     g->begun = true;
@@ -353,9 +347,9 @@ static bool reduce(void *link, struct replay *re, const struct rt_instr *x, doub
 
 static void idle(void *link, struct replay *re) {
     struct tcp *c = link;
-    tcp_look(c, 0, c->nconns, 0, c->fresh ? 0 : -1);
+    tcp_poll(c, 0, c->nconns, 0, c->fresh ? 0 : -1);
     c->fresh = false;
-    c->looked = re->device->clock(re);
+    c->polled = re->device->clock(re);
     if (c->sum.under_way)
         go_on(c);
 }
@@ -378,7 +372,7 @@ static void tcp_close(void *link) {
     free(c->chain);
     free(c->scratch);
     free(c->every);
-    free(c->place);
+    free(c->address);
     free(c->caller);
     free(c->greeting);
     free(c);
@@ -408,10 +402,10 @@ bool tcp_open(struct world *w, const struct launch *how, char *why, size_t nwhy)
     c->size = how->size < 0 ? 1 : how->size;
     c->program = how->program;
     c->listener = -1;
-    c->place = calloc((size_t)c->size, sizeof *c->place);
+    c->address = calloc((size_t)c->size, sizeof *c->address);
     c->every = calloc((size_t)c->size, 1);
     c->scratch = calloc(SCRATCH + 1, sizeof *c->scratch);
-    bool fine = c->place && c->every && c->scratch && tcp_room(c, c->size);
+    bool fine = c->address && c->every && c->scratch && tcp_room(c, c->size);
     if (!fine)
         snprintf(why, nwhy, "no memory");
     for (int r = c->rank ? 0 : 1; fine && r < (c->rank ? 1 : c->size); r++)
@@ -424,7 +418,7 @@ bool tcp_open(struct world *w, const struct launch *how, char *why, size_t nwhy)
     *w = (struct world){.rank = c->rank, .size = c->size, .transport = &comm_tcp, .link = c, .all = tcp_all};
     w->sum_begin = tcp_sum_begin;
     w->sum_end = tcp_sum_end;
-    w->look = tcp_glance;
+    w->progress = tcp_progress;
     w->prepare = tcp_prepare;
     w->close = tcp_close;
     return true;

@@ -40,7 +40,7 @@ struct chain {        /* a group's reduction under way; see comm_tcp.c */
     double since;
 };
 
-struct place { /* where a rank's listening socket is */
+struct address { /* where a rank's listening socket is */
     struct in6_addr ip;
     uint32_t port;
 };
@@ -59,7 +59,7 @@ struct tcp {
     float *scratch;      /* of SCRATCH floats, and one */
     char *every;         /* a byte per rank */
     char *arena;
-    double looked; /* by the replay's clock: when the sockets were last polled */
+    double polled; /* by the replay's clock: when the sockets were last polled */
     bool fresh;    /* since the replay was last idle, a socket became ready */
     int32_t calls; /* of all() and sum_begin() */
     struct sum {
@@ -69,7 +69,7 @@ struct tcp {
         bool under_way;
     } sum;
     int listener; /* -1: none */
-    struct place *place;
+    struct address *address;
     struct caller *caller;
     struct greeting *greeting; /* per connection */
     int ncallers, room;
@@ -85,6 +85,6 @@ void tcp_connect(struct tcp *c);
 
 /* comm_tcp.c: waits until a connection of [from, to) is ready for what it is stuck in, or one of the `more` in c->poll
  * from `to` on; milliseconds as of poll. Ends the process where a peer is gone. True: one was stuck, and is no more. */
-bool tcp_look(struct tcp *c, int from, int to, int more, int milliseconds);
+bool tcp_poll(struct tcp *c, int from, int to, int more, int milliseconds);
 _Noreturn void tcp_lost(int peer, int error); /* 0: it closed the connection */
 #endif

@@ -32,9 +32,9 @@ enum { PROVE, WELCOME, OTHER_VERSION, OTHER_SIZE, TAKEN, OTHER_SECRET, NOT_OURS 
 
 struct caller { /* as the called sees it */
     int fd;
-    struct place from; /* a broken connection cannot tell any more */
-    size_t have;       /* bytes of the hello, then of the proof */
-    bool asked;        /* for its proof */
+    struct address from; /* a broken connection cannot tell any more */
+    size_t have;         /* bytes of the hello, then of the proof */
+    bool asked;          /* for its proof */
     struct hello hello;
     struct proof proof;
     struct digest nonce;

@@ -26,8 +26,8 @@ static const char all_start[] = "waits for all ranks to start"; /* for the watch
 /* ---- addresses ---- */
 
 /* IPv4 travels as IPv6, ::ffff:a.b.c.d. */
-static struct place place_of(const struct sockaddr_storage *a) {
-    struct place p = {0};
+static struct address address_of(const struct sockaddr_storage *a) {
+    struct address p = {0};
     if (a->ss_family == AF_INET6) {
         const struct sockaddr_in6 *six = (const void *)a;
         p.ip = six->sin6_addr;
@@ -41,7 +41,7 @@ static struct place place_of(const struct sockaddr_storage *a) {
     return p;
 }
 
-static socklen_t address_of(const struct place *p, struct sockaddr_storage *a) {
+static socklen_t sockaddr_of(const struct address *p, struct sockaddr_storage *a) {
     memset(a, 0, sizeof *a);
     if (!IN6_IS_ADDR_V4MAPPED(&p->ip)) {
         struct sockaddr_in6 *six = (void *)a;
@@ -55,21 +55,21 @@ static socklen_t address_of(const struct place *p, struct sockaddr_storage *a) {
     return sizeof *four;
 }
 
-static struct place other_end(int fd) {
+static struct address other_end(int fd) {
     struct sockaddr_storage a = {.ss_family = AF_INET};
     socklen_t n = sizeof a;
     getpeername(fd, (struct sockaddr *)&a, &n);
-    return place_of(&a);
+    return address_of(&a);
 }
 
-static struct place own_end(int fd) {
+static struct address own_end(int fd) {
     struct sockaddr_storage a = {.ss_family = AF_INET};
     socklen_t n = sizeof a;
     getsockname(fd, (struct sockaddr *)&a, &n);
-    return place_of(&a);
+    return address_of(&a);
 }
 
-static bool is_loopback(const struct place *p) {
+static bool is_loopback(const struct address *p) {
     return IN6_IS_ADDR_LOOPBACK(&p->ip) || (IN6_IS_ADDR_V4MAPPED(&p->ip) && p->ip.s6_addr[12] == 127);
 }
 
@@ -119,11 +119,11 @@ static int listen_at(const struct sockaddr *a, socklen_t n) {
 }
 
 static int listen_anywhere(int family, int port) {
-    struct place p = {.port = (uint32_t)port};
+    struct address p = {.port = (uint32_t)port};
     if (family == AF_INET)
         p.ip.s6_addr[10] = p.ip.s6_addr[11] = 0xff;
     struct sockaddr_storage a;
-    socklen_t n = address_of(&p, &a);
+    socklen_t n = sockaddr_of(&p, &a);
     return listen_at((struct sockaddr *)&a, n);
 }
 
@@ -182,7 +182,7 @@ static void accept_callers(struct tcp *c) {
             watch_fail(why);
         }
         if (fd >= 0) /* else interrupted, or the other side is gone again */
-            c->caller[c->ncallers++] = (struct caller){.fd = fd, .from = place_of(&from)};
+            c->caller[c->ncallers++] = (struct caller){.fd = fd, .from = address_of(&from)};
     }
 }
 
@@ -323,14 +323,14 @@ static bool decide(struct tcp *c, struct caller *w) {
     }
     hurry(w->fd);
     c->conn[h->rank - 1].fd = w->fd;
-    c->place[h->rank] = w->from;
-    c->place[h->rank].port = (uint32_t)h->port;
+    c->address[h->rank] = w->from;
+    c->address[h->rank].port = (uint32_t)h->port;
     return true;
 }
 
 /* Said once, by the rank whose port everybody knows. */
 static void warn_of_strangers(const struct tcp *c) {
-    struct place own = own_end(c->listener);
+    struct address own = own_end(c->listener);
     if (!*c->secret && !is_loopback(&own))
         fprintf(stderr,
                 "pianola: rank 0: warning: whoever can connect to port %u may join this run as a rank: set "
@@ -351,9 +351,10 @@ static bool meet_all(struct tcp *c, const struct launch *how, char *why, size_t 
         if (came)
             missing = count_missing(c);
     }
-    c->place[0].port = (uint32_t)atoi(how->port);
+    c->address[0].port = (uint32_t)atoi(how->port);
     for (int r = 1; r < c->size; r++)
-        send_all(c->conn[r - 1].fd, c->place, sizeof *c->place * (size_t)c->size); /* who is gone shows soon enough */
+        send_all(c->conn[r - 1].fd, c->address,
+                 sizeof *c->address * (size_t)c->size); /* who is gone shows soon enough */
     return true;
 }
 
@@ -375,7 +376,7 @@ static bool connected(int fd, const struct sockaddr *a, socklen_t n) {
     }
     if (code < 0)
         return false;
-    struct place here = own_end(fd), there = other_end(fd);
+    struct address here = own_end(fd), there = other_end(fd);
     return memcmp(&here, &there, sizeof here) != 0;
 }
 
@@ -408,10 +409,10 @@ static int call_once(const struct launch *how, bool *told, char *why, size_t nwh
 }
 
 static bool listen_as_own(struct tcp *c, int control, const char *addr) {
-    struct place own = own_end(control);
+    struct address own = own_end(control);
     struct sockaddr_storage a;
     own.port = 0;
-    socklen_t n = address_of(&own, &a);
+    socklen_t n = sockaddr_of(&own, &a);
     if (c->listener >= 0)
         close(c->listener); /* from an earlier try */
     c->listener = is_literal(addr) ? listen_at((struct sockaddr *)&a, n) : listen_anywhere(a.ss_family, 0);
@@ -459,15 +460,15 @@ static bool meet_rank0(struct tcp *c, const struct launch *how, char *why, size_
         return false;
     watch_phase(all_start);
     hurry(fd);
-    if (!receive_all(fd, c->place, sizeof *c->place * (size_t)c->size)) {
+    if (!receive_all(fd, c->address, sizeof *c->address * (size_t)c->size)) {
         snprintf(why, nwhy, "rank 0 went away before all ranks had come");
         return false;
     }
     /* Who came to rank 0 over its loopback is on its machine, wherever that is from here. */
-    struct place rank0 = other_end(fd);
+    struct address rank0 = other_end(fd);
     for (int r = 0; r < c->size; r++)
-        if (r == 0 || (is_loopback(&c->place[r]) && !is_loopback(&rank0)))
-            c->place[r].ip = rank0.ip;
+        if (r == 0 || (is_loopback(&c->address[r]) && !is_loopback(&rank0)))
+            c->address[r].ip = rank0.ip;
     return true;
 }
 
@@ -480,7 +481,7 @@ bool tcp_meet(struct tcp *c, const struct launch *how, char *why, size_t nwhy) {
 
 static void call(struct tcp *c, struct conn *k) {
     struct sockaddr_storage a;
-    socklen_t n = address_of(&c->place[k->peer], &a);
+    socklen_t n = sockaddr_of(&c->address[k->peer], &a);
     k->fd = socket(a.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (k->fd < 0 || (connect(k->fd, (struct sockaddr *)&a, n) < 0 && errno != EINPROGRESS && errno != EINTR))
         tcp_lost(k->peer, errno);
@@ -538,7 +539,7 @@ void tcp_connect(struct tcp *c) {
         if (c->conn[i].calls)
             call(c, &c->conn[i]);
     while (missing > 0) {
-        tcp_look(c, 0, c->nconns, poll_callers(c, c->nconns), -1);
+        tcp_poll(c, 0, c->nconns, poll_callers(c, c->nconns), -1);
         for (int i = c->ncontrol; i < c->nconns; i++)
             if (c->conn[i].calls && !c->conn[i].out.stuck && !c->conn[i].in.stuck)
                 missing -= greet(c, i);

@@ -10,7 +10,7 @@
 
 struct host_transport;
 
-#define WORLD_LOOK 1e-3
+#define WORLD_PROGRESS 1e-3
 struct world {
     const struct rt_self *self; /* the rank's program; set by whoever opened the world */
     int rank, size;
@@ -22,8 +22,8 @@ struct world {
     void (*sum_begin)(void *link, float *x, int n);
     void (*sum_end)(void *link);
     /* Makes progress without waiting. Ends the process if it finds another rank gone. Ranks whose messages travel
-     * another way call it every WORLD_LOOK seconds. */
-    void (*look)(void *link);
+     * another way call it every WORLD_PROGRESS seconds. */
+    void (*progress)(void *link);
     /* What the messages and reductions of this rank need, made before the first step. False: no memory. groups: as in
      * rt_tables. */
     bool (*prepare)(void *link, const struct rt_rank *k, int nmsgs, const int32_t *groups, char *arena);

@@ -191,8 +191,8 @@ void cuda_stamps(const struct cuda_rank *c, const struct rt_rank *k, cudaEvent_t
 enum { REGION = 4096 };
 static int64_t whole(int64_t bytes) { return (bytes + REGION - 1) / REGION * REGION; }
 
-static int64_t place(const struct rt_program *p, int rank, const struct cuda_transport *transport,
-                     struct cuda_rank *c) {
+static int64_t lay_out(const struct rt_program *p, int rank, const struct cuda_transport *transport,
+                       struct cuda_rank *c) {
     int64_t at = whole(p->rank[rank].arena), batches = p->batches;
     char *base = c ? c->arena : NULL;
     if (c) {
@@ -210,7 +210,7 @@ static int64_t place(const struct rt_program *p, int rank, const struct cuda_tra
 }
 
 int64_t cuda_rank_bytes(const struct rt_program *p, int rank, const struct cuda_transport *transport) {
-    return place(p, rank, transport, NULL);
+    return lay_out(p, rank, transport, NULL);
 }
 
 const char *cuda_take(struct replay *re, struct cuda_rank *c, const struct rt_program *p, int rank,
@@ -236,7 +236,7 @@ const char *cuda_take(struct replay *re, struct cuda_rank *c, const struct rt_pr
     if (!c->arena)
         return "no memory on the device";
     CUDA(cudaMemset(c->arena, 0, bytes));
-    place(p, rank, transport, c);
+    lay_out(p, rank, transport, c);
     if (watched) {
         CUDA(cudaMallocHost((void **)&c->reached, sizeof *c->reached * (size_t)(k->nlanes + 1)));
         memset(c->reached, 0, sizeof *c->reached * (size_t)(k->nlanes + 1));

@@ -47,4 +47,28 @@ static inline const int32_t *group_at(const int32_t *groups, int number) {
         number -= *groups < 0;
     return groups;
 }
+static inline int group_count(const int32_t *groups) {
+    int n = 0;
+    for (; *groups >= 0; n++)
+        groups = group_at(groups, 1);
+    return n;
+}
+/* A group as the rank that is its member me sees it: what lies below me comes before it in the order of reductions. */
+struct rt_group {
+    const int32_t *member;
+    int n, me;
+};
+static inline struct rt_group group_of(const int32_t *groups, int number, int rank) {
+    struct rt_group g = {group_at(groups, number), 0, 0};
+    for (; g.member[g.n] >= 0; g.n++)
+        g.me = g.member[g.n] == rank ? g.n : g.me;
+    return g;
+}
+/* Which side of a message, or member of a reduction, a rank is. */
+static inline int side_of(const struct rt_meeting *m, int rank) {
+    int side = 0;
+    while (m->rank[side] != rank)
+        side++;
+    return side;
+}
 #endif

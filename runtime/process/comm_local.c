@@ -13,7 +13,7 @@
 
 enum { SENDER_CAME = 1, RECEIVER_CAME = 2, MOVED = 3, STATES = 4 }; /* of a message in a step */
 
-struct place {                          /* where a message's two sides, or a reduction's members, meet */
+struct meeting {                        /* where a message's two sides, or a reduction's members, meet */
     _Alignas(64) _Atomic int64_t state; /* message: STATES * step + state. Reduction: arrivals since the beginning */
     _Atomic int64_t reduced;            /* reduction: steps completed */
     int64_t *arrived;                   /* reduction, per member: steps it has come to; its own to write */
@@ -26,7 +26,7 @@ struct bell {
 struct local {
     const struct rt_program *p;
     char *const *arena;
-    struct place *place;
+    struct meeting *meeting;
     struct bell *bell;
     int64_t *arrived;
     uint32_t *heard; /* per rank: its bell when it last began to try its lanes */
@@ -38,29 +38,29 @@ struct local *local_open(const struct rt_program *p, char *const *arena) {
         return NULL;
     c->p = p;
     c->arena = arena;
-    c->place = aligned_alloc(64, sizeof *c->place * (size_t)(p->nmsgs + 1));
+    c->meeting = aligned_alloc(64, sizeof *c->meeting * (size_t)(p->nmsgs + 1));
     c->bell = aligned_alloc(64, sizeof *c->bell * (size_t)p->workers);
     int64_t members = 0;
     for (int i = 0; i < p->nmsgs; i++)
         members += p->msg[i].n;
     c->arrived = calloc((size_t)members + 1, sizeof *c->arrived);
     c->heard = calloc((size_t)p->workers, sizeof *c->heard);
-    if (!c->place || !c->bell || !c->arrived || !c->heard) {
+    if (!c->meeting || !c->bell || !c->arrived || !c->heard) {
         local_close(c);
         return NULL;
     }
-    memset(c->place, 0, sizeof *c->place * (size_t)(p->nmsgs + 1));
+    memset(c->meeting, 0, sizeof *c->meeting * (size_t)(p->nmsgs + 1));
     memset(c->bell, 0, sizeof *c->bell * (size_t)p->workers);
     int64_t *next = c->arrived;
     for (int i = 0; i < p->nmsgs; next += p->msg[i++].n)
-        c->place[i].arrived = next;
+        c->meeting[i].arrived = next;
     return c;
 }
 
 void local_close(struct local *c) {
     if (!c)
         return;
-    free(c->place);
+    free(c->meeting);
     free(c->arrived);
     free(c->heard);
     free(c->bell);
@@ -89,26 +89,26 @@ static void local_idle(void *link, struct replay *re) {
 static bool local_message(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
     struct local *c = link;
     const struct rt_meeting *m = &c->p->msg[x->msg];
-    struct place *place = &c->place[x->msg];
+    struct meeting *meeting = &c->meeting[x->msg];
     bool sends = m->rank[0] == re->rank;
     int64_t base = STATES * re->step, mine = base + (sends ? SENDER_CAME : RECEIVER_CAME);
-    int64_t state = atomic_load(&place->state);
-    if (state < base + SENDER_CAME && atomic_compare_exchange_strong(&place->state, &state, mine))
+    int64_t state = atomic_load(&meeting->state);
+    if (state < base + SENDER_CAME && atomic_compare_exchange_strong(&meeting->state, &state, mine))
         return false; /* first here; a failed exchange has loaded what the other side wrote */
     if (state == mine)
         return false;
     if (state < base + MOVED) {
-        place->start = re->device->clock(re);
+        meeting->start = re->device->clock(re);
         memcpy(c->arena[m->rank[1]] + m->off[1], c->arena[m->rank[0]] + m->off[0], (size_t)m->bytes);
-        place->end = re->device->clock(re);
-        *start = place->start;
-        *end = place->end;
-        atomic_store(&place->state, base + MOVED);
+        meeting->end = re->device->clock(re);
+        *start = meeting->start;
+        *end = meeting->end;
+        atomic_store(&meeting->state, base + MOVED);
         ring(c, sends ? m->rank[1] : m->rank[0]);
         return true;
     }
-    *start = place->start;
-    *end = place->end;
+    *start = meeting->start;
+    *end = meeting->end;
     return true;
 }
 
@@ -125,25 +125,23 @@ static void sum_all(struct local *c, const struct rt_meeting *m) {
 static bool local_reduce(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
     struct local *c = link;
     const struct rt_meeting *m = &c->p->msg[x->msg];
-    struct place *place = &c->place[x->msg];
-    int me = 0;
-    while (m->rank[me] != re->rank)
-        me++;
-    if (place->arrived[me] <= re->step) {
-        place->arrived[me] = re->step + 1;
-        if (atomic_fetch_add(&place->state, 1) + 1 == m->n * (re->step + 1)) { /* the last to come does the work */
-            place->start = re->device->clock(re);
+    struct meeting *meeting = &c->meeting[x->msg];
+    int me = side_of(m, re->rank);
+    if (meeting->arrived[me] <= re->step) {
+        meeting->arrived[me] = re->step + 1;
+        if (atomic_fetch_add(&meeting->state, 1) + 1 == m->n * (re->step + 1)) { /* the last to come does the work */
+            meeting->start = re->device->clock(re);
             sum_all(c, m);
-            place->end = re->device->clock(re);
-            atomic_store(&place->reduced, re->step + 1);
+            meeting->end = re->device->clock(re);
+            atomic_store(&meeting->reduced, re->step + 1);
             for (int i = 0; i < m->n; i++)
                 ring(c, m->rank[i]);
         }
     }
-    if (atomic_load(&place->reduced) <= re->step)
+    if (atomic_load(&meeting->reduced) <= re->step)
         return false;
-    *start = place->start;
-    *end = place->end;
+    *start = meeting->start;
+    *end = meeting->end;
     return true;
 }
 

@@ -37,13 +37,6 @@ static bool arrive(struct meeting *y, const struct rt_meeting *m, int side, int6
     return ++y->came == m->n * (step + 1);
 }
 
-static int side_of(const struct rt_meeting *m, const struct replay *re) {
-    int side = 0;
-    while (m->rank[side] != re->rank)
-        side++;
-    return side;
-}
-
 static char *tensor(const struct loopback *l, const struct rt_meeting *m, int side) {
     return l->rank[m->rank[side]].arena + m->off[side];
 }
@@ -52,7 +45,7 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x) {
     struct loopback *l = (struct loopback *)link;
     const struct rt_meeting *m = &l->p->msg[x->msg];
     struct meeting *y = &l->meeting[x->msg];
-    if (arrive(y, m, side_of(m, re), re->step)) {
+    if (arrive(y, m, side_of(m, re->rank), re->step)) {
         cudaStream_t from = lane(l, m, y, 0), to = lane(l, m, y, 1);
         CUDA(cudaEventRecord(y->event[0], from));
         CUDA(cudaStreamWaitEvent(to, y->event[0], 0));
@@ -71,7 +64,7 @@ static bool reduce(void *link, struct replay *re, const struct rt_instr *x) {
     struct loopback *l = (struct loopback *)link;
     const struct rt_meeting *m = &l->p->msg[x->msg];
     struct meeting *y = &l->meeting[x->msg];
-    if (arrive(y, m, side_of(m, re), re->step)) {
+    if (arrive(y, m, side_of(m, re->rank), re->step)) {
         cudaStream_t first = lane(l, m, y, 0);
         for (int i = 1; i < m->n; i++) {
             CUDA(cudaEventRecord(y->event[i], lane(l, m, y, i)));
@@ -125,11 +118,7 @@ struct loopback *loopback_open(const struct rt_program *p, struct cuda_rank *ran
             const struct rt_instr *x = &p->rank[r].ins[i];
             if (x->msg < 0)
                 continue;
-            const struct rt_meeting *m = &p->msg[x->msg];
-            int side = 0;
-            while (m->rank[side] != r)
-                side++;
-            y[x->msg].ins[side] = i;
+            y[x->msg].ins[side_of(&p->msg[x->msg], r)] = i;
         }
     return l;
 }

@@ -9,7 +9,7 @@ enum { NSETTINGS = 7 };
 static const char *const setting[NSETTINGS] = {"--steps",      "--seed",     "--every",   "--resume",
                                                "--checkpoint", "--no-graph", "--timeline"};
 
-struct place {
+struct identity {
     char name[64], device[4];
     uint64_t hash, data_hash;
     int64_t data_bytes;
@@ -29,9 +29,9 @@ bool rank_reads(const struct rank_run *r) {
     return false;
 }
 
-static struct place own_place(struct rank_run *r) {
+static struct identity own_identity(struct rank_run *r) {
     const struct rank_flags *f = &r->flags;
-    struct place p = {.hash = r->self->hash, .rank = r->self->rank, .workers = r->self->workers};
+    struct identity p = {.hash = r->self->hash, .rank = r->self->rank, .workers = r->self->workers};
     snprintf(p.name, sizeof p.name, "%s", r->self->name);
     snprintf(p.device, sizeof p.device, "%s", backend_kind);
     p.said = f->launch.rank;
@@ -49,20 +49,20 @@ static struct place own_place(struct rank_run *r) {
     return p;
 }
 
-static bool differ(const struct place *a, const struct place *z, const struct place *reader, int rank, char *why,
-                   size_t n) {
-    if (a->workers != z->workers || a->hash != z->hash)
+static bool differ(const struct identity *a, const struct identity *first, const struct identity *reader, int rank,
+                   char *why, size_t n) {
+    if (a->workers != first->workers || a->hash != first->hash)
         return snprintf(why, n, "rank %d runs %s of compile %016llx, rank 0 %s of compile %016llx; compile again", rank,
-                        a->name, (unsigned long long)a->hash, z->name, (unsigned long long)z->hash);
-    if (strcmp(a->device, z->device) != 0)
-        return snprintf(why, n, "rank %d is built for a %s, rank 0 for a %s", rank, a->device, z->device);
+                        a->name, (unsigned long long)a->hash, first->name, (unsigned long long)first->hash);
+    if (strcmp(a->device, first->device) != 0)
+        return snprintf(why, n, "rank %d is built for a %s, rank 0 for a %s", rank, a->device, first->device);
     for (int i = 0; i < NSETTINGS; i++)
-        if (a->set[i] != z->set[i])
+        if (a->set[i] != first->set[i])
             return snprintf(why, n, "rank %d has %s %lld, rank 0 %lld; give all ranks the same flags", rank, setting[i],
-                            (long long)a->set[i], (long long)z->set[i]);
-    if (a->messages != z->messages)
+                            (long long)a->set[i], (long long)first->set[i]);
+    if (a->messages != first->messages)
         return snprintf(why, n, "rank %d has --messages %s, rank 0 %s; give all ranks the same flags", rank,
-                        rank_messages[a->messages], rank_messages[z->messages]);
+                        rank_messages[a->messages], rank_messages[first->messages]);
     if (a->reads && (a->data_bytes != reader->data_bytes || a->data_hash != reader->data_hash))
         return snprintf(why, n,
                         "rank %d reads other data than rank %d: %lld bytes with hash %016llx, not %lld with %016llx",
@@ -74,14 +74,14 @@ static bool differ(const struct place *a, const struct place *z, const struct pl
 void rank_agree(struct rank_run *r) {
     int size = r->world.size;
     char why[512] = "";
-    struct place mine = own_place(r), *all = malloc(sizeof *all * (size_t)size), *reader;
+    struct identity mine = own_identity(r), *all = malloc(sizeof *all * (size_t)size), *reader;
     if (!all)
         rank_error(r->self, "no memory");
     r->world.all(r->world.link, &mine, all, sizeof mine);
     for (reader = all; reader < all + size - 1 && !reader->reads;)
         reader++;
     for (int k = 0; k < size && !*why; k++) {
-        const struct place *a = &all[k];
+        const struct identity *a = &all[k];
         if (a->workers != size)
             snprintf(why, sizeof why, "%s is compiled for %d ranks, but %d were started", a->name, a->workers, size);
         else if (a->said >= 0 && a->said != k)

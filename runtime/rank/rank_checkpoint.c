@@ -113,7 +113,7 @@ struct found {
     char why[1000];
 };
 
-static struct found look(const struct rank_run *r) {
+static struct found find_latest(const struct rank_run *r) {
     struct found f = {.step = 0};
     const char *dir = r->flags.checkpoint;
     f.some = checkpoint_latest(dir, &f.step, f.why, sizeof f.why);
@@ -146,7 +146,7 @@ void rank_resume(struct rank_run *r) {
         rank_error(r->self, "no memory");
     watch_phase("waits for all ranks to resume");
     if (r->world.rank == 0)
-        mine = look(r);
+        mine = find_latest(r);
     r->world.all(r->world.link, &mine, all, sizeof mine);
     struct found f = all[0];
     free(all);

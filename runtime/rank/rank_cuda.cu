@@ -52,13 +52,13 @@ static const struct cuda_transport *transport_of(const struct rank_run *r) {
 
 /* ---- which GPU ---- */
 
-struct seat {
+struct gpu {
     char host[256], uuid[16];
     int devices, number;
 };
 
-/* Its place among its host's ranks: as the launcher says, else by counting. */
-static int local_rank(const struct rank_run *r, const struct seat *all) {
+/* Its rank among its host's ranks: as the launcher says, else by counting. */
+static int local_rank(const struct rank_run *r, const struct gpu *all) {
     int me = r->world.rank, local = 0;
     for (int k = 0; k < me; k++)
         local += strcmp(all[k].host, all[me].host) == 0;
@@ -66,8 +66,8 @@ static int local_rank(const struct rank_run *r, const struct seat *all) {
 }
 
 /* Where each process is shown GPUs of its own (Slurm can do that), they all have the same number, but are not one. */
-static bool alone(const struct rank_run *r, const struct seat *all, char *why, size_t n) {
-    const struct seat *me = &all[r->world.rank];
+static bool alone(const struct rank_run *r, const struct gpu *all, char *why, size_t n) {
+    const struct gpu *me = &all[r->world.rank];
     for (int k = 0; k < r->world.size; k++)
         if (k != r->world.rank && strcmp(all[k].host, me->host) == 0 &&
             memcmp(all[k].uuid, me->uuid, sizeof me->uuid) == 0) {
@@ -81,7 +81,7 @@ static bool alone(const struct rank_run *r, const struct seat *all, char *why, s
     return true;
 }
 
-static bool together(const struct rank_run *r, const struct seat *all, char *why, size_t n) {
+static bool together(const struct rank_run *r, const struct gpu *all, char *why, size_t n) {
     for (int k = 1; k < r->world.size; k++)
         if (strcmp(all[k].host, all->host) != 0) {
             snprintf(why, n,
@@ -93,7 +93,7 @@ static bool together(const struct rank_run *r, const struct seat *all, char *why
 }
 
 extern "C" void backend_choose(struct rank_run *r) {
-    struct seat me, *all = (struct seat *)calloc((size_t)r->world.size, sizeof *all);
+    struct gpu me, *all = (struct gpu *)calloc((size_t)r->world.size, sizeof *all);
     struct cudaDeviceProp device;
     char why[512] = "";
     if (!all)
@@ -198,16 +198,16 @@ extern "C" const char *backend_line(const struct rank_run *r) {
 
 static void wait_for(struct rank_run *r, cudaEvent_t event) {
     struct cuda_rank *c = &r->backend->rank;
-    double looked = seconds();
+    double asked = seconds();
     for (cudaError_t code; (code = cudaEventQuery(event)) != cudaSuccess; sched_yield()) {
         if (code != cudaErrorNotReady)
             cuda_must(code, "in a step");
         const char *why = c->transport->progress ? c->transport->progress(c->link) : NULL;
         if (why)
             watch_fail(why);
-        if (seconds() > looked + WORLD_LOOK) {
-            looked = seconds();
-            r->world.look(r->world.link);
+        if (seconds() > asked + WORLD_PROGRESS) {
+            asked = seconds();
+            r->world.progress(r->world.link);
         }
     }
 }

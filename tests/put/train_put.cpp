@@ -15,7 +15,7 @@ extern "C" {
 
 enum { APART = 4096 / PARAM_ALIGN };
 
-struct seat { /* of a rank */
+struct worker { /* of a rank */
     struct training *t;
     struct world world;
     struct replay replay;
@@ -32,7 +32,7 @@ struct training {
     std::vector<std::vector<rt_home>> homes;
     std::vector<int32_t> groups;
     struct device device; /* the CUDA one, but for who may launch */
-    std::vector<seat> seats;
+    std::vector<worker> workers;
     std::vector<float> loss; /* [rank][step] */
     std::vector<char *> arena;
     pthread_barrier_t barrier;
@@ -41,11 +41,11 @@ struct training {
 /* ---- the world: threads ---- */
 
 static void all(void *link, const void *mine, void *out, size_t bytes) {
-    seat *s = (seat *)link;
+    worker *s = (worker *)link;
     s->mine = mine;
     pthread_barrier_wait(&s->t->barrier);
-    for (size_t k = 0; k < s->t->seats.size(); k++)
-        memcpy((char *)out + k * bytes, s->t->seats[k].mine, bytes);
+    for (size_t k = 0; k < s->t->workers.size(); k++)
+        memcpy((char *)out + k * bytes, s->t->workers[k].mine, bytes);
     pthread_barrier_wait(&s->t->barrier);
 }
 
@@ -66,7 +66,7 @@ static void launch_alone(struct replay *re, const struct rt_instr *x) {
     pthread_mutex_unlock(&issuing);
 }
 
-static void prepare(seat *s, int rank) {
+static void prepare(worker *s, int rank) {
     training *t = s->t;
     s->world.rank = rank;
     s->world.size = t->program.workers;
@@ -85,7 +85,7 @@ static void prepare(seat *s, int rank) {
     cuda_put.open(&s->world, &t->program, t->groups.data(), &s->rank);
 }
 
-static void keep_weights(seat *s, int rank) {
+static void keep_weights(worker *s, int rank) {
     const rt_program *p = &s->t->program;
     const rt_rank *planned = &s->t->all->run.program->rank[rank];
     char *arena = s->t->arena[(size_t)rank] = (char *)calloc(1, (size_t)planned->arena + 1);
@@ -99,9 +99,9 @@ static void keep_weights(seat *s, int rank) {
 }
 
 static void *work(void *arg) {
-    seat *s = (seat *)arg;
+    worker *s = (worker *)arg;
     const rt_run *run = &s->t->all->run;
-    int rank = (int)(s - s->t->seats.data());
+    int rank = (int)(s - s->t->workers.data());
     prepare(s, rank);
     for (int64_t step = 0; step < run->steps; step++) {
         float sum = 0;
@@ -168,18 +168,18 @@ extern "C" char **cuda_train(struct cuda_run *run, char *, size_t) {
     size_t W = (size_t)run->run.program->workers;
     t.all = run;
     own_programs(&t);
-    t.seats.resize(W);
+    t.workers.resize(W);
     t.arena.resize(W);
     t.loss.resize(W * (size_t)run->run.steps);
     pthread_barrier_init(&t.barrier, NULL, (unsigned)W);
     t.device = cuda_device;
     t.device.launch = launch_alone;
     cuda_linear_plan(&t.program);
-    for (seat &s : t.seats) {
+    for (worker &s : t.workers) {
         s.t = &t;
         pthread_create(&s.thread, NULL, work, &s);
     }
-    for (seat &s : t.seats)
+    for (worker &s : t.workers)
         pthread_join(s.thread, NULL);
     cuda_linear_forget();
     for (int64_t step = 0; step < run->run.steps; step++) {

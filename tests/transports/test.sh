@@ -10,7 +10,7 @@ trap 'rm -rf "$room"' EXIT
 integers=(--model schedules/models/integers.lua)
 wide=(-D width=256 -D rows=32) # a copy of such a tensor takes its time too
 runs=0
-flags=(-std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -O1)
+flags=(-std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -O1 -Iruntime)
 worst=("$room/worst.o" -Wl,--wrap=replay_step)
 read -ra host < <(pkg-config --cflags --libs pianola-host)
 read -ra libraries < <(pkg-config --libs lua5.4 openblas)
