@@ -8,7 +8,8 @@
  * Without one, every F costs 1 whatever the number of stages, so times and live activations are scaled by W / S: the
  * unit is the F of a rank's share of the model, and an activation is that share's. Then all schedules here do the same
  * work. */
-#include "base/quote.h"
+#include "base/put_json.h"
+#include "base/read_file.h"
 #include "compile.h"
 #include <dirent.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
  *
  * A script holds the tables' words in its shell's own terms and never calls pianola: it completes at once, and on a
  * machine where the program does not run. */
-#include "base/base.h"
+#include "base/text.h"
 #include "options.h"
 #include <string.h>
 

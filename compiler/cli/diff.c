@@ -1,4 +1,5 @@
 /* `pianola diff A B`: finds out what A and B are, loads both, and says what changed. */
+#include "base/read_file.h"
 #include "compile.h"
 #include "diff/diff.h"
 #include <errno.h>

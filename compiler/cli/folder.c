@@ -6,6 +6,7 @@
  * that is an error, before anything is written. The record names old and new programs until all is done: whatever ends
  * a compile in between, the next one knows all files as ours. */
 #include "base/map.h"
+#include "base/read_file.h"
 #include "compile.h"
 #include <errno.h>
 #include <stdlib.h>

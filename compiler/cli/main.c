@@ -1,5 +1,6 @@
 /* The command line. */
-#include "base/quote.h"
+#include "base/put_json.h"
+#include "base/read_file.h"
 #include "compile.h"
 #include "options.h"
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* `pianola help man`: the manual page, pianola(1), out of the tables in options.c. */
-#include "base/base.h"
+#include "base/text.h"
 #include "options.h"
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* The commands, and the one table of their options. */
-#include "base/base.h"
+#include "base/text.h"
 #include "options.h"
 #include <string.h>
 

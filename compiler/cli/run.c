@@ -3,7 +3,7 @@
 #include "../../runtime/rt.h"
 #include "../../runtime/store/timeline.h"
 #include "../../runtime/process/train_cuda.h"
-#include "base/quote.h"
+#include "base/put_json.h"
 #include "compile.h"
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* `pianola export-weights`: the parameters of a checkpoint's stages as one safetensors file, for other tools. */
 #include "../../runtime/store/checkpoint.h"
 #include "../../runtime/store/safetensors.h"
-#include "base/quote.h"
+#include "base/put_json.h"
 #include "compile.h"
 #include <errno.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* What a measured run left: a file, or of ranks that were processes a folder with a file each, which become one. */
+#include "base/read_file.h"
 #include "formats.h"
 #include <errno.h>
 #include <string.h>

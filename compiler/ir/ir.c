@@ -60,12 +60,19 @@ bool lane_takes(int kind, int op) {
 
 const char *job_name(int s, int b, int d) { return format("%d%s%d", s, op_name[d], b); }
 
-void put_buf(struct text *t, const struct buf *b) {
-    put(t, "%s", kind_name[b->kind]);
-    if (b->stage >= 0 && b->batch >= 0)
-        put(t, "(%d,%d)", b->stage, b->batch);
-    else if (b->stage >= 0)
-        put(t, "(%d)", b->stage);
-    if (b->inst >= 0)
-        put(t, "#%d", b->inst);
+void put_buf(struct text *t, const struct buf *b) { /* printf is too slow for what comes several times a line */
+    put_word(t, kind_name[b->kind]);
+    if (b->stage >= 0) {
+        put_word(t, "(");
+        put_int(t, b->stage);
+        if (b->batch >= 0) {
+            put_word(t, ",");
+            put_int(t, b->batch);
+        }
+        put_word(t, ")");
+    }
+    if (b->inst >= 0) {
+        put_word(t, "#");
+        put_int(t, b->inst);
+    }
 }

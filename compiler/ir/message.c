@@ -17,7 +17,7 @@ _Static_assert(OP_RECV_F == OP_SEND_F + 1 && OP_RECV_B == OP_SEND_B + 1 && OP_RE
                "ORDER OPS: each RECV follows its SEND");
 
 void put_label(struct text *t, const struct instr *in) {
-    put_bytes(t, op_name[in->op], strlen(op_name[in->op]));
+    put_word(t, op_name[in->op]);
     put_bytes(t, " ", 1);
     put_int(t, in->stage);
     if (in->batch >= 0) {

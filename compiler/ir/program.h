@@ -2,7 +2,7 @@
 #ifndef PIANOLA_PROGRAM_H
 #define PIANOLA_PROGRAM_H
 #include "../../runtime/ops.h"
-#include "base/base.h"
+#include "base/text.h"
 
 /* ---- the program ---- */
 

@@ -1,4 +1,5 @@
 /* The pass table, and what the schedules that come with the program become: text that reads back and still verifies. */
+#include "base/read_file.h"
 #include "cli/compile.h"
 #include "diff/diff.h"
 #include "random_spec.h"
