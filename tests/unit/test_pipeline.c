@@ -1,6 +1,7 @@
 /* The pass table, and what the schedules that come with the program become: text that reads back and still verifies. */
 #include "base/read_file.h"
 #include "cli/compile.h"
+#include "cli/files.h"
 #include "diff/diff.h"
 #include "random_spec.h"
 #include <criterion/criterion.h>
