@@ -58,7 +58,7 @@ static struct side *load_script(struct loading *l, const char *path) {
 static struct side *load(struct loading *l, const char *path) {
     struct stat st;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-        return holds_times(path) ? side_of_rows(path, read_times(path)) : load_folder(path);
+        return holds_measured(path) ? side_of_rows(path, read_measured(path)) : load_folder(path);
     const char *s = file_text(path);
     if (is_streams(s))
         return side_of_program(path, read_text(path, s), NULL);

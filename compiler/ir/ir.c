@@ -76,3 +76,38 @@ void put_buf(struct text *t, const struct buf *b) { /* printf is too slow for wh
         put_int(t, b->inst);
     }
 }
+
+void put_label(struct text *t, const struct instr *in) {
+    put_word(t, op_name[in->op]);
+    put_bytes(t, " ", 1);
+    put_int(t, in->stage);
+    if (in->batch >= 0) {
+        put_bytes(t, " ", 1);
+        put_int(t, in->batch);
+    }
+    if (in->inst >= 0) {
+        put_bytes(t, "#", 1);
+        put_int(t, in->inst);
+    }
+    if (in->peer >= 0) {
+        put_bytes(t, op_lane[in->op] == LANE_SEND ? " to " : " from ", op_lane[in->op] == LANE_SEND ? 4 : 6);
+        put_int(t, in->peer);
+    }
+}
+
+const char *short_name(const struct instr *in) {
+    struct text t = {0};
+    if (in->op <= OP_W)
+        return job_name(in->stage, in->batch, in->op);
+    put_label(&t, in);
+    return t.s;
+}
+
+void put_lane(struct text *t, const struct program *p, const struct lane *lane) {
+    static const char *const name[] = {"compute", "send ", "recv ", "peer ", "messages", "group "};
+    put(t, "%s", name[lane->kind]);
+    if (lane->peer >= 0)
+        put_int(t, lane->peer);
+    for (int i = 0; lane->kind == LANE_GROUP && i < p->group[lane->group].n; i++)
+        put(t, "%s%d", i ? "," : "", p->group[lane->group].rank[i]);
+}

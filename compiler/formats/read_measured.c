@@ -8,7 +8,7 @@
 
 static const char *file_of(const char *dir, int rank) { return format("%s/timeline.%d.tsv", dir, rank); }
 
-bool holds_times(const char *path) {
+bool holds_measured(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode) && access(file_of(path, 0), F_OK) == 0;
 }
@@ -59,7 +59,7 @@ static struct timeline_rows *read_folder(const char *dir) {
     return merge(dir, of, n);
 }
 
-struct timeline_rows *read_times(const char *path) {
+struct timeline_rows *read_measured(const char *path) {
     struct stat st;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return read_folder(path);
