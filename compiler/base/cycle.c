@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* Follows edges from the first node that has one until a node repeats: some cycle, not the shortest. */
+/* Follows edges from the first node that has one until a node repeats. Finds some cycle, not the shortest. */
 static int some_cycle(int n, const int32_t *at, const int32_t *to, int32_t *out) {
     uint8_t *color = NEW(uint8_t, n);
     int32_t *stack = NEW(int32_t, n), *next = NEW(int32_t, n);
@@ -42,7 +42,7 @@ static int some_cycle(int n, const int32_t *at, const int32_t *to, int32_t *out)
     return 0;
 }
 
-/* Tries the nodes of some cycle first, then all others while the work lasts: exact in all but huge graphs. */
+/* Tries the nodes of some cycle first, then all others within a budget of work: exact in all but huge graphs. */
 int32_t *shortest_cycle(int n, const int32_t *at, const int32_t *to, int *len) {
     int32_t *best = NEW(int32_t, n + 1), *from = NEW(int32_t, n), *queue = NEW(int32_t, n), *depth = NEW(int32_t, n);
     *len = some_cycle(n, at, to, best);

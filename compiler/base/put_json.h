@@ -1,4 +1,4 @@
-/* JSON's strings and numbers. */
+/* JSON strings and numbers. */
 #ifndef PIANOLA_PUT_JSON_H
 #define PIANOLA_PUT_JSON_H
 #include "text.h"

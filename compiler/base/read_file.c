@@ -3,8 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Text as editors of other systems write it, into text as ours do: without a byte order mark, lines that end with \n.
- */
+/* Normalises text from other systems' editors: drops a byte order mark, and ends lines with \n. */
 static size_t plain_text(char *s, size_t n) {
     size_t to = 0, from = n >= 3 && !memcmp(s, "\xef\xbb\xbf", 3) ? 3 : 0;
     if (memchr(s, 0, n))

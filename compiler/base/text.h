@@ -11,15 +11,15 @@ void put(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 
 void put_bytes(struct text *t, const char *s, size_t n);
 void put_word(struct text *t, const char *s); /* all of s: cheaper than put() with "%s" */
 void put_int(struct text *t, int64_t v);
-/* The UTF-8 character at s; for a byte that begins none, the replacement character: a file may have any name, JSON and
- * XML have characters. Returns the bytes taken. */
+/* Puts the UTF-8 character at s or, for an invalid byte, the replacement character: a file name may hold any bytes, but
+ * JSON and XML hold characters. Returns the number of bytes consumed. */
 size_t put_utf8(struct text *t, const char *s);
-/* Text of the user's as it may stand in a comment or a string: what could end either becomes _. */
+/* The user's text, safe inside a comment or a string: characters that could end either become _. */
 const char *tame(const char *s);
 
-/* The shortest decimal form of x that reads back as x; integers without a point. buf holds 32. */
+/* The shortest decimal form of x that reads back as x; integers have no point. buf holds 32 bytes. */
 const char *number(double x, char *buf);
 
-/* The name among names nearest to word by edit distance, or NULL when none is near: for "did you mean". */
+/* The name in names with the smallest edit distance to word, or NULL if none is near: for "did you mean". */
 const char *nearest(const char *word, const char *const *names, int n);
 #endif
