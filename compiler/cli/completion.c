@@ -2,7 +2,7 @@
  *
  * A script holds the tables' words in its shell's own terms and never calls pianola: it completes at once, and on a
  * machine where the program does not run. */
-#include "base/base.h"
+#include "base/text.h"
 #include "options.h"
 #include <string.h>
 
@@ -128,7 +128,7 @@ static void zsh_option(FILE *out, const struct option_row *o) {
     else
         fprintf(out, "--%s%s", o->name, tail);
     fputs("'[", out);
-    put_quoted(out, o->what, "'\\''", true);
+    put_quoted(out, what_of(o->what), "'\\''", true);
     fputc(']', out);
     if (!is_flag(o))
         fprintf(out, ":%s:%s", o->arg, zsh_action(o->arg));
@@ -159,7 +159,7 @@ void help_zsh(FILE *out) {
           "  commands=(\n",
           out);
     for (int i = 0; i < ncommands; i++)
-        zsh_described(out, commands[i].name, commands[i].what);
+        zsh_described(out, commands[i].name, what_of(commands[i].what));
     fputs("  )\n"
           "  topics=(\n",
           out);
@@ -211,7 +211,7 @@ static void fish_option(FILE *out, const struct option_row *o) {
             fprintf(out, " %s", commands[i].name);
     fprintf(out, "' -l %s%s%s -d '", o->name, has_letter(o) ? format(" -s %c", o->key) : "",
             is_flag(o) ? " -f" : format(" -r%s", fish_action(o->arg)));
-    put_quoted(out, o->what, "\\'", false);
+    put_quoted(out, what_of(o->what), "\\'", false);
     fputs("'\n", out);
 }
 
@@ -223,8 +223,8 @@ void help_fish(FILE *out) {
     for (int i = 0; i < ncommands; i++) {
         const struct command *c = &commands[i];
         const char *action = fish_action(c->args);
-        fish_described(out, first, c->name, c->what);
-        fish_described(out, help, c->name, c->what);
+        fish_described(out, first, c->name, what_of(c->what));
+        fish_described(out, help, c->name, what_of(c->what));
         fprintf(out,
                 "complete -c pianola -n '__fish_seen_subcommand_from %s; and not __fish_seen_subcommand_from help'%s\n",
                 c->name, strcmp(action, " -f") == 0 ? " -F" : action);

@@ -2,7 +2,7 @@
  *
  * Each is written beside its place, under a name of its own, and renamed. Whatever ends the program before that, an
  * error, a full disk, Ctrl-C, takes away what has no name yet; once names are being taken, Ctrl-C waits. */
-#include "compile.h"
+#include "files.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>

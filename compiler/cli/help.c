@@ -9,21 +9,22 @@ void help_usage(FILE *out) {
         fprintf(out, "%.*s\n", (int)strcspn(commands[i].examples, "\n"), commands[i].examples);
     fprintf(out, "\nCommands:\n");
     for (int i = 0; i < ncommands; i++)
-        fprintf(out, "  %-14s %s\n", commands[i].name, commands[i].what);
+        fprintf(out, "  %-14s %s\n", commands[i].name, what_of(commands[i].what));
     fprintf(out, "\n`pianola help COMMAND` explains one; `pianola help TOPIC` prints\n\n");
     for (int i = 0; i < ntopics; i++)
         fprintf(out, "  %-16s %s\n", topics[i].name, topics[i].what);
 }
 
 void help_about(const struct command *c) {
-    printf("pianola %s %s [options]\n  %s.\n\nExamples:\n%s\nOptions:\n", c->name, c->args, c->what, c->examples);
+    printf("pianola %s %s [options]\n  %s.\n\nExamples:\n%s\nOptions:\n", c->name, c->args, what_of(c->what),
+           c->examples);
     for (int i = 0; i < noptions; i++) {
         const struct option_row *o = &options[i];
         if (!(o->commands & c->bit))
             continue;
         bool letter = strchr(option_letters, o->key);
         printf("  %s--%s%s%-*s %s\n", letter ? format("-%c, ", o->key) : "    ", o->name, o->arg ? " " : "",
-               18 - (int)strlen(o->name) - (o->arg != NULL), o->arg ? o->arg : "", o->what);
+               18 - (int)strlen(o->name) - (o->arg != NULL), o->arg ? o->arg : "", what_of(o->what));
     }
     printf("\nExit: 0 yes, 1 no (does not verify, differs), 2 usage or trouble.\n");
 }

@@ -1,5 +1,5 @@
 /* `pianola help man`: the manual page, pianola(1), out of the tables in options.c. */
-#include "base/base.h"
+#include "base/text.h"
 #include "options.h"
 #include <string.h>
 
@@ -45,7 +45,7 @@ static void put_option(FILE *out, const struct option_row *o, bool every) {
         put_roff(out, o->arg);
     }
     fputs("\\fR\n", out);
-    put_roff(out, o->what);
+    put_roff(out, what_of(o->what));
     fputs(".\n", out);
     for (int i = 0, n = 0; !every && i <= ncommands; i++)
         if (i == ncommands)
@@ -60,7 +60,7 @@ static void put_command(FILE *out, const struct command *c) {
     fputs(".SS \"pianola ", out);
     put_roff(out, format("%s %s", c->name, c->args));
     fputs("\"\n", out);
-    put_roff(out, format("%c%s", c->what[0] & ~0x20, c->what + 1));
+    put_roff(out, format("%c%s", c->what[0] & ~0x20, what_of(c->what + 1)));
     fputs(".\n.PP\n.EX\n", out);
     put_roff(out, c->examples);
     fputs(".EE\n", out);

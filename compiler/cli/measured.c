@@ -70,7 +70,7 @@ static struct report *report_of(const struct compile *c, const struct timeline *
 
 void take_measured(struct compile *c, const char *path) {
     struct side *s = side_of_program(path, c->program, NULL);
-    struct timeline_rows *t = read_times(path);
+    struct timeline_rows *t = read_measured(path);
     if (!t->nsteps)
         die("%s: it has no column step, so it was not measured; `pianola run --timeline FILE` writes what was", path);
     const double *took = durations_of(t);

@@ -1,13 +1,17 @@
 /* The commands, and the one table of their options. */
-#include "base/base.h"
+#include "base/text.h"
+#include "command.h"
+#include "format_table.h"
 #include "options.h"
 #include <string.h>
+
+#define A_SCHEDULE "schedule, e.g. schedules/1f1b.lua"
 
 const struct command commands[] = {
     {"check", "SCHEDULE.lua", "compile and prove",
      "  pianola check schedules/1f1b.lua\n"
      "  pianola check my.lua -D workers=16 --cluster schedules/clusters/latency.lua\n",
-     CHECK},
+     CHECK, cmd_check, A_SCHEDULE, false},
     {"show", "SCHEDULE.lua", "print the timeline and the report",
      "  pianola show schedules/1f1b.lua\n"
      "  pianola show schedules/1f1b.lua -D workers=8 -D batches=32 --format streams\n"
@@ -15,12 +19,12 @@ const struct command commands[] = {
      "  pianola show schedules/zbv.lua --format html -o zbv.html\n"
      "  pianola show schedules/1f1b.lua --model schedules/models/gpt.lua --measured run.tsv --format html -o run.html\n"
      "  pianola show --list\n",
-     SHOW},
+     SHOW, cmd_show, A_SCHEDULE, false},
     {"compare", "SCHEDULE.lua ...",
      "one table over schedules, all with the ranks and microbatches of the first, or as -D says",
      "  pianola compare schedules/1f1b.lua schedules/zb_h1.lua schedules/zbv.lua -D workers=8 -D batches=32\n"
      "  pianola compare schedules/*.lua --model schedules/models/gpt.lua --sort peak_bytes --markdown\n",
-     COMPARE},
+     COMPARE, cmd_compare, A_SCHEDULE, true},
     {"diff", "A B",
      "what changed between two, each a script, PyTorch's CSV, a compiled folder, streams.txt or a timeline, and why",
      "  pianola diff schedules/1f1b.lua schedules/zb_h1.lua -D workers=8\n"
@@ -29,29 +33,28 @@ const struct command commands[] = {
      "  pianola diff generated/1f1b /tmp/1f1b --fail-on makespan:+2%,peak_bytes:+0\n"
      "  pianola diff schedules/gpipe.lua schedules/1f1b.lua --html diff.html\n"
      "  git -c diff.external='pianola diff --git' diff --ext-diff -- generated/1f1b\n",
-     DIFF},
-    {"compile", "SCHEDULE.lua -o DIR",
-     "write streams.txt, timeline.tsv, timeline.txt, report.json; with a model, a program for every rank",
+     DIFF, cmd_diff, NULL, true},
+    {"compile", "SCHEDULE.lua -o DIR", "write {files}; with a model, a program for every rank",
      "  pianola compile schedules/1f1b.lua -o generated/1f1b\n"
      "  pianola compile schedules/1f1b.lua --model schedules/models/gpt.lua -o /tmp/gpt\n",
-     COMPILE},
+     COMPILE, cmd_compile, A_SCHEDULE, false},
     {"run", "SCHEDULE.lua --model MODEL.lua", "train with all ranks in this process",
      "  pianola run schedules/1f1b.lua --model schedules/models/gpt.lua --data book.txt\n"
      "  pianola run schedules/gpipe.lua --model schedules/models/integers.lua --steps 3 --json\n",
-     RUN},
+     RUN, cmd_run, A_SCHEDULE, false},
     {"verify", "FILE", "prove a program from its text form (streams.txt)",
      "  pianola verify generated/1f1b/streams.txt\n"
      "  pianola show my.lua --format streams | pianola verify -\n",
-     VERIFY},
+     VERIFY, cmd_verify, "file, e.g. streams.txt", false},
     {"export-weights", "DIR", "write a checkpoint's weights as one safetensors file, weights.safetensors",
      "  pianola export-weights checkpoints -o gpt.safetensors\n"
      "  pianola export-weights checkpoints --step 200 --json\n",
-     EXPORT},
+     EXPORT, cmd_export, "folder of checkpoints", false},
     {"import", "FILE.csv",
      "write PyTorch's schedule CSV as a schedule script; show, diff and the others take the CSV itself too",
      "  pianola import zbv.csv -o zbv.lua\n"
      "  pianola show schedules/zbv.lua --format torch-csv | pianola import - | pianola show -\n",
-     IMPORT},
+     IMPORT, cmd_import, "file, e.g. schedule.csv", false},
 };
 const int ncommands = sizeof commands / sizeof *commands;
 
@@ -63,10 +66,7 @@ const struct option_row options[] = {
     {"recompute", NULL, "forwards keep only their input, and run again before the backward", 'r', SCRIPTS},
     {"output", "PATH", "where to write: a folder (compile, show --format hta), a file (show, import, export-weights)",
      'o', SHOW | COMPILE | IMPORT | EXPORT},
-    {"format", "FORMAT",
-     "grid (default), streams, tsv, json; a picture: svg, html; a trace: chrome, pftrace, hta; for PyTorch: "
-     "torch-csv, torch-csv-comms",
-     'f', SHOW},
+    {"format", "FORMAT", "{formats}", 'f', SHOW},
     {"measured", "PATH",
      "show these times instead of the predicted: what run --timeline wrote, or a folder of what ranks did", 'e', SHOW},
     {"with", "LIST", "draw too: lanes, memory, path (the critical one), sends (arrows, in pictures)", 'W', SHOW},
@@ -101,17 +101,20 @@ const struct option_row options[] = {
 const int noptions = sizeof options / sizeof *options;
 const char option_letters[] = ":D:o:d:h";
 
-/* ORDER: the places of words are numbers in main.c. Columns are compare.c's own, and refused there. */
-const struct choices choices[] = {
-    {"PER", "edge peer rank"},
-    {"FORMAT", "grid streams tsv json svg html chrome pftrace hta torch-csv torch-csv-comms"},
-    {"LIST", "lanes memory path sends"}, /* separated by commas */
-    {"WHAT", "op mb stage"},
-    {"DEVICE", "host cuda"},
-    {"WHEN", "always never auto"},
-    {"COLUMN", "schedule stages makespan bubble peak_activations peak_bytes bytes_sent lower_bound gap"},
+/* The words that an option takes one of, by what its row calls its value. ORDER: the places of those that stand here
+ * are numbers where choice() is called. */
+static const struct choices {
+    const char *arg, *words, *(*list)(void);
+} choices[] = {
+    {"PER", "edge peer rank", NULL},
+    {"FORMAT", NULL, format_words},
+    {"LIST", "lanes memory path sends", NULL}, /* separated by commas */
+    {"WHAT", "op mb stage", NULL},
+    {"DEVICE", "host cuda", NULL},
+    {"WHEN", "always never auto", NULL},
+    {"COLUMN", NULL, column_words},
 };
-const int nchoices = sizeof choices / sizeof *choices;
+enum { NCHOICES = sizeof choices / sizeof *choices };
 
 const struct topic topics[] = {
     {"report", "what the figures mean", help_report},
@@ -125,14 +128,26 @@ const struct topic topics[] = {
 };
 const int ntopics = sizeof topics / sizeof *topics;
 
+const char *what_of(const char *what) {
+    static const struct {
+        const char *mark, *(*list)(void);
+    } lists[] = {{"{formats}", format_help}, {"{files}", format_files}};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        const char *at = strstr(what, lists[i].mark);
+        if (at)
+            what = format("%.*s%s%s", (int)(at - what), what, lists[i].list(), at + strlen(lists[i].mark));
+    }
+    return what;
+}
+
 /* Whether the n bytes at s are that word. */
 static bool is_word(const char *s, size_t n, const char *word) { return strlen(word) == n && strncmp(s, word, n) == 0; }
 
 enum value value_of(const char *arg, const char **words) {
     size_t n = strcspn(arg, " ");
-    for (int i = 0; i < nchoices; i++)
+    for (int i = 0; i < NCHOICES; i++)
         if (is_word(arg, n, choices[i].arg)) {
-            *words = choices[i].words;
+            *words = choices[i].list ? choices[i].list() : choices[i].words;
             return V_WORDS;
         }
     if (n > 4 && strncmp(arg + n - 4, ".lua", 4) == 0)
@@ -142,8 +157,7 @@ enum value value_of(const char *arg, const char **words) {
     return is_word(arg, n, "DIR") ? V_FOLDER : V_OTHER;
 }
 
-/* edge peer rank as `edge, peer or rank` */
-static const char *listed(const char *words) {
+const char *listed(const char *words) {
     struct text t = {0};
     while (*words) {
         size_t n = strcspn(words, " ");
@@ -156,18 +170,21 @@ static const char *listed(const char *words) {
 
 int choice(const char *option, const char *word) {
     const struct option_row *o = options;
-    const char *words;
+    const char *words, **names = NULL;
+    size_t n = 0, cap = 0;
     while (strcmp(o->name, option) != 0)
         o++;
     value_of(o->arg, &words);
-    int place = 0;
-    for (const char *w = words; *w; place++) {
-        size_t n = strcspn(w, " ");
-        if (is_word(w, n, word))
-            return place;
-        w += n + (w[n] == ' ');
+    for (const char *w = words; *w; w += strspn(w, " ")) {
+        GROW(names, cap, n + 1);
+        names[n] = format("%.*s", (int)strcspn(w, " "), w);
+        w += strlen(names[n]);
+        if (strcmp(names[n], word) == 0)
+            return (int)n;
+        n++;
     }
-    die("--%s %s: expected %s", option, word, listed(words));
+    const char *near = nearest(word, names, (int)n);
+    die("--%s %s: expected %s%s", option, word, listed(words), near ? format("; did you mean %s?", near) : "");
 }
 
 const struct command *find_command(const char *name, bool topic) {

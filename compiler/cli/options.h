@@ -21,9 +21,16 @@ enum {
 };
 enum { SCRIPTS = CHECK | SHOW | COMPILE | RUN | COMPARE | DIFF };
 
+/* What a command or an option does, as its row says it, with the lists that stand in braces there. */
+const char *what_of(const char *what);
+
+struct settings;
 extern const struct command {
     const char *name, *args, *what, *examples;
     int bit;
+    int (*run)(const struct settings *settings);
+    const char *needs; /* a file, what and which; NULL: the command sees to it */
+    bool several;      /* and more than one */
 } commands[];
 extern const int ncommands;
 
@@ -35,10 +42,9 @@ extern const int noptions;
 
 extern const char option_letters[]; /* as getopt_long takes them: keys of the options that have a short form too */
 
-/* The words that an option takes one of, by what its row calls its value. */
-extern const struct choices { const char *arg, *words; } choices[];
-extern const int nchoices;
-int choice(const char *option, const char *word); /* its place among them; dies when it is none */
+/* The place of word among those that the option takes; dies when it is none. */
+int choice(const char *option, const char *word);
+const char *listed(const char *words); /* edge peer rank as `edge, peer or rank` */
 
 /* What a value is, by the name that a row gives it, up to a space. */
 enum value { V_OTHER, V_WORDS, V_LUA, V_FILE, V_FOLDER };

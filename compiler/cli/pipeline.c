@@ -73,8 +73,10 @@ void compile_all(struct compile *c, const char *dump) {
         if (!known)
             die("-d%c: no pass has that letter; there are -dl (lower), -dm (mem) and -dw (lanes)", *d);
     }
-    int have = 0;
+    int have = (c->spec ? SPEC : 0) | (c->stage ? STAGES : 0);
     for (int i = 0; i < NPASSES; i++) {
+        if (passes[i].gives & have)
+            continue;
         assert((passes[i].needs & ~have) == 0);
         tell(c, format("pianola: %s, %d of %d", passes[i].name, i + 1, NPASSES));
         passes[i].run(c);

@@ -3,7 +3,7 @@
  * What an operation waited for is what ended last of all it had to wait for: the operation before it in its lane, the
  * instructions that its stream names, and of a message or a reduction those of all its ends. A wait is for data when
  * the two share a buffer that one of them writes, otherwise for memory: the bytes were another buffer's. Of a timeline
- * alone, the critical path is from the last operation back along these; of a program it is the one of path.c.
+ * alone, the critical path is from the last operation back along these; of a program it is the one of critical_path.c.
  *
  * The account of a side is taken on the rank that ends last. Its jobs are work. Where it waits, the path back from the
  * job that ends the wait says what for, piece by piece until the wait's beginning: other ranks computing what was

@@ -1,5 +1,5 @@
 /* A diff for programs: one object, keys in a fixed order. Times are whole ticks, so deltas add up to the last digit. */
-#include "base/quote.h"
+#include "base/put_json.h"
 #include "diff.h"
 #include <math.h>
 
@@ -72,7 +72,7 @@ static void put_account(struct text *t, const struct diff *d) {
 /* A probability; null: there is none. */
 static void put_p(struct text *t, double p) {
     char buf[32];
-    put(t, ", \"p\": %s", isnan(p) ? "null" : number(p, buf));
+    put(t, ", \"p\": %s", number_or_null(p, buf));
 }
 
 static void put_groups(struct text *t, const char *key, const char *name, const struct diff_group *group, int n) {
@@ -106,7 +106,7 @@ static void put_measured(struct text *t, const struct diff *d) {
         put(t, "{ \"steps\": %d, \"clocks\": [", s->steps->nsteps);
         for (int r = 0; r < s->workers; r++)
             put(t, "%s%s", r ? ", " : "", number(s->clock ? s->clock[r] : 0, x));
-        put(t, "], \"clock_error\": %s }", isinf(s->clock_error) ? "null" : number(s->clock_error, x));
+        put(t, "], \"clock_error\": %s }", number_or_null(s->clock_error, x));
     }
     put(t, "\n  },\n  \"rate\": %s,\n  \"makespan_p\": ", d->rate > 0 ? number(d->rate, x) : "null");
     put(t, "%s,\n  \"bubble_p\": ", isnan(d->p[F_MAKESPAN]) ? "null" : number(d->p[F_MAKESPAN], x));

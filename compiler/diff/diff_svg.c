@@ -24,7 +24,7 @@ struct picture {
     uint32_t drawn;
     int joined;                     /* moved or reordered, and drawn */
     int32_t **op_at[2], *ins_of[2]; /* of a side whose waits are known: op of a rank's instruction, and back */
-    struct feeds feeds[2];
+    struct producers producers[2];
 };
 
 /* ---- what is drawn where ---- */
@@ -187,9 +187,9 @@ static void put_needs(struct text *t, const struct picture *p, int side, int i) 
             put(t, " data-p=\"%c%d\"", "ab"[side], by);
         return;
     }
-    const int32_t *at = &p->feeds[side].at[s->op[i].rank][p->ins_of[side][i]];
+    const int32_t *at = &p->producers[side].at[s->op[i].rank][p->ins_of[side][i]];
     for (int32_t f = at[0]; f < at[1]; f++) {
-        const struct feed *x = &p->feeds[side].feed[f];
+        const struct producer *x = &p->producers[side].a[f];
         int by = x->i >= 0 ? p->op_at[side][x->rank][x->i] : -1;
         if (by >= 0 && is_job(s, by))
             put(t, "%s%c%d", n++ ? " " : " data-p=\"", "ab"[side], by);
@@ -378,7 +378,7 @@ static void number_ops(struct picture *p, int side) {
             p->ins_of[side][p->op_at[side][r][i]] = i;
     }
     if (p->html)
-        p->feeds[side] = feeds_of(s->waits);
+        p->producers[side] = producers_of(s->waits);
 }
 
 /* Whether a microbatch alone does not say which job it is. */

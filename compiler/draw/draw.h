@@ -13,7 +13,7 @@ struct style {
     int with;        /* what is drawn besides the jobs: of enum with */
     double from, to; /* the part that is drawn, in the ruler's unit; to 0: up to the end */
 };
-/* paint.c: what an instruction looks like. NULL name: it is not drawn. */
+/* colors.c: what an instruction looks like. NULL name: it is not drawn. */
 struct paint {
     const char *name;
     uint8_t text, ground, shade; /* of the 256-colour terminal */
@@ -21,19 +21,7 @@ struct paint {
 };
 struct paint paint_of(const struct instr *in, enum color_by by);
 bool dark(uint32_t rgb); /* what is written on it should be white */
-/* A lane's name where there is little room: a large group says only how many it is of. */
-const char *lane_label(const struct program *p, const struct lane *l);
-/* Whether one of its ranks runs jobs of several stages, so that a microbatch alone does not name one. */
-bool several_stages(const struct program *p);
-/* emit_grid.c: the timeline as rows of cells, and the report as a table, for people. */
-/* unit: as report.unit, of the timeline's times */
-void emit_grid(struct text *out, const struct program *p, const struct timeline *tl, const char *unit,
-               const struct style *style);
-void emit_report(struct text *out, const struct report *r, const struct style *style);
-/* emit_svg.c: the timeline as a picture, by itself or in a page that answers the mouse. limit: a rank's memory. */
-void emit_svg(struct text *out, const struct program *p, const struct timeline *tl, const struct report *r,
-              double limit, const struct style *style, bool html);
-/* Times are printed in the unit that suits the largest of them; bytes exact when few, else to a tenth in KiB, MiB… */
+/* labels.c: times in the unit that suits the largest of them; bytes exact when few, else to a tenth in KiB, MiB… */
 struct measure {
     double one; /* in the timeline's unit */
     const char *name;
@@ -41,4 +29,16 @@ struct measure {
 struct measure measure_of(double largest, const char *unit, bool ascii);
 const char *time_text(double t, const struct measure *m, char buf[32]);
 const char *bytes_text(double n, char buf[32]);
+/* A lane's name where there is little room: a large group says only how many it is of. */
+const char *lane_label(const struct program *p, const struct lane *l);
+/* Whether one of its ranks runs jobs of several stages, so that a microbatch alone does not name one. */
+bool several_stages(const struct program *p);
+/* emit_grid.c: the timeline as rows of cells, and the report as a table, for people. unit: as report.unit, of the
+ * timeline's times */
+void emit_grid(struct text *out, const struct program *p, const struct timeline *tl, const char *unit,
+               const struct style *style);
+void emit_report(struct text *out, const struct report *r, const struct style *style);
+/* emit_svg.c: the timeline as a picture, by itself or in a page that answers the mouse. limit: a rank's memory. */
+void emit_svg(struct text *out, const struct program *p, const struct timeline *tl, const struct report *r,
+              double limit, const struct style *style, bool html);
 #endif

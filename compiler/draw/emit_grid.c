@@ -284,19 +284,6 @@ static int margin_of(const struct canvas *c) {
 
 /* ---- what is around the rows ---- */
 
-struct measure measure_of(double largest, const char *unit, bool ascii) {
-    static const struct measure flops[] = {{1e15, "PFLOP"}, {1e12, "TFLOP"}, {1e9, "GFLOP"}, {1e6, "MFLOP"}};
-    if (!strcmp(unit, "s"))
-        return largest >= 1      ? (struct measure){1, "s"}
-               : largest >= 1e-3 ? (struct measure){1e-3, "ms"}
-                                 : (struct measure){1e-6, ascii ? "us" : "µs"};
-    if (!strcmp(unit, "FLOP"))
-        for (int i = 0; i < 4; i++)
-            if (largest >= flops[i].one)
-                return flops[i];
-    return (struct measure){1, !strcmp(unit, "F") ? "units" : unit};
-}
-
 /* A tick every 1, 2, 5, 10, 20, 50… cells, such that their labels have room. */
 static void put_ruler(struct text *t, const struct canvas *c, const struct measure *m) {
     static const int mantissa[] = {1, 2, 5};
@@ -382,27 +369,6 @@ void emit_grid(struct text *out, const struct program *p, const struct timeline 
 }
 
 /* ---- the report ---- */
-
-const char *bytes_text(double n, char buf[32]) {
-    static const char *const name[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    if (n < 10 << 10) {
-        snprintf(buf, 32, "%.0f B", n);
-        return buf;
-    }
-    double x = n / 1024;
-    int i = 0;
-    for (; x >= 1023.95 && i < 5; i++)
-        x /= 1024;
-    snprintf(buf, 32, x < 1e6 ? "%.1f %s" : "%.4g %s", x, name[i]);
-    return buf;
-}
-
-const char *time_text(double t, const struct measure *m, char buf[32]) {
-    double x = t / m->one;
-    bool whole = fabs(x) >= 1000 || x == floor(x);
-    snprintf(buf, 32, whole && fabs(x) < 1e15 ? "%.0f" : "%.4g", x);
-    return buf;
-}
 
 /* A table whose columns are as wide as what is in them. A group is a heading over its columns. */
 enum { COLUMNS = 12 };

@@ -14,7 +14,7 @@ struct picture {
     const struct style *style;
     bool html, names; /* names: with stages */
     bool **path;
-    struct feeds feeds;
+    struct producers producers;
     struct span time;
     double limit, top; /* bytes: a rank's memory, and what a band is high */
     double *y, bottom; /* per rank: the top of its row */
@@ -90,10 +90,10 @@ static void put_times(struct text *t, const struct picture *d, int r, int i) {
 }
 
 static void put_needs(struct text *t, const struct picture *d, int r, int i) {
-    int32_t from = d->feeds.at[r][i], to = d->feeds.at[r][i + 1];
+    int32_t from = d->producers.at[r][i], to = d->producers.at[r][i + 1];
     put(t, " id=\"o%d.%d\"%s", r, i, from < to ? " data-p=\"" : "");
     for (int32_t f = from; f < to; f++) {
-        const struct feed *x = &d->feeds.feed[f];
+        const struct producer *x = &d->producers.a[f];
         put(t, "%s%d.%d", f > from ? " " : "", x->rank, x->i);
         if (x->msg >= 0)
             put(t, ":%d", x->msg);
@@ -241,7 +241,7 @@ void emit_svg(struct text *t, const struct program *p, const struct timeline *tl
     d.names = several_stages(p);
     d.path = critical_path(p, tl);
     if (html)
-        d.feeds = feeds_of(p);
+        d.producers = producers_of(p);
     choose_scale(&d);
     page.width = svg_width(&d.time);
     page.height = d.bottom + 48; /* the legend has two lines, perhaps three */

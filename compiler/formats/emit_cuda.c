@@ -25,8 +25,6 @@ static void put_number(struct text *t, int64_t n, int width) {
     put_int(t, n);
 }
 
-static void put_word(struct text *t, const char *s) { put_bytes(t, s, strlen(s)); }
-
 /* ---- names ---- */
 
 /* "act(1,3)" as a C name: act_1_3. */

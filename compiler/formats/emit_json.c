@@ -1,12 +1,10 @@
 /* The report for programs: report.json, one object, keys in a fixed order. */
-#include "base/quote.h"
+#include "base/put_json.h"
 #include "formats.h"
-#include <math.h>
 
-/* JSON has no infinity. */
 static void put_figure(struct text *t, const char *indent, const char *key, double x) {
     char buf[32];
-    put(t, "%s\"%s\": %s,\n", indent, key, isfinite(x) ? number(x, buf) : "null");
+    put(t, "%s\"%s\": %s,\n", indent, key, number_or_null(x, buf));
 }
 
 static void put_rank(struct text *t, int r, const struct rank_report *k) {

@@ -22,26 +22,6 @@
 #include "formats.h"
 #include <string.h>
 
-static void put_word(struct text *t, const char *s) { put_bytes(t, s, strlen(s)); }
-
-/* As put_buf prints it: printf is too slow for what comes several times a line. */
-static void put_buffer(struct text *t, const struct buf *b) {
-    put_word(t, kind_name[b->kind]);
-    if (b->stage >= 0) {
-        put_word(t, "(");
-        put_int(t, b->stage);
-        if (b->batch >= 0) {
-            put_word(t, ",");
-            put_int(t, b->batch);
-        }
-        put_word(t, ")");
-    }
-    if (b->inst >= 0) {
-        put_word(t, "#");
-        put_int(t, b->inst);
-    }
-}
-
 static void put_instr(struct text *t, const struct rank *k, const struct instr *in) {
     put_label(t, in);
     for (uint32_t a = in->arg; a < in->arg + in->narg; a++) {
@@ -49,7 +29,7 @@ static void put_instr(struct text *t, const struct rank *k, const struct instr *
         put_word(t, " ");
         put_word(t, role_name[role]);
         put_word(t, op_accumulates(in->op, role) && !is_first(in, role) ? "+=" : "=");
-        put_buffer(t, &k->buf[k->arg[a].buf]);
+        put_buf(t, &k->buf[k->arg[a].buf]);
     }
     for (uint32_t i = 0; i < in->nwait; i++) {
         put_word(t, i ? ", " : " wait(");
@@ -58,7 +38,7 @@ static void put_instr(struct text *t, const struct rank *k, const struct instr *
     put_word(t, in->nwait ? ")" : "");
     for (uint32_t i = 0; i < in->nfree; i++) {
         put_word(t, i ? " " : " free(");
-        put_buffer(t, &k->buf[k->freed[in->free + i]]);
+        put_buf(t, &k->buf[k->freed[in->free + i]]);
     }
     put_word(t, in->nfree ? ")\n" : "\n");
 }
@@ -107,7 +87,7 @@ static void put_memory(struct text *t, const struct rank *k, int r) {
     put(t, "rank %d memory %lld\n", r, (long long)k->arena);
     for (int i = 0; i < k->nbufs; i++) {
         const struct buf *b = &k->buf[i];
-        put_buffer(t, b);
+        put_buf(t, b);
         put_word(t, " ");
         if (b->off >= 0)
             put_int(t, b->off);
@@ -117,7 +97,7 @@ static void put_memory(struct text *t, const struct rank *k, int r) {
         put_int(t, b->bytes);
         if (b->grows >= 0) {
             put_word(t, " grows ");
-            put_buffer(t, &k->buf[b->grows]);
+            put_buf(t, &k->buf[b->grows]);
         }
         put_word(t, "\n");
     }

@@ -3,7 +3,7 @@
  * What importers make of it decides how it is written. A thread goes by its tid alone, and a process's main thread has
  * the process's pid as its tid: tids are unique over all ranks, and none is a pid. Names sort as text: ranks have as
  * many digits as the last, lanes begin with their number. Colour goes by the name without its digits. */
-#include "base/quote.h"
+#include "base/put_json.h"
 #include "emit_trace.h"
 
 static int digits(int n) { return snprintf(NULL, 0, "%d", n); }

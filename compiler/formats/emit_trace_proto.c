@@ -67,7 +67,7 @@ static void put_part(struct text *t, int field, const struct text *part) {
     put_bytes(t, part->s, part->n);
 }
 
-static void put_word(struct text *t, int field, const char *s) {
+static void put_words(struct text *t, int field, const char *s) {
     put_part(t, field, &(struct text){.s = (char *)s, .n = strlen(s)});
 }
 
@@ -90,7 +90,7 @@ static void describe_rank(struct writer *w, const struct program *p, uint64_t id
     struct text name = {0};
     put_number(&w->part, TRACK_UUID, id);
     put_number(&w->inner, PROCESS_PID, (uint64_t)r + 1);
-    put_word(&w->inner, PROCESS_NAME, format("rank %0*d", digits, r));
+    put_words(&w->inner, PROCESS_NAME, format("rank %0*d", digits, r));
     put_part(&w->part, TRACK_PROCESS, &w->inner);
     put_number(&w->part, TRACK_CHILD_ORDERING, EXPLICIT_CHILDREN);
     put_number(&w->part, TRACK_SIBLING_ORDER, (uint64_t)r);
@@ -113,7 +113,7 @@ static void describe_rank(struct writer *w, const struct program *p, uint64_t id
 }
 
 static void annotate(struct writer *w, const char *name, int64_t v) {
-    put_word(&w->inner, ANNOTATION_NAME, name);
+    put_words(&w->inner, ANNOTATION_NAME, name);
     put_number(&w->inner, ANNOTATION_INT, (uint64_t)v);
     put_part(&w->part, EVENT_ANNOTATION, &w->inner);
     w->inner.n = 0;
@@ -125,7 +125,7 @@ static void begin_slice(struct writer *w, const struct rank *k, const struct ins
     put_slice_name(&w->inner, in);
     put_part(&w->part, EVENT_NAME, &w->inner);
     w->inner.n = 0;
-    put_word(&w->part, EVENT_CATEGORY, slice_category(in));
+    put_words(&w->part, EVENT_CATEGORY, slice_category(in));
     annotate(w, "stage", in->stage);
     if (step)
         annotate(w, "step", step);

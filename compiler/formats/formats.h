@@ -24,9 +24,9 @@ struct timeline_rows {
     } * row;
 };
 struct timeline_rows *read_tsv(const char *file, const char *src);
-/* read_times.c: the same of a file, or of a folder with each rank's own, DIR/timeline.<rank>.tsv. */
-struct timeline_rows *read_times(const char *path);
-bool holds_times(const char *path); /* such a folder? */
+/* read_measured.c: the same of a file, or of a folder with each rank's own, DIR/timeline.<rank>.tsv. */
+struct timeline_rows *read_measured(const char *path);
+bool holds_measured(const char *path); /* such a folder? */
 
 /* emit_json.c */
 void emit_json(struct text *out, const struct report *r);

@@ -4,7 +4,7 @@
  * Waits may name instructions that come later, so a rank's are resolved when its issue order is known. Everything is
  * taken at the size of lines read, and every number is checked against what it counts: a file can be wrong, but it
  * cannot make the reader crash, hang or take more memory than its length allows. */
-#include "read.h"
+#include "read_text.h"
 #include <assert.h>
 #include <string.h>
 

@@ -3,7 +3,7 @@
  *
  * Strictly: columns separated by tabs, an empty one only where it does not apply, rows by step, rank, lane and start.
  * One pass, and memory by the number of lines. */
-#include "read.h"
+#include "read_text.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -52,6 +52,4 @@ int source_of(const struct spec *sp, int s, int i);
 int reader_of(const struct spec *sp, int s, int i);
 bool has_edge(const struct graph *g, int32_t job, int32_t pred);
 struct link link_of(const struct spec *sp, int src, int dst); /* free without a cluster */
-/* The shortest cycle of a directed graph in compressed rows (to[at[v]..at[v+1])); there must be one. */
-int32_t *shortest_cycle(int n, const int32_t *at, const int32_t *to, int *len);
 #endif

@@ -60,12 +60,54 @@ bool lane_takes(int kind, int op) {
 
 const char *job_name(int s, int b, int d) { return format("%d%s%d", s, op_name[d], b); }
 
-void put_buf(struct text *t, const struct buf *b) {
-    put(t, "%s", kind_name[b->kind]);
-    if (b->stage >= 0 && b->batch >= 0)
-        put(t, "(%d,%d)", b->stage, b->batch);
-    else if (b->stage >= 0)
-        put(t, "(%d)", b->stage);
-    if (b->inst >= 0)
-        put(t, "#%d", b->inst);
+void put_buf(struct text *t, const struct buf *b) { /* printf is too slow for what comes several times a line */
+    put_word(t, kind_name[b->kind]);
+    if (b->stage >= 0) {
+        put_word(t, "(");
+        put_int(t, b->stage);
+        if (b->batch >= 0) {
+            put_word(t, ",");
+            put_int(t, b->batch);
+        }
+        put_word(t, ")");
+    }
+    if (b->inst >= 0) {
+        put_word(t, "#");
+        put_int(t, b->inst);
+    }
+}
+
+void put_label(struct text *t, const struct instr *in) {
+    put_word(t, op_name[in->op]);
+    put_bytes(t, " ", 1);
+    put_int(t, in->stage);
+    if (in->batch >= 0) {
+        put_bytes(t, " ", 1);
+        put_int(t, in->batch);
+    }
+    if (in->inst >= 0) {
+        put_bytes(t, "#", 1);
+        put_int(t, in->inst);
+    }
+    if (in->peer >= 0) {
+        put_bytes(t, op_lane[in->op] == LANE_SEND ? " to " : " from ", op_lane[in->op] == LANE_SEND ? 4 : 6);
+        put_int(t, in->peer);
+    }
+}
+
+const char *short_name(const struct instr *in) {
+    struct text t = {0};
+    if (in->op <= OP_W)
+        return job_name(in->stage, in->batch, in->op);
+    put_label(&t, in);
+    return t.s;
+}
+
+void put_lane(struct text *t, const struct program *p, const struct lane *lane) {
+    static const char *const name[] = {"compute", "send ", "recv ", "peer ", "messages", "group "};
+    put(t, "%s", name[lane->kind]);
+    if (lane->peer >= 0)
+        put_int(t, lane->peer);
+    for (int i = 0; lane->kind == LANE_GROUP && i < p->group[lane->group].n; i++)
+        put(t, "%s%d", i ? "," : "", p->group[lane->group].rank[i]);
 }

@@ -2,7 +2,7 @@
 #ifndef PIANOLA_PROGRAM_H
 #define PIANOLA_PROGRAM_H
 #include "../../runtime/ops.h"
-#include "base/base.h"
+#include "base/text.h"
 
 /* ---- the program ---- */
 
@@ -86,7 +86,7 @@ struct timeline {
     double makespan;
 };
 
-/* ir.c: names, and reading operands */
+/* ir.c: names, and operands as ops.h gives them */
 extern const char *const op_name[NOPS], *const kind_name[NKINDS], *const role_name[NROLES];
 extern const uint8_t op_lane[NOPS], op_cost[NOPS];
 extern const bool kind_has_batch[NKINDS];
@@ -107,17 +107,17 @@ static inline bool op_accumulates(int op, int role) {
     return op_adds[op][role];
 }
 static inline bool is_first(const struct instr *x, int role) { return role == ROLE_dv ? x->vfirst : x->first; }
-int op_roles(int op, const uint8_t **roles);       /* roles in printing order; returns how many */
-const char *job_name(int s, int b, int d);         /* "1F3", in the arena */
-void put_buf(struct text *t, const struct buf *b); /* "act(1,3)", "weight(2)#0" */
-
-/* message.c: the names of instructions and lanes, and which SEND meets which RECV */
-bool is_message(int op);                                                 /* SEND_x, RECV_x, SERVE, FETCH, REDUCE */
-const struct buf *payload(const struct rank *k, const struct instr *in); /* of a message or a REDUCE; NULL: none */
+int op_roles(int op, const uint8_t **roles);            /* roles in printing order; returns how many */
+const char *job_name(int s, int b, int d);              /* "1F3", in the arena */
+void put_buf(struct text *t, const struct buf *b);      /* "act(1,3)", "weight(2)#0" */
 void put_label(struct text *t, const struct instr *in); /* "F 0 3", "FETCH 2#0 from 1": unique within a rank */
 const char *short_name(const struct instr *in);         /* "1F3" of a job, else the label */
 void put_lane(struct text *t, const struct program *p,
               const struct lane *lane); /* "compute", "send 1", "peer 1", "messages", "group 0,2" */
+
+/* match.c: which SEND meets which RECV, and which REDUCEs meet each other */
+bool is_message(int op);                                                 /* SEND_x, RECV_x, SERVE, FETCH, REDUCE */
+const struct buf *payload(const struct rank *k, const struct instr *in); /* of a message or a REDUCE; NULL: none */
 /* Numbers messages by rank, then by issue order: a SEND and its RECV, or the members of a REDUCE, share one id.
  * An instruction without a partner fails an assert, since our own programs have none; when lenient, it keeps msg -1 (in
  * a REDUCE, at least the first member does), and the result is an error text that names the first one. NULL: all have

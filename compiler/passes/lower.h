@@ -1,6 +1,7 @@
 /* Shared by lower.c, lower_issue.c and fetch.c: the program under construction, homes of weights, and fetches. */
 #ifndef PIANOLA_LOWER_H
 #define PIANOLA_LOWER_H
+#include "base/heap.h"
 #include "passes.h"
 
 /* The set of weights that a job reads, and whose gradient it adds to: its stage's own, and the table if its layers use
@@ -40,10 +41,12 @@ struct part {
     bool written;           /* something has been accumulated */
 };
 
-struct closing {
+struct closing { /* a buffer whose message has left at time t */
     double t;
     int32_t rank, buf;
 };
+static inline bool closes_before(struct closing x, struct closing y) { return x.t < y.t; }
+HEAP(closings, struct closing, closes_before)
 
 struct build {
     const struct spec *sp;
@@ -64,8 +67,7 @@ struct build {
     int *homes_left;           /* per set: homes whose gradient is not complete */
     struct delivery *delivery; /* per rank and kind, of the round in hand */
     int32_t round;
-    struct closing *closing;
-    size_t nclosing, closing_cap;
+    struct closings closings;
     struct caps {
         size_t ins, buf, arg, freed, event, uses, lanes;
         int32_t *left; /* per buffer: uses yet to be issued */

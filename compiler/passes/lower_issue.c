@@ -32,28 +32,10 @@ int32_t open_buf(struct build *L, int r, int kind, int s, int b, int inst, int u
     return x;
 }
 
-static void close_later(struct build *L, double t, int32_t r, int32_t buf) {
-    GROW(L->closing, L->closing_cap, L->nclosing + 1);
-    size_t i = L->nclosing++;
-    for (; i > 0 && L->closing[(i - 1) / 2].t > t; i = (i - 1) / 2)
-        L->closing[i] = L->closing[(i - 1) / 2];
-    L->closing[i] = (struct closing){t, r, buf};
-}
-
 void close_until(struct build *L, double t) {
-    struct closing *a = L->closing;
-    while (L->nclosing > 0 && a[0].t <= t) {
-        push_event(L, a[0].rank, ~a[0].buf);
-        struct closing x = a[--L->nclosing];
-        size_t i = 0;
-        for (size_t c; (c = 2 * i + 1) < L->nclosing; i = c) {
-            if (c + 1 < L->nclosing && a[c + 1].t < a[c].t)
-                c++;
-            if (a[c].t >= x.t)
-                break;
-            a[i] = a[c];
-        }
-        a[i] = x;
+    while (L->closings.n > 0 && L->closings.a[0].t <= t) {
+        struct closing x = closings_pop(&L->closings);
+        push_event(L, x.rank, ~x.buf);
     }
 }
 
@@ -119,7 +101,7 @@ int32_t send_message(struct build *L, double t, int send, int from, int to, int3
         if (isinf(l.bandwidth))
             push_event(L, from, ~buf);
         else
-            close_later(L, t + (double)x.bytes / l.bandwidth, from, buf);
+            closings_push(&L->closings, (struct closing){t + (double)x.bytes / l.bandwidth, from, buf});
     }
     int32_t y = open_buf(L, to, x.kind, x.stage, x.batch, part ? from : inst, uses);
     issue(L, to, send + 1, x.stage, x.batch, from, name); /* ORDER OPS: each RECV follows its SEND in ops.h */

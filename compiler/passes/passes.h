@@ -62,10 +62,10 @@ struct report {
 struct report *report_make(const struct spec *sp, const struct stage *st, const struct graph *g,
                            const struct program *p, const struct timeline *tl);
 
-/* path.c: which instructions are on the timeline's critical path: [rank][index in ins]. */
+/* critical_path.c: which instructions are on the timeline's critical path: [rank][index in ins]. */
 bool **critical_path(const struct program *p, const struct timeline *tl);
-/* usage.c: the bytes of a rank that are in use, from each of these times on; the first time is 0. start, end: as in the
- * timeline. */
+/* memory_use.c: the bytes of a rank that are in use, from each of these times on; the first time is 0. start, end: as
+ * in the timeline. */
 struct usage {
     int n;
     struct usage_step {
@@ -74,13 +74,14 @@ struct usage {
     } * at;
 };
 struct usage memory_use(const struct rank *k, const double *start, const double *end);
-/* feeds.c: where an instruction's operands come from: which instruction wrote them, on its rank or before a message. */
-struct feed {
+/* producers.c: where an instruction's operands come from: which instruction wrote them, on its rank or before a
+ * message. */
+struct producer {
     int32_t rank, i, msg; /* i -1: none wrote it, such as the initial weights; msg -1: no message carried it */
 };
-struct feeds {
-    struct feed *feed;
-    int32_t **at; /* of instruction i of rank r: feed[at[r][i] .. at[r][i+1]) */
+struct producers {
+    struct producer *a;
+    int32_t **at; /* of instruction i of rank r: a[at[r][i] .. at[r][i+1]) */
 };
-struct feeds feeds_of(const struct program *p);
+struct producers producers_of(const struct program *p);
 #endif

@@ -5,6 +5,8 @@
  * and the rest. A strict rank has its sequence, and uses the heaps only for jobs that fill: they run when the next job
  * of the sequence cannot. One heap of events holds the ends of running jobs and the arrivals of tensors. Events of one
  * time are all taken before any rank starts a job; jobs that then end at the same time open another such round. */
+#include "base/cycle.h"
+#include "base/heap.h"
 #include "passes.h"
 #include <assert.h>
 #include <limits.h>
@@ -12,71 +14,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct heap { /* of positions in the order of priority: the smallest first */
-    int32_t *a;
-    int n;
-};
-
-static void heap_push(struct heap *h, int32_t x) {
-    int i = h->n++;
-    for (; i > 0 && h->a[(i - 1) / 2] > x; i = (i - 1) / 2)
-        h->a[i] = h->a[(i - 1) / 2];
-    h->a[i] = x;
-}
-
-static int32_t heap_pop(struct heap *h) {
-    int32_t top = h->a[0], x = h->a[--h->n];
-    int i = 0;
-    for (int c; (c = 2 * i + 1) < h->n; i = c) {
-        if (c + 1 < h->n && h->a[c + 1] < h->a[c])
-            c++;
-        if (h->a[c] >= x)
-            break;
-        h->a[i] = h->a[c];
-    }
-    h->a[i] = x;
-    return top;
-}
+static inline bool smaller(int32_t x, int32_t y) { return x < y; }
+HEAP(ready, int32_t, smaller) /* positions in the order of priority */
 
 struct event {
     double t;
     int32_t job; /* j: job j ends; ~j: the last tensor of job j arrives */
 };
-struct events {
-    struct event *a;
-    size_t n, cap;
-};
 
 /* Ends before arrivals, then by job: an order that does not depend on how the heap was built. */
-static bool earlier(struct event x, struct event y) {
+static inline bool earlier(struct event x, struct event y) {
     if (x.t != y.t)
         return x.t < y.t;
     bool xe = x.job >= 0, ye = y.job >= 0;
     return xe != ye ? xe : xe ? x.job < y.job : x.job > y.job;
 }
-
-static void push_event(struct events *h, double t, int32_t job) {
-    struct event x = {t, job};
-    GROW(h->a, h->cap, h->n + 1);
-    size_t i = h->n++;
-    for (; i > 0 && earlier(x, h->a[(i - 1) / 2]); i = (i - 1) / 2)
-        h->a[i] = h->a[(i - 1) / 2];
-    h->a[i] = x;
-}
-
-static struct event pop_event(struct events *h) {
-    struct event top = h->a[0], x = h->a[--h->n];
-    size_t i = 0;
-    for (size_t c; (c = 2 * i + 1) < h->n; i = c) {
-        if (c + 1 < h->n && earlier(h->a[c + 1], h->a[c]))
-            c++;
-        if (!earlier(h->a[c], x))
-            break;
-        h->a[i] = h->a[c];
-    }
-    h->a[i] = x;
-    return top;
-}
+HEAP(events, struct event, earlier)
 
 struct state {
     const struct spec *sp;
@@ -84,7 +37,7 @@ struct state {
     const struct graph *g;
     struct sched *sc;
     int32_t *pos, *by_pos;            /* a job's place in the order of priority, and back */
-    struct heap *fwd, *rest;          /* per rank: ready jobs */
+    struct ready *fwd, *rest;         /* per rank: ready jobs */
     int32_t *seq, *seq_at, *seq_next; /* strict: each rank's jobs in order, and the next one */
     bool *ready;                      /* strict */
     bool *busy, *dirty;
@@ -120,7 +73,7 @@ static void make_ready(struct state *z, int32_t j) {
     if (z->sp->strict && !job->fill)
         z->ready[j] = true;
     else
-        heap_push(job->d == OP_F ? &z->fwd[job->rank] : &z->rest[job->rank], z->pos[j]);
+        ready_push(job->d == OP_F ? &z->fwd[job->rank] : &z->rest[job->rank], z->pos[j]);
     touch(z, job->rank);
 }
 
@@ -154,7 +107,7 @@ static void retire(struct state *z, int32_t j, double t) {
         if (--z->missing[k] > 0)
             continue;
         if (z->ready_at[k] > t)
-            push_event(&z->events, z->ready_at[k], ~k);
+            events_push(&z->events, (struct event){z->ready_at[k], ~k});
         else
             make_ready(z, k);
     }
@@ -172,11 +125,11 @@ static int32_t choose(struct state *z, int rank) {
             return j;
         }
     }
-    struct heap *f = &z->fwd[rank], *r = &z->rest[rank];
+    struct ready *f = &z->fwd[rank], *r = &z->rest[rank];
     bool can_f = f->n > 0 && z->live[rank]<z->sp->cap[rank], can_r = r->n> 0;
     if (can_f && (!can_r || f->a[0] < r->a[0]))
-        return z->by_pos[heap_pop(f)];
-    return can_r ? z->by_pos[heap_pop(r)] : -1;
+        return z->by_pos[ready_pop(f)];
+    return can_r ? z->by_pos[ready_pop(r)] : -1;
 }
 
 static int ascending(const void *x, const void *y) { return *(const int *)x - *(const int *)y; }
@@ -191,7 +144,7 @@ static void start(struct state *z, int32_t j, double t) {
     sc->moment[sc->nmoments++] = j;
     sc->nstarts++;
     sc->order[rank][sc->norder[rank]++] = j;
-    push_event(&z->events, sc->end[j], j);
+    events_push(&z->events, (struct event){sc->end[j], j});
 }
 
 static void start_idle(struct state *z, double t) {
@@ -314,14 +267,14 @@ static struct state prepare(const struct spec *sp, const struct stage *st, const
         nall[job->rank]++;
         nseq[job->rank] += !job->fill;
     }
-    z.fwd = NEW(struct heap, W);
-    z.rest = NEW(struct heap, W);
+    z.fwd = NEW(struct ready, W);
+    z.rest = NEW(struct ready, W);
     z.seq = NEW(int32_t, n);
     z.seq_at = NEW(int32_t, W + 1);
     z.seq_next = NEW(int32_t, W + 1);
     for (int r = 0; r < W; r++) {
-        z.fwd[r].a = NEW(int32_t, nfwd[r]);
-        z.rest[r].a = NEW(int32_t, nall[r] - nfwd[r]);
+        z.fwd[r] = (struct ready){NEW(int32_t, nfwd[r]), 0, (size_t)nfwd[r]};
+        z.rest[r] = (struct ready){NEW(int32_t, nall[r] - nfwd[r]), 0, (size_t)(nall[r] - nfwd[r])};
         z.seq_at[r + 1] = z.seq_at[r] + nseq[r];
         z.seq_next[r] = z.seq_at[r];
     }
@@ -362,7 +315,7 @@ struct sched *sched_run(const struct spec *sp, const struct stage *st, const str
     while (z.events.n > 0) {
         double t = z.events.a[0].t;
         while (z.events.n > 0 && z.events.a[0].t == t) {
-            int32_t j = pop_event(&z.events).job;
+            int32_t j = events_pop(&z.events).job;
             if (j >= 0)
                 retire(&z, j, t);
             else

@@ -9,6 +9,7 @@
  *   script_fields.c     tables and parameters
  *   script_schedule.c   schedule { … } to jobs;  script_model.c, script_cluster.c likewise */
 #include "formats/formats.h"
+#include "base/read_file.h"
 #include "script.h"
 #include <math.h>
 #include <stdlib.h>

@@ -8,6 +8,7 @@
  * 3. Lanes, and sends that do not block, only take orders away. Those that remain all agree with the walk's order, so
  *    nothing can deadlock where the walk does not; and accesses that conflict are still ordered (verify_races.c), so
  *    every buffer holds what it held in the walk, however the lanes run. */
+#include "base/cycle.h"
 #include "check.h"
 #include <assert.h>
 #include <string.h>

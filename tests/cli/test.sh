@@ -22,7 +22,7 @@ says "pianola: error: --width 1e3: expected a whole number of at least 20" show 
 says "pianola: error: \`show --list\` takes no file, but got '$S'" show --list $S
 says "pianola: error: \`compare\` takes no --format; see \`pianola help compare\`" compare $S --format json
 says "pianola: error: --json and --markdown exclude each other" compare $S --json --markdown
-says "pianola: error: --format jsn: expected grid, streams, tsv, json, svg, html, chrome, pftrace, hta, torch-csv or torch-csv-comms" show $S --format jsn
+says "pianola: error: --format jsn: expected grid, streams, tsv, json, svg, html, chrome, pftrace, hta, torch-csv or torch-csv-comms; did you mean json?" show $S --format jsn
 says "pianola: error: --color blue: expected always, never or auto" show $S --color blue
 says "pianola: error: \`check\` takes no --steps; see \`pianola help check\`" check $S --steps 3
 says "pianola: error: \`show\` takes one file, but got 'b.lua' too" show $S b.lua

@@ -1,7 +1,9 @@
 /* One random schedule tried, and a failing one made smaller. */
 #ifndef PIANOLA_PROPERTY_H
 #define PIANOLA_PROPERTY_H
-#include "cli/compile.h"
+#include "cli/files.h"
+#include "cli/runtime_program.h"
+#include "compiler.h"
 #include "rt.h"
 
 enum { STEPS = 3, MAX_BATCHES = 16 };

@@ -1,6 +1,7 @@
 /* What each rank's program must hold, from the compiled program in memory, past all that writes and reads rank<k>.cu:
  * readback DIR SCHEDULE MODEL [KEY=VALUE]... leaves DIR/rank<k>.wanted. */
 #include "cli/compile.h"
+#include "cli/runtime_program.h"
 #include "dump.h"
 #include <errno.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Chrome's trace JSON as Perfetto's importer takes it: tids are global and no pid, times are microseconds with three
  * decimals, slices of a thread nest, a flow's ends match by category, name and id and bind to the slice open then. */
 #include "trace_reader.h"
-#include "base/base.h"
+#include "base/text.h"
 #include <criterion/criterion.h>
 #include <ctype.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Perfetto's protobuf, read by field numbers written down here once more. */
 #include "trace_reader.h"
-#include "base/base.h"
+#include "base/text.h"
 #include <criterion/criterion.h>
 #include <string.h>
 

@@ -1,4 +1,6 @@
-#include "base/base.h"
+#include "base/heap.h"
+#include "base/read_file.h"
+#include "base/text.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <math.h>
@@ -392,4 +394,34 @@ Test(files, dash_is_stdin) {
 Test(files, errors_name_the_file) {
     DIES_WITH("pianola: error: no/such/file.lua: No such file or directory\n", read_file("no/such/file.lua", NULL));
     DIES_WITH("pianola: error: .: Is a directory\n", read_file(".", NULL));
+}
+
+/* ---- heap ---- */
+
+struct card {
+    int value, number;
+};
+static inline bool less(struct card x, struct card y) { return x.value < y.value; }
+HEAP(cards, struct card, less)
+
+/* What comes out is the smallest of what is in, and what was put in, whatever is pushed and popped in between. */
+Test(base, heap_gives_the_smallest_first) {
+    struct cards h = {0};
+    int in[200] = {0}, n = 0; /* how often each value is in */
+    for (int i = 0; i < 100000; i++)
+        if (h.n == 0 || rand() % 5 < (i < 50000 ? 3 : 2)) {
+            int value = rand() % 200;
+            in[value]++;
+            cards_push(&h, (struct card){value, value * 7});
+            n++;
+        } else {
+            int least = 0;
+            while (!in[least])
+                least++;
+            struct card c = cards_pop(&h);
+            cr_assert(c.value == least && c.number == least * 7, "%d instead of %d", c.value, least);
+            in[least]--;
+            n--;
+            cr_assert_eq(h.n, (size_t)n);
+        }
 }

@@ -1,7 +1,7 @@
 #include "handmade.h"
 #include "text_file.h"
 #include "random_spec.h"
-#include "cli/compile.h"
+#include "cli/runtime_program.h"
 #include <fcntl.h>
 #include <math.h>
 #include <sys/stat.h>

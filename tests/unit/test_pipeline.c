@@ -1,5 +1,7 @@
 /* The pass table, and what the schedules that come with the program become: text that reads back and still verifies. */
+#include "base/read_file.h"
 #include "cli/compile.h"
+#include "cli/files.h"
 #include "diff/diff.h"
 #include "random_spec.h"
 #include <criterion/criterion.h>
@@ -188,6 +190,24 @@ Test(pipeline, peaks_of_random_extremes) {
             cr_assert_eq(c.report->rank[r].peak_activations, most[r], "seed %d: rank %d", seed, r);
         free_all();
     }
+}
+
+/* ---- from what is there already ---- */
+
+static char ran[200];
+static void note(const char *pass) { strcat(strcat(ran, " "), pass); }
+
+/* As `run` compiles the same jobs for one rank: all passes but those whose results are given. */
+Test(pipeline, goes_on_from_a_spec_and_its_stages) {
+    struct compile whole = compile_file("schedules/zbv.lua", NULL);
+    struct compile rest = {.spec = whole.spec, .stage = whole.stage, .done = note};
+    struct text a = {0}, b = {0};
+    compile_all(&rest, "");
+    cr_assert_str_eq(ran, " graph sched lower mem lanes verify sim report");
+    emit_text(&a, whole.program);
+    emit_text(&b, rest.program);
+    cr_assert_str_eq(a.s, b.s);
+    cr_assert_eq(rest.report->makespan, whole.report->makespan);
 }
 
 /* ---- -d: the program after a pass ---- */

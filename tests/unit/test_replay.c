@@ -1,5 +1,5 @@
 /* The replay core on devices that only keep a record, and training on the host against one rank's. */
-#include "cli/compile.h"
+#include "cli/runtime_program.h"
 #include "device/replay.h"
 #include "handmade.h"
 #include "random_spec.h"

@@ -52,22 +52,3 @@ struct paint paint_of(const struct instr *in, enum color_by by) {
     k.shade = cube(color_of(hue, light + 0.14));
     return k;
 }
-
-const char *lane_label(const struct program *p, const struct lane *l) {
-    struct text t = {0};
-    put_lane(&t, p, l);
-    return t.n > 10 && l->kind == LANE_GROUP ? format("group of %d", p->group[l->group].n) : t.s;
-}
-
-bool several_stages(const struct program *p) {
-    for (int r = 0; r < p->workers; r++)
-        for (int i = 0, first = -1; i < p->rank[r].nins; i++) {
-            const struct instr *in = &p->rank[r].ins[i];
-            if (in->op > OP_W)
-                continue;
-            if (first >= 0 && in->stage != first)
-                return true;
-            first = in->stage;
-        }
-    return false;
-}

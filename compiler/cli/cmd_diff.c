@@ -1,6 +1,9 @@
 /* `pianola diff A B`: finds out what A and B are, loads both, and says what changed. */
+#include "base/read_file.h"
+#include "command.h"
 #include "compile.h"
 #include "diff/diff.h"
+#include "files.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -35,12 +38,12 @@ static struct side *load_folder(const char *path) {
 }
 
 struct loading {
-    const struct compile *how;
+    const struct script_args *how;
     bool *used, scripts; /* which -D a script had a use for; whether any side is a script */
 };
 
 static struct side *load_script(struct loading *l, const char *path) {
-    struct compile c = *l->how;
+    struct compile c = {.args = *l->how};
     c.args.schedule = path;
     c.args.used = l->used;
     l->scripts = true;
@@ -55,7 +58,7 @@ static struct side *load_script(struct loading *l, const char *path) {
 static struct side *load(struct loading *l, const char *path) {
     struct stat st;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-        return holds_times(path) ? side_of_rows(path, read_times(path)) : load_folder(path);
+        return holds_measured(path) ? side_of_rows(path, read_measured(path)) : load_folder(path);
     const char *s = file_text(path);
     if (is_streams(s))
         return side_of_program(path, read_text(path, s), NULL);
@@ -71,16 +74,16 @@ static const char *for_scripts(const struct script_args *s) {
     return s->model ? "--model" : s->cluster ? "--cluster" : s->recompute ? "--recompute" : s->lanes ? "--lanes" : NULL;
 }
 
-static struct diff *load_both(const struct compile *how, const struct diff_args *a) {
-    struct loading l = {.how = how, .used = NEW(bool, how->args.nset + 1)};
-    if (strcmp(a->file[0], "-") == 0 && strcmp(a->file[1], "-") == 0)
+static struct diff *load_both(const struct script_args *how, const char *const *file) {
+    struct loading l = {.how = how, .used = NEW(bool, how->nset + 1)};
+    if (strcmp(file[0], "-") == 0 && strcmp(file[1], "-") == 0)
         die("-: A and B cannot both be read from stdin");
-    struct side *x = load(&l, a->file[0]), *y = load(&l, a->file[1]);
-    for (int i = 0; i < how->args.nset; i++)
+    struct side *x = load(&l, file[0]), *y = load(&l, file[1]);
+    for (int i = 0; i < how->nset; i++)
         if (!l.used[i])
-            die("-D %s: no script here has this parameter", how->args.set[i]);
-    if (!l.scripts && for_scripts(&how->args))
-        die("%s is for scripts, and neither of the two is one", for_scripts(&how->args));
+            die("-D %s: no script here has this parameter", how->set[i]);
+    if (!l.scripts && for_scripts(how))
+        die("%s is for scripts, and neither of the two is one", for_scripts(how));
     bool measured = (x->steps != NULL) != (y->steps != NULL); /* the prediction's times are made seconds */
     if (!measured && x->timed && y->timed && x->unit && y->unit && strcmp(x->unit, y->unit) != 0)
         die("the times of %s are in %s, those of %s in %s; a cluster's `flops` makes them seconds", x->name, x->unit,
@@ -147,29 +150,29 @@ static bool is_ours(const char *path) {
 }
 
 /* NULL: one of them cannot be read, with a conflict's marks in it say, or as an older version wrote it. */
-static struct diff *try_both(const struct compile *how, const struct diff_args *a) {
+static struct diff *try_both(const struct script_args *how, const char *const *file) {
     jmp_buf trap;
     struct diff *d = NULL;
     diag_trap = &trap;
     if (setjmp(trap) == 0)
-        d = load_both(how, a);
+        d = load_both(how, file);
     diag_trap = NULL;
     return d;
 }
 
 /* git calls with PATH OLD HEX MODE NEW HEX MODE, and of a renamed file with its new name and a header too. What is not
  * ours to compare, or cannot be read, diff does. git takes any exit but 0 as a failure. */
-static int git_diff(const struct compile *how, const struct diff_args *a) {
-    if (a->nfiles != 7 && a->nfiles != 9)
+static int git_diff(const struct settings *settings) {
+    if (settings->nfiles != 7 && settings->nfiles != 9)
         die("--git takes what git gives an external diff: a path, and file, hash and mode of both sides");
-    if (a->json || a->markdown || a->fail_on || a->fit || a->svg || a->html)
+    if (settings->json || settings->markdown || settings->fail_on || settings->fit || settings->svg || settings->html)
         die("--git prints the text, for git: it goes with none of --json, --markdown, --fail-on, --fit, --svg, --html");
-    if (how->args.nset || for_scripts(&how->args))
-        die("--git: %s is for scripts, which git compares as text", how->args.nset ? "-D" : for_scripts(&how->args));
-    const char *path = a->file[0], *both[2] = {a->file[1], a->file[4]};
+    if (settings->args.nset || for_scripts(&settings->args))
+        die("--git: %s is for scripts, which git compares as text",
+            settings->args.nset ? "-D" : for_scripts(&settings->args));
+    const char *path = settings->file[0], *both[2] = {settings->file[1], settings->file[4]};
     struct text out = {0};
-    struct diff_args two = {.file = both, .nfiles = 2};
-    struct diff *d = is_ours(both[0]) && is_ours(both[1]) ? try_both(how, &two) : NULL;
+    struct diff *d = is_ours(both[0]) && is_ours(both[1]) ? try_both(&settings->args, both) : NULL;
     if (!d) {
         const char *old = format("a/%s", path), *new = format("b/%s", path);
         execlp("sh", "sh", "-c", "diff -u --label \"$1\" --label \"$2\" \"$3\" \"$4\"; test $? -le 1", "sh", old, new,
@@ -179,7 +182,7 @@ static int git_diff(const struct compile *how, const struct diff_args *a) {
     d->side[0]->name = format("a/%s", path);
     d->side[1]->name = format("b/%s", path);
     put(&out, "diff --pianola a/%s b/%s\n", path, path);
-    emit_diff(&out, d, false, a->ascii);
+    emit_diff(&out, d, false, settings->style.ascii);
     write_file("-", &out);
     return 0;
 }
@@ -211,44 +214,45 @@ static void draw(struct output *out, const struct diff *d, bool html) {
 }
 
 /* The text goes to stdout, unless something else was sent there. */
-static void choose_outputs(struct output *out, const struct compile *how, const struct diff_args *a) {
-    out[SVG].path = a->svg;
-    out[HTML].path = a->html;
-    out[FIT].path = a->fit;
+static void choose_outputs(struct output *out, const struct settings *settings) {
+    out[SVG].path = settings->svg;
+    out[HTML].path = settings->html;
+    out[FIT].path = settings->fit;
     out[TEXT].path = "-";
-    for (int k = 0; k < TEXT && !a->json && !a->markdown; k++)
+    for (int k = 0; k < TEXT && !settings->json && !settings->markdown; k++)
         if (out[k].path && strcmp(out[k].path, "-") == 0)
             out[TEXT].path = NULL;
     check_outputs(out);
     for (int k = 0; k < TEXT; k++)
         for (int side = 0; side < 2; side++) {
-            struct script_args in = {.schedule = a->file[side], .model = how->args.model, .cluster = how->args.cluster};
+            struct script_args in = {
+                .schedule = settings->file[side], .model = settings->args.model, .cluster = settings->args.cluster};
             check_target(out[k].path, &in);
         }
 }
 
-int diff_command(const struct compile *how, const struct diff_args *a) {
-    if (a->git)
-        return git_diff(how, a);
-    if (a->nfiles != 2)
+int cmd_diff(const struct settings *settings) {
+    if (settings->git)
+        return git_diff(settings);
+    if (settings->nfiles != 2)
         die("`diff` needs two: A and B, each a script, PyTorch's CSV, a compiled folder, streams.txt or a timeline; "
             "see `pianola help diff`");
-    if (a->fail_on)
-        beyond(NULL, a->fail_on);
+    if (settings->fail_on)
+        beyond(NULL, settings->fail_on);
     struct output out[NOUTPUTS] = {0};
-    choose_outputs(out, how, a);
-    struct diff *d = load_both(how, a);
-    if (a->svg)
+    choose_outputs(out, settings);
+    struct diff *d = load_both(&settings->args, settings->file);
+    if (settings->svg)
         draw(&out[SVG], d, false);
-    if (a->html)
+    if (settings->html)
         draw(&out[HTML], d, true);
-    if (a->fit)
+    if (settings->fit)
         emit_fit(&out[FIT].text, d);
-    if (a->json)
+    if (settings->json)
         emit_diff_json(&out[TEXT].text, d);
     else
-        emit_diff(&out[TEXT].text, d, a->markdown, a->ascii);
-    int code = a->fail_on ? beyond(d, a->fail_on) : !diff_same(d);
+        emit_diff(&out[TEXT].text, d, settings->markdown, settings->style.ascii);
+    int code = settings->fail_on ? beyond(d, settings->fail_on) : !diff_same(d);
     for (int k = 0; k < NOUTPUTS; k++) /* all of them are whole by now */
         if (out[k].path)
             write_file(out[k].path, &out[k].text);

@@ -1,5 +1,5 @@
 /* The words of the program's text form: numbers, names of buffers, labels of instructions. */
-#include "read.h"
+#include "read_text.h"
 #include <string.h>
 
 bool read_if(struct reader *in, const char *word) {

@@ -1,6 +1,6 @@
-/* Between read_text.c and read_words.c: where the reader of the text form stands, and what it reads word by word. */
-#ifndef PIANOLA_READ_H
-#define PIANOLA_READ_H
+/* Between read_text.c and read_text_words.c: where the reader of the text form stands, what it reads word by word. */
+#ifndef PIANOLA_READ_TEXT_H
+#define PIANOLA_READ_TEXT_H
 #include "base/map.h"
 #include "formats.h"
 

@@ -1,4 +1,5 @@
-#include "quote.h"
+#include "put_json.h"
+#include <math.h>
 
 void put_string(struct text *t, const char *s) {
     put_bytes(t, "\"", 1);
@@ -19,3 +20,5 @@ const char *quoted(const char *s) {
     put_string(&t, s);
     return t.s;
 }
+
+const char *number_or_null(double x, char *buf) { return isfinite(x) ? number(x, buf) : "null"; }

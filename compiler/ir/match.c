@@ -1,4 +1,4 @@
-/* The names of instructions and lanes, and which SEND meets which RECV.
+/* Which SEND meets which RECV, and which REDUCEs meet each other.
  *
  * Both ends of a message agree on its kind, stage, microbatch, instance, source and destination; that identifies it.
  * Messages are numbered by the rank of their SEND, then by its issue order. On one edge, RECVs nearly always come in
@@ -15,41 +15,6 @@ _Static_assert(OP_RECV_F == OP_SEND_F + 1 && OP_RECV_B == OP_SEND_B + 1 && OP_RE
                    OP_RECV_W == OP_SEND_W + 1 && OP_RECV_G == OP_SEND_G + 1 && OP_RECV_T == OP_SEND_T + 1 &&
                    OP_FETCH == OP_SERVE + 1,
                "ORDER OPS: each RECV follows its SEND");
-
-void put_label(struct text *t, const struct instr *in) {
-    put_bytes(t, op_name[in->op], strlen(op_name[in->op]));
-    put_bytes(t, " ", 1);
-    put_int(t, in->stage);
-    if (in->batch >= 0) {
-        put_bytes(t, " ", 1);
-        put_int(t, in->batch);
-    }
-    if (in->inst >= 0) {
-        put_bytes(t, "#", 1);
-        put_int(t, in->inst);
-    }
-    if (in->peer >= 0) {
-        put_bytes(t, op_lane[in->op] == LANE_SEND ? " to " : " from ", op_lane[in->op] == LANE_SEND ? 4 : 6);
-        put_int(t, in->peer);
-    }
-}
-
-const char *short_name(const struct instr *in) {
-    struct text t = {0};
-    if (in->op <= OP_W)
-        return job_name(in->stage, in->batch, in->op);
-    put_label(&t, in);
-    return t.s;
-}
-
-void put_lane(struct text *t, const struct program *p, const struct lane *lane) {
-    static const char *const name[] = {"compute", "send ", "recv ", "peer ", "messages", "group "};
-    put(t, "%s", name[lane->kind]);
-    if (lane->peer >= 0)
-        put_int(t, lane->peer);
-    for (int i = 0; lane->kind == LANE_GROUP && i < p->group[lane->group].n; i++)
-        put(t, "%s%d", i ? "," : "", p->group[lane->group].rank[i]);
-}
 
 struct message {
     int32_t rank, ins; /* its SEND, or the first member's REDUCE */

@@ -7,7 +7,11 @@
  * a compile in between, the next one knows all files as ours. */
 #include "../../runtime/store/fnv1a.h"
 #include "base/map.h"
+#include "base/read_file.h"
+#include "command.h"
 #include "compile.h"
+#include "files.h"
+#include "format_table.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +67,30 @@ static enum listed look_up(const struct record *r, const char *name, uint64_t ha
     return found;
 }
 
+/* What a folder gets with a model, besides the ranks' programs: how to build and start them. */
+static void makefile(struct text *t, const struct program *p, const char *dir, const char *suffix) {
+    (void)dir, (void)suffix;
+    emit_makefile(t, p);
+}
+static void starter(struct text *t, const struct program *p, const char *dir, const char *suffix) {
+    (void)dir;
+    emit_starter(t, p, suffix);
+}
+static void slurm(struct text *t, const struct program *p, const char *dir, const char *suffix) {
+    (void)suffix;
+    emit_slurm(t, p, dir);
+}
+static const struct launcher {
+    const char *file, *begins; /* begins: as in struct format */
+    void (*emit)(struct text *t, const struct program *p, const char *dir, const char *suffix);
+    const char *suffix; /* of the ranks' programs as built: for CPUs, for GPUs */
+} launchers[] = {
+    {"Makefile", "# The ", makefile, ""},    {"rank", "#!/bin/sh\n# Starts the rank of ", starter, ""},
+    {"app.mpi", "-np 1 ", emit_app, ""},     {"rank.gpu", "#!/bin/sh\n# Starts the rank of ", starter, ".gpu"},
+    {"app.gpu", "-np 1 ", emit_app, ".gpu"}, {"multi-prog.slurm", "0 ", slurm, ""},
+};
+enum { NLAUNCHERS = sizeof launchers / sizeof *launchers };
+
 /* Of the files that are recorded, one that make builds into a program: rank12.cu. */
 static bool is_rank(const char *name) {
     if (strncmp(name, "rank", 4) != 0)
@@ -73,9 +101,8 @@ static bool is_rank(const char *name) {
 
 /* Only such names are believed, whoever wrote the record: what it names may be removed. */
 static bool is_program(const char *name) {
-    static const char *const others[] = {"Makefile", "rank", "rank.gpu", "app.mpi", "app.gpu", "multi-prog.slurm"};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strcmp(name, others[i]) == 0)
+    for (int i = 0; i < NLAUNCHERS; i++)
+        if (strcmp(name, launchers[i].file) == 0)
             return true;
     return is_rank(name);
 }
@@ -149,18 +176,15 @@ static void add_file(struct folder *f, const char *name, const char *begin, cons
         add_entry(&f->now, name, fnv1a(FNV_START, t->s, t->n));
 }
 
-static void add_texts(struct folder *f, const struct compile *c) {
+static void add_formats(struct folder *f, const struct compile *c) {
     static const struct style plain = {.width = 120, .ascii = true};
-    struct text streams = {0}, timeline = {0}, report = {0}, grid = {0};
-    emit_text(&streams, c->program);
-    add_file(f, "streams.txt", "pianola ", &streams);
-    emit_tsv(&timeline, c->program, c->timeline, c->report->unit);
-    add_file(f, "timeline.tsv", "rank\tlane\t", &timeline);
-    emit_json(&report, c->report);
-    add_file(f, "report.json", "{\n  \"schema\":", &report);
-    emit_grid(&grid, c->program, c->timeline, c->report->unit, &plain);
-    emit_report(&grid, c->report, &plain);
-    add_file(f, "timeline.txt", "", &grid);
+    for (int i = 0; i < nformats; i++) {
+        struct text t = {0};
+        if (!formats[i].file)
+            continue;
+        formats[i].emit(&t, c, &plain);
+        add_file(f, formats[i].file, formats[i].begins, &t);
+    }
 }
 
 /* The hash of the whole compile: of all ranks' programs as they are but for the hash itself. */
@@ -174,28 +198,18 @@ static uint64_t hash_compile(const struct compile *c) {
     return hash;
 }
 
-static void add_starter(struct folder *f, const struct program *p, const char *suffix, const char *application) {
-    struct text starter = {0}, app = {0};
-    emit_starter(&starter, p, suffix);
-    add_file(f, format("rank%s", suffix), "#!/bin/sh\n# Starts the rank of ", &starter);
-    emit_app(&app, p, f->dir, suffix);
-    add_file(f, application, "-np 1 ", &app);
-}
-
 /* With a model, every rank gets a program of its own. */
 static void add_programs(struct folder *f, const struct compile *c) {
     uint64_t hash = hash_compile(c);
-    struct text t = {0}, make = {0}, slurm = {0};
-    for (int r = 0; r < c->program->workers; r++, t.n = 0) {
-        emit_cuda(&t, c->spec, c->stage, c->program, r, hash);
-        add_file(f, format("rank%d.cu", r), "/* Rank ", &t);
+    struct text t = {0};
+    for (int k = 0; k < c->program->workers; k++, t.n = 0) {
+        emit_cuda(&t, c->spec, c->stage, c->program, k, hash);
+        add_file(f, format("rank%d.cu", k), "/* Rank ", &t);
     }
-    emit_makefile(&make, c->program);
-    add_file(f, "Makefile", "# The ", &make);
-    add_starter(f, c->program, "", "app.mpi");
-    add_starter(f, c->program, ".gpu", "app.gpu");
-    emit_slurm(&slurm, c->program, f->dir);
-    add_file(f, "multi-prog.slurm", "0 ", &slurm);
+    for (int i = 0; i < NLAUNCHERS; i++, t.n = 0) {
+        launchers[i].emit(&t, c->program, f->dir, launchers[i].suffix);
+        add_file(f, launchers[i].file, launchers[i].begins, &t);
+    }
 }
 
 /* ---- removing what is of an earlier compile only ---- */
@@ -239,10 +253,10 @@ static void remove_stale(const struct folder *f) {
                 removed);
 }
 
-void write_folder(const char *dir, struct compile *c) {
+static void write_folder(const char *dir, const struct compile *c) {
     make_folder(dir);
     struct folder f = {.dir = dir, .was = read_record(dir)};
-    add_texts(&f, c);
+    add_formats(&f, c);
     if (c->spec->model)
         add_programs(&f, c);
     index_record(&f.now);
@@ -255,4 +269,14 @@ void write_folder(const char *dir, struct compile *c) {
         write_record(dir, NULL, &f.now);
     else
         remove_file(format("%s/" RECORD, dir));
+}
+
+int cmd_compile(const struct settings *settings) {
+    if (!settings->output)
+        die("`compile` needs -o DIR");
+    const char *dir = folder_named(settings->output);
+    struct compile c = {.args = settings->args};
+    compile_all(&c, settings->dump);
+    write_folder(dir, &c);
+    return 0;
 }

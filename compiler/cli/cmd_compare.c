@@ -1,5 +1,4 @@
-/* `pianola compare`: one row per schedule, at equal ranks and microbatches. `pianola show --list`: what there is to
- * compare.
+/* `pianola compare`: one row per schedule, at equal ranks and microbatches.
  *
  * The size is what -D says, else that of the first schedule: the others' parameters `workers` and `batches` are set to
  * it. What cannot be had at this size, or does not compile, is left out of the table and listed below it.
@@ -8,13 +7,12 @@
  * Without one, every F costs 1 whatever the number of stages, so times and live activations are scaled by W / S: the
  * unit is the F of a rank's share of the model, and an activation is that share's. Then all schedules here do the same
  * work. */
-#include "base/quote.h"
+#include "base/put_json.h"
+#include "command.h"
 #include "compile.h"
-#include <dirent.h>
-#include <errno.h>
+#include "files.h"
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { NAME, STAGES, MAKESPAN, BUBBLE, LIVE, MEMORY, SENT, BOUND, GAP, NCOLUMNS };
 static const struct {
@@ -44,6 +42,13 @@ static int smaller(const void *x, const void *y) {
     if (sorted_by != NAME && p != q)
         return p < q ? -1 : 1;
     return strcmp(a->name, b->name);
+}
+
+const char *column_words(void) {
+    struct text t = {0};
+    for (int i = 0; i < NCOLUMNS; i++)
+        put(&t, "%s%s", i ? " " : "", column[i].key);
+    return t.s;
 }
 
 static int column_of(const char *key) {
@@ -148,8 +153,8 @@ static bool fits(struct size *z, int has, const struct script_args *a, char *why
 }
 
 /* One more row, or one that is left out. used: the settings that the scripts had a use for. */
-static void compile_one(struct table *t, const struct compile *how, const char *file, bool *used, bool alone) {
-    struct compile c = *how;
+static void compile_one(struct table *t, const struct script_args *how, const char *file, bool *used, bool alone) {
+    struct compile c = {.args = *how};
     struct script_args *a = &c.args;
     const char *set[a->nset + NSIZES];
     struct left_out *left = &t->left[t->nleft];
@@ -176,19 +181,19 @@ static void compile_one(struct table *t, const struct compile *how, const char *
 }
 
 /* Each with the whole arena to itself. */
-static void compile_each(struct table *t, const struct compile *how, const struct compare_args *a) {
-    int nset = how->args.nset, n = nset + NSIZES;
+static void compile_each(struct table *t, const struct settings *settings) {
+    int nset = settings->args.nset, n = nset + NSIZES;
     const char *set[nset + 1];
     bool used[n], any[n];
-    struct compile c = *how;
-    memcpy(set, how->args.set, sizeof *set * (size_t)nset); /* that array is in the arena */
+    struct script_args args = settings->args;
+    memcpy(set, args.set, sizeof *set * (size_t)nset); /* that array is in the arena */
     memset(any, 0, sizeof any);
-    c.args.set = set;
+    args.set = set;
     for (int z = 0; z < NSIZES; z++)
-        read_size(&t->size[z], &c.args);
-    for (int i = 0; i < a->nfiles; i++) {
+        read_size(&t->size[z], &args);
+    for (int i = 0; i < settings->nfiles; i++) {
         memset(used, 0, sizeof used);
-        compile_one(t, &c, a->file[i], used, a->nfiles == 1);
+        compile_one(t, &args, settings->file[i], used, settings->nfiles == 1);
         for (int k = 0; k < nset; k++)
             any[k] |= used[k];
     }
@@ -198,16 +203,16 @@ static void compile_each(struct table *t, const struct compile *how, const struc
 }
 
 /* Two files of one name, in different folders, are told apart by their paths. */
-static void name_all(struct table *t, const struct compare_args *a) {
-    const char **name = NEW(const char *, a->nfiles);
-    for (int i = 0, row = 0, left = 0; i < a->nfiles; i++) {
+static void name_all(struct table *t, const struct settings *settings) {
+    const char **name = NEW(const char *, settings->nfiles);
+    for (int i = 0, row = 0, left = 0; i < settings->nfiles; i++) {
         int same = 0;
-        for (int k = 0; k < a->nfiles; k++) {
-            name[k] = i == 0 ? script_name(a->file[k]) : name[k];
+        for (int k = 0; k < settings->nfiles; k++) {
+            name[k] = i == 0 ? script_name(settings->file[k]) : name[k];
             same += strcmp(name[k], name[i]) == 0;
         }
-        bool in_table = row < t->nrows && t->row[row].file == a->file[i];
-        *(in_table ? &t->row[row++].name : &t->left[left++].name) = same > 1 ? a->file[i] : name[i];
+        bool in_table = row < t->nrows && t->row[row].file == settings->file[i];
+        *(in_table ? &t->row[row++].name : &t->left[left++].name) = same > 1 ? settings->file[i] : name[i];
     }
 }
 
@@ -285,27 +290,27 @@ static void put_objects(struct text *out, const struct table *t) {
     put(out, t->nleft ? "\n  ]\n}\n" : "]\n}\n");
 }
 
-static void put_text(struct text *out, const struct table *t, const struct compare_args *a) {
+static void put_text(struct text *out, const struct table *t, const struct settings *settings) {
     double longest = 0;
     for (int i = 0; i < t->nrows; i++)
         longest = t->row[i].figure[MAKESPAN] > longest ? t->row[i].figure[MAKESPAN] : longest;
-    struct measure m = measure_of(longest, t->unit, a->ascii);
+    struct measure m = measure_of(longest, t->unit, settings->style.ascii);
     bool unit = strcmp(m.name, "units") == 0;
     put(out, "%d ranks, %d microbatches; times in %s\n\n", t->size[WORKERS].value, t->size[BATCHES].value,
         unit ? "units: F is 1 for a rank's share of the model; every tensor is 1 byte" : m.name);
-    put_table(out, t->row, t->nrows, &m, a->markdown);
-    put_left_out(out, t, a->markdown);
+    put_table(out, t->row, t->nrows, &m, settings->markdown);
+    put_left_out(out, t, settings->markdown);
 }
 
-int compare_command(const struct compile *how, const struct compare_args *a) {
-    struct row row[a->nfiles];
-    struct left_out left[a->nfiles];
+int cmd_compare(const struct settings *settings) {
+    struct row row[settings->nfiles];
+    struct left_out left[settings->nfiles];
     struct table t = {.row = row, .left = left};
     t.size[WORKERS] = (struct size){.key = "workers", .what = "ranks"};
     t.size[BATCHES] = (struct size){.key = "batches", .what = "microbatches"};
-    sorted_by = a->sort ? column_of(a->sort) : -1;
-    compile_each(&t, how, a);
-    name_all(&t, a);
+    sorted_by = settings->sort ? column_of(settings->sort) : -1;
+    compile_each(&t, settings);
+    name_all(&t, settings);
     if (t.nrows == 0) {
         for (int i = 0; i < t.nleft; i++)
             fprintf(stderr, "pianola: %s: %s\n", left[i].name, left[i].why);
@@ -314,57 +319,10 @@ int compare_command(const struct compile *how, const struct compare_args *a) {
     if (sorted_by >= 0)
         qsort(row, (size_t)t.nrows, sizeof *row, smaller);
     struct text out = {0};
-    if (a->json)
+    if (settings->json)
         put_objects(&out, &t);
     else
-        put_text(&out, &t, a);
+        put_text(&out, &t, settings);
     write_file("-", &out);
-    return 0;
-}
-
-/* ---- the schedules that came with this program ---- */
-
-/* Beside the program's folder when it was built, in share/ when it was installed. */
-static const char *shipped_folder(void) {
-    static const char *const places[] = {"../schedules", "../share/pianola/schedules"};
-    char self[4096];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0)
-        die("--list: cannot find this program's own place: %s", strerror(errno));
-    self[n] = 0;
-    *strrchr(self, '/') = 0;
-    for (int i = 0; i < 2; i++) {
-        char *path = realpath(format("%s/%s", self, places[i]), NULL);
-        const char *found = path ? copy_string(path) : NULL;
-        free(path);
-        if (found)
-            return found;
-    }
-    die("--list: no schedules in %s/%s or %s/%s", self, places[0], self, places[1]);
-}
-
-static int is_script(const struct dirent *e) {
-    const char *dot = strchr(e->d_name, '.'); /* pianola.d.lua is for editors */
-    return dot && strcmp(dot, ".lua") == 0;
-}
-
-static int by_bytes(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
-
-/* Each with its first line, a comment that says what it is. */
-int list_schedules(void) {
-    const char *folder = shipped_folder();
-    struct dirent **entry;
-    int n = scandir(folder, &entry, is_script, by_bytes);
-    if (n < 0)
-        die("%s: %s", folder, strerror(errno));
-    printf("In %s:\n\n", folder);
-    for (int i = 0; i < n; i++) {
-        size_t size;
-        const char *title = read_file(format("%s/%s", folder, entry[i]->d_name), &size);
-        title += strspn(title, "- ");
-        printf("  %-18s %.*s\n", entry[i]->d_name, (int)strcspn(title, "\n"), title);
-        free(entry[i]);
-    }
-    free(entry);
     return 0;
 }

@@ -26,8 +26,8 @@ static void find_writers(struct trace *z, int r) {
     }
 }
 
-static struct feed feed_of(const struct trace *z, int r, uint32_t arg) {
-    struct feed f = {r, z->wrote[r][arg], -1};
+static struct producer producer_of(const struct trace *z, int r, uint32_t arg) {
+    struct producer f = {r, z->wrote[r][arg], -1};
     while (f.i >= 0) {
         const struct instr *x = &z->p->rank[f.rank].ins[f.i];
         if (x->msg < 0 || op_lane[x->op] != LANE_RECV)
@@ -39,13 +39,13 @@ static struct feed feed_of(const struct trace *z, int r, uint32_t arg) {
     return f;
 }
 
-struct feeds feeds_of(const struct program *p) {
+struct producers producers_of(const struct program *p) {
     struct trace z = {p, NEW(int32_t *, p->workers), alloc(sizeof(int32_t[2]) * (size_t)p->nmsgs)};
     size_t most = 0;
     int32_t n = 0;
     for (int r = 0; r < p->workers; r++, most += p->rank[r - 1].nargs)
         find_writers(&z, r);
-    struct feeds f = {NEW(struct feed, most), NEW(int32_t *, p->workers)};
+    struct producers f = {NEW(struct producer, most), NEW(int32_t *, p->workers)};
     for (int r = 0; r < p->workers; r++) {
         const struct rank *k = &p->rank[r];
         f.at[r] = NEW(int32_t, k->nins + 1);
@@ -56,9 +56,9 @@ struct feeds feeds_of(const struct program *p) {
                 int role = k->arg[a].role;
                 if (!(op_access(x->op, role) & ACC_READ) || op_accumulates(x->op, role))
                     continue;
-                struct feed one = feed_of(&z, r, a);
+                struct producer one = producer_of(&z, r, a);
                 if (one.i >= 0 || one.msg >= 0)
-                    f.feed[n++] = one;
+                    f.a[n++] = one;
             }
         }
         f.at[r][k->nins] = n;

@@ -1,9 +1,8 @@
 /* `pianola export-weights`: the parameters of a checkpoint's stages as one safetensors file, for other tools. */
 #include "../../runtime/store/checkpoint.h"
 #include "../../runtime/store/safetensors.h"
-#include "base/quote.h"
-#include "compile.h"
-#include <errno.h>
+#include "base/put_json.h"
+#include "command.h"
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -40,15 +39,16 @@ static void tell(const char *path, bool json) {
     safetensors_close(f);
 }
 
-int export_weights(const char *dir, int64_t step, const char *path, bool json) {
+int cmd_export(const struct settings *settings) {
+    const char *dir = settings->file[0], *path = settings->output ? settings->output : "weights.safetensors";
     char why[2 * DURABLE_PATH] = "";
     check_output(path);
     if (has_manifest(dir))
         die("%s: is a single checkpoint; give the folder that holds it, and --step", dir);
-    if (!checkpoint_export(dir, step, path, why, sizeof why))
+    if (!checkpoint_export(dir, settings->step, path, why, sizeof why))
         die("%s", why);
     if (*why) /* newer ones are not whole */
         fprintf(stderr, "pianola: a newer checkpoint was passed over: %s\n", why);
-    tell(path, json);
+    tell(path, settings->json);
     return 0;
 }

@@ -165,18 +165,18 @@ Test(usage, is_never_more_than_the_plan) {
     }
 }
 
-/* ---- feeds ---- */
+/* ---- producers ---- */
 
-static int32_t job_of(const struct compiled *c, const struct feed *f) {
+static int32_t job_of(const struct compiled *c, const struct producer *f) {
     const struct instr *x = f->i >= 0 ? &c->p->rank[f->rank].ins[f->i] : NULL;
     return x && x->op <= OP_W ? job_at(c->sp, x->stage, x->batch, x->op) : -1;
 }
 
 /* What a job is fed by is what the graph says it needs; and of that it lacks nothing that came from another rank. */
-Test(feeds, are_the_predecessors_of_the_job_graph) {
+Test(producers, are_the_predecessors_of_the_job_graph) {
     for (int seed = 0; seed < SEEDS; seed++) {
         struct compiled c = draw(seed);
-        struct feeds f = feeds_of(c.p);
+        struct producers f = producers_of(c.p);
         for (int r = 0; r < c.p->workers; r++)
             for (int i = 0; i < c.p->rank[r].nins; i++) {
                 const struct instr *x = &c.p->rank[r].ins[i];
@@ -185,10 +185,10 @@ Test(feeds, are_the_predecessors_of_the_job_graph) {
                 int32_t j = job_at(c.sp, x->stage, x->batch, x->op);
                 int fed = 0, far = 0;
                 for (int32_t n = f.at[r][i]; n < f.at[r][i + 1]; n++) {
-                    int32_t from = job_of(&c, &f.feed[n]);
+                    int32_t from = job_of(&c, &f.a[n]);
                     cr_assert(from < 0 || has_edge(c.g, j, from), "seed %d: %s", seed,
                               job_name(x->stage, x->batch, x->op));
-                    cr_assert_eq(f.feed[n].msg < 0, f.feed[n].rank == r);
+                    cr_assert_eq(f.a[n].msg < 0, f.a[n].rank == r);
                     fed += from >= 0 && c.sp->job[from].rank != r;
                 }
                 for (int32_t n = c.g->pred_at[j]; n < c.g->pred_at[j + 1]; n++)
@@ -199,16 +199,16 @@ Test(feeds, are_the_predecessors_of_the_job_graph) {
     }
 }
 
-/* An update reads a gradient that several jobs added to: what feeds it is the last of them. */
-Test(feeds, of_an_update_are_the_last_that_wrote_its_gradient) {
+/* An update reads a gradient that several jobs added to: its producer is the last of them. */
+Test(producers, of_an_update_are_the_last_that_wrote_its_gradient) {
     for (int seed = 0; seed < SEEDS; seed++) {
         struct compiled c = draw(seed);
-        struct feeds f = feeds_of(c.p);
+        struct producers f = producers_of(c.p);
         for (int r = 0; r < c.p->workers; r++) {
             const struct rank *k = &c.p->rank[r];
             for (int i = 0; i < k->nins; i++)
                 for (int32_t n = f.at[r][i]; k->ins[i].op == OP_U && n < f.at[r][i + 1]; n++)
-                    for (int later = f.feed[n].i + 1; f.feed[n].rank == r && later < i; later++)
+                    for (int later = f.a[n].i + 1; f.a[n].rank == r && later < i; later++)
                         for (uint32_t a = k->ins[later].arg; a < k->ins[later].arg + k->ins[later].narg; a++)
                             cr_assert(k->arg[a].role != ROLE_dw || k->arg[a].buf != k->arg[k->ins[i].arg].buf);
         }

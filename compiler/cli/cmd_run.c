@@ -1,11 +1,14 @@
 /* `pianola run`: the compiled program handed to the runtime, in this process. */
-#include "../../runtime/store/fingerprint.h"
-#include "../../runtime/store/progress.h"
-#include "../../runtime/rt.h"
-#include "../../runtime/store/timeline.h"
 #include "../../runtime/process/train_cuda.h"
-#include "base/quote.h"
+#include "../../runtime/rt.h"
+#include "../../runtime/store/progress.h"
+#include "../../runtime/store/timeline.h"
+#include "base/put_json.h"
+#include "command.h"
 #include "compile.h"
+#include "files.h"
+#include "runtime_program.h"
+#include "terminal.h"
 #include <dlfcn.h>
 #include <errno.h>
 #include <math.h>
@@ -13,126 +16,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- from the compiler's program to the runtime's constants ---- */
-
-/* more: where the first further operand goes, were there one. */
-static void fill_instr(const struct rank *k, const struct instr *x, struct rt_instr *y, int64_t *more, int32_t at) {
-    *y = (struct rt_instr){.op = x->op, .first = x->first, .vfirst = x->vfirst, .lane = x->lane};
-    y->stage = x->stage;
-    y->batch = x->batch;
-    y->peer = x->peer;
-    y->msg = x->msg;
-    y->wait = (int32_t)x->wait;
-    y->nwait = x->nwait;
-    y->more = at;
-    for (int role = 0; role < NROLES; role++)
-        y->at[role] = -1;
-    for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
-        const struct buf *b = &k->buf[k->arg[a].buf];
-        int role = k->arg[a].role;
-        y->bytes = b->bytes;
-        if ((role == ROLE_x || role == ROLE_dy) && y->at[role] >= 0)
-            more[y->more + y->nmore++] = b->off;
-        else
-            y->at[role] = b->off;
-    }
-}
-
-/* What stays for the step comes first among a rank's buffers: weights, then gradients, then optimizer state. */
-static void fill_homes(const struct rank *k, struct rt_rank *out) {
-    int n = 0;
-    while (n < k->nbufs && k->buf[n].kind == K_weight && k->buf[n].inst < 0)
-        n++;
-    struct rt_home *home = NEW(struct rt_home, n);
-    for (int h = 0; h < n; h++)
-        home[h] = (struct rt_home){k->buf[h].stage, k->buf[h].off, -1, -1};
-    for (int i = n; i < k->nbufs && i < 3 * n; i++)
-        for (int h = 0; h < n; h++) {
-            if (k->buf[i].stage != home[h].stage || k->buf[i].inst >= 0)
-                continue;
-            if (k->buf[i].kind == K_wgrad)
-                home[h].wgrad = k->buf[i].off;
-            if (k->buf[i].kind == K_opt)
-                home[h].opt = k->buf[i].off;
-        }
-    out->home = home;
-    out->nhomes = n;
-}
-
-static void fill_rank(const struct rank *k, struct rt_rank *out) {
-    struct rt_instr *ins = NEW(struct rt_instr, k->nins);
-    int32_t *lane_at = NEW(int32_t, k->nlanes + 2), *lane_ins = NEW(int32_t, k->nins);
-    int64_t *more = NEW(int64_t, k->nargs + 1);
-    for (int32_t i = 0; i < k->nins; i++) {
-        fill_instr(k, &k->ins[i], &ins[i], more, i ? ins[i - 1].more + ins[i - 1].nmore : 0);
-        lane_at[k->ins[i].lane + 2]++;
-    }
-    for (size_t w = 0; w < k->nwaits; w++)
-        ins[k->wait[w]].recorded = true;
-    for (int l = 0; l < k->nlanes; l++)
-        lane_at[l + 2] += lane_at[l + 1];
-    for (int32_t i = 0; i < k->nins; i++)
-        lane_ins[lane_at[k->ins[i].lane + 1]++] = i;
-    *out = (struct rt_rank){.ins = ins, .nins = k->nins, .nlanes = k->nlanes, .lane_ins = lane_ins};
-    out->lane_at = lane_at;
-    out->wait = k->wait;
-    out->more = more;
-    out->arena = k->arena;
-    out->work = -1;
-    for (int i = 0; i < k->nbufs; i++)
-        if (k->buf[i].kind == K_work)
-            out->work = k->buf[i].off;
-    fill_homes(k, out);
-}
-
-/* Where the two sides of each message, or the members of each reduction, keep the tensor. */
-static struct rt_meeting *meetings(const struct program *p) {
-    struct rt_meeting *m = NEW(struct rt_meeting, p->nmsgs);
-    for (int r = 0; r < p->workers; r++)
-        for (int i = 0; i < p->rank[r].nins; i++) {
-            const struct rank *k = &p->rank[r];
-            const struct instr *x = &k->ins[i];
-            if (x->msg < 0)
-                continue;
-            struct rt_meeting *at = &m[x->msg];
-            const struct group *g = x->op == OP_REDUCE ? &p->group[k->lane[x->lane].group] : NULL;
-            if (!at->n) {
-                at->n = g ? g->n : 2;
-                at->rank = NEW(int32_t, at->n);
-                at->off = NEW(int64_t, at->n);
-            }
-            int me = op_lane[x->op] == LANE_RECV;
-            while (g && g->rank[me] != r)
-                me++;
-            const struct buf *b = &k->buf[k->arg[x->arg].buf];
-            ((int32_t *)at->rank)[me] = r;
-            ((int64_t *)at->off)[me] = b->off;
-            at->bytes = b->bytes;
-        }
-    return m;
-}
-
-struct rt_program *runtime_program(const struct spec *sp, const struct stage *st, const struct program *p) {
-    struct rt_program *out = NEW(struct rt_program, 1);
-    struct rt_stage *stage = NEW(struct rt_stage, p->stages + p->tied);
-    struct rt_rank *rank = NEW(struct rt_rank, p->workers);
-    for (int s = 0; s < p->stages + p->tied; s++)
-        stage[s] = st[s].rt;
-    for (int r = 0; r < p->workers; r++)
-        fill_rank(&p->rank[r], &rank[r]);
-    *out = (struct rt_program){.name = p->name, .workers = p->workers, .stages = p->stages, .batches = p->batches};
-    out->nmsgs = p->nmsgs;
-    out->sets = p->stages + p->tied;
-    out->model = &sp->model->rt;
-    out->stage = stage;
-    out->rank = rank;
-    out->msg = meetings(p);
-    return out;
-}
-
 /* ---- the same jobs on one rank ---- */
 
-static void compile_serial(const struct compile *c, struct compile *out) {
+static struct compile compile_serial(const struct compile *c) {
     struct spec *sp = NEW(struct spec, 1);
     *sp = *c->spec;
     sp->name = "serial";
@@ -151,11 +37,9 @@ static void compile_serial(const struct compile *c, struct compile *out) {
         sp->job[j].prio = sp->job[j].b;
     }
     sp->pred = NULL; /* the plain dependencies: what a custom pred() adds must not change the result */
-    *out = (struct compile){.spec = sp, .stage = c->stage, .graph = graph_build(sp)};
-    out->sched = sched_run(sp, c->stage, out->graph);
-    out->program = lower(sp, c->stage, out->graph, out->sched);
-    mem_plan(sp, out->program);
-    lanes_sync(out->program);
+    struct compile serial = {.spec = sp, .stage = c->stage};
+    compile_all(&serial, "");
+    return serial;
 }
 
 /* ---- training ---- */
@@ -189,23 +73,24 @@ static cuda_train_function *cuda_library(void) {
     return (cuda_train_function *)(uintptr_t)train;
 }
 
-static char **train_on_cuda(const struct rt_run *run, const struct run_args *a, struct cuda_run *cuda) {
+static char **train_on_cuda(const struct rt_run *run, const struct settings *settings, struct cuda_run *cuda) {
     char why[512];
-    *cuda = (struct cuda_run){.run = *run, .graph = !a->eager};
+    *cuda = (struct cuda_run){.run = *run, .graph = !settings->eager};
     char **arena = cuda_library()(cuda, why, sizeof why);
     if (!arena)
         die("%s", why);
     return arena;
 }
 
-static void tell_device(const struct run_args *a, const struct cuda_run *cuda) {
+static void tell_device(const struct settings *settings, const struct cuda_run *cuda) {
     fprintf(stderr,
             "pianola: %d ranks on %s, %s; device memory planned %lld bytes, taken %lld; %.1f us of CPU a step\n",
-            cuda->run.program->workers, cuda->device, a->eager ? "each step enqueued anew" : "one graph for the step",
-            (long long)cuda->planned, (long long)cuda->taken, 1e6 * cuda->host);
+            cuda->run.program->workers, cuda->device,
+            settings->eager ? "each step enqueued anew" : "one graph for the step", (long long)cuda->planned,
+            (long long)cuda->taken, 1e6 * cuda->host);
 }
 
-static struct trained train(const struct compile *c, const struct run_args *a, struct data *data, int64_t steps,
+static struct trained train(const struct compile *c, const struct settings *settings, struct data *data, int64_t steps,
                             int64_t kept, const char *what) {
     struct trained t = {.program = runtime_program(c->spec, c->stage, c->program), .kept = kept};
     int W = c->program->workers;
@@ -216,39 +101,20 @@ static struct trained train(const struct compile *c, const struct run_args *a, s
         t.stamp[r] = NEW(struct rt_stamp, kept * c->program->rank[r].nins);
     struct progress told = {.what = what, .steps = steps, .tty = isatty(STDERR_FILENO)};
     told.tokens = (int64_t)c->spec->model->rt.rows * c->spec->batches;
-    struct rt_run run = {.program = t.program, .data = data, .seed = a->seed, .steps = steps, .loss = t.loss};
+    struct rt_run run = {.program = t.program, .data = data, .seed = settings->seed, .steps = steps, .loss = t.loss};
     run.stamp = kept ? t.stamp : NULL;
     run.kept = kept;
     run.makespan = t.makespan;
-    run.progress = what && !a->quiet ? tell : NULL;
+    run.progress = what ? tell : NULL;
     run.context = &told;
-    t.arena = a->cuda ? train_on_cuda(&run, a, &t.cuda) : host_train(&run);
+    t.arena = settings->cuda ? train_on_cuda(&run, settings, &t.cuda) : host_train(&run);
     if (!t.arena)
         die("out of memory: the ranks of this schedule together need more than this machine has");
-    if (a->cuda && what)
-        tell_device(a, &t.cuda);
+    if (settings->cuda && what)
+        tell_device(settings, &t.cuda);
     for (int64_t s = 0; s < steps; s++)
         t.seconds += t.makespan[s];
     return t;
-}
-
-uint64_t fingerprint(const struct rt_program *p, char *const *arena) {
-    uint64_t hash = FNV_START;
-    for (int s = 0; s < p->sets; s++) {
-        const char *home = NULL;
-        for (int r = 0; r < p->workers; r++)
-            for (int h = 0; h < p->rank[r].nhomes; h++) {
-                if (p->rank[r].home[h].stage != s)
-                    continue;
-                struct rt_learned y = learned_at(p->model, &p->stage[s], &p->rank[r].home[h]);
-                const char *at = arena[r] + y.weight;
-                if (home && memcmp(home, at, (size_t)y.count * sizeof(float)) != 0)
-                    die("the homes of stage %d ended with different weights; this is a bug, please report it", s);
-                home = at;
-            }
-        hash = fingerprint_stage(hash, p->model, &p->stage[s], (const float *)(const void *)home);
-    }
-    return hash;
 }
 
 static double median(const double *x, int64_t n) {
@@ -290,16 +156,6 @@ static double predict(const struct compile *c, const struct compile *serial, con
     sp.link = NULL;
     sp.speed = NULL;
     return sim_run(&sp, st, c->program)->makespan;
-}
-
-const char *const *lane_names(const struct program *p, const struct rank *k) {
-    const char **name = NEW(const char *, k->nlanes);
-    for (int l = 0; l < k->nlanes; l++) {
-        struct text t = {0};
-        put_lane(&t, p, &k->lane[l]);
-        name[l] = t.s;
-    }
-    return name;
 }
 
 /* Time 0 is when the first of the steps that were kept began. */
@@ -372,7 +228,7 @@ static void print_json(const struct compile *c, const struct outcome *o) {
            o->measured);
 }
 
-/* What the device cannot train is refused before anything is. */
+/* What the device cannot train. */
 static void check_device(const struct compile *c, bool cuda) {
     const struct model *m = c->spec->model;
     int number = 0; /* of the layer, as the user counts */
@@ -390,52 +246,67 @@ static void check_device(const struct compile *c, bool cuda) {
         }
 }
 
-int run_command(struct compile *c, const struct run_args *a) {
+/* What cannot be done is refused before anything is. */
+static void check_run(const struct compile *c, const struct settings *settings) {
     if (!c->spec->model)
         die("`run` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua");
-    check_device(c, a->cuda);
-    if (a->timeline && strcmp(a->timeline, "-") == 0)
+    check_device(c, settings->cuda);
+    if (settings->timeline && strcmp(settings->timeline, "-") == 0)
         die("--timeline -: the report goes to stdout; name a file");
-    check_apart(a->timeline, a->data);
-    check_target(a->timeline, &c->args);
-    char why[512];
-    struct data *data = data_open(&c->spec->model->rt, a->data, a->seed, why, sizeof why);
-    if (!data)
-        die("%s", why);
+    check_apart(settings->timeline, settings->data);
+    check_target(settings->timeline, &c->args);
+}
+
+/* What is going to run, on what. */
+static void print_plan(const struct compile *c, const struct settings *settings, const struct style *style) {
     const char *blas = host_blas();
-    if (!a->json) {
+    if (!settings->json) {
         struct text t = {0};
-        emit_grid(&t, c->program, c->timeline, c->report->unit, &a->style);
-        emit_report(&t, c->report, &a->style);
+        emit_grid(&t, c->program, c->timeline, c->report->unit, style);
+        emit_report(&t, c->report, style);
         fwrite(t.s, 1, t.n, stdout);
         fflush(stdout);
     }
-    if (c->spec->model->rt.input == INPUT_TOKENS && !a->data)
+    if (c->spec->model->rt.input == INPUT_TOKENS && !settings->data)
         fprintf(stderr, "pianola: no --data: training on random tokens; give a text with --data FILE\n");
-    if (!a->cuda)
+    if (!settings->cuda)
         fprintf(stderr, "pianola: %d ranks in one process, OpenBLAS kernel %s, one thread a rank\n", c->spec->workers,
                 blas);
-    int64_t kept = a->timeline ? a->steps - timeline_first(0, a->steps) : 0;
-    struct trained t = train(c, a, data, a->steps, kept, "training");
-    struct outcome o = {.steps = a->steps, .first = t.loss[0], .last = t.loss[a->steps - 1], .compared = a->compare};
-    o.step = t.seconds / (double)a->steps;
-    o.tokens_per_second = (double)c->spec->model->rt.rows * c->spec->batches / o.step;
+}
+
+int cmd_run(const struct settings *settings) {
+    struct style style = terminal_style(settings);
+    struct compile c = {.args = settings->args};
+    compile_all(&c, "");
+    check_run(&c, settings);
+    char why[512];
+    struct data *data = data_open(&c.spec->model->rt, settings->data, settings->seed, why, sizeof why);
+    if (!data)
+        die("%s", why);
+    print_plan(&c, settings, &style);
+    int64_t kept = settings->timeline ? settings->steps - timeline_first(0, settings->steps) : 0;
+    struct trained t = train(&c, settings, data, settings->steps, kept, "training");
+    struct outcome o = {.steps = settings->steps,
+                        .first = t.loss[0],
+                        .last = t.loss[settings->steps - 1],
+                        .compared = settings->one_rank};
+    o.step = t.seconds / (double)settings->steps;
+    o.tokens_per_second = (double)c.spec->model->rt.rows * c.spec->batches / o.step;
     o.weights = fingerprint(t.program, t.arena);
-    o.measured = median(t.makespan, a->steps);
-    o.cores = a->cuda ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
-    o.cuda = a->cuda ? &t.cuda : NULL;
-    int64_t steps = a->compare ? a->steps : 3; /* on one rank */
-    struct compile serial;
-    compile_serial(c, &serial);
-    struct trained alone = train(&serial, a, data, steps, 1, a->compare ? "one rank" : NULL);
-    o.predicted = predict(c, &serial, &alone);
+    o.measured = median(t.makespan, settings->steps);
+    o.cores = settings->cuda ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
+    o.cuda = settings->cuda ? &t.cuda : NULL;
+    int64_t steps = settings->one_rank ? settings->steps : 3; /* on one rank */
+    struct compile serial = compile_serial(&c);
+    struct trained alone = train(&serial, settings, data, steps, 1, settings->one_rank ? "one rank" : NULL);
+    o.predicted = predict(&c, &serial, &alone);
     o.work = median(alone.makespan, steps);
-    for (int64_t s = 0; a->compare && s < a->steps; s++)
+    for (int64_t s = 0; settings->one_rank && s < settings->steps; s++)
         o.largest = fmax(o.largest, fabs((double)t.loss[s] - alone.loss[s]) / fabs(alone.loss[s]));
-    o.same_weights = a->compare && fingerprint(alone.program, alone.arena) == o.weights;
-    if (a->timeline)
-        write_timeline(c, &t, a->steps, a->timeline);
-    (a->json ? print_json : print_text)(c, &o);
+    o.same_weights = settings->one_rank && fingerprint(alone.program, alone.arena) == o.weights;
+    if (settings->timeline)
+        write_timeline(&c, &t, settings->steps, settings->timeline);
+    (settings->json ? print_json : print_text)(&c, &o);
     host_free(t.program, t.arena);
     host_free(alone.program, alone.arena);
     data_close(data);

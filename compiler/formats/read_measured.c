@@ -1,4 +1,5 @@
 /* What a measured run left: a file, or of ranks that were processes a folder with a file each, which become one. */
+#include "base/read_file.h"
 #include "formats.h"
 #include <errno.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 
 static const char *file_of(const char *dir, int rank) { return format("%s/timeline.%d.tsv", dir, rank); }
 
-bool holds_times(const char *path) {
+bool holds_measured(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode) && access(file_of(path, 0), F_OK) == 0;
 }
@@ -58,7 +59,7 @@ static struct timeline_rows *read_folder(const char *dir) {
     return merge(dir, of, n);
 }
 
-struct timeline_rows *read_times(const char *path) {
+struct timeline_rows *read_measured(const char *path) {
     struct stat st;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return read_folder(path);

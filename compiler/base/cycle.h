@@ -1,0 +1,8 @@
+/* Cycles of directed graphs, to show why nothing can go on. */
+#ifndef PIANOLA_CYCLE_H
+#define PIANOLA_CYCLE_H
+#include <stdint.h>
+
+/* The shortest cycle of a directed graph in compressed rows (to[at[v]..at[v+1])); there must be one. */
+int32_t *shortest_cycle(int n, const int32_t *at, const int32_t *to, int *len);
+#endif

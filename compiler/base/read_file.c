@@ -1,0 +1,53 @@
+#include "read_file.h"
+#include "base.h"
+#include <errno.h>
+#include <string.h>
+
+/* Normalises text from other systems' editors: drops a byte order mark, and ends lines with \n. */
+static size_t plain_text(char *s, size_t n) {
+    size_t to = 0, from = n >= 3 && !memcmp(s, "\xef\xbb\xbf", 3) ? 3 : 0;
+    if (memchr(s, 0, n))
+        return n; /* no text */
+    for (; from < n; from++)
+        if (s[from] != '\r' || s[from + 1] != '\n')
+            s[to++] = s[from];
+    s[to] = 0;
+    return to;
+}
+
+char *read_file(const char *path, size_t *size) {
+    static bool stdin_was_read;
+    bool in = strcmp(path, "-") == 0;
+    if (in && stdin_was_read)
+        die("-: stdin was read already; name a file for one of the two");
+    stdin_was_read |= in;
+    FILE *f = in ? stdin : fopen(path, "rb");
+    if (!f)
+        die("%s: %s", path, strerror(errno));
+    char *s = NULL;
+    size_t cap = 0, n = 0, got;
+    do {
+        GROW(s, cap, n + 65537);
+        errno = 0;
+        got = fread(s + n, 1, 65536, f);
+        n += got;
+    } while (got > 0);
+    int err = ferror(f) ? errno : 0;
+    if (!in)
+        fclose(f);
+    if (err)
+        die("%s: %s", path, strerror(err));
+    s[n] = 0;
+    n = plain_text(s, n);
+    if (size)
+        *size = n;
+    return s;
+}
+
+const char *file_text(const char *path) {
+    size_t size;
+    const char *s = read_file(path, &size);
+    if (strlen(s) != size)
+        die("%s: byte %zu is zero: this is no text", path, strlen(s));
+    return s;
+}

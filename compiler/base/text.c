@@ -1,0 +1,113 @@
+#include "text.h"
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void put_bytes(struct text *t, const char *s, size_t n) {
+    GROW(t->s, t->cap, t->n + n + 1);
+    memcpy(t->s + t->n, s, n);
+    t->n += n;
+    t->s[t->n] = 0;
+}
+
+void put(struct text *t, const char *fmt, ...) {
+    char small[256];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(small, sizeof small, fmt, ap);
+    va_end(ap);
+    if ((size_t)n < sizeof small) {
+        put_bytes(t, small, (size_t)n);
+        return;
+    }
+    GROW(t->s, t->cap, t->n + (size_t)n + 1);
+    va_start(ap, fmt);
+    vsnprintf(t->s + t->n, (size_t)n + 1, fmt, ap);
+    va_end(ap);
+    t->n += (size_t)n;
+}
+
+void put_word(struct text *t, const char *s) { put_bytes(t, s, strlen(s)); }
+
+void put_int(struct text *t, int64_t v) {
+    char digits[24], *s = digits + sizeof digits;
+    uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+    do
+        *--s = (char)('0' + u % 10);
+    while (u /= 10);
+    if (v < 0)
+        *--s = '-';
+    put_bytes(t, s, (size_t)(digits + sizeof digits - s));
+}
+
+size_t put_utf8(struct text *t, const char *s) {
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char *c = (const unsigned char *)s;
+    size_t n = *c < 0x80 ? 1 : *c < 0xc0 ? 0 : *c < 0xe0 ? 2 : *c < 0xf0 ? 3 : *c < 0xf8 ? 4 : 0, i = 1;
+    uint32_t x = *c & (n > 1 ? 0x7fu >> n : 0x7fu);
+    for (; i < n && (c[i] & 0xc0) == 0x80; i++)
+        x = x << 6 | (c[i] & 0x3f);
+    if (n == 0 || i < n || x < least[n] || x > 0x10ffff || (x >= 0xd800 && x < 0xe000) || (x & 0xfffe) == 0xfffe) {
+        put_bytes(t, "\xef\xbf\xbd", 3);
+        return 1;
+    }
+    put_bytes(t, s, n);
+    return n;
+}
+
+const char *tame(const char *s) {
+    char *t = copy_string(s);
+    for (char *c = t; *c; c++)
+        if (*c < ' ' || *c > '~' || strchr("\"\\*?", *c))
+            *c = '_';
+    return t;
+}
+
+const char *number(double x, char *buf) {
+    if (x == floor(x) && fabs(x) < 9007199254740992.0) {
+        snprintf(buf, 32, "%lld", (long long)x);
+        return buf;
+    }
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(buf, 32, "%.*g", digits, x);
+        if (strtod(buf, NULL) == x)
+            break;
+    }
+    return buf;
+}
+
+static int distance(const char *a, const char *b) {
+    int la = (int)strlen(a), lb = (int)strlen(b), row[64];
+    if (la >= 63 || lb >= 63)
+        return INT_MAX; /* no name of ours is that long */
+    for (int j = 0; j <= lb; j++)
+        row[j] = j;
+    for (int i = 1; i <= la; i++) {
+        int diag = row[0];
+        row[0] = i;
+        for (int j = 1; j <= lb; j++) {
+            int up = row[j], best = diag + (a[i - 1] != b[j - 1]);
+            if (up + 1 < best)
+                best = up + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            diag = up;
+            row[j] = best;
+        }
+    }
+    return row[lb];
+}
+
+const char *nearest(const char *word, const char *const *names, int n) {
+    const char *best = NULL;
+    int least = (int)strlen(word) / 3 + 2; /* a third of the letters may be wrong */
+    for (int i = 0; i < n; i++) {
+        int d = distance(word, names[i]);
+        if (d < least) {
+            least = d;
+            best = names[i];
+        }
+    }
+    return best;
+}

@@ -1,0 +1,14 @@
+/* `pianola import`: PyTorch's schedule CSV as a schedule script. */
+#include "base/read_file.h"
+#include "command.h"
+#include "files.h"
+#include "formats/formats.h"
+
+int cmd_import(const struct settings *settings) {
+    const char *path = settings->file[0];
+    struct text t = {0};
+    check_target(settings->output, &(struct script_args){.schedule = path});
+    read_torch(&t, path, file_text(path));
+    write_file(settings->output ? settings->output : "-", &t);
+    return 0;
+}

@@ -1,0 +1,80 @@
+/* `pianola show`: what was compiled, in one of the formats. */
+#include "command.h"
+#include "compile.h"
+#include "files.h"
+#include "format_table.h"
+#include "options.h"
+#include "terminal.h"
+#include <string.h>
+#include <unistd.h>
+
+/* Before anything is compiled: what is asked for can be drawn. */
+static void check_style(const struct style *s, const struct format *f) {
+    if (!(f->traits & DRAWN) && (s->with || s->by || s->from > 0 || s->to > 0))
+        die("--with, --color-by, --from and --to are for what is drawn: --format %s", listed(format_words_with(DRAWN)));
+    if (!(f->traits & ARROWS) && s->with & WITH_SENDS)
+        die("--with sends: arrows are for pictures, --format %s; try --with lanes", listed(format_words_with(ARROWS)));
+    if (s->to > 0 && s->to <= s->from)
+        die("--to %g: not after --from %g", s->to, s->from);
+}
+
+/* Once it is known how long the timeline is: it goes on where the drawing begins. */
+static void check_from(const struct compile *c, const struct style *s) {
+    struct measure m = measure_of(c->timeline->makespan, c->report->unit, s->ascii);
+    if (s->from > 0 && s->from * m.one >= c->timeline->makespan)
+        die("--from %g: the timeline ends at %g %s", s->from, c->timeline->makespan / m.one, m.name);
+}
+
+static void write_ranks(const struct compile *c, const struct format *f, const char *dir) {
+    const char *more = format("%s/rank%d%s", dir, c->program->workers, f->suffix);
+    if (access(more, F_OK) == 0)
+        die("%s: of a trace with more ranks; together they would be read as one: remove it, or name another folder",
+            more);
+    make_folder(dir);
+    for (int k = 0; k < c->program->workers; k++) {
+        struct text t = {0};
+        f->emit_rank(&t, c, k);
+        stage_file(format("%s/rank%d%s", dir, k, f->suffix), &t, false);
+    }
+    place_files();
+}
+
+static const struct format *format_of(const struct settings *settings) {
+    if (settings->json && settings->format && strcmp(settings->format, "json") != 0)
+        die("--json and --format %s exclude each other", settings->format);
+    const char *name = settings->json ? "json" : settings->format ? settings->format : formats[0].name;
+    return &formats[choice("format", name)];
+}
+
+int cmd_show(const struct settings *settings) {
+    if (settings->list)
+        return list_schedules();
+    const struct format *f = format_of(settings);
+    check_style(&settings->style, f);
+    if (settings->measured && !(f->traits & TIMED))
+        die("--measured: --format %s has no times", f->name);
+    if (f->emit_rank && !settings->output)
+        die("--format %s writes a file for each rank: give their folder with -o DIR", f->name);
+    const char *dir = f->emit_rank ? folder_named(settings->output) : NULL;
+    if (!dir) {
+        check_target(settings->output, &settings->args);
+        check_apart(settings->output, settings->measured);
+    }
+    struct compile c = {.args = settings->args};
+    compile_all(&c, settings->dump);
+    if (settings->measured)
+        take_measured(&c, settings->measured);
+    if (dir) {
+        write_ranks(&c, f, dir);
+        return 0;
+    }
+    struct style style = settings->style;
+    struct text t = {0};
+    if (f->traits & DRAWN) {
+        style = terminal_style(settings);
+        check_from(&c, &style);
+    }
+    f->emit(&t, &c, &style);
+    write_file(settings->output ? settings->output : "-", &t);
+    return 0;
+}

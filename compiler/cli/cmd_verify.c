@@ -1,0 +1,38 @@
+/* `pianola verify`: the proof of a program that only its text describes. */
+#include "base/put_json.h"
+#include "base/read_file.h"
+#include "command.h"
+#include "formats/formats.h"
+#include "verify/verify.h"
+
+/* null: not decided, since another one fell first. */
+void print_claims(const struct refutation *no) {
+    printf(", \"model\": \"%s\", \"claims\": [", MACHINE_MODEL);
+    for (int i = 0; i < NCLAIMS; i++)
+        printf("%s{\"claim\": \"%s\", \"says\": %s, \"holds\": %s}", i ? ", " : "", claim_word[i],
+               quoted(claim_what[i]),
+               !no || no->holds >> i & 1 ? "true"
+               : no->claim == 1 << i     ? "false"
+                                         : "null");
+    printf("]");
+}
+
+int cmd_verify(const struct settings *settings) {
+    const char *path = settings->file[0];
+    const struct program *p = read_text(path, file_text(path));
+    struct refutation *no = verify_text(p);
+    int claim = 0;
+    while (no && no->claim >> (claim + 1))
+        claim++;
+    if (settings->json) {
+        printf("{\"schema\": 1, \"proved\": %s", no ? "false" : "true");
+        print_claims(no);
+        if (no)
+            printf(", \"claim\": \"%s\", \"why\": %s", claim_word[claim], quoted(no->why));
+        printf("}\n");
+    } else if (no)
+        printf("%s: refuted (%s)\n%s\n", path, claim_word[claim], no->why);
+    else
+        printf("%s: proved: %s on %d ranks, machine model %s\n", path, p->name, p->workers, MACHINE_MODEL);
+    return no != NULL;
+}

@@ -1,0 +1,36 @@
+/* What the command line says, and the commands that act on it: each returns the program's exit status. */
+#ifndef PIANOLA_COMMAND_H
+#define PIANOLA_COMMAND_H
+#include "draw/draw.h"
+#include "ir/spec.h"
+
+struct settings {
+    struct script_args args;
+    const char *const *file; /* what is no option; args.schedule is the first */
+    int nfiles;
+    const char *output, *format, *dump, *color, *measured, *data, *timeline, *sort;
+    const char *fail_on, *fit, *svg, *html;
+    int64_t steps, step; /* to train; the one whose checkpoint is meant, or -1 */
+    uint64_t seed;
+    struct style style;
+    bool json, list, markdown, one_rank, cuda, eager, git; /* eager: no graph */
+};
+
+int cmd_check(const struct settings *settings);
+int cmd_show(const struct settings *settings);
+int cmd_compare(const struct settings *settings);
+int cmd_diff(const struct settings *settings);
+int cmd_compile(const struct settings *settings);
+int cmd_run(const struct settings *settings);
+int cmd_verify(const struct settings *settings);
+int cmd_export(const struct settings *settings);
+int cmd_import(const struct settings *settings);
+
+/* cmd_verify.c: of a JSON object, its claims one by one; no: what was refuted, or NULL */
+struct refutation;
+void print_claims(const struct refutation *no);
+/* cmd_compare.c: the words that --sort takes */
+const char *column_words(void);
+/* shipped.c */
+int list_schedules(void);
+#endif

@@ -1,0 +1,53 @@
+/* `pianola show --list`: the schedules that came with this program. */
+#include "base/read_file.h"
+#include "command.h"
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Beside the program's folder when it was built, in share/ when it was installed. */
+static const char *shipped_folder(void) {
+    static const char *const places[] = {"../schedules", "../share/pianola/schedules"};
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n <= 0)
+        die("--list: cannot find this program's own place: %s", strerror(errno));
+    self[n] = 0;
+    *strrchr(self, '/') = 0;
+    for (int i = 0; i < 2; i++) {
+        char *path = realpath(format("%s/%s", self, places[i]), NULL);
+        const char *found = path ? copy_string(path) : NULL;
+        free(path);
+        if (found)
+            return found;
+    }
+    die("--list: no schedules in %s/%s or %s/%s", self, places[0], self, places[1]);
+}
+
+static int is_script(const struct dirent *e) {
+    const char *dot = strchr(e->d_name, '.'); /* pianola.d.lua is for editors */
+    return dot && strcmp(dot, ".lua") == 0;
+}
+
+static int by_bytes(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
+
+/* Each with its first line, a comment that says what it is. */
+int list_schedules(void) {
+    const char *folder = shipped_folder();
+    struct dirent **entry;
+    int n = scandir(folder, &entry, is_script, by_bytes);
+    if (n < 0)
+        die("%s: %s", folder, strerror(errno));
+    printf("In %s:\n\n", folder);
+    for (int i = 0; i < n; i++) {
+        size_t size;
+        const char *title = read_file(format("%s/%s", folder, entry[i]->d_name), &size);
+        title += strspn(title, "- ");
+        printf("  %-18s %.*s\n", entry[i]->d_name, (int)strcspn(title, "\n"), title);
+        free(entry[i]);
+    }
+    free(entry);
+    return 0;
+}

@@ -1,0 +1,49 @@
+/* What the terminal shows, unless options say otherwise. */
+#include "terminal.h"
+#include "options.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static int usable_width(const struct settings *settings) {
+    struct winsize size;
+    if (settings->style.width)
+        return settings->style.width;
+    if (!isatty(STDOUT_FILENO))
+        return 120; /* a pipe gets the same text whatever the terminal */
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    const char *columns = getenv("COLUMNS");
+    return columns && atoi(columns) > 0 ? atoi(columns) : 80;
+}
+
+/* --color, then NO_COLOR, then FORCE_COLOR, then TERM=dumb, then whether this is a terminal (no-color.org). */
+static bool use_color(const char *when) {
+    const char *no = getenv("NO_COLOR"), *force = getenv("FORCE_COLOR"), *term = getenv("TERM");
+    enum { ALWAYS, NEVER, AUTO } how = when ? choice("color", when) : AUTO;
+    if (how != AUTO)
+        return how == ALWAYS;
+    if (no && *no)
+        return false;
+    if (force && *force)
+        return true;
+    return !(term && strcmp(term, "dumb") == 0) && isatty(STDOUT_FILENO);
+}
+
+/* Whether the locale takes characters beyond ASCII: LC_ALL, LC_CTYPE, LANG, the first that says something; else it is
+ * C. */
+bool is_utf8(void) {
+    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    const char *locale = NULL;
+    for (int i = 0; i < 3 && !(locale && *locale); i++)
+        locale = getenv(names[i]);
+    return locale && (strcasestr(locale, "UTF-8") || strcasestr(locale, "UTF8"));
+}
+
+struct style terminal_style(const struct settings *settings) {
+    struct style style = settings->style;
+    style.width = usable_width(settings);
+    style.color = use_color(settings->color);
+    return style;
+}

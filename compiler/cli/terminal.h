@@ -1,0 +1,9 @@
+/* What the terminal shows, unless options say otherwise. */
+#ifndef PIANOLA_TERMINAL_H
+#define PIANOLA_TERMINAL_H
+#include "command.h"
+
+struct style
+terminal_style(const struct settings *settings); /* the style asked for, with the terminal's width and colours */
+bool is_utf8(void);
+#endif

@@ -1,0 +1,57 @@
+/* What is written beside and on what is drawn: times, bytes, lanes. */
+#include "draw.h"
+#include <math.h>
+#include <string.h>
+
+struct measure measure_of(double largest, const char *unit, bool ascii) {
+    static const struct measure flops[] = {{1e15, "PFLOP"}, {1e12, "TFLOP"}, {1e9, "GFLOP"}, {1e6, "MFLOP"}};
+    if (!strcmp(unit, "s"))
+        return largest >= 1      ? (struct measure){1, "s"}
+               : largest >= 1e-3 ? (struct measure){1e-3, "ms"}
+                                 : (struct measure){1e-6, ascii ? "us" : "µs"};
+    if (!strcmp(unit, "FLOP"))
+        for (int i = 0; i < 4; i++)
+            if (largest >= flops[i].one)
+                return flops[i];
+    return (struct measure){1, !strcmp(unit, "F") ? "units" : unit};
+}
+
+const char *bytes_text(double n, char buf[32]) {
+    static const char *const name[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    if (n < 10 << 10) {
+        snprintf(buf, 32, "%.0f B", n);
+        return buf;
+    }
+    double x = n / 1024;
+    int i = 0;
+    for (; x >= 1023.95 && i < 5; i++)
+        x /= 1024;
+    snprintf(buf, 32, x < 1e6 ? "%.1f %s" : "%.4g %s", x, name[i]);
+    return buf;
+}
+
+const char *time_text(double t, const struct measure *m, char buf[32]) {
+    double x = t / m->one;
+    bool whole = fabs(x) >= 1000 || x == floor(x);
+    snprintf(buf, 32, whole && fabs(x) < 1e15 ? "%.0f" : "%.4g", x);
+    return buf;
+}
+
+const char *lane_label(const struct program *p, const struct lane *l) {
+    struct text t = {0};
+    put_lane(&t, p, l);
+    return t.n > 10 && l->kind == LANE_GROUP ? format("group of %d", p->group[l->group].n) : t.s;
+}
+
+bool several_stages(const struct program *p) {
+    for (int r = 0; r < p->workers; r++)
+        for (int i = 0, first = -1; i < p->rank[r].nins; i++) {
+            const struct instr *in = &p->rank[r].ins[i];
+            if (in->op > OP_W)
+                continue;
+            if (first >= 0 && in->stage != first)
+                return true;
+            first = in->stage;
+        }
+    return false;
+}
