@@ -86,7 +86,7 @@ static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 static inline int __popc(unsigned x) { /* not the builtin: without -mpopcnt it is a call */
     x -= x >> 1 & 0x55555555u;
     x = (x & 0x33333333u) + (x >> 2 & 0x33333333u);
-    return (int)((x + (x >> 4) & 0x0f0f0f0fu) * 0x01010101u >> 24);
+    return (int)(((x + (x >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24);
 }
 static inline int __ffs(unsigned x) { return __builtin_ffs((int)x); }
 static inline int __clz(unsigned x) { return x ? __builtin_clz(x) : 32; }
