@@ -58,7 +58,7 @@ static void init_linear(const struct rt_model *m, const struct rt_layer *l, floa
         init_normal(w, (int64_t)l->in * l->out, 1 / sqrtf((float)l->in), key, 0);
 }
 
-static void init_layernorm(const struct rt_model *m, const struct rt_layer *l, float *w, uint64_t key) {
+static void init_scale(const struct rt_model *m, const struct rt_layer *l, float *w, uint64_t key) {
     (void)m, (void)key;
     for (int j = 0; j < l->out; j++)
         w[j] = 1;
@@ -68,7 +68,7 @@ static void init_layernorm(const struct rt_model *m, const struct rt_layer *l, f
 static void (*const init[NLAYERS])(const struct rt_model *m, const struct rt_layer *l, float *w, uint64_t key) = {
     [LAYER_embedding] = init_embedding,
     [LAYER_linear] = init_linear,
-    [LAYER_layernorm] = init_layernorm,
+    [LAYER_layernorm] = init_scale,
 };
 
 void host_init(const struct rt_model *m, const struct rt_stage *s, float *w, uint64_t seed) {
