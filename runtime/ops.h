@@ -78,20 +78,30 @@ enum costclass { COST_JOB, COST_UPDATE, COST_ADD, COST_LINK, COST_RING };
 
 enum { NDIRS = 5 }; /* jobs are ops OP_F .. OP_W */
 
-/* Layers. X(name, has parameters, meaning). A tensor is rows x columns of the model's precision; a row is a token
- * or a sample. fork and join bracket a residual block: fork keeps its input, join adds it to the block's output. */
+/* Layers. X(name, parameters, meaning)
+ *
+ * A tensor is rows x columns of the model's precision; a row is a token or a sample. fork and join bracket a residual
+ * block: fork keeps its input, join adds it to the block's output.
+ *
+ * parameters  MATRIX(name, rows, columns) and VECTOR(name, n), in the order in which they lie, by the names that
+ *             checkpoints give them. One without elements is not there. l is the layer, m the model; shared: the
+ *             embedding's tokens are a table of their own, which the unembedding shares. On integers a bias's sums
+ *             would have too many terms to be exact: see store/data.c. */
 #define LAYERS(X)                                                                                                      \
-    X(embedding, true, "token and position embedding: tokens -> rows x out")                                           \
-    X(linear, true, "y = x W + bias; W is in x out, bias out")                                                         \
-    X(relu, false, "y = max(x, 0)")                                                                                    \
-    X(gelu, false, "y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))  (Hendrycks & Gimpel 2016)")                   \
-    X(layernorm, true, "y = gamma (x - mean) / sqrt(var + 1e-5) + beta over columns  (Ba et al. 2016)")                \
-    X(attention, false, "causal multi-head self-attention on q,k,v side by side: 3C -> C  (Vaswani et al. 2017)")      \
-    X(fork, false, "opens a residual block")                                                                           \
-    X(join, false, "closes a residual block: y = x + the fork's input")                                                \
-    X(unembedding, false, "y = x E^T; E is the embedding's tokens, shared with it  (Press & Wolf 2017)")               \
-    X(cross_entropy, false, "mean over rows of -log softmax(x)[target]; the last layer")                               \
-    X(mse, false, "sum over columns of (x - target)^2 / 2, mean over rows; the last layer")
+    X(embedding, MATRIX(token, shared ? 0 : m->vocab, l->out) MATRIX(position, l->context, l->out),                    \
+      "token and position embedding: tokens -> rows x out")                                                            \
+    X(linear, MATRIX(weight, l->in, l->out) VECTOR(bias, m->input == INPUT_INTEGERS ? 0 : l->out),                     \
+      "y = x W + bias; W is in x out, bias out")                                                                       \
+    X(relu, , "y = max(x, 0)")                                                                                         \
+    X(gelu, , "y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))  (Hendrycks & Gimpel 2016)")                        \
+    X(layernorm, VECTOR(gamma, l->out) VECTOR(beta, l->out),                                                           \
+      "y = gamma (x - mean) / sqrt(var + 1e-5) + beta over columns  (Ba et al. 2016)")                                 \
+    X(attention, , "causal multi-head self-attention on q,k,v side by side: 3C -> C  (Vaswani et al. 2017)")           \
+    X(fork, , "opens a residual block")                                                                                \
+    X(join, , "closes a residual block: y = x + the fork's input")                                                     \
+    X(unembedding, , "y = x E^T; E is the embedding's tokens, shared with it  (Press & Wolf 2017)")                    \
+    X(cross_entropy, , "mean over rows of -log softmax(x)[target]; the last layer")                                    \
+    X(mse, , "sum over columns of (x - target)^2 / 2, mean over rows; the last layer")
 
 #define X(name, ...) LAYER_##name,
 enum layer_kind { LAYERS(X) NLAYERS };
@@ -131,7 +141,37 @@ struct rt_stage {
     int64_t act, grad, stash, ext, input, weight, opt, work; /* bytes; wstash = stash + ext */
 };
 
-enum optimizer { OPT_NONE, OPT_SGD, OPT_ADAMW };
+/* Optimizers. X(NAME, name, moments, flop, fields)
+ *
+ * moments  what it keeps of every weight besides the weight, an fp32 each: a letter for each, which checkpoints add to
+ *          the parameter's name. "mv": layer.5.weight.m and layer.5.weight.v. They are 0 before step 1.
+ * flop     of one weight's step
+ * fields   FIELD(name, range, default) each, what a script gives it; NAN: the script must */
+#define OPTIMIZERS(X)                                                                                                  \
+    X(SGD, sgd, "", 2, FIELD(lr, ABOVE_0, NAN))                                                                        \
+    X(ADAMW, adamw, "mv", 14,                                                                                          \
+      FIELD(lr, ABOVE_0, NAN) FIELD(beta1, BELOW_1, 0.9) FIELD(beta2, BELOW_1, 0.95) FIELD(eps, ABOVE_0, 1e-8)         \
+          FIELD(decay, FROM_0, 0))
+
+/* The fields of all of them, as a model has them; 0: its optimizer has none of that name. */
+#define RATES(X) X(lr) X(beta1) X(beta2) X(eps) X(decay)
+
+#define X(NAME, ...) OPT_##NAME,
+enum optimizer { OPT_NONE, OPTIMIZERS(X) NOPTIMIZERS };
+#undef X
+#define X(NAME, name, moments, ...) moments,
+static inline const char *moments_of(int optimizer) {
+    static const char *const letters[NOPTIMIZERS] = {"", OPTIMIZERS(X)};
+    return letters[optimizer];
+}
+#undef X
+static inline int count_moments(int optimizer) {
+    int n = 0;
+    while (moments_of(optimizer)[n])
+        n++;
+    return n;
+}
+
 enum input_kind { INPUT_NONE, INPUT_TOKENS, INPUT_INTEGERS };
 enum precision { FP32, BF16 }; /* of weights, activations and their gradients; sums, statistics and masters are fp32 */
 static inline int64_t precision_bytes(int precision) { return precision == BF16 ? 2 : 4; }
@@ -143,8 +183,44 @@ struct rt_model {
     int32_t context, vocab; /* tokens */
     int32_t features;       /* integers: columns of input and target */
     int32_t optimizer;      /* enum optimizer */
-    float lr, beta1, beta2, eps, decay;
+#define X(name) float name;
+    RATES(X)
+#undef X
     int32_t batches;   /* microbatches per step; the loss is their mean */
     int32_t precision; /* enum precision */
 };
+
+/* The parameters of a layer, one behind the other. */
+enum { MOST_PARAMETERS = 4 };
+struct rt_parameter {
+    const char *name;
+    int32_t ndims; /* a vector has 1 */
+    int64_t dim[2], count;
+};
+struct rt_parameters {
+    int32_t n;
+    struct rt_parameter at[MOST_PARAMETERS];
+};
+static inline void add_parameter(struct rt_parameters *p, const char *name, int32_t ndims, int64_t rows,
+                                 int64_t columns) {
+    struct rt_parameter one = {name, ndims, {rows, columns}, ndims == 1 ? rows : rows * columns};
+    if (one.count > 0)
+        p->at[p->n++] = one;
+}
+/* What LAYERS says of layer l of model m. */
+static inline struct rt_parameters parameters_of(const struct rt_model *m, const struct rt_layer *l, bool shared) {
+    struct rt_parameters p;
+    p.n = 0;
+    switch (l->kind) {
+#define MATRIX(name, rows, columns) add_parameter(&p, #name, 2, rows, columns);
+#define VECTOR(name, n)             add_parameter(&p, #name, 1, n, 0);
+#define X(name, parameters, ...)                                                                                       \
+    case LAYER_##name: parameters break;
+        LAYERS(X)
+#undef X
+#undef MATRIX
+#undef VECTOR
+    }
+    return p;
+}
 #endif

@@ -121,13 +121,13 @@ struct rt_home { /* a stage, or the table, whose weights live on a rank */
 /* What a stage has learned, in fp32 at any precision. Checkpoints keep it, and runs are compared by it. With bf16, the
  * optimizer state begins with the master weights, and the weights are the masters rounded to nearest even. */
 struct rt_learned {
-    int64_t weight, moments; /* arena offsets; moments: AdamW's of first, then of second order; -1: none */
+    int64_t weight, moments; /* arena offsets; moments: one array after the other (moments_of); -1: none */
     int64_t count;           /* floats of each */
 };
 static inline struct rt_learned learned_at(const struct rt_model *m, const struct rt_stage *s,
                                            const struct rt_home *h) {
     int64_t n = weight_count(m, s), masters = m->precision == BF16 ? 4 * n : 0;
-    int64_t moments = m->optimizer == OPT_ADAMW ? h->opt + masters : -1;
+    int64_t moments = *moments_of(m->optimizer) ? h->opt + masters : -1;
     struct rt_learned y = {masters ? h->opt : h->weight, moments, n};
     return y;
 }

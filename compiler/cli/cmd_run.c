@@ -7,6 +7,7 @@
 #include "command.h"
 #include "compile.h"
 #include "files.h"
+#include "passes/layers.h"
 #include "runtime_program.h"
 #include "terminal.h"
 #include <dlfcn.h>
@@ -238,7 +239,7 @@ static void check_device(const struct compile *c, bool cuda) {
     for (int s = 0; cuda && s < c->spec->stages; s++)
         for (int i = 0; i < c->stage[s].rt.nlayers; i++) {
             const struct rt_layer *l = &c->stage[s].rt.layer[i];
-            number += l->kind != LAYER_fork && l->kind != LAYER_join;
+            number += row_of(l->kind)->block == 0;
             if (l->kind == LAYER_attention && l->out / l->heads > CUDA_HEAD)
                 die("layer %d (attention): its heads have %d columns; --device cuda takes at most %d: use at least "
                     "heads = %d",

@@ -117,7 +117,7 @@ void help_ops(FILE *out) {
 #undef X
           },
       layers[NLAYERS] = {
-#define X(name, has_parameters, meaning) {#name, "", meaning},
+#define X(name, parameters, meaning) {#name, "", meaning},
           LAYERS(X)
 #undef X
       };

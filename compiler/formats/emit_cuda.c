@@ -88,14 +88,19 @@ static void put_values(struct text *t, const char *indent, const char *values, c
 
 static void emit_model(struct text *t, const struct rt_model *m) {
     static const char *const input[] = {"INPUT_NONE", "INPUT_TOKENS", "INPUT_INTEGERS"};
-    static const char *const optimizer[] = {"OPT_NONE", "OPT_SGD", "OPT_ADAMW"};
+#define X(NAME, ...) "OPT_" #NAME,
+    static const char *const optimizer[NOPTIMIZERS] = {"OPT_NONE", OPTIMIZERS(X)};
+#undef X
+    const char *rates = "", *names = "";
+#define X(name)                                                                                                        \
+    rates = format("%s %s,", rates, float_text(m->name));                                                              \
+    names = format("%s%s" #name, names, *names ? ", " : "");
+    RATES(X)
+#undef X
     put(t, "\nstatic const struct rt_model model = {\n");
     put_values(t, "    ", format("%s, %d, %d, %d, %d,", input[m->input], m->rows, m->context, m->vocab, m->features),
                "rows of a microbatch, context, vocab, features");
-    put_values(t, "    ",
-               format("%s, %s, %s, %s, %s, %s,", optimizer[m->optimizer], float_text(m->lr), float_text(m->beta1),
-                      float_text(m->beta2), float_text(m->eps), float_text(m->decay)),
-               "lr, beta1, beta2, eps, decay");
+    put_values(t, "    ", format("%s,%s", optimizer[m->optimizer], rates), names);
     put_values(t, "    ", format("%d, %s,", m->batches, m->precision ? "BF16" : "FP32"),
                "microbatches of a step, precision");
     put(t, "};\n");

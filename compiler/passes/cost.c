@@ -5,91 +5,27 @@
  * places each stage's tensors. Costs are those of what the runtime really computes: the first stage is cheaper, since
  * it needs no gradient of its input. */
 #include "cost.h"
+#include "layers.h"
 #include <assert.h>
 #include <float.h>
 #include <math.h>
 
-#define X(name, ...) #name,
-static const char *const layer_name[NLAYERS] = {LAYERS(X)};
-#undef X
-
 /* ---- shapes ---- */
-
-/* The layer's number as the user counts: fork and join are ours, and do not count. */
-static int number_of(const struct model *m, int i) {
-    int n = 1;
-    for (int j = 0; j < i; j++)
-        n += m->layer[j].kind != LAYER_fork && m->layer[j].kind != LAYER_join;
-    return n;
-}
-
-static const char *where(const struct model *m, int i) {
-    return format("layer %d (%s)", number_of(m, i), layer_name[m->layer[i].kind]);
-}
-
-static int attention_out(const struct model *m, int i, int in) {
-    int heads = m->layer[i].heads;
-    if (in % (3 * heads) != 0)
-        die("%s: its input has %d columns, which is not 3 x heads x something; with heads = %d the layer before it "
-            "needs a width that %d divides",
-            where(m, i), in, heads, 3 * heads);
-    return in / 3;
-}
-
-static int join_out(const struct model *m, int i, int in, int forked) {
-    if (in != forked)
-        die("the residual block that ends with %s: it is entered with %d columns and left with %d, and the two are "
-            "added; let its last layer have width = %d",
-            where(m, i - 1), forked, in, forked);
-    return in;
-}
-
-static int loss_out(const struct model *m, int i, int in) {
-    bool tokens = m->rt.input == INPUT_TOKENS;
-    int need = tokens ? m->rt.vocab : m->rt.features;
-    if (in != need)
-        die("%s: its input has %d columns, but %s = %d; give the last linear layer that width", where(m, i), in,
-            tokens ? "vocab" : "features", need);
-    return in;
-}
-
-static int unembedding_out(const struct model *m, int i, int in) {
-    if (in != m->layer[0].out)
-        die("%s: its input has %d columns, but it shares the table of an embedding with width = %d; let its input have "
-            "that width",
-            where(m, i), in, m->layer[0].out);
-    return m->rt.vocab;
-}
-
-static int columns_out(const struct model *m, int i, int in, int forked) {
-    switch (m->layer[i].kind) {
-    case LAYER_embedding:
-    case LAYER_linear: return m->layer[i].out;
-    case LAYER_unembedding: return unembedding_out(m, i, in);
-    case LAYER_attention: return attention_out(m, i, in);
-    case LAYER_join: return join_out(m, i, in, forked);
-    case LAYER_cross_entropy:
-    case LAYER_mse: return loss_out(m, i, in);
-    default: return in;
-    }
-}
 
 static bool is_tied(const struct model *m) {
     bool tied = false;
     for (int i = 0; i < m->nlayers; i++)
-        tied |= m->layer[i].kind == LAYER_unembedding;
+        tied |= row_of(m->layer[i].kind)->shares;
     return tied;
 }
 
 /* A tied embedding has only the positions as parameters of its own. */
-static int64_t parameters(const struct model *m, const struct rt_layer *l) {
-    switch (l->kind) {
-    case LAYER_embedding: return ((is_tied(m) ? 0 : (int64_t)m->rt.vocab) + m->rt.context) * l->out;
-    case LAYER_linear: /* sums of a bias have too many terms to be exact: see runtime/store/data.c */
-        return (int64_t)l->in * l->out + (m->rt.input == INPUT_INTEGERS ? 0 : l->out);
-    case LAYER_layernorm: return 2 * (int64_t)l->out;
-    default: return 0;
-    }
+static int64_t count_parameters(const struct model *m, const struct rt_layer *l) {
+    struct rt_parameters p = parameters_of(&m->rt, l, is_tied(m));
+    int64_t n = 0;
+    for (int i = 0; i < p.n; i++)
+        n += p.at[i].count;
+    return n;
 }
 
 /* Columns of the input of stage s, where the model is given as stages; out: columns of each stage's output. */
@@ -110,54 +46,24 @@ static struct rt_layer *shape(const struct model *m) {
     struct rt_layer *all = NEW(struct rt_layer, m->nlayers);
     int *forked = NEW(int, m->nlayers), depth = 0, *stage_out = NEW(int, m->nunits);
     int in = m->rt.input == INPUT_TOKENS ? 1 : m->rt.features;
-    assert(m->nlayers > 0 && (m->layer[0].kind == LAYER_embedding) == (m->rt.input == INPUT_TOKENS));
+    assert(m->nlayers > 0 && row_of(m->layer[0].kind)->first == (m->rt.input == INPUT_TOKENS));
     for (int i = 0; i < m->nlayers; i++) {
-        int kind = m->layer[i].kind;
-        if (m->from && (i == 0 || m->layer[i].unit > m->layer[i - 1].unit))
-            in = columns_in(m, m->layer[i].unit, stage_out);
-        if (kind == LAYER_fork)
+        const struct model_layer *l = &m->layer[i];
+        const struct layer_row *row = row_of(l->kind);
+        if (m->from && (i == 0 || l->unit > m->layer[i - 1].unit))
+            in = columns_in(m, l->unit, stage_out);
+        if (row->block > 0)
             forked[depth++] = in;
-        assert(kind != LAYER_join || depth > 0);
-        int out = columns_out(m, i, in, kind == LAYER_join ? forked[--depth] : 0);
-        bool sequences = kind == LAYER_attention || kind == LAYER_embedding;
-        all[i] = (struct rt_layer){.kind = kind, .rows = m->rt.rows, .in = in, .out = out, .index = i};
-        all[i].heads = kind == LAYER_attention ? m->layer[i].heads : 0;
-        all[i].context = sequences ? m->rt.context : 0;
-        all[i].nparam = parameters(m, &all[i]);
-        in = stage_out[m->layer[i].unit] = out;
+        assert(row->block >= 0 || depth > 0);
+        int out = row->out ? row->out(m, i, in, row->block < 0 ? forked[--depth] : 0) : in;
+        all[i] = (struct rt_layer){.kind = l->kind, .rows = m->rt.rows, .in = in, .out = out, .index = i};
+        all[i].heads = l->heads;
+        all[i].context = row->sequences ? m->rt.context : 0;
+        all[i].nparam = count_parameters(m, &all[i]);
+        in = stage_out[l->unit] = out;
     }
-    int end = m->layer[m->nlayers - 1].kind;
-    assert(depth == 0 && (end == LAYER_cross_entropy || end == LAYER_mse));
+    assert(depth == 0 && row_of(m->layer[m->nlayers - 1].kind)->loss);
     return all;
-}
-
-/* ---- FLOP: as the host layers compute, an addition, product or comparison each counting one ---- */
-
-struct flop {
-    double f, i, w;
-};
-
-static struct flop flop_of(const struct rt_layer *l) {
-    double rows = l->rows, n = rows * l->out, product = 2 * rows * l->in * l->out;
-    double bias = (double)l->nparam > (double)l->in * l->out ? n : 0;
-    double tiles = rows * (l->context + fmin(l->context, 64)) / 2; /* multiplied: attention_host.c's, 64 rows each */
-    double half = rows * (l->context + 1.0) / 2 * l->heads;        /* exponentiated */
-    switch (l->kind) {
-    case LAYER_embedding: return (struct flop){n, 0, 2 * n};
-    case LAYER_linear:
-    case LAYER_unembedding: return (struct flop){product + bias, product, product + bias};
-    case LAYER_relu: return (struct flop){n, n, 0};
-    case LAYER_gelu: return (struct flop){26 * n, 36 * n, 0};
-    case LAYER_layernorm: return (struct flop){8 * n, 10 * n, 5 * n};
-    case LAYER_attention:
-        return (struct flop){4 * tiles * l->out + 22 * half, 10 * tiles * l->out + 24 * half + 2 * n, 0};
-    case LAYER_fork: return (struct flop){0, n, 0};
-    case LAYER_join: return (struct flop){n, 0, 0};
-    case LAYER_cross_entropy: return (struct flop){25 * n, 0, 0};
-    case LAYER_mse: return (struct flop){5 * n, 0, 0};
-    }
-    assert(!"a layer without a count");
-    return (struct flop){0, 0, 0};
 }
 
 /* ---- the cut ---- */
@@ -256,11 +162,14 @@ static int *cut(const struct model *m, const struct rt_layer *all, int stages) {
 /* ---- stages ---- */
 
 /* Floats that the optimizer keeps for each weight: its moments and, with bf16, the master weight. */
-static int state_of(const struct model *m) {
-    return (m->rt.precision == BF16) + (m->rt.optimizer == OPT_ADAMW ? 2 : 0);
-}
+static int state_of(const struct model *m) { return (m->rt.precision == BF16) + count_moments(m->rt.optimizer); }
 
-static double update_flop(const struct model *m) { return m->rt.optimizer == OPT_ADAMW ? 14 : 2; }
+static double update_flop(const struct model *m) {
+#define X(NAME, name, moments, flop, ...) flop,
+    static const double each[NOPTIMIZERS] = {0, OPTIMIZERS(X)};
+#undef X
+    return each[m->rt.optimizer];
+}
 
 static void cost_of(struct stage *st, const struct spec *sp) {
     double f = 0, i = 0, w = 0, speed = sp->flops > 0 ? sp->flops : 1, nparam = 0;
@@ -314,7 +223,7 @@ static void fill(struct stage *st, const struct spec *sp, int s, struct rt_layer
 /* The table as a stage without jobs. Its one layer is the embedding's tokens: an embedding without positions. */
 static void fill_table(struct stage *st, const struct spec *sp, const struct rt_layer *embedding) {
     struct rt_layer *l = NEW(struct rt_layer, 1);
-    *l = (struct rt_layer){.kind = LAYER_embedding, .in = 1, .out = embedding->out, .index = embedding->index};
+    *l = (struct rt_layer){.kind = embedding->kind, .in = 1, .out = embedding->out, .index = embedding->index};
     l->nparam = (int64_t)sp->model->rt.vocab * l->out;
     st->rt.layer = l;
     st->rt.nlayers = 1;
@@ -335,7 +244,7 @@ static void stages_of_model(struct stage *st, struct spec *sp) {
             to++;
         fill(&st[s], sp, s, all + from, to - from);
         for (; from < to; from++)
-            if (all[from].kind == LAYER_unembedding)
+            if (row_of(all[from].kind)->shares)
                 sp->unembedding = s;
     }
     if (sp->tied)

@@ -4,9 +4,8 @@
  * fork passes its input on, so its output is the same value; in the backward, join passes gradients on in the same way.
  * Each value has one place, which depends on who needs it when:
  *
- *   the backward needs it        stash: linear, unembedding, gelu, layernorm and attention keep their input, relu
- *                                and attention their output; a loss its gradient, written over its input where
- *                                nothing else needs that
+ *   the backward needs it        stash: what layers keep, their input or their output (layers.c); a loss its gradient,
+ *                                written over its input where nothing else needs that
  *   the stage's ends             the operands x, y, dy, dx, unless the stash (or ext) must hold it too
  *   gradients that W needs       ext: dy of every layer with parameters, except the loss's, which the forward made
  *   everything else              the workspace, first fit over the layers between its making and its last use
@@ -17,6 +16,7 @@
  *
  * Values and gradients are of the model's precision; statistics, and the sums of a loss, are not. */
 #include "cost.h"
+#include "layers.h"
 #include <assert.h>
 
 struct area { /* a tensor in the workspace, live from one layer of a sweep to another, both included */
@@ -53,12 +53,12 @@ struct plan {
     struct rt_stage *s;
     struct rt_layer *l;
     int n;
-    int64_t element; /* bytes, of a value and a gradient */
+    int64_t element;    /* bytes, of a value and a gradient */
     int reads, readers; /* stages whose outputs it reads, 0: the batch; stages that read its own */
-    int *partner; /* of a fork its join, of a join its fork */
-    int *root;    /* per value 0..n: the value it is the same as */
-    bool *keep;   /* per root: in the stash, or for gradients in ext */
-    int *end;     /* per root: step of the sweep that uses it last */
+    int *partner;       /* of a fork its join, of a join its fork */
+    int *root;          /* per value 0..n: the value it is the same as */
+    bool *keep;         /* per root: in the stash, or for gradients in ext */
+    int *end;           /* per root: step of the sweep that uses it last */
     struct slot *at;
 };
 
@@ -75,14 +75,14 @@ static int64_t bytes_of(const struct plan *p, int value) {
     return aligned(p->element * columns * p->l[0].rows);
 }
 
-static bool is_loss(int kind) { return kind == LAYER_cross_entropy || kind == LAYER_mse; }
+static const struct layer_row *row_at(const struct plan *p, int i) { return row_of(p->l[i].kind); }
 
 static void find_partners(struct plan *p) {
     int *open = NEW(int, p->n), depth = 0;
     for (int i = 0; i < p->n; i++)
-        if (p->l[i].kind == LAYER_fork)
+        if (row_at(p, i)->block > 0)
             open[depth++] = i;
-        else if (p->l[i].kind == LAYER_join) {
+        else if (row_at(p, i)->block < 0) {
             assert(depth > 0);
             p->partner[i] = open[--depth];
             p->partner[open[depth]] = i;
@@ -92,35 +92,19 @@ static void find_partners(struct plan *p) {
 
 /* ---- forward: values, in the stash, the operands or the workspace ---- */
 
-static bool keeps_input(int kind) {
-    return kind == LAYER_linear || kind == LAYER_unembedding || kind == LAYER_gelu || kind == LAYER_layernorm ||
-           kind == LAYER_attention;
-}
-
-/* Its weight gradient needs dy. An unembedding's parameters are the embedding's. */
-static bool has_gradient(const struct rt_layer *l) { return l->nparam > 0 || l->kind == LAYER_unembedding; }
-
-static bool keeps_output(int kind) { return kind == LAYER_relu || kind == LAYER_attention; }
-
-static int64_t aux_bytes(const struct plan *p, const struct rt_layer *l) {
-    switch (l->kind) {
-    case LAYER_layernorm: return 4 * 2 * (int64_t)l->rows;        /* mean and scale of a row */
-    case LAYER_attention: return 4 * (int64_t)l->rows * l->heads; /* log-sum-exp of a row of scores */
-    case LAYER_cross_entropy:
-    case LAYER_mse: return p->element * l->rows * l->in; /* the gradient */
-    default: return 0;
-    }
-}
+/* Its weight gradient needs dy. What shares a table has no parameters of its own. */
+static bool has_gradient(const struct rt_layer *l) { return l->nparam > 0 || row_of(l->kind)->shares; }
 
 static void read_values(struct plan *p) {
     for (int i = 0; i < p->n; i++) {
-        p->root[i + 1] = p->l[i].kind == LAYER_fork ? p->root[i] : i + 1;
+        const struct layer_row *row = row_at(p, i);
+        p->root[i + 1] = row->block > 0 ? p->root[i] : i + 1;
         p->end[p->root[i]] = i;
-        if (p->l[i].kind == LAYER_join)
+        if (row->block < 0)
             p->end[p->root[p->partner[i]]] = i;
-        if (keeps_input(p->l[i].kind))
+        if (row->keeps_x)
             p->keep[p->root[i]] = true;
-        if (keeps_output(p->l[i].kind))
+        if (row->keeps_y)
             p->keep[p->root[i + 1]] = true;
     }
     p->keep[0] = p->keep[0] || p->reads > 1;
@@ -128,12 +112,12 @@ static void read_values(struct plan *p) {
 
 /* Layer i is a loss that may write its gradient over its input. */
 static bool in_place(const struct plan *p, int i) {
-    return i > 0 && i < p->n && is_loss(p->l[i].kind) && !p->keep[p->root[i]];
+    return i > 0 && i < p->n && row_at(p, i)->loss && !p->keep[p->root[i]];
 }
 
 static void place_value(struct plan *p, struct workspace *w, int v) {
     bool last = v == p->n;
-    if ((v == 0 && p->reads == 0) || (last && is_loss(p->l[v - 1].kind)))
+    if ((v == 0 && p->reads == 0) || (last && row_at(p, v - 1)->loss))
         p->at[v] = (struct slot){SP_NONE, 0};
     else if (p->keep[v] || in_place(p, v))
         p->at[v] = (struct slot){SP_STASH, take(&p->s->stash, bytes_of(p, v))};
@@ -153,16 +137,17 @@ static void layout_forward(struct plan *p) {
             place_value(p, &w, v);
     for (int i = 0; i < p->n; i++) {
         struct rt_layer *l = &p->l[i];
+        const struct layer_row *row = row_at(p, i);
         l->x = p->at[p->root[i]];
         l->y = p->at[p->root[i + 1]];
-        if (l->kind == LAYER_join)
+        if (row->block < 0)
             l->aux = p->at[p->root[p->partner[i]]];
         else if (in_place(p, i))
             l->aux = l->x;
-        else if (aux_bytes(p, l) > 0)
-            l->aux = (struct slot){SP_STASH, take(&p->s->stash, aux_bytes(p, l))};
-        if (is_loss(l->kind)) /* each row's loss, for a device that adds them up in a second pass */
-            l->tmp = (struct slot){SP_WORK, fit(&w, i, i, aligned(8 * (int64_t)l->rows))};
+        else if (row->aux)
+            l->aux = (struct slot){SP_STASH, take(&p->s->stash, row->aux(l, p->element))};
+        if (row->forward_work)
+            l->tmp = (struct slot){SP_WORK, fit(&w, i, i, aligned(row->forward_work(l)))};
     }
     p->s->work = w.peak;
 }
@@ -176,9 +161,9 @@ static void read_gradients(struct plan *p) {
     p->root[p->n] = p->n;
     for (int i = p->n - 1; i >= 0; i--) {
         int dy = p->root[i + 1];
-        p->root[i] = p->l[i].kind == LAYER_join ? dy : i;
+        p->root[i] = row_at(p, i)->block < 0 ? dy : i;
         p->end[dy] = step_of(p, i);
-        if (p->l[i].kind == LAYER_fork)
+        if (row_at(p, i)->block > 0)
             p->end[p->root[p->partner[i] + 1]] = step_of(p, i);
         if (has_gradient(&p->l[i]))
             p->keep[dy] = true;
@@ -195,9 +180,9 @@ static int first_needed(const struct plan *p) {
 }
 
 static void place_gradient(struct plan *p, struct workspace *w, int g, int needed) {
-    if (g < needed || (g == p->n && is_loss(p->l[g - 1].kind)))
+    if (g < needed || (g == p->n && row_at(p, g - 1)->loss))
         p->at[g] = (struct slot){SP_NONE, 0};
-    else if (g > 0 && g == p->n - 1 && is_loss(p->l[g].kind))
+    else if (g > 0 && g == p->n - 1 && row_at(p, g)->loss)
         p->at[g] = p->l[g].aux;
     else if (p->keep[g])
         p->at[g] = (struct slot){SP_EXT, take(&p->s->ext, bytes_of(p, g))};
@@ -216,15 +201,15 @@ static void layout_backward(struct plan *p) {
     place_gradient(p, &w, p->n, needed);
     for (int i = p->n - 1; i >= 0; i--) {
         struct rt_layer *l = &p->l[i];
+        const struct layer_row *row = row_at(p, i);
         if (p->root[i] == i)
             place_gradient(p, &w, i, needed);
         l->dy = p->at[p->root[i + 1]];
         l->dx = i < needed ? (struct slot){SP_NONE, 0} : p->at[p->root[i]];
-        if (l->kind == LAYER_fork)
+        if (row->block > 0)
             l->aux = p->at[p->root[p->partner[i] + 1]];
-        if (l->kind == LAYER_attention && l->dx.space != SP_NONE)
-            l->tmp =
-                (struct slot){SP_WORK, fit(&w, step_of(p, i), step_of(p, i), aligned(4 * (int64_t)l->rows * l->heads))};
+        if (row->input_work && l->dx.space != SP_NONE)
+            l->tmp = (struct slot){SP_WORK, fit(&w, step_of(p, i), step_of(p, i), aligned(row->input_work(l)))};
     }
     if (w.peak > p->s->work)
         p->s->work = w.peak;

@@ -1,56 +1,55 @@
 /* model { … } to a list of layers. linear { width = 4 } and its like make parts: userdata that a script can only put
- * into lists. What fits where is checked here; shapes are cost.c's. */
+ * into lists. What fits where is checked here, by the rows of layers.c; shapes are cost.c's. */
+#include "passes/layers.h"
 #include "script.h"
+#include <assert.h>
 #include <limits.h>
 #include <math.h>
 #include <string.h>
 
-enum { MAX_ARGS = 5, MAX_SIZE = 1 << 20 };
+enum { MAX_FIELDS = 8, MAX_SIZE = 1 << 20 };
 enum part_group { INPUT, LAYER, OPTIMIZER };
-
-struct argument {
-    const char *name;
-    enum { SIZE, FLAG, ABOVE_0, FROM_0, BELOW_1 } type; /* SIZE: 1 … MAX_SIZE; BELOW_1: in [0, 1) */
-    double otherwise;                                   /* NAN: must be given */
-};
 
 struct maker {
     const char *name;
     enum part_group group;
-    int kind; /* enum layer_kind, input_kind or optimizer */
-    struct argument arg[MAX_ARGS];
+    int kind;                  /* enum layer_kind, input_kind or optimizer */
+    const struct field *field; /* up to one without a name */
 };
 
+static const struct field none[] = {{0}};
+static const struct field of_stage[] = {{"from", FIELD_SIZE, 0}, {0}}; /* read by read_sources */
+static const struct field of_tokens[] = {
+    {"vocab", FIELD_SIZE, NAN}, {"context", FIELD_SIZE, NAN}, {"rows", FIELD_SIZE, NAN}, {0}};
+static const struct field of_integers[] = {{"features", FIELD_SIZE, NAN}, {"rows", FIELD_SIZE, NAN}, {0}};
+#define FIELD(name, range, otherwise)        {#name, FIELD_##range, otherwise},
+#define X(NAME, name, moments, flop, fields) static const struct field of_##name[] = {fields{0}};
+OPTIMIZERS(X)
+#undef X
+#undef FIELD
+
 static const struct maker makers[] = {
-    {"embedding", LAYER, LAYER_embedding, {{"width", SIZE, NAN}}},
-    {"linear", LAYER, LAYER_linear, {{"width", SIZE, NAN}, {"bias", FLAG, true}}},
-    {"relu", LAYER, LAYER_relu, {{0}}},
-    {"gelu", LAYER, LAYER_gelu, {{0}}},
-    {"layernorm", LAYER, LAYER_layernorm, {{0}}},
-    {"attention", LAYER, LAYER_attention, {{"heads", SIZE, NAN}}},
-    {"unembedding", LAYER, LAYER_unembedding, {{0}}},
-    {"cross_entropy", LAYER, LAYER_cross_entropy, {{0}}},
-    {"mse", LAYER, LAYER_mse, {{0}}},
-    {"tokens", INPUT, INPUT_TOKENS, {{"vocab", SIZE, NAN}, {"context", SIZE, NAN}, {"rows", SIZE, NAN}}},
-    {"integers", INPUT, INPUT_INTEGERS, {{"features", SIZE, NAN}, {"rows", SIZE, NAN}}},
-    {"sgd", OPTIMIZER, OPT_SGD, {{"lr", ABOVE_0, NAN}}},
-    {"adamw",
-     OPTIMIZER,
-     OPT_ADAMW,
-     {{"lr", ABOVE_0, NAN},
-      {"beta1", BELOW_1, 0.9},
-      {"beta2", BELOW_1, 0.95},
-      {"eps", ABOVE_0, 1e-8},
-      {"decay", FROM_0, 0}}},
+#define X(name, ...) {#name, LAYER, LAYER_##name, layer_rows[LAYER_##name].field},
+    LAYERS(X)
+#undef X
+        {"tokens", INPUT, INPUT_TOKENS, of_tokens},
+    {"integers", INPUT, INPUT_INTEGERS, of_integers},
+#define X(NAME, name, ...) {#name, OPTIMIZER, OPT_##NAME, of_##name},
+    OPTIMIZERS(X)
+#undef X
 };
+enum { NMAKERS = sizeof makers / sizeof *makers };
 /* Made of layers: their list is the part's user value. */
-static const struct maker residual = {"residual", LAYER, LAYER_fork, {{0}}};
-static const struct maker stage = {"stage", LAYER, LAYER_fork, {{"from", SIZE, 0}}}; /* read by read_sources */
+static const struct maker residual = {"residual", LAYER, LAYER_fork, none};
+static const struct maker stage = {"stage", LAYER, LAYER_fork, of_stage};
+
+/* A residual writes fork and join. */
+static bool is_written(const struct maker *m) { return m->group != LAYER || row_of(m->kind)->block == 0; }
 
 /* What a constructor returns. */
 struct part {
     const struct maker *maker;
-    double value[MAX_ARGS];
+    double value[MAX_FIELDS];
     int line; /* of the script, where it was made */
 };
 
@@ -58,6 +57,14 @@ struct part {
 static const struct part *part_at(lua_State *L, int index, enum part_group group) {
     const struct part *part = lua_type(L, index) == LUA_TUSERDATA ? lua_touserdata(L, index) : NULL;
     return part && part->maker->group == group ? part : NULL;
+}
+
+/* 0: it has no field of that name. */
+static double value_of(const struct part *p, const char *name) {
+    for (int i = 0; p->maker->field[i].name; i++)
+        if (!strcmp(p->maker->field[i].name, name))
+            return p->value[i];
+    return 0;
 }
 
 static struct part *push_part(lua_State *L, const struct maker *m, int line) {
@@ -70,42 +77,46 @@ static struct part *push_part(lua_State *L, const struct maker *m, int line) {
     return part;
 }
 
-static double read_argument(const struct table *t, const struct argument *a) {
+static double read_field(const struct table *t, const struct field *f) {
     lua_State *L = t->L;
-    if (a->type == SIZE)
-        return integer_field(t, a->name, 1, MAX_SIZE);
-    int type = push_field(t, a->name), wanted = a->type == FLAG ? LUA_TBOOLEAN : LUA_TNUMBER;
-    double x = type == LUA_TNIL ? a->otherwise : type == LUA_TBOOLEAN ? lua_toboolean(L, -1) : lua_tonumber(L, -1);
+    if (f->range == FIELD_SIZE)
+        return integer_field(t, f->name, 1, MAX_SIZE);
+    int type = push_field(t, f->name), wanted = f->range == FIELD_TRUE ? LUA_TBOOLEAN : LUA_TNUMBER;
+    double x = type == LUA_TNIL ? f->otherwise : type == LUA_TBOOLEAN ? lua_toboolean(L, -1) : lua_tonumber(L, -1);
     if (type == LUA_TNIL && isnan(x))
-        field_fail(L, t->line, a->name, "%s needs the field '%s'; add: %s = <a number>", t->what, a->name, a->name);
-    bool good = a->type == FLAG      ? true
-                : a->type == ABOVE_0 ? isfinite((float)x) && (float)x > 0
-                : a->type == FROM_0  ? isfinite((float)x) && x >= 0
-                                     : x >= 0 && x < 1;
-    static const char *const musts[] = {"", "true or false", "a number above 0", "a number of at least 0",
-                                        "a number from 0 to below 1"};
+        field_fail(L, t->line, f->name, "%s needs the field '%s'; add: %s = <a number>", t->what, f->name, f->name);
+    bool good = f->range == FIELD_TRUE      ? true
+                : f->range == FIELD_ABOVE_0 ? isfinite((float)x) && (float)x > 0
+                : f->range == FIELD_FROM_0  ? isfinite((float)x) && x >= 0
+                                            : x >= 0 && x < 1;
+    static const char *const musts[] = {[FIELD_TRUE] = "true or false",
+                                        [FIELD_ABOVE_0] = "a number above 0",
+                                        [FIELD_FROM_0] = "a number of at least 0",
+                                        [FIELD_BELOW_1] = "a number from 0 to below 1"};
     if (type != LUA_TNIL && (type != wanted || !good))
-        field_fail(L, t->line, a->name, "'%s' must be %s, not %s", a->name, musts[a->type], describe(L, -1));
+        field_fail(L, t->line, f->name, "'%s' must be %s, not %s", f->name, musts[f->range], describe(L, -1));
+    if (f->range == FIELD_TRUE && !x)
+        field_fail(L, t->line, f->name, "%s field '%s' = false is not supported yet; leave it out", t->what, f->name);
     lua_pop(L, 1);
     return x;
 }
 
-static int argument_names(const struct maker *m, const char *names[MAX_ARGS + 1]) {
+static int field_names(const struct maker *m, const char *names[MAX_FIELDS + 1]) {
     int n = 0;
-    while (n < MAX_ARGS && m->arg[n].name) {
-        names[n] = m->arg[n].name;
-        n++;
+    for (; m->field[n].name; n++) {
+        assert(n < MAX_FIELDS);
+        names[n] = m->field[n].name;
     }
     names[n] = NULL;
     return n;
 }
 
 void put_layer_fields(struct text *out) {
-    const char *names[MAX_ARGS + 1];
-    for (size_t i = 0; i < sizeof makers / sizeof *makers; i++)
-        if (argument_names(&makers[i], names))
+    const char *names[MAX_FIELDS + 1];
+    for (int i = 0; i < NMAKERS; i++)
+        if (field_names(&makers[i], names))
             put_names(out, format("Fields of %s", makers[i].name), names);
-    if (argument_names(&stage, names))
+    if (field_names(&stage, names))
         put_names(out, "Fields of stage", names);
 }
 
@@ -113,8 +124,8 @@ void put_layer_fields(struct text *out) {
 static int make(lua_State *L) {
     const struct maker *m = lua_touserdata(L, lua_upvalueindex(1));
     struct table t = {L, 1, script_line(L), m->name};
-    const char *names[MAX_ARGS + 1];
-    int n = argument_names(m, names);
+    const char *names[MAX_FIELDS + 1];
+    int n = field_names(m, names);
     if (!lua_istable(L, 1))
         word_fail(L, t.line, m->name, "%s takes a table of fields, not %s; write: %s { ... }", m->name, describe(L, 1),
                   m->name);
@@ -122,9 +133,7 @@ static int make(lua_State *L) {
     check_fields(&t, names);
     struct part *part = push_part(L, m, t.line);
     for (int i = 0; i < n; i++)
-        part->value[i] = read_argument(&t, &m->arg[i]);
-    if (m->kind == LAYER_linear && m->group == LAYER && !part->value[1])
-        field_fail(L, t.line, "bias", "linear field 'bias' = false is not supported yet; leave it out");
+        part->value[i] = read_field(&t, &m->field[i]);
     return 1;
 }
 
@@ -142,7 +151,9 @@ static int make_list(lua_State *L) {
 }
 
 void open_layers(lua_State *L, int globals) {
-    for (size_t i = 0; i < sizeof makers / sizeof *makers; i++) {
+    for (int i = 0; i < NMAKERS; i++) {
+        if (!is_written(&makers[i]))
+            continue;
         lua_pushlightuserdata(L, (void *)&makers[i]);
         lua_pushcclosure(L, make, 1);
         lua_setfield(L, globals, makers[i].name);
@@ -172,33 +183,27 @@ static void add_layer(struct builder *w, struct model_layer layer) {
     m->layer[m->nlayers++] = layer;
 }
 
-static bool is_loss(int kind) { return kind == LAYER_cross_entropy || kind == LAYER_mse; }
-
 /* What only some places or inputs allow. */
 static void check_layer(struct builder *w, const struct part *part, bool first, bool last) {
-    int kind = part->maker->kind, input = w->m->rt.input;
+    const struct layer_row *row = row_of(part->maker->kind);
+    int input = w->m->rt.input;
     const char *name = part->maker->name;
-    if (kind == LAYER_embedding && (!first || input != INPUT_TOKENS))
-        word_fail(w->L, part->line, name, "embedding must be the first layer of a model whose input is tokens");
-    if (first && input == INPUT_TOKENS && kind != LAYER_embedding)
+    if (row->first && (!first || input != row->input))
+        word_fail(w->L, part->line, name, "%s must be the first layer of a model whose input is tokens", name);
+    if (first && input == INPUT_TOKENS && !row->first)
         word_fail(w->L, part->line, name, "the first layer of a tokens input must be embedding, not %s", name);
-    if (last && !is_loss(kind))
+    if (last && !row->loss)
         word_fail(w->L, part->line, name, "the last layer must be a loss, cross_entropy or mse, not %s", name);
-    if (!last && is_loss(kind))
+    if (!last && row->loss)
         word_fail(w->L, part->line, name, "%s is a loss and must be the last layer", name);
-    if (kind == LAYER_cross_entropy && input != INPUT_TOKENS)
-        word_fail(w->L, part->line, name, "cross_entropy needs input = tokens { ... }; integers go with mse");
-    if (kind == LAYER_mse && input != INPUT_INTEGERS)
-        word_fail(w->L, part->line, name, "mse needs input = integers { ... }; tokens go with cross_entropy");
-    if (kind == LAYER_unembedding && input != INPUT_TOKENS)
-        word_fail(w->L, part->line, name, "unembedding needs input = tokens { ... }: it shares the embedding's table");
-    if (kind == LAYER_unembedding && w->m->from)
-        word_fail(w->L, part->line, name, "unembedding needs layers in a chain; in a model of stages use linear");
-    for (int i = 0; kind == LAYER_unembedding && i < w->m->nlayers; i++)
-        if (w->m->layer[i].kind == LAYER_unembedding)
-            word_fail(w->L, part->line, name, "a model has one unembedding; use linear { width = ... } for the other");
-    if (kind == LAYER_attention && input != INPUT_TOKENS)
-        word_fail(w->L, part->line, name, "attention needs input = tokens { ... }, which has a context");
+    if (row->input != INPUT_NONE && input != row->input)
+        word_fail(w->L, part->line, name, "%s needs input = %s { ... }%s", name,
+                  row->input == INPUT_TOKENS ? "tokens" : "integers", row->because);
+    if (row->shares && w->m->from)
+        word_fail(w->L, part->line, name, "%s needs layers in a chain; in a model of stages use linear", name);
+    for (int i = 0; row->shares && i < w->m->nlayers; i++)
+        if (row_of(w->m->layer[i].kind)->shares)
+            word_fail(w->L, part->line, name, "a model has one %s; use linear { width = ... } for the other", name);
 }
 
 static void add_part(struct builder *w, int index, int unit, bool first, bool last);
@@ -238,11 +243,10 @@ static void add_part(struct builder *w, int index, int unit, bool first, bool la
         add_residual(w, index, unit, part);
         return;
     }
-    int kind = part->maker->kind, value = (int)part->value[0];
-    bool wide = kind == LAYER_linear || kind == LAYER_embedding;
-    add_layer(w,
-              (struct model_layer){
-                  .kind = kind, .out = wide ? value : 0, .heads = kind == LAYER_attention ? value : 0, .unit = unit});
+    add_layer(w, (struct model_layer){.kind = part->maker->kind,
+                                      .out = (int)value_of(part, "width"),
+                                      .heads = (int)value_of(part, "heads"),
+                                      .unit = unit});
 }
 
 static const struct part *part_field(struct builder *w, const char *field, enum part_group group, const char *such) {
@@ -260,14 +264,10 @@ static void read_input(struct builder *w) {
     struct rt_model *rt = &w->m->rt;
     const struct part *p = part_field(w, "input", INPUT, "tokens { vocab = 256, context = 64, rows = 4 }");
     rt->input = p->maker->kind;
-    double rows = p->value[1];
-    if (rt->input == INPUT_TOKENS) {
-        rt->vocab = (int32_t)p->value[0];
-        rt->context = (int32_t)p->value[1];
-        rows = p->value[2] * p->value[1];
-    } else {
-        rt->features = (int32_t)p->value[0];
-    }
+    rt->vocab = (int32_t)value_of(p, "vocab");
+    rt->context = (int32_t)value_of(p, "context");
+    rt->features = (int32_t)value_of(p, "features");
+    double rows = value_of(p, "rows") * (rt->input == INPUT_TOKENS ? rt->context : 1);
     if (rows > MAX_SIZE)
         word_fail(w->L, p->line, p->maker->name,
                   "a microbatch of context * rows = %.0f tokens is too large; at most %d", rows, MAX_SIZE);
@@ -279,11 +279,9 @@ static void read_optimizer(struct builder *w) {
     struct rt_model *rt = &w->m->rt;
     const struct part *p = part_field(w, "optimizer", OPTIMIZER, "sgd { lr = 0.1 }");
     rt->optimizer = p->maker->kind;
-    rt->lr = (float)p->value[0];
-    rt->beta1 = (float)p->value[1];
-    rt->beta2 = (float)p->value[2];
-    rt->eps = (float)p->value[3];
-    rt->decay = (float)p->value[4];
+#define X(name) rt->name = (float)value_of(p, #name);
+    RATES(X)
+#undef X
 }
 
 static void read_precision(struct builder *w) {
@@ -367,7 +365,7 @@ static void turn_sources(struct builder *w, const struct part *part, int n) {
 static void check_keys(struct builder *w, int line, int index) {
     lua_State *L = w->L;
     for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1))
-        if (lua_type(L, -2) == LUA_TSTRING && strcmp(lua_tostring(L, -2), stage.arg[0].name) != 0)
+        if (lua_type(L, -2) == LUA_TSTRING && strcmp(lua_tostring(L, -2), stage.field[0].name) != 0)
             word_fail(L, line, "stage", "stage has no field '%s'; it has 'from', and its layers", lua_tostring(L, -2));
 }
 

@@ -28,12 +28,10 @@ struct cuda_layer {
     void (*weight)(const struct cuda_call *c);
 };
 
-extern const struct cuda_layer cuda_relu, cuda_gelu, cuda_fork, cuda_join; /* elementwise.cu */
-extern const struct cuda_layer cuda_embedding;                             /* embedding.cu */
-extern const struct cuda_layer cuda_layernorm;                             /* norm.cu */
-extern const struct cuda_layer cuda_cross_entropy, cuda_mse;               /* loss.cu */
-extern const struct cuda_layer cuda_attention;                             /* attention.cu */
-extern const struct cuda_layer cuda_linear, cuda_unembedding;              /* linear.cu */
+/* At the end of the file that has its functions. */
+#define X(name, ...) extern const struct cuda_layer cuda_##name;
+LAYERS(X)
+#undef X
 
 /* elementwise.cu: dst = src when first, else dst += src; n floats */
 void cuda_add(float *dst, const float *src, int64_t n, bool first, cudaStream_t stream);

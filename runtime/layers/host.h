@@ -21,9 +21,10 @@ struct host_layer {
     void (*weight)(const struct host_call *c);
 };
 
-extern const struct host_layer host_linear, host_unembedding;  /* linear_host.c */
-extern const struct host_layer host_attention, host_layernorm; /* attention_host.c, norm_host.c */
-extern const struct host_layer host_cross_entropy, host_mse;   /* loss_host.c */
+/* At the end of the file that has its functions. */
+#define X(name, ...) extern const struct host_layer host_##name;
+LAYERS(X)
+#undef X
 
 static inline float *host_at(const struct host_call *c, struct slot s) {
     char *base = c->at->at[s.space];

@@ -101,13 +101,13 @@ static void fork_input(const struct host_call *c) {
         dx[i] = branch[i] + around[i];
 }
 
-/* ---- sweeps ---- */
+const struct host_layer host_embedding = {embedding_forward, NULL, embedding_weight};
+const struct host_layer host_relu = {relu_forward, relu_input, NULL};
+const struct host_layer host_gelu = {gelu_forward, gelu_input, NULL};
+const struct host_layer host_fork = {NULL, fork_input, NULL};
+const struct host_layer host_join = {join_forward, NULL, NULL};
 
-static const struct host_layer host_embedding = {embedding_forward, NULL, embedding_weight};
-static const struct host_layer host_relu = {relu_forward, relu_input, NULL};
-static const struct host_layer host_gelu = {gelu_forward, gelu_input, NULL};
-static const struct host_layer host_fork = {NULL, fork_input, NULL};
-static const struct host_layer host_join = {join_forward, NULL, NULL};
+/* ---- sweeps ---- */
 
 #define X(name, ...) &host_##name,
 static const struct host_layer *const kinds[NLAYERS] = {LAYERS(X)};

@@ -1,5 +1,5 @@
-/* Weights: their first values, their gradients' sums and their updates. None uses libm beyond sqrtf, which IEEE 754
- * fixes to the bit, so all give the same weights on every machine; none uses BLAS, so ranks on GPUs share them. */
+/* Weights: their first values and their gradients' sums. None uses libm beyond sqrtf, which IEEE 754 fixes to the bit,
+ * so all give the same weights on every machine; none uses BLAS, so ranks on GPUs share them. */
 #include "host.h"
 #include <math.h>
 #include <string.h>
@@ -17,49 +17,6 @@ void host_add(float *dst, const float *src, int64_t n, bool first) {
 void host_add_more(const struct rt_bind *at, char *dst, int64_t n) {
     for (int i = 0; i < at->nmore; i++)
         host_add((float *)(void *)dst, (const float *)(const void *)(at->arena + at->more[i]), n, false);
-}
-
-/* ---- updates: per layer, leaving the gaps between parameters alone ---- */
-
-static void sgd(const struct rt_model *m, float *w, const float *dw, int64_t n) {
-    for (int64_t i = 0; i < n; i++)
-        w[i] -= m->lr * dw[i];
-}
-
-static double power(double x, int64_t n) {
-    double y = 1;
-    for (; n > 0; n >>= 1, x *= x)
-        if (n & 1)
-            y *= x;
-    return y;
-}
-
-/* Loshchilov & Hutter 2019, algorithm 2, with the decay decoupled and scaled by the learning rate: v is the moment of
- * second order, m of first. */
-static void adamw(const struct rt_model *m, float *w, const float *dw, float *mean, float *square, int64_t n,
-                  int64_t step) {
-    float unbias = (float)(1 / (1 - power((double)m->beta1, step)));
-    float unbias2 = (float)(1 / (1 - power((double)m->beta2, step)));
-    for (int64_t i = 0; i < n; i++) {
-        mean[i] = m->beta1 * mean[i] + (1 - m->beta1) * dw[i];
-        square[i] = m->beta2 * square[i] + (1 - m->beta2) * dw[i] * dw[i];
-        float move = mean[i] * unbias / (sqrtf(square[i] * unbias2) + m->eps);
-        w[i] -= m->lr * (move + m->decay * w[i]);
-    }
-}
-
-/* AdamW's state is the first moments, laid out as the weights are, then the second. Step 1 starts it at zero. */
-void host_update(const struct rt_model *m, const struct rt_stage *s, float *w, const float *dw, float *opt,
-                 int64_t step) {
-    if (step == 1 && s->opt > 0)
-        memset(opt, 0, (size_t)s->opt);
-    for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++) {
-        int64_t at = l->param / 4, half = s->weight / 4;
-        if (m->optimizer == OPT_SGD)
-            sgd(m, w + at, dw + at, l->nparam);
-        else if (m->optimizer == OPT_ADAMW && l->nparam > 0)
-            adamw(m, w + at, dw + at, opt + at, opt + half + at, l->nparam, step);
-    }
 }
 
 /* ---- initial weights ---- */
@@ -90,36 +47,33 @@ static void init_embedding(const struct rt_model *m, const struct rt_layer *l, f
 
 /* Paths: 1 or 2 on the diagonal, so that a row with one nonzero column keeps to that column (data.c). */
 static void init_paths(const struct rt_layer *l, float *w, uint64_t key) {
-    memset(w, 0, (size_t)l->nparam * sizeof *w);
     for (int64_t i = 0; i < l->in && i < l->out; i++)
         w[i * l->out + i] = (float)(1 + (host_hash(key, (uint64_t)i) & 1));
 }
 
-static void init_linear(const struct rt_layer *l, float *w, uint64_t key) {
-    int64_t n = (int64_t)l->in * l->out;
-    init_normal(w, n, 1 / sqrtf((float)l->in), key, 0);
-    memset(w + n, 0, (size_t)(l->nparam - n) * sizeof *w);
+static void init_linear(const struct rt_model *m, const struct rt_layer *l, float *w, uint64_t key) {
+    if (m->input == INPUT_INTEGERS)
+        init_paths(l, w, key);
+    else
+        init_normal(w, (int64_t)l->in * l->out, 1 / sqrtf((float)l->in), key, 0);
 }
 
-static void init_layernorm(const struct rt_layer *l, float *w) {
-    for (int j = 0; j < l->out; j++) {
+static void init_scale(const struct rt_model *m, const struct rt_layer *l, float *w, uint64_t key) {
+    (void)m, (void)key;
+    for (int j = 0; j < l->out; j++)
         w[j] = 1;
-        w[l->out + j] = 0;
-    }
 }
+
+/* Of a layer's parameters, which are 0 before; of the others they stay so. */
+static void (*const init[NLAYERS])(const struct rt_model *m, const struct rt_layer *l, float *w, uint64_t key) = {
+    [LAYER_embedding] = init_embedding,
+    [LAYER_linear] = init_linear,
+    [LAYER_layernorm] = init_scale,
+};
 
 void host_init(const struct rt_model *m, const struct rt_stage *s, float *w, uint64_t seed) {
     memset(w, 0, (size_t)weight_count(m, s) * sizeof *w);
-    for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++) {
-        uint64_t key = host_hash(seed, (uint64_t)l->index);
-        float *at = w + l->param / precision_bytes(m->precision);
-        if (l->kind == LAYER_embedding)
-            init_embedding(m, l, at, key);
-        else if (l->kind == LAYER_linear && m->input == INPUT_INTEGERS)
-            init_paths(l, at, key);
-        else if (l->kind == LAYER_linear)
-            init_linear(l, at, key);
-        else if (l->kind == LAYER_layernorm)
-            init_layernorm(l, at);
-    }
+    for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++)
+        if (init[l->kind])
+            init[l->kind](m, l, w + l->param / precision_bytes(m->precision), host_hash(seed, (uint64_t)l->index));
 }

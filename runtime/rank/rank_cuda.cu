@@ -17,7 +17,6 @@ extern "C" {
 #include <time.h>
 #include <unistd.h>
 
-enum { STATES = 3 }; /* of a weight: itself, and AdamW's two moments */
 struct rank_backend {
     struct cuda_rank rank;
     struct cuda_steps steps;
@@ -145,6 +144,7 @@ extern "C" bool backend_take(struct rank_run *r, char *why, size_t nwhy) {
     const struct rt_program *p = &r->program;
     const struct rt_rank *k = &p->rank[r->world.rank];
     int64_t most = 0;
+    int copies = 1 + count_moments(p->model->optimizer); /* of a weight: itself and its moments */
     for (int h = 0; h < k->nhomes; h++) {
         int64_t n = weight_count(p->model, &p->stage[k->home[h].stage]);
         most = n > most ? n : most;
@@ -153,7 +153,7 @@ extern "C" bool backend_take(struct rank_run *r, char *why, size_t nwhy) {
         return false;
     cuda_attention_plan(p);
     const char *trouble = "no memory on the host";
-    if (backend && (backend->mirror = (float *)malloc(STATES * (size_t)most * sizeof(float) + 1))) {
+    if (backend && (backend->mirror = (float *)malloc((size_t)copies * (size_t)most * sizeof(float) + 1))) {
         backend->free[0] = free_memory();
         trouble = cuda_take(&r->replay, &backend->rank, p, r->world.rank, transport_of(r), true);
         if (!trouble && r->flags.timeline)
@@ -283,11 +283,11 @@ extern "C" struct home_state backend_pull(struct rank_run *r, const struct rt_ho
     const struct rt_learned y = learned_at(r->program.model, &r->program.stage[h->stage], h);
     const char *arena = r->backend->rank.arena;
     float *mirror = r->backend->mirror;
-    size_t n = (size_t)y.count;
+    size_t n = (size_t)y.count, moments = n * (size_t)count_moments(r->program.model->optimizer);
     if (n > 0)
         CUDA(cudaMemcpy(mirror, arena + y.weight, n * sizeof *mirror, cudaMemcpyDeviceToHost));
     if (n > 0 && y.moments >= 0)
-        CUDA(cudaMemcpy(mirror + n, arena + y.moments, 2 * n * sizeof *mirror, cudaMemcpyDeviceToHost));
+        CUDA(cudaMemcpy(mirror + n, arena + y.moments, moments * sizeof *mirror, cudaMemcpyDeviceToHost));
     struct home_state m = {mirror, y.moments < 0 ? NULL : mirror + n};
     return m;
 }
@@ -295,13 +295,13 @@ extern "C" struct home_state backend_pull(struct rank_run *r, const struct rt_ho
 extern "C" void backend_push(struct rank_run *r, const struct rt_home *h) {
     const struct rt_learned y = learned_at(r->program.model, &r->program.stage[h->stage], h);
     const float *mirror = r->backend->mirror;
-    size_t n = (size_t)y.count;
+    size_t n = (size_t)y.count, moments = n * (size_t)count_moments(r->program.model->optimizer);
     if (n == 0)
         return;
     cuda_put_weights(&r->replay, h, mirror);
     if (y.moments >= 0)
-        CUDA(
-            cudaMemcpy(r->backend->rank.arena + y.moments, mirror + n, 2 * n * sizeof *mirror, cudaMemcpyHostToDevice));
+        CUDA(cudaMemcpy(r->backend->rank.arena + y.moments, mirror + n, moments * sizeof *mirror,
+                        cudaMemcpyHostToDevice));
 }
 
 /* ---- the end ---- */

@@ -13,65 +13,48 @@ enum { PART = 1 << 20 }; /* bytes that an export holds at a time */
 
 struct part {
     char name[48];
-    int ndims;
-    int64_t dim[2], n; /* n: floats */
-    int64_t at;        /* in floats, weights and then moments taken as one array */
+    struct rt_parameter is;
+    int64_t at; /* in floats, weights and then moments taken as one array */
     bool found;
 };
 
-static int64_t add_part(struct part *p, const struct rt_layer *l, int64_t at, const char *what, const char *state,
-                        int64_t rows, int64_t columns) {
-    *p = (struct part){.ndims = rows ? 2 : 1, .dim = {rows ? rows : columns, columns}, .at = at};
-    p->n = (rows ? rows : 1) * columns;
-    snprintf(p->name, sizeof p->name, "layer.%d.%s%s", (int)l->index, what, state);
-    return at + p->n;
-}
-
-/* The parameters of a layer, at most 2, as the layers' own files lay them out. state: "", or ".m", ".v". */
-static int layer_parts(const struct rt_model *m, const struct rt_layer *l, int64_t at, const char *state,
-                       struct part *p) {
-    struct part *from = p;
+/* The parameters of a layer that lies at `at`. moment: a letter of moments_of, or 0: the parameters themselves. */
+static int layer_parts(const struct rt_model *m, const struct rt_layer *l, int64_t at, char moment, struct part *p) {
+    const struct rt_parameters all = parameters_of(m, l, shared_table(m, l) > 0);
+    const char state[] = {moment ? '.' : '\0', moment, '\0'};
     int64_t end = at + l->nparam;
-    switch (l->kind) {
-    case LAYER_embedding:
-        if (shared_table(m, l) == 0)
-            at = add_part(p++, l, at, "token", state, m->vocab, l->out);
-        if (l->context > 0) /* else it is the table that others share */
-            at = add_part(p++, l, at, "position", state, l->context, l->out);
-        break;
-    case LAYER_linear:
-        at = add_part(p++, l, at, "weight", state, l->in, l->out);
-        if (at < end)
-            at = add_part(p++, l, at, "bias", state, 0, l->out);
-        break;
-    case LAYER_layernorm:
-        at = add_part(p++, l, at, "gamma", state, 0, l->out);
-        at = add_part(p++, l, at, "beta", state, 0, l->out);
-        break;
+    for (int i = 0; i < all.n; i++) {
+        p[i] = (struct part){.is = all.at[i], .at = at};
+        snprintf(p[i].name, sizeof p[i].name, "layer.%d.%s%s", (int)l->index, all.at[i].name, state);
+        at += all.at[i].count;
     }
     assert(at == end);
-    return (int)(p - from);
+    (void)end;
+    return all.n;
 }
-
-static int moments_of(const struct rt_model *m) { return m->optimizer == OPT_ADAMW ? 2 : 0; }
 
 /* All tensors of a stage, in the order of its layers, the moments behind the parameters. NULL: no memory. */
 static struct part *stage_parts(const struct rt_model *m, const struct rt_stage *s, int *n) {
-    static const char *const state[] = {"", ".m", ".v"};
-    struct part *p = malloc(sizeof *p * (6 * (size_t)s->nlayers + 1));
+    const char *moments = moments_of(m->optimizer);
+    int copies = 1 + count_moments(m->optimizer);
+    struct part *p = malloc(sizeof *p * ((size_t)copies * MOST_PARAMETERS * (size_t)s->nlayers + 1));
     *n = 0;
-    for (int k = 0; p && k <= moments_of(m); k++)
+    for (int k = 0; p && k < copies; k++)
         for (int l = 0; l < s->nlayers; l++) {
             const struct rt_layer *y = &s->layer[l];
-            int64_t at = y->param / precision_bytes(m->precision);
-            *n += layer_parts(m, y, k * weight_count(m, s) + at, state[k], &p[*n]);
+            int64_t at = k * weight_count(m, s) + y->param / precision_bytes(m->precision);
+            *n += layer_parts(m, y, at, k > 0 ? moments[k - 1] : '\0', &p[*n]);
         }
     return p;
 }
 
+/* A tensor's name ends in a moment of some optimizer. */
 static bool is_state(const char *name) {
     size_t n = strlen(name);
-    return n > 2 && (strcmp(name + n - 2, ".m") == 0 || strcmp(name + n - 2, ".v") == 0);
+    bool moment = false;
+    for (int o = 0; n > 2 && o < NOPTIMIZERS; o++)
+        moment |= strchr(moments_of(o), name[n - 1]) != NULL;
+    return moment && name[n - 2] == '.';
 }
 
 /* ---- writing a stage ---- */
@@ -86,7 +69,8 @@ bool checkpoint_write_stage(const char *dir, int64_t step, const struct rt_model
     struct tensor *t = calloc((size_t)n + 1, sizeof *t);
     for (int i = 0; part && t && i < n; i++) {
         int64_t at = part[i].at, all = weight_count(m, s);
-        t[i] = (struct tensor){.name = part[i].name, .ndims = part[i].ndims, .dim = {part[i].dim[0], part[i].dim[1]}};
+        const struct rt_parameter *is = &part[i].is;
+        t[i] = (struct tensor){.name = part[i].name, .ndims = is->ndims, .dim = {is->dim[0], is->dim[1]}};
         t[i].data = at < all ? weight + at : moments + (at - all);
     }
     char steps[24], stages[24];
@@ -115,7 +99,7 @@ static struct safetensors *open_stage(const char *dir, int64_t step, int stage, 
     return NULL;
 }
 
-static bool same_shape(const struct tensor *t, const struct part *p) {
+static bool same_shape(const struct tensor *t, const struct rt_parameter *p) {
     bool same = t->ndims == p->ndims;
     for (int d = 0; same && d < p->ndims; d++)
         same = t->dim[d] == p->dim[d];
@@ -138,10 +122,10 @@ static bool read_parts(const struct safetensors *f, struct part *p, int n, float
             continue;
         if (p[i].found)
             return checkpoint_tell(why, nwhy, "%s: has %s, and so has another file", f->path, p[i].name);
-        if (!same_shape(t, &p[i])) {
+        if (!same_shape(t, &p[i].is)) {
             char is[128], wanted[128];
             return checkpoint_tell(why, nwhy, "%s: %s is %s, but this model's is %s", f->path, p[i].name,
-                                   shape(t->ndims, t->dim, is), shape(p[i].ndims, p[i].dim, wanted));
+                                   shape(t->ndims, t->dim, is), shape(p[i].is.ndims, p[i].is.dim, wanted));
         }
         if (!safetensors_read(f, t, memory + p[i].at, why, nwhy))
             return false;
@@ -155,7 +139,7 @@ bool checkpoint_read_stage(const char *dir, int64_t step, const struct rt_model 
     struct manifest manifest = {.n = 0};
     int n;
     struct part *p = stage_parts(m, s, &n);
-    size_t all = (size_t)weight_count(m, s) * sizeof(float), state = all * (size_t)moments_of(m);
+    size_t all = (size_t)weight_count(m, s) * sizeof(float), state = all * (size_t)count_moments(m->optimizer);
     float *memory = calloc(1, all + state + 1);
     bool ok = (p && memory) || checkpoint_tell(why, nwhy, "%s: no memory", dir);
     ok = ok && manifest_read(dir, step, &manifest, why, nwhy);

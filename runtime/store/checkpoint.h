@@ -5,10 +5,10 @@
  *                                                 the token table's, where embedding and unembedding share one
  *     DIR/step-00000012/manifest.json             step, seed, data, and each file's size and checksum
  *
- * Tensors are named by their layer's place in the whole model: layer.5.weight (in x out), .bias (out), .gamma, .beta,
- * .token (vocab x width), .position (context x width); layer.5.weight.m and .v are AdamW's moments of first and second
- * order. All are fp32; with bf16, they are the masters. So a checkpoint fits every cut, schedule, precision and number
- * of ranks. All ranks see the same DIR.
+ * Tensors are named by their layer's place in the whole model and as LAYERS of ops.h names its parameters:
+ * layer.5.weight (in x out), .bias (out); and its moments as OPTIMIZERS does: layer.5.weight.m and .v are AdamW's of
+ * first and second order. All are fp32; with bf16, they are the masters. So a checkpoint fits every cut, schedule,
+ * precision and number of ranks. All ranks see the same DIR.
  *
  * Every function returns false on trouble, with `path: reason` in why. Whatever fails, a whole checkpoint stays whole,
  * unless its own step is written again. */
@@ -33,8 +33,9 @@ bool checkpoint_lock(int *lock, const char *dir, int rank, const char *run, char
 
 /* ---- writing, in this order: all stages, then, when all of them are done, the manifest, then keep ---- */
 
-/* Weights and moments as the replay lays them out (rt_learned): weight_count floats, and twice as many with AdamW (else
- * NULL), the moments after at least one update. Any rank may write any stage, one process each. Makes the folders. */
+/* Weights and moments as the replay lays them out (rt_learned): weight_count floats, and as many of each moment (NULL:
+ * the optimizer has none), the moments after at least one update. Any rank may write any stage, one process each. Makes
+ * the folders. */
 bool checkpoint_write_stage(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,
                             int stage, const float *weight, const float *moments, char *why, size_t nwhy);
 /* Reads all stages' files back for their checksums. */

@@ -159,8 +159,8 @@ static void time_update(struct bench *k, int s) {
                             (const float *)job_operand(k->c.arena, x, ROLE_dw),
                             (float *)job_operand(k->c.arena, x, ROLE_opt), k->c.step, k->c.lr, k->stream);
             });
-    /* dw is read; weights, or with bf16 their fp32 masters, and two moments are read and written; bf16 is written */
-    y->bytes = n * (4 + 8 + (m->precision == BF16 ? 2 : 0) + (m->optimizer == OPT_ADAMW ? 16 : 0));
+    /* dw is read; weights, or with bf16 their fp32 masters, and the moments are read and written; bf16 is written */
+    y->bytes = n * (4 + 8 + (m->precision == BF16 ? 2 : 0) + 8 * count_moments(m->optimizer));
 }
 
 /* ---- all of it ---- */

@@ -1,0 +1,57 @@
+/* Updates on the host, fp32: per layer, leaving the gaps between parameters alone. None uses libm beyond sqrtf, which
+ * IEEE 754 fixes to the bit, so all give the same weights on every machine. */
+#include "rt.h"
+#include <math.h>
+#include <string.h>
+
+/* An optimizer's step of n weights. moment: of these, the first of the arrays that OPTIMIZERS names, in its order; the
+ * next lies `stride` floats behind it. */
+typedef void optimizer_step(const struct rt_model *m, int64_t n, float *w, const float *dw, float *moment,
+                            int64_t stride, int64_t step);
+
+static void sgd(const struct rt_model *m, int64_t n, float *w, const float *dw, float *moment, int64_t stride,
+                int64_t step) {
+    (void)moment, (void)stride, (void)step;
+    for (int64_t i = 0; i < n; i++)
+        w[i] -= m->lr * dw[i];
+}
+
+static double power(double x, int64_t n) {
+    double y = 1;
+    for (; n > 0; n >>= 1, x *= x)
+        if (n & 1)
+            y *= x;
+    return y;
+}
+
+/* Loshchilov & Hutter 2019, algorithm 2, with the decay decoupled and scaled by the learning rate: v is the moment of
+ * second order, m of first. */
+static void adamw(const struct rt_model *m, int64_t n, float *w, const float *dw, float *moment, int64_t stride,
+                  int64_t step) {
+    float *mean = moment, *square = moment + stride;
+    float unbias = (float)(1 / (1 - power((double)m->beta1, step)));
+    float unbias2 = (float)(1 / (1 - power((double)m->beta2, step)));
+    for (int64_t i = 0; i < n; i++) {
+        mean[i] = m->beta1 * mean[i] + (1 - m->beta1) * dw[i];
+        square[i] = m->beta2 * square[i] + (1 - m->beta2) * dw[i] * dw[i];
+        float move = mean[i] * unbias / (sqrtf(square[i] * unbias2) + m->eps);
+        w[i] -= m->lr * (move + m->decay * w[i]);
+    }
+}
+
+#define X(NAME, name, ...) name,
+static optimizer_step *const steps[NOPTIMIZERS] = {NULL, OPTIMIZERS(X)};
+#undef X
+
+/* Each moment is laid out as the weights are. Step 1 starts them at zero. */
+void host_update(const struct rt_model *m, const struct rt_stage *s, float *w, const float *dw, float *opt,
+                 int64_t step) {
+    int64_t stride = weight_count(m, s);
+    if (step == 1 && s->opt > 0)
+        memset(opt, 0, (size_t)s->opt);
+    for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++) {
+        int64_t at = l->param / 4;
+        if (steps[m->optimizer] && l->nparam > 0)
+            steps[m->optimizer](m, l->nparam, w + at, dw + at, s->opt > 0 ? opt + at : NULL, stride, step);
+    }
+}

@@ -1,0 +1,136 @@
+/* The rows of layers.c and the tables of ops.h against what is known otherwise: published sizes, FLOP counted by hand,
+ * and what an update writes. That the layers find all they need where the rows have it kept, test_layers_host.c sees.
+ */
+#include "handmade.h"
+#include "passes/layers.h"
+#include <criterion/criterion.h>
+
+/* ---- parameters ---- */
+
+/* Of GPT-2 (Radford 2019, table 2), whose table of 50257 tokens is shared. */
+static int64_t gpt2(int layers, int width) {
+    struct model *m = gpt(1024, 1024, 50257, 1, layers, width, width / 64);
+    m->layer[m->nlayers - 2] = (struct model_layer){.kind = LAYER_unembedding, .unit = m->nunits - 2};
+    struct stage *st = cost_stages(spec_of(m, 2));
+    int64_t n = 0;
+    for (int s = 0; s < 3; s++) /* the third is the table */
+        for (int i = 0; i < st[s].rt.nlayers; i++)
+            n += st[s].rt.layer[i].nparam;
+    return n;
+}
+
+Test(layers, gpt2_has_the_published_number_of_parameters) {
+    cr_expect_eq(gpt2(12, 768), 124439808);
+    cr_expect_eq(gpt2(24, 1024), 354823168);
+    cr_expect_eq(gpt2(36, 1280), 774030080);
+    cr_expect_eq(gpt2(48, 1600), 1557611200);
+}
+
+static void has(const struct rt_parameter *p, const char *name, int ndims, int64_t rows, int64_t columns) {
+    cr_expect_str_eq(p->name, name);
+    cr_expect(p->ndims == ndims && p->dim[0] == rows && (ndims == 1 || p->dim[1] == columns), "%s", name);
+    cr_expect_eq(p->count, ndims == 1 ? rows : rows * columns);
+}
+
+Test(layers, parameters_by_name_and_shape) {
+    struct rt_model text = {.input = INPUT_TOKENS, .vocab = 16}, integers = {.input = INPUT_INTEGERS};
+    struct rt_layer l = {.kind = LAYER_linear, .in = 1, .out = 6};
+    struct rt_parameters p = parameters_of(&text, &l, false);
+    cr_assert_eq(p.n, 2);
+    has(&p.at[0], "weight", 2, 1, 6); /* of one row, and yet no vector */
+    has(&p.at[1], "bias", 1, 6, 0);
+    cr_expect_eq(parameters_of(&integers, &l, false).n, 1);
+    l.kind = LAYER_layernorm;
+    p = parameters_of(&text, &l, false);
+    cr_assert_eq(p.n, 2);
+    has(&p.at[0], "gamma", 1, 6, 0);
+    has(&p.at[1], "beta", 1, 6, 0);
+    l.kind = LAYER_embedding;
+    l.context = 4;
+    p = parameters_of(&text, &l, false);
+    cr_assert_eq(p.n, 2);
+    has(&p.at[0], "token", 2, 16, 6);
+    has(&p.at[1], "position", 2, 4, 6);
+    cr_expect_str_eq(parameters_of(&text, &l, true).at[0].name, "position");
+    cr_expect_eq(parameters_of(&text, &l, true).n, 1);
+    l.context = 0;
+    cr_expect_str_eq(parameters_of(&text, &l, false).at[0].name, "token");
+    cr_expect_eq(parameters_of(&text, &l, false).n, 1);
+}
+
+/* ---- FLOP ---- */
+
+static void costs(struct rt_layer l, double f, double i, double w) {
+    struct flop is = flop_of(&l);
+    cr_expect(is.f == f && is.i == i && is.w == w, "%s: %g %g %g, not %g %g %g", layer_name[l.kind], is.f, is.i, is.w,
+              f, i, w);
+}
+
+Test(layers, flop_by_hand) {
+    double product = 0, bias = 0, pairs = 0, heads = 2, exponentials = 0, values = 8 * 6;
+    for (int r = 0; r < 8; r++)
+        for (int o = 0; o < 6; o++, bias++)
+            for (int i = 0; i < 5; i++)
+                product += 2;
+    costs((struct rt_layer){.kind = LAYER_linear, .rows = 8, .in = 5, .out = 6, .nparam = 5 * 6 + 6}, product + bias,
+          product, product + bias);
+    costs((struct rt_layer){.kind = LAYER_linear, .rows = 8, .in = 5, .out = 6, .nparam = 5 * 6}, product, product,
+          product);
+    costs((struct rt_layer){.kind = LAYER_unembedding, .rows = 8, .in = 5, .out = 6}, product, product, product);
+    costs((struct rt_layer){.kind = LAYER_embedding, .rows = 8, .in = 1, .out = 6}, values, 0, 2 * values);
+    costs((struct rt_layer){.kind = LAYER_relu, .rows = 8, .in = 6, .out = 6}, values, values, 0);
+    costs((struct rt_layer){.kind = LAYER_fork, .rows = 8, .in = 6, .out = 6}, 0, values, 0);
+    costs((struct rt_layer){.kind = LAYER_join, .rows = 8, .in = 6, .out = 6}, values, 0, 0);
+    costs((struct rt_layer){.kind = LAYER_mse, .rows = 8, .in = 6, .out = 6}, 5 * values, 0,
+          0);                   /* x - t, / count; 0.5 d d, added up */
+    for (int r = 0; r < 8; r++) /* two sequences of 4, a tile each */
+        for (int k = 0; k < 4; k++, pairs++)
+            exponentials += k <= r % 4 ? heads : 0;
+    costs((struct rt_layer){.kind = LAYER_attention, .rows = 8, .in = 18, .out = 6, .heads = 2, .context = 4},
+          2 * 2 * pairs * 6 + 22 * exponentials, 5 * 2 * pairs * 6 + 24 * exponentials + 2 * values, 0);
+}
+
+/* ---- optimizers ---- */
+
+/* Two updates write every moment of every parameter, and nothing behind the last one. */
+Test(layers, an_update_uses_the_moments_it_names) {
+    for (int o = OPT_NONE + 1; o < NOPTIMIZERS; o++) {
+        struct model *m = model_tokens(4, 4, 3, 1);
+        add(m, LAYER_embedding, 4);
+        add(m, LAYER_linear, 3);
+        add(m, LAYER_cross_entropy, 0);
+        m->rt.optimizer = o;
+        m->rt.beta1 = m->rt.beta2 = 0.5f;
+        m->rt.eps = 1;
+        const struct rt_stage *s = &cost_stages(spec_of(m, 1))->rt;
+        int64_t n = s->weight / 4, all = count_moments(o) * n;
+        cr_expect_eq(s->opt, 4 * all, "optimizer %d", o);
+        float *w = fresh(s->weight), *dw = fresh(s->weight), *opt = fresh(4 * (all + n));
+        for (int64_t i = 0; i < n; i++) {
+            w[i] = 1;
+            dw[i] = 2;
+        }
+        host_update(&m->rt, s, w, dw, opt, 1);
+        host_update(&m->rt, s, w, dw, opt, 2);
+        for (int i = 0; i < s->nlayers; i++)
+            for (int64_t at = s->layer[i].param / 4, k = at; k < at + s->layer[i].nparam; k++) {
+                cr_expect(w[k] < 1, "optimizer %d", o);
+                for (int moment = 0; moment < count_moments(o); moment++)
+                    cr_expect(opt[moment * n + k] > 0, "optimizer %d, moment %c", o, moments_of(o)[moment]);
+            }
+        for (int64_t k = all; k < all + n; k++)
+            cr_expect(opt[k] != opt[k], "optimizer %d wrote behind its moments", o);
+    }
+}
+
+/* What scripts give an optimizer is in the model: else this would not compile. */
+Test(layers, a_model_has_the_fields_of_all_optimizers) {
+    struct rt_model m = {.rows = 0};
+    double sum = 0;
+#define FIELD(name, range, otherwise)        sum += (double)m.name;
+#define X(NAME, name, moments, flop, fields) fields
+    OPTIMIZERS(X)
+#undef X
+#undef FIELD
+    cr_expect_eq(sum, 0);
+}
