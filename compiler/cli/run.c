@@ -95,13 +95,13 @@ static struct rt_meeting *meetings(const struct program *p) {
             if (x->msg < 0)
                 continue;
             struct rt_meeting *at = &m[x->msg];
-            const struct group *g = x->op == OP_REDUCE ? &p->group[k->lane[x->lane].group] : NULL;
+            const struct group *g = is_group(x->op) ? &p->group[k->lane[x->lane].group] : NULL;
             if (!at->n) {
                 at->n = g ? g->n : 2;
                 at->rank = NEW(int32_t, at->n);
                 at->off = NEW(int64_t, at->n);
             }
-            int me = op_lane[x->op] == LANE_RECV;
+            int me = is_recv(x->op);
             while (g && g->rank[me] != r)
                 me++;
             const struct buf *b = &k->buf[k->arg[x->arg].buf];

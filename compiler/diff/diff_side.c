@@ -41,11 +41,15 @@ struct meeting {
 };
 
 static struct meeting meeting_of(const struct diff_op *o) {
-    if (o->op == OP_REDUCE)
+    if (is_group(o->op))
         return (struct meeting){o->op, o->stage, o->batch, -1, -1, o->nth};
-    bool sends = op_lane[o->op] == LANE_SEND;
-    return (struct meeting){sends ? o->op : o->op - 1, o->stage, o->batch, sends ? o->rank : o->peer,
-                            sends ? o->peer : o->rank, o->nth};
+    bool sends = is_send(o->op);
+    return (struct meeting){sends ? o->op : op_row(o->op)->partner,
+                            o->stage,
+                            o->batch,
+                            sends ? o->rank : o->peer,
+                            sends ? o->peer : o->rank,
+                            o->nth};
 }
 
 static void join_messages(struct side *s) {
@@ -82,7 +86,7 @@ static void finish_side(struct side *s) {
     number_equals(s);
     join_messages(s);
     for (int i = 0; i < s->n; i++)
-        if (op_lane[s->op[i].op] == LANE_SEND)
+        if (is_send(s->op[i].op))
             s->sent += fmax((double)s->op[i].bytes, 0);
 }
 

@@ -249,12 +249,12 @@ static void emit_buffers(struct text *t, const struct columns *c, const struct r
 
 /* What an instruction meets: a rank, or a group, and the message. */
 static void put_meets(struct text *t, const struct rank *k, const struct instr *x) {
-    if (x->op == OP_REDUCE)
+    if (is_group(x->op))
         put(t, "group(%d, %d), ", k->lane[x->lane].group, x->msg);
     else if (x->peer < 0)
         put_word(t, "alone, ");
     else
-        put(t, "%s(%d, %d), ", op_lane[x->op] == LANE_SEND ? "to" : "from", x->peer, x->msg);
+        put(t, "%s(%d, %d), ", is_send(x->op) ? "to" : "from", x->peer, x->msg);
 }
 
 static void emit_line(struct text *t, const struct columns *c, const struct rank *k, const struct instr *x) {

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool sends_message(const struct instr *in) { return in->msg >= 0 && op_lane[in->op] == LANE_SEND; }
-bool receives_message(const struct instr *in) { return in->msg >= 0 && op_lane[in->op] == LANE_RECV; }
+bool sends_message(const struct instr *in) { return in->msg >= 0 && is_send(in->op); }
+bool receives_message(const struct instr *in) { return in->msg >= 0 && is_recv(in->op); }
 
 void put_slice_name(struct text *t, const struct instr *in) {
     put(t, "%d%s", in->stage, op_name[in->op]);

@@ -86,11 +86,8 @@ static void read_memory(struct reader *in) {
 /* ---- instructions ---- */
 
 static bool may_repeat(int op, int role) {
-#define X(name, lane, cost, operands, meaning) operands,
-    static const char *const all[NOPS] = {OPS(X)};
-#undef X
     size_t n = strlen(role_name[role]);
-    for (const char *s = all[op]; *s; s += strcspn(s, " "), s += *s == ' ')
+    for (const char *s = op_row(op)->operands; *s; s += strcspn(s, " "), s += *s == ' ')
         if (!strncmp(s, role_name[role], n) && s[n] == ':')
             return s[n + 2] == '*';
     return false;

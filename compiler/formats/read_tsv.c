@@ -233,8 +233,7 @@ static void read_row(struct table *t) {
     row->batch = (int)read_applying(in, op, "the microbatch in column 'batch'", op_has_batch(op), INT32_MAX);
     column_end(in, "batch");
     at = in->p;
-    bool meets = op_lane[op] == LANE_SEND || op_lane[op] == LANE_RECV;
-    row->peer = (int)read_applying(in, op, "the peer in column 'peer'", meets, INT32_MAX);
+    row->peer = (int)read_applying(in, op, "the peer in column 'peer'", has_peer(op), INT32_MAX);
     if (row->peer != t->peer && t->kind != LANE_ALL)
         FAIL(in, at, "column 'peer': expected %d, the lane's peer", t->peer);
     column_end(in, "peer");

@@ -9,17 +9,14 @@ const char *const kind_name[NKINDS] = {KINDS(X)};
 #define X(name) #name,
 const char *const role_name[NROLES] = {ROLES(X)};
 #undef X
-#define X(name, lane, cost, operands, meaning) LANE_##lane,
+#define X(name, lane, ...) LANE_##lane,
 const uint8_t op_lane[NOPS] = {OPS(X)};
 #undef X
-#define X(name, lane, cost, operands, meaning) COST_##cost,
+#define X(name, lane, cost, ...) COST_##cost,
 const uint8_t op_cost[NOPS] = {OPS(X)};
 #undef X
-#define X(name, has_batch, meaning) has_batch,
+#define X(name, has_batch, ...) has_batch,
 const bool kind_has_batch[NKINDS] = {KINDS(X)};
-#undef X
-#define X(name, lane, cost, operands, meaning) operands,
-static const char *const op_operands[NOPS] = {OPS(X)};
 #undef X
 
 /* The operand strings of ops.h, read once. */
@@ -29,7 +26,7 @@ static uint8_t roles_of[NOPS][NROLES], nroles_of[NOPS];
 
 void read_operands(void) {
     for (int op = 0; op < NOPS; op++)
-        for (const char *s = op_operands[op]; *s;) {
+        for (const char *s = op_row(op)->operands; *s;) {
             size_t n = strcspn(s, ":");
             int role = 0;
             while (strncmp(role_name[role], s, n) || role_name[role][n])

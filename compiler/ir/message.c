@@ -11,11 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(OP_RECV_F == OP_SEND_F + 1 && OP_RECV_B == OP_SEND_B + 1 && OP_RECV_S == OP_SEND_S + 1 &&
-                   OP_RECV_W == OP_SEND_W + 1 && OP_RECV_G == OP_SEND_G + 1 && OP_RECV_T == OP_SEND_T + 1 &&
-                   OP_FETCH == OP_SERVE + 1,
-               "ORDER OPS: each RECV follows its SEND");
-
 void put_label(struct text *t, const struct instr *in) {
     put_bytes(t, op_name[in->op], strlen(op_name[in->op]));
     put_bytes(t, " ", 1);
@@ -29,14 +24,14 @@ void put_label(struct text *t, const struct instr *in) {
         put_int(t, in->inst);
     }
     if (in->peer >= 0) {
-        put_bytes(t, op_lane[in->op] == LANE_SEND ? " to " : " from ", op_lane[in->op] == LANE_SEND ? 4 : 6);
+        put_bytes(t, is_send(in->op) ? " to " : " from ", is_send(in->op) ? 4 : 6);
         put_int(t, in->peer);
     }
 }
 
 const char *short_name(const struct instr *in) {
     struct text t = {0};
-    if (in->op <= OP_W)
+    if (is_job(in->op))
         return job_name(in->stage, in->batch, in->op);
     put_label(&t, in);
     return t.s;
@@ -76,22 +71,20 @@ static const struct group *group_of(const struct program *p, int r, const struct
     return &p->group[p->rank[r].lane[in->lane].group];
 }
 
-bool is_message(int op) { return op_cost[op] == COST_LINK || op_cost[op] == COST_RING; }
-
 const struct buf *payload(const struct rank *k, const struct instr *in) {
     return is_message(in->op) && in->narg ? &k->buf[k->arg[in->arg].buf] : NULL;
 }
 
 static bool opens(const struct program *p, int r, const struct instr *in) {
-    return op_lane[in->op] == LANE_SEND || (in->op == OP_REDUCE && group_of(p, r, in)->rank[0] == r);
+    return is_send(in->op) || (is_group(in->op) && group_of(p, r, in)->rank[0] == r);
 }
 
 static struct key key_of(const struct program *p, int r, const struct instr *in) {
     struct key k = {in->op, in->stage, in->batch, in->inst, r, in->peer};
-    if (in->op == OP_REDUCE)
+    if (is_group(in->op))
         k.from = p->rank[r].lane[in->lane].group;
-    else if (op_lane[in->op] == LANE_RECV)
-        k = (struct key){in->op - 1, in->stage, in->batch, in->inst, in->peer, r};
+    else if (is_recv(in->op))
+        k = (struct key){op_row(in->op)->partner, in->stage, in->batch, in->inst, in->peer, r};
     return k;
 }
 
@@ -119,7 +112,7 @@ static void open_messages(struct matching *m) {
             in->msg = -1;
             if (!opens(p, r, in))
                 continue;
-            int left = in->op == OP_REDUCE ? group_of(p, r, in)->n - 1 : 1;
+            int left = is_group(in->op) ? group_of(p, r, in)->n - 1 : 1;
             m->message[m->n] = (struct message){r, i, -1, left, -1};
             if (m->first[r][in->lane] < 0)
                 m->first[r][in->lane] = m->n;
@@ -209,11 +202,11 @@ static char *no_partner(const struct program *p, int r, const struct instr *in) 
     put_label(&t, in);
     put(&t, " on rank %d, lane ", r);
     put_lane(&t, p, &p->rank[r].lane[in->lane]);
-    if (in->op == OP_REDUCE) {
+    if (is_group(in->op)) {
         put(&t, ", is missing on another rank of its group");
     } else {
         struct instr other = *in;
-        other.op = (uint8_t)(op_lane[in->op] == LANE_SEND ? in->op + 1 : in->op - 1);
+        other.op = op_row(in->op)->partner;
         other.peer = r;
         put(&t, ", has no partner: rank %d has no ", in->peer);
         put_label(&t, &other);

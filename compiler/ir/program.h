@@ -25,7 +25,7 @@ struct instr {
     int32_t stage, batch;     /* batch -1: none */
     int32_t peer;             /* other rank of a message, or of the part that ADD adds; -1: none */
     int32_t inst;             /* of the tensor sent or fetched; -1: none */
-    int32_t msg;              /* id shared by a SEND and its RECV, or by the members of a REDUCE; -1: none */
+    int32_t msg;              /* id shared by a SEND and its RECV, or by the members of a collective; -1: none */
     uint32_t arg, wait, free; /* where its operands, awaited instructions and freed buffers begin */
     uint16_t narg, nfree, nwait;
     bool vfirst; /* dv is written, not added to */
@@ -112,15 +112,14 @@ const char *job_name(int s, int b, int d);         /* "1F3", in the arena */
 void put_buf(struct text *t, const struct buf *b); /* "act(1,3)", "weight(2)#0" */
 
 /* message.c: the names of instructions and lanes, and which SEND meets which RECV */
-bool is_message(int op);                                                 /* SEND_x, RECV_x, SERVE, FETCH, REDUCE */
 const struct buf *payload(const struct rank *k, const struct instr *in); /* of a message or a REDUCE; NULL: none */
 void put_label(struct text *t, const struct instr *in); /* "F 0 3", "FETCH 2#0 from 1": unique within a rank */
 const char *short_name(const struct instr *in);         /* "1F3" of a job, else the label */
 void put_lane(struct text *t, const struct program *p,
               const struct lane *lane); /* "compute", "send 1", "peer 1", "messages", "group 0,2" */
-/* Numbers messages by rank, then by issue order: a SEND and its RECV, or the members of a REDUCE, share one id.
+/* Numbers messages by rank, then by issue order: a SEND and its RECV, or the members of a collective, share one id.
  * An instruction without a partner fails an assert, since our own programs have none; when lenient, it keeps msg -1 (in
- * a REDUCE, at least the first member does), and the result is an error text that names the first one. NULL: all have
- * partners. */
+ * a collective, at least the first member does), and the result is an error text that names the first one. NULL: all
+ * have partners. */
 char *number_messages(struct program *p, bool lenient);
 #endif
