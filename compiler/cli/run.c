@@ -61,20 +61,14 @@ static void fill_homes(const struct rank *k, struct rt_rank *out) {
 
 static void fill_rank(const struct rank *k, struct rt_rank *out) {
     struct rt_instr *ins = NEW(struct rt_instr, k->nins);
-    int32_t *lane_at = NEW(int32_t, k->nlanes + 2), *lane_ins = NEW(int32_t, k->nins);
+    struct lane_lists lists = lane_lists(k);
     int64_t *more = NEW(int64_t, k->nargs + 1);
-    for (int32_t i = 0; i < k->nins; i++) {
+    for (int32_t i = 0; i < k->nins; i++)
         fill_instr(k, &k->ins[i], &ins[i], more, i ? ins[i - 1].more + ins[i - 1].nmore : 0);
-        lane_at[k->ins[i].lane + 2]++;
-    }
     for (size_t w = 0; w < k->nwaits; w++)
         ins[k->wait[w]].recorded = true;
-    for (int l = 0; l < k->nlanes; l++)
-        lane_at[l + 2] += lane_at[l + 1];
-    for (int32_t i = 0; i < k->nins; i++)
-        lane_ins[lane_at[k->ins[i].lane + 1]++] = i;
-    *out = (struct rt_rank){.ins = ins, .nins = k->nins, .nlanes = k->nlanes, .lane_ins = lane_ins};
-    out->lane_at = lane_at;
+    *out = (struct rt_rank){.ins = ins, .nins = k->nins, .nlanes = k->nlanes, .lane_ins = lists.ins};
+    out->lane_at = lists.at;
     out->wait = k->wait;
     out->more = more;
     out->arena = k->arena;

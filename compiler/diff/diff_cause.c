@@ -41,7 +41,8 @@ static bool shares(const struct rank *k, const struct instr *x, const struct ins
  * the SEND waits for the SEND. */
 static bool waits_in_lane(const struct side *s, int o) {
     const struct diff_lane *l = &s->lane[s->op[o].lane];
-    bool follows = l->edge && is_message(s->op[o].op) && o > l->first && is_message(s->op[o - 1].op);
+    bool edge = l->kind == LANE_SEND || l->kind == LANE_RECV;
+    bool follows = edge && is_message(s->op[o].op) && o > l->first && is_message(s->op[o - 1].op);
     return o > l->first && !(follows && is_recv(s->op[o].op) && s->op[o - 1].ring != o - 1);
 }
 
@@ -241,7 +242,7 @@ static int account_side(const struct side *s, int64_t *acc) {
         return -1;
     int rank = s->op[x].rank;
     const struct diff_lane *l = &s->lane[s->lane_at[rank]];
-    bool computes = strcmp(l->name, "compute") == 0; /* it is a rank's first lane */
+    bool computes = l->kind == LANE_COMPUTE; /* it is a rank's first lane */
     for (int i = l->first + l->n - 1; computes && i >= l->first; i--) {
         const struct diff_op *o = &s->op[i];
         int64_t end = o->end < t ? o->end : t, begin = o->start < t ? o->start : t;

@@ -224,7 +224,7 @@ static void match_ticks(struct diff *d) {
         struct side *s = d->side[k];
         set_ticks(s, d->tick);
         for (int l = 0; l < s->nlanes; l++)
-            if (strcmp(s->lane[l].name, "compute") == 0)
+            if (s->lane[l].kind == LANE_COMPUTE)
                 s->work += (double)work_of(s, &s->lane[l]);
     }
     /* Sums of decimal fractions differ in their last bits by the order they are taken in: that is no change. */

@@ -42,12 +42,12 @@ static struct paint paint_op(const struct diff_op *o) {
 
 static bool is_block(const struct side *s, int i) {
     const struct diff_op *o = &s->op[i];
-    return o->end > o->start && paint_op(o).name && strcmp(s->lane[o->lane].name, "compute") == 0;
+    return o->end > o->start && paint_op(o).name && s->lane[o->lane].kind == LANE_COMPUTE;
 }
 
 static const struct diff_lane *jobs_of(const struct side *s, int r) { /* NULL: the rank has none */
     const struct diff_lane *l = &s->lane[s->lane_at[r]];
-    return s->lane_at[r] < s->lane_at[r + 1] && strcmp(l->name, "compute") == 0 ? l : NULL;
+    return s->lane_at[r] < s->lane_at[r + 1] && l->kind == LANE_COMPUTE ? l : NULL;
 }
 
 static double limit_of(const struct side *s) { return s->limit > 0 ? s->limit : INFINITY; }

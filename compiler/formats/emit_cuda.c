@@ -54,10 +54,9 @@ static void put_name(struct text *t, const struct instr *x) {
 }
 
 static void put_lane_name(struct text *t, const struct lane *l) {
-    static const char *const prefix[] = {"compute", "send_", "recv_", "peer_", "messages", "group_"};
-    put(t, "%s", prefix[l->kind]);
-    if (l->peer >= 0 || l->kind == LANE_GROUP)
-        put(t, "%d", l->kind == LANE_GROUP ? l->group : l->peer);
+    put(t, "%s", lanekind_row(l->kind)->word);
+    if (lanekind_row(l->kind)->of != OF_ALONE)
+        put(t, "_%d", l->kind == LANE_GROUP ? l->group : l->peer);
 }
 
 static void emit_head(struct text *t, const struct spec *sp, const struct program *p, int r) {

@@ -62,6 +62,16 @@ int read_name(struct reader *in, const char *what, const char *const *names, int
          near ? "\"?" : "");
 }
 
+int read_lane_kind(struct reader *in, const char *where) {
+    int kind = lane_kind(&in->p);
+    if (kind >= 0)
+        return kind;
+    struct text words = {0};
+    for (int i = 0; i < NLANEKINDS; i++)
+        put(&words, "%s\"%s\"", i == 0 ? "" : i < NLANEKINDS - 1 ? ", " : " or ", lanekind_row(i)->word);
+    FAIL(in, in->p, "%sexpected %s", where, words.s);
+}
+
 /* Jobs and their tensors are of a stage; weights and their gradients may be the table's, behind the stages. */
 static int32_t read_stage(struct reader *in, bool of_job) {
     return (int32_t)read_integer(in, "a stage", 0, in->prog->stages - 1 + (in->prog->tied && !of_job));

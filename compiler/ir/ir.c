@@ -49,12 +49,6 @@ int op_roles(int op, const uint8_t **roles) {
     return nroles_of[op];
 }
 
-/* A coarse lane takes messages, and ADD, which runs on the lane that received its part. */
-bool lane_takes(int kind, int op) {
-    bool coarse = kind == LANE_PEER || kind == LANE_ALL;
-    return op_lane[op] == kind || (coarse && (op_lane[op] == LANE_SEND || op_lane[op] == LANE_RECV));
-}
-
 const char *job_name(int s, int b, int d) { return format("%d%s%d", s, op_name[d], b); }
 
 void put_buf(struct text *t, const struct buf *b) {

@@ -1,4 +1,4 @@
-/* The names of instructions and lanes, and which SEND meets which RECV.
+/* The names of instructions, and which SEND meets which RECV.
  *
  * Both ends of a message agree on its kind, stage, microbatch, instance, source and destination; that identifies it.
  * Messages are numbered by the rank of their SEND, then by its issue order. On one edge, RECVs nearly always come in
@@ -35,15 +35,6 @@ const char *short_name(const struct instr *in) {
         return job_name(in->stage, in->batch, in->op);
     put_label(&t, in);
     return t.s;
-}
-
-void put_lane(struct text *t, const struct program *p, const struct lane *lane) {
-    static const char *const name[] = {"compute", "send ", "recv ", "peer ", "messages", "group "};
-    put(t, "%s", name[lane->kind]);
-    if (lane->peer >= 0)
-        put_int(t, lane->peer);
-    for (int i = 0; lane->kind == LANE_GROUP && i < p->group[lane->group].n; i++)
-        put(t, "%s%d", i ? "," : "", p->group[lane->group].rank[i]);
 }
 
 struct message {
@@ -123,13 +114,6 @@ static void open_messages(struct matching *m) {
     }
 }
 
-static int by_lane(const void *x, const void *y) {
-    const struct lane *a = x, *b = y;
-    if (a->kind != b->kind)
-        return a->kind - b->kind;
-    return a->peer != b->peer ? a->peer - b->peer : a->group - b->group;
-}
-
 /* The first message that lane `lane` of rank r may receive; -1 when it has more than one sender, or none is found. */
 static int32_t first_arrival(const struct matching *m, int r, const struct lane *lane) {
     struct lane want = *lane;
@@ -143,7 +127,7 @@ static int32_t first_arrival(const struct matching *m, int r, const struct lane 
     else
         return -1;
     const struct rank *k = &m->p->rank[from];
-    const struct lane *at = bsearch(&want, k->lane, (size_t)k->nlanes, sizeof want, by_lane);
+    const struct lane *at = bsearch(&want, k->lane, (size_t)k->nlanes, sizeof want, compare_lanes);
     return at ? m->first[from][at - k->lane] : -1;
 }
 

@@ -146,21 +146,14 @@ int32_t send_message(struct build *L, double t, int from, int to, int32_t buf, i
     return y;
 }
 
-static int by_lane(const void *x, const void *y) {
-    const struct lane *a = x, *b = y;
-    if (a->kind != b->kind)
-        return a->kind - b->kind;
-    return a->peer != b->peer ? a->peer - b->peer : a->group - b->group;
-}
-
 /* Lanes were numbered as they appeared; in the program they are ordered by kind, peer and group. */
 void order_lanes(struct rank *k) {
     struct lane *old = NEW(struct lane, k->nlanes);
     uint16_t *now = NEW(uint16_t, k->nlanes);
     memcpy(old, k->lane, sizeof *old * (size_t)k->nlanes);
-    qsort(k->lane, (size_t)k->nlanes, sizeof *k->lane, by_lane);
+    qsort(k->lane, (size_t)k->nlanes, sizeof *k->lane, compare_lanes);
     for (int i = 0; i < k->nlanes; i++) {
-        struct lane *at = bsearch(&old[i], k->lane, (size_t)k->nlanes, sizeof *k->lane, by_lane);
+        struct lane *at = bsearch(&old[i], k->lane, (size_t)k->nlanes, sizeof *k->lane, compare_lanes);
         now[i] = (uint16_t)(at - k->lane);
     }
     for (int i = 0; i < k->nins; i++)

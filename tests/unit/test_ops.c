@@ -47,3 +47,33 @@ Test(ops, messages_carry_what_they_say) {
         sent[x->tensor] |= is_send(op);
     }
 }
+
+Test(ops, lanes_are_read_as_they_are_written) {
+    int32_t ranks[] = {0, 2};
+    struct group group = {2, ranks};
+    struct program p = {.group = &group, .ngroups = 1};
+    for (int kind = 0; kind < NLANEKINDS; kind++) {
+        int of = lanekind_row(kind)->of;
+        struct lane lane = {(uint8_t)kind, of == OF_PEER ? 12 : -1, of == OF_GROUP ? 0 : -1};
+        struct text t = {0};
+        put_lane(&t, &p, &lane);
+        const char *at = t.s;
+        cr_assert_eq(lane_kind(&at), kind, "%s", t.s);
+        cr_assert_str_eq(at, of == OF_PEER ? "12" : of == OF_GROUP ? "0,2" : "", "%s", t.s);
+        cr_assert_eq(kind == LANE_COMPUTE, kind == 0, "compute is a rank's first lane");
+    }
+    const char *none[] = {"", "sends 1", "send", "group"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        const char *at = none[i];
+        cr_assert(lane_kind(&at) == -1 && at == none[i], "%s", none[i]);
+    }
+}
+
+Test(ops, lane_lists) {
+    struct instr ins[] = {{.lane = 2}, {.lane = 0}, {.lane = 2}, {.lane = 0}, {.lane = 3}};
+    struct rank k = {.ins = ins, .nins = 5, .nlanes = 4};
+    struct lane_lists l = lane_lists(&k);
+    int32_t at[] = {0, 2, 2, 4, 5}, want[] = {1, 3, 0, 2, 4};
+    cr_assert_arr_eq(l.at, at, sizeof at);
+    cr_assert_arr_eq(l.ins, want, sizeof want);
+}
