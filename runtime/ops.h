@@ -7,76 +7,149 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Instructions. X(name, lane, cost, operands, meaning)
+/* Instructions. X(name, lane, cost, tensor, partner, letter, operands, meaning)
  *
  * lane      COMPUTE: the rank's compute lane; SEND/RECV: the lane of a directed edge; GROUP: a collective's lane.
  * cost      JOB: the schedule's cost of the job; UPDATE, ADD: bytes touched; LINK: latency + bytes / bandwidth;
  *           RING: 2(n-1) hops of latency + bytes / (n * bandwidth).
+ * tensor    the kind that it moves, sums or steps; none: a job's, which has several. SEND_S takes an input as well.
+ * partner   what the other end of a message runs; of a collective, itself: each member runs it; none: no message.
+ * letter    its name where there is room for no more: in timelines, before the microbatch or the stage.
  * operands  role:access in the order they are printed. Access r reads, w writes, m reads and writes in place,
  *           a accumulates: "dw=" writes (the first contribution), "dw+=" adds. A star may repeat; all may be absent.
  *           w is the weights of the job's stage. v is the token table that an embedding and an unembedding share: a
  *           set of weights of its own, numbered behind the last stage's, like a stage without jobs. dv: its gradient.
  *
- * The first five are the jobs, in the order that breaks ties between equal priorities: F < R < I < B < W. */
+ * The first five are the jobs, in the order that breaks ties between equal priorities: F < R < I < B < W. Each SEND is
+ * followed by its RECV. tests/unit/test_ops.c says what else a row must keep to. */
 #define OPS(X)                                                                                                         \
-    X(F, COMPUTE, JOB, "w:r v:r x:r* stash:w input:w y:w t:r* done:w",                                                 \
+    X(F, COMPUTE, JOB, none, none, 'F', "w:r v:r x:r* stash:w input:w y:w t:r* done:w",                                \
       "forward: y, stash = stage(x); with recompute, input = x")                                                       \
-    X(R, COMPUTE, JOB, "w:r v:r input:r stash:w t:r* done:w", "recompute: stash = stage(input), y is dropped")         \
-    X(I, COMPUTE, JOB, "w:r v:r stash:r dy:r* wstash:w dx:w t:r* done:w",                                              \
+    X(R, COMPUTE, JOB, none, none, 'R', "w:r v:r input:r stash:w t:r* done:w",                                         \
+      "recompute: stash = stage(input), y is dropped")                                                                 \
+    X(I, COMPUTE, JOB, none, none, 'I', "w:r v:r stash:r dy:r* wstash:w dx:w t:r* done:w",                             \
       "input gradient: dx; wstash grows in place of stash")                                                            \
-    X(B, COMPUTE, JOB, "w:r v:r stash:r dy:r* dx:w dw:a dv:a t:r* done:w",                                             \
+    X(B, COMPUTE, JOB, none, none, 'B', "w:r v:r stash:r dy:r* dx:w dw:a dv:a t:r* done:w",                            \
       "full backward: dx, and dw += this microbatch's gradient")                                                       \
-    X(W, COMPUTE, JOB, "wstash:r dw:a dv:a t:r* done:w", "weight gradient: dw += this microbatch's gradient")          \
-    X(U, COMPUTE, UPDATE, "dw:r opt:m w:m", "update: the optimizer steps the weights of a stage")                      \
-    X(SEND_F, SEND, LINK, "t:r", "sends act(s,b) to peer")                                                             \
-    X(RECV_F, RECV, LINK, "t:w", "receives act(s,b) from peer")                                                        \
-    X(SEND_B, SEND, LINK, "t:r", "sends grad(s,b) to peer")                                                            \
-    X(RECV_B, RECV, LINK, "t:w", "receives grad(s,b) from peer")                                                       \
-    X(SEND_S, SEND, LINK, "t:r", "sends stash(s,b), or input(s,b) with recompute, to peer")                            \
-    X(RECV_S, RECV, LINK, "t:w", "receives stash(s,b) or input(s,b) from peer")                                        \
-    X(SEND_W, SEND, LINK, "t:r", "sends wstash(s,b) to peer")                                                          \
-    X(RECV_W, RECV, LINK, "t:w", "receives wstash(s,b) from peer")                                                     \
-    X(SEND_G, SEND, LINK, "t:r", "sends this rank's part of wgrad(s) to its home")                                     \
-    X(RECV_G, RECV, LINK, "t:w", "receives a part of wgrad(s) from peer")                                              \
-    X(SEND_T, SEND, LINK, "t:r", "sends token(s,b): an order between ranks that carries no tensor")                    \
-    X(RECV_T, RECV, LINK, "t:w", "receives token(s,b)")                                                                \
-    X(SERVE, SEND, LINK, "t:r", "sends weight(s) from its home to peer")                                               \
-    X(FETCH, RECV, LINK, "t:w", "receives weight(s) from its home, peer")                                              \
-    X(ADD, RECV, ADD, "src:r dw:a", "dw += a part of wgrad(s) received from peer")                                     \
-    X(ZERO, COMPUTE, ADD, "dw:w", "dw = 0: a home that computes no part of the gradient")                              \
-    X(REDUCE, GROUP, RING, "dw:m", "dw = sum of dw over the group, the homes of stage s, in rank order")
+    X(W, COMPUTE, JOB, none, none, 'W', "wstash:r dw:a dv:a t:r* done:w",                                              \
+      "weight gradient: dw += this microbatch's gradient")                                                             \
+    X(U, COMPUTE, UPDATE, weight, none, 'U', "dw:r opt:m w:m", "update: the optimizer steps the weights of a stage")   \
+    X(SEND_F, SEND, LINK, act, RECV_F, 'F', "t:r", "sends act(s,b) to peer")                                           \
+    X(RECV_F, RECV, LINK, act, SEND_F, 'F', "t:w", "receives act(s,b) from peer")                                      \
+    X(SEND_B, SEND, LINK, grad, RECV_B, 'B', "t:r", "sends grad(s,b) to peer")                                         \
+    X(RECV_B, RECV, LINK, grad, SEND_B, 'B', "t:w", "receives grad(s,b) from peer")                                    \
+    X(SEND_S, SEND, LINK, stash, RECV_S, 'S', "t:r", "sends stash(s,b), or input(s,b) with recompute, to peer")        \
+    X(RECV_S, RECV, LINK, stash, SEND_S, 'S', "t:w", "receives stash(s,b) or input(s,b) from peer")                    \
+    X(SEND_W, SEND, LINK, wstash, RECV_W, 'W', "t:r", "sends wstash(s,b) to peer")                                     \
+    X(RECV_W, RECV, LINK, wstash, SEND_W, 'W', "t:w", "receives wstash(s,b) from peer")                                \
+    X(SEND_G, SEND, LINK, wgrad, RECV_G, 'G', "t:r", "sends this rank's part of wgrad(s) to its home")                 \
+    X(RECV_G, RECV, LINK, wgrad, SEND_G, 'G', "t:w", "receives a part of wgrad(s) from peer")                          \
+    X(SEND_T, SEND, LINK, token, RECV_T, 'T', "t:r",                                                                   \
+      "sends token(s,b): an order between ranks that carries no tensor")                                               \
+    X(RECV_T, RECV, LINK, token, SEND_T, 'T', "t:w", "receives token(s,b)")                                            \
+    X(SERVE, SEND, LINK, weight, FETCH, 'w', "t:r", "sends weight(s) from its home to peer")                           \
+    X(FETCH, RECV, LINK, weight, SERVE, 'w', "t:w", "receives weight(s) from its home, peer")                          \
+    X(ADD, RECV, ADD, wgrad, none, '+', "src:r dw:a", "dw += a part of wgrad(s) received from peer")                   \
+    X(ZERO, COMPUTE, ADD, wgrad, none, 'w', "dw:w", "dw = 0: a home that computes no part of the gradient")            \
+    X(REDUCE, GROUP, RING, wgrad, REDUCE, 'r', "dw:m",                                                                 \
+      "dw = sum of dw over the group, the homes of stage s, in rank order")
 
-/* Tensors. X(name, has_batch, meaning). A buffer is written name(s,b) or name(s), with #k when a rank holds several:
- * weight(2)#0 is the first fetch of stage 2's weights on its rank, wgrad(2)#3 the part received from rank 3. */
+/* Tensors. X(name, has_batch, number, meaning). A buffer is written name(s,b) or name(s), with #k when a rank holds
+ * several: weight(2)#0 is the first fetch of stage 2's weights on its rank, wgrad(2)#3 the part received from rank 3.
+ *
+ * number    what k is. ONE: a rank has one of a name; PEER: the rank that it came from; INSTANCE: a number, which is in
+ *           its messages' names, too. */
 #define KINDS(X)                                                                                                       \
-    X(weight, false, "weights of a stage")                                                                             \
-    X(wgrad, false, "gradient of a stage's weights, summed over microbatches")                                         \
-    X(opt, false, "optimizer state of a stage")                                                                        \
-    X(work, false, "workspace of the compute lane")                                                                    \
-    X(act, true, "output of sFb")                                                                                      \
-    X(grad, true, "gradient with respect to the input of stage s: output of sBb or sIb")                               \
-    X(stash, true, "what sFb or sRb keeps for the backward")                                                           \
-    X(wstash, true, "what sIb keeps for sWb")                                                                          \
-    X(input, true, "what sFb keeps for sRb")                                                                           \
-    X(token, true, "that a job of (s,b) has ended, #k saying which: an order between ranks")
+    X(weight, false, INSTANCE, "weights of a stage")                                                                   \
+    X(wgrad, false, PEER, "gradient of a stage's weights, summed over microbatches")                                   \
+    X(opt, false, ONE, "optimizer state of a stage")                                                                   \
+    X(work, false, ONE, "workspace of the compute lane")                                                               \
+    X(act, true, ONE, "output of sFb")                                                                                 \
+    X(grad, true, ONE, "gradient with respect to the input of stage s: output of sBb or sIb")                          \
+    X(stash, true, ONE, "what sFb or sRb keeps for the backward")                                                      \
+    X(wstash, true, ONE, "what sIb keeps for sWb")                                                                     \
+    X(input, true, ONE, "what sFb keeps for sRb")                                                                      \
+    X(token, true, INSTANCE, "that a job of (s,b) has ended, #k saying which: an order between ranks")
 
 #define ROLES(X) X(w) X(x) X(y) X(stash) X(input) X(dy) X(dx) X(wstash) X(dw) X(opt) X(t) X(src) X(done) X(v) X(dv)
 
 #define X(name, ...) OP_##name,
-enum op { OPS(X) NOPS };
+enum op { OPS(X) NOPS, OP_none = NOPS };
 #undef X
 #define X(name, ...) K_##name,
-enum kind { KINDS(X) NKINDS };
+enum kind { KINDS(X) NKINDS, K_none = NKINDS };
 #undef X
 #define X(name) ROLE_##name,
 enum role { ROLES(X) NROLES };
 #undef X
-/* PEER and ALL are coarser lanes, of programs that ask for them: both directions with a peer; all messages of a rank.
- */
-enum lanekind { LANE_COMPUTE, LANE_SEND, LANE_RECV, LANE_PEER, LANE_ALL, LANE_GROUP };
+
+/* Lanes. X(name, word, of). The word is what the lane is called, with the number of what it is of: `send 1` of a peer,
+ * `group 0,2` of a group's members; ALONE: nothing, a rank has one. Of a rank's lanes compute is the first, the others
+ * follow by kind. PEER and ALL are coarser lanes, of programs that ask for them: both directions with a peer; all
+ * messages of a rank. */
+#define LANES(X)                                                                                                       \
+    X(COMPUTE, "compute", ALONE)                                                                                       \
+    X(SEND, "send", PEER)                                                                                              \
+    X(RECV, "recv", PEER)                                                                                              \
+    X(PEER, "peer", PEER)                                                                                              \
+    X(ALL, "messages", ALONE)                                                                                          \
+    X(GROUP, "group", GROUP)
+
+#define X(name, ...) LANE_##name,
+enum lanekind { LANES(X) NLANEKINDS };
+#undef X
+enum laneof { OF_ALONE, OF_PEER, OF_GROUP };
 enum costclass { COST_JOB, COST_UPDATE, COST_ADD, COST_LINK, COST_RING };
+enum numbering { NUMBER_ONE, NUMBER_PEER, NUMBER_INSTANCE };
 
 enum { NDIRS = 5 }; /* jobs are ops OP_F .. OP_W */
+
+/* The rows of the tables. */
+struct op_row {
+    const char *name;
+    uint8_t lane, cost, tensor, partner; /* enum lanekind, costclass, kind or K_none, op or OP_none */
+    char letter;
+    const char *operands, *meaning;
+};
+static inline const struct op_row *op_row(int op) {
+#define X(name, lane, cost, tensor, partner, letter, operands, meaning)                                                \
+    {#name, LANE_##lane, COST_##cost, K_##tensor, OP_##partner, letter, operands, meaning},
+    static const struct op_row row[NOPS] = {OPS(X)};
+#undef X
+    return &row[op];
+}
+struct kind_row {
+    const char *name;
+    bool has_batch;
+    uint8_t number; /* enum numbering */
+    const char *meaning;
+};
+static inline const struct kind_row *kind_row(int kind) {
+#define X(name, has_batch, number, meaning) {#name, has_batch, NUMBER_##number, meaning},
+    static const struct kind_row row[NKINDS] = {KINDS(X)};
+#undef X
+    return &row[kind];
+}
+struct lanekind_row {
+    const char *word;
+    uint8_t of; /* enum laneof */
+};
+static inline const struct lanekind_row *lanekind_row(int kind) {
+#define X(name, word, of) {word, OF_##of},
+    static const struct lanekind_row row[NLANEKINDS] = {LANES(X)};
+#undef X
+    return &row[kind];
+}
+
+/* What an operation is. A message is sent, received, or a group's; a job, an update and a sum are none. */
+static inline bool is_job(int op) { return op < NDIRS; }
+static inline bool is_message(int op) { return op_row(op)->partner != OP_none; }
+static inline bool is_send(int op) { return is_message(op) && op_row(op)->lane == LANE_SEND; }
+static inline bool is_recv(int op) { return is_message(op) && op_row(op)->lane == LANE_RECV; }
+static inline bool is_group(int op) { return is_message(op) && op_row(op)->lane == LANE_GROUP; }
+static inline bool has_peer(int op) { return lanekind_row(op_row(op)->lane)->of == OF_PEER; } /* ADD has one, too */
+/* What takes a time that the schedule, the model or the cluster gives: a job or an update. */
+static inline bool has_cost(int op) { return op_row(op)->cost == COST_JOB || op_row(op)->cost == COST_UPDATE; }
 
 /* Layers. X(name, parameters, meaning)
  *

@@ -95,24 +95,6 @@ struct rt_instr {
     int32_t more, nmore;  /* a forward's further x, a backward's further dy, to be added up: rt_rank.more[more ..] */
 };
 
-/* The name of an operation and the kind of its lane, from the table in ops.h. */
-static inline const char *op_name_of(int op) {
-    static const char *const name[NOPS] = {
-#define X(name, ...) #name,
-        OPS(X)
-#undef X
-    };
-    return name[op];
-}
-static inline int op_lane_of(int op) {
-    static const uint8_t lane[NOPS] = {
-#define X(name, lane, ...) LANE_##lane,
-        OPS(X)
-#undef X
-    };
-    return lane[op];
-}
-
 struct rt_home { /* a stage, or the table, whose weights live on a rank */
     int32_t stage;
     int64_t weight, wgrad, opt; /* arena offsets; opt -1: none */
@@ -173,7 +155,7 @@ struct rt_tables {
     const struct rt_model *model;
     const struct rt_stage *stage;
     int32_t sets;         /* how many there are of them: the stages, and the table that two layers share */
-    struct rt_instr *ins; /* peer of a REDUCE: the number of its group */
+    struct rt_instr *ins; /* peer of a collective: the number of its group */
     const int32_t *wait;
     const int64_t *more;
     int32_t nins;

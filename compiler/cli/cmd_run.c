@@ -140,8 +140,8 @@ static double predict(const struct compile *c, const struct compile *serial, con
         double t = alone->stamp[0][i].end - alone->stamp[0][i].start;
         cost[x->stage * NOPS + x->op] += t;
         n[x->stage * NOPS + x->op]++;
-        took += x->op < NDIRS ? t : 0;
-        flop += x->op < NDIRS ? st[x->stage].flop[x->op] : 0;
+        took += is_job(x->op) ? t : 0;
+        flop += is_job(x->op) ? st[x->stage].flop[x->op] : 0;
     }
     sp.flops = flop / took; /* for what one rank never does: adding parts of gradients */
     for (int i = 0; i < sets * NOPS; i++)

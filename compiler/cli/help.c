@@ -100,27 +100,11 @@ void help_report(FILE *out) {
 }
 
 void help_ops(FILE *out) {
-    static const char *const lanes[] = {
-        [LANE_COMPUTE] = "compute", [LANE_SEND] = "send", [LANE_RECV] = "recv", [LANE_GROUP] = "group"};
-    static const struct {
-        const char *name, *operands, *meaning;
-    } ops[NOPS] =
-        {
-#define X(name, lane, cost, operands, meaning) {#name, operands, meaning},
-            OPS(X)
+    static const char *const layers[NLAYERS][2] = {
+#define X(name, parameters, meaning) {#name, meaning},
+        LAYERS(X)
 #undef X
-        },
-      kinds[NKINDS] =
-          {
-#define X(name, has_batch, meaning) {#name, has_batch ? "(s,b)" : "(s)", meaning},
-              KINDS(X)
-#undef X
-          },
-      layers[NLAYERS] = {
-#define X(name, parameters, meaning) {#name, "", meaning},
-          LAYERS(X)
-#undef X
-      };
+    };
     fputs(
         "Instructions: operation, lane, operands (role:access), meaning. Access: r read, w written, m both in place,\n"
         "a accumulated (dw= writes, dw+= adds); a star may repeat. w: weights of the stage; v: the token table that "
@@ -128,13 +112,17 @@ void help_ops(FILE *out) {
         "embedding and an unembedding share, which comes behind the last stage as if it were one; dw, dv: "
         "gradients.\n\n",
         out);
-    for (int i = 0; i < NOPS; i++)
-        fprintf(out, "  %-7s %-8s %-48s %s\n", ops[i].name, lanes[op_lane[i]], ops[i].operands, ops[i].meaning);
+    for (int i = 0; i < NOPS; i++) {
+        const struct op_row *x = op_row(i);
+        fprintf(out, "  %-7s %-8s %-48s %s\n", x->name, lanekind_row(x->lane)->word, x->operands, x->meaning);
+    }
     fputs("\nTensors\n\n", out);
-    for (int i = 0; i < NKINDS; i++)
-        fprintf(out, "  %-14s %s\n", i == K_work ? kinds[i].name : format("%s%s", kinds[i].name, kinds[i].operands),
-                kinds[i].meaning);
+    for (int i = 0; i < NKINDS; i++) {
+        const struct kind_row *x = kind_row(i);
+        const char *of = i == K_work ? "" : x->has_batch ? "(s,b)" : "(s)";
+        fprintf(out, "  %-14s %s\n", format("%s%s", x->name, of), x->meaning);
+    }
     fputs("\nLayers\n\n", out);
     for (int i = 0; i < NLAYERS; i++)
-        fprintf(out, "  %-14s %s\n", layers[i].name, layers[i].meaning);
+        fprintf(out, "  %-14s %s\n", layers[i][0], layers[i][1]);
 }

@@ -56,7 +56,7 @@ static struct report *report_of(const struct compile *c, const struct timeline *
     for (int r = 0; r < c->program->workers; r++)
         for (int i = 0; i < c->program->rank[r].nins; i++) {
             const struct instr *in = &c->program->rank[r].ins[i];
-            if (in->op > OP_W)
+            if (!is_job(in->op))
                 continue;
             struct job *j = &sp.job[job_at(&sp, in->stage, in->batch, in->op)];
             j->cost = tl->end[r][i] - tl->start[r][i];

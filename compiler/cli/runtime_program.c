@@ -50,20 +50,14 @@ static void fill_homes(const struct rank *k, struct rt_rank *out) {
 
 static void fill_rank(const struct rank *k, struct rt_rank *out) {
     struct rt_instr *ins = NEW(struct rt_instr, k->nins);
-    int32_t *lane_at = NEW(int32_t, k->nlanes + 2), *lane_ins = NEW(int32_t, k->nins);
+    struct lane_lists lists = lane_lists(k);
     int64_t *more = NEW(int64_t, k->nargs + 1);
-    for (int32_t i = 0; i < k->nins; i++) {
+    for (int32_t i = 0; i < k->nins; i++)
         fill_instr(k, &k->ins[i], &ins[i], more, i ? ins[i - 1].more + ins[i - 1].nmore : 0);
-        lane_at[k->ins[i].lane + 2]++;
-    }
     for (size_t w = 0; w < k->nwaits; w++)
         ins[k->wait[w]].recorded = true;
-    for (int l = 0; l < k->nlanes; l++)
-        lane_at[l + 2] += lane_at[l + 1];
-    for (int32_t i = 0; i < k->nins; i++)
-        lane_ins[lane_at[k->ins[i].lane + 1]++] = i;
-    *out = (struct rt_rank){.ins = ins, .nins = k->nins, .nlanes = k->nlanes, .lane_ins = lane_ins};
-    out->lane_at = lane_at;
+    *out = (struct rt_rank){.ins = ins, .nins = k->nins, .nlanes = k->nlanes, .lane_ins = lists.ins};
+    out->lane_at = lists.at;
     out->wait = k->wait;
     out->more = more;
     out->arena = k->arena;
@@ -84,13 +78,13 @@ static struct rt_meeting *meetings(const struct program *p) {
             if (x->msg < 0)
                 continue;
             struct rt_meeting *at = &m[x->msg];
-            const struct group *g = x->op == OP_REDUCE ? &p->group[k->lane[x->lane].group] : NULL;
+            const struct group *g = is_group(x->op) ? &p->group[k->lane[x->lane].group] : NULL;
             if (!at->n) {
                 at->n = g ? g->n : 2;
                 at->rank = NEW(int32_t, at->n);
                 at->off = NEW(int64_t, at->n);
             }
-            int me = op_lane[x->op] == LANE_RECV;
+            int me = is_recv(x->op);
             while (g && g->rank[me] != r)
                 me++;
             const struct buf *b = &k->buf[k->arg[x->arg].buf];

@@ -29,7 +29,7 @@ struct diff_op {
 
 struct diff_lane {
     int32_t rank, first, n; /* its operations, in order, are op[first .. first + n) */
-    bool edge;              /* of one edge: messages follow each other while the latency runs */
+    uint8_t kind;           /* enum lanekind */
     const char *name;
 };
 

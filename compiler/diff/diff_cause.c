@@ -16,8 +16,6 @@ const char *const account_name[NACCOUNTS] = {"work", "dependency", "link", "lane
 
 /* ---- what an operation waited for ---- */
 
-static bool sends(const struct diff_op *o) { return op_lane[o->op] == LANE_SEND; }
-
 /* p ended before o could begin; the later one, and of equals the one with the plainest reason, is what o waited for. */
 static void consider(struct side *s, int o, int p, int why) {
     struct diff_op *x = &s->op[o];
@@ -43,8 +41,9 @@ static bool shares(const struct rank *k, const struct instr *x, const struct ins
  * the SEND waits for the SEND. */
 static bool waits_in_lane(const struct side *s, int o) {
     const struct diff_lane *l = &s->lane[s->op[o].lane];
-    bool follows = l->edge && is_message(s->op[o].op) && o > l->first && is_message(s->op[o - 1].op);
-    return o > l->first && !(follows && op_lane[s->op[o].op] == LANE_RECV && s->op[o - 1].ring != o - 1);
+    bool edge = l->kind == LANE_SEND || l->kind == LANE_RECV;
+    bool follows = edge && is_message(s->op[o].op) && o > l->first && is_message(s->op[o - 1].op);
+    return o > l->first && !(follows && is_recv(s->op[o].op) && s->op[o - 1].ring != o - 1);
 }
 
 static void bind_program(struct side *s) {
@@ -82,8 +81,9 @@ static int by_end(const void *x, const void *y) {
  * the update. */
 static bool feeds(const struct diff_op *p, const struct diff_op *x) {
     bool same = p->batch >= 0 && x->batch >= 0 ? p->batch == x->batch : p->stage == x->stage;
-    bool sum = p->op == OP_REDUCE || p->op == OP_ADD, received = op_lane[p->op] == LANE_RECV && !sum;
-    return same && !sends(p) && op_lane[x->op] != LANE_RECV && !(received && sends(x)) && !(sum && x->batch >= 0);
+    bool sum = !is_job(p->op) && op_access(p->op, ROLE_dw) == (ACC_READ | ACC_WRITE);
+    return same && !is_send(p->op) && op_lane[x->op] != LANE_RECV && !(is_recv(p->op) && is_send(x->op)) &&
+           !(sum && x->batch >= 0);
 }
 
 /* Without streams: the last of the rank's operations on the same microbatch that ended before this one began. Only so
@@ -131,7 +131,7 @@ static void bind_rows(struct side *s) {
 static void join_pairs(struct side *s) {
     for (int i = 1; i < s->n; i++) {
         struct diff_op *x = &s->op[i - 1], *y = &s->op[i];
-        if (x->lane == y->lane && x->op <= OP_W && y->op <= OP_W && x->start == y->start && x->end == y->end &&
+        if (x->lane == y->lane && is_job(x->op) && is_job(y->op) && x->start == y->start && x->end == y->end &&
             x->end > x->start && x->ring == i - 1) {
             x->ring = i;
             y->ring = i - 1;
@@ -153,7 +153,7 @@ static void join_waits(struct side *s) {
         int i = o;
         do {
             struct diff_op *x = &s->op[i];
-            bool receives = is_message(x->op) && op_lane[x->op] == LANE_RECV;
+            bool receives = is_recv(x->op);
             x->bind = receives ? x->ring : latest.bind;
             x->why = receives ? BY_DATA : latest.why;
             i = x->ring;
@@ -242,7 +242,7 @@ static int account_side(const struct side *s, int64_t *acc) {
         return -1;
     int rank = s->op[x].rank;
     const struct diff_lane *l = &s->lane[s->lane_at[rank]];
-    bool computes = strcmp(l->name, "compute") == 0; /* it is a rank's first lane */
+    bool computes = l->kind == LANE_COMPUTE; /* it is a rank's first lane */
     for (int i = l->first + l->n - 1; computes && i >= l->first; i--) {
         const struct diff_op *o = &s->op[i];
         int64_t end = o->end < t ? o->end : t, begin = o->start < t ? o->start : t;

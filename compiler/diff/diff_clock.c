@@ -42,8 +42,8 @@ static struct bounds bounds_of(const struct side *s) {
     struct map map = map_new((size_t)s->n);
     for (int i = 0; i < s->n; i++) {
         const struct diff_op *o = &s->op[i];
-        bool receives = o->op != OP_REDUCE && op_lane[o->op] == LANE_RECV;
-        z.of[i] = s->op[o->ring].rank == o->rank || receives ? -1 : bound_at(&z, &map, o->rank, s->op[o->ring].rank);
+        z.of[i] =
+            s->op[o->ring].rank == o->rank || is_recv(o->op) ? -1 : bound_at(&z, &map, o->rank, s->op[o->ring].rank);
     }
     return z;
 }

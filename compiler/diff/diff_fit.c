@@ -51,13 +51,11 @@ static const char *measured_text(double x, char buf[32]) {
 
 /* ---- jobs ---- */
 
-static bool is_cost(int op) { return op <= OP_W || op == OP_U; }
-
 static void put_jobs(struct text *t, const struct side *s, int stages) {
     struct samples z = {.of = NEW(int32_t, s->n), .n = NOPS * stages};
     char buf[32];
     for (int i = 0; i < s->n; i++)
-        z.of[i] = is_cost(s->op[i].op) ? s->op[i].op * stages + s->op[i].stage : -1;
+        z.of[i] = has_cost(s->op[i].op) ? s->op[i].op * stages + s->op[i].stage : -1;
     collect(s, &z);
     put(t, "local seconds = {\n");
     for (int op = 0; op < NOPS; op++) {
@@ -134,8 +132,8 @@ static struct points points_of(const struct side *s) {
     double *took = NEW(double, side_nsteps(s));
     for (int i = 0; i < s->n; i++) {
         const struct diff_op *o = &s->op[i];
-        bool reduces = o->op == OP_REDUCE && side_leads(s, i);
-        if (o->bytes <= 0 || !(reduces || (is_message(o->op) && o->op != OP_REDUCE && op_lane[o->op] == LANE_RECV)))
+        bool reduces = is_group(o->op) && side_leads(s, i);
+        if (o->bytes <= 0 || !(reduces || is_recv(o->op)))
             continue;
         diff_sample(s, i, false, took);
         double t = median_of(took, side_nsteps(s));
@@ -231,7 +229,7 @@ static double flops_of(const struct diff *d, const struct side *measured, const 
         return strcmp(predicted->unit, "FLOP") == 0 ? 1 / d->rate : 0;
     for (int i = 0; predicted->flops > 0 && i < measured->n; i++) {
         const struct diff_op *o = &measured->op[i];
-        if (o->op > OP_W || !diff_compares(o))
+        if (!is_job(o->op) || !diff_compares(o))
             continue;
         is += measured->end[i] - measured->start[i];
         was += predicted->end[o->match] - predicted->start[o->match];
@@ -251,7 +249,7 @@ void emit_fit(struct text *t, const struct diff *d) {
             die("--fit: %s has a row of stage %d, but %d operations only", s->name, s->op[i].stage, s->n);
         if (s->op[i].op == OP_F && s->op[i].stage >= stages)
             stages = s->op[i].stage + 1;
-        if (is_cost(s->op[i].op) && s->op[i].stage >= sets)
+        if (has_cost(s->op[i].op) && s->op[i].stage >= sets)
             sets = s->op[i].stage + 1;
     }
     put(t, "-- Costs as measured, medians of %d steps of %s; for --cluster.\n", side_nsteps(s), tame(s->name));

@@ -92,9 +92,9 @@ static struct grouping by_link(const struct side *s) {
     int32_t *first = NEW(int32_t, s->n); /* of each link */
     for (int i = 0; i < s->n; i++) {
         const struct diff_op *o = &s->op[i];
-        bool reduces = o->op == OP_REDUCE;
+        bool reduces = is_group(o->op);
         z.of[i] = -1;
-        if (!is_message(o->op) || (!reduces && op_lane[o->op] != LANE_RECV))
+        if (!reduces && !is_recv(o->op))
             continue;
         uint64_t hash = hash_add(1, o->peer);
         for (const char *c = reduces ? s->lane[o->lane].name : ""; *c; c++)
@@ -103,8 +103,8 @@ static struct grouping by_link(const struct side *s) {
         uint32_t at = map_start(&map, hash);
         for (int k; (k = map.slot[at] - 1) >= 0 && z.of[i] < 0;) {
             const struct diff_op *f = &s->op[first[k]];
-            if (reduces ? f->op == OP_REDUCE && !strcmp(s->lane[f->lane].name, s->lane[o->lane].name)
-                        : f->op != OP_REDUCE && f->rank == o->rank && f->peer == o->peer)
+            if (reduces ? is_group(f->op) && !strcmp(s->lane[f->lane].name, s->lane[o->lane].name)
+                        : !is_group(f->op) && f->rank == o->rank && f->peer == o->peer)
                 z.of[i] = k;
             else
                 at = map_next(&map, at);

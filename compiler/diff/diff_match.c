@@ -196,7 +196,7 @@ static int64_t work_of(const struct side *s, const struct diff_lane *l) {
     int64_t work = 0, until = 0;
     for (int i = l->first; i < l->first + l->n; i++) {
         const struct diff_op *o = &s->op[i];
-        if (o->op > OP_W || o->end <= until)
+        if (!is_job(o->op) || o->end <= until)
             continue;
         work += o->end - (o->start > until ? o->start : until);
         until = o->end;
@@ -207,7 +207,7 @@ static int64_t work_of(const struct side *s, const struct diff_lane *l) {
 /* When a message began: a RECV's is its SEND's, a latency earlier. */
 int64_t diff_begin(const struct side *s, const struct diff_op *o) {
     int64_t other = s->op[o->ring].start;
-    return is_message(o->op) && op_lane[o->op] == LANE_RECV && other < o->start ? other : o->start;
+    return is_recv(o->op) && other < o->start ? other : o->start;
 }
 
 int64_t diff_took(const struct side *s, const struct diff_op *o) { return o->end - diff_begin(s, o); }
@@ -224,7 +224,7 @@ static void match_ticks(struct diff *d) {
         struct side *s = d->side[k];
         set_ticks(s, d->tick);
         for (int l = 0; l < s->nlanes; l++)
-            if (strcmp(s->lane[l].name, "compute") == 0)
+            if (s->lane[l].kind == LANE_COMPUTE)
                 s->work += (double)work_of(s, &s->lane[l]);
     }
     /* Sums of decimal fractions differ in their last bits by the order they are taken in: that is no change. */
@@ -259,7 +259,7 @@ static void set_rate(struct diff *d) {
         return;
     for (int i = 0; i < a->n; i++) {
         int j = a->op[i].match;
-        if (!diff_compares(&a->op[i]) || a->op[i].op > OP_W)
+        if (!diff_compares(&a->op[i]) || !is_job(a->op[i].op))
             continue;
         took[0] += a->end[i] - a->start[i];
         took[1] += b->end[j] - b->start[j];

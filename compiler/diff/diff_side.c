@@ -41,11 +41,15 @@ struct meeting {
 };
 
 static struct meeting meeting_of(const struct diff_op *o) {
-    if (o->op == OP_REDUCE)
+    if (is_group(o->op))
         return (struct meeting){o->op, o->stage, o->batch, -1, -1, o->nth};
-    bool sends = op_lane[o->op] == LANE_SEND;
-    return (struct meeting){sends ? o->op : o->op - 1, o->stage, o->batch, sends ? o->rank : o->peer,
-                            sends ? o->peer : o->rank, o->nth};
+    bool sends = is_send(o->op);
+    return (struct meeting){sends ? o->op : op_row(o->op)->partner,
+                            o->stage,
+                            o->batch,
+                            sends ? o->rank : o->peer,
+                            sends ? o->peer : o->rank,
+                            o->nth};
 }
 
 static void join_messages(struct side *s) {
@@ -82,27 +86,23 @@ static void finish_side(struct side *s) {
     number_equals(s);
     join_messages(s);
     for (int i = 0; i < s->n; i++)
-        if (op_lane[s->op[i].op] == LANE_SEND)
+        if (is_send(s->op[i].op))
             s->sent += fmax((double)s->op[i].bytes, 0);
 }
 
 static void add_rank(struct side *s, const struct program *p, const struct timeline *tl, int r) {
     const struct rank *k = &p->rank[r];
     int first = s->lane_at[r] ? s->lane[s->lane_at[r] - 1].first + s->lane[s->lane_at[r] - 1].n : 0;
+    struct lane_lists lists = lane_lists(k);
     for (int l = 0; l < k->nlanes; l++) {
         struct text name = {0};
         put_lane(&name, p, &k->lane[l]);
-        int kind = k->lane[l].kind;
-        s->lane[s->lane_at[r] + l] = (struct diff_lane){r, 0, 0, kind == LANE_SEND || kind == LANE_RECV, name.s};
+        s->lane[s->lane_at[r] + l] =
+            (struct diff_lane){r, first + lists.at[l], lists.at[l + 1] - lists.at[l], k->lane[l].kind, name.s};
     }
-    struct diff_lane *lane = &s->lane[s->lane_at[r]];
-    for (int i = 0; i < k->nins; i++)
-        lane[k->ins[i].lane].n++;
-    for (int l = 0; l < k->nlanes; first += lane[l].n, lane[l++].n = 0)
-        lane[l].first = first;
-    for (int i = 0; i < k->nins; i++) {
+    for (int c = 0; c < k->nins; c++) {
+        int i = lists.ins[c], at = first + c;
         const struct instr *x = &k->ins[i];
-        int at = lane[x->lane].first + lane[x->lane].n++;
         const struct buf *b = payload(k, x);
         s->op[at] = (struct diff_op){.rank = r,
                                      .lane = s->lane_at[r] + x->lane,
@@ -152,8 +152,8 @@ struct side *side_of_rows(const char *name, struct timeline_rows *t) {
     for (int i = 0, l = -1; i < t->n; i++) {
         const struct timeline_row *x = &t->row[i];
         if (new_lane(t, i)) {
-            bool edge = !strncmp(x->lane, "send ", 5) || !strncmp(x->lane, "recv ", 5);
-            s->lane[++l] = (struct diff_lane){x->rank, i, 0, edge, x->lane};
+            const char *at = x->lane;
+            s->lane[++l] = (struct diff_lane){x->rank, i, 0, (uint8_t)lane_kind(&at), x->lane};
             s->lane_at[x->rank + 1] = l + 1;
         }
         s->lane[l].n++;
@@ -179,11 +179,11 @@ struct side *side_of_rows(const char *name, struct timeline_rows *t) {
 
 int32_t *side_ops(const struct side *s, int r) {
     const struct rank *k = &s->waits->rank[r];
-    int32_t *at = NEW(int32_t, k->nins), *n = NEW(int32_t, k->nlanes);
-    for (int i = 0; i < k->nins; i++) {
-        int l = k->ins[i].lane;
-        at[i] = s->lane[s->lane_at[r] + l].first + n[l]++;
-    }
+    struct lane_lists lists = lane_lists(k);
+    int32_t *at = NEW(int32_t, k->nins);
+    for (int l = 0; l < k->nlanes; l++)
+        for (int32_t c = lists.at[l]; c < lists.at[l + 1]; c++)
+            at[lists.ins[c]] = s->lane[s->lane_at[r] + l].first + c - lists.at[l];
     return at;
 }
 

@@ -82,7 +82,7 @@ int side_nsteps(const struct side *s) { return s->steps ? s->steps->nsteps : 1; 
 
 void diff_sample(const struct side *s, int i, bool ends, double *out) {
     const struct diff_op *o = &s->op[i];
-    bool receives = is_message(o->op) && op_lane[o->op] == LANE_RECV;
+    bool receives = is_recv(o->op);
     for (int k = 0; k < side_nsteps(s); k++) {
         const struct timeline_row *row = s->steps ? &s->steps->row[(size_t)k * (size_t)s->n] : NULL;
         double end = row ? row[i].end : s->end[i], start = row ? row[i].start : s->start[i];
@@ -102,7 +102,7 @@ static void sample_step(const struct side *s, bool bubble, double *out) {
             last = fmax(last, end);
             if (i == 0 || s->op[i].lane != s->op[i - 1].lane)
                 until = 0;
-            if (s->op[i].op <= OP_W && end > until) {
+            if (is_job(s->op[i].op) && end > until) {
                 work += end - fmax(start, until);
                 until = end;
             }

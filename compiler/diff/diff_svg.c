@@ -40,14 +40,14 @@ static struct paint paint_op(const struct diff_op *o) {
     return paint_of(&x, BY_OP);
 }
 
-static bool is_job(const struct side *s, int i) {
+static bool is_block(const struct side *s, int i) {
     const struct diff_op *o = &s->op[i];
-    return o->end > o->start && paint_op(o).name && strcmp(s->lane[o->lane].name, "compute") == 0;
+    return o->end > o->start && paint_op(o).name && s->lane[o->lane].kind == LANE_COMPUTE;
 }
 
 static const struct diff_lane *jobs_of(const struct side *s, int r) { /* NULL: the rank has none */
     const struct diff_lane *l = &s->lane[s->lane_at[r]];
-    return s->lane_at[r] < s->lane_at[r + 1] && strcmp(l->name, "compute") == 0 ? l : NULL;
+    return s->lane_at[r] < s->lane_at[r + 1] && l->kind == LANE_COMPUTE ? l : NULL;
 }
 
 static double limit_of(const struct side *s) { return s->limit > 0 ? s->limit : INFINITY; }
@@ -67,8 +67,8 @@ static struct box box_of(const struct picture *p, int panel, int i) {
     const struct diff_lane *l = &s->lane[o->lane];
     double from = x_of(&p->time, time_of(p, o->start)), to = x_of(&p->time, time_of(p, o->end));
     struct box b = {from, p->y[panel] + p->pitch[panel] * o->rank, to - from, ROW, 0};
-    bool upper = i + 1 < l->first + l->n && is_job(s, i + 1) && together(o, o + 1);
-    bool lower = i > l->first && is_job(s, i - 1) && together(o - 1, o);
+    bool upper = i + 1 < l->first + l->n && is_block(s, i + 1) && together(o, o + 1);
+    bool lower = i > l->first && is_block(s, i - 1) && together(o - 1, o);
     if (upper || lower) {
         b.height = ROW / 2;
         b.y += upper ? 0 : b.height;
@@ -173,7 +173,7 @@ static void put_title(struct text *t, const struct picture *p, int side, int i) 
 /* Of a timeline alone: what it waited for, and when that was no job, what that waited for. */
 static int waited_for(const struct side *s, int i) {
     int by = s->op[i].bind;
-    for (int steps = 0; by >= 0 && !is_job(s, by) && steps < s->n; steps++)
+    for (int steps = 0; by >= 0 && !is_block(s, by) && steps < s->n; steps++)
         by = s->op[by].bind;
     return by;
 }
@@ -191,7 +191,7 @@ static void put_needs(struct text *t, const struct picture *p, int side, int i) 
     for (int32_t f = at[0]; f < at[1]; f++) {
         const struct producer *x = &p->producers[side].a[f];
         int by = x->i >= 0 ? p->op_at[side][x->rank][x->i] : -1;
-        if (by >= 0 && is_job(s, by))
+        if (by >= 0 && is_block(s, by))
             put(t, "%s%c%d", n++ ? " " : " data-p=\"", "ab"[side], by);
     }
     put(t, "%s", n ? "\"" : "");
@@ -204,7 +204,7 @@ static void put_relations(struct text *t, const struct picture *p, int panel, in
     int at[NPANELS] = {side == A ? i : twin, side == B ? i : twin, side == B ? i : twin};
     put(t, " id=\"o%c%d\"", "abd"[panel], i);
     for (int k = 0; k < NPANELS; k++)
-        if (k != panel && at[k] >= 0 && is_job(side_of(p, k), at[k]))
+        if (k != panel && at[k] >= 0 && is_block(side_of(p, k), at[k]))
             put(t, "%s%c%d", n++ ? " " : " data-t=\"", "abd"[k], at[k]);
     if (at[A] >= 0 && at[B] >= 0 && framed(&p->d->side[A]->op[at[A]]))
         put(t, "%sj%d", n++ ? " " : " data-t=\"", at[A]);
@@ -284,7 +284,7 @@ static void put_panel(struct text *t, struct picture *p, int panel) {
             ROW);
         for (int critical = 0; l && critical < 2; critical++) /* those last, that their outlines are whole */
             for (int i = l->first; i < l->first + l->n; i++)
-                if (s->op[i].critical == critical && is_job(s, i))
+                if (s->op[i].critical == critical && is_block(s, i))
                     put_job(t, p, panel, i);
         if (panel != DELTA && s->p)
             put_memory(t, p, panel, r);
@@ -296,7 +296,7 @@ static void put_joins(struct text *t, struct picture *p) {
     const struct side *a = p->d->side[A], *b = p->d->side[B];
     for (int i = 0; i < a->n; i++) {
         const struct diff_op *o = &a->op[i];
-        if (!framed(o) || !is_job(a, i) || !is_job(b, o->match))
+        if (!framed(o) || !is_block(a, i) || !is_block(b, o->match))
             continue;
         struct box from = box_of(p, A, i), to = box_of(p, B, o->match);
         double x = from.x + from.width / 2, y = from.y + from.height, high = (to.y - y) * 0.45;
@@ -386,7 +386,7 @@ static bool several(const struct side *s) {
     for (int r = 0; r < s->workers; r++) {
         const struct diff_lane *l = jobs_of(s, r);
         for (int i = l ? l->first : 0, first = -1; l && i < l->first + l->n; i++) {
-            if (s->op[i].op > OP_W)
+            if (!is_job(s->op[i].op))
                 continue;
             if (first >= 0 && s->op[i].stage != first)
                 return true;
@@ -403,7 +403,7 @@ static void choose_scale(struct picture *p) {
     for (int k = A; k <= B; k++)
         for (int i = 0; i < p->d->side[k]->n; i++) {
             const struct diff_op *o = &p->d->side[k]->op[i];
-            if (o->op > OP_W || !is_job(p->d->side[k], i))
+            if (!is_job(o->op) || !is_block(p->d->side[k], i))
                 continue;
             length[jobs++] = time_of(p, o->end - o->start);
             stage = o->stage > stage ? o->stage : stage;

@@ -39,10 +39,10 @@ static uint8_t cube(uint32_t rgb) {
 }
 
 struct paint paint_of(const struct instr *in, enum color_by by) {
-    if (op_cost[in->op] == COST_LINK || op_cost[in->op] == COST_RING || in->op == OP_ADD)
+    if (op_lane[in->op] != LANE_COMPUTE)
         return message;
     struct paint k = by_kind[in->op];
-    if (by == BY_OP || in->op > OP_W)
+    if (by == BY_OP || !is_job(in->op))
         return k;
     double hue = fmod((by == BY_MB ? in->batch : in->stage) * 137.5 + 205, 360); /* the golden angle */
     double light = lightness[in->op];

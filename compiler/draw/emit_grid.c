@@ -138,15 +138,14 @@ static void paint_row(struct canvas *c, int r) {
 /* A message's: the letter of its operation and its microbatch, F3 or B3; of weights and their gradients the stage: w2.
  */
 static int message_label(const struct instr *in, int width, char *buf, size_t size) {
-    const char *tail = strchr(op_name[in->op], '_');
-    char letter = tail ? tail[1] : in->op == OP_REDUCE ? 'r' : in->op == OP_ADD ? '+' : 'w';
+    char letter = op_row(in->op)->letter;
     int n = snprintf(buf, size, "%c%d", letter, in->batch >= 0 ? in->batch : in->stage);
     return n > width ? snprintf(buf, size, "%c", letter) : n;
 }
 
 /* The longest label of a job that fits: 1F3, or F3 (just 3 in colour), or F (nothing in colour). */
 static int block_label(const struct canvas *c, const struct instr *in, int width, char *buf, size_t size) {
-    if (in->op > OP_U)
+    if (!has_cost(in->op))
         return message_label(in, width, buf, size);
     const char *kind = c->style->color && c->style->by == BY_OP ? "" : op_name[in->op];
     int n = in->batch < 0 ? snprintf(buf, size, "%s", op_name[in->op])
@@ -215,8 +214,9 @@ static void put_row(struct text *t, struct canvas *c, int r, const char *name) {
         }
         shade = k->ins[i].op == before && !shade;
         before = k->ins[i].op;
-        c->drawn |= 1u << before;
-        bool pair = overlaps_next(c, r, i), letter = k->ins[i].op > OP_U || !c->style->color || c->style->by != BY_OP;
+        c->drawn |= has_cost(before) ? 1u << before : 0;
+        bool pair = overlaps_next(c, r, i),
+             letter = !has_cost(k->ins[i].op) || !c->style->color || c->style->by != BY_OP;
         c->cramped |= k->ins[i].batch >= 0 && end - x < letter + digits(k->ins[i].batch);
         c->paired |= pair;
         c->plus |= put_block(t, c, &k->ins[i], end - x, shade, pair ? '+' : ' ') && pair;
@@ -308,22 +308,21 @@ static void put_ruler(struct text *t, const struct canvas *c, const struct measu
 static bool any_takes_no_time(const struct canvas *c) {
     for (int r = 0; r < c->p->workers; r++)
         for (int i = 0; i < c->p->rank[r].nins; i++)
-            if (c->p->rank[r].ins[i].op <= OP_W && c->tl->start[r][i] == c->tl->end[r][i])
+            if (is_job(c->p->rank[r].ins[i].op) && c->tl->start[r][i] == c->tl->end[r][i])
                 return true;
     return false;
 }
 
 static void put_legend(struct text *t, const struct canvas *c, const struct measure *m) {
-    static const uint8_t order[] = {OP_F, OP_R, OP_I, OP_B, OP_W, OP_U};
     bool plain = !c->style->color;
     put(t, "\n%*s", c->margin, "");
-    for (size_t i = 0; i < sizeof order; i++) {
-        struct paint k = paint_of(&(struct instr){.op = order[i]}, c->style->by);
-        if (!(c->drawn >> order[i] & 1))
+    for (uint8_t op = 0; op < NOPS; op++) {
+        if (!has_cost(op) || !(c->drawn >> op & 1))
             continue;
+        struct paint k = paint_of(&(struct instr){.op = op}, c->style->by);
         if (!plain)
             put(t, "\033[38;5;%d;48;5;%dm", k.text, k.ground);
-        put(t, plain ? "%s %s   " : " %s \033[0m %s   ", op_name[order[i]], k.name);
+        put(t, plain ? "%s %s   " : " %s \033[0m %s   ", op_name[op], k.name);
     }
     if (c->paired)
         put(t, c->plus ? "F3+B1 overlapped   " : "F3B1 overlapped   ");

@@ -28,7 +28,7 @@ static bool visible(const struct picture *d, int r, int i) {
     return end > start && end > d->time.from && start < d->time.to;
 }
 
-static bool is_job(const struct picture *d, int r, int i) {
+static bool is_block(const struct picture *d, int r, int i) {
     const struct instr *x = &d->p->rank[r].ins[i];
     return x->lane == 0 && paint_of(x, BY_OP).name && visible(d, r, i);
 }
@@ -36,9 +36,9 @@ static bool is_job(const struct picture *d, int r, int i) {
 /* 1: the upper of two that overlap, 2: the lower, 0: alone. */
 static int half_of(const struct picture *d, int r, int i) {
     const double *start = d->tl->start[r];
-    if (i + 1 < d->p->rank[r].nins && is_job(d, r, i + 1) && start[i] == start[i + 1])
+    if (i + 1 < d->p->rank[r].nins && is_block(d, r, i + 1) && start[i] == start[i + 1])
         return 1;
-    return i > 0 && is_job(d, r, i - 1) && start[i] == start[i - 1] ? 2 : 0;
+    return i > 0 && is_block(d, r, i - 1) && start[i] == start[i - 1] ? 2 : 0;
 }
 
 /* Lanes that have something to show, in their order: row[lane] is 1 for the first. Returns how many. */
@@ -64,7 +64,7 @@ static void choose_scale(struct picture *d) {
     jobs = 0;
     for (int r = 0; r < d->p->workers; r++)
         for (int i = 0; i < d->p->rank[r].nins; i++)
-            if (d->p->rank[r].ins[i].op <= OP_W && is_job(d, r, i))
+            if (is_job(d->p->rank[r].ins[i].op) && is_block(d, r, i))
                 length[jobs++] = d->tl->end[r][i] - d->tl->start[r][i];
     int letters = snprintf(NULL, 0, "F%d", d->p->batches - 1);
     letters += d->names ? snprintf(NULL, 0, "%d", d->p->stages - 1) : 0;
@@ -175,14 +175,14 @@ static void put_arrows(struct text *t, const struct picture *d) {
     int32_t(*from)[2] = alloc(sizeof *from * (size_t)d->p->nmsgs);
     for (int r = 0; r < d->p->workers; r++)
         for (int i = 0; i < d->p->rank[r].nins; i++)
-            if (d->p->rank[r].ins[i].msg >= 0 && op_lane[d->p->rank[r].ins[i].op] == LANE_SEND) {
+            if (d->p->rank[r].ins[i].msg >= 0 && is_send(d->p->rank[r].ins[i].op)) {
                 from[d->p->rank[r].ins[i].msg][0] = r;
                 from[d->p->rank[r].ins[i].msg][1] = i;
             }
     for (int r = 0; r < d->p->workers; r++)
         for (int i = 0; i < d->p->rank[r].nins; i++) {
             const struct instr *x = &d->p->rank[r].ins[i];
-            if (x->msg >= 0 && op_lane[x->op] == LANE_RECV)
+            if (x->msg >= 0 && is_recv(x->op))
                 put_arrow(t, d, from[x->msg][0], from[x->msg][1], r, i);
         }
 }
@@ -218,7 +218,7 @@ static void put_ranks(struct text *t, struct picture *d) {
             x_of(&d->time, d->time.to) - LEFT, ROW);
         for (int critical = 0; critical < 2; critical++) /* those last, that their outlines are whole */
             for (int i = 0; i < d->p->rank[r].nins; i++)
-                if (d->path[r][i] == critical && is_job(d, r, i))
+                if (d->path[r][i] == critical && is_block(d, r, i))
                     put_job(t, d, r, i);
         put_lanes(t, d, r);
         double base = (r + 1 < d->p->workers ? d->y[r + 1] : d->bottom) - GAP;

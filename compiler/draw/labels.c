@@ -47,7 +47,7 @@ bool several_stages(const struct program *p) {
     for (int r = 0; r < p->workers; r++)
         for (int i = 0, first = -1; i < p->rank[r].nins; i++) {
             const struct instr *in = &p->rank[r].ins[i];
-            if (in->op > OP_W)
+            if (!is_job(in->op))
                 continue;
             if (first >= 0 && in->stage != first)
                 return true;

@@ -109,13 +109,13 @@ void put_axis(struct text *t, const struct span *d, double y, double bottom) {
 /* ---- names ---- */
 
 void put_name(struct text *t, const struct instr *x, const struct box *b, bool stages) {
-    const char *all = x->op == OP_U ? "U" : job_name(x->stage, x->batch, x->op);
-    const char *s = stages || x->op > OP_W ? all : all + strspn(all, "0123456789");
+    const char *all = is_job(x->op) ? job_name(x->stage, x->batch, x->op) : op_name[x->op];
+    const char *s = stages || !is_job(x->op) ? all : all + strspn(all, "0123456789");
     bool small = b->height < 14;
     double room = (b->width - 2) / (LETTER * (small ? 0.8 : 1)) - (x->op == OP_W ? 0.5 : 0);
-    if ((double)strlen(s) > room && x->op <= OP_W)
+    if ((double)strlen(s) > room && is_job(x->op))
         s = all + strspn(all, "0123456789");
-    if ((double)strlen(s) > room && x->op <= OP_W)
+    if ((double)strlen(s) > room && is_job(x->op))
         s++;
     if ((double)strlen(s) <= room)
         put(t, "<text class=\"n%s%s\" x=\"%.2f\" y=\"%.2f\">%s</text>\n", dark(b->fill) ? " w" : "", small ? " s" : "",
@@ -170,11 +170,10 @@ void put_key(struct text *t, struct pen *at, const char *shape, const char *what
 }
 
 void put_op_keys(struct text *t, struct pen *at, uint32_t drawn) {
-    static const uint8_t order[] = {OP_F, OP_R, OP_I, OP_B, OP_W, OP_U};
-    for (size_t i = 0; i < sizeof order; i++)
-        if (drawn >> order[i] & 1) {
-            struct paint k = paint_of(&(struct instr){.op = order[i]}, BY_OP);
-            put_key(t, at, format("fill=\"#%06x\"", k.fill), format("%s %s", op_name[order[i]], k.name));
+    for (uint8_t op = 0; op < NOPS; op++)
+        if (has_cost(op) && drawn >> op & 1) {
+            struct paint k = paint_of(&(struct instr){.op = op}, BY_OP);
+            put_key(t, at, format("fill=\"#%06x\"", k.fill), format("%s %s", op_name[op], k.name));
         }
 }
 

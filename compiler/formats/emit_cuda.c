@@ -52,10 +52,9 @@ static void put_name(struct text *t, const struct instr *x) {
 }
 
 static void put_lane_name(struct text *t, const struct lane *l) {
-    static const char *const prefix[] = {"compute", "send_", "recv_", "peer_", "messages", "group_"};
-    put(t, "%s", prefix[l->kind]);
-    if (l->peer >= 0 || l->kind == LANE_GROUP)
-        put(t, "%d", l->kind == LANE_GROUP ? l->group : l->peer);
+    put(t, "%s", lanekind_row(l->kind)->word);
+    if (lanekind_row(l->kind)->of != OF_ALONE)
+        put(t, "_%d", l->kind == LANE_GROUP ? l->group : l->peer);
 }
 
 static void emit_head(struct text *t, const struct spec *sp, const struct program *p, int r) {
@@ -252,12 +251,12 @@ static void emit_buffers(struct text *t, const struct columns *c, const struct r
 
 /* What an instruction meets: a rank, or a group, and the message. */
 static void put_meets(struct text *t, const struct rank *k, const struct instr *x) {
-    if (x->op == OP_REDUCE)
+    if (is_group(x->op))
         put(t, "group(%d, %d), ", k->lane[x->lane].group, x->msg);
     else if (x->peer < 0)
         put_word(t, "alone, ");
     else
-        put(t, "%s(%d, %d), ", op_lane[x->op] == LANE_SEND ? "to" : "from", x->peer, x->msg);
+        put(t, "%s(%d, %d), ", is_send(x->op) ? "to" : "from", x->peer, x->msg);
 }
 
 static void emit_line(struct text *t, const struct columns *c, const struct rank *k, const struct instr *x) {

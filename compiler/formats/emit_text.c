@@ -45,22 +45,13 @@ static void put_instr(struct text *t, const struct rank *k, const struct instr *
 
 static void put_lanes(struct text *t, const struct program *p, int r) {
     const struct rank *k = &p->rank[r];
-    int32_t *at = NEW(int32_t, k->nlanes + 1), *ins = NEW(int32_t, k->nins); /* a lane is ins[at[l] .. at[l+1]) */
-    for (int i = 0; i < k->nins; i++)
-        at[k->ins[i].lane]++;
-    for (int l = 0, sum = 0; l <= k->nlanes; l++) {
-        int n = at[l];
-        at[l] = sum;
-        sum += n;
-    }
-    for (int i = 0; i < k->nins; i++)
-        ins[at[k->ins[i].lane]++] = i;
-    for (int l = 0, i = 0; l < k->nlanes; l++) {
+    struct lane_lists lists = lane_lists(k);
+    for (int l = 0; l < k->nlanes; l++) {
         put(t, "rank %d lane ", r);
         put_lane(t, p, &k->lane[l]);
         put_word(t, "\n");
-        for (; i < at[l]; i++)
-            put_instr(t, k, &k->ins[ins[i]]);
+        for (int32_t i = lists.at[l]; i < lists.at[l + 1]; i++)
+            put_instr(t, k, &k->ins[lists.ins[i]]);
     }
 }
 

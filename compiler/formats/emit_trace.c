@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool sends_message(const struct instr *in) { return in->msg >= 0 && op_lane[in->op] == LANE_SEND; }
-bool receives_message(const struct instr *in) { return in->msg >= 0 && op_lane[in->op] == LANE_RECV; }
+bool sends_message(const struct instr *in) { return in->msg >= 0 && is_send(in->op); }
+bool receives_message(const struct instr *in) { return in->msg >= 0 && is_recv(in->op); }
 
 void put_slice_name(struct text *t, const struct instr *in) {
     put(t, "%d%s", in->stage, op_name[in->op]);
@@ -29,9 +29,7 @@ void put_slice_args(struct text *t, const struct rank *k, const struct instr *in
 }
 
 const char *slice_category(const struct instr *in) {
-    static const char *const category[] = {
-        [LANE_COMPUTE] = "compute", [LANE_SEND] = "send", [LANE_RECV] = "recv", [LANE_GROUP] = "collective"};
-    return category[op_lane[in->op]];
+    return op_lane[in->op] == LANE_GROUP ? "collective" : lanekind_row(op_lane[in->op])->word;
 }
 
 /* A second is a second. A unit of cost is drawn as a millisecond, a FLOP as a nanosecond or, when there are too many
@@ -47,23 +45,11 @@ static int64_t rounded(const struct trace *z, double t) { return llround(t * z->
 
 /* ---- slices ---- */
 
-/* The instructions of each lane, in issue order: those of lane l are order[at[l] .. at[l+1]). */
 struct lanes {
-    int32_t *order, *at, *next;
+    struct lane_lists of;
+    int32_t *next; /* per lane: the place in of.ins it is drawn up to */
     int64_t *free; /* when its last slice ends */
 };
-
-static struct lanes by_lane(const struct rank *k) {
-    struct lanes l = {NEW(int32_t, k->nins), NEW(int32_t, k->nlanes + 1), NEW(int32_t, k->nlanes),
-                      NEW(int64_t, k->nlanes)};
-    for (int i = 0; i < k->nins; i++)
-        l.at[k->ins[i].lane + 1]++;
-    for (int i = 0; i < k->nlanes; i++)
-        l.next[i] = l.at[i + 1] += l.at[i];
-    for (int i = k->nins - 1; i >= 0; i--)
-        l.order[--l.next[k->ins[i].lane]] = i;
-    return l;
-}
 
 /* Draws a lane of a step as far as it goes: up to a receive whose send is not drawn yet. sent: when sends are, by
  * message. */
@@ -71,13 +57,13 @@ static bool draw_lane(struct trace *z, const struct rank *k, const struct timeli
                       struct lanes *l, int lane, int64_t *sent) {
     int64_t *starts = z->start[step][r], *ends = z->end[step][r];
     int32_t from = l->next[lane];
-    for (; l->next[lane] < l->at[lane + 1]; l->next[lane]++) {
-        int32_t i = l->order[l->next[lane]];
+    for (; l->next[lane] < l->of.at[lane + 1]; l->next[lane]++) {
+        int32_t i = l->of.ins[l->next[lane]];
         const struct instr *in = &k->ins[i];
         if (receives_message(in) && sent[in->msg] < 0)
             break;
         int64_t start = rounded(z, tl->start[r][i]), end = rounded(z, tl->end[r][i]);
-        int32_t before = l->next[lane] > l->at[lane] ? l->order[l->next[lane] - 1] : -1;
+        int32_t before = l->next[lane] > l->of.at[lane] ? l->of.ins[l->next[lane] - 1] : -1;
         bool pair = lane == 0 && before >= 0 && tl->start[r][i] == tl->start[r][before] &&
                     tl->end[r][i] == tl->end[r][before] && end > start;
         if (pair) { /* two jobs that overlap: one lies on the other */
@@ -105,7 +91,7 @@ static void draw_step(struct trace *z, const struct program *p, const struct tim
     for (int r = 0; r < p->workers; r++) {
         z->start[step][r] = NEW(int64_t, p->rank[r].nins);
         z->end[step][r] = NEW(int64_t, p->rank[r].nins);
-        memcpy(l[r].next, l[r].at, sizeof *l[r].next * (size_t)p->rank[r].nlanes);
+        memcpy(l[r].next, l[r].of.at, sizeof *l[r].next * (size_t)p->rank[r].nlanes);
     }
     for (bool more = true; more;) { /* twice, unless sends and receives share lanes */
         more = false;
@@ -119,8 +105,10 @@ static void draw_slices(struct trace *z, const struct program *p, const struct s
     struct lanes *l = NEW(struct lanes, p->workers);
     z->start = NEW(int64_t **, steps->n);
     z->end = NEW(int64_t **, steps->n);
-    for (int r = 0; r < p->workers; r++)
-        l[r] = by_lane(&p->rank[r]);
+    for (int r = 0; r < p->workers; r++) {
+        const struct rank *k = &p->rank[r];
+        l[r] = (struct lanes){lane_lists(k), NEW(int32_t, k->nlanes), NEW(int64_t, k->nlanes)};
+    }
     for (int k = 0; k < steps->n; k++)
         draw_step(z, p, &steps->of[k], k, l);
 }

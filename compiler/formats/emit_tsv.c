@@ -13,13 +13,7 @@ void emit_tsv(struct text *out, const struct program *p, const struct timeline *
     put(out, "rank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\tunit\n");
     for (int r = 0; r < p->workers; r++) {
         const struct rank *k = &p->rank[r];
-        int32_t *at = NEW(int32_t, k->nlanes + 1), *order = NEW(int32_t, k->nins);
-        for (int i = 0; i < k->nins; i++)
-            at[k->ins[i].lane + 1]++;
-        for (int l = 0; l < k->nlanes; l++)
-            at[l + 1] += at[l];
-        for (int i = 0; i < k->nins; i++) /* a lane runs in issue order, so this is the order of starts, too */
-            order[at[k->ins[i].lane]++] = i;
+        const int32_t *order = lane_lists(k).ins; /* a lane runs in issue order, so this is the order of starts, too */
         for (int i = 0; i < k->nins; i++) {
             const struct instr *in = &k->ins[order[i]];
             const struct buf *b = payload(k, in);

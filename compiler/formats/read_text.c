@@ -86,11 +86,8 @@ static void read_memory(struct reader *in) {
 /* ---- instructions ---- */
 
 static bool may_repeat(int op, int role) {
-#define X(name, lane, cost, operands, meaning) operands,
-    static const char *const all[NOPS] = {OPS(X)};
-#undef X
     size_t n = strlen(role_name[role]);
-    for (const char *s = all[op]; *s; s += strcspn(s, " "), s += *s == ' ')
+    for (const char *s = op_row(op)->operands; *s; s += strcspn(s, " "), s += *s == ' ')
         if (!strncmp(s, role_name[role], n) && s[n] == ':')
             return s[n + 2] == '*';
     return false;
@@ -145,15 +142,12 @@ static void frees(struct reader *in, struct instr *i) {
 }
 
 static struct instr instruction(struct reader *in, int lane) {
-    static const char *const kind[] = {[LANE_COMPUTE] = "the compute lane",
-                                       [LANE_SEND] = "a send lane",
-                                       [LANE_RECV] = "a recv lane",
-                                       [LANE_GROUP] = "a group lane"};
     const struct lane *at = &in->k->lane[lane];
     const char *begin = in->p;
     struct instr i = read_label(in);
     if (!lane_takes(at->kind, i.op))
-        FAIL(in, begin, "%s belongs in %s", op_name[i.op], kind[op_lane[i.op]]);
+        FAIL(in, begin, "%s belongs in %s %s lane", op_name[i.op], op_lane[i.op] == LANE_COMPUTE ? "the" : "a",
+             lanekind_row(op_lane[i.op])->word);
     if (i.peer != at->peer && at->kind != LANE_ALL)
         FAIL(in, begin, "the peer of this lane is rank %d, not rank %d", at->peer, i.peer);
     i.lane = (uint16_t)lane;
@@ -235,23 +229,18 @@ static void lane_header(struct reader *in) {
     struct rank *k = in->k;
     const char *at = in->p;
     struct lane lane = {LANE_COMPUTE, -1, -1};
-    if (read_if(in, "compute")) {
-        if (k->nlanes > 0)
-            FAIL(in, at, "the compute lane comes first, and once");
-    } else if (k->nlanes == 0) {
-        FAIL(in, at, "expected \"compute\", a rank's first lane");
-    } else if (read_if(in, "send ") || read_if(in, "recv ") || read_if(in, "peer ")) {
-        lane.kind = *at == 's' ? LANE_SEND : *at == 'r' ? LANE_RECV : LANE_PEER;
+    const char *first = lanekind_row(LANE_COMPUTE)->word;
+    if (k->nlanes == 0 && strncmp(at, first, strlen(first)))
+        FAIL(in, at, "expected \"%s\", a rank's first lane", first);
+    lane.kind = (uint8_t)read_lane_kind(in, "");
+    if (lane.kind == LANE_COMPUTE && k->nlanes > 0)
+        FAIL(in, at, "the %s lane comes first, and once", first);
+    if (lanekind_row(lane.kind)->of == OF_PEER) {
         lane.peer = (int32_t)read_integer(in, "a rank", 0, in->prog->workers - 1);
         if (lane.peer == in->r)
             FAIL(in, at, "a rank has no lane to itself");
-    } else if (read_if(in, "messages")) {
-        lane.kind = LANE_ALL;
-    } else if (read_if(in, "group ")) {
-        lane.kind = LANE_GROUP;
+    } else if (lane.kind == LANE_GROUP)
         lane.group = group(in);
-    } else
-        FAIL(in, at, "expected \"compute\", \"send\", \"recv\", \"peer\", \"messages\" or \"group\"");
     if (lane.kind != LANE_COMPUTE && !new_lane(in, &lane))
         FAIL(in, at, "rank %d has a lane for this already", in->r);
     if (k->nlanes > UINT16_MAX)

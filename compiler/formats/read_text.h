@@ -29,7 +29,8 @@ void read_end(struct reader *in);                    /* of the line */
 int64_t read_integer(struct reader *in, const char *what, int64_t least, int64_t most);
 /* The place among names of the name that stands here; dies when none does, with the nearest. */
 int read_name(struct reader *in, const char *what, const char *const *names, int n);
-bool op_has_batch(int op); /* whether a microbatch stands in its label */
+int read_lane_kind(struct reader *in, const char *where); /* where: what the error begins with */
+bool op_has_batch(int op);                                /* whether a microbatch stands in its label */
 struct buf read_buffer_name(struct reader *in);
 /* What an instruction is called by: operation, stage, microbatch, instance, peer. */
 struct instr read_label(struct reader *in);

@@ -62,6 +62,16 @@ int read_name(struct reader *in, const char *what, const char *const *names, int
          near ? "\"?" : "");
 }
 
+int read_lane_kind(struct reader *in, const char *where) {
+    int kind = lane_kind(&in->p);
+    if (kind >= 0)
+        return kind;
+    struct text words = {0};
+    for (int i = 0; i < NLANEKINDS; i++)
+        put(&words, "%s\"%s\"", i == 0 ? "" : i < NLANEKINDS - 1 ? ", " : " or ", lanekind_row(i)->word);
+    FAIL(in, in->p, "%sexpected %s", where, words.s);
+}
+
 /* Jobs and their tensors are of a stage; weights and their gradients may be the table's, behind the stages. */
 static int32_t read_stage(struct reader *in, bool of_job) {
     return (int32_t)read_integer(in, "a stage", 0, in->prog->stages - 1 + (in->prog->tied && !of_job));
@@ -83,28 +93,18 @@ struct buf read_buffer_name(struct reader *in) {
              kind_has_batch[kind] ? "stage,microbatch" : "stage");
     at = in->p;
     if (read_if(in, "#")) {
-        if (kind != K_weight && kind != K_wgrad && kind != K_token)
+        if (kind_row(kind)->number == NUMBER_ONE)
             FAIL(in, at, "a rank has one %s of a name: no instances", kind_name[kind]);
         b.inst = (int32_t)read_integer(in, "the number of an instance", 0, INT32_MAX);
     }
     return b;
 }
 
-bool op_has_batch(int op) {
-    switch (op) {
-    case OP_U:
-    case OP_SEND_G:
-    case OP_RECV_G:
-    case OP_SERVE:
-    case OP_FETCH:
-    case OP_ADD:
-    case OP_ZERO:
-    case OP_REDUCE: return false;
-    default: return true;
-    }
-}
+bool op_has_batch(int op) { return is_job(op) || kind_has_batch[op_row(op)->tensor]; }
 
-static bool op_has_instance(int op) { return op == OP_SEND_T || op == OP_RECV_T || op == OP_SERVE || op == OP_FETCH; }
+static bool op_has_instance(int op) {
+    return is_message(op) && kind_row(op_row(op)->tensor)->number == NUMBER_INSTANCE;
+}
 
 struct instr read_label(struct reader *in) {
     struct instr i = {.batch = -1, .peer = -1, .inst = -1, .msg = -1};
@@ -121,8 +121,8 @@ struct instr read_label(struct reader *in) {
             FAIL(in, at, "%s has no instances", op_name[i.op]);
         i.inst = (int32_t)read_integer(in, "the number of an instance", 0, INT32_MAX);
     }
-    if (op_lane[i.op] == LANE_SEND || op_lane[i.op] == LANE_RECV) {
-        read_word(in, op_lane[i.op] == LANE_SEND ? " to " : " from ");
+    if (has_peer(i.op)) {
+        read_word(in, is_send(i.op) ? " to " : " from ");
         i.peer = (int32_t)read_integer(in, "a rank", 0, in->prog->workers - 1);
     }
     return i;

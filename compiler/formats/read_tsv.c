@@ -75,7 +75,7 @@ static double read_time(struct reader *in, const char *column) {
 /* ---- lanes ---- */
 
 /* A group's ranks, ascending, one of them this rank; and a group comes once in a rank. */
-static void read_group(struct table *t, int rank) {
+static void read_group(struct table *t, int rank, const char *lane) {
     struct reader *in = &t->in;
     const char *at = in->p;
     int least = 0, n = 0;
@@ -93,9 +93,8 @@ static void read_group(struct table *t, int rank) {
     uint32_t slot = map_start(&t->groups, hash);
     for (int i; (i = t->groups.slot[slot] - 1) >= 0; slot = map_next(&t->groups, slot)) {
         const struct timeline_row *row = &t->rows->row[i];
-        size_t len = (size_t)(in->p - at);
-        if (i >= t->first && row->rank == rank && !strncmp(row->lane + strlen("group "), at, len) &&
-            !row->lane[strlen("group ") + len])
+        size_t len = (size_t)(in->p - lane);
+        if (i >= t->first && row->rank == rank && !strncmp(row->lane, lane, len) && !row->lane[len])
             FAIL(in, at, "column 'lane': this lane of rank %d had rows before; rows go by rank, lane and start", rank);
     }
     t->groups.slot[slot] = t->n + 1;
@@ -103,19 +102,14 @@ static void read_group(struct table *t, int rank) {
 
 /* The lane, which is that of the row before or comes after it. Returns whether it is another. */
 static bool read_lane(struct table *t, int rank, bool new_rank) {
-    static const char *const words[] = {"compute", "send ", "recv ", "peer ", "messages", "group "};
     struct reader *in = &t->in;
     const char *at = in->p;
     if (!new_rank && !strncmp(t->lane, at, t->nlane) && at[t->nlane] == '\t') {
         in->p += t->nlane + 1;
         return false;
     }
-    int kind = LANE_COMPUTE, peer = -1;
-    while (kind <= LANE_GROUP && !read_if(in, words[kind]))
-        kind++;
-    if (kind > LANE_GROUP)
-        FAIL(in, at, "column 'lane': expected \"compute\", \"send\", \"recv\", \"peer\", \"messages\" or \"group\"");
-    if (kind == LANE_SEND || kind == LANE_RECV || kind == LANE_PEER) {
+    int kind = read_lane_kind(in, "column 'lane': "), peer = -1;
+    if (lanekind_row(kind)->of == OF_PEER) {
         peer = (int)read_integer(in, "a rank in column 'lane'", 0, INT32_MAX);
         if (peer == rank)
             FAIL(in, at, "column 'lane': a rank has no lane to itself");
@@ -123,7 +117,7 @@ static bool read_lane(struct table *t, int rank, bool new_rank) {
     if (!new_rank && (kind < t->kind || (kind == t->kind && peer <= t->peer && kind != LANE_GROUP)))
         FAIL(in, at, "column 'lane': rows go by rank, lane and start; this lane comes before the row above");
     if (kind == LANE_GROUP)
-        read_group(t, rank);
+        read_group(t, rank, at);
     t->lane = at;
     t->nlane = (size_t)(in->p - at);
     t->lane_name = format("%.*s", (int)t->nlane, at);
@@ -233,8 +227,7 @@ static void read_row(struct table *t) {
     row->batch = (int)read_applying(in, op, "the microbatch in column 'batch'", op_has_batch(op), INT32_MAX);
     column_end(in, "batch");
     at = in->p;
-    bool meets = op_lane[op] == LANE_SEND || op_lane[op] == LANE_RECV;
-    row->peer = (int)read_applying(in, op, "the peer in column 'peer'", meets, INT32_MAX);
+    row->peer = (int)read_applying(in, op, "the peer in column 'peer'", has_peer(op), INT32_MAX);
     if (row->peer != t->peer && t->kind != LANE_ALL)
         FAIL(in, at, "column 'peer': expected %d, the lane's peer", t->peer);
     column_end(in, "peer");

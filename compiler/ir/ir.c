@@ -9,17 +9,14 @@ const char *const kind_name[NKINDS] = {KINDS(X)};
 #define X(name) #name,
 const char *const role_name[NROLES] = {ROLES(X)};
 #undef X
-#define X(name, lane, cost, operands, meaning) LANE_##lane,
+#define X(name, lane, ...) LANE_##lane,
 const uint8_t op_lane[NOPS] = {OPS(X)};
 #undef X
-#define X(name, lane, cost, operands, meaning) COST_##cost,
+#define X(name, lane, cost, ...) COST_##cost,
 const uint8_t op_cost[NOPS] = {OPS(X)};
 #undef X
-#define X(name, has_batch, meaning) has_batch,
+#define X(name, has_batch, ...) has_batch,
 const bool kind_has_batch[NKINDS] = {KINDS(X)};
-#undef X
-#define X(name, lane, cost, operands, meaning) operands,
-static const char *const op_operands[NOPS] = {OPS(X)};
 #undef X
 
 /* The operand strings of ops.h, read once. */
@@ -29,7 +26,7 @@ static uint8_t roles_of[NOPS][NROLES], nroles_of[NOPS];
 
 void read_operands(void) {
     for (int op = 0; op < NOPS; op++)
-        for (const char *s = op_operands[op]; *s;) {
+        for (const char *s = op_row(op)->operands; *s;) {
             size_t n = strcspn(s, ":");
             int role = 0;
             while (strncmp(role_name[role], s, n) || role_name[role][n])
@@ -50,12 +47,6 @@ int op_roles(int op, const uint8_t **roles) {
         read_operands();
     *roles = roles_of[op];
     return nroles_of[op];
-}
-
-/* A coarse lane takes messages, and ADD, which runs on the lane that received its part. */
-bool lane_takes(int kind, int op) {
-    bool coarse = kind == LANE_PEER || kind == LANE_ALL;
-    return op_lane[op] == kind || (coarse && (op_lane[op] == LANE_SEND || op_lane[op] == LANE_RECV));
 }
 
 const char *job_name(int s, int b, int d) { return format("%d%s%d", s, op_name[d], b); }
@@ -90,24 +81,15 @@ void put_label(struct text *t, const struct instr *in) {
         put_int(t, in->inst);
     }
     if (in->peer >= 0) {
-        put_bytes(t, op_lane[in->op] == LANE_SEND ? " to " : " from ", op_lane[in->op] == LANE_SEND ? 4 : 6);
+        put_bytes(t, is_send(in->op) ? " to " : " from ", is_send(in->op) ? 4 : 6);
         put_int(t, in->peer);
     }
 }
 
 const char *short_name(const struct instr *in) {
     struct text t = {0};
-    if (in->op <= OP_W)
+    if (is_job(in->op))
         return job_name(in->stage, in->batch, in->op);
     put_label(&t, in);
     return t.s;
-}
-
-void put_lane(struct text *t, const struct program *p, const struct lane *lane) {
-    static const char *const name[] = {"compute", "send ", "recv ", "peer ", "messages", "group "};
-    put(t, "%s", name[lane->kind]);
-    if (lane->peer >= 0)
-        put_int(t, lane->peer);
-    for (int i = 0; lane->kind == LANE_GROUP && i < p->group[lane->group].n; i++)
-        put(t, "%s%d", i ? "," : "", p->group[lane->group].rank[i]);
 }

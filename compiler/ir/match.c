@@ -1,4 +1,4 @@
-/* Which SEND meets which RECV, and which REDUCEs meet each other.
+/* Which SEND meets which RECV, and which members of a collective meet each other.
  *
  * Both ends of a message agree on its kind, stage, microbatch, instance, source and destination; that identifies it.
  * Messages are numbered by the rank of their SEND, then by its issue order. On one edge, RECVs nearly always come in
@@ -10,11 +10,6 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-
-_Static_assert(OP_RECV_F == OP_SEND_F + 1 && OP_RECV_B == OP_SEND_B + 1 && OP_RECV_S == OP_SEND_S + 1 &&
-                   OP_RECV_W == OP_SEND_W + 1 && OP_RECV_G == OP_SEND_G + 1 && OP_RECV_T == OP_SEND_T + 1 &&
-                   OP_FETCH == OP_SERVE + 1,
-               "ORDER OPS: each RECV follows its SEND");
 
 struct message {
     int32_t rank, ins; /* its SEND, or the first member's REDUCE */
@@ -41,22 +36,20 @@ static const struct group *group_of(const struct program *p, int r, const struct
     return &p->group[p->rank[r].lane[in->lane].group];
 }
 
-bool is_message(int op) { return op_cost[op] == COST_LINK || op_cost[op] == COST_RING; }
-
 const struct buf *payload(const struct rank *k, const struct instr *in) {
     return is_message(in->op) && in->narg ? &k->buf[k->arg[in->arg].buf] : NULL;
 }
 
 static bool opens(const struct program *p, int r, const struct instr *in) {
-    return op_lane[in->op] == LANE_SEND || (in->op == OP_REDUCE && group_of(p, r, in)->rank[0] == r);
+    return is_send(in->op) || (is_group(in->op) && group_of(p, r, in)->rank[0] == r);
 }
 
 static struct key key_of(const struct program *p, int r, const struct instr *in) {
     struct key k = {in->op, in->stage, in->batch, in->inst, r, in->peer};
-    if (in->op == OP_REDUCE)
+    if (is_group(in->op))
         k.from = p->rank[r].lane[in->lane].group;
-    else if (op_lane[in->op] == LANE_RECV)
-        k = (struct key){in->op - 1, in->stage, in->batch, in->inst, in->peer, r};
+    else if (is_recv(in->op))
+        k = (struct key){op_row(in->op)->partner, in->stage, in->batch, in->inst, in->peer, r};
     return k;
 }
 
@@ -84,7 +77,7 @@ static void open_messages(struct matching *m) {
             in->msg = -1;
             if (!opens(p, r, in))
                 continue;
-            int left = in->op == OP_REDUCE ? group_of(p, r, in)->n - 1 : 1;
+            int left = is_group(in->op) ? group_of(p, r, in)->n - 1 : 1;
             m->message[m->n] = (struct message){r, i, -1, left, -1};
             if (m->first[r][in->lane] < 0)
                 m->first[r][in->lane] = m->n;
@@ -93,13 +86,6 @@ static void open_messages(struct matching *m) {
             last[in->lane] = in->msg = m->n++;
         }
     }
-}
-
-static int by_lane(const void *x, const void *y) {
-    const struct lane *a = x, *b = y;
-    if (a->kind != b->kind)
-        return a->kind - b->kind;
-    return a->peer != b->peer ? a->peer - b->peer : a->group - b->group;
 }
 
 /* The first message that lane `lane` of rank r may receive; -1 when it has more than one sender, or none is found. */
@@ -115,7 +101,7 @@ static int32_t first_arrival(const struct matching *m, int r, const struct lane 
     else
         return -1;
     const struct rank *k = &m->p->rank[from];
-    const struct lane *at = bsearch(&want, k->lane, (size_t)k->nlanes, sizeof want, by_lane);
+    const struct lane *at = bsearch(&want, k->lane, (size_t)k->nlanes, sizeof want, compare_lanes);
     return at ? m->first[from][at - k->lane] : -1;
 }
 
@@ -174,11 +160,11 @@ static char *no_partner(const struct program *p, int r, const struct instr *in) 
     put_label(&t, in);
     put(&t, " on rank %d, lane ", r);
     put_lane(&t, p, &p->rank[r].lane[in->lane]);
-    if (in->op == OP_REDUCE) {
+    if (is_group(in->op)) {
         put(&t, ", is missing on another rank of its group");
     } else {
         struct instr other = *in;
-        other.op = (uint8_t)(op_lane[in->op] == LANE_SEND ? in->op + 1 : in->op - 1);
+        other.op = op_row(in->op)->partner;
         other.peer = r;
         put(&t, ", has no partner: rank %d has no ", in->peer);
         put_label(&t, &other);

@@ -25,7 +25,7 @@ struct instr {
     int32_t stage, batch;     /* batch -1: none */
     int32_t peer;             /* other rank of a message, or of the part that ADD adds; -1: none */
     int32_t inst;             /* of the tensor sent or fetched; -1: none */
-    int32_t msg;              /* id shared by a SEND and its RECV, or by the members of a REDUCE; -1: none */
+    int32_t msg;              /* id shared by a SEND and its RECV, or by the members of a collective; -1: none */
     uint32_t arg, wait, free; /* where its operands, awaited instructions and freed buffers begin */
     uint16_t narg, nfree, nwait;
     bool vfirst; /* dv is written, not added to */
@@ -90,7 +90,6 @@ struct timeline {
 extern const char *const op_name[NOPS], *const kind_name[NKINDS], *const role_name[NROLES];
 extern const uint8_t op_lane[NOPS], op_cost[NOPS];
 extern const bool kind_has_batch[NKINDS];
-bool lane_takes(int kind, int op);
 enum access { ACC_READ = 1, ACC_WRITE = 2 };
 extern uint8_t op_accesses[NOPS][NROLES]; /* ir.c's, once it has read ops.h */
 extern bool op_adds[NOPS][NROLES], operands_are_read;
@@ -112,15 +111,24 @@ const char *job_name(int s, int b, int d);              /* "1F3", in the arena *
 void put_buf(struct text *t, const struct buf *b);      /* "act(1,3)", "weight(2)#0" */
 void put_label(struct text *t, const struct instr *in); /* "F 0 3", "FETCH 2#0 from 1": unique within a rank */
 const char *short_name(const struct instr *in);         /* "1F3" of a job, else the label */
-void put_lane(struct text *t, const struct program *p,
-              const struct lane *lane); /* "compute", "send 1", "peer 1", "messages", "group 0,2" */
 
-/* match.c: which SEND meets which RECV, and which REDUCEs meet each other */
-bool is_message(int op);                                                 /* SEND_x, RECV_x, SERVE, FETCH, REDUCE */
-const struct buf *payload(const struct rank *k, const struct instr *in); /* of a message or a REDUCE; NULL: none */
-/* Numbers messages by rank, then by issue order: a SEND and its RECV, or the members of a REDUCE, share one id.
+/* lane.c: the names of lanes, what runs in them, and their instructions */
+/* "compute", "send 1", "peer 1", "messages", "group 0,2" */
+void put_lane(struct text *t, const struct program *p, const struct lane *lane);
+/* The kind of the lane whose name begins here, and moves *name to its number, if it has one; -1: no lane's. */
+int lane_kind(const char **name);
+bool lane_takes(int kind, int op);
+int compare_lanes(const void *x, const void *y); /* in a rank's order, for qsort and bsearch: kind, peer, group */
+struct lane_lists {
+    int32_t *at, *ins; /* of lane l: ins[at[l] .. at[l+1]), in issue order */
+};
+struct lane_lists lane_lists(const struct rank *k);
+
+/* match.c: which SEND meets which RECV, and which members of a collective meet */
+const struct buf *payload(const struct rank *k, const struct instr *in); /* of a message or a collective; NULL: none */
+/* Numbers messages by rank, then by issue order: a SEND and its RECV, or the members of a collective, share one id.
  * An instruction without a partner fails an assert, since our own programs have none; when lenient, it keeps msg -1 (in
- * a REDUCE, at least the first member does), and the result is an error text that names the first one. NULL: all have
- * partners. */
+ * a collective, at least the first member does), and the result is an error text that names the first one. NULL: all
+ * have partners. */
 char *number_messages(struct program *p, bool lenient);
 #endif

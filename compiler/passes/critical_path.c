@@ -74,7 +74,7 @@ static int companions(const struct walk *w, struct place x, const struct place *
     }
     const double *start = w->tl->start[x.rank], *end = w->tl->end[x.rank];
     for (int32_t i = x.i > 0 ? x.i - 1 : 0; i <= x.i + 1 && i < k->nins; i++)
-        if (i == x.i || (k->ins[i].op <= OP_W && k->ins[x.i].op <= OP_W && start[i] == start[x.i] &&
+        if (i == x.i || (is_job(k->ins[i].op) && is_job(k->ins[x.i].op) && start[i] == start[x.i] &&
                          end[i] == end[x.i] && end[i] > start[i]))
             own[n++] = (struct place){x.rank, i};
     *all = own;

@@ -15,11 +15,9 @@
 static void fetch(struct build *L, double t, int32_t i) {
     const struct fetch *f = &L->fetches.a[i];
     int32_t w = L->weight[f->home][f->stage];
-    L->fetched[i] = send_message(L, t, OP_SERVE, f->home, f->rank, w, f->inst, f->uses);
+    L->fetched[i] = send_message(L, t, f->home, f->rank, w, f->inst, f->uses);
 }
 
-static const uint8_t send_of[NKINDS] = {[K_act] = OP_SEND_F,   [K_grad] = OP_SEND_B,   [K_stash] = OP_SEND_S,
-                                        [K_input] = OP_SEND_S, [K_wstash] = OP_SEND_W, [K_token] = OP_SEND_T};
 static const uint8_t role_of[NKINDS] = {[K_act] = ROLE_x,       [K_grad] = ROLE_dy,       [K_stash] = ROLE_stash,
                                         [K_input] = ROLE_input, [K_wstash] = ROLE_wstash, [K_token] = ROLE_t};
 
@@ -199,13 +197,7 @@ static void home_done(struct build *L, struct part *p) {
         L->rank[r].update[L->rank[r].nupdates++] = s;
         if (n == 1)
             break;
-        struct rank *k = &L->p->rank[r];
-        int lane = 0;
-        while (lane < k->nlanes && !(k->lane[lane].kind == LANE_GROUP && k->lane[lane].group == g))
-            lane++;
-        if (lane == k->nlanes)
-            add_lane(L, r, (struct lane){LANE_GROUP, -1, g});
-        issue(L, r, OP_REDUCE, s, -1, -1, -1)->lane = (uint16_t)lane;
+        issue_collective(L, r, OP_REDUCE, s, g);
         add_operand(L, r, ROLE_dw, part_of(L, r, s)->buf);
     }
 }
@@ -214,7 +206,7 @@ static void home_done(struct build *L, struct part *p) {
 static void part_done(struct build *L, double t, struct part *p) {
     struct part *home = part_of(L, p->home, p->stage);
     if (p != home) {
-        p->received = send_message(L, t, OP_SEND_G, p->rank, p->home, p->buf, -1, 1);
+        p->received = send_message(L, t, p->rank, p->home, p->buf, -1, 1);
         if (home->jobs > 0) { /* its own jobs must not wait for a message: the part waits for them */
             p->next = home->waiting;
             home->waiting = (int32_t)(p - L->part);
@@ -243,8 +235,7 @@ static void send_results(struct build *L, int32_t j, double t) {
         if (reader->rank == job->rank)
             continue;
         if (d->buf < 0)
-            d->buf = send_message(L, t, send_of[kind], job->rank, reader->rank, *buf, kind == K_token ? job->d : -1,
-                                  d->uses);
+            d->buf = send_message(L, t, job->rank, reader->rank, *buf, kind == K_token ? job->d : -1, d->uses);
         *buf = d->buf;
     }
 }

@@ -85,10 +85,11 @@ void push_event(struct build *L, int r, int32_t e);
 void close_until(struct build *L, double t); /* buffers of messages that have left by then */
 void add_lane(struct build *L, int r, struct lane lane);
 struct instr *issue(struct build *L, int r, int op, int s, int b, int peer, int inst);
+void issue_collective(struct build *L, int r, int op, int s, int g);
 void add_operand(struct build *L, int r, int role, int32_t buf); /* to the newest instruction */
 /* The newest instruction uses buf once, and frees it if that is the last use. Returns whether it does. */
 bool use_up(struct build *L, int r, int32_t buf);
 /* A SEND of buf and its RECV; returns the received buffer, used `uses` times. Frees buf at its last use. */
-int32_t send_message(struct build *L, double t, int send, int from, int to, int32_t buf, int inst, int uses);
+int32_t send_message(struct build *L, double t, int from, int to, int32_t buf, int inst, int uses);
 void order_lanes(struct rank *k); /* lane 0 is compute; then by kind, and by peer or group */
 #endif

@@ -66,8 +66,19 @@ struct instr *issue(struct build *L, int r, int op, int s, int b, int peer, int 
     *i = (struct instr){.op = (uint8_t)op, .stage = s, .batch = b, .peer = peer, .inst = inst, .msg = -1};
     i->arg = (uint32_t)k->nargs;
     i->free = (uint32_t)k->nfrees;
-    i->lane = op == OP_REDUCE ? 0 : (uint16_t)lane_of(L, r, op, peer);
+    i->lane = is_group(op) ? 0 : (uint16_t)lane_of(L, r, op, peer);
     return i;
+}
+
+/* On the group's lane, which it adds where there is none yet. */
+void issue_collective(struct build *L, int r, int op, int s, int g) {
+    const struct rank *k = &L->p->rank[r];
+    int lane = 0;
+    while (lane < k->nlanes && !(k->lane[lane].kind == LANE_GROUP && k->lane[lane].group == g))
+        lane++;
+    if (lane == k->nlanes)
+        add_lane(L, r, (struct lane){LANE_GROUP, -1, g});
+    issue(L, r, op, s, -1, -1, -1)->lane = (uint16_t)lane;
 }
 
 void add_operand(struct build *L, int r, int role, int32_t buf) {
@@ -89,11 +100,19 @@ bool use_up(struct build *L, int r, int32_t buf) {
     return true;
 }
 
+/* What sends a tensor of this kind. The input that a recompute starts from goes in place of the stash. */
+static int send_of(int kind) {
+    int op = 0;
+    while (!is_send(op) || op_row(op)->tensor != (kind == K_input ? K_stash : kind))
+        op++;
+    return op;
+}
+
 /* A SEND of buf and its RECV; returns the received buffer, used `uses` times. Frees buf at its last use. */
-int32_t send_message(struct build *L, double t, int send, int from, int to, int32_t buf, int inst, int uses) {
+int32_t send_message(struct build *L, double t, int from, int to, int32_t buf, int inst, int uses) {
     struct buf x = L->p->rank[from].buf[buf];
-    bool weights = send == OP_SERVE, part = send == OP_SEND_G;
-    int name = part ? -1 : inst;
+    bool weights = x.kind == K_weight, part = x.kind == K_wgrad;
+    int send = send_of(x.kind), name = part ? -1 : inst;
     issue(L, from, send, x.stage, x.batch, to, name);
     add_operand(L, from, ROLE_t, buf);
     if (!weights && use_up(L, from, buf)) {
@@ -104,16 +123,9 @@ int32_t send_message(struct build *L, double t, int send, int from, int to, int3
             closings_push(&L->closings, (struct closing){t + (double)x.bytes / l.bandwidth, from, buf});
     }
     int32_t y = open_buf(L, to, x.kind, x.stage, x.batch, part ? from : inst, uses);
-    issue(L, to, send + 1, x.stage, x.batch, from, name); /* ORDER OPS: each RECV follows its SEND in ops.h */
+    issue(L, to, op_row(send)->partner, x.stage, x.batch, from, name);
     add_operand(L, to, ROLE_t, y);
     return y;
-}
-
-static int by_lane(const void *x, const void *y) {
-    const struct lane *a = x, *b = y;
-    if (a->kind != b->kind)
-        return a->kind - b->kind;
-    return a->peer != b->peer ? a->peer - b->peer : a->group - b->group;
 }
 
 /* Lanes were numbered as they appeared; in the program they are ordered by kind, peer and group. */
@@ -121,9 +133,9 @@ void order_lanes(struct rank *k) {
     struct lane *old = NEW(struct lane, k->nlanes);
     uint16_t *now = NEW(uint16_t, k->nlanes);
     memcpy(old, k->lane, sizeof *old * (size_t)k->nlanes);
-    qsort(k->lane, (size_t)k->nlanes, sizeof *k->lane, by_lane);
+    qsort(k->lane, (size_t)k->nlanes, sizeof *k->lane, compare_lanes);
     for (int i = 0; i < k->nlanes; i++) {
-        struct lane *at = bsearch(&old[i], k->lane, (size_t)k->nlanes, sizeof *k->lane, by_lane);
+        struct lane *at = bsearch(&old[i], k->lane, (size_t)k->nlanes, sizeof *k->lane, compare_lanes);
         now[i] = (uint16_t)(at - k->lane);
     }
     for (int i = 0; i < k->nins; i++)

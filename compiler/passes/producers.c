@@ -19,7 +19,7 @@ static void find_writers(struct trace *z, int r) {
         for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
             if (op_access(x->op, k->arg[a].role) & ACC_WRITE)
                 last[k->arg[a].buf] = i + 1;
-        if (x->msg >= 0 && op_lane[x->op] == LANE_SEND) {
+        if (x->msg >= 0 && is_send(x->op)) {
             z->from[x->msg][0] = r;
             z->from[x->msg][1] = i;
         }
@@ -30,7 +30,7 @@ static struct producer producer_of(const struct trace *z, int r, uint32_t arg) {
     struct producer f = {r, z->wrote[r][arg], -1};
     while (f.i >= 0) {
         const struct instr *x = &z->p->rank[f.rank].ins[f.i];
-        if (x->msg < 0 || op_lane[x->op] != LANE_RECV)
+        if (x->msg < 0 || !is_recv(x->op))
             break;
         f.msg = f.msg < 0 ? x->msg : f.msg;
         f.rank = z->from[x->msg][0];

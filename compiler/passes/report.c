@@ -87,7 +87,7 @@ static void pass_time(struct alive *z, double t) {
 static int peak(const struct spec *sp, const struct rank *k, int r, struct alive *z) {
     for (int i = 0; i < k->nins; i++) {
         const struct instr *in = &k->ins[i];
-        if (in->op > OP_W)
+        if (!is_job(in->op))
             continue;
         int32_t j = job_at(sp, in->stage, in->batch, in->op);
         if (!sp->job[j].pair || partner_of(sp, j) >= 0) /* the second of a pair starts with the first */
@@ -116,31 +116,20 @@ static void find_peaks(const struct spec *sp, const struct program *p, const str
 static void count_received(const struct program *p, int r, const struct instr *in, struct rank_report *out) {
     const struct rank *k = &p->rank[r];
     int64_t bytes = in->narg ? k->buf[k->arg[in->arg].buf].bytes : 0;
-    switch (in->op) {
-    case OP_RECV_F:
-    case OP_RECV_S:
-        out->activations_received++;
-        break;
-    case OP_RECV_B:
-    case OP_RECV_W:
-        out->gradients_received++;
-        break;
-    case OP_RECV_G:
-        out->reductions_received++;
-        break;
-    case OP_FETCH:
-        out->weights_received++;
-        break;
-    case OP_RECV_T:
-        break;
-    case OP_REDUCE: { /* a ring: n-1 parts of n, to sum and once more to share, rounded up */
+    if (is_group(in->op)) { /* a ring: n-1 parts of n, to sum and once more to share, rounded up */
         int64_t n = p->group[k->lane[in->lane].group].n;
         bytes = 2 * (n - 1) * (bytes / n) + (2 * (n - 1) * (bytes % n) + n - 1) / n;
-        break;
-    }
-    default:
+    } else if (!is_recv(in->op))
         return;
-    }
+    else
+        switch (op_row(in->op)->tensor) {
+        case K_act:
+        case K_stash: out->activations_received++; break;
+        case K_grad:
+        case K_wstash: out->gradients_received++; break;
+        case K_wgrad: out->reductions_received++; break;
+        case K_weight: out->weights_received++; break;
+        }
     if (__builtin_add_overflow(out->bytes_received, bytes, &out->bytes_received))
         die("rank %d receives more than 2^63 bytes; use fewer microbatches, or a smaller model", r);
 }
@@ -209,7 +198,7 @@ static double account(const struct spec *sp, const struct program *p, const stru
         const struct instr *in = &k->ins[i];
         double start = tl->start[r][i], end = tl->end[r][i];
         last = fmax(last, end);
-        if (in->op <= OP_W) {
+        if (is_job(in->op)) {
             int32_t j = job_at(sp, in->stage, in->batch, in->op);
             bool second = sp->job[j].pair && partner_of(sp, j) < 0;
             out->busy += second ? 0 : job_time(sp, j); /* beside a late start, end - start could be 0 by rounding */

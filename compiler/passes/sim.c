@@ -65,7 +65,7 @@ static void set_times(struct sim *z, int r, int32_t i, double start, double end,
 static void complete_message(struct sim *z, int r, int32_t i, double start) {
     const struct rank *k = &z->p->rank[r];
     const struct instr *x = &k->ins[i];
-    bool sends = op_lane[x->op] == LANE_SEND;
+    bool sends = is_send(x->op);
     int src = sends ? r : x->peer, dst = sends ? x->peer : r;
     struct link l = link_of(z->sp, src, dst);
     double took = isinf(l.bandwidth) ? 0 : (double)buf_of(k, x, ROLE_t)->bytes / l.bandwidth;
@@ -102,7 +102,7 @@ static void run_alone(struct sim *z, int r) {
     const struct rank *k = &z->p->rank[r];
     int32_t i = z->at[r], n = 1;
     double t = ready_time(z, r, &k->ins[i]), took = duration(z, r, &k->ins[i]);
-    bool job = op_cost[k->ins[i].op] == COST_JOB;
+    bool job = is_job(k->ins[i].op);
     if (job && partner_of(z->sp, job_at(z->sp, k->ins[i].stage, k->ins[i].batch, k->ins[i].op)) >= 0) {
         t = fmax(t, ready_time(z, r, &k->ins[i + 1]));
         n = 2;
@@ -124,10 +124,10 @@ static void advance(struct sim *z, int r) {
         double t = ready_time(z, r, x);
         struct meeting *m = &z->meet[x->msg];
         m->ready = fmax(m->ready, t);
-        int need = x->op == OP_REDUCE ? z->p->group[k->lane[x->lane].group].n : 2;
+        int need = is_group(x->op) ? z->p->group[k->lane[x->lane].group].n : 2;
         if (++m->came < need)
             return;
-        if (x->op == OP_REDUCE)
+        if (is_group(x->op))
             complete_reduction(z, r, x, m->ready);
         else
             complete_message(z, r, i, m->ready);

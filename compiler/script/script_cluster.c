@@ -90,8 +90,8 @@ static double *costs(struct script *S, const struct table *t, int stages) {
                    of, of, stages);
     double *cost = NEW(double, ((int64_t)stages + 1) * NOPS);
     for (int s = 0; s <= stages; s++)
-        for (int op = s < stages ? 0 : OP_U; op <= OP_U; op++) {
-            if (op >= NDIRS && op != OP_U)
+        for (int op = 0; op < NOPS; op++) {
+            if (!has_cost(op) || (s == stages && is_job(op)))
                 continue;
             call_begin(S, "cost", s, -1, -1);
             lua_pushvalue(L, f);

@@ -68,7 +68,7 @@ bool refute(struct check *z, int claim, int r, int32_t i, const char *fmt, ...) 
 /* ---- messages: the k-th SEND along an edge meets the k-th RECV ---- */
 
 static bool same_name(const struct instr *send, const struct instr *recv) {
-    return recv->op == send->op + 1 && recv->stage == send->stage && recv->batch == send->batch &&
+    return recv->op == op_row(send->op)->partner && recv->stage == send->stage && recv->batch == send->batch &&
            recv->inst == send->inst;
 }
 
@@ -106,19 +106,17 @@ struct end {
 static struct end *sends_by_destination(const struct program *p, int32_t *at) {
     for (int r = 0; r < p->workers; r++)
         for (int32_t i = 0; i < p->rank[r].nins; i++)
-            if (op_lane[p->rank[r].ins[i].op] == LANE_SEND)
+            if (is_send(p->rank[r].ins[i].op))
                 at[p->rank[r].ins[i].peer + 2]++;
     for (int r = 0; r < p->workers; r++)
         at[r + 2] += at[r + 1];
     struct end *send = NEW(struct end, at[p->workers + 1] + 1);
     for (int r = 0; r < p->workers; r++)
         for (int32_t i = 0; i < p->rank[r].nins; i++)
-            if (op_lane[p->rank[r].ins[i].op] == LANE_SEND)
+            if (is_send(p->rank[r].ins[i].op))
                 send[at[p->rank[r].ins[i].peer + 1]++] = (struct end){r, i};
     return send;
 }
-
-static bool receives(const struct instr *x) { return op_lane[x->op] == LANE_RECV && op_cost[x->op] == COST_LINK; }
 
 static bool pair_messages(struct check *z) {
     const struct program *p = z->p;
@@ -130,7 +128,7 @@ static bool pair_messages(struct check *z) {
         const struct rank *k = &p->rank[r];
         int32_t *next = z->mate[r]; /* of the same source, until it has its SEND */
         for (int32_t i = 0; i < k->nins; i++)
-            if (receives(&k->ins[i])) {
+            if (is_recv(k->ins[i].op)) {
                 int from = k->ins[i].peer;
                 *(first[from] < 0 ? &first[from] : &next[last[from]]) = i;
                 last[from] = i;
@@ -144,7 +142,7 @@ static bool pair_messages(struct check *z) {
                 return false;
         }
         for (int32_t i = 0; i < k->nins; i++)
-            if (receives(&k->ins[i]) && first[k->ins[i].peer] >= 0)
+            if (is_recv(k->ins[i].op) && first[k->ins[i].peer] >= 0)
                 return refute(z, CLAIM_SERIAL, r, first[k->ins[i].peer], "rank %d has no send for it", k->ins[i].peer);
     }
     return true;
@@ -163,7 +161,7 @@ static bool pair_reductions(struct check *z) {
             const struct rank *k = &p->rank[r];
             size_t cap = 0;
             for (int32_t i = 0; i < k->nins; i++) {
-                if (k->ins[i].op != OP_REDUCE || k->lane[k->ins[i].lane].group != g)
+                if (!is_group(k->ins[i].op) || k->lane[k->ins[i].lane].group != g)
                     continue;
                 z->mate[r][i] = n[g][m];
                 GROW(z->reductions[g][m], cap, (size_t)n[g][m] + 1);
@@ -179,7 +177,8 @@ static bool pair_reductions(struct check *z) {
                 if (j >= n[g][0])
                     return refute(z, CLAIM_SERIAL, b, i, "rank %d never comes to it", a);
                 const struct instr *x = &p->rank[a].ins[z->reductions[g][0][j]], *y = &p->rank[b].ins[i];
-                if (x->stage != y->stage || tensor_bytes(&p->rank[a], x) != tensor_bytes(&p->rank[b], y))
+                if (y->op != op_row(x->op)->partner || x->stage != y->stage ||
+                    tensor_bytes(&p->rank[a], x) != tensor_bytes(&p->rank[b], y))
                     return refute(z, CLAIM_SERIAL, b, i, "on rank %d this place in the group's order is stage %d's", a,
                                   x->stage);
             }
@@ -218,9 +217,9 @@ static int absent(const struct check *z, int r, int32_t i) {
 static int waits_for(const struct check *z, int r) {
     int32_t i = z->at[r];
     const struct instr *x = &z->p->rank[r].ins[i];
-    if (x->op == OP_REDUCE)
+    if (is_group(x->op))
         return absent(z, r, i);
-    if (op_cost[x->op] == COST_LINK)
+    if (is_message(x->op))
         return z->at[x->peer] == z->mate[r][i] ? -1 : x->peer;
     return -1;
 }
@@ -253,7 +252,7 @@ static bool go_on(struct check *z, struct walk *w, int r) {
     while (z->at[r] < k->nins) {
         int32_t i = z->at[r];
         const struct instr *x = &k->ins[i];
-        if (x->op == OP_REDUCE) {
+        if (is_group(x->op)) {
             if (!run_reduction(z, w, r))
                 return false;
             if (w->stands[r])
@@ -262,7 +261,7 @@ static bool go_on(struct check *z, struct walk *w, int r) {
         }
         if (waits_for(z, r) >= 0)
             return true;
-        bool link = op_cost[x->op] == COST_LINK, sends = op_lane[x->op] == LANE_SEND;
+        bool link = is_message(x->op), sends = is_send(x->op);
         if (z->values) {
             bool ok = !link   ? values_run(z, r, i)
                       : sends ? values_message(z, r, i, x->peer, z->mate[r][i])
@@ -365,15 +364,15 @@ static struct lanes lane_graph(struct check *z) {
         for (int32_t i = 0; i < z->p->rank[r].nins; i++) {
             const struct instr *x = &z->p->rank[r].ins[i];
             edges_of(z, &l, r, i);
-            if (x->op == OP_REDUCE)
+            if (is_group(x->op))
                 edge(&l, meeting_of(z, &l, r, i));
-            else if (op_cost[x->op] == COST_LINK)
+            else if (is_message(x->op))
                 edges_of(z, &l, x->peer, z->mate[r][i]);
             l.at[l.base[r] + i + 1] = (int32_t)l.n;
         }
     for (int r = 0; r < W; r++)
         for (int32_t i = 0; i < z->p->rank[r].nins; i++) {
-            if (z->p->rank[r].ins[i].op == OP_REDUCE && meeting_of(z, &l, r, i) == l.base[W] + l.base[r] + i)
+            if (is_group(z->p->rank[r].ins[i].op) && meeting_of(z, &l, r, i) == l.base[W] + l.base[r] + i)
                 edges_of_members(z, &l, r, i);
             l.at[l.base[W] + l.base[r] + i + 1] = (int32_t)l.n;
         }

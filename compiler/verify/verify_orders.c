@@ -155,7 +155,7 @@ static void number_kept(struct sweep *s) {
         for (size_t w = 0; w < k->nwaits; w++)
             s->slot[r][k->wait[w]] = 1;
         for (int32_t i = 0; i < k->nins; i++)
-            if (s->slot[r][i] || op_lane[k->ins[i].op] == LANE_SEND || k->ins[i].op == OP_REDUCE)
+            if (s->slot[r][i] || is_send(k->ins[i].op) || is_group(k->ins[i].op))
                 s->slot[r][i] = (int32_t)s->nkept++;
     }
     s->kept = NEW(struct clock, s->nkept);
@@ -238,15 +238,15 @@ static void go_on(struct sweep *s, int r) {
         int32_t i = s->at[r];
         const struct instr *x = &k->ins[i];
         struct clock *c = &s->lane[s->base[r] + x->lane];
-        bool link = op_cost[x->op] == COST_LINK, sends = op_lane[x->op] == LANE_SEND;
+        bool sends = is_send(x->op);
         if (!s->stands[r])
             start(s, r, i, c);
-        if (x->op == OP_REDUCE) {
+        if (is_group(x->op)) {
             if (!meet(s, r, i, c))
                 return;
             continue;
         }
-        if (link && !sends) {
+        if (is_recv(x->op)) {
             s->stands[r] = true;
             if (s->at[x->peer] <= s->z->mate[r][i]) /* its SEND will come back to it */
                 return;
@@ -344,11 +344,11 @@ static bool found_near(struct search *s, const struct question *q) {
         if (at.r == q->r && at.i == q->j)
             return true;
         come_to_start(s, at.r, at.i);
-        if (x->op == OP_REDUCE) {
+        if (is_group(x->op)) {
             const struct group *g = group_of(s->z, at.r, x);
             for (int m = 0; m < g->n && s->steps < NEAR; m++)
                 come_to_start(s, g->rank[m], s->z->reductions[g - s->z->p->group][m][s->z->mate[at.r][at.i]]);
-        } else if (op_lane[x->op] == LANE_RECV && op_cost[x->op] == COST_LINK)
+        } else if (is_recv(x->op))
             come_to_start(s, x->peer, s->z->mate[at.r][at.i]);
     }
     return false;

@@ -21,7 +21,7 @@ static int32_t *ranks_of_jobs(const struct program *p) {
     for (int r = 0; r < p->workers; r++)
         for (int i = 0; i < p->rank[r].nins; i++) {
             const struct instr *x = &p->rank[r].ins[i];
-            if (x->op < NDIRS)
+            if (is_job(x->op))
                 rank[((int64_t)x->stage * p->batches + x->batch) * NDIRS + x->op] = r;
         }
     return rank;
@@ -110,7 +110,7 @@ struct refutation *verify_text(const struct program *p) {
     int64_t jobs = 0;
     for (int r = 0; r < p->workers; r++)
         for (int i = 0; i < p->rank[r].nins; i++)
-            jobs += p->rank[r].ins[i].op < NDIRS;
+            jobs += is_job(p->rank[r].ins[i].op);
     if ((double)p->stages * p->batches * 2 > (double)jobs)
         return refuted(CLAIM_JOBS, format("%d stages of %d microbatches have at least %.0f jobs; the streams have %lld",
                                           p->stages, p->batches, (double)p->stages * p->batches * 2, (long long)jobs));

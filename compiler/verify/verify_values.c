@@ -309,7 +309,7 @@ static bool takes_over(struct check *z, int r, int32_t i) {
 /* Reads must find something; then the instruction acts; then what it writes is opened and holds its output. */
 bool values_run(struct check *z, int r, int32_t i) {
     const struct instr *x = &z->p->rank[r].ins[i];
-    bool job = x->op < NDIRS;
+    bool job = is_job(x->op);
     if (x->stage < 0 || x->stage >= (job ? z->sp->stages : z->values->sets))
         return refute(z, CLAIM_JOBS, r, i, "there are %d stages", z->sp->stages);
     if (!check_reads(z, r, i) || (job && !run_job(z, r, i)) || (x->op == OP_U && !run_update(z, r, i)))
@@ -321,17 +321,13 @@ bool values_run(struct check *z, int r, int32_t i) {
 
 /* ---- messages ---- */
 
-static const uint8_t kind_sent[NOPS] = {
-    [OP_SEND_F] = K_act,   [OP_SEND_B] = K_grad,  [OP_SEND_S] = K_stash, [OP_SEND_W] = K_wstash,
-    [OP_SEND_G] = K_wgrad, [OP_SEND_T] = K_token, [OP_SERVE] = K_weight};
-
 /* The buffer holds the tensor that the message is named for. */
 static bool sends_its_tensor(struct check *z, int r, int32_t i, int32_t b) {
     const struct instr *x = &z->p->rank[r].ins[i];
     const struct value *v = &z->values->val[r][b];
-    int kind = x->op == OP_SEND_S && v->kind == K_input ? K_input : kind_sent[x->op];
+    int kind = x->op == OP_SEND_S && v->kind == K_input ? K_input : op_row(x->op)->tensor;
     bool own = kind != K_wgrad || v->part < 0,
-         instance = kind == K_token || kind == K_weight ? x->inst >= 0 : x->inst < 0;
+         instance = kind_row(kind)->number == NUMBER_INSTANCE ? x->inst >= 0 : x->inst < 0;
     return (is_tensor(v, kind, x->stage, x->batch, x->inst) && own && instance) ||
            refute(z, CLAIM_JOBS, r, i, "%s holds %s, which is not what the message is named for", buf_text(z, r, b),
                   value_text(z, v));

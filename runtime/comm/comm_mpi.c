@@ -127,7 +127,7 @@ static void open_message(struct mpi *c, const struct rt_instr *x, MPI_Request *r
     bool fits = x->bytes <= LONG;
     MPI_Datatype type = fits ? MPI_BYTE : long_tensor(x->bytes);
     int count = fits ? (int)x->bytes : 1;
-    if (sends(x))
+    if (is_send(x->op))
         must(MPI_Send_init(tensor, count, type, x->peer, x->msg, c->ranks, request));
     else
         must(MPI_Recv_init(tensor, count, type, x->peer, x->msg, c->ranks, request));
@@ -140,7 +140,7 @@ static bool mpi_prepare(void *link, const struct rt_rank *k, int nmsgs, const in
     int rank, chains = 0;
     MPI_Comm_rank(c->ranks, &rank);
     for (int32_t i = 0; i < k->nins; i++)
-        chains += k->ins[i].op == OP_REDUCE;
+        chains += is_group(k->ins[i].op);
     c->k = k;
     c->nmsgs = nmsgs;
     c->arena = arena;
@@ -155,7 +155,7 @@ static bool mpi_prepare(void *link, const struct rt_rank *k, int nmsgs, const in
     for (int32_t i = 0, n = 0; i < k->nins; i++) {
         const struct rt_instr *x = &k->ins[i];
         c->request[i] = MPI_REQUEST_NULL;
-        if (x->op == OP_REDUCE) {
+        if (is_group(x->op)) {
             struct chain *g = &c->chain[n];
             c->chain_of[i] = n++;
             g->group = group_of(groups, x->peer, rank);

@@ -112,14 +112,14 @@ enum { NOTHING = 16 };
 /* Its times begin when its lane comes to it: what NCCL waits for the other side is part of them. */
 static bool message(void *link, struct replay *re, const struct rt_instr *x) {
     struct nccl *n = (struct nccl *)link;
-    const struct end *e = sends(x) ? &n->to[x->peer] : &n->from[x->peer];
+    const struct end *e = is_send(x->op) ? &n->to[x->peer] : &n->from[x->peer];
     const struct communicator *w = &n->communicator[e->communicator];
     char *tensor = x->bytes > 0 ? n->rank->arena + x->at[ROLE_t] : n->nothing + x->lane * NOTHING;
     size_t bytes = x->bytes > 0 ? (size_t)x->bytes : 1;
     cudaStream_t stream = n->rank->lane[x->lane];
     int32_t i = (int32_t)(x - re->program->rank[re->rank].ins);
     cuda_mark(n->rank, i, false, stream);
-    if (sends(x))
+    if (is_send(x->op))
         NCCL(n, w, x, ncclSend(tensor, bytes, ncclUint8, e->peer, w->comm, stream));
     else
         NCCL(n, w, x, ncclRecv(tensor, bytes, ncclUint8, e->peer, w->comm, stream));
@@ -274,8 +274,8 @@ static bool know_edges(struct nccl *n, struct known *k) {
         rank_error(n->world->self, "no memory");
     for (int32_t i = 0; i < own->nins; i++) {
         const struct rt_instr *x = &own->ins[i];
-        if (x->msg >= 0 && x->op != OP_REDUCE)
-            mine[(sends(x) ? 0 : size) + (size_t)x->peer] = 1 + x->lane;
+        if (is_send(x->op) || is_recv(x->op))
+            mine[(is_send(x->op) ? 0 : size) + (size_t)x->peer] = 1 + x->lane;
     }
     w->all(w->link, mine, k->lane, 2 * size * sizeof *mine);
     free(mine);

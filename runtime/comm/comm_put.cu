@@ -94,7 +94,7 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x) {
     cudaStream_t stream = p->rank->lane[x->lane];
     uint32_t *mine = word(p, re->rank, x->msg, 0), *its = word(p, x->peer, x->msg, 0);
     int32_t i = (int32_t)(x - re->program->rank[re->rank].ins);
-    if (sends(x)) {
+    if (is_send(x->op)) {
         await(p, mine, stream);
         cuda_mark(p->rank, i, false, stream);
         CUDA(cudaMemcpyAsync(tensor(p, x->peer, x->msg), tensor(p, re->rank, x->msg), (size_t)x->bytes,
@@ -180,7 +180,7 @@ static bool reduce(void *link, struct replay *re, const struct rt_instr *x) {
 /* ---- memory ---- */
 
 static int64_t words_bytes(const struct rt_instr *x, int workers) {
-    return (int64_t)sizeof(uint32_t) * (x->msg < 0 ? 0 : x->op == OP_REDUCE ? PHASES * workers : 1);
+    return (int64_t)sizeof(uint32_t) * (x->msg < 0 ? 0 : is_group(x->op) ? PHASES * workers : 1);
 }
 
 static int64_t extra(const struct rt_program *p, int rank) {
@@ -222,7 +222,7 @@ static bool find_peers(const struct put *p, bool *peer, char *why, size_t n) {
     for (int32_t i = 0; i < k->nins; i++) {
         const struct rt_instr *x = &k->ins[i];
         int ranks = 0;
-        if (x->op == OP_REDUCE)
+        if (is_group(x->op))
             for (const int32_t *m = group_at(p->groups, x->peer); *m >= 0; m++, ranks++)
                 peer[*m] = true;
         else if (x->msg >= 0)

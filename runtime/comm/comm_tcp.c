@@ -251,11 +251,11 @@ static bool tcp_prepare(void *link, const struct rt_rank *k, int nmsgs, const in
         c->to[r] = c->from[r] = -1;
     for (int32_t i = 0; i < k->nins; i++) {
         const struct rt_instr *x = &k->ins[i];
-        if (x->op == OP_REDUCE)
+        if (is_group(x->op))
             add_chain(c, groups, x->peer);
         else if (x->msg >= 0) {
-            int *at = sends(x) ? &c->to[x->peer] : &c->from[x->peer];
-            *at = *at < 0 ? add_conn(c, x->peer, EDGE, sends(x)) : *at;
+            int *at = is_send(x->op) ? &c->to[x->peer] : &c->from[x->peer];
+            *at = *at < 0 ? add_conn(c, x->peer, EDGE, is_send(x->op)) : *at;
         }
     }
     tcp_connect(c);
@@ -273,8 +273,8 @@ static void poll_seldom(struct tcp *c, struct replay *re) {
 
 static bool message(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
     struct tcp *c = link;
-    struct conn *k = &c->conn[sends(x) ? c->to[x->peer] : c->from[x->peer]];
-    struct half *h = sends(x) ? &k->out : &k->in;
+    struct conn *k = &c->conn[is_send(x->op) ? c->to[x->peer] : c->from[x->peer]];
+    struct half *h = is_send(x->op) ? &k->out : &k->in;
     const struct head head = {x->msg, (int32_t)re->step, x->bytes};
     char *tensor = c->arena + x->at[ROLE_t];
     if (!h->begun) {
@@ -283,7 +283,7 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x, dou
     }
     if (h->stuck)
         poll_seldom(c, re);
-    if (sends(x))
+    if (is_send(x->op))
         give(k, &head, tensor, x->bytes);
     else
         take(k, &head, tensor);

@@ -75,38 +75,17 @@ static int32_t blocked(const struct replay *re) {
 
 /* ---- names ---- */
 
-/* The tensor of a message, as KINDS of ops.h call it; NULL: a job's or an addition's name says enough. */
-static const char *tensor_of(int op) {
-    switch (op) {
-    case OP_SEND_F:
-    case OP_RECV_F: return "act";
-    case OP_SEND_B:
-    case OP_RECV_B: return "grad";
-    case OP_SEND_S:
-    case OP_RECV_S: return "stash";
-    case OP_SEND_W:
-    case OP_RECV_W: return "wstash";
-    case OP_SEND_T:
-    case OP_RECV_T: return "token";
-    case OP_SEND_G:
-    case OP_RECV_G:
-    case OP_REDUCE: return "wgrad";
-    case OP_SERVE:
-    case OP_FETCH: return "weight";
-    default: return NULL;
-    }
-}
-
+/* A message with its tensor: "RECV_F act(2,5) from rank 2"; a job's or an addition's name says enough. */
 void instr_name(char *out, size_t n, const struct rt_instr *x, const int32_t *groups) {
-    const char *tensor = tensor_of(x->op);
+    const char *tensor = is_message(x->op) ? kind_row(op_row(x->op)->tensor)->name : NULL;
     char batch[16] = "";
     if (x->batch >= 0)
         snprintf(batch, sizeof batch, tensor ? ",%d" : " %d", x->batch);
-    int at = snprintf(out, n, tensor ? "%s %s(%d%s)" : "%s %s%d%s", op_name_of(x->op), tensor ? tensor : "", x->stage,
+    int at = snprintf(out, n, tensor ? "%s %s(%d%s)" : "%s %s%d%s", op_row(x->op)->name, tensor ? tensor : "", x->stage,
                       batch);
-    if (op_lane_of(x->op) == LANE_SEND || op_lane_of(x->op) == LANE_RECV)
-        snprintf(out + at, n - (size_t)at, " %s rank %d", op_lane_of(x->op) == LANE_SEND ? "to" : "from", x->peer);
-    if (x->op != OP_REDUCE || !groups)
+    if (has_peer(x->op))
+        snprintf(out + at, n - (size_t)at, " %s rank %d", is_send(x->op) ? "to" : "from", x->peer);
+    if (!is_group(x->op) || !groups)
         return;
     const char *between = " with ranks ";
     for (const int32_t *m = group_at(groups, x->peer); *m >= 0 && (size_t)at < n; m++, between = ",")

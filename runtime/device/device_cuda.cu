@@ -132,7 +132,7 @@ static void device_launch(struct replay *re, const struct rt_instr *x) {
 static bool device_meet(struct replay *re, const struct rt_instr *x) {
     struct cuda_rank *c = self(re);
     nvtx_begin(x);
-    bool met = (x->op == OP_REDUCE ? c->transport->reduce : c->transport->message)(c->link, re, x);
+    bool met = (is_group(x->op) ? c->transport->collective : c->transport->message)(c->link, re, x);
     nvtx_end();
     if (!met)
         return false;

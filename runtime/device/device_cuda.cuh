@@ -40,7 +40,7 @@ struct cuda_transport {
     bool one_host;    /* for ranks of one host, which may share a device; else each has its own */
     /* Enqueued on x's lane. False: not yet, the other side has not come (loopback). */
     bool (*message)(void *link, struct replay *re, const struct rt_instr *x);
-    bool (*reduce)(void *link, struct replay *re, const struct rt_instr *x);
+    bool (*collective)(void *link, struct replay *re, const struct rt_instr *x);
     /* The rank's one allocation, plan and all: of a kind that the other ranks' devices can reach. NULL: no memory. */
     char *(*take)(size_t bytes);
     void (*give)(char *p);

@@ -68,7 +68,7 @@ static void host_launch(struct replay *re, const struct rt_instr *x) {
 static bool host_meet(struct replay *re, const struct rt_instr *x) {
     double start, end;
     struct host_rank *h = self(re);
-    if (!(x->op == OP_REDUCE ? h->transport->reduce : h->transport->message)(h->link, re, x, &start, &end))
+    if (!(is_group(x->op) ? h->transport->collective : h->transport->message)(h->link, re, x, &start, &end))
         return false;
     host_record(re, (int32_t)(x - re->program->rank[re->rank].ins), start, end);
     return true;

@@ -7,7 +7,7 @@
  * has moved; then start and end are when it did, by the device's clock. */
 struct host_transport {
     bool (*message)(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end);
-    bool (*reduce)(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end);
+    bool (*collective)(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end);
     void (*idle)(void *link, struct replay *re); /* returns when something may have changed for the rank */
 };
 

@@ -13,15 +13,15 @@ static nvtxDomainHandle_t domain(void) {
 }
 
 static void name_of(const struct rt_instr *x, char *out, size_t n) {
-    if (x->op < NDIRS) {
-        snprintf(out, n, "%d%s%d", x->stage, op_name_of(x->op), x->batch);
+    if (is_job(x->op)) {
+        snprintf(out, n, "%d%s%d", x->stage, op_row(x->op)->name, x->batch);
         return;
     }
-    int at = snprintf(out, n, "%s %d", op_name_of(x->op), x->stage);
+    int at = snprintf(out, n, "%s %d", op_row(x->op)->name, x->stage);
     if (x->batch >= 0)
         at += snprintf(out + at, n - (size_t)at, " %d", x->batch);
     if (x->peer >= 0)
-        snprintf(out + at, n - (size_t)at, " %s %d", op_lane_of(x->op) == LANE_SEND ? "to" : "from", x->peer);
+        snprintf(out + at, n - (size_t)at, " %s %d", is_send(x->op) ? "to" : "from", x->peer);
 }
 
 void nvtx_begin(const struct rt_instr *x) {

@@ -39,8 +39,6 @@ void replay_step(struct replay *re);
 void replay_begin(struct replay *re);
 bool replay_run(struct replay *re);
 
-/* Which side of a message x is; x is no reduction. ORDER OPS: SENDs and RECVs alternate. */
-static inline bool sends(const struct rt_instr *x) { return (x->op - OP_SEND_F) % 2 == 0; }
 /* The members of a group, ended by -1. groups: as in rt_tables. */
 static inline const int32_t *group_at(const int32_t *groups, int number) {
     for (; number > 0; groups++)

@@ -23,7 +23,7 @@ bool rank_reads(const struct rank_run *r) {
     struct rt_program p = {.stages = r->self->stages, .stage = r->tables->stage};
     for (int32_t i = 0; i < r->tables->nins; i++) {
         const struct rt_instr *x = &r->tables->ins[i];
-        if (x->op < NDIRS && stage_reads_batch(&p, x->stage))
+        if (is_job(x->op) && stage_reads_batch(&p, x->stage))
             return true;
     }
     return false;

@@ -14,12 +14,11 @@ void timeline_rows(FILE *f, int64_t step, int rank, const struct rt_rank *k, con
     for (int32_t c = 0; c < k->nins; c++) {
         int32_t i = k->lane_ins[c]; /* a lane after the other; each runs in order, so these are its starts, too */
         const struct rt_instr *x = &k->ins[i];
-        int kind = op_lane_of(x->op);
         fprintf(f, "%lld\t%d\t%s\t%.9f\t%.9f\t%s\t", (long long)step + 1, rank, lane[x->lane], stamp[i].start - origin,
-                stamp[i].end - origin, op_name_of(x->op));
+                stamp[i].end - origin, op_row(x->op)->name);
         put_column(f, x->stage, true, '\t');
         put_column(f, x->batch, x->batch >= 0, '\t');
-        put_column(f, x->peer, kind == LANE_SEND || kind == LANE_RECV, '\t');
+        put_column(f, x->peer, has_peer(x->op), '\t');
         put_column(f, x->bytes, x->msg >= 0, '\t');
         fputs("s\n", f);
     }

@@ -246,10 +246,10 @@ static void write_piece(struct run *z, int r, int32_t i, int of) {
     }
 }
 
-static bool is_recv(const struct instr *x) { return is_message(x->op) && op_lane[x->op] == LANE_RECV; }
+static bool receives(const struct instr *x) { return is_message(x->op) && op_lane[x->op] == LANE_RECV; }
 
 static void go_on(struct run *z, int r, int32_t i, int of) {
-    if (is_recv(&z->at[r].k->ins[i]))
+    if (receives(&z->at[r].k->ins[i]))
         write_piece(z, r, i, of);
     else
         read_piece(z, r, i, of);
@@ -260,7 +260,7 @@ static void go_on(struct run *z, int r, int32_t i, int of) {
 static void read_rest(struct run *z, int r, int32_t i) {
     const struct instr *x = &z->at[r].k->ins[i];
     for (struct end e = z->meets[r][i]; is_message(x->op) && (e.rank != r || e.ins != i); e = z->meets[e.rank][e.ins])
-        if (z->at[e.rank].state[e.ins] == RUNNING && !is_recv(&z->at[e.rank].k->ins[e.ins]))
+        if (z->at[e.rank].state[e.ins] == RUNNING && !receives(&z->at[e.rank].k->ins[e.ins]))
             read_piece(z, e.rank, e.ins, 1);
     go_on(z, r, i, 1);
 }

@@ -34,8 +34,8 @@ struct order order_of(const struct program *p) {
 
 /* ---- who meets whom ---- */
 
-static bool is_send(int op) { return op_cost[op] == COST_LINK && op_lane[op] == LANE_SEND; }
-static bool is_recv(int op) { return op_cost[op] == COST_LINK && op_lane[op] == LANE_RECV; }
+static bool sends(int op) { return op_cost[op] == COST_LINK && op_lane[op] == LANE_SEND; }
+static bool receives(int op) { return op_cost[op] == COST_LINK && op_lane[op] == LANE_RECV; }
 static bool is_collective(int op) { return op_lane[op] == LANE_GROUP; }
 
 /* Whether the data of one who meets another reach it, so that the other cannot end before this one has started. A row
@@ -44,7 +44,7 @@ static bool reaches(const struct order *z, int from, int to) {
     int op = instr_of(z, from)->op;
     switch (op) {
     case OP_REDUCE: return true;
-    default: return is_send(op) && is_recv(instr_of(z, to)->op);
+    default: return sends(op) && receives(instr_of(z, to)->op);
     }
 }
 
@@ -60,7 +60,7 @@ static const char *check_shape(const struct order *z, int number) {
     const struct rank *k = &z->p->rank[r];
     const struct instr *x = instr_of(z, number);
     const struct lane *l = &k->lane[x->lane];
-    bool message = is_send(x->op) || is_recv(x->op);
+    bool message = sends(x->op) || receives(x->op);
     if (!lane_takes(l->kind, x->op))
         return told(z, number, "on a lane that does not take it");
     if (message && (x->peer < 0 || x->peer >= z->p->workers || x->peer == r))
@@ -81,7 +81,7 @@ static const char *check_shape(const struct order *z, int number) {
 /* The next instruction of rank r after number `at` that goes to, or comes from, that peer; -1: none. */
 static int next_message(const struct order *z, int r, bool send, int peer, int at) {
     for (int i = at < 0 ? z->base[r] : at + 1; i < z->base[r + 1]; i++)
-        if ((send ? is_send(instr_of(z, i)->op) : is_recv(instr_of(z, i)->op)) && instr_of(z, i)->peer == peer)
+        if ((send ? sends(instr_of(z, i)->op) : receives(instr_of(z, i)->op)) && instr_of(z, i)->peer == peer)
             return i;
     return -1;
 }
@@ -194,7 +194,7 @@ static bool may_start(const struct order *z, const uint8_t *state, int number, b
 
 static bool may_end(const struct order *z, const uint8_t *state, int number) {
     for (int i = z->meets[number]; i != number; i = z->meets[i])
-        if (state[i] == TO_COME && (reaches(z, i, number) || is_send(instr_of(z, number)->op)))
+        if (state[i] == TO_COME && (reaches(z, i, number) || sends(instr_of(z, number)->op)))
             return false;
     return true;
 }

@@ -74,7 +74,7 @@ static void scribble_for_a_while(struct worst *w, const struct replay *re, const
     for (size_t i = 0; i < n; i++)
         if (((volatile unsigned char *)tensor)[i] != SCRIBBLE) {
             fprintf(stderr, "rank %d: %s %d %d has ended, and byte %zu of %zu is still written\n", re->rank,
-                    op_name_of(x->op), x->stage, x->batch, i, n);
+                    op_row(x->op)->name, x->stage, x->batch, i, n);
             _Exit(3);
         }
     memcpy(tensor, w->kept, n);
@@ -86,7 +86,7 @@ static bool worst_meet(struct replay *re, const struct rt_instr *x) {
     char *tensor = ((struct host_rank *)re->self)->arena + offset(x);
     if (!w->started[i]) {
         dawdle(w);
-        if (op_lane_of(x->op) == LANE_RECV)
+        if (is_recv(x->op))
             memset(tensor, SCRIBBLE, (size_t)x->bytes);
         w->started[i] = true;
         w->since[i] = now();
@@ -95,7 +95,7 @@ static bool worst_meet(struct replay *re, const struct rt_instr *x) {
         return false;
     w->ended[i] = true;
     if (w->orders)
-        fprintf(w->orders, "%lld %d %s %lld %lld\n", (long long)re->step, x->msg, op_name_of(x->op),
+        fprintf(w->orders, "%lld %d %s %lld %lld\n", (long long)re->step, x->msg, op_row(x->op)->name,
                 (long long)w->since[i], (long long)now());
     scribble_for_a_while(w, re, x, tensor);
     return true;

@@ -53,7 +53,7 @@ static double fake_clock(struct replay *re) {
 
 static bool fake_meet(struct replay *re, const struct rt_instr *x) {
     int32_t i = number_of(re, x);
-    cr_assert(x->op == OP_SEND_F || x->op == OP_RECV_F || x->op == OP_REDUCE);
+    cr_assert(is_message(x->op));
     expect_may_run(re, i);
     if (self(re)->one_in && below(self(re)->one_in) == 0) {
         self(re)->refused[i] = true;
@@ -95,7 +95,7 @@ static struct rt_rank draw_rank(void) {
     for (int i = 0; i < nins; i++) {
         static const uint8_t ops[] = {OP_F, OP_U, OP_ADD, OP_SEND_F, OP_RECV_F, OP_REDUCE};
         ins[i] = (struct rt_instr){.op = ops[below(6)], .lane = (uint16_t)below(nlanes), .msg = -1, .wait = nwaits};
-        if (ins[i].op != OP_F && ins[i].op != OP_U && ins[i].op != OP_ADD)
+        if (is_message(ins[i].op))
             ins[i].msg = i;
         for (int w = below(4); i > 0 && w > 0; w--) {
             int on = below(i);
