@@ -33,32 +33,32 @@ static inline int rt_start(int argc, char **argv, const struct rt_self *self, st
                            const struct rt_line *line, int32_t n, struct rt_instr *ins, int32_t *wait, int64_t *more) {
     int32_t waits = 0;
     for (int32_t i = 0; i < n; i++) {
-        struct rt_instr *z = &ins[i];
-        z->op = (uint8_t)line[i].op;
-        z->lane = (uint16_t)line[i].lane;
-        z->stage = line[i].stage;
-        z->batch = line[i].batch;
-        z->peer = line[i].peer;
-        z->msg = line[i].msg;
-        z->wait = waits;
-        z->more = i > 0 ? z[-1].more + z[-1].nmore : 0;
+        struct rt_instr *x = &ins[i];
+        x->op = (uint8_t)line[i].op;
+        x->lane = (uint16_t)line[i].lane;
+        x->stage = line[i].stage;
+        x->batch = line[i].batch;
+        x->peer = line[i].peer;
+        x->msg = line[i].msg;
+        x->wait = waits;
+        x->more = i > 0 ? x[-1].more + x[-1].nmore : 0;
         for (int r = 0; r < NROLES; r++)
-            z->at[r] = -1;
+            x->at[r] = -1;
         for (int a = 0; line[i].operand[a].role; a++) {
             int role = line[i].operand[a].role;
-            z->first = z->first || role == -(ROLE_dw + 1);
-            z->vfirst = z->vfirst || role == -(ROLE_dv + 1);
-            z->bytes = line[i].operand[a].bytes;
-            if ((role == ROLE_x + 1 || role == ROLE_dy + 1) && z->at[role - 1] >= 0)
-                more[z->more + z->nmore++] = line[i].operand[a].off;
+            x->first = x->first || role == -(ROLE_dw + 1);
+            x->vfirst = x->vfirst || role == -(ROLE_dv + 1);
+            x->bytes = line[i].operand[a].bytes;
+            if ((role == ROLE_x + 1 || role == ROLE_dy + 1) && x->at[role - 1] >= 0)
+                more[x->more + x->nmore++] = line[i].operand[a].off;
             else
-                z->at[(role < 0 ? -role : role) - 1] = line[i].operand[a].off;
+                x->at[(role < 0 ? -role : role) - 1] = line[i].operand[a].off;
         }
         for (int a = 0; line[i].wait[a]; a++, waits++) {
             wait[waits] = line[i].wait[a] - 1;
             ins[wait[waits]].recorded = true;
         }
-        z->nwait = waits - z->wait;
+        x->nwait = waits - x->wait;
     }
     tables->ins = ins;
     tables->wait = wait;

@@ -107,11 +107,11 @@ struct rt_learned {
     int64_t count;           /* floats of each */
 };
 static inline struct rt_learned learned_at(const struct rt_model *m, const struct rt_stage *s,
-                                           const struct rt_home *h) {
+                                           const struct rt_home *home) {
     int64_t n = weight_count(m, s), masters = m->precision == BF16 ? 4 * n : 0;
-    int64_t moments = *moments_of(m->optimizer) ? h->opt + masters : -1;
-    struct rt_learned y = {masters ? h->opt : h->weight, moments, n};
-    return y;
+    int64_t moments = *moments_of(m->optimizer) ? home->opt + masters : -1;
+    struct rt_learned learned = {masters ? home->opt : home->weight, moments, n};
+    return learned;
 }
 
 struct rt_rank {

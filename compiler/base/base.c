@@ -23,34 +23,34 @@ static size_t total, depth;
 #define HEAD ((sizeof(struct chunk) + ALIGN - 1) & ~(size_t)(ALIGN - 1))
 
 static struct chunk *new_chunk(size_t size) {
-    struct chunk *c = calloc(1, HEAD + size); /* large ones are fresh pages: zero without being touched */
-    if (!c)
+    struct chunk *chunk = calloc(1, HEAD + size); /* large ones are fresh pages: zero without being touched */
+    if (!chunk)
         die("out of memory: %zu bytes more were needed after %zu", size, total);
-    c->size = size;
-    c->depth = depth;
-    return c;
+    chunk->size = size;
+    chunk->depth = depth;
+    return chunk;
 }
 
 static void push_chunk(void) {
-    struct chunk *c = new_chunk(CHUNK);
-    if ((c->next = chunks))
-        chunks->prev = c;
-    chunks = c;
+    struct chunk *chunk = new_chunk(CHUNK);
+    if ((chunk->next = chunks))
+        chunks->prev = chunk;
+    chunks = chunk;
 }
 
 /* The smallest spare chunk that is large enough, cleared; NULL: there is none. */
 static struct chunk *spare_chunk(size_t need) {
     struct chunk **best = NULL;
-    for (struct chunk **c = &spare; need >= REUSED && *c; c = &(*c)->next)
-        if ((*c)->size >= need && (!best || (*c)->size < (*best)->size))
-            best = c;
+    for (struct chunk **chunk = &spare; need >= REUSED && *chunk; chunk = &(*chunk)->next)
+        if ((*chunk)->size >= need && (!best || (*chunk)->size < (*best)->size))
+            best = chunk;
     if (!best)
         return NULL;
-    struct chunk *c = *best;
-    *best = c->next;
-    c->depth = depth;
-    memset((char *)c + HEAD, 0, need);
-    return c;
+    struct chunk *chunk = *best;
+    *best = chunk->next;
+    chunk->depth = depth;
+    memset((char *)chunk + HEAD, 0, need);
+    return chunk;
 }
 
 void *alloc(size_t bytes) {
@@ -59,14 +59,14 @@ void *alloc(size_t bytes) {
     if (need > LARGE) { /* its own, second in the list: the open chunk goes on being filled */
         if (!chunks)
             push_chunk();
-        struct chunk *c = spare_chunk(need);
-        c = c ? c : new_chunk(need);
-        c->used = need;
-        c->prev = chunks;
-        if ((c->next = chunks->next))
-            c->next->prev = c;
-        chunks->next = c;
-        return (char *)c + HEAD;
+        struct chunk *chunk = spare_chunk(need);
+        chunk = chunk ? chunk : new_chunk(need);
+        chunk->used = need;
+        chunk->prev = chunks;
+        if ((chunk->next = chunks->next))
+            chunk->next->prev = chunk;
+        chunks->next = chunk;
+        return (char *)chunk + HEAD;
     }
     if (!chunks || chunks->size - chunks->used < need)
         push_chunk();
@@ -95,29 +95,30 @@ struct scratch scratch_begin(void) {
     return (struct scratch){chunks, chunks->used, ++depth};
 }
 
-static void give_back(struct chunk *c) {
-    *(c->prev ? &c->prev->next : &chunks) = c->next;
-    if (c->next)
-        c->next->prev = c->prev;
-    if (c->size < REUSED) {
-        free(c);
+static void give_back(struct chunk *chunk) {
+    *(chunk->prev ? &chunk->prev->next : &chunks) = chunk->next;
+    if (chunk->next)
+        chunk->next->prev = chunk->prev;
+    if (chunk->size < REUSED) {
+        free(chunk);
         return;
     }
-    c->prev = NULL;
-    c->next = spare;
-    spare = c;
+    chunk->prev = NULL;
+    chunk->next = spare;
+    spare = chunk;
 }
 
 /* Its chunks come before the one that was open as it began, and, large ones, right behind that. */
-void scratch_end(struct scratch s) {
-    for (struct chunk *c = chunks, *next; c && (c == s.open || c->depth >= s.depth); c = next) {
-        next = c->next;
-        if (c != s.open)
-            give_back(c);
+void scratch_end(struct scratch scratch) {
+    for (struct chunk *chunk = chunks, *next; chunk && (chunk == scratch.open || chunk->depth >= scratch.depth);
+         chunk = next) {
+        next = chunk->next;
+        if (chunk != scratch.open)
+            give_back(chunk);
     }
-    memset((char *)s.open + HEAD + s.used, 0, s.open->used - s.used);
-    s.open->used = s.used;
-    depth = s.depth - 1;
+    memset((char *)scratch.open + HEAD + scratch.used, 0, scratch.open->used - scratch.used);
+    scratch.open->used = scratch.used;
+    depth = scratch.depth - 1;
 }
 
 size_t allocated(void) { return total; }
@@ -146,16 +147,16 @@ void *grow_bytes(void *p, size_t *cap, size_t need, size_t size) {
     *cap = now;
     size_t was = (old * size + ALIGN - 1) & ~(size_t)(ALIGN - 1);
     if (was > LARGE) { /* p has a chunk of its own */
-        struct chunk *c = (struct chunk *)((char *)p - HEAD), *prev = c->prev, *next = c->next;
-        c = realloc(c, HEAD + now * size);
-        if (!c)
+        struct chunk *chunk = (struct chunk *)((char *)p - HEAD), *prev = chunk->prev, *next = chunk->next;
+        chunk = realloc(chunk, HEAD + now * size);
+        if (!chunk)
             die("out of memory: %zu bytes more were needed after %zu", now * size, total);
         total += now * size - was;
-        c->size = c->used = now * size;
-        prev->next = c;
+        chunk->size = chunk->used = now * size;
+        prev->next = chunk;
         if (next)
-            next->prev = c;
-        return (char *)c + HEAD;
+            next->prev = chunk;
+        return (char *)chunk + HEAD;
     }
     void *q = alloc(now * size);
     if (old)

@@ -21,7 +21,7 @@ struct scratch {
     size_t used, depth;
 };
 struct scratch scratch_begin(void);
-void scratch_end(struct scratch s);
+void scratch_end(struct scratch scratch);
 size_t allocated(void); /* bytes handed out since the last free_all */
 
 /* A growing array in the arena. It keeps its contents; new elements are uninitialised. */

@@ -25,6 +25,6 @@ static inline uint64_t hash_add(uint64_t hash, int64_t x) {
     return hash ^ hash >> 32;
 }
 
-static inline uint32_t map_start(const struct map *m, uint64_t hash) { return (uint32_t)hash & m->mask; }
-static inline uint32_t map_next(const struct map *m, uint32_t at) { return (at + 1) & m->mask; }
+static inline uint32_t map_start(const struct map *map, uint64_t hash) { return (uint32_t)hash & map->mask; }
+static inline uint32_t map_next(const struct map *map, uint32_t at) { return (at + 1) & map->mask; }
 #endif

@@ -66,16 +66,16 @@ static int column_of(const char *key) {
         near ? near : "", near ? "'?" : "", all.s);
 }
 
-static struct row measure(const struct report *r, bool model, const char *file) {
+static struct row measure(const struct report *report, bool model, const char *file) {
     struct row row = {.file = file};
-    double scale = model ? 1 : (double)r->workers / r->stages, *f = row.figure;
-    f[STAGES] = r->stages;
-    f[MAKESPAN] = r->makespan * scale;
-    f[BUBBLE] = r->bubble;
-    f[BOUND] = r->lower_bound * scale;
-    f[GAP] = r->gap;
-    for (int k = 0; k < r->workers; k++) {
-        const struct rank_report *rank = &r->rank[k];
+    double scale = model ? 1 : (double)report->workers / report->stages, *f = row.figure;
+    f[STAGES] = report->stages;
+    f[MAKESPAN] = report->makespan * scale;
+    f[BUBBLE] = report->bubble;
+    f[BOUND] = report->lower_bound * scale;
+    f[GAP] = report->gap;
+    for (int k = 0; k < report->workers; k++) {
+        const struct rank_report *rank = &report->rank[k];
         double live = rank->peak_activations * scale;
         f[LIVE] = live > f[LIVE] ? live : f[LIVE];
         f[MEMORY] = (double)rank->peak_bytes > f[MEMORY] ? (double)rank->peak_bytes : f[MEMORY];
@@ -129,59 +129,59 @@ static bool is_key(const char *setting, const char *key) {
     return strncmp(setting, key, n) == 0 && setting[n] == '=';
 }
 
-static void read_size(struct size *z, const struct script_args *a) {
-    for (int i = 0; i < a->nset; i++)
-        if (is_key(a->set[i], z->key)) {
-            z->given = true;
-            z->value = atoi(strchr(a->set[i], '=') + 1); /* what is no number is refused by the scripts */
+static void read_size(struct size *size, const struct script_args *args) {
+    for (int i = 0; i < args->nset; i++)
+        if (is_key(args->set[i], size->key)) {
+            size->given = true;
+            size->value = atoi(strchr(args->set[i], '=') + 1); /* what is no number is refused by the scripts */
         }
 }
 
 /* Whether a schedule that is of size `has` is of this one, or why not. */
-static bool fits(struct size *z, int has, const struct script_args *a, char *why) {
-    if (z->value <= 0) {
-        z->value = has;
-        snprintf(z->set, sizeof z->set, "%s=%d", z->key, has);
+static bool fits(struct size *size, int has, const struct script_args *args, char *why) {
+    if (size->value <= 0) {
+        size->value = has;
+        snprintf(size->set, sizeof size->set, "%s=%d", size->key, has);
     }
     bool sets = false;
-    for (int i = 0; i < a->nset; i++)
-        sets |= a->used[i] && is_key(a->set[i], z->key);
-    if (has != z->value)
-        snprintf(why, WHY, "%d %s, not %d%s%s", has, z->what, z->value, sets ? "" : ": it has no parameter ",
-                 sets ? "" : z->key);
-    return has == z->value;
+    for (int i = 0; i < args->nset; i++)
+        sets |= args->used[i] && is_key(args->set[i], size->key);
+    if (has != size->value)
+        snprintf(why, WHY, "%d %s, not %d%s%s", has, size->what, size->value, sets ? "" : ": it has no parameter ",
+                 sets ? "" : size->key);
+    return has == size->value;
 }
 
 /* One more row, or one that is left out. used: the settings that the scripts had a use for. */
-static void compile_one(struct table *t, const struct script_args *how, const char *file, bool *used, bool alone) {
+static void compile_one(struct table *table, const struct script_args *how, const char *file, bool *used, bool alone) {
     struct compile c = {.args = *how};
-    struct script_args *a = &c.args;
-    const char *set[a->nset + NSIZES];
-    struct left_out *left = &t->left[t->nleft];
-    memcpy(set, a->set, sizeof *set * (size_t)a->nset);
+    struct script_args *args = &c.args;
+    const char *set[args->nset + NSIZES];
+    struct left_out *left = &table->left[table->nleft];
+    memcpy(set, args->set, sizeof *set * (size_t)args->nset);
     for (int z = 0; z < NSIZES; z++)
-        if (*t->size[z].set && !t->size[z].given)
-            set[a->nset + a->nsizes++] = t->size[z].set;
-    a->nset += a->nsizes;
-    a->schedule = file;
-    a->set = set;
-    a->used = used;
+        if (*table->size[z].set && !table->size[z].given)
+            set[args->nset + args->nsizes++] = table->size[z].set;
+    args->nset += args->nsizes;
+    args->schedule = file;
+    args->set = set;
+    args->used = used;
     left->file = file;
     free_all();
     if (!compiles(&c, alone)) {
         take_error(left->why);
-        t->nleft++;
-    } else if (!fits(&t->size[WORKERS], c.report->workers, a, left->why) ||
-               !fits(&t->size[BATCHES], c.report->batches, a, left->why))
-        t->nleft++;
+        table->nleft++;
+    } else if (!fits(&table->size[WORKERS], c.report->workers, args, left->why) ||
+               !fits(&table->size[BATCHES], c.report->batches, args, left->why))
+        table->nleft++;
     else {
-        t->row[t->nrows++] = measure(c.report, c.spec->model != NULL, file);
-        t->unit = c.report->unit;
+        table->row[table->nrows++] = measure(c.report, c.spec->model != NULL, file);
+        table->unit = c.report->unit;
     }
 }
 
 /* Each with the whole arena to itself. */
-static void compile_each(struct table *t, const struct settings *settings) {
+static void compile_each(struct table *table, const struct settings *settings) {
     int nset = settings->args.nset, n = nset + NSIZES;
     const char *set[nset + 1];
     bool used[n], any[n];
@@ -190,10 +190,10 @@ static void compile_each(struct table *t, const struct settings *settings) {
     memset(any, 0, sizeof any);
     args.set = set;
     for (int z = 0; z < NSIZES; z++)
-        read_size(&t->size[z], &args);
+        read_size(&table->size[z], &args);
     for (int i = 0; i < settings->nfiles; i++) {
         memset(used, 0, sizeof used);
-        compile_one(t, &args, settings->file[i], used, settings->nfiles == 1);
+        compile_one(table, &args, settings->file[i], used, settings->nfiles == 1);
         for (int k = 0; k < nset; k++)
             any[k] |= used[k];
     }
@@ -203,7 +203,7 @@ static void compile_each(struct table *t, const struct settings *settings) {
 }
 
 /* Two files of one name, in different folders, are told apart by their paths. */
-static void name_all(struct table *t, const struct settings *settings) {
+static void name_all(struct table *table, const struct settings *settings) {
     const char **name = NEW(const char *, settings->nfiles);
     for (int i = 0, row = 0, left = 0; i < settings->nfiles; i++) {
         int same = 0;
@@ -211,8 +211,8 @@ static void name_all(struct table *t, const struct settings *settings) {
             name[k] = i == 0 ? script_name(settings->file[k]) : name[k];
             same += strcmp(name[k], name[i]) == 0;
         }
-        bool in_table = row < t->nrows && t->row[row].file == settings->file[i];
-        *(in_table ? &t->row[row++].name : &t->left[left++].name) = same > 1 ? settings->file[i] : name[i];
+        bool in_table = row < table->nrows && table->row[row].file == settings->file[i];
+        *(in_table ? &table->row[row++].name : &table->left[left++].name) = same > 1 ? settings->file[i] : name[i];
     }
 }
 
@@ -220,12 +220,12 @@ static void name_all(struct table *t, const struct settings *settings) {
 
 enum { CELL = 32 };
 
-static const char *cell_text(char cell[CELL], const struct row *row, int i, const struct measure *m) {
+static const char *cell_text(char cell[CELL], const struct row *row, int i, const struct measure *measure) {
     double x = row->figure[i];
     if (i == NAME)
         return row->name;
     if (i == MAKESPAN || i == BOUND)
-        return time_text(x, m, cell);
+        return time_text(x, measure, cell);
     if (i == MEMORY || i == SENT)
         return bytes_text(x, cell);
     if (i == BUBBLE || i == GAP)
@@ -235,13 +235,13 @@ static const char *cell_text(char cell[CELL], const struct row *row, int i, cons
     return cell;
 }
 
-static void put_table(struct text *out, const struct row *row, int n, const struct measure *m, bool markdown) {
+static void put_table(struct text *out, const struct row *row, int n, const struct measure *measure, bool markdown) {
     char cell[CELL];
     int width[NCOLUMNS];
     for (int k = 0; k < NCOLUMNS; k++) {
         width[k] = (int)strlen(column[k].head);
         for (int i = 0; i < n; i++) {
-            int wide = (int)strlen(cell_text(cell, &row[i], k, m));
+            int wide = (int)strlen(cell_text(cell, &row[i], k, measure));
             width[k] = wide > width[k] ? wide : width[k];
         }
     }
@@ -251,7 +251,7 @@ static void put_table(struct text *out, const struct row *row, int n, const stru
                 markdown ? "| %*s "
                 : k      ? "  %*s"
                          : "%*s",
-                k ? width[k] : -width[k], i < 0 ? column[k].head : cell_text(cell, &row[i], k, m));
+                k ? width[k] : -width[k], i < 0 ? column[k].head : cell_text(cell, &row[i], k, measure));
         }
         put(out, markdown ? "|\n" : "\n");
         for (int k = 0; markdown && i < 0 && k < NCOLUMNS; k++)
@@ -260,69 +260,69 @@ static void put_table(struct text *out, const struct row *row, int n, const stru
 }
 
 /* Below the table, and why. */
-static void put_left_out(struct text *out, const struct table *t, bool markdown) {
+static void put_left_out(struct text *out, const struct table *table, bool markdown) {
     int width = 0;
-    for (int i = 0; i < t->nleft; i++)
-        width = (int)strlen(t->left[i].name) > width ? (int)strlen(t->left[i].name) : width;
-    if (t->nleft)
+    for (int i = 0; i < table->nleft; i++)
+        width = (int)strlen(table->left[i].name) > width ? (int)strlen(table->left[i].name) : width;
+    if (table->nleft)
         put(out, markdown ? "\nLeft out:\n\n" : "\nleft out:\n");
-    for (int i = 0; i < t->nleft; i++)
+    for (int i = 0; i < table->nleft; i++)
         if (markdown)
-            put(out, "- %s: %s\n", t->left[i].name, t->left[i].why);
+            put(out, "- %s: %s\n", table->left[i].name, table->left[i].why);
         else
-            put(out, "  %-*s  %s\n", width, t->left[i].name, t->left[i].why);
+            put(out, "  %-*s  %s\n", width, table->left[i].name, table->left[i].why);
 }
 
-static void put_objects(struct text *out, const struct table *t) {
+static void put_objects(struct text *out, const struct table *table) {
     char buf[32];
     put(out, "{\n  \"schema\": 1,\n  \"workers\": %d,\n  \"batches\": %d,\n  \"unit\": \"%s\",\n  \"schedules\": [\n",
-        t->size[WORKERS].value, t->size[BATCHES].value, t->unit);
-    for (int i = 0; i < t->nrows; i++) {
-        put(out, "    {\n      \"schedule\": %s", quoted(t->row[i].name));
+        table->size[WORKERS].value, table->size[BATCHES].value, table->unit);
+    for (int i = 0; i < table->nrows; i++) {
+        put(out, "    {\n      \"schedule\": %s", quoted(table->row[i].name));
         for (int k = NAME + 1; k < NCOLUMNS; k++)
-            put(out, ",\n      \"%s\": %s", column[k].key, number(t->row[i].figure[k], buf));
-        put(out, "\n    }%s\n", i + 1 < t->nrows ? "," : "");
+            put(out, ",\n      \"%s\": %s", column[k].key, number(table->row[i].figure[k], buf));
+        put(out, "\n    }%s\n", i + 1 < table->nrows ? "," : "");
     }
     put(out, "  ],\n  \"left_out\": [");
-    for (int i = 0; i < t->nleft; i++)
-        put(out, "%s\n    {\"schedule\": %s, \"why\": %s}", i ? "," : "", quoted(t->left[i].name),
-            quoted(t->left[i].why));
-    put(out, t->nleft ? "\n  ]\n}\n" : "]\n}\n");
+    for (int i = 0; i < table->nleft; i++)
+        put(out, "%s\n    {\"schedule\": %s, \"why\": %s}", i ? "," : "", quoted(table->left[i].name),
+            quoted(table->left[i].why));
+    put(out, table->nleft ? "\n  ]\n}\n" : "]\n}\n");
 }
 
-static void put_text(struct text *out, const struct table *t, const struct settings *settings) {
+static void put_text(struct text *out, const struct table *table, const struct settings *settings) {
     double longest = 0;
-    for (int i = 0; i < t->nrows; i++)
-        longest = t->row[i].figure[MAKESPAN] > longest ? t->row[i].figure[MAKESPAN] : longest;
-    struct measure m = measure_of(longest, t->unit, settings->style.ascii);
-    bool unit = strcmp(m.name, "units") == 0;
-    put(out, "%d ranks, %d microbatches; times in %s\n\n", t->size[WORKERS].value, t->size[BATCHES].value,
-        unit ? "units: F is 1 for a rank's share of the model; every tensor is 1 byte" : m.name);
-    put_table(out, t->row, t->nrows, &m, settings->markdown);
-    put_left_out(out, t, settings->markdown);
+    for (int i = 0; i < table->nrows; i++)
+        longest = table->row[i].figure[MAKESPAN] > longest ? table->row[i].figure[MAKESPAN] : longest;
+    struct measure measure = measure_of(longest, table->unit, settings->style.ascii);
+    bool unit = strcmp(measure.name, "units") == 0;
+    put(out, "%d ranks, %d microbatches; times in %s\n\n", table->size[WORKERS].value, table->size[BATCHES].value,
+        unit ? "units: F is 1 for a rank's share of the model; every tensor is 1 byte" : measure.name);
+    put_table(out, table->row, table->nrows, &measure, settings->markdown);
+    put_left_out(out, table, settings->markdown);
 }
 
 int cmd_compare(const struct settings *settings) {
     struct row row[settings->nfiles];
     struct left_out left[settings->nfiles];
-    struct table t = {.row = row, .left = left};
-    t.size[WORKERS] = (struct size){.key = "workers", .what = "ranks"};
-    t.size[BATCHES] = (struct size){.key = "batches", .what = "microbatches"};
+    struct table table = {.row = row, .left = left};
+    table.size[WORKERS] = (struct size){.key = "workers", .what = "ranks"};
+    table.size[BATCHES] = (struct size){.key = "batches", .what = "microbatches"};
     sorted_by = settings->sort ? column_of(settings->sort) : -1;
-    compile_each(&t, settings);
-    name_all(&t, settings);
-    if (t.nrows == 0) {
-        for (int i = 0; i < t.nleft; i++)
+    compile_each(&table, settings);
+    name_all(&table, settings);
+    if (table.nrows == 0) {
+        for (int i = 0; i < table.nleft; i++)
             fprintf(stderr, "pianola: %s: %s\n", left[i].name, left[i].why);
         die("none of these schedules can be compared");
     }
     if (sorted_by >= 0)
-        qsort(row, (size_t)t.nrows, sizeof *row, smaller);
+        qsort(row, (size_t)table.nrows, sizeof *row, smaller);
     struct text out = {0};
     if (settings->json)
-        put_objects(&out, &t);
+        put_objects(&out, &table);
     else
-        put_text(&out, &t, settings);
+        put_text(&out, &table, settings);
     write_file("-", &out);
     return 0;
 }

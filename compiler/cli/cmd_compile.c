@@ -31,9 +31,9 @@ struct record {
     struct map by_name;
 };
 
-static void add_entry(struct record *r, const char *name, uint64_t hash) {
-    GROW(r->entry, r->capacity, r->n + 1);
-    r->entry[r->n++] = (struct entry){name, hash};
+static void add_entry(struct record *record, const char *name, uint64_t hash) {
+    GROW(record->entry, record->capacity, record->n + 1);
+    record->entry[record->n++] = (struct entry){name, hash};
 }
 
 static uint64_t hash_name(const char *name) {
@@ -43,24 +43,24 @@ static uint64_t hash_name(const char *name) {
     return hash;
 }
 
-static void index_record(struct record *r) {
-    r->by_name = map_new(r->n);
-    for (size_t i = 0; i < r->n; i++) {
-        uint32_t at = map_start(&r->by_name, hash_name(r->entry[i].name));
-        while (r->by_name.slot[at])
-            at = map_next(&r->by_name, at);
-        r->by_name.slot[at] = (int32_t)i + 1;
+static void index_record(struct record *record) {
+    record->by_name = map_new(record->n);
+    for (size_t i = 0; i < record->n; i++) {
+        uint32_t at = map_start(&record->by_name, hash_name(record->entry[i].name));
+        while (record->by_name.slot[at])
+            at = map_next(&record->by_name, at);
+        record->by_name.slot[at] = (int32_t)i + 1;
     }
 }
 
 enum listed { UNKNOWN, OTHER, SAME }; /* not in the record; there with other hashes; with this one */
 
-static enum listed look_up(const struct record *r, const char *name, uint64_t hash) {
+static enum listed look_up(const struct record *record, const char *name, uint64_t hash) {
     enum listed found = UNKNOWN;
-    uint32_t at = map_start(&r->by_name, hash_name(name));
-    for (int k; (k = r->by_name.slot[at] - 1) >= 0; at = map_next(&r->by_name, at))
-        if (strcmp(r->entry[k].name, name) == 0) {
-            if (r->entry[k].hash == hash)
+    uint32_t at = map_start(&record->by_name, hash_name(name));
+    for (int k; (k = record->by_name.slot[at] - 1) >= 0; at = map_next(&record->by_name, at))
+        if (strcmp(record->entry[k].name, name) == 0) {
+            if (record->entry[k].hash == hash)
                 return SAME;
             found = OTHER;
         }
@@ -108,7 +108,7 @@ static bool is_program(const char *name) {
 }
 
 static struct record read_record(const char *dir) {
-    struct record r = {0};
+    struct record record = {0};
     const char *path = format("%s/" RECORD, dir);
     char *s = access(path, F_OK) == 0 ? read_file(path, NULL) : "";
     for (char *line = s, *next; *line; line = next) {
@@ -119,15 +119,15 @@ static struct record read_record(const char *dir) {
         name += *name == ' ';
         const char *copy = format("%.*s", (int)(line + n - name), name);
         if (name < line + n && is_program(copy))
-            add_entry(&r, copy, hash);
+            add_entry(&record, copy, hash);
     }
-    index_record(&r);
-    return r;
+    index_record(&record);
+    return record;
 }
 
-static void put_entries(struct text *t, const struct record *r) {
-    for (size_t i = 0; i < r->n; i++)
-        put(t, "%016llx %s\n", (unsigned long long)r->entry[i].hash, r->entry[i].name);
+static void put_entries(struct text *t, const struct record *record) {
+    for (size_t i = 0; i < record->n; i++)
+        put(t, "%016llx %s\n", (unsigned long long)record->entry[i].hash, record->entry[i].name);
 }
 
 static void write_record(const char *dir, const struct record *was, const struct record *now) {
@@ -151,8 +151,8 @@ struct folder {
 static const char *advice = "move it away, or give another folder with -o";
 
 /* What lies where a file of ours will be is ours: it begins as ours do, and if it was recorded it is as recorded. */
-static void check_ours(const struct folder *f, const char *name, const char *begin) {
-    const char *path = format("%s/%s", f->dir, name);
+static void check_ours(const struct folder *folder, const char *name, const char *begin) {
+    const char *path = format("%s/%s", folder->dir, name);
     struct stat st;
     if (stat(path, &st) != 0)
         return;
@@ -164,26 +164,26 @@ static void check_ours(const struct folder *f, const char *name, const char *beg
         return;
     if (strncmp(old.s, begin, strlen(begin)) != 0)
         die("%s: `compile` did not write this file, and would replace it; %s", path, advice);
-    if (look_up(&f->was, name, fnv1a(FNV_START, old.s, old.n)) == OTHER)
+    if (look_up(&folder->was, name, fnv1a(FNV_START, old.s, old.n)) == OTHER)
         die("%s: this file was changed after `compile` wrote it, and the change would be lost; %s", path, advice);
 }
 
 /* begin: with what all files of that name begin */
-static void add_file(struct folder *f, const char *name, const char *begin, const struct text *t) {
-    check_ours(f, name, begin);
-    stage_file(format("%s/%s", f->dir, name), t, strncmp(begin, "#!", 2) == 0);
+static void add_file(struct folder *folder, const char *name, const char *begin, const struct text *t) {
+    check_ours(folder, name, begin);
+    stage_file(format("%s/%s", folder->dir, name), t, strncmp(begin, "#!", 2) == 0);
     if (is_program(name))
-        add_entry(&f->now, name, fnv1a(FNV_START, t->s, t->n));
+        add_entry(&folder->now, name, fnv1a(FNV_START, t->s, t->n));
 }
 
-static void add_formats(struct folder *f, const struct compile *c) {
+static void add_formats(struct folder *folder, const struct compile *c) {
     static const struct style plain = {.width = 120, .ascii = true};
     for (int i = 0; i < nformats; i++) {
         struct text t = {0};
         if (!formats[i].file)
             continue;
         formats[i].emit(&t, c, &plain);
-        add_file(f, formats[i].file, formats[i].begins, &t);
+        add_file(folder, formats[i].file, formats[i].begins, &t);
     }
 }
 
@@ -199,25 +199,25 @@ static uint64_t hash_compile(const struct compile *c) {
 }
 
 /* With a model, every rank gets a program of its own. */
-static void add_programs(struct folder *f, const struct compile *c) {
+static void add_programs(struct folder *folder, const struct compile *c) {
     uint64_t hash = hash_compile(c);
     struct text t = {0};
     for (int k = 0; k < c->program->workers; k++, t.n = 0) {
         emit_cuda(&t, c->spec, c->stage, c->program, k, hash);
-        add_file(f, format("rank%d.cu", k), "/* Rank ", &t);
+        add_file(folder, format("rank%d.cu", k), "/* Rank ", &t);
     }
     for (int i = 0; i < NLAUNCHERS; i++, t.n = 0) {
-        launchers[i].emit(&t, c->program, f->dir, launchers[i].suffix);
-        add_file(f, launchers[i].file, launchers[i].begins, &t);
+        launchers[i].emit(&t, c->program, folder->dir, launchers[i].suffix);
+        add_file(folder, launchers[i].file, launchers[i].begins, &t);
     }
 }
 
 /* ---- removing what is of an earlier compile only ---- */
 
-static void check_stale(const struct folder *f) {
-    for (size_t i = 0; i < f->was.n; i++)
-        if (look_up(&f->now, f->was.entry[i].name, 0) == UNKNOWN)
-            check_ours(f, f->was.entry[i].name, "");
+static void check_stale(const struct folder *folder) {
+    for (size_t i = 0; i < folder->was.n; i++)
+        if (look_up(&folder->now, folder->was.entry[i].name, 0) == UNKNOWN)
+            check_ours(folder, folder->was.entry[i].name, "");
 }
 
 static void remove_file(const char *path) {
@@ -235,38 +235,38 @@ static void remove_built(const char *dir, const char *rank) {
     }
 }
 
-static void remove_stale(const struct folder *f) {
+static void remove_stale(const struct folder *folder) {
     int removed = 0;
-    for (size_t i = 0; i < f->was.n; i++) {
-        const struct entry *e = &f->was.entry[i];
-        enum listed now = look_up(&f->now, e->name, e->hash);
-        const char *path = format("%s/%s", f->dir, e->name);
-        if (now != SAME && is_rank(e->name))
-            remove_built(f->dir, e->name);
+    for (size_t i = 0; i < folder->was.n; i++) {
+        const struct entry *entry = &folder->was.entry[i];
+        enum listed now = look_up(&folder->now, entry->name, entry->hash);
+        const char *path = format("%s/%s", folder->dir, entry->name);
+        if (now != SAME && is_rank(entry->name))
+            remove_built(folder->dir, entry->name);
         if (now != UNKNOWN || access(path, F_OK) != 0)
             continue;
         remove_file(path);
         removed++;
     }
     if (removed > 0)
-        fprintf(stderr, "pianola: %s: %d files of an earlier compile removed, which are not of this one\n", f->dir,
+        fprintf(stderr, "pianola: %s: %d files of an earlier compile removed, which are not of this one\n", folder->dir,
                 removed);
 }
 
 static void write_folder(const char *dir, const struct compile *c) {
     make_folder(dir);
-    struct folder f = {.dir = dir, .was = read_record(dir)};
-    add_formats(&f, c);
+    struct folder folder = {.dir = dir, .was = read_record(dir)};
+    add_formats(&folder, c);
     if (c->spec->model)
-        add_programs(&f, c);
-    index_record(&f.now);
-    check_stale(&f);
-    if (f.was.n + f.now.n > 0)
-        write_record(dir, &f.was, &f.now);
+        add_programs(&folder, c);
+    index_record(&folder.now);
+    check_stale(&folder);
+    if (folder.was.n + folder.now.n > 0)
+        write_record(dir, &folder.was, &folder.now);
     place_files();
-    remove_stale(&f);
-    if (f.now.n > 0)
-        write_record(dir, NULL, &f.now);
+    remove_stale(&folder);
+    if (folder.now.n > 0)
+        write_record(dir, NULL, &folder.now);
     else
         remove_file(format("%s/" RECORD, dir));
 }

@@ -29,12 +29,12 @@ static struct side *load_folder(const char *path) {
     const char *streams = format("%s/streams.txt", path), *times = format("%s/timeline.tsv", path);
     if (access(streams, F_OK) != 0)
         die("%s: neither streams.txt nor timeline.0.tsv is in this folder: it was neither compiled nor measured", path);
-    struct side *s = side_of_program(path, read_text(streams, file_text(streams)), NULL);
+    struct side *side = side_of_program(path, read_text(streams, file_text(streams)), NULL);
     if (access(times, R_OK) == 0)
-        side_times(s, times, read_tsv(times, file_text(times)));
-    if (!s->unit)
-        s->unit = unit_of(format("%s/report.json", path));
-    return s;
+        side_times(side, times, read_tsv(times, file_text(times)));
+    if (!side->unit)
+        side->unit = unit_of(format("%s/report.json", path));
+    return side;
 }
 
 struct loading {
@@ -42,20 +42,20 @@ struct loading {
     bool *used, scripts; /* which -D a script had a use for; whether any side is a script */
 };
 
-static struct side *load_script(struct loading *l, const char *path) {
-    struct compile c = {.args = *l->how};
+static struct side *load_script(struct loading *loading, const char *path) {
+    struct compile c = {.args = *loading->how};
     c.args.schedule = path;
-    c.args.used = l->used;
-    l->scripts = true;
+    c.args.used = loading->used;
+    loading->scripts = true;
     compile_all(&c, "");
-    struct side *s = side_of_program(path, c.program, c.timeline);
-    s->unit = c.report->unit;
-    s->flops = c.spec->took ? 0 : c.spec->flops;
-    s->limit = c.spec->memory;
-    return s;
+    struct side *side = side_of_program(path, c.program, c.timeline);
+    side->unit = c.report->unit;
+    side->flops = c.spec->took ? 0 : c.spec->flops;
+    side->limit = c.spec->memory;
+    return side;
 }
 
-static struct side *load(struct loading *l, const char *path) {
+static struct side *load(struct loading *loading, const char *path) {
     struct stat st;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return holds_measured(path) ? side_of_rows(path, read_measured(path)) : load_folder(path);
@@ -66,23 +66,27 @@ static struct side *load(struct loading *l, const char *path) {
         return side_of_rows(path, read_tsv(path, s));
     if (strcmp(path, "-") == 0 || !S_ISREG(st.st_mode)) /* it is read twice */
         die("%s: expected streams or a timeline; a schedule is read from a file only", path);
-    return load_script(l, path);
+    return load_script(loading, path);
 }
 
 /* An option that says how scripts are compiled, where one was given. */
-static const char *for_scripts(const struct script_args *s) {
-    return s->model ? "--model" : s->cluster ? "--cluster" : s->recompute ? "--recompute" : s->lanes ? "--lanes" : NULL;
+static const char *for_scripts(const struct script_args *args) {
+    return args->model       ? "--model"
+           : args->cluster   ? "--cluster"
+           : args->recompute ? "--recompute"
+           : args->lanes     ? "--lanes"
+                             : NULL;
 }
 
 static struct diff *load_both(const struct script_args *how, const char *const *file) {
-    struct loading l = {.how = how, .used = NEW(bool, how->nset + 1)};
+    struct loading loading = {.how = how, .used = NEW(bool, how->nset + 1)};
     if (strcmp(file[0], "-") == 0 && strcmp(file[1], "-") == 0)
         die("-: A and B cannot both be read from stdin");
-    struct side *x = load(&l, file[0]), *y = load(&l, file[1]);
+    struct side *x = load(&loading, file[0]), *y = load(&loading, file[1]);
     for (int i = 0; i < how->nset; i++)
-        if (!l.used[i])
+        if (!loading.used[i])
             die("-D %s: no script here has this parameter", how->set[i]);
-    if (!l.scripts && for_scripts(how))
+    if (!loading.scripts && for_scripts(how))
         die("%s is for scripts, and neither of the two is one", for_scripts(how));
     bool measured = (x->steps != NULL) != (y->steps != NULL); /* the prediction's times are made seconds */
     if (!measured && x->timed && y->timed && x->unit && y->unit && strcmp(x->unit, y->unit) != 0)
@@ -100,41 +104,43 @@ struct limit {
 };
 
 /* Reads the limit that stands at s; returns what follows it. */
-static const char *read_limit(const char *s, struct limit *l) {
+static const char *read_limit(const char *s, struct limit *limit) {
     size_t n = strcspn(s, ":,");
     char *end;
-    l->figure = 0;
-    while (l->figure < NFIGURES && (strlen(figure_name[l->figure]) != n || strncmp(s, figure_name[l->figure], n) != 0))
-        l->figure++;
-    if (l->figure == NFIGURES)
+    limit->figure = 0;
+    while (limit->figure < NFIGURES &&
+           (strlen(figure_name[limit->figure]) != n || strncmp(s, figure_name[limit->figure], n) != 0))
+        limit->figure++;
+    if (limit->figure == NFIGURES)
         die("--fail-on %.*s: expected makespan, bubble, peak_bytes, bytes_sent or operations", (int)n, s);
     const char *number = s + n + (s[n] == ':');
     errno = 0;
-    l->most = strtod(number, &end);
-    if (s[n] != ':' || *number != '+' || end == number || errno || !isfinite(l->most) || l->most < 0)
-        die("--fail-on %s: expected what B may have more than A, as in %s:+2%% or %s:+0", s, figure_name[l->figure],
-            figure_name[l->figure]);
-    l->percent = *end == '%';
-    end += l->percent;
+    limit->most = strtod(number, &end);
+    if (s[n] != ':' || *number != '+' || end == number || errno || !isfinite(limit->most) || limit->most < 0)
+        die("--fail-on %s: expected what B may have more than A, as in %s:+2%% or %s:+0", s, figure_name[limit->figure],
+            figure_name[limit->figure]);
+    limit->percent = *end == '%';
+    end += limit->percent;
     if (*end && *end != ',')
         die("--fail-on %s: expected a comma or the end behind the limit", s);
     return *end ? end + 1 : end;
 }
 
 /* Whether B is beyond a limit; each such is said on stderr. With d NULL the limits are only read. */
-static bool beyond(const struct diff *d, const char *limits) {
+static bool beyond(const struct diff *diff, const char *limits) {
     bool failed = false;
     do {
-        struct limit l;
+        struct limit limit;
         double a, b;
         const char *here = limits;
-        limits = read_limit(limits, &l);
-        if (!d)
+        limits = read_limit(limits, &limit);
+        if (!diff)
             continue;
-        if (!diff_figure(d, l.figure, 0, &a) || !diff_figure(d, l.figure, 1, &b))
+        if (!diff_figure(diff, limit.figure, 0, &a) || !diff_figure(diff, limit.figure, 1, &b))
             die("--fail-on %s: one of the two has no such figure: streams have no times, timelines no memory",
-                figure_name[l.figure]);
-        if (diff_figure_changed(d, l.figure, a, b) && b - a > (l.percent ? a * l.most / 100 : l.most)) {
+                figure_name[limit.figure]);
+        if (diff_figure_changed(diff, limit.figure, a, b) &&
+            b - a > (limit.percent ? a * limit.most / 100 : limit.most)) {
             fprintf(stderr, "pianola: %.*s: %.10g in A, %.10g in B\n", (int)strcspn(here, ","), here, a, b);
             failed = true;
         }
@@ -152,12 +158,12 @@ static bool is_ours(const char *path) {
 /* NULL: one of them cannot be read, with a conflict's marks in it say, or as an older version wrote it. */
 static struct diff *try_both(const struct script_args *how, const char *const *file) {
     jmp_buf trap;
-    struct diff *d = NULL;
+    struct diff *diff = NULL;
     diag_trap = &trap;
     if (setjmp(trap) == 0)
-        d = load_both(how, file);
+        diff = load_both(how, file);
     diag_trap = NULL;
-    return d;
+    return diff;
 }
 
 /* git calls with PATH OLD HEX MODE NEW HEX MODE, and of a renamed file with its new name and a header too. What is not
@@ -172,17 +178,17 @@ static int git_diff(const struct settings *settings) {
             settings->args.nset ? "-D" : for_scripts(&settings->args));
     const char *path = settings->file[0], *both[2] = {settings->file[1], settings->file[4]};
     struct text out = {0};
-    struct diff *d = is_ours(both[0]) && is_ours(both[1]) ? try_both(&settings->args, both) : NULL;
-    if (!d) {
+    struct diff *diff = is_ours(both[0]) && is_ours(both[1]) ? try_both(&settings->args, both) : NULL;
+    if (!diff) {
         const char *old = format("a/%s", path), *new = format("b/%s", path);
         execlp("sh", "sh", "-c", "diff -u --label \"$1\" --label \"$2\" \"$3\" \"$4\"; test $? -le 1", "sh", old, new,
                both[0], both[1], (char *)NULL);
         die("sh: %s", strerror(errno));
     }
-    d->side[0]->name = format("a/%s", path);
-    d->side[1]->name = format("b/%s", path);
+    diff->side[0]->name = format("a/%s", path);
+    diff->side[1]->name = format("b/%s", path);
     put(&out, "diff --pianola a/%s b/%s\n", path, path);
-    emit_diff(&out, d, false, settings->style.ascii);
+    emit_diff(&out, diff, false, settings->style.ascii);
     write_file("-", &out);
     return 0;
 }
@@ -205,12 +211,12 @@ static void check_outputs(const struct output *out) {
     }
 }
 
-static void draw(struct output *out, const struct diff *d, bool html) {
+static void draw(struct output *out, const struct diff *diff, bool html) {
     for (int k = 0; k < 2; k++)
-        if (!d->side[k]->timed)
+        if (!diff->side[k]->timed)
             die("%s: it has no times, and a picture needs them; give the script, the compiled folder or timeline.tsv",
-                d->side[k]->name);
-    emit_diff_svg(&out->text, d, html);
+                diff->side[k]->name);
+    emit_diff_svg(&out->text, diff, html);
 }
 
 /* The text goes to stdout, unless something else was sent there. */
@@ -241,18 +247,18 @@ int cmd_diff(const struct settings *settings) {
         beyond(NULL, settings->fail_on);
     struct output out[NOUTPUTS] = {0};
     choose_outputs(out, settings);
-    struct diff *d = load_both(&settings->args, settings->file);
+    struct diff *diff = load_both(&settings->args, settings->file);
     if (settings->svg)
-        draw(&out[SVG], d, false);
+        draw(&out[SVG], diff, false);
     if (settings->html)
-        draw(&out[HTML], d, true);
+        draw(&out[HTML], diff, true);
     if (settings->fit)
-        emit_fit(&out[FIT].text, d);
+        emit_fit(&out[FIT].text, diff);
     if (settings->json)
-        emit_diff_json(&out[TEXT].text, d);
+        emit_diff_json(&out[TEXT].text, diff);
     else
-        emit_diff(&out[TEXT].text, d, settings->markdown, settings->style.ascii);
-    int code = settings->fail_on ? beyond(d, settings->fail_on) : !diff_same(d);
+        emit_diff(&out[TEXT].text, diff, settings->markdown, settings->style.ascii);
+    int code = settings->fail_on ? beyond(diff, settings->fail_on) : !diff_same(diff);
     for (int k = 0; k < NOUTPUTS; k++) /* all of them are whole by now */
         if (out[k].path)
             write_file(out[k].path, &out[k].text);

@@ -25,18 +25,18 @@ static void check_output(const char *path) {
 /* What was written, read back. */
 static void tell(const char *path, bool json) {
     char why[2 * DURABLE_PATH];
-    struct safetensors *f = safetensors_open(path, why, sizeof why);
-    if (!f)
+    struct safetensors *file = safetensors_open(path, why, sizeof why);
+    if (!file)
         die("%s", why);
-    int64_t bytes = f->n > 0 ? f->tensor[f->n - 1].end : 0;
+    int64_t bytes = file->n > 0 ? file->tensor[file->n - 1].end : 0;
     const char *size =
         bytes < 100000 ? format("%lld bytes", (long long)bytes) : format("%.1f MB", 1e-6 * (double)bytes);
     if (json)
         printf("{\"schema\": 1, \"file\": %s, \"step\": %s, \"tensors\": %d, \"bytes\": %lld}\n", quoted(path),
-               safetensors_meta(f, "step"), f->n, (long long)bytes);
+               safetensors_meta(file, "step"), file->n, (long long)bytes);
     else
-        printf("%s: step %s, %d tensors, %s\n", path, safetensors_meta(f, "step"), f->n, size);
-    safetensors_close(f);
+        printf("%s: step %s, %d tensors, %s\n", path, safetensors_meta(file, "step"), file->n, size);
+    safetensors_close(file);
 }
 
 int cmd_export(const struct settings *settings) {

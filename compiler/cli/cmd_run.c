@@ -93,29 +93,30 @@ static void tell_device(const struct settings *settings, const struct cuda_run *
 
 static struct trained train(const struct compile *c, const struct settings *settings, struct data *data, int64_t steps,
                             int64_t kept, const char *what) {
-    struct trained t = {.program = runtime_program(c->spec, c->stage, c->program), .kept = kept};
+    struct trained trained = {.program = runtime_program(c->spec, c->stage, c->program), .kept = kept};
     int W = c->program->workers;
-    t.loss = NEW(float, steps);
-    t.makespan = NEW(double, steps);
-    t.stamp = NEW(struct rt_stamp *, W);
+    trained.loss = NEW(float, steps);
+    trained.makespan = NEW(double, steps);
+    trained.stamp = NEW(struct rt_stamp *, W);
     for (int r = 0; r < W; r++)
-        t.stamp[r] = NEW(struct rt_stamp, kept * c->program->rank[r].nins);
+        trained.stamp[r] = NEW(struct rt_stamp, kept * c->program->rank[r].nins);
     struct progress told = {.what = what, .steps = steps, .tty = isatty(STDERR_FILENO)};
     told.tokens = (int64_t)c->spec->model->rt.rows * c->spec->batches;
-    struct rt_run run = {.program = t.program, .data = data, .seed = settings->seed, .steps = steps, .loss = t.loss};
-    run.stamp = kept ? t.stamp : NULL;
+    struct rt_run run = {
+        .program = trained.program, .data = data, .seed = settings->seed, .steps = steps, .loss = trained.loss};
+    run.stamp = kept ? trained.stamp : NULL;
     run.kept = kept;
-    run.makespan = t.makespan;
+    run.makespan = trained.makespan;
     run.progress = what ? tell : NULL;
     run.context = &told;
-    t.arena = settings->cuda ? train_on_cuda(&run, settings, &t.cuda) : host_train(&run);
-    if (!t.arena)
+    trained.arena = settings->cuda ? train_on_cuda(&run, settings, &trained.cuda) : host_train(&run);
+    if (!trained.arena)
         die("out of memory: the ranks of this schedule together need more than this machine has");
     if (settings->cuda && what)
-        tell_device(settings, &t.cuda);
+        tell_device(settings, &trained.cuda);
     for (int64_t s = 0; s < steps; s++)
-        t.seconds += t.makespan[s];
-    return t;
+        trained.seconds += trained.makespan[s];
+    return trained;
 }
 
 static double median(const double *x, int64_t n) {
@@ -160,24 +161,24 @@ static double predict(const struct compile *c, const struct compile *serial, con
 }
 
 /* Time 0 is when the first of the steps that were kept began. */
-static void write_timeline(const struct compile *c, const struct trained *t, int64_t steps, const char *path) {
+static void write_timeline(const struct compile *c, const struct trained *trained, int64_t steps, const char *path) {
     const struct program *p = c->program;
     const char *const **lane = NEW(const char *const *, p->workers);
     double origin = INFINITY;
     for (int r = 0; r < p->workers; r++) {
         lane[r] = lane_names(p, &p->rank[r]);
         for (int i = 0; i < p->rank[r].nins; i++)
-            origin = fmin(origin, t->stamp[r][i].start);
+            origin = fmin(origin, trained->stamp[r][i].start);
     }
     struct text out = {0};
     FILE *f = open_memstream(&out.s, &out.n);
     if (!f)
         die("%s: %s", path, strerror(errno));
     timeline_head(f);
-    for (int64_t k = 0; k < t->kept; k++)
+    for (int64_t k = 0; k < trained->kept; k++)
         for (int r = 0; r < p->workers; r++)
-            timeline_rows(f, steps - t->kept + k, r, &t->program->rank[r], lane[r], t->stamp[r] + k * p->rank[r].nins,
-                          origin);
+            timeline_rows(f, steps - trained->kept + k, r, &trained->program->rank[r], lane[r],
+                          trained->stamp[r] + k * p->rank[r].nins, origin);
     bool ok = !ferror(f);
     if (fclose(f) != 0 || !ok)
         die("%s: no memory for the timeline", path);
@@ -195,38 +196,42 @@ struct outcome {
     const struct cuda_run *cuda; /* or NULL */
 };
 
-static void print_text(const struct compile *c, const struct outcome *o) {
-    printf("\nloss      %.4f to %.4f in %lld steps, %.0f tokens/s\n", o->first, o->last, (long long)o->steps,
-           o->tokens_per_second);
-    if (o->compared)
+static void print_text(const struct compile *c, const struct outcome *outcome) {
+    printf("\nloss      %.4f to %.4f in %lld steps, %.0f tokens/s\n", outcome->first, outcome->last,
+           (long long)outcome->steps, outcome->tokens_per_second);
+    if (outcome->compared)
         printf("one rank  the same %lld steps: losses differ by %.2g at most (relative), weights %s\n",
-               (long long)o->steps, o->largest, o->same_weights ? "equal bit for bit" : "not bit for bit");
-    printf("weights   %016llx (fingerprint)\n", (unsigned long long)o->weights);
-    printf("makespan  predicted %.2f ms, measured %.2f ms (median step)", 1e3 * o->predicted, 1e3 * o->measured);
-    if (o->cores < c->spec->workers && o->cuda)
-        printf("; %d ranks share one GPU, on which one rank takes %.2f ms", c->spec->workers, 1e3 * o->work);
-    else if (o->cores < c->spec->workers)
-        printf("; %d ranks share %ld cores, which takes at least %.2f ms", c->spec->workers, o->cores,
-               1e3 * o->work / (double)o->cores);
+               (long long)outcome->steps, outcome->largest,
+               outcome->same_weights ? "equal bit for bit" : "not bit for bit");
+    printf("weights   %016llx (fingerprint)\n", (unsigned long long)outcome->weights);
+    printf("makespan  predicted %.2f ms, measured %.2f ms (median step)", 1e3 * outcome->predicted,
+           1e3 * outcome->measured);
+    if (outcome->cores < c->spec->workers && outcome->cuda)
+        printf("; %d ranks share one GPU, on which one rank takes %.2f ms", c->spec->workers, 1e3 * outcome->work);
+    else if (outcome->cores < c->spec->workers)
+        printf("; %d ranks share %ld cores, which takes at least %.2f ms", c->spec->workers, outcome->cores,
+               1e3 * outcome->work / (double)outcome->cores);
     printf("\n");
 }
 
-static void print_json(const struct compile *c, const struct outcome *o) {
+static void print_json(const struct compile *c, const struct outcome *outcome) {
     printf("{\n  \"schema\": 1,\n  \"schedule\": %s,\n  \"steps\": %lld,\n", quoted(c->spec->name),
-           (long long)o->steps);
-    printf("  \"loss_first\": %.9g,\n  \"loss_last\": %.9g,\n", o->first, o->last);
-    printf("  \"seconds_per_step\": %.6g,\n  \"tokens_per_second\": %.6g,\n", o->step, o->tokens_per_second);
-    if (o->compared)
-        printf("  \"one_rank_largest_difference\": %.9g,\n  \"one_rank_same_weights\": %s,\n", o->largest,
-               o->same_weights ? "true" : "false");
-    if (o->cuda)
+           (long long)outcome->steps);
+    printf("  \"loss_first\": %.9g,\n  \"loss_last\": %.9g,\n", outcome->first, outcome->last);
+    printf("  \"seconds_per_step\": %.6g,\n  \"tokens_per_second\": %.6g,\n", outcome->step,
+           outcome->tokens_per_second);
+    if (outcome->compared)
+        printf("  \"one_rank_largest_difference\": %.9g,\n  \"one_rank_same_weights\": %s,\n", outcome->largest,
+               outcome->same_weights ? "true" : "false");
+    if (outcome->cuda)
         printf("  \"device\": \"%s\",\n  \"device_bytes_planned\": %lld,\n  \"device_bytes_taken\": %lld,\n"
                "  \"cpu_seconds_per_step\": %.6g,\n",
-               o->cuda->device, (long long)o->cuda->planned, (long long)o->cuda->taken, o->cuda->host);
-    printf("  \"makespan_predicted\": %.9g,\n  \"work\": %.9g,\n  \"%s\": %ld,\n", o->predicted, o->work,
-           o->cuda ? "gpus" : "cores", o->cores);
-    printf("  \"weights\": \"%016llx\",\n  \"makespan_measured\": %.9g\n}\n", (unsigned long long)o->weights,
-           o->measured);
+               outcome->cuda->device, (long long)outcome->cuda->planned, (long long)outcome->cuda->taken,
+               outcome->cuda->host);
+    printf("  \"makespan_predicted\": %.9g,\n  \"work\": %.9g,\n  \"%s\": %ld,\n", outcome->predicted, outcome->work,
+           outcome->cuda ? "gpus" : "cores", outcome->cores);
+    printf("  \"weights\": \"%016llx\",\n  \"makespan_measured\": %.9g\n}\n", (unsigned long long)outcome->weights,
+           outcome->measured);
 }
 
 /* What the device cannot train. */
@@ -286,29 +291,29 @@ int cmd_run(const struct settings *settings) {
         die("%s", why);
     print_plan(&c, settings, &style);
     int64_t kept = settings->timeline ? settings->steps - timeline_first(0, settings->steps) : 0;
-    struct trained t = train(&c, settings, data, settings->steps, kept, "training");
-    struct outcome o = {.steps = settings->steps,
-                        .first = t.loss[0],
-                        .last = t.loss[settings->steps - 1],
-                        .compared = settings->one_rank};
-    o.step = t.seconds / (double)settings->steps;
-    o.tokens_per_second = (double)c.spec->model->rt.rows * c.spec->batches / o.step;
-    o.weights = fingerprint(t.program, t.arena);
-    o.measured = median(t.makespan, settings->steps);
-    o.cores = settings->cuda ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
-    o.cuda = settings->cuda ? &t.cuda : NULL;
+    struct trained trained = train(&c, settings, data, settings->steps, kept, "training");
+    struct outcome outcome = {.steps = settings->steps,
+                              .first = trained.loss[0],
+                              .last = trained.loss[settings->steps - 1],
+                              .compared = settings->one_rank};
+    outcome.step = trained.seconds / (double)settings->steps;
+    outcome.tokens_per_second = (double)c.spec->model->rt.rows * c.spec->batches / outcome.step;
+    outcome.weights = fingerprint(trained.program, trained.arena);
+    outcome.measured = median(trained.makespan, settings->steps);
+    outcome.cores = settings->cuda ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
+    outcome.cuda = settings->cuda ? &trained.cuda : NULL;
     int64_t steps = settings->one_rank ? settings->steps : 3; /* on one rank */
     struct compile serial = compile_serial(&c);
     struct trained alone = train(&serial, settings, data, steps, 1, settings->one_rank ? "one rank" : NULL);
-    o.predicted = predict(&c, &serial, &alone);
-    o.work = median(alone.makespan, steps);
+    outcome.predicted = predict(&c, &serial, &alone);
+    outcome.work = median(alone.makespan, steps);
     for (int64_t s = 0; settings->one_rank && s < settings->steps; s++)
-        o.largest = fmax(o.largest, fabs((double)t.loss[s] - alone.loss[s]) / fabs(alone.loss[s]));
-    o.same_weights = settings->one_rank && fingerprint(alone.program, alone.arena) == o.weights;
+        outcome.largest = fmax(outcome.largest, fabs((double)trained.loss[s] - alone.loss[s]) / fabs(alone.loss[s]));
+    outcome.same_weights = settings->one_rank && fingerprint(alone.program, alone.arena) == outcome.weights;
     if (settings->timeline)
-        write_timeline(&c, &t, settings->steps, settings->timeline);
-    (settings->json ? print_json : print_text)(&c, &o);
-    host_free(t.program, t.arena);
+        write_timeline(&c, &trained, settings->steps, settings->timeline);
+    (settings->json ? print_json : print_text)(&c, &outcome);
+    host_free(trained.program, trained.arena);
     host_free(alone.program, alone.arena);
     data_close(data);
     return 0;

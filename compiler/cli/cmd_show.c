@@ -9,20 +9,20 @@
 #include <unistd.h>
 
 /* Before anything is compiled: what is asked for can be drawn. */
-static void check_style(const struct style *s, const struct format *f) {
-    if (!(f->traits & DRAWN) && (s->with || s->by || s->from > 0 || s->to > 0))
+static void check_style(const struct style *style, const struct format *format) {
+    if (!(format->traits & DRAWN) && (style->with || style->by || style->from > 0 || style->to > 0))
         die("--with, --color-by, --from and --to are for what is drawn: --format %s", listed(format_words_with(DRAWN)));
-    if (!(f->traits & ARROWS) && s->with & WITH_SENDS)
+    if (!(format->traits & ARROWS) && style->with & WITH_SENDS)
         die("--with sends: arrows are for pictures, --format %s; try --with lanes", listed(format_words_with(ARROWS)));
-    if (s->to > 0 && s->to <= s->from)
-        die("--to %g: not after --from %g", s->to, s->from);
+    if (style->to > 0 && style->to <= style->from)
+        die("--to %g: not after --from %g", style->to, style->from);
 }
 
 /* Once it is known how long the timeline is: it goes on where the drawing begins. */
-static void check_from(const struct compile *c, const struct style *s) {
-    struct measure m = measure_of(c->timeline->makespan, c->report->unit, s->ascii);
-    if (s->from > 0 && s->from * m.one >= c->timeline->makespan)
-        die("--from %g: the timeline ends at %g %s", s->from, c->timeline->makespan / m.one, m.name);
+static void check_from(const struct compile *c, const struct style *style) {
+    struct measure measure = measure_of(c->timeline->makespan, c->report->unit, style->ascii);
+    if (style->from > 0 && style->from * measure.one >= c->timeline->makespan)
+        die("--from %g: the timeline ends at %g %s", style->from, c->timeline->makespan / measure.one, measure.name);
 }
 
 static void write_ranks(const struct compile *c, const struct format *f, const char *dir) {
@@ -49,13 +49,13 @@ static const struct format *format_of(const struct settings *settings) {
 int cmd_show(const struct settings *settings) {
     if (settings->list)
         return list_schedules();
-    const struct format *f = format_of(settings);
-    check_style(&settings->style, f);
-    if (settings->measured && !(f->traits & TIMED))
-        die("--measured: --format %s has no times", f->name);
-    if (f->emit_rank && !settings->output)
-        die("--format %s writes a file for each rank: give their folder with -o DIR", f->name);
-    const char *dir = f->emit_rank ? folder_named(settings->output) : NULL;
+    const struct format *format = format_of(settings);
+    check_style(&settings->style, format);
+    if (settings->measured && !(format->traits & TIMED))
+        die("--measured: --format %s has no times", format->name);
+    if (format->emit_rank && !settings->output)
+        die("--format %s writes a file for each rank: give their folder with -o DIR", format->name);
+    const char *dir = format->emit_rank ? folder_named(settings->output) : NULL;
     if (!dir) {
         check_target(settings->output, &settings->args);
         check_apart(settings->output, settings->measured);
@@ -65,16 +65,16 @@ int cmd_show(const struct settings *settings) {
     if (settings->measured)
         take_measured(&c, settings->measured);
     if (dir) {
-        write_ranks(&c, f, dir);
+        write_ranks(&c, format, dir);
         return 0;
     }
     struct style style = settings->style;
     struct text t = {0};
-    if (f->traits & DRAWN) {
+    if (format->traits & DRAWN) {
         style = terminal_style(settings);
         check_from(&c, &style);
     }
-    f->emit(&t, &c, &style);
+    format->emit(&t, &c, &style);
     write_file(settings->output ? settings->output : "-", &t);
     return 0;
 }

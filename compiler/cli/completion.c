@@ -6,10 +6,12 @@
 #include "options.h"
 #include <string.h>
 
-static bool takes(const struct command *c, const struct option_row *o) { return o->commands & c->bit; }
-static bool has_letter(const struct option_row *o) { return strchr(option_letters, o->key); }
+static bool takes(const struct command *command, const struct option_row *option) {
+    return option->commands & command->bit;
+}
+static bool has_letter(const struct option_row *option) { return strchr(option_letters, option->key); }
 
-static bool is_flag(const struct option_row *o) { return !o->arg; }
+static bool is_flag(const struct option_row *option) { return !option->arg; }
 
 /* Text for inside '…' of a shell; of zsh's [explanation], ] too. */
 static void put_quoted(FILE *out, const char *s, const char *quote, bool bracket) {
@@ -35,8 +37,8 @@ static void put_topics(FILE *out) {
 /* ---- bash ---- */
 
 /* A shell pattern for `before`, the word before the one that is completed. */
-static void bash_option(FILE *out, const struct option_row *o) {
-    fprintf(out, "    --%s%s) ", o->name, has_letter(o) ? format(" | -%c", o->key) : "");
+static void bash_option(FILE *out, const struct option_row *option) {
+    fprintf(out, "    --%s%s) ", option->name, has_letter(option) ? format(" | -%c", option->key) : "");
 }
 
 static const char *bash_action(const char *arg) {
@@ -50,11 +52,11 @@ static const char *bash_action(const char *arg) {
     }
 }
 
-static void bash_command(FILE *out, const struct command *c) {
-    const char *action = bash_action(c->args);
-    fprintf(out, "      %s) %s words='", c->name, strcmp(action, "return") == 0 ? "files=all" : action);
+static void bash_command(FILE *out, const struct command *command) {
+    const char *action = bash_action(command->args);
+    fprintf(out, "      %s) %s words='", command->name, strcmp(action, "return") == 0 ? "files=all" : action);
     for (int i = 0, n = 0; i < noptions; i++)
-        if (takes(c, &options[i]))
+        if (takes(command, &options[i]))
             fprintf(out, "%s--%s", n++ ? " " : "", options[i].name);
     fprintf(out, "' ;;\n");
 }
@@ -119,29 +121,29 @@ static const char *zsh_action(const char *arg) {
 }
 
 /* An option as _arguments takes it: '--format=[explanation]:FORMAT:(grid tsv)'. -D may be given again. */
-static void zsh_option(FILE *out, const struct option_row *o) {
-    const char *tail = is_flag(o) ? "" : "=";
+static void zsh_option(FILE *out, const struct option_row *option) {
+    const char *tail = is_flag(option) ? "" : "=";
     fputs(" \\\n      ", out);
-    if (has_letter(o))
-        fprintf(out, "%s{-%c%s,--%s%s}", o->key == 'D' ? "\\*" : format("'(-%c --%s)'", o->key, o->name), o->key,
-                is_flag(o) ? "" : "+", o->name, tail);
+    if (has_letter(option))
+        fprintf(out, "%s{-%c%s,--%s%s}", option->key == 'D' ? "\\*" : format("'(-%c --%s)'", option->key, option->name),
+                option->key, is_flag(option) ? "" : "+", option->name, tail);
     else
-        fprintf(out, "--%s%s", o->name, tail);
+        fprintf(out, "--%s%s", option->name, tail);
     fputs("'[", out);
-    put_quoted(out, what_of(o->what), "'\\''", true);
+    put_quoted(out, what_of(option->what), "'\\''", true);
     fputc(']', out);
-    if (!is_flag(o))
-        fprintf(out, ":%s:%s", o->arg, zsh_action(o->arg));
+    if (!is_flag(option))
+        fprintf(out, ":%s:%s", option->arg, zsh_action(option->arg));
     fputc('\'', out);
 }
 
-static void zsh_command(FILE *out, const struct command *c) {
-    const char *action = zsh_action(c->args);
-    fprintf(out, "  %s)\n    _arguments -s", c->name);
+static void zsh_command(FILE *out, const struct command *command) {
+    const char *action = zsh_action(command->args);
+    fprintf(out, "  %s)\n    _arguments -s", command->name);
     for (int i = 0; i < noptions; i++)
-        if (takes(c, &options[i]))
+        if (takes(command, &options[i]))
             zsh_option(out, &options[i]);
-    fprintf(out, " \\\n      '*:%.*s:%s' ;;\n", (int)strcspn(c->args, " "), c->args,
+    fprintf(out, " \\\n      '*:%.*s:%s' ;;\n", (int)strcspn(command->args, " "), command->args,
             *action == ' ' ? "_files" : action);
 }
 
@@ -204,14 +206,14 @@ static const char *fish_action(const char *arg) {
     }
 }
 
-static void fish_option(FILE *out, const struct option_row *o) {
+static void fish_option(FILE *out, const struct option_row *option) {
     fputs("complete -c pianola -n '__fish_seen_subcommand_from", out);
     for (int i = 0; i < ncommands; i++)
-        if (takes(&commands[i], o))
+        if (takes(&commands[i], option))
             fprintf(out, " %s", commands[i].name);
-    fprintf(out, "' -l %s%s%s -d '", o->name, has_letter(o) ? format(" -s %c", o->key) : "",
-            is_flag(o) ? " -f" : format(" -r%s", fish_action(o->arg)));
-    put_quoted(out, what_of(o->what), "\\'", false);
+    fprintf(out, "' -l %s%s%s -d '", option->name, has_letter(option) ? format(" -s %c", option->key) : "",
+            is_flag(option) ? " -f" : format(" -r%s", fish_action(option->arg)));
+    put_quoted(out, what_of(option->what), "\\'", false);
     fputs("'\n", out);
 }
 
@@ -221,13 +223,13 @@ void help_fish(FILE *out) {
           "complete -c pianola -f\n",
           out);
     for (int i = 0; i < ncommands; i++) {
-        const struct command *c = &commands[i];
-        const char *action = fish_action(c->args);
-        fish_described(out, first, c->name, what_of(c->what));
-        fish_described(out, help, c->name, what_of(c->what));
+        const struct command *command = &commands[i];
+        const char *action = fish_action(command->args);
+        fish_described(out, first, command->name, what_of(command->what));
+        fish_described(out, help, command->name, what_of(command->what));
         fprintf(out,
                 "complete -c pianola -n '__fish_seen_subcommand_from %s; and not __fish_seen_subcommand_from help'%s\n",
-                c->name, strcmp(action, " -f") == 0 ? " -F" : action);
+                command->name, strcmp(action, " -f") == 0 ? " -F" : action);
     }
     fish_described(out, first, "help", "explain a command or a topic");
     for (int i = 0; i < ntopics; i++)

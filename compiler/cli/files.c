@@ -92,9 +92,9 @@ static struct staged *stage(const char *path) {
 }
 
 /* As the file that it replaces may be read and run. */
-static void keep_mode(FILE *f, const struct staged *s, bool program) {
+static void keep_mode(FILE *f, const struct staged *staged, bool program) {
     struct stat st;
-    if (stat(s->path, &st) == 0)
+    if (stat(staged->path, &st) == 0)
         fchmod(fileno(f), st.st_mode & 0777);
     if (program)
         fchmod(fileno(f), 0755);
@@ -112,10 +112,10 @@ static void write_into(FILE *f, const char *name, const struct text *t) {
 }
 
 void stage_file(const char *path, const struct text *t, bool program) {
-    struct staged *s = stage(path);
-    FILE *f = fopen(s->beside, "wb");
+    struct staged *staged = stage(path);
+    FILE *f = fopen(staged->beside, "wb");
     if (f)
-        keep_mode(f, s, program);
+        keep_mode(f, staged, program);
     write_into(f, path, t);
 }
 

@@ -15,16 +15,17 @@ void help_usage(FILE *out) {
         fprintf(out, "  %-16s %s\n", topics[i].name, topics[i].what);
 }
 
-void help_about(const struct command *c) {
-    printf("pianola %s %s [options]\n  %s.\n\nExamples:\n%s\nOptions:\n", c->name, c->args, what_of(c->what),
-           c->examples);
+void help_about(const struct command *command) {
+    printf("pianola %s %s [options]\n  %s.\n\nExamples:\n%s\nOptions:\n", command->name, command->args,
+           what_of(command->what), command->examples);
     for (int i = 0; i < noptions; i++) {
-        const struct option_row *o = &options[i];
-        if (!(o->commands & c->bit))
+        const struct option_row *option = &options[i];
+        if (!(option->commands & command->bit))
             continue;
-        bool letter = strchr(option_letters, o->key);
-        printf("  %s--%s%s%-*s %s\n", letter ? format("-%c, ", o->key) : "    ", o->name, o->arg ? " " : "",
-               18 - (int)strlen(o->name) - (o->arg != NULL), o->arg ? o->arg : "", what_of(o->what));
+        bool letter = strchr(option_letters, option->key);
+        printf("  %s--%s%s%-*s %s\n", letter ? format("-%c, ", option->key) : "    ", option->name,
+               option->arg ? " " : "", 18 - (int)strlen(option->name) - (option->arg != NULL),
+               option->arg ? option->arg : "", what_of(option->what));
     }
     printf("\nExit: 0 yes, 1 no (does not verify, differs), 2 usage or trouble.\n");
 }

@@ -115,14 +115,14 @@ static void parse(struct settings *settings, const struct command *command, int 
             die("unknown option %s%s%s; see `pianola help %s`", word, near ? "; did you mean --" : "", near ? near : "",
                 command->name);
         }
-        const struct option_row *o = options;
-        while (o->key != key)
-            o++;
-        if (!(o->commands & command->bit))
-            die("`%s` takes no --%s; see `pianola help %s`", command->name, o->name, command->name);
-        if (o->arg && !*optarg)
-            die("--%s needs a value, but got an empty one; see `pianola help %s`", o->name, command->name);
-        set_option(settings, command, key, o->name, optarg);
+        const struct option_row *option = options;
+        while (option->key != key)
+            option++;
+        if (!(option->commands & command->bit))
+            die("`%s` takes no --%s; see `pianola help %s`", command->name, option->name, command->name);
+        if (option->arg && !*optarg)
+            die("--%s needs a value, but got an empty one; see `pianola help %s`", option->name, command->name);
+        set_option(settings, command, key, option->name, optarg);
     }
     for (int i = optind; i < argc; i++)
         if (!*argv[i])
@@ -153,10 +153,10 @@ int main(int argc, char **argv) {
         printf("pianola %s\n", VERSION);
         return 0;
     }
-    const struct command *c = find_command(argv[1], false);
+    const struct command *command = find_command(argv[1], false);
     struct settings settings = {.style.ascii = !is_utf8(), .dump = "", .step = -1, .steps = 100, .seed = 1};
-    parse(&settings, c, argc - 1, argv + 1);
+    parse(&settings, command, argc - 1, argv + 1);
     if (settings.json && settings.markdown)
         die("--json and --markdown exclude each other");
-    return c->run(&settings);
+    return command->run(&settings);
 }

@@ -35,34 +35,34 @@ static void put_roff(FILE *out, const char *s) {
     }
 }
 
-static void put_option(FILE *out, const struct option_row *o, bool every) {
+static void put_option(FILE *out, const struct option_row *option, bool every) {
     fputs(".TP\n.B ", out);
-    if (strchr(option_letters, o->key))
-        fprintf(out, "\\-%c\\fR, \\fB", o->key);
-    put_roff(out, format("--%s", o->name));
-    if (o->arg) {
+    if (strchr(option_letters, option->key))
+        fprintf(out, "\\-%c\\fR, \\fB", option->key);
+    put_roff(out, format("--%s", option->name));
+    if (option->arg) {
         fputs(" \\fI", out);
-        put_roff(out, o->arg);
+        put_roff(out, option->arg);
     }
     fputs("\\fR\n", out);
-    put_roff(out, what_of(o->what));
+    put_roff(out, what_of(option->what));
     fputs(".\n", out);
     for (int i = 0, n = 0; !every && i <= ncommands; i++)
         if (i == ncommands)
             fputs(".\n", out);
-        else if (o->commands & commands[i].bit) {
+        else if (option->commands & commands[i].bit) {
             fputs(n++ ? ", " : "For ", out);
             put_roff(out, commands[i].name);
         }
 }
 
-static void put_command(FILE *out, const struct command *c) {
+static void put_command(FILE *out, const struct command *command) {
     fputs(".SS \"pianola ", out);
-    put_roff(out, format("%s %s", c->name, c->args));
+    put_roff(out, format("%s %s", command->name, command->args));
     fputs("\"\n", out);
-    put_roff(out, format("%c%s", c->what[0] & ~0x20, what_of(c->what + 1)));
+    put_roff(out, format("%c%s", command->what[0] & ~0x20, what_of(command->what + 1)));
     fputs(".\n.PP\n.EX\n", out);
-    put_roff(out, c->examples);
+    put_roff(out, command->examples);
     fputs(".EE\n", out);
 }
 

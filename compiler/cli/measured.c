@@ -24,26 +24,26 @@ static struct timeline timeline_of(const struct program *p, int32_t **row, const
 }
 
 /* How long each row took, by its rank's own clock. */
-static double *durations_of(const struct timeline_rows *t) {
-    double *took = NEW(double, (size_t)t->nsteps *(size_t)t->n);
-    for (size_t i = 0; i < (size_t)t->nsteps * (size_t)t->n; i++)
-        took[i] = t->row[i].end - t->row[i].start;
+static double *durations_of(const struct timeline_rows *rows) {
+    double *took = NEW(double, (size_t)rows->nsteps *(size_t)rows->n);
+    for (size_t i = 0; i < (size_t)rows->nsteps * (size_t)rows->n; i++)
+        took[i] = rows->row[i].end - rows->row[i].start;
     return took;
 }
 
-static struct steps steps_of(const struct program *p, int32_t **row, const struct side *s, const double *took) {
-    const struct timeline_rows *t = s->steps;
-    struct timeline *of = NEW(struct timeline, t->nsteps);
-    double *start = NEW(double, t->n), *end = NEW(double, t->n);
-    for (int k = 0; k < t->nsteps; k++) {
-        const struct timeline_row *x = &t->row[(size_t)k * (size_t)t->n];
-        for (int i = 0; i < t->n; i++) {
-            end[i] = s->begin[k] - s->begin[0] + x[i].end;
+static struct steps steps_of(const struct program *p, int32_t **row, const struct side *side, const double *took) {
+    const struct timeline_rows *rows = side->steps;
+    struct timeline *of = NEW(struct timeline, rows->nsteps);
+    double *start = NEW(double, rows->n), *end = NEW(double, rows->n);
+    for (int k = 0; k < rows->nsteps; k++) {
+        const struct timeline_row *x = &rows->row[(size_t)k * (size_t)rows->n];
+        for (int i = 0; i < rows->n; i++) {
+            end[i] = side->begin[k] - side->begin[0] + x[i].end;
             start[i] = end[i] - *took++;
         }
         of[k] = timeline_of(p, row, start, end);
     }
-    return (struct steps){t->nsteps, t->step, of};
+    return (struct steps){rows->nsteps, rows->step, of};
 }
 
 /* The bounds are those of jobs that take as long as they did here, one at a time, with links that take no time: how
@@ -69,17 +69,17 @@ static struct report *report_of(const struct compile *c, const struct timeline *
 }
 
 void take_measured(struct compile *c, const char *path) {
-    struct side *s = side_of_program(path, c->program, NULL);
-    struct timeline_rows *t = read_measured(path);
-    if (!t->nsteps)
+    struct side *side = side_of_program(path, c->program, NULL);
+    struct timeline_rows *rows = read_measured(path);
+    if (!rows->nsteps)
         die("%s: it has no column step, so it was not measured; `pianola run --timeline FILE` writes what was", path);
-    const double *took = durations_of(t);
-    side_times(s, path, t);
+    const double *took = durations_of(rows);
+    side_times(side, path, rows);
     int32_t **row = NEW(int32_t *, c->program->workers); /* of each instruction: its place in a step */
     for (int r = 0; r < c->program->workers; r++)
-        row[r] = side_ops(s, r);
+        row[r] = side_ops(side, r);
     c->timeline = NEW(struct timeline, 1);
-    *c->timeline = timeline_of(c->program, row, s->start, s->end);
-    c->steps = steps_of(c->program, row, s, took);
-    c->report = report_of(c, c->timeline, t->nsteps);
+    *c->timeline = timeline_of(c->program, row, side->start, side->end);
+    c->steps = steps_of(c->program, row, side, took);
+    c->report = report_of(c, c->timeline, rows->nsteps);
 }

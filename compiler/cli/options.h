@@ -63,7 +63,7 @@ const struct command *find_command(const char *name, bool topic);
 /* help.c */
 int help_command(int argc, char **argv);
 void help_usage(FILE *out);
-void help_about(const struct command *c);
+void help_about(const struct command *command);
 void help_report(FILE *out);
 void help_ops(FILE *out);
 void help_scripts(FILE *out);

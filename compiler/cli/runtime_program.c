@@ -70,14 +70,14 @@ static void fill_rank(const struct rank *k, struct rt_rank *out) {
 
 /* Where the two sides of each message, or the members of each reduction, keep the tensor. */
 static struct rt_meeting *meetings(const struct program *p) {
-    struct rt_meeting *m = NEW(struct rt_meeting, p->nmsgs);
+    struct rt_meeting *meeting = NEW(struct rt_meeting, p->nmsgs);
     for (int r = 0; r < p->workers; r++)
         for (int i = 0; i < p->rank[r].nins; i++) {
             const struct rank *k = &p->rank[r];
             const struct instr *x = &k->ins[i];
             if (x->msg < 0)
                 continue;
-            struct rt_meeting *at = &m[x->msg];
+            struct rt_meeting *at = &meeting[x->msg];
             const struct group *g = is_group(x->op) ? &p->group[k->lane[x->lane].group] : NULL;
             if (!at->n) {
                 at->n = g ? g->n : 2;
@@ -92,7 +92,7 @@ static struct rt_meeting *meetings(const struct program *p) {
             ((int64_t *)at->off)[me] = b->off;
             at->bytes = b->bytes;
         }
-    return m;
+    return meeting;
 }
 
 struct rt_program *runtime_program(const struct spec *sp, const struct stage *st, const struct program *p) {
@@ -131,9 +131,9 @@ uint64_t fingerprint(const struct rt_program *p, char *const *arena) {
             for (int h = 0; h < p->rank[r].nhomes; h++) {
                 if (p->rank[r].home[h].stage != s)
                     continue;
-                struct rt_learned y = learned_at(p->model, &p->stage[s], &p->rank[r].home[h]);
-                const char *at = arena[r] + y.weight;
-                if (home && memcmp(home, at, (size_t)y.count * sizeof(float)) != 0)
+                struct rt_learned learned = learned_at(p->model, &p->stage[s], &p->rank[r].home[h]);
+                const char *at = arena[r] + learned.weight;
+                if (home && memcmp(home, at, (size_t)learned.count * sizeof(float)) != 0)
                     die("the homes of stage %d ended with different weights; this is a bug, please report it", s);
                 home = at;
             }

@@ -101,48 +101,49 @@ struct diff {
 /* diff_side.c. tl NULL: no times are known yet. side_times gives them, as side_of_rows takes them. */
 struct side *side_of_program(const char *name, const struct program *p, const struct timeline *tl);
 struct side *side_of_rows(const char *name, struct timeline_rows *rows);
-void side_times(struct side *s, const char *file, struct timeline_rows *rows);
-int32_t *side_ops(const struct side *s, int r); /* of each instruction of a rank of what s waits for, the operation */
-bool side_leads(const struct side *s, int o);   /* is o the first of a ring of two at least? */
+void side_times(struct side *side, const char *file, struct timeline_rows *rows);
+int32_t *side_ops(const struct side *side,
+                  int r);                        /* of each instruction of a rank of what s waits for, the operation */
+bool side_leads(const struct side *side, int o); /* is o the first of a ring of two at least? */
 /* diff_clock.c: the steps' times, from the begin of each, by one clock, a message from when all its ends have come; and
  * their medians as the times of s. Changes the rows. */
-void side_steps(struct side *s, struct timeline_rows *t);
+void side_steps(struct side *side, struct timeline_rows *rows);
 double median_of(double *x, int n); /* sorts x */
 /* diff_steps.c: what differs no more than steps do. Probabilities are two-sided. */
 double rank_sum_test(double *x, int n, double *y, int m); /* sorts both */
 double sign_test(double x, const double *y, int m);
 double diff_p(double *x, int n, double *y, int m); /* the one that suits; NAN: neither side has steps */
 bool diff_by_chance(double p);
-int side_nsteps(const struct side *s); /* 1: it is predicted */
+int side_nsteps(const struct side *side); /* 1: it is predicted */
 /* When operation i ended, or how long it took, in each step. */
-void diff_sample(const struct side *s, int i, bool ends, double *out);
-void diff_significance(struct diff *d);
+void diff_sample(const struct side *side, int i, bool ends, double *out);
+void diff_significance(struct diff *diff);
 /* diff_match.c: the whole comparison. What is only in one, moved or reordered, what takes longer, then all that
  * follows. */
 struct diff *diff_make(struct side *a, struct side *b);
-bool diff_compares(const struct diff_op *o); /* is it the whole of what its match is? */
+bool diff_compares(const struct diff_op *op); /* is it the whole of what its match is? */
 /* diff_cause.c: what each operation waited for, the critical paths, the accounts, the roots. */
-void diff_causes(struct diff *d);
-bool diff_changed(const struct diff_op *o);                 /* but for its time */
-int64_t diff_shift(const struct diff *d, int side, int op); /* how much later it ends in B; 0: or one has it */
-const struct root *diff_root(const struct diff *d, int side, int op); /* that made it earlier or later, or NULL */
-int64_t diff_begin(const struct side *s, const struct diff_op *o);
-int64_t diff_took(const struct side *s, const struct diff_op *o); /* of a RECV: since its SEND began */
+void diff_causes(struct diff *diff);
+bool diff_changed(const struct diff_op *op);                   /* but for its time */
+int64_t diff_shift(const struct diff *diff, int side, int op); /* how much later it ends in B; 0: or one has it */
+const struct root *diff_root(const struct diff *diff, int side, int op); /* that made it earlier or later, or NULL */
+int64_t diff_begin(const struct side *side, const struct diff_op *op);
+int64_t diff_took(const struct side *side, const struct diff_op *op); /* of a RECV: since its SEND began */
 /* diff_group.c */
-void diff_groups(struct diff *d);
+void diff_groups(struct diff *diff);
 /* diff_fit.c: what the measured side took, as a cluster script. Dies where there is nothing measured. */
-void emit_fit(struct text *out, const struct diff *d);
+void emit_fit(struct text *out, const struct diff *diff);
 /* diff_text.c */
-const char *diff_op_name(const struct diff_op *o); /* "1F3", "SEND_F 1 3 to 2" */
+const char *diff_op_name(const struct diff_op *op); /* "1F3", "SEND_F 1 3 to 2" */
 extern const char *const figure_name[NFIGURES];
-bool diff_figure(const struct diff *d, int which, int side, double *x);        /* whether that side has it */
-bool diff_figure_changed(const struct diff *d, int which, double a, double b); /* and not by rounding or chance */
-bool diff_same(const struct diff *d);
+bool diff_figure(const struct diff *diff, int which, int side, double *x);        /* whether that side has it */
+bool diff_figure_changed(const struct diff *diff, int which, double a, double b); /* and not by rounding or chance */
+bool diff_same(const struct diff *diff);
 enum diff_class { ONLY_A, ONLY_B, SPLIT, MOVED, REORDERED, LONGER, NCLASSES };
-bool diff_has(const struct diff_op *o, enum diff_class c); /* of side B for ONLY_B, else of A */
-void put_changes(struct text *t, const struct diff *d);    /* "; 3 only in A, 4 moved" */
-void emit_diff(struct text *out, const struct diff *d, bool markdown, bool ascii);
-void emit_diff_json(struct text *out, const struct diff *d);
+bool diff_has(const struct diff_op *op, enum diff_class c); /* of side B for ONLY_B, else of A */
+void put_changes(struct text *t, const struct diff *diff);  /* "; 3 only in A, 4 moved" */
+void emit_diff(struct text *out, const struct diff *diff, bool markdown, bool ascii);
+void emit_diff_json(struct text *out, const struct diff *diff);
 /* diff_svg.c: both timelines and the difference as a picture, by itself or in a page. Both need times. */
-void emit_diff_svg(struct text *out, const struct diff *d, bool html);
+void emit_diff_svg(struct text *out, const struct diff *diff, bool html);
 #endif

@@ -17,14 +17,14 @@ const char *const account_name[NACCOUNTS] = {"work", "dependency", "link", "lane
 /* ---- what an operation waited for ---- */
 
 /* p ended before o could begin; the later one, and of equals the one with the plainest reason, is what o waited for. */
-static void consider(struct side *s, int o, int p, int why) {
-    struct diff_op *x = &s->op[o];
-    if (x->ring == p) /* they go together */
+static void consider(struct side *side, int o, int p, int why) {
+    struct diff_op *op = &side->op[o];
+    if (op->ring == p) /* they go together */
         return;
-    int64_t end = s->op[p].end, best = x->bind >= 0 ? s->op[x->bind].end : -1;
-    if (end > best || (end == best && why < x->why)) {
-        x->bind = p;
-        x->why = (uint8_t)why;
+    int64_t end = side->op[p].end, best = op->bind >= 0 ? side->op[op->bind].end : -1;
+    if (end > best || (end == best && why < op->why)) {
+        op->bind = p;
+        op->why = (uint8_t)why;
     }
 }
 
@@ -39,23 +39,23 @@ static bool shares(const struct rank *k, const struct instr *x, const struct ins
 
 /* Whether the operation before o in its lane is one to wait for. Messages of an edge follow each other at once: there
  * the SEND waits for the SEND. */
-static bool waits_in_lane(const struct side *s, int o) {
-    const struct diff_lane *l = &s->lane[s->op[o].lane];
-    bool edge = l->kind == LANE_SEND || l->kind == LANE_RECV;
-    bool follows = edge && is_message(s->op[o].op) && o > l->first && is_message(s->op[o - 1].op);
-    return o > l->first && !(follows && is_recv(s->op[o].op) && s->op[o - 1].ring != o - 1);
+static bool waits_in_lane(const struct side *side, int o) {
+    const struct diff_lane *lane = &side->lane[side->op[o].lane];
+    bool edge = lane->kind == LANE_SEND || lane->kind == LANE_RECV;
+    bool follows = edge && is_message(side->op[o].op) && o > lane->first && is_message(side->op[o - 1].op);
+    return o > lane->first && !(follows && is_recv(side->op[o].op) && side->op[o - 1].ring != o - 1);
 }
 
-static void bind_program(struct side *s) {
-    for (int r = 0; r < s->workers; r++) {
-        const struct rank *k = &s->waits->rank[r];
-        int32_t *at = side_ops(s, r), *last = NEW(int32_t, k->nlanes);
+static void bind_program(struct side *side) {
+    for (int r = 0; r < side->workers; r++) {
+        const struct rank *k = &side->waits->rank[r];
+        int32_t *at = side_ops(side, r), *last = NEW(int32_t, k->nlanes);
         for (int i = 0; i < k->nins; i++) {
             const struct instr *x = &k->ins[i];
             for (uint32_t w = x->wait; w < x->wait + x->nwait; w++)
-                consider(s, at[i], at[k->wait[w]], shares(k, &k->ins[k->wait[w]], x) ? BY_DATA : BY_MEMORY);
-            if (waits_in_lane(s, at[i]))
-                consider(s, at[i], at[last[x->lane]], shares(k, &k->ins[last[x->lane]], x) ? BY_DATA : BY_LANE);
+                consider(side, at[i], at[k->wait[w]], shares(k, &k->ins[k->wait[w]], x) ? BY_DATA : BY_MEMORY);
+            if (waits_in_lane(side, at[i]))
+                consider(side, at[i], at[last[x->lane]], shares(k, &k->ins[last[x->lane]], x) ? BY_DATA : BY_LANE);
             last[x->lane] = i;
         }
     }
@@ -88,49 +88,50 @@ static bool feeds(const struct diff_op *p, const struct diff_op *x) {
 
 /* Without streams: the last of the rank's operations on the same microbatch that ended before this one began. Only so
  * many are looked at. All stand before it in the order of ends, so that none waits for itself. */
-static void bind_rank(struct side *s, int first, int n) {
+static void bind_rank(struct side *side, int first, int n) {
     enum { LOOK_BACK = 64 };
     int32_t *order = NEW(int32_t, n);
     for (int i = 0; i < n; i++)
         order[i] = first + i;
-    sorted = s;
+    sorted = side;
     qsort(order, (size_t)n, sizeof *order, by_end);
     for (int at = 0; at < n; at++) {
         int o = order[at], low = 0, high = at;
-        const struct diff_op *x = &s->op[o];
-        if (waits_in_lane(s, o))
-            consider(s, o, o - 1, s->op[o - 1].stage == x->stage && s->op[o - 1].batch == x->batch ? BY_DATA : BY_LANE);
+        const struct diff_op *op = &side->op[o];
+        if (waits_in_lane(side, o))
+            consider(side, o, o - 1,
+                     side->op[o - 1].stage == op->stage && side->op[o - 1].batch == op->batch ? BY_DATA : BY_LANE);
         while (low < high) { /* how many of them ended by the time x began */
             int mid = (low + high) / 2;
-            if (s->op[order[mid]].end <= x->start)
+            if (side->op[order[mid]].end <= op->start)
                 low = mid + 1;
             else
                 high = mid;
         }
         for (int i = low - 1; i >= 0 && i >= low - LOOK_BACK; i--)
-            if (feeds(&s->op[order[i]], x)) {
-                consider(s, o, order[i], BY_DATA);
+            if (feeds(&side->op[order[i]], op)) {
+                consider(side, o, order[i], BY_DATA);
                 break;
             }
     }
 }
 
-static void bind_rows(struct side *s) {
-    for (int r = 0; r < s->workers; r++) {
-        if (s->lane_at[r] == s->lane_at[r + 1])
+static void bind_rows(struct side *side) {
+    for (int r = 0; r < side->workers; r++) {
+        if (side->lane_at[r] == side->lane_at[r + 1])
             continue;
-        const struct diff_lane *last = &s->lane[s->lane_at[r + 1] - 1];
-        int first = s->lane[s->lane_at[r]].first;
-        bind_rank(s, first, last->first + last->n - first);
+        const struct diff_lane *last = &side->lane[side->lane_at[r + 1] - 1];
+        int first = side->lane[side->lane_at[r]].first;
+        bind_rank(side, first, last->first + last->n - first);
     }
 }
 
 /* ---- what goes together ---- */
 
 /* Two jobs that overlap start and end together: one waits for what the other does. */
-static void join_pairs(struct side *s) {
-    for (int i = 1; i < s->n; i++) {
-        struct diff_op *x = &s->op[i - 1], *y = &s->op[i];
+static void join_pairs(struct side *side) {
+    for (int i = 1; i < side->n; i++) {
+        struct diff_op *x = &side->op[i - 1], *y = &side->op[i];
         if (x->lane == y->lane && is_job(x->op) && is_job(y->op) && x->start == y->start && x->end == y->end &&
             x->end > x->start && x->ring == i - 1) {
             x->ring = i;
@@ -140,68 +141,68 @@ static void join_pairs(struct side *s) {
 }
 
 /* All ends of a message begin when the last has come; a RECV waits for its SEND. */
-static void join_waits(struct side *s) {
-    for (int o = 0; o < s->n; o++) {
-        if (!side_leads(s, o))
+static void join_waits(struct side *side) {
+    for (int o = 0; o < side->n; o++) {
+        if (!side_leads(side, o))
             continue;
-        struct diff_op latest = s->op[o];
-        for (int i = s->op[o].ring; i != o; i = s->op[i].ring) {
-            const struct diff_op *x = &s->op[i];
-            if (latest.bind < 0 || (x->bind >= 0 && s->op[x->bind].end > s->op[latest.bind].end))
-                latest = *x;
+        struct diff_op latest = side->op[o];
+        for (int i = side->op[o].ring; i != o; i = side->op[i].ring) {
+            const struct diff_op *op = &side->op[i];
+            if (latest.bind < 0 || (op->bind >= 0 && side->op[op->bind].end > side->op[latest.bind].end))
+                latest = *op;
         }
         int i = o;
         do {
-            struct diff_op *x = &s->op[i];
-            bool receives = is_recv(x->op);
-            x->bind = receives ? x->ring : latest.bind;
-            x->why = receives ? BY_DATA : latest.why;
-            i = x->ring;
+            struct diff_op *op = &side->op[i];
+            bool receives = is_recv(op->op);
+            op->bind = receives ? op->ring : latest.bind;
+            op->why = receives ? BY_DATA : latest.why;
+            i = op->ring;
         } while (i != o);
     }
 }
 
-static int last_of(const struct side *s) {
+static int last_of(const struct side *side) {
     int last = -1;
-    for (int i = 0; i < s->n; i++)
-        if (last < 0 || s->op[i].end > s->op[last].end)
+    for (int i = 0; i < side->n; i++)
+        if (last < 0 || side->op[i].end > side->op[last].end)
             last = i;
     return last;
 }
 
 /* Of a program, the path that `show` marks. */
-static void mark_path(struct side *s) {
-    const struct program *p = s->waits;
-    struct timeline tl = {NEW(double *, p->workers), NEW(double *, p->workers), (double)s->op[last_of(s)].end};
+static void mark_path(struct side *side) {
+    const struct program *p = side->waits;
+    struct timeline tl = {NEW(double *, p->workers), NEW(double *, p->workers), (double)side->op[last_of(side)].end};
     for (int r = 0; r < p->workers; r++) {
-        const int32_t *at = side_ops(s, r);
+        const int32_t *at = side_ops(side, r);
         tl.start[r] = NEW(double, p->rank[r].nins);
         tl.end[r] = NEW(double, p->rank[r].nins);
         for (int i = 0; i < p->rank[r].nins; i++) {
-            tl.start[r][i] = (double)s->op[at[i]].start;
-            tl.end[r][i] = (double)s->op[at[i]].end;
+            tl.start[r][i] = (double)side->op[at[i]].start;
+            tl.end[r][i] = (double)side->op[at[i]].end;
         }
     }
     bool **on = critical_path(p, &tl);
     for (int r = 0; r < p->workers; r++) {
-        const int32_t *at = side_ops(s, r);
+        const int32_t *at = side_ops(side, r);
         for (int i = 0; i < p->rank[r].nins; i++)
-            s->op[at[i]].critical = on[r][i];
+            side->op[at[i]].critical = on[r][i];
     }
 }
 
-static void find_waits(struct side *s) {
-    join_pairs(s);
-    if (s->waits)
-        bind_program(s);
+static void find_waits(struct side *side) {
+    join_pairs(side);
+    if (side->waits)
+        bind_program(side);
     else
-        bind_rows(s);
-    join_waits(s);
-    if (s->waits && s->n)
-        mark_path(s);
+        bind_rows(side);
+    join_waits(side);
+    if (side->waits && side->n)
+        mark_path(side);
     else
-        for (int i = last_of(s); i >= 0 && !s->op[i].critical; i = s->op[i].bind)
-            s->op[i].critical = true;
+        for (int i = last_of(side); i >= 0 && !side->op[i].critical; i = side->op[i].bind)
+            side->op[i].critical = true;
 }
 
 /* ---- the account ---- */
@@ -215,84 +216,86 @@ static enum account account_of(const struct diff_op *p, const struct diff_op *x,
 }
 
 /* Divides the time from low to high, which x waited for p, along the path back from p. */
-static void account_wait(const struct side *s, int64_t *acc, int x, int p, int why, int64_t low, int64_t high) {
+static void account_wait(const struct side *side, int64_t *acc, int x, int p, int why, int64_t low, int64_t high) {
     int64_t t = high;
-    for (int steps = 0; p >= 0 && t > low && steps < s->n; steps++) {
-        const struct diff_op *o = &s->op[p];
-        int64_t end = o->end > low ? o->end : low, begin = diff_begin(s, o) > low ? diff_begin(s, o) : low;
+    for (int steps = 0; p >= 0 && t > low && steps < side->n; steps++) {
+        const struct diff_op *op = &side->op[p];
+        int64_t end = op->end > low ? op->end : low, begin = diff_begin(side, op) > low ? diff_begin(side, op) : low;
         if (end < t) {
             acc[ACC_OTHER] += t - end;
             t = end;
         }
         if (begin < t) {
-            acc[account_of(o, &s->op[x], why)] += t - begin;
+            acc[account_of(op, &side->op[x], why)] += t - begin;
             t = begin;
         }
         x = p;
-        why = o->why;
-        p = o->bind;
+        why = op->why;
+        p = op->bind;
     }
     acc[ACC_OTHER] += t > low ? t - low : 0;
 }
 
-static int account_side(const struct side *s, int64_t *acc) {
-    int x = last_of(s), p = x, why = BY_DATA;
-    int64_t t = s->makespan;
+static int account_side(const struct side *side, int64_t *acc) {
+    int x = last_of(side), p = x, why = BY_DATA;
+    int64_t t = side->makespan;
     if (x < 0)
         return -1;
-    int rank = s->op[x].rank;
-    const struct diff_lane *l = &s->lane[s->lane_at[rank]];
-    bool computes = l->kind == LANE_COMPUTE; /* it is a rank's first lane */
-    for (int i = l->first + l->n - 1; computes && i >= l->first; i--) {
-        const struct diff_op *o = &s->op[i];
-        int64_t end = o->end < t ? o->end : t, begin = o->start < t ? o->start : t;
+    int rank = side->op[x].rank;
+    const struct diff_lane *lane = &side->lane[side->lane_at[rank]];
+    bool computes = lane->kind == LANE_COMPUTE; /* it is a rank's first lane */
+    for (int i = lane->first + lane->n - 1; computes && i >= lane->first; i--) {
+        const struct diff_op *op = &side->op[i];
+        int64_t end = op->end < t ? op->end : t, begin = op->start < t ? op->start : t;
         if (end < t)
-            account_wait(s, acc, x, p, why, end, t);
+            account_wait(side, acc, x, p, why, end, t);
         acc[ACC_WORK] += end - begin;
         t = begin;
         x = i;
-        p = o->bind;
-        why = o->why;
+        p = op->bind;
+        why = op->why;
     }
-    account_wait(s, acc, x, p, why, 0, t);
+    account_wait(side, acc, x, p, why, 0, t);
     return rank;
 }
 
 /* ---- roots ---- */
 
 /* One node for an operation of both sides: A's number; behind those, B's that A lacks. */
-static int node_of(const struct diff *d, int side, int op) {
-    int a = side == 0 ? op : d->side[1]->op[op].match;
-    return a >= 0 ? a : d->side[0]->n + op;
+static int node_of(const struct diff *diff, int side, int op) {
+    int a = side == 0 ? op : diff->side[1]->op[op].match;
+    return a >= 0 ? a : diff->side[0]->n + op;
 }
 
-bool diff_changed(const struct diff_op *o) { return o->match < 0 || o->split || o->moved || o->reordered || o->longer; }
+bool diff_changed(const struct diff_op *op) {
+    return op->match < 0 || op->split || op->moved || op->reordered || op->longer;
+}
 
 /* How much later it ends in B; 0 when it is in one only. */
-static int64_t shift_of(const struct diff *d, int node) {
-    int b = node < d->side[0]->n ? d->side[0]->op[node].match : -1;
-    int64_t shift = b >= 0 ? d->side[1]->op[b].end - d->side[0]->op[node].end : 0;
-    if (b >= 0 && d->side[1]->op[b].steady)
+static int64_t shift_of(const struct diff *diff, int node) {
+    int b = node < diff->side[0]->n ? diff->side[0]->op[node].match : -1;
+    int64_t shift = b >= 0 ? diff->side[1]->op[b].end - diff->side[0]->op[node].end : 0;
+    if (b >= 0 && diff->side[1]->op[b].steady)
         return 0;
-    return llabs(shift) > d->least ? shift : 0;
+    return llabs(shift) > diff->least ? shift : 0;
 }
 
 /* The node that pushed this one: what it waited for on the side where it ends later. -1: it is a root. */
-static int pusher_of(const struct diff *d, int node) {
-    int64_t shift = shift_of(d, node);
-    if (shift == 0 || diff_changed(&d->side[0]->op[node]))
+static int pusher_of(const struct diff *diff, int node) {
+    int64_t shift = shift_of(diff, node);
+    if (shift == 0 || diff_changed(&diff->side[0]->op[node]))
         return -1;
-    int side = shift > 0, op = side ? d->side[0]->op[node].match : node;
-    int by = d->side[side]->op[op].bind;
+    int side = shift > 0, op = side ? diff->side[0]->op[node].match : node;
+    int by = diff->side[side]->op[op].bind;
     if (by < 0)
         return -1;
-    int64_t its = shift_of(d, node_of(d, side, by));
-    bool pushes = diff_changed(&d->side[side]->op[by]) || (shift > 0 ? its > 0 : its < 0);
-    return pushes ? node_of(d, side, by) : -1;
+    int64_t its = shift_of(diff, node_of(diff, side, by));
+    bool pushes = diff_changed(&diff->side[side]->op[by]) || (shift > 0 ? its > 0 : its < 0);
+    return pushes ? node_of(diff, side, by) : -1;
 }
 
 /* The root behind every node, in root[]: each chain of pushers is walked once. */
-static void find_roots(const struct diff *d, int32_t *root, int n) {
+static void find_roots(const struct diff *diff, int32_t *root, int n) {
     enum { UNKNOWN = -1, WALKING = -2 };
     int32_t *path = NEW(int32_t, n);
     memset(root, 0xff, sizeof *root * (size_t)n);
@@ -301,7 +304,7 @@ static void find_roots(const struct diff *d, int32_t *root, int n) {
         while (root[at] == UNKNOWN) {
             root[at] = WALKING;
             path[len++] = at;
-            int by = pusher_of(d, at);
+            int by = pusher_of(diff, at);
             if (by < 0)
                 break;
             at = by;
@@ -321,20 +324,21 @@ static int by_weight(const void *x, const void *y) {
     return p->a != q->a ? (p->a > q->a) - (p->a < q->a) : (p->b > q->b) - (p->b < q->b);
 }
 
-static void list_roots(struct diff *d) {
-    const struct side *a = d->side[0], *b = d->side[1];
+static void list_roots(struct diff *diff) {
+    const struct side *a = diff->side[0], *b = diff->side[1];
     int n = a->n + b->n;
     int32_t *root = NEW(int32_t, n);
     struct root *of = NEW(struct root, n);
-    find_roots(d, root, n);
+    find_roots(diff, root, n);
     for (int i = 0; i < n; i++) {
-        int64_t shift = shift_of(d, i);
+        int64_t shift = shift_of(diff, i);
         struct root *r = &of[root[i]];
         r->pushed += root[i] != i && shift != 0;
-        if (root[i] == i ? shift != 0 : r->shift == 0 || (shift_of(d, root[i]) == 0 && llabs(shift) > llabs(r->shift)))
+        if (root[i] == i ? shift != 0
+                         : r->shift == 0 || (shift_of(diff, root[i]) == 0 && llabs(shift) > llabs(r->shift)))
             r->shift = shift;
     }
-    d->root = NEW(struct root, n);
+    diff->root = NEW(struct root, n);
     for (int i = 0; i < n; i++) {
         struct root *r = &of[i];
         r->a = i < a->n ? i : -1;
@@ -342,28 +346,28 @@ static void list_roots(struct diff *d) {
         if (root[i] != i || r->shift == 0)
             continue;
         r->critical = (r->a >= 0 && a->op[r->a].critical) || (r->b >= 0 && b->op[r->b].critical);
-        d->root[d->nroots++] = *r;
+        diff->root[diff->nroots++] = *r;
     }
-    qsort(d->root, (size_t)d->nroots, sizeof *d->root, by_weight);
+    qsort(diff->root, (size_t)diff->nroots, sizeof *diff->root, by_weight);
     int32_t *place = NEW(int32_t, n); /* in the list, from 1 on, of the nodes that are roots */
-    for (int k = 0; k < d->nroots; k++)
-        place[d->root[k].a >= 0 ? d->root[k].a : a->n + d->root[k].b] = k + 1;
+    for (int k = 0; k < diff->nroots; k++)
+        place[diff->root[k].a >= 0 ? diff->root[k].a : a->n + diff->root[k].b] = k + 1;
     for (int i = 0; i < n; i++)
         root[i] = place[root[i]] - 1;
-    d->root_of = root;
+    diff->root_of = root;
 }
 
-int64_t diff_shift(const struct diff *d, int side, int op) { return shift_of(d, node_of(d, side, op)); }
+int64_t diff_shift(const struct diff *diff, int side, int op) { return shift_of(diff, node_of(diff, side, op)); }
 
-const struct root *diff_root(const struct diff *d, int side, int op) {
-    int k = d->root_of[node_of(d, side, op)];
-    return k >= 0 ? &d->root[k] : NULL;
+const struct root *diff_root(const struct diff *diff, int side, int op) {
+    int k = diff->root_of[node_of(diff, side, op)];
+    return k >= 0 ? &diff->root[k] : NULL;
 }
 
-void diff_causes(struct diff *d) {
+void diff_causes(struct diff *diff) {
     for (int k = 0; k < 2; k++) {
-        find_waits(d->side[k]);
-        d->ends[k] = account_side(d->side[k], d->account[k]);
+        find_waits(diff->side[k]);
+        diff->ends[k] = account_side(diff->side[k], diff->account[k]);
     }
-    list_roots(d);
+    list_roots(diff);
 }

@@ -25,38 +25,39 @@ struct bounds {
     int32_t *of; /* per operation: the bound it belongs to, or -1 */
 };
 
-static int bound_at(struct bounds *z, struct map *map, int from, int to) {
+static int bound_at(struct bounds *bounds, struct map *map, int from, int to) {
     uint32_t at = map_start(map, hash_add(hash_add(1, from), to));
     for (int k; (k = map->slot[at] - 1) >= 0; at = map_next(map, at))
-        if (z->at[k].from == from && z->at[k].to == to)
+        if (bounds->at[k].from == from && bounds->at[k].to == to)
             return k;
-    GROW(z->at, z->cap, (size_t)z->n + 1);
-    z->at[z->n] = (struct bound){from, to, INFINITY};
-    map->slot[at] = ++z->n;
-    return z->n - 1;
+    GROW(bounds->at, bounds->cap, (size_t)bounds->n + 1);
+    bounds->at[bounds->n] = (struct bound){from, to, INFINITY};
+    map->slot[at] = ++bounds->n;
+    return bounds->n - 1;
 }
 
 /* Each SEND with its RECV, and each member of a reduction with the next: the one cannot end before the other begins. */
-static struct bounds bounds_of(const struct side *s) {
-    struct bounds z = {.of = NEW(int32_t, s->n)};
-    struct map map = map_new((size_t)s->n);
-    for (int i = 0; i < s->n; i++) {
-        const struct diff_op *o = &s->op[i];
-        z.of[i] =
-            s->op[o->ring].rank == o->rank || is_recv(o->op) ? -1 : bound_at(&z, &map, o->rank, s->op[o->ring].rank);
+static struct bounds bounds_of(const struct side *side) {
+    struct bounds bounds = {.of = NEW(int32_t, side->n)};
+    struct map map = map_new((size_t)side->n);
+    for (int i = 0; i < side->n; i++) {
+        const struct diff_op *op = &side->op[i];
+        bounds.of[i] = side->op[op->ring].rank == op->rank || is_recv(op->op)
+                           ? -1
+                           : bound_at(&bounds, &map, op->rank, side->op[op->ring].rank);
     }
-    return z;
+    return bounds;
 }
 
 /* Returns whether a message contradicts the clocks. */
-static bool measure_bounds(const struct side *s, const struct timeline_row *row, struct bounds *z) {
+static bool measure_bounds(const struct side *side, const struct timeline_row *row, struct bounds *bounds) {
     bool wrong = false;
-    for (int b = 0; b < z->n; b++)
-        z->at[b].least = INFINITY;
-    for (int i = 0; i < s->n; i++)
-        if (z->of[i] >= 0) {
-            double *least = &z->at[z->of[i]].least;
-            *least = fmin(*least, row[s->op[i].ring].end - row[i].start);
+    for (int b = 0; b < bounds->n; b++)
+        bounds->at[b].least = INFINITY;
+    for (int i = 0; i < side->n; i++)
+        if (bounds->of[i] >= 0) {
+            double *least = &bounds->at[bounds->of[i]].least;
+            *least = fmin(*least, row[side->op[i].ring].end - row[i].start);
             wrong |= *least < 0;
         }
     return wrong;
@@ -65,14 +66,14 @@ static bool measure_bounds(const struct side *s, const struct timeline_row *row,
 /* far[] becomes what may at most be added to each clock, from what it starts with; turned: subtracted. A bound says
  * that its from's clock is at most `least` ahead of its to's. Clocks that drift within the step can leave bounds that
  * contradict each other: as many rounds as there are ranks settle all that can be. */
-static void relax(const struct bounds *z, double *far, int ranks, bool turned) {
+static void relax(const struct bounds *bounds, double *far, int ranks, bool turned) {
     bool more = true;
     for (int round = 0; more && round < ranks; round++) {
         more = false;
-        for (const struct bound *b = z->at; b < z->at + z->n; b++) {
-            int tail = turned ? b->from : b->to, head = turned ? b->to : b->from;
-            if (far[tail] + b->least < far[head]) {
-                far[head] = far[tail] + b->least;
+        for (const struct bound *bound = bounds->at; bound < bounds->at + bounds->n; bound++) {
+            int tail = turned ? bound->from : bound->to, head = turned ? bound->to : bound->from;
+            if (far[tail] + bound->least < far[head]) {
+                far[head] = far[tail] + bound->least;
                 more = true;
             }
         }
@@ -80,58 +81,58 @@ static void relax(const struct bounds *z, double *far, int ranks, bool turned) {
 }
 
 /* What is added to each clock, in shift[]. Returns how wrong that can be at most; INFINITY: not known. */
-static double find_shifts(const struct bounds *z, int ranks, double *shift, double *most, double *least) {
+static double find_shifts(const struct bounds *bounds, int ranks, double *shift, double *most, double *least) {
     double error = 0;
     for (int r = 0; r < ranks; r++) {
         most[r] = least[r] = r ? INFINITY : 0;
         shift[r] = 0;
     }
-    relax(z, most, ranks, false);
-    relax(z, least, ranks, true);
+    relax(bounds, most, ranks, false);
+    relax(bounds, least, ranks, true);
     for (int r = 0; r < ranks; r++)
         error = fmax(error, (most[r] + least[r]) / 2);
     if (isinf(error)) /* some ranks do not hear from all: no clock is put ahead, and as few back as can be */
-        relax(z, shift, ranks, false);
+        relax(bounds, shift, ranks, false);
     for (int r = 0; r < ranks && !isinf(error); r++)
         shift[r] = (most[r] - least[r]) / 2;
     return error;
 }
 
-static void set_clocks(struct side *s, struct timeline_rows *t) {
-    struct bounds z = bounds_of(s);
-    int W = s->workers, K = t->nsteps;
+static void set_clocks(struct side *side, struct timeline_rows *rows) {
+    struct bounds bounds = bounds_of(side);
+    int W = side->workers, K = rows->nsteps;
     double *shift = NEW(double, W), *most = NEW(double, W), *least = NEW(double, W), *all = NEW(double, K *W);
     for (int k = 0; k < K; k++) {
-        struct timeline_row *row = &t->row[(size_t)k * (size_t)t->n];
-        if (!measure_bounds(s, row, &z))
+        struct timeline_row *row = &rows->row[(size_t)k * (size_t)rows->n];
+        if (!measure_bounds(side, row, &bounds))
             continue;
-        s->clock = s->clock ? s->clock : NEW(double, W);
-        s->clock_error = fmax(s->clock_error, find_shifts(&z, W, shift, most, least));
-        for (int i = 0; i < t->n; i++) {
+        side->clock = side->clock ? side->clock : NEW(double, W);
+        side->clock_error = fmax(side->clock_error, find_shifts(&bounds, W, shift, most, least));
+        for (int i = 0; i < rows->n; i++) {
             row[i].start += shift[row[i].rank];
             row[i].end += shift[row[i].rank];
         }
         for (int r = 0; r < W; r++)
             all[r * K + k] = shift[r];
     }
-    for (int r = 0; s->clock && r < W; r++)
-        s->clock[r] = median_of(&all[r * K], K);
+    for (int r = 0; side->clock && r < W; r++)
+        side->clock[r] = median_of(&all[r * K], K);
 }
 
 /* What a rank waits for the others before a message is no part of it: it begins when all its ends have come. */
-static void begin_together(const struct side *s, const struct timeline_rows *t) {
-    for (int o = 0; o < s->n; o++) {
-        if (!side_leads(s, o))
+static void begin_together(const struct side *side, const struct timeline_rows *rows) {
+    for (int o = 0; o < side->n; o++) {
+        if (!side_leads(side, o))
             continue;
-        for (int k = 0; k < t->nsteps; k++) {
-            struct timeline_row *row = &t->row[(size_t)k * (size_t)t->n];
+        for (int k = 0; k < rows->nsteps; k++) {
+            struct timeline_row *row = &rows->row[(size_t)k * (size_t)rows->n];
             double begin = row[o].start;
-            for (int i = s->op[o].ring; i != o; i = s->op[i].ring)
+            for (int i = side->op[o].ring; i != o; i = side->op[i].ring)
                 begin = fmax(begin, row[i].start);
             int i = o;
             do {
                 row[i].start = fmin(begin, row[i].end);
-                i = s->op[i].ring;
+                i = side->op[i].ring;
             } while (i != o);
         }
     }
@@ -145,34 +146,34 @@ double median_of(double *x, int n) {
 }
 
 /* Times from the beginning of each step. */
-static void start_steps_at_0(struct side *s, const struct timeline_rows *t) {
-    s->begin = NEW(double, t->nsteps);
-    for (int k = 0; k < t->nsteps; k++) {
-        struct timeline_row *row = &t->row[(size_t)k * (size_t)t->n];
+static void start_steps_at_0(struct side *side, const struct timeline_rows *rows) {
+    side->begin = NEW(double, rows->nsteps);
+    for (int k = 0; k < rows->nsteps; k++) {
+        struct timeline_row *row = &rows->row[(size_t)k * (size_t)rows->n];
         double begin = INFINITY;
-        for (int i = 0; i < t->n; i++)
+        for (int i = 0; i < rows->n; i++)
             begin = fmin(begin, row[i].start);
-        for (int i = 0; i < t->n; i++) {
+        for (int i = 0; i < rows->n; i++) {
             row[i].start -= begin;
             row[i].end -= begin;
         }
-        s->begin[k] = begin;
+        side->begin[k] = begin;
     }
 }
 
-void side_steps(struct side *s, struct timeline_rows *t) {
-    s->steps = t;
-    s->unit = "s";
-    set_clocks(s, t);
-    start_steps_at_0(s, t);
-    begin_together(s, t);
-    double *start = NEW(double, t->nsteps), *end = NEW(double, t->nsteps);
-    for (int i = 0; i < s->n; i++) {
-        for (int k = 0; k < t->nsteps; k++) {
-            start[k] = t->row[(size_t)k * (size_t)t->n + (size_t)i].start;
-            end[k] = t->row[(size_t)k * (size_t)t->n + (size_t)i].end;
+void side_steps(struct side *side, struct timeline_rows *rows) {
+    side->steps = rows;
+    side->unit = "s";
+    set_clocks(side, rows);
+    start_steps_at_0(side, rows);
+    begin_together(side, rows);
+    double *start = NEW(double, rows->nsteps), *end = NEW(double, rows->nsteps);
+    for (int i = 0; i < side->n; i++) {
+        for (int k = 0; k < rows->nsteps; k++) {
+            start[k] = rows->row[(size_t)k * (size_t)rows->n + (size_t)i].start;
+            end[k] = rows->row[(size_t)k * (size_t)rows->n + (size_t)i].end;
         }
-        s->start[i] = median_of(start, t->nsteps);
-        s->end[i] = median_of(end, t->nsteps);
+        side->start[i] = median_of(start, rows->nsteps);
+        side->end[i] = median_of(end, rows->nsteps);
     }
 }

@@ -18,27 +18,27 @@ struct samples {
 };
 
 /* Collects the durations of all operations of each group, in all steps. */
-static void collect(const struct side *s, struct samples *z) {
-    int K = side_nsteps(s);
-    z->at = NEW(size_t, z->n + 1);
-    for (int i = 0; i < s->n; i++)
-        if (z->of[i] >= 0)
-            z->at[z->of[i] + 1] += (size_t)K;
-    for (int g = 0; g < z->n; g++)
-        z->at[g + 1] += z->at[g];
-    size_t *next = NEW(size_t, z->n + 1);
-    for (int g = 0; g < z->n; g++)
-        next[g] = z->at[g];
-    z->x = NEW(double, z->at[z->n]);
-    for (int i = 0; i < s->n; i++)
-        if (z->of[i] >= 0) {
-            diff_sample(s, i, false, &z->x[next[z->of[i]]]);
-            next[z->of[i]] += (size_t)K;
+static void collect(const struct side *side, struct samples *samples) {
+    int K = side_nsteps(side);
+    samples->at = NEW(size_t, samples->n + 1);
+    for (int i = 0; i < side->n; i++)
+        if (samples->of[i] >= 0)
+            samples->at[samples->of[i] + 1] += (size_t)K;
+    for (int g = 0; g < samples->n; g++)
+        samples->at[g + 1] += samples->at[g];
+    size_t *next = NEW(size_t, samples->n + 1);
+    for (int g = 0; g < samples->n; g++)
+        next[g] = samples->at[g];
+    samples->x = NEW(double, samples->at[samples->n]);
+    for (int i = 0; i < side->n; i++)
+        if (samples->of[i] >= 0) {
+            diff_sample(side, i, false, &samples->x[next[samples->of[i]]]);
+            next[samples->of[i]] += (size_t)K;
         }
 }
 
-static double middle(const struct samples *z, int g) {
-    return median_of(&z->x[z->at[g]], (int)(z->at[g + 1] - z->at[g]));
+static double middle(const struct samples *samples, int g) {
+    return median_of(&samples->x[samples->at[g]], (int)(samples->at[g + 1] - samples->at[g]));
 }
 
 /* What was measured is not known to more than six digits. */
@@ -51,23 +51,23 @@ static const char *measured_text(double x, char buf[32]) {
 
 /* ---- jobs ---- */
 
-static void put_jobs(struct text *t, const struct side *s, int stages) {
-    struct samples z = {.of = NEW(int32_t, s->n), .n = NOPS * stages};
+static void put_jobs(struct text *t, const struct side *side, int stages) {
+    struct samples samples = {.of = NEW(int32_t, side->n), .n = NOPS * stages};
     char buf[32];
-    for (int i = 0; i < s->n; i++)
-        z.of[i] = has_cost(s->op[i].op) ? s->op[i].op * stages + s->op[i].stage : -1;
-    collect(s, &z);
+    for (int i = 0; i < side->n; i++)
+        samples.of[i] = has_cost(side->op[i].op) ? side->op[i].op * stages + side->op[i].stage : -1;
+    collect(side, &samples);
     put(t, "local seconds = {\n");
     for (int op = 0; op < NOPS; op++) {
         bool any = false;
         for (int g = op * stages; g < (op + 1) * stages; g++)
-            any |= z.at[g] < z.at[g + 1];
+            any |= samples.at[g] < samples.at[g + 1];
         if (!any)
             continue;
         put(t, "  %s = { ", op_name[op]);
         for (int g = op * stages; g < (op + 1) * stages; g++)
-            if (z.at[g] < z.at[g + 1])
-                put(t, "[%d] = %s, ", g - op * stages, measured_text(middle(&z, g), buf));
+            if (samples.at[g] < samples.at[g + 1])
+                put(t, "[%d] = %s, ", g - op * stages, measured_text(middle(&samples, g), buf));
         put(t, "},\n");
     }
     put(t, "}\n");
@@ -104,107 +104,108 @@ struct points {
     size_t cap;
 };
 
-static void add_point(struct points *z, struct point p) {
-    GROW(z->at, z->cap, (size_t)z->n + 1);
-    z->at[z->n++] = p;
+static void add_point(struct points *points, struct point point) {
+    GROW(points->at, points->cap, (size_t)points->n + 1);
+    points->at[points->n++] = point;
 }
 
 /* A reduction over its ring of ranks, ascending; side's own ring goes the other way after the first. */
-static void add_ring(struct points *z, const struct side *s, int first, double took) {
-    int members = 1, from = s->op[first].rank;
-    for (int k = s->op[first].ring; k != first; k = s->op[k].ring)
+static void add_ring(struct points *points, const struct side *side, int first, double took) {
+    int members = 1, from = side->op[first].rank;
+    for (int k = side->op[first].ring; k != first; k = side->op[k].ring)
         members++;
-    struct point p = {
-        .bytes = (s->op[first].bytes + members - 1) / members, .took = took / (2 * (members - 1)), .ring = true};
-    p.to = from;
-    for (int k = s->op[first].ring; k != first; k = s->op[k].ring) {
-        p.from = s->op[k].rank;
-        add_point(z, p);
-        p.to = p.from;
+    struct point point = {
+        .bytes = (side->op[first].bytes + members - 1) / members, .took = took / (2 * (members - 1)), .ring = true};
+    point.to = from;
+    for (int k = side->op[first].ring; k != first; k = side->op[k].ring) {
+        point.from = side->op[k].rank;
+        add_point(points, point);
+        point.to = point.from;
     }
-    p.from = from;
-    add_point(z, p);
+    point.from = from;
+    add_point(points, point);
 }
 
 /* One point per message and per step of a ring, with the median over the measured steps. */
-static struct points points_of(const struct side *s) {
-    struct points z = {0};
-    double *took = NEW(double, side_nsteps(s));
-    for (int i = 0; i < s->n; i++) {
-        const struct diff_op *o = &s->op[i];
-        bool reduces = is_group(o->op) && side_leads(s, i);
-        if (o->bytes <= 0 || !(reduces || is_recv(o->op)))
+static struct points points_of(const struct side *side) {
+    struct points points = {0};
+    double *took = NEW(double, side_nsteps(side));
+    for (int i = 0; i < side->n; i++) {
+        const struct diff_op *op = &side->op[i];
+        bool reduces = is_group(op->op) && side_leads(side, i);
+        if (op->bytes <= 0 || !(reduces || is_recv(op->op)))
             continue;
-        diff_sample(s, i, false, took);
-        double t = median_of(took, side_nsteps(s));
+        diff_sample(side, i, false, took);
+        double t = median_of(took, side_nsteps(side));
         if (reduces)
-            add_ring(&z, s, i, t);
+            add_ring(&points, side, i, t);
         else
-            add_point(&z, (struct point){o->peer, o->rank, o->bytes, t, false});
+            add_point(&points, (struct point){op->peer, op->rank, op->bytes, t, false});
     }
-    qsort(z.at, (size_t)z.n, sizeof *z.at, by_link);
-    return z;
+    qsort(points.at, (size_t)points.n, sizeof *points.at, by_link);
+    return points;
 }
 
 /* Theil's line through points of ascending sizes: each of the lower half with its like in the upper half. */
-static struct line line_of(const struct point *p, int n) {
-    struct line l = {p->from, p->to, 0, INFINITY};
+static struct line line_of(const struct point *point, int n) {
+    struct line line = {point->from, point->to, 0, INFINITY};
     int slopes = n / 2;
     double *slope = NEW(double, slopes), *rest = NEW(double, n);
     for (int a = 0; a < slopes; a++) {
-        const struct point *low = &p[a], *high = &p[a + n - slopes];
+        const struct point *low = &point[a], *high = &point[a + n - slopes];
         slope[a] = (high->took - low->took) / (double)(high->bytes - low->bytes);
     }
     double per_byte = slopes ? median_of(slope, slopes) : 0;
     for (int a = 0; a < n; a++)
-        rest[a] = p[a].took - per_byte * (double)p[a].bytes;
-    l.latency = median_of(rest, n);
-    if (slopes && per_byte > 0 && l.latency >= 0) {
-        l.bandwidth = 1 / per_byte;
-        return l;
+        rest[a] = point[a].took - per_byte * (double)point[a].bytes;
+    line.latency = median_of(rest, n);
+    if (slopes && per_byte > 0 && line.latency >= 0) {
+        line.bandwidth = 1 / per_byte;
+        return line;
     }
     for (int a = 0; a < n; a++) /* one size, or sizes that do not matter: what they take together, as bytes */
-        rest[a] = p[a].took / (double)p[a].bytes;
+        rest[a] = point[a].took / (double)point[a].bytes;
     double each = median_of(rest, n);
-    l.latency = 0;
-    l.bandwidth = each > 0 ? 1 / each : INFINITY;
-    return l;
+    line.latency = 0;
+    line.bandwidth = each > 0 ? 1 / each : INFINITY;
+    return line;
 }
 
 /* The points of one link from p on, up to end: those of messages, or where there are none those of rings, of which each
  * size becomes one point. Returns how many there are, at out. */
-static int sizes_of(const struct point *p, const struct point *end, struct point *out) {
-    double *took = NEW(double, end - p);
+static int sizes_of(const struct point *point, const struct point *end, struct point *out) {
+    double *took = NEW(double, end - point);
     int sizes = 0;
-    bool ring = p->ring;
-    while (p < end && p->ring == ring) {
+    bool ring = point->ring;
+    while (point < end && point->ring == ring) {
         int n = 0;
-        for (const struct point *same = p; p < end && p->ring == ring && p->bytes == same->bytes; p++)
-            took[n++] = p->took;
-        out[sizes] = p[-1];
+        for (const struct point *same = point; point < end && point->ring == ring && point->bytes == same->bytes;
+             point++)
+            took[n++] = point->took;
+        out[sizes] = point[-1];
         out[sizes++].took = median_of(took, n);
     }
     return sizes;
 }
 
-static struct line *lines_of(const struct point *p, int n, int *count) {
+static struct line *lines_of(const struct point *point, int n, int *count) {
     struct line *line = NEW(struct line, n);
     struct point *size = NEW(struct point, n);
     int lines = 0;
-    for (const struct point *end = p + n, *next; p < end; p = next) {
-        for (next = p; next < end && next->from == p->from && next->to == p->to; next++)
+    for (const struct point *end = point + n, *next; point < end; point = next) {
+        for (next = point; next < end && next->from == point->from && next->to == point->to; next++)
             ;
-        line[lines++] = line_of(size, sizes_of(p, next, size));
+        line[lines++] = line_of(size, sizes_of(point, next, size));
     }
     *count = lines;
     return line;
 }
 
 /* Links that nothing went over get the medians of the others: better than free. */
-static void put_links(struct text *t, const struct side *s) {
+static void put_links(struct text *t, const struct side *side) {
     int lines;
-    struct points p = points_of(s);
-    const struct line *line = lines_of(p.at, p.n, &lines);
+    struct points points = points_of(side);
+    const struct line *line = lines_of(points.at, points.n, &lines);
     double *latency = NEW(double, lines + 1), *bandwidth = NEW(double, lines + 1);
     char a[32], b[32];
     if (!lines)
@@ -223,43 +224,43 @@ static void put_links(struct text *t, const struct side *s) {
 /* ---- the script ---- */
 
 /* By which what was not measured goes: FLOP of all jobs by their seconds. 0: the prediction does not say its FLOP. */
-static double flops_of(const struct diff *d, const struct side *measured, const struct side *predicted) {
+static double flops_of(const struct diff *diff, const struct side *measured, const struct side *predicted) {
     double was = 0, is = 0;
-    if (d->rate > 0)
-        return strcmp(predicted->unit, "FLOP") == 0 ? 1 / d->rate : 0;
+    if (diff->rate > 0)
+        return strcmp(predicted->unit, "FLOP") == 0 ? 1 / diff->rate : 0;
     for (int i = 0; predicted->flops > 0 && i < measured->n; i++) {
-        const struct diff_op *o = &measured->op[i];
-        if (!is_job(o->op) || !diff_compares(o))
+        const struct diff_op *op = &measured->op[i];
+        if (!is_job(op->op) || !diff_compares(op))
             continue;
         is += measured->end[i] - measured->start[i];
-        was += predicted->end[o->match] - predicted->start[o->match];
+        was += predicted->end[op->match] - predicted->start[op->match];
     }
     return is > 0 ? predicted->flops * was / is : 0;
 }
 
-void emit_fit(struct text *t, const struct diff *d) {
-    const struct side *s = d->side[d->side[1]->steps != NULL], *other = d->side[s == d->side[0]];
+void emit_fit(struct text *t, const struct diff *diff) {
+    const struct side *side = diff->side[diff->side[1]->steps != NULL], *other = diff->side[side == diff->side[0]];
     int stages = 0, sets = 0;
     char buf[32];
-    if (!s->steps)
-        die("--fit: neither %s nor %s is measured; `pianola run --timeline FILE` measures", d->side[0]->name,
-            d->side[1]->name);
-    for (int i = 0; i < s->n; i++) { /* sets of weights: the stages', and of a tied model the table's */
-        if (s->op[i].stage >= s->n)
-            die("--fit: %s has a row of stage %d, but %d operations only", s->name, s->op[i].stage, s->n);
-        if (s->op[i].op == OP_F && s->op[i].stage >= stages)
-            stages = s->op[i].stage + 1;
-        if (has_cost(s->op[i].op) && s->op[i].stage >= sets)
-            sets = s->op[i].stage + 1;
+    if (!side->steps)
+        die("--fit: neither %s nor %s is measured; `pianola run --timeline FILE` measures", diff->side[0]->name,
+            diff->side[1]->name);
+    for (int i = 0; i < side->n; i++) { /* sets of weights: the stages', and of a tied model the table's */
+        if (side->op[i].stage >= side->n)
+            die("--fit: %s has a row of stage %d, but %d operations only", side->name, side->op[i].stage, side->n);
+        if (side->op[i].op == OP_F && side->op[i].stage >= stages)
+            stages = side->op[i].stage + 1;
+        if (has_cost(side->op[i].op) && side->op[i].stage >= sets)
+            sets = side->op[i].stage + 1;
     }
-    put(t, "-- Costs as measured, medians of %d steps of %s; for --cluster.\n", side_nsteps(s), tame(s->name));
-    put_jobs(t, s, sets);
+    put(t, "-- Costs as measured, medians of %d steps of %s; for --cluster.\n", side_nsteps(side), tame(side->name));
+    put_jobs(t, side, sets);
     size_t before = t->n;
-    put_links(t, s);
+    put_links(t, side);
     bool links = t->n > before;
     put(t, "\nreturn cluster {\n  stages = %d,\n  cost = function(s, op) return seconds[op] and seconds[op][s] end,\n",
         stages);
-    double flops = flops_of(d, s, other);
+    double flops = flops_of(diff, side, other);
     if (flops > 0)
         put(t, "  flops = %s,\n", measured_text(flops, buf));
     if (links)

@@ -16,41 +16,42 @@ struct grouping {
 static double quantile(const double *x, int n, double share) { return x[(int)(share * (n - 1) + 0.5)]; }
 
 /* Adds each step's durations of the groups: sum[g * steps + k]. */
-static double *sums(const struct diff *d, int side, const struct grouping *z) {
-    const struct side *a = d->side[0], *s = d->side[side];
+static double *sums(const struct diff *diff, int side, const struct grouping *grouping) {
+    const struct side *a = diff->side[0], *s = diff->side[side];
     int steps = side_nsteps(s);
-    double *sum = NEW(double, z->n *steps), *one = NEW(double, steps);
+    double *sum = NEW(double, grouping->n *steps), *one = NEW(double, steps);
     for (int i = 0; i < a->n; i++) {
-        if (z->of[i] < 0 || !diff_compares(&a->op[i]))
+        if (grouping->of[i] < 0 || !diff_compares(&a->op[i]))
             continue;
         diff_sample(s, side ? a->op[i].match : i, false, one);
         for (int k = 0; k < steps; k++)
-            sum[z->of[i] * steps + k] += one[k];
+            sum[grouping->of[i] * steps + k] += one[k];
     }
     return sum;
 }
 
-static void add_all(const struct diff *d, const struct grouping *z, struct diff_group *group, double *ratio) {
-    const struct side *a = d->side[0], *b = d->side[1];
-    int32_t *at = NEW(int32_t, z->n + 1); /* the ratios of group g go to ratio[at[g] ..) */
+static void add_all(const struct diff *diff, const struct grouping *grouping, struct diff_group *group, double *ratio) {
+    const struct side *a = diff->side[0], *b = diff->side[1];
+    int32_t *at = NEW(int32_t, grouping->n + 1); /* the ratios of group g go to ratio[at[g] ..) */
     for (int i = 0; i < a->n; i++)
-        if (z->of[i] >= 0)
-            at[z->of[i] + 1]++;
-    for (int g = 0; g < z->n; g++)
+        if (grouping->of[i] >= 0)
+            at[grouping->of[i] + 1]++;
+    for (int g = 0; g < grouping->n; g++)
         at[g + 1] += at[g];
     for (int i = 0; i < a->n; i++) {
-        const struct diff_op *x = &a->op[i];
-        if (z->of[i] < 0 || !diff_compares(x))
+        const struct diff_op *op = &a->op[i];
+        if (grouping->of[i] < 0 || !diff_compares(op))
             continue;
-        struct diff_group *g = &group[z->of[i]];
-        double in_a = (double)diff_took(a, x) * d->tick, in_b = (double)diff_took(b, &b->op[x->match]) * d->tick;
-        g->longer += x->longer;
+        struct diff_group *g = &group[grouping->of[i]];
+        double in_a = (double)diff_took(a, op) * diff->tick,
+               in_b = (double)diff_took(b, &b->op[op->match]) * diff->tick;
+        g->longer += op->longer;
         g->a += in_a;
         g->b += in_b;
         if (in_a > 0)
-            ratio[at[z->of[i]] + g->n++] = in_b / in_a;
+            ratio[at[grouping->of[i]] + g->n++] = in_b / in_a;
     }
-    for (int g = 0; g < z->n; g++) {
+    for (int g = 0; g < grouping->n; g++) {
         struct diff_group *k = &group[g];
         if (!k->n)
             continue;
@@ -61,13 +62,13 @@ static void add_all(const struct diff *d, const struct grouping *z, struct diff_
 }
 
 /* The groups of which something changed, at *out. */
-static int make_groups(const struct diff *d, const struct grouping *z, struct diff_group **out) {
-    struct diff_group *group = *out = NEW(struct diff_group, z->n);
-    int n[2] = {side_nsteps(d->side[0]), side_nsteps(d->side[1])}, kept = 0;
-    double *sum[2] = {sums(d, 0, z), sums(d, 1, z)};
-    add_all(d, z, group, NEW(double, d->side[0]->n));
-    for (int g = 0; g < z->n; g++) {
-        group[g].name = z->name[g];
+static int make_groups(const struct diff *diff, const struct grouping *grouping, struct diff_group **out) {
+    struct diff_group *group = *out = NEW(struct diff_group, grouping->n);
+    int n[2] = {side_nsteps(diff->side[0]), side_nsteps(diff->side[1])}, kept = 0;
+    double *sum[2] = {sums(diff, 0, grouping), sums(diff, 1, grouping)};
+    add_all(diff, grouping, group, NEW(double, diff->side[0]->n));
+    for (int g = 0; g < grouping->n; g++) {
+        group[g].name = grouping->name[g];
         group[g].p = diff_p(sum[0] + g * n[0], n[0], sum[1] + g * n[1], n[1]);
         if (group[g].longer)
             group[kept++] = group[g];
@@ -75,52 +76,52 @@ static int make_groups(const struct diff *d, const struct grouping *z, struct di
     return kept;
 }
 
-static struct grouping by_kind(const struct side *s) {
-    struct grouping z = {NEW(int32_t, s->n), NOPS, NEW(const char *, NOPS)};
+static struct grouping by_kind(const struct side *side) {
+    struct grouping grouping = {NEW(int32_t, side->n), NOPS, NEW(const char *, NOPS)};
     for (int op = 0; op < NOPS; op++)
-        z.name[op] = op_name[op];
-    for (int i = 0; i < s->n; i++)
-        z.of[i] = s->op[i].op;
-    return z;
+        grouping.name[op] = op_name[op];
+    for (int i = 0; i < side->n; i++)
+        grouping.of[i] = side->op[i].op;
+    return grouping;
 }
 
 /* A message belongs to the link it comes over, by its RECV, which lasts from its SEND's begin; a reduction to its
  * group's lane. */
-static struct grouping by_link(const struct side *s) {
-    struct grouping z = {NEW(int32_t, s->n), 0, NEW(const char *, s->n)};
-    struct map map = map_new((size_t)s->n);
-    int32_t *first = NEW(int32_t, s->n); /* of each link */
-    for (int i = 0; i < s->n; i++) {
-        const struct diff_op *o = &s->op[i];
+static struct grouping by_link(const struct side *side) {
+    struct grouping grouping = {NEW(int32_t, side->n), 0, NEW(const char *, side->n)};
+    struct map map = map_new((size_t)side->n);
+    int32_t *first = NEW(int32_t, side->n); /* of each link */
+    for (int i = 0; i < side->n; i++) {
+        const struct diff_op *o = &side->op[i];
         bool reduces = is_group(o->op);
-        z.of[i] = -1;
+        grouping.of[i] = -1;
         if (!reduces && !is_recv(o->op))
             continue;
         uint64_t hash = hash_add(1, o->peer);
-        for (const char *c = reduces ? s->lane[o->lane].name : ""; *c; c++)
+        for (const char *c = reduces ? side->lane[o->lane].name : ""; *c; c++)
             hash = hash_add(hash, *c);
         hash = reduces ? hash : hash_add(hash, o->rank);
         uint32_t at = map_start(&map, hash);
-        for (int k; (k = map.slot[at] - 1) >= 0 && z.of[i] < 0;) {
-            const struct diff_op *f = &s->op[first[k]];
-            if (reduces ? is_group(f->op) && !strcmp(s->lane[f->lane].name, s->lane[o->lane].name)
+        for (int k; (k = map.slot[at] - 1) >= 0 && grouping.of[i] < 0;) {
+            const struct diff_op *f = &side->op[first[k]];
+            if (reduces ? is_group(f->op) && !strcmp(side->lane[f->lane].name, side->lane[o->lane].name)
                         : !is_group(f->op) && f->rank == o->rank && f->peer == o->peer)
-                z.of[i] = k;
+                grouping.of[i] = k;
             else
                 at = map_next(&map, at);
         }
-        if (z.of[i] >= 0)
+        if (grouping.of[i] >= 0)
             continue;
-        z.name[z.n] = reduces ? s->lane[o->lane].name : format("%d to %d", o->peer, o->rank);
-        first[z.n] = i;
-        z.of[i] = z.n++;
-        map.slot[at] = z.n;
+        grouping.name[grouping.n] = reduces ? side->lane[o->lane].name : format("%d to %d", o->peer, o->rank);
+        first[grouping.n] = i;
+        grouping.of[i] = grouping.n++;
+        map.slot[at] = grouping.n;
     }
-    return z;
+    return grouping;
 }
 
-void diff_groups(struct diff *d) {
-    struct grouping kinds = by_kind(d->side[0]), links = by_link(d->side[0]);
-    d->nkinds = make_groups(d, &kinds, &d->kind);
-    d->nlinks = make_groups(d, &links, &d->link);
+void diff_groups(struct diff *diff) {
+    struct grouping kinds = by_kind(diff->side[0]), links = by_link(diff->side[0]);
+    diff->nkinds = make_groups(diff, &kinds, &diff->kind);
+    diff->nlinks = make_groups(diff, &links, &diff->link);
 }

@@ -9,62 +9,62 @@ static void put_pair(struct text *t, const char *key, bool in_a, double a, bool 
         in_b ? number(b, y) : "null", in_a && in_b ? number(b - a, delta) : "null");
 }
 
-static void put_place(struct text *t, const struct side *s, const struct diff_op *o) {
-    put(t, "\"rank\": %d, \"lane\": \"%s\"", o->rank, s->lane[o->lane].name);
+static void put_place(struct text *t, const struct side *side, const struct diff_op *op) {
+    put(t, "\"rank\": %d, \"lane\": \"%s\"", op->rank, side->lane[op->lane].name);
 }
 
-static void put_time(struct text *t, const char *key, int64_t ticks, const struct diff *d) {
+static void put_time(struct text *t, const char *key, int64_t ticks, const struct diff *diff) {
     char buf[32];
-    put(t, ", \"%s\": %s", key, number((double)ticks * d->tick, buf));
+    put(t, ", \"%s\": %s", key, number((double)ticks * diff->tick, buf));
 }
 
-static void put_members(struct text *t, const struct diff *d, enum diff_class class) {
+static void put_members(struct text *t, const struct diff *diff, enum diff_class class) {
     static const char *const key[NCLASSES] = {"only_a", "only_b", "split", "moved", "reordered", "longer"};
-    const struct side *s = d->side[class == ONLY_B], *b = d->side[1];
+    const struct side *s = diff->side[class == ONLY_B], *b = diff->side[1];
     put(t, ",\n  \"%s\": [", key[class]);
     for (int i = 0, n = 0; i < s->n; i++) {
-        const struct diff_op *o = &s->op[i], *other = class >= MOVED && o->match >= 0 ? &b->op[o->match] : NULL;
-        if (!diff_has(o, class))
+        const struct diff_op *op = &s->op[i], *other = class >= MOVED && op->match >= 0 ? &b->op[op->match] : NULL;
+        if (!diff_has(op, class))
             continue;
-        put(t, "%s\n    { \"op\": \"%s\", ", n++ ? "," : "", diff_op_name(o));
-        put_place(t, s, o);
+        put(t, "%s\n    { \"op\": \"%s\", ", n++ ? "," : "", diff_op_name(op));
+        put_place(t, s, op);
         if (class == SPLIT)
-            put(t, o->op == OP_B ? ", \"is\": [\"%s\", \"%s\"]" : ", \"is\": [\"%s\"]",
-                job_name(o->stage, o->batch, o->op == OP_B ? OP_I : OP_B), job_name(o->stage, o->batch, OP_W));
+            put(t, op->op == OP_B ? ", \"is\": [\"%s\", \"%s\"]" : ", \"is\": [\"%s\"]",
+                job_name(op->stage, op->batch, op->op == OP_B ? OP_I : OP_B), job_name(op->stage, op->batch, OP_W));
         if (class == MOVED) {
             put(t, ", \"to\": { ");
             put_place(t, b, other);
             put(t, " }");
         }
         if (class == LONGER) {
-            put_time(t, "a", diff_took(s, o), d);
-            put_time(t, "b", diff_took(b, other), d);
+            put_time(t, "a", diff_took(s, op), diff);
+            put_time(t, "b", diff_took(b, other), diff);
         }
         put(t, " }");
     }
     put(t, "]");
 }
 
-static void put_roots(struct text *t, const struct diff *d) {
-    put(t, ",\n  \"shifted\": %d,\n  \"roots\": [", d->shifted);
-    for (int i = 0; i < d->nroots; i++) {
-        const struct root *r = &d->root[i];
-        const struct side *s = d->side[r->a < 0];
-        const struct diff_op *o = &s->op[r->a < 0 ? r->b : r->a];
-        put(t, "%s\n    { \"op\": \"%s\", ", i ? "," : "", diff_op_name(o));
-        put_place(t, s, o);
-        put_time(t, "shift", r->shift, d);
-        put(t, ", \"pushed\": %d, \"critical\": %s }", r->pushed, r->critical ? "true" : "false");
+static void put_roots(struct text *t, const struct diff *diff) {
+    put(t, ",\n  \"shifted\": %d,\n  \"roots\": [", diff->shifted);
+    for (int i = 0; i < diff->nroots; i++) {
+        const struct root *root = &diff->root[i];
+        const struct side *side = diff->side[root->a < 0];
+        const struct diff_op *op = &side->op[root->a < 0 ? root->b : root->a];
+        put(t, "%s\n    { \"op\": \"%s\", ", i ? "," : "", diff_op_name(op));
+        put_place(t, side, op);
+        put_time(t, "shift", root->shift, diff);
+        put(t, ", \"pushed\": %d, \"critical\": %s }", root->pushed, root->critical ? "true" : "false");
     }
     put(t, "]");
 }
 
-static void put_account(struct text *t, const struct diff *d) {
-    put(t, ",\n  \"account\": {\n    \"rank\": { \"a\": %d, \"b\": %d }", d->ends[0], d->ends[1]);
+static void put_account(struct text *t, const struct diff *diff) {
+    put(t, ",\n  \"account\": {\n    \"rank\": { \"a\": %d, \"b\": %d }", diff->ends[0], diff->ends[1]);
     for (int k = 0; k < NACCOUNTS; k++) {
         put(t, ",\n");
-        put_pair(t, account_name[k], true, (double)d->account[0][k] * d->tick, true,
-                 (double)d->account[1][k] * d->tick);
+        put_pair(t, account_name[k], true, (double)diff->account[0][k] * diff->tick, true,
+                 (double)diff->account[1][k] * diff->tick);
     }
     put(t, "\n  }");
 }
@@ -93,52 +93,52 @@ static void put_groups(struct text *t, const char *key, const char *name, const 
 
 /* Of each side, its steps and what was added to its ranks' clocks, in seconds; null: it is predicted. An error that is
  * null is not known: some ranks do not hear from all. */
-static void put_measured(struct text *t, const struct diff *d) {
+static void put_measured(struct text *t, const struct diff *diff) {
     char x[32];
     put(t, ",\n  \"measured\": {");
     for (int k = 0; k < 2; k++) {
-        const struct side *s = d->side[k];
+        const struct side *side = diff->side[k];
         put(t, "%s\n    \"%c\": ", k ? "," : "", 'a' + k);
-        if (!s->steps) {
+        if (!side->steps) {
             put(t, "null");
             continue;
         }
-        put(t, "{ \"steps\": %d, \"clocks\": [", s->steps->nsteps);
-        for (int r = 0; r < s->workers; r++)
-            put(t, "%s%s", r ? ", " : "", number(s->clock ? s->clock[r] : 0, x));
-        put(t, "], \"clock_error\": %s }", number_or_null(s->clock_error, x));
+        put(t, "{ \"steps\": %d, \"clocks\": [", side->steps->nsteps);
+        for (int r = 0; r < side->workers; r++)
+            put(t, "%s%s", r ? ", " : "", number(side->clock ? side->clock[r] : 0, x));
+        put(t, "], \"clock_error\": %s }", number_or_null(side->clock_error, x));
     }
-    put(t, "\n  },\n  \"rate\": %s,\n  \"makespan_p\": ", d->rate > 0 ? number(d->rate, x) : "null");
-    put(t, "%s,\n  \"bubble_p\": ", isnan(d->p[F_MAKESPAN]) ? "null" : number(d->p[F_MAKESPAN], x));
-    put(t, "%s", isnan(d->p[F_BUBBLE]) ? "null" : number(d->p[F_BUBBLE], x));
+    put(t, "\n  },\n  \"rate\": %s,\n  \"makespan_p\": ", diff->rate > 0 ? number(diff->rate, x) : "null");
+    put(t, "%s,\n  \"bubble_p\": ", isnan(diff->p[F_MAKESPAN]) ? "null" : number(diff->p[F_MAKESPAN], x));
+    put(t, "%s", isnan(diff->p[F_BUBBLE]) ? "null" : number(diff->p[F_BUBBLE], x));
 }
 
-void emit_diff_json(struct text *t, const struct diff *d) {
+void emit_diff_json(struct text *t, const struct diff *diff) {
     put(t, "{\n  \"schema\": 1,\n  \"a\": ");
-    put_string(t, d->side[0]->name);
+    put_string(t, diff->side[0]->name);
     put(t, ",\n  \"b\": ");
-    put_string(t, d->side[1]->name);
-    put(t, ",\n  \"same\": %s,\n  \"unit\": ", diff_same(d) ? "true" : "false");
-    if (d->unit)
-        put_string(t, d->unit);
+    put_string(t, diff->side[1]->name);
+    put(t, ",\n  \"same\": %s,\n  \"unit\": ", diff_same(diff) ? "true" : "false");
+    if (diff->unit)
+        put_string(t, diff->unit);
     else
         put(t, "null");
     put(t, ",\n  \"figures\": {\n");
     for (int f = 0; f < NFIGURES; f++) {
         double a, b;
-        bool in_a = diff_figure(d, f, 0, &a), in_b = diff_figure(d, f, 1, &b);
+        bool in_a = diff_figure(diff, f, 0, &a), in_b = diff_figure(diff, f, 1, &b);
         put_pair(t, figure_name[f], in_a, a, in_b, b);
         put(t, f + 1 < NFIGURES ? ",\n" : "\n  }");
     }
     for (int c = 0; c < NCLASSES; c++)
-        put_members(t, d, (enum diff_class)c);
-    put(t, ",\n  \"rewired\": %s", d->rewired ? "true" : "false");
-    if (d->tick > 0) {
-        put_account(t, d);
-        put_roots(t, d);
-        put_groups(t, "durations", "op", d->kind, d->nkinds);
-        put_groups(t, "links", "link", d->link, d->nlinks);
-        put_measured(t, d);
+        put_members(t, diff, (enum diff_class)c);
+    put(t, ",\n  \"rewired\": %s", diff->rewired ? "true" : "false");
+    if (diff->tick > 0) {
+        put_account(t, diff);
+        put_roots(t, diff);
+        put_groups(t, "durations", "op", diff->kind, diff->nkinds);
+        put_groups(t, "links", "link", diff->link, diff->nlinks);
+        put_measured(t, diff);
     }
     put(t, "\n}\n");
 }

@@ -12,46 +12,46 @@ struct matcher {
     bool ranks; /* equal only on one rank */
 };
 
-static bool equal(const struct matcher *m, const struct diff_op *x, int nx, const struct diff_op *y, int ny) {
+static bool equal(const struct matcher *matcher, const struct diff_op *x, int nx, const struct diff_op *y, int ny) {
     return x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->peer == y->peer && nx == ny &&
-           (!m->ranks || x->rank == y->rank);
+           (!matcher->ranks || x->rank == y->rank);
 }
 
-static uint32_t place(const struct matcher *m, const struct diff_op *o, int nth) {
-    uint64_t h = hash_add(hash_add(hash_add(hash_add(1, o->op), o->stage), o->batch), o->peer);
-    return map_start(&m->map, hash_add(hash_add(h, nth), m->ranks ? o->rank : -1));
+static uint32_t place(const struct matcher *matcher, const struct diff_op *op, int nth) {
+    uint64_t h = hash_add(hash_add(hash_add(hash_add(1, op->op), op->stage), op->batch), op->peer);
+    return map_start(&matcher->map, hash_add(hash_add(h, nth), matcher->ranks ? op->rank : -1));
 }
 
-static bool is_left(const struct diff_op *o) { return o->match < 0 && !o->split; }
+static bool is_left(const struct diff_op *op) { return op->match < 0 && !op->split; }
 
 /* Puts what is left of a side into the map. */
-static void map_left(struct matcher *m, int side) {
-    const struct side *s = m->side[side];
-    m->map = map_new((size_t)s->n);
+static void map_left(struct matcher *matcher, int side) {
+    const struct side *s = matcher->side[side];
+    matcher->map = map_new((size_t)s->n);
     for (int i = 0; i < s->n; i++) {
         if (!is_left(&s->op[i]))
             continue;
-        uint32_t at = place(m, &s->op[i], m->nth[side][i]);
-        while (m->map.slot[at])
-            at = map_next(&m->map, at);
-        m->map.slot[at] = i + 1;
+        uint32_t at = place(matcher, &s->op[i], matcher->nth[side][i]);
+        while (matcher->map.slot[at])
+            at = map_next(&matcher->map, at);
+        matcher->map.slot[at] = i + 1;
     }
 }
 
 /* The equal of o, the nth such, in the side that is in the map; -1: none. */
-static int find(const struct matcher *m, int side, const struct diff_op *o, int nth) {
-    uint32_t at = place(m, o, nth);
-    for (int i; (i = m->map.slot[at] - 1) >= 0; at = map_next(&m->map, at))
-        if (equal(m, &m->side[side]->op[i], m->nth[side][i], o, nth))
+static int find(const struct matcher *matcher, int side, const struct diff_op *op, int nth) {
+    uint32_t at = place(matcher, op, nth);
+    for (int i; (i = matcher->map.slot[at] - 1) >= 0; at = map_next(&matcher->map, at))
+        if (equal(matcher, &matcher->side[side]->op[i], matcher->nth[side][i], op, nth))
             return i;
     return -1;
 }
 
-static void match_left(struct matcher *m) {
-    struct side *a = m->side[0], *b = m->side[1];
-    map_left(m, 0);
+static void match_left(struct matcher *matcher) {
+    struct side *a = matcher->side[0], *b = matcher->side[1];
+    map_left(matcher, 0);
     for (int j = 0; j < b->n; j++) {
-        int i = is_left(&b->op[j]) ? find(m, 0, &b->op[j], m->nth[1][j]) : -1;
+        int i = is_left(&b->op[j]) ? find(matcher, 0, &b->op[j], matcher->nth[1][j]) : -1;
         if (i < 0)
             continue;
         a->op[i].match = j;
@@ -60,39 +60,39 @@ static void match_left(struct matcher *m) {
 }
 
 /* Without the rank, what is left has other equals: they count anew, in the order of ranks and lanes. */
-static void renumber(struct matcher *m, int side) {
-    const struct side *s = m->side[side];
-    int32_t *nth = m->nth[side];
-    m->map = map_new((size_t)s->n);
+static void renumber(struct matcher *matcher, int side) {
+    const struct side *s = matcher->side[side];
+    int32_t *nth = matcher->nth[side];
+    matcher->map = map_new((size_t)s->n);
     for (int i = 0; i < s->n; i++) {
-        const struct diff_op *o = &s->op[i];
+        const struct diff_op *op = &s->op[i];
         int k;
-        if (!is_left(o))
+        if (!is_left(op))
             continue;
         nth[i] = 0;
-        uint32_t at = place(m, o, 0);
-        for (; (k = m->map.slot[at] - 1) >= 0; at = map_next(&m->map, at))
-            if (equal(m, &s->op[k], 0, o, 0)) {
+        uint32_t at = place(matcher, op, 0);
+        for (; (k = matcher->map.slot[at] - 1) >= 0; at = map_next(&matcher->map, at))
+            if (equal(matcher, &s->op[k], 0, op, 0)) {
                 nth[i] = nth[k] + 1;
                 break;
             }
-        m->map.slot[at] = i + 1;
+        matcher->map.slot[at] = i + 1;
     }
 }
 
 /* A B that is left and the other side's I and W of the same, left too: B and I are matched. Returns how many. */
-static int match_split(struct matcher *m, int whole) {
-    struct side *s = m->side[whole], *parts = m->side[!whole];
+static int match_split(struct matcher *matcher, int whole) {
+    struct side *side = matcher->side[whole], *parts = matcher->side[!whole];
     int n = 0;
-    map_left(m, !whole);
-    for (int j = 0; j < s->n; j++) {
-        struct diff_op *o = &s->op[j], x = *o;
+    map_left(matcher, !whole);
+    for (int j = 0; j < side->n; j++) {
+        struct diff_op *o = &side->op[j], x = *o;
         if (!is_left(o) || o->op != OP_B)
             continue;
         x.op = OP_I;
-        int i = find(m, !whole, &x, m->nth[whole][j]);
+        int i = find(matcher, !whole, &x, matcher->nth[whole][j]);
         x.op = OP_W;
-        int w = find(m, !whole, &x, m->nth[whole][j]);
+        int w = find(matcher, !whole, &x, matcher->nth[whole][j]);
         if (i < 0 || w < 0)
             continue;
         o->split = parts->op[i].split = parts->op[w].split = true;
@@ -130,8 +130,8 @@ static void mark_reordered(struct side *a, struct side *b, const int32_t *at, in
         b->op[a->op[at[i]].match].reordered = a->op[at[i]].reordered;
 }
 
-static void find_order(struct diff *d) {
-    struct side *a = d->side[0], *b = d->side[1];
+static void find_order(struct diff *diff) {
+    struct side *a = diff->side[0], *b = diff->side[1];
     int32_t *at = NEW(int32_t, a->n), *best = NEW(int32_t, a->n), *before = NEW(int32_t, a->n);
     for (int l = 0; l < a->nlanes; l++) {
         int n = 0;
@@ -140,120 +140,121 @@ static void find_order(struct diff *d) {
                 at[n++] = i;
         mark_reordered(a, b, at, n, best, before);
         for (int i = 0; i < n; i++)
-            d->reordered += a->op[at[i]].reordered;
+            diff->reordered += a->op[at[i]].reordered;
     }
 }
 
-static int32_t *numbers_of(const struct side *s) {
-    int32_t *nth = NEW(int32_t, s->n);
-    for (int i = 0; i < s->n; i++)
-        nth[i] = s->op[i].nth;
+static int32_t *numbers_of(const struct side *side) {
+    int32_t *nth = NEW(int32_t, side->n);
+    for (int i = 0; i < side->n; i++)
+        nth[i] = side->op[i].nth;
     return nth;
 }
 
-static int count_left(const struct side *s) {
+static int count_left(const struct side *side) {
     int n = 0;
-    for (int i = 0; i < s->n; i++)
-        n += is_left(&s->op[i]);
+    for (int i = 0; i < side->n; i++)
+        n += is_left(&side->op[i]);
     return n;
 }
 
-static void match_sides(struct diff *d) {
-    struct side *a = d->side[0], *b = d->side[1];
-    struct matcher m = {.side = {a, b}, .nth = {numbers_of(a), numbers_of(b)}, .ranks = true};
-    match_left(&m);
-    m.ranks = false;
-    renumber(&m, 0);
-    renumber(&m, 1);
-    match_left(&m);
-    d->split = match_split(&m, 0) + match_split(&m, 1);
+static void match_sides(struct diff *diff) {
+    struct side *a = diff->side[0], *b = diff->side[1];
+    struct matcher matcher = {.side = {a, b}, .nth = {numbers_of(a), numbers_of(b)}, .ranks = true};
+    match_left(&matcher);
+    matcher.ranks = false;
+    renumber(&matcher, 0);
+    renumber(&matcher, 1);
+    match_left(&matcher);
+    diff->split = match_split(&matcher, 0) + match_split(&matcher, 1);
     for (int i = 0; i < a->n; i++) {
         struct diff_op *x = &a->op[i], *y = x->match >= 0 ? &b->op[x->match] : NULL;
         if (!y)
             continue;
         x->moved = y->moved = x->rank != y->rank || strcmp(a->lane[x->lane].name, b->lane[y->lane].name) != 0;
-        d->moved += x->moved;
+        diff->moved += x->moved;
     }
-    d->only[0] = count_left(a);
-    d->only[1] = count_left(b);
-    find_order(d);
+    diff->only[0] = count_left(a);
+    diff->only[1] = count_left(b);
+    find_order(diff);
 }
 
-bool diff_compares(const struct diff_op *o) { return o->match >= 0 && !o->split; }
+bool diff_compares(const struct diff_op *op) { return op->match >= 0 && !op->split; }
 
 /* ---- time ---- */
 
-static void set_ticks(struct side *s, double tick) {
-    for (int i = 0; i < s->n; i++) {
-        s->op[i].start = llround(s->start[i] / tick);
-        s->op[i].end = llround(s->end[i] / tick);
-        s->makespan = s->op[i].end > s->makespan ? s->op[i].end : s->makespan;
+static void set_ticks(struct side *side, double tick) {
+    for (int i = 0; i < side->n; i++) {
+        side->op[i].start = llround(side->start[i] / tick);
+        side->op[i].end = llround(side->end[i] / tick);
+        side->makespan = side->op[i].end > side->makespan ? side->op[i].end : side->makespan;
     }
 }
 
 /* Of a compute lane, jobs of which some may overlap. */
-static int64_t work_of(const struct side *s, const struct diff_lane *l) {
+static int64_t work_of(const struct side *side, const struct diff_lane *lane) {
     int64_t work = 0, until = 0;
-    for (int i = l->first; i < l->first + l->n; i++) {
-        const struct diff_op *o = &s->op[i];
-        if (!is_job(o->op) || o->end <= until)
+    for (int i = lane->first; i < lane->first + lane->n; i++) {
+        const struct diff_op *op = &side->op[i];
+        if (!is_job(op->op) || op->end <= until)
             continue;
-        work += o->end - (o->start > until ? o->start : until);
-        until = o->end;
+        work += op->end - (op->start > until ? op->start : until);
+        until = op->end;
     }
     return work;
 }
 
 /* When a message began: a RECV's is its SEND's, a latency earlier. */
-int64_t diff_begin(const struct side *s, const struct diff_op *o) {
-    int64_t other = s->op[o->ring].start;
-    return is_recv(o->op) && other < o->start ? other : o->start;
+int64_t diff_begin(const struct side *side, const struct diff_op *op) {
+    int64_t other = side->op[op->ring].start;
+    return is_recv(op->op) && other < op->start ? other : op->start;
 }
 
-int64_t diff_took(const struct side *s, const struct diff_op *o) { return o->end - diff_begin(s, o); }
+int64_t diff_took(const struct side *side, const struct diff_op *op) { return op->end - diff_begin(side, op); }
 
-static void match_ticks(struct diff *d) {
+static void match_ticks(struct diff *diff) {
     double last = 0;
     for (int k = 0; k < 2; k++)
-        for (int i = 0; i < d->side[k]->n; i++)
-            last = fmax(last, d->side[k]->end[i]);
+        for (int i = 0; i < diff->side[k]->n; i++)
+            last = fmax(last, diff->side[k]->end[i]);
     int exponent;
     frexp(last, &exponent);
-    d->tick = last > 0 ? fmax(ldexp(1, exponent - 53), 0x1p-1074) : 1;
+    diff->tick = last > 0 ? fmax(ldexp(1, exponent - 53), 0x1p-1074) : 1;
     for (int k = 0; k < 2; k++) {
-        struct side *s = d->side[k];
-        set_ticks(s, d->tick);
-        for (int l = 0; l < s->nlanes; l++)
-            if (s->lane[l].kind == LANE_COMPUTE)
-                s->work += (double)work_of(s, &s->lane[l]);
+        struct side *side = diff->side[k];
+        set_ticks(side, diff->tick);
+        for (int l = 0; l < side->nlanes; l++)
+            if (side->lane[l].kind == LANE_COMPUTE)
+                side->work += (double)work_of(side, &side->lane[l]);
     }
     /* Sums of decimal fractions differ in their last bits by the order they are taken in: that is no change. */
-    int64_t least = d->least = llround(last / d->tick * 1e-9);
+    int64_t least = diff->least = llround(last / diff->tick * 1e-9);
     /* A message is as long as the clocks of its ends say. */
-    double error = d->side[0]->clock_error + d->side[1]->clock_error;
-    int64_t unsure = least + llround(2 * fmin(error, last) / d->tick);
-    for (int i = 0; i < d->side[0]->n; i++) {
-        struct diff_op *x = &d->side[0]->op[i], *y = diff_compares(x) ? &d->side[1]->op[x->match] : NULL;
+    double error = diff->side[0]->clock_error + diff->side[1]->clock_error;
+    int64_t unsure = least + llround(2 * fmin(error, last) / diff->tick);
+    for (int i = 0; i < diff->side[0]->n; i++) {
+        struct diff_op *x = &diff->side[0]->op[i], *y = diff_compares(x) ? &diff->side[1]->op[x->match] : NULL;
         if (!y)
             continue;
         int64_t slack = is_message(x->op) ? unsure : least;
-        x->longer = y->longer = llabs(diff_took(d->side[1], y) - diff_took(d->side[0], x)) > slack;
+        x->longer = y->longer = llabs(diff_took(diff->side[1], y) - diff_took(diff->side[0], x)) > slack;
     }
 }
 
 /* What is left once chance is taken out. */
-static void count_changes(struct diff *d) {
-    for (int i = 0; i < d->side[0]->n; i++) {
-        const struct diff_op *x = &d->side[0]->op[i], *y = x->match >= 0 ? &d->side[1]->op[x->match] : NULL;
-        d->longer += x->longer;
-        d->shifted += y && !x->steady && (llabs(y->end - x->end) > d->least || llabs(y->start - x->start) > d->least);
+static void count_changes(struct diff *diff) {
+    for (int i = 0; i < diff->side[0]->n; i++) {
+        const struct diff_op *x = &diff->side[0]->op[i], *y = x->match >= 0 ? &diff->side[1]->op[x->match] : NULL;
+        diff->longer += x->longer;
+        diff->shifted +=
+            y && !x->steady && (llabs(y->end - x->end) > diff->least || llabs(y->start - x->start) > diff->least);
     }
 }
 
 /* A prediction in units or FLOP beside measured seconds: taken at the speed at which the jobs of both together take the
  * same time; a backward that is split on one of them tells nothing. */
-static void set_rate(struct diff *d) {
-    struct side *a = d->side[0], *b = d->side[1], *predicted = a->steps ? b : a;
+static void set_rate(struct diff *diff) {
+    struct side *a = diff->side[0], *b = diff->side[1], *predicted = a->steps ? b : a;
     double took[2] = {0, 0};
     if (!a->unit || !b->unit || strcmp(a->unit, b->unit) == 0)
         return;
@@ -264,15 +265,15 @@ static void set_rate(struct diff *d) {
         took[0] += a->end[i] - a->start[i];
         took[1] += b->end[j] - b->start[j];
     }
-    d->rate = a->steps ? took[0] / took[1] : took[1] / took[0];
-    if (!(d->rate >= LEAST_TIME && d->rate <= MOST_TIME))
+    diff->rate = a->steps ? took[0] / took[1] : took[1] / took[0];
+    if (!(diff->rate >= LEAST_TIME && diff->rate <= MOST_TIME))
         die("%s has no job that %s has too and that takes some time in both: their times, %s and %s, cannot be "
             "compared",
             a->name, b->name, a->unit, b->unit);
-    d->unit = "s";
+    diff->unit = "s";
     for (int i = 0; i < predicted->n; i++) {
-        predicted->start[i] *= d->rate;
-        predicted->end[i] *= d->rate;
+        predicted->start[i] *= diff->rate;
+        predicted->end[i] *= diff->rate;
     }
 }
 
@@ -295,22 +296,23 @@ static const char *body_of(const struct program *p) {
 }
 
 struct diff *diff_make(struct side *a, struct side *b) {
-    struct diff *d = NEW(struct diff, 1);
-    d->side[0] = a;
-    d->side[1] = b;
-    d->unit = a->unit ? a->unit : b->unit;
-    match_sides(d);
+    struct diff *diff = NEW(struct diff, 1);
+    diff->side[0] = a;
+    diff->side[1] = b;
+    diff->unit = a->unit ? a->unit : b->unit;
+    match_sides(diff);
     lend_waits(a, b);
     lend_waits(b, a);
     if (a->timed && b->timed) {
-        set_rate(d);
-        match_ticks(d);
-        diff_significance(d);
-        count_changes(d);
-        diff_causes(d);
-        diff_groups(d);
+        set_rate(diff);
+        match_ticks(diff);
+        diff_significance(diff);
+        count_changes(diff);
+        diff_causes(diff);
+        diff_groups(diff);
     }
-    bool same = !d->only[0] && !d->only[1] && !d->split && !d->moved && !d->reordered && !d->longer && !d->shifted;
-    d->rewired = same && a->p && b->p && strcmp(body_of(a->p), body_of(b->p)) != 0;
-    return d;
+    bool same = !diff->only[0] && !diff->only[1] && !diff->split && !diff->moved && !diff->reordered && !diff->longer &&
+                !diff->shifted;
+    diff->rewired = same && a->p && b->p && strcmp(body_of(a->p), body_of(b->p)) != 0;
+    return diff;
 }

@@ -5,14 +5,14 @@
 #include <string.h>
 
 static struct side *side_new(const char *name, int nops, int nlanes, int workers) {
-    struct side *s = NEW(struct side, 1);
-    *s = (struct side){.name = name, .n = nops, .nlanes = nlanes, .workers = workers, .peak_bytes = -1};
-    s->op = NEW(struct diff_op, nops);
-    s->lane = NEW(struct diff_lane, nlanes);
-    s->lane_at = NEW(int32_t, workers + 1);
-    s->start = NEW(double, nops);
-    s->end = NEW(double, nops);
-    return s;
+    struct side *side = NEW(struct side, 1);
+    *side = (struct side){.name = name, .n = nops, .nlanes = nlanes, .workers = workers, .peak_bytes = -1};
+    side->op = NEW(struct diff_op, nops);
+    side->lane = NEW(struct diff_lane, nlanes);
+    side->lane_at = NEW(int32_t, workers + 1);
+    side->start = NEW(double, nops);
+    side->end = NEW(double, nops);
+    return side;
 }
 
 static bool same_kind(const struct diff_op *x, const struct diff_op *y) {
@@ -20,15 +20,16 @@ static bool same_kind(const struct diff_op *x, const struct diff_op *y) {
 }
 
 /* Numbers equals of a rank in their order. */
-static void number_equals(struct side *s) {
-    struct map map = map_new((size_t)s->n);
-    for (int i = 0; i < s->n; i++) {
-        struct diff_op *o = &s->op[i];
-        uint64_t h = hash_add(hash_add(hash_add(hash_add(hash_add(1, o->rank), o->op), o->stage), o->batch), o->peer);
+static void number_equals(struct side *side) {
+    struct map map = map_new((size_t)side->n);
+    for (int i = 0; i < side->n; i++) {
+        struct diff_op *op = &side->op[i];
+        uint64_t h =
+            hash_add(hash_add(hash_add(hash_add(hash_add(1, op->rank), op->op), op->stage), op->batch), op->peer);
         uint32_t at = map_start(&map, h);
         for (int k; (k = map.slot[at] - 1) >= 0; at = map_next(&map, at))
-            if (s->op[k].rank == o->rank && same_kind(&s->op[k], o)) {
-                o->nth = s->op[k].nth + 1;
+            if (side->op[k].rank == op->rank && same_kind(&side->op[k], op)) {
+                op->nth = side->op[k].nth + 1;
                 break;
             }
         map.slot[at] = i + 1; /* the last of its equals stands for all */
@@ -40,33 +41,33 @@ struct meeting {
     int32_t op, stage, batch, from, to, nth;
 };
 
-static struct meeting meeting_of(const struct diff_op *o) {
-    if (is_group(o->op))
-        return (struct meeting){o->op, o->stage, o->batch, -1, -1, o->nth};
-    bool sends = is_send(o->op);
-    return (struct meeting){sends ? o->op : op_row(o->op)->partner,
-                            o->stage,
-                            o->batch,
-                            sends ? o->rank : o->peer,
-                            sends ? o->peer : o->rank,
-                            o->nth};
+static struct meeting meeting_of(const struct diff_op *op) {
+    if (is_group(op->op))
+        return (struct meeting){op->op, op->stage, op->batch, -1, -1, op->nth};
+    bool sends = is_send(op->op);
+    return (struct meeting){sends ? op->op : op_row(op->op)->partner,
+                            op->stage,
+                            op->batch,
+                            sends ? op->rank : op->peer,
+                            sends ? op->peer : op->rank,
+                            op->nth};
 }
 
-static void join_messages(struct side *s) {
-    struct map map = map_new((size_t)s->n);
-    for (int i = 0; i < s->n; i++) {
-        struct diff_op *o = &s->op[i];
-        o->ring = i;
-        if (!is_message(o->op))
+static void join_messages(struct side *side) {
+    struct map map = map_new((size_t)side->n);
+    for (int i = 0; i < side->n; i++) {
+        struct diff_op *op = &side->op[i];
+        op->ring = i;
+        if (!is_message(op->op))
             continue;
-        struct meeting m = meeting_of(o);
+        struct meeting m = meeting_of(op);
         uint64_t h = hash_add(hash_add(hash_add(1, m.op), m.stage), m.batch);
         uint32_t at = map_start(&map, hash_add(hash_add(hash_add(h, m.from), m.to), m.nth));
         for (int k; (k = map.slot[at] - 1) >= 0; at = map_next(&map, at)) {
-            struct meeting n = meeting_of(&s->op[k]);
+            struct meeting n = meeting_of(&side->op[k]);
             if (memcmp(&m, &n, sizeof m) == 0) {
-                o->ring = s->op[k].ring;
-                s->op[k].ring = i;
+                op->ring = side->op[k].ring;
+                side->op[k].ring = i;
                 break;
             }
         }
@@ -75,48 +76,48 @@ static void join_messages(struct side *s) {
     }
 }
 
-bool side_leads(const struct side *s, int o) {
-    int i = s->op[o].ring;
+bool side_leads(const struct side *side, int o) {
+    int i = side->op[o].ring;
     while (i > o)
-        i = s->op[i].ring;
-    return i == o && s->op[o].ring != o;
+        i = side->op[i].ring;
+    return i == o && side->op[o].ring != o;
 }
 
-static void finish_side(struct side *s) {
-    number_equals(s);
-    join_messages(s);
-    for (int i = 0; i < s->n; i++)
-        if (is_send(s->op[i].op))
-            s->sent += fmax((double)s->op[i].bytes, 0);
+static void finish_side(struct side *side) {
+    number_equals(side);
+    join_messages(side);
+    for (int i = 0; i < side->n; i++)
+        if (is_send(side->op[i].op))
+            side->sent += fmax((double)side->op[i].bytes, 0);
 }
 
-static void add_rank(struct side *s, const struct program *p, const struct timeline *tl, int r) {
+static void add_rank(struct side *side, const struct program *p, const struct timeline *tl, int r) {
     const struct rank *k = &p->rank[r];
-    int first = s->lane_at[r] ? s->lane[s->lane_at[r] - 1].first + s->lane[s->lane_at[r] - 1].n : 0;
+    int first = side->lane_at[r] ? side->lane[side->lane_at[r] - 1].first + side->lane[side->lane_at[r] - 1].n : 0;
     struct lane_lists lists = lane_lists(k);
     for (int l = 0; l < k->nlanes; l++) {
         struct text name = {0};
         put_lane(&name, p, &k->lane[l]);
-        s->lane[s->lane_at[r] + l] =
+        side->lane[side->lane_at[r] + l] =
             (struct diff_lane){r, first + lists.at[l], lists.at[l + 1] - lists.at[l], k->lane[l].kind, name.s};
     }
     for (int c = 0; c < k->nins; c++) {
         int i = lists.ins[c], at = first + c;
         const struct instr *x = &k->ins[i];
         const struct buf *b = payload(k, x);
-        s->op[at] = (struct diff_op){.rank = r,
-                                     .lane = s->lane_at[r] + x->lane,
-                                     .op = x->op,
-                                     .stage = x->stage,
-                                     .batch = x->batch,
-                                     .peer = x->peer,
-                                     .match = -1,
-                                     .bind = -1,
-                                     .bytes = b ? b->bytes : -1};
-        s->start[at] = tl ? tl->start[r][i] : 0;
-        s->end[at] = tl ? tl->end[r][i] : 0;
+        side->op[at] = (struct diff_op){.rank = r,
+                                        .lane = side->lane_at[r] + x->lane,
+                                        .op = x->op,
+                                        .stage = x->stage,
+                                        .batch = x->batch,
+                                        .peer = x->peer,
+                                        .match = -1,
+                                        .bind = -1,
+                                        .bytes = b ? b->bytes : -1};
+        side->start[at] = tl ? tl->start[r][i] : 0;
+        side->end[at] = tl ? tl->end[r][i] : 0;
     }
-    s->peak_bytes = k->arena > s->peak_bytes ? k->arena : s->peak_bytes;
+    side->peak_bytes = k->arena > side->peak_bytes ? k->arena : side->peak_bytes;
 }
 
 struct side *side_of_program(const char *name, const struct program *p, const struct timeline *tl) {
@@ -125,90 +126,92 @@ struct side *side_of_program(const char *name, const struct program *p, const st
         n += p->rank[r].nins;
         nlanes += p->rank[r].nlanes;
     }
-    struct side *s = side_new(name, n, nlanes, p->workers);
-    s->p = s->waits = p;
-    s->timed = tl != NULL;
+    struct side *side = side_new(name, n, nlanes, p->workers);
+    side->p = side->waits = p;
+    side->timed = tl != NULL;
     for (int r = 0; r < p->workers; r++) {
-        s->lane_at[r + 1] = s->lane_at[r] + p->rank[r].nlanes;
-        add_rank(s, p, tl, r);
+        side->lane_at[r + 1] = side->lane_at[r] + p->rank[r].nlanes;
+        add_rank(side, p, tl, r);
     }
-    finish_side(s);
-    return s;
+    finish_side(side);
+    return side;
 }
 
-static bool new_lane(const struct timeline_rows *t, int i) {
-    return i == 0 || t->row[i].rank != t->row[i - 1].rank || t->row[i].lane != t->row[i - 1].lane;
+static bool new_lane(const struct timeline_rows *rows, int i) {
+    return i == 0 || rows->row[i].rank != rows->row[i - 1].rank || rows->row[i].lane != rows->row[i - 1].lane;
 }
 
-struct side *side_of_rows(const char *name, struct timeline_rows *t) {
-    int nlanes = 0, workers = t->n ? t->row[t->n - 1].rank + 1 : 0;
-    if (workers > t->n)
-        die("%s: its last rank is %d, but it has %d rows only: a rank without any is no rank", name, workers - 1, t->n);
-    for (int i = 0; i < t->n; i++)
-        nlanes += new_lane(t, i);
-    struct side *s = side_new(name, t->n, nlanes, workers);
-    s->timed = true;
-    s->unit = t->unit;
-    for (int i = 0, l = -1; i < t->n; i++) {
-        const struct timeline_row *x = &t->row[i];
-        if (new_lane(t, i)) {
-            const char *at = x->lane;
-            s->lane[++l] = (struct diff_lane){x->rank, i, 0, (uint8_t)lane_kind(&at), x->lane};
-            s->lane_at[x->rank + 1] = l + 1;
+struct side *side_of_rows(const char *name, struct timeline_rows *rows) {
+    int nlanes = 0, workers = rows->n ? rows->row[rows->n - 1].rank + 1 : 0;
+    if (workers > rows->n)
+        die("%s: its last rank is %d, but it has %d rows only: a rank without any is no rank", name, workers - 1,
+            rows->n);
+    for (int i = 0; i < rows->n; i++)
+        nlanes += new_lane(rows, i);
+    struct side *side = side_new(name, rows->n, nlanes, workers);
+    side->timed = true;
+    side->unit = rows->unit;
+    for (int i = 0, l = -1; i < rows->n; i++) {
+        const struct timeline_row *row = &rows->row[i];
+        if (new_lane(rows, i)) {
+            const char *at = row->lane;
+            side->lane[++l] = (struct diff_lane){row->rank, i, 0, (uint8_t)lane_kind(&at), row->lane};
+            side->lane_at[row->rank + 1] = l + 1;
         }
-        s->lane[l].n++;
-        s->op[i] = (struct diff_op){.rank = x->rank,
-                                    .lane = l,
-                                    .op = x->op,
-                                    .stage = x->stage,
-                                    .batch = x->batch,
-                                    .peer = x->peer,
-                                    .match = -1,
-                                    .bind = -1,
-                                    .bytes = x->bytes};
-        s->start[i] = x->start;
-        s->end[i] = x->end;
+        side->lane[l].n++;
+        side->op[i] = (struct diff_op){.rank = row->rank,
+                                       .lane = l,
+                                       .op = row->op,
+                                       .stage = row->stage,
+                                       .batch = row->batch,
+                                       .peer = row->peer,
+                                       .match = -1,
+                                       .bind = -1,
+                                       .bytes = row->bytes};
+        side->start[i] = row->start;
+        side->end[i] = row->end;
     }
     for (int r = 0; r < workers; r++) /* ranks without rows */
-        s->lane_at[r + 1] = s->lane_at[r + 1] ? s->lane_at[r + 1] : s->lane_at[r];
-    finish_side(s);
-    if (t->nsteps)
-        side_steps(s, t);
-    return s;
+        side->lane_at[r + 1] = side->lane_at[r + 1] ? side->lane_at[r + 1] : side->lane_at[r];
+    finish_side(side);
+    if (rows->nsteps)
+        side_steps(side, rows);
+    return side;
 }
 
-int32_t *side_ops(const struct side *s, int r) {
-    const struct rank *k = &s->waits->rank[r];
+int32_t *side_ops(const struct side *side, int r) {
+    const struct rank *k = &side->waits->rank[r];
     struct lane_lists lists = lane_lists(k);
     int32_t *at = NEW(int32_t, k->nins);
     for (int l = 0; l < k->nlanes; l++)
         for (int32_t c = lists.at[l]; c < lists.at[l + 1]; c++)
-            at[lists.ins[c]] = s->lane[s->lane_at[r] + l].first + c - lists.at[l];
+            at[lists.ins[c]] = side->lane[side->lane_at[r] + l].first + c - lists.at[l];
     return at;
 }
 
 /* The times of a program's instructions, from the timeline beside it or as measured. */
-void side_times(struct side *s, const char *file, struct timeline_rows *t) {
+void side_times(struct side *side, const char *file, struct timeline_rows *rows) {
     const char *advice =
-        t->nsteps ? "give -D, --model, --cluster and --lanes as it was measured with" : "compile both again";
-    bool same = s->n == t->n;
-    for (int i = 0; same && i < s->n; i++) {
-        const struct timeline_row *x = &t->row[i];
-        const struct diff_op *o = &s->op[i];
-        same = x->rank == o->rank && !strcmp(x->lane, s->lane[o->lane].name) && x->op == o->op &&
-               x->stage == o->stage && x->batch == o->batch && x->peer == o->peer && x->bytes == o->bytes;
+        rows->nsteps ? "give -D, --model, --cluster and --lanes as it was measured with" : "compile both again";
+    bool same = side->n == rows->n;
+    for (int i = 0; same && i < side->n; i++) {
+        const struct timeline_row *row = &rows->row[i];
+        const struct diff_op *op = &side->op[i];
+        same = row->rank == op->rank && !strcmp(row->lane, side->lane[op->lane].name) && row->op == op->op &&
+               row->stage == op->stage && row->batch == op->batch && row->peer == op->peer && row->bytes == op->bytes;
         if (!same)
             die("%s%s: this row is no instruction of the program, which has %s%s on rank %d there; %s", file,
-                t->nsteps ? format(", rank %d's %s in lane %s", x->rank, op_name[x->op], x->lane)
-                          : format(":%d", i + 2),
-                diff_op_name(o), o->bytes < 0 ? "" : format(" of %lld bytes", (long long)o->bytes), o->rank, advice);
-        s->start[i] = x->start;
-        s->end[i] = x->end;
+                rows->nsteps ? format(", rank %d's %s in lane %s", row->rank, op_name[row->op], row->lane)
+                             : format(":%d", i + 2),
+                diff_op_name(op), op->bytes < 0 ? "" : format(" of %lld bytes", (long long)op->bytes), op->rank,
+                advice);
+        side->start[i] = row->start;
+        side->end[i] = row->end;
     }
     if (!same)
-        die("%s: %d rows, but the program has %d instructions; %s", file, t->n, s->n, advice);
-    s->timed = true;
-    s->unit = t->unit;
-    if (t->nsteps)
-        side_steps(s, t);
+        die("%s: %d rows, but the program has %d instructions; %s", file, rows->n, side->n, advice);
+    side->timed = true;
+    side->unit = rows->unit;
+    if (rows->nsteps)
+        side_steps(side, rows);
 }

@@ -56,7 +56,7 @@ double rank_sum_test(double *x, int n, double *y, int m) {
 
 double sign_test(double x, const double *y, int m) {
     int below = 0, above = 0;
-    double least = 1e-9 * fabs(x); /* as d->least: sums in another order */
+    double least = 1e-9 * fabs(x); /* as diff->least: sums in another order */
     for (int i = 0; i < m; i++) {
         below += y[i] < x - least;
         above += y[i] > x + least;
@@ -78,36 +78,36 @@ double diff_p(double *x, int n, double *y, int m) {
 
 /* ---- samples ---- */
 
-int side_nsteps(const struct side *s) { return s->steps ? s->steps->nsteps : 1; }
+int side_nsteps(const struct side *side) { return side->steps ? side->steps->nsteps : 1; }
 
-void diff_sample(const struct side *s, int i, bool ends, double *out) {
-    const struct diff_op *o = &s->op[i];
-    bool receives = is_recv(o->op);
-    for (int k = 0; k < side_nsteps(s); k++) {
-        const struct timeline_row *row = s->steps ? &s->steps->row[(size_t)k * (size_t)s->n] : NULL;
-        double end = row ? row[i].end : s->end[i], start = row ? row[i].start : s->start[i];
+void diff_sample(const struct side *side, int i, bool ends, double *out) {
+    const struct diff_op *op = &side->op[i];
+    bool receives = is_recv(op->op);
+    for (int k = 0; k < side_nsteps(side); k++) {
+        const struct timeline_row *row = side->steps ? &side->steps->row[(size_t)k * (size_t)side->n] : NULL;
+        double end = row ? row[i].end : side->end[i], start = row ? row[i].start : side->start[i];
         if (receives)
-            start = fmin(start, row ? row[o->ring].start : s->start[o->ring]);
+            start = fmin(start, row ? row[op->ring].start : side->start[op->ring]);
         out[k] = ends ? end : end - start;
     }
 }
 
 /* Of each step: when it ended, or what share of the ranks' time was no work. Two jobs that overlap are work once. */
-static void sample_step(const struct side *s, bool bubble, double *out) {
-    for (int k = 0; k < side_nsteps(s); k++) {
-        const struct timeline_row *row = s->steps ? &s->steps->row[(size_t)k * (size_t)s->n] : NULL;
+static void sample_step(const struct side *side, bool bubble, double *out) {
+    for (int k = 0; k < side_nsteps(side); k++) {
+        const struct timeline_row *row = side->steps ? &side->steps->row[(size_t)k * (size_t)side->n] : NULL;
         double last = 0, work = 0, until = 0;
-        for (int i = 0; i < s->n; i++) {
-            double end = row ? row[i].end : s->end[i], start = row ? row[i].start : s->start[i];
+        for (int i = 0; i < side->n; i++) {
+            double end = row ? row[i].end : side->end[i], start = row ? row[i].start : side->start[i];
             last = fmax(last, end);
-            if (i == 0 || s->op[i].lane != s->op[i - 1].lane)
+            if (i == 0 || side->op[i].lane != side->op[i - 1].lane)
                 until = 0;
-            if (is_job(s->op[i].op) && end > until) {
+            if (is_job(side->op[i].op) && end > until) {
                 work += end - fmax(start, until);
                 until = end;
             }
         }
-        out[k] = !bubble ? last : last > 0 ? 1 - work / (last * s->workers) : 0;
+        out[k] = !bubble ? last : last > 0 ? 1 - work / (last * side->workers) : 0;
     }
 }
 
@@ -124,10 +124,10 @@ static int by_p(const void *x, const void *y) {
 }
 
 /* Of the n findings, how many are taken. Shared: the most such that the last one's p is at most its share of CHANCE. */
-static int chosen(struct finding *f, int n, bool shared) {
-    qsort(f, (size_t)n, sizeof *f, by_p);
+static int chosen(struct finding *finding, int n, bool shared) {
+    qsort(finding, (size_t)n, sizeof *finding, by_p);
     for (int i = n; i > 0; i--)
-        if (f[i - 1].p <= (shared ? CHANCE * i / n : CHANCE))
+        if (finding[i - 1].p <= (shared ? CHANCE * i / n : CHANCE))
             return i;
     return 0;
 }
@@ -139,43 +139,43 @@ static bool tells(int n, int m) {
 }
 
 /* Takes `longer` from operations whose durations, and makes those steady whose ends, differ by chance alone. */
-static void test_ops(struct diff *d, bool ends, double *x, double *y) {
-    struct side *a = d->side[0], *b = d->side[1];
-    struct finding *f = NEW(struct finding, a->n);
+static void test_ops(struct diff *diff, bool ends, double *x, double *y) {
+    struct side *a = diff->side[0], *b = diff->side[1];
+    struct finding *finding = NEW(struct finding, a->n);
     int n = 0;
     for (int i = 0; i < a->n; i++) {
         if (!diff_compares(&a->op[i]))
             continue;
         diff_sample(a, i, ends, x);
         diff_sample(b, a->op[i].match, ends, y);
-        f[n++] = (struct finding){diff_p(x, side_nsteps(a), y, side_nsteps(b)), i};
+        finding[n++] = (struct finding){diff_p(x, side_nsteps(a), y, side_nsteps(b)), i};
     }
-    for (int k = chosen(f, n, a->steps && b->steps); k < n; k++) {
-        struct diff_op *o = &a->op[f[k].op], *other = &b->op[o->match];
+    for (int k = chosen(finding, n, a->steps && b->steps); k < n; k++) {
+        struct diff_op *op = &a->op[finding[k].op], *other = &b->op[op->match];
         if (ends)
-            o->steady = other->steady = true;
+            op->steady = other->steady = true;
         else
-            o->longer = other->longer = false;
+            op->longer = other->longer = false;
     }
 }
 
 bool diff_by_chance(double p) { return p > CHANCE; }
 
-void diff_significance(struct diff *d) {
-    int n = side_nsteps(d->side[0]), m = side_nsteps(d->side[1]);
+void diff_significance(struct diff *diff) {
+    int n = side_nsteps(diff->side[0]), m = side_nsteps(diff->side[1]);
     double *x = NEW(double, n), *y = NEW(double, m);
     for (int f = 0; f < NFIGURES; f++)
-        d->p[f] = NAN;
+        diff->p[f] = NAN;
     if (n == 1 && m == 1)
         return;
-    d->tells = tells(n, m);
+    diff->tells = tells(n, m);
     for (int f = F_MAKESPAN; f <= F_BUBBLE; f++) {
-        sample_step(d->side[0], f == F_BUBBLE, x);
-        sample_step(d->side[1], f == F_BUBBLE, y);
-        d->p[f] = diff_p(x, n, y, m);
+        sample_step(diff->side[0], f == F_BUBBLE, x);
+        sample_step(diff->side[1], f == F_BUBBLE, y);
+        diff->p[f] = diff_p(x, n, y, m);
     }
-    if (d->tells) {
-        test_ops(d, false, x, y);
-        test_ops(d, true, x, y);
+    if (diff->tells) {
+        test_ops(diff, false, x, y);
+        test_ops(diff, true, x, y);
     }
 }

@@ -29,30 +29,33 @@ struct picture {
 
 /* ---- what is drawn where ---- */
 
-static const struct side *side_of(const struct picture *p, int panel) { return p->d->side[panel == A ? A : B]; }
-
-static struct instr instr_of(const struct diff_op *o) {
-    return (struct instr){.op = o->op, .stage = o->stage, .batch = o->batch, .peer = o->peer, .inst = -1, .msg = -1};
+static const struct side *side_of(const struct picture *picture, int panel) {
+    return picture->d->side[panel == A ? A : B];
 }
 
-static struct paint paint_op(const struct diff_op *o) {
-    struct instr x = instr_of(o);
+static struct instr instr_of(const struct diff_op *op) {
+    return (struct instr){
+        .op = op->op, .stage = op->stage, .batch = op->batch, .peer = op->peer, .inst = -1, .msg = -1};
+}
+
+static struct paint paint_op(const struct diff_op *op) {
+    struct instr x = instr_of(op);
     return paint_of(&x, BY_OP);
 }
 
-static bool is_block(const struct side *s, int i) {
-    const struct diff_op *o = &s->op[i];
-    return o->end > o->start && paint_op(o).name && s->lane[o->lane].kind == LANE_COMPUTE;
+static bool is_block(const struct side *side, int i) {
+    const struct diff_op *op = &side->op[i];
+    return op->end > op->start && paint_op(op).name && side->lane[op->lane].kind == LANE_COMPUTE;
 }
 
-static const struct diff_lane *jobs_of(const struct side *s, int r) { /* NULL: the rank has none */
-    const struct diff_lane *l = &s->lane[s->lane_at[r]];
-    return s->lane_at[r] < s->lane_at[r + 1] && l->kind == LANE_COMPUTE ? l : NULL;
+static const struct diff_lane *jobs_of(const struct side *side, int r) { /* NULL: the rank has none */
+    const struct diff_lane *lane = &side->lane[side->lane_at[r]];
+    return side->lane_at[r] < side->lane_at[r + 1] && lane->kind == LANE_COMPUTE ? lane : NULL;
 }
 
-static double limit_of(const struct side *s) { return s->limit > 0 ? s->limit : INFINITY; }
+static double limit_of(const struct side *side) { return side->limit > 0 ? side->limit : INFINITY; }
 
-static double time_of(const struct picture *p, int64_t ticks) { return (double)ticks * p->d->tick; }
+static double time_of(const struct picture *picture, int64_t ticks) { return (double)ticks * picture->d->tick; }
 
 /* Two that overlap, by more than medians of steps may. */
 static bool together(const struct diff_op *x, const struct diff_op *y) {
@@ -61,22 +64,23 @@ static bool together(const struct diff_op *x, const struct diff_op *y) {
     return 2 * (end - start) > least;
 }
 
-static struct box box_of(const struct picture *p, int panel, int i) {
-    const struct side *s = side_of(p, panel);
-    const struct diff_op *o = &s->op[i];
-    const struct diff_lane *l = &s->lane[o->lane];
-    double from = x_of(&p->time, time_of(p, o->start)), to = x_of(&p->time, time_of(p, o->end));
-    struct box b = {from, p->y[panel] + p->pitch[panel] * o->rank, to - from, ROW, 0};
-    bool upper = i + 1 < l->first + l->n && is_block(s, i + 1) && together(o, o + 1);
-    bool lower = i > l->first && is_block(s, i - 1) && together(o - 1, o);
+static struct box box_of(const struct picture *picture, int panel, int i) {
+    const struct side *side = side_of(picture, panel);
+    const struct diff_op *op = &side->op[i];
+    const struct diff_lane *lane = &side->lane[op->lane];
+    double from = x_of(&picture->time, time_of(picture, op->start)),
+           to = x_of(&picture->time, time_of(picture, op->end));
+    struct box box = {from, picture->y[panel] + picture->pitch[panel] * op->rank, to - from, ROW, 0};
+    bool upper = i + 1 < lane->first + lane->n && is_block(side, i + 1) && together(op, op + 1);
+    bool lower = i > lane->first && is_block(side, i - 1) && together(op - 1, op);
     if (upper || lower) {
-        b.height = ROW / 2;
-        b.y += upper ? 0 : b.height;
+        box.height = ROW / 2;
+        box.y += upper ? 0 : box.height;
     }
-    return b;
+    return box;
 }
 
-static bool framed(const struct diff_op *o) { return o->moved || o->reordered; }
+static bool framed(const struct diff_op *op) { return op->moved || op->reordered; }
 
 /* ---- colours ---- */
 
@@ -95,91 +99,94 @@ static uint32_t diverging(double at) {
     return mix(stop[low], stop[low + 1], x - low);
 }
 
-static uint32_t fill_of(const struct picture *p, int panel, int i, bool root) {
+static uint32_t fill_of(const struct picture *picture, int panel, int i, bool root) {
     enum { NEITHER = 0xd9d9d9, WHITE = 0xffffff };
-    const struct diff_op *o = &side_of(p, panel)->op[i];
-    if (panel == DELTA && o->match < 0)
+    const struct diff_op *op = &side_of(picture, panel)->op[i];
+    if (panel == DELTA && op->match < 0)
         return NEITHER;
     if (panel == DELTA)
-        return diverging(p->most ? (double)diff_shift(p->d, B, i) / (double)p->most : 0);
-    uint32_t fill = paint_op(o).fill;
-    return diff_changed(o) || root ? fill : mix(WHITE, fill, 0.3);
+        return diverging(picture->most ? (double)diff_shift(picture->d, B, i) / (double)picture->most : 0);
+    uint32_t fill = paint_op(op).fill;
+    return diff_changed(op) || root ? fill : mix(WHITE, fill, 0.3);
 }
 
 /* ---- an operation ---- */
 
 static const char *const letter[] = {"A", "B"};
 
-static void put_times(struct text *t, const struct picture *p, int side, const struct diff_op *o) {
+static void put_times(struct text *t, const struct picture *picture, int side, const struct diff_op *op) {
     char from[32], to[32];
-    put(t, "; in %s rank %d, %s to %s %s", letter[side], o->rank, time_text(time_of(p, o->start), &p->time.m, from),
-        time_text(time_of(p, o->end), &p->time.m, to), p->time.m.name);
+    put(t, "; in %s rank %d, %s to %s %s", letter[side], op->rank,
+        time_text(time_of(picture, op->start), &picture->time.m, from),
+        time_text(time_of(picture, op->end), &picture->time.m, to), picture->time.m.name);
 }
 
-static const char *signed_text(const struct picture *p, int64_t ticks) {
+static const char *signed_text(const struct picture *picture, int64_t ticks) {
     char buf[32];
-    return format("%s%s %s", ticks > 0 ? "+" : "", time_text(time_of(p, ticks), &p->time.m, buf), p->time.m.name);
+    return format("%s%s %s", ticks > 0 ? "+" : "", time_text(time_of(picture, ticks), &picture->time.m, buf),
+                  picture->time.m.name);
 }
 
-static const char *before(const struct side *s, int i) {
-    return i > s->lane[s->op[i].lane].first ? diff_op_name(&s->op[i - 1]) : "nothing";
+static const char *before(const struct side *side, int i) {
+    return i > side->lane[side->op[i].lane].first ? diff_op_name(&side->op[i - 1]) : "nothing";
 }
 
-static void put_root(struct text *t, const struct picture *p, const struct root *r, bool itself) {
-    const struct diff_op *o = r->a >= 0 ? &p->d->side[A]->op[r->a] : &p->d->side[B]->op[r->b];
+static void put_root(struct text *t, const struct picture *picture, const struct root *root, bool itself) {
+    const struct diff_op *op = root->a >= 0 ? &picture->d->side[A]->op[root->a] : &picture->d->side[B]->op[root->b];
     if (!itself)
-        put(t, "; pushed by %s of rank %d", diff_op_name(o), o->rank);
-    else if (r->pushed)
-        put(t, "; a root: pushed %d", r->pushed);
+        put(t, "; pushed by %s of rank %d", diff_op_name(op), op->rank);
+    else if (root->pushed)
+        put(t, "; a root: pushed %d", root->pushed);
 }
 
-static bool is_root(const struct root *r, int side, int i) { return r && (side == A ? r->a : r->b) == i; }
+static bool is_root(const struct root *root, int side, int i) { return root && (side == A ? root->a : root->b) == i; }
 
 /* What it is, when, and why it changed: the same in all panels. */
-static void put_title(struct text *t, const struct picture *p, int side, int i) {
-    const struct side *s = p->d->side[side], *other = p->d->side[!side];
-    const struct diff_op *o = &s->op[i], *twin = o->match >= 0 ? &other->op[o->match] : NULL, *in[2];
-    const struct root *root = diff_root(p->d, side, i);
-    in[side] = o;
+static void put_title(struct text *t, const struct picture *picture, int side, int i) {
+    const struct side *s = picture->d->side[side], *other = picture->d->side[!side];
+    const struct diff_op *op = &s->op[i], *twin = op->match >= 0 ? &other->op[op->match] : NULL, *in[2];
+    const struct root *root = diff_root(picture->d, side, i);
+    in[side] = op;
     in[!side] = twin;
-    put(t, "<title>%s: %s of stage %d", diff_op_name(o), paint_op(o).name, o->stage);
-    if (o->batch >= 0)
-        put(t, ", microbatch %d", o->batch);
+    put(t, "<title>%s: %s of stage %d", diff_op_name(op), paint_op(op).name, op->stage);
+    if (op->batch >= 0)
+        put(t, ", microbatch %d", op->batch);
     for (int k = A; k <= B; k++)
         if (in[k])
-            put_times(t, p, k, in[k]);
-    if (o->split)
-        put(t, "; a backward that is split in %s", letter[o->op == OP_B ? !side : side]);
+            put_times(t, picture, k, in[k]);
+    if (op->split)
+        put(t, "; a backward that is split in %s", letter[op->op == OP_B ? !side : side]);
     else if (!twin)
         put(t, "; only in %s", letter[side]);
-    if (diff_shift(p->d, side, i))
-        put(t, "; ends %s", signed_text(p, diff_shift(p->d, side, i)));
-    if (o->longer)
-        put(t, "; takes %s", signed_text(p, diff_took(p->d->side[B], in[B]) - diff_took(p->d->side[A], in[A])));
-    if (o->moved)
+    if (diff_shift(picture->d, side, i))
+        put(t, "; ends %s", signed_text(picture, diff_shift(picture->d, side, i)));
+    if (op->longer)
+        put(t, "; takes %s",
+            signed_text(picture, diff_took(picture->d->side[B], in[B]) - diff_took(picture->d->side[A], in[A])));
+    if (op->moved)
         put(t, "; moved");
-    if (o->reordered) {
-        int a = side == A ? i : o->match, b = side == A ? o->match : i;
-        put(t, "; reordered: after %s, was after %s", before(p->d->side[B], b), before(p->d->side[A], a));
+    if (op->reordered) {
+        int a = side == A ? i : op->match, b = side == A ? op->match : i;
+        put(t, "; reordered: after %s, was after %s", before(picture->d->side[B], b), before(picture->d->side[A], a));
     }
     if (root)
-        put_root(t, p, root, is_root(root, side, i));
-    if (o->critical || (twin && twin->critical))
+        put_root(t, picture, root, is_root(root, side, i));
+    if (op->critical || (twin && twin->critical))
         put(t, "; on the critical path of %s",
-            !twin || o->critical != twin->critical ? (o->critical == (side == A) ? "A" : "B") : "A and B");
+            !twin || op->critical != twin->critical ? (op->critical == (side == A) ? "A" : "B") : "A and B");
     put(t, "</title>");
 }
 
 /* Of a timeline alone: what it waited for, and when that was no job, what that waited for. */
-static int waited_for(const struct side *s, int i) {
-    int by = s->op[i].bind;
-    for (int steps = 0; by >= 0 && !is_block(s, by) && steps < s->n; steps++)
-        by = s->op[by].bind;
+static int waited_for(const struct side *side, int i) {
+    int by = side->op[i].bind;
+    for (int steps = 0; by >= 0 && !is_block(side, by) && steps < side->n; steps++)
+        by = side->op[by].bind;
     return by;
 }
 
-static void put_needs(struct text *t, const struct picture *p, int side, int i) {
-    const struct side *s = p->d->side[side];
+static void put_needs(struct text *t, const struct picture *picture, int side, int i) {
+    const struct side *s = picture->d->side[side];
     int n = 0;
     if (!s->waits) {
         int by = waited_for(s, i);
@@ -187,10 +194,10 @@ static void put_needs(struct text *t, const struct picture *p, int side, int i) 
             put(t, " data-p=\"%c%d\"", "ab"[side], by);
         return;
     }
-    const int32_t *at = &p->producers[side].at[s->op[i].rank][p->ins_of[side][i]];
+    const int32_t *at = &picture->producers[side].at[s->op[i].rank][picture->ins_of[side][i]];
     for (int32_t f = at[0]; f < at[1]; f++) {
-        const struct producer *x = &p->producers[side].a[f];
-        int by = x->i >= 0 ? p->op_at[side][x->rank][x->i] : -1;
+        const struct producer *producer = &picture->producers[side].a[f];
+        int by = producer->i >= 0 ? picture->op_at[side][producer->rank][producer->i] : -1;
         if (by >= 0 && is_block(s, by))
             put(t, "%s%c%d", n++ ? " " : " data-p=\"", "ab"[side], by);
     }
@@ -198,237 +205,239 @@ static void put_needs(struct text *t, const struct picture *p, int side, int i) 
 }
 
 /* For the page's script. A root that is not drawn, a message, is said in the title only. */
-static void put_relations(struct text *t, const struct picture *p, int panel, int i) {
-    int side = panel == A ? A : B, twin = p->d->side[side]->op[i].match, n = 0;
-    const struct root *r = diff_root(p->d, side, i);
+static void put_relations(struct text *t, const struct picture *picture, int panel, int i) {
+    int side = panel == A ? A : B, twin = picture->d->side[side]->op[i].match, n = 0;
+    const struct root *root = diff_root(picture->d, side, i);
     int at[NPANELS] = {side == A ? i : twin, side == B ? i : twin, side == B ? i : twin};
     put(t, " id=\"o%c%d\"", "abd"[panel], i);
     for (int k = 0; k < NPANELS; k++)
-        if (k != panel && at[k] >= 0 && is_block(side_of(p, k), at[k]))
+        if (k != panel && at[k] >= 0 && is_block(side_of(picture, k), at[k]))
             put(t, "%s%c%d", n++ ? " " : " data-t=\"", "abd"[k], at[k]);
-    if (at[A] >= 0 && at[B] >= 0 && framed(&p->d->side[A]->op[at[A]]))
+    if (at[A] >= 0 && at[B] >= 0 && framed(&picture->d->side[A]->op[at[A]]))
         put(t, "%sj%d", n++ ? " " : " data-t=\"", at[A]);
     put(t, "%s", n ? "\"" : "");
     if (panel != DELTA)
-        put_needs(t, p, side, i);
-    if (r && !is_root(r, side, i))
-        put(t, " data-r=\"%c%d\"", r->a >= 0 ? 'a' : 'b', r->a >= 0 ? r->a : r->b);
+        put_needs(t, picture, side, i);
+    if (root && !is_root(root, side, i))
+        put(t, " data-r=\"%c%d\"", root->a >= 0 ? 'a' : 'b', root->a >= 0 ? root->a : root->b);
 }
 
-static void put_job(struct text *t, struct picture *p, int panel, int i) {
-    const struct diff_op *o = &side_of(p, panel)->op[i];
-    struct box b = box_of(p, panel, i);
+static void put_job(struct text *t, struct picture *picture, int panel, int i) {
+    const struct diff_op *op = &side_of(picture, panel)->op[i];
+    struct box box = box_of(picture, panel, i);
     int side = panel == A ? A : B;
-    b.fill = fill_of(p, panel, i, is_root(diff_root(p->d, side, i), side, i));
-    p->drawn |= 1u << o->op;
+    box.fill = fill_of(picture, panel, i, is_root(diff_root(picture->d, side, i), side, i));
+    picture->drawn |= 1u << op->op;
     put(t, "<rect class=\"o%s\" fill=\"#%06x\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"",
         panel == DELTA ? " d"
-        : o->critical  ? " c"
+        : op->critical ? " c"
                        : "",
-        b.fill, b.x, b.y, b.width, b.height);
-    if (p->html)
-        put_relations(t, p, panel, i);
+        box.fill, box.x, box.y, box.width, box.height);
+    if (picture->html)
+        put_relations(t, picture, panel, i);
     put(t, ">");
-    put_title(t, p, side, i);
+    put_title(t, picture, side, i);
     put(t, "</rect>\n");
-    if (o->match < 0 && !o->split && panel != DELTA)
-        put(t, "<path class=\"e\" d=\"M%.2f %.2fh-5l5 5z\"/>\n", b.x + b.width, b.y);
-    if (framed(o) && panel != DELTA)
-        put(t, "<rect class=\"v%s\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"/>\n", o->moved ? "" : " r",
-            b.x + 1.7, b.y + 1.7, fmax(b.width - 3.4, 0.5), b.height - 3.4);
-    struct instr x = instr_of(o);
-    put_name(t, &x, &b, p->stages);
+    if (op->match < 0 && !op->split && panel != DELTA)
+        put(t, "<path class=\"e\" d=\"M%.2f %.2fh-5l5 5z\"/>\n", box.x + box.width, box.y);
+    if (framed(op) && panel != DELTA)
+        put(t, "<rect class=\"v%s\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"/>\n", op->moved ? "" : " r",
+            box.x + 1.7, box.y + 1.7, fmax(box.width - 3.4, 0.5), box.height - 3.4);
+    struct instr x = instr_of(op);
+    put_name(t, &x, &box, picture->stages);
 }
 
 /* ---- panels ---- */
 
-static void put_memory(struct text *t, const struct picture *p, int side, int r) {
-    const struct side *s = p->d->side[side];
+static void put_memory(struct text *t, const struct picture *picture, int side, int r) {
+    const struct side *s = picture->d->side[side];
     const struct rank *k = &s->p->rank[r];
     double *start = NEW(double, k->nins), *end = NEW(double, k->nins);
     for (int i = 0; i < k->nins; i++) {
-        const struct diff_op *o = &s->op[p->op_at[side][r][i]];
-        start[i] = time_of(p, o->start);
-        end[i] = time_of(p, o->end);
+        const struct diff_op *op = &s->op[picture->op_at[side][r][i]];
+        start[i] = time_of(picture, op->start);
+        end[i] = time_of(picture, op->end);
     }
-    struct span time = p->time;
-    struct band b = {p->y[side] + p->pitch[side] * r + ROW + BAND, BAND - 3, p->top, limit_of(s)};
-    time.to = time_of(p, s->makespan);
-    put_band(t, &time, &b, k, r, start, end);
+    struct span time = picture->time;
+    struct band band = {picture->y[side] + picture->pitch[side] * r + ROW + BAND, BAND - 3, picture->top, limit_of(s)};
+    time.to = time_of(picture, s->makespan);
+    put_band(t, &time, &band, k, r, start, end);
 }
 
-static void put_heading(struct text *t, const struct picture *p, int panel) {
+static void put_heading(struct text *t, const struct picture *picture, int panel) {
     static const char *const what[] = {"A", "B", "difference"};
-    const struct side *s = side_of(p, panel);
+    const struct side *side = side_of(picture, panel);
     char buf[32];
-    put(t, "<text class=\"p\" x=\"%d\" y=\"%.2f\">%s</text>\n<text x=\"%d\" y=\"%.2f\">", LEFT, p->y[panel] - 22,
-        what[panel], LEFT + (panel == DELTA ? 70 : 14), p->y[panel] - 22);
+    put(t, "<text class=\"p\" x=\"%d\" y=\"%.2f\">%s</text>\n<text x=\"%d\" y=\"%.2f\">", LEFT, picture->y[panel] - 22,
+        what[panel], LEFT + (panel == DELTA ? 70 : 14), picture->y[panel] - 22);
     if (panel != DELTA) {
-        put_xml(t, s->name);
-        put(t, "; makespan %s %s", time_text(time_of(p, s->makespan), &p->time.m, buf), p->time.m.name);
+        put_xml(t, side->name);
+        put(t, "; makespan %s %s", time_text(time_of(picture, side->makespan), &picture->time.m, buf),
+            picture->time.m.name);
     } else
         put(t, "B's operations, by how much earlier or later they end than in A");
     put(t, "</text>\n");
-    put_axis(t, &p->time, p->y[panel] - 6, p->y[panel] + p->pitch[panel] * s->workers - GAP);
+    put_axis(t, &picture->time, picture->y[panel] - 6, picture->y[panel] + picture->pitch[panel] * side->workers - GAP);
 }
 
-static void put_panel(struct text *t, struct picture *p, int panel) {
-    const struct side *s = side_of(p, panel);
-    double right = x_of(&p->time, time_of(p, s->makespan));
-    put_heading(t, p, panel);
-    for (int r = 0; r < s->workers; r++) {
-        const struct diff_lane *l = jobs_of(s, r);
-        double y = p->y[panel] + p->pitch[panel] * r;
+static void put_panel(struct text *t, struct picture *picture, int panel) {
+    const struct side *side = side_of(picture, panel);
+    double right = x_of(&picture->time, time_of(picture, side->makespan));
+    put_heading(t, picture, panel);
+    for (int r = 0; r < side->workers; r++) {
+        const struct diff_lane *lane = jobs_of(side, r);
+        double y = picture->y[panel] + picture->pitch[panel] * r;
         put(t, "<text class=\"l\" x=\"%d\" y=\"%.2f\">rank %d</text>\n", LEFT - 5, y + ROW / 2 + 3.6, r);
         put(t, "<rect fill=\"url(#idle)\" x=\"%d\" y=\"%.2f\" width=\"%.2f\" height=\"%d\"/>\n", LEFT, y, right - LEFT,
             ROW);
-        for (int critical = 0; l && critical < 2; critical++) /* those last, that their outlines are whole */
-            for (int i = l->first; i < l->first + l->n; i++)
-                if (s->op[i].critical == critical && is_block(s, i))
-                    put_job(t, p, panel, i);
-        if (panel != DELTA && s->p)
-            put_memory(t, p, panel, r);
+        for (int critical = 0; lane && critical < 2; critical++) /* those last, that their outlines are whole */
+            for (int i = lane->first; i < lane->first + lane->n; i++)
+                if (side->op[i].critical == critical && is_block(side, i))
+                    put_job(t, picture, panel, i);
+        if (panel != DELTA && side->p)
+            put_memory(t, picture, panel, r);
     }
 }
 
 /* From the foot of each framed operation in A to its head in B. */
-static void put_joins(struct text *t, struct picture *p) {
-    const struct side *a = p->d->side[A], *b = p->d->side[B];
+static void put_joins(struct text *t, struct picture *picture) {
+    const struct side *a = picture->d->side[A], *b = picture->d->side[B];
     for (int i = 0; i < a->n; i++) {
-        const struct diff_op *o = &a->op[i];
-        if (!framed(o) || !is_block(a, i) || !is_block(b, o->match))
+        const struct diff_op *op = &a->op[i];
+        if (!framed(op) || !is_block(a, i) || !is_block(b, op->match))
             continue;
-        struct box from = box_of(p, A, i), to = box_of(p, B, o->match);
+        struct box from = box_of(picture, A, i), to = box_of(picture, B, op->match);
         double x = from.x + from.width / 2, y = from.y + from.height, high = (to.y - y) * 0.45;
-        put(t, "<path class=\"j%s\"", o->moved ? "" : " r");
-        if (p->html)
+        put(t, "<path class=\"j%s\"", op->moved ? "" : " r");
+        if (picture->html)
             put(t, " id=\"oj%d\"", i);
         put(t, " d=\"M%.2f %.2fc0 %.2f %.2f %.2f %.2f %.2f\"/>\n", x, y, high, to.x + to.width / 2 - x, to.y - y - high,
             to.x + to.width / 2 - x, to.y - y);
-        p->joined++;
+        picture->joined++;
     }
 }
 
 /* ---- what is around them ---- */
 
-static void put_scale(struct text *t, const struct picture *p, double y) {
+static void put_scale(struct text *t, const struct picture *picture, double y) {
     enum { WIDTH = 160 };
-    if (!p->most) {
+    if (!picture->most) {
         put(t, "<text x=\"%d\" y=\"%.2f\">no job ends earlier or later</text>\n", LEFT, y + 9);
         return;
     }
     put(t, "<text class=\"a\" x=\"%d\" y=\"%.2f\">%s</text><text class=\"a\" x=\"%d\" y=\"%.2f\">0</text>", LEFT,
-        y + 22, signed_text(p, -p->most), LEFT + WIDTH / 2, y + 22);
-    put(t, "<text class=\"a\" x=\"%d\" y=\"%.2f\">%s</text>\n", LEFT + WIDTH, y + 22, signed_text(p, p->most));
+        y + 22, signed_text(picture, -picture->most), LEFT + WIDTH / 2, y + 22);
+    put(t, "<text class=\"a\" x=\"%d\" y=\"%.2f\">%s</text>\n", LEFT + WIDTH, y + 22,
+        signed_text(picture, picture->most));
     put(t,
         "<rect fill=\"url(#delta)\" stroke=\"#999\" stroke-width=\".5\" x=\"%d\" y=\"%.2f\" width=\"%d\" "
         "height=\"10\"/>\n",
         LEFT, y, WIDTH);
     put(t, "<text x=\"%d\" y=\"%.2f\">ends earlier in B (blue), later in B (red)%s</text>\n", LEFT + WIDTH + 34, y + 9,
-        p->d->only[B] || p->d->split ? "; grey: not in A" : "");
+        picture->d->only[B] || picture->d->split ? "; grey: not in A" : "");
 }
 
-static void put_legend(struct text *t, const struct picture *p) {
-    const struct diff *d = p->d;
-    struct pen at = {LEFT, p->bottom + 50, svg_width(&p->time)};
-    int frames = d->moved + d->reordered;
-    put_scale(t, p, p->bottom + 4);
-    put_op_keys(t, &at, p->drawn);
+static void put_legend(struct text *t, const struct picture *picture) {
+    const struct diff *diff = picture->d;
+    struct pen at = {LEFT, picture->bottom + 50, svg_width(&picture->time)};
+    int frames = diff->moved + diff->reordered;
+    put_scale(t, picture, picture->bottom + 4);
+    put_op_keys(t, &at, picture->drawn);
     put_key(t, &at, "fill=\"#99c7e0\"", "faded: unchanged but for its time");
-    if (d->moved)
+    if (diff->moved)
         put_key(t, &at, "class=\"v\"", "moved to another rank");
-    if (d->reordered)
+    if (diff->reordered)
         put_key(t, &at, "class=\"v r\"", "reordered");
-    if (d->only[A] || d->only[B])
+    if (diff->only[A] || diff->only[B])
         put_key(t, &at, "fill=\"url(#ear)\"", "only in A, or only in B");
     put_key(t, &at, "fill=\"url(#idle)\" stroke=\"#ddd\"", "idle");
     put_key(t, &at, "fill=\"#fff\" class=\"c\"", "critical path");
-    if (d->side[A]->p || d->side[B]->p)
-        put_band_keys(t, &at, p->top, p->limit);
-    if (frames > p->joined)
+    if (diff->side[A]->p || diff->side[B]->p)
+        put_band_keys(t, &at, picture->top, picture->limit);
+    if (frames > picture->joined)
         put(t,
             "<text x=\"%d\" y=\"%.2f\">not drawn: %d moved or reordered messages, or operations of no length</text>\n",
-            LEFT, at.y + 15, frames - p->joined);
+            LEFT, at.y + 15, frames - picture->joined);
 }
 
-static void put_counts(struct text *t, const struct picture *p) {
-    const struct diff *d = p->d;
-    double a = time_of(p, d->side[A]->makespan), b = time_of(p, d->side[B]->makespan);
+static void put_counts(struct text *t, const struct picture *picture) {
+    const struct diff *diff = picture->d;
+    double a = time_of(picture, diff->side[A]->makespan), b = time_of(picture, diff->side[B]->makespan);
     char x[32], y[32];
-    put(t, "<text x=\"%d\" y=\"34\">makespan %s", LEFT, time_text(a, &p->time.m, x));
+    put(t, "<text x=\"%d\" y=\"34\">makespan %s", LEFT, time_text(a, &picture->time.m, x));
     if (a != b)
-        put(t, " → %s", time_text(b, &p->time.m, y));
-    put(t, " %s", p->time.m.name);
+        put(t, " → %s", time_text(b, &picture->time.m, y));
+    put(t, " %s", picture->time.m.name);
     if (a != b && a > 0)
         put(t, " (%+.1f %%)", 100 * (b / a - 1));
-    put_changes(t, d);
+    put_changes(t, diff);
     put(t, "</text>\n");
 }
 
 /* ---- layout ---- */
 
 /* The operation of every instruction, and back. */
-static void number_ops(struct picture *p, int side) {
-    const struct side *s = p->d->side[side];
-    p->op_at[side] = NEW(int32_t *, s->workers);
-    p->ins_of[side] = NEW(int32_t, s->n);
+static void number_ops(struct picture *picture, int side) {
+    const struct side *s = picture->d->side[side];
+    picture->op_at[side] = NEW(int32_t *, s->workers);
+    picture->ins_of[side] = NEW(int32_t, s->n);
     for (int r = 0; r < s->workers; r++) {
-        p->op_at[side][r] = side_ops(s, r);
+        picture->op_at[side][r] = side_ops(s, r);
         for (int i = 0; i < s->waits->rank[r].nins; i++)
-            p->ins_of[side][p->op_at[side][r][i]] = i;
+            picture->ins_of[side][picture->op_at[side][r][i]] = i;
     }
-    if (p->html)
-        p->producers[side] = producers_of(s->waits);
+    if (picture->html)
+        picture->producers[side] = producers_of(s->waits);
 }
 
 /* Whether a microbatch alone does not say which job it is. */
-static bool several(const struct side *s) {
-    for (int r = 0; r < s->workers; r++) {
-        const struct diff_lane *l = jobs_of(s, r);
-        for (int i = l ? l->first : 0, first = -1; l && i < l->first + l->n; i++) {
-            if (!is_job(s->op[i].op))
+static bool several(const struct side *side) {
+    for (int r = 0; r < side->workers; r++) {
+        const struct diff_lane *lane = jobs_of(side, r);
+        for (int i = lane ? lane->first : 0, first = -1; lane && i < lane->first + lane->n; i++) {
+            if (!is_job(side->op[i].op))
                 continue;
-            if (first >= 0 && s->op[i].stage != first)
+            if (first >= 0 && side->op[i].stage != first)
                 return true;
-            first = s->op[i].stage;
+            first = side->op[i].stage;
         }
     }
     return false;
 }
 
 /* As wide as both sides' jobs need for their names. */
-static void choose_scale(struct picture *p) {
-    double *length = NEW(double, p->d->side[A]->n + p->d->side[B]->n);
+static void choose_scale(struct picture *picture) {
+    double *length = NEW(double, picture->d->side[A]->n + picture->d->side[B]->n);
     int stage = 0, batch = 0, jobs = 0;
     for (int k = A; k <= B; k++)
-        for (int i = 0; i < p->d->side[k]->n; i++) {
-            const struct diff_op *o = &p->d->side[k]->op[i];
-            if (!is_job(o->op) || !is_block(p->d->side[k], i))
+        for (int i = 0; i < picture->d->side[k]->n; i++) {
+            const struct diff_op *op = &picture->d->side[k]->op[i];
+            if (!is_job(op->op) || !is_block(picture->d->side[k], i))
                 continue;
-            length[jobs++] = time_of(p, o->end - o->start);
-            stage = o->stage > stage ? o->stage : stage;
-            batch = o->batch > batch ? o->batch : batch;
-            if (llabs(diff_shift(p->d, k, i)) > p->most)
-                p->most = llabs(diff_shift(p->d, k, i));
+            length[jobs++] = time_of(picture, op->end - op->start);
+            stage = op->stage > stage ? op->stage : stage;
+            batch = op->batch > batch ? op->batch : batch;
+            if (llabs(diff_shift(picture->d, k, i)) > picture->most)
+                picture->most = llabs(diff_shift(picture->d, k, i));
         }
-    p->stages = several(p->d->side[A]) || several(p->d->side[B]);
-    int letters = snprintf(NULL, 0, "F%d", batch) + (p->stages ? snprintf(NULL, 0, "%d", stage) : 0);
-    span_scale(&p->time, length, jobs, letters);
+    picture->stages = several(picture->d->side[A]) || several(picture->d->side[B]);
+    int letters = snprintf(NULL, 0, "F%d", batch) + (picture->stages ? snprintf(NULL, 0, "%d", stage) : 0);
+    span_scale(&picture->time, length, jobs, letters);
 }
 
-static void place_panels(struct picture *p) {
+static void place_panels(struct picture *picture) {
     double y = TOP, plan = 0;
-    p->limit = INFINITY;
+    picture->limit = INFINITY;
     for (int k = 0; k < NPANELS; k++) {
-        const struct side *s = side_of(p, k);
-        p->y[k] = y + HEAD;
-        p->pitch[k] = ROW + GAP + (k != DELTA && s->p ? BAND : 0);
-        y = p->y[k] + p->pitch[k] * s->workers + BELOW;
-        plan = fmax(plan, (double)s->peak_bytes);
-        p->limit = fmin(p->limit, limit_of(s));
+        const struct side *side = side_of(picture, k);
+        picture->y[k] = y + HEAD;
+        picture->pitch[k] = ROW + GAP + (k != DELTA && side->p ? BAND : 0);
+        y = picture->y[k] + picture->pitch[k] * side->workers + BELOW;
+        plan = fmax(plan, (double)side->peak_bytes);
+        picture->limit = fmin(picture->limit, limit_of(side));
     }
-    p->bottom = y - BELOW;
-    p->top = band_top(plan, p->limit);
+    picture->bottom = y - BELOW;
+    picture->top = band_top(plan, picture->limit);
 }
 
 static char *gradient(void) {
@@ -451,27 +460,27 @@ static const char style[] = "text.p { font-size: 11px; font-weight: bold }\n"
                             ".j.this { stroke-width: 2.4; opacity: 1 }\n"
                             ".o.root { stroke: #e69f00; stroke-width: 3.2 }\n";
 
-void emit_diff_svg(struct text *t, const struct diff *d, bool html) {
-    struct picture p = {.d = d, .html = html};
-    double last =
-        time_of(&p, d->side[A]->makespan > d->side[B]->makespan ? d->side[A]->makespan : d->side[B]->makespan);
-    p.time = (struct span){.to = last, .m = measure_of(last, d->unit ? d->unit : "units", false)};
-    choose_scale(&p);
-    place_panels(&p);
+void emit_diff_svg(struct text *t, const struct diff *diff, bool html) {
+    struct picture picture = {.d = diff, .html = html};
+    double last = time_of(&picture, diff->side[A]->makespan > diff->side[B]->makespan ? diff->side[A]->makespan
+                                                                                      : diff->side[B]->makespan);
+    picture.time = (struct span){.to = last, .m = measure_of(last, diff->unit ? diff->unit : "units", false)};
+    choose_scale(&picture);
+    place_panels(&picture);
     for (int k = A; k <= B; k++)
-        if (d->side[k]->waits)
-            number_ops(&p, k);
-    struct svg page = {.name = format("%s → %s", d->side[A]->name, d->side[B]->name),
+        if (diff->side[k]->waits)
+            number_ops(&picture, k);
+    struct svg page = {.name = format("%s → %s", diff->side[A]->name, diff->side[B]->name),
                        .style = style,
                        .top = gradient(),
-                       .width = svg_width(&p.time),
-                       .height = p.bottom + LEGEND,
+                       .width = svg_width(&picture.time),
+                       .height = picture.bottom + LEGEND,
                        .html = html};
     svg_begin(t, &page);
-    put_counts(t, &p);
+    put_counts(t, &picture);
     for (int k = 0; k < NPANELS; k++)
-        put_panel(t, &p, k);
-    put_joins(t, &p);
-    put_legend(t, &p);
+        put_panel(t, &picture, k);
+    put_joins(t, &picture);
+    put_legend(t, &picture);
     svg_end(t, &page, "what it needs, and its root");
 }

@@ -8,11 +8,11 @@ enum { LINES = 20 }; /* of a list; --json has all */
 
 const char *const figure_name[NFIGURES] = {"makespan", "bubble", "peak_bytes", "bytes_sent", "operations"};
 
-bool diff_figure(const struct diff *d, int which, int side, double *x) {
-    const struct side *s = d->side[side];
-    bool timed = d->tick > 0;
+bool diff_figure(const struct diff *diff, int which, int side, double *x) {
+    const struct side *s = diff->side[side];
+    bool timed = diff->tick > 0;
     switch (which) {
-    case F_MAKESPAN: *x = (double)s->makespan * d->tick; return timed;
+    case F_MAKESPAN: *x = (double)s->makespan * diff->tick; return timed;
     case F_BUBBLE: *x = s->makespan ? 1 - s->work / ((double)s->makespan * s->workers) : 0; return timed;
     case F_PEAK: *x = (double)s->peak_bytes; return s->peak_bytes >= 0;
     case F_SENT: *x = s->sent; return true;
@@ -20,37 +20,37 @@ bool diff_figure(const struct diff *d, int which, int side, double *x) {
     }
 }
 
-bool diff_same(const struct diff *d) {
-    bool same = !d->only[0] && !d->only[1] && !d->split && !d->moved && !d->reordered && !d->longer && !d->shifted &&
-                !d->rewired;
+bool diff_same(const struct diff *diff) {
+    bool same = !diff->only[0] && !diff->only[1] && !diff->split && !diff->moved && !diff->reordered && !diff->longer &&
+                !diff->shifted && !diff->rewired;
     for (int f = 0; same && f < NFIGURES; f++) {
         double a, b;
-        if (f != F_MAKESPAN && f != F_BUBBLE && diff_figure(d, f, 0, &a) && diff_figure(d, f, 1, &b))
+        if (f != F_MAKESPAN && f != F_BUBBLE && diff_figure(diff, f, 0, &a) && diff_figure(diff, f, 1, &b))
             same = a == b;
     }
     return same;
 }
 
-bool diff_has(const struct diff_op *o, enum diff_class c) {
+bool diff_has(const struct diff_op *op, enum diff_class c) {
     switch (c) {
     case ONLY_A:
-    case ONLY_B: return o->match < 0 && !o->split;
-    case SPLIT: return o->split && o->op != OP_W; /* of A: its B, or its I */
-    case MOVED: return o->moved;
-    case REORDERED: return o->reordered;
-    default: return o->longer;
+    case ONLY_B: return op->match < 0 && !op->split;
+    case SPLIT: return op->split && op->op != OP_W; /* of A: its B, or its I */
+    case MOVED: return op->moved;
+    case REORDERED: return op->reordered;
+    default: return op->longer;
     }
 }
 
-const char *diff_op_name(const struct diff_op *o) {
-    struct instr x = {.op = o->op, .stage = o->stage, .batch = o->batch, .inst = -1, .peer = o->peer};
+const char *diff_op_name(const struct diff_op *op) {
+    struct instr x = {.op = op->op, .stage = op->stage, .batch = op->batch, .inst = -1, .peer = op->peer};
     return short_name(&x);
 }
 
-static const char *figure_text(int which, double x, const struct measure *m, char buf[32]) {
+static const char *figure_text(int which, double x, const struct measure *measure, char buf[32]) {
     char time[32];
     if (which == F_MAKESPAN)
-        snprintf(buf, 32, "%s %s", time_text(x, m, time), m->name);
+        snprintf(buf, 32, "%s %s", time_text(x, measure, time), measure->name);
     else if (which == F_BUBBLE)
         snprintf(buf, 32, "%.1f %%", 100 * x);
     else if (which == F_OPERATIONS)
@@ -63,14 +63,14 @@ static const char *figure_text(int which, double x, const struct measure *m, cha
 /* Sums of decimal fractions differ in their last bits by the order they are taken in. */
 static bool equal(double a, double b) { return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b)); }
 
-bool diff_figure_changed(const struct diff *d, int which, double a, double b) {
-    return !equal(a, b) && !(d->tells && diff_by_chance(d->p[which]));
+bool diff_figure_changed(const struct diff *diff, int which, double a, double b) {
+    return !equal(a, b) && !(diff->tells && diff_by_chance(diff->p[which]));
 }
 
-static const char *delta_text(const struct diff *d, int which, double a, double b, char buf[32]) {
+static const char *delta_text(const struct diff *diff, int which, double a, double b, char buf[32]) {
     if (equal(a, b))
         snprintf(buf, 32, "=");
-    else if (!diff_figure_changed(d, which, a, b))
+    else if (!diff_figure_changed(diff, which, a, b))
         snprintf(buf, 32, "~");
     else if (which == F_BUBBLE)
         snprintf(buf, 32, "%+.1f pt", 100 * (b - a));
@@ -94,87 +94,89 @@ static void put_head(struct text *t, bool markdown, const char *last) {
         put(t, "|---|---:|---:|---:|\n");
 }
 
-static void put_figures(struct text *t, const struct diff *d, const struct measure *m, bool markdown) {
+static void put_figures(struct text *t, const struct diff *diff, const struct measure *measure, bool markdown) {
     put_head(t, markdown, "delta");
     for (int f = 0; f < NFIGURES; f++) {
         double a, b;
         char x[32] = "", y[32] = "", delta[32] = "";
-        bool in_a = diff_figure(d, f, 0, &a), in_b = diff_figure(d, f, 1, &b);
+        bool in_a = diff_figure(diff, f, 0, &a), in_b = diff_figure(diff, f, 1, &b);
         if (!in_a && !in_b)
             continue;
-        put_figure_row(t, markdown, figure_name[f], in_a ? figure_text(f, a, m, x) : "?",
-                       in_b ? figure_text(f, b, m, y) : "?", in_a && in_b ? delta_text(d, f, a, b, delta) : "?");
+        put_figure_row(t, markdown, figure_name[f], in_a ? figure_text(f, a, measure, x) : "?",
+                       in_b ? figure_text(f, b, measure, y) : "?",
+                       in_a && in_b ? delta_text(diff, f, a, b, delta) : "?");
     }
 }
 
-static const char *signed_time(int64_t ticks, const struct diff *d, const struct measure *m, char buf[32]) {
+static const char *signed_time(int64_t ticks, const struct diff *diff, const struct measure *measure, char buf[32]) {
     char time[32];
-    snprintf(buf, 32, "%s%s", ticks > 0 ? "+" : "", time_text((double)ticks * d->tick, m, time));
-    return llabs(ticks) > d->least ? buf : "=";
+    snprintf(buf, 32, "%s%s", ticks > 0 ? "+" : "", time_text((double)ticks * diff->tick, measure, time));
+    return llabs(ticks) > diff->least ? buf : "=";
 }
 
-static void put_account(struct text *t, const struct diff *d, const struct measure *m, bool markdown) {
+static void put_account(struct text *t, const struct diff *diff, const struct measure *measure, bool markdown) {
     put(t, "\n%sWhere the time went, on the rank that ends last (A: rank %d, B: rank %d; %s)\n\n",
-        markdown ? "### " : "", d->ends[0], d->ends[1], m->name);
+        markdown ? "### " : "", diff->ends[0], diff->ends[1], measure->name);
     put_head(t, markdown, "delta");
     char a[32], b[32], delta[32];
     for (int k = 0; k < NACCOUNTS; k++) {
-        int64_t x = d->account[0][k], y = d->account[1][k];
+        int64_t x = diff->account[0][k], y = diff->account[1][k];
         if (x || y)
-            put_figure_row(t, markdown, account_name[k], time_text((double)x * d->tick, m, a),
-                           time_text((double)y * d->tick, m, b), signed_time(y - x, d, m, delta));
+            put_figure_row(t, markdown, account_name[k], time_text((double)x * diff->tick, measure, a),
+                           time_text((double)y * diff->tick, measure, b), signed_time(y - x, diff, measure, delta));
     }
-    int64_t x = d->side[0]->makespan, y = d->side[1]->makespan;
-    bool idle = llabs(d->account[0][ACC_OTHER]) > d->least || llabs(d->account[1][ACC_OTHER]) > d->least;
-    put_figure_row(t, markdown, "makespan", time_text((double)x * d->tick, m, a), time_text((double)y * d->tick, m, b),
-                   signed_time(y - x, d, m, delta));
+    int64_t x = diff->side[0]->makespan, y = diff->side[1]->makespan;
+    bool idle = llabs(diff->account[0][ACC_OTHER]) > diff->least || llabs(diff->account[1][ACC_OTHER]) > diff->least;
+    put_figure_row(t, markdown, "makespan", time_text((double)x * diff->tick, measure, a),
+                   time_text((double)y * diff->tick, measure, b), signed_time(y - x, diff, measure, delta));
     if (idle)
-        put(t, "\nother: nothing that is known of kept the rank: of a measurement, say, that ranks share its cores; of a "
-               "timeline\nwithout its program, that it does not tell\n");
+        put(t,
+            "\nother: nothing that is known of kept the rank: of a measurement, say, that ranks share its cores; of a "
+            "timeline\nwithout its program, that it does not tell\n");
 }
 
-static const char *before_in_lane(const struct side *s, int i) {
-    return i > s->lane[s->op[i].lane].first ? diff_op_name(&s->op[i - 1]) : NULL;
+static const char *before_in_lane(const struct side *side, int i) {
+    return i > side->lane[side->op[i].lane].first ? diff_op_name(&side->op[i - 1]) : NULL;
 }
 
 /* Each group's change: its ratios, or ~ where it is chance. */
-static void put_groups(struct text *t, const struct diff *d, const struct diff_group *group, int n, const char *by,
-                       const struct measure *m, bool markdown) {
+static void put_groups(struct text *t, const struct diff *diff, const struct diff_group *group, int n, const char *by,
+                       const struct measure *measure, bool markdown) {
     char a[32], b[32], ratio[64];
     if (!n)
         return;
     put(t, "\n%sDurations by %s, all together (%s), and B / A of each: median, quartiles\n\n", markdown ? "### " : "",
-        by, m->name);
+        by, measure->name);
     put_head(t, markdown, "B / A");
     for (int i = 0; i < n; i++) {
         const struct diff_group *k = &group[i];
         snprintf(ratio, sizeof ratio, k->n ? "%.3g (%.3g .. %.3g)" : "-", k->bias, k->low, k->high);
-        put_figure_row(t, markdown, k->name, time_text(k->a, m, a), time_text(k->b, m, b),
-                       d->tells && diff_by_chance(k->p) ? "~" : ratio);
+        put_figure_row(t, markdown, k->name, time_text(k->a, measure, a), time_text(k->b, measure, b),
+                       diff->tells && diff_by_chance(k->p) ? "~" : ratio);
     }
 }
 
 /* An operation of a class, behind the class's sign. */
-static void put_member(struct text *t, const struct diff *d, int class, int i, const struct measure *m) {
+static void put_member(struct text *t, const struct diff *diff, int class, int i, const struct measure *measure) {
     static const char sign[] = "-+/>~d";
-    const struct side *a = d->side[0], *b = d->side[1], *s = class == ONLY_B ? b : a;
-    const struct diff_op *o = &s->op[i], *o2 = class >= SPLIT ? &b->op[o->match] : NULL;
+    const struct side *a = diff->side[0], *b = diff->side[1], *s = class == ONLY_B ? b : a;
+    const struct diff_op *op = &s->op[i], *o2 = class >= SPLIT ? &b->op[op->match] : NULL;
     char x[32], y[32];
-    put(t, "%c rank %d %s  %s", sign[class], o->rank, s->lane[o->lane].name, diff_op_name(o));
+    put(t, "%c rank %d %s  %s", sign[class], op->rank, s->lane[op->lane].name, diff_op_name(op));
     if (class == SPLIT)
-        put(t, o->op == OP_B ? "  is %s and %s" : "  and %s are %s",
-            job_name(o->stage, o->batch, o->op == OP_B ? OP_I : OP_W),
-            job_name(o->stage, o->batch, o->op == OP_B ? OP_W : OP_B));
+        put(t, op->op == OP_B ? "  is %s and %s" : "  and %s are %s",
+            job_name(op->stage, op->batch, op->op == OP_B ? OP_I : OP_W),
+            job_name(op->stage, op->batch, op->op == OP_B ? OP_W : OP_B));
     if (class == MOVED)
         put(t, "  to rank %d %s", o2->rank, b->lane[o2->lane].name);
     if (class == REORDERED) {
-        const char *was = before_in_lane(a, i), *is = before_in_lane(b, o->match);
+        const char *was = before_in_lane(a, i), *is = before_in_lane(b, op->match);
         put(t, is ? "  after %s" : "  first", is);
         put(t, was ? " (was after %s)" : " (was first)", was);
     }
     if (class == LONGER)
-        put(t, "  %s -> %s %s", time_text((double)diff_took(a, o) * d->tick, m, x),
-            time_text((double)diff_took(b, o2) * d->tick, m, y), m->name);
+        put(t, "  %s -> %s %s", time_text((double)diff_took(a, op) * diff->tick, measure, x),
+            time_text((double)diff_took(b, o2) * diff->tick, measure, y), measure->name);
     put(t, "\n");
 }
 
@@ -189,140 +191,148 @@ static int by_change(const void *x, const void *y) {
     return p != q ? (p < q) - (p > q) : i - j;
 }
 
-static void put_classes(struct text *t, const struct diff *d, const struct measure *m, bool markdown) {
+static void put_classes(struct text *t, const struct diff *diff, const struct measure *measure, bool markdown) {
     static const char *const title[NCLASSES] = {"only in A",
                                                 "only in B",
                                                 "backwards that are one job on one side and two, I and W, on the other",
                                                 "moved to another rank or lane",
                                                 "reordered, the fewest that explain the change of order",
                                                 "longer or shorter, those with the largest change first"};
-    int count[NCLASSES] = {d->only[0], d->only[1], d->split, d->moved, d->reordered, d->longer};
+    int count[NCLASSES] = {diff->only[0], diff->only[1], diff->split, diff->moved, diff->reordered, diff->longer};
     for (int c = 0; c < NCLASSES; c++) {
-        const struct side *s = d->side[c == ONLY_B];
+        const struct side *side = diff->side[c == ONLY_B];
         if (!count[c])
             continue;
         put(t, "\n%s%d %s\n%s", markdown ? "### " : "", count[c], title[c], markdown ? "\n```\n" : "");
         int32_t *member = NEW(int32_t, count[c]);
-        for (int i = 0, n = 0; i < s->n; i++)
-            if (diff_has(&s->op[i], (enum diff_class)c))
+        for (int i = 0, n = 0; i < side->n; i++)
+            if (diff_has(&side->op[i], (enum diff_class)c))
                 member[n++] = i;
-        sorted = d;
+        sorted = diff;
         if (c == LONGER)
             qsort(member, (size_t)count[c], sizeof *member, by_change);
         for (int n = 0; n < count[c] && n < LINES; n++)
-            put_member(t, d, c, member[n], m);
+            put_member(t, diff, c, member[n], measure);
         if (count[c] > LINES)
             put(t, "  and %d more; --json has all\n", count[c] - LINES);
         put(t, "%s", markdown ? "```\n" : "");
     }
 }
 
-static char root_sign(const struct diff *d, const struct root *r) {
-    const struct diff_op *o = r->a >= 0 ? &d->side[0]->op[r->a] : NULL;
-    return !o ? '+' : r->b < 0 ? '-' : o->split ? '/' : o->moved ? '>' : o->reordered ? '~' : o->longer ? 'd' : ' ';
+static char root_sign(const struct diff *diff, const struct root *root) {
+    const struct diff_op *op = root->a >= 0 ? &diff->side[0]->op[root->a] : NULL;
+    return !op             ? '+'
+           : root->b < 0   ? '-'
+           : op->split     ? '/'
+           : op->moved     ? '>'
+           : op->reordered ? '~'
+           : op->longer    ? 'd'
+                           : ' ';
 }
 
-static void put_root(struct text *t, const struct diff *d, const struct root *r, const struct measure *m) {
-    int side = r->a < 0, i = side ? r->b : r->a;
-    const struct diff_op *o = &d->side[side]->op[i];
+static void put_root(struct text *t, const struct diff *diff, const struct root *root, const struct measure *measure) {
+    int side = root->a < 0, i = side ? root->b : root->a;
+    const struct diff_op *op = &diff->side[side]->op[i];
     char shift[32];
-    put(t, "%c rank %d  %s", root_sign(d, r), o->rank, diff_op_name(o));
-    bool own = r->a >= 0 && r->b >= 0 && llabs(d->side[1]->op[r->b].end - d->side[0]->op[r->a].end) > d->least;
+    put(t, "%c rank %d  %s", root_sign(diff, root), op->rank, diff_op_name(op));
+    bool own = root->a >= 0 && root->b >= 0 &&
+               llabs(diff->side[1]->op[root->b].end - diff->side[0]->op[root->a].end) > diff->least;
     if (own)
-        put(t, "  ends %s %s", signed_time(r->shift, d, m, shift), m->name);
+        put(t, "  ends %s %s", signed_time(root->shift, diff, measure, shift), measure->name);
     else
-        put(t, "  moves others by up to %s %s", signed_time(r->shift, d, m, shift), m->name);
-    put(t, "%s", r->critical ? "; critical" : "");
-    if (r->pushed)
-        put(t, "; pushed %d", r->pushed);
+        put(t, "  moves others by up to %s %s", signed_time(root->shift, diff, measure, shift), measure->name);
+    put(t, "%s", root->critical ? "; critical" : "");
+    if (root->pushed)
+        put(t, "; pushed %d", root->pushed);
     put(t, "\n");
 }
 
-static void put_roots(struct text *t, const struct diff *d, const struct measure *m, bool markdown) {
-    if (!d->nroots)
+static void put_roots(struct text *t, const struct diff *diff, const struct measure *measure, bool markdown) {
+    if (!diff->nroots)
         return;
-    put(t, "\n%sRoots: %d, behind all %d operations that shifted\n%s", markdown ? "### " : "", d->nroots, d->shifted,
-        markdown ? "\n```\n" : "");
-    for (int i = 0; i < d->nroots && i < LINES; i++)
-        put_root(t, d, &d->root[i], m);
-    if (d->nroots > LINES)
-        put(t, "  and %d more; --json has all\n", d->nroots - LINES);
+    put(t, "\n%sRoots: %d, behind all %d operations that shifted\n%s", markdown ? "### " : "", diff->nroots,
+        diff->shifted, markdown ? "\n```\n" : "");
+    for (int i = 0; i < diff->nroots && i < LINES; i++)
+        put_root(t, diff, &diff->root[i], measure);
+    if (diff->nroots > LINES)
+        put(t, "  and %d more; --json has all\n", diff->nroots - LINES);
     put(t, "%s", markdown ? "```\n" : "");
 }
 
 /* How a side was measured, and what was done to its times. */
-static void put_measured(struct text *t, const struct diff *d, int k, bool ascii) {
-    const struct side *s = d->side[k];
+static void put_measured(struct text *t, const struct diff *diff, int k, bool ascii) {
+    const struct side *side = diff->side[k];
     char x[32], y[32];
-    if (!s->steps)
+    if (!side->steps)
         return;
-    put(t, "%c is measured: %s%d step%s", 'A' + k, s->steps->nsteps > 1 ? "medians of " : "", s->steps->nsteps,
-        s->steps->nsteps > 1 ? "s" : "");
-    put(t, s->clock ? "; clocks set, such that no message arrives before it was sent:"
-                    : "; no message contradicts the clocks\n");
+    put(t, "%c is measured: %s%d step%s", 'A' + k, side->steps->nsteps > 1 ? "medians of " : "", side->steps->nsteps,
+        side->steps->nsteps > 1 ? "s" : "");
+    put(t, side->clock ? "; clocks set, such that no message arrives before it was sent:"
+                       : "; no message contradicts the clocks\n");
     double most = 0;
-    for (int r = 0; s->clock && r < s->workers; r++)
-        most = fmax(most, fabs(s->clock[r]));
-    struct measure m = measure_of(most, "s", ascii), e = measure_of(s->clock_error, "s", ascii);
-    for (int r = 0, n = 0; s->clock && r < s->workers; r++)
-        if (s->clock[r] != 0)
-            put(t, "%s rank %d's by %s%s", n++ ? "," : "", r, s->clock[r] > 0 ? "+" : "",
-                time_text(s->clock[r], &m, x));
-    if (s->clock)
-        put(t, isinf(s->clock_error) ? " %s\n" : " %s, each to %s %s or better\n", m.name,
-            time_text(s->clock_error, &e, y), e.name);
+    for (int r = 0; side->clock && r < side->workers; r++)
+        most = fmax(most, fabs(side->clock[r]));
+    struct measure m = measure_of(most, "s", ascii), e = measure_of(side->clock_error, "s", ascii);
+    for (int r = 0, n = 0; side->clock && r < side->workers; r++)
+        if (side->clock[r] != 0)
+            put(t, "%s rank %d's by %s%s", n++ ? "," : "", r, side->clock[r] > 0 ? "+" : "",
+                time_text(side->clock[r], &m, x));
+    if (side->clock)
+        put(t, isinf(side->clock_error) ? " %s\n" : " %s, each to %s %s or better\n", m.name,
+            time_text(side->clock_error, &e, y), e.name);
 }
 
-void put_changes(struct text *t, const struct diff *d) {
+void put_changes(struct text *t, const struct diff *diff) {
     const char *const what[] = {"only in A", "only in B",         "split",  "moved",
                                 "reordered", "longer or shorter", "shifted"};
-    int count[] = {d->only[0], d->only[1], d->split, d->moved, d->reordered, d->longer, d->shifted};
+    int count[] = {diff->only[0],   diff->only[1], diff->split,  diff->moved,
+                   diff->reordered, diff->longer,  diff->shifted};
     for (int i = 0, n = 0; i < 7; i++)
         if (count[i])
             put(t, "%s %d %s", n++ ? "," : ";", count[i], what[i]);
 }
 
-static void put_summary(struct text *t, const struct diff *d, const struct measure *m, bool ascii) {
+static void put_summary(struct text *t, const struct diff *diff, const struct measure *measure, bool ascii) {
     char a[32], b[32];
-    put(t, "A %s\nB %s\n", d->side[0]->name, d->side[1]->name);
+    put(t, "A %s\nB %s\n", diff->side[0]->name, diff->side[1]->name);
     for (int k = 0; k < 2; k++)
-        put_measured(t, d, k, ascii);
-    if (d->rate > 0)
+        put_measured(t, diff, k, ascii);
+    if (diff->rate > 0)
         put(t, "%c's times are in %s; taken as seconds at %.4g a second, where all jobs of both take the same time\n",
-            d->side[0]->steps ? 'B' : 'A', d->side[d->side[0]->steps != NULL]->unit, 1 / d->rate);
-    bool steps = d->side[0]->steps || d->side[1]->steps;
-    if (d->tick > 0 && steps && !d->tells)
+            diff->side[0]->steps ? 'B' : 'A', diff->side[diff->side[0]->steps != NULL]->unit, 1 / diff->rate);
+    bool steps = diff->side[0]->steps || diff->side[1]->steps;
+    if (diff->tick > 0 && steps && !diff->tells)
         put(t, "too few steps to tell a change from chance: record more (6 beside a prediction, 4 on both sides)\n");
-    for (int k = 0; d->tick > 0 && d->unit && k < 2; k++)
-        if (!d->side[k]->unit)
+    for (int k = 0; diff->tick > 0 && diff->unit && k < 2; k++)
+        if (!diff->side[k]->unit)
             put(t, "%c names no unit; its times are taken as %s, as %c's are\n", 'A' + k,
-                strcmp(d->unit, "F") ? d->unit : "units", 'B' - k);
+                strcmp(diff->unit, "F") ? diff->unit : "units", 'B' - k);
     double x, y;
-    if (!diff_figure(d, F_MAKESPAN, 0, &x) || !diff_figure(d, F_MAKESPAN, 1, &y) || equal(x, y) || x <= 0)
-        put(t, "%s", diff_same(d) ? "the same" : "they differ");
-    else if (d->tells && diff_by_chance(d->p[F_MAKESPAN]))
-        put(t, "no significant change of the makespan (p = %.2g): %s -> %s", d->p[F_MAKESPAN], time_text(x, m, a),
-            figure_text(F_MAKESPAN, y, m, b));
+    if (!diff_figure(diff, F_MAKESPAN, 0, &x) || !diff_figure(diff, F_MAKESPAN, 1, &y) || equal(x, y) || x <= 0)
+        put(t, "%s", diff_same(diff) ? "the same" : "they differ");
+    else if (diff->tells && diff_by_chance(diff->p[F_MAKESPAN]))
+        put(t, "no significant change of the makespan (p = %.2g): %s -> %s", diff->p[F_MAKESPAN],
+            time_text(x, measure, a), figure_text(F_MAKESPAN, y, measure, b));
     else
         put(t, "B is %.1f %% %s: makespan %s -> %s", 100 * fabs(y / x - 1), y < x ? "shorter" : "longer",
-            time_text(x, m, a), figure_text(F_MAKESPAN, y, m, b));
-    if (d->tells && !diff_by_chance(d->p[F_MAKESPAN]))
-        put(t, " (p = %.2g)", d->p[F_MAKESPAN]);
-    put_changes(t, d);
+            time_text(x, measure, a), figure_text(F_MAKESPAN, y, measure, b));
+    if (diff->tells && !diff_by_chance(diff->p[F_MAKESPAN]))
+        put(t, " (p = %.2g)", diff->p[F_MAKESPAN]);
+    put_changes(t, diff);
     put(t, "\n\n");
 }
 
-void emit_diff(struct text *out, const struct diff *d, bool markdown, bool ascii) {
-    double last = fmax((double)d->side[0]->makespan, (double)d->side[1]->makespan) * d->tick;
-    struct measure m = measure_of(last, d->unit ? d->unit : "units", ascii);
-    put_summary(out, d, &m, ascii);
-    put_figures(out, d, &m, markdown);
-    if (d->rewired)
+void emit_diff(struct text *out, const struct diff *diff, bool markdown, bool ascii) {
+    double last = fmax((double)diff->side[0]->makespan, (double)diff->side[1]->makespan) * diff->tick;
+    struct measure measure = measure_of(last, diff->unit ? diff->unit : "units", ascii);
+    put_summary(out, diff, &measure, ascii);
+    put_figures(out, diff, &measure, markdown);
+    if (diff->rewired)
         put(out, "\nThe operations are the same, but not all operands, waits or places in memory.\n");
-    if (d->tick > 0 && d->side[0]->n && d->side[1]->n && !diff_same(d))
-        put_account(out, d, &m, markdown);
-    put_groups(out, d, d->kind, d->nkinds, "kind", &m, markdown);
-    put_groups(out, d, d->link, d->nlinks, "link", &m, markdown);
-    put_classes(out, d, &m, markdown);
-    put_roots(out, d, &m, markdown);
+    if (diff->tick > 0 && diff->side[0]->n && diff->side[1]->n && !diff_same(diff))
+        put_account(out, diff, &measure, markdown);
+    put_groups(out, diff, diff->kind, diff->nkinds, "kind", &measure, markdown);
+    put_groups(out, diff, diff->link, diff->nlinks, "link", &measure, markdown);
+    put_classes(out, diff, &measure, markdown);
+    put_roots(out, diff, &measure, markdown);
 }

@@ -41,14 +41,14 @@ static uint8_t cube(uint32_t rgb) {
 struct paint paint_of(const struct instr *in, enum color_by by) {
     if (op_lane[in->op] != LANE_COMPUTE)
         return message;
-    struct paint k = by_kind[in->op];
+    struct paint paint = by_kind[in->op];
     if (by == BY_OP || !is_job(in->op))
-        return k;
+        return paint;
     double hue = fmod((by == BY_MB ? in->batch : in->stage) * 137.5 + 205, 360); /* the golden angle */
     double light = lightness[in->op];
-    k.fill = color_of(hue, light);
-    k.text = dark(k.fill) ? 15 : 16;
-    k.ground = cube(k.fill);
-    k.shade = cube(color_of(hue, light + 0.14));
-    return k;
+    paint.fill = color_of(hue, light);
+    paint.text = dark(paint.fill) ? 15 : 16;
+    paint.ground = cube(paint.fill);
+    paint.shade = cube(color_of(hue, light + 0.14));
+    return paint;
 }

@@ -27,18 +27,18 @@ struct measure {
     const char *name;
 };
 struct measure measure_of(double largest, const char *unit, bool ascii);
-const char *time_text(double t, const struct measure *m, char buf[32]);
+const char *time_text(double t, const struct measure *measure, char buf[32]);
 const char *bytes_text(double n, char buf[32]);
 /* A lane's name where there is little room: a large group says only how many it is of. */
-const char *lane_label(const struct program *p, const struct lane *l);
+const char *lane_label(const struct program *p, const struct lane *lane);
 /* Whether one of its ranks runs jobs of several stages, so that a microbatch alone does not name one. */
 bool several_stages(const struct program *p);
 /* emit_grid.c: the timeline as rows of cells, and the report as a table, for people. unit: as report.unit, of the
  * timeline's times */
 void emit_grid(struct text *out, const struct program *p, const struct timeline *tl, const char *unit,
                const struct style *style);
-void emit_report(struct text *out, const struct report *r, const struct style *style);
+void emit_report(struct text *out, const struct report *report, const struct style *style);
 /* emit_svg.c: the timeline as a picture, by itself or in a page that answers the mouse. limit: a rank's memory. */
-void emit_svg(struct text *out, const struct program *p, const struct timeline *tl, const struct report *r,
+void emit_svg(struct text *out, const struct program *p, const struct timeline *tl, const struct report *report,
               double limit, const struct style *style, bool html);
 #endif

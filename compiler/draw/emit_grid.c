@@ -31,21 +31,21 @@ struct canvas {
 };
 
 /* Instruction i of rank r has a block in a row that is drawn. */
-static bool drawn(const struct canvas *c, int r, int i) {
-    const struct instr *in = &c->p->rank[r].ins[i];
-    double start = c->tl->start[r][i], end = c->tl->end[r][i];
-    return (in->lane == 0 || c->style->with & WITH_LANES) && paint_of(in, BY_OP).name && end > start && end > c->from &&
-           start < c->to;
+static bool drawn(const struct canvas *canvas, int r, int i) {
+    const struct instr *in = &canvas->p->rank[r].ins[i];
+    double start = canvas->tl->start[r][i], end = canvas->tl->end[r][i];
+    return (in->lane == 0 || canvas->style->with & WITH_LANES) && paint_of(in, BY_OP).name && end > start &&
+           end > canvas->from && start < canvas->to;
 }
 
-static bool visible(const struct canvas *c, int r, int i) {
-    return c->p->rank[r].ins[i].lane == c->lane && drawn(c, r, i);
+static bool visible(const struct canvas *canvas, int r, int i) {
+    return canvas->p->rank[r].ins[i].lane == canvas->lane && drawn(canvas, r, i);
 }
 
 /* Instruction i runs at the same time as the next, the other of its pair. */
-static bool overlaps_next(const struct canvas *c, int r, int i) {
-    return c->lane == 0 && i >= 0 && i + 1 < c->p->rank[r].nins && visible(c, r, i) && visible(c, r, i + 1) &&
-           c->tl->start[r][i] == c->tl->start[r][i + 1];
+static bool overlaps_next(const struct canvas *canvas, int r, int i) {
+    return canvas->lane == 0 && i >= 0 && i + 1 < canvas->p->rank[r].nins && visible(canvas, r, i) &&
+           visible(canvas, r, i + 1) && canvas->tl->start[r][i] == canvas->tl->start[r][i + 1];
 }
 
 static int digits(int n) { return snprintf(NULL, 0, "%d", n); }
@@ -61,16 +61,18 @@ static double common_divisor(double a, double b, double tiny) {
     return a;
 }
 
-static double clip(const struct canvas *c, double t) { return fmin(fmax(t, c->from), c->to) - c->from; }
+static double clip(const struct canvas *canvas, double t) {
+    return fmin(fmax(t, canvas->from), canvas->to) - canvas->from;
+}
 
 /* The largest unit of which all times drawn are multiples. */
-static double common_unit(const struct canvas *c) {
-    double unit = 0, tiny = c->tl->makespan * 1e-9;
-    for (int r = 0; r < c->p->workers; r++)
-        for (int i = 0; i < c->p->rank[r].nins; i++)
-            if (drawn(c, r, i)) {
-                unit = common_divisor(clip(c, c->tl->start[r][i]), unit, tiny);
-                unit = common_divisor(clip(c, c->tl->end[r][i]), unit, tiny);
+static double common_unit(const struct canvas *canvas) {
+    double unit = 0, tiny = canvas->tl->makespan * 1e-9;
+    for (int r = 0; r < canvas->p->workers; r++)
+        for (int i = 0; i < canvas->p->rank[r].nins; i++)
+            if (drawn(canvas, r, i)) {
+                unit = common_divisor(clip(canvas, canvas->tl->start[r][i]), unit, tiny);
+                unit = common_divisor(clip(canvas, canvas->tl->end[r][i]), unit, tiny);
             }
     return unit > 0 ? unit : 1;
 }
@@ -84,55 +86,57 @@ static double round_up(double x) {
             return steps[i] * power;
 }
 
-static void choose_scale(struct canvas *c) {
-    double last = c->to - c->from, unit = common_unit(c), cells = ceil(last / unit - 1e-6);
-    int room = c->style->width - c->margin, number = digits(c->p->batches - 1);
-    int name = digits(c->p->stages - 1) + 1 + number;
+static void choose_scale(struct canvas *canvas) {
+    double last = canvas->to - canvas->from, unit = common_unit(canvas), cells = ceil(last / unit - 1e-6);
+    int room = canvas->style->width - canvas->margin, number = digits(canvas->p->batches - 1);
+    int name = digits(canvas->p->stages - 1) + 1 + number;
     room = room < 8 ? 8 : room;
-    c->names = several_stages(c->p);
-    c->cell = 1;
+    canvas->names = several_stages(canvas->p);
+    canvas->cell = 1;
     if (cells <= room) {
-        int widest = (c->names ? name : number + 1) + 1; /* what a label needs, and a space */
-        c->cell = room / (int)fmax(cells, 1);
-        c->cell = c->cell > widest ? widest : c->cell;
-        c->names = c->names && c->cell >= name + !c->style->color; /* without colour, 1F30B2 would not read well */
-        c->step = unit / c->cell;
+        int widest = (canvas->names ? name : number + 1) + 1; /* what a label needs, and a space */
+        canvas->cell = room / (int)fmax(cells, 1);
+        canvas->cell = canvas->cell > widest ? widest : canvas->cell;
+        canvas->names = canvas->names &&
+                        canvas->cell >= name + !canvas->style->color; /* without colour, 1F30B2 would not read well */
+        canvas->step = unit / canvas->cell;
     } else if (cells < 1e5)
-        c->step = unit * ceil(cells / room);
+        canvas->step = unit * ceil(cells / room);
     else
-        c->step = round_up(last / room);
-    c->columns = (int)ceil(last / c->step - 1e-6);
+        canvas->step = round_up(last / room);
+    canvas->columns = (int)ceil(last / canvas->step - 1e-6);
 }
 
 /* ---- rows ---- */
 
 /* Gives each column to the instruction that covers most of it, or to none when idle time does. */
-static void paint_row(struct canvas *c, int r) {
-    for (int x = 0; x < c->columns; x++) {
-        c->owner[x] = -1;
-        c->most[x] = c->used[x] = 0;
+static void paint_row(struct canvas *canvas, int r) {
+    for (int x = 0; x < canvas->columns; x++) {
+        canvas->owner[x] = -1;
+        canvas->most[x] = canvas->used[x] = 0;
     }
-    for (int i = 0; i < c->p->rank[r].nins; i++) {
-        if (!visible(c, r, i))
+    for (int i = 0; i < canvas->p->rank[r].nins; i++) {
+        if (!visible(canvas, r, i))
             continue;
-        double from = clip(c, c->tl->start[r][i]) / c->step, to = clip(c, c->tl->end[r][i]) / c->step;
+        double from = clip(canvas, canvas->tl->start[r][i]) / canvas->step,
+               to = clip(canvas, canvas->tl->end[r][i]) / canvas->step;
         double half = (to - from) / 2;
-        if (overlaps_next(c, r, i))
+        if (overlaps_next(canvas, r, i))
             to -= half;
-        else if (overlaps_next(c, r, i - 1))
+        else if (overlaps_next(canvas, r, i - 1))
             from += half;
-        for (int x = (int)from; x < to && x < c->columns; x++) {
+        for (int x = (int)from; x < to && x < canvas->columns; x++) {
             double part = fmin(to, x + 1) - fmax(from, x);
-            c->used[x] += part;
-            if (part > c->most[x] + 1e-6) {
-                c->most[x] = part;
-                c->owner[x] = i;
+            canvas->used[x] += part;
+            if (part > canvas->most[x] + 1e-6) {
+                canvas->most[x] = part;
+                canvas->owner[x] = i;
             }
         }
     }
-    for (int x = 0; x < c->columns; x++)
-        if (c->most[x] + 1e-6 < 1 - c->used[x])
-            c->owner[x] = -1;
+    for (int x = 0; x < canvas->columns; x++)
+        if (canvas->most[x] + 1e-6 < 1 - canvas->used[x])
+            canvas->owner[x] = -1;
 }
 
 /* A message's: the letter of its operation and its microbatch, F3 or B3; of weights and their gradients the stage: w2.
@@ -144,14 +148,14 @@ static int message_label(const struct instr *in, int width, char *buf, size_t si
 }
 
 /* The longest label of a job that fits: 1F3, or F3 (just 3 in colour), or F (nothing in colour). */
-static int block_label(const struct canvas *c, const struct instr *in, int width, char *buf, size_t size) {
+static int block_label(const struct canvas *canvas, const struct instr *in, int width, char *buf, size_t size) {
     if (!has_cost(in->op))
         return message_label(in, width, buf, size);
-    const char *kind = c->style->color && c->style->by == BY_OP ? "" : op_name[in->op];
-    int n = in->batch < 0 ? snprintf(buf, size, "%s", op_name[in->op])
-            : c->names    ? snprintf(buf, size, "%d%s%d", in->stage, op_name[in->op], in->batch)
-                          : snprintf(buf, size, "%s%d", kind, in->batch);
-    if (n > width && c->names && in->batch >= 0)
+    const char *kind = canvas->style->color && canvas->style->by == BY_OP ? "" : op_name[in->op];
+    int n = in->batch < 0   ? snprintf(buf, size, "%s", op_name[in->op])
+            : canvas->names ? snprintf(buf, size, "%d%s%d", in->stage, op_name[in->op], in->batch)
+                            : snprintf(buf, size, "%s%d", kind, in->batch);
+    if (n > width && canvas->names && in->batch >= 0)
         n = snprintf(buf, size, "%s%d", kind, in->batch);
     if (n > width)
         n = snprintf(buf, size, "%s", kind);
@@ -164,13 +168,14 @@ static void put_times(struct text *t, const char *s, int n) {
 }
 
 /* Returns whether there was room for the end. */
-static bool put_block(struct text *t, const struct canvas *c, const struct instr *in, int width, bool shade, char end) {
+static bool put_block(struct text *t, const struct canvas *canvas, const struct instr *in, int width, bool shade,
+                      char end) {
     char label[48];
-    int n = block_label(c, in, width, label, sizeof label);
-    if (c->style->color) {
-        struct paint k = paint_of(in, c->style->by);
+    int n = block_label(canvas, in, width, label, sizeof label);
+    if (canvas->style->color) {
+        struct paint paint = paint_of(in, canvas->style->by);
         int left = (width - n) / 2;
-        put(t, "\033[38;5;%d;48;5;%dm%*s%s", k.text, shade ? k.shade : k.ground, left, "", label);
+        put(t, "\033[38;5;%d;48;5;%dm%*s%s", paint.text, shade ? paint.shade : paint.ground, left, "", label);
         if (width > n + left)
             put(t, "%*c", width - n - left, end);
         put(t, "\033[0m");
@@ -178,18 +183,18 @@ static bool put_block(struct text *t, const struct canvas *c, const struct instr
     }
     put(t, "%s", label);
     if (width > n) {
-        put_times(t, c->style->ascii ? "-" : "─", width - n - 1);
+        put_times(t, canvas->style->ascii ? "-" : "─", width - n - 1);
         put_bytes(t, &end, 1);
     }
     return width > n;
 }
 
-static void put_idle(struct text *t, const struct canvas *c, int from, int to) {
-    const char *dot = c->style->ascii ? "." : "·";
-    put(t, "%s", c->style->color ? "\033[38;5;245m" : "");
+static void put_idle(struct text *t, const struct canvas *canvas, int from, int to) {
+    const char *dot = canvas->style->ascii ? "." : "·";
+    put(t, "%s", canvas->style->color ? "\033[38;5;245m" : "");
     for (int x = from; x < to; x++)
-        put(t, "%s", x % c->cell == (c->cell - 1) / 2 ? dot : " ");
-    put(t, "%s", c->style->color ? "\033[0m" : "");
+        put(t, "%s", x % canvas->cell == (canvas->cell - 1) / 2 ? dot : " ");
+    put(t, "%s", canvas->style->color ? "\033[0m" : "");
 }
 
 static void trim(struct text *t) {
@@ -197,57 +202,60 @@ static void trim(struct text *t) {
         t->s[--t->n] = 0;
 }
 
-static void put_row(struct text *t, struct canvas *c, int r, const char *name) {
-    const struct rank *k = &c->p->rank[r];
+static void put_row(struct text *t, struct canvas *canvas, int r, const char *name) {
+    const struct rank *k = &canvas->p->rank[r];
     int before = -1; /* the kind that touches on the left */
     bool shade = false;
-    paint_row(c, r);
-    put(t, "%-*s", c->margin, name);
-    for (int x = 0, end; x < c->columns; x = end) {
-        int32_t i = c->owner[x];
-        for (end = x + 1; end < c->columns && c->owner[end] == i;)
+    paint_row(canvas, r);
+    put(t, "%-*s", canvas->margin, name);
+    for (int x = 0, end; x < canvas->columns; x = end) {
+        int32_t i = canvas->owner[x];
+        for (end = x + 1; end < canvas->columns && canvas->owner[end] == i;)
             end++;
         if (i < 0) {
-            put_idle(t, c, x, end);
+            put_idle(t, canvas, x, end);
             before = -1;
             continue;
         }
         shade = k->ins[i].op == before && !shade;
         before = k->ins[i].op;
-        c->drawn |= has_cost(before) ? 1u << before : 0;
-        bool pair = overlaps_next(c, r, i),
-             letter = !has_cost(k->ins[i].op) || !c->style->color || c->style->by != BY_OP;
-        c->cramped |= k->ins[i].batch >= 0 && end - x < letter + digits(k->ins[i].batch);
-        c->paired |= pair;
-        c->plus |= put_block(t, c, &k->ins[i], end - x, shade, pair ? '+' : ' ') && pair;
+        canvas->drawn |= has_cost(before) ? 1u << before : 0;
+        bool pair = overlaps_next(canvas, r, i),
+             letter = !has_cost(k->ins[i].op) || !canvas->style->color || canvas->style->by != BY_OP;
+        canvas->cramped |= k->ins[i].batch >= 0 && end - x < letter + digits(k->ins[i].batch);
+        canvas->paired |= pair;
+        canvas->plus |= put_block(t, canvas, &k->ins[i], end - x, shade, pair ? '+' : ' ') && pair;
     }
     trim(t);
     put(t, "\n");
 }
 
 /* Marks under the row that was drawn last. */
-static void put_path(struct text *t, const struct canvas *c, int r) {
-    put(t, "%-*s", c->margin, " path");
-    for (int x = 0; x < c->columns; x++)
-        put(t, "%s", c->owner[x] < 0 || !c->path[r][c->owner[x]] ? " " : c->style->ascii ? "^" : "▔");
+static void put_path(struct text *t, const struct canvas *canvas, int r) {
+    put(t, "%-*s", canvas->margin, " path");
+    for (int x = 0; x < canvas->columns; x++)
+        put(t, "%s",
+            canvas->owner[x] < 0 || !canvas->path[r][canvas->owner[x]] ? " "
+            : canvas->style->ascii                                     ? "^"
+                                                                       : "▔");
     trim(t);
     put(t, "\n");
 }
 
 /* Per column the most bytes in use: in eighths of the largest plan, or ninths, as digits. */
-static void put_memory(struct text *t, const struct canvas *c, int r) {
+static void put_memory(struct text *t, const struct canvas *canvas, int r) {
     static const char *const bars[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-    struct usage u = memory_use(&c->p->rank[r], c->tl->start[r], c->tl->end[r]);
-    put(t, "%-*s", c->margin, " memory");
-    for (int x = 0, i = 0; x < c->columns; x++) {
-        double from = c->from + x * c->step, to = fmin(from + c->step * (1 - 1e-9), c->to);
-        while (i + 1 < u.n && u.at[i + 1].t <= from * (1 + 1e-9))
+    struct usage usage = memory_use(&canvas->p->rank[r], canvas->tl->start[r], canvas->tl->end[r]);
+    put(t, "%-*s", canvas->margin, " memory");
+    for (int x = 0, i = 0; x < canvas->columns; x++) {
+        double from = canvas->from + x * canvas->step, to = fmin(from + canvas->step * (1 - 1e-9), canvas->to);
+        while (i + 1 < usage.n && usage.at[i + 1].t <= from * (1 + 1e-9))
             i++;
-        double most = (double)u.at[i].bytes, levels = c->style->ascii ? 9 : 8;
-        for (int n = i + 1; n < u.n && u.at[n].t < to; n++)
-            most = fmax(most, (double)u.at[n].bytes);
-        int bar = c->top > 0 ? (int)ceil(most / (double)c->top * levels) : 0;
-        if (c->style->ascii)
+        double most = (double)usage.at[i].bytes, levels = canvas->style->ascii ? 9 : 8;
+        for (int n = i + 1; n < usage.n && usage.at[n].t < to; n++)
+            most = fmax(most, (double)usage.at[n].bytes);
+        int bar = canvas->top > 0 ? (int)ceil(most / (double)canvas->top * levels) : 0;
+        if (canvas->style->ascii)
             put(t, "%c", bar ? '0' + bar : ' ');
         else
             put(t, "%s", bars[bar]);
@@ -256,27 +264,27 @@ static void put_memory(struct text *t, const struct canvas *c, int r) {
     put(t, "\n");
 }
 
-static void put_rank(struct text *t, struct canvas *c, int r) {
-    const struct rank *k = &c->p->rank[r];
-    c->lane = 0;
-    put_row(t, c, r, format("rank %d", r));
-    if (c->path)
-        put_path(t, c, r);
-    if (c->style->with & WITH_LANES)
-        for (c->lane = 1; c->lane < k->nlanes; c->lane++)
-            put_row(t, c, r, format(" %s", lane_label(c->p, &k->lane[c->lane])));
-    if (c->style->with & WITH_MEMORY)
-        put_memory(t, c, r);
+static void put_rank(struct text *t, struct canvas *canvas, int r) {
+    const struct rank *k = &canvas->p->rank[r];
+    canvas->lane = 0;
+    put_row(t, canvas, r, format("rank %d", r));
+    if (canvas->path)
+        put_path(t, canvas, r);
+    if (canvas->style->with & WITH_LANES)
+        for (canvas->lane = 1; canvas->lane < k->nlanes; canvas->lane++)
+            put_row(t, canvas, r, format(" %s", lane_label(canvas->p, &k->lane[canvas->lane])));
+    if (canvas->style->with & WITH_MEMORY)
+        put_memory(t, canvas, r);
 }
 
 /* Columns of the longest name of a row, and two. */
-static int margin_of(const struct canvas *c) {
-    int longest = 5 + digits(c->p->workers - 1);
-    if (c->style->with & WITH_MEMORY && longest < 7)
+static int margin_of(const struct canvas *canvas) {
+    int longest = 5 + digits(canvas->p->workers - 1);
+    if (canvas->style->with & WITH_MEMORY && longest < 7)
         longest = 7;
-    for (int r = 0; c->style->with & WITH_LANES && r < c->p->workers; r++)
-        for (int l = 1; l < c->p->rank[r].nlanes; l++) {
-            int n = (int)strlen(lane_label(c->p, &c->p->rank[r].lane[l])) + 1;
+    for (int r = 0; canvas->style->with & WITH_LANES && r < canvas->p->workers; r++)
+        for (int l = 1; l < canvas->p->rank[r].nlanes; l++) {
+            int n = (int)strlen(lane_label(canvas->p, &canvas->p->rank[r].lane[l])) + 1;
             longest = n > longest ? n : longest;
         }
     return longest + 2;
@@ -285,19 +293,19 @@ static int margin_of(const struct canvas *c) {
 /* ---- what is around the rows ---- */
 
 /* A tick every 1, 2, 5, 10, 20, 50… cells, such that their labels have room. */
-static void put_ruler(struct text *t, const struct canvas *c, const struct measure *m) {
+static void put_ruler(struct text *t, const struct canvas *canvas, const struct measure *measure) {
     static const int mantissa[] = {1, 2, 5};
     int every = 1;
-    for (int i = 0, power = 1; every * c->cell < 8; i++) {
+    for (int i = 0, power = 1; every * canvas->cell < 8; i++) {
         power *= i % 3 || !i ? 1 : 10;
         every = mantissa[i % 3] * power;
     }
-    put(t, "%-*s", c->margin, !strcmp(m->name, "units") ? "time" : m->name);
+    put(t, "%-*s", canvas->margin, !strcmp(measure->name, "units") ? "time" : measure->name);
     int at = 0;
-    for (int x = 0; x < c->columns; x += every * c->cell) {
+    for (int x = 0; x < canvas->columns; x += every * canvas->cell) {
         char label[32];
-        int n = snprintf(label, sizeof label, "%.6g", (c->from + x * c->step) / m->one);
-        if (x + n > c->columns)
+        int n = snprintf(label, sizeof label, "%.6g", (canvas->from + x * canvas->step) / measure->one);
+        if (x + n > canvas->columns)
             break;
         put(t, "%*s%s", x - at, "", label);
         at = x + n;
@@ -305,66 +313,66 @@ static void put_ruler(struct text *t, const struct canvas *c, const struct measu
     put(t, "\n");
 }
 
-static bool any_takes_no_time(const struct canvas *c) {
-    for (int r = 0; r < c->p->workers; r++)
-        for (int i = 0; i < c->p->rank[r].nins; i++)
-            if (is_job(c->p->rank[r].ins[i].op) && c->tl->start[r][i] == c->tl->end[r][i])
+static bool any_takes_no_time(const struct canvas *canvas) {
+    for (int r = 0; r < canvas->p->workers; r++)
+        for (int i = 0; i < canvas->p->rank[r].nins; i++)
+            if (is_job(canvas->p->rank[r].ins[i].op) && canvas->tl->start[r][i] == canvas->tl->end[r][i])
                 return true;
     return false;
 }
 
-static void put_legend(struct text *t, const struct canvas *c, const struct measure *m) {
-    bool plain = !c->style->color;
-    put(t, "\n%*s", c->margin, "");
+static void put_legend(struct text *t, const struct canvas *canvas, const struct measure *measure) {
+    bool plain = !canvas->style->color;
+    put(t, "\n%*s", canvas->margin, "");
     for (uint8_t op = 0; op < NOPS; op++) {
-        if (!has_cost(op) || !(c->drawn >> op & 1))
+        if (!has_cost(op) || !(canvas->drawn >> op & 1))
             continue;
-        struct paint k = paint_of(&(struct instr){.op = op}, c->style->by);
+        struct paint paint = paint_of(&(struct instr){.op = op}, canvas->style->by);
         if (!plain)
-            put(t, "\033[38;5;%d;48;5;%dm", k.text, k.ground);
-        put(t, plain ? "%s %s   " : " %s \033[0m %s   ", op_name[op], k.name);
+            put(t, "\033[38;5;%d;48;5;%dm", paint.text, paint.ground);
+        put(t, plain ? "%s %s   " : " %s \033[0m %s   ", op_name[op], paint.name);
     }
-    if (c->paired)
-        put(t, c->plus ? "F3+B1 overlapped   " : "F3B1 overlapped   ");
-    put(t, "%s idle\n%*s", c->style->ascii ? "." : "·", c->margin, "");
+    if (canvas->paired)
+        put(t, canvas->plus ? "F3+B1 overlapped   " : "F3B1 overlapped   ");
+    put(t, "%s idle\n%*s", canvas->style->ascii ? "." : "·", canvas->margin, "");
     char value[32];
-    snprintf(value, sizeof value, "%.6g", c->step * c->cell / m->one);
-    bool one = !strcmp(value, "1") && !strcmp(m->name, "units");
-    put(t, "1 cell = %s %s; %s\n", value, one ? "unit" : m->name,
-        c->names ? "1F3 is stage 1, microbatch 3" : "the numbers are microbatches");
-    if (any_takes_no_time(c))
-        put(t, "%*sjobs that take no time, or none beside the time it is, are not drawn\n", c->margin, "");
-    if (c->cramped)
-        put(t, "%*sa larger --width, or show's --from and --to, makes room for all numbers\n", c->margin, "");
-    if (c->style->by != BY_OP && !plain)
-        put(t, "%*scolours: a hue per %s, dark forward, light backward\n", c->margin, "",
-            c->style->by == BY_MB ? "microbatch" : "stage");
-    if (c->style->with & WITH_MEMORY)
-        put(t, "%*smemory in use: %s is %s, the largest plan\n", c->margin, "", c->style->ascii ? "9" : "█",
-            bytes_text(c->top, value));
-    if (c->path)
-        put(t, "%*s%s on the critical path\n", c->margin, "", c->style->ascii ? "^" : "▔");
+    snprintf(value, sizeof value, "%.6g", canvas->step * canvas->cell / measure->one);
+    bool one = !strcmp(value, "1") && !strcmp(measure->name, "units");
+    put(t, "1 cell = %s %s; %s\n", value, one ? "unit" : measure->name,
+        canvas->names ? "1F3 is stage 1, microbatch 3" : "the numbers are microbatches");
+    if (any_takes_no_time(canvas))
+        put(t, "%*sjobs that take no time, or none beside the time it is, are not drawn\n", canvas->margin, "");
+    if (canvas->cramped)
+        put(t, "%*sa larger --width, or show's --from and --to, makes room for all numbers\n", canvas->margin, "");
+    if (canvas->style->by != BY_OP && !plain)
+        put(t, "%*scolours: a hue per %s, dark forward, light backward\n", canvas->margin, "",
+            canvas->style->by == BY_MB ? "microbatch" : "stage");
+    if (canvas->style->with & WITH_MEMORY)
+        put(t, "%*smemory in use: %s is %s, the largest plan\n", canvas->margin, "", canvas->style->ascii ? "9" : "█",
+            bytes_text(canvas->top, value));
+    if (canvas->path)
+        put(t, "%*s%s on the critical path\n", canvas->margin, "", canvas->style->ascii ? "^" : "▔");
 }
 
 void emit_grid(struct text *out, const struct program *p, const struct timeline *tl, const char *unit,
                const struct style *style) {
-    struct canvas c = {.p = p, .tl = tl, .style = style};
-    struct measure m = measure_of(tl->makespan, unit, style->ascii);
-    c.margin = margin_of(&c);
-    c.from = style->from * m.one;
-    c.to = style->to > 0 ? fmin(style->to * m.one, tl->makespan) : tl->makespan;
+    struct canvas canvas = {.p = p, .tl = tl, .style = style};
+    struct measure measure = measure_of(tl->makespan, unit, style->ascii);
+    canvas.margin = margin_of(&canvas);
+    canvas.from = style->from * measure.one;
+    canvas.to = style->to > 0 ? fmin(style->to * measure.one, tl->makespan) : tl->makespan;
     if (style->with & WITH_PATH)
-        c.path = critical_path(p, tl);
+        canvas.path = critical_path(p, tl);
     for (int r = 0; r < p->workers; r++)
-        c.top = p->rank[r].arena > c.top ? p->rank[r].arena : c.top;
-    choose_scale(&c);
-    c.owner = NEW(int32_t, c.columns);
-    c.most = NEW(double, c.columns);
-    c.used = NEW(double, c.columns);
-    put_ruler(out, &c, &m);
+        canvas.top = p->rank[r].arena > canvas.top ? p->rank[r].arena : canvas.top;
+    choose_scale(&canvas);
+    canvas.owner = NEW(int32_t, canvas.columns);
+    canvas.most = NEW(double, canvas.columns);
+    canvas.used = NEW(double, canvas.columns);
+    put_ruler(out, &canvas, &measure);
     for (int r = 0; r < p->workers; r++)
-        put_rank(out, &c, r);
-    put_legend(out, &c, &m);
+        put_rank(out, &canvas, r);
+    put_legend(out, &canvas, &measure);
 }
 
 /* ---- the report ---- */
@@ -377,28 +385,30 @@ static const struct {
                       {"peak", "live"}, {"", "memory"},   {"received", "act"}, {"", "grad"},
                       {"", "weight"},   {"", "part"},     {"", "bytes"},       {"stages", "stored"}};
 
-static void fill_row(char cell[COLUMNS][32], int rank, const struct rank_report *k, const struct measure *m) {
-    int count[] = {k->activations_received, k->gradients_received, k->weights_received, k->reductions_received};
+static void fill_row(char cell[COLUMNS][32], int rank, const struct rank_report *report,
+                     const struct measure *measure) {
+    int count[] = {report->activations_received, report->gradients_received, report->weights_received,
+                   report->reductions_received};
     snprintf(cell[0], 32, "%d", rank);
-    time_text(k->busy, m, cell[1]);
-    time_text(k->idle, m, cell[2]);
-    time_text(k->span, m, cell[3]);
-    snprintf(cell[4], 32, "%d", k->peak_activations);
-    bytes_text(k->peak_bytes, cell[5]);
+    time_text(report->busy, measure, cell[1]);
+    time_text(report->idle, measure, cell[2]);
+    time_text(report->span, measure, cell[3]);
+    snprintf(cell[4], 32, "%d", report->peak_activations);
+    bytes_text(report->peak_bytes, cell[5]);
     for (int i = 0; i < 4; i++)
         snprintf(cell[6 + i], 32, "%d", count[i]);
-    bytes_text(k->bytes_received, cell[10]);
-    snprintf(cell[11], 32, "%d", k->stages_stored);
+    bytes_text(report->bytes_received, cell[10]);
+    snprintf(cell[11], 32, "%d", report->stages_stored);
 }
 
-static void put_ranks(struct text *t, const struct report *r, const struct measure *m) {
-    const char *time = strcmp(m->name, "units") ? format("time, %s", m->name) : "time"; /* as the ruler's */
-    char(*row)[COLUMNS][32] = alloc(sizeof *row * (size_t)r->workers);
+static void put_ranks(struct text *t, const struct report *report, const struct measure *measure) {
+    const char *time = strcmp(measure->name, "units") ? format("time, %s", measure->name) : "time"; /* as the ruler's */
+    char(*row)[COLUMNS][32] = alloc(sizeof *row * (size_t)report->workers);
     int width[COLUMNS], end = 0, at = 0;
     for (int c = 0; c < COLUMNS; c++)
         width[c] = (int)strlen(heading[c].name);
-    for (int i = 0; i < r->workers; i++) {
-        fill_row(row[i], i, &r->rank[i], m);
+    for (int i = 0; i < report->workers; i++) {
+        fill_row(row[i], i, &report->rank[i], measure);
         for (int c = 0; c < COLUMNS; c++)
             width[c] = (int)strlen(row[i][c]) > width[c] ? (int)strlen(row[i][c]) : width[c];
     }
@@ -412,65 +422,67 @@ static void put_ranks(struct text *t, const struct report *r, const struct measu
     put(t, "\n");
     for (int c = 0; c < COLUMNS; c++)
         put(t, "%*s%s", width[c], heading[c].name, c + 1 < COLUMNS ? "  " : "\n");
-    for (int i = 0; i < r->workers; i++)
+    for (int i = 0; i < report->workers; i++)
         for (int c = 0; c < COLUMNS; c++)
             put(t, "%*s%s", width[c], row[i][c], c + 1 < COLUMNS ? "  " : "\n");
 }
 
 /* Where each rank's bytes are at its peak; columns that are nothing everywhere are left out. */
-static void put_held(struct text *t, const struct report *r) {
+static void put_held(struct text *t, const struct report *report) {
     int width[NHELD];
     char cell[32];
     for (int h = 0; h < NHELD; h++) {
         width[h] = 0;
-        for (int i = 0; i < r->workers; i++)
-            if (r->rank[i].held[h] > 0 && (int)strlen(bytes_text(r->rank[i].held[h], cell)) > width[h])
+        for (int i = 0; i < report->workers; i++)
+            if (report->rank[i].held[h] > 0 && (int)strlen(bytes_text(report->rank[i].held[h], cell)) > width[h])
                 width[h] = (int)strlen(cell);
         if (width[h] > 0 && (int)strlen(held_name[h]) > width[h])
             width[h] = (int)strlen(held_name[h]);
     }
-    int rank = digits(r->workers - 1) > 4 ? digits(r->workers - 1) : 4;
+    int rank = digits(report->workers - 1) > 4 ? digits(report->workers - 1) : 4;
     put(t, "\nmemory at the peak\n%*s", rank, "rank");
     for (int h = 0; h < NHELD; h++)
         if (width[h] > 0)
             put(t, "  %*s", width[h], held_name[h]);
     put(t, "\n");
-    for (int i = 0; i < r->workers; i++) {
+    for (int i = 0; i < report->workers; i++) {
         put(t, "%*d", rank, i);
         for (int h = 0; h < NHELD; h++)
             if (width[h] > 0)
-                put(t, "  %*s", width[h], bytes_text(r->rank[i].held[h], cell));
+                put(t, "  %*s", width[h], bytes_text(report->rank[i].held[h], cell));
         put(t, "\n");
     }
 }
 
 /* Units go without saying. */
-static const char *with_unit(double t, const struct measure *m) {
+static const char *with_unit(double t, const struct measure *measure) {
     char buf[32];
-    return format(strcmp(m->name, "units") ? "%s %s" : "%s", time_text(t, m, buf), m->name);
+    return format(strcmp(measure->name, "units") ? "%s %s" : "%s", time_text(t, measure, buf), measure->name);
 }
 
-void emit_report(struct text *out, const struct report *r, const struct style *style) {
-    struct measure m = measure_of(r->makespan, r->unit, style->ascii);
+void emit_report(struct text *out, const struct report *report, const struct style *style) {
+    struct measure measure = measure_of(report->makespan, report->unit, style->ascii);
     char a[32];
-    put(out, "%s: %d workers, %d stages, %d microbatches", r->schedule, r->workers, r->stages, r->batches);
-    if (r->measured)
-        put(out, "; measured, %s", r->measured > 1 ? format("the median of %d steps", r->measured) : "one step");
+    put(out, "%s: %d workers, %d stages, %d microbatches", report->schedule, report->workers, report->stages,
+        report->batches);
+    if (report->measured)
+        put(out, "; measured, %s",
+            report->measured > 1 ? format("the median of %d steps", report->measured) : "one step");
     put(out, "\n\n");
-    put_ranks(out, r, &m);
-    if (strcmp(r->unit, "F") != 0) /* with a model: bytes are bytes */
-        put_held(out, r);
-    put(out, "\nmakespan     %s %s\n", time_text(r->makespan, &m, a), m.name);
-    put(out, "bubble       %.1f %%\n", 100 * r->bubble);
-    put(out, "throughput   %.3f F + backward per rank in the time of one (rho = S B / (L W))\n", r->throughput);
-    put(out, "lower bound  %s %s, from ", time_text(r->lower_bound, &m, a), m.name);
-    const char *work = with_unit(r->bound_work, &m), *path = with_unit(r->bound_path, &m);
-    const char *live = with_unit(r->bound_memory, &m);
-    if (r->lower_bound == r->bound_work)
+    put_ranks(out, report, &measure);
+    if (strcmp(report->unit, "F") != 0) /* with a model: bytes are bytes */
+        put_held(out, report);
+    put(out, "\nmakespan     %s %s\n", time_text(report->makespan, &measure, a), measure.name);
+    put(out, "bubble       %.1f %%\n", 100 * report->bubble);
+    put(out, "throughput   %.3f F + backward per rank in the time of one (rho = S B / (L W))\n", report->throughput);
+    put(out, "lower bound  %s %s, from ", time_text(report->lower_bound, &measure, a), measure.name);
+    const char *work = with_unit(report->bound_work, &measure), *path = with_unit(report->bound_path, &measure);
+    const char *live = with_unit(report->bound_memory, &measure);
+    if (report->lower_bound == report->bound_work)
         put(out, "a rank's work (path %s, live activations %s)\n", path, live);
-    else if (r->lower_bound == r->bound_path)
+    else if (report->lower_bound == report->bound_path)
         put(out, "the longest path (work %s, live activations %s)\n", work, live);
     else
         put(out, "live activations (work %s, path %s)\n", work, path);
-    put(out, "gap          %.1f %%\n", 100 * r->gap);
+    put(out, "gap          %.1f %%\n", 100 * report->gap);
 }

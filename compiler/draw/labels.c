@@ -30,17 +30,17 @@ const char *bytes_text(double n, char buf[32]) {
     return buf;
 }
 
-const char *time_text(double t, const struct measure *m, char buf[32]) {
-    double x = t / m->one;
+const char *time_text(double t, const struct measure *measure, char buf[32]) {
+    double x = t / measure->one;
     bool whole = fabs(x) >= 1000 || x == floor(x);
     snprintf(buf, 32, whole && fabs(x) < 1e15 ? "%.0f" : "%.4g", x);
     return buf;
 }
 
-const char *lane_label(const struct program *p, const struct lane *l) {
+const char *lane_label(const struct program *p, const struct lane *lane) {
     struct text t = {0};
-    put_lane(&t, p, l);
-    return t.n > 10 && l->kind == LANE_GROUP ? format("group of %d", p->group[l->group].n) : t.s;
+    put_lane(&t, p, lane);
+    return t.n > 10 && lane->kind == LANE_GROUP ? format("group of %d", p->group[lane->group].n) : t.s;
 }
 
 bool several_stages(const struct program *p) {

@@ -1,8 +1,8 @@
 /* What pictures have in common: the page, time across it, names in boxes, memory under rows, the legend. The same input
  * gives the same bytes: coordinates are printed to a hundredth.
  *
- * The width is the time's: all but few jobs have room for their names, as long as the whole stays printable. What does not
- * fit is not written; the tooltip has it. */
+ * The width is the time's: all but few jobs have room for their names, as long as the whole stays printable. What does
+ * not fit is not written; the tooltip has it. */
 #include "page.h"
 #include "svg.h"
 #include <math.h>
@@ -35,11 +35,11 @@ static void put_page(struct text *t, const char *name) {
            "text.l { paint-order: stroke; stroke: #fff; stroke-width: 3px }\n</style>\n");
 }
 
-void svg_begin(struct text *t, const struct svg *s) {
-    if (s->html)
-        put_page(t, s->name);
+void svg_begin(struct text *t, const struct svg *svg) {
+    if (svg->html)
+        put_page(t, svg->name);
     put(t, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.2f %.2f\" width=\"%.2f\" height=\"%.2f\">\n",
-        s->width, s->height, s->width, s->height);
+        svg->width, svg->height, svg->width, svg->height);
     put(t, "<style>\n"
            "text { font: 10px Helvetica, Arial, 'DejaVu Sans', sans-serif; fill: #222; pointer-events: none }\n"
            "text.h { font-size: 13px; font-weight: bold }\n"
@@ -54,20 +54,20 @@ void svg_begin(struct text *t, const struct svg *s) {
            ".u { fill: #b8bec6 }\n"
            ".q { stroke: #666; stroke-dasharray: 3 2; fill: none }\n"
            ".x { stroke: #c00; stroke-width: 1.4; fill: none }\n");
-    put(t, "%s", s->style);
+    put(t, "%s", svg->style);
     put(t, "%s",
-        s->html ? ".o.need { stroke: #c00; stroke-width: 2.4 }\n.o.this { stroke: #000; stroke-width: 2.8 }\n" : "");
+        svg->html ? ".o.need { stroke: #c00; stroke-width: 2.4 }\n.o.this { stroke: #000; stroke-width: 2.8 }\n" : "");
     put(t, "</style>\n<defs>\n<pattern id=\"idle\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">"
            "<path d=\"M0 6L6 0\" stroke=\"#dcdcdc\" stroke-width=\".8\"/></pattern>\n");
     put(t, "%s</defs>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n<text class=\"h\" x=\"%d\" y=\"19\">",
-        s->top, LEFT);
-    put_xml(t, s->name);
+        svg->top, LEFT);
+    put_xml(t, svg->name);
     put(t, "</text>\n");
 }
 
-void svg_end(struct text *t, const struct svg *s, const char *hint) {
+void svg_end(struct text *t, const struct svg *svg, const char *hint) {
     put(t, "</svg>\n");
-    if (s->html)
+    if (svg->html)
         put(t,
             "<div id=\"info\">The mouse over an operation: %s. Wheel: zoom; drag: pan; double click: all."
             "</div>\n<script>\n%s</script>\n</html>\n",
@@ -82,9 +82,11 @@ void span_scale(struct span *d, double *length, int n, int letters) {
     d->px = span > 0 ? fmin(fmax(width, NARROW), WIDE) / span : 1;
 }
 
-double x_of(const struct span *d, double t) { return LEFT + (fmin(fmax(t, d->from), d->to) - d->from) * d->px; }
+double x_of(const struct span *span, double t) {
+    return LEFT + (fmin(fmax(t, span->from), span->to) - span->from) * span->px;
+}
 
-double svg_width(const struct span *d) { return fmax(x_of(d, d->to), LEFT + NARROW) + RIGHT; }
+double svg_width(const struct span *span) { return fmax(x_of(span, span->to), LEFT + NARROW) + RIGHT; }
 
 /* A tick every 1, 2, 5, 10, 20, 50… of the unit, such that their labels have room. */
 void put_axis(struct text *t, const struct span *d, double y, double bottom) {
@@ -108,18 +110,18 @@ void put_axis(struct text *t, const struct span *d, double y, double bottom) {
 
 /* ---- names ---- */
 
-void put_name(struct text *t, const struct instr *x, const struct box *b, bool stages) {
+void put_name(struct text *t, const struct instr *x, const struct box *box, bool stages) {
     const char *all = is_job(x->op) ? job_name(x->stage, x->batch, x->op) : op_name[x->op];
     const char *s = stages || !is_job(x->op) ? all : all + strspn(all, "0123456789");
-    bool small = b->height < 14;
-    double room = (b->width - 2) / (LETTER * (small ? 0.8 : 1)) - (x->op == OP_W ? 0.5 : 0);
+    bool small = box->height < 14;
+    double room = (box->width - 2) / (LETTER * (small ? 0.8 : 1)) - (x->op == OP_W ? 0.5 : 0);
     if ((double)strlen(s) > room && is_job(x->op))
         s = all + strspn(all, "0123456789");
     if ((double)strlen(s) > room && is_job(x->op))
         s++;
     if ((double)strlen(s) <= room)
-        put(t, "<text class=\"n%s%s\" x=\"%.2f\" y=\"%.2f\">%s</text>\n", dark(b->fill) ? " w" : "", small ? " s" : "",
-            b->x + b->width / 2, b->y + b->height / 2 + (small ? 2.9 : 3.6), s);
+        put(t, "<text class=\"n%s%s\" x=\"%.2f\" y=\"%.2f\">%s</text>\n", dark(box->fill) ? " w" : "",
+            small ? " s" : "", box->x + box->width / 2, box->y + box->height / 2 + (small ? 2.9 : 3.6), s);
 }
 
 /* ---- memory ---- */
@@ -127,33 +129,33 @@ void put_name(struct text *t, const struct instr *x, const struct box *b, bool s
 /* A limit far off would flatten the curves. */
 double band_top(double plan, double limit) { return limit <= 4 * plan ? fmax(plan, limit) : plan; }
 
-static void put_level(struct text *t, const struct span *d, const char *class, double y, const char *what,
+static void put_level(struct text *t, const struct span *span, const char *class, double y, const char *what,
                       double bytes) {
     char buf[32];
-    put(t, "<path class=\"%s\" d=\"M%d %.2fH%.2f\"><title>%s %s</title></path>\n", class, LEFT, y, x_of(d, d->to), what,
-        bytes_text(bytes, buf));
+    put(t, "<path class=\"%s\" d=\"M%d %.2fH%.2f\"><title>%s %s</title></path>\n", class, LEFT, y, x_of(span, span->to),
+        what, bytes_text(bytes, buf));
 }
 
-void put_band(struct text *t, const struct span *d, const struct band *b, const struct rank *k, int r,
+void put_band(struct text *t, const struct span *span, const struct band *band, const struct rank *k, int r,
               const double *start, const double *end) {
-    struct usage u = memory_use(k, start, end);
-    double scale = b->top > 0 ? b->high / b->top : 0;
+    struct usage usage = memory_use(k, start, end);
+    double scale = band->top > 0 ? band->high / band->top : 0;
     int64_t most = 0;
-    put(t, "<path class=\"u\" d=\"M%d %.2f", LEFT, b->base);
-    for (int i = 0; i < u.n; i++) {
-        double until = i + 1 < u.n ? u.at[i + 1].t : d->to;
-        if (until <= d->from || u.at[i].t >= d->to)
+    put(t, "<path class=\"u\" d=\"M%d %.2f", LEFT, band->base);
+    for (int i = 0; i < usage.n; i++) {
+        double until = i + 1 < usage.n ? usage.at[i + 1].t : span->to;
+        if (until <= span->from || usage.at[i].t >= span->to)
             continue;
-        most = u.at[i].bytes > most ? u.at[i].bytes : most;
-        put(t, "V%.2fH%.2f", b->base - (double)u.at[i].bytes * scale, x_of(d, until));
+        most = usage.at[i].bytes > most ? usage.at[i].bytes : most;
+        put(t, "V%.2fH%.2f", band->base - (double)usage.at[i].bytes * scale, x_of(span, until));
     }
     char a[32], of[32];
-    put(t, "V%.2fZ\"><title>rank %d: at most %s in use, of a plan of %s</title></path>\n", b->base, r,
+    put(t, "V%.2fZ\"><title>rank %d: at most %s in use, of a plan of %s</title></path>\n", band->base, r,
         bytes_text(most, a), bytes_text(k->arena, of));
-    put_level(t, d, "q", b->base - (double)k->arena * scale, "the plan:", (double)k->arena);
-    if (b->limit <= b->top)
-        put_level(t, d, "x", b->base - b->limit * scale, "the limit:", b->limit);
-    put(t, "<text class=\"l s\" x=\"%d\" y=\"%.2f\">%s</text>\n", LEFT - 5, b->base - 2, bytes_text(k->arena, a));
+    put_level(t, span, "q", band->base - (double)k->arena * scale, "the plan:", (double)k->arena);
+    if (band->limit <= band->top)
+        put_level(t, span, "x", band->base - band->limit * scale, "the limit:", band->limit);
+    put(t, "<text class=\"l s\" x=\"%d\" y=\"%.2f\">%s</text>\n", LEFT - 5, band->base - 2, bytes_text(k->arena, a));
 }
 
 /* ---- the legend ---- */
@@ -172,8 +174,8 @@ void put_key(struct text *t, struct pen *at, const char *shape, const char *what
 void put_op_keys(struct text *t, struct pen *at, uint32_t drawn) {
     for (uint8_t op = 0; op < NOPS; op++)
         if (has_cost(op) && drawn >> op & 1) {
-            struct paint k = paint_of(&(struct instr){.op = op}, BY_OP);
-            put_key(t, at, format("fill=\"#%06x\"", k.fill), format("%s %s", op_name[op], k.name));
+            struct paint paint = paint_of(&(struct instr){.op = op}, BY_OP);
+            put_key(t, at, format("fill=\"#%06x\"", paint.fill), format("%s %s", op_name[op], paint.name));
         }
 }
 

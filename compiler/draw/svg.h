@@ -11,10 +11,10 @@ struct span {
     struct measure m;
 };
 /* So wide that of n jobs of these lengths, all but the shortest tenth have room for names of so many letters. */
-void span_scale(struct span *d, double *length, int n, int letters);
-double x_of(const struct span *d, double t);
-double svg_width(const struct span *d);
-void put_axis(struct text *t, const struct span *d, double y, double bottom); /* y: of the labels' feet */
+void span_scale(struct span *span, double *length, int n, int letters);
+double x_of(const struct span *span, double t);
+double svg_width(const struct span *span);
+void put_axis(struct text *t, const struct span *span, double y, double bottom); /* y: of the labels' feet */
 
 /* From the first byte up to the heading, and from behind the last shape to the end. */
 struct svg {
@@ -23,8 +23,8 @@ struct svg {
     double width, height;
     bool html;
 };
-void svg_begin(struct text *t, const struct svg *s);
-void svg_end(struct text *t, const struct svg *s, const char *hint);
+void svg_begin(struct text *t, const struct svg *svg);
+void svg_end(struct text *t, const struct svg *svg, const char *hint);
 void put_xml(struct text *t, const char *s);
 
 /* A box in which a name is written: the longest that fits of 1F3, F3, 3. */
@@ -32,14 +32,14 @@ struct box {
     double x, y, width, height;
     uint32_t fill;
 };
-void put_name(struct text *t, const struct instr *x, const struct box *b, bool stages);
+void put_name(struct text *t, const struct instr *x, const struct box *box, bool stages);
 
 /* Under a row, a rank's memory over time; `base` is its foot, and `high` what `top` bytes are. */
 struct band {
     double base, high, top, limit;
 };
 double band_top(double plan, double limit); /* of the largest plan */
-void put_band(struct text *t, const struct span *d, const struct band *b, const struct rank *k, int r,
+void put_band(struct text *t, const struct span *span, const struct band *band, const struct rank *k, int r,
               const double *start, const double *end);
 
 /* Where the next entry of the legend goes: a new line begins where the width ends. */

@@ -51,10 +51,10 @@ static void put_name(struct text *t, const struct instr *x) {
             t->s[at] = '_';
 }
 
-static void put_lane_name(struct text *t, const struct lane *l) {
-    put(t, "%s", lanekind_row(l->kind)->word);
-    if (lanekind_row(l->kind)->of != OF_ALONE)
-        put(t, "_%d", l->kind == LANE_GROUP ? l->group : l->peer);
+static void put_lane_name(struct text *t, const struct lane *lane) {
+    put(t, "%s", lanekind_row(lane->kind)->word);
+    if (lanekind_row(lane->kind)->of != OF_ALONE)
+        put(t, "_%d", lane->kind == LANE_GROUP ? lane->group : lane->peer);
 }
 
 static void emit_head(struct text *t, const struct spec *sp, const struct program *p, int r) {
@@ -127,35 +127,35 @@ static struct row row_of(const struct rt_layer *l) {
                         {l->x, l->y, l->aux, l->dy, l->dx, l->tmp}};
 }
 
-static void put_row_cell(struct text *t, const struct row *r, int c, int width) {
+static void put_row_cell(struct text *t, const struct row *row, int c, int width) {
     if (c == 0)
-        put_word(t, r->kind);
+        put_word(t, row->kind);
     else if (c <= NUMBERS)
-        put_number(t, r->n[c - 1], width);
+        put_number(t, row->n[c - 1], width);
     else {
-        const struct slot *s = &r->slot[c - 1 - NUMBERS];
+        const struct slot *slot = &row->slot[c - 1 - NUMBERS];
         put_word(t, "{");
-        put_word(t, space_name[s->space]);
+        put_word(t, space_name[slot->space]);
         put_word(t, ", ");
-        put_int(t, s->off);
+        put_int(t, slot->off);
         put_word(t, "}");
     }
 }
 
 /* NULL for the line that says what the columns are. */
-static void put_row(struct text *t, const struct row *r, const int *width) {
+static void put_row(struct text *t, const struct row *row, const int *width) {
     size_t line = t->n;
-    put_word(t, r ? "    {" : "    /* ");
+    put_word(t, row ? "    {" : "    /* ");
     for (int c = 0; c < CELLS; c++) {
         bool last = c + 1 == CELLS;
         size_t at = c ? t->n : line + strlen("    {");
-        if (r)
-            put_row_cell(t, r, c, width[c]);
+        if (row)
+            put_row_cell(t, row, c, width[c]);
         else {
             put_blanks(t, c > 0 && c <= NUMBERS ? width[c] - (int)strlen(heads[c]) : 0);
             put_word(t, heads[c]);
         }
-        put_word(t, last ? r ? "},\n" : " */\n" : ", ");
+        put_word(t, last ? row ? "},\n" : " */\n" : ", ");
         if (!last)
             fill(t, at, width[c] + 2);
     }
@@ -167,9 +167,9 @@ static void emit_layers(struct text *t, const struct rt_stage *s, int number) {
     for (int c = 0; c < CELLS; c++)
         width[c] = (int)strlen(heads[c]) + (c == 0 ? 2 : 0);
     for (int i = 0; i < s->nlayers; i++) {
-        struct row r = row_of(&s->layer[i]);
+        struct row row = row_of(&s->layer[i]);
         for (int c = 0; c < CELLS; c++, cell.n = 0) {
-            put_row_cell(&cell, &r, c, 0);
+            put_row_cell(&cell, &row, c, 0);
             width[c] = (int)cell.n > width[c] ? (int)cell.n : width[c];
         }
     }
@@ -179,8 +179,8 @@ static void emit_layers(struct text *t, const struct rt_stage *s, int number) {
         number, number);
     put_row(t, NULL, width);
     for (int i = 0; i < s->nlayers; i++) {
-        struct row r = row_of(&s->layer[i]);
-        put_row(t, &r, width);
+        struct row row = row_of(&s->layer[i]);
+        put_row(t, &row, width);
     }
     put(t, "};\n");
 }
@@ -198,11 +198,11 @@ static void emit_stages(struct text *t, const struct stage *st, const struct pro
     put(t, "\n/* Stages: layers, and the sizes of act, grad, stash, ext, input, weight, opt, work. */\n"
            "#define ELSEWHERE {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}\nstatic const struct rt_stage stages[] = {\n");
     for (int s = 0; s < sets; s++) {
-        const struct rt_stage *y = &st[s].rt;
+        const struct rt_stage *stage = &st[s].rt;
         if (here[s])
-            put(t, "    {layers_%d, %d, %lld, %lld, %lld, %lld, %lld, %lld, %lld, %lld},\n", s, y->nlayers,
-                (long long)y->act, (long long)y->grad, (long long)y->stash, (long long)y->ext, (long long)y->input,
-                (long long)y->weight, (long long)y->opt, (long long)y->work);
+            put(t, "    {layers_%d, %d, %lld, %lld, %lld, %lld, %lld, %lld, %lld, %lld},\n", s, stage->nlayers,
+                (long long)stage->act, (long long)stage->grad, (long long)stage->stash, (long long)stage->ext,
+                (long long)stage->input, (long long)stage->weight, (long long)stage->opt, (long long)stage->work);
         else
             put(t, "    ELSEWHERE,\n");
     }
@@ -224,16 +224,16 @@ static struct columns columns_of(const struct program *p) {
         all = all || (p->rank[r].nlanes > 1 && p->rank[r].lane[1].kind == LANE_ALL);
     }
     int rank = digits(p->workers - 1), stage = digits(p->stages - 1 + p->tied), batch = digits(p->batches - 1);
-    struct columns c = {.offset = digits(arena), .stage = stage, .batch = batch > 2 ? batch : 2 /* -1 */};
-    c.symbol = (int)strlen("#define wstash__ ") + stage + batch;
-    c.lane = (int)strlen("send_, ") + rank;
+    struct columns columns = {.offset = digits(arena), .stage = stage, .batch = batch > 2 ? batch : 2 /* -1 */};
+    columns.symbol = (int)strlen("#define wstash__ ") + stage + batch;
+    columns.lane = (int)strlen("send_, ") + rank;
     int word = (int)strlen(all ? "messages, " : "compute, ");
-    c.lane = c.lane > word ? c.lane : word;
-    c.meets = (int)strlen("from(, ), ") + rank + digits(p->nmsgs);
-    return c;
+    columns.lane = columns.lane > word ? columns.lane : word;
+    columns.meets = (int)strlen("from(, ), ") + rank + digits(p->nmsgs);
+    return columns;
 }
 
-static void emit_buffers(struct text *t, const struct columns *c, const struct rank *k) {
+static void emit_buffers(struct text *t, const struct columns *columns, const struct rank *k) {
     put(t, "\n/* Buffers: offset and size, in an arena of %lld. Those that overlap live one after the other. */\n",
         (long long)k->arena);
     for (int i = 0; i < k->nbufs; i++) {
@@ -241,10 +241,10 @@ static void emit_buffers(struct text *t, const struct columns *c, const struct r
         put_word(t, "#define ");
         put_symbol(t, &k->buf[i]);
         put_word(t, " ");
-        fill(t, at, c->symbol);
-        put_number(t, k->buf[i].off, c->offset);
+        fill(t, at, columns->symbol);
+        put_number(t, k->buf[i].off, columns->offset);
         put_word(t, ", ");
-        put_number(t, k->buf[i].bytes, c->offset);
+        put_number(t, k->buf[i].bytes, columns->offset);
         put_word(t, "\n");
     }
 }
@@ -259,23 +259,23 @@ static void put_meets(struct text *t, const struct rank *k, const struct instr *
         put(t, "%s(%d, %d), ", is_send(x->op) ? "to" : "from", x->peer, x->msg);
 }
 
-static void emit_line(struct text *t, const struct columns *c, const struct rank *k, const struct instr *x) {
+static void emit_line(struct text *t, const struct columns *columns, const struct rank *k, const struct instr *x) {
     put_word(t, "    I(");
     size_t at = t->n;
     put_word(t, op_name[x->op]);
     put_word(t, ", ");
     fill(t, at, (int)strlen("SEND_F, "));
-    put_number(t, x->stage, c->stage);
+    put_number(t, x->stage, columns->stage);
     put_word(t, ", ");
-    put_number(t, x->batch, c->batch);
+    put_number(t, x->batch, columns->batch);
     put_word(t, ", ");
     at = t->n;
     put_lane_name(t, &k->lane[x->lane]);
     put_word(t, ", ");
-    fill(t, at, c->lane);
+    fill(t, at, columns->lane);
     at = t->n;
     put_meets(t, k, x);
-    fill(t, at, c->meets);
+    fill(t, at, columns->meets);
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
         put_word(t, a > x->arg ? " " : "");
         bool sets = op_accumulates(x->op, k->arg[a].role) && is_first(x, k->arg[a].role);
@@ -293,7 +293,7 @@ static void emit_line(struct text *t, const struct columns *c, const struct rank
     put_word(t, "))\n");
 }
 
-static void emit_stream(struct text *t, const struct columns *c, const struct program *p, const struct rank *k) {
+static void emit_stream(struct text *t, const struct columns *columns, const struct program *p, const struct rank *k) {
     put(t, "\n/* Lanes, what timelines call them, and the names of the instructions: their places in the table below, "
            "from 1. */\nenum { ");
     for (int l = 0; l < k->nlanes; l++) {
@@ -317,7 +317,7 @@ static void emit_stream(struct text *t, const struct columns *c, const struct pr
            " * what dw adds to. */\n"
            "#include <pianola/words.h>\nstatic const struct rt_line stream[] = {\n");
     for (int i = 0; i < k->nins; i++)
-        emit_line(t, c, k, &k->ins[i]);
+        emit_line(t, columns, k, &k->ins[i]);
     put(t, "    END};\n#include <pianola/words.h>\n");
 }
 
@@ -370,12 +370,12 @@ static void emit_main(struct text *t, const struct program *p, int r, uint64_t h
 void emit_cuda(struct text *t, const struct spec *sp, const struct stage *st, const struct program *p, int r,
                uint64_t hash) {
     const struct rank *k = &p->rank[r];
-    struct columns c = columns_of(p);
+    struct columns columns = columns_of(p);
     emit_head(t, sp, p, r);
     emit_model(t, &sp->model->rt);
     emit_stages(t, st, p, r);
-    emit_buffers(t, &c, k);
-    emit_stream(t, &c, p, k);
+    emit_buffers(t, &columns, k);
+    emit_stream(t, &columns, p, k);
     emit_groups(t, p);
     emit_homes(t, k);
     emit_main(t, p, r, hash);

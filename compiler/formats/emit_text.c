@@ -112,8 +112,8 @@ void emit_text(struct text *out, const struct program *p) {
         put(out, " tied %d", p->unembedding);
     put_word(out, "\n");
     for (int i = 0; i < p->nneeds; i++) { /* only where pred() replaces the default dependencies */
-        const struct job_name *j = &p->need[i].job;
-        put(out, "needs %s %d %d:", op_name[j->d], j->s, j->b);
+        const struct job_name *name = &p->need[i].job;
+        put(out, "needs %s %d %d:", op_name[name->d], name->s, name->b);
         for (int32_t e = p->need[i].pred; e < p->need[i + 1].pred; e++)
             put(out, " %s %d %d%s", op_name[p->pred[e].d], p->pred[e].s, p->pred[e].b,
                 e + 1 < p->need[i + 1].pred ? "," : "");

@@ -37,30 +37,30 @@ struct torch {
 
 /* ---- what PyTorch can say ---- */
 
-static void check_expressible(struct torch *z) {
-    const struct spec *sp = z->sp;
+static void check_expressible(struct torch *torch) {
+    const struct spec *sp = torch->sp;
     const char *why = sp->pred       ? "the schedule has dependencies of its own"
                       : is_graph(sp) ? "the model is no chain of stages"
                                      : NULL;
     if (why)
         die("%s: PyTorch's CSV is for a chain of stages, but %s", sp->file, why);
     for (int s = 0; s < sp->stages; s++)
-        z->rank[s] = -1;
+        torch->rank[s] = -1;
     for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
         const char *name = job_name(j->s, j->b, j->d);
         if (j->d == OP_R)
             die("%s: PyTorch's CSV has no recompute, but this schedule has %s", sp->file, name);
-        if (z->rank[j->s] >= 0 && z->rank[j->s] != j->rank)
+        if (torch->rank[j->s] >= 0 && torch->rank[j->s] != j->rank)
             die("%s: PyTorch's CSV is for schedules that run a stage on one rank, but ranks %d and %d both run stage "
                 "%d",
-                sp->file, z->rank[j->s], j->rank, j->s);
+                sp->file, torch->rank[j->s], j->rank, j->s);
         if (j->home != j->rank)
             die("%s: PyTorch's CSV cannot say that %s runs on rank %d with weights of rank %d", sp->file, name, j->rank,
                 j->home);
-        z->rank[j->s] = j->rank;
+        torch->rank[j->s] = j->rank;
     }
-    for (const struct pair *p = sp->pair; p < sp->pair + sp->npairs; p++) {
-        const struct job *a = &sp->job[p->first], *b = &sp->job[p->second];
+    for (const struct pair *pair = sp->pair; pair < sp->pair + sp->npairs; pair++) {
+        const struct job *a = &sp->job[pair->first], *b = &sp->job[pair->second];
         bool fb = a->d == OP_F && (b->d == OP_B || b->d == OP_I), bf = b->d == OP_F && (a->d == OP_B || a->d == OP_I);
         if (!fb && !bf)
             die("%s: in PyTorch's CSV a forward and a backward overlap, but here %s and %s do", sp->file,
@@ -70,22 +70,22 @@ static void check_expressible(struct torch *z) {
 
 /* ---- cells ---- */
 
-static void add_cell(struct row *r, struct cell c) {
-    GROW(r->cell, r->cap, r->n + 1);
-    r->cell[r->n++] = c;
+static void add_cell(struct row *row, struct cell cell) {
+    GROW(row->cell, row->cap, row->n + 1);
+    row->cell[row->n++] = cell;
 }
 
-static void add_stage_cell(struct row *r, int what, int s) { add_cell(r, (struct cell){what, s, -1, -1, -1}); }
+static void add_stage_cell(struct row *row, int what, int s) { add_cell(row, (struct cell){what, s, -1, -1, -1}); }
 
-static void list_jobs(struct torch *z, const struct sched *sc) {
-    const struct spec *sp = z->sp;
+static void list_jobs(struct torch *torch, const struct sched *sc) {
+    const struct spec *sp = torch->sp;
     for (int r = 0; r < sp->workers; r++)
         for (int i = 0; i < sc->norder[r]; i++) {
             int32_t j = sc->order[r][i], other = partner_of(sp, j);
             const struct job *job = &sp->job[j];
             if (job->pair && other < 0)
                 continue; /* it stands in the cell of its pair's first */
-            add_cell(&z->row[r], (struct cell){job->d, job->s, job->b, j, other});
+            add_cell(&torch->row[r], (struct cell){job->d, job->s, job->b, j, other});
         }
 }
 
@@ -98,12 +98,12 @@ static bool among(const int *list, int n, int s) {
 
 /* The stages that a rank's cells from each on need next, nearest first: ahead[i * STAGES_AT_HAND ..], -1 where there
  * are no more. One walk from the end: a stage that is met moves to the front. */
-static int *look_ahead(const struct torch *z, const struct row *r) {
-    int *ahead = NEW(int, STAGES_AT_HAND * r->n), *stage = NEW(int, z->sp->stages), n = 0;
-    size_t *at = NEW(size_t, z->sp->stages); /* the cell that needs it next */
-    for (size_t i = r->n; i-- > 0;) {
-        const struct cell *c = &r->cell[i];
-        int met[2] = {c->second >= 0 ? z->sp->job[c->second].s : c->s, c->s};
+static int *look_ahead(const struct torch *torch, const struct row *row) {
+    int *ahead = NEW(int, STAGES_AT_HAND * row->n), *stage = NEW(int, torch->sp->stages), n = 0;
+    size_t *at = NEW(size_t, torch->sp->stages); /* the cell that needs it next */
+    for (size_t i = row->n; i-- > 0;) {
+        const struct cell *cell = &row->cell[i];
+        int met[2] = {cell->second >= 0 ? torch->sp->job[cell->second].s : cell->s, cell->s};
         for (int m = 0; m < 2; m++) {
             int from = 0;
             while (from < n && stage[from] != met[m])
@@ -125,22 +125,22 @@ static int *look_ahead(const struct torch *z, const struct row *r) {
 static int by_number(const void *x, const void *y) { return *(const int *)x - *(const int *)y; }
 
 /* Closes a stage whose last backward, B or W, this job is. */
-static void count_backward(const struct torch *z, struct row *out, int32_t j, int *left) {
-    const struct job *job = j >= 0 ? &z->sp->job[j] : NULL;
+static void count_backward(const struct torch *torch, struct row *out, int32_t j, int *left) {
+    const struct job *job = j >= 0 ? &torch->sp->job[j] : NULL;
     if (job && (job->d == OP_B || job->d == OP_W) && --left[job->s] == 0) {
         add_stage_cell(out, REDUCE_GRAD, job->s);
         add_stage_cell(out, WAIT_REDUCE_GRAD, job->s);
     }
 }
 
-static void add_weights(const struct torch *z, struct row *r, int *left) {
-    const int *ahead = look_ahead(z, r);
+static void add_weights(const struct torch *torch, struct row *row, int *left) {
+    const int *ahead = look_ahead(torch, row);
     struct row out = {0};
     int held[STAGES_AT_HAND], nheld = 0; /* ascending */
-    for (size_t i = 0; i <= r->n; i++) {
+    for (size_t i = 0; i <= row->n; i++) {
         const int *next = ahead + i * STAGES_AT_HAND;
         int n = 0;
-        while (i < r->n && n < STAGES_AT_HAND && next[n] >= 0)
+        while (i < row->n && n < STAGES_AT_HAND && next[n] >= 0)
             n++;
         for (int k = 0; k < nheld; k++)
             if (!among(next, n, held[k]))
@@ -148,93 +148,94 @@ static void add_weights(const struct torch *z, struct row *r, int *left) {
         for (int k = 0; k < n; k++)
             if (!among(held, nheld, next[k]))
                 add_stage_cell(&out, UNSHARD, next[k]);
-        if (i == r->n)
+        if (i == row->n)
             break;
         memcpy(held, next, sizeof *held * (size_t)n);
         nheld = n;
         qsort(held, (size_t)n, sizeof *held, by_number);
-        add_cell(&out, r->cell[i]);
-        count_backward(z, &out, r->cell[i].first, left);
-        count_backward(z, &out, r->cell[i].second, left);
+        add_cell(&out, row->cell[i]);
+        count_backward(torch, &out, row->cell[i].first, left);
+        count_backward(torch, &out, row->cell[i].second, left);
     }
-    *r = out;
+    *row = out;
 }
 
 /* ---- text ---- */
 
-static void put_cell(struct row *r, const char *text) { put(&r->out, "%s%s", r->out.n ? "," : "", text); }
+static void put_cell(struct row *row, const char *text) { put(&row->out, "%s%s", row->out.n ? "," : "", text); }
 
-static void put_action(const struct torch *z, struct row *r, const struct cell *c) {
+static void put_action(const struct torch *torch, struct row *row, const struct cell *cell) {
     static const char *const name[] = {[UNSHARD] = "UNSHARD",
                                        [RESHARD] = "RESHARD",
                                        [REDUCE_GRAD] = "REDUCE_GRAD",
                                        [WAIT_REDUCE_GRAD] = "WAIT_REDUCE_GRAD"};
-    const struct job *other = c->second >= 0 ? &z->sp->job[c->second] : NULL;
-    if (c->what >= NDIRS)
-        put_cell(r, format("%d%s", c->s, name[c->what]));
+    const struct job *other = cell->second >= 0 ? &torch->sp->job[cell->second] : NULL;
+    if (cell->what >= NDIRS)
+        put_cell(row, format("%d%s", cell->s, name[cell->what]));
     else if (other)
-        put_cell(r,
-                 format("(%s;%s)OVERLAP_F_B", job_name(c->s, c->b, c->what), job_name(other->s, other->b, other->d)));
+        put_cell(row, format("(%s;%s)OVERLAP_F_B", job_name(cell->s, cell->b, cell->what),
+                             job_name(other->s, other->b, other->d)));
     else
-        put_cell(r, job_name(c->s, c->b, c->what));
+        put_cell(row, job_name(cell->s, cell->b, cell->what));
 }
 
 /* The stage that reads what job j gives; -1: none. */
-static int reader(const struct torch *z, const struct job *j) {
+static int reader(const struct torch *torch, const struct job *j) {
     if (j->d == OP_F)
-        return j->s + 1 < z->sp->stages ? j->s + 1 : -1;
+        return j->s + 1 < torch->sp->stages ? j->s + 1 : -1;
     return j->d == OP_B || j->d == OP_I ? j->s - 1 : -1;
 }
 
-static bool is_ready(const struct torch *z, const bool *done, int32_t j) {
-    if (j < 0 || z->sp->job[j].d == OP_W)
+static bool is_ready(const struct torch *torch, const bool *done, int32_t j) {
+    if (j < 0 || torch->sp->job[j].d == OP_W)
         return true;
-    const struct job *job = &z->sp->job[j];
+    const struct job *job = &torch->sp->job[j];
     bool forward = job->d == OP_F;
     int from = forward ? job->s - 1 : job->s + 1;
-    if (from < 0 || from == z->sp->stages)
+    if (from < 0 || from == torch->sp->stages)
         return true;
-    int32_t need = job_at(z->sp, from, job->b, forward ? OP_F : OP_B);
-    return done[need >= 0 ? need : job_at(z->sp, from, job->b, OP_I)];
+    int32_t need = job_at(torch->sp, from, job->b, forward ? OP_F : OP_B);
+    return done[need >= 0 ? need : job_at(torch->sp, from, job->b, OP_I)];
 }
 
 /* After the backward of what was sent forward. */
-static void put_wait(const struct torch *z, int32_t j) {
-    const struct job *job = j >= 0 ? &z->sp->job[j] : NULL;
-    if (job && (job->d == OP_B || job->d == OP_I) && job->s + 1 < z->sp->stages && z->rank[job->s + 1] != job->rank)
-        put_cell(&z->row[job->rank], format("%dWAIT_SEND_F%d", job->s, job->b));
+static void put_wait(const struct torch *torch, int32_t j) {
+    const struct job *job = j >= 0 ? &torch->sp->job[j] : NULL;
+    if (job && (job->d == OP_B || job->d == OP_I) && job->s + 1 < torch->sp->stages &&
+        torch->rank[job->s + 1] != job->rank)
+        put_cell(&torch->row[job->rank], format("%dWAIT_SEND_F%d", job->s, job->b));
 }
 
-static void finish_job(const struct torch *z, bool *done, int32_t j) {
+static void finish_job(const struct torch *torch, bool *done, int32_t j) {
     if (j < 0)
         return;
-    const struct job *job = &z->sp->job[j];
-    int to = reader(z, job);
+    const struct job *job = &torch->sp->job[j];
+    int to = reader(torch, job);
     char way = job->d == OP_F ? 'F' : 'B';
     done[j] = true;
-    if (to < 0 || z->rank[to] == job->rank)
+    if (to < 0 || torch->rank[to] == job->rank)
         return;
-    put_cell(&z->row[job->rank], format("%dSEND_%c%d", job->s, way, job->b));
-    put_cell(&z->row[z->rank[to]], format("%dRECV_%c%d", to, way, job->b));
+    put_cell(&torch->row[job->rank], format("%dSEND_%c%d", job->s, way, job->b));
+    put_cell(&torch->row[torch->rank[to]], format("%dRECV_%c%d", to, way, job->b));
     if (way == 'B')
-        put(&z->row[job->rank].last, ",%dWAIT_SEND_B%d", job->s, job->b);
+        put(&torch->row[job->rank].last, ",%dWAIT_SEND_B%d", job->s, job->b);
 }
 
-static void put_with_messages(const struct torch *z) {
-    bool *done = NEW(bool, z->sp->njobs);
-    size_t *at = NEW(size_t, z->sp->workers);
+static void put_with_messages(const struct torch *torch) {
+    bool *done = NEW(bool, torch->sp->njobs);
+    size_t *at = NEW(size_t, torch->sp->workers);
     for (bool more = true; more;) { /* the scheduler has run these jobs in this order: no rank waits for ever */
         more = false;
-        for (int r = 0; r < z->sp->workers; r++) {
-            struct row *row = &z->row[r];
-            const struct cell *c = &row->cell[at[r]];
-            if (at[r] == row->n || !is_ready(z, done, c->first) || !is_ready(z, done, c->second))
+        for (int r = 0; r < torch->sp->workers; r++) {
+            struct row *row = &torch->row[r];
+            const struct cell *cell = &row->cell[at[r]];
+            if (at[r] == row->n || !is_ready(torch, done, cell->first) || !is_ready(torch, done, cell->second))
                 continue;
-            put_action(z, row, c);
-            put_wait(z, c->first);
-            put_wait(z, c->second);
-            finish_job(z, done, c->first);
-            finish_job(z, done, c->second);
+            put_action(torch, row, cell);
+            put_wait(torch, cell->first);
+            put_wait(torch, cell->second);
+            finish_job(torch, done, cell->first);
+            finish_job(torch, done, cell->second);
             at[r]++;
             more = true;
         }
@@ -242,25 +243,25 @@ static void put_with_messages(const struct torch *z) {
 }
 
 void emit_torch(struct text *out, const struct spec *sp, const struct sched *sc, bool comms) {
-    struct torch z = {sp, NEW(int, sp->stages), NEW(struct row, sp->workers)};
+    struct torch torch = {sp, NEW(int, sp->stages), NEW(struct row, sp->workers)};
     int *left = NEW(int, sp->stages);
-    check_expressible(&z);
-    list_jobs(&z, sc);
+    check_expressible(&torch);
+    list_jobs(&torch, sc);
     for (int s = 0; s < sp->stages; s++)
         left[s] = sp->batches;
     for (int r = 0; r < sp->workers; r++)
-        if (z.row[r].n == 0)
+        if (torch.row[r].n == 0)
             die("%s: PyTorch's CSV has jobs for every rank, but rank %d has none", sp->file, r);
     for (int r = 0; comms && r < sp->workers; r++)
-        add_weights(&z, &z.row[r], left);
+        add_weights(&torch, &torch.row[r], left);
     if (comms)
-        put_with_messages(&z);
+        put_with_messages(&torch);
     for (int r = 0; r < sp->workers; r++) {
-        for (size_t i = 0; !comms && i < z.row[r].n; i++)
-            put_action(&z, &z.row[r], &z.row[r].cell[i]);
-        put_bytes(out, z.row[r].out.s, z.row[r].out.n);
-        if (z.row[r].last.n)
-            put_bytes(out, z.row[r].last.s, z.row[r].last.n);
+        for (size_t i = 0; !comms && i < torch.row[r].n; i++)
+            put_action(&torch, &torch.row[r], &torch.row[r].cell[i]);
+        put_bytes(out, torch.row[r].out.s, torch.row[r].out.n);
+        if (torch.row[r].last.n)
+            put_bytes(out, torch.row[r].last.s, torch.row[r].last.n);
         put(out, "\n");
     }
 }

@@ -41,7 +41,7 @@ double trace_unit(const char *unit, const struct steps *steps) {
     return ns;
 }
 
-static int64_t rounded(const struct trace *z, double t) { return llround(t * z->unit_ns); }
+static int64_t rounded(const struct trace *trace, double t) { return llround(t * trace->unit_ns); }
 
 /* ---- slices ---- */
 
@@ -53,17 +53,17 @@ struct lanes {
 
 /* Draws a lane of a step as far as it goes: up to a receive whose send is not drawn yet. sent: when sends are, by
  * message. */
-static bool draw_lane(struct trace *z, const struct rank *k, const struct timeline *tl, int step, int r,
-                      struct lanes *l, int lane, int64_t *sent) {
-    int64_t *starts = z->start[step][r], *ends = z->end[step][r];
-    int32_t from = l->next[lane];
-    for (; l->next[lane] < l->of.at[lane + 1]; l->next[lane]++) {
-        int32_t i = l->of.ins[l->next[lane]];
+static bool draw_lane(struct trace *trace, const struct rank *k, const struct timeline *tl, int step, int r,
+                      struct lanes *lanes, int lane, int64_t *sent) {
+    int64_t *starts = trace->start[step][r], *ends = trace->end[step][r];
+    int32_t from = lanes->next[lane];
+    for (; lanes->next[lane] < lanes->of.at[lane + 1]; lanes->next[lane]++) {
+        int32_t i = lanes->of.ins[lanes->next[lane]];
         const struct instr *in = &k->ins[i];
         if (receives_message(in) && sent[in->msg] < 0)
             break;
-        int64_t start = rounded(z, tl->start[r][i]), end = rounded(z, tl->end[r][i]);
-        int32_t before = l->next[lane] > l->of.at[lane] ? l->of.ins[l->next[lane] - 1] : -1;
+        int64_t start = rounded(trace, tl->start[r][i]), end = rounded(trace, tl->end[r][i]);
+        int32_t before = lanes->next[lane] > lanes->of.at[lane] ? lanes->of.ins[lanes->next[lane] - 1] : -1;
         bool pair = lane == 0 && before >= 0 && tl->start[r][i] == tl->start[r][before] &&
                     tl->end[r][i] == tl->end[r][before] && end > start;
         if (pair) { /* two jobs that overlap: one lies on the other */
@@ -71,46 +71,47 @@ static bool draw_lane(struct trace *z, const struct rank *k, const struct timeli
             ends[i] = ends[before];
             continue;
         }
-        start = start < l->free[lane] ? l->free[lane] : start;
+        start = start < lanes->free[lane] ? lanes->free[lane] : start;
         if (receives_message(in) && start < sent[in->msg])
             start = sent[in->msg];
         starts[i] = start;
-        ends[i] = l->free[lane] = end > start ? end : start + 1;
+        ends[i] = lanes->free[lane] = end > start ? end : start + 1;
         if (sends_message(in))
             sent[in->msg] = start;
     }
-    return l->next[lane] > from;
+    return lanes->next[lane] > from;
 }
 
-static void draw_step(struct trace *z, const struct program *p, const struct timeline *tl, int step, struct lanes *l) {
+static void draw_step(struct trace *trace, const struct program *p, const struct timeline *tl, int step,
+                      struct lanes *lanes) {
     int64_t *sent = NEW(int64_t, p->nmsgs);
     for (int m = 0; m < p->nmsgs; m++)
         sent[m] = -1;
-    z->start[step] = NEW(int64_t *, p->workers);
-    z->end[step] = NEW(int64_t *, p->workers);
+    trace->start[step] = NEW(int64_t *, p->workers);
+    trace->end[step] = NEW(int64_t *, p->workers);
     for (int r = 0; r < p->workers; r++) {
-        z->start[step][r] = NEW(int64_t, p->rank[r].nins);
-        z->end[step][r] = NEW(int64_t, p->rank[r].nins);
-        memcpy(l[r].next, l[r].of.at, sizeof *l[r].next * (size_t)p->rank[r].nlanes);
+        trace->start[step][r] = NEW(int64_t, p->rank[r].nins);
+        trace->end[step][r] = NEW(int64_t, p->rank[r].nins);
+        memcpy(lanes[r].next, lanes[r].of.at, sizeof *lanes[r].next * (size_t)p->rank[r].nlanes);
     }
     for (bool more = true; more;) { /* twice, unless sends and receives share lanes */
         more = false;
         for (int r = 0; r < p->workers; r++)
             for (int i = 0; i < p->rank[r].nlanes; i++)
-                more |= draw_lane(z, &p->rank[r], tl, step, r, &l[r], i, sent);
+                more |= draw_lane(trace, &p->rank[r], tl, step, r, &lanes[r], i, sent);
     }
 }
 
-static void draw_slices(struct trace *z, const struct program *p, const struct steps *steps) {
-    struct lanes *l = NEW(struct lanes, p->workers);
-    z->start = NEW(int64_t **, steps->n);
-    z->end = NEW(int64_t **, steps->n);
+static void draw_slices(struct trace *trace, const struct program *p, const struct steps *steps) {
+    struct lanes *lanes = NEW(struct lanes, p->workers);
+    trace->start = NEW(int64_t **, steps->n);
+    trace->end = NEW(int64_t **, steps->n);
     for (int r = 0; r < p->workers; r++) {
         const struct rank *k = &p->rank[r];
-        l[r] = (struct lanes){lane_lists(k), NEW(int32_t, k->nlanes), NEW(int64_t, k->nlanes)};
+        lanes[r] = (struct lanes){lane_lists(k), NEW(int32_t, k->nlanes), NEW(int64_t, k->nlanes)};
     }
     for (int k = 0; k < steps->n; k++)
-        draw_step(z, p, &steps->of[k], k, l);
+        draw_step(trace, p, &steps->of[k], k, lanes);
 }
 
 static int by_time(const void *x, const void *y) {
@@ -124,52 +125,53 @@ static int by_time(const void *x, const void *y) {
     return a->rank != b->rank ? a->rank - b->rank : a->ins - b->ins;
 }
 
-static void collect_marks(struct trace *z, const struct program *p, int nsteps) {
+static void collect_marks(struct trace *trace, const struct program *p, int nsteps) {
     size_t n = 0;
     for (int r = 0; r < p->workers; r++)
         n += (size_t)p->rank[r].nins;
-    z->mark = NEW(struct mark, 2 * n * (size_t)nsteps);
+    trace->mark = NEW(struct mark, 2 * n * (size_t)nsteps);
     for (int k = 0; k < nsteps; k++)
         for (int r = 0; r < p->workers; r++)
             for (int i = 0; i < p->rank[r].nins; i++) {
                 bool receives = receives_message(&p->rank[r].ins[i]);
-                z->mark[z->nmarks++] = (struct mark){z->start[k][r][i], receives ? BEGINS_RECEIVE : BEGINS, k, r, i};
-                z->mark[z->nmarks++] = (struct mark){z->end[k][r][i], ENDS, k, r, i};
+                trace->mark[trace->nmarks++] =
+                    (struct mark){trace->start[k][r][i], receives ? BEGINS_RECEIVE : BEGINS, k, r, i};
+                trace->mark[trace->nmarks++] = (struct mark){trace->end[k][r][i], ENDS, k, r, i};
             }
-    qsort(z->mark, z->nmarks, sizeof *z->mark, by_time);
+    qsort(trace->mark, trace->nmarks, sizeof *trace->mark, by_time);
 }
 
 /* ---- memory ---- */
 
 /* A rank's levels over all steps: each ends as it began. Of what falls into one nanosecond, the last counts. */
-static void find_levels(struct trace *z, const struct rank *k, const struct steps *steps, int r) {
+static void find_levels(struct trace *trace, const struct rank *k, const struct steps *steps, int r) {
     size_t cap = 0;
     int n = 0;
     for (int step = 0; step < steps->n; step++) {
-        struct usage u = memory_use(k, steps->of[step].start[r], steps->of[step].end[r]);
-        GROW(z->memory[r], cap, (size_t)(n + u.n));
-        for (int i = step > 0; i < u.n; i++) {
-            struct level at = {rounded(z, u.at[i].t), u.at[i].bytes};
-            struct level *last = n > 0 ? &z->memory[r][n - 1] : NULL;
-            if (i + 1 < u.n && rounded(z, u.at[i + 1].t) == at.t)
+        struct usage usage = memory_use(k, steps->of[step].start[r], steps->of[step].end[r]);
+        GROW(trace->memory[r], cap, (size_t)(n + usage.n));
+        for (int i = step > 0; i < usage.n; i++) {
+            struct level at = {rounded(trace, usage.at[i].t), usage.at[i].bytes};
+            struct level *last = n > 0 ? &trace->memory[r][n - 1] : NULL;
+            if (i + 1 < usage.n && rounded(trace, usage.at[i + 1].t) == at.t)
                 continue;
             if (last && at.t == last->t)
                 last->bytes = at.bytes;
             else if (!last || at.bytes != last->bytes)
-                z->memory[r][n++] = at;
+                trace->memory[r][n++] = at;
         }
     }
-    z->nlevels[r] = n;
+    trace->nlevels[r] = n;
 }
 
 struct trace *trace_make(const struct program *p, const struct steps *steps, const char *unit) {
-    struct trace *z = NEW(struct trace, 1);
-    z->unit_ns = trace_unit(unit, steps);
-    z->memory = NEW(struct level *, p->workers);
-    z->nlevels = NEW(int, p->workers);
-    draw_slices(z, p, steps);
-    collect_marks(z, p, steps->n);
+    struct trace *trace = NEW(struct trace, 1);
+    trace->unit_ns = trace_unit(unit, steps);
+    trace->memory = NEW(struct level *, p->workers);
+    trace->nlevels = NEW(int, p->workers);
+    draw_slices(trace, p, steps);
+    collect_marks(trace, p, steps->n);
     for (int r = 0; r < p->workers; r++)
-        find_levels(z, &p->rank[r], steps, r);
-    return z;
+        find_levels(trace, &p->rank[r], steps, r);
+    return trace;
 }

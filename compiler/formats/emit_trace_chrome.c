@@ -26,54 +26,55 @@ static void put_names(struct text *t, const struct program *p, const int32_t *fi
     }
 }
 
-static void put_slice(struct text *t, const struct trace *z, const struct program *p, const struct steps *steps,
-                      const struct mark *m, int tid) {
-    const struct rank *k = &p->rank[m->rank];
-    const struct instr *in = &k->ins[m->ins];
+static void put_slice(struct text *t, const struct trace *trace, const struct program *p, const struct steps *steps,
+                      const struct mark *mark, int tid) {
+    const struct rank *k = &p->rank[mark->rank];
+    const struct instr *in = &k->ins[mark->ins];
     const struct buf *b = payload(k, in);
-    put(t, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,", m->rank + 1, tid);
-    put_time(t, "ts", m->t);
+    put(t, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,", mark->rank + 1, tid);
+    put_time(t, "ts", mark->t);
     put(t, ",");
-    put_time(t, "dur", z->end[m->step][m->rank][m->ins] - m->t);
+    put_time(t, "dur", trace->end[mark->step][mark->rank][mark->ins] - mark->t);
     put(t, ",\"name\":\"");
     put_slice_name(t, in);
     put(t, "\",\"cat\":\"%s\",\"args\":{\"stage\":%d", slice_category(in), in->stage);
     if (steps->number)
-        put(t, ",\"step\":%d", steps->number[m->step]);
+        put(t, ",\"step\":%d", steps->number[mark->step]);
     put_slice_args(t, k, in);
     if (!sends_message(in) && !receives_message(in))
         return;
-    put(t, ",\n{\"ph\":\"%s,\"pid\":%d,\"tid\":%d,", sends_message(in) ? "s\"" : "f\",\"bp\":\"e\"", m->rank + 1, tid);
-    put_time(t, "ts", m->t);
-    put(t, ",\"id\":%d,\"name\":\"%s\",\"cat\":\"message\"}", in->msg + 1 + m->step * p->nmsgs,
+    put(t, ",\n{\"ph\":\"%s,\"pid\":%d,\"tid\":%d,", sends_message(in) ? "s\"" : "f\",\"bp\":\"e\"", mark->rank + 1,
+        tid);
+    put_time(t, "ts", mark->t);
+    put(t, ",\"id\":%d,\"name\":\"%s\",\"cat\":\"message\"}", in->msg + 1 + mark->step * p->nmsgs,
         b ? kind_name[b->kind] : "message");
 }
 
-static void put_memory(struct text *t, const struct trace *z, int r) {
-    for (int i = 0; i < z->nlevels[r]; i++) {
+static void put_memory(struct text *t, const struct trace *trace, int r) {
+    for (int i = 0; i < trace->nlevels[r]; i++) {
         put(t, ",\n{\"ph\":\"C\",\"pid\":%d,", r + 1);
-        put_time(t, "ts", z->memory[r][i].t);
-        put(t, ",\"name\":\"memory\",\"args\":{\"bytes\":%lld}}", (long long)z->memory[r][i].bytes);
+        put_time(t, "ts", trace->memory[r][i].t);
+        put(t, ",\"name\":\"memory\",\"args\":{\"bytes\":%lld}}", (long long)trace->memory[r][i].bytes);
     }
 }
 
 void emit_chrome(struct text *out, const struct program *p, const struct steps *steps, const char *unit) {
-    const struct trace *z = trace_make(p, steps, unit);
+    const struct trace *trace = trace_make(p, steps, unit);
     int32_t *first_tid = NEW(int32_t, p->workers);
     for (int r = 0, next = p->workers + 1; r < p->workers; next += p->rank[r++].nlanes)
         first_tid[r] = next;
     char ns[32];
     put(out, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"schedule\":");
     put_string(out, p->name);
-    put(out, ",\"unit\":\"%s\",\"ns_per_unit\":%s},\n\"traceEvents\":[\n", unit, number(z->unit_ns, ns));
+    put(out, ",\"unit\":\"%s\",\"ns_per_unit\":%s},\n\"traceEvents\":[\n", unit, number(trace->unit_ns, ns));
     put(out, "{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":1,\"args\":{\"labels\":");
     put_string(out, p->name);
     put(out, "}}");
     put_names(out, p, first_tid);
-    for (const struct mark *m = z->mark; m < z->mark + z->nmarks; m++)
-        if (m->what != ENDS)
-            put_slice(out, z, p, steps, m, first_tid[m->rank] + p->rank[m->rank].ins[m->ins].lane);
+    for (const struct mark *mark = trace->mark; mark < trace->mark + trace->nmarks; mark++)
+        if (mark->what != ENDS)
+            put_slice(out, trace, p, steps, mark, first_tid[mark->rank] + p->rank[mark->rank].ins[mark->ins].lane);
     for (int r = 0; r < p->workers; r++)
-        put_memory(out, z, r);
+        put_memory(out, trace, r);
     put(out, "\n]}\n");
 }

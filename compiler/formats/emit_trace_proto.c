@@ -77,99 +77,100 @@ struct writer {
     struct text *out, packet, part, inner;
 };
 
-static void end_packet(struct writer *w, int what) {
-    put_number(&w->packet, PACKET_SEQUENCE, 1);
-    put_part(&w->packet, what, &w->part);
-    put_part(w->out, TRACE_PACKET, &w->packet);
-    w->packet.n = w->part.n = 0;
+static void end_packet(struct writer *writer, int what) {
+    put_number(&writer->packet, PACKET_SEQUENCE, 1);
+    put_part(&writer->packet, what, &writer->part);
+    put_part(writer->out, TRACE_PACKET, &writer->packet);
+    writer->packet.n = writer->part.n = 0;
 }
 
 /* A rank is a track, a process; its memory is the next track, its lanes are those after that. Track 0 is the root. */
-static void describe_rank(struct writer *w, const struct program *p, uint64_t id, int r, int digits) {
+static void describe_rank(struct writer *writer, const struct program *p, uint64_t id, int r, int digits) {
     const struct rank *k = &p->rank[r];
     struct text name = {0};
-    put_number(&w->part, TRACK_UUID, id);
-    put_number(&w->inner, PROCESS_PID, (uint64_t)r + 1);
-    put_words(&w->inner, PROCESS_NAME, format("rank %0*d", digits, r));
-    put_part(&w->part, TRACK_PROCESS, &w->inner);
-    put_number(&w->part, TRACK_CHILD_ORDERING, EXPLICIT_CHILDREN);
-    put_number(&w->part, TRACK_SIBLING_ORDER, (uint64_t)r);
-    end_packet(w, PACKET_DESCRIPTOR);
-    w->inner.n = 0;
+    put_number(&writer->part, TRACK_UUID, id);
+    put_number(&writer->inner, PROCESS_PID, (uint64_t)r + 1);
+    put_words(&writer->inner, PROCESS_NAME, format("rank %0*d", digits, r));
+    put_part(&writer->part, TRACK_PROCESS, &writer->inner);
+    put_number(&writer->part, TRACK_CHILD_ORDERING, EXPLICIT_CHILDREN);
+    put_number(&writer->part, TRACK_SIBLING_ORDER, (uint64_t)r);
+    end_packet(writer, PACKET_DESCRIPTOR);
+    writer->inner.n = 0;
     for (int l = -1; l < k->nlanes; l++, name.n = 0) { /* the memory stands below the lanes */
-        put_number(&w->part, TRACK_UUID, id + 2 + (uint64_t)l);
-        put_number(&w->part, TRACK_PARENT, id);
+        put_number(&writer->part, TRACK_UUID, id + 2 + (uint64_t)l);
+        put_number(&writer->part, TRACK_PARENT, id);
         if (l < 0) {
-            put_number(&w->inner, COUNTER_UNIT, UNIT_BYTES);
-            put_part(&w->part, TRACK_COUNTER, &w->inner);
-            w->inner.n = 0;
+            put_number(&writer->inner, COUNTER_UNIT, UNIT_BYTES);
+            put_part(&writer->part, TRACK_COUNTER, &writer->inner);
+            writer->inner.n = 0;
             put(&name, "memory");
         } else
             put_lane(&name, p, &k->lane[l]);
-        put_part(&w->part, TRACK_NAME, &name);
-        put_number(&w->part, TRACK_SIBLING_ORDER, (uint64_t)(l < 0 ? k->nlanes : l));
-        end_packet(w, PACKET_DESCRIPTOR);
+        put_part(&writer->part, TRACK_NAME, &name);
+        put_number(&writer->part, TRACK_SIBLING_ORDER, (uint64_t)(l < 0 ? k->nlanes : l));
+        end_packet(writer, PACKET_DESCRIPTOR);
     }
 }
 
-static void annotate(struct writer *w, const char *name, int64_t v) {
-    put_words(&w->inner, ANNOTATION_NAME, name);
-    put_number(&w->inner, ANNOTATION_INT, (uint64_t)v);
-    put_part(&w->part, EVENT_ANNOTATION, &w->inner);
-    w->inner.n = 0;
+static void annotate(struct writer *writer, const char *name, int64_t v) {
+    put_words(&writer->inner, ANNOTATION_NAME, name);
+    put_number(&writer->inner, ANNOTATION_INT, (uint64_t)v);
+    put_part(&writer->part, EVENT_ANNOTATION, &writer->inner);
+    writer->inner.n = 0;
 }
 
 /* step: its number, or 0; base: of the step's messages */
-static void begin_slice(struct writer *w, const struct rank *k, const struct instr *in, int step, uint64_t base) {
+static void begin_slice(struct writer *writer, const struct rank *k, const struct instr *in, int step, uint64_t base) {
     const struct buf *b = payload(k, in);
-    put_slice_name(&w->inner, in);
-    put_part(&w->part, EVENT_NAME, &w->inner);
-    w->inner.n = 0;
-    put_words(&w->part, EVENT_CATEGORY, slice_category(in));
-    annotate(w, "stage", in->stage);
+    put_slice_name(&writer->inner, in);
+    put_part(&writer->part, EVENT_NAME, &writer->inner);
+    writer->inner.n = 0;
+    put_words(&writer->part, EVENT_CATEGORY, slice_category(in));
+    annotate(writer, "stage", in->stage);
     if (step)
-        annotate(w, "step", step);
+        annotate(writer, "step", step);
     if (in->batch >= 0) {
-        annotate(w, "mb", in->batch);
-        put_number(&w->part, EVENT_CORRELATION, (uint64_t)in->batch);
+        annotate(writer, "mb", in->batch);
+        put_number(&writer->part, EVENT_CORRELATION, (uint64_t)in->batch);
     }
     if (in->peer >= 0)
-        annotate(w, "peer", in->peer);
+        annotate(writer, "peer", in->peer);
     if (b)
-        annotate(w, "bytes", b->bytes);
+        annotate(writer, "bytes", b->bytes);
     if (sends_message(in) || receives_message(in))
-        put_fixed64(&w->part, sends_message(in) ? EVENT_FLOW : EVENT_FLOW_ENDS, base + (uint64_t)in->msg + 1);
+        put_fixed64(&writer->part, sends_message(in) ? EVENT_FLOW : EVENT_FLOW_ENDS, base + (uint64_t)in->msg + 1);
 }
 
-static void put_event(struct writer *w, int64_t t, int type, uint64_t track) {
-    put_number(&w->packet, PACKET_TIMESTAMP, (uint64_t)t);
-    put_number(&w->part, EVENT_TYPE, (uint64_t)type);
-    put_number(&w->part, EVENT_TRACK, track);
-    end_packet(w, PACKET_EVENT);
+static void put_event(struct writer *writer, int64_t t, int type, uint64_t track) {
+    put_number(&writer->packet, PACKET_TIMESTAMP, (uint64_t)t);
+    put_number(&writer->part, EVENT_TYPE, (uint64_t)type);
+    put_number(&writer->part, EVENT_TRACK, track);
+    end_packet(writer, PACKET_EVENT);
 }
 
 void emit_pftrace(struct text *out, const struct program *p, const struct steps *steps, const char *unit) {
-    const struct trace *z = trace_make(p, steps, unit);
+    const struct trace *trace = trace_make(p, steps, unit);
     uint64_t *id = NEW(uint64_t, p->workers), next = 1;
-    struct writer w = {.out = out};
-    put_number(&w.part, TRACK_UUID, 0);
-    put_number(&w.part, TRACK_PROCESS_ORDERING, EXPLICIT_PROCESSES);
-    end_packet(&w, PACKET_DESCRIPTOR);
+    struct writer writer = {.out = out};
+    put_number(&writer.part, TRACK_UUID, 0);
+    put_number(&writer.part, TRACK_PROCESS_ORDERING, EXPLICIT_PROCESSES);
+    end_packet(&writer, PACKET_DESCRIPTOR);
     for (int r = 0; r < p->workers; r++) {
         id[r] = next;
         next += 2 + (uint64_t)p->rank[r].nlanes;
-        describe_rank(&w, p, id[r], r, snprintf(NULL, 0, "%d", p->workers - 1));
+        describe_rank(&writer, p, id[r], r, snprintf(NULL, 0, "%d", p->workers - 1));
     }
-    for (const struct mark *m = z->mark; m < z->mark + z->nmarks; m++) {
-        const struct rank *k = &p->rank[m->rank];
-        const struct instr *in = &k->ins[m->ins];
-        if (m->what != ENDS)
-            begin_slice(&w, k, in, steps->number ? steps->number[m->step] : 0, (uint64_t)m->step * (uint64_t)p->nmsgs);
-        put_event(&w, m->t, m->what == ENDS ? SLICE_END : SLICE_BEGIN, id[m->rank] + 2 + in->lane);
+    for (const struct mark *mark = trace->mark; mark < trace->mark + trace->nmarks; mark++) {
+        const struct rank *k = &p->rank[mark->rank];
+        const struct instr *in = &k->ins[mark->ins];
+        if (mark->what != ENDS)
+            begin_slice(&writer, k, in, steps->number ? steps->number[mark->step] : 0,
+                        (uint64_t)mark->step * (uint64_t)p->nmsgs);
+        put_event(&writer, mark->t, mark->what == ENDS ? SLICE_END : SLICE_BEGIN, id[mark->rank] + 2 + in->lane);
     }
     for (int r = 0; r < p->workers; r++)
-        for (int i = 0; i < z->nlevels[r]; i++) {
-            put_number(&w.part, EVENT_COUNTER_VALUE, (uint64_t)z->memory[r][i].bytes);
-            put_event(&w, z->memory[r][i].t, COUNTER, id[r] + 1);
+        for (int i = 0; i < trace->nlevels[r]; i++) {
+            put_number(&writer.part, EVENT_COUNTER_VALUE, (uint64_t)trace->memory[r][i].bytes);
+            put_event(&writer, trace->memory[r][i].t, COUNTER, id[r] + 1);
         }
 }

@@ -29,7 +29,7 @@ struct timeline_rows *read_measured(const char *path);
 bool holds_measured(const char *path); /* such a folder? */
 
 /* emit_json.c */
-void emit_json(struct text *out, const struct report *r);
+void emit_json(struct text *out, const struct report *report);
 
 /* emit_trace_*.c: timelines for Perfetto and other viewers, as Chrome's JSON and as TrackEvents in protobuf. */
 struct steps { /* of one program, one after the other */

@@ -93,50 +93,50 @@ static bool may_repeat(int op, int role) {
     return false;
 }
 
-static void operand(struct reader *in, struct instr *i, int *last) {
+static void operand(struct reader *in, struct instr *x, int *last) {
     const char *at = in->p;
     const uint8_t *roles;
-    int role = read_name(in, "an operand", role_name, NROLES), n = op_roles(i->op, &roles), k = 0;
+    int role = read_name(in, "an operand", role_name, NROLES), n = op_roles(x->op, &roles), k = 0;
     while (k < n && roles[k] != role)
         k++;
     if (k == n)
-        FAIL(in, at, "%s takes no operand %s", op_name[i->op], role_name[role]);
+        FAIL(in, at, "%s takes no operand %s", op_name[x->op], role_name[role]);
     if (k < *last)
-        FAIL(in, at, "%s takes %s before %s", op_name[i->op], role_name[role], role_name[roles[*last]]);
-    if (k == *last && !may_repeat(i->op, role))
-        FAIL(in, at, "%s takes only one %s", op_name[i->op], role_name[role]);
+        FAIL(in, at, "%s takes %s before %s", op_name[x->op], role_name[role], role_name[roles[*last]]);
+    if (k == *last && !may_repeat(x->op, role))
+        FAIL(in, at, "%s takes only one %s", op_name[x->op], role_name[role]);
     *last = k;
-    bool adds = op_accumulates(i->op, role) && read_if(in, "+=");
+    bool adds = op_accumulates(x->op, role) && read_if(in, "+=");
     if (!adds)
         read_word(in, "=");
-    if (op_accumulates(i->op, role) && !adds)
-        *(role == ROLE_dv ? &i->vfirst : &i->first) = true;
-    if (i->narg == UINT16_MAX)
+    if (op_accumulates(x->op, role) && !adds)
+        *(role == ROLE_dv ? &x->vfirst : &x->first) = true;
+    if (x->narg == UINT16_MAX)
         FAIL(in, at, "an instruction has at most %d operands", UINT16_MAX);
     GROW(in->k->arg, in->cap_arg, in->k->nargs + 1);
     in->k->arg[in->k->nargs++] = (struct arg){(uint8_t)role, buffer(in)};
-    i->narg++;
+    x->narg++;
 }
 
-static void waits(struct reader *in, struct instr *i) {
+static void waits(struct reader *in, struct instr *x) {
     do {
-        if (i->nwait == UINT16_MAX)
+        if (x->nwait == UINT16_MAX)
             FAIL(in, in->p, "an instruction waits for at most %d others", UINT16_MAX);
         GROW(in->wait_at, in->cap_wait, in->k->nwaits + 1);
         in->wait_at[in->k->nwaits++] = in->p;
         read_label(in);
-        i->nwait++;
+        x->nwait++;
     } while (read_if(in, ", "));
     read_word(in, ")");
 }
 
-static void frees(struct reader *in, struct instr *i) {
+static void frees(struct reader *in, struct instr *x) {
     do {
-        if (i->nfree == UINT16_MAX)
+        if (x->nfree == UINT16_MAX)
             FAIL(in, in->p, "an instruction frees at most %d buffers", UINT16_MAX);
         GROW(in->k->freed, in->cap_free, in->k->nfrees + 1);
         in->k->freed[in->k->nfrees++] = buffer(in);
-        i->nfree++;
+        x->nfree++;
     } while (read_if(in, " "));
     read_word(in, ")");
 }
@@ -144,30 +144,30 @@ static void frees(struct reader *in, struct instr *i) {
 static struct instr instruction(struct reader *in, int lane) {
     const struct lane *at = &in->k->lane[lane];
     const char *begin = in->p;
-    struct instr i = read_label(in);
-    if (!lane_takes(at->kind, i.op))
-        FAIL(in, begin, "%s belongs in %s %s lane", op_name[i.op], op_lane[i.op] == LANE_COMPUTE ? "the" : "a",
-             lanekind_row(op_lane[i.op])->word);
-    if (i.peer != at->peer && at->kind != LANE_ALL)
-        FAIL(in, begin, "the peer of this lane is rank %d, not rank %d", at->peer, i.peer);
-    i.lane = (uint16_t)lane;
+    struct instr x = read_label(in);
+    if (!lane_takes(at->kind, x.op))
+        FAIL(in, begin, "%s belongs in %s %s lane", op_name[x.op], op_lane[x.op] == LANE_COMPUTE ? "the" : "a",
+             lanekind_row(op_lane[x.op])->word);
+    if (x.peer != at->peer && at->kind != LANE_ALL)
+        FAIL(in, begin, "the peer of this lane is rank %d, not rank %d", at->peer, x.peer);
+    x.lane = (uint16_t)lane;
     assert(in->k->nargs < UINT32_MAX && in->k->nwaits < UINT32_MAX && in->k->nfrees < UINT32_MAX);
-    i.arg = (uint32_t)in->k->nargs;
-    i.wait = (uint32_t)in->k->nwaits;
-    i.free = (uint32_t)in->k->nfrees;
-    for (int last = -1; *in->p == ' ' && !i.nwait && !i.nfree;) {
+    x.arg = (uint32_t)in->k->nargs;
+    x.wait = (uint32_t)in->k->nwaits;
+    x.free = (uint32_t)in->k->nfrees;
+    for (int last = -1; *in->p == ' ' && !x.nwait && !x.nfree;) {
         in->p++;
         if (read_if(in, "wait("))
-            waits(in, &i);
+            waits(in, &x);
         else if (read_if(in, "free("))
-            frees(in, &i);
+            frees(in, &x);
         else
-            operand(in, &i, &last);
+            operand(in, &x, &last);
     }
-    if (i.nwait && read_if(in, " free("))
-        frees(in, &i);
+    if (x.nwait && read_if(in, " free("))
+        frees(in, &x);
     read_end(in);
-    return i;
+    return x;
 }
 
 /* ---- lanes and their order ---- */
@@ -280,10 +280,10 @@ static void read_issue(struct reader *in, const struct instr *old, const int32_t
 }
 
 /* The place in the map where the instruction of this label is, or belongs. */
-static uint32_t find_label(const struct rank *k, const struct map *m, const struct instr *i) {
+static uint32_t find_label(const struct rank *k, const struct map *map, const struct instr *i) {
     uint64_t h = hash_add(hash_add(hash_add(hash_add(hash_add(0, i->op), i->stage), i->batch), i->inst), i->peer);
-    uint32_t at = map_start(m, h);
-    for (int32_t x; (x = m->slot[at] - 1) >= 0; at = map_next(m, at)) {
+    uint32_t at = map_start(map, h);
+    for (int32_t x; (x = map->slot[at] - 1) >= 0; at = map_next(map, at)) {
         const struct instr *o = &k->ins[x];
         if (o->op == i->op && o->stage == i->stage && o->batch == i->batch && o->inst == i->inst && o->peer == i->peer)
             break;
@@ -418,12 +418,12 @@ static const char *schedule_name(struct reader *in) {
 }
 
 static struct job_name job(struct reader *in) {
-    struct job_name j = {.d = (uint8_t)read_name(in, "a job", op_name, NDIRS)};
+    struct job_name name = {.d = (uint8_t)read_name(in, "a job", op_name, NDIRS)};
     read_word(in, " ");
-    j.s = (int32_t)read_integer(in, "a stage", 0, in->prog->stages - 1);
+    name.s = (int32_t)read_integer(in, "a stage", 0, in->prog->stages - 1);
     read_word(in, " ");
-    j.b = (int32_t)read_integer(in, "a microbatch", 0, in->prog->batches - 1);
-    return j;
+    name.b = (int32_t)read_integer(in, "a microbatch", 0, in->prog->batches - 1);
+    return name;
 }
 
 /* What each job needs, where pred() said so: `needs F 1 3: F 0 3, F 0 2`. */

@@ -107,23 +107,23 @@ static bool op_has_instance(int op) {
 }
 
 struct instr read_label(struct reader *in) {
-    struct instr i = {.batch = -1, .peer = -1, .inst = -1, .msg = -1};
-    i.op = (uint8_t)read_name(in, "an operation", op_name, NOPS);
+    struct instr x = {.batch = -1, .peer = -1, .inst = -1, .msg = -1};
+    x.op = (uint8_t)read_name(in, "an operation", op_name, NOPS);
     read_word(in, " ");
-    i.stage = read_stage(in, op_has_batch(i.op));
-    if (op_has_batch(i.op)) {
+    x.stage = read_stage(in, op_has_batch(x.op));
+    if (op_has_batch(x.op)) {
         read_word(in, " ");
-        i.batch = (int32_t)read_integer(in, "a microbatch", 0, in->prog->batches - 1);
+        x.batch = (int32_t)read_integer(in, "a microbatch", 0, in->prog->batches - 1);
     }
     const char *at = in->p;
     if (read_if(in, "#")) {
-        if (!op_has_instance(i.op))
-            FAIL(in, at, "%s has no instances", op_name[i.op]);
-        i.inst = (int32_t)read_integer(in, "the number of an instance", 0, INT32_MAX);
+        if (!op_has_instance(x.op))
+            FAIL(in, at, "%s has no instances", op_name[x.op]);
+        x.inst = (int32_t)read_integer(in, "the number of an instance", 0, INT32_MAX);
     }
-    if (has_peer(i.op)) {
-        read_word(in, is_send(i.op) ? " to " : " from ");
-        i.peer = (int32_t)read_integer(in, "a rank", 0, in->prog->workers - 1);
+    if (has_peer(x.op)) {
+        read_word(in, is_send(x.op) ? " to " : " from ");
+        x.peer = (int32_t)read_integer(in, "a rank", 0, in->prog->workers - 1);
     }
-    return i;
+    return x;
 }

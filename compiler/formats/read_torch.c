@@ -63,11 +63,12 @@ struct csv {
     int *rank;      /* of each stage; -1: not known yet */
 };
 
-#define FAIL(z, a, fmt, ...)                                                                                           \
-    die_at((z)->file, (z)->src, (a)->row, (a)->at, "row %d, column %d: " fmt, (a)->row, (a)->column, __VA_ARGS__)
+#define FAIL(csv, a, fmt, ...)                                                                                         \
+    die_at((csv)->file, (csv)->src, (a)->row, (a)->at, "row %d, column %d: " fmt, (a)->row, (a)->column, __VA_ARGS__)
 
-static const char *name_of(const struct action *a) {
-    return a->b < 0 ? format("%d%s", a->s, action_name[a->what]) : format("%d%s%d", a->s, action_name[a->what], a->b);
+static const char *name_of(const struct action *action) {
+    return action->b < 0 ? format("%d%s", action->s, action_name[action->what])
+                         : format("%d%s%d", action->s, action_name[action->what], action->b);
 }
 
 /* No script begins with a number, whatever is before it in a row of cells. */
@@ -88,58 +89,59 @@ static int read_number(const char **p, const char *end) {
 }
 
 /* Reads one action from all of [p, end) into a; false: it is none. */
-static bool read_action(struct action *a, const char *p, const char *end) {
-    a->s = read_number(&p, end);
+static bool read_action(struct action *action, const char *p, const char *end) {
+    action->s = read_number(&p, end);
     const char *word = p;
     while (p < end && (isupper((unsigned char)*p) || *p == '_'))
         p++;
     size_t n = (size_t)(p - word);
-    for (a->what = 0; a->what < NACTIONS; a->what++)
-        if (action_name[a->what] && strlen(action_name[a->what]) == n && memcmp(action_name[a->what], word, n) == 0)
+    for (action->what = 0; action->what < NACTIONS; action->what++)
+        if (action_name[action->what] && strlen(action_name[action->what]) == n &&
+            memcmp(action_name[action->what], word, n) == 0)
             break;
-    a->b = p < end ? read_number(&p, end) : -1;
-    return a->s >= 0 && a->what < NACTIONS && p == end && (a->b >= 0) == (a->what < NNUMBERED);
+    action->b = p < end ? read_number(&p, end) : -1;
+    return action->s >= 0 && action->what < NACTIONS && p == end && (action->b >= 0) == (action->what < NNUMBERED);
 }
 
-static void add_action(struct csv *z, struct action a) {
-    GROW(z->action, z->cap, (size_t)z->n + 1);
-    z->action[z->n++] = a;
-    z->comms |= a.what >= NDIRS;
-    z->jobs += a.what < NDIRS;
-    z->stages = a.s >= z->stages ? a.s + 1 : z->stages;
-    z->batches = a.b >= z->batches ? a.b + 1 : z->batches;
+static void add_action(struct csv *csv, struct action action) {
+    GROW(csv->action, csv->cap, (size_t)csv->n + 1);
+    csv->action[csv->n++] = action;
+    csv->comms |= action.what >= NDIRS;
+    csv->jobs += action.what < NDIRS;
+    csv->stages = action.s >= csv->stages ? action.s + 1 : csv->stages;
+    csv->batches = action.b >= csv->batches ? action.b + 1 : csv->batches;
 }
 
-static void read_pair(struct csv *z, struct action a, const char *p, const char *end) {
+static void read_pair(struct csv *csv, struct action a, const char *p, const char *end) {
     static const char tail[] = ")OVERLAP_F_B";
     size_t n = sizeof tail - 1;
     const char *close = end - n, *middle = memchr(p, ';', (size_t)(end - p));
     struct action b = a;
     if ((size_t)(end - p) < n || memcmp(close, tail, n) != 0 || !middle || middle > close ||
         !read_action(&a, p + 1, middle) || !read_action(&b, middle + 1, close))
-        FAIL(z, &a, "'%.*s' is no pair, such as (0F3;1B2)OVERLAP_F_B", (int)(end - p), p);
+        FAIL(csv, &a, "'%.*s' is no pair, such as (0F3;1B2)OVERLAP_F_B", (int)(end - p), p);
     bool backward = a.what == OP_B || a.what == OP_I, other = b.what == OP_B || b.what == OP_I;
     if (!(a.what == OP_F && other) && !(b.what == OP_F && backward))
-        FAIL(z, &a, "%s and %s cannot overlap: a forward and a backward do", name_of(&a), name_of(&b));
+        FAIL(csv, &a, "%s and %s cannot overlap: a forward and a backward do", name_of(&a), name_of(&b));
     a.pair = true;
-    add_action(z, a);
-    add_action(z, b);
+    add_action(csv, a);
+    add_action(csv, b);
 }
 
 /* The cell [p, end) of the place a. Returns whether anything stands in it. */
-static bool read_cell(struct csv *z, struct action a, const char *p, const char *end) {
+static bool read_cell(struct csv *csv, struct action action, const char *p, const char *end) {
     while (p < end && (*p == ' ' || *p == '\t'))
-        p++, a.at++;
+        p++, action.at++;
     while (p < end && (end[-1] == ' ' || end[-1] == '\t'))
         end--;
     if (p == end)
         return false;
     if (*p == '(')
-        read_pair(z, a, p, end);
-    else if (read_action(&a, p, end))
-        add_action(z, a);
+        read_pair(csv, action, p, end);
+    else if (read_action(&action, p, end))
+        add_action(csv, action);
     else
-        FAIL(z, &a,
+        FAIL(csv, &action,
              "'%.*s' is no action; one is a stage, then F, I, B, W, SEND_F, RECV_F, SEND_B, RECV_B, WAIT_SEND_F or "
              "WAIT_SEND_B and a microbatch, or UNSHARD, RESHARD, REDUCE_GRAD or WAIT_REDUCE_GRAD, such as 0F3 or "
              "2UNSHARD",
@@ -148,173 +150,177 @@ static bool read_cell(struct csv *z, struct action a, const char *p, const char 
 }
 
 /* The first empty cell goes to *empty, if that has none yet. */
-static void read_row(struct csv *z, const char *line, const char *end, struct action *empty) {
-    struct action a = {.row = z->rows + 1, .column = 1, .at = 1};
-    int before = z->jobs;
-    for (const char *p = line;; a.column++) {
+static void read_row(struct csv *csv, const char *line, const char *end, struct action *empty) {
+    struct action action = {.row = csv->rows + 1, .column = 1, .at = 1};
+    int before = csv->jobs;
+    for (const char *p = line;; action.column++) {
         const char *comma = memchr(p, ',', (size_t)(end - p)), *stop = comma ? comma : end;
-        a.at = (int)(p - line) + 1;
-        if (!read_cell(z, a, p, stop) && !empty->row)
-            *empty = a;
+        action.at = (int)(p - line) + 1;
+        if (!read_cell(csv, action, p, stop) && !empty->row)
+            *empty = action;
         if (!comma)
             break;
         p = comma + 1;
     }
-    if (z->jobs == before)
-        die_at(z->file, z->src, a.row, 0, "row %d has no job: each rank has a row, and something to do", a.row);
-    z->rows++;
-    GROW(z->begin, z->caprows, (size_t)z->rows + 1);
-    z->begin[z->rows] = z->n;
+    if (csv->jobs == before)
+        die_at(csv->file, csv->src, action.row, 0, "row %d has no job: each rank has a row, and something to do",
+               action.row);
+    csv->rows++;
+    GROW(csv->begin, csv->caprows, (size_t)csv->rows + 1);
+    csv->begin[csv->rows] = csv->n;
 }
 
-static void read_rows(struct csv *z) {
+static void read_rows(struct csv *csv) {
     struct action empty = {0};
-    GROW(z->begin, z->caprows, 1);
-    z->begin[0] = 0;
-    for (const char *p = z->src; *p;) {
+    GROW(csv->begin, csv->caprows, 1);
+    csv->begin[0] = 0;
+    for (const char *p = csv->src; *p;) {
         const char *newline = strchr(p, '\n'), *end = newline ? newline : p + strlen(p);
-        read_row(z, p, end > p && end[-1] == '\r' ? end - 1 : end, &empty);
+        read_row(csv, p, end > p && end[-1] == '\r' ? end - 1 : end, &empty);
         p = newline ? newline + 1 : end;
     }
-    if (z->rows == 0)
-        die("%s: empty; expected a row of cells per rank", z->file);
-    if (z->comms && empty.row)
-        FAIL(z, &empty, "this cell is empty; in a schedule with %s none may be", "communication");
+    if (csv->rows == 0)
+        die("%s: empty; expected a row of cells per rank", csv->file);
+    if (csv->comms && empty.row)
+        FAIL(csv, &empty, "this cell is empty; in a schedule with %s none may be", "communication");
 }
 
 /* ---- that each is there, once, and in its place ---- */
 
-static int32_t find(const struct csv *z, int what, int s, int b) {
-    return z->index[((int64_t)s * z->batches + b) * NNUMBERED + what];
+static int32_t find(const struct csv *csv, int what, int s, int b) {
+    return csv->index[((int64_t)s * csv->batches + b) * NNUMBERED + what];
 }
 
 /* B or I; -1: neither. */
-static int32_t find_backward(const struct csv *z, int s, int b) {
-    int32_t whole = find(z, OP_B, s, b);
-    return whole >= 0 ? whole : find(z, OP_I, s, b);
+static int32_t find_backward(const struct csv *csv, int s, int b) {
+    int32_t whole = find(csv, OP_B, s, b);
+    return whole >= 0 ? whole : find(csv, OP_I, s, b);
 }
 
-static void check_place(struct csv *z, const struct action *a) {
-    int r = a->row - 1;
-    if (z->rank[a->s] >= 0 && z->rank[a->s] != r)
-        FAIL(z, a, "stage %d is rank %d's, by row %d: a stage belongs to one rank", a->s, z->rank[a->s],
-             z->rank[a->s] + 1);
-    z->rank[a->s] = r;
+static void check_place(struct csv *csv, const struct action *action) {
+    int r = action->row - 1;
+    if (csv->rank[action->s] >= 0 && csv->rank[action->s] != r)
+        FAIL(csv, action, "stage %d is rank %d's, by row %d: a stage belongs to one rank", action->s,
+             csv->rank[action->s], csv->rank[action->s] + 1);
+    csv->rank[action->s] = r;
 }
 
-static void index_actions(struct csv *z) {
-    if ((int64_t)z->stages * z->batches * 2 > z->jobs)
-        die("%s: stages up to %d and microbatches up to %d need %lld jobs at least, but there are %d", z->file,
-            z->stages - 1, z->batches - 1, 2LL * z->stages * z->batches, z->jobs);
-    int64_t n = (int64_t)z->stages * z->batches * NNUMBERED;
-    z->index = NEW(int32_t, n);
-    z->rank = NEW(int, z->stages);
+static void index_actions(struct csv *csv) {
+    if ((int64_t)csv->stages * csv->batches * 2 > csv->jobs)
+        die("%s: stages up to %d and microbatches up to %d need %lld jobs at least, but there are %d", csv->file,
+            csv->stages - 1, csv->batches - 1, 2LL * csv->stages * csv->batches, csv->jobs);
+    int64_t n = (int64_t)csv->stages * csv->batches * NNUMBERED;
+    csv->index = NEW(int32_t, n);
+    csv->rank = NEW(int, csv->stages);
     for (int64_t i = 0; i < n; i++)
-        z->index[i] = -1;
-    for (int s = 0; s < z->stages; s++)
-        z->rank[s] = -1;
-    for (int32_t i = 0; i < z->n; i++) {
-        const struct action *a = &z->action[i];
-        check_place(z, a);
-        if (a->b < 0)
+        csv->index[i] = -1;
+    for (int s = 0; s < csv->stages; s++)
+        csv->rank[s] = -1;
+    for (int32_t i = 0; i < csv->n; i++) {
+        const struct action *action = &csv->action[i];
+        check_place(csv, action);
+        if (action->b < 0)
             continue;
-        int32_t *at = &z->index[((int64_t)a->s * z->batches + a->b) * NNUMBERED + a->what];
+        int32_t *at = &csv->index[((int64_t)action->s * csv->batches + action->b) * NNUMBERED + action->what];
         if (*at >= 0)
-            FAIL(z, a, "%s is already in row %d, column %d", name_of(a), z->action[*at].row, z->action[*at].column);
+            FAIL(csv, action, "%s is already in row %d, column %d", name_of(action), csv->action[*at].row,
+                 csv->action[*at].column);
         *at = i;
     }
 }
 
-static void check_jobs(const struct csv *z, int s, int b) {
-    bool whole = find(z, OP_B, s, b) >= 0, input = find(z, OP_I, s, b) >= 0, weight = find(z, OP_W, s, b) >= 0;
-    if (find(z, OP_F, s, b) < 0 || (!whole && !input && !weight))
-        die("%s: there is no %s; every microbatch passes every stage forward and backward", z->file,
-            job_name(s, b, find(z, OP_F, s, b) < 0 ? OP_F : OP_B));
+static void check_jobs(const struct csv *csv, int s, int b) {
+    bool whole = find(csv, OP_B, s, b) >= 0, input = find(csv, OP_I, s, b) >= 0, weight = find(csv, OP_W, s, b) >= 0;
+    if (find(csv, OP_F, s, b) < 0 || (!whole && !input && !weight))
+        die("%s: there is no %s; every microbatch passes every stage forward and backward", csv->file,
+            job_name(s, b, find(csv, OP_F, s, b) < 0 ? OP_F : OP_B));
     if (whole && (input || weight))
-        FAIL(z, &z->action[find(z, input ? OP_I : OP_W, s, b)],
+        FAIL(csv, &csv->action[find(csv, input ? OP_I : OP_W, s, b)],
              "%s beside %s in row %d, column %d: a backward is B, or I and W", job_name(s, b, input ? OP_I : OP_W),
-             job_name(s, b, OP_B), z->action[find(z, OP_B, s, b)].row, z->action[find(z, OP_B, s, b)].column);
+             job_name(s, b, OP_B), csv->action[find(csv, OP_B, s, b)].row, csv->action[find(csv, OP_B, s, b)].column);
     if (!whole && input != weight)
-        FAIL(z, &z->action[find(z, input ? OP_I : OP_W, s, b)], "%s is nowhere; a backward is B, or I and W",
+        FAIL(csv, &csv->action[find(csv, input ? OP_I : OP_W, s, b)], "%s is nowhere; a backward is B, or I and W",
              job_name(s, b, input ? OP_W : OP_I));
 }
 
 /* The tensor that stage s gives stage `to`, next to it: it is sent when they are on different ranks, else not. */
-static void check_message(const struct csv *z, int s, int to, int b) {
-    int send = to > s ? SEND_F : SEND_B, pair[2] = {find(z, send, s, b), find(z, send + 1, to, b)};
-    bool crosses = z->rank[s] != z->rank[to];
+static void check_message(const struct csv *csv, int s, int to, int b) {
+    int send = to > s ? SEND_F : SEND_B, pair[2] = {find(csv, send, s, b), find(csv, send + 1, to, b)};
+    bool crosses = csv->rank[s] != csv->rank[to];
     for (int i = 0; i < 2; i++) {
         struct action wanted = {.what = send + i, .s = i ? to : s, .b = b};
         if (pair[i] >= 0 && !crosses)
-            FAIL(z, &z->action[pair[i]], "%s, but stages %d and %d are on one rank", name_of(&wanted), s, to);
+            FAIL(csv, &csv->action[pair[i]], "%s, but stages %d and %d are on one rank", name_of(&wanted), s, to);
         if (pair[i] < 0 && crosses)
-            die("%s: there is no %s in row %d, and stages %d and %d are on ranks %d and %d", z->file, name_of(&wanted),
-                z->rank[wanted.s] + 1, s, to, z->rank[s], z->rank[to]);
+            die("%s: there is no %s in row %d, and stages %d and %d are on ranks %d and %d", csv->file,
+                name_of(&wanted), csv->rank[wanted.s] + 1, s, to, csv->rank[s], csv->rank[to]);
     }
 }
 
-static void check_complete(const struct csv *z) {
-    for (int s = 0; s < z->stages; s++)
-        for (int b = 0; b < z->batches; b++)
-            check_jobs(z, s, b);
-    for (int32_t i = 0; z->comms && i < z->n; i++) {
-        const struct action *a = &z->action[i];
-        bool first = a->what == RECV_F || a->what == SEND_B, last = a->what == SEND_F || a->what == RECV_B;
-        if ((first && a->s == 0) || (last && a->s == z->stages - 1))
-            FAIL(z, a, "%s, but stage %d is the %s", name_of(a), a->s, first ? "first" : "last");
+static void check_complete(const struct csv *csv) {
+    for (int s = 0; s < csv->stages; s++)
+        for (int b = 0; b < csv->batches; b++)
+            check_jobs(csv, s, b);
+    for (int32_t i = 0; csv->comms && i < csv->n; i++) {
+        const struct action *action = &csv->action[i];
+        bool first = action->what == RECV_F || action->what == SEND_B,
+             last = action->what == SEND_F || action->what == RECV_B;
+        if ((first && action->s == 0) || (last && action->s == csv->stages - 1))
+            FAIL(csv, action, "%s, but stage %d is the %s", name_of(action), action->s, first ? "first" : "last");
     }
-    for (int s = 0; z->comms && s + 1 < z->stages; s++)
-        for (int b = 0; b < z->batches; b++) {
-            check_message(z, s, s + 1, b);
-            check_message(z, s + 1, s, b);
+    for (int s = 0; csv->comms && s + 1 < csv->stages; s++)
+        for (int b = 0; b < csv->batches; b++) {
+            check_message(csv, s, s + 1, b);
+            check_message(csv, s + 1, s, b);
         }
 }
 
 /* A wait is for a send before it; where some sends are waited for, all are. */
-static void check_waits(const struct csv *z) {
+static void check_waits(const struct csv *csv) {
     const struct action *one = NULL;
-    for (int32_t i = 0; i < z->n; i++) {
-        const struct action *a = &z->action[i];
-        if (a->what != WAIT_SEND_F && a->what != WAIT_SEND_B)
+    for (int32_t i = 0; i < csv->n; i++) {
+        const struct action *action = &csv->action[i];
+        if (action->what != WAIT_SEND_F && action->what != WAIT_SEND_B)
             continue;
-        struct action send = {.what = a->what == WAIT_SEND_F ? SEND_F : SEND_B, .s = a->s, .b = a->b};
-        int32_t at = find(z, send.what, a->s, a->b);
+        struct action send = {.what = action->what == WAIT_SEND_F ? SEND_F : SEND_B, .s = action->s, .b = action->b};
+        int32_t at = find(csv, send.what, action->s, action->b);
         if (at < 0 || at > i)
-            FAIL(z, a, "%s, but no %s is before it", name_of(a), name_of(&send));
-        one = a;
+            FAIL(csv, action, "%s, but no %s is before it", name_of(action), name_of(&send));
+        one = action;
     }
-    for (int32_t i = 0; one && i < z->n; i++) {
-        const struct action *a = &z->action[i];
-        if ((a->what == SEND_F || a->what == SEND_B) &&
-            find(z, a->what == SEND_F ? WAIT_SEND_F : WAIT_SEND_B, a->s, a->b) < 0)
-            FAIL(z, a, "no wait for %s, but there is %s in row %d", name_of(a), name_of(one), one->row);
+    for (int32_t i = 0; one && i < csv->n; i++) {
+        const struct action *action = &csv->action[i];
+        if ((action->what == SEND_F || action->what == SEND_B) &&
+            find(csv, action->what == SEND_F ? WAIT_SEND_F : WAIT_SEND_B, action->s, action->b) < 0)
+            FAIL(csv, action, "no wait for %s, but there is %s in row %d", name_of(action), name_of(one), one->row);
     }
 }
 
 /* ---- weights: at hand when used, if they are ever sent away; reduced at the end ---- */
 
-static void check_weights(const struct csv *z) {
-    bool *managed = NEW(bool, z->stages), *held = NEW(bool, z->stages), *reduced = NEW(bool, z->stages),
-         *waited = NEW(bool, z->stages);
-    for (int32_t i = 0; i < z->n; i++)
-        managed[z->action[i].s] |= z->action[i].what == UNSHARD || z->action[i].what == RESHARD;
-    for (const struct action *a = z->action; a < z->action + z->n; a++) {
-        if (a->what < NDIRS && managed[a->s] && !held[a->s])
-            FAIL(z, a, "%s needs weights that no %dUNSHARD has brought", name_of(a), a->s);
-        if (a->what < NDIRS && a->what != OP_F && a->what != OP_I && reduced[a->s])
-            FAIL(z, a, "%s comes after %dREDUCE_GRAD", name_of(a), a->s);
-        if (a->what == UNSHARD || a->what == RESHARD) {
-            if (held[a->s] == (a->what == UNSHARD))
-                FAIL(z, a, "%s, but stage %d's weights are %s", name_of(a), a->s, held[a->s] ? "there" : "not there");
-            held[a->s] = a->what == UNSHARD;
+static void check_weights(const struct csv *csv) {
+    bool *managed = NEW(bool, csv->stages), *held = NEW(bool, csv->stages), *reduced = NEW(bool, csv->stages),
+         *waited = NEW(bool, csv->stages);
+    for (int32_t i = 0; i < csv->n; i++)
+        managed[csv->action[i].s] |= csv->action[i].what == UNSHARD || csv->action[i].what == RESHARD;
+    for (const struct action *action = csv->action; action < csv->action + csv->n; action++) {
+        if (action->what < NDIRS && managed[action->s] && !held[action->s])
+            FAIL(csv, action, "%s needs weights that no %dUNSHARD has brought", name_of(action), action->s);
+        if (action->what < NDIRS && action->what != OP_F && action->what != OP_I && reduced[action->s])
+            FAIL(csv, action, "%s comes after %dREDUCE_GRAD", name_of(action), action->s);
+        if (action->what == UNSHARD || action->what == RESHARD) {
+            if (held[action->s] == (action->what == UNSHARD))
+                FAIL(csv, action, "%s, but stage %d's weights are %s", name_of(action), action->s,
+                     held[action->s] ? "there" : "not there");
+            held[action->s] = action->what == UNSHARD;
         }
-        if (a->what == WAIT_REDUCE_GRAD && !reduced[a->s])
-            FAIL(z, a, "%s, but no %dREDUCE_GRAD is before it", name_of(a), a->s);
-        if (a->what == REDUCE_GRAD || a->what == WAIT_REDUCE_GRAD) {
-            bool *once = a->what == REDUCE_GRAD ? reduced : waited;
-            if (once[a->s])
-                FAIL(z, a, "a second %s", name_of(a));
-            once[a->s] = true;
+        if (action->what == WAIT_REDUCE_GRAD && !reduced[action->s])
+            FAIL(csv, action, "%s, but no %dREDUCE_GRAD is before it", name_of(action), action->s);
+        if (action->what == REDUCE_GRAD || action->what == WAIT_REDUCE_GRAD) {
+            bool *once = action->what == REDUCE_GRAD ? reduced : waited;
+            if (once[action->s])
+                FAIL(csv, action, "a second %s", name_of(action));
+            once[action->s] = true;
         }
     }
 }
@@ -322,83 +328,83 @@ static void check_weights(const struct csv *z) {
 /* ---- that the rows run ---- */
 
 /* What action a waits for, besides those before it in its row; -1: nothing. */
-static int32_t need_of(const struct csv *z, const struct action *a, int which) {
-    int s = a->s, b = a->b;
-    bool from_below = s > 0 && (!z->comms || z->rank[s - 1] == z->rank[s]);
-    bool from_above = s + 1 < z->stages && (!z->comms || z->rank[s + 1] == z->rank[s]);
-    switch (a->what) {
-    case OP_F: return which || s == 0 ? -1 : from_below ? find(z, OP_F, s - 1, b) : find(z, RECV_F, s, b);
+static int32_t need_of(const struct csv *csv, const struct action *action, int which) {
+    int s = action->s, b = action->b;
+    bool from_below = s > 0 && (!csv->comms || csv->rank[s - 1] == csv->rank[s]);
+    bool from_above = s + 1 < csv->stages && (!csv->comms || csv->rank[s + 1] == csv->rank[s]);
+    switch (action->what) {
+    case OP_F: return which || s == 0 ? -1 : from_below ? find(csv, OP_F, s - 1, b) : find(csv, RECV_F, s, b);
     case OP_B:
     case OP_I:
         if (which == 0)
-            return find(z, OP_F, s, b);
-        return s + 1 == z->stages ? -1 : from_above ? find_backward(z, s + 1, b) : find(z, RECV_B, s, b);
-    case OP_W: return which ? -1 : find(z, OP_I, s, b);
-    case SEND_F: return which ? -1 : find(z, OP_F, s, b);
-    case RECV_F: return which ? -1 : find(z, SEND_F, s - 1, b);
-    case SEND_B: return which ? -1 : find_backward(z, s, b);
-    case RECV_B: return which ? -1 : find(z, SEND_B, s + 1, b);
-    case WAIT_SEND_F: return which ? -1 : find(z, RECV_F, s + 1, b);
-    case WAIT_SEND_B: return which ? -1 : find(z, RECV_B, s - 1, b);
+            return find(csv, OP_F, s, b);
+        return s + 1 == csv->stages ? -1 : from_above ? find_backward(csv, s + 1, b) : find(csv, RECV_B, s, b);
+    case OP_W: return which ? -1 : find(csv, OP_I, s, b);
+    case SEND_F: return which ? -1 : find(csv, OP_F, s, b);
+    case RECV_F: return which ? -1 : find(csv, SEND_F, s - 1, b);
+    case SEND_B: return which ? -1 : find_backward(csv, s, b);
+    case RECV_B: return which ? -1 : find(csv, SEND_B, s + 1, b);
+    case WAIT_SEND_F: return which ? -1 : find(csv, RECV_F, s + 1, b);
+    case WAIT_SEND_B: return which ? -1 : find(csv, RECV_B, s - 1, b);
     default: return -1;
     }
 }
 
 /* What it still waits for; -1: nothing. */
-static int32_t missing(const struct csv *z, const struct action *a, const bool *done) {
+static int32_t missing(const struct csv *csv, const struct action *action, const bool *done) {
     for (int k = 0; k < 2; k++) {
-        int32_t need = need_of(z, a, k);
+        int32_t need = need_of(csv, action, k);
         if (need >= 0 && !done[need])
             return need;
     }
     return -1;
 }
 
-static void check_runs(const struct csv *z) {
-    bool *done = NEW(bool, z->n);
-    int32_t *at = NEW(int32_t, z->rows), left = z->n;
-    memcpy(at, z->begin, sizeof *at * (size_t)z->rows);
+static void check_runs(const struct csv *csv) {
+    bool *done = NEW(bool, csv->n);
+    int32_t *at = NEW(int32_t, csv->rows), left = csv->n;
+    memcpy(at, csv->begin, sizeof *at * (size_t)csv->rows);
     for (bool more = true; more;) {
         more = false;
-        for (int r = 0; r < z->rows; r++)
-            while (at[r] < z->begin[r + 1]) {
-                const struct action *a = &z->action[at[r]];
-                if (missing(z, a, done) >= 0 || (a->pair && missing(z, a + 1, done) >= 0))
+        for (int r = 0; r < csv->rows; r++)
+            while (at[r] < csv->begin[r + 1]) {
+                const struct action *action = &csv->action[at[r]];
+                if (missing(csv, action, done) >= 0 || (action->pair && missing(csv, action + 1, done) >= 0))
                     break;
-                for (int k = 0; k <= a->pair; k++, left--)
+                for (int k = 0; k <= action->pair; k++, left--)
                     done[at[r] + k] = true;
-                at[r] += 1 + a->pair;
+                at[r] += 1 + action->pair;
                 more = true;
             }
     }
     /* One that waits for its own row says more than those that wait for it. */
     for (int own = 1; left > 0 && own >= 0; own--)
-        for (int r = 0; r < z->rows; r++) {
-            const struct action *a = &z->action[at[r]];
-            if (at[r] == z->begin[r + 1])
+        for (int r = 0; r < csv->rows; r++) {
+            const struct action *action = &csv->action[at[r]];
+            if (at[r] == csv->begin[r + 1])
                 continue;
-            a += missing(z, a, done) < 0; /* the second of a pair */
-            const struct action *need = &z->action[missing(z, a, done)];
-            if (own && need->row != a->row)
+            action += missing(csv, action, done) < 0; /* the second of a pair */
+            const struct action *need = &csv->action[missing(csv, action, done)];
+            if (own && need->row != action->row)
                 continue;
-            FAIL(z, a, "%s never runs: it needs %s, which %s", name_of(a), name_of(need),
-                 need->row == a->row ? "comes later in this row"
-                                     : format("row %d, column %d never gets to", need->row, need->column));
+            FAIL(csv, action, "%s never runs: it needs %s, which %s", name_of(action), name_of(need),
+                 need->row == action->row ? "comes later in this row"
+                                          : format("row %d, column %d never gets to", need->row, need->column));
         }
 }
 
 /* ---- the script ---- */
 
-static void put_sequence(struct text *out, const struct csv *z, int r) {
+static void put_sequence(struct text *out, const struct csv *csv, int r) {
     int width = 4;
     put(out, "    {");
-    for (int32_t i = z->begin[r]; i < z->begin[r + 1]; i++) {
-        const struct action *a = &z->action[i];
-        if (a->what >= NDIRS)
+    for (int32_t i = csv->begin[r]; i < csv->begin[r + 1]; i++) {
+        const struct action *action = &csv->action[i];
+        if (action->what >= NDIRS)
             continue;
-        const char *entry =
-            a->pair ? format(" \"%s+%s\",", name_of(a), name_of(a + 1)) : format(" \"%s\",", name_of(a));
-        i += a->pair;
+        const char *entry = action->pair ? format(" \"%s+%s\",", name_of(action), name_of(action + 1))
+                                         : format(" \"%s\",", name_of(action));
+        i += action->pair;
         if (width + strlen(entry) > 110) {
             put(out, "\n     ");
             width = 5;
@@ -410,19 +416,19 @@ static void put_sequence(struct text *out, const struct csv *z, int r) {
 }
 
 void read_torch(struct text *out, const char *file, const char *src) {
-    struct csv z = {.file = file, .src = src};
-    read_rows(&z);
-    index_actions(&z);
-    check_complete(&z);
-    check_waits(&z);
-    check_weights(&z);
-    check_runs(&z);
+    struct csv csv = {.file = file, .src = src};
+    read_rows(&csv);
+    index_actions(&csv);
+    check_complete(&csv);
+    check_waits(&csv);
+    check_weights(&csv);
+    check_runs(&csv);
     put(out, "-- PyTorch's schedule %s, imported.\n", strcmp(file, "-") == 0 ? "from standard input" : tame(file));
-    if (z.comms)
+    if (csv.comms)
         put(out, "-- Its messages have been checked and left out: the compiler places its own.\n");
-    put(out, "return schedule {\n  workers = %d, stages = %d, batches = %d,\n  sequence = {\n", z.rows, z.stages,
-        z.batches);
-    for (int r = 0; r < z.rows; r++)
-        put_sequence(out, &z, r);
+    put(out, "return schedule {\n  workers = %d, stages = %d, batches = %d,\n  sequence = {\n", csv.rows, csv.stages,
+        csv.batches);
+    for (int r = 0; r < csv.rows; r++)
+        put_sequence(out, &csv, r);
     put(out, "  },\n}\n");
 }

@@ -75,8 +75,8 @@ static double read_time(struct reader *in, const char *column) {
 /* ---- lanes ---- */
 
 /* A group's ranks, ascending, one of them this rank; and a group comes once in a rank. */
-static void read_group(struct table *t, int rank, const char *lane) {
-    struct reader *in = &t->in;
+static void read_group(struct table *table, int rank, const char *lane) {
+    struct reader *in = &table->in;
     const char *at = in->p;
     int least = 0, n = 0;
     uint64_t hash = hash_add(0, rank);
@@ -90,22 +90,22 @@ static void read_group(struct table *t, int rank, const char *lane) {
     } while (read_if(in, ","));
     if (n < 2 || !mine)
         FAIL(in, at, "column 'lane': expected a group of at least two ranks, one of them rank %d", rank);
-    uint32_t slot = map_start(&t->groups, hash);
-    for (int i; (i = t->groups.slot[slot] - 1) >= 0; slot = map_next(&t->groups, slot)) {
-        const struct timeline_row *row = &t->rows->row[i];
+    uint32_t slot = map_start(&table->groups, hash);
+    for (int i; (i = table->groups.slot[slot] - 1) >= 0; slot = map_next(&table->groups, slot)) {
+        const struct timeline_row *row = &table->rows->row[i];
         size_t len = (size_t)(in->p - lane);
-        if (i >= t->first && row->rank == rank && !strncmp(row->lane, lane, len) && !row->lane[len])
+        if (i >= table->first && row->rank == rank && !strncmp(row->lane, lane, len) && !row->lane[len])
             FAIL(in, at, "column 'lane': this lane of rank %d had rows before; rows go by rank, lane and start", rank);
     }
-    t->groups.slot[slot] = t->n + 1;
+    table->groups.slot[slot] = table->n + 1;
 }
 
 /* The lane, which is that of the row before or comes after it. Returns whether it is another. */
-static bool read_lane(struct table *t, int rank, bool new_rank) {
-    struct reader *in = &t->in;
+static bool read_lane(struct table *table, int rank, bool new_rank) {
+    struct reader *in = &table->in;
     const char *at = in->p;
-    if (!new_rank && !strncmp(t->lane, at, t->nlane) && at[t->nlane] == '\t') {
-        in->p += t->nlane + 1;
+    if (!new_rank && !strncmp(table->lane, at, table->nlane) && at[table->nlane] == '\t') {
+        in->p += table->nlane + 1;
         return false;
     }
     int kind = read_lane_kind(in, "column 'lane': "), peer = -1;
@@ -114,15 +114,15 @@ static bool read_lane(struct table *t, int rank, bool new_rank) {
         if (peer == rank)
             FAIL(in, at, "column 'lane': a rank has no lane to itself");
     }
-    if (!new_rank && (kind < t->kind || (kind == t->kind && peer <= t->peer && kind != LANE_GROUP)))
+    if (!new_rank && (kind < table->kind || (kind == table->kind && peer <= table->peer && kind != LANE_GROUP)))
         FAIL(in, at, "column 'lane': rows go by rank, lane and start; this lane comes before the row above");
     if (kind == LANE_GROUP)
-        read_group(t, rank, at);
-    t->lane = at;
-    t->nlane = (size_t)(in->p - at);
-    t->lane_name = format("%.*s", (int)t->nlane, at);
-    t->kind = kind;
-    t->peer = peer;
+        read_group(table, rank, at);
+    table->lane = at;
+    table->nlane = (size_t)(in->p - at);
+    table->lane_name = format("%.*s", (int)table->nlane, at);
+    table->kind = kind;
+    table->peer = peer;
     column_end(in, "lane");
     return true;
 }
@@ -138,76 +138,76 @@ static int64_t read_applying(struct reader *in, int op, const char *what, bool a
 }
 
 /* The unit, which is that of the row before. */
-static void read_unit(struct table *t) {
+static void read_unit(struct table *table) {
     static const char *const unit[] = {"FLOP", "F", "s"};
-    struct reader *in = &t->in;
+    struct reader *in = &table->in;
     const char *at = in->p;
     column_end(in, "bytes");
     int u = 0;
     while (u < 3 && !read_if(in, unit[u]))
         u++;
-    if (u == 3 || (t->n > 0 && strcmp(t->rows->unit, unit[u]) != 0))
+    if (u == 3 || (table->n > 0 && strcmp(table->rows->unit, unit[u]) != 0))
         FAIL(in, at + 1, "column 'unit': expected F, FLOP or s, the same in all rows");
-    if (t->rows->step && unit[u][0] != 's')
+    if (table->rows->step && unit[u][0] != 's')
         FAIL(in, at + 1, "column 'unit': expected s: a measured timeline is in seconds");
-    t->rows->unit = unit[u];
+    table->rows->unit = unit[u];
 }
 
 /* ---- steps ---- */
 
-static void end_step(struct table *t) {
-    struct timeline_rows *rows = t->rows;
+static void end_step(struct table *table) {
+    struct timeline_rows *rows = table->rows;
     if (rows->nsteps <= 1)
-        rows->n = t->n;
-    else if (t->n - t->first != rows->n)
-        FAIL(&t->in, t->in.p, "step %d has %d rows, step %d had %d: every step has all instructions",
-             rows->step[rows->nsteps - 1], t->n - t->first, rows->step[0], rows->n);
+        rows->n = table->n;
+    else if (table->n - table->first != rows->n)
+        FAIL(&table->in, table->in.p, "step %d has %d rows, step %d had %d: every step has all instructions",
+             rows->step[rows->nsteps - 1], table->n - table->first, rows->step[0], rows->n);
 }
 
 /* The step of a row, which is that of the row before or a later one. */
-static void read_step(struct table *t) {
-    struct timeline_rows *rows = t->rows;
-    const char *at = t->in.p;
-    int step = (int)read_integer(&t->in, "a step in column 'step'", 1, INT32_MAX);
+static void read_step(struct table *table) {
+    struct timeline_rows *rows = table->rows;
+    const char *at = table->in.p;
+    int step = (int)read_integer(&table->in, "a step in column 'step'", 1, INT32_MAX);
     int last = rows->nsteps ? rows->step[rows->nsteps - 1] : 0;
     if (step < last)
-        FAIL(&t->in, at, "column 'step': rows go by step, rank, lane and start; step %d stands above", last);
+        FAIL(&table->in, at, "column 'step': rows go by step, rank, lane and start; step %d stands above", last);
     if (step > last) {
         if (last)
-            end_step(t);
-        t->first = t->n;
-        GROW(rows->step, t->cap_step, (size_t)rows->nsteps + 1);
+            end_step(table);
+        table->first = table->n;
+        GROW(rows->step, table->cap_step, (size_t)rows->nsteps + 1);
         rows->step[rows->nsteps++] = step;
     }
-    column_end(&t->in, "step");
+    column_end(&table->in, "step");
 }
 
 /* Of a later step: the row is the first step's, but for the times. */
-static void check_row(struct table *t) {
-    struct timeline_rows *rows = t->rows;
+static void check_row(struct table *table) {
+    struct timeline_rows *rows = table->rows;
     if (rows->nsteps <= 1)
         return;
-    const struct timeline_row *row = &rows->row[t->n], *was = &rows->row[t->n - t->first];
-    if (t->n - t->first >= rows->n || row->rank != was->rank || strcmp(row->lane, was->lane) != 0 ||
+    const struct timeline_row *row = &rows->row[table->n], *was = &rows->row[table->n - table->first];
+    if (table->n - table->first >= rows->n || row->rank != was->rank || strcmp(row->lane, was->lane) != 0 ||
         row->op != was->op || row->stage != was->stage || row->batch != was->batch || row->peer != was->peer ||
         row->bytes != was->bytes)
-        FAIL(&t->in, t->in.start, "step %d has another instruction here than step %d: every step has the same",
+        FAIL(&table->in, table->in.start, "step %d has another instruction here than step %d: every step has the same",
              rows->step[rows->nsteps - 1], rows->step[0]);
 }
 
-static void read_row(struct table *t) {
-    struct reader *in = &t->in;
-    struct timeline_row *row = &t->rows->row[t->n];
-    if (t->rows->step)
-        read_step(t);
-    const struct timeline_row *above = t->n > t->first ? row - 1 : NULL;
+static void read_row(struct table *table) {
+    struct reader *in = &table->in;
+    struct timeline_row *row = &table->rows->row[table->n];
+    if (table->rows->step)
+        read_step(table);
+    const struct timeline_row *above = table->n > table->first ? row - 1 : NULL;
     const char *at = in->p;
     row->rank = (int)read_integer(in, "a rank in column 'rank'", 0, INT32_MAX);
     if (above && row->rank < above->rank)
         FAIL(in, at, "column 'rank': rows go by rank, lane and start; rank %d stands above", above->rank);
     column_end(in, "rank");
-    bool new_lane = read_lane(t, row->rank, !above || above->rank != row->rank);
-    row->lane = t->lane_name;
+    bool new_lane = read_lane(table, row->rank, !above || above->rank != row->rank);
+    row->lane = table->lane_name;
     at = in->p;
     row->start = read_time(in, "start");
     if (!new_lane && row->start < above->start)
@@ -219,7 +219,7 @@ static void read_row(struct table *t) {
     at = in->p;
     int op = read_name(in, "an operation in column 'op'", op_name, NOPS);
     row->op = (uint8_t)op;
-    if (!lane_takes(t->kind, op))
+    if (!lane_takes(table->kind, op))
         FAIL(in, at, "column 'op': %s does not run in the lane %s", op_name[op], row->lane);
     column_end(in, "op");
     row->stage = (int)read_applying(in, op, "the stage in column 'stage'", true, INT32_MAX);
@@ -228,40 +228,40 @@ static void read_row(struct table *t) {
     column_end(in, "batch");
     at = in->p;
     row->peer = (int)read_applying(in, op, "the peer in column 'peer'", has_peer(op), INT32_MAX);
-    if (row->peer != t->peer && t->kind != LANE_ALL)
-        FAIL(in, at, "column 'peer': expected %d, the lane's peer", t->peer);
+    if (row->peer != table->peer && table->kind != LANE_ALL)
+        FAIL(in, at, "column 'peer': expected %d, the lane's peer", table->peer);
     column_end(in, "peer");
     row->bytes = read_applying(in, op, "the bytes in column 'bytes'", is_message(op), INT64_MAX);
-    if (t->units)
-        read_unit(t);
-    check_row(t);
+    if (table->units)
+        read_unit(table);
+    check_row(table);
     read_end(in);
-    t->n++;
+    table->n++;
 }
 
 struct timeline_rows *read_tsv(const char *file, const char *src) {
     struct timeline_rows *rows = NEW(struct timeline_rows, 1);
-    struct table t = {.in = {.file = file, .src = src, .p = src, .start = src, .line = 1}, .rows = rows};
-    if (read_if(&t.in, "step\t"))
-        GROW(rows->step, t.cap_step, 1);
-    bool good = read_if(&t.in, header);
-    t.units = read_if(&t.in, "\tunit");
-    if (!good || !read_if(&t.in, "\n"))
+    struct table table = {.in = {.file = file, .src = src, .p = src, .start = src, .line = 1}, .rows = rows};
+    if (read_if(&table.in, "step\t"))
+        GROW(rows->step, table.cap_step, 1);
+    bool good = read_if(&table.in, header);
+    table.units = read_if(&table.in, "\tunit");
+    if (!good || !read_if(&table.in, "\n"))
         FAIL(
-            &t.in, t.in.start,
+            &table.in, table.in.start,
             "expected the header of a timeline: rank, lane, start, end, op, stage, batch, peer, bytes, unit, separated "
             "by tabs; a measured one has step in front");
-    t.in.start = t.in.p;
-    t.in.line = 2;
+    table.in.start = table.in.p;
+    table.in.line = 2;
     size_t lines = 0;
-    for (const char *p = t.in.p; (p = strchr(p, '\n')); p++)
+    for (const char *p = table.in.p; (p = strchr(p, '\n')); p++)
         lines++;
     rows->row = NEW(struct timeline_row, lines + 1);
-    t.groups = map_new(lines);
-    while (*t.in.p)
-        read_row(&t);
-    if (t.n == 0)
-        FAIL(&t.in, t.in.p, "expected rows: a timeline without any is cut off");
-    end_step(&t);
+    table.groups = map_new(lines);
+    while (*table.in.p)
+        read_row(&table);
+    if (table.n == 0)
+        FAIL(&table.in, table.in.p, "expected rows: a timeline without any is cut off");
+    end_step(&table);
     return rows;
 }

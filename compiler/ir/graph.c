@@ -52,9 +52,9 @@ static int default_pred(const struct spec *sp, const struct job *j, int32_t *out
     return n;
 }
 
-bool has_edge(const struct graph *g, int32_t j, int32_t p) {
-    for (int32_t e = g->pred_at[j]; e < g->pred_at[j + 1]; e++)
-        if (g->pred[e] == p)
+bool has_edge(const struct graph *graph, int32_t j, int32_t p) {
+    for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++)
+        if (graph->pred[e] == p)
             return true;
     return false;
 }
@@ -76,28 +76,28 @@ static bool looks_only(const struct spec *sp, const struct job *from, const stru
            ((kind == K_act && !reads(sp, to->s, from->s)) || (kind == K_grad && !reads(sp, from->s, to->s)));
 }
 
-static void copy_custom(const struct spec *sp, struct graph *g) {
-    for (int j = 0; j < g->n; j++)
+static void copy_custom(const struct spec *sp, struct graph *graph) {
+    for (int j = 0; j < graph->n; j++)
         if (sp->pred_at[j + 1] - sp->pred_at[j] > 60000)
             die("%s: pred() of %s returns %d jobs; a job can wait for 60000", sp->file,
                 job_name(sp->job[j].s, sp->job[j].b, sp->job[j].d), sp->pred_at[j + 1] - sp->pred_at[j]);
-    g->pred = NEW(int32_t, sp->pred_at[g->n] + 1);
-    for (int j = 0, n = 0; j < g->n; g->pred_at[++j] = n)
+    graph->pred = NEW(int32_t, sp->pred_at[graph->n] + 1);
+    for (int j = 0, n = 0; j < graph->n; graph->pred_at[++j] = n)
         for (int32_t e = sp->pred_at[j]; e < sp->pred_at[j + 1]; e++)
             if (!looks_only(sp, &sp->job[sp->pred[e]], &sp->job[j]))
-                g->pred[n++] = sp->pred[e];
+                graph->pred[n++] = sp->pred[e];
 }
 
 /* A custom pred may add orders, but a job's own tensors must come from somewhere. */
-static void check_custom(const struct spec *sp, const struct graph *g) {
+static void check_custom(const struct spec *sp, const struct graph *graph) {
     int32_t *need = NEW(int32_t, sp->stages + 2);
-    for (int j = 0; j < g->n; j++) {
+    for (int j = 0; j < graph->n; j++) {
         const struct job *job = &sp->job[j];
         int n = default_pred(sp, job, need);
         for (int i = 0; i < n; i++) {
             const struct job *p = &sp->job[need[i]];
             bool own = p->s == job->s;
-            if ((own || sp->model) && !has_edge(g, j, need[i]))
+            if ((own || sp->model) && !has_edge(graph, j, need[i]))
                 die("%s: pred() of %s does not list %s, whose %s it reads; add {%d, %d, \"%s\"} to what it returns",
                     sp->file, job_name(job->s, job->b, job->d), job_name(p->s, p->b, p->d),
                     kind_name[edge_kind(p, job)], p->s, p->b, op_name[p->d]);
@@ -105,18 +105,18 @@ static void check_custom(const struct spec *sp, const struct graph *g) {
     }
 }
 
-static void die_on_cycle(const struct spec *sp, const struct graph *g, const int32_t *missing) {
-    int32_t *at = NEW(int32_t, g->n + 1), *to = NEW(int32_t, g->pred_at[g->n] + 1);
+static void die_on_cycle(const struct spec *sp, const struct graph *graph, const int32_t *missing) {
+    int32_t *at = NEW(int32_t, graph->n + 1), *to = NEW(int32_t, graph->pred_at[graph->n] + 1);
     int32_t n = 0;
-    for (int j = 0; j < g->n; j++) {
+    for (int j = 0; j < graph->n; j++) {
         at[j] = n;
-        for (int32_t e = g->pred_at[j]; missing[j] > 0 && e < g->pred_at[j + 1]; e++)
-            if (missing[g->pred[e]] > 0)
-                to[n++] = g->pred[e];
+        for (int32_t e = graph->pred_at[j]; missing[j] > 0 && e < graph->pred_at[j + 1]; e++)
+            if (missing[graph->pred[e]] > 0)
+                to[n++] = graph->pred[e];
     }
-    at[g->n] = n;
+    at[graph->n] = n;
     int len;
-    int32_t *cycle = shortest_cycle(g->n, at, to, &len);
+    int32_t *cycle = shortest_cycle(graph->n, at, to, &len);
     struct text t = {0};
     for (int i = 0; i < len && i < 12; i++) {
         const struct job *a = &sp->job[cycle[i]], *b = &sp->job[cycle[(i + 1) % len]];
@@ -127,52 +127,52 @@ static void die_on_cycle(const struct spec *sp, const struct graph *g, const int
     die("%s: the jobs' dependencies form a cycle of %d; remove one of these from pred():%s", sp->file, len, t.s);
 }
 
-static void check_acyclic(const struct spec *sp, const struct graph *g) {
-    int32_t *missing = NEW(int32_t, g->n + 1), *queue = NEW(int32_t, g->n + 1);
+static void check_acyclic(const struct spec *sp, const struct graph *graph) {
+    int32_t *missing = NEW(int32_t, graph->n + 1), *queue = NEW(int32_t, graph->n + 1);
     int head = 0, tail = 0;
-    for (int j = 0; j < g->n; j++)
-        if (!(missing[j] = g->pred_at[j + 1] - g->pred_at[j]))
+    for (int j = 0; j < graph->n; j++)
+        if (!(missing[j] = graph->pred_at[j + 1] - graph->pred_at[j]))
             queue[tail++] = j;
     while (head < tail) {
         int j = queue[head++];
-        for (int32_t e = g->succ_at[j]; e < g->succ_at[j + 1]; e++)
-            if (--missing[g->succ[e]] == 0)
-                queue[tail++] = g->succ[e];
+        for (int32_t e = graph->succ_at[j]; e < graph->succ_at[j + 1]; e++)
+            if (--missing[graph->succ[e]] == 0)
+                queue[tail++] = graph->succ[e];
     }
-    if (tail < g->n)
-        die_on_cycle(sp, g, missing);
+    if (tail < graph->n)
+        die_on_cycle(sp, graph, missing);
 }
 
 struct graph *graph_build(const struct spec *sp) {
-    struct graph *g = NEW(struct graph, 1);
-    int n = g->n = sp->njobs;
-    g->pred_at = NEW(int32_t, n + 1);
+    struct graph *graph = NEW(struct graph, 1);
+    int n = graph->n = sp->njobs;
+    graph->pred_at = NEW(int32_t, n + 1);
     if (sp->pred) {
-        copy_custom(sp, g);
-        check_custom(sp, g);
+        copy_custom(sp, graph);
+        check_custom(sp, graph);
     } else {
         size_t cap = 0;
         for (int j = 0; j < n; j++) {
-            if (g->pred_at[j] > INT32_MAX - sp->stages - 2)
+            if (graph->pred_at[j] > INT32_MAX - sp->stages - 2)
                 die("%s: its jobs have more than 2^31 dependencies; use fewer microbatches", sp->file);
-            GROW(g->pred, cap, (size_t)g->pred_at[j] + (size_t)sp->stages + 2);
-            g->pred_at[j + 1] = g->pred_at[j] + default_pred(sp, &sp->job[j], &g->pred[g->pred_at[j]]);
+            GROW(graph->pred, cap, (size_t)graph->pred_at[j] + (size_t)sp->stages + 2);
+            graph->pred_at[j + 1] = graph->pred_at[j] + default_pred(sp, &sp->job[j], &graph->pred[graph->pred_at[j]]);
         }
     }
-    int32_t edges = g->pred_at[n];
-    g->succ_at = NEW(int32_t, n + 2);
-    g->succ = NEW(int32_t, edges + 1);
-    g->succ_edge = NEW(int32_t, edges + 1);
+    int32_t edges = graph->pred_at[n];
+    graph->succ_at = NEW(int32_t, n + 2);
+    graph->succ = NEW(int32_t, edges + 1);
+    graph->succ_edge = NEW(int32_t, edges + 1);
     for (int32_t e = 0; e < edges; e++)
-        g->succ_at[g->pred[e] + 2]++;
+        graph->succ_at[graph->pred[e] + 2]++;
     for (int j = 0; j < n; j++)
-        g->succ_at[j + 2] += g->succ_at[j + 1];
+        graph->succ_at[j + 2] += graph->succ_at[j + 1];
     for (int j = 0; j < n; j++)
-        for (int32_t e = g->pred_at[j]; e < g->pred_at[j + 1]; e++) {
-            int32_t at = g->succ_at[g->pred[e] + 1]++;
-            g->succ[at] = j;
-            g->succ_edge[at] = e;
+        for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++) {
+            int32_t at = graph->succ_at[graph->pred[e] + 1]++;
+            graph->succ[at] = j;
+            graph->succ_edge[at] = e;
         }
-    check_acyclic(sp, g);
-    return g;
+    check_acyclic(sp, graph);
+    return graph;
 }

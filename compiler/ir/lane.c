@@ -3,22 +3,22 @@
 #include <string.h>
 
 void put_lane(struct text *t, const struct program *p, const struct lane *lane) {
-    const struct lanekind_row *x = lanekind_row(lane->kind);
-    put_bytes(t, x->word, strlen(x->word));
-    put_bytes(t, " ", x->of != OF_ALONE);
-    if (x->of == OF_PEER)
+    const struct lanekind_row *row = lanekind_row(lane->kind);
+    put_bytes(t, row->word, strlen(row->word));
+    put_bytes(t, " ", row->of != OF_ALONE);
+    if (row->of == OF_PEER)
         put_int(t, lane->peer);
-    for (int i = 0; x->of == OF_GROUP && i < p->group[lane->group].n; i++)
+    for (int i = 0; row->of == OF_GROUP && i < p->group[lane->group].n; i++)
         put(t, "%s%d", i ? "," : "", p->group[lane->group].rank[i]);
 }
 
 int lane_kind(const char **name) {
     for (int kind = 0; kind < NLANEKINDS; kind++) {
-        const struct lanekind_row *x = lanekind_row(kind);
-        size_t n = strlen(x->word);
-        if (strncmp(*name, x->word, n) || (x->of != OF_ALONE && (*name)[n] != ' '))
+        const struct lanekind_row *row = lanekind_row(kind);
+        size_t n = strlen(row->word);
+        if (strncmp(*name, row->word, n) || (row->of != OF_ALONE && (*name)[n] != ' '))
             continue;
-        *name += n + (x->of != OF_ALONE);
+        *name += n + (row->of != OF_ALONE);
         return kind;
     }
     return -1;
@@ -38,12 +38,12 @@ int compare_lanes(const void *x, const void *y) {
 }
 
 struct lane_lists lane_lists(const struct rank *k) {
-    struct lane_lists l = {NEW(int32_t, k->nlanes + 2), NEW(int32_t, k->nins)};
+    struct lane_lists lists = {NEW(int32_t, k->nlanes + 2), NEW(int32_t, k->nins)};
     for (int32_t i = 0; i < k->nins; i++)
-        l.at[k->ins[i].lane + 2]++;
+        lists.at[k->ins[i].lane + 2]++;
     for (int lane = 0; lane < k->nlanes; lane++)
-        l.at[lane + 2] += l.at[lane + 1];
+        lists.at[lane + 2] += lists.at[lane + 1];
     for (int32_t i = 0; i < k->nins; i++)
-        l.ins[l.at[k->ins[i].lane + 1]++] = i;
-    return l;
+        lists.ins[lists.at[k->ins[i].lane + 1]++] = i;
+    return lists;
 }

@@ -45,113 +45,115 @@ static bool opens(const struct program *p, int r, const struct instr *in) {
 }
 
 static struct key key_of(const struct program *p, int r, const struct instr *in) {
-    struct key k = {in->op, in->stage, in->batch, in->inst, r, in->peer};
+    struct key key = {in->op, in->stage, in->batch, in->inst, r, in->peer};
     if (is_group(in->op))
-        k.from = p->rank[r].lane[in->lane].group;
+        key.from = p->rank[r].lane[in->lane].group;
     else if (is_recv(in->op))
-        k = (struct key){op_row(in->op)->partner, in->stage, in->batch, in->inst, in->peer, r};
-    return k;
+        key = (struct key){op_row(in->op)->partner, in->stage, in->batch, in->inst, in->peer, r};
+    return key;
 }
 
-static uint64_t hash_of(const struct key *k) {
-    uint64_t h = hash_add(hash_add(hash_add(0, k->op), k->stage), k->batch);
-    return hash_add(hash_add(hash_add(h, k->inst), k->from), k->to);
+static uint64_t hash_of(const struct key *key) {
+    uint64_t h = hash_add(hash_add(hash_add(0, key->op), key->stage), key->batch);
+    return hash_add(hash_add(hash_add(h, key->inst), key->from), key->to);
 }
 
 /* Numbers everything that opens a message, and chains the messages of each lane. */
-static void open_messages(struct matching *m) {
-    struct program *p = m->p;
+static void open_messages(struct matching *matching) {
+    struct program *p = matching->p;
     for (int r = 0; r < p->workers; r++)
         for (int i = 0; i < p->rank[r].nins; i++)
-            m->n += opens(p, r, &p->rank[r].ins[i]);
-    m->message = NEW(struct message, m->n);
-    m->first = NEW(int32_t *, p->workers);
-    m->n = 0;
+            matching->n += opens(p, r, &p->rank[r].ins[i]);
+    matching->message = NEW(struct message, matching->n);
+    matching->first = NEW(int32_t *, p->workers);
+    matching->n = 0;
     for (int r = 0; r < p->workers; r++) {
         struct rank *k = &p->rank[r];
-        m->first[r] = NEW(int32_t, k->nlanes);
+        matching->first[r] = NEW(int32_t, k->nlanes);
         int32_t *last = NEW(int32_t, k->nlanes);
-        memset(m->first[r], -1, sizeof(int32_t) * (size_t)k->nlanes);
+        memset(matching->first[r], -1, sizeof(int32_t) * (size_t)k->nlanes);
         for (int i = 0; i < k->nins; i++) {
             struct instr *in = &k->ins[i];
             in->msg = -1;
             if (!opens(p, r, in))
                 continue;
             int left = is_group(in->op) ? group_of(p, r, in)->n - 1 : 1;
-            m->message[m->n] = (struct message){r, i, -1, left, -1};
-            if (m->first[r][in->lane] < 0)
-                m->first[r][in->lane] = m->n;
+            matching->message[matching->n] = (struct message){r, i, -1, left, -1};
+            if (matching->first[r][in->lane] < 0)
+                matching->first[r][in->lane] = matching->n;
             else
-                m->message[last[in->lane]].next = m->n;
-            last[in->lane] = in->msg = m->n++;
+                matching->message[last[in->lane]].next = matching->n;
+            last[in->lane] = in->msg = matching->n++;
         }
     }
 }
 
 /* The first message that lane `lane` of rank r may receive; -1 when it has more than one sender, or none is found. */
-static int32_t first_arrival(const struct matching *m, int r, const struct lane *lane) {
+static int32_t first_arrival(const struct matching *matching, int r, const struct lane *lane) {
     struct lane want = *lane;
     int from = lane->peer;
     if (lane->kind == LANE_GROUP)
-        from = m->p->group[lane->group].rank[0];
+        from = matching->p->group[lane->group].rank[0];
     else if (lane->kind == LANE_RECV)
         want = (struct lane){LANE_SEND, r, -1};
     else if (lane->kind == LANE_PEER)
         want.peer = r;
     else
         return -1;
-    const struct rank *k = &m->p->rank[from];
+    const struct rank *k = &matching->p->rank[from];
     const struct lane *at = bsearch(&want, k->lane, (size_t)k->nlanes, sizeof want, compare_lanes);
-    return at ? m->first[from][at - k->lane] : -1;
+    return at ? matching->first[from][at - k->lane] : -1;
 }
 
 /* Whether an end of rank r with this key may join message i. */
-static bool fits(const struct matching *m, int32_t i, int r, const struct key *key) {
-    const struct message *g = &m->message[i];
-    struct key k = key_of(m->p, g->rank, &m->p->rank[g->rank].ins[g->ins]);
-    return g->last != r && !memcmp(&k, key, sizeof k);
+static bool fits(const struct matching *matching, int32_t i, int r, const struct key *key) {
+    const struct message *message = &matching->message[i];
+    struct key k = key_of(matching->p, message->rank, &matching->p->rank[message->rank].ins[message->ins]);
+    return message->last != r && !memcmp(&k, key, sizeof k);
 }
 
-static int32_t look_up(struct matching *m, int r, const struct key *key) {
+static int32_t look_up(struct matching *matching, int r, const struct key *key) {
     uint32_t at;
-    if (!m->mapped) {
-        m->map = map_new((size_t)m->n);
-        m->mapped = true;
-        for (int32_t i = 0; i < m->n; i++) {
-            struct key k = key_of(m->p, m->message[i].rank, &m->p->rank[m->message[i].rank].ins[m->message[i].ins]);
-            at = map_start(&m->map, hash_of(&k));
-            while (m->map.slot[at])
-                at = map_next(&m->map, at);
-            m->map.slot[at] = i + 1;
+    if (!matching->mapped) {
+        matching->map = map_new((size_t)matching->n);
+        matching->mapped = true;
+        for (int32_t i = 0; i < matching->n; i++) {
+            struct key k = key_of(matching->p, matching->message[i].rank,
+                                  &matching->p->rank[matching->message[i].rank].ins[matching->message[i].ins]);
+            at = map_start(&matching->map, hash_of(&k));
+            while (matching->map.slot[at])
+                at = map_next(&matching->map, at);
+            matching->map.slot[at] = i + 1;
         }
     }
     int32_t i;
-    for (at = map_start(&m->map, hash_of(key)); (i = m->map.slot[at] - 1) >= 0; at = map_next(&m->map, at))
-        if (fits(m, i, r, key))
+    for (at = map_start(&matching->map, hash_of(key)); (i = matching->map.slot[at] - 1) >= 0;
+         at = map_next(&matching->map, at))
+        if (fits(matching, i, r, key))
             return i;
     return -1;
 }
 
 /* Finds the message of every other end of rank r. */
-static void match_rank(struct matching *m, int r) {
-    struct rank *k = &m->p->rank[r];
+static void match_rank(struct matching *matching, int r) {
+    struct rank *k = &matching->p->rank[r];
     int32_t *next = NEW(int32_t, k->nlanes);
     for (int l = 0; l < k->nlanes; l++)
-        next[l] = first_arrival(m, r, &k->lane[l]);
+        next[l] = first_arrival(matching, r, &k->lane[l]);
     for (int i = 0; i < k->nins; i++) {
         struct instr *in = &k->ins[i];
-        if (!is_message(in->op) || opens(m->p, r, in))
+        if (!is_message(in->op) || opens(matching->p, r, in))
             continue;
-        struct key key = key_of(m->p, r, in);
+        struct key key = key_of(matching->p, r, in);
         int32_t g = next[in->lane];
-        if (g < 0 || !fits(m, g, r, &key))
-            g = look_up(m, r, &key);
+        if (g < 0 || !fits(matching, g, r, &key))
+            g = look_up(matching, r, &key);
         if (g < 0)
             continue;
         in->msg = g;
-        m->message[g].left--;
-        m->message[g].last = r;
-        next[in->lane] = m->message[g].next;
+        matching->message[g].left--;
+        matching->message[g].last = r;
+        next[in->lane] = matching->message[g].next;
     }
 }
 
@@ -173,16 +175,16 @@ static char *no_partner(const struct program *p, int r, const struct instr *in) 
 }
 
 char *number_messages(struct program *p, bool lenient) {
-    struct matching m = {.p = p};
+    struct matching matching = {.p = p};
     struct scratch scratch = scratch_begin();
     char *why = NULL;
-    open_messages(&m);
-    p->nmsgs = m.n;
+    open_messages(&matching);
+    p->nmsgs = matching.n;
     for (int r = 0; r < p->workers; r++)
-        match_rank(&m, r);
-    for (int i = 0; i < m.n; i++)
-        if (m.message[i].left > 0)
-            p->rank[m.message[i].rank].ins[m.message[i].ins].msg = -1;
+        match_rank(&matching, r);
+    for (int i = 0; i < matching.n; i++)
+        if (matching.message[i].left > 0)
+            p->rank[matching.message[i].rank].ins[matching.message[i].ins].msg = -1;
     for (int r = 0; r < p->workers && !why; r++)
         for (int i = 0; i < p->rank[r].nins && !why; i++)
             if (is_message(p->rank[r].ins[i].op) && p->rank[r].ins[i].msg < 0)

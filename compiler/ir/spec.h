@@ -108,8 +108,8 @@ static inline double job_time(const struct spec *sp, int32_t j) {
 
 /* If j is the first of an overlapped pair, the second; else -1. */
 static inline int32_t partner_of(const struct spec *sp, int32_t j) {
-    const struct pair *p = sp->job[j].pair ? &sp->pair[sp->job[j].pair - 1] : NULL;
-    return p && p->first == j ? p->second : -1;
+    const struct pair *pair = sp->job[j].pair ? &sp->pair[sp->job[j].pair - 1] : NULL;
+    return pair && pair->first == j ? pair->second : -1;
 }
 
 /* The arguments of script.c: files or NULL, and -D settings "key=value". */

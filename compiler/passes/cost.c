@@ -21,10 +21,10 @@ static bool is_tied(const struct model *m) {
 
 /* A tied embedding has only the positions as parameters of its own. */
 static int64_t count_parameters(const struct model *m, const struct rt_layer *l) {
-    struct rt_parameters p = parameters_of(&m->rt, l, is_tied(m));
+    struct rt_parameters parameters = parameters_of(&m->rt, l, is_tied(m));
     int64_t n = 0;
-    for (int i = 0; i < p.n; i++)
-        n += p.at[i].count;
+    for (int i = 0; i < parameters.n; i++)
+        n += parameters.at[i].count;
     return n;
 }
 
@@ -48,19 +48,19 @@ static struct rt_layer *shape(const struct model *m) {
     int in = m->rt.input == INPUT_TOKENS ? 1 : m->rt.features;
     assert(m->nlayers > 0 && row_of(m->layer[0].kind)->first == (m->rt.input == INPUT_TOKENS));
     for (int i = 0; i < m->nlayers; i++) {
-        const struct model_layer *l = &m->layer[i];
-        const struct layer_row *row = row_of(l->kind);
-        if (m->from && (i == 0 || l->unit > m->layer[i - 1].unit))
-            in = columns_in(m, l->unit, stage_out);
+        const struct model_layer *layer = &m->layer[i];
+        const struct layer_row *row = row_of(layer->kind);
+        if (m->from && (i == 0 || layer->unit > m->layer[i - 1].unit))
+            in = columns_in(m, layer->unit, stage_out);
         if (row->block > 0)
             forked[depth++] = in;
         assert(row->block >= 0 || depth > 0);
         int out = row->out ? row->out(m, i, in, row->block < 0 ? forked[--depth] : 0) : in;
-        all[i] = (struct rt_layer){.kind = l->kind, .rows = m->rt.rows, .in = in, .out = out, .index = i};
-        all[i].heads = l->heads;
+        all[i] = (struct rt_layer){.kind = layer->kind, .rows = m->rt.rows, .in = in, .out = out, .index = i};
+        all[i].heads = layer->heads;
         all[i].context = row->sequences ? m->rt.context : 0;
         all[i].nparam = count_parameters(m, &all[i]);
-        in = stage_out[l->unit] = out;
+        in = stage_out[layer->unit] = out;
     }
     assert(depth == 0 && row_of(m->layer[m->nlayers - 1].kind)->loss);
     return all;
@@ -148,8 +148,8 @@ static int *cut(const struct model *m, const struct rt_layer *all, int stages) {
             m->nunits, stages, m->nunits);
     double *cost = NEW(double, m->nunits);
     for (int i = 0; i < m->nlayers; i++) {
-        struct flop f = flop_of(&all[i]);
-        cost[m->layer[i].unit] += f.f + f.i + f.w;
+        struct flop flop = flop_of(&all[i]);
+        cost[m->layer[i].unit] += flop.f + flop.i + flop.w;
     }
     int *open = NEW(int, stages + 1);
     if (m->cut)
@@ -296,9 +296,9 @@ struct stage *cost_stages(struct spec *sp) {
             j->cost /= sp->speed[j->rank];
     }
     for (int i = 0; i < sp->npairs; i++) {
-        struct pair *p = &sp->pair[i];
-        double a = sp->job[p->first].cost, b = sp->job[p->second].cost;
-        p->cost = a + b - sp->overlap * fmin(a, b);
+        struct pair *pair = &sp->pair[i];
+        double a = sp->job[pair->first].cost, b = sp->job[pair->second].cost;
+        pair->cost = a + b - sp->overlap * fmin(a, b);
     }
     return sp->stage = st;
 }

@@ -15,94 +15,94 @@ struct walk {
     bool **on;
 };
 
-static void find_neighbours(struct walk *w) {
-    const struct program *p = w->p;
+static void find_neighbours(struct walk *walk) {
+    const struct program *p = walk->p;
     int32_t *n = NEW(int32_t, p->nmsgs + 1);
     int total = 0;
-    w->before = NEW(int32_t *, p->workers);
-    w->at = NEW(struct place, p->nmsgs + 1);
+    walk->before = NEW(int32_t *, p->workers);
+    walk->at = NEW(struct place, p->nmsgs + 1);
     for (int r = 0; r < p->workers; r++) {
         const struct rank *k = &p->rank[r];
         int32_t *last = NEW(int32_t, k->nlanes);
-        w->before[r] = NEW(int32_t, k->nins);
+        walk->before[r] = NEW(int32_t, k->nins);
         for (int i = 0; i < k->nins; i++) {
-            w->before[r][i] = last[k->ins[i].lane] - 1;
+            walk->before[r][i] = last[k->ins[i].lane] - 1;
             last[k->ins[i].lane] = i + 1;
             if (k->ins[i].msg >= 0)
                 n[k->ins[i].msg]++;
         }
     }
     for (int m = 0; m < p->nmsgs; m++) {
-        w->at[m].i = total;
+        walk->at[m].i = total;
         total += n[m];
-        n[m] = w->at[m].i;
+        n[m] = walk->at[m].i;
     }
-    w->at[p->nmsgs].i = total;
-    w->of = NEW(struct place, total);
+    walk->at[p->nmsgs].i = total;
+    walk->of = NEW(struct place, total);
     for (int r = 0; r < p->workers; r++)
         for (int i = 0; i < p->rank[r].nins; i++)
             if (p->rank[r].ins[i].msg >= 0)
-                w->of[n[p->rank[r].ins[i].msg]++] = (struct place){r, i};
+                walk->of[n[p->rank[r].ins[i].msg]++] = (struct place){r, i};
 }
 
 /* Takes instruction i of the rank for *last when it ended later. */
-static void consider(const struct walk *w, int32_t rank, int32_t i, struct place *last) {
-    if (!w->on[rank][i] && (last->i < 0 || w->tl->end[rank][i] > w->tl->end[last->rank][last->i]))
+static void consider(const struct walk *walk, int32_t rank, int32_t i, struct place *last) {
+    if (!walk->on[rank][i] && (last->i < 0 || walk->tl->end[rank][i] > walk->tl->end[last->rank][last->i]))
         *last = (struct place){rank, i};
 }
 
 /* Among all that this instruction had to wait for, the one that ended last, if that was later than *last. */
-static void held_by(const struct walk *w, struct place x, struct place *last) {
-    const struct rank *k = &w->p->rank[x.rank];
-    const struct instr *in = &k->ins[x.i];
-    int32_t b = w->before[x.rank][x.i];
+static void held_by(const struct walk *walk, struct place place, struct place *last) {
+    const struct rank *k = &walk->p->rank[place.rank];
+    const struct instr *in = &k->ins[place.i];
+    int32_t b = walk->before[place.rank][place.i];
     if (b >= 0 && k->lane[in->lane].kind == LANE_RECV && in->msg >= 0 && k->ins[b].msg >= 0)
         b = -1; /* a message need not wait for the latency of the one before it: the sender's lane decides */
     if (b >= 0)
-        consider(w, x.rank, b, last);
+        consider(walk, place.rank, b, last);
     for (uint32_t a = in->wait; a < in->wait + in->nwait; a++)
-        consider(w, x.rank, k->wait[a], last);
+        consider(walk, place.rank, k->wait[a], last);
 }
 
 /* The instructions that began with x: the sides of its message, the other job of its pair, or x alone. */
-static int companions(const struct walk *w, struct place x, const struct place **all, struct place own[3]) {
-    const struct rank *k = &w->p->rank[x.rank];
-    int m = k->ins[x.i].msg, n = 0;
+static int companions(const struct walk *walk, struct place place, const struct place **all, struct place own[3]) {
+    const struct rank *k = &walk->p->rank[place.rank];
+    int m = k->ins[place.i].msg, n = 0;
     if (m >= 0) {
-        *all = &w->of[w->at[m].i];
-        return w->at[m + 1].i - w->at[m].i;
+        *all = &walk->of[walk->at[m].i];
+        return walk->at[m + 1].i - walk->at[m].i;
     }
-    const double *start = w->tl->start[x.rank], *end = w->tl->end[x.rank];
-    for (int32_t i = x.i > 0 ? x.i - 1 : 0; i <= x.i + 1 && i < k->nins; i++)
-        if (i == x.i || (is_job(k->ins[i].op) && is_job(k->ins[x.i].op) && start[i] == start[x.i] &&
-                         end[i] == end[x.i] && end[i] > start[i]))
-            own[n++] = (struct place){x.rank, i};
+    const double *start = walk->tl->start[place.rank], *end = walk->tl->end[place.rank];
+    for (int32_t i = place.i > 0 ? place.i - 1 : 0; i <= place.i + 1 && i < k->nins; i++)
+        if (i == place.i || (is_job(k->ins[i].op) && is_job(k->ins[place.i].op) && start[i] == start[place.i] &&
+                             end[i] == end[place.i] && end[i] > start[i]))
+            own[n++] = (struct place){place.rank, i};
     *all = own;
     return n;
 }
 
-static struct place step_back(const struct walk *w, struct place x) {
+static struct place step_back(const struct walk *walk, struct place place) {
     struct place own[3], from = {0, -1};
     const struct place *all;
-    int n = companions(w, x, &all, own);
+    int n = companions(walk, place, &all, own);
     for (int i = 0; i < n; i++)
-        w->on[all[i].rank][all[i].i] = true;
+        walk->on[all[i].rank][all[i].i] = true;
     for (int i = 0; i < n; i++)
-        held_by(w, all[i], &from);
+        held_by(walk, all[i], &from);
     return from;
 }
 
 bool **critical_path(const struct program *p, const struct timeline *tl) {
-    struct walk w = {.p = p, .tl = tl, .on = NEW(bool *, p->workers)};
-    struct place x = {0, -1};
-    find_neighbours(&w);
+    struct walk walk = {.p = p, .tl = tl, .on = NEW(bool *, p->workers)};
+    struct place place = {0, -1};
+    find_neighbours(&walk);
     for (int r = 0; r < p->workers; r++) {
-        w.on[r] = NEW(bool, p->rank[r].nins);
-        for (int i = 0; i < p->rank[r].nins && x.i < 0; i++)
+        walk.on[r] = NEW(bool, p->rank[r].nins);
+        for (int i = 0; i < p->rank[r].nins && place.i < 0; i++)
             if (tl->end[r][i] == tl->makespan)
-                x = (struct place){r, i};
+                place = (struct place){r, i};
     }
-    while (x.i >= 0)
-        x = step_back(&w, x);
-    return w.on;
+    while (place.i >= 0)
+        place = step_back(&walk, place);
+    return walk.on;
 }

@@ -28,21 +28,21 @@ int32_t home_of_set(const struct spec *sp, const struct job *j, enum which_set w
     return which == OWN || j->s == 0 ? j->home : sp->job[job_at(sp, 0, j->b, OP_F)].home;
 }
 
-bool is_home(const struct homes *h, int set, int rank) {
-    int lo = h->at[set], hi = h->at[set + 1];
+bool is_home(const struct homes *homes, int set, int rank) {
+    int lo = homes->at[set], hi = homes->at[set + 1];
     while (lo < hi) {
         int mid = (lo + hi) / 2;
-        if (h->rank[mid] < rank)
+        if (homes->rank[mid] < rank)
             lo = mid + 1;
         else
             hi = mid;
     }
-    return lo < h->at[set + 1] && h->rank[lo] == rank;
+    return lo < homes->at[set + 1] && homes->rank[lo] == rank;
 }
 
 /* The homes of a stage are all ranks that w() names as home for any of its jobs. */
 struct homes homes_of(const struct spec *sp) {
-    struct homes h = {.at = NEW(int32_t, sets_of(sp) + 1)};
+    struct homes homes = {.at = NEW(int32_t, sets_of(sp) + 1)};
     int *seen = NEW(int, sp->workers); /* the stage that marked the rank last, plus one */
     size_t cap = 0, n = 0;
     for (int j = 0; j < sp->njobs;) {
@@ -51,17 +51,17 @@ struct homes homes_of(const struct spec *sp) {
             seen[sp->job[j].home] = s + 1;
         for (int r = 0; r < sp->workers; r++)
             if (seen[r] == s + 1) {
-                GROW(h.rank, cap, n + 1);
-                h.rank[n++] = r;
+                GROW(homes.rank, cap, n + 1);
+                homes.rank[n++] = r;
             }
-        h.at[s + 1] = (int32_t)n;
+        homes.at[s + 1] = (int32_t)n;
     }
-    for (int i = 0; sp->tied && i < h.at[1]; i++) {
-        GROW(h.rank, cap, n + 1);
-        h.rank[n++] = h.rank[i];
-        h.at[sp->stages + 1] = (int32_t)n;
+    for (int i = 0; sp->tied && i < homes.at[1]; i++) {
+        GROW(homes.rank, cap, n + 1);
+        homes.rank[n++] = homes.rank[i];
+        homes.at[sp->stages + 1] = (int32_t)n;
     }
-    return h;
+    return homes;
 }
 
 struct slot_use {
@@ -97,7 +97,8 @@ static int victim(const struct spec *sp, const struct slot_use *slot, int nslots
 }
 
 /* use[]: job * NSETS + which, in the order of jobs. */
-static void plan_rank(const struct spec *sp, const int32_t *use, int nuse, int rank, struct fetches *f, size_t *cap) {
+static void plan_rank(const struct spec *sp, const int32_t *use, int nuse, int rank, struct fetches *fetches,
+                      size_t *cap) {
     int keep = sp->slots[rank], nslots = 0, limit = keep > 0 ? keep : 1, sets = sets_of(sp);
     int32_t *next = NEW(int32_t, nuse), *set = NEW(int32_t, nuse);
     int32_t *soonest = NEW(int32_t, sets), *insts = NEW(int32_t, sets), *in_slot = NEW(int32_t, sets); /* slot + 1 */
@@ -120,25 +121,25 @@ static void plan_rank(const struct spec *sp, const int32_t *use, int nuse, int r
             else {
                 at = victim(sp, slot, nslots, use, i);
                 after = use[slot[at].last] / NSETS;
-                int32_t old = f->a[slot[at].fetch].stage;
+                int32_t old = fetches->a[slot[at].fetch].stage;
                 in_slot[old] = in_slot[old] == at + 1 ? 0 : in_slot[old];
             }
             int home = home_of_set(sp, &sp->job[use[i] / NSETS], use[i] % NSETS);
-            GROW(f->a, *cap, (size_t)f->n + 1);
-            f->a[f->n] = (struct fetch){rank, set[i], home, insts[set[i]]++, 0, after};
-            slot[at].fetch = f->n++;
+            GROW(fetches->a, *cap, (size_t)fetches->n + 1);
+            fetches->a[fetches->n] = (struct fetch){rank, set[i], home, insts[set[i]]++, 0, after};
+            slot[at].fetch = fetches->n++;
             in_slot[set[i]] = at + 1;
         }
         slot[at].next = keep > 0 ? next[i] : INT_MAX;
         slot[at].last = i;
-        f->a[slot[at].fetch].uses++;
-        f->of_job[use[i]] = slot[at].fetch;
+        fetches->a[slot[at].fetch].uses++;
+        fetches->of_job[use[i]] = slot[at].fetch;
     }
 }
 
-struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const struct homes *h) {
-    struct fetches f = {.of_job = NEW(int32_t, NSETS * (int64_t)sp->njobs)};
-    memset(f.of_job, -1, sizeof *f.of_job * NSETS * (size_t)sp->njobs);
+struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const struct homes *homes) {
+    struct fetches fetches = {.of_job = NEW(int32_t, NSETS * (int64_t)sp->njobs)};
+    memset(fetches.of_job, -1, sizeof *fetches.of_job * NSETS * (size_t)sp->njobs);
     size_t cap = 0;
     for (int r = 0; r < sp->workers; r++) {
         int32_t *use = NEW(int32_t, NSETS * (int64_t)sc->norder[r]);
@@ -146,21 +147,22 @@ struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const s
         for (int i = 0; i < sc->norder[r]; i++)
             for (int which = 0; which < NSETS; which++) {
                 int32_t j = sc->order[r][i], set = set_read(sp, &sp->job[j], which);
-                if (set >= 0 && !is_home(h, set, r))
+                if (set >= 0 && !is_home(homes, set, r))
                     use[n++] = j * NSETS + which;
             }
         if (n > 0)
-            plan_rank(sp, use, n, r, &f, &cap);
+            plan_rank(sp, use, n, r, &fetches, &cap);
     }
-    f.next = NEW(int32_t, f.n + 1);
-    if (f.n == 0)
-        return f;
-    f.after = NEW(int32_t, sp->njobs + 1);
-    memset(f.after, -1, sizeof *f.after * (size_t)(sp->njobs + 1));
-    for (int i = f.n - 1; i >= 0; i--) { /* lists in ascending order; the last one holds those ready at the start */
-        int32_t *head = &f.after[f.a[i].after < 0 ? sp->njobs : f.a[i].after];
-        f.next[i] = *head;
+    fetches.next = NEW(int32_t, fetches.n + 1);
+    if (fetches.n == 0)
+        return fetches;
+    fetches.after = NEW(int32_t, sp->njobs + 1);
+    memset(fetches.after, -1, sizeof *fetches.after * (size_t)(sp->njobs + 1));
+    for (int i = fetches.n - 1; i >= 0;
+         i--) { /* lists in ascending order; the last one holds those ready at the start */
+        int32_t *head = &fetches.after[fetches.a[i].after < 0 ? sp->njobs : fetches.a[i].after];
+        fetches.next[i] = *head;
         *head = i;
     }
-    return f;
+    return fetches;
 }

@@ -26,92 +26,92 @@ struct sync {
     size_t wait_cap;
 };
 
-static void need(struct sync *z, int32_t i) {
-    int lane = z->k->ins[i].lane;
-    if (z->need[lane] < i)
-        z->need[lane] = i;
+static void need(struct sync *sync, int32_t i) {
+    int lane = sync->k->ins[i].lane;
+    if (sync->need[lane] < i)
+        sync->need[lane] = i;
 }
 
-static void need_all(struct sync *z, int32_t buf) {
-    for (int32_t n = z->head[buf]; n >= 0; n = z->a[n].next)
-        need(z, z->a[n].any);
+static void need_all(struct sync *sync, int32_t buf) {
+    for (int32_t n = sync->head[buf]; n >= 0; n = sync->a[n].next)
+        need(sync, sync->a[n].any);
 }
 
-static void drop_accesses(struct sync *z, int32_t buf) {
-    while (z->head[buf] >= 0) {
-        int32_t n = z->head[buf];
-        z->head[buf] = z->a[n].next;
-        z->a[n].next = z->spare;
-        z->spare = n;
+static void drop_accesses(struct sync *sync, int32_t buf) {
+    while (sync->head[buf] >= 0) {
+        int32_t n = sync->head[buf];
+        sync->head[buf] = sync->a[n].next;
+        sync->a[n].next = sync->spare;
+        sync->spare = n;
     }
 }
 
-static void record(struct sync *z, int32_t buf, int32_t i, bool write) {
-    int lane = z->k->ins[i].lane;
+static void record(struct sync *sync, int32_t buf, int32_t i, bool write) {
+    int lane = sync->k->ins[i].lane;
     if (write) /* it is after all the others, which need not be kept */
-        drop_accesses(z, buf);
-    int32_t n = z->head[buf];
-    while (n >= 0 && z->a[n].lane != lane)
-        n = z->a[n].next;
+        drop_accesses(sync, buf);
+    int32_t n = sync->head[buf];
+    while (n >= 0 && sync->a[n].lane != lane)
+        n = sync->a[n].next;
     if (n < 0) {
-        n = z->spare;
+        n = sync->spare;
         if (n >= 0)
-            z->spare = z->a[n].next;
+            sync->spare = sync->a[n].next;
         else {
-            GROW(z->a, z->cap, z->na + 1);
-            n = (int32_t)z->na++;
+            GROW(sync->a, sync->cap, sync->na + 1);
+            n = (int32_t)sync->na++;
         }
-        z->a[n] = (struct touch){lane, -1, -1, z->head[buf]};
-        z->head[buf] = n;
+        sync->a[n] = (struct touch){lane, -1, -1, sync->head[buf]};
+        sync->head[buf] = n;
     }
-    z->a[n].any = i;
+    sync->a[n].any = i;
     if (write)
-        z->a[n].write = i;
+        sync->a[n].write = i;
 }
 
-static void needs_of(struct sync *z, int32_t i) {
-    const struct rank *k = z->k;
+static void needs_of(struct sync *sync, int32_t i) {
+    const struct rank *k = sync->k;
     const struct instr *x = &k->ins[i];
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
         int32_t b = k->arg[a].buf;
         if (op_access(x->op, k->arg[a].role) & ACC_WRITE) {
-            if (z->head[b] < 0 && k->over_at)
+            if (sync->head[b] < 0 && k->over_at)
                 for (int32_t o = k->over_at[b]; o < k->over_at[b + 1]; o++)
-                    need_all(z, k->over[o]);
-            need_all(z, b);
+                    need_all(sync, k->over[o]);
+            need_all(sync, b);
         } else
-            for (int32_t n = z->head[b]; n >= 0; n = z->a[n].next)
-                if (z->a[n].write >= 0)
-                    need(z, z->a[n].write);
+            for (int32_t n = sync->head[b]; n >= 0; n = sync->a[n].next)
+                if (sync->a[n].write >= 0)
+                    need(sync, sync->a[n].write);
     }
 }
 
-static void add_waits(struct sync *z, int32_t i) {
-    struct rank *k = z->k;
+static void add_waits(struct sync *sync, int32_t i) {
+    struct rank *k = sync->k;
     struct instr *x = &k->ins[i];
     int L = k->nlanes;
-    int32_t *clock = z->clock + (int64_t)x->lane * L;
+    int32_t *clock = sync->clock + (int64_t)x->lane * L;
     x->wait = (uint32_t)k->nwaits;
-    z->need[x->lane] = -1;
+    sync->need[x->lane] = -1;
     for (;;) {
         int32_t newest = -1;
         for (int m = 0; m < L; m++)
-            if (z->need[m] > newest && z->need[m] > clock[m])
-                newest = z->need[m];
+            if (sync->need[m] > newest && sync->need[m] > clock[m])
+                newest = sync->need[m];
         if (newest < 0)
             break;
-        GROW(k->wait, z->wait_cap, k->nwaits + 1);
+        GROW(k->wait, sync->wait_cap, k->nwaits + 1);
         k->wait[k->nwaits++] = newest;
         x->nwait++;
-        const int32_t *shot = z->shot + (int64_t)newest * L;
+        const int32_t *shot = sync->shot + (int64_t)newest * L;
         for (int m = 0; m < L; m++)
             if (shot[m] > clock[m])
                 clock[m] = shot[m];
     }
     for (int m = 0; m < L; m++)
-        z->need[m] = -1;
+        sync->need[m] = -1;
     clock[x->lane] = i;
-    memcpy(z->shot + (int64_t)i * L, clock, sizeof *clock * (size_t)L);
+    memcpy(sync->shot + (int64_t)i * L, clock, sizeof *clock * (size_t)L);
 }
 
 void lanes_sync(struct program *p) {
@@ -123,25 +123,25 @@ void lanes_sync(struct program *p) {
         lanes = k->nlanes > lanes ? k->nlanes : lanes;
         bufs = k->nbufs > bufs ? k->nbufs : bufs;
     }
-    struct sync z = {.spare = -1};
-    z.head = NEW(int32_t, bufs);
-    z.clock = NEW(int32_t, lanes * lanes);
-    z.shot = NEW(int32_t, most);
-    z.need = NEW(int32_t, lanes);
+    struct sync sync = {.spare = -1};
+    sync.head = NEW(int32_t, bufs);
+    sync.clock = NEW(int32_t, lanes * lanes);
+    sync.shot = NEW(int32_t, most);
+    sync.need = NEW(int32_t, lanes);
     for (int r = 0; r < p->workers; r++) {
-        struct rank *k = z.k = &p->rank[r];
-        z.na = 0;
-        z.spare = -1;
-        z.wait_cap = 0;
-        memset(z.head, -1, sizeof *z.head * (size_t)k->nbufs);
-        memset(z.clock, -1, sizeof *z.clock * (size_t)k->nlanes * (size_t)k->nlanes);
-        memset(z.need, -1, sizeof *z.need * (size_t)k->nlanes);
+        struct rank *k = sync.k = &p->rank[r];
+        sync.na = 0;
+        sync.spare = -1;
+        sync.wait_cap = 0;
+        memset(sync.head, -1, sizeof *sync.head * (size_t)k->nbufs);
+        memset(sync.clock, -1, sizeof *sync.clock * (size_t)k->nlanes * (size_t)k->nlanes);
+        memset(sync.need, -1, sizeof *sync.need * (size_t)k->nlanes);
         for (int32_t i = 0; i < k->nins; i++) {
-            needs_of(&z, i);
-            add_waits(&z, i);
+            needs_of(&sync, i);
+            add_waits(&sync, i);
             const struct instr *x = &k->ins[i];
             for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
-                record(&z, k->arg[a].buf, i, op_access(x->op, k->arg[a].role) & ACC_WRITE);
+                record(&sync, k->arg[a].buf, i, op_access(x->op, k->arg[a].role) & ACC_WRITE);
         }
     }
 }

@@ -31,21 +31,21 @@ struct workspace {
     int64_t peak;
 };
 
-static int64_t fit(struct workspace *w, int now, int last, int64_t bytes) {
+static int64_t fit(struct workspace *workspace, int now, int last, int64_t bytes) {
     int n = 0, at = 0;
-    for (int i = 0; i < w->n; i++)
-        if (w->live[i].last >= now)
-            w->live[n++] = w->live[i];
+    for (int i = 0; i < workspace->n; i++)
+        if (workspace->live[i].last >= now)
+            workspace->live[n++] = workspace->live[i];
     int64_t off = 0;
-    while (at < n && w->live[at].off - off < bytes) {
-        off = w->live[at].off + w->live[at].bytes;
+    while (at < n && workspace->live[at].off - off < bytes) {
+        off = workspace->live[at].off + workspace->live[at].bytes;
         at++;
     }
     for (int i = n; i > at; i--)
-        w->live[i] = w->live[i - 1];
-    w->live[at] = (struct area){last, off, bytes};
-    w->n = n + 1;
-    w->peak = off + bytes > w->peak ? off + bytes : w->peak;
+        workspace->live[i] = workspace->live[i - 1];
+    workspace->live[at] = (struct area){last, off, bytes};
+    workspace->n = n + 1;
+    workspace->peak = off + bytes > workspace->peak ? off + bytes : workspace->peak;
     return off;
 }
 
@@ -70,22 +70,22 @@ static int64_t take(int64_t *size, int64_t bytes) {
     return off;
 }
 
-static int64_t bytes_of(const struct plan *p, int value) {
-    int64_t columns = value > 0 ? p->l[value - 1].out : p->l[0].in;
-    return aligned(p->element * columns * p->l[0].rows);
+static int64_t bytes_of(const struct plan *plan, int value) {
+    int64_t columns = value > 0 ? plan->l[value - 1].out : plan->l[0].in;
+    return aligned(plan->element * columns * plan->l[0].rows);
 }
 
-static const struct layer_row *row_at(const struct plan *p, int i) { return row_of(p->l[i].kind); }
+static const struct layer_row *row_at(const struct plan *plan, int i) { return row_of(plan->l[i].kind); }
 
-static void find_partners(struct plan *p) {
-    int *open = NEW(int, p->n), depth = 0;
-    for (int i = 0; i < p->n; i++)
-        if (row_at(p, i)->block > 0)
+static void find_partners(struct plan *plan) {
+    int *open = NEW(int, plan->n), depth = 0;
+    for (int i = 0; i < plan->n; i++)
+        if (row_at(plan, i)->block > 0)
             open[depth++] = i;
-        else if (row_at(p, i)->block < 0) {
+        else if (row_at(plan, i)->block < 0) {
             assert(depth > 0);
-            p->partner[i] = open[--depth];
-            p->partner[open[depth]] = i;
+            plan->partner[i] = open[--depth];
+            plan->partner[open[depth]] = i;
         }
     assert(depth == 0); /* a cut inside a residual block */
 }
@@ -95,136 +95,137 @@ static void find_partners(struct plan *p) {
 /* Its weight gradient needs dy. What shares a table has no parameters of its own. */
 static bool has_gradient(const struct rt_layer *l) { return l->nparam > 0 || row_of(l->kind)->shares; }
 
-static void read_values(struct plan *p) {
-    for (int i = 0; i < p->n; i++) {
-        const struct layer_row *row = row_at(p, i);
-        p->root[i + 1] = row->block > 0 ? p->root[i] : i + 1;
-        p->end[p->root[i]] = i;
+static void read_values(struct plan *plan) {
+    for (int i = 0; i < plan->n; i++) {
+        const struct layer_row *row = row_at(plan, i);
+        plan->root[i + 1] = row->block > 0 ? plan->root[i] : i + 1;
+        plan->end[plan->root[i]] = i;
         if (row->block < 0)
-            p->end[p->root[p->partner[i]]] = i;
+            plan->end[plan->root[plan->partner[i]]] = i;
         if (row->keeps_x)
-            p->keep[p->root[i]] = true;
+            plan->keep[plan->root[i]] = true;
         if (row->keeps_y)
-            p->keep[p->root[i + 1]] = true;
+            plan->keep[plan->root[i + 1]] = true;
     }
-    p->keep[0] = p->keep[0] || p->reads > 1;
+    plan->keep[0] = plan->keep[0] || plan->reads > 1;
 }
 
 /* Layer i is a loss that may write its gradient over its input. */
-static bool in_place(const struct plan *p, int i) {
-    return i > 0 && i < p->n && row_at(p, i)->loss && !p->keep[p->root[i]];
+static bool in_place(const struct plan *plan, int i) {
+    return i > 0 && i < plan->n && row_at(plan, i)->loss && !plan->keep[plan->root[i]];
 }
 
-static void place_value(struct plan *p, struct workspace *w, int v) {
-    bool last = v == p->n;
-    if ((v == 0 && p->reads == 0) || (last && row_at(p, v - 1)->loss))
-        p->at[v] = (struct slot){SP_NONE, 0};
-    else if (p->keep[v] || in_place(p, v))
-        p->at[v] = (struct slot){SP_STASH, take(&p->s->stash, bytes_of(p, v))};
+static void place_value(struct plan *plan, struct workspace *workspace, int v) {
+    bool last = v == plan->n;
+    if ((v == 0 && plan->reads == 0) || (last && row_at(plan, v - 1)->loss))
+        plan->at[v] = (struct slot){SP_NONE, 0};
+    else if (plan->keep[v] || in_place(plan, v))
+        plan->at[v] = (struct slot){SP_STASH, take(&plan->s->stash, bytes_of(plan, v))};
     else if (v == 0)
-        p->at[v] = (struct slot){SP_X, 0};
+        plan->at[v] = (struct slot){SP_X, 0};
     else if (last)
-        p->at[v] = (struct slot){SP_Y, 0};
+        plan->at[v] = (struct slot){SP_Y, 0};
     else
-        p->at[v] = (struct slot){SP_WORK, fit(w, v - 1, p->end[v], bytes_of(p, v))};
+        plan->at[v] = (struct slot){SP_WORK, fit(workspace, v - 1, plan->end[v], bytes_of(plan, v))};
 }
 
-static void layout_forward(struct plan *p) {
-    struct workspace w = {.live = NEW(struct area, p->n + 1)};
-    read_values(p);
-    for (int v = 0; v <= p->n; v++)
-        if (p->root[v] == v)
-            place_value(p, &w, v);
-    for (int i = 0; i < p->n; i++) {
-        struct rt_layer *l = &p->l[i];
-        const struct layer_row *row = row_at(p, i);
-        l->x = p->at[p->root[i]];
-        l->y = p->at[p->root[i + 1]];
+static void layout_forward(struct plan *plan) {
+    struct workspace workspace = {.live = NEW(struct area, plan->n + 1)};
+    read_values(plan);
+    for (int v = 0; v <= plan->n; v++)
+        if (plan->root[v] == v)
+            place_value(plan, &workspace, v);
+    for (int i = 0; i < plan->n; i++) {
+        struct rt_layer *l = &plan->l[i];
+        const struct layer_row *row = row_at(plan, i);
+        l->x = plan->at[plan->root[i]];
+        l->y = plan->at[plan->root[i + 1]];
         if (row->block < 0)
-            l->aux = p->at[p->root[p->partner[i]]];
-        else if (in_place(p, i))
+            l->aux = plan->at[plan->root[plan->partner[i]]];
+        else if (in_place(plan, i))
             l->aux = l->x;
         else if (row->aux)
-            l->aux = (struct slot){SP_STASH, take(&p->s->stash, row->aux(l, p->element))};
+            l->aux = (struct slot){SP_STASH, take(&plan->s->stash, row->aux(l, plan->element))};
         if (row->forward_work)
-            l->tmp = (struct slot){SP_WORK, fit(&w, i, i, aligned(row->forward_work(l)))};
+            l->tmp = (struct slot){SP_WORK, fit(&workspace, i, i, aligned(row->forward_work(l)))};
     }
-    p->s->work = w.peak;
+    plan->s->work = workspace.peak;
 }
 
 /* ---- backward: gradients, gradient i being that of value i, in ext, the operands or the workspace ---- */
 
 /* Step of the backward sweep at which layer i runs. */
-static int step_of(const struct plan *p, int i) { return p->n - 1 - i; }
+static int step_of(const struct plan *plan, int i) { return plan->n - 1 - i; }
 
-static void read_gradients(struct plan *p) {
-    p->root[p->n] = p->n;
-    for (int i = p->n - 1; i >= 0; i--) {
-        int dy = p->root[i + 1];
-        p->root[i] = row_at(p, i)->block < 0 ? dy : i;
-        p->end[dy] = step_of(p, i);
-        if (row_at(p, i)->block > 0)
-            p->end[p->root[p->partner[i] + 1]] = step_of(p, i);
-        if (has_gradient(&p->l[i]))
-            p->keep[dy] = true;
+static void read_gradients(struct plan *plan) {
+    plan->root[plan->n] = plan->n;
+    for (int i = plan->n - 1; i >= 0; i--) {
+        int dy = plan->root[i + 1];
+        plan->root[i] = row_at(plan, i)->block < 0 ? dy : i;
+        plan->end[dy] = step_of(plan, i);
+        if (row_at(plan, i)->block > 0)
+            plan->end[plan->root[plan->partner[i] + 1]] = step_of(plan, i);
+        if (has_gradient(&plan->l[i]))
+            plan->keep[dy] = true;
     }
-    p->keep[p->n] = p->keep[p->n] || p->readers > 1;
+    plan->keep[plan->n] = plan->keep[plan->n] || plan->readers > 1;
 }
 
 /* A value needs no gradient if no parameter and no earlier stage contributed to it. */
-static int first_needed(const struct plan *p) {
+static int first_needed(const struct plan *plan) {
     int i = 0;
-    while (p->reads == 0 && i < p->n && !has_gradient(&p->l[i]))
+    while (plan->reads == 0 && i < plan->n && !has_gradient(&plan->l[i]))
         i++;
-    return p->reads == 0 ? i + 1 : 0;
+    return plan->reads == 0 ? i + 1 : 0;
 }
 
-static void place_gradient(struct plan *p, struct workspace *w, int g, int needed) {
-    if (g < needed || (g == p->n && row_at(p, g - 1)->loss))
-        p->at[g] = (struct slot){SP_NONE, 0};
-    else if (g > 0 && g == p->n - 1 && row_at(p, g)->loss)
-        p->at[g] = p->l[g].aux;
-    else if (p->keep[g])
-        p->at[g] = (struct slot){SP_EXT, take(&p->s->ext, bytes_of(p, g))};
-    else if (g == p->n)
-        p->at[g] = (struct slot){SP_DY, 0};
+static void place_gradient(struct plan *plan, struct workspace *workspace, int g, int needed) {
+    if (g < needed || (g == plan->n && row_at(plan, g - 1)->loss))
+        plan->at[g] = (struct slot){SP_NONE, 0};
+    else if (g > 0 && g == plan->n - 1 && row_at(plan, g)->loss)
+        plan->at[g] = plan->l[g].aux;
+    else if (plan->keep[g])
+        plan->at[g] = (struct slot){SP_EXT, take(&plan->s->ext, bytes_of(plan, g))};
+    else if (g == plan->n)
+        plan->at[g] = (struct slot){SP_DY, 0};
     else if (g == 0)
-        p->at[g] = (struct slot){SP_DX, 0};
+        plan->at[g] = (struct slot){SP_DX, 0};
     else
-        p->at[g] = (struct slot){SP_WORK, fit(w, step_of(p, g), p->end[g], bytes_of(p, g))};
+        plan->at[g] = (struct slot){SP_WORK, fit(workspace, step_of(plan, g), plan->end[g], bytes_of(plan, g))};
 }
 
-static void layout_backward(struct plan *p) {
-    struct workspace w = {.live = NEW(struct area, 2 * p->n + 1)};
-    int needed = first_needed(p);
-    read_gradients(p);
-    place_gradient(p, &w, p->n, needed);
-    for (int i = p->n - 1; i >= 0; i--) {
-        struct rt_layer *l = &p->l[i];
-        const struct layer_row *row = row_at(p, i);
-        if (p->root[i] == i)
-            place_gradient(p, &w, i, needed);
-        l->dy = p->at[p->root[i + 1]];
-        l->dx = i < needed ? (struct slot){SP_NONE, 0} : p->at[p->root[i]];
+static void layout_backward(struct plan *plan) {
+    struct workspace workspace = {.live = NEW(struct area, 2 * plan->n + 1)};
+    int needed = first_needed(plan);
+    read_gradients(plan);
+    place_gradient(plan, &workspace, plan->n, needed);
+    for (int i = plan->n - 1; i >= 0; i--) {
+        struct rt_layer *l = &plan->l[i];
+        const struct layer_row *row = row_at(plan, i);
+        if (plan->root[i] == i)
+            place_gradient(plan, &workspace, i, needed);
+        l->dy = plan->at[plan->root[i + 1]];
+        l->dx = i < needed ? (struct slot){SP_NONE, 0} : plan->at[plan->root[i]];
         if (row->block > 0)
-            l->aux = p->at[p->root[p->partner[i] + 1]];
+            l->aux = plan->at[plan->root[plan->partner[i] + 1]];
         if (row->input_work && l->dx.space != SP_NONE)
-            l->tmp = (struct slot){SP_WORK, fit(&w, step_of(p, i), step_of(p, i), aligned(row->input_work(l)))};
+            l->tmp = (struct slot){SP_WORK,
+                                   fit(&workspace, step_of(plan, i), step_of(plan, i), aligned(row->input_work(l)))};
     }
-    if (w.peak > p->s->work)
-        p->s->work = w.peak;
+    if (workspace.peak > plan->s->work)
+        plan->s->work = workspace.peak;
 }
 
 static struct plan plan_of(struct rt_stage *s, struct rt_layer *layer, int reads, int readers, int64_t element) {
     int n = s->nlayers;
-    struct plan p = {.s = s, .l = layer, .n = n, .element = element, .reads = reads, .readers = readers};
-    p.partner = NEW(int, n);
-    p.root = NEW(int, n + 1);
-    p.keep = NEW(bool, n + 1);
-    p.end = NEW(int, n + 1);
-    p.at = NEW(struct slot, n + 1);
-    find_partners(&p);
-    return p;
+    struct plan plan = {.s = s, .l = layer, .n = n, .element = element, .reads = reads, .readers = readers};
+    plan.partner = NEW(int, n);
+    plan.root = NEW(int, n + 1);
+    plan.keep = NEW(bool, n + 1);
+    plan.end = NEW(int, n + 1);
+    plan.at = NEW(struct slot, n + 1);
+    find_partners(&plan);
+    return plan;
 }
 
 void layout_weights(struct rt_stage *s, struct rt_layer *layer, int precision, int state) {

@@ -17,7 +17,7 @@ struct homes {
     int32_t *at, *rank; /* the homes of set s: rank[at[s] .. at[s+1]), ascending; the table's are stage 0's */
 };
 struct homes homes_of(const struct spec *sp);
-bool is_home(const struct homes *h, int set, int rank);
+bool is_home(const struct homes *homes, int set, int rank);
 
 struct fetch {
     int32_t rank, stage, home, inst, uses; /* stage: the set of weights */
@@ -29,7 +29,7 @@ struct fetches {
     int32_t *of_job;       /* [job * NSETS + which]: the fetch whose weights it reads, or -1 */
     int32_t *after, *next; /* fetches that the end of job j starts: after[j], then next[]; after[njobs]: at the start */
 };
-struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const struct homes *h);
+struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const struct homes *homes);
 /* A rank's part of the gradient of a stage, or of the table. */
 struct part {
     int32_t rank, stage, buf;
@@ -78,18 +78,18 @@ struct build {
 };
 
 /* lower_issue.c */
-int32_t new_buf(struct build *L, int r, int kind, int s, int b, int inst, int64_t bytes, int uses);
+int32_t new_buf(struct build *build, int r, int kind, int s, int b, int inst, int64_t bytes, int uses);
 /* A buffer that lives from here to its last use. A stash whose I runs here includes room for what I adds. */
-int32_t open_buf(struct build *L, int r, int kind, int s, int b, int inst, int uses);
-void push_event(struct build *L, int r, int32_t e);
-void close_until(struct build *L, double t); /* buffers of messages that have left by then */
-void add_lane(struct build *L, int r, struct lane lane);
-struct instr *issue(struct build *L, int r, int op, int s, int b, int peer, int inst);
-void issue_collective(struct build *L, int r, int op, int s, int g);
-void add_operand(struct build *L, int r, int role, int32_t buf); /* to the newest instruction */
+int32_t open_buf(struct build *build, int r, int kind, int s, int b, int inst, int uses);
+void push_event(struct build *build, int r, int32_t e);
+void close_until(struct build *build, double t); /* buffers of messages that have left by then */
+void add_lane(struct build *build, int r, struct lane lane);
+struct instr *issue(struct build *build, int r, int op, int s, int b, int peer, int inst);
+void issue_collective(struct build *build, int r, int op, int s, int g);
+void add_operand(struct build *build, int r, int role, int32_t buf); /* to the newest instruction */
 /* The newest instruction uses buf once, and frees it if that is the last use. Returns whether it does. */
-bool use_up(struct build *L, int r, int32_t buf);
+bool use_up(struct build *build, int r, int32_t buf);
 /* A SEND of buf and its RECV; returns the received buffer, used `uses` times. Frees buf at its last use. */
-int32_t send_message(struct build *L, double t, int from, int to, int32_t buf, int inst, int uses);
+int32_t send_message(struct build *build, double t, int from, int to, int32_t buf, int inst, int uses);
 void order_lanes(struct rank *k); /* lane 0 is compute; then by kind, and by peer or group */
 #endif

@@ -4,97 +4,97 @@
 #include <stdlib.h>
 #include <string.h>
 
-int32_t new_buf(struct build *L, int r, int kind, int s, int b, int inst, int64_t bytes, int uses) {
-    struct rank *k = &L->p->rank[r];
-    struct caps *c = &L->rank[r];
-    GROW(k->buf, c->buf, (size_t)k->nbufs + 1);
-    GROW(c->left, c->uses, (size_t)k->nbufs + 1);
+int32_t new_buf(struct build *build, int r, int kind, int s, int b, int inst, int64_t bytes, int uses) {
+    struct rank *k = &build->p->rank[r];
+    struct caps *caps = &build->rank[r];
+    GROW(k->buf, caps->buf, (size_t)k->nbufs + 1);
+    GROW(caps->left, caps->uses, (size_t)k->nbufs + 1);
     k->buf[k->nbufs] = (struct buf){(uint8_t)kind, s, b, inst, -1, bytes, -1};
-    c->left[k->nbufs] = uses;
+    caps->left[k->nbufs] = uses;
     return k->nbufs++;
 }
 
-void push_event(struct build *L, int r, int32_t e) {
-    struct rank *k = &L->p->rank[r];
-    GROW(k->event, L->rank[r].event, k->nevents + 1);
+void push_event(struct build *build, int r, int32_t e) {
+    struct rank *k = &build->p->rank[r];
+    GROW(k->event, build->rank[r].event, k->nevents + 1);
     k->event[k->nevents++] = e;
 }
 
 /* A buffer that lives from here to its last use. A stash whose I runs here makes room for what I adds. */
-int32_t open_buf(struct build *L, int r, int kind, int s, int b, int inst, int uses) {
-    int32_t x = new_buf(L, r, kind, s, b, inst, L->st[s].bytes[kind], uses);
-    int32_t split = kind == K_stash ? job_at(L->sp, s, b, OP_I) : -1;
-    if (split >= 0 && L->sp->job[split].rank == r) {
-        int32_t w = new_buf(L, r, K_wstash, s, b, -1, L->st[s].bytes[K_wstash], 1);
-        L->p->rank[r].buf[x].grows = w;
+int32_t open_buf(struct build *build, int r, int kind, int s, int b, int inst, int uses) {
+    int32_t x = new_buf(build, r, kind, s, b, inst, build->st[s].bytes[kind], uses);
+    int32_t split = kind == K_stash ? job_at(build->sp, s, b, OP_I) : -1;
+    if (split >= 0 && build->sp->job[split].rank == r) {
+        int32_t w = new_buf(build, r, K_wstash, s, b, -1, build->st[s].bytes[K_wstash], 1);
+        build->p->rank[r].buf[x].grows = w;
     }
-    push_event(L, r, x);
+    push_event(build, r, x);
     return x;
 }
 
-void close_until(struct build *L, double t) {
-    while (L->closings.n > 0 && L->closings.a[0].t <= t) {
-        struct closing x = closings_pop(&L->closings);
-        push_event(L, x.rank, ~x.buf);
+void close_until(struct build *build, double t) {
+    while (build->closings.n > 0 && build->closings.a[0].t <= t) {
+        struct closing closing = closings_pop(&build->closings);
+        push_event(build, closing.rank, ~closing.buf);
     }
 }
 
-void add_lane(struct build *L, int r, struct lane lane) {
-    struct rank *k = &L->p->rank[r];
-    GROW(k->lane, L->rank[r].lanes, (size_t)k->nlanes + 1);
+void add_lane(struct build *build, int r, struct lane lane) {
+    struct rank *k = &build->p->rank[r];
+    GROW(k->lane, build->rank[r].lanes, (size_t)k->nlanes + 1);
     k->lane[k->nlanes++] = lane;
 }
 
-static int lane_of(struct build *L, int r, int op, int peer) {
+static int lane_of(struct build *build, int r, int op, int peer) {
     if (op_lane[op] == LANE_COMPUTE)
         return 0;
-    enum lanes_per per = L->sp->lanes;
-    int place = per == PER_RANK ? 0 : per == PER_PEER || op_lane[op] == LANE_SEND ? peer : L->sp->workers + peer;
-    int16_t *at = &L->rank[r].lane[place];
+    enum lanes_per per = build->sp->lanes;
+    int place = per == PER_RANK ? 0 : per == PER_PEER || op_lane[op] == LANE_SEND ? peer : build->sp->workers + peer;
+    int16_t *at = &build->rank[r].lane[place];
     if (*at < 0) {
         static const uint8_t coarse[] = {[PER_PEER] = LANE_PEER, [PER_RANK] = LANE_ALL};
-        *at = (int16_t)L->p->rank[r].nlanes;
-        add_lane(L, r, (struct lane){per == PER_EDGE ? op_lane[op] : coarse[per], per == PER_RANK ? -1 : peer, -1});
+        *at = (int16_t)build->p->rank[r].nlanes;
+        add_lane(build, r, (struct lane){per == PER_EDGE ? op_lane[op] : coarse[per], per == PER_RANK ? -1 : peer, -1});
     }
     return *at;
 }
 
-struct instr *issue(struct build *L, int r, int op, int s, int b, int peer, int inst) {
-    struct rank *k = &L->p->rank[r];
-    GROW(k->ins, L->rank[r].ins, (size_t)k->nins + 1);
-    struct instr *i = &k->ins[k->nins++];
-    *i = (struct instr){.op = (uint8_t)op, .stage = s, .batch = b, .peer = peer, .inst = inst, .msg = -1};
-    i->arg = (uint32_t)k->nargs;
-    i->free = (uint32_t)k->nfrees;
-    i->lane = is_group(op) ? 0 : (uint16_t)lane_of(L, r, op, peer);
-    return i;
+struct instr *issue(struct build *build, int r, int op, int s, int b, int peer, int inst) {
+    struct rank *k = &build->p->rank[r];
+    GROW(k->ins, build->rank[r].ins, (size_t)k->nins + 1);
+    struct instr *x = &k->ins[k->nins++];
+    *x = (struct instr){.op = (uint8_t)op, .stage = s, .batch = b, .peer = peer, .inst = inst, .msg = -1};
+    x->arg = (uint32_t)k->nargs;
+    x->free = (uint32_t)k->nfrees;
+    x->lane = is_group(op) ? 0 : (uint16_t)lane_of(build, r, op, peer);
+    return x;
 }
 
 /* On the group's lane, which it adds where there is none yet. */
-void issue_collective(struct build *L, int r, int op, int s, int g) {
-    const struct rank *k = &L->p->rank[r];
+void issue_collective(struct build *build, int r, int op, int s, int g) {
+    const struct rank *k = &build->p->rank[r];
     int lane = 0;
     while (lane < k->nlanes && !(k->lane[lane].kind == LANE_GROUP && k->lane[lane].group == g))
         lane++;
     if (lane == k->nlanes)
-        add_lane(L, r, (struct lane){LANE_GROUP, -1, g});
-    issue(L, r, op, s, -1, -1, -1)->lane = (uint16_t)lane;
+        add_lane(build, r, (struct lane){LANE_GROUP, -1, g});
+    issue(build, r, op, s, -1, -1, -1)->lane = (uint16_t)lane;
 }
 
-void add_operand(struct build *L, int r, int role, int32_t buf) {
-    struct rank *k = &L->p->rank[r];
-    GROW(k->arg, L->rank[r].arg, k->nargs + 1);
+void add_operand(struct build *build, int r, int role, int32_t buf) {
+    struct rank *k = &build->p->rank[r];
+    GROW(k->arg, build->rank[r].arg, k->nargs + 1);
     k->arg[k->nargs++] = (struct arg){(uint8_t)role, buf};
     k->ins[k->nins - 1].narg++;
 }
 
 /* The newest instruction uses buf once; when that is the last use, it frees it. Returns whether it does. */
-bool use_up(struct build *L, int r, int32_t buf) {
-    struct rank *k = &L->p->rank[r];
-    struct caps *c = &L->rank[r];
-    if (--c->left[buf] > 0)
+bool use_up(struct build *build, int r, int32_t buf) {
+    struct rank *k = &build->p->rank[r];
+    struct caps *caps = &build->rank[r];
+    if (--caps->left[buf] > 0)
         return false;
-    GROW(k->freed, c->freed, k->nfrees + 1);
+    GROW(k->freed, caps->freed, k->nfrees + 1);
     k->freed[k->nfrees++] = buf;
     k->ins[k->nins - 1].nfree++;
     return true;
@@ -109,22 +109,22 @@ static int send_of(int kind) {
 }
 
 /* A SEND of buf and its RECV; returns the received buffer, used `uses` times. Frees buf at its last use. */
-int32_t send_message(struct build *L, double t, int from, int to, int32_t buf, int inst, int uses) {
-    struct buf x = L->p->rank[from].buf[buf];
-    bool weights = x.kind == K_weight, part = x.kind == K_wgrad;
-    int send = send_of(x.kind), name = part ? -1 : inst;
-    issue(L, from, send, x.stage, x.batch, to, name);
-    add_operand(L, from, ROLE_t, buf);
-    if (!weights && use_up(L, from, buf)) {
-        struct link l = link_of(L->sp, from, to);
-        if (isinf(l.bandwidth))
-            push_event(L, from, ~buf);
+int32_t send_message(struct build *build, double t, int from, int to, int32_t buf, int inst, int uses) {
+    struct buf b = build->p->rank[from].buf[buf];
+    bool weights = b.kind == K_weight, part = b.kind == K_wgrad;
+    int send = send_of(b.kind), name = part ? -1 : inst;
+    issue(build, from, send, b.stage, b.batch, to, name);
+    add_operand(build, from, ROLE_t, buf);
+    if (!weights && use_up(build, from, buf)) {
+        struct link link = link_of(build->sp, from, to);
+        if (isinf(link.bandwidth))
+            push_event(build, from, ~buf);
         else
-            closings_push(&L->closings, (struct closing){t + (double)x.bytes / l.bandwidth, from, buf});
+            closings_push(&build->closings, (struct closing){t + (double)b.bytes / link.bandwidth, from, buf});
     }
-    int32_t y = open_buf(L, to, x.kind, x.stage, x.batch, part ? from : inst, uses);
-    issue(L, to, op_row(send)->partner, x.stage, x.batch, from, name);
-    add_operand(L, to, ROLE_t, y);
+    int32_t y = open_buf(build, to, b.kind, b.stage, b.batch, part ? from : inst, uses);
+    issue(build, to, op_row(send)->partner, b.stage, b.batch, from, name);
+    add_operand(build, to, ROLE_t, y);
     return y;
 }
 

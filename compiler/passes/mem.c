@@ -53,188 +53,190 @@ static struct block *merge(struct block *a, struct block *b) {
     return b;
 }
 
-static void split(struct block *t, const struct block *key, struct block **lo, struct block **hi) {
-    if (!t)
+static void split(struct block *block, const struct block *key, struct block **lo, struct block **hi) {
+    if (!block)
         *lo = *hi = NULL;
-    else if (before(t, key)) {
-        split(t->right, key, &t->right, hi);
-        *lo = t;
+    else if (before(block, key)) {
+        split(block->right, key, &block->right, hi);
+        *lo = block;
     } else {
-        split(t->left, key, lo, &t->left);
-        *hi = t;
+        split(block->left, key, lo, &block->left);
+        *hi = block;
     }
 }
 
-static void insert_hole(struct plan *z, struct block *b) {
+static void insert_hole(struct plan *plan, struct block *block) {
     struct block *lo, *hi;
-    z->random = z->random * 1664525u + 1013904223u; /* Numerical Recipes; any spread will do */
-    b->heap = z->random;
-    b->left = b->right = NULL;
-    split(z->root, b, &lo, &hi);
-    z->root = merge(merge(lo, b), hi);
+    plan->random = plan->random * 1664525u + 1013904223u; /* Numerical Recipes; any spread will do */
+    block->heap = plan->random;
+    block->left = block->right = NULL;
+    split(plan->root, block, &lo, &hi);
+    plan->root = merge(merge(lo, block), hi);
 }
 
-static void remove_hole(struct plan *z, struct block *b) {
-    struct block **at = &z->root;
-    while (*at != b)
-        at = before(*at, b) ? &(*at)->right : &(*at)->left;
-    *at = merge(b->left, b->right);
+static void remove_hole(struct plan *plan, struct block *block) {
+    struct block **at = &plan->root;
+    while (*at != block)
+        at = before(*at, block) ? &(*at)->right : &(*at)->left;
+    *at = merge(block->left, block->right);
 }
 
-static struct block *best_fit(const struct plan *z, int64_t size) {
-    struct block *best = NULL, *t = z->root;
-    while (t)
-        if (t->size >= size) {
-            best = t;
-            t = t->left;
+static struct block *best_fit(const struct plan *plan, int64_t size) {
+    struct block *best = NULL, *block = plan->root;
+    while (block)
+        if (block->size >= size) {
+            best = block;
+            block = block->left;
         } else
-            t = t->right;
+            block = block->right;
     return best;
 }
 
-static struct block *new_block(struct plan *z, int64_t off, int64_t size) {
-    struct block *b = z->spare;
-    if (b)
-        z->spare = b->next;
+static struct block *new_block(struct plan *plan, int64_t off, int64_t size) {
+    struct block *block = plan->spare;
+    if (block)
+        plan->spare = block->next;
     else
-        b = NEW(struct block, 1);
-    *b = (struct block){.off = off, .size = size};
-    return b;
+        block = NEW(struct block, 1);
+    *block = (struct block){.off = off, .size = size};
+    return block;
 }
 
-static void link_after(struct plan *z, struct block *at, struct block *b) {
-    b->prev = at;
-    b->next = at ? at->next : NULL;
-    if (b->next)
-        b->next->prev = b;
+static void link_after(struct plan *plan, struct block *at, struct block *block) {
+    block->prev = at;
+    block->next = at ? at->next : NULL;
+    if (block->next)
+        block->next->prev = block;
     else
-        z->tail = b;
+        plan->tail = block;
     if (at)
-        at->next = b;
+        at->next = block;
 }
 
-static struct ghost *new_ghost(struct plan *z, int64_t off, int64_t size, int32_t buf) {
-    struct ghost *g = z->ghosts;
-    if (g)
-        z->ghosts = g->next;
+static struct ghost *new_ghost(struct plan *plan, int64_t off, int64_t size, int32_t buf) {
+    struct ghost *ghost = plan->ghosts;
+    if (ghost)
+        plan->ghosts = ghost->next;
     else
-        g = NEW(struct ghost, 1);
-    *g = (struct ghost){off, size, buf, NULL};
-    return g;
+        ghost = NEW(struct ghost, 1);
+    *ghost = (struct ghost){off, size, buf, NULL};
+    return ghost;
 }
 
 /* A buffer takes over the front of hole b: the ghosts up to `end` become its predecessors. */
-static void take_over(struct plan *z, struct block *b, int64_t end) {
-    while (b->ghost && b->ghost->off < end) {
-        struct ghost *g = b->ghost;
-        GROW(z->over, z->over_cap, z->nover + 1);
-        z->over[z->nover++] = g->buf;
-        if (g->off + g->size > end) { /* the rest stays */
-            g->size -= end - g->off;
-            g->off = end;
+static void take_over(struct plan *plan, struct block *block, int64_t end) {
+    while (block->ghost && block->ghost->off < end) {
+        struct ghost *ghost = block->ghost;
+        GROW(plan->over, plan->over_cap, plan->nover + 1);
+        plan->over[plan->nover++] = ghost->buf;
+        if (ghost->off + ghost->size > end) { /* the rest stays */
+            ghost->size -= end - ghost->off;
+            ghost->off = end;
             return;
         }
-        b->ghost = g->next;
-        g->next = z->ghosts;
-        z->ghosts = g;
+        block->ghost = ghost->next;
+        ghost->next = plan->ghosts;
+        plan->ghosts = ghost;
     }
-    if (!b->ghost)
-        b->last = NULL;
+    if (!block->ghost)
+        block->last = NULL;
 }
 
 /* Sums and differences of sizes that fit into it cannot overflow. */
 static const int64_t MOST_BYTES = (int64_t)1 << 60;
 
-static void reach(struct plan *z, int64_t end) {
+static void reach(struct plan *plan, int64_t end) {
     if (end > MOST_BYTES)
         die("%s: rank %d needs more than 2^60 bytes, which no machine has; use fewer microbatches, or a smaller model",
-            z->file, z->r);
-    z->rank->arena = end > z->rank->arena ? end : z->rank->arena;
+            plan->file, plan->r);
+    plan->rank->arena = end > plan->rank->arena ? end : plan->rank->arena;
 }
 
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 /* The bytes that a buffer takes. Even an empty one (a stage without weights) gets a place of its own. */
-static int64_t room(const struct plan *z, const struct buf *b) { return round_up(b->bytes ? b->bytes : 1, z->align); }
+static int64_t room(const struct plan *plan, const struct buf *b) {
+    return round_up(b->bytes ? b->bytes : 1, plan->align);
+}
 
-static void open_buffer(struct plan *z, int32_t x) {
-    struct buf *buf = &z->rank->buf[x];
-    int64_t size = room(z, buf);
-    if (buf->grows >= 0 && z->rank->buf[buf->grows].bytes > buf->bytes)
-        size = room(z, &z->rank->buf[buf->grows]);
-    struct block *b = best_fit(z, size);
-    if (b)
-        remove_hole(z, b);
-    else if (z->tail && z->tail->is_free) { /* the hole at the end grows */
-        b = z->tail;
-        remove_hole(z, b);
-        b->size = size;
+static void open_buffer(struct plan *plan, int32_t x) {
+    struct buf *buf = &plan->rank->buf[x];
+    int64_t size = room(plan, buf);
+    if (buf->grows >= 0 && plan->rank->buf[buf->grows].bytes > buf->bytes)
+        size = room(plan, &plan->rank->buf[buf->grows]);
+    struct block *block = best_fit(plan, size);
+    if (block)
+        remove_hole(plan, block);
+    else if (plan->tail && plan->tail->is_free) { /* the hole at the end grows */
+        block = plan->tail;
+        remove_hole(plan, block);
+        block->size = size;
     } else {
-        b = new_block(z, z->tail ? z->tail->off + z->tail->size : z->base, size);
-        link_after(z, z->tail, b);
+        block = new_block(plan, plan->tail ? plan->tail->off + plan->tail->size : plan->base, size);
+        link_after(plan, plan->tail, block);
     }
-    z->over_first[x] = (int32_t)z->nover;
-    take_over(z, b, b->off + size);
-    if (b->size > size) {
-        struct block *rest = new_block(z, b->off + size, b->size - size);
+    plan->over_first[x] = (int32_t)plan->nover;
+    take_over(plan, block, block->off + size);
+    if (block->size > size) {
+        struct block *rest = new_block(plan, block->off + size, block->size - size);
         rest->is_free = true;
-        rest->ghost = b->ghost;
-        rest->last = b->last;
-        link_after(z, b, rest);
-        insert_hole(z, rest);
+        rest->ghost = block->ghost;
+        rest->last = block->last;
+        link_after(plan, block, rest);
+        insert_hole(plan, rest);
     }
-    b->size = size;
-    b->ghost = b->last = NULL;
-    b->is_free = false;
-    buf->off = b->off;
-    z->of[x] = b;
+    block->size = size;
+    block->ghost = block->last = NULL;
+    block->is_free = false;
+    buf->off = block->off;
+    plan->of[x] = block;
     if (buf->grows >= 0) {
-        z->rank->buf[buf->grows].off = b->off;
-        z->of[buf->grows] = b;
+        plan->rank->buf[buf->grows].off = block->off;
+        plan->of[buf->grows] = block;
     }
-    reach(z, b->off + b->size);
+    reach(plan, block->off + block->size);
 }
 
 /* Merges b with its right neighbour. */
-static void absorb(struct plan *z, struct block *b, struct block *right) {
-    b->size += right->size;
-    if (b->last)
-        b->last->next = right->ghost;
+static void absorb(struct plan *plan, struct block *block, struct block *right) {
+    block->size += right->size;
+    if (block->last)
+        block->last->next = right->ghost;
     else
-        b->ghost = right->ghost;
+        block->ghost = right->ghost;
     if (right->last)
-        b->last = right->last;
-    b->next = right->next;
-    if (b->next)
-        b->next->prev = b;
+        block->last = right->last;
+    block->next = right->next;
+    if (block->next)
+        block->next->prev = block;
     else
-        z->tail = b;
-    right->next = z->spare;
-    z->spare = right;
+        plan->tail = block;
+    right->next = plan->spare;
+    plan->spare = right;
 }
 
-static void close_buffer(struct plan *z, int32_t x) {
-    struct block *b = z->of[x];
-    b->is_free = true;
-    b->ghost = b->last = new_ghost(z, b->off, b->size, x);
-    if (b->next && b->next->is_free) {
-        remove_hole(z, b->next);
-        absorb(z, b, b->next);
+static void close_buffer(struct plan *plan, int32_t x) {
+    struct block *block = plan->of[x];
+    block->is_free = true;
+    block->ghost = block->last = new_ghost(plan, block->off, block->size, x);
+    if (block->next && block->next->is_free) {
+        remove_hole(plan, block->next);
+        absorb(plan, block, block->next);
     }
-    if (b->prev && b->prev->is_free) {
-        struct block *left = b->prev;
-        remove_hole(z, left);
-        absorb(z, left, b);
-        b = left;
+    if (block->prev && block->prev->is_free) {
+        struct block *left = block->prev;
+        remove_hole(plan, left);
+        absorb(plan, left, block);
+        block = left;
     }
-    insert_hole(z, b);
+    insert_hole(plan, block);
 }
 
 /* Weights, gradients, optimizer state, workspace: buffers that no event opens. */
-static void place_permanent(struct plan *z, int64_t page) {
-    struct rank *k = z->rank;
+static void place_permanent(struct plan *plan, int64_t page) {
+    struct rank *k = plan->rank;
     int last = -1;
-    bool *opens = z->opens;
+    bool *opens = plan->opens;
     memset(opens, 0, sizeof *opens * (size_t)k->nbufs);
     for (size_t i = 0; i < k->nevents; i++)
         if (k->event[i] >= 0) {
@@ -245,35 +247,35 @@ static void place_permanent(struct plan *z, int64_t page) {
     for (int32_t x = 0; x < k->nbufs; x++) {
         if (opens[x])
             continue;
-        k->arena = round_up(k->arena, k->buf[x].kind == last ? z->align : page);
+        k->arena = round_up(k->arena, k->buf[x].kind == last ? plan->align : page);
         last = k->buf[x].kind;
         k->buf[x].off = k->arena;
-        reach(z, k->arena + room(z, &k->buf[x]));
+        reach(plan, k->arena + room(plan, &k->buf[x]));
     }
-    k->arena = z->base = round_up(k->arena, page);
+    k->arena = plan->base = round_up(k->arena, page);
 }
 
 /* over[] was written as buffers opened; sorts it by buffer, so that each has a range. */
-static void index_over(struct plan *z) {
-    struct rank *k = z->rank;
-    int32_t *end = z->over_end, last = -1;
+static void index_over(struct plan *plan) {
+    struct rank *k = plan->rank;
+    int32_t *end = plan->over_end, last = -1;
     k->over_at = NEW(int32_t, k->nbufs + 1);
     for (size_t i = 0; i < k->nevents; i++) {
         int32_t x = k->event[i];
         if (x < 0)
             continue;
         if (last >= 0)
-            end[last] = z->over_first[x];
+            end[last] = plan->over_first[x];
         last = x;
     }
     if (last >= 0)
-        end[last] = (int32_t)z->nover;
-    k->over = NEW(int32_t, z->nover + 1);
+        end[last] = (int32_t)plan->nover;
+    k->over = NEW(int32_t, plan->nover + 1);
     int32_t n = 0;
     for (int32_t x = 0; x < k->nbufs; x++) {
         k->over_at[x] = n;
-        for (int32_t i = z->over_first[x]; i < end[x]; i++)
-            k->over[n++] = z->over[i];
+        for (int32_t i = plan->over_first[x]; i < end[x]; i++)
+            k->over[n++] = plan->over[i];
     }
     k->over_at[k->nbufs] = n;
 }
@@ -305,22 +307,22 @@ static struct plan take_tables(const struct spec *sp, const struct program *p) {
 }
 
 void mem_plan(const struct spec *sp, struct program *p) {
-    struct plan z = take_tables(sp, p);
+    struct plan plan = take_tables(sp, p);
     for (int r = 0; r < p->workers; r++) {
         struct rank *k = &p->rank[r];
-        z.r = r;
-        z.rank = k;
-        z.tail = z.root = NULL;
-        z.nover = 0;
-        memset(z.over_first, 0, sizeof *z.over_first * (size_t)k->nbufs);
-        memset(z.over_end, 0, sizeof *z.over_end * (size_t)k->nbufs);
-        place_permanent(&z, sp->model ? 4096 : 1);
+        plan.r = r;
+        plan.rank = k;
+        plan.tail = plan.root = NULL;
+        plan.nover = 0;
+        memset(plan.over_first, 0, sizeof *plan.over_first * (size_t)k->nbufs);
+        memset(plan.over_end, 0, sizeof *plan.over_end * (size_t)k->nbufs);
+        place_permanent(&plan, sp->model ? 4096 : 1);
         for (size_t i = 0; i < k->nevents; i++)
             if (k->event[i] >= 0)
-                open_buffer(&z, k->event[i]);
+                open_buffer(&plan, k->event[i]);
             else
-                close_buffer(&z, ~k->event[i]);
-        index_over(&z);
+                close_buffer(&plan, ~k->event[i]);
+        index_over(&plan);
         check_memory(sp, k, r);
     }
 }

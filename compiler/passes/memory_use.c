@@ -33,8 +33,8 @@ struct usage memory_use(const struct rank *k, const double *start, const double 
         for (uint32_t f = x->free; f < x->free + x->nfree; f++)
             leaves[k->freed[f]] = true;
     }
-    struct change *c = NEW(struct change, 2 * k->nbufs);
-    struct usage u = {.at = NEW(struct usage_step, 2 * k->nbufs + 1), .n = 1};
+    struct change *change = NEW(struct change, 2 * k->nbufs);
+    struct usage usage = {.at = NEW(struct usage_step, 2 * k->nbufs + 1), .n = 1};
     int n = 0;
     for (int b = 0; b < k->nbufs; b++) {
         int g = k->buf[b].grows;
@@ -43,19 +43,19 @@ struct usage memory_use(const struct rank *k, const double *start, const double 
         if (inside[b])
             continue;
         if (!leaves[b])
-            u.at[0].bytes += bytes;
+            usage.at[0].bytes += bytes;
         else if (open[b] < last) {
-            c[n++] = (struct change){open[b], bytes};
-            c[n++] = (struct change){last, -bytes};
+            change[n++] = (struct change){open[b], bytes};
+            change[n++] = (struct change){last, -bytes};
         }
     }
-    qsort(c, (size_t)n, sizeof *c, by_time);
+    qsort(change, (size_t)n, sizeof *change, by_time);
     for (int i = 0; i < n; i++) {
-        if (c[i].t > u.at[u.n - 1].t) {
-            u.at[u.n] = (struct usage_step){c[i].t, u.at[u.n - 1].bytes};
-            u.n++;
+        if (change[i].t > usage.at[usage.n - 1].t) {
+            usage.at[usage.n] = (struct usage_step){change[i].t, usage.at[usage.n - 1].bytes};
+            usage.n++;
         }
-        u.at[u.n - 1].bytes += c[i].bytes;
+        usage.at[usage.n - 1].bytes += change[i].bytes;
     }
-    return u;
+    return usage;
 }

@@ -13,10 +13,10 @@ double cost_add(const struct spec *sp, int64_t bytes);
 
 /* sched.c: needs the graph; gives start, end and order of every job, by the rules of schedules/README.md ("How jobs are
  * scheduled"). Dies on deadlock. */
-struct sched *sched_run(const struct spec *sp, const struct stage *st, const struct graph *g);
+struct sched *sched_run(const struct spec *sp, const struct stage *st, const struct graph *graph);
 
 /* lower.c: needs the schedule; gives the program, with lanes, without offsets and waits. */
-struct program *lower(const struct spec *sp, const struct stage *st, const struct graph *g, const struct sched *sc);
+struct program *lower(const struct spec *sp, const struct stage *st, const struct graph *graph, const struct sched *sc);
 
 /* mem.c: needs lower; gives every buffer an offset and every rank its arena. Dies beyond the cluster's memory. */
 void mem_plan(const struct spec *sp, struct program *p);
@@ -59,7 +59,7 @@ struct report {
     double gap;                                               /* makespan / lower_bound - 1 */
     struct rank_report *rank;
 };
-struct report *report_make(const struct spec *sp, const struct stage *st, const struct graph *g,
+struct report *report_make(const struct spec *sp, const struct stage *st, const struct graph *graph,
                            const struct program *p, const struct timeline *tl);
 
 /* critical_path.c: which instructions are on the timeline's critical path: [rank][index in ins]. */

@@ -8,60 +8,60 @@ struct trace {
     int32_t (*from)[2]; /* per message of two ranks: the sender's rank and its instruction */
 };
 
-static void find_writers(struct trace *z, int r) {
-    const struct rank *k = &z->p->rank[r];
+static void find_writers(struct trace *trace, int r) {
+    const struct rank *k = &trace->p->rank[r];
     int32_t *last = NEW(int32_t, k->nbufs);
-    z->wrote[r] = NEW(int32_t, k->nargs);
+    trace->wrote[r] = NEW(int32_t, k->nargs);
     for (int i = 0; i < k->nins; i++) {
         const struct instr *x = &k->ins[i];
         for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
-            z->wrote[r][a] = last[k->arg[a].buf] - 1;
+            trace->wrote[r][a] = last[k->arg[a].buf] - 1;
         for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
             if (op_access(x->op, k->arg[a].role) & ACC_WRITE)
                 last[k->arg[a].buf] = i + 1;
         if (x->msg >= 0 && is_send(x->op)) {
-            z->from[x->msg][0] = r;
-            z->from[x->msg][1] = i;
+            trace->from[x->msg][0] = r;
+            trace->from[x->msg][1] = i;
         }
     }
 }
 
-static struct producer producer_of(const struct trace *z, int r, uint32_t arg) {
-    struct producer f = {r, z->wrote[r][arg], -1};
-    while (f.i >= 0) {
-        const struct instr *x = &z->p->rank[f.rank].ins[f.i];
+static struct producer producer_of(const struct trace *trace, int r, uint32_t arg) {
+    struct producer producer = {r, trace->wrote[r][arg], -1};
+    while (producer.i >= 0) {
+        const struct instr *x = &trace->p->rank[producer.rank].ins[producer.i];
         if (x->msg < 0 || !is_recv(x->op))
             break;
-        f.msg = f.msg < 0 ? x->msg : f.msg;
-        f.rank = z->from[x->msg][0];
-        f.i = z->wrote[f.rank][z->p->rank[f.rank].ins[z->from[x->msg][1]].arg];
+        producer.msg = producer.msg < 0 ? x->msg : producer.msg;
+        producer.rank = trace->from[x->msg][0];
+        producer.i = trace->wrote[producer.rank][trace->p->rank[producer.rank].ins[trace->from[x->msg][1]].arg];
     }
-    return f;
+    return producer;
 }
 
 struct producers producers_of(const struct program *p) {
-    struct trace z = {p, NEW(int32_t *, p->workers), alloc(sizeof(int32_t[2]) * (size_t)p->nmsgs)};
+    struct trace trace = {p, NEW(int32_t *, p->workers), alloc(sizeof(int32_t[2]) * (size_t)p->nmsgs)};
     size_t most = 0;
     int32_t n = 0;
     for (int r = 0; r < p->workers; r++, most += p->rank[r - 1].nargs)
-        find_writers(&z, r);
-    struct producers f = {NEW(struct producer, most), NEW(int32_t *, p->workers)};
+        find_writers(&trace, r);
+    struct producers producers = {NEW(struct producer, most), NEW(int32_t *, p->workers)};
     for (int r = 0; r < p->workers; r++) {
         const struct rank *k = &p->rank[r];
-        f.at[r] = NEW(int32_t, k->nins + 1);
+        producers.at[r] = NEW(int32_t, k->nins + 1);
         for (int i = 0; i < k->nins; i++) {
             const struct instr *x = &k->ins[i];
-            f.at[r][i] = n;
+            producers.at[r][i] = n;
             for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
                 int role = k->arg[a].role;
                 if (!(op_access(x->op, role) & ACC_READ) || op_accumulates(x->op, role))
                     continue;
-                struct producer one = producer_of(&z, r, a);
+                struct producer one = producer_of(&trace, r, a);
                 if (one.i >= 0 || one.msg >= 0)
-                    f.a[n++] = one;
+                    producers.a[n++] = one;
             }
         }
-        f.at[r][k->nins] = n;
+        producers.at[r][k->nins] = n;
     }
-    return f;
+    return producers;
 }

@@ -45,9 +45,9 @@ static struct births *births_elsewhere(const struct spec *sp, const struct progr
             int there = in->op == OP_F ? sp->job[last_backward(sp, in->stage, in->batch)].rank : r;
             if (there == r)
                 continue;
-            struct births *b = &born[there];
-            GROW(b->t, b->cap, b->n + 1);
-            b->t[b->n++] = tl->end[r][i];
+            struct births *births = &born[there];
+            GROW(births->t, births->cap, births->n + 1);
+            births->t[births->n++] = tl->end[r][i];
         }
     for (int r = 0; r < p->workers; r++)
         if (born[r].n > 0)
@@ -68,46 +68,48 @@ struct alive {
 
 /* Up to t, in order of time. At equal times, what ends leaves first; but a job that takes no time ends after its own
  * start. */
-static void pass_time(struct alive *z, double t) {
+static void pass_time(struct alive *alive, double t) {
     for (;;) {
-        int32_t d = z->first < z->n && z->end[z->dies[z->first]] <= t ? z->dies[z->first] : -1;
-        double birth = z->nborn < z->born.n && z->born.t[z->nborn] <= t ? z->born.t[z->nborn] : INFINITY;
-        if (d >= 0 && z->end[d] <= birth) {
-            z->first++;
-            z->live--;
+        int32_t d =
+            alive->first < alive->n && alive->end[alive->dies[alive->first]] <= t ? alive->dies[alive->first] : -1;
+        double birth =
+            alive->nborn < alive->born.n && alive->born.t[alive->nborn] <= t ? alive->born.t[alive->nborn] : INFINITY;
+        if (d >= 0 && alive->end[d] <= birth) {
+            alive->first++;
+            alive->live--;
         } else if (birth < INFINITY) {
-            z->nborn++;
-            z->live++;
+            alive->nborn++;
+            alive->live++;
         } else
             return;
-        z->most = z->live > z->most ? z->live : z->most;
+        alive->most = alive->live > alive->most ? alive->live : alive->most;
     }
 }
 
-static int peak(const struct spec *sp, const struct rank *k, int r, struct alive *z) {
+static int peak(const struct spec *sp, const struct rank *k, int r, struct alive *alive) {
     for (int i = 0; i < k->nins; i++) {
         const struct instr *in = &k->ins[i];
         if (!is_job(in->op))
             continue;
         int32_t j = job_at(sp, in->stage, in->batch, in->op);
         if (!sp->job[j].pair || partner_of(sp, j) >= 0) /* the second of a pair starts with the first */
-            pass_time(z, z->start[i]);
+            pass_time(alive, alive->start[i]);
         bool leaves = in->op == OP_F && sp->job[last_backward(sp, in->stage, in->batch)].rank != r;
         if (leaves || in->op == OP_B || in->op == OP_W)
-            z->dies[z->n++] = i;
-        z->live += in->op == OP_F;
-        z->most = z->live > z->most ? z->live : z->most;
+            alive->dies[alive->n++] = i;
+        alive->live += in->op == OP_F;
+        alive->most = alive->live > alive->most ? alive->live : alive->most;
     }
-    pass_time(z, INFINITY);
-    return z->most;
+    pass_time(alive, INFINITY);
+    return alive->most;
 }
 
 static void find_peaks(const struct spec *sp, const struct program *p, const struct timeline *tl, struct report *rep) {
     struct births *born = births_elsewhere(sp, p, tl);
     for (int r = 0; r < p->workers; r++) {
-        struct alive z = {.start = tl->start[r], .end = tl->end[r], .born = born[r]};
-        z.dies = NEW(int32_t, p->rank[r].nins);
-        rep->rank[r].peak_activations = peak(sp, &p->rank[r], r, &z);
+        struct alive alive = {.start = tl->start[r], .end = tl->end[r], .born = born[r]};
+        alive.dies = NEW(int32_t, p->rank[r].nins);
+        rep->rank[r].peak_activations = peak(sp, &p->rank[r], r, &alive);
     }
 }
 
@@ -136,7 +138,8 @@ static void count_received(const struct program *p, int r, const struct instr *i
 
 /* ---- a rank's bytes by content, when most are in use ---- */
 
-const char *const held_name[NHELD] = {"weights", "gradients", "optimizer", "fetched", "act", "grad", "stash", "work", "gaps"};
+const char *const held_name[NHELD] = {"weights", "gradients", "optimizer", "fetched", "act",
+                                      "grad",    "stash",     "work",      "gaps"};
 
 static int held_as(const struct buf *b) {
     switch (b->kind) {
@@ -221,10 +224,10 @@ static double account(const struct spec *sp, const struct program *p, const stru
 /* The least time from the end of one job to the start of the next along an edge. */
 static double edge_time(const struct spec *sp, const struct stage *st, int32_t from, int32_t to) {
     const struct job *a = &sp->job[from], *b = &sp->job[to];
-    struct link l = link_of(sp, a->rank, b->rank);
+    struct link link = link_of(sp, a->rank, b->rank);
     if (a->rank == b->rank)
         return 0;
-    return l.latency + (isinf(l.bandwidth) ? 0 : (double)edge_bytes(st, a, b) / l.bandwidth);
+    return link.latency + (isinf(link.bandwidth) ? 0 : (double)edge_bytes(st, a, b) / link.bandwidth);
 }
 
 static double bound_work(const struct spec *sp) {
@@ -237,25 +240,25 @@ static double bound_work(const struct spec *sp) {
     return most;
 }
 
-static double bound_path(const struct spec *sp, const struct stage *st, const struct graph *g) {
-    double *start = NEW(double, g->n), most = 0;
-    int32_t *missing = NEW(int32_t, g->n), *queue = NEW(int32_t, g->n);
+static double bound_path(const struct spec *sp, const struct stage *st, const struct graph *graph) {
+    double *start = NEW(double, graph->n), most = 0;
+    int32_t *missing = NEW(int32_t, graph->n), *queue = NEW(int32_t, graph->n);
     int head = 0, tail = 0;
-    for (int j = 0; j < g->n; j++)
-        if (!(missing[j] = g->pred_at[j + 1] - g->pred_at[j]))
+    for (int j = 0; j < graph->n; j++)
+        if (!(missing[j] = graph->pred_at[j + 1] - graph->pred_at[j]))
             queue[tail++] = j;
     while (head < tail) {
         int32_t j = queue[head++];
         double end = start[j] + job_time(sp, j);
         most = fmax(most, end);
-        for (int32_t e = g->succ_at[j]; e < g->succ_at[j + 1]; e++) {
-            int32_t k = g->succ[e];
+        for (int32_t e = graph->succ_at[j]; e < graph->succ_at[j + 1]; e++) {
+            int32_t k = graph->succ[e];
             start[k] = fmax(start[k], end + edge_time(sp, st, j, k));
             if (--missing[k] == 0)
                 queue[tail++] = k;
         }
     }
-    assert(tail == g->n); /* graph_build refuses cycles */
+    assert(tail == graph->n); /* graph_build refuses cycles */
     return most;
 }
 
@@ -298,7 +301,7 @@ static double bound_memory(const struct spec *sp, const struct stage *st, const 
     return most;
 }
 
-struct report *report_make(const struct spec *sp, const struct stage *st, const struct graph *g,
+struct report *report_make(const struct spec *sp, const struct stage *st, const struct graph *graph,
                            const struct program *p, const struct timeline *tl) {
     struct report *rep = NEW(struct report, 1);
     double progress = 0, busy = 0, all;
@@ -319,7 +322,7 @@ struct report *report_make(const struct spec *sp, const struct stage *st, const 
     rep->bubble = all > 0 ? fmax(1 - busy / all, 0) : 0;
     rep->throughput = all > 0 ? progress / all : 0;
     rep->bound_work = bound_work(sp);
-    rep->bound_path = bound_path(sp, st, g);
+    rep->bound_path = bound_path(sp, st, graph);
     rep->bound_memory = bound_memory(sp, st, rep);
     rep->lower_bound = fmax(rep->bound_work, fmax(rep->bound_path, rep->bound_memory));
     rep->gap = rep->lower_bound > 0 ? rep->makespan / rep->lower_bound - 1 : 0;

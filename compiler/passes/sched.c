@@ -61,20 +61,20 @@ static int by_priority(const void *x, const void *y) {
     return (a->d > b->d) - (a->d < b->d);
 }
 
-static void touch(struct state *z, int rank) {
-    if (!z->dirty[rank]) {
-        z->dirty[rank] = true;
-        z->touched[z->ntouched++] = rank;
+static void touch(struct state *state, int rank) {
+    if (!state->dirty[rank]) {
+        state->dirty[rank] = true;
+        state->touched[state->ntouched++] = rank;
     }
 }
 
-static void make_ready(struct state *z, int32_t j) {
-    const struct job *job = &z->sp->job[j];
-    if (z->sp->strict && !job->fill)
-        z->ready[j] = true;
+static void make_ready(struct state *state, int32_t j) {
+    const struct job *job = &state->sp->job[j];
+    if (state->sp->strict && !job->fill)
+        state->ready[j] = true;
     else
-        ready_push(job->d == OP_F ? &z->fwd[job->rank] : &z->rest[job->rank], z->pos[j]);
-    touch(z, job->rank);
+        ready_push(job->d == OP_F ? &state->fwd[job->rank] : &state->rest[job->rank], state->pos[j]);
+    touch(state, job->rank);
 }
 
 /* The job whose end frees the activation (s,b): B, or W when the backward is split. */
@@ -83,83 +83,83 @@ static int32_t last_backward(const struct spec *sp, int s, int b) {
     return whole >= 0 ? whole : job_at(sp, s, b, OP_W);
 }
 
-static void retire(struct state *z, int32_t j, double t) {
-    const struct spec *sp = z->sp;
+static void retire(struct state *state, int32_t j, double t) {
+    const struct spec *sp = state->sp;
     const struct job *job = &sp->job[j];
-    z->sc->moment[z->sc->nmoments++] = ~j;
-    z->busy[job->rank] = false;
-    touch(z, job->rank);
+    state->sc->moment[state->sc->nmoments++] = ~j;
+    state->busy[job->rank] = false;
+    touch(state, job->rank);
     if (job->d == OP_F) {
         int there = sp->job[last_backward(sp, job->s, job->b)].rank;
-        z->live[job->rank]--;
-        z->live[there]++;
+        state->live[job->rank]--;
+        state->live[there]++;
     } else if (job->d == OP_B || job->d == OP_W)
-        z->live[job->rank]--;
-    for (int32_t e = z->g->succ_at[j]; e < z->g->succ_at[j + 1]; e++) {
-        int32_t k = z->g->succ[e];
+        state->live[job->rank]--;
+    for (int32_t e = state->g->succ_at[j]; e < state->g->succ_at[j + 1]; e++) {
+        int32_t k = state->g->succ[e];
         const struct job *to = &sp->job[k];
-        struct link l = link_of(sp, job->rank, to->rank);
+        struct link link = link_of(sp, job->rank, to->rank);
         double at = t;
         if (job->rank != to->rank)
-            at += l.latency + (isinf(l.bandwidth) ? 0 : (double)edge_bytes(z->st, job, to) / l.bandwidth);
-        if (at > z->ready_at[k])
-            z->ready_at[k] = at;
-        if (--z->missing[k] > 0)
+            at += link.latency + (isinf(link.bandwidth) ? 0 : (double)edge_bytes(state->st, job, to) / link.bandwidth);
+        if (at > state->ready_at[k])
+            state->ready_at[k] = at;
+        if (--state->missing[k] > 0)
             continue;
-        if (z->ready_at[k] > t)
-            events_push(&z->events, (struct event){z->ready_at[k], ~k});
+        if (state->ready_at[k] > t)
+            events_push(&state->events, (struct event){state->ready_at[k], ~k});
         else
-            make_ready(z, k);
+            make_ready(state, k);
     }
 }
 
 /* Takes the best job that the rank could start now from its heap; -1: none. */
-static int32_t choose(struct state *z, int rank) {
-    if (z->sp->strict) {
-        int32_t i = z->seq_next[rank];
-        int32_t j = i < z->seq_at[rank + 1] ? z->seq[i] : -1, with = j < 0 ? -1 : partner_of(z->sp, j);
-        int forwards = (j >= 0 && z->sp->job[j].d == OP_F) + (with >= 0 && z->sp->job[with].d == OP_F);
-        bool room = forwards == 0 || forwards <= z->sp->cap[rank] - z->live[rank];
-        if (j >= 0 && room && z->ready[j] && (with < 0 || z->ready[with])) {
-            z->seq_next[rank] += with >= 0 ? 2 : 1;
+static int32_t choose(struct state *state, int rank) {
+    if (state->sp->strict) {
+        int32_t i = state->seq_next[rank];
+        int32_t j = i < state->seq_at[rank + 1] ? state->seq[i] : -1, with = j < 0 ? -1 : partner_of(state->sp, j);
+        int forwards = (j >= 0 && state->sp->job[j].d == OP_F) + (with >= 0 && state->sp->job[with].d == OP_F);
+        bool room = forwards == 0 || forwards <= state->sp->cap[rank] - state->live[rank];
+        if (j >= 0 && room && state->ready[j] && (with < 0 || state->ready[with])) {
+            state->seq_next[rank] += with >= 0 ? 2 : 1;
             return j;
         }
     }
-    struct ready *f = &z->fwd[rank], *r = &z->rest[rank];
-    bool can_f = f->n > 0 && z->live[rank]<z->sp->cap[rank], can_r = r->n> 0;
+    struct ready *f = &state->fwd[rank], *r = &state->rest[rank];
+    bool can_f = f->n > 0 && state->live[rank]<state->sp->cap[rank], can_r = r->n> 0;
     if (can_f && (!can_r || f->a[0] < r->a[0]))
-        return z->by_pos[ready_pop(f)];
-    return can_r ? z->by_pos[ready_pop(r)] : -1;
+        return state->by_pos[ready_pop(f)];
+    return can_r ? state->by_pos[ready_pop(r)] : -1;
 }
 
 static int ascending(const void *x, const void *y) { return *(const int *)x - *(const int *)y; }
 
-static void start(struct state *z, int32_t j, double t) {
-    struct sched *sc = z->sc;
-    int rank = z->sp->job[j].rank;
-    z->busy[rank] = true;
-    z->live[rank] += z->sp->job[j].d == OP_F;
+static void start(struct state *state, int32_t j, double t) {
+    struct sched *sc = state->sc;
+    int rank = state->sp->job[j].rank;
+    state->busy[rank] = true;
+    state->live[rank] += state->sp->job[j].d == OP_F;
     sc->start[j] = t;
-    sc->end[j] = t + job_time(z->sp, j);
+    sc->end[j] = t + job_time(state->sp, j);
     sc->moment[sc->nmoments++] = j;
     sc->nstarts++;
     sc->order[rank][sc->norder[rank]++] = j;
-    events_push(&z->events, (struct event){sc->end[j], j});
+    events_push(&state->events, (struct event){sc->end[j], j});
 }
 
-static void start_idle(struct state *z, double t) {
-    qsort(z->touched, (size_t)z->ntouched, sizeof *z->touched, ascending);
-    for (int i = 0; i < z->ntouched; i++) {
-        int rank = z->touched[i];
-        z->dirty[rank] = false;
-        int32_t j = z->busy[rank] ? -1 : choose(z, rank);
-        int32_t with = j >= 0 ? partner_of(z->sp, j) : -1;
+static void start_idle(struct state *state, double t) {
+    qsort(state->touched, (size_t)state->ntouched, sizeof *state->touched, ascending);
+    for (int i = 0; i < state->ntouched; i++) {
+        int rank = state->touched[i];
+        state->dirty[rank] = false;
+        int32_t j = state->busy[rank] ? -1 : choose(state, rank);
+        int32_t with = j >= 0 ? partner_of(state->sp, j) : -1;
         if (j >= 0)
-            start(z, j, t);
+            start(state, j, t);
         if (with >= 0)
-            start(z, with, t);
+            start(state, with, t);
     }
-    z->ntouched = 0;
+    state->ntouched = 0;
 }
 
 /* What each blocked job waits for, as a graph: its predecessors; the job before it in a strict order; or room on its
@@ -169,63 +169,64 @@ struct blocked {
     size_t n, cap;
 };
 
-static void waits(struct blocked *w, int32_t node) {
-    GROW(w->to, w->cap, w->n + 1);
-    w->to[w->n++] = node;
+static void waits(struct blocked *blocked, int32_t node) {
+    GROW(blocked->to, blocked->cap, blocked->n + 1);
+    blocked->to[blocked->n++] = node;
 }
 
-static void waits_of_job(struct state *z, const bool *ended, int32_t j, struct blocked *w) {
-    const struct job *job = &z->sp->job[j];
-    size_t before = w->n;
-    for (int32_t e = z->g->pred_at[j]; e < z->g->pred_at[j + 1]; e++)
-        if (!ended[z->g->pred[e]])
-            waits(w, z->g->pred[e]);
-    int32_t first = z->sp->strict && !job->fill ? z->seq[z->seq_next[job->rank]] : j, with = partner_of(z->sp, first);
-    if (first == j && with >= 0 && !z->ready[with])
-        waits(w, with);
-    if (first != j && (with != j || w->n == before))
-        waits(w, first);
-    if (w->n == before)
-        waits(w, z->sp->njobs + job->rank);
+static void waits_of_job(struct state *state, const bool *ended, int32_t j, struct blocked *blocked) {
+    const struct job *job = &state->sp->job[j];
+    size_t before = blocked->n;
+    for (int32_t e = state->g->pred_at[j]; e < state->g->pred_at[j + 1]; e++)
+        if (!ended[state->g->pred[e]])
+            waits(blocked, state->g->pred[e]);
+    int32_t first = state->sp->strict && !job->fill ? state->seq[state->seq_next[job->rank]] : j,
+            with = partner_of(state->sp, first);
+    if (first == j && with >= 0 && !state->ready[with])
+        waits(blocked, with);
+    if (first != j && (with != j || blocked->n == before))
+        waits(blocked, first);
+    if (blocked->n == before)
+        waits(blocked, state->sp->njobs + job->rank);
 }
 
-static struct blocked find_waits(struct state *z) {
-    const struct spec *sp = z->sp;
+static struct blocked find_waits(struct state *state) {
+    const struct spec *sp = state->sp;
     int n = sp->njobs;
     bool *started = NEW(bool, n), *ended = NEW(bool, n);
     int32_t *next = NEW(int32_t, n), *head = NEW(int32_t, sp->workers); /* per rank: who holds room */
     memset(head, -1, sizeof *head * (size_t)sp->workers);
-    for (int i = 0; i < z->sc->nmoments; i++) {
-        int32_t m = z->sc->moment[i];
+    for (int i = 0; i < state->sc->nmoments; i++) {
+        int32_t m = state->sc->moment[i];
         *(m >= 0 ? &started[m] : &ended[~m]) = true;
     }
-    for (int i = 0; i < z->sc->nmoments; i++) {
-        const struct job *f = z->sc->moment[i] < 0 ? &sp->job[~z->sc->moment[i]] : NULL;
+    for (int i = 0; i < state->sc->nmoments; i++) {
+        const struct job *f = state->sc->moment[i] < 0 ? &sp->job[~state->sc->moment[i]] : NULL;
         int32_t back = f && f->d == OP_F ? last_backward(sp, f->s, f->b) : -1;
         if (back >= 0 && !ended[back]) {
             next[back] = head[sp->job[back].rank];
             head[sp->job[back].rank] = back;
         }
     }
-    struct blocked w = {.at = NEW(int32_t, n + sp->workers + 1)};
+    struct blocked blocked = {.at = NEW(int32_t, n + sp->workers + 1)};
     for (int32_t j = 0; j < n; j++) {
         if (!started[j])
-            waits_of_job(z, ended, j, &w);
-        w.at[j + 1] = (int32_t)w.n;
+            waits_of_job(state, ended, j, &blocked);
+        blocked.at[j + 1] = (int32_t)blocked.n;
     }
     for (int r = 0; r < sp->workers; r++) {
         for (int32_t j = head[r]; j >= 0; j = next[j])
-            waits(&w, j);
-        w.at[n + r + 1] = (int32_t)w.n;
+            waits(&blocked, j);
+        blocked.at[n + r + 1] = (int32_t)blocked.n;
     }
-    return w;
+    return blocked;
 }
 
-static void die_deadlocked(struct state *z) {
-    const struct spec *sp = z->sp;
-    struct blocked w = find_waits(z);
+static void die_deadlocked(struct state *state) {
+    const struct spec *sp = state->sp;
+    struct blocked blocked = find_waits(state);
     int len, n = sp->njobs;
-    int32_t *cycle = shortest_cycle(n + sp->workers, w.at, w.to, &len);
+    int32_t *cycle = shortest_cycle(n + sp->workers, blocked.at, blocked.to, &len);
     struct text t = {0};
     for (int i = 0, shown = 0; i < len && shown < 12; i++) {
         int32_t from = cycle[i], to = cycle[(i + 1) % len];
@@ -236,9 +237,9 @@ static void die_deadlocked(struct state *z) {
         if (to >= n)
             put(&t, "\n  %s waits for room on rank %d, whose cap of %d is full until %s", name, a->rank,
                 sp->cap[a->rank], other);
-        else if (a->pair && a->pair == b->pair && !has_edge(z->g, from, to))
+        else if (a->pair && a->pair == b->pair && !has_edge(state->g, from, to))
             put(&t, "\n  %s waits for %s, to overlap with it", name, other);
-        else if (!has_edge(z->g, from, to))
+        else if (!has_edge(state->g, from, to))
             put(&t, "\n  %s waits for %s, which comes before it in the order of rank %d", name, other, a->rank);
         else
             put(&t, "\n  %s waits for %s", name, other);
@@ -247,52 +248,53 @@ static void die_deadlocked(struct state *z) {
     if (len > 12)
         put(&t, "\n  ... and more");
     die("%s: deadlock: %d of %d jobs can never start; raise the cap or change the order, because%s", sp->file,
-        n - z->sc->nstarts, n, t.s);
+        n - state->sc->nstarts, n, t.s);
 }
 
-static struct state prepare(const struct spec *sp, const struct stage *st, const struct graph *g, struct sched *sc) {
+static struct state prepare(const struct spec *sp, const struct stage *st, const struct graph *graph,
+                            struct sched *sc) {
     int n = sp->njobs, W = sp->workers;
-    struct state z = {.sp = sp, .st = st, .g = g, .sc = sc};
-    z.pos = NEW(int32_t, n);
-    z.by_pos = NEW(int32_t, n);
+    struct state state = {.sp = sp, .st = st, .g = graph, .sc = sc};
+    state.pos = NEW(int32_t, n);
+    state.by_pos = NEW(int32_t, n);
     for (int j = 0; j < n; j++)
-        z.by_pos[j] = j;
+        state.by_pos[j] = j;
     sorting = sp;
-    qsort(z.by_pos, (size_t)n, sizeof *z.by_pos, by_priority);
+    qsort(state.by_pos, (size_t)n, sizeof *state.by_pos, by_priority);
     int *nfwd = NEW(int, W), *nall = NEW(int, W + 1), *nseq = NEW(int, W);
     for (int i = 0; i < n; i++) {
-        const struct job *job = &sp->job[z.by_pos[i]];
-        z.pos[z.by_pos[i]] = i;
+        const struct job *job = &sp->job[state.by_pos[i]];
+        state.pos[state.by_pos[i]] = i;
         nfwd[job->rank] += job->d == OP_F;
         nall[job->rank]++;
         nseq[job->rank] += !job->fill;
     }
-    z.fwd = NEW(struct ready, W);
-    z.rest = NEW(struct ready, W);
-    z.seq = NEW(int32_t, n);
-    z.seq_at = NEW(int32_t, W + 1);
-    z.seq_next = NEW(int32_t, W + 1);
+    state.fwd = NEW(struct ready, W);
+    state.rest = NEW(struct ready, W);
+    state.seq = NEW(int32_t, n);
+    state.seq_at = NEW(int32_t, W + 1);
+    state.seq_next = NEW(int32_t, W + 1);
     for (int r = 0; r < W; r++) {
-        z.fwd[r] = (struct ready){NEW(int32_t, nfwd[r]), 0, (size_t)nfwd[r]};
-        z.rest[r] = (struct ready){NEW(int32_t, nall[r] - nfwd[r]), 0, (size_t)(nall[r] - nfwd[r])};
-        z.seq_at[r + 1] = z.seq_at[r] + nseq[r];
-        z.seq_next[r] = z.seq_at[r];
+        state.fwd[r] = (struct ready){NEW(int32_t, nfwd[r]), 0, (size_t)nfwd[r]};
+        state.rest[r] = (struct ready){NEW(int32_t, nall[r] - nfwd[r]), 0, (size_t)(nall[r] - nfwd[r])};
+        state.seq_at[r + 1] = state.seq_at[r] + nseq[r];
+        state.seq_next[r] = state.seq_at[r];
     }
     for (int i = 0; i < n; i++) /* by rank, in the order of priority */
-        if (!sp->job[z.by_pos[i]].fill)
-            z.seq[z.seq_next[sp->job[z.by_pos[i]].rank]++] = z.by_pos[i];
-    memcpy(z.seq_next, z.seq_at, sizeof *z.seq_at * (size_t)W);
-    z.ready = NEW(bool, n);
-    z.busy = NEW(bool, W);
-    z.dirty = NEW(bool, W);
-    z.live = NEW(int, W);
-    z.touched = NEW(int, W);
-    z.missing = NEW(int32_t, n);
-    z.ready_at = NEW(double, n);
-    return z;
+        if (!sp->job[state.by_pos[i]].fill)
+            state.seq[state.seq_next[sp->job[state.by_pos[i]].rank]++] = state.by_pos[i];
+    memcpy(state.seq_next, state.seq_at, sizeof *state.seq_at * (size_t)W);
+    state.ready = NEW(bool, n);
+    state.busy = NEW(bool, W);
+    state.dirty = NEW(bool, W);
+    state.live = NEW(int, W);
+    state.touched = NEW(int, W);
+    state.missing = NEW(int32_t, n);
+    state.ready_at = NEW(double, n);
+    return state;
 }
 
-struct sched *sched_run(const struct spec *sp, const struct stage *st, const struct graph *g) {
+struct sched *sched_run(const struct spec *sp, const struct stage *st, const struct graph *graph) {
     int n = sp->njobs;
     struct sched *sc = NEW(struct sched, 1);
     sc->start = NEW(double, n);
@@ -307,25 +309,25 @@ struct sched *sched_run(const struct spec *sp, const struct stage *st, const str
         sc->norder[r] = 0;
     }
     struct scratch scratch = scratch_begin();
-    struct state z = prepare(sp, st, g, sc);
+    struct state state = prepare(sp, st, graph, sc);
     for (int j = 0; j < n; j++)
-        if (!(z.missing[j] = g->pred_at[j + 1] - g->pred_at[j]))
-            make_ready(&z, j);
-    start_idle(&z, 0);
-    while (z.events.n > 0) {
-        double t = z.events.a[0].t;
-        while (z.events.n > 0 && z.events.a[0].t == t) {
-            int32_t j = events_pop(&z.events).job;
+        if (!(state.missing[j] = graph->pred_at[j + 1] - graph->pred_at[j]))
+            make_ready(&state, j);
+    start_idle(&state, 0);
+    while (state.events.n > 0) {
+        double t = state.events.a[0].t;
+        while (state.events.n > 0 && state.events.a[0].t == t) {
+            int32_t j = events_pop(&state.events).job;
             if (j >= 0)
-                retire(&z, j, t);
+                retire(&state, j, t);
             else
-                make_ready(&z, ~j);
+                make_ready(&state, ~j);
         }
-        start_idle(&z, t);
+        start_idle(&state, t);
         sc->makespan = t;
     }
     if (sc->nstarts < n)
-        die_deadlocked(&z);
+        die_deadlocked(&state);
     scratch_end(scratch);
     return sc;
 }

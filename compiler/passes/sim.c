@@ -32,111 +32,111 @@ static const struct buf *buf_of(const struct rank *k, const struct instr *x, int
     return NULL;
 }
 
-static double duration(const struct sim *z, int r, const struct instr *x) {
-    double speed = z->sp->speed ? z->sp->speed[r] : 1; /* a job's cost has it already */
+static double duration(const struct sim *sim, int r, const struct instr *x) {
+    double speed = sim->sp->speed ? sim->sp->speed[r] : 1; /* a job's cost has it already */
     switch (op_cost[x->op]) {
-    case COST_JOB: return job_time(z->sp, job_at(z->sp, x->stage, x->batch, x->op));
-    case COST_UPDATE: return z->st[x->stage].update / speed;
-    default: return cost_add(z->sp, buf_of(&z->p->rank[r], x, ROLE_dw)->bytes) / speed;
+    case COST_JOB: return job_time(sim->sp, job_at(sim->sp, x->stage, x->batch, x->op));
+    case COST_UPDATE: return sim->st[x->stage].update / speed;
+    default: return cost_add(sim->sp, buf_of(&sim->p->rank[r], x, ROLE_dw)->bytes) / speed;
     }
 }
 
-static double ready_time(const struct sim *z, int r, const struct instr *x) {
-    const struct rank *k = &z->p->rank[r];
+static double ready_time(const struct sim *sim, int r, const struct instr *x) {
+    const struct rank *k = &sim->p->rank[r];
     int kind = k->lane[x->lane].kind;
     /* The next message of an edge need not wait for this one's latency. On a lane of several edges it does. */
     bool edge = op_cost[x->op] == COST_LINK && (kind == LANE_SEND || kind == LANE_RECV);
-    double t = edge ? z->free[r][x->lane] : z->done[r][x->lane];
+    double t = edge ? sim->free[r][x->lane] : sim->done[r][x->lane];
     for (uint32_t w = x->wait; w < x->wait + x->nwait; w++)
-        t = fmax(t, z->tl->end[r][k->wait[w]]);
+        t = fmax(t, sim->tl->end[r][k->wait[w]]);
     return t;
 }
 
-static void set_times(struct sim *z, int r, int32_t i, double start, double end, double free) {
-    int lane = z->p->rank[r].ins[i].lane;
-    z->tl->start[r][i] = start;
-    z->tl->end[r][i] = end;
-    z->free[r][lane] = free;
-    z->done[r][lane] = end;
-    z->tl->makespan = fmax(z->tl->makespan, end);
+static void set_times(struct sim *sim, int r, int32_t i, double start, double end, double free) {
+    int lane = sim->p->rank[r].ins[i].lane;
+    sim->tl->start[r][i] = start;
+    sim->tl->end[r][i] = end;
+    sim->free[r][lane] = free;
+    sim->done[r][lane] = end;
+    sim->tl->makespan = fmax(sim->tl->makespan, end);
 }
 
 /* The other side of a message stands at its own instruction of it. */
-static void complete_message(struct sim *z, int r, int32_t i, double start) {
-    const struct rank *k = &z->p->rank[r];
+static void complete_message(struct sim *sim, int r, int32_t i, double start) {
+    const struct rank *k = &sim->p->rank[r];
     const struct instr *x = &k->ins[i];
     bool sends = is_send(x->op);
     int src = sends ? r : x->peer, dst = sends ? x->peer : r;
-    struct link l = link_of(z->sp, src, dst);
-    double took = isinf(l.bandwidth) ? 0 : (double)buf_of(k, x, ROLE_t)->bytes / l.bandwidth;
-    set_times(z, src, z->at[src]++, start, start + took, start + took);
-    set_times(z, dst, z->at[dst]++, start + l.latency, start + l.latency + took, start + took);
-    z->todo[z->ntodo++] = x->peer;
+    struct link link = link_of(sim->sp, src, dst);
+    double took = isinf(link.bandwidth) ? 0 : (double)buf_of(k, x, ROLE_t)->bytes / link.bandwidth;
+    set_times(sim, src, sim->at[src]++, start, start + took, start + took);
+    set_times(sim, dst, sim->at[dst]++, start + link.latency, start + link.latency + took, start + took);
+    sim->todo[sim->ntodo++] = x->peer;
 }
 
 /* A ring of n ranks: 2(n-1) steps, each over the slowest of its links (Patarasuk & Yuan 2009, section 2). */
-static double ring_time(const struct sim *z, const struct group *g, int64_t bytes) {
+static double ring_time(const struct sim *sim, const struct group *g, int64_t bytes) {
     double step = 0;
     for (int i = 0; i < g->n; i++) {
-        struct link l = link_of(z->sp, g->rank[i], g->rank[(i + 1) % g->n]);
-        step = fmax(step, l.latency + (isinf(l.bandwidth) ? 0 : (double)bytes / g->n / l.bandwidth));
+        struct link link = link_of(sim->sp, g->rank[i], g->rank[(i + 1) % g->n]);
+        step = fmax(step, link.latency + (isinf(link.bandwidth) ? 0 : (double)bytes / g->n / link.bandwidth));
     }
     return 2 * (g->n - 1) * step;
 }
 
-static void complete_reduction(struct sim *z, int r, const struct instr *x, double start) {
-    const struct rank *k = &z->p->rank[r];
-    const struct group *g = &z->p->group[k->lane[x->lane].group];
-    double end = start + ring_time(z, g, buf_of(k, x, ROLE_dw)->bytes);
+static void complete_reduction(struct sim *sim, int r, const struct instr *x, double start) {
+    const struct rank *k = &sim->p->rank[r];
+    const struct group *g = &sim->p->group[k->lane[x->lane].group];
+    double end = start + ring_time(sim, g, buf_of(k, x, ROLE_dw)->bytes);
     for (int i = 0; i < g->n; i++) {
         int other = g->rank[i];
-        set_times(z, other, z->at[other]++, start, end, end);
+        set_times(sim, other, sim->at[other]++, start, end, end);
         if (other != r)
-            z->todo[z->ntodo++] = other;
+            sim->todo[sim->ntodo++] = other;
     }
 }
 
 /* A rank's instruction that meets no other rank; of an overlapped pair both, which lower.c issued one after the other.
  */
-static void run_alone(struct sim *z, int r) {
-    const struct rank *k = &z->p->rank[r];
-    int32_t i = z->at[r], n = 1;
-    double t = ready_time(z, r, &k->ins[i]), took = duration(z, r, &k->ins[i]);
+static void run_alone(struct sim *sim, int r) {
+    const struct rank *k = &sim->p->rank[r];
+    int32_t i = sim->at[r], n = 1;
+    double t = ready_time(sim, r, &k->ins[i]), took = duration(sim, r, &k->ins[i]);
     bool job = is_job(k->ins[i].op);
-    if (job && partner_of(z->sp, job_at(z->sp, k->ins[i].stage, k->ins[i].batch, k->ins[i].op)) >= 0) {
-        t = fmax(t, ready_time(z, r, &k->ins[i + 1]));
+    if (job && partner_of(sim->sp, job_at(sim->sp, k->ins[i].stage, k->ins[i].batch, k->ins[i].op)) >= 0) {
+        t = fmax(t, ready_time(sim, r, &k->ins[i + 1]));
         n = 2;
     }
-    for (; n > 0; n--, z->at[r]++)
-        set_times(z, r, z->at[r], t, t + took, t + took);
+    for (; n > 0; n--, sim->at[r]++)
+        set_times(sim, r, sim->at[r], t, t + took, t + took);
 }
 
 /* Advances a rank until it reaches a message whose other side has not arrived there. */
-static void advance(struct sim *z, int r) {
-    const struct rank *k = &z->p->rank[r];
-    while (z->at[r] < k->nins) {
-        int32_t i = z->at[r];
+static void advance(struct sim *sim, int r) {
+    const struct rank *k = &sim->p->rank[r];
+    while (sim->at[r] < k->nins) {
+        int32_t i = sim->at[r];
         const struct instr *x = &k->ins[i];
         if (x->msg < 0) {
-            run_alone(z, r);
+            run_alone(sim, r);
             continue;
         }
-        double t = ready_time(z, r, x);
-        struct meeting *m = &z->meet[x->msg];
-        m->ready = fmax(m->ready, t);
-        int need = is_group(x->op) ? z->p->group[k->lane[x->lane].group].n : 2;
-        if (++m->came < need)
+        double t = ready_time(sim, r, x);
+        struct meeting *meeting = &sim->meet[x->msg];
+        meeting->ready = fmax(meeting->ready, t);
+        int need = is_group(x->op) ? sim->p->group[k->lane[x->lane].group].n : 2;
+        if (++meeting->came < need)
             return;
         if (is_group(x->op))
-            complete_reduction(z, r, x, m->ready);
+            complete_reduction(sim, r, x, meeting->ready);
         else
-            complete_message(z, r, i, m->ready);
+            complete_message(sim, r, i, meeting->ready);
     }
 }
 
 struct timeline *sim_run(const struct spec *sp, const struct stage *st, const struct program *p) {
     struct timeline *tl = NEW(struct timeline, 1);
-    struct sim z = {.sp = sp, .st = st, .p = p, .tl = tl};
+    struct sim sim = {.sp = sp, .st = st, .p = p, .tl = tl};
     int W = p->workers;
     tl->start = NEW(double *, W);
     tl->end = NEW(double *, W);
@@ -145,22 +145,22 @@ struct timeline *sim_run(const struct spec *sp, const struct stage *st, const st
         tl->end[r] = NEW(double, p->rank[r].nins);
     }
     struct scratch scratch = scratch_begin();
-    z.free = NEW(double *, W);
-    z.done = NEW(double *, W);
-    z.at = NEW(int32_t, W);
-    z.meet = NEW(struct meeting, p->nmsgs);
-    z.todo = NEW(int32_t, 2 * W + 2);
+    sim.free = NEW(double *, W);
+    sim.done = NEW(double *, W);
+    sim.at = NEW(int32_t, W);
+    sim.meet = NEW(struct meeting, p->nmsgs);
+    sim.todo = NEW(int32_t, 2 * W + 2);
     for (int r = 0; r < W; r++) {
-        z.free[r] = NEW(double, p->rank[r].nlanes);
-        z.done[r] = NEW(double, p->rank[r].nlanes);
+        sim.free[r] = NEW(double, p->rank[r].nlanes);
+        sim.done[r] = NEW(double, p->rank[r].nlanes);
     }
     for (int r = 0; r < W; r++) {
-        z.todo[z.ntodo++] = r;
-        while (z.ntodo > 0)
-            advance(&z, z.todo[--z.ntodo]);
+        sim.todo[sim.ntodo++] = r;
+        while (sim.ntodo > 0)
+            advance(&sim, sim.todo[--sim.ntodo]);
     }
     for (int r = 0; r < W; r++)
-        assert(z.at[r] == p->rank[r].nins); /* verify has proved it */
+        assert(sim.at[r] == p->rank[r].nins); /* verify has proved it */
     scratch_end(scratch);
     return tl;
 }

@@ -17,15 +17,15 @@
 
 const char *const script_kinds[] = {"schedule", "model", "cluster"};
 
-static struct settings read_settings(const struct script_args *a) {
-    struct settings set = {.n = a->nset};
-    set.key = NEW(const char *, a->nset);
-    set.value = NEW(const char *, a->nset);
-    set.used = a->used ? a->used : NEW(bool, a->nset);
-    for (int i = 0; i < a->nset; i++) {
-        char *key = copy_string(a->set[i]), *equals = strchr(key, '=');
+static struct settings read_settings(const struct script_args *args) {
+    struct settings set = {.n = args->nset};
+    set.key = NEW(const char *, args->nset);
+    set.value = NEW(const char *, args->nset);
+    set.used = args->used ? args->used : NEW(bool, args->nset);
+    for (int i = 0; i < args->nset; i++) {
+        char *key = copy_string(args->set[i]), *equals = strchr(key, '=');
         if (!equals || equals == key)
-            die("-D %s: expected key=value, such as -D workers=8", a->set[i]);
+            die("-D %s: expected key=value, such as -D workers=8", args->set[i]);
         *equals = 0;
         set.key[i] = key;
         set.value[i] = equals + 1;
@@ -45,48 +45,48 @@ static int by_name(const void *a, const void *b) {
 }
 
 /* What a compile or a run wrote is no script; Lua would say so in its own words. */
-static void refuse_outputs(const struct script *S) {
-    if (strncmp(S->src, "pianola 1\n", 10) == 0)
-        die("%s: this is a program, no script; `pianola verify` and `pianola diff` take it", S->file);
-    if (strncmp(S->src, "rank\tlane\t", 10) == 0 || strncmp(S->src, "step\trank\t", 10) == 0)
+static void refuse_outputs(const struct script *script) {
+    if (strncmp(script->src, "pianola 1\n", 10) == 0)
+        die("%s: this is a program, no script; `pianola verify` and `pianola diff` take it", script->file);
+    if (strncmp(script->src, "rank\tlane\t", 10) == 0 || strncmp(script->src, "step\trank\t", 10) == 0)
         die("%s: this is a timeline, no script; `pianola diff` takes it, and `pianola show SCHEDULE.lua --measured` "
             "one "
             "that was measured",
-            S->file);
+            script->file);
 }
 
 /* A schedule may be PyTorch's CSV: it is run as the script that import makes of it. */
-static void read_script(struct script *S, const char *path) {
+static void read_script(struct script *script, const char *path) {
     struct text lua = {0};
-    S->src = read_file(path, &S->size);
-    refuse_outputs(S);
-    if (S->kind != SCRIPT_SCHEDULE || !is_torch(path, S->src))
+    script->src = read_file(path, &script->size);
+    refuse_outputs(script);
+    if (script->kind != SCRIPT_SCHEDULE || !is_torch(path, script->src))
         return;
-    if (strlen(S->src) != S->size)
-        die("%s: byte %zu is zero: this is no text", S->file, strlen(S->src));
-    read_torch(&lua, S->file, S->src);
-    S->src = lua.s;
-    S->size = lua.n;
+    if (strlen(script->src) != script->size)
+        die("%s: byte %zu is zero: this is no text", script->file, strlen(script->src));
+    read_torch(&lua, script->file, script->src);
+    script->src = lua.s;
+    script->size = lua.n;
 }
 
 /* Returns the parameters it ran with, as text. */
 static const char *run(enum script_kind kind, const char *path, struct settings *set,
                        void (*extract)(struct script *, void *), struct spec *sp) {
-    struct script S = {.kind = kind, .set = set, .d = -1};
-    S.file = strcmp(path, "-") ? path : "stdin";
+    struct script script = {.kind = kind, .set = set, .d = -1};
+    script.file = strcmp(path, "-") ? path : "stdin";
     size_t n = strlen(path);
     if (n > 6 && strcmp(path + n - 6, ".d.lua") == 0)
         die("%s describes to editors what scripts can use; it is no script itself", path);
-    read_script(&S, path);
-    sandbox_run(&S, extract, sp);
+    read_script(&script, path);
+    sandbox_run(&script, extract, sp);
     if (kind == SCRIPT_SCHEDULE)
-        sp->effort = S.effort;
+        sp->effort = script.effort;
     struct text text = {0};
     put(&text, "%s", "");
-    if (S.nparams > 0)
-        qsort(S.param, S.nparams, sizeof *S.param, by_name);
-    for (size_t i = 0; i < S.nparams; i++)
-        put(&text, "%s%s=%s", i ? " " : "", S.param[i].name, S.param[i].value);
+    if (script.nparams > 0)
+        qsort(script.param, script.nparams, sizeof *script.param, by_name);
+    for (size_t i = 0; i < script.nparams; i++)
+        put(&text, "%s%s=%s", i ? " " : "", script.param[i].name, script.param[i].value);
     return text.s;
 }
 
@@ -99,21 +99,21 @@ const char *script_name(const char *path) {
     return strcmp(name, "-") ? name : "stdin";
 }
 
-struct spec *script_load(const struct script_args *a) {
+struct spec *script_load(const struct script_args *args) {
     struct spec *sp = NEW(struct spec, 1);
-    sp->lanes = a->lanes;
-    sp->recompute = a->recompute;
-    struct settings set = read_settings(a);
-    sp->name = script_name(a->schedule);
-    sp->file = a->schedule;
+    sp->lanes = args->lanes;
+    sp->recompute = args->recompute;
+    struct settings set = read_settings(args);
+    sp->name = script_name(args->schedule);
+    sp->file = args->schedule;
     sp->memory = INFINITY;
-    sp->params = run(SCRIPT_SCHEDULE, a->schedule, &set, extract_schedule, sp);
-    set.n -= a->nsizes;
-    if (a->model)
-        run(SCRIPT_MODEL, a->model, &set, extract_model, sp);
-    if (a->cluster)
-        run(SCRIPT_CLUSTER, a->cluster, &set, extract_cluster, sp);
-    if (!a->used)
+    sp->params = run(SCRIPT_SCHEDULE, args->schedule, &set, extract_schedule, sp);
+    set.n -= args->nsizes;
+    if (args->model)
+        run(SCRIPT_MODEL, args->model, &set, extract_model, sp);
+    if (args->cluster)
+        run(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp);
+    if (!args->used)
         check_settings(&set);
     return sp;
 }

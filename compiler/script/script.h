@@ -64,18 +64,18 @@ struct script {
 
 /* script_sandbox.c: a state in which nothing but computing can be done, and how a script ends there. */
 struct script *script_of(lua_State *L);
-void sandbox_open(struct script *S);
+void sandbox_open(struct script *script);
 /* Runs the main chunk and then extract(S, data) with the value it returned on top of the stack. Closes the state.
  * Dies with file:line on the script's errors. */
-void sandbox_run(struct script *S, void (*extract)(struct script *S, void *data), void *data);
+void sandbox_run(struct script *script, void (*extract)(struct script *script, void *data), void *data);
 /* Before and after a function of the script: a budget of its own, and its name for messages. */
-void call_begin(struct script *S, const char *name, int s, int b, int d);
-void call_end(struct script *S);
+void call_begin(struct script *script, const char *name, int s, int b, int d);
+void call_end(struct script *script);
 /* What C code does at a script's word counts as instructions too, or it could be asked for without end; when they are
  * used up, the script ends there. A library function says first which it is. */
 void enter(lua_State *L, const char *function);
 void spend(lua_State *L, int64_t instructions);
-bool script_ended(const struct script *S); /* by a limit or an error: what runs now only has not noticed yet */
+bool script_ended(const struct script *script); /* by a limit or an error: what runs now only has not noticed yet */
 
 /* script_library.c, script_pattern.c: library functions that are counted while they run. */
 void count_libraries(lua_State *L);
@@ -105,10 +105,10 @@ _Noreturn void word_fail(lua_State *L, int line, const char *word, const char *f
 /* At the definition of the function at a stack index, which is the field of that name. */
 _Noreturn void function_fail(lua_State *L, int index, const char *field, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-int on_error(lua_State *L);                    /* the message handler of every protected call */
-int script_line(lua_State *L);                 /* the innermost line of the script that runs now; 0: none */
-const char *describe(lua_State *L, int index); /* a value as a message shows it, in the arena */
-const char *call_name(const struct script *S); /* "w() for 1F3", "cap(2)", in the arena */
+int on_error(lua_State *L);                         /* the message handler of every protected call */
+int script_line(lua_State *L);                      /* the innermost line of the script that runs now; 0: none */
+const char *describe(lua_State *L, int index);      /* a value as a message shows it, in the arena */
+const char *call_name(const struct script *script); /* "w() for 1F3", "cap(2)", in the arena */
 const char *hint(const char *name, const char *const *names, int n); /* "; did you mean 'stages'?" or "" */
 
 /* script_fields.c: reading the tables that scripts write. `what` is what the table is given to: "schedule". */
@@ -118,23 +118,23 @@ struct table {
     int line; /* of the script, where it was given to `what` */
     const char *what;
 };
-void check_fields(const struct table *t, const char *const *names); /* up to NULL */
+void check_fields(const struct table *table, const char *const *names); /* up to NULL */
 /* Pushes the field and returns its Lua type. */
-int push_field(const struct table *t, const char *field);
+int push_field(const struct table *table, const char *field);
 /* 0, or as large as a time may be (spec.h); and such a number above 0. */
 bool is_time(double x);
 bool is_positive(double x);
 #define A_TIME "0, or from 1e-100 to 1e100"
-int integer_field(const struct table *t, const char *field, int least, int most);
-double number_field(const struct table *t, const char *field, double otherwise); /* above 0; may be infinite */
+int integer_field(const struct table *table, const char *field, int least, int most);
+double number_field(const struct table *table, const char *field, double otherwise); /* above 0; may be infinite */
 /* Parses a direction F, R, I, B or W; -1: none of them. */
 int direction(const char *s, size_t n);
 int script_params(lua_State *L); /* params { name = default, … } */
 
 /* script_schedule.c, script_model.c, script_cluster.c: the value that the script returned is on top of the stack. */
-void extract_schedule(struct script *S, void *spec);
-void extract_model(struct script *S, void *spec);
-void extract_cluster(struct script *S, void *spec);
+void extract_schedule(struct script *script, void *spec);
+void extract_model(struct script *script, void *spec);
+void extract_cluster(struct script *script, void *spec);
 extern const char *const schedule_fields[], *const model_fields[], *const cluster_fields[]; /* up to NULL */
 void open_layers(lua_State *L, int globals); /* the constructors of a model's layers, inputs and optimizers */
 void put_layer_fields(struct text *out);     /* what each of them takes */

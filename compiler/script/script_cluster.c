@@ -17,14 +17,14 @@ static _Noreturn void refuse_link(lua_State *L, int index, int function, const c
                   call_name(script_of(L)), what, describe(L, index));
 }
 
-static struct link *links(struct script *S, const struct table *t, int workers) {
-    lua_State *L = S->L;
-    int type = push_field(t, "link"), f = lua_gettop(L);
+static struct link *links(struct script *script, const struct table *table, int workers) {
+    lua_State *L = script->L;
+    int type = push_field(table, "link"), f = lua_gettop(L);
     if (type == LUA_TNIL)
         return NULL;
     if (type != LUA_TFUNCTION)
-        field_fail(L, t->line, "link", "'link' must be a function(src, dst) that returns latency, bandwidth, not %s",
-                   describe(L, f));
+        field_fail(L, table->line, "link",
+                   "'link' must be a function(src, dst) that returns latency, bandwidth, not %s", describe(L, f));
     struct link *link = NEW(struct link, (size_t)workers * (size_t)workers);
     for (int src = 0; src < workers; src++)
         for (int dst = 0; dst < workers; dst++) {
@@ -32,7 +32,7 @@ static struct link *links(struct script *S, const struct table *t, int workers) 
             *l = (struct link){0, INFINITY};
             if (src == dst)
                 continue;
-            call_begin(S, "link", src, dst, -1);
+            call_begin(script, "link", src, dst, -1);
             lua_pushvalue(L, f);
             lua_pushinteger(L, src);
             lua_pushinteger(L, dst);
@@ -43,22 +43,22 @@ static struct link *links(struct script *S, const struct table *t, int workers) 
             if (!is_positive(l->bandwidth) && l->bandwidth != INFINITY)
                 refuse_link(L, -1, f, "bandwidth");
             lua_pop(L, 2);
-            call_end(S);
+            call_end(script);
         }
     return link;
 }
 
-static double *speeds(struct script *S, const struct table *t, int workers) {
-    lua_State *L = S->L;
-    int type = push_field(t, "speed"), f = lua_gettop(L);
+static double *speeds(struct script *script, const struct table *table, int workers) {
+    lua_State *L = script->L;
+    int type = push_field(table, "speed"), f = lua_gettop(L);
     if (type == LUA_TNIL)
         return NULL;
     if (type != LUA_TFUNCTION)
-        field_fail(L, t->line, "speed", "'speed' must be a function(rank) that returns how fast it is, not %s",
+        field_fail(L, table->line, "speed", "'speed' must be a function(rank) that returns how fast it is, not %s",
                    describe(L, f));
     double *speed = NEW(double, workers);
     for (int k = 0; k < workers; k++) {
-        call_begin(S, "speed", k, -1, -1);
+        call_begin(script, "speed", k, -1, -1);
         lua_pushvalue(L, f);
         lua_pushinteger(L, k);
         lua_call(L, 1, 1);
@@ -67,24 +67,25 @@ static double *speeds(struct script *S, const struct table *t, int workers) {
             function_fail(L, f, "speed",
                           "%s returned %s; return a number from 1e-100 to 1e100: 1 is the speed that costs are for, "
                           "and 0.5 takes twice as long",
-                          call_name(S), describe(L, -1));
+                          call_name(script), describe(L, -1));
         lua_pop(L, 1);
-        call_end(S);
+        call_end(script);
     }
     return speed;
 }
 
 /* Of what runs in a compute lane, [(stage) * NOPS + op]; behind the stages, of the table that layers may share. */
-static double *costs(struct script *S, const struct table *t, int stages) {
-    lua_State *L = S->L;
-    int type = push_field(t, "cost"), f = lua_gettop(L);
+static double *costs(struct script *script, const struct table *table, int stages) {
+    lua_State *L = script->L;
+    int type = push_field(table, "cost"), f = lua_gettop(L);
     if (type == LUA_TNIL)
         return NULL;
     if (type != LUA_TFUNCTION)
-        field_fail(L, t->line, "cost", "'cost' must be a function(s, op) that returns seconds, not %s", describe(L, f));
-    int of = integer_field(t, "stages", 1, INT_MAX);
+        field_fail(L, table->line, "cost", "'cost' must be a function(s, op) that returns seconds, not %s",
+                   describe(L, f));
+    int of = integer_field(table, "stages", 1, INT_MAX);
     if (of != stages)
-        field_fail(L, t->line, "stages",
+        field_fail(L, table->line, "stages",
                    "'stages' is %d: these costs are of %d stages, but the schedule has %d; measure such a schedule, or "
                    "leave 'cost' out",
                    of, of, stages);
@@ -93,7 +94,7 @@ static double *costs(struct script *S, const struct table *t, int stages) {
         for (int op = 0; op < NOPS; op++) {
             if (!has_cost(op) || (s == stages && is_job(op)))
                 continue;
-            call_begin(S, "cost", s, -1, -1);
+            call_begin(script, "cost", s, -1, -1);
             lua_pushvalue(L, f);
             lua_pushinteger(L, s);
             lua_pushstring(L, op_name[op]);
@@ -105,14 +106,14 @@ static double *costs(struct script *S, const struct table *t, int stages) {
                               "), or nil where nothing was measured",
                               s, op_name[op], describe(L, -1));
             lua_pop(L, 1);
-            call_end(S);
+            call_end(script);
         }
     return cost;
 }
 
 /* Links count in seconds. What jobs take must too, or a sum of both would be neither. Without a model and without flops
  * nothing says what a unit of cost is, and links count in it. */
-static void check_units(struct script *S, const struct table *t, const struct spec *sp) {
+static void check_units(struct script *script, const struct table *table, const struct spec *sp) {
     bool free = true, own = !isnan(sp->job[0].cost);
     for (int64_t i = 0; sp->link && i < (int64_t)sp->workers * sp->workers; i++)
         free &= sp->link[i].latency == 0 && isinf(sp->link[i].bandwidth);
@@ -120,30 +121,30 @@ static void check_units(struct script *S, const struct table *t, const struct sp
         return;
     if (sp->model && sp->flops == 0)
         field_fail(
-            S->L, t->line, "link",
+            script->L, table->line, "link",
             "'link' returns seconds, but what the model's jobs take is in FLOP, and no sum of both means anything; "
             "add flops, the FLOP per second of a rank: flops = 1e14");
     if (!sp->model && !own && sp->flops > 0)
         field_fail(
-            S->L, t->line, "flops",
+            script->L, table->line, "flops",
             "'flops' makes seconds of a model's FLOP, and 'link' returns seconds, but without a model a job takes "
             "units; give --model, or leave 'flops' out, and links count in units");
 }
 
-void extract_cluster(struct script *S, void *spec) {
+void extract_cluster(struct script *script, void *spec) {
     struct spec *sp = spec;
     char buf[32];
-    struct table t = {S->L, lua_gettop(S->L), S->line, "cluster"};
-    check_fields(&t, cluster_fields);
+    struct table table = {script->L, lua_gettop(script->L), script->line, "cluster"};
+    check_fields(&table, cluster_fields);
     sp->has_cluster = true;
-    sp->memory = number_field(&t, "memory", INFINITY);
-    sp->flops = number_field(&t, "flops", 0);
+    sp->memory = number_field(&table, "memory", INFINITY);
+    sp->flops = number_field(&table, "flops", 0);
     if (sp->flops != 0 && !is_positive(sp->flops))
-        field_fail(S->L, t.line, "flops",
+        field_fail(script->L, table.line, "flops",
                    "'flops' must be from 1e-100 to 1e100, not %s; leave it out to count times in FLOP",
                    number(sp->flops, buf));
-    sp->link = links(S, &t, sp->workers);
-    sp->speed = speeds(S, &t, sp->workers);
-    sp->took = costs(S, &t, sp->stages);
-    check_units(S, &t, sp);
+    sp->link = links(script, &table, sp->workers);
+    sp->speed = speeds(script, &table, sp->workers);
+    sp->took = costs(script, &table, sp->stages);
+    check_units(script, &table, sp);
 }

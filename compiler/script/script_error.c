@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void record(struct script *S, int line, int col, const char *text) {
-    if (S->error)
+static void record(struct script *script, int line, int col, const char *text) {
+    if (script->error)
         return;
-    S->error = text;
-    S->error_line = line;
-    S->error_col = col;
+    script->error = text;
+    script->error_line = line;
+    script->error_col = col;
 }
 
 static _Noreturn void raise(lua_State *L, int line, int col, const char *fmt, va_list ap) {
@@ -55,8 +55,8 @@ static const char *skip_text(const char *p) {
 
 /* Where `word` (followed by `=` if it is a field) stands in the source from a line on. Moves the line, sets the column.
  */
-static bool find_word(const struct script *S, const char *word, bool field, int *line, int *col) {
-    const char *start = start_of_line(S->src, *line);
+static bool find_word(const struct script *script, const char *word, bool field, int *line, int *col) {
+    const char *start = start_of_line(script->src, *line);
     int at = *line;
     size_t n = strlen(word);
     for (const char *p = start; p && *p;) {
@@ -88,16 +88,16 @@ static bool find_word(const struct script *S, const char *word, bool field, int 
 }
 
 /* The column of a word in a line; 0: not there. */
-static int column(const struct script *S, const char *word, int line) {
+static int column(const struct script *script, const char *word, int line) {
     int at = line, col = 0;
-    return find_word(S, word, false, &at, &col) && at == line ? col : 0;
+    return find_word(script, word, false, &at, &col) && at == line ? col : 0;
 }
 
 void field_fail(lua_State *L, int line, const char *field, const char *fmt, ...) {
-    const struct script *S = script_of(L);
+    const struct script *script = script_of(L);
     int col = 0;
-    if (!find_word(S, field, true, &line, &col))
-        col = column(S, script_kinds[S->kind], line);
+    if (!find_word(script, field, true, &line, &col))
+        col = column(script, script_kinds[script->kind], line);
     va_list ap;
     va_start(ap, fmt);
     raise(L, line, col, fmt, ap);
@@ -111,16 +111,16 @@ void word_fail(lua_State *L, int line, const char *word, const char *fmt, ...) {
 }
 
 void function_fail(lua_State *L, int index, const char *field, const char *fmt, ...) {
-    const struct script *S = script_of(L);
+    const struct script *script = script_of(L);
     lua_Debug ar;
-    int line = S->line, col = 0;
+    int line = script->line, col = 0;
     lua_pushvalue(L, index);
     lua_getinfo(L, ">S", &ar);
-    if (ar.source[0] == '@' && !strcmp(ar.source + 1, S->file) && ar.linedefined > 0) {
+    if (ar.source[0] == '@' && !strcmp(ar.source + 1, script->file) && ar.linedefined > 0) {
         line = ar.linedefined;
-        col = column(S, "function", line);
+        col = column(script, "function", line);
     } else {
-        find_word(S, field, true, &line, &col);
+        find_word(script, field, true, &line, &col);
     }
     va_list ap;
     va_start(ap, fmt);
@@ -128,20 +128,21 @@ void function_fail(lua_State *L, int index, const char *field, const char *fmt, 
 }
 
 int script_line(lua_State *L) {
-    const struct script *S = script_of(L);
+    const struct script *script = script_of(L);
     lua_Debug ar;
     for (int level = 0; lua_getstack(L, level, &ar); level++) {
         lua_getinfo(L, "Sl", &ar);
-        if (ar.currentline > 0 && ar.source[0] == '@' && !strcmp(ar.source + 1, S->file))
+        if (ar.currentline > 0 && ar.source[0] == '@' && !strcmp(ar.source + 1, script->file))
             return ar.currentline;
     }
     return 0;
 }
 
-const char *call_name(const struct script *S) {
-    if (S->d >= 0)
-        return format("%s() for %s", S->calling, job_name(S->s, S->b, S->d));
-    return S->b >= 0 ? format("%s(%d, %d)", S->calling, S->s, S->b) : format("%s(%d)", S->calling, S->s);
+const char *call_name(const struct script *script) {
+    if (script->d >= 0)
+        return format("%s() for %s", script->calling, job_name(script->s, script->b, script->d));
+    return script->b >= 0 ? format("%s(%d, %d)", script->calling, script->s, script->b)
+                          : format("%s(%d)", script->calling, script->s);
 }
 
 const char *describe(lua_State *L, int index) {
@@ -175,8 +176,8 @@ const char *hint(const char *name, const char *const *names, int n) {
 }
 
 /* Lua's own messages begin with the place, `file:12: `, its file shortened if it is long. Returns the rest. */
-static const char *strip_place(const struct script *S, const char *message, int *line) {
-    const char *file = S->file;
+static const char *strip_place(const struct script *script, const char *message, int *line) {
+    const char *file = script->file;
     size_t n = strlen(file);
     const char *p = message;
     if (!strncmp(p, "prelude:", 8)) /* not the script's: the line is that of its call */
@@ -203,7 +204,7 @@ static const char *strip_place(const struct script *S, const char *message, int 
 }
 
 /* The column of what Lua's message quotes: near 'word', (field 'x'). 0: nothing, or not in that line. */
-static int column_of(const struct script *S, int line, const char *message) {
+static int column_of(const struct script *script, int line, const char *message) {
     char word[64];
     const char *near = strstr(message, "near '"), *start = near ? near + 6 : strchr(message, '\'');
     if (start && !near)
@@ -213,7 +214,7 @@ static int column_of(const struct script *S, int line, const char *message) {
         return 0;
     memcpy(word, start, n);
     word[n] = 0;
-    const char *begin = start_of_line(S->src, line), *end = begin ? begin + strcspn(begin, "\n") : NULL;
+    const char *begin = start_of_line(script->src, line), *end = begin ? begin + strcspn(begin, "\n") : NULL;
     for (const char *p = begin; p && p + n <= end; p++)
         if (!memcmp(p, word, n) && (p == begin || !is_name(p[-1]) || !is_name(*word)) &&
             (!is_name(p[n]) || !is_name(word[n - 1])))
@@ -222,14 +223,15 @@ static int column_of(const struct script *S, int line, const char *message) {
 }
 
 int on_error(lua_State *L) {
-    struct script *S = script_of(L);
-    if (S->error)
+    struct script *script = script_of(L);
+    if (script->error)
         return 1;
     int line = script_line(L);
     const char *message;
     if (lua_type(L, 1) == LUA_TSTRING) {
         message = lua_tostring(L, 1);
-        for (const char *rest; (rest = strip_place(S, message, &line)) != message;) /* one of each coroutine passed */
+        for (const char *rest;
+             (rest = strip_place(script, message, &line)) != message;) /* one of each coroutine passed */
             message = rest;
     } else if (luaL_getmetafield(L, 1, "__tostring") != LUA_TNIL) {
         push_plain_string(L, 1);
@@ -237,15 +239,15 @@ int on_error(lua_State *L) {
     } else {
         message = format("the script raised %s as an error; give error() a string", describe(L, 1));
     }
-    int col = line > 0 ? column_of(S, line, message) : 0;
+    int col = line > 0 ? column_of(script, line, message) : 0;
     struct text text = {0};
     if (line == 0)
-        put(&text, "%s: ", S->file);
+        put(&text, "%s: ", script->file);
     put(&text, "%.900s", message);
     if (!strcmp(message, "stack overflow") || !strcmp(message, "C stack overflow"))
         put(&text, ": a function calls itself without end");
-    if (S->calling)
-        put(&text, ", in %s", call_name(S));
-    record(S, line, col, text.s);
+    if (script->calling)
+        put(&text, ", in %s", call_name(script));
+    record(script, line, col, text.s);
     return 1;
 }

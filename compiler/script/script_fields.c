@@ -10,41 +10,43 @@ int direction(const char *s, size_t n) {
     return -1;
 }
 
-void check_fields(const struct table *t, const char *const *names) {
+void check_fields(const struct table *table, const char *const *names) {
     int n = 0;
     while (names[n])
         n++;
-    push_sorted_keys(t->L, t->at);
-    for (int i = 1; lua_rawgeti(t->L, -1, i) != LUA_TNIL; i++, lua_pop(t->L, 1)) {
+    push_sorted_keys(table->L, table->at);
+    for (int i = 1; lua_rawgeti(table->L, -1, i) != LUA_TNIL; i++, lua_pop(table->L, 1)) {
         bool known = false;
-        if (lua_type(t->L, -1) != LUA_TSTRING)
-            script_fail(t->L, t->line, 0, "%s takes fields by name, name = value; it was given an item without a name",
-                        t->what);
-        const char *name = lua_tostring(t->L, -1);
+        if (lua_type(table->L, -1) != LUA_TSTRING)
+            script_fail(table->L, table->line, 0,
+                        "%s takes fields by name, name = value; it was given an item without a name", table->what);
+        const char *name = lua_tostring(table->L, -1);
         for (int k = 0; k < n; k++)
             known |= !strcmp(name, names[k]);
         if (!known)
-            field_fail(t->L, t->line, name, "%s has no field '%s'%s", t->what, name, hint(name, names, n));
+            field_fail(table->L, table->line, name, "%s has no field '%s'%s", table->what, name, hint(name, names, n));
     }
-    lua_pop(t->L, 2);
+    lua_pop(table->L, 2);
 }
 
-int push_field(const struct table *t, const char *field) {
-    lua_pushstring(t->L, field);
-    return lua_rawget(t->L, t->at);
+int push_field(const struct table *table, const char *field) {
+    lua_pushstring(table->L, field);
+    return lua_rawget(table->L, table->at);
 }
 
-int integer_field(const struct table *t, const char *field, int least, int most) {
+int integer_field(const struct table *table, const char *field, int least, int most) {
     int isint = 0;
-    int type = push_field(t, field);
-    lua_Integer x = type == LUA_TNUMBER ? lua_tointegerx(t->L, -1, &isint) : 0;
+    int type = push_field(table, field);
+    lua_Integer x = type == LUA_TNUMBER ? lua_tointegerx(table->L, -1, &isint) : 0;
     if (type == LUA_TNIL)
-        field_fail(t->L, t->line, field, "%s needs the field '%s'; add: %s = <an integer>", t->what, field, field);
+        field_fail(table->L, table->line, field, "%s needs the field '%s'; add: %s = <an integer>", table->what, field,
+                   field);
     if (!isint)
-        field_fail(t->L, t->line, field, "'%s' must be an integer, not %s", field, describe(t->L, -1));
+        field_fail(table->L, table->line, field, "'%s' must be an integer, not %s", field, describe(table->L, -1));
     if (x < least || x > most)
-        field_fail(t->L, t->line, field, "'%s' must be between %d and %d, not %lld", field, least, most, (long long)x);
-    lua_pop(t->L, 1);
+        field_fail(table->L, table->line, field, "'%s' must be between %d and %d, not %lld", field, least, most,
+                   (long long)x);
+    lua_pop(table->L, 1);
     return (int)x;
 }
 
@@ -52,12 +54,13 @@ bool is_positive(double x) { return x >= LEAST_TIME && x <= MOST_TIME; }
 
 bool is_time(double x) { return x == 0 || is_positive(x); }
 
-double number_field(const struct table *t, const char *field, double otherwise) {
-    int type = push_field(t, field);
-    double x = type == LUA_TNUMBER ? lua_tonumber(t->L, -1) : otherwise;
+double number_field(const struct table *table, const char *field, double otherwise) {
+    int type = push_field(table, field);
+    double x = type == LUA_TNUMBER ? lua_tonumber(table->L, -1) : otherwise;
     if (type != LUA_TNIL && (type != LUA_TNUMBER || !(x > 0)))
-        field_fail(t->L, t->line, field, "'%s' must be a positive number, not %s", field, describe(t->L, -1));
-    lua_pop(t->L, 1);
+        field_fail(table->L, table->line, field, "'%s' must be a positive number, not %s", field,
+                   describe(table->L, -1));
+    lua_pop(table->L, 1);
     return x;
 }
 
@@ -159,8 +162,8 @@ static void put_value(struct text *out, lua_State *L, int index) {
 
 /* Pushes the value of a parameter: what -D says last, or the default at index. */
 static void push_setting(lua_State *L, int index, const char *name) {
-    const struct script *S = script_of(L);
-    struct settings *set = S->set;
+    const struct script *script = script_of(L);
+    struct settings *set = script->set;
     const char *text = NULL, *expected = NULL;
     for (int i = 0; i < set->n; i++)
         if (!strcmp(set->key[i], name)) {
@@ -176,7 +179,7 @@ static void push_setting(lua_State *L, int index, const char *name) {
     if (expected) {
         struct text was = {0};
         put_value(&was, L, index);
-        script_fail(L, 0, 0, "-D %s=%s: expected %s; %s says %s = %s", name, text, expected, S->file, name,
+        script_fail(L, 0, 0, "-D %s=%s: expected %s; %s says %s = %s", name, text, expected, script->file, name,
                     was.s ? was.s : "{}");
     }
 }
@@ -190,16 +193,16 @@ static int unknown_param(lua_State *L) {
 
 /* Remembers a parameter for the record. */
 static void record_param(lua_State *L, const char *name, int value, int line) {
-    struct script *S = script_of(L);
+    struct script *script = script_of(L);
     struct text text = {0};
-    spend(L, (int64_t)S->nparams);
-    for (size_t i = 0; i < S->nparams; i++)
-        if (!strcmp(S->param[i].name, name))
+    spend(L, (int64_t)script->nparams);
+    for (size_t i = 0; i < script->nparams; i++)
+        if (!strcmp(script->param[i].name, name))
             field_fail(L, line, name, "parameter '%s' was declared before", name);
     put(&text, "%s", "");
     put_value(&text, L, value);
-    GROW(S->param, S->params_capacity, S->nparams + 1);
-    S->param[S->nparams++] = (struct param){copy_string(name), text.s};
+    GROW(script->param, script->params_capacity, script->nparams + 1);
+    script->param[script->nparams++] = (struct param){copy_string(name), text.s};
 }
 
 /* May be called again, for a default that depends on a parameter: params { stages = p.workers }. */

@@ -23,7 +23,7 @@ struct sort_key {
     };
 };
 
-static lua_Number key_number(const struct sort_key *k) { return k->integer ? (lua_Number)k->i : k->x; }
+static lua_Number key_number(const struct sort_key *key) { return key->integer ? (lua_Number)key->i : key->x; }
 
 static int compare_keys(const void *pa, const void *pb) {
     const struct sort_key *a = pa, *b = pb;
@@ -42,35 +42,35 @@ static int compare_keys(const void *pa, const void *pb) {
 }
 
 static struct sort_key key_at(lua_State *L, int index) {
-    struct sort_key k = {.type = lua_type(L, index), .integer = true};
-    if (k.type == LUA_TNUMBER) {
-        k.integer = lua_isinteger(L, index);
-        if (k.integer)
-            k.i = lua_tointeger(L, index);
+    struct sort_key key = {.type = lua_type(L, index), .integer = true};
+    if (key.type == LUA_TNUMBER) {
+        key.integer = lua_isinteger(L, index);
+        if (key.integer)
+            key.i = lua_tointeger(L, index);
         else
-            k.x = lua_tonumber(L, index);
-    } else if (k.type == LUA_TBOOLEAN) {
-        k.i = lua_toboolean(L, index);
-    } else if (k.type == LUA_TSTRING) {
-        k.s = lua_tolstring(L, index, &k.n);
-        spend(L, (int64_t)k.n / 4);
+            key.x = lua_tonumber(L, index);
+    } else if (key.type == LUA_TBOOLEAN) {
+        key.i = lua_toboolean(L, index);
+    } else if (key.type == LUA_TSTRING) {
+        key.s = lua_tolstring(L, index, &key.n);
+        spend(L, (int64_t)key.n / 4);
     } else {
         script_fail(L, script_line(L), 0,
                     "a table with %s as a key has no fixed order; use numbers, strings or booleans as keys",
                     describe(L, index));
     }
-    return k;
+    return key;
 }
 
-static void push_key(lua_State *L, const struct sort_key *k) {
-    if (k->type == LUA_TSTRING)
-        lua_pushlstring(L, k->s, k->n);
-    else if (k->type == LUA_TBOOLEAN)
-        lua_pushboolean(L, (int)k->i);
-    else if (k->integer)
-        lua_pushinteger(L, k->i);
+static void push_key(lua_State *L, const struct sort_key *key) {
+    if (key->type == LUA_TSTRING)
+        lua_pushlstring(L, key->s, key->n);
+    else if (key->type == LUA_TBOOLEAN)
+        lua_pushboolean(L, (int)key->i);
+    else if (key->integer)
+        lua_pushinteger(L, key->i);
     else
-        lua_pushnumber(L, k->x);
+        lua_pushnumber(L, key->x);
 }
 
 /* Lua finds a table's keys by walking all its places, also those that were emptied. How many there are it does not
@@ -142,10 +142,10 @@ static int safe_next(lua_State *L) {
         after = key_at(L, 2);
     spend_on_walk(L);
     for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
-        struct sort_key k = key_at(L, -2);
+        struct sort_key key = key_at(L, -2);
         spend(L, 4);
-        if ((first || compare_keys(&k, &after) > 0) && (!found || compare_keys(&k, &best) < 0)) {
-            best = k;
+        if ((first || compare_keys(&key, &after) > 0) && (!found || compare_keys(&key, &best) < 0)) {
+            best = key;
             found = true;
         }
     }
@@ -408,16 +408,16 @@ static void run_prelude(lua_State *L, int globals, int orders) {
 
 /* Upvalue: the kind's name, "schedule". Remembers where it was called, and marks its table as the script's answer. */
 static int answer(lua_State *L) {
-    struct script *S = script_of(L);
+    struct script *script = script_of(L);
     const char *name = lua_tostring(L, lua_upvalueindex(1));
     int line = script_line(L);
     if (!lua_istable(L, 1))
         script_fail(L, line, 0, "%s takes a table of fields, not %s; write: return %s { ... }", name, describe(L, 1),
                     name);
-    S->line = line;
+    script->line = line;
     lua_settop(L, 1);
     lua_pushvalue(L, 1);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, S);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, script);
     return 1;
 }
 

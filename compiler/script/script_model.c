@@ -44,7 +44,7 @@ static const struct maker residual = {"residual", LAYER, LAYER_fork, none};
 static const struct maker stage = {"stage", LAYER, LAYER_fork, of_stage};
 
 /* A residual writes fork and join. */
-static bool is_written(const struct maker *m) { return m->group != LAYER || row_of(m->kind)->block == 0; }
+static bool is_written(const struct maker *maker) { return maker->group != LAYER || row_of(maker->kind)->block == 0; }
 
 /* What a constructor returns. */
 struct part {
@@ -60,52 +60,55 @@ static const struct part *part_at(lua_State *L, int index, enum part_group group
 }
 
 /* 0: it has no field of that name. */
-static double value_of(const struct part *p, const char *name) {
-    for (int i = 0; p->maker->field[i].name; i++)
-        if (!strcmp(p->maker->field[i].name, name))
-            return p->value[i];
+static double value_of(const struct part *part, const char *name) {
+    for (int i = 0; part->maker->field[i].name; i++)
+        if (!strcmp(part->maker->field[i].name, name))
+            return part->value[i];
     return 0;
 }
 
-static struct part *push_part(lua_State *L, const struct maker *m, int line) {
+static struct part *push_part(lua_State *L, const struct maker *maker, int line) {
     struct part *part = lua_newuserdatauv(L, sizeof *part, 1);
-    *part = (struct part){.maker = m, .line = line};
-    luaL_newmetatable(L, m->name);
+    *part = (struct part){.maker = maker, .line = line};
+    luaL_newmetatable(L, maker->name);
     lua_pushboolean(L, false);
     lua_setfield(L, -2, "__metatable");
     lua_setmetatable(L, -2);
     return part;
 }
 
-static double read_field(const struct table *t, const struct field *f) {
-    lua_State *L = t->L;
-    if (f->range == FIELD_SIZE)
-        return integer_field(t, f->name, 1, MAX_SIZE);
-    int type = push_field(t, f->name), wanted = f->range == FIELD_TRUE ? LUA_TBOOLEAN : LUA_TNUMBER;
-    double x = type == LUA_TNIL ? f->otherwise : type == LUA_TBOOLEAN ? lua_toboolean(L, -1) : lua_tonumber(L, -1);
+static double read_field(const struct table *table, const struct field *field) {
+    lua_State *L = table->L;
+    if (field->range == FIELD_SIZE)
+        return integer_field(table, field->name, 1, MAX_SIZE);
+    int type = push_field(table, field->name), wanted = field->range == FIELD_TRUE ? LUA_TBOOLEAN : LUA_TNUMBER;
+    double x = type == LUA_TNIL ? field->otherwise : type == LUA_TBOOLEAN ? lua_toboolean(L, -1) : lua_tonumber(L, -1);
     if (type == LUA_TNIL && isnan(x))
-        field_fail(L, t->line, f->name, "%s needs the field '%s'; add: %s = <a number>", t->what, f->name, f->name);
-    bool good = f->range == FIELD_TRUE      ? true
-                : f->range == FIELD_ABOVE_0 ? isfinite((float)x) && (float)x > 0
-                : f->range == FIELD_FROM_0  ? isfinite((float)x) && x >= 0
-                                            : x >= 0 && x < 1;
+        field_fail(L, table->line, field->name, "%s needs the field '%s'; add: %s = <a number>", table->what,
+                   field->name, field->name);
+    bool good = field->range == FIELD_TRUE      ? true
+                : field->range == FIELD_ABOVE_0 ? isfinite((float)x) && (float)x > 0
+                : field->range == FIELD_FROM_0  ? isfinite((float)x) && x >= 0
+                                                : x >= 0 && x < 1;
     static const char *const musts[] = {[FIELD_TRUE] = "true or false",
                                         [FIELD_ABOVE_0] = "a number above 0",
                                         [FIELD_FROM_0] = "a number of at least 0",
                                         [FIELD_BELOW_1] = "a number from 0 to below 1"};
     if (type != LUA_TNIL && (type != wanted || !good))
-        field_fail(L, t->line, f->name, "'%s' must be %s, not %s", f->name, musts[f->range], describe(L, -1));
-    if (f->range == FIELD_TRUE && !x)
-        field_fail(L, t->line, f->name, "%s field '%s' = false is not supported yet; leave it out", t->what, f->name);
+        field_fail(L, table->line, field->name, "'%s' must be %s, not %s", field->name, musts[field->range],
+                   describe(L, -1));
+    if (field->range == FIELD_TRUE && !x)
+        field_fail(L, table->line, field->name, "%s field '%s' = false is not supported yet; leave it out", table->what,
+                   field->name);
     lua_pop(L, 1);
     return x;
 }
 
-static int field_names(const struct maker *m, const char *names[MAX_FIELDS + 1]) {
+static int field_names(const struct maker *maker, const char *names[MAX_FIELDS + 1]) {
     int n = 0;
-    for (; m->field[n].name; n++) {
+    for (; maker->field[n].name; n++) {
         assert(n < MAX_FIELDS);
-        names[n] = m->field[n].name;
+        names[n] = maker->field[n].name;
     }
     names[n] = NULL;
     return n;
@@ -122,29 +125,29 @@ void put_layer_fields(struct text *out) {
 
 /* linear { … } and its like. Upvalue: its maker. */
 static int make(lua_State *L) {
-    const struct maker *m = lua_touserdata(L, lua_upvalueindex(1));
-    struct table t = {L, 1, script_line(L), m->name};
+    const struct maker *maker = lua_touserdata(L, lua_upvalueindex(1));
+    struct table table = {L, 1, script_line(L), maker->name};
     const char *names[MAX_FIELDS + 1];
-    int n = field_names(m, names);
+    int n = field_names(maker, names);
     if (!lua_istable(L, 1))
-        word_fail(L, t.line, m->name, "%s takes a table of fields, not %s; write: %s { ... }", m->name, describe(L, 1),
-                  m->name);
+        word_fail(L, table.line, maker->name, "%s takes a table of fields, not %s; write: %s { ... }", maker->name,
+                  describe(L, 1), maker->name);
     lua_settop(L, 1);
-    check_fields(&t, names);
-    struct part *part = push_part(L, m, t.line);
+    check_fields(&table, names);
+    struct part *part = push_part(L, maker, table.line);
     for (int i = 0; i < n; i++)
-        part->value[i] = read_field(&t, &m->field[i]);
+        part->value[i] = read_field(&table, &maker->field[i]);
     return 1;
 }
 
 /* residual { … } and stage { … }. Upvalue: its maker. */
 static int make_list(lua_State *L) {
-    const struct maker *m = lua_touserdata(L, lua_upvalueindex(1));
+    const struct maker *maker = lua_touserdata(L, lua_upvalueindex(1));
     int line = script_line(L);
     if (!lua_istable(L, 1))
-        word_fail(L, line, m->name, "%s takes a list of layers, not %s", m->name, describe(L, 1));
+        word_fail(L, line, maker->name, "%s takes a list of layers, not %s", maker->name, describe(L, 1));
     lua_settop(L, 1);
-    push_part(L, m, line);
+    push_part(L, maker, line);
     lua_insert(L, 1);
     lua_setiuservalue(L, 1, 1);
     return 1;
@@ -177,45 +180,46 @@ struct builder {
     size_t capacity, sources; /* of m->layer, m->from */
 };
 
-static void add_layer(struct builder *w, struct model_layer layer) {
-    struct model *m = w->m;
-    GROW(m->layer, w->capacity, (size_t)m->nlayers + 1);
+static void add_layer(struct builder *builder, struct model_layer layer) {
+    struct model *m = builder->m;
+    GROW(m->layer, builder->capacity, (size_t)m->nlayers + 1);
     m->layer[m->nlayers++] = layer;
 }
 
 /* What only some places or inputs allow. */
-static void check_layer(struct builder *w, const struct part *part, bool first, bool last) {
+static void check_layer(struct builder *builder, const struct part *part, bool first, bool last) {
     const struct layer_row *row = row_of(part->maker->kind);
-    int input = w->m->rt.input;
+    int input = builder->m->rt.input;
     const char *name = part->maker->name;
     if (row->first && (!first || input != row->input))
-        word_fail(w->L, part->line, name, "%s must be the first layer of a model whose input is tokens", name);
+        word_fail(builder->L, part->line, name, "%s must be the first layer of a model whose input is tokens", name);
     if (first && input == INPUT_TOKENS && !row->first)
-        word_fail(w->L, part->line, name, "the first layer of a tokens input must be embedding, not %s", name);
+        word_fail(builder->L, part->line, name, "the first layer of a tokens input must be embedding, not %s", name);
     if (last && !row->loss)
-        word_fail(w->L, part->line, name, "the last layer must be a loss, cross_entropy or mse, not %s", name);
+        word_fail(builder->L, part->line, name, "the last layer must be a loss, cross_entropy or mse, not %s", name);
     if (!last && row->loss)
-        word_fail(w->L, part->line, name, "%s is a loss and must be the last layer", name);
+        word_fail(builder->L, part->line, name, "%s is a loss and must be the last layer", name);
     if (row->input != INPUT_NONE && input != row->input)
-        word_fail(w->L, part->line, name, "%s needs input = %s { ... }%s", name,
+        word_fail(builder->L, part->line, name, "%s needs input = %s { ... }%s", name,
                   row->input == INPUT_TOKENS ? "tokens" : "integers", row->because);
-    if (row->shares && w->m->from)
-        word_fail(w->L, part->line, name, "%s needs layers in a chain; in a model of stages use linear", name);
-    for (int i = 0; row->shares && i < w->m->nlayers; i++)
-        if (row_of(w->m->layer[i].kind)->shares)
-            word_fail(w->L, part->line, name, "a model has one %s; use linear { width = ... } for the other", name);
+    if (row->shares && builder->m->from)
+        word_fail(builder->L, part->line, name, "%s needs layers in a chain; in a model of stages use linear", name);
+    for (int i = 0; row->shares && i < builder->m->nlayers; i++)
+        if (row_of(builder->m->layer[i].kind)->shares)
+            word_fail(builder->L, part->line, name, "a model has one %s; use linear { width = ... } for the other",
+                      name);
 }
 
-static void add_part(struct builder *w, int index, int unit, bool first, bool last);
+static void add_part(struct builder *builder, int index, int unit, bool first, bool last);
 
 /* The layers between fork and join, from the list that is the residual's user value. */
-static void add_residual(struct builder *w, int index, int unit, const struct part *part) {
-    lua_State *L = w->L;
+static void add_residual(struct builder *builder, int index, int unit, const struct part *part) {
+    lua_State *L = builder->L;
     lua_getiuservalue(L, index, 1);
     int list = lua_gettop(L), n = (int)lua_rawlen(L, list);
     if (n == 0)
         word_fail(L, part->line, "residual", "residual needs at least one layer");
-    add_layer(w, (struct model_layer){.kind = LAYER_fork, .unit = unit});
+    add_layer(builder, (struct model_layer){.kind = LAYER_fork, .unit = unit});
     for (int i = 1; i <= n; i++, lua_settop(L, list)) {
         lua_rawgeti(L, list, i);
         const struct part *inner = part_at(L, -1, LAYER);
@@ -225,82 +229,85 @@ static void add_residual(struct builder *w, int index, int unit, const struct pa
             word_fail(L, inner->line, "residual", "a residual inside a residual is not supported yet");
         if (inner->maker == &stage)
             word_fail(L, inner->line, "stage", "a stage inside a residual; stages are items of the model's layers");
-        add_part(w, lua_gettop(L), unit, false, false);
+        add_part(builder, lua_gettop(L), unit, false, false);
     }
-    add_layer(w, (struct model_layer){.kind = LAYER_join, .unit = unit});
+    add_layer(builder, (struct model_layer){.kind = LAYER_join, .unit = unit});
     lua_settop(L, list - 1);
 }
 
-static void add_part(struct builder *w, int index, int unit, bool first, bool last) {
-    const struct part *part = part_at(w->L, index, LAYER);
+static void add_part(struct builder *builder, int index, int unit, bool first, bool last) {
+    const struct part *part = part_at(builder->L, index, LAYER);
     if (!part)
-        field_fail(w->L, w->t.line, "layers", "layers[%d] is %s; it must be a layer such as linear { width = 4 }",
-                   unit + 1, describe(w->L, index));
+        field_fail(builder->L, builder->t.line, "layers",
+                   "layers[%d] is %s; it must be a layer such as linear { width = 4 }", unit + 1,
+                   describe(builder->L, index));
     if (part->maker == &stage)
-        word_fail(w->L, part->line, "stage", "either all of a model's layers stand in stages, or none do");
-    check_layer(w, part, first, last);
+        word_fail(builder->L, part->line, "stage", "either all of a model's layers stand in stages, or none do");
+    check_layer(builder, part, first, last);
     if (part->maker == &residual) {
-        add_residual(w, index, unit, part);
+        add_residual(builder, index, unit, part);
         return;
     }
-    add_layer(w, (struct model_layer){.kind = part->maker->kind,
-                                      .out = (int)value_of(part, "width"),
-                                      .heads = (int)value_of(part, "heads"),
-                                      .unit = unit});
+    add_layer(builder, (struct model_layer){.kind = part->maker->kind,
+                                            .out = (int)value_of(part, "width"),
+                                            .heads = (int)value_of(part, "heads"),
+                                            .unit = unit});
 }
 
-static const struct part *part_field(struct builder *w, const char *field, enum part_group group, const char *such) {
-    const struct table *t = &w->t;
-    if (push_field(t, field) == LUA_TNIL)
-        field_fail(w->L, t->line, field, "model needs the field '%s'; add: %s = %s", field, field, such);
-    const struct part *part = part_at(w->L, -1, group);
+static const struct part *part_field(struct builder *builder, const char *field, enum part_group group,
+                                     const char *such) {
+    const struct table *table = &builder->t;
+    if (push_field(table, field) == LUA_TNIL)
+        field_fail(builder->L, table->line, field, "model needs the field '%s'; add: %s = %s", field, field, such);
+    const struct part *part = part_at(builder->L, -1, group);
     if (!part)
-        field_fail(w->L, t->line, field, "'%s' must be made with a constructor, such as %s, not %s", field, such,
-                   describe(w->L, -1));
+        field_fail(builder->L, table->line, field, "'%s' must be made with a constructor, such as %s, not %s", field,
+                   such, describe(builder->L, -1));
     return part; /* stays on the stack, and so alive */
 }
 
-static void read_input(struct builder *w) {
-    struct rt_model *rt = &w->m->rt;
-    const struct part *p = part_field(w, "input", INPUT, "tokens { vocab = 256, context = 64, rows = 4 }");
-    rt->input = p->maker->kind;
-    rt->vocab = (int32_t)value_of(p, "vocab");
-    rt->context = (int32_t)value_of(p, "context");
-    rt->features = (int32_t)value_of(p, "features");
-    double rows = value_of(p, "rows") * (rt->input == INPUT_TOKENS ? rt->context : 1);
+static void read_input(struct builder *builder) {
+    struct rt_model *rt = &builder->m->rt;
+    const struct part *part = part_field(builder, "input", INPUT, "tokens { vocab = 256, context = 64, rows = 4 }");
+    rt->input = part->maker->kind;
+    rt->vocab = (int32_t)value_of(part, "vocab");
+    rt->context = (int32_t)value_of(part, "context");
+    rt->features = (int32_t)value_of(part, "features");
+    double rows = value_of(part, "rows") * (rt->input == INPUT_TOKENS ? rt->context : 1);
     if (rows > MAX_SIZE)
-        word_fail(w->L, p->line, p->maker->name,
+        word_fail(builder->L, part->line, part->maker->name,
                   "a microbatch of context * rows = %.0f tokens is too large; at most %d", rows, MAX_SIZE);
     rt->rows = (int32_t)rows;
-    rt->batches = w->sp->batches;
+    rt->batches = builder->sp->batches;
 }
 
-static void read_optimizer(struct builder *w) {
-    struct rt_model *rt = &w->m->rt;
-    const struct part *p = part_field(w, "optimizer", OPTIMIZER, "sgd { lr = 0.1 }");
-    rt->optimizer = p->maker->kind;
-#define X(name) rt->name = (float)value_of(p, #name);
+static void read_optimizer(struct builder *builder) {
+    struct rt_model *rt = &builder->m->rt;
+    const struct part *part = part_field(builder, "optimizer", OPTIMIZER, "sgd { lr = 0.1 }");
+    rt->optimizer = part->maker->kind;
+#define X(name) rt->name = (float)value_of(part, #name);
     RATES(X)
 #undef X
 }
 
-static void read_precision(struct builder *w) {
-    lua_State *L = w->L;
-    int type = push_field(&w->t, "precision");
+static void read_precision(struct builder *builder) {
+    lua_State *L = builder->L;
+    int type = push_field(&builder->t, "precision");
     const char *name = type == LUA_TNIL ? "fp32" : type == LUA_TSTRING ? lua_tostring(L, -1) : "";
     bool bf16 = strcmp(name, "bf16") == 0;
     if (!bf16 && strcmp(name, "fp32") != 0)
-        field_fail(L, w->t.line, "precision", "'precision' must be \"fp32\" or \"bf16\", not %s", describe(L, -1));
-    w->m->rt.precision = bf16 ? BF16 : FP32;
+        field_fail(L, builder->t.line, "precision", "'precision' must be \"fp32\" or \"bf16\", not %s",
+                   describe(L, -1));
+    builder->m->rt.precision = bf16 ? BF16 : FP32;
 }
 
 /* ---- a model given as stages: stage { from = {0, 1}, linear { … }, … } ---- */
 
-static void add_source(struct builder *w, int line, int s, int index) {
-    lua_State *L = w->L;
-    struct model *m = w->m;
+static void add_source(struct builder *builder, int line, int s, int index) {
+    lua_State *L = builder->L;
+    struct model *m = builder->m;
     int isint = 0, at = m->from_at[s + 1];
-    GROW(m->from, w->sources, (size_t)at + 1);
+    GROW(m->from, builder->sources, (size_t)at + 1);
     lua_Integer t = lua_type(L, index) == LUA_TNUMBER ? lua_tointegerx(L, index, &isint) : 0;
     if (s == 0)
         field_fail(L, line, "from", "stage 0: 'from' names %s, but no stage is before it; write from = \"input\"",
@@ -319,15 +326,15 @@ static void add_source(struct builder *w, int line, int s, int index) {
 }
 
 /* The table of stage s is on the top of the stack. */
-static void read_sources(struct builder *w, int line, int s) {
-    lua_State *L = w->L;
+static void read_sources(struct builder *builder, int line, int s) {
+    lua_State *L = builder->L;
     int top = lua_gettop(L), type = lua_getfield(L, top, "from"), n = 0;
-    w->m->from_at[s + 1] = w->m->from_at[s];
+    builder->m->from_at[s + 1] = builder->m->from_at[s];
     if (type == LUA_TNIL && s > 0) {
         lua_pushinteger(L, s - 1);
-        add_source(w, line, s, -1);
+        add_source(builder, line, s, -1);
     } else if (type == LUA_TNUMBER)
-        add_source(w, line, s, -1);
+        add_source(builder, line, s, -1);
     else if (type == LUA_TTABLE) {
         n = (int)lua_rawlen(L, -1);
         if (n == 0)
@@ -335,7 +342,7 @@ static void read_sources(struct builder *w, int line, int s) {
                        s);
         for (int i = 1; i <= n; i++) {
             lua_rawgeti(L, top + 1, i);
-            add_source(w, line, s, -1);
+            add_source(builder, line, s, -1);
         }
     } else if (type != LUA_TNIL && (type != LUA_TSTRING || strcmp(lua_tostring(L, -1), "input") != 0))
         field_fail(L, line, "from", "stage %d: 'from' must be a stage, a list of stages or \"input\", not %s", s,
@@ -344,8 +351,8 @@ static void read_sources(struct builder *w, int line, int s) {
 }
 
 /* Who reads whom, the other way round. */
-static void turn_sources(struct builder *w, const struct part *part, int n) {
-    struct model *m = w->m;
+static void turn_sources(struct builder *builder, const struct part *part, int n) {
+    struct model *m = builder->m;
     m->to_at = NEW(int, n + 2);
     m->to = NEW(int, m->from_at[n] + 1);
     for (int e = 0; e < m->from_at[n]; e++)
@@ -357,21 +364,21 @@ static void turn_sources(struct builder *w, const struct part *part, int n) {
             m->to[m->to_at[m->from[e] + 1]++] = s;
     for (int s = 0; s < n - 1; s++)
         if (m->to_at[s] == m->to_at[s + 1])
-            word_fail(w->L, part->line, "stage",
+            word_fail(builder->L, part->line, "stage",
                       "no stage reads the output of stage %d; add %d to a later stage's 'from'", s, s);
 }
 
 /* A stage's table has items and `from`. */
-static void check_keys(struct builder *w, int line, int index) {
-    lua_State *L = w->L;
+static void check_keys(struct builder *builder, int line, int index) {
+    lua_State *L = builder->L;
     for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1))
         if (lua_type(L, -2) == LUA_TSTRING && strcmp(lua_tostring(L, -2), stage.field[0].name) != 0)
             word_fail(L, line, "stage", "stage has no field '%s'; it has 'from', and its layers", lua_tostring(L, -2));
 }
 
-static void read_stages(struct builder *w, int list, int n) {
-    lua_State *L = w->L;
-    struct model *m = w->m;
+static void read_stages(struct builder *builder, int list, int n) {
+    lua_State *L = builder->L;
+    struct model *m = builder->m;
     const struct part *part = NULL;
     m->from_at = NEW(int, n + 1);
     m->cut = NEW(int, n);
@@ -380,73 +387,73 @@ static void read_stages(struct builder *w, int list, int n) {
         lua_rawgeti(L, list, s + 1);
         part = part_at(L, -1, LAYER);
         if (!part || part->maker != &stage)
-            field_fail(L, w->t.line, "layers",
+            field_fail(L, builder->t.line, "layers",
                        "layers[%d] is %s; either all of a model's layers stand in stages, or none do", s + 1,
                        part ? part->maker->name : describe(L, -1));
         lua_getiuservalue(L, -1, 1);
         int items = lua_gettop(L), count = (int)lua_rawlen(L, items);
         if (count == 0)
             word_fail(L, part->line, "stage", "stage %d has no layers", s);
-        check_keys(w, part->line, items);
-        read_sources(w, part->line, s);
+        check_keys(builder, part->line, items);
+        read_sources(builder, part->line, s);
         for (int i = 1; i <= count; i++, lua_settop(L, items)) {
             bool opens = i == 1 && m->from_at[s] == m->from_at[s + 1];
             lua_rawgeti(L, items, i);
             if (!part_at(L, -1, LAYER))
                 word_fail(L, part->line, "stage", "item %d of stage %d is %s; it must be a layer", i, s,
                           describe(L, -1));
-            add_part(w, items + 1, s, opens, s == n - 1 && i == count);
+            add_part(builder, items + 1, s, opens, s == n - 1 && i == count);
         }
         if (s > 0)
             m->cut[s - 1] = s;
     }
-    if (n != w->sp->stages)
-        field_fail(L, w->t.line, "layers", "the model has %d stages, but the schedule has stages = %d", n,
-                   w->sp->stages);
-    turn_sources(w, part, n);
+    if (n != builder->sp->stages)
+        field_fail(L, builder->t.line, "layers", "the model has %d stages, but the schedule has stages = %d", n,
+                   builder->sp->stages);
+    turn_sources(builder, part, n);
 }
 
-static void read_layers(struct builder *w) {
-    lua_State *L = w->L;
-    if (push_field(&w->t, "layers") != LUA_TTABLE || lua_rawlen(L, -1) == 0)
-        field_fail(L, w->t.line, "layers", "model needs the field 'layers', a list of layers; it is %s",
+static void read_layers(struct builder *builder) {
+    lua_State *L = builder->L;
+    if (push_field(&builder->t, "layers") != LUA_TTABLE || lua_rawlen(L, -1) == 0)
+        field_fail(L, builder->t.line, "layers", "model needs the field 'layers', a list of layers; it is %s",
                    lua_istable(L, -1) ? "empty" : describe(L, -1));
     int list = lua_gettop(L), n = (int)lua_rawlen(L, list);
     lua_rawgeti(L, list, 1);
     const struct part *first = part_at(L, -1, LAYER);
     lua_settop(L, list);
-    w->m->nunits = n;
+    builder->m->nunits = n;
     if (first && first->maker == &stage) {
-        read_stages(w, list, n);
+        read_stages(builder, list, n);
         return;
     }
     for (int i = 1; i <= n; i++, lua_settop(L, list)) {
         lua_rawgeti(L, list, i);
-        add_part(w, list + 1, i - 1, i == 1, i == n);
+        add_part(builder, list + 1, i - 1, i == 1, i == n);
     }
 }
 
 /* cut = { 3, 5 }: stage 1 opens with layers[3], stage 2 with layers[5]. */
-static void read_cut(struct builder *w) {
-    lua_State *L = w->L;
-    struct model *m = w->m;
-    int type = push_field(&w->t, "cut"), list = lua_gettop(L);
+static void read_cut(struct builder *builder) {
+    lua_State *L = builder->L;
+    struct model *m = builder->m;
+    int type = push_field(&builder->t, "cut"), list = lua_gettop(L);
     if (type == LUA_TNIL)
         return;
     if (m->from)
-        field_fail(L, w->t.line, "cut", "a model whose layers are stages is cut already; leave 'cut' out");
+        field_fail(L, builder->t.line, "cut", "a model whose layers are stages is cut already; leave 'cut' out");
     if (type != LUA_TTABLE)
-        field_fail(L, w->t.line, "cut", "'cut' must be a list of positions in layers, not %s", describe(L, list));
+        field_fail(L, builder->t.line, "cut", "'cut' must be a list of positions in layers, not %s", describe(L, list));
     m->ncut = (int)lua_rawlen(L, list);
-    if (m->ncut != w->sp->stages - 1)
-        field_fail(L, w->t.line, "cut", "'cut' opens %d stages after the first, but the schedule has stages = %d",
-                   m->ncut, w->sp->stages);
+    if (m->ncut != builder->sp->stages - 1)
+        field_fail(L, builder->t.line, "cut", "'cut' opens %d stages after the first, but the schedule has stages = %d",
+                   m->ncut, builder->sp->stages);
     m->cut = NEW(int, m->ncut);
     for (int i = 0, before = 1; i < m->ncut; i++, lua_settop(L, list)) {
         int isint = 0;
         lua_Integer x = lua_rawgeti(L, list, i + 1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &isint) : 0;
         if (!isint || x <= before || x > m->nunits)
-            field_fail(L, w->t.line, "cut", "cut[%d] is %s; positions in layers must ascend, from 2 to %d", i + 1,
+            field_fail(L, builder->t.line, "cut", "cut[%d] is %s; positions in layers must ascend, from 2 to %d", i + 1,
                        describe(L, -1), m->nunits);
         m->cut[i] = (int)x - 1;
         before = (int)x;
@@ -455,16 +462,16 @@ static void read_cut(struct builder *w) {
 
 const char *const model_fields[] = {"input", "layers", "optimizer", "precision", "cut", NULL};
 
-void extract_model(struct script *S, void *spec) {
+void extract_model(struct script *script, void *spec) {
     struct spec *sp = spec;
-    lua_State *L = S->L;
-    struct builder w = {.S = S, .L = L, .sp = sp, .m = NEW(struct model, 1)};
-    w.t = (struct table){L, lua_gettop(L), S->line, "model"};
-    check_fields(&w.t, model_fields);
-    read_precision(&w);
-    read_input(&w);
-    read_optimizer(&w);
-    read_layers(&w);
-    read_cut(&w);
-    sp->model = w.m;
+    lua_State *L = script->L;
+    struct builder builder = {.S = script, .L = L, .sp = sp, .m = NEW(struct model, 1)};
+    builder.t = (struct table){L, lua_gettop(L), script->line, "model"};
+    check_fields(&builder.t, model_fields);
+    read_precision(&builder);
+    read_input(&builder);
+    read_optimizer(&builder);
+    read_layers(&builder);
+    read_cut(&builder);
+    sp->model = builder.m;
 }

@@ -34,10 +34,10 @@ static void add_keys(lua_State *L, const char *prefix, const char ***names, size
 }
 
 /* What a script of the kind of S finds. A cluster script finds what all do, and its own `cluster`. */
-static void list(struct script *S, void *names) {
+static void list(struct script *script, void *names) {
     size_t n = 0, capacity = 0;
-    lua_State *L = S->L;
-    push_environment(L, S->kind);
+    lua_State *L = script->L;
+    push_environment(L, script->kind);
     lua_getmetatable(L, -1);
     lua_getfield(L, -1, "__index"); /* its globals */
     add_keys(L, "", names, &n, &capacity);
@@ -45,11 +45,11 @@ static void list(struct script *S, void *names) {
 
 static const char **names_in(enum script_kind kind) {
     struct settings none = {0};
-    struct script S = {.kind = kind, .set = &none, .d = -1, .file = script_kinds[kind]};
+    struct script script = {.kind = kind, .set = &none, .d = -1, .file = script_kinds[kind]};
     const char **names = NULL;
-    S.src = format("return %s {}", script_kinds[kind]);
-    S.size = strlen(S.src);
-    sandbox_run(&S, list, &names);
+    script.src = format("return %s {}", script_kinds[kind]);
+    script.size = strlen(script.src);
+    sandbox_run(&script, list, &names);
     return names;
 }
 

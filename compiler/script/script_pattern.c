@@ -18,34 +18,34 @@ struct match {
     } capture[MAX_CAPTURES];
 };
 
-static const char *match_here(struct match *m, const char *s, const char *p);
+static const char *match_here(struct match *match, const char *s, const char *p);
 
-static void start(struct match *m, lua_State *L) {
-    m->L = L;
-    m->level = 0;
-    m->depth = MAX_DEPTH;
+static void start(struct match *match, lua_State *L) {
+    match->L = L;
+    match->level = 0;
+    match->depth = MAX_DEPTH;
 }
 
 /* ---- one character ---- */
 
 /* Past the single character, class or set that begins at p. */
-static const char *item_end(struct match *m, const char *p) {
+static const char *item_end(struct match *match, const char *p) {
     const char *first = p;
     if (*p++ == '%') {
-        if (p == m->pattern_end)
-            luaL_error(m->L, "malformed pattern (ends with '%%')");
+        if (p == match->pattern_end)
+            luaL_error(match->L, "malformed pattern (ends with '%%')");
         return p + 1;
     }
     if (*first != '[')
         return p;
     p += *p == '^';
     do {
-        if (p == m->pattern_end)
-            luaL_error(m->L, "malformed pattern (missing ']')");
-        if (*p++ == '%' && p < m->pattern_end)
+        if (p == match->pattern_end)
+            luaL_error(match->L, "malformed pattern (missing ']')");
+        if (*p++ == '%' && p < match->pattern_end)
             p++;
     } while (*p != ']');
-    spend(m->L, (p - first) / 8);
+    spend(match->L, (p - first) / 8);
     return p + 1;
 }
 
@@ -88,9 +88,9 @@ static bool in_set(int c, const char *p, const char *last) {
 }
 
 /* Whether the character at s is what p, up to its end, says. */
-static bool fits(struct match *m, const char *s, const char *p, const char *end) {
-    spend(m->L, 1 + (end - p) / 8);
-    if (s >= m->end)
+static bool fits(struct match *match, const char *s, const char *p, const char *end) {
+    spend(match->L, 1 + (end - p) / 8);
+    if (s >= match->end)
         return false;
     int c = (unsigned char)*s;
     switch (*p) {
@@ -103,57 +103,57 @@ static bool fits(struct match *m, const char *s, const char *p, const char *end)
 
 /* ---- repetition, captures, %b, %f, %1 ---- */
 
-static const char *most(struct match *m, const char *s, const char *p, const char *end) {
+static const char *most(struct match *match, const char *s, const char *p, const char *end) {
     ptrdiff_t n = 0;
-    while (fits(m, s + n, p, end))
+    while (fits(match, s + n, p, end))
         n++;
     for (; n >= 0; n--) {
-        const char *to = match_here(m, s + n, end + 1);
+        const char *to = match_here(match, s + n, end + 1);
         if (to)
             return to;
     }
     return NULL;
 }
 
-static const char *fewest(struct match *m, const char *s, const char *p, const char *end) {
+static const char *fewest(struct match *match, const char *s, const char *p, const char *end) {
     for (;; s++) {
-        const char *to = match_here(m, s, end + 1);
-        if (to || !fits(m, s, p, end))
+        const char *to = match_here(match, s, end + 1);
+        if (to || !fits(match, s, p, end))
             return to;
     }
 }
 
-static const char *open_capture(struct match *m, const char *s, const char *p, int how) {
-    if (m->level >= MAX_CAPTURES)
-        luaL_error(m->L, "too many captures");
-    m->capture[m->level].at = s;
-    m->capture[m->level].n = how;
-    m->level++;
-    const char *to = match_here(m, s, p);
-    m->level -= !to;
+static const char *open_capture(struct match *match, const char *s, const char *p, int how) {
+    if (match->level >= MAX_CAPTURES)
+        luaL_error(match->L, "too many captures");
+    match->capture[match->level].at = s;
+    match->capture[match->level].n = how;
+    match->level++;
+    const char *to = match_here(match, s, p);
+    match->level -= !to;
     return to;
 }
 
-static const char *close_capture(struct match *m, const char *s, const char *p) {
-    int i = m->level - 1;
-    while (i >= 0 && m->capture[i].n != OPEN)
+static const char *close_capture(struct match *match, const char *s, const char *p) {
+    int i = match->level - 1;
+    while (i >= 0 && match->capture[i].n != OPEN)
         i--;
     if (i < 0)
-        luaL_error(m->L, "invalid pattern capture");
-    m->capture[i].n = s - m->capture[i].at;
-    const char *to = match_here(m, s, p);
+        luaL_error(match->L, "invalid pattern capture");
+    match->capture[i].n = s - match->capture[i].at;
+    const char *to = match_here(match, s, p);
     if (!to)
-        m->capture[i].n = OPEN;
+        match->capture[i].n = OPEN;
     return to;
 }
 
-static const char *balanced(struct match *m, const char *s, const char *p) {
-    if (p >= m->pattern_end - 1)
-        luaL_error(m->L, "malformed pattern (missing arguments to '%%b')");
+static const char *balanced(struct match *match, const char *s, const char *p) {
+    if (p >= match->pattern_end - 1)
+        luaL_error(match->L, "malformed pattern (missing arguments to '%%b')");
     if (*s != *p)
         return NULL;
-    for (int64_t open = 1; ++s < m->end;) {
-        spend(m->L, 1);
+    for (int64_t open = 1; ++s < match->end;) {
+        spend(match->L, 1);
         if (*s == p[1]) {
             if (--open == 0)
                 return s + 1;
@@ -164,41 +164,41 @@ static const char *balanced(struct match *m, const char *s, const char *p) {
     return NULL;
 }
 
-static bool at_frontier(struct match *m, const char *s, const char *p, const char *end) {
-    int before = s == m->src ? 0 : (unsigned char)s[-1], after = s == m->end ? 0 : (unsigned char)*s;
-    spend(m->L, 1 + (end - p) / 4);
+static bool at_frontier(struct match *match, const char *s, const char *p, const char *end) {
+    int before = s == match->src ? 0 : (unsigned char)s[-1], after = s == match->end ? 0 : (unsigned char)*s;
+    spend(match->L, 1 + (end - p) / 4);
     return !in_set(before, p, end - 1) && in_set(after, p, end - 1);
 }
 
-static const char *same_again(struct match *m, const char *s, char digit) {
+static const char *same_again(struct match *match, const char *s, char digit) {
     int i = digit - '1';
-    if (i < 0 || i >= m->level || m->capture[i].n == OPEN)
-        luaL_error(m->L, "invalid capture index %%%d", i + 1);
-    size_t n = (size_t)m->capture[i].n; /* of a position: larger than all there is */
-    if ((size_t)(m->end - s) < n)
+    if (i < 0 || i >= match->level || match->capture[i].n == OPEN)
+        luaL_error(match->L, "invalid capture index %%%d", i + 1);
+    size_t n = (size_t)match->capture[i].n; /* of a position: larger than all there is */
+    if ((size_t)(match->end - s) < n)
         return NULL;
-    spend(m->L, (int64_t)n / 64);
-    return memcmp(m->capture[i].at, s, n) == 0 ? s + n : NULL;
+    spend(match->L, (int64_t)n / 64);
+    return memcmp(match->capture[i].at, s, n) == 0 ? s + n : NULL;
 }
 
 /* ---- a pattern ---- */
 
 /* What stands at *p behind a '%' and takes more than a character: moves *s (NULL: no match) and *p; false: it is a
  * class. */
-static bool special(struct match *m, const char **s, const char **p) {
+static bool special(struct match *match, const char **s, const char **p) {
     const char *at = *p;
     if (at[1] == 'b') {
-        *s = balanced(m, *s, at + 2);
+        *s = balanced(match, *s, at + 2);
         *p = at + 4;
     } else if (at[1] == 'f') {
         at += 2;
         if (*at != '[')
-            luaL_error(m->L, "missing '[' after '%%f' in pattern");
-        *p = item_end(m, at);
-        if (!at_frontier(m, *s, at, *p))
+            luaL_error(match->L, "missing '[' after '%%f' in pattern");
+        *p = item_end(match, at);
+        if (!at_frontier(match, *s, at, *p))
             *s = NULL;
     } else if (isdigit((unsigned char)at[1])) {
-        *s = same_again(m, *s, at[1]);
+        *s = same_again(match, *s, at[1]);
         *p = at + 2;
     } else {
         return false;
@@ -207,20 +207,20 @@ static bool special(struct match *m, const char **s, const char **p) {
 }
 
 /* An item and what repeats it, likewise; true: *s is where the rest of the pattern ended, too. */
-static bool item(struct match *m, const char **s, const char **p) {
-    const char *end = item_end(m, *p), *to;
-    if (!fits(m, *s, *p, end)) {
+static bool item(struct match *match, const char **s, const char **p) {
+    const char *end = item_end(match, *p), *to;
+    if (!fits(match, *s, *p, end)) {
         bool may_miss = *end == '*' || *end == '?' || *end == '-';
         *s = may_miss ? *s : NULL;
         *p = end + 1;
         return false;
     }
     switch (*end) {
-    case '*': *s = most(m, *s, *p, end); return true;
-    case '+': *s = most(m, *s + 1, *p, end); return true;
-    case '-': *s = fewest(m, *s, *p, end); return true;
+    case '*': *s = most(match, *s, *p, end); return true;
+    case '+': *s = most(match, *s + 1, *p, end); return true;
+    case '-': *s = fewest(match, *s, *p, end); return true;
     case '?':
-        to = match_here(m, *s + 1, end + 1);
+        to = match_here(match, *s + 1, end + 1);
         *s = to ? to : *s;
         *p = end + 1;
         return to != NULL;
@@ -232,63 +232,63 @@ static bool item(struct match *m, const char **s, const char **p) {
 }
 
 /* Where a match of the pattern from p on that begins at s ends; NULL: there is none. */
-static const char *match_here(struct match *m, const char *s, const char *p) {
-    if (m->depth-- == 0)
-        luaL_error(m->L, "pattern too complex");
+static const char *match_here(struct match *match, const char *s, const char *p) {
+    if (match->depth-- == 0)
+        luaL_error(match->L, "pattern too complex");
     bool whole = false; /* s is where all of the pattern ended */
-    while (s && !whole && p != m->pattern_end) {
-        spend(m->L, 1);
+    while (s && !whole && p != match->pattern_end) {
+        spend(match->L, 1);
         if (*p == '(') {
             bool place = p[1] == ')';
-            s = open_capture(m, s, p + 1 + place, place ? POSITION : OPEN);
+            s = open_capture(match, s, p + 1 + place, place ? POSITION : OPEN);
             whole = true;
         } else if (*p == ')') {
-            s = close_capture(m, s, p + 1);
+            s = close_capture(match, s, p + 1);
             whole = true;
-        } else if (*p == '$' && p + 1 == m->pattern_end) {
-            s = s == m->end ? s : NULL;
+        } else if (*p == '$' && p + 1 == match->pattern_end) {
+            s = s == match->end ? s : NULL;
             whole = true;
-        } else if (*p != '%' || !special(m, &s, &p)) {
-            whole = item(m, &s, &p);
+        } else if (*p != '%' || !special(match, &s, &p)) {
+            whole = item(match, &s, &p);
         }
     }
-    m->depth++;
+    match->depth++;
     return s;
 }
 
 /* ---- what it found ---- */
 
 /* Capture i of a match from s to e: its length in *n. A position is pushed as a number instead, and gives NULL. */
-static const char *captured(struct match *m, int i, const char *s, const char *e, size_t *n) {
-    if (i >= m->level) {
+static const char *captured(struct match *match, int i, const char *s, const char *e, size_t *n) {
+    if (i >= match->level) {
         if (i != 0)
-            luaL_error(m->L, "invalid capture index %%%d", i + 1);
+            luaL_error(match->L, "invalid capture index %%%d", i + 1);
         *n = (size_t)(e - s);
         return s;
     }
-    if (m->capture[i].n == OPEN)
-        luaL_error(m->L, "unfinished capture");
-    if (m->capture[i].n == POSITION) {
-        lua_pushinteger(m->L, m->capture[i].at - m->src + 1);
+    if (match->capture[i].n == OPEN)
+        luaL_error(match->L, "unfinished capture");
+    if (match->capture[i].n == POSITION) {
+        lua_pushinteger(match->L, match->capture[i].at - match->src + 1);
         return NULL;
     }
-    *n = (size_t)m->capture[i].n;
-    return m->capture[i].at;
+    *n = (size_t)match->capture[i].n;
+    return match->capture[i].at;
 }
 
-static void push_capture(struct match *m, int i, const char *s, const char *e) {
+static void push_capture(struct match *match, int i, const char *s, const char *e) {
     size_t n;
-    const char *text = captured(m, i, s, e, &n);
+    const char *text = captured(match, i, s, e, &n);
     if (text)
-        lua_pushlstring(m->L, text, n);
+        lua_pushlstring(match->L, text, n);
 }
 
 /* All of them; the whole match when the pattern has none, unless s is NULL. */
-static int push_captures(struct match *m, const char *s, const char *e) {
-    int n = m->level == 0 && s ? 1 : m->level;
-    luaL_checkstack(m->L, n, "too many captures");
+static int push_captures(struct match *match, const char *s, const char *e) {
+    int n = match->level == 0 && s ? 1 : match->level;
+    luaL_checkstack(match->L, n, "too many captures");
     for (int i = 0; i < n; i++)
-        push_capture(m, i, s, e);
+        push_capture(match, i, s, e);
     return n;
 }
 
@@ -332,18 +332,18 @@ static int search(lua_State *L, bool find) {
     }
     if (find && (lua_toboolean(L, 4) || plain(p, np)))
         return find_plain(L, s, n, from, p, np);
-    struct match m = {.src = s, .end = s + n, .pattern_end = p + np};
+    struct match match = {.src = s, .end = s + n, .pattern_end = p + np};
     bool anchored = *p == '^';
     p += anchored;
-    for (const char *at = s + from; at <= m.end; at++) {
-        start(&m, L);
-        const char *e = match_here(&m, at, p);
+    for (const char *at = s + from; at <= match.end; at++) {
+        start(&match, L);
+        const char *e = match_here(&match, at, p);
         if (e && !find)
-            return push_captures(&m, at, e);
+            return push_captures(&match, at, e);
         if (e) {
             lua_pushinteger(L, at - s + 1);
             lua_pushinteger(L, e - s);
-            return push_captures(&m, NULL, NULL) + 2;
+            return push_captures(&match, NULL, NULL) + 2;
         }
         if (anchored)
             break;
@@ -371,14 +371,14 @@ struct walk {
 
 /* Upvalues: subject and pattern, which must not be collected, and the walk. */
 static int next_match(lua_State *L) {
-    struct walk *w = lua_touserdata(L, lua_upvalueindex(3));
+    struct walk *walk = lua_touserdata(L, lua_upvalueindex(3));
     enter(L, "string.gmatch");
-    for (const char *at = w->at; at <= w->m.end; at++) {
-        start(&w->m, L);
-        const char *e = match_here(&w->m, at, w->p);
-        if (e && e != w->last) {
-            w->at = w->last = e;
-            return push_captures(&w->m, at, e);
+    for (const char *at = walk->at; at <= walk->m.end; at++) {
+        start(&walk->m, L);
+        const char *e = match_here(&walk->m, at, walk->p);
+        if (e && e != walk->last) {
+            walk->at = walk->last = e;
+            return push_captures(&walk->m, at, e);
         }
     }
     return 0;
@@ -389,11 +389,11 @@ static int counted_gmatch(lua_State *L) {
     const char *s = luaL_checklstring(L, 1, &n), *p = luaL_checklstring(L, 2, &np);
     size_t from = begin_at(L, 3, n);
     lua_settop(L, 2);
-    struct walk *w = lua_newuserdatauv(L, sizeof *w, 0);
-    w->m = (struct match){.src = s, .end = s + n, .pattern_end = p + np};
-    w->p = p;
-    w->at = s + (from > n ? n + 1 : from);
-    w->last = NULL;
+    struct walk *walk = lua_newuserdatauv(L, sizeof *walk, 0);
+    walk->m = (struct match){.src = s, .end = s + n, .pattern_end = p + np};
+    walk->p = p;
+    walk->at = s + (from > n ? n + 1 : from);
+    walk->last = NULL;
     lua_pushcclosure(L, next_match, 3);
     return 1;
 }
@@ -401,10 +401,10 @@ static int counted_gmatch(lua_State *L) {
 /* ---- gsub ---- */
 
 /* The replacement string, argument 3, with its %0 to %9. */
-static void add_text(struct match *m, luaL_Buffer *out, const char *s, const char *e) {
+static void add_text(struct match *match, luaL_Buffer *out, const char *s, const char *e) {
     size_t n, nc;
-    const char *text = lua_tolstring(m->L, 3, &n), *end = text + n;
-    spend(m->L, (int64_t)n / 8);
+    const char *text = lua_tolstring(match->L, 3, &n), *end = text + n;
+    spend(match->L, (int64_t)n / 8);
     for (const char *p; (p = memchr(text, '%', (size_t)(end - text))); text = p + 1) {
         luaL_addlstring(out, text, (size_t)(p - text));
         p++;
@@ -413,9 +413,9 @@ static void add_text(struct match *m, luaL_Buffer *out, const char *s, const cha
         else if (*p == '0')
             luaL_addlstring(out, s, (size_t)(e - s));
         else if (!isdigit((unsigned char)*p))
-            luaL_error(m->L, "invalid use of '%%' in replacement string");
+            luaL_error(match->L, "invalid use of '%%' in replacement string");
         else {
-            const char *c = captured(m, *p - '1', s, e, &nc);
+            const char *c = captured(match, *p - '1', s, e, &nc);
             if (c)
                 luaL_addlstring(out, c, nc);
             else
@@ -426,18 +426,18 @@ static void add_text(struct match *m, luaL_Buffer *out, const char *s, const cha
 }
 
 /* What stands for the match from s to e; false: the match itself. */
-static bool add_replacement(struct match *m, luaL_Buffer *out, const char *s, const char *e, int type) {
-    lua_State *L = m->L;
+static bool add_replacement(struct match *match, luaL_Buffer *out, const char *s, const char *e, int type) {
+    lua_State *L = match->L;
     spend(L, 10 + (e - s) / 32);
     if (type == LUA_TFUNCTION) {
         lua_pushvalue(L, 3);
-        lua_call(L, push_captures(m, s, e), 1);
+        lua_call(L, push_captures(match, s, e), 1);
         enter(L, "string.gsub");
     } else if (type == LUA_TTABLE) {
-        push_capture(m, 0, s, e);
+        push_capture(match, 0, s, e);
         lua_gettable(L, 3);
     } else {
-        add_text(m, out, s, e);
+        add_text(match, out, s, e);
         return true;
     }
     if (!lua_toboolean(L, -1)) {
@@ -459,18 +459,18 @@ static int counted_gsub(lua_State *L) {
     luaL_argexpected(L, type == LUA_TNUMBER || type == LUA_TSTRING || type == LUA_TFUNCTION || type == LUA_TTABLE, 3,
                      "string/function/table");
     bool anchored = *p == '^', changed = false;
-    struct match m = {.src = s, .end = s + n, .pattern_end = p + np};
+    struct match match = {.src = s, .end = s + n, .pattern_end = p + np};
     luaL_Buffer out;
     luaL_buffinit(L, &out);
     enter(L, "string.gsub");
     for (p += anchored; found < most;) {
-        start(&m, L);
-        const char *e = match_here(&m, s, p);
+        start(&match, L);
+        const char *e = match_here(&match, s, p);
         if (e && e != last) {
             found++;
-            changed |= add_replacement(&m, &out, s, e, type);
+            changed |= add_replacement(&match, &out, s, e, type);
             s = last = e;
-        } else if (s < m.end) {
+        } else if (s < match.end) {
             luaL_addchar(&out, *s++);
         } else {
             break;
@@ -479,7 +479,7 @@ static int counted_gsub(lua_State *L) {
             break;
     }
     if (changed) {
-        luaL_addlstring(&out, s, (size_t)(m.end - s));
+        luaL_addlstring(&out, s, (size_t)(match.end - s));
         luaL_pushresult(&out);
     } else {
         lua_pushvalue(L, 1);

@@ -32,12 +32,14 @@ struct script *script_of(lua_State *L) {
 
 static void on_count(lua_State *L, lua_Debug *ar);
 
-bool script_ended(const struct script *S) { return S->error || S->starved || S->refused || S->used > S->budget; }
+bool script_ended(const struct script *script) {
+    return script->error || script->starved || script->refused || script->used > script->budget;
+}
 
-static void charge(struct script *S, int64_t instructions) {
-    S->used += instructions;
-    if (S->used > S->budget && S->L) /* at once, not after HOOK_STEP more that are as dear */
-        lua_sethook(S->running, on_count, LUA_MASKCOUNT, 1);
+static void charge(struct script *script, int64_t instructions) {
+    script->used += instructions;
+    if (script->used > script->budget && script->L) /* at once, not after HOOK_STEP more that are as dear */
+        lua_sethook(script->running, on_count, LUA_MASKCOUNT, 1);
 }
 
 /* ---- memory ---- */
@@ -47,88 +49,90 @@ static size_t taken(size_t n) { return n == 0 ? 0 : n < 24 ? 32 : (n + 23) & ~(s
 
 /* An object is charged when it is made. Blocks that grow with what is put into them are not: putting is charged, and
  * when a table grows depends on its hashes, which Lua seeds with addresses. */
-static void charge_block(struct script *S, int kind, size_t size) {
-    size_t *largest = kind == LUA_TSTRING ? &S->longest : &S->largest;
+static void charge_block(struct script *script, int kind, size_t size) {
+    size_t *largest = kind == LUA_TSTRING ? &script->longest : &script->largest;
     if (size > *largest)
         *largest = size;
     if (kind == LUA_TNIL)
         return;
     int64_t instructions = OBJECT + (int64_t)(size / (size < FRESH ? BYTES_PER_INSTRUCTION : FRESH_BYTES));
-    S->filling += instructions;
-    charge(S, instructions);
+    script->filling += instructions;
+    charge(script, instructions);
 }
 
 /* Lua's allocator. When refused, Lua collects garbage and asks for the same once more: only then is memory out, or if
  * that freed too little to go on without collecting at every step. A request that is not repeated was refused for good
  * too. Memory out is final, though a pcall may catch it: the hook and sandbox_run look at it. */
 static void *heap(void *data, void *block, size_t old, size_t size) {
-    struct script *S = data;
+    struct script *script = data;
     size_t had = block ? taken(old) : 0, needs = taken(size);
     if (size == 0) {
         free(block);
-        S->bytes -= had;
+        script->bytes -= had;
         return NULL;
     }
     uintptr_t at = (uintptr_t)block;
-    bool again = S->starved && at == S->refused_block && size == S->refused_size;
+    bool again = script->starved && at == script->refused_block && size == script->refused_size;
     size_t limit = again ? MEMORY_LIMIT - MEMORY_LIMIT / 8 : MEMORY_LIMIT;
-    bool refuse = needs > had && S->bytes - had + needs > limit;
+    bool refuse = needs > had && script->bytes - had + needs > limit;
     void *p = refuse ? NULL : realloc(block, size);
     if (needs > had) {
-        charge_block(S, block ? LUA_TNIL : (int)old, size); /* of a new block, Lua says what it is for */
-        S->refused |= S->starved && (!again || !p);
-        S->starved = !p;
-        if (S->refused) /* at once: now every allocation may collect all garbage in vain */
-            lua_sethook(S->running, on_count, LUA_MASKCOUNT, 1);
-        S->refused_block = at;
-        S->refused_size = size;
-        if (!p && S->L && !S->refused)
-            S->refused_line = script_line(S->L);
+        charge_block(script, block ? LUA_TNIL : (int)old, size); /* of a new block, Lua says what it is for */
+        script->refused |= script->starved && (!again || !p);
+        script->starved = !p;
+        if (script->refused) /* at once: now every allocation may collect all garbage in vain */
+            lua_sethook(script->running, on_count, LUA_MASKCOUNT, 1);
+        script->refused_block = at;
+        script->refused_size = size;
+        if (!p && script->L && !script->refused)
+            script->refused_line = script_line(script->L);
     }
     if (p)
-        S->bytes += needs - had;
-    if (S->bytes > S->most)
-        S->most = S->bytes;
+        script->bytes += needs - had;
+    if (script->bytes > script->most)
+        script->most = script->bytes;
     return p;
 }
 
 /* ---- instructions ---- */
 
-static const char *memory_text(const struct script *S) {
+static const char *memory_text(const struct script *script) {
     const char *text = format("the script used more than %d MiB of memory", MEMORY_LIMIT >> 20);
-    return S->calling ? format("%s, in %s", text, call_name(S)) : text;
+    return script->calling ? format("%s, in %s", text, call_name(script)) : text;
 }
 
 /* What the budget went into. */
-static const char *used_by(const struct script *S) {
-    if (2 * S->inside > S->used)
-        return format(", most of them inside %s; give it less to do", S->library ? S->library : "what it returned");
-    if (2 * S->filling > S->used)
+static const char *used_by(const struct script *script) {
+    if (2 * script->inside > script->used)
+        return format(", most of them inside %s; give it less to do",
+                      script->library ? script->library : "what it returned");
+    if (2 * script->filling > script->used)
         return ", most of them to make strings, tables and functions; does this loop end?";
     return "; does this loop end?";
 }
 
 static _Noreturn void over_budget(lua_State *L) {
-    struct script *S = script_of(L);
-    int line = script_line(L) ? script_line(L) : S->line, all = MAIN_BUDGET / 1000000, each = CALL_BUDGET / 1000000;
-    if (!S->calling)
-        script_fail(L, line, 0, "the script used %d million instructions%s", all, used_by(S));
-    if (S->budget < CALL_BUDGET)
-        script_fail(L, line, 0, "calls up to %s used %d million instructions, besides %d thousand each", call_name(S),
-                    all, CALL_SHARE / 1000);
-    if (S->d < 0)
-        script_fail(L, line, 0, "%s used %d million instructions%s", call_name(S), each, used_by(S));
-    script_fail(L, line, 0, "%s() used %d million instructions on %s%s", S->calling, each, job_name(S->s, S->b, S->d),
-                used_by(S));
+    struct script *script = script_of(L);
+    int line = script_line(L) ? script_line(L) : script->line, all = MAIN_BUDGET / 1000000,
+        each = CALL_BUDGET / 1000000;
+    if (!script->calling)
+        script_fail(L, line, 0, "the script used %d million instructions%s", all, used_by(script));
+    if (script->budget < CALL_BUDGET)
+        script_fail(L, line, 0, "calls up to %s used %d million instructions, besides %d thousand each",
+                    call_name(script), all, CALL_SHARE / 1000);
+    if (script->d < 0)
+        script_fail(L, line, 0, "%s used %d million instructions%s", call_name(script), each, used_by(script));
+    script_fail(L, line, 0, "%s() used %d million instructions on %s%s", script->calling, each,
+                job_name(script->s, script->b, script->d), used_by(script));
 }
 
 void enter(lua_State *L, const char *function) { script_of(L)->library = function; }
 
 void spend(lua_State *L, int64_t instructions) {
-    struct script *S = script_of(L);
-    S->used += instructions;
-    S->inside += instructions;
-    if (S->used <= S->budget)
+    struct script *script = script_of(L);
+    script->used += instructions;
+    script->inside += instructions;
+    if (script->used <= script->budget)
         return;
     lua_sethook(L, on_count, LUA_MASKCOUNT, 1); /* should the script catch it */
     over_budget(L);
@@ -191,71 +195,71 @@ static int chain_in_reach(lua_State *L, lua_Debug *ar) {
 /* How many an instruction counts as here, by what it may have to copy, compare or search. */
 static int64_t weight(lua_State *L, lua_Debug *ar) {
     enum { VALUES = 8, BYTES = 16, SHORT_CHAIN = 4 }; /* so many are worth an instruction */
-    const struct script *S = script_of(L);
+    const struct script *script = script_of(L);
     int64_t values = extra_arguments(L, ar), top = lua_gettop(L);
-    size_t bytes = S->longest > LONG_STRING ? string_in_reach(L, ar) : 0;
-    int chain = S->metatables > MANY_METATABLES ? chain_in_reach(L, ar) : 0;
+    size_t bytes = script->longest > LONG_STRING ? string_in_reach(L, ar) : 0;
+    int chain = script->metatables > MANY_METATABLES ? chain_in_reach(L, ar) : 0;
     values = top > MANY && top > values ? top : values;
     return 1 + values / VALUES + (bytes > LONG_STRING ? (int64_t)bytes / BYTES : 0) + (chain > SHORT_CHAIN ? chain : 0);
 }
 
 static void on_count(lua_State *L, lua_Debug *ar) {
-    struct script *S = script_of(L);
-    int step = S->longest > HUGE_STRING ? HUGE_STEP : HOOK_STEP;
-    S->running = L;
-    if (!script_ended(S))
-        charge(S, lua_gethookcount(L) * weight(L, ar));
-    if (script_ended(S))
+    struct script *script = script_of(L);
+    int step = script->longest > HUGE_STRING ? HUGE_STEP : HOOK_STEP;
+    script->running = L;
+    if (!script_ended(script))
+        charge(script, lua_gethookcount(L) * weight(L, ar));
+    if (script_ended(script))
         lua_sethook(L, on_count, LUA_MASKCOUNT, 1); /* from now on at every instruction: no pcall gets far */
     else if (lua_gethookcount(L) != step)
         lua_sethook(L, on_count, LUA_MASKCOUNT, step); /* what was charged outside of calls is forgiven */
-    if (S->starved || S->refused)
-        script_fail(L, S->refused_line, 0, "%s", memory_text(S));
-    if (S->error)
+    if (script->starved || script->refused)
+        script_fail(L, script->refused_line, 0, "%s", memory_text(script));
+    if (script->error)
         luaL_error(L, "the script has ended");
-    if (S->used > S->budget)
+    if (script->used > script->budget)
         over_budget(L);
 }
 
 static double larger(double x, double y) { return x > y ? x : y; }
 
-static void begin_count(struct script *S, int64_t budget) {
-    S->used = S->inside = S->filling = 0;
-    S->library = NULL;
-    S->budget = budget;
+static void begin_count(struct script *script, int64_t budget) {
+    script->used = script->inside = script->filling = 0;
+    script->library = NULL;
+    script->budget = budget;
 }
 
-void call_begin(struct script *S, const char *name, int s, int b, int d) {
-    S->calling = name;
-    S->s = s;
-    S->b = b;
-    S->d = d;
-    S->left += CALL_SHARE;
-    begin_count(S, S->left < CALL_BUDGET ? S->left : CALL_BUDGET);
+void call_begin(struct script *script, const char *name, int s, int b, int d) {
+    script->calling = name;
+    script->s = s;
+    script->b = b;
+    script->d = d;
+    script->left += CALL_SHARE;
+    begin_count(script, script->left < CALL_BUDGET ? script->left : CALL_BUDGET);
 }
 
-void call_end(struct script *S) {
-    S->calling = NULL;
-    S->left -= S->used;
-    S->effort = larger(S->effort, (double)S->used / CALL_BUDGET);
-    S->effort = larger(S->effort, (double)(MAIN_BUDGET - S->left) / MAIN_BUDGET);
+void call_end(struct script *script) {
+    script->calling = NULL;
+    script->left -= script->used;
+    script->effort = larger(script->effort, (double)script->used / CALL_BUDGET);
+    script->effort = larger(script->effort, (double)(MAIN_BUDGET - script->left) / MAIN_BUDGET);
 }
 
 /* ---- a run ---- */
 
 struct run {
     struct script *S;
-    void (*extract)(struct script *S, void *data);
+    void (*extract)(struct script *script, void *data);
     void *data;
 };
 
-static void check_answer(struct script *S) {
-    lua_State *L = S->L;
-    const char *kind = script_kinds[S->kind];
-    lua_rawgetp(L, LUA_REGISTRYINDEX, S);
+static void check_answer(struct script *script) {
+    lua_State *L = script->L;
+    const char *kind = script_kinds[script->kind];
+    lua_rawgetp(L, LUA_REGISTRYINDEX, script);
     if (!lua_istable(L, -1) || !lua_rawequal(L, -1, -2)) {
         int lines = 1;
-        for (const char *p = S->src; *p; p++)
+        for (const char *p = script->src; *p; p++)
             lines += *p == '\n' && p[1];
         script_fail(L, lines, 0, "the script returned %s, not a %s; end it with: return %s { ... }", describe(L, -2),
                     kind, kind);
@@ -276,56 +280,56 @@ static int64_t cost_of_text(const char *src, size_t size) {
 
 static int protected_run(lua_State *L) {
     struct run *run = lua_touserdata(L, 1);
-    struct script *S = run->S;
-    char *chunk = format("@%s", S->file);
-    if (S->src[0] == LUA_SIGNATURE[0]) {
-        S->src = "";
+    struct script *script = run->S;
+    char *chunk = format("@%s", script->file);
+    if (script->src[0] == LUA_SIGNATURE[0]) {
+        script->src = "";
         script_fail(L, 1, 0, "this is compiled Lua; give the script's source");
     }
     confine_libraries(L);
-    push_environment(L, S->kind);
-    charge(S, cost_of_text(S->src, S->size));
-    if (script_ended(S))
+    push_environment(L, script->kind);
+    charge(script, cost_of_text(script->src, script->size));
+    if (script_ended(script))
         script_fail(L, 1, 0, "the script is too long, or has too many branches, to be read");
-    if (luaL_loadbufferx(L, S->src, S->size, chunk, "t"))
+    if (luaL_loadbufferx(L, script->src, script->size, chunk, "t"))
         lua_error(L);
     lua_insert(L, -2);
     if (!lua_setupvalue(L, -2, 1))
         lua_pop(L, 1);
     lua_sethook(L, on_count, LUA_MASKCOUNT, HOOK_STEP);
     lua_call(L, 0, 1);
-    S->effort = (double)S->used / MAIN_BUDGET;
-    check_answer(S);
-    run->extract(S, run->data);
+    script->effort = (double)script->used / MAIN_BUDGET;
+    check_answer(script);
+    run->extract(script, run->data);
     return 0;
 }
 
-void sandbox_run(struct script *S, void (*extract)(struct script *S, void *data), void *data) {
-    struct run run = {.S = S, .extract = extract, .data = data};
-    S->left = MAIN_BUDGET;
-    begin_count(S, MAIN_BUDGET);
-    lua_State *L = lua_newstate(heap, S);
+void sandbox_run(struct script *script, void (*extract)(struct script *script, void *data), void *data) {
+    struct run run = {.S = script, .extract = extract, .data = data};
+    script->left = MAIN_BUDGET;
+    begin_count(script, MAIN_BUDGET);
+    lua_State *L = lua_newstate(heap, script);
     if (!L)
         die("out of memory");
-    S->L = S->running = L;
-    *(struct script **)lua_getextraspace(L) = S;
+    script->L = script->running = L;
+    *(struct script **)lua_getextraspace(L) = script;
     /* The three pushes below cannot fail: the stack of a new state has room, and a light value needs no memory. */
     lua_pushcfunction(L, on_error);
     lua_pushcfunction(L, protected_run);
     lua_pushlightuserdata(L, &run);
     int status = lua_pcall(L, 1, 0, 1);
-    if (!S->error && (S->starved || S->refused)) {
-        S->error = memory_text(S);
-        S->error_line = S->refused_line;
-    } else if (!S->error && status) {
-        S->error = lua_tostring(L, -1) ? copy_string(lua_tostring(L, -1)) : "the script failed";
+    if (!script->error && (script->starved || script->refused)) {
+        script->error = memory_text(script);
+        script->error_line = script->refused_line;
+    } else if (!script->error && status) {
+        script->error = lua_tostring(L, -1) ? copy_string(lua_tostring(L, -1)) : "the script failed";
     }
-    S->effort = larger(S->effort, (double)S->most / MEMORY_LIMIT);
-    S->L = NULL;
+    script->effort = larger(script->effort, (double)script->most / MEMORY_LIMIT);
+    script->L = NULL;
     lua_sethook(L, NULL, 0, 0);
     lua_close(L);
-    if (S->error && S->error_line > 0)
-        die_at(S->file, S->src, S->error_line, S->error_col, "%s", S->error);
-    if (S->error)
-        die("%s", S->error);
+    if (script->error && script->error_line > 0)
+        die_at(script->file, script->src, script->error_line, script->error_col, "%s", script->error);
+    if (script->error)
+        die("%s", script->error);
 }

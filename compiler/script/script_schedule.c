@@ -23,72 +23,73 @@ const char *const schedule_fields[] = {
 
 /* ---- fields ---- */
 
-static int function_field(struct reader *r, const char *name, const char *returns) {
-    int type = push_field(&r->t, name);
+static int function_field(struct reader *reader, const char *name, const char *returns) {
+    int type = push_field(&reader->t, name);
     if (type == LUA_TFUNCTION)
-        return lua_gettop(r->L);
+        return lua_gettop(reader->L);
     if (type != LUA_TNIL)
-        field_fail(r->L, r->t.line, name, "'%s' must be a function, not %s; it returns %s", name, describe(r->L, -1),
-                   returns);
-    lua_pop(r->L, 1);
+        field_fail(reader->L, reader->t.line, name, "'%s' must be a function, not %s; it returns %s", name,
+                   describe(reader->L, -1), returns);
+    lua_pop(reader->L, 1);
     return 0;
 }
 
-static bool given(struct reader *r, const char *name) {
-    bool yes = push_field(&r->t, name) != LUA_TNIL;
-    lua_pop(r->L, 1);
+static bool given(struct reader *reader, const char *name) {
+    bool yes = push_field(&reader->t, name) != LUA_TNIL;
+    lua_pop(reader->L, 1);
     return yes;
 }
 
-static void refuse_unsupported(struct reader *r) {
+static void refuse_unsupported(struct reader *reader) {
     static const char *const later[] = {"tensor", "versions"};
-    if (push_field(&r->t, "update") != LUA_TNIL) {
-        const char *how = lua_type(r->L, -1) == LUA_TSTRING ? lua_tostring(r->L, -1) : "";
+    if (push_field(&reader->t, "update") != LUA_TNIL) {
+        const char *how = lua_type(reader->L, -1) == LUA_TSTRING ? lua_tostring(reader->L, -1) : "";
         if (!strcmp(how, "async"))
-            field_fail(r->L, r->t.line, "update",
+            field_fail(reader->L, reader->t.line, "update",
                        "schedule field 'update' = \"async\" is not supported yet; use \"flush\"");
         if (strcmp(how, "flush"))
-            field_fail(r->L, r->t.line, "update", "'update' must be \"flush\" (or \"async\"), not %s",
-                       describe(r->L, -1));
+            field_fail(reader->L, reader->t.line, "update", "'update' must be \"flush\" (or \"async\"), not %s",
+                       describe(reader->L, -1));
     }
-    lua_pop(r->L, 1);
+    lua_pop(reader->L, 1);
     for (int i = 0; i < 2; i++)
-        if (given(r, later[i]))
-            field_fail(r->L, r->t.line, later[i], "schedule field '%s' is not supported yet; leave it out", later[i]);
+        if (given(reader, later[i]))
+            field_fail(reader->L, reader->t.line, later[i], "schedule field '%s' is not supported yet; leave it out",
+                       later[i]);
 }
 
-static void read_sizes(struct reader *r) {
-    struct spec *sp = r->sp;
-    sp->workers = integer_field(&r->t, "workers", 1, MAX_WORKERS);
-    sp->stages = integer_field(&r->t, "stages", 1, INT_MAX);
-    sp->batches = integer_field(&r->t, "batches", 1, INT_MAX);
+static void read_sizes(struct reader *reader) {
+    struct spec *sp = reader->sp;
+    sp->workers = integer_field(&reader->t, "workers", 1, MAX_WORKERS);
+    sp->stages = integer_field(&reader->t, "stages", 1, INT_MAX);
+    sp->batches = integer_field(&reader->t, "batches", 1, INT_MAX);
     if ((int64_t)sp->stages * sp->batches > MAX_JOBS / 3)
-        field_fail(r->L, r->t.line, "batches", "stages * batches * 3 is %.0f; at most %d jobs are possible",
+        field_fail(reader->L, reader->t.line, "batches", "stages * batches * 3 is %.0f; at most %d jobs are possible",
                    3.0 * sp->stages * sp->batches, MAX_JOBS);
-    if (push_field(&r->t, "order") != LUA_TNIL) {
-        const char *order = lua_type(r->L, -1) == LUA_TSTRING ? lua_tostring(r->L, -1) : "";
+    if (push_field(&reader->t, "order") != LUA_TNIL) {
+        const char *order = lua_type(reader->L, -1) == LUA_TSTRING ? lua_tostring(reader->L, -1) : "";
         sp->strict = !strcmp(order, "strict");
         if (!sp->strict && strcmp(order, "greedy"))
-            field_fail(r->L, r->t.line, "order", "'order' must be \"greedy\" or \"strict\", not %s",
-                       describe(r->L, -1));
+            field_fail(reader->L, reader->t.line, "order", "'order' must be \"greedy\" or \"strict\", not %s",
+                       describe(reader->L, -1));
     }
-    lua_pop(r->L, 1);
+    lua_pop(reader->L, 1);
 }
 
 /* cap and weight_slots: a function(worker) or one number for all. math.huge: no limit. */
-static int *per_worker(struct reader *r, const char *name, int least, int otherwise) {
-    lua_State *L = r->L;
-    int type = push_field(&r->t, name), f = lua_gettop(L);
-    int *value = NEW(int, r->sp->workers);
+static int *per_worker(struct reader *reader, const char *name, int least, int otherwise) {
+    lua_State *L = reader->L;
+    int type = push_field(&reader->t, name), f = lua_gettop(L);
+    int *value = NEW(int, reader->sp->workers);
     if (type != LUA_TNIL && type != LUA_TFUNCTION && type != LUA_TNUMBER)
-        field_fail(L, r->t.line, name, "'%s' must be a number or a function(worker) that returns one, not %s", name,
-                   describe(L, f));
-    for (int k = 0; k < r->sp->workers; k++) {
+        field_fail(L, reader->t.line, name, "'%s' must be a number or a function(worker) that returns one, not %s",
+                   name, describe(L, f));
+    for (int k = 0; k < reader->sp->workers; k++) {
         if (type == LUA_TNIL) {
             value[k] = otherwise;
             continue;
         }
-        call_begin(r->S, name, k, -1, -1);
+        call_begin(reader->S, name, k, -1, -1);
         lua_pushvalue(L, f);
         if (type == LUA_TFUNCTION) {
             lua_pushinteger(L, k);
@@ -101,12 +102,12 @@ static int *per_worker(struct reader *r, const char *name, int least, int otherw
         if (!isint || x < least) {
             const char *must = format("an integer of at least %d, or math.huge for no limit", least);
             if (type == LUA_TFUNCTION)
-                function_fail(L, f, name, "%s returned %s; return %s", call_name(r->S), describe(L, -1), must);
-            field_fail(L, r->t.line, name, "'%s' must be %s, not %s", name, must, describe(L, -1));
+                function_fail(L, f, name, "%s returned %s; return %s", call_name(reader->S), describe(L, -1), must);
+            field_fail(L, reader->t.line, name, "'%s' must be %s, not %s", name, must, describe(L, -1));
         }
         value[k] = x < INT_MAX ? (int)x : INT_MAX;
         lua_settop(L, f);
-        call_end(r->S);
+        call_end(reader->S);
     }
     lua_settop(L, f - 1);
     return value;
@@ -116,54 +117,55 @@ static int *per_worker(struct reader *r, const char *name, int least, int otherw
 
 /* Calls f(s, b, d), or f(s, b) for d < 0. The call lasts until call_end, so that what it returned can be blamed on it.
  */
-static void ask(struct reader *r, const char *name, int f, int s, int b, int d, int results) {
-    lua_State *L = r->L;
-    call_begin(r->S, name, s, b, d);
+static void ask(struct reader *reader, const char *name, int f, int s, int b, int d, int results) {
+    lua_State *L = reader->L;
+    call_begin(reader->S, name, s, b, d);
     lua_pushvalue(L, f);
     lua_pushinteger(L, s);
     lua_pushinteger(L, b);
     if (d >= 0)
-        lua_pushvalue(L, r->dir[d]);
+        lua_pushvalue(L, reader->dir[d]);
     lua_call(L, d >= 0 ? 3 : 2, results);
 }
 
-static bool ask_yes(struct reader *r, const char *name, int f, int s, int b, int d) {
-    ask(r, name, f, s, b, d, 1);
-    int type = lua_type(r->L, -1);
+static bool ask_yes(struct reader *reader, const char *name, int f, int s, int b, int d) {
+    ask(reader, name, f, s, b, d, 1);
+    int type = lua_type(reader->L, -1);
     if (type != LUA_TBOOLEAN && type != LUA_TNIL)
-        function_fail(r->L, f, name, "%s returned %s; return true or false", call_name(r->S), describe(r->L, -1));
-    bool yes = lua_toboolean(r->L, -1);
-    lua_pop(r->L, 1);
-    call_end(r->S);
+        function_fail(reader->L, f, name, "%s returned %s; return true or false", call_name(reader->S),
+                      describe(reader->L, -1));
+    bool yes = lua_toboolean(reader->L, -1);
+    lua_pop(reader->L, 1);
+    call_end(reader->S);
     return yes;
 }
 
-static int rank_result(struct reader *r, int index, const char *what) {
-    lua_State *L = r->L;
-    int isint = 0, type = lua_type(L, index), workers = r->sp->workers;
+static int rank_result(struct reader *reader, int index, const char *what) {
+    lua_State *L = reader->L;
+    int isint = 0, type = lua_type(L, index), workers = reader->sp->workers;
     lua_Integer x = type == LUA_TNUMBER ? lua_tointegerx(L, index, &isint) : 0;
     if (isint && x >= 0 && x < workers)
         return (int)x;
-    const char *job = job_name(r->S->s, r->S->b, r->S->d), *value = describe(L, index);
+    const char *job = job_name(reader->S->s, reader->S->b, reader->S->d), *value = describe(L, index);
     if (isint)
-        function_fail(L, r->w, "w", "w() returned %s %s for %s, but workers = %d; ranks are 0 to %d", what, value, job,
-                      workers, workers - 1);
+        function_fail(L, reader->w, "w", "w() returned %s %s for %s, but workers = %d; ranks are 0 to %d", what, value,
+                      job, workers, workers - 1);
     if (type == LUA_TNUMBER)
-        function_fail(L, r->w, "w", "w() returned %s %s for %s; ranks are integers, and // divides to one", what, value,
-                      job);
+        function_fail(L, reader->w, "w", "w() returned %s %s for %s; ranks are integers, and // divides to one", what,
+                      value, job);
     if (type == LUA_TTABLE && !strcmp(what, "home"))
         function_fail(
-            L, r->w, "w",
+            L, reader->w, "w",
             "w() returned a list of ranks as home for %s; sharded homes are not supported yet, return one rank", job);
-    function_fail(L, r->w, "w", "w() returned %s %s for %s; return two ranks: home, compute", what, value, job);
+    function_fail(L, reader->w, "w", "w() returned %s %s for %s; return two ranks: home, compute", what, value, job);
 }
 
-static void ask_w(struct reader *r, struct job *j, int d) {
-    ask(r, "w", r->w, j->s, j->b, d, 2);
-    j->home = rank_result(r, -2, "home");
-    j->rank = rank_result(r, -1, "compute rank");
-    lua_pop(r->L, 2);
-    call_end(r->S);
+static void ask_w(struct reader *reader, struct job *j, int d) {
+    ask(reader, "w", reader->w, j->s, j->b, d, 2);
+    j->home = rank_result(reader, -2, "home");
+    j->rank = rank_result(reader, -1, "compute rank");
+    lua_pop(reader->L, 2);
+    call_end(reader->S);
 }
 
 /* i less the double nearest to it. */
@@ -172,48 +174,48 @@ static double rest_of(lua_Integer i) {
     return near < 0x1p63 ? (double)(i - (lua_Integer)near) : (double)(i - INT64_MAX) - 1;
 }
 
-static void ask_n(struct reader *r, struct job *j) {
-    ask(r, "n", r->n, j->s, j->b, j->d, 1);
-    j->prio = lua_type(r->L, -1) == LUA_TNUMBER ? lua_tonumber(r->L, -1) : NAN;
-    j->rest = lua_isinteger(r->L, -1) ? rest_of(lua_tointeger(r->L, -1)) : 0;
+static void ask_n(struct reader *reader, struct job *j) {
+    ask(reader, "n", reader->n, j->s, j->b, j->d, 1);
+    j->prio = lua_type(reader->L, -1) == LUA_TNUMBER ? lua_tonumber(reader->L, -1) : NAN;
+    j->rest = lua_isinteger(reader->L, -1) ? rest_of(lua_tointeger(reader->L, -1)) : 0;
     if (!isfinite(j->prio))
-        function_fail(r->L, r->n, "n", "n() returned %s for %s; return a finite number", describe(r->L, -1),
-                      job_name(j->s, j->b, j->d));
-    lua_pop(r->L, 1);
-    call_end(r->S);
+        function_fail(reader->L, reader->n, "n", "n() returned %s for %s; return a finite number",
+                      describe(reader->L, -1), job_name(j->s, j->b, j->d));
+    lua_pop(reader->L, 1);
+    call_end(reader->S);
 }
 
-static void ask_cost(struct reader *r, struct job *j) {
-    ask(r, "cost", r->cost, j->s, j->b, j->d, 1);
-    j->cost = lua_type(r->L, -1) == LUA_TNUMBER ? lua_tonumber(r->L, -1) : NAN;
+static void ask_cost(struct reader *reader, struct job *j) {
+    ask(reader, "cost", reader->cost, j->s, j->b, j->d, 1);
+    j->cost = lua_type(reader->L, -1) == LUA_TNUMBER ? lua_tonumber(reader->L, -1) : NAN;
     if (!is_time(j->cost))
-        function_fail(r->L, r->cost, "cost", "cost() returned %s for %s; return a time: " A_TIME, describe(r->L, -1),
-                      job_name(j->s, j->b, j->d));
-    lua_pop(r->L, 1);
-    call_end(r->S);
+        function_fail(reader->L, reader->cost, "cost", "cost() returned %s for %s; return a time: " A_TIME,
+                      describe(reader->L, -1), job_name(j->s, j->b, j->d));
+    lua_pop(reader->L, 1);
+    call_end(reader->S);
 }
 
 /* ---- jobs from functions ---- */
 
 /* Which directions (s,b) has, as bits. */
-static uint8_t directions(struct reader *r, bool split_all, bool recompute_all, int s, int b) {
-    bool split = r->split ? ask_yes(r, "split_backward", r->split, s, b, -1) : split_all;
-    bool again = recompute_all || (r->recompute && ask_yes(r, "recompute", r->recompute, s, b, -1));
+static uint8_t directions(struct reader *reader, bool split_all, bool recompute_all, int s, int b) {
+    bool split = reader->split ? ask_yes(reader, "split_backward", reader->split, s, b, -1) : split_all;
+    bool again = recompute_all || (reader->recompute && ask_yes(reader, "recompute", reader->recompute, s, b, -1));
     return (uint8_t)(1 << OP_F | (again ? 1 << OP_R : 0) | (split ? 1 << OP_I | 1 << OP_W : 1 << OP_B));
 }
 
 /* A function(s,b), or true or false for all. */
-static bool yes_field(struct reader *r, const char *name, int *function) {
-    int type = push_field(&r->t, name);
+static bool yes_field(struct reader *reader, const char *name, int *function) {
+    int type = push_field(&reader->t, name);
     if (type == LUA_TFUNCTION) {
-        *function = lua_gettop(r->L);
+        *function = lua_gettop(reader->L);
         return false;
     }
     if (type != LUA_TBOOLEAN && type != LUA_TNIL)
-        field_fail(r->L, r->t.line, name, "'%s' must be true, false or a function(s, b), not %s", name,
-                   describe(r->L, -1));
-    bool yes = lua_toboolean(r->L, -1);
-    lua_pop(r->L, 1);
+        field_fail(reader->L, reader->t.line, name, "'%s' must be true, false or a function(s, b), not %s", name,
+                   describe(reader->L, -1));
+    bool yes = lua_toboolean(reader->L, -1);
+    lua_pop(reader->L, 1);
     return yes;
 }
 
@@ -235,43 +237,44 @@ static void make_jobs(struct spec *sp, const uint8_t *has) {
 }
 
 /* Where it runs, and when: w, n and fill. */
-static void ask_about(struct reader *r, struct job *j) {
-    bool again = j > r->sp->job && j[-1].d == OP_R; /* the job before is its recompute */
+static void ask_about(struct reader *reader, struct job *j) {
+    bool again = j > reader->sp->job && j[-1].d == OP_R; /* the job before is its recompute */
     if (again)
         j->home = j[-1].home, j->rank = j[-1].rank;
     else
-        ask_w(r, j, j->d == OP_R ? j[1].d : j->d);
-    if (r->n)
-        ask_n(r, j);
-    if (again && r->sp->strict && compare_n(&j[-1], j) > 0) {
+        ask_w(reader, j, j->d == OP_R ? j[1].d : j->d);
+    if (reader->n)
+        ask_n(reader, j);
+    if (again && reader->sp->strict && compare_n(&j[-1], j) > 0) {
         j[-1].prio = j->prio; /* in a strict order it can come no later than just before its backward */
         j[-1].rest = j->rest;
     }
-    if (r->fill)
-        j->fill = ask_yes(r, "fill", r->fill, j->s, j->b, j->d);
+    if (reader->fill)
+        j->fill = ask_yes(reader, "fill", reader->fill, j->s, j->b, j->d);
 }
 
-static void jobs_from_functions(struct reader *r) {
-    struct spec *sp = r->sp;
-    r->w = function_field(r, "w", "home, compute: the rank that owns the stage's weights and the one that computes");
-    if (!r->w)
-        field_fail(r->L, r->t.line, "w",
+static void jobs_from_functions(struct reader *reader) {
+    struct spec *sp = reader->sp;
+    reader->w =
+        function_field(reader, "w", "home, compute: the rank that owns the stage's weights and the one that computes");
+    if (!reader->w)
+        field_fail(reader->L, reader->t.line, "w",
                    "schedule needs the field 'w'; add: w = function(s, b, d) return home, compute end");
-    bool split = yes_field(r, "split_backward", &r->split);
-    bool again = yes_field(r, "recompute", &r->recompute) || sp->recompute;
+    bool split = yes_field(reader, "split_backward", &reader->split);
+    bool again = yes_field(reader, "recompute", &reader->recompute) || sp->recompute;
     uint8_t *has = NEW(uint8_t, (int64_t)sp->stages * sp->batches);
     for (int s = 0; s < sp->stages; s++)
         for (int b = 0; b < sp->batches; b++)
-            has[(int64_t)s * sp->batches + b] = directions(r, split, again, s, b);
+            has[(int64_t)s * sp->batches + b] = directions(reader, split, again, s, b);
     make_jobs(sp, has);
-    r->n = function_field(r, "n", "a number: among jobs a rank could start, the smallest runs");
-    r->fill =
-        function_field(r, "fill", "true: a job without a place in the order, which runs when its rank would idle");
-    if (r->fill && !sp->strict)
-        field_fail(r->L, r->t.line, "fill",
+    reader->n = function_field(reader, "n", "a number: among jobs a rank could start, the smallest runs");
+    reader->fill =
+        function_field(reader, "fill", "true: a job without a place in the order, which runs when its rank would idle");
+    if (reader->fill && !sp->strict)
+        field_fail(reader->L, reader->t.line, "fill",
                    "'fill' goes with order = \"strict\": a greedy rank runs whatever it can anyway");
     for (struct job *j = sp->job; j < sp->job + sp->njobs; j++)
-        ask_about(r, j);
+        ask_about(reader, j);
 }
 
 /* ---- jobs from a sequence ---- */
@@ -288,9 +291,9 @@ static int digits(const char **p) {
 }
 
 /* One entry of a rank's list: a job, or two that overlap. Returns how many. */
-static int parse_entry(struct reader *r, int list, int position, struct job out[2]) {
-    lua_State *L = r->L;
-    const struct spec *sp = r->sp;
+static int parse_entry(struct reader *reader, int list, int position, struct job out[2]) {
+    lua_State *L = reader->L;
+    const struct spec *sp = reader->sp;
     size_t size = 0;
     const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &size) : "", *p = text;
     for (int n = 0; n < 2; n++, p++) {
@@ -299,12 +302,12 @@ static int parse_entry(struct reader *r, int list, int position, struct job out[
         int b = d >= 0 ? digits(&p) : -1;
         bool ends = p == text + size;
         if (s < 0 || d < 0 || b < 0 || (!ends && (n == 1 || *p != '+')))
-            field_fail(L, r->t.line, "sequence",
+            field_fail(L, reader->t.line, "sequence",
                        "sequence[%d][%d] is %s; a job is a stage, one of F R I B W, and a microbatch, such as \"0F3\"; "
                        "two that overlap are joined: \"0F3+7B1\"",
                        list, position, describe(L, -1));
         if (s >= sp->stages || b >= sp->batches)
-            field_fail(L, r->t.line, "sequence", "sequence[%d][%d] is \"%s\", but %s = %d", list, position, text,
+            field_fail(L, reader->t.line, "sequence", "sequence[%d][%d] is \"%s\", but %s = %d", list, position, text,
                        s >= sp->stages ? "stages" : "batches", s >= sp->stages ? sp->stages : sp->batches);
         out[n] = (struct job){.s = s, .b = b, .d = (uint8_t)d, .rank = list - 1, .cost = NAN};
         if (ends)
@@ -313,44 +316,46 @@ static int parse_entry(struct reader *r, int list, int position, struct job out[
     return 2;
 }
 
-static void check_complete(struct reader *r, int s, int b, uint8_t has) {
+static void check_complete(struct reader *reader, int s, int b, uint8_t has) {
     bool full = has >> OP_B & 1, split = has >> OP_I & 1, weight = has >> OP_W & 1;
     int missing = !(has >> OP_F & 1) ? OP_F : full || (split && weight) ? -1 : split ? OP_W : weight ? OP_I : OP_B;
     if (missing >= 0)
-        field_fail(r->L, r->t.line, "sequence",
+        field_fail(reader->L, reader->t.line, "sequence",
                    "sequence has no %s; each stage and microbatch needs F and B, or F, I and W",
                    job_name(s, b, missing));
     if (full && (split || weight))
-        field_fail(r->L, r->t.line, "sequence", "sequence has both %s and %s; a backward is either B, or I and W",
-                   job_name(s, b, OP_B), job_name(s, b, split ? OP_I : OP_W));
+        field_fail(reader->L, reader->t.line, "sequence",
+                   "sequence has both %s and %s; a backward is either B, or I and W", job_name(s, b, OP_B),
+                   job_name(s, b, split ? OP_I : OP_W));
 }
 
-static void refuse_beside_sequence(struct reader *r) {
+static void refuse_beside_sequence(struct reader *reader) {
     static const char *const out[] = {"n", "fill", "split_backward", "recompute"};
     for (int i = 0; i < 4; i++)
-        if (given(r, out[i]))
-            field_fail(r->L, r->t.line, out[i], "'%s' and 'sequence' both given; the sequence says it already", out[i]);
-    if (given(r, "order") && !r->sp->strict)
-        field_fail(r->L, r->t.line, "order", "'sequence' implies order = \"strict\"; leave 'order' out");
+        if (given(reader, out[i]))
+            field_fail(reader->L, reader->t.line, out[i],
+                       "'%s' and 'sequence' both given; the sequence says it already", out[i]);
+    if (given(reader, "order") && !reader->sp->strict)
+        field_fail(reader->L, reader->t.line, "order", "'sequence' implies order = \"strict\"; leave 'order' out");
 }
 
 /* The jobs as listed; marks in has which there are. */
-static struct job *parse_sequence(struct reader *r, uint8_t *has, int *count) {
-    lua_State *L = r->L;
-    struct spec *sp = r->sp;
+static struct job *parse_sequence(struct reader *reader, uint8_t *has, int *count) {
+    lua_State *L = reader->L;
+    struct spec *sp = reader->sp;
     int top = lua_gettop(L), lists = (int)lua_rawlen(L, top);
     struct job *job = NULL;
     size_t n = 0, capacity = 0, pairs = 0;
     if (lists != sp->workers)
-        field_fail(L, r->t.line, "sequence",
+        field_fail(L, reader->t.line, "sequence",
                    "sequence has %d lists, but workers = %d; give each rank a list of its jobs", lists, sp->workers);
     for (int k = 1; k <= lists; k++, lua_settop(L, top)) {
         if (lua_rawgeti(L, top, k) != LUA_TTABLE)
-            field_fail(L, r->t.line, "sequence", "sequence[%d] must be a list of jobs such as \"0F0\", not %s", k,
+            field_fail(L, reader->t.line, "sequence", "sequence[%d] must be a list of jobs such as \"0F0\", not %s", k,
                        describe(L, -1));
         for (int i = 1, place = 0; lua_rawgeti(L, top + 1, i) != LUA_TNIL; i++, lua_pop(L, 1)) {
             struct job entry[2];
-            int jobs = parse_entry(r, k, i, entry);
+            int jobs = parse_entry(reader, k, i, entry);
             if (jobs == 2) {
                 GROW(sp->pair, pairs, (size_t)sp->npairs + 1);
                 entry[0].pair = entry[1].pair = ++sp->npairs;
@@ -358,8 +363,8 @@ static struct job *parse_sequence(struct reader *r, uint8_t *has, int *count) {
             for (struct job *j = entry; j < entry + jobs; j++) {
                 uint8_t *set = &has[(int64_t)j->s * sp->batches + j->b];
                 if (*set >> j->d & 1)
-                    field_fail(L, r->t.line, "sequence", "sequence[%d][%d] is \"%s\", which was listed before", k, i,
-                               job_name(j->s, j->b, j->d));
+                    field_fail(L, reader->t.line, "sequence", "sequence[%d][%d] is \"%s\", which was listed before", k,
+                               i, job_name(j->s, j->b, j->d));
                 *set |= (uint8_t)(1 << j->d);
                 GROW(job, capacity, n + 1);
                 j->prio = place++;
@@ -371,18 +376,18 @@ static struct job *parse_sequence(struct reader *r, uint8_t *has, int *count) {
     return job;
 }
 
-static void jobs_from_sequence(struct reader *r) {
-    struct spec *sp = r->sp;
-    if (lua_type(r->L, -1) != LUA_TTABLE)
-        field_fail(r->L, r->t.line, "sequence", "'sequence' must be a list of jobs per rank, not %s",
-                   describe(r->L, -1));
-    int top = lua_gettop(r->L), count;
-    refuse_beside_sequence(r);
+static void jobs_from_sequence(struct reader *reader) {
+    struct spec *sp = reader->sp;
+    if (lua_type(reader->L, -1) != LUA_TTABLE)
+        field_fail(reader->L, reader->t.line, "sequence", "'sequence' must be a list of jobs per rank, not %s",
+                   describe(reader->L, -1));
+    int top = lua_gettop(reader->L), count;
+    refuse_beside_sequence(reader);
     uint8_t *has = NEW(uint8_t, (int64_t)sp->stages * sp->batches);
-    const struct job *listed = parse_sequence(r, has, &count);
+    const struct job *listed = parse_sequence(reader, has, &count);
     for (int s = 0; s < sp->stages; s++)
         for (int b = 0; b < sp->batches; b++)
-            check_complete(r, s, b, has[(int64_t)s * sp->batches + b]);
+            check_complete(reader, s, b, has[(int64_t)s * sp->batches + b]);
     for (int64_t i = 0; sp->recompute && i < (int64_t)sp->stages * sp->batches; i++)
         has[i] |= 1 << OP_R;
     make_jobs(sp, has);
@@ -392,8 +397,8 @@ static void jobs_from_sequence(struct reader *r) {
         int32_t j = job_at(sp, listed[i].s, listed[i].b, listed[i].d);
         sp->job[j] = listed[i];
         if (listed[i].pair) { /* its two jobs are neighbours in the list */
-            struct pair *p = &sp->pair[listed[i].pair - 1];
-            *(i > 0 && listed[i - 1].pair == listed[i].pair ? &p->second : &p->first) = j;
+            struct pair *pair = &sp->pair[listed[i].pair - 1];
+            *(i > 0 && listed[i - 1].pair == listed[i].pair ? &pair->second : &pair->first) = j;
         }
     }
     for (struct job *j = sp->job; j < sp->job + sp->njobs; j++)
@@ -404,48 +409,48 @@ static void jobs_from_sequence(struct reader *r) {
         }
     for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++)
         if (j->d == OP_R && j->rank != j[1].rank)
-            field_fail(r->L, r->t.line, "sequence",
+            field_fail(reader->L, reader->t.line, "sequence",
                        "sequence[%d] runs %s, but sequence[%d] runs %s; a recompute runs "
                        "on the rank of its backward",
                        j->rank + 1, job_name(j->s, j->b, OP_R), j[1].rank + 1, job_name(j->s, j->b, j[1].d));
     sp->strict = true;
-    lua_settop(r->L, top);
-    r->w = function_field(r, "w", "the rank that owns the stage's weights");
+    lua_settop(reader->L, top);
+    reader->w = function_field(reader, "w", "the rank that owns the stage's weights");
     for (struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
         j->home = j->rank;
-        if (!r->w)
+        if (!reader->w)
             continue;
-        ask(r, "w", r->w, j->s, j->b, j->d, 2);
-        j->home = rank_result(r, -2, "home");
-        if (!lua_isnil(r->L, -1) && rank_result(r, -1, "compute rank") != j->rank)
-            function_fail(r->L, r->w, "w", "w() returned compute rank %s for %s, but sequence[%d] runs it",
-                          describe(r->L, -1), job_name(j->s, j->b, j->d), j->rank + 1);
-        lua_pop(r->L, 2);
-        call_end(r->S);
+        ask(reader, "w", reader->w, j->s, j->b, j->d, 2);
+        j->home = rank_result(reader, -2, "home");
+        if (!lua_isnil(reader->L, -1) && rank_result(reader, -1, "compute rank") != j->rank)
+            function_fail(reader->L, reader->w, "w", "w() returned compute rank %s for %s, but sequence[%d] runs it",
+                          describe(reader->L, -1), job_name(j->s, j->b, j->d), j->rank + 1);
+        lua_pop(reader->L, 2);
+        call_end(reader->S);
     }
 }
 
-static double read_overlap(struct reader *r) {
-    int type = push_field(&r->t, "overlap");
-    double x = type == LUA_TNUMBER ? lua_tonumber(r->L, -1) : 0;
+static double read_overlap(struct reader *reader) {
+    int type = push_field(&reader->t, "overlap");
+    double x = type == LUA_TNUMBER ? lua_tonumber(reader->L, -1) : 0;
     if (type != LUA_TNIL && (type != LUA_TNUMBER || !(x >= 0 && x <= 1)))
-        field_fail(r->L, r->t.line, "overlap",
+        field_fail(reader->L, reader->t.line, "overlap",
                    "'overlap' must be a number from 0 to 1, not %s: the share of a pair's shorter job that hides "
                    "behind the longer one",
-                   describe(r->L, -1));
-    if (type != LUA_TNIL && !r->sp->npairs)
-        field_fail(r->L, r->t.line, "overlap",
+                   describe(reader->L, -1));
+    if (type != LUA_TNIL && !reader->sp->npairs)
+        field_fail(reader->L, reader->t.line, "overlap",
                    "'overlap' is for the pairs of a sequence, such as \"0F3+7B1\", and there are none; leave it out");
-    lua_pop(r->L, 1);
+    lua_pop(reader->L, 1);
     return x;
 }
 
 /* ---- dependencies ---- */
 
 /* The job that the item on top of the stack, {s, b, d}, names. */
-static int32_t pred_item(struct reader *r, int item) {
-    lua_State *L = r->L;
-    const struct spec *sp = r->sp;
+static int32_t pred_item(struct reader *reader, int item) {
+    lua_State *L = reader->L;
+    const struct spec *sp = reader->sp;
     int top = lua_gettop(L), s_ok = 0, b_ok = 0, d = -1;
     lua_Integer s = -1, b = -1;
     if (lua_istable(L, top)) {
@@ -460,14 +465,14 @@ static int32_t pred_item(struct reader *r, int item) {
         }
     }
     if (!s_ok || !b_ok || d < 0)
-        function_fail(L, r->pred, "pred",
+        function_fail(L, reader->pred, "pred",
                       "%s returned a list whose item %d is no job; an item is {s, b, d}, such as "
                       "{0, 3, \"F\"}",
-                      call_name(r->S), item);
+                      call_name(reader->S), item);
     lua_settop(L, top);
     if (s < 0 || s >= sp->stages || b < 0 || b >= sp->batches || job_at(sp, (int)s, (int)b, d) < 0)
-        function_fail(L, r->pred, "pred", "pred() says %s needs %lld%s%lld, but there is no such job",
-                      job_name(r->S->s, r->S->b, r->S->d), (long long)s, op_name[d], (long long)b);
+        function_fail(L, reader->pred, "pred", "pred() says %s needs %lld%s%lld, but there is no such job",
+                      job_name(reader->S->s, reader->S->b, reader->S->d), (long long)s, op_name[d], (long long)b);
     return job_at(sp, (int)s, (int)b, d);
 }
 
@@ -486,31 +491,31 @@ static void add_pred(struct spec *sp, struct preds *list, int k, int32_t p) {
 }
 
 /* What pred() says of job k. */
-static void ask_pred(struct reader *r, struct preds *preds, int k) {
-    lua_State *L = r->L;
-    struct spec *sp = r->sp;
-    ask(r, "pred", r->pred, sp->job[k].s, sp->job[k].b, sp->job[k].d, 1);
+static void ask_pred(struct reader *reader, struct preds *preds, int k) {
+    lua_State *L = reader->L;
+    struct spec *sp = reader->sp;
+    ask(reader, "pred", reader->pred, sp->job[k].s, sp->job[k].b, sp->job[k].d, 1);
     int list = lua_gettop(L);
     if (!lua_istable(L, list))
-        function_fail(L, r->pred, "pred", "%s returned %s; return a list of jobs {s, b, d}, or {} for none",
-                      call_name(r->S), describe(L, list));
+        function_fail(L, reader->pred, "pred", "%s returned %s; return a list of jobs {s, b, d}, or {} for none",
+                      call_name(reader->S), describe(L, list));
     for (int i = 1; lua_rawgeti(L, list, i) != LUA_TNIL; i++, lua_settop(L, list)) {
-        int32_t p = pred_item(r, i);
+        int32_t p = pred_item(reader, i);
         spend(L, 60);
         add_pred(sp, preds, k, p);
     }
     if (preds->n > INT32_MAX - 2 * (size_t)sp->njobs)
-        function_fail(L, r->pred, "pred", "pred() gives more than %zu dependencies", preds->n);
+        function_fail(L, reader->pred, "pred", "pred() gives more than %zu dependencies", preds->n);
     lua_settop(L, list - 1);
-    call_end(r->S);
+    call_end(reader->S);
 }
 
 /* A script that does not recompute knows nothing of R: --recompute's are not asked about. Any R needs its forward, and
  * its backward needs it. */
-static void read_preds(struct reader *r) {
-    struct spec *sp = r->sp;
-    r->pred = function_field(r, "pred", "a list of the jobs {s, b, d} that a job needs");
-    if (!r->pred)
+static void read_preds(struct reader *reader) {
+    struct spec *sp = reader->sp;
+    reader->pred = function_field(reader, "pred", "a list of the jobs {s, b, d} that a job needs");
+    if (!reader->pred)
         return;
     bool knows = !sp->recompute; /* else not all R are the script's own */
     struct preds preds = {.last = NEW(int32_t, sp->njobs)};
@@ -518,7 +523,7 @@ static void read_preds(struct reader *r) {
     for (int k = 0; k < sp->njobs; k++) {
         const struct job *j = &sp->job[k];
         if (j->d != OP_R || knows)
-            ask_pred(r, &preds, k);
+            ask_pred(reader, &preds, k);
         if (j->d == OP_R)
             add_pred(sp, &preds, k, job_at(sp, j->s, j->b, OP_F));
         if (j->d == OP_B || j->d == OP_I)
@@ -529,27 +534,27 @@ static void read_preds(struct reader *r) {
         sp->pred = NEW(int32_t, 1); /* custom, though empty */
 }
 
-void extract_schedule(struct script *S, void *spec) {
-    lua_State *L = S->L;
-    struct reader r = {.S = S, .L = L, .sp = spec, .t = {L, lua_gettop(L), S->line, "schedule"}};
-    struct spec *sp = r.sp;
+void extract_schedule(struct script *script, void *spec) {
+    lua_State *L = script->L;
+    struct reader reader = {.S = script, .L = L, .sp = spec, .t = {L, lua_gettop(L), script->line, "schedule"}};
+    struct spec *sp = reader.sp;
     luaL_checkstack(L, 64, "schedule");
-    check_fields(&r.t, schedule_fields);
-    refuse_unsupported(&r);
-    read_sizes(&r);
+    check_fields(&reader.t, schedule_fields);
+    refuse_unsupported(&reader);
+    read_sizes(&reader);
     for (int d = 0; d < NDIRS; d++) {
         lua_pushstring(L, op_name[d]);
-        r.dir[d] = lua_gettop(L);
+        reader.dir[d] = lua_gettop(L);
     }
-    if (push_field(&r.t, "sequence") != LUA_TNIL)
-        jobs_from_sequence(&r);
+    if (push_field(&reader.t, "sequence") != LUA_TNIL)
+        jobs_from_sequence(&reader);
     else
-        jobs_from_functions(&r);
-    sp->overlap = read_overlap(&r);
-    r.cost = function_field(&r, "cost", "the time a job takes");
-    for (struct job *j = sp->job; r.cost && j < sp->job + sp->njobs; j++)
-        ask_cost(&r, j);
-    read_preds(&r);
-    sp->cap = per_worker(&r, "cap", 1, INT_MAX);
-    sp->slots = per_worker(&r, "weight_slots", 0, 2);
+        jobs_from_functions(&reader);
+    sp->overlap = read_overlap(&reader);
+    reader.cost = function_field(&reader, "cost", "the time a job takes");
+    for (struct job *j = sp->job; reader.cost && j < sp->job + sp->njobs; j++)
+        ask_cost(&reader, j);
+    read_preds(&reader);
+    sp->cap = per_worker(&reader, "cap", 1, INT_MAX);
+    sp->slots = per_worker(&reader, "weight_slots", 0, 2);
 }

@@ -19,14 +19,14 @@ struct check {
 };
 
 /* verify.c. Refutes a claim at an instruction; for `return refute(…)`: always false. */
-bool refute(struct check *z, int claim, int rank, int32_t i, const char *fmt, ...)
+bool refute(struct check *check, int claim, int rank, int32_t i, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 /* The same where no instruction is to blame. */
-bool refute_all(struct check *z, int claim, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+bool refute_all(struct check *check, int claim, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* "rank 1 lane compute, line 12: F 1 3" */
-void put_place(struct check *z, int rank, int32_t i);
-static inline const struct group *group_of(const struct check *z, int rank, const struct instr *x) {
-    return &z->p->group[z->p->rank[rank].lane[x->lane].group];
+void put_place(struct check *check, int rank, int32_t i);
+static inline const struct group *group_of(const struct check *check, int rank, const struct instr *x) {
+    return &check->p->group[check->p->rank[rank].lane[x->lane].group];
 }
 /* The nth operand of that role, as a buffer of the rank, or -1. */
 int32_t operand(const struct rank *k, const struct instr *x, int role, int nth);
@@ -68,63 +68,63 @@ struct values {
 };
 
 /* verify_values.c: what every buffer holds, as the serial walk goes. Each returns false once something is refuted. */
-bool values_begin(struct check *z);
-bool values_run(struct check *z, int rank, int32_t i); /* an instruction without a partner */
-bool values_message(struct check *z, int src, int32_t i, int dst, int32_t j);
-bool values_reduce(struct check *z, const struct group *g, const int32_t *i); /* i: per member */
-bool values_end(struct check *z);
-bool check_reads(struct check *z, int r, int32_t i); /* all that it reads holds something */
-const char *buf_text(const struct check *z, int r, int32_t b);
-const char *value_text(const struct check *z, const struct value *v);
-bool is_tensor(const struct value *v, int kind, int s, int b, int d);
+bool values_begin(struct check *check);
+bool values_run(struct check *check, int rank, int32_t i); /* an instruction without a partner */
+bool values_message(struct check *check, int src, int32_t i, int dst, int32_t j);
+bool values_reduce(struct check *check, const struct group *g, const int32_t *i); /* i: per member */
+bool values_end(struct check *check);
+bool check_reads(struct check *check, int r, int32_t i); /* all that it reads holds something */
+const char *buf_text(const struct check *check, int r, int32_t b);
+const char *value_text(const struct check *check, const struct value *value);
+bool is_tensor(const struct value *value, int kind, int s, int b, int d);
 /* Refutes unless the buffer is named for what is put into it. */
-bool named(struct check *z, int r, int32_t i, int32_t b, int kind, int stage, int batch, int inst);
+bool named(struct check *check, int r, int32_t i, int32_t b, int kind, int stage, int batch, int inst);
 
 /* verify_bits.c: a set of numbers, to find a neighbour in. */
 struct bits {
     uint64_t *level[6];
     int depth;
 };
-void bits_init(struct bits *b, int n); /* of 0 .. n-1, empty */
-void bits_set(struct bits *b, int i, bool on);
-int bits_near(const struct bits *b, int i, bool above); /* the nearest below i, or above it, or -1 */
+void bits_init(struct bits *bits, int n); /* of 0 .. n-1, empty */
+void bits_set(struct bits *bits, int i, bool on);
+int bits_near(const struct bits *bits, int i, bool above); /* the nearest below i, or above it, or -1 */
 
 /* verify_memory.c: sizes, and which buffers are live. */
-bool memory_begin(struct check *z);
-bool open_buffer(struct check *z, int r, int32_t i, int32_t b); /* its bytes must be free and inside the arena */
-bool free_buffers(struct check *z, int r, int32_t i, bool stashes);
-bool memory_end(struct check *z);
+bool memory_begin(struct check *check);
+bool open_buffer(struct check *check, int r, int32_t i, int32_t b); /* its bytes must be free and inside the arena */
+bool free_buffers(struct check *check, int r, int32_t i, bool stashes);
+bool memory_end(struct check *check);
 
 /* verify_sums.c: gradients as sums of contributions. */
-void sums_begin(struct check *z);
-bool accumulate(struct check *z, int r, int32_t i, int role, int set); /* adds the job's own contribution */
-bool run_add(struct check *z, int r, int32_t i);
-bool run_update(struct check *z, int r, int32_t i);
+void sums_begin(struct check *check);
+bool accumulate(struct check *check, int r, int32_t i, int role, int set); /* adds the job's own contribution */
+bool run_add(struct check *check, int r, int32_t i);
+bool run_update(struct check *check, int r, int32_t i);
 bool adds_to_table(const struct spec *sp, const struct instr *x);
-int64_t contributions(const struct check *z, int32_t sum);
+int64_t contributions(const struct check *check, int32_t sum);
 /* The sum of both, into *a. false: it would have more contributions than there are. */
-bool join(struct check *z, int32_t *a, int32_t b);
+bool join(struct check *check, int32_t *a, int32_t b);
 
 /* verify_orders.c: what must have ended before what starts. */
 struct orders;
-struct orders *orders_begin(struct check *z);
-void orders_rank(struct orders *o, int r);      /* the rank whose instructions come next, in issue order */
-void orders_start(struct orders *o, int32_t i); /* i is next */
-void orders_end(struct orders *o, int32_t i);
+struct orders *orders_begin(struct check *check);
+void orders_rank(struct orders *orders, int r);      /* the rank whose instructions come next, in issue order */
+void orders_start(struct orders *orders, int32_t i); /* i is next */
+void orders_end(struct orders *orders, int32_t i);
 /* Must j have ended before i, the instruction at hand, starts? By the rank's own lanes and waits alone. */
-bool ordered_here(const struct orders *o, int32_t i, int32_t j);
+bool ordered_here(const struct orders *orders, int32_t i, int32_t j);
 /* Two accesses of rank r: j must have ended before i starts, by any way. by, bi: their buffers. */
 struct question {
     int32_t r, j, i, bj, bi;
     bool wrote, writes;
 };
-void orders_ask(struct orders *o, struct question q); /* of the rank and the instruction at hand */
-bool orders_many(const struct orders *o);             /* so many that they should be answered before more are asked */
+void orders_ask(struct orders *orders, struct question question); /* of the rank and the instruction at hand */
+bool orders_many(const struct orders *orders); /* so many that they should be answered before more are asked */
 /* The first question, as they were asked, whose answer is no; NULL: there is none. Forgets them all. */
-const struct question *orders_answer(struct orders *o);
+const struct question *orders_answer(struct orders *orders);
 
 /* verify_races.c */
-bool races(struct check *z);
+bool races(struct check *check);
 /* The place of each key among the sorted distinct keys; returns how many places there are, at least 1. Keys are >= 0.
  * scratch: 2 n numbers. */
 int places_of(const int64_t *key, int n, int32_t *place, int64_t *sorted, int32_t *scratch);

@@ -13,19 +13,19 @@
 #include <assert.h>
 #include <string.h>
 
-void put_place(struct check *z, int r, int32_t i) {
-    const struct rank *k = &z->p->rank[r];
+void put_place(struct check *check, int r, int32_t i) {
+    const struct rank *k = &check->p->rank[r];
     if (i >= k->nins) {
-        put(&z->why, "rank %d", r);
+        put(&check->why, "rank %d", r);
         return;
     }
-    put(&z->why, "rank %d lane ", r);
-    put_lane(&z->why, z->p, &k->lane[k->ins[i].lane]);
+    put(&check->why, "rank %d lane ", r);
+    put_lane(&check->why, check->p, &k->lane[k->ins[i].lane]);
     if (k->line)
-        put(&z->why, ", line %d: ", k->line[i]);
+        put(&check->why, ", line %d: ", k->line[i]);
     else
-        put(&z->why, ", instruction %d: ", i);
-    put_label(&z->why, &k->ins[i]);
+        put(&check->why, ", instruction %d: ", i);
+    put_label(&check->why, &k->ins[i]);
 }
 
 #define X(name, word, what) word,
@@ -42,26 +42,26 @@ int32_t operand(const struct rank *k, const struct instr *x, int role, int nth) 
     return -1;
 }
 
-bool refute_all(struct check *z, int claim, const char *fmt, ...) {
+bool refute_all(struct check *check, int claim, const char *fmt, ...) {
     char text[1024];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    z->failed = claim;
-    put(&z->why, "%s", text);
+    check->failed = claim;
+    put(&check->why, "%s", text);
     return false;
 }
 
-bool refute(struct check *z, int claim, int r, int32_t i, const char *fmt, ...) {
+bool refute(struct check *check, int claim, int r, int32_t i, const char *fmt, ...) {
     char text[1024];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    z->failed = claim;
-    put_place(z, r, i);
-    put(&z->why, ": %s", text);
+    check->failed = claim;
+    put_place(check, r, i);
+    put(&check->why, ": %s", text);
     return false;
 }
 
@@ -82,18 +82,18 @@ static const char *label_of(const struct instr *x) {
     return t.s;
 }
 
-static bool pair(struct check *z, int src, int32_t i, int dst, int32_t j) {
-    const struct rank *ks = &z->p->rank[src], *kd = &z->p->rank[dst];
+static bool pair(struct check *check, int src, int32_t i, int dst, int32_t j) {
+    const struct rank *ks = &check->p->rank[src], *kd = &check->p->rank[dst];
     const struct instr *s = &ks->ins[i], *d = &kd->ins[j];
-    z->mate[src][i] = j;
-    z->mate[dst][j] = i;
+    check->mate[src][i] = j;
+    check->mate[dst][j] = i;
     if (!same_name(s, d))
-        return refute(z, CLAIM_SERIAL, src, i, "its place in the order of the edge meets %s on rank %d", label_of(d),
-                      dst);
+        return refute(check, CLAIM_SERIAL, src, i, "its place in the order of the edge meets %s on rank %d",
+                      label_of(d), dst);
     if (s->narg != 1 || d->narg != 1)
-        return refute(z, CLAIM_JOBS, src, i, "a message carries one tensor");
+        return refute(check, CLAIM_JOBS, src, i, "a message carries one tensor");
     if (tensor_bytes(ks, s) != tensor_bytes(kd, d))
-        return refute(z, CLAIM_SERIAL, src, i, "sends %lld bytes, but %s on rank %d takes %lld",
+        return refute(check, CLAIM_SERIAL, src, i, "sends %lld bytes, but %s on rank %d takes %lld",
                       (long long)tensor_bytes(ks, s), label_of(d), dst, (long long)tensor_bytes(kd, d));
     return true;
 }
@@ -118,15 +118,15 @@ static struct end *sends_by_destination(const struct program *p, int32_t *at) {
     return send;
 }
 
-static bool pair_messages(struct check *z) {
-    const struct program *p = z->p;
+static bool pair_messages(struct check *check) {
+    const struct program *p = check->p;
     int W = p->workers;
     int32_t *at = NEW(int32_t, W + 2), *first = NEW(int32_t, W), *last = NEW(int32_t, W); /* RECVs, by source */
     const struct end *send = sends_by_destination(p, at);
     memset(first, -1, sizeof *first * (size_t)W);
     for (int r = 0; r < W; r++) {
         const struct rank *k = &p->rank[r];
-        int32_t *next = z->mate[r]; /* of the same source, until it has its SEND */
+        int32_t *next = check->mate[r]; /* of the same source, until it has its SEND */
         for (int32_t i = 0; i < k->nins; i++)
             if (is_recv(k->ins[i].op)) {
                 int from = k->ins[i].peer;
@@ -136,25 +136,26 @@ static bool pair_messages(struct check *z) {
         for (int32_t n = at[r]; n < at[r + 1]; n++) {
             int32_t j = first[send[n].r];
             if (j < 0)
-                return refute(z, CLAIM_SERIAL, send[n].r, send[n].i, "rank %d has no receive for it", r);
+                return refute(check, CLAIM_SERIAL, send[n].r, send[n].i, "rank %d has no receive for it", r);
             first[send[n].r] = next[j];
-            if (!pair(z, send[n].r, send[n].i, r, j))
+            if (!pair(check, send[n].r, send[n].i, r, j))
                 return false;
         }
         for (int32_t i = 0; i < k->nins; i++)
             if (is_recv(k->ins[i].op) && first[k->ins[i].peer] >= 0)
-                return refute(z, CLAIM_SERIAL, r, first[k->ins[i].peer], "rank %d has no send for it", k->ins[i].peer);
+                return refute(check, CLAIM_SERIAL, r, first[k->ins[i].peer], "rank %d has no send for it",
+                              k->ins[i].peer);
     }
     return true;
 }
 
 /* The k-th REDUCE of a group on one member meets the k-th on every other. */
-static bool pair_reductions(struct check *z) {
-    const struct program *p = z->p;
-    z->reductions = NEW(int32_t **, p->ngroups + 1);
+static bool pair_reductions(struct check *check) {
+    const struct program *p = check->p;
+    check->reductions = NEW(int32_t **, p->ngroups + 1);
     int32_t **n = NEW(int32_t *, p->ngroups + 1);
     for (int g = 0; g < p->ngroups; g++) {
-        z->reductions[g] = NEW(int32_t *, p->group[g].n);
+        check->reductions[g] = NEW(int32_t *, p->group[g].n);
         n[g] = NEW(int32_t, p->group[g].n);
         for (int m = 0; m < p->group[g].n; m++) {
             int r = p->group[g].rank[m];
@@ -163,24 +164,24 @@ static bool pair_reductions(struct check *z) {
             for (int32_t i = 0; i < k->nins; i++) {
                 if (!is_group(k->ins[i].op) || k->lane[k->ins[i].lane].group != g)
                     continue;
-                z->mate[r][i] = n[g][m];
-                GROW(z->reductions[g][m], cap, (size_t)n[g][m] + 1);
-                z->reductions[g][m][n[g][m]++] = i;
+                check->mate[r][i] = n[g][m];
+                GROW(check->reductions[g][m], cap, (size_t)n[g][m] + 1);
+                check->reductions[g][m][n[g][m]++] = i;
             }
         }
         for (int m = 1; m < p->group[g].n; m++)
             for (int32_t j = 0; j < n[g][0] || j < n[g][m]; j++) {
                 int a = p->group[g].rank[0], b = p->group[g].rank[m];
                 if (j >= n[g][m])
-                    return refute(z, CLAIM_SERIAL, a, z->reductions[g][0][j], "rank %d never comes to it", b);
-                int32_t i = z->reductions[g][m][j];
+                    return refute(check, CLAIM_SERIAL, a, check->reductions[g][0][j], "rank %d never comes to it", b);
+                int32_t i = check->reductions[g][m][j];
                 if (j >= n[g][0])
-                    return refute(z, CLAIM_SERIAL, b, i, "rank %d never comes to it", a);
-                const struct instr *x = &p->rank[a].ins[z->reductions[g][0][j]], *y = &p->rank[b].ins[i];
+                    return refute(check, CLAIM_SERIAL, b, i, "rank %d never comes to it", a);
+                const struct instr *x = &p->rank[a].ins[check->reductions[g][0][j]], *y = &p->rank[b].ins[i];
                 if (y->op != op_row(x->op)->partner || x->stage != y->stage ||
                     tensor_bytes(&p->rank[a], x) != tensor_bytes(&p->rank[b], y))
-                    return refute(z, CLAIM_SERIAL, b, i, "on rank %d this place in the group's order is stage %d's", a,
-                                  x->stage);
+                    return refute(check, CLAIM_SERIAL, b, i, "on rank %d this place in the group's order is stage %d's",
+                                  a, x->stage);
             }
     }
     return true;
@@ -188,7 +189,7 @@ static bool pair_reductions(struct check *z) {
 
 /* ---- the serial walk ---- */
 
-static bool refute_deadlock(struct check *z); /* below, where lanes are known */
+static bool refute_deadlock(struct check *check); /* below, where lanes are known */
 
 struct walk {
     int32_t *todo; /* ranks that may go on, each at most once */
@@ -198,113 +199,113 @@ struct walk {
     bool *stands;  /* per rank: it is one of them */
 };
 
-static void queue(struct walk *w, int r) {
-    if (!w->queued[r])
-        w->todo[w->n++] = r;
-    w->queued[r] = true;
+static void queue(struct walk *walk, int r) {
+    if (!walk->queued[r])
+        walk->todo[walk->n++] = r;
+    walk->queued[r] = true;
 }
 
 /* The member of a reduction that has not come to it, or -1. */
-static int absent(const struct check *z, int r, int32_t i) {
-    const struct group *g = group_of(z, r, &z->p->rank[r].ins[i]);
+static int absent(const struct check *check, int r, int32_t i) {
+    const struct group *g = group_of(check, r, &check->p->rank[r].ins[i]);
     for (int m = 0; m < g->n; m++)
-        if (z->at[g->rank[m]] != z->reductions[g - z->p->group][m][z->mate[r][i]])
+        if (check->at[g->rank[m]] != check->reductions[g - check->p->group][m][check->mate[r][i]])
             return g->rank[m];
     return -1;
 }
 
 /* The rank that r waits for at its next instruction, or -1 when it can go on. */
-static int waits_for(const struct check *z, int r) {
-    int32_t i = z->at[r];
-    const struct instr *x = &z->p->rank[r].ins[i];
+static int waits_for(const struct check *check, int r) {
+    int32_t i = check->at[r];
+    const struct instr *x = &check->p->rank[r].ins[i];
     if (is_group(x->op))
-        return absent(z, r, i);
+        return absent(check, r, i);
     if (is_message(x->op))
-        return z->at[x->peer] == z->mate[r][i] ? -1 : x->peer;
+        return check->at[x->peer] == check->mate[r][i] ? -1 : x->peer;
     return -1;
 }
 
 /* A member comes to a reduction; the last of them runs it for all. */
-static bool run_reduction(struct check *z, struct walk *w, int r) {
-    const struct group *g = group_of(z, r, &z->p->rank[r].ins[z->at[r]]);
-    int32_t *came = &w->came[g - z->p->group];
-    *came += !w->stands[r];
-    w->stands[r] = true;
+static bool run_reduction(struct check *check, struct walk *walk, int r) {
+    const struct group *g = group_of(check, r, &check->p->rank[r].ins[check->at[r]]);
+    int32_t *came = &walk->came[g - check->p->group];
+    *came += !walk->stands[r];
+    walk->stands[r] = true;
     if (*came < g->n)
         return true;
     *came = 0;
     int32_t *i = NEW(int32_t, g->n);
     for (int m = 0; m < g->n; m++)
-        i[m] = z->at[g->rank[m]];
-    if (z->values && !values_reduce(z, g, i))
+        i[m] = check->at[g->rank[m]];
+    if (check->values && !values_reduce(check, g, i))
         return false;
     for (int m = 0; m < g->n; m++) {
-        z->at[g->rank[m]]++;
-        w->stands[g->rank[m]] = false;
-        queue(w, g->rank[m]);
+        check->at[g->rank[m]]++;
+        walk->stands[g->rank[m]] = false;
+        queue(walk, g->rank[m]);
     }
     return true;
 }
 
-static bool go_on(struct check *z, struct walk *w, int r) {
-    const struct rank *k = &z->p->rank[r];
-    w->queued[r] = false;
-    while (z->at[r] < k->nins) {
-        int32_t i = z->at[r];
+static bool go_on(struct check *check, struct walk *walk, int r) {
+    const struct rank *k = &check->p->rank[r];
+    walk->queued[r] = false;
+    while (check->at[r] < k->nins) {
+        int32_t i = check->at[r];
         const struct instr *x = &k->ins[i];
         if (is_group(x->op)) {
-            if (!run_reduction(z, w, r))
+            if (!run_reduction(check, walk, r))
                 return false;
-            if (w->stands[r])
+            if (walk->stands[r])
                 return true;
             continue;
         }
-        if (waits_for(z, r) >= 0)
+        if (waits_for(check, r) >= 0)
             return true;
         bool link = is_message(x->op), sends = is_send(x->op);
-        if (z->values) {
-            bool ok = !link   ? values_run(z, r, i)
-                      : sends ? values_message(z, r, i, x->peer, z->mate[r][i])
-                              : values_message(z, x->peer, z->mate[r][i], r, i);
+        if (check->values) {
+            bool ok = !link   ? values_run(check, r, i)
+                      : sends ? values_message(check, r, i, x->peer, check->mate[r][i])
+                              : values_message(check, x->peer, check->mate[r][i], r, i);
             if (!ok)
                 return false;
         }
-        z->at[r]++;
+        check->at[r]++;
         if (link) {
-            z->at[x->peer]++;
-            queue(w, x->peer);
+            check->at[x->peer]++;
+            queue(walk, x->peer);
         }
     }
     return true;
 }
 
 /* In issue order, whoever waits for a later instruction of its own rank waits for ever. */
-static bool waits_point_back(struct check *z) {
-    for (int r = 0; r < z->p->workers; r++) {
-        const struct rank *k = &z->p->rank[r];
+static bool waits_point_back(struct check *check) {
+    for (int r = 0; r < check->p->workers; r++) {
+        const struct rank *k = &check->p->rank[r];
         for (int32_t i = 0; i < k->nins; i++)
             for (uint32_t a = k->ins[i].wait; a < k->ins[i].wait + k->ins[i].nwait; a++)
                 if (k->wait[a] >= i)
-                    return refute(z, CLAIM_SERIAL, r, i, "waits for an instruction that is issued after it");
+                    return refute(check, CLAIM_SERIAL, r, i, "waits for an instruction that is issued after it");
     }
     return true;
 }
 
-static bool walk(struct check *z) {
-    int W = z->p->workers;
-    if (!waits_point_back(z))
+static bool walk(struct check *check) {
+    int W = check->p->workers;
+    if (!waits_point_back(check))
         return false;
-    struct walk w = {NEW(int32_t, W), NEW(bool, W), 0, NEW(int32_t, z->p->ngroups + 1), NEW(bool, W)};
-    memset(z->at, 0, sizeof *z->at * (size_t)W);
+    struct walk w = {NEW(int32_t, W), NEW(bool, W), 0, NEW(int32_t, check->p->ngroups + 1), NEW(bool, W)};
+    memset(check->at, 0, sizeof *check->at * (size_t)W);
     for (int r = 0; r < W; r++) {
         queue(&w, r);
         while (w.n > 0)
-            if (!go_on(z, &w, w.todo[--w.n]))
+            if (!go_on(check, &w, w.todo[--w.n]))
                 return false;
     }
     for (int r = 0; r < W; r++)
-        if (z->at[r] < z->p->rank[r].nins)
-            return refute_deadlock(z);
+        if (check->at[r] < check->p->rank[r].nins)
+            return refute_deadlock(check);
     return true;
 }
 
@@ -317,81 +318,82 @@ struct lanes {
     int32_t **before; /* per rank and instruction: the one before it in its lane, or -1 */
 };
 
-static void edge(struct lanes *l, int32_t to) {
-    GROW(l->to, l->cap, l->n + 1);
-    l->to[l->n++] = to;
+static void edge(struct lanes *lanes, int32_t to) {
+    GROW(lanes->to, lanes->cap, lanes->n + 1);
+    lanes->to[lanes->n++] = to;
 }
 
-static void edges_of(struct check *z, struct lanes *l, int r, int32_t i) {
-    const struct rank *k = &z->p->rank[r];
+static void edges_of(struct check *check, struct lanes *lanes, int r, int32_t i) {
+    const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
-    if (l->before[r][i] >= 0)
-        edge(l, l->base[r] + l->before[r][i]);
+    if (lanes->before[r][i] >= 0)
+        edge(lanes, lanes->base[r] + lanes->before[r][i]);
     for (uint32_t a = x->wait; a < x->wait + x->nwait; a++)
-        edge(l, l->base[r] + k->wait[a]);
+        edge(lanes, lanes->base[r] + k->wait[a]);
 }
 
 /* A reduction is a node of its own, behind all instructions: that of its first member, once more. */
-static int32_t meeting_of(const struct check *z, const struct lanes *l, int r, int32_t i) {
-    const struct group *g = group_of(z, r, &z->p->rank[r].ins[i]);
-    int32_t first = z->reductions[g - z->p->group][0][z->mate[r][i]];
-    return l->base[z->p->workers] + l->base[g->rank[0]] + first;
+static int32_t meeting_of(const struct check *check, const struct lanes *lanes, int r, int32_t i) {
+    const struct group *g = group_of(check, r, &check->p->rank[r].ins[i]);
+    int32_t first = check->reductions[g - check->p->group][0][check->mate[r][i]];
+    return lanes->base[check->p->workers] + lanes->base[g->rank[0]] + first;
 }
 
-static void edges_of_members(struct check *z, struct lanes *l, int r, int32_t i) {
-    const struct group *g = group_of(z, r, &z->p->rank[r].ins[i]);
+static void edges_of_members(struct check *check, struct lanes *lanes, int r, int32_t i) {
+    const struct group *g = group_of(check, r, &check->p->rank[r].ins[i]);
     for (int m = 0; m < g->n; m++)
-        edges_of(z, l, g->rank[m], z->reductions[g - z->p->group][m][z->mate[r][i]]);
+        edges_of(check, lanes, g->rank[m], check->reductions[g - check->p->group][m][check->mate[r][i]]);
 }
 
 /* An instruction starts after its lane's last and its waits; one that meets others, after theirs too. */
-static struct lanes lane_graph(struct check *z) {
-    int W = z->p->workers;
-    struct lanes l = {.base = NEW(int32_t, W + 1), .before = NEW(int32_t *, W)};
+static struct lanes lane_graph(struct check *check) {
+    int W = check->p->workers;
+    struct lanes lanes = {.base = NEW(int32_t, W + 1), .before = NEW(int32_t *, W)};
     for (int r = 0; r < W; r++) {
-        const struct rank *k = &z->p->rank[r];
+        const struct rank *k = &check->p->rank[r];
         int32_t *last = NEW(int32_t, k->nlanes);
         memset(last, -1, sizeof *last * (size_t)k->nlanes);
-        l.base[r + 1] = l.base[r] + k->nins;
-        l.before[r] = NEW(int32_t, k->nins);
+        lanes.base[r + 1] = lanes.base[r] + k->nins;
+        lanes.before[r] = NEW(int32_t, k->nins);
         for (int32_t i = 0; i < k->nins; i++) {
-            l.before[r][i] = last[k->ins[i].lane];
+            lanes.before[r][i] = last[k->ins[i].lane];
             last[k->ins[i].lane] = i;
         }
     }
-    l.at = NEW(int32_t, 2 * (int64_t)l.base[W] + 1);
+    lanes.at = NEW(int32_t, 2 * (int64_t)lanes.base[W] + 1);
     for (int r = 0; r < W; r++)
-        for (int32_t i = 0; i < z->p->rank[r].nins; i++) {
-            const struct instr *x = &z->p->rank[r].ins[i];
-            edges_of(z, &l, r, i);
+        for (int32_t i = 0; i < check->p->rank[r].nins; i++) {
+            const struct instr *x = &check->p->rank[r].ins[i];
+            edges_of(check, &lanes, r, i);
             if (is_group(x->op))
-                edge(&l, meeting_of(z, &l, r, i));
+                edge(&lanes, meeting_of(check, &lanes, r, i));
             else if (is_message(x->op))
-                edges_of(z, &l, x->peer, z->mate[r][i]);
-            l.at[l.base[r] + i + 1] = (int32_t)l.n;
+                edges_of(check, &lanes, x->peer, check->mate[r][i]);
+            lanes.at[lanes.base[r] + i + 1] = (int32_t)lanes.n;
         }
     for (int r = 0; r < W; r++)
-        for (int32_t i = 0; i < z->p->rank[r].nins; i++) {
-            if (is_group(z->p->rank[r].ins[i].op) && meeting_of(z, &l, r, i) == l.base[W] + l.base[r] + i)
-                edges_of_members(z, &l, r, i);
-            l.at[l.base[W] + l.base[r] + i + 1] = (int32_t)l.n;
+        for (int32_t i = 0; i < check->p->rank[r].nins; i++) {
+            if (is_group(check->p->rank[r].ins[i].op) &&
+                meeting_of(check, &lanes, r, i) == lanes.base[W] + lanes.base[r] + i)
+                edges_of_members(check, &lanes, r, i);
+            lanes.at[lanes.base[W] + lanes.base[r] + i + 1] = (int32_t)lanes.n;
         }
-    return l;
+    return lanes;
 }
 
-static bool acyclic(const struct lanes *l, int n) {
-    int32_t *left = NEW(int32_t, n), *from_at = NEW(int32_t, n + 2), *from = NEW(int32_t, l->n + 1);
+static bool acyclic(const struct lanes *lanes, int n) {
+    int32_t *left = NEW(int32_t, n), *from_at = NEW(int32_t, n + 2), *from = NEW(int32_t, lanes->n + 1);
     int32_t *queue = NEW(int32_t, n);
-    for (size_t e = 0; e < l->n; e++)
-        from_at[l->to[e] + 2]++;
+    for (size_t e = 0; e < lanes->n; e++)
+        from_at[lanes->to[e] + 2]++;
     for (int v = 0; v < n; v++)
         from_at[v + 2] += from_at[v + 1];
     for (int v = 0; v < n; v++)
-        for (int32_t e = l->at[v]; e < l->at[v + 1]; e++)
-            from[from_at[l->to[e] + 1]++] = v;
+        for (int32_t e = lanes->at[v]; e < lanes->at[v + 1]; e++)
+            from[from_at[lanes->to[e] + 1]++] = v;
     int head = 0, tail = 0;
     for (int v = 0; v < n; v++)
-        if (!(left[v] = l->at[v + 1] - l->at[v]))
+        if (!(left[v] = lanes->at[v + 1] - lanes->at[v]))
             queue[tail++] = v;
     while (head < tail) {
         int v = queue[head++];
@@ -402,91 +404,91 @@ static bool acyclic(const struct lanes *l, int n) {
     return tail == n;
 }
 
-static bool lanes_finish(struct check *z) {
-    struct lanes l = lane_graph(z);
-    int W = z->p->workers, n = 2 * l.base[W], len;
-    if (acyclic(&l, n))
+static bool lanes_finish(struct check *check) {
+    struct lanes lanes = lane_graph(check);
+    int W = check->p->workers, n = 2 * lanes.base[W], len;
+    if (acyclic(&lanes, n))
         return true;
-    int32_t *cycle = shortest_cycle(n, l.at, l.to, &len);
-    z->failed = CLAIM_LANES;
-    put(&z->why, "deadlock of lanes:");
+    int32_t *cycle = shortest_cycle(n, lanes.at, lanes.to, &len);
+    check->failed = CLAIM_LANES;
+    put(&check->why, "deadlock of lanes:");
     for (int c = 0; c < len && c < 12; c++) {
         int r = 0;
-        if (cycle[c] >= l.base[W])
+        if (cycle[c] >= lanes.base[W])
             continue; /* a reduction: its members say it */
-        while (cycle[c] >= l.base[r + 1])
+        while (cycle[c] >= lanes.base[r + 1])
             r++;
-        put(&z->why, "\n  ");
-        put_place(z, r, cycle[c] - l.base[r]);
-        put(&z->why, " cannot start before the next ends");
+        put(&check->why, "\n  ");
+        put_place(check, r, cycle[c] - lanes.base[r]);
+        put(&check->why, " cannot start before the next ends");
     }
     return false;
 }
 
 /* Every rank that is not at its end waits for another: the shortest cycle of these. */
-static bool refute_deadlock(struct check *z) {
-    int W = z->p->workers, len;
+static bool refute_deadlock(struct check *check) {
+    int W = check->p->workers, len;
     int32_t *at = NEW(int32_t, W + 1), *to = NEW(int32_t, W + 1);
     for (int r = 0, n = 0; r < W; at[++r] = n)
-        if (z->at[r] < z->p->rank[r].nins)
-            to[n++] = waits_for(z, r);
+        if (check->at[r] < check->p->rank[r].nins)
+            to[n++] = waits_for(check, r);
     int32_t *cycle = shortest_cycle(W, at, to, &len);
-    z->failed = CLAIM_SERIAL;
-    put(&z->why, "deadlock when every send waits for its receive:");
+    check->failed = CLAIM_SERIAL;
+    put(&check->why, "deadlock when every send waits for its receive:");
     for (int c = 0; c < len; c++) {
-        put(&z->why, "\n  ");
-        put_place(z, cycle[c], z->at[cycle[c]]);
-        put(&z->why, " waits for rank %d", cycle[(c + 1) % len]);
+        put(&check->why, "\n  ");
+        put_place(check, cycle[c], check->at[cycle[c]]);
+        put(&check->why, " waits for rank %d", cycle[(c + 1) % len]);
     }
-    struct lanes l = lane_graph(z);
+    struct lanes l = lane_graph(check);
     bool lanes = acyclic(&l, 2 * l.base[W]);
-    put(&z->why, lanes ? "\nlanes alone would not hang" : "\nlanes hang as well");
-    z->holds = lanes ? CLAIM_LANES : 0;
+    put(&check->why, lanes ? "\nlanes alone would not hang" : "\nlanes hang as well");
+    check->holds = lanes ? CLAIM_LANES : 0;
     return false;
 }
 
 /* ---- all of it ---- */
 
-static bool prove(struct check *z) {
-    if (!pair_messages(z) || !pair_reductions(z))
+static bool prove(struct check *check) {
+    if (!pair_messages(check) || !pair_reductions(check))
         return false;
-    bool follow = z->claims & (CLAIM_JOBS | CLAIM_GRADIENTS | CLAIM_MEMORY);
+    bool follow = check->claims & (CLAIM_JOBS | CLAIM_GRADIENTS | CLAIM_MEMORY);
     struct scratch values = scratch_begin();
-    if ((follow && !values_begin(z)))
+    if ((follow && !values_begin(check)))
         return false;
     /* Where the walk ends, lanes do too: every order they keep is one that the walk has kept. */
-    if (z->claims & CLAIM_SERIAL || follow) {
-        if (!walk(z)) {
-            if (z->failed != CLAIM_SERIAL || z->claims & CLAIM_SERIAL)
+    if (check->claims & CLAIM_SERIAL || follow) {
+        if (!walk(check)) {
+            if (check->failed != CLAIM_SERIAL || check->claims & CLAIM_SERIAL)
                 return false;
-            z->failed = 0;
-            z->why.n = 0;
-        } else if (follow && !values_end(z))
+            check->failed = 0;
+            check->why.n = 0;
+        } else if (follow && !values_end(check))
             return false;
         else {
-            z->holds = CLAIM_SERIAL | CLAIM_LANES | (follow ? CLAIM_JOBS | CLAIM_GRADIENTS | CLAIM_MEMORY : 0);
-            z->values = NULL;
+            check->holds = CLAIM_SERIAL | CLAIM_LANES | (follow ? CLAIM_JOBS | CLAIM_GRADIENTS | CLAIM_MEMORY : 0);
+            check->values = NULL;
             scratch_end(values);
         }
-    } else if (z->claims & CLAIM_LANES && !lanes_finish(z))
+    } else if (check->claims & CLAIM_LANES && !lanes_finish(check))
         return false;
-    return !(z->claims & CLAIM_RACES) || races(z);
+    return !(check->claims & CLAIM_RACES) || races(check);
 }
 
-struct refutation *verify(const struct spec *sp, const struct graph *g, const struct program *p, int claims) {
-    struct check z = {.sp = sp, .g = g, .p = p, .claims = claims};
+struct refutation *verify(const struct spec *sp, const struct graph *graph, const struct program *p, int claims) {
+    struct check check = {.sp = sp, .g = graph, .p = p, .claims = claims};
     struct scratch all = scratch_begin();
-    z.at = NEW(int32_t, p->workers);
-    z.mate = NEW(int32_t *, p->workers);
+    check.at = NEW(int32_t, p->workers);
+    check.mate = NEW(int32_t *, p->workers);
     for (int r = 0; r < p->workers; r++) {
-        z.mate[r] = NEW(int32_t, p->rank[r].nins);
-        memset(z.mate[r], -1, sizeof **z.mate * (size_t)p->rank[r].nins);
+        check.mate[r] = NEW(int32_t, p->rank[r].nins);
+        memset(check.mate[r], -1, sizeof **check.mate * (size_t)p->rank[r].nins);
     }
-    if (prove(&z)) {
+    if (prove(&check)) {
         scratch_end(all);
         return NULL;
     }
-    struct refutation *x = NEW(struct refutation, 1);
-    *x = (struct refutation){z.failed, z.holds, z.why.s};
-    return x;
+    struct refutation *no = NEW(struct refutation, 1);
+    *no = (struct refutation){check.failed, check.holds, check.why.s};
+    return no;
 }

@@ -10,10 +10,12 @@
     X(JOBS, "jobs", "every job runs exactly once, on its rank, on the right tensors and weights")                      \
     X(GRADIENTS, "gradients", "every home adds the sum over all microbatches, each exactly once, in one update")       \
     X(RACES, "races", "any two accesses to a byte, of which one writes, are ordered")                                  \
-    X(MEMORY, "memory", "nothing is read before it is written or after it is freed; live buffers never overlap; "      \
-                        "peak <= plan <= limit")                                                                       \
-    X(SERIAL, "serial deadlock", "each rank one instruction at a time, every send blocking until its receive: no "     \
-                                 "deadlock")                                                                           \
+    X(MEMORY, "memory",                                                                                                \
+      "nothing is read before it is written or after it is freed; live buffers never overlap; "                        \
+      "peak <= plan <= limit")                                                                                         \
+    X(SERIAL, "serial deadlock",                                                                                       \
+      "each rank one instruction at a time, every send blocking until its receive: no "                                \
+      "deadlock")                                                                                                      \
     X(LANES, "lane deadlock", "each lane in its order, every send blocking until its receive: no deadlock")
 #define X(name, ...) CLAIM_BIT_##name,
 enum claim_bit { CLAIMS(X) NCLAIMS };
@@ -30,7 +32,7 @@ struct refutation {
     int holds; /* those that were found to hold all the same */
     char *why; /* the counterexample: rank, lane, line, instruction, and the job or message behind it */
 };
-struct refutation *verify(const struct spec *sp, const struct graph *g, const struct program *p, int claims);
+struct refutation *verify(const struct spec *sp, const struct graph *graph, const struct program *p, int claims);
 /* verify_text.c: proves a program by what it says itself: its jobs run where they stand, and need what the default
  * dependencies (schedules/README.md) or its own `needs` lines say. */
 struct refutation *verify_text(const struct program *p);

@@ -12,46 +12,47 @@ struct plan {
     bool **opened; /* per buffer */
 };
 
-bool open_buffer(struct check *z, int r, int32_t i, int32_t b) {
-    struct plan *y = z->values->plan;
-    const struct rank *k = &z->p->rank[r];
+bool open_buffer(struct check *check, int r, int32_t i, int32_t b) {
+    struct plan *plan = check->values->plan;
+    const struct rank *k = &check->p->rank[r];
     const struct buf *x = &k->buf[b];
     if (x->off < 0 || x->bytes > k->arena || x->off > k->arena - x->bytes)
-        return refute(z, CLAIM_MEMORY, r, i, "%s lies outside the plan of %lld bytes", buf_text(z, r, b),
+        return refute(check, CLAIM_MEMORY, r, i, "%s lies outside the plan of %lld bytes", buf_text(check, r, b),
                       (long long)k->arena);
-    int s = y->slot[r][b], below = bits_near(&y->live[r], s, false), above = bits_near(&y->live[r], s, true);
-    int32_t other = y->occupant[r][s];
-    if (other < 0 && below >= 0 && end_byte(k, y->occupant[r][below]) > first_byte(k, b))
-        other = y->occupant[r][below];
-    if (other < 0 && above >= 0 && first_byte(k, y->occupant[r][above]) < end_byte(k, b))
-        other = y->occupant[r][above];
+    int s = plan->slot[r][b], below = bits_near(&plan->live[r], s, false), above = bits_near(&plan->live[r], s, true);
+    int32_t other = plan->occupant[r][s];
+    if (other < 0 && below >= 0 && end_byte(k, plan->occupant[r][below]) > first_byte(k, b))
+        other = plan->occupant[r][below];
+    if (other < 0 && above >= 0 && first_byte(k, plan->occupant[r][above]) < end_byte(k, b))
+        other = plan->occupant[r][above];
     if (other >= 0)
-        return refute(z, CLAIM_MEMORY, r, i, "%s at %lld overlaps %s at %lld, which is still in use", buf_text(z, r, b),
-                      (long long)x->off, buf_text(z, r, other), (long long)k->buf[other].off);
-    y->occupant[r][s] = b;
-    bits_set(&y->live[r], s, true);
-    y->opened[r][b] = true;
-    z->values->val[r][b].live = true;
+        return refute(check, CLAIM_MEMORY, r, i, "%s at %lld overlaps %s at %lld, which is still in use",
+                      buf_text(check, r, b), (long long)x->off, buf_text(check, r, other),
+                      (long long)k->buf[other].off);
+    plan->occupant[r][s] = b;
+    bits_set(&plan->live[r], s, true);
+    plan->opened[r][b] = true;
+    check->values->val[r][b].live = true;
     return true;
 }
 
-static void close_buffer(struct values *y, int r, int32_t b) {
-    y->plan->occupant[r][y->plan->slot[r][b]] = -1;
-    bits_set(&y->plan->live[r], y->plan->slot[r][b], false);
-    y->val[r][b] = (struct value){.sum = NO_SUM};
+static void close_buffer(struct values *values, int r, int32_t b) {
+    values->plan->occupant[r][values->plan->slot[r][b]] = -1;
+    bits_set(&values->plan->live[r], values->plan->slot[r][b], false);
+    values->val[r][b] = (struct value){.sum = NO_SUM};
 }
 
-bool free_buffers(struct check *z, int r, int32_t i, bool stashes) {
-    const struct rank *k = &z->p->rank[r];
+bool free_buffers(struct check *check, int r, int32_t i, bool stashes) {
+    const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
     for (uint32_t f = x->free; f < x->free + x->nfree; f++) {
         int32_t b = k->freed[f];
         if ((x->op == OP_I && k->buf[b].kind == K_stash) != stashes)
             continue;
-        if (!z->values->val[r][b].live || z->values->stays[r][b])
-            return refute(z, CLAIM_MEMORY, r, i, "frees %s, which %s", buf_text(z, r, b),
-                          z->values->stays[r][b] ? "stays for the whole step" : "is not in use");
-        close_buffer(z->values, r, b);
+        if (!check->values->val[r][b].live || check->values->stays[r][b])
+            return refute(check, CLAIM_MEMORY, r, i, "frees %s, which %s", buf_text(check, r, b),
+                          check->values->stays[r][b] ? "stays for the whole step" : "is not in use");
+        close_buffer(check->values, r, b);
     }
     return true;
 }
@@ -70,20 +71,20 @@ static struct offsets take_offsets(const struct program *p) {
     return (struct offsets){NEW(int64_t, n + 1), NEW(int64_t, n + 1), NEW(int32_t, 2 * (int64_t)n + 1)};
 }
 
-static void sort_offsets(struct plan *y, const struct rank *k, int r, const struct offsets *o) {
+static void sort_offsets(struct plan *plan, const struct rank *k, int r, const struct offsets *offsets) {
     for (int b = 0; b < k->nbufs; b++)
-        o->off[b] = first_byte(k, b);
-    y->slot[r] = NEW(int32_t, k->nbufs + 1);
-    int slots = places_of(o->off, k->nbufs, y->slot[r], o->sorted, o->scratch);
-    y->occupant[r] = NEW(int32_t, slots);
-    memset(y->occupant[r], -1, sizeof(int32_t) * (size_t)slots);
-    bits_init(&y->live[r], slots);
+        offsets->off[b] = first_byte(k, b);
+    plan->slot[r] = NEW(int32_t, k->nbufs + 1);
+    int slots = places_of(offsets->off, k->nbufs, plan->slot[r], offsets->sorted, offsets->scratch);
+    plan->occupant[r] = NEW(int32_t, slots);
+    memset(plan->occupant[r], -1, sizeof(int32_t) * (size_t)slots);
+    bits_init(&plan->live[r], slots);
 }
 
 /* Weights, optimizer state, workspace and the homes' gradients are there from the start. home: per set, 1 + the last
  * rank looked at that is a home of it. */
-static bool open_permanent(struct check *z, int r, int32_t *home) {
-    const struct rank *k = &z->p->rank[r];
+static bool open_permanent(struct check *check, int r, int32_t *home) {
+    const struct rank *k = &check->p->rank[r];
     for (int32_t b = 0; b < k->nbufs; b++)
         if (at_home(&k->buf[b]))
             home[k->buf[b].stage] = r + 1;
@@ -94,125 +95,128 @@ static bool open_permanent(struct check *z, int r, int32_t *home) {
         if (!stays)
             continue;
         if (x->inst >= 0 || (x->kind == K_opt && home[x->stage] != r + 1))
-            return refute_all(z, CLAIM_MEMORY, "rank %d plans %s, which nothing uses", r, buf_text(z, r, b));
-        z->values->stays[r][b] = true;
-        if (!open_buffer(z, r, 0, b))
+            return refute_all(check, CLAIM_MEMORY, "rank %d plans %s, which nothing uses", r, buf_text(check, r, b));
+        check->values->stays[r][b] = true;
+        if (!open_buffer(check, r, 0, b))
             return false;
-        z->values->val[r][b] = (struct value){.stage = x->stage,
-                                              .batch = -1,
-                                              .sum = NO_SUM,
-                                              .part = -1,
-                                              .kind = x->kind,
-                                              .live = true,
-                                              .set = x->kind != K_wgrad};
+        check->values->val[r][b] = (struct value){.stage = x->stage,
+                                                  .batch = -1,
+                                                  .sum = NO_SUM,
+                                                  .part = -1,
+                                                  .kind = x->kind,
+                                                  .live = true,
+                                                  .set = x->kind != K_wgrad};
     }
     return true;
 }
 
 /* One size for all buffers of a kind and set: the model's where it is known, else what they say themselves. */
-static bool check_size(struct check *z, int r, int32_t b) {
-    const struct buf *x = &z->p->rank[r].buf[b];
+static bool check_size(struct check *check, int r, int32_t b) {
+    const struct buf *x = &check->p->rank[r].buf[b];
     if (x->kind == K_work)
         return true;
-    if (x->stage < 0 || x->stage >= (kind_has_batch[x->kind] ? z->sp->stages : z->values->sets))
-        return refute_all(z, CLAIM_JOBS, "rank %d has %s, but there are %d stages", r, buf_text(z, r, b),
-                          z->sp->stages);
-    int64_t *want = &z->values->bytes[x->kind][x->stage];
-    z->values->has_state |= x->kind == K_opt;
+    if (x->stage < 0 || x->stage >= (kind_has_batch[x->kind] ? check->sp->stages : check->values->sets))
+        return refute_all(check, CLAIM_JOBS, "rank %d has %s, but there are %d stages", r, buf_text(check, r, b),
+                          check->sp->stages);
+    int64_t *want = &check->values->bytes[x->kind][x->stage];
+    check->values->has_state |= x->kind == K_opt;
     if (*want < 0)
         *want = x->bytes;
-    return *want == x->bytes || refute_all(z, CLAIM_MEMORY, "rank %d plans %lld bytes for %s, where others take %lld",
-                                           r, (long long)x->bytes, buf_text(z, r, b), (long long)*want);
+    return *want == x->bytes ||
+           refute_all(check, CLAIM_MEMORY, "rank %d plans %lld bytes for %s, where others take %lld", r,
+                      (long long)x->bytes, buf_text(check, r, b), (long long)*want);
 }
 
 /* Where there are both: an update takes as many bytes of a gradient as weights have; a wstash takes over its stash. */
-static bool no_smaller(struct check *z, int s, int kind, int than) {
-    long long have = z->values->bytes[kind][s], least = z->values->bytes[than][s];
+static bool no_smaller(struct check *check, int s, int kind, int than) {
+    long long have = check->values->bytes[kind][s], least = check->values->bytes[than][s];
     return have < 0 || have >= least ||
-           refute_all(z, CLAIM_MEMORY, "%s(%d) has %lld bytes, fewer than %s(%d), which has %lld", kind_name[kind], s,
-                      have, kind_name[than], s, least);
+           refute_all(check, CLAIM_MEMORY, "%s(%d) has %lld bytes, fewer than %s(%d), which has %lld", kind_name[kind],
+                      s, have, kind_name[than], s, least);
 }
 
-static bool check_sizes(struct check *z) {
-    int64_t **bytes = z->values->bytes;
+static bool check_sizes(struct check *check) {
+    int64_t **bytes = check->values->bytes;
     for (int kind = 0; kind < NKINDS; kind++) {
-        bytes[kind] = NEW(int64_t, z->values->sets);
-        for (int s = 0; s < z->values->sets; s++)
-            bytes[kind][s] = z->sp->stage ? z->sp->stage[s].bytes[kind] : -1;
+        bytes[kind] = NEW(int64_t, check->values->sets);
+        for (int s = 0; s < check->values->sets; s++)
+            bytes[kind][s] = check->sp->stage ? check->sp->stage[s].bytes[kind] : -1;
     }
-    for (int r = 0; r < z->p->workers; r++)
-        for (int32_t b = 0; b < z->p->rank[r].nbufs; b++)
-            if (!check_size(z, r, b))
+    for (int r = 0; r < check->p->workers; r++)
+        for (int32_t b = 0; b < check->p->rank[r].nbufs; b++)
+            if (!check_size(check, r, b))
                 return false;
-    for (int s = 0; s < z->values->sets; s++)
-        if (!no_smaller(z, s, K_wgrad, K_weight) || !no_smaller(z, s, K_wstash, K_stash))
+    for (int s = 0; s < check->values->sets; s++)
+        if (!no_smaller(check, s, K_wgrad, K_weight) || !no_smaller(check, s, K_wstash, K_stash))
             return false;
     return true;
 }
 
 /* What a stash grows into is the wstash of its job, which takes over its place: I leaves there what it has read. */
-static bool check_growth(struct check *z, int r, int32_t b) {
-    const struct buf *x = &z->p->rank[r].buf[b], *y = x->grows >= 0 ? &z->p->rank[r].buf[x->grows] : NULL;
+static bool check_growth(struct check *check, int r, int32_t b) {
+    const struct buf *x = &check->p->rank[r].buf[b], *y = x->grows >= 0 ? &check->p->rank[r].buf[x->grows] : NULL;
     if (!y || (x->kind == K_stash && y->kind == K_wstash && y->stage == x->stage && y->batch == x->batch &&
                y->off == x->off && y->bytes >= x->bytes))
         return true;
-    return refute_all(z, CLAIM_MEMORY, "rank %d: %s cannot grow into %s, which is no larger wstash(%d,%d) at its place",
-                      r, buf_text(z, r, b), buf_text(z, r, x->grows), x->stage, x->batch);
+    return refute_all(check, CLAIM_MEMORY,
+                      "rank %d: %s cannot grow into %s, which is no larger wstash(%d,%d) at its place", r,
+                      buf_text(check, r, b), buf_text(check, r, x->grows), x->stage, x->batch);
 }
 
 /* The workspace of a rank must do for every job it runs. */
-static bool check_workspace(struct check *z) {
-    if (!z->sp->stage)
+static bool check_workspace(struct check *check) {
+    if (!check->sp->stage)
         return true;
-    int64_t *have = NEW(int64_t, z->p->workers);
-    for (int r = 0; r < z->p->workers; r++)
-        for (int32_t b = 0; b < z->p->rank[r].nbufs; b++)
-            if (z->p->rank[r].buf[b].kind == K_work)
-                have[r] = z->p->rank[r].buf[b].bytes;
-    for (int j = 0; j < z->sp->njobs; j++) {
-        const struct job *job = &z->sp->job[j];
-        int64_t need = z->sp->stage[job->s].bytes[K_work];
+    int64_t *have = NEW(int64_t, check->p->workers);
+    for (int r = 0; r < check->p->workers; r++)
+        for (int32_t b = 0; b < check->p->rank[r].nbufs; b++)
+            if (check->p->rank[r].buf[b].kind == K_work)
+                have[r] = check->p->rank[r].buf[b].bytes;
+    for (int j = 0; j < check->sp->njobs; j++) {
+        const struct job *job = &check->sp->job[j];
+        int64_t need = check->sp->stage[job->s].bytes[K_work];
         if (need > have[job->rank])
-            return refute_all(z, CLAIM_MEMORY, "%s needs %lld bytes of workspace; rank %d has %lld",
+            return refute_all(check, CLAIM_MEMORY, "%s needs %lld bytes of workspace; rank %d has %lld",
                               job_name(job->s, job->b, job->d), (long long)need, job->rank, (long long)have[job->rank]);
     }
     return true;
 }
 
-bool memory_begin(struct check *z) {
-    int W = z->p->workers;
-    struct plan *y = z->values->plan = NEW(struct plan, 1);
-    y->slot = NEW(int32_t *, W);
-    y->occupant = NEW(int32_t *, W);
-    y->live = NEW(struct bits, W);
-    y->opened = NEW(bool *, W);
-    if (!check_sizes(z) || !check_workspace(z))
+bool memory_begin(struct check *check) {
+    int W = check->p->workers;
+    struct plan *plan = check->values->plan = NEW(struct plan, 1);
+    plan->slot = NEW(int32_t *, W);
+    plan->occupant = NEW(int32_t *, W);
+    plan->live = NEW(struct bits, W);
+    plan->opened = NEW(bool *, W);
+    if (!check_sizes(check) || !check_workspace(check))
         return false;
-    struct offsets offsets = take_offsets(z->p);
-    int32_t *home = NEW(int32_t, z->values->sets);
+    struct offsets offsets = take_offsets(check->p);
+    int32_t *home = NEW(int32_t, check->values->sets);
     for (int r = 0; r < W; r++) {
-        const struct rank *k = &z->p->rank[r];
-        if ((double)k->arena > z->sp->memory)
-            return refute_all(z, CLAIM_MEMORY, "rank %d plans %lld bytes, but the cluster's memory is %.0f", r,
-                              (long long)k->arena, z->sp->memory);
+        const struct rank *k = &check->p->rank[r];
+        if ((double)k->arena > check->sp->memory)
+            return refute_all(check, CLAIM_MEMORY, "rank %d plans %lld bytes, but the cluster's memory is %.0f", r,
+                              (long long)k->arena, check->sp->memory);
         for (int32_t b = 0; b < k->nbufs; b++)
-            if (!check_growth(z, r, b))
+            if (!check_growth(check, r, b))
                 return false;
-        y->opened[r] = NEW(bool, k->nbufs);
-        sort_offsets(y, k, r, &offsets);
-        if (!open_permanent(z, r, home))
+        plan->opened[r] = NEW(bool, k->nbufs);
+        sort_offsets(plan, k, r, &offsets);
+        if (!open_permanent(check, r, home))
             return false;
     }
     return true;
 }
 
-bool memory_end(struct check *z) {
-    for (int r = 0; r < z->p->workers; r++)
-        for (int32_t b = 0; b < z->p->rank[r].nbufs; b++) {
-            if (!z->values->plan->opened[r][b])
-                return refute_all(z, CLAIM_MEMORY, "rank %d plans %s, which nothing uses", r, buf_text(z, r, b));
-            if (z->values->val[r][b].live && !z->values->stays[r][b])
-                return refute_all(z, CLAIM_MEMORY, "rank %d never frees %s", r, buf_text(z, r, b));
+bool memory_end(struct check *check) {
+    for (int r = 0; r < check->p->workers; r++)
+        for (int32_t b = 0; b < check->p->rank[r].nbufs; b++) {
+            if (!check->values->plan->opened[r][b])
+                return refute_all(check, CLAIM_MEMORY, "rank %d plans %s, which nothing uses", r,
+                                  buf_text(check, r, b));
+            if (check->values->val[r][b].live && !check->values->stays[r][b])
+                return refute_all(check, CLAIM_MEMORY, "rank %d never frees %s", r, buf_text(check, r, b));
         }
     return true;
 }

@@ -31,7 +31,7 @@
 enum { PLACES = 16, NEAR = 256 }; /* lanes in one sweep; steps of a search */
 
 struct orders {
-    struct check *z;
+    struct check *check;
     int r;
     const struct rank *k;
     int32_t *clock;   /* [lane][lane] of the rank at hand: how far the other has come when the lane's last ended */
@@ -44,19 +44,19 @@ struct orders {
     struct sweep *sweep;
 };
 
-struct orders *orders_begin(struct check *z) {
-    struct orders *o = NEW(struct orders, 1);
+struct orders *orders_begin(struct check *check) {
+    struct orders *orders = NEW(struct orders, 1);
     int64_t lanes = 0, most = 0;
-    o->z = z;
-    for (int r = 0; r < z->p->workers; r++) {
-        const struct rank *k = &z->p->rank[r];
+    orders->check = check;
+    for (int r = 0; r < check->p->workers; r++) {
+        const struct rank *k = &check->p->rank[r];
         lanes = k->nlanes > lanes ? k->nlanes : lanes;
         most = k->nins > most ? k->nins : most;
-        o->many += (size_t)k->nins;
+        orders->many += (size_t)k->nins;
     }
-    o->clock = NEW(int32_t, lanes * lanes + 1);
-    o->awaited = NEW(int32_t, most + 1);
-    return o;
+    orders->clock = NEW(int32_t, lanes * lanes + 1);
+    orders->awaited = NEW(int32_t, most + 1);
+    return orders;
 }
 
 /* ---- within a rank ---- */
@@ -71,44 +71,44 @@ static int32_t number_awaited(const struct rank *k, int32_t *awaited) {
     return n;
 }
 
-void orders_rank(struct orders *o, int r) {
-    o->r = r;
-    o->k = &o->z->p->rank[r];
-    size_t L = (size_t)o->k->nlanes;
-    GROW(o->shot, o->shot_cap, (size_t)number_awaited(o->k, o->awaited) * L + 1);
-    memset(o->clock, -1, sizeof *o->clock * L * L);
+void orders_rank(struct orders *orders, int r) {
+    orders->r = r;
+    orders->k = &orders->check->p->rank[r];
+    size_t L = (size_t)orders->k->nlanes;
+    GROW(orders->shot, orders->shot_cap, (size_t)number_awaited(orders->k, orders->awaited) * L + 1);
+    memset(orders->clock, -1, sizeof *orders->clock * L * L);
 }
 
-void orders_start(struct orders *o, int32_t i) {
-    const struct instr *x = &o->k->ins[i];
-    int L = o->k->nlanes;
-    int32_t *clock = o->clock + (int64_t)x->lane * L;
+void orders_start(struct orders *orders, int32_t i) {
+    const struct instr *x = &orders->k->ins[i];
+    int L = orders->k->nlanes;
+    int32_t *clock = orders->clock + (int64_t)x->lane * L;
     for (uint32_t w = x->wait; w < x->wait + x->nwait; w++) {
-        if (o->k->wait[w] >= i)
+        if (orders->k->wait[w] >= i)
             continue; /* it has no past yet: refuted as a deadlock where that is asked */
-        const int32_t *then = o->shot + (int64_t)(o->awaited[o->k->wait[w]] - 1) * L;
+        const int32_t *then = orders->shot + (int64_t)(orders->awaited[orders->k->wait[w]] - 1) * L;
         for (int l = 0; l < L; l++)
             clock[l] = then[l] > clock[l] ? then[l] : clock[l];
     }
     clock[x->lane] = i; /* of its own lane, all before it have ended */
 }
 
-void orders_end(struct orders *o, int32_t i) {
-    int L = o->k->nlanes;
-    if (o->awaited[i])
-        memcpy(o->shot + (int64_t)(o->awaited[i] - 1) * L, o->clock + (int64_t)o->k->ins[i].lane * L,
-               sizeof *o->clock * (size_t)L);
+void orders_end(struct orders *orders, int32_t i) {
+    int L = orders->k->nlanes;
+    if (orders->awaited[i])
+        memcpy(orders->shot + (int64_t)(orders->awaited[i] - 1) * L,
+               orders->clock + (int64_t)orders->k->ins[i].lane * L, sizeof *orders->clock * (size_t)L);
 }
 
-bool ordered_here(const struct orders *o, int32_t i, int32_t j) {
-    return o->clock[(int64_t)o->k->ins[i].lane * o->k->nlanes + o->k->ins[j].lane] >= j;
+bool ordered_here(const struct orders *orders, int32_t i, int32_t j) {
+    return orders->clock[(int64_t)orders->k->ins[i].lane * orders->k->nlanes + orders->k->ins[j].lane] >= j;
 }
 
 /* ---- through other ranks ---- */
 
-void orders_ask(struct orders *o, struct question q) {
-    GROW(o->question, o->cap, o->n + 1);
-    o->question[o->n++] = q;
+void orders_ask(struct orders *orders, struct question question) {
+    GROW(orders->question, orders->cap, orders->n + 1);
+    orders->question[orders->n++] = question;
 }
 
 struct clock {
@@ -116,7 +116,7 @@ struct clock {
 };
 
 struct sweep {
-    struct check *z;
+    struct check *check;
     const struct orders *o;
     int32_t *base;      /* per rank: the number of its first lane */
     int32_t *place;     /* per lane of all ranks: its place in the clocks of this sweep, or -1 */
@@ -132,140 +132,140 @@ struct sweep {
     size_t worst; /* the first question whose answer is no, or their number */
 };
 
-static void learn(struct clock *c, const struct clock *from) {
+static void learn(struct clock *clock, const struct clock *from) {
     for (int p = 0; p < PLACES; p++)
-        c->at[p] = from->at[p] > c->at[p] ? from->at[p] : c->at[p];
+        clock->at[p] = from->at[p] > clock->at[p] ? from->at[p] : clock->at[p];
 }
 
 /* Instruction i has ended. */
-static void learn_of(const struct sweep *s, struct clock *c, int r, int32_t i) {
-    int place = s->place[s->base[r] + s->z->p->rank[r].ins[i].lane];
-    if (place >= 0 && c->at[place] < i)
-        c->at[place] = i;
+static void learn_of(const struct sweep *sweep, struct clock *clock, int r, int32_t i) {
+    int place = sweep->place[sweep->base[r] + sweep->check->p->rank[r].ins[i].lane];
+    if (place >= 0 && clock->at[place] < i)
+        clock->at[place] = i;
 }
 
 /* Numbers the instructions whose clocks others will ask for. */
-static void number_kept(struct sweep *s) {
-    const struct program *p = s->z->p;
-    s->slot = NEW(int32_t *, p->workers);
-    s->nkept = 1;
+static void number_kept(struct sweep *sweep) {
+    const struct program *p = sweep->check->p;
+    sweep->slot = NEW(int32_t *, p->workers);
+    sweep->nkept = 1;
     for (int r = 0; r < p->workers; r++) {
         const struct rank *k = &p->rank[r];
-        s->slot[r] = NEW(int32_t, k->nins);
+        sweep->slot[r] = NEW(int32_t, k->nins);
         for (size_t w = 0; w < k->nwaits; w++)
-            s->slot[r][k->wait[w]] = 1;
+            sweep->slot[r][k->wait[w]] = 1;
         for (int32_t i = 0; i < k->nins; i++)
-            if (s->slot[r][i] || is_send(k->ins[i].op) || is_group(k->ins[i].op))
-                s->slot[r][i] = (int32_t)s->nkept++;
+            if (sweep->slot[r][i] || is_send(k->ins[i].op) || is_group(k->ins[i].op))
+                sweep->slot[r][i] = (int32_t)sweep->nkept++;
     }
-    s->kept = NEW(struct clock, s->nkept);
+    sweep->kept = NEW(struct clock, sweep->nkept);
 }
 
-static struct sweep *sweep_new(struct orders *o) {
-    const struct program *p = o->z->p;
+static struct sweep *sweep_new(struct orders *orders) {
+    const struct program *p = orders->check->p;
     int W = p->workers, lanes = 0;
-    struct sweep *s = NEW(struct sweep, 1);
-    s->z = o->z;
-    s->o = o;
-    s->base = NEW(int32_t, W + 1);
+    struct sweep *sweep = NEW(struct sweep, 1);
+    sweep->check = orders->check;
+    sweep->o = orders;
+    sweep->base = NEW(int32_t, W + 1);
     for (int r = 0; r < W; r++)
-        s->base[r + 1] = lanes += p->rank[r].nlanes;
-    s->place = NEW(int32_t, lanes);
-    s->lane = NEW(struct clock, lanes);
-    s->at = NEW(int32_t, W);
-    s->todo = NEW(int32_t, W);
-    s->asked = NEW(int32_t, W);
-    s->end = NEW(int32_t, W);
-    s->came = NEW(int32_t, p->ngroups + 1);
-    s->stands = NEW(bool, W);
-    number_kept(s);
-    return s;
+        sweep->base[r + 1] = lanes += p->rank[r].nlanes;
+    sweep->place = NEW(int32_t, lanes);
+    sweep->lane = NEW(struct clock, lanes);
+    sweep->at = NEW(int32_t, W);
+    sweep->todo = NEW(int32_t, W);
+    sweep->asked = NEW(int32_t, W);
+    sweep->end = NEW(int32_t, W);
+    sweep->came = NEW(int32_t, p->ngroups + 1);
+    sweep->stands = NEW(bool, W);
+    number_kept(sweep);
+    return sweep;
 }
 
-static void start(struct sweep *s, int r, int32_t i, struct clock *c) {
-    const struct rank *k = &s->z->p->rank[r];
+static void start(struct sweep *sweep, int r, int32_t i, struct clock *clock) {
+    const struct rank *k = &sweep->check->p->rank[r];
     const struct instr *x = &k->ins[i];
     verify_work++;
     for (uint32_t w = x->wait; w < x->wait + x->nwait; w++)
         if (k->wait[w] < i) {
-            learn(c, &s->kept[s->slot[r][k->wait[w]]]);
-            learn_of(s, c, r, k->wait[w]);
+            learn(clock, &sweep->kept[sweep->slot[r][k->wait[w]]]);
+            learn_of(sweep, clock, r, k->wait[w]);
         }
-    for (; s->asked[r] < s->end[r] && s->o->question[s->asked[r]].i == i; s->asked[r]++) {
-        int32_t j = s->o->question[s->asked[r]].j, place = s->place[s->base[r] + k->ins[j].lane];
-        if (place >= 0 && c->at[place] < j && (size_t)s->asked[r] < s->worst)
-            s->worst = (size_t)s->asked[r];
+    for (; sweep->asked[r] < sweep->end[r] && sweep->o->question[sweep->asked[r]].i == i; sweep->asked[r]++) {
+        int32_t j = sweep->o->question[sweep->asked[r]].j, place = sweep->place[sweep->base[r] + k->ins[j].lane];
+        if (place >= 0 && clock->at[place] < j && (size_t)sweep->asked[r] < sweep->worst)
+            sweep->worst = (size_t)sweep->asked[r];
     }
 }
 
 /* What must have ended before it ends is known; the next of its rank may start. */
-static void finish(struct sweep *s, int r, int32_t i, struct clock *c) {
-    if (s->slot[r][i])
-        s->kept[s->slot[r][i]] = *c;
-    learn_of(s, c, r, i);
-    s->stands[r] = false;
-    s->at[r]++;
+static void finish(struct sweep *sweep, int r, int32_t i, struct clock *clock) {
+    if (sweep->slot[r][i])
+        sweep->kept[sweep->slot[r][i]] = *clock;
+    learn_of(sweep, clock, r, i);
+    sweep->stands[r] = false;
+    sweep->at[r]++;
 }
 
 /* A member comes to a reduction; the last of them ends it for all. */
-static bool meet(struct sweep *s, int r, int32_t i, const struct clock *c) {
-    const struct program *p = s->z->p;
+static bool meet(struct sweep *sweep, int r, int32_t i, const struct clock *clock) {
+    const struct program *p = sweep->check->p;
     int g = p->rank[r].lane[p->rank[r].ins[i].lane].group;
     const struct group *group = &p->group[g];
-    int32_t nth = s->z->mate[r][i];
-    struct clock *all = &s->kept[s->slot[group->rank[0]][s->z->reductions[g][0][nth]]];
-    learn(all, c);
-    s->stands[r] = true;
-    if (++s->came[g] < group->n)
+    int32_t nth = sweep->check->mate[r][i];
+    struct clock *all = &sweep->kept[sweep->slot[group->rank[0]][sweep->check->reductions[g][0][nth]]];
+    learn(all, clock);
+    sweep->stands[r] = true;
+    if (++sweep->came[g] < group->n)
         return false;
-    s->came[g] = 0;
+    sweep->came[g] = 0;
     for (int m = 0; m < group->n; m++) {
         int q = group->rank[m];
-        int32_t j = s->z->reductions[g][m][nth];
-        struct clock *lane = &s->lane[s->base[q] + p->rank[q].ins[j].lane];
+        int32_t j = sweep->check->reductions[g][m][nth];
+        struct clock *lane = &sweep->lane[sweep->base[q] + p->rank[q].ins[j].lane];
         *lane = *all;
-        finish(s, q, j, lane);
+        finish(sweep, q, j, lane);
         if (q != r)
-            s->todo[s->ntodo++] = q;
+            sweep->todo[sweep->ntodo++] = q;
     }
     return true;
 }
 
 /* Goes on with a rank, one instruction at a time, until it needs another rank's. */
-static void go_on(struct sweep *s, int r) {
-    const struct rank *k = &s->z->p->rank[r];
-    while (s->at[r] < k->nins) {
-        int32_t i = s->at[r];
+static void go_on(struct sweep *sweep, int r) {
+    const struct rank *k = &sweep->check->p->rank[r];
+    while (sweep->at[r] < k->nins) {
+        int32_t i = sweep->at[r];
         const struct instr *x = &k->ins[i];
-        struct clock *c = &s->lane[s->base[r] + x->lane];
+        struct clock *clock = &sweep->lane[sweep->base[r] + x->lane];
         bool sends = is_send(x->op);
-        if (!s->stands[r])
-            start(s, r, i, c);
+        if (!sweep->stands[r])
+            start(sweep, r, i, clock);
         if (is_group(x->op)) {
-            if (!meet(s, r, i, c))
+            if (!meet(sweep, r, i, clock))
                 return;
             continue;
         }
         if (is_recv(x->op)) {
-            s->stands[r] = true;
-            if (s->at[x->peer] <= s->z->mate[r][i]) /* its SEND will come back to it */
+            sweep->stands[r] = true;
+            if (sweep->at[x->peer] <= sweep->check->mate[r][i]) /* its SEND will come back to it */
                 return;
-            learn(c, &s->kept[s->slot[x->peer][s->z->mate[r][i]]]);
+            learn(clock, &sweep->kept[sweep->slot[x->peer][sweep->check->mate[r][i]]]);
         }
-        finish(s, r, i, c);
-        if (sends && s->stands[x->peer] && s->at[x->peer] == s->z->mate[r][i])
-            s->todo[s->ntodo++] = x->peer;
+        finish(sweep, r, i, clock);
+        if (sends && sweep->stands[x->peer] && sweep->at[x->peer] == sweep->check->mate[r][i])
+            sweep->todo[sweep->ntodo++] = x->peer;
     }
 }
 
 /* Asks about as many lanes as have a place. */
 static void sweep(struct sweep *s) {
-    int W = s->z->p->workers;
+    int W = s->check->p->workers;
     memset(s->lane, -1, sizeof *s->lane * (size_t)s->base[W]);
     memset(s->kept, -1, sizeof *s->kept * s->nkept);
     memset(s->at, 0, sizeof *s->at * (size_t)W);
     memset(s->stands, 0, sizeof *s->stands * (size_t)W);
-    memset(s->came, 0, sizeof *s->came * (size_t)s->z->p->ngroups);
+    memset(s->came, 0, sizeof *s->came * (size_t)s->check->p->ngroups);
     size_t q = 0;
     for (int r = 0; r < W; r++) {
         s->asked[r] = (int32_t)q;
@@ -287,7 +287,7 @@ static void sweep(struct sweep *s) {
 /* ---- searches ---- */
 
 struct search {
-    struct check *z;
+    struct check *check;
     int32_t **before;  /* per rank and instruction: the one before it in its lane, or -1 */
     uint32_t **met;    /* per rank and instruction: the search that came to its end */
     uint32_t searches; /* so far */
@@ -297,106 +297,109 @@ struct search {
     int n, steps;
 };
 
-static struct search *search_new(struct check *z) {
-    int W = z->p->workers;
-    struct search *s = NEW(struct search, 1);
-    s->z = z;
-    s->before = NEW(int32_t *, W);
-    s->met = NEW(uint32_t *, W);
+static struct search *search_new(struct check *check) {
+    int W = check->p->workers;
+    struct search *search = NEW(struct search, 1);
+    search->check = check;
+    search->before = NEW(int32_t *, W);
+    search->met = NEW(uint32_t *, W);
     for (int r = 0; r < W; r++) {
-        const struct rank *k = &z->p->rank[r];
+        const struct rank *k = &check->p->rank[r];
         int32_t *last = NEW(int32_t, k->nlanes);
         memset(last, -1, sizeof *last * (size_t)k->nlanes);
-        s->before[r] = NEW(int32_t, k->nins);
-        s->met[r] = NEW(uint32_t, k->nins);
+        search->before[r] = NEW(int32_t, k->nins);
+        search->met[r] = NEW(uint32_t, k->nins);
         for (int32_t i = 0; i < k->nins; i++) {
-            s->before[r][i] = last[k->ins[i].lane];
+            search->before[r][i] = last[k->ins[i].lane];
             last[k->ins[i].lane] = i;
         }
     }
-    return s;
+    return search;
 }
 
-static void come_to_end(struct search *s, int r, int32_t i) {
-    if (i < 0 || s->met[r][i] == s->searches || s->steps == NEAR)
+static void come_to_end(struct search *search, int r, int32_t i) {
+    if (i < 0 || search->met[r][i] == search->searches || search->steps == NEAR)
         return;
-    s->steps++;
-    s->met[r][i] = s->searches;
-    s->todo[s->n++] = (struct place){r, i};
+    search->steps++;
+    search->met[r][i] = search->searches;
+    search->todo[search->n++] = (struct place){r, i};
 }
 
-static void come_to_start(struct search *s, int r, int32_t i) {
-    const struct rank *k = &s->z->p->rank[r];
-    come_to_end(s, r, s->before[r][i]);
-    for (uint32_t w = k->ins[i].wait; w < k->ins[i].wait + k->ins[i].nwait && s->steps < NEAR; w++)
-        come_to_end(s, r, k->wait[w]);
+static void come_to_start(struct search *search, int r, int32_t i) {
+    const struct rank *k = &search->check->p->rank[r];
+    come_to_end(search, r, search->before[r][i]);
+    for (uint32_t w = k->ins[i].wait; w < k->ins[i].wait + k->ins[i].nwait && search->steps < NEAR; w++)
+        come_to_end(search, r, k->wait[w]);
 }
 
 /* Whether E(j) is found behind S(i) within NEAR steps. */
-static bool found_near(struct search *s, const struct question *q) {
-    s->searches++;
-    s->n = s->steps = 0;
-    come_to_start(s, q->r, q->i);
-    while (s->n > 0) {
-        struct place at = s->todo[--s->n];
-        const struct instr *x = &s->z->p->rank[at.r].ins[at.i];
+static bool found_near(struct search *search, const struct question *question) {
+    search->searches++;
+    search->n = search->steps = 0;
+    come_to_start(search, question->r, question->i);
+    while (search->n > 0) {
+        struct place at = search->todo[--search->n];
+        const struct instr *x = &search->check->p->rank[at.r].ins[at.i];
         verify_work++;
-        if (at.r == q->r && at.i == q->j)
+        if (at.r == question->r && at.i == question->j)
             return true;
-        come_to_start(s, at.r, at.i);
+        come_to_start(search, at.r, at.i);
         if (is_group(x->op)) {
-            const struct group *g = group_of(s->z, at.r, x);
-            for (int m = 0; m < g->n && s->steps < NEAR; m++)
-                come_to_start(s, g->rank[m], s->z->reductions[g - s->z->p->group][m][s->z->mate[at.r][at.i]]);
+            const struct group *g = group_of(search->check, at.r, x);
+            for (int m = 0; m < g->n && search->steps < NEAR; m++)
+                come_to_start(
+                    search, g->rank[m],
+                    search->check->reductions[g - search->check->p->group][m][search->check->mate[at.r][at.i]]);
         } else if (is_recv(x->op))
-            come_to_start(s, x->peer, s->z->mate[at.r][at.i]);
+            come_to_start(search, x->peer, search->check->mate[at.r][at.i]);
     }
     return false;
 }
 
 /* Leaves the questions that a search does not answer. */
-static void search_near(struct orders *o) {
+static void search_near(struct orders *orders) {
     size_t left = 0;
-    o->search = o->search ? o->search : search_new(o->z);
-    for (size_t q = 0; q < o->n; q++)
-        if (!found_near(o->search, &o->question[q]))
-            o->question[left++] = o->question[q];
-    o->n = left;
+    orders->search = orders->search ? orders->search : search_new(orders->check);
+    for (size_t q = 0; q < orders->n; q++)
+        if (!found_near(orders->search, &orders->question[q]))
+            orders->question[left++] = orders->question[q];
+    orders->n = left;
 }
 
 /* Asks all lanes of the questions, in the order of these. */
-static const struct question *sweep_all(struct orders *o) {
-    struct sweep *s = o->sweep = o->sweep ? o->sweep : sweep_new(o);
-    int lanes = s->base[o->z->p->workers], n = 0;
+static const struct question *sweep_all(struct orders *orders) {
+    struct sweep *s = orders->sweep = orders->sweep ? orders->sweep : sweep_new(orders);
+    int lanes = s->base[orders->check->p->workers], n = 0;
     int32_t *lane = NEW(int32_t, lanes);
     size_t *first = NEW(size_t, lanes); /* the first question about it */
     memset(s->place, -1, sizeof *s->place * (size_t)lanes);
-    for (size_t q = 0; q < o->n; q++) {
-        int32_t l = s->base[o->question[q].r] + o->z->p->rank[o->question[q].r].ins[o->question[q].j].lane;
+    for (size_t q = 0; q < orders->n; q++) {
+        int32_t l = s->base[orders->question[q].r] +
+                    orders->check->p->rank[orders->question[q].r].ins[orders->question[q].j].lane;
         if (s->place[l] < 0) {
             first[n] = q;
             lane[n++] = l;
         }
         s->place[l] = 0;
     }
-    s->worst = o->n;
+    s->worst = orders->n;
     for (int done = 0; done < n && first[done] < s->worst; done += PLACES) {
         memset(s->place, -1, sizeof *s->place * (size_t)lanes);
         for (int p = 0; p < PLACES && done + p < n; p++)
             s->place[lane[done + p]] = p;
         sweep(s);
     }
-    return s->worst < o->n ? &o->question[s->worst] : NULL;
+    return s->worst < orders->n ? &orders->question[s->worst] : NULL;
 }
 
-bool orders_many(const struct orders *o) { return o->n > o->many; }
+bool orders_many(const struct orders *orders) { return orders->n > orders->many; }
 
-const struct question *orders_answer(struct orders *o) {
+const struct question *orders_answer(struct orders *orders) {
     const struct question *no = NULL;
-    if (o->n > 0)
-        search_near(o);
-    if (o->n > 0)
-        no = sweep_all(o);
-    o->n = 0;
+    if (orders->n > 0)
+        search_near(orders);
+    if (orders->n > 0)
+        no = sweep_all(orders);
+    orders->n = 0;
     return no;
 }

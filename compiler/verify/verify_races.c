@@ -20,7 +20,7 @@ struct bytes {                       /* of one rank, cut at every place where so
 };
 
 struct races {
-    struct check *z;
+    struct check *check;
     struct orders *orders;
     int r;
     const struct rank *k;
@@ -62,99 +62,100 @@ int places_of(const int64_t *key, int n, int32_t *place, int64_t *sorted, int32_
 }
 
 /* The largest rank's map serves them all. */
-static void take_map(struct bytes *m, int64_t bufs) {
-    m->key = NEW(int64_t, 2 * bufs + 1);
-    m->from = NEW(int32_t, 2 * bufs + 1);
-    m->off = NEW(int64_t, 2 * bufs + 1);
-    m->end = NEW(int32_t, 2 * bufs + 2);
-    m->writer = NEW(int32_t, 2 * bufs + 2);
-    m->readers = NEW(int32_t, 2 * bufs + 2);
-    m->by = NEW(int32_t, 2 * bufs + 2);
-    m->scratch = NEW(int32_t, 4 * bufs + 2);
+static void take_map(struct bytes *bytes, int64_t bufs) {
+    bytes->key = NEW(int64_t, 2 * bufs + 1);
+    bytes->from = NEW(int32_t, 2 * bufs + 1);
+    bytes->off = NEW(int64_t, 2 * bufs + 1);
+    bytes->end = NEW(int32_t, 2 * bufs + 2);
+    bytes->writer = NEW(int32_t, 2 * bufs + 2);
+    bytes->readers = NEW(int32_t, 2 * bufs + 2);
+    bytes->by = NEW(int32_t, 2 * bufs + 2);
+    bytes->scratch = NEW(int32_t, 4 * bufs + 2);
 }
 
-static void map_bytes(struct races *x) {
-    struct bytes *m = &x->m;
-    int n = x->k->nbufs;
+static void map_bytes(struct races *races) {
+    struct bytes *bytes = &races->m;
+    int n = races->k->nbufs;
     for (int b = 0; b < n; b++) {
-        m->key[b] = first_byte(x->k, b);
-        m->key[n + b] = end_byte(x->k, b);
+        bytes->key[b] = first_byte(races->k, b);
+        bytes->key[n + b] = end_byte(races->k, b);
     }
-    m->n = places_of(m->key, 2 * n, m->from, m->off, m->scratch);
-    m->to = m->from + n;
-    memset(m->end, -1, sizeof *m->end * (size_t)(m->n + 1));
-    m->begins.depth = 0;
-    bits_init(&m->begins, m->n + 1);
-    bits_set(&m->begins, 0, true);
-    m->end[0] = m->n; /* one segment that nobody has touched */
-    m->writer[0] = m->readers[0] = -1;
+    bytes->n = places_of(bytes->key, 2 * n, bytes->from, bytes->off, bytes->scratch);
+    bytes->to = bytes->from + n;
+    memset(bytes->end, -1, sizeof *bytes->end * (size_t)(bytes->n + 1));
+    bytes->begins.depth = 0;
+    bits_init(&bytes->begins, bytes->n + 1);
+    bits_set(&bytes->begins, 0, true);
+    bytes->end[0] = bytes->n; /* one segment that nobody has touched */
+    bytes->writer[0] = bytes->readers[0] = -1;
 }
 
-static int32_t new_reader(struct races *x, int lane, int32_t i, int32_t next) {
-    int32_t n = x->spare;
+static int32_t new_reader(struct races *races, int lane, int32_t i, int32_t next) {
+    int32_t n = races->spare;
     if (n >= 0)
-        x->spare = x->reader[n].next;
+        races->spare = races->reader[n].next;
     else {
-        GROW(x->reader, x->cap, x->nreaders + 1);
-        n = (int32_t)x->nreaders++;
+        GROW(races->reader, races->cap, races->nreaders + 1);
+        n = (int32_t)races->nreaders++;
     }
-    x->reader[n] = (struct reader){lane, i, next};
+    races->reader[n] = (struct reader){lane, i, next};
     return n;
 }
 
-static void drop_readers(struct races *x, int32_t *list) {
+static void drop_readers(struct races *races, int32_t *list) {
     while (*list >= 0) {
         int32_t n = *list;
-        *list = x->reader[n].next;
-        x->reader[n].next = x->spare;
-        x->spare = n;
+        *list = races->reader[n].next;
+        races->reader[n].next = races->spare;
+        races->spare = n;
     }
 }
 
 /* Makes a segment begin at place a, where none does. */
-static void cut(struct races *x, int32_t a) {
-    struct bytes *m = &x->m;
-    int32_t s = bits_near(&m->begins, a, false);
-    bits_set(&m->begins, a, true);
-    m->end[a] = m->end[s];
-    m->end[s] = a;
-    m->writer[a] = m->writer[s];
-    m->by[a] = m->by[s];
-    m->readers[a] = -1;
-    for (int32_t n = m->readers[s]; n >= 0; n = x->reader[n].next)
-        m->readers[a] = new_reader(x, x->reader[n].lane, x->reader[n].i, m->readers[a]);
+static void cut(struct races *races, int32_t a) {
+    struct bytes *bytes = &races->m;
+    int32_t s = bits_near(&bytes->begins, a, false);
+    bits_set(&bytes->begins, a, true);
+    bytes->end[a] = bytes->end[s];
+    bytes->end[s] = a;
+    bytes->writer[a] = bytes->writer[s];
+    bytes->by[a] = bytes->by[s];
+    bytes->readers[a] = -1;
+    for (int32_t n = bytes->readers[s]; n >= 0; n = races->reader[n].next)
+        bytes->readers[a] = new_reader(races, races->reader[n].lane, races->reader[n].i, bytes->readers[a]);
 }
 
 /* ---- accesses ---- */
 
-static bool refute_race(struct check *z, const struct question *q) {
-    const struct rank *k = &z->p->rank[q->r];
-    const struct buf *a = &k->buf[q->bj], *b = &k->buf[q->bi];
+static bool refute_race(struct check *check, const struct question *question) {
+    const struct rank *k = &check->p->rank[question->r];
+    const struct buf *a = &k->buf[question->bj], *b = &k->buf[question->bi];
     int64_t from = a->off > b->off ? a->off : b->off;
     int64_t to = a->off + a->bytes < b->off + b->bytes ? a->off + a->bytes : b->off + b->bytes;
-    z->failed = CLAIM_RACES;
-    put_place(z, q->r, q->j);
-    put(&z->why, " %s ", q->wrote ? "writes" : "reads");
-    put_buf(&z->why, a);
-    put(&z->why, "\n");
-    put_place(z, q->r, q->i);
-    put(&z->why, " %s ", q->writes ? "writes" : "reads");
-    put_buf(&z->why, b);
+    check->failed = CLAIM_RACES;
+    put_place(check, question->r, question->j);
+    put(&check->why, " %s ", question->wrote ? "writes" : "reads");
+    put_buf(&check->why, a);
+    put(&check->why, "\n");
+    put_place(check, question->r, question->i);
+    put(&check->why, " %s ", question->writes ? "writes" : "reads");
+    put_buf(&check->why, b);
     if (to <= from)
-        put(&z->why, "\nit has no bytes, but the two must be in order, and nothing orders them");
+        put(&check->why, "\nit has no bytes, but the two must be in order, and nothing orders them");
     else if (to - from == 1)
-        put(&z->why, "\nboth touch byte %lld, and nothing orders the two", (long long)from);
+        put(&check->why, "\nboth touch byte %lld, and nothing orders the two", (long long)from);
     else
-        put(&z->why, "\nboth touch bytes %lld to %lld, and nothing orders the two", (long long)from, (long long)to - 1);
+        put(&check->why, "\nboth touch bytes %lld to %lld, and nothing orders the two", (long long)from,
+            (long long)to - 1);
     return false;
 }
 
 /* The buffer through which instruction j read the bytes of segment s. */
-static int32_t read_through(const struct races *x, int32_t j, int32_t s) {
-    const struct instr *y = &x->k->ins[j];
-    for (uint32_t a = y->arg; a < y->arg + y->narg; a++) {
-        int32_t b = x->k->arg[a].buf;
-        if (x->m.from[b] <= s && s < x->m.to[b])
+static int32_t read_through(const struct races *races, int32_t j, int32_t s) {
+    const struct instr *x = &races->k->ins[j];
+    for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
+        int32_t b = races->k->arg[a].buf;
+        if (races->m.from[b] <= s && s < races->m.to[b])
             return b;
     }
     return 0;
@@ -162,83 +163,83 @@ static int32_t read_through(const struct races *x, int32_t j, int32_t s) {
 
 /* Remembers that i has read segment s. One read for each lane is enough, the newest; the list begins with the lane that
  * read last, since the same lane often reads again. */
-static void add_reader(struct races *x, int32_t s, int32_t i) {
-    int32_t *at = &x->m.readers[s], n;
-    int lane = x->k->ins[i].lane;
-    for (n = *at; n >= 0 && x->reader[n].lane != lane; n = *at)
-        at = &x->reader[n].next;
+static void add_reader(struct races *races, int32_t s, int32_t i) {
+    int32_t *at = &races->m.readers[s], n;
+    int lane = races->k->ins[i].lane;
+    for (n = *at; n >= 0 && races->reader[n].lane != lane; n = *at)
+        at = &races->reader[n].next;
     if (n >= 0)
-        *at = x->reader[n].next;
+        *at = races->reader[n].next;
     else
-        n = new_reader(x, lane, i, -1);
-    x->reader[n] = (struct reader){lane, i, x->m.readers[s]};
-    x->m.readers[s] = n;
+        n = new_reader(races, lane, i, -1);
+    races->reader[n] = (struct reader){lane, i, races->m.readers[s]};
+    races->m.readers[s] = n;
 }
 
-static void touch(struct races *x, int32_t i, int32_t b, bool writes) {
-    struct bytes *m = &x->m;
-    int32_t from = m->from[b], to = m->to[b];
-    if (m->end[from] < 0) /* buffers begin and end where segments do already, but for the first time */
-        cut(x, from);
-    if (to < m->n && m->end[to] < 0)
-        cut(x, to);
+static void touch(struct races *races, int32_t i, int32_t b, bool writes) {
+    struct bytes *bytes = &races->m;
+    int32_t from = bytes->from[b], to = bytes->to[b];
+    if (bytes->end[from] < 0) /* buffers begin and end where segments do already, but for the first time */
+        cut(races, from);
+    if (to < bytes->n && bytes->end[to] < 0)
+        cut(races, to);
     for (int32_t s = from, end; s < to; s = end) {
-        end = m->end[s];
-        int32_t w = m->writer[s];
-        if (w >= 0 && !ordered_here(x->orders, i, w))
-            orders_ask(x->orders, (struct question){x->r, w, i, m->by[s], b, true, writes});
+        end = bytes->end[s];
+        int32_t w = bytes->writer[s];
+        if (w >= 0 && !ordered_here(races->orders, i, w))
+            orders_ask(races->orders, (struct question){races->r, w, i, bytes->by[s], b, true, writes});
         if (!writes) {
-            add_reader(x, s, i);
+            add_reader(races, s, i);
             continue;
         }
-        for (int32_t n = m->readers[s], j; n >= 0; n = x->reader[n].next)
-            if (!ordered_here(x->orders, i, j = x->reader[n].i))
-                orders_ask(x->orders, (struct question){x->r, j, i, read_through(x, j, s), b, false, true});
-        drop_readers(x, &m->readers[s]);
+        for (int32_t n = bytes->readers[s], j; n >= 0; n = races->reader[n].next)
+            if (!ordered_here(races->orders, i, j = races->reader[n].i))
+                orders_ask(races->orders, (struct question){races->r, j, i, read_through(races, j, s), b, false, true});
+        drop_readers(races, &bytes->readers[s]);
         if (s != from) { /* all becomes one segment */
-            m->end[s] = -1;
-            bits_set(&m->begins, s, false);
+            bytes->end[s] = -1;
+            bits_set(&bytes->begins, s, false);
         }
     }
     if (writes) {
-        m->end[from] = to;
-        m->writer[from] = i;
-        m->by[from] = b;
-        m->readers[from] = -1;
+        bytes->end[from] = to;
+        bytes->writer[from] = i;
+        bytes->by[from] = b;
+        bytes->readers[from] = -1;
     }
 }
 
 /* Returns two that nothing orders, or NULL: none yet. */
-static const struct question *rank_races(struct races *x) {
-    const struct rank *k = x->k;
+static const struct question *rank_races(struct races *races) {
+    const struct rank *k = races->k;
     const struct question *no = NULL;
     for (int32_t i = 0; i < k->nins && !no; i++) {
-        const struct instr *y = &k->ins[i];
-        orders_start(x->orders, i);
+        const struct instr *x = &k->ins[i];
+        orders_start(races->orders, i);
         /* Reads before writes: an instruction may write what it reads. */
         for (int writes = 0; writes < 2; writes++)
-            for (uint32_t a = y->arg; a < y->arg + y->narg; a++) {
-                bool w = op_access(y->op, k->arg[a].role) & ACC_WRITE;
+            for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
+                bool w = op_access(x->op, k->arg[a].role) & ACC_WRITE;
                 if (w == writes)
-                    touch(x, i, k->arg[a].buf, w);
+                    touch(races, i, k->arg[a].buf, w);
             }
-        orders_end(x->orders, i);
-        if (orders_many(x->orders))
-            no = orders_answer(x->orders);
+        orders_end(races->orders, i);
+        if (orders_many(races->orders))
+            no = orders_answer(races->orders);
     }
     return no;
 }
 
-bool races(struct check *z) {
+bool races(struct check *check) {
     int64_t bufs = 0;
-    for (int r = 0; r < z->p->workers; r++)
-        bufs = z->p->rank[r].nbufs > bufs ? z->p->rank[r].nbufs : bufs;
-    struct races x = {.z = z, .spare = -1, .orders = orders_begin(z)};
+    for (int r = 0; r < check->p->workers; r++)
+        bufs = check->p->rank[r].nbufs > bufs ? check->p->rank[r].nbufs : bufs;
+    struct races x = {.check = check, .spare = -1, .orders = orders_begin(check)};
     take_map(&x.m, bufs);
     const struct question *no = NULL;
-    for (int r = 0; r < z->p->workers && !no; r++) {
+    for (int r = 0; r < check->p->workers && !no; r++) {
         x.r = r;
-        x.k = &z->p->rank[r];
+        x.k = &check->p->rank[r];
         x.nreaders = 0;
         x.spare = -1;
         map_bytes(&x);
@@ -246,5 +247,5 @@ bool races(struct check *z) {
         no = rank_races(&x);
     }
     no = no ? no : orders_answer(x.orders);
-    return !no || refute_race(z, no);
+    return !no || refute_race(check, no);
 }

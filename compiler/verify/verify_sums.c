@@ -23,107 +23,109 @@ struct sums {
     int32_t most;   /* contributions that a set can have */
 };
 
-static int32_t new_sum(struct sums *y, int32_t a, int32_t b, int32_t n) {
-    GROW(y->sum, y->cap, y->n + 1);
-    y->sum[y->n] = (struct sum){a, b, n, 0};
-    return (int32_t)y->n++;
+static int32_t new_sum(struct sums *sums, int32_t a, int32_t b, int32_t n) {
+    GROW(sums->sum, sums->cap, sums->n + 1);
+    sums->sum[sums->n] = (struct sum){a, b, n, 0};
+    return (int32_t)sums->n++;
 }
 
-void sums_begin(struct check *z) {
-    struct sums *y = z->values->sums = NEW(struct sums, 1);
-    y->most = z->sp->batches * (1 + z->sp->tied);
-    y->leaf = NEW(uint32_t, 2 * (int64_t)z->sp->batches);
-    y->whole = NEW(int32_t, z->values->sets);
-    new_sum(y, 0, 0, 0); /* NO_SUM */
+void sums_begin(struct check *check) {
+    struct sums *sums = check->values->sums = NEW(struct sums, 1);
+    sums->most = check->sp->batches * (1 + check->sp->tied);
+    sums->leaf = NEW(uint32_t, 2 * (int64_t)check->sp->batches);
+    sums->whole = NEW(int32_t, check->values->sets);
+    new_sum(sums, 0, 0, 0); /* NO_SUM */
 }
 
-int64_t contributions(const struct check *z, int32_t sum) { return z->values->sums->sum[sum].n; }
+int64_t contributions(const struct check *check, int32_t sum) { return check->values->sums->sum[sum].n; }
 
-bool join(struct check *z, int32_t *a, int32_t b) {
-    struct sums *y = z->values->sums;
+bool join(struct check *check, int32_t *a, int32_t b) {
+    struct sums *sums = check->values->sums;
     if (*a == NO_SUM || b == NO_SUM) {
         *a = *a == NO_SUM ? b : *a;
         return true;
     }
-    int64_t n = contributions(z, *a) + contributions(z, b);
-    if (n > y->most)
+    int64_t n = contributions(check, *a) + contributions(check, b);
+    if (n > sums->most)
         return false;
-    *a = new_sum(y, *a, b, (int32_t)n);
+    *a = new_sum(sums, *a, b, (int32_t)n);
     return true;
 }
 
 /* ---- what instructions add ---- */
 
-static bool refute_count(struct check *z, int r, int32_t i, int set, int64_t n) {
-    return refute(z, CLAIM_GRADIENTS, r, i,
+static bool refute_count(struct check *check, int r, int32_t i, int set, int64_t n) {
+    return refute(check, CLAIM_GRADIENTS, r, i,
                   "wgrad(%d) would have %lld contributions, and there are %d: some come twice", set, (long long)n,
-                  z->values->sums->most);
+                  check->values->sums->most);
 }
 
 /* The gradient operand: written by the first contribution, of the same set when added to. */
-static bool add_to(struct check *z, int r, int32_t i, int role, int set, int32_t sum) {
-    const struct rank *k = &z->p->rank[r];
+static bool add_to(struct check *check, int r, int32_t i, int role, int set, int32_t sum) {
+    const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
     int32_t dw = operand(k, x, role, 0);
     if (dw < 0)
-        return refute(z, CLAIM_GRADIENTS, r, i, "its gradient goes nowhere: no operand %s", role_name[role]);
-    struct value *v = &z->values->val[r][dw];
+        return refute(check, CLAIM_GRADIENTS, r, i, "its gradient goes nowhere: no operand %s", role_name[role]);
+    struct value *value = &check->values->val[r][dw];
     if (is_first(x, role)) {
-        if (!named(z, r, i, dw, K_wgrad, set, -1, -1))
+        if (!named(check, r, i, dw, K_wgrad, set, -1, -1))
             return false;
-        *v = (struct value){.stage = set, .batch = -1, .sum = NO_SUM, .part = -1, .kind = K_wgrad, .live = v->live};
-        v->set = true;
-    } else if (v->kind != K_wgrad || v->stage != set)
-        return refute(z, CLAIM_GRADIENTS, r, i, "adds to %s, which holds %s", buf_text(z, r, dw), value_text(z, v));
-    int64_t n = contributions(z, v->sum) + contributions(z, sum);
-    return join(z, &v->sum, sum) || refute_count(z, r, i, set, n);
+        *value =
+            (struct value){.stage = set, .batch = -1, .sum = NO_SUM, .part = -1, .kind = K_wgrad, .live = value->live};
+        value->set = true;
+    } else if (value->kind != K_wgrad || value->stage != set)
+        return refute(check, CLAIM_GRADIENTS, r, i, "adds to %s, which holds %s", buf_text(check, r, dw),
+                      value_text(check, value));
+    int64_t n = contributions(check, value->sum) + contributions(check, sum);
+    return join(check, &value->sum, sum) || refute_count(check, r, i, set, n);
 }
 
 bool adds_to_table(const struct spec *sp, const struct instr *x) {
     return sp->tied && (x->op == OP_B || x->op == OP_W) && (x->stage == 0 || x->stage == sp->unembedding);
 }
 
-bool accumulate(struct check *z, int r, int32_t i, int role, int set) {
-    const struct instr *x = &z->p->rank[r].ins[i];
-    return add_to(z, r, i, role, set, new_sum(z->values->sums, ~x->stage, x->batch, 1));
+bool accumulate(struct check *check, int r, int32_t i, int role, int set) {
+    const struct instr *x = &check->p->rank[r].ins[i];
+    return add_to(check, r, i, role, set, new_sum(check->values->sums, ~x->stage, x->batch, 1));
 }
 
-bool run_add(struct check *z, int r, int32_t i) {
-    const struct rank *k = &z->p->rank[r];
+bool run_add(struct check *check, int r, int32_t i) {
+    const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
     int32_t src = operand(k, x, ROLE_src, 0);
-    struct value from = src >= 0 ? z->values->val[r][src] : (struct value){0};
+    struct value from = src >= 0 ? check->values->val[r][src] : (struct value){0};
     if (!from.set || from.kind != K_wgrad || from.stage != x->stage || from.part != x->peer)
-        return refute(z, CLAIM_GRADIENTS, r, i, "its source holds %s, not rank %d's part of wgrad(%d)",
-                      value_text(z, &from), x->peer, x->stage);
-    return add_to(z, r, i, ROLE_dw, x->stage, from.sum);
+        return refute(check, CLAIM_GRADIENTS, r, i, "its source holds %s, not rank %d's part of wgrad(%d)",
+                      value_text(check, &from), x->peer, x->stage);
+    return add_to(check, r, i, ROLE_dw, x->stage, from.sum);
 }
 
-bool values_reduce(struct check *z, const struct group *g, const int32_t *i) {
-    int set = z->p->rank[g->rank[0]].ins[i[0]].stage;
+bool values_reduce(struct check *check, const struct group *g, const int32_t *i) {
+    int set = check->p->rank[g->rank[0]].ins[i[0]].stage;
     struct value all = {.stage = set, .batch = -1, .sum = NO_SUM, .part = -1, .kind = K_wgrad, .live = true};
     all.set = true;
     for (int m = 0; m < g->n; m++) {
         int r = g->rank[m];
-        const struct rank *k = &z->p->rank[r];
+        const struct rank *k = &check->p->rank[r];
         int32_t dw = operand(k, &k->ins[i[m]], ROLE_dw, 0);
         if (dw < 0)
-            return refute(z, CLAIM_GRADIENTS, r, i[m], "no operand dw");
-        if (!check_reads(z, r, i[m]))
+            return refute(check, CLAIM_GRADIENTS, r, i[m], "no operand dw");
+        if (!check_reads(check, r, i[m]))
             return false;
-        const struct value *v = &z->values->val[r][dw];
-        if (v->kind != K_wgrad || v->stage != set || v->part >= 0)
-            return refute(z, CLAIM_GRADIENTS, r, i[m], "its operand holds %s, not this rank's wgrad(%d)",
-                          value_text(z, v), set);
-        int64_t n = contributions(z, all.sum) + contributions(z, v->sum);
-        if (!join(z, &all.sum, v->sum))
-            return refute_count(z, r, i[m], set, n);
+        const struct value *value = &check->values->val[r][dw];
+        if (value->kind != K_wgrad || value->stage != set || value->part >= 0)
+            return refute(check, CLAIM_GRADIENTS, r, i[m], "its operand holds %s, not this rank's wgrad(%d)",
+                          value_text(check, value), set);
+        int64_t n = contributions(check, all.sum) + contributions(check, value->sum);
+        if (!join(check, &all.sum, value->sum))
+            return refute_count(check, r, i[m], set, n);
     }
     for (int m = 0; m < g->n; m++) {
         int r = g->rank[m];
-        const struct rank *k = &z->p->rank[r];
-        z->values->val[r][operand(k, &k->ins[i[m]], ROLE_dw, 0)] = all;
-        if (!free_buffers(z, r, i[m], false))
+        const struct rank *k = &check->p->rank[r];
+        check->values->val[r][operand(k, &k->ins[i[m]], ROLE_dw, 0)] = all;
+        if (!free_buffers(check, r, i[m], false))
             return false;
     }
     return true;
@@ -132,60 +134,60 @@ bool values_reduce(struct check *z, const struct group *g, const int32_t *i) {
 /* ---- updates ---- */
 
 /* What is wrong with a sum as the gradient of a set; NULL: it has every microbatch of its stages once. */
-static const char *what_is_wrong(struct check *z, int32_t sum, int set) {
-    struct sums *y = z->values->sums;
-    bool table = set == z->sp->stages, twice = table && z->sp->unembedding > 0;
-    int32_t want = z->sp->batches * (1 + twice);
-    if (contributions(z, sum) != want)
-        return format("has %lld of %d contributions", (long long)contributions(z, sum), want);
-    if (y->whole[set] == sum)
+static const char *what_is_wrong(struct check *check, int32_t sum, int set) {
+    struct sums *sums = check->values->sums;
+    bool table = set == check->sp->stages, twice = table && check->sp->unembedding > 0;
+    int32_t want = check->sp->batches * (1 + twice);
+    if (contributions(check, sum) != want)
+        return format("has %lld of %d contributions", (long long)contributions(check, sum), want);
+    if (sums->whole[set] == sum)
         return NULL;
-    uint32_t walk = ++y->walks;
+    uint32_t walk = ++sums->walks;
     size_t n = 0;
-    GROW(y->todo, y->todo_cap, (size_t)want + 1);
-    for (y->todo[n++] = sum; n > 0;) {
-        struct sum *x = &y->sum[y->todo[--n]];
+    GROW(sums->todo, sums->todo_cap, (size_t)want + 1);
+    for (sums->todo[n++] = sum; n > 0;) {
+        struct sum *x = &sums->sum[sums->todo[--n]];
         bool leaf = x->a < 0;
         int s = ~x->a;
-        if (leaf && s != (table ? 0 : set) && !(twice && s == z->sp->unembedding))
+        if (leaf && s != (table ? 0 : set) && !(twice && s == check->sp->unembedding))
             return format("has a contribution of stage %d", s);
-        uint32_t *met = leaf ? &y->leaf[x->b + (twice && s ? z->sp->batches : 0)] : &x->met;
+        uint32_t *met = leaf ? &sums->leaf[x->b + (twice && s ? check->sp->batches : 0)] : &x->met;
         if (*met == walk)
             return leaf ? format("has microbatch %d of stage %d twice", x->b, s) : "has a part twice";
         *met = walk;
         if (leaf)
             continue;
-        y->todo[n++] = x->a;
-        y->todo[n++] = x->b;
+        sums->todo[n++] = x->a;
+        sums->todo[n++] = x->b;
     }
-    y->whole[set] = sum;
+    sums->whole[set] = sum;
     return NULL;
 }
 
-bool run_update(struct check *z, int r, int32_t i) {
-    const struct rank *k = &z->p->rank[r];
+bool run_update(struct check *check, int r, int32_t i) {
+    const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
     int set = x->stage;
     int32_t dw = operand(k, x, ROLE_dw, 0), w = operand(k, x, ROLE_w, 0), opt = operand(k, x, ROLE_opt, 0);
-    const struct value *v = dw >= 0 ? &z->values->val[r][dw] : &(struct value){0};
-    if (!v->set || v->kind != K_wgrad || v->stage != set || v->part >= 0)
-        return refute(z, CLAIM_GRADIENTS, r, i, "its gradient is %s, not wgrad(%d)", value_text(z, v), set);
-    const char *wrong = what_is_wrong(z, v->sum, set);
+    const struct value *value = dw >= 0 ? &check->values->val[r][dw] : &(struct value){0};
+    if (!value->set || value->kind != K_wgrad || value->stage != set || value->part >= 0)
+        return refute(check, CLAIM_GRADIENTS, r, i, "its gradient is %s, not wgrad(%d)", value_text(check, value), set);
+    const char *wrong = what_is_wrong(check, value->sum, set);
     if (wrong)
-        return refute(z, CLAIM_GRADIENTS, r, i,
-                      "its gradient %s; it must be the sum over all %d microbatches%s, each once", wrong,
-                      z->sp->batches, set == z->sp->stages && z->sp->unembedding > 0 ? " of both stages" : "");
-    struct value *weights = w >= 0 ? &z->values->val[r][w] : NULL;
+        return refute(
+            check, CLAIM_GRADIENTS, r, i, "its gradient %s; it must be the sum over all %d microbatches%s, each once",
+            wrong, check->sp->batches, set == check->sp->stages && check->sp->unembedding > 0 ? " of both stages" : "");
+    struct value *weights = w >= 0 ? &check->values->val[r][w] : NULL;
     if (!weights || !is_tensor(weights, K_weight, set, -1, 0) || k->buf[w].inst >= 0)
-        return refute(z, CLAIM_GRADIENTS, r, i, "weight(%d) is not at home here", set);
+        return refute(check, CLAIM_GRADIENTS, r, i, "weight(%d) is not at home here", set);
     if (weights->count)
-        return refute(z, CLAIM_GRADIENTS, r, i, "it has been updated before");
-    bool has_state = opt >= 0 && is_tensor(&z->values->val[r][opt], K_opt, set, -1, 0);
-    bool needs_state = z->sp->stage ? z->values->bytes[K_opt][set] > 0
-                                    : z->values->bytes[K_opt][set] >= 0 ||
-                                          (z->values->has_state && z->values->bytes[K_weight][set] > 0);
+        return refute(check, CLAIM_GRADIENTS, r, i, "it has been updated before");
+    bool has_state = opt >= 0 && is_tensor(&check->values->val[r][opt], K_opt, set, -1, 0);
+    bool needs_state = check->sp->stage ? check->values->bytes[K_opt][set] > 0
+                                        : check->values->bytes[K_opt][set] >= 0 ||
+                                              (check->values->has_state && check->values->bytes[K_weight][set] > 0);
     if (needs_state ? !has_state : opt >= 0)
-        return refute(z, CLAIM_GRADIENTS, r, i, "needs opt(%d), and nothing else, as optimizer state", set);
+        return refute(check, CLAIM_GRADIENTS, r, i, "needs opt(%d), and nothing else, as optimizer state", set);
     weights->count++;
     return true;
 }

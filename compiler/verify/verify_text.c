@@ -8,9 +8,9 @@
 #include <string.h>
 
 static struct refutation *refuted(int claim, char *why) {
-    struct refutation *x = NEW(struct refutation, 1);
-    *x = (struct refutation){claim, 0, why};
-    return x;
+    struct refutation *no = NEW(struct refutation, 1);
+    *no = (struct refutation){claim, 0, why};
+    return no;
 }
 
 /* Where each job stands: rank of (s,b,d), -1 where it does not occur. */
@@ -101,9 +101,9 @@ static struct graph *graph_or_not(const struct spec *sp, const char **why) {
         return NULL;
     }
     diag_trap = &trap;
-    struct graph *g = graph_build(sp);
+    struct graph *graph = graph_build(sp);
     diag_trap = outer;
-    return g;
+    return graph;
 }
 
 struct refutation *verify_text(const struct program *p) {
@@ -127,6 +127,6 @@ struct refutation *verify_text(const struct program *p) {
         if (sp->job[j].rank < 0)
             return refuted(CLAIM_JOBS, format("job %s never runs", job_name(sp->job[j].s, sp->job[j].b, sp->job[j].d)));
     const char *wrong;
-    const struct graph *g = graph_or_not(sp, &wrong);
-    return g ? verify(sp, g, p, CLAIM_ALL) : refuted(CLAIM_JOBS, copy_string(wrong));
+    const struct graph *graph = graph_or_not(sp, &wrong);
+    return graph ? verify(sp, graph, p, CLAIM_ALL) : refuted(CLAIM_JOBS, copy_string(wrong));
 }

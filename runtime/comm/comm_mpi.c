@@ -68,42 +68,42 @@ static void finish(MPI_Request *request) {
 }
 
 static void mpi_all(void *link, const void *mine, void *all, size_t bytes) {
-    struct mpi *c = link;
+    struct mpi *mpi = link;
     MPI_Request request;
-    must(MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, c->ranks, &request));
+    must(MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, mpi->ranks, &request));
     finish(&request);
 }
 
 static void mpi_sum_begin(void *link, float *x, int n) {
-    struct mpi *c = link;
-    must(MPI_Iallreduce(MPI_IN_PLACE, x, n, MPI_FLOAT, MPI_SUM, c->ranks, &c->sum));
+    struct mpi *mpi = link;
+    must(MPI_Iallreduce(MPI_IN_PLACE, x, n, MPI_FLOAT, MPI_SUM, mpi->ranks, &mpi->sum));
 }
 
 static void mpi_sum_end(void *link) {
-    struct mpi *c = link;
-    finish(&c->sum);
+    struct mpi *mpi = link;
+    finish(&mpi->sum);
 }
 
 /* Progress is made by testing. A rank that is gone is the launcher's business. */
 static void mpi_progress(void *link) {
-    struct mpi *c = link;
+    struct mpi *mpi = link;
     int done;
-    must(MPI_Test(&c->sum, &done, MPI_STATUS_IGNORE));
+    must(MPI_Test(&mpi->sum, &done, MPI_STATUS_IGNORE));
 }
 
 static void mpi_close(void *link) {
-    struct mpi *c = link;
-    for (int32_t i = 0; c->k && i < c->k->nins; i++)
-        if (c->request[i] != MPI_REQUEST_NULL)
-            MPI_Request_free(&c->request[i]);
-    free(c->request);
-    free(c->started);
-    free(c->since);
-    free(c->chain);
-    free(c->chain_of);
-    free(c->scratch);
-    MPI_Comm_free(&c->ranks);
-    free(c);
+    struct mpi *mpi = link;
+    for (int32_t i = 0; mpi->k && i < mpi->k->nins; i++)
+        if (mpi->request[i] != MPI_REQUEST_NULL)
+            MPI_Request_free(&mpi->request[i]);
+    free(mpi->request);
+    free(mpi->started);
+    free(mpi->since);
+    free(mpi->chain);
+    free(mpi->chain_of);
+    free(mpi->scratch);
+    MPI_Comm_free(&mpi->ranks);
+    free(mpi);
     MPI_Finalize();
 }
 
@@ -122,65 +122,65 @@ static MPI_Datatype long_tensor(int64_t bytes) {
     return all;
 }
 
-static void open_message(struct mpi *c, const struct rt_instr *x, MPI_Request *request) {
-    char *tensor = c->arena + x->at[ROLE_t];
+static void open_message(struct mpi *mpi, const struct rt_instr *x, MPI_Request *request) {
+    char *tensor = mpi->arena + x->at[ROLE_t];
     bool fits = x->bytes <= LONG;
     MPI_Datatype type = fits ? MPI_BYTE : long_tensor(x->bytes);
     int count = fits ? (int)x->bytes : 1;
     if (is_send(x->op))
-        must(MPI_Send_init(tensor, count, type, x->peer, x->msg, c->ranks, request));
+        must(MPI_Send_init(tensor, count, type, x->peer, x->msg, mpi->ranks, request));
     else
-        must(MPI_Recv_init(tensor, count, type, x->peer, x->msg, c->ranks, request));
+        must(MPI_Recv_init(tensor, count, type, x->peer, x->msg, mpi->ranks, request));
     if (!fits)
         must(MPI_Type_free(&type)); /* the request keeps it */
 }
 
 static bool mpi_prepare(void *link, const struct rt_rank *k, int nmsgs, const int32_t *groups, char *arena) {
-    struct mpi *c = link;
+    struct mpi *mpi = link;
     int rank, chains = 0;
-    MPI_Comm_rank(c->ranks, &rank);
+    MPI_Comm_rank(mpi->ranks, &rank);
     for (int32_t i = 0; i < k->nins; i++)
         chains += is_group(k->ins[i].op);
-    c->k = k;
-    c->nmsgs = nmsgs;
-    c->arena = arena;
-    c->request = malloc(sizeof *c->request * (size_t)(k->nins + 1));
-    c->started = calloc((size_t)k->nins + 1, sizeof *c->started);
-    c->since = calloc((size_t)k->nins + 1, sizeof *c->since);
-    c->chain = calloc((size_t)chains + 1, sizeof *c->chain);
-    c->chain_of = calloc((size_t)k->nins + 1, sizeof *c->chain_of);
-    c->scratch = malloc(sizeof(float) * PIECE * (size_t)(k->nlanes + 1));
-    if (!c->request || !c->started || !c->since || !c->chain || !c->chain_of || !c->scratch)
+    mpi->k = k;
+    mpi->nmsgs = nmsgs;
+    mpi->arena = arena;
+    mpi->request = malloc(sizeof *mpi->request * (size_t)(k->nins + 1));
+    mpi->started = calloc((size_t)k->nins + 1, sizeof *mpi->started);
+    mpi->since = calloc((size_t)k->nins + 1, sizeof *mpi->since);
+    mpi->chain = calloc((size_t)chains + 1, sizeof *mpi->chain);
+    mpi->chain_of = calloc((size_t)k->nins + 1, sizeof *mpi->chain_of);
+    mpi->scratch = malloc(sizeof(float) * PIECE * (size_t)(k->nlanes + 1));
+    if (!mpi->request || !mpi->started || !mpi->since || !mpi->chain || !mpi->chain_of || !mpi->scratch)
         return false;
     for (int32_t i = 0, n = 0; i < k->nins; i++) {
         const struct rt_instr *x = &k->ins[i];
-        c->request[i] = MPI_REQUEST_NULL;
+        mpi->request[i] = MPI_REQUEST_NULL;
         if (is_group(x->op)) {
-            struct chain *g = &c->chain[n];
-            c->chain_of[i] = n++;
-            g->group = group_of(groups, x->peer, rank);
+            struct chain *chain = &mpi->chain[n];
+            mpi->chain_of[i] = n++;
+            chain->group = group_of(groups, x->peer, rank);
             continue;
         }
         if (x->msg < 0)
             continue;
-        open_message(c, x, &c->request[i]);
+        open_message(mpi, x, &mpi->request[i]);
     }
     return true;
 }
 
 static bool message(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
-    struct mpi *c = link;
-    int32_t i = (int32_t)(x - c->k->ins);
+    struct mpi *mpi = link;
+    int32_t i = (int32_t)(x - mpi->k->ins);
     int moved;
-    if (c->started[i] <= re->step) {
-        c->started[i] = re->step + 1;
-        c->since[i] = re->device->clock(re);
-        must(MPI_Start(&c->request[i]));
+    if (mpi->started[i] <= re->step) {
+        mpi->started[i] = re->step + 1;
+        mpi->since[i] = re->device->clock(re);
+        must(MPI_Start(&mpi->request[i]));
     }
-    must(MPI_Test(&c->request[i], &moved, MPI_STATUS_IGNORE));
+    must(MPI_Test(&mpi->request[i], &moved, MPI_STATUS_IGNORE));
     if (!moved)
         return false;
-    *start = c->since[i];
+    *start = mpi->since[i];
     *end = re->device->clock(re);
     return true;
 }
@@ -189,59 +189,60 @@ enum { UP = 1, UP_SENT, DOWN, DOWN_SENT };
 
 /* One step of the chain: false when it must wait for a message. Each phase walks the tensor piece by piece. One of no
  * bytes has a piece too, of no floats: no member ends before all have come. */
-static bool advance(struct mpi *c, struct chain *g, const struct rt_instr *x) {
-    float *dw = (float *)(void *)(c->arena + x->at[ROLE_dw]), *scratch = c->scratch + (int64_t)PIECE * x->lane;
+static bool advance(struct mpi *mpi, struct chain *chain, const struct rt_instr *x) {
+    float *dw = (float *)(void *)(mpi->arena + x->at[ROLE_dw]), *scratch = mpi->scratch + (int64_t)PIECE * x->lane;
     int64_t n = x->bytes / (int64_t)sizeof(float), pieces = n ? (n + PIECE - 1) / PIECE : 1;
-    int up = c->nmsgs + 2 * x->msg, down = up + 1;
-    while (g->at < pieces) {
-        float *piece = dw + g->at * PIECE;
-        int count = (int)(g->at < pieces - 1 ? PIECE : n - g->at * PIECE), came;
-        bool rises = g->phase == UP || g->phase == UP_SENT;
-        int before = rises ? g->group.me - 1 : g->group.me + 1, next = rises ? g->group.me + 1 : g->group.me - 1;
-        bool receives = before >= 0 && before < g->group.n, sends = next >= 0 && next < g->group.n;
-        bool sent = g->phase == UP_SENT || g->phase == DOWN_SENT;
-        if (g->request == MPI_REQUEST_NULL && !g->sending) {
+    int up = mpi->nmsgs + 2 * x->msg, down = up + 1;
+    while (chain->at < pieces) {
+        float *piece = dw + chain->at * PIECE;
+        int count = (int)(chain->at < pieces - 1 ? PIECE : n - chain->at * PIECE), came;
+        bool rises = chain->phase == UP || chain->phase == UP_SENT;
+        int before = rises ? chain->group.me - 1 : chain->group.me + 1,
+            next = rises ? chain->group.me + 1 : chain->group.me - 1;
+        bool receives = before >= 0 && before < chain->group.n, sends = next >= 0 && next < chain->group.n;
+        bool sent = chain->phase == UP_SENT || chain->phase == DOWN_SENT;
+        if (chain->request == MPI_REQUEST_NULL && !chain->sending) {
             if (!sent && receives)
-                must(MPI_Irecv(rises ? scratch : piece, count, MPI_FLOAT, g->group.member[before], rises ? up : down,
-                               c->ranks, &g->request));
+                must(MPI_Irecv(rises ? scratch : piece, count, MPI_FLOAT, chain->group.member[before],
+                               rises ? up : down, mpi->ranks, &chain->request));
             else if (sent && sends)
-                must(MPI_Isend(piece, count, MPI_FLOAT, g->group.member[next], rises ? up : down, c->ranks,
-                               &g->request));
-            g->sending = true; /* something is under way, if only nothing */
+                must(MPI_Isend(piece, count, MPI_FLOAT, chain->group.member[next], rises ? up : down, mpi->ranks,
+                               &chain->request));
+            chain->sending = true; /* something is under way, if only nothing */
         }
-        must(MPI_Test(&g->request, &came, MPI_STATUS_IGNORE));
+        must(MPI_Test(&chain->request, &came, MPI_STATUS_IGNORE));
         if (!came)
             return false;
-        g->sending = false;
+        chain->sending = false;
         if (!sent && receives && rises)
             host_add(piece, scratch, count, false);
-        g->phase += sent ? -1 : 1;
-        g->at += sent;
+        chain->phase += sent ? -1 : 1;
+        chain->at += sent;
     }
     return true;
 }
 
 static bool reduce(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
-    struct mpi *c = link;
-    int32_t i = (int32_t)(x - c->k->ins);
-    struct chain *g = &c->chain[c->chain_of[i]];
-    if (c->started[i] <= re->step) {
-        c->started[i] = re->step + 1;
-        c->since[i] = re->device->clock(re);
-        g->phase = UP;
-        g->at = 0;
-        g->request = MPI_REQUEST_NULL;
-        g->sending = false;
+    struct mpi *mpi = link;
+    int32_t i = (int32_t)(x - mpi->k->ins);
+    struct chain *chain = &mpi->chain[mpi->chain_of[i]];
+    if (mpi->started[i] <= re->step) {
+        mpi->started[i] = re->step + 1;
+        mpi->since[i] = re->device->clock(re);
+        chain->phase = UP;
+        chain->at = 0;
+        chain->request = MPI_REQUEST_NULL;
+        chain->sending = false;
     }
-    if (g->phase == UP || g->phase == UP_SENT) {
-        if (!advance(c, g, x))
+    if (chain->phase == UP || chain->phase == UP_SENT) {
+        if (!advance(mpi, chain, x))
             return false;
-        g->phase = DOWN;
-        g->at = 0;
+        chain->phase = DOWN;
+        chain->at = 0;
     }
-    if (!advance(c, g, x))
+    if (!advance(mpi, chain, x))
         return false;
-    *start = c->since[i];
+    *start = mpi->since[i];
     *end = re->device->clock(re);
     return true;
 }
@@ -252,27 +253,27 @@ static void idle(void *link, struct replay *re) {
     sched_yield();
 }
 
-bool mpi_open(struct world *w, const struct launch *how, char *why, size_t nwhy) {
+bool mpi_open(struct world *world, const struct launch *how, char *why, size_t nwhy) {
     static const struct host_transport messages = {message, reduce, idle};
-    struct mpi *c = calloc(1, sizeof *c);
+    struct mpi *mpi = calloc(1, sizeof *mpi);
     int level, rank;
-    if (!c) {
+    if (!mpi) {
         snprintf(why, nwhy, "no memory");
         return false;
     }
     MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level); /* the watch has a thread, which knows no MPI */
-    c->sum = MPI_REQUEST_NULL;
+    mpi->sum = MPI_REQUEST_NULL;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_split(MPI_COMM_WORLD, 0, how->rank >= 0 ? how->rank : rank, &c->ranks);
+    MPI_Comm_split(MPI_COMM_WORLD, 0, how->rank >= 0 ? how->rank : rank, &mpi->ranks);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_set_errhandler(c->ranks, MPI_ERRORS_RETURN);
-    *w = (struct world){.transport = &messages, .link = c, .all = mpi_all, .sum_begin = mpi_sum_begin};
-    w->sum_end = mpi_sum_end;
-    w->progress = mpi_progress;
-    w->prepare = mpi_prepare;
-    w->close = mpi_close;
-    MPI_Comm_rank(c->ranks, &w->rank);
-    MPI_Comm_size(c->ranks, &w->size);
+    MPI_Comm_set_errhandler(mpi->ranks, MPI_ERRORS_RETURN);
+    *world = (struct world){.transport = &messages, .link = mpi, .all = mpi_all, .sum_begin = mpi_sum_begin};
+    world->sum_end = mpi_sum_end;
+    world->progress = mpi_progress;
+    world->prepare = mpi_prepare;
+    world->close = mpi_close;
+    MPI_Comm_rank(mpi->ranks, &world->rank);
+    MPI_Comm_size(mpi->ranks, &world->size);
     return true;
 }
 #endif

@@ -52,36 +52,36 @@ struct nccl {
 
 /* ---- calls ---- */
 
-static const char *trouble(struct nccl *n, const char *call, ncclResult_t code) {
+static const char *trouble(struct nccl *nccl, const char *call, ncclResult_t code) {
     const char *more = ncclGetLastError(NULL);
-    snprintf(n->why, sizeof n->why, "NCCL: %s: %s%s%s", call, ncclGetErrorString(code), *more ? ": " : "", more);
-    return n->why;
+    snprintf(nccl->why, sizeof nccl->why, "NCCL: %s: %s%s%s", call, ncclGetErrorString(code), *more ? ": " : "", more);
+    return nccl->why;
 }
 
 static bool fine(ncclResult_t code) { return code == ncclSuccess || code == ncclInProgress; }
 
 /* A call has been made on w, for instruction x or none, and gave code: goes on when it is done. */
-static void settle(struct nccl *n, const struct communicator *w, const char *call, const struct rt_instr *x,
-                   ncclResult_t code) {
+static void settle(struct nccl *nccl, const struct communicator *communicator, const char *call,
+                   const struct rt_instr *x, ncclResult_t code) {
     char name[256];
     double asked = seconds();
     while (fine(code)) {
         ncclResult_t state = ncclSuccess;
-        pthread_mutex_lock(&n->lock);
-        code = ncclCommGetAsyncError(w->comm, &state);
-        pthread_mutex_unlock(&n->lock);
+        pthread_mutex_lock(&nccl->lock);
+        code = ncclCommGetAsyncError(communicator->comm, &state);
+        pthread_mutex_unlock(&nccl->lock);
         if (code == ncclSuccess && state == ncclSuccess)
             return;
         code = code == ncclSuccess ? state : code;
         sched_yield();
         if (seconds() > asked + WORLD_PROGRESS) {
             asked = seconds();
-            n->world->progress(n->world->link);
+            nccl->world->progress(nccl->world->link);
         }
     }
     if (x)
-        instr_name(name, sizeof name, x, n->groups);
-    watch_fail(trouble(n, x ? name : call, code));
+        instr_name(name, sizeof name, x, nccl->groups);
+    watch_fail(trouble(nccl, x ? name : call, code));
 }
 #define NCCL(n, w, x, call)                                                                                            \
     do {                                                                                                               \
@@ -92,16 +92,16 @@ static void settle(struct nccl *n, const struct communicator *w, const char *cal
     } while (0)
 
 static const char *progress(void *link) {
-    struct nccl *n = (struct nccl *)link;
+    struct nccl *nccl = (struct nccl *)link;
     ncclResult_t state = ncclSuccess, code = ncclSuccess;
-    if (n->ncommunicators == 0)
+    if (nccl->ncommunicators == 0)
         return NULL;
-    pthread_mutex_lock(&n->lock);
-    code = ncclCommGetAsyncError(n->communicator[n->next].comm, &state);
-    pthread_mutex_unlock(&n->lock);
-    n->next = (n->next + 1) % n->ncommunicators;
+    pthread_mutex_lock(&nccl->lock);
+    code = ncclCommGetAsyncError(nccl->communicator[nccl->next].comm, &state);
+    pthread_mutex_unlock(&nccl->lock);
+    nccl->next = (nccl->next + 1) % nccl->ncommunicators;
     code = code == ncclSuccess ? state : code;
-    return fine(code) ? NULL : trouble(n, "a message", code);
+    return fine(code) ? NULL : trouble(nccl, "a message", code);
 }
 
 /* ---- messages ---- */
@@ -111,19 +111,19 @@ enum { NOTHING = 16 };
 
 /* Its times begin when its lane comes to it: what NCCL waits for the other side is part of them. */
 static bool message(void *link, struct replay *re, const struct rt_instr *x) {
-    struct nccl *n = (struct nccl *)link;
-    const struct end *e = is_send(x->op) ? &n->to[x->peer] : &n->from[x->peer];
-    const struct communicator *w = &n->communicator[e->communicator];
-    char *tensor = x->bytes > 0 ? n->rank->arena + x->at[ROLE_t] : n->nothing + x->lane * NOTHING;
+    struct nccl *nccl = (struct nccl *)link;
+    const struct end *end = is_send(x->op) ? &nccl->to[x->peer] : &nccl->from[x->peer];
+    const struct communicator *communicator = &nccl->communicator[end->communicator];
+    char *tensor = x->bytes > 0 ? nccl->rank->arena + x->at[ROLE_t] : nccl->nothing + x->lane * NOTHING;
     size_t bytes = x->bytes > 0 ? (size_t)x->bytes : 1;
-    cudaStream_t stream = n->rank->lane[x->lane];
+    cudaStream_t stream = nccl->rank->lane[x->lane];
     int32_t i = (int32_t)(x - re->program->rank[re->rank].ins);
-    cuda_mark(n->rank, i, false, stream);
+    cuda_mark(nccl->rank, i, false, stream);
     if (is_send(x->op))
-        NCCL(n, w, x, ncclSend(tensor, bytes, ncclUint8, e->peer, w->comm, stream));
+        NCCL(nccl, communicator, x, ncclSend(tensor, bytes, ncclUint8, end->peer, communicator->comm, stream));
     else
-        NCCL(n, w, x, ncclRecv(tensor, bytes, ncclUint8, e->peer, w->comm, stream));
-    cuda_mark(n->rank, i, true, stream);
+        NCCL(nccl, communicator, x, ncclRecv(tensor, bytes, ncclUint8, end->peer, communicator->comm, stream));
+    cuda_mark(nccl->rank, i, true, stream);
     return true;
 }
 
@@ -151,36 +151,37 @@ struct piece { /* of a reduction: share j is x[j * share ..), the last ones shor
     int64_t n, share;
     int ranks, me;
 };
-static float *share_of(const struct piece *p, int rank, size_t *n) {
-    int64_t begin = min(rank * p->share, p->n), end = min(begin + p->share, p->n);
+static float *share_of(const struct piece *piece, int rank, size_t *n) {
+    int64_t begin = min(rank * piece->share, piece->n), end = min(begin + piece->share, piece->n);
     *n = (size_t)(end - begin);
-    return p->x + begin;
+    return piece->x + begin;
 }
 
 /* With every other rank: scatter gives it its own share of mine, for mine of its, into scratch; otherwise my share for
  * its, in place. Rank r gives to r + k what r - k takes, for one k after another: so all groups are closed in all
  * ranks.
  */
-static void exchange(struct nccl *n, const struct communicator *w, const struct piece *p, float *scratch,
-                     cudaStream_t stream) {
-    for (int from = 1; from < p->ranks; from += TOGETHER) {
+static void exchange(struct nccl *nccl, const struct communicator *communicator, const struct piece *piece,
+                     float *scratch, cudaStream_t stream) {
+    for (int from = 1; from < piece->ranks; from += TOGETHER) {
         ncclResult_t code = ncclSuccess;
-        pthread_mutex_lock(&n->lock);
+        pthread_mutex_lock(&nccl->lock);
         ncclGroupStart();
-        for (int k = from; k < min(from + TOGETHER, p->ranks); k++) {
-            int to = (p->me + k) % p->ranks, of = (p->me - k + p->ranks) % p->ranks;
+        for (int k = from; k < min(from + TOGETHER, piece->ranks); k++) {
+            int to = (piece->me + k) % piece->ranks, of = (piece->me - k + piece->ranks) % piece->ranks;
             size_t gives, takes;
-            float *out = share_of(p, scratch ? to : p->me, &gives), *in = share_of(p, scratch ? p->me : of, &takes);
+            float *out = share_of(piece, scratch ? to : piece->me, &gives),
+                  *in = share_of(piece, scratch ? piece->me : of, &takes);
             if (scratch)
-                in = scratch + (k - 1) * p->share;
+                in = scratch + (k - 1) * piece->share;
             if (gives && fine(code))
-                code = ncclSend(out, gives, ncclFloat, to, w->comm, stream);
+                code = ncclSend(out, gives, ncclFloat, to, communicator->comm, stream);
             if (takes && fine(code))
-                code = ncclRecv(in, takes, ncclFloat, of, w->comm, stream);
+                code = ncclRecv(in, takes, ncclFloat, of, communicator->comm, stream);
         }
         ncclResult_t end = ncclGroupEnd();
-        pthread_mutex_unlock(&n->lock);
-        settle(n, w, "a reduction", NULL, fine(code) ? end : code);
+        pthread_mutex_unlock(&nccl->lock);
+        settle(nccl, communicator, "a reduction", NULL, fine(code) ? end : code);
     }
 }
 
@@ -190,28 +191,28 @@ static int64_t scratch_bytes(int64_t tensor, int workers) {
 }
 
 static bool reduce(void *link, struct replay *re, const struct rt_instr *x) {
-    struct nccl *n = (struct nccl *)link;
-    const struct communicator *w = &n->communicator[n->of_group[x->peer]];
-    const struct rt_group g = group_of(n->groups, x->peer, re->rank);
-    cudaStream_t stream = n->rank->lane[x->lane];
-    char *tensor = x->bytes > 0 ? n->rank->arena + x->at[ROLE_dw] : n->nothing + x->lane * NOTHING;
-    float *dw = (float *)tensor, *scratch = (float *)n->scratch[x->lane];
+    struct nccl *nccl = (struct nccl *)link;
+    const struct communicator *communicator = &nccl->communicator[nccl->of_group[x->peer]];
+    const struct rt_group group = group_of(nccl->groups, x->peer, re->rank);
+    cudaStream_t stream = nccl->rank->lane[x->lane];
+    char *tensor = x->bytes > 0 ? nccl->rank->arena + x->at[ROLE_dw] : nccl->nothing + x->lane * NOTHING;
+    float *dw = (float *)tensor, *scratch = (float *)nccl->scratch[x->lane];
     int64_t left = x->bytes > 0 ? x->bytes / (int64_t)sizeof *dw : 1;
-    struct piece p = {dw, 0, 0, g.n, g.me};
+    struct piece piece = {dw, 0, 0, group.n, group.me};
     int32_t i = (int32_t)(x - re->program->rank[re->rank].ins);
-    cuda_mark(n->rank, i, false, stream);
-    for (; left > 0; left -= p.n, p.x += p.n) {
+    cuda_mark(nccl->rank, i, false, stream);
+    for (; left > 0; left -= piece.n, piece.x += piece.n) {
         size_t own;
-        p.n = min(left, (int64_t)(SCRATCH / sizeof *dw));
-        p.share = (p.n + p.ranks - 1) / p.ranks;
-        float *mine = share_of(&p, p.me, &own);
-        exchange(n, w, &p, scratch, stream);
+        piece.n = min(left, (int64_t)(SCRATCH / sizeof *dw));
+        piece.share = (piece.n + piece.ranks - 1) / piece.ranks;
+        float *mine = share_of(&piece, piece.me, &own);
+        exchange(nccl, communicator, &piece, scratch, stream);
         if (own)
             LAUNCH(add_ranks, min(blocks_for((int64_t)own, THREADS), (unsigned)BLOCKS), THREADS, 0, stream, mine,
-                   scratch, (int64_t)own, p.share, p.ranks, p.me);
-        exchange(n, w, &p, NULL, stream);
+                   scratch, (int64_t)own, piece.share, piece.ranks, piece.me);
+        exchange(nccl, communicator, &piece, NULL, stream);
     }
-    cuda_mark(n->rank, i, true, stream);
+    cuda_mark(nccl->rank, i, true, stream);
     return true;
 }
 
@@ -260,259 +261,264 @@ struct known {
     ncclUniqueId *id;    /* per circle */
 };
 
-static int32_t lane_of(const struct known *k, int rank, bool receives, int peer) {
-    return k->lane[((size_t)rank * 2 + receives) * (size_t)k->size + (size_t)peer];
+static int32_t lane_of(const struct known *known, int rank, bool receives, int peer) {
+    return known->lane[((size_t)rank * 2 + receives) * (size_t)known->size + (size_t)peer];
 }
 
 /* False: a rank sends where another does not receive. */
-static bool know_edges(struct nccl *n, struct known *k) {
-    const struct world *w = n->world;
-    const struct rt_rank *own = &n->program->rank[w->rank];
-    size_t size = (size_t)w->size;
+static bool know_edges(struct nccl *nccl, struct known *known) {
+    const struct world *world = nccl->world;
+    const struct rt_rank *own = &nccl->program->rank[world->rank];
+    size_t size = (size_t)world->size;
     int32_t *mine = (int32_t *)calloc(2 * size, sizeof *mine);
     if (!mine)
-        rank_error(n->world->self, "no memory");
+        rank_error(nccl->world->self, "no memory");
     for (int32_t i = 0; i < own->nins; i++) {
         const struct rt_instr *x = &own->ins[i];
         if (is_send(x->op) || is_recv(x->op))
             mine[(is_send(x->op) ? 0 : size) + (size_t)x->peer] = 1 + x->lane;
     }
-    w->all(w->link, mine, k->lane, 2 * size * sizeof *mine);
+    world->all(world->link, mine, known->lane, 2 * size * sizeof *mine);
     free(mine);
-    for (int a = 0; a < k->size; a++)
-        for (int b = 0; b < k->size; b++)
-            if ((lane_of(k, a, false, b) > 0) != (lane_of(k, b, true, a) > 0))
+    for (int a = 0; a < known->size; a++)
+        for (int b = 0; b < known->size; b++)
+            if ((lane_of(known, a, false, b) > 0) != (lane_of(known, b, true, a) > 0))
                 return false;
     return true;
 }
 
 /* Edge from -> to, and all that share a lane with it. todo has room for all edges. */
-static void spread(struct known *k, int from, int to, int circle, int *todo) {
+static void spread(struct known *known, int from, int to, int circle, int *todo) {
     int n = 0;
-    k->of_edge[from * k->size + to] = circle;
-    todo[n++] = from * k->size + to;
+    known->of_edge[from * known->size + to] = circle;
+    todo[n++] = from * known->size + to;
     while (n > 0) {
-        int end[2] = {todo[n - 1] / k->size, todo[n - 1] % k->size}; /* who sends, who receives */
+        int end[2] = {todo[n - 1] / known->size, todo[n - 1] % known->size}; /* who sends, who receives */
         n--;
         for (int i = 0; i < 2; i++)
             for (int receives = 0; receives < 2; receives++)
-                for (int peer = 0; peer < k->size; peer++) {
-                    int edge = receives ? peer * k->size + end[i] : end[i] * k->size + peer;
-                    if (lane_of(k, end[i], receives, peer) != lane_of(k, end[i], i, end[!i]) || k->of_edge[edge] >= 0)
+                for (int peer = 0; peer < known->size; peer++) {
+                    int edge = receives ? peer * known->size + end[i] : end[i] * known->size + peer;
+                    if (lane_of(known, end[i], receives, peer) != lane_of(known, end[i], i, end[!i]) ||
+                        known->of_edge[edge] >= 0)
                         continue;
-                    k->of_edge[edge] = circle;
+                    known->of_edge[edge] = circle;
                     todo[n++] = edge;
                 }
     }
 }
 
-static void add_member(struct known *k, int rank) { k->rank[k->rank_at[k->ncircles + 1]++] = rank; }
+static void add_member(struct known *known, int rank) { known->rank[known->rank_at[known->ncircles + 1]++] = rank; }
 
-static void begin_circle(struct known *k) { k->rank_at[k->ncircles + 1] = k->rank_at[k->ncircles]; }
+static void begin_circle(struct known *known) { known->rank_at[known->ncircles + 1] = known->rank_at[known->ncircles]; }
 
 /* In the order of their first edges, by sender, then receiver. */
-static void circles_of_edges(struct known *k, int *todo) {
-    for (int e = 0; e < k->size * k->size; e++)
-        k->of_edge[e] = -1;
-    for (int a = 0; a < k->size; a++)
-        for (int b = 0; b < k->size; b++) {
-            if (lane_of(k, a, false, b) == 0 || k->of_edge[a * k->size + b] >= 0)
+static void circles_of_edges(struct known *known, int *todo) {
+    for (int e = 0; e < known->size * known->size; e++)
+        known->of_edge[e] = -1;
+    for (int a = 0; a < known->size; a++)
+        for (int b = 0; b < known->size; b++) {
+            if (lane_of(known, a, false, b) == 0 || known->of_edge[a * known->size + b] >= 0)
                 continue;
-            spread(k, a, b, k->ncircles, todo);
-            begin_circle(k);
-            for (int r = 0; r < k->size; r++) {
+            spread(known, a, b, known->ncircles, todo);
+            begin_circle(known);
+            for (int r = 0; r < known->size; r++) {
                 bool member = false;
-                for (int p = 0; p < k->size && !member; p++)
-                    member = k->of_edge[r * k->size + p] == k->ncircles || k->of_edge[p * k->size + r] == k->ncircles;
+                for (int p = 0; p < known->size && !member; p++)
+                    member = known->of_edge[r * known->size + p] == known->ncircles ||
+                             known->of_edge[p * known->size + r] == known->ncircles;
                 if (member)
-                    add_member(k, r);
+                    add_member(known, r);
             }
-            k->ncircles++;
+            known->ncircles++;
         }
 }
 
-static void circles_of_groups(struct known *k, const int32_t *groups) {
-    for (int g = 0; g < k->ngroups; g++) {
-        begin_circle(k);
+static void circles_of_groups(struct known *known, const int32_t *groups) {
+    for (int g = 0; g < known->ngroups; g++) {
+        begin_circle(known);
         for (const int32_t *member = group_at(groups, g); *member >= 0; member++)
-            add_member(k, *member);
-        k->ncircles++;
+            add_member(known, *member);
+        known->ncircles++;
     }
 }
 
 /* Of those before circle c, how many have the same first rank. */
-static int ids_before(const struct known *k, int c, int rank) {
+static int ids_before(const struct known *known, int c, int rank) {
     int n = 0;
     for (int i = 0; i < c; i++)
-        n += k->rank[k->rank_at[i]] == rank;
+        n += known->rank[known->rank_at[i]] == rank;
     return n;
 }
 
-static void know_ids(struct nccl *n, struct known *k) {
-    const struct world *w = n->world;
+static void know_ids(struct nccl *nccl, struct known *known) {
+    const struct world *world = nccl->world;
     int most = 0;
-    for (int r = 0; r < k->size; r++)
-        most = max(most, ids_before(k, k->ncircles, r));
+    for (int r = 0; r < known->size; r++)
+        most = max(most, ids_before(known, known->ncircles, r));
     ncclUniqueId *mine = (ncclUniqueId *)calloc((size_t)most + 1, sizeof *mine);
-    ncclUniqueId *all = (ncclUniqueId *)calloc((size_t)most * (size_t)k->size + 1, sizeof *all);
+    ncclUniqueId *all = (ncclUniqueId *)calloc((size_t)most * (size_t)known->size + 1, sizeof *all);
     if (!mine || !all)
-        rank_error(n->world->self, "no memory");
-    for (int i = 0; i < ids_before(k, k->ncircles, w->rank); i++) {
+        rank_error(nccl->world->self, "no memory");
+    for (int i = 0; i < ids_before(known, known->ncircles, world->rank); i++) {
         ncclResult_t code = ncclGetUniqueId(&mine[i]);
         if (code != ncclSuccess)
-            watch_fail(trouble(n, "ncclGetUniqueId", code));
+            watch_fail(trouble(nccl, "ncclGetUniqueId", code));
     }
     if (most > 0)
-        w->all(w->link, mine, all, (size_t)most * sizeof *mine);
-    for (int c = 0; c < k->ncircles; c++) {
-        int first = k->rank[k->rank_at[c]];
-        k->id[c] = all[first * most + ids_before(k, c, first)];
+        world->all(world->link, mine, all, (size_t)most * sizeof *mine);
+    for (int c = 0; c < known->ncircles; c++) {
+        int first = known->rank[known->rank_at[c]];
+        known->id[c] = all[first * most + ids_before(known, c, first)];
     }
     free(mine);
     free(all);
 }
 
-static int add_communicator(struct nccl *n, int ranks, int me, const ncclUniqueId *id) {
-    struct communicator *w = &n->communicator[n->ncommunicators++];
+static int add_communicator(struct nccl *nccl, int ranks, int me, const ncclUniqueId *id) {
+    struct communicator *communicator = &nccl->communicator[nccl->ncommunicators++];
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    NCCL(n, w, NULL, ncclCommInitRankConfig(&w->comm, ranks, *id, me, &config));
-    NCCL(n, w, NULL,
-         ncclCommRegister(w->comm, n->rank->arena,
-                          (size_t)cuda_rank_bytes(n->program, n->world->rank, n->rank->transport), &w->arena));
-    return n->ncommunicators - 1;
+    NCCL(nccl, communicator, NULL, ncclCommInitRankConfig(&communicator->comm, ranks, *id, me, &config));
+    NCCL(nccl, communicator, NULL,
+         ncclCommRegister(communicator->comm, nccl->rank->arena,
+                          (size_t)cuda_rank_bytes(nccl->program, nccl->world->rank, nccl->rank->transport),
+                          &communicator->arena));
+    return nccl->ncommunicators - 1;
 }
 
-static int rank_in(const struct known *k, int circle, int rank) {
-    for (int i = k->rank_at[circle]; i < k->rank_at[circle + 1]; i++)
-        if (k->rank[i] == rank)
-            return i - k->rank_at[circle];
+static int rank_in(const struct known *known, int circle, int rank) {
+    for (int i = known->rank_at[circle]; i < known->rank_at[circle + 1]; i++)
+        if (known->rank[i] == rank)
+            return i - known->rank_at[circle];
     return -1;
 }
 
-static void connect(struct nccl *n, const struct known *k) {
-    int me = n->world->rank;
-    for (int c = 0; c < k->ncircles; c++) {
-        int own = rank_in(k, c, me);
+static void connect(struct nccl *nccl, const struct known *known) {
+    int me = nccl->world->rank;
+    for (int c = 0; c < known->ncircles; c++) {
+        int own = rank_in(known, c, me);
         if (own < 0)
             continue;
-        int communicator = add_communicator(n, k->rank_at[c + 1] - k->rank_at[c], own, &k->id[c]);
-        if (c >= k->ncircles - k->ngroups)
-            n->of_group[c - (k->ncircles - k->ngroups)] = communicator;
-        for (int p = 0; p < k->size; p++) {
-            if (k->of_edge[me * k->size + p] == c)
-                n->to[p] = (struct end){communicator, rank_in(k, c, p)};
-            if (k->of_edge[p * k->size + me] == c)
-                n->from[p] = (struct end){communicator, rank_in(k, c, p)};
+        int communicator = add_communicator(nccl, known->rank_at[c + 1] - known->rank_at[c], own, &known->id[c]);
+        if (c >= known->ncircles - known->ngroups)
+            nccl->of_group[c - (known->ncircles - known->ngroups)] = communicator;
+        for (int p = 0; p < known->size; p++) {
+            if (known->of_edge[me * known->size + p] == c)
+                nccl->to[p] = (struct end){communicator, rank_in(known, c, p)};
+            if (known->of_edge[p * known->size + me] == c)
+                nccl->from[p] = (struct end){communicator, rank_in(known, c, p)};
         }
     }
 }
 
 /* False: no memory. */
-static bool know_room(struct known *k, const int32_t *groups) {
-    size_t edges = (size_t)k->size * (size_t)k->size, members = 2 * edges;
-    k->ngroups = group_count(groups);
-    members += (size_t)(group_at(groups, k->ngroups) - groups);
-    k->lane = (int32_t *)calloc(2 * edges, sizeof *k->lane);
-    k->of_edge = (int *)calloc(edges, sizeof *k->of_edge);
-    k->rank = (int *)calloc(members, sizeof *k->rank);
-    k->rank_at = (int *)calloc(edges + (size_t)k->ngroups + 2, sizeof *k->rank_at);
-    k->id = (ncclUniqueId *)calloc(edges + (size_t)k->ngroups + 1, sizeof *k->id);
-    return k->lane && k->of_edge && k->rank && k->rank_at && k->id;
+static bool know_room(struct known *known, const int32_t *groups) {
+    size_t edges = (size_t)known->size * (size_t)known->size, members = 2 * edges;
+    known->ngroups = group_count(groups);
+    members += (size_t)(group_at(groups, known->ngroups) - groups);
+    known->lane = (int32_t *)calloc(2 * edges, sizeof *known->lane);
+    known->of_edge = (int *)calloc(edges, sizeof *known->of_edge);
+    known->rank = (int *)calloc(members, sizeof *known->rank);
+    known->rank_at = (int *)calloc(edges + (size_t)known->ngroups + 2, sizeof *known->rank_at);
+    known->id = (ncclUniqueId *)calloc(edges + (size_t)known->ngroups + 1, sizeof *known->id);
+    return known->lane && known->of_edge && known->rank && known->rank_at && known->id;
 }
 
-static void know_all(struct nccl *n, struct known *k) {
-    int *todo = (int *)calloc((size_t)k->size * (size_t)k->size, sizeof *todo);
+static void know_all(struct nccl *nccl, struct known *known) {
+    int *todo = (int *)calloc((size_t)known->size * (size_t)known->size, sizeof *todo);
     if (!todo)
-        rank_error(n->world->self, "no memory");
-    circles_of_edges(k, todo);
-    circles_of_groups(k, n->groups);
-    know_ids(n, k);
+        rank_error(nccl->world->self, "no memory");
+    circles_of_edges(known, todo);
+    circles_of_groups(known, nccl->groups);
+    know_ids(nccl, known);
     free(todo);
 }
 
-static void place_scratch(struct nccl *n) {
-    const struct rt_program *p = n->program;
-    const struct rt_rank *k = &p->rank[n->world->rank];
-    char *at = n->nothing = n->rank->extra;
+static void place_scratch(struct nccl *nccl) {
+    const struct rt_program *p = nccl->program;
+    const struct rt_rank *k = &p->rank[nccl->world->rank];
+    char *at = nccl->nothing = nccl->rank->extra;
     at += nothing_bytes(k);
     for (int l = 0; l < k->nlanes; l++) {
         int64_t most = longest(k, l);
-        n->scratch[l] = at;
+        nccl->scratch[l] = at;
         at += most < 0 ? 0 : scratch_bytes(most, p->workers);
     }
 }
 
-static void nccl_open(const struct world *w, const struct rt_program *p, const int32_t *groups, struct cuda_rank *c) {
+static void nccl_open(const struct world *world, const struct rt_program *p, const int32_t *groups,
+                      struct cuda_rank *own) {
     char why[128];
-    struct nccl *n = (struct nccl *)calloc(1, sizeof *n);
-    struct known k = {};
-    int version = 0, nlanes = p->rank[w->rank].nlanes;
-    k.size = w->size;
-    size_t size = (size_t)k.size;
+    struct nccl *nccl = (struct nccl *)calloc(1, sizeof *nccl);
+    struct known known = {};
+    int version = 0, nlanes = p->rank[world->rank].nlanes;
+    known.size = world->size;
+    size_t size = (size_t)known.size;
     ncclGetVersion(&version);
-    bool ok = n && know_room(&k, groups);
-    ok = ok && (n->communicator = (struct communicator *)calloc(2 * size + (size_t)k.ngroups, sizeof *n->communicator));
-    ok = ok && (n->to = (struct end *)calloc(size, sizeof *n->to)) &&
-         (n->from = (struct end *)calloc(size, sizeof *n->from));
-    ok = ok && (n->of_group = (int *)calloc((size_t)k.ngroups + 1, sizeof *n->of_group));
-    ok = ok && (n->scratch = (char **)calloc((size_t)nlanes + 1, sizeof *n->scratch));
-    snprintf(why, sizeof why, "rank %d: no memory for its messages", w->rank);
-    world_verdict(w, ok, why);
-    snprintf(why, sizeof why, "rank %d: NCCL is of version %d, and 2.26 or newer is needed", w->rank, version);
-    world_verdict(w, version >= NCCL_VERSION(2, 26, 0), why);
-    n->world = w;
-    n->program = p;
-    n->groups = groups;
-    n->rank = c;
-    pthread_mutex_init(&n->lock, NULL);
-    place_scratch(n);
-    __atomic_store_n(&c->link, n, __ATOMIC_RELEASE);
-    bool alike = know_edges(n, &k);
-    snprintf(why, sizeof why, "rank %d: not all messages have two sides; compile again", w->rank);
-    world_verdict(w, alike, why);
-    know_all(n, &k);
-    connect(n, &k);
-    free(k.lane);
-    free(k.of_edge);
-    free(k.rank);
-    free(k.rank_at);
-    free(k.id);
+    bool ok = nccl && know_room(&known, groups);
+    ok = ok && (nccl->communicator =
+                    (struct communicator *)calloc(2 * size + (size_t)known.ngroups, sizeof *nccl->communicator));
+    ok = ok && (nccl->to = (struct end *)calloc(size, sizeof *nccl->to)) &&
+         (nccl->from = (struct end *)calloc(size, sizeof *nccl->from));
+    ok = ok && (nccl->of_group = (int *)calloc((size_t)known.ngroups + 1, sizeof *nccl->of_group));
+    ok = ok && (nccl->scratch = (char **)calloc((size_t)nlanes + 1, sizeof *nccl->scratch));
+    snprintf(why, sizeof why, "rank %d: no memory for its messages", world->rank);
+    world_verdict(world, ok, why);
+    snprintf(why, sizeof why, "rank %d: NCCL is of version %d, and 2.26 or newer is needed", world->rank, version);
+    world_verdict(world, version >= NCCL_VERSION(2, 26, 0), why);
+    nccl->world = world;
+    nccl->program = p;
+    nccl->groups = groups;
+    nccl->rank = own;
+    pthread_mutex_init(&nccl->lock, NULL);
+    place_scratch(nccl);
+    __atomic_store_n(&own->link, nccl, __ATOMIC_RELEASE);
+    bool alike = know_edges(nccl, &known);
+    snprintf(why, sizeof why, "rank %d: not all messages have two sides; compile again", world->rank);
+    world_verdict(world, alike, why);
+    know_all(nccl, &known);
+    connect(nccl, &known);
+    free(known.lane);
+    free(known.of_edge);
+    free(known.rank);
+    free(known.rank_at);
+    free(known.id);
 }
 
 /* ---- at the end ---- */
 
 static void abort_all(void *link) {
-    struct nccl *n = (struct nccl *)link;
-    pthread_mutex_lock(&n->lock); /* for good: no call may follow */
-    for (int i = 0; i < n->ncommunicators; i++)
-        if (n->communicator[i].comm)
-            ncclCommAbort(n->communicator[i].comm);
+    struct nccl *nccl = (struct nccl *)link;
+    pthread_mutex_lock(&nccl->lock); /* for good: no call may follow */
+    for (int i = 0; i < nccl->ncommunicators; i++)
+        if (nccl->communicator[i].comm)
+            ncclCommAbort(nccl->communicator[i].comm);
 }
 
 /* Every rank has come to its end. NCCL is known to hang here at times, when nothing is at stake any more: it gets two
  * seconds. */
 static void nccl_close(void *link) {
     static const double PATIENCE = 2;
-    struct nccl *n = (struct nccl *)link;
+    struct nccl *nccl = (struct nccl *)link;
     double until = seconds() + PATIENCE;
-    for (int i = 0; i < n->ncommunicators; i++) {
-        ncclCommDeregister(n->communicator[i].comm, n->communicator[i].arena);
-        ncclCommFinalize(n->communicator[i].comm);
+    for (int i = 0; i < nccl->ncommunicators; i++) {
+        ncclCommDeregister(nccl->communicator[i].comm, nccl->communicator[i].arena);
+        ncclCommFinalize(nccl->communicator[i].comm);
     }
-    for (int i = 0; i < n->ncommunicators; i++) {
+    for (int i = 0; i < nccl->ncommunicators; i++) {
         ncclResult_t state = ncclInProgress;
-        while (ncclCommGetAsyncError(n->communicator[i].comm, &state) == ncclSuccess && state == ncclInProgress &&
+        while (ncclCommGetAsyncError(nccl->communicator[i].comm, &state) == ncclSuccess && state == ncclInProgress &&
                seconds() < until)
             sched_yield();
-        (state == ncclSuccess ? ncclCommDestroy : ncclCommAbort)(n->communicator[i].comm);
+        (state == ncclSuccess ? ncclCommDestroy : ncclCommAbort)(nccl->communicator[i].comm);
     }
-    free(n->communicator);
-    free(n->to);
-    free(n->from);
-    free(n->of_group);
-    free(n->scratch);
-    free(n);
+    free(nccl->communicator);
+    free(nccl->to);
+    free(nccl->from);
+    free(nccl->of_group);
+    free(nccl->scratch);
+    free(nccl);
 }
 
 extern const struct cuda_transport cuda_nccl = {"NCCL", false,     message,  reduce,    take,      give,

@@ -67,21 +67,21 @@ static bool can(enum cudaDeviceAttr what) {
 
 /* ---- words ---- */
 
-static const struct part *part_of(const struct put *p, int rank, int32_t msg) {
-    const struct part *a = &p->part[(size_t)rank * (size_t)p->program->nmsgs + (size_t)msg];
-    assert(a->tensor >= 0 && p->memory[rank]);
-    return a;
+static const struct part *part_of(const struct put *put, int rank, int32_t msg) {
+    const struct part *part = &put->part[(size_t)rank * (size_t)put->program->nmsgs + (size_t)msg];
+    assert(part->tensor >= 0 && put->memory[rank]);
+    return part;
 }
-static char *tensor(const struct put *p, int rank, int32_t msg) {
-    return p->memory[rank] + part_of(p, rank, msg)->tensor;
+static char *tensor(const struct put *put, int rank, int32_t msg) {
+    return put->memory[rank] + part_of(put, rank, msg)->tensor;
 }
-static uint32_t *word(const struct put *p, int rank, int32_t msg, int number) {
-    return (uint32_t *)(p->memory[rank] + part_of(p, rank, msg)->words) + number;
+static uint32_t *word(const struct put *put, int rank, int32_t msg, int number) {
+    return (uint32_t *)(put->memory[rank] + part_of(put, rank, msg)->words) + number;
 }
 
 static void post(uint32_t *word, cudaStream_t stream) { cuda_write_word(stream, word, 1); }
-static void await(const struct put *p, uint32_t *word, cudaStream_t stream) {
-    cuda_await_word(stream, word, 1, p->flush);
+static void await(const struct put *put, uint32_t *word, cudaStream_t stream) {
+    cuda_await_word(stream, word, 1, put->flush);
     cuda_write_word(stream, word, 0);
 }
 
@@ -90,22 +90,22 @@ static void await(const struct put *p, uint32_t *word, cudaStream_t stream) {
 /* A SEND's times are those of the copy, a RECV's end with it and begin when it may: when the copy does, only the sender
  * knows. */
 static bool message(void *link, struct replay *re, const struct rt_instr *x) {
-    struct put *p = (struct put *)link;
-    cudaStream_t stream = p->rank->lane[x->lane];
-    uint32_t *mine = word(p, re->rank, x->msg, 0), *its = word(p, x->peer, x->msg, 0);
+    struct put *put = (struct put *)link;
+    cudaStream_t stream = put->rank->lane[x->lane];
+    uint32_t *mine = word(put, re->rank, x->msg, 0), *its = word(put, x->peer, x->msg, 0);
     int32_t i = (int32_t)(x - re->program->rank[re->rank].ins);
     if (is_send(x->op)) {
-        await(p, mine, stream);
-        cuda_mark(p->rank, i, false, stream);
-        CUDA(cudaMemcpyAsync(tensor(p, x->peer, x->msg), tensor(p, re->rank, x->msg), (size_t)x->bytes,
+        await(put, mine, stream);
+        cuda_mark(put->rank, i, false, stream);
+        CUDA(cudaMemcpyAsync(tensor(put, x->peer, x->msg), tensor(put, re->rank, x->msg), (size_t)x->bytes,
                              cudaMemcpyDeviceToDevice, stream));
         post(its, stream);
     } else {
-        cuda_mark(p->rank, i, false, stream);
+        cuda_mark(put->rank, i, false, stream);
         post(its, stream);
-        await(p, mine, stream);
+        await(put, mine, stream);
     }
-    cuda_mark(p->rank, i, true, stream);
+    cuda_mark(put->rank, i, true, stream);
     return true;
 }
 
@@ -142,38 +142,38 @@ static __global__ void add_shares(float *mine, struct members from, int ranks, i
 enum { READY, SUMMED, PHASES }; /* a reduction's words, of each rank */
 
 /* Members one after another, beginning behind me, so that not all have the same one to deal with. */
-static void meet(const struct put *p, const struct rt_group *g, int32_t msg, int phase, cudaStream_t stream,
+static void meet(const struct put *put, const struct rt_group *group, int32_t msg, int phase, cudaStream_t stream,
                  const char *share, size_t bytes) {
-    int workers = p->world->size, self = p->world->rank;
-    for (int k = 1; k < g->n; k++) {
-        int to = g->member[(g->me + k) % g->n];
+    int workers = put->world->size, self = put->world->rank;
+    for (int k = 1; k < group->n; k++) {
+        int to = group->member[(group->me + k) % group->n];
         if (bytes > 0)
-            CUDA(cudaMemcpyAsync(tensor(p, to, msg) + (share - tensor(p, self, msg)), share, bytes,
+            CUDA(cudaMemcpyAsync(tensor(put, to, msg) + (share - tensor(put, self, msg)), share, bytes,
                                  cudaMemcpyDeviceToDevice, stream));
-        post(word(p, to, msg, phase * workers + self), stream);
+        post(word(put, to, msg, phase * workers + self), stream);
     }
-    for (int k = 1; k < g->n; k++)
-        await(p, word(p, self, msg, phase * workers + g->member[(g->me + k) % g->n]), stream);
+    for (int k = 1; k < group->n; k++)
+        await(put, word(put, self, msg, phase * workers + group->member[(group->me + k) % group->n]), stream);
 }
 
 static bool reduce(void *link, struct replay *re, const struct rt_instr *x) {
-    struct put *p = (struct put *)link;
-    const struct rt_group g = group_of(p->groups, x->peer, re->rank);
-    cudaStream_t stream = p->rank->lane[x->lane];
+    struct put *put = (struct put *)link;
+    const struct rt_group group = group_of(put->groups, x->peer, re->rank);
+    cudaStream_t stream = put->rank->lane[x->lane];
     struct members from;
     int32_t i = (int32_t)(x - re->program->rank[re->rank].ins);
-    int64_t n = x->bytes / (int64_t)sizeof(float), share = ((n + g.n - 1) / g.n + PAGE - 1) / PAGE * PAGE;
-    int64_t begin = min(g.me * share, n), own = min(begin + share, n) - begin;
-    float *mine = (float *)tensor(p, re->rank, x->msg) + begin;
-    for (int r = 0; r < g.n; r++)
-        from.share[r] = (const float *)tensor(p, g.member[r], x->msg) + begin;
-    cuda_mark(p->rank, i, false, stream);
-    meet(p, &g, x->msg, READY, stream, NULL, 0);
+    int64_t n = x->bytes / (int64_t)sizeof(float), share = ((n + group.n - 1) / group.n + PAGE - 1) / PAGE * PAGE;
+    int64_t begin = min(group.me * share, n), own = min(begin + share, n) - begin;
+    float *mine = (float *)tensor(put, re->rank, x->msg) + begin;
+    for (int r = 0; r < group.n; r++)
+        from.share[r] = (const float *)tensor(put, group.member[r], x->msg) + begin;
+    cuda_mark(put->rank, i, false, stream);
+    meet(put, &group, x->msg, READY, stream, NULL, 0);
     if (own > 0)
-        LAUNCH(add_shares, min(blocks_for(own, THREADS * 4), (unsigned)BLOCKS), THREADS, 0, stream, mine, from, g.n,
+        LAUNCH(add_shares, min(blocks_for(own, THREADS * 4), (unsigned)BLOCKS), THREADS, 0, stream, mine, from, group.n,
                own);
-    meet(p, &g, x->msg, SUMMED, stream, (const char *)mine, (size_t)own * sizeof(float));
-    cuda_mark(p->rank, i, true, stream);
+    meet(put, &group, x->msg, SUMMED, stream, (const char *)mine, (size_t)own * sizeof(float));
+    cuda_mark(put->rank, i, true, stream);
     return true;
 }
 
@@ -202,10 +202,10 @@ static void give(char *p) { cudaFree(p); }
 /* ---- at the start ---- */
 
 /* The rank's parts in messages, in the order of its instructions. */
-static void own_parts(const struct put *p, struct part *part) {
-    const struct rt_program *all = p->program;
-    const struct rt_rank *k = &all->rank[p->world->rank];
-    int64_t words = p->rank->extra - p->rank->arena;
+static void own_parts(const struct put *put, struct part *part) {
+    const struct rt_program *all = put->program;
+    const struct rt_rank *k = &all->rank[put->world->rank];
+    int64_t words = put->rank->extra - put->rank->arena;
     for (int32_t m = 0; m < all->nmsgs; m++)
         part[m].tensor = part[m].words = -1;
     for (int32_t i = 0; i < k->nins; i++) {
@@ -217,32 +217,32 @@ static void own_parts(const struct put *p, struct part *part) {
 }
 
 /* Those it exchanges anything with. False with why: a group is too large. */
-static bool find_peers(const struct put *p, bool *peer, char *why, size_t n) {
-    const struct rt_rank *k = &p->program->rank[p->world->rank];
+static bool find_peers(const struct put *put, bool *peer, char *why, size_t n) {
+    const struct rt_rank *k = &put->program->rank[put->world->rank];
     for (int32_t i = 0; i < k->nins; i++) {
         const struct rt_instr *x = &k->ins[i];
         int ranks = 0;
         if (is_group(x->op))
-            for (const int32_t *m = group_at(p->groups, x->peer); *m >= 0; m++, ranks++)
+            for (const int32_t *m = group_at(put->groups, x->peer); *m >= 0; m++, ranks++)
                 peer[*m] = true;
         else if (x->msg >= 0)
             peer[x->peer] = true;
         if (ranks > MEMBERS) {
             snprintf(why, n, "rank %d reduces with %d ranks, and --messages put with %d at most; use --messages nccl",
-                     p->world->rank, ranks - 1, MEMBERS - 1);
+                     put->world->rank, ranks - 1, MEMBERS - 1);
             return false;
         }
     }
     return true;
 }
 
-static bool map(struct put *p, const cudaIpcMemHandle_t *handle, const bool *peer, char *why, size_t n) {
-    int me = p->world->rank;
-    p->memory[me] = p->rank->arena;
-    for (int k = 0; k < p->world->size; k++) {
+static bool map(struct put *put, const cudaIpcMemHandle_t *handle, const bool *peer, char *why, size_t n) {
+    int me = put->world->rank;
+    put->memory[me] = put->rank->arena;
+    for (int k = 0; k < put->world->size; k++) {
         if (!peer[k] || k == me)
             continue;
-        cudaError_t code = cudaIpcOpenMemHandle((void **)&p->memory[k], handle[k], cudaIpcMemLazyEnablePeerAccess);
+        cudaError_t code = cudaIpcOpenMemHandle((void **)&put->memory[k], handle[k], cudaIpcMemLazyEnablePeerAccess);
         if (code != cudaSuccess) {
             cudaGetLastError();
             snprintf(why, n, "rank %d cannot reach the GPU memory of rank %d: %s; use --messages nccl", me, k,
@@ -253,36 +253,36 @@ static bool map(struct put *p, const cudaIpcMemHandle_t *handle, const bool *pee
     return true;
 }
 
-static void put_open(const struct world *w, const struct rt_program *program, const int32_t *groups,
+static void put_open(const struct world *world, const struct rt_program *program, const int32_t *groups,
                      struct cuda_rank *c) {
     char why[512];
-    size_t size = (size_t)w->size, nmsgs = (size_t)program->nmsgs;
-    struct put *p = (struct put *)calloc(1, sizeof *p);
+    size_t size = (size_t)world->size, nmsgs = (size_t)program->nmsgs;
+    struct put *put = (struct put *)calloc(1, sizeof *put);
     struct part *mine = (struct part *)calloc(nmsgs + 1, sizeof *mine);
     cudaIpcMemHandle_t own, *handle = (cudaIpcMemHandle_t *)calloc(size, sizeof *handle);
     bool *peer = (bool *)calloc(size, sizeof *peer);
-    bool ok = p && mine && handle && peer;
-    ok = ok && (p->memory = (char **)calloc(size, sizeof *p->memory));
-    ok = ok && (p->part = (struct part *)calloc(size * nmsgs + 1, sizeof *p->part));
-    snprintf(why, sizeof why, "rank %d: no memory for its messages", w->rank);
-    world_verdict(w, ok, why);
-    p->world = w;
-    p->program = program;
-    p->groups = groups;
-    p->rank = c;
-    p->flush = can(cudaDevAttrCanFlushRemoteWrites);
+    bool ok = put && mine && handle && peer;
+    ok = ok && (put->memory = (char **)calloc(size, sizeof *put->memory));
+    ok = ok && (put->part = (struct part *)calloc(size * nmsgs + 1, sizeof *put->part));
+    snprintf(why, sizeof why, "rank %d: no memory for its messages", world->rank);
+    world_verdict(world, ok, why);
+    put->world = world;
+    put->program = program;
+    put->groups = groups;
+    put->rank = c;
+    put->flush = can(cudaDevAttrCanFlushRemoteWrites);
     snprintf(why, sizeof why, "rank %d: its GPU cannot share memory with other processes; use --messages nccl",
-             w->rank);
-    world_verdict(w, can(cudaDevAttrIpcEventSupport), why);
-    own_parts(p, mine);
+             world->rank);
+    world_verdict(world, can(cudaDevAttrIpcEventSupport), why);
+    own_parts(put, mine);
     CUDA(cudaIpcGetMemHandle(&own, c->arena));
     CUDA(cudaDeviceSynchronize()); /* its words are 0 before others hear of them */
-    w->all(w->link, &own, handle, sizeof own);
+    world->all(world->link, &own, handle, sizeof own);
     if (nmsgs > 0)
-        w->all(w->link, mine, p->part, nmsgs * sizeof *mine);
-    ok = find_peers(p, peer, why, sizeof why) && map(p, handle, peer, why, sizeof why);
-    world_verdict(w, ok, why);
-    c->link = p;
+        world->all(world->link, mine, put->part, nmsgs * sizeof *mine);
+    ok = find_peers(put, peer, why, sizeof why) && map(put, handle, peer, why, sizeof why);
+    world_verdict(world, ok, why);
+    c->link = put;
     free(mine);
     free(handle);
     free(peer);
@@ -292,18 +292,18 @@ static void put_open(const struct world *w, const struct rt_program *program, co
 
 /* Memory is given back only when nobody has it mapped any more. */
 static void put_close(void *link) {
-    struct put *p = (struct put *)link;
-    const struct world *w = p->world;
-    char here = 0, *all = (char *)malloc((size_t)w->size);
-    for (int k = 0; k < w->size; k++)
-        if (p->memory[k] && k != w->rank)
-            CUDA(cudaIpcCloseMemHandle(p->memory[k]));
+    struct put *put = (struct put *)link;
+    const struct world *world = put->world;
+    char here = 0, *all = (char *)malloc((size_t)world->size);
+    for (int k = 0; k < world->size; k++)
+        if (put->memory[k] && k != world->rank)
+            CUDA(cudaIpcCloseMemHandle(put->memory[k]));
     if (all)
-        w->all(w->link, &here, all, sizeof here);
+        world->all(world->link, &here, all, sizeof here);
     free(all);
-    free(p->memory);
-    free(p->part);
-    free(p);
+    free(put->memory);
+    free(put->part);
+    free(put);
 }
 
 extern const struct cuda_transport cuda_put = {"put", true,     message, reduce, take,     give,

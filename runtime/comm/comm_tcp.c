@@ -32,105 +32,106 @@ void tcp_lost(int peer, int error) {
     watch_fail(why);
 }
 
-static const char *name_of(const struct head *h, char *out, size_t n) {
-    const char *what = h->what == ALL ? "exchange" : h->what == SUM ? "sum" : "message";
-    if (h->what < 0)
-        snprintf(out, n, "%s %d of %lld bytes", what, h->step, (long long)h->bytes);
+static const char *name_of(const struct head *head, char *out, size_t n) {
+    const char *what = head->what == ALL ? "exchange" : head->what == SUM ? "sum" : "message";
+    if (head->what < 0)
+        snprintf(out, n, "%s %d of %lld bytes", what, head->step, (long long)head->bytes);
     else
-        snprintf(out, n, "%s %d of step %d, %lld bytes,", what, h->what, h->step, (long long)h->bytes);
+        snprintf(out, n, "%s %d of step %d, %lld bytes,", what, head->what, head->step, (long long)head->bytes);
     return out;
 }
 
-static void check(const struct conn *k, const struct head *due) {
+static void check(const struct conn *conn, const struct head *due) {
     char came[96], expected[96], why[256];
-    if (memcmp(&k->in.head, due, HEAD) == 0)
+    if (memcmp(&conn->in.head, due, HEAD) == 0)
         return;
-    snprintf(why, sizeof why, "rank %d sent %s where %s was due", k->peer, name_of(&k->in.head, came, sizeof came),
-             name_of(due, expected, sizeof expected));
+    snprintf(why, sizeof why, "rank %d sent %s where %s was due", conn->peer,
+             name_of(&conn->in.head, came, sizeof came), name_of(due, expected, sizeof expected));
     watch_fail(why);
 }
 
-static int64_t payload(const struct half *h) { return h->done > HEAD ? h->done - HEAD : 0; }
+static int64_t payload(const struct half *half) { return half->done > HEAD ? half->done - HEAD : 0; }
 
 /* All of an item has moved: the next one may begin. */
-static bool whole(struct half *h, int64_t bytes) {
-    if (h->done < HEAD + bytes)
+static bool whole(struct half *half, int64_t bytes) {
+    if (half->done < HEAD + bytes)
         return false;
-    h->done = 0;
+    half->done = 0;
     return true;
 }
 
 /* One system call: what is left of the head, then n bytes, or as many of them as go. */
-static void move(struct conn *k, struct half *h, void *head, void *bytes, int64_t n) {
-    int64_t left = h->done < HEAD ? HEAD - h->done : 0;
+static void move(struct conn *conn, struct half *half, void *head, void *bytes, int64_t n) {
+    int64_t left = half->done < HEAD ? HEAD - half->done : 0;
     struct iovec part[2] = {{(char *)head + HEAD - left, (size_t)left}, {bytes, (size_t)n}};
-    struct msghdr m = {.msg_iov = part, .msg_iovlen = 2};
-    ssize_t moved = h == &k->out ? sendmsg(k->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) : recvmsg(k->fd, &m, MSG_DONTWAIT);
-    if (moved == 0 && h == &k->in)
-        tcp_lost(k->peer, 0);
+    struct msghdr msghdr = {.msg_iov = part, .msg_iovlen = 2};
+    ssize_t moved = half == &conn->out ? sendmsg(conn->fd, &msghdr, MSG_NOSIGNAL | MSG_DONTWAIT)
+                                       : recvmsg(conn->fd, &msghdr, MSG_DONTWAIT);
+    if (moved == 0 && half == &conn->in)
+        tcp_lost(conn->peer, 0);
     if (moved < 0 && errno == EINTR)
         return;
     if (moved < 0 && errno != EAGAIN && errno != EWOULDBLOCK)
-        tcp_lost(k->peer, errno);
-    h->stuck = moved < left + n;
-    h->done += moved > 0 ? moved : 0;
+        tcp_lost(conn->peer, errno);
+    half->stuck = moved < left + n;
+    half->done += moved > 0 ? moved : 0;
 }
 
 /* Goes on sending an item, of which `ready` bytes are there; -1: not even its head may go. */
-static void give(struct conn *k, const struct head *head, const void *from, int64_t ready) {
-    while (!k->out.stuck && ready >= 0 && k->out.done < HEAD + ready) {
-        int64_t at = payload(&k->out);
-        move(k, &k->out, (void *)head, (char *)from + at, ready - at);
+static void give(struct conn *conn, const struct head *head, const void *from, int64_t ready) {
+    while (!conn->out.stuck && ready >= 0 && conn->out.done < HEAD + ready) {
+        int64_t at = payload(&conn->out);
+        move(conn, &conn->out, (void *)head, (char *)from + at, ready - at);
     }
 }
 
-static void take(struct conn *k, const struct head *due, void *to) {
-    while (!k->in.stuck && k->in.done < HEAD + due->bytes) {
-        int64_t at = payload(&k->in);
-        move(k, &k->in, &k->in.head, (char *)to + at, due->bytes - at);
-        if (k->in.done >= HEAD)
-            check(k, due);
+static void take(struct conn *conn, const struct head *due, void *to) {
+    while (!conn->in.stuck && conn->in.done < HEAD + due->bytes) {
+        int64_t at = payload(&conn->in);
+        move(conn, &conn->in, &conn->in.head, (char *)to + at, due->bytes - at);
+        if (conn->in.done >= HEAD)
+            check(conn, due);
     }
 }
 
 /* The same for floats, each added to what is there. */
-static void take_sum(struct tcp *c, struct conn *k, const struct head *due, float *to) {
-    struct half *in = &k->in;
-    char *scratch = (char *)c->scratch;
+static void take_sum(struct tcp *tcp, struct conn *conn, const struct head *due, float *to) {
+    struct half *in = &conn->in;
+    char *scratch = (char *)tcp->scratch;
     while (!in->stuck && in->done < HEAD + due->bytes) {
         int64_t at = payload(in), part = at % 4, room = SCRATCH * 4;
         memcpy(scratch, in->part, (size_t)part);
-        move(k, in, &in->head, scratch + part, due->bytes - at < room ? due->bytes - at : room);
+        move(conn, in, &in->head, scratch + part, due->bytes - at < room ? due->bytes - at : room);
         if (in->done >= HEAD)
-            check(k, due);
+            check(conn, due);
         int64_t n = payload(in) / 4 - at / 4;
-        host_add(to + at / 4, c->scratch, n, false);
+        host_add(to + at / 4, tcp->scratch, n, false);
         memcpy(in->part, scratch + 4 * n, 4);
     }
 }
 
-bool tcp_poll(struct tcp *c, int from, int to, int more, int milliseconds) {
+bool tcp_poll(struct tcp *tcp, int from, int to, int more, int milliseconds) {
     bool ready = false;
     for (int i = from; i < to; i++) {
-        const struct conn *k = &c->conn[i];
-        c->poll[i] = (struct pollfd){.fd = k->fd, .events = POLLRDHUP};
-        c->poll[i].events |= (short)((k->in.stuck ? POLLIN : 0) | (k->out.stuck ? POLLOUT : 0));
+        const struct conn *conn = &tcp->conn[i];
+        tcp->poll[i] = (struct pollfd){.fd = conn->fd, .events = POLLRDHUP};
+        tcp->poll[i].events |= (short)((conn->in.stuck ? POLLIN : 0) | (conn->out.stuck ? POLLOUT : 0));
     }
-    while (poll(c->poll + from, (nfds_t)(to - from + more), milliseconds) < 0)
+    while (poll(tcp->poll + from, (nfds_t)(to - from + more), milliseconds) < 0)
         if (errno != EINTR)
-            tcp_lost(c->rank, errno);
+            tcp_lost(tcp->rank, errno);
     for (int i = from; i < to; i++) {
-        struct conn *k = &c->conn[i];
-        int is = k->fd >= 0 ? c->poll[i].revents : 0, error = 0;
+        struct conn *conn = &tcp->conn[i];
+        int is = conn->fd >= 0 ? tcp->poll[i].revents : 0, error = 0;
         socklen_t n = sizeof error;
-        bool reads = k->in.stuck && (is & POLLIN), writes = k->out.stuck && (is & POLLOUT);
+        bool reads = conn->in.stuck && (is & POLLIN), writes = conn->out.stuck && (is & POLLOUT);
         /* Whoever has written its last and closed is only gone once that is read. */
         if (!reads && (is & (POLLRDHUP | POLLHUP | POLLERR))) {
-            getsockopt(k->fd, SOL_SOCKET, SO_ERROR, &error, &n);
-            tcp_lost(k->peer, error);
+            getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &error, &n);
+            tcp_lost(conn->peer, error);
         }
-        k->in.stuck = k->in.stuck && !reads;
-        k->out.stuck = k->out.stuck && !writes;
+        conn->in.stuck = conn->in.stuck && !reads;
+        conn->out.stuck = conn->out.stuck && !writes;
         ready |= reads || writes;
     }
     return ready;
@@ -139,175 +140,176 @@ bool tcp_poll(struct tcp *c, int from, int to, int more, int milliseconds) {
 /* ---- among all ranks: to rank 0 and back ---- */
 
 /* Goes on with the sum that has begun; true when it has ended. Rank 0 adds in rank order. */
-static bool go_on(struct tcp *c) {
-    struct sum *s = &c->sum;
-    const struct head head = {SUM, c->calls, 4 * (int64_t)s->n};
-    for (; c->rank == 0 && s->from < c->ncontrol; s->from++) {
-        take_sum(c, &c->conn[s->from], &head, s->x);
-        if (!whole(&c->conn[s->from].in, head.bytes))
+static bool go_on(struct tcp *tcp) {
+    struct sum *sum = &tcp->sum;
+    const struct head head = {SUM, tcp->calls, 4 * (int64_t)sum->n};
+    for (; tcp->rank == 0 && sum->from < tcp->ncontrol; sum->from++) {
+        take_sum(tcp, &tcp->conn[sum->from], &head, sum->x);
+        if (!whole(&tcp->conn[sum->from].in, head.bytes))
             return false;
     }
-    for (; s->to < c->ncontrol; s->to++) {
-        give(&c->conn[s->to], &head, s->x, head.bytes);
-        if (!whole(&c->conn[s->to].out, head.bytes))
+    for (; sum->to < tcp->ncontrol; sum->to++) {
+        give(&tcp->conn[sum->to], &head, sum->x, head.bytes);
+        if (!whole(&tcp->conn[sum->to].out, head.bytes))
             return false;
     }
-    for (; c->rank > 0 && s->from < c->ncontrol; s->from++) {
-        take(&c->conn[s->from], &head, s->x);
-        if (!whole(&c->conn[s->from].in, head.bytes))
+    for (; tcp->rank > 0 && sum->from < tcp->ncontrol; sum->from++) {
+        take(&tcp->conn[sum->from], &head, sum->x);
+        if (!whole(&tcp->conn[sum->from].in, head.bytes))
             return false;
     }
-    s->under_way = false;
+    sum->under_way = false;
     return true;
 }
 
 static void tcp_sum_begin(void *link, float *x, int n) {
-    struct tcp *c = link;
-    c->calls++;
-    c->sum = (struct sum){.x = x, .n = n, .under_way = true};
-    go_on(c);
+    struct tcp *tcp = link;
+    tcp->calls++;
+    tcp->sum = (struct sum){.x = x, .n = n, .under_way = true};
+    go_on(tcp);
 }
 
 static void tcp_sum_end(void *link) {
-    struct tcp *c = link;
-    while (c->sum.under_way && !go_on(c))
-        tcp_poll(c, 0, c->ncontrol, 0, -1);
+    struct tcp *tcp = link;
+    while (tcp->sum.under_way && !go_on(tcp))
+        tcp_poll(tcp, 0, tcp->ncontrol, 0, -1);
 }
 
 /* Waits for one connection only: the others' ranks may have ended well meanwhile. */
-static void give_all(struct tcp *c, int i, int32_t call, const void *from, size_t bytes) {
+static void give_all(struct tcp *tcp, int i, int32_t call, const void *from, size_t bytes) {
     const struct head head = {ALL, call, (int64_t)bytes};
-    for (struct conn *k = &c->conn[i];; tcp_poll(c, i, i + 1, 0, -1)) {
-        give(k, &head, from, head.bytes);
-        if (whole(&k->out, head.bytes))
+    for (struct conn *conn = &tcp->conn[i];; tcp_poll(tcp, i, i + 1, 0, -1)) {
+        give(conn, &head, from, head.bytes);
+        if (whole(&conn->out, head.bytes))
             return;
     }
 }
 
-static void take_all(struct tcp *c, int i, int32_t call, void *to, size_t bytes) {
+static void take_all(struct tcp *tcp, int i, int32_t call, void *to, size_t bytes) {
     const struct head head = {ALL, call, (int64_t)bytes};
-    for (struct conn *k = &c->conn[i];; tcp_poll(c, 0, c->ncontrol, 0, -1)) {
-        take(k, &head, to);
-        if (whole(&k->in, head.bytes))
+    for (struct conn *conn = &tcp->conn[i];; tcp_poll(tcp, 0, tcp->ncontrol, 0, -1)) {
+        take(conn, &head, to);
+        if (whole(&conn->in, head.bytes))
             return;
     }
 }
 
 static void tcp_all(void *link, const void *mine, void *all, size_t bytes) {
-    struct tcp *c = link;
-    tcp_sum_end(c); /* what began earlier goes first, on the same connections */
-    int32_t call = ++c->calls;
-    memcpy((char *)all + (size_t)c->rank * bytes, mine, bytes);
-    if (c->rank > 0)
-        give_all(c, 0, call, mine, bytes);
-    for (int i = 0; c->rank == 0 && i < c->ncontrol; i++)
-        take_all(c, i, call, (char *)all + (size_t)(i + 1) * bytes, bytes);
-    for (int i = 0; c->rank == 0 && i < c->ncontrol; i++)
-        give_all(c, i, call, all, bytes * (size_t)c->size);
-    if (c->rank > 0)
-        take_all(c, 0, call, all, bytes * (size_t)c->size);
+    struct tcp *tcp = link;
+    tcp_sum_end(tcp); /* what began earlier goes first, on the same connections */
+    int32_t call = ++tcp->calls;
+    memcpy((char *)all + (size_t)tcp->rank * bytes, mine, bytes);
+    if (tcp->rank > 0)
+        give_all(tcp, 0, call, mine, bytes);
+    for (int i = 0; tcp->rank == 0 && i < tcp->ncontrol; i++)
+        take_all(tcp, i, call, (char *)all + (size_t)(i + 1) * bytes, bytes);
+    for (int i = 0; tcp->rank == 0 && i < tcp->ncontrol; i++)
+        give_all(tcp, i, call, all, bytes * (size_t)tcp->size);
+    if (tcp->rank > 0)
+        take_all(tcp, 0, call, all, bytes * (size_t)tcp->size);
 }
 
 static void tcp_progress(void *link) {
-    struct tcp *c = link;
-    tcp_poll(c, 0, c->ncontrol, 0, 0);
-    if (c->sum.under_way)
-        go_on(c);
+    struct tcp *tcp = link;
+    tcp_poll(tcp, 0, tcp->ncontrol, 0, 0);
+    if (tcp->sum.under_way)
+        go_on(tcp);
 }
 
 /* ---- the replay's messages ---- */
 
-static int add_conn(struct tcp *c, int peer, int group, bool calls) {
-    c->conn[c->nconns] = (struct conn){.fd = -1, .peer = peer, .group = group, .calls = calls};
-    return c->nconns++;
+static int add_conn(struct tcp *tcp, int peer, int group, bool calls) {
+    tcp->conn[tcp->nconns] = (struct conn){.fd = -1, .peer = peer, .group = group, .calls = calls};
+    return tcp->nconns++;
 }
 
-static void add_chain(struct tcp *c, const int32_t *groups, int number) {
-    struct chain *g = &c->chain[number];
-    if (g->known)
+static void add_chain(struct tcp *tcp, const int32_t *groups, int number) {
+    struct chain *chain = &tcp->chain[number];
+    if (chain->known)
         return;
-    struct rt_group of = group_of(groups, number, c->rank);
-    g->known = true;
-    g->below = of.me > 0 ? add_conn(c, of.member[of.me - 1], number, false) : -1;
-    g->above = of.me < of.n - 1 ? add_conn(c, of.member[of.me + 1], number, true) : -1;
+    struct rt_group of = group_of(groups, number, tcp->rank);
+    chain->known = true;
+    chain->below = of.me > 0 ? add_conn(tcp, of.member[of.me - 1], number, false) : -1;
+    chain->above = of.me < of.n - 1 ? add_conn(tcp, of.member[of.me + 1], number, true) : -1;
 }
 
-static bool take_memory(struct tcp *c, int ngroups) {
-    c->to = malloc(sizeof *c->to * (size_t)c->size);
-    c->from = malloc(sizeof *c->from * (size_t)c->size);
-    c->chain = calloc((size_t)ngroups + 1, sizeof *c->chain);
-    return c->to && c->from && c->chain && tcp_room(c, c->ncontrol + 2 * c->size + 2 * ngroups);
+static bool take_memory(struct tcp *tcp, int ngroups) {
+    tcp->to = malloc(sizeof *tcp->to * (size_t)tcp->size);
+    tcp->from = malloc(sizeof *tcp->from * (size_t)tcp->size);
+    tcp->chain = calloc((size_t)ngroups + 1, sizeof *tcp->chain);
+    return tcp->to && tcp->from && tcp->chain && tcp_room(tcp, tcp->ncontrol + 2 * tcp->size + 2 * ngroups);
 }
 
 static bool tcp_prepare(void *link, const struct rt_rank *k, int nmsgs, const int32_t *groups, char *arena) {
-    struct tcp *c = link;
+    struct tcp *tcp = link;
     (void)nmsgs;
-    char fine = take_memory(c, group_count(groups));
-    tcp_all(c, &fine, c->every, 1);
-    if (memchr(c->every, false, (size_t)c->size))
+    char fine = take_memory(tcp, group_count(groups));
+    tcp_all(tcp, &fine, tcp->every, 1);
+    if (memchr(tcp->every, false, (size_t)tcp->size))
         return false; /* here or elsewhere: nobody may wait for connections that do not come */
-    c->arena = arena;
-    for (int r = 0; r < c->size; r++)
-        c->to[r] = c->from[r] = -1;
+    tcp->arena = arena;
+    for (int r = 0; r < tcp->size; r++)
+        tcp->to[r] = tcp->from[r] = -1;
     for (int32_t i = 0; i < k->nins; i++) {
         const struct rt_instr *x = &k->ins[i];
         if (is_group(x->op))
-            add_chain(c, groups, x->peer);
+            add_chain(tcp, groups, x->peer);
         else if (x->msg >= 0) {
-            int *at = is_send(x->op) ? &c->to[x->peer] : &c->from[x->peer];
-            *at = *at < 0 ? add_conn(c, x->peer, EDGE, is_send(x->op)) : *at;
+            int *at = is_send(x->op) ? &tcp->to[x->peer] : &tcp->from[x->peer];
+            *at = *at < 0 ? add_conn(tcp, x->peer, EDGE, is_send(x->op)) : *at;
         }
     }
-    tcp_connect(c);
+    tcp_connect(tcp);
     return true;
 }
 
 /* Between jobs too, though not after every short one: a rank at work would hold up those that send to it. */
-static void poll_seldom(struct tcp *c, struct replay *re) {
+static void poll_seldom(struct tcp *tcp, struct replay *re) {
     double now = re->device->clock(re);
-    if (now < c->polled + POLL_EVERY)
+    if (now < tcp->polled + POLL_EVERY)
         return;
-    c->polled = now;
-    c->fresh |= tcp_poll(c, 0, c->nconns, 0, 0);
+    tcp->polled = now;
+    tcp->fresh |= tcp_poll(tcp, 0, tcp->nconns, 0, 0);
 }
 
 static bool message(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
-    struct tcp *c = link;
-    struct conn *k = &c->conn[is_send(x->op) ? c->to[x->peer] : c->from[x->peer]];
-    struct half *h = is_send(x->op) ? &k->out : &k->in;
+    struct tcp *tcp = link;
+    struct conn *conn = &tcp->conn[is_send(x->op) ? tcp->to[x->peer] : tcp->from[x->peer]];
+    struct half *half = is_send(x->op) ? &conn->out : &conn->in;
     const struct head head = {x->msg, (int32_t)re->step, x->bytes};
-    char *tensor = c->arena + x->at[ROLE_t];
-    if (!h->begun) {
-        h->begun = true;
-        h->since = re->device->clock(re);
+    char *tensor = tcp->arena + x->at[ROLE_t];
+    if (!half->begun) {
+        half->begun = true;
+        half->since = re->device->clock(re);
     }
-    if (h->stuck)
-        poll_seldom(c, re);
+    if (half->stuck)
+        poll_seldom(tcp, re);
     if (is_send(x->op))
-        give(k, &head, tensor, x->bytes);
+        give(conn, &head, tensor, x->bytes);
     else
-        take(k, &head, tensor);
-    if (!whole(h, x->bytes))
+        take(conn, &head, tensor);
+    if (!whole(half, x->bytes))
         return false;
-    h->begun = false;
-    *start = h->since;
+    half->begun = false;
+    *start = half->since;
     *end = re->device->clock(re);
     return true;
 }
 
-static bool both_whole(const struct conn *k, int64_t bytes) {
-    return !k || (k->in.done == HEAD + bytes && k->out.done == HEAD + bytes);
+static bool both_whole(const struct conn *conn, int64_t bytes) {
+    return !conn || (conn->in.done == HEAD + bytes && conn->out.done == HEAD + bytes);
 }
 
 /* As give() counts them: the head says that those behind the other end have come to the reduction, bytes or not. */
-static int64_t came(const struct half *h) { return h->done < HEAD ? -1 : payload(h); }
+static int64_t came(const struct half *half) { return half->done < HEAD ? -1 : payload(half); }
 
 /* What has come up from below, own gradient included, goes on up; at the top it is the total, which goes down. */
-static bool pass_on(struct tcp *c, const struct chain *g, const struct head *head, float *dw) {
-    struct conn *below = g->below < 0 ? NULL : &c->conn[g->below], *above = g->above < 0 ? NULL : &c->conn[g->above];
+static bool pass_on(struct tcp *tcp, const struct chain *chain, const struct head *head, float *dw) {
+    struct conn *below = chain->below < 0 ? NULL : &tcp->conn[chain->below],
+                *above = chain->above < 0 ? NULL : &tcp->conn[chain->above];
     int64_t risen = head->bytes, fallen;
     if (below) {
-        take_sum(c, below, head, dw);
+        take_sum(tcp, below, head, dw);
         risen = came(&below->in);
         risen -= risen > 0 ? risen % 4 : 0; /* whole floats have been added */
     }
@@ -329,29 +331,29 @@ static bool pass_on(struct tcp *c, const struct chain *g, const struct head *hea
 }
 
 static bool reduce(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
-    struct tcp *c = link;
-    struct chain *g = &c->chain[x->peer];
+    struct tcp *tcp = link;
+    struct chain *chain = &tcp->chain[x->peer];
     const struct head head = {x->msg, (int32_t)re->step, x->bytes};
-    if (g->begun)
-        poll_seldom(c, re);
+    if (chain->begun)
+        poll_seldom(tcp, re);
     else
-        g->since = re->device->clock(re);
-    g->begun = true;
-    if (!pass_on(c, g, &head, (float *)(void *)(c->arena + x->at[ROLE_dw])))
+        chain->since = re->device->clock(re);
+    chain->begun = true;
+    if (!pass_on(tcp, chain, &head, (float *)(void *)(tcp->arena + x->at[ROLE_dw])))
         return false;
-    g->begun = false;
-    *start = g->since;
+    chain->begun = false;
+    *start = chain->since;
     *end = re->device->clock(re);
     return true;
 }
 
 static void idle(void *link, struct replay *re) {
-    struct tcp *c = link;
-    tcp_poll(c, 0, c->nconns, 0, c->fresh ? 0 : -1);
-    c->fresh = false;
-    c->polled = re->device->clock(re);
-    if (c->sum.under_way)
-        go_on(c);
+    struct tcp *tcp = link;
+    tcp_poll(tcp, 0, tcp->nconns, 0, tcp->fresh ? 0 : -1);
+    tcp->fresh = false;
+    tcp->polled = re->device->clock(re);
+    if (tcp->sum.under_way)
+        go_on(tcp);
 }
 
 static const struct host_transport comm_tcp = {message, reduce, idle};
@@ -359,30 +361,30 @@ static const struct host_transport comm_tcp = {message, reduce, idle};
 /* ---- from the first rank to the last ---- */
 
 static void tcp_close(void *link) {
-    struct tcp *c = link;
-    for (int i = 0; c->conn && i < c->nconns; i++)
-        if (c->conn[i].fd >= 0)
-            close(c->conn[i].fd);
-    if (c->listener >= 0)
-        close(c->listener);
-    free(c->conn);
-    free(c->poll);
-    free(c->to);
-    free(c->from);
-    free(c->chain);
-    free(c->scratch);
-    free(c->every);
-    free(c->address);
-    free(c->caller);
-    free(c->greeting);
-    free(c);
+    struct tcp *tcp = link;
+    for (int i = 0; tcp->conn && i < tcp->nconns; i++)
+        if (tcp->conn[i].fd >= 0)
+            close(tcp->conn[i].fd);
+    if (tcp->listener >= 0)
+        close(tcp->listener);
+    free(tcp->conn);
+    free(tcp->poll);
+    free(tcp->to);
+    free(tcp->from);
+    free(tcp->chain);
+    free(tcp->scratch);
+    free(tcp->every);
+    free(tcp->address);
+    free(tcp->caller);
+    free(tcp->greeting);
+    free(tcp);
 }
 
 /* One that was meant to be set, and is not, must not go unnoticed; and who overhears a greeting can try short ones. */
-static bool find_secret(struct tcp *c, char *why, size_t nwhy) {
+static bool find_secret(struct tcp *tcp, char *why, size_t nwhy) {
     enum { LEAST = 16 };
     const char *secret = getenv("PIANOLA_SECRET");
-    c->secret = secret ? secret : "";
+    tcp->secret = secret ? secret : "";
     if (!secret || strlen(secret) >= LEAST)
         return true;
     snprintf(why, nwhy,
@@ -392,34 +394,34 @@ static bool find_secret(struct tcp *c, char *why, size_t nwhy) {
 }
 
 /* One rank alone has nobody to meet. */
-bool tcp_open(struct world *w, const struct launch *how, char *why, size_t nwhy) {
-    struct tcp *c = calloc(1, sizeof *c);
-    if (!c) {
+bool tcp_open(struct world *world, const struct launch *how, char *why, size_t nwhy) {
+    struct tcp *tcp = calloc(1, sizeof *tcp);
+    if (!tcp) {
         snprintf(why, nwhy, "no memory");
         return false;
     }
-    c->rank = how->rank < 0 ? 0 : how->rank;
-    c->size = how->size < 0 ? 1 : how->size;
-    c->program = how->program;
-    c->listener = -1;
-    c->address = calloc((size_t)c->size, sizeof *c->address);
-    c->every = calloc((size_t)c->size, 1);
-    c->scratch = calloc(SCRATCH + 1, sizeof *c->scratch);
-    bool fine = c->address && c->every && c->scratch && tcp_room(c, c->size);
+    tcp->rank = how->rank < 0 ? 0 : how->rank;
+    tcp->size = how->size < 0 ? 1 : how->size;
+    tcp->program = how->program;
+    tcp->listener = -1;
+    tcp->address = calloc((size_t)tcp->size, sizeof *tcp->address);
+    tcp->every = calloc((size_t)tcp->size, 1);
+    tcp->scratch = calloc(SCRATCH + 1, sizeof *tcp->scratch);
+    bool fine = tcp->address && tcp->every && tcp->scratch && tcp_room(tcp, tcp->size);
     if (!fine)
         snprintf(why, nwhy, "no memory");
-    for (int r = c->rank ? 0 : 1; fine && r < (c->rank ? 1 : c->size); r++)
-        add_conn(c, r, CONTROL, false);
-    c->ncontrol = c->nconns;
-    if (!fine || (c->size > 1 && !(find_secret(c, why, nwhy) && tcp_meet(c, how, why, nwhy)))) {
-        tcp_close(c);
+    for (int r = tcp->rank ? 0 : 1; fine && r < (tcp->rank ? 1 : tcp->size); r++)
+        add_conn(tcp, r, CONTROL, false);
+    tcp->ncontrol = tcp->nconns;
+    if (!fine || (tcp->size > 1 && !(find_secret(tcp, why, nwhy) && tcp_meet(tcp, how, why, nwhy)))) {
+        tcp_close(tcp);
         return false;
     }
-    *w = (struct world){.rank = c->rank, .size = c->size, .transport = &comm_tcp, .link = c, .all = tcp_all};
-    w->sum_begin = tcp_sum_begin;
-    w->sum_end = tcp_sum_end;
-    w->progress = tcp_progress;
-    w->prepare = tcp_prepare;
-    w->close = tcp_close;
+    *world = (struct world){.rank = tcp->rank, .size = tcp->size, .transport = &comm_tcp, .link = tcp, .all = tcp_all};
+    world->sum_begin = tcp_sum_begin;
+    world->sum_end = tcp_sum_end;
+    world->progress = tcp_progress;
+    world->prepare = tcp_prepare;
+    world->close = tcp_close;
     return true;
 }

@@ -77,14 +77,15 @@ struct tcp {
 enum { SCRATCH = 1 << 16 };
 
 /* tcp_meet.c. Memory for n connections; false: there is none. */
-bool tcp_room(struct tcp *c, int n);
+bool tcp_room(struct tcp *tcp, int n);
 /* Makes the connections of CONTROL, and knows where all ranks are. False with why: they cannot meet. */
-bool tcp_meet(struct tcp *c, const struct launch *how, char *why, size_t nwhy);
-/* Makes all others, as listed in c->conn by both ends; then nobody can connect any more. */
-void tcp_connect(struct tcp *c);
+bool tcp_meet(struct tcp *tcp, const struct launch *how, char *why, size_t nwhy);
+/* Makes all others, as listed in tcp->conn by both ends; then nobody can connect any more. */
+void tcp_connect(struct tcp *tcp);
 
-/* comm_tcp.c: waits until a connection of [from, to) is ready for what it is stuck in, or one of the `more` in c->poll
- * from `to` on; milliseconds as of poll. Ends the process where a peer is gone. True: one was stuck, and is no more. */
-bool tcp_poll(struct tcp *c, int from, int to, int more, int milliseconds);
+/* comm_tcp.c: waits until a connection of [from, to) is ready for what it is stuck in, or one of the `more` in
+ * tcp->poll from `to` on; milliseconds as of poll. Ends the process where a peer is gone. True: one was stuck, and is
+ * no more. */
+bool tcp_poll(struct tcp *tcp, int from, int to, int more, int milliseconds);
 _Noreturn void tcp_lost(int peer, int error); /* 0: it closed the connection */
 #endif

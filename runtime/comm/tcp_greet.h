@@ -41,10 +41,11 @@ struct caller { /* as the called sees it */
     char why[128];
 };
 enum heard { MORE, PROVED, STRANGER };
-/* Takes what has come, never waits. PROVED: it has the secret, and waits for greet_answer. STRANGER: w->why says why.
+/* Takes what has come, never waits. PROVED: it has the secret, and waits for greet_answer. STRANGER: caller->why says
+ * why.
  */
-enum heard greet_hear(const struct tcp *c, struct caller *w);
-void greet_answer(const struct tcp *c, struct caller *w, int verdict, int number);
+enum heard greet_hear(const struct tcp *tcp, struct caller *caller);
+void greet_answer(const struct tcp *tcp, struct caller *caller, int verdict, int number);
 
 struct greeting { /* as the caller sees it */
     struct hello hello;
@@ -55,11 +56,12 @@ struct greeting { /* as the caller sees it */
     bool proved;
 };
 /* False with errno. */
-bool greet_begin(const struct tcp *c, struct greeting *g, int fd, int group, int port);
+bool greet_begin(const struct tcp *tcp, struct greeting *greeting, int fd, int group, int port);
 enum greeted { WAITS, GREETED, GONE };
-/* Goes on, never waits. GREETED: g->answer is the last; welcome says of what kind. GONE: with errno, or 0 where the
- * other side closed the connection. peer: the rank that is called. */
-enum greeted greet_go_on(const struct tcp *c, struct greeting *g, int fd, int peer);
+/* Goes on, never waits. GREETED: greeting->answer is the last; welcome says of what kind. GONE: with errno, or 0 where
+ * the other side closed the connection. peer: the rank that is called. */
+enum greeted greet_go_on(const struct tcp *tcp, struct greeting *greeting, int fd, int peer);
 /* True: it is that rank, and this one may come in. Otherwise why begins with `who` and ends in what to do. */
-bool greet_welcome(const struct tcp *c, const struct greeting *g, int peer, const char *who, char *why, size_t nwhy);
+bool greet_welcome(const struct tcp *tcp, const struct greeting *greeting, int peer, const char *who, char *why,
+                   size_t nwhy);
 #endif

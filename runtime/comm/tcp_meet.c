@@ -27,31 +27,31 @@ static const char all_start[] = "waits for all ranks to start"; /* for the watch
 
 /* IPv4 travels as IPv6, ::ffff:a.b.c.d. */
 static struct address address_of(const struct sockaddr_storage *a) {
-    struct address p = {0};
+    struct address address = {0};
     if (a->ss_family == AF_INET6) {
         const struct sockaddr_in6 *six = (const void *)a;
-        p.ip = six->sin6_addr;
-        p.port = ntohs(six->sin6_port);
+        address.ip = six->sin6_addr;
+        address.port = ntohs(six->sin6_port);
     } else {
         const struct sockaddr_in *four = (const void *)a;
-        p.ip.s6_addr[10] = p.ip.s6_addr[11] = 0xff;
-        memcpy(&p.ip.s6_addr[12], &four->sin_addr, 4);
-        p.port = ntohs(four->sin_port);
+        address.ip.s6_addr[10] = address.ip.s6_addr[11] = 0xff;
+        memcpy(&address.ip.s6_addr[12], &four->sin_addr, 4);
+        address.port = ntohs(four->sin_port);
     }
-    return p;
+    return address;
 }
 
-static socklen_t sockaddr_of(const struct address *p, struct sockaddr_storage *a) {
+static socklen_t sockaddr_of(const struct address *address, struct sockaddr_storage *a) {
     memset(a, 0, sizeof *a);
-    if (!IN6_IS_ADDR_V4MAPPED(&p->ip)) {
+    if (!IN6_IS_ADDR_V4MAPPED(&address->ip)) {
         struct sockaddr_in6 *six = (void *)a;
-        *six = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)p->port)};
-        six->sin6_addr = p->ip;
+        *six = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)address->port)};
+        six->sin6_addr = address->ip;
         return sizeof *six;
     }
     struct sockaddr_in *four = (void *)a;
-    *four = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)p->port)};
-    memcpy(&four->sin_addr, &p->ip.s6_addr[12], 4);
+    *four = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)address->port)};
+    memcpy(&four->sin_addr, &address->ip.s6_addr[12], 4);
     return sizeof *four;
 }
 
@@ -69,8 +69,8 @@ static struct address own_end(int fd) {
     return address_of(&a);
 }
 
-static bool is_loopback(const struct address *p) {
-    return IN6_IS_ADDR_LOOPBACK(&p->ip) || (IN6_IS_ADDR_V4MAPPED(&p->ip) && p->ip.s6_addr[12] == 127);
+static bool is_loopback(const struct address *address) {
+    return IN6_IS_ADDR_LOOPBACK(&address->ip) || (IN6_IS_ADDR_V4MAPPED(&address->ip) && address->ip.s6_addr[12] == 127);
 }
 
 /* An address, or this machine by name. Another name may mean the loopback to rank 0's machine alone, as Debian sets
@@ -103,14 +103,14 @@ static int error_of(int fd) {
 }
 
 /* -1 with errno. */
-static int listen_at(const struct sockaddr *a, socklen_t n) {
-    int yes = 1, no = 0, fd = socket(a->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+static int listen_at(const struct sockaddr *sockaddr, socklen_t n) {
+    int yes = 1, no = 0, fd = socket(sockaddr->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (a->sa_family == AF_INET6)
+    if (sockaddr->sa_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
-    if (bind(fd, a, n) == 0 && listen(fd, SOMAXCONN) == 0)
+    if (bind(fd, sockaddr, n) == 0 && listen(fd, SOMAXCONN) == 0)
         return fd;
     int error = errno;
     close(fd);
@@ -119,11 +119,11 @@ static int listen_at(const struct sockaddr *a, socklen_t n) {
 }
 
 static int listen_anywhere(int family, int port) {
-    struct address p = {.port = (uint32_t)port};
+    struct address address = {.port = (uint32_t)port};
     if (family == AF_INET)
-        p.ip.s6_addr[10] = p.ip.s6_addr[11] = 0xff;
+        address.ip.s6_addr[10] = address.ip.s6_addr[11] = 0xff;
     struct sockaddr_storage a;
-    socklen_t n = sockaddr_of(&p, &a);
+    socklen_t n = sockaddr_of(&address, &a);
     return listen_at((struct sockaddr *)&a, n);
 }
 
@@ -151,29 +151,29 @@ static bool receive_all(int fd, void *to, size_t n) {
 
 /* ---- those who connect ---- */
 
-static void turn_away(const struct tcp *c, const struct caller *w, const char *because) {
+static void turn_away(const struct tcp *tcp, const struct caller *caller, const char *because) {
     char ip[INET6_ADDRSTRLEN] = "";
-    const struct in6_addr *from = &w->from.ip;
+    const struct in6_addr *from = &caller->from.ip;
     bool four = IN6_IS_ADDR_V4MAPPED(from);
     inet_ntop(four ? AF_INET : AF_INET6, four ? (const void *)&from->s6_addr[12] : from, ip, sizeof ip);
-    fprintf(stderr, "pianola: rank %d: warning: turned away a connection from %s, port %u: %s\n", c->rank, ip,
-            w->from.port, because);
-    close(w->fd);
+    fprintf(stderr, "pianola: rank %d: warning: turned away a connection from %s, port %u: %s\n", tcp->rank, ip,
+            caller->from.port, because);
+    close(caller->fd);
 }
 
-static struct caller forget(struct tcp *c, int i) {
-    struct caller w = c->caller[i];
-    c->ncallers--;
-    memmove(&c->caller[i], &c->caller[i + 1], sizeof *c->caller * (size_t)(c->ncallers - i));
-    return w;
+static struct caller forget(struct tcp *tcp, int i) {
+    struct caller caller = tcp->caller[i];
+    tcp->ncallers--;
+    memmove(&tcp->caller[i], &tcp->caller[i + 1], sizeof *tcp->caller * (size_t)(tcp->ncallers - i));
+    return caller;
 }
 
 /* All that there is room for. */
-static void accept_callers(struct tcp *c) {
-    while (c->ncallers < c->room) {
+static void accept_callers(struct tcp *tcp) {
+    while (tcp->ncallers < tcp->room) {
         struct sockaddr_storage from = {.ss_family = AF_INET};
         socklen_t n = sizeof from;
-        int fd = accept4(c->listener, (struct sockaddr *)&from, &n, SOCK_CLOEXEC);
+        int fd = accept4(tcp->listener, (struct sockaddr *)&from, &n, SOCK_CLOEXEC);
         if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return;
         if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
@@ -182,48 +182,48 @@ static void accept_callers(struct tcp *c) {
             watch_fail(why);
         }
         if (fd >= 0) /* else interrupted, or the other side is gone again */
-            c->caller[c->ncallers++] = (struct caller){.fd = fd, .from = address_of(&from)};
+            tcp->caller[tcp->ncallers++] = (struct caller){.fd = fd, .from = address_of(&from)};
     }
 }
 
 /* The next one that has the secret. Where there is no room left, who has waited for longest has to go. */
-static bool next_caller(struct tcp *c, struct caller *out) {
-    for (;; *out = forget(c, 0), turn_away(c, out, out->asked ? "it proved nothing" : "it said nothing")) {
-        accept_callers(c);
-        for (int i = 0; i < c->ncallers;) {
-            enum heard heard = greet_hear(c, &c->caller[i]);
+static bool next_caller(struct tcp *tcp, struct caller *out) {
+    for (;; *out = forget(tcp, 0), turn_away(tcp, out, out->asked ? "it proved nothing" : "it said nothing")) {
+        accept_callers(tcp);
+        for (int i = 0; i < tcp->ncallers;) {
+            enum heard heard = greet_hear(tcp, &tcp->caller[i]);
             if (heard == MORE) {
                 i++;
                 continue;
             }
-            *out = forget(c, i);
+            *out = forget(tcp, i);
             if (heard == PROVED)
                 return true;
-            turn_away(c, out, out->why);
+            turn_away(tcp, out, out->why);
         }
-        if (c->ncallers < c->room)
+        if (tcp->ncallers < tcp->room)
             return false;
     }
 }
 
-/* Entries of c->poll, from `at` on, that tell of callers; how many. */
-static int poll_callers(struct tcp *c, int at) {
-    c->poll[at] = (struct pollfd){.fd = c->listener, .events = POLLIN};
-    for (int i = 0; i < c->ncallers; i++)
-        c->poll[at + 1 + i] = (struct pollfd){.fd = c->caller[i].fd, .events = POLLIN};
-    return 1 + c->ncallers;
+/* Entries of tcp->poll, from `at` on, that tell of callers; how many. */
+static int poll_callers(struct tcp *tcp, int at) {
+    tcp->poll[at] = (struct pollfd){.fd = tcp->listener, .events = POLLIN};
+    for (int i = 0; i < tcp->ncallers; i++)
+        tcp->poll[at + 1 + i] = (struct pollfd){.fd = tcp->caller[i].fd, .events = POLLIN};
+    return 1 + tcp->ncallers;
 }
 
-bool tcp_room(struct tcp *c, int n) {
-    c->room = n + STRANGERS;
-    struct conn *conn = realloc(c->conn, sizeof *conn * (size_t)n);
-    struct caller *caller = realloc(c->caller, sizeof *caller * (size_t)c->room);
-    struct pollfd *poll = realloc(c->poll, sizeof *poll * (size_t)(n + 1 + c->room));
-    struct greeting *greeting = realloc(c->greeting, sizeof *greeting * (size_t)n);
-    c->conn = conn ? conn : c->conn;
-    c->caller = caller ? caller : c->caller;
-    c->poll = poll ? poll : c->poll;
-    c->greeting = greeting ? greeting : c->greeting;
+bool tcp_room(struct tcp *tcp, int n) {
+    tcp->room = n + STRANGERS;
+    struct conn *conn = realloc(tcp->conn, sizeof *conn * (size_t)n);
+    struct caller *caller = realloc(tcp->caller, sizeof *caller * (size_t)tcp->room);
+    struct pollfd *poll = realloc(tcp->poll, sizeof *poll * (size_t)(n + 1 + tcp->room));
+    struct greeting *greeting = realloc(tcp->greeting, sizeof *greeting * (size_t)n);
+    tcp->conn = conn ? conn : tcp->conn;
+    tcp->caller = caller ? caller : tcp->caller;
+    tcp->poll = poll ? poll : tcp->poll;
+    tcp->greeting = greeting ? greeting : tcp->greeting;
     return conn && caller && poll && greeting;
 }
 
@@ -238,8 +238,9 @@ static int listen_at_address(const struct launch *how) {
         fprintf(stderr, "pianola: rank 0: warning: MASTER_ADDR %.64s is a name that this machine does not know\n",
                 how->addr);
     errno = EADDRNOTAVAIL;
-    for (struct addrinfo *a = all; a && fd < 0 && errno != EADDRINUSE && is_literal(how->addr); a = a->ai_next)
-        fd = listen_at(a->ai_addr, a->ai_addrlen);
+    for (struct addrinfo *addrinfo = all; addrinfo && fd < 0 && errno != EADDRINUSE && is_literal(how->addr);
+         addrinfo = addrinfo->ai_next)
+        fd = listen_at(addrinfo->ai_addr, addrinfo->ai_addrlen);
     int error = errno;
     if (!unknown && is_literal(how->addr) && fd < 0 && error == EADDRNOTAVAIL)
         fprintf(stderr, "pianola: rank 0: warning: MASTER_ADDR %.64s is no address of this machine: listening at all\n",
@@ -250,59 +251,59 @@ static int listen_at_address(const struct launch *how) {
     return fd;
 }
 
-static bool listen_for_all(struct tcp *c, const struct launch *how, char *why, size_t nwhy) {
+static bool listen_for_all(struct tcp *tcp, const struct launch *how, char *why, size_t nwhy) {
     int port = atoi(how->port);
-    c->listener = listen_at_address(how);
+    tcp->listener = listen_at_address(how);
     /* A name, or an address that is not this machine's own: a service's in a cluster, say. */
-    for (int i = 0; i < 2 && c->listener < 0 && errno != EADDRINUSE; i++)
-        c->listener = listen_anywhere(i ? AF_INET : AF_INET6, port);
+    for (int i = 0; i < 2 && tcp->listener < 0 && errno != EADDRINUSE; i++)
+        tcp->listener = listen_anywhere(i ? AF_INET : AF_INET6, port);
     int error = errno;
-    if (c->listener < 0)
+    if (tcp->listener < 0)
         snprintf(why, nwhy, "cannot listen at port %d: %s%s", port, strerror(error),
                  error == EADDRINUSE ? ": ss -ltnp shows by whom; give all ranks another MASTER_PORT"
                  : error == EACCES   ? "; give all ranks a MASTER_PORT above 1023"
                                      : "");
-    return c->listener >= 0;
+    return tcp->listener >= 0;
 }
 
 /* Who came and went away before all had come is waited for again. */
-static bool is_there(struct conn *k) {
+static bool is_there(struct conn *conn) {
     char byte;
-    ssize_t n = k->fd < 0 ? 0 : recv(k->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    ssize_t n = conn->fd < 0 ? 0 : recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)))
         return true;
-    if (k->fd >= 0)
-        close(k->fd);
-    k->fd = -1;
+    if (conn->fd >= 0)
+        close(conn->fd);
+    conn->fd = -1;
     return false;
 }
 
 /* NULL: welcome. number: to be told with the verdict. */
-static const char *refusal(struct tcp *c, const struct hello *h, int *verdict, int *number) {
+static const char *refusal(struct tcp *tcp, const struct hello *hello, int *verdict, int *number) {
     *verdict = NOT_OURS;
     *number = 0;
-    if (h->group != CONTROL)
+    if (hello->group != CONTROL)
         return "it is no rank of this run";
-    if (h->size != c->size || h->rank < 1 || h->rank >= c->size) {
+    if (hello->size != tcp->size || hello->rank < 1 || hello->rank >= tcp->size) {
         *verdict = OTHER_SIZE;
-        *number = c->size;
+        *number = tcp->size;
         return "it is a rank of a run with another number of ranks";
     }
     *verdict = TAKEN;
-    if (is_there(&c->conn[h->rank - 1]))
+    if (is_there(&tcp->conn[hello->rank - 1]))
         return "a rank of this number has come already";
     *verdict = WELCOME;
     return NULL;
 }
 
 /* How many are not there, and their names for the watch, should its deadline pass. */
-static int count_missing(struct tcp *c) {
+static int count_missing(struct tcp *tcp) {
     static char text[2][128];
     static int turn;
     int missing = 0, at = 0;
     char *out = text[turn = !turn]; /* the watch may be reading the other */
-    for (int r = 1; r < c->size; r++) {
-        if (is_there(&c->conn[r - 1]))
+    for (int r = 1; r < tcp->size; r++) {
+        if (is_there(&tcp->conn[r - 1]))
             continue;
         if (missing++ < 10)
             at += snprintf(out + at, sizeof *text - (size_t)at, "%s %d", at ? "," : "waits for rank", r);
@@ -312,49 +313,49 @@ static int count_missing(struct tcp *c) {
     return missing;
 }
 
-static bool decide(struct tcp *c, struct caller *w) {
-    const struct hello *h = &w->hello;
+static bool decide(struct tcp *tcp, struct caller *caller) {
+    const struct hello *hello = &caller->hello;
     int verdict, number;
-    const char *because = refusal(c, h, &verdict, &number);
-    greet_answer(c, w, verdict, number);
+    const char *because = refusal(tcp, hello, &verdict, &number);
+    greet_answer(tcp, caller, verdict, number);
     if (because) {
-        turn_away(c, w, because);
+        turn_away(tcp, caller, because);
         return false;
     }
-    hurry(w->fd);
-    c->conn[h->rank - 1].fd = w->fd;
-    c->address[h->rank] = w->from;
-    c->address[h->rank].port = (uint32_t)h->port;
+    hurry(caller->fd);
+    tcp->conn[hello->rank - 1].fd = caller->fd;
+    tcp->address[hello->rank] = caller->from;
+    tcp->address[hello->rank].port = (uint32_t)hello->port;
     return true;
 }
 
 /* Said once, by the rank whose port everybody knows. */
-static void warn_of_strangers(const struct tcp *c) {
-    struct address own = own_end(c->listener);
-    if (!*c->secret && !is_loopback(&own))
+static void warn_of_strangers(const struct tcp *tcp) {
+    struct address own = own_end(tcp->listener);
+    if (!*tcp->secret && !is_loopback(&own))
         fprintf(stderr,
                 "pianola: rank 0: warning: whoever can connect to port %u may join this run as a rank: set "
                 "PIANOLA_SECRET to the same for all ranks\n",
                 own.port);
 }
 
-static bool meet_all(struct tcp *c, const struct launch *how, char *why, size_t nwhy) {
-    struct caller w;
-    if (!listen_for_all(c, how, why, nwhy))
+static bool meet_all(struct tcp *tcp, const struct launch *how, char *why, size_t nwhy) {
+    struct caller caller;
+    if (!listen_for_all(tcp, how, why, nwhy))
         return false;
-    warn_of_strangers(c);
-    for (int missing = count_missing(c); missing > 0;) {
+    warn_of_strangers(tcp);
+    for (int missing = count_missing(tcp); missing > 0;) {
         bool came = false;
-        poll(c->poll, (nfds_t)poll_callers(c, 0), -1);
-        while (next_caller(c, &w))
-            came |= decide(c, &w);
+        poll(tcp->poll, (nfds_t)poll_callers(tcp, 0), -1);
+        while (next_caller(tcp, &caller))
+            came |= decide(tcp, &caller);
         if (came)
-            missing = count_missing(c);
+            missing = count_missing(tcp);
     }
-    c->address[0].port = (uint32_t)atoi(how->port);
-    for (int r = 1; r < c->size; r++)
-        send_all(c->conn[r - 1].fd, c->address,
-                 sizeof *c->address * (size_t)c->size); /* who is gone shows soon enough */
+    tcp->address[0].port = (uint32_t)atoi(how->port);
+    for (int r = 1; r < tcp->size; r++)
+        send_all(tcp->conn[r - 1].fd, tcp->address,
+                 sizeof *tcp->address * (size_t)tcp->size); /* who is gone shows soon enough */
     return true;
 }
 
@@ -366,11 +367,11 @@ static void nap(int milliseconds) {
 }
 
 /* Connected, to somebody else: where a port is in the range of free ones, a socket may meet itself. */
-static bool connected(int fd, const struct sockaddr *a, socklen_t n) {
-    int code = connect(fd, a, n);
+static bool connected(int fd, const struct sockaddr *sockaddr, socklen_t n) {
+    int code = connect(fd, sockaddr, n);
     if (code < 0 && errno == EINTR) { /* it goes on without us */
-        struct pollfd p = {.fd = fd, .events = POLLOUT};
-        while (poll(&p, 1, -1) < 0 && errno == EINTR)
+        struct pollfd pollfd = {.fd = fd, .events = POLLOUT};
+        while (poll(&pollfd, 1, -1) < 0 && errno == EINTR)
             ;
         code = error_of(fd) ? -1 : 0;
     }
@@ -396,9 +397,9 @@ static int call_once(const struct launch *how, bool *told, char *why, size_t nwh
         fprintf(stderr, "pianola: rank %d: MASTER_ADDR %.64s: %s: asking again\n", how->rank, how->addr,
                 gai_strerror(error));
     *told |= error;
-    for (struct addrinfo *a = all; a && fd < 0; a = a->ai_next) {
-        fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (fd >= 0 && !connected(fd, a->ai_addr, a->ai_addrlen)) {
+    for (struct addrinfo *addrinfo = all; addrinfo && fd < 0; addrinfo = addrinfo->ai_next) {
+        fd = socket(addrinfo->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (fd >= 0 && !connected(fd, addrinfo->ai_addr, addrinfo->ai_addrlen)) {
             close(fd);
             fd = -1;
         }
@@ -408,31 +409,31 @@ static int call_once(const struct launch *how, bool *told, char *why, size_t nwh
     return fd;
 }
 
-static bool listen_as_own(struct tcp *c, int control, const char *addr) {
+static bool listen_as_own(struct tcp *tcp, int control, const char *addr) {
     struct address own = own_end(control);
     struct sockaddr_storage a;
     own.port = 0;
     socklen_t n = sockaddr_of(&own, &a);
-    if (c->listener >= 0)
-        close(c->listener); /* from an earlier try */
-    c->listener = is_literal(addr) ? listen_at((struct sockaddr *)&a, n) : listen_anywhere(a.ss_family, 0);
-    return c->listener >= 0;
+    if (tcp->listener >= 0)
+        close(tcp->listener); /* from an earlier try */
+    tcp->listener = is_literal(addr) ? listen_at((struct sockaddr *)&a, n) : listen_anywhere(a.ss_family, 0);
+    return tcp->listener >= 0;
 }
 
 /* Blocks until rank 0 has answered; false: whoever it is has gone. */
-static bool greet_rank0(struct tcp *c, int fd, const char *addr) {
-    struct greeting *g = c->greeting;
-    struct pollfd p = {.fd = fd, .events = POLLIN};
-    if (!listen_as_own(c, fd, addr) || !greet_begin(c, g, fd, CONTROL, (int)own_end(c->listener).port))
+static bool greet_rank0(struct tcp *tcp, int fd, const char *addr) {
+    struct greeting *greeting = tcp->greeting;
+    struct pollfd pollfd = {.fd = fd, .events = POLLIN};
+    if (!listen_as_own(tcp, fd, addr) || !greet_begin(tcp, greeting, fd, CONTROL, (int)own_end(tcp->listener).port))
         return false;
     enum greeted how;
-    while ((how = greet_go_on(c, g, fd, 0)) == WAITS)
-        poll(&p, 1, -1);
+    while ((how = greet_go_on(tcp, greeting, fd, 0)) == WAITS)
+        poll(&pollfd, 1, -1);
     return how == GREETED;
 }
 
 /* One that closes before it answers is on its way out, or not ours: tried again. */
-static int call_rank0(struct tcp *c, const struct launch *how, char *why, size_t nwhy) {
+static int call_rank0(struct tcp *tcp, const struct launch *how, char *why, size_t nwhy) {
     char where[128];
     bool told = false;
     snprintf(where, sizeof where, " at %.64s, port %.8s,", how->addr, how->port);
@@ -442,8 +443,8 @@ static int call_rank0(struct tcp *c, const struct launch *how, char *why, size_t
             return -1;
         if (fd < 0)
             continue;
-        bool answered = greet_rank0(c, fd, how->addr);
-        if (answered && greet_welcome(c, c->greeting, 0, where, why, nwhy))
+        bool answered = greet_rank0(tcp, fd, how->addr);
+        if (answered && greet_welcome(tcp, tcp->greeting, 0, where, why, nwhy))
             return fd;
         close(fd);
         if (answered)
@@ -451,104 +452,104 @@ static int call_rank0(struct tcp *c, const struct launch *how, char *why, size_t
     }
 }
 
-static bool meet_rank0(struct tcp *c, const struct launch *how, char *why, size_t nwhy) {
+static bool meet_rank0(struct tcp *tcp, const struct launch *how, char *why, size_t nwhy) {
     static char text[128];
     snprintf(text, sizeof text, "waits for rank 0 to answer at %.64s, port %.8s", how->addr, how->port);
     watch_phase(text);
-    int fd = c->conn[0].fd = call_rank0(c, how, why, nwhy);
+    int fd = tcp->conn[0].fd = call_rank0(tcp, how, why, nwhy);
     if (fd < 0)
         return false;
     watch_phase(all_start);
     hurry(fd);
-    if (!receive_all(fd, c->address, sizeof *c->address * (size_t)c->size)) {
+    if (!receive_all(fd, tcp->address, sizeof *tcp->address * (size_t)tcp->size)) {
         snprintf(why, nwhy, "rank 0 went away before all ranks had come");
         return false;
     }
     /* Who came to rank 0 over its loopback is on its machine, wherever that is from here. */
     struct address rank0 = other_end(fd);
-    for (int r = 0; r < c->size; r++)
-        if (r == 0 || (is_loopback(&c->address[r]) && !is_loopback(&rank0)))
-            c->address[r].ip = rank0.ip;
+    for (int r = 0; r < tcp->size; r++)
+        if (r == 0 || (is_loopback(&tcp->address[r]) && !is_loopback(&rank0)))
+            tcp->address[r].ip = rank0.ip;
     return true;
 }
 
-bool tcp_meet(struct tcp *c, const struct launch *how, char *why, size_t nwhy) {
+bool tcp_meet(struct tcp *tcp, const struct launch *how, char *why, size_t nwhy) {
     raise_files();
-    return (c->rank == 0 ? meet_all : meet_rank0)(c, how, why, nwhy);
+    return (tcp->rank == 0 ? meet_all : meet_rank0)(tcp, how, why, nwhy);
 }
 
 /* ---- all to all ---- */
 
-static void call(struct tcp *c, struct conn *k) {
+static void call(struct tcp *tcp, struct conn *conn) {
     struct sockaddr_storage a;
-    socklen_t n = sockaddr_of(&c->address[k->peer], &a);
-    k->fd = socket(a.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (k->fd < 0 || (connect(k->fd, (struct sockaddr *)&a, n) < 0 && errno != EINPROGRESS && errno != EINTR))
-        tcp_lost(k->peer, errno);
-    k->out.stuck = true; /* until it is connected */
+    socklen_t n = sockaddr_of(&tcp->address[conn->peer], &a);
+    conn->fd = socket(a.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (conn->fd < 0 || (connect(conn->fd, (struct sockaddr *)&a, n) < 0 && errno != EINPROGRESS && errno != EINTR))
+        tcp_lost(conn->peer, errno);
+    conn->out.stuck = true; /* until it is connected */
 }
 
 /* Goes on with a call that is connected; true: it is through. Who is dropped, since a crowd of strangers came at the
  * same time, calls again; a rank that is gone does not listen any more. */
-static bool greet(struct tcp *c, int i) {
-    struct conn *k = &c->conn[i];
-    struct greeting *g = &c->greeting[i];
+static bool greet(struct tcp *tcp, int i) {
+    struct conn *conn = &tcp->conn[i];
+    struct greeting *greeting = &tcp->greeting[i];
     char why[256];
-    if (!k->greeted) {
-        int error = error_of(k->fd);
-        if (error || !greet_begin(c, g, k->fd, k->group, 0))
-            tcp_lost(k->peer, error ? error : errno);
-        hurry(k->fd);
-        k->greeted = true;
+    if (!conn->greeted) {
+        int error = error_of(conn->fd);
+        if (error || !greet_begin(tcp, greeting, conn->fd, conn->group, 0))
+            tcp_lost(conn->peer, error ? error : errno);
+        hurry(conn->fd);
+        conn->greeted = true;
     }
-    enum greeted how = greet_go_on(c, g, k->fd, k->peer);
+    enum greeted how = greet_go_on(tcp, greeting, conn->fd, conn->peer);
     if (how == GONE) {
-        close(k->fd);
-        k->greeted = false;
-        call(c, k);
+        close(conn->fd);
+        conn->greeted = false;
+        call(tcp, conn);
         return false;
     }
-    if (how == GREETED && !greet_welcome(c, g, k->peer, "", why, sizeof why))
+    if (how == GREETED && !greet_welcome(tcp, greeting, conn->peer, "", why, sizeof why))
         watch_fail(why);
-    k->in.stuck = k->calls = how == WAITS;
+    conn->in.stuck = conn->calls = how == WAITS;
     return how == GREETED;
 }
 
-static bool take_in(struct tcp *c, struct caller *w) {
-    const struct hello *h = &w->hello;
-    for (int i = c->ncontrol; i < c->nconns; i++) {
-        struct conn *k = &c->conn[i];
-        if (k->fd >= 0 || k->peer != h->rank || k->group != h->group || h->size != c->size ||
-            w->proof.program != c->program)
+static bool take_in(struct tcp *tcp, struct caller *caller) {
+    const struct hello *hello = &caller->hello;
+    for (int i = tcp->ncontrol; i < tcp->nconns; i++) {
+        struct conn *conn = &tcp->conn[i];
+        if (conn->fd >= 0 || conn->peer != hello->rank || conn->group != hello->group || hello->size != tcp->size ||
+            caller->proof.program != tcp->program)
             continue;
-        hurry(w->fd);
-        greet_answer(c, w, WELCOME, 0);
-        k->fd = w->fd;
+        hurry(caller->fd);
+        greet_answer(tcp, caller, WELCOME, 0);
+        conn->fd = caller->fd;
         return true;
     }
-    greet_answer(c, w, NOT_OURS, 0);
-    turn_away(c, w, "it is no rank of this run");
+    greet_answer(tcp, caller, NOT_OURS, 0);
+    turn_away(tcp, caller, "it is no rank of this run");
     return false;
 }
 
 /* Calls and takes calls at once, so that nobody waits for one that waits. */
-void tcp_connect(struct tcp *c) {
-    struct caller w;
-    int missing = c->nconns - c->ncontrol;
-    for (int i = c->ncontrol; i < c->nconns; i++)
-        if (c->conn[i].calls)
-            call(c, &c->conn[i]);
+void tcp_connect(struct tcp *tcp) {
+    struct caller caller;
+    int missing = tcp->nconns - tcp->ncontrol;
+    for (int i = tcp->ncontrol; i < tcp->nconns; i++)
+        if (tcp->conn[i].calls)
+            call(tcp, &tcp->conn[i]);
     while (missing > 0) {
-        tcp_poll(c, 0, c->nconns, poll_callers(c, c->nconns), -1);
-        for (int i = c->ncontrol; i < c->nconns; i++)
-            if (c->conn[i].calls && !c->conn[i].out.stuck && !c->conn[i].in.stuck)
-                missing -= greet(c, i);
-        while (next_caller(c, &w))
-            missing -= take_in(c, &w);
+        tcp_poll(tcp, 0, tcp->nconns, poll_callers(tcp, tcp->nconns), -1);
+        for (int i = tcp->ncontrol; i < tcp->nconns; i++)
+            if (tcp->conn[i].calls && !tcp->conn[i].out.stuck && !tcp->conn[i].in.stuck)
+                missing -= greet(tcp, i);
+        while (next_caller(tcp, &caller))
+            missing -= take_in(tcp, &caller);
     }
-    while (c->ncallers > 0)
-        close(forget(c, 0).fd);
-    if (c->listener >= 0)
-        close(c->listener);
-    c->listener = -1;
+    while (tcp->ncallers > 0)
+        close(forget(tcp, 0).fd);
+    if (tcp->listener >= 0)
+        close(tcp->listener);
+    tcp->listener = -1;
 }

@@ -10,24 +10,24 @@ void rank_error(const struct rt_self *self, const char *why) {
     _Exit(2); /* not exit: MPI's own handlers would wait for the other ranks */
 }
 
-void world_verdict(const struct world *w, bool ok, const char *why) {
+void world_verdict(const struct world *world, bool ok, const char *why) {
     struct verdict {
         bool ok;
         char why[1000];
-    } mine = {.ok = ok}, *all = malloc(sizeof mine * (size_t)w->size);
+    } mine = {.ok = ok}, *all = malloc(sizeof mine * (size_t)world->size);
     if (!all)
-        rank_error(w->self, "no memory");
+        rank_error(world->self, "no memory");
     if (!ok)
         snprintf(mine.why, sizeof mine.why, "%s", why);
-    w->all(w->link, &mine, all, sizeof mine);
+    world->all(world->link, &mine, all, sizeof mine);
     int bad = 0;
-    while (bad < w->size && all[bad].ok)
+    while (bad < world->size && all[bad].ok)
         bad++;
-    if (bad < w->size) {
-        if (w->rank == 0)
+    if (bad < world->size) {
+        if (world->rank == 0)
             fprintf(stderr, "pianola: error: %s\n", all[bad].why);
         watch_end();
-        w->close(w->link);
+        world->close(world->link);
         exit(2);
     }
     free(all);

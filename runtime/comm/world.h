@@ -1,8 +1,8 @@
 /* The ranks of a run that are processes: how they meet, and what they exchange outside of the streams.
  *
  * transports.h has a row for each way to meet. comm_mpi.c: an MPI launcher started them. comm_tcp.c: anything else did,
- * and RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say where to meet. Once the ranks have met, no function here returns
- * an error: trouble with another rank ends the process through watch_fail. */
+ * and RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say where to meet. Once the ranks have met, no function here
+ * returns an error: trouble with another rank ends the process through watch_fail. */
 #ifndef PIANOLA_WORLD_H
 #define PIANOLA_WORLD_H
 #include "device/replay.h"
@@ -40,5 +40,5 @@ HOST_TRANSPORTS(X)
 __attribute__((noreturn)) void rank_error(const struct rt_self *self, const char *why);
 /* Blocks until all ranks have called it. If any of them has ok false, rank 0 prints the first such why, and all end
  * with 2. */
-void world_verdict(const struct world *w, bool ok, const char *why);
+void world_verdict(const struct world *world, bool ok, const char *why);
 #endif

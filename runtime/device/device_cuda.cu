@@ -57,15 +57,15 @@ static bool device_wait(struct replay *re, const struct rt_instr *x, int32_t i) 
 
 /* The word is written behind the event, so that nobody waits for it. */
 static void device_record(struct replay *re, int32_t i, double start, double end) {
-    struct cuda_rank *c = self(re);
+    struct cuda_rank *own = self(re);
     int lane = stream_of(re)->ins[i].lane;
     (void)start, (void)end;
-    if (c->event[i])
-        CUDA(cudaEventRecord(c->event[i], c->lane[lane]));
-    if (c->reached)
-        cuda_write_word(c->lane[lane], &c->reached[lane],
+    if (own->event[i])
+        CUDA(cudaEventRecord(own->event[i], own->lane[lane]));
+    if (own->reached)
+        cuda_write_word(own->lane[lane], &own->reached[lane],
                         (uint32_t)(re->cursor[lane] + 1 - stream_of(re)->lane_at[lane]));
-    c->issued[i] = re->step + 1;
+    own->issued[i] = re->step + 1;
 }
 
 /* The microbatch as data_batch lays it out, in device memory. */
@@ -84,35 +84,35 @@ static struct rt_batch batch_of(const struct replay *re, int b) {
 }
 
 static void run_job(struct replay *re, const struct rt_instr *x) {
-    struct cuda_rank *c = self(re);
+    struct cuda_rank *own = self(re);
     const struct rt_program *p = re->program;
     const struct rt_stage *s = &p->stage[x->stage];
-    cudaStream_t stream = c->lane[x->lane];
+    cudaStream_t stream = own->lane[x->lane];
     struct rt_batch batch = batch_of(re, x->batch);
-    struct rt_bind at = job_bind(p, re->rank, c->arena, x);
+    struct rt_bind at = job_bind(p, re->rank, own->arena, x);
     at.batch = &batch;
-    at.loss = c->loss + (x->op == OP_F ? x->batch : p->batches);
+    at.loss = own->loss + (x->op == OP_F ? x->batch : p->batches);
     if (x->op == OP_F && x->at[ROLE_input] >= 0 && at.at[SP_X]) { /* recompute: keep the input only */
-        char *input = job_operand(c->arena, x, ROLE_input);
+        char *input = job_operand(own->arena, x, ROLE_input);
         CUDA(cudaMemcpyAsync(input, at.at[SP_X], (size_t)s->input, cudaMemcpyDeviceToDevice, stream));
         cuda_add_more(p->model, &at, input, s->input / precision_bytes(p->model->precision), stream);
         at.at[SP_X] = input;
         at.nmore = 0;
     }
     if (x->op == OP_F || x->op == OP_R)
-        cuda_forward(p->model, s, &at, c->workspace, stream);
+        cuda_forward(p->model, s, &at, own->workspace, stream);
     else
-        cuda_backward(p->model, s, &at, x->op != OP_W, x->op != OP_I, c->workspace, stream);
+        cuda_backward(p->model, s, &at, x->op != OP_W, x->op != OP_I, own->workspace, stream);
 }
 
 static void run_instr(struct replay *re, const struct rt_instr *x, cudaStream_t stream) {
-    struct cuda_rank *c = self(re);
-    float *dw = (float *)job_operand(c->arena, x, ROLE_dw);
+    struct cuda_rank *own = self(re);
+    float *dw = (float *)job_operand(own->arena, x, ROLE_dw);
     if (x->op == OP_U)
-        cuda_update(re->program->model, &re->program->stage[x->stage], job_operand(c->arena, x, ROLE_w), dw,
-                    (float *)job_operand(c->arena, x, ROLE_opt), c->step, c->lr, stream);
+        cuda_update(re->program->model, &re->program->stage[x->stage], job_operand(own->arena, x, ROLE_w), dw,
+                    (float *)job_operand(own->arena, x, ROLE_opt), own->step, own->lr, stream);
     else if (x->op == OP_ADD)
-        cuda_add(dw, (const float *)job_operand(c->arena, x, ROLE_src), x->bytes / 4, x->first, stream);
+        cuda_add(dw, (const float *)job_operand(own->arena, x, ROLE_src), x->bytes / 4, x->first, stream);
     else if (x->op == OP_ZERO)
         CUDA(cudaMemsetAsync(dw, 0, (size_t)x->bytes, stream));
     else
@@ -120,19 +120,19 @@ static void run_instr(struct replay *re, const struct rt_instr *x, cudaStream_t 
 }
 
 static void device_launch(struct replay *re, const struct rt_instr *x) {
-    struct cuda_rank *c = self(re);
+    struct cuda_rank *own = self(re);
     int32_t i = (int32_t)(x - stream_of(re)->ins);
     nvtx_begin(x);
-    cuda_mark(c, i, false, c->lane[x->lane]);
-    run_instr(re, x, c->lane[x->lane]);
-    cuda_mark(c, i, true, c->lane[x->lane]);
+    cuda_mark(own, i, false, own->lane[x->lane]);
+    run_instr(re, x, own->lane[x->lane]);
+    cuda_mark(own, i, true, own->lane[x->lane]);
     nvtx_end();
 }
 
 static bool device_meet(struct replay *re, const struct rt_instr *x) {
-    struct cuda_rank *c = self(re);
+    struct cuda_rank *own = self(re);
     nvtx_begin(x);
-    bool met = (is_group(x->op) ? c->transport->collective : c->transport->message)(c->link, re, x);
+    bool met = (is_group(x->op) ? own->transport->collective : own->transport->message)(own->link, re, x);
     nvtx_end();
     if (!met)
         return false;
@@ -157,30 +157,30 @@ extern const struct device cuda_device = {device_wait, device_launch, device_mee
 
 /* An event that is recorded in a capture can be asked for its time only if it is recorded as an external one: a node of
  * the graph, which each launch records anew. */
-void cuda_mark(const struct cuda_rank *c, int32_t i, bool end, cudaStream_t stream) {
-    if (c->timed == UNTIMED)
+void cuda_mark(const struct cuda_rank *own, int32_t i, bool end, cudaStream_t stream) {
+    if (own->timed == UNTIMED)
         return;
-    CUDA(cudaEventRecordWithFlags(end ? c->span[i].end : c->span[i].begin, stream,
-                                  c->timed == TIMED_CAPTURE ? cudaEventRecordExternal : cudaEventRecordDefault));
+    CUDA(cudaEventRecordWithFlags(end ? own->span[i].end : own->span[i].begin, stream,
+                                  own->timed == TIMED_CAPTURE ? cudaEventRecordExternal : cudaEventRecordDefault));
 }
 
-const char *cuda_time(struct cuda_rank *c, const struct rt_rank *k) {
-    c->span = (struct cuda_span *)calloc((size_t)k->nins + 1, sizeof *c->span);
-    if (!c->span)
+const char *cuda_time(struct cuda_rank *own, const struct rt_rank *k) {
+    own->span = (struct cuda_span *)calloc((size_t)k->nins + 1, sizeof *own->span);
+    if (!own->span)
         return "no memory on the host";
     for (int32_t i = 0; i < k->nins; i++) {
-        CUDA(cudaEventCreateWithFlags(&c->span[i].begin, cudaEventDefault));
-        CUDA(cudaEventCreateWithFlags(&c->span[i].end, cudaEventDefault));
+        CUDA(cudaEventCreateWithFlags(&own->span[i].begin, cudaEventDefault));
+        CUDA(cudaEventCreateWithFlags(&own->span[i].end, cudaEventDefault));
     }
     return NULL;
 }
 
-void cuda_stamps(const struct cuda_rank *c, const struct rt_rank *k, cudaEvent_t since, double began,
+void cuda_stamps(const struct cuda_rank *own, const struct rt_rank *k, cudaEvent_t since, double began,
                  struct rt_stamp *stamp) {
     for (int32_t i = 0; i < k->nins; i++) {
         float begin, end;
-        CUDA(cudaEventElapsedTime(&begin, since, c->span[i].begin));
-        CUDA(cudaEventElapsedTime(&end, since, c->span[i].end));
+        CUDA(cudaEventElapsedTime(&begin, since, own->span[i].begin));
+        CUDA(cudaEventElapsedTime(&end, since, own->span[i].end));
         stamp[i].start = began + 1e-3 * begin;
         stamp[i].end = began + 1e-3 * end;
     }
@@ -192,19 +192,19 @@ enum { REGION = 4096 };
 static int64_t whole(int64_t bytes) { return (bytes + REGION - 1) / REGION * REGION; }
 
 static int64_t lay_out(const struct rt_program *p, int rank, const struct cuda_transport *transport,
-                       struct cuda_rank *c) {
+                       struct cuda_rank *own) {
     int64_t at = whole(p->rank[rank].arena), batches = p->batches;
-    char *base = c ? c->arena : NULL;
-    if (c) {
-        c->input = base + at;
-        c->loss = (float *)(base + at + whole(batches * (int64_t)data_bytes(p->model)));
+    char *base = own ? own->arena : NULL;
+    if (own) {
+        own->input = base + at;
+        own->loss = (float *)(base + at + whole(batches * (int64_t)data_bytes(p->model)));
     }
-    at += whole(batches * (int64_t)data_bytes(p->model)) + whole((batches + 1) * (int64_t)sizeof *c->loss);
-    if (c) {
-        c->step = (int64_t *)(base + at);
-        c->lr = (float *)(c->step + 1);
-        c->workspace = base + at + REGION;
-        c->extra = base + at + REGION + whole(cuda_workspace());
+    at += whole(batches * (int64_t)data_bytes(p->model)) + whole((batches + 1) * (int64_t)sizeof *own->loss);
+    if (own) {
+        own->step = (int64_t *)(base + at);
+        own->lr = (float *)(own->step + 1);
+        own->workspace = base + at + REGION;
+        own->extra = base + at + REGION + whole(cuda_workspace());
     }
     return at + REGION + whole(cuda_workspace()) + (transport->extra ? transport->extra(p, rank) : 0);
 }
@@ -213,73 +213,73 @@ int64_t cuda_rank_bytes(const struct rt_program *p, int rank, const struct cuda_
     return lay_out(p, rank, transport, NULL);
 }
 
-const char *cuda_take(struct replay *re, struct cuda_rank *c, const struct rt_program *p, int rank,
+const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_program *p, int rank,
                       const struct cuda_transport *transport, bool watched) {
     const struct rt_rank *k = &p->rank[rank];
     size_t bytes = (size_t)cuda_rank_bytes(p, rank, transport);
     memset(re, 0, sizeof *re);
-    memset(c, 0, sizeof *c);
+    memset(own, 0, sizeof *own);
     re->device = &cuda_device;
     re->program = p;
     re->rank = rank;
     re->running = -1;
-    re->self = c;
+    re->self = own;
     re->cursor = (int32_t *)calloc((size_t)k->nlanes + 1, sizeof *re->cursor);
     re->blocked = (bool *)calloc((size_t)k->nlanes + 1, sizeof *re->blocked);
-    c->lane = (cudaStream_t *)calloc((size_t)k->nlanes + 1, sizeof *c->lane);
-    c->event = (cudaEvent_t *)calloc((size_t)k->nins + 1, sizeof *c->event);
-    c->issued = (int64_t *)calloc((size_t)k->nins + 1, sizeof *c->issued);
-    if (!re->cursor || !re->blocked || !c->lane || !c->event || !c->issued)
+    own->lane = (cudaStream_t *)calloc((size_t)k->nlanes + 1, sizeof *own->lane);
+    own->event = (cudaEvent_t *)calloc((size_t)k->nins + 1, sizeof *own->event);
+    own->issued = (int64_t *)calloc((size_t)k->nins + 1, sizeof *own->issued);
+    if (!re->cursor || !re->blocked || !own->lane || !own->event || !own->issued)
         return "no memory on the host";
-    c->transport = transport;
-    c->arena = transport->take(bytes);
-    if (!c->arena)
+    own->transport = transport;
+    own->arena = transport->take(bytes);
+    if (!own->arena)
         return "no memory on the device";
-    CUDA(cudaMemset(c->arena, 0, bytes));
-    lay_out(p, rank, transport, c);
+    CUDA(cudaMemset(own->arena, 0, bytes));
+    lay_out(p, rank, transport, own);
     if (watched) {
-        CUDA(cudaMallocHost((void **)&c->reached, sizeof *c->reached * (size_t)(k->nlanes + 1)));
-        memset(c->reached, 0, sizeof *c->reached * (size_t)(k->nlanes + 1));
-        re->reached = c->reached;
+        CUDA(cudaMallocHost((void **)&own->reached, sizeof *own->reached * (size_t)(k->nlanes + 1)));
+        memset(own->reached, 0, sizeof *own->reached * (size_t)(k->nlanes + 1));
+        re->reached = own->reached;
     }
     for (int l = 0; l < k->nlanes; l++)
-        CUDA(cudaStreamCreateWithFlags(&c->lane[l], cudaStreamNonBlocking));
+        CUDA(cudaStreamCreateWithFlags(&own->lane[l], cudaStreamNonBlocking));
     for (int32_t i = 0; i < k->nins; i++)
         if (k->ins[i].recorded)
-            CUDA(cudaEventCreateWithFlags(&c->event[i], cudaEventDisableTiming));
+            CUDA(cudaEventCreateWithFlags(&own->event[i], cudaEventDisableTiming));
     for (int t = 0; t < 2; t++) {
-        CUDA(cudaMallocHost((void **)&c->staged[t], (size_t)p->batches * data_bytes(p->model)));
-        CUDA(cudaMallocHost((void **)&c->told[t], (size_t)p->batches * sizeof *c->told[t]));
-        CUDA(cudaEventCreateWithFlags(&c->sent[t], cudaEventDisableTiming));
-        CUDA(cudaEventCreateWithFlags(&c->came[t], cudaEventDisableTiming));
+        CUDA(cudaMallocHost((void **)&own->staged[t], (size_t)p->batches * data_bytes(p->model)));
+        CUDA(cudaMallocHost((void **)&own->told[t], (size_t)p->batches * sizeof *own->told[t]));
+        CUDA(cudaEventCreateWithFlags(&own->sent[t], cudaEventDisableTiming));
+        CUDA(cudaEventCreateWithFlags(&own->came[t], cudaEventDisableTiming));
     }
     return NULL;
 }
 
-void cuda_release(struct replay *re, struct cuda_rank *c) {
+void cuda_release(struct replay *re, struct cuda_rank *own) {
     const struct rt_rank *k = stream_of(re);
     for (int l = 0; l < k->nlanes; l++)
-        cudaStreamDestroy(c->lane[l]);
+        cudaStreamDestroy(own->lane[l]);
     for (int32_t i = 0; i < k->nins; i++)
-        if (c->event[i])
-            cudaEventDestroy(c->event[i]);
-    for (int32_t i = 0; c->span && i < k->nins; i++) {
-        cudaEventDestroy(c->span[i].begin);
-        cudaEventDestroy(c->span[i].end);
+        if (own->event[i])
+            cudaEventDestroy(own->event[i]);
+    for (int32_t i = 0; own->span && i < k->nins; i++) {
+        cudaEventDestroy(own->span[i].begin);
+        cudaEventDestroy(own->span[i].end);
     }
     for (int t = 0; t < 2; t++) {
-        cudaFreeHost(c->staged[t]);
-        cudaFreeHost(c->told[t]);
-        cudaEventDestroy(c->sent[t]);
-        cudaEventDestroy(c->came[t]);
+        cudaFreeHost(own->staged[t]);
+        cudaFreeHost(own->told[t]);
+        cudaEventDestroy(own->sent[t]);
+        cudaEventDestroy(own->came[t]);
     }
-    if (c->reached)
-        cudaFreeHost(c->reached);
-    c->transport->give(c->arena);
-    free(c->lane);
-    free(c->event);
-    free(c->issued);
-    free(c->span);
+    if (own->reached)
+        cudaFreeHost(own->reached);
+    own->transport->give(own->arena);
+    free(own->lane);
+    free(own->event);
+    free(own->issued);
+    free(own->span);
     free(re->cursor);
     free(re->blocked);
 }
@@ -301,12 +301,12 @@ void cuda_put_weights(struct replay *re, const struct rt_home *home, const float
 }
 
 void cuda_begin(struct replay *re, uint64_t seed) {
-    struct cuda_rank *c = self(re);
+    struct cuda_rank *own = self(re);
     const struct rt_program *p = re->program;
     const struct rt_rank *k = stream_of(re);
     const int64_t none = 0;
-    CUDA(cudaMemcpy(c->step, &none, sizeof none, cudaMemcpyHostToDevice));
-    CUDA(cudaMemcpy(c->lr, &p->model->lr, sizeof *c->lr, cudaMemcpyHostToDevice));
+    CUDA(cudaMemcpy(own->step, &none, sizeof none, cudaMemcpyHostToDevice));
+    CUDA(cudaMemcpy(own->lr, &p->model->lr, sizeof *own->lr, cudaMemcpyHostToDevice));
     for (int i = 0; i < k->nhomes; i++) {
         const struct rt_stage *s = &p->stage[k->home[i].stage];
         float *w = (float *)malloc((size_t)weight_count(p->model, s) * sizeof *w + 1);
@@ -331,25 +331,25 @@ static void round_input(const struct rt_model *m, const struct rt_batch *batch) 
     }
 }
 
-void cuda_feed(struct replay *re, int64_t step, const struct data *d, cudaStream_t stream) {
-    struct cuda_rank *c = self(re);
+void cuda_feed(struct replay *re, int64_t step, const struct data *data, cudaStream_t stream) {
+    struct cuda_rank *own = self(re);
     const struct rt_program *p = re->program;
     size_t bytes = data_bytes(p->model);
     int turn = (int)(step % 2);
     struct rt_batch batch;
-    CUDA(cudaEventSynchronize(c->sent[turn]));
+    CUDA(cudaEventSynchronize(own->sent[turn]));
     for (int b = 0; b < p->batches; b++) {
-        data_batch(d, step, b, c->staged[turn] + (size_t)b * bytes, &batch);
+        data_batch(data, step, b, own->staged[turn] + (size_t)b * bytes, &batch);
         round_input(p->model, &batch);
     }
-    CUDA(cudaMemcpyAsync(c->input, c->staged[turn], (size_t)p->batches * bytes, cudaMemcpyHostToDevice, stream));
-    CUDA(cudaEventRecord(c->sent[turn], stream));
+    CUDA(cudaMemcpyAsync(own->input, own->staged[turn], (size_t)p->batches * bytes, cudaMemcpyHostToDevice, stream));
+    CUDA(cudaEventRecord(own->sent[turn], stream));
 }
 
 void cuda_tell(struct replay *re, cudaStream_t stream) {
-    struct cuda_rank *c = self(re);
+    struct cuda_rank *own = self(re);
     int turn = (int)(re->step % 2);
-    CUDA(cudaMemcpyAsync(c->told[turn], c->loss, (size_t)re->program->batches * sizeof *c->loss, cudaMemcpyDeviceToHost,
-                         stream));
-    CUDA(cudaEventRecord(c->came[turn], stream));
+    CUDA(cudaMemcpyAsync(own->told[turn], own->loss, (size_t)re->program->batches * sizeof *own->loss,
+                         cudaMemcpyDeviceToHost, stream));
+    CUDA(cudaEventRecord(own->came[turn], stream));
 }

@@ -46,9 +46,9 @@ struct cuda_transport {
     void (*give)(char *p);
     /* Device memory that it needs beside the plan: comes in the same allocation, at extra. */
     int64_t (*extra)(const struct rt_program *p, int rank);
-    /* Between ranks that are processes; collective: sets c->link as soon as there is something to abort. Ends the
+    /* Between ranks that are processes; collective: sets own->link as soon as there is something to abort. Ends the
      * process where it cannot. groups: as in rt_tables. All stay the caller's until close. */
-    void (*open)(const struct world *w, const struct rt_program *p, const int32_t *groups, struct cuda_rank *c);
+    void (*open)(const struct world *world, const struct rt_program *p, const int32_t *groups, struct cuda_rank *own);
     /* Asked again and again while work is under way. NULL, or what has gone wrong: that work will not end. */
     const char *(*progress)(void *link);
     /* Work under way ends, whatever becomes of it. May take for ever; any thread may call it, once. */
@@ -59,24 +59,24 @@ extern const struct device cuda_device;
 
 /* Bytes of device memory that a rank takes, and where the parts lie behind the plan's arena. */
 int64_t cuda_rank_bytes(const struct rt_program *p, int rank, const struct cuda_transport *transport);
-/* Everything a rank's replay needs; c->link is the caller's to set. watched: how far the device has come can be asked,
- * in re->reached. NULL, or why not. */
-const char *cuda_take(struct replay *re, struct cuda_rank *c, const struct rt_program *p, int rank,
+/* Everything a rank's replay needs; own->link is the caller's to set. watched: how far the device has come can be
+ * asked, in re->reached. NULL, or why not. */
+const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_program *p, int rank,
                       const struct cuda_transport *transport, bool watched);
-void cuda_release(struct replay *re, struct cuda_rank *c);
+void cuda_release(struct replay *re, struct cuda_rank *own);
 /* A home's weights from fp32: with bf16 these are the masters, and rounded they are the weights. */
 void cuda_put_weights(struct replay *re, const struct rt_home *home, const float *w);
-/* Timing: events for every instruction's begin and end, which take effect in steps that are enqueued while c->timed is
- * set; a message's are for whoever moves it to mark. Stamps are seconds of the device's clock, for a step that began at
- * some time with an event; once it has ended, and before its events are recorded anew. */
-const char *cuda_time(struct cuda_rank *c, const struct rt_rank *k);
-void cuda_mark(const struct cuda_rank *c, int32_t i, bool end, cudaStream_t stream);
-void cuda_stamps(const struct cuda_rank *c, const struct rt_rank *k, cudaEvent_t since, double began,
+/* Timing: events for every instruction's begin and end, which take effect in steps that are enqueued while own->timed
+ * is set; a message's are for whoever moves it to mark. Stamps are seconds of the device's clock, for a step that began
+ * at some time with an event; once it has ended, and before its events are recorded anew. */
+const char *cuda_time(struct cuda_rank *own, const struct rt_rank *k);
+void cuda_mark(const struct cuda_rank *own, int32_t i, bool end, cudaStream_t stream);
+void cuda_stamps(const struct cuda_rank *own, const struct rt_rank *k, cudaEvent_t since, double began,
                  struct rt_stamp *stamp);
 /* Initial weights at the homes, and the learning rate. */
 void cuda_begin(struct replay *re, uint64_t seed);
 /* Before a step: its microbatches are made, and sent to the device, on stream. */
-void cuda_feed(struct replay *re, int64_t step, const struct data *d, cudaStream_t stream);
+void cuda_feed(struct replay *re, int64_t step, const struct data *data, cudaStream_t stream);
 
 /* After a step: its losses are sent back, on stream. */
 void cuda_tell(struct replay *re, cudaStream_t stream);
@@ -100,13 +100,13 @@ struct cuda_steps {
     double busy;                  /* seconds that this thread took to enqueue all but the first two */
 };
 /* n, replay, rank, graph and timing are set. False: no memory on the host. */
-bool steps_open(struct cuda_steps *s);
+bool steps_open(struct cuda_steps *steps);
 /* Enqueues a step, whose microbatches are there; its losses follow it. */
-void steps_run(struct cuda_steps *s, int64_t step, bool timed);
+void steps_run(struct cuda_steps *steps, int64_t step, bool timed);
 /* When the instructions of a timed step ran, the one that was enqueued last, and has ended. stamp: per rank. Seconds
  * since the first step that this was asked for began; ask for each one from there on. */
-void steps_times(struct cuda_steps *s, int64_t step, struct rt_stamp *const *stamp);
-void steps_close(struct cuda_steps *s);
+void steps_times(struct cuda_steps *steps, int64_t step, struct rt_stamp *const *stamp);
+void steps_close(struct cuda_steps *steps);
 
 /* nvtx.cu: ranges for profilers on this thread, named like the instructions */
 void nvtx_begin(const struct rt_instr *x);

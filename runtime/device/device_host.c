@@ -28,18 +28,18 @@ static bool host_stamp(struct replay *re, int32_t i, double *start, double *end)
 }
 
 static void run_job(struct replay *re, const struct rt_instr *x) {
-    struct host_rank *h = self(re);
+    struct host_rank *own = self(re);
     const struct rt_program *p = re->program;
     const struct rt_stage *s = &p->stage[x->stage];
     struct rt_batch batch = {0};
     float lost; /* the loss of a forward that is repeated */
-    struct rt_bind at = job_bind(p, re->rank, h->arena, x);
+    struct rt_bind at = job_bind(p, re->rank, own->arena, x);
     at.batch = &batch;
-    at.loss = x->op == OP_F ? &h->loss[x->batch] : &lost;
+    at.loss = x->op == OP_F ? &own->loss[x->batch] : &lost;
     if (stage_reads_batch(p, x->stage))
-        data_batch(h->data, re->step, x->batch, h->batch, &batch);
+        data_batch(own->data, re->step, x->batch, own->batch, &batch);
     if (x->op == OP_F && x->at[ROLE_input] >= 0 && at.at[SP_X]) { /* recompute: keep the input only */
-        char *input = job_operand(h->arena, x, ROLE_input);
+        char *input = job_operand(own->arena, x, ROLE_input);
         memcpy(input, at.at[SP_X], (size_t)s->input);
         host_add_more(&at, input, s->input / 4);
         at.at[SP_X] = input;
@@ -67,8 +67,8 @@ static void host_launch(struct replay *re, const struct rt_instr *x) {
 
 static bool host_meet(struct replay *re, const struct rt_instr *x) {
     double start, end;
-    struct host_rank *h = self(re);
-    if (!(is_group(x->op) ? h->transport->collective : h->transport->message)(h->link, re, x, &start, &end))
+    struct host_rank *own = self(re);
+    if (!(is_group(x->op) ? own->transport->collective : own->transport->message)(own->link, re, x, &start, &end))
         return false;
     host_record(re, (int32_t)(x - re->program->rank[re->rank].ins), start, end);
     return true;
@@ -92,24 +92,24 @@ void *host_pages(size_t n, size_t size) {
     return p ? memset(p, 0, bytes) : NULL;
 }
 
-bool host_take(struct replay *re, struct host_rank *h, const struct rt_program *p, int rank) {
+bool host_take(struct replay *re, struct host_rank *own, const struct rt_program *p, int rank) {
     const struct rt_rank *k = &p->rank[rank];
-    *re = (struct replay){.device = &host_device, .program = p, .rank = rank, .running = -1, .self = h};
+    *re = (struct replay){.device = &host_device, .program = p, .rank = rank, .running = -1, .self = own};
     re->cursor = host_pages((size_t)k->nlanes, sizeof *re->cursor);
     re->blocked = host_pages((size_t)k->nlanes, sizeof *re->blocked);
-    h->arena = host_pages((size_t)k->arena, 1);
-    h->ended = host_pages((size_t)k->nins, sizeof *h->ended);
-    h->stamp = host_pages((size_t)k->nins, sizeof *h->stamp);
-    h->batch = host_pages(data_bytes(p->model), 1);
-    return re->cursor && re->blocked && h->arena && h->ended && h->stamp && h->batch;
+    own->arena = host_pages((size_t)k->arena, 1);
+    own->ended = host_pages((size_t)k->nins, sizeof *own->ended);
+    own->stamp = host_pages((size_t)k->nins, sizeof *own->stamp);
+    own->batch = host_pages(data_bytes(p->model), 1);
+    return re->cursor && re->blocked && own->arena && own->ended && own->stamp && own->batch;
 }
 
-void host_release(struct replay *re, struct host_rank *h) {
+void host_release(struct replay *re, struct host_rank *own) {
     free(re->cursor);
     free(re->blocked);
-    free(h->ended);
-    free(h->stamp);
-    free(h->batch);
+    free(own->ended);
+    free(own->stamp);
+    free(own->batch);
 }
 
 /* Everything but the weights stays as it came: nothing reads it before it is written, verify has proved. */

@@ -20,17 +20,17 @@ static int next_lane(const struct replay *re, const struct rt_rank *k) {
 /* False: it would have to wait for another rank. */
 static bool run(struct replay *re, const struct rt_rank *k, int32_t i) {
     const struct rt_instr *x = &k->ins[i];
-    const struct device *d = re->device;
+    const struct device *device = re->device;
     for (int32_t w = x->wait; w < x->wait + x->nwait; w++)
-        if (!d->wait(re, x, k->wait[w]))
+        if (!device->wait(re, x, k->wait[w]))
             return false;
     if (x->msg >= 0)
-        return d->meet(re, x);
-    double start = d->clock(re);
+        return device->meet(re, x);
+    double start = device->clock(re);
     __atomic_store_n(&re->running, i, __ATOMIC_RELEASE);
-    d->launch(re, x);
+    device->launch(re, x);
     __atomic_store_n(&re->running, -1, __ATOMIC_RELEASE);
-    d->record(re, i, start, d->clock(re));
+    device->record(re, i, start, device->clock(re));
     return true;
 }
 

@@ -57,15 +57,15 @@ struct rt_group {
     int n, me;
 };
 static inline struct rt_group group_of(const int32_t *groups, int number, int rank) {
-    struct rt_group g = {group_at(groups, number), 0, 0};
-    for (; g.member[g.n] >= 0; g.n++)
-        g.me = g.member[g.n] == rank ? g.n : g.me;
-    return g;
+    struct rt_group group = {group_at(groups, number), 0, 0};
+    for (; group.member[group.n] >= 0; group.n++)
+        group.me = group.member[group.n] == rank ? group.n : group.me;
+    return group;
 }
 /* Which side of a message, or member of a reduction, a rank is. */
-static inline int side_of(const struct rt_meeting *m, int rank) {
+static inline int side_of(const struct rt_meeting *meeting, int rank) {
     int side = 0;
-    while (m->rank[side] != rank)
+    while (meeting->rank[side] != rank)
         side++;
     return side;
 }

@@ -5,113 +5,113 @@
 #include "store/seconds.h"
 #include <stdlib.h>
 
-static const struct rt_rank *stream_of(const struct cuda_steps *s, int r) {
-    const struct replay *re = &s->replay[r];
+static const struct rt_rank *stream_of(const struct cuda_steps *steps, int r) {
+    const struct replay *re = &steps->replay[r];
     return &re->program->rank[re->rank];
 }
 
-bool steps_open(struct cuda_steps *s) {
-    for (int r = 0; r < s->n; r++)
-        s->joins += stream_of(s, r)->nlanes;
-    s->join = (cudaEvent_t *)calloc((size_t)s->joins + 1, sizeof *s->join);
-    if (!s->join)
+bool steps_open(struct cuda_steps *steps) {
+    for (int r = 0; r < steps->n; r++)
+        steps->joins += stream_of(steps, r)->nlanes;
+    steps->join = (cudaEvent_t *)calloc((size_t)steps->joins + 1, sizeof *steps->join);
+    if (!steps->join)
         return false;
-    CUDA(cudaStreamCreateWithFlags(&s->origin, cudaStreamNonBlocking));
-    CUDA(cudaEventCreateWithFlags(&s->fork, cudaEventDisableTiming));
-    for (int i = 0; i < s->joins; i++)
-        CUDA(cudaEventCreateWithFlags(&s->join[i], cudaEventDisableTiming));
+    CUDA(cudaStreamCreateWithFlags(&steps->origin, cudaStreamNonBlocking));
+    CUDA(cudaEventCreateWithFlags(&steps->fork, cudaEventDisableTiming));
+    for (int i = 0; i < steps->joins; i++)
+        CUDA(cudaEventCreateWithFlags(&steps->join[i], cudaEventDisableTiming));
     for (int i = 0; i < 2; i++) {
-        CUDA(cudaEventCreateWithFlags(&s->begin[i], cudaEventDefault));
-        CUDA(cudaEventCreateWithFlags(&s->end[i], cudaEventDefault));
+        CUDA(cudaEventCreateWithFlags(&steps->begin[i], cudaEventDefault));
+        CUDA(cudaEventCreateWithFlags(&steps->end[i], cudaEventDefault));
     }
     return true;
 }
 
-static void enqueue(struct cuda_steps *s, enum cuda_timed timed) {
-    int left = s->n, j = 0;
-    for (int r = 0; r < s->n; r++)
-        s->rank[r].timed = timed;
-    for (int r = 0; r < s->n; r++)
-        cuda_count(s->rank[r].step, s->origin);
-    CUDA(cudaEventRecord(s->fork, s->origin));
-    for (int r = 0; r < s->n; r++)
-        for (int l = 0; l < stream_of(s, r)->nlanes; l++)
-            CUDA(cudaStreamWaitEvent(s->rank[r].lane[l], s->fork, 0));
-    for (int r = 0; r < s->n; r++)
-        replay_begin(&s->replay[r]);
+static void enqueue(struct cuda_steps *steps, enum cuda_timed timed) {
+    int left = steps->n, j = 0;
+    for (int r = 0; r < steps->n; r++)
+        steps->rank[r].timed = timed;
+    for (int r = 0; r < steps->n; r++)
+        cuda_count(steps->rank[r].step, steps->origin);
+    CUDA(cudaEventRecord(steps->fork, steps->origin));
+    for (int r = 0; r < steps->n; r++)
+        for (int l = 0; l < stream_of(steps, r)->nlanes; l++)
+            CUDA(cudaStreamWaitEvent(steps->rank[r].lane[l], steps->fork, 0));
+    for (int r = 0; r < steps->n; r++)
+        replay_begin(&steps->replay[r]);
     while (left > 0) {
         left = 0;
-        for (int r = 0; r < s->n; r++)
-            left += !replay_run(&s->replay[r]);
+        for (int r = 0; r < steps->n; r++)
+            left += !replay_run(&steps->replay[r]);
     }
-    for (int r = 0; r < s->n; r++)
-        for (int l = 0; l < stream_of(s, r)->nlanes; l++, j++) {
-            CUDA(cudaEventRecord(s->join[j], s->rank[r].lane[l]));
-            CUDA(cudaStreamWaitEvent(s->origin, s->join[j], 0));
+    for (int r = 0; r < steps->n; r++)
+        for (int l = 0; l < stream_of(steps, r)->nlanes; l++, j++) {
+            CUDA(cudaEventRecord(steps->join[j], steps->rank[r].lane[l]));
+            CUDA(cudaStreamWaitEvent(steps->origin, steps->join[j], 0));
         }
 }
 
-static cudaGraphExec_t capture(struct cuda_steps *s, int64_t step, enum cuda_timed timed) {
+static cudaGraphExec_t capture(struct cuda_steps *steps, int64_t step, enum cuda_timed timed) {
     cudaGraph_t graph;
     cudaGraphExec_t exec;
-    for (int r = 0; r < s->n; r++)
-        s->replay[r].step = step;
-    CUDA(cudaStreamBeginCapture(s->origin, cudaStreamCaptureModeThreadLocal));
-    enqueue(s, timed);
-    CUDA(cudaStreamEndCapture(s->origin, &graph));
+    for (int r = 0; r < steps->n; r++)
+        steps->replay[r].step = step;
+    CUDA(cudaStreamBeginCapture(steps->origin, cudaStreamCaptureModeThreadLocal));
+    enqueue(steps, timed);
+    CUDA(cudaStreamEndCapture(steps->origin, &graph));
     CUDA(cudaGraphInstantiate(&exec, graph, 0));
     CUDA(cudaGraphDestroy(graph));
     return exec;
 }
 
-void steps_run(struct cuda_steps *s, int64_t step, bool timed) {
+void steps_run(struct cuda_steps *steps, int64_t step, bool timed) {
     int turn = (int)(step % 2);
     double begin = seconds();
-    if (s->graph && s->run == 1) { /* loopback counts steps by how often they were enqueued */
-        s->exec = s->timing == TIME_ALL ? NULL : capture(s, step, UNTIMED);
-        s->timed = s->timing == TIME_NONE ? NULL : capture(s, step + (s->exec != NULL), TIMED_CAPTURE);
+    if (steps->graph && steps->run == 1) { /* loopback counts steps by how often they were enqueued */
+        steps->exec = steps->timing == TIME_ALL ? NULL : capture(steps, step, UNTIMED);
+        steps->timed = steps->timing == TIME_NONE ? NULL : capture(steps, step + (steps->exec != NULL), TIMED_CAPTURE);
     }
-    for (int r = 0; r < s->n; r++)
-        s->replay[r].step = step;
-    CUDA(cudaEventRecord(s->begin[turn], s->origin));
-    if (timed ? s->timed : s->exec)
-        CUDA(cudaGraphLaunch(timed ? s->timed : s->exec, s->origin));
+    for (int r = 0; r < steps->n; r++)
+        steps->replay[r].step = step;
+    CUDA(cudaEventRecord(steps->begin[turn], steps->origin));
+    if (timed ? steps->timed : steps->exec)
+        CUDA(cudaGraphLaunch(timed ? steps->timed : steps->exec, steps->origin));
     else
-        enqueue(s, timed ? TIMED : UNTIMED);
-    CUDA(cudaEventRecord(s->end[turn], s->origin));
-    s->busy += s->run > 1 ? seconds() - begin : 0;
-    s->run++;
-    for (int r = 0; r < s->n; r++)
-        cuda_tell(&s->replay[r], s->origin);
+        enqueue(steps, timed ? TIMED : UNTIMED);
+    CUDA(cudaEventRecord(steps->end[turn], steps->origin));
+    steps->busy += steps->run > 1 ? seconds() - begin : 0;
+    steps->run++;
+    for (int r = 0; r < steps->n; r++)
+        cuda_tell(&steps->replay[r], steps->origin);
 }
 
 /* Events give floats of milliseconds, 24 bits: within a step enough to tell a microsecond in ten seconds. Steps are
  * strung together by their begin events, so one clock, the device's, tells them all, and a long training makes it no
  * coarser. All of it costs two questions to the runtime for every instruction, between steps, while the
  * device idles; inside a step, two events. */
-void steps_times(struct cuda_steps *s, int64_t step, struct rt_stamp *const *stamp) {
-    cudaEvent_t begin = s->begin[step % 2];
+void steps_times(struct cuda_steps *steps, int64_t step, struct rt_stamp *const *stamp) {
+    cudaEvent_t begin = steps->begin[step % 2];
     float since = 0;
-    if (s->asked)
-        CUDA(cudaEventElapsedTime(&since, s->begin[(step + 1) % 2], begin));
-    s->asked = true;
-    s->at += 1e-3 * since;
-    for (int r = 0; r < s->n; r++)
-        cuda_stamps(&s->rank[r], stream_of(s, r), begin, s->at, stamp[r]);
+    if (steps->asked)
+        CUDA(cudaEventElapsedTime(&since, steps->begin[(step + 1) % 2], begin));
+    steps->asked = true;
+    steps->at += 1e-3 * since;
+    for (int r = 0; r < steps->n; r++)
+        cuda_stamps(&steps->rank[r], stream_of(steps, r), begin, steps->at, stamp[r]);
 }
 
-void steps_close(struct cuda_steps *s) {
-    if (s->exec)
-        cudaGraphExecDestroy(s->exec);
-    if (s->timed)
-        cudaGraphExecDestroy(s->timed);
-    for (int i = 0; i < s->joins; i++)
-        cudaEventDestroy(s->join[i]);
+void steps_close(struct cuda_steps *steps) {
+    if (steps->exec)
+        cudaGraphExecDestroy(steps->exec);
+    if (steps->timed)
+        cudaGraphExecDestroy(steps->timed);
+    for (int i = 0; i < steps->joins; i++)
+        cudaEventDestroy(steps->join[i]);
     for (int i = 0; i < 2; i++) {
-        cudaEventDestroy(s->begin[i]);
-        cudaEventDestroy(s->end[i]);
+        cudaEventDestroy(steps->begin[i]);
+        cudaEventDestroy(steps->end[i]);
     }
-    cudaEventDestroy(s->fork);
-    cudaStreamDestroy(s->origin);
-    free(s->join);
+    cudaEventDestroy(steps->fork);
+    cudaStreamDestroy(steps->origin);
+    free(steps->join);
 }

@@ -43,9 +43,9 @@ static int whole(int n, int columns) { return least((n + 7) & ~7, columns); }
 static int tile_end(int from, int context) { return least(from + TILE, context); }
 
 /* s = scale q k^T of a tile: rows i .. iend, columns j .. jend. */
-static void scores(const struct head *h, int i, int iend, int j, int jend, float *s) {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, iend - i, jend - j, h->dim, h->scale,
-                h->q + (int64_t)i * h->c3, h->c3, h->k + (int64_t)j * h->c3, h->c3, 0, s, TILE);
+static void scores(const struct head *head, int i, int iend, int j, int jend, float *s) {
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, iend - i, jend - j, head->dim, head->scale,
+                head->q + (int64_t)i * head->c3, head->c3, head->k + (int64_t)j * head->c3, head->c3, 0, s, TILE);
 }
 
 /* log x, x >= 1, by Newton's method on host_exp, from a line through the exponent and mantissa: errors of 0.06, 2e-3,
@@ -92,34 +92,35 @@ static void softmax_row(float *s, int n, int columns, float *top, float *sum, fl
     *top = new;
 }
 
-static void rows_forward(const struct head *h, int i, int iend) {
+static void rows_forward(const struct head *head, int i, int iend) {
     float s[TILE * TILE], top[TILE], sum[TILE] = {0};
-    float *y = h->y + (int64_t)i * h->c;
+    float *y = head->y + (int64_t)i * head->c;
     for (int r = 0; r < TILE; r++)
         top[r] = -FLT_MAX;
     for (int j = 0; j < iend; j += TILE) {
-        int jend = tile_end(j, h->context);
-        scores(h, i, iend, j, jend, s);
+        int jend = tile_end(j, head->context);
+        scores(head, i, iend, j, jend, s);
         for (int r = 0; r < iend - i; r++)
-            softmax_row(s + r * TILE, least(i + r + 1, jend) - j, jend - j, &top[r], &sum[r], y + (int64_t)r * h->c,
-                        h->dim);
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, iend - i, h->dim, jend - j, 1, s, TILE,
-                    h->v + (int64_t)j * h->c3, h->c3, j > 0 ? 1 : 0, y, h->c);
+            softmax_row(s + r * TILE, least(i + r + 1, jend) - j, jend - j, &top[r], &sum[r], y + (int64_t)r * head->c,
+                        head->dim);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, iend - i, head->dim, jend - j, 1, s, TILE,
+                    head->v + (int64_t)j * head->c3, head->c3, j > 0 ? 1 : 0, y, head->c);
     }
-    for (int r = 0; r < iend - i; r++, y += h->c) {
+    for (int r = 0; r < iend - i; r++, y += head->c) {
         float norm = 1 / sum[r];
-        for (int j = 0; j < h->dim; j++)
+        for (int j = 0; j < head->dim; j++)
             y[j] *= norm;
     }
     for (int r = 0; r < iend - i; r++)
-        h->lse[(int64_t)(i + r) * h->heads] = top[r] + host_log(sum[r]);
+        head->lse[(int64_t)(i + r) * head->heads] = top[r] + host_log(sum[r]);
 }
 
 /* From scores and dp: p, in place of the scores, and ds times the scale, in place of dp. */
-static void softmax_backward(const struct head *h, int i, int iend, int j, int jend, float *p, float *ds) {
+static void softmax_backward(const struct head *head, int i, int iend, int j, int jend, float *p, float *ds) {
     for (int r = 0; r < iend - i; r++, p += TILE, ds += TILE) {
         int n = least(i + r + 1, jend) - j;
-        float lse = h->lse[(int64_t)(i + r) * h->heads], d = h->d[(int64_t)(i + r) * h->heads], scale = h->scale;
+        float lse = head->lse[(int64_t)(i + r) * head->heads], d = head->d[(int64_t)(i + r) * head->heads],
+              scale = head->scale;
         for (int k = 0, end = whole(n, jend - j); k < end; k++) {
             p[k] = host_exp(p[k] - lse);
             ds[k] = scale * p[k] * (ds[k] - d);
@@ -130,38 +131,39 @@ static void softmax_backward(const struct head *h, int i, int iend, int j, int j
 }
 
 /* The rows below add to what dk and dv have: the last rows, which see every column, come first and write it. */
-static void tile_backward(const struct head *h, int i, int iend, int j, int jend) {
-    float p[TILE * TILE], ds[TILE * TILE], below = iend < h->context ? 1 : 0;
-    const float *q = h->q + (int64_t)i * h->c3, *dy = h->dy + (int64_t)i * h->c;
-    int64_t column = (int64_t)j * h->c3;
+static void tile_backward(const struct head *head, int i, int iend, int j, int jend) {
+    float p[TILE * TILE], ds[TILE * TILE], below = iend < head->context ? 1 : 0;
+    const float *q = head->q + (int64_t)i * head->c3, *dy = head->dy + (int64_t)i * head->c;
+    int64_t column = (int64_t)j * head->c3;
     int rows = iend - i, columns = jend - j;
-    scores(h, i, iend, j, jend, p);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, columns, h->dim, 1, dy, h->c, h->v + column, h->c3, 0,
-                ds, TILE);
-    softmax_backward(h, i, iend, j, jend, p, ds);
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, columns, h->dim, rows, 1, p, TILE, dy, h->c, below,
-                h->dv + column, h->c3);
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, columns, h->dim, rows, 1, ds, TILE, q, h->c3, below,
-                h->dk + column, h->c3);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, h->dim, columns, 1, ds, TILE, h->k + column, h->c3,
-                j > 0 ? 1 : 0, h->dq + (int64_t)i * h->c3, h->c3);
+    scores(head, i, iend, j, jend, p);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, columns, head->dim, 1, dy, head->c, head->v + column,
+                head->c3, 0, ds, TILE);
+    softmax_backward(head, i, iend, j, jend, p, ds);
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, columns, head->dim, rows, 1, p, TILE, dy, head->c, below,
+                head->dv + column, head->c3);
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, columns, head->dim, rows, 1, ds, TILE, q, head->c3, below,
+                head->dk + column, head->c3);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, head->dim, columns, 1, ds, TILE, head->k + column,
+                head->c3, j > 0 ? 1 : 0, head->dq + (int64_t)i * head->c3, head->c3);
 }
 
-static void head_backward(const struct head *h) {
-    for (int r = 0; r < h->context; r++)
-        h->d[(int64_t)r * h->heads] = host_dot(h->dy + (int64_t)r * h->c, h->y + (int64_t)r * h->c, h->dim);
-    for (int i = (h->context - 1) / TILE * TILE; i >= 0; i -= TILE)
+static void head_backward(const struct head *head) {
+    for (int r = 0; r < head->context; r++)
+        head->d[(int64_t)r * head->heads] =
+            host_dot(head->dy + (int64_t)r * head->c, head->y + (int64_t)r * head->c, head->dim);
+    for (int i = (head->context - 1) / TILE * TILE; i >= 0; i -= TILE)
         for (int j = 0; j <= i; j += TILE)
-            tile_backward(h, i, tile_end(i, h->context), j, tile_end(j, h->context));
+            tile_backward(head, i, tile_end(i, head->context), j, tile_end(j, head->context));
 }
 
 static void attention_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     for (int s = 0; s < l->rows / l->context; s++)
         for (int i = 0; i < l->heads; i++) {
-            struct head h = head_of(c, s, i);
+            struct head head = head_of(c, s, i);
             for (int r = 0; r < l->context; r += TILE)
-                rows_forward(&h, r, tile_end(r, l->context));
+                rows_forward(&head, r, tile_end(r, l->context));
         }
 }
 
@@ -169,13 +171,13 @@ static void attention_input(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     for (int s = 0; s < l->rows / l->context; s++)
         for (int i = 0; i < l->heads; i++) {
-            struct head h = head_of(c, s, i);
-            h.dy = host_at(c, l->dy) + (h.y - host_at(c, l->y));
-            h.d = host_at(c, l->tmp) + (h.lse - host_at(c, l->aux));
-            h.dq = host_at(c, l->dx) + (h.q - host_x(c));
-            h.dk = h.dq + l->out;
-            h.dv = h.dk + l->out;
-            head_backward(&h);
+            struct head head = head_of(c, s, i);
+            head.dy = host_at(c, l->dy) + (head.y - host_at(c, l->y));
+            head.d = host_at(c, l->tmp) + (head.lse - host_at(c, l->aux));
+            head.dq = host_at(c, l->dx) + (head.q - host_x(c));
+            head.dk = head.dq + l->out;
+            head.dv = head.dk + l->out;
+            head_backward(&head);
         }
 }
 

@@ -65,9 +65,9 @@ bool cuda_layernorm_fork_input(const struct cuda_call *c, const struct rt_layer 
 
 /* ---- where a tensor lies ---- */
 
-template <typename T> static T *cuda_at(const struct cuda_call *c, struct slot s) {
-    char *base = c->at->at[s.space];
-    return base ? (T *)(base + s.off) : NULL;
+template <typename T> static T *cuda_at(const struct cuda_call *c, struct slot slot) {
+    char *base = c->at->at[slot.space];
+    return base ? (T *)(base + slot.off) : NULL;
 }
 
 template <typename T> static const T *cuda_x(const struct cuda_call *c) {

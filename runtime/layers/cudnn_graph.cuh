@@ -53,43 +53,43 @@ struct graph {
     int64_t engines, workspace; /* that could do it; bytes that the plan takes */
 };
 
-static void check(struct graph *g, cudnnStatus_t status) {
-    if (g->status == CUDNN_STATUS_SUCCESS)
-        g->status = status;
+static void check(struct graph *graph, cudnnStatus_t status) {
+    if (graph->status == CUDNN_STATUS_SUCCESS)
+        graph->status = status;
 }
 
-static descriptor make(struct graph *g, cudnnBackendDescriptorType_t type) {
+static descriptor make(struct graph *graph, cudnnBackendDescriptorType_t type) {
     descriptor d = NULL;
-    if (g->status == CUDNN_STATUS_SUCCESS)
-        check(g, g->n == MOST ? CUDNN_STATUS_INTERNAL_ERROR : dnn.cudnnBackendCreateDescriptor(type, &d));
+    if (graph->status == CUDNN_STATUS_SUCCESS)
+        check(graph, graph->n == MOST ? CUDNN_STATUS_INTERNAL_ERROR : dnn.cudnnBackendCreateDescriptor(type, &d));
     if (d)
-        g->all[g->n++] = d;
+        graph->all[graph->n++] = d;
     return d;
 }
 
-static void set(struct graph *g, descriptor d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+static void set(struct graph *graph, descriptor d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                 int64_t n, const void *value) {
-    if (g->status == CUDNN_STATUS_SUCCESS)
-        check(g, dnn.cudnnBackendSetAttribute(d, name, type, n, value));
+    if (graph->status == CUDNN_STATUS_SUCCESS)
+        check(graph, dnn.cudnnBackendSetAttribute(d, name, type, n, value));
 }
 
-static void set_descriptor(struct graph *g, descriptor d, cudnnBackendAttributeName_t name, descriptor value) {
+static void set_descriptor(struct graph *graph, descriptor d, cudnnBackendAttributeName_t name, descriptor value) {
     if (value)
-        set(g, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+        set(graph, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
 }
 
-static descriptor finish(struct graph *g, descriptor d) {
-    if (g->status == CUDNN_STATUS_SUCCESS)
-        check(g, dnn.cudnnBackendFinalize(d));
+static descriptor finish(struct graph *graph, descriptor d) {
+    if (graph->status == CUDNN_STATUS_SUCCESS)
+        check(graph, dnn.cudnnBackendFinalize(d));
     return d;
 }
 
-static void forget(struct graph *g) {
-    while (g->n > 0)
-        dnn.cudnnBackendDestroyDescriptor(g->all[--g->n]);
-    if (g->plan)
-        dnn.cudnnBackendDestroyDescriptor(g->plan);
-    g->plan = NULL;
+static void forget(struct graph *graph) {
+    while (graph->n > 0)
+        dnn.cudnnBackendDestroyDescriptor(graph->all[--graph->n]);
+    if (graph->plan)
+        dnn.cudnnBackendDestroyDescriptor(graph->plan);
+    graph->plan = NULL;
 }
 
 /* ---- tensors ---- */
@@ -103,189 +103,197 @@ struct tensors { /* rows: of a sequence */
     int64_t sequences, heads, rows, dim;
 };
 
-static descriptor tensor(struct graph *g, int64_t name, enum place place, cudnnDataType_t type, int64_t a, int64_t b,
-                         int64_t c, int64_t d, int64_t sa, int64_t sb, int64_t sc, int64_t sd) {
+static descriptor tensor(struct graph *graph, int64_t name, enum place place, cudnnDataType_t type, int64_t a,
+                         int64_t b, int64_t c, int64_t d, int64_t sa, int64_t sb, int64_t sc, int64_t sd) {
     int64_t size[4] = {a, b, c, d}, stride[4] = {sa, sb, sc, sd};
     int64_t align = type == CUDNN_DATA_FLOAT ? 4 : 16; /* calls begin where the last one's sequences end */
     bool inner = place == VIRTUAL, value = place == VALUE;
-    name = inner ? INNER + g->n : name;
-    descriptor t = make(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-    set(g, t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-    set(g, t, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, size);
-    set(g, t, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, stride);
-    set(g, t, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &name);
-    set(g, t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &align);
-    set(g, t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &inner);
-    set(g, t, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &value);
-    return finish(g, t);
+    name = inner ? INNER + graph->n : name;
+    descriptor t = make(graph, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    set(graph, t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    set(graph, t, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, size);
+    set(graph, t, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, stride);
+    set(graph, t, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &name);
+    set(graph, t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &align);
+    set(graph, t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &inner);
+    set(graph, t, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &value);
+    return finish(graph, t);
 }
 
 /* One of `side` tensors that lie side by side in a row; turned: rows and columns exchanged. */
-static descriptor heads_of(const struct tensors *t, int64_t name, int side, bool turned) {
-    int64_t row = side * t->heads * t->dim, c = turned ? t->dim : t->rows, d = turned ? t->rows : t->dim;
-    return tensor(t->g, name, MEMORY, CUDNN_DATA_BFLOAT16, t->sequences, t->heads, c, d, t->rows * row, t->dim,
-                  turned ? 1 : row, turned ? row : 1);
+static descriptor heads_of(const struct tensors *tensors, int64_t name, int side, bool turned) {
+    int64_t row = side * tensors->heads * tensors->dim, c = turned ? tensors->dim : tensors->rows,
+            d = turned ? tensors->rows : tensors->dim;
+    return tensor(tensors->g, name, MEMORY, CUDNN_DATA_BFLOAT16, tensors->sequences, tensors->heads, c, d,
+                  tensors->rows * row, tensors->dim, turned ? 1 : row, turned ? row : 1);
 }
 
 /* One number for each row and head, heads side by side. */
-static descriptor numbers(const struct tensors *t, int64_t name) {
-    return tensor(t->g, name, MEMORY, CUDNN_DATA_FLOAT, t->sequences, t->heads, t->rows, 1, t->rows * t->heads, 1,
-                  t->heads, 1);
+static descriptor numbers(const struct tensors *tensors, int64_t name) {
+    return tensor(tensors->g, name, MEMORY, CUDNN_DATA_FLOAT, tensors->sequences, tensors->heads, tensors->rows, 1,
+                  tensors->rows * tensors->heads, 1, tensors->heads, 1);
 }
-static descriptor inner_numbers(const struct tensors *t) {
-    return tensor(t->g, 0, VIRTUAL, CUDNN_DATA_FLOAT, t->sequences, t->heads, t->rows, 1, t->rows * t->heads, t->rows,
-                  1, 1);
+static descriptor inner_numbers(const struct tensors *tensors) {
+    return tensor(tensors->g, 0, VIRTUAL, CUDNN_DATA_FLOAT, tensors->sequences, tensors->heads, tensors->rows, 1,
+                  tensors->rows * tensors->heads, tensors->rows, 1, 1);
 }
 
-static descriptor square(const struct tensors *t, cudnnDataType_t type, bool turned) {
-    return tensor(t->g, 0, VIRTUAL, type, t->sequences, t->heads, t->rows, t->rows, t->heads * t->rows * t->rows,
-                  t->rows * t->rows, turned ? 1 : t->rows, turned ? t->rows : 1);
+static descriptor square(const struct tensors *tensors, cudnnDataType_t type, bool turned) {
+    return tensor(tensors->g, 0, VIRTUAL, type, tensors->sequences, tensors->heads, tensors->rows, tensors->rows,
+                  tensors->heads * tensors->rows * tensors->rows, tensors->rows * tensors->rows,
+                  turned ? 1 : tensors->rows, turned ? tensors->rows : 1);
 }
-static descriptor scores(const struct tensors *t) { return square(t, CUDNN_DATA_FLOAT, false); }
+static descriptor scores(const struct tensors *tensors) { return square(tensors, CUDNN_DATA_FLOAT, false); }
 
-static descriptor constant(const struct tensors *t, int64_t name) {
-    return tensor(t->g, name, VALUE, CUDNN_DATA_FLOAT, 1, 1, 1, 1, 1, 1, 1, 1);
+static descriptor constant(const struct tensors *tensors, int64_t name) {
+    return tensor(tensors->g, name, VALUE, CUDNN_DATA_FLOAT, 1, 1, 1, 1, 1, 1, 1, 1);
 }
 
 /* ---- operations: each returns its result ---- */
 
-static descriptor add_operation(struct graph *g, descriptor operation, descriptor result) {
-    finish(g, operation);
-    if (g->operations == OPERATIONS)
-        check(g, CUDNN_STATUS_INTERNAL_ERROR);
+static descriptor add_operation(struct graph *graph, descriptor operation, descriptor result) {
+    finish(graph, operation);
+    if (graph->operations == OPERATIONS)
+        check(graph, CUDNN_STATUS_INTERNAL_ERROR);
     else
-        g->operation[g->operations++] = operation;
+        graph->operation[graph->operations++] = operation;
     return result;
 }
 
 /* y = mode(x, b), and where t is given t ? x : b. */
-static descriptor pointwise(struct graph *g, cudnnPointwiseMode_t mode, descriptor x, descriptor b, descriptor t,
+static descriptor pointwise(struct graph *graph, cudnnPointwiseMode_t mode, descriptor x, descriptor b, descriptor t,
                             descriptor y, int64_t axis = -1) {
     cudnnDataType_t type = mode == CUDNN_POINTWISE_CMP_GE ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT;
-    descriptor how = make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    set(g, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-    set(g, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    descriptor how = make(graph, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    set(graph, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+    set(graph, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
     if (axis >= 0)
-        set(g, how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &axis);
-    finish(g, how);
-    descriptor o = make(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, t);
-    return add_operation(g, o, y);
+        set(graph, how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &axis);
+    finish(graph, how);
+    descriptor o = make(graph, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    set_descriptor(graph, o, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
+    set_descriptor(graph, o, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+    set_descriptor(graph, o, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+    set_descriptor(graph, o, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
+    set_descriptor(graph, o, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, t);
+    return add_operation(graph, o, y);
 }
 
-static descriptor multiply(struct graph *g, descriptor a, descriptor b, descriptor c) {
+static descriptor multiply(struct graph *graph, descriptor a, descriptor b, descriptor c) {
     cudnnDataType_t type = CUDNN_DATA_FLOAT;
-    descriptor how = make(g, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
-    set(g, how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-    finish(g, how);
-    descriptor o = make(g, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_MATMUL_ADESC, a);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_MATMUL_BDESC, b);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_MATMUL_CDESC, c);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_MATMUL_DESC, how);
-    return add_operation(g, o, c);
+    descriptor how = make(graph, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+    set(graph, how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    finish(graph, how);
+    descriptor o = make(graph, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+    set_descriptor(graph, o, CUDNN_ATTR_OPERATION_MATMUL_ADESC, a);
+    set_descriptor(graph, o, CUDNN_ATTR_OPERATION_MATMUL_BDESC, b);
+    set_descriptor(graph, o, CUDNN_ATTR_OPERATION_MATMUL_CDESC, c);
+    set_descriptor(graph, o, CUDNN_ATTR_OPERATION_MATMUL_DESC, how);
+    return add_operation(graph, o, c);
 }
 
-static descriptor reduce(struct graph *g, cudnnReduceTensorOp_t by, descriptor x, descriptor y) {
+static descriptor reduce(struct graph *graph, cudnnReduceTensorOp_t by, descriptor x, descriptor y) {
     cudnnDataType_t type = CUDNN_DATA_FLOAT;
-    descriptor how = make(g, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
-    set(g, how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-    set(g, how, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &by);
-    finish(g, how);
-    descriptor o = make(g, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_REDUCTION_DESC, how);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y);
-    return add_operation(g, o, y);
+    descriptor how = make(graph, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+    set(graph, how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    set(graph, how, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &by);
+    finish(graph, how);
+    descriptor o = make(graph, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
+    set_descriptor(graph, o, CUDNN_ATTR_OPERATION_REDUCTION_DESC, how);
+    set_descriptor(graph, o, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x);
+    set_descriptor(graph, o, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y);
+    return add_operation(graph, o, y);
 }
 
-static descriptor turn(struct graph *g, descriptor x, descriptor y) {
-    descriptor o = make(g, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x);
-    set_descriptor(g, o, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y);
-    return add_operation(g, o, y);
+static descriptor turn(struct graph *graph, descriptor x, descriptor y) {
+    descriptor o = make(graph, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
+    set_descriptor(graph, o, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x);
+    set_descriptor(graph, o, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y);
+    return add_operation(graph, o, y);
 }
 
 /* Scores of columns behind their row become LEAST. */
-static descriptor mask(const struct tensors *t, descriptor s) {
-    struct graph *g = t->g;
-    descriptor row = pointwise(g, CUDNN_POINTWISE_GEN_INDEX, s, NULL, NULL, square(t, CUDNN_DATA_INT32, false), 2);
-    descriptor column = pointwise(g, CUDNN_POINTWISE_GEN_INDEX, s, NULL, NULL, square(t, CUDNN_DATA_INT32, false), 3);
-    descriptor seen = pointwise(g, CUDNN_POINTWISE_CMP_GE, row, column, NULL, square(t, CUDNN_DATA_BOOLEAN, false));
-    return pointwise(g, CUDNN_POINTWISE_BINARY_SELECT, s, constant(t, LEAST), seen, scores(t));
+static descriptor mask(const struct tensors *tensors, descriptor s) {
+    struct graph *graph = tensors->g;
+    descriptor row =
+        pointwise(graph, CUDNN_POINTWISE_GEN_INDEX, s, NULL, NULL, square(tensors, CUDNN_DATA_INT32, false), 2);
+    descriptor column =
+        pointwise(graph, CUDNN_POINTWISE_GEN_INDEX, s, NULL, NULL, square(tensors, CUDNN_DATA_INT32, false), 3);
+    descriptor seen =
+        pointwise(graph, CUDNN_POINTWISE_CMP_GE, row, column, NULL, square(tensors, CUDNN_DATA_BOOLEAN, false));
+    return pointwise(graph, CUDNN_POINTWISE_BINARY_SELECT, s, constant(tensors, LEAST), seen, scores(tensors));
 }
 
 /* ---- the two graphs ---- */
 
-static void forward_graph(const struct tensors *t) {
-    struct graph *g = t->g;
-    descriptor s = multiply(g, heads_of(t, Q, 3, false), heads_of(t, K, 3, true), scores(t));
-    s = mask(t, pointwise(g, CUDNN_POINTWISE_MUL, s, constant(t, SCALE), NULL, scores(t)));
-    descriptor top = reduce(g, CUDNN_REDUCE_TENSOR_MAX, s, inner_numbers(t));
-    descriptor below = pointwise(g, CUDNN_POINTWISE_SUB, s, top, NULL, scores(t));
-    descriptor e = pointwise(g, CUDNN_POINTWISE_EXP, below, NULL, NULL, scores(t));
-    descriptor sum = reduce(g, CUDNN_REDUCE_TENSOR_ADD, e, inner_numbers(t));
-    descriptor log = pointwise(g, CUDNN_POINTWISE_LOG, sum, NULL, NULL, inner_numbers(t));
-    pointwise(g, CUDNN_POINTWISE_ADD, top, log, NULL, numbers(t, STATISTICS));
-    descriptor p = pointwise(g, CUDNN_POINTWISE_DIV, e, sum, NULL, square(t, CUDNN_DATA_BFLOAT16, false));
-    multiply(g, p, heads_of(t, V, 3, false), heads_of(t, O, 1, false));
+static void forward_graph(const struct tensors *tensors) {
+    struct graph *graph = tensors->g;
+    descriptor s = multiply(graph, heads_of(tensors, Q, 3, false), heads_of(tensors, K, 3, true), scores(tensors));
+    s = mask(tensors, pointwise(graph, CUDNN_POINTWISE_MUL, s, constant(tensors, SCALE), NULL, scores(tensors)));
+    descriptor top = reduce(graph, CUDNN_REDUCE_TENSOR_MAX, s, inner_numbers(tensors));
+    descriptor below = pointwise(graph, CUDNN_POINTWISE_SUB, s, top, NULL, scores(tensors));
+    descriptor e = pointwise(graph, CUDNN_POINTWISE_EXP, below, NULL, NULL, scores(tensors));
+    descriptor sum = reduce(graph, CUDNN_REDUCE_TENSOR_ADD, e, inner_numbers(tensors));
+    descriptor log = pointwise(graph, CUDNN_POINTWISE_LOG, sum, NULL, NULL, inner_numbers(tensors));
+    pointwise(graph, CUDNN_POINTWISE_ADD, top, log, NULL, numbers(tensors, STATISTICS));
+    descriptor p = pointwise(graph, CUDNN_POINTWISE_DIV, e, sum, NULL, square(tensors, CUDNN_DATA_BFLOAT16, false));
+    multiply(graph, p, heads_of(tensors, V, 3, false), heads_of(tensors, O, 1, false));
 }
 
-static void backward_graph(const struct tensors *t) {
-    struct graph *g = t->g;
-    descriptor q = heads_of(t, Q, 3, false), k = heads_of(t, K, 3, true), dy = heads_of(t, DO, 1, false);
-    descriptor scale = constant(t, SCALE),
-               part = tensor(g, 0, VIRTUAL, CUDNN_DATA_FLOAT, t->sequences, t->heads, t->rows, t->dim,
-                             t->rows * t->heads * t->dim, t->rows * t->dim, t->dim, 1);
-    pointwise(g, CUDNN_POINTWISE_MUL, dy, heads_of(t, O, 1, false), NULL, part);
-    descriptor sums = reduce(g, CUDNN_REDUCE_TENSOR_ADD, part, inner_numbers(t));
-    sums = pointwise(g, CUDNN_POINTWISE_MUL, sums, constant(t, ONE), NULL, numbers(t, SUMS));
+static void backward_graph(const struct tensors *tensors) {
+    struct graph *graph = tensors->g;
+    descriptor q = heads_of(tensors, Q, 3, false), k = heads_of(tensors, K, 3, true),
+               dy = heads_of(tensors, DO, 1, false);
+    descriptor scale = constant(tensors, SCALE),
+               part = tensor(graph, 0, VIRTUAL, CUDNN_DATA_FLOAT, tensors->sequences, tensors->heads, tensors->rows,
+                             tensors->dim, tensors->rows * tensors->heads * tensors->dim, tensors->rows * tensors->dim,
+                             tensors->dim, 1);
+    pointwise(graph, CUDNN_POINTWISE_MUL, dy, heads_of(tensors, O, 1, false), NULL, part);
+    descriptor sums = reduce(graph, CUDNN_REDUCE_TENSOR_ADD, part, inner_numbers(tensors));
+    sums = pointwise(graph, CUDNN_POINTWISE_MUL, sums, constant(tensors, ONE), NULL, numbers(tensors, SUMS));
 
-    descriptor s = multiply(g, q, k, scores(t));
-    s = pointwise(g, CUDNN_POINTWISE_MUL, s, scale, NULL, scores(t));
-    s = mask(t, pointwise(g, CUDNN_POINTWISE_SUB, s, numbers(t, STATISTICS), NULL, scores(t)));
-    descriptor p = pointwise(g, CUDNN_POINTWISE_EXP, s, NULL, NULL, scores(t));
-    multiply(g, turn(g, p, square(t, CUDNN_DATA_BFLOAT16, true)), dy, heads_of(t, DV, 3, false));
+    descriptor s = multiply(graph, q, k, scores(tensors));
+    s = pointwise(graph, CUDNN_POINTWISE_MUL, s, scale, NULL, scores(tensors));
+    s = mask(tensors, pointwise(graph, CUDNN_POINTWISE_SUB, s, numbers(tensors, STATISTICS), NULL, scores(tensors)));
+    descriptor p = pointwise(graph, CUDNN_POINTWISE_EXP, s, NULL, NULL, scores(tensors));
+    multiply(graph, turn(graph, p, square(tensors, CUDNN_DATA_BFLOAT16, true)), dy, heads_of(tensors, DV, 3, false));
 
-    descriptor dp = multiply(g, dy, heads_of(t, V, 3, true), scores(t));
-    dp = pointwise(g, CUDNN_POINTWISE_SUB, dp, sums, NULL, scores(t));
-    descriptor ds = pointwise(g, CUDNN_POINTWISE_MUL, dp, p, NULL, scores(t));
-    ds = pointwise(g, CUDNN_POINTWISE_MUL, ds, scale, NULL, scores(t));
-    multiply(g, turn(g, ds, square(t, CUDNN_DATA_BFLOAT16, true)), q, heads_of(t, DK, 3, false));
-    int64_t row = 3 * t->heads * t->dim;
-    descriptor straight =
-        tensor(g, 0, VIRTUAL, CUDNN_DATA_FLOAT, t->sequences, t->heads, t->rows, t->dim, t->rows * row, t->dim, row, 1);
-    multiply(g, ds, turn(g, k, straight), heads_of(t, DQ, 3, false));
+    descriptor dp = multiply(graph, dy, heads_of(tensors, V, 3, true), scores(tensors));
+    dp = pointwise(graph, CUDNN_POINTWISE_SUB, dp, sums, NULL, scores(tensors));
+    descriptor ds = pointwise(graph, CUDNN_POINTWISE_MUL, dp, p, NULL, scores(tensors));
+    ds = pointwise(graph, CUDNN_POINTWISE_MUL, ds, scale, NULL, scores(tensors));
+    multiply(graph, turn(graph, ds, square(tensors, CUDNN_DATA_BFLOAT16, true)), q, heads_of(tensors, DK, 3, false));
+    int64_t row = 3 * tensors->heads * tensors->dim;
+    descriptor straight = tensor(graph, 0, VIRTUAL, CUDNN_DATA_FLOAT, tensors->sequences, tensors->heads, tensors->rows,
+                                 tensors->dim, tensors->rows * row, tensors->dim, row, 1);
+    multiply(graph, ds, turn(graph, k, straight), heads_of(tensors, DQ, 3, false));
 }
 
 /* ---- plans ---- */
 
 /* device: what cuDNN plans for, its handle. Engines come best first; the first that can be built is taken. */
-static bool plan(struct graph *g, cudnnBackendAttributeType_t type, const void *device) {
+static bool plan(struct graph *graph, cudnnBackendAttributeType_t type, const void *device) {
     enum { TRIES = 8 };
     cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
     descriptor engine[TRIES] = {};
-    descriptor whole = make(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    set(g, whole, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, g->operations, g->operation);
+    descriptor whole = make(graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    set(graph, whole, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, graph->operations,
+        graph->operation);
     if (type == CUDNN_TYPE_HANDLE)
-        set(g, whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, type, 1, device);
-    finish(g, whole);
-    descriptor heuristic = make(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-    set_descriptor(g, heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, whole);
-    set(g, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+        set(graph, whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, type, 1, device);
+    finish(graph, whole);
+    descriptor heuristic = make(graph, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    set_descriptor(graph, heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, whole);
+    set(graph, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     if (type != CUDNN_TYPE_HANDLE)
-        set(g, heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, type, 1, device);
-    finish(g, heuristic);
+        set(graph, heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, type, 1, device);
+    finish(graph, heuristic);
     for (int i = 0; i < TRIES; i++)
-        engine[i] = make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    if (g->status == CUDNN_STATUS_SUCCESS)
-        check(g, dnn.cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                              TRIES, &g->engines, engine));
-    for (int i = 0; g->status == CUDNN_STATUS_SUCCESS && i < g->engines && i < TRIES; i++) {
+        engine[i] = make(graph, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    if (graph->status == CUDNN_STATUS_SUCCESS)
+        check(graph, dnn.cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, TRIES, &graph->engines, engine));
+    for (int i = 0; graph->status == CUDNN_STATUS_SUCCESS && i < graph->engines && i < TRIES; i++) {
         struct graph one = {};
         descriptor p = make(&one, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
         set_descriptor(&one, p, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine[i]);
@@ -295,9 +303,9 @@ static bool plan(struct graph *g, cudnnBackendAttributeType_t type, const void *
         finish(&one, p);
         if (one.status == CUDNN_STATUS_SUCCESS)
             check(&one, dnn.cudnnBackendGetAttribute(p, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
-                                                     NULL, &g->workspace));
+                                                     NULL, &graph->workspace));
         if (one.status == CUDNN_STATUS_SUCCESS) {
-            g->plan = p;
+            graph->plan = p;
             return true;
         }
         forget(&one);

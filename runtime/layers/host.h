@@ -26,9 +26,9 @@ struct host_layer {
 LAYERS(X)
 #undef X
 
-static inline float *host_at(const struct host_call *c, struct slot s) {
-    char *base = c->at->at[s.space];
-    return base ? (float *)(void *)(base + s.off) : NULL;
+static inline float *host_at(const struct host_call *c, struct slot slot) {
+    char *base = c->at->at[slot.space];
+    return base ? (float *)(void *)(base + slot.off) : NULL;
 }
 
 /* The layer's input. The first stage's is the batch itself, which nobody need keep: it can be read again. */

@@ -30,13 +30,13 @@ static const struct fusion inputs[] = {
 
 /* Enqueues the layers from c's on that a row of the table joins, and returns how many; 0: none. step is 1 or -1, left
  * the layers to the end of the stage. */
-static int fused(const struct fusion *f, const struct cuda_call *c, int step, int left) {
-    for (; f->n > 0; f++) {
+static int fused(const struct fusion *fusion, const struct cuda_call *c, int step, int left) {
+    for (; fusion->n > 0; fusion++) {
         int same = 0;
-        while (same < f->n && same < left && c->l[same * step].kind == f->kind[same])
+        while (same < fusion->n && same < left && c->l[same * step].kind == fusion->kind[same])
             same++;
-        if (same == f->n && f->run(c, c->l + (f->n - 1) * step))
-            return f->n;
+        if (same == fusion->n && fusion->run(c, c->l + (fusion->n - 1) * step))
+            return fusion->n;
     }
     return 0;
 }

@@ -45,10 +45,10 @@ static bool has_bias(const struct rt_layer *l) { return l->nparam > (int64_t)l->
 
 static struct plan *find(const struct rt_layer *l) {
     for (int i = 0; i < lt.n; i++) {
-        struct plan *p = &lt.plan[i];
-        if (p->rows == l->rows && p->in == l->in && p->out == l->out && p->bias == has_bias(l) &&
-            p->table == (l->kind == LAYER_unembedding))
-            return p;
+        struct plan *plan = &lt.plan[i];
+        if (plan->rows == l->rows && plan->in == l->in && plan->out == l->out && plan->bias == has_bias(l) &&
+            plan->table == (l->kind == LAYER_unembedding))
+            return plan;
     }
     return NULL;
 }
@@ -57,28 +57,28 @@ static struct plan *find(const struct rt_layer *l) {
 
 enum { ALIGNED = 64 }; /* bytes, of every tensor and of a layer's parameters */
 
-static cublasLtEpilogue_t epilogue_of(const struct plan *p, enum way w) {
+static cublasLtEpilogue_t epilogue_of(const struct plan *plan, enum way w) {
     switch (w) {
-    case FORWARD: return p->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-    case FORWARD_GELU: return p->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
-    case FORWARD_RELU: return p->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    case FORWARD: return plan->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    case FORWARD_GELU: return plan->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    case FORWARD_RELU: return plan->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
     case INPUT_GELU: return CUBLASLT_EPILOGUE_DGELU;
     default: return CUBLASLT_EPILOGUE_DEFAULT;
     }
 }
 
 #define SET(attribute, value)                                                                                          \
-    LT(cublasLtMatmulDescSetAttribute(p->product[w], CUBLASLT_MATMUL_DESC_##attribute, &value, sizeof value))
+    LT(cublasLtMatmulDescSetAttribute(plan->product[w], CUBLASLT_MATMUL_DESC_##attribute, &value, sizeof value))
 
 /* The epilogue's operands. The heuristic takes their alignment from the pointers that it finds there. */
-static void set_epilogue(struct plan *p, enum way w, const void *bias, const void *aux) {
-    if (p->bias && w <= FORWARD_RELU)
+static void set_epilogue(struct plan *plan, enum way w, const void *bias, const void *aux) {
+    if (plan->bias && w <= FORWARD_RELU)
         SET(BIAS_POINTER, bias);
     if (w == FORWARD_GELU || w == INPUT_GELU)
         SET(EPILOGUE_AUX_POINTER, aux);
 }
 
-static int ask(struct plan *p, enum way w) {
+static int ask(struct plan *plan, enum way w) {
     static const cublasLtMatmulPreferenceAttributes_t matrix[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
@@ -91,41 +91,42 @@ static int ask(struct plan *p, enum way w) {
     LT(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes));
     for (int i = 0; i < 4; i++)
         LT(cublasLtMatmulPreferenceSetAttribute(wish, matrix[i], &aligned, sizeof aligned));
-    cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(lt.handle, p->product[w], p->a[w], p->b[w], p->d[w], p->d[w],
-                                                           wish, 1, &found, &n);
+    cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(lt.handle, plan->product[w], plan->a[w], plan->b[w],
+                                                           plan->d[w], plan->d[w], wish, 1, &found, &n);
     if (status != CUBLAS_STATUS_NOT_SUPPORTED)
         LT(status);
     LT(cublasLtMatmulPreferenceDestroy(wish));
     if (n > 0)
-        p->algo[w] = found.algo;
+        plan->algo[w] = found.algo;
     return n;
 }
 
 /* op(A) is m x k, op(B) k x n, D m x n, by columns. */
-static void plan_way(struct plan *p, enum way w, int m, int n, int k, bool bf16) {
+static void plan_way(struct plan *plan, enum way w, int m, int n, int k, bool bf16) {
     cudaDataType_t type = bf16 ? CUDA_R_16BF : CUDA_R_32F, sum = w == WEIGHT ? CUDA_R_32F : type;
-    bool aux = w == FORWARD_GELU || w == INPUT_GELU, turned = p->table ? w == FORWARD : w == INPUT || w == INPUT_GELU;
+    bool aux = w == FORWARD_GELU || w == INPUT_GELU,
+         turned = plan->table ? w == FORWARD : w == INPUT || w == INPUT_GELU;
     cublasOperation_t a = turned ? CUBLAS_OP_T : CUBLAS_OP_N, b = w == WEIGHT ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasLtEpilogue_t epilogue = epilogue_of(p, w);
+    cublasLtEpilogue_t epilogue = epilogue_of(plan, w);
     int64_t aux_ld = m;
     const char *somewhere = (const char *)(uintptr_t)(4096 + ALIGNED); /* a multiple of no more than that */
-    if (p->product[w] || (aux && m % 8 != 0))                          /* as cuBLASLt wants auxiliary matrices */
+    if (plan->product[w] || (aux && m % 8 != 0))                       /* as cuBLASLt wants auxiliary matrices */
         return;
-    LT(cublasLtMatmulDescCreate(&p->product[w], CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    LT(cublasLtMatmulDescCreate(&plan->product[w], CUBLAS_COMPUTE_32F, CUDA_R_32F));
     SET(TRANSA, a);
     SET(TRANSB, b);
     SET(EPILOGUE, epilogue);
     SET(BIAS_DATA_TYPE, type);
     if (aux)
         SET(EPILOGUE_AUX_LD, aux_ld);
-    set_epilogue(p, w, somewhere + (int64_t)p->in * p->out * (bf16 ? 2 : 4) % ALIGNED, somewhere);
-    LT(cublasLtMatrixLayoutCreate(&p->a[w], type, (uint64_t)(turned ? k : m), (uint64_t)(turned ? m : k),
+    set_epilogue(plan, w, somewhere + (int64_t)plan->in * plan->out * (bf16 ? 2 : 4) % ALIGNED, somewhere);
+    LT(cublasLtMatrixLayoutCreate(&plan->a[w], type, (uint64_t)(turned ? k : m), (uint64_t)(turned ? m : k),
                                   turned ? k : m));
-    LT(cublasLtMatrixLayoutCreate(&p->b[w], type, (uint64_t)(w == WEIGHT ? n : k), (uint64_t)(w == WEIGHT ? k : n),
+    LT(cublasLtMatrixLayoutCreate(&plan->b[w], type, (uint64_t)(w == WEIGHT ? n : k), (uint64_t)(w == WEIGHT ? k : n),
                                   w == WEIGHT ? n : k));
-    LT(cublasLtMatrixLayoutCreate(&p->d[w], sum, (uint64_t)m, (uint64_t)n, m));
-    p->known[w] = ask(p, w) > 0;
-    if (!p->known[w] && (w == FORWARD || w == INPUT || w == WEIGHT)) {
+    LT(cublasLtMatrixLayoutCreate(&plan->d[w], sum, (uint64_t)m, (uint64_t)n, m));
+    plan->known[w] = ask(plan, w) > 0;
+    if (!plan->known[w] && (w == FORWARD || w == INPUT || w == WEIGHT)) {
         fprintf(stderr, "pianola: error: cuBLASLt knows no way to multiply %d x %d by %d x %d\n", m, k, k, n);
         _Exit(1);
     }
@@ -134,26 +135,26 @@ static void plan_way(struct plan *p, enum way w, int m, int n, int k, bool bf16)
 /* Layer i of a stage. On GPUs older than Hopper cuBLASLt's gelu is slower than a kernel of its own, as llm.c found. */
 static void plan_layer(const struct rt_stage *s, int i, bool bf16, bool hopper) {
     const struct rt_layer *l = &s->layer[i];
-    struct plan *p = find(l);
-    if (!p) {
-        p = &lt.plan[lt.n++];
-        p->rows = l->rows;
-        p->in = l->in;
-        p->out = l->out;
-        p->bias = has_bias(l);
-        p->table = l->kind == LAYER_unembedding;
+    struct plan *plan = find(l);
+    if (!plan) {
+        plan = &lt.plan[lt.n++];
+        plan->rows = l->rows;
+        plan->in = l->in;
+        plan->out = l->out;
+        plan->bias = has_bias(l);
+        plan->table = l->kind == LAYER_unembedding;
     }
-    plan_way(p, FORWARD, l->out, l->rows, l->in, bf16);
-    plan_way(p, INPUT, l->in, l->rows, l->out, bf16);
-    plan_way(p, WEIGHT, p->table ? l->in : l->out, p->table ? l->out : l->in, l->rows, bf16);
-    if (p->table)
+    plan_way(plan, FORWARD, l->out, l->rows, l->in, bf16);
+    plan_way(plan, INPUT, l->in, l->rows, l->out, bf16);
+    plan_way(plan, WEIGHT, plan->table ? l->in : l->out, plan->table ? l->out : l->in, l->rows, bf16);
+    if (plan->table)
         return;
     if (i + 1 < s->nlayers && l[1].kind == LAYER_relu)
-        plan_way(p, FORWARD_RELU, l->out, l->rows, l->in, bf16);
+        plan_way(plan, FORWARD_RELU, l->out, l->rows, l->in, bf16);
     if (hopper && i + 1 < s->nlayers && l[1].kind == LAYER_gelu)
-        plan_way(p, FORWARD_GELU, l->out, l->rows, l->in, bf16);
+        plan_way(plan, FORWARD_GELU, l->out, l->rows, l->in, bf16);
     if (hopper && i > 0 && l[-1].kind == LAYER_gelu)
-        plan_way(p, INPUT_GELU, l->in, l->rows, l->out, bf16);
+        plan_way(plan, INPUT_GELU, l->in, l->rows, l->out, bf16);
 }
 
 void cuda_linear_plan(const struct rt_program *p) {
@@ -202,17 +203,17 @@ static __global__ void __launch_bounds__(ACROSS *DOWN) bias_gradient(float *part
 /* ---- the layer ---- */
 
 static void multiply(const struct cuda_call *c, enum way w, const void *a, const void *b, void *d, float beta) {
-    const struct plan *p = find(c->l);
+    const struct plan *plan = find(c->l);
     const float one = 1;
-    LT(cublasLtMatmul(lt.handle, p->product[w], &one, a, p->a[w], b, p->b[w], &beta, d, p->d[w], d, p->d[w],
-                      &p->algo[w], c->workspace, CUDA_WORKSPACE, c->stream));
+    LT(cublasLtMatmul(lt.handle, plan->product[w], &one, a, plan->a[w], b, plan->b[w], &beta, d, plan->d[w], d,
+                      plan->d[w], &plan->algo[w], c->workspace, CUDA_WORKSPACE, c->stream));
 }
 
 /* y: this layer's, or that of the gelu or relu behind it. */
-template <typename T> static void forward_as(const struct cuda_call *c, enum way w, struct slot y) {
+template <typename T> static void forward_as(const struct cuda_call *c, enum way w, struct slot slot) {
     const T *weights = cuda_w<T>(c);
     set_epilogue(find(c->l), w, weights + (int64_t)c->l->in * c->l->out, cuda_at<T>(c, c->l->y));
-    multiply(c, w, weights, cuda_x<T>(c), cuda_at<T>(c, y), 0);
+    multiply(c, w, weights, cuda_x<T>(c), cuda_at<T>(c, slot), 0);
 }
 
 template <typename T> static void forward(const struct cuda_call *c) { forward_as<T>(c, FORWARD, c->l->y); }

@@ -33,63 +33,63 @@ struct local {
 };
 
 struct local *local_open(const struct rt_program *p, char *const *arena) {
-    struct local *c = calloc(1, sizeof *c);
-    if (!c)
+    struct local *local = calloc(1, sizeof *local);
+    if (!local)
         return NULL;
-    c->p = p;
-    c->arena = arena;
-    c->meeting = aligned_alloc(64, sizeof *c->meeting * (size_t)(p->nmsgs + 1));
-    c->bell = aligned_alloc(64, sizeof *c->bell * (size_t)p->workers);
+    local->p = p;
+    local->arena = arena;
+    local->meeting = aligned_alloc(64, sizeof *local->meeting * (size_t)(p->nmsgs + 1));
+    local->bell = aligned_alloc(64, sizeof *local->bell * (size_t)p->workers);
     int64_t members = 0;
     for (int i = 0; i < p->nmsgs; i++)
         members += p->msg[i].n;
-    c->arrived = calloc((size_t)members + 1, sizeof *c->arrived);
-    c->heard = calloc((size_t)p->workers, sizeof *c->heard);
-    if (!c->meeting || !c->bell || !c->arrived || !c->heard) {
-        local_close(c);
+    local->arrived = calloc((size_t)members + 1, sizeof *local->arrived);
+    local->heard = calloc((size_t)p->workers, sizeof *local->heard);
+    if (!local->meeting || !local->bell || !local->arrived || !local->heard) {
+        local_close(local);
         return NULL;
     }
-    memset(c->meeting, 0, sizeof *c->meeting * (size_t)(p->nmsgs + 1));
-    memset(c->bell, 0, sizeof *c->bell * (size_t)p->workers);
-    int64_t *next = c->arrived;
+    memset(local->meeting, 0, sizeof *local->meeting * (size_t)(p->nmsgs + 1));
+    memset(local->bell, 0, sizeof *local->bell * (size_t)p->workers);
+    int64_t *next = local->arrived;
     for (int i = 0; i < p->nmsgs; next += p->msg[i++].n)
-        c->meeting[i].arrived = next;
-    return c;
+        local->meeting[i].arrived = next;
+    return local;
 }
 
-void local_close(struct local *c) {
-    if (!c)
+void local_close(struct local *local) {
+    if (!local)
         return;
-    free(c->meeting);
-    free(c->arrived);
-    free(c->heard);
-    free(c->bell);
-    free(c);
+    free(local->meeting);
+    free(local->arrived);
+    free(local->heard);
+    free(local->bell);
+    free(local);
 }
 
-static void ring(struct local *c, int rank) {
-    struct bell *b = &c->bell[rank];
-    atomic_fetch_add(&b->rung, 1);
-    if (atomic_load(&b->asleep))
-        syscall(SYS_futex, &b->rung, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+static void ring(struct local *local, int rank) {
+    struct bell *bell = &local->bell[rank];
+    atomic_fetch_add(&bell->rung, 1);
+    if (atomic_load(&bell->asleep))
+        syscall(SYS_futex, &bell->rung, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
 /* Every lane has been tried since the bell was last heard; what rang meanwhile makes it return at once. */
 static void local_idle(void *link, struct replay *re) {
-    struct local *c = link;
-    struct bell *b = &c->bell[re->rank];
-    uint32_t heard = c->heard[re->rank];
-    atomic_store(&b->asleep, 1);
-    while (atomic_load(&b->rung) == heard)
-        syscall(SYS_futex, &b->rung, FUTEX_WAIT_PRIVATE, heard, NULL, NULL, 0);
-    atomic_store(&b->asleep, 0);
-    c->heard[re->rank] = atomic_load(&b->rung);
+    struct local *local = link;
+    struct bell *bell = &local->bell[re->rank];
+    uint32_t heard = local->heard[re->rank];
+    atomic_store(&bell->asleep, 1);
+    while (atomic_load(&bell->rung) == heard)
+        syscall(SYS_futex, &bell->rung, FUTEX_WAIT_PRIVATE, heard, NULL, NULL, 0);
+    atomic_store(&bell->asleep, 0);
+    local->heard[re->rank] = atomic_load(&bell->rung);
 }
 
 static bool local_message(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
-    struct local *c = link;
-    const struct rt_meeting *m = &c->p->msg[x->msg];
-    struct meeting *meeting = &c->meeting[x->msg];
+    struct local *local = link;
+    const struct rt_meeting *m = &local->p->msg[x->msg];
+    struct meeting *meeting = &local->meeting[x->msg];
     bool sends = m->rank[0] == re->rank;
     int64_t base = STATES * re->step, mine = base + (sends ? SENDER_CAME : RECEIVER_CAME);
     int64_t state = atomic_load(&meeting->state);
@@ -99,12 +99,12 @@ static bool local_message(void *link, struct replay *re, const struct rt_instr *
         return false;
     if (state < base + MOVED) {
         meeting->start = re->device->clock(re);
-        memcpy(c->arena[m->rank[1]] + m->off[1], c->arena[m->rank[0]] + m->off[0], (size_t)m->bytes);
+        memcpy(local->arena[m->rank[1]] + m->off[1], local->arena[m->rank[0]] + m->off[0], (size_t)m->bytes);
         meeting->end = re->device->clock(re);
         *start = meeting->start;
         *end = meeting->end;
         atomic_store(&meeting->state, base + MOVED);
-        ring(c, sends ? m->rank[1] : m->rank[0]);
+        ring(local, sends ? m->rank[1] : m->rank[0]);
         return true;
     }
     *start = meeting->start;
@@ -113,29 +113,29 @@ static bool local_message(void *link, struct replay *re, const struct rt_instr *
 }
 
 /* dw of every member = the sum over members, added in rank order: the same bits everywhere. */
-static void sum_all(struct local *c, const struct rt_meeting *m) {
-    float *first = (float *)(void *)(c->arena[m->rank[0]] + m->off[0]);
-    int64_t n = m->bytes / (int64_t)sizeof(float);
-    for (int i = 1; i < m->n; i++)
-        host_add(first, (const float *)(const void *)(c->arena[m->rank[i]] + m->off[i]), n, false);
-    for (int i = 1; i < m->n; i++)
-        memcpy(c->arena[m->rank[i]] + m->off[i], first, (size_t)m->bytes);
+static void sum_all(struct local *local, const struct rt_meeting *meeting) {
+    float *first = (float *)(void *)(local->arena[meeting->rank[0]] + meeting->off[0]);
+    int64_t n = meeting->bytes / (int64_t)sizeof(float);
+    for (int i = 1; i < meeting->n; i++)
+        host_add(first, (const float *)(const void *)(local->arena[meeting->rank[i]] + meeting->off[i]), n, false);
+    for (int i = 1; i < meeting->n; i++)
+        memcpy(local->arena[meeting->rank[i]] + meeting->off[i], first, (size_t)meeting->bytes);
 }
 
 static bool local_reduce(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
-    struct local *c = link;
-    const struct rt_meeting *m = &c->p->msg[x->msg];
-    struct meeting *meeting = &c->meeting[x->msg];
+    struct local *local = link;
+    const struct rt_meeting *m = &local->p->msg[x->msg];
+    struct meeting *meeting = &local->meeting[x->msg];
     int me = side_of(m, re->rank);
     if (meeting->arrived[me] <= re->step) {
         meeting->arrived[me] = re->step + 1;
         if (atomic_fetch_add(&meeting->state, 1) + 1 == m->n * (re->step + 1)) { /* the last to come does the work */
             meeting->start = re->device->clock(re);
-            sum_all(c, m);
+            sum_all(local, m);
             meeting->end = re->device->clock(re);
             atomic_store(&meeting->reduced, re->step + 1);
             for (int i = 0; i < m->n; i++)
-                ring(c, m->rank[i]);
+                ring(local, m->rank[i]);
         }
     }
     if (atomic_load(&meeting->reduced) <= re->step)

@@ -8,5 +8,5 @@ extern const struct host_transport host_local;
 struct local;
 /* arena: per rank; the caller's until close. NULL: no memory. */
 struct local *local_open(const struct rt_program *p, char *const *arena);
-void local_close(struct local *c);
+void local_close(struct local *local);
 #endif

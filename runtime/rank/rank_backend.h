@@ -14,34 +14,35 @@ extern const char backend_kind[]; /* "CPU" or "GPU": all ranks of a run must hav
 /* First of all, before the process has other threads. Refuses what it cannot run. */
 void backend_open(const struct rt_self *self, const struct rt_tables *tables);
 /* Collective: chooses one of the host's devices for each rank. */
-void backend_choose(struct rank_run *r);
-/* All memory, and what the replay needs beside messages; sets r->backend and r->replay. False with why. */
-bool backend_take(struct rank_run *r, char *why, size_t nwhy);
+void backend_choose(struct rank_run *run);
+/* All memory, and what the replay needs beside messages; sets run->backend and run->replay. False with why. */
+bool backend_take(struct rank_run *run, char *why, size_t nwhy);
 /* Collective: sets up how messages travel. */
-void backend_connect(struct rank_run *r);
+void backend_connect(struct rank_run *run);
 /* Initial weights at the homes. */
-void backend_begin(struct rank_run *r);
+void backend_begin(struct rank_run *run);
 /* For the line about the run: "OpenBLAS kernel Haswell, one thread a rank". */
-const char *backend_line(const struct rank_run *r);
+const char *backend_line(const struct rank_run *run);
 
-/* Runs step r->replay.step to its end. loss[batches]: of the microbatches whose loss is computed here; 0 elsewhere. */
-void backend_step(struct rank_run *r, float *loss);
+/* Runs step run->replay.step to its end. loss[batches]: of the microbatches whose loss is computed here; 0 elsewhere.
+ */
+void backend_step(struct rank_run *run, float *loss);
 /* When the instructions of the step that has just ended ran: seconds of the monotonic clock. With --timeline, after
  * every step. */
-void backend_times(struct rank_run *r, struct rt_stamp *stamp);
+void backend_times(struct rank_run *run, struct rt_stamp *stamp);
 /* Collective, once, after the first step: rank 0 reports the memory that ranks have taken, if it is not the plan. */
-void backend_report(struct rank_run *r);
+void backend_report(struct rank_run *run);
 
 /* What a home has learned (rt_learned), in the host's memory, until the next call of this. What is written there counts
  * from backend_push on. */
 struct home_state {
     float *weight, *moments; /* fp32; moments NULL: none */
 };
-struct home_state backend_pull(struct rank_run *r, const struct rt_home *h);
-void backend_push(struct rank_run *r, const struct rt_home *h);
+struct home_state backend_pull(struct rank_run *run, const struct rt_home *home);
+void backend_push(struct rank_run *run, const struct rt_home *home);
 
 /* The process is about to end early: releases the other ranks within two seconds. Any thread may call it. */
 void backend_abort(void);
 /* Collective, when all is done. */
-void backend_release(struct rank_run *r);
+void backend_release(struct rank_run *run);
 #endif

@@ -7,37 +7,37 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct rt_rank *here(const struct rank_run *r) { return &r->program.rank[r->world.rank]; }
+static const struct rt_rank *here(const struct rank_run *run) { return &run->program.rank[run->world.rank]; }
 
-const struct rt_home *rank_home(const struct rank_run *r, int stage) {
-    for (int h = 0; h < here(r)->nhomes; h++)
-        if (here(r)->home[h].stage == stage)
-            return &here(r)->home[h];
+const struct rt_home *rank_home(const struct rank_run *run, int stage) {
+    for (int h = 0; h < here(run)->nhomes; h++)
+        if (here(run)->home[h].stage == stage)
+            return &here(run)->home[h];
     return NULL;
 }
 
-void rank_writers(struct rank_run *r) {
-    int size = r->world.size, S = r->program.sets;
+void rank_writers(struct rank_run *run) {
+    int size = run->world.size, S = run->program.sets;
     bool *mine = calloc((size_t)S, 1), *all = calloc((size_t)S, (size_t)size);
-    r->writer = calloc((size_t)S, sizeof *r->writer);
-    if (!mine || !all || !r->writer)
-        rank_error(r->self, "no memory");
-    for (int h = 0; h < here(r)->nhomes; h++)
-        mine[here(r)->home[h].stage] = true;
-    r->world.all(r->world.link, mine, all, (size_t)S);
+    run->writer = calloc((size_t)S, sizeof *run->writer);
+    if (!mine || !all || !run->writer)
+        rank_error(run->self, "no memory");
+    for (int h = 0; h < here(run)->nhomes; h++)
+        mine[here(run)->home[h].stage] = true;
+    run->world.all(run->world.link, mine, all, (size_t)S);
     for (int s = 0; s < S; s++)
-        while (r->writer[s] < size - 1 && !all[(int64_t)r->writer[s] * S + s])
-            r->writer[s]++;
+        while (run->writer[s] < size - 1 && !all[(int64_t)run->writer[s] * S + s])
+            run->writer[s]++;
     free(mine);
     free(all);
 }
 
 /* True when all ranks have come, and all of them with true. */
-static bool all_true(struct rank_run *r, bool mine) {
+static bool all_true(struct rank_run *run, bool mine) {
     float n = mine;
-    r->world.sum_begin(r->world.link, &n, 1);
-    r->world.sum_end(r->world.link);
-    return (int)n == r->world.size;
+    run->world.sum_begin(run->world.link, &n, 1);
+    run->world.sum_end(run->world.link);
+    return (int)n == run->world.size;
 }
 
 static bool take_lock(struct rank_run *r, char *why, size_t nwhy) {
@@ -50,59 +50,61 @@ static bool take_lock(struct rank_run *r, char *why, size_t nwhy) {
 }
 
 /* When training is under way. */
-static void verdict_on_saving(const struct world *w, bool ok, const char *why) {
+static void verdict_on_saving(const struct world *world, bool ok, const char *why) {
     char more[DURABLE_PATH + 512];
     snprintf(more, sizeof more, "%s; --resume goes on from the newest whole checkpoint", why);
-    world_verdict(w, ok, more);
+    world_verdict(world, ok, more);
 }
 
 /* Ends all ranks, by verdict, where another run has the folder. False with why: this rank cannot keep it. */
-static bool lock_folder(struct rank_run *r, void (*verdict)(const struct world *w, bool ok, const char *why), char *why,
-                        size_t nwhy) {
-    bool ok = r->world.rank > 0 || take_lock(r, why, nwhy);
-    verdict(&r->world, ok, why);
-    return r->world.rank == 0 || take_lock(r, why, nwhy);
+static bool lock_folder(struct rank_run *run, void (*verdict)(const struct world *world, bool ok, const char *why),
+                        char *why, size_t nwhy) {
+    bool ok = run->world.rank > 0 || take_lock(run, why, nwhy);
+    verdict(&run->world, ok, why);
+    return run->world.rank == 0 || take_lock(run, why, nwhy);
 }
 
 /* Each rank makes a file, and rank 0 looks for all of them. */
-void rank_try_checkpoint(struct rank_run *r) {
+void rank_try_checkpoint(struct rank_run *run) {
     char why[DURABLE_PATH + 512] = "", path[DURABLE_PATH];
-    const char *dir = r->flags.checkpoint;
-    struct durable d;
+    const char *dir = run->flags.checkpoint;
+    struct durable durable;
     watch_phase("waits for all ranks to open the checkpoint folder");
-    snprintf(path, sizeof path, "%s/rank%d", dir, r->world.rank);
-    bool made = lock_folder(r, world_verdict, why, sizeof why) && durable_begin(&d, path, why, sizeof why), ok = made;
-    bool looks = all_true(r, made) && r->world.rank == 0;
-    for (int k = 1; ok && looks && k < r->world.size; k++) {
+    snprintf(path, sizeof path, "%s/rank%d", dir, run->world.rank);
+    bool made = lock_folder(run, world_verdict, why, sizeof why) && durable_begin(&durable, path, why, sizeof why),
+         ok = made;
+    bool looks = all_true(run, made) && run->world.rank == 0;
+    for (int k = 1; ok && looks && k < run->world.size; k++) {
         snprintf(path, sizeof path, "%s/rank%d.tmp", dir, k);
         if (!(ok = access(path, F_OK) == 0))
             snprintf(why, sizeof why,
                      "%s: rank 0 does not see what rank %d writes there: all ranks need the same folder", dir, k);
     }
-    if (ok && looks && !r->flags.resume && !(ok = checkpoint_none(dir)))
+    if (ok && looks && !run->flags.resume && !(ok = checkpoint_none(dir)))
         snprintf(why, sizeof why, "%s: holds checkpoints already: go on with --resume, or name another folder", dir);
-    all_true(r, ok); /* rank 0 has looked */
+    all_true(run, ok); /* rank 0 has looked */
     if (made)
-        durable_drop(&d);
-    world_verdict(&r->world, ok, why);
+        durable_drop(&durable);
+    world_verdict(&run->world, ok, why);
 }
 
-void rank_save(struct rank_run *r, int64_t step) {
+void rank_save(struct rank_run *run, int64_t step) {
     char why[DURABLE_PATH + 512] = "";
-    const char *dir = r->flags.checkpoint;
-    const struct rt_program *p = &r->program;
+    const char *dir = run->flags.checkpoint;
+    const struct rt_program *p = &run->program;
     watch_phase("writes a checkpoint, or waits for others to");
-    bool ok = lock_folder(r, verdict_on_saving, why, sizeof why);
+    bool ok = lock_folder(run, verdict_on_saving, why, sizeof why);
     for (int s = 0; ok && s < p->sets; s++)
-        if (r->writer[s] == r->world.rank) {
-            struct home_state h = backend_pull(r, rank_home(r, s));
-            ok = checkpoint_write_stage(dir, step, p->model, &p->stage[s], s, h.weight, h.moments, why, sizeof why);
+        if (run->writer[s] == run->world.rank) {
+            struct home_state state = backend_pull(run, rank_home(run, s));
+            ok = checkpoint_write_stage(dir, step, p->model, &p->stage[s], s, state.weight, state.moments, why,
+                                        sizeof why);
         }
-    verdict_on_saving(&r->world, ok, why);
-    if (r->world.rank == 0)
-        ok = checkpoint_write_manifest(dir, step, p->sets, &r->is, why, sizeof why) &&
-             checkpoint_keep(dir, (int)r->flags.keep, why, sizeof why);
-    verdict_on_saving(&r->world, ok, why);
+    verdict_on_saving(&run->world, ok, why);
+    if (run->world.rank == 0)
+        ok = checkpoint_write_manifest(dir, step, p->sets, &run->is, why, sizeof why) &&
+             checkpoint_keep(dir, (int)run->flags.keep, why, sizeof why);
+    verdict_on_saving(&run->world, ok, why);
 }
 
 /* What rank 0 found, for all. */
@@ -113,54 +115,55 @@ struct found {
     char why[1000];
 };
 
-static struct found find_latest(const struct rank_run *r) {
-    struct found f = {.step = 0};
-    const char *dir = r->flags.checkpoint;
-    f.some = checkpoint_latest(dir, &f.step, f.why, sizeof f.why);
-    if (f.some && *f.why)
-        fprintf(stderr, "pianola: %s; going on from step %lld\n", f.why, (long long)f.step);
-    f.ok = f.some ? checkpoint_read_run(dir, f.step, &f.run, f.why, sizeof f.why) : checkpoint_none(dir);
-    if (!f.some && f.ok)
+static struct found find_latest(const struct rank_run *run) {
+    struct found found = {.step = 0};
+    const char *dir = run->flags.checkpoint;
+    found.some = checkpoint_latest(dir, &found.step, found.why, sizeof found.why);
+    if (found.some && *found.why)
+        fprintf(stderr, "pianola: %s; going on from step %lld\n", found.why, (long long)found.step);
+    found.ok = found.some ? checkpoint_read_run(dir, found.step, &found.run, found.why, sizeof found.why)
+                          : checkpoint_none(dir);
+    if (!found.some && found.ok)
         fprintf(stderr, "pianola: %s holds no whole checkpoint yet: starting at step 0\n", dir);
-    return f;
+    return found;
 }
 
-static bool fits(const struct rank_run *r, const struct found *f, char *why, size_t n) {
-    const char *dir = r->flags.checkpoint;
-    if (f->run.seed != r->is.seed)
-        snprintf(why, n, "%s: is of a run with --seed %llu, not %llu", dir, (unsigned long long)f->run.seed,
-                 (unsigned long long)r->is.seed);
-    else if (f->run.data_bytes != r->is.data_bytes || f->run.data_hash != r->is.data_hash)
+static bool fits(const struct rank_run *run, const struct found *found, char *why, size_t n) {
+    const char *dir = run->flags.checkpoint;
+    if (found->run.seed != run->is.seed)
+        snprintf(why, n, "%s: is of a run with --seed %llu, not %llu", dir, (unsigned long long)found->run.seed,
+                 (unsigned long long)run->is.seed);
+    else if (found->run.data_bytes != run->is.data_bytes || found->run.data_hash != run->is.data_hash)
         snprintf(why, n, "%s: is of a run on other data: %lld bytes with hash %016llx, not %lld with %016llx", dir,
-                 (long long)f->run.data_bytes, (unsigned long long)f->run.data_hash, (long long)r->is.data_bytes,
-                 (unsigned long long)r->is.data_hash);
+                 (long long)found->run.data_bytes, (unsigned long long)found->run.data_hash,
+                 (long long)run->is.data_bytes, (unsigned long long)run->is.data_hash);
     else
         return true;
     return false;
 }
 
-void rank_resume(struct rank_run *r) {
-    struct found mine = {.ok = true}, *all = malloc(sizeof mine * (size_t)r->world.size);
+void rank_resume(struct rank_run *run) {
+    struct found mine = {.ok = true}, *all = malloc(sizeof mine * (size_t)run->world.size);
     char why[DURABLE_PATH + 512] = "";
     if (!all)
-        rank_error(r->self, "no memory");
+        rank_error(run->self, "no memory");
     watch_phase("waits for all ranks to resume");
-    if (r->world.rank == 0)
-        mine = find_latest(r);
-    r->world.all(r->world.link, &mine, all, sizeof mine);
-    struct found f = all[0];
+    if (run->world.rank == 0)
+        mine = find_latest(run);
+    run->world.all(run->world.link, &mine, all, sizeof mine);
+    struct found found = all[0];
     free(all);
-    bool ok = f.ok;
-    snprintf(why, sizeof why, "%s", f.why);
-    ok = ok && (!f.some || fits(r, &f, why, sizeof why));
-    for (int h = 0; ok && f.some && h < here(r)->nhomes; h++) {
-        const struct rt_home *y = &here(r)->home[h];
-        struct home_state m = backend_pull(r, y);
-        ok = checkpoint_read_stage(r->flags.checkpoint, f.step, r->program.model, &r->program.stage[y->stage], m.weight,
-                                   m.moments, why, sizeof why);
+    bool ok = found.ok;
+    snprintf(why, sizeof why, "%s", found.why);
+    ok = ok && (!found.some || fits(run, &found, why, sizeof why));
+    for (int h = 0; ok && found.some && h < here(run)->nhomes; h++) {
+        const struct rt_home *home = &here(run)->home[h];
+        struct home_state state = backend_pull(run, home);
+        ok = checkpoint_read_stage(run->flags.checkpoint, found.step, run->program.model,
+                                   &run->program.stage[home->stage], state.weight, state.moments, why, sizeof why);
         if (ok)
-            backend_push(r, y);
+            backend_push(run, home);
     }
-    world_verdict(&r->world, ok, why);
-    r->from = f.step;
+    world_verdict(&run->world, ok, why);
+    run->from = found.step;
 }

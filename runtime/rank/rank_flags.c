@@ -88,25 +88,25 @@ static int messages(const struct rt_self *self, const char *s) {
     rank_error(self, why);
 }
 
-static void set(struct rank_flags *f, const struct rt_self *self, const struct flag *o, const char *arg) {
-    switch (o->key) {
-    case 'x': f->data = arg; break;
-    case 'n': f->steps = number(self, o->name, arg, 1); break;
-    case 's': f->seed = number(self, o->name, arg, 0); break;
-    case 'c': f->checkpoint = arg; break;
-    case 'e': f->every = number(self, o->name, arg, 1); break;
-    case 'k': f->keep = number(self, o->name, arg, 1); break;
-    case 'r': f->resume = true; break;
-    case 'd': f->deadline = seconds(self, arg); break;
-    case 'f': f->flight = arg; break;
-    case 't': f->timeline = arg; break;
-    case 'j': f->json = true; break;
-    case 'g': f->eager = true; break;
-    case 'm': f->messages = messages(self, arg); break;
-    case 'R': f->launch.rank = (int)number(self, o->name, arg, 0); break;
-    case 'W': f->launch.size = (int)number(self, o->name, arg, 1); break;
-    case 'A': f->launch.addr = arg; break;
-    case 'P': f->launch.port = arg; break;
+static void set(struct rank_flags *flags, const struct rt_self *self, const struct flag *flag, const char *arg) {
+    switch (flag->key) {
+    case 'x': flags->data = arg; break;
+    case 'n': flags->steps = number(self, flag->name, arg, 1); break;
+    case 's': flags->seed = number(self, flag->name, arg, 0); break;
+    case 'c': flags->checkpoint = arg; break;
+    case 'e': flags->every = number(self, flag->name, arg, 1); break;
+    case 'k': flags->keep = number(self, flag->name, arg, 1); break;
+    case 'r': flags->resume = true; break;
+    case 'd': flags->deadline = seconds(self, arg); break;
+    case 'f': flags->flight = arg; break;
+    case 't': flags->timeline = arg; break;
+    case 'j': flags->json = true; break;
+    case 'g': flags->eager = true; break;
+    case 'm': flags->messages = messages(self, arg); break;
+    case 'R': flags->launch.rank = (int)number(self, flag->name, arg, 0); break;
+    case 'W': flags->launch.size = (int)number(self, flag->name, arg, 1); break;
+    case 'A': flags->launch.addr = arg; break;
+    case 'P': flags->launch.port = arg; break;
     case 'h': help(self);
     }
 }
@@ -125,10 +125,10 @@ void rank_parse(struct rank_flags *f, int argc, char **argv, const struct rt_sel
                      argv[optind - 1]);
             rank_error(self, why);
         }
-        const struct flag *o = flags;
-        while (o->key != key)
-            o++;
-        set(f, self, o, optarg);
+        const struct flag *flag = flags;
+        while (flag->key != key)
+            flag++;
+        set(f, self, flag, optarg);
     }
     if (optind < argc) {
         snprintf(why, sizeof why, "'%.64s' is no flag; see --help", argv[optind]);

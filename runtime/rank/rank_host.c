@@ -19,56 +19,57 @@ void backend_open(const struct rt_self *self, const struct rt_tables *tables) {
     blas = host_blas();
 }
 
-void backend_choose(struct rank_run *r) { (void)r; }
+void backend_choose(struct rank_run *run) { (void)run; }
 
-bool backend_take(struct rank_run *r, char *why, size_t nwhy) {
-    struct rank_backend *backend = r->backend = calloc(1, sizeof *backend);
+bool backend_take(struct rank_run *run, char *why, size_t nwhy) {
+    struct rank_backend *backend = run->backend = calloc(1, sizeof *backend);
     if (backend) {
-        backend->host = (struct host_rank){.data = r->data, .transport = r->world.transport, .link = r->world.link};
-        if (host_take(&r->replay, &backend->host, &r->program, r->world.rank))
+        backend->host =
+            (struct host_rank){.data = run->data, .transport = run->world.transport, .link = run->world.link};
+        if (host_take(&run->replay, &backend->host, &run->program, run->world.rank))
             return true;
     }
-    snprintf(why, nwhy, "rank %d: no memory: its arena takes %lld bytes", r->world.rank, (long long)r->self->arena);
+    snprintf(why, nwhy, "rank %d: no memory: its arena takes %lld bytes", run->world.rank, (long long)run->self->arena);
     return false;
 }
 
-void backend_connect(struct rank_run *r) {
+void backend_connect(struct rank_run *run) {
     char why[128];
-    bool ok = r->world.prepare(r->world.link, &r->program.rank[r->world.rank], r->program.nmsgs, r->tables->groups,
-                               r->backend->host.arena);
-    snprintf(why, sizeof why, "rank %d: no memory for its messages", r->world.rank);
-    world_verdict(&r->world, ok, why);
+    bool ok = run->world.prepare(run->world.link, &run->program.rank[run->world.rank], run->program.nmsgs,
+                                 run->tables->groups, run->backend->host.arena);
+    snprintf(why, sizeof why, "rank %d: no memory for its messages", run->world.rank);
+    world_verdict(&run->world, ok, why);
 }
 
-void backend_begin(struct rank_run *r) { host_begin(&r->replay, (uint64_t)r->flags.seed); }
+void backend_begin(struct rank_run *run) { host_begin(&run->replay, (uint64_t)run->flags.seed); }
 
-const char *backend_line(const struct rank_run *r) {
+const char *backend_line(const struct rank_run *run) {
     static char line[128];
-    (void)r;
+    (void)run;
     snprintf(line, sizeof line, "OpenBLAS kernel %s, one thread a rank", blas);
     return line;
 }
 
-void backend_step(struct rank_run *r, float *loss) {
-    memset(loss, 0, sizeof *loss * (size_t)r->program.batches);
-    r->backend->host.loss = loss;
-    replay_step(&r->replay);
+void backend_step(struct rank_run *run, float *loss) {
+    memset(loss, 0, sizeof *loss * (size_t)run->program.batches);
+    run->backend->host.loss = loss;
+    replay_step(&run->replay);
 }
 
-void backend_times(struct rank_run *r, struct rt_stamp *stamp) {
-    memcpy(stamp, r->backend->host.stamp, sizeof *stamp * (size_t)r->program.rank[r->world.rank].nins);
+void backend_times(struct rank_run *run, struct rt_stamp *stamp) {
+    memcpy(stamp, run->backend->host.stamp, sizeof *stamp * (size_t)run->program.rank[run->world.rank].nins);
 }
 
-void backend_report(struct rank_run *r) { (void)r; }
+void backend_report(struct rank_run *run) { (void)run; }
 
-struct home_state backend_pull(struct rank_run *r, const struct rt_home *h) {
-    char *arena = r->backend->host.arena;
-    struct rt_learned y = learned_at(r->program.model, &r->program.stage[h->stage], h);
-    return (struct home_state){(float *)(void *)(arena + y.weight),
-                               y.moments < 0 ? NULL : (float *)(void *)(arena + y.moments)};
+struct home_state backend_pull(struct rank_run *run, const struct rt_home *home) {
+    char *arena = run->backend->host.arena;
+    struct rt_learned learned = learned_at(run->program.model, &run->program.stage[home->stage], home);
+    return (struct home_state){(float *)(void *)(arena + learned.weight),
+                               learned.moments < 0 ? NULL : (float *)(void *)(arena + learned.moments)};
 }
 
-void backend_push(struct rank_run *r, const struct rt_home *h) { (void)r, (void)h; }
+void backend_push(struct rank_run *run, const struct rt_home *home) { (void)run, (void)home; }
 
 /* The other ranks are about to find the same; a launcher that sees one exit may kill them before they could say so. */
 void backend_abort(void) {
@@ -76,8 +77,8 @@ void backend_abort(void) {
     nanosleep(&linger, NULL);
 }
 
-void backend_release(struct rank_run *r) {
-    host_release(&r->replay, &r->backend->host);
-    free(r->backend->host.arena);
-    free(r->backend);
+void backend_release(struct rank_run *run) {
+    host_release(&run->replay, &run->backend->host);
+    free(run->backend->host.arena);
+    free(run->backend);
 }

@@ -12,34 +12,35 @@
 #include <unistd.h>
 
 /* The part of rt_program that a rank knows: its own stream, and what all share. */
-static void own_program(struct rank_run *r) {
-    const struct rt_self *self = r->self;
-    const struct rt_tables *t = r->tables;
+static void own_program(struct rank_run *run) {
+    const struct rt_self *self = run->self;
+    const struct rt_tables *tables = run->tables;
     struct rt_rank *all = calloc((size_t)self->workers, sizeof *all), *k = &all[self->rank];
-    int32_t *at = calloc((size_t)self->nlanes + 2, sizeof *at), *ins = calloc((size_t)t->nins + 1, sizeof *ins);
+    int32_t *at = calloc((size_t)self->nlanes + 2, sizeof *at), *ins = calloc((size_t)tables->nins + 1, sizeof *ins);
     if (!all || !at || !ins)
         rank_error(self, "no memory");
-    for (int32_t i = 0; i < t->nins; i++)
-        at[t->ins[i].lane + 2]++;
+    for (int32_t i = 0; i < tables->nins; i++)
+        at[tables->ins[i].lane + 2]++;
     for (int l = 0; l < self->nlanes; l++)
         at[l + 2] += at[l + 1];
-    for (int32_t i = 0; i < t->nins; i++)
-        ins[at[t->ins[i].lane + 1]++] = i;
-    *k = (struct rt_rank){.ins = t->ins, .nins = t->nins, .nlanes = self->nlanes, .lane_ins = ins, .lane_at = at};
-    k->wait = t->wait;
-    k->more = t->more;
-    k->home = t->homes;
-    while (t->homes[k->nhomes].stage >= 0)
+    for (int32_t i = 0; i < tables->nins; i++)
+        ins[at[tables->ins[i].lane + 1]++] = i;
+    *k = (struct rt_rank){
+        .ins = tables->ins, .nins = tables->nins, .nlanes = self->nlanes, .lane_ins = ins, .lane_at = at};
+    k->wait = tables->wait;
+    k->more = tables->more;
+    k->home = tables->homes;
+    while (tables->homes[k->nhomes].stage >= 0)
         k->nhomes++;
     k->arena = self->arena;
     k->work = self->work;
-    r->program = (struct rt_program){.name = self->name, .workers = self->workers, .stages = self->stages};
-    r->program.batches = self->batches;
-    r->program.sets = t->sets;
-    r->program.nmsgs = self->nmsgs;
-    r->program.model = t->model;
-    r->program.stage = t->stage;
-    r->program.rank = all;
+    run->program = (struct rt_program){.name = self->name, .workers = self->workers, .stages = self->stages};
+    run->program.batches = self->batches;
+    run->program.sets = tables->sets;
+    run->program.nmsgs = self->nmsgs;
+    run->program.model = tables->model;
+    run->program.stage = tables->stage;
+    run->program.rank = all;
 }
 
 /* ---- meeting ---- */
@@ -56,204 +57,205 @@ struct training {
 
 static const struct {
     const char *title;
-    bool (*open)(struct world *w, const struct launch *how, char *why, size_t nwhy);
+    bool (*open)(struct world *world, const struct launch *how, char *why, size_t nwhy);
 } transport[] = {
 #define X(name, title) {title, name##_open},
     HOST_TRANSPORTS(X)
 #undef X
 };
 
-static void meet(struct rank_run *r) {
-    struct launch *how = &r->flags.launch;
+static void meet(struct rank_run *run) {
+    struct launch *how = &run->flags.launch;
     char why[512];
-    how->program = r->self->hash;
-    if (how->over == HOST_tcp && how->rank < 0 && r->self->workers > 1) {
+    how->program = run->self->hash;
+    if (how->over == HOST_tcp && how->rank < 0 && run->self->workers > 1) {
         snprintf(why, sizeof why,
                  "nothing says which rank this process is. Start all %d together: mpirun --app app.mpi, srun "
                  "--multi-prog multi-prog.slurm, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set",
-                 r->self->workers);
-        rank_error(r->self, why);
+                 run->self->workers);
+        rank_error(run->self, why);
     }
     watch_phase("waits for all ranks to start");
-    if (!transport[how->over].open(&r->world, how, why, sizeof why))
-        rank_error(r->self, why);
-    r->world.self = r->self;
+    if (!transport[how->over].open(&run->world, how, why, sizeof why))
+        rank_error(run->self, why);
+    run->world.self = run->self;
 }
 
 /* Everything the run needs is taken here; from the first step on, nothing is. */
-static void prepare(struct rank_run *r, struct training *t) {
+static void prepare(struct rank_run *run, struct training *training) {
     char why[DURABLE_PATH + 512];
-    r->data =
-        data_open(r->tables->model, rank_reads(r) ? r->flags.data : NULL, (uint64_t)r->flags.seed, why, sizeof why);
-    world_verdict(&r->world, r->data, why);
-    rank_agree(r);
-    own_program(r);
-    t->pulse = calloc((size_t)r->program.batches + LOSSES, sizeof *t->pulse);
-    t->loss = calloc((size_t)r->program.batches, sizeof *t->loss);
-    if (!t->pulse || !t->loss)
-        rank_error(r->self, "no memory");
-    backend_choose(r);
-    bool ok = backend_take(r, why, sizeof why);
-    world_verdict(&r->world, ok, why); /* before the next line, which takes all ranks */
-    backend_connect(r);
-    rank_writers(r);
-    backend_begin(r);
-    if (r->flags.checkpoint)
-        rank_try_checkpoint(r);
-    if (r->flags.resume)
-        rank_resume(r);
-    if (r->flags.timeline)
-        rank_timeline_open(r); /* last: its times begin here */
+    run->data = data_open(run->tables->model, rank_reads(run) ? run->flags.data : NULL, (uint64_t)run->flags.seed, why,
+                          sizeof why);
+    world_verdict(&run->world, run->data, why);
+    rank_agree(run);
+    own_program(run);
+    training->pulse = calloc((size_t)run->program.batches + LOSSES, sizeof *training->pulse);
+    training->loss = calloc((size_t)run->program.batches, sizeof *training->loss);
+    if (!training->pulse || !training->loss)
+        rank_error(run->self, "no memory");
+    backend_choose(run);
+    bool ok = backend_take(run, why, sizeof why);
+    world_verdict(&run->world, ok, why); /* before the next line, which takes all ranks */
+    backend_connect(run);
+    rank_writers(run);
+    backend_begin(run);
+    if (run->flags.checkpoint)
+        rank_try_checkpoint(run);
+    if (run->flags.resume)
+        rank_resume(run);
+    if (run->flags.timeline)
+        rank_timeline_open(run); /* last: its times begin here */
 }
 
 /* ---- training ---- */
 
-static float mean(const struct rank_run *r, const float *loss) {
+static float mean(const struct rank_run *run, const float *loss) {
     float sum = 0;
-    for (int b = 0; b < r->program.batches; b++)
+    for (int b = 0; b < run->program.batches; b++)
         sum += loss[b];
-    return sum / (float)r->program.batches;
+    return sum / (float)run->program.batches;
 }
 
-static void check_data(struct rank_run *r) {
+static void check_data(struct rank_run *run) {
     char why[DURABLE_PATH + 512];
-    if (!data_same(r->data, why, sizeof why))
-        rank_error(r->self, why);
+    if (!data_same(run->data, why, sizeof why))
+        rank_error(run->self, why);
 }
 
 /* What ranks tell one another in each step goes round while its messages do: whether to stop after it, and the losses
  * of the step before. So a signal ends the step at hand, or the one that others have begun meanwhile. */
-static void step(struct rank_run *r, struct training *t) {
-    struct replay *re = &r->replay;
-    t->pulse[INTS] = watch_signal() == SIGINT;
-    t->pulse[TERMS] = watch_signal() == SIGTERM;
+static void step(struct rank_run *run, struct training *training) {
+    struct replay *re = &run->replay;
+    training->pulse[INTS] = watch_signal() == SIGINT;
+    training->pulse[TERMS] = watch_signal() == SIGTERM;
     watch_step(re);
-    r->world.sum_begin(r->world.link, t->pulse, LOSSES + r->program.batches);
-    backend_step(r, t->loss);
-    if (r->flags.timeline)
-        rank_timeline_keep(r);
-    r->world.sum_end(r->world.link);
-    t->step = ++re->step;
-    check_data(r);
+    run->world.sum_begin(run->world.link, training->pulse, LOSSES + run->program.batches);
+    backend_step(run, training->loss);
+    if (run->flags.timeline)
+        rank_timeline_keep(run);
+    run->world.sum_end(run->world.link);
+    training->step = ++re->step;
+    check_data(run);
 }
 
-static void train(struct rank_run *r, struct training *t) {
-    const struct rank_flags *f = &r->flags;
-    int B = r->program.batches;
-    struct progress told = {.what = "training", .from = r->from, .steps = f->steps, .tty = isatty(STDERR_FILENO)};
-    told.tokens = (int64_t)r->program.model->rows * B;
+static void train(struct rank_run *run, struct training *training) {
+    const struct rank_flags *flags = &run->flags;
+    int B = run->program.batches;
+    struct progress told = {.what = "training", .from = run->from, .steps = flags->steps, .tty = isatty(STDERR_FILENO)};
+    told.tokens = (int64_t)run->program.model->rows * B;
     double begin = seconds();
-    for (bool stop = r->from >= f->steps; !stop;) {
-        memcpy(t->pulse + LOSSES, t->loss, sizeof *t->pulse * (size_t)B);
-        step(r, t);
-        if (t->step == r->from + 1)
-            backend_report(r);
-        t->last = mean(r, t->pulse + LOSSES);
-        if (t->step == r->from + 2)
-            t->first = t->last;
-        t->signal = t->pulse[INTS] > 0 ? SIGINT : t->pulse[TERMS] > 0 ? SIGTERM : 0;
-        stop = t->signal || t->step == f->steps;
-        t->seconds = seconds() - begin;
-        if (r->world.rank == 0 && t->step > r->from + 1)
-            progress_tell(&told, t->step - 1, t->last, t->seconds);
-        if (f->checkpoint && (stop || t->step % f->every == 0))
-            rank_save(r, t->step);
+    for (bool stop = run->from >= flags->steps; !stop;) {
+        memcpy(training->pulse + LOSSES, training->loss, sizeof *training->pulse * (size_t)B);
+        step(run, training);
+        if (training->step == run->from + 1)
+            backend_report(run);
+        training->last = mean(run, training->pulse + LOSSES);
+        if (training->step == run->from + 2)
+            training->first = training->last;
+        training->signal = training->pulse[INTS] > 0 ? SIGINT : training->pulse[TERMS] > 0 ? SIGTERM : 0;
+        stop = training->signal || training->step == flags->steps;
+        training->seconds = seconds() - begin;
+        if (run->world.rank == 0 && training->step > run->from + 1)
+            progress_tell(&told, training->step - 1, training->last, training->seconds);
+        if (flags->checkpoint && (stop || training->step % flags->every == 0))
+            rank_save(run, training->step);
     }
     watch_phase("waits for all ranks to end");
-    memcpy(t->pulse + LOSSES, t->loss, sizeof *t->pulse * (size_t)B);
-    r->world.sum_begin(r->world.link, t->pulse, LOSSES + B);
-    r->world.sum_end(r->world.link);
-    t->last = mean(r, t->pulse + LOSSES);
-    if (t->step == r->from + 1)
-        t->first = t->last;
-    if (r->world.rank == 0 && t->step > r->from)
-        progress_tell(&told, t->step, t->last, t->seconds);
+    memcpy(training->pulse + LOSSES, training->loss, sizeof *training->pulse * (size_t)B);
+    run->world.sum_begin(run->world.link, training->pulse, LOSSES + B);
+    run->world.sum_end(run->world.link);
+    training->last = mean(run, training->pulse + LOSSES);
+    if (training->step == run->from + 1)
+        training->first = training->last;
+    if (run->world.rank == 0 && training->step > run->from)
+        progress_tell(&told, training->step, training->last, training->seconds);
 }
 
 /* ---- results ---- */
 
 /* The fingerprint that `pianola run` prints. Stage by stage, the first home goes on where the last one's ended. */
-static uint64_t fingerprint(struct rank_run *r) {
-    const struct rt_program *p = &r->program;
-    uint64_t hash = FNV_START, *all = malloc(sizeof hash * (size_t)r->world.size);
+static uint64_t fingerprint(struct rank_run *run) {
+    const struct rt_program *p = &run->program;
+    uint64_t hash = FNV_START, *all = malloc(sizeof hash * (size_t)run->world.size);
     if (!all)
-        rank_error(r->self, "no memory");
+        rank_error(run->self, "no memory");
     for (int s = 0; s < p->sets; s++) {
-        if (r->writer[s] == r->world.rank)
-            hash = fingerprint_stage(hash, p->model, &p->stage[s], backend_pull(r, rank_home(r, s)).weight);
-        r->world.all(r->world.link, &hash, all, sizeof hash);
-        hash = all[r->writer[s]];
+        if (run->writer[s] == run->world.rank)
+            hash = fingerprint_stage(hash, p->model, &p->stage[s], backend_pull(run, rank_home(run, s)).weight);
+        run->world.all(run->world.link, &hash, all, sizeof hash);
+        hash = all[run->writer[s]];
     }
     free(all);
     return hash;
 }
 
-static void print(const struct rank_run *r, const struct training *t, uint64_t hash) {
-    int64_t steps = t->step - r->from;
-    double each = steps ? t->seconds / (double)steps : 0;
-    if (r->flags.json) {
+static void print(const struct rank_run *run, const struct training *training, uint64_t hash) {
+    int64_t steps = training->step - run->from;
+    double each = steps ? training->seconds / (double)steps : 0;
+    if (run->flags.json) {
         printf("{\n  \"schema\": 1,\n  \"schedule\": \"%s\",\n  \"steps\": %lld,\n  \"resumed_from\": %lld,\n",
-               r->self->name, (long long)t->step, (long long)r->from);
+               run->self->name, (long long)training->step, (long long)run->from);
         if (steps)
-            printf("  \"loss_first\": %.9g,\n  \"loss_last\": %.9g,\n  \"seconds_per_step\": %.6g,\n", t->first,
-                   t->last, each);
+            printf("  \"loss_first\": %.9g,\n  \"loss_last\": %.9g,\n  \"seconds_per_step\": %.6g,\n", training->first,
+                   training->last, each);
         printf("  \"weights\": \"%016llx\"\n}\n", (unsigned long long)hash);
         return;
     }
-    if (r->from)
-        printf("resumed   from step %lld\n", (long long)r->from);
+    if (run->from)
+        printf("resumed   from step %lld\n", (long long)run->from);
     if (steps)
-        printf("loss      %.4f to %.4f in %lld steps, %.3f ms a step\n", t->first, t->last, (long long)steps,
-               1e3 * each);
-    printf("weights   %016llx (fingerprint) after %lld steps\n", (unsigned long long)hash, (long long)t->step);
+        printf("loss      %.4f to %.4f in %lld steps, %.3f ms a step\n", training->first, training->last,
+               (long long)steps, 1e3 * each);
+    printf("weights   %016llx (fingerprint) after %lld steps\n", (unsigned long long)hash, (long long)training->step);
 }
 
-static void release(struct rank_run *r, struct training *t) {
-    const struct rt_rank *k = &r->program.rank[r->world.rank];
-    backend_release(r);
-    r->world.close(r->world.link);
-    data_close(r->data);
+static void release(struct rank_run *run, struct training *training) {
+    const struct rt_rank *k = &run->program.rank[run->world.rank];
+    backend_release(run);
+    run->world.close(run->world.link);
+    data_close(run->data);
     free((void *)(uintptr_t)k->lane_at);
     free((void *)(uintptr_t)k->lane_ins);
-    free((void *)(uintptr_t)r->program.rank);
-    free(r->writer);
-    free(t->pulse);
-    free(t->loss);
+    free((void *)(uintptr_t)run->program.rank);
+    free(run->writer);
+    free(training->pulse);
+    free(training->loss);
 }
 
 int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt_tables *tables) {
-    struct rank_run r = {.self = self, .tables = tables, .lock = -1};
-    struct training t = {.first = 0};
-    rank_parse(&r.flags, argc, argv, self);
+    struct rank_run run = {.self = self, .tables = tables, .lock = -1};
+    struct training training = {.first = 0};
+    rank_parse(&run.flags, argc, argv, self);
     backend_open(self, tables);
     struct watch_args watch = {.program = self->name,
                                .rank = self->rank,
-                               .deadline = r.flags.deadline,
-                               .flight = r.flags.flight,
+                               .deadline = run.flags.deadline,
+                               .flight = run.flags.flight,
                                .group = tables->groups,
                                .lane = tables->lanes,
                                .abort = backend_abort};
     if (!watch_start(&watch))
         rank_error(self, "cannot start a thread");
-    meet(&r);
-    prepare(&r, &t);
-    if (r.world.rank == 0) {
-        fprintf(stderr, "pianola: %d process%s%s, %s\n", r.world.size, r.world.size == 1 ? "" : "es over ",
-                r.world.size == 1 ? "" : transport[r.flags.launch.over].title, backend_line(&r));
-        if (!r.flags.data && tables->model->input == INPUT_TOKENS)
+    meet(&run);
+    prepare(&run, &training);
+    if (run.world.rank == 0) {
+        fprintf(stderr, "pianola: %d process%s%s, %s\n", run.world.size, run.world.size == 1 ? "" : "es over ",
+                run.world.size == 1 ? "" : transport[run.flags.launch.over].title, backend_line(&run));
+        if (!run.flags.data && tables->model->input == INPUT_TOKENS)
             fprintf(stderr, "pianola: no --data: training on random tokens; give a text with --data FILE\n");
     }
-    t.step = r.replay.step = r.from;
-    train(&r, &t);
-    uint64_t hash = fingerprint(&r);
-    if (r.world.rank == 0)
-        print(&r, &t, hash);
-    if (r.flags.timeline)
-        rank_timeline_write(&r, t.step);
-    if (t.signal && r.world.rank == 0)
-        fprintf(stderr, "pianola: %s came: stopped after step %lld%s\n", t.signal == SIGINT ? "SIGINT" : "SIGTERM",
-                (long long)t.step, r.flags.checkpoint ? ", with a checkpoint" : "; there is no --checkpoint");
+    training.step = run.replay.step = run.from;
+    train(&run, &training);
+    uint64_t hash = fingerprint(&run);
+    if (run.world.rank == 0)
+        print(&run, &training, hash);
+    if (run.flags.timeline)
+        rank_timeline_write(&run, training.step);
+    if (training.signal && run.world.rank == 0)
+        fprintf(stderr, "pianola: %s came: stopped after step %lld%s\n",
+                training.signal == SIGINT ? "SIGINT" : "SIGTERM", (long long)training.step,
+                run.flags.checkpoint ? ", with a checkpoint" : "; there is no --checkpoint");
     watch_end();
-    release(&r, &t);
-    return t.signal ? 128 + t.signal : 0;
+    release(&run, &training);
+    return training.signal ? 128 + training.signal : 0;
 }

@@ -36,24 +36,24 @@ struct rank_run {
 
 /* rank_flags.c: ends the process on --help, and with an error on what it does not know. */
 extern const char *const rank_messages[]; /* the values of --messages */
-void rank_parse(struct rank_flags *f, int argc, char **argv, const struct rt_self *self);
+void rank_parse(struct rank_flags *flags, int argc, char **argv, const struct rt_self *self);
 
 /* rank_agree.c: refuses another rank's program, another world size, an older compile, other flags or other data, by
- * name, before anything runs. Sets r->is. */
-void rank_agree(struct rank_run *r);
-bool rank_reads(const struct rank_run *r); /* does it need the data? */
+ * name, before anything runs. Sets run->is. */
+void rank_agree(struct rank_run *run);
+bool rank_reads(const struct rank_run *run); /* does it need the data? */
 
 /* rank_checkpoint.c */
-void rank_writers(struct rank_run *r); /* sets r->writer */
+void rank_writers(struct rank_run *run); /* sets run->writer */
 /* Checks that no other run uses the folder and that it can be written, before an hour's work depends on it. */
-void rank_try_checkpoint(struct rank_run *r);
-/* Loads weights and optimizer state of all homes from the newest whole checkpoint, if there is one; sets r->from. */
-void rank_resume(struct rank_run *r);
-void rank_save(struct rank_run *r, int64_t step);
-const struct rt_home *rank_home(const struct rank_run *r, int stage); /* here; NULL: it is at home elsewhere */
+void rank_try_checkpoint(struct rank_run *run);
+/* Loads weights and optimizer state of all homes from the newest whole checkpoint, if there is one; sets run->from. */
+void rank_resume(struct rank_run *run);
+void rank_save(struct rank_run *run, int64_t step);
+const struct rt_home *rank_home(const struct rank_run *run, int stage); /* here; NULL: it is at home elsewhere */
 
 /* rank_timeline.c, where --timeline is given */
-void rank_timeline_open(struct rank_run *r); /* collective: can its file be written? All memory is taken here */
-void rank_timeline_keep(struct rank_run *r); /* of step r->replay.step, which has just ended */
-void rank_timeline_write(struct rank_run *r, int64_t steps); /* collective. steps: how many are done */
+void rank_timeline_open(struct rank_run *run); /* collective: can its file be written? All memory is taken here */
+void rank_timeline_keep(struct rank_run *run); /* of step run->replay.step, which has just ended */
+void rank_timeline_write(struct rank_run *run, int64_t steps); /* collective. steps: how many are done */
 #endif

@@ -19,13 +19,13 @@ struct part {
 };
 
 /* The parameters of a layer that lies at `at`. moment: a letter of moments_of, or 0: the parameters themselves. */
-static int layer_parts(const struct rt_model *m, const struct rt_layer *l, int64_t at, char moment, struct part *p) {
+static int layer_parts(const struct rt_model *m, const struct rt_layer *l, int64_t at, char moment, struct part *part) {
     const struct rt_parameters all = parameters_of(m, l, shared_table(m, l) > 0);
     const char state[] = {moment ? '.' : '\0', moment, '\0'};
     int64_t end = at + l->nparam;
     for (int i = 0; i < all.n; i++) {
-        p[i] = (struct part){.is = all.at[i], .at = at};
-        snprintf(p[i].name, sizeof p[i].name, "layer.%d.%s%s", (int)l->index, all.at[i].name, state);
+        part[i] = (struct part){.is = all.at[i], .at = at};
+        snprintf(part[i].name, sizeof part[i].name, "layer.%d.%s%s", (int)l->index, all.at[i].name, state);
         at += all.at[i].count;
     }
     assert(at == end);
@@ -37,15 +37,15 @@ static int layer_parts(const struct rt_model *m, const struct rt_layer *l, int64
 static struct part *stage_parts(const struct rt_model *m, const struct rt_stage *s, int *n) {
     const char *moments = moments_of(m->optimizer);
     int copies = 1 + count_moments(m->optimizer);
-    struct part *p = malloc(sizeof *p * ((size_t)copies * MOST_PARAMETERS * (size_t)s->nlayers + 1));
+    struct part *part = malloc(sizeof *part * ((size_t)copies * MOST_PARAMETERS * (size_t)s->nlayers + 1));
     *n = 0;
-    for (int k = 0; p && k < copies; k++)
+    for (int k = 0; part && k < copies; k++)
         for (int l = 0; l < s->nlayers; l++) {
-            const struct rt_layer *y = &s->layer[l];
-            int64_t at = k * weight_count(m, s) + y->param / precision_bytes(m->precision);
-            *n += layer_parts(m, y, at, k > 0 ? moments[k - 1] : '\0', &p[*n]);
+            const struct rt_layer *layer = &s->layer[l];
+            int64_t at = k * weight_count(m, s) + layer->param / precision_bytes(m->precision);
+            *n += layer_parts(m, layer, at, k > 0 ? moments[k - 1] : '\0', &part[*n]);
         }
-    return p;
+    return part;
 }
 
 /* A tensor's name ends in a moment of some optimizer. */
@@ -66,21 +66,21 @@ bool checkpoint_write_stage(const char *dir, int64_t step, const struct rt_model
         return false;
     int n;
     struct part *part = stage_parts(m, s, &n);
-    struct tensor *t = calloc((size_t)n + 1, sizeof *t);
-    for (int i = 0; part && t && i < n; i++) {
+    struct tensor *tensor = calloc((size_t)n + 1, sizeof *tensor);
+    for (int i = 0; part && tensor && i < n; i++) {
         int64_t at = part[i].at, all = weight_count(m, s);
         const struct rt_parameter *is = &part[i].is;
-        t[i] = (struct tensor){.name = part[i].name, .ndims = is->ndims, .dim = {is->dim[0], is->dim[1]}};
-        t[i].data = at < all ? weight + at : moments + (at - all);
+        tensor[i] = (struct tensor){.name = part[i].name, .ndims = is->ndims, .dim = {is->dim[0], is->dim[1]}};
+        tensor[i].data = at < all ? weight + at : moments + (at - all);
     }
     char steps[24], stages[24];
     snprintf(steps, sizeof steps, "%" PRId64, step);
     snprintf(stages, sizeof stages, "%d", stage);
     const struct tensor_meta meta[] = {{"format", CHECKPOINT_FORMAT}, {"step", steps}, {"stage", stages}};
-    bool ok = part && t ? safetensors_write(path.s, t, n, meta, 3, why, nwhy)
-                        : checkpoint_tell(why, nwhy, "%s: no memory", path.s);
+    bool ok = part && tensor ? safetensors_write(path.s, tensor, n, meta, 3, why, nwhy)
+                             : checkpoint_tell(why, nwhy, "%s: no memory", path.s);
     free(part);
-    free(t);
+    free(tensor);
     return ok;
 }
 
@@ -90,19 +90,20 @@ bool checkpoint_write_stage(const char *dir, int64_t step, const struct rt_model
 static struct safetensors *open_stage(const char *dir, int64_t step, int stage, char *why, size_t nwhy) {
     char steps[24];
     snprintf(steps, sizeof steps, "%" PRId64, step);
-    struct safetensors *f = safetensors_open(stage_path(dir, step, stage).s, why, nwhy);
-    const char *format = f ? safetensors_meta(f, "format") : NULL, *said = f ? safetensors_meta(f, "step") : NULL;
-    if (!f || (format && strcmp(format, CHECKPOINT_FORMAT) == 0 && said && strcmp(said, steps) == 0))
-        return f;
-    checkpoint_tell(why, nwhy, "%s: is not of format " CHECKPOINT_FORMAT " and step %s", f->path, steps);
-    safetensors_close(f);
+    struct safetensors *file = safetensors_open(stage_path(dir, step, stage).s, why, nwhy);
+    const char *format = file ? safetensors_meta(file, "format") : NULL,
+               *said = file ? safetensors_meta(file, "step") : NULL;
+    if (!file || (format && strcmp(format, CHECKPOINT_FORMAT) == 0 && said && strcmp(said, steps) == 0))
+        return file;
+    checkpoint_tell(why, nwhy, "%s: is not of format " CHECKPOINT_FORMAT " and step %s", file->path, steps);
+    safetensors_close(file);
     return NULL;
 }
 
-static bool same_shape(const struct tensor *t, const struct rt_parameter *p) {
-    bool same = t->ndims == p->ndims;
-    for (int d = 0; same && d < p->ndims; d++)
-        same = t->dim[d] == p->dim[d];
+static bool same_shape(const struct tensor *tensor, const struct rt_parameter *parameter) {
+    bool same = tensor->ndims == parameter->ndims;
+    for (int d = 0; same && d < parameter->ndims; d++)
+        same = tensor->dim[d] == parameter->dim[d];
     return same;
 }
 
@@ -115,21 +116,23 @@ static const char *shape(int ndims, const int64_t *dim, char *out) {
 }
 
 /* Reads into memory those parts that this file has. */
-static bool read_parts(const struct safetensors *f, struct part *p, int n, float *memory, char *why, size_t nwhy) {
+static bool read_parts(const struct safetensors *file, struct part *part, int n, float *memory, char *why,
+                       size_t nwhy) {
     for (int i = 0; i < n; i++) {
-        const struct tensor *t = safetensors_find(f, p[i].name);
-        if (!t)
+        const struct tensor *tensor = safetensors_find(file, part[i].name);
+        if (!tensor)
             continue;
-        if (p[i].found)
-            return checkpoint_tell(why, nwhy, "%s: has %s, and so has another file", f->path, p[i].name);
-        if (!same_shape(t, &p[i].is)) {
+        if (part[i].found)
+            return checkpoint_tell(why, nwhy, "%s: has %s, and so has another file", file->path, part[i].name);
+        if (!same_shape(tensor, &part[i].is)) {
             char is[128], wanted[128];
-            return checkpoint_tell(why, nwhy, "%s: %s is %s, but this model's is %s", f->path, p[i].name,
-                                   shape(t->ndims, t->dim, is), shape(p[i].is.ndims, p[i].is.dim, wanted));
+            return checkpoint_tell(why, nwhy, "%s: %s is %s, but this model's is %s", file->path, part[i].name,
+                                   shape(tensor->ndims, tensor->dim, is),
+                                   shape(part[i].is.ndims, part[i].is.dim, wanted));
         }
-        if (!safetensors_read(f, t, memory + p[i].at, why, nwhy))
+        if (!safetensors_read(file, tensor, memory + part[i].at, why, nwhy))
             return false;
-        p[i].found = true;
+        part[i].found = true;
     }
     return true;
 }
@@ -138,21 +141,21 @@ bool checkpoint_read_stage(const char *dir, int64_t step, const struct rt_model 
                            float *weight, float *moments, char *why, size_t nwhy) {
     struct manifest manifest = {.n = 0};
     int n;
-    struct part *p = stage_parts(m, s, &n);
+    struct part *part = stage_parts(m, s, &n);
     size_t all = (size_t)weight_count(m, s) * sizeof(float), state = all * (size_t)count_moments(m->optimizer);
     float *memory = calloc(1, all + state + 1);
-    bool ok = (p && memory) || checkpoint_tell(why, nwhy, "%s: no memory", dir);
+    bool ok = (part && memory) || checkpoint_tell(why, nwhy, "%s: no memory", dir);
     ok = ok && manifest_read(dir, step, &manifest, why, nwhy);
     for (int i = 0; ok && i < manifest.n; i++) {
-        struct safetensors *f = open_stage(dir, step, i, why, nwhy);
-        ok = f && read_parts(f, p, n, memory, why, nwhy);
-        if (f)
-            safetensors_close(f);
+        struct safetensors *file = open_stage(dir, step, i, why, nwhy);
+        ok = file && read_parts(file, part, n, memory, why, nwhy);
+        if (file)
+            safetensors_close(file);
     }
     for (int i = 0; ok && i < n; i++)
-        if (!p[i].found)
+        if (!part[i].found)
             ok = checkpoint_tell(why, nwhy, "%s: has no %s; it is of another model or optimizer",
-                                 step_path(dir, step).s, p[i].name);
+                                 step_path(dir, step).s, part[i].name);
     if (ok) {
         memcpy(weight, memory, all);
         if (state > 0)
@@ -160,86 +163,87 @@ bool checkpoint_read_stage(const char *dir, int64_t step, const struct rt_model 
     }
     free(manifest.file);
     free(memory);
-    free(p);
+    free(part);
     return ok;
 }
 
 /* ---- export ---- */
 
-static bool copy_tensor(struct durable *d, const struct safetensors *f, const struct tensor *t, char *buffer) {
-    for (int64_t at = t->at; at < t->end; at += PART) {
-        size_t n = t->end - at < PART ? (size_t)(t->end - at) : PART;
-        if (!durable_read(f->fd, f->path, buffer, n, at, d->why, d->nwhy)) {
-            durable_drop(d);
+static bool copy_tensor(struct durable *durable, const struct safetensors *file, const struct tensor *tensor,
+                        char *buffer) {
+    for (int64_t at = tensor->at; at < tensor->end; at += PART) {
+        size_t n = tensor->end - at < PART ? (size_t)(tensor->end - at) : PART;
+        if (!durable_read(file->fd, file->path, buffer, n, at, durable->why, durable->nwhy)) {
+            durable_drop(durable);
             return false;
         }
-        if (!durable_write(d, buffer, n))
+        if (!durable_write(durable, buffer, n))
             return false;
     }
     return true;
 }
 
 /* The parameters of all files, in order, as a list without data; names stay the files'. */
-static struct tensor *list_parameters(struct safetensors *const *f, int nfiles, int *n) {
+static struct tensor *list_parameters(struct safetensors *const *file, int nfiles, int *n) {
     size_t all = 1;
     for (int i = 0; i < nfiles; i++)
-        all += (size_t)f[i]->n;
-    struct tensor *t = malloc(all * sizeof *t);
+        all += (size_t)file[i]->n;
+    struct tensor *tensor = malloc(all * sizeof *tensor);
     *n = 0;
-    for (int i = 0; t && i < nfiles; i++)
-        for (int k = 0; k < f[i]->n; k++)
-            if (!is_state(f[i]->tensor[k].name))
-                t[(*n)++] = f[i]->tensor[k];
-    return t;
+    for (int i = 0; tensor && i < nfiles; i++)
+        for (int k = 0; k < file[i]->n; k++)
+            if (!is_state(file[i]->tensor[k].name))
+                tensor[(*n)++] = file[i]->tensor[k];
+    return tensor;
 }
 
 /* Two files with the same tensor are no cut of one model. */
-static bool all_apart(struct safetensors *const *f, int nfiles, char *why, size_t nwhy) {
+static bool all_apart(struct safetensors *const *file, int nfiles, char *why, size_t nwhy) {
     for (int i = 0; i < nfiles; i++)
-        for (int k = 0; k < f[i]->n; k++)
+        for (int k = 0; k < file[i]->n; k++)
             for (int j = 0; j < i; j++)
-                if (safetensors_find(f[j], f[i]->tensor[k].name))
-                    return checkpoint_tell(why, nwhy, "%s: has %s, and so has %s", f[i]->path, f[i]->tensor[k].name,
-                                           f[j]->path);
+                if (safetensors_find(file[j], file[i]->tensor[k].name))
+                    return checkpoint_tell(why, nwhy, "%s: has %s, and so has %s", file[i]->path,
+                                           file[i]->tensor[k].name, file[j]->path);
     return true;
 }
 
-static bool merge(struct safetensors *const *f, int nfiles, int64_t step, const char *path, char *why, size_t nwhy) {
+static bool merge(struct safetensors *const *file, int nfiles, int64_t step, const char *path, char *why, size_t nwhy) {
     char steps[24];
     snprintf(steps, sizeof steps, "%" PRId64, step);
     const struct tensor_meta meta[] = {{"format", CHECKPOINT_FORMAT}, {"step", steps}};
-    struct durable d;
+    struct durable durable;
     int n;
-    struct tensor *t = list_parameters(f, nfiles, &n);
+    struct tensor *tensor = list_parameters(file, nfiles, &n);
     char *buffer = malloc(PART);
-    bool ok = (t && buffer) || checkpoint_tell(why, nwhy, "%s: no memory", path);
-    if (ok && (ok = durable_begin(&d, path, why, nwhy))) {
-        safetensors_header(&d, t, n, meta, 2);
+    bool ok = (tensor && buffer) || checkpoint_tell(why, nwhy, "%s: no memory", path);
+    if (ok && (ok = durable_begin(&durable, path, why, nwhy))) {
+        safetensors_header(&durable, tensor, n, meta, 2);
         for (int i = 0; i < nfiles; i++)
-            for (int k = 0; d.fd >= 0 && k < f[i]->n; k++)
-                if (!is_state(f[i]->tensor[k].name))
-                    copy_tensor(&d, f[i], &f[i]->tensor[k], buffer);
-        ok = durable_end(&d);
+            for (int k = 0; durable.fd >= 0 && k < file[i]->n; k++)
+                if (!is_state(file[i]->tensor[k].name))
+                    copy_tensor(&durable, file[i], &file[i]->tensor[k], buffer);
+        ok = durable_end(&durable);
     }
     free(buffer);
-    free(t);
+    free(tensor);
     return ok;
 }
 
 bool checkpoint_export(const char *dir, int64_t step, const char *path, char *why, size_t nwhy) {
-    struct manifest m;
+    struct manifest manifest;
     if (step < 0 ? !checkpoint_latest(dir, &step, why, nwhy) : !checkpoint_whole(dir, step, why, nwhy))
         return false;
-    bool ok = manifest_read(dir, step, &m, why, nwhy);
-    struct safetensors **f = calloc((size_t)m.n + 1, sizeof *f);
+    bool ok = manifest_read(dir, step, &manifest, why, nwhy);
+    struct safetensors **file = calloc((size_t)manifest.n + 1, sizeof *file);
     int opened = 0;
-    ok = ok && (f || checkpoint_tell(why, nwhy, "%s: no memory", path));
-    while (ok && opened < m.n && (ok = (f[opened] = open_stage(dir, step, opened, why, nwhy)) != NULL))
+    ok = ok && (file || checkpoint_tell(why, nwhy, "%s: no memory", path));
+    while (ok && opened < manifest.n && (ok = (file[opened] = open_stage(dir, step, opened, why, nwhy)) != NULL))
         opened++;
-    ok = ok && all_apart(f, m.n, why, nwhy) && merge(f, m.n, step, path, why, nwhy);
+    ok = ok && all_apart(file, manifest.n, why, nwhy) && merge(file, manifest.n, step, path, why, nwhy);
     for (int i = 0; i < opened; i++)
-        safetensors_close(f[i]);
-    free(f);
-    free(m.file);
+        safetensors_close(file[i]);
+    free(file);
+    free(manifest.file);
     return ok;
 }

@@ -22,14 +22,14 @@ static struct flock range(short type, int64_t from, int64_t n) {
 }
 
 static bool set(int fd, short type, int64_t from, int64_t n) {
-    struct flock l = range(type, from, n);
-    return fcntl(fd, F_SETLK, &l) == 0;
+    struct flock flock = range(type, from, n);
+    return fcntl(fd, F_SETLK, &flock) == 0;
 }
 
 /* The first byte of a range that another process holds; -1: none. */
 static int64_t held(int fd, int64_t from, int64_t n) {
-    struct flock l = range(F_WRLCK, from, n);
-    return fcntl(fd, F_GETLK, &l) == 0 && l.l_type != F_UNLCK ? l.l_start : -1;
+    struct flock flock = range(F_WRLCK, from, n);
+    return fcntl(fd, F_GETLK, &flock) == 0 && flock.l_type != F_UNLCK ? flock.l_start : -1;
 }
 
 static bool say_who(int fd, const char *run) {

@@ -16,21 +16,21 @@
 /* ---- names ---- */
 
 struct path step_path(const char *dir, int64_t step) {
-    struct path p;
-    snprintf(p.s, sizeof p.s, "%s/step-%08" PRId64, dir, step);
-    return p;
+    struct path path;
+    snprintf(path.s, sizeof path.s, "%s/step-%08" PRId64, dir, step);
+    return path;
 }
 
 static struct path manifest_path(const char *dir, int64_t step) {
-    struct path p;
-    snprintf(p.s, sizeof p.s, "%s/step-%08" PRId64 "/manifest.json", dir, step);
-    return p;
+    struct path path;
+    snprintf(path.s, sizeof path.s, "%s/step-%08" PRId64 "/manifest.json", dir, step);
+    return path;
 }
 
 struct path stage_path(const char *dir, int64_t step, int stage) {
-    struct path p;
-    snprintf(p.s, sizeof p.s, "%s/step-%08" PRId64 "/stage-%04d.safetensors", dir, step, stage);
-    return p;
+    struct path path;
+    snprintf(path.s, sizeof path.s, "%s/step-%08" PRId64 "/stage-%04d.safetensors", dir, step, stage);
+    return path;
 }
 
 bool checkpoint_tell(char *why, size_t nwhy, const char *fmt, ...) {
@@ -46,34 +46,34 @@ bool checkpoint_tell(char *why, size_t nwhy, const char *fmt, ...) {
 #define CHECK_LINE "  \"check\": \"%016" PRIx64 "\"\n}\n"
 enum { CHECK_BYTES = 32, HASH_DIGITS = 16, MANIFEST_BYTES = 1 << 26 };
 
-static void put_manifest(FILE *f, int64_t step, const struct checkpoint_run *run, const struct entry *e, int n) {
+static void put_manifest(FILE *f, int64_t step, const struct checkpoint_run *run, const struct entry *entry, int n) {
     fprintf(f, "{\n  \"format\": \"" CHECKPOINT_FORMAT "\",\n  \"step\": %" PRId64 ",\n", step);
     fprintf(f, "  \"seed\": \"%016" PRIx64 "\",\n  \"data_bytes\": %" PRId64 ",\n", run->seed, run->data_bytes);
     fprintf(f, "  \"data_hash\": \"%016" PRIx64 "\",\n  \"files\": [", run->data_hash);
     for (int i = 0; i < n; i++)
         fprintf(f,
                 "%s\n    {\"name\": \"stage-%04d.safetensors\", \"bytes\": %" PRId64 ", \"hash\": \"%016" PRIx64 "\"}",
-                i ? "," : "", i, e[i].bytes, e[i].hash);
+                i ? "," : "", i, entry[i].bytes, entry[i].hash);
     fputs("\n  ],\n", f);
 }
 
-static bool save_manifest(const char *path, int64_t step, const struct checkpoint_run *run, const struct entry *e,
+static bool save_manifest(const char *path, int64_t step, const struct checkpoint_run *run, const struct entry *entry,
                           int n, char *why, size_t nwhy) {
     char *text = NULL, check[CHECK_BYTES + 1];
     size_t size = 0;
-    struct durable d;
+    struct durable durable;
     FILE *f = open_memstream(&text, &size);
     if (f)
-        put_manifest(f, step, run, e, n);
+        put_manifest(f, step, run, entry, n);
     bool made = f && !ferror(f);
     made = f && fclose(f) == 0 && made;
     int tail = snprintf(check, sizeof check, CHECK_LINE, fnv1a(FNV_START, text, made ? size : 0));
     assert(tail == CHECK_BYTES);
-    bool ok = made ? durable_begin(&d, path, why, nwhy) : checkpoint_tell(why, nwhy, "%s: no memory", path);
+    bool ok = made ? durable_begin(&durable, path, why, nwhy) : checkpoint_tell(why, nwhy, "%s: no memory", path);
     if (ok) {
-        durable_write(&d, text, size);
-        durable_write(&d, check, CHECK_BYTES);
-        ok = durable_end(&d);
+        durable_write(&durable, text, size);
+        durable_write(&durable, check, CHECK_BYTES);
+        ok = durable_end(&durable);
     }
     free(text);
     return ok;
@@ -82,60 +82,62 @@ static bool save_manifest(const char *path, int64_t step, const struct checkpoin
 bool checkpoint_write_manifest(const char *dir, int64_t step, int stages, const struct checkpoint_run *run, char *why,
                                size_t nwhy) {
     struct path path = manifest_path(dir, step);
-    struct entry *e = calloc((size_t)stages + 1, sizeof *e);
-    bool ok = e || checkpoint_tell(why, nwhy, "%s: no memory", path.s);
+    struct entry *entry = calloc((size_t)stages + 1, sizeof *entry);
+    bool ok = entry || checkpoint_tell(why, nwhy, "%s: no memory", path.s);
     for (int i = 0; ok && i < stages; i++)
-        ok = durable_sum(stage_path(dir, step, i).s, &e[i].bytes, &e[i].hash, why, nwhy);
-    ok = ok && save_manifest(path.s, step, run, e, stages, why, nwhy);
-    free(e);
+        ok = durable_sum(stage_path(dir, step, i).s, &entry[i].bytes, &entry[i].hash, why, nwhy);
+    ok = ok && save_manifest(path.s, step, run, entry, stages, why, nwhy);
+    free(entry);
     return ok;
 }
 
-static bool read_hash(struct json *j, uint64_t *out) {
-    const char *s = json_string(j);
+static bool read_hash(struct json *json, uint64_t *out) {
+    const char *s = json_string(json);
     if (s && (strlen(s) != HASH_DIGITS || strspn(s, "0123456789abcdef") != HASH_DIGITS))
-        return json_fail(j, "expected 16 hexadecimal digits");
+        return json_fail(json, "expected 16 hexadecimal digits");
     *out = s ? strtoull(s, NULL, 16) : 0;
     return s;
 }
 
-static bool read_file(struct json *j, struct manifest *out) {
+static bool read_file(struct json *json, struct manifest *out) {
     char want[64];
     snprintf(want, sizeof want, "stage-%04d.safetensors", out->n);
-    json_take(j, '{');
-    const char *name = json_key(j, "name") ? json_string(j) : NULL;
+    json_take(json, '{');
+    const char *name = json_key(json, "name") ? json_string(json) : NULL;
     if (name && strcmp(name, want) != 0)
-        json_fail(j, "expected the name %s", want);
-    struct entry e = {0, 0};
-    bool ok = json_take(j, ',') && json_key(j, "bytes") && json_whole(j, &e.bytes) && json_take(j, ',') &&
-              json_key(j, "hash") && read_hash(j, &e.hash) && json_take(j, '}');
-    struct entry *more = ok ? realloc(out->file, sizeof e * ((size_t)out->n + 1)) : NULL;
+        json_fail(json, "expected the name %s", want);
+    struct entry entry = {0, 0};
+    bool ok = json_take(json, ',') && json_key(json, "bytes") && json_whole(json, &entry.bytes) &&
+              json_take(json, ',') && json_key(json, "hash") && read_hash(json, &entry.hash) && json_take(json, '}');
+    struct entry *more = ok ? realloc(out->file, sizeof entry * ((size_t)out->n + 1)) : NULL;
     if (!more)
-        return ok && json_fail(j, "no memory");
+        return ok && json_fail(json, "no memory");
     out->file = more;
-    out->file[out->n++] = e;
+    out->file[out->n++] = entry;
     return true;
 }
 
-static bool parse_manifest(struct json *j, int64_t step, struct manifest *out) {
+static bool parse_manifest(struct json *json, int64_t step, struct manifest *out) {
     int64_t said = -1;
-    const char *format = json_take(j, '{') && json_key(j, "format") ? json_string(j) : NULL;
+    const char *format = json_take(json, '{') && json_key(json, "format") ? json_string(json) : NULL;
     if (format && strcmp(format, CHECKPOINT_FORMAT) != 0)
-        json_fail(j, "format \"%s\"; only \"" CHECKPOINT_FORMAT "\" is read", format);
-    if (json_take(j, ',') && json_key(j, "step") && json_whole(j, &said) && said != step)
-        json_fail(j, "it is of step %" PRId64, said);
+        json_fail(json, "format \"%s\"; only \"" CHECKPOINT_FORMAT "\" is read", format);
+    if (json_take(json, ',') && json_key(json, "step") && json_whole(json, &said) && said != step)
+        json_fail(json, "it is of step %" PRId64, said);
     struct checkpoint_run *run = &out->run;
-    if (json_take(j, ',') && json_key(j, "seed") && read_hash(j, &run->seed) && json_take(j, ',') &&
-        json_key(j, "data_bytes") && json_whole(j, &run->data_bytes) && json_take(j, ',') && json_key(j, "data_hash") &&
-        read_hash(j, &run->data_hash) && json_take(j, ',') && json_key(j, "files"))
-        json_take(j, '[');
-    if (!json_next(j, ']')) {
-        while (read_file(j, out) && json_next(j, ','))
+    if (json_take(json, ',') && json_key(json, "seed") && read_hash(json, &run->seed) && json_take(json, ',') &&
+        json_key(json, "data_bytes") && json_whole(json, &run->data_bytes) && json_take(json, ',') &&
+        json_key(json, "data_hash") && read_hash(json, &run->data_hash) && json_take(json, ',') &&
+        json_key(json, "files"))
+        json_take(json, '[');
+    if (!json_next(json, ']')) {
+        while (read_file(json, out) && json_next(json, ','))
             ;
-        json_take(j, ']');
+        json_take(json, ']');
     }
     uint64_t check;
-    return json_take(j, ',') && json_key(j, "check") && read_hash(j, &check) && json_take(j, '}') && json_end(j);
+    return json_take(json, ',') && json_key(json, "check") && read_hash(json, &check) && json_take(json, '}') &&
+           json_end(json);
 }
 
 /* The text of a manifest, once it keeps its checksum; NULL with why. */
@@ -170,17 +172,18 @@ bool manifest_read(const char *dir, int64_t step, struct manifest *out, char *wh
     char *text = load_manifest(path.s, &n, why, nwhy);
     if (!text)
         return false;
-    struct json j = {.from = text, .at = text, .end = text + n, .file = path.s, .in = "it", .why = why, .nwhy = nwhy};
-    bool ok = parse_manifest(&j, step, out);
+    struct json json = {
+        .from = text, .at = text, .end = text + n, .file = path.s, .in = "it", .why = why, .nwhy = nwhy};
+    bool ok = parse_manifest(&json, step, out);
     free(text);
     return ok;
 }
 
 bool checkpoint_read_run(const char *dir, int64_t step, struct checkpoint_run *run, char *why, size_t nwhy) {
-    struct manifest m;
-    bool ok = manifest_read(dir, step, &m, why, nwhy);
-    *run = m.run;
-    free(m.file);
+    struct manifest manifest;
+    bool ok = manifest_read(dir, step, &manifest, why, nwhy);
+    *run = manifest.run;
+    free(manifest.file);
     return ok;
 }
 
@@ -188,26 +191,26 @@ bool checkpoint_read_run(const char *dir, int64_t step, struct checkpoint_run *r
 
 /* The manifest keeps its own checksum, and all files are there with the sizes in it. */
 static bool looks_whole(const char *dir, int64_t step, char *why, size_t nwhy) {
-    struct manifest m;
+    struct manifest manifest;
     struct stat st;
-    bool ok = manifest_read(dir, step, &m, why, nwhy);
-    for (int i = 0; ok && i < m.n; i++)
-        ok = stat(stage_path(dir, step, i).s, &st) == 0 && st.st_size == m.file[i].bytes;
-    free(m.file);
+    bool ok = manifest_read(dir, step, &manifest, why, nwhy);
+    for (int i = 0; ok && i < manifest.n; i++)
+        ok = stat(stage_path(dir, step, i).s, &st) == 0 && st.st_size == manifest.file[i].bytes;
+    free(manifest.file);
     return ok;
 }
 
 bool checkpoint_whole(const char *dir, int64_t step, char *why, size_t nwhy) {
-    struct manifest m;
-    bool ok = manifest_read(dir, step, &m, why, nwhy);
-    for (int i = 0; ok && i < m.n; i++) {
+    struct manifest manifest;
+    bool ok = manifest_read(dir, step, &manifest, why, nwhy);
+    for (int i = 0; ok && i < manifest.n; i++) {
         struct path path = stage_path(dir, step, i);
-        struct entry e;
-        ok = durable_sum(path.s, &e.bytes, &e.hash, why, nwhy);
-        if (ok && (e.bytes != m.file[i].bytes || e.hash != m.file[i].hash))
+        struct entry entry;
+        ok = durable_sum(path.s, &entry.bytes, &entry.hash, why, nwhy);
+        if (ok && (entry.bytes != manifest.file[i].bytes || entry.hash != manifest.file[i].hash))
             ok = checkpoint_tell(why, nwhy, "%s: does not keep the checksum in the manifest", path.s);
     }
-    free(m.file);
+    free(manifest.file);
     return ok;
 }
 

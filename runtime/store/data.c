@@ -25,24 +25,24 @@ struct data {
     struct data_file *file; /* NULL: nothing is read */
 };
 
-static bool check_size(const struct data *d, const char *path, char *why, size_t nwhy) {
-    long long need = (long long)d->m.context + 1;
-    if (d->file->size >= (size_t)need)
+static bool check_size(const struct data *data, const char *path, char *why, size_t nwhy) {
+    long long need = (long long)data->m.context + 1;
+    if (data->file->size >= (size_t)need)
         return true;
     snprintf(why, nwhy,
              "%s: has %zu bytes, but a sequence takes %lld (context = %d, and the byte after it); give more text, or a "
              "smaller context",
-             path, d->file->size, need, d->m.context);
+             path, data->file->size, need, data->m.context);
     return false;
 }
 
 /* A byte at or above the vocabulary would index past the embedding. */
-static bool check_vocab(const struct data *d, const char *path, char *why, size_t nwhy) {
-    const uint8_t *text = d->file->text;
-    for (size_t i = 0; d->m.vocab < 256 && i < d->file->size; i++)
-        if (text[i] >= d->m.vocab) {
+static bool check_vocab(const struct data *data, const char *path, char *why, size_t nwhy) {
+    const uint8_t *text = data->file->text;
+    for (size_t i = 0; data->m.vocab < 256 && i < data->file->size; i++)
+        if (text[i] >= data->m.vocab) {
             snprintf(why, nwhy, "%s: byte %zu is %d, but vocab = %d; use vocab = 256, or other text", path, i, text[i],
-                     d->m.vocab);
+                     data->m.vocab);
             return false;
         }
     return true;
@@ -59,35 +59,37 @@ static bool check_features(const struct rt_model *m, char *why, size_t nwhy) {
 }
 
 struct data *data_open(const struct rt_model *m, const char *path, uint64_t seed, char *why, size_t nwhy) {
-    struct data *d = calloc(1, sizeof *d);
-    if (!d) {
+    struct data *data = calloc(1, sizeof *data);
+    if (!data) {
         snprintf(why, nwhy, "out of memory");
         return NULL;
     }
-    d->m = *m;
-    d->seed = seed;
+    data->m = *m;
+    data->seed = seed;
     bool good = true;
     if (m->input == INPUT_TOKENS && path)
-        good = (d->file = data_file_open(path, why, nwhy)) && check_size(d, path, why, nwhy) &&
-               check_vocab(d, path, why, nwhy);
+        good = (data->file = data_file_open(path, why, nwhy)) && check_size(data, path, why, nwhy) &&
+               check_vocab(data, path, why, nwhy);
     else if (m->input == INPUT_INTEGERS)
         good = check_features(m, why, nwhy);
     if (good)
-        return d;
-    data_close(d);
+        return data;
+    data_close(data);
     return NULL;
 }
 
-void data_close(struct data *d) {
-    data_file_close(d->file);
-    free(d);
+void data_close(struct data *data) {
+    data_file_close(data->file);
+    free(data);
 }
 
-bool data_same(const struct data *d, char *why, size_t nwhy) { return !d->file || data_file_same(d->file, why, nwhy); }
+bool data_same(const struct data *data, char *why, size_t nwhy) {
+    return !data->file || data_file_same(data->file, why, nwhy);
+}
 
-void data_identity(const struct data *d, int64_t *bytes, uint64_t *hash) {
-    *bytes = d->file ? (int64_t)d->file->size : 0;
-    *hash = d->file ? d->file->hash : 0;
+void data_identity(const struct data *data, int64_t *bytes, uint64_t *hash) {
+    *bytes = data->file ? (int64_t)data->file->size : 0;
+    *hash = data->file ? data->file->hash : 0;
 }
 
 size_t data_bytes(const struct rt_model *m) {
@@ -95,8 +97,8 @@ size_t data_bytes(const struct rt_model *m) {
     return 2 * sizeof(float) * (size_t)m->rows * columns;
 }
 
-static uint64_t key_of(const struct data *d, int64_t step, int b) {
-    return host_hash(host_hash(d->seed, (uint64_t)step), (uint64_t)b);
+static uint64_t key_of(const struct data *data, int64_t step, int b) {
+    return host_hash(host_hash(data->seed, (uint64_t)step), (uint64_t)b);
 }
 
 /* Which of n things comes at a place of a shuffle: a permutation of 0 .. n-1 that the key chooses, of which any place
@@ -122,56 +124,57 @@ static uint64_t shuffled(uint64_t place, uint64_t n, uint64_t key) {
 }
 
 /* A byte at or above the vocabulary was written after check_vocab looked: data_same will say so. */
-static int32_t token_of(const struct data *d, uint8_t byte) { return byte < d->m.vocab ? byte : 0; }
+static int32_t token_of(const struct data *data, uint8_t byte) { return byte < data->m.vocab ? byte : 0; }
 
-static void read_text(const struct data *d, int64_t step, int b, int32_t *token, int32_t *target) {
-    uint64_t context = (uint64_t)d->m.context, each = (uint64_t)d->m.rows / context;
-    uint64_t n = (d->file->size - 1) / context, k = ((uint64_t)step * (uint64_t)d->m.batches + (uint64_t)b) * each;
+static void read_text(const struct data *data, int64_t step, int b, int32_t *token, int32_t *target) {
+    uint64_t context = (uint64_t)data->m.context, each = (uint64_t)data->m.rows / context;
+    uint64_t n = (data->file->size - 1) / context,
+             k = ((uint64_t)step * (uint64_t)data->m.batches + (uint64_t)b) * each;
     for (uint64_t end = k + each; k < end; k++) {
-        const uint8_t *t = d->file->text + context * shuffled(k % n, n, host_hash(d->seed, k / n));
+        const uint8_t *t = data->file->text + context * shuffled(k % n, n, host_hash(data->seed, k / n));
         for (uint64_t i = 0; i < context; i++) {
-            *token++ = token_of(d, t[i]);
-            *target++ = token_of(d, t[i + 1]);
+            *token++ = token_of(data, t[i]);
+            *target++ = token_of(data, t[i + 1]);
         }
     }
 }
 
-static int32_t random_token(const struct data *d, uint64_t key, int row) {
-    return (int32_t)(host_hash(key, (uint64_t)row) % (uint64_t)d->m.vocab);
+static int32_t random_token(const struct data *data, uint64_t key, int row) {
+    return (int32_t)(host_hash(key, (uint64_t)row) % (uint64_t)data->m.vocab);
 }
 
-static void random_tokens(const struct data *d, uint64_t key, int32_t *token, int32_t *target) {
-    for (int r = 0; r < d->m.rows; r++) {
-        token[r] = random_token(d, key, r);
-        target[r] = random_token(d, key, r + 1);
+static void random_tokens(const struct data *data, uint64_t key, int32_t *token, int32_t *target) {
+    for (int r = 0; r < data->m.rows; r++) {
+        token[r] = random_token(data, key, r);
+        target[r] = random_token(data, key, r + 1);
     }
 }
 
-static void integers(const struct data *d, uint64_t key, int b, float *x, float *y) {
-    int64_t columns = d->m.features;
-    memset(x, 0, data_bytes(&d->m) / 2);
-    memset(y, 0, data_bytes(&d->m) / 2);
-    for (int64_t r = 0; r < d->m.rows; r++) {
-        int64_t at = r * columns + ((int64_t)b * d->m.rows + r) % columns;
+static void integers(const struct data *data, uint64_t key, int b, float *x, float *y) {
+    int64_t columns = data->m.features;
+    memset(x, 0, data_bytes(&data->m) / 2);
+    memset(y, 0, data_bytes(&data->m) / 2);
+    for (int64_t r = 0; r < data->m.rows; r++) {
+        int64_t at = r * columns + ((int64_t)b * data->m.rows + r) % columns;
         uint64_t h = host_hash(key, (uint64_t)r);
         x[at] = (float)(1 + h % 3);
         y[at] = (float)(1 + (h >> 32) % 3);
     }
 }
 
-void data_batch(const struct data *d, int64_t step, int b, void *memory, struct rt_batch *out) {
+void data_batch(const struct data *data, int64_t step, int b, void *memory, struct rt_batch *out) {
     memset(out, 0, sizeof *out);
-    if (d->m.input == INPUT_TOKENS) {
-        int32_t *token = memory, *target = token + d->m.rows;
-        if (d->file)
-            read_text(d, step, b, token, target);
+    if (data->m.input == INPUT_TOKENS) {
+        int32_t *token = memory, *target = token + data->m.rows;
+        if (data->file)
+            read_text(data, step, b, token, target);
         else
-            random_tokens(d, key_of(d, step, b), token, target);
+            random_tokens(data, key_of(data, step, b), token, target);
         out->token = token;
         out->target = target;
-    } else if (d->m.input == INPUT_INTEGERS) {
-        float *x = memory, *y = x + (int64_t)d->m.rows * d->m.features;
-        integers(d, key_of(d, step, b), b, x, y);
+    } else if (data->m.input == INPUT_INTEGERS) {
+        float *x = memory, *y = x + (int64_t)data->m.rows * data->m.features;
+        integers(data, key_of(data, step, b), b, x, y);
         out->x = x;
         out->y = y;
     }

@@ -24,10 +24,10 @@ static struct sigaction before;  /* who had SIGBUS before us: a sanitizer, or no
 static void on_bus(int signal, siginfo_t *info, void *context) {
     (void)context;
     static atomic_flag spoken = ATOMIC_FLAG_INIT;
-    struct data_file *f = mapped;
-    while (f && (info->si_code <= 0 || (uintptr_t)info->si_addr - (uintptr_t)f->text >= f->size))
-        f = f->next;
-    if (!f) { /* not ours: the faulting read is tried again, and meets whoever was there before */
+    struct data_file *file = mapped;
+    while (file && (info->si_code <= 0 || (uintptr_t)info->si_addr - (uintptr_t)file->text >= file->size))
+        file = file->next;
+    if (!file) { /* not ours: the faulting read is tried again, and meets whoever was there before */
         sigaction(SIGBUS, &before, NULL);
         if (info->si_code <= 0)
             raise(signal); /* but one that was sent does not come again by itself */
@@ -36,9 +36,9 @@ static void on_bus(int signal, siginfo_t *info, void *context) {
     while (atomic_flag_test_and_set(&spoken))
         pause();
     struct stat now;
-    bool shrank = fstat(f->fd, &now) == 0 && now.st_size < f->was.st_size;
-    strcpy(f->fault + strlen(f->fault), shrank ? "shrank while it was read\n" : "could not be read\n");
-    (void)!write(STDERR_FILENO, f->fault, strlen(f->fault));
+    bool shrank = fstat(file->fd, &now) == 0 && now.st_size < file->was.st_size;
+    strcpy(file->fault + strlen(file->fault), shrank ? "shrank while it was read\n" : "could not be read\n");
+    (void)!write(STDERR_FILENO, file->fault, strlen(file->fault));
     _exit(2);
 }
 
@@ -56,27 +56,27 @@ enum { PIECE = 65536, PIECES = 1024 }; /* 64 MiB are read at most */
 
 /* Every piece, or of a large file PIECES of them, evenly spread, with the first and the last. Asks for all of them
  * before it reads: a disk that is asked for one after the other takes a hundred times longer. */
-static uint64_t hash_content(const struct data_file *f) {
+static uint64_t hash_content(const struct data_file *file) {
     struct hash hash = hash_begin();
-    size_t all = (f->size + PIECE - 1) / PIECE, n = all < PIECES ? all : PIECES;
+    size_t all = (file->size + PIECE - 1) / PIECE, n = all < PIECES ? all : PIECES;
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < n; i++) {
-            size_t at = (all == n ? i : i * (all - 1) / (n - 1)) * PIECE, left = f->size - at;
+            size_t at = (all == n ? i : i * (all - 1) / (n - 1)) * PIECE, left = file->size - at;
             size_t bytes = left < PIECE ? left : PIECE;
             if (pass == 0)
-                madvise((void *)(uintptr_t)(f->text + at), bytes, MADV_WILLNEED);
+                madvise((void *)(uintptr_t)(file->text + at), bytes, MADV_WILLNEED);
             else
-                hash_add(&hash, f->text + at, bytes);
+                hash_add(&hash, file->text + at, bytes);
         }
-    return hash_end(&hash, f->size);
+    return hash_end(&hash, file->size);
 }
 
-bool data_file_same(const struct data_file *f, char *why, size_t nwhy) {
+bool data_file_same(const struct data_file *file, char *why, size_t nwhy) {
     struct stat now;
-    const struct stat *was = &f->was;
+    const struct stat *was = &file->was;
     const char *what = NULL;
     /* While the file is open its inode is not used again: under the same number it is the same file. */
-    if (stat(f->path, &now) < 0)
+    if (stat(file->path, &now) < 0)
         what = errno == ENOENT || errno == ENOTDIR ? "is gone" : strerror(errno);
     else if (now.st_dev != was->st_dev || now.st_ino != was->st_ino)
         what = "was replaced";
@@ -86,62 +86,62 @@ bool data_file_same(const struct data_file *f, char *why, size_t nwhy) {
              now.st_mtim.tv_nsec != was->st_mtim.tv_nsec)
         what = "changed while it was used";
     if (what)
-        snprintf(why, nwhy, "%s: %s", f->path, what);
+        snprintf(why, nwhy, "%s: %s", file->path, what);
     return !what;
 }
 
 /* ---- opening and closing ---- */
 
 /* False with errno. */
-static bool map(struct data_file *f) {
-    f->size = (size_t)f->was.st_size;
-    if (f->size == 0)
+static bool map(struct data_file *file) {
+    file->size = (size_t)file->was.st_size;
+    if (file->size == 0)
         return true;
-    void *at = mmap(NULL, f->size, PROT_READ, MAP_PRIVATE, f->fd, 0);
+    void *at = mmap(NULL, file->size, PROT_READ, MAP_PRIVATE, file->fd, 0);
     if (at == MAP_FAILED)
         return false;
-    f->text = at;
-    f->next = mapped;
-    mapped = f;
+    file->text = at;
+    file->next = mapped;
+    mapped = file;
     handle_bus();
     return true;
 }
 
 struct data_file *data_file_open(const char *path, char *why, size_t nwhy) {
-    struct data_file *f = calloc(1, sizeof *f);
+    struct data_file *file = calloc(1, sizeof *file);
     const char *what = NULL;
-    if (f)
-        f->fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* not to wait for a pipe's writer */
-    if (!f || f->fd < 0 || fstat(f->fd, &f->was) < 0)
+    if (file)
+        file->fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* not to wait for a pipe's writer */
+    if (!file || file->fd < 0 || fstat(file->fd, &file->was) < 0)
         what = strerror(errno);
-    else if (S_ISDIR(f->was.st_mode))
+    else if (S_ISDIR(file->was.st_mode))
         what = "is a directory; give a file of text";
-    else if (!S_ISREG(f->was.st_mode))
+    else if (!S_ISREG(file->was.st_mode))
         what = "is not a regular file; text is read in any order, so save it to a file first";
-    else if (!map(f))
+    else if (!map(file))
         what = strerror(errno);
     if (what) {
         snprintf(why, nwhy, "%s: %s", path, what);
-        data_file_close(f);
+        data_file_close(file);
         return NULL;
     }
-    snprintf(f->path, sizeof f->path, "%s", path); /* fits: it was opened */
-    snprintf(f->fault, sizeof f->fault, "pianola: error: %s: ", path);
-    f->hash = hash_content(f);
-    return f;
+    snprintf(file->path, sizeof file->path, "%s", path); /* fits: it was opened */
+    snprintf(file->fault, sizeof file->fault, "pianola: error: %s: ", path);
+    file->hash = hash_content(file);
+    return file;
 }
 
-void data_file_close(struct data_file *f) {
-    if (!f)
+void data_file_close(struct data_file *file) {
+    if (!file)
         return;
     struct data_file **at = &mapped;
-    while (*at && *at != f)
+    while (*at && *at != file)
         at = &(*at)->next;
     if (*at)
-        *at = f->next;
-    if (f->text)
-        munmap((void *)(uintptr_t)f->text, f->size);
-    if (f->fd >= 0)
-        close(f->fd);
-    free(f);
+        *at = file->next;
+    if (file->text)
+        munmap((void *)(uintptr_t)file->text, file->size);
+    if (file->fd >= 0)
+        close(file->fd);
+    free(file);
 }

@@ -17,6 +17,6 @@ struct data_file {
 /* Whoever reads where the file has shrunk meanwhile, or its disk fails, ends the process with 2 and a line that names
  * it. Open and close from one thread at a time. NULL on error, with why. */
 struct data_file *data_file_open(const char *path, char *why, size_t nwhy);
-bool data_file_same(const struct data_file *f, char *why, size_t nwhy);
-void data_file_close(struct data_file *f); /* NULL: nothing to close */
+bool data_file_same(const struct data_file *file, char *why, size_t nwhy);
+void data_file_close(struct data_file *file); /* NULL: nothing to close */
 #endif

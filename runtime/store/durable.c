@@ -14,40 +14,40 @@ static bool trouble(const char *path, char *why, size_t nwhy) {
 
 /* ---- writing ---- */
 
-bool durable_begin(struct durable *d, const char *path, char *why, size_t nwhy) {
-    d->why = why;
-    d->nwhy = nwhy;
-    snprintf(d->path, sizeof d->path, "%s", path);
-    snprintf(d->beside, sizeof d->beside, "%s.tmp", path);
-    d->fd = open(d->beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    return d->fd >= 0 || trouble(d->beside, why, nwhy);
+bool durable_begin(struct durable *durable, const char *path, char *why, size_t nwhy) {
+    durable->why = why;
+    durable->nwhy = nwhy;
+    snprintf(durable->path, sizeof durable->path, "%s", path);
+    snprintf(durable->beside, sizeof durable->beside, "%s.tmp", path);
+    durable->fd = open(durable->beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    return durable->fd >= 0 || trouble(durable->beside, why, nwhy);
 }
 
-void durable_drop(struct durable *d) {
-    if (d->fd < 0)
+void durable_drop(struct durable *durable) {
+    if (durable->fd < 0)
         return;
-    close(d->fd);
-    d->fd = -1;
-    unlink(d->beside);
+    close(durable->fd);
+    durable->fd = -1;
+    unlink(durable->beside);
 }
 
-static bool failed(struct durable *d) {
-    trouble(d->path, d->why, d->nwhy);
-    durable_drop(d);
+static bool failed(struct durable *durable) {
+    trouble(durable->path, durable->why, durable->nwhy);
+    durable_drop(durable);
     return false;
 }
 
-bool durable_write(struct durable *d, const void *bytes, size_t n) {
-    for (const char *at = bytes; d->fd >= 0 && n > 0;) {
-        ssize_t done = write(d->fd, at, n);
+bool durable_write(struct durable *durable, const void *bytes, size_t n) {
+    for (const char *at = bytes; durable->fd >= 0 && n > 0;) {
+        ssize_t done = write(durable->fd, at, n);
         if (done < 0 && errno == EINTR)
             continue;
         if (done < 0)
-            return failed(d);
+            return failed(durable);
         at += done;
         n -= (size_t)done;
     }
-    return d->fd >= 0;
+    return durable->fd >= 0;
 }
 
 static bool flush(int fd) {
@@ -77,19 +77,19 @@ static const char *above(char *path) {
     return path;
 }
 
-bool durable_end(struct durable *d) {
-    if (d->fd < 0)
+bool durable_end(struct durable *durable) {
+    if (durable->fd < 0)
         return false;
-    if (!flush(d->fd))
-        return failed(d);
-    int closed = close(d->fd);
-    d->fd = -1;
-    if (closed < 0 || rename(d->beside, d->path) < 0) {
-        trouble(d->path, d->why, d->nwhy);
-        unlink(d->beside);
+    if (!flush(durable->fd))
+        return failed(durable);
+    int closed = close(durable->fd);
+    durable->fd = -1;
+    if (closed < 0 || rename(durable->beside, durable->path) < 0) {
+        trouble(durable->path, durable->why, durable->nwhy);
+        unlink(durable->beside);
         return false;
     }
-    return durable_names(above(d->path), d->why, d->nwhy);
+    return durable_names(above(durable->path), durable->why, durable->nwhy);
 }
 
 bool durable_folder(const char *path, char *why, size_t nwhy) {

@@ -20,10 +20,10 @@ struct durable {
 
 /* Begin, write as often as needed, end: false with `path: reason` in why. After begin, end must be called; it says
  * whether all went well, so the calls between need no look. Only one process at a time may write a path. */
-bool durable_begin(struct durable *d, const char *path, char *why, size_t nwhy);
-bool durable_write(struct durable *d, const void *bytes, size_t n);
-bool durable_end(struct durable *d);
-void durable_drop(struct durable *d); /* instead of end: the caller has trouble of its own */
+bool durable_begin(struct durable *durable, const char *path, char *why, size_t nwhy);
+bool durable_write(struct durable *durable, const void *bytes, size_t n);
+bool durable_end(struct durable *durable);
+void durable_drop(struct durable *durable); /* instead of end: the caller has trouble of its own */
 
 /* Makes the folder, unless it is there, and its name durable. */
 bool durable_folder(const char *path, char *why, size_t nwhy);

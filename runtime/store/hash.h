@@ -22,7 +22,7 @@ struct hash {
 static inline struct hash hash_begin(void) { return (struct hash){{1, 2, 3, 4}}; }
 
 /* n: a multiple of 32, except the last time. */
-static inline void hash_add(struct hash *h, const void *bytes, size_t n) {
+static inline void hash_add(struct hash *hash, const void *bytes, size_t n) {
     const unsigned char *p = (const unsigned char *)bytes;
     unsigned char last[32] = {0};
     for (; n > 0; p += 32) {
@@ -32,16 +32,16 @@ static inline void hash_add(struct hash *h, const void *bytes, size_t n) {
         for (int i = 0; i < 4; i++) {
             uint64_t word;
             memcpy(&word, p + 8 * i, 8);
-            word = h->lane[i] + word * 0xC2B2AE3D27D4EB4Fu;
-            h->lane[i] = (word << 31 | word >> 33) * 0x9E3779B185EBCA87u;
+            word = hash->lane[i] + word * 0xC2B2AE3D27D4EB4Fu;
+            hash->lane[i] = (word << 31 | word >> 33) * 0x9E3779B185EBCA87u;
         }
     }
 }
 
 /* size: bytes in all. */
-static inline uint64_t hash_end(const struct hash *h, uint64_t size) {
+static inline uint64_t hash_end(const struct hash *hash, uint64_t size) {
     for (int i = 0; i < 4; i++)
-        size = host_hash(size, h->lane[i]);
+        size = host_hash(size, hash->lane[i]);
     return size;
 }
 #endif

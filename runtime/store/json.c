@@ -3,79 +3,79 @@
 #include <stdio.h>
 #include <string.h>
 
-bool json_fail(struct json *j, const char *fmt, ...) {
-    if (j->bad)
+bool json_fail(struct json *json, const char *fmt, ...) {
+    if (json->bad)
         return false;
-    j->bad = true;
-    int n = snprintf(j->why, j->nwhy, "%s: byte %td of %s: ", j->file, j->at - j->from, j->in);
-    if (n < 0 || (size_t)n >= j->nwhy)
+    json->bad = true;
+    int n = snprintf(json->why, json->nwhy, "%s: byte %td of %s: ", json->file, json->at - json->from, json->in);
+    if (n < 0 || (size_t)n >= json->nwhy)
         return false;
     va_list args;
     va_start(args, fmt);
-    vsnprintf(j->why + n, j->nwhy - (size_t)n, fmt, args);
+    vsnprintf(json->why + n, json->nwhy - (size_t)n, fmt, args);
     va_end(args);
     return false;
 }
 
-static void skip(struct json *j) {
-    while (j->at < j->end && (*j->at == ' ' || *j->at == '\n' || *j->at == '\r' || *j->at == '\t'))
-        j->at++;
+static void skip(struct json *json) {
+    while (json->at < json->end && (*json->at == ' ' || *json->at == '\n' || *json->at == '\r' || *json->at == '\t'))
+        json->at++;
 }
 
-bool json_next(struct json *j, char c) {
-    if (j->bad)
+bool json_next(struct json *json, char c) {
+    if (json->bad)
         return false;
-    skip(j);
-    if (j->at == j->end || *j->at != c)
+    skip(json);
+    if (json->at == json->end || *json->at != c)
         return false;
-    j->at++;
+    json->at++;
     return true;
 }
 
-bool json_take(struct json *j, char c) { return json_next(j, c) || json_fail(j, "expected %c", c); }
+bool json_take(struct json *json, char c) { return json_next(json, c) || json_fail(json, "expected %c", c); }
 
-char *json_string(struct json *j) {
-    if (!json_next(j, '"')) {
-        json_fail(j, "expected a string");
+char *json_string(struct json *json) {
+    if (!json_next(json, '"')) {
+        json_fail(json, "expected a string");
         return NULL;
     }
-    char *s = j->at;
-    while (j->at < j->end && *j->at >= ' ' && *j->at <= '~' && *j->at != '"' && *j->at != '\\')
-        j->at++;
-    if (j->at == j->end || *j->at != '"') {
-        json_fail(j,
-                  j->at == j->end ? "a string does not end" : "a string with other than plain ASCII, or with escapes");
+    char *s = json->at;
+    while (json->at < json->end && *json->at >= ' ' && *json->at <= '~' && *json->at != '"' && *json->at != '\\')
+        json->at++;
+    if (json->at == json->end || *json->at != '"') {
+        json_fail(json, json->at == json->end ? "a string does not end"
+                                              : "a string with other than plain ASCII, or with escapes");
         return NULL;
     }
-    *j->at++ = 0;
+    *json->at++ = 0;
     return s;
 }
 
-bool json_whole(struct json *j, int64_t *out) {
-    if (j->bad)
+bool json_whole(struct json *json, int64_t *out) {
+    if (json->bad)
         return false;
-    skip(j);
-    const char *from = j->at;
+    skip(json);
+    const char *from = json->at;
     int64_t n = 0;
-    for (; j->at < j->end && *j->at >= '0' && *j->at <= '9'; j->at++)
-        if (__builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, *j->at - '0', &n))
-            return json_fail(j, "a number beyond 9223372036854775807");
-    if (j->at == from || (*from == '0' && j->at - from > 1))
-        return json_fail(j, "expected a whole number");
+    for (; json->at < json->end && *json->at >= '0' && *json->at <= '9'; json->at++)
+        if (__builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, *json->at - '0', &n))
+            return json_fail(json, "a number beyond 9223372036854775807");
+    if (json->at == from || (*from == '0' && json->at - from > 1))
+        return json_fail(json, "expected a whole number");
     *out = n;
     return true;
 }
 
-bool json_key(struct json *j, const char *key) {
-    const char *s = json_string(j);
+bool json_key(struct json *json, const char *key) {
+    const char *s = json_string(json);
     if (s && strcmp(s, key) != 0)
-        return json_fail(j, "expected \"%s\"", key);
-    return s && json_take(j, ':');
+        return json_fail(json, "expected \"%s\"", key);
+    return s && json_take(json, ':');
 }
 
-bool json_end(struct json *j) {
-    if (j->bad)
+bool json_end(struct json *json) {
+    if (json->bad)
         return false;
-    skip(j);
-    return j->at == j->end || json_fail(j, "more after the end");
+    skip(json);
+    return json->at == json->end || json_fail(json, "more after the end");
 }

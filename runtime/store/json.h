@@ -18,11 +18,11 @@ struct json {
     bool bad;
 };
 
-bool json_fail(struct json *j, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* always false */
-bool json_next(struct json *j, char c);         /* takes c if that comes next */
-bool json_take(struct json *j, char c);         /* c must come next */
-char *json_string(struct json *j);              /* printable ASCII without escapes; NULL on error */
-bool json_whole(struct json *j, int64_t *out);  /* 0 to INT64_MAX */
-bool json_key(struct json *j, const char *key); /* "key": must come next */
-bool json_end(struct json *j);                  /* nothing but space may follow */
+bool json_fail(struct json *json, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* always false */
+bool json_next(struct json *json, char c);         /* takes c if that comes next */
+bool json_take(struct json *json, char c);         /* c must come next */
+char *json_string(struct json *json);              /* printable ASCII without escapes; NULL on error */
+bool json_whole(struct json *json, int64_t *out);  /* 0 to INT64_MAX */
+bool json_key(struct json *json, const char *key); /* "key": must come next */
+bool json_end(struct json *json);                  /* nothing but space may follow */
 #endif

@@ -11,5 +11,5 @@ struct progress {
     double told;
 };
 /* step: how many are done. seconds: since this run began. Writes to stderr; call it ten times a second at most. */
-void progress_tell(struct progress *t, int64_t step, float loss, double seconds);
+void progress_tell(struct progress *progress, int64_t step, float loss, double seconds);
 #endif

@@ -11,10 +11,10 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "floats are written as
 
 /* ---- writing ---- */
 
-static int64_t tensor_bytes(const struct tensor *t) {
+static int64_t tensor_bytes(const struct tensor *tensor) {
     int64_t bytes = sizeof(float);
-    for (int d = 0; d < t->ndims; d++)
-        bytes *= t->dim[d];
+    for (int d = 0; d < tensor->ndims; d++)
+        bytes *= tensor->dim[d];
     return bytes;
 }
 
@@ -24,7 +24,7 @@ static void put_string(FILE *f, const char *s) {
     fprintf(f, "\"%s\"", s);
 }
 
-static void put_header(FILE *f, const struct tensor *t, int n, const struct tensor_meta *meta, int nmeta) {
+static void put_header(FILE *f, const struct tensor *tensor, int n, const struct tensor_meta *meta, int nmeta) {
     fputs("{\"__metadata__\":{", f);
     for (int i = 0; i < nmeta; i++) {
         fputs(i ? "," : "", f);
@@ -36,11 +36,11 @@ static void put_header(FILE *f, const struct tensor *t, int n, const struct tens
     int64_t at = 0;
     for (int i = 0; i < n; i++) {
         fputc(',', f);
-        put_string(f, t[i].name);
+        put_string(f, tensor[i].name);
         fputs(":{\"dtype\":\"F32\",\"shape\":[", f);
-        for (int d = 0; d < t[i].ndims; d++)
-            fprintf(f, "%s%lld", d ? "," : "", (long long)t[i].dim[d]);
-        int64_t end = at + tensor_bytes(&t[i]);
+        for (int d = 0; d < tensor[i].ndims; d++)
+            fprintf(f, "%s%lld", d ? "," : "", (long long)tensor[i].dim[d]);
+        int64_t end = at + tensor_bytes(&tensor[i]);
         fprintf(f, "],\"data_offsets\":[%lld,%lld]}", (long long)at, (long long)end);
         at = end;
     }
@@ -49,36 +49,38 @@ static void put_header(FILE *f, const struct tensor *t, int n, const struct tens
         fputc(' ', f);
 }
 
-bool safetensors_header(struct durable *d, const struct tensor *t, int n, const struct tensor_meta *meta, int nmeta) {
+bool safetensors_header(struct durable *durable, const struct tensor *tensor, int n, const struct tensor_meta *meta,
+                        int nmeta) {
     char *text = NULL;
     size_t size = 0;
-    if (d->fd < 0)
+    if (durable->fd < 0)
         return false;
     FILE *f = open_memstream(&text, &size);
     if (f)
-        put_header(f, t, n, meta, nmeta);
+        put_header(f, tensor, n, meta, nmeta);
     bool made = f && !ferror(f);
     made = f && fclose(f) == 0 && made;
     uint64_t length = size;
     if (!made || size > SAFETENSORS_HEADER) {
-        snprintf(d->why, d->nwhy, "%s: %s", d->path, made ? "too many tensors for one file" : "no memory");
-        durable_drop(d);
+        snprintf(durable->why, durable->nwhy, "%s: %s", durable->path,
+                 made ? "too many tensors for one file" : "no memory");
+        durable_drop(durable);
     }
-    durable_write(d, &length, sizeof length);
-    durable_write(d, text, size);
+    durable_write(durable, &length, sizeof length);
+    durable_write(durable, text, size);
     free(text);
-    return d->fd >= 0;
+    return durable->fd >= 0;
 }
 
-bool safetensors_write(const char *path, const struct tensor *t, int n, const struct tensor_meta *meta, int nmeta,
+bool safetensors_write(const char *path, const struct tensor *tensor, int n, const struct tensor_meta *meta, int nmeta,
                        char *why, size_t nwhy) {
-    struct durable d;
-    if (!durable_begin(&d, path, why, nwhy))
+    struct durable durable;
+    if (!durable_begin(&durable, path, why, nwhy))
         return false;
-    safetensors_header(&d, t, n, meta, nmeta);
+    safetensors_header(&durable, tensor, n, meta, nmeta);
     for (int i = 0; i < n; i++)
-        durable_write(&d, t[i].data, (size_t)tensor_bytes(&t[i]));
-    return durable_end(&d);
+        durable_write(&durable, tensor[i].data, (size_t)tensor_bytes(&tensor[i]));
+    return durable_end(&durable);
 }
 
 /* ---- reading: the header ---- */
@@ -94,121 +96,121 @@ struct reader {
 };
 
 /* Room for one more; NULL when there is none. */
-static void *grow(struct json *j, void *p, size_t n, size_t *cap, size_t size) {
+static void *grow(struct json *json, void *p, size_t n, size_t *cap, size_t size) {
     if (n < *cap)
         return p;
     void *q = realloc(p, (*cap * 2 + 16) * size);
     if (!q)
-        json_fail(j, "no memory");
+        json_fail(json, "no memory");
     else
         *cap = *cap * 2 + 16;
     return q;
 }
 
-static void read_metadata(struct reader *r) {
-    struct json *j = &r->j;
-    if (r->has_meta)
-        json_fail(j, "__metadata__ appears twice");
-    r->has_meta = true;
-    json_take(j, '{');
-    if (json_next(j, '}'))
+static void read_metadata(struct reader *reader) {
+    struct json *json = &reader->j;
+    if (reader->has_meta)
+        json_fail(json, "__metadata__ appears twice");
+    reader->has_meta = true;
+    json_take(json, '{');
+    if (json_next(json, '}'))
         return;
     do {
-        struct tensor_meta m = {.key = json_string(j)};
-        json_take(j, ':');
-        m.value = json_string(j);
-        void *room = j->bad ? NULL : grow(j, r->meta, r->nmeta, &r->capmeta, sizeof m);
+        struct tensor_meta meta = {.key = json_string(json)};
+        json_take(json, ':');
+        meta.value = json_string(json);
+        void *room = json->bad ? NULL : grow(json, reader->meta, reader->nmeta, &reader->capmeta, sizeof meta);
         if (!room)
             return;
-        r->meta = room;
-        r->meta[r->nmeta++] = m;
-    } while (json_next(j, ','));
-    json_take(j, '}');
+        reader->meta = room;
+        reader->meta[reader->nmeta++] = meta;
+    } while (json_next(json, ','));
+    json_take(json, '}');
 }
 
-static void read_shape(struct json *j, struct tensor *t) {
-    json_take(j, '[');
-    if (json_next(j, ']'))
+static void read_shape(struct json *json, struct tensor *tensor) {
+    json_take(json, '[');
+    if (json_next(json, ']'))
         return;
     do {
-        if (t->ndims == SAFETENSORS_DIMS)
-            json_fail(j, "tensor %s: more than %d dimensions", t->name, SAFETENSORS_DIMS);
+        if (tensor->ndims == SAFETENSORS_DIMS)
+            json_fail(json, "tensor %s: more than %d dimensions", tensor->name, SAFETENSORS_DIMS);
         else
-            json_whole(j, &t->dim[t->ndims++]);
-    } while (json_next(j, ','));
-    json_take(j, ']');
+            json_whole(json, &tensor->dim[tensor->ndims++]);
+    } while (json_next(json, ','));
+    json_take(json, ']');
 }
 
-static void check_tensor(const struct reader *r, struct json *j, const struct tensor *t) {
+static void check_tensor(const struct reader *reader, struct json *json, const struct tensor *tensor) {
     int64_t need = sizeof(float);
-    for (int d = 0; d < t->ndims; d++)
-        if (__builtin_mul_overflow(need, t->dim[d], &need)) {
-            json_fail(j, "tensor %s: its shape is beyond any file", t->name);
+    for (int d = 0; d < tensor->ndims; d++)
+        if (__builtin_mul_overflow(need, tensor->dim[d], &need)) {
+            json_fail(json, "tensor %s: its shape is beyond any file", tensor->name);
             return;
         }
-    if (t->at > t->end || t->end > r->bytes)
-        json_fail(j, "tensor %s: data_offsets [%lld,%lld] are not within the %lld bytes of data", t->name,
-                  (long long)t->at, (long long)t->end, (long long)r->bytes);
-    else if (t->end - t->at != need)
-        json_fail(j, "tensor %s: its shape takes %lld bytes, its data_offsets %lld", t->name, (long long)need,
-                  (long long)(t->end - t->at));
+    if (tensor->at > tensor->end || tensor->end > reader->bytes)
+        json_fail(json, "tensor %s: data_offsets [%lld,%lld] are not within the %lld bytes of data", tensor->name,
+                  (long long)tensor->at, (long long)tensor->end, (long long)reader->bytes);
+    else if (tensor->end - tensor->at != need)
+        json_fail(json, "tensor %s: its shape takes %lld bytes, its data_offsets %lld", tensor->name, (long long)need,
+                  (long long)(tensor->end - tensor->at));
 }
 
-static void read_tensor(struct reader *r, const char *name) {
-    struct json *j = &r->j;
-    struct tensor t = {.name = name};
+static void read_tensor(struct reader *reader, const char *name) {
+    struct json *json = &reader->j;
+    struct tensor tensor = {.name = name};
     bool dtype = false, shape = false, offsets = false;
-    json_take(j, '{');
+    json_take(json, '{');
     do {
-        const char *key = json_string(j), *value;
-        json_take(j, ':');
-        if (j->bad)
+        const char *key = json_string(json), *value;
+        json_take(json, ':');
+        if (json->bad)
             return;
         if (strcmp(key, "dtype") == 0 && !dtype) {
             dtype = true;
-            value = json_string(j);
+            value = json_string(json);
             if (value && strcmp(value, "F32") != 0)
-                json_fail(j, "tensor %s: dtype %s; only F32 is read here", name, value);
+                json_fail(json, "tensor %s: dtype %s; only F32 is read here", name, value);
         } else if (strcmp(key, "shape") == 0 && !shape) {
             shape = true;
-            read_shape(j, &t);
+            read_shape(json, &tensor);
         } else if (strcmp(key, "data_offsets") == 0 && !offsets) {
-            offsets = json_take(j, '[') && json_whole(j, &t.at) && json_take(j, ',') && json_whole(j, &t.end) &&
-                      json_take(j, ']');
+            offsets = json_take(json, '[') && json_whole(json, &tensor.at) && json_take(json, ',') &&
+                      json_whole(json, &tensor.end) && json_take(json, ']');
         } else
-            json_fail(j, "tensor %s: %s is unknown, or there twice", name, key);
-    } while (json_next(j, ','));
-    json_take(j, '}');
+            json_fail(json, "tensor %s: %s is unknown, or there twice", name, key);
+    } while (json_next(json, ','));
+    json_take(json, '}');
     if (!dtype || !shape || !offsets)
-        json_fail(j, "tensor %s: needs dtype, shape and data_offsets", name);
-    if (!j->bad)
-        check_tensor(r, j, &t);
-    void *room = j->bad ? NULL : grow(j, r->tensor, r->n, &r->cap, sizeof t);
+        json_fail(json, "tensor %s: needs dtype, shape and data_offsets", name);
+    if (!json->bad)
+        check_tensor(reader, json, &tensor);
+    void *room = json->bad ? NULL : grow(json, reader->tensor, reader->n, &reader->cap, sizeof tensor);
     if (!room)
         return;
-    r->tensor = room;
-    r->tensor[r->n++] = t;
+    reader->tensor = room;
+    reader->tensor[reader->n++] = tensor;
 }
 
-static void read_header(struct reader *r) {
-    struct json *j = &r->j;
-    if (j->at == j->end || *j->at != '{')
-        json_fail(j, "expected {");
-    json_take(j, '{');
-    if (!json_next(j, '}')) {
+static void read_header(struct reader *reader) {
+    struct json *json = &reader->j;
+    if (json->at == json->end || *json->at != '{')
+        json_fail(json, "expected {");
+    json_take(json, '{');
+    if (!json_next(json, '}')) {
         do {
-            const char *name = json_string(j);
-            json_take(j, ':');
-            if (j->bad)
+            const char *name = json_string(json);
+            json_take(json, ':');
+            if (json->bad)
                 return;
             if (strcmp(name, "__metadata__") == 0)
-                read_metadata(r);
+                read_metadata(reader);
             else
-                read_tensor(r, name);
-        } while (json_next(j, ','));
-        json_take(j, '}');
+                read_tensor(reader, name);
+        } while (json_next(json, ','));
+        json_take(json, '}');
     }
-    json_end(j);
+    json_end(json);
 }
 
 /* ---- reading: what only all tensors together show ---- */
@@ -230,55 +232,56 @@ static int by_key(const void *a, const void *b) {
     return strcmp(((const struct tensor_meta *)a)->key, ((const struct tensor_meta *)b)->key);
 }
 
-static bool check_places(const struct reader *r, const struct safetensors *f, char *why, size_t nwhy) {
+static bool check_places(const struct reader *reader, const struct safetensors *file, char *why, size_t nwhy) {
     int64_t at = 0;
-    for (int i = 0; i < f->n; i++) {
-        const struct tensor *t = &f->tensor[i];
-        if (t->at < at)
-            snprintf(why, nwhy, "%s: tensor %s overlaps %s", f->path, t->name, f->tensor[i - 1].name);
-        else if (t->at > at)
-            snprintf(why, nwhy, "%s: %lld bytes before tensor %s belong to none", f->path, (long long)(t->at - at),
-                     t->name);
-        if (t->at != at)
+    for (int i = 0; i < file->n; i++) {
+        const struct tensor *tensor = &file->tensor[i];
+        if (tensor->at < at)
+            snprintf(why, nwhy, "%s: tensor %s overlaps %s", file->path, tensor->name, file->tensor[i - 1].name);
+        else if (tensor->at > at)
+            snprintf(why, nwhy, "%s: %lld bytes before tensor %s belong to none", file->path,
+                     (long long)(tensor->at - at), tensor->name);
+        if (tensor->at != at)
             return false;
-        at = t->end;
+        at = tensor->end;
     }
-    if (at != r->bytes)
-        snprintf(why, nwhy, "%s: %lld bytes after the last tensor belong to none", f->path, (long long)(r->bytes - at));
-    return at == r->bytes;
+    if (at != reader->bytes)
+        snprintf(why, nwhy, "%s: %lld bytes after the last tensor belong to none", file->path,
+                 (long long)(reader->bytes - at));
+    return at == reader->bytes;
 }
 
-static bool check_names(const struct safetensors *f, char *why, size_t nwhy) {
-    for (int i = 1; i < f->n; i++)
-        if (strcmp(f->by_name[i - 1]->name, f->by_name[i]->name) == 0) {
-            snprintf(why, nwhy, "%s: tensor %s appears twice", f->path, f->by_name[i]->name);
+static bool check_names(const struct safetensors *file, char *why, size_t nwhy) {
+    for (int i = 1; i < file->n; i++)
+        if (strcmp(file->by_name[i - 1]->name, file->by_name[i]->name) == 0) {
+            snprintf(why, nwhy, "%s: tensor %s appears twice", file->path, file->by_name[i]->name);
             return false;
         }
-    for (int i = 1; i < f->nmeta; i++)
-        if (strcmp(f->meta[i - 1].key, f->meta[i].key) == 0) {
-            snprintf(why, nwhy, "%s: metadata %s appears twice", f->path, f->meta[i].key);
+    for (int i = 1; i < file->nmeta; i++)
+        if (strcmp(file->meta[i - 1].key, file->meta[i].key) == 0) {
+            snprintf(why, nwhy, "%s: metadata %s appears twice", file->path, file->meta[i].key);
             return false;
         }
     return true;
 }
 
 /* Sorts what was read, checks it as a whole, and makes its offsets those of the file. */
-static bool settle(struct reader *r, struct safetensors *f, char *why, size_t nwhy) {
-    f->by_name = malloc((r->n + 1) * sizeof *f->by_name);
-    if (!f->by_name) {
-        snprintf(why, nwhy, "%s: no memory", f->path);
+static bool settle(struct reader *reader, struct safetensors *file, char *why, size_t nwhy) {
+    file->by_name = malloc((reader->n + 1) * sizeof *file->by_name);
+    if (!file->by_name) {
+        snprintf(why, nwhy, "%s: no memory", file->path);
         return false;
     }
-    qsort(r->n ? r->tensor : (void *)f->by_name, r->n, sizeof *r->tensor, by_place);
-    qsort(r->nmeta ? r->meta : (void *)f->by_name, r->nmeta, sizeof *r->meta, by_key);
-    for (size_t i = 0; i < r->n; i++)
-        f->by_name[i] = &r->tensor[i];
-    qsort(f->by_name, r->n, sizeof *f->by_name, by_name);
-    if (!check_names(f, why, nwhy) || !check_places(r, f, why, nwhy))
+    qsort(reader->n ? reader->tensor : (void *)file->by_name, reader->n, sizeof *reader->tensor, by_place);
+    qsort(reader->nmeta ? reader->meta : (void *)file->by_name, reader->nmeta, sizeof *reader->meta, by_key);
+    for (size_t i = 0; i < reader->n; i++)
+        file->by_name[i] = &reader->tensor[i];
+    qsort(file->by_name, reader->n, sizeof *file->by_name, by_name);
+    if (!check_names(file, why, nwhy) || !check_places(reader, file, why, nwhy))
         return false;
-    for (size_t i = 0; i < r->n; i++) {
-        r->tensor[i].at += r->data;
-        r->tensor[i].end += r->data;
+    for (size_t i = 0; i < reader->n; i++) {
+        reader->tensor[i].at += reader->data;
+        reader->tensor[i].end += reader->data;
     }
     return true;
 }
@@ -286,82 +289,83 @@ static bool settle(struct reader *r, struct safetensors *f, char *why, size_t nw
 /* ---- reading: the file ---- */
 
 /* Reads the header's bytes, once its length is believed. */
-static bool load(struct reader *r, struct safetensors *f, int64_t size, char *why, size_t nwhy) {
+static bool load(struct reader *reader, struct safetensors *file, int64_t size, char *why, size_t nwhy) {
     uint64_t length = 0;
     if (size < 8) {
-        snprintf(why, nwhy, "%s: has %lld bytes, too few for a safetensors file", f->path, (long long)size);
+        snprintf(why, nwhy, "%s: has %lld bytes, too few for a safetensors file", file->path, (long long)size);
         return false;
     }
-    if (!durable_read(f->fd, f->path, &length, sizeof length, 0, why, nwhy))
+    if (!durable_read(file->fd, file->path, &length, sizeof length, 0, why, nwhy))
         return false;
     if (length > SAFETENSORS_HEADER || length > (uint64_t)size - 8) {
-        snprintf(why, nwhy, "%s: says its header has %llu bytes, but %s", f->path, (unsigned long long)length,
+        snprintf(why, nwhy, "%s: says its header has %llu bytes, but %s", file->path, (unsigned long long)length,
                  length > SAFETENSORS_HEADER ? "at most 100000000 are allowed" : "the file is shorter");
         return false;
     }
-    f->header = malloc((size_t)length + 1);
-    if (!f->header) {
-        snprintf(why, nwhy, "%s: no memory", f->path);
+    file->header = malloc((size_t)length + 1);
+    if (!file->header) {
+        snprintf(why, nwhy, "%s: no memory", file->path);
         return false;
     }
-    r->data = 8 + (int64_t)length;
-    r->bytes = size - r->data;
-    r->j = (struct json){.from = f->header, .at = f->header, .end = f->header + length, .in = "the header"};
-    r->j.file = f->path;
-    r->j.why = why;
-    r->j.nwhy = nwhy;
-    return durable_read(f->fd, f->path, f->header, (size_t)length, 8, why, nwhy);
+    reader->data = 8 + (int64_t)length;
+    reader->bytes = size - reader->data;
+    reader->j =
+        (struct json){.from = file->header, .at = file->header, .end = file->header + length, .in = "the header"};
+    reader->j.file = file->path;
+    reader->j.why = why;
+    reader->j.nwhy = nwhy;
+    return durable_read(file->fd, file->path, file->header, (size_t)length, 8, why, nwhy);
 }
 
 struct safetensors *safetensors_open(const char *path, char *why, size_t nwhy) {
-    struct reader r = {.n = 0};
+    struct reader reader = {.n = 0};
     int64_t size;
-    struct safetensors *f = calloc(1, sizeof *f);
-    if (!f || !(f->path = strdup(path))) {
+    struct safetensors *file = calloc(1, sizeof *file);
+    if (!file || !(file->path = strdup(path))) {
         snprintf(why, nwhy, "%s: no memory", path);
-        free(f);
+        free(file);
         return NULL;
     }
-    f->fd = durable_open(path, &size, why, nwhy);
-    bool ok = f->fd >= 0 && load(&r, f, size, why, nwhy);
+    file->fd = durable_open(path, &size, why, nwhy);
+    bool ok = file->fd >= 0 && load(&reader, file, size, why, nwhy);
     if (ok) {
-        read_header(&r);
-        ok = !r.j.bad;
+        read_header(&reader);
+        ok = !reader.j.bad;
     }
-    f->tensor = r.tensor;
-    f->meta = r.meta;
-    f->n = (int)r.n;
-    f->nmeta = (int)r.nmeta;
-    if (ok && settle(&r, f, why, nwhy))
-        return f;
-    safetensors_close(f);
+    file->tensor = reader.tensor;
+    file->meta = reader.meta;
+    file->n = (int)reader.n;
+    file->nmeta = (int)reader.nmeta;
+    if (ok && settle(&reader, file, why, nwhy))
+        return file;
+    safetensors_close(file);
     return NULL;
 }
 
-const struct tensor *safetensors_find(const struct safetensors *f, const char *name) {
+const struct tensor *safetensors_find(const struct safetensors *file, const char *name) {
     const struct tensor key = {.name = name}, *want = &key;
-    const struct tensor **at = bsearch(&want, f->by_name, (size_t)f->n, sizeof *f->by_name, by_name);
+    const struct tensor **at = bsearch(&want, file->by_name, (size_t)file->n, sizeof *file->by_name, by_name);
     return at ? *at : NULL;
 }
 
-const char *safetensors_meta(const struct safetensors *f, const char *key) {
-    for (int i = 0; i < f->nmeta; i++)
-        if (strcmp(f->meta[i].key, key) == 0)
-            return f->meta[i].value;
+const char *safetensors_meta(const struct safetensors *file, const char *key) {
+    for (int i = 0; i < file->nmeta; i++)
+        if (strcmp(file->meta[i].key, key) == 0)
+            return file->meta[i].value;
     return NULL;
 }
 
-bool safetensors_read(const struct safetensors *f, const struct tensor *t, float *out, char *why, size_t nwhy) {
-    return durable_read(f->fd, f->path, out, (size_t)(t->end - t->at), t->at, why, nwhy);
+bool safetensors_read(const struct safetensors *file, const struct tensor *tensor, float *out, char *why, size_t nwhy) {
+    return durable_read(file->fd, file->path, out, (size_t)(tensor->end - tensor->at), tensor->at, why, nwhy);
 }
 
-void safetensors_close(struct safetensors *f) {
-    if (f->fd >= 0)
-        close(f->fd);
-    free((void *)f->path);
-    free((void *)f->tensor);
-    free((void *)f->meta);
-    free(f->by_name);
-    free(f->header);
-    free(f);
+void safetensors_close(struct safetensors *file) {
+    if (file->fd >= 0)
+        close(file->fd);
+    free((void *)file->path);
+    free((void *)file->tensor);
+    free((void *)file->meta);
+    free(file->by_name);
+    free(file->header);
+    free(file);
 }

@@ -22,10 +22,11 @@ struct tensor_meta {
 
 /* ---- writing: false, with `path: reason` in why, and then the path holds what it held before ---- */
 
-bool safetensors_write(const char *path, const struct tensor *t, int n, const struct tensor_meta *meta, int nmeta,
+bool safetensors_write(const char *path, const struct tensor *tensor, int n, const struct tensor_meta *meta, int nmeta,
                        char *why, size_t nwhy);
 /* The header alone, for who writes the data itself, in the order of t. */
-bool safetensors_header(struct durable *d, const struct tensor *t, int n, const struct tensor_meta *meta, int nmeta);
+bool safetensors_header(struct durable *durable, const struct tensor *tensor, int n, const struct tensor_meta *meta,
+                        int nmeta);
 
 /* ---- reading: nothing in a file is trusted, whoever wrote it ---- */
 
@@ -42,9 +43,9 @@ struct safetensors {
 
 /* Opens a file that keeps all the rules above. Otherwise NULL, and why names the file and the rule. */
 struct safetensors *safetensors_open(const char *path, char *why, size_t nwhy);
-const struct tensor *safetensors_find(const struct safetensors *f, const char *name); /* NULL: not there */
-const char *safetensors_meta(const struct safetensors *f, const char *key);           /* NULL: not there */
+const struct tensor *safetensors_find(const struct safetensors *file, const char *name); /* NULL: not there */
+const char *safetensors_meta(const struct safetensors *file, const char *key);           /* NULL: not there */
 /* The whole tensor into out, of (end - at) bytes. */
-bool safetensors_read(const struct safetensors *f, const struct tensor *t, float *out, char *why, size_t nwhy);
-void safetensors_close(struct safetensors *f);
+bool safetensors_read(const struct safetensors *file, const struct tensor *tensor, float *out, char *why, size_t nwhy);
+void safetensors_close(struct safetensors *file);
 #endif

@@ -41,46 +41,46 @@ static void add_block(uint32_t *state, const unsigned char *p) {
         state[i] += s[i];
 }
 
-void sha256_add(struct sha256 *h, const void *bytes, size_t n) {
+void sha256_add(struct sha256 *sha, const void *bytes, size_t n) {
     for (const unsigned char *p = bytes; n > 0; p++, n--) {
-        h->part[h->bytes++ % BLOCK] = *p;
-        if (h->bytes % BLOCK == 0)
-            add_block(h->state, h->part);
+        sha->part[sha->bytes++ % BLOCK] = *p;
+        if (sha->bytes % BLOCK == 0)
+            add_block(sha->state, sha->part);
     }
 }
 
-struct digest sha256_end(struct sha256 *h) {
-    uint64_t bits = 8 * h->bytes;
+struct digest sha256_end(struct sha256 *sha) {
+    uint64_t bits = 8 * sha->bytes;
     unsigned char size[8];
     struct digest out;
     for (int i = 0; i < 8; i++)
         size[i] = (unsigned char)(bits >> (56 - 8 * i));
-    sha256_add(h, "\x80", 1);
-    while (h->bytes % BLOCK != BLOCK - sizeof size)
-        sha256_add(h, "", 1);
-    sha256_add(h, size, sizeof size);
+    sha256_add(sha, "\x80", 1);
+    while (sha->bytes % BLOCK != BLOCK - sizeof size)
+        sha256_add(sha, "", 1);
+    sha256_add(sha, size, sizeof size);
     for (int i = 0; i < 32; i++)
-        out.byte[i] = (unsigned char)(h->state[i / 4] >> (24 - 8 * (i % 4)));
+        out.byte[i] = (unsigned char)(sha->state[i / 4] >> (24 - 8 * (i % 4)));
     return out;
 }
 
 /* The hash of a block, the key with each byte turned by `pad`, and then of the bytes. */
 static struct digest keyed(const unsigned char *key, unsigned char pad, const void *bytes, size_t n) {
     unsigned char block[BLOCK];
-    struct sha256 h = sha256_begin();
+    struct sha256 sha = sha256_begin();
     for (int i = 0; i < BLOCK; i++)
         block[i] = key[i] ^ pad;
-    sha256_add(&h, block, sizeof block);
-    sha256_add(&h, bytes, n);
-    return sha256_end(&h);
+    sha256_add(&sha, block, sizeof block);
+    sha256_add(&sha, bytes, n);
+    return sha256_end(&sha);
 }
 
 struct digest hmac_sha256(const void *key, size_t nkey, const void *bytes, size_t n) {
     unsigned char block[BLOCK] = {0};
     if (nkey > BLOCK) {
-        struct sha256 h = sha256_begin();
-        sha256_add(&h, key, nkey);
-        struct digest shorter = sha256_end(&h);
+        struct sha256 sha = sha256_begin();
+        sha256_add(&sha, key, nkey);
+        struct digest shorter = sha256_end(&sha);
         memcpy(block, shorter.byte, sizeof shorter.byte);
     } else
         memcpy(block, key, nkey);

@@ -14,8 +14,8 @@ struct digest {
     unsigned char byte[32];
 };
 struct sha256 sha256_begin(void);
-void sha256_add(struct sha256 *h, const void *bytes, size_t n);
-struct digest sha256_end(struct sha256 *h);
+void sha256_add(struct sha256 *sha, const void *bytes, size_t n);
+struct digest sha256_end(struct sha256 *sha);
 
 struct digest hmac_sha256(const void *key, size_t nkey, const void *bytes, size_t n);
 /* Compares in constant time. */
