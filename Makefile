@@ -189,7 +189,7 @@ $(B)/measure: $(B)/obj/tests/confined/measure.o
 $(B)/kill: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/kill/*.c))
 	$(CC) $(FLAGS) -o $@ $^
 
-units: $(B)/pianola $(B)/property $(B)/readback $(B)/checkpoints $(B)/measure $(B)/kill $(UNITS:%=$(B)/tests/%)
+units: $(B)/pianola $(B)/bench $(B)/property $(B)/readback $(B)/checkpoints $(B)/measure $(B)/kill $(UNITS:%=$(B)/tests/%)
 # What a change breaks first: units, the proof, random schedules and golden text, within three minutes.
 QUICK := tests/floors/floors.sh $(patsubst %,build/tests/%,$(filter unit/%,$(UNITS))) \
     $(patsubst %,tests/%/test.sh,bad golden property table1 verify)

@@ -11,8 +11,8 @@ struct device {
     bool (*wait)(struct replay *re, const struct rt_instr *x, int32_t i); /* may x's lane go on after instruction i? */
     void (*launch)(struct replay *re, const struct rt_instr *x);          /* a layer, an update, an addition */
     bool (*meet)(struct replay *re, const struct rt_instr *x);            /* a message's side, or a reduction */
-    void (*record)(struct replay *re, int32_t i, double start,
-                   double end); /* instruction i has ended, or is enqueued */
+    /* Instruction i has ended, or is enqueued. */
+    void (*record)(struct replay *re, int32_t i, double start, double end);
     double (*clock)(struct replay *re);
     bool (*stamp)(struct replay *re, int32_t i, double *start, double *end); /* of this step; false: not known */
     void (*idle)(struct replay *re);                                         /* every lane waits for another rank */
