@@ -1,13 +1,13 @@
 /* The proof that a program does what its job graph says, on every machine that keeps the orders of the model
- * "start-end", which verify_orders.c describes.
+ * "start-end" (verify_orders.c).
  *
- * 1. Messages pair by the order of their edge, as NCCL pairs them, and agree in name and bytes.
- * 2. All ranks are walked together, each one instruction at a time in its issue order, every send blocking until its
- *    receive. If the walk comes to its end, that is a total order in which everything happens one after the other; on
- *    the way, values are followed symbolically (verify_values.c, verify_sums.c, verify_memory.c).
- * 3. Lanes, and sends that do not block, only take orders away. Those that remain all agree with the walk's order, so
- *    nothing can deadlock where the walk does not; and accesses that conflict are still ordered (verify_races.c), so
- *    every buffer holds what it held in the walk, however the lanes run. */
+ * 1. Messages pair in the order of their edge, as NCCL pairs them, and agree in name and size.
+ * 2. All ranks are walked together, each one instruction at a time in issue order, with every send blocking until its
+ *    receive. If the walk completes, it is a total order of all instructions; along the way, values are tracked
+ *    symbolically (verify_values.c, verify_sums.c, verify_memory.c).
+ * 3. Lanes and non-blocking sends only remove orders. All remaining orders agree with the walk's, so nothing can
+ *    deadlock that the walk does not; and conflicting accesses are still ordered (verify_races.c), so every buffer
+ *    holds what it held in the walk, however the lanes run. */
 #include "base/cycle.h"
 #include "check.h"
 #include <assert.h>
@@ -65,7 +65,7 @@ bool refute(struct check *check, int claim, int r, int32_t i, const char *fmt, .
     return false;
 }
 
-/* ---- messages: the k-th SEND along an edge meets the k-th RECV ---- */
+/* ---- messages: the k-th SEND along an edge pairs with the k-th RECV ---- */
 
 static bool same_name(const struct instr *send, const struct instr *recv) {
     return recv->op == op_row(send->op)->partner && recv->stage == send->stage && recv->batch == send->batch &&
@@ -102,7 +102,7 @@ struct end {
     int32_t r, i;
 };
 
-/* All SENDs, by destination in compressed rows: of a row, by rank and in issue order. */
+/* All SENDs by destination, in compressed rows; within a row, by rank and issue order. */
 static struct end *sends_by_destination(const struct program *p, int32_t *at) {
     for (int r = 0; r < p->workers; r++)
         for (int32_t i = 0; i < p->rank[r].nins; i++)
@@ -126,7 +126,7 @@ static bool pair_messages(struct check *check) {
     memset(first, -1, sizeof *first * (size_t)W);
     for (int r = 0; r < W; r++) {
         const struct rank *k = &p->rank[r];
-        int32_t *next = check->mate[r]; /* of the same source, until it has its SEND */
+        int32_t *next = check->mate[r]; /* next RECV from the same source, until it has its SEND */
         for (int32_t i = 0; i < k->nins; i++)
             if (is_recv(k->ins[i].op)) {
                 int from = k->ins[i].peer;
@@ -149,7 +149,7 @@ static bool pair_messages(struct check *check) {
     return true;
 }
 
-/* The k-th REDUCE of a group on one member meets the k-th on every other. */
+/* The k-th REDUCE of a group on one member pairs with the k-th on every other. */
 static bool pair_reductions(struct check *check) {
     const struct program *p = check->p;
     check->reductions = NEW(int32_t **, p->ngroups + 1);
@@ -189,14 +189,14 @@ static bool pair_reductions(struct check *check) {
 
 /* ---- the serial walk ---- */
 
-static bool refute_deadlock(struct check *check); /* below, where lanes are known */
+static bool refute_deadlock(struct check *check); /* below, after the lane graph */
 
 struct walk {
-    int32_t *todo; /* ranks that may go on, each at most once */
+    int32_t *todo; /* ranks that may proceed, each at most once */
     bool *queued;
     int n;
-    int32_t *came; /* per group: members that have come to its next reduction */
-    bool *stands;  /* per rank: it is one of them */
+    int32_t *came; /* per group: how many members have arrived at its next reduction */
+    bool *stands;  /* per rank: whether it has arrived at a reduction and waits */
 };
 
 static void queue(struct walk *walk, int r) {
@@ -205,7 +205,7 @@ static void queue(struct walk *walk, int r) {
     walk->queued[r] = true;
 }
 
-/* The member of a reduction that has not come to it, or -1. */
+/* A member that has not arrived at this reduction, or -1. */
 static int absent(const struct check *check, int r, int32_t i) {
     const struct group *g = group_of(check, r, &check->p->rank[r].ins[i]);
     for (int m = 0; m < g->n; m++)
@@ -214,7 +214,7 @@ static int absent(const struct check *check, int r, int32_t i) {
     return -1;
 }
 
-/* The rank that r waits for at its next instruction, or -1 when it can go on. */
+/* The rank that r's next instruction waits for, or -1 if it can proceed. */
 static int waits_for(const struct check *check, int r) {
     int32_t i = check->at[r];
     const struct instr *x = &check->p->rank[r].ins[i];
@@ -225,7 +225,7 @@ static int waits_for(const struct check *check, int r) {
     return -1;
 }
 
-/* A member comes to a reduction; the last of them runs it for all. */
+/* A member arrives at a reduction; the last to arrive runs it for all. */
 static bool run_reduction(struct check *check, struct walk *walk, int r) {
     const struct group *g = group_of(check, r, &check->p->rank[r].ins[check->at[r]]);
     int32_t *came = &walk->came[g - check->p->group];
@@ -279,7 +279,7 @@ static bool go_on(struct check *check, struct walk *walk, int r) {
     return true;
 }
 
-/* In issue order, whoever waits for a later instruction of its own rank waits for ever. */
+/* In issue order, an instruction that waits for a later one of its own rank waits forever. */
 static bool waits_point_back(struct check *check) {
     for (int r = 0; r < check->p->workers; r++) {
         const struct rank *k = &check->p->rank[r];
@@ -309,7 +309,7 @@ static bool walk(struct check *check) {
     return true;
 }
 
-/* ---- lanes: what each instruction must come after, as a graph over all instructions; it must have no cycle ---- */
+/* ---- lanes: a graph of what each instruction must come after; it must have no cycle ---- */
 
 struct lanes {
     int32_t *base; /* per rank: its first node */
@@ -332,7 +332,8 @@ static void edges_of(struct check *check, struct lanes *lanes, int r, int32_t i)
         edge(lanes, lanes->base[r] + k->wait[a]);
 }
 
-/* A reduction is a node of its own, behind all instructions: that of its first member, once more. */
+/* Each reduction is a node of its own, numbered after all instructions: its first member's node number plus their
+ * count. */
 static int32_t meeting_of(const struct check *check, const struct lanes *lanes, int r, int32_t i) {
     const struct group *g = group_of(check, r, &check->p->rank[r].ins[i]);
     int32_t first = check->reductions[g - check->p->group][0][check->mate[r][i]];
@@ -345,7 +346,8 @@ static void edges_of_members(struct check *check, struct lanes *lanes, int r, in
         edges_of(check, lanes, g->rank[m], check->reductions[g - check->p->group][m][check->mate[r][i]]);
 }
 
-/* An instruction starts after its lane's last and its waits; one that meets others, after theirs too. */
+/* An instruction starts after its lane's previous one and its waits; if it meets other ranks, after those of its
+ * partners too. */
 static struct lanes lane_graph(struct check *check) {
     int W = check->p->workers;
     struct lanes lanes = {.base = NEW(int32_t, W + 1), .before = NEW(int32_t *, W)};
@@ -415,7 +417,7 @@ static bool lanes_finish(struct check *check) {
     for (int c = 0; c < len && c < 12; c++) {
         int r = 0;
         if (cycle[c] >= lanes.base[W])
-            continue; /* a reduction: its members say it */
+            continue; /* a reduction: its members are printed instead */
         while (cycle[c] >= lanes.base[r + 1])
             r++;
         put(&check->why, "\n  ");
@@ -425,7 +427,7 @@ static bool lanes_finish(struct check *check) {
     return false;
 }
 
-/* Every rank that is not at its end waits for another: the shortest cycle of these. */
+/* Every unfinished rank waits for another: prints the shortest cycle of these waits. */
 static bool refute_deadlock(struct check *check) {
     int W = check->p->workers, len;
     int32_t *at = NEW(int32_t, W + 1), *to = NEW(int32_t, W + 1);
@@ -456,7 +458,7 @@ static bool prove(struct check *check) {
     struct scratch values = scratch_begin();
     if ((follow && !values_begin(check)))
         return false;
-    /* Where the walk ends, lanes do too: every order they keep is one that the walk has kept. */
+    /* If the walk completes, the lanes complete too: every order they keep, the walk kept. */
     if (check->claims & CLAIM_SERIAL || follow) {
         if (!walk(check)) {
             if (check->failed != CLAIM_SERIAL || check->claims & CLAIM_SERIAL)

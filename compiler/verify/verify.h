@@ -4,8 +4,8 @@
 #include "ir/graph.h"
 #include "ir/program.h"
 
-/* verify.c: needs nothing but the job graph and the streams; gives NULL when all claims asked for hold, else the first
- * that does not, with a counterexample. Shares no code with lower, mem and lanes. X(name, what it says) */
+/* verify.c: needs only the job graph and the streams. Returns NULL when all requested claims hold, else the first that
+ * does not, with a counterexample. Shares no code with lower, mem and lanes. X(name, what it says) */
 #define CLAIMS(X)                                                                                                      \
     X(JOBS, "jobs", "every job runs exactly once, on its rank, on the right tensors and weights")                      \
     X(GRADIENTS, "gradients", "every home adds the sum over all microbatches, each exactly once, in one update")       \
@@ -24,16 +24,16 @@ enum claim_bit { CLAIMS(X) NCLAIMS };
 enum claim { CLAIMS(X) CLAIM_ALL = (1 << NCLAIMS) - 1 };
 #undef X
 extern const char *const claim_word[NCLAIMS], *const claim_what[NCLAIMS];
-/* The machine that they are claimed of: verify_orders.c describes it. */
+/* The machine model the claims are about (verify_orders.c). */
 #define MACHINE_MODEL "start-end"
-extern int64_t verify_work; /* instructions and operands gone through so far, for tests of how that grows */
+extern int64_t verify_work; /* instructions and operands visited so far, for tests of how the work grows */
 struct refutation {
     int claim; /* one of enum claim */
-    int holds; /* those that were found to hold all the same */
-    char *why; /* the counterexample: rank, lane, line, instruction, and the job or message behind it */
+    int holds; /* claims proved nevertheless */
+    char *why; /* the counterexample: rank, lane, line, instruction, and its job or message */
 };
 struct refutation *verify(const struct spec *sp, const struct graph *graph, const struct program *p, int claims);
-/* verify_text.c: proves a program by what it says itself: its jobs run where they stand, and need what the default
- * dependencies (schedules/README.md) or its own `needs` lines say. */
+/* verify_text.c: proves a program from its own text: each job belongs to the rank that runs it, and depends on what the
+ * default dependencies (schedules/README.md) or the text's `needs` lines say. */
 struct refutation *verify_text(const struct program *p);
 #endif

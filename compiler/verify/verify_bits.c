@@ -1,5 +1,5 @@
-/* A set of small numbers that knows its neighbours: a bitmap, with a summary above it that says which words are not 0,
- * and so on. */
+/* A set of small numbers with nearest-neighbour lookup: a bitmap, and above it summary bitmaps that mark which words of
+ * the level below are non-zero. */
 #include "check.h"
 
 void bits_init(struct bits *bits, int n) {

@@ -1,12 +1,12 @@
-/* The memory claim: which buffers are live, that live ones never share a byte, and that sizes agree.
+/* The memory claim: tracks which buffers are live, and checks that live ones never share a byte and that sizes agree.
  *
- * A buffer lives from the first write to its free, those of a home for the whole step. Live buffers of a rank never
- * overlap, so as one opens it is enough to look at its two neighbours among the live ones. */
+ * A buffer lives from its first write to its free; a home's permanent buffers live for the whole step. Live buffers of
+ * a rank never overlap, so when one opens, only its two live neighbours need checking. */
 #include "check.h"
 #include <string.h>
 
 struct plan {
-    int32_t **slot;     /* per buffer: the place of its first byte among those of all of the rank's buffers */
+    int32_t **slot;     /* per buffer: the rank of its first byte among all the rank's buffers */
     int32_t **occupant; /* per slot: the live buffer, or -1 */
     struct bits *live;
     bool **opened; /* per buffer */
@@ -59,7 +59,7 @@ bool free_buffers(struct check *check, int r, int32_t i, bool stashes) {
 
 /* ---- the beginning and the end of a step ---- */
 
-struct offsets { /* of the largest rank, to sort every rank's with */
+struct offsets { /* scratch for sorting, sized for the largest rank */
     int64_t *off, *sorted;
     int32_t *scratch;
 };
@@ -81,8 +81,8 @@ static void sort_offsets(struct plan *plan, const struct rank *k, int r, const s
     bits_init(&plan->live[r], slots);
 }
 
-/* Weights, optimizer state, workspace and the homes' gradients are there from the start. home: per set, 1 + the last
- * rank looked at that is a home of it. */
+/* Opens what exists from the start: weights, optimizer state, workspace and the homes' gradients. home: per set, 1 +
+ * the last rank visited that is a home of it. */
 static bool open_permanent(struct check *check, int r, int32_t *home) {
     const struct rank *k = &check->p->rank[r];
     for (int32_t b = 0; b < k->nbufs; b++)
@@ -110,7 +110,7 @@ static bool open_permanent(struct check *check, int r, int32_t *home) {
     return true;
 }
 
-/* One size for all buffers of a kind and set: the model's where it is known, else what they say themselves. */
+/* All buffers of a kind and set have one size: the model's if known, else that of the first one seen. */
 static bool check_size(struct check *check, int r, int32_t b) {
     const struct buf *x = &check->p->rank[r].buf[b];
     if (x->kind == K_work)
@@ -127,7 +127,7 @@ static bool check_size(struct check *check, int r, int32_t b) {
                       (long long)x->bytes, buf_text(check, r, b), (long long)*want);
 }
 
-/* Where there are both: an update takes as many bytes of a gradient as weights have; a wstash takes over its stash. */
+/* Where both exist: an update reads as many gradient bytes as there are weight bytes; a wstash takes over its stash. */
 static bool no_smaller(struct check *check, int s, int kind, int than) {
     long long have = check->values->bytes[kind][s], least = check->values->bytes[than][s];
     return have < 0 || have >= least ||
@@ -152,7 +152,7 @@ static bool check_sizes(struct check *check) {
     return true;
 }
 
-/* What a stash grows into is the wstash of its job, which takes over its place: I leaves there what it has read. */
+/* A stash grows into its own job's wstash, at the same offset: I leaves there what it has read. */
 static bool check_growth(struct check *check, int r, int32_t b) {
     const struct buf *x = &check->p->rank[r].buf[b], *y = x->grows >= 0 ? &check->p->rank[r].buf[x->grows] : NULL;
     if (!y || (x->kind == K_stash && y->kind == K_wstash && y->stage == x->stage && y->batch == x->batch &&
@@ -163,7 +163,7 @@ static bool check_growth(struct check *check, int r, int32_t b) {
                       buf_text(check, r, b), buf_text(check, r, x->grows), x->stage, x->batch);
 }
 
-/* The workspace of a rank must do for every job it runs. */
+/* A rank's workspace must suffice for every job it runs. */
 static bool check_workspace(struct check *check) {
     if (!check->sp->stage)
         return true;

@@ -1,30 +1,31 @@
-/* What must have ended before an instruction starts, on every machine.
+/* Which instructions must have ended before another starts, on every machine.
  *
- * The machine model, "start-end": S(x) and E(x) are the start and the end of instruction x. All accesses of x lie
- * anywhere between the two, in pieces. These orders hold, and no others:
+ * The machine model, "start-end": S(x) and E(x) are the start and the end of instruction x. The accesses of x may
+ * happen anywhere between the two, in pieces. These orders hold, and no others:
  *   1. E(w) before S(x) for the instruction w before x in its lane, and for each w that x waits for;
  *   2. S(x) before E(x);
  *   3. S(SEND) before E(RECV) of the same message;
- *   4. S(m) before E(n) for members m and n of a collective where data flow from m to n: of a REDUCE, all.
- * A SEND may end before its RECV starts, as eager messages do, or not; a collective may touch a member's buffer as soon
- * as that member has started.
+ *   4. S(m) before E(n) for members m and n of a collective where data flow from m to n: for a REDUCE, all pairs.
+ * A SEND may or may not end before its RECV starts, as with eager messages; a collective may touch a member's buffer as
+ * soon as that member has started.
  *
- * The claim: of two accesses of a rank to a byte, one of which writes, by j and i in this issue order, E(j) comes
- * before S(i) by a chain of these orders. Why that is enough: the serial walk (verify.c) is one way through all of
- * them, so they have no cycle. Take any run of any such machine, and the first access in it that finds something else
- * than it found in the walk, or is found at the same time as one it conflicts with. What it reads was written by
- * accesses that conflict with it; each of them is wholly before it, or wholly after it, as in the walk, since the
- * chains hold in both; those before it found what they did in the walk; and what a RECV or a REDUCE writes is what its
- * SEND or the members read, which comes before. So there is no first such access: every buffer holds what it held in
- * the walk. Why it is needed: where no chain leads from E(j) to S(i), putting everything that S(i) needs first gives a
- * run, of a machine that keeps no other order, in which i has started and j has not ended.
+ * The claim: if instructions j and i of a rank, in this issue order, access the same byte and one of them writes it,
+ * then E(j) precedes S(i) by a chain of these orders. Sufficient: the serial walk (verify.c) satisfies all of them, so
+ * they have no cycle. Take any run of any such machine, and the first access in it that finds a value other than in the
+ * walk, or runs concurrently with a conflicting one. The accesses that conflict with it, among them all that wrote what
+ * it reads, lie wholly before or wholly after it, as in the walk, since the chains hold in both; those before it found
+ * what they found in the walk; and a RECV or REDUCE writes what its SEND or the members read, which comes earlier. So
+ * there is no such first access: every buffer holds what it held in the walk. Necessary: if no chain leads from E(j) to
+ * S(i), running everything that S(i) needs first gives a run, of a machine that keeps no other order, in which i has
+ * started and j has not ended.
  *
  * Chains within a rank are kept as vector clocks, one per lane: how far each other lane of the rank must have come.
- * Those clocks decide all that our compiler makes. What they leave open, where only a detour through other ranks keeps
- * two accesses apart, is asked at the end of all. A search backwards, of NEAR steps at most, finds the detours that are
- * short, as those of bytes that are used again soon are. For the rest, so many lanes at a time as a clock has places, a
- * sweep over all ranks carries how far these must have come along lanes, waits and messages. So the work is linear in
- * the questions, and in the instructions times the lanes that a search did not do for. */
+ * Those clocks settle every question about programs our compiler makes, except where only a detour through other ranks
+ * orders two accesses; those questions are collected and answered together. A backward search of at most NEAR steps
+ * finds the short detours, typical of bytes that are soon reused. For the rest, a sweep over all ranks, for as many
+ * lanes at a time as a clock has places, propagates how far those lanes must have come along lanes, waits and messages.
+ * So the work is linear in the questions, and in the instructions times the number of lanes that the search leaves
+ * open. */
 #include "check.h"
 #include <string.h>
 
@@ -34,11 +35,11 @@ struct orders {
     struct check *check;
     int r;
     const struct rank *k;
-    int32_t *clock;   /* [lane][lane] of the rank at hand: how far the other has come when the lane's last ended */
-    int32_t *shot;    /* per awaited instruction: the clock of its lane at its end */
-    int32_t *awaited; /* per instruction: 1 + its place in shot; 0: nobody waits for it */
+    int32_t *clock;   /* [lane][lane] of the current rank: how far the second was when the first's last one ended */
+    int32_t *shot;    /* per awaited instruction: its lane's clock at its end */
+    int32_t *awaited; /* per instruction: 1 + its index in shot; 0: no instruction waits for it */
     size_t shot_cap;
-    struct question *question; /* by rank, and in issue order */
+    struct question *question; /* by rank and issue order */
     size_t n, cap, many;
     struct search *search; /* made when first needed */
     struct sweep *sweep;
@@ -61,7 +62,7 @@ struct orders *orders_begin(struct check *check) {
 
 /* ---- within a rank ---- */
 
-/* Numbers the instructions that others wait for; returns how many. */
+/* Numbers the instructions that others wait for; returns their count. */
 static int32_t number_awaited(const struct rank *k, int32_t *awaited) {
     int32_t n = 0;
     memset(awaited, 0, sizeof *awaited * (size_t)k->nins);
@@ -85,12 +86,12 @@ void orders_start(struct orders *orders, int32_t i) {
     int32_t *clock = orders->clock + (int64_t)x->lane * L;
     for (uint32_t w = x->wait; w < x->wait + x->nwait; w++) {
         if (orders->k->wait[w] >= i)
-            continue; /* it has no past yet: refuted as a deadlock where that is asked */
+            continue; /* its clock is not known yet; the deadlock claims refute such waits */
         const int32_t *then = orders->shot + (int64_t)(orders->awaited[orders->k->wait[w]] - 1) * L;
         for (int l = 0; l < L; l++)
             clock[l] = then[l] > clock[l] ? then[l] : clock[l];
     }
-    clock[x->lane] = i; /* of its own lane, all before it have ended */
+    clock[x->lane] = i; /* in its own lane, all before it have ended */
 }
 
 void orders_end(struct orders *orders, int32_t i) {
@@ -112,24 +113,24 @@ void orders_ask(struct orders *orders, struct question question) {
 }
 
 struct clock {
-    int32_t at[PLACES]; /* per lane asked about: the newest of its instructions that must have ended; -1: none */
+    int32_t at[PLACES]; /* per lane asked about: its latest instruction that must have ended; -1: none */
 };
 
 struct sweep {
     struct check *check;
     const struct orders *o;
-    int32_t *base;      /* per rank: the number of its first lane */
-    int32_t *place;     /* per lane of all ranks: its place in the clocks of this sweep, or -1 */
-    struct clock *lane; /* per lane of all ranks: what has ended when its last instruction has */
-    int32_t **slot;     /* per rank and instruction: where kept has its clock, or 0 */
-    struct clock *kept; /* what must have ended before it ends; of a REDUCE, its first member's is of all */
+    int32_t *base;      /* per rank: its first lane's number */
+    int32_t *place;     /* per lane of all ranks: its place in this sweep's clocks, or -1 */
+    struct clock *lane; /* per lane of all ranks: what has ended once its last instruction has */
+    int32_t **slot;     /* per rank and instruction: the index of its clock in kept, or 0 */
+    struct clock *kept; /* what must have ended before it ends; a REDUCE uses its first member's for all */
     size_t nkept;
-    int32_t *at, *todo;   /* per rank: the next instruction; the ranks that may go on */
-    int32_t *asked, *end; /* per rank: the next of its questions; where they end */
-    int32_t *came;        /* per group: members that stand at its next reduction */
-    bool *stands;         /* per rank: the next instruction has started, and waits for others to */
+    int32_t *at, *todo;   /* per rank: the next instruction; the ranks that may proceed */
+    int32_t *asked, *end; /* per rank: its next question; the end of its questions */
+    int32_t *came;        /* per group: members that have arrived at its next reduction */
+    bool *stands;         /* per rank: the next instruction has started and waits for other ranks */
     int ntodo;
-    size_t worst; /* the first question whose answer is no, or their number */
+    size_t worst; /* the first question whose answer is no, else the number of questions */
 };
 
 static void learn(struct clock *clock, const struct clock *from) {
@@ -137,14 +138,14 @@ static void learn(struct clock *clock, const struct clock *from) {
         clock->at[p] = from->at[p] > clock->at[p] ? from->at[p] : clock->at[p];
 }
 
-/* Instruction i has ended. */
+/* Records that instruction i has ended. */
 static void learn_of(const struct sweep *sweep, struct clock *clock, int r, int32_t i) {
     int place = sweep->place[sweep->base[r] + sweep->check->p->rank[r].ins[i].lane];
     if (place >= 0 && clock->at[place] < i)
         clock->at[place] = i;
 }
 
-/* Numbers the instructions whose clocks others will ask for. */
+/* Numbers the instructions whose clocks others will need. */
 static void number_kept(struct sweep *sweep) {
     const struct program *p = sweep->check->p;
     sweep->slot = NEW(int32_t *, p->workers);
@@ -198,7 +199,7 @@ static void start(struct sweep *sweep, int r, int32_t i, struct clock *clock) {
     }
 }
 
-/* What must have ended before it ends is known; the next of its rank may start. */
+/* The clock of instruction i is final; the rank's next may start. */
 static void finish(struct sweep *sweep, int r, int32_t i, struct clock *clock) {
     if (sweep->slot[r][i])
         sweep->kept[sweep->slot[r][i]] = *clock;
@@ -207,7 +208,7 @@ static void finish(struct sweep *sweep, int r, int32_t i, struct clock *clock) {
     sweep->at[r]++;
 }
 
-/* A member comes to a reduction; the last of them ends it for all. */
+/* A member arrives at a reduction; the last to arrive ends it for all. */
 static bool meet(struct sweep *sweep, int r, int32_t i, const struct clock *clock) {
     const struct program *p = sweep->check->p;
     int g = p->rank[r].lane[p->rank[r].ins[i].lane].group;
@@ -231,7 +232,7 @@ static bool meet(struct sweep *sweep, int r, int32_t i, const struct clock *cloc
     return true;
 }
 
-/* Goes on with a rank, one instruction at a time, until it needs another rank's. */
+/* Advances a rank, one instruction at a time, until it must wait for another rank. */
 static void go_on(struct sweep *sweep, int r) {
     const struct rank *k = &sweep->check->p->rank[r];
     while (sweep->at[r] < k->nins) {
@@ -248,7 +249,7 @@ static void go_on(struct sweep *sweep, int r) {
         }
         if (is_recv(x->op)) {
             sweep->stands[r] = true;
-            if (sweep->at[x->peer] <= sweep->check->mate[r][i]) /* its SEND will come back to it */
+            if (sweep->at[x->peer] <= sweep->check->mate[r][i]) /* its SEND will requeue this rank */
                 return;
             learn(clock, &sweep->kept[sweep->slot[x->peer][sweep->check->mate[r][i]]]);
         }
@@ -258,7 +259,7 @@ static void go_on(struct sweep *sweep, int r) {
     }
 }
 
-/* Asks about as many lanes as have a place. */
+/* One sweep: answers the questions about the lanes that have a place. */
 static void sweep(struct sweep *s) {
     int W = s->check->p->workers;
     memset(s->lane, -1, sizeof *s->lane * (size_t)s->base[W]);
@@ -279,7 +280,7 @@ static void sweep(struct sweep *s) {
         while (s->ntodo > 0)
             go_on(s, s->todo[--s->ntodo]);
     }
-    for (int r = 0; r < W; r++) /* what never starts in issue order has no answer */
+    for (int r = 0; r < W; r++) /* instructions that never start leave their questions unanswered */
         if (s->asked[r] < s->end[r] && (size_t)s->asked[r] < s->worst)
             s->worst = (size_t)s->asked[r];
 }
@@ -289,11 +290,11 @@ static void sweep(struct sweep *s) {
 struct search {
     struct check *check;
     int32_t **before;  /* per rank and instruction: the one before it in its lane, or -1 */
-    uint32_t **met;    /* per rank and instruction: the search that came to its end */
+    uint32_t **met;    /* per rank and instruction: the last search that reached its end */
     uint32_t searches; /* so far */
     struct place {
         int32_t r, i;
-    } todo[NEAR]; /* ends to look behind */
+    } todo[NEAR]; /* ends whose predecessors are to be visited */
     int n, steps;
 };
 
@@ -332,7 +333,7 @@ static void come_to_start(struct search *search, int r, int32_t i) {
         come_to_end(search, r, k->wait[w]);
 }
 
-/* Whether E(j) is found behind S(i) within NEAR steps. */
+/* Whether searching backwards from S(i) finds E(j) within NEAR steps. */
 static bool found_near(struct search *search, const struct question *question) {
     search->searches++;
     search->n = search->steps = 0;
@@ -356,7 +357,7 @@ static bool found_near(struct search *search, const struct question *question) {
     return false;
 }
 
-/* Leaves the questions that a search does not answer. */
+/* Drops the questions that a search answers. */
 static void search_near(struct orders *orders) {
     size_t left = 0;
     orders->search = orders->search ? orders->search : search_new(orders->check);
@@ -366,12 +367,12 @@ static void search_near(struct orders *orders) {
     orders->n = left;
 }
 
-/* Asks all lanes of the questions, in the order of these. */
+/* Sweeps over all lanes asked about, in the order of the questions. */
 static const struct question *sweep_all(struct orders *orders) {
     struct sweep *s = orders->sweep = orders->sweep ? orders->sweep : sweep_new(orders);
     int lanes = s->base[orders->check->p->workers], n = 0;
     int32_t *lane = NEW(int32_t, lanes);
-    size_t *first = NEW(size_t, lanes); /* the first question about it */
+    size_t *first = NEW(size_t, lanes); /* the first question about each */
     memset(s->place, -1, sizeof *s->place * (size_t)lanes);
     for (size_t q = 0; q < orders->n; q++) {
         int32_t l = s->base[orders->question[q].r] +

@@ -1,21 +1,22 @@
-/* No races: any two accesses to a byte, one of which writes, are ordered on every machine (verify_orders.c says what
- * that means). Per rank, in issue order, a map of its bytes remembers who last wrote each and who has read it since:
- * orders are transitive, so older accesses need not be asked about. */
+/* No races: any two accesses to a byte, of which one writes, are ordered on every machine (verify_orders.c defines
+ * that). Per rank, in issue order, a map of its bytes records the last writer of each and its readers since: order is
+ * transitive, so older accesses need no check. */
 #include "check.h"
 #include <string.h>
 
 struct reader {
-    int32_t lane, i, next; /* the newest read of the lane; a list */
+    int32_t lane, i, next; /* the lane's latest read; a linked list */
 };
 
-struct bytes {                       /* of one rank, cut at every place where some buffer begins or ends */
-    int n;                           /* places */
-    int32_t *from, *to;              /* per buffer: its places */
-    int64_t *off;                    /* per place */
-    int32_t *end, *writer, *readers; /* per place where a segment begins: its end, or -1; who wrote it; a list */
-    int32_t *by;                     /* the writer's buffer */
-    struct bits begins;              /* the places where a segment begins */
-    int64_t *key;                    /* to sort the places by */
+struct bytes {          /* of one rank, cut wherever a buffer begins or ends */
+    int n;              /* places */
+    int32_t *from, *to; /* per buffer: its places */
+    int64_t *off;       /* per place */
+    int32_t *end, *writer,
+        *readers;       /* per place where a segment begins: its end, or -1; its last writer; its list of readers */
+    int32_t *by;        /* the writer's buffer */
+    struct bits begins; /* places where a segment begins */
+    int64_t *key;       /* keys for sorting the places */
     int32_t *scratch;
 };
 
@@ -61,7 +62,7 @@ int places_of(const int64_t *key, int n, int32_t *place, int64_t *sorted, int32_
     return m + 1;
 }
 
-/* The largest rank's map serves them all. */
+/* One map, sized for the largest rank, serves all ranks. */
 static void take_map(struct bytes *bytes, int64_t bufs) {
     bytes->key = NEW(int64_t, 2 * bufs + 1);
     bytes->from = NEW(int32_t, 2 * bufs + 1);
@@ -86,7 +87,7 @@ static void map_bytes(struct races *races) {
     bytes->begins.depth = 0;
     bits_init(&bytes->begins, bytes->n + 1);
     bits_set(&bytes->begins, 0, true);
-    bytes->end[0] = bytes->n; /* one segment that nobody has touched */
+    bytes->end[0] = bytes->n; /* one untouched segment */
     bytes->writer[0] = bytes->readers[0] = -1;
 }
 
@@ -111,7 +112,7 @@ static void drop_readers(struct races *races, int32_t *list) {
     }
 }
 
-/* Makes a segment begin at place a, where none does. */
+/* Makes a segment begin at place a, where none does yet. */
 static void cut(struct races *races, int32_t a) {
     struct bytes *bytes = &races->m;
     int32_t s = bits_near(&bytes->begins, a, false);
@@ -161,8 +162,8 @@ static int32_t read_through(const struct races *races, int32_t j, int32_t s) {
     return 0;
 }
 
-/* Remembers that i has read segment s. One read for each lane is enough, the newest; the list begins with the lane that
- * read last, since the same lane often reads again. */
+/* Records that i has read segment s. Only each lane's latest read is kept; the list begins with the lane that read
+ * last, since the same lane often reads again. */
 static void add_reader(struct races *races, int32_t s, int32_t i) {
     int32_t *at = &races->m.readers[s], n;
     int lane = races->k->ins[i].lane;
@@ -179,7 +180,7 @@ static void add_reader(struct races *races, int32_t s, int32_t i) {
 static void touch(struct races *races, int32_t i, int32_t b, bool writes) {
     struct bytes *bytes = &races->m;
     int32_t from = bytes->from[b], to = bytes->to[b];
-    if (bytes->end[from] < 0) /* buffers begin and end where segments do already, but for the first time */
+    if (bytes->end[from] < 0) /* after the first access, a buffer's ends are segment boundaries already */
         cut(races, from);
     if (to < bytes->n && bytes->end[to] < 0)
         cut(races, to);
@@ -196,7 +197,7 @@ static void touch(struct races *races, int32_t i, int32_t b, bool writes) {
             if (!ordered_here(races->orders, i, j = races->reader[n].i))
                 orders_ask(races->orders, (struct question){races->r, j, i, read_through(races, j, s), b, false, true});
         drop_readers(races, &bytes->readers[s]);
-        if (s != from) { /* all becomes one segment */
+        if (s != from) { /* merge into one segment */
             bytes->end[s] = -1;
             bits_set(&bytes->begins, s, false);
         }
@@ -209,7 +210,7 @@ static void touch(struct races *races, int32_t i, int32_t b, bool writes) {
     }
 }
 
-/* Returns two that nothing orders, or NULL: none yet. */
+/* Returns two unordered accesses, or NULL if none are found yet. */
 static const struct question *rank_races(struct races *races) {
     const struct rank *k = races->k;
     const struct question *no = NULL;

@@ -1,15 +1,15 @@
-/* The claim on gradients: what a home's update adds is the sum over all microbatches, each exactly once.
+/* The gradient claim: a home's update adds the sum over all microbatches, each exactly once.
  *
- * A sum is a leaf, one job's contribution, or the join of two sums; none is ever changed, so a part that is received,
- * or reduced on many ranks, is known by its number. An update walks down from its sum: a sum that is met twice, and so
- * every leaf below it, would count twice. What has once been found to be everything is not walked again: all members
- * of a reduction hold the same sum. */
+ * A sum is a leaf (one job's contribution) or the join of two sums. Sums never change, so a part that is received, or
+ * reduced on many ranks, is identified by its number. An update walks down from its sum: a sum reached twice, and so
+ * every leaf below it, would count twice. A sum found complete is not walked again: all members of a reduction hold the
+ * same one. */
 #include "check.h"
 
 struct sum {
-    int32_t a, b; /* of a join: the two sums, > 0; of a leaf: ~stage and the microbatch */
-    int32_t n;    /* leaves, each as often as it is met */
-    uint32_t met; /* by which walk */
+    int32_t a, b; /* join: the two sums, > 0; leaf: ~stage and the microbatch */
+    int32_t n;    /* leaves, with multiplicity */
+    uint32_t met; /* the last walk that reached it */
 };
 
 struct sums {
@@ -17,10 +17,10 @@ struct sums {
     size_t n, cap;
     int32_t *todo;
     size_t todo_cap;
-    uint32_t *leaf; /* per microbatch, of one stage and then of the other of a table: by which walk it was met */
+    uint32_t *leaf; /* per microbatch, of a table's first and then second stage: the last walk that reached it */
     uint32_t walks; /* so far */
-    int32_t *whole; /* per set: the sum that was found to be everything */
-    int32_t most;   /* contributions that a set can have */
+    int32_t *whole; /* per set: the sum found complete */
+    int32_t most;   /* the most contributions a set can have */
 };
 
 static int32_t new_sum(struct sums *sums, int32_t a, int32_t b, int32_t n) {
@@ -60,7 +60,7 @@ static bool refute_count(struct check *check, int r, int32_t i, int set, int64_t
                   check->values->sums->most);
 }
 
-/* The gradient operand: written by the first contribution, of the same set when added to. */
+/* The gradient operand: the first contribution writes it; later ones add to it, and must be of the same set. */
 static bool add_to(struct check *check, int r, int32_t i, int role, int set, int32_t sum) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
@@ -133,7 +133,7 @@ bool values_reduce(struct check *check, const struct group *g, const int32_t *i)
 
 /* ---- updates ---- */
 
-/* What is wrong with a sum as the gradient of a set; NULL: it has every microbatch of its stages once. */
+/* Why a sum is not the gradient of a set; NULL: it has every microbatch of its stages exactly once. */
 static const char *what_is_wrong(struct check *check, int32_t sum, int set) {
     struct sums *sums = check->values->sums;
     bool table = set == check->sp->stages, twice = table && check->sp->unembedding > 0;

@@ -1,7 +1,7 @@
-/* A program read from its text form, proved by what it says itself.
+/* Proves a program read from its text form against its own text.
  *
- * The job graph follows from the streams: every (s,b) has an F and a B, or an I and a W where either occurs, and an R
- * where one occurs; a job's rank is where it stands; its dependencies are the default, or the listed ones. */
+ * The job graph follows from the streams: every (s,b) has an F and a B, or an I and a W if either occurs, and an R if
+ * one occurs; a job's rank is the one that runs it; its dependencies are the default ones or those listed. */
 #include "check.h"
 #include <limits.h>
 #include <math.h>
@@ -13,7 +13,7 @@ static struct refutation *refuted(int claim, char *why) {
     return no;
 }
 
-/* Where each job stands: rank of (s,b,d), -1 where it does not occur. */
+/* The rank that runs each job (s,b,d); -1 if none does. */
 static int32_t *ranks_of_jobs(const struct program *p) {
     int64_t n = (int64_t)p->stages * p->batches * NDIRS;
     int32_t *rank = NEW(int32_t, n);
@@ -57,7 +57,7 @@ static struct spec *spec_of(const struct program *p) {
     return sp;
 }
 
-/* The listed dependencies as the graph wants them; NULL, or why they cannot be right. */
+/* Converts the listed dependencies to the graph's form. Returns NULL, or why they are wrong. */
 static char *take_needs(const struct program *p, struct spec *sp) {
     int32_t *where = NEW(int32_t, sp->njobs), *named_by = NEW(int32_t, sp->njobs);
     memset(where, -1, sizeof *where * (size_t)sp->njobs);
@@ -91,7 +91,7 @@ static char *take_needs(const struct program *p, struct spec *sp) {
     return NULL;
 }
 
-/* The graph of the jobs; NULL, and why, where their dependencies cannot be right. */
+/* The job graph; NULL, with *why, if the dependencies are wrong. */
 static struct graph *graph_or_not(const struct spec *sp, const char **why) {
     jmp_buf trap, *outer = diag_trap;
     if (setjmp(trap)) {

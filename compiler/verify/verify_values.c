@@ -1,8 +1,8 @@
-/* What every buffer holds, followed symbolically along the serial walk.
+/* Tracks what every buffer holds, symbolically, along the serial walk.
  *
- * A buffer holds a tensor, the one it is named for: which kind, stage and microbatch; weights, how often updated; a
- * gradient, which contributions are summed in it (verify_sums.c). As live buffers never overlap and sizes agree with
- * what is put into them (verify_memory.c), a value of a buffer is a value of each of its bytes. */
+ * A buffer holds the tensor it is named for: its kind, stage and microbatch; for weights, how often updated; for a
+ * gradient, which contributions are summed in it (verify_sums.c). Live buffers never overlap, and sizes match their
+ * tensors (verify_memory.c), so a buffer's value is the value of each of its bytes. */
 #include "check.h"
 #include <stdlib.h>
 #include <string.h>
@@ -55,11 +55,11 @@ bool is_tensor(const struct value *value, int kind, int s, int b, int d) {
 static const uint8_t role_of[NKINDS] = {[K_act] = ROLE_x,       [K_grad] = ROLE_dy,       [K_stash] = ROLE_stash,
                                         [K_input] = ROLE_input, [K_wstash] = ROLE_wstash, [K_token] = ROLE_t};
 
-/* A tensor as an operand of some role; d: the job that a token stands for. */
+/* A tensor as an operand of some role; d: for a token, the job it stands for. */
 struct tensor {
     int32_t role, kind, s, b, d;
 };
-struct tensors { /* that the job graph wants, and that the operands hold */
+struct tensors { /* as the job graph requires them, and as the operands hold them */
     struct tensor *want, *have;
     size_t nwant, nhave, want_cap, have_cap;
 };
@@ -74,7 +74,7 @@ static void want(struct tensors *tensors, struct tensor tensor) {
     tensors->want[tensors->nwant++] = tensor;
 }
 
-/* Operands that hold tensors which come along edges: all that are read but weights. */
+/* Collects the operands that hold tensors passed along edges: all that are read, except weights. */
 static void take_operands(struct check *check, int r, const struct instr *x, struct tensors *tensors) {
     const struct rank *k = &check->p->rank[r];
     GROW(tensors->have, tensors->have_cap, (size_t)x->narg + 1);
@@ -88,7 +88,7 @@ static void take_operands(struct check *check, int r, const struct instr *x, str
     }
 }
 
-/* The operands are not the tensors that are wanted: which? */
+/* The operands differ from the required tensors: reports how. */
 static bool refute_operands(struct check *check, int r, int32_t i, const struct tensors *tensors) {
     for (size_t w = 0, h = 0; w < tensors->nwant; w++) {
         const struct tensor *x = &tensors->want[w];
@@ -115,7 +115,7 @@ static bool are_same(const struct tensors *tensors) {
            (!tensors->nwant || !memcmp(tensors->want, tensors->have, sizeof *tensors->want * tensors->nwant));
 }
 
-/* Each tensor that comes along an edge is one operand, and each operand is one of these. */
+/* The tensors passed along edges and the operands match one to one. */
 static bool reads_edges(struct check *check, int r, int32_t i, int32_t j) {
     struct tensors *tensors = check->values->scratch;
     const struct job *job = &check->sp->job[j];
@@ -126,12 +126,12 @@ static bool reads_edges(struct check *check, int r, int32_t i, int32_t j) {
         if (!check->values->done[check->g->pred[e]])
             return refute(check, CLAIM_JOBS, r, i, "%s, which it needs, has not run",
                           job_name(from->s, from->b, from->d));
-        if (kind != K_token || from->rank != r) /* here it is an order only, and the walk kept it */
+        if (kind != K_token || from->rank != r) /* on one rank a token is only an order, which the walk kept */
             want(tensors, (struct tensor){role_of[kind], kind, from->s, from->b, kind == K_token ? from->d : 0});
     }
     take_operands(check, r, &check->p->rank[r].ins[i], tensors);
     verify_work += (int64_t)(tensors->nwant + tensors->nhave);
-    if (are_same(tensors)) /* in the same order, as mostly */
+    if (are_same(tensors)) /* already in the same order, as usual */
         return true;
     if (tensors->nwant > 1)
         qsort(tensors->want, tensors->nwant, sizeof *tensors->want, by_tensor);
@@ -140,14 +140,14 @@ static bool reads_edges(struct check *check, int r, int32_t i, int32_t j) {
     return are_same(tensors) || refute_operands(check, r, i, tensors);
 }
 
-/* Of a tied model: stage 0's forward looks tokens up; the unembedding multiplies by the table both ways, and nothing
+/* In a tied model, stage 0's forward looks up tokens and the unembedding multiplies by the table both ways; nothing
  * else reads it. Weight gradients of both stages are added to the table's. */
 static bool reads_table(const struct spec *sp, const struct instr *x) {
     bool forward = x->op == OP_F || x->op == OP_R, back = x->op == OP_B || x->op == OP_I;
     return sp->tied && ((forward && x->stage == 0) || ((forward || back) && x->stage == sp->unembedding));
 }
 
-/* The operand holds a set of weights, not updated yet. */
+/* The operand holds this set of weights, not updated yet. */
 static bool reads_weights(struct check *check, int r, int32_t i, int role, int set) {
     const struct rank *k = &check->p->rank[r];
     int32_t b = operand(k, &k->ins[i], role, 0);
@@ -160,7 +160,7 @@ static bool reads_weights(struct check *check, int r, int32_t i, int role, int s
     return !value->count || refute(check, CLAIM_JOBS, r, i, "its weights have already been updated in this step");
 }
 
-/* No role comes more often than its row in ops.h says. */
+/* No role occurs more often than its row in ops.h allows. */
 static bool roles_once(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
@@ -174,7 +174,7 @@ static bool roles_once(struct check *check, int r, int32_t i) {
     return true;
 }
 
-/* Where no model says the sizes: what a stage reads, its input can keep, and its gradient is as large. */
+/* Without a model's sizes: a stage's kept input and its gradient must be at least as large as what the stage reads. */
 static bool as_large_as_read(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
@@ -221,7 +221,7 @@ static bool run_job(struct check *check, int r, int32_t i) {
 
 /* ---- what instructions read and write ---- */
 
-/* Reads must find something; then the instruction acts; then what it writes is opened and holds its output. */
+/* Everything the instruction reads must hold something. */
 bool check_reads(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
@@ -252,7 +252,8 @@ static bool write_output(struct check *check, int r, int32_t i, int role, int32_
     const struct instr *x = &check->p->rank[r].ins[i];
     int kind = kind_written[role], set = role == ROLE_dv ? check->sp->stages : x->stage;
     struct value *value = &check->values->val[r][b];
-    bool again = role == ROLE_dw || role == ROLE_dv || role == ROLE_opt || role == ROLE_w; /* these go on living */
+    bool again =
+        role == ROLE_dw || role == ROLE_dv || role == ROLE_opt || role == ROLE_w; /* these may already be live */
     if (check->p->rank[r].buf[b].kind != kind)
         return refute(check, CLAIM_JOBS, r, i, "its operand %s is %s", role_name[role], buf_text(check, r, b));
     if (!fits(check, r, i, kind, set, b) ||
@@ -274,7 +275,7 @@ static bool write_output(struct check *check, int r, int32_t i, int role, int32_
     return true;
 }
 
-/* ZERO begins a sum of nothing. */
+/* ZERO starts an empty sum. */
 static bool run_zero(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     int set = k->ins[i].stage;
@@ -303,7 +304,7 @@ static bool write_outputs(struct check *check, int r, int32_t i) {
     }
 }
 
-/* I's wstash takes the place of the stash it frees: what W needs of the stash is not copied. */
+/* I's wstash takes the place of the stash it frees: what W needs from the stash is not copied. */
 static bool takes_over(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     int32_t stash = operand(k, &k->ins[i], ROLE_stash, 0), wstash = operand(k, &k->ins[i], ROLE_wstash, 0);
@@ -312,7 +313,7 @@ static bool takes_over(struct check *check, int r, int32_t i) {
                   buf_text(check, r, stash));
 }
 
-/* Reads must find something; then the instruction acts; then what it writes is opened and holds its output. */
+/* Checks what it reads; then the instruction acts; then the buffers it writes are opened and hold its output. */
 bool values_run(struct check *check, int r, int32_t i) {
     const struct instr *x = &check->p->rank[r].ins[i];
     bool job = is_job(x->op);
@@ -327,7 +328,7 @@ bool values_run(struct check *check, int r, int32_t i) {
 
 /* ---- messages ---- */
 
-/* The buffer holds the tensor that the message is named for. */
+/* The buffer holds the tensor the message is named for. */
 static bool sends_its_tensor(struct check *check, int r, int32_t i, int32_t b) {
     const struct instr *x = &check->p->rank[r].ins[i];
     const struct value *value = &check->values->val[r][b];
@@ -358,7 +359,7 @@ bool values_message(struct check *check, int src, int32_t i, int dst, int32_t j)
 
 /* ---- the beginning and the end of a step ---- */
 
-/* The homes of each set, in compressed rows: of a row, ascending. */
+/* The homes of each set in compressed rows, each ascending. */
 static int32_t *homes_of_sets(const struct check *check, int32_t *at) {
     int sets = check->values->sets;
     for (int r = 0; r < check->p->workers; r++)
@@ -375,19 +376,19 @@ static int32_t *homes_of_sets(const struct check *check, int32_t *at) {
     return home;
 }
 
-/* The homes that w() named for each set of weights hold it, and no others do. The table is at home with stage 0. A
- * program's text doesn't say what w() named: job.home is -1 then. */
+/* Exactly the homes that w() named for each set of weights hold it. The table's home is stage 0's. A program's text
+ * does not record what w() named: job.home is -1 then. */
 static bool check_homes(struct check *check) {
     const struct spec *sp = check->sp;
     int32_t *at = NEW(int32_t, check->values->sets + 2), *home = homes_of_sets(check, at);
-    int32_t *named = NEW(int32_t, check->p->workers); /* 1 + the set that the rank was last named for */
+    int32_t *named = NEW(int32_t, check->p->workers); /* 1 + the last set the rank was named for */
     if (!sp->njobs || sp->job[0].home < 0)
         return true;
     for (int set = 0, j = 0; set < check->values->sets; set++) {
         int stage = set < sp->stages ? set : 0, left = at[set + 1] - at[set];
         if (stage != set)
             j = 0;
-        for (; j < sp->njobs && sp->job[j].s == stage; j++) { /* jobs are in the order of their stages */
+        for (; j < sp->njobs && sp->job[j].s == stage; j++) { /* jobs are sorted by stage */
             left -= named[sp->job[j].home] != set + 1;
             named[sp->job[j].home] = set + 1;
         }
