@@ -1,10 +1,10 @@
-/* A rank's own program, rank<k>.cu: the same instructions as streams.txt, a line each, with offsets, sizes and peers as
+/* A rank's own program, rank<k>.cu: the instructions of streams.txt, one per line, with offsets, sizes and peers as
  * constants, the layers of its stages, and a main. nvcc compiles it for a GPU, a C compiler for a CPU. */
 #include "formats.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- columns: what was put from byte `at` on is filled up to a width, numbers are set to the right ---- */
+/* ---- columns: text written from byte `at` on is padded to a width; numbers are right-aligned ---- */
 
 static void put_blanks(struct text *t, int n) {
     for (; n > 0; n--)
@@ -72,7 +72,7 @@ static void emit_head(struct text *t, const struct spec *sp, const struct progra
 
 /* ---- the model, the layers, the stages ---- */
 
-/* The shortest decimal form that reads back as this float. */
+/* The shortest decimal that reads back as this float. */
 static const char *float_text(float x) {
     char *s = NULL;
     for (int n = 1; n <= 9 && (!s || (float)strtod(s, NULL) != x); n++)
@@ -80,7 +80,7 @@ static const char *float_text(float x) {
     return s;
 }
 
-/* A line of values, and what they are. */
+/* A line of values with a comment that names them. */
 static void put_values(struct text *t, const char *indent, const char *values, const char *what) {
     put(t, "%s%-42s /* %s */\n", indent, values, what);
 }
@@ -105,7 +105,7 @@ static void emit_model(struct text *t, const struct rt_model *m) {
     put(t, "};\n");
 }
 
-/* A layer as a row: its kind, numbers, and where its tensors lie. */
+/* A layer as a row: its kind, its numbers, and the locations of its tensors. */
 enum { NUMBERS = 8, SLOTS = 6, CELLS = 1 + NUMBERS + SLOTS };
 struct row {
     const char *kind;
@@ -142,7 +142,7 @@ static void put_row_cell(struct text *t, const struct row *row, int c, int width
     }
 }
 
-/* NULL for the line that says what the columns are. */
+/* row NULL: the header line. */
 static void put_row(struct text *t, const struct row *row, const int *width) {
     size_t line = t->n;
     put_word(t, row ? "    {" : "    /* ");
@@ -185,7 +185,7 @@ static void emit_layers(struct text *t, const struct rt_stage *s, int number) {
     put(t, "};\n");
 }
 
-/* Only the stages that this rank computes or owns have layers here. */
+/* Only stages that this rank computes or owns have layers here. */
 static void emit_stages(struct text *t, const struct stage *st, const struct program *p, int r) {
     const struct rank *k = &p->rank[r];
     int sets = p->stages + p->tied;
@@ -211,14 +211,14 @@ static void emit_stages(struct text *t, const struct stage *st, const struct pro
 
 /* ---- buffers and instructions ---- */
 
-/* Columns are as wide as the whole program needs: ranks differ in what they say, not in how it is set. */
+/* Column widths fit the whole program, so that all ranks' files are laid out alike. */
 struct columns {
     int symbol, offset, stage, batch, lane, meets;
 };
 
 static struct columns columns_of(const struct program *p) {
     int64_t arena = 0;
-    bool all = false; /* a lane for all messages */
+    bool all = false; /* whether one lane carries all messages */
     for (int r = 0; r < p->workers; r++) {
         arena = p->rank[r].arena > arena ? p->rank[r].arena : arena;
         all = all || (p->rank[r].nlanes > 1 && p->rank[r].lane[1].kind == LANE_ALL);
@@ -249,7 +249,7 @@ static void emit_buffers(struct text *t, const struct columns *columns, const st
     }
 }
 
-/* What an instruction meets: a rank, or a group, and the message. */
+/* The rank or group that an instruction meets, and the message. */
 static void put_meets(struct text *t, const struct rank *k, const struct instr *x) {
     if (is_group(x->op))
         put(t, "group(%d, %d), ", k->lane[x->lane].group, x->msg);

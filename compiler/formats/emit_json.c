@@ -1,4 +1,4 @@
-/* The report for programs: report.json, one object, keys in a fixed order. */
+/* The report in machine-readable form: report.json, one object, keys in a fixed order. */
 #include "base/put_json.h"
 #include "formats.h"
 

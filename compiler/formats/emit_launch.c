@@ -1,8 +1,8 @@
-/* How to build and start the ranks' programs, for CPUs and for GPUs (suffix ".gpu"): a Makefile, a script that starts
- * whichever rank a process is, mpirun's application file, srun's multi-prog file. */
+/* Files that build and start the ranks' programs, for CPUs and for GPUs (suffix ".gpu"): a Makefile, a script that
+ * starts the process's own rank, mpirun's application file, srun's multi-prog file. */
 #include "formats.h"
 
-/* A C compiler reads rank<k>.cu for both: it is a table, and the kernels are in the library. */
+/* A C compiler builds rank<k>.cu for both: the file is a table, and the kernels are in the library. */
 static void put_build(struct text *t, const char *suffix, const char *runtime) {
     put(t,
         "$(ranks:=%s): rank%%%s: rank%%.cu $(lib-%s)\n"
@@ -82,7 +82,7 @@ void emit_starter(struct text *t, const struct program *p, const char *suffix) {
         suffix, suffix, p->workers - 1, *suffix ? " gpu" : "", suffix);
 }
 
-/* Paths as mpirun sees them: from where it is started. */
+/* Paths are relative to where mpirun is started. */
 void emit_app(struct text *t, const struct program *p, const char *dir, const char *suffix) {
     for (int r = 0; r < p->workers; r++)
         put(t, "-np 1 %s/rank%d%s\n", dir, r, suffix);

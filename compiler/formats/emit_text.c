@@ -1,8 +1,8 @@
-/* The program's text form: for people, for `git diff`, and to be read back (read_text.c).
+/* The program's text form: for people, `git diff` and read_text.c.
  *
  *     pianola 1
- *     program 1f1b workers 4 stages 4 batches 8        and `tied 3`, where stages 0 and 3 share a token table: set 4
- *     needs F 1 0: F 0 0, F 1 1                            a line per job, where pred() replaces the default
+ *     program 1f1b workers 4 stages 4 batches 8        plus `tied 3` if stages 0 and 3 share a token table: set 4
+ *     needs F 1 0: F 0 0, F 1 1                            one line per job, if pred() replaces the default
  *     rank 0 lane compute
  *     F 0 0 w=weight(0) stash=stash(0,0) y=act(0,0)
  *     B 0 0 w=weight(0) stash=stash(0,0) dy=grad(1,0) dw=wgrad(0) wait(RECV_B 1 0 from 1) free(stash(0,0) grad(1,0))
@@ -15,10 +15,10 @@
  *     rank 0 memory 4096
  *     stash(0,0) 0 1024 grows wstash(0,0)
  *
- * Per rank: each lane's instructions in their order; the rank's issue order as lane numbers, 0*3 for 0 0 0; and the
- * arena's bytes with every buffer's offset and bytes. An instruction has no number and no time, so a line changes only
- * when the instruction does: it is called by its operation, stage, microbatch, instance (#) and peer, and a wait names
- * the instruction of another lane that must have ended. "dw=" writes where "dw+=" adds. */
+ * Per rank: each lane's instructions in order; the rank's issue order as lane numbers, 0*3 for 0 0 0; and the arena's
+ * size with every buffer's offset and size. Instructions have no numbers or times, so a line changes only when its
+ * instruction does: it is identified by operation, stage, microbatch, instance (#) and peer, and a wait names the
+ * instruction of another lane that must have ended. "dw=" writes where "dw+=" adds. */
 #include "formats.h"
 #include <string.h>
 
@@ -94,7 +94,7 @@ static void put_memory(struct text *t, const struct rank *k, int r) {
     }
 }
 
-/* A file name may hold anything: what would not be one printable word is written %HH; no name at all is %00. */
+/* A file name may contain anything: bytes outside a printable word are written as %HH; an empty name as %00. */
 static void put_name(struct text *t, const char *name) {
     for (const unsigned char *s = (const unsigned char *)name; *s; s++)
         if (*s > ' ' && *s != '%' && *s != 0x7f)
@@ -111,7 +111,7 @@ void emit_text(struct text *out, const struct program *p) {
     if (p->tied)
         put(out, " tied %d", p->unembedding);
     put_word(out, "\n");
-    for (int i = 0; i < p->nneeds; i++) { /* only where pred() replaces the default dependencies */
+    for (int i = 0; i < p->nneeds; i++) { /* only if pred() replaces the default dependencies */
         const struct job_name *name = &p->need[i].job;
         put(out, "needs %s %d %d:", op_name[name->d], name->s, name->b);
         for (int32_t e = p->need[i].pred; e < p->need[i + 1].pred; e++)

@@ -1,24 +1,24 @@
-/* The schedule as the CSV of PyTorch's pipelining (torch/distributed/pipelining/schedules.py): a row per rank, a cell
- * per job.
+/* The schedule as the CSV of PyTorch's pipelining (torch/distributed/pipelining/schedules.py): one row per rank, one
+ * cell per job.
  *
- * The form with communication is PyTorch's own lowering of the other, cell for cell, so that what it runs is the same
- * whichever it is given: UNSHARD and RESHARD keep the weights of the next three stages at hand, REDUCE_GRAD follows a
- * stage's last backward, and sends and receives are placed by walking over the ranks in turn, one cell of each at a
- * time. A sender puts its peer's receive where the peer then stands; that is a safe order. It waits for a forward's
- * send after the backward that shows it was received, and for a backward's at the end of its row. Where PyTorch drops
- * two stages at once it does so in the order of a Python set; here, the lower one goes first.
+ * The form with communication is PyTorch's own lowering of the form without, cell for cell, so PyTorch runs the same
+ * whichever it gets: UNSHARD and RESHARD keep the weights of the next three stages available, REDUCE_GRAD follows a
+ * stage's last backward, and sends and receives are placed by visiting the ranks in turn, one cell at a time. A sender
+ * inserts its peer's receive at the peer's current position, which is a safe order. It waits for a forward's send after
+ * the backward that proves its receipt, and for a backward's send at the end of its row. When PyTorch drops two stages
+ * at once, it uses the order of a Python set; here the lower one goes first.
  *
- * This is PyTorch 2.15, which refuses files without waits. Earlier ones refuse files with them; to those the form
- * without communication says the same. */
+ * This is PyTorch 2.15, which rejects files without waits. Earlier versions reject files with them; give those the form
+ * without communication, which describes the same schedule. */
 #include "formats.h"
 #include <stdlib.h>
 #include <string.h>
 
 enum { UNSHARD = NDIRS, RESHARD, REDUCE_GRAD, WAIT_REDUCE_GRAD };
-enum { ACTIVE = 3, STAGES_AT_HAND = ACTIVE + 1 }; /* a pair may bring one more */
+enum { ACTIVE = 3, STAGES_AT_HAND = ACTIVE + 1 }; /* a pair may add one more */
 
 struct cell {
-    int what; /* OP_F .. OP_W, or of a stage alone */
+    int what; /* OP_F .. OP_W, or an action on a stage, from UNSHARD on */
     int s, b;
     int32_t first, second; /* the jobs; -1: none */
 };
@@ -26,16 +26,16 @@ struct cell {
 struct row {
     struct cell *cell;
     size_t n, cap;
-    struct text out, last; /* last: what stands at the end of it */
+    struct text out, last; /* last: cells for the end of the row */
 };
 
 struct torch {
     const struct spec *sp;
-    int *rank; /* of each stage */
+    int *rank; /* per stage */
     struct row *row;
 };
 
-/* ---- what PyTorch can say ---- */
+/* ---- what PyTorch can express ---- */
 
 static void check_expressible(struct torch *torch) {
     const struct spec *sp = torch->sp;
@@ -84,7 +84,7 @@ static void list_jobs(struct torch *torch, const struct sched *sc) {
             int32_t j = sc->order[r][i], other = partner_of(sp, j);
             const struct job *job = &sp->job[j];
             if (job->pair && other < 0)
-                continue; /* it stands in the cell of its pair's first */
+                continue; /* it is in its pair's first job's cell */
             add_cell(&torch->row[r], (struct cell){job->d, job->s, job->b, j, other});
         }
 }
@@ -96,11 +96,11 @@ static bool among(const int *list, int n, int s) {
     return false;
 }
 
-/* The stages that a rank's cells from each on need next, nearest first: ahead[i * STAGES_AT_HAND ..], -1 where there
- * are no more. One walk from the end: a stage that is met moves to the front. */
+/* For each cell of a rank, the stages needed from it on, nearest first: ahead[i * STAGES_AT_HAND ..], padded with -1.
+ * One walk from the end: each stage encountered moves to the front. */
 static int *look_ahead(const struct torch *torch, const struct row *row) {
     int *ahead = NEW(int, STAGES_AT_HAND * row->n), *stage = NEW(int, torch->sp->stages), n = 0;
-    size_t *at = NEW(size_t, torch->sp->stages); /* the cell that needs it next */
+    size_t *at = NEW(size_t, torch->sp->stages); /* the next cell that needs it */
     for (size_t i = row->n; i-- > 0;) {
         const struct cell *cell = &row->cell[i];
         int met[2] = {cell->second >= 0 ? torch->sp->job[cell->second].s : cell->s, cell->s};
@@ -124,7 +124,7 @@ static int *look_ahead(const struct torch *torch, const struct row *row) {
 
 static int by_number(const void *x, const void *y) { return *(const int *)x - *(const int *)y; }
 
-/* Closes a stage whose last backward, B or W, this job is. */
+/* Closes a stage if this job is its last backward, B or W. */
 static void count_backward(const struct torch *torch, struct row *out, int32_t j, int *left) {
     const struct job *job = j >= 0 ? &torch->sp->job[j] : NULL;
     if (job && (job->d == OP_B || job->d == OP_W) && --left[job->s] == 0) {
@@ -179,7 +179,7 @@ static void put_action(const struct torch *torch, struct row *row, const struct 
         put_cell(row, job_name(cell->s, cell->b, cell->what));
 }
 
-/* The stage that reads what job j gives; -1: none. */
+/* The stage that reads job j's output; -1: none. */
 static int reader(const struct torch *torch, const struct job *j) {
     if (j->d == OP_F)
         return j->s + 1 < torch->sp->stages ? j->s + 1 : -1;
@@ -198,7 +198,7 @@ static bool is_ready(const struct torch *torch, const bool *done, int32_t j) {
     return done[need >= 0 ? need : job_at(torch->sp, from, job->b, OP_I)];
 }
 
-/* After the backward of what was sent forward. */
+/* Waits for a forward's send, after the matching backward. */
 static void put_wait(const struct torch *torch, int32_t j) {
     const struct job *job = j >= 0 ? &torch->sp->job[j] : NULL;
     if (job && (job->d == OP_B || job->d == OP_I) && job->s + 1 < torch->sp->stages &&
@@ -224,7 +224,7 @@ static void finish_job(const struct torch *torch, bool *done, int32_t j) {
 static void put_with_messages(const struct torch *torch) {
     bool *done = NEW(bool, torch->sp->njobs);
     size_t *at = NEW(size_t, torch->sp->workers);
-    for (bool more = true; more;) { /* the scheduler has run these jobs in this order: no rank waits for ever */
+    for (bool more = true; more;) { /* terminates: the scheduler has run these jobs in this order */
         more = false;
         for (int r = 0; r < torch->sp->workers; r++) {
             struct row *row = &torch->row[r];

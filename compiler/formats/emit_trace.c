@@ -1,8 +1,8 @@
 /* What a trace viewer shows of a timeline: slices on lanes, arrows from send to receive, and each rank's memory.
  *
- * Viewers count in whole nanoseconds, and find an arrow's ends by the slice that is open at its time. So every slice
- * takes a nanosecond at least, and slices of a lane never touch twice: where many messages take no time at all, each
- * is drawn a nanosecond later than the last. A receive is drawn no sooner than its send. */
+ * Viewers count in whole nanoseconds and locate an arrow's ends by the slice open at that time. So every slice takes at
+ * least a nanosecond, and slices of a lane never touch twice: where many messages take no time, each is drawn a
+ * nanosecond later than the last. A receive is drawn no earlier than its send. */
 #include "emit_trace.h"
 #include <math.h>
 #include <stdlib.h>
@@ -32,8 +32,8 @@ const char *slice_category(const struct instr *in) {
     return op_lane[in->op] == LANE_GROUP ? "collective" : lanekind_row(op_lane[in->op])->word;
 }
 
-/* A second is a second. A unit of cost is drawn as a millisecond, a FLOP as a nanosecond or, when there are too many
- * to see, as a tenth of one, and so on. */
+/* A second is drawn as a second, a unit of cost as a millisecond, a FLOP as a nanosecond or, when there are too many to
+ * see, as a tenth of one, and so on. */
 double trace_unit(const char *unit, const struct steps *steps) {
     double ns = unit[0] == 's' ? 1e9 : unit[1] == 0 ? 1e6 : 1;
     while (steps->of[steps->n - 1].makespan * ns > 1e15)
@@ -47,12 +47,12 @@ static int64_t rounded(const struct trace *trace, double t) { return llround(t *
 
 struct lanes {
     struct lane_lists of;
-    int32_t *next; /* per lane: the place in of.ins it is drawn up to */
-    int64_t *free; /* when its last slice ends */
+    int32_t *next; /* per lane: the index in of.ins up to which it is drawn */
+    int64_t *free; /* per lane: when its last slice ends */
 };
 
-/* Draws a lane of a step as far as it goes: up to a receive whose send is not drawn yet. sent: when sends are, by
- * message. */
+/* Draws a step's lane up to the first receive whose send is not drawn yet. sent: per message, when its send starts; -1:
+ * not drawn yet. Returns whether it drew anything. */
 static bool draw_lane(struct trace *trace, const struct rank *k, const struct timeline *tl, int step, int r,
                       struct lanes *lanes, int lane, int64_t *sent) {
     int64_t *starts = trace->start[step][r], *ends = trace->end[step][r];
@@ -66,7 +66,7 @@ static bool draw_lane(struct trace *trace, const struct rank *k, const struct ti
         int32_t before = lanes->next[lane] > lanes->of.at[lane] ? lanes->of.ins[lanes->next[lane] - 1] : -1;
         bool pair = lane == 0 && before >= 0 && tl->start[r][i] == tl->start[r][before] &&
                     tl->end[r][i] == tl->end[r][before] && end > start;
-        if (pair) { /* two jobs that overlap: one lies on the other */
+        if (pair) { /* two overlapping jobs: one is drawn over the other */
             starts[i] = starts[before];
             ends[i] = ends[before];
             continue;
@@ -94,7 +94,7 @@ static void draw_step(struct trace *trace, const struct program *p, const struct
         trace->end[step][r] = NEW(int64_t, p->rank[r].nins);
         memcpy(lanes[r].next, lanes[r].of.at, sizeof *lanes[r].next * (size_t)p->rank[r].nlanes);
     }
-    for (bool more = true; more;) { /* twice, unless sends and receives share lanes */
+    for (bool more = true; more;) { /* two passes, unless sends and receives share lanes */
         more = false;
         for (int r = 0; r < p->workers; r++)
             for (int i = 0; i < p->rank[r].nlanes; i++)
@@ -143,7 +143,8 @@ static void collect_marks(struct trace *trace, const struct program *p, int nste
 
 /* ---- memory ---- */
 
-/* A rank's levels over all steps: each ends as it began. Of what falls into one nanosecond, the last counts. */
+/* A rank's memory levels over all steps: each step ends at the level it began with. Of several levels within one
+ * nanosecond, the last counts. */
 static void find_levels(struct trace *trace, const struct rank *k, const struct steps *steps, int r) {
     size_t cap = 0;
     int n = 0;

@@ -1,8 +1,8 @@
 /* Timelines as Chrome trace events, for Perfetto: JSON, one event per line.
  *
- * What importers make of it decides how it is written. A thread goes by its tid alone, and a process's main thread has
- * the process's pid as its tid: tids are unique over all ranks, and none is a pid. Names sort as text: ranks have as
- * many digits as the last, lanes begin with their number. Colour goes by the name without its digits. */
+ * Importers' rules dictate the form. They identify a thread by its tid alone, and a process's main thread has the pid
+ * as its tid: so tids are unique over all ranks and differ from all pids. They sort names as text: so ranks are
+ * zero-padded, and lane names begin with the lane's number. They pick colours by the name without its digits. */
 #include "base/put_json.h"
 #include "emit_trace.h"
 

@@ -1,13 +1,13 @@
-/* Timelines of one rank as Holistic Trace Analysis (HTA, Meta) reads them: what Kineto, PyTorch's profiler, would have
- * written of a GPU.
+/* Timelines of one rank for Holistic Trace Analysis (HTA, Meta), as Kineto, PyTorch's profiler, would record them on a
+ * GPU.
  *
- * What HTA 0.5 makes of a file decides how it is written. The rank is found by the first line with "rank", a colon, a
- * space and a number. A kernel is an event with a stream and a correlation; it is communication if its name begins with
- * nccl and has Kernel in it, else computation. It belongs to the step in which the event of the CPU was launched that
- * has the same correlation, and is lost where there is none; so each step has a launch, as a graph's is. Times are
- * whole microseconds: HTA rounds begins up and ends down, below nothing for short ones. Stream 0 has no steps. Kernels
- * are summed up by their names, so those have no numbers in them. Correlations are large: HTA stores the places of
- * events in a column that is only as wide as these need. */
+ * HTA 0.5's rules dictate the form. It takes the rank from the first line with "rank", a colon, a space and a number. A
+ * kernel is an event with a stream and a correlation; it is communication if its name begins with nccl and contains
+ * Kernel, else computation. It belongs to the step in which the CPU event with the same correlation was launched, and
+ * is dropped if there is none; so each step has one launch, like a CUDA graph's. Times are whole microseconds: HTA
+ * rounds begins up and ends down, which makes short durations negative. Stream 0 has no steps. Kernels are grouped by
+ * name, so names contain no numbers. Correlations are large because HTA stores event indices in a column only as wide
+ * as the correlations need. */
 #include "emit_trace.h"
 #include <math.h>
 
@@ -42,7 +42,7 @@ static void put_kernel(struct text *t, const struct rank *k, const struct instr 
     put_slice_args(t, k, in);
 }
 
-/* Returns its end. Steps of one rank lie apart, even where clocks were set differently in each. */
+/* Returns the step's end. A rank's steps never overlap, even if the clocks were set differently in each. */
 static int64_t put_step(struct text *t, const struct program *p, const struct timeline *tl, double unit_ns, int r,
                         int step, int64_t after) {
     const struct rank *k = &p->rank[r];

@@ -1,7 +1,7 @@
 /* Timelines as a Perfetto trace: TrackEvents in protobuf, encoded by hand.
  *
- * Against the JSON it says the order of tracks and gives each microbatch one colour (correlation_id), and is a third of
- * the size. Numbers of fields are those of protos/perfetto/trace/ in Perfetto's sources. */
+ * Unlike the JSON, it sets the order of tracks and gives each microbatch one colour (correlation_id); it is a third of
+ * the size. Field numbers are those of protos/perfetto/trace/ in Perfetto's sources. */
 #include "emit_trace.h"
 #include <string.h>
 
@@ -71,7 +71,7 @@ static void put_words(struct text *t, int field, const char *s) {
     put_part(t, field, &(struct text){.s = (char *)s, .n = strlen(s)});
 }
 
-/* ---- packets: their parts are built in these, emptied each time ---- */
+/* ---- packets: built in these buffers, emptied after each use ---- */
 
 struct writer {
     struct text *out, packet, part, inner;
@@ -84,7 +84,7 @@ static void end_packet(struct writer *writer, int what) {
     writer->packet.n = writer->part.n = 0;
 }
 
-/* A rank is a track, a process; its memory is the next track, its lanes are those after that. Track 0 is the root. */
+/* Each rank is a process track, followed by its memory track and then its lanes' tracks. Track 0 is the root. */
 static void describe_rank(struct writer *writer, const struct program *p, uint64_t id, int r, int digits) {
     const struct rank *k = &p->rank[r];
     struct text name = {0};
@@ -96,7 +96,7 @@ static void describe_rank(struct writer *writer, const struct program *p, uint64
     put_number(&writer->part, TRACK_SIBLING_ORDER, (uint64_t)r);
     end_packet(writer, PACKET_DESCRIPTOR);
     writer->inner.n = 0;
-    for (int l = -1; l < k->nlanes; l++, name.n = 0) { /* the memory stands below the lanes */
+    for (int l = -1; l < k->nlanes; l++, name.n = 0) { /* memory is shown below the lanes */
         put_number(&writer->part, TRACK_UUID, id + 2 + (uint64_t)l);
         put_number(&writer->part, TRACK_PARENT, id);
         if (l < 0) {
@@ -119,7 +119,7 @@ static void annotate(struct writer *writer, const char *name, int64_t v) {
     writer->inner.n = 0;
 }
 
-/* step: its number, or 0; base: of the step's messages */
+/* step: its number, or 0; base: added to the step's message numbers */
 static void begin_slice(struct writer *writer, const struct rank *k, const struct instr *in, int step, uint64_t base) {
     const struct buf *b = payload(k, in);
     put_slice_name(&writer->inner, in);

@@ -1,6 +1,6 @@
-/* The timeline as tab-separated values: one line per instruction, by rank, lane and start. The last column is the unit
- * of the times, in every row: readers know columns by their names and places, and rows of several files can be put
- * together. */
+/* The timeline as tab-separated values: one line per instruction, by rank, lane and start. The last column, in every
+ * row, is the unit of the times: readers identify columns by name and position, and rows of several files can be
+ * concatenated. */
 #include "formats.h"
 
 static void put_column(struct text *t, int64_t v, bool applies) {
@@ -13,7 +13,7 @@ void emit_tsv(struct text *out, const struct program *p, const struct timeline *
     put(out, "rank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\tunit\n");
     for (int r = 0; r < p->workers; r++) {
         const struct rank *k = &p->rank[r];
-        const int32_t *order = lane_lists(k).ins; /* a lane runs in issue order, so this is the order of starts, too */
+        const int32_t *order = lane_lists(k).ins; /* lanes run in issue order, so this is also the order of starts */
         for (int i = 0; i < k->nins; i++) {
             const struct instr *in = &k->ins[order[i]];
             const struct buf *b = payload(k, in);

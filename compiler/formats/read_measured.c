@@ -1,4 +1,5 @@
-/* What a measured run left: a file, or of ranks that were processes a folder with a file each, which become one. */
+/* Reads a measured run: a file or, if the ranks were separate processes, a folder with a file per rank, which are
+ * merged. */
 #include "base/read_file.h"
 #include "formats.h"
 #include <errno.h>
@@ -13,7 +14,7 @@ bool holds_measured(const char *path) {
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode) && access(file_of(path, 0), F_OK) == 0;
 }
 
-/* The files of all ranks as one: of each step, rank by rank. */
+/* Merges all ranks' files: step by step, rank by rank. */
 static struct timeline_rows *merge(const char *dir, struct timeline_rows **of, int n) {
     struct timeline_rows *all = NEW(struct timeline_rows, 1);
     for (int r = 0; r < n; r++)
@@ -31,7 +32,7 @@ static struct timeline_rows *merge(const char *dir, struct timeline_rows **of, i
     return all;
 }
 
-/* The ranks that these n meet are among them: a folder may have been copied in part. */
+/* Dies if one of the n ranks has a peer outside them: a folder may have been copied in part. */
 static void check_peers(const char *dir, struct timeline_rows **of, int n) {
     for (int r = 0; r < n; r++)
         for (int i = 0; i < of[r]->n; i++)

@@ -1,16 +1,16 @@
-/* Reads the program's text form (emit_text.c opens with it).
+/* Reads the program's text form (emit_text.c describes it).
  *
- * One pass over the lines, with one look ahead per rank: its buffers stand in its last section, and operands name them.
- * Waits may name instructions that come later, so a rank's are resolved when its issue order is known. Everything is
- * taken at the size of lines read, and every number is checked against what it counts: a file can be wrong, but it
- * cannot make the reader crash, hang or take more memory than its length allows. */
+ * One pass over the lines, with one look ahead per rank: operands name buffers, which are listed in the rank's last
+ * section. Waits may name later instructions, so a rank's waits are resolved once its issue order is known. Memory is
+ * taken in proportion to the lines read, and every number is checked against what it counts: an invalid file cannot
+ * make the reader crash, hang or take more memory than its length allows. */
 #include "read_text.h"
 #include <assert.h>
 #include <string.h>
 
 /* ---- buffers ---- */
 
-/* The place in the map where the buffer of this name is, or belongs. */
+/* The slot of the map that holds the buffer of this name, or where it belongs. */
 static uint32_t find_buffer(const struct reader *in, const struct buf *b) {
     uint64_t h = hash_add(hash_add(hash_add(hash_add(0, b->kind), b->stage), b->batch), b->inst);
     uint32_t at = map_start(&in->bufs, h);
@@ -49,7 +49,7 @@ static void memory_line(struct reader *in) {
     in->bufs.slot[slot] = in->k->nbufs;
 }
 
-/* What grows into what: known once all buffers are. Lines were read before. */
+/* Reads what grows into what, once all buffers are known: a second pass over the section's lines. */
 static void read_grows(struct reader *in) {
     for (int i = 0; i < in->k->nbufs; i++) {
         while (*in->p != '\n' && strncmp(in->p, " grows ", 7))
@@ -60,7 +60,7 @@ static void read_grows(struct reader *in) {
     }
 }
 
-/* The rank's last section, from its header on. Leaves the reader behind it. */
+/* Reads the rank's last section, from its header on, and leaves the reader after it. */
 static void read_memory(struct reader *in) {
     in->k->arena = read_integer(in, "the arena's bytes", 0, (int64_t)1 << 62);
     read_end(in);
@@ -198,7 +198,8 @@ static int group(struct reader *in) {
     return p->ngroups++;
 }
 
-/* Is there no lane yet for what this one is for? An edge has one lane, or its messages would have no order. */
+/* Records a lane; returns false if another already serves the same purpose. An edge has only one lane, or its messages
+ * would have no order. */
 static bool new_lane(struct reader *in, const struct lane *lane) {
     int32_t me = in->r + 1, *sent = in->sent + (lane->peer < 0 ? 0 : lane->peer);
     int32_t *received = in->received + (lane->peer < 0 ? 0 : lane->peer);
@@ -250,7 +251,7 @@ static void lane_header(struct reader *in) {
     k->lane[k->nlanes++] = lane;
 }
 
-/* Puts the instructions, read lane by lane, into issue order: lane l's are old[next[l] .. next[l+1]) at first. */
+/* Puts the instructions, read lane by lane, into issue order: lane l's start out as old[first[l] .. first[l+1]). */
 static void read_issue(struct reader *in, const struct instr *old, const int32_t *old_line, const int32_t *first) {
     struct rank *k = in->k;
     int32_t *next = NEW(int32_t, k->nlanes);
@@ -279,7 +280,7 @@ static void read_issue(struct reader *in, const struct instr *old, const int32_t
     k->nins = done;
 }
 
-/* The place in the map where the instruction of this label is, or belongs. */
+/* The slot of the map that holds the instruction of this label, or where it belongs. */
 static uint32_t find_label(const struct rank *k, const struct map *map, const struct instr *i) {
     uint64_t h = hash_add(hash_add(hash_add(hash_add(hash_add(0, i->op), i->stage), i->batch), i->inst), i->peer);
     uint32_t at = map_start(map, h);
@@ -291,7 +292,7 @@ static uint32_t find_label(const struct rank *k, const struct map *map, const st
     return at;
 }
 
-/* Moves the reader back to a place in the middle of an earlier line. */
+/* Moves the reader back into the middle of an earlier line. */
 static void go_to(struct reader *in, int line, const char *p) {
     in->line = line;
     in->p = in->start = p;
@@ -332,7 +333,7 @@ static void resolve_waits(struct reader *in) {
 
 /* ---- ranks ---- */
 
-/* Reads "rank R" and a space; dies when another rank or the end stands here. */
+/* Reads "rank R" and a space; dies on another rank or the end of the file. */
 static void rank_header(struct reader *in) {
     const char *at = in->p;
     if (!read_if(in, "rank ") || read_integer(in, "a rank", 0, INT32_MAX) != in->r || !read_if(in, " ")) {
@@ -341,7 +342,7 @@ static void rank_header(struct reader *in) {
     }
 }
 
-/* Moves to the rank's memory section; returns how many lines that are no headers come before it. */
+/* Moves to the rank's memory section; returns the number of non-header lines before it. */
 static int skip_to_memory(struct reader *in) {
     int n = 0;
     while (*in->p) {
@@ -426,7 +427,7 @@ static struct job_name job(struct reader *in) {
     return name;
 }
 
-/* What each job needs, where pred() said so: `needs F 1 3: F 0 3, F 0 2`. */
+/* Reads what each job needs, if pred() set it: `needs F 1 3: F 0 3, F 0 2`. */
 static void read_needs(struct reader *in) {
     struct program *p = in->prog;
     size_t cap = 0, pred_cap = 0, npreds = 0;
@@ -456,7 +457,7 @@ static void read_head(struct reader *in) {
         sections++;
     const char *at = in->p;
     p->workers = (int)read_integer(in, "how many workers", 1, INT32_MAX);
-    if (p->workers > sections / 3) /* also what bounds the memory taken for them */
+    if (p->workers > sections / 3) /* also bounds the memory taken for them */
         FAIL(in, at, "%d workers have three sections each, lane, issue and memory; the file has %d in all", p->workers,
              sections);
     read_word(in, " stages ");
@@ -486,6 +487,6 @@ struct program *read_text(const char *file, const char *src) {
     }
     if (*in.p)
         FAIL(&in, in.p, "expected the end of the file after rank %d's memory", p->workers - 1);
-    number_messages(p, true); /* a message without a partner is verify's to refute */
+    number_messages(p, true); /* verify refutes messages without a partner */
     return p;
 }

@@ -1,4 +1,4 @@
-/* The words of the program's text form: numbers, names of buffers, labels of instructions. */
+/* Word-level reading of the program's text form: numbers, buffer names, instruction labels. */
 #include "read_text.h"
 #include <string.h>
 
@@ -72,7 +72,8 @@ int read_lane_kind(struct reader *in, const char *where) {
     FAIL(in, in->p, "%sexpected %s", where, words.s);
 }
 
-/* Jobs and their tensors are of a stage; weights and their gradients may be the table's, behind the stages. */
+/* Jobs and their tensors belong to a stage; weights and their gradients may also belong to the table, numbered after
+ * the stages. */
 static int32_t read_stage(struct reader *in, bool of_job) {
     return (int32_t)read_integer(in, "a stage", 0, in->prog->stages - 1 + (in->prog->tied && !of_job));
 }

@@ -1,16 +1,17 @@
 /* PyTorch's pipelining CSV, read into a schedule script with a `sequence`.
  *
- * A row per rank, a cell per action:
+ * One row per rank, one cell per action:
  *
  *     cell = "" | stage op [microbatch] | "(" cell ";" cell ")OVERLAP_F_B"
  *     op   = F | I | B | W | SEND_F | RECV_F | SEND_B | RECV_B | WAIT_SEND_F | WAIT_SEND_B   (with a microbatch)
  *          | UNSHARD | RESHARD | REDUCE_GRAD | WAIT_REDUCE_GRAD                              (without)
  *
- * I is the input's gradient, W the weights', B both. A send names the stage that gives, a receive the stage that takes.
+ * I is the input's gradient, W the weights', B both. A send names the source stage, a receive the destination stage.
  * Earlier PyTorch has no waits.
- * A file has the jobs alone, and may have empty cells; or it has all that moves tensors too, and may not. PyTorch takes
- * much that cannot run. Here every cell must be just that, each microbatch must pass each stage once, each tensor that
- * changes ranks must be sent and received where it is, and then the rows must run to their ends. */
+ *
+ * A file has either the jobs alone, and may have empty cells, or all communication too, and may not. PyTorch accepts
+ * much that cannot run. Here every cell must match the grammar, each microbatch must pass each stage once, each tensor
+ * that changes ranks must be sent and received by the right ranks, and the rows must run to their ends. */
 #include "formats.h"
 #include <ctype.h>
 #include <limits.h>
@@ -47,8 +48,8 @@ static const char *const action_name[NACTIONS] = {[OP_F] = "F",
 
 struct action {
     int what, s, b;  /* b -1: none */
-    int row, column; /* of its cell, from 1 */
-    int at;          /* the cell's place in its line, from 1 */
+    int row, column; /* of its cell, counted from 1 */
+    int at;          /* the cell's position in its line, counted from 1 */
     bool pair;       /* the first of a pair; the next action is the second */
 };
 
@@ -60,7 +61,7 @@ struct csv {
     int rows, stages, batches, jobs;
     bool comms;
     int32_t *index; /* [(s * batches + b) * NNUMBERED + what]: which action, or -1 */
-    int *rank;      /* of each stage; -1: not known yet */
+    int *rank;      /* per stage; -1: not known yet */
 };
 
 #define FAIL(csv, a, fmt, ...)                                                                                         \
@@ -71,7 +72,7 @@ static const char *name_of(const struct action *action) {
                          : format("%d%s%d", action->s, action_name[action->what], action->b);
 }
 
-/* No script begins with a number, whatever is before it in a row of cells. */
+/* A CSV has a number first, after any blanks, commas and parentheses; no script does. */
 bool is_torch(const char *file, const char *src) {
     size_t n = strlen(file);
     return (n > 4 && strcmp(file + n - 4, ".csv") == 0) || isdigit((unsigned char)src[strspn(src, " \t\r\n,(")]);
@@ -79,7 +80,7 @@ bool is_torch(const char *file, const char *src) {
 
 /* ---- cells ---- */
 
-/* Reads the number at *p, before end; -1: none, or one too large. */
+/* Reads the number at *p, before end; -1: no number, or too large. */
 static int read_number(const char **p, const char *end) {
     const char *from = *p;
     int64_t x = 0;
@@ -88,7 +89,7 @@ static int read_number(const char **p, const char *end) {
     return *p == from || x >= INT_MAX || (*from == '0' && *p > from + 1) ? -1 : (int)x;
 }
 
-/* Reads one action from all of [p, end) into a; false: it is none. */
+/* Reads one action, which must span all of [p, end); false: it is not one. */
 static bool read_action(struct action *action, const char *p, const char *end) {
     action->s = read_number(&p, end);
     const char *word = p;
@@ -128,7 +129,7 @@ static void read_pair(struct csv *csv, struct action a, const char *p, const cha
     add_action(csv, b);
 }
 
-/* The cell [p, end) of the place a. Returns whether anything stands in it. */
+/* Reads the cell [p, end) at the position in action. Returns whether it is non-empty. */
 static bool read_cell(struct csv *csv, struct action action, const char *p, const char *end) {
     while (p < end && (*p == ' ' || *p == '\t'))
         p++, action.at++;
@@ -149,7 +150,7 @@ static bool read_cell(struct csv *csv, struct action action, const char *p, cons
     return true;
 }
 
-/* The first empty cell goes to *empty, if that has none yet. */
+/* Stores the first empty cell in *empty, if that is not set yet. */
 static void read_row(struct csv *csv, const char *line, const char *end, struct action *empty) {
     struct action action = {.row = csv->rows + 1, .column = 1, .at = 1};
     int before = csv->jobs;
@@ -185,7 +186,7 @@ static void read_rows(struct csv *csv) {
         FAIL(csv, &empty, "this cell is empty; in a schedule with %s none may be", "communication");
 }
 
-/* ---- that each is there, once, and in its place ---- */
+/* ---- everything is present, once, and in its place ---- */
 
 static int32_t find(const struct csv *csv, int what, int s, int b) {
     return csv->index[((int64_t)s * csv->batches + b) * NNUMBERED + what];
@@ -243,7 +244,7 @@ static void check_jobs(const struct csv *csv, int s, int b) {
              job_name(s, b, input ? OP_W : OP_I));
 }
 
-/* The tensor that stage s gives stage `to`, next to it: it is sent when they are on different ranks, else not. */
+/* The tensor that stage s passes to its neighbour `to`: sent if they are on different ranks, else not. */
 static void check_message(const struct csv *csv, int s, int to, int b) {
     int send = to > s ? SEND_F : SEND_B, pair[2] = {find(csv, send, s, b), find(csv, send + 1, to, b)};
     bool crosses = csv->rank[s] != csv->rank[to];
@@ -275,7 +276,7 @@ static void check_complete(const struct csv *csv) {
         }
 }
 
-/* A wait is for a send before it; where some sends are waited for, all are. */
+/* A wait follows its send; if any send is waited for, all are. */
 static void check_waits(const struct csv *csv) {
     const struct action *one = NULL;
     for (int32_t i = 0; i < csv->n; i++) {
@@ -296,7 +297,7 @@ static void check_waits(const struct csv *csv) {
     }
 }
 
-/* ---- weights: at hand when used, if they are ever sent away; reduced at the end ---- */
+/* ---- weights: present when used, if ever resharded; reduced at the end ---- */
 
 static void check_weights(const struct csv *csv) {
     bool *managed = NEW(bool, csv->stages), *held = NEW(bool, csv->stages), *reduced = NEW(bool, csv->stages),
@@ -325,9 +326,9 @@ static void check_weights(const struct csv *csv) {
     }
 }
 
-/* ---- that the rows run ---- */
+/* ---- the rows run to their ends ---- */
 
-/* What action a waits for, besides those before it in its row; -1: nothing. */
+/* What an action waits for, apart from earlier ones in its row; -1: nothing. which: 0 or 1, as there may be two. */
 static int32_t need_of(const struct csv *csv, const struct action *action, int which) {
     int s = action->s, b = action->b;
     bool from_below = s > 0 && (!csv->comms || csv->rank[s - 1] == csv->rank[s]);
@@ -350,7 +351,7 @@ static int32_t need_of(const struct csv *csv, const struct action *action, int w
     }
 }
 
-/* What it still waits for; -1: nothing. */
+/* What the action still waits for; -1: nothing. */
 static int32_t missing(const struct csv *csv, const struct action *action, const bool *done) {
     for (int k = 0; k < 2; k++) {
         int32_t need = need_of(csv, action, k);
@@ -377,7 +378,7 @@ static void check_runs(const struct csv *csv) {
                 more = true;
             }
     }
-    /* One that waits for its own row says more than those that wait for it. */
+    /* Report an action that waits for its own row, if any: it says more than those that wait for it. */
     for (int own = 1; left > 0 && own >= 0; own--)
         for (int r = 0; r < csv->rows; r++) {
             const struct action *action = &csv->action[at[r]];

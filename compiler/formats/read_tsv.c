@@ -1,8 +1,9 @@
-/* Reads timeline.tsv as emit_tsv writes it, and as it did before there was a column `unit`; and measured timelines:
- * they have a column `step` in front, and for each step the same rows but for the times, which are seconds.
+/* Reads timeline.tsv as emit_tsv writes it, also without the column `unit`, which earlier versions lacked; and measured
+ * timelines: these have a leading column `step`, and repeat the same rows for each step, except for the times, which
+ * are in seconds.
  *
- * Strictly: columns separated by tabs, an empty one only where it does not apply, rows by step, rank, lane and start.
- * One pass, and memory by the number of lines. */
+ * The format is strict: tab-separated columns, empty only where they do not apply, and rows by step, rank, lane and
+ * start. One pass, with memory proportional to the number of lines. */
 #include "read_text.h"
 #include <math.h>
 #include <stdlib.h>
@@ -13,17 +14,17 @@ static const char header[] = "rank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tby
 struct table {
     struct reader in;
     struct timeline_rows *rows;
-    int n, first; /* rows read; the first of the step at hand */
-    bool units;   /* there is a column unit */
+    int n, first; /* rows read; the current step's first row */
+    bool units;   /* whether there is a column unit */
     size_t cap_step;
-    const char *lane; /* of the row before, in the source, and its length; and in the arena */
+    const char *lane; /* the previous row's: its text in the source, its length, and a copy in the arena */
     size_t nlane;
     const char *lane_name;
     int kind, peer;    /* of that lane; peer -1: none */
-    struct map groups; /* group lanes, by the row they begin at */
+    struct map groups; /* group lanes, by their first row */
 };
 
-/* Takes the tab that ends a column. */
+/* Consumes the tab that ends a column. */
 static void column_end(struct reader *in, const char *column) {
     if (*in->p != '\t')
         FAIL(in, in->p,
@@ -35,7 +36,7 @@ static void column_end(struct reader *in, const char *column) {
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/* The end of a number as base.c's number() writes one, without a sign: 12, 0.25, 1e-05, 1.5e+20. */
+/* The end of an unsigned number as number() writes it: 12, 0.25, 1e-05, 1.5e+20. NULL: not one. */
 static const char *number_end(const char *p) {
     const char *s = p;
     while (is_digit(*s))
@@ -59,7 +60,7 @@ static const char *number_end(const char *p) {
     return s;
 }
 
-/* More than any prediction, and so little that sums of such times are finite. */
+/* Larger than any prediction, yet small enough that sums of such times are finite. */
 static const double MOST_READ = 1e250;
 
 static double read_time(struct reader *in, const char *column) {
@@ -74,7 +75,7 @@ static double read_time(struct reader *in, const char *column) {
 
 /* ---- lanes ---- */
 
-/* A group's ranks, ascending, one of them this rank; and a group comes once in a rank. */
+/* Reads a group's ranks: ascending, including this rank; each group occurs only once per rank. */
 static void read_group(struct table *table, int rank, const char *lane) {
     struct reader *in = &table->in;
     const char *at = in->p;
@@ -100,7 +101,7 @@ static void read_group(struct table *table, int rank, const char *lane) {
     table->groups.slot[slot] = table->n + 1;
 }
 
-/* The lane, which is that of the row before or comes after it. Returns whether it is another. */
+/* Reads the lane, which is the previous row's or follows it. Returns whether it is a new one. */
 static bool read_lane(struct table *table, int rank, bool new_rank) {
     struct reader *in = &table->in;
     const char *at = in->p;
@@ -129,7 +130,7 @@ static bool read_lane(struct table *table, int rank, bool new_rank) {
 
 /* ---- columns that may be empty ---- */
 
-/* A number where the column applies to the row's operation, else nothing; -1 then. */
+/* Reads a number if the column applies to the row's operation; else the column must be empty, and -1 is returned. */
 static int64_t read_applying(struct reader *in, int op, const char *what, bool applies, int64_t most) {
     bool empty = *in->p == '\t' || *in->p == '\n' || !*in->p;
     if (!applies && !empty)
@@ -137,7 +138,7 @@ static int64_t read_applying(struct reader *in, int op, const char *what, bool a
     return applies ? read_integer(in, what, 0, most) : -1;
 }
 
-/* The unit, which is that of the row before. */
+/* Reads the unit, which must be the previous row's. */
 static void read_unit(struct table *table) {
     static const char *const unit[] = {"FLOP", "F", "s"};
     struct reader *in = &table->in;
@@ -164,7 +165,7 @@ static void end_step(struct table *table) {
              rows->step[rows->nsteps - 1], table->n - table->first, rows->step[0], rows->n);
 }
 
-/* The step of a row, which is that of the row before or a later one. */
+/* Reads the step, which is the previous row's or a later one. */
 static void read_step(struct table *table) {
     struct timeline_rows *rows = table->rows;
     const char *at = table->in.p;
@@ -182,7 +183,7 @@ static void read_step(struct table *table) {
     column_end(&table->in, "step");
 }
 
-/* Of a later step: the row is the first step's, but for the times. */
+/* In later steps, each row must equal the first step's, except for the times. */
 static void check_row(struct table *table) {
     struct timeline_rows *rows = table->rows;
     if (rows->nsteps <= 1)

@@ -20,8 +20,8 @@
  * started and j has not ended.
  *
  * Chains within a rank are kept as vector clocks, one per lane: how far each other lane of the rank must have come.
- * Those clocks settle every question about programs our compiler makes, except where only a detour through other ranks
- * orders two accesses; those questions are collected and answered together. A backward search of at most NEAR steps
+ * Those clocks settle every question about programs our compiler makes. What they leave open, where only a detour
+ * through other ranks orders two accesses, is collected and answered together. A backward search of at most NEAR steps
  * finds the short detours, typical of bytes that are soon reused. For the rest, a sweep over all ranks, for as many
  * lanes at a time as a clock has places, propagates how far those lanes must have come along lanes, waits and messages.
  * So the work is linear in the questions, and in the instructions times the number of lanes that the search leaves
