@@ -1,12 +1,12 @@
-/* The timeline as a picture in a terminal: a row per rank, time to the right, each job a block with its microbatch.
+/* The timeline as a picture in a terminal: one row per rank, time to the right, each job a block with its microbatch.
  *
- * Where all times are multiples of one unit that has room, a cell is one unit, two or more columns wide, so that ranks
- * line up and nothing is rounded. Otherwise a cell is one column, which shows what takes most of its time.
+ * If all times are multiples of a unit wide enough to draw, a cell is one unit and one or more columns wide, so that
+ * ranks line up and nothing is rounded. Otherwise a cell is one column and shows what takes most of its time.
  *
- * With colour, a block's colour is its kind (Okabe & Ito's palette, safe for colour-blind readers), and two blocks of a
- * kind that touch differ in shade. Without, its letter is, and a line runs to the block's end.
+ * With colour, a block's colour shows its kind (Okabe & Ito's palette, safe for colour-blind readers), and two adjacent
+ * blocks of a kind differ in shade. Without colour, its letter does, and a line runs to the block's end.
  *
- * Two jobs that overlap share the block of their time, half each, with a + between where there is room. */
+ * Two jobs that overlap share the block of their time, half each, with a + between if there is room. */
 #include "draw.h"
 #include <math.h>
 #include <string.h>
@@ -15,22 +15,22 @@ struct canvas {
     const struct program *p;
     const struct timeline *tl;
     const struct style *style;
-    int margin, columns; /* of the names of rows; of the time */
-    double from, to;     /* the part of the time that is drawn */
+    int margin, columns; /* width in columns of the row names; of the time axis */
+    double from, to;     /* the interval of time that is drawn */
     double step;         /* time of one column */
     int cell;            /* columns of one cell */
-    int lane;            /* the one being drawn */
+    int lane;            /* the lane being drawn */
     bool **path;
-    int64_t top;         /* bytes: the largest plan */
-    bool names;          /* label a block with its job's name, not only its microbatch */
-    uint32_t drawn;      /* kinds that were */
-    bool paired, plus;   /* two that overlap were; with a + between, where there was room */
-    bool cramped;        /* a microbatch's number had no room */
-    int32_t *owner;      /* the row being drawn: per column an instruction, or -1 */
-    double *most, *used; /* and how much of the column it covers, and all do */
+    int64_t top;         /* bytes of the largest plan */
+    bool names;          /* label blocks with the job's name, not only its microbatch */
+    uint32_t drawn;      /* kinds drawn so far */
+    bool paired, plus;   /* overlapping jobs were drawn; with a + between */
+    bool cramped;        /* some microbatch's number did not fit */
+    int32_t *owner;      /* for the row being drawn: per column, an instruction, or -1 */
+    double *most, *used; /* and how much of the column it covers, and all cover */
 };
 
-/* Instruction i of rank r has a block in a row that is drawn. */
+/* Whether instruction i of rank r has a block in a row that is drawn. */
 static bool drawn(const struct canvas *canvas, int r, int i) {
     const struct instr *in = &canvas->p->rank[r].ins[i];
     double start = canvas->tl->start[r][i], end = canvas->tl->end[r][i];
@@ -42,7 +42,7 @@ static bool visible(const struct canvas *canvas, int r, int i) {
     return canvas->p->rank[r].ins[i].lane == canvas->lane && drawn(canvas, r, i);
 }
 
-/* Instruction i runs at the same time as the next, the other of its pair. */
+/* Whether instruction i overlaps the next, the other of its pair. */
 static bool overlaps_next(const struct canvas *canvas, int r, int i) {
     return canvas->lane == 0 && i >= 0 && i + 1 < canvas->p->rank[r].nins && visible(canvas, r, i) &&
            visible(canvas, r, i + 1) && canvas->tl->start[r][i] == canvas->tl->start[r][i + 1];
@@ -65,7 +65,7 @@ static double clip(const struct canvas *canvas, double t) {
     return fmin(fmax(t, canvas->from), canvas->to) - canvas->from;
 }
 
-/* The largest unit of which all times drawn are multiples. */
+/* The largest unit that divides all times drawn. */
 static double common_unit(const struct canvas *canvas) {
     double unit = 0, tiny = canvas->tl->makespan * 1e-9;
     for (int r = 0; r < canvas->p->workers; r++)
@@ -94,11 +94,11 @@ static void choose_scale(struct canvas *canvas) {
     canvas->names = several_stages(canvas->p);
     canvas->cell = 1;
     if (cells <= room) {
-        int widest = (canvas->names ? name : number + 1) + 1; /* what a label needs, and a space */
+        int widest = (canvas->names ? name : number + 1) + 1; /* width of a label and a space */
         canvas->cell = room / (int)fmax(cells, 1);
         canvas->cell = canvas->cell > widest ? widest : canvas->cell;
         canvas->names = canvas->names &&
-                        canvas->cell >= name + !canvas->style->color; /* without colour, 1F30B2 would not read well */
+                        canvas->cell >= name + !canvas->style->color; /* without colour, 1F30B2 would be hard to read */
         canvas->step = unit / canvas->cell;
     } else if (cells < 1e5)
         canvas->step = unit * ceil(cells / room);
@@ -109,7 +109,7 @@ static void choose_scale(struct canvas *canvas) {
 
 /* ---- rows ---- */
 
-/* Gives each column to the instruction that covers most of it, or to none when idle time does. */
+/* Assigns each column to the instruction that covers most of it, or to none if idle time does. */
 static void paint_row(struct canvas *canvas, int r) {
     for (int x = 0; x < canvas->columns; x++) {
         canvas->owner[x] = -1;
@@ -139,15 +139,15 @@ static void paint_row(struct canvas *canvas, int r) {
             canvas->owner[x] = -1;
 }
 
-/* A message's: the letter of its operation and its microbatch, F3 or B3; of weights and their gradients the stage: w2.
- */
+/* A message's label: its operation's letter and the microbatch, F3 or B3; for weights and their gradients the stage:
+ * w2. */
 static int message_label(const struct instr *in, int width, char *buf, size_t size) {
     char letter = op_row(in->op)->letter;
     int n = snprintf(buf, size, "%c%d", letter, in->batch >= 0 ? in->batch : in->stage);
     return n > width ? snprintf(buf, size, "%c", letter) : n;
 }
 
-/* The longest label of a job that fits: 1F3, or F3 (just 3 in colour), or F (nothing in colour). */
+/* A job's longest label that fits: 1F3, or F3 (just 3 in colour), or F (nothing in colour). */
 static int block_label(const struct canvas *canvas, const struct instr *in, int width, char *buf, size_t size) {
     if (!has_cost(in->op))
         return message_label(in, width, buf, size);
@@ -167,7 +167,7 @@ static void put_times(struct text *t, const char *s, int n) {
         put(t, "%s", s);
 }
 
-/* Returns whether there was room for the end. */
+/* Returns whether the end character fitted. */
 static bool put_block(struct text *t, const struct canvas *canvas, const struct instr *in, int width, bool shade,
                       char end) {
     char label[48];
@@ -204,7 +204,7 @@ static void trim(struct text *t) {
 
 static void put_row(struct text *t, struct canvas *canvas, int r, const char *name) {
     const struct rank *k = &canvas->p->rank[r];
-    int before = -1; /* the kind that touches on the left */
+    int before = -1; /* kind of the adjacent block on the left */
     bool shade = false;
     paint_row(canvas, r);
     put(t, "%-*s", canvas->margin, name);
@@ -230,7 +230,7 @@ static void put_row(struct text *t, struct canvas *canvas, int r, const char *na
     put(t, "\n");
 }
 
-/* Marks under the row that was drawn last. */
+/* Marks the critical path under the row drawn last. */
 static void put_path(struct text *t, const struct canvas *canvas, int r) {
     put(t, "%-*s", canvas->margin, " path");
     for (int x = 0; x < canvas->columns; x++)
@@ -242,7 +242,7 @@ static void put_path(struct text *t, const struct canvas *canvas, int r) {
     put(t, "\n");
 }
 
-/* Per column the most bytes in use: in eighths of the largest plan, or ninths, as digits. */
+/* Per column, the peak bytes in use, as eighths of the largest plan (bars) or ninths (digits). */
 static void put_memory(struct text *t, const struct canvas *canvas, int r) {
     static const char *const bars[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     struct usage usage = memory_use(&canvas->p->rank[r], canvas->tl->start[r], canvas->tl->end[r]);
@@ -277,7 +277,7 @@ static void put_rank(struct text *t, struct canvas *canvas, int r) {
         put_memory(t, canvas, r);
 }
 
-/* Columns of the longest name of a row, and two. */
+/* Width of the longest row name, plus two. */
 static int margin_of(const struct canvas *canvas) {
     int longest = 5 + digits(canvas->p->workers - 1);
     if (canvas->style->with & WITH_MEMORY && longest < 7)
@@ -292,7 +292,7 @@ static int margin_of(const struct canvas *canvas) {
 
 /* ---- what is around the rows ---- */
 
-/* A tick every 1, 2, 5, 10, 20, 50… cells, such that their labels have room. */
+/* A tick every 1, 2, 5, 10, 20, 50… cells, as labels need room. */
 static void put_ruler(struct text *t, const struct canvas *canvas, const struct measure *measure) {
     static const int mantissa[] = {1, 2, 5};
     int every = 1;
@@ -377,7 +377,7 @@ void emit_grid(struct text *out, const struct program *p, const struct timeline 
 
 /* ---- the report ---- */
 
-/* A table whose columns are as wide as what is in them. A group is a heading over its columns. */
+/* A table with columns as wide as their contents. A group is a heading over several columns. */
 enum { COLUMNS = 12 };
 static const struct {
     const char *group, *name;
@@ -413,7 +413,7 @@ static void put_ranks(struct text *t, const struct report *report, const struct 
             width[c] = (int)strlen(row[i][c]) > width[c] ? (int)strlen(row[i][c]) : width[c];
     }
     for (int c = 0; c < COLUMNS; at += width[c++] + 2)
-        if (*heading[c].group) { /* over the first of its columns, which is set to the right */
+        if (*heading[c].group) { /* starts above its first column's right-aligned heading */
             const char *group = c == 1 ? time : heading[c].group;
             int left = at + width[c] - (int)strlen(heading[c].name);
             put(t, "%*s%s", left - end, "", group);
@@ -427,7 +427,7 @@ static void put_ranks(struct text *t, const struct report *report, const struct 
             put(t, "%*s%s", width[c], row[i][c], c + 1 < COLUMNS ? "  " : "\n");
 }
 
-/* Where each rank's bytes are at its peak; columns that are nothing everywhere are left out. */
+/* What each rank's memory holds at its peak; all-zero columns are omitted. */
 static void put_held(struct text *t, const struct report *report) {
     int width[NHELD];
     char cell[32];
@@ -454,7 +454,7 @@ static void put_held(struct text *t, const struct report *report) {
     }
 }
 
-/* Units go without saying. */
+/* Omits the name of plain units. */
 static const char *with_unit(double t, const struct measure *measure) {
     char buf[32];
     return format(strcmp(measure->name, "units") ? "%s %s" : "%s", time_text(t, measure, buf), measure->name);
@@ -470,7 +470,7 @@ void emit_report(struct text *out, const struct report *report, const struct sty
             report->measured > 1 ? format("the median of %d steps", report->measured) : "one step");
     put(out, "\n\n");
     put_ranks(out, report, &measure);
-    if (strcmp(report->unit, "F") != 0) /* with a model: bytes are bytes */
+    if (strcmp(report->unit, "F") != 0) /* with a model, bytes are real */
         put_held(out, report);
     put(out, "\nmakespan     %s %s\n", time_text(report->makespan, &measure, a), measure.name);
     put(out, "bubble       %.1f %%\n", 100 * report->bubble);

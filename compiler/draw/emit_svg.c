@@ -1,6 +1,6 @@
-/* The timeline as a picture: per rank a row of its jobs, what its communication lanes do where that was asked for, and
- * under it the bytes of its arena that are in use, with the plan and the limit as lines. Two jobs that overlap share
- * their row, one above the other. svg.c has what is not the timeline's own. */
+/* The timeline as a picture: per rank, a row of its jobs, its communication lanes if requested, and below them the
+ * bytes of its arena in use, with the plan and the limit as lines. Two jobs that overlap share their row, one above the
+ * other. svg.c has the parts not specific to timelines. */
 #include "svg.h"
 #include <math.h>
 #include <string.h>
@@ -12,11 +12,11 @@ struct picture {
     const struct timeline *tl;
     const struct report *rep;
     const struct style *style;
-    bool html, names; /* names: with stages */
+    bool html, names; /* names: job names include the stage */
     bool **path;
     struct producers producers;
     struct span time;
-    double limit, top; /* bytes: a rank's memory, and what a band is high */
+    double limit, top; /* bytes: a rank's memory; the height of a band */
     double *y, bottom; /* per rank: the top of its row */
     uint32_t drawn;
 };
@@ -33,7 +33,7 @@ static bool is_block(const struct picture *picture, int r, int i) {
     return x->lane == 0 && paint_of(x, BY_OP).name && visible(picture, r, i);
 }
 
-/* 1: the upper of two that overlap, 2: the lower, 0: alone. */
+/* 1: the upper of two overlapping jobs, 2: the lower, 0: no overlap. */
 static int half_of(const struct picture *picture, int r, int i) {
     const double *start = picture->tl->start[r];
     if (i + 1 < picture->p->rank[r].nins && is_block(picture, r, i + 1) && start[i] == start[i + 1])
@@ -41,7 +41,8 @@ static int half_of(const struct picture *picture, int r, int i) {
     return i > 0 && is_block(picture, r, i - 1) && start[i] == start[i - 1] ? 2 : 0;
 }
 
-/* Lanes that have something to show, in their order: row[lane] is 1 for the first. Returns how many. */
+/* Numbers the lanes that have something to show, in order: row[lane] is 1 for the first, 0 for none. Returns how
+ * many. */
 static int lane_rows(const struct picture *picture, int r, int *row) {
     const struct rank *k = &picture->p->rank[r];
     int n = 0;
@@ -172,7 +173,7 @@ static void put_arrow(struct text *t, const struct picture *picture, int src, in
     put(t, " to %s %s</title></path>\n", time_text(end, &picture->time.m, a), picture->time.m.name);
 }
 
-/* A page has them all, and shows those of the operation under the mouse. */
+/* A page contains all arrows, but shows only those of the operation under the mouse. */
 static void put_arrows(struct text *t, const struct picture *picture) {
     int32_t(*from)[2] = alloc(sizeof *from * (size_t)picture->p->nmsgs);
     for (int r = 0; r < picture->p->workers; r++)
@@ -219,7 +220,7 @@ static void put_ranks(struct text *t, struct picture *picture) {
         put(t, "<text class=\"l\" x=\"%d\" y=\"%.2f\">rank %d</text>\n", LEFT - 5, picture->y[r] + ROW / 2 + 3.6, r);
         put(t, "<rect fill=\"url(#idle)\" x=\"%d\" y=\"%.2f\" width=\"%.2f\" height=\"%d\"/>\n", LEFT, picture->y[r],
             x_of(&picture->time, picture->time.to) - LEFT, ROW);
-        for (int critical = 0; critical < 2; critical++) /* those last, that their outlines are whole */
+        for (int critical = 0; critical < 2; critical++) /* critical jobs last, so that their outlines are complete */
             for (int i = 0; i < picture->p->rank[r].nins; i++)
                 if (picture->path[r][i] == critical && is_block(picture, r, i))
                     put_job(t, picture, r, i);
@@ -247,7 +248,7 @@ void emit_svg(struct text *t, const struct program *p, const struct timeline *tl
         picture.producers = producers_of(p);
     choose_scale(&picture);
     page.width = svg_width(&picture.time);
-    page.height = picture.bottom + 48; /* the legend has two lines, perhaps three */
+    page.height = picture.bottom + 48; /* room for a legend of two or three lines */
     page.style = format(".m { stroke: #333; stroke-width: .8; fill: none; opacity: .75%s }\n%s",
                         style->with & WITH_SENDS ? "" : "; display: none",
                         html ? ".m.show { display: inline; stroke: #c00; stroke-width: 1.6; opacity: 1 }\n" : "");

@@ -1,4 +1,4 @@
-/* What is written beside and on what is drawn: times, bytes, lanes. */
+/* Text on and next to the drawing: times, bytes, lanes. */
 #include "draw.h"
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-// The script of pages: of a timeline, and of a diff. The wheel zooms, dragging pans, a double click shows all again. The
-// mouse over an operation: what it needs, by which message, of how many bytes. An operation says in data-p whom it needs,
-// as RANK.INSTRUCTION, :MESSAGE behind those that came by one; in a diff as PANEL and number, and there also in data-t
-// where else it is drawn, and in data-r the root that made it earlier or later.
+// The script of timeline and diff pages. The wheel zooms, dragging pans, a double click resets the view. Hovering over an
+// operation shows what it needs, by which message, of how many bytes. An operation's data-p lists what it needs, as
+// RANK.INSTRUCTION, with :MESSAGE appended if it came by message; in a diff, as PANEL and number. There, data-t also
+// lists where else the operation is drawn, and data-r the root that made it earlier or later.
 'use strict';
 const svg = document.querySelector('svg'), info = document.getElementById('info');
 const all = svg.getAttribute('viewBox').split(' ').map(Number);
@@ -10,12 +10,12 @@ const labels = svg.querySelectorAll('text.l');
 const id = name => document.getElementById(name);
 const title = e => e.querySelector('title').textContent;
 
-function look(v) { // what names the rows stays in sight
+function look(v) { // keeps the row labels in view
   svg.setAttribute('viewBox', (view = v).join(' '));
   for (const l of labels) l.setAttribute('transform', `translate(${Math.max(0, view[0])} 0)`);
 }
 
-function at(event) { // the mouse in the picture's units
+function at(event) { // the mouse position in the picture's units
   const p = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
   return [p.x, p.y];
 }
@@ -27,7 +27,7 @@ function light(e, as) {
 
 const words = (e, key) => (e.dataset[key] || '').split(' ').filter(Boolean);
 
-function need(word) { // lights it, and says in a line what it is
+function need(word) { // highlights it, and returns a line that describes it
   const [from, number] = word.split(':'), before = id('o' + from), message = number && id('m' + number);
   if (before) light(before, 'need');
   if (message) light(message, 'show');
@@ -49,7 +49,7 @@ function explain(op) {
 }
 
 svg.addEventListener('mouseover', event => {
-  info.classList.toggle('left', event.clientX > innerWidth / 2); // not above what it explains
+  info.classList.toggle('left', event.clientX > innerWidth / 2); // keeps the info box off the operation it explains
   const e = event.target.closest('.o, .m');
   if (e && e.classList.contains('o')) explain(e);
   else if (e) info.textContent = title(e);

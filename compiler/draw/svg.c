@@ -1,15 +1,15 @@
-/* What pictures have in common: the page, time across it, names in boxes, memory under rows, the legend. The same input
- * gives the same bytes: coordinates are printed to a hundredth.
+/* Shared by all pictures: the page, the time axis, names in boxes, memory under rows, the legend. The same input gives
+ * the same bytes: coordinates are printed to a hundredth.
  *
- * The width is the time's: all but few jobs have room for their names, as long as the whole stays printable. What does
- * not fit is not written; the tooltip has it. */
+ * The time axis sets the width: all but a few jobs have room for their names, as long as the picture stays printable.
+ * Names that do not fit are omitted; the tooltip has them. */
 #include "page.h"
 #include "svg.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const double LETTER = 6.4; /* a digit's width at the size of names; W takes half as much again */
+static const double LETTER = 6.4; /* a digit's width at the names' font size; W is half as wide again */
 
 /* ---- the page ---- */
 
@@ -17,7 +17,7 @@ void put_xml(struct text *t, const char *s) {
     for (size_t n = 1; *s; s += n, n = 1)
         if (*s == '<' || *s == '>' || *s == '&' || *s == '"')
             put(t, "&#%d;", *s);
-        else if ((unsigned char)*s < ' ') /* XML has no way to say these */
+        else if ((unsigned char)*s < ' ') /* XML cannot represent these */
             put(t, "?");
         else
             n = put_utf8(t, s);
@@ -88,7 +88,7 @@ double x_of(const struct span *span, double t) {
 
 double svg_width(const struct span *span) { return fmax(x_of(span, span->to), LEFT + NARROW) + RIGHT; }
 
-/* A tick every 1, 2, 5, 10, 20, 50… of the unit, such that their labels have room. */
+/* A tick every 1, 2, 5, 10, 20, 50… units, as labels need room. */
 void put_axis(struct text *t, const struct span *d, double y, double bottom) {
     double every = pow(10, floor(log10(70 / d->px / d->m.one))), span = (d->to - d->from) / d->m.one;
     every *= every * d->px * d->m.one >= 70       ? 1
@@ -98,7 +98,8 @@ void put_axis(struct text *t, const struct span *d, double y, double bottom) {
     put(t, "<text class=\"l\" x=\"%d\" y=\"%.6g\">%s</text>\n", LEFT - 12, y,
         !strcmp(d->m.name, "units") ? "time" : d->m.name);
     double first = ceil(d->from / d->m.one / every - 1e-9) + 0.0;
-    for (int i = 0; i <= span / every; i++) { /* counted: a tick too small to be told beside `first` ends, too */
+    for (int i = 0; i <= span / every;
+         i++) { /* counts ticks: terminates even if a tick is too small to change `first` */
         double n = first + i;
         if (n * every > d->from / d->m.one + span * (1 + 1e-9))
             break;
@@ -126,7 +127,7 @@ void put_name(struct text *t, const struct instr *x, const struct box *box, bool
 
 /* ---- memory ---- */
 
-/* A limit far off would flatten the curves. */
+/* A limit far above the plan would flatten the curves. */
 double band_top(double plan, double limit) { return limit <= 4 * plan ? fmax(plan, limit) : plan; }
 
 static void put_level(struct text *t, const struct span *span, const char *class, double y, const char *what,
