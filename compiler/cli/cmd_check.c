@@ -1,4 +1,4 @@
-/* `pianola check`: compiles, which proves. */
+/* `pianola check`: compiles, which includes the proof. */
 #include "base/put_json.h"
 #include "command.h"
 #include "compile.h"

@@ -1,12 +1,11 @@
-/* `pianola compare`: one row per schedule, at equal ranks and microbatches.
+/* `pianola compare`: one row per schedule, at equal numbers of ranks and microbatches.
  *
- * The size is what -D says, else that of the first schedule: the others' parameters `workers` and `batches` are set to
- * it. What cannot be had at this size, or does not compile, is left out of the table and listed below it.
+ * The size comes from -D, else from the first schedule: the others' parameters `workers` and `batches` are set to it.
+ * Schedules that do not support this size, or do not compile, are left out of the table and listed below it.
  *
- * A schedule that cuts the model into more stages than ranks has smaller jobs. With a model that shows by itself.
- * Without one, every F costs 1 whatever the number of stages, so times and live activations are scaled by W / S: the
- * unit is the F of a rank's share of the model, and an activation is that share's. Then all schedules here do the same
- * work. */
+ * A schedule with more stages than ranks has smaller jobs. With a model, their costs show that. Without one, every F
+ * costs 1 whatever the number of stages, so times and live activations are scaled by W / S: the unit is the F of a
+ * rank's share of the model, and an activation is that share's. Then all schedules do the same work. */
 #include "base/put_json.h"
 #include "command.h"
 #include "compile.h"
@@ -16,7 +15,7 @@
 
 enum { NAME, STAGES, MAKESPAN, BUBBLE, LIVE, MEMORY, SENT, BOUND, GAP, NCOLUMNS };
 static const struct {
-    const char *head, *key; /* of the table; of JSON and --sort */
+    const char *head, *key; /* the table's heading; the key in JSON and for --sort */
 } column[NCOLUMNS] = {
     {"schedule", "schedule"}, {"stages", "stages"},         {"makespan", "makespan"},
     {"bubble", "bubble"},     {"live", "peak_activations"}, {"memory", "peak_bytes"},
@@ -25,7 +24,7 @@ static const struct {
 
 struct row {
     const char *file, *name;
-    double figure[NCOLUMNS]; /* but NAME's */
+    double figure[NCOLUMNS]; /* except NAME's */
 };
 
 enum { WHY = 400 };
@@ -84,14 +83,14 @@ static struct row measure(const struct report *report, bool model, const char *f
     return row;
 }
 
-/* ---- compiling, one after the other, each with the whole arena to itself ---- */
+/* ---- compiling one schedule at a time, each with the whole arena to itself ---- */
 
-/* What all must have: what -D says, else what the first has that compiles. */
+/* The size all must have: from -D, else from the first schedule that compiles. */
 struct size {
     const char *key, *what;
     bool given;   /* by -D */
     int value;    /* 0: not known yet */
-    char set[32]; /* then the setting for all others */
+    char set[32]; /* if not given by -D: the setting for all others */
 };
 enum { WORKERS, BATCHES, NSIZES };
 
@@ -103,7 +102,7 @@ struct table {
     struct left_out *left;
 };
 
-/* An error is of one schedule, and the others go on; where there is one only, it is the command's. */
+/* An error leaves one schedule out, and the others continue; a sole schedule's error is the command's. */
 static bool compiles(struct compile *c, bool alone) {
     jmp_buf trap;
     bool good = false;
@@ -133,11 +132,11 @@ static void read_size(struct size *size, const struct script_args *args) {
     for (int i = 0; i < args->nset; i++)
         if (is_key(args->set[i], size->key)) {
             size->given = true;
-            size->value = atoi(strchr(args->set[i], '=') + 1); /* what is no number is refused by the scripts */
+            size->value = atoi(strchr(args->set[i], '=') + 1); /* the scripts reject what is not a number */
         }
 }
 
-/* Whether a schedule that is of size `has` is of this one, or why not. */
+/* Whether a schedule's size `has` is the required one; if not, *why says so. */
 static bool fits(struct size *size, int has, const struct script_args *args, char *why) {
     if (size->value <= 0) {
         size->value = has;
@@ -152,7 +151,7 @@ static bool fits(struct size *size, int has, const struct script_args *args, cha
     return has == size->value;
 }
 
-/* One more row, or one that is left out. used: the settings that the scripts had a use for. */
+/* Adds a row, or a schedule left out. used: the settings that scripts used. */
 static void compile_one(struct table *table, const struct script_args *how, const char *file, bool *used, bool alone) {
     struct compile c = {.args = *how};
     struct script_args *args = &c.args;
@@ -180,13 +179,12 @@ static void compile_one(struct table *table, const struct script_args *how, cons
     }
 }
 
-/* Each with the whole arena to itself. */
 static void compile_each(struct table *table, const struct settings *settings) {
     int nset = settings->args.nset, n = nset + NSIZES;
     const char *set[nset + 1];
     bool used[n], any[n];
     struct script_args args = settings->args;
-    memcpy(set, args.set, sizeof *set * (size_t)nset); /* that array is in the arena */
+    memcpy(set, args.set, sizeof *set * (size_t)nset); /* the original array is in the arena, which is emptied */
     memset(any, 0, sizeof any);
     args.set = set;
     for (int z = 0; z < NSIZES; z++)
@@ -202,7 +200,7 @@ static void compile_each(struct table *table, const struct settings *settings) {
             die("-D %s: none of the scripts has this parameter", set[i]);
 }
 
-/* Two files of one name, in different folders, are told apart by their paths. */
+/* Files of the same name in different folders are told apart by their paths. */
 static void name_all(struct table *table, const struct settings *settings) {
     const char **name = NEW(const char *, settings->nfiles);
     for (int i = 0, row = 0, left = 0; i < settings->nfiles; i++) {
@@ -259,7 +257,7 @@ static void put_table(struct text *out, const struct row *row, int n, const stru
     }
 }
 
-/* Below the table, and why. */
+/* Lists the schedules left out, and why, below the table. */
 static void put_left_out(struct text *out, const struct table *table, bool markdown) {
     int width = 0;
     for (int i = 0; i < table->nleft; i++)

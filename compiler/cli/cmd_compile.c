@@ -1,10 +1,10 @@
-/* `pianola compile -o DIR`: what was compiled, as the files of a folder.
+/* `pianola compile -o DIR`: writes the compiled program as the files of a folder.
  *
- * An earlier compile may have written there, of more ranks, and people keep checkpoints and measured timelines there.
- * So the ranks' programs are recorded in .compiled, each with its hash: of those, what this compile does not write
- * goes, with what make built of it. What somebody changed or put there in the place of a file of ours is never lost:
- * that is an error, before anything is written. The record names old and new programs until all is done: whatever ends
- * a compile in between, the next one knows all files as ours. */
+ * An earlier compile, of more ranks, may have written there, and users keep checkpoints and measured timelines there.
+ * So .compiled records the ranks' programs, each with its hash: a compile removes those it no longer writes, with what
+ * make built from them. Files that users changed, or put in place of one of ours, are never lost: that is an error,
+ * raised before anything is written. The record lists old and new programs until the end, so that if a compile is
+ * interrupted, the next one recognizes all files as ours. */
 #include "../../runtime/store/fnv1a.h"
 #include "base/map.h"
 #include "base/read_file.h"
@@ -20,7 +20,7 @@
 
 #define RECORD ".compiled"
 
-/* ---- the record: a program's name may be there twice, as it was and as it will be ---- */
+/* ---- the record: a program's name may occur twice, with its old and its new hash ---- */
 
 struct record {
     struct entry {
@@ -53,7 +53,7 @@ static void index_record(struct record *record) {
     }
 }
 
-enum listed { UNKNOWN, OTHER, SAME }; /* not in the record; there with other hashes; with this one */
+enum listed { UNKNOWN, OTHER, SAME }; /* not in the record; there with other hashes only; there with this hash */
 
 static enum listed look_up(const struct record *record, const char *name, uint64_t hash) {
     enum listed found = UNKNOWN;
@@ -67,7 +67,7 @@ static enum listed look_up(const struct record *record, const char *name, uint64
     return found;
 }
 
-/* What a folder gets with a model, besides the ranks' programs: how to build and start them. */
+/* Files a folder gets with a model besides the ranks' programs: those that build and start them. */
 static void makefile(struct text *t, const struct program *p, const char *dir, const char *suffix) {
     (void)dir, (void)suffix;
     emit_makefile(t, p);
@@ -83,7 +83,7 @@ static void slurm(struct text *t, const struct program *p, const char *dir, cons
 static const struct launcher {
     const char *file, *begins; /* begins: as in struct format */
     void (*emit)(struct text *t, const struct program *p, const char *dir, const char *suffix);
-    const char *suffix; /* of the ranks' programs as built: for CPUs, for GPUs */
+    const char *suffix; /* of the built programs: for CPUs, for GPUs */
 } launchers[] = {
     {"Makefile", "# The ", makefile, ""},    {"rank", "#!/bin/sh\n# Starts the rank of ", starter, ""},
     {"app.mpi", "-np 1 ", emit_app, ""},     {"rank.gpu", "#!/bin/sh\n# Starts the rank of ", starter, ".gpu"},
@@ -91,7 +91,7 @@ static const struct launcher {
 };
 enum { NLAUNCHERS = sizeof launchers / sizeof *launchers };
 
-/* Of the files that are recorded, one that make builds into a program: rank12.cu. */
+/* Whether a recorded file is one that make builds into a program: rank12.cu. */
 static bool is_rank(const char *name) {
     if (strncmp(name, "rank", 4) != 0)
         return false;
@@ -99,7 +99,7 @@ static bool is_rank(const char *name) {
     return digits > 0 && strcmp(name + 4 + digits, ".cu") == 0;
 }
 
-/* Only such names are believed, whoever wrote the record: what it names may be removed. */
+/* Only these names are accepted from a record, whoever wrote it: the files it names may be removed. */
 static bool is_program(const char *name) {
     for (int i = 0; i < NLAUNCHERS; i++)
         if (strcmp(name, launchers[i].file) == 0)
@@ -150,7 +150,7 @@ struct folder {
 
 static const char *advice = "move it away, or give another folder with -o";
 
-/* What lies where a file of ours will be is ours: it begins as ours do, and if it was recorded it is as recorded. */
+/* Dies unless any file at this path is ours: it must begin as ours do and, if recorded, match its hash. */
 static void check_ours(const struct folder *folder, const char *name, const char *begin) {
     const char *path = format("%s/%s", folder->dir, name);
     struct stat st;
@@ -168,7 +168,7 @@ static void check_ours(const struct folder *folder, const char *name, const char
         die("%s: this file was changed after `compile` wrote it, and the change would be lost; %s", path, advice);
 }
 
-/* begin: with what all files of that name begin */
+/* begin: the prefix of all files of that name */
 static void add_file(struct folder *folder, const char *name, const char *begin, const struct text *t) {
     check_ours(folder, name, begin);
     stage_file(format("%s/%s", folder->dir, name), t, strncmp(begin, "#!", 2) == 0);
@@ -187,7 +187,7 @@ static void add_formats(struct folder *folder, const struct compile *c) {
     }
 }
 
-/* The hash of the whole compile: of all ranks' programs as they are but for the hash itself. */
+/* The hash of the whole compile: over all ranks' programs, except for the hash itself. */
 static uint64_t hash_compile(const struct compile *c) {
     uint64_t hash = FNV_START;
     struct text t = {0};
@@ -198,7 +198,7 @@ static uint64_t hash_compile(const struct compile *c) {
     return hash;
 }
 
-/* With a model, every rank gets a program of its own. */
+/* With a model, every rank gets its own program. */
 static void add_programs(struct folder *folder, const struct compile *c) {
     uint64_t hash = hash_compile(c);
     struct text t = {0};
@@ -212,7 +212,7 @@ static void add_programs(struct folder *folder, const struct compile *c) {
     }
 }
 
-/* ---- removing what is of an earlier compile only ---- */
+/* ---- removing files of earlier compiles ---- */
 
 static void check_stale(const struct folder *folder) {
     for (size_t i = 0; i < folder->was.n; i++)
@@ -225,7 +225,7 @@ static void remove_file(const char *path) {
         die("%s: of an earlier compile, and cannot be removed: %s", path, strerror(errno));
 }
 
-/* What make built of a rank's program: as `make clean` would, but of what is a program only. */
+/* Removes what make built from a rank's program, like `make clean`, but only if it is an executable file. */
 static void remove_built(const char *dir, const char *rank) {
     for (int gpu = 0; gpu < 2; gpu++) {
         struct stat st;

@@ -1,4 +1,4 @@
-/* `pianola diff A B`: finds out what A and B are, loads both, and says what changed. */
+/* `pianola diff A B`: detects what A and B are, loads both, and reports the changes. */
 #include "base/read_file.h"
 #include "command.h"
 #include "compile.h"
@@ -15,7 +15,7 @@ static bool begins(const char *s, const char *with) { return strncmp(s, with, st
 static bool is_streams(const char *s) { return begins(s, "pianola "); }
 static bool is_timeline(const char *s) { return begins(s, "rank\tlane\t") || begins(s, "step\trank\t"); }
 
-/* The unit of a compiled folder's times where its timeline names none, but its report; NULL: nor does that. */
+/* The unit of a compiled folder's times, from its report, for timelines that name none; NULL: not there either. */
 static const char *unit_of(const char *path) {
     static const char *const unit[] = {"F", "FLOP", "s"};
     const char *report = access(path, R_OK) == 0 ? file_text(path) : "";
@@ -39,7 +39,7 @@ static struct side *load_folder(const char *path) {
 
 struct loading {
     const struct script_args *how;
-    bool *used, scripts; /* which -D a script had a use for; whether any side is a script */
+    bool *used, scripts; /* which -D settings a script used; whether any side is a script */
 };
 
 static struct side *load_script(struct loading *loading, const char *path) {
@@ -64,12 +64,12 @@ static struct side *load(struct loading *loading, const char *path) {
         return side_of_program(path, read_text(path, s), NULL);
     if (is_timeline(s))
         return side_of_rows(path, read_tsv(path, s));
-    if (strcmp(path, "-") == 0 || !S_ISREG(st.st_mode)) /* it is read twice */
+    if (strcmp(path, "-") == 0 || !S_ISREG(st.st_mode)) /* scripts are read twice */
         die("%s: expected streams or a timeline; a schedule is read from a file only", path);
     return load_script(loading, path);
 }
 
-/* An option that says how scripts are compiled, where one was given. */
+/* An option that affects how scripts are compiled, if one was given. */
 static const char *for_scripts(const struct script_args *args) {
     return args->model       ? "--model"
            : args->cluster   ? "--cluster"
@@ -88,7 +88,7 @@ static struct diff *load_both(const struct script_args *how, const char *const *
             die("-D %s: no script here has this parameter", how->set[i]);
     if (!loading.scripts && for_scripts(how))
         die("%s is for scripts, and neither of the two is one", for_scripts(how));
-    bool measured = (x->steps != NULL) != (y->steps != NULL); /* the prediction's times are made seconds */
+    bool measured = (x->steps != NULL) != (y->steps != NULL); /* then the prediction's times are converted to seconds */
     if (!measured && x->timed && y->timed && x->unit && y->unit && strcmp(x->unit, y->unit) != 0)
         die("the times of %s are in %s, those of %s in %s; a cluster's `flops` makes them seconds", x->name, x->unit,
             y->name, y->unit);
@@ -99,11 +99,11 @@ static struct diff *load_both(const struct script_args *how, const char *const *
 
 struct limit {
     int figure;
-    double most; /* how much more B may have */
+    double most; /* the increase that B may have over A */
     bool percent;
 };
 
-/* Reads the limit that stands at s; returns what follows it. */
+/* Reads the limit at s; returns what follows it. */
 static const char *read_limit(const char *s, struct limit *limit) {
     size_t n = strcspn(s, ":,");
     char *end;
@@ -126,7 +126,7 @@ static const char *read_limit(const char *s, struct limit *limit) {
     return *end ? end + 1 : end;
 }
 
-/* Whether B is beyond a limit; each such is said on stderr. With d NULL the limits are only read. */
+/* Whether B exceeds a limit; reports each such limit on stderr. With diff NULL, the limits are only parsed. */
 static bool beyond(const struct diff *diff, const char *limits) {
     bool failed = false;
     do {
@@ -155,7 +155,7 @@ static bool is_ours(const char *path) {
     return is_streams(s) || is_timeline(s);
 }
 
-/* NULL: one of them cannot be read, with a conflict's marks in it say, or as an older version wrote it. */
+/* NULL: one side cannot be read, e.g. it has conflict markers or was written by an older version. */
 static struct diff *try_both(const struct script_args *how, const char *const *file) {
     jmp_buf trap;
     struct diff *diff = NULL;
@@ -166,8 +166,8 @@ static struct diff *try_both(const struct script_args *how, const char *const *f
     return diff;
 }
 
-/* git calls with PATH OLD HEX MODE NEW HEX MODE, and of a renamed file with its new name and a header too. What is not
- * ours to compare, or cannot be read, diff does. git takes any exit but 0 as a failure. */
+/* git passes PATH OLD HEX MODE NEW HEX MODE, and for a renamed file also its new name and a header. Files that are not
+ * ours, or that cannot be read, go to diff. git treats any exit status but 0 as a failure. */
 static int git_diff(const struct settings *settings) {
     if (settings->nfiles != 7 && settings->nfiles != 9)
         die("--git takes what git gives an external diff: a path, and file, hash and mode of both sides");
@@ -193,15 +193,15 @@ static int git_diff(const struct settings *settings) {
     return 0;
 }
 
-/* ---- what is written ---- */
+/* ---- output ---- */
 
 enum { SVG, HTML, FIT, TEXT, NOUTPUTS };
 struct output {
-    const char *path; /* NULL: nobody asked for it */
+    const char *path; /* NULL: not requested */
     struct text text;
 };
 
-/* Before anything is compiled: each goes to a place of its own. */
+/* Checks, before anything is compiled, that each output has its own destination. */
 static void check_outputs(const struct output *out) {
     for (int k = 0; k < NOUTPUTS; k++) {
         for (int i = 0; i < k && out[k].path; i++)
@@ -219,7 +219,7 @@ static void draw(struct output *out, const struct diff *diff, bool html) {
     emit_diff_svg(&out->text, diff, html);
 }
 
-/* The text goes to stdout, unless something else was sent there. */
+/* The text goes to stdout, unless another output goes there. */
 static void choose_outputs(struct output *out, const struct settings *settings) {
     out[SVG].path = settings->svg;
     out[HTML].path = settings->html;
@@ -259,7 +259,7 @@ int cmd_diff(const struct settings *settings) {
     else
         emit_diff(&out[TEXT].text, diff, settings->markdown, settings->style.ascii);
     int code = settings->fail_on ? beyond(diff, settings->fail_on) : !diff_same(diff);
-    for (int k = 0; k < NOUTPUTS; k++) /* all of them are whole by now */
+    for (int k = 0; k < NOUTPUTS; k++) /* all are complete by now */
         if (out[k].path)
             write_file(out[k].path, &out[k].text);
     return code;

@@ -1,4 +1,4 @@
-/* `pianola export-weights`: the parameters of a checkpoint's stages as one safetensors file, for other tools. */
+/* `pianola export-weights`: writes a checkpoint's parameters as one safetensors file, for other tools. */
 #include "../../runtime/store/checkpoint.h"
 #include "../../runtime/store/safetensors.h"
 #include "base/put_json.h"
@@ -9,8 +9,8 @@
 
 static bool has_manifest(const char *folder) { return access(format("%s/manifest.json", folder), F_OK) == 0; }
 
-/* The file takes its name only when it is whole, by taking the place of what has that name: that must be a file, and
- * none of a checkpoint's own. */
+/* The output is renamed into place once it is complete, and replaces any file of that name. So the path must name a
+ * regular file, and not one of a checkpoint's own. */
 static void check_output(const char *path) {
     struct stat st;
     if (strcmp(path, "-") == 0)
@@ -22,7 +22,7 @@ static void check_output(const char *path) {
         die("%s: lies among the files of a checkpoint; write it elsewhere", path);
 }
 
-/* What was written, read back. */
+/* Reports what was written, by reading it back. */
 static void tell(const char *path, bool json) {
     char why[2 * DURABLE_PATH];
     struct safetensors *file = safetensors_open(path, why, sizeof why);
@@ -47,7 +47,7 @@ int cmd_export(const struct settings *settings) {
         die("%s: is a single checkpoint; give the folder that holds it, and --step", dir);
     if (!checkpoint_export(dir, settings->step, path, why, sizeof why))
         die("%s", why);
-    if (*why) /* newer ones are not whole */
+    if (*why) /* newer ones are incomplete */
         fprintf(stderr, "pianola: a newer checkpoint was passed over: %s\n", why);
     tell(path, settings->json);
     return 0;

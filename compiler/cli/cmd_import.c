@@ -1,4 +1,4 @@
-/* `pianola import`: PyTorch's schedule CSV as a schedule script. */
+/* `pianola import`: converts PyTorch's schedule CSV to a schedule script. */
 #include "base/read_file.h"
 #include "command.h"
 #include "files.h"

@@ -1,4 +1,4 @@
-/* `pianola run`: the compiled program handed to the runtime, in this process. */
+/* `pianola run`: hands the compiled program to the runtime, in this process. */
 #include "../../runtime/process/train_cuda.h"
 #include "../../runtime/rt.h"
 #include "../../runtime/store/progress.h"
@@ -37,7 +37,7 @@ static struct compile compile_serial(const struct compile *c) {
         sp->job[j].rank = sp->job[j].home = sp->job[j].pair = 0;
         sp->job[j].prio = sp->job[j].b;
     }
-    sp->pred = NULL; /* the plain dependencies: what a custom pred() adds must not change the result */
+    sp->pred = NULL; /* the default dependencies: a custom pred() must not change the result */
     struct compile serial = {.spec = sp, .stage = c->stage};
     compile_all(&serial, "");
     return serial;
@@ -49,7 +49,7 @@ struct trained {
     struct rt_program *program;
     float *loss;
     double *makespan;
-    struct rt_stamp **stamp; /* [rank]: [kept][instructions], of the last steps */
+    struct rt_stamp **stamp; /* [rank]: [kept][instructions], for the last steps */
     int64_t kept;
     char **arena;
     double seconds;
@@ -60,7 +60,7 @@ static void tell(void *context, int64_t step, float loss, double seconds) {
     progress_tell(context, step, loss, seconds);
 }
 
-/* The library lies beside the program, or in the lib/ of its prefix; PIANOLA_CUDA names another. */
+/* The library is in the program's folder, or in lib/ under its prefix; PIANOLA_CUDA overrides both. */
 static cuda_train_function *cuda_library(void) {
     char self[4096];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -126,7 +126,7 @@ static double median(const double *x, int64_t n) {
     return n % 2 ? a[n / 2] : (a[n / 2 - 1] + a[n / 2]) / 2;
 }
 
-/* The program's timeline with each job's cost as measured alone on one rank: what the schedule predicts. */
+/* The predicted makespan, with each job's cost as measured alone on one rank. */
 static double predict(const struct compile *c, const struct compile *serial, const struct trained *alone) {
     struct spec sp = *c->spec;
     int sets = sp.stages + sp.tied;
@@ -144,14 +144,14 @@ static double predict(const struct compile *c, const struct compile *serial, con
         took += is_job(x->op) ? t : 0;
         flop += is_job(x->op) ? st[x->stage].flop[x->op] : 0;
     }
-    sp.flops = flop / took; /* for what one rank never does: adding parts of gradients */
+    sp.flops = flop / took; /* for work that one rank never does: adding parts of gradients */
     for (int i = 0; i < sets * NOPS; i++)
         cost[i] /= n[i] ? n[i] : 1;
     sp.job = NEW(struct job, sp.njobs);
     memcpy(sp.job, c->spec->job, sizeof *sp.job * (size_t)sp.njobs);
     for (int j = 0; j < sp.njobs; j++) {
         sp.job[j].cost = cost[sp.job[j].s * NOPS + sp.job[j].d];
-        sp.job[j].pair = 0; /* a device has one compute lane: it runs overlapped jobs one after the other */
+        sp.job[j].pair = 0; /* a device has one compute lane: it runs overlapped jobs sequentially */
     }
     for (int s = 0; s < sets; s++)
         st[s].update = cost[s * NOPS + OP_U];
@@ -160,7 +160,7 @@ static double predict(const struct compile *c, const struct compile *serial, con
     return sim_run(&sp, st, c->program)->makespan;
 }
 
-/* Time 0 is when the first of the steps that were kept began. */
+/* Time 0 is the start of the first kept step. */
 static void write_timeline(const struct compile *c, const struct trained *trained, int64_t steps, const char *path) {
     const struct program *p = c->program;
     const char *const **lane = NEW(const char *const *, p->workers);
@@ -192,7 +192,7 @@ struct outcome {
     double step, tokens_per_second, predicted, measured, work, largest;
     uint64_t weights;
     bool compared, same_weights;
-    long cores;                  /* or GPUs */
+    long cores;                  /* or the number of GPUs */
     const struct cuda_run *cuda; /* or NULL */
 };
 
@@ -234,10 +234,10 @@ static void print_json(const struct compile *c, const struct outcome *outcome) {
            outcome->measured);
 }
 
-/* What the device cannot train. */
+/* Dies if the device cannot train this model. */
 static void check_device(const struct compile *c, bool cuda) {
     const struct model *m = c->spec->model;
-    int number = 0; /* of the layer, as the user counts */
+    int number = 0; /* the layer's number, as users count */
     if (!cuda && m->rt.precision == BF16)
         die("%s: precision = \"bf16\" runs on GPUs only; train with --device cuda, or set precision = \"fp32\"",
             c->args.model);
@@ -252,7 +252,7 @@ static void check_device(const struct compile *c, bool cuda) {
         }
 }
 
-/* What cannot be done is refused before anything is. */
+/* Dies, before any work, if the request cannot be met. */
 static void check_run(const struct compile *c, const struct settings *settings) {
     if (!c->spec->model)
         die("`run` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua");
@@ -263,7 +263,7 @@ static void check_run(const struct compile *c, const struct settings *settings) 
     check_target(settings->timeline, &c->args);
 }
 
-/* What is going to run, on what. */
+/* Prints what will run, and on what. */
 static void print_plan(const struct compile *c, const struct settings *settings, const struct style *style) {
     const char *blas = host_blas();
     if (!settings->json) {

@@ -1,4 +1,4 @@
-/* `pianola show`: what was compiled, in one of the formats. */
+/* `pianola show`: prints the compiled program in one of the formats. */
 #include "command.h"
 #include "compile.h"
 #include "files.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Before anything is compiled: what is asked for can be drawn. */
+/* Checks, before anything is compiled, that the format supports the requested style. */
 static void check_style(const struct style *style, const struct format *format) {
     if (!(format->traits & DRAWN) && (style->with || style->by || style->from > 0 || style->to > 0))
         die("--with, --color-by, --from and --to are for what is drawn: --format %s", listed(format_words_with(DRAWN)));
@@ -18,7 +18,7 @@ static void check_style(const struct style *style, const struct format *format) 
         die("--to %g: not after --from %g", style->to, style->from);
 }
 
-/* Once it is known how long the timeline is: it goes on where the drawing begins. */
+/* Checks, once the timeline's length is known, that --from lies within it. */
 static void check_from(const struct compile *c, const struct style *style) {
     struct measure measure = measure_of(c->timeline->makespan, c->report->unit, style->ascii);
     if (style->from > 0 && style->from * measure.one >= c->timeline->makespan)

@@ -1,11 +1,11 @@
-/* `pianola verify`: the proof of a program that only its text describes. */
+/* `pianola verify`: proves a program from its text form alone. */
 #include "base/put_json.h"
 #include "base/read_file.h"
 #include "command.h"
 #include "formats/formats.h"
 #include "verify/verify.h"
 
-/* null: not decided, since another one fell first. */
+/* null: undecided, because another claim was refuted first. */
 void print_claims(const struct refutation *no) {
     printf(", \"model\": \"%s\", \"claims\": [", MACHINE_MODEL);
     for (int i = 0; i < NCLAIMS; i++)

@@ -1,4 +1,4 @@
-/* What the command line says, and the commands that act on it: each returns the program's exit status. */
+/* The parsed command line, and the commands that act on it. Each returns the program's exit status. */
 #ifndef PIANOLA_COMMAND_H
 #define PIANOLA_COMMAND_H
 #include "draw/draw.h"
@@ -6,14 +6,14 @@
 
 struct settings {
     struct script_args args;
-    const char *const *file; /* what is no option; args.schedule is the first */
+    const char *const *file; /* the non-option arguments; the first is args.schedule */
     int nfiles;
     const char *output, *format, *dump, *color, *measured, *data, *timeline, *sort;
     const char *fail_on, *fit, *svg, *html;
-    int64_t steps, step; /* to train; the one whose checkpoint is meant, or -1 */
+    int64_t steps, step; /* steps to train; the step of the checkpoint to use, or -1 */
     uint64_t seed;
     struct style style;
-    bool json, list, markdown, one_rank, cuda, eager, git; /* eager: no graph */
+    bool json, list, markdown, one_rank, cuda, eager, git; /* eager: no CUDA graph */
 };
 
 int cmd_check(const struct settings *settings);
@@ -26,7 +26,7 @@ int cmd_verify(const struct settings *settings);
 int cmd_export(const struct settings *settings);
 int cmd_import(const struct settings *settings);
 
-/* cmd_verify.c: of a JSON object, its claims one by one; no: what was refuted, or NULL */
+/* cmd_verify.c: prints the claims as members of a JSON object; no: the refutation, or NULL */
 struct refutation;
 void print_claims(const struct refutation *no);
 /* cmd_compare.c: the words that --sort takes */

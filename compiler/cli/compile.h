@@ -1,4 +1,4 @@
-/* One compile: what the passes give, and the table that runs them. */
+/* One compilation: the passes' results, and the table that runs them. */
 #ifndef PIANOLA_COMPILE_H
 #define PIANOLA_COMPILE_H
 #include "draw/draw.h"
@@ -15,14 +15,14 @@ struct compile {
     struct program *program;
     struct timeline *timeline;
     struct report *report;
-    struct steps steps;             /* the timeline, or all of which it is the median */
+    struct steps steps;             /* the timeline, or all the steps of which it is the median */
     void (*done)(const char *pass); /* called after each pass, or NULL */
 };
 
-/* pipeline.c: all passes up to the report, but for those that give what c has already: its spec, its stages. dump:
- * letters of passes after which the program is printed to stdout. */
+/* pipeline.c: runs all passes up to the report, except those whose results c already has (spec, stages). dump: letters
+ * of passes after which the program is printed to stdout. */
 void compile_all(struct compile *c, const char *dump);
 
-/* measured.c: sets timeline, steps and report to what was measured, by the file or folder at path. */
+/* measured.c: sets timeline, steps and report to those measured, read from the file or folder at path. */
 void take_measured(struct compile *c, const char *path);
 #endif

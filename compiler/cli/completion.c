@@ -1,7 +1,7 @@
-/* `pianola help completion-bash` and its like: completion scripts of shells, out of the tables in options.c.
+/* `pianola help completion-bash` and the like: shell completion scripts, from the tables in options.c.
  *
- * A script holds the tables' words in its shell's own terms and never calls pianola: it completes at once, and on a
- * machine where the program does not run. */
+ * A script contains the tables' words in its shell's syntax and never calls pianola: it completes at once, even on
+ * machines where the program does not run. */
 #include "base/text.h"
 #include "options.h"
 #include <string.h>
@@ -13,7 +13,7 @@ static bool has_letter(const struct option_row *option) { return strchr(option_l
 
 static bool is_flag(const struct option_row *option) { return !option->arg; }
 
-/* Text for inside '…' of a shell; of zsh's [explanation], ] too. */
+/* Writes text for inside '…' in a shell; bracket: escape ] too, for zsh's [explanation]. */
 static void put_quoted(FILE *out, const char *s, const char *quote, bool bracket) {
     for (; *s; s++)
         if (*s == '\'')
@@ -36,7 +36,7 @@ static void put_topics(FILE *out) {
 
 /* ---- bash ---- */
 
-/* A shell pattern for `before`, the word before the one that is completed. */
+/* A shell pattern for `before`, the word preceding the one being completed. */
 static void bash_option(FILE *out, const struct option_row *option) {
     fprintf(out, "    --%s%s) ", option->name, has_letter(option) ? format(" | -%c", option->key) : "");
 }
@@ -120,7 +120,7 @@ static const char *zsh_action(const char *arg) {
     }
 }
 
-/* An option as _arguments takes it: '--format=[explanation]:FORMAT:(grid tsv)'. -D may be given again. */
+/* An option in _arguments syntax: '--format=[explanation]:FORMAT:(grid tsv)'. -D may be repeated. */
 static void zsh_option(FILE *out, const struct option_row *option) {
     const char *tail = is_flag(option) ? "" : "=";
     fputs(" \\\n      ", out);

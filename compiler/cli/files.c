@@ -1,7 +1,7 @@
-/* What is written: a file takes its name when it is whole, and several files of one folder when all of them are.
+/* Output files: a file takes its name once it is complete, and several files of one folder once all of them are.
  *
- * Each is written beside its place, under a name of its own, and renamed. Whatever ends the program before that, an
- * error, a full disk, Ctrl-C, takes away what has no name yet; once names are being taken, Ctrl-C waits. */
+ * Each is written to a temporary name in the same folder, then renamed. If an error, a full disk or Ctrl-C ends the
+ * program before that, the temporary files are removed; during the renaming, Ctrl-C is held back. */
 #include "files.h"
 #include <errno.h>
 #include <signal.h>
@@ -10,14 +10,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static struct staged { const char *beside, *path; /* where it lies, and the name that it will have */ } * staged;
-static size_t nstaged, capacity, numbered; /* numbered: how many names beside were given out */
+static struct staged { const char *beside, *path; /* the temporary name, and the final one */ } * staged;
+static size_t nstaged, capacity, numbered; /* numbered: temporary names given out so far */
 
-/* Also when a signal comes: it must do no more than this. */
+/* Also runs in a signal handler, so it must do no more than this. */
 static void forget_staged(void) {
     while (nstaged > 0)
         unlink(staged[--nstaged].beside);
-    staged = NULL; /* the arena, where they are, may be emptied */
+    staged = NULL; /* they are in the arena, which may be emptied */
     capacity = 0;
 }
 
@@ -30,7 +30,7 @@ static void on_ending(int sig) {
     raise(sig);
 }
 
-/* From the first file on. Who started this program may have had signals ignored, as nohup does: they stay so. */
+/* Runs for the first file. Signals that the parent process set to be ignored, as nohup does, stay ignored. */
 static void clean_up_at_end(void) {
     static bool done;
     if (done)
@@ -50,7 +50,7 @@ static void hold_endings(bool hold) {
     sigprocmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
 }
 
-/* A device or a pipe has no place beside it: it is written into. */
+/* Devices and pipes are written directly, without a temporary file. */
 static bool written_into(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && !S_ISREG(st.st_mode);
@@ -63,7 +63,7 @@ static const char *resolved(const char *path) {
     return at;
 }
 
-/* Where a path leads, there or not yet: a link stays a link, and what it names is written. */
+/* The path that `path` resolves to, whether or not it exists: a link stays a link, and its target is written. */
 static const char *follow(const char *path) {
     const char *at = resolved(path), *slash = strrchr(path, '/');
     if (at)
@@ -72,14 +72,14 @@ static const char *follow(const char *path) {
     return folder ? format("%s/%s", folder, slash ? slash + 1 : path) : path;
 }
 
-/* In the same folder, and short: the name itself may be as long as names can be. */
+/* A temporary name in the same folder; short, since the name itself may have the maximum length. */
 static const char *beside(const char *path) {
     const char *slash = strrchr(path, '/');
     int folder = slash ? (int)(slash - path) + 1 : 0;
     return format("%.*s.pianola-%ld-%zu", folder, path, (long)getpid(), numbered++);
 }
 
-/* Adds it before it is there: whatever happens next, it goes. */
+/* Records the file before it exists, so that it is removed whatever happens next. */
 static struct staged *stage(const char *path) {
     clean_up_at_end();
     hold_endings(true);
@@ -91,7 +91,7 @@ static struct staged *stage(const char *path) {
     return s;
 }
 
-/* As the file that it replaces may be read and run. */
+/* Keeps the mode of the file it replaces. */
 static void keep_mode(FILE *f, const struct staged *staged, bool program) {
     struct stat st;
     if (stat(staged->path, &st) == 0)
@@ -119,7 +119,7 @@ void stage_file(const char *path, const struct text *t, bool program) {
     write_into(f, path, t);
 }
 
-/* Those from the given one on take their names. */
+/* Renames the staged files, from the given one on. */
 static void place_from(size_t first) {
     hold_endings(true);
     for (size_t i = first; i < nstaged; i++)
@@ -146,7 +146,7 @@ void write_file(const char *path, const struct text *t) {
     }
 }
 
-/* named: what the error speaks of */
+/* named: the name to use in the error */
 static void try_to_write(const char *path, const char *named) {
     FILE *f = fopen(stage(path)->beside, "wb");
     if (!f)
@@ -194,7 +194,7 @@ const char *folder_named(const char *name) {
     if (stat(path, &st) != 0 && lstat(path, &st) == 0)
         die("%s: this link leads nowhere; make the folder that it names, or remove it", path);
     if (stat(path, &st) != 0)
-        try_to_write(path, path); /* where a file could be, a folder can */
+        try_to_write(path, path); /* where a file can be created, a folder can */
     else if (S_ISDIR(st.st_mode))
         try_to_write(format("%s/file", path), path);
     else

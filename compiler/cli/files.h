@@ -1,18 +1,18 @@
-/* What is written. Files are written whole or not at all: beside their place first, then renamed. "-" is stdout. */
+/* Output files, written whole or not at all: under a temporary name next to the file, then renamed. "-" is stdout. */
 #ifndef PIANOLA_FILES_H
 #define PIANOLA_FILES_H
 #include "base/text.h"
 #include "ir/spec.h"
 
 void write_file(const char *path, const struct text *t);
-/* Of several, all or none: each is staged, and place_files gives them their names. program: it can be run. */
+/* For several files, all or none: each is staged, and place_files renames them all. program: make it executable. */
 void stage_file(const char *path, const struct text *t, bool program);
 void place_files(void);
-/* Before long work: these die where what is to be written could not be. */
+/* For use before long work: these die if the output could not be written. */
 void check_writable(const char *path);
-bool same_place(const char *a, const char *b);     /* would both be written to one file? */
-void check_apart(const char *out, const char *in); /* are they one file? NULL: there is none */
+bool same_place(const char *a, const char *b);     /* whether both name the same file */
+void check_apart(const char *out, const char *in); /* dies if both are one file; NULL: no file */
 void check_target(const char *out, const struct script_args *in);
-const char *folder_named(const char *name); /* without slashes at its end; it need not be there yet */
-void make_folder(const char *path);         /* unless it is there */
+const char *folder_named(const char *name); /* without trailing slashes; it need not exist yet */
+void make_folder(const char *path);         /* unless it exists */
 #endif

@@ -1,4 +1,4 @@
-/* `pianola help`: the commands, from their table; what the figures mean; the instructions, from the table in ops.h. */
+/* `pianola help`: the commands, from their table; the figures explained; the instructions, from the table in ops.h. */
 #include "compile.h"
 #include "options.h"
 #include <string.h>

@@ -27,7 +27,7 @@ static double time_arg(const char *name, const char *s, bool zero) {
     return t;
 }
 
-/* Words separated by commas, as bits of enum with, which are in the order of the words. */
+/* Parses comma-separated words into bits of enum with, whose order is that of the words. */
 static int list_arg(const char *name, const char *arg) {
     int bits = 0;
     for (const char *s = arg;; s++) {
@@ -81,7 +81,7 @@ static void set_option(struct settings *settings, const struct command *command,
     }
 }
 
-/* There are as many as the command takes. */
+/* Dies unless the number of files is what the command takes. */
 static void check_files(const struct settings *settings, const struct command *command) {
     const char *words, *second = settings->nfiles > 1 ? settings->file[1] : NULL;
     if (settings->list) {
@@ -133,9 +133,9 @@ static void parse(struct settings *settings, const struct command *command, int 
     settings->args.schedule = settings->nfiles ? settings->file[0] : NULL;
 }
 
-/* What was printed is out, or its reader hears of it: a disk may be full. */
+/* Exits with an error if stdout could not be written, e.g. on a full disk. */
 static void close_stdout(void) {
-    if (!*diag_text && (fflush(stdout) != 0 || ferror(stdout))) { /* else that was said, or worse */
+    if (!*diag_text && (fflush(stdout) != 0 || ferror(stdout))) { /* else an error has been reported already */
         fprintf(stderr, "pianola: error: stdout: %s\n", strerror(errno));
         _exit(2);
     }

@@ -1,10 +1,10 @@
-/* `pianola help man`: the manual page, pianola(1), out of the tables in options.c. */
+/* `pianola help man`: the manual page, pianola(1), from the tables in options.c. */
 #include "base/text.h"
 #include "options.h"
 #include <string.h>
 
-/* The character at *s as roff names it; *s comes to stand on its last byte. ASCII is written as it is, save for what
- * roff gives a meaning; the tables hold UTF-8. */
+/* Writes the UTF-8 character at *s in roff notation, and leaves *s on its last byte. ASCII is written unchanged, except
+ * for characters special to roff. */
 static void put_character(FILE *out, const char **s) {
     unsigned char c = (unsigned char)**s;
     unsigned code = c & (c >= 0xf0 ? 7 : c >= 0xe0 ? 15 : 31);
@@ -26,7 +26,7 @@ static void put_character(FILE *out, const char **s) {
 }
 
 static void put_roff(FILE *out, const char *s) {
-    bool begins = true; /* a line: there a period is a request */
+    bool begins = true; /* at the start of a line, where a period is a request */
     for (; *s; s++) {
         if (begins && *s == '.')
             fputs("\\&", out);

@@ -1,13 +1,13 @@
-/* `show --measured`: the times of a run instead of the predicted ones, as diff reads and aligns them.
+/* `show --measured`: uses a run's times instead of the predicted ones, as diff reads and aligns them.
  *
- * Traces get every step that was recorded, one after the other, as it was: a receive from when it began to wait for its
- * send. Pictures and figures get the median step, where a message begins when all its ends have come, as predicted. */
+ * Traces get every recorded step in sequence, unchanged: a receive begins when it starts waiting for its send. Pictures
+ * and figures get the median step, in which, as in predictions, a message begins once all its ends have arrived. */
 #include "compile.h"
 #include "diff/diff.h"
 #include <math.h>
 #include <string.h>
 
-/* start, end: by row */
+/* start, end: indexed by row */
 static struct timeline timeline_of(const struct program *p, int32_t **row, const double *start, const double *end) {
     struct timeline tl = {NEW(double *, p->workers), NEW(double *, p->workers), 0};
     for (int r = 0; r < p->workers; r++) {
@@ -23,7 +23,7 @@ static struct timeline timeline_of(const struct program *p, int32_t **row, const
     return tl;
 }
 
-/* How long each row took, by its rank's own clock. */
+/* Each row's duration, by its rank's own clock. */
 static double *durations_of(const struct timeline_rows *rows) {
     double *took = NEW(double, (size_t)rows->nsteps *(size_t)rows->n);
     for (size_t i = 0; i < (size_t)rows->nsteps * (size_t)rows->n; i++)
@@ -46,8 +46,8 @@ static struct steps steps_of(const struct program *p, int32_t **row, const struc
     return (struct steps){rows->nsteps, rows->step, of};
 }
 
-/* The bounds are those of jobs that take as long as they did here, one at a time, with links that take no time: how
- * fast others could be, nobody measured. */
+/* The bounds assume jobs as long as measured here, one at a time, and links that take no time: nothing was measured
+ * about how fast others could be. */
 static struct report *report_of(const struct compile *c, const struct timeline *tl, int nsteps) {
     struct spec sp = *c->spec;
     sp.link = NULL;
@@ -75,7 +75,7 @@ void take_measured(struct compile *c, const char *path) {
         die("%s: it has no column step, so it was not measured; `pianola run --timeline FILE` writes what was", path);
     const double *took = durations_of(rows);
     side_times(side, path, rows);
-    int32_t **row = NEW(int32_t *, c->program->workers); /* of each instruction: its place in a step */
+    int32_t **row = NEW(int32_t *, c->program->workers); /* per instruction: its row within a step */
     for (int r = 0; r < c->program->workers; r++)
         row[r] = side_ops(side, r);
     c->timeline = NEW(struct timeline, 1);

@@ -101,8 +101,7 @@ const struct option_row options[] = {
 const int noptions = sizeof options / sizeof *options;
 const char option_letters[] = ":D:o:d:h";
 
-/* The words that an option takes one of, by what its row calls its value. ORDER: the places of those that stand here
- * are numbers where choice() is called. */
+/* The words an option takes, by the name of its value. Callers of choice() rely on the order of those listed here. */
 static const struct choices {
     const char *arg, *words, *(*list)(void);
 } choices[] = {
@@ -140,7 +139,7 @@ const char *what_of(const char *what) {
     return what;
 }
 
-/* Whether the n bytes at s are that word. */
+/* Whether the n bytes at s equal the word. */
 static bool is_word(const char *s, size_t n, const char *word) { return strlen(word) == n && strncmp(s, word, n) == 0; }
 
 enum value value_of(const char *arg, const char **words) {

@@ -1,4 +1,4 @@
-/* The tables of the command line: what is parsed, explained, suggested, completed and documented comes from them. */
+/* The tables of the command line, used for parsing, help, suggestions, completion and documentation. */
 #ifndef PIANOLA_OPTIONS_H
 #define PIANOLA_OPTIONS_H
 
@@ -21,7 +21,7 @@ enum {
 };
 enum { SCRIPTS = CHECK | SHOW | COMPILE | RUN | COMPARE | DIFF };
 
-/* What a command or an option does, as its row says it, with the lists that stand in braces there. */
+/* A row's description of a command or option, with the lists named in braces filled in. */
 const char *what_of(const char *what);
 
 struct settings;
@@ -29,35 +29,35 @@ extern const struct command {
     const char *name, *args, *what, *examples;
     int bit;
     int (*run)(const struct settings *settings);
-    const char *needs; /* a file, what and which; NULL: the command sees to it */
-    bool several;      /* and more than one */
+    const char *needs; /* the argument it requires, for error messages; NULL: the command checks that itself */
+    bool several;      /* takes more than one */
 } commands[];
 extern const int ncommands;
 
 extern const struct option_row {
     const char *name, *arg, *what;
-    int key, commands; /* of getopt; and the bits of the commands that take it */
+    int key, commands; /* getopt's key; bits of the commands that take the option */
 } options[];
 extern const int noptions;
 
-extern const char option_letters[]; /* as getopt_long takes them: keys of the options that have a short form too */
+extern const char option_letters[]; /* getopt_long's short options */
 
-/* The place of word among those that the option takes; dies when it is none. */
+/* Returns the index of word among those the option takes; dies if it is not one. */
 int choice(const char *option, const char *word);
 const char *listed(const char *words); /* edge peer rank as `edge, peer or rank` */
 
-/* What a value is, by the name that a row gives it, up to a space. */
+/* A value's type, derived from the name its row gives it, up to a space. */
 enum value { V_OTHER, V_WORDS, V_LUA, V_FILE, V_FOLDER };
-enum value value_of(const char *arg, const char **words); /* words: where V_WORDS */
+enum value value_of(const char *arg, const char **words); /* words: set for V_WORDS */
 
-/* What `pianola help` explains besides the commands. */
+/* Topics that `pianola help` explains besides the commands. */
 extern const struct topic {
     const char *name, *what;
     void (*print)(FILE *out);
 } topics[];
 extern const int ntopics;
 
-/* Dies when there is none; topic: what was meant may be a topic of help. */
+/* Dies if there is none; topic: the name may also have been meant as a help topic. */
 const struct command *find_command(const char *name, bool topic);
 
 /* help.c */

@@ -1,4 +1,4 @@
-/* The pipeline: one row per pass, each with what it needs and what it gives. */
+/* The pipeline: one row per pass, with its inputs and outputs. */
 #include "compile.h"
 #include "options.h"
 #include <assert.h>
@@ -32,7 +32,7 @@ static void do_report(struct compile *c) {
 }
 
 static const struct pass {
-    char letter; /* of -d */
+    char letter; /* the letter for -d */
     const char *name;
     void (*run)(struct compile *);
     int needs, gives;
@@ -57,8 +57,8 @@ void help_passes(FILE *out) {
                 passes[i].letter ? passes[i].letter : ' ');
 }
 
-/* On a terminal, of what may take more than a moment: which pass runs. An error that ends it is printed over this line,
- * which is shorter; "" erases it. */
+/* For large programs on a terminal: shows which pass is running. A fatal error is printed over this shorter line; ""
+ * erases it. */
 static void tell(const struct compile *c, const char *line) {
     enum { MANY = 100000 };
     if (c->spec && c->spec->njobs >= MANY && isatty(STDERR_FILENO))

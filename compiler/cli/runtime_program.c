@@ -1,10 +1,10 @@
-/* From the compiler's program to the runtime's constants. */
+/* Converts the compiler's program to the runtime's form. */
 #include "runtime_program.h"
 #include "../../runtime/rt.h"
 #include "../../runtime/store/fingerprint.h"
 #include <string.h>
 
-/* more: where the first further operand goes, were there one. */
+/* more: further operands; at: the index of this instruction's first. */
 static void fill_instr(const struct rank *k, const struct instr *x, struct rt_instr *y, int64_t *more, int32_t at) {
     *y = (struct rt_instr){.op = x->op, .first = x->first, .vfirst = x->vfirst, .lane = x->lane};
     y->stage = x->stage;
@@ -27,7 +27,7 @@ static void fill_instr(const struct rank *k, const struct instr *x, struct rt_in
     }
 }
 
-/* What stays for the step comes first among a rank's buffers: weights, then gradients, then optimizer state. */
+/* Permanent buffers come first in a rank: weights, then gradients, then optimizer state. */
 static void fill_homes(const struct rank *k, struct rt_rank *out) {
     int n = 0;
     while (n < k->nbufs && k->buf[n].kind == K_weight && k->buf[n].inst < 0)
@@ -68,7 +68,7 @@ static void fill_rank(const struct rank *k, struct rt_rank *out) {
     fill_homes(k, out);
 }
 
-/* Where the two sides of each message, or the members of each reduction, keep the tensor. */
+/* Where the two sides of each message, or the members of each reduction, store the tensor. */
 static struct rt_meeting *meetings(const struct program *p) {
     struct rt_meeting *meeting = NEW(struct rt_meeting, p->nmsgs);
     for (int r = 0; r < p->workers; r++)

@@ -1,4 +1,4 @@
-/* The program as the runtime reads it. */
+/* The program in the runtime's form. */
 #ifndef PIANOLA_RUNTIME_PROGRAM_H
 #define PIANOLA_RUNTIME_PROGRAM_H
 #include "ir/program.h"
@@ -6,8 +6,8 @@
 
 struct rt_program;
 struct rt_program *runtime_program(const struct spec *sp, const struct stage *st, const struct program *p);
-const char *const *lane_names(const struct program *p, const struct rank *k); /* as streams.txt has them */
-/* Of all parameters in fp32, in the order of the model: the same however it is cut. Dies when homes of a stage differ.
- */
+const char *const *lane_names(const struct program *p, const struct rank *k); /* as in streams.txt */
+/* A hash of all parameters in fp32, in model order: independent of how the model is cut. Dies if a stage's homes
+ * differ. */
 uint64_t fingerprint(const struct rt_program *p, char *const *arena);
 #endif

@@ -1,4 +1,4 @@
-/* `pianola show --list`: the schedules that came with this program. */
+/* `pianola show --list`: lists the schedules shipped with this program. */
 #include "base/read_file.h"
 #include "command.h"
 #include <dirent.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Beside the program's folder when it was built, in share/ when it was installed. */
+/* Next to the program's folder in a build tree, under share/ when installed. */
 static const char *shipped_folder(void) {
     static const char *const places[] = {"../schedules", "../share/pianola/schedules"};
     char self[4096];
@@ -33,7 +33,7 @@ static int is_script(const struct dirent *e) {
 
 static int by_bytes(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
 
-/* Each with its first line, a comment that says what it is. */
+/* Prints each schedule with its first line, a comment that describes it. */
 int list_schedules(void) {
     const char *folder = shipped_folder();
     struct dirent **entry;

@@ -1,4 +1,4 @@
-/* What the terminal shows, unless options say otherwise. */
+/* Terminal properties: width, colours and encoding, unless options override them. */
 #include "terminal.h"
 #include "options.h"
 #include <stdlib.h>
@@ -11,14 +11,14 @@ static int usable_width(const struct settings *settings) {
     if (settings->style.width)
         return settings->style.width;
     if (!isatty(STDOUT_FILENO))
-        return 120; /* a pipe gets the same text whatever the terminal */
+        return 120; /* piped output does not depend on the terminal */
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
         return size.ws_col;
     const char *columns = getenv("COLUMNS");
     return columns && atoi(columns) > 0 ? atoi(columns) : 80;
 }
 
-/* --color, then NO_COLOR, then FORCE_COLOR, then TERM=dumb, then whether this is a terminal (no-color.org). */
+/* In order of precedence: --color, NO_COLOR, FORCE_COLOR, TERM=dumb, whether stdout is a terminal (no-color.org). */
 static bool use_color(const char *when) {
     const char *no = getenv("NO_COLOR"), *force = getenv("FORCE_COLOR"), *term = getenv("TERM");
     enum { ALWAYS, NEVER, AUTO } how = when ? choice("color", when) : AUTO;
@@ -31,8 +31,8 @@ static bool use_color(const char *when) {
     return !(term && strcmp(term, "dumb") == 0) && isatty(STDOUT_FILENO);
 }
 
-/* Whether the locale takes characters beyond ASCII: LC_ALL, LC_CTYPE, LANG, the first that says something; else it is
- * C. */
+/* Whether the locale supports characters beyond ASCII: the first non-empty of LC_ALL, LC_CTYPE, LANG; else the C
+ * locale. */
 bool is_utf8(void) {
     static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
     const char *locale = NULL;

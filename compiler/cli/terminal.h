@@ -1,4 +1,4 @@
-/* What the terminal shows, unless options say otherwise. */
+/* Terminal properties: width, colours and encoding, unless options override them. */
 #ifndef PIANOLA_TERMINAL_H
 #define PIANOLA_TERMINAL_H
 #include "command.h"
