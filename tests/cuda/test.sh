@@ -109,7 +109,7 @@ if [ -f "$cuda/include/cudnn.h" ]; then
     room=build/cudnn
     mkdir -p "$room/fake"
     gcc -std=c11 -shared -fPIC tests/kernels/no_driver.c -o "$room/libcuda.so.1" &&
-        g++ -std=c++17 -g -Wall -Wextra -Werror -I"$cuda/include" tests/kernels/cudnn.cpp -o "$room/cudnn" -ldl &&
+        g++ -std=c++17 -g -Wall -Wextra -Werror -Iruntime -I"$cuda/include" tests/kernels/cudnn.cpp -o "$room/cudnn" -ldl &&
         LD_LIBRARY_PATH="$PWD/$room:$cuda/lib64" timeout 200 "$room/cudnn"
     expect "cuDNN plans attention for an H200" 0 $?
 

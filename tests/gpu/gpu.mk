@@ -8,7 +8,7 @@ LAYER_TESTS := kernels attention linear fused
 TRAVELS := $(addprefix $(G)/,pianola libpianola-cuda.so layer_times.so $(LAYER_TESTS) nccl put/ranks)
 STAYS := $(addprefix $(S)/,pianola libpianola-cuda.so layer_times.so $(LAYER_TESTS) nccl put/ranks)
 NVHOST := -std=c++17 -O2 -Xcompiler -fPIC -Iruntime -MMD -MP # these have no kernels of their own
-WITHOUT_TRAINING = $(call cuda_objects,$(1),layers device) build/pic/shared.a
+WITHOUT_TRAINING = $(call cuda_objects,$(1),layers device) build/$(1)/process/comm_loopback.o build/pic/shared.a
 
 # OpenBLAS as far as it is used, for all programs at once.
 $(G)/libpianola-blas.so: Makefile
