@@ -12,13 +12,13 @@ struct chunk {
 };
 enum { CHUNK = 1 << 20, LARGE = 1 << 15, ALIGN = 16 };
 _Static_assert(sizeof(struct chunk) % 8 == 0, "header");
-#ifdef __SANITIZE_ADDRESS__ /* sees uses of what was given back, unless it is used again */
+#ifdef __SANITIZE_ADDRESS__ /* detects uses of freed memory, unless it is reused */
 #define REUSED SIZE_MAX
 #else
 #define REUSED ((size_t)1 << 20)
 #endif
 static struct chunk *chunks; /* the first one is being filled */
-static struct chunk *spare;  /* to be used again, of REUSED bytes at least; a list through next */
+static struct chunk *spare;  /* to be reused, of at least REUSED bytes; a list through next */
 static size_t total, depth;
 #define HEAD ((sizeof(struct chunk) + ALIGN - 1) & ~(size_t)(ALIGN - 1))
 
@@ -56,7 +56,7 @@ static struct chunk *spare_chunk(size_t need) {
 void *alloc(size_t bytes) {
     size_t need = (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
     total += need;
-    if (need > LARGE) { /* its own, second in the list: the open chunk goes on being filled */
+    if (need > LARGE) { /* its own, second in the list: the open chunk continues to be filled */
         if (!chunks)
             push_chunk();
         struct chunk *chunk = spare_chunk(need);
@@ -108,7 +108,7 @@ static void give_back(struct chunk *chunk) {
     spare = chunk;
 }
 
-/* Its chunks come before the one that was open as it began, and, large ones, right behind that. */
+/* Its chunks come before the one that was open when it began or, if large, right after that. */
 void scratch_end(struct scratch scratch) {
     for (struct chunk *chunk = chunks, *next; chunk && (chunk == scratch.open || chunk->depth >= scratch.depth);
          chunk = next) {

@@ -1,4 +1,4 @@
-/* The ground floor: memory and errors. Only base.c allocates. */
+/* Memory and errors, for all other files. Only base.c allocates. */
 #ifndef PIANOLA_BASE_H
 #define PIANOLA_BASE_H
 #include <setjmp.h>
@@ -14,10 +14,10 @@ void *alloc(size_t bytes);
 char *format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 char *copy_string(const char *s);
 void free_all(void);
-/* All that is taken between the two is given back at the end; an array from before must not grow meanwhile. They nest,
- * and one that does not come to its end lasts until free_all. */
+/* Memory taken between scratch_begin and scratch_end is freed at the end; an older array must not grow meanwhile.
+ * Scratches nest, and one that is never ended lasts until free_all. */
 struct scratch {
-    struct chunk *open; /* as it began, and what was used of it */
+    struct chunk *open; /* the chunk open when it began, and how much of it was used */
     size_t used, depth;
 };
 struct scratch scratch_begin(void);
@@ -30,7 +30,7 @@ void *grow_bytes(void *p, size_t *cap, size_t need, size_t size);
 
 int by_value(const void *x, const void *y); /* compares doubles, for qsort */
 
-/* diag.c: the user's errors. All end with exit code 2 unless a trap is set. Our own errors are asserts. */
+/* diag.c: user errors. All end with exit code 2 unless a trap is set. Internal errors are asserts. */
 _Noreturn void die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* `file:line: error: message`, the source line, and a caret where col > 0. src is the file's text, or NULL. */
 _Noreturn void die_at(const char *file, const char *src, int line, int col, const char *fmt, ...)

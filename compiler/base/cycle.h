@@ -1,4 +1,4 @@
-/* Cycles of directed graphs, to show why nothing can go on. */
+/* Cycles of directed graphs, to explain deadlocks. */
 #ifndef PIANOLA_CYCLE_H
 #define PIANOLA_CYCLE_H
 #include <stdint.h>

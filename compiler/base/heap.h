@@ -1,6 +1,6 @@
-/* A binary heap of any type. HEAP(events, struct event, earlier) declares struct events, of which a[0] comes out first
- * while n > 0, and events_push and events_pop. earlier(x, y): x comes out before y. What comes out first among those of
- * which neither is earlier, says only the heap's past. */
+/* A binary heap of any type. HEAP(events, struct event, earlier) declares struct events, whose a[0] comes out first
+ * while n > 0, and events_push and events_pop. earlier(x, y): x comes out before y. If neither is earlier, their order
+ * depends on the heap's history. */
 #ifndef PIANOLA_HEAP_H
 #define PIANOLA_HEAP_H
 #include "base.h"

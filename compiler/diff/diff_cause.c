@@ -1,13 +1,14 @@
-/* Why each side takes as long as it does, and why the other takes another time.
+/* Why each side takes as long as it does, and why the two differ.
  *
- * What an operation waited for is what ended last of all it had to wait for: the operation before it in its lane, the
- * instructions that its stream names, and of a message or a reduction those of all its ends. A wait is for data when
- * the two share a buffer that one of them writes, otherwise for memory: the bytes were another buffer's. Of a timeline
- * alone, the critical path is from the last operation back along these; of a program it is the one of critical_path.c.
+ * An operation waited for the last to end of all it had to wait for: the operation before it in its lane, the
+ * instructions that its stream names and, for a message or a reduction, those of all its ends. A wait is for data when
+ * the two share a buffer that one of them writes, otherwise for memory: the bytes were another buffer's. For a timeline
+ * alone, the critical path goes back along these waits from the last operation; for a program it is that of
+ * critical_path.c.
  *
- * The account of a side is taken on the rank that ends last. Its jobs are work. Where it waits, the path back from the
- * job that ends the wait says what for, piece by piece until the wait's beginning: other ranks computing what was
- * needed, messages on their way, lanes busy with something else, memory. All pieces together are the makespan. */
+ * The account of a side is that of the rank that ends last. Its jobs are work. Each wait is divided along the path back
+ * from the job that ends it to the wait's beginning: other ranks computing what was needed, messages in flight, lanes
+ * busy with something else, memory. The pieces add up to the makespan. */
 #include "diff.h"
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@ const char *const account_name[NACCOUNTS] = {"work", "dependency", "link", "lane
 
 /* ---- what an operation waited for ---- */
 
-/* p ended before o could begin; the later one, and of equals the one with the plainest reason, is what o waited for. */
+/* p ended before o could begin. o waited for the last such to end; on a tie, the one with the plainest reason. */
 static void consider(struct side *side, int o, int p, int why) {
     struct diff_op *op = &side->op[o];
     if (op->ring == p) /* they go together */
@@ -37,8 +38,8 @@ static bool shares(const struct rank *k, const struct instr *x, const struct ins
     return false;
 }
 
-/* Whether the operation before o in its lane is one to wait for. Messages of an edge follow each other at once: there
- * the SEND waits for the SEND. */
+/* Whether o waits for the operation before it in its lane. Messages of an edge follow each other at once: there SEND
+ * waits for SEND. */
 static bool waits_in_lane(const struct side *side, int o) {
     const struct diff_lane *lane = &side->lane[side->op[o].lane];
     bool edge = lane->kind == LANE_SEND || lane->kind == LANE_RECV;
@@ -61,12 +62,12 @@ static void bind_program(struct side *side) {
     }
 }
 
-/* ---- the same, of a timeline alone ---- */
+/* ---- the same, for a timeline alone ---- */
 
 static const struct side *sorted; /* qsort has no context argument */
 
-/* By their ends. At one end those without length come last; of these a reduction before the update that needs it, which
- * stands in the first lane. */
+/* Sorts by end. At equal ends, operations of no length come last; among these, a reduction before the update that needs
+ * it, which is in the first lane. */
 static int by_end(const void *x, const void *y) {
     int32_t i = *(const int32_t *)x, j = *(const int32_t *)y;
     const struct diff_op *a = &sorted->op[i], *b = &sorted->op[j];
@@ -77,8 +78,7 @@ static int by_end(const void *x, const void *y) {
     return a->lane != b->lane ? b->lane - a->lane : i - j;
 }
 
-/* By what they are: whether p's result could be what x needs. Jobs make what is sent, and gradients of weights end in
- * the update. */
+/* Whether p, by its kind, could make what x needs. Jobs make what is sent; weight gradients end in the update. */
 static bool feeds(const struct diff_op *p, const struct diff_op *x) {
     bool same = p->batch >= 0 && x->batch >= 0 ? p->batch == x->batch : p->stage == x->stage;
     bool sum = !is_job(p->op) && op_access(p->op, ROLE_dw) == (ACC_READ | ACC_WRITE);
@@ -86,8 +86,8 @@ static bool feeds(const struct diff_op *p, const struct diff_op *x) {
            !(sum && x->batch >= 0);
 }
 
-/* Without streams: the last of the rank's operations on the same microbatch that ended before this one began. Only so
- * many are looked at. All stand before it in the order of ends, so that none waits for itself. */
+/* Without streams: an operation waits for the rank's last operation on the same microbatch that ended before it began.
+ * Only a limited number are examined. All precede it in the order of ends, so none waits for itself. */
 static void bind_rank(struct side *side, int first, int n) {
     enum { LOOK_BACK = 64 };
     int32_t *order = NEW(int32_t, n);
@@ -140,7 +140,7 @@ static void join_pairs(struct side *side) {
     }
 }
 
-/* All ends of a message begin when the last has come; a RECV waits for its SEND. */
+/* All ends of a message begin when the last has arrived; a RECV waits for its SEND. */
 static void join_waits(struct side *side) {
     for (int o = 0; o < side->n; o++) {
         if (!side_leads(side, o))
@@ -170,7 +170,7 @@ static int last_of(const struct side *side) {
     return last;
 }
 
-/* Of a program, the path that `show` marks. */
+/* For a program, the path that `show` marks. */
 static void mark_path(struct side *side) {
     const struct program *p = side->waits;
     struct timeline tl = {NEW(double *, p->workers), NEW(double *, p->workers), (double)side->op[last_of(side)].end};
@@ -215,7 +215,7 @@ static enum account account_of(const struct diff_op *p, const struct diff_op *x,
     return is_message(p->op) ? ACC_LINK : ACC_DEPENDENCY;
 }
 
-/* Divides the time from low to high, which x waited for p, along the path back from p. */
+/* Divides the time from low to high, while x waited for p, along the path back from p. */
 static void account_wait(const struct side *side, int64_t *acc, int x, int p, int why, int64_t low, int64_t high) {
     int64_t t = high;
     for (int steps = 0; p >= 0 && t > low && steps < side->n; steps++) {
@@ -261,7 +261,7 @@ static int account_side(const struct side *side, int64_t *acc) {
 
 /* ---- roots ---- */
 
-/* One node for an operation of both sides: A's number; behind those, B's that A lacks. */
+/* An operation of both sides is one node, with A's number; those of B that A lacks follow. */
 static int node_of(const struct diff *diff, int side, int op) {
     int a = side == 0 ? op : diff->side[1]->op[op].match;
     return a >= 0 ? a : diff->side[0]->n + op;
@@ -271,7 +271,7 @@ bool diff_changed(const struct diff_op *op) {
     return op->match < 0 || op->split || op->moved || op->reordered || op->longer;
 }
 
-/* How much later it ends in B; 0 when it is in one only. */
+/* How much later it ends in B; 0 if only one side has it. */
 static int64_t shift_of(const struct diff *diff, int node) {
     int b = node < diff->side[0]->n ? diff->side[0]->op[node].match : -1;
     int64_t shift = b >= 0 ? diff->side[1]->op[b].end - diff->side[0]->op[node].end : 0;
@@ -294,7 +294,7 @@ static int pusher_of(const struct diff *diff, int node) {
     return pushes ? node_of(diff, side, by) : -1;
 }
 
-/* The root behind every node, in root[]: each chain of pushers is walked once. */
+/* Finds the root of every node, in root[]: each chain of pushers is walked once. */
 static void find_roots(const struct diff *diff, int32_t *root, int n) {
     enum { UNKNOWN = -1, WALKING = -2 };
     int32_t *path = NEW(int32_t, n);
@@ -309,7 +309,7 @@ static void find_roots(const struct diff *diff, int32_t *root, int n) {
                 break;
             at = by;
         }
-        int top = root[at] == WALKING ? at : root[at]; /* of a circle, in times that contradict each other: any */
+        int top = root[at] == WALKING ? at : root[at]; /* of a cycle, where times contradict each other: any */
         while (len > 0)
             root[path[--len]] = top;
     }

@@ -1,18 +1,18 @@
-/* Several measured steps, by several clocks: in each step the clocks are made one, and the median step is taken.
+/* Several measured steps, timed by several clocks: aligns the clocks in each step, and takes the median step.
  *
- * No message arrives before it was sent. So the quickest message between two ranks bounds how far the one's clock is
- * ahead of the other's, and all such bounds together are distances in a graph of ranks (Bellman 1958). The shortest way
- * from rank 0 to a rank is the most, and the way back the least, that may be added to its clock: both satisfy all
- * bounds, hence so does their middle, and half their difference is how wrong it can be. Where no message contradicts
- * the clocks they are left alone. A step at a time, since clocks drift.
+ * No message arrives before it was sent. So the quickest message between two ranks bounds how far one clock is ahead of
+ * the other, and these bounds are distances in a graph of ranks (Bellman 1958). The shortest path from rank 0 to a rank
+ * is the most, and the path back the least, that may be added to its clock: both satisfy all bounds, hence so does
+ * their midpoint, and half their difference is its largest error. If no message contradicts the clocks, they are left
+ * alone. Each step is aligned by itself, since clocks drift.
  *
- * Medians keep the order of causes: what ends before another begins in every step does so in their medians. */
+ * Medians preserve causality: what ends before another begins in every step also does so in the medians. */
 #include "base/map.h"
 #include "diff.h"
 #include <math.h>
 #include <stdlib.h>
 
-/* Of all that goes from a rank to another, in one step: the least time from a start to an end. */
+/* The least time from a start to an end, of all that goes from one rank to another in one step. */
 struct bound {
     int32_t from, to;
     double least;
@@ -63,9 +63,9 @@ static bool measure_bounds(const struct side *side, const struct timeline_row *r
     return wrong;
 }
 
-/* far[] becomes what may at most be added to each clock, from what it starts with; turned: subtracted. A bound says
- * that its from's clock is at most `least` ahead of its to's. Clocks that drift within the step can leave bounds that
- * contradict each other: as many rounds as there are ranks settle all that can be. */
+/* far[] becomes the most that may be added to each clock, given its initial value; turned: subtracted. A bound says
+ * that the clock of `from` is at most `least` ahead of that of `to`. Clocks that drift within a step can leave bounds
+ * that contradict each other: as many rounds as there are ranks settle all that can be settled. */
 static void relax(const struct bounds *bounds, double *far, int ranks, bool turned) {
     bool more = true;
     for (int round = 0; more && round < ranks; round++) {
@@ -80,7 +80,7 @@ static void relax(const struct bounds *bounds, double *far, int ranks, bool turn
     }
 }
 
-/* What is added to each clock, in shift[]. Returns how wrong that can be at most; INFINITY: not known. */
+/* Sets shift[] to what is added to each clock. Returns its largest error; INFINITY: unknown. */
 static double find_shifts(const struct bounds *bounds, int ranks, double *shift, double *most, double *least) {
     double error = 0;
     for (int r = 0; r < ranks; r++) {
@@ -91,7 +91,7 @@ static double find_shifts(const struct bounds *bounds, int ranks, double *shift,
     relax(bounds, least, ranks, true);
     for (int r = 0; r < ranks; r++)
         error = fmax(error, (most[r] + least[r]) / 2);
-    if (isinf(error)) /* some ranks do not hear from all: no clock is put ahead, and as few back as can be */
+    if (isinf(error)) /* some ranks do not hear from all: no clock is put forward, and as few back as possible */
         relax(bounds, shift, ranks, false);
     for (int r = 0; r < ranks && !isinf(error); r++)
         shift[r] = (most[r] - least[r]) / 2;
@@ -119,7 +119,7 @@ static void set_clocks(struct side *side, struct timeline_rows *rows) {
         side->clock[r] = median_of(&all[r * K], K);
 }
 
-/* What a rank waits for the others before a message is no part of it: it begins when all its ends have come. */
+/* A message begins when all its ends have arrived; a rank's wait for the others is not part of it. */
 static void begin_together(const struct side *side, const struct timeline_rows *rows) {
     for (int o = 0; o < side->n; o++) {
         if (!side_leads(side, o))
@@ -145,7 +145,7 @@ double median_of(double *x, int n) {
     return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
-/* Times from the beginning of each step. */
+/* Makes times relative to the beginning of each step. */
 static void start_steps_at_0(struct side *side, const struct timeline_rows *rows) {
     side->begin = NEW(double, rows->nsteps);
     for (int k = 0; k < rows->nsteps; k++) {

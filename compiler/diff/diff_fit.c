@@ -1,15 +1,15 @@
-/* Costs as they were measured, as a cluster script that the next compile can be given.
+/* Writes measured costs as a cluster script for the next compile.
  *
- * Of each stage's job, the median of all that was measured. Of each link, messages of two sizes or more give latency
- * and bandwidth, the line through their medians whose slope is the median of slopes (Theil 1950, the incomplete
- * method); one size cannot tell them apart, and is taken as bandwidth alone. A reduction counts as its ring's steps, 2
- * (n - 1) messages of an nth part (sim.c), over each link of the ring that has no messages of its own. */
+ * A stage's job costs the median of its measurements. For a link, messages of two or more sizes give latency and
+ * bandwidth by a line through their medians, whose slope is the median of slopes (Theil 1950, the incomplete method);
+ * one size cannot separate them, and gives bandwidth alone. A reduction counts as the steps of its ring, 2 (n - 1)
+ * messages of an nth part (sim.c), over each link of the ring that has no messages of its own. */
 #include "diff.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers by what they are of: x[at[g] .. at[g + 1]) of group g. */
+/* Numbers by group: those of group g are x[at[g] .. at[g + 1]). */
 struct samples {
     int32_t *of; /* of each operation, its group, or -1 */
     int n;
@@ -41,7 +41,7 @@ static double middle(const struct samples *samples, int g) {
     return median_of(&samples->x[samples->at[g]], (int)(samples->at[g + 1] - samples->at[g]));
 }
 
-/* What was measured is not known to more than six digits. */
+/* Measurements are good to six digits at most. */
 static const char *measured_text(double x, char buf[32]) {
     if (isinf(x))
         return "math.huge";
@@ -146,7 +146,7 @@ static struct points points_of(const struct side *side) {
     return points;
 }
 
-/* Theil's line through points of ascending sizes: each of the lower half with its like in the upper half. */
+/* Theil's line through points of ascending sizes: each of the lower half with its counterpart in the upper. */
 static struct line line_of(const struct point *point, int n) {
     struct line line = {point->from, point->to, 0, INFINITY};
     int slopes = n / 2;
@@ -163,7 +163,7 @@ static struct line line_of(const struct point *point, int n) {
         line.bandwidth = 1 / per_byte;
         return line;
     }
-    for (int a = 0; a < n; a++) /* one size, or sizes that do not matter: what they take together, as bytes */
+    for (int a = 0; a < n; a++) /* one size, or size has no effect: all the time as bandwidth */
         rest[a] = point[a].took / (double)point[a].bytes;
     double each = median_of(rest, n);
     line.latency = 0;
@@ -171,8 +171,8 @@ static struct line line_of(const struct point *point, int n) {
     return line;
 }
 
-/* The points of one link from p on, up to end: those of messages, or where there are none those of rings, of which each
- * size becomes one point. Returns how many there are, at out. */
+/* Reduces one link's points, up to end, to one per size, at out: those of messages or, if there are none, of rings.
+ * Returns how many. */
 static int sizes_of(const struct point *point, const struct point *end, struct point *out) {
     double *took = NEW(double, end - point);
     int sizes = 0;
@@ -201,7 +201,7 @@ static struct line *lines_of(const struct point *point, int n, int *count) {
     return line;
 }
 
-/* Links that nothing went over get the medians of the others: better than free. */
+/* Links that carried nothing get the medians of the others, which is better than free. */
 static void put_links(struct text *t, const struct side *side) {
     int lines;
     struct points points = points_of(side);
@@ -223,7 +223,7 @@ static void put_links(struct text *t, const struct side *side) {
 
 /* ---- the script ---- */
 
-/* By which what was not measured goes: FLOP of all jobs by their seconds. 0: the prediction does not say its FLOP. */
+/* The speed for what was not measured: FLOP of all jobs over their seconds. 0: the prediction gives no FLOP. */
 static double flops_of(const struct diff *diff, const struct side *measured, const struct side *predicted) {
     double was = 0, is = 0;
     if (diff->rate > 0)

@@ -1,6 +1,6 @@
-/* Durations on both sides of all operations of a kind, and of all that goes over a link: how far a prediction is from a
- * measurement, say. Each operation gives one ratio, its duration in B over that in A; a group's bias is their median,
- * its spread the quartiles. Whether its change is more than chance is asked of its sum in each step. */
+/* Compares durations on both sides by kind of operation and by link: how far a prediction is from a measurement, say.
+ * Each operation gives one ratio, its duration in B over that in A; a group's bias is their median, its spread the
+ * quartiles. Whether its change is more than chance is tested on its sum in each step. */
 #include "base/map.h"
 #include "diff.h"
 #include <string.h>
@@ -61,7 +61,7 @@ static void add_all(const struct diff *diff, const struct grouping *grouping, st
     }
 }
 
-/* The groups of which something changed, at *out. */
+/* Puts the groups in which something changed at *out. */
 static int make_groups(const struct diff *diff, const struct grouping *grouping, struct diff_group **out) {
     struct diff_group *group = *out = NEW(struct diff_group, grouping->n);
     int n[2] = {side_nsteps(diff->side[0]), side_nsteps(diff->side[1])}, kept = 0;

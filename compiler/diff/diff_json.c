@@ -1,4 +1,4 @@
-/* A diff for programs: one object, keys in a fixed order. Times are whole ticks, so deltas add up to the last digit. */
+/* A diff as JSON: one object, keys in a fixed order. Times are whole ticks, so deltas add up to the last digit. */
 #include "base/put_json.h"
 #include "diff.h"
 #include <math.h>
@@ -91,8 +91,8 @@ static void put_groups(struct text *t, const char *key, const char *name, const 
     put(t, "]");
 }
 
-/* Of each side, its steps and what was added to its ranks' clocks, in seconds; null: it is predicted. An error that is
- * null is not known: some ranks do not hear from all. */
+/* Each side's steps and what was added to its ranks' clocks, in seconds; null: it is predicted. A null error is
+ * unknown: some ranks do not hear from all. */
 static void put_measured(struct text *t, const struct diff *diff) {
     char x[32];
     put(t, ",\n  \"measured\": {");

@@ -24,7 +24,7 @@ static uint32_t place(const struct matcher *matcher, const struct diff_op *op, i
 
 static bool is_left(const struct diff_op *op) { return op->match < 0 && !op->split; }
 
-/* Puts what is left of a side into the map. */
+/* Puts a side's unmatched operations into the map. */
 static void map_left(struct matcher *matcher, int side) {
     const struct side *s = matcher->side[side];
     matcher->map = map_new((size_t)s->n);
@@ -38,7 +38,7 @@ static void map_left(struct matcher *matcher, int side) {
     }
 }
 
-/* The equal of o, the nth such, in the side that is in the map; -1: none. */
+/* The nth equal of op in the side that is in the map; -1: none. */
 static int find(const struct matcher *matcher, int side, const struct diff_op *op, int nth) {
     uint32_t at = place(matcher, op, nth);
     for (int i; (i = matcher->map.slot[at] - 1) >= 0; at = map_next(&matcher->map, at))
@@ -59,7 +59,7 @@ static void match_left(struct matcher *matcher) {
     }
 }
 
-/* Without the rank, what is left has other equals: they count anew, in the order of ranks and lanes. */
+/* Without the rank, unmatched operations have other equals: numbers them anew, in the order of ranks and lanes. */
 static void renumber(struct matcher *matcher, int side) {
     const struct side *s = matcher->side[side];
     int32_t *nth = matcher->nth[side];
@@ -80,7 +80,7 @@ static void renumber(struct matcher *matcher, int side) {
     }
 }
 
-/* A B that is left and the other side's I and W of the same, left too: B and I are matched. Returns how many. */
+/* Matches an unmatched B with the other side's I, if that and its W are unmatched too. Returns how many. */
 static int match_split(struct matcher *matcher, int whole) {
     struct side *side = matcher->side[whole], *parts = matcher->side[!whole];
     int n = 0;
@@ -105,7 +105,7 @@ static int match_split(struct matcher *matcher, int whole) {
 
 /* ---- order ---- */
 
-/* Of the places that a lane's operations have in B, in A's order, those outside a longest increasing subsequence: the
+/* Given the places of a lane's operations in B, in A's order, marks those outside a longest increasing subsequence: the
  * fewest that need to move. Patience sorting (Fredman 1975): best[k] ends a subsequence of k + 1. */
 static void mark_reordered(struct side *a, struct side *b, const int32_t *at, int n, int32_t *best, int32_t *before) {
     int longest = 0;
@@ -191,7 +191,7 @@ static void set_ticks(struct side *side, double tick) {
     }
 }
 
-/* Of a compute lane, jobs of which some may overlap. */
+/* The work of a compute lane, in which some jobs may overlap. */
 static int64_t work_of(const struct side *side, const struct diff_lane *lane) {
     int64_t work = 0, until = 0;
     for (int i = lane->first; i < lane->first + lane->n; i++) {
@@ -227,7 +227,7 @@ static void match_ticks(struct diff *diff) {
             if (side->lane[l].kind == LANE_COMPUTE)
                 side->work += (double)work_of(side, &side->lane[l]);
     }
-    /* Sums of decimal fractions differ in their last bits by the order they are taken in: that is no change. */
+    /* Sums of decimal fractions differ in their last bits with the order of addition: that is not a change. */
     int64_t least = diff->least = llround(last / diff->tick * 1e-9);
     /* A message is as long as the clocks of its ends say. */
     double error = diff->side[0]->clock_error + diff->side[1]->clock_error;
@@ -241,7 +241,7 @@ static void match_ticks(struct diff *diff) {
     }
 }
 
-/* What is left once chance is taken out. */
+/* Counts the changes left once chance is taken out. */
 static void count_changes(struct diff *diff) {
     for (int i = 0; i < diff->side[0]->n; i++) {
         const struct diff_op *x = &diff->side[0]->op[i], *y = x->match >= 0 ? &diff->side[1]->op[x->match] : NULL;
@@ -251,8 +251,8 @@ static void count_changes(struct diff *diff) {
     }
 }
 
-/* A prediction in units or FLOP beside measured seconds: taken at the speed at which the jobs of both together take the
- * same time; a backward that is split on one of them tells nothing. */
+/* Scales a prediction in units or FLOP, compared with measured seconds, so that all jobs together take the same time in
+ * both; a backward that only one side splits is left out. */
 static void set_rate(struct diff *diff) {
     struct side *a = diff->side[0], *b = diff->side[1], *predicted = a->steps ? b : a;
     double took[2] = {0, 0};
@@ -277,7 +277,7 @@ static void set_rate(struct diff *diff) {
     }
 }
 
-/* A timeline of the very instructions of the other side's program, say its measurement, waited for the same. */
+/* A timeline of exactly the instructions of the other side's program, say its measurement, has the same waits. */
 static void lend_waits(struct side *to, const struct side *from) {
     bool same = to->n == from->n && to->nlanes == from->nlanes && to->workers == from->workers;
     for (int i = 0; same && i < to->n; i++)
@@ -288,7 +288,7 @@ static void lend_waits(struct side *to, const struct side *from) {
         to->waits = from->p;
 }
 
-/* A program's text without its head, which has its name. */
+/* A program's text without its head, which holds its name. */
 static const char *body_of(const struct program *p) {
     struct text t = {0};
     emit_text(&t, p);

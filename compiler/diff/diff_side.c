@@ -189,7 +189,7 @@ int32_t *side_ops(const struct side *side, int r) {
     return at;
 }
 
-/* The times of a program's instructions, from the timeline beside it or as measured. */
+/* The times of a program's instructions, from the timeline next to it or as measured. */
 void side_times(struct side *side, const char *file, struct timeline_rows *rows) {
     const char *advice =
         rows->nsteps ? "give -D, --model, --cluster and --lanes as it was measured with" : "compile both again";

@@ -1,9 +1,9 @@
-/* What differs between sides no more than the steps of a measured one do among themselves.
+/* Finds differences between sides that are no larger than those between the steps of a measured side.
  *
- * Two measured sides: the rank-sum test (Mann & Whitney 1947), exact for few steps without ties, else by the normal
- * distribution. Of many operations some would seem to differ by chance: those that do are chosen such that of all
- * chosen 5 % are chance (Benjamini & Hochberg 1995). A prediction against measured steps: the sign test, whether they
- * lie on both sides of it, each operation by itself. */
+ * Two measured sides: the rank-sum test (Mann & Whitney 1947), exact for few steps without ties, otherwise by the
+ * normal distribution. Among many operations some would seem to differ by chance, so the false discovery rate is held
+ * to 5 % (Benjamini & Hochberg 1995). A prediction against measured steps: the sign test, whether they lie on both
+ * sides of it, for each operation by itself. */
 #include "diff.h"
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 static const double CHANCE = 0.05;
 enum { EXACT = 20 }; /* steps on each side at most */
 
-/* In how many ways n of one and m of another kind stand in a row such that u pairs are out of order. */
+/* The number of ways to put n of one kind and m of another in a row with u pairs out of order. */
 static double orders(int n, int m, int u) {
     static double count[EXACT + 1][EXACT + 1][EXACT * EXACT + 1];
     static bool filled;
@@ -92,7 +92,7 @@ void diff_sample(const struct side *side, int i, bool ends, double *out) {
     }
 }
 
-/* Of each step: when it ended, or what share of the ranks' time was no work. Two jobs that overlap are work once. */
+/* For each step: when it ended, or what share of the ranks' time was not work. Overlapping jobs count as work once. */
 static void sample_step(const struct side *side, bool bubble, double *out) {
     for (int k = 0; k < side_nsteps(side); k++) {
         const struct timeline_row *row = side->steps ? &side->steps->row[(size_t)k * (size_t)side->n] : NULL;
@@ -111,7 +111,7 @@ static void sample_step(const struct side *side, bool bubble, double *out) {
     }
 }
 
-/* ---- what is no chance ---- */
+/* ---- what is not chance ---- */
 
 struct finding {
     double p;
@@ -123,7 +123,7 @@ static int by_p(const void *x, const void *y) {
     return a->p != b->p ? (a->p > b->p) - (a->p < b->p) : a->op - b->op;
 }
 
-/* Of the n findings, how many are taken. Shared: the most such that the last one's p is at most its share of CHANCE. */
+/* How many of the n findings are taken. Shared: the most for which the last one's p is at most its share of CHANCE. */
 static int chosen(struct finding *finding, int n, bool shared) {
     qsort(finding, (size_t)n, sizeof *finding, by_p);
     for (int i = n; i > 0; i--)
@@ -138,7 +138,7 @@ static bool tells(int n, int m) {
     return 2 / pow(2, n > m ? n : m) <= CHANCE;
 }
 
-/* Takes `longer` from operations whose durations, and makes those steady whose ends, differ by chance alone. */
+/* Clears `longer` of operations whose durations, and sets `steady` of those whose ends, differ by chance alone. */
 static void test_ops(struct diff *diff, bool ends, double *x, double *y) {
     struct side *a = diff->side[0], *b = diff->side[1];
     struct finding *finding = NEW(struct finding, a->n);

@@ -1,10 +1,10 @@
 /* A diff as a picture: A's timeline, below it B's, below that B's operations coloured by how much earlier or later they
  * end than in A, all three over one time axis.
  *
- * In A and B what has not changed but for its time is faded, so that what has changed stands out. An operation that
- * moved to another rank or changed its place in the order is framed, and a line joins its places in A and in B. What is
- * on one side only has a dark corner. A page also says of each operation which it is in the other panels (data-t), what
- * it needs (data-p), and which root made it earlier or later (data-r), all as panel and number: a12. */
+ * In A and B, operations that changed only in time, or not at all, are faded so that the others stand out. An operation
+ * that moved to another rank or was reordered is framed, and a line joins its places in A and B. One on one side only
+ * has a dark corner. A page also gives each operation's counterparts in the other panels (data-t), what it needs
+ * (data-p), and the root that made it earlier or later (data-r), all as panel and number: a12. */
 #include "diff.h"
 #include "draw/svg.h"
 #include <math.h>
@@ -19,8 +19,8 @@ struct picture {
     bool html, stages; /* stages: names say them */
     struct span time;
     double y[NPANELS], pitch[NPANELS], bottom; /* of each panel's first row; from row to row */
-    double top, limit;                         /* bytes: what a band is high; of the ranks' memories the smaller */
-    int64_t most;                              /* ticks: the largest shift */
+    double top, limit; /* bytes: the height of a band; the smaller of the sides' memory limits */
+    int64_t most;      /* ticks: the largest shift */
     uint32_t drawn;
     int joined;                     /* moved or reordered, and drawn */
     int32_t **op_at[2], *ins_of[2]; /* of a side whose waits are known: op of a rank's instruction, and back */
@@ -177,7 +177,7 @@ static void put_title(struct text *t, const struct picture *picture, int side, i
     put(t, "</title>");
 }
 
-/* Of a timeline alone: what it waited for, and when that was no job, what that waited for. */
+/* For a timeline alone: what it waited for or, if that was not a job, what that waited for. */
 static int waited_for(const struct side *side, int i) {
     int by = side->op[i].bind;
     for (int steps = 0; by >= 0 && !is_block(side, by) && steps < side->n; steps++)
@@ -204,7 +204,7 @@ static void put_needs(struct text *t, const struct picture *picture, int side, i
     put(t, "%s", n ? "\"" : "");
 }
 
-/* For the page's script. A root that is not drawn, a message, is said in the title only. */
+/* For the page's script. A root that is not drawn, such as a message, is named in the title only. */
 static void put_relations(struct text *t, const struct picture *picture, int panel, int i) {
     int side = panel == A ? A : B, twin = picture->d->side[side]->op[i].match, n = 0;
     const struct root *root = diff_root(picture->d, side, i);
@@ -290,7 +290,7 @@ static void put_panel(struct text *t, struct picture *picture, int panel) {
         put(t, "<text class=\"l\" x=\"%d\" y=\"%.2f\">rank %d</text>\n", LEFT - 5, y + ROW / 2 + 3.6, r);
         put(t, "<rect fill=\"url(#idle)\" x=\"%d\" y=\"%.2f\" width=\"%.2f\" height=\"%d\"/>\n", LEFT, y, right - LEFT,
             ROW);
-        for (int critical = 0; lane && critical < 2; critical++) /* those last, that their outlines are whole */
+        for (int critical = 0; lane && critical < 2; critical++) /* those last, so that nothing covers their outlines */
             for (int i = lane->first; i < lane->first + lane->n; i++)
                 if (side->op[i].critical == critical && is_block(side, i))
                     put_job(t, picture, panel, i);
@@ -390,7 +390,7 @@ static void number_ops(struct picture *picture, int side) {
         picture->producers[side] = producers_of(s->waits);
 }
 
-/* Whether a microbatch alone does not say which job it is. */
+/* Whether a microbatch alone does not identify a job. */
 static bool several(const struct side *side) {
     for (int r = 0; r < side->workers; r++) {
         const struct diff_lane *lane = jobs_of(side, r);
@@ -405,7 +405,7 @@ static bool several(const struct side *side) {
     return false;
 }
 
-/* As wide as both sides' jobs need for their names. */
+/* Wide enough for the names of both sides' jobs. */
 static void choose_scale(struct picture *picture) {
     double *length = NEW(double, picture->d->side[A]->n + picture->d->side[B]->n);
     int stage = 0, batch = 0, jobs = 0;

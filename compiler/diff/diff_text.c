@@ -60,7 +60,7 @@ static const char *figure_text(int which, double x, const struct measure *measur
     return buf;
 }
 
-/* Sums of decimal fractions differ in their last bits by the order they are taken in. */
+/* Sums of decimal fractions differ in their last bits with the order of addition. */
 static bool equal(double a, double b) { return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b)); }
 
 bool diff_figure_changed(const struct diff *diff, int which, double a, double b) {
@@ -156,7 +156,7 @@ static void put_groups(struct text *t, const struct diff *diff, const struct dif
     }
 }
 
-/* An operation of a class, behind the class's sign. */
+/* An operation of a class, after the class's sign. */
 static void put_member(struct text *t, const struct diff *diff, int class, int i, const struct measure *measure) {
     static const char sign[] = "-+/>~d";
     const struct side *a = diff->side[0], *b = diff->side[1], *s = class == ONLY_B ? b : a;
@@ -182,7 +182,7 @@ static void put_member(struct text *t, const struct diff *diff, int class, int i
 
 static const struct diff *sorted; /* qsort has no context argument */
 
-/* What its duration changed by, the largest first. */
+/* Sorts by the change of duration, the largest first. */
 static int by_change(const void *x, const void *y) {
     int32_t i = *(const int32_t *)x, j = *(const int32_t *)y;
     const struct side *a = sorted->side[0], *b = sorted->side[1];

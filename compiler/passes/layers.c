@@ -1,4 +1,4 @@
-/* The layers, a row each; what is no number or word in a row is a function above it. */
+/* The layers, one row each; what a number or a word cannot express is a function above the rows. */
 #include "layers.h"
 #include <assert.h>
 #include <math.h>
@@ -9,7 +9,7 @@ const char *const layer_name[NLAYERS] = {LAYERS(X)};
 
 /* ---- columns out ---- */
 
-/* The user counts only what the user wrote, not fork and join. */
+/* Counts layers as the user wrote them, without fork and join. */
 static const char *where(const struct model *m, int i) {
     int n = 1;
     for (int j = 0; j < i; j++)

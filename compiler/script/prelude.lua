@@ -1,25 +1,25 @@
--- What every script finds defined besides Lua's own functions. Plain ASCII: it becomes a C string in the binary.
+-- Predefined for scripts in addition to Lua's own functions. Plain ASCII: it becomes a C string in the binary.
 
--- The orders of the papers, to be used as a schedule's n. Smaller runs first; equal ones go by microbatch, then
--- stage, then F < R < I < B < W, so each order is only what it adds to that.
+-- The papers' orders, for use as a schedule's n. Smaller runs first; ties go by microbatch, then stage, then F < R < I
+-- < B < W, so each order states only what it adds to that.
 local orders = {}
 
 -- All forwards, then all backwards (GPipe: Huang 2019, section 2.3).
 function orders.forward_first(s, b, d) return d == "F" and 0 or 1 end
 
--- A backward as soon as there is one (PipeDream's 1F1B: Narayanan 2019, section 3.2). Needs a cap to save memory.
--- A recompute only when there is nothing else, or it would come right after its forward.
+-- A backward as soon as one is ready (PipeDream's 1F1B: Narayanan 2019, section 3.2). Needs a cap to save memory. A
+-- recompute runs only when nothing else can, or it would come right after its forward.
 function orders.backward_first(s, b, d) return d == "F" and 1 or d == "R" and 2 or 0 end
 
--- What has waited longest (Rahimi 2025, "depth first"). Recomputes of a microbatch come last, the last stage's first.
+-- The oldest microbatch first (Rahimi 2025, "depth first"); within it recomputes come last, the last stage's first.
 function orders.oldest_batch_first(s, b, d) return d == "R" and b + 1 / (s + 2) or b end
 
 -- A whole stage before the next (Lamy-Poirier 2022, "breadth first").
 function orders.oldest_stage_first(s, b, d) return s end
 
--- Writes out a rank's sequence that is given as patterns and how often each repeats, such as
--- { { 2, "F0" }, { 3, "F0+B1 W" } }. The k-th F of chunk x, and its k-th backward, B or I, is that of s, b = job(x, k),
--- with k from 0. A W is that of the rank's oldest I that has none yet.
+-- Expands a rank's sequence from repeat counts and patterns, such as { { 2, "F0" }, { 3, "F0+B1 W" } }. The k-th F of
+-- chunk x, and its k-th backward, B or I, is that of s, b = job(x, k), with k from 0. A W belongs to the rank's oldest
+-- I that has no W yet.
 function orders.unroll(patterns, job)
   local list, count, inputs, weights = {}, {}, {}, 0
   local function name(d, way, x)
@@ -34,7 +34,7 @@ function orders.unroll(patterns, job)
     return s .. d .. b
   end
   for _, pattern in ipairs(patterns) do
-    local parts, joints = {}, {} -- "F0+B1 W" is F0, B1 and W, with a joint behind the first
+    local parts, joints = {}, {} -- "F0+B1 W" is F0, B1 and W, with a joint after the first
     for d, x, joint in pattern[2]:gmatch("(%u)(%d*)(%+?)") do
       parts[#parts + 1] = { d, (d == "F" and "F" or "B") .. x, tonumber(x) }
       joints[#parts] = joint == "+"
@@ -52,8 +52,8 @@ function orders.unroll(patterns, job)
   return list
 end
 
--- One forward, one backward: where the k-th forward (d == "F") or backward of a rank comes that runs `warmup` forwards
--- and then a backward and a forward in turn (Narayanan 2021, section 2.2). Not an n, but for an n to use.
+-- One forward, one backward: the position of the k-th forward (d == "F") or backward of a rank that runs `warmup`
+-- forwards, then a backward and a forward in turn (Narayanan 2021, section 2.2). Not an n, but a helper for one.
 function orders.one_forward_one_backward(k, d, warmup)
   if d ~= "F" then return warmup + 2 * k end
   return k < warmup and k or 2 * k - warmup + 1
@@ -89,7 +89,7 @@ local function sort(list, before)
   end
 end
 
--- Lua runs xpcall's handler where the error was raised; if that was the hook that counts instructions, uncounted.
+-- Lua runs xpcall's handler where the error was raised; in the hook that counts instructions, it would run uncounted.
 -- Here it runs afterwards.
 local pcall = pcall
 local function handle(handler, ok, ...)

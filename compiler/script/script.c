@@ -1,13 +1,13 @@
-/* Scripts to plain data. A schedule, a model and a cluster are three Lua files that know nothing of each other; each
- * runs in a sandbox of its own, answers every question about it at once, and is gone: nothing above knows Lua.
+/* Turns scripts into plain data. A schedule, a model and a cluster are three independent Lua files. Each runs once, in
+ * its own sandbox, where all questions about it are asked; callers never see Lua.
  *
- *   script.c            this: files and -D settings in, struct spec out; a CSV of PyTorch's is a script too
+ *   script.c            this: files and -D settings in, struct spec out; a PyTorch CSV is a script too
  *   script_sandbox.c    how much a script can do: instructions, memory
- *   script_library.c    library functions that are counted while they run;  script_pattern.c, those with patterns
+ *   script_library.c    library functions that charge as they run;  script_pattern.c, those with patterns
  *   script_globals.c    what it can name
  *   script_error.c      messages with the script's line
  *   script_fields.c     tables and parameters
- *   script_schedule.c   schedule { … } to jobs;  script_model.c, script_cluster.c likewise */
+ *   script_schedule.c   schedule { … } to jobs;  script_model.c, script_cluster.c for the others */
 #include "formats/formats.h"
 #include "base/read_file.h"
 #include "script.h"
@@ -44,7 +44,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const struct param *)a)->name, ((const struct param *)b)->name);
 }
 
-/* What a compile or a run wrote is no script; Lua would say so in its own words. */
+/* Refuses what a compile or a run wrote, with a clearer message than Lua's. */
 static void refuse_outputs(const struct script *script) {
     if (strncmp(script->src, "pianola 1\n", 10) == 0)
         die("%s: this is a program, no script; `pianola verify` and `pianola diff` take it", script->file);
@@ -55,7 +55,7 @@ static void refuse_outputs(const struct script *script) {
             script->file);
 }
 
-/* A schedule may be PyTorch's CSV: it is run as the script that import makes of it. */
+/* A schedule may be a PyTorch CSV, which runs as the script that import makes of it. */
 static void read_script(struct script *script, const char *path) {
     struct text lua = {0};
     script->src = read_file(path, &script->size);

@@ -1,5 +1,5 @@
-/* cluster { link, speed, memory, flops, cost, stages } to links between all pairs of ranks, how fast each rank is, and
- * what jobs were measured to take. */
+/* cluster { link, speed, memory, flops, cost, stages } to links between all pairs of ranks, the speed of each rank, and
+ * measured job times. */
 #include "script.h"
 #include <limits.h>
 #include <math.h>
@@ -74,7 +74,7 @@ static double *speeds(struct script *script, const struct table *table, int work
     return speed;
 }
 
-/* Of what runs in a compute lane, [(stage) * NOPS + op]; behind the stages, of the table that layers may share. */
+/* Costs of what runs in a compute lane, [stage * NOPS + op]; after the stages, of the table that layers may share. */
 static double *costs(struct script *script, const struct table *table, int stages) {
     lua_State *L = script->L;
     int type = push_field(table, "cost"), f = lua_gettop(L);
@@ -111,8 +111,8 @@ static double *costs(struct script *script, const struct table *table, int stage
     return cost;
 }
 
-/* Links count in seconds. What jobs take must too, or a sum of both would be neither. Without a model and without flops
- * nothing says what a unit of cost is, and links count in it. */
+/* Link times are in seconds, so job times must be too, or their sums would mean nothing. Without a model and without
+ * flops, the unit of cost is undefined, and link times are in that unit. */
 static void check_units(struct script *script, const struct table *table, const struct spec *sp) {
     bool free = true, own = !isnan(sp->job[0].cost);
     for (int64_t i = 0; sp->link && i < (int64_t)sp->workers * sp->workers; i++)

@@ -1,4 +1,4 @@
-/* Errors of the user, as messages with the script's line.
+/* User errors, reported with the script's line.
  *
  * A script may catch Lua errors with pcall. It must not catch ours: script_fail records the first message in the
  * script's state, where sandbox_run finds it whatever the script did, and the sandbox's hook then raises an error at
@@ -41,7 +41,7 @@ static const char *start_of_line(const char *src, int line) {
 
 static bool is_name(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
-/* Past a comment or string that begins at p, or p itself. */
+/* The end of a comment or string that begins at p, or p itself. */
 static const char *skip_text(const char *p) {
     if (p[0] == '-' && p[1] == '-')
         return p + strcspn(p, "\n");
@@ -53,8 +53,7 @@ static const char *skip_text(const char *p) {
     return *q == *p ? q + 1 : q;
 }
 
-/* Where `word` (followed by `=` if it is a field) stands in the source from a line on. Moves the line, sets the column.
- */
+/* Finds `word` (followed by `=` if it is a field) in the source from a line on. Moves the line, sets the column. */
 static bool find_word(const struct script *script, const char *word, bool field, int *line, int *col) {
     const char *start = start_of_line(script->src, *line);
     int at = *line;
@@ -175,12 +174,12 @@ const char *hint(const char *name, const char *const *names, int n) {
     return near ? format("; did you mean '%s'?", near) : "";
 }
 
-/* Lua's own messages begin with the place, `file:12: `, its file shortened if it is long. Returns the rest. */
+/* Lua's own messages begin with a place, `file:12: `, in which a long file name is shortened. Returns the rest. */
 static const char *strip_place(const struct script *script, const char *message, int *line) {
     const char *file = script->file;
     size_t n = strlen(file);
     const char *p = message;
-    if (!strncmp(p, "prelude:", 8)) /* not the script's: the line is that of its call */
+    if (!strncmp(p, "prelude:", 8)) /* not in the script: the line stays that of the call */
         return strstr(p, ": ") ? strstr(p, ": ") + 2 : message;
     if (!strncmp(p, "...", 3)) {
         const char *end = strchr(p + 3, ':');
@@ -203,7 +202,7 @@ static const char *strip_place(const struct script *script, const char *message,
     return p + 2;
 }
 
-/* The column of what Lua's message quotes: near 'word', (field 'x'). 0: nothing, or not in that line. */
+/* The column of what Lua's message quotes: near 'word', (field 'x'). 0: it quotes nothing that is in that line. */
 static int column_of(const struct script *script, int line, const char *message) {
     char word[64];
     const char *near = strstr(message, "near '"), *start = near ? near + 6 : strchr(message, '\'');
@@ -231,7 +230,7 @@ int on_error(lua_State *L) {
     if (lua_type(L, 1) == LUA_TSTRING) {
         message = lua_tostring(L, 1);
         for (const char *rest;
-             (rest = strip_place(script, message, &line)) != message;) /* one of each coroutine passed */
+             (rest = strip_place(script, message, &line)) != message;) /* one for each coroutine it passed through */
             message = rest;
     } else if (luaL_getmetafield(L, 1, "__tostring") != LUA_TNIL) {
         push_plain_string(L, 1);

@@ -66,8 +66,8 @@ double number_field(const struct table *table, const char *field, double otherwi
 
 /* ---- params ---- */
 
-/* Pushes what the text says, as the default at index is: -D takes the default's type. Returns what was expected if
- * the text is not that, and pushes nothing. */
+/* Pushes the text as a value of the type of the default at index. If the text is not of that type, returns what was
+ * expected and pushes nothing. */
 static const char *push_as(lua_State *L, int index, const char *text) {
     bool truth = !strcmp(text, "true");
     switch (lua_type(L, index)) {
@@ -160,7 +160,7 @@ static void put_value(struct text *out, lua_State *L, int index) {
         }
 }
 
-/* Pushes the value of a parameter: what -D says last, or the default at index. */
+/* Pushes the value of a parameter: that of its last -D, or the default at index. */
 static void push_setting(lua_State *L, int index, const char *name) {
     const struct script *script = script_of(L);
     struct settings *set = script->set;
@@ -191,7 +191,7 @@ static int unknown_param(lua_State *L) {
     return unknown_name(L, "params has no", name);
 }
 
-/* Remembers a parameter for the record. */
+/* Adds a parameter to the record. */
 static void record_param(lua_State *L, const char *name, int value, int line) {
     struct script *script = script_of(L);
     struct text text = {0};

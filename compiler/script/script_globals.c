@@ -1,8 +1,8 @@
-/* What a script can name: it computes, does nothing else, and does it the same way every time.
+/* The names a script can use: enough to compute, the same way every time, and nothing else.
  *
- * - An allow-list, behind a locked table of globals. No files, clock, code loading or process.
+ * - An allow-list behind a locked table of globals: no files, clock, code loading or processes.
  * - Lua seeds its string hash, math.random and table.sort from addresses and the clock, and prints addresses. So pairs
- *   and next go by sorted keys, random has a fixed seed, sort is our own, tostring shows no address. */
+ *   and next visit keys in sorted order, random has a fixed seed, sort is our own, and tostring shows no address. */
 #include "prelude.h"
 #include "script.h"
 #include <stdlib.h>
@@ -73,8 +73,8 @@ static void push_key(lua_State *L, const struct sort_key *key) {
         lua_pushnumber(L, key->x);
 }
 
-/* Lua finds a table's keys by walking all its places, also those that were emptied. How many there are it does not
- * say: no more than the largest block of memory holds. */
+/* Lua finds a table's keys by walking all its slots, including empty ones. It does not tell how many there are: no more
+ * than the largest block of memory holds. */
 static void spend_on_walk(lua_State *L) {
     enum { PLACES_PER_INSTRUCTION = 8, PLACE = 16 };
     enter(L, "pairs or next");
@@ -100,7 +100,7 @@ void push_sorted_keys(lua_State *L, int table) {
     lua_remove(L, -2);
 }
 
-/* Upvalues: the keys, and how many were visited. Keys that have been removed meanwhile are passed over. */
+/* Upvalues: the keys, and how many were visited. Keys removed meanwhile are skipped. */
 static int pairs_next(lua_State *L) {
     lua_Integer i = lua_tointeger(L, lua_upvalueindex(2));
     for (;;) {
@@ -200,7 +200,7 @@ static int safe_print(lua_State *L) {
     return 0;
 }
 
-/* Upvalue: string.format. Its %s would print addresses: such arguments are made text before. */
+/* Upvalue: string.format. Its %s would print addresses, so those arguments are converted first. */
 static int safe_format(lua_State *L) {
     enum { ITEM = 200 }; /* instructions: of %99.99f */
     int top = lua_gettop(L), arg = 1;
@@ -226,7 +226,7 @@ static int safe_format(lua_State *L) {
     return 1;
 }
 
-/* ---- other functions that are narrower than Lua's; their upvalue is Lua's own ---- */
+/* ---- other functions, restricted; their upvalue is Lua's own ---- */
 
 static int safe_randomseed(lua_State *L) {
     if (lua_isnoneornil(L, 1))
@@ -246,8 +246,8 @@ static int safe_setmetatable(lua_State *L) {
     return call_original(L);
 }
 
-/* A new coroutine starts a count of its own; it is charged for what that may miss. Once the script has ended, none may
- * start: each would make others before its count is up. */
+/* A new coroutine starts its own count, and is charged for what that may miss. Once the script has ended none may
+ * start: each could make others before its count is up. */
 static int safe_coroutine(lua_State *L) {
     if (script_ended(script_of(L)))
         luaL_error(L, "the script has ended");
@@ -289,7 +289,7 @@ int unknown_name(lua_State *L, const char *what, const char *name) {
     return luaL_error(L, near ? "%s '%s'; did you mean '%s'?" : "%s '%s'", what, name, near);
 }
 
-/* Upvalues of refuse_read: the globals, and names that only schedules and only models have. */
+/* Upvalues of refuse_read: the globals, and the names that only schedules and only models have. */
 static int kind_of_name(lua_State *L, const char *name) {
     for (int i = 0; i < 3; i++)
         if (!strcmp(name, script_kinds[i]))
@@ -303,7 +303,7 @@ static int kind_of_name(lua_State *L, const char *name) {
     return -1;
 }
 
-/* A file of one kind where another belongs: how it was given, and how to give it. */
+/* Refuses a file of one kind where another belongs: says how it was given, and how to give it. */
 static _Noreturn void refuse_kind(lua_State *L, const char *name, enum script_kind kind) {
     static const char *const given[] = {"this one was given as the schedule", "this one was given to --model",
                                         "this one was given to --cluster"};
@@ -388,7 +388,7 @@ static void push_globals(lua_State *L) {
     lua_setfield(L, -2, "setmetatable");
 }
 
-/* Our part in Lua: it gives the orders, into the table at that index, table.sort and xpcall. */
+/* Runs prelude.lua, which defines the orders, in the table at that index, table.sort and xpcall. */
 static void run_prelude(lua_State *L, int globals, int orders) {
     if (luaL_loadbufferx(L, prelude_lua, strlen(prelude_lua), "=prelude", "t"))
         lua_error(L);
@@ -406,7 +406,7 @@ static void run_prelude(lua_State *L, int globals, int orders) {
     lua_pop(L, 1);
 }
 
-/* Upvalue: the kind's name, "schedule". Remembers where it was called, and marks its table as the script's answer. */
+/* Upvalue: the kind's name, "schedule". Records where it was called, and marks its table as the script's answer. */
 static int answer(lua_State *L) {
     struct script *script = script_of(L);
     const char *name = lua_tostring(L, lua_upvalueindex(1));
@@ -421,16 +421,16 @@ static int answer(lua_State *L) {
     return 1;
 }
 
-/* Pushes _ENV of the script: empty, so that every name that is not a local comes through its metatable. Reading goes
- * on to the table of globals; what is not there either is an error, as is every assignment. */
+/* Pushes the script's _ENV: empty, so that every name that is not local goes through its metatable. Reads fall through
+ * to the table of globals, and fail if the name is not there either; every assignment fails. */
 void push_environment(lua_State *L, enum script_kind kind) {
     push_globals(L);
     int globals = lua_gettop(L);
     lua_pushstring(L, script_kinds[kind]);
     lua_pushcclosure(L, answer, 1);
     lua_setfield(L, globals, script_kinds[kind]);
-    lua_newtable(L); /* what only schedules have, where this is none */
-    lua_newtable(L); /* likewise of models */
+    lua_newtable(L); /* what only schedules have, if this is not one */
+    lua_newtable(L); /* the same for models */
     run_prelude(L, globals, kind == SCRIPT_SCHEDULE ? globals : globals + 1);
     open_layers(L, kind == SCRIPT_MODEL ? globals : globals + 2);
     lua_newtable(L); /* metatable of globals */

@@ -1,10 +1,11 @@
-/* Library functions of which one call can take long, counted. Those that walk a range of a table are written anew (Lua
- * 5.4 manual, 6.6), for its length may be whatever a metamethod says; others are charged before or after Lua's own. */
+/* Library functions that can take long in one call, with their work counted. Those that walk a range of a table are
+ * reimplemented (Lua 5.4 manual, 6.6), since a metamethod can return any length; others are charged before or after
+ * Lua's own. */
 #include "script.h"
 #include <limits.h>
 #include <string.h>
 
-enum { ELEMENT = 8, FAILURE = 200 }; /* instructions: of an element that is moved, of an error that is caught */
+enum { ELEMENT = 8, FAILURE = 200 }; /* instructions: per element moved, per error caught */
 
 int call_original(lua_State *L) {
     lua_pushvalue(L, lua_upvalueindex(1));
@@ -122,7 +123,7 @@ static const luaL_Reg counted_tables[] = {{"concat", counted_concat}, {"insert",
 
 /* ---- strings ---- */
 
-/* What it makes is charged as memory; making nothing can take as long as one likes. */
+/* Its result is charged as memory; an empty one could take any time to make. */
 static int counted_rep(lua_State *L) {
     size_t n, between;
     luaL_checklstring(L, 1, &n);

@@ -1,5 +1,5 @@
-/* model { … } to a list of layers. linear { width = 4 } and its like make parts: userdata that a script can only put
- * into lists. What fits where is checked here, by the rows of layers.c; shapes are cost.c's. */
+/* Turns model { … } into a list of layers. Constructors such as linear { width = 4 } make parts: userdata that a script
+ * can only put into lists. What fits where is checked here, by the rows of layers.c; cost.c checks shapes. */
 #include "passes/layers.h"
 #include "script.h"
 #include <assert.h>
@@ -14,7 +14,7 @@ struct maker {
     const char *name;
     enum part_group group;
     int kind;                  /* enum layer_kind, input_kind or optimizer */
-    const struct field *field; /* up to one without a name */
+    const struct field *field; /* ended by one without a name */
 };
 
 static const struct field none[] = {{0}};
@@ -43,7 +43,7 @@ enum { NMAKERS = sizeof makers / sizeof *makers };
 static const struct maker residual = {"residual", LAYER, LAYER_fork, none};
 static const struct maker stage = {"stage", LAYER, LAYER_fork, of_stage};
 
-/* A residual writes fork and join. */
+/* Scripts do not write fork and join, but residual. */
 static bool is_written(const struct maker *maker) { return maker->group != LAYER || row_of(maker->kind)->block == 0; }
 
 /* What a constructor returns. */
@@ -53,7 +53,7 @@ struct part {
     int line; /* of the script, where it was made */
 };
 
-/* Scripts get hold of no other userdata. */
+/* Scripts can get no other userdata. */
 static const struct part *part_at(lua_State *L, int index, enum part_group group) {
     const struct part *part = lua_type(L, index) == LUA_TUSERDATA ? lua_touserdata(L, index) : NULL;
     return part && part->maker->group == group ? part : NULL;
@@ -123,7 +123,7 @@ void put_layer_fields(struct text *out) {
         put_names(out, "Fields of stage", names);
 }
 
-/* linear { … } and its like. Upvalue: its maker. */
+/* linear { … } and the other constructors. Upvalue: the maker. */
 static int make(lua_State *L) {
     const struct maker *maker = lua_touserdata(L, lua_upvalueindex(1));
     struct table table = {L, 1, script_line(L), maker->name};
@@ -186,7 +186,7 @@ static void add_layer(struct builder *builder, struct model_layer layer) {
     m->layer[m->nlayers++] = layer;
 }
 
-/* What only some places or inputs allow. */
+/* Checks what only some places or inputs allow. */
 static void check_layer(struct builder *builder, const struct part *part, bool first, bool last) {
     const struct layer_row *row = row_of(part->maker->kind);
     int input = builder->m->rt.input;
@@ -350,7 +350,7 @@ static void read_sources(struct builder *builder, int line, int s) {
     lua_settop(L, top);
 }
 
-/* Who reads whom, the other way round. */
+/* Inverts `from`: which stages read each stage. */
 static void turn_sources(struct builder *builder, const struct part *part, int n) {
     struct model *m = builder->m;
     m->to_at = NEW(int, n + 2);

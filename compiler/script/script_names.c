@@ -1,5 +1,5 @@
-/* `pianola help scripts`: every name that a script finds, and every field that its tables take, asked of the same
- * tables and the same environment that scripts meet. schedules/pianola.d.lua says it to editors. */
+/* `pianola help scripts`: every name that a script can use and every field that its tables take, from the same tables
+ * and environment that scripts run with. schedules/pianola.d.lua gives them to editors. */
 #include "script.h"
 #include <string.h>
 
@@ -15,8 +15,7 @@ void put_names(struct text *out, const char *title, const char *const *names) {
     }
 }
 
-/* The keys of the table on top, in the arena, behind those that are there already; a key that stands for a library
- * gives its functions, `math.floor`. */
+/* Appends the keys of the table on top, in the arena; for a library, appends its functions instead, as `math.floor`. */
 static void add_keys(lua_State *L, const char *prefix, const char ***names, size_t *n, size_t *capacity) {
     int table = lua_gettop(L);
     push_sorted_keys(L, table);
@@ -33,7 +32,7 @@ static void add_keys(lua_State *L, const char *prefix, const char ***names, size
     lua_settop(L, table);
 }
 
-/* What a script of the kind of S finds. A cluster script finds what all do, and its own `cluster`. */
+/* The names for a script of this kind. A cluster script has those that all have, and its own `cluster`. */
 static void list(struct script *script, void *names) {
     size_t n = 0, capacity = 0;
     lua_State *L = script->L;
@@ -53,7 +52,7 @@ static const char **names_in(enum script_kind kind) {
     return names;
 }
 
-/* Those of names that are not in others. */
+/* The names that are not in others. */
 static const char **without(const char **names, const char **others) {
     const char **out = names, **to = names;
     for (; *names; names++) {

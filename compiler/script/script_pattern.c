@@ -1,6 +1,6 @@
-/* Lua's patterns, counted: string.find, match, gmatch and gsub. Lua's own run inside one call for as long as they
- * backtrack, hours if a script wants it, where no hook looks. This matcher gives the same results and errors (Lua 5.4
- * manual, 6.4.1; a test compares them) and spends an instruction on every step. */
+/* Lua's patterns, counted: string.find, match, gmatch and gsub. Lua's own backtrack inside one call, for hours if a
+ * script wants, where no hook runs. This matcher gives the same results and errors (Lua 5.4 manual, 6.4.1; a test
+ * compares them) and spends an instruction on every step. */
 #include "script.h"
 #include <ctype.h>
 #include <string.h>
@@ -11,7 +11,7 @@ struct match {
     lua_State *L;
     const char *src, *end, *pattern_end;
     int level; /* captures so far, finished or open */
-    int depth; /* of recursion that is left */
+    int depth; /* of recursion left */
     struct {
         const char *at;
         ptrdiff_t n; /* or OPEN, POSITION */
@@ -28,7 +28,7 @@ static void start(struct match *match, lua_State *L) {
 
 /* ---- one character ---- */
 
-/* Past the single character, class or set that begins at p. */
+/* The end of the single character, class or set that begins at p. */
 static const char *item_end(struct match *match, const char *p) {
     const char *first = p;
     if (*p++ == '%') {
@@ -87,7 +87,7 @@ static bool in_set(int c, const char *p, const char *last) {
     return !in;
 }
 
-/* Whether the character at s is what p, up to its end, says. */
+/* Whether the character at s matches the item from p to end. */
 static bool fits(struct match *match, const char *s, const char *p, const char *end) {
     spend(match->L, 1 + (end - p) / 8);
     if (s >= match->end)
@@ -174,7 +174,7 @@ static const char *same_again(struct match *match, const char *s, char digit) {
     int i = digit - '1';
     if (i < 0 || i >= match->level || match->capture[i].n == OPEN)
         luaL_error(match->L, "invalid capture index %%%d", i + 1);
-    size_t n = (size_t)match->capture[i].n; /* of a position: larger than all there is */
+    size_t n = (size_t)match->capture[i].n; /* for a position: larger than any string */
     if ((size_t)(match->end - s) < n)
         return NULL;
     spend(match->L, (int64_t)n / 64);
@@ -183,8 +183,7 @@ static const char *same_again(struct match *match, const char *s, char digit) {
 
 /* ---- a pattern ---- */
 
-/* What stands at *p behind a '%' and takes more than a character: moves *s (NULL: no match) and *p; false: it is a
- * class. */
+/* Matches %b, %f or %1 at *p: moves *s (NULL: no match) and *p; false: it is a class. */
 static bool special(struct match *match, const char **s, const char **p) {
     const char *at = *p;
     if (at[1] == 'b') {
@@ -206,7 +205,7 @@ static bool special(struct match *match, const char **s, const char **p) {
     return true;
 }
 
-/* An item and what repeats it, likewise; true: *s is where the rest of the pattern ended, too. */
+/* Matches an item and its repetition in the same way; true: *s is where the rest of the pattern ended, too. */
 static bool item(struct match *match, const char **s, const char **p) {
     const char *end = item_end(match, *p), *to;
     if (!fits(match, *s, *p, end)) {
@@ -231,7 +230,7 @@ static bool item(struct match *match, const char **s, const char **p) {
     }
 }
 
-/* Where a match of the pattern from p on that begins at s ends; NULL: there is none. */
+/* The end of a match, beginning at s, of the pattern from p on; NULL: there is none. */
 static const char *match_here(struct match *match, const char *s, const char *p) {
     if (match->depth-- == 0)
         luaL_error(match->L, "pattern too complex");
@@ -294,7 +293,7 @@ static int push_captures(struct match *match, const char *s, const char *e) {
 
 /* ---- find and match ---- */
 
-/* Where a search in n bytes begins that an argument asks for, from 0. */
+/* The offset, from 0, at which an argument asks a search in n bytes to begin. */
 static size_t begin_at(lua_State *L, int arg, size_t n) {
     lua_Integer at = luaL_optinteger(L, arg, 1);
     if (at > 0)
@@ -366,7 +365,7 @@ static int counted_match(lua_State *L) {
 
 struct walk {
     struct match m;
-    const char *p, *at, *last; /* last: where the match before ended */
+    const char *p, *at, *last; /* last: where the previous match ended */
 };
 
 /* Upvalues: subject and pattern, which must not be collected, and the walk. */
@@ -425,7 +424,7 @@ static void add_text(struct match *match, luaL_Buffer *out, const char *s, const
     luaL_addlstring(out, text, (size_t)(end - text));
 }
 
-/* What stands for the match from s to e; false: the match itself. */
+/* Adds what replaces the match from s to e; false: it added the match itself. */
 static bool add_replacement(struct match *match, luaL_Buffer *out, const char *s, const char *e, int type) {
     lua_State *L = match->L;
     spend(L, 10 + (e - s) / 32);

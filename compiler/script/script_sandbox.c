@@ -1,29 +1,29 @@
-/* The sandbox: a script computes, within limits. What it can name is script_globals.c. All limits are counts, so that
- * the same script ends the same way on every machine and every day: there is no clock.
- * - Instructions: a hook counts them. What it raises can be caught by pcall, so it raises again and again. An
- *   instruction on long strings or many values counts as more, by what the hook sees in reach of it.
- * - Library calls: the hook does not run inside C functions. Those whose work a script decides say themselves, while
- *   they run, how many instructions it is worth (script_library.c, script_pattern.c).
- * - Memory: the allocator refuses beyond a limit, and remembers that it did. What is taken counts as instructions. */
+/* The sandbox limits how much a script computes; script_globals.c limits what it can name. All limits are counts, never
+ * times, so that the same script ends the same way on every machine, every time.
+ * - Instructions: a hook counts them. A pcall can catch the error it raises, so it keeps raising it. An instruction on
+ *   long strings or many values counts as more, depending on what the hook finds in its reach.
+ * - Library calls: the hook does not run inside C functions. Those whose work a script controls charge it as
+ *   instructions themselves, as they run (script_library.c, script_pattern.c).
+ * - Memory: the allocator refuses requests beyond a limit, and records it. Allocations count as instructions. */
 #include "script.h"
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    HOOK_STEP = 101, /* instructions between two calls of the hook: a prime, so that a loop shows it all its parts */
-    MAIN_BUDGET = 200000000 / FUZZ_SHARE, /* of a main chunk; and of all calls together, besides CALL_SHARE for each */
-    CALL_BUDGET = 10000000 / FUZZ_SHARE,  /* of a call of w, n, … */
+    HOOK_STEP = 101, /* instructions between hook calls: a prime, so that it samples all parts of a loop */
+    MAIN_BUDGET = 200000000 / FUZZ_SHARE, /* for a main chunk; and for all calls together, plus CALL_SHARE each */
+    CALL_BUDGET = 10000000 / FUZZ_SHARE,  /* for a call of w, n, … */
     CALL_SHARE = 100000 / FUZZ_SHARE,
     MEMORY_LIMIT = (384 << 20) / FUZZ_HEAP, /* bytes of Lua's heap */
     OBJECT = 4,                             /* instructions: making and collecting a string, a table, … */
     BYTES_PER_INSTRUCTION = 32,             /* and filling it */
-    FRESH_BYTES = 2,                        /* or, where the machine must find new pages for it, */
-    FRESH = 1 << 16,                        /* from so many bytes on */
-    LONG_STRING = 512,                      /* bytes of one whose comparison counts as more than an instruction */
-    HUGE_STRING = 1 << 20,                  /* and of one that the hook looks for more often, */
-    HUGE_STEP = 7,                          /* every so many instructions */
-    MANY = 256,                             /* values of which a call or return counts as more */
-    MANY_METATABLES = 32,                   /* set, before the hook looks for long chains of __index */
+    FRESH_BYTES = 2,                        /* or, if large enough to need new pages, */
+    FRESH = 1 << 16,                        /* from this many bytes on */
+    LONG_STRING = 512,                      /* bytes above which comparing one counts as more than an instruction */
+    HUGE_STRING = 1 << 20,                  /* and above which the hook runs more often, */
+    HUGE_STEP = 7,                          /* every this many instructions */
+    MANY = 256,                             /* values above which a call or return counts as more */
+    MANY_METATABLES = 32,                   /* set before the hook looks for long chains of __index */
 };
 
 struct script *script_of(lua_State *L) {
@@ -38,17 +38,17 @@ bool script_ended(const struct script *script) {
 
 static void charge(struct script *script, int64_t instructions) {
     script->used += instructions;
-    if (script->used > script->budget && script->L) /* at once, not after HOOK_STEP more that are as dear */
+    if (script->used > script->budget && script->L) /* at once, not after HOOK_STEP more that cost as much */
         lua_sethook(script->running, on_count, LUA_MASKCOUNT, 1);
 }
 
 /* ---- memory ---- */
 
-/* What malloc takes for n bytes: it rounds up, and small strings are many. */
+/* What malloc takes for n bytes: it rounds up, which matters as small strings are many. */
 static size_t taken(size_t n) { return n == 0 ? 0 : n < 24 ? 32 : (n + 23) & ~(size_t)15; }
 
-/* An object is charged when it is made. Blocks that grow with what is put into them are not: putting is charged, and
- * when a table grows depends on its hashes, which Lua seeds with addresses. */
+/* Objects are charged when made. Growing blocks are not: insertions are charged instead, since when a table grows
+ * depends on its hashes, which Lua seeds with addresses. */
 static void charge_block(struct script *script, int kind, size_t size) {
     size_t *largest = kind == LUA_TSTRING ? &script->longest : &script->largest;
     if (size > *largest)
@@ -60,9 +60,9 @@ static void charge_block(struct script *script, int kind, size_t size) {
     charge(script, instructions);
 }
 
-/* Lua's allocator. When refused, Lua collects garbage and asks for the same once more: only then is memory out, or if
- * that freed too little to go on without collecting at every step. A request that is not repeated was refused for good
- * too. Memory out is final, though a pcall may catch it: the hook and sandbox_run look at it. */
+/* Lua's allocator. After a refusal Lua collects garbage and repeats the request. Memory is out if that fails, if it
+ * freed too little to continue without collecting at every step, or if the request is not repeated. This is final, even
+ * if a pcall catches it: the hook and sandbox_run check for it. */
 static void *heap(void *data, void *block, size_t old, size_t size) {
     struct script *script = data;
     size_t had = block ? taken(old) : 0, needs = taken(size);
@@ -77,10 +77,10 @@ static void *heap(void *data, void *block, size_t old, size_t size) {
     bool refuse = needs > had && script->bytes - had + needs > limit;
     void *p = refuse ? NULL : realloc(block, size);
     if (needs > had) {
-        charge_block(script, block ? LUA_TNIL : (int)old, size); /* of a new block, Lua says what it is for */
+        charge_block(script, block ? LUA_TNIL : (int)old, size); /* for a new block, `old` is its type */
         script->refused |= script->starved && (!again || !p);
         script->starved = !p;
-        if (script->refused) /* at once: now every allocation may collect all garbage in vain */
+        if (script->refused) /* at once: every allocation may now collect all garbage in vain */
             lua_sethook(script->running, on_count, LUA_MASKCOUNT, 1);
         script->refused_block = at;
         script->refused_size = size;
@@ -101,7 +101,7 @@ static const char *memory_text(const struct script *script) {
     return script->calling ? format("%s, in %s", text, call_name(script)) : text;
 }
 
-/* What the budget went into. */
+/* What used most of the budget. */
 static const char *used_by(const struct script *script) {
     if (2 * script->inside > script->used)
         return format(", most of them inside %s; give it less to do",
@@ -134,11 +134,11 @@ void spend(lua_State *L, int64_t instructions) {
     script->inside += instructions;
     if (script->used <= script->budget)
         return;
-    lua_sethook(L, on_count, LUA_MASKCOUNT, 1); /* should the script catch it */
+    lua_sethook(L, on_count, LUA_MASKCOUNT, 1); /* in case the script catches it */
     over_budget(L);
 }
 
-/* How many extra arguments the running function has, when they are many. */
+/* The number of extra arguments of the running function, if it is large. */
 static int64_t extra_arguments(lua_State *L, const lua_Debug *ar) {
     int64_t n = 0;
     for (int step = MANY; step > 0;) { /* doubling, then halving */
@@ -154,7 +154,7 @@ static int64_t extra_arguments(lua_State *L, const lua_Debug *ar) {
     return n;
 }
 
-/* Bytes of the longest string that an instruction of the running function could have to do with. */
+/* Bytes of the longest string that an instruction of the running function could use. */
 static size_t string_in_reach(lua_State *L, const lua_Debug *ar) {
     size_t longest = 0;
     for (int i = 1; lua_getlocal(L, ar, i); i++, lua_pop(L, 1)) {
@@ -164,7 +164,7 @@ static size_t string_in_reach(lua_State *L, const lua_Debug *ar) {
     return longest;
 }
 
-/* How many tables a field may be looked for in that the table on top does not have. */
+/* How many tables may be searched for a field that the table on top lacks. */
 static int chain_length(lua_State *L) {
     enum { LONGEST = 2000 }; /* Lua's own limit */
     int n = 0, top = lua_gettop(L);
@@ -180,7 +180,7 @@ static int chain_length(lua_State *L) {
     return n;
 }
 
-/* The longest such chain that the running function could look along. */
+/* The longest such chain that the running function could follow. */
 static int chain_in_reach(lua_State *L, lua_Debug *ar) {
     int longest = 0, n;
     for (int i = 1; lua_getlocal(L, ar, i); i++, lua_pop(L, 1))
@@ -192,9 +192,9 @@ static int chain_in_reach(lua_State *L, lua_Debug *ar) {
     return longest;
 }
 
-/* How many an instruction counts as here, by what it may have to copy, compare or search. */
+/* What an instruction costs here, by what it may have to copy, compare or search. */
 static int64_t weight(lua_State *L, lua_Debug *ar) {
-    enum { VALUES = 8, BYTES = 16, SHORT_CHAIN = 4 }; /* so many are worth an instruction */
+    enum { VALUES = 8, BYTES = 16, SHORT_CHAIN = 4 }; /* how many cost as much as an instruction */
     const struct script *script = script_of(L);
     int64_t values = extra_arguments(L, ar), top = lua_gettop(L);
     size_t bytes = script->longest > LONG_STRING ? string_in_reach(L, ar) : 0;
@@ -267,8 +267,8 @@ static void check_answer(struct script *script) {
     lua_pop(L, 1);
 }
 
-/* Reading it takes time in proportion to its length, and to the square of its branches: Lua keeps them as lists, which
- * it walks to the end. */
+/* Parsing takes time proportional to the length, and to the square of the number of branches: Lua keeps them in lists,
+ * which it walks to the end. */
 static int64_t cost_of_text(const char *src, size_t size) {
     static const char *const branches[] = {"or", "and", "elseif", "goto", "break", "::"};
     int64_t n = 0;

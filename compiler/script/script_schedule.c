@@ -1,6 +1,6 @@
-/* schedule { … } to jobs. Each of the script's functions is asked once about each job, in the canonical order: stage,
- * microbatch, direction. A million jobs take two million calls, so a call makes no strings: the directions are
- * interned once and kept on the stack beside the functions. */
+/* Turns schedule { … } into jobs. Each of the script's functions is called once per job, in the canonical order: stage,
+ * microbatch, direction. A million jobs take two million calls, so a call makes no strings: the directions are interned
+ * once and kept on the stack with the functions. */
 #include "script.h"
 #include <limits.h>
 #include <math.h>
@@ -115,8 +115,7 @@ static int *per_worker(struct reader *reader, const char *name, int least, int o
 
 /* ---- asking ---- */
 
-/* Calls f(s, b, d), or f(s, b) for d < 0. The call lasts until call_end, so that what it returned can be blamed on it.
- */
+/* Calls f(s, b, d), or f(s, b) for d < 0. The call lasts until call_end, so that errors in its results name it. */
 static void ask(struct reader *reader, const char *name, int f, int s, int b, int d, int results) {
     lua_State *L = reader->L;
     call_begin(reader->S, name, s, b, d);
@@ -168,7 +167,7 @@ static void ask_w(struct reader *reader, struct job *j, int d) {
     call_end(reader->S);
 }
 
-/* i less the double nearest to it. */
+/* i minus the nearest double. */
 static double rest_of(lua_Integer i) {
     double near = (double)i;
     return near < 0x1p63 ? (double)(i - (lua_Integer)near) : (double)(i - INT64_MAX) - 1;
@@ -236,7 +235,7 @@ static void make_jobs(struct spec *sp, const uint8_t *has) {
         }
 }
 
-/* Where it runs, and when: w, n and fill. */
+/* Asks where and when a job runs: w, n and fill. */
 static void ask_about(struct reader *reader, struct job *j) {
     bool again = j > reader->sp->job && j[-1].d == OP_R; /* the job before is its recompute */
     if (again)
@@ -290,7 +289,7 @@ static int digits(const char **p) {
     return good ? (int)x : -1;
 }
 
-/* One entry of a rank's list: a job, or two that overlap. Returns how many. */
+/* Parses one entry of a rank's list: a job, or two that overlap. Returns how many. */
 static int parse_entry(struct reader *reader, int list, int position, struct job out[2]) {
     lua_State *L = reader->L;
     const struct spec *sp = reader->sp;
@@ -339,7 +338,7 @@ static void refuse_beside_sequence(struct reader *reader) {
         field_fail(reader->L, reader->t.line, "order", "'sequence' implies order = \"strict\"; leave 'order' out");
 }
 
-/* The jobs as listed; marks in has which there are. */
+/* Returns the jobs as listed, and marks them in `has`. */
 static struct job *parse_sequence(struct reader *reader, uint8_t *has, int *count) {
     lua_State *L = reader->L;
     struct spec *sp = reader->sp;
@@ -476,7 +475,7 @@ static int32_t pred_item(struct reader *reader, int item) {
     return job_at(sp, (int)s, (int)b, d);
 }
 
-/* The list of dependencies as it grows. */
+/* The growing list of dependencies. */
 struct preds {
     size_t n, capacity;
     int32_t *last; /* [job]: 1 + the job that last named it, which may do so twice */
@@ -490,7 +489,7 @@ static void add_pred(struct spec *sp, struct preds *list, int k, int32_t p) {
     sp->pred[list->n++] = p;
 }
 
-/* What pred() says of job k. */
+/* Asks pred() about job k. */
 static void ask_pred(struct reader *reader, struct preds *preds, int k) {
     lua_State *L = reader->L;
     struct spec *sp = reader->sp;
@@ -510,7 +509,7 @@ static void ask_pred(struct reader *reader, struct preds *preds, int k) {
     call_end(reader->S);
 }
 
-/* A script that does not recompute knows nothing of R: --recompute's are not asked about. Any R needs its forward, and
+/* With --recompute, pred() is asked about no R, since the script may not know of them. Every R needs its forward, and
  * its backward needs it. */
 static void read_preds(struct reader *reader) {
     struct spec *sp = reader->sp;

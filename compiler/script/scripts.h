@@ -3,8 +3,8 @@
 #define PIANOLA_SCRIPTS_H
 #include "ir/spec.h"
 
-/* script.c: runs the scripts; the only file that knows Lua. Dies with file:line on their errors. */
+/* script.c: runs the scripts; only script*.c use Lua. Dies with file:line on their errors. */
 struct spec *script_load(const struct script_args *args);
-const char *script_name(const char *path); /* as outputs have it: of schedules/1f1b.lua, 1f1b */
-void script_names(struct text *out);       /* script_names.c: every name and every field that scripts can use */
+const char *script_name(const char *path); /* as used in outputs: 1f1b for schedules/1f1b.lua */
+void script_names(struct text *out);       /* script_names.c: lists every name and field that scripts can use */
 #endif

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every mistake in tests/bad/*.lua must give exit code 2 and exactly the message beside it, in NAME.expected.
+# Every mistake in tests/bad/*.lua must give exit code 2 and exactly the message in NAME.expected.
 #
 #   PIANOLA=build/pianola tests/bad/test.sh          checks
 #   BLESS=1 PIANOLA=build/pianola tests/bad/test.sh  rewrites what is expected

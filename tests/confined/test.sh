@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The front door holds: every script in tests/confined tries to run for ever, to take all memory, to crash the compiler or
-# to get out of its sandbox. Each must end with exit code 2 and an error of ours, within 5 s and 480 MiB.
+# Every script in tests/confined tries to run forever, take all memory, crash the compiler or escape from its sandbox.
+# Each must end with exit code 2 and an error of ours, within 5 s and 480 MiB.
 #
-# No clock ends a script: the sandbox counts, and here is seen that what it counts takes time. Seconds are of CPU time, with
-# room for other work, which slows memory down. A first line `-- args: …` is as in tests/bad/test.sh.
+# No clock ends a script: the sandbox counts, and this test checks that its counts track time. Seconds are CPU time,
+# with room for other work, which slows memory down. A first line `-- args: …` is as in tests/bad/test.sh.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 PIANOLA=$(realpath "$PIANOLA") MEASURE=$(realpath "${MEASURE:-build/measure}")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The CUDA half on a machine without a GPU: its sources, compiled as C++ against tests/standin/, through the real command.
-# Every schedule trains in loopback, one graph for the step, to the bits of the host; a graph and eager replay agree. And
-# where nvcc is, all of it compiles for the GPUs it is meant for: registers and spills are printed.
+# The CUDA half on a machine without a GPU: its sources, compiled as C++ against tests/standin/, through the real
+# command. Every schedule trains in loopback, one graph for the step, to the bits of the host; a graph and eager replay
+# agree. Where nvcc is installed, all of it compiles for the GPUs it is meant for; registers and spills are printed.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 . tests/support/timelines.sh

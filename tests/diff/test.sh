@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `pianola diff` through the command: what it takes, what it says, its exit codes, and as git's external diff.
+# `pianola diff` through the command: its arguments, output and exit codes, and its use as git's external diff.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 PIANOLA=$(realpath "$PIANOLA")

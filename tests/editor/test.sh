@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# schedules/pianola.d.lua, which tells editors what scripts can use, against what the compiler gives to scripts.
+# schedules/pianola.d.lua, which lists for editors what scripts can use, against what the compiler offers them.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What may happen to a run whose ranks are processes, short of sudden death (tests/kill/test.sh): signals, ranks that stop,
-# disks that fill up, folders and data that change underneath, checkpoints that do not fit. Each ends in time, says what
-# it was, and leaves checkpoints that the run can go on from.
+# Faults in a run whose ranks are processes, short of sudden death (tests/kill/test.sh): signals, ranks that stop, disks
+# that fill up, folders and data that change underneath, checkpoints that do not fit. Each run ends in time, names the
+# fault, and leaves checkpoints from which it can resume.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 . tests/support/ranks.sh

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Proves that tests/floors/floors.sh fails on each broken rule: a small house that keeps them all, then one bad line at a time.
+# Proves that tests/floors/floors.sh fails on each broken rule: a small project that keeps them all, then one bad line
+# at a time.
 set -u
 cd "$(dirname "$0")/../.."
 house=$(mktemp -d)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compiling into a folder that was used before: what of it stays and goes, what is never lost, and that a compile which
-# ends early leaves the folder as it was, or as the next one can go on from.
+# Compiling into a folder that was used before: what stays, what goes, what is never lost, and that a compile that ends
+# early leaves the folder as it was, or so that the next one can continue.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 shopt -s extglob

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Fuzzing (tests/fuzz): each target for some seconds, from its corpus. Nothing may crash, leak, run for ever or take all
-# memory. What is found lies in build/fuzz/TARGET-crash-… and runs again with: build/fuzz/fuzz_TARGET FILE
+# Fuzzing (tests/fuzz): each target for some seconds, from its corpus. Nothing may crash, leak, run forever or take all
+# memory. Findings are in build/fuzz/TARGET-crash-… and run again with: build/fuzz/fuzz_TARGET FILE
 #
-#   FUZZ_SECONDS=3600 tests/fuzz/test.sh [TARGET]...    goes on from what earlier runs found worth keeping
+#   FUZZ_SECONDS=3600 tests/fuzz/test.sh [TARGET]...    continues from what earlier runs kept
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 [ $# -gt 0 ] || set -- script text tsv torch

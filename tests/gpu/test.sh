@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make gpu-check and make gpu-bench against the stand-in: so that neither runs first on the day a GPU comes. A check that
-# fails is counted and ends in exit 1; without a GPU nothing is written to the results.
+# make gpu-check and make gpu-bench against the stand-in: so that neither runs for the first time on a real GPU. A check
+# that fails is counted and ends in exit 1; without a GPU nothing is written to the results.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 built=build/standin-check

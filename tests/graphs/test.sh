@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Models whose stages form a graph: a stage that reads several others gets their sum, one that several read gets the sum
-# of their gradients. They are proved, and train as one rank does, under schedules that know nothing of them.
+# of their gradients. They are proved, and train as one rank does, under schedules not written for them.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 work=$(mktemp -d)

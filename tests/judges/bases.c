@@ -1,10 +1,10 @@
-/* Which programs are broken, and how each is compiled. Settings that suit no schedule, or deadlock, are passed over. */
+/* Which programs are broken, and how each is compiled. Settings that suit no schedule, or deadlock, are skipped. */
 #include "bases.h"
 #include "random_spec.h"
 #include <glob.h>
 #include <stdlib.h>
 
-/* Symbolic memory goes byte by byte: a few of them are enough for one tensor to overlap parts of others. */
+/* Symbolic memory works byte by byte: a few bytes are enough for one tensor to overlap parts of others. */
 static void shrink(struct stage *st) {
     bool wide = st->bytes[K_wgrad] > st->bytes[K_weight];
     for (int k = 0; k < NKINDS; k++)
@@ -39,7 +39,7 @@ static void compile(void *with) {
     args.recompute = b->recompute;
     c->spec =
         b->file ? script_load(&args) : draw_spec(b->seed, CAPS | BANDWIDTH | ORDERS | COARSE | (b->tied ? TIED : 0));
-    if (b->file) /* costs, which the order is by, are what they always are */
+    if (b->file) /* costs, which determine the order, are the usual ones */
         cost_stages(c->spec);
     struct stage *st = c->spec->stage = stages_of(b, c->spec);
     c->graph = graph_build(c->spec);
@@ -130,7 +130,7 @@ static void add_graphs(struct base *out, int *n) {
     }
 }
 
-/* Drawn specs, and the script of drawn schedules; with added orders, away from home, tied. */
+/* Random specs, and the script of random schedules; with added orders, away from home, tied. */
 static void add_drawn(struct base *out, int *n, int most) {
     static char set[MOST_DRAWN + 1][16];
     for (int seed = 1; seed <= MOST_DRAWN && *n < most; seed++) {
@@ -148,7 +148,7 @@ static void add_drawn(struct base *out, int *n, int most) {
 int all_bases(struct base *out, int most) {
     glob_t files;
     int n = 0;
-    if (glob("schedules/*[!.]?.lua", 0, NULL, &files)) /* not pianola.d.lua, which is no schedule */
+    if (glob("schedules/*[!.]?.lua", 0, NULL, &files)) /* not pianola.d.lua, which is not a schedule */
         return 0;
     for (size_t f = 0; f < files.gl_pathc && n + 2 < most; f++)
         add_schedule(out, &n, strdup(files.gl_pathv[f]));

@@ -1,5 +1,4 @@
-/* Small programs to break: every schedule, graphs, splits, recompute, a shared table, every kind of lanes, drawn specs.
- */
+/* Small programs to break: schedules, graphs, splits, recompute, a shared table, all kinds of lanes, random specs. */
 #ifndef PIANOLA_BASES_H
 #define PIANOLA_BASES_H
 #include "promise.h"
@@ -10,7 +9,7 @@ struct base {
     int nset, lanes; /* enum lanes_per */
     bool recompute;
     uint64_t seed;
-    bool sizes;    /* tensors of several bytes, drawn, instead of one each */
+    bool sizes;    /* tensors of several bytes, at random, instead of one each */
     bool no_token; /* tokens have no bytes */
     bool tied;     /* drawn with a token table */
 };
@@ -21,7 +20,7 @@ struct compiled {
     struct program *program;
 };
 
-bool compile_base(const struct base *b, struct compiled *c); /* false: the settings do not suit, or it deadlocks */
+bool compile_base(const struct base *b, struct compiled *c); /* false: the settings do not apply, or it deadlocks */
 const char *describe_base(const struct base *b);
 int all_bases(struct base *out, int most);
 #endif

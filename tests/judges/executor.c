@@ -1,18 +1,17 @@
-/* An executor that knows nothing of proofs: it plays a program once, in an order drawn at random, on symbolic memory
- * (symbols.h).
+/* An executor independent of all proofs: it runs a program once, in a random order, on symbolic memory (symbols.h).
  *
- * Time: an instruction starts when it is the first of its lane that has not, all it waits for has ended, and nothing of
- * its lane runs; it ends any time later, a RECV once its SEND has started and a REDUCE once all members have. A SEND is
- * eager, and ends when it likes, or ends only when its RECV has started: a draw for each message.
+ * Time: an instruction starts when it is next in its lane, nothing of its lane is running, and all it waits for has
+ * ended. It ends any time later, a RECV once its SEND has started and a REDUCE once all members have. Each SEND is
+ * drawn to be eager, and ends at any time, or to end only after its RECV has started.
  *
  * Accesses: at its start an instruction stamps what it only writes; until its end it reads its inputs piece by piece,
- * and what a piece brings or makes may be written at once: a RECV writes what its SEND has read so far, a REDUCE stamps
- * what it has read. At its end its inputs must not have changed since they were read and its outputs be as it left
- * them, else something else was at those bytes meanwhile: a race.
+ * and may write the result of a piece at once: a RECV writes what its SEND has read so far, a REDUCE stamps what it has
+ * read. At its end its inputs must not have changed since they were read and its outputs must be as it left them;
+ * otherwise something else accessed those bytes meanwhile: a race.
  *
- * Orders: uniform choice hardly ever lets one lane run far ahead of another. So lanes have random priorities, one for
- * starting and one for going on, and the highest acts, but for some noise and some changes on the way (after Burckhardt
- * 2010, "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs"). */
+ * Orders: a uniform choice hardly ever lets one lane run far ahead of another. So lanes have random priorities, one for
+ * starting and one for continuing, and the highest acts, apart from some noise and some changes along the way (after
+ * Burckhardt 2010, "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs"). */
 #include "executor.h"
 #include "symbols.h"
 #include <stdarg.h>
@@ -26,7 +25,7 @@ enum state { TO_COME, RUNNING, ENDED };
 struct running { /* what an instruction in progress has seen and left: a cell for each cell of its operands */
     uint64_t *seen, *left;
     uint8_t *read; /* the cell has been read, or has arrived */
-    int pieces;    /* how often it has gone on */
+    int pieces;    /* how often it has continued */
 };
 struct machine {
     const struct rank *k;
@@ -34,7 +33,7 @@ struct machine {
     struct running *doing; /* per instruction */
     int32_t *head,
         *next; /* per lane: its first instruction that has not ended, or nins; per instruction: its lane's next */
-    uint64_t (*priority)[2]; /* per lane: to start, to go on */
+    uint64_t (*priority)[2]; /* per lane: to start, to continue */
     uint8_t *state;          /* per instruction */
     int32_t ended;           /* how many have */
 };
@@ -46,7 +45,7 @@ struct run {
     const struct program *p;
     enum how how;
     uint64_t random, stamps, random_of_messages;
-    int noise; /* of 16 choices, so many ignore priorities */
+    int noise; /* how many of 16 choices ignore priorities */
     struct machine *at;
     struct end **meets;      /* per rank and instruction: the next of the same message or sum, in a ring */
     uint8_t *jobs;           /* enum state */
@@ -69,7 +68,7 @@ static bool fail(struct run *z, int r, int32_t i, const char *fmt, ...) {
     return false;
 }
 
-/* ---- who meets whom: the k-th that leaves, the k-th that arrives ---- */
+/* ---- matching: the k-th that leaves with the k-th that arrives ---- */
 
 static bool leaves_for(const struct instr *x, int peer) { return op_lane[x->op] == LANE_SEND && x->peer == peer; }
 static bool comes_from(const struct instr *x, int peer) {
@@ -168,7 +167,7 @@ static void scribble(struct machine *m, struct running *d, int64_t cell, int64_t
     m->mem[at] = d->left[cell] = symbol;
 }
 
-/* How many of its cells an operand that is only written still leaves as they are: a wstash grows behind its stash. */
+/* How many of its cells a write-only operand keeps as they are: a wstash extends its stash. */
 static int64_t kept_by(const struct rank *k, const struct instr *x, int a) {
     int stash = operand(k, x, a).role == ROLE_wstash ? operand_of(k, x, ROLE_stash) : -1;
     return stash >= 0 && grows_here(k, x, stash) ? span_of(k, operand(k, x, stash).buf).n : 0;
@@ -256,7 +255,7 @@ static void go_on(struct run *z, int r, int32_t i, int of) {
     z->at[r].doing[i].pieces++;
 }
 
-/* All it meets are read to their ends, those that have not got so far by themselves. */
+/* Reads to the end the inputs of all it meets that have not got so far by themselves. */
 static void read_rest(struct run *z, int r, int32_t i) {
     const struct instr *x = &z->at[r].k->ins[i];
     for (struct end e = z->meets[r][i]; is_message(x->op) && (e.rank != r || e.ins != i); e = z->meets[e.rank][e.ins])
@@ -265,7 +264,7 @@ static void read_rest(struct run *z, int r, int32_t i) {
     go_on(z, r, i, 1);
 }
 
-/* Nothing else has written what it read, or has written or is about to. */
+/* Checks that nothing else has written what it read, or what it has written or is about to write. */
 static void check_alone(struct run *z, int r, int32_t i) {
     struct machine *m = &z->at[r];
     const struct instr *x = &m->k->ins[i];
@@ -287,7 +286,7 @@ static void check_alone(struct run *z, int r, int32_t i) {
             fail(z, r, i, "the workspace was written meanwhile");
 }
 
-/* Freed bytes hold nothing; when the lanes run side by side, others may still be reading them. */
+/* Freed bytes hold nothing; when the lanes run concurrently, others may still be reading them. */
 static void run_frees(struct run *z, int r, int32_t i, bool own) {
     struct machine *m = &z->at[r];
     const struct instr *x = &m->k->ins[i];
@@ -305,7 +304,7 @@ static void run_frees(struct run *z, int r, int32_t i, bool own) {
     }
 }
 
-/* Its results: of a sum over ranks what all members read, of a message what has come, else what it makes. */
+/* Its results: for a sum over ranks what all members read, for a message what has arrived, otherwise what it makes. */
 static void finish_values(struct run *z, int r, int32_t i, uint64_t **made) {
     struct machine *m = &z->at[r];
     const struct instr *x = &m->k->ins[i];
@@ -362,7 +361,7 @@ static bool may_start(const struct run *z, int r, int32_t i) {
     return true;
 }
 
-/* Whether a SEND may end before its RECV has started: a draw for each, and a run in four in which none may. */
+/* Whether a SEND may end before its RECV has started: drawn for each; in one run of four, none may. */
 static bool is_eager(const struct run *z, int r, int32_t i) {
     uint64_t draw = z->random_of_messages + (uint64_t)(r * 100003 + i);
     return z->how == BY_LANES && z->random_of_messages % 4 && random_next(&draw) % 2;
@@ -400,7 +399,7 @@ static void act(struct run *z, int r, int32_t i) {
         end(z, r, i);
 }
 
-/* One step: of all lanes that can do something, the one drawn. False: none can. */
+/* One step of a lane drawn from all that can do something. False: none can. */
 static bool step(struct run *z) {
     int best_rank = -1, best_lane = 0;
     uint64_t best = 0;

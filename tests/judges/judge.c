@@ -1,7 +1,7 @@
-/* Right or wrong, exactly: played once, one instruction at a time, on symbolic memory; and then every order looked at.
+/* Judges exactly: plays a program once, one instruction at a time, on symbolic memory, then considers every order.
  *
- * When no two conflicting accesses can meet, all runs give the values of this one. Besides values, memory keeps who
- * owns a byte: the buffer it was last written as, until that is freed. */
+ * If no two conflicting accesses can overlap, all runs give the values of this one. Besides values, memory keeps the
+ * owner of each byte: the buffer it was last written as, until that is freed. */
 #include "judge.h"
 #include "symbols.h"
 #include <string.h>
@@ -17,7 +17,7 @@ struct court {
     struct memory *of;  /* per rank */
     uint64_t ***seen;   /* [number][operand]: what it read when it started */
     int32_t *ran;       /* per job: the number of its instruction, or -1 */
-    const char *formal; /* the first thing that is said and not so */
+    const char *formal; /* the first false statement */
 };
 
 static const char *said(struct court *c, int number, const char *what) {
@@ -43,7 +43,7 @@ static const char *check_workspace(const struct court *c, int number) {
 
 static bool overlap(struct span a, struct span b) { return a.at < b.at + b.n && b.at < a.at + a.n; }
 
-/* What an instruction writes is apart from all else it uses, but for the stash in whose place the wstash grows. */
+/* What an instruction writes overlaps nothing else it uses, except the stash in whose place the wstash grows. */
 static const char *check_apart(const struct court *c, int number) {
     const struct rank *k = &c->z.p->rank[c->z.rank[number]];
     const struct instr *x = instr_of(&c->z, number);
@@ -63,8 +63,8 @@ static const char *check_apart(const struct court *c, int number) {
     return NULL;
 }
 
-/* Of a program that only its text describes: what a stage reads, it can keep, and has a gradient as large; and an
- * optimizer has state everywhere or nowhere. Elsewhere the model says the sizes. */
+/* For a program known only by its text: a stage can keep what it reads, whose gradient is as large; and an optimizer
+ * has state everywhere or nowhere. Otherwise the model gives the sizes. */
 static const char *check_text_sizes(const struct court *c) {
     int64_t *most = NEW(int64_t, sets_of(c->want));
     bool state = false;
@@ -181,8 +181,7 @@ static const char *read_operand(struct court *c, int number, int a) {
     return NULL;
 }
 
-/* The place of a home's gradient is planned for the whole step, though before its first contribution it holds nothing.
- */
+/* A home's gradient has its place for the whole step, but holds nothing before its first contribution. */
 static bool touches_home_gradient(const struct court *c, int r, int32_t buf) {
     const struct rank *k = &c->z.p->rank[r];
     for (int32_t b = 0; b < k->nbufs; b++)
@@ -219,7 +218,7 @@ static bool uses(const struct rank *k, const struct instr *x, int32_t buf, int h
     return false;
 }
 
-/* written: those that it has written itself, or the others, which it frees before: a wstash takes its stash's bytes. */
+/* written: frees those it wrote itself; otherwise the others, which go first: a wstash takes its stash's bytes. */
 static const char *run_frees(struct court *c, int number, bool written) {
     int r = c->z.rank[number];
     const struct rank *k = &c->z.p->rank[r];
@@ -263,7 +262,7 @@ static const char *start(struct court *c, int number) {
     return why;
 }
 
-/* What a message brings: what its SEND read; of a sum, what all members read, together. */
+/* What a message brings: what its SEND read; for a sum, what all members read, added up. */
 static void arrive(const struct court *c, int number, uint64_t *made, int64_t bytes) {
     int op = instr_of(&c->z, number)->op;
     if (op == OP_REDUCE)
@@ -321,14 +320,14 @@ static const char *check_needs(const struct court *c) {
     return NULL;
 }
 
-/* ---- what is said and not so ---- */
+/* ---- false statements ---- */
 
 static bool same_label(const struct instr *x, const struct instr *y) {
     return x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->inst == y->inst && x->peer == y->peer;
 }
 
-/* The instance that a buffer of an instruction of this name is of. What jobs read was made by others, under names of
- * its own: INT32_MIN. */
+/* The instance in the name of a buffer that an instruction of this name uses. What jobs read was made by others, under
+ * other names: INT32_MIN. */
 static int32_t inst_of(const struct instr *x, int role) {
     switch (x->op) {
     case OP_FETCH:
@@ -368,7 +367,7 @@ static int kind_of(const struct instr *x, int role) {
     }
 }
 
-/* Whether the buffer is called what an operand of this role is, of an instruction of this name. */
+/* Whether the buffer has the name of an operand in this role, of an instruction of this name. */
 static bool is_named(const struct court *c, const struct instr *x, int role, const struct buf *b) {
     bool table = role == ROLE_v || role == ROLE_dv, reads = x->op <= OP_W && !(op_access(x->op, role) & ACC_WRITE);
     int kind = kind_of(x, role);
@@ -380,7 +379,7 @@ static bool is_named(const struct court *c, const struct instr *x, int role, con
            (!kind_has_batch[b->kind] || b->batch == x->batch) && (inst == INT32_MIN || b->inst == inst);
 }
 
-/* The two ends of a message call it the same, and what they carry what it is. */
+/* Labels are unique on a rank, operands have the right names, and the ends of a message agree on name and payload. */
 static void check_names(struct court *c, int number) {
     const struct rank *k = &c->z.p->rank[c->z.rank[number]];
     const struct instr *x = instr_of(&c->z, number), *y = instr_of(&c->z, c->z.meets[number]);
@@ -400,8 +399,8 @@ static void check_names(struct court *c, int number) {
         said(c, number, "it carries what has another name");
 }
 
-/* A job reads a token for each job on another rank that it needs and nothing else comes from. The order may be there
- * all the same, by other messages. */
+/* A job reads a token for each job on another rank that it needs but gets nothing else from. Other messages may keep
+ * the order even without it. */
 static void check_tokens(struct court *c, int32_t j) {
     const struct spec *sp = c->want->sp;
     const struct graph *g = c->want->g;
@@ -419,8 +418,8 @@ static void check_tokens(struct court *c, int32_t j) {
         said(c, c->ran[j], "reads tokens that it does not need, or not those that it does");
 }
 
-/* What the plan says of buffers, and nothing asks: a workspace has no instances, state that has no bytes no buffer, and
- * only a stash grows, into the wstash at its place. */
+/* Rules of the plan that no run depends on: a workspace has no instances, state of no bytes has no buffer, and only a
+ * stash grows, into the wstash at its place. */
 static const char *false_plan(const struct rank *k, int32_t b) {
     const struct buf *x = &k->buf[b], *y = x->grows >= 0 ? &k->buf[x->grows] : NULL;
     if (x->kind == K_work && x->inst >= 0)

@@ -1,24 +1,24 @@
-/* Whether a program is right, judged plainly and exactly by what the machines may do: judge.c, judge_order.c.
+/* Judges, plainly and exactly, whether a program is right on every machine allowed here: judge.c, judge_order.c.
  *
- * The machine, the weakest that transports keep: each lane of a rank runs its instructions in order. One starts when
- * the lane's previous one and all it waits for have ended; its accesses lie anywhere between its start and its end, in
- * pieces. Across ranks a SEND's start comes before its RECV's end, and in a collective a member's start before the end
- * of all that its data reach; nothing else: a SEND may end before its RECV starts, or last longer than it. Messages of
- * an edge meet in the order of their lanes. Whether all come to an end is judged with every SEND blocking until its
+ * The machine is the weakest that transports guarantee. Each lane of a rank runs its instructions in order. One starts
+ * when the lane's previous one and all it waits for have ended; its accesses lie anywhere between its start and its
+ * end, in pieces. Across ranks, a SEND starts before its RECV ends, and a member of a collective starts before the end
+ * of all that its data reach. Nothing else is guaranteed: a SEND may end before its RECV starts, or after it ends.
+ * Messages of an edge are matched in the order of their lanes. Termination is judged with every SEND blocking until its
  * RECV has started. */
 #ifndef PIANOLA_JUDGE_H
 #define PIANOLA_JUDGE_H
 #include "promise.h"
 
-/* ---- judge_order.c: events, and what comes before what ---- */
+/* ---- judge_order.c: events, and their order ---- */
 
-/* Instruction i of rank r has the number base[r] + i; its start is event 2 * number, its end the one after. */
+/* Instruction i of rank r has the number base[r] + i; its start is event 2 * number, its end the next event. */
 struct order {
     const struct program *p;
     int n;                /* instructions */
     int32_t *base, *rank; /* per rank, and one more; per number */
     int32_t *meets;       /* per number: the next one of the same message or collective, in a ring; itself: none */
-    int32_t *event;       /* as they happened when played, nevents of them */
+    int32_t *event;       /* in the order in which they were played, nevents of them */
     int nevents;
     int words;
     uint64_t *before; /* [event][words]: the events that come before it in every run */
@@ -29,26 +29,26 @@ static inline const struct instr *instr_of(const struct order *z, int number) {
     return &z->p->rank[z->rank[number]].ins[number - z->base[z->rank[number]]];
 }
 
-struct order order_of(const struct program *p); /* with nobody meeting anybody yet */
-const char *check_form(const struct order *z);  /* what no text form has, or NULL */
-const char *match(struct order *z);             /* finds who meets whom; who meets nobody, or NULL */
-/* Plays it with every SEND blocking, each rank one instruction at a time or lane by lane, and notes the events. Whoever
- * cannot go on, or NULL. */
+struct order order_of(const struct program *p); /* with nothing matched yet */
+const char *check_form(const struct order *z);  /* what no text form can have, or NULL */
+const char *match(struct order *z);             /* matches messages and collectives; what has no match, or NULL */
+/* Plays it with every SEND blocking, each rank one instruction at a time or lane by lane, and records the events.
+ * Returns what is stuck, or NULL. */
 const char *play(struct order *z, bool serially);
-/* From a play that came to its end: what comes before what. */
+/* From a complete play: which events come before which. */
 void close_order(struct order *z);
 static inline bool comes_before(const struct order *z, int a, int b) {
     return z->before[(size_t)b * (size_t)z->words + (size_t)(a / 64)] >> (a % 64) & 1;
 }
-const char *find_race(const struct order *z); /* two accesses that no order keeps apart, or NULL */
+const char *find_race(const struct order *z); /* two conflicting accesses without an order, or NULL */
 const char *told(const struct order *z, int number, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* ---- judge.c ---- */
 
 enum verdict {
     RIGHT,
-    FORMAL,    /* it does what it should on every machine, and says something of itself that is not so */
-    MALFORMED, /* it has no text form: an edge with two lanes, an operand twice. Whoever reads programs refuses it */
+    FORMAL,    /* right on every machine, but with a false statement about itself */
+    MALFORMED, /* it has no text form: an edge with two lanes, an operand twice. Readers refuse it */
     WRONG,
 };
 struct judgement {

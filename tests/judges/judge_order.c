@@ -32,14 +32,14 @@ struct order order_of(const struct program *p) {
     return z;
 }
 
-/* ---- who meets whom ---- */
+/* ---- matching ---- */
 
 static bool sends(int op) { return op_cost[op] == COST_LINK && op_lane[op] == LANE_SEND; }
 static bool receives(int op) { return op_cost[op] == COST_LINK && op_lane[op] == LANE_RECV; }
 static bool is_collective(int op) { return op_lane[op] == LANE_GROUP; }
 
-/* Whether the data of one who meets another reach it, so that the other cannot end before this one has started. A row
- * for each collective: of an all-reduce everyone's data reach everyone; of a broadcast only the root's would. */
+/* Whether the data of `from` reach `to`, so that `to` cannot end before `from` has started. One row per collective: in
+ * an all-reduce everyone's data reach everyone; in a broadcast only the root's would. */
 static bool reaches(const struct order *z, int from, int to) {
     int op = instr_of(z, from)->op;
     switch (op) {
@@ -86,7 +86,7 @@ static int next_message(const struct order *z, int r, bool send, int peer, int a
     return -1;
 }
 
-/* A lane of its rank is for the same messages as another one. */
+/* Whether another lane of its rank is for the same messages. */
 static bool has_twin(const struct rank *k, int lane) {
     const struct lane *a = &k->lane[lane];
     for (const struct lane *b = k->lane; b < k->lane + k->nlanes; b++) {
@@ -115,7 +115,7 @@ static int64_t bytes_carried(const struct order *z, int number) {
     return payload(&z->p->rank[z->rank[number]], instr_of(z, number))->bytes;
 }
 
-/* The k-th SEND of an edge meets the k-th RECV; an edge has one lane at each end, or there would be no k-th. */
+/* The k-th SEND of an edge matches the k-th RECV; an edge has one lane at each end, or k would be undefined. */
 static const char *match_edge(struct order *z, int from, int to) {
     int s = -1, v = -1;
     for (;;) {
@@ -229,7 +229,7 @@ const char *play(struct order *z, bool serially) {
     return NULL;
 }
 
-/* ---- what comes before what ---- */
+/* ---- precedence ---- */
 
 static void add_before(struct order *z, int event, int earlier) {
     uint64_t *to = z->before + (size_t)event * (size_t)z->words;
@@ -239,8 +239,7 @@ static void add_before(struct order *z, int event, int earlier) {
     to[earlier / 64] |= (uint64_t)1 << (earlier % 64);
 }
 
-/* The events as played are in an order that agrees with every order there is, so that each finds those before it
- * complete. */
+/* The order of play agrees with all others, so each event's predecessors are complete when it is reached. */
 void close_order(struct order *z) {
     int32_t *last = NEW(int32_t, z->n), *lane = NEW(int32_t, UINT16_MAX + 1); /* the one before it in its lane, or -1 */
     for (int r = 0; r < z->p->workers; r++) {

@@ -1,5 +1,5 @@
-/* One place of a program is broken: what is left is a program again, with a text form (but for labels that come twice),
- * that no compiler would make. */
+/* Breaks one place of a program: the result is a program with a text form (except for duplicate labels) that no
+ * compiler would make. */
 #include "mutate_parts.h"
 
 #define X(name, family, what) #name,

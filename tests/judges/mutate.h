@@ -82,9 +82,9 @@ enum mutation { MUTATIONS(X) NMUTATIONS, FIRST_TEXT_MUTATION = MUT_TEXT_STAGES }
 #undef X
 extern const char *const mutation_name[NMUTATIONS], *const mutation_what[NMUTATIONS];
 
-/* Breaks p, a copy, at a place drawn from *random, and numbers its messages anew. Returns what it did, or NULL when it
- * found no such place; p is then as it was. Not for those of the text form. */
+/* Breaks p, a copy, at a place drawn from *random, and renumbers its messages. Returns what it did, or NULL if there is
+ * no such place; p is then unchanged. Not for mutations of the text form. */
 const char *mutate(struct program *p, enum mutation how, uint64_t *random);
-/* The same of a text form: the new text, or NULL. */
+/* The same for a text form: the new text, or NULL. */
 char *mutate_text(const char *text, enum mutation how, uint64_t *random);
 #endif

@@ -1,5 +1,4 @@
-/* Edits of a program that leave it one: instructions refer to each other by index, so those that move take their waits
- * with them. */
+/* Edits that keep a program a program: instructions refer to each other by index, so waits follow those that move. */
 #include "mutate_parts.h"
 #include <string.h>
 
@@ -28,8 +27,7 @@ struct program *copy_program(const struct program *p) {
 
 /* ---- edits ---- */
 
-/* Instruction k of the new order is old[order[k]]; -1 stands for `extra`. Waits follow; on what is gone there is none.
- */
+/* Instruction k of the new order is old[order[k]]; -1 stands for `extra`. Waits follow, unless on what is gone. */
 static void reorder(struct rank *k, const int32_t *order, int n, struct instr extra) {
     int32_t *now = NEW(int32_t, k->nins + 1);
     struct instr *ins = NEW(struct instr, n);

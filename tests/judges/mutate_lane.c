@@ -1,8 +1,8 @@
-/* Lanes and groups. An edge keeps one lane at each end, but for a lane that is split in two. */
+/* Lanes and groups. An edge keeps one lane at each end, except when a lane is split in two. */
 #include "mutate_parts.h"
 #include <string.h>
 
-/* Every lane is renumbered: old lane l is now to[l]; lanes to which none goes are dropped. */
+/* Renumbers all lanes: old lane l becomes to[l]; lanes that none becomes are dropped. */
 static void renumber(struct rank *k, const int *to, const struct lane *lane, int n) {
     for (int i = 0; i < k->nins; i++)
         k->ins[i].lane = (uint16_t)to[k->ins[i].lane];

@@ -2,7 +2,7 @@
 #include "mutate_parts.h"
 #include <string.h>
 
-/* One more of its operation on the rank, drawn; -1: it is the only one. */
+/* Another instruction of its operation on the rank, drawn; -1: there is none. */
 static int another(struct place *m) {
     int from = draw(m, m->k->nins);
     for (int n = 0; n < m->k->nins; n++) {

@@ -1,4 +1,4 @@
-/* The text form is broken, as an editor would: head, needs, numbers, words, lines. */
+/* Breaks the text form as an editor could: head, needs, numbers, words, lines. */
 #include "mutate.h"
 #include "random.h"
 #include <ctype.h>
@@ -18,7 +18,7 @@ static struct lines lines_of(const char *text) {
     return z;
 }
 
-/* One of the lines that begin so, drawn, or -1. */
+/* One of the lines that begin this way, drawn, or -1. */
 static int line_of(const struct lines *z, const char *begin, uint64_t *random) {
     int found = -1, n = 0;
     for (int i = 0; i < z->n; i++)
@@ -57,7 +57,7 @@ static char *head(const char *text, const char *word, uint64_t *random) {
     return other_number(text, number, number + strspn(number, "0123456789"), random);
 }
 
-/* The jobs that a line of needs names, behind its colon. */
+/* The jobs that a line of needs names, after its colon. */
 static int jobs_of(const char *line, const char *end, const char **at, int most) {
     int n = 0;
     for (const char *s = strchr(line, ':') + 1; s < end && *s == ' ' && n < most; s += strcspn(s, ",\n") + 1)
@@ -121,7 +121,7 @@ static char *move_line(const struct lines *z, int from, int to) {
 
 static bool is_header(const char *line) { return !strncmp(line, "rank ", 5); }
 
-/* Two neighbours of an issue order change places. */
+/* Swaps two neighbours of an issue order. */
 static char *issue(const char *text, const struct lines *z, uint64_t *random) {
     const char *at[512];
     int r = random_below(random, z->n - 1), n = 0;

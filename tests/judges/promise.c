@@ -1,6 +1,6 @@
 /* What must be in the homes' weights after a step, from the job graph alone: every job's values follow from those of
- * the jobs it depends on, and a stage's gradient is the sum over its jobs. The graph is the compiler's, or what a
- * program's text says of itself. */
+ * the jobs it depends on, and a stage's gradient is the sum over its jobs. The graph is the compiler's, or comes from a
+ * program's text. */
 #include "symbols.h"
 #include <string.h>
 
@@ -61,7 +61,7 @@ struct promise promise_of(const struct spec *sp, const struct graph *g) {
 
 /* ---- from a program's text ---- */
 
-/* Lists the jobs where they stand. */
+/* Lists the jobs, each on the rank that runs it. */
 static const char *find_jobs(const struct program *p, struct spec *sp) {
     int cells = p->stages * p->batches * NDIRS;
     int32_t *rank = NEW(int32_t, cells);
@@ -118,7 +118,7 @@ static void add_need(struct graph *g, int32_t j, int32_t from) {
         g->pred[g->pred_at[j + 1]++] = from;
 }
 
-/* The line of job j, once and complete: it names jobs that run, and what makes what j reads of its own stage. */
+/* Reads the one line of job j: it names only jobs that run, and the source of what j reads of its own stage. */
 static const char *read_needs(const struct program *p, const struct spec *sp, struct graph *g, int32_t j,
                               bool *repeats) {
     const struct job *job = &sp->job[j];

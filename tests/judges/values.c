@@ -1,4 +1,4 @@
-/* What instructions make of symbols (symbols.h), each by itself: no word here of when. */
+/* What each instruction by itself makes of symbols (symbols.h), regardless of when it runs. */
 #include "symbols.h"
 
 struct span span_of(const struct rank *k, int32_t buf) {
@@ -36,7 +36,7 @@ static bool is_sum(const struct instr *x, int role) {
     return role == ROLE_dw || role == ROLE_dv || (x->op == OP_U && role == ROLE_w);
 }
 
-/* The values read, by role; sums of gradients, and weights that are updated byte by byte, are no single value. */
+/* The values read, by role; sums of gradients, and weights that are updated byte by byte, are not a single value. */
 static const char *values_read(const struct rank *k, const struct instr *x, uint64_t **seen, uint64_t in[NROLES]) {
     for (int a = 0; a < x->narg; a++) {
         int role = operand(k, x, a).role;

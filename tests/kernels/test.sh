@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The CUDA kernels on the CPU: the same source, compiled as C++ against tests/standin/, compared with the host layers.
-# First that the stand-in sees mistakes. SAN=-fsanitize=address,undefined instruments all of it.
+# First checks that the stand-in catches mistakes. SAN=-fsanitize=address,undefined instruments all of it.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 SAN=${SAN-}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Ranks killed and stopped at random moments, N of them (tests/kill/kill.c says more): the others end in time and say where
-# they stood, nothing is left running, and the run goes on to the weights of one that nobody disturbed.
-# To see a fault again: SEED=<seed> FAULT=<number> tests/kill/test.sh
+# Ranks killed and stopped at random moments, N of them (see tests/kill/kill.c): the others end in time and report where
+# they were, nothing is left running, and the run resumes to the weights of an undisturbed one. To repeat a fault:
+# SEED=<seed> FAULT=<number> tests/kill/test.sh
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Prediction against measurement, and measurement against measurement, through the real command. The measurements are made
-# here: a simulation with costs that the diff does not know, as so many steps, by the clocks and with the noise that a test
-# wants. So what must be found is known.
+# Prediction against measurement, and measurement against measurement, through the real command. The measurements are
+# made here: a simulation with costs that the diff does not know, with the steps, clocks and noise that each test wants.
+# So what the diff must find is known.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)

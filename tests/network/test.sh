@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Ranks of two hosts: network namespaces on this machine, joined by a link of their own, two ranks in each. Over TCP, and
-# over MPI's own TCP. The weights are those of one process; and when the link goes down, all ranks end by the deadline and
-# say where they waited. Then as many ranks as one machine may have, over both.
+# Ranks of two hosts: network namespaces on this machine, joined by a link of their own, two ranks in each. Over TCP,
+# and over MPI's own TCP. The weights are those of one process; and when the link goes down, all ranks end by the
+# deadline and report where they waited. Then as many ranks as one machine may have, over both.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 . tests/support/ranks.sh

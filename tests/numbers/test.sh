@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Numbers that are nothing, huge, or lost beside others, through the real command: no figure is none, nothing hangs, and
-# nothing is added to what has another unit. Random ones: tests/unit/test_sched.c, tests/unit/test_pipeline.c; refused ones:
-# tests/bad.
+# Numbers that are 0, huge, or negligible next to others, through the real command: every figure is a number, nothing
+# hangs, and values of different units are never added. Random ones: tests/unit/test_sched.c,
+# tests/unit/test_pipeline.c; refused ones: tests/bad.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)

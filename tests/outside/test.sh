@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `pianola verify` from outside: programs by hand and mutants of compiled ones, judged by a checker that knows the text
-# form and the machine from their description alone (tests/outside/checker.py), and shares nothing with the compiler.
+# `pianola verify` against an independent checker: handwritten programs and mutants of compiled ones, judged by
+# tests/outside/checker.py, which knows the text form and the machine from their description alone and shares nothing
+# with the compiler.
 #
 #   tests/outside/test.sh                                        3,000 mutants, always the same, about a minute
 #   python3 -B tests/outside/attack.py 100000 7                  more, of another seed

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Timelines as pictures and what the grid draws on request, through the real command: the same jobs at the same times as
-# timeline.tsv, the same bytes for the same input, and pages that work by themselves. Pictures are also drawn, and a page is
-# opened and asked.
+# timeline.tsv, the same bytes for the same input, and pages that work by themselves. Pictures are also rendered, and a
+# page is opened in a browser and queried.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Random schedules train to the bits of one rank (tests/property). Then that this could fail: a fault put into the compiled
-# program, behind the proof or before it, is found, and made as small as it can be.
+# Random schedules train to the bits of one rank (tests/property). Then checks that this can fail: a fault put into the
+# compiled program, before or after the proof, is found, and made as small as possible.
 #
 #   CASES=100000 tests/property/test.sh      more cases; each takes about 3 ms
 cd "$(dirname "$0")/../.." || exit 2

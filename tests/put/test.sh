@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Messages by one-sided copies (runtime/comm/comm_put.cu) against tests/standin/. Ranks as threads first, for there the stand-in
-# sees what one rank does to another's memory, and what orders it: every schedule, without a race, to the bits of the
-# host. Then as processes, which map one another's memory: the same bits, in a graph or not, with a GPU each or with one
-# for all; and what happens when ranks die, stop, or cannot reach one another.
+# Messages by one-sided copies (runtime/comm/comm_put.cu) against tests/standin/. First with ranks as threads, where the
+# stand-in sees each rank's accesses to another's memory and what orders them: every schedule, without a race, to the
+# bits of the host. Then with ranks as processes, which map one another's memory: the same bits, with or without a
+# graph, with a GPU each or one for all; and what happens when ranks die, stop, or cannot reach one another.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 suffix=.gpu

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Every rank a process with a GPU of its own, messages by NCCL: the programs that `pianola compile` writes, built with
-# make gpu and run against tests/standin/ in the place of CUDA, cuBLASLt and NCCL. Weights equal the host's bit for bit, a
-# graph and eager replay agree, checkpoints go from CPUs to GPUs and back; ranks that are killed or stopped end the others
-# in time, with the instruction that waits. And where nvcc and NCCL are, the programs link with the real ones.
+# make gpu and run against tests/standin/ in the place of CUDA, cuBLASLt and NCCL. Weights equal the host's bit for bit,
+# a graph and eager replay agree, checkpoints go from CPUs to GPUs and back; when ranks are killed or stopped, the
+# others end in time and name the instruction that waits. Where nvcc and NCCL are installed, the programs link with the
+# real ones.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 . tests/support/timelines.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What stands in rank<k>.cu is the compiled program. Every rank of every schedule, and of random ones, is built by its own
-# Makefile with a stand-in for the runtime (tests/readback/stand_in.c) that prints what it was handed, and must print what
+# rank<k>.cu holds exactly the compiled program. Every rank of every schedule, and of random ones, is built by its own
+# Makefile with a stand-in for the runtime (tests/readback/stand_in.c) that prints what it receives, which must be what
 # the compiler holds in memory (tests/readback/readback.c).
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh

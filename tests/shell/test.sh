@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Completion and the manual page: both must say what the commands' own help says, and really complete.
+# Completion and the manual page: both must match the commands' own help, and completion must work.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `pianola show --measured`: what was measured is shown as what was predicted is, in every format, and nothing is shown
-# that was measured of another program. The steps here are made of predictions, so that their figures are known.
+# `pianola show --measured`: measurements are shown like predictions, in every format, and measurements of another
+# program are not shown. The steps here are made from predictions, so that their figures are known.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)

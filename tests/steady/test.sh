@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# No clock decides what a script is told: beside work that takes most of a processor, the same script gets the same answer to
-# the byte.
+# No clock decides what a script is told: under a load that takes most of a processor, the same script gets the same
+# answer, to the byte.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 PIANOLA=$(realpath "$PIANOLA")

@@ -1,4 +1,4 @@
-/* What the tests of checkpoints share: a folder of their own, files whole, and a file opened and read to its end. */
+/* Shared by the tests of checkpoints: a folder for each, whole files, and a file opened and read to its end. */
 #ifndef PIANOLA_CHECKPOINT_ROOM_H
 #define PIANOLA_CHECKPOINT_ROOM_H
 #include "store/safetensors.h"
@@ -43,7 +43,7 @@ static inline char *slurp(const char *path, size_t *n) {
     return s;
 }
 
-/* In place when the size stays: file systems hurry a file to the disk that is emptied and written anew. */
+/* Writes in place if the size is unchanged: file systems flush a file early that is truncated and rewritten. */
 static inline void spill(const char *path, const void *bytes, size_t n) {
     int fd = open(path, O_WRONLY | O_CREAT, 0666);
     struct stat st;

@@ -1,4 +1,4 @@
-/* What tests see of the compiler: all of it but the commands. */
+/* The compiler as tests see it: everything but the commands. */
 #ifndef PIANOLA_COMPILER_H
 #define PIANOLA_COMPILER_H
 #include "draw/draw.h"

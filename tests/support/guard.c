@@ -1,9 +1,9 @@
 /* Linked into every test: closes a hole in Criterion, which counts a test that ends in exit(0) as passed.
  *
- * The linker's --wrap sends every exit of our objects here. Success is then nobody's to claim but Criterion's: a test
- * process that tries is aborted, which Criterion reports as a crash. Other codes go through, since `.exit_code = 2`
- * is how a test expects die(); so do processes a test forks, which have a pid of their own. Criterion's own way out is
- * inside its shared library and does not come here.
+ * The linker's --wrap sends every exit of our objects here. Only Criterion may then report success: a test process that
+ * exits with 0 is aborted, which Criterion reports as a crash. Other codes go through, since `.exit_code = 2` is how a
+ * test expects die(); so do processes a test forks, which have a pid of their own. Criterion's own way out is inside
+ * its shared library and does not come here.
  *
  * The other hole, leaks that LeakSanitizer prints while the test passes, is closed by tests/run. */
 #include <stdio.h>

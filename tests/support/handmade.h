@@ -67,8 +67,8 @@ static inline struct spec *spec_of(struct model *m, int stages) {
     return sp;
 }
 
-/* Memory of one stage and microbatch, aligned and to the byte, so that ASan sees who leaves it. It starts as NaN: what
- * is read before it is written shows. Kept in a list, since a test is a process and frees nothing. */
+/* Memory of one stage and microbatch, aligned and exact to the byte, so that ASan catches overruns. It starts as NaN,
+ * so that reads before writes show. Kept in a list, since a test is a process and frees nothing. */
 static inline void *fresh(int64_t bytes) {
     static void **kept;
     void **p = memalign(64, 64 + (size_t)bytes);

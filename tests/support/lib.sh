@@ -1,4 +1,4 @@
-# For test scripts: . tests/support/lib.sh. Runs the real command and compares figures out of its JSON.
+# For test scripts: . tests/support/lib.sh. Runs the real command and compares figures from its JSON.
 PIANOLA=${PIANOLA:-build/pianola}
 passed=0 failed=0
 export LC_ALL=C.UTF-8 # drawings have characters beyond ASCII

@@ -1,5 +1,5 @@
-# For tests of pictures: . tests/support/lib.sh, then this. What looks at them: xmllint, rsvg-convert and a browser, all of which
-# `make deps` installs. Without one, the test fails: a picture that nobody looked at has not passed.
+# For tests of pictures: . tests/support/lib.sh, then this. They are checked with xmllint, rsvg-convert and a browser,
+# all installed by `make deps`. Without one, the test fails: an unchecked picture has not passed.
 browser=$(command -v chromium-headless-shell || command -v chromium)
 for tool in xmllint rsvg-convert "${browser:-chromium-headless-shell}"; do
     command -v "$tool" >/dev/null || expect "$tool, which make deps installs" there missing
@@ -8,7 +8,7 @@ done
 # well_formed WHAT FILE
 well_formed() { expect "$1: well-formed" "" "$(xmllint --noout --huge "$2" 2>&1 | head -n 3)"; }
 
-# as_png WHAT FILE [OPTION...]: draws it, in the size it says, or with options in another.
+# as_png WHAT FILE [OPTION...]: renders it, in its own size or, with options, in another.
 as_png() {
     expect "$1: as PNG" "" "$(timeout 120 rsvg-convert "${@:3}" "$2" -o "$2.png" 2>&1)"
     [ $# = 2 ] || return
@@ -17,14 +17,14 @@ as_png() {
         "$(od -An -tu1 -j16 -N8 "$2.png" | awk '{ print ($2 * 256 + $3) * 256 + $4, ($6 * 256 + $7) * 256 + $8 }')"
 }
 
-# ask PAGE: what it has become in a browser when its own script and what stdin adds have run. As root, without sandbox.
+# ask PAGE: its DOM in a browser after its own script and what stdin adds have run. No sandbox: it may run as root.
 ask() {
     { echo '<script>' && cat && echo '</script>'; } >>"$1"
     timeout -k 5 120 "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
         --user-data-dir="$room/browser" --dump-dom "file://$1" 2>"$room/browser.log"
 }
 
-# Browsers that still run, of those that ask started: after a moment, none.
+# Browsers started by ask that still run: after a moment, none.
 browsers_left() {
     local i left
     for ((i = 0; i < 50; i++)); do

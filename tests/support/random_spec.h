@@ -1,6 +1,6 @@
-/* Schedules drawn at random, the same for the same seed: placements, homes, priorities, caps, split backwards,
- * recompute, costs, links, weight slots and added orders that no hand would write. But with EXTREME all numbers are
- * small multiples of a quarter, so sums of times are exact whatever order they are taken in. */
+/* Random schedules, the same for the same seed: placements, homes, priorities, caps, split backwards, recompute, costs,
+ * links, weight slots and added orders that no one would write by hand. Except with EXTREME, all numbers are small
+ * multiples of a quarter, so that sums of times are exact in any order. */
 #ifndef PIANOLA_RANDOM_SPEC_H
 #define PIANOLA_RANDOM_SPEC_H
 #include "compiler.h"
@@ -18,7 +18,7 @@ static inline int below(int n) {
     return (int)((z ^ (z >> 31)) % (uint64_t)n);
 }
 
-enum { /* what a spec may have besides what all have */
+enum { /* what a spec may have in addition to what all have */
        CAPS = 1,
        LATENCY = 2,   /* links of latency alone */
        BANDWIDTH = 4, /* links of latency and bandwidth */
@@ -27,7 +27,7 @@ enum { /* what a spec may have besides what all have */
        COARSE = 32,   /* lanes per edge, per peer or per rank */
        TIED = 64,     /* stage 0 and another one, or the same, share a token table */
        PAIRS = 128,   /* a strict order, in which neighbours overlap */
-       EXTREME = 256, /* costs and links that are nothing, or are nothing beside others */
+       EXTREME = 256, /* costs and links that are 0, or negligible next to others */
 };
 
 static inline struct spec *empty_spec(int workers, int stages, int batches) {
@@ -47,7 +47,7 @@ static inline struct spec *empty_spec(int workers, int stages, int batches) {
     return sp;
 }
 
-/* A time: of some specs always 0, of others all kinds. */
+/* A time: always 0 in some specs, of all kinds in others. */
 static inline double draw_extreme(int kinds) {
     static const double time[] = {0, 1, 1e-20, 1e9, 1e-9, MOST_TIME, LEAST_TIME};
     return time[below(kinds)];
@@ -168,8 +168,8 @@ static inline void draw_preds(struct spec *sp, const int32_t *order) {
     }
 }
 
-/* Jobs that follow each other in the order, on one rank and neither needing the other, may overlap: contracted to one,
- * the order is still one of all jobs. */
+/* Jobs next to each other in the order, on one rank and independent of each other, may overlap: the order stays valid
+ * if they are contracted to one. */
 static inline void draw_pairs(struct spec *sp, const int32_t *order) {
     sp->pair = NEW(struct pair, sp->njobs);
     sp->overlap = 0.5 * below(3);
@@ -226,7 +226,7 @@ static inline struct spec *draw_spec(uint64_t seed, int flags) {
     return sp;
 }
 
-/* What stages weigh: every kind has bytes of its own, a wstash is at least its stash. */
+/* Sizes of stages: every kind has its own number of bytes, a wstash at least that of its stash. */
 static inline struct stage *draw_stages(const struct spec *sp) {
     struct stage *st = NEW(struct stage, sp->stages + sp->tied);
     int most = below(2) ? 40 : 3;
@@ -252,7 +252,7 @@ static inline struct stage *unit_stages(const struct spec *sp) {
     return st;
 }
 
-/* What the error says that what(with) dies of, or NULL. */
+/* The message with which what(with) dies, or NULL. */
 static inline const char *death_of(void (*what)(void *), void *with) {
     jmp_buf here;
     diag_trap = &here;

@@ -1,19 +1,19 @@
-# For test scripts that start ranks and disturb them: . tests/support/ranks.sh, after tests/support/lib.sh. Programs lie in $room,
-# checkpoints go to $saved, what rank K says to $room/err<K> and $room/out<K>; of mpirun's ranks, all to err0 and out0.
-# suffix=.gpu makes them ranks on GPUs.
+# For test scripts that start ranks and disturb them: . tests/support/ranks.sh, after tests/support/lib.sh. Programs are
+# in $room, checkpoints go to $saved, rank K's output to $room/err<K> and $room/out<K>; that of all mpirun's ranks to
+# err0 and out0. suffix=.gpu makes them ranks on GPUs.
 room=$(mktemp -d)
 saved=$room/saved
 suffix=${suffix-}
 pid=()
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PKG_CONFIG_PATH=$PWD/build:$PKG_CONFIG_PATH
-export TMPDIR=$room OMPI_MCA_btl_vader_backing_directory=$room # what killed ranks leave goes with the room
+export TMPDIR=$room OMPI_MCA_btl_vader_backing_directory=$room # what killed ranks leave is removed with the room
 
 compiled() { # NAME SCHEDULE ARGS...
     "$PIANOLA" compile "schedules/$2.lua" "${@:3}" -o "$room/$1" && make -s -C "$room/$1" ${suffix:+gpu} || exit 2
 }
 forget() { rm -f "$room"/err* "$room"/out* "$room"/flight-*; }
 
-# tcp NAME N FLAGS...: pid[K] is rank K's process. Each run has an address of its own, so that ports are no matter.
+# tcp NAME N FLAGS...: pid[K] is rank K's process. Each run has its own address, so that ports cannot clash.
 meetings=0
 tcp() {
     local k
@@ -40,7 +40,7 @@ rank_pid() { # K: the process of mpirun's rank K
 
 runs() { [[ $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) == [^Z]* ]]; }
 
-# ended SECONDS: the exit codes of all, in $codes; what runs longer is killed, and has 137.
+# ended SECONDS: puts all exit codes in $codes; what runs longer is killed, with code 137.
 ended() {
     local until=$((${EPOCHREALTIME/./} + $1 * 1000000)) p
     codes=
@@ -74,7 +74,7 @@ weights() { sed -n 's/^weights *\([0-9a-f]*\).*/\1/p' "$room/out0"; }
 said() { grep -hE "$1" "$room"/err* | head -n 1; } # the first such line
 says() { grep -qE "$1" "$room/err${2:-0}" && echo yes; }
 
-cleaned() { # what is left of a script that was ended too
+cleaned() { # also when the script is ended early
     local p
     for p in "${pid[@]}"; do
         [ ! -e "/proc/$p" ] || kill -9 "$p"

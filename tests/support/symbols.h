@@ -1,11 +1,11 @@
-/* Symbolic memory, for whoever plays programs: what a symbol is, where a buffer's symbols lie, and what every
- * instruction makes of them.
+/* Symbolic memory for running programs: what a symbol is, where a buffer's symbols lie, and what every instruction
+ * makes of them.
  *
  * Every byte of a rank's arena holds a symbol. Byte i of a tensor with value v holds v + i * STEP, so a reader sees
  * whether all bytes belong to one value; byte i of a gradient holds the sum of its contributions' bytes, in any order.
  * A value is a hash of what it was made from: the job's stage and microbatch and the values it read. Symbols have 63
- * bits; with the top bit set they are a stamp, which nobody may read. A buffer of 0 bytes has one cell of its own
- * behind the arena, so that its order counts as any other's. */
+ * bits; with the top bit set they are a stamp, which must never be read. A buffer of 0 bytes has one cell of its own
+ * after the arena, so that its order is checked like any other's. */
 #ifndef PIANOLA_SYMBOLS_H
 #define PIANOLA_SYMBOLS_H
 #include "promise.h"
@@ -45,7 +45,7 @@ static inline uint64_t updated(int s, uint64_t w, uint64_t dw, uint64_t opt) {
 
 /* ---- values.c ---- */
 
-/* Where a buffer's symbols lie, of a rank's cells(). */
+/* Where a buffer's symbols lie, among a rank's cells(). */
 struct span {
     int64_t at, n;
 };
@@ -59,12 +59,12 @@ int operand_of(const struct rank *k, const struct instr *x, int role); /* the fi
 int32_t workspace_of(const struct rank *k, const struct instr *x);     /* the buffer, for jobs; -1: none */
 bool grows_here(const struct rank *k, const struct instr *x, int a); /* the stash in whose place an I's wstash grows */
 
-/* What an instruction by itself, no message, writes: made[a], from what it read: seen[a]. Parallel to its operands.
- * Returns what is wrong, or NULL: a job must read what the promise says, whatever becomes of it. */
+/* What an instruction that is not a message writes, made[a], from what it read, seen[a]; both parallel to its operands.
+ * Returns what is wrong, or NULL: a job must read what the promise says, even if its results are unused. */
 const char *make_values(const struct promise *want, const struct rank *k, const struct instr *x, uint64_t **seen,
                         uint64_t **made);
-/* What is wrong with the bytes of a buffer that an instruction uses, or NULL. size: by set and kind, as the first
- * buffer has them, 0 none yet. */
+/* What is wrong with the bytes of a buffer that an instruction uses, or NULL. size: by set and kind, that of the first
+ * buffer; 0: none yet. */
 const char *size_error(const struct promise *want, const struct rank *k, int32_t buf, int64_t (*size)[NKINDS]);
 /* At its beginning a home holds weights and optimizer state; at the end, what the promise says. */
 int32_t home_buffer(const struct rank *k, int kind, int set); /* -1: none */

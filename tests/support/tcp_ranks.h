@@ -1,4 +1,4 @@
-/* For tests of ranks over TCP: ranks as processes that meet over the loopback, how they ended, and what they said. */
+/* For tests of ranks over TCP: ranks as processes connected over loopback, how they ended, what they printed. */
 #ifndef PIANOLA_TCP_RANKS_H
 #define PIANOLA_TCP_RANKS_H
 #include "comm/tcp.h"
@@ -89,7 +89,7 @@ static inline void open_world(struct world *w, int rank, int size) {
     MUST(w->rank == rank && w->size == size);
 }
 
-/* The last act of every rank that ends well. */
+/* Called last by every rank that succeeds. */
 static inline void close_world(struct world *w) {
     char all[MOST], mine = 0;
     w->all(w->link, &mine, all, 1);

@@ -235,7 +235,7 @@ static int64_t whole_microseconds(const char *e, const char *key) {
     return strtoll(v, NULL, 10) * 1000;
 }
 
-/* Its rank is that of the first line with this. */
+/* The importer takes the rank from the first line with this. */
 static void expect_rank(const char *s, int rank) {
     static const char key[] = "\"rank\":";
     const char *at = strstr(s, key);

@@ -1,4 +1,4 @@
-/* Perfetto's protobuf, read by field numbers written down here once more. */
+/* Perfetto's protobuf, read by field numbers that are stated again here. */
 #include "trace_reader.h"
 #include "base/text.h"
 #include <criterion/criterion.h>

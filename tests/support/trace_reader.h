@@ -1,4 +1,4 @@
-/* What a trace viewer would see of a trace, read back from either format by the rules of its importer. */
+/* A trace as a viewer would see it, read back from either format by the rules of its importer. */
 #ifndef PIANOLA_TRACE_READER_H
 #define PIANOLA_TRACE_READER_H
 #include <stddef.h>
@@ -12,7 +12,7 @@ struct seen_slice {
     int track;
     int64_t t, end;
     char name[32], category[16];
-    int64_t step, stage, mb, peer, bytes; /* -1: not said */
+    int64_t step, stage, mb, peer, bytes; /* -1: not given */
     int64_t flow_out, flow_in;            /* ids; 0: none */
 };
 
@@ -28,7 +28,7 @@ struct seen {
     size_t ntracks, nslices, nlevels;
 };
 
-/* Each fails the test where the text breaks a rule of its format. */
+/* Each fails the test if the text breaks a rule of its format. */
 struct seen read_chrome(const char *s, size_t n);
 struct seen read_pftrace(const char *s, size_t n);
 /* The kernels of one rank's file as Holistic Trace Analysis takes it, in its order; track: the stream. */

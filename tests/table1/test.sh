@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Table 1 of Rahimi 2025 ("Unifying Parallelization Schemes to Train Deep Nets"), mechanically: its columns for the five
 # schemes, computed from w and n by the real command, beside its formulas. Where the two agree the verdict is "holds"; a
-# formula that cannot be right is said to be so, with the reason. The table itself is committed: tests/table1/table1.expected.
+# formula that cannot be right is marked so, with the reason. The table itself is committed:
+# tests/table1/table1.expected.
 #
 #   tests/table1/test.sh          checks
 #   BLESS=1 tests/table1/test.sh  rewrites

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Files from elsewhere, and terminals: a byte order mark and \r\n are read past wherever a text is read, with lines and
-# carets as they were; a locale that is not UTF-8 gets ASCII; pred and --recompute go together.
+# Files from elsewhere, and terminals: a byte order mark and \r\n are ignored wherever a text is read, with lines and
+# carets unchanged; a locale that is not UTF-8 gets ASCII; pred and --recompute go together.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# A tied model, GPT-2's way: the embedding, in stage 0, and the output layer, in the last stage, share a token table. It is
-# a set of weights of its own, number `stages`, at home where stage 0 is. The figures of it by hand; that every schedule
-# trains to what one rank does, with ranks in this process, on the stand-in for CUDA, over MPI and through checkpoints; and
-# the model file of GPT-2.
+# A tied model, GPT-2's way: the embedding, in stage 0, and the output layer, in the last stage, share a token table. It
+# is a set of weights of its own, number `stages`, at home where stage 0 is. Checks its figures by hand; that every
+# schedule trains to what one rank does, with ranks in this process, on the stand-in for CUDA, over MPI and through
+# checkpoints; and the model file of GPT-2.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 text=/usr/share/common-licenses/GPL-3

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measured timelines (--timeline), of ranks in one process and of ranks that are processes, over TCP and MPI: the last ten
-# steps but the first, all instructions of the program, times that can be. Those of GPUs: tests/cuda/test.sh,
+# Measured timelines (--timeline), of ranks in one process and of ranks that are processes, over TCP and MPI: the last
+# ten steps except the first, all instructions of the program, plausible times. Those of GPUs: tests/cuda/test.sh,
 # tests/ranks_gpu/test.sh, tests/put/test.sh.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh

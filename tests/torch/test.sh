@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# PyTorch's schedule CSV: what `show` writes of a schedule is what PyTorch makes of it, `import` reads it back to the same
-# schedule, and a CSV that could not run is refused, with its row and column.
+# PyTorch's schedule CSV: what `show` writes for a schedule is what PyTorch makes of it, `import` reads it back as the
+# same schedule, and a CSV that could not run is refused, with its row and column.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)

@@ -6,7 +6,7 @@ void gotoblas_dynamic_init(void);
 void gotoblas_dynamic_quit(void);
 const char *openblas_get_corename(void);
 
-/* As on a processor the library does not know: it has fallen back to Prescott, and nobody asked for that. */
+/* As on a processor the library does not know: it has fallen back to Prescott without being asked to. */
 Test(blas_host, kernel_of_an_unknown_processor) {
     if (!__builtin_cpu_supports("avx2"))
         return; /* then Prescott is right */

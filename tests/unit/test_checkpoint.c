@@ -1,5 +1,5 @@
-/* Checkpoints: what was written comes back to the bit under every cut, whatever is hostile, cut off or altered is
- * refused by name, and a writer killed at any moment loses nothing that was whole. */
+/* Checkpoints: what was written comes back bit for bit under every cut; hostile, truncated or altered files are refused
+ * by name; and a writer killed at any moment loses nothing that was complete. */
 #include "store/checkpoint.h"
 #include "store/fnv1a.h"
 #include "layers/host.h"

@@ -1,4 +1,4 @@
-/* One run at a time in a folder of checkpoints: who has it is named, and has it until it is gone. */
+/* One run at a time in a checkpoint folder: its holder is named, and holds it until it is gone. */
 #include "store/checkpoint.h"
 #include "checkpoint_room.h"
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* Ranks over TCP: what they compute is compared, bit by bit, with what threads of one process compute over comm_local.
- * Then what they say when one of them dies, or is not where it should be. */
+ * Then what they report when one of them dies, or is not where it should be. */
 #include "cli/runtime_program.h"
 #include "layers/host.h"
 #include "process/comm_local.h"

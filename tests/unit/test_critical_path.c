@@ -1,4 +1,4 @@
-/* What timelines are drawn with besides times: the critical path, memory in use, where operands come from. */
+/* What drawings of timelines show in addition to times: the critical path, memory in use, where operands come from. */
 #include "random_spec.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>

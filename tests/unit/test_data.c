@@ -6,7 +6,7 @@
 #include <math.h>
 #include <sys/stat.h>
 
-/* A file of n bytes: i * 7 % 251 at i, so that a byte says where it came from, and its follower is known. */
+/* A file of n bytes: i * 7 % 251 at i, so that a byte shows where it came from, and what follows it is known. */
 static char *file_of(int n) {
     unsigned char *text = NEW(unsigned char, n);
     for (int i = 0; i < n; i++)

@@ -1,4 +1,4 @@
-/* What a mapped text is told by, and what is said when it changes. */
+/* How a mapped text is identified, and what is reported when it changes. */
 #include "store/data_file.h"
 #include "text_file.h"
 #include <fcntl.h>

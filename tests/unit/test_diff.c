@@ -1,4 +1,4 @@
-/* A diff's figures on random pairs of schedules: exact sums, the fewest reordered, and a root behind every shift. */
+/* A diff's figures on random pairs of schedules: exact sums, the fewest reordered, and a root for every shift. */
 #include "diff/diff.h"
 #include "random_spec.h"
 #include <criterion/criterion.h>

@@ -1,6 +1,5 @@
-/* The rows of layers.c and the tables of ops.h against what is known otherwise: published sizes, FLOP counted by hand,
- * and what an update writes. That the layers find all they need where the rows have it kept, test_layers_host.c sees.
- */
+/* The rows of layers.c and the tables of ops.h against what is known independently: published sizes, FLOP counted by
+ * hand, and what an update writes. test_layers_host.c checks that rows keep all that layers need. */
 #include "handmade.h"
 #include "passes/layers.h"
 #include <criterion/criterion.h>

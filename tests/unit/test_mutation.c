@@ -1,9 +1,9 @@
-/* Programs of all schedules, broken in one to three places. The verifier and the exact judge (judge.c), which knows
- * nothing of it, must agree about each: what is wrong is refuted, what is right is proved. Where a mutant does what it
- * should and only says something of itself that is not so (judge.h: FORMAL), the verifier may say either.
+/* Programs of all schedules, broken in one to three places. The verifier and the exact judge (judge.c), which is
+ * independent of it, must agree on each: what is wrong is refuted, what is right is proved. If a mutant is right but
+ * makes a false statement about itself (judge.h: FORMAL), the verifier may say either.
  *
- * The judge is judged too: what it does not call wrong comes through random runs of an executor (executor.c), of which
- * no judgement is asked, with every value right.
+ * The judge is judged too: what it does not call wrong must pass random runs of an executor (executor.c), which only
+ * runs programs, with every value right.
  *
  *   MUTANTS=n      tries more, or fewer
  *   MUTANT=b:k     tries one alone: the k-th of base b, as a failure names it */

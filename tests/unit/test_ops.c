@@ -1,4 +1,4 @@
-/* The rows of ops.h, where one says what another, or its own meaning, says as well. */
+/* The rows of ops.h, where one repeats what another, or its own meaning, implies. */
 #include "ir/program.h"
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The pass table, and what the schedules that come with the program become: text that reads back and still verifies. */
+/* The pass table, and the shipped schedules compiled: text that reads back and still verifies. */
 #include "base/read_file.h"
 #include "cli/compile.h"
 #include "cli/files.h"

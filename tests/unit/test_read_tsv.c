@@ -1,5 +1,4 @@
-/* The timeline, read: what stands in it, that what is written reads back, every error, and how long a long one takes.
- */
+/* Reading timelines: their contents, that what is written reads back, every error, and the time for a long one. */
 #include "random_spec.h"
 #include <criterion/criterion.h>
 #include <time.h>

@@ -1,4 +1,4 @@
-/* Scripts to struct spec. What a wrong script is told is in tests/bad/. */
+/* Scripts to struct spec. The messages for wrong scripts are in tests/bad/. */
 #include "compiler.h"
 #include "script/script.h"
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-/* How ranks over TCP find one another, and whom they turn away. */
+/* How ranks over TCP find one another, and whom they reject. */
 #include "comm/tcp_greet.h"
 #include "tcp_ranks.h"
 #include <dlfcn.h>

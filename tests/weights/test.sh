@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# pianola export-weights, on good checkpoints and on whatever else may stand in their place: hostile, cut off, altered.
-# A refusal is exit 2 and one line that names the file and the reason; what was at the output's place stays.
+# pianola export-weights, on good checkpoints and on others in their place: hostile, truncated, altered. A refusal is
+# exit 2 and one line that names the file and the reason; an existing output stays.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
