@@ -42,11 +42,9 @@ static __device__ int list_rows(uint32_t *list, const int32_t *tokens, int rows)
     __shared__ int found[WARPS];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, steps = (rows + THREADS - 1) / THREADS, count = 0;
     unsigned mine[EACH]; /* lanes that have one of ours, per step */
-    for (int i = 0; i < EACH; i++) {
+    for (int i = 0; i < EACH && i < steps; i++) {
         int r = (warp * steps + i) * 32 + lane;
-        mine[i] = 0;
-        if (i < steps)
-            mine[i] = __ballot_sync(ALL_LANES, r < rows && (unsigned)tokens[r] % gridDim.x == blockIdx.x);
+        mine[i] = __ballot_sync(ALL_LANES, r < rows && (unsigned)tokens[r] % gridDim.x == blockIdx.x);
         count += __popc(mine[i]);
     }
     if (lane == 0)
@@ -57,7 +55,7 @@ static __device__ int list_rows(uint32_t *list, const int32_t *tokens, int rows)
         at += w < warp ? found[w] : 0;
         total += found[w];
     }
-    for (int i = 0; i < EACH; i++) {
+    for (int i = 0; i < EACH && i < steps; i++) {
         int r = (warp * steps + i) * 32 + lane;
         if (mine[i] >> lane & 1)
             list[at + __popc(mine[i] & ((1u << lane) - 1))] = (unsigned)tokens[r] / gridDim.x << 16 | r;

@@ -35,8 +35,8 @@ static struct {
     void *shared, *scheduler;
     unsigned threads, waiting, ended;
     unsigned now; /* the running thread */
-    unsigned arrived[MAX_THREADS / WARP],
-        gone[MAX_THREADS / WARP]; /* lanes that wait in their warp; that are not there */
+    unsigned arrived[MAX_THREADS / WARP], gone[MAX_THREADS / WARP]; /* lanes waiting in their warp; not there */
+    unsigned ready[MAX_THREADS / WARP];                             /* lanes that can run */
     fiber fibers[MAX_THREADS];
 } block;
 
@@ -69,12 +69,27 @@ enum { RETURN = 11, FRAME = 20 };
 #error "grid_switch is written for x86-64 and aarch64"
 #endif
 
-static void yield(void) { grid_switch(&block.fibers[block.now].sp, block.scheduler); }
+/* The lane that runs next: the ready ones take turns. There is one. */
+static unsigned turn(unsigned ready, unsigned last) {
+    unsigned behind = grid_reverse ? ready & ((1u << last) - 1) : last + 1 < WARP ? ready >> (last + 1) << (last + 1) : 0;
+    unsigned from = behind ? behind : ready;
+    return grid_reverse ? 31 - (unsigned)__builtin_clz(from) : (unsigned)__builtin_ctz(from);
+}
 
-static void resume(unsigned thread) {
+static void run(void **from, unsigned thread) {
     block.now = thread;
     threadIdx = block.fibers[thread].index;
-    grid_switch(&block.scheduler, block.fibers[thread].sp);
+    grid_switch(from, block.fibers[thread].sp);
+}
+
+/* To the next thread of the warp that is ready; to the scheduler when none is. */
+static void yield(void) {
+    unsigned lane = block.now % WARP, base = block.now - lane, ready = block.ready[base / WARP];
+    void **from = &block.fibers[block.now].sp;
+    if (ready)
+        run(from, base + turn(ready, lane));
+    else
+        grid_switch(from, block.scheduler);
 }
 
 /* ---- mistakes ---- */
@@ -107,6 +122,7 @@ void grid_sync(grid_place at) {
         if (block.fibers[t].state == ENDED)
             mistake(block.now, at, "waits at a __syncthreads that will never be reached by", t);
     f->state = IN_BLOCK;
+    block.ready[block.now / WARP] &= ~(1u << block.now % WARP);
     if (++block.waiting < block.threads) {
         yield();
         return;
@@ -116,6 +132,7 @@ void grid_sync(grid_place at) {
         if (!same(block.fibers[t].at, at))
             mistake(block.now, at, "is at another __syncthreads than", t);
         block.fibers[t].state = READY;
+        block.ready[t / WARP] |= 1u << t % WARP;
     }
 }
 
@@ -139,6 +156,7 @@ static void complete(fiber *warp, const fiber *last) {
             f->state = READY;
         }
     block.arrived[base / WARP] &= ~mask;
+    block.ready[base / WARP] |= mask;
 }
 
 uint64_t grid_exchange(unsigned mask, grid_kind kind, uint64_t value, unsigned source, grid_place at) {
@@ -153,6 +171,7 @@ uint64_t grid_exchange(unsigned mask, grid_kind kind, uint64_t value, unsigned s
     f->source = source;
     f->value = value;
     *arrived |= 1u << lane;
+    block.ready[base / WARP] &= ~(1u << lane);
     if (!(mask >> lane & 1))
         mistake(block.now, at, "is not in its own mask:", block.now);
     if (kind == GRID_SHUFFLE && !(mask >> source & 1))
@@ -173,6 +192,7 @@ static void thread_end(void) {
     block.fibers[block.now].state = ENDED;
     block.ended++;
     block.gone[warp] |= 1u << lane;
+    block.ready[warp] &= ~(1u << lane);
     for (unsigned t = 0; block.waiting > 0 && t < block.threads; t++)
         if (block.fibers[t].state == IN_BLOCK)
             mistake(t, block.fibers[t].at, "waits at a __syncthreads that will never be reached by", block.now);
@@ -221,19 +241,12 @@ static int find_shared(struct dl_phdr_info *info, size_t, void *found) {
     return 1; /* the first is the program itself */
 }
 
-static bool run_warp(unsigned base) {
-    bool any = false, again = true;
-    while (again) {
-        again = false;
-        for (unsigned i = 0; i < WARP; i++) {
-            unsigned t = base + (grid_reverse ? WARP - 1 - i : i);
-            if (t < block.threads && block.fibers[t].state == READY) {
-                resume(t);
-                again = any = true;
-            }
-        }
-    }
-    return any;
+/* Until no thread of it is ready. */
+static bool run_warp(unsigned warp) {
+    unsigned ready = block.ready[warp];
+    if (ready)
+        run(&block.scheduler, warp * WARP + turn(ready, grid_reverse ? 0 : WARP - 1));
+    return ready;
 }
 
 /* Nobody can go on: a thread waits in its warp for one that waits elsewhere. */
@@ -259,11 +272,12 @@ static void run_block(void) {
         unsigned lanes = block.threads - w * WARP;
         block.arrived[w] = 0;
         block.gone[w] = lanes < WARP ? ~0u << lanes : 0;
+        block.ready[w] = ~block.gone[w];
     }
     while (block.ended < block.threads) {
         bool any = false;
         for (unsigned w = 0; w < warps; w++)
-            any |= run_warp((grid_reverse ? warps - 1 - w : w) * WARP);
+            any |= run_warp(grid_reverse ? warps - 1 - w : w);
         if (!any)
             stuck();
     }
