@@ -1,8 +1,8 @@
-# Pianola. The targets a reader wants: make (the compiler), make demo, make test, make install.
+# Pianola. Main targets: make (the compiler), make demo, make test, make install.
 #
-# One set of rules serves every build: B is where it goes, SAN is what it is instrumented with, so build/ is the plain
-# one, build/asan/ and build/tsan/ the others. compiler/cli/main.c is the program; everything else is one library that the
-# program and each tests/unit/test_*.c link with.
+# One set of rules serves every build: B is its folder, SAN its instrumentation: build/ is the plain one, build/asan/
+# and build/tsan/ the others. compiler/cli/main.c is the program; everything else is one library that the program and
+# each tests/unit/test_*.c link with.
 
 PREFIX ?= /usr/local
 B := build
@@ -22,7 +22,7 @@ HELPERS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/support/*.c tests/judges
 
 build/pianola:
 
-# ---- what must be installed: on Debian 12, this installs it; with all of it there, this does nothing ----
+# ---- dependencies: installs them on Debian 12; does nothing if all are there ----
 
 PACKAGES := gcc g++ libc6-dev pkg-config liblua5.4-dev libopenblas-dev libopenmpi-dev openmpi-bin libcriterion-dev dict-devil clang libclang-rt-14-dev python3
 VIEWERS := chromium-headless-shell librsvg2-bin libxml2-utils # what the tests look at pictures with
@@ -55,14 +55,14 @@ $(B)/libpianola.a: $(LIBRARY)
 	ar rcs $@ $^
 
 # The runtime alone, for the ranks' own programs. pianola-host.pc says how to compile and link them: the one in build/
-# finds what lies beside it, the installed one what lies in its own prefix, wherever that was moved to.
+# refers to files next to it, the installed one to its own prefix, wherever that was moved to.
 RUNTIME := $(patsubst %.c,$(B)/obj/%.o,$(wildcard runtime/*/*.c))
 HEADERS := ops.h rank.h rt.h words.h
 $(B)/libpianola-host.a: $(RUNTIME)
 	rm -f $@
 	ar rcs $@ $^
 $(B)/obj/runtime/comm/comm_mpi.o: private CC := mpicc
-# $(1): the prefix, as seen from the file; $(2): where the library lies; $(3): its name; $(4): on what; $(5): with what.
+# $(1): the prefix, relative to the file; $(2): the library's folder; $(3): its name; $(4): CPU or GPU; $(5): libraries.
 pc = printf '%s\n' 'prefix=$${pcfiledir}$(1)' 'includedir=$${prefix}/include' 'libdir=$${prefix}$(2)' \
     'Name: $(3)' 'Description: replays a rank of a program on a $(4)' 'Version: 0.1.0' \
     'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -l:lib$(3).a $(5) -lm -pthread'
@@ -73,13 +73,13 @@ $(B)/pianola-host.pc: Makefile
 	{ $(call pc_host,,); } >$@
 runtime: $(B)/libpianola-host.a $(B)/pianola-host.pc
 
-# The CUDA half: a library that `pianola run --device cuda` opens, with all ranks in its process, and one that ranks' own
-# programs are built with, like pianola-host; only these need nvcc, and only the second NCCL. The C files that they share
-# with the host, all but *_host.c, are compiled for them once more. What ptxas says of registers and spills stays in
+# The CUDA half: a library that `pianola run --device cuda` opens, with all ranks in its process, and one that ranks'
+# own programs are built with, like pianola-host; only these need nvcc, and only the second NCCL. The C files that they
+# share with the host, all but *_host.c, are compiled again for them. ptxas's report on registers and spills stays in
 # build/cuda/*/*.log.
 CUDA_HOME ?= /usr/local/cuda
 NVCC ?= $(CUDA_HOME)/bin/nvcc
-# One PTX for all three: nothing here is of a newer architecture, and compiling to PTX is most of the time.
+# One PTX for all three: nothing here needs a newer architecture, and compiling to PTX takes most of the time.
 ARCHS := -gencode 'arch=compute_80,code=[sm_80,sm_90,sm_100]'
 NVFLAGS := -std=c++17 -O3 $(ARCHS) -Werror all-warnings -Xcompiler -fPIC,-fvisibility=hidden -Iruntime -MMD -MP
 # $(1): cuda or standin; $(2): folders of runtime/.
@@ -92,9 +92,9 @@ build/cuda/%.o: runtime/%.cu Makefile
 build/pic/%.o: runtime/%.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -O3 -fno-trapping-math -fPIC -c -o $@ $<
-# Where no MPI is, ranks on GPUs meet over TCP alone.
+# Without MPI, ranks on GPUs meet over TCP alone.
 build/pic/comm/comm_mpi.o: private CC := $(if $(shell command -v mpicc),mpicc,$(CC) -DNO_MPI)
-# An archive, of which each takes what it needs.
+# An archive, from which each program links what it needs.
 build/pic/shared.a: $(PIC)
 	rm -f $@
 	ar rcs $@ $^
@@ -114,7 +114,8 @@ ifneq ($(filter gpu,$(MAKECMDGOALS)),)
 $(error $(NVCC) is not there: install the CUDA toolkit, or name its folder with CUDA_HOME)
 endif
 endif
-# The same sources on the CPU, against tests/standin/ instead of CUDA: for tests only. NVTX needs no GPU: it is the real one.
+# The same sources on the CPU, against tests/standin/ instead of CUDA: for tests only. NVTX is the real one: it needs no
+# GPU.
 build/standin/device/nvtx.o: private NVTX := -idirafter $(CUDA_HOME)/include
 STANDIN := $(patsubst tests/%.cpp,build/%.o,$(wildcard tests/standin/*.cpp))
 build/standin/%.o: runtime/%.cu Makefile
@@ -139,7 +140,8 @@ build/standin/libpianola-put.so: build/standin/train_put.o build/standin/comm/co
 	$(CXX) -shared -o $@ $^ -pthread
 standin: build/pianola build/standin/libpianola-put.so build/standin/libpianola-cuda.so build/standin/libpianola-cuda.a build/standin/pianola-cuda.pc
 
-# The prelude and the script of pictures travel inside the program, as numbers: C11 promises string literals of 4095 bytes only.
+# The prelude and the pictures' script are embedded in the program as numbers: C11 guarantees string literals of only
+# 4095 bytes.
 build/prelude.h: compiler/script/prelude.lua
 build/page.h: compiler/draw/page.js
 build/prelude.h build/page.h:
@@ -148,7 +150,7 @@ build/prelude.h build/page.h:
 
 $(B)/obj/compiler/%.o: private FLAGS += -Icompiler
 $(B)/obj/compiler/%.o $(B)/obj/runtime/%.o: private FLAGS += $$(pkg-config --cflags lua5.4 openblas)
-# Layers are loops over floats: these let them vectorise, without letting any sum change its order.
+# Layers are loops over floats: these flags vectorise them without changing the order of any sum.
 $(B)/obj/runtime/%.o: private FLAGS += -O3 -fno-trapping-math
 $(B)/obj/tests/%.o: private FLAGS += -Icompiler -Itests/support -Itests/judges $$(pkg-config --cflags lua5.4 openblas criterion)
 $(B)/obj/%.o: %.c Makefile | build/prelude.h build/page.h
@@ -166,22 +168,22 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(HELPERS) $(B)/libpianola.a
 
 # ---- testing ----
 
-# A make inside: it sees what deps installed, and uses all processors unless the caller said how many.
+# A recursive make: it sees what deps installed, and uses all processors unless the caller set -j.
 MAKE_ALL = $(MAKE) -s --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$$(nproc))
-# Those that take a minute or more come first, so that none of them is last and alone.
+# Those that take a minute or more come first, so that none of them runs alone at the end.
 LONG := $(patsubst %,tests/%/test.sh,gpu cuda tied put ranks_gpu kill fuzz mpi confined consistency)
 SCRIPTS := $(LONG) $(filter-out $(LONG),$(wildcard tests/*/test.sh))
 
 # Random schedules against one rank (tests/property/property.c says more).
 $(B)/property: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/property/*.c)) $(B)/libpianola.a
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
-# What a rank's program must hold, for tests/readback/test.sh.
+# Checks what a rank's program holds, for tests/readback/test.sh.
 $(B)/readback: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/readback/*.c)) $(B)/libpianola.a
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 # Checkpoints, to be damaged by tests/weights/test.sh.
 $(B)/checkpoints: $(B)/obj/tests/weights/checkpoints.o $(B)/libpianola.a
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
-# What a command takes, for tests/confined/test.sh.
+# Measures what a command uses, for tests/confined/test.sh.
 $(B)/measure: $(B)/obj/tests/confined/measure.o
 	$(CC) $(FLAGS) -o $@ $^
 
@@ -206,19 +208,19 @@ test: deps
 	@tests/run $(QUICK) $(filter-out $(QUICK),$(SCRIPTS)) $(patsubst %,build/asan/tests/%,$(filter unit/%,$(UNITS)))
 floors:
 	@tests/floors/floors.sh
-# make test-kill N=1000: so many ranks killed or stopped.
+# make test-kill N=1000: kills or stops so many ranks.
 test-kill:
 	@$(MAKE_ALL) runtime build/pianola build/kill
 	@N=$(or $(N),1000) tests/kill/test.sh
-# PyTorch itself, on what show writes and import reads; not in the default run, since this installs it. PYTHON names one
-# that has it, else pip's own settings say from where: any build will do, the one for CPUs is the smallest.
+# PyTorch itself, on what show writes and import reads; not in the default run, since this installs it. PYTHON names an
+# interpreter that has it, else pip installs it as configured: any build will do, the one for CPUs is the smallest.
 PYTHON ?= build/torch/bin/python
 build/torch/bin/python:
 	python3 -m venv build/torch
 	build/torch/bin/pip install -q torch numpy
 test-torch: build/pianola $(PYTHON)
 	@timeout 900 $(PYTHON) tests/torch/exchange.py build/pianola $(filter-out %.d.lua,$(wildcard schedules/*.lua))
-# Likewise what others make of our traces: Holistic Trace Analysis, and Perfetto's schema.
+# The same for readers of our traces: Holistic Trace Analysis, and Perfetto's schema.
 build/traces/bin/python:
 	python3 -m venv build/traces
 	build/traces/bin/pip install -q HolisticTraceAnalysis perfetto
@@ -231,7 +233,8 @@ bench:
 	@build/bench
 	@tests/bench/processes.sh
 
-# Fuzzing, with clang's libFuzzer: FUZZ_SECONDS for each target. Slower by sanitizers, so limits of scripts are tighter.
+# Fuzzing, with clang's libFuzzer: FUZZ_SECONDS for each target. Sanitizers make it slower, so limits of scripts are
+# tighter.
 FUZZERS := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 build/fuzz/fuzz_%: build/fuzz/obj/tests/fuzz/fuzz_%.o build/fuzz/libpianola.a
 	$(CC) $(FLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)

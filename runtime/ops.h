@@ -1,7 +1,7 @@
 /* The contract between compiler and runtime: declares every instruction, tensor kind and layer once.
  *
- * Enum, printer, parser, simulator, verifier, replayer and the reference in compiler/README.md all come from these
- * tables. The structs at the end describe a compiled program at run time: plain constants. */
+ * The enums, printer, parser, simulator, verifier, replayer and the reference in compiler/README.md all derive from
+ * them. The structs at the end describe a compiled program at run time: plain constants. */
 #ifndef PIANOLA_OPS_H
 #define PIANOLA_OPS_H
 #include <stdbool.h>
@@ -12,16 +12,16 @@
  * lane      COMPUTE: the rank's compute lane; SEND/RECV: the lane of a directed edge; GROUP: a collective's lane.
  * cost      JOB: the schedule's cost of the job; UPDATE, ADD: bytes touched; LINK: latency + bytes / bandwidth;
  *           RING: 2(n-1) hops of latency + bytes / (n * bandwidth).
- * tensor    the kind that it moves, sums or steps; none: a job's, which has several. SEND_S takes an input as well.
- * partner   what the other end of a message runs; of a collective, itself: each member runs it; none: no message.
- * letter    its name where there is room for no more: in timelines, before the microbatch or the stage.
- * operands  role:access in the order they are printed. Access r reads, w writes, m reads and writes in place,
- *           a accumulates: "dw=" writes (the first contribution), "dw+=" adds. A star may repeat; all may be absent.
- *           w is the weights of the job's stage. v is the token table that an embedding and an unembedding share: a
- *           set of weights of its own, numbered behind the last stage's, like a stage without jobs. dv: its gradient.
+ * tensor    the kind it moves, sums or updates; none: a job, which has several. SEND_S also sends inputs.
+ * partner   the instruction at a message's other end; a collective's is itself: every member runs it; none: no message.
+ * letter    its short name in timelines, before the microbatch or the stage.
+ * operands  role:access, in printing order. Access r reads, w writes, m reads and writes in place, a accumulates: "dw="
+ *           writes (the first contribution), "dw+=" adds. A starred operand may repeat; any may be absent. w is the
+ *           weights of the job's stage. v is the token table that an embedding and an unembedding share: a separate set
+ *           of weights, numbered after the last stage's, like a stage without jobs. dv: its gradient.
  *
  * The first five are the jobs, in the order that breaks ties between equal priorities: F < R < I < B < W. Each SEND is
- * followed by its RECV. tests/unit/test_ops.c says what else a row must keep to. */
+ * followed by its RECV. tests/unit/test_ops.c checks the other rules for rows. */
 #define OPS(X)                                                                                                         \
     X(F, COMPUTE, JOB, none, none, 'F', "w:r v:r x:r* stash:w input:w y:w t:r* done:w",                                \
       "forward: y, stash = stage(x); with recompute, input = x")                                                       \
@@ -57,8 +57,8 @@
 /* Tensors. X(name, has_batch, number, meaning). A buffer is written name(s,b) or name(s), with #k when a rank holds
  * several: weight(2)#0 is the first fetch of stage 2's weights on its rank, wgrad(2)#3 the part received from rank 3.
  *
- * number    what k is. ONE: a rank has one of a name; PEER: the rank that it came from; INSTANCE: a number, which is in
- *           its messages' names, too. */
+ * number    what k is. ONE: none, a rank has one per name; PEER: the rank it came from; INSTANCE: a number, which also
+ *           appears in its messages' names. */
 #define KINDS(X)                                                                                                       \
     X(weight, false, INSTANCE, "weights of a stage")                                                                   \
     X(wgrad, false, PEER, "gradient of a stage's weights, summed over microbatches")                                   \
@@ -83,10 +83,9 @@ enum kind { KINDS(X) NKINDS, K_none = NKINDS };
 enum role { ROLES(X) NROLES };
 #undef X
 
-/* Lanes. X(name, word, of). The word is what the lane is called, with the number of what it is of: `send 1` of a peer,
- * `group 0,2` of a group's members; ALONE: nothing, a rank has one. Of a rank's lanes compute is the first, the others
- * follow by kind. PEER and ALL are coarser lanes, of programs that ask for them: both directions with a peer; all
- * messages of a rank. */
+/* Lanes. X(name, word, of). A lane's name is its word and what it belongs to: a peer (`send 1`), a group's members
+ * (`group 0,2`), or nothing (ALONE: a rank has one). A rank's first lane is compute; the others follow by kind. PEER
+ * and ALL are coarser lanes, for programs that ask for them: both directions with a peer; all messages of a rank. */
 #define LANES(X)                                                                                                       \
     X(COMPUTE, "compute", ALONE)                                                                                       \
     X(SEND, "send", PEER)                                                                                              \
@@ -141,14 +140,14 @@ static inline const struct lanekind_row *lanekind_row(int kind) {
     return &row[kind];
 }
 
-/* What an operation is. A message is sent, received, or a group's; a job, an update and a sum are none. */
+/* Classes of instructions. A message is a send, a receive or a collective; jobs, updates and additions are not. */
 static inline bool is_job(int op) { return op < NDIRS; }
 static inline bool is_message(int op) { return op_row(op)->partner != OP_none; }
 static inline bool is_send(int op) { return is_message(op) && op_row(op)->lane == LANE_SEND; }
 static inline bool is_recv(int op) { return is_message(op) && op_row(op)->lane == LANE_RECV; }
 static inline bool is_group(int op) { return is_message(op) && op_row(op)->lane == LANE_GROUP; }
-static inline bool has_peer(int op) { return lanekind_row(op_row(op)->lane)->of == OF_PEER; } /* ADD has one, too */
-/* What takes a time that the schedule, the model or the cluster gives: a job or an update. */
+static inline bool has_peer(int op) { return lanekind_row(op_row(op)->lane)->of == OF_PEER; } /* ADD has one too */
+/* A job or an update: the schedule, the model or the cluster gives its time. */
 static inline bool has_cost(int op) { return op_row(op)->cost == COST_JOB || op_row(op)->cost == COST_UPDATE; }
 
 /* Layers. X(name, parameters, meaning)
@@ -156,10 +155,10 @@ static inline bool has_cost(int op) { return op_row(op)->cost == COST_JOB || op_
  * A tensor is rows x columns of the model's precision; a row is a token or a sample. fork and join bracket a residual
  * block: fork keeps its input, join adds it to the block's output.
  *
- * parameters  MATRIX(name, rows, columns) and VECTOR(name, n), in the order in which they lie, by the names that
- *             checkpoints give them. One without elements is not there. l is the layer, m the model; shared: the
- *             embedding's tokens are a table of their own, which the unembedding shares. On integers a bias's sums
- *             would have too many terms to be exact: see store/data.c. */
+ * parameters  MATRIX(name, rows, columns) and VECTOR(name, n), in memory order, named as in checkpoints. One without
+ *             elements is omitted. l is the layer, m the model; shared: the embedding's tokens are a separate table,
+ *             shared with the unembedding. With integer data, a bias's sums would have too many terms to be exact: see
+ *             store/data.c. */
 #define LAYERS(X)                                                                                                      \
     X(embedding, MATRIX(token, shared ? 0 : m->vocab, l->out) MATRIX(position, l->context, l->out),                    \
       "token and position embedding: tokens -> rows x out")                                                            \
@@ -182,11 +181,11 @@ enum layer_kind { LAYERS(X) NLAYERS };
 
 /* Where a tensor of a layer lies: a space and a byte offset in it. */
 enum space {
-    SP_NONE,  /* not there */
+    SP_NONE,  /* absent */
     SP_X,     /* the stage's input, operand x */
     SP_Y,     /* the stage's output, operand y */
     SP_STASH, /* operand stash */
-    SP_EXT,   /* what I adds to the stash for W: behind it in wstash; in the workspace for a full B */
+    SP_EXT,   /* what I adds to the stash for W: after it in wstash; in the workspace for a full B */
     SP_WORK,  /* workspace */
     SP_DY,    /* gradient of the stage's output, operand dy */
     SP_DX,    /* gradient of the stage's input, operand dx */
@@ -216,17 +215,17 @@ struct rt_stage {
 
 /* Optimizers. X(NAME, name, moments, flop, fields)
  *
- * moments  what it keeps of every weight besides the weight, an fp32 each: a letter for each, which checkpoints add to
- *          the parameter's name. "mv": layer.5.weight.m and layer.5.weight.v. They are 0 before step 1.
- * flop     of one weight's step
- * fields   FIELD(name, range, default) each, what a script gives it; NAN: the script must */
+ * moments  its fp32 state per weight, one letter per value, which checkpoints append to the parameter's name. "mv":
+ *          layer.5.weight.m and layer.5.weight.v. They are 0 before step 1.
+ * flop     per weight and step
+ * fields   FIELD(name, range, default) for each setting in a script; NAN: required */
 #define OPTIMIZERS(X)                                                                                                  \
     X(SGD, sgd, "", 2, FIELD(lr, ABOVE_0, NAN))                                                                        \
     X(ADAMW, adamw, "mv", 14,                                                                                          \
       FIELD(lr, ABOVE_0, NAN) FIELD(beta1, BELOW_1, 0.9) FIELD(beta2, BELOW_1, 0.95) FIELD(eps, ABOVE_0, 1e-8)         \
           FIELD(decay, FROM_0, 0))
 
-/* The fields of all of them, as a model has them; 0: its optimizer has none of that name. */
+/* The fields of all optimizers, as a model stores them; 0: its optimizer has no such field. */
 #define RATES(X) X(lr) X(beta1) X(beta2) X(eps) X(decay)
 
 #define X(NAME, ...) OPT_##NAME,
@@ -263,7 +262,7 @@ struct rt_model {
     int32_t precision; /* enum precision */
 };
 
-/* The parameters of a layer, one behind the other. */
+/* The parameters of a layer, one after the other. */
 enum { MOST_PARAMETERS = 4 };
 struct rt_parameter {
     const char *name;
@@ -280,7 +279,7 @@ static inline void add_parameter(struct rt_parameters *p, const char *name, int3
     if (one.count > 0)
         p->at[p->n++] = one;
 }
-/* What LAYERS says of layer l of model m. */
+/* The parameters of layer l of model m, from LAYERS. */
 static inline struct rt_parameters parameters_of(const struct rt_model *m, const struct rt_layer *l, bool shared) {
     struct rt_parameters p;
     p.n = 0;

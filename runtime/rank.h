@@ -1,13 +1,13 @@
-/* What a rank's own program, rank<k>.cu, includes: its table is in the words of streams.txt, its main replays it.
- * C and C++ (nvcc) read it alike.
+/* Included by a rank's own program, rank<k>.cu, whose table uses the words of streams.txt and whose main replays it.
+ * Valid as C and as C++ (nvcc).
  *
  * A buffer is its offset and its bytes: #define act_1_3 4096, 512. An instruction is a line of the table,
  *
  *     I(F, 1, 3, compute, alone, w(weight_1) x(act_0_3) y(act_1_3), after(RECV_F_0_3_from_0))
  *
- * whose name, of operation, stage, microbatch and peer, stands at the same place in the enum above the table. The words
- * in it are words.h's, which is included before the table and behind it.
- * RT_OPERANDS and RT_WAITS, the most that any line has, are set before this is included. */
+ * whose name, made of operation, stage, microbatch and peer, has the same place in the enum above the table. Its words
+ * are macros of words.h, which is included before and after the table. Define RT_OPERANDS and RT_WAITS, the most that
+ * any line has, before including this file. */
 #ifndef PIANOLA_RANK_H
 #define PIANOLA_RANK_H
 #ifdef __cplusplus
@@ -28,7 +28,7 @@ struct rt_line {
     int32_t wait[RT_WAITS + 1]; /* names of instructions: their places + 1; 0 ends the list */
 };
 
-/* Lines become instructions, once, at the start; then the runtime takes over. */
+/* Converts the lines to instructions once, at startup, then hands over to the runtime. */
 static inline int rt_start(int argc, char **argv, const struct rt_self *self, struct rt_tables *tables,
                            const struct rt_line *line, int32_t n, struct rt_instr *ins, int32_t *wait, int64_t *more) {
     int32_t waits = 0;

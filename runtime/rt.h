@@ -1,4 +1,4 @@
-/* The runtime: layers, data, and the replay of a compiled program. Includes nothing of compiler/. */
+/* The runtime: layers, data, and the replay of a compiled program. Includes nothing from compiler/. */
 #ifndef PIANOLA_RT_H
 #define PIANOLA_RT_H
 #include "ops.h"
@@ -18,8 +18,8 @@ static inline int64_t weight_count(const struct rt_model *m, const struct rt_sta
 
 /* ---- layers_host.c: the reference implementation, fp32, one BLAS thread per rank ---- */
 
-/* Elements of the token table that the layer shares: an unembedding, or an embedding that has only the positions as
- * parameters of its own. 0: it shares none. */
+/* Elements of the shared token table that the layer uses: an unembedding, or an embedding whose only own parameters are
+ * the positions. 0: it uses none. */
 static inline int64_t shared_table(const struct rt_model *m, const struct rt_layer *l) {
     if (l->kind == LAYER_unembedding)
         return (int64_t)m->vocab * l->in;
@@ -73,8 +73,8 @@ struct data *data_open(const struct rt_model *m, const char *path, uint64_t seed
 void data_batch(const struct data *d, int64_t step, int b, void *memory, struct rt_batch *out);
 size_t data_bytes(const struct rt_model *m);
 /* True if the file is unchanged since it was opened. False, with `path: reason` in why: it changed, shrank or is gone.
- * Call this before keeping anything computed from it. A file that shrinks while it is read ends the process, which
- * names the file. */
+ * Call this before keeping anything computed from it. If the file shrinks while being read, the process names it and
+ * ends. */
 bool data_same(const struct data *d, char *why, size_t nwhy);
 /* What identifies this data: the file's size in bytes (0: no file), and a hash of its content. */
 void data_identity(const struct data *d, int64_t *bytes, uint64_t *hash);
@@ -135,7 +135,7 @@ struct rt_meeting { /* a message, or a reduction */
 struct rt_program {
     const char *name;
     int32_t workers, stages, batches, nmsgs;
-    int32_t sets; /* of weights: the stages', and behind them the token table's, where two layers share one */
+    int32_t sets; /* of weights: the stages', then the token table's if two layers share one */
     const struct rt_model *model;
     const struct rt_stage *stage; /* [sets] */
     const struct rt_rank *rank;
@@ -154,7 +154,7 @@ struct rt_self {
 struct rt_tables {
     const struct rt_model *model;
     const struct rt_stage *stage;
-    int32_t sets;         /* how many there are of them: the stages, and the table that two layers share */
+    int32_t sets;         /* length of stage: the stages, plus the table that two layers share */
     struct rt_instr *ins; /* peer of a collective: the number of its group */
     const int32_t *wait;
     const int64_t *more;

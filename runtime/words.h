@@ -1,5 +1,5 @@
-/* The words of a rank's table of instructions (rank.h), around which it is included twice: they are macros first, and
- * the second time no more. So nothing else of a program, nor what it includes, is read as one of them. */
+/* The words of a rank's table of instructions (rank.h), as macros. Included before the table to define them and after
+ * it to undefine them, so that they affect nothing else in a program or its headers. */
 #ifndef PIANOLA_WORDS
 #define PIANOLA_WORDS
 #define I(op, stage, batch, lane, meets, operands, waits) {OP_##op, stage, batch, lane, meets, {operands}, {waits}},
@@ -12,7 +12,7 @@
 #define from(peer, message)    peer, message
 #define group(number, message) number, message
 #define after(...)             __VA_ARGS__
-/* One per role of ops.h; set_dw and set_dv are those of a first contribution, which writes. */
+/* One per role of ops.h; set_dw and set_dv mark a first contribution, which writes. */
 #define w(...)      {ROLE_w + 1, __VA_ARGS__},
 #define x(...)      {ROLE_x + 1, __VA_ARGS__},
 #define y(...)      {ROLE_y + 1, __VA_ARGS__},

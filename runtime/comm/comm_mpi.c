@@ -1,9 +1,9 @@
-/* Messages over MPI: one persistent request per SEND and RECV, started when its lane comes to it, tested by the rank's
- * one thread between its jobs. The tag is the message's id. Nothing is queued here: a lane has at most one request
- * going.
+/* Messages over MPI: one persistent request per SEND and RECV, started when its lane reaches it and tested by the
+ * rank's only thread between jobs. The tag is the message's id. Nothing is queued here: a lane has at most one request
+ * in flight.
  *
- * A reduction runs along a chain, in the rank order that in-process runs keep, so that the bits agree: partial sums go
- * up, the total comes back down, in pieces that fit a scratch taken at the start. */
+ * A reduction runs along a chain, in the rank order of in-process runs, so that the bits agree: partial sums go up, the
+ * total comes back down, in pieces that fit a scratch allocated at the start. */
 #include "device/device_host.h"
 #include "world.h"
 #include <stdio.h>
@@ -45,7 +45,7 @@ struct mpi {
     MPI_Request sum; /* of sum_begin */
 };
 
-/* Open MPI ends the process itself where a connection breaks; what it does return, we name. */
+/* Open MPI ends the process itself if a connection breaks; this reports the errors that it returns. */
 static void must(int code) {
     char text[MPI_MAX_ERROR_STRING], why[MPI_MAX_ERROR_STRING + 8];
     int n;
@@ -58,7 +58,7 @@ static void must(int code) {
 
 /* ---- between steps ---- */
 
-/* Tested rather than waited for: MPI's own waiting would keep a core from the ranks that share it. */
+/* Tests rather than waits: MPI's own wait would keep a core from the ranks that share it. */
 static void finish(MPI_Request *request) {
     for (int done = 0; !done;) {
         must(MPI_Test(request, &done, MPI_STATUS_IGNORE));
@@ -84,7 +84,7 @@ static void mpi_sum_end(void *link) {
     finish(&mpi->sum);
 }
 
-/* Progress is made by testing. A rank that is gone is the launcher's business. */
+/* Testing makes progress. The launcher deals with dead ranks. */
 static void mpi_progress(void *link) {
     struct mpi *mpi = link;
     int done;
@@ -109,7 +109,7 @@ static void mpi_close(void *link) {
 
 enum { LONG = 1 << 30 }; /* bytes; a longer tensor does not fit MPI's counts, which are ints */
 
-/* A tensor of so many LONGs and a rest, as one thing to send. */
+/* A datatype for a tensor of several LONGs and a rest. */
 static MPI_Datatype long_tensor(int64_t bytes) {
     MPI_Datatype longs, parts[2], all;
     must(MPI_Type_contiguous(LONG, MPI_BYTE, &longs));
@@ -187,8 +187,8 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x, dou
 
 enum { UP = 1, UP_SENT, DOWN, DOWN_SENT };
 
-/* One step of the chain: false when it must wait for a message. Each phase walks the tensor piece by piece. One of no
- * bytes has a piece too, of no floats: no member ends before all have come. */
+/* One step of the chain: false when it must wait for a message. Each phase walks the tensor piece by piece. An empty
+ * tensor has one empty piece: no member ends before all have come. */
 static bool advance(struct mpi *mpi, struct chain *chain, const struct rt_instr *x) {
     float *dw = (float *)(void *)(mpi->arena + x->at[ROLE_dw]), *scratch = mpi->scratch + (int64_t)PIECE * x->lane;
     int64_t n = x->bytes / (int64_t)sizeof(float), pieces = n ? (n + PIECE - 1) / PIECE : 1;
@@ -208,7 +208,7 @@ static bool advance(struct mpi *mpi, struct chain *chain, const struct rt_instr 
             else if (sent && sends)
                 must(MPI_Isend(piece, count, MPI_FLOAT, chain->group.member[next], rises ? up : down, mpi->ranks,
                                &chain->request));
-            chain->sending = true; /* something is under way, if only nothing */
+            chain->sending = true; /* a request is under way, if only an empty one */
         }
         must(MPI_Test(&chain->request, &came, MPI_STATUS_IGNORE));
         if (!came)
@@ -247,7 +247,7 @@ static bool reduce(void *link, struct replay *re, const struct rt_instr *x, doub
     return true;
 }
 
-/* Nothing chains here: progress is made by testing. Other processes may want the core meanwhile. */
+/* There is nothing to wait on: testing makes progress. Other processes may want the core meanwhile. */
 static void idle(void *link, struct replay *re) {
     (void)link, (void)re;
     sched_yield();
@@ -261,7 +261,7 @@ bool mpi_open(struct world *world, const struct launch *how, char *why, size_t n
         snprintf(why, nwhy, "no memory");
         return false;
     }
-    MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level); /* the watch has a thread, which knows no MPI */
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level); /* the watch has a thread, which makes no MPI calls */
     mpi->sum = MPI_REQUEST_NULL;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_split(MPI_COMM_WORLD, 0, how->rank >= 0 ? how->rank : rank, &mpi->ranks);

@@ -1,20 +1,20 @@
-/* Messages by NCCL, between ranks that are processes with a GPU each.
+/* Messages over NCCL, between ranks that are processes with a GPU each.
  *
- * NCCL runs what one communicator has to do one after another. So every directed edge that carries messages has a
- * communicator of two, and every group that reduces one of its own: then lanes run side by side. Edges that the program
- * gave a lane in common (--lanes) cannot, and share a communicator. Several communicators
- * on a device are safe where all ranks issue in one order, from one thread, and NCCL is told to keep that order
- * (NCCL_LAUNCH_ORDER_IMPLICIT, since 2.26). The compiler gives that order: a rank's stream is its part of a global one,
- * in which every send could wait for its receive. The communicators themselves are made in one order of all, too.
+ * NCCL runs the operations of one communicator one after another. So every directed edge that carries messages has a
+ * communicator of two, and every group that reduces has its own: lanes then run concurrently. Edges that the program
+ * puts on a common lane (--lanes) cannot, and share a communicator. Several communicators on a device are safe if all
+ * ranks issue in one order, from one thread, and NCCL is told to keep that order (NCCL_LAUNCH_ORDER_IMPLICIT, since
+ * 2.26). The compiler provides that order: a rank's stream is its part of a global one, in which every send could wait
+ * for its receive. The communicators themselves are created in one global order too.
  *
- * They do not block: a call returns at once, is carried out by a thread of NCCL's, and is done when
- * ncclCommGetAsyncError says so. Only then comes the next, on whichever communicator, or the order would be a race. The
- * first exchange of a pair makes their connection, so that waits here for the other side; not so when the step is
- * captured, and nothing at all is called when it is replayed.
+ * They do not block: a call returns at once, a thread of NCCL carries it out, and it is done when ncclCommGetAsyncError
+ * says so. Only then is the next call made, on any communicator, or the order would be a race. The first exchange of a
+ * pair sets up their connection, so it waits here for the other side; capturing a step does not wait, and replaying it
+ * calls nothing.
  *
- * A reduction adds in rank order, as everywhere (ops.h), which ncclAllReduce does not: its order depends on size,
- * machine and registration. Each rank gets its share of the others' dw, adds them up in rank order, and sends the sum
- * to all: as many bytes as a ring moves, and a scratch. So the bits are those of the host, in a graph or not. */
+ * A reduction adds in rank order, as everywhere (ops.h). ncclAllReduce does not: its order depends on size, machine and
+ * registration. Each rank receives its share of the others' dw, adds them up in rank order, and sends the sum to all:
+ * as many bytes as a ring moves, plus a scratch. So the bits are the host's, in a graph or not. */
 #include "device/device_cuda.cuh"
 extern "C" {
 #include "store/seconds.h"
@@ -44,10 +44,10 @@ struct nccl {
     struct end *to, *from; /* per rank that it exchanges messages with */
     int *of_group;         /* per group that it is in: its communicator */
     char **scratch;        /* per lane that reduces */
-    char *nothing;         /* NOTHING bytes per lane: what is sent and summed of a tensor that has none */
+    char *nothing;         /* NOTHING bytes per lane: sent and summed for an empty tensor */
     int next;              /* the communicator that progress asks next */
     char why[512];
-    pthread_mutex_t lock; /* around every call of NCCL: while one is made, nothing may be aborted */
+    pthread_mutex_t lock; /* held during every NCCL call, while nothing may be aborted */
 };
 
 /* ---- calls ---- */
@@ -60,7 +60,7 @@ static const char *trouble(struct nccl *nccl, const char *call, ncclResult_t cod
 
 static bool fine(ncclResult_t code) { return code == ncclSuccess || code == ncclInProgress; }
 
-/* A call has been made on w, for instruction x or none, and gave code: goes on when it is done. */
+/* Waits until `call`, made on the communicator for instruction x or none, is done. code: what it returned. */
 static void settle(struct nccl *nccl, const struct communicator *communicator, const char *call,
                    const struct rt_instr *x, ncclResult_t code) {
     char name[256];
@@ -106,10 +106,10 @@ static const char *progress(void *link) {
 
 /* ---- messages ---- */
 
-/* A message or a sum of no bytes is an order all the same, and NCCL orders only what moves a byte: one float moves. */
+/* A message or a sum of no bytes still imposes an order, and NCCL orders only what moves a byte: so one float moves. */
 enum { NOTHING = 16 };
 
-/* Its times begin when its lane comes to it: what NCCL waits for the other side is part of them. */
+/* Its times begin when its lane reaches it, and so include NCCL's wait for the other side. */
 static bool message(void *link, struct replay *re, const struct rt_instr *x) {
     struct nccl *nccl = (struct nccl *)link;
     const struct end *end = is_send(x->op) ? &nccl->to[x->peer] : &nccl->from[x->peer];
@@ -133,7 +133,7 @@ enum {
     THREADS = 256,
     BLOCKS = 132 * 4,
     SCRATCH = 32 << 20, /* bytes of a lane, at most: a longer tensor goes in pieces */
-    TOGETHER = 64 /* ranks that one group of calls exchanges with: NCCL may split long groups unlike on each rank */
+    TOGETHER = 64       /* ranks per group of calls: NCCL may split long groups differently on each rank */
 };
 
 /* mine += the same share of all others, in rank order. Rank r's lies at others + ((me - r) mod ranks - 1) * stride. */
@@ -157,10 +157,9 @@ static float *share_of(const struct piece *piece, int rank, size_t *n) {
     return piece->x + begin;
 }
 
-/* With every other rank: scatter gives it its own share of mine, for mine of its, into scratch; otherwise my share for
- * its, in place. Rank r gives to r + k what r - k takes, for one k after another: so all groups are closed in all
- * ranks.
- */
+/* Exchanges with every other rank. With scratch: sends it its share of my dw, and receives my share of its dw into
+ * scratch. Without: sends it my share and receives its own, in place. For each k in turn, rank r sends to r + k and
+ * receives from r - k, so that every group of calls is complete across all ranks. */
 static void exchange(struct nccl *nccl, const struct communicator *communicator, const struct piece *piece,
                      float *scratch, cudaStream_t stream) {
     for (int from = 1; from < piece->ranks; from += TOGETHER) {
@@ -239,20 +238,20 @@ static int64_t extra(const struct rt_program *p, int rank) {
     return bytes;
 }
 
-/* Of NCCL's own kind, which it can register: then it copies from tensor to tensor, without buffers between. */
+/* NCCL's own allocation, which it can register: it then copies from tensor to tensor without intermediate buffers. */
 static char *take(size_t bytes) {
     char *p = NULL;
     setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* both before NCCL's first call */
-    setenv("NCCL_GRAPH_MIXING_SUPPORT", "0", 0);  /* steps are all captured or all eager, but for the first */
+    setenv("NCCL_GRAPH_MIXING_SUPPORT", "0", 0);  /* steps are all captured or all eager, except the first */
     return ncclMemAlloc((void **)&p, bytes) == ncclSuccess ? p : NULL;
 }
 static void give(char *p) { ncclMemFree(p); }
 
 /* ---- at the start ---- */
 
-/* What all ranks know of all: who sends to whom on which lane, and so who shares a communicator, in one order of all. A
- * circle is the ranks of a communicator: of the edges that share a lane, at either end or by way of others; then of
- * each group. Its first rank makes its id. */
+/* What every rank knows of all: who sends to whom on which lane, and so who shares a communicator, in one global order.
+ * A circle is the ranks of one communicator: first those of edges that share a lane, at either end or through other
+ * edges; then each group. Its first rank makes its id. */
 struct known {
     int size, ngroups, ncircles;
     int32_t *lane;       /* [rank][sends, receives][peer]: 1 + its lane there; 0: no such edge */
@@ -287,7 +286,7 @@ static bool know_edges(struct nccl *nccl, struct known *known) {
     return true;
 }
 
-/* Edge from -> to, and all that share a lane with it. todo has room for all edges. */
+/* Puts edge from -> to, and all edges that share a lane with it, into the circle. todo has room for all edges. */
 static void spread(struct known *known, int from, int to, int circle, int *todo) {
     int n = 0;
     known->of_edge[from * known->size + to] = circle;
@@ -343,7 +342,7 @@ static void circles_of_groups(struct known *known, const int32_t *groups) {
     }
 }
 
-/* Of those before circle c, how many have the same first rank. */
+/* How many circles before c have the same first rank. */
 static int ids_before(const struct known *known, int c, int rank) {
     int n = 0;
     for (int i = 0; i < c; i++)
@@ -496,8 +495,7 @@ static void abort_all(void *link) {
             ncclCommAbort(nccl->communicator[i].comm);
 }
 
-/* Every rank has come to its end. NCCL is known to hang here at times, when nothing is at stake any more: it gets two
- * seconds. */
+/* All ranks have finished. NCCL sometimes hangs here, when nothing is at stake any more: it gets two seconds. */
 static void nccl_close(void *link) {
     static const double PATIENCE = 2;
     struct nccl *nccl = (struct nccl *)link;

@@ -1,43 +1,43 @@
 /* Messages by one-sided copies, between ranks that are processes of one host: each maps the memory of the ranks it
- * deals with (CUDA IPC), and copies straight to the planned place in it. Between GPUs copy engines do that. No kernel
- * waits, nothing is queued, and no library decides anything: what is left of a message is a copy and two words.
+ * deals with (CUDA IPC), and copies straight to the planned place in it. Between GPUs, copy engines do this. No kernel
+ * waits, nothing is queued, and no library decides anything: a message is just a copy and two words.
  *
- * A word is 4 bytes behind the arena of the rank that awaits it: a stream of that rank waits until it is 1, and puts it
- * back to 0. A stream of another rank posts it: writes the 1. A message has a word on each side,
+ * A word is 4 bytes after the arena of the rank that awaits it: a stream of that rank waits until it is 1, then resets
+ * it to 0. A stream of another rank posts it: writes the 1. A message has a word on each side,
  *
  *     SEND                          RECV
  *     await(credit)   <-----------  post(credit)      its waits are over: the buffer is free
  *     copy            ----------->
  *     post(arrival)   ----------->  await(arrival)
  *
- * and a reduction has two for every other member. With every member i having the i-th share of dw,
+ * and a reduction has two for every other member. With member i owning the i-th share of dw,
  *
  *     post(ready), await(ready)     all dw are whole
  *     add                           my share of the others' dw to mine, in rank order, read where it lies: no scratch
  *     copy, post(summed)            my share, to all
- *     await(summed)                 my dw is whole, and nobody reads it any more
+ *     await(summed)                 my dw is whole, and no rank reads it any more
  *
- * which moves as many bytes as a ring, and adds as ops.h says: the bits are those of the host.
+ * which moves as many bytes as a ring, and adds as ops.h says: the bits are the host's.
  *
- * A graph repeats constants, so words cannot count steps. They need not, for each is posted only after it has been put
- * back. The next step's credit is posted behind this step's RECV, whose arrival was posted behind the await that put
- * the credit back; the next step's arrival is posted behind its credit, which was posted behind this step's arrival put
- * back. Of two members, each posts the next step's ready behind this step's summed of the other, and summed behind the
- * other's ready of the same step. All of a rank's step lies behind all of its step before. So steps in graphs and steps
- * that are enqueued go together, and every run begins with zeros, whichever step it resumes at.
+ * A graph repeats constants, so words cannot count steps. They need not, because each is posted only after its reset.
+ * The next step's credit is posted after this step's RECV, whose arrival was posted after the await that reset the
+ * credit; the next step's arrival is posted after its credit, which was posted after this step's arrival was reset. Of
+ * two members, each posts the next step's ready after the other's summed of this step, and summed after the other's
+ * ready of the same step. A rank finishes each step before it starts the next. So captured and enqueued steps mix, and
+ * every run begins with zeros, whichever step it resumes at.
  *
- * What a stream did before it posts a word is seen by whoever awaited it: cuStreamWriteValue32 puts a fence of the
- * whole system before its write, and where the device can flush remote writes (CU_STREAM_WAIT_VALUE_FLUSH) every wait
- * does.
+ * What a stream did before posting a word is visible to the stream that awaited it: cuStreamWriteValue32 puts a
+ * system-wide fence before its write, and every wait flushes remote writes if the device can
+ * (CU_STREAM_WAIT_VALUE_FLUSH).
  *
- * CUDA knows nothing of this order between streams, and its documentation warns of streams that share a hardware queue:
- * one that waits holds up what lies behind it. The compiler's issue order is safe even so: a rank could run it one
- * instruction after another, with every SEND waiting for its RECV. Steps that are enqueued keep that order. For the
- * branches of a graph nothing is said, so there are to be as many queues as there can be (rank_cuda.cu).
+ * CUDA does not know this order between streams, and its documentation warns of streams that share a hardware queue: a
+ * waiting one holds up what follows it. The compiler's issue order is safe even so: a rank could run it one instruction
+ * after another, with every SEND waiting for its RECV. Enqueued steps keep that order. For the branches of a graph CUDA
+ * promises none, so we ask for as many queues as possible (rank_cuda.cu).
  *
  * Ranks may share a GPU, which then changes between their processes. Waits occupy no multiprocessor, so they should not
- * keep it from changing; CUDA promises nothing here. A rank that ends early calls nothing: its context goes with the
- * process, and with it what its streams wait for. */
+ * keep it from changing; CUDA promises nothing here. A rank that ends early calls nothing: its context, with its
+ * streams' waits, goes with the process. */
 #include "device/device_cuda.cuh"
 extern "C" {
 #include "world.h"
@@ -46,7 +46,7 @@ extern "C" {
 #include <stdio.h>
 #include <stdlib.h>
 
-struct part { /* that a rank has in a message: offsets in its memory */
+struct part { /* a rank's part in a message: offsets in its memory */
     int64_t tensor, words;
 };
 struct put {
@@ -54,9 +54,9 @@ struct put {
     const struct rt_program *program;
     const int32_t *groups;
     struct cuda_rank *rank;
-    char **memory;     /* of each rank, mapped here; NULL: nothing to do with it */
+    char **memory;     /* of each rank, mapped here; NULL: no exchange with it */
     struct part *part; /* [rank * nmsgs + message]; tensor -1: it has none */
-    bool flush;        /* the device can */
+    bool flush;        /* the device can flush remote writes */
 };
 
 static bool can(enum cudaDeviceAttr what) {
@@ -87,8 +87,8 @@ static void await(const struct put *put, uint32_t *word, cudaStream_t stream) {
 
 /* ---- messages ---- */
 
-/* A SEND's times are those of the copy, a RECV's end with it and begin when it may: when the copy does, only the sender
- * knows. */
+/* A SEND's times are the copy's. A RECV's end with the copy and begin when it may start: only the sender knows when it
+ * does. */
 static bool message(void *link, struct replay *re, const struct rt_instr *x) {
     struct put *put = (struct put *)link;
     cudaStream_t stream = put->rank->lane[x->lane];
@@ -141,7 +141,7 @@ static __global__ void add_shares(float *mine, struct members from, int ranks, i
 
 enum { READY, SUMMED, PHASES }; /* a reduction's words, of each rank */
 
-/* Members one after another, beginning behind me, so that not all have the same one to deal with. */
+/* Members one after another, beginning after me, so that not all deal with the same one at once. */
 static void meet(const struct put *put, const struct rt_group *group, int32_t msg, int phase, cudaStream_t stream,
                  const char *share, size_t bytes) {
     int workers = put->world->size, self = put->world->rank;
@@ -190,8 +190,8 @@ static int64_t extra(const struct rt_program *p, int rank) {
     return bytes;
 }
 
-/* Whole blocks of what CUDA takes memory in: a smaller allocation would share its block, and other processes would map
- * that with it. */
+/* Whole blocks of CUDA's allocator: a smaller allocation would share its block, and other processes would map that
+ * too. */
 static char *take(size_t bytes) {
     static const size_t BLOCK = 2 << 20;
     char *p = NULL;
@@ -216,7 +216,7 @@ static void own_parts(const struct put *put, struct part *part) {
     }
 }
 
-/* Those it exchanges anything with. False with why: a group is too large. */
+/* Marks the ranks it exchanges anything with. False with why: a group is too large. */
 static bool find_peers(const struct put *put, bool *peer, char *why, size_t n) {
     const struct rt_rank *k = &put->program->rank[put->world->rank];
     for (int32_t i = 0; i < k->nins; i++) {
@@ -276,7 +276,7 @@ static void put_open(const struct world *world, const struct rt_program *program
     world_verdict(world, can(cudaDevAttrIpcEventSupport), why);
     own_parts(put, mine);
     CUDA(cudaIpcGetMemHandle(&own, c->arena));
-    CUDA(cudaDeviceSynchronize()); /* its words are 0 before others hear of them */
+    CUDA(cudaDeviceSynchronize()); /* its words are 0 before others learn of them */
     world->all(world->link, &own, handle, sizeof own);
     if (nmsgs > 0)
         world->all(world->link, mine, put->part, nmsgs * sizeof *mine);
@@ -290,7 +290,7 @@ static void put_open(const struct world *world, const struct rt_program *program
 
 /* ---- at the end ---- */
 
-/* Memory is given back only when nobody has it mapped any more. */
+/* Frees memory only when no other rank has it mapped any more. */
 static void put_close(void *link) {
     struct put *put = (struct put *)link;
     const struct world *world = put->world;

@@ -1,15 +1,15 @@
 /* Messages over TCP, between the processes of ranks that no MPI launcher started.
  *
- * A program's sends and receives agree, along every edge, in order and bytes: so a message is written to a connection
- * straight out of the arena and read straight into the planned place, as far as the socket takes and gives without
- * waiting, by the rank's one thread between its jobs. Nothing is queued here but by the kernel. The head before each
- * message is not needed to find it, only to notice at once if the two ends ever disagree.
+ * Along every edge, a program's sends and receives agree in order and bytes. So the rank's only thread, between its
+ * jobs, writes a message straight from the arena and reads it straight into the planned place, as far as the socket
+ * allows without blocking. Only the kernel queues anything. The head before each message is not needed to find it, only
+ * to notice at once if the two ends ever disagree.
  *
- * A reduction runs along a chain of its group, in the rank order that in-process runs keep, so that the bits agree:
- * partial sums go up, the total comes back down, both at once and each rank passing on what it has so far.
+ * A reduction runs along a chain of its group, in the rank order of in-process runs, so that the bits agree: partial
+ * sums go up, the total comes back down, both at once, and each rank passes on what it has so far.
  *
  * A socket that would block is not tried again until poll says that it is ready. Ranks close their connections only
- * after the last all(), to which everyone came: one that ends before is the death of a rank. */
+ * after the last all(), which takes every rank: a connection that ends earlier means that a rank has died. */
 #include "device/device_host.h"
 #include "tcp.h"
 #include "watch.h"
@@ -21,7 +21,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-static const double POLL_EVERY = 20e-6; /* seconds: the sockets of a rank at work are polled this often at most */
+static const double POLL_EVERY = 20e-6; /* seconds: a busy rank polls its sockets at most this often */
 
 /* ---- a connection ---- */
 
@@ -60,7 +60,7 @@ static bool whole(struct half *half, int64_t bytes) {
     return true;
 }
 
-/* One system call: what is left of the head, then n bytes, or as many of them as go. */
+/* One system call: what is left of the head, then n bytes, or as many as fit. */
 static void move(struct conn *conn, struct half *half, void *head, void *bytes, int64_t n) {
     int64_t left = half->done < HEAD ? HEAD - half->done : 0;
     struct iovec part[2] = {{(char *)head + HEAD - left, (size_t)left}, {bytes, (size_t)n}};
@@ -77,7 +77,7 @@ static void move(struct conn *conn, struct half *half, void *head, void *bytes, 
     half->done += moved > 0 ? moved : 0;
 }
 
-/* Goes on sending an item, of which `ready` bytes are there; -1: not even its head may go. */
+/* Continues sending an item, of which `ready` bytes are available; -1: not even its head may go. */
 static void give(struct conn *conn, const struct head *head, const void *from, int64_t ready) {
     while (!conn->out.stuck && ready >= 0 && conn->out.done < HEAD + ready) {
         int64_t at = payload(&conn->out);
@@ -94,7 +94,7 @@ static void take(struct conn *conn, const struct head *due, void *to) {
     }
 }
 
-/* The same for floats, each added to what is there. */
+/* The same for floats, added to those in place. */
 static void take_sum(struct tcp *tcp, struct conn *conn, const struct head *due, float *to) {
     struct half *in = &conn->in;
     char *scratch = (char *)tcp->scratch;
@@ -125,7 +125,7 @@ bool tcp_poll(struct tcp *tcp, int from, int to, int more, int milliseconds) {
         int is = conn->fd >= 0 ? tcp->poll[i].revents : 0, error = 0;
         socklen_t n = sizeof error;
         bool reads = conn->in.stuck && (is & POLLIN), writes = conn->out.stuck && (is & POLLOUT);
-        /* Whoever has written its last and closed is only gone once that is read. */
+        /* A peer that has written its last and closed is gone only once that is read. */
         if (!reads && (is & (POLLRDHUP | POLLHUP | POLLERR))) {
             getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &error, &n);
             tcp_lost(conn->peer, error);
@@ -139,7 +139,7 @@ bool tcp_poll(struct tcp *tcp, int from, int to, int more, int milliseconds) {
 
 /* ---- among all ranks: to rank 0 and back ---- */
 
-/* Goes on with the sum that has begun; true when it has ended. Rank 0 adds in rank order. */
+/* Continues the sum under way; true when it has ended. Rank 0 adds in rank order. */
 static bool go_on(struct tcp *tcp) {
     struct sum *sum = &tcp->sum;
     const struct head head = {SUM, tcp->calls, 4 * (int64_t)sum->n};
@@ -175,7 +175,7 @@ static void tcp_sum_end(void *link) {
         tcp_poll(tcp, 0, tcp->ncontrol, 0, -1);
 }
 
-/* Waits for one connection only: the others' ranks may have ended well meanwhile. */
+/* Waits for one connection only: other ranks may have ended normally meanwhile. */
 static void give_all(struct tcp *tcp, int i, int32_t call, const void *from, size_t bytes) {
     const struct head head = {ALL, call, (int64_t)bytes};
     for (struct conn *conn = &tcp->conn[i];; tcp_poll(tcp, i, i + 1, 0, -1)) {
@@ -246,7 +246,7 @@ static bool tcp_prepare(void *link, const struct rt_rank *k, int nmsgs, const in
     char fine = take_memory(tcp, group_count(groups));
     tcp_all(tcp, &fine, tcp->every, 1);
     if (memchr(tcp->every, false, (size_t)tcp->size))
-        return false; /* here or elsewhere: nobody may wait for connections that do not come */
+        return false; /* here or on another rank: none may wait for connections that do not come */
     tcp->arena = arena;
     for (int r = 0; r < tcp->size; r++)
         tcp->to[r] = tcp->from[r] = -1;
@@ -263,7 +263,7 @@ static bool tcp_prepare(void *link, const struct rt_rank *k, int nmsgs, const in
     return true;
 }
 
-/* Between jobs too, though not after every short one: a rank at work would hold up those that send to it. */
+/* Polls between jobs too, though not after every short one: else a busy rank would hold up those that send to it. */
 static void poll_seldom(struct tcp *tcp, struct replay *re) {
     double now = re->device->clock(re);
     if (now < tcp->polled + POLL_EVERY)
@@ -300,10 +300,11 @@ static bool both_whole(const struct conn *conn, int64_t bytes) {
     return !conn || (conn->in.done == HEAD + bytes && conn->out.done == HEAD + bytes);
 }
 
-/* As give() counts them: the head says that those behind the other end have come to the reduction, bytes or not. */
+/* Bytes, as give() counts them: the head alone says that the members beyond the other end have reached the
+ * reduction. */
 static int64_t came(const struct half *half) { return half->done < HEAD ? -1 : payload(half); }
 
-/* What has come up from below, own gradient included, goes on up; at the top it is the total, which goes down. */
+/* Passes up what has come from below, own gradient included; at the top that is the total, which goes down. */
 static bool pass_on(struct tcp *tcp, const struct chain *chain, const struct head *head, float *dw) {
     struct conn *below = chain->below < 0 ? NULL : &tcp->conn[chain->below],
                 *above = chain->above < 0 ? NULL : &tcp->conn[chain->above];
@@ -380,7 +381,8 @@ static void tcp_close(void *link) {
     free(tcp);
 }
 
-/* One that was meant to be set, and is not, must not go unnoticed; and who overhears a greeting can try short ones. */
+/* An empty secret that was meant to be set must not go unnoticed, and whoever overhears a greeting can try short
+ * ones. */
 static bool find_secret(struct tcp *tcp, char *why, size_t nwhy) {
     enum { LEAST = 16 };
     const char *secret = getenv("PIANOLA_SECRET");
@@ -393,7 +395,7 @@ static bool find_secret(struct tcp *tcp, char *why, size_t nwhy) {
     return false;
 }
 
-/* One rank alone has nobody to meet. */
+/* A single rank meets no other. */
 bool tcp_open(struct world *world, const struct launch *how, char *why, size_t nwhy) {
     struct tcp *tcp = calloc(1, sizeof *tcp);
     if (!tcp) {

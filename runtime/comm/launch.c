@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In the order in which they are believed. A flag stands for the variable of the first that says the same. */
+/* In order of precedence. A flag takes the place of the first one's variable. */
 static const struct source {
     const char *by, *rank, *size, *local;
 } sources[] = {
@@ -18,12 +18,12 @@ enum { SLURM = 2, NSOURCES };
 
 struct finding {
     struct launch *f;
-    const char *rank, *size, *port; /* the flag or variable that said it */
+    const char *rank, *size, *port; /* the flag or variable that gave it */
     char *why;
     size_t nwhy;
 };
 
-/* A variable's value; NULL: not set, or to nothing. */
+/* A variable's value; NULL: unset or empty. */
 static const char *said(const char *variable) {
     const char *s = getenv(variable);
     return s && *s ? s : NULL;
@@ -43,8 +43,8 @@ static bool number(struct finding *finding, const char *variable, int least, int
     return true;
 }
 
-/* What this source says and no earlier one said. A launcher that started the process says both rank and size: Slurm
- * leaves SLURM_NTASKS alone in an allocation's shell. */
+/* Takes what this source gives and no earlier one did. A launcher that started the process gives both rank and size: in
+ * an allocation's shell, Slurm sets only SLURM_NTASKS. */
 static bool listen_to(struct finding *finding, const struct source *source) {
     struct launch *launch = finding->f;
     bool first = source == sources;
@@ -52,7 +52,7 @@ static bool listen_to(struct finding *finding, const struct source *source) {
         return true;
     bool rank = launch->rank < 0 && said(source->rank), size = launch->size < 0 && said(source->size);
     bool local = launch->local < 0 && said(source->local) &&
-                 (rank || (first && launch->rank >= 0)); /* of whoever said the rank */
+                 (rank || (first && launch->rank >= 0)); /* from the source of the rank */
     finding->rank = rank ? source->rank : finding->rank;
     finding->size = size ? source->size : finding->size;
     launch->by = rank ? source->by : launch->by;
@@ -61,7 +61,7 @@ static bool listen_to(struct finding *finding, const struct source *source) {
            (!local || number(finding, source->local, 0, &launch->local));
 }
 
-/* Ranks that meet over TCP must all know rank, size and place. One alone meets nobody, and need not know that it is. */
+/* Ranks that meet over TCP must all know rank, size, address and port. A single rank needs none of these. */
 static bool complete(struct finding *finding) {
     static const char need[] = "without an MPI launcher, all ranks need RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT";
     const struct launch *launch = finding->f;
@@ -94,7 +94,7 @@ static bool plausible(struct finding *finding) {
     return false;
 }
 
-/* At MASTER_PORT itself torchrun's agent listens, where it says so: then ranks meet at the next one. */
+/* If torchrun's agent says that it listens on MASTER_PORT itself, ranks meet on the next port. */
 static bool find_port(struct finding *finding) {
     static char next[16];
     const char *agent = said("TORCHELASTIC_USE_AGENT_STORE"), *said_port = finding->f->port;

@@ -10,13 +10,13 @@
 struct launch {
     int rank, size, local; /* -1: not given */
     const char *addr, *port;
-    int over;         /* what ranks meet over: HOST_mpi where an MPI launcher started this process, else HOST_tcp */
-    const char *by;   /* who said the rank, for messages: "--rank", "RANK", "Open MPI", "Slurm"; NULL: nobody */
-    uint64_t program; /* the hash of its compile: not looked for here */
+    int over;         /* what ranks meet over: HOST_mpi if an MPI launcher started this process, else HOST_tcp */
+    const char *by;   /* the source of rank, for messages: "--rank", "RANK", "Open MPI", "Slurm"; NULL: none */
+    uint64_t program; /* the hash of its compile; not set here */
 };
 
-/* flags: from the command line; fills in what they leave open (-1, NULL). False with why: the values are no valid rank,
- * contradict each other, or leave out what ranks need to meet.
+/* flags: from the command line; fills in what they leave open (-1, NULL). False with why: the values are not a valid
+ * rank, contradict each other, or omit something ranks need to meet.
  *
  * Rank and size each come from the first source that gives them: a flag; RANK, WORLD_SIZE; Open MPI; Slurm. The last
  * two count only if they give both. The local rank comes from the source of the rank. An empty variable counts as
@@ -29,6 +29,6 @@ struct launch {
  *   else neither rank nor size is given: they stay -1, and a caller that runs more than one rank must refuse;
  *   else: an error that names what is missing.
  *
- * Where torchrun's agent listens at MASTER_PORT itself (TORCHELASTIC_USE_AGENT_STORE says so), port is the next. */
+ * If torchrun's agent itself listens on MASTER_PORT (as TORCHELASTIC_USE_AGENT_STORE says), port is the next one. */
 bool launch_find(struct launch *flags, char *why, size_t nwhy);
 #endif

@@ -10,15 +10,15 @@
 #include <netinet/in.h>
 #include <poll.h>
 
-/* What travels is always a head and its bytes, and both ends know beforehand which comes next. */
+/* Every item sent is a head and its bytes, and both ends know in advance which comes next. */
 struct head {
     int32_t what; /* a message's or a reduction's number; or ALL, SUM */
-    int32_t step; /* or which of the calls of all() and sum_begin() */
+    int32_t step; /* or the number of the call of all() or sum_begin() */
     int64_t bytes;
 };
 enum { HEAD = sizeof(struct head), ALL = -1, SUM = -2 };
 
-struct half {         /* one direction of a connection, and what is under way in it */
+struct half {         /* one direction of a connection, and the item in transit */
     int64_t done;     /* bytes, those of the head included */
     struct head head; /* as received */
     char part[4];     /* the last done % 4 bytes received, where floats are added up */
@@ -30,8 +30,8 @@ enum { CONTROL = -2, EDGE = -1 };
 struct conn {
     int fd, peer;
     int group;    /* or CONTROL, EDGE */
-    bool calls;   /* this rank is to connect to the peer, and is not welcome yet */
-    bool greeted; /* its hello is said */
+    bool calls;   /* this rank connects to the peer, and is not welcome yet */
+    bool greeted; /* its hello is sent */
     struct half in, out;
 };
 struct chain {        /* a group's reduction under way; see comm_tcp.c */
@@ -44,7 +44,7 @@ struct address { /* where a rank's listening socket is */
     struct in6_addr ip;
     uint32_t port;
 };
-struct caller; /* has connected, and not yet proved who it is */
+struct caller; /* has connected, but not yet proved who it is */
 struct greeting;
 
 struct tcp {
@@ -56,7 +56,7 @@ struct tcp {
     int nconns, ncontrol;
     int *to, *from;      /* per rank: the connection for messages; -1: none */
     struct chain *chain; /* per group */
-    float *scratch;      /* of SCRATCH floats, and one */
+    float *scratch;      /* SCRATCH + 1 floats */
     char *every;         /* a byte per rank */
     char *arena;
     double polled; /* by the replay's clock: when the sockets were last polled */
@@ -65,7 +65,7 @@ struct tcp {
     struct sum {
         float *x;
         int n;
-        int from, to; /* connections of CONTROL from which all has come; to which all is sent */
+        int from, to; /* CONTROL connections from which all has arrived; to which all is sent */
         bool under_way;
     } sum;
     int listener; /* -1: none */
@@ -76,16 +76,15 @@ struct tcp {
 };
 enum { SCRATCH = 1 << 16 };
 
-/* tcp_meet.c. Memory for n connections; false: there is none. */
+/* tcp_meet.c. Allocates n connections; false: no memory. */
 bool tcp_room(struct tcp *tcp, int n);
-/* Makes the connections of CONTROL, and knows where all ranks are. False with why: they cannot meet. */
+/* Makes the CONTROL connections and learns where all ranks are. False with why: they cannot meet. */
 bool tcp_meet(struct tcp *tcp, const struct launch *how, char *why, size_t nwhy);
-/* Makes all others, as listed in tcp->conn by both ends; then nobody can connect any more. */
+/* Makes all other connections, which both ends list in tcp->conn; then stops listening. */
 void tcp_connect(struct tcp *tcp);
 
-/* comm_tcp.c: waits until a connection of [from, to) is ready for what it is stuck in, or one of the `more` in
- * tcp->poll from `to` on; milliseconds as of poll. Ends the process where a peer is gone. True: one was stuck, and is
- * no more. */
+/* comm_tcp.c: waits until a stuck connection in [from, to), or one of the `more` entries of tcp->poll from `to` on, is
+ * ready; milliseconds as for poll. Ends the process if a peer is gone. True: a connection is no longer stuck. */
 bool tcp_poll(struct tcp *tcp, int from, int to, int more, int milliseconds);
 _Noreturn void tcp_lost(int peer, int error); /* 0: it closed the connection */
 #endif

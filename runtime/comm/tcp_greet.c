@@ -6,9 +6,9 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 
-static const uint64_t MAGIC = 0x0a616c6f6e616950; /* "Pianola\n"; another number where bytes are the other way round */
+static const uint64_t MAGIC = 0x0a616c6f6e616950; /* "Pianola\n"; another number in the other byte order */
 enum { VERSION = 2, ANSWER_HEAD = offsetof(struct answer, with) };
-enum { NO_RANK = -1 }; /* a verdict of the caller's own: whoever answered does not know the words, or the secret */
+enum { NO_RANK = -1 }; /* the caller's own verdict: the other side does not know the protocol or the secret */
 
 #define SAME_SECRET "give all ranks the same PIANOLA_SECRET"
 
@@ -17,12 +17,12 @@ enum { NO_RANK = -1 }; /* a verdict of the caller's own: whoever answered does n
 static struct digest fresh_nonce(void) {
     struct digest digest;
     while (getrandom(&digest, sizeof digest, 0) !=
-           sizeof digest) /* up to 256 bytes come at once, unless a signal does */
+           sizeof digest) /* up to 256 bytes come at once, unless a signal interrupts */
         assert(errno == EINTR);
     return digest;
 }
 
-/* answer NULL: the caller's. */
+/* answer NULL: the caller's MAC. */
 static struct digest mac(const struct tcp *tcp, const struct hello *h, int called, const struct digest *nonce,
                          const struct proof *proof, const struct answer *answer) {
     struct {
@@ -39,7 +39,7 @@ static struct digest mac(const struct tcp *tcp, const struct hello *h, int calle
     return hmac_sha256(tcp->secret, strlen(tcp->secret), &all, sizeof all);
 }
 
-/* One system call, if there is room: -1 with errno, 0 at the end of what comes, else 1. */
+/* One system call, if there is room: -1 with errno, 0 at end of file, else 1. */
 static int take(int fd, void *to, size_t *have, size_t n) {
     ssize_t came = *have < n ? recv(fd, (char *)to + *have, n - *have, MSG_DONTWAIT) : 1;
     if (came < 0)
@@ -48,7 +48,7 @@ static int take(int fd, void *to, size_t *have, size_t n) {
     return came > 0;
 }
 
-/* So few bytes, the first of a connection or after what has been read, always find room. */
+/* There is always room for so few bytes, a connection's first or a reply to what has been read. */
 static bool say(int fd, const void *what, size_t n) {
     return send(fd, what, n, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)n;
 }
@@ -64,7 +64,7 @@ void greet_answer(const struct tcp *tcp, struct caller *caller, int verdict, int
     struct answer answer = {.magic = MAGIC, .verdict = verdict, .number = number};
     answer.with =
         verdict == PROVE ? caller->nonce : mac(tcp, &caller->hello, tcp->rank, &caller->nonce, &caller->proof, &answer);
-    say(caller->fd, &answer, sizeof answer); /* who is gone shows soon enough */
+    say(caller->fd, &answer, sizeof answer); /* a lost caller shows soon enough */
 }
 
 static enum heard hear_hello(const struct tcp *tcp, struct caller *caller) {
@@ -110,7 +110,7 @@ bool greet_begin(const struct tcp *tcp, struct greeting *greeting, int fd, int g
     return say(fd, &greeting->hello, sizeof greeting->hello);
 }
 
-/* A whole answer has come. Of who has the secret, or says that its own is another, the verdict is the last word. */
+/* Handles a whole answer. The verdict counts if its sender has the secret, or says that its own is another. */
 static enum greeted heed(const struct tcp *tcp, struct greeting *greeting, int fd, int peer) {
     struct answer *answer = &greeting->answer;
     if (!greeting->proved && answer->verdict == PROVE) {

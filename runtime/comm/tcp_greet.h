@@ -1,5 +1,5 @@
-/* How both ends of a new connection prove who they are. tcp_meet.c makes connections; tcp_greet.c knows this protocol.
- * The caller connected, the called listens:
+/* How both ends of a new connection prove who they are. tcp_meet.c makes connections; tcp_greet.c implements this
+ * protocol. The caller has connected, the called listens:
  *
  *     caller    hello: who I am, and for what
  *     called    answer PROVE, with a nonce
@@ -8,13 +8,13 @@
  *
  * A MAC is HMAC-SHA-256, keyed with the ranks' common secret, over its sender, hello, both nonces, the rank that is
  * called, the hash of the compile and the answer. Nonces are fresh for each connection, so overheard bytes are useless
- * for another one. Ranks without a secret use an empty one, which anyone can. */
+ * for another one. Ranks without a secret use an empty one, as anyone can. */
 #ifndef PIANOLA_TCP_GREET_H
 #define PIANOLA_TCP_GREET_H
 #include "store/sha256.h"
 #include "tcp.h"
 
-struct hello { /* alike in all versions */
+struct hello { /* the same in all versions */
     uint64_t magic;
     int32_t version, rank, size, group; /* group: of struct conn */
     int32_t port, zero;                 /* port: this rank's own, for CONTROL */
@@ -23,7 +23,7 @@ struct proof {
     struct digest nonce, mac;
     uint64_t program;
 };
-struct answer { /* up to number alike in all versions, and all of it that says OTHER_VERSION */
+struct answer { /* the same in all versions up to number, and throughout if it says OTHER_VERSION */
     uint64_t magic;
     int32_t verdict, number;
     struct digest with; /* a nonce, or the MAC */
@@ -32,7 +32,7 @@ enum { PROVE, WELCOME, OTHER_VERSION, OTHER_SIZE, TAKEN, OTHER_SECRET, NOT_OURS 
 
 struct caller { /* as the called sees it */
     int fd;
-    struct address from; /* a broken connection cannot tell any more */
+    struct address from; /* a broken connection no longer tells */
     size_t have;         /* bytes of the hello, then of the proof */
     bool asked;          /* for its proof */
     struct hello hello;
@@ -41,9 +41,8 @@ struct caller { /* as the called sees it */
     char why[128];
 };
 enum heard { MORE, PROVED, STRANGER };
-/* Takes what has come, never waits. PROVED: it has the secret, and waits for greet_answer. STRANGER: caller->why says
- * why.
- */
+/* Takes what has arrived, without blocking. PROVED: it has the secret and awaits greet_answer. STRANGER: see
+ * caller->why. */
 enum heard greet_hear(const struct tcp *tcp, struct caller *caller);
 void greet_answer(const struct tcp *tcp, struct caller *caller, int verdict, int number);
 
@@ -58,10 +57,10 @@ struct greeting { /* as the caller sees it */
 /* False with errno. */
 bool greet_begin(const struct tcp *tcp, struct greeting *greeting, int fd, int group, int port);
 enum greeted { WAITS, GREETED, GONE };
-/* Goes on, never waits. GREETED: greeting->answer is the last; welcome says of what kind. GONE: with errno, or 0 where
- * the other side closed the connection. peer: the rank that is called. */
+/* Continues, without blocking. GREETED: greeting->answer is final; see greet_welcome. GONE: with errno, or 0 if the
+ * other side closed the connection. peer: the rank that is called. */
 enum greeted greet_go_on(const struct tcp *tcp, struct greeting *greeting, int fd, int peer);
-/* True: it is that rank, and this one may come in. Otherwise why begins with `who` and ends in what to do. */
+/* True: it is that rank, and it admits this one. Otherwise why begins with `who` and ends with what to do. */
 bool greet_welcome(const struct tcp *tcp, const struct greeting *greeting, int peer, const char *who, char *why,
                    size_t nwhy);
 #endif

@@ -1,10 +1,10 @@
-/* How ranks find one another: rank 0 listens at the address and port that all were told, the others connect to it,
- * again and again until it is there. Each says who it is (tcp_greet.h), together with the port of a listening socket of
- * its own; when all have come, rank 0 sends everyone the table of addresses and ports. After that any rank can connect
- * to any other, with the same greeting.
+/* How ranks find one another: rank 0 listens on the address and port given to all ranks; the others retry until they
+ * can connect to it. Each says who it is (tcp_greet.h), and on which port it listens itself; when all have come, rank 0
+ * sends everyone the table of addresses and ports. After that any rank can connect to any other, with the same
+ * greeting.
  *
- * Whoever connects may be anybody: a port scan, a health check, a rank of another run, a forger. Nobody is believed, or
- * waited for, before it has proved that it has the ranks' secret, and each stranger costs one line of warning. */
+ * Anything may connect: a port scan, a health check, a rank of another run, a forger. A caller is neither trusted nor
+ * waited for until it has proved that it has the ranks' secret; each stranger costs one line of warning. */
 #include "tcp_greet.h"
 #include "watch.h"
 #include <arpa/inet.h>
@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { STRANGERS = 64 }; /* places for those that say nothing, beside the ranks */
+enum { STRANGERS = 64 }; /* places for silent callers, besides the ranks */
 
 static const char all_start[] = "waits for all ranks to start"; /* for the watch */
 
@@ -73,8 +73,8 @@ static bool is_loopback(const struct address *address) {
     return IN6_IS_ADDR_LOOPBACK(&address->ip) || (IN6_IS_ADDR_V4MAPPED(&address->ip) && address->ip.s6_addr[12] == 127);
 }
 
-/* An address, or this machine by name. Another name may mean the loopback to rank 0's machine alone, as Debian sets
- * up /etc/hosts: then ranks listen on all interfaces. */
+/* A numeric address, or localhost. Another name may mean loopback on rank 0's machine alone, as with Debian's
+ * /etc/hosts: then ranks listen on all interfaces. */
 static bool is_literal(const char *addr) {
     struct in6_addr ip;
     return !strcmp(addr, "localhost") || inet_pton(AF_INET, addr, &ip) == 1 || inet_pton(AF_INET6, addr, &ip) == 1;
@@ -82,7 +82,7 @@ static bool is_literal(const char *addr) {
 
 /* ---- sockets ---- */
 
-/* Room for a connection with everyone, where the limit is only a default. */
+/* Room for a connection with every rank, if only the soft limit is in the way. */
 static void raise_files(void) {
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
@@ -168,7 +168,7 @@ static struct caller forget(struct tcp *tcp, int i) {
     return caller;
 }
 
-/* All that there is room for. */
+/* Accepts as many as there is room for. */
 static void accept_callers(struct tcp *tcp) {
     while (tcp->ncallers < tcp->room) {
         struct sockaddr_storage from = {.ss_family = AF_INET};
@@ -186,7 +186,7 @@ static void accept_callers(struct tcp *tcp) {
     }
 }
 
-/* The next one that has the secret. Where there is no room left, who has waited for longest has to go. */
+/* The next one that has the secret. If there is no room left, drops the one that has waited longest. */
 static bool next_caller(struct tcp *tcp, struct caller *out) {
     for (;; *out = forget(tcp, 0), turn_away(tcp, out, out->asked ? "it proved nothing" : "it said nothing")) {
         accept_callers(tcp);
@@ -206,7 +206,7 @@ static bool next_caller(struct tcp *tcp, struct caller *out) {
     }
 }
 
-/* Entries of tcp->poll, from `at` on, that tell of callers; how many. */
+/* Sets the entries of tcp->poll for callers, from `at` on; returns how many. */
 static int poll_callers(struct tcp *tcp, int at) {
     tcp->poll[at] = (struct pollfd){.fd = tcp->listener, .events = POLLIN};
     for (int i = 0; i < tcp->ncallers; i++)
@@ -229,7 +229,7 @@ bool tcp_room(struct tcp *tcp, int n) {
 
 /* ---- rank 0: all come to it ---- */
 
-/* At the address itself, where it is this machine's own. -1 with errno. */
+/* At the address itself, if it is this machine's own. -1 with errno. */
 static int listen_at_address(const struct launch *how) {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     struct addrinfo *all = NULL;
@@ -266,7 +266,7 @@ static bool listen_for_all(struct tcp *tcp, const struct launch *how, char *why,
     return tcp->listener >= 0;
 }
 
-/* Who came and went away before all had come is waited for again. */
+/* A rank that left before all had come is waited for again. */
 static bool is_there(struct conn *conn) {
     char byte;
     ssize_t n = conn->fd < 0 ? 0 : recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -278,7 +278,7 @@ static bool is_there(struct conn *conn) {
     return false;
 }
 
-/* NULL: welcome. number: to be told with the verdict. */
+/* NULL: welcome. number: sent with the verdict. */
 static const char *refusal(struct tcp *tcp, const struct hello *hello, int *verdict, int *number) {
     *verdict = NOT_OURS;
     *number = 0;
@@ -296,7 +296,7 @@ static const char *refusal(struct tcp *tcp, const struct hello *hello, int *verd
     return NULL;
 }
 
-/* How many are not there, and their names for the watch, should its deadline pass. */
+/* Counts the missing ranks, and names them for the watch in case its deadline passes. */
 static int count_missing(struct tcp *tcp) {
     static char text[2][128];
     static int turn;
@@ -329,7 +329,7 @@ static bool decide(struct tcp *tcp, struct caller *caller) {
     return true;
 }
 
-/* Said once, by the rank whose port everybody knows. */
+/* Printed once, by the rank whose port everyone knows. */
 static void warn_of_strangers(const struct tcp *tcp) {
     struct address own = own_end(tcp->listener);
     if (!*tcp->secret && !is_loopback(&own))
@@ -355,7 +355,7 @@ static bool meet_all(struct tcp *tcp, const struct launch *how, char *why, size_
     tcp->address[0].port = (uint32_t)atoi(how->port);
     for (int r = 1; r < tcp->size; r++)
         send_all(tcp->conn[r - 1].fd, tcp->address,
-                 sizeof *tcp->address * (size_t)tcp->size); /* who is gone shows soon enough */
+                 sizeof *tcp->address * (size_t)tcp->size); /* a lost rank shows soon enough */
     return true;
 }
 
@@ -366,10 +366,10 @@ static void nap(int milliseconds) {
     nanosleep(&t, NULL);
 }
 
-/* Connected, to somebody else: where a port is in the range of free ones, a socket may meet itself. */
+/* Connected, and not to itself, as can happen if the port is in the ephemeral range. */
 static bool connected(int fd, const struct sockaddr *sockaddr, socklen_t n) {
     int code = connect(fd, sockaddr, n);
-    if (code < 0 && errno == EINTR) { /* it goes on without us */
+    if (code < 0 && errno == EINTR) { /* it continues in the background */
         struct pollfd pollfd = {.fd = fd, .events = POLLOUT};
         while (poll(&pollfd, 1, -1) < 0 && errno == EINTR)
             ;
@@ -381,7 +381,8 @@ static bool connected(int fd, const struct sockaddr *sockaddr, socklen_t n) {
     return memcmp(&here, &there, sizeof here) != 0;
 }
 
-/* -1: nobody answers there now. -2 with why: nobody ever will. told: that the name has no answer yet. */
+/* -1: no answer for now. -2 with why: there never will be one. told: the user knows that the name does not resolve
+ * yet. */
 static int call_once(const struct launch *how, bool *told, char *why, size_t nwhy) {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     struct addrinfo *all = NULL;
@@ -420,7 +421,7 @@ static bool listen_as_own(struct tcp *tcp, int control, const char *addr) {
     return tcp->listener >= 0;
 }
 
-/* Blocks until rank 0 has answered; false: whoever it is has gone. */
+/* Blocks until rank 0 has answered; false: the other side is gone. */
 static bool greet_rank0(struct tcp *tcp, int fd, const char *addr) {
     struct greeting *greeting = tcp->greeting;
     struct pollfd pollfd = {.fd = fd, .events = POLLIN};
@@ -432,7 +433,7 @@ static bool greet_rank0(struct tcp *tcp, int fd, const char *addr) {
     return how == GREETED;
 }
 
-/* One that closes before it answers is on its way out, or not ours: tried again. */
+/* Retries if the other side closes before it answers: it is shutting down, or not one of ours. */
 static int call_rank0(struct tcp *tcp, const struct launch *how, char *why, size_t nwhy) {
     char where[128];
     bool told = false;
@@ -465,7 +466,7 @@ static bool meet_rank0(struct tcp *tcp, const struct launch *how, char *why, siz
         snprintf(why, nwhy, "rank 0 went away before all ranks had come");
         return false;
     }
-    /* Who came to rank 0 over its loopback is on its machine, wherever that is from here. */
+    /* A rank that reached rank 0 over loopback is on its machine: takes rank 0's address as seen from here. */
     struct address rank0 = other_end(fd);
     for (int r = 0; r < tcp->size; r++)
         if (r == 0 || (is_loopback(&tcp->address[r]) && !is_loopback(&rank0)))
@@ -489,8 +490,8 @@ static void call(struct tcp *tcp, struct conn *conn) {
     conn->out.stuck = true; /* until it is connected */
 }
 
-/* Goes on with a call that is connected; true: it is through. Who is dropped, since a crowd of strangers came at the
- * same time, calls again; a rank that is gone does not listen any more. */
+/* Continues a connected call; true: it is complete. A call dropped because many strangers came at the same time is made
+ * again; a rank that is gone no longer listens. */
 static bool greet(struct tcp *tcp, int i) {
     struct conn *conn = &tcp->conn[i];
     struct greeting *greeting = &tcp->greeting[i];
@@ -532,7 +533,7 @@ static bool take_in(struct tcp *tcp, struct caller *caller) {
     return false;
 }
 
-/* Calls and takes calls at once, so that nobody waits for one that waits. */
+/* Makes and takes calls concurrently, so that no rank waits for one that waits. */
 void tcp_connect(struct tcp *tcp) {
     struct caller caller;
     int missing = tcp->nconns - tcp->ncontrol;

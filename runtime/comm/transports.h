@@ -1,10 +1,10 @@
-/* The transports between ranks that are processes, a row for each; what to do for another, runtime/README.md says.
+/* The transports between ranks that are processes, one row each; runtime/README.md says how to add one.
  *
- * HOST: how ranks meet, and how messages travel between CPUs. launch.h says which one. X(name, title): <name>_open, in
- * comm_<name>.c, opens it; title is what it is called.
+ * HOST: how ranks meet, and how messages travel between CPUs. launch.h chooses one. X(name, title): <name>_open, in
+ * comm_<name>.c, opens it; title is its name in messages.
  *
- * CUDA: how messages travel between GPUs. --messages <name> says which one, the first where nothing is said. X(name,
- * help): cuda_<name>, in comm_<name>.cu, is it; help is its part of the line in --help. */
+ * CUDA: how messages travel between GPUs. --messages <name> chooses one; the first is the default. X(name, help):
+ * cuda_<name>, in comm_<name>.cu, implements it; help is its part of the line in --help. */
 #ifndef PIANOLA_TRANSPORTS_H
 #define PIANOLA_TRANSPORTS_H
 

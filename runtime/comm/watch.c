@@ -9,19 +9,19 @@
 #include <unistd.h>
 
 enum { LAST = 8 };                             /* instructions of each lane in a flight record */
-static const double AFTER_SIGNAL = 0.3;        /* seconds without an instruction ended: the rank is stuck */
+static const double AFTER_SIGNAL = 0.3;        /* seconds in which no instruction ends: the rank is stuck */
 static const double LOOK = 0.05, LOOKS = 20.0; /* how often the watch looks: seconds, and times in a deadline */
 
 static struct watch {
     struct watch_args a;
     pthread_t thread;
-    pthread_mutex_t lock;  /* over what follows; whoever ends the process keeps it */
+    pthread_mutex_t lock;  /* over what follows; the thread that ends the process keeps it */
     const char *phase;     /* NULL: nothing is timed */
     struct replay *replay; /* of the step under way, or NULL */
     double since;          /* when the phase began */
     double since_device;   /* the same by the device's clock */
     int signal;
-    double heard; /* when it was seen, or an instruction has ended since; 0: not yet */
+    double heard; /* when it was seen, or an instruction last ended since; 0: not yet */
     int64_t done; /* instructions then */
     bool told;
 } w = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -35,7 +35,7 @@ static int32_t cursor(const struct replay *re, int l) {
     return __atomic_load_n(&re->cursor[l], __ATOMIC_ACQUIRE);
 }
 
-/* The instruction lane l has come to; -1: it is at its end. */
+/* The instruction that lane l has reached; -1: its end. */
 static int32_t head(const struct replay *re, int l) {
     const struct rt_rank *k = stream(re);
     int32_t c = cursor(re, l);
@@ -62,7 +62,7 @@ static int64_t done(const struct replay *re) {
     return n;
 }
 
-/* What holds the rank up: the job it is in, else the first message, in the order of issue, that could go; -1: none. */
+/* What holds the rank up: the job it is in, else the first message, in issue order, that could proceed; -1: none. */
 static int32_t blocked(const struct replay *re) {
     int32_t running = re->reached ? -1 : __atomic_load_n(&re->running, __ATOMIC_ACQUIRE), first = running;
     for (int l = 0; l < stream(re)->nlanes && running < 0; l++) {
@@ -166,7 +166,7 @@ static void say(const char *why) {
     fflush(stderr);
 }
 
-/* With the lock held, and kept: nobody else says anything now. */
+/* With the lock held, and kept: no other thread reports anything now. */
 static _Noreturn void fail_locked(const char *why) {
     say(why);
     if (w.a.abort)
@@ -188,7 +188,7 @@ static void signalled(int signal) {
         _exit(128 + signal); /* the second time */
 }
 
-/* After a signal: says where the rank is stuck, since whoever sent it may be about to kill. */
+/* After a signal: reports where the rank is stuck, since a SIGKILL may follow. */
 static void look_after_signal(void) {
     char why[64];
     int64_t n = w.replay ? done(w.replay) : -1;

@@ -15,20 +15,20 @@
 
 struct watch_args {
     const char *program;     /* its name, for messages */
-    int rank;                /* likewise */
+    int rank;                /* for messages */
     double deadline;         /* seconds */
     const char *flight;      /* folder of the flight record */
     const int32_t *group;    /* as in rt_tables: names the members of a REDUCE */
-    const char *const *lane; /* likewise: names the lanes */
-    void (*abort)(void);     /* before the process ends with 1; bounded. NULL: nothing */
+    const char *const *lane; /* as in rt_tables: names the lanes */
+    void (*abort)(void);     /* called before the process ends with 1; bounded. NULL: nothing */
 };
 /* Handles the signals and starts the thread. False: no thread could be started. */
 bool watch_start(const struct watch_args *args);
-/* A phase begins, and its deadline with it. what: "waits for all ranks to start"; kept, not copied. */
+/* Begins a phase and its deadline. what: "waits for all ranks to start"; kept, not copied. */
 void watch_phase(const char *what);
-/* A step of the replay begins. */
+/* Begins a step of the replay. */
 void watch_step(struct replay *re);
-/* Only the common end is left. The deadline still holds; signals have no effect any more. */
+/* Only the shutdown of all ranks is left. The deadline still holds; signals no longer have an effect. */
 void watch_end(void);
 int watch_signal(void); /* SIGINT, SIGTERM, or 0 */
 /* Reports what this rank waits for and why it gives up, writes the flight record, and ends the process with 1. */

@@ -1,4 +1,4 @@
-/* The ranks of a run that are processes: how they meet, and what they exchange outside of the streams.
+/* The ranks of a run that are processes: how they meet, and what they exchange outside the streams.
  *
  * transports.h has a row for each way to meet. comm_mpi.c: an MPI launcher started them. comm_tcp.c: anything else did,
  * and RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say where to meet. Once the ranks have met, no function here
@@ -12,19 +12,19 @@ struct host_transport;
 
 #define WORLD_PROGRESS 1e-3
 struct world {
-    const struct rt_self *self; /* the rank's program; set by whoever opened the world */
+    const struct rt_self *self; /* the rank's program; set by the caller of open */
     int rank, size;
-    const struct host_transport *transport; /* of the replay's messages on CPUs, */
+    const struct host_transport *transport; /* for the replay's messages on CPUs, */
     void *link;                             /* and what every function here takes first */
-    /* Every rank's bytes, in rank order, into all. Blocks until every rank has come. */
+    /* Gathers every rank's bytes into all, in rank order. Blocks until every rank has called it. */
     void (*all)(void *link, const void *mine, void *all, size_t bytes);
-    /* x[0 .. n) summed over all ranks, in place: begun here, ended later; messages go on in between. One at a time. */
+    /* Sums x[0 .. n) over all ranks, in place, between begin and end; messages continue meanwhile. One at a time. */
     void (*sum_begin)(void *link, float *x, int n);
     void (*sum_end)(void *link);
     /* Makes progress without waiting. Ends the process if it finds another rank gone. Ranks whose messages travel
      * another way call it every WORLD_PROGRESS seconds. */
     void (*progress)(void *link);
-    /* What the messages and reductions of this rank need, made before the first step. False: no memory. groups: as in
+    /* Sets up what this rank's messages and reductions need, before the first step. False: no memory. groups: as in
      * rt_tables. */
     bool (*prepare)(void *link, const struct rt_rank *k, int nmsgs, const int32_t *groups, char *arena);
     /* Call it when all ranks have finished. */
@@ -36,9 +36,9 @@ struct world {
 HOST_TRANSPORTS(X)
 #undef X
 
-/* An error of one rank, before the ranks have met or of this rank alone: prints it and ends the process with 2. */
+/* For an error before the ranks have met, or of this rank alone: prints it and ends the process with 2. */
 __attribute__((noreturn)) void rank_error(const struct rt_self *self, const char *why);
-/* Blocks until all ranks have called it. If any of them has ok false, rank 0 prints the first such why, and all end
+/* Blocks until all ranks have called it. If ok is false on any of them, rank 0 prints the first such why, and all end
  * with 2. */
 void world_verdict(const struct world *world, bool ok, const char *why);
 #endif

@@ -1,7 +1,7 @@
-/* A CUDA device for the replay core: lanes are streams, waits are events, and nothing is ever waited for on the host.
+/* A CUDA device for the replay core: lanes are streams, waits are events, and the host never waits.
  *
- * All of a rank's device memory is one allocation: the plan's arena, and behind it what every rank needs beside the
- * plan (microbatches, losses, the optimizer's step, the workspace of the products). All of it is taken at the start. */
+ * All of a rank's device memory is one allocation: the plan's arena, then what every rank needs besides the plan
+ * (microbatches, losses, the optimizer's step, the workspace of the products). All of it is allocated at the start. */
 #include "device_cuda.cuh"
 extern "C" {
 #include "job.h"
@@ -21,7 +21,7 @@ void cuda_must(cudaError_t code, const char *call) {
     _Exit(1);
 }
 
-/* A call of the driver, which the runtime finds: so that the library loads where no driver is. */
+/* A driver function, found through the runtime, so that the library loads without a driver. */
 static void *driver(const char *name) {
     void *call = NULL;
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSuccess;
@@ -55,7 +55,7 @@ static bool device_wait(struct replay *re, const struct rt_instr *x, int32_t i) 
     return true;
 }
 
-/* The word is written behind the event, so that nobody waits for it. */
+/* The word is written after the event, so that no lane waits for the write. */
 static void device_record(struct replay *re, int32_t i, double start, double end) {
     struct cuda_rank *own = self(re);
     int lane = stream_of(re)->ins[i].lane;
@@ -155,8 +155,8 @@ static void no_idle(struct replay *re) { (void)re; }
 extern const struct device cuda_device = {device_wait, device_launch, device_meet, device_record,
                                           no_clock,    no_stamp,      no_idle};
 
-/* An event that is recorded in a capture can be asked for its time only if it is recorded as an external one: a node of
- * the graph, which each launch records anew. */
+/* An event recorded in a capture has a time only if it is recorded as external: a node of the graph, which each launch
+ * records anew. */
 void cuda_mark(const struct cuda_rank *own, int32_t i, bool end, cudaStream_t stream) {
     if (own->timed == UNTIMED)
         return;
@@ -318,7 +318,7 @@ void cuda_begin(struct replay *re, uint64_t seed) {
     }
 }
 
-/* The batch's x in the model's precision, in the place of its floats. */
+/* Converts the batch's x to the model's precision, in place. */
 static void round_input(const struct rt_model *m, const struct rt_batch *batch) {
     char *at = (char *)batch->x;
     if (m->precision != BF16 || !at)

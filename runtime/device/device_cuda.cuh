@@ -1,4 +1,4 @@
-/* A CUDA device as ranks see it: between device_cuda.cu, the transports, and train_cuda.cu and rank_cuda.cu. */
+/* A CUDA device as ranks see it; shared by device_cuda.cu, the transports, train_cuda.cu and rank_cuda.cu. */
 #ifndef PIANOLA_DEVICE_CUDA_CUH
 #define PIANOLA_DEVICE_CUDA_CUH
 #include "layers/cuda_math.cuh"
@@ -7,78 +7,78 @@ extern "C" {
 }
 
 struct world;
-enum cuda_timing { TIME_NONE, TIME_SOME, TIME_ALL }; /* steps of a training that are timed */
+enum cuda_timing { TIME_NONE, TIME_SOME, TIME_ALL }; /* which steps of a run are timed */
 enum cuda_timed { UNTIMED, TIMED, TIMED_CAPTURE };
 struct cuda_span {
     cudaEvent_t begin, end;
 };
 struct cuda_rank {
-    char *arena;         /* device memory: the plan's arena, and behind it what follows */
+    char *arena;         /* device memory: the plan's arena, then the buffers below */
     char *input;         /* the step's microbatches, data_bytes each */
-    float *loss;         /* [batches + 1]: of each microbatch; the last one is of forwards that are repeated */
+    float *loss;         /* [batches + 1]: of each microbatch; the last one is for recomputed forwards */
     int64_t *step;       /* of the optimizer, from 1 */
     float *lr;           /* learning rate */
-    void *workspace;     /* of the products on the compute lane */
-    char *staged[2];     /* pinned host memory: microbatches on their way to input, in turns */
-    cudaEvent_t sent[2]; /* they have left it */
-    float *told[2];      /* pinned host memory: losses, in turns */
-    cudaEvent_t came[2]; /* they are there */
+    void *workspace;     /* for the products on the compute lane */
+    char *staged[2];     /* pinned host memory: microbatches on their way to input, alternating */
+    cudaEvent_t sent[2]; /* they have been copied */
+    float *told[2];      /* pinned host memory: losses, alternating */
+    cudaEvent_t came[2]; /* they have arrived */
     cudaStream_t *lane;
-    cudaEvent_t *event; /* per instruction that others wait for; NULL elsewhere */
+    cudaEvent_t *event; /* per instruction; NULL unless others wait for it */
     int64_t *issued;    /* per instruction: steps in which it was enqueued */
-    uint32_t *reached;  /* pinned host memory, per lane: instructions of the step that have ended. NULL: nobody asks */
-    struct cuda_span *span; /* per instruction, where a step is to be timed; else NULL */
+    uint32_t *reached;  /* pinned host memory, per lane: instructions of the step that have ended. NULL: not watched */
+    struct cuda_span *span; /* per instruction, if steps are timed; else NULL */
     enum cuda_timed timed;  /* the step being enqueued */
     const struct cuda_transport *transport;
     void *link;  /* the transport's own */
     char *extra; /* its device memory, extra(p, rank) bytes */
 };
 
-/* How messages travel between ranks on GPUs. Of the functions a transport that needs none of them has NULL. */
+/* How messages travel between ranks on GPUs. Functions that a transport does not need are NULL. */
 struct cuda_transport {
     const char *name; /* for messages */
-    bool one_host;    /* for ranks of one host, which may share a device; else each has its own */
-    /* Enqueued on x's lane. False: not yet, the other side has not come (loopback). */
+    bool one_host;    /* for ranks on one host, which may share a device; else each has its own */
+    /* Enqueues on x's lane. False: not yet, the other side has not come (loopback). */
     bool (*message)(void *link, struct replay *re, const struct rt_instr *x);
     bool (*collective)(void *link, struct replay *re, const struct rt_instr *x);
-    /* The rank's one allocation, plan and all: of a kind that the other ranks' devices can reach. NULL: no memory. */
+    /* Makes the rank's only allocation, plan included, of a kind other ranks' devices can reach. NULL: no memory. */
     char *(*take)(size_t bytes);
     void (*give)(char *p);
-    /* Device memory that it needs beside the plan: comes in the same allocation, at extra. */
+    /* Device memory that it needs besides the plan: part of the same allocation, at extra. */
     int64_t (*extra)(const struct rt_program *p, int rank);
     /* Between ranks that are processes; collective: sets own->link as soon as there is something to abort. Ends the
-     * process where it cannot. groups: as in rt_tables. All stay the caller's until close. */
+     * process on failure. groups: as in rt_tables. The caller keeps all arguments alive until close. */
     void (*open)(const struct world *world, const struct rt_program *p, const int32_t *groups, struct cuda_rank *own);
-    /* Asked again and again while work is under way. NULL, or what has gone wrong: that work will not end. */
+    /* Polled while work is under way. NULL, or an error, after which that work will not end. */
     const char *(*progress)(void *link);
-    /* Work under way ends, whatever becomes of it. May take for ever; any thread may call it, once. */
+    /* Ends work under way, its results undefined. May never return; any thread may call it, once. */
     void (*abort)(void *link);
     void (*close)(void *link);
 };
 extern const struct device cuda_device;
 
-/* Bytes of device memory that a rank takes, and where the parts lie behind the plan's arena. */
+/* Bytes of device memory that a rank takes. */
 int64_t cuda_rank_bytes(const struct rt_program *p, int rank, const struct cuda_transport *transport);
-/* Everything a rank's replay needs; own->link is the caller's to set. watched: how far the device has come can be
- * asked, in re->reached. NULL, or why not. */
+/* Allocates what a rank's replay needs; the caller sets own->link. watched: the device reports its progress in
+ * re->reached. Returns NULL, or why it failed. */
 const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_program *p, int rank,
                       const struct cuda_transport *transport, bool watched);
 void cuda_release(struct replay *re, struct cuda_rank *own);
-/* A home's weights from fp32: with bf16 these are the masters, and rounded they are the weights. */
+/* Sets a home's weights from fp32: with bf16, w becomes the masters and, rounded, the weights. */
 void cuda_put_weights(struct replay *re, const struct rt_home *home, const float *w);
-/* Timing: events for every instruction's begin and end, which take effect in steps that are enqueued while own->timed
- * is set; a message's are for whoever moves it to mark. Stamps are seconds of the device's clock, for a step that began
- * at some time with an event; once it has ended, and before its events are recorded anew. */
+/* Timing: events at every instruction's begin and end, recorded in steps enqueued while own->timed is set; the
+ * transport marks a message's. Stamps are seconds of the device's clock, for a step that began at `began`, with event
+ * `since`; read them once it has ended, and before its events are recorded anew. */
 const char *cuda_time(struct cuda_rank *own, const struct rt_rank *k);
 void cuda_mark(const struct cuda_rank *own, int32_t i, bool end, cudaStream_t stream);
 void cuda_stamps(const struct cuda_rank *own, const struct rt_rank *k, cudaEvent_t since, double began,
                  struct rt_stamp *stamp);
 /* Initial weights at the homes, and the learning rate. */
 void cuda_begin(struct replay *re, uint64_t seed);
-/* Before a step: its microbatches are made, and sent to the device, on stream. */
+/* Before a step: makes its microbatches and sends them to the device, on stream. */
 void cuda_feed(struct replay *re, int64_t step, const struct data *data, cudaStream_t stream);
 
-/* After a step: its losses are sent back, on stream. */
+/* After a step: sends its losses back, on stream. */
 void cuda_tell(struct replay *re, cudaStream_t stream);
 
 /* step_cuda.cu: steps of n ranks that share this thread and its device, one after another on a stream. The first is
@@ -92,19 +92,19 @@ struct cuda_steps {
     cudaStream_t origin;     /* where a step begins and ends */
     cudaEvent_t fork, *join; /* join: per rank and lane */
     int joins;
-    cudaEvent_t begin[2], end[2]; /* of a step, in turns */
+    cudaEvent_t begin[2], end[2]; /* of a step, alternating */
     cudaGraphExec_t exec, timed;  /* the captured step, and one with those events */
-    bool asked;                   /* steps_times has been */
-    double at;                    /* when the step began that it was last asked for */
+    bool asked;                   /* steps_times has been called */
+    double at;                    /* when the step that it was last called for began */
     int64_t run;                  /* steps so far */
     double busy;                  /* seconds that this thread took to enqueue all but the first two */
 };
-/* n, replay, rank, graph and timing are set. False: no memory on the host. */
+/* The caller has set n, replay, rank, graph and timing. False: no memory on the host. */
 bool steps_open(struct cuda_steps *steps);
-/* Enqueues a step, whose microbatches are there; its losses follow it. */
+/* Enqueues a step, whose microbatches are in place, then the copy of its losses. */
 void steps_run(struct cuda_steps *steps, int64_t step, bool timed);
-/* When the instructions of a timed step ran, the one that was enqueued last, and has ended. stamp: per rank. Seconds
- * since the first step that this was asked for began; ask for each one from there on. */
+/* When the instructions of the timed step enqueued last, which has ended, ran. stamp: per rank, seconds since the first
+ * step that this was called for began; call it for every step from then on. */
 void steps_times(struct cuda_steps *steps, int64_t step, struct rt_stamp *const *stamp);
 void steps_close(struct cuda_steps *steps);
 

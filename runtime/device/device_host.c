@@ -32,7 +32,7 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
     const struct rt_program *p = re->program;
     const struct rt_stage *s = &p->stage[x->stage];
     struct rt_batch batch = {0};
-    float lost; /* the loss of a forward that is repeated */
+    float lost; /* the loss of a recomputed forward, dropped */
     struct rt_bind at = job_bind(p, re->rank, own->arena, x);
     at.batch = &batch;
     at.loss = x->op == OP_F ? &own->loss[x->batch] : &lost;
@@ -112,7 +112,7 @@ void host_release(struct replay *re, struct host_rank *own) {
     free(own->batch);
 }
 
-/* Everything but the weights stays as it came: nothing reads it before it is written, verify has proved. */
+/* Everything but the weights stays as it is: verify has proved that nothing reads it before it is written. */
 void host_begin(struct replay *re, uint64_t seed) {
     const struct rt_program *p = re->program;
     const struct rt_rank *k = &p->rank[re->rank];

@@ -24,9 +24,10 @@ struct host_rank {
 };
 extern const struct device host_device;
 
-/* Takes everything a rank's replay needs, its arena too, zeroed and on a page; false: no memory. Then host_release. */
+/* Allocates all that a rank's replay needs, its arena (zeroed, page-aligned) included; false: no memory. Then
+ * host_release. */
 bool host_take(struct replay *re, struct host_rank *own, const struct rt_program *p, int rank);
 void host_release(struct replay *re, struct host_rank *own); /* all but the arena */
-void *host_pages(size_t n, size_t size);           /* n things of a size, zeroed, on a page; NULL: no memory */
+void *host_pages(size_t n, size_t size);           /* n objects of a size, zeroed, page-aligned; NULL: no memory */
 void host_begin(struct replay *re, uint64_t seed); /* initial weights at the homes */
 #endif

@@ -13,7 +13,7 @@ static inline bool stage_reads_batch(const struct rt_program *p, int stage) {
     return p->stage[stage].layer[0].x.space == SP_NONE || stage == p->stages - 1;
 }
 
-/* All but the batch and where the loss goes. Behind the stage's own workspace lies what cost.c adds for B (what I would
+/* All but the batch and where the loss goes. After the stage's own workspace comes what cost.c adds for B (what I would
  * leave for W), for R (its output, which is dropped), and for an F that R will repeat (its stash). */
 static inline struct rt_bind job_bind(const struct rt_program *p, int rank, char *arena, const struct rt_instr *x) {
     const struct rt_stage *s = &p->stage[x->stage];

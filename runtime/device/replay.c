@@ -1,7 +1,7 @@
-/* The replay core: walks a rank's lanes, always going on with the lane whose next instruction was issued first.
+/* The replay core: walks a rank's lanes, always continuing with the lane whose next instruction was issued first.
  *
- * Where nothing ever blocks (a GPU's streams) that is exactly the compiler's issue order. Where a lane has to wait (the
- * host), the others go on meanwhile, in one thread: lanes need no thread of their own. */
+ * If nothing ever blocks (a GPU's streams), that is exactly the compiler's issue order. If a lane has to wait (the
+ * host), the others continue in the same thread: lanes need no threads of their own. */
 #include "replay.h"
 
 static int next_lane(const struct replay *re, const struct rt_rank *k) {

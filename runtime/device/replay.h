@@ -1,4 +1,4 @@
-/* The replay core, and what it asks of a device: device_host.c or device_cuda.cu. */
+/* The replay core, and the interface of a device: device_host.c or device_cuda.cu. */
 #ifndef PIANOLA_REPLAY_H
 #define PIANOLA_REPLAY_H
 #include "rt.h"
@@ -24,18 +24,18 @@ struct replay {
     const struct rt_program *program;
     int32_t rank;
     int64_t step;    /* from 0 */
-    int32_t *cursor; /* per lane: the place in lane_ins it has come to. Written with release: the watch reads it */
-    int32_t running; /* the instruction being launched, or -1; likewise */
+    int32_t *cursor; /* per lane: its position in lane_ins. Stored with release: the watch reads it */
+    int32_t running; /* the instruction being launched, or -1; stored with release too */
     int32_t left;    /* instructions of the step still to run */
-    bool *blocked;   /* per lane: could not go on since the last change */
-    /* Per lane, where the device runs later than this says: instructions of the step that have ended. NULL: the cursors
-     * say it. */
+    bool *blocked;   /* per lane: could not continue since the last change */
+    /* Per lane, for a device that lags behind the cursors: instructions of the step that have ended. NULL: see
+     * cursor. */
     const uint32_t *reached;
     void *self; /* the device's own */
 };
 /* Runs every instruction of the rank once. Calls idle whenever every lane waits. */
 void replay_step(struct replay *re);
-/* The same in parts, for ranks that share a thread. run: as far as it goes; true when all have run. */
+/* The same in parts, for ranks that share a thread. replay_run goes as far as it can; true when all have run. */
 void replay_begin(struct replay *re);
 bool replay_run(struct replay *re);
 
@@ -51,7 +51,7 @@ static inline int group_count(const int32_t *groups) {
         groups = group_at(groups, 1);
     return n;
 }
-/* A group as the rank that is its member me sees it: what lies below me comes before it in the order of reductions. */
+/* A group as its member `me` sees it: members below me come before it in the order of reductions. */
 struct rt_group {
     const int32_t *member;
     int n, me;

@@ -1,6 +1,6 @@
 /* A step of all ranks that share a thread and its device, as one piece of work on a stream: forked to every lane,
- * replayed, joined. Enqueued lane by lane first, which makes whatever comes into being with its first use; then, where
- * a graph is wanted, captured once and launched. */
+ * replayed, joined. The first is enqueued lane by lane, which creates whatever is created on first use; then, if a
+ * graph is wanted, a step is captured once and launched from then on. */
 #include "device_cuda.cuh"
 #include "store/seconds.h"
 #include <stdlib.h>
@@ -85,10 +85,10 @@ void steps_run(struct cuda_steps *steps, int64_t step, bool timed) {
         cuda_tell(&steps->replay[r], steps->origin);
 }
 
-/* Events give floats of milliseconds, 24 bits: within a step enough to tell a microsecond in ten seconds. Steps are
- * strung together by their begin events, so one clock, the device's, tells them all, and a long training makes it no
- * coarser. All of it costs two questions to the runtime for every instruction, between steps, while the
- * device idles; inside a step, two events. */
+/* Events give milliseconds as floats, 24 bits: within a step enough to resolve a microsecond in ten seconds. Steps are
+ * chained by their begin events, so one clock, the device's, times them all, and a long run makes it no coarser. The
+ * cost is two calls of the runtime per instruction between steps, while the device idles, and two events inside a
+ * step. */
 void steps_times(struct cuda_steps *steps, int64_t step, struct rt_stamp *const *stamp) {
     cudaEvent_t begin = steps->begin[step % 2];
     float since = 0;

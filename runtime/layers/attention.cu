@@ -1,11 +1,11 @@
 /* Causal multi-head self-attention, fused as in FlashAttention (Dao et al. 2022; Dao 2023): the layer of
  * attention_host.c, whose aux and tmp it shares. The square of probabilities exists a tile at a time, in registers.
  *
- * A block has 64 rows of one sequence and head, 16 for each warp, and goes over tiles of columns, which lie in shared
- * memory. The rows are queries in the forward and for dq, keys for dk and dv, where the tile is the transposed one: so
- * every gradient is summed by one thread, in one order, and no pass writes what another adds to. Scores are a b^T with
- * a and b in shared memory, results p b with p in registers: the layout in which the tensor cores leave the one is the
- * one in which they want the other. fp32 keeps that layout and multiplies in fp32; bf16 has the tensor cores.
+ * A block has 64 rows of one sequence and head, 16 per warp, and loops over tiles of columns in shared memory. The rows
+ * are queries in the forward and for dq, keys for dk and dv, where the tile is the transposed one: so every gradient is
+ * summed by one thread, in one order, and no pass writes what another adds to. Scores are a b^T with a and b in shared
+ * memory, results p b with p in registers: the tensor cores produce scores in the layout that the second product needs.
+ * fp32 keeps that layout and multiplies in fp32; bf16 uses the tensor cores.
  *
  * Blocks with the longest rows come first. Heads of up to 128 columns, padded in shared memory to the next size there
  * is a kernel for. */
@@ -15,11 +15,11 @@
 enum { WARPS = 4, THREADS = 32 * WARPS, ROWS = 16 * WARPS };
 static constexpr float LOG2_E = 1.44269504f;
 
-/* Columns of a tile, and elements from row to row of one in shared memory: 16 bytes more than a head spread the 8 rows
- * that a warp reads at once over all banks. */
+/* Columns of a tile, and its row stride in shared memory, in elements: 16 bytes more than a head spread the 8 rows that
+ * a warp reads at once over all banks. */
 template <typename T, int D> constexpr int COLUMNS = (int)sizeof(T) * D <= 128 ? 64 : 32;
 template <typename T, int D> constexpr int STRIDE = D + WIDE<T>;
-/* Blocks to a multiprocessor, at least: more hide each other's loads, fewer have more registers. */
+/* Minimum blocks per multiprocessor: more hide each other's loads, fewer have more registers. */
 template <typename T> constexpr int RESIDENT = sizeof(T) == 2 ? 3 : 2;
 
 /* ---- a warp's part of a product, 16 rows x 8N columns ----
@@ -161,7 +161,7 @@ static __device__ __forceinline__ void combine(float (&c)[N][4], const float (&p
     b += lane_column(0, 0);
 #pragma unroll
     for (int k = 0; k < 8 * K; k++) {
-        int owner = (int)(threadIdx.x % 32 & ~3u) + k % 8 / 2; /* of the quad, who has column k */
+        int owner = (int)(threadIdx.x % 32 & ~3u) + k % 8 / 2; /* the lane of the quad that has column k */
         float upper = __shfl_sync(ALL_LANES, p[k / 8][k % 2], owner);
         float lower = __shfl_sync(ALL_LANES, p[k / 8][2 + k % 2], owner);
 #pragma unroll
@@ -177,7 +177,7 @@ static __device__ __forceinline__ void combine(float (&c)[N][4], const float (&p
 
 /* ---- tiles ---- */
 
-/* The tensors of the layer; of a block, its sequence's and head's. */
+/* The tensors of the layer; after own(), of the block's sequence and head. */
 template <typename T> struct attention {
     const T *x, *dy; /* q, then k, then v */
     T *y, *dx;
@@ -204,7 +204,7 @@ template <typename T> static __device__ __forceinline__ attention<T> own(attenti
     return t;
 }
 
-/* Rows from .. from + N - 1 of the head, zeros behind the sequence's last row and the head's last column. */
+/* Rows from .. from + N - 1 of the head, zeros beyond the sequence's last row and the head's last column. */
 template <int N, int D, typename T>
 static __device__ __forceinline__ void load_tile(T *tile, const T *x, int64_t stride, int from, const attention<T> &t) {
     constexpr int W = WIDE<T>, PACKS = D / W;
@@ -246,7 +246,7 @@ static __device__ __forceinline__ void store_rows(T *to, int64_t stride, const f
 
 /* ---- forward ---- */
 
-/* Scores become exp(s - top); o and the sum move to the new top, and the sum, this lane's part, grows. */
+/* Scores become exp(s - top); rescales o and sum to the new top, and adds this lane's part to sum. */
 template <int N, int K>
 static __device__ __forceinline__ void softmax(float (&s)[K][4], float (&o)[N][4], float (&top)[2], float (&sum)[2],
                                                float scale2) {
@@ -379,7 +379,7 @@ template <typename T, int D> static __global__ void __launch_bounds__(THREADS, 2
         __syncthreads();
         load_tile<C, D>(q, t.x, 3 * width(t), j, t);
         load_tile<C, D>(dy, t.dy, width(t), j, t);
-        if (int i = (int)threadIdx.x; i < C) { /* behind the last row dy and D are 0, and so is all that p leads to */
+        if (int i = (int)threadIdx.x; i < C) { /* beyond the last row dy and D are 0, and so is all that p leads to */
             lse2[i] = j + i < t.context ? t.lse[(int64_t)(j + i) * t.heads] * LOG2_E : 0;
             d[i] = j + i < t.context ? t.d[(int64_t)(j + i) * t.heads] : 0;
         }
@@ -423,7 +423,7 @@ template <typename T> static attention<T> tensors(const struct cuda_call *c) {
             1 / sqrtf((float)dim)};
 }
 
-/* Beyond 48 KiB of shared memory a kernel must ask. */
+/* A kernel must opt in to more than 48 KiB of shared memory. */
 template <typename T, typename K> static void launch(K kernel, size_t shared, const struct cuda_call *c) {
     dim3 grid((unsigned)(c->l->rows / c->l->context * c->l->heads), blocks_for(c->l->context, ROWS));
     attention<T> t = tensors<T>(c);

@@ -3,9 +3,9 @@
  * The deterministic backward keeps a square of scores for each head in its workspace, 2 bytes each. So that this stays
  * under SQUARES, a microbatch goes through in several calls of a few sequences each.
  *
- * Nobody takes cuDNN's word for it: at the start, for every shape, what it makes of random numbers is compared with
- * attention.cu, and where they differ, or cuDNN has no plan, attention.cu does the work and a line on stderr says so.
- * PIANOLA_CUDNN=0 in the environment leaves cuDNN out: to compare the two, or for the same bits with and without it. */
+ * cuDNN is checked first: at the start, for every shape, its results on random numbers are compared with
+ * attention.cu's. If they differ, or cuDNN has no plan, attention.cu does the work and a line on stderr reports it.
+ * PIANOLA_CUDNN=0 in the environment disables cuDNN: to compare the two, or for the same bits with and without it. */
 #include "cuda_math.cuh"
 #include <math.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static int nknown;
 #define SQUARES (256 << 20)
 #endif
 
-/* How many sequences of the layer a call takes: all calls take as many. */
+/* Sequences per call: the same for all calls of the layer. */
 static int sequences_of(const struct rt_layer *l) {
     int64_t all = l->rows / l->context, side = (l->context + 63) / 64 * 64, each = 2 * side * side * l->heads;
     int64_t n = SQUARES / each < 1 ? 1 : SQUARES / each;
@@ -173,7 +173,7 @@ static void run_ours(const struct trial *t) {
     cuda_attention.input(&call);
 }
 
-/* The root mean square of n differences against that of b. No number where there is none. */
+/* The root mean square of n differences, relative to that of b. NaN if any value is. */
 static double apart(const void *a, const void *b, int64_t rows, int64_t stride, int64_t n, bool fp32) {
     double differences = 0, squares = 1e-30;
     for (int64_t r = 0; r < rows; r++)
@@ -188,7 +188,7 @@ static double apart(const void *a, const void *b, int64_t rows, int64_t stride, 
     return sqrt(differences / squares);
 }
 
-/* Each has rounded p and ds to bf16, 2^-9, and its results; a log-sum-exp comes of sums in fp32. */
+/* Both round p, ds and their results to bf16, 2^-9; the log-sum-exp comes from sums in fp32. */
 static bool near(const struct trial *t, const char *a, const char *b) {
     int64_t width = (int64_t)t->s->heads * t->s->dim;
     bool fine = apart(a, b, t->rows, width, width, false) < 0.01;
@@ -205,7 +205,7 @@ static const char *compare(const struct shape *s, int64_t workspace) {
     bool ran = true;
     t.host = (uint16_t *)malloc((size_t)(3 * side + 8 * t.values));
     if (!t.host || cudaMalloc((void **)&t.device, (size_t)(aligned + workspace)) != cudaSuccess) {
-        cudaGetLastError(); /* it is no trouble of the next call's */
+        cudaGetLastError(); /* the next call must not see this error */
         free(t.host);
         return "no memory to compare it";
     }

@@ -1,9 +1,9 @@
 /* Causal multi-head self-attention (Vaswani et al. 2017, section 3.2), one sequence and head at a time, in tiles.
  *
- * x holds q, k and v side by side, each C columns, a head being C / heads of them. The probabilities, a square of
- * context x context for each head, are never stored (Dao et al. 2022, FlashAttention). The forward goes over tiles of
- * them with a running maximum and sum of each row, and keeps only the row's log-sum-exp, in aux. From q, k and that,
- * p = exp(s - lse), the backward makes the probabilities again, a tile at a time. Tiles above the diagonal are skipped.
+ * x holds q, k and v side by side, each C columns, a head being C / heads of them. The probabilities, context x context
+ * for each head, are never stored (Dao et al. 2022, FlashAttention). The forward goes over tiles of them with a running
+ * maximum and sum of each row, and keeps only the row's log-sum-exp, in aux. From q, k and aux, the backward recomputes
+ * the probabilities, p = exp(s - lse), a tile at a time. Tiles above the diagonal are skipped.
  *
  * With D = rowsum(dy y), which is rowsum(dp p), the gradient of a score is ds = p (dp - D); tmp holds D. */
 #include "host.h"
@@ -37,7 +37,7 @@ static struct head head_of(const struct host_call *c, int sequence, int head) {
 
 static int least(int a, int b) { return a < b ? a : b; }
 
-/* A row's exponentials are taken in whole vectors, then those right of the diagonal are wiped. */
+/* A row's exponentials are computed in whole vectors, then those right of the diagonal are cleared. */
 static int whole(int n, int columns) { return least((n + 7) & ~7, columns); }
 
 static int tile_end(int from, int context) { return least(from + TILE, context); }
@@ -76,7 +76,7 @@ static float row_max(const float *a, int n) { /* in eight strands, as host_sum *
     return s[0];
 }
 
-/* Turns a row of scores into exp(s - top), moves its sum to the new top, and its y along. */
+/* Turns a row of scores into exp(s - top), and rescales its sum and y to the new top. */
 static void softmax_row(float *s, int n, int columns, float *top, float *sum, float *y, int dim) {
     float most = row_max(s, n), new = most > *top ? most : *top;
     for (int j = 0, end = whole(n, columns); j < end; j++)
@@ -130,7 +130,7 @@ static void softmax_backward(const struct head *head, int i, int iend, int j, in
     }
 }
 
-/* The rows below add to what dk and dv have: the last rows, which see every column, come first and write it. */
+/* The last rows, which see every column, come first and write dk and dv; the others add to them. */
 static void tile_backward(const struct head *head, int i, int iend, int j, int jend) {
     float p[TILE * TILE], ds[TILE * TILE], below = iend < head->context ? 1 : 0;
     const float *q = head->q + (int64_t)i * head->c3, *dy = head->dy + (int64_t)i * head->c;

@@ -20,7 +20,7 @@ struct cuda_call {
     const struct rt_layer *l;
     const struct rt_bind *at;
     cudaStream_t stream;
-    void *workspace; /* cuda_workspace() bytes of the stream's: scratch from one launch to the next */
+    void *workspace; /* the stream's cuda_workspace() bytes: scratch from one launch to the next */
 };
 struct cuda_layer {
     void (*forward)(const struct cuda_call *c);
@@ -28,7 +28,7 @@ struct cuda_layer {
     void (*weight)(const struct cuda_call *c);
 };
 
-/* At the end of the file that has its functions. */
+/* Defined at the end of the file that has its functions. */
 #define X(name, ...) extern const struct cuda_layer cuda_##name;
 LAYERS(X)
 #undef X
@@ -37,15 +37,15 @@ LAYERS(X)
 void cuda_add(float *dst, const float *src, int64_t n, bool first, cudaStream_t stream);
 /* elementwise.cu: dst, n values of the model's precision, += each of at->more, as host_add_more of rt.h */
 void cuda_add_more(const struct rt_model *m, const struct rt_bind *at, void *dst, int64_t n, cudaStream_t stream);
-/* elementwise.cu: likewise the sum of splits rows of n floats */
+/* elementwise.cu: the same with the sum of splits rows of n floats */
 void cuda_sum_parts(float *dst, const float *parts, int n, int splits, bool first, cudaStream_t stream);
 /* optim.cu: one optimizer step. The number of the step, from 1, and the learning rate are read on the device. */
 void cuda_update(const struct rt_model *m, const struct rt_stage *s, void *w, const float *dw, float *opt,
                  const int64_t *step, const float *lr, cudaStream_t stream);
 void cuda_count(int64_t *step, cudaStream_t stream); /* one step more */
 
-/* Layers that stand side by side, as one kernel: layers_cuda.cu says when. c is of the first in the order of the sweep,
- * the other layer is the last. False: nothing was enqueued, and they run one by one. */
+/* Adjacent layers fused into one kernel: layers_cuda.cu decides when. c is the first in sweep order, the other layer
+ * the last. False: nothing was enqueued, and they run one by one. */
 bool cuda_linear_map(const struct cuda_call *c, const struct rt_layer *next);        /* linear.cu: then gelu or relu */
 bool cuda_linear_gelu_input(const struct cuda_call *c, const struct rt_layer *gelu); /* linear.cu: gelu before it */
 bool cuda_join_layernorm(const struct cuda_call *c, const struct rt_layer *norm); /* norm.cu: a fork may be between */
@@ -79,7 +79,7 @@ template <typename T> static const T *cuda_other(const struct cuda_call *c) {
     return c->l->aux.space == SP_NONE ? (const T *)c->at->batch->x : cuda_at<T>(c, c->l->aux);
 }
 
-/* The layer's parameters, and their gradient, whose elements are 4 bytes always. */
+/* The layer's parameters, and their gradient, whose elements are always 4 bytes. */
 template <typename T> static const T *cuda_w(const struct cuda_call *c) {
     return (const T *)((const char *)c->at->w + c->l->param);
 }
@@ -87,7 +87,7 @@ template <typename T> static float *cuda_dw(const struct cuda_call *c) {
     return c->at->dw + c->l->param / (int64_t)sizeof(T);
 }
 
-/* A function over the model's precision, as one that looks it up: EITHER(relu_forward). */
+/* Turns a function template over the precision into one function that looks it up: EITHER(relu_forward). */
 template <void (*fp32)(const struct cuda_call *), void (*bf16)(const struct cuda_call *)>
 static void either(const struct cuda_call *c) {
     (c->m->precision == BF16 ? bf16 : fp32)(c);
@@ -104,8 +104,8 @@ template <> __host__ __device__ __forceinline__ __nv_bfloat16 narrow<__nv_bfloat
     return __float2bfloat16_rn(x);
 }
 
-/* V elements that are loaded and stored at once. Tensors begin on 64 bytes; their rows do on 16 where a row is a
- * multiple of WIDE elements, and elsewhere V is 1. */
+/* V elements, loaded or stored at once. Tensors are aligned to 64 bytes, and their rows to 16 if a row is a multiple of
+ * WIDE elements; otherwise V is 1. */
 template <typename T, int V> struct __align__(sizeof(T) * V) pack { T v[V]; };
 template <typename T> constexpr int WIDE = 16 / (int)sizeof(T);
 
@@ -140,7 +140,7 @@ static __device__ __forceinline__ float warp_max(float x) {
     return x;
 }
 
-/* Over a block of whole warps; every thread gets it. */
+/* Over a block of whole warps; every thread gets the result. */
 template <typename N> static inline __device__ N block_sum(N x) {
     __shared__ N part[32];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
@@ -164,19 +164,19 @@ static inline __device__ float block_max(float x) {
 
 /* ---- sums over rows, column by column ----
  *
- * A block has ACROSS packs of columns, a line of memory, and of each DOWN x gridDim.y rows every DOWN: few columns fill
- * a device too. Its sums are a part, in scratch, and cuda_sum_parts adds the parts up. How many there are depends on
- * the shape alone, so all devices give the same bits. */
+ * A block handles ACROSS packs of columns, a line of memory, and DOWN of every DOWN x gridDim.y rows, so few columns
+ * fill a device too. It writes partial sums to scratch, and cuda_sum_parts adds these up. Their number depends on the
+ * shape alone, so all devices give the same bits. */
 enum { ACROSS = 8, DOWN = 32, ROW_BLOCKS = 132 * 8 };
 
 template <typename T> static inline dim3 row_grid(int rows, int n) {
     int across = (int)blocks_for(n, ACROSS * (n % WIDE<T> == 0 ? WIDE<T> : 1)), parts = ROW_BLOCKS / across;
-    int most = rows / (4 * DOWN); /* with less for a thread to do, the parts would weigh as much as the rows */
+    int most = rows / (4 * DOWN); /* with less work per thread, the parts would cost as much as the rows */
     parts = parts < most ? parts : most;
     return dim3((unsigned)across, (unsigned)(parts > 1 ? parts : 1));
 }
 
-/* Adds up what the block's threads have of V columns each, and stores it. */
+/* Adds up the block's per-thread sums of V columns each, and stores the totals. */
 template <int V> static __device__ void give_part(float *to, const float *sum, int n) {
     __shared__ float part[DOWN][ACROSS * V];
     int mine = (int)(threadIdx.y * ACROSS + threadIdx.x), j = (int)blockIdx.x * ACROSS * V + mine;

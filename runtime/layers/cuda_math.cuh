@@ -8,8 +8,9 @@ enum { CUDA_WORKSPACE = 32 << 20 }; /* bytes, at least: what NVIDIA recommends o
 void cuda_linear_plan(const struct rt_program *p);
 void cuda_linear_forget(void);
 
-/* attention_cudnn.cu: plans for attention, where cuDNN can be had; before any rank's memory is taken, since how large a
- * workspace must be follows from them. Then enqueues a forward or a backward, or returns false: attention.cu's turn. */
+/* attention_cudnn.cu: plans for attention, if cuDNN is available. Plan before allocating any rank's memory, since the
+ * plans determine the workspace's size. cuda_attention_cudnn enqueues a forward or a backward, or returns false:
+ * attention.cu's turn. */
 void cuda_attention_plan(const struct rt_program *p);
 void cuda_attention_forget(void);
 int64_t cuda_workspace(void); /* bytes of the workspace: CUDA_WORKSPACE or more */
@@ -22,12 +23,12 @@ void cuda_forward(const struct rt_model *m, const struct rt_stage *s, const stru
 void cuda_backward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
                    bool weight, void *workspace, cudaStream_t stream);
 
-/* device_cuda.cu: trouble with the device ends the process: nothing that was enqueued can be trusted */
+/* device_cuda.cu: a device error ends the process: nothing that was enqueued can be trusted */
 void cuda_must(cudaError_t code, const char *call);
 #define CUDA(call) cuda_must(call, #call)
-/* A word of pinned or device memory, of this process or another, written when the stream comes to it, behind a fence of
- * the whole system; awaited until it has the value. flush: what other devices wrote before is then seen, too. Both are
- * captured like anything else. */
+/* Writes a word of pinned or device memory, of this process or another, in stream order and after a system-wide fence;
+ * awaits it until it has the value. flush: earlier writes of other devices are then visible too. Graphs can capture
+ * both. */
 void cuda_write_word(cudaStream_t stream, uint32_t *word, uint32_t value);
 void cuda_await_word(cudaStream_t stream, uint32_t *word, uint32_t value, bool flush);
 #endif

@@ -1,4 +1,4 @@
-/* Attention as cuDNN is asked for it, through its C interface: opened at run time, so that nothing links with it.
+/* Attention through cuDNN's C interface, which is opened at run time, so that nothing links with it.
  *
  * cuDNN takes a graph of operations and recognises the pattern: the two below are attention's forward and backward as
  * cuDNN's own C++ front end lowers them (NVIDIA/cudnn-frontend 1.23: composite SDPA, causal, deterministic). q, k and v
@@ -50,7 +50,7 @@ struct graph {
     descriptor all[MOST], operation[OPERATIONS], plan;
     int n, operations;
     cudnnStatus_t status;
-    int64_t engines, workspace; /* that could do it; bytes that the plan takes */
+    int64_t engines, workspace; /* that could run it; bytes that the plan takes */
 };
 
 static void check(struct graph *graph, cudnnStatus_t status) {
@@ -94,7 +94,7 @@ static void forget(struct graph *graph) {
 
 /* ---- tensors ---- */
 
-/* Names of what lies in memory. The others are numbered from INNER on, and exist in cuDNN's kernels only. */
+/* Names of tensors in memory. The others are numbered from INNER on, and exist in cuDNN's kernels only. */
 enum name { Q = 1, K, V, O, DO, STATISTICS, DQ, DK, DV, SUMS, SCALE, ONE, LEAST, NAMES, INNER = 100 };
 enum place { MEMORY, VIRTUAL, VALUE };
 
@@ -106,7 +106,7 @@ struct tensors { /* rows: of a sequence */
 static descriptor tensor(struct graph *graph, int64_t name, enum place place, cudnnDataType_t type, int64_t a,
                          int64_t b, int64_t c, int64_t d, int64_t sa, int64_t sb, int64_t sc, int64_t sd) {
     int64_t size[4] = {a, b, c, d}, stride[4] = {sa, sb, sc, sd};
-    int64_t align = type == CUDNN_DATA_FLOAT ? 4 : 16; /* calls begin where the last one's sequences end */
+    int64_t align = type == CUDNN_DATA_FLOAT ? 4 : 16; /* a call begins where the previous one's sequences end */
     bool inner = place == VIRTUAL, value = place == VALUE;
     name = inner ? INNER + graph->n : name;
     descriptor t = make(graph, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
@@ -120,7 +120,7 @@ static descriptor tensor(struct graph *graph, int64_t name, enum place place, cu
     return finish(graph, t);
 }
 
-/* One of `side` tensors that lie side by side in a row; turned: rows and columns exchanged. */
+/* One of `side` tensors that lie side by side in a row; turned: transposed. */
 static descriptor heads_of(const struct tensors *tensors, int64_t name, int side, bool turned) {
     int64_t row = side * tensors->heads * tensors->dim, c = turned ? tensors->dim : tensors->rows,
             d = turned ? tensors->rows : tensors->dim;
@@ -128,7 +128,7 @@ static descriptor heads_of(const struct tensors *tensors, int64_t name, int side
                   tensors->rows * row, tensors->dim, turned ? 1 : row, turned ? row : 1);
 }
 
-/* One number for each row and head, heads side by side. */
+/* One number per row and head, heads side by side. */
 static descriptor numbers(const struct tensors *tensors, int64_t name) {
     return tensor(tensors->g, name, MEMORY, CUDNN_DATA_FLOAT, tensors->sequences, tensors->heads, tensors->rows, 1,
                   tensors->rows * tensors->heads, 1, tensors->heads, 1);
@@ -160,7 +160,7 @@ static descriptor add_operation(struct graph *graph, descriptor operation, descr
     return result;
 }
 
-/* y = mode(x, b), and where t is given t ? x : b. */
+/* y = mode(x, b), or with t, t ? x : b. */
 static descriptor pointwise(struct graph *graph, cudnnPointwiseMode_t mode, descriptor x, descriptor b, descriptor t,
                             descriptor y, int64_t axis = -1) {
     cudnnDataType_t type = mode == CUDNN_POINTWISE_CMP_GE ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT;
@@ -212,7 +212,7 @@ static descriptor turn(struct graph *graph, descriptor x, descriptor y) {
     return add_operation(graph, o, y);
 }
 
-/* Scores of columns behind their row become LEAST. */
+/* Scores of columns beyond their row become LEAST. */
 static descriptor mask(const struct tensors *tensors, descriptor s) {
     struct graph *graph = tensors->g;
     descriptor row =
@@ -271,7 +271,8 @@ static void backward_graph(const struct tensors *tensors) {
 
 /* ---- plans ---- */
 
-/* device: what cuDNN plans for, its handle. Engines come best first; the first that can be built is taken. */
+/* device: what to plan for, a handle or properties, as type says. Engines come best first; takes the first that can be
+ * built. */
 static bool plan(struct graph *graph, cudnnBackendAttributeType_t type, const void *device) {
     enum { TRIES = 8 };
     cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;

@@ -1,5 +1,5 @@
-/* Layers that are one function of each element: relu, gelu, and the two sums of a residual block. A thread takes 16
- * bytes of each tensor, the last one what is left of it. */
+/* Layers that are one function of each element: relu, gelu, and the two sums of a residual block. A thread handles 16
+ * bytes of each tensor, the last one the rest. */
 #include "cuda.cuh"
 
 enum { THREADS = 256 };
@@ -106,7 +106,7 @@ void cuda_add_more(const struct rt_model *m, const struct rt_bind *at, void *dst
         (m->precision == BF16 ? add_value<__nv_bfloat16> : add_value<float>)(dst, at->arena + at->more[i], n, stream);
 }
 
-/* A warp's lanes have 32 columns, its 8 strands every 8th part. */
+/* A block's lanes have 32 columns, each of its 8 warps every 8th part. */
 static __global__ void sum_parts(float *dst, const float *parts, int n, int splits, bool first) {
     __shared__ float strand[8][32];
     int j = (int)(blockIdx.x * 32 + threadIdx.x);

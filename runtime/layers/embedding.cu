@@ -1,13 +1,13 @@
 /* Token and position embedding. w is vocab x out for tokens, unless they are a table v that it shares, then context x
  * out for positions.
  *
- * The gradient of a token is the sum of dy over the rows that have it: rows that only the data tells. A block owns
+ * The gradient of a token is the sum of dy over the rows that have it, which only the data determines. A block owns
  * every gridDim-th token, so that the frequent ones, which lie side by side, spread out. It goes through the
  * microbatch, CHUNK rows at a time, and lists the rows of its tokens in order; then each warp takes a token and some
  * columns, finds the token's rows in the list, and adds them up, 32 in flight. No atomics, no scratch, one order.
  *
- * Reads: tokens once per block, 1,056 x 4 bytes x rows at most, from the second cache; dy once. Writes: each gradient
- * once when first (most are zeros), and else only those of tokens that occur, once per chunk. */
+ * Reads: tokens once per block, 1,056 x 4 bytes x rows at most, from L2; dy once. Writes: each gradient once when first
+ * (most are zeros), and else only those of tokens that occur, once per chunk. */
 #include "cuda.cuh"
 
 enum { THREADS = 256, WARPS = THREADS / 32, BLOCKS = 132 * 8, CHUNK = 8192, EACH = CHUNK / THREADS };
@@ -49,7 +49,7 @@ static __device__ int list_rows(uint32_t *list, const int32_t *tokens, int rows)
     }
     if (lane == 0)
         found[warp] = count;
-    __syncthreads(); /* and nobody uses the last list any more */
+    __syncthreads(); /* and no thread uses the last list any more */
     int at = 0, total = 0;
     for (int w = 0; w < WARPS; w++) {
         at += w < warp ? found[w] : 0;

@@ -21,7 +21,7 @@ struct host_layer {
     void (*weight)(const struct host_call *c);
 };
 
-/* At the end of the file that has its functions. */
+/* Defined at the end of the file that has its functions. */
 #define X(name, ...) extern const struct host_layer host_##name;
 LAYERS(X)
 #undef X
@@ -31,7 +31,7 @@ static inline float *host_at(const struct host_call *c, struct slot slot) {
     return base ? (float *)(void *)(base + slot.off) : NULL;
 }
 
-/* The layer's input. The first stage's is the batch itself, which nobody need keep: it can be read again. */
+/* The layer's input. The first stage's is the batch itself, which is not kept: it can be read again. */
 static inline const float *host_x(const struct host_call *c) {
     return c->l->x.space == SP_NONE ? c->at->batch->x : host_at(c, c->l->x);
 }
@@ -41,7 +41,8 @@ static inline float *host_w(const struct host_call *c) { return c->at->w + c->l-
 static inline float *host_dw(const struct host_call *c) { return c->at->dw + c->l->param / 4; }
 
 /* e^x within 2 ulp, x clamped to +-60: Cephes' polynomial, in a form that compilers vectorise. The layers add e^x to
- * something near 1 or above, where e^-60 is nothing; beyond it lie subnormal products, a hundred times slower. */
+ * something near 1 or above, where e^-60 is negligible; beyond it, products are subnormal and a hundred times
+ * slower. */
 static inline float host_exp(float x) {
     x = x < -60.0f ? -60.0f : x;
     x = x > 60.0f ? 60.0f : x;
@@ -61,7 +62,7 @@ static inline float host_exp(float x) {
     return (p * r * r + r + 1.0f) * power.f;
 }
 
-/* Sums of a, and of a*b, in eight strands: as fast as vectors are, and one fixed order. */
+/* Sums of a, and of a*b, in eight strands: vectorisable, in one fixed order. */
 static inline float host_fold(const float *s) {
     return ((s[0] + s[4]) + (s[1] + s[5])) + ((s[2] + s[6]) + (s[3] + s[7]));
 }

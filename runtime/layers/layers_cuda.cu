@@ -5,12 +5,12 @@
 static const struct cuda_layer *const kinds[NLAYERS] = {LAYERS(X)};
 #undef X
 
-/* ---- layers that are one kernel where they stand side by side ----
+/* ---- adjacent layers fused into one kernel ----
  *
- * The programs know nothing of it: each layer keeps its slots, and where a stage ends between two of them they run one
- * by one. Only calls of a sweep are joined, never weight gradients, which go on layer by layer. What such a kernel
- * writes too early, at the first layer's turn, hurts nobody: what the first layers read lies in the stash, in ext or in
- * operands, but for a join's input (see there). */
+ * Programs do not depend on it: each layer keeps its slots, and layers that a stage boundary separates run one by one.
+ * Only calls of a sweep are fused, never weight gradients, which run layer by layer. What such a kernel writes too
+ * early, at the first layer's turn, does no harm: what the first layers read is in the stash, in ext or in operands,
+ * except a join's input (see there). */
 struct fusion {
     int n, kind[3]; /* in the order of the sweep */
     bool (*run)(const struct cuda_call *c, const struct rt_layer *end);
@@ -83,7 +83,7 @@ static void weight_gradient(const struct cuda_call *c, struct rt_bind *at) {
         clear_gap(c, at->dw, c->l->param / (int64_t)element(c->m) + c->l->nparam);
     if (table > 0 && at->vfirst) {
         clear_gap(c, at->dv, table);
-        at->vfirst = false; /* where both layers are in this stage, the other one adds */
+        at->vfirst = false; /* if both layers are in this stage, the other one adds */
     }
 }
 
@@ -95,7 +95,7 @@ void cuda_backward(const struct rt_model *m, const struct rt_stage *s, const str
     if (at->nmore > 0)
         cuda_add_more(m, at, at->at[SP_EXT] + last->dy.off, (int64_t)last->rows * last->out, stream);
     struct rt_bind mine = *at;
-    int done = 0; /* layers from l on whose input gradient is there already */
+    int done = 0; /* layers from l on whose input gradient is already computed */
     for (const struct rt_layer *l = last; l >= s->layer; l--) {
         struct cuda_call c = {m, l, &mine, stream, workspace};
         bool wanted = input && l->dx.space != SP_NONE;

@@ -113,8 +113,8 @@ const struct host_layer host_join = {join_forward, NULL, NULL};
 static const struct host_layer *const kinds[NLAYERS] = {LAYERS(X)};
 #undef X
 
-/* The stage's input dies with its operand: what the backward needs of it moves into the stash. Likewise an output that
- * the stage itself needs again is made in the stash, and leaves it for the operand. */
+/* The stage's input dies with its operand: what the backward needs of it is copied to the stash. An output that the
+ * stage itself needs again is made in the stash, and copied to the operand. */
 void host_forward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at) {
     const struct rt_layer *first = s->layer, *last = first + s->nlayers - 1;
     if (first->x.space == SP_STASH)
@@ -142,7 +142,7 @@ static void weight_gradient(const struct host_call *c, struct rt_bind *at) {
         clear_gap(host_dw(c), c->l->nparam);
     if (table > 0 && at->vfirst) {
         clear_gap(at->dv, table);
-        at->vfirst = false; /* where both layers are in this stage, the other one adds */
+        at->vfirst = false; /* if both layers are in this stage, the other one adds */
     }
 }
 

@@ -1,13 +1,13 @@
 /* The linear layer, y = x W + bias, and the unembedding, y = x ET, through cuBLASLt: one matrix product each way.
  *
- * cuBLASLt counts columns first, so every matrix here is seen as its transpose: yT = WT xT, dxT = W dyT, dWT = dyT x;
+ * cuBLASLt is column-major, so every matrix here is seen as its transpose: yT = WT xT, dxT = W dyT, dWT = dyT x;
  * yT = E xT, dxT = ET dyT, dET = xT dy.
- * The bias is added in the product's epilogue, and so is what follows: gelu and relu, and behind a gelu its slope.
- * Beside its result, a product with gelu writes what gelu was given (the "auxiliary" matrix) where the layout keeps it.
+ * The product's epilogue adds the bias and applies what follows: gelu or relu, and in a gelu's backward its slope. A
+ * product with gelu also writes gelu's input (the "auxiliary" matrix) where the layout keeps it.
  *
  * A plan (descriptor, layouts, algorithm) depends on the shape alone; it is made at the start and only looked up when a
- * step is enqueued. The algorithm is the first that the heuristic names: to time several would choose others from run
- * to run, and so other bits.
+ * step is enqueued. The algorithm is the heuristic's first: timing several would choose differently from run to run,
+ * and so give other bits.
  *
  * The bias gradient is a kernel here: cuBLASLt's epilogue for it (BGRADB) writes and cannot add, so it would serve the
  * first microbatch only. Reading dy once more costs 18 C bytes per token and layer of a GPT of width C: of a step of
@@ -132,7 +132,7 @@ static void plan_way(struct plan *plan, enum way w, int m, int n, int k, bool bf
     }
 }
 
-/* Layer i of a stage. On GPUs older than Hopper cuBLASLt's gelu is slower than a kernel of its own, as llm.c found. */
+/* Layer i of a stage. On GPUs older than Hopper, cuBLASLt's gelu is slower than a separate kernel, as llm.c found. */
 static void plan_layer(const struct rt_stage *s, int i, bool bf16, bool hopper) {
     const struct rt_layer *l = &s->layer[i];
     struct plan *plan = find(l);
@@ -209,7 +209,7 @@ static void multiply(const struct cuda_call *c, enum way w, const void *a, const
                       plan->d[w], &plan->algo[w], c->workspace, CUDA_WORKSPACE, c->stream));
 }
 
-/* y: this layer's, or that of the gelu or relu behind it. */
+/* y: this layer's, or that of the gelu or relu after it. */
 template <typename T> static void forward_as(const struct cuda_call *c, enum way w, struct slot slot) {
     const T *weights = cuda_w<T>(c);
     set_epilogue(find(c->l), w, weights + (int64_t)c->l->in * c->l->out, cuda_at<T>(c, c->l->y));
@@ -249,7 +249,7 @@ template <typename T> static void table_weight(const struct cuda_call *c) {
 extern const struct cuda_layer cuda_unembedding = {EITHER(table_forward), EITHER(table_input), EITHER(table_weight)};
 extern const struct cuda_layer cuda_linear = {EITHER(forward), EITHER(input), EITHER(weight)};
 
-/* ---- with the layer behind it, and in the backward with the one before it ---- */
+/* ---- fused with the layer after it, and in the backward with the one before it ---- */
 
 bool cuda_linear_map(const struct cuda_call *c, const struct rt_layer *next) {
     enum way w = next->kind == LAYER_gelu ? FORWARD_GELU : FORWARD_RELU;

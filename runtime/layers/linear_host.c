@@ -1,6 +1,6 @@
 /* The linear layer, y = x W + bias: one matrix product each way. W is in x out, then the bias, in the layer's
- * parameters. A layer with no room for a bias has none (models on integers, see data.c). And the unembedding,
- * y = x Eᵀ, E being out x in: the token table, which is no parameter of its own. */
+ * parameters. A layer with no room for a bias has none (models on integers, see data.c). And the unembedding, y = x Eᵀ,
+ * with E, out x in, the shared token table rather than a parameter of its own. */
 #include "host.h"
 #include <cblas.h>
 #include <string.h>

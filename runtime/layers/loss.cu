@@ -1,12 +1,12 @@
-/* The losses. A forward leaves the gradient in aux, where its input may lie, as on the host: logits are read once, but
- * for what the second cache has of them, and written once, and the backward needs no targets. Each row's loss goes to
- * tmp, 8 bytes per row, and one block adds them up. */
+/* The losses. A forward leaves the gradient in aux, where its input may lie, as on the host: logits are read once, then
+ * again from L2 as far as they fit, and written once, and the backward needs no targets. Each row's loss goes to tmp, 8
+ * bytes per row, and one block adds them up. */
 #include "cuda.cuh"
 
 enum { THREADS = 256, WARPS = THREADS / 32, TALL = 1024 };
 
-/* A block has a row. Each thread takes its part of the sum of e^x as if its largest x so far were the row's, and the
- * block corrects the parts: one reading for both. dx, which x may be: (softmax(x) - onehot(target)) / count */
+/* One block per row. Each thread sums its part of e^x as if its largest x so far were the row's, and the block corrects
+ * the parts: one read gives maximum and sum. dx, which x may be: (softmax(x) - onehot(target)) / count */
 template <typename T, int V>
 static __global__ void cross_entropy(T *dx, double *loss, const T *x, const int32_t *targets, float count, int n) {
     int target = targets[blockIdx.x];
@@ -35,7 +35,7 @@ static __global__ void cross_entropy(T *dx, double *loss, const T *x, const int3
         loss[blockIdx.x] = (double)logf(total) - (double)(hit - row_top);
 }
 
-/* A warp has a row. dx, which x may be: (x - target) / count */
+/* One warp per row. dx, which x may be: (x - target) / count */
 template <typename T>
 static __global__ void mse(T *dx, double *loss, const T *x, const float *target, float count, int rows, int n) {
     int row = blockIdx.x * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -61,7 +61,7 @@ static __global__ void mean(float *to, const double *loss, int rows) {
         *to = (float)(sum / rows);
 }
 
-/* Alone in its stage, a loss still owes its gradient to the stage before. */
+/* A loss alone in its stage must still pass its gradient to the stage before. */
 template <typename T> static __global__ void copy(T *dx, const T *aux, int64_t n) {
     constexpr int V = WIDE<T>;
     int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * V;
@@ -72,7 +72,7 @@ template <typename T> static __global__ void copy(T *dx, const T *aux, int64_t n
             dx[i] = aux[i];
 }
 
-/* The step's gradient is that of the mean over all rows of all microbatches. A division by it is exact for a power of
+/* The step's loss is the mean over so many rows, of all microbatches. Dividing a gradient by it is exact for a power of
  * two, and correctly rounded otherwise. */
 static float count(const struct cuda_call *c) { return (float)c->l->rows * (float)c->m->batches; }
 

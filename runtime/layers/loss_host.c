@@ -4,14 +4,14 @@
 #include <math.h>
 #include <string.h>
 
-/* Alone in its stage, a loss still owes its gradient to the stage before. */
+/* A loss alone in its stage must still pass its gradient to the stage before. */
 static void loss_input(const struct host_call *c) {
     float *dx = host_at(c, c->l->dx), *aux = host_at(c, c->l->aux);
     if (dx != aux)
         memcpy(dx, aux, sizeof *dx * (size_t)c->l->rows * (size_t)c->l->in);
 }
 
-/* The step's gradient is that of the mean over all rows of all microbatches. A division by it is exact for a power of
+/* The step's loss is the mean over so many rows, of all microbatches. Dividing a gradient by it is exact for a power of
  * two, and correctly rounded otherwise. */
 static float count(const struct host_call *c) { return (float)c->l->rows * (float)c->m->batches; }
 

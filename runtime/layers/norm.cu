@@ -1,13 +1,13 @@
 /* Layer normalisation over columns (Ba et al. 2016). Parameters are gamma, then beta; aux is mean and
- * 1 / sqrt(var + 1e-5) of each row, fp32. Between residual blocks, the join before it and the fork behind it are sums
- * of rows that it reads or writes anyway: so they are done here, and no memory is touched twice.
+ * 1 / sqrt(var + 1e-5) of each row, fp32. Between residual blocks, the join before it and the fork after it are sums of
+ * rows that it reads or writes anyway: so they are done here, and no memory is touched twice.
  *
- * Along rows, a warp has a row, which it reads again from the first cache. */
+ * Along rows, one warp handles a row, which it rereads from L1. */
 #include "cuda.cuh"
 
 enum { WARPS = 8 };
 
-/* V elements of a row, or where a join comes first, of its sum, rounded as the join would. */
+/* V elements of a row, or after a join, of its sum, rounded as the join would. */
 template <int V, typename T> static __device__ __forceinline__ pack<T, V> entry(const T *x, const T *other, int j) {
     pack<T, V> a = load<V>(x + j);
     if (other) {
@@ -150,7 +150,7 @@ const struct cuda_layer cuda_layernorm = {EITHER(layernorm_forward), EITHER(laye
 
 /* ---- with the sums of residual blocks ---- */
 
-/* A y in the workspace may lie where the join's x did, which one by one is read before y is written. */
+/* A y in the workspace may overlie the join's x, which is read before y is written when they run one by one. */
 bool cuda_join_layernorm(const struct cuda_call *c, const struct rt_layer *norm) {
     struct cuda_call at = *c;
     at.l = norm;

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-/* An optimizer's step of n weights. moment: of these, the first of the arrays that OPTIMIZERS names, in its order; the
- * next lies `stride` floats behind it. */
+/* An optimizer's step of n weights. moment: the first of their arrays that OPTIMIZERS names, in its order; each next
+ * one is `stride` floats after it. */
 typedef void optimizer_step(const struct rt_model *m, int64_t n, float *w, const float *dw, float *moment,
                             int64_t stride, int64_t step);
 
@@ -24,8 +24,8 @@ static double power(double x, int64_t n) {
     return y;
 }
 
-/* Loshchilov & Hutter 2019, algorithm 2, with the decay decoupled and scaled by the learning rate: v is the moment of
- * second order, m of first. */
+/* Loshchilov & Hutter 2019, algorithm 2, with the decay decoupled and scaled by the learning rate: m is the first
+ * moment, v the second. */
 static void adamw(const struct rt_model *m, int64_t n, float *w, const float *dw, float *moment, int64_t stride,
                   int64_t step) {
     float *mean = moment, *square = moment + stride;

@@ -1,5 +1,5 @@
-/* Weights: their first values and their gradients' sums. None uses libm beyond sqrtf, which IEEE 754 fixes to the bit,
- * so all give the same weights on every machine; none uses BLAS, so ranks on GPUs share them. */
+/* Weights: their initial values and their gradients' sums. None of this uses libm beyond sqrtf, which IEEE 754 fixes to
+ * the bit, so weights are the same on every machine; nor BLAS, so ranks on GPUs share it. */
 #include "host.h"
 #include <math.h>
 #include <string.h>
@@ -31,14 +31,14 @@ static float normal(uint64_t key, int64_t i) {
     return ((float)sum - 12 * 32767.5f) / 65536;
 }
 
-/* Numbers from, from + 1, ... of the key's. */
+/* Numbers from, from + 1, ... of the key's sequence. */
 static void init_normal(float *w, int64_t n, float deviation, uint64_t key, int64_t from) {
     for (int64_t i = 0; i < n; i++)
         w[i] = deviation * normal(key, from + i);
 }
 
-/* Tokens, then positions. Where the tokens are a table of their own, which the unembedding shares, the deviation is
- * GPT-2's, small enough for logits; the embedding keeps the positions, the table has none. */
+/* Tokens, then positions. If the tokens are a separate table, shared with the unembedding, the deviation is GPT-2's,
+ * small enough for logits; then the embedding has only positions, and the table none. */
 static void init_embedding(const struct rt_model *m, const struct rt_layer *l, float *w, uint64_t key) {
     int64_t tokens = (int64_t)m->vocab * l->out, positions = (int64_t)l->context * l->out;
     bool whole = l->context > 0 && l->nparam == tokens + positions;
@@ -64,7 +64,7 @@ static void init_scale(const struct rt_model *m, const struct rt_layer *l, float
         w[j] = 1;
 }
 
-/* Of a layer's parameters, which are 0 before; of the others they stay so. */
+/* By kind of layer. Parameters are 0 before; those of the other kinds stay 0. */
 static void (*const init[NLAYERS])(const struct rt_model *m, const struct rt_layer *l, float *w, uint64_t key) = {
     [LAYER_embedding] = init_embedding,
     [LAYER_linear] = init_linear,

@@ -1,8 +1,8 @@
 /* Messages between ranks of one process.
  *
- * A message's flag goes through three states a step: one side has come, which one, moved. Whoever comes second copies
- * the tensor, from the planned offset of one arena to that of the other. Nobody waits in a lock or for a thread to be
- * woken to do the copy; a rank with nothing else to do sleeps on its bell. */
+ * A message's flag has three states per step: the sender has come, the receiver has come, moved. The side that comes
+ * second copies the tensor, from the planned offset of one arena to that of the other. No thread blocks on a lock or
+ * waits for another to wake and copy; a rank with nothing else to do sleeps on its bell. */
 #include "comm_local.h"
 #include <linux/futex.h>
 #include <stdatomic.h>
@@ -16,8 +16,8 @@ enum { SENDER_CAME = 1, RECEIVER_CAME = 2, MOVED = 3, STATES = 4 }; /* of a mess
 struct meeting {                        /* where a message's two sides, or a reduction's members, meet */
     _Alignas(64) _Atomic int64_t state; /* message: STATES * step + state. Reduction: arrivals since the beginning */
     _Atomic int64_t reduced;            /* reduction: steps completed */
-    int64_t *arrived;                   /* reduction, per member: steps it has come to; its own to write */
-    double start, end;                  /* written by whoever moves the tensor */
+    int64_t *arrived;                   /* reduction, per member: steps it has come to; written by it alone */
+    double start, end;                  /* written by the side that moves the tensor */
 };
 struct bell {
     _Alignas(64) _Atomic uint32_t rung;
@@ -74,7 +74,7 @@ static void ring(struct local *local, int rank) {
         syscall(SYS_futex, &bell->rung, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-/* Every lane has been tried since the bell was last heard; what rang meanwhile makes it return at once. */
+/* Every lane has been tried since the bell was last heard; if it has rung meanwhile, returns at once. */
 static void local_idle(void *link, struct replay *re) {
     struct local *local = link;
     struct bell *bell = &local->bell[re->rank];

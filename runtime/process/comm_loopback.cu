@@ -1,8 +1,8 @@
 /* Messages between ranks that share one device and one thread: an event and a copy inside the device.
  *
  * Whichever side of a message is enqueued second enqueues it all: the receiver's lane waits for the sender's, copies
- * from arena to arena, and the sender's lane waits for the copy. So a send ends no sooner than its receive, as on
- * any other way, and the whole step of all ranks is one graph. */
+ * from arena to arena, and the sender's lane waits for the copy. So a send ends no sooner than its receive, as with any
+ * other transport, and the whole step of all ranks is one graph. */
 #include "comm_loopback.cuh"
 #include <stdlib.h>
 
@@ -31,7 +31,7 @@ static void mark(const struct loopback *loopback, const struct rt_meeting *meeti
         cuda_mark(&loopback->rank[meeting->rank[side]], y->ins[side], end, lane(loopback, meeting, y, on));
 }
 
-/* True for the side that came last, in its first try: it has the work to do. */
+/* True for the side that comes last, on its first try: it does the work. */
 static bool arrive(struct meeting *meeting, const struct rt_meeting *m, int side, int64_t step) {
     if (meeting->steps[side] > step)
         return false;
@@ -62,7 +62,7 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x) {
     return y->done > re->step;
 }
 
-/* On the first member's lane: its dw gets the others' added, in rank order, and goes to them all. */
+/* On the first member's lane: adds the others' dw to its own, in rank order, and copies the sum to them all. */
 static bool reduce(void *link, struct replay *re, const struct rt_instr *x) {
     struct loopback *loopback = (struct loopback *)link;
     const struct rt_meeting *meeting = &loopback->p->msg[x->msg];

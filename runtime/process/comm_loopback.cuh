@@ -5,7 +5,7 @@
 
 extern const struct cuda_transport cuda_loopback;
 struct loopback;
-/* rank: of all ranks of p; the caller's until close. Ends the process where there is no memory. */
+/* rank: all ranks of p; the caller keeps it until close. Ends the process if there is no memory. */
 struct loopback *loopback_open(const struct rt_program *p, struct cuda_rank *rank);
 void loopback_close(struct loopback *loopback);
 #endif

@@ -13,7 +13,7 @@ struct training {
     const struct rt_program *p;
     struct cuda_steps steps;
     struct loopback *link;
-    struct rt_stamp **stamp; /* per rank: where those of a step go */
+    struct rt_stamp **stamp; /* per rank: where a step's stamps go */
 };
 
 static const char *prepare(struct training *training) {

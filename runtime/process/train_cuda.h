@@ -4,14 +4,13 @@
 #include "rt.h"
 
 struct cuda_run {
-    struct rt_run run; /* stamp: since the first of the steps that are kept began; these take longer for it */
+    struct rt_run run; /* stamp: since the first kept step began; timing slows these steps down */
     bool graph;        /* after one eager step, replay a captured graph; false: enqueue every step anew */
     /* results */
     char device[256];
     int64_t planned, taken; /* bytes of device memory: by the plan, and as the device counts them */
-    double host;            /* seconds of this thread in a step, without waiting; the mean over all but the first two */
+    double host;            /* seconds of this thread per step, without waiting; the mean over all but the first two */
 };
-/* As host_train: copies of the arenas in host memory, of which the homes' weights, fp32, are filled in. NULL with why.
- */
+/* As host_train: copies of the arenas in host memory, with only the homes' weights, fp32, filled in. NULL with why. */
 typedef char **cuda_train_function(struct cuda_run *run, char *why, size_t nwhy);
 #endif

@@ -1,4 +1,4 @@
-/* All ranks of a program in this process: a thread each, one arena each, taken at the start. */
+/* All ranks of a program in this process: one thread and one arena each, allocated at the start. */
 #include "comm_local.h"
 #include "store/seconds.h"
 #include <pthread.h>
@@ -24,7 +24,7 @@ struct training {
     struct local *local;
 };
 
-/* What came of data that has changed is worth nothing. Ends the process: the other ranks would wait for this one. */
+/* Results from data that has changed are worthless. Ends the process: the other ranks would wait for this one. */
 static void check_data(const struct rt_run *run) {
     char why[512];
     if (data_same(run->data, why, sizeof why))
@@ -87,7 +87,7 @@ static void watch(struct training *training) {
     for (int64_t done = 0, told = 0; run->progress && done < run->steps;) {
         nanosleep(&nap, NULL);
         nap.tv_nsec +=
-            nap.tv_nsec < 100000000 ? nap.tv_nsec : 0; /* short runs end soon, long ones tell ten times a second */
+            nap.tv_nsec < 100000000 ? nap.tv_nsec : 0; /* short runs end soon, long ones report ten times a second */
         done = run->steps;
         for (int r = 0; r < run->program->workers; r++) {
             int64_t n = atomic_load(&training->worker[r].steps);

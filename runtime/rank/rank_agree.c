@@ -1,4 +1,4 @@
-/* One program, one compile: what all ranks of a run must have alike, exchanged before anything runs. */
+/* One program, one compile: what must be the same on all ranks of a run, exchanged before anything runs. */
 #include "device/job.h"
 #include "rank_run.h"
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* What a rank's process runs on: a CPU (rank_host.c, in libpianola-host.a) or a GPU (rank_cuda.cu, in
  * libpianola-cuda.a). Linking one or the other decides; a rank's program and everything else stay the same.
  *
- * The functions are called in this order. All ranks meet in the functions marked collective; there, trouble of one rank
+ * The functions are called in this order. All ranks call those marked collective together; there, an error on one rank
  * ends all of them, through world_verdict. */
 #ifndef PIANOLA_RANK_BACKEND_H
 #define PIANOLA_RANK_BACKEND_H
@@ -11,30 +11,30 @@ struct rank_run;
 struct rank_backend;              /* the implementation's own, in rank_run's backend */
 extern const char backend_kind[]; /* "CPU" or "GPU": all ranks of a run must have the same */
 
-/* First of all, before the process has other threads. Refuses what it cannot run. */
+/* Called first, before the process has other threads. Refuses what it cannot run. */
 void backend_open(const struct rt_self *self, const struct rt_tables *tables);
 /* Collective: chooses one of the host's devices for each rank. */
 void backend_choose(struct rank_run *run);
-/* All memory, and what the replay needs beside messages; sets run->backend and run->replay. False with why. */
+/* Allocates all memory and whatever the replay needs besides messages; sets run->backend and run->replay. False with
+ * why. */
 bool backend_take(struct rank_run *run, char *why, size_t nwhy);
 /* Collective: sets up how messages travel. */
 void backend_connect(struct rank_run *run);
-/* Initial weights at the homes. */
+/* Sets the initial weights at the homes. */
 void backend_begin(struct rank_run *run);
 /* For the line about the run: "OpenBLAS kernel Haswell, one thread a rank". */
 const char *backend_line(const struct rank_run *run);
 
-/* Runs step run->replay.step to its end. loss[batches]: of the microbatches whose loss is computed here; 0 elsewhere.
- */
+/* Runs step run->replay.step to its end. loss[batches]: of each microbatch whose loss is computed here, else 0. */
 void backend_step(struct rank_run *run, float *loss);
 /* When the instructions of the step that has just ended ran: seconds of the monotonic clock. With --timeline, after
  * every step. */
 void backend_times(struct rank_run *run, struct rt_stamp *stamp);
-/* Collective, once, after the first step: rank 0 reports the memory that ranks have taken, if it is not the plan. */
+/* Collective, once, after the first step: rank 0 reports the memory that ranks use, if it is not what was planned. */
 void backend_report(struct rank_run *run);
 
-/* What a home has learned (rt_learned), in the host's memory, until the next call of this. What is written there counts
- * from backend_push on. */
+/* What a home has learned (rt_learned), in the host's memory, valid until the next call. backend_push makes changes to
+ * it take effect. */
 struct home_state {
     float *weight, *moments; /* fp32; moments NULL: none */
 };

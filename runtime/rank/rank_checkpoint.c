@@ -1,4 +1,5 @@
-/* Checkpoints of a run whose ranks are processes: each stage's first home writes it; rank 0 makes them a checkpoint. */
+/* Checkpoints of a run whose ranks are processes: each stage's first home writes it; rank 0 completes the
+ * checkpoint. */
 #include "store/durable.h"
 #include "rank_run.h"
 #include "comm/watch.h"
@@ -32,7 +33,7 @@ void rank_writers(struct rank_run *run) {
     free(all);
 }
 
-/* True when all ranks have come, and all of them with true. */
+/* Waits for all ranks; true if all of them pass true. */
 static bool all_true(struct rank_run *run, bool mine) {
     float n = mine;
     run->world.sum_begin(run->world.link, &n, 1);
@@ -49,14 +50,14 @@ static bool take_lock(struct rank_run *r, char *why, size_t nwhy) {
     return ok;
 }
 
-/* When training is under way. */
+/* The verdict while training is under way. */
 static void verdict_on_saving(const struct world *world, bool ok, const char *why) {
     char more[DURABLE_PATH + 512];
     snprintf(more, sizeof more, "%s; --resume goes on from the newest whole checkpoint", why);
     world_verdict(world, ok, more);
 }
 
-/* Ends all ranks, by verdict, where another run has the folder. False with why: this rank cannot keep it. */
+/* Ends all ranks, by verdict, if another run has the folder. False with why: this rank cannot lock it. */
 static bool lock_folder(struct rank_run *run, void (*verdict)(const struct world *world, bool ok, const char *why),
                         char *why, size_t nwhy) {
     bool ok = run->world.rank > 0 || take_lock(run, why, nwhy);

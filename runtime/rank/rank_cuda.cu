@@ -1,8 +1,8 @@
-/* A rank's process on a GPU: the step as one graph, messages by NCCL or, inside a host, by copies.
+/* A rank's process on a GPU: the step as one graph, messages over NCCL or, within a host, by copies.
  *
- * The process's one thread enqueues and then asks, again and again, whether the step has ended: it waits in no call, so
- * that an error, a rank that is gone or the watch's deadline can always end it. The watch itself calls nothing of CUDA,
- * which would break a capture: it reads how far the device has come in words that the device writes to host memory. */
+ * The process's only thread enqueues a step, then polls until it has ended: it blocks in no call, so that an error, a
+ * dead rank or the watch's deadline can always end it. The watch itself makes no CUDA calls, which would break a
+ * capture: it reads the device's progress in words that the device writes to host memory. */
 #include "device/device_cuda.cuh"
 extern "C" {
 #include "rank_run.h"
@@ -34,7 +34,7 @@ static struct {
     int number, aborted;
 } own;
 
-/* A lane that waits holds up what comes behind it in the same hardware queue. There are 8 where nothing is said. */
+/* A waiting lane holds up what follows it in the same hardware queue. The default is 8 queues. */
 extern "C" void backend_open(const struct rt_self *self, const struct rt_tables *tables) {
     (void)self, (void)tables;
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
@@ -56,7 +56,7 @@ struct gpu {
     int devices, number;
 };
 
-/* Its rank among its host's ranks: as the launcher says, else by counting. */
+/* Its rank among its host's ranks: from the launcher, else by counting. */
 static int local_rank(const struct rank_run *run, const struct gpu *all) {
     int me = run->world.rank, local = 0;
     for (int k = 0; k < me; k++)
@@ -64,7 +64,7 @@ static int local_rank(const struct rank_run *run, const struct gpu *all) {
     return run->flags.launch.local >= 0 ? run->flags.launch.local : local;
 }
 
-/* Where each process is shown GPUs of its own (Slurm can do that), they all have the same number, but are not one. */
+/* If each process sees only its own GPUs (Slurm can do that), all have the same number, but are different ones. */
 static bool alone(const struct rank_run *run, const struct gpu *all, char *why, size_t n) {
     const struct gpu *me = &all[run->world.rank];
     for (int k = 0; k < run->world.size; k++)
@@ -124,7 +124,7 @@ static int64_t free_memory(void) {
     return (int64_t)now;
 }
 
-/* What attention.cu cannot do is refused before anything is planned. */
+/* Refuses what attention.cu cannot do, before anything is planned. */
 static bool heads_fit(const struct rank_run *run, char *why, size_t n) {
     for (int s = 0; s < run->program.stages; s++)
         for (int i = 0; i < run->program.stage[s].nlayers; i++) {
@@ -219,7 +219,7 @@ extern "C" void backend_step(struct rank_run *run, float *loss) {
     int64_t step = run->replay.step;
     bool reads = rank_reads(run);
     if (!backend->begun)
-        CUDA(cudaMemcpy(own->step, &step, sizeof step, cudaMemcpyHostToDevice)); /* those done before count */
+        CUDA(cudaMemcpy(own->step, &step, sizeof step, cudaMemcpyHostToDevice)); /* steps of earlier runs count */
     if (!backend->begun && reads)
         cuda_feed(&run->replay, step, run->data, backend->steps.origin);
     memset(own->reached, 0, sizeof *own->reached * (size_t)run->program.rank[run->world.rank].nlanes);
@@ -235,9 +235,9 @@ extern "C" void backend_step(struct rank_run *run, float *loss) {
     backend->begun = true;
 }
 
-/* Seconds of the device's clock, set to the host's where the first step began. The device was idle then but for that
- * step's microbatches, which it had to copy first: so its times say too early, all by the same, by that and by the time
- * of a launch. Later the two clocks run apart as clocks do. */
+/* Seconds of the device's clock, set to the host's when the first step began. The device was idle then except for that
+ * step's microbatches, which it had to copy first: so all times are too early by the same amount, that copy and a
+ * launch. After that the two clocks drift apart. */
 extern "C" void backend_times(struct rank_run *run, struct rt_stamp *stamp) {
     struct rank_backend *backend = run->backend;
     steps_times(&backend->steps, run->replay.step, &stamp);
@@ -278,7 +278,7 @@ extern "C" void backend_report(struct rank_run *run) {
 
 /* ---- state ---- */
 
-/* The moments behind the weights. */
+/* The moments follow the weights. */
 extern "C" struct home_state backend_pull(struct rank_run *run, const struct rt_home *home) {
     const struct rt_learned learned = learned_at(run->program.model, &run->program.stage[home->stage], home);
     const char *arena = run->backend->rank.arena;
@@ -315,8 +315,8 @@ static void *abort_messages(void *arg) {
     return NULL;
 }
 
-/* A little longer than it takes: a launcher that sees one rank end may kill the others before they could say what they
- * have found. */
+/* Takes a little longer than it must: a launcher that sees one rank end may kill the others before they report their
+ * errors. */
 extern "C" void backend_abort(void) {
     static const double LINGER = 0.2, PATIENCE = 2;
     const struct timespec pause = {0, 10000000};

@@ -71,7 +71,7 @@ struct home_state backend_pull(struct rank_run *run, const struct rt_home *home)
 
 void backend_push(struct rank_run *run, const struct rt_home *home) { (void)run, (void)home; }
 
-/* The other ranks are about to find the same; a launcher that sees one exit may kill them before they could say so. */
+/* The other ranks are about to find the same; a launcher that sees one exit may kill them before they report it. */
 void backend_abort(void) {
     const struct timespec linger = {0, 200000000};
     nanosleep(&linger, NULL);

@@ -1,4 +1,4 @@
-/* The main of a rank's own program: the ranks meet and agree, then the replay, step by step, under a watch. */
+/* The main of a rank's own program: the ranks meet and agree, then replay step by step, under the watchdog. */
 #include "store/durable.h"
 #include "store/fingerprint.h"
 #include "store/progress.h"
@@ -47,7 +47,7 @@ static void own_program(struct rank_run *run) {
 
 enum { INTS, TERMS, LOSSES }; /* what is in a pulse */
 struct training {
-    float *pulse; /* how many ranks SIGINT came to, and SIGTERM; then the last step's loss of each microbatch */
+    float *pulse; /* how many ranks received SIGINT, and SIGTERM; then the last step's loss of each microbatch */
     float *loss;  /* of this rank, per microbatch */
     float first, last;
     double seconds;
@@ -81,7 +81,7 @@ static void meet(struct rank_run *run) {
     run->world.self = run->self;
 }
 
-/* Everything the run needs is taken here; from the first step on, nothing is. */
+/* Allocates everything the run needs; from the first step on, nothing is allocated. */
 static void prepare(struct rank_run *run, struct training *training) {
     char why[DURABLE_PATH + 512];
     run->data = data_open(run->tables->model, rank_reads(run) ? run->flags.data : NULL, (uint64_t)run->flags.seed, why,
@@ -95,7 +95,7 @@ static void prepare(struct rank_run *run, struct training *training) {
         rank_error(run->self, "no memory");
     backend_choose(run);
     bool ok = backend_take(run, why, sizeof why);
-    world_verdict(&run->world, ok, why); /* before the next line, which takes all ranks */
+    world_verdict(&run->world, ok, why); /* before the next line, which needs all ranks */
     backend_connect(run);
     rank_writers(run);
     backend_begin(run);
@@ -122,8 +122,8 @@ static void check_data(struct rank_run *run) {
         rank_error(run->self, why);
 }
 
-/* What ranks tell one another in each step goes round while its messages do: whether to stop after it, and the losses
- * of the step before. So a signal ends the step at hand, or the one that others have begun meanwhile. */
+/* In each step, along with its messages, ranks exchange whether to stop after it, and the losses of the step before. So
+ * a signal ends the run after the current step, or after one that others have begun meanwhile. */
 static void step(struct rank_run *run, struct training *training) {
     struct replay *re = &run->replay;
     training->pulse[INTS] = watch_signal() == SIGINT;
@@ -173,7 +173,7 @@ static void train(struct rank_run *run, struct training *training) {
 
 /* ---- results ---- */
 
-/* The fingerprint that `pianola run` prints. Stage by stage, the first home goes on where the last one's ended. */
+/* The fingerprint that `pianola run` prints. Stage by stage, the first home continues the hash of the last one's. */
 static uint64_t fingerprint(struct rank_run *run) {
     const struct rt_program *p = &run->program;
     uint64_t hash = FNV_START, *all = malloc(sizeof hash * (size_t)run->world.size);

@@ -22,24 +22,23 @@ struct rank_run {
     struct rank_flags flags;
     struct world world;
     struct data *data;
-    struct checkpoint_run is; /* the run's seed and data: alike on all ranks */
+    struct checkpoint_run is; /* the run's seed and data: the same on all ranks */
     struct rt_program program;
     struct replay replay;
     struct rank_backend *backend;
-    int32_t *writer; /* per set of weights: the first of the ranks where it is at home */
-    int lock;        /* of the checkpoint folder, as checkpoint_lock has it */
-    int64_t from;    /* steps done before this run */
-    struct rt_stamp
-        *times;    /* [TIMELINE_STEPS][instructions]: of step s in turn s % TIMELINE_STEPS. NULL: nobody asks */
-    double origin; /* of the timeline: seconds of the monotonic clock */
+    int32_t *writer;        /* per set of weights: the first rank that is its home */
+    int lock;               /* of the checkpoint folder, as checkpoint_lock has it */
+    int64_t from;           /* steps done before this run */
+    struct rt_stamp *times; /* [TIMELINE_STEPS][instructions]: of step s at s % TIMELINE_STEPS. NULL: no --timeline */
+    double origin;          /* of the timeline: seconds of the monotonic clock */
 };
 
-/* rank_flags.c: ends the process on --help, and with an error on what it does not know. */
+/* rank_flags.c: ends the process on --help, and with an error on anything invalid. */
 extern const char *const rank_messages[]; /* the values of --messages */
 void rank_parse(struct rank_flags *flags, int argc, char **argv, const struct rt_self *self);
 
-/* rank_agree.c: refuses another rank's program, another world size, an older compile, other flags or other data, by
- * name, before anything runs. Sets run->is. */
+/* rank_agree.c: before anything runs, refuses by name another rank's program, and a different world size, compile,
+ * flags or data. Sets run->is. */
 void rank_agree(struct rank_run *run);
 bool rank_reads(const struct rank_run *run); /* does it need the data? */
 
@@ -50,10 +49,10 @@ void rank_try_checkpoint(struct rank_run *run);
 /* Loads weights and optimizer state of all homes from the newest whole checkpoint, if there is one; sets run->from. */
 void rank_resume(struct rank_run *run);
 void rank_save(struct rank_run *run, int64_t step);
-const struct rt_home *rank_home(const struct rank_run *run, int stage); /* here; NULL: it is at home elsewhere */
+const struct rt_home *rank_home(const struct rank_run *run, int stage); /* on this rank; NULL: its home is elsewhere */
 
 /* rank_timeline.c, where --timeline is given */
-void rank_timeline_open(struct rank_run *run); /* collective: can its file be written? All memory is taken here */
-void rank_timeline_keep(struct rank_run *run); /* of step run->replay.step, which has just ended */
+void rank_timeline_open(struct rank_run *run); /* collective: is its file writable? Allocates all memory */
+void rank_timeline_keep(struct rank_run *run); /* records step run->replay.step, which has just ended */
 void rank_timeline_write(struct rank_run *run, int64_t steps); /* collective. steps: how many are done */
 #endif

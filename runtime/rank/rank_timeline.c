@@ -1,5 +1,5 @@
-/* --timeline: when this rank's instructions ran, by its own clock. All steps are recorded, in turns, in memory taken at
- * the start: a signal may make any of them the last. */
+/* --timeline: when this rank's instructions ran, by its own clock. All steps are recorded, in a ring allocated at the
+ * start: a signal may make any of them the last. */
 #include "store/timeline.h"
 #include "store/durable.h"
 #include "store/seconds.h"
@@ -19,7 +19,8 @@ static struct rt_stamp *slot(const struct rank_run *run, int64_t step) {
     return run->times + step % TIMELINE_STEPS * here(run)->nins;
 }
 
-/* The verdict is what all ranks do last before they train. It reaches them at nearly one time: their origin. */
+/* The verdict is the last thing all ranks do before they train. It reaches them at nearly the same time: their
+ * origin. */
 void rank_timeline_open(struct rank_run *run) {
     char why[DURABLE_PATH + 512] = "", path[DURABLE_PATH];
     struct durable durable;

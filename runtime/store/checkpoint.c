@@ -1,4 +1,4 @@
-/* What a checkpoint holds of a stage: written, read under any cut, and merged into one file. */
+/* A stage's part of a checkpoint: written, read under any cut, and merged into one file. */
 #include "checkpoint_manifest.h"
 #include "safetensors.h"
 #include <assert.h>
@@ -33,7 +33,7 @@ static int layer_parts(const struct rt_model *m, const struct rt_layer *l, int64
     return all.n;
 }
 
-/* All tensors of a stage, in the order of its layers, the moments behind the parameters. NULL: no memory. */
+/* All tensors of a stage, in the order of its layers, the moments after the parameters. NULL: no memory. */
 static struct part *stage_parts(const struct rt_model *m, const struct rt_stage *s, int *n) {
     const char *moments = moments_of(m->optimizer);
     int copies = 1 + count_moments(m->optimizer);
@@ -197,7 +197,7 @@ static struct tensor *list_parameters(struct safetensors *const *file, int nfile
     return tensor;
 }
 
-/* Two files with the same tensor are no cut of one model. */
+/* Two files with the same tensor are not a cut of one model. */
 static bool all_apart(struct safetensors *const *file, int nfiles, char *why, size_t nwhy) {
     for (int i = 0; i < nfiles; i++)
         for (int k = 0; k < file[i]->n; k++)

@@ -5,12 +5,12 @@
  *                                                 the token table's, where embedding and unembedding share one
  *     DIR/step-00000012/manifest.json             step, seed, data, and each file's size and checksum
  *
- * Tensors are named by their layer's place in the whole model and as LAYERS of ops.h names its parameters:
- * layer.5.weight (in x out), .bias (out); and its moments as OPTIMIZERS does: layer.5.weight.m and .v are AdamW's of
- * first and second order. All are fp32; with bf16, they are the masters. So a checkpoint fits every cut, schedule,
- * precision and number of ranks. All ranks see the same DIR.
+ * A tensor's name has its layer's place in the whole model and its parameter's name in LAYERS of ops.h: layer.5.weight
+ * (in x out), .bias (out); moments add a letter of OPTIMIZERS: layer.5.weight.m and .v are AdamW's of first and second
+ * order. All are fp32; with bf16, the weights are the masters. So a checkpoint fits every cut, schedule, precision and
+ * number of ranks. All ranks see the same DIR.
  *
- * Every function returns false on trouble, with `path: reason` in why. Whatever fails, a whole checkpoint stays whole,
+ * Every function returns false on failure, with `path: reason` in why. Whatever fails, a whole checkpoint stays whole,
  * unless its own step is written again. */
 #ifndef PIANOLA_CHECKPOINT_H
 #define PIANOLA_CHECKPOINT_H
@@ -25,10 +25,10 @@ struct checkpoint_run {
 
 /* ---- one run at a time ---- */
 
-/* Keeps dir, which is made if need be, for the run that this process is rank `rank` of, until the process ends. Rank 0
- * first, the others when it is in. *lock: -1 the first time; later calls see to it that dir is still the same folder.
- * run: what to tell another that comes. False: another run is there, which why names. True with why not empty: what to
- * warn of. */
+/* Locks dir, created if missing, until this process ends, for the run of which it is rank `rank`. Rank 0 calls first,
+ * the others once it has the lock. *lock: -1 the first time; later calls lock a new folder if dir is no longer the same
+ * one. run: what other runs are told. False: another run, named in why, has dir, or an error. True with why not empty:
+ * a warning. */
 bool checkpoint_lock(int *lock, const char *dir, int rank, const char *run, char *why, size_t nwhy);
 
 /* ---- writing, in this order: all stages, then, when all of them are done, the manifest, then keep ---- */
@@ -49,16 +49,17 @@ bool checkpoint_keep(const char *dir, int last, char *why, size_t nwhy);
 
 /* ---- reading ---- */
 
-/* The newest whole checkpoint: its manifest keeps its own checksum, and all files theirs. When newer ones were passed
- * over, why says why the newest of them was; otherwise why is empty. False: there is none. */
+/* The newest whole checkpoint: its manifest and all its files match their checksums. If newer ones were skipped, why
+ * says why the newest of them was; otherwise why is empty. False: there is none. */
 bool checkpoint_latest(const char *dir, int64_t *step, char *why, size_t nwhy);
-/* The folder can be read and has no checkpoint, whole or damaged: at most what a crash left of one being written. */
+/* True if the folder can be read and has no checkpoint, whole or damaged: at most what a crash left of one being
+ * written. */
 bool checkpoint_none(const char *dir);
-/* What the manifest says; files are not looked at. */
+/* Reads the manifest; does not look at the files. */
 bool checkpoint_read_run(const char *dir, int64_t step, struct checkpoint_run *run, char *why, size_t nwhy);
-/* Fills weight and moments, as they were written, from whichever files hold the stage's layers, gaps between parameters
- * with zero; or neither, when anything is missing or has another shape. Checks each file it opens as a safetensors
- * file, but no checksums: call checkpoint_latest on one rank first. */
+/* Fills weight and moments, as they were written, from whichever files hold the stage's layers, and gaps between
+ * parameters with zero; or neither, if anything is missing or has another shape. Validates each file it opens as
+ * safetensors, but not checksums: call checkpoint_latest on one rank first. */
 bool checkpoint_read_stage(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,
                            float *weight, float *moments, char *why, size_t nwhy);
 /* All parameters, without optimizer state, as one safetensors file, in the order of the model: the same bytes whatever

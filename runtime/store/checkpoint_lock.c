@@ -1,9 +1,9 @@
-/* One run at a time writes into a folder of checkpoints. The kernel's record locks keep out the others: they go with
- * the process that holds them, however it ends, and NFS has them between hosts. So nothing stale is ever left to
- * remove, and the file that is locked stays where it is.
+/* One run at a time writes into a folder of checkpoints. The kernel's record locks keep the others out: they end with
+ * the process that holds them, however it ends, and NFS supports them between hosts. So no stale lock is ever left to
+ * remove, and the locked file stays where it is.
  *
- * Rank k of a run holds byte k. Rank 0 comes first and wants all bytes, which it gets only when no rank of another run
- * is alive; then it says in the file who it is, and keeps its own. */
+ * Rank k of a run holds byte k. Rank 0 comes first and requests all bytes, which it gets only if no rank of another run
+ * is alive; then it writes into the file who it is, and keeps its own byte. */
 #include "checkpoint.h"
 #include "durable.h"
 #include <ctype.h>

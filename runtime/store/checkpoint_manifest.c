@@ -140,7 +140,7 @@ static bool parse_manifest(struct json *json, int64_t step, struct manifest *out
            json_end(json);
 }
 
-/* The text of a manifest, once it keeps its checksum; NULL with why. */
+/* The text of a manifest that matches its checksum; NULL with why. */
 static char *load_manifest(const char *path, size_t *n, char *why, size_t nwhy) {
     int64_t size;
     char check[CHECK_BYTES + 1], *text = NULL;
@@ -189,7 +189,7 @@ bool checkpoint_read_run(const char *dir, int64_t step, struct checkpoint_run *r
 
 /* ---- which checkpoints are whole ---- */
 
-/* The manifest keeps its own checksum, and all files are there with the sizes in it. */
+/* The manifest matches its own checksum, and all files exist with the sizes in it. */
 static bool looks_whole(const char *dir, int64_t step, char *why, size_t nwhy) {
     struct manifest manifest;
     struct stat st;
@@ -228,7 +228,7 @@ static bool step_of(const char *name, int64_t *step) {
     return *step >= 0 && strcmp(again, name) == 0;
 }
 
-/* The steps that dir has folders of, newest first; the caller frees. NULL with why. */
+/* The steps for which dir has folders, newest first; the caller frees. NULL with why. */
 static int64_t *list_steps(const char *dir, size_t *n, char *why, size_t nwhy) {
     DIR *d = opendir(dir);
     int64_t *step = malloc(sizeof *step), *more = step, one;
@@ -289,8 +289,8 @@ bool checkpoint_none(const char *dir) {
 
 /* ---- removing ---- */
 
-/* The manifest goes first, durably: what is left of a checkpoint half removed is not taken for one. Only files of ours
- * are removed; a folder with others stays. */
+/* Removes the manifest first, durably, so that a half-removed checkpoint is not taken for one. Removes only our own
+ * files; a folder with others stays. */
 static bool remove_step(const char *dir, int64_t step, char *why, size_t nwhy) {
     struct path folder = step_path(dir, step), path = manifest_path(dir, step);
     if (unlink(path.s) < 0 && errno != ENOENT)

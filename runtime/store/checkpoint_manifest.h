@@ -1,4 +1,5 @@
-/* Shared by checkpoint_manifest.c, which knows folders and manifests, and checkpoint.c, which knows what files hold. */
+/* Shared by checkpoint_manifest.c, which handles folders and manifests, and checkpoint.c, which handles the files'
+ * contents. */
 #ifndef PIANOLA_CHECKPOINT_MANIFEST_H
 #define PIANOLA_CHECKPOINT_MANIFEST_H
 #include "checkpoint.h"
@@ -21,9 +22,9 @@ struct manifest {
     int n;
     struct entry *file; /* of stage 0, 1, … */
 };
-/* out->file is the caller's to free, even after false. */
+/* The caller frees out->file, even after false. */
 bool manifest_read(const char *dir, int64_t step, struct manifest *out, char *why, size_t nwhy);
-/* The manifest keeps its own checksum, and all files those in it. */
+/* The manifest matches its own checksum, and all files match those in it. */
 bool checkpoint_whole(const char *dir, int64_t step, char *why, size_t nwhy);
 /* Writes a message into why; always false. */
 bool checkpoint_tell(char *why, size_t nwhy, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

@@ -6,13 +6,13 @@
  * tokens are random.
  *
  * Integers are made so that schedules can be compared bit for bit. Float addition is not associative, so a gradient
- * summed over microbatches in another order, or in parts on several ranks, has other bits, unless each sum has at
- * most two terms that are not zero: a + b = b + a, and adding zero is exact. So a row of x has one nonzero column,
- * and its target is nonzero in that column alone. Weights start as a diagonal (parameters.c) without bias. Then every
- * activation and gradient of that row, through linear and relu layers, has but this column; every product sum over
+ * summed over microbatches in another order, or in parts on several ranks, has other bits, unless each sum has at most
+ * two terms that are not zero: a + b = b + a, and adding zero is exact. So a row of x has one nonzero column, and its
+ * target is nonzero in that column alone. Weights start as a diagonal (parameters.c) without bias. Then every
+ * activation and gradient of that row, through linear and relu layers, has only this column; every product sum over
  * columns one term; and a weight's gradient is diagonal and gets one term from each row that hits its column. Over a
- * step the rows take the columns in turn, so no column is hit more than twice when 2 x features >= batches x rows.
- * Off the diagonal weights stay zero, so all this holds in every step, though the weights are soon no integers. */
+ * step the rows take the columns in turn, so no column is hit more than twice when 2 x features >= batches x rows. Off
+ * the diagonal weights stay zero, so all this holds in every step, though the weights are soon not integers. */
 #include "data_file.h"
 #include "hash.h"
 #include <stdio.h>
@@ -101,11 +101,11 @@ static uint64_t key_of(const struct data *data, int64_t step, int b) {
     return host_hash(host_hash(data->seed, (uint64_t)step), (uint64_t)b);
 }
 
-/* Which of n things comes at a place of a shuffle: a permutation of 0 .. n-1 that the key chooses, of which any place
- * is had at once and without memory. A Feistel network is a permutation of the numbers of 2 x half bits whatever its
- * round function (Luby & Rackoff 1988); taking it again until the number is below n makes it one of n numbers (cycle
- * walking: Black & Rogaway 2002), in less than four turns on average. Eight rounds, for small n: with six, some orders
- * of five things come up half as often again as they should. */
+/* The item at a place of a shuffle: a permutation of 0 .. n-1 that the key chooses, computed for any place at once and
+ * without memory. A Feistel network is a permutation of the numbers of 2 x half bits whatever its round function (Luby
+ * & Rackoff 1988); taking it again until the number is below n makes it one of n numbers (cycle walking: Black &
+ * Rogaway 2002), in less than four turns on average. Eight rounds, for small n: with six, some orders of five items are
+ * 1.5 times as frequent as they should be. */
 static uint64_t shuffled(uint64_t place, uint64_t n, uint64_t key) {
     int half = 1;
     while (half < 32 && n > (uint64_t)1 << 2 * half)
@@ -123,7 +123,7 @@ static uint64_t shuffled(uint64_t place, uint64_t n, uint64_t key) {
     return place;
 }
 
-/* A byte at or above the vocabulary was written after check_vocab looked: data_same will say so. */
+/* A byte at or above the vocabulary was written after check_vocab ran: data_same will report it. */
 static int32_t token_of(const struct data *data, uint8_t byte) { return byte < data->m.vocab ? byte : 0; }
 
 static void read_text(const struct data *data, int64_t step, int b, int32_t *token, int32_t *target) {

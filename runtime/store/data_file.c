@@ -1,8 +1,8 @@
-/* The mapped text: what it is told by, and what happens when it changes under the run.
+/* The mapped text: what identifies it, and what happens when it changes under the run.
  *
- * A mapping shows the file as it is, not as it was. Bytes written over are read as the new ones, and only a look at the
- * file's time tells. Where the file has become shorter there is nothing to read: the kernel answers with SIGBUS, which
- * would kill the process without a word, so a handler says which file it was. */
+ * A mapping shows the file as it is, not as it was. Bytes written over are read as the new ones, and only the file's
+ * time shows it. Where the file has become shorter there is nothing to read: the kernel sends SIGBUS, which would kill
+ * the process silently, so a handler names the file. */
 #include "data_file.h"
 #include "hash.h"
 #include <errno.h>
@@ -18,19 +18,19 @@
 /* ---- SIGBUS ---- */
 
 static struct data_file *mapped; /* every file that is open */
-static struct sigaction before;  /* who had SIGBUS before us: a sanitizer, or nobody */
+static struct sigaction before;  /* SIGBUS's handler before ours: a sanitizer's, or none */
 
-/* Calls only what POSIX allows in a handler. Several threads may fault at once: the first one speaks. */
+/* Calls only what POSIX allows in a handler. Several threads may fault at once: the first one reports. */
 static void on_bus(int signal, siginfo_t *info, void *context) {
     (void)context;
     static atomic_flag spoken = ATOMIC_FLAG_INIT;
     struct data_file *file = mapped;
     while (file && (info->si_code <= 0 || (uintptr_t)info->si_addr - (uintptr_t)file->text >= file->size))
         file = file->next;
-    if (!file) { /* not ours: the faulting read is tried again, and meets whoever was there before */
+    if (!file) { /* not ours: the faulting read is tried again, and meets the handler before ours */
         sigaction(SIGBUS, &before, NULL);
         if (info->si_code <= 0)
-            raise(signal); /* but one that was sent does not come again by itself */
+            raise(signal); /* but a signal that was sent does not recur by itself */
         return;
     }
     while (atomic_flag_test_and_set(&spoken))
@@ -54,8 +54,8 @@ static void handle_bus(void) {
 
 enum { PIECE = 65536, PIECES = 1024 }; /* 64 MiB are read at most */
 
-/* Every piece, or of a large file PIECES of them, evenly spread, with the first and the last. Asks for all of them
- * before it reads: a disk that is asked for one after the other takes a hundred times longer. */
+/* Hashes every piece, or of a large file PIECES of them, evenly spread, with the first and the last. Requests all of
+ * them before reading: one request after another takes a disk a hundred times longer. */
 static uint64_t hash_content(const struct data_file *file) {
     struct hash hash = hash_begin();
     size_t all = (file->size + PIECE - 1) / PIECE, n = all < PIECES ? all : PIECES;
@@ -75,7 +75,7 @@ bool data_file_same(const struct data_file *file, char *why, size_t nwhy) {
     struct stat now;
     const struct stat *was = &file->was;
     const char *what = NULL;
-    /* While the file is open its inode is not used again: under the same number it is the same file. */
+    /* While the file is open its inode is not reused: the same number means the same file. */
     if (stat(file->path, &now) < 0)
         what = errno == ENOENT || errno == ENOTDIR ? "is gone" : strerror(errno);
     else if (now.st_dev != was->st_dev || now.st_ino != was->st_ino)
@@ -111,7 +111,7 @@ struct data_file *data_file_open(const char *path, char *why, size_t nwhy) {
     struct data_file *file = calloc(1, sizeof *file);
     const char *what = NULL;
     if (file)
-        file->fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* not to wait for a pipe's writer */
+        file->fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* so as not to wait for a pipe's writer */
     if (!file || file->fd < 0 || fstat(file->fd, &file->was) < 0)
         what = strerror(errno);
     else if (S_ISDIR(file->was.st_mode))

@@ -11,11 +11,11 @@ struct data_file {
     uint64_t hash; /* over its content: all of it, or 64 MiB in pieces evenly spread over it */
     int fd;
     struct stat was;
-    char path[PATH_MAX], fault[PATH_MAX + 64]; /* fault: the message of a fault, but for the reason */
+    char path[PATH_MAX], fault[PATH_MAX + 64]; /* fault: the message of a fault, without the reason */
     struct data_file *next;
 };
-/* Whoever reads where the file has shrunk meanwhile, or its disk fails, ends the process with 2 and a line that names
- * it. Open and close from one thread at a time. NULL on error, with why. */
+/* A read where the file has since shrunk, or its disk fails, ends the process with 2 and a line that names the file.
+ * Open and close from one thread at a time. NULL on error, with why. */
 struct data_file *data_file_open(const char *path, char *why, size_t nwhy);
 bool data_file_same(const struct data_file *file, char *why, size_t nwhy);
 void data_file_close(struct data_file *file); /* NULL: nothing to close */

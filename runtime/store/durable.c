@@ -113,7 +113,7 @@ bool durable_folder(const char *path, char *why, size_t nwhy) {
 
 /* ---- reading ---- */
 
-/* O_NONBLOCK: a pipe in a file's place must not hold us up until it is told from one. */
+/* O_NONBLOCK: a pipe in a file's place must not block us before it is recognised. */
 int durable_open(const char *path, int64_t *bytes, char *why, size_t nwhy) {
     struct stat st;
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);

@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Room for any path that a system call takes and then some, so that one too long is refused by the system by name
- * rather than cut to another file's. */
+/* Room for more than any path that a system call takes, so that the system rejects one that is too long, rather than it
+ * being cut to another file's. */
 enum { DURABLE_PATH = 2 * PATH_MAX };
 
 struct durable {
@@ -18,19 +18,19 @@ struct durable {
     size_t nwhy;
 };
 
-/* Begin, write as often as needed, end: false with `path: reason` in why. After begin, end must be called; it says
- * whether all went well, so the calls between need no look. Only one process at a time may write a path. */
+/* Begin, write as often as needed, end: false with `path: reason` in why. After begin, call end: it says whether
+ * everything succeeded, so the calls between need no check. Only one process at a time may write a path. */
 bool durable_begin(struct durable *durable, const char *path, char *why, size_t nwhy);
 bool durable_write(struct durable *durable, const void *bytes, size_t n);
 bool durable_end(struct durable *durable);
-void durable_drop(struct durable *durable); /* instead of end: the caller has trouble of its own */
+void durable_drop(struct durable *durable); /* instead of end: the caller has failed itself */
 
-/* Makes the folder, unless it is there, and its name durable. */
+/* Creates the folder if it is missing, and makes its name durable. */
 bool durable_folder(const char *path, char *why, size_t nwhy);
-/* Makes durable which names the folder holds. */
+/* Makes the names in the folder durable. */
 bool durable_names(const char *path, char *why, size_t nwhy);
 
-/* Opens a regular file and says how many bytes it has. -1 with why. */
+/* Opens a regular file and gives its size. -1 with why. */
 int durable_open(const char *path, int64_t *bytes, char *why, size_t nwhy);
 /* Size and hash (hash.h) of a file's bytes. */
 bool durable_sum(const char *path, int64_t *bytes, uint64_t *hash, char *why, size_t nwhy);

@@ -13,8 +13,8 @@ static inline uint64_t host_hash(uint64_t a, uint64_t b) {
     return z ^ (z >> 31);
 }
 
-/* The stripes of xxHash64 (Collet 2012): four lanes that do not wait for one another. Words are read as this machine
- * orders their bytes, so another byte order has other hashes. */
+/* The stripes of xxHash64 (Collet 2012): four lanes that do not wait for one another. Words are read in native byte
+ * order, so another byte order gives other hashes. */
 struct hash {
     uint64_t lane[4];
 };
@@ -38,7 +38,7 @@ static inline void hash_add(struct hash *hash, const void *bytes, size_t n) {
     }
 }
 
-/* size: bytes in all. */
+/* size: total bytes. */
 static inline uint64_t hash_end(const struct hash *hash, uint64_t size) {
     for (int i = 0; i < 4; i++)
         size = host_hash(size, hash->lane[i]);

@@ -288,7 +288,7 @@ static bool settle(struct reader *reader, struct safetensors *file, char *why, s
 
 /* ---- reading: the file ---- */
 
-/* Reads the header's bytes, once its length is believed. */
+/* Reads the header's bytes, once its length has been checked. */
 static bool load(struct reader *reader, struct safetensors *file, int64_t size, char *why, size_t nwhy) {
     uint64_t length = 0;
     if (size < 8) {

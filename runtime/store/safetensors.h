@@ -10,7 +10,7 @@
 enum { SAFETENSORS_DIMS = 4, SAFETENSORS_HEADER = 100000000 };
 
 struct tensor {
-    const char *name; /* printable ASCII without quotes and backslashes, as metadata is */
+    const char *name; /* printable ASCII without quotes and backslashes; so is metadata */
     int32_t ndims;
     int64_t dim[SAFETENSORS_DIMS];
     const float *data; /* when written */
@@ -24,11 +24,11 @@ struct tensor_meta {
 
 bool safetensors_write(const char *path, const struct tensor *tensor, int n, const struct tensor_meta *meta, int nmeta,
                        char *why, size_t nwhy);
-/* The header alone, for who writes the data itself, in the order of t. */
+/* Writes the header alone, for a caller that writes the data itself, in the order of `tensor`. */
 bool safetensors_header(struct durable *durable, const struct tensor *tensor, int n, const struct tensor_meta *meta,
                         int nmeta);
 
-/* ---- reading: nothing in a file is trusted, whoever wrote it ---- */
+/* ---- reading: nothing in a file is trusted ---- */
 
 struct safetensors {
     const char *path;
@@ -41,7 +41,7 @@ struct safetensors {
     const struct tensor **by_name;
 };
 
-/* Opens a file that keeps all the rules above. Otherwise NULL, and why names the file and the rule. */
+/* Opens a file that obeys all the rules above. Otherwise NULL, and why names the file and the rule. */
 struct safetensors *safetensors_open(const char *path, char *why, size_t nwhy);
 const struct tensor *safetensors_find(const struct safetensors *file, const char *name); /* NULL: not there */
 const char *safetensors_meta(const struct safetensors *file, const char *key);           /* NULL: not there */

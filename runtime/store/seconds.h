@@ -1,4 +1,4 @@
-/* What time it is, for whatever measures how long something takes. */
+/* A clock, to measure how long something takes. */
 #ifndef PIANOLA_SECONDS_H
 #define PIANOLA_SECONDS_H
 #include <time.h>

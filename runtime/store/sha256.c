@@ -64,7 +64,7 @@ struct digest sha256_end(struct sha256 *sha) {
     return out;
 }
 
-/* The hash of a block, the key with each byte turned by `pad`, and then of the bytes. */
+/* The hash of a block, the key with each byte XORed with `pad`, and then of the bytes. */
 static struct digest keyed(const unsigned char *key, unsigned char pad, const void *bytes, size_t n) {
     unsigned char block[BLOCK];
     struct sha256 sha = sha256_begin();

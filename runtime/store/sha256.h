@@ -1,4 +1,4 @@
-/* SHA-256 (FIPS 180-4) and, with a key, HMAC-SHA-256 (RFC 2104): cryptographic, which hash.h is not. */
+/* SHA-256 (FIPS 180-4) and, with a key, HMAC-SHA-256 (RFC 2104): cryptographic, unlike hash.h. */
 #ifndef PIANOLA_SHA256_H
 #define PIANOLA_SHA256_H
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 struct sha256 {
     uint32_t state[8];
     uint64_t bytes;         /* so far */
-    unsigned char part[64]; /* of the block at hand */
+    unsigned char part[64]; /* of the current block */
 };
 struct digest {
     unsigned char byte[32];

@@ -4,7 +4,7 @@
 #include "rt.h"
 #include <stdio.h>
 
-enum { TIMELINE_STEPS = 10 }; /* the last so many steps of a training are kept, */
+enum { TIMELINE_STEPS = 10 }; /* at most so many steps of a run are kept, its last, */
 /* but not its first, which warms up, unless there is no other. Of steps [from, to), the first to be kept. */
 static inline int64_t timeline_first(int64_t from, int64_t to) {
     int64_t first = to - from > TIMELINE_STEPS ? to - TIMELINE_STEPS : from + 1;
@@ -12,8 +12,8 @@ static inline int64_t timeline_first(int64_t from, int64_t to) {
 }
 
 void timeline_head(FILE *f);
-/* A rank's rows of one step, counted from 0. lane: the names of its lanes. Times are relative to origin, which is no
- * later than the first of them. */
+/* Writes a rank's rows of one step, counted from 0. lane: the names of its lanes. Times are relative to origin, which
+ * is no later than the first of them. */
 void timeline_rows(FILE *f, int64_t step, int rank, const struct rt_rank *k, const char *const *lane,
                    const struct rt_stamp *stamp, double origin);
 #endif

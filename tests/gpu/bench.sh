@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make gpu-bench: how fast a GPT trains on one GPU, where the time goes, and how well the compiler predicted it; or, with
-# GPU=standin, that this script works: the figures mean nothing then, and are not kept.
+# make gpu-bench: how fast a GPT trains on one GPU, where the time goes, and how well the compiler predicted it; or,
+# with GPU=standin, that this script works: the figures then mean nothing, and are not kept.
 #
 #   tests/gpu/bench.sh DIR
 #
@@ -39,8 +39,8 @@ failed=0
     run $one --steps 3 --timeline "$room/timeline" >/dev/null || failed=1
     PIANOLA_CUDA=$PWD/$DIR/layer_times.so run $one >"$room/layers" || failed=1
 }
-# The step by the median of events around it. FLOPs of a token as llm.c counts them (train_gpt2.cu, gpt2_estimate_mfu):
-# 6 N + 6 L C T, attention by half as it is causal; PaLM's formula has 12 L C T.
+# A step's time is the median of events around it. FLOPs per token as llm.c counts them (train_gpt2.cu,
+# gpt2_estimate_mfu): 6 N + 6 L C T, attention by half as it is causal; PaLM's formula has 12 L C T.
 awk -F '\t' -v step="$(field makespan_measured <"$room/one")" -v tokens=$((ROWS * CONTEXT * BATCHES)) -v t="$CONTEXT" \
     -v peak="$PEAK_TFLOPS" -v cpu="$(field cpu_seconds_per_step <"$room/one")" -v loss="$(field loss_last <"$room/one")" '
     $1 ~ /^attention/ && $2 == "forward" { layers = $3; split($1, f, " "); width = f[6] }
@@ -55,7 +55,8 @@ awk -F '\t' -v step="$(field makespan_measured <"$room/one")" -v tokens=$((ROWS 
         printf "CPU                %.1f us a step\n", 1e6 * cpu
         printf "layers alone       %.3f ms a step: %.1f %% of it\n", 1e-3 * alone, 100 * 1e-6 * alone / step
     }' "$room/layers" || failed=1
-# Idle: when no instruction of the last step runs. Gaps between the kernels of an instruction are not seen here, but in the line above.
+# Idle: when no instruction of the last step runs. Gaps between the kernels of an instruction show in the line above,
+# not here.
 awk '$1 == 3' "$room/timeline" | sort -t "$(printf '\t')" -k 4,4g | awk -F '\t' '
     !any { any = 1; first = $4; last = $4 }
     $4 > last { idle += $4 - last }

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# make gpu-check: all that can be said of the CUDA half on one GPU; or, with GPU=standin, that this script works.
+# make gpu-check: everything that one GPU can check of the CUDA half; or, with GPU=standin, that this script works.
 #
 #   tests/gpu/check.sh DIR    a line for each check, a summary; exit 0: none failed
 #
-# SEED: of the random data; by default another one each day. CHECKS: which ones, of layers, steps, processes, memcheck
-# and racecheck, where one call must not take long. Nothing of Lua, BLAS or Criterion is needed here.
+# SEED: of the random data; by default another one each day. CHECKS: which of layers, steps, processes, memcheck and
+# racecheck to run, if one call must not take long. Nothing of Lua, BLAS or Criterion is needed here.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/gpu/lib.sh
 export SEED=${SEED:-$(date -u +%Y%m%d)}
@@ -64,7 +64,7 @@ wanted steps && for schedule in $schedules; do
     same "$name in loopback, integers in bf16: the bits of one rank" true \
         "$(cuda "$schedule" $integers -D precision=bf16 --compare | field one_rank_same_weights)"
 done
-# gpt NAME MOST SCHEDULE FLAGS...: MOST is by how much a loss may differ from that of one rank
+# gpt NAME MOST SCHEDULE FLAGS...: a loss may differ by MOST from that of one rank
 # shellcheck disable=SC2086
 gpt() {
     local name="$1 in loopback, GPT" most=$2
@@ -75,7 +75,7 @@ gpt() {
         "$(cuda "$@" $text --no-graph | field weights)"
     same "$name: timed, the same bits" "$(field weights <"$room/graph")" \
         "$(cuda "$@" $text --timeline "$room/timeline" | field weights)"
-    # What is taken beyond the plan is CUDA's own: streams, events, cuBLASLt.
+    # Memory beyond the plan is CUDA's own: streams, events, cuBLASLt.
     within "$name: device memory taken beyond the $(field device_bytes_planned <"$room/graph") bytes planned" \
         "$(awk -v p="$(field device_bytes_planned <"$room/graph")" -v t="$(field device_bytes_taken <"$room/graph")" \
             'BEGIN { if (p != "" && t != "") print t - p }')" 0 $([ "$standin" ] && echo 0 || echo 67108864)

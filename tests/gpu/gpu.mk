@@ -1,6 +1,6 @@
-# What tests/gpu/check.sh and bench.sh run. In build/gpu-check for a machine with a GPU and CUDA's libraries but nothing
-# of ours: Lua and BLAS are inside, programs find each other beside themselves. In build/standin-check the same sources
-# against tests/standin/.
+# What tests/gpu/check.sh and bench.sh run. build/gpu-check is for a machine with a GPU and CUDA's libraries but none of
+# ours: Lua and BLAS are linked in, and programs find each other in their own folder. build/standin-check is the same
+# sources against tests/standin/.
 G := build/gpu-check
 O := build/gpu-check-obj
 S := build/standin-check
@@ -10,7 +10,7 @@ STAYS := $(addprefix $(S)/,pianola libpianola-cuda.so layer_times.so $(LAYER_TES
 NVHOST := -std=c++17 -O2 -Xcompiler -fPIC -Iruntime -MMD -MP # these have no kernels of their own
 WITHOUT_TRAINING = $(call cuda_objects,$(1),layers device) build/$(1)/process/comm_loopback.o build/pic/shared.a
 
-# OpenBLAS as far as it is used, for all programs at once.
+# The part of OpenBLAS that is used, once for all programs.
 $(G)/libpianola-blas.so: Makefile
 	@mkdir -p $(@D)
 	$(CC) -shared -s -o $@ -Wl,-u,cblas_sgemm,-u,openblas_get_corename,-u,openblas_set_num_threads \
@@ -27,7 +27,7 @@ $(O)/%.o: tests/kernels/%.cpp Makefile tests/gpu/gpu.mk
 $(O)/%.o: tests/gpu/%.cu Makefile tests/gpu/gpu.mk
 	@mkdir -p $(@D)
 	$(NVCC) $(NVHOST) -c -o $@ $<
-# An archive, of which each program takes what it needs: all that travels may be 64 MiB.
+# An archive, from which each program links what it needs: everything sent to the GPU machine may take 64 MiB.
 $(O)/layers.a: $(call WITHOUT_TRAINING,cuda)
 	@mkdir -p $(@D)
 	rm -f $@
@@ -59,7 +59,8 @@ $(S)/pianola $(S)/libpianola-cuda.so: $(S)/%: standin
 	ln -sf $(if $(filter %.so,$@),../standin/libpianola-cuda.so,../pianola) $@
 standin-check: $(STAYS)
 
-# make gpu-check [GPU=standin]; make gpu-bench [GPU=standin]. Where it can be built, it is; elsewhere what came is used.
+# make gpu-check [GPU=standin]; make gpu-bench [GPU=standin]. Builds if it can; otherwise uses the files that came
+# along.
 BUILT = pkg-config --exists lua5.4 openblas 2>/dev/null && [ -x $(NVCC) ]
 gpu-check gpu-bench:
 ifeq ($(GPU),standin)

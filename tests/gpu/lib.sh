@@ -1,5 +1,5 @@
-# For check.sh and bench.sh: . tests/gpu/lib.sh DIR. Finds programs and CUDA's libraries, says on what we run, and keeps
-# what is said: in tests/gpu/results/ (or RESULTS), dated, on a GPU; nowhere on the stand-in.
+# For check.sh and bench.sh: . tests/gpu/lib.sh DIR. Finds programs and CUDA's libraries, prints the device, and keeps
+# the output: in tests/gpu/results/ (or RESULTS), dated, on a GPU; nowhere on the stand-in.
 DIR=${1:-build/gpu-check}
 case $DIR in *standin*) standin=yes ;; *) standin= ;; esac
 PIANOLA=$DIR/pianola
@@ -13,7 +13,7 @@ PATH=$PATH:$CUDA_HOME/bin:$CUDA_HOME/compute-sanitizer
 room=$(mktemp -d) || exit 2
 trap 'rm -rf "$room"' EXIT
 
-# What the loader does not find by itself, from the toolkit or wherever it is.
+# Libraries that the loader does not find by itself, from the toolkit or wherever they are.
 for library in $(ldd "$PIANOLA_CUDA" "$DIR/nccl" 2>/dev/null | awk '/not found/ { print $1 }' | sort -u); do
     at=$(ls "$CUDA_HOME"/lib64/"$library" "$CUDA_HOME"/lib/"$library" 2>/dev/null | head -n 1)
     at=${at:-$(find / -xdev -name "$library" -not -path '/proc/*' 2>/dev/null | head -n 1)}
@@ -32,13 +32,13 @@ facts() {
     echo "commit     $commit"
 }
 
-# Without a GPU there is nothing to say, and nothing to keep.
+# Without a GPU there is nothing to report or keep.
 if ! [ "$standin" ] && "$PIANOLA" run schedules/serial.lua --model schedules/models/integers.lua --steps 1 --json \
     --device cuda 2>&1 | grep '^pianola: error: no CUDA device' >&2; then
     exit 2
 fi
 
-# keep NAME: what the rest says goes to the results too.
+# keep NAME: copies further output to the results.
 keep() {
     [ "$standin" ] && return
     results=${RESULTS:-tests/gpu/results}
@@ -47,5 +47,5 @@ keep() {
     trap 'exec >&-; wait; rm -rf "$room"' EXIT # tee ends after its last line
 }
 
-# field NAME: a figure out of the JSON on stdin.
+# field NAME: a figure from the JSON on stdin.
 field() { sed -nE "s/^  \"$1\": \"?([^\",]*)\"?,?$/\1/p"; }

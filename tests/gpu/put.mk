@@ -1,5 +1,5 @@
-# What tests/gpu/put.sh runs: ranks as processes over put, linked with neither MPI nor NCCL, which a machine with a GPU
-# may lack.
+# What tests/gpu/put.sh runs: ranks as processes over put, linked with neither MPI nor NCCL, which a GPU machine may
+# lack.
 PUT := serial 1f1b fslpp ddp
 PUT_FLAGS := --model schedules/models/integers.lua -D width=64 -D rows=8
 PUT_4 := -D workers=4

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Four processes over put, on one GPU, against one rank alone: integers, so the weights are the same bit for bit. Then ranks
-# that die and stop. tests/gpu/put.sh DIR: make gpu-check-build made DIR/put. On several GPUs, each rank has its own, too.
+# Four processes over put, on one GPU, against one rank alone: integers, so the weights are the same bit for bit. Then
+# ranks that die and stop. tests/gpu/put.sh DIR: make gpu-check-build made DIR/put. With several GPUs, also with one GPU
+# per rank.
 DIR=${1:-build/gpu-check}
 cd "$(dirname "$0")/../.." || exit 2
 [ -f "$DIR/put/ranks" ] || { echo "$DIR/put holds no programs: make gpu-check-build, where gcc and nvcc are" >&2; exit 2; }

@@ -20,7 +20,7 @@ for line in step utilisation CPU idle "linear .* weight" "update of" "1f1b, 4 ra
 done
 expect "nothing was kept" "$before" "$(ls tests/gpu/results)"
 
-# Programs that fail, each in its way: none passes for one that works.
+# Programs that each fail in another way: none passes for one that works.
 mkdir "$room/standin" && for program in pianola kernels attention linear fused nccl libpianola-cuda.so; do
     printf '#!/bin/sh\necho trouble; exit 1\n' >"$room/standin/$program" && chmod +x "$room/standin/$program"
 done

@@ -168,7 +168,7 @@ static bool is_device(const void *p) {
     return a && a->kind != PINNED;
 }
 
-/* The kind said must be the kind there is. */
+/* The given kind must match the pointers. */
 static void check_kind(const char *what, void *dst, const void *src, enum cudaMemcpyKind kind) {
     static const char *names[] = {"HostToHost", "HostToDevice", "DeviceToHost", "DeviceToDevice"};
     int is = (is_device(src) ? 2 : 0) + (is_device(dst) ? 1 : 0);
@@ -362,7 +362,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned int
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) { return cudaEventRecordWithFlags(e, s, 0); }
 
-/* A stream outside joins the capture that the event was recorded in. */
+/* A stream outside the capture joins it, by waiting for an event recorded in it. */
 static void wait_captured(cudaStream_t s, cudaEvent_t e) {
     if (e->cap->ended)
         broken("CAPTURE", "%s waits for event %d, which was recorded in a capture that has ended: isolation",

@@ -1,5 +1,5 @@
 /* Captures and graphs. What is issued to a captured stream becomes a node; its edges are the stream's order and the
- * events that the capture's streams wait for. A launch is a copy of all works, whose nodes run by their edges alone. */
+ * events that the capture's streams wait for. A launch copies all work, whose nodes run by their edges alone. */
 #include "standin.h"
 
 extern "C" {
@@ -38,7 +38,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mo
     return cudaSuccess;
 }
 
-/* Every node must come before what the beginning stream has come to. */
+/* Every node must be ordered before the point that the stream which began the capture has reached. */
 static void check_joined(const capture &c) {
     std::vector<bool> seen(c.nodes.size());
     std::vector<int> todo = c.origin->tips;
@@ -95,7 +95,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t s, enum cudaStreamCaptureStatus *
     return cudaSuccess;
 }
 
-/* For a thread's calls that are unsafe in captures of others. The stand-in keeps to each capture's own mode. */
+/* For a thread's calls that are unsafe in captures of others. The stand-in follows each capture's own mode. */
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {
     return *mode = cudaStreamCaptureModeGlobal, cudaSuccess;
 }

@@ -3,7 +3,7 @@
 #include "bf16.h"
 #include "standin.h"
 
-/* What lies in the opaque descriptors. */
+/* The contents of the opaque descriptors. */
 struct layout {
     uint64_t rows, cols;
     int64_t ld, stride;
@@ -15,12 +15,12 @@ struct matmul {
     void *bias, *aux;
     int64_t aux_ld;
 };
-enum { WORKSPACE = 65536 }; /* what an algorithm takes of the workspace, where it may */
+enum { WORKSPACE = 65536 }; /* what an algorithm uses of the workspace, if allowed */
 struct preference {
     uint64_t workspace;
-    uint32_t alignment[4]; /* that A, B, C and D will have at least */
+    uint32_t alignment[4]; /* minimum for A, B, C and D */
 };
-enum { MOST_ALIGNED = 256 }; /* what is promised where nothing is said */
+enum { MOST_ALIGNED = 256 }; /* the default promise */
 static_assert(sizeof(preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t), "fits");
 static_assert(sizeof(layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "fits");
 static_assert(sizeof(matmul) <= sizeof(cublasLtMatmulDescOpaque_t), "fits");
@@ -63,7 +63,7 @@ static bool known_epilogue(unsigned e) {
     return false;
 }
 
-/* Why the shapes, types or epilogue are none that cuBLASLt takes, or NULL. */
+/* Why cuBLASLt rejects the shapes, types or epilogue, or NULL. */
 static const char *refused(problem &p) {
     const matmul &d = p.d;
     p.m = d.transa ? p.a.cols : p.a.rows;
@@ -104,8 +104,8 @@ static uint64_t fingerprint(const problem &p) {
     return h;
 }
 
-/* The alignments that an algorithm was found for: those of the matrices as the preference says, those of the epilogue's
- * operands as their pointers have them at that moment. */
+/* The alignments that an algorithm was found for: the matrices' from the preference, the epilogue operands' from their
+ * pointers at that moment. */
 static uint64_t alignment_of(const void *p) {
     uint64_t low = (uintptr_t)p & -(uintptr_t)p;
     return p && low < MOST_ALIGNED ? low : (uint64_t)MOST_ALIGNED;

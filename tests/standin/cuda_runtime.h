@@ -1,4 +1,4 @@
-/* As much of CUDA as runtime/'s kernels use, on the CPU, for tests only. grid.h says how kernels run. */
+/* The part of CUDA that runtime/'s kernels use, on the CPU, for tests only. grid.h says how kernels run. */
 #ifndef STANDIN_CUDA_RUNTIME_H
 #define STANDIN_CUDA_RUNTIME_H
 #include "grid.h"

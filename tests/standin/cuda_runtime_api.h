@@ -1,5 +1,5 @@
 /* Stand-in for the CUDA runtime, for tests only: the calls Pianola's runtime makes, on CPU memory. Names, types, values
- * and signatures are CUDA 13's; what they do is in api.cpp, capture.cpp and the files beside them. */
+ * and signatures are CUDA 13's; what they do is in api.cpp, capture.cpp and the other files here. */
 #ifndef STANDIN_CUDA_RUNTIME_API_H
 #define STANDIN_CUDA_RUNTIME_API_H
 #include <stddef.h>
@@ -169,7 +169,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec);
 
 /* Not CUDA's: from here on this thread may allocate nothing and create nothing (rule START). STANDIN_START=launch in
- * the environment says it at a thread's first cudaGraphLaunch. */
+ * the environment calls it at a thread's first cudaGraphLaunch. */
 void standin_started(void);
 #ifdef __cplusplus
 }

@@ -1,5 +1,5 @@
-/* The threads of a block as fibers: a stack each, and a switch that keeps what a call keeps. The scheduler goes through
- * the warps in order, and runs each until all of its threads wait at the block's barrier or have ended. */
+/* The threads of a block as fibers: a stack each, and a switch that preserves what a call preserves. The scheduler goes
+ * through the warps in order, and runs each until all of its threads wait at the block's barrier or have ended. */
 #include "grid.h"
 #include <link.h>
 #include <pthread.h>
@@ -52,7 +52,7 @@ asm(".text\n.globl grid_switch\ngrid_switch:\n"
     "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
     "mov %rsp, (%rdi)\nmov %rsi, %rsp\n"
     "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\nret\n");
-enum { RETURN = 6, FRAME = 8 }; /* words: where the return address lies in what is kept; all of it, aligned */
+enum { RETURN = 6, FRAME = 8 }; /* words: the return address's place in what is kept; all of it, aligned */
 #elif defined __aarch64__
 asm(".text\n.globl grid_switch\ngrid_switch:\n"
     "sub sp, sp, #160\n"
@@ -138,7 +138,7 @@ void grid_sync(grid_place at) {
 
 unsigned grid_lane(void) { return block.now % WARP; }
 
-/* The last one to come gives every thread of the mask its result. */
+/* The last thread to arrive gives every thread of the mask its result. */
 static void complete(fiber *warp, const fiber *last) {
     unsigned mask = last->mask, ballot = 0, base = (unsigned)(warp - block.fibers);
     for (unsigned i = 0; i < WARP; i++) {
@@ -205,7 +205,7 @@ static void entry(void) {
     block.body(block.context);
     thread_end();
     yield();
-    abort(); /* nobody resumes a thread that has ended */
+    abort(); /* a thread that has ended is never resumed */
 }
 
 static char *stack_of(unsigned thread) {
@@ -221,7 +221,7 @@ static char *stack_of(unsigned thread) {
     return stacks + (size_t)thread * STACK;
 }
 
-/* Stacks begin at different lines of a page: at the same one, all threads would share a few sets of the cache. */
+/* Stacks begin at different lines of a page: otherwise all threads would share a few sets of the cache. */
 static void prepare(unsigned thread) {
     fiber *f = &block.fibers[thread];
     void **sp = (void **)(void *)(stack_of(thread) + STACK - thread * 192 % 4096) - FRAME;
@@ -249,7 +249,7 @@ static bool run_warp(unsigned warp) {
     return ready;
 }
 
-/* Nobody can go on: a thread waits in its warp for one that waits elsewhere. */
+/* No thread can continue: one waits in its warp for one that waits elsewhere. */
 [[noreturn]] static void stuck(void) {
     unsigned t = 0, other = 0;
     while (block.fibers[t].state != IN_WARP)
@@ -301,7 +301,7 @@ void grid_run(const char *kernel, dim3 grid, dim3 threads, size_t shared, void (
                 blocks, block.threads, shared);
         _exit(3);
     }
-    block.shared = aligned_alloc(16, (shared + 15) / 16 * 16); /* its end is what ASan watches */
+    block.shared = aligned_alloc(16, (shared + 15) / 16 * 16); /* ASan watches its end */
     for (unsigned i = 0; i < blocks; i++) {
         unsigned b = grid_reverse ? blocks - 1 - i : i;
         blockIdx = {b % grid.x, b / grid.x % grid.y, b / (grid.x * grid.y)};
@@ -316,7 +316,7 @@ void grid_run(const char *kernel, dim3 grid, dim3 threads, size_t shared, void (
 
 /* ---- without a stream ---- */
 
-/* For tests of kernels alone: the API's own definitions, where they are linked, come before these. */
+/* For tests of kernels alone: the API's own definitions, if linked, override these. */
 #define ALONE __attribute__((weak))
 ALONE void standin_enqueue(cudaStream_t, const char *, std::function<void()> run, std::vector<const void *>) { run(); }
 extern "C" {

@@ -1,9 +1,9 @@
-/* A grid of CUDA threads on the CPU, for tests only: it shows that kernels are right, and says nothing of their speed.
+/* A grid of CUDA threads on the CPU, for tests only: it shows that kernels are correct, and nothing about their speed.
  *
  * Blocks run one after another. The threads of a block are fibers: each runs until it must wait for others, at a
  * __syncthreads or for its warp. What a GPU leaves undefined ends the program here with one line: a barrier that not
- * all threads reach, a shuffle that names a thread which has ended, comes from elsewhere or is not in the mask. Shared
- * memory is poisoned (NaN) at the start of each block, and what lies behind the dynamic kind is seen by ASan. */
+ * all threads reach, or a shuffle that names a thread which has ended, is elsewhere or is not in the mask. Shared
+ * memory is poisoned (NaN) at the start of each block, and ASan sees accesses beyond the dynamic kind. */
 #ifndef STANDIN_GRID_H
 #define STANDIN_GRID_H
 #include "cuda_runtime_api.h"
@@ -22,12 +22,12 @@ struct dim3 {
 
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
-/* Blocks and threads are taken from the last to the first. A kernel that forgets a barrier gives other results. */
+/* Runs blocks and threads from the last to the first. A kernel that lacks a barrier then gives other results. */
 extern bool grid_reverse;
-/* Barriers and warp operations that threads have come to since the program began. */
+/* Barriers and warp operations that threads have reached since the program began. */
 extern uint64_t grid_waits;
 
-/* The place in the source, for barriers of which all threads must be at the same. */
+/* The place in the source, since all threads must be at the same barrier. */
 struct grid_place {
     const char *file;
     int line;
@@ -39,13 +39,13 @@ enum grid_kind { GRID_SYNC, GRID_SHUFFLE, GRID_BALLOT };
 void grid_run(const char *kernel, dim3 grid, dim3 block, size_t shared, void (*body)(void *), void *context);
 void *grid_shared(void); /* the block's dynamic shared memory */
 void grid_sync(grid_place at);
-/* All threads of the mask meet. Each gets the value of lane source of the warp, or a bit per lane whose value is not 0.
- */
+/* All threads of the mask meet. Each gets the value of the warp's lane `source`, or a bit per lane whose value is not
+ * 0. */
 uint64_t grid_exchange(unsigned mask, grid_kind kind, uint64_t value, unsigned source, grid_place at);
 unsigned grid_lane(void);
 
-/* Work of a stream: run, with the arguments that the launch had. pointers: those among them. The stand-in's API keeps
- * it until the stream's turn; where only the thread grid is linked, it runs at once. */
+/* Work of a stream: run, holding the launch's arguments. pointers: those among them. The stand-in's API keeps it until
+ * the stream's turn; if only the thread grid is linked, it runs at once. */
 void standin_enqueue(cudaStream_t stream, const char *what, std::function<void()> run,
                      std::vector<const void *> pointers);
 

@@ -1,6 +1,6 @@
-/* Memory: each allocation lies between two pages that nobody may touch, ends at the second, is full of NaN at first,
- * and has an address that is never used again. So a kernel that leaves it, or comes late, is seen and named. Device
- * memory is a memfd, so that other processes can map it; behind it a page that counts them. */
+/* Memory: each allocation lies between two guard pages, ends at the second, starts full of NaN, and has an address that
+ * is never reused. So a kernel that leaves it, or comes late, is detected and named. Device memory is a memfd, so that
+ * other processes can map it, followed by a page that counts them. */
 #include "standin.h"
 #include <cstdio>
 #include <cstdlib>
@@ -101,7 +101,7 @@ void check_range(const range &r, const char *what, bool pinned_too) {
 }
 
 void check_inside(const void *p, const char *what) {
-    if (p) /* one past the end is where an empty tensor may lie */
+    if (p) /* an empty tensor may lie one past the end */
         check_range({p, 0, false}, text("%s has an argument that", what).c_str(), true);
 }
 
@@ -110,7 +110,7 @@ void check_inside(const void *p, const char *what) {
 static struct {
     const work *now; /* null: none runs */
     pthread_t by;
-    std::vector<range> pages; /* that it has touched */
+    std::vector<range> pages; /* that the work has touched */
     struct sigaction before;
 } watched;
 
@@ -129,7 +129,7 @@ opened::~opened() {
         protect(r, PROT_NONE);
 }
 
-/* Not by the book of signal handlers, but the fault is the program's, at a load or a store, and never in a library. */
+/* Not async-signal-safe, but the fault is the program's, at a load or a store, and never in a library. */
 static void fault(int, siginfo_t *info, void *context) {
     char *at = (char *)info->si_addr, *start = (char *)((uintptr_t)at / page * page);
     bool write = true, ours = watched.now && pthread_equal(watched.by, pthread_self());
@@ -144,7 +144,7 @@ static void fault(int, siginfo_t *info, void *context) {
     if (!a && ours)
         broken("MEMORY", "%s %s at %p, which is no device memory", who, does, (void *)at);
     if (!a) {
-        sigaction(SIGSEGV, &watched.before, nullptr); /* and again, for whoever was there before */
+        sigaction(SIGSEGV, &watched.before, nullptr); /* retry, for the handler before ours */
         return;
     }
     if (!a->alive)
@@ -224,7 +224,8 @@ extern "C" cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *out, void *p) {
     return cudaSuccess;
 }
 
-/* In the process that gave the handle, for ranks that are threads, the pointer itself. CUDA would refuse that. */
+/* In the process that made the handle (for ranks that are threads), returns the pointer itself. CUDA would refuse
+ * that. */
 extern "C" cudaError_t cudaIpcOpenMemHandle(void **p, cudaIpcMemHandle_t in, unsigned int flags) {
     entered here("cudaIpcOpenMemHandle");
     check_creation(call);

@@ -1,8 +1,8 @@
 /* NCCL between threads of one process (nccl_processes.cpp: between processes). An operation is part of a group (of one,
- * if nobody opened a group), and a group of one communicator. The groups of a rank's communicator run one after
- * another, in the order they were issued, each once all of its streams have come to it, as on NCCL's own stream. A send
+ * if no group is open), and a group belongs to one communicator. The groups of a rank's communicator run one after
+ * another, in the order they were issued, each once all of its streams have reached it, as on NCCL's own stream. A send
  * meets the next receive of the other rank's running group, a collective those of all ranks; nothing completes alone,
- * for NCCL promises no buffer. */
+ * since NCCL promises no buffering. */
 #include "nccl_inside.h"
 #include "bf16.h"
 #include <cstdlib>
@@ -38,7 +38,7 @@ string nccl_task_name(const nccl_task &t) {
     }
 }
 
-/* Its bytes. Reduce's receive buffer counts at the root, Broadcast's send buffer likewise. */
+/* Its bytes. Reduce's receive buffer and Broadcast's send buffer count only at the root. */
 static std::vector<range> task_ranges(const nccl_task &t) {
     size_t one = t.count * nccl_type_bytes[t.type], n = t.comm->all->ranks.size();
     bool root = t.peer == t.comm->rank;
@@ -77,7 +77,7 @@ bool nccl_owner(int thread) {
             return true;
     return false;
 }
-/* Others may bring what is missing, whom this process does not know. */
+/* Processes that this one does not know may supply what is missing. */
 bool nccl_remote(void) {
     for (auto &c : nccl_comms())
         if (c->alive && c->shared)
@@ -158,7 +158,7 @@ static void store(char *p, int type, size_t i, double x) {
     case ncclBfloat16: ((uint16_t *)p)[i] = bf16_narrow((float)x); break;
     }
 }
-/* In the order of ranks, each sum rounded to float: NCCL's order is its own, and only exact sums are the same. */
+/* In rank order, each sum rounded to float: NCCL has its own order, and only exact sums agree with it. */
 static double reduce(const std::vector<nccl_task *> &all, size_t i) {
     int op = all[0]->op, type = all[0]->type;
     double x = load((const char *)all[0]->send, type, i);
@@ -404,7 +404,7 @@ static ncclResult_t add(int kind, const void *send, void *recv, size_t count, nc
     return me()->depth == 0 ? result(c) : ncclSuccess;
 }
 
-/* STANDIN_HANGS=init, abort or finalize: that call never ends, as has been seen of NCCL. */
+/* STANDIN_HANGS=init, abort or finalize: that call never ends, as NCCL's sometimes does not. */
 bool nccl_hangs(const char *what) {
     const char *s = getenv("STANDIN_HANGS");
     return s && strcmp(s, what) == 0;
@@ -537,7 +537,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     comm->alive = false;
     return ncclSuccess;
 }
-/* From any thread. What the rank has on its streams ends, with whatever is in its buffers. */
+/* From any thread. The rank's work on its streams ends, with whatever is in its buffers. */
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
     entered here("ncclCommAbort");
     comm_of(comm);

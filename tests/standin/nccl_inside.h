@@ -1,4 +1,5 @@
-/* The stand-in's NCCL: between nccl.cpp, ranks that are threads, and nccl_processes.cpp, ranks that are processes. */
+/* The stand-in's NCCL, shared by nccl.cpp (ranks that are threads) and nccl_processes.cpp (ranks that are
+ * processes). */
 #ifndef STANDIN_NCCL_INSIDE_H
 #define STANDIN_NCCL_INSIDE_H
 #include "nccl.h"
@@ -7,7 +8,7 @@
 struct segment; /* nccl_processes.cpp */
 struct clique {
     int id;
-    std::vector<ncclComm *> ranks; /* null: of another process */
+    std::vector<ncclComm *> ranks; /* null: in another process */
     size_t come = 0;
     bool aborted = false;
 };
@@ -24,7 +25,7 @@ struct nccl_group {
     size_t needs, arrived = 0; /* streams */
     bool captured, started = false, done = false;
     int chain = 0;
-    clocks start, clock; /* when it started; what it comes after by now */
+    clocks start, clock; /* when it started; what it is ordered after so far */
 };
 
 extern const size_t nccl_type_bytes[];
@@ -33,7 +34,7 @@ std::vector<std::unique_ptr<ncclComm>> &nccl_comms(void);
 string nccl_task_name(const nccl_task &t);
 nccl_group *nccl_running(ncclComm *c);
 nccl_task *nccl_next(nccl_group *g, int kind, int peer); /* not done; peer -1: a collective */
-/* Both must be alike; captured alike too. */
+/* Both must match, and both be captured or neither. */
 void nccl_check_alike(bool captured, const nccl_task &a, bool other_captured, const nccl_task &b);
 void nccl_touch(const nccl_group *g, const nccl_task &t);
 

@@ -1,14 +1,14 @@
 /* NCCL between processes of one machine: what nccl.cpp does between threads, for sends and receives, and what is
  * different about communicators that do not block.
  *
- * A communicator is a file that its ranks map, named by the unique id; each holds a lock on its byte of it for as long
- * as it lives. The tasks of a rank's running group stand there. Whoever receives looks for the sender's task, checks
- * that the two are alike, copies out of the sender's memory (a memfd, reached through /proc) and marks it done: a
- * rendezvous, nothing is buffered.
+ * A communicator is a file that its ranks map, named by the unique id; each holds a lock on its byte of it as long as
+ * it lives. The tasks of a rank's running group are in the file. The receiver looks for the sender's task, checks that
+ * the two match, copies out of the sender's memory (a memfd, reached through /proc) and marks it done: a rendezvous,
+ * nothing is buffered.
  *
  * A call that does not block is in progress until ncclCommGetAsyncError has said that it is done: it says so after a
- * few times of asking, and for the first exchange with a rank, which connects the two, not before the other has made
- * its call. Until then NCCL's own thread may or may not have enqueued the work: so nothing else may be called on any
+ * few calls, and for the first exchange with a rank, which connects the two, not before the other has made its call.
+ * Until then NCCL's own thread may or may not have enqueued the work: so nothing else may be called on any
  * communicator, or issued on the stream.
  *
  * Another rank that ended or aborted is an error of the communicator, unless STANDIN_DEAF is set: NCCL does not always
@@ -31,7 +31,7 @@ struct shared_task {
 };
 struct shared_rank {
     std::atomic<int> pid, device, aborted, finalized;
-    shared_task task[TASKS]; /* of the running group, by their places in it */
+    shared_task task[TASKS]; /* of the running group, by index */
 };
 struct segment {
     int fd, n, rank;
@@ -45,7 +45,7 @@ struct segment {
     bool finalizing = false;
     int asks = 0;                      /* how often ncclCommGetAsyncError will still say ncclInProgress */
     std::vector<cudaStream_t> streams; /* of the call in progress */
-    std::set<int> connects;            /* to whom it makes a connection */
+    std::set<int> connects;            /* ranks it is connecting to */
     std::vector<bool> connected;
     double looked = 0;
     bool lost = false;
@@ -140,7 +140,7 @@ void processes_issue(ncclComm *c, const std::vector<nccl_task> &tasks) {
     }
 }
 
-/* Those that have come and let go of their lock, by ending however it was. */
+/* Whether another rank has aborted, or joined and then released its lock by ending in any way. */
 static bool lost(segment *s) {
     static const bool deaf = getenv("STANDIN_DEAF") != nullptr;
     if (deaf || s->lost || now() < s->looked + 0.01)
@@ -230,7 +230,7 @@ static void post(const segment *s, const nccl_group *g, size_t i) {
     if (t.kind == NCCL_SEND) {
         memory *m = memory_find(t.send);
         p.fd = m->fd;
-        p.offset = (uint64_t)((const char *)t.send - (m->map + 4096)); /* behind the guard page */
+        p.offset = (uint64_t)((const char *)t.send - (m->map + 4096)); /* after the guard page */
     }
     p.state = POSTED;
 }

@@ -1,4 +1,4 @@
-/* Races. Each allocation keeps who touched which of its bytes, and how far along its own chain that was. */
+/* Races. Each allocation records which chain touched which of its bytes, and how far along that chain. */
 #include "standin.h"
 
 namespace {
@@ -18,7 +18,7 @@ static std::map<uintptr_t, std::vector<access>> &logs(void) {
 
 void forget_memory(const void *at) { logs().erase((uintptr_t)at); }
 
-/* What a chain touched before, in the same way, is forgotten: whoever is ordered after the later is so after both. */
+/* Forgets a chain's earlier touch of the same kind: whatever is ordered after the later one is ordered after both. */
 void touch(const std::vector<range> &ranges, const string &what, const clocks &clock, int chain) {
     for (auto &r : ranges) {
         memory *a = memory_find(r.at);

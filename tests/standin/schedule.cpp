@@ -186,7 +186,7 @@ static void order_after(cudaStream_t later, cudaStream_t earlier) {
     push(later, w);
 }
 
-/* The legacy stream waits for every blocking stream of its device, and they for it. */
+/* The legacy stream and every blocking stream of its device wait for each other. */
 static void order_legacy(cudaStream_t s) {
     for (auto &o : the().streams)
         if (o->device == s->device && o.get() != s && (s->legacy ? !(o->flags & cudaStreamNonBlocking) : o->legacy) &&
@@ -269,7 +269,7 @@ static void begin_graph(launched &g, const clocks &clock) {
         c = clock;
 }
 
-/* Goes on with w at the head of its stream or graph. False: it is not over. */
+/* Continues w at the head of its stream or graph. False: it is not over. */
 static bool advance(work &w, clocks &clock, int chain) {
     join(clock, w.issued);
     if (clock.size() <= (size_t)chain)
@@ -419,7 +419,7 @@ static string why(const work &w) {
     }
 }
 
-/* Nothing runs, and nobody is left who could issue what is missing. */
+/* Nothing runs, and no thread is left that could issue what is missing. */
 [[noreturn]] static void deadlock(const char *how) {
     string all;
     for (auto h : the().hosts)
@@ -435,7 +435,7 @@ static string why(const work &w) {
     abort();
 }
 
-/* Whether all threads that could help wait themselves. 2: some only ask again and again. */
+/* Whether all threads that could help are waiting themselves. 2: some only poll. */
 static int all_wait(void) {
     machine &m = the();
     bool words = false, polls = false;
@@ -459,8 +459,8 @@ static int all_wait(void) {
     return polls ? 2 : 1;
 }
 
-/* Nothing could run. Who only asks again and again may still think of something: for a second. waits: false where what
- * is waited for is not on a stream. */
+/* Nothing could run. Gives a thread that only polls a second to do something else. waits: false if what is awaited is
+ * not on a stream. */
 void check_stuck(bool waits) {
     machine &m = the();
     if (m.activity != m.last) {

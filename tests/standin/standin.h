@@ -1,12 +1,12 @@
-/* The stand-in's device, for tests only: what the files of this folder share.
+/* The stand-in's device, for tests only: declarations that the files of this folder share.
  *
  * Work waits in queues, as on a GPU: a stream's in order, a launched graph's by its edges. It runs when a thread
- * synchronises, and at times when one issues; among what may run, a scheduler picks by STANDIN_SEED, so that an order
- * that nothing enforces is not kept. One lock covers everything, kernels too. Work is whole: it never runs half.
+ * synchronises, and sometimes when one issues; a scheduler picks among runnable work by STANDIN_SEED, so that an order
+ * that nothing enforces is not kept. One lock covers everything, kernels too. Work is atomic: it never runs half.
  *
- * Races are found by vector clocks: each stream, and each captured stream of a graph, is a chain; work is numbered
- * along its chain and knows how far along every other chain it is ordered. Two accesses that overlap, one of them a
- * write, with neither ordered after the other, break rule RACE, even in a run where the data came out right.
+ * Vector clocks find races: each stream, and each captured stream of a graph, is a chain; work is numbered along its
+ * chain and knows how far along every other chain it is ordered. Two accesses that overlap, one of them a write, with
+ * neither ordered after the other, break rule RACE, even in a run where the data came out right.
  *
  * A broken rule is one line, `standin: RULE: what and where`, and abort(). No thread_local here: the thread grid
  * poisons the program's thread-local storage at each block, for that is where __shared__ variables lie. */
@@ -53,7 +53,7 @@ struct work {
     std::vector<const void *> inside; /* RUN: a kernel's pointers, of unknown extent */
     std::shared_ptr<mark> at;         /* RECORD, WAIT */
     cudaEvent_t external = nullptr;   /* RECORD in a graph: the event, which gets a new mark at each launch */
-    uint32_t *word = nullptr;         /* AWAIT, and RUN that writes it: orders who waits after who wrote */
+    uint32_t *word = nullptr;         /* AWAIT, and RUN that writes it: orders the wait after the write */
     uint32_t value = 0;
     unsigned flags = 0;
     std::shared_ptr<nccl_group> group; /* NCCL */
@@ -163,7 +163,7 @@ struct machine {
     std::mutex lock;
     std::condition_variable changed;
     uint64_t seed, random, serial = 0, activity = 0;
-    uint64_t last = 0; /* the activity when somebody last looked, and */
+    uint64_t last = 0; /* the activity when a thread last looked, and */
     double since = 0;  /* since when there was none */
     int nchains = 0, nids = 0, devices;
     double stuck;
@@ -177,9 +177,9 @@ struct machine {
     std::vector<std::shared_ptr<capture>> captures;
     std::vector<std::shared_ptr<launched>> running;
     std::map<int, cudaStream_t> legacy;
-    std::map<uintptr_t, memory> memories; /* by address; freed ones stay, to be named */
+    std::map<uintptr_t, memory> memories; /* by address; freed ones stay, to name them */
     size_t allocated = 0, total;
-    std::map<uint32_t *, clocks> words; /* what the last write of a word comes after */
+    std::map<uint32_t *, clocks> words; /* what a word's last write is ordered after */
     bool remote = false;                /* another process may write here */
 };
 machine &the(void);
@@ -215,9 +215,11 @@ void memory_free(void *p, memory_kind kind, const char *what);
 memory *memory_find(const void *p);
 void check_range(const range &r, const char *what, bool pinned_too = false);
 void check_inside(const void *p, const char *what);
-/* Runs work. Names a kernel that touches what is not there; with STANDIN_PAGES=1, finds which pages it touches. */
+/* Runs work. Names a kernel that touches memory that does not exist; with STANDIN_PAGES=1, finds which pages it
+ * touches. */
 void run_work(const work &w, std::vector<range> &touched);
-/* Device memory can be touched where one is alive; a program that does it elsewhere breaks rule MEMORY. */
+/* Device memory is accessible while one of these is alive; a program that touches it at other times breaks rule
+ * MEMORY. */
 struct opened {
     explicit opened(std::vector<range> ranges);
     ~opened();

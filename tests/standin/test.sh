@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The stand-in for CUDA, cuBLASLt and NCCL refuses what they would refuse, leave undefined, or hang at: each rule is
-# broken in a process of its own. SAN=-fsanitize=address,undefined instruments it.
+# The stand-in for CUDA, cuBLASLt and NCCL refuses what they would refuse, leave undefined, or hang at: each test breaks
+# one rule in its own process. SAN=-fsanitize=address,undefined instruments it.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=${B:-build}/standin-rules

@@ -24,7 +24,7 @@ static ncclComm_t begin(int ranks, int rank, ncclUniqueId id) {
     return comm;
 }
 
-static ncclUniqueId other; /* for whoever needs a second communicator */
+static ncclUniqueId other; /* for tests that need a second communicator */
 static int device_of_all = -1;
 
 /* Ranks as processes; with one that broke a rule, the whole has. */
