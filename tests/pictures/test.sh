@@ -100,7 +100,7 @@ grounds() { show schedules/1f1b.lua --color always "$@" | sed '/^$/,$d' | grep -
 expect "the grid's colours by op, stage and mb" "3 11 18" "$(grounds) $(grounds --color-by stage) $(grounds --color-by mb)"
 
 error() { "$PIANOLA" show schedules/1f1b.lua "$@" 2>&1 >/dev/null | sed 's/^pianola: error: //'; }
-expect "--with" "--with line: expected lanes, memory, path or sends" "$(error --with path,line)"
+expect "--with" "--with line: expected lanes, memory, path or sends; did you mean lanes?" "$(error --with path,line)"
 expect "--with sends" "--with sends: arrows are for pictures, --format svg or html; try --with lanes" "$(error --with sends)"
 expect "--color-by" "--color-by rank: expected op, mb or stage" "$(error --color-by rank)"
 expect "--from" "--from -1: expected a time of at least 0" "$(error --from -1)"
