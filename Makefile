@@ -24,7 +24,7 @@ build/pianola:
 
 # ---- dependencies: installs them on Debian 12; does nothing if all are there ----
 
-PACKAGES := gcc g++ libc6-dev pkg-config liblua5.4-dev libopenblas-dev libopenmpi-dev openmpi-bin libcriterion-dev dict-devil clang libclang-rt-14-dev python3
+PACKAGES := gcc g++ libc6-dev pkg-config liblua5.4-dev libopenblas-dev libopenmpi-dev openmpi-bin libcriterion-dev dict-devil clang libclang-rt-14-dev python3 python3-numpy
 VIEWERS := chromium-headless-shell librsvg2-bin libxml2-utils # what the tests look at pictures with
 demo: VIEWERS :=
 deps:
@@ -171,7 +171,7 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(HELPERS) $(B)/libpianola.a
 # A recursive make: it sees what deps installed, and uses all processors unless the caller set -j.
 MAKE_ALL = $(MAKE) -s --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$$(nproc))
 # Those that take a minute or more come first, so that none of them runs alone at the end.
-LONG := $(patsubst %,tests/%/test.sh,gpu cuda tied put ranks_gpu kill fuzz mpi confined consistency)
+LONG := $(patsubst %,tests/%/test.sh,gpu cuda ptx tied put ranks_gpu kill fuzz mpi confined consistency)
 SCRIPTS := $(LONG) $(filter-out $(LONG),$(wildcard tests/*/test.sh))
 
 # Random schedules against one rank (tests/property/property.c says more).
@@ -226,6 +226,9 @@ build/traces/bin/python:
 	build/traces/bin/pip install -q HolisticTraceAnalysis perfetto
 test-traces: build/pianola build/traces/bin/python
 	@timeout 600 build/traces/bin/python tests/traces/readers.py build/pianola
+# The kernels as nvcc compiles them, on the CPU.
+test-ptx: deps
+	@tests/ptx/test.sh
 $(B)/bench: $(B)/obj/tests/bench/bench.o $(B)/libpianola.a
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 bench:
@@ -285,4 +288,4 @@ format:
 	git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | grep -v ^generated/ | xargs clang-format -i
 clean:
 	rm -rf build
-.PHONY: gpu standin runtime deps units test test-quick test-kill test-torch test-traces floors bench fuzzers fuzz bless asan tsan demo install format clean
+.PHONY: gpu standin runtime deps units test test-quick test-kill test-torch test-traces test-ptx floors bench fuzzers fuzz bless asan tsan demo install format clean

@@ -1,0 +1,152 @@
+"""What the tests of kernels share: which kernels there are, data in a precision, comparison, and what was found."""
+import hashlib
+import os
+import re
+import subprocess
+import traceback
+
+import numpy as np
+
+import ptx_text
+from ptx_machine import launch
+from ptx_memory import Device, Wrong
+from ptx_text import Unknown
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), '..', '..'))
+PRECISIONS = {'float': 4, '__nv_bfloat16': 2}
+
+
+# ---- kernels ----
+
+def sources():
+    """The .cu files of runtime/ that have kernels, and the wrong ones."""
+    yield os.path.join(ROOT, 'tests', 'ptx', 'wrong.cu')
+    for folder, _, names in sorted(os.walk(os.path.join(ROOT, 'runtime'))):
+        for name in sorted(names):
+            path = os.path.join(folder, name)
+            if name.endswith('.cu') and '__global__' in open(path).read():
+                yield path
+
+
+def nccl(nvcc):
+    """Where NCCL's header may be, as in the Makefile."""
+    folders = os.path.join(os.path.dirname(os.path.dirname(nvcc)), 'include'), '/usr/include', '/usr/local/include'
+    return [os.path.join(folder, 'nccl.h') for folder in folders]
+
+
+def compile(path, nvcc):
+    """The PTX of a file. It is kept under the hash of all that it may depend on: attention.cu takes half a minute."""
+    parts = [subprocess.run([nvcc, '--version'], capture_output=True, text=True, check=True).stdout, open(path).read()]
+    for folder, _, names in sorted(os.walk(os.path.join(ROOT, 'runtime'))):
+        parts += [open(os.path.join(folder, n)).read() for n in sorted(names) if n.endswith(('.h', '.cuh'))]
+    room = os.path.join(ROOT, 'build', 'ptx')
+    os.makedirs(room, exist_ok=True)
+    stem = os.path.basename(path)[:-3]
+    out = os.path.join(room, f'{stem}.{hashlib.sha256("".join(parts).encode()).hexdigest()[:16]}.ptx')
+    if not os.path.exists(out):
+        for old in os.listdir(room):
+            if old.startswith(stem + '.'):
+                os.remove(os.path.join(room, old))
+        # compute_80 is what the Makefile compiles for, too
+        subprocess.run([nvcc, '-ptx', '-arch=compute_80', '-std=c++17', '-O3', '-I' + os.path.join(ROOT, 'runtime'),
+                        '-o', out + '.new', path], check=True)
+        os.rename(out + '.new', out)
+    return out
+
+
+def kernels_of(ptx):
+    """A file's kernels by what they are called in it: `map<float, relu>`."""
+    kernels = ptx_text.read(ptx)
+    names = subprocess.run(['c++filt'], input='\n'.join(kernels), capture_output=True, text=True, check=True).stdout
+    out = {}
+    for kernel, name in zip(kernels.values(), names.split('\n')):
+        name = re.sub(r'&?_INTERNAL_\w+::', '', name)
+        out[re.sub(r'^void ', '', name).split('(')[0]] = kernel
+    return out
+
+
+# ---- what was found ----
+
+class Suite:
+    """Runs one file's tests. used: kernels that a test ran."""
+
+    def __init__(self, stem, kernels):
+        self.stem, self.kernels, self.used, self.passed, self.failed = stem, kernels, set(), 0, []
+
+    def test(self, what, function, *arguments):
+        """One test: function(suite, *arguments) raises what is wrong."""
+        try:
+            function(self, *arguments)
+            self.passed += 1
+        except (Wrong, Unknown, AssertionError, KeyError) as why:
+            text = str(why) if not isinstance(why, KeyError) else f'no kernel {why}'
+            if not text:
+                text = traceback.format_exc()
+            self.failed.append(f'{self.stem}: {what}: {text}')
+
+    def run(self, name, device, grid, block, arguments, shared=0):
+        kernel = self.kernels[name]
+        self.used.add(name)
+        launch(kernel, device, grid, block, arguments, shared)
+
+
+# ---- data ----
+
+def to_bf16(x):
+    """Bits, rounded to nearest even; finite numbers only."""
+    u = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    return ((u + (0x7FFF + (u >> 16 & 1))) >> 16).astype(np.uint16)
+
+
+def encode(x, T):
+    return np.ascontiguousarray(x, np.float32) if T == 'float' else to_bf16(x)
+
+
+def decode(x):
+    return x.astype(np.float64) if x.dtype != np.uint16 else (x.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+
+
+def numbers(random, shape, T, integers=False):
+    """Numbers that T holds exactly: small integers, so that fp32 sums of them are exact, or from -2 to 2."""
+    x = random.integers(-8, 9, shape) if integers else random.uniform(-2, 2, shape)
+    return decode(encode(x, T))
+
+
+def kind(T):
+    return np.float32 if T == 'float' else np.uint16
+
+
+def wide(T, n):
+    """Elements that a thread takes at once where rows of n let it: 16 bytes of them."""
+    V = 16 // PRECISIONS[T]
+    return V if n % V == 0 else 1
+
+
+def address(x):
+    return np.uint64(x)
+
+
+def ceil(a, b):
+    return -(-a // b)
+
+
+# ---- comparison ----
+
+def same(got, want, what='the output'):
+    """Bit for bit, but for the sign of zero."""
+    got, want = np.asarray(got), np.asarray(want)
+    bad = np.flatnonzero((decode(got) != decode(want)).reshape(-1))
+    assert len(bad) == 0, f'{what}: {len(bad)} of {got.size} differ: [{bad[0]}] is {decode(got).reshape(-1)[bad[0]]!r}, ' \
+                          f'not {decode(want).reshape(-1)[bad[0]]!r}'
+
+
+def near(got, want, size, what='the output', inside=2.0**-20):
+    """got, in fp32 or bf16, is the float64 number want, but for its own rounding (2^-23 of it with fp32, 2^-8 with bf16)
+    and for what the arithmetic before loses: `inside` of the size of the numbers that were added up. 2^-20 are eight
+    fp32 roundings, of sums in another order or of approximate functions, which are good to two bits."""
+    rounding = 2.0**-8 if got.dtype == np.uint16 else 2.0**-23
+    got = decode(got)
+    bad = ~(np.abs(got - want) <= rounding * np.abs(want) + inside * size)
+    if bad.any():
+        i = tuple(int(v[0]) for v in np.nonzero(bad))
+        raise AssertionError(f'{what}: {bad.sum()} of {got.size} are wrong: {list(i)} is {got[i]!r}, not {want[i]!r}')

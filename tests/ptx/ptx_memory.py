@@ -1,0 +1,150 @@
+"""Memory whose every access is judged: alignment, bounds, permission, initialisation, and races between threads.
+
+Two accesses of different threads to the same bytes, at least one of them a write, race unless a barrier of their block
+lies between them; of different blocks they always do. (PTX ISA, Memory Consistency Model: bar.sync and the end of a
+kernel order accesses; shuffles, votes and mma do not.) A thread's number counts through the blocks of a launch, an
+epoch is the number of barriers that its block has passed.
+"""
+import numpy as np
+
+READ, WRITE, WRITTEN = 1, 2, 4  # of a cell: whether it may be read, may be written, holds something
+SEVERAL = -2  # in place of a thread's number, or a block's
+
+
+class Wrong(Exception):
+    """An access that no kernel may make."""
+
+
+class Memory:
+    """size bytes in cells of 2, the smallest that kernels access."""
+
+    def __init__(self, what, size):
+        self.what, self.cells = what, (size + 1) // 2
+        self.bytes = np.full(self.cells * 2, 0xA5, np.uint8)
+        self.state = np.zeros(self.cells, np.uint8)
+
+    def begin(self, cells):
+        """A launch: nobody has read or written any of the cells, the first ones, in it."""
+        self.writer = np.full(cells, -1, np.int32)
+        self.written = np.full(cells, -1, np.int32)
+        self.reader = np.full(cells, -1, np.int32)
+        self.read = np.full(cells, -1, np.int32)
+        self.block = np.full(cells, -1, np.int32)  # whose threads have read; only of memory that blocks share
+
+    def _cells(self, at, size, need, thread, say):
+        """The cells of accesses at byte offsets, after all checks but those of races, and their states. need: what they
+        must have."""
+        def must(bad, why):
+            if bad.any():
+                i = int(np.flatnonzero(bad)[0])
+                raise Wrong(f'{why}: {size} bytes at {say(int(at[i]))} by {say(None, int(thread[i]))}')
+        must(at % size != 0, f'misaligned {self.what} access')
+        must((at < 0) | (at + size > self.cells * 2), f'out of bounds of {self.what} memory')
+        cell = (at[:, None] >> 1) + np.arange(size >> 1) if size > 2 else (at >> 1)[:, None]
+        state = self.state[cell]
+        if (state & need != need).any():
+            must((state & (READ | WRITE) == 0).any(1), f'out of bounds of {self.what} memory')
+            if need == WRITE:
+                must((state & WRITE == 0).any(1), f'write to {self.what} memory that is only for reading')
+            must((state & READ == 0).any(1), f'read of {self.what} memory that is not for reading')
+            must((state & WRITTEN == 0).any(1), f'read of uninitialised {self.what} memory')
+        return cell, state
+
+    def _race(self, bad, cell, other, thread, words, say):
+        if bad.any():
+            i, j = (int(v[0]) for v in np.nonzero(bad))
+            who = int(other[i, j])
+            raise Wrong(f'race: {self.what} memory at {say(int(cell[i, j]) * 2)} is {words} by {say(None, int(thread[i]))} '
+                        f'and {say(None, who) if who >= 0 else "others"} with no barrier between')
+
+    def load(self, at, dtype, count, thread, epoch, block, say):
+        """count elements at each offset, as an array of len(at) x count. block: None where only one block has this
+        memory, else of each thread."""
+        size = dtype.itemsize * count
+        cell, state = self._cells(at, size, READ | WRITTEN, thread, say)
+        if (state & WRITE).any():
+            self._reads(cell, thread[:, None], epoch[:, None], None if block is None else block[:, None], thread, say)
+        return self.bytes.view(dtype)[(at // dtype.itemsize)[:, None] + np.arange(count)]
+
+    def _reads(self, cell, t, e, b, thread, say):
+        writer = self.writer[cell]
+        bad = (writer != t) & (self.written[cell] == e)
+        if b is not None:
+            theirs = self._block_of(writer)
+            bad = (writer >= 0) & (writer != t) & ((theirs != b) | (self.written[cell] == e))
+            seen = self.block[cell]
+            self.block[cell] = mine = np.where((seen == -1) | (seen == b), b, SEVERAL)
+            self.block[cell[self.block[cell] != mine]] = SEVERAL
+        self._race(bad, cell, writer, thread, 'read and written', say)
+        mine = np.where((self.read[cell] == e) & (self.reader[cell] != t), SEVERAL, t)
+        self.reader[cell] = mine
+        self.read[cell] = e
+        self.reader[cell[self.reader[cell] != t]] = SEVERAL
+
+    def load_rows(self, at, thread, epoch, say):
+        """ldmatrix: 8 elements of 2 bytes at each offset, for lanes other than the one that names it: so that even
+        that one's own write is not yet theirs."""
+        cell, _ = self._cells(at, 16, READ | WRITTEN, thread, say)
+        writer = self.writer[cell]
+        self._race(self.written[cell] == epoch[:, None], cell, writer, thread, 'read and written', say)
+        self.reader[cell], self.read[cell] = SEVERAL, epoch[:, None]
+        return self.bytes.view(np.uint16)[cell]
+
+    def store(self, at, values, thread, epoch, block, say):
+        """values: len(at) x count."""
+        size = values.dtype.itemsize * values.shape[1]
+        cell, _ = self._cells(at, size, WRITE, thread, say)
+        t, e = thread[:, None], epoch[:, None]
+        writer, reader = self.writer[cell], self.reader[cell]
+        wrote, read = (self.written[cell] == e) & (writer != t), (self.read[cell] == e) & (reader != t)
+        if block is not None:
+            b, seen = block[:, None], self.block[cell]
+            wrote = (writer >= 0) & (writer != t) & (wrote | (self._block_of(writer) != b))
+            read = (seen != -1) & ((seen != b) | read)
+        self._race(wrote, cell, writer, thread, 'written', say)
+        self._race(read, cell, reader, thread, 'written and read', say)
+        self.writer[cell] = t
+        self._race(self.writer[cell] != t, cell, self.writer[cell], thread, 'written', say)
+        self.written[cell] = e
+        self.state[cell] |= WRITTEN
+        self.bytes.view(values.dtype)[(at // values.dtype.itemsize)[:, None] + np.arange(values.shape[1])] = values
+
+    def _block_of(self, thread):
+        return thread // self.threads
+
+
+class Device(Memory):
+    """Global memory: buffers with ground between them that nobody may touch."""
+    BASE, GAP = 0x7F0000000000, 4096
+
+    def __init__(self, size=1 << 22):
+        super().__init__('global', size)
+        self.top, self.threads, self.buffers = self.GAP, 1, []
+
+    def buffer(self, array, access='r'):
+        """A copy of the array, or with access 'w' room for one like it, as yet uninitialised; 'rw': both read and
+        written; 'ws': uninitialised, then read back by the kernel. Returns its address."""
+        array = np.ascontiguousarray(array)
+        at = self.top
+        self.top = (at + array.nbytes + 2 * self.GAP) // 256 * 256
+        if self.top > self.cells * 2:
+            raise MemoryError('the device is too small')
+        state = {'r': READ | WRITTEN, 'w': WRITE, 'rw': READ | WRITE | WRITTEN, 'ws': READ | WRITE}[access]
+        self.state[at // 2:(at + array.nbytes) // 2] = state
+        if state & WRITTEN:
+            self.bytes[at:at + array.nbytes] = array.reshape(-1).view(np.uint8)
+        self.buffers.append((at, array.nbytes))
+        return self.BASE + at
+
+    def get(self, address, dtype, shape):
+        """What lies there; all of it must have been written."""
+        at, n = address - self.BASE, int(np.prod(shape)) * np.dtype(dtype).itemsize
+        if not (self.state[at // 2:(at + n) // 2] & WRITTEN).all():
+            raise Wrong('some of the output was never written')
+        return self.bytes[at:at + n].view(dtype).reshape(shape).copy()
+
+    def say(self, at):
+        for i, (begin, size) in enumerate(self.buffers):
+            if begin - self.GAP // 2 <= at < begin + size + self.GAP // 2:
+                return f'byte {at - begin} of buffer {i}, which has {size}'
+        return f'address {at + self.BASE:#x}'

@@ -1,0 +1,58 @@
+"""The kernels of runtime/, as nvcc makes them, run on the CPU: python3 tests/ptx/suite.py NVCC
+
+Each file tests/ptx/test_<name>.py tests the kernels of <name>.cu. A kernel that no test runs is a failure.
+"""
+import importlib
+import os
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+
+import check
+
+
+def run(stem, ptx, part):
+    """One part of a file's tests: how many passed, what failed, which kernels there are, and which ran."""
+    begin = time.time()
+    suite = check.Suite(stem, check.kernels_of(ptx))
+    module = importlib.import_module('test_' + stem)
+    getattr(module, part)(suite)
+    names = {f'{stem}.cu: {k}' for k in suite.kernels}
+    return suite.passed, suite.failed, names, {f'{stem}.cu: {k}' for k in suite.used}, \
+        f'{stem}, {part}: {time.time() - begin:.0f} s'
+
+
+def main(nvcc):
+    tasks, failed, passed, there, used = [], [], 0, set(), set()
+    for path in check.sources():
+        stem = os.path.basename(path)[:-3]
+        if '<nccl.h>' in open(path).read() and not any(map(os.path.exists, check.nccl(nvcc))):
+            print(f'nccl.h is not there: {stem}.cu is left out')
+            continue
+        if not os.path.exists(os.path.join(os.path.dirname(__file__), f'test_{stem}.py')):
+            failed.append(f'{path}: no tests/ptx/test_{stem}.py')
+            continue
+        tasks.append((stem, path))
+    tasks.sort(key=lambda task: task[0] != 'attention')  # it takes the longest to compile, and to run
+    with ProcessPoolExecutor() as pool:
+        compiled, results = {pool.submit(check.compile, path, nvcc): stem for stem, path in tasks}, []
+        for ptx in as_completed(compiled):
+            stem = compiled[ptx]
+            parts = getattr(importlib.import_module('test_' + stem), 'PARTS', ['tests'])
+            results += [pool.submit(run, stem, ptx.result(), part) for part in parts]
+        for result in results:
+            p, f, kernels, ran, seconds = result.result()
+            passed, failed, there, used = passed + p, failed + f, there | kernels, used | ran
+            if 'VERBOSE' in os.environ:
+                print(seconds)
+    for name in sorted(there - used):
+        failed.append(f'{name}: no test runs this kernel')
+    for line in failed:
+        print(line)
+    print(f'{len(used)} of {len(there)} kernels run')
+    print(f'{passed} passed, {len(failed)} failed')
+    return 1 if failed or not passed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,25 @@
+"""comm_put.cu: the sum of all members' shares, in rank order, to one of them."""
+import numpy as np
+
+from check import Device, address, ceil, numbers, same
+
+MEMBERS = 64
+
+
+def add_shares(suite, n, ranks, me, blocks):
+    random, d = np.random.default_rng(n), Device()
+    shares = [numbers(random, n, 'float').astype(np.float32) for _ in range(ranks)]
+    at = [d.buffer(s, 'rw' if r == me else 'r') for r, s in enumerate(shares)]
+    members = np.array(at + [0] * (MEMBERS - ranks), np.uint64).tobytes()
+    suite.run('add_shares', d, [blocks], [256], [address(at[me]), members, np.int32(ranks), np.int64(n)])
+    want = shares[0]
+    for r in range(1, ranks):
+        want = want + shares[r]
+    same(d.get(at[me], np.float32, n), want)
+
+
+def tests(suite):
+    for n in (1, 3, 1027, 4096):
+        for ranks, me in ((1, 0), (2, 1), (5, 0), (6, 5), (7, 3)):
+            for blocks in {1, min(ceil(n, 1024), 132 * 4)}:
+                suite.test(f'add_shares, {n}, rank {me} of {ranks}, {blocks} blocks', add_shares, n, ranks, me, blocks)

@@ -1,0 +1,20 @@
+"""linear.cu: the gradient of a bias. Its products are cuBLASLt's."""
+import numpy as np
+
+from check import PRECISIONS, Device, address, encode, numbers, same, wide
+from test_norm import grid_of
+
+
+def bias_gradient(suite, T, rows, n):
+    random, d = np.random.default_rng(n), Device()
+    dy, grid = numbers(random, (rows, n), T, True), grid_of(T, rows, n)
+    parts = d.buffer(np.zeros((grid[1], n), np.float32), 'w')
+    suite.run(f'bias_gradient<{T}, {wide(T, n)}>', d, grid, [8, 32],
+              [address(parts), address(d.buffer(encode(dy, T))), np.int32(rows), np.int32(n)])
+    same(d.get(parts, np.float32, (grid[1], n)).sum(0), encode(dy.sum(0), 'float'))
+
+
+def tests(suite):
+    for T in PRECISIONS:
+        for rows, n in ((1, 8), (5, 72), (301, 136), (3, 1), (259, 13), (33, 131)):
+            suite.test(f'bias_gradient, {T}, {rows} x {n}', bias_gradient, T, rows, n)

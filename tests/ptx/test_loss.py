@@ -1,0 +1,66 @@
+"""loss.cu: a forward leaves the gradient and each row's loss."""
+import numpy as np
+
+from check import PRECISIONS, Device, address, ceil, decode, encode, kind, near, numbers, same, wide
+
+
+def cross_entropy(suite, T, rows, n, in_place):
+    random, d = np.random.default_rng(n), Device()
+    x, targets = decode(encode(numbers(random, (rows, n), T) * 4, T)), random.integers(0, n, rows).astype(np.int32)
+    count, packs = rows * 3, n // (16 // PRECISIONS[T])
+    threads = max(32, ceil(packs, 32) * 32 if packs < 1024 else 1024)
+    logits = d.buffer(encode(x, T), 'rw' if in_place else 'r')
+    dx = logits if in_place else d.buffer(encode(x, T), 'w')
+    loss = d.buffer(np.zeros(rows), 'w')
+    suite.run(f'cross_entropy<{T}, {wide(T, n)}>', d, [rows], [threads],
+              [address(dx), address(loss), address(logits), address(d.buffer(targets)), np.float32(count), np.int32(n)])
+    top = x.max(1, keepdims=True)
+    e = np.exp(x - top)
+    total = e.sum(1, keepdims=True)
+    hot = np.zeros((rows, n))
+    hot[np.arange(rows), targets] = 1
+    near(d.get(loss, np.float64, rows), (np.log(total) + top - x[np.arange(rows), targets][:, None])[:, 0], 16, 'the loss')
+    near(d.get(dx, kind(T), (rows, n)), (e / total - hot) / count, (e / total + hot) / count * 16, 'dx')
+
+
+def mse(suite, T, rows, n, in_place):
+    random, d = np.random.default_rng(n), Device()
+    x, target, count = numbers(random, (rows, n), T), numbers(random, (rows, n), 'float'), rows * 3
+    at = d.buffer(encode(x, T), 'rw' if in_place else 'r')
+    dx, loss = at if in_place else d.buffer(encode(x, T), 'w'), d.buffer(np.zeros(rows), 'w')
+    suite.run(f'mse<{T}>', d, [ceil(rows, 8)], [256],
+              [address(dx), address(loss), address(at), address(d.buffer(encode(target, 'float'))), np.float32(count),
+               np.int32(rows), np.int32(n)])
+    near(d.get(loss, np.float64, rows), ((x - target) ** 2).sum(1) / 2, n * 8, 'the loss')
+    near(d.get(dx, kind(T), (rows, n)), (x - target) / count, 4 / count, 'dx')
+
+
+def mean(suite, rows):
+    d = Device()
+    loss = np.random.default_rng(rows).uniform(0, 9, rows)
+    to = d.buffer(np.zeros(1, np.float32), 'w')
+    suite.run('mean', d, [1], [1024], [address(to), address(d.buffer(loss)), np.int32(rows)])
+    near(d.get(to, np.float32, 1), np.array([loss.mean()]), 0)
+
+
+def copy(suite, T, n):
+    d = Device()
+    x = encode(numbers(np.random.default_rng(n), n, T), T)
+    dx = d.buffer(x, 'w')
+    suite.run(f'copy<{T}>', d, [ceil(n, 256 * 16 // PRECISIONS[T])], [256],
+              [address(dx), address(d.buffer(x)), np.int64(n)])
+    same(d.get(dx, kind(T), n), x)
+
+
+def tests(suite):
+    for T in PRECISIONS:
+        for rows, n in ((3, 8), (5, 264), (2, 4128), (4, 1), (3, 37), (2, 1031)):
+            for in_place in (False, True):
+                suite.test(f'cross_entropy, {T}, {rows} x {n}, in place {in_place}', cross_entropy, T, rows, n, in_place)
+        for rows, n in ((1, 1), (11, 37), (9, 64)):
+            for in_place in (False, True):
+                suite.test(f'mse, {T}, {rows} x {n}, in place {in_place}', mse, T, rows, n, in_place)
+        for n in (1, 2048, 4099):
+            suite.test(f'copy, {T}, {n}', copy, T, n)
+    for rows in (1, 77, 2051):
+        suite.test(f'mean, {rows}', mean, rows)
