@@ -9,7 +9,7 @@ import numpy as np
 
 import ptx_text
 from ptx_machine import launch
-from ptx_memory import Device, Wrong
+from ptx_memory import Device, Wrong  # Device: for the tests
 from ptx_text import Unknown
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), '..', '..'))
@@ -90,6 +90,24 @@ class Suite:
         launch(kernel, device, grid, block, arguments, shared)
 
 
+def without_barriers(suite, name, needed, function, *arguments):
+    """Takes the kernel's barriers away, one by one, and runs function(suite, *arguments): a race, where the kernel
+    needs the barrier. needed: which, in the order of the file; others belong to functions that are called again."""
+    kernel = suite.kernels[name]
+    barriers = [line for line, text in kernel.statements if text.startswith('bar.sync')]
+    for i, line in enumerate(barriers):
+        without = ptx_text.Kernel(name, kernel.path, kernel.variables)
+        without.params, without.params_bytes = kernel.params, kernel.params_bytes
+        without.statements = [s for s in kernel.statements if s[0] != line]
+        try:
+            function(Suite(suite.stem, {name: without}), *arguments)
+            found = ''
+        except Wrong as why:
+            found = str(why)
+        assert found.startswith('race' if i in needed else '') and (found != '') == (i in needed), \
+            f'without barrier {i} of {len(barriers)}, line {line}: {found or "nothing was found"}'
+
+
 # ---- data ----
 
 def to_bf16(x):
@@ -103,7 +121,9 @@ def encode(x, T):
 
 
 def decode(x):
-    return x.astype(np.float64) if x.dtype != np.uint16 else (x.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    if x.dtype == np.uint16:
+        x = (x.astype(np.uint32) << 16).view(np.float32)
+    return x.astype(np.float64)
 
 
 def numbers(random, shape, T, integers=False):
@@ -134,16 +154,17 @@ def ceil(a, b):
 
 def same(got, want, what='the output'):
     """Bit for bit, but for the sign of zero."""
-    got, want = np.asarray(got), np.asarray(want)
-    bad = np.flatnonzero((decode(got) != decode(want)).reshape(-1))
-    assert len(bad) == 0, f'{what}: {len(bad)} of {got.size} differ: [{bad[0]}] is {decode(got).reshape(-1)[bad[0]]!r}, ' \
-                          f'not {decode(want).reshape(-1)[bad[0]]!r}'
+    got, want = decode(np.asarray(got)).reshape(-1), decode(np.asarray(want)).reshape(-1)
+    bad = np.flatnonzero(got != want)
+    if len(bad):
+        i = int(bad[0])
+        raise AssertionError(f'{what}: {len(bad)} of {got.size} differ: [{i}] is {got[i]!r}, not {want[i]!r}')
 
 
 def near(got, want, size, what='the output', inside=2.0**-20):
-    """got, in fp32 or bf16, is the float64 number want, but for its own rounding (2^-23 of it with fp32, 2^-8 with bf16)
-    and for what the arithmetic before loses: `inside` of the size of the numbers that were added up. 2^-20 are eight
-    fp32 roundings, of sums in another order or of approximate functions, which are good to two bits."""
+    """got, in fp32 or bf16, is the float64 number want, but for its own rounding (2^-23 of it with fp32, 2^-8 with
+    bf16) and for what the arithmetic before loses: `inside` of the size of the numbers that were added up. 2^-20 are
+    eight fp32 roundings, of sums in another order or of approximate functions, which are good to two bits."""
     rounding = 2.0**-8 if got.dtype == np.uint16 else 2.0**-23
     got = decode(got)
     bad = ~(np.abs(got - want) <= rounding * np.abs(want) + inside * size)

@@ -1,8 +1,8 @@
 """What PTX instructions do, as Python source over numpy arrays with an element for each thread.
 
-Sections of the PTX ISA: "Integer Arithmetic Instructions", "Floating Point Instructions", "Comparison and Selection",
-"Logic and Shift", "Data Movement and Conversion". A register is an array of the bits that its declaration says; an
-instruction's type is how it looks at them. M is the mask of threads that execute, None for all.
+The PTX ISA describes each in a section of its name, under "Instruction Set". A register is an array of the bits that
+its declaration says; an instruction's type is how it looks at them. M is the mask of threads that execute, None for
+all.
 """
 import struct
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from ptx_text import BYTES, Unknown
 
-KIND = {'pred': '?', 'u8': 'u1', 's8': 'i1', 'b8': 'u1', 'u16': 'u2', 's16': 'i2', 'b16': 'u2', 'u32': 'u4', 's32': 'i4',
-        'b32': 'u4', 'u64': 'u8', 's64': 'i8', 'b64': 'u8', 'f32': 'f4', 'f64': 'f8'}
+KIND = {'pred': '?', 'u8': 'u1', 's8': 'i1', 'b8': 'u1', 'u16': 'u2', 's16': 'i2', 'b16': 'u2', 'u32': 'u4',
+        's32': 'i4', 'b32': 'u4', 'u64': 'u8', 's64': 'i8', 'b64': 'u8', 'f32': 'f4', 'f64': 'f8'}
 INTEGERS = {'u16', 's16', 'u32', 's32', 'u64', 's64'}
 FLOATS = {'f32', 'f64'}
 BITS = {'b16', 'b32', 'b64'}
@@ -101,6 +101,8 @@ class Writer:
 
     def arithmetic(self, i, masked):
         """Instructions that map values: a destination and up to three sources of one type."""
+        # "Floating Point Instructions": none of these flushes subnormals, .rn rounds to nearest even, and add, sub and
+        # mul do so without saying. ptxas may still contract those that do not say it; the PTX is taken by its word.
         name, words, type_ = i.op[0], [w for w in i.op[1:-1]], i.op[-1]
         d, *sources = i.operands
         s32 = KIND.get(type_)
@@ -112,6 +114,7 @@ class Writer:
             value = f"{source(0)} {dict(add='+', sub='-', mul='*')[name]} {source(1)}"
         elif name == 'fma' and type_ in FLOATS and words == ['rn']:
             value = f"S.fma_{type_}({source(0)}, {source(1)}, {source(2)}, M)"
+        # "Integer Arithmetic Instructions": modulo 2^n; .wide has twice the bits, .hi the upper half of them
         elif name in ('add', 'sub') and type_ in INTEGERS and not words:
             value = f"{source(0)} {'+' if name == 'add' else '-'} {source(1)}"
         elif name in ('mul', 'mad') and type_ in INTEGERS and words in (['lo'], ['wide']):
@@ -132,14 +135,15 @@ class Writer:
         elif name in ('sqrt', 'rcp') and type_ in FLOATS and words == ['rn']:
             value = f'np.sqrt({source(0)})' if name == 'sqrt' else f"np.dtype('{s32}').type(1) / {source(0)}"
         elif (name, type_) in (('ex2', 'f32'), ('lg2', 'f32')) and words == ['approx']:
-            # as exact as fp32 can be; a device's may differ in the last two bits
+            # "ex2", "lg2": correctly rounded here, within 2^-22 on a device
             value = f"np.{'exp2' if name == 'ex2' else 'log2'}({source(0)}.astype('f8')).astype('f4')"
-        elif name in ('min', 'max') and type_ in FLOATS and not words:  # a NaN gives way to a number
+        elif name in ('min', 'max') and type_ in FLOATS and not words:  # "max": a NaN gives way to a number
             value = f'np.f{name}({source(0)}, {source(1)})'
         elif name in ('min', 'max') and type_ in INTEGERS and not words:
             value = f'np.{name}imum({source(0)}, {source(1)})'
         elif name in ('neg', 'abs') and (type_ in FLOATS or type_[0] == 's') and not words:
             value = f'-{source(0)}' if name == 'neg' else f'np.abs({source(0)})'
+        # "Logic and Shift Instructions", then "selp", "popc", "bfi", "cvta"
         elif name in ('and', 'or', 'xor') and type_ in BITS | {'pred'}:
             value = f"{source(0)} {dict(zip(('and', 'or', 'xor'), '&|^'))[name]} {source(1)}"
         elif name == 'not' and type_ in BITS | {'pred'}:
@@ -159,7 +163,7 @@ class Writer:
         return [self.put(d, value, result, masked)]
 
     def op_setp(self, i, masked):
-        """Ordered comparisons of floats are false with a NaN; ne is such, numpy's != is not."""
+        """ "setp", "Floating Point Comparisons": ordered ones are false with a NaN; ne is one, numpy's != is not."""
         _, compare, type_ = i.op
         d, x, y = i.operands[0], self.get(i.operands[1], type_), self.get(i.operands[2], type_)
         sign = dict(eq='==', ne='!=', lt='<', le='<=', gt='>', ge='>=')
@@ -179,6 +183,7 @@ class Writer:
         return [self.put(d, value, 'pred', masked)]
 
     def op_mov(self, i, masked):
+        """ "mov", which also packs two halves into a register, the first one low, and unpacks them."""
         type_, (d, s) = i.op[1], i.operands
         half = {'b32': 'b16', 'b64': 'b32'}.get(type_)
         if d[0] == 'vector':
@@ -193,6 +198,7 @@ class Writer:
         return [self.put(d, value, type_, masked)]
 
     def op_cvt(self, i, masked):
+        """ "cvt": between integers it cuts or extends, by the type that it comes from."""
         *rounding, to, of = i.op[1:]
         d, s = i.operands
         if to == 'bf16' and of == 'f32' and rounding == ['rn']:
@@ -206,6 +212,7 @@ class Writer:
         return [self.put(d, f"({self.get(s, of)}).astype('{KIND[to]}')", to, masked)]
 
     def _access(self, i, address, data):
+        """ "ld", "st", "Vectors as Operands": an access of a vector is one, and aligned to all of it."""
         words = i.op[1:-1]
         count = len(data[1]) if data[0] == 'vector' else 1
         if words and words[-1] in ('v2', 'v4'):
@@ -244,6 +251,7 @@ class Writer:
         return lines + ([self.put(predicate, 'T[1]', 'pred', masked)] if predicate else [])
 
     def op_vote(self, i, masked):
+        """ "vote.sync": a bit for each lane of the mask."""
         if i.op[1:] != ['sync', 'ballot', 'b32']:
             raise Unknown('not in the table')
         d, p, mask = i.operands

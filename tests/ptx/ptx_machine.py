@@ -146,7 +146,9 @@ class Blocks:
             raise Unknown(f'{self.kernel.name}: line {i.line}: unknown instruction: {i.text}')
 
     def _release(self):
-        """Nobody can go on: opens the barriers at which all threads of a block stand. False: all have ended."""
+        """Nobody can go on: opens the barriers at which all threads of a block stand. False: all have ended. (PTX ISA,
+        "bar": bar.sync is barrier.sync.aligned, which all threads of a warp must execute, the same one; CUDA C++
+        Programming Guide, __syncthreads(): all threads of the block, or none.)"""
         status, pc = self.status.reshape(-1, self.threads), self.pc.reshape(-1, self.threads)
         for b in range(len(status)):
             if (status[b] == ENDED).all():
@@ -179,8 +181,8 @@ class Blocks:
             self.wrong(i.line, 'the last warp is not whole')
         here = now | (self.status == AT_WARP) & (self.pc == at)
         self.status[here] = AT_WARP
-        members = np.broadcast_to(eval(self.code.writer.members(i), {'S': self, 'R': self.R, 'K': self.code.writer.constants}),
-                                  self.n).astype(np.uint64)
+        names = {'S': self, 'R': self.R, 'K': self.code.writer.constants}
+        members = np.broadcast_to(eval(self.code.writer.members(i), names), self.n).astype(np.uint64)
         bit = np.uint64(1) << (self.all % 32).astype(np.uint64)
         present = np.repeat((bit * here).reshape(-1, 32).sum(1, dtype=np.uint64), 32)
         self._check(i.line, here & (members & bit == 0), 'a lane that its own mask does not name')
@@ -301,7 +303,8 @@ class Blocks:
         valid = lane >= most if mode == 'up' else lane <= most
         lane = np.where(valid, lane, LANE)
         named = (self._warps(members).astype(np.int64) >> lane & 1).astype(bool).reshape(-1)
-        self._check(line, ~named if mask is None else ~named & mask, 'a shuffle from a lane that the mask does not name')
+        self._check(line, ~named if mask is None else ~named & mask,
+                    'a shuffle from a lane that the mask does not name')
         return np.take_along_axis(x, lane, 1).reshape(-1), valid.reshape(-1)
 
     def ballot(self, p, members, mask, line):
@@ -325,9 +328,10 @@ class Blocks:
         return self._spread(which, got.swapaxes(1, 2).reshape(-1, 4))
 
     def mma(self, a, b, c, mask, line):
-        """PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type". With g = lane / 4 and t = lane % 4: a's
-        element i lies in row g, or g + 8 where i is 2, 3, 6 or 7, and column 2t + i % 2, plus 8 from i = 4 on; b's in row
-        2t + i % 2, plus 8 from i = 2 on, and column g; c's in row g, plus 8 from i = 2 on, and column 2t + i % 2."""
+        """PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type". With g = lane / 4 and t = lane % 4:
+        a's element i lies in row g, or g + 8 where i is 2, 3, 6 or 7, and column 2t + i % 2, plus 8 from i = 4 on; b's
+        in row 2t + i % 2, plus 8 from i = 2 on, and column g; c's in row g, plus 8 from i = 2 on, and column
+        2t + i % 2."""
         warps = slice(None) if mask is None else np.flatnonzero(self._warps(mask)[:, 0])
         g, t = LANE // 4, LANE % 4
 

@@ -54,8 +54,9 @@ class Memory:
         if bad.any():
             i, j = (int(v[0]) for v in np.nonzero(bad))
             who = int(other[i, j])
-            raise Wrong(f'race: {self.what} memory at {say(int(cell[i, j]) * 2)} is {words} by {say(None, int(thread[i]))} '
-                        f'and {say(None, who) if who >= 0 else "others"} with no barrier between')
+            others = say(None, who) if who >= 0 else 'others'
+            raise Wrong(f'race: {self.what} memory at {say(int(cell[i, j]) * 2)} is {words} by '
+                        f'{say(None, int(thread[i]))} and {others} with no barrier between')
 
     def load(self, at, dtype, count, thread, epoch, block, say):
         """count elements at each offset, as an array of len(at) x count. block: None where only one block has this

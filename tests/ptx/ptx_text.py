@@ -22,9 +22,9 @@ class Instruction:
 
 
 class Kernel:
-    """params: name to (offset, bytes), params_bytes in all. statements: the lines of its body, with their numbers. After
-    parse(), registers: name to type. shared: the static variables that it names, (name, alignment, bytes), and dynamic:
-    the name of the array behind them, or None. labels: name to index in code."""
+    """params: name to (offset, bytes), params_bytes in all. statements: the lines of its body, with their numbers.
+    After parse(), registers: name to type. shared: the static variables that it names, (name, alignment, bytes), and
+    dynamic: the name of the array behind them, or None. labels: name to index in code."""
 
     def __init__(self, name, path, variables):
         self.name, self.path, self.variables, self.params, self.params_bytes = name, path, variables, {}, 0

@@ -1,7 +1,7 @@
 """attention.cu: each kernel with heads that fill its padded size and with heads that do not."""
 import numpy as np
 
-from check import PRECISIONS, Device, address, ceil, encode, decode, kind, near, numbers
+from check import ceil, decode, encode, kind, near, numbers, without_barriers, Device, PRECISIONS
 
 SIZES = (16, 32, 64, 80, 96, 128)
 ROWS, THREADS = 64, 128
@@ -146,3 +146,7 @@ def bf16_80(suite):
 def small(suite):
     for T in PRECISIONS:
         of_precision(suite, T, [16, 32])
+        for function, barriers in ((forward, 2), (query_gradient, 3), (key_gradient, 2)):
+            name = f'{function.__name__}<{T}, 16>'
+            suite.test(f'{name} without barriers', without_barriers, name, set(range(barriers)), function, T, 16, 70,
+                       1, 16)

@@ -1,7 +1,7 @@
 """elementwise.cu: relu, gelu, the sums of residual blocks, and sums of gradients."""
 import numpy as np
 
-from check import PRECISIONS, Device, address, ceil, decode, encode, kind, near, numbers, same
+from check import address, ceil, decode, encode, kind, near, numbers, same, without_barriers, Device, PRECISIONS
 
 GATE = 2 * np.sqrt(2 / np.pi)
 
@@ -59,3 +59,4 @@ def tests(suite):
     for n, splits in ((1, 1), (33, 7), (70, 19)):
         for first in (False, True):
             suite.test(f'sum_parts, {splits} x {n}, first {first}', sum_parts, n, splits, first)
+    suite.test('sum_parts without its barrier', without_barriers, 'sum_parts', {0}, sum_parts, 33, 7, True)

@@ -1,7 +1,7 @@
 """embedding.cu, with integers, whose fp32 sums are exact."""
 import numpy as np
 
-from check import PRECISIONS, Device, address, ceil, encode, kind, numbers, same, wide
+from check import address, ceil, encode, kind, numbers, same, wide, without_barriers, Device, PRECISIONS
 
 
 def look_up(suite, T, rows, context, vocab, n):
@@ -49,3 +49,5 @@ def tests(suite):
             suite.test(f'token_gradient, {T}, two chunks, {n}', token_gradient, T, 8192 + 300, 3, n, True)
         n = 8 if T == 'float' else 1
         suite.test(f'token_gradient, {T}, more tokens than blocks, {n}', token_gradient, T, 40, 1100, n, True)
+    suite.test('token_gradient without barriers', without_barriers, 'token_gradient<float, 4>', {0, 1}, token_gradient,
+               'float', 300, 17, 8, True)

@@ -1,7 +1,7 @@
 """linear.cu: the gradient of a bias. Its products are cuBLASLt's."""
 import numpy as np
 
-from check import PRECISIONS, Device, address, encode, numbers, same, wide
+from check import address, encode, numbers, same, wide, without_barriers, Device, PRECISIONS
 from test_norm import grid_of
 
 
@@ -18,3 +18,5 @@ def tests(suite):
     for T in PRECISIONS:
         for rows, n in ((1, 8), (5, 72), (301, 136), (3, 1), (259, 13), (33, 131)):
             suite.test(f'bias_gradient, {T}, {rows} x {n}', bias_gradient, T, rows, n)
+        name = f'bias_gradient<{T}, 1>'
+        suite.test(f'{name} without barriers', without_barriers, name, {1}, bias_gradient, T, 259, 13)

@@ -1,7 +1,7 @@
 """norm.cu: layernorm, alone and with the sums of residual blocks."""
 import numpy as np
 
-from check import PRECISIONS, Device, address, ceil, decode, encode, kind, near, numbers, same, wide
+from check import address, ceil, decode, encode, kind, near, numbers, same, wide, without_barriers, Device, PRECISIONS
 
 
 def grid_of(T, rows, n):
@@ -29,7 +29,7 @@ def normalize(suite, T, rows, n, join):
         same(d.get(total, kind(T), (rows, n)), encode(x + other, T), 'the sum')
         x = decode(encode(x + other, T))
     mean, scale = statistics(x)
-    near(d.get(stat, np.float32, (rows, 2)), np.hstack((mean, scale)), np.hstack((mean * 0 + 4, scale)), 'the statistics')
+    near(d.get(stat, np.float32, (rows, 2)), np.hstack((mean, scale)), np.hstack((mean * 0 + 4, scale)), 'aux')
     near(d.get(y, kind(T), (rows, n)), gamma * (x - mean) * scale + beta, np.abs(gamma) * scale * 4 + 2, 'y')
 
 
@@ -73,3 +73,5 @@ def tests(suite):
                 suite.test(f'input_gradient, {T}, {rows} x {n}, fork {with_sum}', input_gradient, T, rows, n, with_sum)
         for rows, n in ((5, 72), (301, 8), (259, 13), (33, 131)):
             suite.test(f'weight_gradient, {T}, {rows} x {n}', weight_gradient, T, rows, n)
+        name = f'weight_gradient<{T}, 1>'
+        suite.test(f'{name} without barriers', without_barriers, name, {1, 2, 3}, weight_gradient, T, 259, 13)

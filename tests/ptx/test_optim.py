@@ -1,7 +1,7 @@
 """optim.cu: updates, bit for bit, with each product, sum, quotient and root rounded to fp32 on its own."""
 import numpy as np
 
-from check import PRECISIONS, Device, address, ceil, encode, kind, numbers, same
+from check import address, ceil, encode, kind, numbers, same, without_barriers, Device, PRECISIONS
 
 f = np.float32
 RATES = {'lr': f(0.5), 'beta1': f(0.9), 'beta2': f(0.95), 'eps': f(1e-8), 'decay': f(0.1)}  # lr is read from the device
@@ -56,3 +56,5 @@ def tests(suite):
                 for step in (1, 2, 1001):
                     suite.test(f'{name}, {T}, {n}, step {step}', update, T, name, formula, moments, n, step)
     suite.test('count', count, 2**33 - 1)
+    suite.test('update without its barrier', without_barriers, 'update<float, adamw, 2>', {0}, update, 'float', 'adamw',
+               adamw, 2, 1024, 2)

@@ -4,13 +4,13 @@ import re
 import numpy as np
 
 import ptx_machine
-from check import Device, Unknown, Wrong, address, decode, encode, near, numbers
+from check import Device, Unknown, Wrong, address, encode, near, numbers
 
 N = 64
 ALL, HALF = np.ones(N, np.float32), np.where(np.arange(N) % 2, 1, -1).astype(np.float32)
 IN = 'thread \\(\\d+,0,0\\) of block \\(\\d,0,0\\)'
 
-# kernel: the message, blocks, arguments: 'w' an output of N floats, 'scratch' room that may be read and written, or data
+# kernel: the message, blocks, arguments: 'w' an output of N floats, 'scratch' room to read and to write, or data
 CAUGHT = {
     'behind_the_end': ('out of bounds of global memory: 4 bytes at byte 256 of buffer 0, which has 256 by thread \\(0,',
                        1, ['w', np.int32(N)]),
@@ -18,14 +18,16 @@ CAUGHT = {
                          ['w', ALL]),
     'shared_behind_the_end': ('out of bounds of shared memory: 4 bytes at byte 256 of .*which has 256', 1,
                               ['w', np.int32(1)]),
-    'misaligned': ('misaligned global access: 16 bytes at byte 4 of buffer 1', 1, ['w', np.ones(4 * N + 4, np.float32)]),
+    'misaligned': ('misaligned global access: 16 bytes at byte 4 of buffer 1', 1,
+                   ['w', np.ones(4 * N + 4, np.float32)]),
     'shared_misaligned': ('misaligned shared access: 8 bytes at byte 4 of', 1, ['w', np.int32(1)]),
     'no_barrier': (f'race: shared memory at byte \\d+ of .* is read and written by {IN} and {IN}', 1, ['w', ALL]),
     'no_barrier_before_reuse': ('race: shared memory .* is written and read by', 1, ['w', np.ones(2 * N, np.float32)]),
     'all_write_one': ('race: shared memory .* is written by', 1, ['w']),
     'global_no_barrier': ('race: global memory .* is read and written by', 1, ['w', 'scratch']),
     'blocks_write_one': ('race: global memory .* is written by .* of block \\(0,.* and .* of block \\(1,', 2, ['w']),
-    'blocks_read_another': ('race: global memory .* is read and written by', 2, [np.ones(2 * N, np.float32), 'scratch']),
+    'blocks_read_another': ('race: global memory .* is read and written by', 2,
+                            [np.ones(2 * N, np.float32), 'scratch']),
     'blocks_overwrite_read': ('race: global memory .* is written and read by', 2, ['w', np.ones(2 * N, np.float32)]),
     'uninitialised': ('read of uninitialised shared memory: 4 bytes at byte 256', 1, ['w']),
     'uninitialised_scratch': ('read of uninitialised global memory', 1, ['w', 'scratch']),
@@ -56,8 +58,9 @@ def caught(suite, name, message, blocks, arguments):
             access, data = ('w', ALL) if a == 'w' else ('ws', np.ones(2 * N, np.float32))
         elif a is not arguments[0] and not name.startswith('blocks_'):
             access = 'r'
-        values.append(address(d.buffer(data, access)))
-        outputs += [values[-1]] if access == 'w' else []
+        at = d.buffer(data, access)
+        values.append(address(at))
+        outputs += [at] if access == 'w' else []
     try:
         suite.run(name, d, [blocks], [N], values)
         for at in outputs:
@@ -72,7 +75,8 @@ def product(suite, name, right):
     random, d = np.random.default_rng(1), Device()
     a, b = numbers(random, (16, 16), 'bf16'), numbers(random, (16, 8), 'bf16')
     c = d.buffer(np.zeros((16, 8), np.float32), 'w')
-    suite.run(name, d, [1], [32], [address(c), address(d.buffer(encode(a, 'bf16'))), address(d.buffer(encode(b, 'bf16')))])
+    arguments = [c, d.buffer(encode(a, 'bf16')), d.buffer(encode(b, 'bf16'))]
+    suite.run(name, d, [1], [32], [address(x) for x in arguments])
     try:
         near(d.get(c, np.float32, (16, 8)), a @ b, np.abs(a) @ np.abs(b))
     except AssertionError:
