@@ -436,6 +436,16 @@ class Blocks:
 _codes = {}
 
 
+def executed(kernel):
+    """How many of a kernel's instructions some thread has come to, and how many there are."""
+    run = set()
+    for code, of in _codes.values():
+        for at, end in ((at, made[1]) for (at, _), made in code.made.items() if of is kernel):
+            run.update(range(at, end))
+    every = [n for n, i in enumerate(kernel.code) if i.op[0] not in STOPS]
+    return len(run.intersection(every)), len(every)
+
+
 def launch(kernel, device, grid, block, arguments, shared=0):
     """Runs all blocks of a grid. arguments: in order, numpy scalars or structured bytes, as large as the parameters
     are. shared: bytes of dynamic shared memory."""

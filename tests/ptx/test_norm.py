@@ -67,7 +67,7 @@ def weight_gradient(suite, T, rows, n):
 
 def tests(suite):
     for T in PRECISIONS:
-        for rows, n in ((1, 8), (9, 272), (13, 64), (3, 1), (11, 37), (5, 131)):
+        for rows, n in ((1, 8), (9, 272), (2, 1160), (13, 64), (3, 1), (11, 37), (5, 131)):
             for with_sum in (False, True):
                 suite.test(f'normalize, {T}, {rows} x {n}, join {with_sum}', normalize, T, rows, n, with_sum)
                 suite.test(f'input_gradient, {T}, {rows} x {n}, fork {with_sum}', input_gradient, T, rows, n, with_sum)

@@ -21,7 +21,7 @@ def adamw(w, g, moments, lr, step):
     return w - lr * (move + p['decay'] * w), [mean, square]
 
 
-def update(suite, T, name, formula, moments, n, step):
+def update(suite, T, name, formula, moments, n, step, most=132 * 8):
     random, d = np.random.default_rng(n), Device()
     w, g = numbers(random, n, 'float').astype(f), numbers(random, n, 'float').astype(f)
     old = [np.abs(numbers(random, n, 'float')).astype(f) for _ in range(moments)]
@@ -35,7 +35,7 @@ def update(suite, T, name, formula, moments, n, step):
     arguments = [address(weights), address(d.buffer(g)), address(opt), np.int64(n),
                  np.array([*RATES.values(), 1, 1], f).tobytes(), address(d.buffer(np.array([step], np.int64))),
                  address(d.buffer(np.array([lr])))]
-    suite.run(f'update<{T}, {name}, {moments}>', d, [min(ceil(n, 1024), 132 * 8)], [256], arguments)
+    suite.run(f'update<{T}, {name}, {moments}>', d, [min(ceil(n, 1024), most)], [256], arguments)
     want, after = formula(w, g, old, lr, step)
     same(d.get(weights, kind(T), n), encode(want, T), 'the weights')
     if len(state):
@@ -55,6 +55,7 @@ def tests(suite):
             for n in (4, 1024, 2052):
                 for step in (1, 2, 1001):
                     suite.test(f'{name}, {T}, {n}, step {step}', update, T, name, formula, moments, n, step)
+            suite.test(f'{name}, {T}, one block', update, T, name, formula, moments, 7172, 3, 1)
     suite.test('count', count, 2**33 - 1)
     suite.test('update without its barrier', without_barriers, 'update<float, adamw, 2>', {0}, update, 'float', 'adamw',
                adamw, 2, 1024, 2)
