@@ -6,7 +6,9 @@ from check import address, ceil, decode, encode, kind, near, numbers, same, wide
 
 def cross_entropy(suite, T, rows, n, in_place):
     random, d = np.random.default_rng(n), Device()
-    x, targets = decode(encode(numbers(random, (rows, n), T) * 4, T)), random.integers(0, n, rows).astype(np.int32)
+    # up to 8, or far enough apart that without the row's largest e^x would overflow
+    x = decode(encode(numbers(random, (rows, n), T) * (4 if n < 100 else 64), T))
+    targets = random.integers(0, n, rows).astype(np.int32)
     count, packs = rows * 3, n // (16 // PRECISIONS[T])
     threads = max(32, ceil(packs, 32) * 32 if packs < 1024 else 1024)
     logits = d.buffer(encode(x, T), 'rw' if in_place else 'r')
@@ -20,8 +22,8 @@ def cross_entropy(suite, T, rows, n, in_place):
     hot = np.zeros((rows, n))
     hot[np.arange(rows), targets] = 1
     hit = x[np.arange(rows), targets][:, None]
-    near(d.get(loss, np.float64, (rows, 1)), np.log(total) + top - hit, 16, 'the loss')
-    near(d.get(dx, kind(T), (rows, n)), (e / total - hot) / count, (e / total + hot) / count * 16, 'dx')
+    near(d.get(loss, np.float64, (rows, 1)), np.log(total) + top - hit, 2, 'the loss')
+    near(d.get(dx, kind(T), (rows, n)), (e / total - hot) / count, (e / total + hot) / count * 16 + 1e-30, 'dx')
 
 
 def mse(suite, T, rows, n, in_place):
