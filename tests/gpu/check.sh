@@ -44,8 +44,8 @@ cuda() { run "$@" --device cuda; }
 # ---- each layer against the host reference, fp32 and bf16; tolerances are stated in tests/kernels/*.cpp ----
 
 wanted layers && for layers in kernels attention linear fused; do
-    try "$layers against the host" 300 "$DIR/$layers"
-    try "$layers against the host, GPT-2's shapes" 300 "$DIR/$layers" gpt2 $([ "$standin" ] && echo 2 || echo 1024)
+    try "$layers against the host" 300 "$DIR/layers" $layers
+    try "$layers against the host, GPT-2's shapes" 300 "$DIR/layers" $layers gpt2 $([ "$standin" ] && echo 2 || echo 1024)
 done
 
 # ---- whole steps: all ranks in loopback ----
@@ -107,7 +107,7 @@ done
 # shellcheck disable=SC2086
 sanitize() {
     local tool=$1 guard="compute-sanitizer --tool $1 --error-exitcode 9"
-    for layers in kernels attention linear fused; do try "$tool, $layers" 400 $guard "$DIR/$layers"; done
+    for layers in kernels attention linear fused; do try "$tool, $layers" 400 $guard "$DIR/layers" $layers; done
     try "$tool, a step in loopback" 400 $guard "$PIANOLA" run schedules/1f1b.lua -D workers=2 -D batches=2 \
         --model schedules/models/gpt.lua -D layers=2 -D width=32 -D context=16 -D rows=1 --steps 2 --json --device cuda
 }

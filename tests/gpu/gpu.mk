@@ -5,8 +5,8 @@ G := build/gpu-check
 O := build/gpu-check-obj
 S := build/standin-check
 LAYER_TESTS := kernels attention linear fused
-TRAVELS := $(addprefix $(G)/,pianola libpianola-cuda.so layer_times.so $(LAYER_TESTS) nccl put/ranks)
-STAYS := $(addprefix $(S)/,pianola libpianola-cuda.so layer_times.so $(LAYER_TESTS) nccl put/ranks)
+TRAVELS := $(addprefix $(G)/,pianola libpianola-cuda.so layer_times.so layers nccl put/ranks)
+STAYS := $(addprefix $(S)/,pianola libpianola-cuda.so layer_times.so layers nccl put/ranks)
 NVHOST := -std=c++17 -O2 -Xcompiler -fPIC -Iruntime -MMD -MP # these have no kernels of their own
 WITHOUT_TRAINING = $(call cuda_objects,$(1),layers device) build/$(1)/process/comm_loopback.o build/pic/shared.a
 
@@ -20,35 +20,38 @@ $(G)/pianola: build/obj/compiler/cli/main.o build/libpianola.a $(G)/libpianola-b
 	$(CC) $(FLAGS) -o $@ $(filter-out %.so,$^) -l:liblua5.4.a -L$(G) -lpianola-blas -Wl,-rpath,'$$ORIGIN' -lm -pthread
 $(G)/libpianola-cuda.so: build/libpianola-cuda.so
 	@mkdir -p $(@D)
-	cp $< $@
+	strip -o $@ $<
 $(O)/%.o: tests/kernels/%.cpp Makefile tests/gpu/gpu.mk
 	@mkdir -p $(@D)
 	$(NVCC) $(NVHOST) -x cu -c -o $@ $<
+	objcopy --redefine-sym main=test_$* $@
+$(O)/layers.o $(S)/obj/layers.o: tests/gpu/layers.c
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -c -o $@ $<
 $(O)/%.o: tests/gpu/%.cu Makefile tests/gpu/gpu.mk
 	@mkdir -p $(@D)
 	$(NVCC) $(NVHOST) -c -o $@ $<
-# An archive, from which each program links what it needs: everything sent to the GPU machine may take 64 MiB.
-$(O)/layers.a: $(call WITHOUT_TRAINING,cuda)
-	@mkdir -p $(@D)
-	rm -f $@
-	ar rcs $@ $^
-$(addprefix $(G)/,$(LAYER_TESTS)): $(G)/%: $(O)/%.o $(O)/layers.a build/libpianola.a $(G)/libpianola-blas.so
-	$(NVCC) -o $@ $(filter-out %.so,$^) -L$(G) -lpianola-blas -lcublasLt -cudart shared -Xlinker -rpath,'$$ORIGIN'
+$(G)/layers: $(LAYER_TESTS:%=$(O)/%.o) $(O)/layers.o $(call WITHOUT_TRAINING,cuda) build/libpianola.a $(G)/libpianola-blas.so
+	$(NVCC) -o $@ $(filter-out %.so,$^) -L$(G) -lpianola-blas -lcublasLt -cudart shared -Xlinker -s,-rpath,'$$ORIGIN'
 $(G)/layer_times.so: $(O)/layer_times.o $(call WITHOUT_TRAINING,cuda)
-	$(NVCC) -shared -o $@ $^ -lcublasLt -cudart shared
+	$(NVCC) -shared -o $@ $^ -lcublasLt -cudart shared -Xlinker -s
 $(G)/nccl: $(O)/nccl.o
 	$(NVCC) -o $@ $^ -lnccl -cudart shared
 gpu-check-build: gpu $(TRAVELS)
 	git describe --always --dirty >$(G)/commit
+# For a machine that takes no more than 64 MiB.
+gpu-check-pack: gpu-check-build
 	@du -sm $(G) | awk '{ print $$1 " MiB in " $$2; exit $$1 > 64 }'
+	tar -czf $(G).tar.gz $(G)
 
 $(S)/obj/%.o: tests/kernels/%.cpp Makefile tests/gpu/gpu.mk
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -O1 -g -ffp-contract=off -Itests/standin -Iruntime -MMD -MP -c -o $@ $<
+	objcopy --redefine-sym main=test_$* $@
 $(S)/obj/%.o: tests/gpu/%.cu Makefile tests/gpu/gpu.mk
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -O1 -g -fPIC -Itests/standin -Iruntime -MMD -MP -x c++ -c -o $@ $<
-$(addprefix $(S)/,$(LAYER_TESTS)): $(S)/%: $(S)/obj/%.o $(call WITHOUT_TRAINING,standin) $(STANDIN) build/libpianola.a
+$(S)/layers: $(LAYER_TESTS:%=$(S)/obj/%.o) $(S)/obj/layers.o $(call WITHOUT_TRAINING,standin) $(STANDIN) build/libpianola.a
 	$(CXX) -o $@ $^ $$(pkg-config --libs openblas) -lm -pthread
 $(S)/layer_times.so: $(S)/obj/layer_times.o $(call WITHOUT_TRAINING,standin) $(STANDIN)
 	$(CXX) -shared -o $@ $^ -pthread
@@ -71,4 +74,4 @@ else
 	@tests/gpu/$(@:gpu-%=%).sh $(G)
 endif
 -include $(wildcard $(O)/*.d $(S)/obj/*.d)
-.PHONY: gpu-check-build standin-check gpu-check gpu-bench
+.PHONY: gpu-check-build gpu-check-pack standin-check gpu-check gpu-bench

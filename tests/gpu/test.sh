@@ -4,7 +4,7 @@
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 built=build/standin-check
-[ -e $built/kernels ] || { echo "$built is not there: make standin-check"; exit 1; }
+[ -e $built/layers ] || { echo "$built is not there: make standin-check"; exit 1; }
 room=$(mktemp -d) || exit 2
 trap 'rm -rf "$room"' EXIT
 before=$(ls tests/gpu/results)
@@ -21,7 +21,7 @@ done
 expect "nothing was kept" "$before" "$(ls tests/gpu/results)"
 
 # Programs that each fail in another way: none passes for one that works.
-mkdir "$room/standin" && for program in pianola kernels attention linear fused nccl libpianola-cuda.so; do
+mkdir "$room/standin" && for program in pianola layers nccl libpianola-cuda.so; do
     printf '#!/bin/sh\necho trouble; exit 1\n' >"$room/standin/$program" && chmod +x "$room/standin/$program"
 done
 failing=$(realpath --relative-to=. "$room/standin")
