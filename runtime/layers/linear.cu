@@ -78,12 +78,14 @@ static void set_epilogue(struct plan *plan, enum way w, const void *bias, const 
         SET(EPILOGUE_AUX_POINTER, aux);
 }
 
-static int ask(struct plan *plan, enum way w) {
+/* Whether there is an algorithm. A call that succeeds may return a result that did not: "other fields are only valid if
+ * [...] this member is set to CUBLAS_STATUS_SUCCESS" (cublasLt.h, cublasLtMatmulHeuristicResult_t::state). */
+static bool ask(struct plan *plan, enum way w) {
     static const cublasLtMatmulPreferenceAttributes_t matrix[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     cublasLtMatmulPreference_t wish;
-    cublasLtMatmulHeuristicResult_t found;
+    cublasLtMatmulHeuristicResult_t found = {};
     size_t bytes = CUDA_WORKSPACE;
     uint32_t aligned = ALIGNED;
     int n = 0;
@@ -96,9 +98,10 @@ static int ask(struct plan *plan, enum way w) {
     if (status != CUBLAS_STATUS_NOT_SUPPORTED)
         LT(status);
     LT(cublasLtMatmulPreferenceDestroy(wish));
-    if (n > 0)
-        plan->algo[w] = found.algo;
-    return n;
+    if (n < 1 || found.state != CUBLAS_STATUS_SUCCESS || found.workspaceSize > bytes)
+        return false;
+    plan->algo[w] = found.algo;
+    return true;
 }
 
 /* op(A) is m x k, op(B) k x n, D m x n, by columns. */
@@ -125,7 +128,7 @@ static void plan_way(struct plan *plan, enum way w, int m, int n, int k, bool bf
     LT(cublasLtMatrixLayoutCreate(&plan->b[w], type, (uint64_t)(w == WEIGHT ? n : k), (uint64_t)(w == WEIGHT ? k : n),
                                   w == WEIGHT ? n : k));
     LT(cublasLtMatrixLayoutCreate(&plan->d[w], sum, (uint64_t)m, (uint64_t)n, m));
-    plan->known[w] = ask(plan, w) > 0;
+    plan->known[w] = ask(plan, w);
     if (!plan->known[w] && (w == FORWARD || w == INPUT || w == WEIGHT)) {
         fprintf(stderr, "pianola: error: cuBLASLt knows no way to multiply %d x %d by %d x %d\n", m, k, k, n);
         _Exit(1);
