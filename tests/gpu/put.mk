@@ -17,7 +17,7 @@ build/standin/no_nccl.o: tests/gpu/no_nccl.cu
 	$(CXX) -std=c++17 -fPIC -Itests/standin -Iruntime -MMD -MP -x c++ -c -o $@ $<
 $(G)/put/libpianola-ranks.so: $(call PUT_RANKS,cuda)
 	@mkdir -p $(@D)
-	$(NVCC) -shared -o $@ $^ -lcublasLt -cudart shared
+	$(NVCC) -shared -o $@ $^ -lcublasLt -cudart shared -Xlinker -s
 $(S)/put/libpianola-ranks.so: $(call PUT_RANKS,standin) $(STANDIN)
 	@mkdir -p $(@D)
 	$(CXX) -shared -o $@ $^ -pthread
