@@ -81,16 +81,19 @@ gpt() {
             'BEGIN { if (p != "" && t != "") print t - p }')" 0 $([ "$standin" ] && echo 0 || echo 67108864)
 }
 against_host() { # NAME FLAGS...
-    local host
+    local loss
     # shellcheck disable=SC2086
-    host=$(run "${@:2}" $text | field loss_last)
+    loss=$(run "${@:2}" $text | field loss_last)
     within "$1 in loopback, GPT: the last loss against the host's, relative" \
-        "$(field loss_last <"$room/graph" | awk -v h="$host" '{ d = $1 / h - 1; print d < 0 ? -d : d }')" 0 1e-4
+        "$(field loss_last <"$room/graph" | awk -v h="$loss" '{ d = $1 / h - 1; print d < 0 ? -d : d }')" 0 $host
 }
+# fp32: other sums in other orders. On a GPU a cut between a linear layer and its gelu, or a row less, is another product
+# of cuBLASLt's, whose gelu may not be ours (tests/kernels/fused.cpp says what its header leaves open).
+[ "$standin" ] && fp32=1e-5 host=1e-4 || fp32=1e-3 host=1e-3
 if wanted steps; then
-    gpt 1f1b 1e-5 schedules/1f1b.lua -D workers=4 -D batches=4
+    gpt 1f1b $fp32 schedules/1f1b.lua -D workers=4 -D batches=4
     against_host 1f1b schedules/1f1b.lua -D workers=4 -D batches=4
-    gpt "fslpp, tied" 1e-5 schedules/fslpp.lua -D batches=4 -D tied=true
+    gpt "fslpp, tied" $fp32 schedules/fslpp.lua -D batches=4 -D tied=true
     against_host "fslpp, tied" schedules/fslpp.lua -D batches=4 -D tied=true
     gpt "1f1b, bf16" 1e-2 schedules/1f1b.lua -D workers=4 -D batches=4 -D precision=bf16
 fi
@@ -104,9 +107,20 @@ done
 
 # ---- the sanitizer ----
 
+# Options as in docs.nvidia.com/compute-sanitizer/ComputeSanitizer, "Command Line Options" and "Filters" (of CUDA 12.3 and
+# newer: release notes, 2023.3). memcheck takes any CUDA call that fails for an error, such as the CUDA_ERROR_NOT_FOUND
+# by which the libraries learn what a driver lacks (cuGetProcAddress; NVIDIA/cuda-python#687); ours end the program.
+# racecheck looks at our kernels alone: in a vendor's, a report is nothing that we could mend (NVIDIA/cudf#20875).
+# A filter is part of a mangled name; one that matches suffices.
+ours() { # the names behind __global__
+    cat runtime/*/*.cu runtime/*/*.cuh | tr '\n' ' ' |
+        grep -oE '__global__ void +(__launch_bounds__\([^)]*\) +)?[a-z0-9_]+\(' | sed -E 's/.* ([a-z0-9_]+)\($/\1/' | sort -u |
+        awk '{ printf " --kernel-name kns=_Z%d%s", length($1), $1 }'
+}
 # shellcheck disable=SC2086
 sanitize() {
     local tool=$1 guard="compute-sanitizer --tool $1 --error-exitcode 9"
+    case $tool in memcheck) guard+=" --report-api-errors no" ;; racecheck) guard+=$(ours) ;; esac
     for layers in kernels attention linear fused; do try "$tool, $layers" 400 $guard "$DIR/layers" $layers; done
     try "$tool, a step in loopback" 400 $guard "$PIANOLA" run schedules/1f1b.lua -D workers=2 -D batches=2 \
         --model schedules/models/gpt.lua -D layers=2 -D width=32 -D context=16 -D rows=1 --steps 2 --json --device cuda

@@ -3,8 +3,13 @@
  *
  * A sweep over stages of one layer each can join nothing: that is the way one by one. Every tensor has a place of its
  * own, NaN at first, so what a joined kernel leaves out stays NaN, and shows that there was one. With fp32 the sums of
- * residual blocks, relu and layernorm must agree bit for bit, and what a gelu touches by the error of its exponential.
- */
+ * residual blocks and layernorm must agree bit for bit.
+ *
+ * What cuBLASLt joins is its own affair. Its header promises an algorithm for no type and epilogue
+ * (cublasLtMatmulAlgoGetHeuristic may find none), no order of sums, and of CUBLASLT_EPILOGUE_GELU and DGELU only "apply
+ * GELU point-wise transform to the results (x:=GELU(x))": neither whether that is tanh's gelu, which ours is, or erf's,
+ * nor its error. So on a GPU we print what was joined, and where a gelu was, results may differ by as much as the two
+ * formulas do. The stand-in joins all of it, with our gelu. */
 #include "layers/cuda_math.cuh"
 #include <math.h>
 #include <stdio.h>
@@ -188,6 +193,12 @@ static void run_host(struct side *k) {
 
 static double worst[2]; /* seen, of what is tolerated, with fp32 and bf16 */
 
+/* By how much fp32 may be off. SUMS: up to 300 terms in any order, each rounded to 2^-24, and a dozen layers of that.
+ * GELUS: erf's gelu is up to 2.0e-4 of the root mean square away from tanh's, its slope up to 5.5e-4, over normal x of
+ * standard deviations from 0.3 to 4. */
+#define SUMS  2e-5
+#define GELUS 1e-3
+
 /* The root mean square of n errors, against that of the elements: a relu near 0 may fall to either side with bf16. */
 static bool near(const char *a, int ea, const char *b, int eb, int64_t n, double tolerance) {
     double errors = 0, squares = 1e-12;
@@ -196,7 +207,7 @@ static bool near(const char *a, int ea, const char *b, int eb, int64_t n, double
         errors += (x - y) * (x - y);
         squares += y * y;
     }
-    worst[tolerance > 1e-3] = fmax(worst[tolerance > 1e-3], tolerance > 0 ? sqrt(errors / squares) / tolerance : 0);
+    worst[tolerance > GELUS] = fmax(worst[tolerance > GELUS], tolerance > 0 ? sqrt(errors / squares) / tolerance : 0);
     if (!(sqrt(errors / squares) <= tolerance))
         printf("    error %.3g of the size\n", sqrt(errors / squares));
     return sqrt(errors / squares) <= tolerance;
@@ -229,6 +240,20 @@ static void compare(const struct side *a, const struct side *b, double tolerance
 }
 
 static bool untouched(const char *p) { return (unsigned char)p[0] == 0xff && (unsigned char)p[1] == 0xff; }
+
+/* One of cuBLASLt's: a GPU's may leave any of them, and none runs where it cannot. */
+static const char *const epilogues[] = {"relu", "gelu's slope"};
+static int joins[2][2]; /* times that it did, with fp32 and bf16 */
+static void check_epilogue(int which, bool one, bool can, int element, const char *where) {
+    char what[60];
+    joins[which][element == 2] += one;
+    snprintf(what, sizeof what, "linear and %s %s one", epilogues[which], can ? "were" : "were not");
+#ifdef __CUDACC__
+    check(can || !one, what, where);
+#else
+    check(one == can, what, where);
+#endif
+}
 
 static void compare_all(int rows, int width, int wide, int element) {
     struct side host, joined, alone, split;
@@ -263,20 +288,25 @@ static void compare_all(int rows, int width, int wide, int element) {
     on_device(&split, true, true);
     cuda_linear_forget();
 
+    const char *gradients = joined.at.at[SP_STASH], *values = joined.at.at[SP_EXT];
+    bool eights = wide % 8 == 0;                   /* else cuBLASLt has no gelu */
+    double tolerance = element == 2 ? 0.05 : SUMS; /* bf16: a dozen roundings, 2^-9 each */
+#ifdef __CUDACC__
+    if (eights)
+        tolerance = fmax(tolerance, GELUS);
+#endif
     snprintf(where, sizeof where, "%d x %d and %d, %s, joined and the host", rows, width, wide,
              element == 2 ? "bf16" : "fp32");
-    compare(&joined, &host, element == 2 ? 0.05 : 2e-6, where); /* bf16: a dozen roundings, 2^-9 each */
+    compare(&joined, &host, tolerance, where);
     snprintf(where, sizeof where, "%d x %d and %d, %s, joined and one by one", rows, width, wide,
              element == 2 ? "bf16" : "fp32");
-    compare(&joined, &alone, element == 2 ? 0.05 : 1e-6, where);
+    compare(&joined, &alone, tolerance, where);
     check(!memcmp(joined.at.at[SP_EXT], split.at.at[SP_EXT], (size_t)joined.bytes * 2) &&
               !memcmp(joined.at.dw, split.at.dw, (size_t)joined.s.weight * 4 / (size_t)element),
           "I, then W gives the bits of B", where);
-    bool eights = wide % 8 == 0; /* else cuBLASLt has no gelu */
-    const char *gradients = joined.at.at[SP_STASH], *values = joined.at.at[SP_EXT];
     check(untouched(gradients + joined.gradient[1]), "layernorm and fork were one", where);
-    check(untouched(gradients + joined.gradient[4]) == eights, "linear and gelu's slope were one", where);
-    check(untouched(values + joined.value[9]), "linear and relu were one", where);
+    check_epilogue(0, untouched(values + joined.value[9]), true, element, where);
+    check_epilogue(1, untouched(gradients + joined.gradient[4]), eights, element, where);
     check(!untouched(gradients + alone.gradient[1] - joined.at.at[SP_STASH] + alone.at.at[SP_STASH]),
           "one by one they were two", where);
     /* up to the first gelu, all is the same arithmetic */
@@ -298,6 +328,8 @@ int main(void) {
     for (const int *s : size)
         for (int element : {4, 2})
             compare_all(s[0], s[1], s[2], element);
+    for (int i = 0; i < 2; i++)
+        printf("linear and %s were one in %d stages with fp32, %d with bf16\n", epilogues[i], joins[i][0], joins[i][1]);
     printf("layers that run as one: %d passed, %d failed; errors to %.0f %% of what fp32 may have, %.0f %% of bf16's\n",
            passed, failed, 100 * worst[0], 100 * worst[1]);
     return failed > 0;
