@@ -6,7 +6,7 @@
 #
 #   MODEL, FLAGS    model script and its parameters; GPT-2 124M in bf16
 #   CONTEXT, ROWS   tokens of a sequence, sequences of a microbatch      BATCHES, STEPS   microbatches a step, steps
-#   PEAK_TFLOPS, MEMORY_TBS   of the device: 989 and 4.8, an H200's by its datasheet, dense bf16 (fp32: 67)
+#   PEAK_TFLOPS, MEMORY_TBS   of the device: by its name, from tests/gpu/devices.tsv
 #   LLMC=DIR        llm.c's sources: built and run here, for comparison
 cd "$(dirname "$0")/../.." || exit 2
 . tests/gpu/lib.sh
@@ -16,11 +16,12 @@ if [ "$standin" ]; then
 fi
 MODEL=${MODEL:-schedules/models/gpt2.lua} FLAGS=${FLAGS:--D size=124M -D precision=bf16}
 CONTEXT=${CONTEXT:-1024} ROWS=${ROWS:-32} BATCHES=${BATCHES:-2} STEPS=${STEPS:-30}
-export PEAK_TFLOPS=${PEAK_TFLOPS:-989} MEMORY_TBS=${MEMORY_TBS:-4.8} LEAST_SECONDS=${LEAST_SECONDS:-0.02}
+case $FLAGS in *precision=bf16*) limits bf16 ;; *) limits fp32 ;; esac
+export LEAST_SECONDS=${LEAST_SECONDS:-0.02}
 keep bench
 facts
 echo "model      $MODEL $FLAGS; $ROWS sequences of $CONTEXT tokens a microbatch, $BATCHES microbatches a step, $STEPS steps"
-echo "limits     $PEAK_TFLOPS TFLOP/s, $MEMORY_TBS TB/s"
+echo "limits     $PEAK_TFLOPS TFLOP/s, ${MEMORY_TBS:-?} TB/s $LIMITS"
 echo
 
 # shellcheck disable=SC2086
@@ -39,22 +40,23 @@ failed=0
     run $one --steps 3 --timeline "$room/timeline" >/dev/null || failed=1
     PIANOLA_CUDA=$PWD/$DIR/layer_times.so run $one >"$room/layers" || failed=1
 }
-# A step's time is the median of events around it. FLOPs per token as llm.c counts them (train_gpt2.cu,
-# gpt2_estimate_mfu): 6 N + 6 L C T, attention by half as it is causal; PaLM's formula has 12 L C T.
+# A step's time is the median of events around it.
 awk -F '\t' -v step="$(field makespan_measured <"$room/one")" -v tokens=$((ROWS * CONTEXT * BATCHES)) -v t="$CONTEXT" \
-    -v peak="$PEAK_TFLOPS" -v cpu="$(field cpu_seconds_per_step <"$room/one")" -v loss="$(field loss_last <"$room/one")" '
-    $1 ~ /^attention/ && $2 == "forward" { layers = $3; split($1, f, " "); width = f[6] }
-    $2 == "update" { split($1, f, " "); n += f[3] }
-    $2 == "step" { alone = $4 }
+    -v peak="$PEAK_TFLOPS" -v cpu="$(field cpu_seconds_per_step <"$room/one")" -v loss="$(field loss_last <"$room/one")" "$count_model"'
     END {
         if (step == "" || layers == "") exit 1
-        token = 6 * n + 6 * layers * width * t
         printf "step               %.3f ms (median), %.0f tokens/s; last loss %s\n", 1e3 * step, tokens / step, loss
-        printf "utilisation        %.1f %% of %s TFLOP/s: %.4g FLOP a token, 6 N + 6 L C T with N = %d, L = %d, C = %d, T = %d\n",
-            100 * token * tokens / step / (peak * 1e12), peak, token, n, layers, width, t
+        flops = token() * tokens / step / 1e12
+        share = sprintf("%.1f TFLOP/s of an unknown peak", flops)
+        if (peak > 0) share = sprintf("%.1f %% of %s TFLOP/s", 100 * flops / peak, peak)
+        printf "utilisation        %s: %.4g FLOP a token, 6 N + 6 L C T with N = %d, L = %d, C = %d, T = %d\n",
+            share, token(), n, layers, width, t
+        printf "memory             limits with %s TB/s\n", memory
         printf "CPU                %.1f us a step\n", 1e6 * cpu
         printf "layers alone       %.3f ms a step: %.1f %% of it\n", 1e-3 * alone, 100 * 1e-6 * alone / step
     }' "$room/layers" || failed=1
+sed -n 's/^# attention /attention          /p' "$room/layers"
+grep -h '^pianola: attention' "$room/errors" # why not cuDNN
 # Idle: when no instruction of the last step runs. Gaps between the kernels of an instruction show in the line above,
 # not here.
 awk '$1 == 3' "$room/timeline" | sort -t "$(printf '\t')" -k 4,4g | awk -F '\t' '
@@ -69,7 +71,7 @@ echo
 echo "Each alone, again and again; the limit is what FLOPs or bytes take at least, each operand moved once."
 awk -F '\t' '
     NR == 1 { printf "%-36s %-8s %5s %10s %7s %10s %8s\n", "layer", "way", "count", "us", "share", "limit us", "of limit"; next }
-    $2 == "step" { next }
+    $2 == "step" || /^#/ { next }
     { printf "%-36s %-8s %5d %10.2f %6.1f%% %10.2f %7.1f%%\n", $1, $2, $3, $4, 100 * $5, $8, 100 * $9 }' "$room/layers"
 
 # ---- four ranks on the one GPU ----

@@ -12,6 +12,12 @@ passed=0 failed=0 skipped=0
 keep check
 facts
 echo "seed       $SEED"
+# Which attention runs where cuDNN's may: in bf16. Why not cuDNN's is on stderr.
+[ "$standin" ] && small="gpt.lua -D layers=1 -D width=16 -D heads=2 -D context=8 -D rows=1" || small="gpt2.lua -D size=124M -D rows=1"
+# shellcheck disable=SC2086
+LEAST_SECONDS=0 PIANOLA_CUDA=$PWD/$DIR/layer_times.so timeout 200 "$PIANOLA" run schedules/serial.lua -D stages=1 -D batches=1 \
+    --model schedules/models/$small -D precision=bf16 --json --device cuda 2>&1 |
+    sed -nE 's/^# (attention) (.*)/\1  \2/p; s/^pianola: (attention.*without cuDNN.*)/           \1/p'
 echo
 
 wanted() { case " ${CHECKS:-layers steps processes memcheck racecheck} " in *" $1 "*) ;; *) false ;; esac; }

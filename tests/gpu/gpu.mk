@@ -73,5 +73,9 @@ else
 	@if $(BUILT); then $(MAKE_ALL) gpu-check-build; fi
 	@tests/gpu/$(@:gpu-%=%).sh $(G)
 endif
+# make roofline [DEVICE=]: what a step takes at least.
+roofline:
+	@$(MAKE_ALL) $(S)/pianola $(S)/libpianola-cuda.so $(S)/layer_times.so
+	@tests/gpu/roofline.sh $(S)
 -include $(wildcard $(O)/*.d $(S)/obj/*.d)
-.PHONY: gpu-check-build gpu-check-pack standin-check gpu-check gpu-bench
+.PHONY: gpu-check-build gpu-check-pack standin-check gpu-check gpu-bench roofline

@@ -4,8 +4,8 @@
  * takes the rank as the runtime does, runs one step, and then times every layer's forward, input gradient and weight
  * gradient of the first microbatch on the addresses of the plan. Layers of one shape take turns, so that what one
  * leaves in the cache is not what the next reads. The limit is the larger of FLOPs / peak and bytes / bandwidth, where
- * bytes counts each operand once. Layers that a step runs as one kernel (layers_cuda.cu) are timed one by one here. PEAK_TFLOPS and MEMORY_TBS say what the device can do; the lines go to stdout,
- * separated by tabs:
+ * bytes counts each operand once. Layers that a step runs as one kernel (layers_cuda.cu) are timed one by one here.
+ * PEAK_TFLOPS and MEMORY_TBS say what the device can do; the lines go to stdout, separated by tabs:
  *
  *     layer  way  count  us  share  flops  bytes  limit_us  of_limit
  *
@@ -15,6 +15,8 @@ extern "C" {
 #include "device/job.h"
 #include "process/train_cuda.h"
 }
+#include "layers/cuda_math.cuh"
+#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +41,9 @@ struct bench {
     struct cuda_rank c;
     cudaStream_t stream;
     cudaEvent_t begin, end;
-    double peak, bandwidth, least; /* FLOP/s, bytes/s; seconds that a measurement takes at least */
+    bool cudnn;                    /* ran attention */
+    bool estimate;                 /* only the limits: nothing runs */
+    double peak, bandwidth, least; /* FLOP/s, 0: unknown; bytes/s; seconds that a measurement takes at least */
     struct line line[3 * NLAYERS * 8];
     int n;
 };
@@ -120,10 +124,23 @@ static struct rt_batch first_batch(const struct bench *k) {
     return batch;
 }
 
+static double limit_us(const struct bench *k, const struct line *y) {
+    return 1e6 * fmax(k->peak > 0 ? y->flops / k->peak : 0, y->bytes / k->bandwidth);
+}
+
 /* Layer first of stage s, and all others like it in the stage. */
 static void time_layer(struct bench *k, int s, int first, int way) {
     const struct rt_stage *stage = &k->p->stage[s];
     const struct rt_layer *l = &stage->layer[first];
+    struct line *y = &k->line[k->n++];
+    snprintf(y->layer, sizeof y->layer, "%s %d x %d to %d", names[l->kind], l->rows, l->in, l->out);
+    y->way = ways[way];
+    for (int i = 0; i < stage->nlayers; i++)
+        y->count += alike(l, &stage->layer[i]);
+    work_of(k->p->model, l, way, &y->flops, &y->bytes);
+    y->us = limit_us(k, y);
+    if (k->estimate)
+        return;
     struct rt_batch batch = first_batch(k);
     struct rt_bind at = job_bind(k->p, 0, k->c.arena, find(k, way == 0 ? OP_F : OP_B, s));
     struct cuda_call *call = (struct cuda_call *)calloc((size_t)stage->nlayers, sizeof *call);
@@ -134,13 +151,10 @@ static void time_layer(struct bench *k, int s, int first, int way) {
     for (int i = 0; i < stage->nlayers; i++)
         if (alike(l, &stage->layer[i]))
             call[n++] = {k->p->model, &stage->layer[i], &at, k->stream, k->c.workspace};
-    struct line *y = &k->line[k->n++];
-    snprintf(y->layer, sizeof y->layer, "%s %d x %d to %d", names[l->kind], l->rows, l->in, l->out);
-    y->way = ways[way];
-    y->count = n;
     auto run = function(l, way);
     y->us = 1e6 * alone(k, n, [&](int i) { run(&call[i]); });
-    work_of(k->p->model, l, way, &y->flops, &y->bytes);
+    if (l->kind == LAYER_attention && way == 0)
+        k->cudnn = cuda_attention_cudnn(&call[0], true);
     free(call);
 }
 
@@ -154,13 +168,16 @@ static void time_update(struct bench *k, int s) {
     snprintf(y->layer, sizeof y->layer, "update of %.0f parameters", n);
     y->way = "update";
     y->count = 1;
+    /* dw is read; weights, or with bf16 their fp32 masters, and the moments are read and written; bf16 is written */
+    y->bytes = n * (4 + 8 + (m->precision == BF16 ? 2 : 0) + 8 * count_moments(m->optimizer));
+    y->us = limit_us(k, y);
+    if (k->estimate)
+        return;
     y->us = 1e6 * alone(k, 1, [&](int) {
                 cuda_update(m, &k->p->stage[s], job_operand(k->c.arena, x, ROLE_w),
                             (const float *)job_operand(k->c.arena, x, ROLE_dw),
                             (float *)job_operand(k->c.arena, x, ROLE_opt), k->c.step, k->c.lr, k->stream);
             });
-    /* dw is read; weights, or with bf16 their fp32 masters, and the moments are read and written; bf16 is written */
-    y->bytes = n * (4 + 8 + (m->precision == BF16 ? 2 : 0) + 8 * count_moments(m->optimizer));
 }
 
 /* ---- all of it ---- */
@@ -177,6 +194,24 @@ static void time_stage(struct bench *k, int s) {
     }
 }
 
+/* Which attention ran: cuDNN's, by the version that it has, or attention.cu. */
+static void print_attention(const struct bench *k) {
+    void *library = k->cudnn ? dlopen("libcudnn.so.9", RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    size_t (*version)(void) = library ? (size_t(*)(void))dlsym(library, "cudnnGetVersion") : NULL;
+    if (k->cudnn)
+        printf("# attention by cuDNN %zu\n", version ? version() : 0);
+    else
+        printf("# attention by attention.cu, not cuDNN\n");
+}
+
+/* Bytes/s by the memory's clock, twice a period, and the width of its bus. */
+static double device_bandwidth(void) {
+    int khz, bits;
+    CUDA(cudaDeviceGetAttribute(&khz, cudaDevAttrMemoryClockRate, 0));
+    CUDA(cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, 0));
+    return 2e3 * khz * bits / 8;
+}
+
 static void print(const struct bench *k) {
     double all = 0;
     for (int i = 0; i < k->n; i++)
@@ -184,40 +219,56 @@ static void print(const struct bench *k) {
     printf("layer\tway\tcount\tus\tshare\tflops\tbytes\tlimit_us\tof_limit\n");
     for (int i = 0; i < k->n; i++) {
         const struct line *y = &k->line[i];
-        double limit = 1e6 * fmax(y->flops / k->peak, y->bytes / k->bandwidth);
+        double limit = limit_us(k, y);
         double us = y->us * y->count * (*y->way == 'u' ? 1 : k->p->batches);
         printf("%s\t%s\t%d\t%.2f\t%.4f\t%.4g\t%.4g\t%.2f\t%.3f\n", y->layer, y->way, y->count, y->us, us / all,
                y->flops, y->bytes, limit, limit / y->us);
     }
     printf("all\tstep\t%d\t%.2f\t1\t\t\t\t\n", k->p->batches, all);
+    printf("# %g\n", k->bandwidth / 1e12);
+    if (!k->estimate)
+        print_attention(k);
+}
+
+/* Takes the rank as the runtime does, and runs one step. NULL, or why not. */
+static const char *take_device(struct bench *k, struct cuda_run *run) {
+    CUDA(cudaSetDevice(0));
+    CUDA(cudaEventCreate(&k->begin));
+    CUDA(cudaEventCreate(&k->end));
+    cuda_attention_plan(k->p);
+    const char *trouble = cuda_take(&k->z, &k->c, k->p, 0, &cuda_loopback, false);
+    if (trouble)
+        return trouble;
+    cuda_begin(&k->z, run->run.seed);
+    cuda_linear_plan(k->p);
+    k->stream = k->c.lane[0];
+    cuda_feed(&k->z, 0, run->run.data, k->stream);
+    cuda_count(k->c.step, k->stream);
+    replay_step(&k->z);
+    CUDA(cudaStreamSynchronize(k->stream));
+    return NULL;
 }
 
 extern "C" __attribute__((visibility("default"))) char **cuda_train(struct cuda_run *run, char *why, size_t nwhy) {
     static struct bench k;
     k.p = run->run.program;
-    k.peak = 1e12 * figure("PEAK_TFLOPS", 989);
-    k.bandwidth = 1e12 * figure("MEMORY_TBS", 4.8);
+    k.estimate = getenv("LIMITS_ONLY") != NULL;
+    k.peak = 1e12 * figure("PEAK_TFLOPS", 0);
+    k.bandwidth = 1e12 * figure("MEMORY_TBS", 0);
+    if (k.bandwidth == 0)
+        k.bandwidth = device_bandwidth();
     k.least = figure("LEAST_SECONDS", 0.02);
     if (k.p->workers != 1) {
         snprintf(why, nwhy, "the layers are timed on one rank: use schedules/serial.lua");
         return NULL;
     }
-    CUDA(cudaSetDevice(0));
-    CUDA(cudaEventCreate(&k.begin));
-    CUDA(cudaEventCreate(&k.end));
-    cuda_attention_plan(k.p);
-    const char *trouble = cuda_take(&k.z, &k.c, k.p, 0, &cuda_loopback, false);
-    if (trouble) {
-        snprintf(why, nwhy, "%s", trouble);
-        return NULL;
+    if (!k.estimate) {
+        const char *trouble = take_device(&k, run);
+        if (trouble) {
+            snprintf(why, nwhy, "%s", trouble);
+            return NULL;
+        }
     }
-    cuda_begin(&k.z, run->run.seed);
-    cuda_linear_plan(k.p);
-    k.stream = k.c.lane[0];
-    cuda_feed(&k.z, 0, run->run.data, k.stream);
-    cuda_count(k.c.step, k.stream);
-    replay_step(&k.z);
-    CUDA(cudaStreamSynchronize(k.stream));
     for (int s = 0; s < k.p->stages; s++)
         time_stage(&k, s);
     for (int s = 0; k.p->model->optimizer != OPT_NONE && s < k.p->sets; s++)

@@ -50,7 +50,12 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
     return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr what, int) {
-    *value = what == cudaDevAttrIpcEventSupport ? the().ipc : what == cudaDevAttrCanFlushRemoteWrites ? the().flush : 0;
+    switch (what) {
+    case cudaDevAttrMemoryClockRate: *value = 2619000; break; /* an H100's */
+    case cudaDevAttrGlobalMemoryBusWidth: *value = 5120; break;
+    case cudaDevAttrIpcEventSupport: *value = the().ipc; break;
+    case cudaDevAttrCanFlushRemoteWrites: *value = the().flush; break;
+    }
     return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int *v) { return *v = CUDART_VERSION, cudaSuccess; }

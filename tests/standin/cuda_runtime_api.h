@@ -58,7 +58,12 @@ enum cudaFuncAttribute {
     cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
     cudaFuncAttributePreferredSharedMemoryCarveout = 9
 };
-enum cudaDeviceAttr { cudaDevAttrCanFlushRemoteWrites = 98, cudaDevAttrIpcEventSupport = 125 };
+enum cudaDeviceAttr {
+    cudaDevAttrMemoryClockRate = 36, /* kHz */
+    cudaDevAttrGlobalMemoryBusWidth = 37,
+    cudaDevAttrCanFlushRemoteWrites = 98,
+    cudaDevAttrIpcEventSupport = 125
+};
 enum cudaDriverEntryPointQueryResult {
     cudaDriverEntryPointSuccess = 0,
     cudaDriverEntryPointSymbolNotFound = 1,
