@@ -91,15 +91,15 @@ against_host() { # NAME FLAGS...
     # shellcheck disable=SC2086
     loss=$(run "${@:2}" $text | field loss_last)
     within "$1 in loopback, GPT: the last loss against the host's, relative" \
-        "$(field loss_last <"$room/graph" | awk -v h="$loss" '{ d = $1 / h - 1; print d < 0 ? -d : d }')" 0 $host
+        "$(field loss_last <"$room/graph" | awk -v h="$loss" '{ d = $1 / h - 1; print d < 0 ? -d : d }')" 0 "$host"
 }
 # fp32: other sums in other orders. On a GPU a cut between a linear layer and its gelu, or a row less, is another product
 # of cuBLASLt's, whose gelu may not be ours (tests/kernels/fused.cpp says what its header leaves open).
 [ "$standin" ] && fp32=1e-5 host=1e-4 || fp32=1e-3 host=1e-3
 if wanted steps; then
-    gpt 1f1b $fp32 schedules/1f1b.lua -D workers=4 -D batches=4
+    gpt 1f1b "$fp32" schedules/1f1b.lua -D workers=4 -D batches=4
     against_host 1f1b schedules/1f1b.lua -D workers=4 -D batches=4
-    gpt "fslpp, tied" $fp32 schedules/fslpp.lua -D batches=4 -D tied=true
+    gpt "fslpp, tied" "$fp32" schedules/fslpp.lua -D batches=4 -D tied=true
     against_host "fslpp, tied" schedules/fslpp.lua -D batches=4 -D tied=true
     gpt "1f1b, bf16" 1e-2 schedules/1f1b.lua -D workers=4 -D batches=4 -D precision=bf16
 fi

@@ -5,7 +5,8 @@
  * gradient of the first microbatch on the addresses of the plan. Layers of one shape take turns, so that what one
  * leaves in the cache is not what the next reads. The limit is the larger of FLOPs / peak and bytes / bandwidth, where
  * bytes counts each operand once. Layers that a step runs as one kernel (layers_cuda.cu) are timed one by one here.
- * PEAK_TFLOPS and MEMORY_TBS say what the device can do; the lines go to stdout, separated by tabs:
+ * PEAK_TFLOPS says what the device can do, 0 for unknown, and MEMORY_TBS, or else the device does; with LIMITS_ONLY
+ * nothing runs, and us is the limit. The lines go to stdout, separated by tabs, facts behind them with a #:
  *
  *     layer  way  count  us  share  flops  bytes  limit_us  of_limit
  *

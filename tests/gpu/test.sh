@@ -41,7 +41,7 @@ expect "roofline: the step's FLOP, 6 N + 6 L C T of each token" "8.035e+08 FLOP 
 expect "roofline of an unknown device" 2 "$(DEVICE=none tests/gpu/roofline.sh $built >/dev/null 2>&1; echo $?)"
 ms() { sed -nE 's/^layer by layer +([0-9.]+) ms.*/\1/p'; }
 expect "roofline: an H200 is faster" yes "$(DEVICE="NVIDIA H200" tests/gpu/roofline.sh $built | ms |
-    awk -v h100="$(ms <"$room/roofline")" '{ print $1 > 0 && $1 < h100 ? "yes" : "no" }')"
+    awk -v h100="$(ms <"$room/roofline")" '{ print (($1 > 0 && $1 < h100) ? "yes" : "no") }')"
 expect "nothing was kept" "$before" "$(ls tests/gpu/results)"
 
 # A heuristic that succeeds with results that did not: gelu and its slope run on their own, and nothing else changes.
