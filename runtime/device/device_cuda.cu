@@ -21,6 +21,13 @@ void cuda_must(cudaError_t code, const char *call) {
     _Exit(1);
 }
 
+void cuda_store(void *device, const void *host, size_t bytes) {
+    if (bytes == 0)
+        return;
+    CUDA(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice));
+    CUDA(cudaStreamSynchronize(cudaStreamLegacy));
+}
+
 /* A driver function, found through the runtime, so that the library loads without a driver. */
 static void *driver(const char *name) {
     void *call = NULL;
@@ -288,7 +295,7 @@ void cuda_put_weights(struct replay *re, const struct rt_home *home, const float
     char *arena = self(re)->arena;
     const struct rt_model *m = re->program->model;
     struct rt_learned to = learned_at(m, &re->program->stage[home->stage], home);
-    CUDA(cudaMemcpy(arena + to.weight, w, (size_t)to.count * sizeof *w, cudaMemcpyHostToDevice));
+    cuda_store(arena + to.weight, w, (size_t)to.count * sizeof *w);
     if (m->precision != BF16)
         return;
     __nv_bfloat16 *rounded = (__nv_bfloat16 *)malloc((size_t)to.count * sizeof *rounded + 1);
@@ -296,7 +303,7 @@ void cuda_put_weights(struct replay *re, const struct rt_home *home, const float
         cuda_must(cudaErrorMemoryAllocation, "weights on the host");
     for (int64_t i = 0; i < to.count; i++)
         rounded[i] = __float2bfloat16_rn(w[i]);
-    CUDA(cudaMemcpy(arena + home->weight, rounded, (size_t)to.count * sizeof *rounded, cudaMemcpyHostToDevice));
+    cuda_store(arena + home->weight, rounded, (size_t)to.count * sizeof *rounded);
     free(rounded);
 }
 
@@ -305,8 +312,8 @@ void cuda_begin(struct replay *re, uint64_t seed) {
     const struct rt_program *p = re->program;
     const struct rt_rank *k = stream_of(re);
     const int64_t none = 0;
-    CUDA(cudaMemcpy(own->step, &none, sizeof none, cudaMemcpyHostToDevice));
-    CUDA(cudaMemcpy(own->lr, &p->model->lr, sizeof *own->lr, cudaMemcpyHostToDevice));
+    cuda_store(own->step, &none, sizeof none);
+    cuda_store(own->lr, &p->model->lr, sizeof *own->lr);
     for (int i = 0; i < k->nhomes; i++) {
         const struct rt_stage *s = &p->stage[k->home[i].stage];
         float *w = (float *)malloc((size_t)weight_count(p->model, s) * sizeof *w + 1);

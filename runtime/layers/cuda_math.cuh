@@ -26,6 +26,10 @@ void cuda_backward(const struct rt_model *m, const struct rt_stage *s, const str
 /* device_cuda.cu: a device error ends the process: nothing that was enqueued can be trusted */
 void cuda_must(cudaError_t code, const char *call);
 #define CUDA(call) cuda_must(call, #call)
+/* Copies host memory to device memory, where it is before any stream goes on. cudaMemcpy of pageable memory returns once
+ * that is staged, while the copy to the device may still be under way (CUDA Runtime API, "API synchronization
+ * behavior"), and non-blocking streams do not wait for the stream it is on. */
+void cuda_store(void *device, const void *host, size_t bytes);
 /* Writes a word of pinned or device memory, of this process or another, in stream order and after a system-wide fence;
  * awaits it until it has the value. flush: earlier writes of other devices are then visible too. Graphs can capture
  * both. */

@@ -219,7 +219,7 @@ extern "C" void backend_step(struct rank_run *run, float *loss) {
     int64_t step = run->replay.step;
     bool reads = rank_reads(run);
     if (!backend->begun)
-        CUDA(cudaMemcpy(own->step, &step, sizeof step, cudaMemcpyHostToDevice)); /* steps of earlier runs count */
+        cuda_store(own->step, &step, sizeof step); /* steps of earlier runs count */
     if (!backend->begun && reads)
         cuda_feed(&run->replay, step, run->data, backend->steps.origin);
     memset(own->reached, 0, sizeof *own->reached * (size_t)run->program.rank[run->world.rank].nlanes);
@@ -300,8 +300,7 @@ extern "C" void backend_push(struct rank_run *run, const struct rt_home *home) {
         return;
     cuda_put_weights(&run->replay, home, mirror);
     if (learned.moments >= 0)
-        CUDA(cudaMemcpy(run->backend->rank.arena + learned.moments, mirror + n, moments * sizeof *mirror,
-                        cudaMemcpyHostToDevice));
+        cuda_store(run->backend->rank.arena + learned.moments, mirror + n, moments * sizeof *mirror);
 }
 
 /* ---- the end ---- */

@@ -75,7 +75,6 @@ static void prepare(worker *s, int rank) {
     if (cuda_take(&s->replay, &s->rank, &t->program, rank, &cuda_put, false))
         abort();
     s->replay.device = &t->device;
-    cuda_begin(&s->replay, t->all->run.seed);
     s->steps.n = 1;
     s->steps.replay = &s->replay;
     s->steps.rank = &s->rank;
@@ -83,6 +82,7 @@ static void prepare(worker *s, int rank) {
     if (!steps_open(&s->steps))
         abort();
     cuda_put.open(&s->world, &t->program, t->groups.data(), &s->rank);
+    cuda_begin(&s->replay, t->all->run.seed); /* as late as rank_cuda.cu calls it */
 }
 
 static void keep_weights(worker *s, int rank) {

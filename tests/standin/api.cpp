@@ -192,7 +192,14 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, enum cudaMemcp
     return cudaSuccess;
 }
 
-/* On the legacy stream. The host waits, except for a copy within the device, which CUDA leaves running. */
+static void wait_for_legacy(void) {
+    cudaStream_t s = stream_of(nullptr, call);
+    wait_until([=] { return s->queue.empty(); }, call);
+    saw(s);
+}
+
+/* On the legacy stream. The host waits, except for two copies that CUDA leaves running: within the device, and from
+ * pageable memory, which has been staged when the call returns and comes to the device when the scheduler has it so. */
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t n, enum cudaMemcpyKind kind) {
     entered here("cudaMemcpy");
     check_not_capturing(call);
@@ -204,13 +211,17 @@ cudaError_t cudaMemcpy(void *dst, const void *src, size_t n, enum cudaMemcpyKind
     for (range r : {range{src, n, false}, range{dst, n, true}})
         if (is_device(r.at) || is_pinned(r.at))
             w.touches.push_back(r);
-    w.run = [=] { memmove(dst, src, n); };
+    bool staged = is_device(dst) && !is_device(src) && !is_pinned(src);
+    if (staged) {
+        wait_for_legacy();
+        string stage((const char *)src, n);
+        w.run = [=] { memcpy(dst, stage.data(), n); };
+    } else {
+        w.run = [=] { memmove(dst, src, n); };
+    }
     enqueue(nullptr, std::move(w));
-    if (is_device(dst) && is_device(src))
-        return cudaSuccess;
-    cudaStream_t s = stream_of(nullptr, call);
-    wait_until([=] { return s->queue.empty(); }, "cudaMemcpy");
-    saw(s);
+    if (!staged && !(is_device(dst) && is_device(src)))
+        wait_for_legacy();
     return cudaSuccess;
 }
 

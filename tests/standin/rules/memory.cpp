@@ -104,6 +104,23 @@ static void memset_then_stream(void) {
     OK(cudaMemsetAsync(p, 1, 256, new_stream()));
     OK(cudaDeviceSynchronize());
 }
+/* Nor is a copy from pageable memory, which may be overwritten at once. */
+static float copied(bool synchronised) {
+    float x[64] = {3}, *p = floats(64), *h = pinned(64);
+    cudaStream_t s = new_stream();
+    OK(cudaMemcpy(p, x, 256, cudaMemcpyHostToDevice));
+    x[0] = 4;
+    if (synchronised)
+        OK(cudaStreamSynchronize(cudaStreamLegacy));
+    OK(cudaMemcpyAsync(h, p, 256, cudaMemcpyDeviceToHost, s));
+    OK(cudaStreamSynchronize(s));
+    return h[0];
+}
+static void copy_then_stream(void) {
+    copied(false);
+    OK(cudaDeviceSynchronize());
+}
+static void copy_synchronised(void) { MUST(copied(true) == 3); }
 static void legacy_and_blocking(void) {
     cudaStream_t s;
     float *p;
@@ -237,6 +254,8 @@ const rule memory_rules[] = {
     {"missing_wait", "RACE: cudaMemcpyAsync", missing_wait},
     {"kernels_race", "RACE: kernel", kernels_race},
     {"memset_then_stream", "RACE: cudaMemset", memset_then_stream},
+    {"copy_then_stream", "RACE: cudaMemcpy", copy_then_stream},
+    {"copy_synchronised", nullptr, copy_synchronised},
     {"legacy_and_blocking", nullptr, legacy_and_blocking},
     {"words", nullptr, words},
     {"word_never", "DEADLOCK: nothing can go on", word_never},
