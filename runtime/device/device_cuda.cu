@@ -21,6 +21,18 @@ void cuda_must(cudaError_t code, const char *call) {
     _Exit(1);
 }
 
+/* Code runs on devices of its architecture's major version, PTX on all that are newer (CUDA C++ Programming Guide,
+ * "Binary Compatibility" and "PTX Compatibility"). */
+bool cuda_fits(const struct cudaDeviceProp *device, char *why, size_t nwhy) {
+    if (device->major >= 8)
+        return true;
+    snprintf(why, nwhy,
+             "%s has compute capability %d.%d: Pianola is compiled for sm_80, sm_90, sm_100 and, by compute_80, "
+             "newer ones",
+             device->name, device->major, device->minor);
+    return false;
+}
+
 void cuda_store(void *device, const void *host, size_t bytes) {
     if (bytes == 0)
         return;

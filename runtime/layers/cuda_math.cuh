@@ -23,9 +23,9 @@ void cuda_forward(const struct rt_model *m, const struct rt_stage *s, const stru
 void cuda_backward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
                    bool weight, void *workspace, cudaStream_t stream);
 
-/* device_cuda.cu: a device error ends the process: nothing that was enqueued can be trusted */
-void cuda_must(cudaError_t code, const char *call);
 #define CUDA(call) cuda_must(call, #call)
+/* device_cuda.cu: is there code for the architecture of the device? If not, why. */
+bool cuda_fits(const struct cudaDeviceProp *device, char *why, size_t nwhy);
 /* Copies host memory to device memory, where it is before any stream goes on. cudaMemcpy of pageable memory returns once
  * that is staged, while the copy to the device may still be under way (CUDA Runtime API, "API synchronization
  * behavior"), and non-blocking streams do not wait for the stream it is on. */

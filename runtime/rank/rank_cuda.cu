@@ -111,7 +111,8 @@ extern "C" void backend_choose(struct rank_run *run) {
     snprintf(own.name, sizeof own.name, "%s", device.name);
     memcpy(me.uuid, &device.uuid, sizeof me.uuid);
     run->world.all(run->world.link, &me, all, sizeof me);
-    bool ok = (transport_of(run)->one_host ? together : alone)(run, all, why, sizeof why);
+    bool ok = cuda_fits(&device, why, sizeof why) &&
+              (transport_of(run)->one_host ? together : alone)(run, all, why, sizeof why);
     free(all);
     world_verdict(&run->world, ok, why);
 }
@@ -202,6 +203,7 @@ static void wait_for(struct rank_run *run, cudaEvent_t event) {
     for (cudaError_t code; (code = cudaEventQuery(event)) != cudaSuccess; sched_yield()) {
         if (code != cudaErrorNotReady)
             cuda_must(code, "in a step");
+        cudaGetLastError(); /* not ready: no error of the next launch's */
         const char *why = own->transport->progress ? own->transport->progress(own->link) : NULL;
         if (why)
             watch_fail(why);

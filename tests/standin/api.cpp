@@ -44,7 +44,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
     p->sharedMemPerBlockOptin = 227 << 10;
     p->warpSize = 32;
     p->maxThreadsPerBlock = 1024;
-    p->major = 9;
+    p->major = the().capability / 10;
+    p->minor = the().capability % 10;
     p->multiProcessorCount = 132;
     p->l2CacheSize = 50 << 20;
     return cudaSuccess;
@@ -98,6 +99,7 @@ const char *cudaGetErrorString(cudaError_t e) {
     case cudaErrorMemoryAllocation: return "out of memory";
     case cudaErrorNoDevice: return "no CUDA-capable device is detected";
     case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorNoKernelImageForDevice: return "no kernel image is available for execution on the device";
     case cudaErrorPeerAccessUnsupported: return "peer access is not supported between these two devices";
     case cudaErrorNotReady: return "device not ready";
     default: return "unknown error";
@@ -291,7 +293,7 @@ cudaError_t cudaStreamQuery(cudaStream_t s) {
         run_one();
     me()->polling = !s->queue.empty();
     if (!s->queue.empty())
-        return check_stuck(true), cudaErrorNotReady;
+        return check_stuck(true), fail(cudaErrorNotReady);
     saw(s);
     return cudaSuccess;
 }
@@ -438,7 +440,7 @@ cudaError_t cudaEventQuery(cudaEvent_t e) {
         run_one();
     me()->polling = e->at && !e->at->done;
     if (e->at && !e->at->done)
-        return check_stuck(true), cudaErrorNotReady;
+        return check_stuck(true), fail(cudaErrorNotReady);
     if (e->at)
         join(the().seen, e->at->clock);
     return cudaSuccess;
@@ -463,7 +465,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t a, cudaEvent_t b) {
     if (!a->at || !b->at)
         broken("STREAM", "cudaEventElapsedTime of an event that was never recorded");
     if (!a->at->done || !b->at->done)
-        return cudaErrorNotReady;
+        return fail(cudaErrorNotReady);
     *ms = (float)((b->at->when - a->at->when) * 1e3);
     return cudaSuccess;
 }

@@ -165,7 +165,8 @@ struct machine {
     uint64_t seed, random, serial = 0, activity = 0;
     uint64_t last = 0; /* the activity when a thread last looked, and */
     double since = 0;  /* since when there was none */
-    int nchains = 0, nids = 0, devices;
+    int nchains = 0, nids = 0, devices, capability;
+    string refused; /* a kernel that cannot be launched */
     double stuck;
     bool pages, start_at_launch, ipc, peers, flush; /* the last three: what devices can */
     clocks seen;                                    /* by the program's threads, together */
