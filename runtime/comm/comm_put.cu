@@ -32,8 +32,8 @@
  *
  * CUDA does not know this order between streams, and its documentation warns of streams that share a hardware queue: a
  * waiting one holds up what follows it. The compiler's issue order is safe even so: a rank could run it one instruction
- * after another, with every SEND waiting for its RECV. Enqueued steps keep that order. For the branches of a graph CUDA
- * promises none, so we ask for as many queues as possible (rank_cuda.cu).
+ * after another, with every SEND waiting for its RECV. Enqueued steps keep that order. In a graph device_cuda.cu makes
+ * one branch of all messages, and rank_cuda.cu asks for as many queues as possible.
  *
  * Ranks may share a GPU, which then changes between their processes. Waits occupy no multiprocessor, so they should not
  * keep it from changing; CUDA promises nothing here. A rank that ends early calls nothing: its context, with its
@@ -306,5 +306,5 @@ static void put_close(void *link) {
     free(put);
 }
 
-extern const struct cuda_transport cuda_put = {"put", true,     message, reduce, take,     give,
-                                               extra, put_open, NULL,    NULL,   put_close};
+extern const struct cuda_transport cuda_put = {"put", true,     message, reduce, take,      give,
+                                               extra, put_open, NULL,    NULL,   put_close, true};

@@ -74,6 +74,28 @@ static bool device_wait(struct replay *re, const struct rt_instr *x, int32_t i) 
     return true;
 }
 
+/* A stream that awaits a word may hold up any other that shares its hardware queue, and CUDA does not see what the word
+ * orders: cuda.h, on cuStreamWaitValue32 and cuGraphAddBatchMemOpNode, asks for the order "with CUDA-visible
+ * dependencies such as events" too. Enqueued steps reach the queues in issue order, which is safe one instruction after
+ * another. CUDA does not say which branches of a graph share a queue (pytorch#155679): so there all lanes with messages
+ * are one branch, in issue order, beside that of the compute lane. Such a lane begins with a message. */
+static bool takes_turns(const struct replay *re, const struct rt_instr *x) {
+    const struct rt_rank *k = stream_of(re);
+    return self(re)->captured && self(re)->transport->chained && k->ins[k->lane_ins[k->lane_at[x->lane]]].msg >= 0;
+}
+static void await_turn(struct replay *re, const struct rt_instr *x) {
+    struct cuda_rank *own = self(re);
+    if (takes_turns(re, x) && own->turned)
+        CUDA(cudaStreamWaitEvent(own->lane[x->lane], own->turn, 0));
+}
+static void end_turn(struct replay *re, const struct rt_instr *x) {
+    struct cuda_rank *own = self(re);
+    if (!takes_turns(re, x))
+        return;
+    CUDA(cudaEventRecord(own->turn, own->lane[x->lane]));
+    own->turned = true;
+}
+
 /* The word is written after the event, so that no lane waits for the write. */
 static void device_record(struct replay *re, int32_t i, double start, double end) {
     struct cuda_rank *own = self(re);
@@ -85,6 +107,7 @@ static void device_record(struct replay *re, int32_t i, double start, double end
         cuda_write_word(own->lane[lane], &own->reached[lane],
                         (uint32_t)(re->cursor[lane] + 1 - stream_of(re)->lane_at[lane]));
     own->issued[i] = re->step + 1;
+    end_turn(re, &stream_of(re)->ins[i]);
 }
 
 /* The microbatch as data_batch lays it out, in device memory. */
@@ -142,6 +165,7 @@ static void device_launch(struct replay *re, const struct rt_instr *x) {
     struct cuda_rank *own = self(re);
     int32_t i = (int32_t)(x - stream_of(re)->ins);
     nvtx_begin(x);
+    await_turn(re, x);
     cuda_mark(own, i, false, own->lane[x->lane]);
     run_instr(re, x, own->lane[x->lane]);
     cuda_mark(own, i, true, own->lane[x->lane]);
@@ -151,6 +175,7 @@ static void device_launch(struct replay *re, const struct rt_instr *x) {
 static bool device_meet(struct replay *re, const struct rt_instr *x) {
     struct cuda_rank *own = self(re);
     nvtx_begin(x);
+    await_turn(re, x);
     bool met = (is_group(x->op) ? own->transport->collective : own->transport->message)(own->link, re, x);
     nvtx_end();
     if (!met)
@@ -266,6 +291,8 @@ const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_
     for (int32_t i = 0; i < k->nins; i++)
         if (k->ins[i].recorded)
             CUDA(cudaEventCreateWithFlags(&own->event[i], cudaEventDisableTiming));
+    if (transport->chained)
+        CUDA(cudaEventCreateWithFlags(&own->turn, cudaEventDisableTiming));
     for (int t = 0; t < 2; t++) {
         CUDA(cudaMallocHost((void **)&own->staged[t], (size_t)p->batches * data_bytes(p->model)));
         CUDA(cudaMallocHost((void **)&own->told[t], (size_t)p->batches * sizeof *own->told[t]));
@@ -292,6 +319,8 @@ void cuda_release(struct replay *re, struct cuda_rank *own) {
         cudaEventDestroy(own->sent[t]);
         cudaEventDestroy(own->came[t]);
     }
+    if (own->turn)
+        cudaEventDestroy(own->turn);
     if (own->reached)
         cudaFreeHost(own->reached);
     own->transport->give(own->arena);

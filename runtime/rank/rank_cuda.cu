@@ -34,10 +34,12 @@ static struct {
     int number, aborted;
 } own;
 
-/* A waiting lane holds up what follows it in the same hardware queue. The default is 8 queues. */
+/* A waiting lane holds up what follows it in the same hardware queue. The default is 8 queues; copies have queues of
+ * their own (CUDA Programming Guide, "CUDA Environment Variables"). */
 extern "C" void backend_open(const struct rt_self *self, const struct rt_tables *tables) {
     (void)self, (void)tables;
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    setenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS", "32", 0);
 }
 
 static const struct cuda_transport *transport_of(const struct rank_run *run) {
