@@ -50,19 +50,36 @@ static void *driver(const char *name) {
     return call;
 }
 
-void cuda_write_word(cudaStream_t stream, uint32_t *word, uint32_t value) {
+/* The codes are those of the runtime. */
+static CUresult write_word(cudaStream_t stream, uint32_t *word, uint32_t value) {
     static decltype(&cuStreamWriteValue32) write;
     write = write ? write : (decltype(write))driver("cuStreamWriteValue32");
-    CUresult code = write(stream, (CUdeviceptr)(uintptr_t)word, value, CU_STREAM_WRITE_VALUE_DEFAULT);
-    cuda_must((cudaError_t)code, "cuStreamWriteValue32"); /* the codes are the same */
+    return write(stream, (CUdeviceptr)(uintptr_t)word, value, CU_STREAM_WRITE_VALUE_DEFAULT);
 }
 
-void cuda_await_word(cudaStream_t stream, uint32_t *word, uint32_t value, bool flush) {
-    static decltype(&cuStreamWaitValue32) wait;
-    wait = wait ? wait : (decltype(wait))driver("cuStreamWaitValue32");
-    unsigned flags = CU_STREAM_WAIT_VALUE_EQ | (flush ? (unsigned)CU_STREAM_WAIT_VALUE_FLUSH : 0);
-    CUresult code = wait(stream, (CUdeviceptr)(uintptr_t)word, value, flags);
-    cuda_must((cudaError_t)code, "cuStreamWaitValue32");
+void cuda_write_word(cudaStream_t stream, uint32_t *word, uint32_t value) {
+    cuda_must((cudaError_t)write_word(stream, word, value), "cuStreamWriteValue32");
+}
+
+bool cuda_writes_word(cudaStream_t stream, uint32_t *word) {
+    CUresult code = write_word(stream, word, 0);
+    if (code != CUDA_ERROR_NOT_SUPPORTED && code != CUDA_ERROR_INVALID_VALUE)
+        cuda_must((cudaError_t)code, "cuStreamWriteValue32");
+    return code == CUDA_SUCCESS;
+}
+
+void cuda_take_word(cudaStream_t stream, uint32_t *word, uint32_t value, bool flush) {
+    static decltype(&cuStreamBatchMemOp) batch;
+    CUstreamBatchMemOpParams both[2] = {};
+    batch = batch ? batch : (decltype(batch))driver("cuStreamBatchMemOp");
+    both[0].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    both[0].waitValue.address = (CUdeviceptr)(uintptr_t)word;
+    both[0].waitValue.value = value;
+    both[0].waitValue.flags = CU_STREAM_WAIT_VALUE_EQ | (flush ? (unsigned)CU_STREAM_WAIT_VALUE_FLUSH : 0);
+    both[1].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    both[1].writeValue.address = (CUdeviceptr)(uintptr_t)word;
+    both[1].writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+    cuda_must((cudaError_t)batch(stream, 2, both, 0), "cuStreamBatchMemOp");
 }
 
 /* ---- the replay core's questions ---- */

@@ -31,8 +31,9 @@ bool cuda_fits(const struct cudaDeviceProp *device, char *why, size_t nwhy);
  * behavior"), and non-blocking streams do not wait for the stream it is on. */
 void cuda_store(void *device, const void *host, size_t bytes);
 /* Writes a word of pinned or device memory, of this process or another, in stream order and after a system-wide fence;
- * awaits it until it has the value. flush: earlier writes of other devices are then visible too. Graphs can capture
- * both. */
+ * takes it: awaits it until it has the value, and resets it to 0. flush: earlier writes of other devices are then
+ * visible too. Graphs can capture both. writes: whether the device can write this word, which is 0. */
 void cuda_write_word(cudaStream_t stream, uint32_t *word, uint32_t value);
-void cuda_await_word(cudaStream_t stream, uint32_t *word, uint32_t value, bool flush);
+bool cuda_writes_word(cudaStream_t stream, uint32_t *word);
+void cuda_take_word(cudaStream_t stream, uint32_t *word, uint32_t value, bool flush);
 #endif

@@ -49,11 +49,12 @@ static void all(void *link, const void *mine, void *out, size_t bytes) {
     pthread_barrier_wait(&s->t->barrier);
 }
 
-extern "C" void world_verdict(const struct world *, bool ok, const char *why) {
-    if (ok)
-        return;
-    fprintf(stderr, "pianola: error: %s\n", why);
-    abort();
+extern "C" void world_verdict(const struct world *world, bool ok, const char *why) {
+    if (!ok) {
+        fprintf(stderr, "pianola: error: %s\n", why);
+        abort();
+    }
+    pthread_barrier_wait(&((worker *)world->link)->t->barrier);
 }
 
 /* ---- a rank ---- */

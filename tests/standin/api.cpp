@@ -57,9 +57,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr what, int) {
 cudaError_t cudaDriverGetVersion(int *v) { return *v = CUDART_VERSION, cudaSuccess; }
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **f, unsigned int version, unsigned long long,
                                              enum cudaDriverEntryPointQueryResult *found) {
-    *f = strcmp(symbol, "cuStreamWriteValue32") == 0  ? (void *)cuStreamWriteValue32
-         : strcmp(symbol, "cuStreamWaitValue32") == 0 ? (void *)cuStreamWaitValue32
-                                                      : nullptr;
+    *f = strcmp(symbol, "cuStreamWriteValue32") == 0 ? (void *)cuStreamWriteValue32
+         : strcmp(symbol, "cuStreamBatchMemOp") == 0 ? (void *)cuStreamBatchMemOp
+                                                     : nullptr;
     if (found)
         *found = !*f                         ? cudaDriverEntryPointSymbolNotFound
                  : version <= CUDART_VERSION ? cudaDriverEntryPointSuccess
@@ -182,7 +182,7 @@ static void check_kind(const char *what, void *dst, const void *src, enum cudaMe
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, enum cudaMemcpyKind kind, cudaStream_t s) {
     entered here("cudaMemcpyAsync");
     if (n == 0)
-        return cudaSuccess;
+        broken("MEMORY", "cudaMemcpyAsync of 0 bytes");
     check_kind(call, dst, src, kind);
     if ((char *)dst < (const char *)src + n && (const char *)src < (char *)dst + n)
         broken("MEMORY", "cudaMemcpyAsync of %zu bytes between %p and %p, which overlap", n, src, dst);
@@ -190,6 +190,10 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, enum cudaMemcp
     w.what = text("cudaMemcpyAsync of %zu bytes", n);
     w.touches = {{src, n, false}, {dst, n, true}};
     w.run = [=] { memcpy(dst, src, n); };
+    if (n == 4 && is_device(src) && is_device(dst)) { /* it may be a word that somebody awaits */
+        w.word = (uint32_t *)dst;
+        w.run = [=] { __atomic_store_n((uint32_t *)dst, *(const uint32_t *)src, __ATOMIC_RELEASE); };
+    }
     enqueue(s, std::move(w));
     return cudaSuccess;
 }
@@ -488,9 +492,8 @@ static uint32_t *word_at(CUdeviceptr addr) {
     return (uint32_t *)p;
 }
 
-CUresult cuStreamWaitValue32(CUstream s, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
+static CUresult wait_value(CUstream s, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
     static const char *tests[] = {">=", "==", "&", "nor"};
-    entered here("cuStreamWaitValue32");
     if ((flags & CU_STREAM_WAIT_VALUE_FLUSH) && !the().flush)
         return CUDA_ERROR_NOT_SUPPORTED;
     work w;
@@ -502,11 +505,12 @@ CUresult cuStreamWaitValue32(CUstream s, CUdeviceptr addr, cuuint32_t value, uns
     enqueue(s, std::move(w));
     return CUDA_SUCCESS;
 }
-CUresult cuStreamWriteValue32(CUstream s, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
-    entered here("cuStreamWriteValue32");
+static CUresult write_value(CUstream s, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
     if (flags & CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) /* the header: "not supported in the v2 API" */
         return CUDA_ERROR_NOT_SUPPORTED;
     uint32_t *p = word_at(addr);
+    if (!the().peer_words && (memory_find(p)->kind == IMPORTED))
+        return CUDA_ERROR_NOT_SUPPORTED;
     work w;
     w.word = p;
     w.what = text("cuStreamWriteValue32 at %p", (void *)p);
@@ -516,5 +520,22 @@ CUresult cuStreamWriteValue32(CUstream s, CUdeviceptr addr, cuuint32_t value, un
     };
     enqueue(s, std::move(w));
     return CUDA_SUCCESS;
+}
+CUresult cuStreamWaitValue32(CUstream s, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
+    entered here("cuStreamWaitValue32");
+    return wait_value(s, addr, value, flags);
+}
+CUresult cuStreamWriteValue32(CUstream s, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
+    entered here("cuStreamWriteValue32");
+    return write_value(s, addr, value, flags);
+}
+CUresult cuStreamBatchMemOp(CUstream s, unsigned int count, CUstreamBatchMemOpParams *all, unsigned int flags) {
+    entered here("cuStreamBatchMemOp");
+    CUresult code = count < 256 && flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count && code == CUDA_SUCCESS; i++) {
+        auto &x = all[i].waitValue; /* laid out as writeValue is */
+        code = (x.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ? wait_value : write_value)(s, x.address, x.value, x.flags);
+    }
+    return code;
 }
 }

@@ -25,6 +25,7 @@ machine &the(void) {
         m->ipc = env("STANDIN_IPC", 1) != 0;
         m->peers = env("STANDIN_PEERS", 1) != 0;
         m->capability = (int)env("STANDIN_CAPABILITY", 90);
+        m->peer_words = env("STANDIN_PEER_WORDS", 1) != 0;
         m->refused = getenv("STANDIN_REFUSED") ? getenv("STANDIN_REFUSED") : "";
         m->flush = env("STANDIN_FLUSH", 1) != 0;
         m->start_at_launch = getenv("STANDIN_START") && strcmp(getenv("STANDIN_START"), "launch") == 0;

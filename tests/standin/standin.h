@@ -168,7 +168,7 @@ struct machine {
     int nchains = 0, nids = 0, devices, capability;
     string refused; /* a kernel that cannot be launched */
     double stuck;
-    bool pages, start_at_launch, ipc, peers, flush; /* the last three: what devices can */
+    bool pages, start_at_launch, ipc, peers, flush, peer_words; /* the last four: what devices can */
     clocks seen;                                    /* by the program's threads, together */
     std::vector<host *> hosts;
     std::vector<std::unique_ptr<CUstream_st>> streams;
