@@ -12,6 +12,10 @@ extern "C" {
 
 static struct cuda_rank *self(const struct replay *re) { return (struct cuda_rank *)re->self; }
 static const struct rt_rank *stream_of(const struct replay *re) { return &re->program->rank[re->rank]; }
+/* Such a lane begins with one. */
+static bool has_messages(const struct rt_rank *k, int lane) {
+    return k->lane_at[lane] < k->lane_at[lane + 1] && k->ins[k->lane_ins[k->lane_at[lane]]].msg >= 0;
+}
 
 void cuda_must(cudaError_t code, const char *call) {
     if (code == cudaSuccess)
@@ -95,10 +99,9 @@ static bool device_wait(struct replay *re, const struct rt_instr *x, int32_t i) 
  * orders: cuda.h, on cuStreamWaitValue32 and cuGraphAddBatchMemOpNode, asks for the order "with CUDA-visible
  * dependencies such as events" too. Enqueued steps reach the queues in issue order, which is safe one instruction after
  * another. CUDA does not say which branches of a graph share a queue (pytorch#155679): so there all lanes with messages
- * are one branch, in issue order, beside that of the compute lane. Such a lane begins with a message. */
+ * are one branch, in issue order, beside that of the compute lane. */
 static bool takes_turns(const struct replay *re, const struct rt_instr *x) {
-    const struct rt_rank *k = stream_of(re);
-    return self(re)->captured && self(re)->transport->chained && k->ins[k->lane_ins[k->lane_at[x->lane]]].msg >= 0;
+    return self(re)->captured && self(re)->transport->chained && has_messages(stream_of(re), x->lane);
 }
 static void await_turn(struct replay *re, const struct rt_instr *x) {
     struct cuda_rank *own = self(re);
@@ -303,8 +306,10 @@ const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_
         memset(own->reached, 0, sizeof *own->reached * (size_t)(k->nlanes + 1));
         re->reached = own->reached;
     }
-    for (int l = 0; l < k->nlanes; l++)
-        CUDA(cudaStreamCreateWithFlags(&own->lane[l], cudaStreamNonBlocking));
+    int least, greatest;
+    CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    for (int l = 0; l < k->nlanes; l++) /* others wait for messages: their kernels come before those of layers */
+        CUDA(cudaStreamCreateWithPriority(&own->lane[l], cudaStreamNonBlocking, has_messages(k, l) ? greatest : least));
     for (int32_t i = 0; i < k->nins; i++)
         if (k->ins[i].recorded)
             CUDA(cudaEventCreateWithFlags(&own->event[i], cudaEventDisableTiming));

@@ -62,7 +62,9 @@ static cudaGraphExec_t capture(struct cuda_steps *steps, int64_t step, enum cuda
     CUDA(cudaStreamBeginCapture(steps->origin, cudaStreamCaptureModeThreadLocal));
     enqueue(steps, timed, true);
     CUDA(cudaStreamEndCapture(steps->origin, &graph));
-    CUDA(cudaGraphInstantiate(&exec, graph, 0));
+    /* Kernels have the priority of the stream they were captured on (cuda_runtime_api.h, on cudaGraphInstantiate),
+     * which counts with this flag; without it all have that of the stream they are launched on. */
+    CUDA(cudaGraphInstantiate(&exec, graph, cudaGraphInstantiateFlagUseNodePriority));
     CUDA(cudaGraphDestroy(graph));
     return exec;
 }

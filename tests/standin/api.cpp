@@ -257,12 +257,13 @@ cudaError_t cudaMemset(void *p, int value, size_t n) {
 
 /* ---- streams ---- */
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned int flags, int) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned int flags, int priority) {
     entered here("cudaStreamCreate");
     check_creation(call);
     check_not_capturing(call);
     the().streams.emplace_back(new CUstream_st(the().nids++, me()->device, new_chain(), flags));
     *out = the().streams.back().get();
+    (*out)->priority = priority;
     return cudaSuccess;
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned int flags) {

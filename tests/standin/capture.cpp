@@ -85,6 +85,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out) {
     CUgraph_st *g = the().graphs.back().get();
     g->nodes = std::move(c->nodes);
     g->nchains = c->streams.size();
+    for (auto o : c->streams)
+        g->priorities |= o->priority != 0;
     *out = g;
     return cudaSuccess;
 }
@@ -179,7 +181,7 @@ static cudaGraphExec_t exec_of(cudaGraphExec_t e) {
     broken("GRAPH", "%s of a graph that was destroyed, or is none", call);
 }
 
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long) {
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags) {
     entered here("cudaGraphInstantiate");
     check_creation(call);
     check_not_capturing(call);
@@ -188,6 +190,9 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsign
         known |= o.get() == graph && graph->alive;
     if (!known)
         broken("GRAPH", "cudaGraphInstantiate of a graph that was destroyed, or is none");
+    if (graph->priorities && !(flags & cudaGraphInstantiateFlagUseNodePriority))
+        broken("GRAPH", "cudaGraphInstantiate without cudaGraphInstantiateFlagUseNodePriority of a graph captured on "
+                        "streams of a priority, which it loses");
     check_queues(graph->nodes);
     the().execs.emplace_back(new CUgraphExec_st);
     CUgraphExec_st *e = the().execs.back().get();

@@ -82,6 +82,7 @@ typedef enum cudaDataType cudaDataType_t;
 #define cudaEventWaitExternal          0x01
 #define cudaHostAllocDefault           0x00
 #define cudaEnableDefault              0x0
+enum { cudaGraphInstantiateFlagUseNodePriority = 8 };
 #define cudaIpcMemLazyEnablePeerAccess 0x01
 #define CUDA_IPC_HANDLE_SIZE           64
 

@@ -68,6 +68,7 @@ struct CUstream_st {
     unsigned flags;
     CUstream_st(int id, int device, int chain, unsigned flags) : id(id), device(device), chain(chain), flags(flags) {}
     bool legacy = false, alive = true;
+    int priority = 0;
     std::deque<work> queue;
     clocks clock;
     std::shared_ptr<capture> cap; /* while it is captured */
@@ -96,7 +97,7 @@ struct capture {
     std::vector<cudaStream_t> streams; /* the captured ones: chains */
 };
 struct CUgraph_st {
-    bool alive = true;
+    bool alive = true, priorities = false; /* some stream's was not 0 */
     std::vector<node> nodes;
     size_t nchains;
 };

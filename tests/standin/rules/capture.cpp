@@ -115,6 +115,18 @@ static void awaits(int streams, bool chained) {
 static void awaits_on_two(void) { awaits(2, false); }
 static void awaits_chained(void) { awaits(3, true); }
 static void awaits_on_three(void) { awaits(3, false); }
+static void priority_lost(void) {
+    cudaStream_t s;
+    cudaGraph_t g;
+    cudaGraphExec_t e;
+    float *p = floats(64);
+    OK(cudaStreamCreateWithPriority(&s, cudaStreamNonBlocking, -5));
+    OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+    fill_on(s, p, 64, 1);
+    OK(cudaStreamEndCapture(s, &g));
+    OK(cudaGraphInstantiate(&e, g, cudaGraphInstantiateFlagUseNodePriority));
+    OK(cudaGraphInstantiate(&e, g, 0));
+}
 static void outside_waits_inside(void) {
     diamond d = begun();
     OK(cudaEventRecord(d.fork, d.a));
@@ -223,6 +235,7 @@ const rule capture_rules[] = {
     {"awaits_on_two", nullptr, awaits_on_two},
     {"awaits_chained", nullptr, awaits_chained},
     {"awaits_on_three", "QUEUE: a graph of 3 branches: what awaits the word at", awaits_on_three},
+    {"priority_lost", "GRAPH: cudaGraphInstantiate without", priority_lost},
     {"outside_waits_inside", "CAPTURE: stream 1 of device 0 waits for event", outside_waits_inside},
     {"inside_waits_outside", "which was not recorded in the capture: isolation", inside_waits_outside},
     {"unjoined", "CAPTURE: unjoined: kernel fill", unjoined},
