@@ -26,8 +26,8 @@ void cuda_backward(const struct rt_model *m, const struct rt_stage *s, const str
 #define CUDA(call) cuda_must(call, #call)
 /* device_cuda.cu: is there code for the architecture of the device? If not, why. */
 bool cuda_fits(const struct cudaDeviceProp *device, char *why, size_t nwhy);
-/* Copies host memory to device memory, where it is before any stream goes on. cudaMemcpy of pageable memory returns once
- * that is staged, while the copy to the device may still be under way (CUDA Runtime API, "API synchronization
+/* Copies host memory to device memory, where it is before any stream goes on. cudaMemcpy of pageable memory returns
+ * once that is staged, while the copy to the device may still be under way (CUDA Runtime API, "API synchronization
  * behavior"), and non-blocking streams do not wait for the stream it is on. */
 void cuda_store(void *device, const void *host, size_t bytes);
 /* Writes a word of pinned or device memory, of this process or another, in stream order and after a system-wide fence;
