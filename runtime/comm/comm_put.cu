@@ -32,8 +32,8 @@
  *
  * CUDA does not know this order between streams, and its documentation warns of streams that share a hardware queue: a
  * waiting one holds up what follows it. The compiler's issue order is safe even so: a rank could run it one instruction
- * after another, with every SEND waiting for its RECV. Enqueued steps keep that order. For the branches of a graph CUDA
- * promises none, so we ask for as many queues as possible (rank_cuda.cu).
+ * after another, with every SEND waiting for its RECV. Enqueued steps keep that order. In a graph device_cuda.cu makes
+ * one branch of all messages, and rank_cuda.cu asks for as many queues as possible.
  *
  * Ranks may share a GPU, which then changes between their processes. Waits occupy no multiprocessor, so they should not
  * keep it from changing; CUDA promises nothing here. A rank that ends early calls nothing: its context, with its
@@ -57,6 +57,7 @@ struct put {
     char **memory;     /* of each rank, mapped here; NULL: no exchange with it */
     struct part *part; /* [rank * nmsgs + message]; tensor -1: it has none */
     bool flush;        /* the device can flush remote writes */
+    uint32_t *one;     /* a word that is 1, to be copied; NULL: streams can write words of other devices */
 };
 
 static bool can(enum cudaDeviceAttr what) {
@@ -79,10 +80,15 @@ static uint32_t *word(const struct put *put, int rank, int32_t msg, int number) 
     return (uint32_t *)(put->memory[rank] + part_of(put, rank, msg)->words) + number;
 }
 
-static void post(uint32_t *word, cudaStream_t stream) { cuda_write_word(stream, word, 1); }
+/* Whether a stream may write words of another device, cuda.h does not say: where it may not, they are copied. */
+static void post(const struct put *put, uint32_t *word, cudaStream_t stream) {
+    if (put->one)
+        CUDA(cudaMemcpyAsync(word, put->one, sizeof *word, cudaMemcpyDeviceToDevice, stream));
+    else
+        cuda_write_word(stream, word, 1);
+}
 static void await(const struct put *put, uint32_t *word, cudaStream_t stream) {
-    cuda_await_word(stream, word, 1, put->flush);
-    cuda_write_word(stream, word, 0);
+    cuda_take_word(stream, word, 1, put->flush);
 }
 
 /* ---- messages ---- */
@@ -97,12 +103,13 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x) {
     if (is_send(x->op)) {
         await(put, mine, stream);
         cuda_mark(put->rank, i, false, stream);
-        CUDA(cudaMemcpyAsync(tensor(put, x->peer, x->msg), tensor(put, re->rank, x->msg), (size_t)x->bytes,
-                             cudaMemcpyDeviceToDevice, stream));
-        post(its, stream);
+        if (x->bytes > 0)
+            CUDA(cudaMemcpyAsync(tensor(put, x->peer, x->msg), tensor(put, re->rank, x->msg), (size_t)x->bytes,
+                                 cudaMemcpyDeviceToDevice, stream));
+        post(put, its, stream);
     } else {
         cuda_mark(put->rank, i, false, stream);
-        post(its, stream);
+        post(put, its, stream);
         await(put, mine, stream);
     }
     cuda_mark(put->rank, i, true, stream);
@@ -150,7 +157,7 @@ static void meet(const struct put *put, const struct rt_group *group, int32_t ms
         if (bytes > 0)
             CUDA(cudaMemcpyAsync(tensor(put, to, msg) + (share - tensor(put, self, msg)), share, bytes,
                                  cudaMemcpyDeviceToDevice, stream));
-        post(word(put, to, msg, phase * workers + self), stream);
+        post(put, word(put, to, msg, phase * workers + self), stream);
     }
     for (int k = 1; k < group->n; k++)
         await(put, word(put, self, msg, phase * workers + group->member[(group->me + k) % group->n]), stream);
@@ -184,7 +191,7 @@ static int64_t words_bytes(const struct rt_instr *x, int workers) {
 }
 
 static int64_t extra(const struct rt_program *p, int rank) {
-    int64_t bytes = 0;
+    int64_t bytes = sizeof(uint32_t); /* one */
     for (int32_t i = 0; i < p->rank[rank].nins; i++)
         bytes += words_bytes(&p->rank[rank].ins[i], p->workers);
     return bytes;
@@ -205,7 +212,7 @@ static void give(char *p) { cudaFree(p); }
 static void own_parts(const struct put *put, struct part *part) {
     const struct rt_program *all = put->program;
     const struct rt_rank *k = &all->rank[put->world->rank];
-    int64_t words = put->rank->extra - put->rank->arena;
+    int64_t words = put->rank->extra - put->rank->arena + (int64_t)sizeof *put->one;
     for (int32_t m = 0; m < all->nmsgs; m++)
         part[m].tensor = part[m].words = -1;
     for (int32_t i = 0; i < k->nins; i++) {
@@ -253,6 +260,20 @@ static bool map(struct put *put, const cudaIpcMemHandle_t *handle, const bool *p
     return true;
 }
 
+/* All words are 0 still, and the other ranks wait for this one. */
+static bool writes_words(const struct put *put) {
+    const struct rt_rank *k = &put->program->rank[put->world->rank];
+    bool writes = true;
+    for (int32_t i = 0; i < k->nins && writes; i++) {
+        const struct rt_instr *x = &k->ins[i];
+        const int32_t *member = is_group(x->op) ? group_at(put->groups, x->peer) : &x->peer;
+        for (int n = 0; x->msg >= 0 && writes && (is_group(x->op) ? member[n] >= 0 : n < 1); n++)
+            writes = cuda_writes_word(put->rank->lane[x->lane], word(put, member[n], x->msg, 0));
+    }
+    CUDA(cudaDeviceSynchronize());
+    return writes;
+}
+
 static void put_open(const struct world *world, const struct rt_program *program, const int32_t *groups,
                      struct cuda_rank *c) {
     char why[512];
@@ -281,6 +302,11 @@ static void put_open(const struct world *world, const struct rt_program *program
     if (nmsgs > 0)
         world->all(world->link, mine, put->part, nmsgs * sizeof *mine);
     ok = find_peers(put, peer, why, sizeof why) && map(put, handle, peer, why, sizeof why);
+    if (ok && !writes_words(put)) {
+        const uint32_t one = 1;
+        put->one = (uint32_t *)c->extra;
+        cuda_store(put->one, &one, sizeof one);
+    }
     world_verdict(world, ok, why);
     c->link = put;
     free(mine);
@@ -306,5 +332,5 @@ static void put_close(void *link) {
     free(put);
 }
 
-extern const struct cuda_transport cuda_put = {"put", true,     message, reduce, take,     give,
-                                               extra, put_open, NULL,    NULL,   put_close};
+extern const struct cuda_transport cuda_put = {"put", true,     message, reduce, take,      give,
+                                               extra, put_open, NULL,    NULL,   put_close, true};

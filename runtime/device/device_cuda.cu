@@ -12,6 +12,10 @@ extern "C" {
 
 static struct cuda_rank *self(const struct replay *re) { return (struct cuda_rank *)re->self; }
 static const struct rt_rank *stream_of(const struct replay *re) { return &re->program->rank[re->rank]; }
+/* Such a lane begins with one. */
+static bool has_messages(const struct rt_rank *k, int lane) {
+    return k->lane_at[lane] < k->lane_at[lane + 1] && k->ins[k->lane_ins[k->lane_at[lane]]].msg >= 0;
+}
 
 void cuda_must(cudaError_t code, const char *call) {
     if (code == cudaSuccess)
@@ -19,6 +23,25 @@ void cuda_must(cudaError_t code, const char *call) {
     fprintf(stderr, "pianola: error: CUDA: %s: %s\n", call, cudaGetErrorString(code));
     fflush(NULL);
     _Exit(1);
+}
+
+/* Code runs on devices of its architecture's major version, PTX on all that are newer (CUDA C++ Programming Guide,
+ * "Binary Compatibility" and "PTX Compatibility"). */
+bool cuda_fits(const struct cudaDeviceProp *device, char *why, size_t nwhy) {
+    if (device->major >= 8)
+        return true;
+    snprintf(why, nwhy,
+             "%s has compute capability %d.%d: Pianola is compiled for sm_80, sm_90, sm_100 and, by compute_80, "
+             "newer ones",
+             device->name, device->major, device->minor);
+    return false;
+}
+
+void cuda_store(void *device, const void *host, size_t bytes) {
+    if (bytes == 0)
+        return;
+    CUDA(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice));
+    CUDA(cudaStreamSynchronize(cudaStreamLegacy));
 }
 
 /* A driver function, found through the runtime, so that the library loads without a driver. */
@@ -31,19 +54,36 @@ static void *driver(const char *name) {
     return call;
 }
 
-void cuda_write_word(cudaStream_t stream, uint32_t *word, uint32_t value) {
+/* The codes are those of the runtime. */
+static CUresult write_word(cudaStream_t stream, uint32_t *word, uint32_t value) {
     static decltype(&cuStreamWriteValue32) write;
     write = write ? write : (decltype(write))driver("cuStreamWriteValue32");
-    CUresult code = write(stream, (CUdeviceptr)(uintptr_t)word, value, CU_STREAM_WRITE_VALUE_DEFAULT);
-    cuda_must((cudaError_t)code, "cuStreamWriteValue32"); /* the codes are the same */
+    return write(stream, (CUdeviceptr)(uintptr_t)word, value, CU_STREAM_WRITE_VALUE_DEFAULT);
 }
 
-void cuda_await_word(cudaStream_t stream, uint32_t *word, uint32_t value, bool flush) {
-    static decltype(&cuStreamWaitValue32) wait;
-    wait = wait ? wait : (decltype(wait))driver("cuStreamWaitValue32");
-    unsigned flags = CU_STREAM_WAIT_VALUE_EQ | (flush ? (unsigned)CU_STREAM_WAIT_VALUE_FLUSH : 0);
-    CUresult code = wait(stream, (CUdeviceptr)(uintptr_t)word, value, flags);
-    cuda_must((cudaError_t)code, "cuStreamWaitValue32");
+void cuda_write_word(cudaStream_t stream, uint32_t *word, uint32_t value) {
+    cuda_must((cudaError_t)write_word(stream, word, value), "cuStreamWriteValue32");
+}
+
+bool cuda_writes_word(cudaStream_t stream, uint32_t *word) {
+    CUresult code = write_word(stream, word, 0);
+    if (code != CUDA_ERROR_NOT_SUPPORTED && code != CUDA_ERROR_INVALID_VALUE)
+        cuda_must((cudaError_t)code, "cuStreamWriteValue32");
+    return code == CUDA_SUCCESS;
+}
+
+void cuda_take_word(cudaStream_t stream, uint32_t *word, uint32_t value, bool flush) {
+    static decltype(&cuStreamBatchMemOp) batch;
+    CUstreamBatchMemOpParams both[2] = {};
+    batch = batch ? batch : (decltype(batch))driver("cuStreamBatchMemOp");
+    both[0].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    both[0].waitValue.address = (CUdeviceptr)(uintptr_t)word;
+    both[0].waitValue.value = value;
+    both[0].waitValue.flags = CU_STREAM_WAIT_VALUE_EQ | (flush ? (unsigned)CU_STREAM_WAIT_VALUE_FLUSH : 0);
+    both[1].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    both[1].writeValue.address = (CUdeviceptr)(uintptr_t)word;
+    both[1].writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+    cuda_must((cudaError_t)batch(stream, 2, both, 0), "cuStreamBatchMemOp");
 }
 
 /* ---- the replay core's questions ---- */
@@ -53,6 +93,27 @@ static bool device_wait(struct replay *re, const struct rt_instr *x, int32_t i) 
         return false;
     CUDA(cudaStreamWaitEvent(self(re)->lane[x->lane], self(re)->event[i], 0));
     return true;
+}
+
+/* A stream that awaits a word may hold up any other that shares its hardware queue, and CUDA does not see what the word
+ * orders: cuda.h, on cuStreamWaitValue32 and cuGraphAddBatchMemOpNode, asks for the order "with CUDA-visible
+ * dependencies such as events" too. Enqueued steps reach the queues in issue order, which is safe one instruction after
+ * another. CUDA does not say which branches of a graph share a queue (pytorch#155679): so there all lanes with messages
+ * are one branch, in issue order, beside that of the compute lane. */
+static bool takes_turns(const struct replay *re, const struct rt_instr *x) {
+    return self(re)->captured && self(re)->transport->chained && has_messages(stream_of(re), x->lane);
+}
+static void await_turn(struct replay *re, const struct rt_instr *x) {
+    struct cuda_rank *own = self(re);
+    if (takes_turns(re, x) && own->turned)
+        CUDA(cudaStreamWaitEvent(own->lane[x->lane], own->turn, 0));
+}
+static void end_turn(struct replay *re, const struct rt_instr *x) {
+    struct cuda_rank *own = self(re);
+    if (!takes_turns(re, x))
+        return;
+    CUDA(cudaEventRecord(own->turn, own->lane[x->lane]));
+    own->turned = true;
 }
 
 /* The word is written after the event, so that no lane waits for the write. */
@@ -66,6 +127,7 @@ static void device_record(struct replay *re, int32_t i, double start, double end
         cuda_write_word(own->lane[lane], &own->reached[lane],
                         (uint32_t)(re->cursor[lane] + 1 - stream_of(re)->lane_at[lane]));
     own->issued[i] = re->step + 1;
+    end_turn(re, &stream_of(re)->ins[i]);
 }
 
 /* The microbatch as data_batch lays it out, in device memory. */
@@ -123,6 +185,7 @@ static void device_launch(struct replay *re, const struct rt_instr *x) {
     struct cuda_rank *own = self(re);
     int32_t i = (int32_t)(x - stream_of(re)->ins);
     nvtx_begin(x);
+    await_turn(re, x);
     cuda_mark(own, i, false, own->lane[x->lane]);
     run_instr(re, x, own->lane[x->lane]);
     cuda_mark(own, i, true, own->lane[x->lane]);
@@ -132,6 +195,7 @@ static void device_launch(struct replay *re, const struct rt_instr *x) {
 static bool device_meet(struct replay *re, const struct rt_instr *x) {
     struct cuda_rank *own = self(re);
     nvtx_begin(x);
+    await_turn(re, x);
     bool met = (is_group(x->op) ? own->transport->collective : own->transport->message)(own->link, re, x);
     nvtx_end();
     if (!met)
@@ -242,11 +306,15 @@ const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_
         memset(own->reached, 0, sizeof *own->reached * (size_t)(k->nlanes + 1));
         re->reached = own->reached;
     }
-    for (int l = 0; l < k->nlanes; l++)
-        CUDA(cudaStreamCreateWithFlags(&own->lane[l], cudaStreamNonBlocking));
+    int least, greatest;
+    CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    for (int l = 0; l < k->nlanes; l++) /* others wait for messages: their kernels come before those of layers */
+        CUDA(cudaStreamCreateWithPriority(&own->lane[l], cudaStreamNonBlocking, has_messages(k, l) ? greatest : least));
     for (int32_t i = 0; i < k->nins; i++)
         if (k->ins[i].recorded)
             CUDA(cudaEventCreateWithFlags(&own->event[i], cudaEventDisableTiming));
+    if (transport->chained)
+        CUDA(cudaEventCreateWithFlags(&own->turn, cudaEventDisableTiming));
     for (int t = 0; t < 2; t++) {
         CUDA(cudaMallocHost((void **)&own->staged[t], (size_t)p->batches * data_bytes(p->model)));
         CUDA(cudaMallocHost((void **)&own->told[t], (size_t)p->batches * sizeof *own->told[t]));
@@ -273,6 +341,8 @@ void cuda_release(struct replay *re, struct cuda_rank *own) {
         cudaEventDestroy(own->sent[t]);
         cudaEventDestroy(own->came[t]);
     }
+    if (own->turn)
+        cudaEventDestroy(own->turn);
     if (own->reached)
         cudaFreeHost(own->reached);
     own->transport->give(own->arena);
@@ -288,7 +358,7 @@ void cuda_put_weights(struct replay *re, const struct rt_home *home, const float
     char *arena = self(re)->arena;
     const struct rt_model *m = re->program->model;
     struct rt_learned to = learned_at(m, &re->program->stage[home->stage], home);
-    CUDA(cudaMemcpy(arena + to.weight, w, (size_t)to.count * sizeof *w, cudaMemcpyHostToDevice));
+    cuda_store(arena + to.weight, w, (size_t)to.count * sizeof *w);
     if (m->precision != BF16)
         return;
     __nv_bfloat16 *rounded = (__nv_bfloat16 *)malloc((size_t)to.count * sizeof *rounded + 1);
@@ -296,7 +366,7 @@ void cuda_put_weights(struct replay *re, const struct rt_home *home, const float
         cuda_must(cudaErrorMemoryAllocation, "weights on the host");
     for (int64_t i = 0; i < to.count; i++)
         rounded[i] = __float2bfloat16_rn(w[i]);
-    CUDA(cudaMemcpy(arena + home->weight, rounded, (size_t)to.count * sizeof *rounded, cudaMemcpyHostToDevice));
+    cuda_store(arena + home->weight, rounded, (size_t)to.count * sizeof *rounded);
     free(rounded);
 }
 
@@ -305,8 +375,8 @@ void cuda_begin(struct replay *re, uint64_t seed) {
     const struct rt_program *p = re->program;
     const struct rt_rank *k = stream_of(re);
     const int64_t none = 0;
-    CUDA(cudaMemcpy(own->step, &none, sizeof none, cudaMemcpyHostToDevice));
-    CUDA(cudaMemcpy(own->lr, &p->model->lr, sizeof *own->lr, cudaMemcpyHostToDevice));
+    cuda_store(own->step, &none, sizeof none);
+    cuda_store(own->lr, &p->model->lr, sizeof *own->lr);
     for (int i = 0; i < k->nhomes; i++) {
         const struct rt_stage *s = &p->stage[k->home[i].stage];
         float *w = (float *)malloc((size_t)weight_count(p->model, s) * sizeof *w + 1);

@@ -29,6 +29,9 @@ struct cuda_rank {
     uint32_t *reached;  /* pinned host memory, per lane: instructions of the step that have ended. NULL: not watched */
     struct cuda_span *span; /* per instruction, if steps are timed; else NULL */
     enum cuda_timed timed;  /* the step being enqueued */
+    bool captured;          /* it is, into a graph */
+    bool turned;            /* so far, a lane with messages ends */
+    cudaEvent_t turn;       /* here. Of a transport that is chained */
     const struct cuda_transport *transport;
     void *link;  /* the transport's own */
     char *extra; /* its device memory, extra(p, rank) bytes */
@@ -54,6 +57,8 @@ struct cuda_transport {
     /* Ends work under way, its results undefined. May never return; any thread may call it, once. */
     void (*abort)(void *link);
     void (*close)(void *link);
+    /* In a graph, a rank's messages come one after another, in issue order: device_cuda.cu says why. */
+    bool chained;
 };
 extern const struct device cuda_device;
 

@@ -27,10 +27,13 @@ bool steps_open(struct cuda_steps *steps) {
     return true;
 }
 
-static void enqueue(struct cuda_steps *steps, enum cuda_timed timed) {
+static void enqueue(struct cuda_steps *steps, enum cuda_timed timed, bool captured) {
     int left = steps->n, j = 0;
-    for (int r = 0; r < steps->n; r++)
+    for (int r = 0; r < steps->n; r++) {
         steps->rank[r].timed = timed;
+        steps->rank[r].captured = captured;
+        steps->rank[r].turned = false;
+    }
     for (int r = 0; r < steps->n; r++)
         cuda_count(steps->rank[r].step, steps->origin);
     CUDA(cudaEventRecord(steps->fork, steps->origin));
@@ -57,9 +60,11 @@ static cudaGraphExec_t capture(struct cuda_steps *steps, int64_t step, enum cuda
     for (int r = 0; r < steps->n; r++)
         steps->replay[r].step = step;
     CUDA(cudaStreamBeginCapture(steps->origin, cudaStreamCaptureModeThreadLocal));
-    enqueue(steps, timed);
+    enqueue(steps, timed, true);
     CUDA(cudaStreamEndCapture(steps->origin, &graph));
-    CUDA(cudaGraphInstantiate(&exec, graph, 0));
+    /* Kernels have the priority of the stream they were captured on (cuda_runtime_api.h, on cudaGraphInstantiate),
+     * which counts with this flag; without it all have that of the stream they are launched on. */
+    CUDA(cudaGraphInstantiate(&exec, graph, cudaGraphInstantiateFlagUseNodePriority));
     CUDA(cudaGraphDestroy(graph));
     return exec;
 }
@@ -77,7 +82,7 @@ void steps_run(struct cuda_steps *steps, int64_t step, bool timed) {
     if (timed ? steps->timed : steps->exec)
         CUDA(cudaGraphLaunch(timed ? steps->timed : steps->exec, steps->origin));
     else
-        enqueue(steps, timed ? TIMED : UNTIMED);
+        enqueue(steps, timed ? TIMED : UNTIMED, false);
     CUDA(cudaEventRecord(steps->end[turn], steps->origin));
     steps->busy += steps->run > 1 ? seconds() - begin : 0;
     steps->run++;

@@ -51,14 +51,24 @@ bool cuda_linear_gelu_input(const struct cuda_call *c, const struct rt_layer *ge
 bool cuda_join_layernorm(const struct cuda_call *c, const struct rt_layer *norm); /* norm.cu: a fork may be between */
 bool cuda_layernorm_fork_input(const struct cuda_call *c, const struct rt_layer *fork); /* norm.cu */
 
-/* A kernel with commas in its template arguments goes in parentheses. */
+/* device_cuda.cu: a device error ends the process: nothing that was enqueued can be trusted */
+void cuda_must(cudaError_t code, const char *call);
+
+/* A kernel with commas in its template arguments goes in parentheses. A launch returns nothing: why it failed, only
+ * cudaGetLastError says, which captures allow. It also says what was left behind by earlier calls: who goes on after an
+ * error, cudaErrorNotReady too, takes it away with cudaGetLastError. */
+#define LAUNCH(kernel, grid, block, shared, stream, ...)                                                               \
+    do {                                                                                                               \
+        ENQUEUE(kernel, grid, block, shared, stream, __VA_ARGS__);                                                     \
+        cuda_must(cudaGetLastError(), "launch of " #kernel);                                                           \
+    } while (0)
 #ifdef __CUDACC__
-#define LAUNCH(kernel, grid, block, shared, stream, ...) kernel<<<grid, block, shared, stream>>>(__VA_ARGS__)
+#define ENQUEUE(kernel, grid, block, shared, stream, ...) kernel<<<grid, block, shared, stream>>>(__VA_ARGS__)
 #define DYNAMIC_SHARED(type, name)                                                                                     \
     extern __shared__ __align__(16) char dynamic_shared[];                                                             \
     type *name = (type *)dynamic_shared
 #else
-#define LAUNCH(kernel, grid, block, shared, stream, ...)                                                               \
+#define ENQUEUE(kernel, grid, block, shared, stream, ...)                                                              \
     grid_launch(#kernel, kernel, grid, block, shared, stream, __VA_ARGS__)
 #define DYNAMIC_SHARED(type, name) type *name = (type *)grid_shared()
 #endif

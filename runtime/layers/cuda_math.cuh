@@ -23,12 +23,17 @@ void cuda_forward(const struct rt_model *m, const struct rt_stage *s, const stru
 void cuda_backward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
                    bool weight, void *workspace, cudaStream_t stream);
 
-/* device_cuda.cu: a device error ends the process: nothing that was enqueued can be trusted */
-void cuda_must(cudaError_t code, const char *call);
 #define CUDA(call) cuda_must(call, #call)
+/* device_cuda.cu: is there code for the architecture of the device? If not, why. */
+bool cuda_fits(const struct cudaDeviceProp *device, char *why, size_t nwhy);
+/* Copies host memory to device memory, where it is before any stream goes on. cudaMemcpy of pageable memory returns
+ * once that is staged, while the copy to the device may still be under way (CUDA Runtime API, "API synchronization
+ * behavior"), and non-blocking streams do not wait for the stream it is on. */
+void cuda_store(void *device, const void *host, size_t bytes);
 /* Writes a word of pinned or device memory, of this process or another, in stream order and after a system-wide fence;
- * awaits it until it has the value. flush: earlier writes of other devices are then visible too. Graphs can capture
- * both. */
+ * takes it: awaits it until it has the value, and resets it to 0. flush: earlier writes of other devices are then
+ * visible too. Graphs can capture both. writes: whether the device can write this word, which is 0. */
 void cuda_write_word(cudaStream_t stream, uint32_t *word, uint32_t value);
-void cuda_await_word(cudaStream_t stream, uint32_t *word, uint32_t value, bool flush);
+bool cuda_writes_word(cudaStream_t stream, uint32_t *word);
+void cuda_take_word(cudaStream_t stream, uint32_t *word, uint32_t value, bool flush);
 #endif

@@ -52,8 +52,9 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x) {
         CUDA(cudaEventRecord(y->event[0], from));
         CUDA(cudaStreamWaitEvent(to, y->event[0], 0));
         mark(loopback, meeting, y, false, 1);
-        CUDA(cudaMemcpyAsync(tensor(loopback, meeting, 1), tensor(loopback, meeting, 0), (size_t)meeting->bytes,
-                             cudaMemcpyDeviceToDevice, to));
+        if (meeting->bytes > 0)
+            CUDA(cudaMemcpyAsync(tensor(loopback, meeting, 1), tensor(loopback, meeting, 0), (size_t)meeting->bytes,
+                                 cudaMemcpyDeviceToDevice, to));
         mark(loopback, meeting, y, true, 1);
         CUDA(cudaEventRecord(y->event[1], to));
         CUDA(cudaStreamWaitEvent(from, y->event[1], 0));
@@ -77,7 +78,7 @@ static bool reduce(void *link, struct replay *re, const struct rt_instr *x) {
         for (int i = 1; i < meeting->n; i++)
             cuda_add((float *)tensor(loopback, meeting, 0), (const float *)tensor(loopback, meeting, i),
                      meeting->bytes / 4, false, first);
-        for (int i = 1; i < meeting->n; i++)
+        for (int i = 1; i < meeting->n && meeting->bytes > 0; i++)
             CUDA(cudaMemcpyAsync(tensor(loopback, meeting, i), tensor(loopback, meeting, 0), (size_t)meeting->bytes,
                                  cudaMemcpyDeviceToDevice, first));
         mark(loopback, meeting, y, true, 0);

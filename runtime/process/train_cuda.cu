@@ -136,7 +136,7 @@ static bool find_device(struct cuda_run *run, char *why, size_t nwhy) {
     CUDA(cudaSetDevice(0));
     CUDA(cudaGetDeviceProperties(&device, 0));
     snprintf(run->device, sizeof run->device, "%s", device.name);
-    return true;
+    return cuda_fits(&device, why, nwhy);
 }
 
 extern "C" __attribute__((visibility("default"))) char **cuda_train(struct cuda_run *run, char *why, size_t nwhy) {

@@ -34,10 +34,12 @@ static struct {
     int number, aborted;
 } own;
 
-/* A waiting lane holds up what follows it in the same hardware queue. The default is 8 queues. */
+/* A waiting lane holds up what follows it in the same hardware queue. The default is 8 queues; copies have queues of
+ * their own (CUDA Programming Guide, "CUDA Environment Variables"). */
 extern "C" void backend_open(const struct rt_self *self, const struct rt_tables *tables) {
     (void)self, (void)tables;
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    setenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS", "32", 0);
 }
 
 static const struct cuda_transport *transport_of(const struct rank_run *run) {
@@ -111,7 +113,8 @@ extern "C" void backend_choose(struct rank_run *run) {
     snprintf(own.name, sizeof own.name, "%s", device.name);
     memcpy(me.uuid, &device.uuid, sizeof me.uuid);
     run->world.all(run->world.link, &me, all, sizeof me);
-    bool ok = (transport_of(run)->one_host ? together : alone)(run, all, why, sizeof why);
+    bool ok = cuda_fits(&device, why, sizeof why) &&
+              (transport_of(run)->one_host ? together : alone)(run, all, why, sizeof why);
     free(all);
     world_verdict(&run->world, ok, why);
 }
@@ -202,6 +205,7 @@ static void wait_for(struct rank_run *run, cudaEvent_t event) {
     for (cudaError_t code; (code = cudaEventQuery(event)) != cudaSuccess; sched_yield()) {
         if (code != cudaErrorNotReady)
             cuda_must(code, "in a step");
+        cudaGetLastError(); /* not ready: no error of the next launch's */
         const char *why = own->transport->progress ? own->transport->progress(own->link) : NULL;
         if (why)
             watch_fail(why);
@@ -219,7 +223,7 @@ extern "C" void backend_step(struct rank_run *run, float *loss) {
     int64_t step = run->replay.step;
     bool reads = rank_reads(run);
     if (!backend->begun)
-        CUDA(cudaMemcpy(own->step, &step, sizeof step, cudaMemcpyHostToDevice)); /* steps of earlier runs count */
+        cuda_store(own->step, &step, sizeof step); /* steps of earlier runs count */
     if (!backend->begun && reads)
         cuda_feed(&run->replay, step, run->data, backend->steps.origin);
     memset(own->reached, 0, sizeof *own->reached * (size_t)run->program.rank[run->world.rank].nlanes);
@@ -300,8 +304,7 @@ extern "C" void backend_push(struct rank_run *run, const struct rt_home *home) {
         return;
     cuda_put_weights(&run->replay, home, mirror);
     if (learned.moments >= 0)
-        CUDA(cudaMemcpy(run->backend->rank.arena + learned.moments, mirror + n, moments * sizeof *mirror,
-                        cudaMemcpyHostToDevice));
+        cuda_store(run->backend->rank.arena + learned.moments, mirror + n, moments * sizeof *mirror);
 }
 
 /* ---- the end ---- */

@@ -73,6 +73,13 @@ expect "bf16 on the host" 'pianola: error: schedules/models/gpt.lua: precision =
     "$("$PIANOLA" run schedules/serial.lua --model schedules/models/gpt.lua -D precision=bf16 2>&1)"
 expect "heads too wide for CUDA" 'pianola: error: layer 7 (attention): its heads have 160 columns; --device cuda takes at most 128: use at least heads = 5' \
     "$("$PIANOLA" run schedules/1f1b.lua --model tests/schedules/wide_heads.lua --device cuda 2>&1)"
+expect "a kernel that cannot be launched" 'pianola: error: CUDA: launch of count: no kernel image is available for execution on the device' \
+    "$(STANDIN_REFUSED=count "$PIANOLA" run schedules/1f1b.lua --model schedules/models/integers.lua --steps 3 --device cuda 2>&1 | tail -n 1)"
+archs=$(sed -nE "s/^ARCHS := .*code=\[([^]]*)\].*/\1/p" Makefile)
+expect "a GPU that is too old" "1 ${archs//,/ }" \
+    "$(STANDIN_CAPABILITY=75 "$PIANOLA" run schedules/1f1b.lua --model schedules/models/integers.lua --steps 3 --device cuda 2>&1 |
+        grep -c 'stand-in for a GPU has compute capability 7.5: Pianola is compiled for ') $(strings build/standin/device/device_cuda.o |
+        sed -n 's/.*is compiled for //p' | grep -oE '(sm|compute)_[0-9]+' | paste -sd' ')"
 # A transformer is not exact: its losses agree, and a graph agrees with eager replay bit for bit.
 # shellcheck disable=SC2086
 {

@@ -64,6 +64,11 @@ STANDIN_DEVICES=1 put ddp 8 --steps 4
 expect "DDP on one GPU" "$(codes_of 8 0)$wanted" "$(result)"
 STANDIN_FLUSH=0 put 1f1b 4 --steps 4
 expect "a GPU that cannot flush remote writes" "0 0 0 0 $wanted" "$(result)"
+for name in 1f1b ddp; do
+    n=$(find "$room/$name" -name 'rank*.cu' | wc -l)
+    STANDIN_PEER_WORDS=0 put $name "$n" --steps 4
+    expect "$name, words of other devices cannot be written" "$(codes_of "$n" 0)$wanted" "$(result)"
+done
 put 1f1b 4 --steps 2 --checkpoint "$saved"
 put 1f1b 4 --steps 4 --checkpoint "$saved" --resume
 expect "resumed" "0 0 0 0 $wanted" "$(result)"

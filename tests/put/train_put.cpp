@@ -49,11 +49,12 @@ static void all(void *link, const void *mine, void *out, size_t bytes) {
     pthread_barrier_wait(&s->t->barrier);
 }
 
-extern "C" void world_verdict(const struct world *, bool ok, const char *why) {
-    if (ok)
-        return;
-    fprintf(stderr, "pianola: error: %s\n", why);
-    abort();
+extern "C" void world_verdict(const struct world *world, bool ok, const char *why) {
+    if (!ok) {
+        fprintf(stderr, "pianola: error: %s\n", why);
+        abort();
+    }
+    pthread_barrier_wait(&((worker *)world->link)->t->barrier);
 }
 
 /* ---- a rank ---- */
@@ -75,7 +76,6 @@ static void prepare(worker *s, int rank) {
     if (cuda_take(&s->replay, &s->rank, &t->program, rank, &cuda_put, false))
         abort();
     s->replay.device = &t->device;
-    cuda_begin(&s->replay, t->all->run.seed);
     s->steps.n = 1;
     s->steps.replay = &s->replay;
     s->steps.rank = &s->rank;
@@ -83,6 +83,7 @@ static void prepare(worker *s, int rank) {
     if (!steps_open(&s->steps))
         abort();
     cuda_put.open(&s->world, &t->program, t->groups.data(), &s->rank);
+    cuda_begin(&s->replay, t->all->run.seed); /* as late as rank_cuda.cu calls it */
 }
 
 static void keep_weights(worker *s, int rank) {

@@ -44,7 +44,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
     p->sharedMemPerBlockOptin = 227 << 10;
     p->warpSize = 32;
     p->maxThreadsPerBlock = 1024;
-    p->major = 9;
+    p->major = the().capability / 10;
+    p->minor = the().capability % 10;
     p->multiProcessorCount = 132;
     p->l2CacheSize = 50 << 20;
     return cudaSuccess;
@@ -61,9 +62,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr what, int) {
 cudaError_t cudaDriverGetVersion(int *v) { return *v = CUDART_VERSION, cudaSuccess; }
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **f, unsigned int version, unsigned long long,
                                              enum cudaDriverEntryPointQueryResult *found) {
-    *f = strcmp(symbol, "cuStreamWriteValue32") == 0  ? (void *)cuStreamWriteValue32
-         : strcmp(symbol, "cuStreamWaitValue32") == 0 ? (void *)cuStreamWaitValue32
-                                                      : nullptr;
+    *f = strcmp(symbol, "cuStreamWriteValue32") == 0 ? (void *)cuStreamWriteValue32
+         : strcmp(symbol, "cuStreamBatchMemOp") == 0 ? (void *)cuStreamBatchMemOp
+                                                     : nullptr;
     if (found)
         *found = !*f                         ? cudaDriverEntryPointSymbolNotFound
                  : version <= CUDART_VERSION ? cudaDriverEntryPointSuccess
@@ -103,6 +104,7 @@ const char *cudaGetErrorString(cudaError_t e) {
     case cudaErrorMemoryAllocation: return "out of memory";
     case cudaErrorNoDevice: return "no CUDA-capable device is detected";
     case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorNoKernelImageForDevice: return "no kernel image is available for execution on the device";
     case cudaErrorPeerAccessUnsupported: return "peer access is not supported between these two devices";
     case cudaErrorNotReady: return "device not ready";
     default: return "unknown error";
@@ -185,7 +187,7 @@ static void check_kind(const char *what, void *dst, const void *src, enum cudaMe
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, enum cudaMemcpyKind kind, cudaStream_t s) {
     entered here("cudaMemcpyAsync");
     if (n == 0)
-        return cudaSuccess;
+        broken("MEMORY", "cudaMemcpyAsync of 0 bytes");
     check_kind(call, dst, src, kind);
     if ((char *)dst < (const char *)src + n && (const char *)src < (char *)dst + n)
         broken("MEMORY", "cudaMemcpyAsync of %zu bytes between %p and %p, which overlap", n, src, dst);
@@ -193,11 +195,22 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, enum cudaMemcp
     w.what = text("cudaMemcpyAsync of %zu bytes", n);
     w.touches = {{src, n, false}, {dst, n, true}};
     w.run = [=] { memcpy(dst, src, n); };
+    if (n == 4 && is_device(src) && is_device(dst)) { /* it may be a word that somebody awaits */
+        w.word = (uint32_t *)dst;
+        w.run = [=] { __atomic_store_n((uint32_t *)dst, *(const uint32_t *)src, __ATOMIC_RELEASE); };
+    }
     enqueue(s, std::move(w));
     return cudaSuccess;
 }
 
-/* On the legacy stream. The host waits, except for a copy within the device, which CUDA leaves running. */
+static void wait_for_legacy(void) {
+    cudaStream_t s = stream_of(nullptr, call);
+    wait_until([=] { return s->queue.empty(); }, call);
+    saw(s);
+}
+
+/* On the legacy stream. The host waits, except for two copies that CUDA leaves running: within the device, and from
+ * pageable memory, which has been staged when the call returns and comes to the device when the scheduler has it so. */
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t n, enum cudaMemcpyKind kind) {
     entered here("cudaMemcpy");
     check_not_capturing(call);
@@ -209,13 +222,17 @@ cudaError_t cudaMemcpy(void *dst, const void *src, size_t n, enum cudaMemcpyKind
     for (range r : {range{src, n, false}, range{dst, n, true}})
         if (is_device(r.at) || is_pinned(r.at))
             w.touches.push_back(r);
-    w.run = [=] { memmove(dst, src, n); };
+    bool staged = is_device(dst) && !is_device(src) && !is_pinned(src);
+    if (staged) {
+        wait_for_legacy();
+        string stage((const char *)src, n);
+        w.run = [=] { memcpy(dst, stage.data(), n); };
+    } else {
+        w.run = [=] { memmove(dst, src, n); };
+    }
     enqueue(nullptr, std::move(w));
-    if (is_device(dst) && is_device(src))
-        return cudaSuccess;
-    cudaStream_t s = stream_of(nullptr, call);
-    wait_until([=] { return s->queue.empty(); }, "cudaMemcpy");
-    saw(s);
+    if (!staged && !(is_device(dst) && is_device(src)))
+        wait_for_legacy();
     return cudaSuccess;
 }
 
@@ -245,12 +262,13 @@ cudaError_t cudaMemset(void *p, int value, size_t n) {
 
 /* ---- streams ---- */
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned int flags, int) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned int flags, int priority) {
     entered here("cudaStreamCreate");
     check_creation(call);
     check_not_capturing(call);
     the().streams.emplace_back(new CUstream_st(the().nids++, me()->device, new_chain(), flags));
     *out = the().streams.back().get();
+    (*out)->priority = priority;
     return cudaSuccess;
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned int flags) {
@@ -285,7 +303,7 @@ cudaError_t cudaStreamQuery(cudaStream_t s) {
         run_one();
     me()->polling = !s->queue.empty();
     if (!s->queue.empty())
-        return check_stuck(true), cudaErrorNotReady;
+        return check_stuck(true), fail(cudaErrorNotReady);
     saw(s);
     return cudaSuccess;
 }
@@ -432,7 +450,7 @@ cudaError_t cudaEventQuery(cudaEvent_t e) {
         run_one();
     me()->polling = e->at && !e->at->done;
     if (e->at && !e->at->done)
-        return check_stuck(true), cudaErrorNotReady;
+        return check_stuck(true), fail(cudaErrorNotReady);
     if (e->at)
         join(the().seen, e->at->clock);
     return cudaSuccess;
@@ -457,7 +475,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t a, cudaEvent_t b) {
     if (!a->at || !b->at)
         broken("STREAM", "cudaEventElapsedTime of an event that was never recorded");
     if (!a->at->done || !b->at->done)
-        return cudaErrorNotReady;
+        return fail(cudaErrorNotReady);
     *ms = (float)((b->at->when - a->at->when) * 1e3);
     return cudaSuccess;
 }
@@ -480,9 +498,8 @@ static uint32_t *word_at(CUdeviceptr addr) {
     return (uint32_t *)p;
 }
 
-CUresult cuStreamWaitValue32(CUstream s, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
+static CUresult wait_value(CUstream s, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
     static const char *tests[] = {">=", "==", "&", "nor"};
-    entered here("cuStreamWaitValue32");
     if ((flags & CU_STREAM_WAIT_VALUE_FLUSH) && !the().flush)
         return CUDA_ERROR_NOT_SUPPORTED;
     work w;
@@ -494,11 +511,12 @@ CUresult cuStreamWaitValue32(CUstream s, CUdeviceptr addr, cuuint32_t value, uns
     enqueue(s, std::move(w));
     return CUDA_SUCCESS;
 }
-CUresult cuStreamWriteValue32(CUstream s, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
-    entered here("cuStreamWriteValue32");
+static CUresult write_value(CUstream s, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
     if (flags & CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) /* the header: "not supported in the v2 API" */
         return CUDA_ERROR_NOT_SUPPORTED;
     uint32_t *p = word_at(addr);
+    if (!the().peer_words && (memory_find(p)->kind == IMPORTED))
+        return CUDA_ERROR_NOT_SUPPORTED;
     work w;
     w.word = p;
     w.what = text("cuStreamWriteValue32 at %p", (void *)p);
@@ -508,5 +526,22 @@ CUresult cuStreamWriteValue32(CUstream s, CUdeviceptr addr, cuuint32_t value, un
     };
     enqueue(s, std::move(w));
     return CUDA_SUCCESS;
+}
+CUresult cuStreamWaitValue32(CUstream s, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
+    entered here("cuStreamWaitValue32");
+    return wait_value(s, addr, value, flags);
+}
+CUresult cuStreamWriteValue32(CUstream s, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
+    entered here("cuStreamWriteValue32");
+    return write_value(s, addr, value, flags);
+}
+CUresult cuStreamBatchMemOp(CUstream s, unsigned int count, CUstreamBatchMemOpParams *all, unsigned int flags) {
+    entered here("cuStreamBatchMemOp");
+    CUresult code = count < 256 && flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count && code == CUDA_SUCCESS; i++) {
+        auto &x = all[i].waitValue; /* laid out as writeValue is */
+        code = (x.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ? wait_value : write_value)(s, x.address, x.value, x.flags);
+    }
+    return code;
 }
 }

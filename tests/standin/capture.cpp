@@ -85,6 +85,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out) {
     CUgraph_st *g = the().graphs.back().get();
     g->nodes = std::move(c->nodes);
     g->nchains = c->streams.size();
+    for (auto o : c->streams)
+        g->priorities |= o->priority != 0;
     *out = g;
     return cudaSuccess;
 }
@@ -100,6 +102,76 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode
     return *mode = cudaStreamCaptureModeGlobal, cudaSuccess;
 }
 
+/* ---- hardware queues ---- */
+
+/* As few branches as can hold all nodes, each a path of edges: every node goes on behind one before it, where that has
+ * nobody else behind it. A matching, made larger one by one. */
+namespace {
+struct branches {
+    const std::vector<node> &nodes;
+    std::vector<int> next; /* the one behind */
+    std::vector<bool> tried;
+    int n;
+
+    bool place(int i) {
+        for (int b : nodes[(size_t)i].before) {
+            if (tried[(size_t)b])
+                continue;
+            tried[(size_t)b] = true;
+            if (next[(size_t)b] < 0 || place(next[(size_t)b])) {
+                next[(size_t)b] = i;
+                return true;
+            }
+        }
+        return false;
+    }
+    explicit branches(const std::vector<node> &all) : nodes(all), next(all.size(), -1), n((int)all.size()) {
+        for (size_t i = 0; i < all.size(); i++) {
+            tried.assign(all.size(), false);
+            n -= place((int)i);
+        }
+    }
+};
+} // namespace
+
+/* What is ordered with node i: before it, or after it. */
+static std::vector<bool> ordered_with(const std::vector<node> &nodes, size_t i) {
+    std::vector<bool> before(nodes.size()), after(nodes.size());
+    before[i] = after[i] = true;
+    for (size_t k = i + 1; k-- > 0;)
+        for (int b : nodes[k].before)
+            before[(size_t)b] = before[(size_t)b] || before[k];
+    for (size_t k = i; k < nodes.size(); k++) {
+        for (int b : nodes[k].before)
+            after[k] = after[k] || after[(size_t)b];
+        before[k] = before[k] || after[k];
+    }
+    return before;
+}
+
+/* Branches of a graph may share hardware queues, nothing says which, and what awaits a word holds up what is behind it.
+ * So in a graph with more branches than queues, which are few here, all must be ordered with what awaits. */
+static void check_queues(const std::vector<node> &nodes) {
+    static const int QUEUES = 2;
+    bool awaits = false;
+    for (auto &n : nodes)
+        awaits |= n.w.kind == AWAIT;
+    int n = awaits ? branches(nodes).n : 0;
+    if (n <= QUEUES)
+        return;
+    for (size_t i = 0; i < nodes.size(); i++) {
+        if (nodes[i].w.kind != AWAIT)
+            continue;
+        std::vector<bool> ordered = ordered_with(nodes, i);
+        for (size_t k = 0; k < nodes.size(); k++)
+            if (!ordered[k])
+                broken("QUEUE",
+                       "a graph of %d branches: what awaits %s may share a hardware queue with %s and hold it up: nothing "
+                       "that CUDA sees orders the two",
+                       n, nodes[i].w.what.c_str(), nodes[k].w.what.c_str());
+    }
+}
+
 /* ---- graphs ---- */
 
 static cudaGraphExec_t exec_of(cudaGraphExec_t e) {
@@ -109,7 +181,7 @@ static cudaGraphExec_t exec_of(cudaGraphExec_t e) {
     broken("GRAPH", "%s of a graph that was destroyed, or is none", call);
 }
 
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long) {
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags) {
     entered here("cudaGraphInstantiate");
     check_creation(call);
     check_not_capturing(call);
@@ -118,6 +190,10 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsign
         known |= o.get() == graph && graph->alive;
     if (!known)
         broken("GRAPH", "cudaGraphInstantiate of a graph that was destroyed, or is none");
+    if (graph->priorities && !(flags & cudaGraphInstantiateFlagUseNodePriority))
+        broken("GRAPH", "cudaGraphInstantiate without cudaGraphInstantiateFlagUseNodePriority of a graph captured on "
+                        "streams of a priority, which it loses");
+    check_queues(graph->nodes);
     the().execs.emplace_back(new CUgraphExec_st);
     CUgraphExec_st *e = the().execs.back().get();
     e->id = the().nids++;

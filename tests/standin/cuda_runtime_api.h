@@ -18,6 +18,7 @@ enum cudaError {
     cudaErrorMemoryAllocation = 2,
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
+    cudaErrorNoKernelImageForDevice = 209,
     cudaErrorPeerAccessUnsupported = 217,
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
@@ -86,6 +87,7 @@ typedef enum cudaDataType cudaDataType_t;
 #define cudaEventWaitExternal          0x01
 #define cudaHostAllocDefault           0x00
 #define cudaEnableDefault              0x0
+enum { cudaGraphInstantiateFlagUseNodePriority = 8 };
 #define cudaIpcMemLazyEnablePeerAccess 0x01
 #define CUDA_IPC_HANDLE_SIZE           64
 

@@ -24,6 +24,9 @@ machine &the(void) {
         m->pages = env("STANDIN_PAGES", 0) != 0;
         m->ipc = env("STANDIN_IPC", 1) != 0;
         m->peers = env("STANDIN_PEERS", 1) != 0;
+        m->capability = (int)env("STANDIN_CAPABILITY", 90);
+        m->peer_words = env("STANDIN_PEER_WORDS", 1) != 0;
+        m->refused = getenv("STANDIN_REFUSED") ? getenv("STANDIN_REFUSED") : "";
         m->flush = env("STANDIN_FLUSH", 1) != 0;
         m->start_at_launch = getenv("STANDIN_START") && strcmp(getenv("STANDIN_START"), "launch") == 0;
         return m;
@@ -225,6 +228,10 @@ void standin_enqueue(cudaStream_t stream, const char *what, std::function<void()
     entered here("a kernel launch");
     if (me()->depth > 0)
         broken("NCCL", "kernel %s is launched inside an NCCL group", what);
+    if (what == the().refused) {
+        me()->last = cudaErrorNoKernelImageForDevice;
+        return;
+    }
     work w;
     w.what = string("kernel ") + what;
     w.run = std::move(run);

@@ -68,6 +68,7 @@ struct CUstream_st {
     unsigned flags;
     CUstream_st(int id, int device, int chain, unsigned flags) : id(id), device(device), chain(chain), flags(flags) {}
     bool legacy = false, alive = true;
+    int priority = 0;
     std::deque<work> queue;
     clocks clock;
     std::shared_ptr<capture> cap; /* while it is captured */
@@ -96,7 +97,7 @@ struct capture {
     std::vector<cudaStream_t> streams; /* the captured ones: chains */
 };
 struct CUgraph_st {
-    bool alive = true;
+    bool alive = true, priorities = false; /* some stream's was not 0 */
     std::vector<node> nodes;
     size_t nchains;
 };
@@ -165,9 +166,10 @@ struct machine {
     uint64_t seed, random, serial = 0, activity = 0;
     uint64_t last = 0; /* the activity when a thread last looked, and */
     double since = 0;  /* since when there was none */
-    int nchains = 0, nids = 0, devices;
+    int nchains = 0, nids = 0, devices, capability;
+    string refused; /* a kernel that cannot be launched */
     double stuck;
-    bool pages, start_at_launch, ipc, peers, flush; /* the last three: what devices can */
+    bool pages, start_at_launch, ipc, peers, flush, peer_words; /* the last four: what devices can */
     clocks seen;                                    /* by the program's threads, together */
     std::vector<host *> hosts;
     std::vector<std::unique_ptr<CUstream_st>> streams;

@@ -86,6 +86,47 @@ static void end(const diamond &d) {
     OK(cudaStreamEndCapture(d.a, &g));
 }
 
+/* A graph that awaits a word on one of three streams, which are one branch each; chained: another one comes after it. */
+static void awaits(int streams, bool chained) {
+    diamond d = make();
+    cudaStream_t side[3] = {d.a, d.b, new_stream()};
+    cudaGraph_t g;
+    cudaGraphExec_t e;
+    CUdeviceptr word = (CUdeviceptr)floats(1);
+    float *p[3] = {d.x, d.y, floats(64)};
+    OK(cudaStreamBeginCapture(d.a, cudaStreamCaptureModeThreadLocal));
+    OK(cudaEventRecord(d.fork, d.a));
+    for (int i = 0; i < streams; i++) {
+        OK(cudaStreamWaitEvent(side[i], d.fork, 0));
+        if (i == 1)
+            OK(cuStreamWaitValue32(side[i], word, 0, CU_STREAM_WAIT_VALUE_EQ));
+        if (i == 2 && chained)
+            OK(cudaStreamWaitEvent(side[i], d.join, 0));
+        fill_on(side[i], p[i], 64, 1);
+        OK(cudaEventRecord(d.join, side[i]));
+        OK(cudaStreamWaitEvent(d.a, d.join, 0));
+    }
+    fill_on(d.a, d.x, 64, 2);
+    OK(cudaStreamEndCapture(d.a, &g));
+    OK(cudaGraphInstantiate(&e, g, 0));
+    OK(cudaGraphLaunch(e, d.a));
+    OK(cudaStreamSynchronize(d.a));
+}
+static void awaits_on_two(void) { awaits(2, false); }
+static void awaits_chained(void) { awaits(3, true); }
+static void awaits_on_three(void) { awaits(3, false); }
+static void priority_lost(void) {
+    cudaStream_t s;
+    cudaGraph_t g;
+    cudaGraphExec_t e;
+    float *p = floats(64);
+    OK(cudaStreamCreateWithPriority(&s, cudaStreamNonBlocking, -5));
+    OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+    fill_on(s, p, 64, 1);
+    OK(cudaStreamEndCapture(s, &g));
+    OK(cudaGraphInstantiate(&e, g, cudaGraphInstantiateFlagUseNodePriority));
+    OK(cudaGraphInstantiate(&e, g, 0));
+}
 static void outside_waits_inside(void) {
     diamond d = begun();
     OK(cudaEventRecord(d.fork, d.a));
@@ -191,6 +232,10 @@ const rule capture_rules[] = {
     {"queried", nullptr, queried},
     {"external", nullptr, external},
     {"watched_local", nullptr, watched_local},
+    {"awaits_on_two", nullptr, awaits_on_two},
+    {"awaits_chained", nullptr, awaits_chained},
+    {"awaits_on_three", "QUEUE: a graph of 3 branches: what awaits the word at", awaits_on_three},
+    {"priority_lost", "GRAPH: cudaGraphInstantiate without", priority_lost},
     {"outside_waits_inside", "CAPTURE: stream 1 of device 0 waits for event", outside_waits_inside},
     {"inside_waits_outside", "which was not recorded in the capture: isolation", inside_waits_outside},
     {"unjoined", "CAPTURE: unjoined: kernel fill", unjoined},

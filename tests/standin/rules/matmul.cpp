@@ -24,6 +24,7 @@ static void *upload(const std::vector<float> &v, bool bf16) {
     size_t bytes = v.size() * (bf16 ? 2 : 4);
     OK(cudaMalloc(&p, bytes));
     OK(cudaMemcpy(p, from, bytes, cudaMemcpyHostToDevice));
+    OK(cudaStreamSynchronize(cudaStreamLegacy));
     return p;
 }
 static std::vector<float> download(const void *p, size_t n, bool bf16) {

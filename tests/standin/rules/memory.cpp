@@ -55,6 +55,7 @@ static void kernel_without(void) {
 }
 static void host_reads(void) { MUST(*floats(64) == 0); }
 static void odd_word(void) { OK(cuStreamWriteValue32(new_stream(), (CUdeviceptr)((char *)floats(4) + 2), 1, 0)); }
+static void no_bytes(void) { OK(cudaMemcpyAsync(floats(4), pinned(4), 0, cudaMemcpyHostToDevice, new_stream())); }
 static void out_of_memory(void) {
     void *p;
     size_t before, after, all;
@@ -104,6 +105,23 @@ static void memset_then_stream(void) {
     OK(cudaMemsetAsync(p, 1, 256, new_stream()));
     OK(cudaDeviceSynchronize());
 }
+/* Nor is a copy from pageable memory, which may be overwritten at once. */
+static float copied(bool synchronised) {
+    float x[64] = {3}, *p = floats(64), *h = pinned(64);
+    cudaStream_t s = new_stream();
+    OK(cudaMemcpy(p, x, 256, cudaMemcpyHostToDevice));
+    x[0] = 4;
+    if (synchronised)
+        OK(cudaStreamSynchronize(cudaStreamLegacy));
+    OK(cudaMemcpyAsync(h, p, 256, cudaMemcpyDeviceToHost, s));
+    OK(cudaStreamSynchronize(s));
+    return h[0];
+}
+static void copy_then_stream(void) {
+    copied(false);
+    OK(cudaDeviceSynchronize());
+}
+static void copy_synchronised(void) { MUST(copied(true) == 3); }
 static void legacy_and_blocking(void) {
     cudaStream_t s;
     float *p;
@@ -127,6 +145,24 @@ static void words(void) {
     OK(cuStreamWriteValue32(a, word, 7, 0));
     OK(cudaStreamSynchronize(b));
     MUST(h[0] == 0 && h[1] == 5);
+}
+/* Taken and put back in one operation; posted by a copy. */
+static void word_batch(void) {
+    cudaStream_t a = new_stream(), b = new_stream();
+    float *word = floats(1), *one = floats(1);
+    uint32_t *h = (uint32_t *)pinned(1);
+    CUstreamBatchMemOpParams both[2] = {};
+    both[0].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    both[1].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    both[0].waitValue.address = both[1].writeValue.address = (CUdeviceptr)word;
+    both[0].waitValue.value = 1;
+    both[0].waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
+    OK(cuStreamBatchMemOp(b, 2, both, 0));
+    OK(cudaMemcpyAsync(h, word, 4, cudaMemcpyDeviceToHost, b));
+    OK(cuStreamWriteValue32(a, (CUdeviceptr)one, 1, 0));
+    OK(cudaMemcpyAsync(word, one, 4, cudaMemcpyDeviceToDevice, a));
+    OK(cudaStreamSynchronize(b));
+    MUST(*h == 0);
 }
 static void word_never(void) {
     cudaStream_t s = new_stream();
@@ -232,13 +268,17 @@ const rule memory_rules[] = {
     {"kernel_without", "kernel fill writes at (nil), which is no device memory", kernel_without},
     {"host_reads", "the program itself reads at byte 0", host_reads},
     {"odd_word", "which is not a multiple of 4", odd_word},
+    {"no_bytes", "MEMORY: cudaMemcpyAsync of 0 bytes", no_bytes},
     {"two_write", "RACE: cudaMemsetAsync", two_write},
     {"two_read", nullptr, two_read},
     {"missing_wait", "RACE: cudaMemcpyAsync", missing_wait},
     {"kernels_race", "RACE: kernel", kernels_race},
     {"memset_then_stream", "RACE: cudaMemset", memset_then_stream},
+    {"copy_then_stream", "RACE: cudaMemcpy", copy_then_stream},
+    {"copy_synchronised", nullptr, copy_synchronised},
     {"legacy_and_blocking", nullptr, legacy_and_blocking},
     {"words", nullptr, words},
+    {"word_batch", nullptr, word_batch},
     {"word_never", "DEADLOCK: nothing can go on", word_never},
     {"word_never_asked", "waits for the word at", word_never_asked},
     {"processes", nullptr, processes},
