@@ -104,6 +104,14 @@ static const char *progress(void *link) {
     return fine(code) ? NULL : trouble(nccl, "a message", code);
 }
 
+/* The channels that a communicator may have: its config's maxCTAs, 32 where nothing is said (NCCL's user guide,
+ * api/types.rst; NCCL_MAX_CTAS takes precedence, env.rst). Each is a block of up to 640 threads, most of an SM, on
+ * which a receive spins until its send comes. Between two ranks NCCL gives a message half of the channels, and all of
+ * them above 16 MiB for each (2.28.9, src/enqueue.cc: scheduleP2pTasksToPlan, addP2pToPlan): here 4, 8 above 64 MiB,
+ * where 32 channels would give it 16. A reduction, for which all its ranks wait, exchanges with many at once and has
+ * more. minCTAs stays 1, so that NCCL may take fewer. */
+enum { EDGE_CHANNELS = 8, GROUP_CHANNELS = 16 };
+
 /* ---- messages ---- */
 
 /* A message or a sum of no bytes still imposes an order, and NCCL orders only what moves a byte: so one float moves. */
@@ -374,10 +382,12 @@ static void know_ids(struct nccl *nccl, struct known *known) {
     free(all);
 }
 
-static int add_communicator(struct nccl *nccl, int ranks, int me, const ncclUniqueId *id) {
+/* splitShare stays off: with it, aborting one communicator may make others unusable (api/types.rst). */
+static int add_communicator(struct nccl *nccl, int ranks, int me, const ncclUniqueId *id, int channels) {
     struct communicator *communicator = &nccl->communicator[nccl->ncommunicators++];
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
+    config.maxCTAs = channels;
     NCCL(nccl, communicator, NULL, ncclCommInitRankConfig(&communicator->comm, ranks, *id, me, &config));
     NCCL(nccl, communicator, NULL,
          ncclCommRegister(communicator->comm, nccl->rank->arena,
@@ -399,8 +409,10 @@ static void connect(struct nccl *nccl, const struct known *known) {
         int own = rank_in(known, c, me);
         if (own < 0)
             continue;
-        int communicator = add_communicator(nccl, known->rank_at[c + 1] - known->rank_at[c], own, &known->id[c]);
-        if (c >= known->ncircles - known->ngroups)
+        bool group = c >= known->ncircles - known->ngroups;
+        int communicator = add_communicator(nccl, known->rank_at[c + 1] - known->rank_at[c], own, &known->id[c],
+                                            group ? GROUP_CHANNELS : EDGE_CHANNELS);
+        if (group)
             nccl->of_group[c - (known->ncircles - known->ngroups)] = communicator;
         for (int p = 0; p < known->size; p++) {
             if (known->of_edge[me * known->size + p] == c)

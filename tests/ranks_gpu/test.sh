@@ -48,8 +48,10 @@ done
 tcp 1f1b 4 --steps 4
 ended 60
 expect "1f1b over TCP" "0 0 0 0 $(in_process schedules/1f1b.lua "${integers[@]}" --steps 4)" "$codes $(weights)"
-memory='^pianola: device memory of a rank, at most: planned ([0-9]+) bytes, taken \1; NCCL.s connections [0-9]+, and [0-9]+ more with the first step$'
+memory='^pianola: device memory of a rank, at most: planned ([0-9]+) bytes, taken \1; NCCL.s connections [0-9]+, and ([0-9]+) more with the first step$'
 expect "one allocation, of what is planned" yes "$(says "$memory")"
+# Ranks 1 and 2 receive from two and send to two: with 8 channels (maxCTAs), each 10 MiB and 2 MiB.
+expect "NCCL's channels are limited" $((8 * 2 * 12 << 20)) "$(sed -nE "s/$memory/\2/p" "$room/err0")"
 
 # Measured timelines: weights as ever, and nothing is made for them once training has begun (STANDIN_START).
 wanted=$(in_process schedules/fslpp.lua "${integers[@]}" --steps 13)
