@@ -246,6 +246,45 @@ static int64_t extra(const struct rt_program *p, int rank) {
     return bytes;
 }
 
+static int64_t setting(const char *name, int64_t otherwise) {
+    const char *s = getenv(name);
+    long long n = s ? atoll(s) : 0;
+    return n > 0 ? n : otherwise;
+}
+
+/* An upper estimate of the buffers that NCCL 2.28.9 makes, in allocations of 2 MiB's multiples (CUDA_IPC_MIN):
+ * For each channel between two ranks, and each direction that is used (src/enqueue.cc: p2pTaskAppend), these are at the
+ * receiver LL's 512 KiB, LL128's 4.7 MiB (src/init.cc: DEFAULT_LL_BUFFSIZE, DEFAULT_LL128_BUFFSIZE) and NCCL_BUFFSIZE
+ * (4 MiB; env.rst), and a header at both ends; on A100s that last buffer is the sender's (src/transport/p2p.cc:
+ * p2pSendSetup, p2pRecvSetup; src/graph/paths.cc: ncclTopoCheckP2p). Between hosts it is less: 2 MiB
+ * (src/transport/net.cc: sharedNetBuffersInit, of NCCL_P2P_NET_CHUNKSIZE). For each communicator there are a queue of
+ * 1 MiB (NCCL_WORK_FIFO_BYTES) and small things.
+ * NCCL's code is not counted. Where it is kept from connecting late (NCCL_CUMEM_ENABLE=0, NCCL_RUNTIME_CONNECT=0), it
+ * makes buffers for rings and trees too. */
+static int64_t beside(const struct rt_program *p, int rank, const int32_t *groups) {
+    const int64_t page = 2 << 20, of_communicator = 4 * page;
+    const int64_t simple = setting("NCCL_BUFFSIZE", 4 << 20), most = setting("NCCL_MAX_CTAS", 0);
+    const int64_t sends = (simple + 2 * page - 1) / page * page,
+                  receives = ((512 << 10) + 120 * 640 * 8 * 8 + simple + page) / page * page;
+    const struct rt_rank *k = &p->rank[rank];
+    bool *seen = (bool *)calloc(2 * (size_t)p->workers + (size_t)k->nlanes + 1, sizeof *seen);
+    int64_t bytes = 0;
+    for (int32_t i = 0; seen && i < k->nins; i++) {
+        const struct rt_instr *x = &k->ins[i];
+        bool message = is_send(x->op) || is_recv(x->op), *lane = &seen[2 * p->workers + x->lane];
+        if (message) {
+            bool *edge = &seen[is_recv(x->op) ? p->workers + x->peer : x->peer];
+            bytes += *edge ? 0 : (most ? most : EDGE_CHANNELS) * (is_send(x->op) ? sends : receives);
+            *edge = true;
+        } else if (x->op == OP_REDUCE && !*lane)
+            bytes += (most ? most : GROUP_CHANNELS) * (group_of(groups, x->peer, rank).n - 1) * (sends + receives);
+        if ((message || x->op == OP_REDUCE) && !*lane)
+            bytes += of_communicator, *lane = true;
+    }
+    free(seen);
+    return bytes;
+}
+
 /* NCCL's own allocation, which it can register: it then copies from tensor to tensor without intermediate buffers. */
 static char *take(size_t bytes) {
     char *p = NULL;
@@ -531,5 +570,5 @@ static void nccl_close(void *link) {
     free(nccl);
 }
 
-extern const struct cuda_transport cuda_nccl = {"NCCL", false,     message,  reduce,    take,      give,
-                                                extra,  nccl_open, progress, abort_all, nccl_close};
+extern const struct cuda_transport cuda_nccl = {"NCCL", false,  message,   reduce,   take,      give,
+                                                extra,  beside, nccl_open, progress, abort_all, nccl_close};

@@ -96,7 +96,7 @@ static char *take(size_t bytes) {
 static void give(char *p) { cudaFree(p); }
 
 extern const struct cuda_transport cuda_loopback = {"loopback", true, message, reduce, take, give,
-                                                    NULL,       NULL, NULL,    NULL,   NULL};
+                                                    NULL,       NULL, NULL,    NULL,   NULL, NULL};
 
 /* ---- at the start, and at the end ---- */
 
