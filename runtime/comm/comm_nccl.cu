@@ -112,6 +112,22 @@ static const char *progress(void *link) {
  * more. minCTAs stays 1, so that NCCL may take fewer. */
 enum { EDGE_CHANNELS = 8, GROUP_CHANNELS = 16 };
 
+/* In which order it launches: by issue, each after the start of the one before, on whichever communicator; or serial,
+ * after its end. NCCL has the first from CUDA 12.3 on, of the driver and of its own build (env.rst), and in graphs from
+ * a driver of 12.9 on (src/enqueue.cc: getImplicitOrder), before 2.27.3 never. The runtime is taken for that of NCCL's
+ * build. */
+static const char *about(bool captured) {
+    static char line[64];
+    int version = 0, driver = 0, runtime = 0;
+    ncclGetVersion(&version);
+    CUDA(cudaDriverGetVersion(&driver));
+    CUDA(cudaRuntimeGetVersion(&runtime));
+    bool serial = min(driver, runtime) < 12030 || (captured && (driver < 12090 || version < NCCL_VERSION(2, 27, 3)));
+    snprintf(line, sizeof line, "NCCL %d.%d.%d (launch order %s)", version / 10000, version / 100 % 100, version % 100,
+             serial ? "serial" : "issue");
+    return line;
+}
+
 /* ---- messages ---- */
 
 /* A message or a sum of no bytes still imposes an order, and NCCL orders only what moves a byte: so one float moves. */
@@ -140,8 +156,8 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x) {
 enum {
     THREADS = 256,
     BLOCKS = 132 * 4,
-    SCRATCH = 32 << 20, /* bytes of a lane, at most: a longer tensor goes in pieces */
-    TOGETHER = 64       /* ranks per group of calls: NCCL may split long groups differently on each rank */
+    SCRATCH = REDUCE_PIECE, /* bytes of a lane, at most: a longer tensor goes in pieces */
+    TOGETHER = 64           /* ranks per group of calls: NCCL may split long groups differently on each rank */
 };
 
 /* mine += the same share of all others, in rank order. Rank r's lies at others + ((me - r) mod ranks - 1) * stride. */
@@ -517,6 +533,11 @@ static void nccl_open(const struct world *world, const struct rt_program *p, con
     world_verdict(world, ok, why);
     snprintf(why, sizeof why, "rank %d: NCCL is of version %d, and 2.26 or newer is needed", world->rank, version);
     world_verdict(world, version >= NCCL_VERSION(2, 26, 0), why);
+    const char *order = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    snprintf(why, sizeof why,
+             "rank %d: NCCL_LAUNCH_ORDER_IMPLICIT is %s: ranks could wait for each other forever; unset it",
+             world->rank, order);
+    world_verdict(world, order && atoi(order) != 0, why);
     nccl->world = world;
     nccl->program = p;
     nccl->groups = groups;
@@ -570,5 +591,5 @@ static void nccl_close(void *link) {
     free(nccl);
 }
 
-extern const struct cuda_transport cuda_nccl = {"NCCL", false,  message,   reduce,   take,      give,
+extern const struct cuda_transport cuda_nccl = {"NCCL", about,  false,     message,  reduce,    take,      give,
                                                 extra,  beside, nccl_open, progress, abort_all, nccl_close};

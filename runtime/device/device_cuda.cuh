@@ -37,7 +37,9 @@ struct cuda_rank {
 /* How messages travel between ranks on GPUs. Functions that a transport does not need are NULL. */
 struct cuda_transport {
     const char *name; /* for messages */
-    bool one_host;    /* for ranks on one host, which may share a device; else each has its own */
+    /* More than the name, for the line about the run. captured: in a graph. NULL: the name says all. */
+    const char *(*about)(bool captured);
+    bool one_host; /* for ranks on one host, which may share a device; else each has its own */
     /* Enqueues on x's lane. False: not yet, the other side has not come (loopback). */
     bool (*message)(void *link, struct replay *re, const struct rt_instr *x);
     bool (*collective)(void *link, struct replay *re, const struct rt_instr *x);

@@ -215,7 +215,9 @@ extern "C" void backend_begin(struct rank_run *run) { cuda_begin(&run->replay, (
 
 extern "C" const char *backend_line(const struct rank_run *run) {
     static char line[512];
-    snprintf(line, sizeof line, "%s, messages by %s, %s", own.name, run->backend->rank.transport->name,
+    const struct cuda_transport *transport = transport_of(run);
+    snprintf(line, sizeof line, "%s, messages by %s, %s", own.name,
+             transport->about ? transport->about(!run->flags.eager) : transport->name,
              run->flags.eager ? "each step enqueued anew" : "one graph for the step");
     return line;
 }

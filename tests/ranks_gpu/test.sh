@@ -32,7 +32,7 @@ for name in 1f1b gpipe ddp fsdp lpp fslpp zbv dualpipe chimera apart replicated 
     n=$(wc -l <"$room/$name/app.gpu")
     wanted=$(in_process "$schedule" "${integers[@]}" --steps 4)
     expect "$name on $n GPUs: weights of the host" "$wanted" "$(over_mpi "$name" "$n" --steps 4)"
-    grep -q 'stand-in for a GPU, messages by NCCL, one graph for the step$' "$room/said"
+    grep -q 'stand-in for a GPU, messages by NCCL 2.28.9 (launch order issue), one graph for the step$' "$room/said"
     expect "$name: what it runs on" 0 $?
 done
 expect "1f1b without a graph" "$(in_process schedules/1f1b.lua "${integers[@]}" --steps 4)" "$(over_mpi 1f1b 4 --steps 4 --no-graph)"
@@ -61,6 +61,22 @@ expect "what NCCL may take with a communicator per pair" $((8 * 2 * 16 + 2 * 8 <
 NCCL_BUFFSIZE=1048576 NCCL_MAX_CTAS=2 tcp 1f1b 4 --steps 1 # 4 MiB to send, 8 MiB to receive
 ended 60
 expect "with smaller buffers" $((2 * 2 * 12 + 4 * 8 << 20)) "$(sed -nE "s/$memory/\3/p" "$room/err0")"
+
+# From which versions on NCCL overlaps what it launches, in a graph and without one; as it is, older or off.
+for versions in "22809 12090 issue" "22809 12080 serial" "22602 13000 serial" "22703 12090 issue" "22602 12030 --no-graph issue" \
+    "22809 12080 --no-graph issue" "22809 12020 --no-graph serial"; do
+    IFS=' ' read -r nccl driver rest <<<"$versions"
+    # shellcheck disable=SC2086
+    STANDIN_NCCL=$nccl STANDIN_DRIVER=$driver tcp 1f1b 4 --steps 1 ${rest%%[is]*}
+    ended 60
+    expect "NCCL $versions" yes "$(says "messages by NCCL 2\.[0-9.]+ \(launch order ${rest##* }\), ")"
+done
+STANDIN_NCCL=22505 tcp 1f1b 4 --steps 1
+ended 20
+expect "NCCL 2.25" "2 2 2 2 yes" "$codes $(says '^pianola: error: rank 0: NCCL is of version 22505, and 2.26 or newer is needed$')"
+NCCL_LAUNCH_ORDER_IMPLICIT=0 tcp 1f1b 4 --steps 1
+ended 20
+expect "NCCL in no order" "2 2 2 2 yes" "$codes $(says '^pianola: error: rank 0: NCCL_LAUNCH_ORDER_IMPLICIT is 0: ranks could wait ')"
 
 # Measured timelines: weights as ever, and nothing is made for them once training has begun (STANDIN_START).
 wanted=$(in_process schedules/fslpp.lua "${integers[@]}" --steps 13)
