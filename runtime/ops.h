@@ -101,6 +101,8 @@ enum laneof { OF_ALONE, OF_PEER, OF_GROUP };
 enum costclass { COST_JOB, COST_UPDATE, COST_ADD, COST_LINK, COST_RING };
 enum numbering { NUMBER_ONE, NUMBER_PEER, NUMBER_INSTANCE };
 
+/* Bytes that a reduction by NCCL exchanges and adds at a time. */
+enum { REDUCE_PIECE = 32 << 20 };
 enum { NDIRS = 5 }; /* jobs are ops OP_F .. OP_W */
 
 /* The rows of the tables. */

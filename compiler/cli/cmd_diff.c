@@ -75,6 +75,7 @@ static const char *for_scripts(const struct script_args *args) {
            : args->cluster   ? "--cluster"
            : args->recompute ? "--recompute"
            : args->lanes     ? "--lanes"
+           : args->launch    ? "--launch-order"
                              : NULL;
 }
 

@@ -62,7 +62,12 @@ const struct option_row options[] = {
     {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D', SCRIPTS},
     {"model", "FILE.lua", "model script; without one, jobs have unit costs", 'm', SCRIPTS},
     {"cluster", "FILE.lua", "cluster script; without one, links are free", 'c', SCRIPTS},
-    {"lanes", "PER", "a communication lane per edge (default), peer or rank", 'l', SCRIPTS},
+    {"lanes", "PER", "a communication lane, and with NCCL a communicator, per edge (default), peer or rank", 'l',
+     SCRIPTS},
+    {"launch-order", "ORDER",
+     "a communication starts when its lane is free: lane (default); and the one issued before it on its rank has "
+     "started: issue, as with NCCL; or has ended: serial, as with NCCL on older drivers",
+     'q', SCRIPTS & ~RUN},
     {"recompute", NULL, "forwards keep only their input, and run again before the backward", 'r', SCRIPTS},
     {"output", "PATH", "where to write: a folder (compile, show --format hta), a file (show, import, export-weights)",
      'o', SHOW | COMPILE | IMPORT | EXPORT},
@@ -105,13 +110,10 @@ const char option_letters[] = ":D:o:d:h";
 static const struct choices {
     const char *arg, *words, *(*list)(void);
 } choices[] = {
-    {"PER", "edge peer rank", NULL},
-    {"FORMAT", NULL, format_words},
-    {"LIST", "lanes memory path sends", NULL}, /* separated by commas */
-    {"WHAT", "op mb stage", NULL},
-    {"DEVICE", "host cuda", NULL},
-    {"WHEN", "always never auto", NULL},
-    {"COLUMN", NULL, column_words},
+    {"PER", "edge peer rank", NULL},     {"ORDER", "lane issue serial", NULL},
+    {"FORMAT", NULL, format_words},      {"LIST", "lanes memory path sends", NULL}, /* separated by commas */
+    {"WHAT", "op mb stage", NULL},       {"DEVICE", "host cuda", NULL},
+    {"WHEN", "always never auto", NULL}, {"COLUMN", NULL, column_words},
 };
 enum { NCHOICES = sizeof choices / sizeof *choices };
 

@@ -51,6 +51,9 @@ struct model {
 };
 
 enum lanes_per { PER_EDGE, PER_PEER, PER_RANK }; /* what has a communication lane of its own; an edge has a direction */
+/* When a rank's communication starts: once its lane is free; not before the one issued before it, on whichever lane,
+ * has started; or has ended. */
+enum launch_order { LAUNCH_LANE, LAUNCH_ISSUE, LAUNCH_SERIAL };
 
 struct spec {
     const char *name;   /* of the schedule: its file's base name without .lua */
@@ -61,6 +64,7 @@ struct spec {
     bool strict;
     bool recompute; /* every stage and microbatch, whatever the script says */
     enum lanes_per lanes;
+    enum launch_order launch;
     struct job *job;
     int njobs;
     int32_t *at; /* [(s * batches + b) * NDIRS + d] -> index in job, or -1 */
@@ -116,6 +120,7 @@ static inline int32_t partner_of(const struct spec *sp, int32_t j) {
 struct script_args {
     const char *schedule, *model, *cluster;
     enum lanes_per lanes;
+    enum launch_order launch;
     bool recompute;
     const char **set;
     int nset;

@@ -3,7 +3,13 @@
  * An instruction starts when its lane is free and what it waits for has ended. A message is a rendezvous: it starts
  * when both sides have reached it, occupies its lanes for bytes / bandwidth and arrives a latency later. Everything
  * that an instruction depends on comes earlier in one global order (lower.c), so one walk over that order gives all
- * times, without a queue and in linear time. */
+ * times, without a queue and in linear time.
+ *
+ * NCCL launches a rank's communications in the order of issue, across communicators (NCCL_LAUNCH_ORDER_IMPLICIT: its
+ * user guide, env.rst and usage/communicators.rst). LAUNCH_ISSUE has that rule: each waits until the one before has
+ * been launched, even if the other side of that one has not come; LAUNCH_SERIAL that of older drivers, where it has to
+ * end.
+ */
 #include "passes.h"
 #include <assert.h>
 #include <math.h>
@@ -19,6 +25,7 @@ struct sim {
     const struct program *p;
     struct timeline *tl;
     double **free, **done; /* per rank and lane: when it can start another message, another anything */
+    double *launch;        /* per rank: when another communication may be launched */
     int32_t *at;           /* per rank: the next instruction */
     struct meeting *meet;
     int32_t *todo; /* ranks that can go on */
@@ -52,6 +59,13 @@ static double ready_time(const struct sim *sim, int r, const struct instr *x) {
     return t;
 }
 
+static double launch_time(struct sim *sim, int r, const struct instr *x) {
+    double t = ready_time(sim, r, x);
+    if (sim->sp->launch != LAUNCH_LANE)
+        t = fmax(t, sim->launch[r]);
+    return sim->launch[r] = t;
+}
+
 static void set_times(struct sim *sim, int r, int32_t i, double start, double end, double free) {
     int lane = sim->p->rank[r].ins[i].lane;
     sim->tl->start[r][i] = start;
@@ -59,6 +73,8 @@ static void set_times(struct sim *sim, int r, int32_t i, double start, double en
     sim->free[r][lane] = free;
     sim->done[r][lane] = end;
     sim->tl->makespan = fmax(sim->tl->makespan, end);
+    if (sim->sp->launch == LAUNCH_SERIAL && sim->p->rank[r].ins[i].msg >= 0)
+        sim->launch[r] = end;
 }
 
 /* The other side of a message stands at its own instruction of it. */
@@ -87,9 +103,12 @@ static double ring_time(const struct sim *sim, const struct group *g, int64_t by
 static void complete_reduction(struct sim *sim, int r, const struct instr *x, double start) {
     const struct rank *k = &sim->p->rank[r];
     const struct group *g = &sim->p->group[k->lane[x->lane].group];
-    double end = start + ring_time(sim, g, buf_of(k, x, ROLE_dw)->bytes);
+    int64_t bytes = buf_of(k, x, ROLE_dw)->bytes, pieces = bytes / REDUCE_PIECE + (bytes % REDUCE_PIECE > 0);
+    double took = ring_time(sim, g, bytes), end = start + took;
     for (int i = 0; i < g->n; i++) {
         int other = g->rank[i];
+        /* Its pieces are scattered and gathered, each by a launch: the last one is half a piece before the end. */
+        sim->launch[other] = end - took / 2 / (double)(pieces > 0 ? pieces : 1);
         set_times(sim, other, sim->at[other]++, start, end, end);
         if (other != r)
             sim->todo[sim->ntodo++] = other;
@@ -121,7 +140,7 @@ static void advance(struct sim *sim, int r) {
             run_alone(sim, r);
             continue;
         }
-        double t = ready_time(sim, r, x);
+        double t = launch_time(sim, r, x);
         struct meeting *meeting = &sim->meet[x->msg];
         meeting->ready = fmax(meeting->ready, t);
         int need = is_group(x->op) ? sim->p->group[k->lane[x->lane].group].n : 2;
@@ -147,6 +166,7 @@ struct timeline *sim_run(const struct spec *sp, const struct stage *st, const st
     struct scratch scratch = scratch_begin();
     sim.free = NEW(double *, W);
     sim.done = NEW(double *, W);
+    sim.launch = NEW(double, W);
     sim.at = NEW(int32_t, W);
     sim.meet = NEW(struct meeting, p->nmsgs);
     sim.todo = NEW(int32_t, 2 * W + 2);

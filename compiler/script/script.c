@@ -102,6 +102,7 @@ const char *script_name(const char *path) {
 struct spec *script_load(const struct script_args *args) {
     struct spec *sp = NEW(struct spec, 1);
     sp->lanes = args->lanes;
+    sp->launch = args->launch;
     sp->recompute = args->recompute;
     struct settings set = read_settings(args);
     sp->name = script_name(args->schedule);

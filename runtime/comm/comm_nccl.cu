@@ -104,6 +104,30 @@ static const char *progress(void *link) {
     return fine(code) ? NULL : trouble(nccl, "a message", code);
 }
 
+/* The channels that a communicator may have: its config's maxCTAs, 32 where nothing is said (NCCL's user guide,
+ * api/types.rst; NCCL_MAX_CTAS takes precedence, env.rst). Each is a block of up to 640 threads, most of an SM, on
+ * which a receive spins until its send comes. Between two ranks NCCL gives a message half of the channels, and all of
+ * them above 16 MiB for each (2.28.9, src/enqueue.cc: scheduleP2pTasksToPlan, addP2pToPlan): here 4, 8 above 64 MiB,
+ * where 32 channels would give it 16. A reduction, for which all its ranks wait, exchanges with many at once and has
+ * more. minCTAs stays 1, so that NCCL may take fewer. */
+enum { EDGE_CHANNELS = 8, GROUP_CHANNELS = 16 };
+
+/* In which order it launches: by issue, each after the start of the one before, on whichever communicator; or serial,
+ * after its end. NCCL has the first from CUDA 12.3 on, of the driver and of its own build (env.rst), and in graphs from
+ * a driver of 12.9 on (src/enqueue.cc: getImplicitOrder), before 2.27.3 never. The runtime is taken for that of NCCL's
+ * build. */
+static const char *about(bool captured) {
+    static char line[64];
+    int version = 0, driver = 0, runtime = 0;
+    ncclGetVersion(&version);
+    CUDA(cudaDriverGetVersion(&driver));
+    CUDA(cudaRuntimeGetVersion(&runtime));
+    bool serial = min(driver, runtime) < 12030 || (captured && (driver < 12090 || version < NCCL_VERSION(2, 27, 3)));
+    snprintf(line, sizeof line, "NCCL %d.%d.%d (launch order %s)", version / 10000, version / 100 % 100, version % 100,
+             serial ? "serial" : "issue");
+    return line;
+}
+
 /* ---- messages ---- */
 
 /* A message or a sum of no bytes still imposes an order, and NCCL orders only what moves a byte: so one float moves. */
@@ -132,8 +156,8 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x) {
 enum {
     THREADS = 256,
     BLOCKS = 132 * 4,
-    SCRATCH = 32 << 20, /* bytes of a lane, at most: a longer tensor goes in pieces */
-    TOGETHER = 64       /* ranks per group of calls: NCCL may split long groups differently on each rank */
+    SCRATCH = REDUCE_PIECE, /* bytes of a lane, at most: a longer tensor goes in pieces */
+    TOGETHER = 64           /* ranks per group of calls: NCCL may split long groups differently on each rank */
 };
 
 /* mine += the same share of all others, in rank order. Rank r's lies at others + ((me - r) mod ranks - 1) * stride. */
@@ -235,6 +259,45 @@ static int64_t extra(const struct rt_program *p, int rank) {
         int64_t most = longest(&p->rank[rank], l);
         bytes += most < 0 ? 0 : scratch_bytes(most, p->workers);
     }
+    return bytes;
+}
+
+static int64_t setting(const char *name, int64_t otherwise) {
+    const char *s = getenv(name);
+    long long n = s ? atoll(s) : 0;
+    return n > 0 ? n : otherwise;
+}
+
+/* An upper estimate of the buffers that NCCL 2.28.9 makes, in allocations of 2 MiB's multiples (CUDA_IPC_MIN):
+ * For each channel between two ranks, and each direction that is used (src/enqueue.cc: p2pTaskAppend), these are at the
+ * receiver LL's 512 KiB, LL128's 4.7 MiB (src/init.cc: DEFAULT_LL_BUFFSIZE, DEFAULT_LL128_BUFFSIZE) and NCCL_BUFFSIZE
+ * (4 MiB; env.rst), and a header at both ends; on A100s that last buffer is the sender's (src/transport/p2p.cc:
+ * p2pSendSetup, p2pRecvSetup; src/graph/paths.cc: ncclTopoCheckP2p). Between hosts it is less: 2 MiB
+ * (src/transport/net.cc: sharedNetBuffersInit, of NCCL_P2P_NET_CHUNKSIZE). For each communicator there are a queue of
+ * 1 MiB (NCCL_WORK_FIFO_BYTES) and small things.
+ * NCCL's code is not counted. Where it is kept from connecting late (NCCL_CUMEM_ENABLE=0, NCCL_RUNTIME_CONNECT=0), it
+ * makes buffers for rings and trees too. */
+static int64_t beside(const struct rt_program *p, int rank, const int32_t *groups) {
+    const int64_t page = 2 << 20, of_communicator = 4 * page;
+    const int64_t simple = setting("NCCL_BUFFSIZE", 4 << 20), most = setting("NCCL_MAX_CTAS", 0);
+    const int64_t sends = (simple + 2 * page - 1) / page * page,
+                  receives = ((512 << 10) + 120 * 640 * 8 * 8 + simple + page) / page * page;
+    const struct rt_rank *k = &p->rank[rank];
+    bool *seen = (bool *)calloc(2 * (size_t)p->workers + (size_t)k->nlanes + 1, sizeof *seen);
+    int64_t bytes = 0;
+    for (int32_t i = 0; seen && i < k->nins; i++) {
+        const struct rt_instr *x = &k->ins[i];
+        bool message = is_send(x->op) || is_recv(x->op), *lane = &seen[2 * p->workers + x->lane];
+        if (message) {
+            bool *edge = &seen[is_recv(x->op) ? p->workers + x->peer : x->peer];
+            bytes += *edge ? 0 : (most ? most : EDGE_CHANNELS) * (is_send(x->op) ? sends : receives);
+            *edge = true;
+        } else if (x->op == OP_REDUCE && !*lane)
+            bytes += (most ? most : GROUP_CHANNELS) * (group_of(groups, x->peer, rank).n - 1) * (sends + receives);
+        if ((message || x->op == OP_REDUCE) && !*lane)
+            bytes += of_communicator, *lane = true;
+    }
+    free(seen);
     return bytes;
 }
 
@@ -374,10 +437,12 @@ static void know_ids(struct nccl *nccl, struct known *known) {
     free(all);
 }
 
-static int add_communicator(struct nccl *nccl, int ranks, int me, const ncclUniqueId *id) {
+/* splitShare stays off: with it, aborting one communicator may make others unusable (api/types.rst). */
+static int add_communicator(struct nccl *nccl, int ranks, int me, const ncclUniqueId *id, int channels) {
     struct communicator *communicator = &nccl->communicator[nccl->ncommunicators++];
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
+    config.maxCTAs = channels;
     NCCL(nccl, communicator, NULL, ncclCommInitRankConfig(&communicator->comm, ranks, *id, me, &config));
     NCCL(nccl, communicator, NULL,
          ncclCommRegister(communicator->comm, nccl->rank->arena,
@@ -399,8 +464,10 @@ static void connect(struct nccl *nccl, const struct known *known) {
         int own = rank_in(known, c, me);
         if (own < 0)
             continue;
-        int communicator = add_communicator(nccl, known->rank_at[c + 1] - known->rank_at[c], own, &known->id[c]);
-        if (c >= known->ncircles - known->ngroups)
+        bool group = c >= known->ncircles - known->ngroups;
+        int communicator = add_communicator(nccl, known->rank_at[c + 1] - known->rank_at[c], own, &known->id[c],
+                                            group ? GROUP_CHANNELS : EDGE_CHANNELS);
+        if (group)
             nccl->of_group[c - (known->ncircles - known->ngroups)] = communicator;
         for (int p = 0; p < known->size; p++) {
             if (known->of_edge[me * known->size + p] == c)
@@ -466,6 +533,11 @@ static void nccl_open(const struct world *world, const struct rt_program *p, con
     world_verdict(world, ok, why);
     snprintf(why, sizeof why, "rank %d: NCCL is of version %d, and 2.26 or newer is needed", world->rank, version);
     world_verdict(world, version >= NCCL_VERSION(2, 26, 0), why);
+    const char *order = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    snprintf(why, sizeof why,
+             "rank %d: NCCL_LAUNCH_ORDER_IMPLICIT is %s: ranks could wait for each other forever; unset it",
+             world->rank, order);
+    world_verdict(world, order && atoi(order) != 0, why);
     nccl->world = world;
     nccl->program = p;
     nccl->groups = groups;
@@ -519,5 +591,5 @@ static void nccl_close(void *link) {
     free(nccl);
 }
 
-extern const struct cuda_transport cuda_nccl = {"NCCL", false,     message,  reduce,    take,      give,
-                                                extra,  nccl_open, progress, abort_all, nccl_close};
+extern const struct cuda_transport cuda_nccl = {"NCCL", about,  false,     message,  reduce,    take,      give,
+                                                extra,  beside, nccl_open, progress, abort_all, nccl_close};

@@ -332,5 +332,5 @@ static void put_close(void *link) {
     free(put);
 }
 
-extern const struct cuda_transport cuda_put = {"put", true,     message, reduce, take,      give,
-                                               extra, put_open, NULL,    NULL,   put_close, true};
+extern const struct cuda_transport cuda_put = {"put", NULL, true,     message, reduce, take,      give,
+                                               extra, NULL, put_open, NULL,    NULL,   put_close, true};

@@ -40,7 +40,9 @@ struct cuda_rank {
 /* How messages travel between ranks on GPUs. Functions that a transport does not need are NULL. */
 struct cuda_transport {
     const char *name; /* for messages */
-    bool one_host;    /* for ranks on one host, which may share a device; else each has its own */
+    /* More than the name, for the line about the run. captured: in a graph. NULL: the name says all. */
+    const char *(*about)(bool captured);
+    bool one_host; /* for ranks on one host, which may share a device; else each has its own */
     /* Enqueues on x's lane. False: not yet, the other side has not come (loopback). */
     bool (*message)(void *link, struct replay *re, const struct rt_instr *x);
     bool (*collective)(void *link, struct replay *re, const struct rt_instr *x);
@@ -49,6 +51,8 @@ struct cuda_transport {
     void (*give)(char *p);
     /* Device memory that it needs besides the plan: part of the same allocation, at extra. */
     int64_t (*extra)(const struct rt_program *p, int rank);
+    /* Device memory that others take for it, at most, as far as can be told before. groups: as for open. */
+    int64_t (*beside)(const struct rt_program *p, int rank, const int32_t *groups);
     /* Between ranks that are processes; collective: sets own->link as soon as there is something to abort. Ends the
      * process on failure. groups: as in rt_tables. The caller keeps all arguments alive until close. */
     void (*open)(const struct world *world, const struct rt_program *p, const int32_t *groups, struct cuda_rank *own);

@@ -96,8 +96,8 @@ static char *take(size_t bytes) {
 }
 static void give(char *p) { cudaFree(p); }
 
-extern const struct cuda_transport cuda_loopback = {"loopback", true, message, reduce, take, give,
-                                                    NULL,       NULL, NULL,    NULL,   NULL};
+extern const struct cuda_transport cuda_loopback = {"loopback", NULL, true, message, reduce, take, give,
+                                                    NULL,       NULL, NULL, NULL,    NULL,   NULL};
 
 /* ---- at the start, and at the end ---- */
 

@@ -142,6 +142,28 @@ static bool heads_fit(const struct rank_run *run, char *why, size_t n) {
     return true;
 }
 
+/* What messages take beside the plan, for which no call here asks. */
+static int64_t beside(const struct rank_run *run) {
+    const struct cuda_transport *transport = transport_of(run);
+    return transport->beside ? transport->beside(&run->program, run->world.rank, run->tables->groups) : 0;
+}
+
+/* Where it comes later, a lack of memory is an error of a connection, while other ranks wait for it. */
+static bool all_fits(const struct rank_run *run, char *why, size_t n) {
+    int64_t planned = cuda_rank_bytes(&run->program, run->world.rank, transport_of(run)), more = beside(run);
+    if (planned + more <= run->backend->free[0])
+        return true;
+    int at =
+        snprintf(why, n, "rank %d: no memory on the device: GPU %d, a %s, has %lld bytes free; the plan takes %lld",
+                 run->world.rank, own.number, own.name, (long long)run->backend->free[0], (long long)planned);
+    if (more > 0 && at < (int)n)
+        snprintf(why + at, n - (size_t)at,
+                 ", and the buffers of %s up to %lld, which fewer channels (NCCL_MAX_CTAS), a smaller NCCL_BUFFSIZE or "
+                 "--messages put reduce",
+                 transport_of(run)->name, (long long)more);
+    return false;
+}
+
 extern "C" bool backend_take(struct rank_run *run, char *why, size_t nwhy) {
     struct rank_backend *backend = run->backend = (struct rank_backend *)calloc(1, sizeof *backend);
     const struct rt_program *p = &run->program;
@@ -154,10 +176,14 @@ extern "C" bool backend_take(struct rank_run *run, char *why, size_t nwhy) {
     }
     if (!heads_fit(run, why, nwhy))
         return false;
+    if (backend) {
+        backend->free[0] = free_memory();
+        if (!all_fits(run, why, nwhy))
+            return false;
+    }
     cuda_attention_plan(p);
     const char *trouble = "no memory on the host";
     if (backend && (backend->mirror = (float *)malloc((size_t)copies * (size_t)most * sizeof(float) + 1))) {
-        backend->free[0] = free_memory();
         trouble = cuda_take(&run->replay, &backend->rank, p, run->world.rank, transport_of(run), true);
         if (!trouble && run->flags.timeline)
             trouble = cuda_time(&backend->rank, k);
@@ -192,7 +218,9 @@ extern "C" void backend_begin(struct rank_run *run) { cuda_begin(&run->replay, (
 
 extern "C" const char *backend_line(const struct rank_run *run) {
     static char line[512];
-    snprintf(line, sizeof line, "%s, messages by %s, %s", own.name, run->backend->rank.transport->name,
+    const struct cuda_transport *transport = transport_of(run);
+    snprintf(line, sizeof line, "%s, messages by %s, %s", own.name,
+             transport->about ? transport->about(!run->flags.eager) : transport->name,
              run->flags.eager ? "each step enqueued anew" : "one graph for the step");
     return line;
 }
@@ -252,7 +280,7 @@ extern "C" void backend_times(struct rank_run *run, struct rt_stamp *stamp) {
 }
 
 struct memory {
-    int64_t planned, taken, connected, used;
+    int64_t planned, taken, connected, used, beside;
 };
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -260,8 +288,8 @@ extern "C" void backend_report(struct rank_run *run) {
     const struct rank_backend *backend = run->backend;
     struct memory me = {cuda_rank_bytes(&run->program, run->world.rank, backend->rank.transport),
                         backend->free[0] - backend->free[1], backend->free[1] - backend->free[2],
-                        backend->free[2] - backend->free[3]};
-    struct memory most = {0, 0, 0, 0}, *all = (struct memory *)calloc((size_t)run->world.size, sizeof *all);
+                        backend->free[2] - backend->free[3], beside(run)};
+    struct memory most = {0, 0, 0, 0, 0}, *all = (struct memory *)calloc((size_t)run->world.size, sizeof *all);
     if (!all)
         rank_error(run->self, "no memory");
     run->world.all(run->world.link, &me, all, sizeof me);
@@ -270,14 +298,18 @@ extern "C" void backend_report(struct rank_run *run) {
         most.taken = larger(most.taken, all[k].taken);
         most.connected = larger(most.connected, all[k].connected);
         most.used = larger(most.used, all[k].used);
+        most.beside = larger(most.beside, all[k].beside);
     }
     free(all);
+    char expected[64] = "";
+    if (most.beside > 0)
+        snprintf(expected, sizeof expected, ", of %lld expected", (long long)most.beside);
     if (run->world.rank == 0)
         fprintf(stderr,
                 "pianola: device memory of a rank, at most: planned %lld bytes, taken %lld; %s's connections %lld, and "
-                "%lld more with the first step\n",
+                "%lld more with the first step%s\n",
                 (long long)most.planned, (long long)most.taken, backend->rank.transport->name,
-                (long long)most.connected, (long long)most.used);
+                (long long)most.connected, (long long)most.used, expected);
 }
 
 /* ---- state ---- */

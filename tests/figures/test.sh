@@ -32,6 +32,9 @@ per() { figure makespan schedules/gpipe.lua -D "workers=$2" -D "batches=$3" --cl
 expect "gpipe duration 1, lanes per edge, peer and rank" 39,39,48 "$(per edge 4 8),$(per peer 4 8),$(per rank 4 8)"
 expect "gpipe 8 x 32 duration 1, lanes per edge, peer and rank" 131,131,176 \
     "$(per edge 8 32),$(per peer 8 32),$(per rank 8 32)"
+# Launched one after another, a rank's messages are as good as on one lane.
+serial() { figure makespan schedules/gpipe.lua -D "workers=$1" -D "batches=$2" --cluster $L -D bandwidth=1 --launch-order serial; }
+expect "gpipe duration 1, serial launches" 48,176 "$(serial 4 8),$(serial 8 32)"
 
 # Unequal stages: F = cost of the stage, B = 2F. A greedy rank with 1F1B's cap leaves its order, for better and for worse.
 U=tests/schedules/costs.lua

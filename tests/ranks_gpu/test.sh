@@ -32,7 +32,7 @@ for name in 1f1b gpipe ddp fsdp lpp fslpp zbv dualpipe chimera apart replicated 
     n=$(wc -l <"$room/$name/app.gpu")
     wanted=$(in_process "$schedule" "${integers[@]}" --steps 4)
     expect "$name on $n GPUs: weights of the host" "$wanted" "$(over_mpi "$name" "$n" --steps 4)"
-    grep -q 'stand-in for a GPU, messages by NCCL, one graph for the step$' "$room/said"
+    grep -q 'stand-in for a GPU, messages by NCCL 2.28.9 (launch order issue), one graph for the step$' "$room/said"
     expect "$name: what it runs on" 0 $?
 done
 expect "1f1b without a graph" "$(in_process schedules/1f1b.lua "${integers[@]}" --steps 4)" "$(over_mpi 1f1b 4 --steps 4 --no-graph)"
@@ -48,8 +48,35 @@ done
 tcp 1f1b 4 --steps 4
 ended 60
 expect "1f1b over TCP" "0 0 0 0 $(in_process schedules/1f1b.lua "${integers[@]}" --steps 4)" "$codes $(weights)"
-memory='^pianola: device memory of a rank, at most: planned ([0-9]+) bytes, taken \1; NCCL.s connections [0-9]+, and [0-9]+ more with the first step$'
+memory='^pianola: device memory of a rank, at most: planned ([0-9]+) bytes, taken \1; NCCL.s connections [0-9]+, and ([0-9]+) more with the first step, of ([0-9]+) expected$'
 expect "one allocation, of what is planned" yes "$(says "$memory")"
+# Ranks 1 and 2 receive from two and send to two: with 8 channels (maxCTAs), each 10 MiB and 2 MiB.
+expect "NCCL's channels are limited" $((8 * 2 * 12 << 20)) "$(sed -nE "s/$memory/\2/p" "$room/err0")"
+# The estimate has 6 MiB to send, as on A100s, and 8 MiB for each of four communicators.
+expect "what NCCL may take" $((8 * 2 * 16 + 4 * 8 << 20)) "$(sed -nE "s/$memory/\3/p" "$room/err0")"
+compiled 1f1b-peer 1f1b "${integers[@]}" --lanes peer # both directions of a pair share a communicator
+tcp 1f1b-peer 4 --steps 1
+ended 60
+expect "what NCCL may take with a communicator per pair" $((8 * 2 * 16 + 2 * 8 << 20)) "$(sed -nE "s/$memory/\3/p" "$room/err0")"
+NCCL_BUFFSIZE=1048576 NCCL_MAX_CTAS=2 tcp 1f1b 4 --steps 1 # 4 MiB to send, 8 MiB to receive
+ended 60
+expect "with smaller buffers" $((2 * 2 * 12 + 4 * 8 << 20)) "$(sed -nE "s/$memory/\3/p" "$room/err0")"
+
+# From which versions on NCCL overlaps what it launches, in a graph and without one; as it is, older or off.
+for versions in "22809 12090 issue" "22809 12080 serial" "22602 13000 serial" "22703 12090 issue" "22602 12030 --no-graph issue" \
+    "22809 12080 --no-graph issue" "22809 12020 --no-graph serial"; do
+    IFS=' ' read -r nccl driver rest <<<"$versions"
+    # shellcheck disable=SC2086
+    STANDIN_NCCL=$nccl STANDIN_DRIVER=$driver tcp 1f1b 4 --steps 1 ${rest%%[is]*}
+    ended 60
+    expect "NCCL $versions" yes "$(says "messages by NCCL 2\.[0-9.]+ \(launch order ${rest##* }\), ")"
+done
+STANDIN_NCCL=22505 tcp 1f1b 4 --steps 1
+ended 20
+expect "NCCL 2.25" "2 2 2 2 yes" "$codes $(says '^pianola: error: rank 0: NCCL is of version 22505, and 2.26 or newer is needed$')"
+NCCL_LAUNCH_ORDER_IMPLICIT=0 tcp 1f1b 4 --steps 1
+ended 20
+expect "NCCL in no order" "2 2 2 2 yes" "$codes $(says '^pianola: error: rank 0: NCCL_LAUNCH_ORDER_IMPLICIT is 0: ranks could wait ')"
 
 # Measured timelines: weights as ever, and nothing is made for them once training has begun (STANDIN_START).
 wanted=$(in_process schedules/fslpp.lua "${integers[@]}" --steps 13)
@@ -190,7 +217,13 @@ ended 20
 expect "no GPU" "2 2 2 2 yes" "$codes $(says "^pianola: error: rank 0: no CUDA device on $(hostname): ")"
 STANDIN_MEMORY=1e6 tcp 1f1b 4 --steps 3
 ended 20
-expect "a GPU that is too small" "2 2 2 2 yes" "$codes $(says '^pianola: error: rank 0: no memory on the device: it takes [0-9]+ bytes of GPU 0, a stand-in for a GPU, which has 1000000 free$')"
+small='^pianola: error: rank 0: no memory on the device: GPU 0, a stand-in for a GPU, has %d bytes free; the plan takes [0-9]+, and the buffers of NCCL up to %d, which '
+# shellcheck disable=SC2059
+expect "a GPU that is too small" "2 2 2 2 yes" "$codes $(says "$(printf "$small" 1000000 $((8 * 16 + 2 * 8 << 20)))")"
+STANDIN_MEMORY=1e8 tcp 1f1b 4 --steps 3
+ended 20
+# shellcheck disable=SC2059
+expect "a GPU that is too small for NCCL" "2 2 2 2 yes" "$codes $(says "$(printf "$small" 100000000 $((8 * 16 + 2 * 8 << 20)))")"
 app=$(sed '1s/\.gpu$//' "$room/1f1b/app.gpu") # rank 0 on a CPU
 expect "CPUs and GPUs together" "rank 1 is built for a GPU, rank 0 for a CPU" \
     "$(timeout 60 mpirun --oversubscribe --app <(echo "$app") 2>&1 | sed -n 's/^pianola: error: //p' | head -n 1)"

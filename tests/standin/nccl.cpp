@@ -462,7 +462,11 @@ ncclResult_t ncclAllGather(const void *p, void *q, size_t n, ncclDataType_t type
 
 /* ---- communicators ---- */
 
-ncclResult_t ncclGetVersion(int *v) { return *v = NCCL_VERSION_CODE, ncclSuccess; }
+/* STANDIN_NCCL: which version it is, as in 22602. */
+ncclResult_t ncclGetVersion(int *v) {
+    const char *s = getenv("STANDIN_NCCL");
+    return *v = s ? atoi(s) : NCCL_VERSION_CODE, ncclSuccess;
+}
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
     entered here("ncclGetUniqueId");
     auto c = std::make_shared<clique>();
@@ -509,7 +513,14 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int n, ncclUniqueId id, int
         broken("NCCL", "ncclCommInitRankConfig with a configuration that NCCL_CONFIG_INITIALIZER did not set");
     if (config->blocking != 0 || me()->depth > 0)
         broken("NCCL", "ncclCommInitRankConfig in a group, or blocking, which the stand-in lacks");
-    return processes_init(out, n, string(id.internal, strnlen(id.internal, sizeof id.internal)), rank);
+    bool least = config->minCTAs != NCCL_CONFIG_UNDEF_INT, most = config->maxCTAs != NCCL_CONFIG_UNDEF_INT;
+    if ((least && config->minCTAs <= 0) || (most && config->maxCTAs <= 0) ||
+        (least && most && config->minCTAs > config->maxCTAs))
+        broken("NCCL", "ncclCommInitRankConfig with minCTAs %d and maxCTAs %d", config->minCTAs, config->maxCTAs);
+    if (config->splitShare == 1)
+        broken("NCCL", "ncclCommInitRankConfig with splitShare: aborting one communicator may make others unusable");
+    return processes_init(out, n, string(id.internal, strnlen(id.internal, sizeof id.internal)), rank,
+                          most ? config->maxCTAs : 32);
 }
 
 static void check_unused(ncclComm *c) {

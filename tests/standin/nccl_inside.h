@@ -41,7 +41,7 @@ void nccl_touch(const nccl_group *g, const nccl_task &t);
 bool nccl_hangs(const char *what);
 
 /* nccl_processes.cpp */
-ncclResult_t processes_init(ncclComm_t *out, int n, const string &name, int rank);
+ncclResult_t processes_init(ncclComm_t *out, int n, const string &name, int rank, int channels);
 void processes_issue(ncclComm *c,
                      const std::vector<nccl_task> &tasks); /* a group was issued: the call is in progress */
 void processes_check_ready(ncclComm *c);                   /* a call on c: the one before must be done */

@@ -22,6 +22,7 @@ static struct compiled compile(struct spec *sp, struct stage *st) {
 
 struct times {
     double start, end, free; /* free: when its lane may begin a message */
+    double next;             /* a communication: when its rank may begin the one issued next */
 };
 
 static int64_t bytes_of(const struct rank *k, const struct instr *x) { return k->buf[k->arg[x->arg].buf].bytes; }
@@ -49,6 +50,15 @@ static double after_own(const struct rank *k, const struct times *t, int i) {
     return at;
 }
 
+/* The earliest start of a communication by those issued before it on its rank. */
+static double after_issued(const struct spec *sp, const struct rank *k, const struct times *t, int i) {
+    double at = after_own(k, t, i);
+    for (int j = 0; j < i && sp->launch != LAUNCH_LANE; j++)
+        if (k->ins[j].msg >= 0)
+            at = fmax(at, t[j].next);
+    return at;
+}
+
 /* The pair that an instruction is of, or NULL. */
 static const struct pair *pair_of(const struct spec *sp, const struct instr *x) {
     int32_t j = x->op <= OP_W ? job_at(sp, x->stage, x->batch, x->op) : -1;
@@ -71,7 +81,7 @@ static struct times compute(const struct compiled *c, const struct instr *x, dou
         cost = pair_of(c->sp, x) ? pair_of(c->sp, x)->cost : c->sp->job[job_at(c->sp, x->stage, x->batch, x->op)].cost;
     if (x->op == OP_U)
         cost = c->st[x->stage].update;
-    return (struct times){at, at + cost, at + cost};
+    return (struct times){at, at + cost, at + cost, 0};
 }
 
 static struct times communicate(const struct compiled *c, int r, const struct instr *x, double at) {
@@ -84,12 +94,12 @@ static struct times communicate(const struct compiled *c, int r, const struct in
             step = fmax(step, hop(c->sp, from, to) + carry(c->sp, from, to, part));
         }
         double end = at + 2 * (g->n - 1) * step;
-        return (struct times){at, end, end};
+        return (struct times){at, end, end, 0};
     }
     bool sends = op_lane[x->op] == LANE_SEND;
     int src = sends ? r : x->peer, dst = sends ? x->peer : r;
     double took = carry(c->sp, src, dst, (double)bytes_of(k, x)), late = sends ? 0 : hop(c->sp, src, dst);
-    return (struct times){at + late, at + late + took, at + took};
+    return (struct times){at + late, at + late + took, at + took, 0};
 }
 
 static struct times **relax(const struct compiled *c) {
@@ -108,19 +118,23 @@ static struct times **relax(const struct compiled *c) {
                 double at = first  ? after_both(c->sp, &p->rank[r], t[r], i)
                             : pair ? t[r][i - 1].start
                                    : after_own(&p->rank[r], t[r], i);
+                double came = x->msg >= 0 ? after_issued(c->sp, &p->rank[r], t[r], i) : at;
                 if (x->msg >= 0)
-                    at = meet[x->msg] = fmax(meet[x->msg], at);
+                    at = meet[x->msg] = fmax(meet[x->msg], came);
                 struct times now = x->msg >= 0 ? communicate(c, r, x, at) : compute(c, x, at);
-                moved |= now.start != t[r][i].start || now.end != t[r][i].end || now.free != t[r][i].free;
+                now.next = c->sp->launch == LAUNCH_SERIAL ? now.end : x->op == OP_REDUCE ? (at + now.end) / 2 : came;
+                moved |= now.start != t[r][i].start || now.end != t[r][i].end || now.free != t[r][i].free ||
+                         now.next != t[r][i].next;
                 t[r][i] = now;
             }
     }
     return t;
 }
 
-static void compare(int first, int n, int flags) {
+static void compare_all(int first, int n, int flags, enum launch_order launch) {
     for (int seed = first; seed < first + n; seed++) {
         struct spec *sp = draw_spec((uint64_t)seed, flags);
+        sp->launch = launch;
         struct compiled c = compile(sp, draw_stages(sp));
         struct times **want = relax(&c);
         struct timeline *tl = sim_run(sp, c.st, c.p);
@@ -135,6 +149,12 @@ static void compare(int first, int n, int flags) {
         cr_assert_eq(tl->makespan, last);
         free_all();
     }
+}
+
+static void compare(int first, int n, int flags) {
+    compare_all(first, n, flags, LAUNCH_LANE);
+    compare_all(first, n, flags, LAUNCH_ISSUE);
+    compare_all(first, n, flags, LAUNCH_SERIAL);
 }
 
 Test(sim, random_programs) {
@@ -185,6 +205,48 @@ Test(sim, lanes_per_edge_reach_the_ideal) {
         cr_assert_eq(makespan(a, 0, 1 / c[i]), 33 + 16 * c[i]);
         cr_assert_eq(makespan(b, 0, 1 / c[i]), 33 + 6 * c[i]);
         cr_assert_eq(makespan(b, c[i], INFINITY), 33 + 6 * c[i]);
+    }
+}
+
+/* One communication of a rank after another, each to its end, is what a single lane per rank makes of them. */
+Test(sim, serial_launches_are_a_lane_per_rank) {
+    static const double c[] = {0, 0.25, 1};
+    static const double known[] = {33, 34.5, 48};
+    for (int i = 0; i < 3; i++) {
+        struct spec *serial = pipeline_spec(4, 8, 0), *coarse = pipeline_spec(4, 8, 0);
+        serial->launch = LAUNCH_SERIAL;
+        coarse->lanes = PER_RANK;
+        cr_assert_eq(makespan(serial, 0, 1 / c[i]), known[i]);
+        cr_assert_eq(makespan(coarse, 0, 1 / c[i]), known[i]);
+    }
+}
+
+/* Rank 0 computes stage 0 of three microbatches, until 1, 2 and 3; two of them go to rank 1, the third to rank 2, and a
+ * message takes 5. The first leaves at 1, the second when that edge is free, at 6. The third has an edge of its own and
+ * leaves at 3; but if it comes after the one issued before it has started, at 6. If that one has to end: at 15, since
+ * rank 1 first serves stage 1's weights to rank 2, until 5, and the two messages follow. */
+Test(sim, launches_in_the_order_of_issue) {
+    static const double leaves[] = {[LAUNCH_LANE] = 3, [LAUNCH_ISSUE] = 6, [LAUNCH_SERIAL] = 15};
+    for (int launch = LAUNCH_LANE; launch <= LAUNCH_SERIAL; launch++) {
+        struct spec *sp = empty_spec(3, 2, 3);
+        sp->launch = (enum launch_order)launch;
+        for (int b = 0; b < 3; b++)
+            for (int s = 0; s < 2; s++) {
+                int rank = s == 0 ? 0 : b == 2 ? 2 : 1;
+                add_job(sp, s, b, OP_F, s, rank)->prio = b;
+                add_job(sp, s, b, OP_B, s, rank)->prio = 3;
+            }
+        sp->link = NEW(struct link, 9);
+        for (int i = 0; i < 9; i++)
+            sp->link[i] = (struct link){0, 0.2};
+        struct compiled c = compile(sp, unit_stages(sp));
+        struct timeline *tl = sim_run(sp, c.st, c.p);
+        for (int i = 0; i < c.p->rank[0].nins; i++) {
+            const struct instr *x = &c.p->rank[0].ins[i];
+            if (x->op == OP_SEND_F && x->batch == 2)
+                cr_assert_eq(tl->start[0][i], leaves[launch], "%d: %g", launch, tl->start[0][i]);
+        }
+        free_all();
     }
 }
 

@@ -146,6 +146,23 @@ static void peer_aborts(seat *s) {
     OK(ncclCommAbort(s->comm));
 }
 
+static size_t taken(void) {
+    size_t left, all;
+    OK(cudaMemGetInfo(&left, &all));
+    return all - left;
+}
+static void buffers(seat *s) { /* 32 channels where nothing is said, of 2 MiB to send and of 10 MiB to receive */
+    size_t before = taken();
+    s->rank == 0 ? give(s, 1) : take(s, 0);
+    ended(s);
+    MUST(taken() - before == (size_t)32 * (s->rank == 0 ? 2 << 20 : 10 << 20));
+    s->rank == 0 ? give(s, 1) : take(s, 0);
+    ended(s);
+    MUST(taken() - before == (size_t)32 * (s->rank == 0 ? 2 << 20 : 10 << 20));
+    finish(s);
+    MUST(taken() == before);
+}
+
 /* ---- broken ---- */
 
 static void counts(seat *s) {
@@ -210,6 +227,15 @@ static void overlapping(seat *s) {
     (void)ncclGroupEnd();
 }
 static void nothing(seat *) {}
+static void configured(const seat *s, int ncclConfig_t::*field, int value) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t comm;
+    config.blocking = 0;
+    config.*field = value;
+    (void)ncclCommInitRankConfig(&comm, 2, other, s->rank, &config);
+}
+static void no_channels(seat *s) { configured(s, &ncclConfig_t::maxCTAs, 0); }
+static void shares(seat *s) { configured(s, &ncclConfig_t::splitShare, 1); }
 
 #define TWO(f, wanted)                                                                                                 \
     {                                                                                                                  \
@@ -218,6 +244,7 @@ static void nothing(seat *) {}
 const rule process_rules[] = {
     {"rings_p", nullptr, [] { with_processes(4, ring); }},
     TWO(waits_for_memory, nullptr),
+    TWO(buffers, nullptr),
     TWO(peer_dies, nullptr),
     TWO(peer_aborts, nullptr),
     TWO(counts, "rank 0's ncclSend of 4 float32 to rank 1 meets rank 1's ncclRecv of 8 float32 from rank 0"),
@@ -232,6 +259,8 @@ const rule process_rules[] = {
     TWO(unsettled_init, "their order would be left open"),
     TWO(unready, "before the call made earlier has returned ncclSuccess"),
     TWO(overlapping, "RACE: in one group"),
+    TWO(no_channels, "maxCTAs 0"),
+    TWO(shares, "aborting one communicator may make others unusable"),
     {"one_device_p", "both have device 0", [] { device_of_all = 0, with_processes(2, nothing); }},
     {nullptr, nullptr, nullptr},
 };
