@@ -41,8 +41,8 @@ gpu-check-build: gpu $(TRAVELS)
 	git describe --always --dirty >$(G)/commit
 # For a machine that takes no more than 64 MiB.
 gpu-check-pack: gpu-check-build
-	@du -sm $(G) | awk '{ print $$1 " MiB in " $$2; exit $$1 > 64 }'
 	tar -czf $(G).tar.gz $(G)
+	@du -m $(G).tar.gz | awk '{ print $$1 " MiB in " $$2; exit $$1 > 64 }'
 
 $(S)/obj/%.o: tests/kernels/%.cpp Makefile tests/gpu/gpu.mk
 	@mkdir -p $(@D)

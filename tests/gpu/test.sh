@@ -75,7 +75,7 @@ fi
 # The folder for a real GPU: it builds and packs, its programs load, and without a GPU they say so.
 if [ -x "${NVCC:-${CUDA_HOME:-/usr/local/cuda}/bin/nvcc}" ]; then
     timeout 1500 make -s -j"$(nproc)" gpu-check-pack >"$room/pack" 2>&1
-    expect "make gpu-check-pack" "0 yes" "$? $(grep -qE '^[0-9]+ MiB in build/gpu-check$' "$room/pack" && echo yes)"
+    expect "make gpu-check-pack" "0 yes" "$? $(grep -qE '^[0-9]+ MiB in build/gpu-check.tar.gz$' "$room/pack" && echo yes)"
     expect "its libraries" "" "$(LD_LIBRARY_PATH=${CUDA_HOME:-/usr/local/cuda}/lib64 ldd build/gpu-check/{pianola,layers,*.so} | grep 'not found')"
     [ -e /dev/nvidiactl ] || expect "gpu-check without a GPU" "2 pianola: error: no CUDA device" \
         "$(tests/gpu/check.sh build/gpu-check >"$room/none" 2>&1; echo "$? $(grep -o '^pianola: error: no CUDA device' "$room/none")")"
