@@ -144,7 +144,7 @@ static void tell(const struct base *b, const struct compiled *c, const struct mu
             j->why ? ": " : "", j->why ? j->why : "");
     if (run)
         fprintf(stderr, "  a run: %s\n", run);
-    fprintf(stderr, "  alone: MUTANT=%d:%d build/tests/test_mutation --filter mutation/every_mutant*\n", m->base, m->k);
+    fprintf(stderr, "  alone: MUTANT=%d:%d build/tests/unit/test_mutation --filter mutation/every_mutant*\n", m->base, m->k);
     print_difference(c->program, m->program);
 }
 
