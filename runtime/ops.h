@@ -9,9 +9,10 @@
 
 /* Instructions. X(name, lane, cost, tensor, partner, letter, operands, meaning)
  *
- * lane      COMPUTE: the rank's compute lane; SEND/RECV: the lane of a directed edge; GROUP: a collective's lane.
+ * lane      COMPUTE: the rank's compute lane; SEND/RECV: the lane of a directed edge; GATHER/GROUP: a group's lane for
+ *           weights, and for the rest.
  * cost      JOB: the schedule's cost of the job; UPDATE, ADD: bytes touched; LINK: latency + bytes / bandwidth;
- *           RING: 2(n-1) hops of latency + bytes / (n * bandwidth).
+ *           COLLECTIVE: that of its algorithm (passes/collective.c).
  * tensor    the kind it moves, sums or updates; none: a job, which has several. SEND_S also sends inputs.
  * partner   the instruction at a message's other end; a collective's is itself: every member runs it; none: no message.
  * letter    its short name in timelines, before the microbatch or the stage.
@@ -49,10 +50,22 @@
     X(RECV_T, RECV, LINK, token, SEND_T, 'T', "t:w", "receives token(s,b)")                                            \
     X(SERVE, SEND, LINK, weight, FETCH, 'w', "t:r", "sends weight(s) from its home to peer")                           \
     X(FETCH, RECV, LINK, weight, SERVE, 'w', "t:w", "receives weight(s) from its home, peer")                          \
-    X(ADD, RECV, ADD, wgrad, none, '+', "src:r dw:a", "dw += a part of wgrad(s) received from peer")                   \
+    X(ADD, RECV, ADD, wgrad, none, '+', "src:r dw:a",                                                                  \
+      "dw += a part of wgrad(s), or a piece of it, received from peer")                                                \
+    X(TAKE, COMPUTE, ADD, wgrad, none, '+', "src:r dw:a", "dw += this rank's own piece of its part of wgrad(s)")       \
     X(ZERO, COMPUTE, ADD, wgrad, none, 'w', "dw:w", "dw = 0: a home that computes no part of the gradient")            \
-    X(REDUCE, GROUP, RING, wgrad, REDUCE, 'r', "dw:m",                                                                 \
-      "dw = sum of dw over the group, the homes of stage s, in rank order")
+    X(ALL_GATHER, GATHER, COLLECTIVE, weight, ALL_GATHER, 'g', "src:r w:w",                                            \
+      "piece i of w = src of member i; in place where src is a piece of w")                                            \
+    X(BROADCAST, GATHER, COLLECTIVE, weight, BROADCAST, 'c', "src:r w:w",                                              \
+      "w = src of the root, peer, which alone has src and has no w")                                                   \
+    X(ALL_REDUCE, GROUP, COLLECTIVE, wgrad, ALL_REDUCE, 'r', "dw:m",                                                   \
+      "dw = sum of dw over the members, in their order")                                                               \
+    X(REDUCE_SCATTER, GROUP, COLLECTIVE, wgrad, REDUCE_SCATTER, 's', "src:r dw:a",                                     \
+      "dw of member i += sum of piece i of src over the members, in their order; in place where dw is that piece")     \
+    X(REDUCE, GROUP, COLLECTIVE, wgrad, REDUCE, 'd', "src:r dw:a",                                                     \
+      "dw of the root, peer, += sum of src over the members, in their order; the others have no dw")                   \
+    X(ALL_TO_ALL, GROUP, COLLECTIVE, act, ALL_TO_ALL, 'a', "src:r y:w",                                                \
+      "piece j of y of member i = piece i of src of member j")
 
 /* Tensors. X(name, has_batch, number, meaning). A buffer is written name(s,b) or name(s), with #k when a rank holds
  * several: weight(2)#0 is the first fetch of stage 2's weights on its rank, wgrad(2)#3 the part received from rank 3.
@@ -61,7 +74,10 @@
  *           appears in its messages' names. */
 #define KINDS(X)                                                                                                       \
     X(weight, false, INSTANCE, "weights of a stage")                                                                   \
+    X(wshard, false, ONE, "a home's shard of the weights of a stage, which is sharded over several ranks")             \
     X(wgrad, false, PEER, "gradient of a stage's weights, summed over microbatches")                                   \
+    X(gshard, false, PEER, "a home's shard of wgrad(s)")                                                               \
+    X(gown, false, ONE, "the piece of wgrad(s) or gshard(s) that this home updates, where zero(s) is 2")               \
     X(opt, false, ONE, "optimizer state of a stage")                                                                   \
     X(work, false, ONE, "workspace of the compute lane")                                                               \
     X(act, true, ONE, "output of sFb")                                                                                 \
@@ -92,13 +108,14 @@ enum role { ROLES(X) NROLES };
     X(RECV, "recv", PEER)                                                                                              \
     X(PEER, "peer", PEER)                                                                                              \
     X(ALL, "messages", ALONE)                                                                                          \
+    X(GATHER, "gather", GROUP)                                                                                         \
     X(GROUP, "group", GROUP)
 
 #define X(name, ...) LANE_##name,
 enum lanekind { LANES(X) NLANEKINDS };
 #undef X
 enum laneof { OF_ALONE, OF_PEER, OF_GROUP };
-enum costclass { COST_JOB, COST_UPDATE, COST_ADD, COST_LINK, COST_RING };
+enum costclass { COST_JOB, COST_UPDATE, COST_ADD, COST_LINK, COST_COLLECTIVE };
 enum numbering { NUMBER_ONE, NUMBER_PEER, NUMBER_INSTANCE };
 
 /* Bytes that a reduction by NCCL exchanges and adds at a time. */
@@ -147,7 +164,7 @@ static inline bool is_job(int op) { return op < NDIRS; }
 static inline bool is_message(int op) { return op_row(op)->partner != OP_none; }
 static inline bool is_send(int op) { return is_message(op) && op_row(op)->lane == LANE_SEND; }
 static inline bool is_recv(int op) { return is_message(op) && op_row(op)->lane == LANE_RECV; }
-static inline bool is_group(int op) { return is_message(op) && op_row(op)->lane == LANE_GROUP; }
+static inline bool is_group(int op) { return is_message(op) && lanekind_row(op_row(op)->lane)->of == OF_GROUP; }
 static inline bool has_peer(int op) { return lanekind_row(op_row(op)->lane)->of == OF_PEER; } /* ADD has one too */
 /* A job or an update: the schedule, the model or the cluster gives its time. */
 static inline bool has_cost(int op) { return op_row(op)->cost == COST_JOB || op_row(op)->cost == COST_UPDATE; }

@@ -23,7 +23,7 @@ struct rt_operand {
     int64_t off, bytes; /* in the rank's arena */
 };
 struct rt_line {
-    int32_t op, stage, batch, lane, peer, msg;
+    int32_t op, stage, batch, lane, peer, msg, root;
     struct rt_operand operand[RT_OPERANDS + 1];
     int32_t wait[RT_WAITS + 1]; /* names of instructions: their places + 1; 0 ends the list */
 };
@@ -40,6 +40,7 @@ static inline int rt_start(int argc, char **argv, const struct rt_self *self, st
         x->batch = line[i].batch;
         x->peer = line[i].peer;
         x->msg = line[i].msg;
+        x->root = line[i].root;
         x->wait = waits;
         x->more = i > 0 ? x[-1].more + x[-1].nmore : 0;
         for (int r = 0; r < NROLES; r++)
@@ -48,7 +49,8 @@ static inline int rt_start(int argc, char **argv, const struct rt_self *self, st
             int role = line[i].operand[a].role;
             x->first = x->first || role == -(ROLE_dw + 1);
             x->vfirst = x->vfirst || role == -(ROLE_dv + 1);
-            x->bytes = line[i].operand[a].bytes;
+            if (a == 0 || line[i].operand[a].bytes < x->bytes)
+                x->bytes = line[i].operand[a].bytes;
             if ((role == ROLE_x + 1 || role == ROLE_dy + 1) && x->at[role - 1] >= 0)
                 more[x->more + x->nmore++] = line[i].operand[a].off;
             else

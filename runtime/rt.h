@@ -54,9 +54,9 @@ void host_backward(const struct rt_model *m, const struct rt_stage *s, const str
 void host_add(float *dst, const float *src, int64_t n, bool first);
 /* dst, n floats, += each of at->more */
 void host_add_more(const struct rt_bind *at, char *dst, int64_t n);
-/* One optimizer step; step counts from 1. */
-void host_update(const struct rt_model *m, const struct rt_stage *s, float *w, const float *dw, float *opt,
-                 int64_t step);
+/* One optimizer step of n of the stage's elements, from `first` on, where w, dw and opt begin; step counts from 1. */
+void host_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
+                 const float *dw, float *opt, int64_t step);
 /* Initial weights, fp32 whatever the model's precision, weight_count of them: a function of seed, layer and parameter
  * only, so every cut and every rank agrees. */
 void host_init(const struct rt_model *m, const struct rt_stage *s, float *w, uint64_t seed);
@@ -89,28 +89,39 @@ struct rt_instr {
     uint16_t lane;
     int32_t stage, batch; /* batch -1: none */
     int32_t peer, msg;    /* -1: none */
+    int32_t root;         /* of a collective: a rank, or -1 */
     int64_t at[NROLES];   /* arena offset of each operand; -1: absent */
-    int64_t bytes;        /* of the tensor moved, added or reduced */
+    int64_t bytes;        /* of the smallest operand: of the tensor moved, added or reduced; of a shard */
     int32_t wait, nwait;  /* instructions of other lanes that must have ended: rt_rank.wait[wait ..] */
     int32_t more, nmore;  /* a forward's further x, a backward's further dy, to be added up: rt_rank.more[more ..] */
 };
 
-struct rt_home { /* a stage, or the table, whose weights live on a rank */
+/* A stage, or the table, whose weights live on a rank: all of them or a shard. A stage sharded over n ranks is padded
+ * to n equal shards. Its elements are counted as in weight_count, padding included. */
+struct rt_home {
     int32_t stage;
-    int64_t weight, wgrad, opt; /* arena offsets; opt -1: none */
+    int64_t weight, opt;  /* arena offsets; opt -1: none */
+    int64_t first, count; /* the elements whose weights are here */
+    int64_t own, owned;   /* those that this rank updates, and whose optimizer state is here */
 };
 
-/* What a stage has learned, in fp32 at any precision. Checkpoints keep it, and runs are compared by it. With bf16, the
- * optimizer state begins with the master weights, and the weights are the masters rounded to nearest even. */
+/* What a home has learned, in fp32 at any precision: of the elements that it updates. Checkpoints keep it, and runs are
+ * compared by it. With bf16, the optimizer state begins with the master weights, and the weights are the masters
+ * rounded to nearest even. */
 struct rt_learned {
-    int64_t weight, moments; /* arena offsets; moments: one array after the other (moments_of); -1: none */
-    int64_t count;           /* floats of each */
+    int64_t weight, moments; /* arena offsets; moments: arrays of `owned` floats (moments_of), one after the other; -1:
+                                none */
+    int64_t first, count;    /* elements of the stage's weight_count; the padding behind them is left out */
 };
 static inline struct rt_learned learned_at(const struct rt_model *m, const struct rt_stage *s,
                                            const struct rt_home *home) {
-    int64_t n = weight_count(m, s), masters = m->precision == BF16 ? 4 * n : 0;
-    int64_t moments = *moments_of(m->optimizer) ? home->opt + masters : -1;
-    struct rt_learned learned = {masters ? home->opt : home->weight, moments, n};
+    bool masters = m->precision == BF16;
+    int64_t left = weight_count(m, s) - home->own;
+    struct rt_learned learned;
+    learned.weight = masters ? home->opt : home->weight + 4 * (home->own - home->first);
+    learned.moments = *moments_of(m->optimizer) ? home->opt + (masters ? 4 * home->owned : 0) : -1;
+    learned.first = home->own;
+    learned.count = left < 0 ? 0 : left < home->owned ? left : home->owned;
     return learned;
 }
 
@@ -125,11 +136,21 @@ struct rt_rank {
     int64_t arena, work; /* bytes; offset of the workspace, -1: none */
 };
 
-struct rt_meeting { /* a message, or a reduction */
-    int32_t n;      /* ranks: a message has 2, sender first */
+/* The stage's home on this rank; it has one. */
+static inline const struct rt_home *home_on(const struct rt_rank *k, int stage) {
+    const struct rt_home *home = k->home;
+    while (home->stage != stage)
+        home++;
+    return home;
+}
+
+struct rt_meeting { /* a message, or a collective */
+    int32_t n;      /* ranks: a message has 2, sender first; a collective its members, in their order */
     const int32_t *rank;
-    const int64_t *off; /* the tensor in each rank's arena */
-    int64_t bytes;
+    /* In each rank's arena, the tensor that it sends or receives; of a collective, its first operand, src where there
+     * is one, and its second; -1: it has none. */
+    const int64_t *off, *to;
+    int64_t bytes; /* as in rt_instr */
 };
 
 struct rt_program {
@@ -150,7 +171,7 @@ struct rt_self {
     int32_t rank, workers, stages, batches, nmsgs, nlanes;
     int64_t arena, work; /* bytes; offset of the workspace, -1: none */
 };
-/* groups: members of each group, ended by -1, and one more -1 at the end. homes: ended by stage -1. */
+/* groups: members of each group in their order, ended by -1, and one more -1 at the end. homes: ended by stage -1. */
 struct rt_tables {
     const struct rt_model *model;
     const struct rt_stage *stage;

@@ -38,7 +38,10 @@ static struct compile compile_serial(const struct compile *c) {
         sp->job[j].prio = sp->job[j].b;
     }
     sp->pred = NULL; /* the default dependencies: a custom pred() must not change the result */
-    struct compile serial = {.spec = sp, .stage = c->stage};
+    sp->homes = find_homes(sp);
+    struct compile serial = {.spec = sp, .stage = NEW(struct stage, sp->stages + sp->tied)};
+    memcpy(serial.stage, c->stage, sizeof *c->stage * (size_t)(sp->stages + sp->tied));
+    cost_homes(sp, serial.stage);
     compile_all(&serial, "");
     return serial;
 }

@@ -9,7 +9,8 @@ static void fill_instr(const struct rank *k, const struct instr *x, struct rt_in
     *y = (struct rt_instr){.op = x->op, .first = x->first, .vfirst = x->vfirst, .lane = x->lane};
     y->stage = x->stage;
     y->batch = x->batch;
-    y->peer = x->peer;
+    y->peer = is_group(x->op) ? -1 : x->peer;
+    y->root = is_group(x->op) ? x->peer : -1;
     y->msg = x->msg;
     y->wait = (int32_t)x->wait;
     y->nwait = x->nwait;
@@ -17,38 +18,26 @@ static void fill_instr(const struct rank *k, const struct instr *x, struct rt_in
     for (int role = 0; role < NROLES; role++)
         y->at[role] = -1;
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
-        const struct buf *b = &k->buf[k->arg[a].buf];
         int role = k->arg[a].role;
-        y->bytes = b->bytes;
         if ((role == ROLE_x || role == ROLE_dy) && y->at[role] >= 0)
-            more[y->more + y->nmore++] = b->off;
+            more[y->more + y->nmore++] = arg_off(k, &k->arg[a]);
         else
-            y->at[role] = b->off;
+            y->at[role] = arg_off(k, &k->arg[a]);
     }
+    y->bytes = moved_bytes(k, x);
 }
 
-/* Permanent buffers come first in a rank: weights, then gradients, then optimizer state. */
-static void fill_homes(const struct rank *k, struct rt_rank *out) {
-    int n = 0;
-    while (n < k->nbufs && k->buf[n].kind == K_weight && k->buf[n].inst < 0)
-        n++;
-    struct rt_home *home = NEW(struct rt_home, n);
-    for (int h = 0; h < n; h++)
-        home[h] = (struct rt_home){k->buf[h].stage, k->buf[h].off, -1, -1};
-    for (int i = n; i < k->nbufs && i < 3 * n; i++)
-        for (int h = 0; h < n; h++) {
-            if (k->buf[i].stage != home[h].stage || k->buf[i].inst >= 0)
-                continue;
-            if (k->buf[i].kind == K_wgrad)
-                home[h].wgrad = k->buf[i].off;
-            if (k->buf[i].kind == K_opt)
-                home[h].opt = k->buf[i].off;
-        }
+static void fill_homes(const struct spec *sp, const struct program *p, int r, struct rt_rank *out) {
+    const struct held *held = held_on(p, r, precision_bytes(sp->model->rt.precision), &out->nhomes);
+    struct rt_home *home = NEW(struct rt_home, out->nhomes);
+    for (int h = 0; h < out->nhomes; h++)
+        home[h] = (struct rt_home){held[h].set,   held[h].weight, held[h].opt,  held[h].first,
+                                   held[h].count, held[h].own,    held[h].owned};
     out->home = home;
-    out->nhomes = n;
 }
 
-static void fill_rank(const struct rank *k, struct rt_rank *out) {
+static void fill_rank(const struct spec *sp, const struct program *p, int r, struct rt_rank *out) {
+    const struct rank *k = &p->rank[r];
     struct rt_instr *ins = NEW(struct rt_instr, k->nins);
     struct lane_lists lists = lane_lists(k);
     int64_t *more = NEW(int64_t, k->nargs + 1);
@@ -65,10 +54,17 @@ static void fill_rank(const struct rank *k, struct rt_rank *out) {
     for (int i = 0; i < k->nbufs; i++)
         if (k->buf[i].kind == K_work)
             out->work = k->buf[i].off;
-    fill_homes(k, out);
+    fill_homes(sp, p, r, out);
 }
 
-/* Where the two sides of each message, or the members of each reduction, store the tensor. */
+static int64_t place_of(const struct rank *k, const struct instr *x, int role) {
+    for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
+        if (k->arg[a].role == role)
+            return arg_off(k, &k->arg[a]);
+    return -1;
+}
+
+/* Where the two sides of each message, or the members of each collective, store the tensor. */
 static struct rt_meeting *meetings(const struct program *p) {
     struct rt_meeting *meeting = NEW(struct rt_meeting, p->nmsgs);
     for (int r = 0; r < p->workers; r++)
@@ -83,14 +79,17 @@ static struct rt_meeting *meetings(const struct program *p) {
                 at->n = g ? g->n : 2;
                 at->rank = NEW(int32_t, at->n);
                 at->off = NEW(int64_t, at->n);
+                at->to = NEW(int64_t, at->n);
             }
             int me = is_recv(x->op);
             while (g && g->rank[me] != r)
                 me++;
-            const struct buf *b = &k->buf[k->arg[x->arg].buf];
+            const uint8_t *roles;
+            int nroles = op_roles(x->op, &roles);
             ((int32_t *)at->rank)[me] = r;
-            ((int64_t *)at->off)[me] = b->off;
-            at->bytes = b->bytes;
+            ((int64_t *)at->off)[me] = place_of(k, x, roles[0]);
+            ((int64_t *)at->to)[me] = nroles > 1 ? place_of(k, x, roles[1]) : -1;
+            at->bytes = moved_bytes(k, x);
         }
     return meeting;
 }
@@ -102,7 +101,7 @@ struct rt_program *runtime_program(const struct spec *sp, const struct stage *st
     for (int s = 0; s < p->stages + p->tied; s++)
         stage[s] = st[s].rt;
     for (int r = 0; r < p->workers; r++)
-        fill_rank(&p->rank[r], &rank[r]);
+        fill_rank(sp, p, r, &rank[r]);
     *out = (struct rt_program){.name = p->name, .workers = p->workers, .stages = p->stages, .batches = p->batches};
     out->nmsgs = p->nmsgs;
     out->sets = p->stages + p->tied;
@@ -123,21 +122,34 @@ const char *const *lane_names(const struct program *p, const struct rank *k) {
     return name;
 }
 
+/* What the homes of set s have learned, shard by shard. Dies if two differ. */
+static const float *learned(const struct rt_program *p, char *const *arena, int s) {
+    int64_t n = weight_count(p->model, &p->stage[s]);
+    float *all = NEW(float, n);
+    bool *known = NEW(bool, n + 1); /* per element that begins a home's */
+    for (int r = 0; r < p->workers; r++)
+        for (int h = 0; h < p->rank[r].nhomes; h++) {
+            if (p->rank[r].home[h].stage != s)
+                continue;
+            struct rt_learned learned = learned_at(p->model, &p->stage[s], &p->rank[r].home[h]);
+            if (learned.count == 0)
+                continue;
+            const char *at = arena[r] + learned.weight;
+            size_t bytes = (size_t)learned.count * sizeof(float);
+            if (known[learned.first] && memcmp(all + learned.first, at, bytes) != 0)
+                die("the homes of stage %d ended with different weights; this is a bug, please report it", s);
+            memcpy(all + learned.first, at, bytes);
+            known[learned.first] = true;
+        }
+    return all;
+}
+
 uint64_t fingerprint(const struct rt_program *p, char *const *arena) {
     uint64_t hash = FNV_START;
     for (int s = 0; s < p->sets; s++) {
-        const char *home = NULL;
-        for (int r = 0; r < p->workers; r++)
-            for (int h = 0; h < p->rank[r].nhomes; h++) {
-                if (p->rank[r].home[h].stage != s)
-                    continue;
-                struct rt_learned learned = learned_at(p->model, &p->stage[s], &p->rank[r].home[h]);
-                const char *at = arena[r] + learned.weight;
-                if (home && memcmp(home, at, (size_t)learned.count * sizeof(float)) != 0)
-                    die("the homes of stage %d ended with different weights; this is a bug, please report it", s);
-                home = at;
-            }
-        hash = fingerprint_stage(hash, p->model, &p->stage[s], (const float *)(const void *)home);
+        struct scratch scratch = scratch_begin();
+        hash = fingerprint_stage(hash, p->model, &p->stage[s], learned(p, arena, s));
+        scratch_end(scratch);
     }
     return hash;
 }

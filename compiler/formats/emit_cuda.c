@@ -54,7 +54,7 @@ static void put_name(struct text *t, const struct instr *x) {
 static void put_lane_name(struct text *t, const struct lane *lane) {
     put(t, "%s", lanekind_row(lane->kind)->word);
     if (lanekind_row(lane->kind)->of != OF_ALONE)
-        put(t, "_%d", lane->kind == LANE_GROUP ? lane->group : lane->peer);
+        put(t, "_%d", lanekind_row(lane->kind)->of == OF_GROUP ? lane->group : lane->peer);
 }
 
 static void emit_head(struct text *t, const struct spec *sp, const struct program *p, int r) {
@@ -252,11 +252,19 @@ static void emit_buffers(struct text *t, const struct columns *columns, const st
 /* The rank or group that an instruction meets, and the message. */
 static void put_meets(struct text *t, const struct rank *k, const struct instr *x) {
     if (is_group(x->op))
-        put(t, "group(%d, %d), ", k->lane[x->lane].group, x->msg);
+        put(t, x->peer < 0 ? "group(%d, %d), " : "group_with_root(%d, %d, %d), ", k->lane[x->lane].group, x->msg,
+            x->peer);
     else if (x->peer < 0)
         put_word(t, "alone, ");
     else
         put(t, "%s(%d, %d), ", is_send(x->op) ? "to" : "from", x->peer, x->msg);
+}
+
+static void put_piece(struct text *t, const struct rank *k, const struct arg *a) {
+    put_word(t, a->last ? "piece(" : "");
+    put_symbol(t, &k->buf[a->buf]);
+    if (a->last)
+        put(t, ", %d, %d)", a->piece, pieces_of(a));
 }
 
 static void emit_line(struct text *t, const struct columns *columns, const struct rank *k, const struct instr *x) {
@@ -282,7 +290,7 @@ static void emit_line(struct text *t, const struct columns *columns, const struc
         put_word(t, sets ? "set_" : "");
         put_word(t, role_name[k->arg[a].role]);
         put_word(t, "(");
-        put_symbol(t, &k->buf[k->arg[a].buf]);
+        put_piece(t, k, &k->arg[a]);
         put_word(t, ")");
     }
     put_word(t, x->nwait ? ", after(" : ", after(nothing");
@@ -322,8 +330,8 @@ static void emit_stream(struct text *t, const struct columns *columns, const str
 }
 
 static void emit_groups(struct text *t, const struct program *p) {
-    put(t,
-        "\n/* Groups of ranks that reduce together, from 0, each ended by -1. */\nstatic const int32_t groups[] = {\n");
+    put(t, "\n/* Groups of ranks that meet in collectives, from 0, each in its order and ended by -1. */\nstatic const "
+           "int32_t groups[] = {\n");
     for (int g = 0; g < p->ngroups; g++) {
         put(t, "    ");
         for (int m = 0; m < p->group[g].n; m++)
@@ -333,21 +341,18 @@ static void emit_groups(struct text *t, const struct program *p) {
     put(t, "    -1,\n};\n");
 }
 
-static void emit_homes(struct text *t, const struct rank *k) {
-    put(t, "\n/* Stages at home here: stage, then where weights, gradient and optimizer state lie (-1: none). */\n"
+static void emit_homes(struct text *t, const struct spec *sp, const struct program *p, int r) {
+    int n;
+    const struct held *held = held_on(p, r, precision_bytes(sp->model->rt.precision), &n);
+    put(t, "\n/* Stages at home here: stage; where weights and optimizer state lie (-1: none); the first and the "
+           "number of\n"
+           " * the elements whose weights are here, and of those that this rank updates. */\n"
            "static const struct rt_home homes[] = {\n");
-    for (int i = 0; i < k->nbufs; i++) {
-        const struct buf *b = &k->buf[i];
-        if (b->kind != K_weight || b->inst >= 0)
-            continue;
-        int64_t at[NKINDS] = {[K_wgrad] = -1, [K_opt] = -1};
-        for (int j = 0; j < k->nbufs; j++)
-            if (k->buf[j].stage == b->stage && k->buf[j].inst < 0 && k->buf[j].batch < 0)
-                at[k->buf[j].kind] = k->buf[j].off;
-        put(t, "    {%d, %lld, %lld, %lld},\n", b->stage, (long long)b->off, (long long)at[K_wgrad],
-            (long long)at[K_opt]);
-    }
-    put(t, "    {-1, 0, 0, 0},\n};\n");
+    for (int h = 0; h < n; h++)
+        put(t, "    {%d, %lld, %lld, %lld, %lld, %lld, %lld},\n", held[h].set, (long long)held[h].weight,
+            (long long)held[h].opt, (long long)held[h].first, (long long)held[h].count, (long long)held[h].own,
+            (long long)held[h].owned);
+    put(t, "    {-1, 0, 0, 0, 0, 0, 0},\n};\n");
 }
 
 static void emit_main(struct text *t, const struct program *p, int r, uint64_t hash) {
@@ -377,6 +382,6 @@ void emit_cuda(struct text *t, const struct spec *sp, const struct stage *st, co
     emit_buffers(t, &columns, k);
     emit_stream(t, &columns, p, k);
     emit_groups(t, p);
-    emit_homes(t, k);
+    emit_homes(t, sp, p, r);
     emit_main(t, p, r, hash);
 }

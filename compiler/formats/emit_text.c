@@ -2,6 +2,8 @@
  *
  *     pianola 1
  *     program 1f1b workers 4 stages 4 batches 8        plus `tied 3` if stages 0 and 3 share a token table: set 4
+ *     homes 2 zero 1: 0 1, 2 3                             one line per set, if any is sharded or has zero > 0: set 2
+ *                                                          is sharded over 0 and 1, and 2 and 3 are its replica
  *     needs F 1 0: F 0 0, F 1 1                            one line per job, if pred() replaces the default
  *     rank 0 lane compute
  *     F 0 0 w=weight(0) stash=stash(0,0) y=act(0,0)
@@ -18,18 +20,23 @@
  * Per rank: each lane's instructions in order; the rank's issue order as lane numbers, 0*3 for 0 0 0; and the arena's
  * size with every buffer's offset and size. Instructions have no numbers or times, so a line changes only when its
  * instruction does: it is identified by operation, stage, microbatch, instance (#) and peer, and a wait names the
- * instruction of another lane that must have ended. "dw=" writes where "dw+=" adds. */
+ * instruction of another lane that must have ended. "dw=" writes where "dw+=" adds. A collective also says how it
+ * travels, "by ring". An operand may be a piece of a buffer: "w=weight(0)[1/4]". */
 #include "formats.h"
 #include <string.h>
 
 static void put_instr(struct text *t, const struct rank *k, const struct instr *in) {
     put_label(t, in);
+    if (is_group(in->op)) {
+        put_word(t, " by ");
+        put_word(t, algorithm_name[in->algorithm]);
+    }
     for (uint32_t a = in->arg; a < in->arg + in->narg; a++) {
         int role = k->arg[a].role;
         put_word(t, " ");
         put_word(t, role_name[role]);
         put_word(t, op_accumulates(in->op, role) && !is_first(in, role) ? "+=" : "=");
-        put_buf(t, &k->buf[k->arg[a].buf]);
+        put_arg(t, k, &k->arg[a]);
     }
     for (uint32_t i = 0; i < in->nwait; i++) {
         put_word(t, i ? ", " : " wait(");
@@ -104,6 +111,21 @@ static void put_name(struct text *t, const char *name) {
     put_word(t, *name ? "" : "%00");
 }
 
+static void put_homes(struct text *t, const struct program *p) {
+    bool any = false;
+    for (int s = 0; p->homes && s < p->stages + p->tied; s++)
+        any |= p->homes[s].size > 1 || p->homes[s].zero > 0;
+    for (int s = 0; any && s < p->stages + p->tied; s++) {
+        const struct homes *homes = &p->homes[s];
+        put(t, "homes %d", s);
+        if (homes->zero)
+            put(t, " zero %d", homes->zero);
+        for (int i = 0; i < homes->lists * homes->size; i++)
+            put(t, "%s %d", i == 0 ? ":" : i % homes->size ? "" : ",", homes->rank[i]);
+        put_word(t, "\n");
+    }
+}
+
 void emit_text(struct text *out, const struct program *p) {
     put_word(out, "pianola 1\nprogram ");
     put_name(out, p->name);
@@ -111,6 +133,7 @@ void emit_text(struct text *out, const struct program *p) {
     if (p->tied)
         put(out, " tied %d", p->unembedding);
     put_word(out, "\n");
+    put_homes(out, p);
     for (int i = 0; i < p->nneeds; i++) { /* only if pred() replaces the default dependencies */
         const struct job_name *name = &p->need[i].job;
         put(out, "needs %s %d %d:", op_name[name->d], name->s, name->b);

@@ -54,6 +54,8 @@ static void check_expressible(struct torch *torch) {
             die("%s: PyTorch's CSV is for schedules that run a stage on one rank, but ranks %d and %d both run stage "
                 "%d",
                 sp->file, torch->rank[j->s], j->rank, j->s);
+        if (j->home >= sp->workers)
+            die("%s: PyTorch's CSV cannot say that the weights of stage %d are sharded over ranks", sp->file, j->s);
         if (j->home != j->rank)
             die("%s: PyTorch's CSV cannot say that %s runs on rank %d with weights of rank %d", sp->file, name, j->rank,
                 j->home);

@@ -93,6 +93,24 @@ static bool may_repeat(int op, int role) {
     return false;
 }
 
+/* A buffer, or a piece of it that has a whole number of bytes. */
+static struct arg read_arg(struct reader *in, int role) {
+    struct arg a = {.role = (uint32_t)role, .buf = buffer(in)};
+    const char *at = in->p;
+    if (!read_if(in, "["))
+        return a;
+    int64_t piece = read_integer(in, "the number of a piece", 0, 4094);
+    read_word(in, "/");
+    int64_t pieces = read_integer(in, "how many pieces", piece + 1 > 2 ? piece + 1 : 2, 4096);
+    read_word(in, "]");
+    if (in->k->buf[a.buf].bytes % pieces)
+        FAIL(in, at, "the buffer's %lld bytes are not %lld equal pieces", (long long)in->k->buf[a.buf].bytes,
+             (long long)pieces);
+    a.piece = (uint32_t)piece & 4095;
+    a.last = (uint32_t)(pieces - 1) & 4095;
+    return a;
+}
+
 static void operand(struct reader *in, struct instr *x, int *last) {
     const char *at = in->p;
     const uint8_t *roles;
@@ -114,7 +132,7 @@ static void operand(struct reader *in, struct instr *x, int *last) {
     if (x->narg == UINT16_MAX)
         FAIL(in, at, "an instruction has at most %d operands", UINT16_MAX);
     GROW(in->k->arg, in->cap_arg, in->k->nargs + 1);
-    in->k->arg[in->k->nargs++] = (struct arg){(uint8_t)role, buffer(in)};
+    in->k->arg[in->k->nargs++] = read_arg(in, role);
     x->narg++;
 }
 
@@ -148,9 +166,13 @@ static struct instr instruction(struct reader *in, int lane) {
     if (!lane_takes(at->kind, x.op))
         FAIL(in, begin, "%s belongs in %s %s lane", op_name[x.op], op_lane[x.op] == LANE_COMPUTE ? "the" : "a",
              lanekind_row(op_lane[x.op])->word);
-    if (x.peer != at->peer && at->kind != LANE_ALL)
+    if (x.peer != at->peer && lanekind_row(at->kind)->of == OF_PEER)
         FAIL(in, begin, "the peer of this lane is rank %d, not rank %d", at->peer, x.peer);
     x.lane = (uint16_t)lane;
+    if (is_group(x.op)) {
+        read_word(in, " by ");
+        x.algorithm = (uint8_t)read_name(in, "an algorithm", algorithm_name, NALGORITHMS);
+    }
     assert(in->k->nargs < UINT32_MAX && in->k->nwaits < UINT32_MAX && in->k->nfrees < UINT32_MAX);
     x.arg = (uint32_t)in->k->nargs;
     x.wait = (uint32_t)in->k->nwaits;
@@ -172,19 +194,29 @@ static struct instr instruction(struct reader *in, int lane) {
 
 /* ---- lanes and their order ---- */
 
+/* A rank that the list in hand, number `listed` of the file, does not have yet. */
+static int32_t read_new_rank(struct reader *in) {
+    const char *at = in->p;
+    int32_t rank = (int32_t)read_integer(in, "a rank", 0, in->prog->workers - 1);
+    if (in->in_list[rank] == in->listed)
+        FAIL(in, at, "rank %d comes twice", rank);
+    in->in_list[rank] = in->listed;
+    return rank;
+}
+
 static int group(struct reader *in) {
     const char *at = in->p;
     int32_t *rank = NULL;
     size_t cap = 0;
-    int n = 0, least = 0;
+    int n = 0;
     uint64_t hash = 0;
     bool mine = false;
+    in->listed++;
     do {
         GROW(rank, cap, (size_t)n + 1);
-        rank[n] = (int32_t)read_integer(in, "a rank, ascending", least, in->prog->workers - 1);
+        rank[n] = read_new_rank(in);
         mine |= rank[n] == in->r;
-        hash = hash_add(hash, rank[n]);
-        least = rank[n++] + 1;
+        hash = hash_add(hash, rank[n++]);
     } while (read_if(in, ","));
     if (n < 2 || !mine)
         FAIL(in, at, "expected a group of at least two ranks, one of them rank %d", in->r);
@@ -204,6 +236,11 @@ static bool new_lane(struct reader *in, const struct lane *lane) {
     int32_t me = in->r + 1, *sent = in->sent + (lane->peer < 0 ? 0 : lane->peer);
     int32_t *received = in->received + (lane->peer < 0 ? 0 : lane->peer);
     switch (lane->kind) {
+    case LANE_GATHER:
+        if (in->gathered[lane->group] == me)
+            return false;
+        in->gathered[lane->group] = me;
+        return true;
     case LANE_GROUP:
         if (in->grouped[lane->group] == me)
             return false;
@@ -240,7 +277,7 @@ static void lane_header(struct reader *in) {
         lane.peer = (int32_t)read_integer(in, "a rank", 0, in->prog->workers - 1);
         if (lane.peer == in->r)
             FAIL(in, at, "a rank has no lane to itself");
-    } else if (lane.kind == LANE_GROUP)
+    } else if (lanekind_row(lane.kind)->of == OF_GROUP)
         lane.group = group(in);
     if (lane.kind != LANE_COMPUTE && !new_lane(in, &lane))
         FAIL(in, at, "rank %d has a lane for this already", in->r);
@@ -427,6 +464,41 @@ static struct job_name job(struct reader *in) {
     return name;
 }
 
+/* The homes of each set, if any is sharded: `homes 2 zero 1: 0 1, 2 3`. */
+static void read_homes(struct reader *in) {
+    struct program *p = in->prog;
+    size_t cap_homes = 0;
+    for (int s = 0; s < p->stages + p->tied && !strncmp(in->p, "homes ", 6); s++) {
+        struct homes homes = {.zero = 0};
+        size_t cap = 0;
+        int n = 0;
+        read_word(in, "homes ");
+        read_integer(in, "the next set", s, s);
+        if (read_if(in, " zero "))
+            homes.zero = (int)read_integer(in, "zero", 1, 2);
+        in->listed++;
+        for (read_word(in, ":"); *in->p == ' ' || *in->p == ',';) {
+            const char *at = in->p;
+            if (read_if(in, ",")) {
+                homes.size = homes.lists++ ? homes.size : n;
+                if (n != homes.lists * homes.size)
+                    FAIL(in, at, "lists that are replicas have the same length");
+            }
+            read_word(in, " ");
+            GROW(homes.rank, cap, (size_t)n + 1);
+            homes.rank[n++] = read_new_rank(in);
+        }
+        homes.size = homes.lists++ ? homes.size : n;
+        if (!n || n != homes.lists * homes.size)
+            FAIL(in, in->p, n ? "lists that are replicas have the same length" : "expected a rank");
+        read_end(in);
+        GROW(p->homes, cap_homes, (size_t)s + 1);
+        p->homes[s] = homes;
+        if (s + 1 < p->stages + p->tied && strncmp(in->p, "homes ", 6))
+            FAIL(in, in->p, "expected \"homes %d\": where one set has such a line, all have", s + 1);
+    }
+}
+
 /* Reads what each job needs, if pred() set it: `needs F 1 3: F 0 3, F 0 2`. */
 static void read_needs(struct reader *in) {
     struct program *p = in->prog;
@@ -472,8 +544,11 @@ static void read_head(struct reader *in) {
     p->group = NEW(struct group, sections);
     in->groups = map_new((size_t)sections);
     in->grouped = NEW(int32_t, sections);
+    in->gathered = NEW(int32_t, sections);
+    in->in_list = NEW(int32_t, p->workers);
     in->sent = NEW(int32_t, p->workers);
     in->received = NEW(int32_t, p->workers);
+    read_homes(in);
     read_needs(in);
 }
 

@@ -16,7 +16,8 @@ struct reader {
     const char **wait_at; /* parallel to wait: the position of its label */
     size_t cap_arg, cap_wait, cap_free, cap_lane;
     struct map groups;
-    int32_t *sent, *received, *grouped; /* by peer or group: 1 + the last rank that had a lane for it */
+    int32_t *sent, *received, *gathered, *grouped; /* by peer or group: 1 + the last rank that had a lane for it */
+    int32_t *in_list, listed;                      /* per rank: the last list that has it; the list in hand */
     int32_t apart, together; /* 1 + the last rank with lanes by peer; 1 + the last with one lane for all messages */
 };
 

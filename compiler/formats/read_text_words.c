@@ -122,8 +122,9 @@ struct instr read_label(struct reader *in) {
             FAIL(in, at, "%s has no instances", op_name[x.op]);
         x.inst = (int32_t)read_integer(in, "the number of an instance", 0, INT32_MAX);
     }
-    if (has_peer(x.op)) {
-        read_word(in, is_send(x.op) ? " to " : " from ");
+    bool to_root = x.op == OP_REDUCE;
+    if (has_peer(x.op) || to_root || x.op == OP_BROADCAST) {
+        read_word(in, is_send(x.op) || to_root ? " to " : " from ");
         x.peer = (int32_t)read_integer(in, "a rank", 0, in->prog->workers - 1);
     }
     return x;

@@ -49,6 +49,17 @@ int op_roles(int op, const uint8_t **roles) {
     return nroles_of[op];
 }
 
+const char *const algorithm_name[NALGORITHMS] = {"ring", "tree"};
+
+int64_t moved_bytes(const struct rank *k, const struct instr *in) {
+    int64_t least = in->narg ? INT64_MAX : 0;
+    for (uint32_t a = in->arg; a < in->arg + in->narg; a++) {
+        int64_t bytes = arg_bytes(k, &k->arg[a]);
+        least = bytes < least ? bytes : least;
+    }
+    return least;
+}
+
 const char *job_name(int s, int b, int d) { return format("%d%s%d", s, op_name[d], b); }
 
 void put_buf(struct text *t, const struct buf *b) { /* printf is too slow for what comes several times a line */
@@ -68,6 +79,12 @@ void put_buf(struct text *t, const struct buf *b) { /* printf is too slow for wh
     }
 }
 
+void put_arg(struct text *t, const struct rank *k, const struct arg *a) {
+    put_buf(t, &k->buf[a->buf]);
+    if (a->last)
+        put(t, "[%d/%d]", a->piece, pieces_of(a));
+}
+
 void put_label(struct text *t, const struct instr *in) {
     put_word(t, op_name[in->op]);
     put_bytes(t, " ", 1);
@@ -81,7 +98,8 @@ void put_label(struct text *t, const struct instr *in) {
         put_int(t, in->inst);
     }
     if (in->peer >= 0) {
-        put_bytes(t, is_send(in->op) ? " to " : " from ", is_send(in->op) ? 4 : 6);
+        bool to = is_send(in->op) || in->op == OP_REDUCE;
+        put_bytes(t, to ? " to " : " from ", to ? 4 : 6);
         put_int(t, in->peer);
     }
 }

@@ -47,7 +47,7 @@ static bool opens(const struct program *p, int r, const struct instr *in) {
 static struct key key_of(const struct program *p, int r, const struct instr *in) {
     struct key key = {in->op, in->stage, in->batch, in->inst, r, in->peer};
     if (is_group(in->op))
-        key.from = p->rank[r].lane[in->lane].group;
+        key.from = p->rank[r].lane[in->lane].group; /* and to: the root */
     else if (is_recv(in->op))
         key = (struct key){op_row(in->op)->partner, in->stage, in->batch, in->inst, in->peer, r};
     return key;
@@ -92,7 +92,7 @@ static void open_messages(struct matching *matching) {
 static int32_t first_arrival(const struct matching *matching, int r, const struct lane *lane) {
     struct lane want = *lane;
     int from = lane->peer;
-    if (lane->kind == LANE_GROUP)
+    if (lanekind_row(lane->kind)->of == OF_GROUP)
         from = matching->p->group[lane->group].rank[0];
     else if (lane->kind == LANE_RECV)
         want = (struct lane){LANE_SEND, r, -1};

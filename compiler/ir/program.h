@@ -3,6 +3,7 @@
 #define PIANOLA_PROGRAM_H
 #include "../../runtime/ops.h"
 #include "base/text.h"
+#include "homes.h"
 
 /* ---- the program ---- */
 
@@ -13,17 +14,20 @@ struct buf {
     int64_t bytes, off;         /* off -1: not planned yet */
 };
 
+/* An operand: a buffer of this rank, or one of 1 + last equal pieces of it. */
 struct arg {
-    uint8_t role;
-    int32_t buf; /* of this rank */
+    uint32_t role : 8, piece : 12, last : 12;
+    int32_t buf;
 };
+static inline int pieces_of(const struct arg *a) { return (int)a->last + 1; }
 
 struct instr {
     uint8_t op;
     bool first; /* dw is written, not added to */
     uint16_t lane;
     int32_t stage, batch;     /* batch -1: none */
-    int32_t peer;             /* other rank of a message, or of the part that ADD adds; -1: none */
+    uint8_t algorithm;        /* enum algorithm, of a collective */
+    int32_t peer;             /* other rank of a message, or of the part that ADD adds; a collective's root; -1: none */
     int32_t inst;             /* of the tensor sent or fetched; -1: none */
     int32_t msg;              /* id shared by a SEND and its RECV, or by the members of a collective; -1: none */
     uint32_t arg, wait, free; /* where its operands, awaited instructions and freed buffers begin */
@@ -34,13 +38,17 @@ struct instr {
 struct lane {
     uint8_t kind;  /* enum lanekind */
     int32_t peer;  /* SEND, RECV, PEER */
-    int32_t group; /* GROUP: index in program.group */
+    int32_t group; /* GATHER, GROUP: index in program.group */
 };
 
 struct group {
     int n;
-    int32_t *rank; /* ascending */
+    int32_t *rank; /* member i has piece i of what is gathered and scattered, and sums go in this order */
 };
+
+/* How a collective travels, by the cost model; sums are added in the order of members either way. */
+enum algorithm { RING, TREE, NALGORITHMS };
+extern const char *const algorithm_name[NALGORITHMS];
 
 struct rank {
     struct instr *ins; /* in issue order; a lane is the restriction to its number */
@@ -74,6 +82,7 @@ struct program {
     bool tied; /* as in spec */
     int unembedding;
     struct group *group;
+    struct homes *homes; /* per set; NULL, in a text that has none: each set's homes are single ranks that update all */
     struct rank *rank;
     struct need *need; /* one per job, and one more that ends the last; NULL: the default dependencies */
     struct job_name *pred;
@@ -106,9 +115,19 @@ static inline bool op_accumulates(int op, int role) {
     return op_adds[op][role];
 }
 static inline bool is_first(const struct instr *x, int role) { return role == ROLE_dv ? x->vfirst : x->first; }
-int op_roles(int op, const uint8_t **roles);            /* roles in printing order; returns how many */
-const char *job_name(int s, int b, int d);              /* "1F3", in the arena */
-void put_buf(struct text *t, const struct buf *b);      /* "act(1,3)", "weight(2)#0" */
+int op_roles(int op, const uint8_t **roles); /* roles in printing order; returns how many */
+/* An operand's bytes, and where they begin in the arena (only once planned). */
+static inline int64_t arg_bytes(const struct rank *k, const struct arg *a) {
+    return k->buf[a->buf].bytes / pieces_of(a);
+}
+static inline int64_t arg_off(const struct rank *k, const struct arg *a) {
+    return k->buf[a->buf].off + (int64_t)a->piece * arg_bytes(k, a);
+}
+/* What a message moves, or each member of a collective gives or takes: its smallest operand. 0: it has none. */
+int64_t moved_bytes(const struct rank *k, const struct instr *in);
+void put_arg(struct text *t, const struct rank *k, const struct arg *a); /* "act(1,3)", "weight(2)[1/4]" */
+const char *job_name(int s, int b, int d);                               /* "1F3", in the arena */
+void put_buf(struct text *t, const struct buf *b);                       /* "act(1,3)", "weight(2)#0" */
 void put_label(struct text *t, const struct instr *in); /* "F 0 3", "FETCH 2#0 from 1": unique within a rank */
 const char *short_name(const struct instr *in);         /* "1F3" of a job, else the label */
 
@@ -123,6 +142,15 @@ struct lane_lists {
     int32_t *at, *ins; /* of lane l: ins[at[l] .. at[l+1]), in issue order */
 };
 struct lane_lists lane_lists(const struct rank *k);
+
+/* homes.c: the sets of weights of which rank r holds all or a shard; element: bytes of a weight */
+struct held {
+    int32_t set;
+    int64_t weight, opt;  /* arena offsets; opt -1: none */
+    int64_t first, count; /* the elements whose weights are here; the set is padded to equal shards */
+    int64_t own, owned;   /* those that this rank updates, and whose optimizer state is here */
+};
+struct held *held_on(const struct program *p, int r, int64_t element, int *n);
 
 /* match.c: which SEND meets which RECV, and which members of a collective meet */
 const struct buf *payload(const struct rank *k, const struct instr *in); /* of a message or a collective; NULL: none */

@@ -3,6 +3,7 @@
 #define PIANOLA_SPEC_H
 #include "../../runtime/ops.h"
 #include "base/base.h"
+#include "homes.h"
 
 /* Times are 0 or lie between these bounds; so do speeds and bandwidths. What the compiler
  * adds up, multiplies or divides of them is then finite, however many there are. */
@@ -12,11 +13,11 @@
 /* One (s,b,d). Stored in the canonical order: stage, then microbatch, then direction. */
 struct job {
     int32_t s, b;
-    uint8_t d;         /* OP_F .. OP_W */
-    bool fill;         /* strict order: no place in it; runs when the rank's next job cannot */
-    int32_t rank;      /* compute rank */
-    int32_t home;      /* the owner of the weights it uses, as w() returned it */
-    int32_t pair;      /* 1 + the index of its overlapped pair; 0: it runs by itself */
+    uint8_t d;    /* OP_F .. OP_W */
+    bool fill;    /* strict order: no place in it; runs when the rank's next job cannot */
+    int32_t rank; /* compute rank */
+    int32_t home; /* the owner of the weights it uses, as w() returned it: a rank, or workers + index in spec.list */
+    int32_t pair; /* 1 + the index of its overlapped pair; 0: it runs by itself */
     double prio, rest; /* n as the nearest double, and what that lacks: a Lua integer may need more than 53 bits */
     double cost;       /* NAN: not given by the script; cost.c fills it in */
 };
@@ -25,6 +26,12 @@ struct job {
 struct pair {
     int32_t first, second;
     double cost; /* of both at once; cost.c fills it in */
+};
+
+/* A list of ranks that own a set of weights, sharded over them in this order. */
+struct home {
+    int n;
+    const int32_t *rank;
 };
 
 struct link {
@@ -70,9 +77,13 @@ struct spec {
     int32_t *at; /* [(s * batches + b) * NDIRS + d] -> index in job, or -1 */
     struct pair *pair;
     int npairs;
-    double overlap; /* the share of a pair's shorter job that hides behind the longer one */
-    int *cap;       /* per rank; INT_MAX: none */
-    int *slots;     /* weight slots per rank; 0: nothing is kept between jobs */
+    struct home *list; /* those that w() returned, each once */
+    int nlists;
+    uint8_t *zero;       /* per stage; NULL: all 0 */
+    struct homes *homes; /* per stage, from all that w() named; set by cost.c */
+    double overlap;      /* the share of a pair's shorter job that hides behind the longer one */
+    int *cap;            /* per rank; INT_MAX: none */
+    int *slots;          /* weight slots per rank; 0: nothing is kept between jobs */
     /* Custom dependencies: pred of job j is pred[pred_at[j] .. pred_at[j+1]), as job indices. NULL: the default. */
     int32_t *pred;
     int32_t *pred_at;
@@ -95,6 +106,10 @@ static inline bool is_graph(const struct spec *sp) { return sp->model && sp->mod
 
 static inline int32_t job_at(const struct spec *sp, int s, int b, int d) {
     return sp->at[((int64_t)s * sp->batches + b) * NDIRS + d];
+}
+
+static inline struct home home_of(const struct spec *sp, const int32_t *home) {
+    return *home < sp->workers ? (struct home){1, home} : sp->list[*home - sp->workers];
 }
 
 /* Compares n: below 0 if a's is smaller, 0 if they are equal, above 0 if b's is smaller. */
@@ -127,6 +142,9 @@ struct script_args {
     int nsizes; /* the last nsizes settings are for the schedule alone */
     bool *used; /* [nset]: set for each setting that a script used. NULL: every setting must be used */
 };
+
+/* homes.c: per stage, the homes of its jobs, which are of one size and disjoint. */
+struct homes *find_homes(const struct spec *sp);
 
 /* ---- cost.c: costs and bytes of each stage, and behind the stages those of a tied model's table ---- */
 

@@ -189,12 +189,9 @@ static void cost_of(struct stage *st, const struct spec *sp) {
     st->update = update_flop(sp->model) * nparam / speed;
 }
 
-static void bytes_of(struct stage *st, int64_t element) {
+static void bytes_of(struct stage *st) {
     const struct rt_stage *rt = &st->rt;
     int64_t recomputing = rt->stash + aligned(rt->act); /* F makes an unused stash, R an unused y */
-    st->bytes[K_weight] = rt->weight;
-    st->bytes[K_wgrad] = 4 * (rt->weight / element); /* fp32 always */
-    st->bytes[K_opt] = rt->opt;
     st->bytes[K_work] = rt->work + (rt->ext > recomputing ? rt->ext : recomputing);
     st->bytes[K_act] = rt->act;
     st->bytes[K_grad] = rt->grad;
@@ -217,7 +214,7 @@ static void fill(struct stage *st, const struct spec *sp, int s, struct rt_layer
     st->rt.grad = st->rt.input = reads ? element * layer[0].rows * layer[0].in : 0;
     st->rt.act = readers ? element * layer[0].rows * layer[n - 1].out : 0;
     cost_of(st, sp);
-    bytes_of(st, element);
+    bytes_of(st);
 }
 
 /* The table as a stage without jobs. Its one layer is the embedding's tokens: an embedding without positions. */
@@ -229,9 +226,6 @@ static void fill_table(struct stage *st, const struct spec *sp, const struct rt_
     st->rt.nlayers = 1;
     layout_weights(&st->rt, l, sp->model->rt.precision, state_of(sp->model));
     cost_of(st, sp);
-    st->bytes[K_weight] = st->rt.weight;
-    st->bytes[K_wgrad] = 4 * (st->rt.weight / precision_bytes(sp->model->rt.precision));
-    st->bytes[K_opt] = st->rt.opt;
 }
 
 static void stages_of_model(struct stage *st, struct spec *sp) {
@@ -279,6 +273,27 @@ static void take_costs(struct spec *sp, struct stage *st) {
                                 "model");
 }
 
+/* A sharded set of weights is padded to equal pieces, each updated on one rank, whose places are aligned; without a
+ * model, it has a byte per piece. */
+static void size_of_set(const struct spec *sp, const struct homes *homes, struct stage *st) {
+    int64_t pieces = (int64_t)homes->size * shares_of(homes), unit = !sp->model   ? pieces
+                                                                     : pieces > 1 ? 256 * pieces
+                                                                                  : 1;
+    int64_t element = sp->model ? precision_bytes(sp->model->rt.precision) : 1;
+    int64_t n = ((sp->model ? st->rt.weight : 1) + unit - 1) / unit * unit / element;
+    st->bytes[K_weight] = element * n;
+    st->bytes[K_wgrad] = sp->model ? 4 * n : n; /* fp32 always */
+    st->bytes[K_opt] = sp->model ? 4 * state_of(sp->model) * (n / pieces) : 0;
+    st->bytes[K_wshard] = st->bytes[K_weight] / homes->size;
+    st->bytes[K_gshard] = st->bytes[K_wgrad] / homes->size;
+    st->bytes[K_gown] = st->bytes[K_wgrad] / pieces;
+}
+
+void cost_homes(const struct spec *sp, struct stage *st) {
+    for (int s = 0; s < sp->stages + sp->tied; s++)
+        size_of_set(sp, &sp->homes[s < sp->stages ? s : 0], &st[s]);
+}
+
 struct stage *cost_stages(struct spec *sp) {
     sp->tied = sp->model && is_tied(sp->model);
     struct stage *st = NEW(struct stage, sp->stages + sp->tied);
@@ -289,6 +304,8 @@ struct stage *cost_stages(struct spec *sp) {
             stage_of_units(&st[s]);
     if (sp->took)
         take_costs(sp, st);
+    sp->homes = find_homes(sp);
+    cost_homes(sp, st);
     for (struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
         if (isnan(j->cost))
             j->cost = st[j->s].cost[j->d];
@@ -301,6 +318,12 @@ struct stage *cost_stages(struct spec *sp) {
         pair->cost = a + b - sp->overlap * fmin(a, b);
     }
     return sp->stage = st;
+}
+
+double cost_update(const struct spec *sp, const struct stage *st, int set) {
+    const struct homes *homes = &sp->homes[set < sp->stages ? set : 0];
+    bool measured = sp->took && !isnan(sp->took[set * NOPS + OP_U]); /* such a piece took that long */
+    return measured ? st[set].update : st[set].update / ((double)homes->size * shares_of(homes));
 }
 
 double cost_add(const struct spec *sp, int64_t bytes) {

@@ -28,7 +28,7 @@ int32_t home_of_set(const struct spec *sp, const struct job *j, enum which_set w
     return which == OWN || j->s == 0 ? j->home : sp->job[job_at(sp, 0, j->b, OP_F)].home;
 }
 
-bool is_home(const struct homes *homes, int set, int rank) {
+bool is_home(const struct owners *homes, int set, int rank) {
     int lo = homes->at[set], hi = homes->at[set + 1];
     while (lo < hi) {
         int mid = (lo + hi) / 2;
@@ -41,8 +41,8 @@ bool is_home(const struct homes *homes, int set, int rank) {
 }
 
 /* The homes of a stage are all ranks that w() names as home for any of its jobs. */
-struct homes homes_of(const struct spec *sp) {
-    struct homes homes = {.at = NEW(int32_t, sets_of(sp) + 1)};
+struct owners homes_of(const struct spec *sp) {
+    struct owners homes = {.at = NEW(int32_t, sets_of(sp) + 1)};
     int *seen = NEW(int, sp->workers); /* the stage that marked the rank last, plus one */
     size_t cap = 0, n = 0;
     for (int j = 0; j < sp->njobs;) {
@@ -137,7 +137,7 @@ static void plan_rank(const struct spec *sp, const int32_t *use, int nuse, int r
     }
 }
 
-struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const struct homes *homes) {
+struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const struct owners *homes) {
     struct fetches fetches = {.of_job = NEW(int32_t, NSETS * (int64_t)sp->njobs)};
     memset(fetches.of_job, -1, sizeof *fetches.of_job * NSETS * (size_t)sp->njobs);
     size_t cap = 0;

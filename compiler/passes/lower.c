@@ -198,7 +198,7 @@ static void home_done(struct build *build, struct part *part) {
         build->rank[r].update[build->rank[r].nupdates++] = s;
         if (n == 1)
             break;
-        issue_collective(build, r, OP_REDUCE, s, g);
+        issue_collective(build, r, OP_ALL_REDUCE, s, g);
         add_operand(build, r, ROLE_dw, part_of(build, r, s)->buf);
     }
 }
@@ -274,8 +274,9 @@ static void permanent_buffers(struct build *build) {
         if (need > work[sp->job[j].rank])
             work[sp->job[j].rank] = need;
     }
-    for (int kind = K_weight; kind <= K_opt; kind++)
-        for (int s = 0; s < build->sets; s++)
+    static const uint8_t kinds[] = {K_weight, K_wgrad, K_opt};
+    for (int n = 0; n < 3; n++)
+        for (int s = 0, kind = kinds[n]; s < build->sets; s++)
             for (int i = build->homes.at[s]; i < build->homes.at[s + 1]; i++) {
                 int r = build->homes.rank[i];
                 if (kind == K_opt && !build->st[s].bytes[kind])
@@ -377,6 +378,7 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
     build->weight = NEW(int32_t *, sp->workers);
     struct program *p = build->p = NEW(struct program, 1);
     *p = (struct program){.name = sp->name, .workers = sp->workers, .stages = sp->stages, .batches = sp->batches};
+    p->homes = sp->homes;
     p->tied = sp->tied;
     p->unembedding = sp->unembedding;
     if (sp->pred || is_graph(sp))
@@ -397,6 +399,9 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
 
 struct program *lower(const struct spec *sp, const struct stage *st, const struct graph *graph,
                       const struct sched *sc) {
+    for (int s = 0; s < sp->stages; s++)
+        if (sp->homes[s].size > 1 || sp->homes[s].zero)
+            die("%s: sharded homes and zero are not lowered yet", sp->file);
     struct build *build = prepare(sp, st, graph, sc);
     for (int i = 0; i < build->nparts; i++) { /* a home that computes nothing of its stage starts from zero */
         struct part *part = &build->part[i];

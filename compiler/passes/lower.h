@@ -13,11 +13,11 @@ int32_t set_added(const struct spec *sp, const struct job *j, enum which_set whi
 int32_t home_of_set(const struct spec *sp, const struct job *j, enum which_set which);
 static inline int sets_of(const struct spec *sp) { return sp->stages + sp->tied; }
 
-struct homes {
+struct owners {
     int32_t *at, *rank; /* the homes of set s: rank[at[s] .. at[s+1]), ascending; the table's are stage 0's */
 };
-struct homes homes_of(const struct spec *sp);
-bool is_home(const struct homes *homes, int set, int rank);
+struct owners homes_of(const struct spec *sp);
+bool is_home(const struct owners *homes, int set, int rank);
 
 struct fetch {
     int32_t rank, stage, home, inst, uses; /* stage: the set of weights */
@@ -29,7 +29,7 @@ struct fetches {
     int32_t *of_job;       /* [job * NSETS + which]: the fetch whose weights it reads, or -1 */
     int32_t *after, *next; /* fetches that the end of job j starts: after[j], then next[]; after[njobs]: at the start */
 };
-struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const struct homes *homes);
+struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const struct owners *homes);
 /* A rank's part of the gradient of a stage, or of the table. */
 struct part {
     int32_t rank, stage, buf;
@@ -54,7 +54,7 @@ struct build {
     const struct graph *g;
     const struct sched *sc;
     struct program *p;
-    struct homes homes;
+    struct owners homes;
     struct fetches fetches;
     int32_t *fetched;  /* per fetch: its buffer */
     int32_t *edge_buf; /* per edge: the tensor, as a buffer of the consumer's rank */

@@ -84,7 +84,7 @@ void issue_collective(struct build *build, int r, int op, int s, int g) {
 void add_operand(struct build *build, int r, int role, int32_t buf) {
     struct rank *k = &build->p->rank[r];
     GROW(k->arg, build->rank[r].arg, k->nargs + 1);
-    k->arg[k->nargs++] = (struct arg){(uint8_t)role, buf};
+    k->arg[k->nargs++] = (struct arg){.role = (uint32_t)role, .buf = buf};
     k->ins[k->nins - 1].narg++;
 }
 

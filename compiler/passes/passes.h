@@ -8,6 +8,10 @@
  * given. Returns an array of spec->stages and, for a tied model, the table behind them; sets spec->tied. Dies if the
  * model cannot be cut into that many stages. */
 struct stage *cost_stages(struct spec *sp);
+/* Sets the sizes of weights, gradients and optimizer state as spec->homes divide them. */
+void cost_homes(const struct spec *sp, struct stage *st);
+/* The time that a rank's update of a set of weights takes: of the piece that it updates. */
+double cost_update(const struct spec *sp, const struct stage *st, int set);
 /* The time, in seconds, units or FLOP, that adding `bytes` of gradient takes. */
 double cost_add(const struct spec *sp, int64_t bytes);
 

@@ -144,7 +144,10 @@ const char *const held_name[NHELD] = {"weights", "gradients", "optimizer", "fetc
 static int held_as(const struct buf *b) {
     switch (b->kind) {
     case K_weight: return b->inst < 0 ? HELD_WEIGHTS : HELD_FETCHED;
-    case K_wgrad: return HELD_GRADIENTS;
+    case K_wshard: return HELD_WEIGHTS;
+    case K_wgrad:
+    case K_gshard:
+    case K_gown: return HELD_GRADIENTS;
     case K_opt: return HELD_OPTIMIZER;
     case K_act: return HELD_ACT;
     case K_grad: return HELD_GRAD;

@@ -43,7 +43,7 @@ static double duration(const struct sim *sim, int r, const struct instr *x) {
     double speed = sim->sp->speed ? sim->sp->speed[r] : 1; /* a job's cost has it already */
     switch (op_cost[x->op]) {
     case COST_JOB: return job_time(sim->sp, job_at(sim->sp, x->stage, x->batch, x->op));
-    case COST_UPDATE: return sim->st[x->stage].update / speed;
+    case COST_UPDATE: return cost_update(sim->sp, sim->st, x->stage) / speed;
     default: return cost_add(sim->sp, buf_of(&sim->p->rank[r], x, ROLE_dw)->bytes) / speed;
     }
 }

@@ -1,6 +1,7 @@
 /* Private to script*.c, the only files that use Lua: the state of one running script. */
 #ifndef PIANOLA_SCRIPT_H
 #define PIANOLA_SCRIPT_H
+#include "base/map.h"
 #include "ir/program.h"
 #include "scripts.h"
 #include <lauxlib.h>
@@ -141,4 +142,15 @@ void put_layer_fields(struct text *out);     /* the fields that each of them tak
 
 /* script_names.c: a title and its names, up to NULL, as readable paragraphs */
 void put_names(struct text *out, const char *title, const char *const *names);
+
+/* script_lists.c: lists of ranks, built rank by rank, and kept once each in spec.list. */
+struct lists {
+    int32_t *rank, *member, number; /* the list in hand; per rank, the last list that has it; this one's number */
+    size_t cap, cap_list;
+    int n, room;
+    struct map map; /* of spec.list */
+};
+void list_begin(struct lists *lists, int workers);
+bool list_add(struct lists *lists, int32_t rank);       /* false: it has this rank already */
+int32_t list_end(struct lists *lists, struct spec *sp); /* the list as job.home says it; a list of one is its rank */
 #endif

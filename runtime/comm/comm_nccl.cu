@@ -246,7 +246,7 @@ static int64_t longest(const struct rt_rank *k, int lane) {
     int64_t most = -1;
     for (int32_t c = k->lane_at[lane]; c < k->lane_at[lane + 1]; c++) {
         const struct rt_instr *x = &k->ins[k->lane_ins[c]];
-        most = x->op == OP_REDUCE && x->bytes > most ? x->bytes : most;
+        most = x->op == OP_ALL_REDUCE && x->bytes > most ? x->bytes : most;
     }
     return most;
 }
@@ -292,9 +292,9 @@ static int64_t beside(const struct rt_program *p, int rank, const int32_t *group
             bool *edge = &seen[is_recv(x->op) ? p->workers + x->peer : x->peer];
             bytes += *edge ? 0 : (most ? most : EDGE_CHANNELS) * (is_send(x->op) ? sends : receives);
             *edge = true;
-        } else if (x->op == OP_REDUCE && !*lane)
+        } else if (x->op == OP_ALL_REDUCE && !*lane)
             bytes += (most ? most : GROUP_CHANNELS) * (group_of(groups, x->peer, rank).n - 1) * (sends + receives);
-        if ((message || x->op == OP_REDUCE) && !*lane)
+        if ((message || x->op == OP_ALL_REDUCE) && !*lane)
             bytes += of_communicator, *lane = true;
     }
     free(seen);

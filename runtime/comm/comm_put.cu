@@ -218,7 +218,7 @@ static void own_parts(const struct put *put, struct part *part) {
     for (int32_t i = 0; i < k->nins; i++) {
         const struct rt_instr *x = &k->ins[i];
         if (x->msg >= 0)
-            part[x->msg] = {x->at[x->op == OP_REDUCE ? ROLE_dw : ROLE_t], words};
+            part[x->msg] = {x->at[x->op == OP_ALL_REDUCE ? ROLE_dw : ROLE_t], words};
         words += words_bytes(x, all->workers);
     }
 }

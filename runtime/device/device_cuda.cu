@@ -171,9 +171,9 @@ static void run_instr(struct replay *re, const struct rt_instr *x, cudaStream_t 
     struct cuda_rank *own = self(re);
     float *dw = (float *)job_operand(own->arena, x, ROLE_dw);
     if (x->op == OP_U)
-        cuda_update(re->program->model, &re->program->stage[x->stage], job_operand(own->arena, x, ROLE_w), dw,
+        cuda_update(re->program->model, home_on(stream_of(re), x->stage)->owned, job_operand(own->arena, x, ROLE_w), dw,
                     (float *)job_operand(own->arena, x, ROLE_opt), own->step, own->lr, stream);
-    else if (x->op == OP_ADD)
+    else if (x->op == OP_ADD || x->op == OP_TAKE)
         cuda_add(dw, (const float *)job_operand(own->arena, x, ROLE_src), x->bytes / 4, x->first, stream);
     else if (x->op == OP_ZERO)
         CUDA(cudaMemsetAsync(dw, 0, (size_t)x->bytes, stream));

@@ -54,10 +54,12 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
 static void host_launch(struct replay *re, const struct rt_instr *x) {
     char *arena = self(re)->arena;
     float *dw = (float *)(void *)job_operand(arena, x, ROLE_dw);
-    if (x->op == OP_U)
-        host_update(re->program->model, &re->program->stage[x->stage], (float *)(void *)job_operand(arena, x, ROLE_w),
-                    dw, (float *)(void *)job_operand(arena, x, ROLE_opt), re->step + 1);
-    else if (x->op == OP_ADD)
+    if (x->op == OP_U) {
+        const struct rt_home *home = home_on(&re->program->rank[re->rank], x->stage);
+        host_update(re->program->model, &re->program->stage[x->stage], home->own, home->owned,
+                    (float *)(void *)job_operand(arena, x, ROLE_w), dw,
+                    (float *)(void *)job_operand(arena, x, ROLE_opt), re->step + 1);
+    } else if (x->op == OP_ADD || x->op == OP_TAKE)
         host_add(dw, (const float *)(const void *)job_operand(arena, x, ROLE_src), x->bytes / 4, x->first);
     else if (x->op == OP_ZERO)
         memset(dw, 0, (size_t)x->bytes);

@@ -39,9 +39,10 @@ void cuda_add(float *dst, const float *src, int64_t n, bool first, cudaStream_t 
 void cuda_add_more(const struct rt_model *m, const struct rt_bind *at, void *dst, int64_t n, cudaStream_t stream);
 /* elementwise.cu: the same with the sum of splits rows of n floats */
 void cuda_sum_parts(float *dst, const float *parts, int n, int splits, bool first, cudaStream_t stream);
-/* optim.cu: one optimizer step. The number of the step, from 1, and the learning rate are read on the device. */
-void cuda_update(const struct rt_model *m, const struct rt_stage *s, void *w, const float *dw, float *opt,
-                 const int64_t *step, const float *lr, cudaStream_t stream);
+/* optim.cu: one optimizer step of n elements, gaps between parameters included. The number of the step, from 1, and the
+ * learning rate are read on the device. */
+void cuda_update(const struct rt_model *m, int64_t n, void *w, const float *dw, float *opt, const int64_t *step,
+                 const float *lr, cudaStream_t stream);
 void cuda_count(int64_t *step, cudaStream_t stream); /* one step more */
 
 /* Adjacent layers fused into one kernel: layers_cuda.cu decides when. c is the first in sweep order, the other layer

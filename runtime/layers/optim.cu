@@ -99,14 +99,14 @@ static void update_stage(const struct rt_model *m, int64_t n, T *w, const float 
     }
 }
 
-void cuda_update(const struct rt_model *m, const struct rt_stage *s, void *w, const float *dw, float *opt,
-                 const int64_t *step, const float *lr, cudaStream_t stream) {
-    if (s->weight == 0)
+void cuda_update(const struct rt_model *m, int64_t n, void *w, const float *dw, float *opt, const int64_t *step,
+                 const float *lr, cudaStream_t stream) {
+    if (n == 0)
         return;
     if (m->precision == BF16)
-        update_stage(m, s->weight / 2, (__nv_bfloat16 *)w, dw, opt, step, lr, stream);
+        update_stage(m, n, (__nv_bfloat16 *)w, dw, opt, step, lr, stream);
     else
-        update_stage(m, s->weight / 4, (float *)w, dw, opt, step, lr, stream);
+        update_stage(m, n, (float *)w, dw, opt, step, lr, stream);
 }
 
 static __global__ void count(int64_t *step) { ++*step; }

@@ -44,14 +44,17 @@ static optimizer_step *const steps[NOPTIMIZERS] = {NULL, OPTIMIZERS(X)};
 #undef X
 
 /* Each moment is laid out as the weights are. Step 1 starts them at zero. */
-void host_update(const struct rt_model *m, const struct rt_stage *s, float *w, const float *dw, float *opt,
-                 int64_t step) {
-    int64_t stride = weight_count(m, s);
-    if (step == 1 && s->opt > 0)
-        memset(opt, 0, (size_t)s->opt);
+void host_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
+                 const float *dw, float *opt, int64_t step) {
+    int moments = count_moments(m->optimizer);
+    if (step == 1 && moments > 0)
+        memset(opt, 0, (size_t)(moments * n) * sizeof *opt);
     for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++) {
-        int64_t at = l->param / 4;
-        if (steps[m->optimizer] && l->nparam > 0)
-            steps[m->optimizer](m, l->nparam, w + at, dw + at, s->opt > 0 ? opt + at : NULL, stride, step);
+        int64_t from = l->param / 4, to = from + l->nparam;
+        from = from > first ? from : first;
+        to = to < first + n ? to : first + n;
+        int64_t at = from - first;
+        if (steps[m->optimizer] && to > from)
+            steps[m->optimizer](m, to - from, w + at, dw + at, moments > 0 ? opt + at : NULL, n, step);
     }
 }

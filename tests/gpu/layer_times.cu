@@ -175,7 +175,7 @@ static void time_update(struct bench *k, int s) {
     if (k->estimate)
         return;
     y->us = 1e6 * alone(k, 1, [&](int) {
-                cuda_update(m, &k->p->stage[s], job_operand(k->c.arena, x, ROLE_w),
+                cuda_update(m, weight_count(m, &k->p->stage[s]), job_operand(k->c.arena, x, ROLE_w),
                             (const float *)job_operand(k->c.arena, x, ROLE_dw),
                             (float *)job_operand(k->c.arena, x, ROLE_opt), k->c.step, k->c.lr, k->stream);
             });

@@ -1,12 +1,12 @@
 /* An executor independent of all proofs: it runs a program once, in a random order, on symbolic memory (symbols.h).
  *
  * Time: an instruction starts when it is next in its lane, nothing of its lane is running, and all it waits for has
- * ended. It ends any time later, a RECV once its SEND has started and a REDUCE once all members have. Each SEND is
+ * ended. It ends any time later, a RECV once its SEND has started and a ALL_REDUCE once all members have. Each SEND is
  * drawn to be eager, and ends at any time, or to end only after its RECV has started.
  *
  * Accesses: at its start an instruction stamps what it only writes; until its end it reads its inputs piece by piece,
- * and may write the result of a piece at once: a RECV writes what its SEND has read so far, a REDUCE stamps what it has
- * read. At its end its inputs must not have changed since they were read and its outputs must be as it left them;
+ * and may write the result of a piece at once: a RECV writes what its SEND has read so far, a ALL_REDUCE stamps what it
+ * has read. At its end its inputs must not have changed since they were read and its outputs must be as it left them;
  * otherwise something else accessed those bytes meanwhile: a race.
  *
  * Orders: a uniform choice hardly ever lets one lane run far ahead of another. So lanes have random priorities, one for
@@ -319,7 +319,7 @@ static void finish_values(struct run *z, int r, int32_t i, uint64_t **made) {
         fail(z, r, i, "%s", error);
     for (int64_t c = 0; is_message(x->op) && c < span_of(m->k, operand(m->k, x, 0).buf).n; c++) {
         made[0][c] = d->seen[c];
-        for (struct end e = z->meets[r][i]; x->op == OP_REDUCE && e.rank != r; e = z->meets[e.rank][e.ins])
+        for (struct end e = z->meets[r][i]; x->op == OP_ALL_REDUCE && e.rank != r; e = z->meets[e.rank][e.ins])
             made[0][c] = (made[0][c] + z->at[e.rank].doing[e.ins].seen[c]) & ~STAMP;
     }
     free(seen);

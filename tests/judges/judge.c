@@ -265,11 +265,11 @@ static const char *start(struct court *c, int number) {
 /* What a message brings: what its SEND read; for a sum, what all members read, added up. */
 static void arrive(const struct court *c, int number, uint64_t *made, int64_t bytes) {
     int op = instr_of(&c->z, number)->op;
-    if (op == OP_REDUCE)
+    if (op == OP_ALL_REDUCE)
         memcpy(made, c->seen[number][0], sizeof *made * (size_t)bytes);
     for (int m = c->z.meets[number]; m != number; m = c->z.meets[m])
         for (int64_t n = 0; n < bytes; n++)
-            made[n] = op == OP_REDUCE ? (made[n] + c->seen[m][0][n]) & ~STAMP : c->seen[m][0][n];
+            made[n] = op == OP_ALL_REDUCE ? (made[n] + c->seen[m][0][n]) & ~STAMP : c->seen[m][0][n];
 }
 
 static const char *end(struct court *c, int number) {

@@ -43,7 +43,7 @@ static bool is_collective(int op) { return op_lane[op] == LANE_GROUP; }
 static bool reaches(const struct order *z, int from, int to) {
     int op = instr_of(z, from)->op;
     switch (op) {
-    case OP_REDUCE: return true;
+    case OP_ALL_REDUCE: return true;
     default: return sends(op) && receives(instr_of(z, to)->op);
     }
 }

@@ -56,7 +56,7 @@ const char *mutate_rank(struct place *m, enum mutation how) {
     memcpy(arg, to->arg, sizeof *arg * to->nargs);
     for (int a = 0; a < x.narg; a++) {
         struct arg old = m->k->arg[x.arg + (uint32_t)a];
-        arg[to->nargs + (size_t)a] = (struct arg){old.role, buffer_like(to, &m->k->buf[old.buf])};
+        arg[to->nargs + (size_t)a] = (struct arg){old.role, old.piece, old.last, buffer_like(to, &m->k->buf[old.buf])};
     }
     to->arg = arg;
     x.arg = (uint32_t)to->nargs;

@@ -88,7 +88,7 @@ def other_lane(d, rng):
 # ---- gradients and weights ----
 
 def gradient_ops(x):
-    return x.op in ("ADD", "SEND_G", "RECV_G", "REDUCE", "ZERO")
+    return x.op in ("ADD", "SEND_G", "RECV_G", "ALL_REDUCE", "ZERO")
 
 
 @kind
@@ -102,11 +102,11 @@ def gradient_step_dropped(d, rng):
 
 @kind
 def gradient_step_dropped_everywhere(d, rng):
-    x = an_ins(d, rng, lambda x: x.op == "REDUCE")
+    x = an_ins(d, rng, lambda x: x.op == "ALL_REDUCE")
     if not x:
         return False
     for rank in d.ranks:
-        for y in [y for y in rank.ins if y.op == "REDUCE" and y.s == x.s]:
+        for y in [y for y in rank.ins if y.op == "ALL_REDUCE" and y.s == x.s]:
             drop(d, y)
     return True
 
@@ -145,7 +145,7 @@ def part_sent_early(d, rng):
 
 @kind
 def group_made_smaller(d, rng):
-    x = an_ins(d, rng, lambda x: x.op == "REDUCE" and len(d.ranks[x.rank].lanes[x.lane][1]) > 2)
+    x = an_ins(d, rng, lambda x: x.op == "ALL_REDUCE" and len(d.ranks[x.rank].lanes[x.lane][1]) > 2)
     if not x:
         return False
     old = d.ranks[x.rank].lanes[x.lane][1]
@@ -164,7 +164,7 @@ def group_made_smaller(d, rng):
 
 @kind
 def group_changed_at_one(d, rng):
-    x = an_ins(d, rng, lambda x: x.op == "REDUCE")
+    x = an_ins(d, rng, lambda x: x.op == "ALL_REDUCE")
     if not x or d.workers < 3:
         return False
     rank = d.ranks[x.rank]
@@ -175,12 +175,12 @@ def group_changed_at_one(d, rng):
 
 @kind
 def reduced_twice(d, rng):
-    x = an_ins(d, rng, lambda x: x.op == "REDUCE")
+    x = an_ins(d, rng, lambda x: x.op == "ALL_REDUCE")
     if not x:
         return False
     for q in d.ranks[x.rank].lanes[x.lane][1]:
         ins = d.ranks[q].ins
-        for y in [y for y in ins if y.op == "REDUCE" and y.s == x.s]:
+        for y in [y for y in ins if y.op == "ALL_REDUCE" and y.s == x.s]:
             z = copy(y)
             z.s = (y.s + 1) % d.stages
             ins.insert(ins.index(y) + 1, z)

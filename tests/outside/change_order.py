@@ -158,9 +158,9 @@ def waited_for_through_another_rank(d, rng):
     behind = before[before.index(w):]
     ways = []
     for s in behind:
-        if s.op == "REDUCE":
+        if s.op == "ALL_REDUCE":
             others = [q for q in rank.lanes[s.lane][1] if q != x.rank]
-            rs = [y for q in others for y in d.ranks[q].ins if y.op == "REDUCE" and y.s == s.s]
+            rs = [y for q in others for y in d.ranks[q].ins if y.op == "ALL_REDUCE" and y.s == s.s]
         else:
             rs = [partner(d, s)] if s.op in SENDS else []
         for r in rs:

@@ -44,13 +44,13 @@ def walk(p):
             step = (x, y) if x.op in SENDS else (y, x)
             if (RECV_OF[step[0].op], x.s, x.b, x.inst) != (step[1].op, y.s, y.b, y.inst):
                 p.wrong.append(f"order: {step[0]} meets {step[1]}")
-        elif x.op == "REDUCE":
+        elif x.op == "ALL_REDUCE":
             peers = p.ranks[r].lanes[x.lane][1]
             step = tuple(cur(q) for q in peers)
-            if any(y is None or y.op != "REDUCE" or p.ranks[q].lanes[y.lane][1] != peers for q, y in zip(peers, step)):
+            if any(y is None or y.op != "ALL_REDUCE" or p.ranks[q].lanes[y.lane][1] != peers for q, y in zip(peers, step)):
                 continue
             if len({y.s for y in step}) > 1:
-                p.wrong.append(f"order: {x} meets a REDUCE of another stage")
+                p.wrong.append(f"order: {x} meets a ALL_REDUCE of another stage")
         else:
             step = (x,)
         for y in step:
@@ -119,7 +119,7 @@ class Values:
             self.room(x.rank, name, x, but)
         else:
             adds = any(a[1:] == (True, name) for a in x.args)
-            if live[name] is not None and x.op not in ("U", "REDUCE", "ZERO") and not adds:
+            if live[name] is not None and x.op not in ("U", "ALL_REDUCE", "ZERO") and not adds:
                 self.hint(x, f"overwrites {name}")
             live[name] = value
 
@@ -325,7 +325,7 @@ class Values:
                 self.job(x)
             elif x.op in SENDS:
                 self.message(*step)
-            elif x.op == "REDUCE":
+            elif x.op == "ALL_REDUCE":
                 self.reduce(step)
             else:
                 self.other(x)

@@ -13,10 +13,10 @@ ACCESS = {  # role: r reads, w writes, m both, a accumulates
     "B": {"w": "r", "v": "r", "stash": "r", "dy": "r", "dx": "w", "dw": "a", "dv": "a", "t": "r", "done": "w"},
     "W": {"wstash": "r", "dw": "a", "dv": "a", "t": "r", "done": "w"},
     "U": {"dw": "r", "opt": "m", "w": "m"},
-    "ADD": {"src": "r", "dw": "a"}, "ZERO": {"dw": "w"}, "REDUCE": {"dw": "m"},
+    "ADD": {"src": "r", "dw": "a"}, "ZERO": {"dw": "w"}, "ALL_REDUCE": {"dw": "m"},
     **{s: {"t": "r"} for s in RECV_OF}, **{r: {"t": "w"} for r in RECV_OF.values()}}
 REPEATS = frozenset(("x", "dy", "t"))
-NO_BATCH = frozenset(("U", "SEND_G", "RECV_G", "SERVE", "FETCH", "ADD", "ZERO", "REDUCE"))
+NO_BATCH = frozenset(("U", "SEND_G", "RECV_G", "SERVE", "FETCH", "ADD", "ZERO", "ALL_REDUCE"))
 BATCHED = frozenset(("act", "grad", "stash", "wstash", "input", "token"))
 
 
@@ -46,7 +46,7 @@ class Program:
 # ---- reading ----
 
 LABEL = re.compile(r"([A-Z_]+) (\d+)(?: (\d+))?(?:#(\d+))?(?: (to|from) (\d+))?$")
-HEAD = re.compile(r"([A-Z_]+ \d+(?: \d+)?(?:#\d+)?(?: (?:to|from) \d+)?)((?: [a-z]+\+?=\S+)*)"
+HEAD = re.compile(r"([A-Z_]+ \d+(?: \d+)?(?:#\d+)?(?: (?:to|from) \d+)?)(?: by (?:ring|tree))?((?: [a-z]+\+?=\S+)*)"
                   r"(?: wait\(([^()]*)\))?(?: free\((.*)\))?$")
 NAME = re.compile(r"(weight|wgrad|opt|work|act|grad|stash|wstash|input|token)(?:\((\d+)(?:,(\d+))?\))?(?:#(\d+))?$")
 BUF = re.compile(r"(\S+) (-|\d+) (\d+)(?: grows (\S+))?$")
@@ -105,7 +105,7 @@ def takes(kind, op, peer, x_peer):
     if kind == "compute":
         return op in JOBS or op in ("U", "ZERO")
     if kind == "group":
-        return op == "REDUCE"
+        return op == "ALL_REDUCE"
     comm = op in SENDS or op in RECVS or op == "ADD"
     if kind == "messages":
         return comm

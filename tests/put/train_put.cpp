@@ -147,11 +147,11 @@ static void own_programs(training *t) {
         for (rt_instr &x : t->ins.back()) {
             for (int64_t &at : x.at)
                 move_apart(&at);
-            if (x.op == OP_REDUCE)
+            if (is_group(x.op))
                 number_group(t, &number, &n, &x);
         }
         for (rt_home &h : t->homes.back())
-            for (int64_t *off : {&h.weight, &h.wgrad, &h.opt})
+            for (int64_t *off : {&h.weight, &h.opt})
                 move_apart(off);
         k.arena *= APART;
         move_apart(&k.work);

@@ -44,9 +44,9 @@ static void dump_instr(FILE *f, const struct rt_instr *x, int number, const int3
         OPS(X)
 #undef X
     };
-    fprintf(f, "%d %s first %d %d recorded %d lane %d stage %d batch %d peer %d msg %d bytes %" PRId64 " at", number,
-            x->op < NOPS ? op[x->op] : "?", x->first, x->vfirst, x->recorded, x->lane, x->stage, x->batch, x->peer,
-            x->msg, x->bytes);
+    fprintf(f, "%d %s first %d %d recorded %d lane %d stage %d batch %d peer %d msg %d root %d bytes %" PRId64 " at",
+            number, x->op < NOPS ? op[x->op] : "?", x->first, x->vfirst, x->recorded, x->lane, x->stage, x->batch,
+            x->peer, x->msg, x->root, x->bytes);
     for (int r = 0; r < NROLES; r++)
         fprintf(f, " %" PRId64, x->at[r]);
     fprintf(f, " more");
@@ -77,6 +77,8 @@ void dump(FILE *f, const struct rt_self *self, const struct rt_tables *t) {
         fprintf(f, "\n");
     }
     for (const struct rt_home *h = t->homes; h->stage >= 0; h++)
-        fprintf(f, "home %d weight %" PRId64 " wgrad %" PRId64 " opt %" PRId64 "\n", h->stage, h->weight, h->wgrad,
-                h->opt);
+        fprintf(f,
+                "home %d weight %" PRId64 " opt %" PRId64 " first %" PRId64 " count %" PRId64 " own %" PRId64
+                " owned %" PRId64 "\n",
+                h->stage, h->weight, h->opt, h->first, h->count, h->own, h->owned);
 }

@@ -38,7 +38,7 @@ static void dump_rank(const struct program *p, const struct rt_program *rt, int 
     struct rt_instr *ins = NEW(struct rt_instr, k->nins);
     memcpy(ins, k->ins, sizeof *ins * (size_t)k->nins);
     for (int32_t i = 0; i < k->nins; i++)
-        if (ins[i].op == OP_REDUCE)
+        if (is_group(ins[i].op))
             ins[i].peer = p->rank[r].lane[ins[i].lane].group;
     struct rt_home *homes = NEW(struct rt_home, k->nhomes + 1);
     memcpy(homes, k->home, sizeof *homes * (size_t)k->nhomes);

@@ -226,8 +226,22 @@ static inline struct spec *draw_spec(uint64_t seed, int flags) {
     return sp;
 }
 
+/* The homes, and weights that divide into their pieces. */
+static inline void find_shards(struct spec *sp, struct stage *st) {
+    sp->homes = find_homes(sp);
+    for (int s = 0; s < sp->stages + sp->tied; s++) {
+        const struct homes *homes = &sp->homes[s < sp->stages ? s : 0];
+        int64_t *bytes = st[s].bytes, pieces = (int64_t)homes->size * shares_of(homes);
+        bytes[K_weight] *= pieces;
+        bytes[K_wgrad] *= pieces;
+        bytes[K_wshard] = bytes[K_weight] / homes->size;
+        bytes[K_gshard] = bytes[K_wgrad] / homes->size;
+        bytes[K_gown] = bytes[K_wgrad] / pieces;
+    }
+}
+
 /* Sizes of stages: every kind has its own number of bytes, a wstash at least that of its stash. */
-static inline struct stage *draw_stages(const struct spec *sp) {
+static inline struct stage *draw_stages(struct spec *sp) {
     struct stage *st = NEW(struct stage, sp->stages + sp->tied);
     int most = below(2) ? 40 : 3;
     bool state = below(2); /* of an optimizer */
@@ -241,14 +255,16 @@ static inline struct stage *draw_stages(const struct spec *sp) {
         st[s].bytes[K_work] *= below(2);
         st[s].update = 0.25 * below(5);
     }
+    find_shards(sp, st);
     return st;
 }
 
-static inline struct stage *unit_stages(const struct spec *sp) {
+static inline struct stage *unit_stages(struct spec *sp) {
     struct stage *st = NEW(struct stage, sp->stages + sp->tied);
     for (int s = 0; s < sp->stages + sp->tied; s++)
         for (int k = 0; k < NKINDS; k++)
             st[s].bytes[k] = k == K_opt || k == K_work ? 0 : 1;
+    find_shards(sp, st);
     return st;
 }
 

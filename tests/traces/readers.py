@@ -46,7 +46,7 @@ def run(*args):
 
 # ---- Holistic Trace Analysis ----
 
-MESSAGES = ("SEND", "RECV", "SERVE", "FETCH", "REDUCE")
+MESSAGES = ("SEND", "RECV", "SERVE", "FETCH", "ALL_REDUCE", "REDUCE", "ALL_GATHER", "BROADCAST", "ALL_TO_ALL")
 
 
 def rows_of(text, scale):

@@ -20,12 +20,12 @@ cc "${flags[@]}" -c -o "$room/worst.o" tests/transports/worst.c &&
 
 weights() { sed -n 's/^weights *\([0-9a-f]*\).*/\1/p' "$@"; }
 # ordered: what has been said of messages since it was last asked. In no step does a RECV end before its SEND has started,
-# nor a member's REDUCE before another's has.
+# nor a member's ALL_REDUCE before another's has.
 ordered() {
     cat "$room"/orders* | awk '
         { of = $1 " " $2; n++ }
         !/RECV|FETCH/ && $4 > start[of] { start[of] = $4 }
-        /RECV|FETCH|REDUCE/ && (!(of in end) || $5 < end[of]) { end[of] = $5 }
+        /RECV|FETCH|ALL_REDUCE/ && (!(of in end) || $5 < end[of]) { end[of] = $5 }
         END { for (of in end) if (start[of] > end[of]) late++; print (n ? late + 0 : "no") " messages out of order" }'
     rm "$room"/orders*
 }

@@ -2,9 +2,9 @@
  * everything takes its time. Linked with --wrap=replay_step into whatever trains on CPUs, over any transport.
  *
  * Before a RECV starts, nobody may have written its tensor: it is scribbled over as the RECV starts. Once a SEND, a
- * RECV or a REDUCE has ended, nobody else may read or write its tensor: for a while that is scribbled over, must stay
- * so, and then gets back what it held. Who reads too late reads NaN, and the trained weights show it; who writes too
- * late ends the process. The scribbles of a seed are the same in each run, the moments they meet are not.
+ * RECV or a ALL_REDUCE has ended, nobody else may read or write its tensor: for a while that is scribbled over, must
+ * stay so, and then gets back what it held. Who reads too late reads NaN, and the trained weights show it; who writes
+ * too late ends the process. The scribbles of a seed are the same in each run, the moments they meet are not.
  *
  * Where ORDERS names a folder, orders<rank> there gets a line for every message: step, number, what it is, and its
  * start and end in nanoseconds of the host's clock. */
@@ -52,7 +52,7 @@ static int64_t now(void) {
     return t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static int64_t offset(const struct rt_instr *x) { return x->at[x->op == OP_REDUCE ? ROLE_dw : ROLE_t]; }
+static int64_t offset(const struct rt_instr *x) { return x->at[x->op == OP_ALL_REDUCE ? ROLE_dw : ROLE_t]; }
 
 /* Does a message that is under way have some of the tensor's bytes? Two SENDs may read one tensor side by side. */
 static bool shared(const struct worst *w, const struct rt_rank *k, const struct rt_instr *x) {

@@ -2,10 +2,10 @@
  * of at most 2 ranks, 2 stages and 2 microbatches whose waits, orders and lanes have been changed.
  *
  * A state is how far every lane has come; each instruction starts and ends by itself. A RECV ends once its SEND has
- * started, a REDUCE once both have; a SEND ends at any time or, where all block, once its RECV has started. The search
- * visits every state that can be reached. A deadlock is a state from which nothing can start or end while something is
- * left, all SENDs blocking. Two accesses race when, no SEND blocking, some state has both running, or when one was
- * found before the other in some run and after it in another. */
+ * started, a ALL_REDUCE once both have; a SEND ends at any time or, where all block, once its RECV has started. The
+ * search visits every state that can be reached. A deadlock is a state from which nothing can start or end while
+ * something is left, all SENDs blocking. Two accesses race when, no SEND blocking, some state has both running, or when
+ * one was found before the other in some run and after it in another. */
 #include "judge.h"
 #include "mutate.h"
 #include "random.h"

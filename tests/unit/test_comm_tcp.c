@@ -164,7 +164,7 @@ static struct run compiled(struct spec *sp) {
     *group = -1;
     for (int r = 0; r < p->workers; r++)
         for (int i = 0; i < p->rank[r].nins; i++)
-            if (p->rank[r].ins[i].op == OP_REDUCE)
+            if (p->rank[r].ins[i].op == OP_ALL_REDUCE)
                 ((struct rt_instr *)run.p->rank[r].ins)[i].peer = p->rank[r].lane[p->rank[r].ins[i].lane].group;
     return run;
 }
@@ -199,7 +199,7 @@ static int expect_same_training(struct spec *sp, uint64_t seed) {
                               (size_t)p->stage[k->home[h].stage].weight),
                       "seed %d: weights of stage %d on rank %d differ", (int)seed, k->home[h].stage, r);
         for (int i = 0; i < k->nins; i++)
-            reductions += k->ins[i].op == OP_REDUCE;
+            reductions += k->ins[i].op == OP_ALL_REDUCE;
     }
     for (int s = 0; s < STEPS; s++) {
         sum = 0;
@@ -277,7 +277,7 @@ static void join(struct builder *b, int r, int op, int peer, int lane, int64_t b
     struct rt_instr *x = &b->ins[r][k->nins++];
     *x = (struct rt_instr){.op = (uint8_t)op, .lane = (uint16_t)lane, .batch = -1, .peer = peer, .msg = b->p->nmsgs};
     x->bytes = m->bytes = bytes;
-    x->at[op == OP_REDUCE ? ROLE_dw : ROLE_t] = k->arena;
+    x->at[op == OP_ALL_REDUCE ? ROLE_dw : ROLE_t] = k->arena;
     if (!m->rank) {
         m->rank = NEW(int32_t, MOST);
         m->off = NEW(int64_t, MOST);
@@ -297,7 +297,7 @@ static void add_reduction(struct builder *b, const int32_t *groups, int number, 
     for (int n = number; n > 0; groups++)
         n -= *groups < 0;
     for (; *groups >= 0; groups++)
-        join(b, *groups, OP_REDUCE, number, 2 * MOST + number, 4 * floats);
+        join(b, *groups, OP_ALL_REDUCE, number, 2 * MOST + number, 4 * floats);
     b->p->nmsgs++;
 }
 
@@ -406,10 +406,10 @@ Test(comm_tcp, a_connection_for_each_edge_and_group, .timeout = 30) {
             if (b.p->nmsgs == MESSAGE)
                 join(&b, r, r ? OP_RECV_F : OP_SEND_F, 1 - r, 0, 1000);
             else
-                join(&b, r, OP_REDUCE, b.p->nmsgs, 1 + b.p->nmsgs, 4000);
+                join(&b, r, OP_ALL_REDUCE, b.p->nmsgs, 1 + b.p->nmsgs, 4000);
         }
     b.p->nmsgs = BIG;
-    join(&b, 2, OP_REDUCE, BIG, 1, 4000);
+    join(&b, 2, OP_ALL_REDUCE, BIG, 1, 4000);
     b.p->nmsgs = 3;
     finish_program(&b);
     expect_same_arenas(b.p, groups, 0);

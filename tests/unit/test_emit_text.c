@@ -23,7 +23,7 @@ static const char base[] =
     "ADD 1 from 1 src=wgrad(1)#1 dw=wgrad(1)\n"
     "FETCH 1#0 from 1 t=weight(1)#0\n"
     "rank 0 lane group 0,1\n"
-    "REDUCE 2 dw=wgrad(2)\n"
+    "ALL_REDUCE 2 by ring dw=wgrad(2)\n"
     "rank 0 issue\n"
     "0*3 1 2*2 0 3 1 2 0*2\n"
     "rank 0 memory 4096\n"
@@ -48,7 +48,7 @@ static const char base[] =
     "RECV_F 0 0 from 0 t=act(0,0)\n"
     "FETCH 0#3 from 0 t=weight(0)#3\n"
     "rank 1 lane group 0,1\n"
-    "REDUCE 2 dw=wgrad(2)\n"
+    "ALL_REDUCE 2 by ring dw=wgrad(2)\n"
     "rank 1 issue\n"
     "2 1*2 2 3\n"
     "rank 1 memory 0\n"
@@ -158,10 +158,10 @@ Test(emit_text, numbers_messages_by_rank_and_issue) {
     struct program *p = parse(base);
     const struct instr *a = p->rank[0].ins, *b = p->rank[1].ins;
     cr_assert_eq(p->nmsgs, 5);
-    int mine[] = {a[3].msg, a[7].msg, a[8].msg}; /* SEND_F, REDUCE, SERVE */
+    int mine[] = {a[3].msg, a[7].msg, a[8].msg}; /* SEND_F, ALL_REDUCE, SERVE */
     int theirs[] = {b[1].msg, b[2].msg};         /* SEND_G, SERVE */
     cr_assert(mine[0] == 0 && mine[1] == 1 && mine[2] == 2 && theirs[0] == 3 && theirs[1] == 4);
-    cr_assert(b[0].msg == 0 && b[3].msg == 2 && b[4].msg == 1); /* RECV_F, FETCH, REDUCE */
+    cr_assert(b[0].msg == 0 && b[3].msg == 2 && b[4].msg == 1); /* RECV_F, FETCH, ALL_REDUCE */
     cr_assert(a[4].msg == 3 && a[9].msg == 4);                  /* RECV_G, FETCH */
 }
 
@@ -182,8 +182,9 @@ Test(emit_text, lenient_numbering_names_who_has_no_partner) {
     cr_assert(p->rank[1].ins[0].msg == -1 && p->rank[0].ins[3].msg == -1);
     p = parse(base);
     p->rank[1].ins[4].stage = 1;
-    cr_assert_str_eq(number_messages(p, true), "REDUCE 2 on rank 0, lane group 0,1, is missing on another rank of its "
-                                               "group");
+    cr_assert_str_eq(number_messages(p, true),
+                     "ALL_REDUCE 2 on rank 0, lane group 0,1, is missing on another rank of its "
+                     "group");
     p = parse(base);
     p->rank[0].ins[8] = p->rank[0].ins[3]; /* SEND_F twice: only one is received */
     cr_assert_not_null(number_messages(p, true));
@@ -273,7 +274,7 @@ static const struct {
     {"rank 0 lane send 1", "rank 0 lane send 0", "10: error: a rank has no lane to itself"},
     {"rank 0 lane send 1", "rank 0 lane send 2", "10: error: expected a rank, a number from 0 to 1"},
     {"rank 0 lane group", "rank 0 lane recv 1\nrank 0 lane group", "17: error: rank 0 has a lane for this already"},
-    {"lane group 0,1", "lane group 1,0", "17: error: expected a rank, ascending, a number from 2 to 1"},
+    {"lane group 0,1", "lane group 0,0", "17: error: rank 0 comes twice"},
     {"lane group 0,1", "lane group 1", "17: error: expected a group of at least two ranks, one of them rank 0"},
     {"ZERO 2", "ZERRO 2", "4: error: \"ZERRO\" is not an operation; did you mean \"ZERO\"?"},
     {"ZERO 2", "0 2", "4: error: expected an operation"},
@@ -307,7 +308,8 @@ static const struct {
     {"0*3 1 2*2", "0*0 1 2*2", "20: error: expected how often the lane comes, a number from 1"},
     {"0*3 1 2*2", "7 0*3 1 2*2", "20: error: expected the number of a lane, a number from 0 to 3"},
     {" 3 1 2 0*2", " 1 2 0*2", "21: error: the issue order ends with 1 instructions of lane 3 not in it"},
-    {"rank 0 memory 4096", "rank 0 memory -1", "21: error: expected the arena's bytes, a number from 0 to 4611686018427387904"},
+    {"rank 0 memory 4096", "rank 0 memory -1",
+     "21: error: expected the arena's bytes, a number from 0 to 4611686018427387904"},
     {"weight(0) 0 64", "weight(0) 0 4097", "22: error: the buffer ends behind the rank's memory of 4096 bytes"},
     {"weight(0) 0 64", "weight(0) 9223372036854775807 64",
      "22: error: the buffer ends behind the rank's memory of 4096 bytes"},
@@ -334,7 +336,7 @@ Test(read_text, says_what_is_wrong) {
 
 /* Readable, but wrong: that is for the proof to say. */
 Test(read_text, leaves_messages_without_a_partner_to_the_proof) {
-    const char *const wrong[][2] = {{"RECV_F 0 0 from 0", "RECV_F 1 0 from 0"}, {"REDUCE 2", "REDUCE 1"}};
+    const char *const wrong[][2] = {{"RECV_F 0 0 from 0", "RECV_F 1 0 from 0"}, {"ALL_REDUCE 2", "ALL_REDUCE 1"}};
     for (size_t i = 0; i < 2; i++) {
         struct program *p = parse(replaced(base, wrong[i][0], wrong[i][1]));
         cr_assert_not_null(p, "%s", diag_text);

@@ -108,7 +108,7 @@ Test(fetch, as_few_as_can_be) {
     for (int seed = 0; seed < 600; seed++) {
         struct spec *sp = draw_spec((uint64_t)seed, seed < 300 ? 0 : seed < 400 ? TIED : TIED | PAIRS);
         struct sched *sc = sched_run(sp, unit_stages(sp), graph_build(sp));
-        struct homes h = homes_of(sp);
+        struct owners h = homes_of(sp);
         for (int s = 0; s < sp->stages + sp->tied; s++)
             for (int r = 0; r < sp->workers; r++)
                 cr_assert_eq(is_home(&h, s, r), named_home(sp, s, r));
@@ -136,7 +136,7 @@ static struct fetches three_stages_twice(int slots, struct spec **spec) {
             add_job(sp, s, b, OP_B, 0, 0);
         }
     sp->slots[1] = slots;
-    struct homes h = homes_of(sp);
+    struct owners h = homes_of(sp);
     return fetch_plan(sp, sched_run(sp, unit_stages(sp), graph_build(sp)), &h);
 }
 
@@ -169,7 +169,7 @@ Test(fetch, without_slots_every_job_fetches) {
         add_job(sp, 0, b, OP_I, 0, 1);
         add_job(sp, 0, b, OP_W, 0, 1);
     }
-    struct homes h = homes_of(sp);
+    struct owners h = homes_of(sp);
     struct sched *sc = sched_run(sp, unit_stages(sp), graph_build(sp));
     cr_assert_eq(fetch_plan(sp, sc, &h).n, 1);
     sp->slots[1] = 0;
@@ -186,7 +186,7 @@ Test(fetch, a_table_by_hand) {
     }
     sp->tied = true;
     sp->unembedding = 1;
-    struct homes h = homes_of(sp);
+    struct owners h = homes_of(sp);
     struct sched *sc = sched_run(sp, unit_stages(sp), graph_build(sp)); /* 0F0 1F0 1B0 0B0 */
     static const int fetches[] = {7, 4, 4, 3};
     for (int slots = 0; slots < 4; slots++) {

@@ -12,7 +12,7 @@ Test(read_tsv, columns) {
                                       "0\tcompute\t1.5\t1.5\tU\t0\t\t\t\n"
                                       "0\tsend 12\t1e-05\t2e+20\tSEND_F\t0\t7\t12\t4096\n"
                                       "0\trecv 12\t0\t0\tADD\t1\t\t12\t\n"
-                                      "3\tgroup 0,3\t0.1\t0.30000000000000004\tREDUCE\t2\t\t\t9000000000000\n");
+                                      "3\tgroup 0,3\t0.1\t0.30000000000000004\tALL_REDUCE\t2\t\t\t9000000000000\n");
     cr_assert_eq(t->n, 5);
     const struct timeline_row *r = t->row;
     cr_assert(r[0].rank == 0 && r[4].rank == 3 && r[0].start == 0 && r[0].end == 1.5 && r[4].end == 0.1 + 0.2);
@@ -35,11 +35,11 @@ Test(read_tsv, all_lanes) {
                                       "1\tsend 2\t3\t3\tSEND_T\t0\t1\t2\t1\n"
                                       "1\trecv 0\t2\t2\tFETCH\t0\t\t0\t1\n"
                                       "1\trecv 10\t2\t2\tRECV_W\t0\t1\t10\t1\n"
-                                      "1\tgroup 1,2\t1\t1\tREDUCE\t0\t\t\t1\n"
-                                      "1\tgroup 0,1\t0\t0\tREDUCE\t1\t\t\t1\n"
-                                      "1\tgroup 0,1,2\t0\t0\tREDUCE\t1\t\t\t1\n"
+                                      "1\tgroup 1,2\t1\t1\tALL_REDUCE\t0\t\t\t1\n"
+                                      "1\tgroup 0,1\t0\t0\tALL_REDUCE\t1\t\t\t1\n"
+                                      "1\tgroup 0,1,2\t0\t0\tALL_REDUCE\t1\t\t\t1\n"
                                       "2\tcompute\t0\t0\tI\t0\t0\t\t\n"
-                                      "2\tgroup 1,2\t0\t0\tREDUCE\t0\t\t\t1\n");
+                                      "2\tgroup 1,2\t0\t0\tALL_REDUCE\t0\t\t\t1\n");
     cr_assert_eq(t->n, 10);
     cr_assert_str_eq(t->row[7].lane, "group 0,1,2");
 }
@@ -125,11 +125,11 @@ Test(read_tsv, errors_name_the_column) {
         {S1 F0, 3, 3, "this lane comes before the row above"},
         {"0\tsend 2\t0\t0\tSERVE\t0\t\t2\t4\n" S1, 3, 3, "this lane comes before the row above"},
         {"0\trecv 1\t0\t0\tFETCH\t0\t\t1\t4\n" S1, 3, 3, "this lane comes before the row above"},
-        {"0\tgroup 0\t0\t0\tREDUCE\t0\t\t\t4\n", 2, 9, "at least two ranks"},
-        {"0\tgroup 1,2\t0\t0\tREDUCE\t0\t\t\t4\n", 2, 9, "one of them rank 0"},
-        {"0\tgroup 0,0\t0\t0\tREDUCE\t0\t\t\t4\n", 2, 11, "ascending"},
-        {"0\tgroup 0,1\t0\t0\tREDUCE\t0\t\t\t4\n0\tgroup 0,2\t0\t0\tREDUCE\t0\t\t\t4\n"
-         "0\tgroup 0,1\t0\t0\tREDUCE\t0\t\t\t4\n",
+        {"0\tgroup 0\t0\t0\tALL_REDUCE\t0\t\t\t4\n", 2, 9, "at least two ranks"},
+        {"0\tgroup 1,2\t0\t0\tALL_REDUCE\t0\t\t\t4\n", 2, 9, "one of them rank 0"},
+        {"0\tgroup 0,0\t0\t0\tALL_REDUCE\t0\t\t\t4\n", 2, 11, "ascending"},
+        {"0\tgroup 0,1\t0\t0\tALL_REDUCE\t0\t\t\t4\n0\tgroup 0,2\t0\t0\tALL_REDUCE\t0\t\t\t4\n"
+         "0\tgroup 0,1\t0\t0\tALL_REDUCE\t0\t\t\t4\n",
          4, 9, "had rows before"},
         {F0 "0\tcompute\t1.\t3\tF\t0\t1\t\t\n", 3, 11, "column 'start': expected a time"},
         {"0\tcompute\t-1\t3\tF\t0\t1\t\t\n", 2, 11, "column 'start'"},
@@ -193,7 +193,7 @@ Test(read_tsv, header) {
 /* Every beginning of a timeline reads or dies; none is read beyond its end (the copy is to the byte). */
 Test(read_tsv, cut_off) {
     const char *whole = HEAD F0 S1 "0\trecv 1\t0\t0.5\tRECV_B\t0\t0\t1\t4\n"
-                                   "0\tgroup 0,1\t1e-05\t2\tREDUCE\t0\t\t\t4\n";
+                                   "0\tgroup 0,1\t1e-05\t2\tALL_REDUCE\t0\t\t\t4\n";
     int read = 0;
     for (size_t n = 0; n <= strlen(whole); n++) {
         char *part = malloc(n + 1);
@@ -225,7 +225,7 @@ Test(read_tsv, linear) {
     struct text t = {0};
     put(&t, HEAD);
     for (int i = 1; i <= 60000; i++)
-        put(&t, "0\tgroup 0,%d\t0\t1\tREDUCE\t3\t\t\t8\n", i);
+        put(&t, "0\tgroup 0,%d\t0\t1\tALL_REDUCE\t3\t\t\t8\n", i);
     clock_t begin = clock();
     cr_assert_eq(read_tsv("t.tsv", t.s)->n, 60000);
     cr_assert(clock() - begin < CLOCKS_PER_SEC);

@@ -93,7 +93,7 @@ static struct rt_rank draw_rank(void) {
     struct rt_instr *ins = NEW(struct rt_instr, nins);
     int32_t *wait = NEW(int32_t, 3 * nins), *lane_ins = NEW(int32_t, nins), *lane_at = NEW(int32_t, nlanes + 1);
     for (int i = 0; i < nins; i++) {
-        static const uint8_t ops[] = {OP_F, OP_U, OP_ADD, OP_SEND_F, OP_RECV_F, OP_REDUCE};
+        static const uint8_t ops[] = {OP_F, OP_U, OP_ADD, OP_SEND_F, OP_RECV_F, OP_ALL_REDUCE};
         ins[i] = (struct rt_instr){.op = ops[below(6)], .lane = (uint16_t)below(nlanes), .msg = -1, .wait = nwaits};
         if (is_message(ins[i].op))
             ins[i].msg = i;

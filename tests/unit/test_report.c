@@ -46,6 +46,7 @@ static struct report *report_of(struct spec *sp, const char *text, const double 
     for (int s = 0; s < sp->stages; s++)
         for (int k = 0; k < NKINDS; k++)
             st[s].bytes[k] = k == K_token ? 0 : 6;
+    sp->homes = find_homes(sp);
     struct program *p = read_text("tiny.txt", text);
     return report_make(sp, st, graph_build(sp), p, timeline_of(p, t));
 }
@@ -122,7 +123,7 @@ Test(report, activation_moves_with_a_backward_elsewhere) {
     cr_assert_eq(r->rank[1].peak_activations, 2);
     cr_assert_eq(r->rank[1].span, 4);
     cr_assert(r->bound_work == 6 && r->bound_path == 4);
-    cr_assert_eq(r->bound_memory, 3); /* rank 0: two of 1, one at once; rank 1: two of 3, two at once */
+    cr_assert_eq(r->bound_memory, 3);      /* rank 0: two of 1, one at once; rank 1: two of 3, two at once */
     sp->job[1].cost = sp->job[3].cost = 0; /* each comes to life on rank 1 and dies there at once, the first at 1 */
     r = report_of(sp, moving, (const double[][2]){{0, 1}, {1, 2}, {1, 1}, {2, 2}});
     cr_assert(r->rank[0].peak_activations == 1 && r->rank[1].peak_activations == 1);
@@ -179,7 +180,7 @@ static const char text_messages[] = HEAD(3, 2, 1) "rank 0 lane compute\nF 0 0\nB
                                                   "rank 0 lane recv 1\nRECV_G 0 from 1 t=wgrad(0)#1\n"
                                                   "ADD 0 from 1 src=wgrad(0)#1 dw+=wgrad(0)\n"
                                                   "RECV_W 0 0 from 1 t=wstash(0,0)\n"
-                                                  "rank 0 lane group 0,1,2\nREDUCE 0 dw=wgrad(0)\n"
+                                                  "rank 0 lane group 0,1,2\nALL_REDUCE 0 by ring dw=wgrad(0)\n"
                                                   "rank 0 issue\n0*4 1*3 2*3 3 0\n"
                                                   "rank 0 memory 0\nweight(0) - 4\nweight(1) - 5\nwgrad(0) - 10\n"
                                                   "wgrad(0)#1 - 11\nact(0,0) - 7\ntoken(0,0) - 0\nwstash(0,0) - 40\n"
@@ -188,12 +189,12 @@ static const char text_messages[] = HEAD(3, 2, 1) "rank 0 lane compute\nF 0 0\nB
                                                   "SEND_W 0 0 to 0 t=wstash(0,0)\n"
                                                   "rank 1 lane recv 0\nRECV_F 0 0 from 0 t=act(0,0)\n"
                                                   "RECV_T 0 0 from 0 t=token(0,0)\nFETCH 1#0 from 0 t=weight(1)#0\n"
-                                                  "rank 1 lane group 0,1,2\nREDUCE 0 dw=wgrad(0)\n"
+                                                  "rank 1 lane group 0,1,2\nALL_REDUCE 0 by ring dw=wgrad(0)\n"
                                                   "rank 1 issue\n1*2 2*3 3\n"
                                                   "rank 1 memory 0\nwgrad(0) - 10\nact(0,0) - 7\nweight(1)#0 - 5\n"
                                                   "token(0,0) - 0\nwstash(0,0) - 40\n"
                                                   "rank 2 lane compute\n"
-                                                  "rank 2 lane group 0,1,2\nREDUCE 0 dw=wgrad(0)\n"
+                                                  "rank 2 lane group 0,1,2\nALL_REDUCE 0 by ring dw=wgrad(0)\n"
                                                   "rank 2 issue\n1\n"
                                                   "rank 2 memory 0\nwgrad(0) - 9\n";
 static const double times_messages[][2] = {{0, 1}, {1, 3}, {3, 4}, {4, 6},  {1, 1.25},  {1.25, 1.25}, {2, 3},
@@ -301,12 +302,12 @@ Test(emit_tsv, is_sorted_and_leaves_empty_what_does_not_apply) {
                           "0\trecv 1\t6\t7\tRECV_G\t0\t\t1\t11\ts\n"
                           "0\trecv 1\t7\t8\tADD\t0\t\t1\t\ts\n"
                           "0\trecv 1\t8\t9\tRECV_W\t0\t0\t1\t40\ts\n"
-                          "0\tgroup 0,1,2\t9\t10\tREDUCE\t0\t\t\t10\ts\n"
+                          "0\tgroup 0,1,2\t9\t10\tALL_REDUCE\t0\t\t\t10\ts\n"
                           "1\tsend 0\t6\t7\tSEND_G\t0\t\t0\t10\ts\n"
                           "1\tsend 0\t8\t9\tSEND_W\t0\t0\t0\t40\ts\n"
                           "1\trecv 0\t1\t2\tRECV_F\t0\t0\t0\t7\ts\n"
                           "1\trecv 0\t2\t2\tRECV_T\t0\t0\t0\t0\ts\n"
                           "1\trecv 0\t2\t3\tFETCH\t1\t\t0\t5\ts\n"
-                          "1\tgroup 0,1,2\t9\t10\tREDUCE\t0\t\t\t10\ts\n"
-                          "2\tgroup 0,1,2\t9\t10\tREDUCE\t0\t\t\t9\ts\n");
+                          "1\tgroup 0,1,2\t9\t10\tALL_REDUCE\t0\t\t\t10\ts\n"
+                          "2\tgroup 0,1,2\t9\t10\tALL_REDUCE\t0\t\t\t9\ts\n");
 }

@@ -86,7 +86,7 @@ static struct times compute(const struct compiled *c, const struct instr *x, dou
 
 static struct times communicate(const struct compiled *c, int r, const struct instr *x, double at) {
     const struct rank *k = &c->p->rank[r];
-    if (x->op == OP_REDUCE) {
+    if (x->op == OP_ALL_REDUCE) {
         const struct group *g = &c->p->group[k->lane[x->lane].group];
         double step = 0, part = (double)bytes_of(k, x) / g->n;
         for (int i = 0; i < g->n; i++) {
@@ -122,7 +122,9 @@ static struct times **relax(const struct compiled *c) {
                 if (x->msg >= 0)
                     at = meet[x->msg] = fmax(meet[x->msg], came);
                 struct times now = x->msg >= 0 ? communicate(c, r, x, at) : compute(c, x, at);
-                now.next = c->sp->launch == LAUNCH_SERIAL ? now.end : x->op == OP_REDUCE ? (at + now.end) / 2 : came;
+                now.next = c->sp->launch == LAUNCH_SERIAL ? now.end
+                           : x->op == OP_ALL_REDUCE       ? (at + now.end) / 2
+                                                          : came;
                 moved |= now.start != t[r][i].start || now.end != t[r][i].end || now.free != t[r][i].free ||
                          now.next != t[r][i].next;
                 t[r][i] = now;

@@ -1,4 +1,0 @@
-return schedule {
-  workers = 4, stages = 4, batches = 4,
-  w = function(s, b, d) return { 0, 1 }, s end,
-}
