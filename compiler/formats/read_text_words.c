@@ -103,8 +103,10 @@ struct buf read_buffer_name(struct reader *in) {
 
 bool op_has_batch(int op) { return is_job(op) || kind_has_batch[op_row(op)->tensor]; }
 
+/* The second REDUCE_SCATTER of a set, over replicas, has a number too. */
 static bool op_has_instance(int op) {
-    return is_message(op) && kind_row(op_row(op)->tensor)->number == NUMBER_INSTANCE;
+    bool weights = (is_message(op) || op == OP_COPY) && kind_row(op_row(op)->tensor)->number == NUMBER_INSTANCE;
+    return weights || op == OP_REDUCE_SCATTER;
 }
 
 struct instr read_label(struct reader *in) {

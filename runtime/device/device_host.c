@@ -61,6 +61,8 @@ static void host_launch(struct replay *re, const struct rt_instr *x) {
                     (float *)(void *)job_operand(arena, x, ROLE_opt), re->step + 1);
     } else if (x->op == OP_ADD || x->op == OP_TAKE)
         host_add(dw, (const float *)(const void *)job_operand(arena, x, ROLE_src), x->bytes / 4, x->first);
+    else if (x->op == OP_COPY)
+        memcpy(job_operand(arena, x, ROLE_w), job_operand(arena, x, ROLE_src), (size_t)x->bytes);
     else if (x->op == OP_ZERO)
         memset(dw, 0, (size_t)x->bytes);
     else
