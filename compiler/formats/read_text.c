@@ -99,15 +99,15 @@ static struct arg read_arg(struct reader *in, int role) {
     const char *at = in->p;
     if (!read_if(in, "["))
         return a;
-    int64_t piece = read_integer(in, "the number of a piece", 0, 4094);
+    int64_t piece = read_integer(in, "the number of a piece", 0, MOST_PIECE - 1);
     read_word(in, "/");
-    int64_t pieces = read_integer(in, "how many pieces", piece + 1 > 2 ? piece + 1 : 2, 4096);
+    int64_t pieces = read_integer(in, "how many pieces", piece + 1 > 2 ? piece + 1 : 2, MOST_PIECE + 1);
     read_word(in, "]");
     if (in->k->buf[a.buf].bytes % pieces)
         FAIL(in, at, "the buffer's %lld bytes are not %lld equal pieces", (long long)in->k->buf[a.buf].bytes,
              (long long)pieces);
-    a.piece = (uint32_t)piece & 4095;
-    a.last = (uint32_t)(pieces - 1) & 4095;
+    a.piece = (uint32_t)piece & MOST_PIECE;
+    a.last = (uint32_t)(pieces - 1) & MOST_PIECE;
     return a;
 }
 

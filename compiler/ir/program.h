@@ -15,6 +15,7 @@ struct buf {
 };
 
 /* An operand: a buffer of this rank, or one of 1 + last equal pieces of it. */
+enum { MOST_PIECE = 4095 };
 struct arg {
     uint32_t role : 8, piece : 12, last : 12;
     int32_t buf;

@@ -1,7 +1,7 @@
-/* Which weights a rank fetches, keeps and evicts. All uses are known, so the victim is the set needed furthest in the
- * future (Belady 1966, "A study of replacement algorithms for a virtual-storage computer"): no rule fetches less with
- * the same number of slots. A slot holds one set of weights. A rank always has the slots that a job with two sets, or
- * two jobs that overlap, need at once. */
+/* Which weights a rank fetches, keeps and evicts: those that it does not hold whole. All uses are known, so the victim
+ * is the set needed furthest in the future (Belady 1966, "A study of replacement algorithms for a virtual-storage
+ * computer"): no rule fetches less with the same number of slots. A slot holds one set of weights. A rank always has
+ * the slots that a job with two sets, or two jobs that overlap, need at once. */
 #include "lower.h"
 #include <limits.h>
 #include <string.h>
@@ -24,44 +24,20 @@ int32_t set_added(const struct spec *sp, const struct job *j, enum which_set whi
     return sp->tied && (j->s == sp->unembedding || j->s == 0) ? sp->stages : -1;
 }
 
-int32_t home_of_set(const struct spec *sp, const struct job *j, enum which_set which) {
-    return which == OWN || j->s == 0 ? j->home : sp->job[job_at(sp, 0, j->b, OP_F)].home;
+const int32_t *home_of_set(const struct spec *sp, const struct job *j, enum which_set which) {
+    return which == OWN || j->s == 0 ? &j->home : &sp->job[job_at(sp, 0, j->b, OP_F)].home;
 }
 
-bool is_home(const struct owners *homes, int set, int rank) {
-    int lo = homes->at[set], hi = homes->at[set + 1];
-    while (lo < hi) {
-        int mid = (lo + hi) / 2;
-        if (homes->rank[mid] < rank)
-            lo = mid + 1;
-        else
-            hi = mid;
+int32_t *home_places(const struct spec *sp) {
+    int64_t sets = sets_of(sp);
+    int32_t *place = NEW(int32_t, sp->workers * sets);
+    memset(place, -1, sizeof *place * (size_t)(sp->workers * sets));
+    for (int s = 0; s < sets; s++) {
+        const struct homes *homes = homes_of(sp, s);
+        for (int i = 0; i < homes->lists * homes->size; i++)
+            place[homes->rank[i] * sets + s] = i;
     }
-    return lo < homes->at[set + 1] && homes->rank[lo] == rank;
-}
-
-/* The homes of a stage are all ranks that w() names as home for any of its jobs. */
-struct owners homes_of(const struct spec *sp) {
-    struct owners homes = {.at = NEW(int32_t, sets_of(sp) + 1)};
-    int *seen = NEW(int, sp->workers); /* the stage that marked the rank last, plus one */
-    size_t cap = 0, n = 0;
-    for (int j = 0; j < sp->njobs;) {
-        int s = sp->job[j].s;
-        for (; j < sp->njobs && sp->job[j].s == s; j++)
-            seen[sp->job[j].home] = s + 1;
-        for (int r = 0; r < sp->workers; r++)
-            if (seen[r] == s + 1) {
-                GROW(homes.rank, cap, n + 1);
-                homes.rank[n++] = r;
-            }
-        homes.at[s + 1] = (int32_t)n;
-    }
-    for (int i = 0; sp->tied && i < homes.at[1]; i++) {
-        GROW(homes.rank, cap, n + 1);
-        homes.rank[n++] = homes.rank[i];
-        homes.at[sp->stages + 1] = (int32_t)n;
-    }
-    return homes;
+    return place;
 }
 
 struct slot_use {
@@ -121,12 +97,12 @@ static void plan_rank(const struct spec *sp, const int32_t *use, int nuse, int r
             else {
                 at = victim(sp, slot, nslots, use, i);
                 after = use[slot[at].last] / NSETS;
-                int32_t old = fetches->a[slot[at].fetch].stage;
+                int32_t old = fetches->a[slot[at].fetch].set;
                 in_slot[old] = in_slot[old] == at + 1 ? 0 : in_slot[old];
             }
-            int home = home_of_set(sp, &sp->job[use[i] / NSETS], use[i] % NSETS);
+            int home = *home_of_set(sp, &sp->job[use[i] / NSETS], use[i] % NSETS);
             GROW(fetches->a, *cap, (size_t)fetches->n + 1);
-            fetches->a[fetches->n] = (struct fetch){rank, set[i], home, insts[set[i]]++, 0, after};
+            fetches->a[fetches->n] = (struct fetch){rank, set[i], home, insts[set[i]]++, 0, after, use[i] / NSETS};
             slot[at].fetch = fetches->n++;
             in_slot[set[i]] = at + 1;
         }
@@ -137,7 +113,7 @@ static void plan_rank(const struct spec *sp, const int32_t *use, int nuse, int r
     }
 }
 
-struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const struct owners *homes) {
+struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const int32_t *place) {
     struct fetches fetches = {.of_job = NEW(int32_t, NSETS * (int64_t)sp->njobs)};
     memset(fetches.of_job, -1, sizeof *fetches.of_job * NSETS * (size_t)sp->njobs);
     size_t cap = 0;
@@ -147,22 +123,11 @@ struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const s
         for (int i = 0; i < sc->norder[r]; i++)
             for (int which = 0; which < NSETS; which++) {
                 int32_t j = sc->order[r][i], set = set_read(sp, &sp->job[j], which);
-                if (set >= 0 && !is_home(homes, set, r))
+                if (set >= 0 && (place[(int64_t)r * sets_of(sp) + set] < 0 || homes_of(sp, set)->size > 1))
                     use[n++] = j * NSETS + which;
             }
         if (n > 0)
             plan_rank(sp, use, n, r, &fetches, &cap);
-    }
-    fetches.next = NEW(int32_t, fetches.n + 1);
-    if (fetches.n == 0)
-        return fetches;
-    fetches.after = NEW(int32_t, sp->njobs + 1);
-    memset(fetches.after, -1, sizeof *fetches.after * (size_t)(sp->njobs + 1));
-    for (int i = fetches.n - 1; i >= 0;
-         i--) { /* lists in ascending order; the last one holds those ready at the start */
-        int32_t *head = &fetches.after[fetches.a[i].after < 0 ? sp->njobs : fetches.a[i].after];
-        fetches.next[i] = *head;
-        *head = i;
     }
     return fetches;
 }

@@ -70,23 +70,65 @@ struct instr *issue(struct build *build, int r, int op, int s, int b, int peer, 
     return x;
 }
 
-/* On the group's lane, which it adds where there is none yet. */
-void issue_collective(struct build *build, int r, int op, int s, int g) {
-    const struct rank *k = &build->p->rank[r];
-    int lane = 0;
-    while (lane < k->nlanes && !(k->lane[lane].kind == LANE_GROUP && k->lane[lane].group == g))
-        lane++;
-    if (lane == k->nlanes)
-        add_lane(build, r, (struct lane){LANE_GROUP, -1, g});
-    issue(build, r, op, s, -1, -1, -1)->lane = (uint16_t)lane;
+/* The slot of the map with the group of these ranks, or where it belongs. */
+static int32_t *find_group(const struct build *build, const int32_t *rank, int n) {
+    uint64_t hash = 0;
+    for (int i = 0; i < n; i++)
+        hash = hash_add(hash, rank[i]);
+    uint32_t at = map_start(&build->groups, hash);
+    for (int32_t g; (g = build->groups.slot[at] - 1) >= 0; at = map_next(&build->groups, at))
+        if (build->p->group[g].n == n && !memcmp(build->p->group[g].rank, rank, sizeof *rank * (size_t)n))
+            break;
+    return &build->groups.slot[at];
 }
 
-void add_operand(struct build *build, int r, int role, int32_t buf) {
+int intern_group(struct build *build, const int32_t *rank, int n) {
+    struct program *p = build->p;
+    if (p->ngroups == build->room_for_groups) { /* twice the room, and all groups anew */
+        build->room_for_groups = 2 * p->ngroups + 16;
+        build->groups = map_new((size_t)build->room_for_groups);
+        for (int g = 0; g < p->ngroups; g++)
+            *find_group(build, p->group[g].rank, p->group[g].n) = g + 1;
+        GROW(p->group, build->cap_groups, (size_t)build->room_for_groups);
+    }
+    int32_t *slot = find_group(build, rank, n);
+    if (*slot > 0)
+        return *slot - 1;
+    int32_t *ranks = NEW(int32_t, n);
+    memcpy(ranks, rank, sizeof *ranks * (size_t)n);
+    p->group[p->ngroups] = (struct group){n, ranks};
+    return (*slot = ++p->ngroups) - 1;
+}
+
+/* On the group's lane, which it adds where there is none yet. */
+struct instr *issue_collective(struct build *build, int r, int op, int s, int inst, int root, int g) {
+    const struct rank *k = &build->p->rank[r];
+    int lane = 0;
+    while (lane < k->nlanes && !(k->lane[lane].kind == op_lane[op] && k->lane[lane].group == g))
+        lane++;
+    if (lane == k->nlanes)
+        add_lane(build, r, (struct lane){op_lane[op], -1, g});
+    struct instr *x = issue(build, r, op, s, -1, root, inst);
+    x->lane = (uint16_t)lane;
+    return x;
+}
+
+void set_algorithm(struct build *build, int r) {
+    const struct rank *k = &build->p->rank[r];
+    struct instr *x = &k->ins[k->nins - 1];
+    const struct group *g = &build->p->group[k->lane[x->lane].group];
+    x->algorithm = (uint8_t)cheaper_algorithm(build->sp, x->op, g, whole_bytes(k, x));
+}
+
+void add_piece(struct build *build, int r, int role, int32_t buf, int piece, int pieces) {
     struct rank *k = &build->p->rank[r];
     GROW(k->arg, build->rank[r].arg, k->nargs + 1);
-    k->arg[k->nargs++] = (struct arg){.role = (uint32_t)role, .buf = buf};
+    k->arg[k->nargs++] =
+        (struct arg){(uint32_t)role, (uint32_t)piece & MOST_PIECE, (uint32_t)(pieces - 1) & MOST_PIECE, buf};
     k->ins[k->nins - 1].narg++;
 }
+
+void add_operand(struct build *build, int r, int role, int32_t buf) { add_piece(build, r, role, buf, 0, 1); }
 
 /* The newest instruction uses buf once; when that is the last use, it frees it. Returns whether it does. */
 bool use_up(struct build *build, int r, int32_t buf) {
@@ -108,22 +150,47 @@ static int send_of(int kind) {
     return op;
 }
 
-/* A SEND of buf and its RECV; returns the received buffer, used `uses` times. Frees buf at its last use. */
+static double time_of(const struct build *build, int r, const struct instr *x) {
+    const struct rank *k = &build->p->rank[r];
+    if (is_group(x->op))
+        return collective_time(build->sp, x->op, x->algorithm, &build->p->group[k->lane[x->lane].group],
+                               whole_bytes(k, x));
+    struct link link = link_of(build->sp, r, x->peer);
+    return isinf(link.bandwidth) ? 0 : (double)moved_bytes(k, x) / link.bandwidth;
+}
+
+void end_use(struct build *build, double t, int r, int32_t buf) {
+    const struct rank *k = &build->p->rank[r];
+    const struct instr *x = &k->ins[k->nins - 1];
+    if (!use_up(build, r, buf))
+        return;
+    double took = is_message(x->op) ? time_of(build, r, x) : 0;
+    if (took > 0)
+        closings_push(&build->closings, (struct closing){t + took, r, buf});
+    else
+        push_event(build, r, ~buf);
+}
+
 int32_t send_message(struct build *build, double t, int from, int to, int32_t buf, int inst, int uses) {
     struct buf b = build->p->rank[from].buf[buf];
-    bool weights = b.kind == K_weight, part = b.kind == K_wgrad;
+    bool part = b.kind == K_wgrad;
     int send = send_of(b.kind), name = part ? -1 : inst;
     issue(build, from, send, b.stage, b.batch, to, name);
     add_operand(build, from, ROLE_t, buf);
-    if (!weights && use_up(build, from, buf)) {
-        struct link link = link_of(build->sp, from, to);
-        if (isinf(link.bandwidth))
-            push_event(build, from, ~buf);
-        else
-            closings_push(&build->closings, (struct closing){t + (double)b.bytes / link.bandwidth, from, buf});
-    }
+    end_use(build, t, from, buf);
     int32_t y = open_buf(build, to, b.kind, b.stage, b.batch, part ? from : inst, uses);
     issue(build, to, op_row(send)->partner, b.stage, b.batch, from, name);
+    add_operand(build, to, ROLE_t, y);
+    return y;
+}
+
+int32_t send_piece(struct build *build, double t, int from, int to, int32_t buf, int piece, int pieces) {
+    int set = build->p->rank[from].buf[buf].stage;
+    issue(build, from, OP_SEND_G, set, -1, to, -1);
+    add_piece(build, from, ROLE_t, buf, piece, pieces);
+    end_use(build, t, from, buf);
+    int32_t y = open_buf(build, to, K_gshard, set, -1, from, 1);
+    issue(build, to, OP_RECV_G, set, -1, from, -1);
     add_operand(build, to, ROLE_t, y);
     return y;
 }

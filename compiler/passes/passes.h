@@ -15,6 +15,16 @@ double cost_update(const struct spec *sp, const struct stage *st, int set);
 /* The time, in seconds, units or FLOP, that adding `bytes` of gradient takes. */
 double cost_add(const struct spec *sp, int64_t bytes);
 
+/* collective.c: what a collective costs and moves. whole: bytes of the whole tensor; a shard is its n-th part. */
+double collective_time(const struct spec *sp, int op, int algorithm, const struct group *g, int64_t whole);
+int cheaper_algorithm(const struct spec *sp, int op, const struct group *g, int64_t whole);
+int64_t whole_bytes(const struct rank *k, const struct instr *x);
+struct moved {
+    int64_t sent, received;
+};
+/* By member me; root: its place in the group, where there is one. */
+struct moved collective_moved(int op, int algorithm, const struct group *g, int root, int me, int64_t whole);
+
 /* sched.c: needs the graph; gives start, end and order of every job, by the rules of schedules/README.md ("How jobs are
  * scheduled"). Dies on deadlock. */
 struct sched *sched_run(const struct spec *sp, const struct stage *st, const struct graph *graph);

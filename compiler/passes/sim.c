@@ -32,19 +32,12 @@ struct sim {
     int ntodo;
 };
 
-static const struct buf *buf_of(const struct rank *k, const struct instr *x, int role) {
-    for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
-        if (k->arg[a].role == role)
-            return &k->buf[k->arg[a].buf];
-    return NULL;
-}
-
 static double duration(const struct sim *sim, int r, const struct instr *x) {
     double speed = sim->sp->speed ? sim->sp->speed[r] : 1; /* a job's cost has it already */
     switch (op_cost[x->op]) {
     case COST_JOB: return job_time(sim->sp, job_at(sim->sp, x->stage, x->batch, x->op));
     case COST_UPDATE: return cost_update(sim->sp, sim->st, x->stage) / speed;
-    default: return cost_add(sim->sp, buf_of(&sim->p->rank[r], x, ROLE_dw)->bytes) / speed;
+    default: return cost_add(sim->sp, moved_bytes(&sim->p->rank[r], x)) / speed;
     }
 }
 
@@ -84,31 +77,23 @@ static void complete_message(struct sim *sim, int r, int32_t i, double start) {
     bool sends = is_send(x->op);
     int src = sends ? r : x->peer, dst = sends ? x->peer : r;
     struct link link = link_of(sim->sp, src, dst);
-    double took = isinf(link.bandwidth) ? 0 : (double)buf_of(k, x, ROLE_t)->bytes / link.bandwidth;
+    double took = isinf(link.bandwidth) ? 0 : (double)moved_bytes(k, x) / link.bandwidth;
     set_times(sim, src, sim->at[src]++, start, start + took, start + took);
     set_times(sim, dst, sim->at[dst]++, start + link.latency, start + link.latency + took, start + took);
     sim->todo[sim->ntodo++] = x->peer;
 }
 
-/* A ring of n ranks: 2(n-1) steps, each over the slowest of its links (Patarasuk & Yuan 2009, section 2). */
-static double ring_time(const struct sim *sim, const struct group *g, int64_t bytes) {
-    double step = 0;
-    for (int i = 0; i < g->n; i++) {
-        struct link link = link_of(sim->sp, g->rank[i], g->rank[(i + 1) % g->n]);
-        step = fmax(step, link.latency + (isinf(link.bandwidth) ? 0 : (double)bytes / g->n / link.bandwidth));
-    }
-    return 2 * (g->n - 1) * step;
-}
-
-static void complete_reduction(struct sim *sim, int r, const struct instr *x, double start) {
+static void complete_collective(struct sim *sim, int r, const struct instr *x, double start) {
     const struct rank *k = &sim->p->rank[r];
     const struct group *g = &sim->p->group[k->lane[x->lane].group];
-    int64_t bytes = buf_of(k, x, ROLE_dw)->bytes, pieces = bytes / REDUCE_PIECE + (bytes % REDUCE_PIECE > 0);
-    double took = ring_time(sim, g, bytes), end = start + took;
+    int64_t bytes = whole_bytes(k, x), pieces = bytes / REDUCE_PIECE + (bytes % REDUCE_PIECE > 0);
+    double took = collective_time(sim->sp, x->op, x->algorithm, g, bytes), end = start + took;
     for (int i = 0; i < g->n; i++) {
         int other = g->rank[i];
-        /* Its pieces are scattered and gathered, each by a launch: the last one is half a piece before the end. */
-        sim->launch[other] = end - took / 2 / (double)(pieces > 0 ? pieces : 1);
+        /* An ALL_REDUCE's pieces are scattered and gathered, each by a launch: the last one is half a piece before the
+         * end. */
+        sim->launch[other] = x->op == OP_ALL_REDUCE ? end - took / 2 / (double)(pieces > 0 ? pieces : 1)
+                                                    : fmax(sim->launch[other], start);
         set_times(sim, other, sim->at[other]++, start, end, end);
         if (other != r)
             sim->todo[sim->ntodo++] = other;
@@ -147,7 +132,7 @@ static void advance(struct sim *sim, int r) {
         if (++meeting->came < need)
             return;
         if (is_group(x->op))
-            complete_reduction(sim, r, x, meeting->ready);
+            complete_collective(sim, r, x, meeting->ready);
         else
             complete_message(sim, r, i, meeting->ready);
     }

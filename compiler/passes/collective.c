@@ -1,0 +1,108 @@
+/* What collectives cost, and what they move.
+ *
+ * n ranks in a ring, member i next to member i + 1, or in a tree, where step k = 1, 2, 4, … joins members k apart. b is
+ * a shard, B = n b the whole. A step takes the latency and bytes / bandwidth of its slowest link.
+ *
+ *                                 ring                           tree
+ *   ALL_GATHER, REDUCE_SCATTER    n - 1 steps of b               ceil(log2 n) steps of min(k, n - k) b
+ *   ALL_REDUCE                    both, one after the other      both
+ *   BROADCAST, REDUCE             a chain: B once, and the       ceil(log2 n) steps of B
+ *                                 latency of n - 1 steps
+ *   ALL_TO_ALL                    n - 1 steps of b, the k-th     steps k of about B / 2
+ *                                 between members k apart
+ *
+ * Ring: Patarasuk & Yuan 2009, "Bandwidth optimal all-reduce algorithms", section 2; tree: Bruck et al. 1997,
+ * "Efficient algorithms for all-to-all communications", sections 3 and 4; Rabenseifner 2004 for ALL_REDUCE. Sums are
+ * added in the order of members whatever travels how, so the algorithm changes times and not bits. */
+#include "passes.h"
+#include <math.h>
+
+static double link_time(const struct spec *sp, int src, int dst, double bytes) {
+    struct link link = link_of(sp, src, dst);
+    return link.latency + (isinf(link.bandwidth) ? 0 : bytes / link.bandwidth);
+}
+
+/* Of a step in which each member sends `bytes` to the one k behind it. */
+static double step_time(const struct spec *sp, const struct group *g, int k, double bytes) {
+    double most = 0;
+    for (int i = 0; i < g->n; i++)
+        most = fmax(most, link_time(sp, g->rank[i], g->rank[(i + k) % g->n], bytes));
+    return most;
+}
+
+static double ring_time(const struct spec *sp, int op, const struct group *g, double whole) {
+    double shard = whole / g->n, sum = 0;
+    switch (op) {
+    case OP_ALL_REDUCE: return 2 * (g->n - 1) * step_time(sp, g, 1, shard);
+    case OP_ALL_TO_ALL:
+        for (int k = 1; k < g->n; k++)
+            sum += step_time(sp, g, k, shard);
+        return sum;
+    case OP_BROADCAST:
+    case OP_REDUCE: return (g->n - 2) * step_time(sp, g, 1, 0) + step_time(sp, g, 1, whole);
+    default: return (g->n - 1) * step_time(sp, g, 1, shard);
+    }
+}
+
+static double tree_time(const struct spec *sp, int op, const struct group *g, double whole) {
+    double sum = 0;
+    for (int k = 1; k < g->n; k *= 2)
+        switch (op) {
+        case OP_BROADCAST:
+        case OP_REDUCE: sum += step_time(sp, g, k, whole); break;
+        case OP_ALL_TO_ALL: sum += step_time(sp, g, k, whole / 2); break;
+        default: sum += step_time(sp, g, k, whole / g->n * (2 * k > g->n ? g->n - k : k));
+        }
+    return op == OP_ALL_REDUCE ? 2 * sum : sum;
+}
+
+double collective_time(const struct spec *sp, int op, int algorithm, const struct group *g, int64_t whole) {
+    return (algorithm == RING ? ring_time : tree_time)(sp, op, g, (double)whole);
+}
+
+int cheaper_algorithm(const struct spec *sp, int op, const struct group *g, int64_t whole) {
+    if (!sp->link)
+        return RING;
+    double ring = ring_time(sp, op, g, (double)whole);
+    return tree_time(sp, op, g, (double)whole) < ring * (1 - 1e-9) ? TREE : RING;
+}
+
+int64_t whole_bytes(const struct rank *k, const struct instr *x) {
+    int64_t most = 0;
+    for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
+        int64_t bytes = arg_bytes(k, &k->arg[a]);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+/* Member `me` of a binomial tree whose root is member `root` passes it on to as many others. */
+static int children(int n, int root, int me) {
+    int place = (me - root + n) % n, count = 0;
+    for (int k = 1; k < n; k *= 2)
+        count += place < k && place + k < n;
+    return count;
+}
+
+static int steps_of_tree(int n) {
+    int steps = 0;
+    for (int k = 1; k < n; k *= 2)
+        steps++;
+    return steps;
+}
+
+struct moved collective_moved(int op, int algorithm, const struct group *g, int root, int me, int64_t whole) {
+    int64_t n = g->n, part = whole / n * (n - 1) + whole % n * (n - 1) / n; /* all but a shard, rounded down */
+    int place = (me - root + g->n) % g->n;
+    int64_t passed = algorithm == RING ? (place + 1 < g->n) * whole : children(g->n, root, me) * whole;
+    int64_t kept = place > 0 ? whole : 0;
+    switch (op) {
+    case OP_ALL_REDUCE: part = whole / n * 2 * (n - 1) + (whole % n * 2 * (n - 1) + n - 1) / n; break;
+    case OP_BROADCAST: return (struct moved){passed, kept};
+    case OP_REDUCE: return (struct moved){kept, passed};
+    case OP_ALL_TO_ALL:
+        if (algorithm == TREE)
+            part = steps_of_tree(g->n) * (whole / 2);
+    }
+    return (struct moved){part, part};
+}

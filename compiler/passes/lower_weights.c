@@ -1,0 +1,273 @@
+/* How weights come to the ranks that read them, and when.
+ *
+ * The k-th stays of a set on several ranks travel together where nobody has to wait for it, that is, where each rank
+ * has room before the first of them needs the weights: as a gather, if they are the shards' owners; as a broadcast, if
+ * the weights have one home. All others travel one by one, shards too.
+ *
+ * A transfer starts as late as its time, and that of the transfers behind it in its lane, allow without delaying any
+ * job: its buffer then opens no earlier than it must. Where it takes no time, which means that nobody said how long
+ * messages take, it starts as soon as there is room. */
+#include "lower.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- which travel together ---- */
+
+/* What comes at a moment of the schedule: the end of ~j or the start of j. */
+struct moments {
+    int32_t *start, *end; /* per job: its moments */
+    double *time;         /* per moment, and the end of all */
+};
+
+static struct moments moments_in(const struct build *build) {
+    const struct sched *sc = build->sc;
+    struct moments moments = {NEW(int32_t, build->sp->njobs), NEW(int32_t, build->sp->njobs),
+                              NEW(double, sc->nmoments + 1)};
+    for (int i = 0; i < sc->nmoments; i++) {
+        int32_t j = sc->moment[i];
+        *(j >= 0 ? &moments.start[j] : &moments.end[~j]) = i;
+        moments.time[i] = j >= 0 ? sc->start[j] : sc->end[~j];
+    }
+    return moments;
+}
+
+struct ranked { /* a fetch, with what it has in common with those that may travel with it */
+    int32_t set, home, inst, rank, fetch;
+};
+
+static int by_key(const void *x, const void *y) {
+    const int32_t *a = x, *b = y;
+    for (int i = 0; i < 4; i++)
+        if (a[i] != b[i])
+            return a[i] < b[i] ? -1 : 1;
+    return 0;
+}
+
+static bool same_key(const struct ranked *a, const struct ranked *b) {
+    return a->set == b->set && a->home == b->home && a->inst == b->inst;
+}
+
+/* A slot is free from this moment on. */
+static int32_t room_from(const struct moments *moments, const struct fetch *f) {
+    return f->after < 0 ? 0 : moments->end[f->after] + 1;
+}
+
+/* Whether all these fetches may travel at once, and how: none of them has to be there before another has room. */
+static int together(const struct build *build, const struct moments *moments, const struct ranked *fetch, int n) {
+    struct home home = home_of(build->sp, &fetch->home);
+    int32_t from = 0, due = build->sc->nmoments;
+    bool members = true;
+    for (int i = 0; i < n; i++) {
+        const struct fetch *f = &build->fetches.a[fetch[i].fetch];
+        int32_t start = moments->start[f->first], room = room_from(moments, f);
+        int place = build->place[(int64_t)f->rank * build->sets + f->set];
+        due = start < due ? start : due;
+        from = room > from ? room : from;
+        members &= place >= 0 && homes_of(build->sp, f->set)->rank[place - place % home.n] == home.rank[0];
+    }
+    if (from > due)
+        return OP_FETCH;
+    return home.n > 1 ? members && n == home.n ? OP_ALL_GATHER : OP_FETCH : n > 1 ? OP_BROADCAST : OP_FETCH;
+}
+
+/* ---- when ---- */
+
+/* How long the transfer takes. */
+static double duration(struct build *build, const struct transfer *transfer) {
+    const struct fetch *f = &build->fetches.a[transfer->fetch[0]];
+    const struct spec *sp = build->sp;
+    struct home home = home_of(sp, &f->home);
+    int64_t bytes = build->st[f->set].bytes[home.n > 1 ? K_wshard : K_weight];
+    double most = 0;
+    if (transfer->op == OP_FETCH) {
+        for (int i = 0; i < home.n; i++) {
+            struct link link = link_of(sp, home.rank[i], f->rank);
+            most = fmax(most, link.latency + (isinf(link.bandwidth) ? 0 : (double)bytes / link.bandwidth));
+        }
+        return most;
+    }
+    const struct group *g = &build->p->group[transfer->group];
+    int64_t whole = build->st[f->set].bytes[K_weight];
+    return collective_time(sp, transfer->op, cheaper_algorithm(sp, transfer->op, g, whole), g, whole);
+}
+
+static int by_due(const void *x, const void *y) {
+    const struct transfer *a = x, *b = y;
+    return a->due != b->due ? (a->due > b->due) - (a->due < b->due)
+                            : (a->fetch[0] > b->fetch[0]) - (a->fetch[0] < b->fetch[0]);
+}
+
+/* The first moment from `least` on that is not before time t. */
+static int32_t moment_at(const struct moments *moments, double t, int32_t least, int32_t most) {
+    while (least < most) {
+        int32_t mid = least + (most - least) / 2;
+        if (moments->time[mid] < t)
+            least = mid + 1;
+        else
+            most = mid;
+    }
+    return least;
+}
+
+/* From the last that is due to the first, since each must leave time for those behind it in its lane. */
+static void choose_moments(struct build *build, const struct moments *moments) {
+    struct transfers *transfers = &build->transfers;
+    int lanes =
+        build->sp->workers + build->p->ngroups; /* fetches one by one share a rank's; that is on the safe side */
+    double *next = NEW(double, lanes);
+    for (int i = 0; i < lanes; i++)
+        next[i] = INFINITY;
+    for (int i = transfers->n - 1; i >= 0; i--) {
+        struct transfer *transfer = &transfers->a[i];
+        int lane =
+            transfer->op == OP_FETCH ? build->fetches.a[transfer->fetch[0]].rank : build->sp->workers + transfer->group;
+        double took = duration(build, transfer), due = moments->time[transfer->due];
+        double start = fmin(due, next[lane]) - took;
+        if (took > 0)
+            transfer->moment = moment_at(moments, start, transfer->moment, transfer->due);
+        next[lane] = fmax(start, moments->time[transfer->moment]);
+    }
+}
+
+static int by_moment(const void *x, const void *y) {
+    const struct transfer *a = x, *b = y;
+    return a->moment != b->moment ? (a->moment > b->moment) - (a->moment < b->moment) : by_due(x, y);
+}
+
+/* ---- the plan ---- */
+
+static struct ranked *sorted_fetches(const struct build *build) {
+    struct ranked *ranked = NEW(struct ranked, build->fetches.n);
+    for (int32_t i = 0; i < build->fetches.n; i++) {
+        const struct fetch *f = &build->fetches.a[i];
+        ranked[i] = (struct ranked){f->set, f->home, f->inst, f->rank, i};
+    }
+    qsort(ranked, (size_t)build->fetches.n, sizeof *ranked, by_key);
+    return ranked;
+}
+
+static void add_transfer(struct build *build, const struct moments *moments, int op, const int32_t *fetch, int n) {
+    struct transfers *transfers = &build->transfers;
+    struct transfer *transfer = &transfers->a[transfers->n++];
+    *transfer = (struct transfer){.op = (uint8_t)op, .fetch = fetch, .n = n, .group = -1, .due = INT32_MAX};
+    int32_t *rank = NEW(int32_t, n + 1);
+    for (int i = 0; i < n; i++) {
+        const struct fetch *f = &build->fetches.a[fetch[i]];
+        int32_t room = room_from(moments, f), due = moments->start[f->first];
+        transfer->moment = room > transfer->moment ? room : transfer->moment;
+        transfer->due = due < transfer->due ? due : transfer->due;
+        rank[i] = f->rank;
+    }
+    struct home home = home_of(build->sp, &build->fetches.a[fetch[0]].home);
+    if (op == OP_ALL_GATHER)
+        transfer->group = intern_group(build, home.rank, home.n);
+    if (op != OP_BROADCAST)
+        return;
+    int at = n; /* the root, among the readers, who are in order */
+    for (; at > 0 && rank[at - 1] > home.rank[0]; at--)
+        rank[at] = rank[at - 1];
+    rank[at] = home.rank[0];
+    transfer->group = intern_group(build, rank, n + 1);
+}
+
+void plan_transfers(struct build *build) {
+    struct transfers *transfers = &build->transfers;
+    int n = build->fetches.n;
+    if (n == 0)
+        return;
+    struct moments moments = moments_in(build);
+    const struct ranked *ranked = sorted_fetches(build);
+    int32_t *fetch = NEW(int32_t, n);
+    transfers->a = NEW(struct transfer, n);
+    for (int i = 0, end; i < n; i = end) {
+        for (end = i; end < n && same_key(&ranked[i], &ranked[end]); end++)
+            fetch[end] = ranked[end].fetch;
+        int op = together(build, &moments, &ranked[i], end - i);
+        if (op == OP_FETCH)
+            for (int k = i; k < end; k++)
+                add_transfer(build, &moments, op, &fetch[k], 1);
+        else
+            add_transfer(build, &moments, op, &fetch[i], end - i);
+    }
+    qsort(transfers->a, (size_t)transfers->n, sizeof *transfers->a, by_due);
+    choose_moments(build, &moments);
+    qsort(transfers->a, (size_t)transfers->n, sizeof *transfers->a, by_moment);
+}
+
+/* ---- the instructions ---- */
+
+static int32_t open_fetched(struct build *build, int32_t i) {
+    const struct fetch *f = &build->fetches.a[i];
+    return build->fetched[i] = open_buf(build, f->rank, K_weight, f->set, -1, f->inst, f->uses);
+}
+
+static void gather(struct build *build, const struct transfer *transfer) {
+    for (int i = 0; i < transfer->n; i++) {
+        const struct fetch *f = &build->fetches.a[transfer->fetch[i]];
+        int32_t whole = open_fetched(build, transfer->fetch[i]);
+        issue_collective(build, f->rank, OP_ALL_GATHER, f->set, f->inst, -1, transfer->group);
+        add_operand(build, f->rank, ROLE_src, owner_at(build, f->rank, f->set)->weight);
+        add_operand(build, f->rank, ROLE_w, whole);
+        set_algorithm(build, f->rank);
+    }
+}
+
+static void broadcast(struct build *build, const struct transfer *transfer) {
+    const struct fetch *first = &build->fetches.a[transfer->fetch[0]];
+    int root = first->home;
+    issue_collective(build, root, OP_BROADCAST, first->set, first->inst, root, transfer->group);
+    add_operand(build, root, ROLE_src, owner_at(build, root, first->set)->weight);
+    set_algorithm(build, root);
+    for (int i = 0; i < transfer->n; i++) {
+        const struct fetch *f = &build->fetches.a[transfer->fetch[i]];
+        int32_t whole = open_fetched(build, transfer->fetch[i]);
+        issue_collective(build, f->rank, OP_BROADCAST, f->set, f->inst, root, transfer->group);
+        add_operand(build, f->rank, ROLE_w, whole);
+        set_algorithm(build, f->rank);
+    }
+}
+
+/* From the one home, or from each shard's. */
+static void fetch(struct build *build, int32_t i) {
+    const struct fetch *f = &build->fetches.a[i];
+    struct home home = home_of(build->sp, &f->home);
+    int32_t whole = open_fetched(build, i);
+    for (int m = 0; m < home.n; m++) {
+        int from = home.rank[m];
+        int32_t weights = owner_at(build, from, f->set)->weight;
+        if (from == f->rank) {
+            issue(build, from, OP_COPY, f->set, -1, -1, f->inst);
+            add_operand(build, from, ROLE_src, weights);
+            add_piece(build, from, ROLE_w, whole, m, home.n);
+            continue;
+        }
+        issue(build, from, OP_SERVE, f->set, -1, f->rank, f->inst);
+        add_operand(build, from, ROLE_t, weights);
+        issue(build, f->rank, OP_FETCH, f->set, -1, from, f->inst);
+        add_piece(build, f->rank, ROLE_t, whole, m, home.n);
+    }
+}
+
+void issue_transfers(struct build *build, int32_t moment) {
+    struct transfers *transfers = &build->transfers;
+    for (; transfers->next < transfers->n && transfers->a[transfers->next].moment <= moment; transfers->next++) {
+        const struct transfer *transfer = &transfers->a[transfers->next];
+        switch (transfer->op) {
+        case OP_ALL_GATHER: gather(build, transfer); break;
+        case OP_BROADCAST: broadcast(build, transfer); break;
+        default: fetch(build, transfer->fetch[0]);
+        }
+    }
+}
+
+void read_weights(struct build *build, int32_t j) {
+    static const uint8_t role[NSETS] = {[OWN] = ROLE_w, [TABLE] = ROLE_v};
+    const struct job *job = &build->sp->job[j];
+    for (int which = 0; which < NSETS; which++) {
+        int32_t set = set_read(build->sp, job, which), f = build->fetches.of_job[(int64_t)j * NSETS + which];
+        if (set >= 0)
+            add_operand(build, job->rank, role[which],
+                        f >= 0 ? build->fetched[f] : owner_at(build, job->rank, set)->weight);
+    }
+}
