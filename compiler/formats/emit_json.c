@@ -23,7 +23,16 @@ static void put_rank(struct text *t, int r, const struct rank_report *report) {
     put(t, "%s\"gradients_received\": %d,\n", in, report->gradients_received);
     put(t, "%s\"weights_received\": %d,\n", in, report->weights_received);
     put(t, "%s\"reductions_received\": %d,\n", in, report->reductions_received);
+    put(t, "%s\"gathers\": %d,\n", in, report->gathers);
+    put(t, "%s\"reductions\": %d,\n", in, report->reductions);
     put(t, "%s\"bytes_received\": %lld,\n", in, (long long)report->bytes_received);
+    put(t, "%s\"bytes_sent\": %lld,\n", in, (long long)report->bytes_sent);
+    put(t, "%s\"exposed\": {", in);
+    for (int i = 0; i < NEXPOSED; i++) {
+        char buf[32];
+        put(t, "%s\"%s\": %s", i ? ", " : " ", exposed_name[i], number_or_null(report->exposed[i], buf));
+    }
+    put(t, " },\n");
     put(t, "%s\"stages_stored\": %d\n    }", in, report->stages_stored);
 }
 

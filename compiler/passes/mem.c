@@ -280,17 +280,17 @@ static void index_over(struct plan *plan) {
     k->over_at[k->nbufs] = n;
 }
 
-static void check_memory(const struct spec *sp, const struct rank *k, int r) {
+static void check_memory(const struct spec *sp, const struct rank *k, int r, const bool *opens) {
     if ((double)k->arena <= sp->memory)
         return;
     int64_t live[NKINDS] = {0};
     for (int i = 0; i < k->nbufs; i++)
-        if (k->buf[i].kind <= K_work)
-            live[k->buf[i].kind] += k->buf[i].inst < 0 ? k->buf[i].bytes : 0;
+        if (!opens[i])
+            live[k->buf[i].kind] += k->buf[i].bytes;
     die("%s: rank %d needs %lld bytes, but the cluster's memory is %.0f: weights %lld, gradients %lld, optimizer %lld, "
-        "workspace %lld, the rest activations; lower the cap, recompute, or use more ranks",
-        sp->file, r, (long long)k->arena, sp->memory, (long long)live[K_weight], (long long)live[K_wgrad],
-        (long long)live[K_opt], (long long)live[K_work]);
+        "workspace %lld, the rest activations and fetched weights; lower the cap, recompute, shard, or use more ranks",
+        sp->file, r, (long long)k->arena, sp->memory, (long long)(live[K_weight] + live[K_wshard]),
+        (long long)(live[K_wgrad] + live[K_gshard] + live[K_gown]), (long long)live[K_opt], (long long)live[K_work]);
 }
 
 /* Tables for the largest rank, which serve all. */
@@ -323,6 +323,6 @@ void mem_plan(const struct spec *sp, struct program *p) {
             else
                 close_buffer(&plan, ~k->event[i]);
         index_over(&plan);
-        check_memory(sp, k, r);
+        check_memory(sp, k, r, plan.opens);
     }
 }

@@ -55,13 +55,19 @@ enum {
     NHELD
 };
 extern const char *const held_name[NHELD];
+/* exposed.c: for how long the compute lane waits, by what it waits for. */
+enum { EXPOSED_ACTIVATIONS, EXPOSED_GRADIENTS, EXPOSED_WEIGHTS, EXPOSED_REDUCTIONS, NEXPOSED };
+extern const char *const exposed_name[NEXPOSED];
+void exposed_waits(const struct rank *k, const double *start, const double *end, double exposed[NEXPOSED]);
+
 struct rank_report {
-    double busy, idle, span;
+    double busy, idle, span, exposed[NEXPOSED];
     int peak_activations;
     int64_t peak_bytes;  /* the arena: what the device allocates */
     int64_t held[NHELD]; /* peak_bytes by content, when most are in use; HELD_GAPS includes tokens and padding */
     int activations_received, gradients_received, weights_received, reductions_received, stages_stored;
-    int64_t bytes_received;
+    int gathers, reductions; /* collectives that it takes part in */
+    int64_t bytes_received, bytes_sent;
 };
 struct report {
     const char *schedule;

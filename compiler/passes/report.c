@@ -115,25 +115,52 @@ static void find_peaks(const struct spec *sp, const struct program *p, const str
 
 /* ---- what a rank does and receives ---- */
 
-static void count_received(const struct program *p, int r, const struct instr *in, struct rank_report *out) {
+static void add_bytes(int64_t *sum, int64_t bytes, int r) {
+    if (__builtin_add_overflow(*sum, bytes, sum))
+        die("rank %d moves more than 2^63 bytes; use fewer microbatches, or a smaller model", r);
+}
+
+static void count_collective(const struct program *p, int r, const struct instr *in, struct rank_report *out) {
     const struct rank *k = &p->rank[r];
-    int64_t bytes = in->narg ? k->buf[k->arg[in->arg].buf].bytes : 0;
-    if (is_group(in->op)) { /* a ring: n-1 parts of n, to sum and once more to share, rounded up */
-        int64_t n = p->group[k->lane[in->lane].group].n;
-        bytes = 2 * (n - 1) * (bytes / n) + (2 * (n - 1) * (bytes % n) + n - 1) / n;
-    } else if (!is_recv(in->op))
+    const struct group *g = &p->group[k->lane[in->lane].group];
+    int me = 0, root = 0;
+    while (g->rank[me] != r)
+        me++;
+    while (in->peer >= 0 && g->rank[root] != in->peer)
+        root++;
+    struct moved moved = collective_moved(in->op, in->algorithm, g, root, me, whole_bytes(k, in));
+    add_bytes(&out->bytes_sent, moved.sent, r);
+    add_bytes(&out->bytes_received, moved.received, r);
+    out->gathers += in->op == OP_ALL_GATHER;
+    out->reductions += op_row(in->op)->tensor == K_wgrad;
+    out->weights_received += in->op == OP_ALL_GATHER || (in->op == OP_BROADCAST && in->peer != r);
+}
+
+static void count_gather(struct rank_report *out, const struct arg *a) {
+    out->weights_received += a->piece == 0;
+    out->gathers += a->last && a->piece == 0;
+}
+
+/* Weights whose shards come one by one are gathered too, and count once, with the first, even if that is its own. */
+static void count_message(const struct rank *k, int r, const struct instr *in, struct rank_report *out) {
+    if (in->op == OP_COPY)
+        count_gather(out, &k->arg[in->arg + 1]);
+    if (!is_message(in->op))
         return;
-    else
-        switch (op_row(in->op)->tensor) {
-        case K_act:
-        case K_stash: out->activations_received++; break;
-        case K_grad:
-        case K_wstash: out->gradients_received++; break;
-        case K_wgrad: out->reductions_received++; break;
-        case K_weight: out->weights_received++; break;
-        }
-    if (__builtin_add_overflow(out->bytes_received, bytes, &out->bytes_received))
-        die("rank %d receives more than 2^63 bytes; use fewer microbatches, or a smaller model", r);
+    const struct arg *a = &k->arg[in->arg];
+    if (is_send(in->op)) {
+        add_bytes(&out->bytes_sent, moved_bytes(k, in), r);
+        return;
+    }
+    add_bytes(&out->bytes_received, moved_bytes(k, in), r);
+    switch (op_row(in->op)->tensor) {
+    case K_act:
+    case K_stash: out->activations_received++; break;
+    case K_grad:
+    case K_wstash: out->gradients_received++; break;
+    case K_wgrad: out->reductions_received++; break;
+    case K_weight: count_gather(out, a); break;
+    }
 }
 
 /* ---- a rank's bytes by content, when most are in use ---- */
@@ -211,14 +238,17 @@ static double account(const struct spec *sp, const struct program *p, const stru
             *progress += in->op == OP_R ? 0 : sp->job[j].cost;
             from = fmin(from, start);
             to = fmax(to, end);
-        } else
-            count_received(p, r, in, out);
+        } else if (is_group(in->op))
+            count_collective(p, r, in, out);
+        else
+            count_message(k, r, in, out);
     }
     out->span = to > from ? to - from : 0;
     out->peak_bytes = k->arena;
+    exposed_waits(k, tl->start[r], tl->end[r], out->exposed);
     count_held(k, out->held);
     for (int b = 0; b < k->nbufs; b++)
-        out->stages_stored += k->buf[b].kind == K_weight && k->buf[b].inst < 0;
+        out->stages_stored += (k->buf[b].kind == K_weight && k->buf[b].inst < 0) || k->buf[b].kind == K_wshard;
     return last;
 }
 

@@ -1,0 +1,17 @@
+-- 1F1B times DDP: replicas of a pipeline, each with its microbatches. A stage's replicas sum their gradients when the last
+-- backward of the stage has ended. zero = 1 and 2: they divide the optimizer's state, and the gradient.
+-- Narayanan 2021, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", section 3.3.
+--
+-- pianola show schedules/1f1b_ddp.lua
+local p = params { depth = 4, replicas = 2, batches = 8, zero = 0 }
+local workers, stages = params { workers = p.depth * p.replicas }.workers, params { stages = p.depth }.stages
+if workers ~= p.depth * p.replicas then error("workers = " .. workers .. " must be depth * replicas") end
+if stages ~= p.depth then error("stages = " .. stages .. " must equal depth = " .. p.depth) end
+local function rank(s, b) return b % p.replicas * p.depth + s end
+
+return schedule {
+  workers = workers, stages = stages, batches = p.batches,
+  w = function(s, b, d) return rank(s, b), rank(s, b) end,
+  n = function(s, b, d) return one_forward_one_backward(b // p.replicas, d, p.depth - s) end, order = "strict",
+  zero = p.zero,
+}

@@ -1,0 +1,19 @@
+-- 1F1B times FSDP: replicas of a pipeline, whose ranks of one stage cut its weights among them. Each gathers its stage once and
+-- keeps it for the step, as the plan of all uses shows: ZeRO-3 costs a pipeline no more than one gather and one reduction.
+--
+-- pianola show schedules/1f1b_fsdp.lua
+local p = params { depth = 4, replicas = 2, batches = 8 }
+local workers, stages = params { workers = p.depth * p.replicas }.workers, params { stages = p.depth }.stages
+if workers ~= p.depth * p.replicas then error("workers = " .. workers .. " must be depth * replicas") end
+if stages ~= p.depth then error("stages = " .. stages .. " must equal depth = " .. p.depth) end
+local list = {}
+for s = 0, p.depth - 1 do
+  list[s] = {}
+  for i = 0, p.replicas - 1 do list[s][i + 1] = i * p.depth + s end
+end
+
+return schedule {
+  workers = workers, stages = stages, batches = p.batches,
+  w = function(s, b, d) return list[s], b % p.replicas * p.depth + s end,
+  n = function(s, b, d) return one_forward_one_backward(b // p.replicas, d, p.depth - s) end, order = "strict",
+}

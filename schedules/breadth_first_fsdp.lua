@@ -1,0 +1,23 @@
+-- Breadth-first times FSDP: a looped pipeline with replicas, whose ranks of one stage cut its weights among them. All
+-- microbatches go through a chunk before the next, so that a chunk is gathered once for all of them: 2 V - min(k, V) gathers
+-- of V chunks with k slots, whatever the number of microbatches.
+-- Lamy-Poirier 2022, "Breadth-First Pipeline Parallelism", section 4.2.
+--
+-- pianola show schedules/breadth_first_fsdp.lua
+local p = params { depth = 2, replicas = 2, chunks = 3, batches = 8, slots = 1 }
+local workers = params { workers = p.depth * p.replicas }.workers
+if workers ~= p.depth * p.replicas then error("workers = " .. workers .. " must be depth * replicas") end
+local stages = params { stages = p.depth * p.chunks }.stages
+if stages ~= p.depth * p.chunks then error("stages = " .. stages .. " must be depth * chunks") end
+local list = {}
+for k = 0, p.depth - 1 do
+  list[k] = {}
+  for i = 0, p.replicas - 1 do list[k][i + 1] = i * p.depth + k end
+end
+
+return schedule {
+  workers = workers, stages = stages, batches = p.batches,
+  w = function(s, b, d) return list[s % p.depth], b % p.replicas * p.depth + s % p.depth end,
+  n = function(s, b, d) return d == "F" and s or 2 * stages - s end, order = "strict",
+  weight_slots = p.slots,
+}
