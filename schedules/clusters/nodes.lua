@@ -1,0 +1,35 @@
+-- Nodes of devices that are alike. A link is as fast as the narrowest level that it crosses: within a node, between nodes
+-- of a rack, between racks. It is one device's own: contention above it (an oversubscribed switch) is not modelled.
+--
+--   -D kind=h100         a100, h100, h200, b200: SXM devices, 8 in a node
+--   -D devices=8         devices of a node; -D rack=0: nodes of a rack, 0: all nodes are in one
+--   -D spine=1           what a link between racks has of a node's bandwidth
+--   -D utilization=0.4   how much of the peak FLOP/s the jobs reach. torchtitan's Llama 3.1 8B: 33 to 39 % on H100s
+--
+-- flops: dense bf16, of the datasheets ("A100 Tensor Core GPU", "H100 Tensor Core GPU", "H200 Tensor Core GPU", "HGX
+-- B200"), where the figure with sparsity is twice as much; memory: of the same. inside: NVLink in one direction, half of the
+-- datasheets' 600, 900, 900 and 1800 GB/s. between: the node's InfiniBand per device (DGX A100, H100, H200, B200 user guides: 8 ports of
+-- 200, and then 400 Gb/s). Latencies: NCCL's tuning table (src/graph/tuning.cc, hwLat: ring, Simple), 3.4 us over NVLink and 14 us
+-- over a network.
+local kinds = {
+  a100 = { flops = 312e12, memory = 80e9, inside = 300e9, between = 25e9 },
+  h100 = { flops = 989e12, memory = 80e9, inside = 450e9, between = 50e9 },
+  h200 = { flops = 989e12, memory = 141e9, inside = 450e9, between = 50e9 },
+  b200 = { flops = 2250e12, memory = 180e9, inside = 900e9, between = 50e9 },
+}
+local p = params { kind = "h100", devices = 8, rack = 0, spine = 1.0, utilization = 0.4, memory = 0.0 }
+local k = kinds[p.kind]
+if not k then error("kind = " .. p.kind .. ": one of a100, h100, h200, b200") end
+if p.devices < 1 then error("devices = " .. p.devices .. ": a node has at least one") end
+local function node(rank) return rank // p.devices end
+local function rack(rank) return p.rack > 0 and node(rank) // p.rack or 0 end
+
+return cluster {
+  link = function(src, dst)
+    if node(src) == node(dst) then return 3.4e-6, k.inside end
+    if rack(src) == rack(dst) then return 14e-6, k.between end
+    return 14e-6, k.between * p.spine
+  end,
+  flops = k.flops * p.utilization,
+  memory = p.memory > 0 and p.memory or k.memory,
+}
