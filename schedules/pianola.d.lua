@@ -26,7 +26,7 @@ function params(defaults) end
 ---@field stages integer stages of the model
 ---@field batches integer microbatches of a step
 ---Home, where the stage's weights, optimizer state and final gradient live, and the rank that computes the job.
----@field w? fun(s: integer, b: integer, d: pianola.direction): integer, integer
+---@field w? fun(s: integer, b: integer, d: pianola.direction): integer|integer[], integer
 ---Among the jobs that a rank could start now, the smallest runs; then smaller b, smaller s, and F < R < I < B < W.
 ---@field n? fun(s: integer, b: integer, d: pianola.direction): number
 ---`"greedy"`: a rank never idles while an admissible job is ready. `"strict"`: jobs run in exactly the order of n.
@@ -49,7 +49,9 @@ function params(defaults) end
 ---The time a job takes, 0 or from 1e-100 to 1e100, in the unit of the other times: seconds where a cluster gives them
 ---(flops, or cost), else FLOP with a model. Default: F, I, W and R 1, B 2; with a model, the model's cost.
 ---@field cost? fun(s: integer, b: integer, d: pianola.direction): number
----How many fetched stages a rank may hold at once; default 2, one in use and one prefetched.
+---Where a stage has several homes: 1, they divide the optimizer's state among them; 2, the summed gradient too. Default 0.
+---@field zero? integer|fun(s: integer): integer
+---How many fetched or gathered stages a rank may hold at once; default 2, one in use and one prefetched.
 ---@field weight_slots? integer|fun(worker: integer): number
 ---`"flush"`, the default: weights change once per step. ("async" is not supported yet.)
 ---@field update? "flush"

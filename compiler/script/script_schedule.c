@@ -169,7 +169,7 @@ static int32_t home_result(struct reader *reader, int index) {
     int n = (int)lua_rawlen(L, index = lua_absindex(L, index));
     const char *job = job_name(reader->S->s, reader->S->b, reader->S->d);
     if (n == 0)
-        function_fail(L, reader->w, "w", "w() returned an empty list as home for %s; return at least one rank", job);
+        function_fail(L, reader->w, "w", "w() returned an empty list as home for %s; name at least one rank", job);
     list_begin(lists, reader->sp->workers);
     for (int i = 1; i <= n; i++, lua_pop(L, 1)) {
         lua_rawgeti(L, index, i);
