@@ -4,7 +4,7 @@
 -- Optimizations Toward Training Trillion Parameter Models", section 5.3.
 --
 -- pianola show schedules/fsdp.lua
-local p = params { workers = 8, stages = 4, batches = 8 }
+local p = params { workers = 8, stages = 4, batches = 8, slots = 2 }
 local all = {}
 for r = 0, p.workers - 1 do all[r + 1] = r end
 
@@ -12,4 +12,5 @@ return schedule {
   workers = p.workers, stages = p.stages, batches = p.batches,
   w = function(s, b, d) return all, b % p.workers end,
   n = oldest_batch_first,
+  weight_slots = p.slots,
 }

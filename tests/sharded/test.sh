@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Sharded weights, gradients and optimizer state: the traffic of the literature, the fewest gathers, and what each rank holds.
+cd "$(dirname "$0")/../.." || exit 2
+. tests/support/lib.sh
+wide="--model schedules/models/integers.lua -D width=64" # 8 layers of 16 KiB: 128 KiB of weights, as much gradient
+model=$((8 * 64 * 64 * 4))
+
+# traffic SCHEDULE ARGS...: bytes received and sent by each rank, in units of the model; one pair if all ranks agree
+traffic() {
+    json "schedules/$1.lua" $wide "${@:2}" | awk -v model=$model '
+        /error/ { print } /"bytes_(received|sent)":/ { sub(",", ""); printf "%s%s", $2 / model, /sent/ ? "\n" : " " }' | sort -u
+}
+
+# Rajbhandari 2020, "ZeRO", section 7, and Zhao 2023, "PyTorch FSDP", section 3.2.2, in units of the model, W = 16: lists of
+# F ranks gather twice and scatter once inside, 3 (F - 1) / F, and sum shards across, 2 (W / F - 1) / W. Weights that are
+# not kept between forward and backward are gathered twice.
+D16="-D workers=16 -D batches=16 -D slots=0"
+expect "ddp" "1.875 1.875" "$(traffic ddp -D workers=16 -D batches=16)"
+expect "zero1" "1.875 1.875" "$(traffic zero1 -D workers=16 -D batches=16)"
+expect "zero2" "1.875 1.875" "$(traffic zero2 -D workers=16 -D batches=16)"
+expect "hsdp, F = 1" "1.875 1.875" "$(traffic hsdp $D16 -D group=1)"
+expect "hsdp, F = 2" "2.375 2.375" "$(traffic hsdp $D16 -D group=2)"
+expect "hsdp, F = 4" "2.625 2.625" "$(traffic hsdp $D16 -D group=4)"
+expect "hsdp, F = 8" "2.75 2.75" "$(traffic hsdp $D16 -D group=8)"
+expect "hsdp, F = 16" "2.8125 2.8125" "$(traffic hsdp $D16 -D group=16)"
+expect "fsdp" "2.8125 2.8125" "$(traffic fsdp $D16)"
+for zero in 1 2; do
+    expect "hsdp, F = 4, zero = $zero: the same bytes" "2.625 2.625" "$(traffic hsdp $D16 -D group=4 -D zero=$zero)"
+done
+# Four microbatches per rank: naively, everything once more for each. Breadth first, which keeps a gathered stage for all of
+# them, one gather and one reduction, and with room for all stages nothing else.
+expect "fsdp, 4 microbatches per rank, nothing kept: 8 gathers, 1 reduction" "8.4375 8.4375" \
+    "$(traffic fsdp -D workers=16 -D batches=64 -D slots=0)"
+for what in gathers reductions; do
+    expect "1f1b_fsdp, 4 microbatches per rank: $what" 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1 \
+        "$(ranks $what schedules/1f1b_fsdp.lua -D depth=4 -D replicas=4 -D batches=16)"
+done
+
+# Stages 0 … S-1, then S-1 … 0, with k slots: 2 S - min(k, S) gathers, Belady's least (tests/unit/test_fetch.c compares with
+# brute force).
+for S in 1 3 4 8; do
+    for k in 1 2 3 8; do
+        least=$((2 * S - (k < S ? k : S)))
+        expect "fsdp, $S stages, $k slots: gathers" "$least,$least,$least,$least" \
+            "$(ranks gathers schedules/fsdp.lua -D workers=4 -D batches=4 -D stages=$S -D slots=$k)"
+    done
+done
+# Lamy-Poirier 2022: breadth first, V chunks per rank: 2 V - 1 to V gathers, whatever the number of microbatches.
+for V in 1 2 4; do
+    for k in $(seq 1 $V); do
+        for batches in 4 16; do
+            least=$((2 * V - k))
+            expect "breadth first, $V chunks, $k slots, $batches microbatches" "$least,$least,$least,$least" \
+                "$(ranks gathers schedules/breadth_first_fsdp.lua -D chunks=$V -D slots=$k -D batches=$batches)"
+        done
+    done
+done
+expect "a list without its ranks' own jobs is gathered shard by shard" 7,7,7,7 \
+    "$(ranks gathers tests/sharded/elsewhere.lua)"
+
+# What a rank holds of the weights, in units of the model's weights.
+held() {
+    json "schedules/$1.lua" $wide "${@:2}" | awk -v model=$model '/"at_peak"/ { gsub(/[,":]/, " ")
+        for (i = 1; i < NF; i++) held[$i] = $(i + 1)
+        print held["weights"] / model }' | sort -u | tr '\n' ' '
+}
+expect "ddp holds all weights" "1 " "$(held ddp)"
+expect "zero2 too" "1 " "$(held zero2)"
+expect "hsdp, F = 4: a quarter" "0.25 " "$(held hsdp)"
+expect "fsdp: an eighth" "0.125 " "$(held fsdp)"
+
+finish
