@@ -150,12 +150,12 @@ static __device__ __forceinline__ float warp_max(float x) {
     return x;
 }
 
-/* Over a block of whole warps; every thread gets the result. */
+/* Over a block of whole warps; every thread gets the result. A kernel that calls one of them twice puts a barrier
+ * between: the first may still be reading part. */
 template <typename N> static inline __device__ N block_sum(N x) {
     __shared__ N part[32];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     x = warp_sum(x);
-    __syncthreads(); /* part may be in use by an earlier sum */
     if (lane == 0)
         part[warp] = x;
     __syncthreads();
@@ -165,7 +165,6 @@ static inline __device__ float block_max(float x) {
     __shared__ float part[32];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     x = warp_max(x);
-    __syncthreads();
     if (lane == 0)
         part[warp] = x;
     __syncthreads();
@@ -186,11 +185,10 @@ template <typename T> static inline dim3 row_grid(int rows, int n) {
     return dim3((unsigned)across, (unsigned)(parts > 1 ? parts : 1));
 }
 
-/* Adds up the block's per-thread sums of V columns each, and stores the totals. */
+/* Adds up the block's per-thread sums of V columns each, and stores the totals. Two calls need a barrier between. */
 template <int V> static __device__ void give_part(float *to, const float *sum, int n) {
     __shared__ float part[DOWN][ACROSS * V];
     int mine = (int)(threadIdx.y * ACROSS + threadIdx.x), j = (int)blockIdx.x * ACROSS * V + mine;
-    __syncthreads(); /* part may be in use by an earlier sum */
     for (int v = 0; v < V; v++)
         part[threadIdx.y][threadIdx.x * V + v] = sum[v];
     __syncthreads();

@@ -106,6 +106,7 @@ static __global__ void __launch_bounds__(ACROSS *DOWN)
     }
     parts += 2 * (int64_t)blockIdx.y * n;
     give_part<V>(parts, gamma, n);
+    __syncthreads(); /* all have read gamma's parts */
     give_part<V>(parts + n, beta, n);
 }
 

@@ -148,5 +148,4 @@ def small(suite):
         of_precision(suite, T, [16, 32])
         for function, barriers in ((forward, 2), (query_gradient, 3), (key_gradient, 2)):
             name = f'{function.__name__}<{T}, 16>'
-            suite.test(f'{name} without barriers', without_barriers, name, set(range(barriers)), function, T, 16, 70,
-                       1, 16)
+            suite.test(f'{name} without barriers', without_barriers, name, barriers, function, T, 16, 70, 1, 16)

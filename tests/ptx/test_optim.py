@@ -57,5 +57,5 @@ def tests(suite):
                     suite.test(f'{name}, {T}, {n}, step {step}', update, T, name, formula, moments, n, step)
             suite.test(f'{name}, {T}, one block', update, T, name, formula, moments, 7172, 3, 1)
     suite.test('count', count, 2**33 - 1)
-    suite.test('update without its barrier', without_barriers, 'update<float, adamw, 2>', {0}, update, 'float', 'adamw',
+    suite.test('update without its barrier', without_barriers, 'update<float, adamw, 2>', 1, update, 'float', 'adamw',
                adamw, 2, 1024, 2)
