@@ -45,6 +45,19 @@ for seed in 0 2; do # streams as issued; and starved now and then
     STANDIN_SEED=$seed expect "fslpp, the streams in another order" "$(in_process schedules/fslpp.lua "${integers[@]}" --steps 4)" \
         "$(STANDIN_SEED=$seed over_mpi fslpp "$(wc -l <"$room/fslpp/app.gpu")" --steps 4)"
 done
+# A reduction that goes in two pieces, neither of which its three ranks share evenly, against one that goes in none.
+cat >"$room/wide.lua" <<'EOF'
+return model {
+  input = tokens { vocab = 8, context = 4, rows = 1 },
+  layers = { embedding { width = 2100 }, linear { width = 4000 }, linear { width = 8 }, cross_entropy {} },
+  optimizer = sgd { lr = 0.5 },
+}
+EOF
+wide=(-D workers=3 -D stages=1 -D batches=3 --model "$room/wide.lua")
+piece=$(sed -nE 's/^enum \{ REDUCE_PIECE = (.*) \};/\1/p' runtime/ops.h)
+expect "its gradients are more than a piece" 1 $((4 * (12 * 2100 + 2101 * 4000 + 4001 * 8) > piece))
+compiled pieces ddp "${wide[@]}"
+expect "a reduction in two pieces" "$(in_process schedules/ddp.lua "${wide[@]}" --steps 1 --device cuda)" "$(over_mpi pieces 3 --steps 1)"
 tcp 1f1b 4 --steps 4
 ended 60
 expect "1f1b over TCP" "0 0 0 0 $(in_process schedules/1f1b.lua "${integers[@]}" --steps 4)" "$codes $(weights)"
