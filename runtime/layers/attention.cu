@@ -233,7 +233,7 @@ static __device__ __forceinline__ void load_tile(T *tile, const T *x, int64_t st
  * place is free. */
 static __device__ __forceinline__ void await_tiles(void) {
     __pipeline_commit();
-    __pipeline_wait_prior(0); /* of this thread's copies: the barrier makes them everyone's */
+    __pipeline_wait_prior(0); /* of this thread alone (PTX ISA, "cp.async.wait_group"); the barrier is for all */
     __syncthreads();
 }
 
