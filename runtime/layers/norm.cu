@@ -2,8 +2,8 @@
  * 1 / sqrt(var + 1e-5) of each row, fp32. Between residual blocks, the join before it and the fork after it are sums of
  * rows that it reads or writes anyway: so they are done here, and no memory is touched twice.
  *
- * Along rows, one warp handles a row. It keeps rows that are not too long in registers (HELD), and reads longer ones
- * again, from L1. Both add in the same order. */
+ * Along rows, one warp handles a row. It keeps rows that are not too long in registers (HELD), and reads longer ones,
+ * and those that are not whole packs, again, from L1. Both add in the same order. */
 #include "cuda.cuh"
 
 enum { WARPS = 8 };
