@@ -9,15 +9,18 @@
  * step is enqueued. The algorithm is the heuristic's first: timing several would choose differently from run to run,
  * and so give other bits.
  *
- * The bias gradient is a kernel here: cuBLASLt's epilogue for it (BGRADB) writes and cannot add, so it would serve the
- * first microbatch only. Reading dy once more costs 18 C bytes per token and layer of a GPT of width C: of a step of
- * GPT-2 124M at 0.46 M tokens/s and 4.8 TB/s, 1.6 %. */
+ * The weight gradient's product also sums its A, dyT, over k: that is the bias gradient (cublasLt.h,
+ * CUBLASLT_EPILOGUE_BGRADA: "the bias size corresponds to the number of rows of the matrix D. The reduction happens
+ * over the GEMM's k dimension"). The epilogue writes and cannot add, so it writes into the workspace's end, from where
+ * a small kernel adds. The sums are fp32, as D is: "bias vector elements are the same type as the elements of output
+ * matrix" (CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE), and cublasLtMatmul()'s table of types has no other bias for bf16 A and
+ * B with fp32 C. Where there is no algorithm for it, a kernel reads dy once more instead. */
 #include "cuda_math.cuh"
 #include <cublasLt.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum way { FORWARD, FORWARD_GELU, FORWARD_RELU, INPUT, INPUT_GELU, WEIGHT, NWAYS };
+enum way { FORWARD, FORWARD_GELU, FORWARD_RELU, INPUT, INPUT_GELU, WEIGHT, WEIGHT_BIAS, NWAYS };
 
 struct plan {
     int rows, in, out;
@@ -63,6 +66,7 @@ static cublasLtEpilogue_t epilogue_of(const struct plan *plan, enum way w) {
     case FORWARD_GELU: return plan->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
     case FORWARD_RELU: return plan->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
     case INPUT_GELU: return CUBLASLT_EPILOGUE_DGELU;
+    case WEIGHT_BIAS: return CUBLASLT_EPILOGUE_BGRADA;
     default: return CUBLASLT_EPILOGUE_DEFAULT;
     }
 }
@@ -72,10 +76,18 @@ static cublasLtEpilogue_t epilogue_of(const struct plan *plan, enum way w) {
 
 /* The epilogue's operands. The heuristic takes their alignment from the pointers that it finds there. */
 static void set_epilogue(struct plan *plan, enum way w, const void *bias, const void *aux) {
-    if (plan->bias && w <= FORWARD_RELU)
+    if ((plan->bias && w <= FORWARD_RELU) || w == WEIGHT_BIAS)
         SET(BIAS_POINTER, bias);
     if (w == FORWARD_GELU || w == INPUT_GELU)
         SET(EPILOGUE_AUX_POINTER, aux);
+}
+
+enum { WIDEST = 1 << 20 }; /* columns whose bias gradient has room in the workspace */
+
+/* Bytes of the workspace that the product may use. What is behind them has room for a bias gradient. */
+static size_t workspace_of(const struct plan *plan, enum way w) {
+    size_t sums = ((size_t)plan->out * sizeof(float) + 255) / 256 * 256;
+    return CUDA_WORKSPACE - (w == WEIGHT_BIAS ? sums : 0);
 }
 
 /* Whether there is an algorithm. A call that succeeds may return a result that did not: "other fields are only valid if
@@ -86,7 +98,7 @@ static bool ask(struct plan *plan, enum way w) {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     cublasLtMatmulPreference_t wish;
     cublasLtMatmulHeuristicResult_t found = {};
-    size_t bytes = CUDA_WORKSPACE;
+    size_t bytes = workspace_of(plan, w);
     uint32_t aligned = ALIGNED;
     int n = 0;
     LT(cublasLtMatmulPreferenceCreate(&wish));
@@ -106,10 +118,10 @@ static bool ask(struct plan *plan, enum way w) {
 
 /* op(A) is m x k, op(B) k x n, D m x n, by columns. */
 static void plan_way(struct plan *plan, enum way w, int m, int n, int k, bool bf16) {
-    cudaDataType_t type = bf16 ? CUDA_R_16BF : CUDA_R_32F, sum = w == WEIGHT ? CUDA_R_32F : type;
-    bool aux = w == FORWARD_GELU || w == INPUT_GELU,
+    bool weight = w == WEIGHT || w == WEIGHT_BIAS, aux = w == FORWARD_GELU || w == INPUT_GELU,
          turned = plan->table ? w == FORWARD : w == INPUT || w == INPUT_GELU;
-    cublasOperation_t a = turned ? CUBLAS_OP_T : CUBLAS_OP_N, b = w == WEIGHT ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cudaDataType_t type = bf16 ? CUDA_R_16BF : CUDA_R_32F, sum = weight ? CUDA_R_32F : type;
+    cublasOperation_t a = turned ? CUBLAS_OP_T : CUBLAS_OP_N, b = weight ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasLtEpilogue_t epilogue = epilogue_of(plan, w);
     int64_t aux_ld = m;
     const char *somewhere = (const char *)(uintptr_t)(4096 + ALIGNED); /* a multiple of no more than that */
@@ -119,14 +131,15 @@ static void plan_way(struct plan *plan, enum way w, int m, int n, int k, bool bf
     SET(TRANSA, a);
     SET(TRANSB, b);
     SET(EPILOGUE, epilogue);
-    SET(BIAS_DATA_TYPE, type);
+    SET(BIAS_DATA_TYPE, sum);
     if (aux)
         SET(EPILOGUE_AUX_LD, aux_ld);
-    set_epilogue(plan, w, somewhere + (int64_t)plan->in * plan->out * (bf16 ? 2 : 4) % ALIGNED, somewhere);
+    set_epilogue(plan, w, somewhere + (weight ? 0 : (int64_t)plan->in * plan->out * (bf16 ? 2 : 4) % ALIGNED),
+                 somewhere);
     LT(cublasLtMatrixLayoutCreate(&plan->a[w], type, (uint64_t)(turned ? k : m), (uint64_t)(turned ? m : k),
                                   turned ? k : m));
-    LT(cublasLtMatrixLayoutCreate(&plan->b[w], type, (uint64_t)(w == WEIGHT ? n : k), (uint64_t)(w == WEIGHT ? k : n),
-                                  w == WEIGHT ? n : k));
+    LT(cublasLtMatrixLayoutCreate(&plan->b[w], type, (uint64_t)(weight ? n : k), (uint64_t)(weight ? k : n),
+                                  weight ? n : k));
     LT(cublasLtMatrixLayoutCreate(&plan->d[w], sum, (uint64_t)m, (uint64_t)n, m));
     plan->known[w] = ask(plan, w);
     if (!plan->known[w] && (w == FORWARD || w == INPUT || w == WEIGHT)) {
@@ -152,6 +165,8 @@ static void plan_layer(const struct rt_stage *s, int i, bool bf16, bool hopper) 
     plan_way(plan, WEIGHT, plan->table ? l->in : l->out, plan->table ? l->out : l->in, l->rows, bf16);
     if (plan->table)
         return;
+    if (plan->bias && plan->out <= WIDEST)
+        plan_way(plan, WEIGHT_BIAS, l->out, l->in, l->rows, bf16);
     if (i + 1 < s->nlayers && l[1].kind == LAYER_relu)
         plan_way(plan, FORWARD_RELU, l->out, l->rows, l->in, bf16);
     if (hopper && i + 1 < s->nlayers && l[1].kind == LAYER_gelu)
@@ -189,7 +204,7 @@ void cuda_linear_forget(void) {
     memset(&lt, 0, sizeof lt);
 }
 
-/* ---- bias gradient: dbias += the sum of dy's rows ---- */
+/* ---- bias gradient, where no product computes it: dbias += the sum of dy's rows ---- */
 
 template <typename T, int V>
 static __global__ void __launch_bounds__(ACROSS *DOWN) bias_gradient(float *parts, const T *dy, int rows, int out) {
@@ -209,7 +224,7 @@ static void multiply(const struct cuda_call *c, enum way w, const void *a, const
     const struct plan *plan = find(c->l);
     const float one = 1;
     LT(cublasLtMatmul(lt.handle, plan->product[w], &one, a, plan->a[w], b, plan->b[w], &beta, d, plan->d[w], d,
-                      plan->d[w], &plan->algo[w], c->workspace, CUDA_WORKSPACE, c->stream));
+                      plan->d[w], &plan->algo[w], c->workspace, workspace_of(plan, w), c->stream));
 }
 
 /* y: this layer's, or that of the gelu or relu after it. */
@@ -227,14 +242,23 @@ template <typename T> static void input(const struct cuda_call *c) {
 
 template <typename T> static void weight(const struct cuda_call *c) {
     const struct rt_layer *l = c->l;
+    struct plan *plan = find(l);
     const T *dy = cuda_at<T>(c, l->dy);
-    float *dw = cuda_dw<T>(c), *parts = (float *)c->workspace;
-    multiply(c, WEIGHT, dy, cuda_x<T>(c), dw, c->at->first ? 0 : 1);
-    if (!has_bias(l))
+    float *dw = cuda_dw<T>(c), *dbias = dw + (int64_t)l->in * l->out, beta = c->at->first ? 0 : 1;
+    if (plan->known[WEIGHT_BIAS]) {
+        float *sums = (float *)((char *)c->workspace + workspace_of(plan, WEIGHT_BIAS));
+        set_epilogue(plan, WEIGHT_BIAS, sums, NULL);
+        multiply(c, WEIGHT_BIAS, dy, cuda_x<T>(c), dw, beta);
+        cuda_sum_parts(dbias, sums, l->out, 1, c->at->first, c->stream);
+        return;
+    }
+    multiply(c, WEIGHT, dy, cuda_x<T>(c), dw, beta);
+    if (!plan->bias)
         return;
     dim3 grid = row_grid<T>(l->rows, l->out);
+    float *parts = (float *)c->workspace;
     LAUNCH_ROWS(bias_gradient, T, l->out, grid, dim3(ACROSS, DOWN), c->stream, parts, dy, l->rows, l->out);
-    cuda_sum_parts(dw + (int64_t)l->in * l->out, parts, l->out, (int)grid.y, c->at->first, c->stream);
+    cuda_sum_parts(dbias, parts, l->out, (int)grid.y, c->at->first, c->stream);
 }
 
 template <typename T> static void table_forward(const struct cuda_call *c) {

@@ -75,6 +75,18 @@ expect "heads too wide for CUDA" 'pianola: error: layer 7 (attention): its heads
     "$("$PIANOLA" run schedules/1f1b.lua --model tests/schedules/wide_heads.lua --device cuda 2>&1)"
 expect "a kernel that cannot be launched" 'pianola: error: CUDA: launch of count: no kernel image is available for execution on the device' \
     "$(STANDIN_REFUSED=count "$PIANOLA" run schedules/1f1b.lua --model schedules/models/integers.lua --steps 3 --device cuda 2>&1 | tail -n 1)"
+# The products of weight gradients sum a bias's gradient too. Where cuBLASLt has no algorithm for that, a kernel does.
+# shellcheck disable=SC2086
+{
+    kernel="(bias_gradient<T, WIDE<T>>)"
+    biased="schedules/1f1b.lua $text -D workers=2 --steps 3 --device cuda"
+    expect "bias gradients by cuBLASLt: no kernel" "$(loss $biased)" "$(STANDIN_REFUSED=$kernel loss $biased)"
+    expect "bias gradients by a kernel: it is launched" \
+        "pianola: error: CUDA: launch of $kernel: no kernel image is available for execution on the device" \
+        "$(STANDIN_NO_BGRAD=1 STANDIN_REFUSED=$kernel loss $biased)"
+    expect "bias gradients by a kernel: the loss within 1e-5" yes "$(STANDIN_NO_BGRAD=1 loss $biased |
+        awk -v a="$(loss $biased)" '{ d = a - $1; print (a > 0 && d * d < 1e-10 * a * a) ? "yes" : "no" }')"
+}
 archs=$(sed -nE "s/^ARCHS := .*code=\[([^]]*)\].*/\1/p" Makefile)
 expect "a GPU that is too old" "1 ${archs//,/ }" \
     "$(STANDIN_CAPABILITY=75 "$PIANOLA" run schedules/1f1b.lua --model schedules/models/integers.lua --steps 3 --device cuda 2>&1 |
