@@ -8,6 +8,7 @@ extern "C" {
 #include "rank_run.h"
 #include "comm/transports.h"
 #include "comm/watch.h"
+#include "store/algorithms.h"
 #include "store/seconds.h"
 }
 #include <pthread.h>
@@ -93,6 +94,54 @@ static bool together(const struct rank_run *run, const struct gpu *all, char *wh
     return true;
 }
 
+/* ---- the algorithms of products ---- */
+
+/* Gives all ranks what rank `from` has behind the first had bytes, which all have. */
+static void spread(const struct rank_run *run, struct algorithms *all, int from, size_t had) {
+    const struct world *world = &run->world;
+    int64_t more = world->rank == from ? (int64_t)(all->n - had) : 0, *sizes;
+    if (!(sizes = (int64_t *)calloc((size_t)world->size, sizeof *sizes)))
+        rank_error(run->self, "no memory");
+    world->all(world->link, &more, sizes, sizeof more);
+    size_t n = (size_t)sizes[from];
+    free(sizes);
+    char *mine = n > 0 ? (char *)calloc(1 + (size_t)world->size, n) : NULL, *every = mine + n;
+    if (n > 0 && !mine)
+        rank_error(run->self, "no memory");
+    if (n > 0 && world->rank == from)
+        memcpy(mine, all->text + had, n);
+    if (n > 0)
+        world->all(world->link, mine, every, n);
+    if (n > 0 && world->rank != from && !algorithms_join(all, every + (size_t)from * n, n))
+        rank_error(run->self, "no memory");
+    free(mine);
+}
+
+/* Rank 0 reads the file. Then ranks take turns: each times what nobody has timed before it, and tells all. So a product
+ * has one algorithm on all GPUs of a name, whatever hosts they are in; and no two ranks time at once, which matters
+ * where they share a GPU. */
+static void plan_products(struct rank_run *run) {
+    struct algorithms all = {};
+    const struct world *world = &run->world;
+    char why[1024] = "";
+    cuda_linear_plan(&run->program);
+    if (!run->flags.algorithms)
+        return;
+    watch_phase("waits for all ranks to time matrix products");
+    all.path = run->flags.algorithms;
+    bool ok = world->rank > 0 || algorithms_read(&all, run->flags.algorithms, why, sizeof why);
+    world_verdict(world, ok, why);
+    size_t had = all.n, known = 0; /* known: bytes that all ranks have */
+    for (int turn = 0; turn < world->size; turn++, known = all.n) {
+        ok = turn != world->rank || cuda_linear_pin(&all, why, sizeof why);
+        world_verdict(world, ok, why);
+        spread(run, &all, turn, known);
+    }
+    ok = world->rank > 0 || all.n == had || algorithms_write(&all, why, sizeof why);
+    world_verdict(world, ok, why);
+    algorithms_free(&all);
+}
+
 extern "C" void backend_choose(struct rank_run *run) {
     struct gpu me, *all = (struct gpu *)calloc((size_t)run->world.size, sizeof *all);
     struct cudaDeviceProp device;
@@ -117,6 +166,7 @@ extern "C" void backend_choose(struct rank_run *run) {
               (transport_of(run)->one_host ? together : alone)(run, all, why, sizeof why);
     free(all);
     world_verdict(&run->world, ok, why);
+    plan_products(run);
 }
 
 /* ---- at the start ---- */
@@ -194,7 +244,6 @@ extern "C" bool backend_take(struct rank_run *run, char *why, size_t nwhy) {
                  (long long)(backend ? backend->free[0] : 0));
         return false;
     }
-    cuda_linear_plan(p);
     backend->steps.n = 1;
     backend->steps.replay = &run->replay;
     backend->steps.rank = &backend->rank;

@@ -113,6 +113,25 @@ wanted=$(in_process schedules/ddp.lua "${gpt[@]}" --data $text --steps 3 --devic
 expect "GPT with DDP: the bits of loopback" "$wanted" "$(over_mpi gpt 3 --data $text --steps 3)"
 expect "GPT with DDP: graph and eager replay" "$wanted" "$(over_mpi gpt 3 --data $text --steps 3 --no-graph)"
 
+# Algorithms of products: ranks time what no lower rank has, and rank 0 writes; then all of them, and loopback, find them.
+compiled gpt-1f1b 1f1b "${gpt[@]}"
+kept=(--algorithms "$room/algorithms" --data $text --steps 3)
+plain=$(over_mpi gpt-1f1b 3 --data $text --steps 3)
+chosen=$(STANDIN_FASTEST=1 over_mpi gpt-1f1b 3 "${kept[@]}")
+expect "algorithms timed by ranks: other weights" yes "$([ ${#chosen} = 16 ] && [ "$chosen" != "$plain" ] && echo yes)"
+expect "algorithms timed by ranks: each product once, of all stages" "" \
+    "$(cut -f 1-3 "$room/algorithms" | sort | uniq -d; grep -q 'NN 256 x 8 x 16' "$room/algorithms" && grep -q 'NN 48 x 8 x 16' "$room/algorithms" || echo "not all")"
+cp "$room/algorithms" "$room/algorithms.first"
+expect "algorithms from the file: ranks" "$chosen" "$(STANDIN_FASTEST=2 over_mpi gpt-1f1b 3 "${kept[@]}")"
+expect "algorithms from the file: put" "$chosen" "$(STANDIN_FASTEST=2 over_mpi gpt-1f1b 3 "${kept[@]}" --messages put)"
+expect "algorithms from the file: loopback" "$chosen" "$(in_process schedules/1f1b.lua "${gpt[@]}" "${kept[@]}" --device cuda)"
+sed -i '$s/.$/x/' "$room/algorithms" && n=$(wc -l <"$room/algorithms")
+expect "a corrupt line ends all ranks" "pianola: error: $room/algorithms:$n: the algorithm is not 128 hexadecimal digits; mend or remove the file, and they are timed anew" \
+    "$(over_mpi gpt-1f1b 3 "${kept[@]}")"
+app=$(sed "s| *$| --algorithms $room/algorithms.first|; 2s/ --algorithms.*//" "$room/gpt-1f1b/app.gpu")
+expect "algorithms on some ranks only" "rank 1 has --algorithms 0, rank 0 1; give all ranks the same flags" \
+    "$(timeout 60 mpirun --oversubscribe --app <(echo "$app") 2>&1 | sed -n 's/^pianola: error: //p' | head -n 1)"
+
 # bf16, with a table that embedding and unembedding share: masters in checkpoints, weights rounded from them.
 half=("${gpt[@]}" -D precision=bf16 -D tied=true)
 compiled half 1f1b "${half[@]}"
