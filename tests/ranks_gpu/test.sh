@@ -35,6 +35,14 @@ for name in 1f1b gpipe ddp fsdp lpp fslpp zbv dualpipe chimera apart replicated 
     grep -q 'stand-in for a GPU, messages by NCCL 2.28.9 (launch order issue), one graph for the step$' "$room/said"
     expect "$name: what it runs on" 0 $?
 done
+# The step behind the one that runs has been enqueued already: all but the first, which is not in a graph, and the second,
+# before which its memory is reported. Nothing is enqueued ahead of a checkpoint, of the last step, or of reading times.
+ahead() { STANDIN_AHEAD=1 over_mpi 1f1b 4 "$@" >/dev/null && grep -o '^standin: .*' "$room/said" | sort | uniq -c | sed 's/^ *//'; }
+expect "a step is enqueued ahead" "4 standin: 4 of 5 graphs launched ahead" "$(ahead --steps 6)"
+expect "with put" "4 standin: 4 of 5 graphs launched ahead" "$(ahead --steps 6 --messages put)"
+expect "checkpoints between steps" "4 standin: 2 of 5 graphs launched ahead" "$(ahead --steps 6 --checkpoint "$saved" --every 2)"
+rm -rf "$saved"
+expect "timelines" "4 standin: 0 of 5 graphs launched ahead" "$(ahead --steps 6 --timeline "$room/ahead")"
 expect "1f1b without a graph" "$(in_process schedules/1f1b.lua "${integers[@]}" --steps 4)" "$(over_mpi 1f1b 4 --steps 4 --no-graph)"
 for lanes in peer rank; do # communicators of two for both directions, of all
     compiled "fslpp-$lanes" fslpp "${integers[@]}" --lanes $lanes
