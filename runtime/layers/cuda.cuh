@@ -58,8 +58,7 @@ void cuda_must(cudaError_t code, const char *call);
 /* A kernel with commas in its template arguments goes in parentheses. A launch returns nothing: why it failed, only
  * cudaGetLastError says, which captures allow. It also says what was left behind by earlier calls: who goes on after an
  * error takes it away with cudaGetLastError. So does who goes on after cudaErrorNotReady: driver_types.h says that it
- * is "not actually an error", but not that it leaves nothing behind, and PyTorch clears it too (pytorch#18584, #61554).
- */
+ * is "not actually an error", not that it leaves nothing behind; PyTorch clears it too (pytorch#18584, #61554). */
 #define LAUNCH(kernel, grid, block, shared, stream, ...)                                                               \
     do {                                                                                                               \
         ENQUEUE(kernel, grid, block, shared, stream, __VA_ARGS__);                                                     \

@@ -79,6 +79,12 @@ for versions in "22809 12090 issue" "22809 12080 serial" "22602 13000 serial" "2
     ended 60
     expect "NCCL $versions" yes "$(says "messages by NCCL 2\.[0-9.]+ \(launch order ${rest##* }\), ")"
 done
+# The compiler's order of issue is safe where NCCL runs a rank's communications one after the other.
+for name in 1f1b fslpp dualpipe; do
+    wanted=$(in_process schedules/$name.lua "${integers[@]}" --steps 4)
+    n=$(wc -l <"$room/$name/app.gpu")
+    expect "$name, serial launches" "$wanted" "$(STANDIN_DRIVER=12020 over_mpi $name "$n" --steps 4)"
+done
 STANDIN_NCCL=22505 tcp 1f1b 4 --steps 1
 ended 20
 expect "NCCL 2.25" "2 2 2 2 yes" "$codes $(says '^pianola: error: rank 0: NCCL is of version 22505, and 2.26 or newer is needed$')"
