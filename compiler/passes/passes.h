@@ -26,6 +26,8 @@ void lanes_sync(struct program *p);
 
 /* sim.c: needs a verified program; gives the predicted timeline. */
 struct timeline *sim_run(const struct spec *sp, const struct stage *st, const struct program *p);
+/* How long before its end a reduction x of rank k, which takes that long, lets the next communication be launched. */
+double reduction_tail(const struct rank *k, const struct instr *x, double took);
 
 /* report.c: needs the timeline; gives the reported figures. */
 enum {

@@ -100,15 +100,19 @@ static double ring_time(const struct sim *sim, const struct group *g, int64_t by
     return 2 * (g->n - 1) * step;
 }
 
+/* Its pieces are scattered and gathered, each by a launch: the last one is half a piece before the end. */
+double reduction_tail(const struct rank *k, const struct instr *x, double took) {
+    int64_t bytes = buf_of(k, x, ROLE_dw)->bytes, pieces = bytes / REDUCE_PIECE + (bytes % REDUCE_PIECE > 0);
+    return took / 2 / (double)(pieces > 0 ? pieces : 1);
+}
+
 static void complete_reduction(struct sim *sim, int r, const struct instr *x, double start) {
     const struct rank *k = &sim->p->rank[r];
     const struct group *g = &sim->p->group[k->lane[x->lane].group];
-    int64_t bytes = buf_of(k, x, ROLE_dw)->bytes, pieces = bytes / REDUCE_PIECE + (bytes % REDUCE_PIECE > 0);
-    double took = ring_time(sim, g, bytes), end = start + took;
+    double took = ring_time(sim, g, buf_of(k, x, ROLE_dw)->bytes), end = start + took;
     for (int i = 0; i < g->n; i++) {
         int other = g->rank[i];
-        /* Its pieces are scattered and gathered, each by a launch: the last one is half a piece before the end. */
-        sim->launch[other] = end - took / 2 / (double)(pieces > 0 ? pieces : 1);
+        sim->launch[other] = end - reduction_tail(k, x, took);
         set_times(sim, other, sim->at[other]++, start, end, end);
         if (other != r)
             sim->todo[sim->ntodo++] = other;
@@ -155,6 +159,7 @@ static void advance(struct sim *sim, int r) {
 
 struct timeline *sim_run(const struct spec *sp, const struct stage *st, const struct program *p) {
     struct timeline *tl = NEW(struct timeline, 1);
+    tl->launch = sp->launch;
     struct sim sim = {.sp = sp, .st = st, .p = p, .tl = tl};
     int W = p->workers;
     tl->start = NEW(double *, W);

@@ -42,7 +42,8 @@ void cuda_sum_parts(float *dst, const float *parts, int n, int splits, bool firs
 /* optim.cu: one optimizer step. The number of the step, from 1, and the learning rate are read on the device. */
 void cuda_update(const struct rt_model *m, const struct rt_stage *s, void *w, const float *dw, float *opt,
                  const int64_t *step, const float *lr, cudaStream_t stream);
-void cuda_count(int64_t *step, cudaStream_t stream); /* one step more */
+/* optim.cu: one step more. reached: n words, of which the last becomes the step's number, from 1, and the others 0. */
+void cuda_count(int64_t *step, uint32_t *reached, int n, cudaStream_t stream);
 
 /* Adjacent layers fused into one kernel: layers_cuda.cu decides when. c is the first in sweep order, the other layer
  * the last. False: nothing was enqueued, and they run one by one. */
@@ -56,7 +57,8 @@ void cuda_must(cudaError_t code, const char *call);
 
 /* A kernel with commas in its template arguments goes in parentheses. A launch returns nothing: why it failed, only
  * cudaGetLastError says, which captures allow. It also says what was left behind by earlier calls: who goes on after an
- * error, cudaErrorNotReady too, takes it away with cudaGetLastError. */
+ * error takes it away with cudaGetLastError. So does who goes on after cudaErrorNotReady: driver_types.h says that it
+ * is "not actually an error", not that it leaves nothing behind; PyTorch clears it too (pytorch#18584, #61554). */
 #define LAUNCH(kernel, grid, block, shared, stream, ...)                                                               \
     do {                                                                                                               \
         ENQUEUE(kernel, grid, block, shared, stream, __VA_ARGS__);                                                     \

@@ -247,7 +247,7 @@ static const char *take_device(struct bench *k, struct cuda_run *run) {
     cuda_begin(&k->z, run->run.seed);
     k->stream = k->c.lane[0];
     cuda_feed(&k->z, 0, run->run.data, k->stream);
-    cuda_count(k->c.step, k->stream);
+    cuda_count(k->c.step, NULL, 0, k->stream);
     replay_step(&k->z);
     CUDA(cudaStreamSynchronize(k->stream));
     return NULL;

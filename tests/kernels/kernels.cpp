@@ -337,7 +337,7 @@ template <typename T> static void update(int optimizer, int64_t last, const char
     *step = 0;
     for (int64_t i = 1; i <= 5; i++) {
         host_update(&host.m, &host.s, w, dw, opt, i);
-        cuda_count(on_device(step), 0);
+        cuda_count(on_device(step), NULL, 0, 0);
         grid_reverse = i % 2 == 0;
         cuda_update(&device.m, &device.s, on_device(v), on_device(dw), on_device(state), on_device(step), on_device(lr),
                     0);

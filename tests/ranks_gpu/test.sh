@@ -35,6 +35,14 @@ for name in 1f1b gpipe ddp fsdp lpp fslpp zbv dualpipe chimera apart replicated 
     grep -q 'stand-in for a GPU, messages by NCCL 2.28.9 (launch order issue), one graph for the step$' "$room/said"
     expect "$name: what it runs on" 0 $?
 done
+# The step behind the one that runs has been enqueued already: all but the first, which is not in a graph, and the second,
+# before which its memory is reported. Nothing is enqueued ahead of a checkpoint, of the last step, or of reading times.
+ahead() { STANDIN_AHEAD=1 over_mpi 1f1b 4 "$@" >/dev/null && grep -o '^standin: .*' "$room/said" | sort | uniq -c | sed 's/^ *//'; }
+expect "a step is enqueued ahead" "4 standin: 4 of 5 graphs launched ahead" "$(ahead --steps 6)"
+expect "with put" "4 standin: 4 of 5 graphs launched ahead" "$(ahead --steps 6 --messages put)"
+expect "checkpoints between steps" "4 standin: 2 of 5 graphs launched ahead" "$(ahead --steps 6 --checkpoint "$saved" --every 2)"
+rm -rf "$saved"
+expect "timelines" "4 standin: 0 of 5 graphs launched ahead" "$(ahead --steps 6 --timeline "$room/ahead")"
 expect "1f1b without a graph" "$(in_process schedules/1f1b.lua "${integers[@]}" --steps 4)" "$(over_mpi 1f1b 4 --steps 4 --no-graph)"
 for lanes in peer rank; do # communicators of two for both directions, of all
     compiled "fslpp-$lanes" fslpp "${integers[@]}" --lanes $lanes
@@ -83,6 +91,12 @@ for versions in "22809 12090 issue" "22809 12080 serial" "22602 13000 serial" "2
     STANDIN_NCCL=$nccl STANDIN_DRIVER=$driver tcp 1f1b 4 --steps 1 ${rest%%[is]*}
     ended 60
     expect "NCCL $versions" yes "$(says "messages by NCCL 2\.[0-9.]+ \(launch order ${rest##* }\), ")"
+done
+# The compiler's order of issue is safe where NCCL runs a rank's communications one after the other.
+for name in 1f1b fslpp dualpipe; do
+    wanted=$(in_process schedules/$name.lua "${integers[@]}" --steps 4)
+    n=$(wc -l <"$room/$name/app.gpu")
+    expect "$name, serial launches" "$wanted" "$(STANDIN_DRIVER=12020 over_mpi $name "$n" --steps 4)"
 done
 STANDIN_NCCL=22505 tcp 1f1b 4 --steps 1
 ended 20
