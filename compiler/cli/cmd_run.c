@@ -79,7 +79,7 @@ static cuda_train_function *cuda_library(void) {
 
 static char **train_on_cuda(const struct rt_run *run, const struct settings *settings, struct cuda_run *cuda) {
     char why[512];
-    *cuda = (struct cuda_run){.run = *run, .graph = !settings->eager};
+    *cuda = (struct cuda_run){.run = *run, .algorithms = settings->algorithms, .graph = !settings->eager};
     char **arena = cuda_library()(cuda, why, sizeof why);
     if (!arena)
         die("%s", why);
@@ -260,6 +260,8 @@ static void check_run(const struct compile *c, const struct settings *settings) 
     if (!c->spec->model)
         die("`run` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua");
     check_device(c, settings->cuda);
+    if (settings->algorithms && !settings->cuda)
+        die("--algorithms is about GPUs: train with --device cuda");
     if (settings->timeline && strcmp(settings->timeline, "-") == 0)
         die("--timeline -: the report goes to stdout; name a file");
     check_apart(settings->timeline, settings->data);

@@ -59,6 +59,7 @@ static void set_option(struct settings *settings, const struct command *command,
     case 'C': settings->one_rank = true; break;
     case 't': settings->timeline = arg; break;
     case 'g': settings->eager = true; break;
+    case 'A': settings->algorithms = arg; break;
     case 'u': settings->cuda = choice(name, arg) == 1; break;
     case 'j': settings->json = true; break;
     case 'k': settings->color = arg; break;

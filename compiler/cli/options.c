@@ -86,6 +86,8 @@ const struct option_row options[] = {
     {"compare", NULL, "train the same steps on one rank too, and compare", 'C', RUN},
     {"device", "DEVICE", "host (default), or cuda: all ranks on one GPU, as bf16 needs", 'u', RUN},
     {"no-graph", NULL, "on a GPU, enqueue every step anew instead of replaying a graph", 'g', RUN},
+    {"algorithms", "FILE", "on a GPU, use the algorithms of matrix products in FILE; time those it lacks and add them",
+     'A', RUN},
     {"timeline", "FILE", "write when the instructions of the last ten steps ran (TSV)", 't', RUN},
     {"list", NULL, "instead of a schedule: the schedules that came with the program", 'L', SHOW},
     {"sort", "COLUMN", "smallest first: by makespan, bubble, peak_activations, ..., as --json names them", 'O',

@@ -44,6 +44,7 @@ struct side {
     int32_t *lane_at;            /* rank r's lanes are lane[lane_at[r] .. lane_at[r+1]) */
     const struct program *p;     /* NULL: only a timeline is known */
     const struct program *waits; /* what its operations wait for: p, or the other side's; NULL: unknown */
+    enum launch_order launch;    /* as in struct timeline */
     double *start, *end;         /* per operation, as read, or the median of the steps; ticks come from them */
     struct timeline_rows *steps; /* measured: a row per operation and step, since it began; NULL: predicted */
     double *begin;               /* of each step */

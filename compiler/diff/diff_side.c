@@ -129,6 +129,7 @@ struct side *side_of_program(const char *name, const struct program *p, const st
     struct side *side = side_new(name, n, nlanes, p->workers);
     side->p = side->waits = p;
     side->timed = tl != NULL;
+    side->launch = tl ? tl->launch : LAUNCH_LANE;
     for (int r = 0; r < p->workers; r++) {
         side->lane_at[r + 1] = side->lane_at[r] + p->rank[r].nlanes;
         add_rank(side, p, tl, r);

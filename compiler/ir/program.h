@@ -1,9 +1,8 @@
 /* The program: the streams of all ranks, the memory plan, and the names that print them. */
 #ifndef PIANOLA_PROGRAM_H
 #define PIANOLA_PROGRAM_H
-#include "../../runtime/ops.h"
 #include "base/text.h"
-#include "homes.h"
+#include "spec.h"
 
 /* ---- the program ---- */
 
@@ -94,6 +93,7 @@ struct program {
 struct timeline {
     double **start, **end;
     double makespan;
+    enum launch_order launch; /* that a prediction was made with; LAUNCH_LANE where nothing is known */
 };
 
 /* ir.c: names, and operands as ops.h gives them */

@@ -1,17 +1,26 @@
 /* The critical path: from the instruction that ends last back to the beginning, each time to one that it had to wait
  * for. If an instruction on the path takes longer, so does the whole step. Where several instructions ended at the
  * moment that let one start, any of them will do; the walk takes the previous one of its lane, so that it stays on a
- * busy rank. Measured instructions begin some time after that moment: there, the walk takes the one that ended last. */
+ * busy rank. Measured instructions begin some time after that moment: there, the walk takes the one that ended last.
+ *
+ * With a launch order (sim.c), a communication also waits for those that its rank issued before it: for their ends, or
+ * for whatever they waited for before they could be launched themselves. */
 #include "passes.h"
+#include <math.h>
 
 struct place {
     int32_t rank, i;
+};
+struct hold { /* an instruction, and when it lets another one start */
+    struct place place;
+    double until;
 };
 struct walk {
     const struct program *p;
     const struct timeline *tl;
     int32_t **before;      /* per instruction: the one before it on its lane, or -1 */
     struct place *of, *at; /* of[at[m].i .. at[m+1].i): the instructions of message m */
+    struct hold **launch;  /* per communication: what its rank's communications before it hold it up for */
     bool **on;
 };
 
@@ -45,23 +54,67 @@ static void find_neighbours(struct walk *walk) {
                 walk->of[n[p->rank[r].ins[i].msg]++] = (struct place){r, i};
 }
 
-/* Takes instruction i of the rank for *last when it ended later. */
-static void consider(const struct walk *walk, int32_t rank, int32_t i, struct place *last) {
-    if (!walk->on[rank][i] && (last->i < 0 || walk->tl->end[rank][i] > walk->tl->end[last->rank][last->i]))
-        *last = (struct place){rank, i};
+/* Takes it for *last when it holds longer, and is not on the path already. */
+static void consider(const struct walk *walk, struct hold hold, struct hold *last) {
+    bool any = hold.place.i >= 0 && !walk->on[hold.place.rank][hold.place.i];
+    if (any && (last->place.i < 0 || hold.until > last->until))
+        *last = hold;
 }
 
-/* Among all that this instruction had to wait for, the one that ended last, if that was later than *last. */
-static void held_by(const struct walk *walk, struct place place, struct place *last) {
+static struct hold end_of(const struct walk *walk, int32_t rank, int32_t i) {
+    return (struct hold){{rank, i}, walk->tl->end[rank][i]};
+}
+
+/* When a message's lanes are free again: a receiver's end is a latency later. */
+static struct hold freed(const struct walk *walk, int32_t rank, int32_t i) {
+    int m = walk->p->rank[rank].ins[i].msg;
+    struct hold hold = end_of(walk, rank, i);
+    for (const struct place *x = &walk->of[walk->at[m].i]; x < &walk->of[walk->at[m + 1].i]; x++)
+        hold.until = fmin(hold.until, walk->tl->end[x->rank][x->i]);
+    return hold;
+}
+
+/* Among all that this instruction had to wait for on its lane and on others of its rank, what held it longest. */
+static struct hold ready(const struct walk *walk, struct place place) {
     const struct rank *k = &walk->p->rank[place.rank];
     const struct instr *in = &k->ins[place.i];
+    struct hold last = {{0, -1}, 0};
     int32_t b = walk->before[place.rank][place.i];
     if (b >= 0 && k->lane[in->lane].kind == LANE_RECV && in->msg >= 0 && k->ins[b].msg >= 0)
-        b = -1; /* a message need not wait for the latency of the one before it: the sender's lane decides */
-    if (b >= 0)
-        consider(walk, place.rank, b, last);
+        consider(walk, freed(walk, place.rank, b), &last);
+    else if (b >= 0)
+        consider(walk, end_of(walk, place.rank, b), &last);
     for (uint32_t a = in->wait; a < in->wait + in->nwait; a++)
-        consider(walk, place.rank, k->wait[a], last);
+        consider(walk, end_of(walk, place.rank, k->wait[a]), &last);
+    return last;
+}
+
+/* What lets the communication behind this one be launched, with the rules of sim.c. */
+static struct hold launched(const struct walk *walk, struct place place) {
+    const struct rank *k = &walk->p->rank[place.rank];
+    const struct instr *in = &k->ins[place.i];
+    struct hold own = end_of(walk, place.rank, place.i), last = ready(walk, place);
+    if (walk->tl->launch == LAUNCH_SERIAL)
+        return own;
+    if (is_group(in->op)) {
+        own.until -= launch_tail(k, in, own.until - walk->tl->start[place.rank][place.i]);
+        return own;
+    }
+    consider(walk, walk->launch[place.rank][place.i], &last);
+    return last;
+}
+
+static void find_launches(struct walk *walk, int32_t rank) {
+    const struct rank *k = &walk->p->rank[rank];
+    struct hold last = {{0, -1}, 0};
+    walk->launch[rank] = NEW(struct hold, k->nins);
+    for (int32_t i = 0; i < k->nins; i++) {
+        walk->launch[rank][i] = (struct hold){{0, -1}, 0};
+        if (k->ins[i].msg < 0)
+            continue;
+        walk->launch[rank][i] = last;
+        last = launched(walk, (struct place){rank, i});
+    }
 }
 
 /* The instructions that began with x: the sides of its message, the other job of its pair, or x alone. */
@@ -82,14 +135,18 @@ static int companions(const struct walk *walk, struct place place, const struct 
 }
 
 static struct place step_back(const struct walk *walk, struct place place) {
-    struct place own[3], from = {0, -1};
+    struct place own[3];
+    struct hold from = {{0, -1}, 0};
     const struct place *all;
     int n = companions(walk, place, &all, own);
     for (int i = 0; i < n; i++)
         walk->on[all[i].rank][all[i].i] = true;
-    for (int i = 0; i < n; i++)
-        held_by(walk, all[i], &from);
-    return from;
+    for (int i = 0; i < n; i++) {
+        consider(walk, ready(walk, all[i]), &from);
+        if (walk->launch)
+            consider(walk, walk->launch[all[i].rank][all[i].i], &from);
+    }
+    return from.place;
 }
 
 bool **critical_path(const struct program *p, const struct timeline *tl) {
@@ -101,6 +158,11 @@ bool **critical_path(const struct program *p, const struct timeline *tl) {
         for (int i = 0; i < p->rank[r].nins && place.i < 0; i++)
             if (tl->end[r][i] == tl->makespan)
                 place = (struct place){r, i};
+    }
+    if (tl->launch != LAUNCH_LANE) {
+        walk.launch = NEW(struct hold *, p->workers);
+        for (int r = 0; r < p->workers; r++)
+            find_launches(&walk, r);
     }
     while (place.i >= 0)
         place = step_back(&walk, place);

@@ -83,17 +83,18 @@ static void complete_message(struct sim *sim, int r, int32_t i, double start) {
     sim->todo[sim->ntodo++] = x->peer;
 }
 
+double launch_tail(const struct rank *k, const struct instr *x, double took) {
+    int64_t bytes = whole_bytes(k, x), pieces = bytes / REDUCE_PIECE + (bytes % REDUCE_PIECE > 0);
+    return x->op == OP_ALL_REDUCE ? took / 2 / (double)(pieces > 0 ? pieces : 1) : took;
+}
+
 static void complete_collective(struct sim *sim, int r, const struct instr *x, double start) {
     const struct rank *k = &sim->p->rank[r];
     const struct group *g = &sim->p->group[k->lane[x->lane].group];
-    int64_t bytes = whole_bytes(k, x), pieces = bytes / REDUCE_PIECE + (bytes % REDUCE_PIECE > 0);
-    double took = collective_time(sim->sp, x->op, x->algorithm, g, bytes), end = start + took;
+    double took = collective_time(sim->sp, x->op, x->algorithm, g, whole_bytes(k, x)), end = start + took;
     for (int i = 0; i < g->n; i++) {
         int other = g->rank[i];
-        /* An ALL_REDUCE's pieces are scattered and gathered, each by a launch: the last one is half a piece before the
-         * end. */
-        sim->launch[other] = x->op == OP_ALL_REDUCE ? end - took / 2 / (double)(pieces > 0 ? pieces : 1)
-                                                    : fmax(sim->launch[other], start);
+        sim->launch[other] = end - launch_tail(k, x, took);
         set_times(sim, other, sim->at[other]++, start, end, end);
         if (other != r)
             sim->todo[sim->ntodo++] = other;
@@ -140,6 +141,7 @@ static void advance(struct sim *sim, int r) {
 
 struct timeline *sim_run(const struct spec *sp, const struct stage *st, const struct program *p) {
     struct timeline *tl = NEW(struct timeline, 1);
+    tl->launch = sp->launch;
     struct sim sim = {.sp = sp, .st = st, .p = p, .tl = tl};
     int W = p->workers;
     tl->start = NEW(double *, W);

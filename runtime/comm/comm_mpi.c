@@ -85,10 +85,11 @@ static void mpi_sum_end(void *link) {
 }
 
 /* Testing makes progress. The launcher deals with dead ranks. */
-static void mpi_progress(void *link) {
+static bool mpi_progress(void *link) {
     struct mpi *mpi = link;
     int done;
     must(MPI_Test(&mpi->sum, &done, MPI_STATUS_IGNORE));
+    return done;
 }
 
 static void mpi_close(void *link) {

@@ -23,8 +23,9 @@
  * The next step's credit is posted after this step's RECV, whose arrival was posted after the await that reset the
  * credit; the next step's arrival is posted after its credit, which was posted after this step's arrival was reset. Of
  * two members, each posts the next step's ready after the other's summed of this step, and summed after the other's
- * ready of the same step. A rank finishes each step before it starts the next. So captured and enqueued steps mix, and
- * every run begins with zeros, whichever step it resumes at.
+ * ready of the same step. A rank's device finishes each step before it starts the next: both are on one stream
+ * (step_cuda.cu), where the next one may wait already. Nothing here asks how far the other ranks are. So captured and
+ * enqueued steps mix, and every run begins with zeros, whichever step it resumes at.
  *
  * What a stream did before posting a word is visible to the stream that awaited it: cuStreamWriteValue32 puts a
  * system-wide fence before its write, and every wait flushes remote writes if the device can

@@ -209,11 +209,10 @@ static void tcp_all(void *link, const void *mine, void *all, size_t bytes) {
         take_all(tcp, 0, call, all, bytes * (size_t)tcp->size);
 }
 
-static void tcp_progress(void *link) {
+static bool tcp_progress(void *link) {
     struct tcp *tcp = link;
     tcp_poll(tcp, 0, tcp->ncontrol, 0, 0);
-    if (tcp->sum.under_way)
-        go_on(tcp);
+    return !tcp->sum.under_way || go_on(tcp);
 }
 
 /* ---- the replay's messages ---- */

@@ -18,6 +18,7 @@ static struct watch {
     pthread_mutex_t lock;  /* over what follows; the thread that ends the process keeps it */
     const char *phase;     /* NULL: nothing is timed */
     struct replay *replay; /* of the step under way, or NULL */
+    int64_t step;          /* its number, from 1 */
     double since;          /* when the phase began */
     double since_device;   /* the same by the device's clock */
     int signal;
@@ -29,10 +30,16 @@ static struct watch {
 /* ---- where the replay stands ---- */
 
 static const struct rt_rank *stream(const struct replay *re) { return &re->program->rank[re->rank]; }
+/* How many steps a device that writes `reached` is in front of the one that is watched. Below 0: it has not begun it.
+ */
+static int32_t lead(const struct replay *re) {
+    return (int32_t)(__atomic_load_n(&re->reached[stream(re)->nlanes], __ATOMIC_ACQUIRE) - (uint32_t)w.step);
+}
+
 static int32_t cursor(const struct replay *re, int l) {
-    if (re->reached)
-        return stream(re)->lane_at[l] + (int32_t)__atomic_load_n(&re->reached[l], __ATOMIC_ACQUIRE);
-    return __atomic_load_n(&re->cursor[l], __ATOMIC_ACQUIRE);
+    if (!re->reached)
+        return __atomic_load_n(&re->cursor[l], __ATOMIC_ACQUIRE);
+    return stream(re)->lane_at[l] + (lead(re) < 0 ? 0 : (int32_t)__atomic_load_n(&re->reached[l], __ATOMIC_ACQUIRE));
 }
 
 /* The instruction that lane l has reached; -1: its end. */
@@ -147,7 +154,7 @@ static void write_flight(const char *place, const char *why) {
                 f,
                 "step %lld, %.3f s after it began. Times are seconds since then; numbers are places in the table of "
                 "rank%d.cu, from 1.\n",
-                (long long)w.replay->step + 1, seconds() - w.since, w.a.rank);
+                (long long)w.step, seconds() - w.since, w.a.rank);
             for (int l = 0; l < stream(w.replay)->nlanes; l++)
                 put_lane(f, w.replay, l);
         }
@@ -158,8 +165,18 @@ static void write_flight(const char *place, const char *why) {
         fprintf(stderr, "pianola: rank %d: flight record in %s\n", w.a.rank, path);
 }
 
+/* The device may be in a later step than the one that the process waits for. */
+static void follow(void) {
+    int32_t steps = w.replay && w.replay->reached ? lead(w.replay) : 0;
+    if (steps <= 0)
+        return;
+    w.step += steps;
+    w.since = seconds();
+}
+
 static void say(const char *why) {
     char place[600];
+    follow();
     put_place(place, sizeof place);
     fprintf(stderr, "pianola: rank %d %s: %s\n", w.a.rank, place, why);
     write_flight(place, why);
@@ -208,10 +225,11 @@ static void look_after_signal(void) {
 
 static void look_at_deadline(void) {
     char why[128];
+    follow();
     if (!w.phase || seconds() < w.since + w.a.deadline)
         return;
     if (w.replay)
-        snprintf(why, sizeof why, "step %lld has taken %g s (--deadline)", (long long)w.replay->step + 1, w.a.deadline);
+        snprintf(why, sizeof why, "step %lld has taken %g s (--deadline)", (long long)w.step, w.a.deadline);
     else
         snprintf(why, sizeof why, "%g s have passed (--deadline)", w.a.deadline);
     fail_locked(why);
@@ -239,20 +257,21 @@ bool watch_start(const struct watch_args *args) {
     return pthread_create(&w.thread, NULL, work, NULL) == 0;
 }
 
-static void begin(const char *phase, struct replay *re) {
+static void begin(const char *phase, struct replay *re, int64_t step) {
     pthread_mutex_lock(&w.lock);
     w.phase = phase;
     w.replay = re;
+    w.step = step;
     w.since = seconds();
     w.since_device = re ? re->device->clock(re) : 0;
     pthread_mutex_unlock(&w.lock);
 }
 
-void watch_phase(const char *what) { begin(what, NULL); }
-void watch_step(struct replay *re) { begin("waits for all ranks to end the step", re); }
+void watch_phase(const char *what) { begin(what, NULL, 0); }
+void watch_step(struct replay *re, int64_t step) { begin("waits for all ranks to end the step", re, step + 1); }
 
 void watch_end(void) {
-    begin("waits for all ranks to end", NULL);
+    begin("waits for all ranks to end", NULL, 0);
     pthread_mutex_lock(&w.lock);
     w.told = true;
     pthread_mutex_unlock(&w.lock);

@@ -26,8 +26,9 @@ struct watch_args {
 bool watch_start(const struct watch_args *args);
 /* Begins a phase and its deadline. what: "waits for all ranks to start"; kept, not copied. */
 void watch_phase(const char *what);
-/* Begins a step of the replay. */
-void watch_step(struct replay *re);
+/* Begins to wait for the end of a step of the replay, from 0. A device that begins the next one by itself is followed
+ * there. */
+void watch_step(struct replay *re, int64_t step);
 /* Only the shutdown of all ranks is left. The deadline still holds; signals no longer have an effect. */
 void watch_end(void);
 int watch_signal(void); /* SIGINT, SIGTERM, or 0 */

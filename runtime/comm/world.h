@@ -21,9 +21,9 @@ struct world {
     /* Sums x[0 .. n) over all ranks, in place, between begin and end; messages continue meanwhile. One at a time. */
     void (*sum_begin)(void *link, float *x, int n);
     void (*sum_end)(void *link);
-    /* Makes progress without waiting. Ends the process if it finds another rank gone. Ranks whose messages travel
-     * another way call it every WORLD_PROGRESS seconds. */
-    void (*progress)(void *link);
+    /* Makes progress without waiting. Ends the process if it finds another rank gone. True: no sum is under way. Ranks
+     * whose messages travel another way call it every WORLD_PROGRESS seconds. */
+    bool (*progress)(void *link);
     /* Sets up what this rank's messages and reductions need, before the first step. False: no memory. groups: as in
      * rt_tables. */
     bool (*prepare)(void *link, const struct rt_rank *k, int nmsgs, const int32_t *groups, char *arena);

@@ -24,9 +24,9 @@ struct cuda_rank {
     float *told[2];      /* pinned host memory: losses, alternating */
     cudaEvent_t came[2]; /* they have arrived */
     cudaStream_t *lane;
-    cudaEvent_t *event; /* per instruction; NULL unless others wait for it */
-    int64_t *issued;    /* per instruction: steps in which it was enqueued */
-    uint32_t *reached;  /* pinned host memory, per lane: instructions of the step that have ended. NULL: not watched */
+    cudaEvent_t *event;     /* per instruction; NULL unless others wait for it */
+    int64_t *issued;        /* per instruction: steps in which it was enqueued */
+    uint32_t *reached;      /* pinned host memory, as in struct replay, written by the device. NULL: not watched */
     struct cuda_span *span; /* per instruction, if steps are timed; else NULL */
     enum cuda_timed timed;  /* the step being enqueued */
     bool captured;          /* it is, into a graph */

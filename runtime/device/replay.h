@@ -28,8 +28,8 @@ struct replay {
     int32_t running; /* the instruction being launched, or -1; stored with release too */
     int32_t left;    /* instructions of the step still to run */
     bool *blocked;   /* per lane: could not continue since the last change */
-    /* Per lane, for a device that lags behind the cursors: instructions of the step that have ended. NULL: see
-     * cursor. */
+    /* Per lane, for a device that lags behind the cursors: instructions of its step that have ended; and behind them,
+     * which step that is, from 1. NULL: see cursor. */
     const uint32_t *reached;
     void *self; /* the device's own */
 };

@@ -35,7 +35,8 @@ static void enqueue(struct cuda_steps *steps, enum cuda_timed timed, bool captur
         steps->rank[r].turned = false;
     }
     for (int r = 0; r < steps->n; r++)
-        cuda_count(steps->rank[r].step, steps->origin);
+        cuda_count(steps->rank[r].step, steps->rank[r].reached,
+                   steps->rank[r].reached ? stream_of(steps, r)->nlanes + 1 : 0, steps->origin);
     CUDA(cudaEventRecord(steps->fork, steps->origin));
     for (int r = 0; r < steps->n; r++)
         for (int l = 0; l < stream_of(steps, r)->nlanes; l++)

@@ -11,15 +11,20 @@
  * is a kernel for. */
 #include "cuda_math.cuh"
 #include <assert.h>
+#include <cuda_pipeline_primitives.h> /* cp.async */
 
 enum { WARPS = 4, THREADS = 32 * WARPS, ROWS = 16 * WARPS };
 static constexpr float LOG2_E = 1.44269504f;
 
 /* Columns of a tile, and its row stride in shared memory, in elements: 16 bytes more than a head spread the 8 rows that
- * a warp reads at once over all banks. */
+ * a warp reads at once over all banks. The backward holds two pairs of tiles. In fp32 they are narrower for heads of
+ * more than 64 columns, so that no kernel needs more than 100 KiB. */
 template <typename T, int D> constexpr int COLUMNS = (int)sizeof(T) * D <= 128 ? 64 : 32;
+template <typename T, int D> constexpr int COLUMNS_BACK = (int)sizeof(T) * D <= 256 ? COLUMNS<T, D> : 16;
 template <typename T, int D> constexpr int STRIDE = D + WIDE<T>;
-/* Minimum blocks per multiprocessor: more hide each other's loads, fewer have more registers. */
+/* Minimum blocks per multiprocessor: more hide each other's latencies, fewer have more registers. Shared memory holds
+ * as many, but on sm_80 (164 KiB, 1 of it per block) a block less of bf16's query_gradient for heads of 64 and of 128,
+ * and of fp32's backward for heads of 128. */
 template <typename T> constexpr int RESIDENT = sizeof(T) == 2 ? 3 : 2;
 
 /* ---- a warp's part of a product, 16 rows x 8N columns ----
@@ -204,23 +209,32 @@ template <typename T> static __device__ __forceinline__ attention<T> own(attenti
     return t;
 }
 
-/* Rows from .. from + N - 1 of the head, zeros beyond the sequence's last row and the head's last column. */
+/* Begins to load rows from .. from + N - 1 of the head, zeros beyond the sequence's last row and the head's last
+ * column. A copy of 16 bytes goes on by itself until await_tiles(). */
 template <int N, int D, typename T>
 static __device__ __forceinline__ void load_tile(T *tile, const T *x, int64_t stride, int from, const attention<T> &t) {
     constexpr int W = WIDE<T>, PACKS = D / W;
     for (int i = threadIdx.x; i < N * PACKS; i += THREADS) {
         int row = from + i / PACKS, column = i % PACKS * W;
-        pack<T, W> e;
-        for (int k = 0; k < W; k++)
-            e.v[k] = narrow<T>(0);
         const T *at = x + row * stride + column;
-        if (row < t.context && t.dim % W == 0 && column < t.dim)
-            e = load<W>(at);
-        else if (row < t.context)
-            for (int k = 0; k < W && column + k < t.dim; k++)
-                e.v[k] = at[k];
-        store(tile + i / PACKS * STRIDE<T, D> + column, e);
+        T *to = tile + i / PACKS * STRIDE<T, D> + column;
+        if (row < t.context && t.dim % W == 0 && column < t.dim) {
+            __pipeline_memcpy_async(to, at, sizeof(pack<T, W>));
+        } else {
+            pack<T, W> e;
+            for (int k = 0; k < W; k++)
+                e.v[k] = row < t.context && column + k < t.dim ? at[k] : narrow<T>(0);
+            store(to, e);
+        }
     }
+}
+
+/* All that the block has begun to load is there for all its threads, and they are done with what they read before: its
+ * place is free. */
+static __device__ __forceinline__ void await_tiles(void) {
+    __pipeline_commit();
+    __pipeline_wait_prior(0); /* of this thread alone (PTX ISA, "cp.async.wait_group"); the barrier is for all */
+    __syncthreads();
 }
 
 template <int N, typename T>
@@ -244,7 +258,7 @@ static __device__ __forceinline__ void store_rows(T *to, int64_t stride, const f
     }
 }
 
-/* ---- forward ---- */
+/* ---- forward: while k's tile is in use v's is on its way, and while v's is, k's next one ---- */
 
 /* Scores become exp(s - top); rescales o and sum to the new top, and adds this lane's part to sum. */
 template <int N, int K>
@@ -279,13 +293,13 @@ template <typename T, int D> static __global__ void __launch_bounds__(THREADS, R
     T *k = q + ROWS * S, *v = k + C * S;
     t = own(t);
     int from = (int)(gridDim.y - 1 - blockIdx.y) * ROWS, first = from + (int)threadIdx.x / 32 * 16;
+    int end = min(from + ROWS, t.context);
     float o[D / 8][4] = {}, top[2] = {-INFINITY, -INFINITY}, sum[2] = {};
     load_tile<ROWS, D>(q, t.x, 3 * width(t), from, t);
-    for (int j = 0; j < min(from + ROWS, t.context); j += C) {
-        __syncthreads();
-        load_tile<C, D>(k, t.x + width(t), 3 * width(t), j, t);
+    load_tile<C, D>(k, t.x + width(t), 3 * width(t), 0, t);
+    for (int j = 0; j < end; j += C) {
+        await_tiles(); /* k */
         load_tile<C, D>(v, t.x + 2 * width(t), 3 * width(t), j, t);
-        __syncthreads();
         float s[C / 8][4] = {};
         scores<D>(s, q + (first - from) * S, k);
         if (j + C - 1 > first)
@@ -295,6 +309,9 @@ template <typename T, int D> static __global__ void __launch_bounds__(THREADS, R
                 for (int i = 0; i < 4; i++)
                     s[n][i] = j + lane_column(n, i) > first + lane_row(i) ? -INFINITY : s[n][i];
         softmax(s, o, top, sum, t.scale * LOG2_E);
+        await_tiles(); /* v */
+        if (j + C < end)
+            load_tile<C, D>(k, t.x + width(t), 3 * width(t), j + C, t);
         combine<D>(o, s, v);
     }
 #pragma unroll
@@ -312,7 +329,21 @@ template <typename T, int D> static __global__ void __launch_bounds__(THREADS, R
     store_rows(t.y, width(t), o, first + lane_row(0), t);
 }
 
-/* ---- backward: p = exp(s - lse), ds = p (dp - D); first dq, which leaves D behind, then dk and dv ---- */
+/* ---- backward: p = exp(s - lse), ds = p (dp - D); first dq, which leaves D behind, then dk and dv ----
+ *
+ * A pair of tiles is in use from the first product to the last one: the next pair goes to a place of its own. */
+
+/* The pair for the columns from j on. */
+template <int C, int D, typename T> static __device__ __forceinline__ T *pair_of(T *tiles, int j) {
+    return tiles + j / C % 2 * 2 * C * STRIDE<T, D>;
+}
+template <int C, int D, typename T>
+static __device__ __forceinline__ void load_pair(T *tiles, const T *a, int64_t a_stride, const T *b, int64_t b_stride,
+                                                 int j, const attention<T> &t) {
+    T *to = pair_of<C, D>(tiles, j);
+    load_tile<C, D>(to, a, a_stride, j, t);
+    load_tile<C, D>(to + C * STRIDE<T, D>, b, b_stride, j, t);
+}
 
 /* D = rowsum(dy y) of this lane's two rows, from tiles. */
 template <int D, typename T> static __device__ __forceinline__ void row_dots(float (&d)[2], const T *dy, const T *y) {
@@ -327,16 +358,18 @@ template <int D, typename T> static __device__ __forceinline__ void row_dots(flo
 
 template <typename T, int D>
 static __global__ void __launch_bounds__(THREADS, RESIDENT<T>) query_gradient(attention<T> t) {
-    constexpr int C = COLUMNS<T, D>, S = STRIDE<T, D>;
+    constexpr int C = COLUMNS_BACK<T, D>, S = STRIDE<T, D>;
     DYNAMIC_SHARED(T, q);
-    T *dy = q + ROWS * S, *k = dy + ROWS * S, *v = k + C * S, *y = k; /* y only at first */
+    T *dy = q + ROWS * S, *tiles = dy + ROWS * S, *y = tiles; /* y only at first */
     t = own(t);
+    const T *keys = t.x + width(t), *values = keys + width(t);
     int from = (int)(gridDim.y - 1 - blockIdx.y) * ROWS, first = from + (int)threadIdx.x / 32 * 16;
+    int end = min(from + ROWS, t.context);
     float dq[D / 8][4] = {}, d[2], lse2[2];
     load_tile<ROWS, D>(q, t.x, 3 * width(t), from, t);
     load_tile<ROWS, D>(dy, t.dy, width(t), from, t);
     load_tile<ROWS, D>(y, (const T *)t.y, width(t), from, t);
-    __syncthreads();
+    await_tiles();
     row_dots<D>(d, dy + (first - from) * S, y + (first - from) * S);
     for (int half = 0; half < 2; half++) {
         int row = first + lane_row(2 * half);
@@ -344,11 +377,13 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT<T>) query_gradient(at
         if (threadIdx.x % 4 == 0 && row < t.context)
             t.d[(int64_t)row * t.heads] = d[half];
     }
-    for (int j = 0; j < min(from + ROWS, t.context); j += C) {
-        __syncthreads();
-        load_tile<C, D>(k, t.x + width(t), 3 * width(t), j, t);
-        load_tile<C, D>(v, t.x + 2 * width(t), 3 * width(t), j, t);
-        __syncthreads();
+    __syncthreads(); /* y's place is free */
+    load_pair<C, D>(tiles, keys, 3 * width(t), values, 3 * width(t), 0, t);
+    for (int j = 0; j < end; j += C) {
+        const T *k = pair_of<C, D>(tiles, j), *v = k + C * S;
+        await_tiles();
+        if (j + C < end)
+            load_pair<C, D>(tiles, keys, 3 * width(t), values, 3 * width(t), j + C, t);
         float s[C / 8][4] = {}, dp[C / 8][4] = {};
         scores<D>(s, q + (first - from) * S, k);
         scores<D>(dp, dy + (first - from) * S, v);
@@ -366,24 +401,35 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT<T>) query_gradient(at
 }
 
 template <typename T, int D> static __global__ void __launch_bounds__(THREADS, 2) key_gradient(attention<T> t) {
-    constexpr int C = COLUMNS<T, D>, S = STRIDE<T, D>;
+    constexpr int C = COLUMNS_BACK<T, D>, S = STRIDE<T, D>;
     DYNAMIC_SHARED(T, k);
-    T *v = k + ROWS * S, *q = v + ROWS * S, *dy = q + C * S;
-    float *lse2 = (float *)(dy + C * S), *d = lse2 + C;
+    T *v = k + ROWS * S, *tiles = v + ROWS * S;
+    float *stats = (float *)(tiles + 4 * C * S); /* lse and D, also in pairs */
     t = own(t);
     int from = (int)blockIdx.y * ROWS, first = from + (int)threadIdx.x / 32 * 16;
     float dk[D / 8][4] = {}, dv[D / 8][4] = {};
+    auto fetch = [&](int j) {
+        load_pair<C, D>(tiles, t.x, 3 * width(t), t.dy, width(t), j, t);
+        if (int i = (int)threadIdx.x;
+            i < 2 * C) { /* beyond the last row dy and D are 0, and so is all that p leads to */
+            float *to = stats + j / C % 2 * 2 * C + i;
+            const float *of = i < C ? t.lse : t.d;
+            int row = j + i % C;
+            if (row < t.context)
+                __pipeline_memcpy_async(to, of + (int64_t)row * t.heads, sizeof *to);
+            else
+                *to = 0;
+        }
+    };
     load_tile<ROWS, D>(k, t.x + width(t), 3 * width(t), from, t);
     load_tile<ROWS, D>(v, t.x + 2 * width(t), 3 * width(t), from, t);
+    fetch(from);
     for (int j = from; j < t.context; j += C) {
-        __syncthreads();
-        load_tile<C, D>(q, t.x, 3 * width(t), j, t);
-        load_tile<C, D>(dy, t.dy, width(t), j, t);
-        if (int i = (int)threadIdx.x; i < C) { /* beyond the last row dy and D are 0, and so is all that p leads to */
-            lse2[i] = j + i < t.context ? t.lse[(int64_t)(j + i) * t.heads] * LOG2_E : 0;
-            d[i] = j + i < t.context ? t.d[(int64_t)(j + i) * t.heads] : 0;
-        }
-        __syncthreads();
+        const T *q = pair_of<C, D>(tiles, j), *dy = q + C * S;
+        const float *lse = stats + j / C % 2 * 2 * C, *d = lse + C;
+        await_tiles();
+        if (j + C < t.context)
+            fetch(j + C);
         float p[C / 8][4] = {}, dp[C / 8][4] = {};
         scores<D>(p, k + (first - from) * S, q);
 #pragma unroll
@@ -391,7 +437,8 @@ template <typename T, int D> static __global__ void __launch_bounds__(THREADS, 2
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 bool above = j + lane_column(n, i) < first + lane_row(i);
-                p[n][i] = above ? 0 : exp2f(p[n][i] * (t.scale * LOG2_E) - lse2[lane_column(n, i)]);
+                float lse2 = __fmul_rn(lse[lane_column(n, i)], LOG2_E); /* _rn: rounded, as query_gradient's */
+                p[n][i] = above ? 0 : exp2f(p[n][i] * (t.scale * LOG2_E) - lse2);
             }
         combine<D>(dv, p, dy);
         scores<D>(dp, v + (first - from) * S, dy);
@@ -436,9 +483,9 @@ template <typename T, int D> static void launch_forward(const struct cuda_call *
     launch<T>(forward<T, D>, STRIDE<T, D> * sizeof(T) * (ROWS + 2 * COLUMNS<T, D>), c);
 }
 template <typename T, int D> static void launch_backward(const struct cuda_call *c) {
-    size_t tiles = STRIDE<T, D> * sizeof(T) * 2 * (ROWS + COLUMNS<T, D>);
+    size_t tiles = STRIDE<T, D> * sizeof(T) * (2 * ROWS + 4 * COLUMNS_BACK<T, D>);
     launch<T>(query_gradient<T, D>, tiles, c);
-    launch<T>(key_gradient<T, D>, tiles + 2 * COLUMNS<T, D> * sizeof(float), c);
+    launch<T>(key_gradient<T, D>, tiles + 4 * COLUMNS_BACK<T, D> * sizeof(float), c);
 }
 
 #define BY_HEAD(f, T, c)                                                                                               \

@@ -1,7 +1,8 @@
 /* Attention by cuDNN: bf16, on Hopper, whose tensor cores attention.cu's instructions do not fill.
  *
- * The deterministic backward keeps a square of scores for each head in its workspace, 2 bytes each. So that this stays
- * under SQUARES, a microbatch goes through in several calls of a few sequences each.
+ * A microbatch's forward is one call. The deterministic backward keeps a square of scores for each head in its
+ * workspace, 2 bytes each, of which the forward needs none: so that this stays under SQUARES, the backward goes through
+ * in several calls of a few sequences each.
  *
  * cuDNN is checked first: at the start, for every shape, its results on random numbers are compared with
  * attention.cu's. If they differ, or cuDNN has no plan, attention.cu does the work and a line on stderr reports it.
@@ -17,8 +18,8 @@
 /* ---- shapes ---- */
 
 struct shape {
-    int sequences, heads, rows, dim; /* of a call; rows: of a sequence */
-    bool fits;                       /* planned, and compared with attention.cu */
+    int sequences, each, heads, rows, dim; /* sequences: of a microbatch; each: of a backward call; rows: of each */
+    bool fits;                             /* planned, and compared with attention.cu */
     struct graph forward, backward;
 };
 static struct shape *known;
@@ -28,7 +29,7 @@ static int nknown;
 #define SQUARES (256 << 20)
 #endif
 
-/* Sequences per call: the same for all calls of the layer. */
+/* Sequences per call of the backward: the same for all calls of the layer. */
 static int sequences_of(const struct rt_layer *l) {
     int64_t all = l->rows / l->context, side = (l->context + 63) / 64 * 64, each = 2 * side * side * l->heads;
     int64_t n = SQUARES / each < 1 ? 1 : SQUARES / each;
@@ -42,15 +43,15 @@ static struct shape *find(const struct rt_layer *l) {
     for (int i = 0; i < nknown; i++) {
         struct shape *s = &known[i];
         if (s->heads == l->heads && s->rows == l->context && s->dim * s->heads == l->out &&
-            s->sequences == sequences_of(l))
+            (int64_t)s->sequences * s->rows == l->rows)
             return s;
     }
     return NULL;
 }
 
 static const char *plan_shape(struct shape *s) {
-    struct tensors f = {&s->forward, s->sequences, s->heads, s->rows, s->dim}, b = f;
-    b.g = &s->backward;
+    struct tensors f = {&s->forward, s->sequences, s->heads, s->rows, s->dim},
+                   b = {&s->backward, s->each, s->heads, s->rows, s->dim};
     if (s->dim % 8 != 0 || s->dim > 128)
         return "it takes heads of 8, 16, .. 128 columns";
     forward_graph(&f);
@@ -95,6 +96,19 @@ static bool run(const struct shape *s, bool forward, const struct call *c, void 
     return pack.status == CUDNN_STATUS_SUCCESS;
 }
 
+/* A microbatch's forward or backward. */
+static bool run_all(const struct shape *s, bool forward, struct call c, void *workspace, cudaStream_t stream) {
+    int64_t rows = (int64_t)s->each * s->rows, y = rows * s->heads * s->dim, numbers = rows * s->heads;
+    bool ok = true;
+    if (forward)
+        return run(s, true, &c, workspace, stream);
+    for (int done = 0; ok && done < s->sequences; done += s->each) {
+        ok = run(s, false, &c, workspace, stream);
+        c.x += 3 * y, c.y += y, c.dy += y, c.dx += 3 * y, c.statistics += numbers, c.sums += numbers;
+    }
+    return ok;
+}
+
 bool cuda_attention_cudnn(const struct cuda_call *c, bool forward) {
     const struct rt_layer *l = c->l;
     const struct shape *s = c->m->precision == BF16 ? find(l) : NULL;
@@ -103,16 +117,10 @@ bool cuda_attention_cudnn(const struct cuda_call *c, bool forward) {
     struct call at = {cuda_x<__nv_bfloat16>(c),        cuda_at<__nv_bfloat16>(c, l->dy),
                       cuda_at<__nv_bfloat16>(c, l->y), cuda_at<__nv_bfloat16>(c, l->dx),
                       cuda_at<float>(c, l->aux),       cuda_at<float>(c, l->tmp)};
-    int64_t rows = (int64_t)s->sequences * s->rows;
-    for (int64_t r = 0; r < l->rows; r += rows) {
-        if (!run(s, forward, &at, c->workspace, c->stream)) {
-            fprintf(stderr, "pianola: error: cuDNN: attention's %s fails\n", forward ? "forward" : "backward");
-            fflush(NULL);
-            _Exit(1);
-        }
-        at.x += rows * l->in, at.y += rows * l->out, at.statistics += rows * l->heads;
-        if (!forward)
-            at.dy += rows * l->out, at.dx += rows * l->in, at.sums += rows * l->heads;
+    if (!run_all(s, forward, at, c->workspace, c->stream)) {
+        fprintf(stderr, "pianola: error: cuDNN: attention's %s fails\n", forward ? "forward" : "backward");
+        fflush(NULL);
+        _Exit(1);
     }
     return true;
 }
@@ -203,7 +211,7 @@ static const char *compare(const struct shape *s, int64_t workspace) {
                       NULL};
     int64_t side = side_bytes(&t), all = 8 * t.values + 2 * side, aligned = (all + 255) / 256 * 256;
     bool ran = true;
-    t.host = (uint16_t *)malloc((size_t)(3 * side + 8 * t.values));
+    t.host = (uint16_t *)malloc((size_t)(3 * side)); /* first x and dy, which take less; then three results */
     if (!t.host || cudaMalloc((void **)&t.device, (size_t)(aligned + workspace)) != cudaSuccess) {
         cudaGetLastError(); /* the next call must not see this error */
         free(t.host);
@@ -215,7 +223,8 @@ static const char *compare(const struct shape *s, int64_t workspace) {
     struct call theirs = call_of(&t, THEIRS);
     char *ours_made = (char *)t.host, *made = ours_made + side, *again = made + side;
     for (int i = 0; i < 2; i++) {
-        ran = ran && run(s, true, &theirs, t.device + aligned, 0) && run(s, false, &theirs, t.device + aligned, 0);
+        ran =
+            ran && run_all(s, true, theirs, t.device + aligned, 0) && run_all(s, false, theirs, t.device + aligned, 0);
         CUDA(cudaMemcpy(i == 0 ? made : again, part_of(&t, THEIRS), (size_t)side, cudaMemcpyDeviceToHost));
     }
     CUDA(cudaMemcpy(ours_made, part_of(&t, OURS), (size_t)side, cudaMemcpyDeviceToHost));
@@ -236,7 +245,8 @@ static int64_t workspace_of(const struct shape *s) {
 
 static void take_shape(const struct rt_layer *l) {
     struct shape *s = &known[nknown++];
-    s->sequences = sequences_of(l);
+    s->sequences = l->rows / l->context;
+    s->each = sequences_of(l);
     s->heads = l->heads;
     s->rows = l->context;
     s->dim = l->out / l->heads;

@@ -43,7 +43,8 @@ void cuda_sum_parts(float *dst, const float *parts, int n, int splits, bool firs
  * learning rate are read on the device. */
 void cuda_update(const struct rt_model *m, int64_t n, void *w, const float *dw, float *opt, const int64_t *step,
                  const float *lr, cudaStream_t stream);
-void cuda_count(int64_t *step, cudaStream_t stream); /* one step more */
+/* optim.cu: one step more. reached: n words, of which the last becomes the step's number, from 1, and the others 0. */
+void cuda_count(int64_t *step, uint32_t *reached, int n, cudaStream_t stream);
 
 /* Adjacent layers fused into one kernel: layers_cuda.cu decides when. c is the first in sweep order, the other layer
  * the last. False: nothing was enqueued, and they run one by one. */
@@ -57,7 +58,8 @@ void cuda_must(cudaError_t code, const char *call);
 
 /* A kernel with commas in its template arguments goes in parentheses. A launch returns nothing: why it failed, only
  * cudaGetLastError says, which captures allow. It also says what was left behind by earlier calls: who goes on after an
- * error, cudaErrorNotReady too, takes it away with cudaGetLastError. */
+ * error takes it away with cudaGetLastError. So does who goes on after cudaErrorNotReady: driver_types.h says that it
+ * is "not actually an error", not that it leaves nothing behind; PyTorch clears it too (pytorch#18584, #61554). */
 #define LAUNCH(kernel, grid, block, shared, stream, ...)                                                               \
     do {                                                                                                               \
         ENQUEUE(kernel, grid, block, shared, stream, __VA_ARGS__);                                                     \
@@ -151,12 +153,12 @@ static __device__ __forceinline__ float warp_max(float x) {
     return x;
 }
 
-/* Over a block of whole warps; every thread gets the result. */
+/* Over a block of whole warps; every thread gets the result. A kernel that calls one of them twice puts a barrier
+ * between: the first may still be reading part. */
 template <typename N> static inline __device__ N block_sum(N x) {
     __shared__ N part[32];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     x = warp_sum(x);
-    __syncthreads(); /* part may be in use by an earlier sum */
     if (lane == 0)
         part[warp] = x;
     __syncthreads();
@@ -166,7 +168,6 @@ static inline __device__ float block_max(float x) {
     __shared__ float part[32];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     x = warp_max(x);
-    __syncthreads();
     if (lane == 0)
         part[warp] = x;
     __syncthreads();
@@ -187,11 +188,10 @@ template <typename T> static inline dim3 row_grid(int rows, int n) {
     return dim3((unsigned)across, (unsigned)(parts > 1 ? parts : 1));
 }
 
-/* Adds up the block's per-thread sums of V columns each, and stores the totals. */
+/* Adds up the block's per-thread sums of V columns each, and stores the totals. Two calls need a barrier between. */
 template <int V> static __device__ void give_part(float *to, const float *sum, int n) {
     __shared__ float part[DOWN][ACROSS * V];
     int mine = (int)(threadIdx.y * ACROSS + threadIdx.x), j = (int)blockIdx.x * ACROSS * V + mine;
-    __syncthreads(); /* part may be in use by an earlier sum */
     for (int v = 0; v < V; v++)
         part[threadIdx.y][threadIdx.x * V + v] = sum[v];
     __syncthreads();

@@ -6,6 +6,13 @@
 /* linear.cu: plans for all linear layers of the program's stages. */
 enum { CUDA_WORKSPACE = 32 << 20 }; /* bytes, at least: what NVIDIA recommends on sm_90 */
 void cuda_linear_plan(const struct rt_program *p);
+/* After it, and before any rank's memory is allocated, for timing needs some: gives each product the algorithm that all
+ * names (store/algorithms.h), or the fastest of several, and adds that to all. False with why: a line is not one of
+ * cuBLASLt's, or there is no memory. */
+struct algorithms;
+bool cuda_linear_pin(struct algorithms *all, char *why, size_t nwhy);
+/* The same with a file, which it reads, and writes if anything was timed. */
+bool cuda_linear_algorithms(const char *path, char *why, size_t nwhy);
 void cuda_linear_forget(void);
 
 /* attention_cudnn.cu: plans for attention, if cuDNN is available. Plan before allocating any rank's memory, since the

@@ -39,7 +39,6 @@ static const char *prepare(struct training *training) {
     training->link = loopback_open(training->p, steps->rank);
     for (int r = 0; r < W; r++)
         steps->rank[r].link = training->link;
-    cuda_linear_plan(training->p);
     return steps_open(steps) ? NULL : "no memory on the host";
 }
 
@@ -148,6 +147,9 @@ extern "C" __attribute__((visibility("default"))) char **cuda_train(struct cuda_
     if (!find_device(run, why, nwhy))
         return NULL;
     cuda_attention_plan(training.p);
+    cuda_linear_plan(training.p);
+    if (run->algorithms && !cuda_linear_algorithms(run->algorithms, why, nwhy))
+        return NULL;
     CUDA(cudaMemGetInfo(&before, &all));
     const char *trouble = prepare(&training);
     if (trouble) {

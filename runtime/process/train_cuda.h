@@ -5,7 +5,9 @@
 
 struct cuda_run {
     struct rt_run run; /* stamp: since the first kept step began; timing slows these steps down */
-    bool graph;        /* after one eager step, replay a captured graph; false: enqueue every step anew */
+    /* The file of cuBLASLt's algorithms (store/algorithms.h), read, and with what was timed written; NULL: none. */
+    const char *algorithms;
+    bool graph; /* after one eager step, replay a captured graph; false: enqueue every step anew */
     /* results */
     char device[256];
     int64_t planned, taken; /* bytes of device memory: by the plan, and as the device counts them */

@@ -5,15 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NSETTINGS = 7 };
-static const char *const setting[NSETTINGS] = {"--steps",      "--seed",     "--every",   "--resume",
-                                               "--checkpoint", "--no-graph", "--timeline"};
+enum { NSETTINGS = 8 };
+static const char *const setting[NSETTINGS] = {"--steps",      "--seed",     "--every",    "--resume",
+                                               "--checkpoint", "--no-graph", "--timeline", "--algorithms"};
 
 struct identity {
     char name[64], device[4];
     uint64_t hash, data_hash;
     int64_t data_bytes;
-    int64_t set[NSETTINGS]; /* the last four: whether given */
+    int64_t set[NSETTINGS]; /* the last five: whether given */
     int32_t rank, workers, said, messages;
     bool reads; /* data */
 };
@@ -43,6 +43,7 @@ static struct identity own_identity(struct rank_run *run) {
     identity.set[4] = flags->checkpoint != NULL;
     identity.set[5] = flags->eager;
     identity.set[6] = flags->timeline != NULL;
+    identity.set[7] = flags->algorithms != NULL;
     identity.reads = rank_reads(run);
     if (identity.reads)
         data_identity(run->data, &identity.data_bytes, &identity.data_hash);

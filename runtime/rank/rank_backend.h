@@ -25,16 +25,25 @@ void backend_begin(struct rank_run *run);
 /* For the line about the run: "OpenBLAS kernel Haswell, one thread a rank". */
 const char *backend_line(const struct rank_run *run);
 
-/* Runs step run->replay.step to its end. loss[batches]: of each microbatch whose loss is computed here, else 0. */
-void backend_step(struct rank_run *run, float *loss);
+/* Enqueues a step, from 0. They come in order, and each is waited for. A GPU then runs it by itself; a CPU runs it in
+ * backend_wait. */
+void backend_enqueue(struct rank_run *run, int64_t step);
+/* May a step be enqueued while the one before it runs? Even then not behind the run's first, nor with --timeline. */
+extern const bool backend_leads;
+/* While the process waits for other ranks: looks for trouble in what is enqueued, and ends the process if it finds
+ * some. */
+void backend_look(struct rank_run *run);
+/* Waits for the end of the earliest step that is enqueued. loss[batches]: of each microbatch whose loss is computed
+ * here, else 0. */
+void backend_wait(struct rank_run *run, int64_t step, float *loss);
 /* When the instructions of the step that has just ended ran: seconds of the monotonic clock. With --timeline, after
  * every step. */
-void backend_times(struct rank_run *run, struct rt_stamp *stamp);
+void backend_times(struct rank_run *run, int64_t step, struct rt_stamp *stamp);
 /* Collective, once, after the first step: rank 0 reports the memory that ranks use, if it is not what was planned. */
 void backend_report(struct rank_run *run);
 
 /* What a home has learned (rt_learned), in the host's memory, valid until the next call. backend_push makes changes to
- * it take effect. */
+ * it take effect. No step may be enqueued. */
 struct home_state {
     float *weight, *moments; /* fp32; moments NULL: none */
 };

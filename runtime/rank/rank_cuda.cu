@@ -1,15 +1,18 @@
 /* A rank's process on a GPU: the step as one graph, messages over NCCL or, within a host, by copies.
  *
- * The process's only thread enqueues a step, then polls until it has ended: it blocks in no call, so that an error, a
- * dead rank or the watch's deadline can always end it. The watch itself makes no CUDA calls, which would break a
- * capture: it reads the device's progress in words that the device writes to host memory. */
+ * The process's only thread enqueues a step, and the next one behind it, so that the GPU does not idle between them;
+ * then it polls until the first has ended. It blocks in no call, so that an error, a dead rank or the watch's deadline
+ * can always end it. The watch itself makes no CUDA calls, which would break a capture: it reads the device's progress
+ * in words that the device writes to host memory. */
 #include "device/device_cuda.cuh"
 extern "C" {
 #include "rank_run.h"
 #include "comm/transports.h"
 #include "comm/watch.h"
+#include "store/algorithms.h"
 #include "store/seconds.h"
 }
+#include <assert.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -20,9 +23,10 @@ extern "C" {
 struct rank_backend {
     struct cuda_rank rank;
     struct cuda_steps steps;
-    bool begun;      /* a step has been run */
-    double since;    /* when the first began, by the host */
-    float *mirror;   /* host memory: what the largest home has learned */
+    double since;            /* when the first step began, by the host */
+    int64_t ended, enqueued; /* how many steps of this run */
+    cudaEvent_t came;        /* the losses of the step that was enqueued last */
+    float *mirror;           /* host memory: what the largest home has learned */
     int64_t free[4]; /* device memory, as the device counts: before anything, with the arena, connected, after a step */
 };
 extern "C" const char backend_kind[] = "GPU";
@@ -93,6 +97,54 @@ static bool together(const struct rank_run *run, const struct gpu *all, char *wh
     return true;
 }
 
+/* ---- the algorithms of products ---- */
+
+/* Gives all ranks what rank `from` has behind the first had bytes, which all have. */
+static void spread(const struct rank_run *run, struct algorithms *all, int from, size_t had) {
+    const struct world *world = &run->world;
+    int64_t more = world->rank == from ? (int64_t)(all->n - had) : 0, *sizes;
+    if (!(sizes = (int64_t *)calloc((size_t)world->size, sizeof *sizes)))
+        rank_error(run->self, "no memory");
+    world->all(world->link, &more, sizes, sizeof more);
+    size_t n = (size_t)sizes[from];
+    free(sizes);
+    char *mine = n > 0 ? (char *)calloc(1 + (size_t)world->size, n) : NULL, *every = mine + n;
+    if (n > 0 && !mine)
+        rank_error(run->self, "no memory");
+    if (n > 0 && world->rank == from)
+        memcpy(mine, all->text + had, n);
+    if (n > 0)
+        world->all(world->link, mine, every, n);
+    if (n > 0 && world->rank != from && !algorithms_join(all, every + (size_t)from * n, n))
+        rank_error(run->self, "no memory");
+    free(mine);
+}
+
+/* Rank 0 reads the file. Then ranks take turns: each times what nobody has timed before it, and tells all. So a product
+ * has one algorithm on all GPUs of a name, whatever hosts they are in; and no two ranks time at once, which matters
+ * where they share a GPU. */
+static void plan_products(struct rank_run *run) {
+    struct algorithms all = {};
+    const struct world *world = &run->world;
+    char why[1024] = "";
+    cuda_linear_plan(&run->program);
+    if (!run->flags.algorithms)
+        return;
+    watch_phase("waits for all ranks to time matrix products");
+    all.path = run->flags.algorithms;
+    bool ok = world->rank > 0 || algorithms_read(&all, run->flags.algorithms, why, sizeof why);
+    world_verdict(world, ok, why);
+    size_t had = all.n, known = 0; /* known: bytes that all ranks have */
+    for (int turn = 0; turn < world->size; turn++, known = all.n) {
+        ok = turn != world->rank || cuda_linear_pin(&all, why, sizeof why);
+        world_verdict(world, ok, why);
+        spread(run, &all, turn, known);
+    }
+    ok = world->rank > 0 || all.n == had || algorithms_write(&all, why, sizeof why);
+    world_verdict(world, ok, why);
+    algorithms_free(&all);
+}
+
 extern "C" void backend_choose(struct rank_run *run) {
     struct gpu me, *all = (struct gpu *)calloc((size_t)run->world.size, sizeof *all);
     struct cudaDeviceProp device;
@@ -117,6 +169,7 @@ extern "C" void backend_choose(struct rank_run *run) {
               (transport_of(run)->one_host ? together : alone)(run, all, why, sizeof why);
     free(all);
     world_verdict(&run->world, ok, why);
+    plan_products(run);
 }
 
 /* ---- at the start ---- */
@@ -194,7 +247,6 @@ extern "C" bool backend_take(struct rank_run *run, char *why, size_t nwhy) {
                  (long long)(backend ? backend->free[0] : 0));
         return false;
     }
-    cuda_linear_plan(p);
     backend->steps.n = 1;
     backend->steps.replay = &run->replay;
     backend->steps.rank = &backend->rank;
@@ -227,52 +279,65 @@ extern "C" const char *backend_line(const struct rank_run *run) {
 
 /* ---- steps ---- */
 
-static void wait_for(struct rank_run *run, cudaEvent_t event) {
+/* Has it happened? If not, this looks for trouble with messages meanwhile. */
+static bool has_come(struct rank_run *run, cudaEvent_t event) {
     struct cuda_rank *own = &run->backend->rank;
+    cudaError_t code = cudaEventQuery(event);
+    if (code == cudaSuccess)
+        return true;
+    if (code != cudaErrorNotReady)
+        cuda_must(code, "in a step");
+    cudaGetLastError(); /* not ready: no error of the next launch's */
+    const char *why = own->transport->progress ? own->transport->progress(own->link) : NULL;
+    if (why)
+        watch_fail(why);
+    sched_yield();
+    return false;
+}
+
+/* On the stream of all steps come a step's microbatches, the step, the copy of its losses, then the next step's: so the
+ * device's only place for microbatches is overwritten once the step before is over. Their two places on the host, and
+ * those of the losses, are enough: a step is enqueued when the one two before it has ended. */
+extern const bool backend_leads = true;
+extern "C" void backend_enqueue(struct rank_run *run, int64_t step) {
+    struct rank_backend *backend = run->backend;
+    bool reads = rank_reads(run);
+    assert(backend->enqueued - backend->ended < (backend->ended > 0 && !run->flags.timeline ? 2 : 1));
+    if (backend->enqueued == 0) {
+        cuda_store(backend->rank.step, &step, sizeof step); /* steps of earlier runs count */
+        if (reads)
+            cuda_feed(&run->replay, step, run->data, backend->steps.origin);
+        backend->since = seconds();
+    }
+    steps_run(&backend->steps, step, run->flags.timeline);
+    backend->came = backend->rank.came[step % 2];
+    backend->enqueued++;
+    if (reads) /* made while this step runs */
+        cuda_feed(&run->replay, step + 1, run->data, backend->steps.origin);
+}
+
+extern "C" void backend_look(struct rank_run *run) { has_come(run, run->backend->came); }
+
+extern "C" void backend_wait(struct rank_run *run, int64_t step, float *loss) {
+    struct rank_backend *backend = run->backend;
+    struct cuda_rank *own = &backend->rank;
     double asked = seconds();
-    for (cudaError_t code; (code = cudaEventQuery(event)) != cudaSuccess; sched_yield()) {
-        if (code != cudaErrorNotReady)
-            cuda_must(code, "in a step");
-        cudaGetLastError(); /* not ready: no error of the next launch's */
-        const char *why = own->transport->progress ? own->transport->progress(own->link) : NULL;
-        if (why)
-            watch_fail(why);
+    while (!has_come(run, own->came[step % 2]))
         if (seconds() > asked + WORLD_PROGRESS) {
             asked = seconds();
             run->world.progress(run->world.link);
         }
-    }
-}
-
-/* The next step's microbatches are made while this one runs. */
-extern "C" void backend_step(struct rank_run *run, float *loss) {
-    struct rank_backend *backend = run->backend;
-    struct cuda_rank *own = &backend->rank;
-    int64_t step = run->replay.step;
-    bool reads = rank_reads(run);
-    if (!backend->begun)
-        cuda_store(own->step, &step, sizeof step); /* steps of earlier runs count */
-    if (!backend->begun && reads)
-        cuda_feed(&run->replay, step, run->data, backend->steps.origin);
-    memset(own->reached, 0, sizeof *own->reached * (size_t)run->program.rank[run->world.rank].nlanes);
-    if (!backend->begun)
-        backend->since = seconds();
-    steps_run(&backend->steps, step, run->flags.timeline);
-    if (reads)
-        cuda_feed(&run->replay, step + 1, run->data, backend->steps.origin);
-    wait_for(run, own->came[step % 2]);
     memcpy(loss, own->told[step % 2], sizeof *loss * (size_t)run->program.batches);
-    if (!backend->begun)
+    if (backend->ended++ == 0)
         backend->free[3] = free_memory();
-    backend->begun = true;
 }
 
 /* Seconds of the device's clock, set to the host's when the first step began. The device was idle then except for that
  * step's microbatches, which it had to copy first: so all times are too early by the same amount, that copy and a
  * launch. After that the two clocks drift apart. */
-extern "C" void backend_times(struct rank_run *run, struct rt_stamp *stamp) {
+extern "C" void backend_times(struct rank_run *run, int64_t step, struct rt_stamp *stamp) {
     struct rank_backend *backend = run->backend;
-    steps_times(&backend->steps, run->replay.step, &stamp);
+    steps_times(&backend->steps, step, &stamp);
     for (int32_t i = 0; i < run->program.rank[run->world.rank].nins; i++) {
         stamp[i].start += backend->since;
         stamp[i].end += backend->since;
@@ -320,6 +385,7 @@ extern "C" struct home_state backend_pull(struct rank_run *run, const struct rt_
     const char *arena = run->backend->rank.arena;
     float *mirror = run->backend->mirror;
     size_t n = (size_t)learned.count, moments = n * (size_t)count_moments(run->program.model->optimizer);
+    assert(run->backend->enqueued == run->backend->ended);
     if (n > 0)
         CUDA(cudaMemcpy(mirror, arena + learned.weight, n * sizeof *mirror, cudaMemcpyDeviceToHost));
     if (n > 0 && learned.moments >= 0)

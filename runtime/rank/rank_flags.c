@@ -23,6 +23,8 @@ static const struct flag {
     {"timeline", "DIR", "write when the instructions of the last ten steps ran, into DIR/timeline.<rank>.tsv", 't'},
     {"json", NULL, "print figures as JSON", 'j'},
     {"no-graph", NULL, "on a GPU, enqueue each step anew instead of launching a graph of it", 'g'},
+    {"algorithms", "FILE",
+     "on GPUs, use the algorithms of matrix products in rank 0's FILE; time those it lacks and add them", 'a'},
     {"messages", "WAY", "on GPUs: ", 'm'},
     {"rank", "K", "this process's rank (instead of RANK, Open MPI's or Slurm's variables)", 'R'},
     {"world-size", "N", "how many ranks there are (WORLD_SIZE)", 'W'},
@@ -102,6 +104,7 @@ static void set(struct rank_flags *flags, const struct rt_self *self, const stru
     case 't': flags->timeline = arg; break;
     case 'j': flags->json = true; break;
     case 'g': flags->eager = true; break;
+    case 'a': flags->algorithms = arg; break;
     case 'm': flags->messages = messages(self, arg); break;
     case 'R': flags->launch.rank = (int)number(self, flag->name, arg, 0); break;
     case 'W': flags->launch.size = (int)number(self, flag->name, arg, 1); break;

@@ -50,13 +50,19 @@ const char *backend_line(const struct rank_run *run) {
     return line;
 }
 
-void backend_step(struct rank_run *run, float *loss) {
+const bool backend_leads = false;
+void backend_enqueue(struct rank_run *run, int64_t step) { run->replay.step = step; }
+void backend_look(struct rank_run *run) { (void)run; }
+
+void backend_wait(struct rank_run *run, int64_t step, float *loss) {
+    (void)step;
     memset(loss, 0, sizeof *loss * (size_t)run->program.batches);
     run->backend->host.loss = loss;
     replay_step(&run->replay);
 }
 
-void backend_times(struct rank_run *run, struct rt_stamp *stamp) {
+void backend_times(struct rank_run *run, int64_t step, struct rt_stamp *stamp) {
+    (void)step;
     memcpy(stamp, run->backend->host.stamp, sizeof *stamp * (size_t)run->program.rank[run->world.rank].nins);
 }
 

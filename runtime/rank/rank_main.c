@@ -51,8 +51,8 @@ struct training {
     float *loss;  /* of this rank, per microbatch */
     float first, last;
     double seconds;
-    int signal; /* that ended it early; 0: none */
-    int64_t step;
+    int signal;             /* that ended it early; 0: none */
+    int64_t step, enqueued; /* how many have ended, have been enqueued, in earlier runs too */
 };
 
 static const struct {
@@ -122,19 +122,49 @@ static void check_data(struct rank_run *run) {
         rank_error(run->self, why);
 }
 
+static int stopped_by(const struct training *training) {
+    return training->pulse[INTS] > 0 ? SIGINT : training->pulse[TERMS] > 0 ? SIGTERM : 0;
+}
+
+/* May the step behind this one be enqueued before this one has ended? Not if something comes between them: the report
+ * after the first; a checkpoint, which is of this step's state; reading the times of its instructions, which the next
+ * one records anew. Nor if there is no such step. The first may also be the only one that is not captured, and NCCL
+ * runs no communicator in a graph and outside at once (NCCL's user guide, env.rst: NCCL_GRAPH_MIXING_SUPPORT). */
+static bool leads(const struct rank_run *run, int64_t step) {
+    const struct rank_flags *flags = &run->flags;
+    bool saves = flags->checkpoint && (step + 1) % flags->every == 0;
+    return backend_leads && step > run->from && step + 1 < flags->steps && !saves && !flags->timeline;
+}
+
+static void enqueue(struct rank_run *run, struct training *training, int64_t step) {
+    if (training->enqueued > step)
+        return;
+    backend_enqueue(run, step);
+    training->enqueued = step + 1;
+}
+
 /* In each step, along with its messages, ranks exchange whether to stop after it, and the losses of the step before. So
- * a signal ends the run after the current step, or after one that others have begun meanwhile. */
+ * a signal ends the run after the current step, or after one that others have begun meanwhile. The next step is
+ * enqueued ahead only once all know that it will come: then every rank has enqueued this one, and has ended the one
+ * before. */
 static void step(struct rank_run *run, struct training *training) {
-    struct replay *re = &run->replay;
+    int64_t step = training->step;
     training->pulse[INTS] = watch_signal() == SIGINT;
     training->pulse[TERMS] = watch_signal() == SIGTERM;
-    watch_step(re);
+    watch_step(&run->replay, step);
     run->world.sum_begin(run->world.link, training->pulse, LOSSES + run->program.batches);
-    backend_step(run, training->loss);
+    enqueue(run, training, step);
+    if (leads(run, step)) {
+        while (!run->world.progress(run->world.link))
+            backend_look(run);
+        if (!stopped_by(training))
+            enqueue(run, training, step + 1);
+    }
+    backend_wait(run, step, training->loss);
     if (run->flags.timeline)
-        rank_timeline_keep(run);
+        rank_timeline_keep(run, step);
     run->world.sum_end(run->world.link);
-    training->step = ++re->step;
+    training->step++;
     check_data(run);
 }
 
@@ -152,7 +182,7 @@ static void train(struct rank_run *run, struct training *training) {
         training->last = mean(run, training->pulse + LOSSES);
         if (training->step == run->from + 2)
             training->first = training->last;
-        training->signal = training->pulse[INTS] > 0 ? SIGINT : training->pulse[TERMS] > 0 ? SIGTERM : 0;
+        training->signal = stopped_by(training);
         stop = training->signal || training->step == flags->steps;
         training->seconds = seconds() - begin;
         if (run->world.rank == 0 && training->step > run->from + 1)
@@ -244,7 +274,7 @@ int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt
         if (!run.flags.data && tables->model->input == INPUT_TOKENS)
             fprintf(stderr, "pianola: no --data: training on random tokens; give a text with --data FILE\n");
     }
-    training.step = run.replay.step = run.from;
+    training.step = training.enqueued = run.from;
     train(&run, &training);
     uint64_t hash = fingerprint(&run);
     if (run.world.rank == 0)

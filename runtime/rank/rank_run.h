@@ -8,7 +8,7 @@
 #include "comm/world.h"
 
 struct rank_flags {
-    const char *data, *checkpoint, *flight, *timeline;
+    const char *data, *checkpoint, *flight, *timeline, *algorithms;
     int64_t steps, every, keep, seed;
     double deadline;
     int messages; /* between GPUs: CUDA_nccl, CUDA_put */
@@ -53,6 +53,6 @@ const struct rt_home *rank_home(const struct rank_run *run, int stage); /* on th
 
 /* rank_timeline.c, where --timeline is given */
 void rank_timeline_open(struct rank_run *run); /* collective: is its file writable? Allocates all memory */
-void rank_timeline_keep(struct rank_run *run); /* records step run->replay.step, which has just ended */
+void rank_timeline_keep(struct rank_run *run, int64_t step);   /* records the step, which has just ended */
 void rank_timeline_write(struct rank_run *run, int64_t steps); /* collective. steps: how many are done */
 #endif

@@ -39,7 +39,7 @@ void rank_timeline_open(struct rank_run *run) {
     run->origin = seconds();
 }
 
-void rank_timeline_keep(struct rank_run *run) { backend_times(run, slot(run, run->replay.step)); }
+void rank_timeline_keep(struct rank_run *run, int64_t step) { backend_times(run, step, slot(run, step)); }
 
 static bool write_rows(struct rank_run *run, int64_t steps, char *why, size_t nwhy) {
     char path[DURABLE_PATH], *text = NULL;

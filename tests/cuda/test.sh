@@ -75,6 +75,18 @@ expect "heads too wide for CUDA" 'pianola: error: layer 7 (attention): its heads
     "$("$PIANOLA" run schedules/1f1b.lua --model tests/schedules/wide_heads.lua --device cuda 2>&1)"
 expect "a kernel that cannot be launched" 'pianola: error: CUDA: launch of count: no kernel image is available for execution on the device' \
     "$(STANDIN_REFUSED=count "$PIANOLA" run schedules/1f1b.lua --model schedules/models/integers.lua --steps 3 --device cuda 2>&1 | tail -n 1)"
+# The products of weight gradients sum a bias's gradient too. Where cuBLASLt has no algorithm for that, a kernel does.
+# shellcheck disable=SC2086
+{
+    kernel="(bias_gradient<T, WIDE<T>>)"
+    biased="schedules/1f1b.lua $text -D workers=2 --steps 3 --device cuda"
+    expect "bias gradients by cuBLASLt: no kernel" "$(loss $biased)" "$(STANDIN_REFUSED=$kernel loss $biased)"
+    expect "bias gradients by a kernel: it is launched" \
+        "pianola: error: CUDA: launch of $kernel: no kernel image is available for execution on the device" \
+        "$(STANDIN_NO_BGRAD=1 STANDIN_REFUSED=$kernel loss $biased)"
+    expect "bias gradients by a kernel: the loss within 1e-5" yes "$(STANDIN_NO_BGRAD=1 loss $biased |
+        awk -v a="$(loss $biased)" '{ d = a - $1; print (a > 0 && d * d < 1e-10 * a * a) ? "yes" : "no" }')"
+}
 archs=$(sed -nE "s/^ARCHS := .*code=\[([^]]*)\].*/\1/p" Makefile)
 expect "a GPU that is too old" "1 ${archs//,/ }" \
     "$(STANDIN_CAPABILITY=75 "$PIANOLA" run schedules/1f1b.lua --model schedules/models/integers.lua --steps 3 --device cuda 2>&1 |
@@ -104,6 +116,50 @@ for how in "13:--steps 13:4 5 6 7 8 9 10 11 12 13" "3:--steps 3:2 3" "3:--steps 
         "$(weights $timed $flags --device cuda --timeline "$room/timeline")"
     check_timeline "timeline, $flags" "$room/program" "$steps" 0 "$room/timeline"
 done
+
+# Algorithms of products chosen by time and kept in a file. The stand-in's three for each product sum in other orders,
+# and STANDIN_FASTEST names the one that takes no time: what a run would choose changes, what the file says does not.
+timed="schedules/1f1b.lua $text -D workers=2 --steps 3 --device cuda"
+kept=$room/algorithms
+# shellcheck disable=SC2086
+{
+    first=$(weights $timed)
+    chosen=$(STANDIN_FASTEST=2 weights $timed --algorithms "$kept")
+    expect "algorithms timed: other weights than the heuristic's first" yes "$([ ${#chosen} = 16 ] && [ "$chosen" != "$first" ] && echo yes)"
+    cp "$kept" "$room/before"
+    expect "algorithms from the file, whatever is faster now" "$chosen" "$(STANDIN_FASTEST=1 weights $timed --algorithms "$kept")"
+    expect "algorithms from the file, without a graph" "$chosen" "$(weights $timed --algorithms "$kept" --no-graph)"
+    expect "a file that has all is left as it is" "" "$(cmp "$room/before" "$kept" 2>&1)"
+    # Lines of another device, of another version and of no product here stay; one that is missing comes back.
+    { head -n 1 "$kept"; sed 1d "$kept" | sed 's/^stand-in for a GPU/another GPU/'; sed 1d "$kept" | sed 's/\t130100\t/\t120900\t/'; } >"$room/foreign"
+    cp "$room/foreign" "$room/both"
+    other=$(STANDIN_FASTEST=1 weights $timed --algorithms "$room/both")
+    expect "algorithms of others: timed anew" yes "$([ ${#other} = 16 ] && [ "$other" != "$chosen" ] && [ "$other" != "$first" ] && echo yes)"
+    expect "algorithms of others: kept, and this device's behind them" "yes $(($(wc -l <"$kept") - 1))" \
+        "$(head -n "$(wc -l <"$room/foreign")" "$room/both" | cmp - "$room/foreign" && echo yes) $(sed "1,$(wc -l <"$room/foreign")d" "$room/both" | grep -c '^stand-in for a GPU	130100	')"
+    sed 5d "$kept" >"$room/less"
+    expect "one algorithm is missing: the others stay" "$(sed 5d "$kept" | sort | uniq -c)" \
+        "$(STANDIN_FASTEST=1 weights $timed --algorithms "$room/less" >/dev/null; sed '$d' "$room/less" | sort | uniq -c)"
+    expect "one algorithm is missing: it is timed" "$(sed -n 5p "$kept" | cut -f 3)" "$(tail -n 1 "$room/less" | cut -f 3)"
+    rm "$kept"
+    expect "without the file they are timed anew" "$other" "$(STANDIN_FASTEST=1 weights $timed --algorithms "$kept")"
+    # Where one product takes longer than two steps, its line says so, and the second step's kernel is launched.
+    sed -E '/epilogue 256\t/s/[^\t]*$/apart/' "$kept" >"$room/apart"
+    expect "a bias gradient apart: its kernel" "pianola: error: CUDA: launch of $kernel: no kernel image is available for execution on the device" \
+        "$(STANDIN_REFUSED=$kernel weights $timed --algorithms "$room/apart")"
+    # What is wrong with a file.
+    trouble() { "$PIANOLA" run $timed --algorithms "$1" 2>&1 >/dev/null | grep error; }
+    sed '4s/.$/x/' "$kept" >"$room/corrupt"
+    expect "a corrupt line" "pianola: error: $room/corrupt:4: the algorithm is not 128 hexadecimal digits; mend or remove the file, and they are timed anew" "$(trouble "$room/corrupt")"
+    head -c -9 "$kept" >"$room/cut"
+    expect "a line cut off" "pianola: error: $room/cut:$(wc -l <"$kept"): the line is cut off; mend or remove the file, and they are timed anew" "$(trouble "$room/cut")"
+    sed "3s/[0-9a-f]*$/$(sed -n 4p "$kept" | cut -f 4)/" "$kept" >"$room/others"
+    expect "an algorithm of another product" "pianola: error: $room/others:3: cuBLASLt does not take this algorithm; remove the line, and it is timed anew" "$(trouble "$room/others")"
+    expect "a file that cannot be written" "pianola: error: $room/none/of: No such file or directory" "$(trouble "$room/none/of" | sed 's/\.tmp//')"
+    expect "no memory to time in" yes "$(STANDIN_MEMORY=20000000 trouble "$room/new" | grep -q ': there is no device memory to time products$' && echo yes)"
+}
+expect "algorithms on the host" "pianola: error: --algorithms is about GPUs: train with --device cuda" \
+    "$("$PIANOLA" run schedules/serial.lua --model schedules/models/integers.lua --algorithms "$room/new" 2>&1)"
 
 expect "no such device" "pianola: error: --device gpu: expected host or cuda" \
     "$("$PIANOLA" run schedules/serial.lua --model schedules/models/integers.lua --device gpu 2>&1)"

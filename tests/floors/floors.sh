@@ -6,7 +6,7 @@
 # there lists for it. runtime/ includes nothing of compiler/; its top, ops.h and rt.h, is for all of its folders.
 # compiler/ includes ops.h of runtime/, except base/, which stands below the instructions; cli/, which replays what was
 # compiled and merges checkpoints, may include any of it. Only base/base.c allocates, and script/, which gives Lua its
-# memory. Only script/ knows Lua, only .cu files CUDA, only comm_nccl.cu NCCL, and only comm_mpi.c MPI.
+# memory. Only script/ knows Lua, only .cu files CUDA, only comm_nccl*.cu NCCL, and only comm_mpi.c MPI.
 set -u
 cd "${1:-$(dirname "$0")/../..}" || exit 2
 budget=600
@@ -62,7 +62,7 @@ lines() {
         if (quoted) check()
         if (name ~ /^(lua5\.4\/)?(lua|lualib|lauxlib|luaconf)\.hp*$/ && FILENAME !~ /^compiler\/script\//)
             broken("only script/ knows Lua")
-        if (!quoted && name ~ /(^|\/)nccl/ && FILENAME !~ /\/comm_nccl\.cu$/) broken("only comm_nccl.cu knows NCCL")
+        if (!quoted && name ~ /(^|\/)nccl/ && FILENAME !~ /\/comm_nccl[a-z_]*\.cuh?$/) broken("only comm_nccl*.cu know NCCL")
         if (!quoted && name ~ /(^|\/)mpi\.h$/ && FILENAME !~ /\/comm_mpi\.c$/) broken("only comm_mpi.c knows MPI")
         if (!quoted && name ~ /(^|\/)(cuda|cublas|nv)[^\/]*$/ && FILENAME !~ /^runtime\/.*\.cuh?$/)
             broken("only .cu files know CUDA")

@@ -27,8 +27,9 @@ echo
 # shellcheck disable=SC2086
 run() { # SCHEDULE FLAGS...: JSON
     timeout -k 10 400 "$PIANOLA" run "$@" --model "$MODEL" $FLAGS -D context="$CONTEXT" -D rows="$ROWS" --json \
-        --device cuda 2>"$room/errors" || { tail -n 3 "$room/errors" >&2; return 1; }
+        --device cuda "${kept[@]}" 2>"$room/errors" || { tail -n 3 "$room/errors" >&2; return 1; }
 }
+kept=() # the algorithms of matrix products, timed by the first run that has it
 one="schedules/serial.lua -D stages=1 -D batches=$BATCHES"
 failed=0
 
@@ -36,16 +37,20 @@ failed=0
 
 # shellcheck disable=SC2086
 {
+    run $one --steps "$STEPS" >"$room/first" || failed=1
+    kept=(--algorithms "$room/algorithms")
     run $one --steps "$STEPS" >"$room/one" || failed=1
     run $one --steps 3 --timeline "$room/timeline" >/dev/null || failed=1
     PIANOLA_CUDA=$PWD/$DIR/layer_times.so run $one >"$room/layers" || failed=1
 }
 # A step's time is the median of events around it.
 awk -F '\t' -v step="$(field makespan_measured <"$room/one")" -v tokens=$((ROWS * CONTEXT * BATCHES)) -v t="$CONTEXT" \
+    -v first="$(field makespan_measured <"$room/first")" -v algorithms="$(($(wc -l <"$room/algorithms") - 1))" \
     -v peak="$PEAK_TFLOPS" -v cpu="$(field cpu_seconds_per_step <"$room/one")" -v loss="$(field loss_last <"$room/one")" "$count_model"'
     END {
         if (step == "" || layers == "") exit 1
         printf "step               %.3f ms (median), %.0f tokens/s; last loss %s\n", 1e3 * step, tokens / step, loss
+        printf "algorithms         %d products by time; with the heuristic'"'"'s first, a step takes %.3f ms\n", algorithms, 1e3 * first
         flops = token() * tokens / step / 1e12
         share = sprintf("%.1f TFLOP/s of an unknown peak", flops)
         if (peak > 0) share = sprintf("%.1f %% of %s TFLOP/s", 100 * flops / peak, peak)

@@ -86,6 +86,22 @@ gpt() {
         "$(awk -v p="$(field device_bytes_planned <"$room/graph")" -v t="$(field device_bytes_taken <"$room/graph")" \
             'BEGIN { if (p != "" && t != "") print t - p }')" 0 $([ "$standin" ] && echo 0 || echo 67108864)
 }
+# Algorithms of products by time: they are kept, so the bits are; without them the losses are near.
+algorithms() { # NAME MOST SCHEDULE FLAGS...
+    local name="$1 in loopback, GPT, algorithms by time" most=$2 first again
+    shift 2
+    # shellcheck disable=SC2086
+    cuda "$@" $text | field loss_last >"$room/first"
+    # shellcheck disable=SC2086
+    cuda "$@" $text --algorithms "$room/algorithms" >"$room/timed"
+    first=$(cksum "$room/algorithms")
+    # shellcheck disable=SC2086
+    again=$(cuda "$@" $text --algorithms "$room/algorithms" | field weights)
+    same "$name: from the file, the same bits" "$(field weights <"$room/timed")" "$again"
+    same "$name: the file is whole" "$first" "$(cksum "$room/algorithms")"
+    within "$name: the last loss against the heuristic's first, relative" \
+        "$(field loss_last <"$room/timed" | awk -v h="$(cat "$room/first")" '{ d = $1 / h - 1; print d < 0 ? -d : d }')" 0 "$most"
+}
 against_host() { # NAME FLAGS...
     local loss
     # shellcheck disable=SC2086
@@ -101,6 +117,8 @@ if wanted steps; then
     against_host 1f1b schedules/1f1b.lua -D workers=4 -D batches=4
     gpt "fslpp, tied" "$fp32" schedules/fslpp.lua -D batches=4 -D tied=true
     against_host "fslpp, tied" schedules/fslpp.lua -D batches=4 -D tied=true
+    algorithms 1f1b "$fp32" schedules/1f1b.lua -D workers=4 -D batches=4
+    algorithms "1f1b, bf16" 1e-2 schedules/1f1b.lua -D workers=4 -D batches=4 -D precision=bf16
     gpt "1f1b, bf16" 1e-2 schedules/1f1b.lua -D workers=4 -D batches=4 -D precision=bf16
 fi
 

@@ -233,18 +233,21 @@ static void print(const struct bench *k) {
 
 /* Takes the rank as the runtime does, and runs one step. NULL, or why not. */
 static const char *take_device(struct bench *k, struct cuda_run *run) {
+    static char why[512];
     CUDA(cudaSetDevice(0));
     CUDA(cudaEventCreate(&k->begin));
     CUDA(cudaEventCreate(&k->end));
     cuda_attention_plan(k->p);
+    cuda_linear_plan(k->p);
+    if (run->algorithms && !cuda_linear_algorithms(run->algorithms, why, sizeof why))
+        return why;
     const char *trouble = cuda_take(&k->z, &k->c, k->p, 0, &cuda_loopback, false);
     if (trouble)
         return trouble;
     cuda_begin(&k->z, run->run.seed);
-    cuda_linear_plan(k->p);
     k->stream = k->c.lane[0];
     cuda_feed(&k->z, 0, run->run.data, k->stream);
-    cuda_count(k->c.step, k->stream);
+    cuda_count(k->c.step, NULL, 0, k->stream);
     replay_step(&k->z);
     CUDA(cudaStreamSynchronize(k->stream));
     return NULL;

@@ -4,7 +4,7 @@ PUT := serial 1f1b fslpp ddp
 PUT_FLAGS := --model schedules/models/integers.lua -D width=64 -D rows=8
 PUT_4 := -D workers=4
 # The runtime of ranks ($(1): cuda or standin), as a library: it is most of each program.
-PUT_RANKS = $(filter-out %/comm_nccl.o,$(call cuda_objects,$(1),layers device comm rank)) build/$(1)/no_nccl.o \
+PUT_RANKS = $(filter-out %/comm_nccl.o %/comm_nccl_open.o,$(call cuda_objects,$(1),layers device comm rank)) build/$(1)/no_nccl.o \
     $(filter-out %/comm_mpi.o,$(PIC)) build/pic/no_mpi.o
 build/pic/no_mpi.o: runtime/comm/comm_mpi.c Makefile
 	@mkdir -p $(@D)

@@ -15,7 +15,7 @@ expect "gpu-check, what failed" "" "$(grep -A 15 '^FAILED' "$room/check")"
 expect "gpu-check, its last line" yes "$(tail -n 1 "$room/check" | grep -qE '^[0-9]{2} passed, 0 failed, [0-9]+ skipped$' && echo yes)"
 timeout 400 tests/gpu/bench.sh $built >"$room/bench" 2>&1
 expect "gpu-bench" 0 $?
-for line in step utilisation CPU idle "linear .* weight" "update of" "1f1b, 4 ranks" "llm.c .* not compared"; do
+for line in step "algorithms  *[1-9][0-9]* products by time" utilisation CPU idle "linear .* weight" "update of" "1f1b, 4 ranks" "llm.c .* not compared"; do
     expect "gpu-bench says: $line" yes "$(grep -qE "^$line" "$room/bench" && echo yes)"
 done
 expect "gpu-check says which attention ran" "attention  by attention.cu, not cuDNN" "$(grep '^attention' "$room/check")"

@@ -1,7 +1,9 @@
 /* What attention_cudnn.cu does with a cuDNN, by fake_cudnn.cpp's: its calls have the right parts of all tensors,
- * several calls make one microbatch, and a cuDNN that has no plan, fails, is wrong or varies is found out at the start.
+ * several calls make one microbatch's backward, and a cuDNN that has no plan, fails, is wrong or varies is found out at
+ * the start.
  */
 #include "layers/cuda_math.cuh"
+#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,9 +82,12 @@ int main(void) {
     for (const char *how : {"fine", "plan", "fail", "wrong", "random"}) {
         setenv("FAKE_CUDNN", how, 1);
         cuda_attention_plan(&program);
+        int *calls = (int *)dlsym(dlopen("libcudnn.so.9", RTLD_NOW | RTLD_NOLOAD), "fake_cudnn_calls");
+        calls[0] = calls[1] = 0;
         run(&other);
         cuda_attention_forget();
         if (strcmp(how, "fine") == 0) {
+            check(calls[1] == 1 && calls[0] == SEQUENCES / 2, how, "one call forward, a few backward");
             check(memcmp(&own, &other, sizeof own) != 0, how, "cuDNN has done it");
             check(apart(other.y, own.y, Y / 2) < 0.01 && apart(other.dx, own.dx, X / 2) < 0.02, how,
                   "the same results");

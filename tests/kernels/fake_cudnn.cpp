@@ -122,6 +122,7 @@ static void work(tensors t, std::map<int64_t, void *> at, bool forward, void *wo
 }
 
 extern "C" {
+int fake_cudnn_calls[2]; /* of backwards, of forwards */
 size_t cudnnGetVersion(void) { return 91900; }
 cudnnStatus_t cudnnCreate(cudnnHandle_t *h) {
     *h = (cudnnHandle_t)&current;
@@ -188,6 +189,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t, cudnnBackendDescriptor_t plan, 
     for (auto &tensor : t)
         if (tensor.second.size[2] > 1)
             pointers.push_back(at[tensor.first]);
+    fake_cudnn_calls[forward]++;
     standin_enqueue(
         current, "cuDNN", [=] { work(t, at, forward, workspace, (size_t)bytes); }, pointers);
     return CUDNN_STATUS_SUCCESS;

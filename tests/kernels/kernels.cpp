@@ -337,10 +337,10 @@ template <typename T> static void update(int optimizer, int64_t last, const char
     *step = 0;
     for (int64_t i = 1; i <= 5; i++) {
         host_update(&host.m, &host.s, 0, weight_count(&host.m, &host.s), w, dw, opt, i);
-        cuda_count(on_device(step), 0);
+        cuda_count(on_device(step), NULL, 0, 0);
         grid_reverse = i % 2 == 0;
-        cuda_update(&device.m, weight_count(&device.m, &device.s), on_device(v), on_device(dw), on_device(state), on_device(step), on_device(lr),
-                    0);
+        cuda_update(&device.m, weight_count(&device.m, &device.s), on_device(v), on_device(dw), on_device(state),
+                    on_device(step), on_device(lr), 0);
         grid_reverse = false;
     }
     back();
@@ -385,14 +385,15 @@ int main(int argc, char **argv) {
         return failed > 0;
     }
     static const int element[][2] = {{1, 1}, {3, 5}, {7, 64}, {33, 257}, {5, 1024}};
-    static const int norm[][2] = {{1, 2}, {3, 5}, {9, 64}, {17, 130}, {1100, 24}, {600, 7}, {5, 264}};
+    static const int norm[][2] = {{1, 2},   {3, 5},    {9, 64},   {17, 130}, {1100, 24}, {600, 7},
+                                  {5, 264}, {3, 1024}, {9, 1028}, {3, 2048}, {9, 2056},  {2, 2049}};
     static const int classes[][2] = {{1, 1}, {3, 7}, {5, 256}, {3, 1000}, {2, 50304}, {1500, 3}};
     static const int squares[][2] = {{1, 1}, {3, 7}, {9, 64}, {1500, 5}};
     shapes(LAYER_relu, "relu", true, element, 5);
     shapes(LAYER_gelu, "gelu", false, element, 5);
     shapes(LAYER_fork, "fork", true, element, 5);
     shapes(LAYER_join, "join", true, element, 5);
-    shapes(LAYER_layernorm, "layernorm", false, norm, 7);
+    shapes(LAYER_layernorm, "layernorm", false, norm, 12);
     shapes(LAYER_cross_entropy, "cross_entropy", false, classes, 6);
     shapes(LAYER_mse, "mse", true, squares, 4);
     embeddings();

@@ -1,6 +1,7 @@
 /* What the stand-in must refuse: each kernel here makes one mistake, and ends its process with a line that says which.
  * The last ones make none. */
 #include "layers/cuda.cuh"
+#include <cuda_pipeline_primitives.h>
 #include <initializer_list>
 #include <stdio.h>
 #include <string.h>
@@ -51,6 +52,22 @@ static __global__ void operations_differ(float *out) {
         *out = warp_sum(1.0f);
 }
 
+static __align__(16) float source[64];
+static __global__ void copy_never_awaited(float *) {
+    DYNAMIC_SHARED(float, x);
+    __pipeline_memcpy_async(x + threadIdx.x, source, 4);
+    __pipeline_commit();
+}
+static __global__ void copy_never_committed(float *) {
+    DYNAMIC_SHARED(float, x);
+    __pipeline_memcpy_async(x + threadIdx.x, source, 4);
+    __pipeline_wait_prior(0);
+}
+static __global__ void copy_misaligned(float *) {
+    DYNAMIC_SHARED(float, x);
+    __pipeline_memcpy_async(x, source + 1, 8);
+}
+
 /* Right ones: half a warp by itself; shared memory begins as NaN, in every block. */
 static __global__ void halves(float *out) {
     unsigned half = threadIdx.x % 32 < 16 ? 0xffff : 0xffff0000;
@@ -65,6 +82,21 @@ template <typename T> static __global__ void poisoned(float *out) {
     *out += fixed[threadIdx.x] != fixed[threadIdx.x] && dynamic[threadIdx.x] != dynamic[threadIdx.x] ? 1 : NAN;
     __syncthreads();
     fixed[threadIdx.x] = dynamic[threadIdx.x] = 1;
+}
+
+static __global__ void copies(float *out) { /* land when they are awaited, the earlier group first */
+    DYNAMIC_SHARED(float, all);
+    float *x = all + threadIdx.x;
+    *x = 1;
+    __pipeline_memcpy_async(x, source, 4);
+    __pipeline_commit();
+    __pipeline_memcpy_async(x + 64, source, 4);
+    __pipeline_commit();
+    bool fine = *x != *x;
+    __pipeline_wait_prior(1);
+    fine &= *x == 0 && x[64] != x[64];
+    __pipeline_wait_prior(0);
+    *out += fine && x[64] == 0 ? 1 : NAN;
 }
 
 static int passed, failed;
@@ -99,7 +131,7 @@ template <typename F> static void expect(const char *name, const char *wanted, F
     for (bool reverse : {false, true})                                                                                 \
     expect(#kernel, wanted, [=](float *out) {                                                                          \
         grid_reverse = reverse;                                                                                        \
-        LAUNCH((kernel), 2, threads, 64 * sizeof(float), (cudaStream_t)0, out);                                        \
+        LAUNCH((kernel), 2, threads, 128 * sizeof(float), (cudaStream_t)0, out);                                       \
     })
 
 int main(void) {
@@ -113,6 +145,10 @@ int main(void) {
     EXPECT(mask_without_source, 64, "takes from a thread that is not in its mask: thread (");
     EXPECT(masks_differ, 64, "(masks_differ): thread ("); /* which of the mistakes it is depends on the order */
     EXPECT(operations_differ, 64, "meets another warp operation, or another mask, of");
+    EXPECT(copy_never_awaited, 64, "ends before a copy has landed, begun by thread (");
+    EXPECT(copy_never_committed, 64, "ends before a copy has landed, begun by thread (");
+    EXPECT(copy_misaligned, 64, "copies from or to what is not aligned, or not 4, 8 or 16 bytes: thread (");
+    EXPECT(copies, 64, NULL);
     EXPECT(halves, 64, NULL);
     EXPECT(poisoned<float>, 64, NULL);
     EXPECT(poisoned<double>, 64, NULL);

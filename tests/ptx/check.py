@@ -91,11 +91,14 @@ class Suite:
 
 
 def without_barriers(suite, name, needed, function, *arguments):
-    """Takes the kernel's barriers away, one by one, and runs function(suite, *arguments): a race, where the kernel
-    needs the barrier. needed: which, in the order of the file; others belong to functions that are called again."""
+    """Takes the kernel's barriers and its waits for copies away, one by one, and runs function(suite, *arguments): a
+    race, where the kernel needs the barrier, or a copy that is not awaited. needed: how many barriers there are, and
+    all are needed."""
     kernel = suite.kernels[name]
     barriers = [line for line, text in kernel.statements if text.startswith('bar.sync')]
-    for i, line in enumerate(barriers):
+    waits = [line for line, text in kernel.statements if text.startswith('cp.async.wait_group')]
+    assert len(barriers) == needed, f'{len(barriers)} barriers'
+    for line in barriers + waits:
         without = ptx_text.Kernel(name, kernel.path, kernel.variables)
         without.params, without.params_bytes = kernel.params, kernel.params_bytes
         without.statements = [s for s in kernel.statements if s[0] != line]
@@ -104,8 +107,8 @@ def without_barriers(suite, name, needed, function, *arguments):
             found = ''
         except Wrong as why:
             found = str(why)
-        assert found.startswith('race' if i in needed else '') and (found != '') == (i in needed), \
-            f'without barrier {i} of {len(barriers)}, line {line}: {found or "nothing was found"}'
+        assert found.startswith('race' if line in barriers else 'shared memory that an asynchronous copy'), \
+            f'without line {line}: {found or "nothing was found"}'
 
 
 # ---- data ----

@@ -241,6 +241,22 @@ class Writer:
         values = ', '.join(self.get(o, i.op[-1]) for o in sources)
         return [f'S.store_{space}({at}, ({values},), M, {i.line})']
 
+    def op_cp(self, i, masked):
+        """ "cp.async", without its size of the source or with all of it, "cp.async.commit_group" and
+        "cp.async.wait_group"."""
+        words = i.op[1:]
+        if words == ['async', 'commit_group']:
+            return ['S.commit(M)']
+        if words == ['async', 'wait_group']:
+            return [f'S.wait({int(i.operands[0][1])}, M, {i.line})']
+        to, of, *sizes = i.operands
+        bytes_ = int(sizes[0][1])
+        if words not in (['async', 'cg', 'shared', 'global'], ['async', 'ca', 'shared', 'global']) or \
+                bytes_ not in ((16,) if words[1] == 'cg' else (4, 8, 16)) or any(s != sizes[0] for s in sizes):
+            raise Unknown('not in the table')
+        at = [f"{self.get(o[1], type_)}, {o[2]}" for o, type_ in ((to, 'u32'), (of, 'u64'))]
+        return [f'S.copy({", ".join(at)}, {bytes_}, M, {i.line})']
+
     def op_shfl(self, i, masked):
         if i.op[1] != 'sync' or i.op[2] not in ('idx', 'bfly', 'up', 'down') or i.op[3] != 'b32':
             raise Unknown('not in the table')

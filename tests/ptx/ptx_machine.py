@@ -98,6 +98,8 @@ class Blocks:
                 self.shared.state[at // 2:(at + size) // 2] = READ | WRITE
         self.pc, self.status = np.zeros(n, np.int64), np.zeros(n, np.int8)
         self.epoch, self.all = np.zeros(n, np.int32), np.arange(n)
+        # asynchronous copies under way: threads, places, what will be there, groups; and each thread's groups so far
+        self.copies, self.groups = [], np.zeros(n, np.int64)
 
     # ---- the order of execution ----
 
@@ -287,6 +289,44 @@ class Blocks:
             self.shared.store(at, values, self.thread[which], self.epoch[which], None, self.say)
         except Wrong as why:
             self.wrong(line, why)
+
+    # ---- asynchronous copies ----
+
+    def copy(self, to, to_offset, of, of_offset, size, mask, line):
+        """PTX ISA, "cp.async": it reads and writes at some time before its thread has waited for it. So what it reads
+        must be there now, and nobody may touch what it writes till then. That a thread later overwrites what it reads
+        goes unseen."""
+        which, at = self._who(to, to_offset, mask)
+        at = self._inside(which, at, line)
+        _, source = self._who(of, of_offset, mask)
+        try:
+            got = self.device.load(source - self.device.BASE, np.dtype(np.uint32), size // 4, self.thread[which],
+                                   self.epoch[which], self.block[which], self.say_global)
+            self.shared.begin_copy(at, size, self.thread[which], self.epoch[which], self.say)
+        except Wrong as why:
+            self.wrong(line, why)
+        self.copies.append((which, at, got, self.groups[which]))
+
+    def commit(self, mask):
+        """ "cp.async.commit_group": a thread's copies since its last one are a group."""
+        self.groups = self.groups + (1 if mask is None else mask)
+
+    def wait(self, prior, mask, line):
+        """ "cp.async.wait_group": all groups but the thread's last `prior` ones are complete."""
+        left = []
+        for which, at, values, group in self.copies:
+            done = group + prior < self.groups[which]
+            if mask is not None:
+                done &= mask[which]
+            if done.any():
+                t = which[done]
+                try:
+                    self.shared.land(at[done], values[done], self.thread[t], self.epoch[t], self.say)
+                except Wrong as why:
+                    self.wrong(line, why)
+            if not done.all():
+                left.append((which[~done], at[~done], values[~done], group[~done]))
+        self.copies = left
 
     # ---- a warp together ----
 

@@ -7,7 +7,8 @@ epoch is the number of barriers that its block has passed.
 """
 import numpy as np
 
-READ, WRITE, WRITTEN = 1, 2, 4  # of a cell: whether it may be read, may be written, holds something
+# of a cell: whether it may be read, may be written, holds something, is what an asynchronous copy will write
+READ, WRITE, WRITTEN, AWAITED = 1, 2, 4, 8
 SEVERAL = -2  # in place of a thread's number, or a block's
 
 
@@ -42,7 +43,8 @@ class Memory:
         must((at < 0) | (at + size > self.cells * 2), f'out of bounds of {self.what} memory')
         cell = (at[:, None] >> 1) + np.arange(size >> 1) if size > 2 else (at >> 1)[:, None]
         state = self.state[cell]
-        if (state & need != need).any():
+        if (state & (need | AWAITED) != need).any():
+            must((state & AWAITED != 0).any(1), f'{self.what} memory that an asynchronous copy may yet write')
             must((state & (READ | WRITE) == 0).any(1), f'out of bounds of {self.what} memory')
             if need == WRITE:
                 must((state & WRITE == 0).any(1), f'write to {self.what} memory that is only for reading')
@@ -91,9 +93,25 @@ class Memory:
         self.reader[cell], self.read[cell] = SEVERAL, epoch[:, None]
         return self.bytes.view(np.uint16)[cell]
 
+    def begin_copy(self, at, size, thread, epoch, say):
+        """From now on the copy may write: it races with whatever a write here would, and nobody may touch the bytes
+        until it has landed."""
+        cell = self._writes(at, size, thread, epoch, None, say)
+        self.state[cell] |= AWAITED
+
+    def land(self, at, values, thread, epoch, say):
+        """Its thread has waited for it. The bytes are written now, and other threads' after a barrier."""
+        cell = (at[:, None] >> 1) + np.arange(values.dtype.itemsize * values.shape[1] >> 1)
+        self.state[cell] &= ~np.uint8(AWAITED)
+        self.store(at, values, thread, epoch, None, say)
+
     def store(self, at, values, thread, epoch, block, say):
         """values: len(at) x count."""
-        size = values.dtype.itemsize * values.shape[1]
+        cell = self._writes(at, values.dtype.itemsize * values.shape[1], thread, epoch, block, say)
+        self.state[cell] |= WRITTEN
+        self.bytes.view(values.dtype)[(at // values.dtype.itemsize)[:, None] + np.arange(values.shape[1])] = values
+
+    def _writes(self, at, size, thread, epoch, block, say):
         cell, _ = self._cells(at, size, WRITE, thread, say)
         t, e = thread[:, None], epoch[:, None]
         writer, reader = self.writer[cell], self.reader[cell]
@@ -107,8 +125,7 @@ class Memory:
         self.writer[cell] = t
         self._race(self.writer[cell] != t, cell, self.writer[cell], thread, 'written', say)
         self.written[cell] = e
-        self.state[cell] |= WRITTEN
-        self.bytes.view(values.dtype)[(at // values.dtype.itemsize)[:, None] + np.arange(values.shape[1])] = values
+        return cell
 
     def _block_of(self, thread):
         return thread // self.threads

@@ -59,4 +59,4 @@ def tests(suite):
     for n, splits in ((1, 1), (33, 7), (70, 19)):
         for first in (False, True):
             suite.test(f'sum_parts, {splits} x {n}, first {first}', sum_parts, n, splits, first)
-    suite.test('sum_parts without its barrier', without_barriers, 'sum_parts', {0}, sum_parts, 33, 7, True)
+    suite.test('sum_parts without its barrier', without_barriers, 'sum_parts', 1, sum_parts, 33, 7, True)

@@ -19,4 +19,4 @@ def tests(suite):
         for rows, n in ((1, 8), (5, 72), (301, 136), (3, 1), (259, 13), (33, 131)):
             suite.test(f'bias_gradient, {T}, {rows} x {n}', bias_gradient, T, rows, n)
         name = f'bias_gradient<{T}, 1>'
-        suite.test(f'{name} without barriers', without_barriers, name, {1}, bias_gradient, T, 259, 13)
+        suite.test(f'{name} without barriers', without_barriers, name, 1, bias_gradient, T, 259, 13)

@@ -42,11 +42,12 @@ def update(suite, T, name, formula, moments, n, step, most=132 * 8):
         same(d.get(opt, f, len(state)), np.concatenate(([want] if master else []) + after), 'the state')
 
 
-def count(suite, step):
+def count(suite, step, words):
     d = Device()
-    at = d.buffer(np.array([step], np.int64), 'rw')
-    suite.run('count', d, [1], [1], [address(at)])
+    at, reached = d.buffer(np.array([step], np.int64), 'rw'), d.buffer(np.full(words + 1, 7, np.uint32), 'rw')
+    suite.run('count', d, [1], [1], [address(at), address(reached), np.int32(words)])
     assert d.get(at, np.int64, 1)[0] == step + 1
+    assert list(d.get(reached, np.uint32, words + 1)) == [0] * (words - 1) + [(step + 1) % 2**32] * (words > 0) + [7]
 
 
 def tests(suite):
@@ -56,6 +57,7 @@ def tests(suite):
                 for step in (1, 2, 1001):
                     suite.test(f'{name}, {T}, {n}, step {step}', update, T, name, formula, moments, n, step)
             suite.test(f'{name}, {T}, one block', update, T, name, formula, moments, 7172, 3, 1)
-    suite.test('count', count, 2**33 - 1)
-    suite.test('update without its barrier', without_barriers, 'update<float, adamw, 2>', {0}, update, 'float', 'adamw',
+    for words in (0, 1, 9):
+        suite.test(f'count, {words} words', count, 2**33 + 4, words)
+    suite.test('update without its barrier', without_barriers, 'update<float, adamw, 2>', 1, update, 'float', 'adamw',
                adamw, 2, 1024, 2)

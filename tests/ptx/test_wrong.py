@@ -8,6 +8,7 @@ from check import Device, Unknown, Wrong, address, encode, near, numbers
 
 N = 64
 ALL, HALF = np.ones(N, np.float32), np.where(np.arange(N) % 2, 1, -1).astype(np.float32)
+AWAITED = 'shared memory that an asynchronous copy may yet write'
 IN = 'thread \\(\\d+,0,0\\) of block \\(\\d,0,0\\)'
 
 # kernel: the message, blocks, arguments: 'w' an output of N floats, 'scratch' room to read and to write, or data
@@ -43,6 +44,15 @@ CAUGHT = {
     'unknown_instruction': ('unknown_instruction: line \\d+: unknown instruction: brev.b32', 1, ['w']),
     'product_for_some': ('lanes that the mask names never come', 1, ['w', HALF]),
     'matrix_without_barrier': ('race: shared memory', 1, ['w', np.int32(0)]),
+    'copy_read_at_once': (f'{AWAITED}: 4 bytes at byte \\d+ of .* by {IN}', 1, ['w', ALL]),
+    'copy_of_no_group': (AWAITED, 1, ['w', ALL]),
+    'copy_of_later_group': (f'{AWAITED}: 4 bytes at byte 256 of .*, which has 512', 1, ['w', ALL]),
+    'copy_without_barrier': ('race: shared memory .* is read and written by', 1, ['w', ALL]),
+    'copy_awaited_behind_barrier': ('race: shared memory .* is read and written by', 1, ['w', ALL]),
+    'copy_overwritten': (AWAITED, 1, ['w', ALL]),
+    'copy_over_what_is_read': ('race: shared memory .* is written and read by', 1, ['w', ALL]),
+    'copy_misaligned': ('misaligned global access: 16 bytes at byte 4 of buffer 1', 1,
+                        ['w', np.ones(4 * N + 4, np.float32)]),
     'matrix_misaligned': ('misaligned shared access: 16 bytes', 1, ['w', np.int32(1)]),
 }
 
@@ -93,6 +103,13 @@ def shuffle_of_half(suite):
     assert (d.get(y, np.float32, N) == want).all()
 
 
+def copies(suite):
+    d = Device()
+    y = d.buffer(HALF, 'w')
+    suite.run('copies', d, [1], [N], [address(y), address(d.buffer(HALF))])
+    assert (d.get(y, np.float32, N) == np.where(HALF > 0, 2, 0)).all()
+
+
 def fma(suite):
     """One rounding, on numbers whose sum in fp64 lies halfway between two floats."""
     blocks = ptx_machine.Blocks.__new__(ptx_machine.Blocks)
@@ -110,4 +127,5 @@ def tests(suite):
                  'product_c_in_wrong_rows'):
         suite.test(name, product, name, name == 'product')
     suite.test('shuffle_of_half', shuffle_of_half)
+    suite.test('copies', copies)
     suite.test('fma', fma)

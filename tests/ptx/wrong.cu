@@ -1,6 +1,7 @@
 /* Kernels with a mistake each, which test_wrong.py expects to be caught, and beside those that compute wrong numbers
  * the right one. Blocks have 64 threads unless it says otherwise. */
 #include <cuda_bf16.h>
+#include <cuda_pipeline_primitives.h>
 #include <stdint.h>
 
 enum { THREADS = 64 };
@@ -232,4 +233,96 @@ extern "C" __global__ void matrix_misaligned(float *y, int n) {
                  : "r"(at)
                  : "memory");
     y[threadIdx.x] = (float)(x[0] + x[1] + x[2] + x[3]);
+}
+
+/* Copies to shared memory that go on by themselves: reading one's own before it is awaited, or another thread's before
+ * a barrier; awaiting the wrong group, or before there is a group; writing over it; beginning one where others still
+ * read. */
+static __device__ void copy(float *to, const float *of) {
+    __pipeline_memcpy_async(to + threadIdx.x, of + threadIdx.x, 4);
+}
+
+extern "C" __global__ void copy_read_at_once(float *y, const float *x) {
+    __shared__ float s[THREADS];
+    copy(s, x);
+    __pipeline_commit();
+    y[threadIdx.x] = s[threadIdx.x];
+    __pipeline_wait_prior(0);
+}
+
+extern "C" __global__ void copy_of_no_group(float *y, const float *x) {
+    __shared__ float s[THREADS];
+    copy(s, x);
+    __pipeline_wait_prior(0);
+    y[threadIdx.x] = s[threadIdx.x];
+}
+
+extern "C" __global__ void copy_of_later_group(float *y, const float *x) {
+    __shared__ float s[2 * THREADS];
+    for (int i = 0; i < 2; i++) {
+        copy(s + i * THREADS, x);
+        __pipeline_commit();
+    }
+    __pipeline_wait_prior(1);
+    y[threadIdx.x] = s[threadIdx.x] + s[THREADS + threadIdx.x];
+}
+
+extern "C" __global__ void copy_without_barrier(float *y, const float *x) {
+    __shared__ float s[THREADS];
+    copy(s, x);
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    y[threadIdx.x] = s[threadIdx.x ^ 1];
+}
+
+extern "C" __global__ void copy_awaited_behind_barrier(float *y, const float *x) {
+    __shared__ float s[THREADS];
+    copy(s, x);
+    __pipeline_commit();
+    __syncthreads();
+    __pipeline_wait_prior(0);
+    y[threadIdx.x] = s[threadIdx.x ^ 1];
+}
+
+extern "C" __global__ void copy_overwritten(float *y, const float *x) {
+    __shared__ float s[THREADS];
+    copy(s, x);
+    s[threadIdx.x] = 1;
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    y[threadIdx.x] = s[threadIdx.x];
+}
+
+extern "C" __global__ void copy_over_what_is_read(float *y, const float *x) {
+    __shared__ float s[THREADS];
+    s[threadIdx.x] = 1;
+    __syncthreads();
+    float was = s[threadIdx.x ^ 1];
+    copy(s, x);
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    y[threadIdx.x] = s[threadIdx.x] + was;
+}
+
+extern "C" __global__ void copy_misaligned(float *y, const float *x) {
+    __shared__ __align__(16) float s[4 * THREADS];
+    __pipeline_memcpy_async(s + 4 * threadIdx.x, x + 4 * threadIdx.x + 1, 16);
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    y[threadIdx.x] = s[4 * threadIdx.x];
+}
+
+extern "C" __global__ void copies(float *y, const float *x) { /* right: two groups, for some threads only */
+    __shared__ float s[2 * THREADS];
+    if (x[threadIdx.x] > 0) {
+        copy(s, x);
+        __pipeline_commit();
+        copy(s + THREADS, x);
+        __pipeline_commit();
+        __pipeline_wait_prior(1);
+        float first = s[threadIdx.x];
+        __pipeline_wait_prior(0);
+        y[threadIdx.x] = first + s[THREADS + threadIdx.x];
+    } else
+        y[threadIdx.x] = 0;
 }

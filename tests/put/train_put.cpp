@@ -104,14 +104,18 @@ static void *work(void *arg) {
     const rt_run *run = &s->t->all->run;
     int rank = (int)(s - s->t->workers.data());
     prepare(s, rank);
-    for (int64_t step = 0; step < run->steps; step++) {
+    for (int64_t step = 0; step <= run->steps; step++) { /* enqueues it, then waits for the one before */
         float sum = 0;
-        cuda_feed(&s->replay, step, run->data, s->steps.origin);
-        steps_run(&s->steps, step, false);
-        CUDA(cudaEventSynchronize(s->rank.came[step % 2]));
+        if (step < run->steps) {
+            cuda_feed(&s->replay, step, run->data, s->steps.origin);
+            steps_run(&s->steps, step, false);
+        }
+        if (step == 0)
+            continue;
+        CUDA(cudaEventSynchronize(s->rank.came[(step - 1) % 2]));
         for (int b = 0; b < s->t->program.batches; b++)
-            sum += s->rank.told[step % 2][b];
-        s->t->loss[(size_t)(rank * run->steps + step)] = sum / (float)s->t->program.batches;
+            sum += s->rank.told[(step - 1) % 2][b];
+        s->t->loss[(size_t)(rank * run->steps + step - 1)] = sum / (float)s->t->program.batches;
     }
     keep_weights(s, rank);
     CUDA(cudaStreamSynchronize(s->steps.origin));

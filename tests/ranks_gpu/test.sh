@@ -35,6 +35,14 @@ for name in 1f1b gpipe ddp fsdp lpp fslpp zbv dualpipe chimera apart replicated 
     grep -q 'stand-in for a GPU, messages by NCCL 2.28.9 (launch order issue), one graph for the step$' "$room/said"
     expect "$name: what it runs on" 0 $?
 done
+# The step behind the one that runs has been enqueued already: all but the first, which is not in a graph, and the second,
+# before which its memory is reported. Nothing is enqueued ahead of a checkpoint, of the last step, or of reading times.
+ahead() { STANDIN_AHEAD=1 over_mpi 1f1b 4 "$@" >/dev/null && grep -o '^standin: .*' "$room/said" | sort | uniq -c | sed 's/^ *//'; }
+expect "a step is enqueued ahead" "4 standin: 4 of 5 graphs launched ahead" "$(ahead --steps 6)"
+expect "with put" "4 standin: 4 of 5 graphs launched ahead" "$(ahead --steps 6 --messages put)"
+expect "checkpoints between steps" "4 standin: 2 of 5 graphs launched ahead" "$(ahead --steps 6 --checkpoint "$saved" --every 2)"
+rm -rf "$saved"
+expect "timelines" "4 standin: 0 of 5 graphs launched ahead" "$(ahead --steps 6 --timeline "$room/ahead")"
 expect "1f1b without a graph" "$(in_process schedules/1f1b.lua "${integers[@]}" --steps 4)" "$(over_mpi 1f1b 4 --steps 4 --no-graph)"
 for lanes in peer rank; do # communicators of two for both directions, of all
     compiled "fslpp-$lanes" fslpp "${integers[@]}" --lanes $lanes
@@ -45,6 +53,19 @@ for seed in 0 2; do # streams as issued; and starved now and then
     STANDIN_SEED=$seed expect "fslpp, the streams in another order" "$(in_process schedules/fslpp.lua "${integers[@]}" --steps 4)" \
         "$(STANDIN_SEED=$seed over_mpi fslpp "$(wc -l <"$room/fslpp/app.gpu")" --steps 4)"
 done
+# A reduction that goes in two pieces, neither of which its three ranks share evenly, against one that goes in none.
+cat >"$room/wide.lua" <<'EOF'
+return model {
+  input = tokens { vocab = 8, context = 4, rows = 1 },
+  layers = { embedding { width = 2100 }, linear { width = 4000 }, linear { width = 8 }, cross_entropy {} },
+  optimizer = sgd { lr = 0.5 },
+}
+EOF
+wide=(-D workers=3 -D stages=1 -D batches=3 --model "$room/wide.lua")
+piece=$(sed -nE 's/^enum \{ REDUCE_PIECE = (.*) \};/\1/p' runtime/ops.h)
+expect "its gradients are more than a piece" 1 $((4 * (12 * 2100 + 2101 * 4000 + 4001 * 8) > piece))
+compiled pieces ddp "${wide[@]}"
+expect "a reduction in two pieces" "$(in_process schedules/ddp.lua "${wide[@]}" --steps 1 --device cuda)" "$(over_mpi pieces 3 --steps 1)"
 tcp 1f1b 4 --steps 4
 ended 60
 expect "1f1b over TCP" "0 0 0 0 $(in_process schedules/1f1b.lua "${integers[@]}" --steps 4)" "$codes $(weights)"
@@ -70,6 +91,12 @@ for versions in "22809 12090 issue" "22809 12080 serial" "22602 13000 serial" "2
     STANDIN_NCCL=$nccl STANDIN_DRIVER=$driver tcp 1f1b 4 --steps 1 ${rest%%[is]*}
     ended 60
     expect "NCCL $versions" yes "$(says "messages by NCCL 2\.[0-9.]+ \(launch order ${rest##* }\), ")"
+done
+# The compiler's order of issue is safe where NCCL runs a rank's communications one after the other.
+for name in 1f1b fslpp dualpipe; do
+    wanted=$(in_process schedules/$name.lua "${integers[@]}" --steps 4)
+    n=$(wc -l <"$room/$name/app.gpu")
+    expect "$name, serial launches" "$wanted" "$(STANDIN_DRIVER=12020 over_mpi $name "$n" --steps 4)"
 done
 STANDIN_NCCL=22505 tcp 1f1b 4 --steps 1
 ended 20
@@ -99,6 +126,25 @@ compiled gpt ddp "${gpt[@]}"
 wanted=$(in_process schedules/ddp.lua "${gpt[@]}" --data $text --steps 3 --device cuda)
 expect "GPT with DDP: the bits of loopback" "$wanted" "$(over_mpi gpt 3 --data $text --steps 3)"
 expect "GPT with DDP: graph and eager replay" "$wanted" "$(over_mpi gpt 3 --data $text --steps 3 --no-graph)"
+
+# Algorithms of products: ranks time what no lower rank has, and rank 0 writes; then all of them, and loopback, find them.
+compiled gpt-1f1b 1f1b "${gpt[@]}"
+kept=(--algorithms "$room/algorithms" --data $text --steps 3)
+plain=$(over_mpi gpt-1f1b 3 --data $text --steps 3)
+chosen=$(STANDIN_FASTEST=1 over_mpi gpt-1f1b 3 "${kept[@]}")
+expect "algorithms timed by ranks: other weights" yes "$([ ${#chosen} = 16 ] && [ "$chosen" != "$plain" ] && echo yes)"
+expect "algorithms timed by ranks: each product once, of all stages" "" \
+    "$(cut -f 1-3 "$room/algorithms" | sort | uniq -d; grep -q 'NN 256 x 8 x 16' "$room/algorithms" && grep -q 'NN 48 x 8 x 16' "$room/algorithms" || echo "not all")"
+cp "$room/algorithms" "$room/algorithms.first"
+expect "algorithms from the file: ranks" "$chosen" "$(STANDIN_FASTEST=2 over_mpi gpt-1f1b 3 "${kept[@]}")"
+expect "algorithms from the file: put" "$chosen" "$(STANDIN_FASTEST=2 over_mpi gpt-1f1b 3 "${kept[@]}" --messages put)"
+expect "algorithms from the file: loopback" "$chosen" "$(in_process schedules/1f1b.lua "${gpt[@]}" "${kept[@]}" --device cuda)"
+sed -i '$s/.$/x/' "$room/algorithms" && n=$(wc -l <"$room/algorithms")
+expect "a corrupt line ends all ranks" "pianola: error: $room/algorithms:$n: the algorithm is not 128 hexadecimal digits; mend or remove the file, and they are timed anew" \
+    "$(over_mpi gpt-1f1b 3 "${kept[@]}")"
+app=$(sed "s| *$| --algorithms $room/algorithms.first|; 2s/ --algorithms.*//" "$room/gpt-1f1b/app.gpu")
+expect "algorithms on some ranks only" "rank 1 has --algorithms 0, rank 0 1; give all ranks the same flags" \
+    "$(timeout 60 mpirun --oversubscribe --app <(echo "$app") 2>&1 | sed -n 's/^pianola: error: //p' | head -n 1)"
 
 # bf16, with a table that embedding and unembedding share: masters in checkpoints, weights rounded from them.
 half=("${gpt[@]}" -D precision=bf16 -D tied=true)

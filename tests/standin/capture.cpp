@@ -165,10 +165,11 @@ static void check_queues(const std::vector<node> &nodes) {
         std::vector<bool> ordered = ordered_with(nodes, i);
         for (size_t k = 0; k < nodes.size(); k++)
             if (!ordered[k])
-                broken("QUEUE",
-                       "a graph of %d branches: what awaits %s may share a hardware queue with %s and hold it up: nothing "
-                       "that CUDA sees orders the two",
-                       n, nodes[i].w.what.c_str(), nodes[k].w.what.c_str());
+                broken(
+                    "QUEUE",
+                    "a graph of %d branches: what awaits %s may share a hardware queue with %s and hold it up: nothing "
+                    "that CUDA sees orders the two",
+                    n, nodes[i].w.what.c_str(), nodes[k].w.what.c_str());
     }
 }
 
@@ -233,7 +234,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t e) {
         broken("GRAPH", "cudaGraphExecDestroy of graph %d, which is running or will be: synchronise first", e->id);
     e->alive = false;
     e->nodes.clear();
-    e->last = nullptr;
+    e->last = e->newest = nullptr;
     return cudaSuccess;
 }
 
@@ -263,6 +264,13 @@ static std::shared_ptr<launched> copy_graph(cudaGraphExec_t e) {
     return g;
 }
 
+/* It has waited for an event behind it. */
+static bool known_to_have_ended(const launched &g) {
+    clocks seen = the().seen;
+    join(seen, g.all);
+    return g.left == 0 && seen == the().seen;
+}
+
 cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s) {
     entered here("cudaGraphLaunch");
     exec_of(e);
@@ -274,10 +282,12 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s) {
                stream_name(s).c_str());
     if (the().start_at_launch)
         me()->started = true;
+    the().launches++;
+    the().ahead += e->newest && !known_to_have_ended(*e->newest);
     work w;
     w.kind = GRAPH;
     w.what = text("graph %d", e->id);
-    w.graph = copy_graph(e);
+    w.graph = e->newest = copy_graph(e);
     enqueue(s, std::move(w));
     return cudaSuccess;
 }

@@ -1,7 +1,9 @@
-/* cuBLASLt: D = epilogue(alpha op(A) op(B) + beta C), in fp32, each element's sum in the order of k. */
+/* cuBLASLt: D = epilogue(alpha op(A) op(B) + beta C), in fp32. The heuristic's first algorithm sums in the order of k,
+ * the others by pieces of k: other bits. */
 #include "cublasLt.h"
 #include "bf16.h"
 #include "standin.h"
+#include <unistd.h>
 
 /* The contents of the opaque descriptors. */
 struct layout {
@@ -16,6 +18,12 @@ struct matmul {
     int64_t aux_ld;
 };
 enum { WORKSPACE = 65536 }; /* what an algorithm uses of the workspace, if allowed */
+enum { VARIANTS = 3 };      /* algorithms for each product: one, two, four pieces of k */
+struct algorithm {
+    uint64_t fingerprint, workspace, aligned[4]; /* aligned: A, B, C, D */
+    uint32_t bias, aux;                          /* their alignment */
+    uint64_t variant;
+};
 struct preference {
     uint64_t workspace;
     uint32_t alignment[4]; /* minimum for A, B, C and D */
@@ -23,6 +31,7 @@ struct preference {
 enum { MOST_ALIGNED = 256 }; /* the default promise */
 static_assert(sizeof(preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t), "fits");
 static_assert(sizeof(layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "fits");
+static_assert(sizeof(algorithm) == sizeof(cublasLtMatmulAlgo_t), "is one");
 static_assert(sizeof(matmul) <= sizeof(cublasLtMatmulDescOpaque_t), "fits");
 
 struct problem {
@@ -31,7 +40,7 @@ struct problem {
     const char *A, *B, *C;
     char *D;
     float alpha, beta;
-    uint64_t m, n, k;
+    uint64_t m, n, k, pieces; /* pieces: of k, each summed alone */
 };
 
 static size_t bytes_of(int type) { return type == CUDA_R_16BF ? 2 : 4; }
@@ -88,6 +97,9 @@ static const char *refused(problem &p) {
         return "the epilogue is none that the stand-in has";
     if (d.epilogue != 1 && (p.e.order != CUBLASLT_ORDER_COL || p.e.batch != 1))
         return "an epilogue with a D of rows, or with a batch, which the stand-in lacks";
+    /* CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE; the exceptions are of IMMA and fp8 */
+    if ((d.epilogue & (4 | 16 | 256 | 512)) && d.bias_type >= 0 && d.bias_type != p.e.type)
+        return "a bias, or a bias gradient, is of another type than D";
     if (has(d, 128) && (d.aux_ld % 8 != 0 || d.aux_ld < (int64_t)p.m))
         return "the auxiliary matrix's leading dimension is not a multiple of 8, or smaller than m";
     return nullptr;
@@ -156,7 +168,7 @@ static void bias_gradient(const problem &p, const std::vector<float> &a, const s
 }
 
 static void multiply(const problem &p) {
-    std::vector<float> a(p.m * p.k), b(p.k * p.n), sum(p.m);
+    std::vector<float> a(p.m * p.k), b(p.k * p.n), sum(p.m), piece(p.m);
     for (uint64_t k = 0; k < p.k; k++)
         for (uint64_t i = 0; i < p.m; i++)
             a[i + k * p.m] = get(p.A, p.a.type, p.d.transa ? index_of(p.a, k, i) : index_of(p.a, i, k));
@@ -165,9 +177,14 @@ static void multiply(const problem &p) {
             b[k + j * p.k] = get(p.B, p.b.type, p.d.transb ? index_of(p.b, j, k) : index_of(p.b, k, j));
     for (uint64_t j = 0; j < p.n; j++) {
         std::fill(sum.begin(), sum.end(), 0.0f);
-        for (uint64_t k = 0; k < p.k; k++)
+        for (uint64_t part = 0; part < p.pieces; part++) {
+            std::fill(piece.begin(), piece.end(), 0.0f);
+            for (uint64_t k = p.k * part / p.pieces; k < p.k * (part + 1) / p.pieces; k++)
+                for (uint64_t i = 0; i < p.m; i++)
+                    piece[i] += a[i + k * p.m] * b[k + j * p.k];
             for (uint64_t i = 0; i < p.m; i++)
-                sum[i] += a[i + k * p.m] * b[k + j * p.k];
+                sum[i] += piece[i];
+        }
         for (uint64_t i = 0; i < p.m; i++) {
             float x = p.alpha * sum[i];
             if (p.beta != 0)
@@ -339,79 +356,96 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t o
     }
 }
 
+size_t cublasLtGetVersion(void) { return 130100; }
+
+static problem asked(cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                     cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t e) {
+    problem p = {};
+    p.d = *(matmul *)d;
+    p.a = *(layout *)a;
+    p.b = *(layout *)b;
+    p.c = *(layout *)c;
+    p.e = *(layout *)e;
+    return p;
+}
+
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
                                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
                                               cublasLtMatrixLayout_t e, cublasLtMatmulPreference_t pref, int wanted,
                                               cublasLtMatmulHeuristicResult_t results[], int *found) {
     entered here("cublasLtMatmulAlgoGetHeuristic");
     check_creation(call);
-    problem p = {*(matmul *)d,
-                 *(layout *)a,
-                 *(layout *)b,
-                 *(layout *)c,
-                 *(layout *)e,
-                 nullptr,
-                 nullptr,
-                 nullptr,
-                 nullptr,
-                 0,
-                 0,
-                 0,
-                 0,
-                 0};
+    problem p = asked(d, a, b, c, e);
     *found = 0;
     if (handles().count(h) == 0 || wanted < 1)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (refused(p))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     /* A call may succeed with a result that did not: "inspect heuristicResultsArray[...].state" (cublasLt.h). */
-    if (has(p.d, 32 | 64) && getenv("STANDIN_NO_GELU")) {
+    if ((has(p.d, 32 | 64) && getenv("STANDIN_NO_GELU")) || (has(p.d, 256 | 512) && getenv("STANDIN_NO_BGRAD"))) {
         memset(results, 0xa5, sizeof *results);
         results->state = CUBLAS_STATUS_NOT_SUPPORTED;
         *found = 1;
         return CUBLAS_STATUS_SUCCESS;
     }
-    memset(results, 0, sizeof *results);
-    results->algo.data[0] = fingerprint(p);
-    results->algo.data[1] = results->workspaceSize = std::min(((preference *)pref)->workspace, (uint64_t)WORKSPACE);
-    for (int i = 0; i < 4; i++)
-        results->algo.data[2 + i] = ((preference *)pref)->alignment[i];
-    results->algo.data[6] = alignment_of(p.d.bias);
-    results->algo.data[7] = alignment_of(p.d.aux);
-    results->wavesCount = 1;
-    *found = 1;
+    for (*found = 0; *found < std::min(wanted, (int)VARIANTS); ++*found) {
+        cublasLtMatmulHeuristicResult_t *result = &results[*found];
+        const preference *wish = (const preference *)pref;
+        memset(result, 0, sizeof *result);
+        algorithm *algo = (algorithm *)&result->algo;
+        algo->fingerprint = fingerprint(p);
+        algo->workspace = result->workspaceSize = std::min(wish->workspace, (uint64_t)WORKSPACE);
+        for (int i = 0; i < 4; i++)
+            algo->aligned[i] = wish->alignment[i];
+        algo->bias = (uint32_t)alignment_of(p.d.bias);
+        algo->aux = (uint32_t)alignment_of(p.d.aux);
+        algo->variant = (uint64_t)*found;
+        result->wavesCount = 1;
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* "algo field is never updated" (cublasLt.h). */
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t h, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
+                                       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t e,
+                                       const cublasLtMatmulAlgo_t *of, cublasLtMatmulHeuristicResult_t *result) {
+    entered here("cublasLtMatmulAlgoCheck");
+    problem p = asked(d, a, b, c, e);
+    const algorithm *algo = (const algorithm *)of;
+    if (handles().count(h) == 0 || refused(p) || algo->fingerprint != fingerprint(p))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (algo->variant >= VARIANTS)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    result->workspaceSize = algo->workspace;
+    result->state = CUBLAS_STATUS_SUCCESS;
+    result->wavesCount = 1;
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const void *alpha, const void *A,
                               cublasLtMatrixLayout_t a, const void *B, cublasLtMatrixLayout_t b, const void *beta,
                               const void *C, cublasLtMatrixLayout_t c, void *D, cublasLtMatrixLayout_t e,
-                              const cublasLtMatmulAlgo_t *algo, void *workspace, size_t size, cudaStream_t stream) {
+                              const cublasLtMatmulAlgo_t *given, void *workspace, size_t size, cudaStream_t stream) {
     entered here("cublasLtMatmul");
-    problem p = {*(matmul *)d,
-                 *(layout *)a,
-                 *(layout *)b,
-                 *(layout *)c,
-                 *(layout *)e,
-                 (const char *)A,
-                 (const char *)B,
-                 (const char *)C,
-                 (char *)D,
-                 *(const float *)alpha,
-                 *(const float *)beta,
-                 0,
-                 0,
-                 0};
+    const algorithm *algo = (const algorithm *)given;
+    problem p = asked(d, a, b, c, e);
+    p.A = (const char *)A;
+    p.B = (const char *)B;
+    p.C = (const char *)C;
+    p.D = (char *)D;
+    p.alpha = *(const float *)alpha;
+    p.beta = *(const float *)beta;
+    p.pieces = algo ? 1ull << algo->variant : 1;
     if (handles().count(h) == 0)
         broken("MATMUL", "cublasLtMatmul with what is no handle");
     if (const char *why = refused(p))
         broken("MATMUL", "cublasLtMatmul: %s", why);
-    if (algo && algo->data[0] != fingerprint(p))
+    if (algo && algo->fingerprint != fingerprint(p))
         broken("MATMUL",
                "cublasLtMatmul with an algorithm that was found for other shapes, types or an other epilogue");
-    if (algo && algo->data[1] > size)
+    if (algo && algo->workspace > size)
         broken("MATMUL", "cublasLtMatmul with %zu bytes of workspace, but the algorithm needs %zu", size,
-               (size_t)algo->data[1]);
+               (size_t)algo->workspace);
     for (auto &x : {std::make_pair("A", A),
                     {"B", B},
                     {"C", p.beta != 0 ? C : nullptr},
@@ -420,16 +454,20 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
                     {"the auxiliary matrix", has(p.d, 128) ? p.d.aux : nullptr}})
         aligned(x.first, x.second);
     if (algo) {
-        const void *used[] = {
-            A, B, p.beta != 0 ? C : nullptr, D, has(p.d, 4) ? p.d.bias : nullptr, has(p.d, 128) ? p.d.aux : nullptr};
+        const void *used[] = {A,
+                              B,
+                              p.beta != 0 ? C : nullptr,
+                              D,
+                              has(p.d, 4 | 16 | 256 | 512) ? p.d.bias : nullptr,
+                              has(p.d, 128) ? p.d.aux : nullptr};
         static const char *const name[] = {"A", "B", "C", "D", "the bias", "the auxiliary matrix"};
         for (int i = 0; i < 6; i++)
-            check_alignment(name[i], used[i], algo->data[2 + i]);
+            check_alignment(name[i], used[i], i < 4 ? algo->aligned[i] : i == 4 ? algo->bias : algo->aux);
     }
     work w;
     w.what = text("cublasLtMatmul of m %zu, n %zu, k %zu", (size_t)p.m, (size_t)p.n, (size_t)p.k);
     check_range({workspace, size, true}, "cublasLtMatmul, with its workspace,");
-    size = std::min(size, algo ? (size_t)algo->data[1] : (size_t)WORKSPACE); /* what it uses of it */
+    size = std::min(size, algo ? (size_t)algo->workspace : (size_t)WORKSPACE); /* what it uses of it */
     w.touches = ranges_of(p, workspace, size);
     for (auto &r : w.touches) {
         check_range(r, w.what.c_str());
@@ -437,7 +475,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
             if (&o != &r && r.write && overlap(o, r) && !(r.at == D && o.at == C && o.bytes == r.bytes))
                 broken("MATMUL", "%s: what it writes at %p overlaps what it uses at %p", w.what.c_str(), r.at, o.at);
     }
+    const char *fastest = getenv("STANDIN_FASTEST"); /* the variant that takes no longer than it must */
+    bool slow = fastest && p.pieces != 1ull << atoi(fastest);
     w.run = [=] {
+        if (slow)
+            usleep(3000);
         if (size > 0)
             memset(workspace, 0xff, size);
         multiply_all(p);

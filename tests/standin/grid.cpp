@@ -12,6 +12,13 @@
 enum { MAX_THREADS = 1024, WARP = 32, STACK = 256 << 10, GUARD = 4096 };
 enum state { READY, IN_WARP, IN_BLOCK, ENDED };
 
+struct copy {
+    void *to;
+    const void *from;
+    size_t bytes, group;
+    grid_place at;
+};
+
 struct fiber {
     void *sp;
     enum state state;
@@ -21,6 +28,8 @@ struct fiber {
     grid_kind kind; /* and what each gives and takes */
     unsigned source;
     uint64_t value, result;
+    std::vector<copy> copies; /* under way */
+    size_t groups;            /* committed */
 };
 
 uint3 threadIdx, blockIdx;
@@ -34,7 +43,7 @@ static struct {
     void *context;
     void *shared, *scheduler;
     unsigned threads, waiting, ended;
-    unsigned now; /* the running thread */
+    unsigned now;                                                   /* the running thread */
     unsigned arrived[MAX_THREADS / WARP], gone[MAX_THREADS / WARP]; /* lanes waiting in their warp; not there */
     unsigned ready[MAX_THREADS / WARP];                             /* lanes that can run */
     fiber fibers[MAX_THREADS];
@@ -71,7 +80,9 @@ enum { RETURN = 11, FRAME = 20 };
 
 /* The lane that runs next: the ready ones take turns. There is one. */
 static unsigned turn(unsigned ready, unsigned last) {
-    unsigned behind = grid_reverse ? ready & ((1u << last) - 1) : last + 1 < WARP ? ready >> (last + 1) << (last + 1) : 0;
+    unsigned behind = grid_reverse      ? ready & ((1u << last) - 1)
+                      : last + 1 < WARP ? ready >> (last + 1) << (last + 1)
+                                        : 0;
     unsigned from = behind ? behind : ready;
     return grid_reverse ? 31 - (unsigned)__builtin_clz(from) : (unsigned)__builtin_ctz(from);
 }
@@ -185,10 +196,32 @@ uint64_t grid_exchange(unsigned mask, grid_kind kind, uint64_t value, unsigned s
     return f->result;
 }
 
+/* ---- asynchronous copies ---- */
+
+void grid_copy(void *to, const void *from, size_t bytes, grid_place at) {
+    fiber *f = &block.fibers[block.now];
+    if ((bytes != 4 && bytes != 8 && bytes != 16) || (uintptr_t)to % bytes || (uintptr_t)from % bytes)
+        mistake(block.now, at, "copies from or to what is not aligned, or not 4, 8 or 16 bytes:", block.now);
+    memset(to, 0xff, bytes);
+    f->copies.push_back({to, from, bytes, f->groups, at});
+}
+
+void grid_commit(void) { block.fibers[block.now].groups++; }
+
+void grid_wait(size_t prior) {
+    fiber *f = &block.fibers[block.now];
+    size_t landed = 0;
+    for (; landed < f->copies.size() && f->copies[landed].group + prior < f->groups; landed++)
+        memcpy(f->copies[landed].to, f->copies[landed].from, f->copies[landed].bytes);
+    f->copies.erase(f->copies.begin(), f->copies.begin() + (ptrdiff_t)landed);
+}
+
 /* ---- a block ---- */
 
 static void thread_end(void) {
     unsigned lane = block.now % WARP, warp = block.now / WARP;
+    if (!block.fibers[block.now].copies.empty())
+        mistake(block.now, block.fibers[block.now].copies[0].at, "ends before a copy has landed, begun by", block.now);
     block.fibers[block.now].state = ENDED;
     block.ended++;
     block.gone[warp] |= 1u << lane;
@@ -230,6 +263,8 @@ static void prepare(unsigned thread) {
     f->sp = sp;
     f->state = READY;
     f->index = index_of(thread);
+    f->copies.clear();
+    f->groups = 0;
 }
 
 /* __shared__ variables are thread_local ones, which lie together: in the program's own TLS segment. */

@@ -43,6 +43,11 @@ void grid_sync(grid_place at);
  * 0. */
 uint64_t grid_exchange(unsigned mask, grid_kind kind, uint64_t value, unsigned source, grid_place at);
 unsigned grid_lane(void);
+/* Asynchronous copies of 4, 8 or 16 bytes to shared memory: wait lets all land but those of the last `prior` groups,
+ * which commits ended. A thread must wait for all of its copies. */
+void grid_copy(void *to, const void *from, size_t bytes, grid_place at);
+void grid_commit(void);
+void grid_wait(size_t prior);
 
 /* Work of a stream: run, holding the launch's arguments. pointers: those among them. The stand-in's API keeps it until
  * the stream's turn; if only the thread grid is linked, it runs at once. */

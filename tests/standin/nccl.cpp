@@ -67,6 +67,7 @@ void nccl_issue(const std::shared_ptr<nccl_group> &g) {
         broken("NCCL", "%s on a communicator that was %s", nccl_task_name(g->tasks[0]).c_str(),
                c->aborted ? "aborted" : "destroyed");
     c->queue.push_back(g);
+    nccl_order_issue(g);
 }
 std::shared_ptr<nccl_group> nccl_copy(const std::shared_ptr<nccl_group> &g) { return std::make_shared<nccl_group>(*g); }
 bool nccl_done(const nccl_group &g) { return g.done; }
@@ -225,7 +226,8 @@ static bool progress(ncclComm *c) {
     bool any = false;
     while (!c->queue.empty() && c->queue.front()->done)
         c->queue.pop_front();
-    if (!c->queue.empty() && !c->queue.front()->started && c->queue.front()->arrived == c->queue.front()->needs) {
+    if (!c->queue.empty() && !c->queue.front()->started && c->queue.front()->arrived == c->queue.front()->needs &&
+        !nccl_order_before(*c->queue.front())) {
         c->queue.front()->started = any = true;
         c->queue.front()->start = c->queue.front()->clock;
     }
@@ -286,6 +288,8 @@ string nccl_waits(const nccl_group &g) {
     string s = nccl_task_name(*t) + text(" on communicator %d", c->all->id);
     if (!g.started && c->queue.front().get() != &g)
         return s + ", which waits behind " + nccl_task_name(c->queue.front()->tasks[0]);
+    if (!g.started && g.arrived == g.needs)
+        return s + nccl_order_waits(g);
     if (!g.started)
         return s + ", which waits for its other streams";
     return s + other_side(c, *t);

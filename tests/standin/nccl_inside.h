@@ -40,6 +40,12 @@ void nccl_touch(const nccl_group *g, const nccl_task &t);
 
 bool nccl_hangs(const char *what);
 
+/* nccl_order.cpp */
+void nccl_order_issue(const std::shared_ptr<nccl_group> &g);
+const nccl_group *
+nccl_order_before(const nccl_group &g);       /* the one of its device that keeps it from starting; or null */
+string nccl_order_waits(const nccl_group &g); /* what that says; or nothing */
+
 /* nccl_processes.cpp */
 ncclResult_t processes_init(ncclComm_t *out, int n, const string &name, int rank, int channels);
 void processes_issue(ncclComm *c,

@@ -106,7 +106,8 @@ struct CUgraphExec_st {
     bool alive = true;
     std::vector<node> nodes;
     std::vector<int> chains;
-    std::shared_ptr<launched> last;
+    std::shared_ptr<launched> last;   /* that has begun */
+    std::shared_ptr<launched> newest; /* that was issued */
 };
 /* One launch of a graph. */
 struct launched {
@@ -167,10 +168,11 @@ struct machine {
     uint64_t last = 0; /* the activity when a thread last looked, and */
     double since = 0;  /* since when there was none */
     int nchains = 0, nids = 0, devices, capability;
-    string refused; /* a kernel that cannot be launched */
+    int launches = 0, ahead = 0; /* of graphs; and those before the program knew that the last one had ended */
+    string refused;              /* a kernel that cannot be launched */
     double stuck;
     bool pages, start_at_launch, ipc, peers, flush, peer_words; /* the last four: what devices can */
-    clocks seen;                                    /* by the program's threads, together */
+    clocks seen;                                                /* by the program's threads, together */
     std::vector<host *> hosts;
     std::vector<std::unique_ptr<CUstream_st>> streams;
     std::vector<std::unique_ptr<CUevent_st>> events;

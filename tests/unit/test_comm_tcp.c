@@ -130,7 +130,7 @@ static void replay(int rank, int size, void *with) {
             sleep_ms(run->late);
         h.loss = run->loss + re.step * run->p->batches;
         if (rank > 0)
-            watch_step(&re);
+            watch_step(&re, re.step);
         begin_sum(&w, (int)re.step, pulse, 3);
         replay_step(&re);
         end_sum(&w, (int)re.step, pulse, 3);
@@ -457,7 +457,7 @@ static void meet_trouble(int rank, const struct builder *b, const int32_t *group
     h.link = w.link;
     MUST(host_take(&re, &h, b->p, rank) && w.prepare(w.link, &b->p->rank[rank], b->p->nmsgs, groups, h.arena));
     for (re.step = 0; re.step < STEPS; re.step++) {
-        watch_step(&re);
+        watch_step(&re, re.step);
         if (re.step == 1 && rank > 0)
             trouble(b->ins[rank]);
         replay_step(&re);

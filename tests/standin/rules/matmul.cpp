@@ -3,6 +3,7 @@
 #include "../cublasLt.h"
 #include "../bf16.h"
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 struct product {
@@ -139,6 +140,82 @@ static void products(void) {
                     check({5, 7, 6, ta, tb, bf16, e, 1, e == 1 ? 1.0f : 0.0f, 1 << 20, 0, 0, 0});
 }
 
+/* A product of bf16 matrices into fp32, with the gradient of a bias, and what plans it. */
+struct weight_gradient {
+    enum { M = 8, N = 8, K = 12 };
+    cublasLtHandle_t handle;
+    cublasLtMatmulDesc_t d;
+    cublasLtMatrixLayout_t a, b, e;
+    cublasLtMatmulPreference_t wish;
+    void *A, *B, *D, *bias, *workspace;
+    weight_gradient(int bias_type, int k = K) {
+        int t = CUBLAS_OP_T;
+        unsigned epilogue = CUBLASLT_EPILOGUE_BGRADA;
+        size_t bytes = 1 << 20;
+        A = upload(numbers(M * K, 1), true), B = upload(numbers(N * K, 2), true);
+        D = upload(std::vector<float>(M * N, 1), false), bias = upload(std::vector<float>(M, 9), false);
+        OK(cudaMalloc(&workspace, bytes));
+        OK(cublasLtCreate(&handle));
+        OK(cublasLtMatmulDescCreate(&d, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+        OK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_TRANSB, &t, sizeof t));
+        OK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+        OK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+        OK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bias_type, sizeof bias_type));
+        OK(cublasLtMatrixLayoutCreate(&a, CUDA_R_16BF, M, (uint64_t)k, M));
+        OK(cublasLtMatrixLayoutCreate(&b, CUDA_R_16BF, N, (uint64_t)k, N));
+        OK(cublasLtMatrixLayoutCreate(&e, CUDA_R_32F, M, N, M));
+        OK(cublasLtMatmulPreferenceCreate(&wish));
+        OK(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes));
+    }
+    cublasStatus_t ask(int wanted, cublasLtMatmulHeuristicResult_t *found, int *n) {
+        return cublasLtMatmulAlgoGetHeuristic(handle, d, a, b, e, e, wish, wanted, found, n);
+    }
+    cublasStatus_t check(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulHeuristicResult_t *result) {
+        return cublasLtMatmulAlgoCheck(handle, d, a, b, e, e, algo, result);
+    }
+};
+
+/* D adds, the gradient is written, and both are fp32: no other type is in the table of types. */
+static void bias_of_weights(void) {
+    const int M = weight_gradient::M, N = weight_gradient::N, K = weight_gradient::K;
+    auto a = numbers(M * K, 1), b = numbers(N * K, 2);
+    weight_gradient g(CUDA_R_32F), half(CUDA_R_16BF);
+    cublasLtMatmulHeuristicResult_t found[8];
+    int n;
+    float one = 1;
+    MUST(half.ask(1, found, &n) == CUBLAS_STATUS_NOT_SUPPORTED);
+    OK(g.ask(1, found, &n));
+    OK(cublasLtMatmul(g.handle, g.d, &one, g.A, g.a, g.B, g.b, &one, g.D, g.e, g.D, g.e, &found->algo, g.workspace,
+                      1 << 20, cudaStreamLegacy));
+    auto d = download(g.D, M * N, false), sums = download(g.bias, M, false);
+    for (int i = 0; i < M; i++) {
+        float sum = 0, first = 1;
+        for (int k = 0; k < K; k++) {
+            sum += a[(size_t)(i + k * M)];
+            first += a[(size_t)(i + k * M)] * b[(size_t)(k * N)];
+        }
+        MUST(sums[(size_t)i] == sum && d[(size_t)i] == first);
+    }
+}
+/* An algorithm may be kept as bytes; it is one of this product's. */
+static void algorithms(void) {
+    weight_gradient g(CUDA_R_32F), other(CUDA_R_32F, 4);
+    cublasLtMatmulHeuristicResult_t found[8], checked;
+    int n;
+    OK(g.ask(8, found, &n));
+    MUST(n == 3);
+    for (int i = 0; i < n; i++) {
+        cublasLtMatmulAlgo_t kept = found[i].algo;
+        OK(g.check(&kept, &checked));
+        MUST(checked.workspaceSize == found[i].workspaceSize);
+        MUST(other.check(&kept, &checked) == CUBLAS_STATUS_INVALID_VALUE);
+        MUST(i == 0 || memcmp(&found[i].algo, &found[i - 1].algo, sizeof kept) != 0);
+        kept.data[0]++;
+        MUST(g.check(&kept, &checked) == CUBLAS_STATUS_INVALID_VALUE);
+    }
+    MUST(g.ask(0, found, &n) == CUBLAS_STATUS_INVALID_VALUE);
+}
+
 static const product plain = {8, 8, 8, false, false, false, CUBLASLT_EPILOGUE_DEFAULT, 1, 0, 1 << 20, 0, 0, 0};
 static void unaligned(void) {
     product p = plain;
@@ -185,6 +262,8 @@ static void handle_late(void) {
 
 const rule matmul_rules[] = {
     {"products", nullptr, products},
+    {"bias_of_weights", nullptr, bias_of_weights},
+    {"algorithms", nullptr, algorithms},
     {"unaligned", "A is at", unaligned},
     {"little_aligned", "found for multiples of 256", little_aligned},
     {"promised", nullptr, promised},

@@ -1,5 +1,6 @@
 /* NCCL between threads. */
 #include "rules.h"
+#include <cstdlib>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -135,6 +136,45 @@ static void crossed(seat *s) { /* two streams of a rank, but one communicator: i
     OK(ncclRecv(s->x + 8, 4, ncclFloat, 1 - s->rank, s->comm, s->stream));
     sync(s);
 }
+
+/* Two communicators, an order of launches, and versions that keep it so. */
+static ncclUniqueId second_id;
+static void ordered(void (*run)(seat *), const char *implicit, const char *driver) {
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", implicit, 1);
+    setenv("STANDIN_DRIVER", driver, 1);
+    OK(ncclGetUniqueId(&second_id));
+    with_ranks(2, run);
+}
+static ncclComm_t second(const seat *s) {
+    ncclComm_t comm;
+    OK(ncclCommInitRank(&comm, 2, second_id, s->rank));
+    return comm;
+}
+/* Each rank sends first, over a communicator of its own. */
+static void exchange(seat *s) {
+    ncclComm_t comm[] = {s->comm, second(s)};
+    cudaStream_t other = new_stream();
+    OK(ncclSend(s->x, 4, ncclFloat, 1 - s->rank, comm[s->rank], s->stream));
+    OK(ncclRecv(s->x + 8, 4, ncclFloat, 1 - s->rank, comm[1 - s->rank], other));
+    sync(s);
+    OK(cudaStreamSynchronize(other));
+}
+/* Rank 0 issues last what it could send first. */
+static void sent_last(seat *s) {
+    ncclComm_t comm = second(s);
+    cudaStream_t other = new_stream();
+    if (s->rank == 0) {
+        recv(s, 1);
+        send(s, 1);
+        OK(ncclSend(s->x, 4, ncclFloat, 1, comm, other));
+    } else {
+        OK(ncclRecv(s->x + 8, 4, ncclFloat, 0, comm, s->stream));
+        send(s, 0);
+        recv(s, 0);
+    }
+    sync(s);
+    OK(cudaStreamSynchronize(other));
+}
 static void gone(seat *s) {
     if (s->rank == 0) {
         send(s, 1);
@@ -231,6 +271,11 @@ const rule nccl_rules[] = {
     {"itself", nullptr, itself},
     {"asked", nullptr, asked},
     {"aborts", nullptr, aborts},
+    {"exchange_by_lane", nullptr, [] { ordered(exchange, "0", "12020"); }},
+    {"exchange_by_issue", nullptr, [] { ordered(exchange, "1", "12090"); }},
+    {"exchange_serial", "which waits for the end of rank 0's ncclSend", [] { ordered(exchange, "1", "12020"); }},
+    {"sent_last_by_lane", nullptr, [] { ordered(sent_last, "0", "12090"); }},
+    {"sent_last_by_issue", "which waits for the start of rank 0's ncclSend", [] { ordered(sent_last, "1", "12090"); }},
     says({TWO(counts)}, "rank 0's ncclSend of 4 float32 to rank 1 meets rank 1's ncclRecv of 8 float32 from rank 0"),
     says({TWO(types)}, "64 int32 from rank 0: they differ"),
     says({TWO(operators)}, "(ncclSum) meets rank 1's ncclAllReduce of 4 float32 (ncclMax)"),

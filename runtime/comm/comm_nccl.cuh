@@ -1,0 +1,56 @@
+/* NCCL between ranks that are processes: what comm_nccl.cu, which moves messages, and comm_nccl_open.cu, which makes
+ * the communicators for them, share. */
+#ifndef PIANOLA_COMM_NCCL_CUH
+#define PIANOLA_COMM_NCCL_CUH
+#include "device/device_cuda.cuh"
+extern "C" {
+#include "world.h"
+}
+#include <nccl.h>
+#include <pthread.h>
+
+struct communicator {
+    ncclComm_t comm;
+    void *arena; /* registered with it */
+};
+struct end { /* of an edge: its communicator, and the other rank's rank there */
+    int communicator, peer;
+};
+struct nccl {
+    const struct world *world;
+    const struct rt_program *program;
+    const int32_t *groups;
+    struct cuda_rank *rank;
+    struct communicator *communicator;
+    int ncommunicators;
+    struct end *to, *from; /* per rank that it exchanges messages with */
+    int *of_group;         /* per group that it is in: its communicator */
+    char **scratch;        /* per lane that reduces */
+    char *nothing;         /* NOTHING bytes per lane: sent and summed for an empty tensor */
+    int next;              /* the communicator that progress asks next */
+    char why[512];
+    pthread_mutex_t lock; /* held during every NCCL call, while nothing may be aborted */
+};
+
+/* comm_nccl.cu */
+/* The text of an error, in nccl->why. */
+const char *nccl_trouble(struct nccl *nccl, const char *call, ncclResult_t code);
+/* Waits until `call`, made on the communicator for instruction x or none, is done. code: what it returned. */
+void nccl_settle(struct nccl *nccl, const struct communicator *communicator, const char *call, const struct rt_instr *x,
+                 ncclResult_t code);
+#define NCCL(n, w, x, call)                                                                                            \
+    do {                                                                                                               \
+        pthread_mutex_lock(&(n)->lock);                                                                                \
+        ncclResult_t code = call;                                                                                      \
+        pthread_mutex_unlock(&(n)->lock);                                                                              \
+        nccl_settle(n, w, #call, x, code);                                                                             \
+    } while (0)
+/* Places nccl->nothing and nccl->scratch in the rank's memory. */
+void nccl_place_scratch(struct nccl *nccl);
+
+/* comm_nccl_open.cu, as struct cuda_transport has them */
+int64_t nccl_beside(const struct rt_program *p, int rank, const int32_t *groups);
+void nccl_open(const struct world *world, const struct rt_program *p, const int32_t *groups, struct cuda_rank *own);
+void nccl_abort(void *link);
+void nccl_close(void *link);
+#endif
