@@ -27,9 +27,11 @@ static struct owner *at_home(const struct build *build, const struct part *part)
                ? owner_at(build, part->rank, part->set)
                : NULL;
 }
-static bool scatters(const struct build *build, const struct list *list, int set) {
-    int size = homes_of(build->sp, set)->size;
-    return size > 1 && list->members == size;
+/* The part meets those of all other members of its list. */
+static bool scatters(const struct build *build, const struct part *part) {
+    int size = homes_of(build->sp, part->set)->size;
+    bool member = build->place[(int64_t)part->rank * build->sets + part->set] >= 0;
+    return member && size > 1 && list_of(build, part->set, part->list)->members == size;
 }
 
 /* ---- sums and parts as operands ---- */
@@ -66,7 +68,7 @@ void add_gradients(struct build *build, int32_t j) {
             accumulate(build, job->rank, gradient_role[which], sum_of(build, home), &home->written);
             continue;
         }
-        int uses = scatters(build, list_of(build, set, part->list), set) ? 1 : homes_of(build->sp, set)->size;
+        int uses = scatters(build, part) ? 1 : homes_of(build->sp, set)->size;
         if (part->buf < 0)
             part->buf = open_buf(build, job->rank, K_wgrad, set, -1, -1, uses);
         accumulate(build, job->rank, gradient_role[which], part->buf, &part->written);
@@ -193,13 +195,12 @@ static void part_done(struct build *build, double t, struct part *part) {
     const struct homes *homes = homes_of(build->sp, part->set);
     struct list *list = list_of(build, part->set, part->list);
     struct owner *home = at_home(build, part);
-    bool member = build->place[(int64_t)part->rank * build->sets + part->set] >= 0;
     if (home)
         own_done(build, t, home);
     else if (homes->size == 1) {
         home = owner_at(build, homes->rank[part->list], part->set);
         receive(build, t, home, part->rank, send_message(build, t, part->rank, home->rank, part->buf, -1, 1));
-    } else if (!member || !scatters(build, list, part->set))
+    } else if (!scatters(build, part))
         send_shards(build, t, part);
     else if (--list->left == 0)
         scatter(build, t, part->set, part->list);
@@ -282,8 +283,7 @@ void find_parts(struct build *build) {
         const struct part *part = &build->part[i];
         const struct homes *homes = homes_of(sp, part->set);
         struct list *list = list_of(build, part->set, part->list);
-        bool member = build->place[(int64_t)part->rank * build->sets + part->set] >= 0;
-        bool together = member && scatters(build, list, part->set);
+        bool together = scatters(build, part);
         list->left += together;
         for (int k = 0; k < homes->size; k++) {
             struct owner *owner = &build->owner[build->owners_at[part->set] + part->list * homes->size + k];

@@ -28,6 +28,7 @@ enum { /* what a spec may have in addition to what all have */
        TIED = 64,     /* stage 0 and another one, or the same, share a token table */
        PAIRS = 128,   /* a strict order, in which neighbours overlap */
        EXTREME = 256, /* costs and links that are 0, or negligible next to others */
+       SHARDED = 512, /* homes are lists of ranks, and zero; often each rank computes microbatches of its own */
 };
 
 static inline struct spec *empty_spec(int workers, int stages, int batches) {
@@ -190,6 +191,36 @@ static inline void draw_pairs(struct spec *sp, const int32_t *order) {
     }
 }
 
+/* Lists of one length without a rank in common. A job's home is the list that has its rank, or any. */
+static inline void draw_lists(struct spec *sp) {
+    int W = sp->workers;
+    bool apart = below(2);
+    sp->list = NEW(struct home, W * sp->stages);
+    sp->zero = NEW(uint8_t, sp->stages);
+    for (struct job *j = sp->job; apart && j < sp->job + sp->njobs; j++)
+        j->rank = j->b % W;
+    for (int s = 0; s < sp->stages; s++) {
+        int size = 1 + below(W), lists = 1 + below(W / size), *rank = NEW(int, W), *list = NEW(int, W);
+        sp->zero[s] = (uint8_t)below(3);
+        for (int r = 0; r < W; r++) {
+            int other = below(r + 1);
+            rank[r] = rank[other];
+            rank[other] = r;
+        }
+        for (int r = 0; r < W; r++)
+            list[rank[r]] = r / size < lists ? r / size : -1;
+        int first = sp->nlists;
+        for (int l = 0; l < lists && size > 1; l++)
+            sp->list[sp->nlists++] = (struct home){size, rank + l * size};
+        for (struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
+            if (j->s != s)
+                continue;
+            int l = list[j->rank] >= 0 && below(8) ? list[j->rank] : below(lists);
+            j->home = size > 1 ? W + first + l : rank[l];
+        }
+    }
+}
+
 static inline struct spec *draw_spec(uint64_t seed, int flags) {
     random_state = seed;
     int W = 1 + below(5);
@@ -223,6 +254,8 @@ static inline struct spec *draw_spec(uint64_t seed, int flags) {
     }
     sp->tied = flags & TIED;
     sp->unembedding = sp->tied ? below(sp->stages) : 0;
+    if (flags & SHARDED)
+        draw_lists(sp);
     return sp;
 }
 

@@ -244,8 +244,25 @@ Test(emit_grid, fits_any_width_and_never_cuts_a_number) {
 
 static struct report *report_1f1b(void) {
     static struct rank_report rank[] = {
-        {24, 9, 33, 4, 7, {0}, 0, 8, 0, 0, 1, 8},
-        {24, 9, 30, 3, 10239, {0}, 8, 8, 120, 1, 2, 20480},
+        {.busy = 24,
+         .idle = 9,
+         .span = 33,
+         .peak_activations = 4,
+         .peak_bytes = 7,
+         .gradients_received = 8,
+         .stages_stored = 1,
+         .bytes_received = 8},
+        {.busy = 24,
+         .idle = 9,
+         .span = 30,
+         .peak_activations = 3,
+         .peak_bytes = 10239,
+         .activations_received = 8,
+         .gradients_received = 8,
+         .weights_received = 120,
+         .reductions_received = 1,
+         .stages_stored = 2,
+         .bytes_received = 20480},
     };
     static struct report r = {.schedule = "1f1b", .unit = "F", .workers = 2, .stages = 4, .batches = 8, .makespan = 33};
     r.bubble = 9.0 / 33;
