@@ -96,8 +96,8 @@ static struct hold launched(const struct walk *walk, struct place place) {
     struct hold own = end_of(walk, place.rank, place.i), last = ready(walk, place);
     if (walk->tl->launch == LAUNCH_SERIAL)
         return own;
-    if (is_group(in->op)) {
-        own.until -= launch_tail(k, in, own.until - walk->tl->start[place.rank][place.i]);
+    if (in->op == OP_ALL_REDUCE) {
+        own.until -= reduction_tail(k, in, own.until - walk->tl->start[place.rank][place.i]);
         return own;
     }
     consider(walk, walk->launch[place.rank][place.i], &last);

@@ -40,9 +40,9 @@ void lanes_sync(struct program *p);
 
 /* sim.c: needs a verified program; gives the predicted timeline. */
 struct timeline *sim_run(const struct spec *sp, const struct stage *st, const struct program *p);
-/* How long before its end a collective x of rank k, which takes that long, lets the next communication be launched: an
- * ALL_REDUCE's pieces are scattered and gathered, each by a launch, and the last one is half a piece before the end. */
-double launch_tail(const struct rank *k, const struct instr *x, double took);
+/* How long before its end an ALL_REDUCE x of rank k, which takes that long, lets the next communication be launched: its
+ * pieces are scattered and gathered, each by a launch, and the last one is half a piece before the end. */
+double reduction_tail(const struct rank *k, const struct instr *x, double took);
 
 /* report.c: needs the timeline; gives the reported figures. */
 enum {

@@ -83,9 +83,9 @@ static void complete_message(struct sim *sim, int r, int32_t i, double start) {
     sim->todo[sim->ntodo++] = x->peer;
 }
 
-double launch_tail(const struct rank *k, const struct instr *x, double took) {
+double reduction_tail(const struct rank *k, const struct instr *x, double took) {
     int64_t bytes = whole_bytes(k, x), pieces = bytes / REDUCE_PIECE + (bytes % REDUCE_PIECE > 0);
-    return x->op == OP_ALL_REDUCE ? took / 2 / (double)(pieces > 0 ? pieces : 1) : took;
+    return took / 2 / (double)(pieces > 0 ? pieces : 1);
 }
 
 static void complete_collective(struct sim *sim, int r, const struct instr *x, double start) {
@@ -94,7 +94,8 @@ static void complete_collective(struct sim *sim, int r, const struct instr *x, d
     double took = collective_time(sim->sp, x->op, x->algorithm, g, whole_bytes(k, x)), end = start + took;
     for (int i = 0; i < g->n; i++) {
         int other = g->rank[i];
-        sim->launch[other] = end - launch_tail(k, x, took);
+        if (x->op == OP_ALL_REDUCE)
+            sim->launch[other] = end - reduction_tail(k, x, took);
         set_times(sim, other, sim->at[other]++, start, end, end);
         if (other != r)
             sim->todo[sim->ntodo++] = other;

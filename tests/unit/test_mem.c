@@ -247,6 +247,6 @@ Test(mem, the_cluster_s_memory_is_the_limit) {
     sp->memory = 19;
     cr_assert_str_eq(death_of(plan_twenty, sp),
                      "pianola: error: drawn.lua: rank 0 needs 20 bytes, but the cluster's memory is 19: weights 0, "
-                     "gradients 0, optimizer 0, workspace 0, the rest activations; lower the cap, recompute, or use "
-                     "more ranks\n");
+                     "gradients 0, optimizer 0, workspace 0, the rest activations and fetched weights; lower "
+                     "the cap, recompute, shard, or use more ranks\n");
 }
