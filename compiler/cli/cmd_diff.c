@@ -76,6 +76,7 @@ static const char *for_scripts(const struct script_args *args) {
            : args->recompute ? "--recompute"
            : args->lanes     ? "--lanes"
            : args->launch    ? "--launch-order"
+           : args->prefetch  ? "--prefetch"
                              : NULL;
 }
 

@@ -47,6 +47,7 @@ static void set_option(struct settings *settings, const struct command *command,
     case 'm': args->model = arg; break;
     case 'c': args->cluster = arg; break;
     case 'l': args->lanes = (enum lanes_per)choice(name, arg); break;
+    case 'p': args->prefetch = (enum prefetch)choice(name, arg); break;
     case 'q': args->launch = (enum launch_order)choice(name, arg); break;
     case 'r': args->recompute = true; break;
     case 'o': settings->output = arg; break;

@@ -68,6 +68,11 @@ const struct option_row options[] = {
      "a communication starts when its lane is free: lane (default); and the one issued before it on its rank has "
      "started: issue, as with NCCL; or has ended: serial, as with NCCL on older drivers",
      'q', SCRIPTS & ~RUN},
+    {"prefetch", "WHICH",
+     "which weights are kept, and when others come: solved (default): as few as can be, as late as hides them; or none "
+     "is "
+     "kept, and each comes just-in-time, one-ahead or two-ahead, as others do",
+     'p', SCRIPTS},
     {"recompute", NULL, "forwards keep only their input, and run again before the backward", 'r', SCRIPTS},
     {"output", "PATH", "where to write: a folder (compile, show --format hta), a file (show, import, export-weights)",
      'o', SHOW | COMPILE | IMPORT | EXPORT},
@@ -112,10 +117,15 @@ const char option_letters[] = ":D:o:d:h";
 static const struct choices {
     const char *arg, *words, *(*list)(void);
 } choices[] = {
-    {"PER", "edge peer rank", NULL},     {"ORDER", "lane issue serial", NULL},
-    {"FORMAT", NULL, format_words},      {"LIST", "lanes memory path sends", NULL}, /* separated by commas */
-    {"WHAT", "op mb stage", NULL},       {"DEVICE", "host cuda", NULL},
-    {"WHEN", "always never auto", NULL}, {"COLUMN", NULL, column_words},
+    {"PER", "edge peer rank", NULL},
+    {"ORDER", "lane issue serial", NULL},
+    {"FORMAT", NULL, format_words},
+    {"LIST", "lanes memory path sends", NULL}, /* separated by commas */
+    {"WHAT", "op mb stage", NULL},
+    {"DEVICE", "host cuda", NULL},
+    {"WHEN", "always never auto", NULL},
+    {"COLUMN", NULL, column_words},
+    {"WHICH", "solved just-in-time one-ahead two-ahead", NULL},
 };
 enum { NCHOICES = sizeof choices / sizeof *choices };
 

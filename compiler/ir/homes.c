@@ -10,7 +10,7 @@ static int by_first(const void *x, const void *y) {
 }
 
 struct homes *find_homes(const struct spec *sp) {
-    struct homes *all = NEW(struct homes, sp->stages);
+    struct homes *all = NEW(struct homes, sp->stages + 1);
     struct home *named = NEW(struct home, sp->workers + sp->nlists);
     int *seen = NEW(int, sp->workers + sp->nlists); /* 1 + the last stage that named it */
     for (int s = 0; s < sp->stages; s++)
@@ -28,6 +28,7 @@ struct homes *find_homes(const struct spec *sp) {
         for (int i = 0; i < n; i++)
             memcpy(homes->rank + i * homes->size, named[i].rank, sizeof *homes->rank * (size_t)homes->size);
     }
+    all[sp->stages] = all[0];
     return all;
 }
 

@@ -61,6 +61,9 @@ enum lanes_per { PER_EDGE, PER_PEER, PER_RANK }; /* what has a communication lan
 /* When a rank's communication starts: once its lane is free; not before the one issued before it, on whichever lane,
  * has started; or has ended. */
 enum launch_order { LAUNCH_LANE, LAUNCH_ISSUE, LAUNCH_SERIAL };
+/* Which weights are kept, and when others come: as fetch.c and lower_weights.c solve it; or none is kept beyond a run
+ * of uses, and each comes as many runs ahead. */
+enum prefetch { SOLVED, JUST_IN_TIME, ONE_AHEAD, TWO_AHEAD };
 
 struct spec {
     const char *name;   /* of the schedule: its file's base name without .lua */
@@ -72,6 +75,7 @@ struct spec {
     bool recompute; /* every stage and microbatch, whatever the script says */
     enum lanes_per lanes;
     enum launch_order launch;
+    enum prefetch prefetch;
     struct job *job;
     int njobs;
     int32_t *at; /* [(s * batches + b) * NDIRS + d] -> index in job, or -1 */
@@ -80,7 +84,7 @@ struct spec {
     struct home *list; /* those that w() returned, each once */
     int nlists;
     uint8_t *zero;       /* per stage; NULL: all 0 */
-    struct homes *homes; /* per stage, from all that w() named; set by cost.c */
+    struct homes *homes; /* per set, from all that w() named; set by cost.c */
     double overlap;      /* the share of a pair's shorter job that hides behind the longer one */
     int *cap;            /* per rank; INT_MAX: none */
     int *slots;          /* weight slots per rank; 0: nothing is kept between jobs */
@@ -136,6 +140,7 @@ struct script_args {
     const char *schedule, *model, *cluster;
     enum lanes_per lanes;
     enum launch_order launch;
+    enum prefetch prefetch;
     bool recompute;
     const char **set;
     int nset;
@@ -143,7 +148,8 @@ struct script_args {
     bool *used; /* [nset]: set for each setting that a script used. NULL: every setting must be used */
 };
 
-/* homes.c: per stage, the homes of its jobs, which are of one size and disjoint. */
+/* homes.c: per stage, the homes of its jobs, which are of one size and disjoint; behind them, the table's: stage 0's.
+ */
 struct homes *find_homes(const struct spec *sp);
 
 /* ---- cost.c: costs and bytes of each stage, and behind the stages those of a tied model's table ---- */

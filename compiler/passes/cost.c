@@ -291,7 +291,7 @@ static void size_of_set(const struct spec *sp, const struct homes *homes, struct
 
 void cost_homes(const struct spec *sp, struct stage *st) {
     for (int s = 0; s < sp->stages + sp->tied; s++)
-        size_of_set(sp, &sp->homes[s < sp->stages ? s : 0], &st[s]);
+        size_of_set(sp, &sp->homes[s], &st[s]);
 }
 
 struct stage *cost_stages(struct spec *sp) {
@@ -321,7 +321,7 @@ struct stage *cost_stages(struct spec *sp) {
 }
 
 double cost_update(const struct spec *sp, const struct stage *st, int set) {
-    const struct homes *homes = &sp->homes[set < sp->stages ? set : 0];
+    const struct homes *homes = &sp->homes[set];
     bool measured = sp->took && !isnan(sp->took[set * NOPS + OP_U]); /* such a piece took that long */
     return measured ? st[set].update : st[set].update / ((double)homes->size * shares_of(homes));
 }

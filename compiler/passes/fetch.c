@@ -102,7 +102,7 @@ static void plan_rank(const struct spec *sp, const int32_t *use, int nuse, int r
             }
             int home = *home_of_set(sp, &sp->job[use[i] / NSETS], use[i] % NSETS);
             GROW(fetches->a, *cap, (size_t)fetches->n + 1);
-            fetches->a[fetches->n] = (struct fetch){rank, set[i], home, insts[set[i]]++, 0, after, use[i] / NSETS};
+            fetches->a[fetches->n] = (struct fetch){rank, set[i], home, insts[set[i]]++, 0, after, -1, use[i] / NSETS};
             slot[at].fetch = fetches->n++;
             in_slot[set[i]] = at + 1;
         }
@@ -110,6 +110,31 @@ static void plan_rank(const struct spec *sp, const int32_t *use, int nuse, int r
         slot[at].last = i;
         fetches->a[slot[at].fetch].uses++;
         fetches->of_job[use[i]] = slot[at].fetch;
+    }
+}
+
+/* As others do it: what a run of uses of a set needs is dropped after it, and comes when the run that is `ahead` runs
+ * before it begins. */
+static void plan_fixed(const struct spec *sp, const int32_t *use, int nuse, int rank, struct fetches *fetches,
+                       size_t *cap) {
+    int32_t *insts = NEW(int32_t, sets_of(sp)), *run = NEW(int32_t, nuse); /* fetches, in the order of first use */
+    int32_t *now = NEW(int32_t, sets_of(sp));                              /* 1 + the set's fetch in hand */
+    int runs = 0, ahead = (int)sp->prefetch - JUST_IN_TIME;
+    for (int i = 0; i < nuse; i++) {
+        int32_t set = set_read(sp, &sp->job[use[i] / NSETS], use[i] % NSETS), job = use[i] / NSETS;
+        bool goes_on = false; /* the set was read by the job before this one, or by this one's pair */
+        for (int k = i - 1; k >= 0 && (at_once(sp, use[k], use[i]) || at_once(sp, use[k], use[i - 1])); k--)
+            goes_on |= set_read(sp, &sp->job[use[k] / NSETS], use[k] % NSETS) == set;
+        if (!goes_on || now[set] == 0) {
+            int32_t beside = ahead == 0 ? job : runs >= ahead ? fetches->a[run[runs - ahead]].first : -1;
+            int home = *home_of_set(sp, &sp->job[job], use[i] % NSETS);
+            GROW(fetches->a, *cap, (size_t)fetches->n + 1);
+            fetches->a[fetches->n] = (struct fetch){rank, set, home, insts[set]++, 0, -1, beside, job};
+            run[runs++] = fetches->n;
+            now[set] = ++fetches->n;
+        }
+        fetches->a[now[set] - 1].uses++;
+        fetches->of_job[use[i]] = now[set] - 1;
     }
 }
 
@@ -127,7 +152,7 @@ struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const i
                     use[n++] = j * NSETS + which;
             }
         if (n > 0)
-            plan_rank(sp, use, n, r, &fetches, &cap);
+            (sp->prefetch == SOLVED ? plan_rank : plan_fixed)(sp, use, n, r, &fetches, &cap);
     }
     return fetches;
 }

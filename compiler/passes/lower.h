@@ -13,9 +13,7 @@ int32_t set_added(const struct spec *sp, const struct job *j, enum which_set whi
 /* The home that w() names for it, as job.home; for the table, the home of stage 0's forward of the same microbatch. */
 const int32_t *home_of_set(const struct spec *sp, const struct job *j, enum which_set which);
 static inline int sets_of(const struct spec *sp) { return sp->stages + sp->tied; }
-static inline const struct homes *homes_of(const struct spec *sp, int set) {
-    return &sp->homes[set < sp->stages ? set : 0];
-}
+static inline const struct homes *homes_of(const struct spec *sp, int set) { return &sp->homes[set]; }
 
 /* Per rank and set, [rank * sets + set]: the rank's place in homes.rank, or -1. */
 int32_t *home_places(const struct spec *sp);
@@ -23,7 +21,8 @@ int32_t *home_places(const struct spec *sp);
 /* A stay: weights that a rank fetches, keeps for a while, and drops. */
 struct fetch {
     int32_t rank, set, home, inst, uses; /* home: as job.home */
-    int32_t after;                       /* the job whose end leaves the slot; -1: the slot is free from the start */
+    int32_t after;  /* the job whose end leaves the slot, or -1; the slot is free from the start of */
+    int32_t beside; /* this job on, or -1. Both -1: from the start of the step */
     int32_t first;                       /* the first job that reads it */
 };
 struct fetches {

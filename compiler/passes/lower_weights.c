@@ -50,7 +50,7 @@ static bool same_key(const struct ranked *a, const struct ranked *b) {
 
 /* A slot is free from this moment on. */
 static int32_t room_from(const struct moments *moments, const struct fetch *f) {
-    return f->after < 0 ? 0 : moments->end[f->after] + 1;
+    return f->beside >= 0 ? moments->start[f->beside] : f->after < 0 ? 0 : moments->end[f->after] + 1;
 }
 
 /* Whether all these fetches may travel at once, and how: none of them has to be there before another has room. */
@@ -113,6 +113,8 @@ static int32_t moment_at(const struct moments *moments, double t, int32_t least,
 /* From the last that is due to the first, since each must leave time for those behind it in its lane. */
 static void choose_moments(struct build *build, const struct moments *moments) {
     struct transfers *transfers = &build->transfers;
+    if (build->sp->prefetch != SOLVED)
+        return;
     int lanes =
         build->sp->workers + build->p->ngroups; /* fetches one by one share a rank's; that is on the safe side */
     double *next = NEW(double, lanes);

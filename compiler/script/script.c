@@ -103,6 +103,7 @@ struct spec *script_load(const struct script_args *args) {
     struct spec *sp = NEW(struct spec, 1);
     sp->lanes = args->lanes;
     sp->launch = args->launch;
+    sp->prefetch = args->prefetch;
     sp->recompute = args->recompute;
     struct settings set = read_settings(args);
     sp->name = script_name(args->schedule);
