@@ -1,4 +1,5 @@
-/* Judges, plainly and exactly, whether a program is right on every machine allowed here: judge.c, judge_order.c.
+/* Judges, plainly and exactly, whether a program is right on every machine allowed here: judge.c, judge_order.c,
+ * judge_names.c.
  *
  * The machine is the weakest that transports guarantee. Each lane of a rank runs its instructions in order. One starts
  * when the lane's previous one and all it waits for have ended; its accesses lie anywhere between its start and its
@@ -42,6 +43,11 @@ static inline bool comes_before(const struct order *z, int a, int b) {
 }
 const char *find_race(const struct order *z); /* two conflicting accesses without an order, or NULL */
 const char *told(const struct order *z, int number, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* ---- judge_names.c ---- */
+
+/* What an instruction says of itself that is false, though no run depends on it; or NULL. */
+const char *false_name(const struct promise *want, const struct order *z, int number);
 
 /* ---- judge.c ---- */
 
