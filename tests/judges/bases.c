@@ -1,5 +1,6 @@
 /* Which programs are broken, and how each is compiled. Settings that suit no schedule, or deadlock, are skipped. */
 #include "bases.h"
+#include "base/read_file.h"
 #include "random_spec.h"
 #include <glob.h>
 #include <stdlib.h>
@@ -34,6 +35,10 @@ struct compiling {
 static void compile(void *with) {
     const struct base *b = ((struct compiling *)with)->base;
     struct compiled *c = ((struct compiling *)with)->made;
+    if (b->text) {
+        *c = (struct compiled){.program = read_text(b->file, file_text(b->file))};
+        return;
+    }
     struct script_args args = {.schedule = b->file, .model = b->model, .set = (const char **)b->set, .nset = b->nset};
     args.lanes = (enum lanes_per)b->lanes;
     args.recompute = b->recompute;
@@ -53,6 +58,8 @@ bool compile_base(const struct base *b, struct compiled *c) { return !death_of(c
 const char *describe_base(const struct base *b) {
     static const char *const lanes[] = {"edge", "peer", "rank"};
     struct text t = {0};
+    if (b->text)
+        return b->file;
     if (b->file)
         put(&t, "%s --lanes %s", b->file, lanes[b->lanes]);
     else
@@ -130,6 +137,16 @@ static void add_graphs(struct base *out, int *n) {
     }
 }
 
+/* Programs written by hand: sharded homes, replicas, pieces, all collectives. */
+static void add_texts(struct base *out, int *n) {
+    glob_t files;
+    if (glob("tests/verify/proved_*.txt", 0, NULL, &files))
+        return;
+    for (size_t f = 0; f < files.gl_pathc; f++)
+        add_base(out, n, (struct base){.file = strdup(files.gl_pathv[f]), .text = true}, MOST_INSTRUCTIONS);
+    globfree(&files);
+}
+
 /* Random specs, and the script of random schedules; with added orders, away from home, tied. */
 static void add_drawn(struct base *out, int *n, int most) {
     static char set[MOST_DRAWN + 1][16];
@@ -154,6 +171,7 @@ int all_bases(struct base *out, int most) {
         add_schedule(out, &n, strdup(files.gl_pathv[f]));
     globfree(&files);
     add_graphs(out, &n);
+    add_texts(out, &n);
     add_drawn(out, &n, most);
     return n;
 }

@@ -5,6 +5,7 @@
 
 struct base {
     const char *file, *model; /* a schedule; NULL: drawn from the seed */
+    bool text;                /* the file is a program's text */
     const char *set[4];
     int nset, lanes; /* enum lanes_per */
     bool recompute;
@@ -14,7 +15,7 @@ struct base {
     bool tied;     /* drawn with a token table */
 };
 
-struct compiled {
+struct compiled { /* without spec and graph, if it is a text */
     struct spec *spec;
     struct graph *graph;
     struct program *program;

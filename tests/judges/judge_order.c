@@ -67,7 +67,10 @@ static const char *check_shape(const struct order *z, int number) {
     if (is_collective(x->op) && !is_member(&z->p->group[l->group], r))
         return told(z, number, "its rank is not in the group");
     for (int a = 0; a < x->narg; a++) {
-        int role = operand(k, x, a).role;
+        struct arg o = operand(k, x, a);
+        int role = o.role;
+        if (k->buf[o.buf].bytes % pieces_of(&o))
+            return told(z, number, "has a piece that is no whole number of bytes");
         bool repeats = x->op <= OP_W && (role == ROLE_x || role == ROLE_dy || role == ROLE_t);
         if (!op_access(x->op, role) || (operand_of(k, x, role) != a && !repeats))
             return told(z, number, "takes no operand %s, or one", role_name[role]);
