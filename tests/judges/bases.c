@@ -25,6 +25,8 @@ static struct stage *stages_of(const struct base *b, struct spec *sp) {
         if (b->no_token)
             st[s].bytes[K_token] = 0;
     }
+    if (b->sizes)
+        find_shards(sp, st);
     return st;
 }
 
@@ -42,8 +44,9 @@ static void compile(void *with) {
     struct script_args args = {.schedule = b->file, .model = b->model, .set = (const char **)b->set, .nset = b->nset};
     args.lanes = (enum lanes_per)b->lanes;
     args.recompute = b->recompute;
-    c->spec =
-        b->file ? script_load(&args) : draw_spec(b->seed, CAPS | BANDWIDTH | ORDERS | COARSE | (b->tied ? TIED : 0));
+    c->spec = b->file ? script_load(&args)
+                      : draw_spec(b->seed, CAPS | BANDWIDTH | ORDERS | COARSE | (b->tied ? TIED : 0) |
+                                               (b->sharded ? SHARDED : 0));
     if (b->file) /* costs, which determine the order, are the usual ones */
         cost_stages(c->spec);
     struct stage *st = c->spec->stage = stages_of(b, c->spec);
@@ -67,8 +70,8 @@ const char *describe_base(const struct base *b) {
     put(&t, "%s%s", b->model ? " --model " : "", b->model ? b->model : "");
     for (int i = 0; i < b->nset; i++)
         put(&t, " -D %s", b->set[i]);
-    put(&t, "%s%s%s%s", b->recompute ? " --recompute" : "", b->tied ? ", tied" : "", b->sizes ? ", sizes drawn" : "",
-        b->no_token ? ", tokens of no bytes" : "");
+    put(&t, "%s%s%s%s%s", b->recompute ? " --recompute" : "", b->tied ? ", tied" : "", b->sharded ? ", sharded" : "",
+        b->sizes ? ", sizes drawn" : "", b->no_token ? ", tokens of no bytes" : "");
     return t.s;
 }
 
@@ -157,7 +160,7 @@ static void add_drawn(struct base *out, int *n, int most) {
             b.file = "tests/schedules/random.lua";
             b.set[b.nset++] = set[seed];
         } else
-            b.tied = seed % 8 >= 6;
+            b.tied = seed % 8 >= 6, b.sharded = seed % 4 == 3;
         add_base(out, n, b, MOST_INSTRUCTIONS);
     }
 }

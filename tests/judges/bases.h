@@ -13,6 +13,7 @@ struct base {
     bool sizes;    /* tensors of several bytes, at random, instead of one each */
     bool no_token; /* tokens have no bytes */
     bool tied;     /* drawn with a token table */
+    bool sharded;  /* drawn with lists of homes, and zero */
 };
 
 struct compiled { /* without spec and graph, if it is a text */

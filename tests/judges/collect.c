@@ -16,7 +16,7 @@ bool is_collective(int op) { return op_lane[op] == LANE_GROUP || op_lane[op] == 
 bool lies_in(const struct rank *k, const struct instr *x, int a, int b) {
     struct arg in = operand(k, x, a), out = operand(k, x, b);
     bool gather = x->op == OP_ALL_GATHER && in.role == ROLE_src && out.role == ROLE_w;
-    bool scatter = x->op == OP_REDUCE_SCATTER && in.role == ROLE_dw && out.role == ROLE_src;
+    bool scatter = x->op == OP_REDUCE_SCATTER && x->first && in.role == ROLE_dw && out.role == ROLE_src;
     return in.buf == out.buf && (gather || scatter);
 }
 

@@ -10,6 +10,7 @@ struct memory { /* of a rank */
     uint64_t *symbol;
     int32_t *owner; /* the buffer whose byte it is, or -1 */
     bool *live;     /* per buffer: written, and not yet freed */
+    bool *used;     /* per buffer: written at least once */
 };
 struct court {
     const struct promise *want;
@@ -133,7 +134,7 @@ static void take(struct court *c, int r, int32_t buf) {
     struct span s = span_of(&c->z.p->rank[r], buf);
     for (int64_t n = 0; n < s.n; n++)
         c->of[r].owner[s.at + n] = buf;
-    c->of[r].live[buf] = true;
+    c->of[r].live[buf] = c->of[r].used[buf] = true;
 }
 
 /* Home weights and optimizer state are there from the start, the workspace always. */
@@ -170,7 +171,8 @@ static void open_memory(struct court *c) {
     c->of = NEW(struct memory, c->z.p->workers);
     for (int r = 0; r < c->z.p->workers; r++) {
         int64_t n = cells(&c->z.p->rank[r]);
-        c->of[r] = (struct memory){NEW(uint64_t, n), NEW(int32_t, n), NEW(bool, c->z.p->rank[r].nbufs)};
+        c->of[r] = (struct memory){NEW(uint64_t, n), NEW(int32_t, n), NEW(bool, c->z.p->rank[r].nbufs),
+                                   NEW(bool, c->z.p->rank[r].nbufs)};
         for (int64_t i = 0; i < n; i++) {
             c->of[r].symbol[i] = STAMP;
             c->of[r].owner[i] = -1;
@@ -425,8 +427,8 @@ static void check_said(struct court *c) {
         }
     for (int r = 0; r < c->z.p->workers; r++)
         for (int32_t b = 0; b < c->z.p->rank[r].nbufs; b++)
-            if (c->of[r].live[b] && !is_permanent(c, r, b) && !c->formal)
-                c->formal = format("rank %d: a buffer is never freed", r);
+            if ((c->of[r].live[b] || !c->of[r].used[b]) && !is_permanent(c, r, b) && !c->formal)
+                c->formal = format("rank %d: a buffer is never %s", r, c->of[r].live[b] ? "freed" : "used");
 }
 
 struct judgement judge(const struct promise *wanted, const struct program *p) {

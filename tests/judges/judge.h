@@ -6,7 +6,7 @@
  * end, in pieces. Across ranks, a SEND starts before its RECV ends, and a member of a collective starts before the end
  * of all that its data reach. Nothing else is guaranteed: a SEND may end before its RECV starts, or after it ends.
  * Messages of an edge are matched in the order of their lanes. Termination is judged with every SEND blocking until its
- * RECV has started. */
+ * RECV has started, and every collective until all members have. */
 #ifndef PIANOLA_JUDGE_H
 #define PIANOLA_JUDGE_H
 #include "promise.h"

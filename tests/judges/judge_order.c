@@ -202,9 +202,11 @@ static bool may_start(const struct order *z, const uint8_t *state, int number, b
     return true;
 }
 
+/* A SEND waits for its RECV, and a member of a collective for all, even where their data do not reach it. */
 static bool may_end(const struct order *z, const uint8_t *state, int number) {
+    int op = instr_of(z, number)->op;
     for (int i = z->meets[number]; i != number; i = z->meets[i])
-        if (state[i] == TO_COME && (reaches(z, i, number) || sends(instr_of(z, number)->op)))
+        if (state[i] == TO_COME && (reaches(z, i, number) || sends(op) || is_collective(op)))
             return false;
     return true;
 }
