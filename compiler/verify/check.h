@@ -8,14 +8,23 @@ struct check {
     const struct graph *g;
     const struct program *p;
     int claims;
-    int32_t **mate; /* per rank and instruction: for SEND and RECV, the partner, by their edge's order; for REDUCE, how
-                       many came before it in its lane; else -1 */
-    int32_t ***reductions; /* per group and member: its REDUCEs in order */
+    int32_t **mate;        /* per rank and instruction: for SEND and RECV, the partner, by their edge's order; for a
+                              collective, how many came before it in its lane; else -1 */
+    struct series *series; /* of group g: [2 * g], of its gather lanes: [2 * g + 1] */
+    int32_t ncollectives;  /* in all series */
     int32_t *at;           /* per rank: the serial walk's next instruction */
     struct values *values;
     int failed; /* the refuted claim, or 0 */
     int holds;  /* claims proved so far */
     struct text why;
+};
+
+/* The collectives of a group in its lanes of one kind, which meet in order. */
+struct series {
+    const struct group *g;
+    int32_t **ins, *count; /* per member: its instructions, and how many */
+    int32_t n;             /* of each member */
+    int32_t first;         /* the first one's number among all collectives */
 };
 
 /* verify.c. Refutes a claim at an instruction. Always returns false, for `return refute(…)`. */
@@ -28,31 +37,60 @@ void put_place(struct check *check, int rank, int32_t i);
 static inline const struct group *group_of(const struct check *check, int rank, const struct instr *x) {
     return &check->p->group[check->p->rank[rank].lane[x->lane].group];
 }
-/* The nth operand with that role, as a buffer of the rank, or -1. */
+static inline struct series *series_of(const struct check *check, int rank, const struct instr *x) {
+    const struct lane *lane = &check->p->rank[rank].lane[x->lane];
+    return &check->series[2 * lane->group + (lane->kind == LANE_GATHER)];
+}
+/* A collective's number among all, the same for each member. */
+static inline int32_t collective_of(const struct check *check, int rank, int32_t i) {
+    return series_of(check, rank, &check->p->rank[rank].ins[i])->first + check->mate[rank][i];
+}
+/* The nth operand with that role, or NULL; its buffer of the rank, or -1. */
+const struct arg *find_arg(const struct rank *k, const struct instr *x, int role, int nth);
 int32_t operand(const struct rank *k, const struct instr *x, int role, int nth);
 
-/* Weights owned by a home. */
-static inline bool at_home(const struct buf *b) { return b->kind == K_weight && b->inst < 0; }
+/* verify_pair.c: which instructions meet: the k-th of an edge or of a group's lanes. */
+bool pair_messages(struct check *check);
+bool pair_collectives(struct check *check);
 
-/* A buffer's bytes are [first_byte, end_byte). A zero-byte buffer gets one byte of its own past the arena, so that its
- * accesses are still checked for order. */
+/* Weights owned by a home, whole or a shard. */
+static inline bool at_home(const struct buf *b) { return b->kind == K_wshard || (b->kind == K_weight && b->inst < 0); }
+static inline bool holds_weights(int kind) { return kind == K_weight || kind == K_wshard; }
+static inline bool holds_gradient(int kind) { return kind == K_wgrad || kind == K_gshard || kind == K_gown; }
+
+/* A buffer's bytes are [first_byte, end_byte). A zero-byte buffer gets bytes of its own past the arena, as many as it
+ * may have pieces, so that its accesses are still checked for order. */
+enum { MOST_PIECES = 4096 };
 static inline int64_t first_byte(const struct rank *k, int32_t b) {
-    return !k->buf[b].bytes ? k->arena + b : k->buf[b].off < 0 ? 0 : k->buf[b].off;
+    return !k->buf[b].bytes ? k->arena + (int64_t)b * MOST_PIECES : k->buf[b].off < 0 ? 0 : k->buf[b].off;
 }
-static inline int64_t end_byte(const struct rank *k, int32_t b) {
-    return first_byte(k, b) + (k->buf[b].bytes ? k->buf[b].bytes : 1);
+static inline int64_t size_of(const struct rank *k, int32_t b) {
+    return k->buf[b].bytes ? k->buf[b].bytes : MOST_PIECES;
 }
+static inline int64_t end_byte(const struct rank *k, int32_t b) { return first_byte(k, b) + size_of(k, b); }
 
 /* What a buffer holds. */
 struct value {
     int32_t stage, batch;
-    int32_t count; /* weight: updates applied; token: which job of (s,b), as an op */
-    int32_t sum;   /* wgrad: its sum of contributions (verify_sums.c); NO_SUM: none */
-    int32_t part;  /* wgrad: the rank whose part it is, received from there; -1: this rank's own */
-    uint8_t kind;
+    int32_t count;  /* weight: updates applied; token: which job of (s,b), as an op */
+    int32_t sum;    /* wgrad: its sum of contributions (verify_sums.c); NO_SUM: none */
+    int32_t part;   /* wgrad: the rank whose part it is, received from there; -1: this rank's own */
+    int32_t pieces; /* where its pieces hold different things: which (verify_pieces.c), and set, count and sum say
+                       nothing; else 0 */
+    uint8_t kind;   /* a shard of weights or of a gradient is of the kind of the whole; K_none: what no job may read */
     bool live, set;
 };
 enum { NO_SUM };
+
+/* Part of a set of weights, in its units: the smallest piece that one rank updates. Of another tensor: all of it. */
+struct span {
+    int32_t from, to; /* to < 0: it is no whole number of units */
+};
+/* What a unit holds. */
+struct content {
+    int32_t count, sum; /* as in struct value; 0 unless set */
+    bool set;
+};
 
 struct values {
     struct value **val;
@@ -60,18 +98,23 @@ struct values {
     bool **stays; /* per buffer, whether it lives all step: a home's weights, gradient and optimizer state; workspace */
     int sets;     /* one set of weights per stage, plus one for a token table that two stages share */
     int64_t *bytes[NKINDS]; /* per set: the tensor's size, on which all its buffers must agree; -1: none seen yet */
+    uint32_t *seen;         /* per set: the kinds of its buffers, as bits */
     int64_t *bytes_read;    /* per stage: the largest buffer its forwards have read */
     bool has_state;         /* the optimizer has state for at least one set */
     struct tensors *scratch;
-    struct plan *plan; /* verify_memory.c */
-    struct sums *sums; /* verify_sums.c */
+    struct plan *plan;       /* verify_memory.c */
+    struct sums *sums;       /* verify_sums.c */
+    struct pool *pool;       /* verify_pieces.c */
+    struct meeting *meeting; /* verify_groups.c */
+    struct homes *homes;     /* per set */
+    struct owner *owner;     /* verify_homes.c: those of rank r are owner[owner_at[r] .. owner_at[r + 1]) */
+    int32_t *owner_at;
 };
 
 /* verify_values.c: tracks each buffer's value along the serial walk. Each returns false once a claim is refuted. */
 bool values_begin(struct check *check);
 bool values_run(struct check *check, int rank, int32_t i); /* an instruction without a partner */
 bool values_message(struct check *check, int src, int32_t i, int dst, int32_t j);
-bool values_reduce(struct check *check, const struct group *g, const int32_t *i); /* i: per member */
 bool values_end(struct check *check);
 bool check_reads(struct check *check, int r, int32_t i); /* everything it reads holds something */
 const char *buf_text(const struct check *check, int r, int32_t b);
@@ -79,6 +122,40 @@ const char *value_text(const struct check *check, const struct value *value);
 bool is_tensor(const struct value *value, int kind, int s, int b, int d);
 /* Refutes unless the buffer's name matches the tensor put into it. */
 bool named(struct check *check, int r, int32_t i, int32_t b, int kind, int stage, int batch, int inst);
+
+/* Makes a message or a copy's destination ready for what comes into `span` of it: opens it under the name of the
+ * tensor, or finds that span of it empty. */
+bool ready(struct check *check, int r, int32_t i, const struct arg *a, int kind, int stage, int batch, int inst);
+
+/* verify_groups.c: what a collective does, once all members have come; nth: of its series. */
+bool values_collective(struct check *check, const struct series *series, int32_t nth);
+
+/* verify_homes.c: who owns which part of a set of weights. */
+bool homes_begin(struct check *check);
+/* The part of its set that an operand is; to < 0: none that anyone could own. */
+struct span units_of(const struct check *check, int r, const struct arg *a);
+/* The part that rank r updates; to < 0: none. */
+struct span own_span(const struct check *check, int r, int set);
+bool keeps(const struct check *check, int r, const struct buf *b); /* it exists for the whole step */
+const char *arg_text(const struct check *check, int r, const struct arg *a);
+const char *span_text(struct span span); /* "unit 3", "units 0 to 3" */
+static inline bool same_span(struct span a, struct span b) { return a.from == b.from && a.to == b.to; }
+/* The i-th of n equal parts of a span; to < 0: they aren't whole. */
+static inline struct span part_of(struct span all, int i, int n) {
+    int32_t size = (all.to - all.from) / n;
+    return size * n == all.to - all.from ? (struct span){all.from + i * size, all.from + (i + 1) * size}
+                                         : (struct span){0, -1};
+}
+
+/* verify_pieces.c: what the units of a buffer hold. */
+/* At a unit of the set; *to: as far as it holds the same. */
+struct content held_at(const struct check *check, int r, int32_t b, int32_t unit, int32_t *to);
+void hold(struct check *check, int r, int32_t b, struct span span, struct content held);
+/* The first unit of the span that holds nothing, or whether it holds anything; -1: none. */
+int32_t first_unset(const struct check *check, int r, int32_t b, struct span span);
+int32_t first_set(const struct check *check, int r, int32_t b, struct span span);
+void drop_pieces(struct check *check, struct value *value); /* it holds nothing */
+void copy_span(struct check *check, int from, int32_t b, int to, int32_t c, struct span span);
 
 /* verify_bits.c: a set of numbers with nearest-neighbour lookup. */
 struct bits {
@@ -103,8 +180,9 @@ bool run_add(struct check *check, int r, int32_t i);
 bool run_update(struct check *check, int r, int32_t i);
 bool adds_to_table(const struct spec *sp, const struct instr *x);
 int64_t contributions(const struct check *check, int32_t sum);
-/* Sets *a to the sum of both. false: it would have more contributions than exist. */
+/* Sets *a to the sum of both. false: it would have more contributions than exist, which `refute_count` says. */
 bool join(struct check *check, int32_t *a, int32_t b);
+bool refute_count(struct check *check, int r, int32_t i, int set, int64_t n);
 
 /* verify_orders.c: which instructions must end before another starts. */
 struct orders;
@@ -114,9 +192,9 @@ void orders_start(struct orders *orders, int32_t i); /* i is next */
 void orders_end(struct orders *orders, int32_t i);
 /* Must j have ended before i, the current instruction, starts? Considers only the rank's own lanes and waits. */
 bool ordered_here(const struct orders *orders, int32_t i, int32_t j);
-/* Two accesses on rank r: must j have ended before i starts, by any chain of orders? bj, bi: their buffers. */
+/* Two accesses on rank r: must j have ended before i starts, by any chain of orders? aj, ai: their operands. */
 struct question {
-    int32_t r, j, i, bj, bi;
+    int32_t r, j, i, aj, ai;
     bool wrote, writes;
 };
 void orders_ask(struct orders *orders, struct question question); /* about the current rank and instruction */

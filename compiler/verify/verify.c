@@ -1,10 +1,12 @@
 /* The proof that a program does what its job graph says, on every machine that keeps the orders of the model
  * "start-end" (verify_orders.c).
  *
- * 1. Messages pair in the order of their edge, as NCCL pairs them, and agree in name and size.
+ * 1. Messages pair in the order of their edge, as NCCL pairs them, collectives in the order of their group's lanes;
+ * they agree in name and size (verify_pair.c).
  * 2. All ranks are walked together, each one instruction at a time in issue order, with every send blocking until its
- *    receive. If the walk completes, it is a total order of all instructions; along the way, values are tracked
- *    symbolically (verify_values.c, verify_sums.c, verify_memory.c).
+ *    receive, and every collective until all members have come. If the walk completes, it is a total order of all
+ *    instructions; along the way, values are tracked symbolically (verify_values.c, verify_groups.c, verify_homes.c,
+ *    verify_pieces.c, verify_sums.c, verify_memory.c).
  * 3. Lanes and non-blocking sends only remove orders. All remaining orders agree with the walk's, so nothing can
  *    deadlock that the walk does not; and conflicting accesses are still ordered (verify_races.c), so every buffer
  *    holds what it held in the walk, however the lanes run. */
@@ -35,11 +37,16 @@ const char *const claim_word[NCLAIMS] = {CLAIMS(X)};
 const char *const claim_what[NCLAIMS] = {CLAIMS(X)};
 #undef X
 
-int32_t operand(const struct rank *k, const struct instr *x, int role, int nth) {
+const struct arg *find_arg(const struct rank *k, const struct instr *x, int role, int nth) {
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
-        if (k->arg[a].role == role && nth-- == 0)
-            return k->arg[a].buf;
-    return -1;
+        if (k->arg[a].role == (uint32_t)role && nth-- == 0)
+            return &k->arg[a];
+    return NULL;
+}
+
+int32_t operand(const struct rank *k, const struct instr *x, int role, int nth) {
+    const struct arg *a = find_arg(k, x, role, nth);
+    return a ? a->buf : -1;
 }
 
 bool refute_all(struct check *check, int claim, const char *fmt, ...) {
@@ -65,128 +72,6 @@ bool refute(struct check *check, int claim, int r, int32_t i, const char *fmt, .
     return false;
 }
 
-/* ---- messages: the k-th SEND along an edge pairs with the k-th RECV ---- */
-
-static bool same_name(const struct instr *send, const struct instr *recv) {
-    return recv->op == op_row(send->op)->partner && recv->stage == send->stage && recv->batch == send->batch &&
-           recv->inst == send->inst;
-}
-
-static int64_t tensor_bytes(const struct rank *k, const struct instr *x) {
-    return x->narg ? k->buf[k->arg[x->arg].buf].bytes : -1;
-}
-
-static const char *label_of(const struct instr *x) {
-    struct text t = {0};
-    put_label(&t, x);
-    return t.s;
-}
-
-static bool pair(struct check *check, int src, int32_t i, int dst, int32_t j) {
-    const struct rank *ks = &check->p->rank[src], *kd = &check->p->rank[dst];
-    const struct instr *s = &ks->ins[i], *d = &kd->ins[j];
-    check->mate[src][i] = j;
-    check->mate[dst][j] = i;
-    if (!same_name(s, d))
-        return refute(check, CLAIM_SERIAL, src, i, "its place in the order of the edge meets %s on rank %d",
-                      label_of(d), dst);
-    if (s->narg != 1 || d->narg != 1)
-        return refute(check, CLAIM_JOBS, src, i, "a message carries one tensor");
-    if (tensor_bytes(ks, s) != tensor_bytes(kd, d))
-        return refute(check, CLAIM_SERIAL, src, i, "sends %lld bytes, but %s on rank %d takes %lld",
-                      (long long)tensor_bytes(ks, s), label_of(d), dst, (long long)tensor_bytes(kd, d));
-    return true;
-}
-
-struct end {
-    int32_t r, i;
-};
-
-/* All SENDs by destination, in compressed rows; within a row, by rank and issue order. */
-static struct end *sends_by_destination(const struct program *p, int32_t *at) {
-    for (int r = 0; r < p->workers; r++)
-        for (int32_t i = 0; i < p->rank[r].nins; i++)
-            if (is_send(p->rank[r].ins[i].op))
-                at[p->rank[r].ins[i].peer + 2]++;
-    for (int r = 0; r < p->workers; r++)
-        at[r + 2] += at[r + 1];
-    struct end *send = NEW(struct end, at[p->workers + 1] + 1);
-    for (int r = 0; r < p->workers; r++)
-        for (int32_t i = 0; i < p->rank[r].nins; i++)
-            if (is_send(p->rank[r].ins[i].op))
-                send[at[p->rank[r].ins[i].peer + 1]++] = (struct end){r, i};
-    return send;
-}
-
-static bool pair_messages(struct check *check) {
-    const struct program *p = check->p;
-    int W = p->workers;
-    int32_t *at = NEW(int32_t, W + 2), *first = NEW(int32_t, W), *last = NEW(int32_t, W); /* RECVs, by source */
-    const struct end *send = sends_by_destination(p, at);
-    memset(first, -1, sizeof *first * (size_t)W);
-    for (int r = 0; r < W; r++) {
-        const struct rank *k = &p->rank[r];
-        int32_t *next = check->mate[r]; /* next RECV from the same source, until it has its SEND */
-        for (int32_t i = 0; i < k->nins; i++)
-            if (is_recv(k->ins[i].op)) {
-                int from = k->ins[i].peer;
-                *(first[from] < 0 ? &first[from] : &next[last[from]]) = i;
-                last[from] = i;
-            }
-        for (int32_t n = at[r]; n < at[r + 1]; n++) {
-            int32_t j = first[send[n].r];
-            if (j < 0)
-                return refute(check, CLAIM_SERIAL, send[n].r, send[n].i, "rank %d has no receive for it", r);
-            first[send[n].r] = next[j];
-            if (!pair(check, send[n].r, send[n].i, r, j))
-                return false;
-        }
-        for (int32_t i = 0; i < k->nins; i++)
-            if (is_recv(k->ins[i].op) && first[k->ins[i].peer] >= 0)
-                return refute(check, CLAIM_SERIAL, r, first[k->ins[i].peer], "rank %d has no send for it",
-                              k->ins[i].peer);
-    }
-    return true;
-}
-
-/* The k-th REDUCE of a group on one member pairs with the k-th on every other. */
-static bool pair_reductions(struct check *check) {
-    const struct program *p = check->p;
-    check->reductions = NEW(int32_t **, p->ngroups + 1);
-    int32_t **n = NEW(int32_t *, p->ngroups + 1);
-    for (int g = 0; g < p->ngroups; g++) {
-        check->reductions[g] = NEW(int32_t *, p->group[g].n);
-        n[g] = NEW(int32_t, p->group[g].n);
-        for (int m = 0; m < p->group[g].n; m++) {
-            int r = p->group[g].rank[m];
-            const struct rank *k = &p->rank[r];
-            size_t cap = 0;
-            for (int32_t i = 0; i < k->nins; i++) {
-                if (!is_group(k->ins[i].op) || k->lane[k->ins[i].lane].group != g)
-                    continue;
-                check->mate[r][i] = n[g][m];
-                GROW(check->reductions[g][m], cap, (size_t)n[g][m] + 1);
-                check->reductions[g][m][n[g][m]++] = i;
-            }
-        }
-        for (int m = 1; m < p->group[g].n; m++)
-            for (int32_t j = 0; j < n[g][0] || j < n[g][m]; j++) {
-                int a = p->group[g].rank[0], b = p->group[g].rank[m];
-                if (j >= n[g][m])
-                    return refute(check, CLAIM_SERIAL, a, check->reductions[g][0][j], "rank %d never comes to it", b);
-                int32_t i = check->reductions[g][m][j];
-                if (j >= n[g][0])
-                    return refute(check, CLAIM_SERIAL, b, i, "rank %d never comes to it", a);
-                const struct instr *x = &p->rank[a].ins[check->reductions[g][0][j]], *y = &p->rank[b].ins[i];
-                if (y->op != op_row(x->op)->partner || x->stage != y->stage ||
-                    tensor_bytes(&p->rank[a], x) != tensor_bytes(&p->rank[b], y))
-                    return refute(check, CLAIM_SERIAL, b, i, "on rank %d this place in the group's order is stage %d's",
-                                  a, x->stage);
-            }
-    }
-    return true;
-}
-
 /* ---- the serial walk ---- */
 
 static bool refute_deadlock(struct check *check); /* below, after the lane graph */
@@ -195,8 +80,8 @@ struct walk {
     int32_t *todo; /* ranks that may proceed, each at most once */
     bool *queued;
     int n;
-    int32_t *came; /* per group: how many members have arrived at its next reduction */
-    bool *stands;  /* per rank: whether it has arrived at a reduction and waits */
+    int32_t *came; /* per series: how many members have arrived at its next collective */
+    bool *stands;  /* per rank: whether it has arrived at a collective and waits */
 };
 
 static void queue(struct walk *walk, int r) {
@@ -205,12 +90,12 @@ static void queue(struct walk *walk, int r) {
     walk->queued[r] = true;
 }
 
-/* A member that has not arrived at this reduction, or -1. */
+/* A member that has not arrived at this collective, or -1. */
 static int absent(const struct check *check, int r, int32_t i) {
-    const struct group *g = group_of(check, r, &check->p->rank[r].ins[i]);
-    for (int m = 0; m < g->n; m++)
-        if (check->at[g->rank[m]] != check->reductions[g - check->p->group][m][check->mate[r][i]])
-            return g->rank[m];
+    const struct series *series = series_of(check, r, &check->p->rank[r].ins[i]);
+    for (int m = 0; m < series->g->n; m++)
+        if (check->at[series->g->rank[m]] != series->ins[m][check->mate[r][i]])
+            return series->g->rank[m];
     return -1;
 }
 
@@ -225,24 +110,22 @@ static int waits_for(const struct check *check, int r) {
     return -1;
 }
 
-/* A member arrives at a reduction; the last to arrive runs it for all. */
-static bool run_reduction(struct check *check, struct walk *walk, int r) {
-    const struct group *g = group_of(check, r, &check->p->rank[r].ins[check->at[r]]);
-    int32_t *came = &walk->came[g - check->p->group];
+/* A member arrives at a collective; the last to arrive runs it for all. */
+static bool run_collective(struct check *check, struct walk *walk, int r) {
+    int32_t i = check->at[r];
+    const struct series *series = series_of(check, r, &check->p->rank[r].ins[i]);
+    int32_t *came = &walk->came[series - check->series];
     *came += !walk->stands[r];
     walk->stands[r] = true;
-    if (*came < g->n)
+    if (*came < series->g->n)
         return true;
     *came = 0;
-    int32_t *i = NEW(int32_t, g->n);
-    for (int m = 0; m < g->n; m++)
-        i[m] = check->at[g->rank[m]];
-    if (check->values && !values_reduce(check, g, i))
+    if (check->values && !values_collective(check, series, check->mate[r][i]))
         return false;
-    for (int m = 0; m < g->n; m++) {
-        check->at[g->rank[m]]++;
-        walk->stands[g->rank[m]] = false;
-        queue(walk, g->rank[m]);
+    for (int m = 0; m < series->g->n; m++) {
+        check->at[series->g->rank[m]]++;
+        walk->stands[series->g->rank[m]] = false;
+        queue(walk, series->g->rank[m]);
     }
     return true;
 }
@@ -254,7 +137,7 @@ static bool go_on(struct check *check, struct walk *walk, int r) {
         int32_t i = check->at[r];
         const struct instr *x = &k->ins[i];
         if (is_group(x->op)) {
-            if (!run_reduction(check, walk, r))
+            if (!run_collective(check, walk, r))
                 return false;
             if (walk->stands[r])
                 return true;
@@ -295,7 +178,7 @@ static bool walk(struct check *check) {
     int W = check->p->workers;
     if (!waits_point_back(check))
         return false;
-    struct walk w = {NEW(int32_t, W), NEW(bool, W), 0, NEW(int32_t, check->p->ngroups + 1), NEW(bool, W)};
+    struct walk w = {NEW(int32_t, W), NEW(bool, W), 0, NEW(int32_t, 2 * check->p->ngroups + 1), NEW(bool, W)};
     memset(check->at, 0, sizeof *check->at * (size_t)W);
     for (int r = 0; r < W; r++) {
         queue(&w, r);
@@ -332,18 +215,9 @@ static void edges_of(struct check *check, struct lanes *lanes, int r, int32_t i)
         edge(lanes, lanes->base[r] + k->wait[a]);
 }
 
-/* Each reduction is a node of its own, numbered after all instructions: its first member's node number plus their
- * count. */
-static int32_t meeting_of(const struct check *check, const struct lanes *lanes, int r, int32_t i) {
-    const struct group *g = group_of(check, r, &check->p->rank[r].ins[i]);
-    int32_t first = check->reductions[g - check->p->group][0][check->mate[r][i]];
-    return lanes->base[check->p->workers] + lanes->base[g->rank[0]] + first;
-}
-
-static void edges_of_members(struct check *check, struct lanes *lanes, int r, int32_t i) {
-    const struct group *g = group_of(check, r, &check->p->rank[r].ins[i]);
-    for (int m = 0; m < g->n; m++)
-        edges_of(check, lanes, g->rank[m], check->reductions[g - check->p->group][m][check->mate[r][i]]);
+/* Each collective is a node of its own, numbered behind all instructions. */
+static int nodes_of(const struct check *check, const struct lanes *lanes) {
+    return lanes->base[check->p->workers] + check->ncollectives;
 }
 
 /* An instruction starts after its lane's previous one and its waits; if it meets other ranks, after those of its
@@ -362,23 +236,22 @@ static struct lanes lane_graph(struct check *check) {
             last[k->ins[i].lane] = i;
         }
     }
-    lanes.at = NEW(int32_t, 2 * (int64_t)lanes.base[W] + 1);
+    lanes.at = NEW(int32_t, (int64_t)nodes_of(check, &lanes) + 1);
     for (int r = 0; r < W; r++)
         for (int32_t i = 0; i < check->p->rank[r].nins; i++) {
             const struct instr *x = &check->p->rank[r].ins[i];
             edges_of(check, &lanes, r, i);
             if (is_group(x->op))
-                edge(&lanes, meeting_of(check, &lanes, r, i));
+                edge(&lanes, lanes.base[W] + collective_of(check, r, i));
             else if (is_message(x->op))
                 edges_of(check, &lanes, x->peer, check->mate[r][i]);
             lanes.at[lanes.base[r] + i + 1] = (int32_t)lanes.n;
         }
-    for (int r = 0; r < W; r++)
-        for (int32_t i = 0; i < check->p->rank[r].nins; i++) {
-            if (is_group(check->p->rank[r].ins[i].op) &&
-                meeting_of(check, &lanes, r, i) == lanes.base[W] + lanes.base[r] + i)
-                edges_of_members(check, &lanes, r, i);
-            lanes.at[lanes.base[W] + lanes.base[r] + i + 1] = (int32_t)lanes.n;
+    for (const struct series *series = check->series; series < check->series + 2 * check->p->ngroups; series++)
+        for (int32_t nth = 0; nth < series->n; nth++) {
+            for (int m = 0; m < series->g->n; m++)
+                edges_of(check, &lanes, series->g->rank[m], series->ins[m][nth]);
+            lanes.at[lanes.base[W] + series->first + nth + 1] = (int32_t)lanes.n;
         }
     return lanes;
 }
@@ -408,7 +281,7 @@ static bool acyclic(const struct lanes *lanes, int n) {
 
 static bool lanes_finish(struct check *check) {
     struct lanes lanes = lane_graph(check);
-    int W = check->p->workers, n = 2 * lanes.base[W], len;
+    int W = check->p->workers, n = nodes_of(check, &lanes), len;
     if (acyclic(&lanes, n))
         return true;
     int32_t *cycle = shortest_cycle(n, lanes.at, lanes.to, &len);
@@ -417,7 +290,7 @@ static bool lanes_finish(struct check *check) {
     for (int c = 0; c < len && c < 12; c++) {
         int r = 0;
         if (cycle[c] >= lanes.base[W])
-            continue; /* a reduction: its members are printed instead */
+            continue; /* a collective: its members are printed instead */
         while (cycle[c] >= lanes.base[r + 1])
             r++;
         put(&check->why, "\n  ");
@@ -443,7 +316,7 @@ static bool refute_deadlock(struct check *check) {
         put(&check->why, " waits for rank %d", cycle[(c + 1) % len]);
     }
     struct lanes l = lane_graph(check);
-    bool lanes = acyclic(&l, 2 * l.base[W]);
+    bool lanes = acyclic(&l, nodes_of(check, &l));
     put(&check->why, lanes ? "\nlanes alone would not hang" : "\nlanes hang as well");
     check->holds = lanes ? CLAIM_LANES : 0;
     return false;
@@ -452,7 +325,7 @@ static bool refute_deadlock(struct check *check) {
 /* ---- all of it ---- */
 
 static bool prove(struct check *check) {
-    if (!pair_messages(check) || !pair_reductions(check))
+    if (!pair_messages(check) || !pair_collectives(check))
         return false;
     bool follow = check->claims & (CLAIM_JOBS | CLAIM_GRADIENTS | CLAIM_MEMORY);
     struct scratch values = scratch_begin();

@@ -32,13 +32,24 @@ bool open_buffer(struct check *check, int r, int32_t i, int32_t b) {
     plan->occupant[r][s] = b;
     bits_set(&plan->live[r], s, true);
     plan->opened[r][b] = true;
-    check->values->val[r][b].live = true;
+    bool weights = holds_weights(x->kind), gradient = holds_gradient(x->kind);
+    check->values->val[r][b] = (struct value){.stage = x->stage,
+                                              .batch = x->batch,
+                                              .count = x->kind == K_token ? x->inst : 0,
+                                              .sum = NO_SUM,
+                                              .part = gradient ? x->inst : -1,
+                                              .kind = weights    ? K_weight
+                                                      : gradient ? K_wgrad
+                                                                 : x->kind,
+                                              .live = true};
     return true;
 }
 
-static void close_buffer(struct values *values, int r, int32_t b) {
+static void close_buffer(struct check *check, int r, int32_t b) {
+    struct values *values = check->values;
     values->plan->occupant[r][values->plan->slot[r][b]] = -1;
     bits_set(&values->plan->live[r], values->plan->slot[r][b], false);
+    drop_pieces(check, &values->val[r][b]);
     values->val[r][b] = (struct value){.sum = NO_SUM};
 }
 
@@ -52,7 +63,7 @@ bool free_buffers(struct check *check, int r, int32_t i, bool stashes) {
         if (!check->values->val[r][b].live || check->values->stays[r][b])
             return refute(check, CLAIM_MEMORY, r, i, "frees %s, which %s", buf_text(check, r, b),
                           check->values->stays[r][b] ? "stays for the whole step" : "is not in use");
-        close_buffer(check->values, r, b);
+        close_buffer(check, r, b);
     }
     return true;
 }
@@ -81,31 +92,19 @@ static void sort_offsets(struct plan *plan, const struct rank *k, int r, const s
     bits_init(&plan->live[r], slots);
 }
 
-/* Opens what exists from the start: weights, optimizer state, workspace and the homes' gradients. home: per set, 1 +
- * the last rank visited that is a home of it. */
-static bool open_permanent(struct check *check, int r, int32_t *home) {
+/* Opens what exists from the start: weights, optimizer state, workspace and the homes' gradients. */
+static bool open_permanent(struct check *check, int r) {
     const struct rank *k = &check->p->rank[r];
-    for (int32_t b = 0; b < k->nbufs; b++)
-        if (at_home(&k->buf[b]))
-            home[k->buf[b].stage] = r + 1;
     for (int32_t b = 0; b < k->nbufs; b++) {
         const struct buf *x = &k->buf[b];
-        bool stays = x->kind == K_opt || x->kind == K_work || at_home(x) ||
-                     (x->kind == K_wgrad && x->inst < 0 && home[x->stage] == r + 1);
-        if (!stays)
+        if (!keeps(check, r, x))
             continue;
-        if (x->inst >= 0 || (x->kind == K_opt && home[x->stage] != r + 1))
+        if (x->inst >= 0 || (x->kind == K_opt && own_span(check, r, x->stage).to < 0))
             return refute_all(check, CLAIM_MEMORY, "rank %d plans %s, which nothing uses", r, buf_text(check, r, b));
         check->values->stays[r][b] = true;
         if (!open_buffer(check, r, 0, b))
             return false;
-        check->values->val[r][b] = (struct value){.stage = x->stage,
-                                                  .batch = -1,
-                                                  .sum = NO_SUM,
-                                                  .part = -1,
-                                                  .kind = x->kind,
-                                                  .live = true,
-                                                  .set = x->kind != K_wgrad};
+        check->values->val[r][b].set = !holds_gradient(x->kind);
     }
     return true;
 }
@@ -120,6 +119,7 @@ static bool check_size(struct check *check, int r, int32_t b) {
                           check->sp->stages);
     int64_t *want = &check->values->bytes[x->kind][x->stage];
     check->values->has_state |= x->kind == K_opt;
+    check->values->seen[x->stage] |= 1u << x->kind;
     if (*want < 0)
         *want = x->bytes;
     return *want == x->bytes ||
@@ -127,12 +127,50 @@ static bool check_size(struct check *check, int r, int32_t b) {
                       (long long)x->bytes, buf_text(check, r, b), (long long)*want);
 }
 
-/* Where both exist: an update reads as many gradient bytes as there are weight bytes; a wstash takes over its stash. */
+/* Where both exist: a wstash takes over its stash. */
 static bool no_smaller(struct check *check, int s, int kind, int than) {
     long long have = check->values->bytes[kind][s], least = check->values->bytes[than][s];
     return have < 0 || have >= least ||
            refute_all(check, CLAIM_MEMORY, "%s(%d) has %lld bytes, fewer than %s(%d), which has %lld", kind_name[kind],
                       s, have, kind_name[than], s, least);
+}
+
+/* A shard of the homes, and a piece of it, is as large as it must be for all of them to make up the whole. */
+static bool adds_up(struct check *check, int s, int kind, int than, int pieces) {
+    int64_t have = check->values->bytes[kind][s], all = check->values->bytes[than][s];
+    uint32_t both = 1u << kind | 1u << than;
+    return (check->values->seen[s] & both) != both || have * pieces == all ||
+           refute_all(check, CLAIM_MEMORY, "%s(%d) has %lld bytes; %d of them are not the %lld of %s(%d)",
+                      kind_name[kind], s, (long long)have, pieces, (long long)all, kind_name[than], s);
+}
+
+/* The bytes of all units of a set, as buffers of these kinds say; -1: there is none. */
+static int64_t bytes_of_set(const struct check *check, int s, int whole, int shard, int own) {
+    const struct homes *homes = &check->values->homes[s];
+    uint32_t seen = check->values->seen[s];
+    int64_t **bytes = check->values->bytes;
+    return seen >> whole & 1   ? bytes[whole][s]
+           : seen >> shard & 1 ? bytes[shard][s] * homes->size
+           : seen >> own & 1   ? bytes[own][s] * homes->size * shares_of(homes)
+                               : -1;
+}
+
+/* The sizes of a set's shards and pieces; and an update reads as many gradient bytes as there are weight bytes. */
+static bool check_shards(struct check *check, int s) {
+    const struct homes *homes = &check->values->homes[s];
+    int pieces = homes->size * shares_of(homes);
+    int64_t weight = bytes_of_set(check, s, K_weight, K_wshard, K_wshard);
+    int64_t wgrad = bytes_of_set(check, s, K_wgrad, K_gshard, K_gown);
+    if (!adds_up(check, s, K_wshard, K_weight, homes->size) || !adds_up(check, s, K_gshard, K_wgrad, homes->size) ||
+        !adds_up(check, s, K_gown, K_wgrad, pieces) || !adds_up(check, s, K_gown, K_gshard, shares_of(homes)))
+        return false;
+    if (pieces > 1 && (weight % pieces || wgrad % pieces) && weight >= 0 && wgrad >= 0)
+        return refute_all(check, CLAIM_MEMORY,
+                          "set %d has %lld bytes of weights and %lld of gradient: not %d equal pieces", s,
+                          (long long)weight, (long long)wgrad, pieces);
+    return wgrad < 0 || wgrad >= weight ||
+           refute_all(check, CLAIM_MEMORY, "wgrad(%d) has %lld bytes, fewer than weight(%d), which has %lld", s,
+                      (long long)wgrad, s, (long long)weight);
 }
 
 static bool check_sizes(struct check *check) {
@@ -147,7 +185,7 @@ static bool check_sizes(struct check *check) {
             if (!check_size(check, r, b))
                 return false;
     for (int s = 0; s < check->values->sets; s++)
-        if (!no_smaller(check, s, K_wgrad, K_weight) || !no_smaller(check, s, K_wstash, K_stash))
+        if (!no_smaller(check, s, K_wstash, K_stash))
             return false;
     return true;
 }
@@ -189,10 +227,12 @@ bool memory_begin(struct check *check) {
     plan->occupant = NEW(int32_t *, W);
     plan->live = NEW(struct bits, W);
     plan->opened = NEW(bool *, W);
-    if (!check_sizes(check) || !check_workspace(check))
+    if (!check_sizes(check) || !check_workspace(check) || !homes_begin(check))
         return false;
+    for (int s = 0; s < check->values->sets; s++)
+        if (!check_shards(check, s))
+            return false;
     struct offsets offsets = take_offsets(check->p);
-    int32_t *home = NEW(int32_t, check->values->sets);
     for (int r = 0; r < W; r++) {
         const struct rank *k = &check->p->rank[r];
         if ((double)k->arena > check->sp->memory)
@@ -203,7 +243,7 @@ bool memory_begin(struct check *check) {
                 return false;
         plan->opened[r] = NEW(bool, k->nbufs);
         sort_offsets(plan, k, r, &offsets);
-        if (!open_permanent(check, r, home))
+        if (!open_permanent(check, r))
             return false;
     }
     return true;

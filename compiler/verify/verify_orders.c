@@ -5,16 +5,17 @@
  *   1. E(w) before S(x) for the instruction w before x in its lane, and for each w that x waits for;
  *   2. S(x) before E(x);
  *   3. S(SEND) before E(RECV) of the same message;
- *   4. S(m) before E(n) for members m and n of a collective where data flow from m to n: for a REDUCE, all pairs.
- * A SEND may or may not end before its RECV starts, as with eager messages; a collective may touch a member's buffer as
- * soon as that member has started.
+ *   4. S(m) before E(n) for members m and n of a collective where data flow from m to n: from the root of a BROADCAST
+ * to the others, from the others to the root of a REDUCE, else between all pairs. A SEND may or may not end before its
+ * RECV starts, as with eager messages; a collective may touch a member's buffer as soon as that member has started.
  *
  * The claim: if instructions j and i of a rank, in this issue order, access the same byte and one of them writes it,
  * then E(j) precedes S(i) by a chain of these orders. Sufficient: the serial walk (verify.c) satisfies all of them, so
  * they have no cycle. Take any run of any such machine, and the first access in it that finds a value other than in the
  * walk, or runs concurrently with a conflicting one. The accesses that conflict with it, among them all that wrote what
  * it reads, lie wholly before or wholly after it, as in the walk, since the chains hold in both; those before it found
- * what they found in the walk; and a RECV or REDUCE writes what its SEND or the members read, which comes earlier. So
+ * what they found in the walk; and a RECV or a member of a collective writes what its SEND or the members whose data
+ * reach it read, which comes earlier. So
  * there is no such first access: every buffer holds what it held in the walk. Necessary: if no chain leads from E(j) to
  * S(i), running everything that S(i) needs first gives a run, of a machine that keeps no other order, in which i has
  * started and j has not ended.
@@ -123,11 +124,12 @@ struct sweep {
     int32_t *place;     /* per lane of all ranks: its place in this sweep's clocks, or -1 */
     struct clock *lane; /* per lane of all ranks: what has ended once its last instruction has */
     int32_t **slot;     /* per rank and instruction: the index of its clock in kept, or 0 */
-    struct clock *kept; /* what must have ended before it ends; a REDUCE uses its first member's for all */
+    struct clock *kept; /* what must have ended before it ends */
     size_t nkept;
-    int32_t *at, *todo;   /* per rank: the next instruction; the ranks that may proceed */
+    struct clock *met;  /* per collective: what has ended before the members whose data others wait for have started */
+    int32_t *at, *todo; /* per rank: the next instruction; the ranks that may proceed */
     int32_t *asked, *end; /* per rank: its next question; the end of its questions */
-    int32_t *came;        /* per group: members that have arrived at its next reduction */
+    int32_t *came;        /* per collective: how many of these members have started */
     bool *stands;         /* per rank: the next instruction has started and waits for other ranks */
     int ntodo;
     size_t worst; /* the first question whose answer is no, else the number of questions */
@@ -156,7 +158,7 @@ static void number_kept(struct sweep *sweep) {
         for (size_t w = 0; w < k->nwaits; w++)
             sweep->slot[r][k->wait[w]] = 1;
         for (int32_t i = 0; i < k->nins; i++)
-            if (sweep->slot[r][i] || is_send(k->ins[i].op) || is_group(k->ins[i].op))
+            if (sweep->slot[r][i] || is_send(k->ins[i].op))
                 sweep->slot[r][i] = (int32_t)sweep->nkept++;
     }
     sweep->kept = NEW(struct clock, sweep->nkept);
@@ -177,7 +179,8 @@ static struct sweep *sweep_new(struct orders *orders) {
     sweep->todo = NEW(int32_t, W);
     sweep->asked = NEW(int32_t, W);
     sweep->end = NEW(int32_t, W);
-    sweep->came = NEW(int32_t, p->ngroups + 1);
+    sweep->came = NEW(int32_t, orders->check->ncollectives);
+    sweep->met = NEW(struct clock, orders->check->ncollectives);
     sweep->stands = NEW(bool, W);
     number_kept(sweep);
     return sweep;
@@ -208,27 +211,32 @@ static void finish(struct sweep *sweep, int r, int32_t i, struct clock *clock) {
     sweep->at[r]++;
 }
 
-/* A member arrives at a reduction; the last to arrive ends it for all. */
-static bool meet(struct sweep *sweep, int r, int32_t i, const struct clock *clock) {
-    const struct program *p = sweep->check->p;
-    int g = p->rank[r].lane[p->rank[r].ins[i].lane].group;
-    const struct group *group = &p->group[g];
-    int32_t nth = sweep->check->mate[r][i];
-    struct clock *all = &sweep->kept[sweep->slot[group->rank[0]][sweep->check->reductions[g][0][nth]]];
-    learn(all, clock);
-    sweep->stands[r] = true;
-    if (++sweep->came[g] < group->n)
-        return false;
-    sweep->came[g] = 0;
-    for (int m = 0; m < group->n; m++) {
-        int q = group->rank[m];
-        int32_t j = sweep->check->reductions[g][m][nth];
-        struct clock *lane = &sweep->lane[sweep->base[q] + p->rank[q].ins[j].lane];
-        *lane = *all;
-        finish(sweep, q, j, lane);
-        if (q != r)
-            sweep->todo[sweep->ntodo++] = q;
+/* A member of a collective starts, and ends if all whose data reach it have started; else false. The last that others
+ * wait for lets those go on that stand at it. */
+static bool meet(struct sweep *sweep, int r, int32_t i, struct clock *clock) {
+    const struct check *check = sweep->check;
+    const struct series *series = series_of(check, r, &check->p->rank[r].ins[i]);
+    int32_t nth = check->mate[r][i], meeting = series->first + nth;
+    int n = series->g->n, op = check->p->rank[r].ins[i].op;
+    bool root = check->p->rank[r].ins[i].peer == r;
+    bool gives = op == OP_BROADCAST ? root : op == OP_REDUCE ? !root : true;
+    bool takes = op == OP_BROADCAST ? !root : op == OP_REDUCE ? root : true;
+    int givers = op == OP_BROADCAST ? 1 : op == OP_REDUCE ? n - 1 : n;
+    if (gives && !sweep->stands[r]) {
+        learn(&sweep->met[meeting], clock);
+        if (++sweep->came[meeting] == givers)
+            for (int m = 0; m < n; m++) {
+                int q = series->g->rank[m];
+                if (q != r && sweep->stands[q] && sweep->at[q] == series->ins[m][nth])
+                    sweep->todo[sweep->ntodo++] = q;
+            }
     }
+    sweep->stands[r] = true;
+    if (takes && sweep->came[meeting] < givers)
+        return false;
+    if (takes)
+        learn(clock, &sweep->met[meeting]);
+    finish(sweep, r, i, clock);
     return true;
 }
 
@@ -243,7 +251,7 @@ static void go_on(struct sweep *sweep, int r) {
         if (!sweep->stands[r])
             start(sweep, r, i, clock);
         if (is_group(x->op)) {
-            if (!meet(sweep, r, i, clock))
+            if (!meet(sweep, r, i, clock)) /* the last to start will requeue this rank */
                 return;
             continue;
         }
@@ -266,7 +274,8 @@ static void sweep(struct sweep *s) {
     memset(s->kept, -1, sizeof *s->kept * s->nkept);
     memset(s->at, 0, sizeof *s->at * (size_t)W);
     memset(s->stands, 0, sizeof *s->stands * (size_t)W);
-    memset(s->came, 0, sizeof *s->came * (size_t)s->check->p->ngroups);
+    memset(s->came, 0, sizeof *s->came * (size_t)s->check->ncollectives);
+    memset(s->met, -1, sizeof *s->met * (size_t)s->check->ncollectives);
     size_t q = 0;
     for (int r = 0; r < W; r++) {
         s->asked[r] = (int32_t)q;
@@ -346,11 +355,13 @@ static bool found_near(struct search *search, const struct question *question) {
             return true;
         come_to_start(search, at.r, at.i);
         if (is_group(x->op)) {
-            const struct group *g = group_of(search->check, at.r, x);
-            for (int m = 0; m < g->n && search->steps < NEAR; m++)
-                come_to_start(
-                    search, g->rank[m],
-                    search->check->reductions[g - search->check->p->group][m][search->check->mate[at.r][at.i]]);
+            const struct series *series = series_of(search->check, at.r, x);
+            for (int m = 0; m < series->g->n && search->steps < NEAR; m++) {
+                int q = series->g->rank[m];
+                bool reaches = x->op == OP_BROADCAST ? q == x->peer : x->op == OP_REDUCE ? at.r == x->peer : true;
+                if (reaches)
+                    come_to_start(search, q, series->ins[m][search->check->mate[at.r][at.i]]);
+            }
         } else if (is_recv(x->op))
             come_to_start(search, x->peer, search->check->mate[at.r][at.i]);
     }

@@ -8,13 +8,14 @@ struct reader {
     int32_t lane, i, next; /* the lane's latest read; a linked list */
 };
 
-struct bytes {          /* of one rank, cut wherever a buffer begins or ends */
+struct bytes {          /* of one rank, cut wherever a buffer, or a piece that an operand is, begins or ends */
     int n;              /* places */
-    int32_t *from, *to; /* per buffer: its places */
+    int32_t *from, *to; /* per buffer, and then per operand that is a piece: its places */
+    int32_t *piece;     /* per operand: its index in these, if it is a piece; else 0 */
     int64_t *off;       /* per place */
     int32_t *end, *writer,
         *readers;       /* per place where a segment begins: its end, or -1; its last writer; its list of readers */
-    int32_t *by;        /* the writer's buffer */
+    int32_t *by;        /* the writer's operand */
     struct bits begins; /* places where a segment begins */
     int64_t *key;       /* keys for sorting the places */
     int32_t *scratch;
@@ -62,24 +63,45 @@ int places_of(const int64_t *key, int n, int32_t *place, int64_t *sorted, int32_
     return m + 1;
 }
 
-/* One map, sized for the largest rank, serves all ranks. */
-static void take_map(struct bytes *bytes, int64_t bufs) {
-    bytes->key = NEW(int64_t, 2 * bufs + 1);
-    bytes->from = NEW(int32_t, 2 * bufs + 1);
-    bytes->off = NEW(int64_t, 2 * bufs + 1);
-    bytes->end = NEW(int32_t, 2 * bufs + 2);
-    bytes->writer = NEW(int32_t, 2 * bufs + 2);
-    bytes->readers = NEW(int32_t, 2 * bufs + 2);
-    bytes->by = NEW(int32_t, 2 * bufs + 2);
-    bytes->scratch = NEW(int32_t, 4 * bufs + 2);
+/* One map, sized for the largest rank, serves all ranks. n: its buffers and operands that are pieces. */
+static void take_map(struct bytes *bytes, int64_t n, int64_t args) {
+    bytes->key = NEW(int64_t, 2 * n + 1);
+    bytes->from = NEW(int32_t, 2 * n + 1);
+    bytes->piece = NEW(int32_t, args + 1);
+    bytes->off = NEW(int64_t, 2 * n + 1);
+    bytes->end = NEW(int32_t, 2 * n + 2);
+    bytes->writer = NEW(int32_t, 2 * n + 2);
+    bytes->readers = NEW(int32_t, 2 * n + 2);
+    bytes->by = NEW(int32_t, 2 * n + 2);
+    bytes->scratch = NEW(int32_t, 4 * n + 2);
+}
+
+static int32_t count_pieces(const struct rank *k) {
+    int32_t n = 0;
+    for (size_t a = 0; a < k->nargs; a++)
+        n += k->arg[a].last > 0;
+    return n;
+}
+
+/* The bytes of an operand: [*from, result). */
+static int64_t bytes_of(const struct rank *k, const struct arg *a, int64_t *from) {
+    int64_t size = size_of(k, a->buf), n = pieces_of(a), first = first_byte(k, a->buf);
+    *from = first + size * (int64_t)a->piece / n;
+    return first + size * ((int64_t)a->piece + 1) / n;
 }
 
 static void map_bytes(struct races *races) {
     struct bytes *bytes = &races->m;
-    int n = races->k->nbufs;
-    for (int b = 0; b < n; b++) {
-        bytes->key[b] = first_byte(races->k, b);
-        bytes->key[n + b] = end_byte(races->k, b);
+    const struct rank *k = races->k;
+    int n = k->nbufs + count_pieces(k), at = k->nbufs;
+    for (int b = 0; b < k->nbufs; b++) {
+        bytes->key[b] = first_byte(k, b);
+        bytes->key[n + b] = end_byte(k, b);
+    }
+    for (size_t a = 0; a < k->nargs; a++) {
+        bytes->piece[a] = k->arg[a].last ? at++ : 0;
+        if (bytes->piece[a])
+            bytes->key[n + bytes->piece[a]] = bytes_of(k, &k->arg[a], &bytes->key[bytes->piece[a]]);
     }
     bytes->n = places_of(bytes->key, 2 * n, bytes->from, bytes->off, bytes->scratch);
     bytes->to = bytes->from + n;
@@ -130,17 +152,18 @@ static void cut(struct races *races, int32_t a) {
 
 static bool refute_race(struct check *check, const struct question *question) {
     const struct rank *k = &check->p->rank[question->r];
-    const struct buf *a = &k->buf[question->bj], *b = &k->buf[question->bi];
-    int64_t from = a->off > b->off ? a->off : b->off;
-    int64_t to = a->off + a->bytes < b->off + b->bytes ? a->off + a->bytes : b->off + b->bytes;
+    const struct arg *a = &k->arg[question->aj], *b = &k->arg[question->ai];
+    int64_t from = arg_off(k, a) > arg_off(k, b) ? arg_off(k, a) : arg_off(k, b);
+    int64_t to = arg_off(k, a) + arg_bytes(k, a), end = arg_off(k, b) + arg_bytes(k, b);
+    to = to < end ? to : end;
     check->failed = CLAIM_RACES;
     put_place(check, question->r, question->j);
     put(&check->why, " %s ", question->wrote ? "writes" : "reads");
-    put_buf(&check->why, a);
+    put_arg(&check->why, k, a);
     put(&check->why, "\n");
     put_place(check, question->r, question->i);
     put(&check->why, " %s ", question->writes ? "writes" : "reads");
-    put_buf(&check->why, b);
+    put_arg(&check->why, k, b);
     if (to <= from)
         put(&check->why, "\nit has no bytes, but the two must be in order, and nothing orders them");
     else if (to - from == 1)
@@ -151,13 +174,18 @@ static bool refute_race(struct check *check, const struct question *question) {
     return false;
 }
 
-/* The buffer through which instruction j read the bytes of segment s. */
+/* Where the places of an operand are. */
+static int32_t places(const struct races *races, int32_t a) {
+    return races->m.piece[a] ? races->m.piece[a] : races->k->arg[a].buf;
+}
+
+/* The operand through which instruction j read the bytes of segment s. */
 static int32_t read_through(const struct races *races, int32_t j, int32_t s) {
     const struct instr *x = &races->k->ins[j];
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
-        int32_t b = races->k->arg[a].buf;
-        if (races->m.from[b] <= s && s < races->m.to[b])
-            return b;
+        int32_t at = places(races, (int32_t)a);
+        if (races->m.from[at] <= s && s < races->m.to[at])
+            return (int32_t)a;
     }
     return 0;
 }
@@ -177,10 +205,10 @@ static void add_reader(struct races *races, int32_t s, int32_t i) {
     races->m.readers[s] = n;
 }
 
-static void touch(struct races *races, int32_t i, int32_t b, bool writes) {
+static void touch(struct races *races, int32_t i, int32_t a, bool writes) {
     struct bytes *bytes = &races->m;
-    int32_t from = bytes->from[b], to = bytes->to[b];
-    if (bytes->end[from] < 0) /* after the first access, a buffer's ends are segment boundaries already */
+    int32_t from = bytes->from[places(races, a)], to = bytes->to[places(races, a)];
+    if (bytes->end[from] < 0) /* after the first access, an operand's ends are segment boundaries already */
         cut(races, from);
     if (to < bytes->n && bytes->end[to] < 0)
         cut(races, to);
@@ -188,14 +216,14 @@ static void touch(struct races *races, int32_t i, int32_t b, bool writes) {
         end = bytes->end[s];
         int32_t w = bytes->writer[s];
         if (w >= 0 && !ordered_here(races->orders, i, w))
-            orders_ask(races->orders, (struct question){races->r, w, i, bytes->by[s], b, true, writes});
+            orders_ask(races->orders, (struct question){races->r, w, i, bytes->by[s], a, true, writes});
         if (!writes) {
             add_reader(races, s, i);
             continue;
         }
         for (int32_t n = bytes->readers[s], j; n >= 0; n = races->reader[n].next)
             if (!ordered_here(races->orders, i, j = races->reader[n].i))
-                orders_ask(races->orders, (struct question){races->r, j, i, read_through(races, j, s), b, false, true});
+                orders_ask(races->orders, (struct question){races->r, j, i, read_through(races, j, s), a, false, true});
         drop_readers(races, &bytes->readers[s]);
         if (s != from) { /* merge into one segment */
             bytes->end[s] = -1;
@@ -205,9 +233,14 @@ static void touch(struct races *races, int32_t i, int32_t b, bool writes) {
     if (writes) {
         bytes->end[from] = to;
         bytes->writer[from] = i;
-        bytes->by[from] = b;
+        bytes->by[from] = a;
         bytes->readers[from] = -1;
     }
+}
+
+/* A REDUCE_SCATTER in place leaves only its own piece of its source defined. */
+static bool is_spoilt(const struct rank *k, const struct instr *x, int32_t a) {
+    return x->op == OP_REDUCE_SCATTER && k->arg[a].role == ROLE_src && operand(k, x, ROLE_dw, 0) == k->arg[a].buf;
 }
 
 /* Returns two unordered accesses, or NULL if none are found yet. */
@@ -220,9 +253,9 @@ static const struct question *rank_races(struct races *races) {
         /* Reads before writes: an instruction may write what it reads. */
         for (int writes = 0; writes < 2; writes++)
             for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
-                bool w = op_access(x->op, k->arg[a].role) & ACC_WRITE;
+                bool w = op_access(x->op, k->arg[a].role) & ACC_WRITE || is_spoilt(k, x, (int32_t)a);
                 if (w == writes)
-                    touch(races, i, k->arg[a].buf, w);
+                    touch(races, i, (int32_t)a, w);
             }
         orders_end(races->orders, i);
         if (orders_many(races->orders))
@@ -232,11 +265,15 @@ static const struct question *rank_races(struct races *races) {
 }
 
 bool races(struct check *check) {
-    int64_t bufs = 0;
-    for (int r = 0; r < check->p->workers; r++)
-        bufs = check->p->rank[r].nbufs > bufs ? check->p->rank[r].nbufs : bufs;
+    int64_t most = 0, args = 0;
+    for (int r = 0; r < check->p->workers; r++) {
+        const struct rank *k = &check->p->rank[r];
+        int64_t n = k->nbufs + count_pieces(k), nargs = (int64_t)k->nargs;
+        most = n > most ? n : most;
+        args = nargs > args ? nargs : args;
+    }
     struct races x = {.check = check, .spare = -1, .orders = orders_begin(check)};
-    take_map(&x.m, bufs);
+    take_map(&x.m, most, args);
     const struct question *no = NULL;
     for (int r = 0; r < check->p->workers && !no; r++) {
         x.r = r;

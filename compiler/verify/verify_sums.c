@@ -12,7 +12,13 @@ struct sum {
     uint32_t met; /* the last walk that reached it */
 };
 
+enum { JOINED = 4096 };
+struct joined {
+    int32_t a, b, sum;
+};
+
 struct sums {
+    struct joined joined[JOINED]; /* some of the latest joins */
     struct sum *sum;
     size_t n, cap;
     int32_t *todo;
@@ -48,37 +54,57 @@ bool join(struct check *check, int32_t *a, int32_t b) {
     int64_t n = contributions(check, *a) + contributions(check, b);
     if (n > sums->most)
         return false;
-    *a = new_sum(sums, *a, b, (int32_t)n);
+    /* Reductions of many pieces add the same sums again and again. */
+    struct joined *joined = &sums->joined[((uint32_t)*a * 2654435761u ^ (uint32_t)b * 2246822519u) % JOINED];
+    if (joined->a != *a || joined->b != b || !joined->sum)
+        *joined = (struct joined){*a, b, new_sum(sums, *a, b, (int32_t)n)};
+    *a = joined->sum;
     return true;
 }
 
 /* ---- what instructions add ---- */
 
-static bool refute_count(struct check *check, int r, int32_t i, int set, int64_t n) {
+bool refute_count(struct check *check, int r, int32_t i, int set, int64_t n) {
     return refute(check, CLAIM_GRADIENTS, r, i,
                   "wgrad(%d) would have %lld contributions, and there are %d: some come twice", set, (long long)n,
                   check->values->sums->most);
 }
 
+/* What is added: the same to all units, or what a buffer of the rank holds in each. */
+struct addend {
+    int32_t sum, buf; /* buf -1: the sum */
+};
+
 /* The gradient operand: the first contribution writes it; later ones add to it, and must be of the same set. */
-static bool add_to(struct check *check, int r, int32_t i, int role, int set, int32_t sum) {
+static bool add_to(struct check *check, int r, int32_t i, int role, int set, struct addend from) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
-    int32_t dw = operand(k, x, role, 0);
-    if (dw < 0)
+    const struct arg *dw = find_arg(k, x, role, 0);
+    if (!dw)
         return refute(check, CLAIM_GRADIENTS, r, i, "its gradient goes nowhere: no operand %s", role_name[role]);
-    struct value *value = &check->values->val[r][dw];
-    if (is_first(x, role)) {
-        if (!named(check, r, i, dw, K_wgrad, set, -1, -1))
-            return false;
-        *value =
-            (struct value){.stage = set, .batch = -1, .sum = NO_SUM, .part = -1, .kind = K_wgrad, .live = value->live};
-        value->set = true;
-    } else if (value->kind != K_wgrad || value->stage != set)
-        return refute(check, CLAIM_GRADIENTS, r, i, "adds to %s, which holds %s", buf_text(check, r, dw),
+    const struct value *value = &check->values->val[r][dw->buf];
+    bool first = is_first(x, role), job = is_job(x->op);
+    int kind = job || !holds_gradient(k->buf[dw->buf].kind) ? K_wgrad : k->buf[dw->buf].kind;
+    if (first && !named(check, r, i, dw->buf, kind, set, -1, -1))
+        return false;
+    if (!first && (value->kind != K_wgrad || value->stage != set || (job && k->buf[dw->buf].kind != K_wgrad)))
+        return refute(check, CLAIM_GRADIENTS, r, i, "adds to %s, which holds %s", buf_text(check, r, dw->buf),
                       value_text(check, value));
-    int64_t n = contributions(check, value->sum) + contributions(check, sum);
-    return join(check, &value->sum, sum) || refute_count(check, r, i, set, n);
+    struct span span = units_of(check, r, dw);
+    for (int32_t at = span.from, to; at < span.to; at = to) {
+        struct content here = held_at(check, r, dw->buf, at, &to);
+        int32_t sum = from.sum, end = to;
+        if (from.buf >= 0)
+            sum = held_at(check, r, from.buf, at, &end).sum;
+        to = end < to ? end : to;
+        to = to < span.to ? to : span.to;
+        here.sum = first ? NO_SUM : here.sum;
+        int64_t n = contributions(check, here.sum) + contributions(check, sum);
+        if (!join(check, &here.sum, sum))
+            return refute_count(check, r, i, set, n);
+        hold(check, r, dw->buf, (struct span){at, to}, (struct content){.sum = here.sum, .set = true});
+    }
+    return true;
 }
 
 bool adds_to_table(const struct spec *sp, const struct instr *x) {
@@ -87,48 +113,30 @@ bool adds_to_table(const struct spec *sp, const struct instr *x) {
 
 bool accumulate(struct check *check, int r, int32_t i, int role, int set) {
     const struct instr *x = &check->p->rank[r].ins[i];
-    return add_to(check, r, i, role, set, new_sum(check->values->sums, ~x->stage, x->batch, 1));
+    int32_t sum = new_sum(check->values->sums, ~x->stage, x->batch, 1);
+    return add_to(check, r, i, role, set, (struct addend){sum, -1});
 }
 
+/* ADD: the part of another rank. TAKE: this rank's. */
 bool run_add(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
-    int32_t src = operand(k, x, ROLE_src, 0);
-    struct value from = src >= 0 ? check->values->val[r][src] : (struct value){0};
-    if (!from.set || from.kind != K_wgrad || from.stage != x->stage || from.part != x->peer)
-        return refute(check, CLAIM_GRADIENTS, r, i, "its source holds %s, not rank %d's part of wgrad(%d)",
-                      value_text(check, &from), x->peer, x->stage);
-    return add_to(check, r, i, ROLE_dw, x->stage, from.sum);
-}
-
-bool values_reduce(struct check *check, const struct group *g, const int32_t *i) {
-    int set = check->p->rank[g->rank[0]].ins[i[0]].stage;
-    struct value all = {.stage = set, .batch = -1, .sum = NO_SUM, .part = -1, .kind = K_wgrad, .live = true};
-    all.set = true;
-    for (int m = 0; m < g->n; m++) {
-        int r = g->rank[m];
-        const struct rank *k = &check->p->rank[r];
-        int32_t dw = operand(k, &k->ins[i[m]], ROLE_dw, 0);
-        if (dw < 0)
-            return refute(check, CLAIM_GRADIENTS, r, i[m], "no operand dw");
-        if (!check_reads(check, r, i[m]))
-            return false;
-        const struct value *value = &check->values->val[r][dw];
-        if (value->kind != K_wgrad || value->stage != set || value->part >= 0)
-            return refute(check, CLAIM_GRADIENTS, r, i[m], "its operand holds %s, not this rank's wgrad(%d)",
-                          value_text(check, value), set);
-        int64_t n = contributions(check, all.sum) + contributions(check, value->sum);
-        if (!join(check, &all.sum, value->sum))
-            return refute_count(check, r, i[m], set, n);
+    const struct arg *src = find_arg(k, x, ROLE_src, 0), *dw = find_arg(k, x, ROLE_dw, 0);
+    const struct value *from = src ? &check->values->val[r][src->buf] : &(struct value){0};
+    if (from->kind != K_wgrad || from->stage != x->stage || from->part != x->peer || !src) {
+        const char *has = value_text(check, from);
+        return x->op == OP_TAKE
+                   ? refute(check, CLAIM_GRADIENTS, r, i, "its source holds %s, not this rank's wgrad(%d)", has,
+                            x->stage)
+                   : refute(check, CLAIM_GRADIENTS, r, i, "its source holds %s, not rank %d's part of wgrad(%d)", has,
+                            x->peer, x->stage);
     }
-    for (int m = 0; m < g->n; m++) {
-        int r = g->rank[m];
-        const struct rank *k = &check->p->rank[r];
-        check->values->val[r][operand(k, &k->ins[i[m]], ROLE_dw, 0)] = all;
-        if (!free_buffers(check, r, i[m], false))
-            return false;
-    }
-    return true;
+    if (dw && dw->buf == src->buf)
+        return refute(check, CLAIM_GRADIENTS, r, i, "adds %s to itself", buf_text(check, r, src->buf));
+    if (dw && !same_span(units_of(check, r, src), units_of(check, r, dw)))
+        return refute(check, CLAIM_GRADIENTS, r, i, "%s is another part of wgrad(%d) than %s", arg_text(check, r, src),
+                      x->stage, arg_text(check, r, dw));
+    return add_to(check, r, i, ROLE_dw, x->stage, (struct addend){NO_SUM, src->buf});
 }
 
 /* ---- updates ---- */
@@ -164,30 +172,51 @@ static const char *what_is_wrong(struct check *check, int32_t sum, int set) {
     return NULL;
 }
 
+/* Whether each unit of a gradient has all that an update needs. */
+static bool is_gradient(struct check *check, int r, int32_t i, const struct arg *dw, int set) {
+    struct span span = units_of(check, r, dw);
+    for (int32_t at = span.from, to; at < span.to; at = to) {
+        const char *wrong = what_is_wrong(check, held_at(check, r, dw->buf, at, &to).sum, set);
+        if (wrong)
+            return refute(check, CLAIM_GRADIENTS, r, i,
+                          "its gradient %s; it must be the sum over all %d microbatches%s, each once", wrong,
+                          check->sp->batches,
+                          set == check->sp->stages && check->sp->unembedding > 0 ? " of both stages" : "");
+    }
+    return true;
+}
+
+/* Whether an operand is exactly what this rank updates of the set. */
+static bool is_own(struct check *check, int r, int32_t i, const struct arg *a, int set) {
+    struct span own = own_span(check, r, set), has = units_of(check, r, a);
+    return same_span(own, has) ||
+           refute(check, CLAIM_GRADIENTS, r, i, "%s is %s of set %d; this rank updates %s", arg_text(check, r, a),
+                  span_text(has), set, own.to < 0 ? "none" : span_text(own));
+}
+
 bool run_update(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
     int set = x->stage;
-    int32_t dw = operand(k, x, ROLE_dw, 0), w = operand(k, x, ROLE_w, 0), opt = operand(k, x, ROLE_opt, 0);
-    const struct value *value = dw >= 0 ? &check->values->val[r][dw] : &(struct value){0};
-    if (!value->set || value->kind != K_wgrad || value->stage != set || value->part >= 0)
+    const struct arg *dw = find_arg(k, x, ROLE_dw, 0), *w = find_arg(k, x, ROLE_w, 0);
+    const struct arg *opt = find_arg(k, x, ROLE_opt, 0);
+    const struct value *value = dw ? &check->values->val[r][dw->buf] : &(struct value){0};
+    if (!dw || value->kind != K_wgrad || value->stage != set || value->part >= 0)
         return refute(check, CLAIM_GRADIENTS, r, i, "its gradient is %s, not wgrad(%d)", value_text(check, value), set);
-    const char *wrong = what_is_wrong(check, value->sum, set);
-    if (wrong)
-        return refute(
-            check, CLAIM_GRADIENTS, r, i, "its gradient %s; it must be the sum over all %d microbatches%s, each once",
-            wrong, check->sp->batches, set == check->sp->stages && check->sp->unembedding > 0 ? " of both stages" : "");
-    struct value *weights = w >= 0 ? &check->values->val[r][w] : NULL;
-    if (!weights || !is_tensor(weights, K_weight, set, -1, 0) || k->buf[w].inst >= 0)
+    if (!w || !at_home(&k->buf[w->buf]) || k->buf[w->buf].stage != set)
         return refute(check, CLAIM_GRADIENTS, r, i, "weight(%d) is not at home here", set);
-    if (weights->count)
-        return refute(check, CLAIM_GRADIENTS, r, i, "it has been updated before");
-    bool has_state = opt >= 0 && is_tensor(&check->values->val[r][opt], K_opt, set, -1, 0);
+    if (!is_own(check, r, i, w, set) || !is_own(check, r, i, dw, set) || !is_gradient(check, r, i, dw, set))
+        return false;
+    struct span own = own_span(check, r, set);
+    for (int32_t at = own.from, to; at < own.to; at = to)
+        if (held_at(check, r, w->buf, at, &to).count)
+            return refute(check, CLAIM_GRADIENTS, r, i, "it has been updated before");
+    bool has_state = opt && !opt->last && is_tensor(&check->values->val[r][opt->buf], K_opt, set, -1, 0);
     bool needs_state = check->sp->stage ? check->values->bytes[K_opt][set] > 0
                                         : check->values->bytes[K_opt][set] >= 0 ||
                                               (check->values->has_state && check->values->bytes[K_weight][set] > 0);
-    if (needs_state ? !has_state : opt >= 0)
+    if (needs_state ? !has_state : opt != NULL)
         return refute(check, CLAIM_GRADIENTS, r, i, "needs opt(%d), and nothing else, as optimizer state", set);
-    weights->count++;
+    hold(check, r, w->buf, own, (struct content){.count = 1, .set = true});
     return true;
 }

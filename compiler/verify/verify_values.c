@@ -1,8 +1,9 @@
 /* Tracks what every buffer holds, symbolically, along the serial walk.
  *
  * A buffer holds the tensor it is named for: its kind, stage and microbatch; for weights, how often updated; for a
- * gradient, which contributions are summed in it (verify_sums.c). Live buffers never overlap, and sizes match their
- * tensors (verify_memory.c), so a buffer's value is the value of each of its bytes. */
+ * gradient, which contributions are summed in it (verify_sums.c). Shards and pieces of weights and gradients hold that
+ * for units of their set (verify_homes.c, verify_pieces.c). Live buffers never overlap, and sizes match their tensors
+ * (verify_memory.c), so a buffer's value is the value of each of its bytes. */
 #include "check.h"
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +17,12 @@ const char *buf_text(const struct check *check, int r, int32_t b) {
 }
 
 const char *value_text(const struct check *check, const struct value *value) {
+    if (value->pieces)
+        return format("%s(%d) in pieces that differ", kind_name[value->kind], value->stage);
     if (!value->set)
         return "nothing";
+    if (value->kind == K_none)
+        return "what an ALL_TO_ALL made";
     struct buf b = {.kind = value->kind,
                     .stage = value->stage,
                     .batch = kind_has_batch[value->kind] ? value->batch : -1,
@@ -154,7 +159,10 @@ static bool reads_weights(struct check *check, int r, int32_t i, int role, int s
     if (b < 0)
         return refute(check, CLAIM_JOBS, r, i, "needs weight(%d) as %s, but has no such operand", set, role_name[role]);
     const struct value *value = &check->values->val[r][b];
-    if (!is_tensor(value, K_weight, set, -1, 0))
+    if (value->pieces && value->stage == set)
+        return refute(check, CLAIM_JOBS, r, i, "needs weight(%d) as %s, but some of %s has been updated, some not", set,
+                      role_name[role], buf_text(check, r, b));
+    if (!is_tensor(value, K_weight, set, -1, 0) || k->buf[b].kind != K_weight)
         return refute(check, CLAIM_JOBS, r, i, "needs weight(%d) as %s, but %s holds %s", set, role_name[role],
                       buf_text(check, r, b), value_text(check, value));
     return !value->count || refute(check, CLAIM_JOBS, r, i, "its weights have already been updated in this step");
@@ -167,6 +175,8 @@ static bool roles_once(struct check *check, int r, int32_t i) {
     uint32_t seen = 0;
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
         int role = k->arg[a].role;
+        if (k->arg[a].last)
+            return refute(check, CLAIM_JOBS, r, i, "a job takes no piece: %s", arg_text(check, r, &k->arg[a]));
         if (seen >> role & 1 && role != ROLE_x && role != ROLE_dy && role != ROLE_t)
             return refute(check, CLAIM_JOBS, r, i, "has several operands %s", role_name[role]);
         seen |= (uint32_t)1 << role;
@@ -225,16 +235,37 @@ static bool run_job(struct check *check, int r, int32_t i) {
 bool check_reads(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
-    for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
-        int32_t b = k->arg[a].buf;
-        bool reads = op_access(x->op, k->arg[a].role) & ACC_READ;
-        if (op_accumulates(x->op, k->arg[a].role) && is_first(x, k->arg[a].role))
+    for (const struct arg *a = k->arg + x->arg; a < k->arg + x->arg + x->narg; a++) {
+        bool reads = op_access(x->op, a->role) & ACC_READ, pieces = check->values->val[r][a->buf].pieces != 0;
+        struct span span = units_of(check, r, a);
+        if (span.to < 0 || k->buf[a->buf].bytes % pieces_of(a))
+            return refute(check, CLAIM_JOBS, r, i, "%s is no piece that a rank owns, nor several",
+                          arg_text(check, r, a));
+        if (op_accumulates(x->op, a->role) && is_first(x, a->role))
             reads = false;
-        if (reads && !check->values->val[r][b].set)
+        if (!reads || (!pieces && check->values->val[r][a->buf].set))
+            continue;
+        int32_t unset = pieces ? first_unset(check, r, a->buf, span) : span.from;
+        if (unset >= 0 && pieces)
+            return refute(check, CLAIM_MEMORY, r, i,
+                          "reads %s, of which unit %d holds nothing: not yet written, or freed", arg_text(check, r, a),
+                          unset);
+        if (unset >= 0)
             return refute(check, CLAIM_MEMORY, r, i, "reads %s, which holds nothing: not yet written, or freed",
-                          buf_text(check, r, b));
+                          arg_text(check, r, a));
     }
     return true;
+}
+
+bool ready(struct check *check, int r, int32_t i, const struct arg *a, int kind, int stage, int batch, int inst) {
+    struct value *value = &check->values->val[r][a->buf];
+    struct span span = units_of(check, r, a);
+    if (span.to < 0)
+        return refute(check, CLAIM_JOBS, r, i, "%s is no piece that a rank owns, nor several", arg_text(check, r, a));
+    if (value->live && (value->kind == K_none || first_set(check, r, a->buf, span) >= 0 ||
+                        same_span(span, units_of(check, r, &(struct arg){.buf = a->buf}))))
+        return refute(check, CLAIM_MEMORY, r, i, "overwrites %s, which is still in use", arg_text(check, r, a));
+    return named(check, r, i, a->buf, kind, stage, batch, inst) && (value->live || open_buffer(check, r, i, a->buf));
 }
 
 /* The tensor must fit the buffer exactly: all buffers of a kind and stage have one size. */
@@ -248,29 +279,38 @@ static const uint8_t kind_written[NROLES] = {
     [ROLE_y] = K_act,   [ROLE_dx] = K_grad,       [ROLE_stash] = K_stash, [ROLE_input] = K_input, [ROLE_dw] = K_wgrad,
     [ROLE_opt] = K_opt, [ROLE_wstash] = K_wstash, [ROLE_w] = K_weight,    [ROLE_done] = K_token,  [ROLE_dv] = K_wgrad};
 
+/* Weights, gradients and state: they may be live, and what they hold then is not this function's matter. */
+static bool write_again(struct check *check, int r, int32_t i, int role, int32_t b) {
+    const struct buf *x = &check->p->rank[r].buf[b];
+    int set = role == ROLE_dv ? check->sp->stages : check->p->rank[r].ins[i].stage;
+    bool right = role == ROLE_w     ? holds_weights(x->kind)
+                 : role == ROLE_opt ? x->kind == K_opt
+                                    : holds_gradient(x->kind);
+    if (!right)
+        return refute(check, CLAIM_JOBS, r, i, "its operand %s is %s", role_name[role], buf_text(check, r, b));
+    if (!fits(check, r, i, x->kind, set, b))
+        return false;
+    if (!check->values->val[r][b].live && !open_buffer(check, r, i, b))
+        return false;
+    check->values->val[r][b].set |= role == ROLE_opt;
+    return true;
+}
+
 static bool write_output(struct check *check, int r, int32_t i, int role, int32_t b) {
     const struct instr *x = &check->p->rank[r].ins[i];
-    int kind = kind_written[role], set = role == ROLE_dv ? check->sp->stages : x->stage;
+    int kind = kind_written[role];
     struct value *value = &check->values->val[r][b];
-    bool again =
-        role == ROLE_dw || role == ROLE_dv || role == ROLE_opt || role == ROLE_w; /* these may already be live */
+    if (role == ROLE_dw || role == ROLE_dv || role == ROLE_opt || role == ROLE_w)
+        return write_again(check, r, i, role, b);
     if (check->p->rank[r].buf[b].kind != kind)
         return refute(check, CLAIM_JOBS, r, i, "its operand %s is %s", role_name[role], buf_text(check, r, b));
-    if (!fits(check, r, i, kind, set, b) ||
-        (!again && !named(check, r, i, b, kind, x->stage, x->batch, kind == K_token ? x->op : -1)))
+    if (!fits(check, r, i, kind, x->stage, b) ||
+        !named(check, r, i, b, kind, x->stage, x->batch, kind == K_token ? x->op : -1))
         return false;
-    if (value->live && !again)
+    if (value->live)
         return refute(check, CLAIM_MEMORY, r, i, "overwrites %s, which is still in use", buf_text(check, r, b));
-    if (!value->live && !open_buffer(check, r, i, b))
+    if (!open_buffer(check, r, i, b))
         return false;
-    if (!again)
-        *value = (struct value){.stage = x->stage,
-                                .batch = x->batch,
-                                .count = kind == K_token ? x->op : 0,
-                                .sum = NO_SUM,
-                                .part = -1,
-                                .kind = (uint8_t)kind,
-                                .live = true};
     value->set = true;
     return true;
 }
@@ -279,23 +319,46 @@ static bool write_output(struct check *check, int r, int32_t i, int role, int32_
 static bool run_zero(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     int set = k->ins[i].stage;
-    int32_t b = operand(k, &k->ins[i], ROLE_dw, 0);
-    if (b < 0 || !named(check, r, i, b, K_wgrad, set, -1, -1))
-        return b >= 0 || refute(check, CLAIM_GRADIENTS, r, i, "no operand dw");
-    check->values->val[r][b] = (struct value){
-        .stage = set, .batch = -1, .sum = NO_SUM, .part = -1, .kind = K_wgrad, .live = true, .set = true};
+    const struct arg *dw = find_arg(k, &k->ins[i], ROLE_dw, 0);
+    int kind = dw && holds_gradient(k->buf[dw->buf].kind) ? k->buf[dw->buf].kind : K_wgrad;
+    if (!dw || !named(check, r, i, dw->buf, kind, set, -1, -1))
+        return dw || refute(check, CLAIM_GRADIENTS, r, i, "no operand dw");
+    hold(check, r, dw->buf, units_of(check, r, dw), (struct content){.sum = NO_SUM, .set = true});
+    return true;
+}
+
+/* A rank's own shard, into weights whose other shards it fetches. */
+static bool run_copy(struct check *check, int r, int32_t i) {
+    const struct rank *k = &check->p->rank[r];
+    const struct instr *x = &k->ins[i];
+    const struct arg *src = find_arg(k, x, ROLE_src, 0), *w = find_arg(k, x, ROLE_w, 0);
+    if (!src || !w)
+        return refute(check, CLAIM_JOBS, r, i, "has no operand %s", src ? "w" : "src");
+    const struct value *value = &check->values->val[r][src->buf];
+    if (value->kind != K_weight || value->stage != x->stage)
+        return refute(check, CLAIM_JOBS, r, i, "its source holds %s, not weight(%d)", value_text(check, value),
+                      x->stage);
+    if (!ready(check, r, i, w, K_weight, x->stage, -1, x->inst))
+        return false;
+    if (!same_span(units_of(check, r, src), units_of(check, r, w)))
+        return refute(check, CLAIM_JOBS, r, i, "%s is another part of the weights than %s", arg_text(check, r, src),
+                      arg_text(check, r, w));
+    copy_span(check, r, src->buf, r, w->buf, units_of(check, r, w));
     return true;
 }
 
 static bool write_outputs(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
+    if (x->op == OP_COPY)
+        return run_copy(check, r, i);
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
         if (op_access(x->op, k->arg[a].role) & ACC_WRITE && !write_output(check, r, i, k->arg[a].role, k->arg[a].buf))
             return false;
     switch (x->op) {
     case OP_ZERO: return run_zero(check, r, i);
-    case OP_ADD: return run_add(check, r, i);
+    case OP_ADD:
+    case OP_TAKE: return run_add(check, r, i);
     case OP_B:
     case OP_W:
         return accumulate(check, r, i, ROLE_dw, x->stage) &&
@@ -335,7 +398,8 @@ static bool sends_its_tensor(struct check *check, int r, int32_t i, int32_t b) {
     int kind = x->op == OP_SEND_S && value->kind == K_input ? K_input : op_row(x->op)->tensor;
     bool own = kind != K_wgrad || value->part < 0,
          instance = kind_row(kind)->number == NUMBER_INSTANCE ? x->inst >= 0 : x->inst < 0;
-    return (is_tensor(value, kind, x->stage, x->batch, x->inst) && own && instance) ||
+    bool pieces = value->pieces && value->kind == kind && value->stage == x->stage;
+    return ((pieces || is_tensor(value, kind, x->stage, x->batch, x->inst)) && own && instance) ||
            refute(check, CLAIM_JOBS, r, i, "%s holds %s, which is not what the message is named for",
                   buf_text(check, r, b), value_text(check, value));
 }
@@ -343,64 +407,23 @@ static bool sends_its_tensor(struct check *check, int r, int32_t i, int32_t b) {
 bool values_message(struct check *check, int src, int32_t i, int dst, int32_t j) {
     const struct rank *ks = &check->p->rank[src], *kd = &check->p->rank[dst];
     const struct instr *x = &ks->ins[i];
-    int32_t from = ks->arg[x->arg].buf, to = kd->arg[kd->ins[j].arg].buf;
-    if (!check_reads(check, src, i) || !sends_its_tensor(check, src, i, from))
+    const struct arg *from = &ks->arg[x->arg], *to = &kd->arg[kd->ins[j].arg];
+    if (!check_reads(check, src, i) || !sends_its_tensor(check, src, i, from->buf) || !check_reads(check, dst, j))
         return false;
-    struct value value = check->values->val[src][from];
-    value.part = value.kind == K_wgrad ? src : -1;
-    if (check->values->val[dst][to].live)
-        return refute(check, CLAIM_MEMORY, dst, j, "overwrites %s, which is still in use", buf_text(check, dst, to));
-    if (!named(check, dst, j, to, value.kind, value.stage, value.batch, value.kind == K_wgrad ? src : x->inst) ||
-        !open_buffer(check, dst, j, to))
+    bool gradient = check->values->val[src][from->buf].kind == K_wgrad;
+    int kind = gradient && kd->buf[to->buf].kind == K_gshard ? K_gshard : check->values->val[src][from->buf].kind;
+    if (!ready(check, dst, j, to, kind, x->stage, x->batch, gradient ? src : x->inst))
         return false;
-    check->values->val[dst][to] = value;
+    struct span span = units_of(check, src, from);
+    if (!same_span(span, units_of(check, dst, to)))
+        return refute(check, CLAIM_JOBS, dst, j, "%s is another part of %s(%d) than %s, which rank %d sends",
+                      arg_text(check, dst, to), kind_name[op_row(x->op)->tensor], x->stage, arg_text(check, src, from),
+                      src);
+    copy_span(check, src, from->buf, dst, to->buf, span);
     return free_buffers(check, src, i, false) && free_buffers(check, dst, j, false);
 }
 
 /* ---- the beginning and the end of a step ---- */
-
-/* The homes of each set in compressed rows, each ascending. */
-static int32_t *homes_of_sets(const struct check *check, int32_t *at) {
-    int sets = check->values->sets;
-    for (int r = 0; r < check->p->workers; r++)
-        for (int32_t b = 0; b < check->p->rank[r].nbufs; b++)
-            if (at_home(&check->p->rank[r].buf[b]))
-                at[check->p->rank[r].buf[b].stage + 2]++;
-    for (int s = 0; s < sets; s++)
-        at[s + 2] += at[s + 1];
-    int32_t *home = NEW(int32_t, at[sets + 1] + 1);
-    for (int r = 0; r < check->p->workers; r++)
-        for (int32_t b = 0; b < check->p->rank[r].nbufs; b++)
-            if (at_home(&check->p->rank[r].buf[b]))
-                home[at[check->p->rank[r].buf[b].stage + 1]++] = r;
-    return home;
-}
-
-/* Exactly the homes that w() named for each set of weights hold it. The table's home is stage 0's. A program's text
- * does not record what w() named: job.home is -1 then. */
-static bool check_homes(struct check *check) {
-    const struct spec *sp = check->sp;
-    int32_t *at = NEW(int32_t, check->values->sets + 2), *home = homes_of_sets(check, at);
-    int32_t *named = NEW(int32_t, check->p->workers); /* 1 + the last set the rank was named for */
-    if (!sp->njobs || sp->job[0].home < 0)
-        return true;
-    for (int set = 0, j = 0; set < check->values->sets; set++) {
-        int stage = set < sp->stages ? set : 0, left = at[set + 1] - at[set];
-        if (stage != set)
-            j = 0;
-        for (; j < sp->njobs && sp->job[j].s == stage; j++) { /* jobs are sorted by stage */
-            left -= named[sp->job[j].home] != set + 1;
-            named[sp->job[j].home] = set + 1;
-        }
-        for (int32_t h = at[set]; h < at[set + 1]; h++)
-            if (named[home[h]] != set + 1)
-                return refute_all(check, CLAIM_GRADIENTS, "rank %d holds weight(%d), but is no home of it", home[h],
-                                  set);
-        if (left < 0)
-            return refute_all(check, CLAIM_GRADIENTS, "a home of weight(%d) does not hold it", set);
-    }
-    return true;
-}
 
 bool values_begin(struct check *check) {
     int W = check->p->workers;
@@ -408,6 +431,7 @@ bool values_begin(struct check *check) {
     values->val = NEW(struct value *, W);
     values->sets = check->sp->stages + check->sp->tied;
     values->done = NEW(bool, check->sp->njobs);
+    values->seen = NEW(uint32_t, values->sets);
     values->bytes_read = NEW(int64_t, values->sets);
     values->stays = NEW(bool *, W);
     values->scratch = NEW(struct tensors, 1);
@@ -416,7 +440,22 @@ bool values_begin(struct check *check) {
         values->stays[r] = NEW(bool, check->p->rank[r].nbufs);
     }
     sums_begin(check);
-    return memory_begin(check) && check_homes(check);
+    return memory_begin(check);
+}
+
+/* A home ends the step with all of its weights updated. */
+static bool has_updated(struct check *check, int r, int32_t b) {
+    const struct value *value = &check->values->val[r][b];
+    struct span all = units_of(check, r, &(struct arg){.buf = b});
+    for (int32_t at = all.from, to; at < all.to; at = to) {
+        if (held_at(check, r, b, at, &to).count)
+            continue;
+        if (value->pieces)
+            return refute_all(check, CLAIM_GRADIENTS, "rank %d ends with %s, of which %s has not been updated", r,
+                              buf_text(check, r, b), span_text((struct span){at, to}));
+        return refute_all(check, CLAIM_GRADIENTS, "rank %d never updates %s", r, buf_text(check, r, b));
+    }
+    return true;
 }
 
 bool values_end(struct check *check) {
@@ -427,8 +466,7 @@ bool values_end(struct check *check) {
         }
     for (int r = 0; r < check->p->workers; r++)
         for (int32_t b = 0; b < check->p->rank[r].nbufs; b++)
-            if (at_home(&check->p->rank[r].buf[b]) && !check->values->val[r][b].count)
-                return refute_all(check, CLAIM_GRADIENTS, "rank %d never updates weight(%d)", r,
-                                  check->p->rank[r].buf[b].stage);
+            if (at_home(&check->p->rank[r].buf[b]) && !has_updated(check, r, b))
+                return false;
     return memory_end(check);
 }

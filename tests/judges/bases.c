@@ -1,5 +1,6 @@
 /* Which programs are broken, and how each is compiled. Settings that suit no schedule, or deadlock, are skipped. */
 #include "bases.h"
+#include "base/read_file.h"
 #include "random_spec.h"
 #include <glob.h>
 #include <stdlib.h>
@@ -24,6 +25,8 @@ static struct stage *stages_of(const struct base *b, struct spec *sp) {
         if (b->no_token)
             st[s].bytes[K_token] = 0;
     }
+    if (b->sizes)
+        find_shards(sp, st);
     return st;
 }
 
@@ -34,11 +37,16 @@ struct compiling {
 static void compile(void *with) {
     const struct base *b = ((struct compiling *)with)->base;
     struct compiled *c = ((struct compiling *)with)->made;
+    if (b->text) {
+        *c = (struct compiled){.program = read_text(b->file, file_text(b->file))};
+        return;
+    }
     struct script_args args = {.schedule = b->file, .model = b->model, .set = (const char **)b->set, .nset = b->nset};
     args.lanes = (enum lanes_per)b->lanes;
     args.recompute = b->recompute;
-    c->spec =
-        b->file ? script_load(&args) : draw_spec(b->seed, CAPS | BANDWIDTH | ORDERS | COARSE | (b->tied ? TIED : 0));
+    c->spec = b->file ? script_load(&args)
+                      : draw_spec(b->seed, CAPS | BANDWIDTH | ORDERS | COARSE | (b->tied ? TIED : 0) |
+                                               (b->sharded ? SHARDED : 0));
     if (b->file) /* costs, which determine the order, are the usual ones */
         cost_stages(c->spec);
     struct stage *st = c->spec->stage = stages_of(b, c->spec);
@@ -53,6 +61,8 @@ bool compile_base(const struct base *b, struct compiled *c) { return !death_of(c
 const char *describe_base(const struct base *b) {
     static const char *const lanes[] = {"edge", "peer", "rank"};
     struct text t = {0};
+    if (b->text)
+        return b->file;
     if (b->file)
         put(&t, "%s --lanes %s", b->file, lanes[b->lanes]);
     else
@@ -60,8 +70,8 @@ const char *describe_base(const struct base *b) {
     put(&t, "%s%s", b->model ? " --model " : "", b->model ? b->model : "");
     for (int i = 0; i < b->nset; i++)
         put(&t, " -D %s", b->set[i]);
-    put(&t, "%s%s%s%s", b->recompute ? " --recompute" : "", b->tied ? ", tied" : "", b->sizes ? ", sizes drawn" : "",
-        b->no_token ? ", tokens of no bytes" : "");
+    put(&t, "%s%s%s%s%s", b->recompute ? " --recompute" : "", b->tied ? ", tied" : "", b->sharded ? ", sharded" : "",
+        b->sizes ? ", sizes drawn" : "", b->no_token ? ", tokens of no bytes" : "");
     return t.s;
 }
 
@@ -130,6 +140,16 @@ static void add_graphs(struct base *out, int *n) {
     }
 }
 
+/* Programs written by hand: sharded homes, replicas, pieces, all collectives. */
+static void add_texts(struct base *out, int *n) {
+    glob_t files;
+    if (glob("tests/verify/proved_*.txt", 0, NULL, &files))
+        return;
+    for (size_t f = 0; f < files.gl_pathc; f++)
+        add_base(out, n, (struct base){.file = strdup(files.gl_pathv[f]), .text = true}, MOST_INSTRUCTIONS);
+    globfree(&files);
+}
+
 /* Random specs, and the script of random schedules; with added orders, away from home, tied. */
 static void add_drawn(struct base *out, int *n, int most) {
     static char set[MOST_DRAWN + 1][16];
@@ -140,7 +160,7 @@ static void add_drawn(struct base *out, int *n, int most) {
             b.file = "tests/schedules/random.lua";
             b.set[b.nset++] = set[seed];
         } else
-            b.tied = seed % 8 >= 6;
+            b.tied = seed % 8 >= 6, b.sharded = seed % 4 == 3;
         add_base(out, n, b, MOST_INSTRUCTIONS);
     }
 }
@@ -154,6 +174,7 @@ int all_bases(struct base *out, int most) {
         add_schedule(out, &n, strdup(files.gl_pathv[f]));
     globfree(&files);
     add_graphs(out, &n);
+    add_texts(out, &n);
     add_drawn(out, &n, most);
     return n;
 }

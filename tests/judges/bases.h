@@ -5,6 +5,7 @@
 
 struct base {
     const char *file, *model; /* a schedule; NULL: drawn from the seed */
+    bool text;                /* the file is a program's text */
     const char *set[4];
     int nset, lanes; /* enum lanes_per */
     bool recompute;
@@ -12,9 +13,10 @@ struct base {
     bool sizes;    /* tensors of several bytes, at random, instead of one each */
     bool no_token; /* tokens have no bytes */
     bool tied;     /* drawn with a token table */
+    bool sharded;  /* drawn with lists of homes, and zero */
 };
 
-struct compiled {
+struct compiled { /* without spec and graph, if it is a text */
     struct spec *spec;
     struct graph *graph;
     struct program *program;

@@ -1,13 +1,14 @@
 /* An executor independent of all proofs: it runs a program once, in a random order, on symbolic memory (symbols.h).
  *
  * Time: an instruction starts when it is next in its lane, nothing of its lane is running, and all it waits for has
- * ended. It ends any time later, a RECV once its SEND has started and a ALL_REDUCE once all members have. Each SEND is
+ * ended. It ends any time later, a RECV once its SEND has started and a member of a collective once all have whose data
+ * reach it. Each SEND is
  * drawn to be eager, and ends at any time, or to end only after its RECV has started.
  *
  * Accesses: at its start an instruction stamps what it only writes; until its end it reads its inputs piece by piece,
- * and may write the result of a piece at once: a RECV writes what its SEND has read so far, a ALL_REDUCE stamps what it
- * has read. At its end its inputs must not have changed since they were read and its outputs must be as it left them;
- * otherwise something else accessed those bytes meanwhile: a race.
+ * and may write the result of a piece at once: a RECV writes what its SEND has read so far, a sum in
+ * place stamps what it has read. At its end its inputs must not have changed since they were read and its outputs must
+ * be as it left them; otherwise something else accessed those bytes meanwhile: a race.
  *
  * Orders: a uniform choice hardly ever lets one lane run far ahead of another. So lanes have random priorities, one for
  * starting and one for continuing, and the highest acts, apart from some noise and some changes along the way (after
@@ -92,28 +93,37 @@ static void match_edge(struct run *z, int from, int to) {
     }
 }
 
-static int32_t nth_of_group(const struct rank *k, int group, int n) {
-    for (int32_t i = 0; i < k->nins; i++)
-        if (op_lane[k->ins[i].op] == LANE_GROUP && k->lane[k->ins[i].lane].group == group && n-- == 0)
+static int32_t nth_of_group(const struct rank *k, int group, int kind, int n) {
+    for (int32_t i = 0; i < k->nins; i++) {
+        const struct lane *l = &k->lane[k->ins[i].lane];
+        if (is_collective(k->ins[i].op) && l->group == group && l->kind == kind && n-- == 0)
             return i;
+    }
     return -1;
 }
 
-static void match_group(struct run *z, int group) {
+static void match_group(struct run *z, int group, int kind) {
     const struct group *g = &z->p->group[group];
     for (int n = 0, here = g->n; here > 0 && !z->wrong; n++) {
         here = 0;
         for (int m = 0; m < g->n; m++) {
             int q = g->rank[(m + 1) % g->n];
-            int32_t i = nth_of_group(&z->p->rank[g->rank[m]], group, n), j = nth_of_group(&z->p->rank[q], group, n);
+            int32_t i = nth_of_group(&z->p->rank[g->rank[m]], group, kind, n);
+            int32_t j = nth_of_group(&z->p->rank[q], group, kind, n);
             here += i >= 0;
             if ((i < 0) != (j < 0))
                 fail(z, i < 0 ? q : g->rank[m], i < 0 ? j : i, "too few take part");
             else if (i >= 0)
                 z->meets[g->rank[m]][i] = (struct end){q, j};
+            const struct rank *k = &z->p->rank[g->rank[m]];
+            const char *error = i >= 0 ? collective_error(k, &k->ins[i], g->rank[m], m, g->n) : NULL;
+            if (error)
+                fail(z, g->rank[m], i, "%s", error);
         }
     }
 }
+
+static int64_t bytes_carried(const struct rank *k, const struct instr *x) { return arg_bytes(k, &k->arg[x->arg]); }
 
 static void match_all(struct run *z) {
     for (int r = 0; r < z->p->workers; r++)
@@ -124,7 +134,8 @@ static void match_all(struct run *z) {
             if (a != b)
                 match_edge(z, a, b);
     for (int g = 0; g < z->p->ngroups; g++)
-        match_group(z, g);
+        for (int kind = 0; kind < 2; kind++)
+            match_group(z, g, kind ? LANE_GROUP : LANE_GATHER);
     for (int r = 0; r < z->p->workers && !z->wrong; r++)
         for (int32_t i = 0; i < z->p->rank[r].nins && !z->wrong; i++) {
             const struct instr *x = &z->p->rank[r].ins[i];
@@ -133,8 +144,8 @@ static void match_all(struct run *z) {
                 continue;
             if (x->narg < 1 || z->p->rank[e.rank].ins[e.ins].narg < 1 || e.rank == r)
                 fail(z, r, i, "brings nothing to anybody");
-            else if (payload(&z->p->rank[r], x)->bytes !=
-                     payload(&z->p->rank[e.rank], &z->p->rank[e.rank].ins[e.ins])->bytes)
+            else if (bytes_carried(&z->p->rank[r], x) !=
+                     bytes_carried(&z->p->rank[e.rank], &z->p->rank[e.rank].ins[e.ins]))
                 fail(z, r, i, "its ends have different bytes");
         }
 }
@@ -145,7 +156,7 @@ static void match_all(struct run *z) {
 static int64_t cell_of(const struct rank *k, const struct instr *x, int a) {
     int64_t n = 0;
     for (int o = 0; o < a; o++)
-        n += span_of(k, operand(k, x, o).buf).n;
+        n += span_at(k, x, o).n;
     return n;
 }
 
@@ -173,6 +184,15 @@ static int64_t kept_by(const struct rank *k, const struct instr *x, int a) {
     return stash >= 0 && grows_here(k, x, stash) ? span_of(k, operand(k, x, stash).buf).n : 0;
 }
 
+/* Whether a cell of operand a, in place, is one of its source too. */
+static bool is_source(const struct rank *k, const struct instr *x, int a, int64_t at) {
+    int src = operand_of(k, x, ROLE_src);
+    if (src < 0 || src == a || !(lies_in(k, x, src, a) || lies_in(k, x, a, src)))
+        return false;
+    struct span s = span_at(k, x, src);
+    return at >= s.at && at < s.at + s.n;
+}
+
 static void start(struct run *z, int r, int32_t i) {
     struct machine *m = &z->at[r];
     const struct instr *x = &m->k->ins[i];
@@ -192,10 +212,11 @@ static void start(struct run *z, int r, int32_t i) {
     m->doing[i] =
         (struct running){calloc((size_t)room + 1, 8), calloc((size_t)room + 1, 8), calloc((size_t)room + 1, 1), 0};
     for (int a = 0; a < x->narg; a++) {
-        struct span s = span_of(m->k, operand(m->k, x, a).buf);
+        struct span s = span_at(m->k, x, a);
         int64_t first = cell_of(m->k, x, a), kept = kept_by(m->k, x, a);
         for (int64_t c = 0; access_of(m->k, x, a) == ACC_WRITE && c < s.n; c++)
-            scribble(m, &m->doing[i], first + c, s.at + c, c < kept ? m->mem[s.at + c] : z->stamps);
+            if (!is_source(m->k, x, a, s.at + c))
+                scribble(m, &m->doing[i], first + c, s.at + c, c < kept ? m->mem[s.at + c] : z->stamps);
     }
     for (int64_t c = 0; c < room - n; c++)
         scribble(m, &m->doing[i], n + c, span_of(m->k, work).at + c, z->stamps);
@@ -203,7 +224,7 @@ static void start(struct run *z, int r, int32_t i) {
 }
 
 static bool is_written_by(const struct machine *m, const struct instr *x, int a) {
-    return access_of(m->k, x, a) & ACC_WRITE;
+    return access_of(m->k, x, a) & ACC_WRITE || spoils(m->k, x, a);
 }
 
 /* Reads some of what has not been read: one cell of `of`. */
@@ -212,7 +233,7 @@ static void read_piece(struct run *z, int r, int32_t i, int of) {
     const struct instr *x = &m->k->ins[i];
     struct running *d = &m->doing[i];
     for (int a = 0; a < x->narg; a++) {
-        struct span s = span_of(m->k, operand(m->k, x, a).buf);
+        struct span s = span_at(m->k, x, a);
         int64_t first = cell_of(m->k, x, a);
         for (int64_t c = 0; access_of(m->k, x, a) & ACC_READ && c < s.n; c++) {
             if (d->read[first + c] || random_below(&z->random, of) > 0)
@@ -234,7 +255,7 @@ static void write_piece(struct run *z, int r, int32_t i, int of) {
     struct end from = z->meets[r][i];
     struct running *d = &m->doing[i];
     const struct running *sent = &z->at[from.rank].doing[from.ins];
-    struct span s = span_of(m->k, operand(m->k, &m->k->ins[i], 0).buf);
+    struct span s = span_at(m->k, &m->k->ins[i], 0);
     for (int64_t c = 0; z->at[from.rank].state[from.ins] != TO_COME && c < s.n; c++) {
         if (d->read[c] || !sent->read[c] || random_below(&z->random, of) > 0)
             continue;
@@ -270,13 +291,13 @@ static void check_alone(struct run *z, int r, int32_t i) {
     const struct instr *x = &m->k->ins[i];
     const struct running *d = &m->doing[i];
     for (int a = 0; a < x->narg; a++) {
-        struct span s = span_of(m->k, operand(m->k, x, a).buf);
+        struct span s = span_at(m->k, x, a);
         int64_t first = cell_of(m->k, x, a);
         bool stash = x->op == OP_I && operand(m->k, x, a).role == ROLE_stash && operand_of(m->k, x, ROLE_wstash) >= 0;
         if (stash && !grows_here(m->k, x, a))
             fail(z, r, i, "the wstash does not lie where the stash does");
         for (int64_t c = 0; c < s.n && !z->wrong; c++)
-            if (m->mem[s.at + c] != d->left[first + c])
+            if (!is_source(m->k, x, a, s.at + c) && m->mem[s.at + c] != d->left[first + c])
                 fail(z, r, i, "byte %lld was written meanwhile", (long long)(s.at + c));
     }
     int32_t work = workspace_of(m->k, x);
@@ -304,24 +325,46 @@ static void run_frees(struct run *z, int r, int32_t i, bool own) {
     }
 }
 
-/* Its results: for a sum over ranks what all members read, for a message what has arrived, otherwise what it makes. */
+/* What each operand of an instruction has seen. */
+static uint64_t **seen_by(const struct run *z, int r, int32_t i) {
+    const struct machine *m = &z->at[r];
+    const struct instr *x = &m->k->ins[i];
+    uint64_t **seen = calloc((size_t)x->narg + 1, sizeof *seen);
+    for (int a = 0; a < x->narg && m->doing[i].seen; a++)
+        seen[a] = m->doing[i].seen + cell_of(m->k, x, a);
+    return seen;
+}
+
+static void finish_collective(struct run *z, int r, int32_t i, uint64_t **made) {
+    const struct instr *x = &z->at[r].k->ins[i];
+    const struct group *g = &z->p->group[z->at[r].k->lane[x->lane].group];
+    struct party *party = calloc((size_t)g->n, sizeof *party);
+    int me = 0;
+    while (g->rank[me] != r)
+        me++;
+    struct end e = {r, i};
+    for (int n = 0, m = me; n < g->n; n++, m = (m + 1) % g->n, e = z->meets[e.rank][e.ins])
+        party[m] = (struct party){z->at[e.rank].k, &z->at[e.rank].k->ins[e.ins], seen_by(z, e.rank, e.ins)};
+    make_collective(party, g->n, me, made);
+    for (int m = 0; m < g->n; m++)
+        free(party[m].seen);
+    free(party);
+}
+
+/* Its results: for a collective what it makes of what its members read, for a message what has arrived. */
 static void finish_values(struct run *z, int r, int32_t i, uint64_t **made) {
     struct machine *m = &z->at[r];
     const struct instr *x = &m->k->ins[i];
-    struct running *d = &m->doing[i];
-    uint64_t **seen = calloc((size_t)x->narg + 1, sizeof *seen);
-    for (int a = 0; a < x->narg; a++) {
-        seen[a] = d->seen + cell_of(m->k, x, a);
-        made[a] = calloc((size_t)span_of(m->k, operand(m->k, x, a).buf).n, sizeof **made);
-    }
+    uint64_t **seen = seen_by(z, r, i);
+    for (int a = 0; a < x->narg; a++)
+        made[a] = calloc((size_t)span_at(m->k, x, a).n, sizeof **made);
     const char *error = is_message(x->op) ? NULL : make_values(z->want, m->k, x, seen, made);
     if (error)
         fail(z, r, i, "%s", error);
-    for (int64_t c = 0; is_message(x->op) && c < span_of(m->k, operand(m->k, x, 0).buf).n; c++) {
-        made[0][c] = d->seen[c];
-        for (struct end e = z->meets[r][i]; x->op == OP_ALL_REDUCE && e.rank != r; e = z->meets[e.rank][e.ins])
-            made[0][c] = (made[0][c] + z->at[e.rank].doing[e.ins].seen[c]) & ~STAMP;
-    }
+    if (is_collective(x->op))
+        finish_collective(z, r, i, made);
+    else if (is_message(x->op))
+        memcpy(made[0], seen[0], sizeof **made * (size_t)span_at(m->k, x, 0).n);
     free(seen);
 }
 
@@ -334,7 +377,7 @@ static void end(struct run *z, int r, int32_t i) {
     finish_values(z, r, i, made);
     run_frees(z, r, i, false); /* before the outputs: a wstash takes over its stash's bytes */
     for (int a = 0; a < x->narg; a++) {
-        struct span s = span_of(m->k, operand(m->k, x, a).buf);
+        struct span s = span_at(m->k, x, a);
         if (is_written_by(m, x, a))
             memcpy(m->mem + s.at, made[a], sizeof *m->mem * (size_t)s.n);
         free(made[a]);
@@ -372,7 +415,7 @@ static bool may_end(const struct run *z, int r, int32_t i) {
     if (!is_message(x->op) || (op_lane[x->op] == LANE_SEND && is_eager(z, r, i)))
         return true;
     for (struct end e = z->meets[r][i]; e.rank != r; e = z->meets[e.rank][e.ins])
-        if (z->at[e.rank].state[e.ins] == TO_COME)
+        if (z->at[e.rank].state[e.ins] == TO_COME && (!is_collective(x->op) || gives_to(x, e.rank, r)))
             return false;
     return true;
 }
@@ -431,14 +474,14 @@ static bool step(struct run *z) {
 static void fill_homes(struct run *z) {
     for (int r = 0; r < z->p->workers; r++)
         for (int s = 0; s < sets_of(z->want) && !z->wrong; s++) {
-            int32_t w = home_buffer(z->at[r].k, K_weight, s), o = home_buffer(z->at[r].k, K_opt, s);
             if (!owns(z->want, r, s))
                 continue;
+            int32_t w = home_weights(z->want, r, s), o = home_buffer(z->at[r].k, K_opt, s);
             if (w < 0 || size_error(z->want, z->at[r].k, w, z->size) ||
                 (o >= 0 && size_error(z->want, z->at[r].k, o, z->size)))
                 fail(z, r, -1, "weight(%d) has no place", s);
             else
-                fill_home(z->at[r].k, s, z->at[r].mem);
+                fill_home(z->want, r, s, z->at[r].mem);
         }
 }
 
@@ -452,7 +495,7 @@ static void check_end(struct run *z) {
             fail(z, z->want->sp->job[j].rank, -1, "a job has not run");
     for (int r = 0; r < z->p->workers; r++)
         for (int s = 0; s < sets_of(z->want) && !z->wrong; s++) {
-            const char *error = owns(z->want, r, s) ? home_error(z->want, z->at[r].k, s, z->at[r].mem) : NULL;
+            const char *error = owns(z->want, r, s) ? home_error(z->want, r, s, z->at[r].mem) : NULL;
             if (error)
                 fail(z, r, -1, "%s", error);
         }
@@ -499,7 +542,9 @@ static void clean_up(struct run *z) {
         free(all[i]);
 }
 
-const char *execute(const struct promise *want, const struct program *p, enum how how, uint64_t seed) {
+const char *execute(const struct promise *wanted, const struct program *p, enum how how, uint64_t seed) {
+    struct promise own = *wanted, *want = &own;
+    own.program = p;
     struct run z = {.want = want, .p = p, .how = how, .random = seed, .stamps = STAMP + 1};
     z.noise = random_below(&z.random, 3) * 8;
     z.random_of_messages = random_next(&z.random);

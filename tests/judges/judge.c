@@ -10,6 +10,7 @@ struct memory { /* of a rank */
     uint64_t *symbol;
     int32_t *owner; /* the buffer whose byte it is, or -1 */
     bool *live;     /* per buffer: written, and not yet freed */
+    bool *used;     /* per buffer: written at least once */
 };
 struct court {
     const struct promise *want;
@@ -49,15 +50,15 @@ static const char *check_apart(const struct court *c, int number) {
     const struct instr *x = instr_of(&c->z, number);
     int32_t work = workspace_of(k, x);
     for (int a = 0; a < x->narg; a++) {
-        struct span s = span_of(k, operand(k, x, a).buf);
+        struct span s = span_at(k, x, a);
         bool stash = x->op == OP_I && operand(k, x, a).role == ROLE_stash;
         if (work >= 0 && overlap(s, span_of(k, work)))
             return told(&c->z, number, "%s lies in the workspace", role_name[operand(k, x, a).role]);
         if (stash && operand_of(k, x, ROLE_wstash) >= 0 && !grows_here(k, x, a))
             return told(&c->z, number, "the wstash does not lie where the stash does");
         for (int b = 0; b < x->narg; b++)
-            if (a != b && access_of(k, x, b) & ACC_WRITE && overlap(s, span_of(k, operand(k, x, b).buf)) &&
-                !(grows_here(k, x, a) && operand(k, x, b).role == ROLE_wstash))
+            if (a != b && access_of(k, x, b) & ACC_WRITE && overlap(s, span_at(k, x, b)) && !lies_in(k, x, a, b) &&
+                !lies_in(k, x, b, a) && !(grows_here(k, x, a) && operand(k, x, b).role == ROLE_wstash))
                 return told(&c->z, number, "it writes over its own %s", role_name[operand(k, x, a).role]);
     }
     return NULL;
@@ -108,19 +109,32 @@ static const char *check_operands(struct court *c) {
 
 /* ---- memory ---- */
 
+/* Whether an owner of the set has such a buffer for the whole step. */
+static bool stays(const struct homes *h, const struct buf *b) {
+    bool shards = h->size > 1;
+    switch (b->kind) {
+    case K_opt: return true;
+    case K_weight: return !shards && b->inst < 0;
+    case K_wshard: return shards;
+    case K_wgrad: return !shards && b->inst < 0 && h->zero < 2;
+    case K_gshard: return shards && b->inst < 0 && h->zero < 2;
+    case K_gown: return h->zero == 2;
+    default: return false;
+    }
+}
+
 static bool is_permanent(const struct court *c, int r, int32_t buf) {
     const struct buf *b = &c->z.p->rank[r].buf[buf];
-    bool stays = b->kind == K_weight || b->kind == K_wgrad || b->kind == K_opt;
+    bool set = b->stage >= 0 && b->stage < sets_of(c->want) && owns(c->want, r, b->stage);
     return b->kind == K_work ||
-           (stays && (b->inst < 0 || b->kind == K_opt) && b->stage >= 0 && b->stage < sets_of(c->want) &&
-            owns(c->want, r, b->stage) && home_buffer(&c->z.p->rank[r], b->kind, b->stage) == buf);
+           (set && stays(&c->want->homes[b->stage], b) && home_buffer(&c->z.p->rank[r], b->kind, b->stage) == buf);
 }
 
 static void take(struct court *c, int r, int32_t buf) {
     struct span s = span_of(&c->z.p->rank[r], buf);
     for (int64_t n = 0; n < s.n; n++)
         c->of[r].owner[s.at + n] = buf;
-    c->of[r].live[buf] = true;
+    c->of[r].live[buf] = c->of[r].used[buf] = true;
 }
 
 /* Home weights and optimizer state are there from the start, the workspace always. */
@@ -128,21 +142,22 @@ static const char *open_homes(struct court *c, int r) {
     const struct rank *k = &c->z.p->rank[r];
     int64_t(*size)[NKINDS] = alloc(sizeof *size * (size_t)(sets_of(c->want) + 1));
     for (int s = 0; s < sets_of(c->want); s++) {
-        int32_t w = home_buffer(k, K_weight, s), o = home_buffer(k, K_opt, s);
+        int32_t w = -1, o = home_buffer(k, K_opt, s);
         const char *why = NULL;
         if (!owns(c->want, r, s))
             continue;
+        w = home_weights(c->want, r, s);
         if (w < 0 || (why = size_error(c->want, k, w, size)))
             return format("rank %d, weight(%d): %s", r, s, why ? why : "it has no place");
         if (c->want->sp->stage && c->want->sp->stage[s].bytes[K_opt] > 0 && o < 0)
             return format("rank %d, opt(%d) has no place", r, s);
         if (o >= 0 && (why = size_error(c->want, k, o, size)))
             return format("rank %d, opt(%d): %s", r, s, why);
-        fill_home(k, s, c->of[r].symbol);
+        fill_home(c->want, r, s, c->of[r].symbol);
     }
     for (int32_t b = 0; b < k->nbufs; b++) {
         struct span s = span_of(k, b);
-        if (!is_permanent(c, r, b) || k->buf[b].kind == K_wgrad)
+        if (!is_permanent(c, r, b) || is_gradient(k->buf[b].kind))
             continue;
         for (int64_t n = 0; n < s.n; n++)
             if (c->of[r].owner[s.at + n] >= 0)
@@ -156,7 +171,8 @@ static void open_memory(struct court *c) {
     c->of = NEW(struct memory, c->z.p->workers);
     for (int r = 0; r < c->z.p->workers; r++) {
         int64_t n = cells(&c->z.p->rank[r]);
-        c->of[r] = (struct memory){NEW(uint64_t, n), NEW(int32_t, n), NEW(bool, c->z.p->rank[r].nbufs)};
+        c->of[r] = (struct memory){NEW(uint64_t, n), NEW(int32_t, n), NEW(bool, c->z.p->rank[r].nbufs),
+                                   NEW(bool, c->z.p->rank[r].nbufs)};
         for (int64_t i = 0; i < n; i++) {
             c->of[r].symbol[i] = STAMP;
             c->of[r].owner[i] = -1;
@@ -169,7 +185,7 @@ static const char *read_operand(struct court *c, int number, int a) {
     const struct rank *k = &c->z.p->rank[r];
     const struct instr *x = instr_of(&c->z, number);
     int32_t buf = operand(k, x, a).buf;
-    struct span s = span_of(k, buf);
+    struct span s = span_at(k, x, a);
     uint64_t *seen = c->seen[number][a] = NEW(uint64_t, s.n);
     for (int64_t n = 0; access_of(k, x, a) & ACC_READ && n < s.n; n++) {
         seen[n] = c->of[r].symbol[s.at + n];
@@ -185,7 +201,21 @@ static const char *read_operand(struct court *c, int number, int a) {
 static bool touches_home_gradient(const struct court *c, int r, int32_t buf) {
     const struct rank *k = &c->z.p->rank[r];
     for (int32_t b = 0; b < k->nbufs; b++)
-        if (b != buf && k->buf[b].kind == K_wgrad && is_permanent(c, r, b) && overlap(span_of(k, b), span_of(k, buf)))
+        if (b != buf && is_gradient(k->buf[b].kind) && is_permanent(c, r, b) && overlap(span_of(k, b), span_of(k, buf)))
+            return true;
+    return false;
+}
+
+/* What it fetches, copies or gathers comes into a place of weights only once. */
+static bool comes_again(const struct court *c, int r, const struct instr *x, int a) {
+    const struct rank *k = &c->z.p->rank[r];
+    struct span s = span_at(k, x, a);
+    int32_t buf = operand(k, x, a).buf;
+    int own = inside_of(k, x, a);
+    bool once = (is_message(x->op) || x->op == OP_COPY) && is_weights(k->buf[buf].kind) && !is_permanent(c, r, buf);
+    for (int64_t n = 0; once && n < s.n; n++)
+        if (!(c->of[r].symbol[s.at + n] & STAMP) &&
+            !(own >= 0 && overlap(span_at(k, x, own), (struct span){s.at + n, 1})))
             return true;
     return false;
 }
@@ -195,14 +225,17 @@ static const char *write_operand(struct court *c, int number, int a, const uint6
     const struct rank *k = &c->z.p->rank[r];
     const struct instr *x = instr_of(&c->z, number);
     int32_t buf = operand(k, x, a).buf;
-    struct span s = span_of(k, buf);
+    struct span s = span_at(k, x, a), all = span_of(k, buf);
     int stash = x->op == OP_I && operand(k, x, a).role == ROLE_wstash ? operand_of(k, x, ROLE_stash) : -1;
-    for (int64_t n = 0; n < s.n; n++) {
-        int32_t owner = c->of[r].owner[s.at + n];
+    if (comes_again(c, r, x, a))
+        said(c, number, "writes weights that have come already");
+    for (int64_t n = 0; n < all.n; n++) { /* a piece opens all of its buffer */
+        int32_t owner = c->of[r].owner[all.at + n];
         if (owner >= 0 && owner != buf && !(stash >= 0 && operand(k, x, stash).buf == owner))
-            return told(&c->z, number, "writes byte %lld, which holds another tensor", (long long)(s.at + n));
-        c->of[r].symbol[s.at + n] = made[n];
+            return told(&c->z, number, "writes byte %lld, which holds another tensor", (long long)(all.at + n));
     }
+    for (int64_t n = 0; n < s.n; n++)
+        c->of[r].symbol[s.at + n] = made[n];
     if (touches_home_gradient(c, r, buf))
         said(c, number, "writes where a gradient that stays has its place");
     if (stash >= 0 && k->buf[operand(k, x, stash).buf].grows != buf)
@@ -262,14 +295,22 @@ static const char *start(struct court *c, int number) {
     return why;
 }
 
-/* What a message brings: what its SEND read; for a sum, what all members read, added up. */
+/* What a message brings is what its SEND read. */
 static void arrive(const struct court *c, int number, uint64_t *made, int64_t bytes) {
-    int op = instr_of(&c->z, number)->op;
-    if (op == OP_ALL_REDUCE)
-        memcpy(made, c->seen[number][0], sizeof *made * (size_t)bytes);
-    for (int m = c->z.meets[number]; m != number; m = c->z.meets[m])
-        for (int64_t n = 0; n < bytes; n++)
-            made[n] = op == OP_ALL_REDUCE ? (made[n] + c->seen[m][0][n]) & ~STAMP : c->seen[m][0][n];
+    for (int64_t n = 0; n < bytes; n++)
+        made[n] = c->seen[c->z.meets[number]][0][n];
+}
+
+/* What a collective makes of what those members read whose data reach this one. */
+static void meet(const struct court *c, int number, uint64_t **made) {
+    int r = c->z.rank[number], me = 0;
+    const struct group *g = &c->z.p->group[c->z.p->rank[r].lane[instr_of(&c->z, number)->lane].group];
+    struct party *party = NEW(struct party, g->n);
+    while (g->rank[me] != r)
+        me++;
+    for (int m = me, at = number, n = 0; n < g->n; n++, m = (m + 1) % g->n, at = c->z.meets[at])
+        party[m] = (struct party){&c->z.p->rank[g->rank[m]], instr_of(&c->z, at), c->seen[at]};
+    make_collective(party, g->n, me, made);
 }
 
 static const char *end(struct court *c, int number) {
@@ -278,12 +319,17 @@ static const char *end(struct court *c, int number) {
     uint64_t **made = NEW(uint64_t *, x->narg);
     const char *why = NULL;
     for (int a = 0; a < x->narg; a++)
-        made[a] = NEW(uint64_t, span_of(k, operand(k, x, a).buf).n);
-    if (is_message(x->op))
-        arrive(c, number, made[0], span_of(k, operand(k, x, 0).buf).n);
+        made[a] = NEW(uint64_t, span_at(k, x, a).n);
+    if (is_collective(x->op))
+        meet(c, number, made);
+    else if (is_message(x->op))
+        arrive(c, number, made[0], op_lane[x->op] == LANE_RECV ? span_at(k, x, 0).n : 0);
     else if ((why = make_values(c->want, k, x, c->seen[number], made)))
         return told(&c->z, number, "%s", why);
     why = run_frees(c, number, false);
+    for (int a = 0; a < x->narg && !why; a++) /* garbage first: a piece of it may be written */
+        if (spoils(k, x, a))
+            why = write_operand(c, number, a, made[a]);
     for (int a = 0; a < x->narg && !why; a++)
         if (access_of(k, x, a) & ACC_WRITE)
             why = write_operand(c, number, a, made[a]);
@@ -305,7 +351,7 @@ static const char *check_values(struct court *c) {
             why = format("%s has not run", job_name(want->sp->job[j].s, want->sp->job[j].b, want->sp->job[j].d));
     for (int r = 0; r < c->z.p->workers; r++)
         for (int s = 0; s < sets_of(want) && !why; s++)
-            if (owns(want, r, s) && (why = home_error(want, &c->z.p->rank[r], s, c->of[r].symbol)))
+            if (owns(want, r, s) && (why = home_error(want, r, s, c->of[r].symbol)))
                 why = format("rank %d: %s", r, why);
     return why;
 }
@@ -321,83 +367,6 @@ static const char *check_needs(const struct court *c) {
 }
 
 /* ---- false statements ---- */
-
-static bool same_label(const struct instr *x, const struct instr *y) {
-    return x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->inst == y->inst && x->peer == y->peer;
-}
-
-/* The instance in the name of a buffer that an instruction of this name uses. What jobs read was made by others, under
- * other names: INT32_MIN. */
-static int32_t inst_of(const struct instr *x, int role) {
-    switch (x->op) {
-    case OP_FETCH:
-    case OP_SEND_T:
-    case OP_RECV_T: return x->inst;
-    case OP_RECV_G:
-    case OP_ADD: return x->op == OP_ADD && role == ROLE_dw ? -1 : x->peer;
-    default:
-        return role == ROLE_done                 ? x->op
-               : role == ROLE_w && x->op != OP_U ? INT32_MIN
-               : role == ROLE_v                  ? INT32_MIN
-                                                 : -1;
-    }
-}
-
-static int kind_of(const struct instr *x, int role) {
-    static const uint8_t of_role[NROLES] = {
-        [ROLE_w] = K_weight,    [ROLE_v] = K_weight,      [ROLE_dw] = K_wgrad,    [ROLE_dv] = K_wgrad,
-        [ROLE_src] = K_wgrad,   [ROLE_opt] = K_opt,       [ROLE_y] = K_act,       [ROLE_dx] = K_grad,
-        [ROLE_stash] = K_stash, [ROLE_wstash] = K_wstash, [ROLE_input] = K_input, [ROLE_done] = K_token};
-    if (role != ROLE_t)
-        return of_role[role];
-    switch (x->op) {
-    case OP_SERVE:
-    case OP_FETCH: return K_weight;
-    case OP_SEND_F:
-    case OP_RECV_F: return K_act;
-    case OP_SEND_B:
-    case OP_RECV_B: return K_grad;
-    case OP_SEND_W:
-    case OP_RECV_W: return K_wstash;
-    case OP_SEND_G:
-    case OP_RECV_G: return K_wgrad;
-    case OP_SEND_T:
-    case OP_RECV_T: return K_token;
-    default: return -1; /* SEND_S sends a stash or an input */
-    }
-}
-
-/* Whether the buffer has the name of an operand in this role, of an instruction of this name. */
-static bool is_named(const struct court *c, const struct instr *x, int role, const struct buf *b) {
-    bool table = role == ROLE_v || role == ROLE_dv, reads = x->op <= OP_W && !(op_access(x->op, role) & ACC_WRITE);
-    int kind = kind_of(x, role);
-    int32_t inst = inst_of(x, role);
-    if (reads && role != ROLE_w && role != ROLE_v)
-        return true;
-    bool either = kind < 0 && (b->kind == K_stash || b->kind == K_input);
-    return (either || b->kind == kind) && b->stage == (table ? c->want->sp->stages : x->stage) &&
-           (!kind_has_batch[b->kind] || b->batch == x->batch) && (inst == INT32_MIN || b->inst == inst);
-}
-
-/* Labels are unique on a rank, operands have the right names, and the ends of a message agree on name and payload. */
-static void check_names(struct court *c, int number) {
-    const struct rank *k = &c->z.p->rank[c->z.rank[number]];
-    const struct instr *x = instr_of(&c->z, number), *y = instr_of(&c->z, c->z.meets[number]);
-    for (int i = c->z.base[c->z.rank[number]]; i < number; i++)
-        if (same_label(x, instr_of(&c->z, i)))
-            said(c, number, "its rank has another instruction of that name");
-    for (int a = 0; a < x->narg; a++)
-        if (!is_named(c, x, operand(k, x, a).role, &k->buf[operand(k, x, a).buf]))
-            said(c, number, "its operand has another name");
-    if (!is_message(x->op))
-        return;
-    const struct buf *a = payload(k, x), *b = payload(&c->z.p->rank[c->z.rank[c->z.meets[number]]], y);
-    if (x->stage != y->stage || x->batch != y->batch || x->inst != y->inst ||
-        (op_lane[x->op] == LANE_SEND && y->op != x->op + 1))
-        said(c, number, "its two ends have different names");
-    if (a->kind != b->kind)
-        said(c, number, "it carries what has another name");
-}
 
 /* A job reads a token for each job on another rank that it needs but gets nothing else from. Other messages may keep
  * the order even without it. */
@@ -432,24 +401,40 @@ static const char *false_plan(const struct rank *k, int32_t b) {
     return NULL;
 }
 
+/* A home's weights, or a part of a gradient, where no owner has such a buffer. */
+static bool is_nobodys(const struct court *c, int r, const struct buf *b) {
+    bool shard = b->kind == K_wshard || b->kind == K_gshard || b->kind == K_gown;
+    if (!shard && (b->kind != K_weight || b->inst >= 0))
+        return false;
+    const struct homes *h = &c->want->homes[b->stage];
+    bool fits = b->kind == K_gown ? h->zero == 2 : shard == (h->size > 1);
+    return !owns(c->want, r, b->stage) || !fits;
+}
+
 static void check_said(struct court *c) {
-    for (int i = 0; i < c->z.n; i++)
-        check_names(c, i);
+    for (int i = 0; i < c->z.n; i++) {
+        const char *why = false_name(c->want, &c->z, i);
+        if (why)
+            said(c, i, why);
+    }
     for (int32_t j = 0; j < c->want->sp->njobs; j++)
         check_tokens(c, j);
     for (int r = 0; r < c->z.p->workers; r++)
         for (int32_t b = 0; b < c->z.p->rank[r].nbufs && !c->formal; b++) {
             const char *why = false_plan(&c->z.p->rank[r], b);
+            why = is_nobodys(c, r, &c->z.p->rank[r].buf[b]) ? "a part of weights of which it owns none" : why;
             c->formal = why ? format("rank %d: %s", r, why) : NULL;
         }
     for (int r = 0; r < c->z.p->workers; r++)
         for (int32_t b = 0; b < c->z.p->rank[r].nbufs; b++)
-            if (c->of[r].live[b] && !is_permanent(c, r, b) && !c->formal)
-                c->formal = format("rank %d: a buffer is never freed", r);
+            if ((c->of[r].live[b] || !c->of[r].used[b]) && !is_permanent(c, r, b) && !c->formal)
+                c->formal = format("rank %d: a buffer is never %s", r, c->of[r].live[b] ? "freed" : "used");
 }
 
-struct judgement judge(const struct promise *want, const struct program *p) {
+struct judgement judge(const struct promise *wanted, const struct program *p) {
+    struct promise own = *wanted, *want = &own;
     struct court c = {.want = want, .z = order_of(p)};
+    own.program = p;
     c.seen = NEW(uint64_t **, c.z.n);
     c.ran = NEW(int32_t, want->sp->njobs);
     memset(c.ran, -1, sizeof *c.ran * (size_t)want->sp->njobs);

@@ -1,11 +1,12 @@
-/* Judges, plainly and exactly, whether a program is right on every machine allowed here: judge.c, judge_order.c.
+/* Judges, plainly and exactly, whether a program is right on every machine allowed here: judge.c, judge_order.c,
+ * judge_names.c.
  *
  * The machine is the weakest that transports guarantee. Each lane of a rank runs its instructions in order. One starts
  * when the lane's previous one and all it waits for have ended; its accesses lie anywhere between its start and its
  * end, in pieces. Across ranks, a SEND starts before its RECV ends, and a member of a collective starts before the end
  * of all that its data reach. Nothing else is guaranteed: a SEND may end before its RECV starts, or after it ends.
  * Messages of an edge are matched in the order of their lanes. Termination is judged with every SEND blocking until its
- * RECV has started. */
+ * RECV has started, and every collective until all members have. */
 #ifndef PIANOLA_JUDGE_H
 #define PIANOLA_JUDGE_H
 #include "promise.h"
@@ -42,6 +43,11 @@ static inline bool comes_before(const struct order *z, int a, int b) {
 }
 const char *find_race(const struct order *z); /* two conflicting accesses without an order, or NULL */
 const char *told(const struct order *z, int number, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* ---- judge_names.c ---- */
+
+/* What an instruction says of itself that is false, though no run depends on it; or NULL. */
+const char *false_name(const struct promise *want, const struct order *z, int number);
 
 /* ---- judge.c ---- */
 

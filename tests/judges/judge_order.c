@@ -36,16 +36,13 @@ struct order order_of(const struct program *p) {
 
 static bool sends(int op) { return op_cost[op] == COST_LINK && op_lane[op] == LANE_SEND; }
 static bool receives(int op) { return op_cost[op] == COST_LINK && op_lane[op] == LANE_RECV; }
-static bool is_collective(int op) { return op_lane[op] == LANE_GROUP; }
 
-/* Whether the data of `from` reach `to`, so that `to` cannot end before `from` has started. One row per collective: in
- * an all-reduce everyone's data reach everyone; in a broadcast only the root's would. */
+/* Whether the data of `from` reach `to`, so that `to` cannot end before `from` has started. */
 static bool reaches(const struct order *z, int from, int to) {
     int op = instr_of(z, from)->op;
-    switch (op) {
-    case OP_ALL_REDUCE: return true;
-    default: return sends(op) && receives(instr_of(z, to)->op);
-    }
+    if (is_collective(op))
+        return gives_to(instr_of(z, from), z->rank[from], z->rank[to]);
+    return sends(op) && receives(instr_of(z, to)->op);
 }
 
 static bool is_member(const struct group *g, int r) {
@@ -70,7 +67,10 @@ static const char *check_shape(const struct order *z, int number) {
     if (is_collective(x->op) && !is_member(&z->p->group[l->group], r))
         return told(z, number, "its rank is not in the group");
     for (int a = 0; a < x->narg; a++) {
-        int role = operand(k, x, a).role;
+        struct arg o = operand(k, x, a);
+        int role = o.role;
+        if (k->buf[o.buf].bytes % pieces_of(&o))
+            return told(z, number, "has a piece that is no whole number of bytes");
         bool repeats = x->op <= OP_W && (role == ROLE_x || role == ROLE_dy || role == ROLE_t);
         if (!op_access(x->op, role) || (operand_of(k, x, role) != a && !repeats))
             return told(z, number, "takes no operand %s, or one", role_name[role]);
@@ -91,7 +91,7 @@ static bool has_twin(const struct rank *k, int lane) {
     const struct lane *a = &k->lane[lane];
     for (const struct lane *b = k->lane; b < k->lane + k->nlanes; b++) {
         bool apart = (a->kind == LANE_SEND && b->kind == LANE_RECV) || (a->kind == LANE_RECV && b->kind == LANE_SEND);
-        bool group = a->kind == LANE_GROUP || b->kind == LANE_GROUP || !a->kind || !b->kind;
+        bool group = a->group >= 0 || b->group >= 0 || !a->kind || !b->kind;
         if (a != b && (group ? a->kind == b->kind && a->group == b->group
                              : !apart && (a->peer == b->peer || a->kind == LANE_ALL || b->kind == LANE_ALL)))
             return true;
@@ -112,7 +112,8 @@ const char *check_form(const struct order *z) {
 }
 
 static int64_t bytes_carried(const struct order *z, int number) {
-    return payload(&z->p->rank[z->rank[number]], instr_of(z, number))->bytes;
+    const struct rank *k = &z->p->rank[z->rank[number]];
+    return arg_bytes(k, &k->arg[instr_of(z, number)->arg]);
 }
 
 /* The k-th SEND of an edge matches the k-th RECV; an edge has one lane at each end, or k would be undefined. */
@@ -132,22 +133,24 @@ static const char *match_edge(struct order *z, int from, int to) {
     }
 }
 
-/* The next collective of rank r on a lane of that group. */
-static int next_collective(const struct order *z, int r, int group, int at) {
-    for (int i = at < 0 ? z->base[r] : at + 1; i < z->base[r + 1]; i++)
-        if (is_collective(instr_of(z, i)->op) && z->p->rank[r].lane[instr_of(z, i)->lane].group == group)
+/* The next collective of rank r on a lane of that group and kind. */
+static int next_collective(const struct order *z, int r, int group, int kind, int at) {
+    for (int i = at < 0 ? z->base[r] : at + 1; i < z->base[r + 1]; i++) {
+        const struct lane *l = &z->p->rank[r].lane[instr_of(z, i)->lane];
+        if (is_collective(instr_of(z, i)->op) && l->group == group && l->kind == kind)
             return i;
+    }
     return -1;
 }
 
-static const char *match_group(struct order *z, int group) {
+static const char *match_group(struct order *z, int group, int kind) {
     const struct group *g = &z->p->group[group];
     int32_t *at = NEW(int32_t, g->n);
     memset(at, -1, sizeof *at * (size_t)g->n);
     for (;;) {
         int here = 0, one = -1;
         for (int m = 0; m < g->n; m++)
-            if ((at[m] = next_collective(z, g->rank[m], group, at[m])) >= 0) {
+            if ((at[m] = next_collective(z, g->rank[m], group, kind, at[m])) >= 0) {
                 one = at[m];
                 here++;
             }
@@ -155,8 +158,12 @@ static const char *match_group(struct order *z, int group) {
             return here ? told(z, one, "meets too few") : NULL;
         for (int m = 0; m < g->n; m++) {
             int other = at[(m + 1) % g->n];
-            if (instr_of(z, at[m])->op != instr_of(z, other)->op || bytes_carried(z, at[m]) != bytes_carried(z, other))
+            const struct instr *x = instr_of(z, at[m]), *y = instr_of(z, other);
+            if (x->op != y->op || x->peer != y->peer || bytes_carried(z, at[m]) != bytes_carried(z, other))
                 return told(z, at[m], "meets another collective, or other bytes");
+            const char *why = collective_error(&z->p->rank[g->rank[m]], x, g->rank[m], m, g->n);
+            if (why)
+                return told(z, at[m], "%s", why);
             z->meets[at[m]] = other;
         }
     }
@@ -165,13 +172,16 @@ static const char *match_group(struct order *z, int group) {
 const char *match(struct order *z) {
     const char *why = NULL;
     for (int i = 0; i < z->n && !why; i++)
-        if (is_message(instr_of(z, i)->op) && instr_of(z, i)->narg != 1)
+        if (is_message(instr_of(z, i)->op) &&
+            (instr_of(z, i)->narg < 1 || (instr_of(z, i)->narg > 1 && !is_collective(instr_of(z, i)->op))))
             why = told(z, i, "carries nothing");
     for (int a = 0; a < z->p->workers; a++)
         for (int b = 0; b < z->p->workers && !why; b++)
             why = a == b ? NULL : match_edge(z, a, b);
     for (int g = 0; g < z->p->ngroups && !why; g++)
-        why = match_group(z, g);
+        why = match_group(z, g, LANE_GATHER);
+    for (int g = 0; g < z->p->ngroups && !why; g++)
+        why = match_group(z, g, LANE_GROUP);
     return why;
 }
 
@@ -192,9 +202,11 @@ static bool may_start(const struct order *z, const uint8_t *state, int number, b
     return true;
 }
 
+/* A SEND waits for its RECV, and a member of a collective for all, even where their data do not reach it. */
 static bool may_end(const struct order *z, const uint8_t *state, int number) {
+    int op = instr_of(z, number)->op;
     for (int i = z->meets[number]; i != number; i = z->meets[i])
-        if (state[i] == TO_COME && (reaches(z, i, number) || sends(instr_of(z, number)->op)))
+        if (state[i] == TO_COME && (reaches(z, i, number) || sends(op) || is_collective(op)))
             return false;
     return true;
 }
@@ -281,7 +293,7 @@ static int accesses_of(const struct order *z, int r, struct use *out) {
         const struct instr *x = instr_of(z, i);
         int32_t work = workspace_of(k, x);
         for (int a = 0; a < x->narg; a++)
-            out[n++] = (struct use){i, access_of(k, x, a) & ACC_WRITE, span_of(k, operand(k, x, a).buf)};
+            out[n++] = (struct use){i, access_of(k, x, a) & ACC_WRITE || spoils(k, x, a), span_at(k, x, a)};
         if (work >= 0)
             out[n++] = (struct use){i, true, span_of(k, work)};
     }

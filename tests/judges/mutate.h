@@ -58,6 +58,7 @@ struct program *copy_program(const struct program *p);
     X(DROP_OPERAND, operand, "an operand is missing")                                                                  \
     X(DOUBLE_OPERAND, operand, "an operand comes twice")                                                               \
     X(OTHER_ROLE, operand, "an operand has another role")                                                              \
+    X(OTHER_PIECE, operand, "an operand is another piece of its buffer, or all of it, or a piece instead of all")      \
     X(ADD_ITSELF, operand, "an ADD adds what it adds to")                                                              \
     X(JOIN_LANES, lane, "lanes are joined: both directions with a peer, or all messages")                              \
     X(SPLIT_LANE, lane, "a lane is split, by direction or in two")                                                     \

@@ -11,7 +11,7 @@ static void renumber(struct rank *k, const int *to, const struct lane *lane, int
     k->nlanes = n;
 }
 
-static bool carries_messages(int kind) { return kind != LANE_COMPUTE && kind != LANE_GROUP; }
+static bool carries_messages(int kind) { return kind != LANE_COMPUTE && lanekind_row(kind)->of != OF_GROUP; }
 
 /* Lanes that carry messages become one for each peer, or one for all. */
 static const char *join_lanes(struct place *m, bool all) {
@@ -84,6 +84,14 @@ static const char *other_group(struct place *m) {
         return NULL;
     int32_t *rank = NEW(int32_t, n + 1);
     bool member[64] = {false};
+    if (!draw(m, 3)) { /* the same members in another order */
+        memcpy(rank, m->p->group[g].rank, sizeof *rank * (size_t)n);
+        int a = draw(m, n), b = draw(m, n);
+        rank[a] = m->p->group[g].rank[b];
+        rank[b] = m->p->group[g].rank[a];
+        m->p->group[g].rank = rank;
+        return a != b ? format("ranks %d and %d change places", rank[a], rank[b]) : NULL;
+    }
     for (int i = 0; i < n; i++)
         member[m->p->group[g].rank[i] & 63] = true;
     q = draw(m, m->p->workers < 64 ? m->p->workers : 64);

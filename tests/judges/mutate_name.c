@@ -60,7 +60,8 @@ const char *mutate_name(struct place *m, enum mutation how) {
             return NULL;
         x->peer = n;
         kind = m->k->lane[x->lane].kind; /* an edge has one lane: what takes this message may be coarser than its own */
-        x->lane = (uint16_t)lane_to(m->k, kind, kind == LANE_ALL ? -1 : n);
+        if (!is_group(x->op))            /* else it is the root */
+            x->lane = (uint16_t)lane_to(m->k, kind, kind == LANE_ALL ? -1 : n);
         return format("peer %d", n);
     case MUT_OTHER_OPERATION: return other_operation(m);
     case MUT_SWAP_NAMES: return swap_names(m);
@@ -123,6 +124,17 @@ static const char *add_itself(struct place *m, struct arg *list, int n, int a) {
     return role_name[list[a].role];
 }
 
+/* Only pieces of whole bytes have a text form. */
+static const char *other_piece(struct place *m, struct arg *a) {
+    int whole = a->last && draw(m, 3) ? pieces_of(a) : 1 + draw(m, 4);
+    uint32_t n = (uint32_t)whole, piece = (uint32_t)draw(m, whole);
+    if ((a->last == n - 1 && a->piece == piece) || m->k->buf[a->buf].bytes % n || !m->k->buf[a->buf].bytes)
+        return NULL;
+    a->last = (n - 1) & 4095;
+    a->piece = piece & 4095;
+    return format("%u/%u", piece, n);
+}
+
 const char *mutate_operand(struct place *m, enum mutation how) {
     struct instr *x = m->x;
     int n = x->narg, a = n ? draw(m, n) : 0, b = n ? draw(m, n) : 0;
@@ -134,6 +146,7 @@ const char *mutate_operand(struct place *m, enum mutation how) {
     memcpy(list, m->k->arg + x->arg, sizeof *list * (size_t)n);
     old = list[a];
     switch (how) {
+    case MUT_OTHER_PIECE: did = other_piece(m, &list[a]); break;
     case MUT_ADD_ITSELF: did = add_itself(m, list, n, a); break;
     case MUT_DROP_OPERAND: memmove(list + a, list + a + 1, sizeof *list * (size_t)(--n - a)); break;
     case MUT_DOUBLE_OPERAND: memmove(list + a + 1, list + a, sizeof *list * (size_t)(n++ - a)); break;

@@ -43,8 +43,8 @@ const char *mutate_rank(struct place *m, enum mutation how) {
     struct instr x = *m->x;
     int32_t *freed = NEW(int32_t, x.nfree);
     int group = m->k->lane[x.lane].group;
-    if (kind == LANE_GROUP) {
-        while (lane < to->nlanes && (to->lane[lane].kind != LANE_GROUP || to->lane[lane].group != group))
+    if (group >= 0) {
+        while (lane < to->nlanes && (to->lane[lane].kind != kind || to->lane[lane].group != group))
             lane++;
         if (lane == to->nlanes)
             return NULL;

@@ -48,14 +48,42 @@ static struct promise work_out(struct promise p) {
     return p;
 }
 
+/* Whether w() named this list, for stage s, before job j. */
+static bool was_named(const struct spec *sp, int s, int32_t j, struct home home) {
+    for (int32_t i = 0; i < j; i++)
+        if (sp->job[i].s == s && home_of(sp, &sp->job[i].home).rank[0] == home.rank[0])
+            return true;
+    return false;
+}
+
+/* The lists that w() named for stage s, by their first ranks. */
+static struct homes homes_of_stage(const struct spec *sp, int s) {
+    struct homes h = {0, 0, 0, NEW(int32_t, sp->workers)};
+    for (int r = 0; r < sp->workers; r++)
+        for (int32_t j = 0; j < sp->njobs; j++) {
+            struct home home = home_of(sp, &sp->job[j].home);
+            if (sp->job[j].s != s || home.rank[0] != r || was_named(sp, s, j, home))
+                continue;
+            h.size = home.n;
+            memcpy(h.rank + h.lists++ * h.size, home.rank, sizeof *h.rank * (size_t)h.size);
+        }
+    h.zero = sp->zero && h.lists > 1 ? sp->zero[s] : 0;
+    return h;
+}
+
+static void own(struct promise *p) {
+    p->home = NEW(bool, p->sp->workers *sets_of(p));
+    for (int s = 0; s < sets_of(p); s++)
+        for (int i = 0; i < p->homes[s].lists * p->homes[s].size; i++)
+            p->home[p->homes[s].rank[i] * sets_of(p) + s] = true;
+}
+
 struct promise promise_of(const struct spec *sp, const struct graph *g) {
     struct promise p = {.sp = sp, .g = g};
-    p.home = NEW(bool, sp->workers *sets_of(&p));
-    for (int32_t j = 0; j < sp->njobs; j++) {
-        bool *of = &p.home[sp->job[j].home * sets_of(&p)];
-        of[sp->job[j].s] = true;
-        of[sp->stages] |= sp->tied && sp->job[j].s == 0; /* the table is at home with stage 0 */
-    }
+    p.homes = NEW(struct homes, sets_of(&p));
+    for (int s = 0; s < sets_of(&p); s++) /* the table is at home with stage 0 */
+        p.homes[s] = homes_of_stage(sp, s < sp->stages ? s : 0);
+    own(&p);
     return work_out(p);
 }
 
@@ -181,6 +209,23 @@ static const char *find_needs(const struct program *p, const struct spec *sp, st
     return why || is_acyclic(g) ? why : "jobs need each other in a cycle";
 }
 
+/* What its line of homes says; without lines, a rank with weights that are no fetched copy. */
+static const char *homes_of_text(const struct program *p, int set, struct homes *out) {
+    if (p->homes) {
+        const struct homes *h = &p->homes[set], *first = &p->homes[0];
+        bool same = h->lists == first->lists && h->size == first->size && h->zero == first->zero &&
+                    !memcmp(h->rank, first->rank, sizeof *h->rank * (size_t)(h->lists * h->size));
+        *out = *h;
+        out->zero = h->lists > 1 ? h->zero : 0;
+        return set < p->stages || same ? NULL : "the table is not at home with stage 0";
+    }
+    *out = (struct homes){0, 1, 0, NEW(int32_t, p->workers)};
+    for (int r = 0; r < p->workers; r++)
+        if (home_buffer(&p->rank[r], K_weight, set) >= 0)
+            out->rank[out->lists++] = r;
+    return out->lists ? NULL : "a stage has no home";
+}
+
 bool promise_of_text(const struct program *p, struct promise *out, const char **why) {
     struct spec *sp = NEW(struct spec, 1);
     struct graph *g = NEW(struct graph, 1);
@@ -196,13 +241,12 @@ bool promise_of_text(const struct program *p, struct promise *out, const char **
     if (*why)
         return false;
     *out = (struct promise){.sp = sp, .g = g, .repeats = repeats};
-    out->home = NEW(bool, p->workers *sets_of(out));
-    for (int s = 0; s < sets_of(out); s++) {
-        bool any = false;
-        for (int r = 0; r < p->workers; r++)
-            any |= out->home[r * sets_of(out) + s] = home_buffer(&p->rank[r], K_weight, s) >= 0;
-        *why = any ? *why : "a stage has no home";
-    }
+    out->homes = NEW(struct homes, sets_of(out));
+    for (int set = 0; set < sets_of(out) && !*why; set++)
+        *why = homes_of_text(p, set, &out->homes[set]);
+    if (*why)
+        return false;
+    own(out);
     *out = work_out(*out);
-    return !*why;
+    return true;
 }

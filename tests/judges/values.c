@@ -40,7 +40,7 @@ static bool is_sum(const struct instr *x, int role) {
 static const char *values_read(const struct rank *k, const struct instr *x, uint64_t **seen, uint64_t in[NROLES]) {
     for (int a = 0; a < x->narg; a++) {
         int role = operand(k, x, a).role;
-        struct span s = span_of(k, operand(k, x, a).buf);
+        struct span s = span_at(k, x, a);
         if (!(access_of(k, x, a) & ACC_READ) || is_sum(x, role))
             continue;
         for (int64_t n = 1; n < s.n; n++)
@@ -55,7 +55,9 @@ static const char *values_read(const struct rank *k, const struct instr *x, uint
 static uint64_t byte_made(const struct instr *x, int role, uint64_t before, const uint64_t *from, int64_t n,
                           const uint64_t in[NROLES], const uint64_t out[NROLES]) {
     switch (x->op) {
-    case OP_ADD: return (before + (from ? from[n] : 0)) & ~STAMP;
+    case OP_ADD:
+    case OP_TAKE: return (before + (from ? from[n] : 0)) & ~STAMP;
+    case OP_COPY: return from ? from[n] : 0;
     case OP_ZERO: return 0;
     case OP_U:
         if (role == ROLE_opt)
@@ -74,12 +76,18 @@ static const char *check_job(const struct promise *want, const struct instr *x, 
     return NULL;
 }
 
+static int64_t bytes_at(const struct rank *k, const struct instr *x, int a) {
+    struct arg o = operand(k, x, a);
+    return arg_bytes(k, &o);
+}
+
 const char *make_values(const struct promise *want, const struct rank *k, const struct instr *x, uint64_t **seen,
                         uint64_t **made) {
     uint64_t in[NROLES] = {0}, out[NROLES] = {0};
     const char *why = x->op <= OP_W || x->op == OP_U ? values_read(k, x, seen, in) : NULL;
-    int from = operand_of(k, x, x->op == OP_ADD ? ROLE_src : ROLE_dw);
-    int64_t enough = from < 0 ? INT64_MAX : k->buf[operand(k, x, from).buf].bytes;
+    bool adds = x->op == OP_ADD || x->op == OP_TAKE || x->op == OP_COPY;
+    int from = operand_of(k, x, adds ? ROLE_src : ROLE_dw);
+    int64_t enough = from < 0 ? INT64_MAX : bytes_at(k, x, from);
     if (x->op <= OP_W) {
         why = why ? why : check_job(want, x, in);
         job_values(x->op, x->stage, x->batch, in, out);
@@ -87,12 +95,14 @@ const char *make_values(const struct promise *want, const struct rank *k, const 
         why = why ? why : "it has no gradient to take";
     for (int a = 0; a < x->narg && !why; a++) {
         int role = operand(k, x, a).role;
-        struct span s = span_of(k, operand(k, x, a).buf);
+        struct span s = span_at(k, x, a);
         bool reads = access_of(k, x, a) & ACC_READ;
         if (!(access_of(k, x, a) & ACC_WRITE))
             continue;
-        if ((x->op == OP_ADD || (x->op == OP_U && role == ROLE_w)) && k->buf[operand(k, x, a).buf].bytes > enough)
+        if (x->op == OP_U && role == ROLE_w && bytes_at(k, x, a) > enough)
             return "a gradient has fewer bytes than what takes it";
+        if (adds && bytes_at(k, x, a) != enough)
+            return "its operands have different sizes";
         for (int64_t n = 0; n < s.n; n++)
             made[a][n] = byte_made(x, role, reads ? seen[a][n] : 0, from >= 0 ? seen[from] : NULL, n, in, out);
     }
@@ -100,6 +110,11 @@ const char *make_values(const struct promise *want, const struct rank *k, const 
 }
 
 /* ---- sizes, and what is at home ---- */
+
+/* Sizes of two kinds, where both are known, agree: n of one make up the other. */
+static bool make_up(const int64_t size[NKINDS], int part, int whole, int64_t n) {
+    return !size[part] || !size[whole] || (size[part] - 1) * n == size[whole] - 1;
+}
 
 const char *size_error(const struct promise *want, const struct rank *k, int32_t buf, int64_t (*size)[NKINDS]) {
     const struct buf *b = &k->buf[buf];
@@ -111,7 +126,13 @@ const char *size_error(const struct promise *want, const struct rank *k, int32_t
     if (must >= 0 && must != b->bytes)
         return format("a buffer of %s(%d) has %lld bytes, not %lld", kind_name[b->kind], b->stage, (long long)b->bytes,
                       (long long)must);
-    size[b->stage][b->kind] = b->bytes + 1;
+    int64_t *of = size[b->stage];
+    const struct homes *h = &want->homes[b->stage];
+    int shares = h->zero ? h->lists : 1;
+    of[b->kind] = b->bytes + 1;
+    if (!make_up(of, K_wshard, K_weight, h->size) || !make_up(of, K_gshard, K_wgrad, h->size) ||
+        !make_up(of, K_gown, K_wgrad, h->size * shares) || !make_up(of, K_gown, K_gshard, shares))
+        return format("the shards of set %d do not make it up", b->stage);
     return NULL;
 }
 
@@ -122,24 +143,56 @@ int32_t home_buffer(const struct rank *k, int kind, int set) {
     return -1;
 }
 
-static void fill(const struct rank *k, int32_t buf, uint64_t v, uint64_t *mem) {
+int32_t home_weights(const struct promise *want, int r, int set) {
+    return home_buffer(&want->program->rank[r], want->homes[set].size > 1 ? K_wshard : K_weight, set);
+}
+
+/* The first byte, among all of the set, of what rank r holds of it in n bytes. */
+static int64_t first_held(const struct promise *want, int r, int set, int64_t n) {
+    const struct homes *h = &want->homes[set];
+    return h->size > 1 ? place_in(h, r) % h->size * n : 0;
+}
+
+static void fill(const struct rank *k, int32_t buf, uint64_t v, int64_t first, uint64_t *mem) {
     struct span s = buf < 0 ? (struct span){0, 0} : span_of(k, buf);
     for (int64_t n = 0; n < s.n; n++)
-        mem[s.at + n] = byte_of(v, n);
+        mem[s.at + n] = byte_of(v, first + n);
 }
 
-void fill_home(const struct rank *k, int set, uint64_t *mem) {
-    fill(k, home_buffer(k, K_weight, set), weight_value(set), mem);
-    fill(k, home_buffer(k, K_opt, set), opt_value(set), mem);
+void fill_home(const struct promise *want, int r, int set, uint64_t *mem) {
+    const struct rank *k = &want->program->rank[r];
+    int32_t w = home_weights(want, r, set);
+    fill(k, w, weight_value(set), w < 0 ? 0 : first_held(want, r, set, k->buf[w].bytes), mem);
+    fill(k, home_buffer(k, K_opt, set), opt_value(set), 0, mem);
 }
 
-const char *home_error(const struct promise *want, const struct rank *k, int set, const uint64_t *mem) {
-    int32_t w = home_buffer(k, K_weight, set), o = home_buffer(k, K_opt, set);
+/* The bytes of the gradient that one rank updates. */
+static int64_t own_gradient(const struct promise *want, int r, int set) {
+    const struct rank *k = &want->program->rank[r];
+    const struct homes *h = &want->homes[set];
+    int shares = h->zero ? h->lists : 1;
+    int32_t own = home_buffer(k, K_gown, set), shard = home_buffer(k, K_gshard, set);
+    int32_t all = home_buffer(k, K_wgrad, set);
+    return own >= 0     ? k->buf[own].bytes
+           : shard >= 0 ? k->buf[shard].bytes / shares
+           : all >= 0   ? k->buf[all].bytes / (h->size * shares)
+                        : 0;
+}
+
+const char *home_error(const struct promise *want, int r, int set, const uint64_t *mem) {
+    const struct rank *k = &want->program->rank[r];
+    const struct homes *h = &want->homes[set];
+    int32_t w = home_weights(want, r, set), o = home_buffer(k, K_opt, set);
     uint64_t opt = o >= 0 ? mix(opt_value(set)) : 0, slope = (uint64_t)want->parts[set] * STEP, dw = want->sum[set];
     struct span at = span_of(k, w);
-    for (int64_t n = 0; n < at.n; n++)
-        if (mem[at.at + n] != updated(set, byte_of(weight_value(set), n), (dw + (uint64_t)n * slope) & ~STAMP, opt))
-            return format("byte %lld of weight(%d) is wrong", (long long)n, set);
+    int64_t first = first_held(want, r, set, k->buf[w].bytes), gradient = own_gradient(want, r, set);
+    int64_t piece = at.n / (h->zero ? h->lists : 1);
+    for (int64_t n = 0; n < at.n; n++) { /* byte g of the gradient is for byte m of the weights */
+        int64_t m = first + n, g = piece ? m / piece * gradient + m % piece : m;
+        if (mem[at.at + n] != updated(set, byte_of(weight_value(set), m), (dw + (uint64_t)g * slope) & ~STAMP, opt))
+            return format("byte %lld of the weights of set %d is wrong", (long long)n, set);
+    }
+    dw += (uint64_t)(own_part(want, r, set).from * gradient) * slope;
     at = o >= 0 ? span_of(k, o) : (struct span){0, 0};
     for (int64_t n = 0; n < at.n; n++)
         if (mem[at.at + n] != byte_of(value(K_opt, set, 0, opt, dw & ~STAMP), n))

@@ -54,6 +54,7 @@ static inline int64_t cells(const struct rank *k) { return k->arena + k->nbufs; 
 static inline struct arg operand(const struct rank *k, const struct instr *x, int a) {
     return k->arg[x->arg + (uint32_t)a];
 }
+struct span span_at(const struct rank *k, const struct instr *x, int a); /* of operand a: a buffer, or a piece of it */
 int access_of(const struct rank *k, const struct instr *x, int a);     /* ACC_*; a first contribution is only written */
 int operand_of(const struct rank *k, const struct instr *x, int role); /* the first of that role, or -1 */
 int32_t workspace_of(const struct rank *k, const struct instr *x);     /* the buffer, for jobs; -1: none */
@@ -67,7 +68,38 @@ const char *make_values(const struct promise *want, const struct rank *k, const 
  * buffer; 0: none yet. */
 const char *size_error(const struct promise *want, const struct rank *k, int32_t buf, int64_t (*size)[NKINDS]);
 /* At its beginning a home holds weights and optimizer state; at the end, what the promise says. */
-int32_t home_buffer(const struct rank *k, int kind, int set); /* -1: none */
-void fill_home(const struct rank *k, int set, uint64_t *mem);
-const char *home_error(const struct promise *want, const struct rank *k, int set, const uint64_t *mem);
+int32_t home_buffer(const struct rank *k, int kind, int set);     /* -1: none */
+int32_t home_weights(const struct promise *want, int r, int set); /* all of them, or its shard */
+void fill_home(const struct promise *want, int r, int set, uint64_t *mem);
+const char *home_error(const struct promise *want, int r, int set, const uint64_t *mem);
+
+/* ---- collect.c ---- */
+
+bool is_weights(int kind);  /* or a shard of them */
+bool is_gradient(int kind); /* or a part of it */
+bool is_collective(int op);
+/* Whether operand a is its member's piece of operand b, in place; which operand is that of b, or -1. */
+bool lies_in(const struct rank *k, const struct instr *x, int a, int b);
+int inside_of(const struct rank *k, const struct instr *x, int b);
+bool spoils(const struct rank *k, const struct instr *x, int a); /* it only reads operand a, and leaves garbage there */
+
+/* size / of of a set of weights, or of its gradient, from from / of on; of 0: no rank has such a part. */
+struct part {
+    int64_t from, size, of;
+};
+struct part own_part(const struct promise *want, int r, int set); /* what rank r updates */
+struct part part_of_arg(const struct promise *want, int r, struct arg a);
+struct part piece_of(struct part p, int i, int n);
+bool same_part(struct part a, struct part b);
+
+/* What is wrong with the operands of member `me` of n, on rank r; or NULL. */
+const char *collective_error(const struct rank *k, const struct instr *x, int r, int me, int n);
+bool gives_to(const struct instr *x, int from, int to); /* whether data of rank from reach rank to */
+struct party {
+    const struct rank *k;
+    const struct instr *x;
+    uint64_t **seen; /* per operand; not needed of those that give nothing to the member in question */
+};
+/* What member `me` writes, made[a]. */
+void make_collective(const struct party *party, int n, int me, uint64_t **made);
 #endif

@@ -67,6 +67,59 @@ Test(verify, orders_through_messages_are_linear) {
     cr_expect_leq(large.memory, 20 * small.memory);
 }
 
+/* n ranks, over which `stages` stages are sharded: each gathers all weights, runs a microbatch, and has its gradients
+ * reduced and scattered. */
+static struct program *sharded(int n, int stages) {
+    struct text t = {0}, g = {0};
+    put(&t, "pianola 1\nprogram p workers %d stages %d batches %d\n", n, stages, n);
+    for (int r = 0; r < n; r++)
+        put(&g, "%s%d", r ? "," : "", r);
+    for (int s = 0; s < stages; s++) {
+        put(&t, "homes %d:", s);
+        for (int r = 0; r < n; r++)
+            put(&t, " %d", r);
+        put(&t, "\n");
+    }
+    for (int r = 0; r < n; r++) {
+        int last = stages - 1;
+        put(&t, "rank %d lane compute\n", r);
+        for (int s = 0; s < stages; s++)
+            put(&t, s > 0 ? "F %d %d w=weight(%d)#0 x=act(%d,%d) stash=stash(%d,%d)" : "F %d %d w=weight(%d)#0", s, r,
+                s, s - 1, r, s, r),
+                put(&t, s > 0 ? "" : " stash=stash(0,%d)", r), put(&t, s < last ? " y=act(%d,%d)" : "", s, r),
+                put(&t, " wait(ALL_GATHER %d#0)", s), put(&t, s > 0 ? " free(act(%d,%d))\n" : "\n", s - 1, r);
+        for (int s = last; s >= 0; s--)
+            put(&t, "B %d %d w=weight(%d)#0 stash=stash(%d,%d)", s, r, s, s, r),
+                put(&t, s < last ? " dy=grad(%d,%d)" : "", s + 1, r), put(&t, s > 0 ? " dx=grad(%d,%d)" : "", s, r),
+                put(&t, " dw=wgrad(%d) free(weight(%d)#0 stash(%d,%d)", s, s, s, r),
+                put(&t, s < last ? " grad(%d,%d))\n" : ")\n", s + 1, r);
+        for (int s = last; s >= 0; s--)
+            put(&t, "U %d dw=gshard(%d) w=wshard(%d) wait(REDUCE_SCATTER %d)\n", s, s, s, s);
+        put(&t, "rank %d lane gather %s\n", r, g.s);
+        for (int s = 0; s < stages; s++)
+            put(&t, "ALL_GATHER %d#0 by ring src=wshard(%d) w=weight(%d)#0\n", s, s, s);
+        put(&t, "rank %d lane group %s\n", r, g.s);
+        for (int s = last; s >= 0; s--)
+            put(&t, "REDUCE_SCATTER %d by ring src=wgrad(%d) dw=gshard(%d) wait(B %d %d) free(wgrad(%d))\n", s, s, s, s,
+                r, s);
+        put(&t, "rank %d issue\n1*%d 0*%d 2*%d 0*%d\nrank %d memory %d\n", r, stages, 2 * stages, stages, stages, r,
+            stages * (2 * n + 5));
+        for (int s = 0, at = 0; s < stages; s++, at += 2 * n + 5)
+            put(&t, "wshard(%d) %d 1\nweight(%d)#0 %d %d\nwgrad(%d) %d %d\ngshard(%d) %d 1\nstash(%d,%d) %d 1\n", s, at,
+                s, at + 1, n, s, at + 1 + n, n, s, at + 1 + 2 * n, s, r, at + 2 + 2 * n),
+                put(&t, s < last ? "act(%d,%d) %d 1\n" : "", s, r, at + 3 + 2 * n),
+                put(&t, s > 0 ? "grad(%d,%d) %d 1\n" : "", s, r, at + 4 + 2 * n);
+    }
+    return read_text("sharded", t.s);
+}
+
+Test(verify, collectives_are_linear_in_their_members) {
+    struct cost few = cost_of(sharded(16, 8)), many = cost_of(sharded(256, 8));
+    cr_expect_gt(few.work, 2 * 8 * 16, "every member of every collective is gone through");
+    cr_expect_leq(many.work, 17 * few.work);
+    cr_expect_leq(many.memory, 18 * few.memory);
+}
+
 /* Compiled, with `many` predecessors for each of `batches` forwards and backwards. */
 static struct cost cost_of_needs(int batches, int many) {
     char b[32], m[32];

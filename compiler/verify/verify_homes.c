@@ -1,0 +1,218 @@
+/* Who owns which part of a set of weights, and which part of it each operand is.
+ *
+ * A set is counted in units: the smallest pieces that one rank updates. Member i of replica l of F x P units holds
+ * shard i, units [i P, (i+1) P), and updates one of them where the replicas divide the work (P of them), else all. A
+ * buffer says by its name and its rank which units it has, so that whatever moves between buffers must move between the
+ * same units. */
+#include "check.h"
+#include <string.h>
+
+struct owner { /* of a rank, by set */
+    int32_t set, place;
+};
+
+static int place_of(const struct check *check, int r, int set) {
+    int low = check->values->owner_at[r], high = check->values->owner_at[r + 1];
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (check->values->owner[middle].set == set)
+            return check->values->owner[middle].place;
+        if (check->values->owner[middle].set < set)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return -1;
+}
+
+struct span own_span(const struct check *check, int r, int set) {
+    const struct homes *homes = &check->values->homes[set];
+    int place = place_of(check, r, set), shares = shares_of(homes);
+    if (place < 0)
+        return (struct span){0, -1};
+    int from = place % homes->size * shares;
+    return homes->zero ? (struct span){from + place / homes->size, from + place / homes->size + 1}
+                       : (struct span){from, from + shares};
+}
+
+struct span units_of(const struct check *check, int r, const struct arg *a) {
+    const struct buf *b = &check->p->rank[r].buf[a->buf];
+    struct span all = {0, 1};
+    if (holds_weights(b->kind) || holds_gradient(b->kind)) {
+        const struct homes *homes = &check->values->homes[b->stage];
+        int shares = shares_of(homes);
+        all.to = homes->size * shares;
+        if (b->kind == K_gown)
+            all = own_span(check, r, b->stage);
+        else if (b->kind == K_wshard || b->kind == K_gshard) {
+            int place = place_of(check, r, b->stage);
+            all.from = place < 0 ? 0 : place % homes->size * shares;
+            all.to = place < 0 ? -1 : all.from + shares;
+        }
+    }
+    return all.to < 0 || !a->last ? all : part_of(all, (int)a->piece, pieces_of(a));
+}
+
+bool keeps(const struct check *check, int r, const struct buf *b) {
+    if (b->kind == K_opt || b->kind == K_work || b->kind == K_gown || at_home(b))
+        return true;
+    if (b->inst >= 0 || (b->kind != K_wgrad && b->kind != K_gshard))
+        return false;
+    const struct homes *homes = &check->values->homes[b->stage];
+    return homes->zero < 2 && place_of(check, r, b->stage) >= 0 && (homes->size > 1) == (b->kind == K_gshard);
+}
+
+const char *arg_text(const struct check *check, int r, const struct arg *a) {
+    struct text t = {0};
+    put_arg(&t, &check->p->rank[r], a);
+    return t.s;
+}
+
+const char *span_text(struct span span) {
+    return span.to - span.from == 1 ? format("unit %d", span.from) : format("units %d to %d", span.from, span.to - 1);
+}
+
+/* ---- what the homes are ---- */
+
+/* The program's, or single ranks: those that hold a set's weights without an instance. */
+static struct homes *take_homes(const struct check *check) {
+    const struct program *p = check->p;
+    int sets = check->values->sets;
+    struct homes *all = NEW(struct homes, sets);
+    if (p->homes) {
+        for (int set = 0; set < sets; set++) {
+            all[set] = p->homes[set < p->stages ? set : 0]; /* the table's are stage 0's */
+            all[set].zero = all[set].lists > 1 ? all[set].zero : 0;
+        }
+        return all;
+    }
+    for (int pass = 0; pass < 2; pass++) {
+        for (int r = 0; r < p->workers; r++)
+            for (const struct buf *b = p->rank[r].buf; b < p->rank[r].buf + p->rank[r].nbufs; b++)
+                if (b->kind == K_weight && b->inst < 0) {
+                    if (pass)
+                        all[b->stage].rank[all[b->stage].lists] = r;
+                    all[b->stage].lists++;
+                }
+        for (int set = 0; set < sets && !pass; set++)
+            all[set] = (struct homes){0, 1, 0, NEW(int32_t, all[set].lists)};
+    }
+    return all;
+}
+
+/* A text has a line for the table too. */
+static bool table_is_with_stage_0(struct check *check) {
+    const struct program *p = check->p;
+    if (!check->sp->tied || !p->homes || !check->sp->njobs || check->sp->job[0].home >= 0)
+        return true;
+    const struct homes *a = &p->homes[0], *b = &p->homes[p->stages];
+    bool same = a->lists == b->lists && a->size == b->size && a->zero == b->zero &&
+                !memcmp(a->rank, b->rank, sizeof *a->rank * (size_t)(a->lists * a->size));
+    return same ||
+           refute_all(check, CLAIM_GRADIENTS, "the homes of the table, set %d, are not those of stage 0", p->stages);
+}
+
+/* Lists each rank's sets. */
+static bool find_owners(struct check *check) {
+    struct values *values = check->values;
+    int W = check->p->workers;
+    int32_t *at = values->owner_at = NEW(int32_t, W + 2), *seen = NEW(int32_t, W); /* 1 + the last set that it owns */
+    for (int set = 0; set < values->sets; set++)
+        for (int i = 0; i < values->homes[set].lists * values->homes[set].size; i++) {
+            int r = values->homes[set].rank[i];
+            if (r < 0 || r >= W || seen[r] == set + 1)
+                return refute_all(check, CLAIM_GRADIENTS, "the homes of weight(%d) name rank %d twice", set, r);
+            seen[r] = set + 1;
+            at[r + 2]++;
+        }
+    for (int r = 0; r < W; r++)
+        at[r + 2] += at[r + 1];
+    values->owner = NEW(struct owner, at[W + 1] + 1);
+    for (int set = 0; set < values->sets; set++)
+        for (int i = 0; i < values->homes[set].lists * values->homes[set].size; i++)
+            values->owner[at[values->homes[set].rank[i] + 1]++] = (struct owner){set, i};
+    return true;
+}
+
+/* ---- what must agree with them ---- */
+
+/* A rank has the buffers of an owner where it is one, and its weights. */
+static bool check_owner(struct check *check, int r, int32_t *held) {
+    const struct rank *k = &check->p->rank[r];
+    struct values *values = check->values;
+    for (const struct buf *b = k->buf; b < k->buf + k->nbufs; b++) {
+        bool shard = b->kind == K_wshard || b->kind == K_gshard || b->kind == K_gown;
+        if (!shard && !at_home(b))
+            continue;
+        const struct homes *homes = &values->homes[b->stage];
+        const char *name = buf_text(check, r, (int32_t)(b - k->buf));
+        if (place_of(check, r, b->stage) < 0)
+            return refute_all(check, CLAIM_GRADIENTS, "rank %d holds %s, but is no home of it", r, name);
+        if (b->kind == K_gown ? homes->zero < 2 : (homes->size > 1) != shard)
+            return refute_all(check, CLAIM_GRADIENTS, "rank %d holds %s, but its homes are %d lists of %d, zero %d", r,
+                              name, homes->lists, homes->size, homes->zero);
+        if (at_home(b))
+            held[b->stage] = r + 1;
+    }
+    for (int i = values->owner_at[r]; i < values->owner_at[r + 1]; i++)
+        if (held[values->owner[i].set] != r + 1)
+            return refute_all(check, CLAIM_GRADIENTS, "a home of weight(%d), rank %d, does not hold %s",
+                              values->owner[i].set, r,
+                              values->homes[values->owner[i].set].size > 1 ? "its shard" : "it");
+    return true;
+}
+
+/* The homes of a set are the lists that w() named for its jobs, first .. last - 1, and no others. seen: per home that
+ * any job may name, 1 + the last set. */
+static bool named_by_script(struct check *check, int set, int first, int last, int32_t *seen) {
+    const struct spec *sp = check->sp;
+    const struct homes *homes = &check->values->homes[set];
+    bool *named = NEW(bool, homes->lists);
+    int zero = sp->zero && homes->lists > 1 ? sp->zero[set < sp->stages ? set : 0] : 0;
+    for (int j = first; j < last; j++) {
+        if (seen[sp->job[j].home] == set + 1)
+            continue;
+        seen[sp->job[j].home] = set + 1;
+        struct home home = home_of(sp, &sp->job[j].home);
+        int place = place_of(check, home.rank[0], set);
+        if (place < 0 || place % homes->size || home.n != homes->size ||
+            memcmp(home.rank, homes->rank + place, sizeof *home.rank * (size_t)home.n))
+            return refute_all(check, CLAIM_GRADIENTS, "a home of weight(%d), from rank %d on, is not in the program",
+                              set, home.rank[0]);
+        named[place / homes->size] = true;
+    }
+    for (int l = 0; l < homes->lists; l++)
+        if (!named[l])
+            return refute_all(check, CLAIM_GRADIENTS, "rank %d holds weight(%d), but is no home of it",
+                              homes->rank[l * homes->size], set);
+    return zero == homes->zero ||
+           refute_all(check, CLAIM_GRADIENTS, "the script says zero %d for stage %d, the program %d", zero, set,
+                      homes->zero);
+}
+
+/* A program's text does not record what w() named: job.home is -1 then. The table's homes are stage 0's. */
+static bool check_script(struct check *check) {
+    const struct spec *sp = check->sp;
+    if (!sp->njobs || sp->job[0].home < 0)
+        return true;
+    int32_t *seen = NEW(int32_t, sp->workers + sp->nlists);
+    for (int set = 0, first = 0, last = 0; set < check->values->sets; set++) {
+        int stage = set < sp->stages ? set : 0;
+        for (first = stage == set ? last : 0, last = first; last < sp->njobs && sp->job[last].s == stage;)
+            last++; /* jobs are sorted by stage */
+        if (!named_by_script(check, set, first, last, seen))
+            return false;
+    }
+    return true;
+}
+
+bool homes_begin(struct check *check) {
+    check->values->homes = take_homes(check);
+    if (!table_is_with_stage_0(check) || !find_owners(check) || !check_script(check))
+        return false;
+    int32_t *held = NEW(int32_t, check->values->sets); /* per set: 1 + the last rank that has its home's weights */
+    for (int r = 0; r < check->p->workers; r++)
+        if (!check_owner(check, r, held))
+            return false;
+    return true;
+}

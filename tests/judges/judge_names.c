@@ -1,0 +1,163 @@
+/* Names that are false, on which no run depends: of instructions, operands, messages, and which part of a set of
+ * weights an operand is. */
+#include "judge.h"
+#include "symbols.h"
+
+static bool same_label(const struct instr *x, const struct instr *y) {
+    return x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->inst == y->inst && x->peer == y->peer;
+}
+
+/* The instance in the name of a buffer that an instruction of this name uses. What jobs read was made by others, under
+ * other names: INT32_MIN. */
+static int32_t inst_of(const struct instr *x, int role) {
+    switch (x->op) {
+    case OP_FETCH:
+    case OP_SEND_T:
+    case OP_RECV_T: return x->inst;
+    case OP_COPY:
+    case OP_ALL_GATHER:
+    case OP_BROADCAST: return role == ROLE_w ? x->inst : -1;
+    case OP_RECV_G:
+    case OP_ADD: return x->op == OP_ADD && role == ROLE_dw ? -1 : x->peer;
+    default:
+        return role == ROLE_done                 ? x->op
+               : role == ROLE_w && x->op != OP_U ? INT32_MIN
+               : role == ROLE_v                  ? INT32_MIN
+                                                 : -1;
+    }
+}
+
+static int kind_of(const struct instr *x, int role) {
+    static const uint8_t of_role[NROLES] = {
+        [ROLE_w] = K_weight,      [ROLE_v] = K_weight,    [ROLE_dw] = K_wgrad,  [ROLE_dv] = K_wgrad,
+        [ROLE_opt] = K_opt,       [ROLE_y] = K_act,       [ROLE_dx] = K_grad,   [ROLE_stash] = K_stash,
+        [ROLE_wstash] = K_wstash, [ROLE_input] = K_input, [ROLE_done] = K_token};
+    if (role == ROLE_src)
+        return op_row(x->op)->tensor;
+    if (role != ROLE_t)
+        return of_role[role];
+    switch (x->op) {
+    case OP_SERVE:
+    case OP_FETCH: return K_weight;
+    case OP_SEND_F:
+    case OP_RECV_F: return K_act;
+    case OP_SEND_B:
+    case OP_RECV_B: return K_grad;
+    case OP_SEND_W:
+    case OP_RECV_W: return K_wstash;
+    case OP_SEND_G:
+    case OP_RECV_G: return K_wgrad;
+    case OP_SEND_T:
+    case OP_RECV_T: return K_token;
+    default: return -1; /* SEND_S sends a stash or an input */
+    }
+}
+
+/* Where a whole is named, whether its shard, or a piece that one rank owns, may stand. */
+static bool may_stand(const struct instr *x, int role, int kind, int whole) {
+    if (kind == whole)
+        return true;
+    bool home = x->op == OP_U || (is_collective(x->op) && x->inst < 0), message = x->op == OP_SERVE;
+    if (whole == K_weight && kind == K_wshard)
+        return home || message || role == ROLE_src;
+    bool sums = !(x->op <= OP_W) && x->op != OP_SEND_G;
+    return whole == K_wgrad && (kind == K_gshard || kind == K_gown) && sums;
+}
+
+/* Whether the buffer has the name of an operand in this role, of an instruction of this name. */
+static bool is_named(const struct promise *want, const struct instr *x, int role, const struct buf *b) {
+    bool table = role == ROLE_v || role == ROLE_dv, reads = x->op <= OP_W && !(op_access(x->op, role) & ACC_WRITE);
+    int kind = kind_of(x, role);
+    int32_t inst = inst_of(x, role);
+    if (x->op == OP_ALL_TO_ALL && role == ROLE_src)
+        return true;
+    if (reads && role != ROLE_w && role != ROLE_v)
+        return true;
+    bool either = kind < 0 && (b->kind == K_stash || b->kind == K_input);
+    return (either || may_stand(x, role, b->kind, kind)) && b->stage == (table ? want->sp->stages : x->stage) &&
+           (!kind_has_batch[b->kind] || b->batch == x->batch) && (inst == INT32_MIN || b->inst == inst);
+}
+
+/* ---- parts ---- */
+
+static bool is_of_set(const struct rank *k, struct arg a) {
+    return is_weights(k->buf[a.buf].kind) || is_gradient(k->buf[a.buf].kind);
+}
+
+/* The part of the set that an operand of member me of n must be, where the parts that others are say it: `whole` is
+ * what all of them make up. */
+static struct part part_in(const struct instr *x, int role, struct part whole, int me, int n) {
+    bool piece = (x->op == OP_ALL_GATHER && role == ROLE_src) || (x->op == OP_REDUCE_SCATTER && role == ROLE_dw);
+    return piece ? piece_of(whole, me, n) : whole;
+}
+
+/* What all members make up, by the first that says so. */
+static struct part whole_of(const struct promise *want, const struct rank *k, const struct instr *x, int r) {
+    int a = operand_of(k, x, x->op == OP_ALL_GATHER ? ROLE_w : ROLE_src);
+    struct arg o = operand(k, x, a < 0 ? 0 : a);
+    return is_of_set(k, o) ? part_of_arg(want, r, o) : (struct part){0, 0, 0};
+}
+
+static const char *false_part(const struct promise *want, const struct order *z, int number) {
+    int r = z->rank[number];
+    const struct rank *k = &z->p->rank[r];
+    const struct instr *x = instr_of(z, number);
+    struct part must = {0, 0, 0};
+    for (int a = 0; a < x->narg; a++) {
+        struct arg o = operand(k, x, a);
+        if (o.last && (!is_of_set(k, o) || x->op <= OP_W))
+            return "its operand is a piece";
+        if (!is_of_set(k, o))
+            continue;
+        if (!part_of_arg(want, r, o).of)
+            return "its rank has no such part";
+    }
+    if (x->op <= OP_W || x->op == OP_ZERO || x->op == OP_ALL_TO_ALL)
+        return NULL;
+    const struct group *g = is_collective(x->op) ? &z->p->group[k->lane[x->lane].group] : NULL;
+    int me = 0;
+    while (g && g->rank[me] != r)
+        me++;
+    int other = z->meets[number];
+    if (g) {
+        must = whole_of(want, &z->p->rank[z->rank[other]], instr_of(z, other), z->rank[other]);
+    } else if (x->op == OP_U)
+        must = own_part(want, r, x->stage);
+    else if (other != number) {
+        const struct arg o = operand(&z->p->rank[z->rank[other]], instr_of(z, other), 0);
+        if (!is_of_set(&z->p->rank[z->rank[other]], o))
+            return NULL;
+        must = part_of_arg(want, z->rank[other], o);
+    } else if (is_of_set(k, operand(k, x, 0)))
+        must = part_of_arg(want, r, operand(k, x, 0));
+    for (int a = 0; a < x->narg; a++) {
+        struct arg o = operand(k, x, a);
+        if (is_of_set(k, o) && must.of &&
+            !same_part(part_of_arg(want, r, o), g ? part_in(x, (int)o.role, must, me, g->n) : must))
+            return "its operand is another part of the set";
+    }
+    return NULL;
+}
+
+/* ---- all ---- */
+
+static int class_of(int kind) { return is_weights(kind) ? K_weight : is_gradient(kind) ? K_wgrad : kind; }
+
+const char *false_name(const struct promise *want, const struct order *z, int number) {
+    const struct rank *k = &z->p->rank[z->rank[number]];
+    const struct instr *x = instr_of(z, number), *y = instr_of(z, z->meets[number]);
+    for (int i = z->base[z->rank[number]]; i < number; i++)
+        if (same_label(x, instr_of(z, i)))
+            return "its rank has another instruction of that name";
+    for (int a = 0; a < x->narg; a++)
+        if (!is_named(want, x, operand(k, x, a).role, &k->buf[operand(k, x, a).buf]))
+            return "its operand has another name";
+    const char *why = false_part(want, z, number);
+    if (why || !is_message(x->op))
+        return why;
+    const struct buf *a = payload(k, x), *b = payload(&z->p->rank[z->rank[z->meets[number]]], y);
+    if (x->stage != y->stage || x->batch != y->batch || x->inst != y->inst ||
+        (op_lane[x->op] == LANE_SEND && y->op != x->op + 1))
+        return "its two ends have different names";
+    return x->op != OP_ALL_TO_ALL && class_of(a->kind) != class_of(b->kind) ? "it carries what has another name" : NULL;
+}
