@@ -37,6 +37,23 @@ int compare_lanes(const void *x, const void *y) {
     return a->peer != b->peer ? a->peer - b->peer : a->group - b->group;
 }
 
+int *sibling_lanes(const struct rank *k) {
+    int *sibling = NEW(int, k->nlanes), other = 0;
+    for (int l = 0; l < k->nlanes; l++)
+        sibling[l] = -1;
+    for (int l = 0; l < k->nlanes; l++) {
+        if (k->lane[l].kind != LANE_GATHER)
+            continue;
+        while (other < k->nlanes && (k->lane[other].kind != LANE_GROUP || k->lane[other].group < k->lane[l].group))
+            other++;
+        if (other < k->nlanes && k->lane[other].group == k->lane[l].group) {
+            sibling[l] = other;
+            sibling[other] = l;
+        }
+    }
+    return sibling;
+}
+
 struct lane_lists lane_lists(const struct rank *k) {
     struct lane_lists lists = {NEW(int32_t, k->nlanes + 2), NEW(int32_t, k->nins)};
     for (int32_t i = 0; i < k->nins; i++)

@@ -19,6 +19,7 @@ struct walk {
     const struct program *p;
     const struct timeline *tl;
     int32_t **before;      /* per instruction: the one before it on its lane, or -1 */
+    int32_t **beside;      /* per collective: the one before it on its group's other lane, or -1 */
     struct place *of, *at; /* of[at[m].i .. at[m+1].i): the instructions of message m */
     struct hold **launch;  /* per communication: what its rank's communications before it hold it up for */
     bool **on;
@@ -29,13 +30,17 @@ static void find_neighbours(struct walk *walk) {
     int32_t *n = NEW(int32_t, p->nmsgs + 1);
     int total = 0;
     walk->before = NEW(int32_t *, p->workers);
+    walk->beside = NEW(int32_t *, p->workers);
     walk->at = NEW(struct place, p->nmsgs + 1);
     for (int r = 0; r < p->workers; r++) {
         const struct rank *k = &p->rank[r];
         int32_t *last = NEW(int32_t, k->nlanes);
+        const int *sibling = sibling_lanes(k);
         walk->before[r] = NEW(int32_t, k->nins);
+        walk->beside[r] = NEW(int32_t, k->nins);
         for (int i = 0; i < k->nins; i++) {
             walk->before[r][i] = last[k->ins[i].lane] - 1;
+            walk->beside[r][i] = sibling[k->ins[i].lane] < 0 ? -1 : last[sibling[k->ins[i].lane]] - 1;
             last[k->ins[i].lane] = i + 1;
             if (k->ins[i].msg >= 0)
                 n[k->ins[i].msg]++;
@@ -84,6 +89,8 @@ static struct hold ready(const struct walk *walk, struct place place) {
         consider(walk, freed(walk, place.rank, b), &last);
     else if (b >= 0)
         consider(walk, end_of(walk, place.rank, b), &last);
+    if (walk->beside[place.rank][place.i] >= 0)
+        consider(walk, end_of(walk, place.rank, walk->beside[place.rank][place.i]), &last);
     for (uint32_t a = in->wait; a < in->wait + in->nwait; a++)
         consider(walk, end_of(walk, place.rank, k->wait[a]), &last);
     return last;

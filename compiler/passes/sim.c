@@ -1,6 +1,7 @@
 /* The predicted timeline: the program's lanes with the schedule's costs and the cluster's links.
  *
- * An instruction starts when its lane is free and what it waits for has ended. A message is a rendezvous: it starts
+ * An instruction starts when its lane is free and what it waits for has ended. A group's two lanes share its links: a
+ * collective waits for those issued before it on either. A message is a rendezvous: it starts
  * when both sides have reached it, occupies its lanes for bytes / bandwidth and arrives a latency later. Everything
  * that an instruction depends on comes earlier in one global order (lower.c), so one walk over that order gives all
  * times, without a queue and in linear time.
@@ -25,6 +26,7 @@ struct sim {
     const struct program *p;
     struct timeline *tl;
     double **free, **done; /* per rank and lane: when it can start another message, another anything */
+    int **sibling;         /* per rank and lane: sibling_lanes */
     double *launch;        /* per rank: when another communication may be launched */
     int32_t *at;           /* per rank: the next instruction */
     struct meeting *meet;
@@ -47,6 +49,8 @@ static double ready_time(const struct sim *sim, int r, const struct instr *x) {
     /* The next message of an edge need not wait for this one's latency. On a lane of several edges it does. */
     bool edge = op_cost[x->op] == COST_LINK && (kind == LANE_SEND || kind == LANE_RECV);
     double t = edge ? sim->free[r][x->lane] : sim->done[r][x->lane];
+    if (sim->sibling[r][x->lane] >= 0) /* a gather and a reduction at once would halve the links' bandwidth */
+        t = fmax(t, sim->done[r][sim->sibling[r][x->lane]]);
     for (uint32_t w = x->wait; w < x->wait + x->nwait; w++)
         t = fmax(t, sim->tl->end[r][k->wait[w]]);
     return t;
@@ -154,6 +158,7 @@ struct timeline *sim_run(const struct spec *sp, const struct stage *st, const st
     struct scratch scratch = scratch_begin();
     sim.free = NEW(double *, W);
     sim.done = NEW(double *, W);
+    sim.sibling = NEW(int *, W);
     sim.launch = NEW(double, W);
     sim.at = NEW(int32_t, W);
     sim.meet = NEW(struct meeting, p->nmsgs);
@@ -161,6 +166,7 @@ struct timeline *sim_run(const struct spec *sp, const struct stage *st, const st
     for (int r = 0; r < W; r++) {
         sim.free[r] = NEW(double, p->rank[r].nlanes);
         sim.done[r] = NEW(double, p->rank[r].nlanes);
+        sim.sibling[r] = sibling_lanes(&p->rank[r]);
     }
     for (int r = 0; r < W; r++) {
         sim.todo[sim.ntodo++] = r;

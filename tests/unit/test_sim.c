@@ -47,6 +47,10 @@ static double after_own(const struct rank *k, const struct times *t, int i) {
             at = edge ? t[j].free : t[j].end;
             break;
         }
+    for (int j = 0; j < i; j++) /* gathers and reductions of one group take turns */
+        if (is_group(k->ins[j].op) && is_group(k->ins[i].op) &&
+            k->lane[k->ins[j].lane].group == k->lane[k->ins[i].lane].group)
+            at = fmax(at, t[j].end);
     for (uint32_t w = k->ins[i].wait; w < k->ins[i].wait + k->ins[i].nwait; w++)
         at = fmax(at, t[k->wait[w]].end);
     return at;
