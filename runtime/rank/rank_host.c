@@ -41,7 +41,10 @@ void backend_connect(struct rank_run *run) {
     world_verdict(&run->world, ok, why);
 }
 
-void backend_begin(struct rank_run *run) { host_begin(&run->replay, (uint64_t)run->flags.seed); }
+void backend_begin(struct rank_run *run) {
+    if (!host_begin(&run->replay, (uint64_t)run->flags.seed))
+        rank_error(run->self, "no memory for initial weights");
+}
 
 const char *backend_line(const struct rank_run *run) {
     static char line[128];
