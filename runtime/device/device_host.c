@@ -119,13 +119,13 @@ void host_release(struct replay *re, struct host_rank *own) {
 /* Only a whole stage can be initialised: of a shard's, the rest is dropped. */
 static bool init_shard(const struct rt_program *p, const struct rt_home *home, float *w, uint64_t seed) {
     const struct rt_stage *s = &p->stage[home->stage];
-    int64_t all = weight_count(p->model, s), left = all - home->first;
-    float *whole = malloc((size_t)all * sizeof *whole + 1);
+    int64_t held = held_count(p->model, s, home);
+    float *whole = malloc((size_t)weight_count(p->model, s) * sizeof *whole + 1);
     if (!whole)
         return false;
     host_init(p->model, s, whole, seed);
-    if (left > 0)
-        memcpy(w, whole + home->first, (size_t)(left < home->count ? left : home->count) * sizeof *w);
+    if (held > 0)
+        memcpy(w, whole + home->first, (size_t)held * sizeof *w);
     free(whole);
     return true;
 }

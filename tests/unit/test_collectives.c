@@ -93,3 +93,22 @@ Test(collectives, a_group_has_two_lanes) {
     cr_expect_neq(collective_channel(&other), collective_channel(&gather));
     cr_expect_neq(collective_channel(&other), collective_channel(&reduce));
 }
+
+Test(collectives, the_watch_names_who_takes_part) {
+    static const int32_t groups[] = {0, 1, -1, 4, 2, 3, -1, -1};
+    static const struct {
+        int op, root;
+        const char *name;
+    } wanted[] = {{OP_ALL_GATHER, -1, "ALL_GATHER weight(5) with ranks 4,2,3"},
+                  {OP_BROADCAST, 2, "BROADCAST weight(5) from rank 2 with ranks 4,2,3"},
+                  {OP_ALL_REDUCE, -1, "ALL_REDUCE wgrad(5) with ranks 4,2,3"},
+                  {OP_REDUCE_SCATTER, -1, "REDUCE_SCATTER wgrad(5) with ranks 4,2,3"},
+                  {OP_REDUCE, 3, "REDUCE wgrad(5) to rank 3 with ranks 4,2,3"},
+                  {OP_ALL_TO_ALL, -1, "ALL_TO_ALL act(5) with ranks 4,2,3"}};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        struct rt_instr x = {.op = (uint8_t)wanted[i].op, .stage = 5, .batch = -1, .peer = 1, .root = wanted[i].root};
+        char name[128];
+        instr_name(name, sizeof name, &x, groups);
+        cr_expect_str_eq(name, wanted[i].name);
+    }
+}
