@@ -1,8 +1,8 @@
 /* Messages over MPI: one persistent request per SEND and RECV, started when its lane reaches it and tested by the
  * rank's only thread between jobs. The tag is the message's id. Nothing is queued here: a lane has at most one request
- * in flight, or one in each track of its collective, whose pieces (collective.h) all have the collective's id as tag.
+ * in flight, or one in each track of its collective, whose pieces (pairwise.h) all have the collective's id as tag.
  */
-#include "collective.h"
+#include "pairwise.h"
 #include "device/device_host.h"
 #include "world.h"
 #include <stdio.h>

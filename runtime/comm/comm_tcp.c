@@ -5,11 +5,11 @@
  * allows without blocking. Only the kernel queues anything. The head before each message is not needed to find it, only
  * to notice at once if the two ends ever disagree.
  *
- * The pieces of collectives (collective.h) travel likewise, between the two members that exchange them.
+ * The pieces of collectives (pairwise.h) travel likewise, between the two members that exchange them.
  *
  * A socket that would block is not tried again until poll says that it is ready. Ranks close their connections only
  * after the last all(), which takes every rank: a connection that ends earlier means that a rank has died. */
-#include "collective.h"
+#include "pairwise.h"
 #include "device/device_host.h"
 #include "tcp.h"
 #include "watch.h"

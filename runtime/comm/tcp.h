@@ -6,7 +6,7 @@
  * exchanges pieces with. */
 #ifndef PIANOLA_TCP_H
 #define PIANOLA_TCP_H
-#include "collective.h"
+#include "pairwise.h"
 #include "world.h"
 #include <netinet/in.h>
 #include <poll.h>

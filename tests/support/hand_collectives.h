@@ -3,7 +3,7 @@
  * (tests/unit/test_collectives.c) and over MPI (tests/mpi/collectives.c). */
 #ifndef PIANOLA_HAND_COLLECTIVES_H
 #define PIANOLA_HAND_COLLECTIVES_H
-#include "comm/collective.h"
+#include "comm/pairwise.h"
 #include <stdlib.h>
 #include <string.h>
 

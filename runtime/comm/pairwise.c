@@ -10,7 +10,7 @@
  *
  * No member waits for ever, even if each message blocked its sender until it is received: the last two go by pieces,
  * then senders, then receivers, at both ends; so of the messages that have not moved, the first in that order can. */
-#include "collective.h"
+#include "pairwise.h"
 #include <stdlib.h>
 #include <string.h>
 

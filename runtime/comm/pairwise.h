@@ -1,7 +1,7 @@
 /* Collectives between ranks that are processes, made of messages between two members: comm_tcp.c and comm_mpi.c move
  * them. The bits are those of one process. */
-#ifndef PIANOLA_COLLECTIVE_H
-#define PIANOLA_COLLECTIVE_H
+#ifndef PIANOLA_PAIRWISE_H
+#define PIANOLA_PAIRWISE_H
 #include "device/replay.h"
 
 enum { PIECE = 1 << 16 }; /* floats: no message is longer */
