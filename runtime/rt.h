@@ -105,6 +105,12 @@ struct rt_home {
     int64_t own, owned;   /* those that this rank updates, and whose optimizer state is here */
 };
 
+/* Those of its `count` elements that are not padding. */
+static inline int64_t held_count(const struct rt_model *m, const struct rt_stage *s, const struct rt_home *home) {
+    int64_t left = weight_count(m, s) - home->first;
+    return left < 0 ? 0 : left < home->count ? left : home->count;
+}
+
 /* What a home has learned, in fp32 at any precision: of the elements that it updates. Checkpoints keep it, and runs are
  * compared by it. With bf16, the optimizer state begins with the master weights, and the weights are the masters
  * rounded to nearest even. */

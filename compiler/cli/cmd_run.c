@@ -42,6 +42,7 @@ static struct compile compile_serial(const struct compile *c) {
     struct compile serial = {.spec = sp, .stage = NEW(struct stage, sp->stages + sp->tied)};
     memcpy(serial.stage, c->stage, sizeof *c->stage * (size_t)(sp->stages + sp->tied));
     cost_homes(sp, serial.stage);
+    sp->stage = serial.stage;
     compile_all(&serial, "");
     return serial;
 }

@@ -148,7 +148,8 @@ uint64_t fingerprint(const struct rt_program *p, char *const *arena) {
     uint64_t hash = FNV_START;
     for (int s = 0; s < p->sets; s++) {
         struct scratch scratch = scratch_begin();
-        hash = fingerprint_stage(hash, p->model, &p->stage[s], learned(p, arena, s));
+        hash = fingerprint_stage(hash, p->model, &p->stage[s], 0, weight_count(p->model, &p->stage[s]),
+                                 learned(p, arena, s));
         scratch_end(scratch);
     }
     return hash;

@@ -1,9 +1,8 @@
 /* Messages over MPI: one persistent request per SEND and RECV, started when its lane reaches it and tested by the
  * rank's only thread between jobs. The tag is the message's id. Nothing is queued here: a lane has at most one request
- * in flight.
- *
- * A reduction runs along a chain, in the rank order of in-process runs, so that the bits agree: partial sums go up, the
- * total comes back down, in pieces that fit a scratch allocated at the start. */
+ * in flight, or one in each track of its collective, whose pieces (pairwise.h) all have the collective's id as tag.
+ */
+#include "pairwise.h"
 #include "device/device_host.h"
 #include "world.h"
 #include <stdio.h>
@@ -22,27 +21,16 @@ bool mpi_open(struct world *w, const struct launch *how, char *why, size_t nwhy)
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 1 << 16 }; /* floats */
-
-struct chain { /* a reduction under way */
-    struct rt_group group;
-    int64_t at; /* pieces done in this phase */
-    int phase;  /* 0: not begun, then UP, DOWN; see advance */
-    bool sending;
-    MPI_Request request;
-};
 struct mpi {
     MPI_Comm ranks;
     const struct rt_rank *k;
-    int nmsgs;
     char *arena;
     MPI_Request *request; /* per instruction */
     int64_t *started;     /* per instruction: steps in which it was started */
     double *since;
-    struct chain *chain; /* per instruction that is a REDUCE: place in this array */
-    int32_t *chain_of;
-    float *scratch;  /* PIECE floats per group lane */
-    MPI_Request sum; /* of sum_begin */
+    struct collectives collectives;
+    MPI_Request *track; /* per lane and track: of the piece that is moving */
+    MPI_Request sum;    /* of sum_begin */
 };
 
 /* Open MPI ends the process itself if a connection breaks; this reports the errors that it returns. */
@@ -100,9 +88,8 @@ static void mpi_close(void *link) {
     free(mpi->request);
     free(mpi->started);
     free(mpi->since);
-    free(mpi->chain);
-    free(mpi->chain_of);
-    free(mpi->scratch);
+    free(mpi->track);
+    collectives_close(&mpi->collectives);
     MPI_Comm_free(&mpi->ranks);
     free(mpi);
     MPI_Finalize();
@@ -138,33 +125,24 @@ static void open_message(struct mpi *mpi, const struct rt_instr *x, MPI_Request 
 
 static bool mpi_prepare(void *link, const struct rt_rank *k, int nmsgs, const int32_t *groups, char *arena) {
     struct mpi *mpi = link;
-    int rank, chains = 0;
+    int rank;
+    (void)nmsgs;
     MPI_Comm_rank(mpi->ranks, &rank);
-    for (int32_t i = 0; i < k->nins; i++)
-        chains += is_group(k->ins[i].op);
     mpi->k = k;
-    mpi->nmsgs = nmsgs;
     mpi->arena = arena;
     mpi->request = malloc(sizeof *mpi->request * (size_t)(k->nins + 1));
     mpi->started = calloc((size_t)k->nins + 1, sizeof *mpi->started);
     mpi->since = calloc((size_t)k->nins + 1, sizeof *mpi->since);
-    mpi->chain = calloc((size_t)chains + 1, sizeof *mpi->chain);
-    mpi->chain_of = calloc((size_t)k->nins + 1, sizeof *mpi->chain_of);
-    mpi->scratch = malloc(sizeof(float) * PIECE * (size_t)(k->nlanes + 1));
-    if (!mpi->request || !mpi->started || !mpi->since || !mpi->chain || !mpi->chain_of || !mpi->scratch)
+    mpi->track = malloc(sizeof *mpi->track * (size_t)(k->nlanes * TRACKS + 1));
+    if (!mpi->request || !mpi->started || !mpi->since || !mpi->track ||
+        !collectives_open(&mpi->collectives, k, rank, groups, arena))
         return false;
-    for (int32_t i = 0, n = 0; i < k->nins; i++) {
-        const struct rt_instr *x = &k->ins[i];
+    for (int t = 0; t < k->nlanes * TRACKS; t++)
+        mpi->track[t] = MPI_REQUEST_NULL;
+    for (int32_t i = 0; i < k->nins; i++) {
         mpi->request[i] = MPI_REQUEST_NULL;
-        if (is_group(x->op)) {
-            struct chain *chain = &mpi->chain[n];
-            mpi->chain_of[i] = n++;
-            chain->group = group_of(groups, x->peer, rank);
-            continue;
-        }
-        if (x->msg < 0)
-            continue;
-        open_message(mpi, x, &mpi->request[i]);
+        if (k->ins[i].msg >= 0 && !is_group(k->ins[i].op))
+            open_message(mpi, &k->ins[i], &mpi->request[i]);
     }
     return true;
 }
@@ -186,66 +164,22 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x, dou
     return true;
 }
 
-enum { UP = 1, UP_SENT, DOWN, DOWN_SENT };
-
-/* One step of the chain: false when it must wait for a message. Each phase walks the tensor piece by piece. An empty
- * tensor has one empty piece: no member ends before all have come. */
-static bool advance(struct mpi *mpi, struct chain *chain, const struct rt_instr *x) {
-    float *dw = (float *)(void *)(mpi->arena + x->at[ROLE_dw]), *scratch = mpi->scratch + (int64_t)PIECE * x->lane;
-    int64_t n = x->bytes / (int64_t)sizeof(float), pieces = n ? (n + PIECE - 1) / PIECE : 1;
-    int up = mpi->nmsgs + 2 * x->msg, down = up + 1;
-    while (chain->at < pieces) {
-        float *piece = dw + chain->at * PIECE;
-        int count = (int)(chain->at < pieces - 1 ? PIECE : n - chain->at * PIECE), came;
-        bool rises = chain->phase == UP || chain->phase == UP_SENT;
-        int before = rises ? chain->group.me - 1 : chain->group.me + 1,
-            next = rises ? chain->group.me + 1 : chain->group.me - 1;
-        bool receives = before >= 0 && before < chain->group.n, sends = next >= 0 && next < chain->group.n;
-        bool sent = chain->phase == UP_SENT || chain->phase == DOWN_SENT;
-        if (chain->request == MPI_REQUEST_NULL && !chain->sending) {
-            if (!sent && receives)
-                must(MPI_Irecv(rises ? scratch : piece, count, MPI_FLOAT, chain->group.member[before],
-                               rises ? up : down, mpi->ranks, &chain->request));
-            else if (sent && sends)
-                must(MPI_Isend(piece, count, MPI_FLOAT, chain->group.member[next], rises ? up : down, mpi->ranks,
-                               &chain->request));
-            chain->sending = true; /* a request is under way, if only an empty one */
-        }
-        must(MPI_Test(&chain->request, &came, MPI_STATUS_IGNORE));
-        if (!came)
-            return false;
-        chain->sending = false;
-        if (!sent && receives && rises)
-            host_add(piece, scratch, count, false);
-        chain->phase += sent ? -1 : 1;
-        chain->at += sent;
-    }
-    return true;
+static bool move_between(void *link, const struct replay *re, const struct rt_instr *x, int track,
+                         const struct piece *piece) {
+    struct mpi *mpi = link;
+    MPI_Request *request = &mpi->track[x->lane * TRACKS + track];
+    int rank = mpi->collectives.group[x->peer].member[piece->member], bytes = (int)piece->bytes, moved;
+    (void)re;
+    if (*request == MPI_REQUEST_NULL && piece->sends)
+        must(MPI_Isend(piece->at, bytes, MPI_BYTE, rank, x->msg, mpi->ranks, request));
+    else if (*request == MPI_REQUEST_NULL)
+        must(MPI_Irecv(piece->at, bytes, MPI_BYTE, rank, x->msg, mpi->ranks, request));
+    must(MPI_Test(request, &moved, MPI_STATUS_IGNORE));
+    return moved;
 }
 
-static bool reduce(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
-    struct mpi *mpi = link;
-    int32_t i = (int32_t)(x - mpi->k->ins);
-    struct chain *chain = &mpi->chain[mpi->chain_of[i]];
-    if (mpi->started[i] <= re->step) {
-        mpi->started[i] = re->step + 1;
-        mpi->since[i] = re->device->clock(re);
-        chain->phase = UP;
-        chain->at = 0;
-        chain->request = MPI_REQUEST_NULL;
-        chain->sending = false;
-    }
-    if (chain->phase == UP || chain->phase == UP_SENT) {
-        if (!advance(mpi, chain, x))
-            return false;
-        chain->phase = DOWN;
-        chain->at = 0;
-    }
-    if (!advance(mpi, chain, x))
-        return false;
-    *start = mpi->since[i];
-    *end = re->device->clock(re);
-    return true;
+static bool collective(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
+    return collectives_run(&((struct mpi *)link)->collectives, re, x, start, end);
 }
 
 /* There is nothing to wait on: testing makes progress. Other processes may want the core meanwhile. */
@@ -255,7 +189,7 @@ static void idle(void *link, struct replay *re) {
 }
 
 bool mpi_open(struct world *world, const struct launch *how, char *why, size_t nwhy) {
-    static const struct host_transport messages = {message, reduce, idle};
+    static const struct host_transport messages = {message, collective, idle};
     struct mpi *mpi = calloc(1, sizeof *mpi);
     int level, rank;
     if (!mpi) {
@@ -264,6 +198,8 @@ bool mpi_open(struct world *world, const struct launch *how, char *why, size_t n
     }
     MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level); /* the watch has a thread, which makes no MPI calls */
     mpi->sum = MPI_REQUEST_NULL;
+    mpi->collectives.move = move_between;
+    mpi->collectives.link = mpi;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_split(MPI_COMM_WORLD, 0, how->rank >= 0 ? how->rank : rank, &mpi->ranks);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

@@ -5,11 +5,11 @@
  * allows without blocking. Only the kernel queues anything. The head before each message is not needed to find it, only
  * to notice at once if the two ends ever disagree.
  *
- * A reduction runs along a chain of its group, in the rank order of in-process runs, so that the bits agree: partial
- * sums go up, the total comes back down, both at once, and each rank passes on what it has so far.
+ * The pieces of collectives (pairwise.h) travel likewise, between the two members that exchange them.
  *
  * A socket that would block is not tried again until poll says that it is ready. Ranks close their connections only
  * after the last all(), which takes every rank: a connection that ends earlier means that a rank has died. */
+#include "pairwise.h"
 #include "device/device_host.h"
 #include "tcp.h"
 #include "watch.h"
@@ -222,27 +222,50 @@ static int add_conn(struct tcp *tcp, int peer, int group, bool calls) {
     return tcp->nconns++;
 }
 
-static void add_chain(struct tcp *tcp, const int32_t *groups, int number) {
-    struct chain *chain = &tcp->chain[number];
-    if (chain->known)
-        return;
-    struct rt_group of = group_of(groups, number, tcp->rank);
-    chain->known = true;
-    chain->below = of.me > 0 ? add_conn(tcp, of.member[of.me - 1], number, false) : -1;
-    chain->above = of.me < of.n - 1 ? add_conn(tcp, of.member[of.me + 1], number, true) : -1;
+/* Connections between members, for each group and lane of it in which this rank takes part. False: no memory. */
+static bool find_members(struct tcp *tcp, const struct rt_rank *k, int ngroups, int *nconns) {
+    bool *meets = calloc((size_t)tcp->size, sizeof *meets);
+    bool ok = meets && tcp->member;
+    tcp->nchannels = ok ? 2 * ngroups : 0;
+    for (int32_t i = 0; ok && i < k->nins; i++) {
+        const struct rt_instr *x = &k->ins[i];
+        if (!is_group(x->op))
+            continue;
+        const struct rt_group *group = &tcp->collectives.group[x->peer];
+        int **member = &tcp->member[collective_channel(x)];
+        *member = *member ? *member : calloc((size_t)group->n, sizeof **member);
+        ok = *member != NULL;
+        memset(meets, 0, sizeof *meets * (size_t)group->n);
+        collective_peers(x, group, meets);
+        for (int m = 0; ok && m < group->n; m++) {
+            *nconns += meets[m] && !(*member)[m];
+            (*member)[m] |= meets[m];
+        }
+    }
+    free(meets);
+    return ok;
 }
 
-static bool take_memory(struct tcp *tcp, int ngroups) {
+static bool take_memory(struct tcp *tcp, const struct rt_rank *k, const int32_t *groups, char *arena) {
+    int ngroups = group_count(groups), nconns = tcp->ncontrol + 2 * tcp->size;
     tcp->to = malloc(sizeof *tcp->to * (size_t)tcp->size);
     tcp->from = malloc(sizeof *tcp->from * (size_t)tcp->size);
-    tcp->chain = calloc((size_t)ngroups + 1, sizeof *tcp->chain);
-    return tcp->to && tcp->from && tcp->chain && tcp_room(tcp, tcp->ncontrol + 2 * tcp->size + 2 * ngroups);
+    tcp->member = calloc(2 * (size_t)ngroups + 1, sizeof *tcp->member);
+    return tcp->to && tcp->from && collectives_open(&tcp->collectives, k, tcp->rank, groups, arena) &&
+           find_members(tcp, k, ngroups, &nconns) && tcp_room(tcp, nconns);
+}
+
+static void add_members(struct tcp *tcp, int channel) {
+    const struct rt_group *group = &tcp->collectives.group[channel / 2];
+    int *member = tcp->member[channel];
+    for (int m = 0; member && m < group->n; m++)
+        member[m] = member[m] ? add_conn(tcp, group->member[m], channel, group->me < m) : -1;
 }
 
 static bool tcp_prepare(void *link, const struct rt_rank *k, int nmsgs, const int32_t *groups, char *arena) {
     struct tcp *tcp = link;
     (void)nmsgs;
-    char fine = take_memory(tcp, group_count(groups));
+    char fine = take_memory(tcp, k, groups, arena);
     tcp_all(tcp, &fine, tcp->every, 1);
     if (memchr(tcp->every, false, (size_t)tcp->size))
         return false; /* here or on another rank: none may wait for connections that do not come */
@@ -251,13 +274,13 @@ static bool tcp_prepare(void *link, const struct rt_rank *k, int nmsgs, const in
         tcp->to[r] = tcp->from[r] = -1;
     for (int32_t i = 0; i < k->nins; i++) {
         const struct rt_instr *x = &k->ins[i];
-        if (is_group(x->op))
-            add_chain(tcp, groups, x->peer);
-        else if (x->msg >= 0) {
+        if (x->msg >= 0 && !is_group(x->op)) {
             int *at = is_send(x->op) ? &tcp->to[x->peer] : &tcp->from[x->peer];
             *at = *at < 0 ? add_conn(tcp, x->peer, EDGE, is_send(x->op)) : *at;
         }
     }
+    for (int c = 0; c < tcp->nchannels; c++)
+        add_members(tcp, c);
     tcp_connect(tcp);
     return true;
 }
@@ -295,56 +318,24 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x, dou
     return true;
 }
 
-static bool both_whole(const struct conn *conn, int64_t bytes) {
-    return !conn || (conn->in.done == HEAD + bytes && conn->out.done == HEAD + bytes);
-}
-
-/* Bytes, as give() counts them: the head alone says that the members beyond the other end have reached the
- * reduction. */
-static int64_t came(const struct half *half) { return half->done < HEAD ? -1 : payload(half); }
-
-/* Passes up what has come from below, own gradient included; at the top that is the total, which goes down. */
-static bool pass_on(struct tcp *tcp, const struct chain *chain, const struct head *head, float *dw) {
-    struct conn *below = chain->below < 0 ? NULL : &tcp->conn[chain->below],
-                *above = chain->above < 0 ? NULL : &tcp->conn[chain->above];
-    int64_t risen = head->bytes, fallen;
-    if (below) {
-        take_sum(tcp, below, head, dw);
-        risen = came(&below->in);
-        risen -= risen > 0 ? risen % 4 : 0; /* whole floats have been added */
-    }
-    fallen = risen;
-    if (above) {
-        give(above, head, dw, risen);
-        take(above, head, dw);
-        fallen = came(&above->in);
-    }
-    if (below)
-        give(below, head, dw, fallen);
-    if (!both_whole(below, head->bytes) || !both_whole(above, head->bytes))
-        return false;
-    if (below)
-        below->in.done = below->out.done = 0;
-    if (above)
-        above->in.done = above->out.done = 0;
-    return true;
-}
-
-static bool reduce(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
+static bool move_between(void *link, const struct replay *re, const struct rt_instr *x, int track,
+                         const struct piece *piece) {
     struct tcp *tcp = link;
-    struct chain *chain = &tcp->chain[x->peer];
-    const struct head head = {x->msg, (int32_t)re->step, x->bytes};
-    if (chain->begun)
-        poll_seldom(tcp, re);
+    struct conn *conn = &tcp->conn[tcp->member[collective_channel(x)][piece->member]];
+    const struct head head = {x->msg, (int32_t)re->step, piece->bytes};
+    (void)track;
+    if (piece->sends)
+        give(conn, &head, piece->at, piece->bytes);
     else
-        chain->since = re->device->clock(re);
-    chain->begun = true;
-    if (!pass_on(tcp, chain, &head, (float *)(void *)(tcp->arena + x->at[ROLE_dw])))
-        return false;
-    chain->begun = false;
-    *start = chain->since;
-    *end = re->device->clock(re);
-    return true;
+        take(conn, &head, piece->at);
+    return whole(piece->sends ? &conn->out : &conn->in, piece->bytes);
+}
+
+static bool collective(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
+    struct tcp *tcp = link;
+    if (tcp->collectives.lane[x->lane].begun)
+        poll_seldom(tcp, re);
+    return collectives_run(&tcp->collectives, re, x, start, end);
 }
 
 static void idle(void *link, struct replay *re) {
@@ -356,7 +347,7 @@ static void idle(void *link, struct replay *re) {
         go_on(tcp);
 }
 
-static const struct host_transport comm_tcp = {message, reduce, idle};
+static const struct host_transport comm_tcp = {message, collective, idle};
 
 /* ---- from the first rank to the last ---- */
 
@@ -371,7 +362,10 @@ static void tcp_close(void *link) {
     free(tcp->poll);
     free(tcp->to);
     free(tcp->from);
-    free(tcp->chain);
+    for (int c = 0; c < tcp->nchannels; c++)
+        free(tcp->member[c]);
+    free(tcp->member);
+    collectives_close(&tcp->collectives);
     free(tcp->scratch);
     free(tcp->every);
     free(tcp->address);
@@ -404,6 +398,8 @@ bool tcp_open(struct world *world, const struct launch *how, char *why, size_t n
     tcp->rank = how->rank < 0 ? 0 : how->rank;
     tcp->size = how->size < 0 ? 1 : how->size;
     tcp->program = how->program;
+    tcp->collectives.move = move_between;
+    tcp->collectives.link = tcp;
     tcp->listener = -1;
     tcp->address = calloc((size_t)tcp->size, sizeof *tcp->address);
     tcp->every = calloc((size_t)tcp->size, 1);

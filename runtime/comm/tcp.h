@@ -2,17 +2,18 @@
  * them.
  *
  * Every rank has one connection with rank 0, for exchanges among all ranks; one per direction with each rank that it
- * sends messages to or receives messages from; and, for each group in which it reduces, one with each neighbour in the
- * group. */
+ * sends messages to or receives messages from; and, for each lane of collectives, one with each member that it
+ * exchanges pieces with. */
 #ifndef PIANOLA_TCP_H
 #define PIANOLA_TCP_H
+#include "pairwise.h"
 #include "world.h"
 #include <netinet/in.h>
 #include <poll.h>
 
 /* Every item sent is a head and its bytes, and both ends know in advance which comes next. */
 struct head {
-    int32_t what; /* a message's or a reduction's number; or ALL, SUM */
+    int32_t what; /* a message's or a collective's number; or ALL, SUM */
     int32_t step; /* or the number of the call of all() or sum_begin() */
     int64_t bytes;
 };
@@ -29,17 +30,11 @@ struct half {         /* one direction of a connection, and the item in transit 
 enum { CONTROL = -2, EDGE = -1 };
 struct conn {
     int fd, peer;
-    int group;    /* or CONTROL, EDGE */
+    int group;    /* the number that both ends give their lane of collectives; or CONTROL, EDGE */
     bool calls;   /* this rank connects to the peer, and is not welcome yet */
     bool greeted; /* its hello is sent */
     struct half in, out;
 };
-struct chain {        /* a group's reduction under way; see comm_tcp.c */
-    int below, above; /* connections to the neighbours in the group; -1: none */
-    bool known, begun;
-    double since;
-};
-
 struct address { /* where a rank's listening socket is */
     struct in6_addr ip;
     uint32_t port;
@@ -54,10 +49,12 @@ struct tcp {
     struct conn *conn; /* those with CONTROL first: rank 0 has one with each rank r, at r - 1, others one with rank 0 */
     struct pollfd *poll; /* one per connection; then the listener's and the callers' */
     int nconns, ncontrol;
-    int *to, *from;      /* per rank: the connection for messages; -1: none */
-    struct chain *chain; /* per group */
-    float *scratch;      /* SCRATCH + 1 floats */
-    char *every;         /* a byte per rank */
+    int *to, *from; /* per rank: the connection for messages; -1: none */
+    int **member;   /* per channel (collective_channel), per member: the connection; -1 or NULL: none */
+    int nchannels;
+    struct collectives collectives;
+    float *scratch; /* SCRATCH + 1 floats */
+    char *every;    /* a byte per rank */
     char *arena;
     double polled; /* by the replay's clock: when the sockets were last polled */
     bool fresh;    /* since the replay was last idle, a socket became ready */

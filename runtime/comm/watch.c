@@ -92,7 +92,11 @@ void instr_name(char *out, size_t n, const struct rt_instr *x, const int32_t *gr
                       batch);
     if (has_peer(x->op))
         snprintf(out + at, n - (size_t)at, " %s rank %d", is_send(x->op) ? "to" : "from", x->peer);
-    if (!is_group(x->op) || !groups)
+    if (!is_group(x->op))
+        return;
+    if (x->root >= 0)
+        at += snprintf(out + at, n - (size_t)at, " %s rank %d", x->op == OP_REDUCE ? "to" : "from", x->root);
+    if (!groups)
         return;
     const char *between = " with ranks ";
     for (const int32_t *m = group_at(groups, x->peer); *m >= 0 && (size_t)at < n; m++, between = ",")

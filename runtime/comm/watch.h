@@ -18,7 +18,7 @@ struct watch_args {
     int rank;                /* for messages */
     double deadline;         /* seconds */
     const char *flight;      /* folder of the flight record */
-    const int32_t *group;    /* as in rt_tables: names the members of a REDUCE */
+    const int32_t *group;    /* as in rt_tables: names the members of collectives */
     const char *const *lane; /* as in rt_tables: names the lanes */
     void (*abort)(void);     /* called before the process ends with 1; bounded. NULL: nothing */
 };

@@ -24,7 +24,7 @@ struct world {
     /* Makes progress without waiting. Ends the process if it finds another rank gone. True: no sum is under way. Ranks
      * whose messages travel another way call it every WORLD_PROGRESS seconds. */
     bool (*progress)(void *link);
-    /* Sets up what this rank's messages and reductions need, before the first step. False: no memory. groups: as in
+    /* Sets up what this rank's messages and collectives need, before the first step. False: no memory. groups: as in
      * rt_tables. */
     bool (*prepare)(void *link, const struct rt_rank *k, int nmsgs, const int32_t *groups, char *arena);
     /* Call it when all ranks have finished. */

@@ -361,16 +361,20 @@ void cuda_release(struct replay *re, struct cuda_rank *own) {
 void cuda_put_weights(struct replay *re, const struct rt_home *home, const float *w) {
     char *arena = self(re)->arena;
     const struct rt_model *m = re->program->model;
-    struct rt_learned to = learned_at(m, &re->program->stage[home->stage], home);
-    cuda_store(arena + to.weight, w, (size_t)to.count * sizeof *w);
-    if (m->precision != BF16)
+    const struct rt_stage *s = &re->program->stage[home->stage];
+    const int64_t n = held_count(m, s, home);
+    const struct rt_learned to = learned_at(m, s, home);
+    if (m->precision != BF16) {
+        cuda_store(arena + home->weight, w + home->first, (size_t)n * sizeof *w);
         return;
-    __nv_bfloat16 *rounded = (__nv_bfloat16 *)malloc((size_t)to.count * sizeof *rounded + 1);
+    }
+    cuda_store(arena + to.weight, w + to.first, (size_t)to.count * sizeof *w);
+    __nv_bfloat16 *rounded = (__nv_bfloat16 *)malloc((size_t)n * sizeof *rounded + 1);
     if (!rounded)
         cuda_must(cudaErrorMemoryAllocation, "weights on the host");
-    for (int64_t i = 0; i < to.count; i++)
-        rounded[i] = __float2bfloat16_rn(w[i]);
-    cuda_store(arena + home->weight, rounded, (size_t)to.count * sizeof *rounded);
+    for (int64_t i = 0; i < n; i++)
+        rounded[i] = __float2bfloat16_rn(w[home->first + i]);
+    cuda_store(arena + home->weight, rounded, (size_t)n * sizeof *rounded);
     free(rounded);
 }
 

@@ -116,10 +116,32 @@ void host_release(struct replay *re, struct host_rank *own) {
     free(own->batch);
 }
 
+/* Only a whole stage can be initialised: of a shard's, the rest is dropped. */
+static bool init_shard(const struct rt_program *p, const struct rt_home *home, float *w, uint64_t seed) {
+    const struct rt_stage *s = &p->stage[home->stage];
+    int64_t held = held_count(p->model, s, home);
+    float *whole = malloc((size_t)weight_count(p->model, s) * sizeof *whole + 1);
+    if (!whole)
+        return false;
+    host_init(p->model, s, whole, seed);
+    if (held > 0)
+        memcpy(w, whole + home->first, (size_t)held * sizeof *w);
+    free(whole);
+    return true;
+}
+
 /* Everything but the weights stays as it is: verify has proved that nothing reads it before it is written. */
-void host_begin(struct replay *re, uint64_t seed) {
+bool host_begin(struct replay *re, uint64_t seed) {
     const struct rt_program *p = re->program;
     const struct rt_rank *k = &p->rank[re->rank];
-    for (int i = 0; i < k->nhomes; i++)
-        host_init(p->model, &p->stage[k->home[i].stage], (float *)(void *)(self(re)->arena + k->home[i].weight), seed);
+    bool ok = true;
+    for (int i = 0; ok && i < k->nhomes; i++) {
+        const struct rt_home *home = &k->home[i];
+        float *w = (float *)(void *)(self(re)->arena + home->weight);
+        if (home->count < weight_count(p->model, &p->stage[home->stage]))
+            ok = init_shard(p, home, w, seed);
+        else
+            host_init(p->model, &p->stage[home->stage], w, seed);
+    }
+    return ok;
 }

@@ -28,6 +28,7 @@ extern const struct device host_device;
  * host_release. */
 bool host_take(struct replay *re, struct host_rank *own, const struct rt_program *p, int rank);
 void host_release(struct replay *re, struct host_rank *own); /* all but the arena */
-void *host_pages(size_t n, size_t size);           /* n objects of a size, zeroed, page-aligned; NULL: no memory */
-void host_begin(struct replay *re, uint64_t seed); /* initial weights at the homes */
+void *host_pages(size_t n, size_t size); /* n objects of a size, zeroed, page-aligned; NULL: no memory */
+/* Initial weights at the homes; takes a stage's memory for a while where they are sharded. False: no memory. */
+bool host_begin(struct replay *re, uint64_t seed);
 #endif

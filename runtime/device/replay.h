@@ -10,7 +10,7 @@ struct replay;
 struct device {
     bool (*wait)(struct replay *re, const struct rt_instr *x, int32_t i); /* may x's lane go on after instruction i? */
     void (*launch)(struct replay *re, const struct rt_instr *x);          /* a layer, an update, an addition */
-    bool (*meet)(struct replay *re, const struct rt_instr *x);            /* a message's side, or a reduction */
+    bool (*meet)(struct replay *re, const struct rt_instr *x);            /* a message's side, or a collective */
     /* Instruction i has ended, or is enqueued. */
     void (*record)(struct replay *re, int32_t i, double start, double end);
     double (*clock)(struct replay *re);
@@ -51,7 +51,7 @@ static inline int group_count(const int32_t *groups) {
         groups = group_at(groups, 1);
     return n;
 }
-/* A group as its member `me` sees it: members below me come before it in the order of reductions. */
+/* A group as its member `me` sees it: members below me come before it in the order of sums. */
 struct rt_group {
     const int32_t *member;
     int n, me;
@@ -62,7 +62,7 @@ static inline struct rt_group group_of(const int32_t *groups, int number, int ra
         group.me = group.member[group.n] == rank ? group.n : group.me;
     return group;
 }
-/* Which side of a message, or member of a reduction, a rank is. */
+/* Which side of a message, or member of a collective, a rank is. */
 static inline int side_of(const struct rt_meeting *meeting, int rank) {
     int side = 0;
     while (meeting->rank[side] != rank)

@@ -13,10 +13,14 @@
 
 enum { SENDER_CAME = 1, RECEIVER_CAME = 2, MOVED = 3, STATES = 4 }; /* of a message in a step */
 
-struct meeting {                        /* where a message's two sides, or a reduction's members, meet */
-    _Alignas(64) _Atomic int64_t state; /* message: STATES * step + state. Reduction: arrivals since the beginning */
-    _Atomic int64_t reduced;            /* reduction: steps completed */
-    int64_t *arrived;                   /* reduction, per member: steps it has come to; written by it alone */
+struct member {      /* of a collective; written by it alone */
+    int64_t arrived; /* steps that it has come to */
+    bool first;      /* its dw is written, not added to */
+};
+struct meeting {                        /* where a message's two sides, or a collective's members, meet */
+    _Alignas(64) _Atomic int64_t state; /* message: STATES * step + state. Collective: arrivals since the beginning */
+    _Atomic int64_t done;               /* collective: steps completed */
+    struct member *member;              /* collective: its members */
     double start, end;                  /* written by the side that moves the tensor */
 };
 struct bell {
@@ -28,7 +32,7 @@ struct local {
     char *const *arena;
     struct meeting *meeting;
     struct bell *bell;
-    int64_t *arrived;
+    struct member *member;
     uint32_t *heard; /* per rank: its bell when it last began to try its lanes */
 };
 
@@ -43,17 +47,17 @@ struct local *local_open(const struct rt_program *p, char *const *arena) {
     int64_t members = 0;
     for (int i = 0; i < p->nmsgs; i++)
         members += p->msg[i].n;
-    local->arrived = calloc((size_t)members + 1, sizeof *local->arrived);
+    local->member = calloc((size_t)members + 1, sizeof *local->member);
     local->heard = calloc((size_t)p->workers, sizeof *local->heard);
-    if (!local->meeting || !local->bell || !local->arrived || !local->heard) {
+    if (!local->meeting || !local->bell || !local->member || !local->heard) {
         local_close(local);
         return NULL;
     }
     memset(local->meeting, 0, sizeof *local->meeting * (size_t)(p->nmsgs + 1));
     memset(local->bell, 0, sizeof *local->bell * (size_t)p->workers);
-    int64_t *next = local->arrived;
+    struct member *next = local->member;
     for (int i = 0; i < p->nmsgs; next += p->msg[i++].n)
-        local->meeting[i].arrived = next;
+        local->meeting[i].member = next;
     return local;
 }
 
@@ -61,7 +65,7 @@ void local_close(struct local *local) {
     if (!local)
         return;
     free(local->meeting);
-    free(local->arrived);
+    free(local->member);
     free(local->heard);
     free(local->bell);
     free(local);
@@ -112,37 +116,82 @@ static bool local_message(void *link, struct replay *re, const struct rt_instr *
     return true;
 }
 
-/* dw of every member = the sum over members, added in rank order: the same bits everywhere. */
-static void sum_all(struct local *local, const struct rt_meeting *meeting) {
-    float *first = (float *)(void *)(local->arena[meeting->rank[0]] + meeting->off[0]);
-    int64_t n = meeting->bytes / (int64_t)sizeof(float);
-    for (int i = 1; i < meeting->n; i++)
-        host_add(first, (const float *)(const void *)(local->arena[meeting->rank[i]] + meeting->off[i]), n, false);
-    for (int i = 1; i < meeting->n; i++)
-        memcpy(local->arena[meeting->rank[i]] + meeting->off[i], first, (size_t)meeting->bytes);
+/* ---- collectives: the last member to come does the work of all ---- */
+
+enum { PART = 1 << 12 }; /* floats that are summed at a time */
+
+struct together {
+    const struct local *local;
+    const struct rt_meeting *m;
+    const struct member *member;
+};
+
+static char *operand(const struct together *all, int i, const int64_t *off) {
+    return off[i] < 0 ? NULL : all->local->arena[all->m->rank[i]] + off[i];
+}
+static char *first_of(const struct together *all, int i) { return operand(all, i, all->m->off); }
+static char *second_of(const struct together *all, int i) { return operand(all, i, all->m->to); }
+
+/* The first operands' n floats from `at` bytes on, added in the members' order: the same bits everywhere. They go to
+ * members [from, to). Each part is summed before any of it is written: the result may lie in what was added. */
+static void sum(const struct together *all, const struct rt_instr *x, int64_t at, int64_t n, int from, int to) {
+    float part[PART];
+    bool in_place = x->op == OP_ALL_REDUCE;
+    for (int64_t done = 0; done < n; done += PART) {
+        int64_t floats = n - done < PART ? n - done : PART;
+        for (int i = 0; i < all->m->n; i++)
+            host_add(part, (const float *)(const void *)(first_of(all, i) + at) + done, floats, i == 0);
+        for (int i = from; i < to; i++)
+            host_add((float *)(void *)(in_place ? first_of(all, i) : second_of(all, i)) + done, part, floats,
+                     in_place || all->member[i].first);
+    }
 }
 
-static bool local_reduce(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
+static void exchange(const struct together *all, const struct rt_instr *x) {
+    const struct rt_meeting *m = all->m;
+    int n = m->n, root = x->root < 0 ? -1 : side_of(m, x->root);
+    int64_t bytes = m->bytes, piece = bytes / n;
+    if (x->op == OP_ALL_REDUCE)
+        sum(all, x, 0, bytes / 4, 0, n);
+    if (x->op == OP_REDUCE)
+        sum(all, x, 0, bytes / 4, root, root + 1);
+    for (int i = 0; i < n; i++) {
+        if (x->op == OP_REDUCE_SCATTER)
+            sum(all, x, i * bytes, bytes / 4, i, i + 1);
+        if (x->op == OP_BROADCAST && i != root)
+            memcpy(second_of(all, i), first_of(all, root), (size_t)bytes);
+        for (int j = 0; j < n; j++) {
+            if (x->op == OP_ALL_GATHER && second_of(all, i) + j * bytes != first_of(all, j)) /* else it is in place */
+                memcpy(second_of(all, i) + j * bytes, first_of(all, j), (size_t)bytes);
+            if (x->op == OP_ALL_TO_ALL)
+                memcpy(second_of(all, i) + j * piece, first_of(all, j) + i * piece, (size_t)piece);
+        }
+    }
+}
+
+static bool local_collective(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
     struct local *local = link;
     const struct rt_meeting *m = &local->p->msg[x->msg];
     struct meeting *meeting = &local->meeting[x->msg];
-    int me = side_of(m, re->rank);
-    if (meeting->arrived[me] <= re->step) {
-        meeting->arrived[me] = re->step + 1;
-        if (atomic_fetch_add(&meeting->state, 1) + 1 == m->n * (re->step + 1)) { /* the last to come does the work */
+    struct member *me = &meeting->member[side_of(m, re->rank)];
+    if (me->arrived <= re->step) {
+        me->arrived = re->step + 1;
+        me->first = x->first;
+        if (atomic_fetch_add(&meeting->state, 1) + 1 == m->n * (re->step + 1)) {
+            const struct together all = {local, m, meeting->member};
             meeting->start = re->device->clock(re);
-            sum_all(local, m);
+            exchange(&all, x);
             meeting->end = re->device->clock(re);
-            atomic_store(&meeting->reduced, re->step + 1);
+            atomic_store(&meeting->done, re->step + 1);
             for (int i = 0; i < m->n; i++)
                 ring(local, m->rank[i]);
         }
     }
-    if (atomic_load(&meeting->reduced) <= re->step)
+    if (atomic_load(&meeting->done) <= re->step)
         return false;
     *start = meeting->start;
     *end = meeting->end;
     return true;
 }
 
-const struct host_transport host_local = {local_message, local_reduce, local_idle};
+const struct host_transport host_local = {local_message, local_collective, local_idle};

@@ -67,9 +67,7 @@ static bool prepare(struct training *training, struct worker *worker, int r, dou
     worker->last = host_pages((size_t)run->steps, sizeof *worker->last);
     bool ok = host_take(&worker->replay, &worker->rank, run->program, r) && worker->first && worker->last;
     training->arena[r] = worker->rank.arena;
-    if (ok)
-        host_begin(&worker->replay, run->seed);
-    return ok;
+    return ok && host_begin(&worker->replay, run->seed);
 }
 
 static float step_loss(const struct training *training, int64_t step) {

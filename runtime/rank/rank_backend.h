@@ -6,6 +6,7 @@
 #ifndef PIANOLA_RANK_BACKEND_H
 #define PIANOLA_RANK_BACKEND_H
 #include "rt.h"
+#include "store/checkpoint.h"
 
 struct rank_run;
 struct rank_backend;              /* the implementation's own, in rank_run's backend */
@@ -42,13 +43,11 @@ void backend_times(struct rank_run *run, int64_t step, struct rt_stamp *stamp);
 /* Collective, once, after the first step: rank 0 reports the memory that ranks use, if it is not what was planned. */
 void backend_report(struct rank_run *run);
 
-/* What a home has learned (rt_learned), in the host's memory, valid until the next call. backend_push makes changes to
- * it take effect. No step may be enqueued. */
-struct home_state {
-    float *weight, *moments; /* fp32; moments NULL: none */
-};
-struct home_state backend_pull(struct rank_run *run, const struct rt_home *home);
-void backend_push(struct rank_run *run, const struct rt_home *home);
+/* What a home has learned (rt_learned), in the host's memory, valid until the next call. No step may be enqueued. */
+struct checkpoint_shard backend_pull(struct rank_run *run, const struct rt_home *home);
+/* Sets the weights that are there, and what the home updates, from those of the whole stage, fp32: weight_count floats,
+ * and as many of each moment. No step may be enqueued. */
+void backend_push(struct rank_run *run, const struct rt_home *home, const float *weight, const float *moments);
 
 /* The process is about to end early: releases the other ranks within two seconds. Any thread may call it. */
 void backend_abort(void);

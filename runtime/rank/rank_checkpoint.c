@@ -1,5 +1,5 @@
-/* Checkpoints of a run whose ranks are processes: each stage's first home writes it; rank 0 completes the
- * checkpoint. */
+/* Checkpoints of a run whose ranks are processes: each stage's first home begins and ends its file, and its homes write
+ * what they update; rank 0 completes the checkpoint. */
 #include "store/durable.h"
 #include "rank_run.h"
 #include "comm/watch.h"
@@ -17,18 +17,50 @@ const struct rt_home *rank_home(const struct rank_run *run, int stage) {
     return NULL;
 }
 
-void rank_writers(struct rank_run *run) {
+const int32_t *rank_owners(const struct rank_run *run, int set) {
+    return run->owner + (int64_t)set * (run->world.size + 1);
+}
+
+struct range { /* of a set's elements, which a rank updates; count -1: none, for it is no home */
+    int64_t first, count;
+};
+
+/* range: of each rank, `apart` places from the one before. */
+static void find_owners(int32_t *owner, const struct range *range, int size, int apart) {
+    int n = 0, first = 0;
+    for (int r = 0; r < size; r++) {
+        const struct range *own = &range[(int64_t)r * apart];
+        int at = 0;
+        while (at < n && range[(int64_t)owner[at] * apart].first < own->first)
+            at++;
+        if (own->count <= 0 || (at < n && range[(int64_t)owner[at] * apart].first == own->first))
+            continue;
+        memmove(&owner[at + 1], &owner[at], sizeof *owner * (size_t)(n++ - at));
+        owner[at] = r;
+    }
+    while (n == 0 && first < size - 1 && range[(int64_t)first * apart].count < 0)
+        first++; /* a set without weights */
+    if (n == 0)
+        owner[n++] = first;
+    owner[n] = -1;
+}
+
+void rank_find_owners(struct rank_run *run) {
     int size = run->world.size, S = run->program.sets;
-    bool *mine = calloc((size_t)S, 1), *all = calloc((size_t)S, (size_t)size);
-    run->writer = calloc((size_t)S, sizeof *run->writer);
-    if (!mine || !all || !run->writer)
+    struct range *mine = calloc((size_t)S, sizeof *mine), *all = calloc((size_t)S * (size_t)size, sizeof *all);
+    run->owner = calloc((size_t)S * (size_t)(size + 1), sizeof *run->owner);
+    if (!mine || !all || !run->owner)
         rank_error(run->self, "no memory");
-    for (int h = 0; h < here(run)->nhomes; h++)
-        mine[here(run)->home[h].stage] = true;
-    run->world.all(run->world.link, mine, all, (size_t)S);
     for (int s = 0; s < S; s++)
-        while (run->writer[s] < size - 1 && !all[(int64_t)run->writer[s] * S + s])
-            run->writer[s]++;
+        mine[s].count = -1;
+    for (int h = 0; h < here(run)->nhomes; h++) {
+        const struct rt_home *home = &here(run)->home[h];
+        struct rt_learned learned = learned_at(run->program.model, &run->program.stage[home->stage], home);
+        mine[home->stage] = (struct range){learned.first, learned.count};
+    }
+    run->world.all(run->world.link, mine, all, sizeof *mine * (size_t)S);
+    for (int s = 0; s < S; s++)
+        find_owners(run->owner + (int64_t)s * (size + 1), all + s, size, S);
     free(mine);
     free(all);
 }
@@ -89,6 +121,13 @@ void rank_try_checkpoint(struct rank_run *run) {
     world_verdict(&run->world, ok, why);
 }
 
+static bool is_owner(const struct rank_run *run, int set) {
+    const int32_t *owner = rank_owners(run, set);
+    while (*owner >= 0 && *owner != run->world.rank)
+        owner++;
+    return *owner >= 0;
+}
+
 void rank_save(struct rank_run *run, int64_t step) {
     char why[DURABLE_PATH + 512] = "";
     const char *dir = run->flags.checkpoint;
@@ -96,11 +135,18 @@ void rank_save(struct rank_run *run, int64_t step) {
     watch_phase("writes a checkpoint, or waits for others to");
     bool ok = lock_folder(run, verdict_on_saving, why, sizeof why);
     for (int s = 0; ok && s < p->sets; s++)
-        if (run->writer[s] == run->world.rank) {
-            struct home_state state = backend_pull(run, rank_home(run, s));
-            ok = checkpoint_write_stage(dir, step, p->model, &p->stage[s], s, state.weight, state.moments, why,
-                                        sizeof why);
+        if (*rank_owners(run, s) == run->world.rank)
+            ok = checkpoint_begin_stage(dir, step, p->model, &p->stage[s], s, why, sizeof why);
+    verdict_on_saving(&run->world, ok, why);
+    for (int s = 0; ok && s < p->sets; s++)
+        if (is_owner(run, s)) {
+            struct checkpoint_shard shard = backend_pull(run, rank_home(run, s));
+            ok = checkpoint_write_shard(dir, step, p->model, &p->stage[s], s, &shard, why, sizeof why);
         }
+    verdict_on_saving(&run->world, ok, why);
+    for (int s = 0; ok && s < p->sets; s++)
+        if (*rank_owners(run, s) == run->world.rank)
+            ok = checkpoint_end_stage(dir, step, s, why, sizeof why);
     verdict_on_saving(&run->world, ok, why);
     if (run->world.rank == 0)
         ok = checkpoint_write_manifest(dir, step, p->sets, &run->is, why, sizeof why) &&
@@ -159,11 +205,13 @@ void rank_resume(struct rank_run *run) {
     ok = ok && (!found.some || fits(run, &found, why, sizeof why));
     for (int h = 0; ok && found.some && h < here(run)->nhomes; h++) {
         const struct rt_home *home = &here(run)->home[h];
-        struct home_state state = backend_pull(run, home);
-        ok = checkpoint_read_stage(run->flags.checkpoint, found.step, run->program.model,
-                                   &run->program.stage[home->stage], state.weight, state.moments, why, sizeof why);
+        const struct rt_stage *stage = &run->program.stage[home->stage];
+        float *state =
+            checkpoint_read_stage(run->flags.checkpoint, found.step, run->program.model, stage, why, sizeof why);
+        ok = state != NULL;
         if (ok)
-            backend_push(run, home);
+            backend_push(run, home, state, state + weight_count(run->program.model, stage));
+        free(state);
     }
     world_verdict(&run->world, ok, why);
     run->from = found.step;

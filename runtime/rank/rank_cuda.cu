@@ -224,7 +224,7 @@ extern "C" bool backend_take(struct rank_run *run, char *why, size_t nwhy) {
     int64_t most = 0;
     int copies = 1 + count_moments(p->model->optimizer); /* of a weight: itself and its moments */
     for (int h = 0; h < k->nhomes; h++) {
-        int64_t n = weight_count(p->model, &p->stage[k->home[h].stage]);
+        int64_t n = k->home[h].owned;
         most = n > most ? n : most;
     }
     if (!heads_fit(run, why, nwhy))
@@ -380,29 +380,29 @@ extern "C" void backend_report(struct rank_run *run) {
 /* ---- state ---- */
 
 /* The moments follow the weights. */
-extern "C" struct home_state backend_pull(struct rank_run *run, const struct rt_home *home) {
+extern "C" struct checkpoint_shard backend_pull(struct rank_run *run, const struct rt_home *home) {
     const struct rt_learned learned = learned_at(run->program.model, &run->program.stage[home->stage], home);
     const char *arena = run->backend->rank.arena;
     float *mirror = run->backend->mirror;
-    size_t n = (size_t)learned.count, moments = n * (size_t)count_moments(run->program.model->optimizer);
-    assert(run->backend->enqueued == run->backend->ended);
+    int64_t n = learned.count;
     if (n > 0)
-        CUDA(cudaMemcpy(mirror, arena + learned.weight, n * sizeof *mirror, cudaMemcpyDeviceToHost));
-    if (n > 0 && learned.moments >= 0)
-        CUDA(cudaMemcpy(mirror + n, arena + learned.moments, moments * sizeof *mirror, cudaMemcpyDeviceToHost));
-    struct home_state state = {mirror, learned.moments < 0 ? NULL : mirror + n};
-    return state;
+        CUDA(cudaMemcpy(mirror, arena + learned.weight, (size_t)n * sizeof *mirror, cudaMemcpyDeviceToHost));
+    for (int k = 0; n > 0 && k < count_moments(run->program.model->optimizer); k++)
+        CUDA(cudaMemcpy(mirror + (k + 1) * n, arena + learned.moments + 4 * k * home->owned,
+                        (size_t)n * sizeof *mirror, cudaMemcpyDeviceToHost));
+    struct checkpoint_shard shard = {learned.first, n, mirror, learned.moments < 0 ? NULL : mirror + n, n};
+    return shard;
 }
 
-extern "C" void backend_push(struct rank_run *run, const struct rt_home *home) {
-    const struct rt_learned learned = learned_at(run->program.model, &run->program.stage[home->stage], home);
-    const float *mirror = run->backend->mirror;
-    size_t n = (size_t)learned.count, moments = n * (size_t)count_moments(run->program.model->optimizer);
-    if (n == 0)
-        return;
-    cuda_put_weights(&run->replay, home, mirror);
-    if (learned.moments >= 0)
-        cuda_store(run->backend->rank.arena + learned.moments, mirror + n, moments * sizeof *mirror);
+extern "C" void backend_push(struct rank_run *run, const struct rt_home *home, const float *weight,
+                             const float *moments) {
+    const struct rt_model *m = run->program.model;
+    const struct rt_stage *s = &run->program.stage[home->stage];
+    const struct rt_learned learned = learned_at(m, s, home);
+    cuda_put_weights(&run->replay, home, weight);
+    for (int k = 0; learned.count > 0 && k < count_moments(m->optimizer); k++)
+        cuda_store(run->backend->rank.arena + learned.moments + 4 * k * home->owned,
+                   moments + k * weight_count(m, s) + learned.first, (size_t)learned.count * sizeof *moments);
 }
 
 /* ---- the end ---- */

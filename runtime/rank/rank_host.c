@@ -41,7 +41,10 @@ void backend_connect(struct rank_run *run) {
     world_verdict(&run->world, ok, why);
 }
 
-void backend_begin(struct rank_run *run) { host_begin(&run->replay, (uint64_t)run->flags.seed); }
+void backend_begin(struct rank_run *run) {
+    if (!host_begin(&run->replay, (uint64_t)run->flags.seed))
+        rank_error(run->self, "no memory for initial weights");
+}
 
 const char *backend_line(const struct rank_run *run) {
     static char line[128];
@@ -68,14 +71,27 @@ void backend_times(struct rank_run *run, int64_t step, struct rt_stamp *stamp) {
 
 void backend_report(struct rank_run *run) { (void)run; }
 
-struct home_state backend_pull(struct rank_run *run, const struct rt_home *home) {
+struct checkpoint_shard backend_pull(struct rank_run *run, const struct rt_home *home) {
     char *arena = run->backend->host.arena;
     struct rt_learned learned = learned_at(run->program.model, &run->program.stage[home->stage], home);
-    return (struct home_state){(float *)(void *)(arena + learned.weight),
-                               learned.moments < 0 ? NULL : (float *)(void *)(arena + learned.moments)};
+    struct checkpoint_shard shard = {.first = learned.first, .count = learned.count, .stride = home->owned};
+    shard.weight = (const float *)(void *)(arena + learned.weight);
+    shard.moments = learned.moments < 0 ? NULL : (const float *)(void *)(arena + learned.moments);
+    return shard;
 }
 
-void backend_push(struct rank_run *run, const struct rt_home *home) { (void)run, (void)home; }
+void backend_push(struct rank_run *run, const struct rt_home *home, const float *weight, const float *moments) {
+    char *arena = run->backend->host.arena;
+    const struct rt_model *m = run->program.model;
+    const struct rt_stage *s = &run->program.stage[home->stage];
+    struct rt_learned learned = learned_at(m, s, home);
+    int64_t held = held_count(m, s, home);
+    if (held > 0)
+        memcpy(arena + home->weight, weight + home->first, (size_t)held * sizeof *weight);
+    for (int k = 0; learned.count > 0 && k < count_moments(m->optimizer); k++)
+        memcpy(arena + learned.moments + 4 * k * home->owned, moments + k * weight_count(m, s) + learned.first,
+               (size_t)learned.count * sizeof *moments);
+}
 
 /* The other ranks are about to find the same; a launcher that sees one exit may kill them before they report it. */
 void backend_abort(void) {

@@ -97,7 +97,7 @@ static void prepare(struct rank_run *run, struct training *training) {
     bool ok = backend_take(run, why, sizeof why);
     world_verdict(&run->world, ok, why); /* before the next line, which needs all ranks */
     backend_connect(run);
-    rank_writers(run);
+    rank_find_owners(run);
     backend_begin(run);
     if (run->flags.checkpoint)
         rank_try_checkpoint(run);
@@ -203,18 +203,22 @@ static void train(struct rank_run *run, struct training *training) {
 
 /* ---- results ---- */
 
-/* The fingerprint that `pianola run` prints. Stage by stage, the first home continues the hash of the last one's. */
+/* The fingerprint that `pianola run` prints. Stage by stage, and shard by shard, each continues the hash of the last.
+ */
 static uint64_t fingerprint(struct rank_run *run) {
     const struct rt_program *p = &run->program;
     uint64_t hash = FNV_START, *all = malloc(sizeof hash * (size_t)run->world.size);
     if (!all)
         rank_error(run->self, "no memory");
-    for (int s = 0; s < p->sets; s++) {
-        if (run->writer[s] == run->world.rank)
-            hash = fingerprint_stage(hash, p->model, &p->stage[s], backend_pull(run, rank_home(run, s)).weight);
-        run->world.all(run->world.link, &hash, all, sizeof hash);
-        hash = all[run->writer[s]];
-    }
+    for (int s = 0; s < p->sets; s++)
+        for (const int32_t *owner = rank_owners(run, s); *owner >= 0; owner++) {
+            if (*owner == run->world.rank) {
+                struct checkpoint_shard shard = backend_pull(run, rank_home(run, s));
+                hash = fingerprint_stage(hash, p->model, &p->stage[s], shard.first, shard.count, shard.weight);
+            }
+            run->world.all(run->world.link, &hash, all, sizeof hash);
+            hash = all[*owner];
+        }
     free(all);
     return hash;
 }
@@ -247,7 +251,7 @@ static void release(struct rank_run *run, struct training *training) {
     free((void *)(uintptr_t)k->lane_at);
     free((void *)(uintptr_t)k->lane_ins);
     free((void *)(uintptr_t)run->program.rank);
-    free(run->writer);
+    free(run->owner);
     free(training->pulse);
     free(training->loss);
 }

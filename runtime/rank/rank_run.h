@@ -26,7 +26,7 @@ struct rank_run {
     struct rt_program program;
     struct replay replay;
     struct rank_backend *backend;
-    int32_t *writer;        /* per set of weights: the first rank that is its home */
+    int32_t *owner;         /* per set of weights, [size + 1]: see rank_owners */
     int lock;               /* of the checkpoint folder, as checkpoint_lock has it */
     int64_t from;           /* steps done before this run */
     struct rt_stamp *times; /* [TIMELINE_STEPS][instructions]: of step s at s % TIMELINE_STEPS. NULL: no --timeline */
@@ -43,7 +43,10 @@ void rank_agree(struct rank_run *run);
 bool rank_reads(const struct rank_run *run); /* does it need the data? */
 
 /* rank_checkpoint.c */
-void rank_writers(struct rank_run *run); /* sets run->writer */
+void rank_find_owners(struct rank_run *run); /* collective: sets run->owner */
+/* The ranks that a set's checkpoint is taken from, ended by -1: of the homes that update the same elements, the first;
+ * in the order of the elements. At least one. */
+const int32_t *rank_owners(const struct rank_run *run, int set);
 /* Checks that no other run uses the folder and that it can be written, before an hour's work depends on it. */
 void rank_try_checkpoint(struct rank_run *run);
 /* Loads weights and optimizer state of all homes from the newest whole checkpoint, if there is one; sets run->from. */

@@ -59,29 +59,82 @@ static bool is_state(const char *name) {
 
 /* ---- writing a stage ---- */
 
-bool checkpoint_write_stage(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,
-                            int stage, const float *weight, const float *moments, char *why, size_t nwhy) {
-    struct path folder = step_path(dir, step), path = stage_path(dir, step, stage);
-    if (!durable_folder(dir, why, nwhy) || !durable_folder(folder.s, why, nwhy))
-        return false;
+/* A stage's file: which tensors, in which order, and its metadata. */
+struct layout {
     int n;
-    struct part *part = stage_parts(m, s, &n);
-    struct tensor *tensor = calloc((size_t)n + 1, sizeof *tensor);
-    for (int i = 0; part && tensor && i < n; i++) {
-        int64_t at = part[i].at, all = weight_count(m, s);
-        const struct rt_parameter *is = &part[i].is;
-        tensor[i] = (struct tensor){.name = part[i].name, .ndims = is->ndims, .dim = {is->dim[0], is->dim[1]}};
-        tensor[i].data = at < all ? weight + at : moments + (at - all);
+    struct part *part;     /* [n] */
+    struct tensor *tensor; /* [n] */
+    struct tensor_meta meta[3];
+    char step[24], stage[24];
+    struct path path;
+};
+
+/* False: no memory. The caller frees it in any case. */
+static bool lay_out(struct layout *file, const char *dir, int64_t step, const struct rt_model *m,
+                    const struct rt_stage *s, int stage, char *why, size_t nwhy) {
+    file->path = stage_path(dir, step, stage);
+    file->part = stage_parts(m, s, &file->n);
+    file->tensor = calloc((size_t)file->n + 1, sizeof *file->tensor);
+    for (int i = 0; file->part && file->tensor && i < file->n; i++) {
+        const struct rt_parameter *is = &file->part[i].is;
+        file->tensor[i] =
+            (struct tensor){.name = file->part[i].name, .ndims = is->ndims, .dim = {is->dim[0], is->dim[1]}};
     }
-    char steps[24], stages[24];
-    snprintf(steps, sizeof steps, "%" PRId64, step);
-    snprintf(stages, sizeof stages, "%d", stage);
-    const struct tensor_meta meta[] = {{"format", CHECKPOINT_FORMAT}, {"step", steps}, {"stage", stages}};
-    bool ok = part && tensor ? safetensors_write(path.s, tensor, n, meta, 3, why, nwhy)
-                             : checkpoint_tell(why, nwhy, "%s: no memory", path.s);
-    free(part);
-    free(tensor);
+    snprintf(file->step, sizeof file->step, "%" PRId64, step);
+    snprintf(file->stage, sizeof file->stage, "%d", stage);
+    file->meta[0] = (struct tensor_meta){"format", CHECKPOINT_FORMAT};
+    file->meta[1] = (struct tensor_meta){"step", file->step};
+    file->meta[2] = (struct tensor_meta){"stage", file->stage};
+    return (file->part && file->tensor) || checkpoint_tell(why, nwhy, "%s: no memory", file->path.s);
+}
+
+static void free_layout(struct layout *file) {
+    free(file->part);
+    free(file->tensor);
+}
+
+bool checkpoint_begin_stage(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,
+                            int stage, char *why, size_t nwhy) {
+    struct layout file;
+    struct durable durable;
+    bool ok = durable_folder(dir, why, nwhy) && durable_folder(step_path(dir, step).s, why, nwhy);
+    if (!ok)
+        return false;
+    ok = lay_out(&file, dir, step, m, s, stage, why, nwhy) && durable_begin(&durable, file.path.s, why, nwhy) &&
+         safetensors_header(&durable, file.tensor, file.n, file.meta, 3) && durable_leave(&durable);
+    free_layout(&file);
     return ok;
+}
+
+/* What the shard has of a tensor that begins at byte `at` of the file. */
+static void write_piece(struct durable *durable, const struct rt_model *m, const struct rt_stage *s,
+                        const struct part *part, const struct checkpoint_shard *shard, int64_t at) {
+    int64_t all = weight_count(m, s), copy = part->at / all, first = part->at % all, count = part->is.count;
+    int64_t from = first > shard->first ? first : shard->first, end = first + count;
+    end = end < shard->first + shard->count ? end : shard->first + shard->count;
+    const float *x = copy == 0 ? shard->weight : shard->moments + (copy - 1) * shard->stride;
+    if (from < end)
+        durable_write_at(durable, x + (from - shard->first), (size_t)(end - from) * sizeof *x, at + 4 * (from - first));
+}
+
+bool checkpoint_write_shard(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,
+                            int stage, const struct checkpoint_shard *shard, char *why, size_t nwhy) {
+    struct layout file;
+    struct durable durable;
+    bool ok = lay_out(&file, dir, step, m, s, stage, why, nwhy);
+    int64_t at = ok ? safetensors_begin(file.tensor, file.n, file.meta, 3) : 0;
+    ok = ok && (at > 0 || checkpoint_tell(why, nwhy, "%s: no memory", file.path.s)) &&
+         durable_join(&durable, file.path.s, why, nwhy);
+    for (int i = 0; ok && i < file.n; at += tensor_bytes(&file.tensor[i++]))
+        write_piece(&durable, m, s, &file.part[i], shard, at);
+    ok = ok && durable_leave(&durable);
+    free_layout(&file);
+    return ok;
+}
+
+bool checkpoint_end_stage(const char *dir, int64_t step, int stage, char *why, size_t nwhy) {
+    struct durable durable;
+    return durable_join(&durable, stage_path(dir, step, stage).s, why, nwhy) && durable_end(&durable);
 }
 
 /* ---- reading a stage ---- */
@@ -137,13 +190,13 @@ static bool read_parts(const struct safetensors *file, struct part *part, int n,
     return true;
 }
 
-bool checkpoint_read_stage(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,
-                           float *weight, float *moments, char *why, size_t nwhy) {
+float *checkpoint_read_stage(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,
+                             char *why, size_t nwhy) {
     struct manifest manifest = {.n = 0};
     int n;
     struct part *part = stage_parts(m, s, &n);
-    size_t all = (size_t)weight_count(m, s) * sizeof(float), state = all * (size_t)count_moments(m->optimizer);
-    float *memory = calloc(1, all + state + 1);
+    size_t copies = 1 + (size_t)count_moments(m->optimizer);
+    float *memory = calloc(1, (size_t)weight_count(m, s) * copies * sizeof *memory + 1);
     bool ok = (part && memory) || checkpoint_tell(why, nwhy, "%s: no memory", dir);
     ok = ok && manifest_read(dir, step, &manifest, why, nwhy);
     for (int i = 0; ok && i < manifest.n; i++) {
@@ -156,15 +209,12 @@ bool checkpoint_read_stage(const char *dir, int64_t step, const struct rt_model 
         if (!part[i].found)
             ok = checkpoint_tell(why, nwhy, "%s: has no %s; it is of another model or optimizer",
                                  step_path(dir, step).s, part[i].name);
-    if (ok) {
-        memcpy(weight, memory, all);
-        if (state > 0)
-            memcpy(moments, (char *)memory + all, state);
-    }
     free(manifest.file);
-    free(memory);
     free(part);
-    return ok;
+    if (ok)
+        return memory;
+    free(memory);
+    return NULL;
 }
 
 /* ---- export ---- */

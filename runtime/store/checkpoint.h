@@ -1,5 +1,5 @@
-/* Checkpoints, per stage as in PipeDream (Narayanan et al. 2019, section 4): the home of a stage writes its file by
- * itself, and the manifest, which one rank writes last, makes the files a checkpoint.
+/* Checkpoints, per stage as in PipeDream (Narayanan et al. 2019, section 4): the home of a stage writes its file, or
+ * its homes their shards, and the manifest, which one rank writes last, makes the files a checkpoint.
  *
  *     DIR/step-00000012/stage-0000.safetensors    a tensor per parameter, and the optimizer's state; the last file is
  *                                                 the token table's, where embedding and unembedding share one
@@ -33,11 +33,22 @@ bool checkpoint_lock(int *lock, const char *dir, int rank, const char *run, char
 
 /* ---- writing, in this order: all stages, then, when all of them are done, the manifest, then keep ---- */
 
-/* Weights and moments as the replay lays them out (rt_learned): weight_count floats, and as many of each moment (NULL:
- * the optimizer has none), the moments after at least one update. Any rank may write any stage, one process each. Makes
- * the folders. */
-bool checkpoint_write_stage(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,
-                            int stage, const float *weight, const float *moments, char *why, size_t nwhy);
+/* What a rank knows of a stage: weights and moments of the elements [first, first + count), fp32, as the replay lays
+ * them out (rt_learned). */
+struct checkpoint_shard {
+    int64_t first, count;
+    const float *weight;
+    const float *moments; /* after at least one update; each array `stride` floats behind the one before. NULL: none */
+    int64_t stride;
+};
+
+/* A stage: one rank begins it, making the folders; when that is done, each rank that has a shard writes it; when all of
+ * them have, one rank ends it. Shards do not overlap, and together they are the whole. */
+bool checkpoint_begin_stage(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,
+                            int stage, char *why, size_t nwhy);
+bool checkpoint_write_shard(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,
+                            int stage, const struct checkpoint_shard *shard, char *why, size_t nwhy);
+bool checkpoint_end_stage(const char *dir, int64_t step, int stage, char *why, size_t nwhy);
 /* Reads all stages' files back for their checksums. */
 bool checkpoint_write_manifest(const char *dir, int64_t step, int stages, const struct checkpoint_run *run, char *why,
                                size_t nwhy);
@@ -57,11 +68,11 @@ bool checkpoint_latest(const char *dir, int64_t *step, char *why, size_t nwhy);
 bool checkpoint_none(const char *dir);
 /* Reads the manifest; does not look at the files. */
 bool checkpoint_read_run(const char *dir, int64_t step, struct checkpoint_run *run, char *why, size_t nwhy);
-/* Fills weight and moments, as they were written, from whichever files hold the stage's layers, and gaps between
- * parameters with zero; or neither, if anything is missing or has another shape. Validates each file it opens as
- * safetensors, but not checksums: call checkpoint_latest on one rank first. */
-bool checkpoint_read_stage(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,
-                           float *weight, float *moments, char *why, size_t nwhy);
+/* A stage's weights, weight_count floats, and then as many of each moment, from whichever files hold its layers; gaps
+ * between parameters are 0. The caller frees it. NULL: something is missing or has another shape. Validates each file
+ * it opens as safetensors, but not checksums: call checkpoint_latest on one rank first. */
+float *checkpoint_read_stage(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,
+                             char *why, size_t nwhy);
 /* All parameters, without optimizer state, as one safetensors file, in the order of the model: the same bytes whatever
  * the cut. step -1: the newest whole checkpoint. */
 bool checkpoint_export(const char *dir, int64_t step, const char *path, char *why, size_t nwhy);

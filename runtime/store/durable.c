@@ -14,13 +14,22 @@ static bool trouble(const char *path, char *why, size_t nwhy) {
 
 /* ---- writing ---- */
 
-bool durable_begin(struct durable *durable, const char *path, char *why, size_t nwhy) {
+static bool open_beside(struct durable *durable, const char *path, int how, char *why, size_t nwhy) {
     durable->why = why;
     durable->nwhy = nwhy;
     snprintf(durable->path, sizeof durable->path, "%s", path);
     snprintf(durable->beside, sizeof durable->beside, "%s.tmp", path);
-    durable->fd = open(durable->beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    durable->fd = open(durable->beside, O_WRONLY | O_CLOEXEC | how, 0666);
     return durable->fd >= 0 || trouble(durable->beside, why, nwhy);
+}
+
+bool durable_begin(struct durable *durable, const char *path, char *why, size_t nwhy) {
+    return open_beside(durable, path, O_CREAT | O_TRUNC, why, nwhy);
+}
+
+/* Write-only: over NFS, a page that has been read may be written back whole, with what others wrote there since. */
+bool durable_join(struct durable *durable, const char *path, char *why, size_t nwhy) {
+    return open_beside(durable, path, 0, why, nwhy);
 }
 
 void durable_drop(struct durable *durable) {
@@ -50,6 +59,12 @@ bool durable_write(struct durable *durable, const void *bytes, size_t n) {
     return durable->fd >= 0;
 }
 
+bool durable_write_at(struct durable *durable, const void *bytes, size_t n, int64_t at) {
+    if (durable->fd >= 0 && lseek(durable->fd, at, SEEK_SET) < 0)
+        return failed(durable);
+    return durable_write(durable, bytes, n);
+}
+
 static bool flush(int fd) {
     int done;
     do
@@ -77,14 +92,24 @@ static const char *above(char *path) {
     return path;
 }
 
-bool durable_end(struct durable *durable) {
+bool durable_leave(struct durable *durable) {
     if (durable->fd < 0)
         return false;
     if (!flush(durable->fd))
         return failed(durable);
     int closed = close(durable->fd);
     durable->fd = -1;
-    if (closed < 0 || rename(durable->beside, durable->path) < 0) {
+    if (closed < 0) {
+        trouble(durable->path, durable->why, durable->nwhy);
+        unlink(durable->beside);
+    }
+    return closed == 0;
+}
+
+bool durable_end(struct durable *durable) {
+    if (!durable_leave(durable))
+        return false;
+    if (rename(durable->beside, durable->path) < 0) {
         trouble(durable->path, durable->why, durable->nwhy);
         unlink(durable->beside);
         return false;

@@ -25,6 +25,13 @@ bool durable_write(struct durable *durable, const void *bytes, size_t n);
 bool durable_end(struct durable *durable);
 void durable_drop(struct durable *durable); /* instead of end: the caller has failed itself */
 
+/* A file that several processes write: one begins it, and leaves; then each that has something to write joins, writes
+ * at places that are its own, and leaves; then one joins and ends. The caller sees to that order. leave: what this
+ * process has written is on the disk. */
+bool durable_join(struct durable *durable, const char *path, char *why, size_t nwhy);
+bool durable_write_at(struct durable *durable, const void *bytes, size_t n, int64_t at);
+bool durable_leave(struct durable *durable);
+
 /* Creates the folder if it is missing, and makes its name durable. */
 bool durable_folder(const char *path, char *why, size_t nwhy);
 /* Makes the names in the folder durable. */

@@ -11,7 +11,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "floats are written as
 
 /* ---- writing ---- */
 
-static int64_t tensor_bytes(const struct tensor *tensor) {
+int64_t tensor_bytes(const struct tensor *tensor) {
     int64_t bytes = sizeof(float);
     for (int d = 0; d < tensor->ndims; d++)
         bytes *= tensor->dim[d];
@@ -49,21 +49,29 @@ static void put_header(FILE *f, const struct tensor *tensor, int n, const struct
         fputc(' ', f);
 }
 
-bool safetensors_header(struct durable *durable, const struct tensor *tensor, int n, const struct tensor_meta *meta,
-                        int nmeta) {
+/* The header, of *size bytes; NULL: no memory. */
+static char *make_header(const struct tensor *tensor, int n, const struct tensor_meta *meta, int nmeta, size_t *size) {
     char *text = NULL;
-    size_t size = 0;
-    if (durable->fd < 0)
-        return false;
-    FILE *f = open_memstream(&text, &size);
+    FILE *f = open_memstream(&text, size);
     if (f)
         put_header(f, tensor, n, meta, nmeta);
     bool made = f && !ferror(f);
     made = f && fclose(f) == 0 && made;
+    if (!made)
+        free(text);
+    return made ? text : NULL;
+}
+
+bool safetensors_header(struct durable *durable, const struct tensor *tensor, int n, const struct tensor_meta *meta,
+                        int nmeta) {
+    size_t size = 0;
+    if (durable->fd < 0)
+        return false;
+    char *text = make_header(tensor, n, meta, nmeta, &size);
     uint64_t length = size;
-    if (!made || size > SAFETENSORS_HEADER) {
+    if (!text || size > SAFETENSORS_HEADER) {
         snprintf(durable->why, durable->nwhy, "%s: %s", durable->path,
-                 made ? "too many tensors for one file" : "no memory");
+                 text ? "too many tensors for one file" : "no memory");
         durable_drop(durable);
     }
     durable_write(durable, &length, sizeof length);
@@ -72,15 +80,11 @@ bool safetensors_header(struct durable *durable, const struct tensor *tensor, in
     return durable->fd >= 0;
 }
 
-bool safetensors_write(const char *path, const struct tensor *tensor, int n, const struct tensor_meta *meta, int nmeta,
-                       char *why, size_t nwhy) {
-    struct durable durable;
-    if (!durable_begin(&durable, path, why, nwhy))
-        return false;
-    safetensors_header(&durable, tensor, n, meta, nmeta);
-    for (int i = 0; i < n; i++)
-        durable_write(&durable, tensor[i].data, (size_t)tensor_bytes(&tensor[i]));
-    return durable_end(&durable);
+int64_t safetensors_begin(const struct tensor *tensor, int n, const struct tensor_meta *meta, int nmeta) {
+    size_t size = 0;
+    char *text = make_header(tensor, n, meta, nmeta, &size);
+    free(text);
+    return text ? (int64_t)(sizeof(uint64_t) + size) : -1;
 }
 
 /* ---- reading: the header ---- */

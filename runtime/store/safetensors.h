@@ -13,20 +13,20 @@ struct tensor {
     const char *name; /* printable ASCII without quotes and backslashes; so is metadata */
     int32_t ndims;
     int64_t dim[SAFETENSORS_DIMS];
-    const float *data; /* when written */
-    int64_t at, end;   /* when read: bytes of the file */
+    int64_t at, end; /* when read: bytes of the file */
 };
 struct tensor_meta {
     const char *key, *value;
 };
 
-/* ---- writing: false, with `path: reason` in why, and then the path holds what it held before ---- */
+int64_t tensor_bytes(const struct tensor *tensor); /* of its data, by its shape */
 
-bool safetensors_write(const char *path, const struct tensor *tensor, int n, const struct tensor_meta *meta, int nmeta,
-                       char *why, size_t nwhy);
-/* Writes the header alone, for a caller that writes the data itself, in the order of `tensor`. */
+/* ---- writing: the header here, then the caller the data, in the order of `tensor` ---- */
+
 bool safetensors_header(struct durable *durable, const struct tensor *tensor, int n, const struct tensor_meta *meta,
                         int nmeta);
+/* The byte of the file with which the data begin; -1: no memory. */
+int64_t safetensors_begin(const struct tensor *tensor, int n, const struct tensor_meta *meta, int nmeta);
 
 /* ---- reading: nothing in a file is trusted ---- */
 

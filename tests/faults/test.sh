@@ -189,7 +189,7 @@ mv "$saved" "$room/moved" # the ranks make a new one, unless they are writing ju
 sleep 1
 kill -INT "${pid[0]}" 2>/dev/null
 ended 20
-expect "the folder moved away: $codes" yes "$([ "$codes" = "130 130" ] || says "^pianola: error: $saved.*: No such file or directory; $resume$")\
+expect "the folder moved away: $codes" yes "$([ "$codes" = "130 130" ] || says "^pianola: error: $saved.*: No such file or directory(: make the folder above it first)?; $resume$")\
 $([ "$codes" != "130 130" ] || says "^pianola: warning: $saved: was moved away or removed: going on in a new folder$")"
 rm -rf "$saved"
 mv "$room/moved" "$saved"

@@ -27,6 +27,15 @@ compiled schedules/ddp.lua --model schedules/models/gpt.lua -D workers=4 -o "$ro
 wanted=$("$PIANOLA" run schedules/ddp.lua --model schedules/models/gpt.lua -D workers=4 --data $text --steps 3 2>/dev/null | weights)
 expect "GPT with DDP over MPI" "$wanted" "$(started "$room/gpt" --steps 3 --data $text | weights)"
 
+# Every collective, in programs made by hand.
+read -ra host < <(pkg-config --cflags --libs pianola-host)
+mpicc -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -O1 -Iruntime -Itests/support -o "$room/collectives" \
+    tests/mpi/collectives.c "${host[@]}"
+for ranks in 2 3 5 7; do
+    expect "collectives of $ranks ranks over MPI" 0 \
+        "$(timeout 120 mpirun --oversubscribe -n $ranks "$room/collectives" $((ranks + 200)) >&2; echo $?)"
+done
+
 # Ranks that do not belong together.
 first_error() { sed -n 's/^pianola: error: //p' | head -n 1; }
 swapped=$(sed '1s/rank0/rank1/;2s/rank1/rank0/' "$room/1f1b/app.mpi")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Transports on the machine model's worst machine (tests/transports/worst.c): tensors are scribbled over right before a
-# RECV starts, and as soon as a message has ended; ranks dawdle at random. Weights after some steps still equal one rank's
+# Transports on the machine model's worst machine (tests/transports/worst.c): tensors are scribbled over right before what
+# only writes them starts, and as soon as a message or a collective has ended; ranks dawdle at random. Weights after some steps still equal one rank's
 # bit for bit, inside one process, over TCP and over MPI, whatever has a lane of its own; and starts and ends of messages
 # are in the model's order.
 cd "$(dirname "$0")/../.." || exit 2
@@ -12,20 +12,22 @@ wide=(-D width=256 -D rows=32) # a copy of such a tensor takes its time too
 runs=0
 flags=(-std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -O1 -Iruntime)
 worst=("$room/worst.o" -Wl,--wrap=replay_step)
+worst_rank=("$room/worst_rank.o" -Wl,--wrap=replay_step,--wrap=rank_main)
 read -ra host < <(pkg-config --cflags --libs pianola-host)
 read -ra libraries < <(pkg-config --libs lua5.4 openblas)
 cc "${flags[@]}" -c -o "$room/worst.o" tests/transports/worst.c &&
+    cc "${flags[@]}" -DPROCESSES -c -o "$room/worst_rank.o" tests/transports/worst.c &&
     cc -o "$room/pianola" build/obj/compiler/cli/main.o "${worst[@]}" build/libpianola.a "${libraries[@]}" -lm -pthread ||
     exit 2
 
 weights() { sed -n 's/^weights *\([0-9a-f]*\).*/\1/p' "$@"; }
 # ordered: what has been said of messages since it was last asked. In no step does a RECV end before its SEND has started,
-# nor a member's ALL_REDUCE before another's has.
+# nor a collective on a member before it has on one whose data reach it.
 ordered() {
     cat "$room"/orders* | awk '
         { of = $1 " " $2; n++ }
-        !/RECV|FETCH/ && $4 > start[of] { start[of] = $4 }
-        /RECV|FETCH|ALL_REDUCE/ && (!(of in end) || $5 < end[of]) { end[of] = $5 }
+        $6 && $4 > start[of] { start[of] = $4 }
+        $7 && (!(of in end) || $5 < end[of]) { end[of] = $5 }
         END { for (of in end) if (start[of] > end[of]) late++; print (n ? late + 0 : "no") " messages out of order" }'
     rm "$room"/orders*
 }
@@ -33,7 +35,7 @@ scribbled() { # NAME SCHEDULE ARGS...: its ranks, each linked with the worst mac
     local source
     "$PIANOLA" compile "schedules/$2.lua" "${integers[@]}" "${wide[@]}" "${@:3}" -o "$room/$1" || exit 2
     for source in "$room/$1"/rank*.cu; do
-        mpicc -std=c11 -x c "$source" -x none "${worst[@]}" -o "${source%.cu}" "${host[@]}" || exit 2
+        mpicc -std=c11 -x c "$source" -x none "${worst_rank[@]}" -o "${source%.cu}" "${host[@]}" || exit 2
     done
 }
 
@@ -67,6 +69,10 @@ over_processes ddp ddp 4 -D workers=4
 over_processes fslpp fslpp 4 -D workers=4 -D stages=4 --lanes peer
 over_processes dualpipe dualpipe 4 -D workers=4 --lanes rank
 over_processes gpipe gpipe 3 -D workers=3
+over_processes fsdp fsdp 4 -D workers=4 -D stages=2 -D batches=4
+over_processes zero1 zero1 3 -D workers=3 -D batches=3
+over_processes hsdp hsdp 4 -D workers=4 -D group=2 -D zero=2
+over_processes whole fsdp_whole 4 -D workers=4
 cat >"$room/nothing.lua" <<'LUA' # whose second stage has no weights: its gradient is of no bytes
 return model {
   input = integers { features = 256, rows = 32 },

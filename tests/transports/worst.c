@@ -1,13 +1,15 @@
 /* The machine model's worst machine, around a rank's replay: what a transport may not touch is scribbled over, and
- * everything takes its time. Linked with --wrap=replay_step into whatever trains on CPUs, over any transport.
+ * everything takes its time. Linked with --wrap=replay_step into whatever trains on CPUs, over any transport; into
+ * ranks as processes, compiled with PROCESSES, with --wrap=rank_main too, which knows the groups.
  *
- * Before a RECV starts, nobody may have written its tensor: it is scribbled over as the RECV starts. Once a SEND, a
- * RECV or a ALL_REDUCE has ended, nobody else may read or write its tensor: for a while that is scribbled over, must
- * stay so, and then gets back what it held. Who reads too late reads NaN, and the trained weights show it; who writes
- * too late ends the process. The scribbles of a seed are the same in each run, the moments they meet are not.
+ * Before a RECV or a collective starts, nobody may have written what it only writes: that is scribbled over as it
+ * starts. Once a SEND, a RECV or a collective has ended, nobody else may read or write its operands: for a while they
+ * are scribbled over, must stay so, and then get back what they held. Who reads too late reads NaN, and the trained
+ * weights show it; who writes too late ends the process. The scribbles of a seed are the same in each run, the moments
+ * they meet are not.
  *
- * Where ORDERS names a folder, orders<rank> there gets a line for every message: step, number, what it is, and its
- * start and end in nanoseconds of the host's clock. */
+ * Where ORDERS names a folder, orders<rank> there gets a line for every message: step, number, what it is, its start
+ * and end in nanoseconds of the host's clock, whether its data reach others, and whether others' reach it. */
 #include "process/comm_local.h"
 #include <sched.h>
 #include <stdio.h>
@@ -27,6 +29,7 @@ struct worst {
     uint64_t random;
 };
 static struct worst all[RANKS];
+static const int32_t *groups; /* NULL: all ranks are in this process */
 
 void __real_replay_step(struct replay *re);
 void __wrap_replay_step(struct replay *re);
@@ -52,21 +55,62 @@ static int64_t now(void) {
     return t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static int64_t offset(const struct rt_instr *x) { return x->at[x->op == OP_ALL_REDUCE ? ROLE_dw : ROLE_t]; }
+/* An operand, as bytes of the rank's arena. */
+struct range {
+    int64_t at, bytes;
+    bool only_written;
+};
+enum { MOST_RANGES = 3 };
 
-/* Does a message that is under way have some of the tensor's bytes? Two SENDs may read one tensor side by side. */
-static bool shared(const struct worst *w, const struct rt_rank *k, const struct rt_instr *x) {
-    for (int32_t i = 0; i < k->nins; i++) {
-        const struct rt_instr *y = &k->ins[i];
-        if (w->started[i] && !w->ended[i] && offset(y) < offset(x) + x->bytes && offset(x) < offset(y) + y->bytes)
-            return true;
+static bool within(const struct range *a, const struct range *b) {
+    return a->at >= b->at && a->at + a->bytes <= b->at + b->bytes;
+}
+
+static int64_t members(const struct replay *re, const struct rt_instr *x) {
+    return groups ? group_of(groups, x->peer, re->rank).n : re->program->msg[x->msg].n;
+}
+
+/* A message's operands, and how many. One in place is part of the other: what is only written of that is around it. */
+static int operands(const struct replay *re, const struct rt_instr *x, struct range *out) {
+    int n = 0;
+    if (!is_group(x->op)) {
+        out[n++] = (struct range){x->at[ROLE_t], x->bytes, is_recv(x->op)};
+        return n;
     }
+    int64_t shards = members(re, x);
+    bool gathers = x->op == OP_ALL_GATHER, scatters = x->op == OP_REDUCE_SCATTER;
+    struct range src = {x->at[ROLE_src], x->bytes * (scatters ? shards : 1), false};
+    int to = x->at[ROLE_w] >= 0 ? ROLE_w : x->at[ROLE_y] >= 0 ? ROLE_y : ROLE_dw;
+    struct range dst = {x->at[to], x->bytes * (gathers ? shards : 1), to != ROLE_dw || x->first};
+    bool from_piece = src.at >= 0 && dst.at >= 0 && within(&src, &dst);
+    if (from_piece) {
+        int64_t before = src.at - dst.at;
+        out[n++] = (struct range){dst.at, before, dst.only_written};
+        out[n++] = (struct range){src.at + src.bytes, dst.bytes - before - src.bytes, dst.only_written};
+    }
+    if (src.at >= 0)
+        out[n++] = src;
+    if (dst.at >= 0 && !from_piece && !(src.at >= 0 && within(&dst, &src)))
+        out[n++] = dst;
+    return n;
+}
+
+/* Does a message that is under way have some of the bytes? Two SENDs may read one tensor side by side. */
+static bool shared(const struct worst *w, const struct replay *re, const struct range *range) {
+    const struct rt_rank *k = rank_of(re);
+    struct range other[MOST_RANGES];
+    for (int32_t i = 0; i < k->nins; i++)
+        for (int n = w->started[i] && !w->ended[i] ? operands(re, &k->ins[i], other) : 0; n > 0; n--)
+            if (other[n - 1].at < range->at + range->bytes && range->at < other[n - 1].at + other[n - 1].bytes)
+                return true;
     return false;
 }
 
-static void scribble_for_a_while(struct worst *w, const struct replay *re, const struct rt_instr *x, char *tensor) {
-    size_t n = (size_t)x->bytes;
-    if (shared(w, rank_of(re), x))
+static void scribble_for_a_while(struct worst *w, const struct replay *re, const struct rt_instr *x,
+                                 const struct range *range) {
+    size_t n = (size_t)range->bytes;
+    char *tensor = ((struct host_rank *)re->self)->arena + range->at;
+    if (shared(w, re, range))
         return;
     memcpy(w->kept, tensor, n);
     memset(tensor, SCRIBBLE, n);
@@ -83,21 +127,29 @@ static void scribble_for_a_while(struct worst *w, const struct replay *re, const
 static bool worst_meet(struct replay *re, const struct rt_instr *x) {
     struct worst *w = self(re);
     int32_t i = (int32_t)(x - rank_of(re)->ins);
-    char *tensor = ((struct host_rank *)re->self)->arena + offset(x);
+    struct range range[MOST_RANGES];
+    int n = operands(re, x, range);
     if (!w->started[i]) {
         dawdle(w);
-        if (is_recv(x->op))
-            memset(tensor, SCRIBBLE, (size_t)x->bytes);
+        for (int k = 0; k < n; k++)
+            if (range[k].only_written)
+                memset(((struct host_rank *)re->self)->arena + range[k].at, SCRIBBLE, (size_t)range[k].bytes);
         w->started[i] = true;
         w->since[i] = now();
     }
     if (!w->real->meet(re, x))
         return false;
     w->ended[i] = true;
+    bool root = x->root == re->rank, reaches = is_send(x->op), reached = is_recv(x->op);
+    if (is_group(x->op)) {
+        reaches = x->root < 0 || root == (x->op == OP_BROADCAST);
+        reached = x->root < 0 || root == (x->op == OP_REDUCE);
+    }
     if (w->orders)
-        fprintf(w->orders, "%lld %d %s %lld %lld\n", (long long)re->step, x->msg, op_row(x->op)->name,
-                (long long)w->since[i], (long long)now());
-    scribble_for_a_while(w, re, x, tensor);
+        fprintf(w->orders, "%lld %d %s %lld %lld %d %d\n", (long long)re->step, x->msg, op_row(x->op)->name,
+                (long long)w->since[i], (long long)now(), reaches, reached);
+    for (int k = 0; k < n; k++)
+        scribble_for_a_while(w, re, x, &range[k]);
     return true;
 }
 
@@ -164,3 +216,13 @@ void __wrap_replay_step(struct replay *re) {
     if (w->orders)
         fflush(w->orders);
 }
+
+#ifdef PROCESSES
+int __real_rank_main(int argc, char **argv, const struct rt_self *self, const struct rt_tables *tables);
+int __wrap_rank_main(int argc, char **argv, const struct rt_self *self, const struct rt_tables *tables);
+
+int __wrap_rank_main(int argc, char **argv, const struct rt_self *self, const struct rt_tables *tables) {
+    groups = tables->groups;
+    return __real_rank_main(argc, argv, self, tables);
+}
+#endif

@@ -2,57 +2,12 @@
  * Then what they report when one of them dies, or is not where it should be. */
 #include "cli/runtime_program.h"
 #include "layers/host.h"
-#include "process/comm_local.h"
 #include "handmade.h"
 #include "random_spec.h"
-#include "tcp_ranks.h"
-#include <pthread.h>
-#include <sys/mman.h>
+#include "tcp_programs.h"
 #include <sys/resource.h>
 
-enum { STEPS = 3 };
-
-/* Ranks from 1 on in processes of their own, rank 0 in this one, where leaks are noticed. It has no watch: a process
- * with threads does not fork well. */
-static void run_ranks(int size, void (*body)(int rank, int size, void *with), void *with) {
-    for (int r = 1; r < size; r++)
-        if (forked(r)) {
-            body(r, size, with);
-            _exit(0);
-        }
-    body(0, size, with);
-    for (int r = 1; r < size; r++)
-        expect_good_end(r);
-}
-
-static void *shared(size_t bytes) {
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    cr_assert_neq(p, MAP_FAILED);
-    return p;
-}
-
 /* ---- among all ranks ---- */
-
-static uint64_t noise(int rank, int call, int64_t i) {
-    return host_hash((uint64_t)rank * 1000 + (uint64_t)call, (uint64_t)i);
-}
-static float noisy(int rank, int call, int64_t i) { return (float)(noise(rank, call, i) % 100000) * 0.0137f - 600; }
-
-static void begin_sum(struct world *w, int call, float *x, int n) {
-    for (int i = 0; i < n; i++)
-        x[i] = noisy(w->rank, call, i);
-    w->sum_begin(w->link, x, n);
-}
-
-static void end_sum(struct world *w, int call, const float *x, int n) {
-    w->sum_end(w->link);
-    for (int i = 0; i < n; i++) {
-        float sum = noisy(0, call, i);
-        for (int r = 1; r < w->size; r++)
-            sum += noisy(r, call, i);
-        MUST(memcmp(&sum, &x[i], 4) == 0);
-    }
-}
 
 static void exchange(struct world *w, int call, size_t n) {
     char *mine = malloc(n + 1), *all = malloc(n * (size_t)w->size + 1);
@@ -102,52 +57,6 @@ Test(comm_tcp, all_and_sums, .timeout = 30) {
 
 /* ---- programs ---- */
 
-struct run {
-    struct rt_program *p;
-    const struct data *data; /* NULL: no jobs */
-    const int32_t *groups;
-    char **arena; /* shared, before and after */
-    float *loss;  /* [steps][batches], likewise */
-    int late;     /* milliseconds that all but rank 0 come late */
-};
-
-/* As rank_main.c does it. */
-static void replay(int rank, int size, void *with) {
-    struct run *run = with;
-    const struct rt_rank *k = &run->p->rank[rank];
-    struct world w;
-    struct replay re;
-    struct host_rank h = {.data = run->data};
-    float pulse[3];
-    open_world(&w, rank, size);
-    h.transport = w.transport;
-    h.link = w.link;
-    MUST(host_take(&re, &h, run->p, rank));
-    memcpy(h.arena, run->arena[rank], (size_t)k->arena);
-    MUST(w.prepare(w.link, k, run->p->nmsgs, run->groups, h.arena));
-    for (re.step = 0; re.step < STEPS; re.step++) {
-        if (rank > 0 && run->late)
-            sleep_ms(run->late);
-        h.loss = run->loss + re.step * run->p->batches;
-        if (rank > 0)
-            watch_step(&re, re.step);
-        begin_sum(&w, (int)re.step, pulse, 3);
-        replay_step(&re);
-        end_sum(&w, (int)re.step, pulse, 3);
-    }
-    memcpy(run->arena[rank], h.arena, (size_t)k->arena);
-    close_world(&w);
-    free(h.arena);
-    host_release(&re, &h);
-}
-
-static void spawn(struct run *run) {
-    groups_of_program = run->groups;
-    new_room();
-    run_ranks(run->p->workers, replay, run);
-    leave_room();
-}
-
 /* A spec compiled, and its groups as a rank's program has them. */
 static struct run compiled(struct spec *sp) {
     struct stage *st = cost_stages(sp);
@@ -164,12 +73,21 @@ static struct run compiled(struct spec *sp) {
     *group = -1;
     for (int r = 0; r < p->workers; r++)
         for (int i = 0; i < p->rank[r].nins; i++)
-            if (p->rank[r].ins[i].op == OP_ALL_REDUCE)
+            if (is_group(p->rank[r].ins[i].op))
                 ((struct rt_instr *)run.p->rank[r].ins)[i].peer = p->rank[r].lane[p->rank[r].ins[i].lane].group;
     return run;
 }
 
-/* Trains in this process and over TCP: the same weights at every home, and losses. Returns how many reductions. */
+static void init_home(const struct rt_program *p, const struct rt_home *home, char *arena, uint64_t seed) {
+    const struct rt_stage *s = &p->stage[home->stage];
+    int64_t all = weight_count(p->model, s);
+    float *whole = NEW(float, all + home->count);
+    host_init(p->model, s, whole, seed);
+    for (int64_t i = 0; i < home->count && home->first + i < all; i++)
+        ((float *)(void *)(arena + home->weight))[i] = whole[home->first + i];
+}
+
+/* Trains in this process and over TCP: the same weights at every home, and losses. Returns how many collectives. */
 static int expect_same_training(struct spec *sp, uint64_t seed) {
     struct run run = compiled(sp);
     const struct rt_program *p = run.p;
@@ -181,25 +99,24 @@ static int expect_same_training(struct spec *sp, uint64_t seed) {
     double makespan[STEPS];
     threads.makespan = makespan;
     char **wanted = host_train(&threads);
-    int reductions = 0;
+    int collectives = 0;
     run.data = data;
     run.arena = NEW(char *, p->workers);
     run.loss = shared(sizeof(float) * (size_t)(STEPS * p->batches));
     for (int r = 0; r < p->workers; r++) {
         run.arena[r] = shared((size_t)p->rank[r].arena + 1);
         for (int h = 0; h < p->rank[r].nhomes; h++)
-            host_init(p->model, &p->stage[p->rank[r].home[h].stage],
-                      (float *)(void *)(run.arena[r] + p->rank[r].home[h].weight), seed);
+            init_home(p, &p->rank[r].home[h], run.arena[r], seed);
     }
     spawn(&run);
     for (int r = 0; r < p->workers; r++) {
         const struct rt_rank *k = &p->rank[r];
         for (int h = 0; h < k->nhomes; h++)
             cr_expect(!memcmp(run.arena[r] + k->home[h].weight, wanted[r] + k->home[h].weight,
-                              (size_t)p->stage[k->home[h].stage].weight),
+                              (size_t)k->home[h].count * sizeof(float)),
                       "seed %d: weights of stage %d on rank %d differ", (int)seed, k->home[h].stage, r);
         for (int i = 0; i < k->nins; i++)
-            reductions += k->ins[i].op == OP_ALL_REDUCE;
+            collectives += is_group(k->ins[i].op);
     }
     for (int s = 0; s < STEPS; s++) {
         sum = 0;
@@ -213,7 +130,7 @@ static int expect_same_training(struct spec *sp, uint64_t seed) {
     munmap(run.loss, sizeof(float) * (size_t)(STEPS * p->batches));
     host_free(p, wanted);
     data_close(data);
-    return reductions;
+    return collectives;
 }
 
 static struct model *mlp(int batches) {
@@ -225,15 +142,15 @@ static struct model *mlp(int batches) {
 }
 
 Test(comm_tcp, random_schedules_train_to_the_same_bits, .timeout = 30) {
-    int reductions = 0;
+    int collectives = 0;
     host_blas();
     for (uint64_t seed = 0; seed < 14; seed++) {
         struct spec *sp = draw_spec(seed, ORDERS | COARSE);
         sp->model = mlp(sp->batches);
-        reductions += expect_same_training(sp, seed);
+        collectives += expect_same_training(sp, seed);
         free_all();
     }
-    cr_expect_gt(reductions, 20);
+    cr_expect_gt(collectives, 20);
 }
 
 /* Data parallel: sums of floats whose order shows, over a group of four. */
@@ -277,6 +194,8 @@ static void join(struct builder *b, int r, int op, int peer, int lane, int64_t b
     struct rt_instr *x = &b->ins[r][k->nins++];
     *x = (struct rt_instr){.op = (uint8_t)op, .lane = (uint16_t)lane, .batch = -1, .peer = peer, .msg = b->p->nmsgs};
     x->bytes = m->bytes = bytes;
+    x->root = -1;
+    memset(x->at, -1, sizeof x->at);
     x->at[op == OP_ALL_REDUCE ? ROLE_dw : ROLE_t] = k->arena;
     if (!m->rank) {
         m->rank = NEW(int32_t, MOST);
@@ -317,19 +236,6 @@ static void finish_program(struct builder *b) {
     }
 }
 
-struct thread {
-    struct replay re;
-    struct host_rank h;
-    pthread_t id;
-};
-
-static void *in_thread(void *arg) {
-    struct thread *t = arg;
-    for (t->re.step = 0; t->re.step < STEPS; t->re.step++)
-        replay_step(&t->re);
-    return NULL;
-}
-
 static void fill(char *arena, int64_t bytes, int rank) {
     for (int64_t i = 0; i + 4 <= bytes; i += 4)
         memcpy(arena + i, &(float){noisy(rank, 0, i)}, 4);
@@ -337,33 +243,22 @@ static void fill(char *arena, int64_t bytes, int rank) {
 
 /* Arenas of random floats; all bytes of all arenas after the steps are those of comm_local. */
 static void expect_same_arenas(const struct rt_program *p, const int32_t *groups, int late) {
-    struct thread t[MOST];
     char *arena[MOST], *over_tcp[MOST];
     for (int r = 0; r < p->workers; r++) {
-        t[r].h = (struct host_rank){.transport = &host_local};
-        cr_assert(host_take(&t[r].re, &t[r].h, p, r));
-        arena[r] = t[r].h.arena;
+        arena[r] = shared((size_t)p->rank[r].arena + 1);
         over_tcp[r] = shared((size_t)p->rank[r].arena + 1);
         fill(arena[r], p->rank[r].arena, r);
         fill(over_tcp[r], p->rank[r].arena, r);
     }
-    struct local *local = local_open(p, arena);
-    for (int r = 0; r < p->workers; r++) {
-        t[r].h.link = local;
-        cr_assert_eq(pthread_create(&t[r].id, NULL, in_thread, &t[r]), 0);
-    }
-    for (int r = 0; r < p->workers; r++)
-        pthread_join(t[r].id, NULL);
+    run_threads(p, arena);
     float loss[STEPS];
     struct run run = {.p = (struct rt_program *)p, .groups = groups, .arena = over_tcp, .loss = loss, .late = late};
     spawn(&run);
     for (int r = 0; r < p->workers; r++) {
         cr_expect(!memcmp(arena[r], over_tcp[r], (size_t)p->rank[r].arena), "arenas of rank %d differ", r);
         munmap(over_tcp[r], (size_t)p->rank[r].arena + 1);
-        host_release(&t[r].re, &t[r].h);
-        free(arena[r]);
+        munmap(arena[r], (size_t)p->rank[r].arena + 1);
     }
-    local_close(local);
 }
 
 static const int32_t no_groups[] = {-1};

@@ -47,7 +47,11 @@ static void write_stage(const char *dir, int64_t step, int s, int n) {
         stage.weight += layers[l].nparam * 4;
     }
     stage.opt = 2 * stage.weight;
-    if (!checkpoint_write_stage(dir, step, &model, &stage, s, weight, stage.opt ? opt : NULL, why, sizeof why))
+    struct checkpoint_shard all = {.count = stage.weight / 4, .weight = weight, .moments = opt};
+    all.stride = all.count;
+    if (!checkpoint_begin_stage(dir, step, &model, &stage, s, why, sizeof why) ||
+        !checkpoint_write_shard(dir, step, &model, &stage, s, &all, why, sizeof why) ||
+        !checkpoint_end_stage(dir, step, s, why, sizeof why))
         fail();
 }
 

@@ -1,0 +1,267 @@
+/* A member's messages are in tracks. Those of a track move one after the other; tracks move side by side, except that a
+ * message may have to wait for one of another track, which brings what it sends. n members, and what each sends:
+ *
+ *   ALL_GATHER      n-1 shards: in a ring, first its own to the next member, then what has come from the one before
+ *   BROADCAST       the whole, once: in the same ring, from the root to the member before it
+ *   ALL_REDUCE      the whole, twice: sums go up the chain of members, the total comes back down
+ *   REDUCE          the whole, once: up the same chain, and from its end to the root
+ *   REDUCE_SCATTER  n-1 shards, each to its owner, which adds what comes in the members' order
+ *   ALL_TO_ALL      likewise, without adding
+ *
+ * No member waits for ever, even if each message blocked its sender until it is received: the last two go by pieces,
+ * then senders, then receivers, at both ends; so of the messages that have not moved, the first in that order can. */
+#include "pairwise.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- which messages ---- */
+
+static float *floats_at(char *at) { return (float *)(void *)at; }
+
+/* Piece k of what begins at `from`. */
+static struct piece piece_of(const struct collective *c, char *from, int64_t k, bool sends, int member) {
+    const int64_t most = 4 * PIECE;
+    struct piece piece = {.member = member, .sends = sends};
+    piece.at = from ? from + k * most : NULL;
+    piece.bytes = k < c->pieces - 1 ? most : c->bytes - k * most;
+    return piece;
+}
+
+static struct piece behind(struct piece piece, int track, int64_t count) {
+    piece.after = track;
+    piece.count = count;
+    return piece;
+}
+
+static struct piece in_scratch(struct piece piece, float *scratch) {
+    piece.at = (char *)scratch;
+    return piece;
+}
+
+static void plan_gather(struct collective *c) { c->length[IN] = c->length[OUT] = (c->group.n - 1) * c->pieces; }
+
+static struct piece gather(const struct collective *c, int track, int64_t k) {
+    int n = c->group.n, me = c->group.me, before = (me + n - 1) % n;
+    int owner = ((track == IN ? before : me) + n - (int)(k / c->pieces)) % n;
+    char *shard = c->dst ? c->dst + owner * c->bytes : NULL;
+    if (track == IN)
+        return piece_of(c, shard, k % c->pieces, false, before);
+    return behind(piece_of(c, shard, k % c->pieces, true, (me + 1) % n), IN, k - c->pieces + 1);
+}
+
+static int behind_root(const struct collective *c) { return (c->group.me + c->group.n - c->root) % c->group.n; }
+
+static void plan_broadcast(struct collective *c) {
+    c->length[IN] = behind_root(c) > 0 ? c->pieces : 0;
+    c->length[OUT] = behind_root(c) < c->group.n - 1 ? c->pieces : 0;
+}
+
+static struct piece broadcast(const struct collective *c, int track, int64_t k) {
+    int n = c->group.n, me = c->group.me;
+    if (track == IN)
+        return piece_of(c, c->dst, k, false, (me + n - 1) % n);
+    if (behind_root(c) == 0)
+        return piece_of(c, c->src, k, true, (me + 1) % n);
+    return behind(piece_of(c, c->dst, k, true, (me + 1) % n), IN, k + 1);
+}
+
+static bool is_top(const struct collective *c) { return c->group.me == c->group.n - 1; }
+
+static void plan_all_reduce(struct collective *c) {
+    c->length[IN] = c->length[DOWN_OUT] = c->group.me > 0 ? c->pieces : 0;
+    c->length[OUT] = c->length[DOWN_IN] = is_top(c) ? 0 : c->pieces;
+}
+
+static struct piece all_reduce(const struct collective *c, int track, int64_t k) {
+    int me = c->group.me;
+    switch (track) {
+    case IN: return in_scratch(piece_of(c, c->dst, k, false, me - 1), c->came);
+    case OUT: return behind(piece_of(c, c->dst, k, true, me + 1), IN, me > 0 ? k + 1 : 0);
+    case DOWN_IN: return behind(piece_of(c, c->dst, k, false, me + 1), OUT, k + 1);
+    default: return behind(piece_of(c, c->dst, k, true, me - 1), is_top(c) ? IN : DOWN_IN, k + 1);
+    }
+}
+
+/* The first member receives from itself: nothing. */
+static void plan_reduce(struct collective *c) {
+    c->length[IN] = c->pieces;
+    c->length[OUT] = is_top(c) && c->root == c->group.me ? 0 : c->pieces;
+    c->length[DOWN_IN] = c->root == c->group.me && !is_top(c) ? c->pieces : 0;
+}
+
+static struct piece reduce(const struct collective *c, int track, int64_t k) {
+    int me = c->group.me;
+    if (track == IN) /* its sum takes the place of the one before, once that is sent */
+        return behind(in_scratch(piece_of(c, c->src, k, false, me > 0 ? me - 1 : 0), c->came), OUT,
+                      c->length[OUT] ? k : 0);
+    if (track == OUT)
+        return behind(in_scratch(piece_of(c, c->src, k, true, is_top(c) ? c->root : me + 1), c->sum), IN, k + 1);
+    return in_scratch(piece_of(c, c->dst, k, false, c->group.n - 1), c->result);
+}
+
+/* Of each piece a message to each member, and one from each, this one included, which is none. */
+static void plan_direct(struct collective *c) { c->length[IN] = c->length[OUT] = c->group.n * c->pieces; }
+
+static struct piece direct(const struct collective *c, int track, int64_t k) {
+    int other = (int)(k % c->group.n);
+    int64_t at = k / c->group.n;
+    if (track == OUT)
+        return piece_of(c, c->src ? c->src + other * c->bytes : NULL, at, true, other);
+    if (c->x->op == OP_REDUCE_SCATTER)
+        return in_scratch(piece_of(c, c->dst, at, false, other), c->came);
+    return piece_of(c, c->dst ? c->dst + other * c->bytes : NULL, at, false, other);
+}
+
+/* ---- what is done with what has come ---- */
+
+static void add_all_reduce(struct collective *c, int track, int64_t k, int64_t floats) {
+    if (track == IN)
+        host_add(floats_at(c->dst) + k * PIECE, c->came, floats, false);
+}
+
+static void add_reduce(struct collective *c, int track, int64_t k, int64_t floats) {
+    if (track == IN && c->group.me > 0)
+        host_add(c->sum, c->came, floats, true);
+    if (track == IN)
+        host_add(c->sum, floats_at(c->src) + k * PIECE, floats, c->group.me == 0);
+    if (track == DOWN_IN || (track == IN && !c->length[OUT]))
+        host_add(floats_at(c->dst) + k * PIECE, track == IN ? c->sum : c->result, floats, c->x->first);
+}
+
+/* A piece's sum may be written over this member's own: that has been added. */
+static void add_scatter(struct collective *c, int track, int64_t k, int64_t floats) {
+    int other = (int)(k % c->group.n), me = c->group.me;
+    int64_t at = k / c->group.n * PIECE;
+    if (track != IN)
+        return;
+    host_add(c->sum, other == me ? floats_at(c->src + me * c->bytes) + at : c->came, floats, other == 0);
+    if (other == c->group.n - 1)
+        host_add(floats_at(c->dst) + at, c->sum, floats, c->x->first);
+}
+
+static void keep_own(struct collective *c, int track, int64_t k, int64_t floats) {
+    int me = c->group.me;
+    (void)floats;
+    if (track == IN && k == me) /* all pieces at once */
+        memcpy(c->dst + me * c->bytes, c->src + me * c->bytes, (size_t)c->bytes);
+}
+
+static const struct algorithm {
+    void (*plan)(struct collective *c);                                        /* sets the tracks' lengths */
+    struct piece (*piece)(const struct collective *c, int track, int64_t k);   /* message k of a track */
+    void (*moved)(struct collective *c, int track, int64_t k, int64_t floats); /* it has moved; NULL: no matter */
+} algorithms[NOPS] = {
+    [OP_ALL_GATHER] = {plan_gather, gather, NULL},
+    [OP_BROADCAST] = {plan_broadcast, broadcast, NULL},
+    [OP_ALL_REDUCE] = {plan_all_reduce, all_reduce, add_all_reduce},
+    [OP_REDUCE] = {plan_reduce, reduce, add_reduce},
+    [OP_REDUCE_SCATTER] = {plan_direct, direct, add_scatter},
+    [OP_ALL_TO_ALL] = {plan_direct, direct, keep_own},
+};
+
+/* ---- one after the other, in each lane ---- */
+
+static void plan(struct collective *c, const struct rt_instr *x, const struct rt_group *group, int64_t bytes) {
+    c->x = x;
+    c->group = *group;
+    c->bytes = x->op == OP_ALL_TO_ALL ? bytes / group->n : bytes;
+    c->pieces = c->bytes ? (c->bytes + 4 * PIECE - 1) / (4 * PIECE) : 1;
+    c->root = -1;
+    for (int i = 0; i < group->n; i++)
+        c->root = group->member[i] == x->root ? i : c->root;
+    memset(c->length, 0, sizeof c->length);
+    memset(c->done, 0, sizeof c->done);
+    algorithms[x->op].plan(c);
+}
+
+static char *operand(const struct collectives *all, const struct rt_instr *x, int role) {
+    return x->at[role] < 0 ? NULL : all->arena + x->at[role];
+}
+
+static void begin(const struct collectives *all, struct collective *c, struct replay *re, const struct rt_instr *x) {
+    int role = x->at[ROLE_w] >= 0 ? ROLE_w : x->at[ROLE_y] >= 0 ? ROLE_y : ROLE_dw;
+    c->src = operand(all, x, ROLE_src);
+    c->dst = operand(all, x, role);
+    plan(c, x, &all->group[x->peer], x->bytes);
+    if (x->op == OP_ALL_GATHER && c->src != c->dst + c->group.me * c->bytes) /* else it is in place */
+        memcpy(c->dst + c->group.me * c->bytes, c->src, (size_t)c->bytes);
+    c->begun = true;
+    c->since = re->device->clock(re);
+}
+
+/* True: some messages of the track have moved. */
+static bool go_on(const struct collectives *all, struct collective *c, const struct replay *re, int track) {
+    const struct algorithm *algorithm = &algorithms[c->x->op];
+    int64_t from = c->done[track];
+    for (; c->done[track] < c->length[track]; c->done[track]++) {
+        struct piece piece = algorithm->piece(c, track, c->done[track]);
+        if (c->done[piece.after] < piece.count)
+            break;
+        if (piece.member != c->group.me && !all->move(all->link, re, c->x, track, &piece))
+            break;
+        if (algorithm->moved)
+            algorithm->moved(c, track, c->done[track], piece.bytes / 4);
+    }
+    return c->done[track] > from;
+}
+
+bool collectives_run(struct collectives *all, struct replay *re, const struct rt_instr *x, double *start, double *end) {
+    struct collective *c = &all->lane[x->lane];
+    if (!c->begun)
+        begin(all, c, re, x);
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int track = 0; track < TRACKS; track++)
+            moved |= go_on(all, c, re, track);
+    }
+    if (memcmp(c->done, c->length, sizeof c->done) != 0)
+        return false;
+    c->begun = false;
+    *start = c->since;
+    *end = re->device->clock(re);
+    return true;
+}
+
+void collective_peers(const struct rt_instr *x, const struct rt_group *group, bool *meets) {
+    struct collective c = {.begun = false};
+    plan(&c, x, group, 0); /* of one piece, which travels as all do */
+    for (int track = 0; track < TRACKS; track++)
+        for (int64_t k = 0; k < c.length[track]; k++) {
+            int member = algorithms[x->op].piece(&c, track, k).member;
+            meets[member] |= member != group->me;
+        }
+}
+
+bool collectives_open(struct collectives *all, const struct rt_rank *k, int rank, const int32_t *groups, char *arena) {
+    enum { SCRATCHES = 3 };
+    int ngroups = group_count(groups), lanes = 0;
+    all->arena = arena;
+    all->group = calloc((size_t)ngroups + 1, sizeof *all->group);
+    all->lane = calloc((size_t)k->nlanes + 1, sizeof *all->lane);
+    for (int32_t i = 0; all->lane && i < k->nins; i++) {
+        struct collective *c = &all->lane[k->ins[i].lane];
+        lanes += is_group(k->ins[i].op) && !c->x;
+        if (is_group(k->ins[i].op))
+            c->x = &k->ins[i];
+    }
+    all->scratch = malloc(sizeof(float) * SCRATCHES * PIECE * (size_t)lanes + 1);
+    if (!all->group || !all->lane || !all->scratch)
+        return false;
+    for (int g = 0; g < ngroups; g++)
+        all->group[g] = group_of(groups, g, rank);
+    float *next = all->scratch;
+    for (int l = 0; l < k->nlanes; l++)
+        if (all->lane[l].x) {
+            all->lane[l].came = next;
+            all->lane[l].sum = next + PIECE;
+            all->lane[l].result = next + 2 * PIECE;
+            next += SCRATCHES * PIECE;
+        }
+    return true;
+}
+
+void collectives_close(struct collectives *all) {
+    free(all->group);
+    free(all->lane);
+    free(all->scratch);
+}

@@ -1,0 +1,210 @@
+/* Programs of nothing but collectives, made by hand, and what their arenas hold afterwards, by the definitions in
+ * ops.h: a reference that shares no code with the runtime. For ranks as threads and over TCP
+ * (tests/unit/test_collectives.c) and over MPI (tests/mpi/collectives.c). */
+#ifndef PIANOLA_HAND_COLLECTIVES_H
+#define PIANOLA_HAND_COLLECTIVES_H
+#include "comm/pairwise.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { HAND_RANKS = 7, HAND_GROUPS = 4, HAND_EACH = 7, HAND_MEETINGS = HAND_GROUPS * HAND_EACH, HAND_STEPS = 3 };
+
+struct hand {
+    struct rt_program program;
+    struct rt_model model;
+    struct rt_rank rank[HAND_RANKS];
+    struct rt_instr ins[HAND_RANKS][HAND_MEETINGS];
+    int32_t lane_at[HAND_RANKS][2 * HAND_GROUPS + 1], lane_ins[HAND_RANKS][HAND_MEETINGS];
+    struct rt_meeting meeting[HAND_MEETINGS];
+    int32_t member[HAND_MEETINGS][HAND_RANKS];
+    int64_t off[HAND_MEETINGS][HAND_RANKS], to[HAND_MEETINGS][HAND_RANKS];
+    int32_t groups[HAND_GROUPS * (HAND_RANKS + 1) + 1];
+    uint64_t random;
+};
+static const int hand_ops[] = {OP_ALL_GATHER, OP_BROADCAST, OP_ALL_REDUCE, OP_REDUCE, OP_REDUCE_SCATTER, OP_ALL_TO_ALL};
+
+static inline int hand_below(struct hand *h, int n) {
+    h->random = h->random * 6364136223846793005u + 1442695040888963407u;
+    return (int)((h->random >> 33) % (uint64_t)n);
+}
+
+/* Whole numbers: their sums are exact, and small enough to stay so over the steps. Or any, whose order shows. */
+static inline float hand_value(int rank, int64_t i, bool whole) {
+    uint64_t x = ((uint64_t)rank << 40) + (uint64_t)i * 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 29) * 0xbf58476d1ce4e5b9u;
+    return whole ? (float)((int)(x >> 40) % 17 - 8) : (float)(x >> 40) * 0.0137f - 90000;
+}
+static inline void hand_fill(char *arena, int64_t bytes, int rank, bool whole) {
+    for (int64_t i = 0; i + 4 <= bytes; i += 4) {
+        float x = hand_value(rank, i / 4, whole);
+        memcpy(arena + i, &x, 4);
+    }
+}
+
+static inline int64_t hand_take(struct rt_rank *k, int64_t bytes) {
+    int64_t at = k->arena;
+    k->arena += (bytes + 127) / 64 * 64; /* a gap, which stays as it is */
+    return at;
+}
+
+static inline int64_t hand_size(struct hand *h, int op) {
+    static const int64_t floats[] = {0, 1, 3, 5, 777, 4096, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE + 17};
+    bool sums = op == OP_ALL_REDUCE || op == OP_REDUCE || op == OP_REDUCE_SCATTER;
+    int64_t bytes = 4 * floats[hand_below(h, sizeof floats / sizeof *floats)];
+    return bytes + (!sums && bytes ? hand_below(h, 4) : 0);
+}
+
+/* The operands of member i, of a shard of so many bytes. */
+static inline void hand_operands(struct hand *h, struct rt_rank *k, struct rt_instr *x, int i, int n, int64_t bytes,
+                                 bool in_place) {
+    bool gathers = x->op == OP_ALL_GATHER, scatters = x->op == OP_REDUCE_SCATTER, exchanges = x->op == OP_ALL_TO_ALL;
+    bool root = x->root >= 0 && x->root == (int)(k - h->rank);
+    int dst = gathers || x->op == OP_BROADCAST ? ROLE_w : exchanges ? ROLE_y : ROLE_dw;
+    memset(x->at, -1, sizeof x->at);
+    if (x->op != OP_ALL_REDUCE && (x->op != OP_BROADCAST || root))
+        x->at[ROLE_src] = hand_take(k, (scatters || exchanges ? n : 1) * bytes);
+    if (x->root < 0 || root == (x->op == OP_REDUCE))
+        x->at[dst] = hand_take(k, (gathers || exchanges ? n : 1) * bytes);
+    if (in_place && gathers)
+        x->at[ROLE_src] = x->at[ROLE_w] + i * bytes;
+    if (in_place && scatters)
+        x->at[ROLE_dw] = x->at[ROLE_src] + i * bytes;
+    x->bytes = (exchanges ? n : 1) * bytes;
+}
+
+static inline void hand_meet(struct hand *h, int number, int op) {
+    const int32_t *member = group_at(h->groups, number);
+    int m = h->program.nmsgs++, n = 0;
+    int64_t bytes = hand_size(h, op);
+    bool in_place = hand_below(h, 2), has_root = op == OP_BROADCAST || op == OP_REDUCE;
+    while (member[n] >= 0)
+        n++;
+    int root = has_root ? member[hand_below(h, n)] : -1;
+    for (int i = 0; i < n; i++) {
+        struct rt_rank *k = &h->rank[member[i]];
+        struct rt_instr *x = &h->ins[member[i]][k->nins++];
+        *x = (struct rt_instr){.op = (uint8_t)op, .batch = -1, .peer = number, .msg = m, .root = root};
+        x->lane = (uint16_t)(2 * number + (op_row(op)->lane == LANE_GATHER));
+        x->first = op != OP_ALL_REDUCE && hand_below(h, 2);
+        hand_operands(h, k, x, i, n, bytes, in_place);
+        bool has_src = op != OP_ALL_REDUCE;
+        int64_t dst = x->at[ROLE_w] >= 0 ? x->at[ROLE_w] : x->at[ROLE_y] >= 0 ? x->at[ROLE_y] : x->at[ROLE_dw];
+        h->member[m][i] = member[i];
+        h->off[m][i] = has_src ? x->at[ROLE_src] : dst;
+        h->to[m][i] = has_src ? dst : -1;
+        h->meeting[m].bytes = x->bytes;
+    }
+    h->meeting[m].n = n;
+    h->meeting[m].rank = h->member[m];
+    h->meeting[m].off = h->off[m];
+    h->meeting[m].to = h->to[m];
+}
+
+/* Groups in no order: all ranks, two of some, and a pair; each with two lanes, in which every collective occurs. */
+static inline void hand_groups(struct hand *h, int workers) {
+    int32_t *at = h->groups;
+    for (int g = 0; g < HAND_GROUPS; g++) {
+        int32_t order[HAND_RANKS];
+        for (int r = 0; r < workers; r++) {
+            int other = hand_below(h, r + 1);
+            order[r] = order[other];
+            order[other] = r;
+        }
+        int n = g == 0 ? workers : g == HAND_GROUPS - 1 ? 2 : 2 + hand_below(h, workers - 1);
+        for (int i = 0; i < n; i++)
+            *at++ = order[i];
+        *at++ = -1;
+    }
+    *at = -1;
+}
+
+static inline void hand_make(struct hand *h, uint64_t seed, int workers) {
+    memset(h, 0, sizeof *h);
+    h->random = seed;
+    h->program = (struct rt_program){.name = "by hand", .workers = workers, .batches = 1, .model = &h->model};
+    h->program.rank = h->rank;
+    h->program.msg = h->meeting;
+    hand_groups(h, workers);
+    for (int j = 0; j < HAND_EACH; j++)
+        for (int g = 0; g < HAND_GROUPS; g++)
+            hand_meet(h, g, hand_ops[(j + g + (int)seed) % (int)(sizeof hand_ops / sizeof *hand_ops)]);
+    for (int r = 0; r < workers; r++) {
+        struct rt_rank *k = &h->rank[r];
+        k->ins = h->ins[r];
+        k->nlanes = 2 * HAND_GROUPS;
+        k->lane_at = h->lane_at[r];
+        k->lane_ins = h->lane_ins[r];
+        k->work = -1;
+        for (int l = 0, n = 0; l < k->nlanes; h->lane_at[r][++l] = n)
+            for (int i = 0; i < k->nins; i++)
+                if (k->ins[i].lane == l)
+                    h->lane_ins[r][n++] = i;
+    }
+}
+
+/* ---- what they mean ---- */
+
+/* Piece p of member i's operand; before: all arenas before the collective. */
+static inline const char *hand_at(const struct hand *h, char *const *arena, int m, int i, int64_t p, int64_t bytes) {
+    return arena[h->member[m][i]] + h->off[m][i] + p * bytes;
+}
+
+static inline float hand_float(const char *at) {
+    float x;
+    memcpy(&x, at, 4);
+    return x;
+}
+
+/* The sum of piece p of all members, into dst or added to it. */
+static inline void hand_sum(const struct hand *h, char *const *before, int m, int64_t p, int64_t bytes, char *dst,
+                            bool first) {
+    for (int64_t b = 0; b < bytes; b += 4) {
+        float sum = hand_float(hand_at(h, before, m, 0, p, bytes) + b);
+        for (int i = 1; i < h->meeting[m].n; i++)
+            sum += hand_float(hand_at(h, before, m, i, p, bytes) + b);
+        sum = first ? sum : hand_float(dst + b) + sum;
+        memcpy(dst + b, &sum, 4);
+    }
+}
+
+static inline void hand_apply(const struct hand *h, const struct rt_instr *x, int i, char *const *before,
+                              char *const *after) {
+    int m = x->msg, n = h->meeting[m].n, root = 0;
+    int64_t bytes = x->op == OP_ALL_TO_ALL ? x->bytes / n : x->bytes;
+    char *dst = after[h->member[m][i]] + (x->op == OP_ALL_REDUCE ? h->off[m][i] : h->to[m][i]);
+    while (x->root >= 0 && h->member[m][root] != x->root)
+        root++;
+    switch (x->op) {
+    case OP_ALL_GATHER:
+        for (int j = 0; j < n; j++)
+            memcpy(dst + j * bytes, hand_at(h, before, m, j, 0, bytes), (size_t)bytes);
+        break;
+    case OP_ALL_TO_ALL:
+        for (int j = 0; j < n; j++)
+            memcpy(dst + j * bytes, hand_at(h, before, m, j, i, bytes), (size_t)bytes);
+        break;
+    case OP_BROADCAST:
+        if (i != root)
+            memcpy(dst, hand_at(h, before, m, root, 0, bytes), (size_t)bytes);
+        break;
+    case OP_ALL_REDUCE: hand_sum(h, before, m, 0, bytes, dst, true); break;
+    case OP_REDUCE_SCATTER: hand_sum(h, before, m, i, bytes, dst, x->first); break;
+    default:
+        if (i == root)
+            hand_sum(h, before, m, 0, bytes, dst, x->first);
+    }
+}
+
+/* Takes all arenas through the steps. before: as large, for itself. No two collectives share memory. */
+static inline void hand_expect(const struct hand *h, char *const *arena, char *const *before) {
+    for (int step = 0; step < HAND_STEPS; step++) {
+        for (int r = 0; r < h->program.workers; r++)
+            memcpy(before[r], arena[r], (size_t)h->rank[r].arena);
+        for (int r = 0; r < h->program.workers; r++)
+            for (int i = 0; i < h->rank[r].nins; i++) {
+                const struct rt_instr *x = &h->ins[r][i];
+                hand_apply(h, x, side_of(&h->meeting[x->msg], r), before, arena);
+            }
+    }
+}
+#endif
