@@ -71,13 +71,14 @@ static struct side *load(struct loading *loading, const char *path) {
 
 /* An option that affects how scripts are compiled, if one was given. */
 static const char *for_scripts(const struct script_args *args) {
-    return args->model       ? "--model"
-           : args->cluster   ? "--cluster"
-           : args->recompute ? "--recompute"
-           : args->lanes     ? "--lanes"
-           : args->launch    ? "--launch-order"
-           : args->prefetch  ? "--prefetch"
-                             : NULL;
+    return args->model          ? "--model"
+           : args->cluster      ? "--cluster"
+           : args->recompute    ? "--recompute"
+           : args->lanes        ? "--lanes"
+           : args->launch       ? "--launch-order"
+           : args->least_memory ? "--memory"
+           : args->prefetch     ? "--prefetch"
+                                : NULL;
 }
 
 static struct diff *load_both(const struct script_args *how, const char *const *file) {

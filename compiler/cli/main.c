@@ -50,6 +50,7 @@ static void set_option(struct settings *settings, const struct command *command,
     case 'p': args->prefetch = (enum prefetch)choice(name, arg); break;
     case 'q': args->launch = (enum launch_order)choice(name, arg); break;
     case 'r': args->recompute = true; break;
+    case 'y': args->least_memory = choice(name, arg) == 1; break;
     case 'o': settings->output = arg; break;
     case 'f': settings->format = arg; break;
     case 'd': settings->dump = arg; break;

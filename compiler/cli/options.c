@@ -74,6 +74,10 @@ const struct option_row options[] = {
      "kept, and each comes just-in-time, one-ahead or two-ahead, as others do",
      'p', SCRIPTS},
     {"recompute", NULL, "forwards keep only their input, and run again before the backward", 'r', SCRIPTS},
+    {"memory", "PLAN",
+     "spare (default): as much as the cluster has, where instructions would otherwise wait for others to leave bytes; "
+     "least: as little as the schedule permits",
+     'y', SCRIPTS},
     {"output", "PATH", "where to write: a folder (compile, show --format hta), a file (show, import, export-weights)",
      'o', SHOW | COMPILE | IMPORT | EXPORT},
     {"format", "FORMAT", "{formats}", 'f', SHOW},
@@ -126,6 +130,7 @@ static const struct choices {
     {"WHEN", "always never auto", NULL},
     {"COLUMN", NULL, column_words},
     {"WHICH", "solved just-in-time one-ahead two-ahead", NULL},
+    {"PLAN", "spare least", NULL},
 };
 enum { NCHOICES = sizeof choices / sizeof *choices };
 

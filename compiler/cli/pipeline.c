@@ -13,7 +13,12 @@ static void do_cost(struct compile *c) { c->stage = cost_stages(c->spec); }
 static void do_graph(struct compile *c) { c->graph = graph_build(c->spec); }
 static void do_sched(struct compile *c) { c->sched = sched_run(c->spec, c->stage, c->graph); }
 static void do_lower(struct compile *c) { c->program = lower(c->spec, c->stage, c->graph, c->sched); }
-static void do_mem(struct compile *c) { mem_plan(c->spec, c->program); }
+static void do_mem(struct compile *c) {
+    if (c->spec->least_memory)
+        mem_plan(c->spec, c->program);
+    else
+        mem_plan_spare(c->spec, c->stage, c->program);
+}
 static void do_lanes(struct compile *c) { lanes_sync(c->program); }
 static void do_verify(struct compile *c) {
     struct refutation *no = verify(c->spec, c->graph, c->program, CLAIM_ALL);
@@ -43,7 +48,7 @@ static const struct pass {
     {0, "graph", do_graph, SPEC, GRAPH, "who needs whom"},
     {0, "sched", do_sched, STAGES | GRAPH, SCHED, "which job runs when"},
     {'l', "lower", do_lower, SCHED, STREAMS, "instruction streams with explicit messages"},
-    {'m', "mem", do_mem, STREAMS, OFFSETS, "every buffer an offset in its rank's arena"},
+    {'m', "mem", do_mem, STAGES | STREAMS, OFFSETS, "every buffer an offset in its rank's arena"},
     {'w', "lanes", do_lanes, OFFSETS, WAITS, "waits between lanes"},
     {0, "verify", do_verify, WAITS, PROOF, "the proof, always"},
     {0, "sim", do_sim, PROOF, TIMES, "the predicted timeline"},

@@ -454,6 +454,19 @@ static void put_held(struct text *t, const struct report *report) {
     }
 }
 
+/* Of the ranks with most; nothing where no spare memory is used. */
+static void put_spare(struct text *t, const struct report *report) {
+    char a[32], b[32];
+    int64_t peak = 0, least = 0;
+    for (int i = 0; i < report->workers; i++) {
+        peak = report->rank[i].peak_bytes > peak ? report->rank[i].peak_bytes : peak;
+        least = report->rank[i].least_bytes > least ? report->rank[i].least_bytes : least;
+    }
+    if (peak > least)
+        put(t, "memory       %s a rank at most; %s would do, with waits (--memory least)\n", bytes_text(peak, a),
+            bytes_text(least, b));
+}
+
 /* Omits the name of plain units. */
 static const char *with_unit(double t, const struct measure *measure) {
     char buf[32];
@@ -485,4 +498,5 @@ void emit_report(struct text *out, const struct report *report, const struct sty
     else
         put(out, "live activations (work %s, path %s)\n", work, path);
     put(out, "gap          %.1f %%\n", 100 * report->gap);
+    put_spare(out, report);
 }

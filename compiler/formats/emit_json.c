@@ -15,6 +15,7 @@ static void put_rank(struct text *t, int r, const struct rank_report *report) {
     put_figure(t, in, "span", report->span);
     put(t, "%s\"peak_activations\": %d,\n", in, report->peak_activations);
     put(t, "%s\"peak_bytes\": %lld,\n", in, (long long)report->peak_bytes);
+    put(t, "%s\"least_bytes\": %lld,\n", in, (long long)report->least_bytes);
     put(t, "%s\"at_peak\": {", in);
     for (int h = 0; h < NHELD; h++)
         put(t, "%s\"%s\": %lld", h ? ", " : " ", held_name[h], (long long)report->held[h]);

@@ -76,6 +76,7 @@ struct spec {
     enum lanes_per lanes;
     enum launch_order launch;
     enum prefetch prefetch;
+    bool least_memory; /* the smallest plan, even where instructions then wait for others to leave bytes */
     struct job *job;
     int njobs;
     int32_t *at; /* [(s * batches + b) * NDIRS + d] -> index in job, or -1 */
@@ -141,7 +142,7 @@ struct script_args {
     enum lanes_per lanes;
     enum launch_order launch;
     enum prefetch prefetch;
-    bool recompute;
+    bool recompute, least_memory;
     const char **set;
     int nset;
     int nsizes; /* the last nsizes settings are for the schedule alone */

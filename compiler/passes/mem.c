@@ -5,6 +5,7 @@
  * fits (best fit), a closing one leaves a hole that merges with its neighbours. A hole remembers the buffers that used
  * its bytes last, its ghosts. A buffer that takes these bytes over must run after them; lanes.c keeps that order
  * (rank.over). n log n in buffers. */
+#include "base/heap.h"
 #include "passes.h"
 #include <math.h>
 #include <string.h>
@@ -23,19 +24,28 @@ struct block { /* in address order; the free ones are in a treap by (size, off) 
     bool is_free;
 };
 
+struct leaving { /* a buffer that has closed, and whose bytes are not free yet */
+    double t;
+    int32_t buf;
+};
+static inline bool leaves_before(struct leaving x, struct leaving y) { return x.t != y.t ? x.t < y.t : x.buf < y.buf; }
+HEAP(leavings, struct leaving, leaves_before)
+
 struct plan {
     const char *file; /* and the rank's number, for error messages */
     int r;
     struct rank *rank;
     struct block *tail, *root, *spare;
-    struct ghost *ghosts; /* spare ones */
-    struct block **of;    /* per buffer */
-    int64_t align, base;  /* base: where the blocks begin */
+    struct ghost *ghosts;      /* spare ones */
+    struct block **of;         /* per buffer */
+    int64_t align, page, base; /* base: where the blocks begin */
     uint32_t random;
     int32_t *over; /* as in rank, but as buffers open; over_first, over_end: per buffer, its part of it */
     size_t over_cap, nover;
     int32_t *over_first, *over_end;
-    bool *opens; /* per buffer: some event opens it */
+    bool *opens;   /* per buffer: some event opens it */
+    double *limit; /* per buffer, with rank.life: what it takes over must have been left by then */
+    struct leavings leavings;
 };
 
 static bool before(const struct block *a, const struct block *b) {
@@ -233,8 +243,9 @@ static void close_buffer(struct plan *plan, int32_t x) {
 }
 
 /* Weights, gradients, optimizer state, workspace: buffers that no event opens. */
-static void place_permanent(struct plan *plan, int64_t page) {
+static void place_permanent(struct plan *plan) {
     struct rank *k = plan->rank;
+    int64_t page = plan->page;
     int last = -1;
     bool *opens = plan->opens;
     memset(opens, 0, sizeof *opens * (size_t)k->nbufs);
@@ -301,28 +312,92 @@ static struct plan take_tables(const struct spec *sp, const struct program *p) {
     return (struct plan){.file = sp->file,
                          .of = NEW(struct block *, n),
                          .align = sp->model ? 256 : 1,
+                         .page = sp->model ? 4096 : 1,
                          .over_first = NEW(int32_t, n),
                          .over_end = NEW(int32_t, n),
-                         .opens = NEW(bool, n)};
+                         .opens = NEW(bool, n),
+                         .limit = NEW(double, n)};
 }
 
-void mem_plan(const struct spec *sp, struct program *p) {
+static void start_rank(struct plan *plan, struct rank *k) {
+    plan->rank = k;
+    plan->tail = plan->root = NULL;
+    plan->nover = 0;
+    plan->leavings.n = 0;
+    k->arena = 0;
+    memset(plan->over_first, 0, sizeof *plan->over_first * (size_t)k->nbufs);
+    memset(plan->over_end, 0, sizeof *plan->over_end * (size_t)k->nbufs);
+    place_permanent(plan);
+}
+
+/* Bytes are free as soon as the schedule has them free. */
+static void plan_by_schedule(struct plan *plan, struct rank *k) {
+    start_rank(plan, k);
+    for (size_t i = 0; i < k->nevents; i++)
+        if (k->event[i] >= 0)
+            open_buffer(plan, k->event[i]);
+        else
+            close_buffer(plan, ~k->event[i]);
+}
+
+/* Bytes are free once the schedule has them free and `delay` before the end of their last access. Buffers open in issue
+ * order, which is not always that of their first accesses: one whose successors start earlier takes what is free for
+ * all of them. */
+static void plan_by_lifetimes(struct plan *plan, struct rank *k, double delay) {
+    double limit = INFINITY;
+    start_rank(plan, k);
+    for (size_t i = k->nevents; i-- > 0;)
+        if (k->event[i] >= 0)
+            plan->limit[k->event[i]] = limit = fmin(limit, k->life[k->event[i]].start);
+    for (size_t i = 0; i < k->nevents; i++) {
+        int32_t x = k->event[i];
+        if (x < 0) {
+            leavings_push(&plan->leavings, (struct leaving){k->life[~x].end - delay, ~x});
+            continue;
+        }
+        while (plan->leavings.n > 0 && plan->leavings.a[0].t <= plan->limit[x])
+            close_buffer(plan, leavings_pop(&plan->leavings).buf);
+        open_buffer(plan, x);
+    }
+}
+
+/* Within the memory, with as little delay as that takes, to a thousandth of the step. Returns whether it takes any. */
+static bool plan_within(struct plan *plan, struct rank *k, double memory) {
+    plan_by_lifetimes(plan, k, 0);
+    if ((double)k->arena <= memory)
+        return false;
+    double too_little = 0, most = 0;
+    for (int b = 0; b < k->nbufs; b++)
+        most = fmax(most, k->life[b].end);
+    double enough = most; /* as much as by the schedule */
+    for (int i = 0; i < 10 && (double)k->least < memory; i++) {
+        double delay = (too_little + enough) / 2;
+        plan_by_lifetimes(plan, k, delay);
+        *((double)k->arena <= memory ? &enough : &too_little) = delay;
+    }
+    if (enough < most)
+        plan_by_lifetimes(plan, k, enough);
+    else {
+        k->life = NULL;
+        plan_by_schedule(plan, k);
+    }
+    return true;
+}
+
+bool mem_plan(const struct spec *sp, struct program *p) {
     struct plan plan = take_tables(sp, p);
+    bool delays = false;
     for (int r = 0; r < p->workers; r++) {
         struct rank *k = &p->rank[r];
         plan.r = r;
-        plan.rank = k;
-        plan.tail = plan.root = NULL;
-        plan.nover = 0;
-        memset(plan.over_first, 0, sizeof *plan.over_first * (size_t)k->nbufs);
-        memset(plan.over_end, 0, sizeof *plan.over_end * (size_t)k->nbufs);
-        place_permanent(&plan, sp->model ? 4096 : 1);
-        for (size_t i = 0; i < k->nevents; i++)
-            if (k->event[i] >= 0)
-                open_buffer(&plan, k->event[i]);
-            else
-                close_buffer(&plan, ~k->event[i]);
+        if (k->life)
+            delays |= plan_within(&plan, k, sp->memory);
+        else
+            plan_by_schedule(&plan, k);
+        if (k->least == 0 || k->arena < k->least)
+            k->least = k->arena;
         index_over(&plan);
         check_memory(sp, k, r, plan.opens);
     }
+    return delays;
 }

@@ -32,8 +32,14 @@ struct sched *sched_run(const struct spec *sp, const struct stage *st, const str
 /* lower.c: needs the schedule; gives the program, with lanes, without offsets and waits. */
 struct program *lower(const struct spec *sp, const struct stage *st, const struct graph *graph, const struct sched *sc);
 
-/* mem.c: needs lower; gives every buffer an offset and every rank its arena. Dies beyond the cluster's memory. */
-void mem_plan(const struct spec *sp, struct program *p);
+/* mem.c: needs lower; gives every buffer an offset and every rank its arena. Bytes are reused as soon as the schedule
+ * permits; on a rank with rank.life, only once they are free by these times too. Where the cluster has not the memory
+ * for that, as little earlier as fits, or as the schedule permits, which sets rank.life to NULL; then it returns true.
+ * Dies beyond the cluster's memory. */
+bool mem_plan(const struct spec *sp, struct program *p);
+/* spare.c: the same, with rank.life as the program would run if no bytes were reused: it ends no later than that of
+ * mem_plan alone, and as early as with unlimited memory where the cluster has as much as that takes. */
+void mem_plan_spare(const struct spec *sp, const struct stage *st, struct program *p);
 
 /* lanes.c: needs mem, because reused bytes are an order too; gives the waits, transitively reduced. */
 void lanes_sync(struct program *p);
@@ -67,6 +73,7 @@ struct rank_report {
     double busy, idle, span, exposed[NEXPOSED];
     int peak_activations;
     int64_t peak_bytes;  /* the arena: what the device allocates */
+    int64_t least_bytes; /* what it could do with: `--memory least` */
     int64_t held[NHELD]; /* peak_bytes by content, when most are in use; HELD_GAPS includes tokens and padding */
     int activations_received, gradients_received, weights_received, reductions_received, stages_stored;
     int gathers, reductions; /* collectives that it takes part in */

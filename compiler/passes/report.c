@@ -245,6 +245,7 @@ static double account(const struct spec *sp, const struct program *p, const stru
     }
     out->span = to > from ? to - from : 0;
     out->peak_bytes = k->arena;
+    out->least_bytes = k->least;
     exposed_waits(k, tl->start[r], tl->end[r], out->exposed);
     count_held(k, out->held);
     for (int b = 0; b < k->nbufs; b++)

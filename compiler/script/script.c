@@ -105,6 +105,7 @@ struct spec *script_load(const struct script_args *args) {
     sp->launch = args->launch;
     sp->prefetch = args->prefetch;
     sp->recompute = args->recompute;
+    sp->least_memory = args->least_memory;
     struct settings set = read_settings(args);
     sp->name = script_name(args->schedule);
     sp->file = args->schedule;

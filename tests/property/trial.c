@@ -34,7 +34,7 @@ static void compile(struct passes *c, const struct spec *sp) {
     c->st = cost_stages(&c->sp);
     c->g = graph_build(&c->sp);
     c->p = lower(&c->sp, c->st, c->g, sched_run(&c->sp, c->st, c->g));
-    mem_plan(&c->sp, c->p);
+    mem_plan_spare(&c->sp, c->st, c->p);
     lanes_sync(c->p);
 }
 

@@ -249,6 +249,7 @@ static struct report *report_1f1b(void) {
          .span = 33,
          .peak_activations = 4,
          .peak_bytes = 7,
+         .least_bytes = 7,
          .gradients_received = 8,
          .stages_stored = 1,
          .bytes_received = 8},
@@ -257,6 +258,7 @@ static struct report *report_1f1b(void) {
          .span = 30,
          .peak_activations = 3,
          .peak_bytes = 10239,
+         .least_bytes = 10239,
          .activations_received = 8,
          .gradients_received = 8,
          .weights_received = 120,
@@ -303,6 +305,16 @@ Test(emit_report, says_which_bound_it_is) {
     cr_assert_not_null(strstr(table(r, true), "30 units, from the longest path (work 24, live activations 24)\n"));
     r->lower_bound = r->bound_memory = 31.5;
     cr_assert_not_null(strstr(table(r, true), "31.5 units, from live activations (work 24, path 30)\n"));
+}
+
+Test(emit_report, says_how_much_less_memory_would_do) {
+    struct report *r = report_1f1b();
+    r->rank[0].least_bytes = 6;
+    cr_assert_null(strstr(table(r, true), "--memory")); /* not on the rank with most */
+    r->rank[1].least_bytes = 5000;
+    const char *s = table(r, true);
+    cr_assert_not_null(strstr(s, "memory       10239 B a rank at most; 5000 B would do, with waits (--memory least)\n"),
+                       "%s", s);
 }
 
 Test(emit_report, times_and_sizes_are_in_units_people_read) {

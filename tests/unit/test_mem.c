@@ -121,17 +121,21 @@ static struct bytes follow(const struct rank *k, int64_t align) {
 
 Test(mem, no_two_live_buffers_share_a_byte) {
     int reused = 0;
-    for (int seed = 0; seed < 200; seed++) {
-        struct spec *sp = draw_spec((uint64_t)seed, ORDERS | BANDWIDTH);
-        struct program *p = lowered(sp, draw_stages(sp));
-        mem_plan(sp, p);
+    for (int i = 0; i < 400; i++) {
+        struct spec *sp = draw_spec((uint64_t)i / 2, ORDERS | BANDWIDTH);
+        struct stage *st = draw_stages(sp);
+        struct program *p = lowered(sp, st);
+        if (i % 2)
+            mem_plan_spare(sp, st, p);
+        else
+            mem_plan(sp, p);
         for (int r = 0; r < p->workers; r++) {
             follow(&p->rank[r], 1);
             reused += p->rank[r].over_at[p->rank[r].nbufs];
         }
         free_all();
     }
-    cr_assert_gt(reused, 5000);
+    cr_assert_gt(reused, 10000);
 }
 
 Test(mem, buffers_of_one_size_fit_without_a_gap) {

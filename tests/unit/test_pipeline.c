@@ -85,7 +85,7 @@ static struct compile compile_spec(struct spec *sp) {
     sp->stage = c.stage;
     c.sched = sched_run(sp, c.stage, c.graph);
     c.program = lower(sp, c.stage, c.graph, c.sched);
-    mem_plan(sp, c.program);
+    mem_plan_spare(sp, c.stage, c.program);
     lanes_sync(c.program);
     c.timeline = sim_run(sp, c.stage, c.program);
     return c;

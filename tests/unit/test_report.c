@@ -273,6 +273,7 @@ Test(emit_json, has_the_keys_of_the_schema_in_order) {
                           "      \"span\": 9,\n"
                           "      \"peak_activations\": 2,\n"
                           "      \"peak_bytes\": 100,\n"
+                          "      \"least_bytes\": 0,\n"
                           "      \"at_peak\": { \"weights\": 10, \"gradients\": 0, \"optimizer\": 0, "
                           "\"fetched\": 0, \"act\": 0, \"grad\": 0, \"stash\": 0, \"work\": 0, \"gaps\": 90 },\n"
                           "      \"activations_received\": 0,\n"
