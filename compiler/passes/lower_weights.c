@@ -17,17 +17,24 @@
 /* What comes at a moment of the schedule: the end of ~j or the start of j. */
 struct moments {
     int32_t *start, *end; /* per job: its moments */
+    int32_t *begin;       /* per job: the first of the starts at its time */
     double *time;         /* per moment, and the end of all */
 };
 
 static struct moments moments_in(const struct build *build) {
     const struct sched *sc = build->sc;
-    struct moments moments = {NEW(int32_t, build->sp->njobs), NEW(int32_t, build->sp->njobs),
-                              NEW(double, sc->nmoments + 1)};
+    int n = build->sp->njobs, begin = 0;
+    struct moments moments = {NEW(int32_t, n), NEW(int32_t, n), NEW(int32_t, n), NEW(double, sc->nmoments + 1)};
     for (int i = 0; i < sc->nmoments; i++) {
         int32_t j = sc->moment[i];
-        *(j >= 0 ? &moments.start[j] : &moments.end[~j]) = i;
         moments.time[i] = j >= 0 ? sc->start[j] : sc->end[~j];
+        if (j < 0) {
+            moments.end[~j] = i;
+            continue;
+        }
+        bool follows = i > 0 && sc->moment[i - 1] >= 0 && moments.time[i - 1] == moments.time[i];
+        moments.start[j] = i;
+        moments.begin[j] = begin = follows ? begin : i;
     }
     return moments;
 }
@@ -50,7 +57,7 @@ static bool same_key(const struct ranked *a, const struct ranked *b) {
 
 /* A slot is free from this moment on. */
 static int32_t room_from(const struct moments *moments, const struct fetch *f) {
-    return f->beside >= 0 ? moments->start[f->beside] : f->after < 0 ? 0 : moments->end[f->after] + 1;
+    return f->beside >= 0 ? moments->begin[f->beside] : f->after < 0 ? 0 : moments->end[f->after] + 1;
 }
 
 /* Whether all these fetches may travel at once, and how: none of them has to be there before another has room. */
