@@ -166,6 +166,7 @@ static inline bool is_message(int op) { return op_row(op)->partner != OP_none; }
 static inline bool is_send(int op) { return is_message(op) && op_row(op)->lane == LANE_SEND; }
 static inline bool is_recv(int op) { return is_message(op) && op_row(op)->lane == LANE_RECV; }
 static inline bool is_group(int op) { return is_message(op) && lanekind_row(op_row(op)->lane)->of == OF_GROUP; }
+static inline bool has_root(int op) { return op == OP_BROADCAST || op == OP_REDUCE; } /* as its peer */
 static inline bool has_peer(int op) { return lanekind_row(op_row(op)->lane)->of == OF_PEER; } /* ADD has one too */
 /* A job or an update: the schedule, the model or the cluster gives its time. */
 static inline bool has_cost(int op) { return op_row(op)->cost == COST_JOB || op_row(op)->cost == COST_UPDATE; }

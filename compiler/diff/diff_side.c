@@ -104,7 +104,6 @@ static void add_rank(struct side *side, const struct program *p, const struct ti
     for (int c = 0; c < k->nins; c++) {
         int i = lists.ins[c], at = first + c;
         const struct instr *x = &k->ins[i];
-        const struct buf *b = payload(k, x);
         side->op[at] = (struct diff_op){.rank = r,
                                         .lane = side->lane_at[r] + x->lane,
                                         .op = x->op,
@@ -113,7 +112,7 @@ static void add_rank(struct side *side, const struct program *p, const struct ti
                                         .peer = x->peer,
                                         .match = -1,
                                         .bind = -1,
-                                        .bytes = b ? b->bytes : -1};
+                                        .bytes = is_message(x->op) && x->narg ? moved_bytes(k, x) : -1};
         side->start[at] = tl ? tl->start[r][i] : 0;
         side->end[at] = tl ? tl->end[r][i] : 0;
     }

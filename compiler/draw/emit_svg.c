@@ -168,7 +168,7 @@ static void put_arrow(struct text *t, const struct picture *picture, int src, in
         x_of(&picture->time, end), to);
     char a[32], size[32];
     put_buf(t, b);
-    put(t, ", %s, from rank %d to rank %d; %s", bytes_text(b->bytes, size), src, dst,
+    put(t, ", %s, from rank %d to rank %d; %s", bytes_text(moved_bytes(&picture->p->rank[src], x), size), src, dst,
         time_text(start, &picture->time.m, a));
     put(t, " to %s %s</title></path>\n", time_text(end, &picture->time.m, a), picture->time.m.name);
 }

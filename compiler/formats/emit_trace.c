@@ -18,13 +18,12 @@ void put_slice_name(struct text *t, const struct instr *in) {
 }
 
 void put_slice_args(struct text *t, const struct rank *k, const struct instr *in) {
-    const struct buf *b = payload(k, in);
     if (in->batch >= 0)
         put(t, ",\"mb\":%d", in->batch);
     if (in->peer >= 0)
         put(t, ",\"peer\":%d", in->peer);
-    if (b)
-        put(t, ",\"bytes\":%lld", (long long)b->bytes);
+    if (payload(k, in))
+        put(t, ",\"bytes\":%lld", (long long)moved_bytes(k, in));
     put(t, "}}");
 }
 

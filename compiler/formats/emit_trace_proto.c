@@ -121,7 +121,6 @@ static void annotate(struct writer *writer, const char *name, int64_t v) {
 
 /* step: its number, or 0; base: added to the step's message numbers */
 static void begin_slice(struct writer *writer, const struct rank *k, const struct instr *in, int step, uint64_t base) {
-    const struct buf *b = payload(k, in);
     put_slice_name(&writer->inner, in);
     put_part(&writer->part, EVENT_NAME, &writer->inner);
     writer->inner.n = 0;
@@ -135,8 +134,8 @@ static void begin_slice(struct writer *writer, const struct rank *k, const struc
     }
     if (in->peer >= 0)
         annotate(writer, "peer", in->peer);
-    if (b)
-        annotate(writer, "bytes", b->bytes);
+    if (payload(k, in))
+        annotate(writer, "bytes", moved_bytes(k, in));
     if (sends_message(in) || receives_message(in))
         put_fixed64(&writer->part, sends_message(in) ? EVENT_FLOW : EVENT_FLOW_ENDS, base + (uint64_t)in->msg + 1);
 }

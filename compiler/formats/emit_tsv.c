@@ -16,7 +16,6 @@ void emit_tsv(struct text *out, const struct program *p, const struct timeline *
         const int32_t *order = lane_lists(k).ins; /* lanes run in issue order, so this is also the order of starts */
         for (int i = 0; i < k->nins; i++) {
             const struct instr *in = &k->ins[order[i]];
-            const struct buf *b = payload(k, in);
             char start[32], end[32];
             put_int(out, r);
             put_bytes(out, "\t", 1);
@@ -26,7 +25,7 @@ void emit_tsv(struct text *out, const struct program *p, const struct timeline *
             put_column(out, in->stage, true);
             put_column(out, in->batch, in->batch >= 0);
             put_column(out, in->peer, in->peer >= 0);
-            put_column(out, b ? b->bytes : 0, b);
+            put_column(out, moved_bytes(k, in), is_message(in->op) && in->narg);
             put(out, "\t%s\n", unit);
         }
     }

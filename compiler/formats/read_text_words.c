@@ -124,9 +124,8 @@ struct instr read_label(struct reader *in) {
             FAIL(in, at, "%s has no instances", op_name[x.op]);
         x.inst = (int32_t)read_integer(in, "the number of an instance", 0, INT32_MAX);
     }
-    bool to_root = x.op == OP_REDUCE;
-    if (has_peer(x.op) || to_root || x.op == OP_BROADCAST) {
-        read_word(in, is_send(x.op) || to_root ? " to " : " from ");
+    if (has_peer(x.op) || has_root(x.op)) {
+        read_word(in, is_send(x.op) || x.op == OP_REDUCE ? " to " : " from ");
         x.peer = (int32_t)read_integer(in, "a rank", 0, in->prog->workers - 1);
     }
     return x;

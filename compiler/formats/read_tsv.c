@@ -75,20 +75,30 @@ static double read_time(struct reader *in, const char *column) {
 
 /* ---- lanes ---- */
 
-/* Reads a group's ranks: ascending, including this rank; each group occurs only once per rank. */
+static int by_rank(const void *x, const void *y) {
+    int a = *(const int *)x, b = *(const int *)y;
+    return (a > b) - (a < b);
+}
+
+/* Reads a group's ranks: each once, including this rank; each lane occurs only once per rank. */
 static void read_group(struct table *table, int rank, const char *lane) {
     struct reader *in = &table->in;
     const char *at = in->p;
-    int least = 0, n = 0;
+    int n = 0, *member = NULL;
+    size_t cap = 0;
     uint64_t hash = hash_add(0, rank);
     bool mine = false;
     do {
-        int r = (int)read_integer(in, "a rank of the group in column 'lane', ascending", least, INT32_MAX - 1);
+        int r = (int)read_integer(in, "a rank of the group in column 'lane'", 0, INT32_MAX - 1);
+        GROW(member, cap, (size_t)n + 1);
+        member[n++] = r;
         hash = hash_add(hash, r);
         mine |= r == rank;
-        least = r + 1;
-        n++;
     } while (read_if(in, ","));
+    qsort(member, (size_t)n, sizeof *member, by_rank);
+    for (int i = 1; i < n; i++)
+        if (member[i] == member[i - 1])
+            FAIL(in, at, "column 'lane': rank %d comes twice in the group", member[i]);
     if (n < 2 || !mine)
         FAIL(in, at, "column 'lane': expected a group of at least two ranks, one of them rank %d", rank);
     uint32_t slot = map_start(&table->groups, hash);
@@ -115,9 +125,9 @@ static bool read_lane(struct table *table, int rank, bool new_rank) {
         if (peer == rank)
             FAIL(in, at, "column 'lane': a rank has no lane to itself");
     }
-    if (!new_rank && (kind < table->kind || (kind == table->kind && peer <= table->peer && kind != LANE_GROUP)))
+    if (!new_rank && (kind < table->kind || (kind == table->kind && peer <= table->peer && lanekind_row(kind)->of != OF_GROUP)))
         FAIL(in, at, "column 'lane': rows go by rank, lane and start; this lane comes before the row above");
-    if (kind == LANE_GROUP)
+    if (lanekind_row(kind)->of == OF_GROUP)
         read_group(table, rank, at);
     table->lane = at;
     table->nlane = (size_t)(in->p - at);
@@ -228,8 +238,8 @@ static void read_row(struct table *table) {
     row->batch = (int)read_applying(in, op, "the microbatch in column 'batch'", op_has_batch(op), INT32_MAX);
     column_end(in, "batch");
     at = in->p;
-    row->peer = (int)read_applying(in, op, "the peer in column 'peer'", has_peer(op), INT32_MAX);
-    if (row->peer != table->peer && table->kind != LANE_ALL)
+    row->peer = (int)read_applying(in, op, "the peer in column 'peer'", has_peer(op) || has_root(op), INT32_MAX);
+    if (row->peer != table->peer && lanekind_row(table->kind)->of == OF_PEER)
         FAIL(in, at, "column 'peer': expected %d, the lane's peer", table->peer);
     column_end(in, "peer");
     row->bytes = read_applying(in, op, "the bytes in column 'bytes'", is_message(op), INT64_MAX);

@@ -143,14 +143,22 @@ void put_layer_fields(struct text *out);     /* the fields that each of them tak
 /* script_names.c: a title and its names, up to NULL, as readable paragraphs */
 void put_names(struct text *out, const char *title, const char *const *names);
 
-/* script_lists.c: lists of ranks, built rank by rank, and kept once each in spec.list. */
+/* script_homes.c: the ranks and lists of ranks that w() returns. */
 struct lists {
     int32_t *rank, *member, number; /* the list in hand; per rank, the last list that has it; this one's number */
     size_t cap, cap_list;
     int n, room;
     struct map map; /* of spec.list */
 };
-void list_begin(struct lists *lists, int workers);
-bool list_add(struct lists *lists, int32_t rank);       /* false: it has this rank already */
-int32_t list_end(struct lists *lists, struct spec *sp); /* the list as job.home says it; a list of one is its rank */
+struct owners {
+    struct script *S;
+    struct spec *sp;
+    const struct table *t;
+    struct lists *lists;
+    int w; /* stack index of the function */
+};
+int rank_result(struct owners *owners, int index, const char *what);
+int32_t home_result(struct owners *owners, int index); /* as job.home says it; a list of one is its rank */
+void check_replicas(struct owners *owners);            /* dies if homes of a stage cannot be replicas */
+void read_zero(struct owners *owners);                 /* the field zero */
 #endif

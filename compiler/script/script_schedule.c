@@ -15,7 +15,7 @@ struct reader {
     struct spec *sp;
     int dir[NDIRS];                               /* stack indices of "F", "R", … */
     int w, n, fill, cost, pred, split, recompute; /* stack indices of the functions; 0: not given */
-    struct lists lists;
+    struct owners owners;
 };
 
 const char *const schedule_fields[] = {
@@ -140,51 +140,10 @@ static bool ask_yes(struct reader *reader, const char *name, int f, int s, int b
     return yes;
 }
 
-static int rank_result(struct reader *reader, int index, const char *what) {
-    lua_State *L = reader->L;
-    int isint = 0, type = lua_type(L, index), workers = reader->sp->workers;
-    lua_Integer x = type == LUA_TNUMBER ? lua_tointegerx(L, index, &isint) : 0;
-    if (isint && x >= 0 && x < workers)
-        return (int)x;
-    const char *job = job_name(reader->S->s, reader->S->b, reader->S->d), *value = describe(L, index);
-    if (isint)
-        function_fail(L, reader->w, "w", "w() returned %s %s for %s, but workers = %d; ranks are 0 to %d", what, value,
-                      job, workers, workers - 1);
-    if (type == LUA_TNUMBER)
-        function_fail(L, reader->w, "w", "w() returned %s %s for %s; ranks are integers, and // divides to one", what,
-                      value, job);
-    if (type == LUA_TTABLE && !strcmp(what, "compute rank"))
-        function_fail(
-            L, reader->w, "w",
-            "w() returned a list of ranks as compute rank for %s; teams are not supported yet, return one rank", job);
-    function_fail(L, reader->w, "w", "w() returned %s %s for %s; return two ranks: home, compute", what, value, job);
-}
-
-/* The home that w() returned: a rank, or a list of them. */
-static int32_t home_result(struct reader *reader, int index) {
-    lua_State *L = reader->L;
-    if (lua_type(L, index) != LUA_TTABLE)
-        return rank_result(reader, index, "home");
-    struct lists *lists = &reader->lists;
-    int n = (int)lua_rawlen(L, index = lua_absindex(L, index));
-    const char *job = job_name(reader->S->s, reader->S->b, reader->S->d);
-    if (n == 0)
-        function_fail(L, reader->w, "w", "w() returned an empty list as home for %s; name at least one rank", job);
-    list_begin(lists, reader->sp->workers);
-    for (int i = 1; i <= n; i++, lua_pop(L, 1)) {
-        lua_rawgeti(L, index, i);
-        int rank = rank_result(reader, -1, "home");
-        if (!list_add(lists, rank))
-            function_fail(L, reader->w, "w", "w() returned a list with rank %d twice as home for %s", rank, job);
-    }
-    spend(L, n);
-    return list_end(lists, reader->sp);
-}
-
 static void ask_w(struct reader *reader, struct job *j, int d) {
     ask(reader, "w", reader->w, j->s, j->b, d, 2);
-    j->home = home_result(reader, -2);
-    j->rank = rank_result(reader, -1, "compute rank");
+    j->home = home_result(&reader->owners, -2);
+    j->rank = rank_result(&reader->owners, -1, "compute rank");
     lua_pop(reader->L, 2);
     call_end(reader->S);
 }
@@ -278,6 +237,7 @@ static void jobs_from_functions(struct reader *reader) {
     struct spec *sp = reader->sp;
     reader->w =
         function_field(reader, "w", "home, compute: the rank that owns the stage's weights and the one that computes");
+    reader->owners.w = reader->w;
     if (!reader->w)
         field_fail(reader->L, reader->t.line, "w",
                    "schedule needs the field 'w'; add: w = function(s, b, d) return home, compute end");
@@ -436,14 +396,14 @@ static void jobs_from_sequence(struct reader *reader) {
                        j->rank + 1, job_name(j->s, j->b, OP_R), j[1].rank + 1, job_name(j->s, j->b, j[1].d));
     sp->strict = true;
     lua_settop(reader->L, top);
-    reader->w = function_field(reader, "w", "the rank that owns the stage's weights");
+    reader->w = reader->owners.w = function_field(reader, "w", "the rank that owns the stage's weights");
     for (struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
         j->home = j->rank;
         if (!reader->w)
             continue;
         ask(reader, "w", reader->w, j->s, j->b, j->d, 2);
-        j->home = home_result(reader, -2);
-        if (!lua_isnil(reader->L, -1) && rank_result(reader, -1, "compute rank") != j->rank)
+        j->home = home_result(&reader->owners, -2);
+        if (!lua_isnil(reader->L, -1) && rank_result(&reader->owners, -1, "compute rank") != j->rank)
             function_fail(reader->L, reader->w, "w", "w() returned compute rank %s for %s, but sequence[%d] runs it",
                           describe(reader->L, -1), job_name(j->s, j->b, j->d), j->rank + 1);
         lua_pop(reader->L, 2);
@@ -464,68 +424,6 @@ static double read_overlap(struct reader *reader) {
                    "'overlap' is for the pairs of a sequence, such as \"0F3+7B1\", and there are none; leave it out");
     lua_pop(reader->L, 1);
     return x;
-}
-
-/* ---- homes ---- */
-
-/* Different homes of a stage are replicas: lists of one length, without a rank in common. */
-static void check_replicas(struct reader *reader) {
-    const struct spec *sp = reader->sp;
-    const struct job **owner = NEW(const struct job *, sp->workers); /* of each rank: a job that names it as home */
-    int32_t *seen = NEW(int32_t, sp->workers + sp->nlists);          /* 1 + the last stage that named this home */
-    const struct job *first = sp->job;                               /* of the stage */
-    for (const struct job *j = sp->job; sp->nlists && j < sp->job + sp->njobs; j++) {
-        struct home home = home_of(sp, &j->home);
-        first = j->s == first->s ? first : j;
-        if (seen[j->home] == j->s + 1)
-            continue;
-        seen[j->home] = j->s + 1;
-        const char *job = job_name(j->s, j->b, j->d);
-        if (home.n != home_of(sp, &first->home).n)
-            function_fail(reader->L, reader->w, "w",
-                          "w() returned %d rank%s as home for %s, but %d for %s; the homes of a stage are replicas, so "
-                          "let their lists be equally long",
-                          home.n, home.n == 1 ? "" : "s", job, home_of(sp, &first->home).n,
-                          job_name(first->s, first->b, first->d));
-        for (int i = 0; i < home.n; i++) {
-            const struct job *other = owner[home.rank[i]];
-            if (other && other->s == j->s)
-                function_fail(reader->L, reader->w, "w",
-                              "w() returned rank %d in the home for %s and in another for %s; the homes of a stage are "
-                              "replicas, so let them have no rank in common",
-                              home.rank[i], job, job_name(other->s, other->b, other->d));
-            owner[home.rank[i]] = j;
-        }
-    }
-}
-
-/* zero: 0, 1 or 2, or a function(s) that returns it. */
-static void read_zero(struct reader *reader) {
-    lua_State *L = reader->L;
-    struct spec *sp = reader->sp;
-    int type = push_field(&reader->t, "zero"), f = lua_gettop(L);
-    if (type != LUA_TNIL)
-        sp->zero = NEW(uint8_t, sp->stages);
-    for (int s = 0; sp->zero && s < sp->stages; s++) {
-        call_begin(reader->S, "zero", s, -1, -1);
-        lua_pushvalue(L, f);
-        if (type == LUA_TFUNCTION) {
-            lua_pushinteger(L, s);
-            lua_call(L, 1, 1);
-        }
-        int isint = 0;
-        lua_Integer x = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &isint) : -1;
-        static const char must[] = "0, 1 (replicas share the optimizer's state) or 2 (and the gradient)";
-        if (type == LUA_TFUNCTION && (!isint || x < 0 || x > 2))
-            function_fail(L, f, "zero", "%s returned %s; return %s", call_name(reader->S), describe(L, -1), must);
-        if (!isint || x < 0 || x > 2)
-            field_fail(L, reader->t.line, "zero", "'zero' must be %s, or a function(s) that returns it; not %s", must,
-                       describe(L, -1));
-        sp->zero[s] = (uint8_t)x;
-        lua_settop(L, f);
-        call_end(reader->S);
-    }
-    lua_settop(L, f - 1);
 }
 
 /* ---- dependencies ---- */
@@ -619,7 +517,9 @@ static void read_preds(struct reader *reader) {
 
 void extract_schedule(struct script *script, void *spec) {
     lua_State *L = script->L;
+    struct lists lists = {0};
     struct reader reader = {.S = script, .L = L, .sp = spec, .t = {L, lua_gettop(L), script->line, "schedule"}};
+    reader.owners = (struct owners){script, spec, &reader.t, &lists, 0};
     struct spec *sp = reader.sp;
     luaL_checkstack(L, 64, "schedule");
     check_fields(&reader.t, schedule_fields);
@@ -633,8 +533,8 @@ void extract_schedule(struct script *script, void *spec) {
         jobs_from_sequence(&reader);
     else
         jobs_from_functions(&reader);
-    check_replicas(&reader);
-    read_zero(&reader);
+    check_replicas(&reader.owners);
+    read_zero(&reader.owners);
     sp->overlap = read_overlap(&reader);
     reader.cost = function_field(&reader, "cost", "the time a job takes");
     for (struct job *j = sp->job; reader.cost && j < sp->job + sp->njobs; j++)

@@ -18,7 +18,8 @@ void timeline_rows(FILE *f, int64_t step, int rank, const struct rt_rank *k, con
                 stamp[i].end - origin, op_row(x->op)->name);
         put_column(f, x->stage, true, '\t');
         put_column(f, x->batch, x->batch >= 0, '\t');
-        put_column(f, x->peer, has_peer(x->op), '\t');
+        bool root = has_root(x->op);
+        put_column(f, root ? x->root : x->peer, root || has_peer(x->op), '\t');
         put_column(f, x->bytes, x->msg >= 0, '\t');
         fputs("s\n", f);
     }

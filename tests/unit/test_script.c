@@ -117,7 +117,7 @@ static int loop_home(int s, int b) { return loop(s, s) + 0 * b; }
 Test(script, shipped_schedules) {
     check_shipped("serial", "", 1, OLDEST_BATCH, zero, zero);
     check_shipped("ddp", "batches=16", 8, OLDEST_BATCH, batch_of_8, batch_of_8);
-    check_shipped("fsdp", "stages=10", 8, OLDEST_BATCH, stage_of_8, batch_of_8);
+    check_shipped("fsdp_whole", "stages=10", 8, OLDEST_BATCH, stage_of_8, batch_of_8);
     check_shipped("gpipe", "workers=5", 5, FORWARD_FIRST, stage, stage);
     check_shipped("1f1b", "workers=5 stages=5", 5, ONE_FORWARD_ONE_BACKWARD, stage, stage);
     check_shipped("lpp", "workers=4 group=2", 4, OLDEST_BATCH, loop, loop);
