@@ -2,6 +2,15 @@
 -- keeps it for the step, as the plan of all uses shows: ZeRO-3 costs a pipeline no more than one gather and one reduction.
 --
 -- pianola show schedules/1f1b_fsdp.lua
+--| time    0              5              10             15             20
+--| rank 0  F0 F2 F4 F6  .  .  .  .  .  . B0---  . B2---  . B4---  . B6---
+--| rank 1   . F0 F2 F4  .  .  .  . B0--- F6 B2---  . B4---  . B6---  .  .
+--| rank 2   .  . F0 F2  .  . B0--- F4 B2--- F6 B4---  . B6---  .  .  .  .
+--| rank 3   .  .  . F0 B0--- F2 B2--- F4 B4--- F6 B6---  .  .  .  .  .  .
+--| rank 4  F1 F3 F5 F7  .  .  .  .  .  . B1---  . B3---  . B5---  . B7---
+--| rank 5   . F1 F3 F5  .  .  .  . B1--- F7 B3---  . B5---  . B7---  .  .
+--| rank 6   .  . F1 F3  .  . B1--- F5 B3--- F7 B5---  . B7---  .  .  .  .
+--| rank 7   .  .  . F1 B1--- F3 B3--- F5 B5--- F7 B7---  .  .  .  .  .  .
 local p = params { depth = 4, replicas = 2, batches = 8 }
 local workers, stages = params { workers = p.depth * p.replicas }.workers, params { stages = p.depth }.stages
 if workers ~= p.depth * p.replicas then error("workers = " .. workers .. " must be depth * replicas") end

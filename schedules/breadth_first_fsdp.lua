@@ -4,6 +4,11 @@
 -- Lamy-Poirier 2022, "Breadth-First Pipeline Parallelism", section 4.2.
 --
 -- pianola show schedules/breadth_first_fsdp.lua
+--| time    0         5         10        15        20        25        30        35
+--| rank 0  F0F2F4F6F0F2F4F6F0F2F4F6. . . B0- B2- B4- B6- B0- B2- B4- B6- B0- B2- B4- B6-
+--| rank 1  . F0F2F4F6F0F2F4F6F0F2F4F6B0- B2- B4- B6- B0- B2- B4- B6- B0- B2- B4- B6- . .
+--| rank 2  F1F3F5F7F1F3F5F7F1F3F5F7. . . B1- B3- B5- B7- B1- B3- B5- B7- B1- B3- B5- B7-
+--| rank 3  . F1F3F5F7F1F3F5F7F1F3F5F7B1- B3- B5- B7- B1- B3- B5- B7- B1- B3- B5- B7- . .
 local p = params { depth = 2, replicas = 2, chunks = 3, batches = 8, slots = 1 }
 local workers = params { workers = p.depth * p.replicas }.workers
 if workers ~= p.depth * p.replicas then error("workers = " .. workers .. " must be depth * replicas") end
