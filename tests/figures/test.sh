@@ -81,7 +81,7 @@ while read -r precision e; do
     expect "1f1b $precision: bytes received" $((8 * act)),$((16 * act)),$((16 * act)),$((8 * act)) "$(received 1f1b "$precision")"
     expect "ddp $precision: a ring over 8 homes" "$(row_of $((4 * 512 * 4 * 2 * 7 / 8)) 8)" "$(received ddp "$precision")"
     expect "fsdp $precision: fetches of weights, parts of gradients" \
-        "$(row_of $((4 * 512 * e + 7 * 512 * 4)) 4),$(row_of $((6 * 512 * e)) 4)" "$(received fsdp "$precision")"
+        "$(row_of $((4 * 512 * e + 7 * 512 * 4)) 4),$(row_of $((6 * 512 * e)) 4)" "$(received fsdp_whole "$precision")"
 done <<<$'fp32 4\nbf16 2'
 # Where the bytes are at the peak: all of the arena, and stashes as many as there are live activations.
 M="--model schedules/models/integers.lua"

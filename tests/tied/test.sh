@@ -25,7 +25,7 @@ row lpp 0,0,0,1,0,0,0,1 1,0,0,0,1,0,0,0 2,1,1,1,2,1,1,1 schedules/lpp.lua
 row ddp 0,0,0,0,0,0,0,0 0,0,0,0,0,0,0,0 5,5,5,5,5,5,5,5 schedules/ddp.lua
 # A rank without a home, with two slots, goes 0F 1F 2F 3F 3B 2B 1B 0B and fetches 0 T 1 2 3 . 2 1 0: the table stays from 0F
 # to 3B, and all that is held between them goes through the other slot. Rank 0, where 0 and T are, fetches 1 2 3 . . 1.
-row fsdp 4,6,6,6,8,8,8,8 14,7,7,7,0,0,0,0 2,1,1,1,0,0,0,0 schedules/fsdp.lua
+row fsdp_whole 4,6,6,6,8,8,8,8 14,7,7,7,0,0,0,0 2,1,1,1,0,0,0,0 schedules/fsdp_whole.lua
 # Nothing kept: a fetch for every F and B of stage 3, 8 microbatches.
 sed 's/order = "strict",/& weight_slots = function() return 0 end,/' schedules/1f1b.lua >"$room/no_slots.lua"
 row "no slots" 0,0,0,16 1,0,0,0 2,1,1,1 "$room/no_slots.lua"
