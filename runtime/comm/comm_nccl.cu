@@ -10,12 +10,14 @@
  * The first exchange of a pair sets up their connection, so it waits here for the other side; capturing a step does not
  * wait, and replaying it calls nothing.
  *
- * A reduction adds in rank order, as everywhere (ops.h). ncclAllReduce does not: its order depends on size, machine and
- * registration. Each rank receives its share of the others' dw, adds them up in rank order, and sends the sum to all:
- * as many bytes as a ring moves, plus a scratch. So the bits are the host's, in a graph or not. */
+ * Collectives are NCCL's own. What it sums has no order to rely on: that depends on size, machine and registration. So
+ * --reduce ordered sums here (cuda_nccl_ordered), in the order of ops.h: a member receives its share of the others'
+ * parts, adds them up in the members' order, and sends the sum to all who need it. That moves as many bytes as a ring,
+ * but takes a scratch. So the bits are the host's, in a graph or not. */
 #include "comm_nccl.cuh"
 extern "C" {
 #include "store/seconds.h"
+#include "transports.h"
 #include "watch.h"
 }
 #include <nccl.h>
@@ -74,21 +76,24 @@ static const char *progress(void *link) {
  * after its end. NCCL has the first from CUDA 12.3 on, of the driver and of its own build (env.rst), and in graphs from
  * a driver of 12.9 on (src/enqueue.cc: getImplicitOrder), before 2.27.3 never. The runtime is taken for that of NCCL's
  * build. */
-static const char *about(bool captured) {
-    static char line[64];
+static const char *about_sums(bool captured, const char *sums) {
+    static char line[96];
     int version = 0, driver = 0, runtime = 0;
     ncclGetVersion(&version);
     CUDA(cudaDriverGetVersion(&driver));
     CUDA(cudaRuntimeGetVersion(&runtime));
     bool serial = min(driver, runtime) < 12030 || (captured && (driver < 12090 || version < NCCL_VERSION(2, 27, 3)));
-    snprintf(line, sizeof line, "NCCL %d.%d.%d (launch order %s)", version / 10000, version / 100 % 100, version % 100,
-             serial ? "serial" : "issue");
+    snprintf(line, sizeof line, "NCCL %d.%d.%d (launch order %s%s)", version / 10000, version / 100 % 100,
+             version % 100, serial ? "serial" : "issue", sums);
     return line;
 }
+static const char *about(bool captured) { return about_sums(captured, ""); }
+static const char *about_ordered(bool captured) { return about_sums(captured, ", sums in order"); }
 
 /* ---- messages ---- */
 
-/* A message or a sum of no bytes still imposes an order, and NCCL orders only what moves a byte: so one float moves. */
+/* A message or a collective of no bytes still imposes an order, and NCCL orders only what moves a byte: so one float
+ * moves. */
 enum { NOTHING = 16 };
 
 /* Its times begin when its lane reaches it, and so include NCCL's wait for the other side. */
@@ -109,7 +114,7 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x) {
     return true;
 }
 
-/* ---- reductions ---- */
+/* ---- collectives ---- */
 
 enum {
     THREADS = 256,
@@ -118,107 +123,295 @@ enum {
     TOGETHER = 64           /* ranks per group of calls: NCCL may split long groups differently on each rank */
 };
 
-/* mine += the same share of all others, in rank order. Rank r's lies at others + ((me - r) mod ranks - 1) * stride. */
-static __global__ void add_ranks(float *mine, const float *others, int64_t n, int64_t stride, int ranks, int me) {
+struct collective { /* as this rank takes part in it */
+    struct nccl *nccl;
+    const struct rt_instr *x;
+    const struct communicator *communicator;
+    int ranks, me, root; /* members of the group; the root is -1 where there is none */
+    char *src, *dst;     /* NULL: it has none */
+    float *scratch;
+    cudaStream_t stream;
+};
+
+/* In the order of the group, in which the communicator has its ranks too. */
+static struct collective collective_of(struct nccl *nccl, const struct replay *re, const struct rt_instr *x) {
+    const struct rt_group group = group_of(nccl->groups, x->peer, re->rank);
+    struct collective c = {nccl, x, &nccl->communicator[nccl->of_lane[x->lane]], group.n, group.me, -1};
+    int role = x->at[ROLE_w] >= 0 ? ROLE_w : x->at[ROLE_y] >= 0 ? ROLE_y : ROLE_dw;
+    for (int i = 0; i < group.n; i++)
+        c.root = group.member[i] == x->root ? i : c.root;
+    c.src = x->at[ROLE_src] < 0 ? NULL : nccl->rank->arena + x->at[ROLE_src];
+    c.dst = x->at[role] < 0 ? NULL : nccl->rank->arena + x->at[role];
+    c.scratch = (float *)nccl->scratch[x->lane];
+    c.stream = nccl->rank->lane[x->lane];
+    return c;
+}
+
+#define COLLECTIVE(c, call) NCCL((c)->nccl, (c)->communicator, (c)->x, call)
+
+/* Who ends it knows that all have begun it. */
+static void only_meet(const struct collective *c) {
+    void *nothing = c->nccl->nothing + c->x->lane * NOTHING;
+    COLLECTIVE(c, ncclAllReduce(nothing, nothing, 1, ncclFloat, ncclSum, c->communicator->comm, c->stream));
+}
+
+static void all_gather(const struct collective *c) {
+    COLLECTIVE(c, ncclAllGather(c->src, c->dst, (size_t)c->x->bytes, ncclUint8, c->communicator->comm, c->stream));
+}
+
+/* In place at the root, where nothing is written then. */
+static void broadcast(const struct collective *c) {
+    char *at = c->dst ? c->dst : c->src;
+    COLLECTIVE(c, ncclBroadcast(at, at, (size_t)c->x->bytes, ncclUint8, c->root, c->communicator->comm, c->stream));
+}
+
+/* ---- groups of calls, complete across all ranks ---- */
+
+struct span {
+    char *at;
+    size_t bytes;
+};
+struct exchange { /* what a member sends to another, and receives */
+    struct span (*out)(const struct exchange *e, int to);
+    struct span (*in)(const struct exchange *e, int from, int place); /* place: among the others */
+    const struct collective *c;
+    /* Member j's share is at x + j * apart, of `share` bytes; the last of `bytes` are shorter, or empty. With a root it
+     * has them all. */
+    char *x;
+    int64_t bytes, share, apart;
+};
+
+/* With every other member: for each k in turn, member r sends to r + k and receives from r - k. */
+static void run_exchange(const struct exchange *e) {
+    const struct collective *c = e->c;
+    for (int from = 1; from < c->ranks; from += TOGETHER) {
+        ncclResult_t code = ncclSuccess;
+        pthread_mutex_lock(&c->nccl->lock);
+        ncclGroupStart();
+        for (int k = from; k < min(from + TOGETHER, c->ranks); k++) {
+            int to = (c->me + k) % c->ranks, of = (c->me - k + c->ranks) % c->ranks;
+            struct span out = e->out(e, to), in = e->in(e, of, k - 1);
+            if (out.bytes && fine(code))
+                code = ncclSend(out.at, out.bytes, ncclUint8, to, c->communicator->comm, c->stream);
+            if (in.bytes && fine(code))
+                code = ncclRecv(in.at, in.bytes, ncclUint8, of, c->communicator->comm, c->stream);
+        }
+        ncclResult_t end = ncclGroupEnd();
+        pthread_mutex_unlock(&c->nccl->lock);
+        nccl_settle(c->nccl, c->communicator, NULL, c->x, fine(code) ? end : code);
+    }
+}
+
+static struct span share_of(const struct exchange *e, int member) {
+    if (e->c->root >= 0)
+        return (struct span){e->x, member == e->c->root ? (size_t)e->bytes : 0};
+    int64_t begin = min(member * e->share, e->bytes), end = min(begin + e->share, e->bytes);
+    struct span span = {e->x + member * e->apart, (size_t)(end - begin)};
+    return span;
+}
+static struct span own_share(const struct exchange *e, int to) {
+    (void)to;
+    return share_of(e, e->c->me);
+}
+static struct span into_share(const struct exchange *e, int from, int place) {
+    (void)place;
+    return share_of(e, from);
+}
+static struct span into_scratch(const struct exchange *e, int from, int place) {
+    (void)from;
+    struct span span = {(char *)e->c->scratch + place * e->share, share_of(e, e->c->me).bytes};
+    return span;
+}
+static struct span into_dst(const struct exchange *e, int from, int place) {
+    (void)place;
+    struct span span = {e->c->dst + from * e->share, (size_t)e->share};
+    return span;
+}
+
+static void all_to_all(const struct collective *c) {
+    int64_t share = c->x->bytes / c->ranks;
+    const struct exchange e = {share_of, into_dst, c, c->src, c->x->bytes, share, share};
+    CUDA(cudaMemcpyAsync(c->dst + c->me * share, c->src + c->me * share, (size_t)share, cudaMemcpyDeviceToDevice,
+                         c->stream));
+    run_exchange(&e);
+}
+
+/* ---- sums by NCCL ---- */
+
+static void all_reduce(const struct collective *c) {
+    COLLECTIVE(c, ncclAllReduce(c->dst, c->dst, (size_t)c->x->bytes / 4, ncclFloat, ncclSum, c->communicator->comm,
+                                c->stream));
+}
+
+/* Where the sum of a piece that begins at `at` is to go, and where it first comes. */
+static float *sum_at(const struct collective *c, int64_t at) {
+    return c->x->first ? (float *)(c->dst + at) : c->scratch;
+}
+static void add_sum(const struct collective *c, int64_t at, int64_t bytes) {
+    if (c->dst && !c->x->first)
+        cuda_add((float *)(c->dst + at), c->scratch, bytes / 4, false, c->stream);
+}
+
+/* A long sum that some member adds to what it has: in pieces, as long as its scratch. To every member whose dw a piece
+ * belongs to, a reduction; that member's part of src is `apart` bytes after the one before. */
+static void reduce_pieces(const struct collective *c, int64_t apart) {
+    for (int64_t at = 0, n; at < c->x->bytes; at += n) {
+        n = min(c->x->bytes - at, (int64_t)SCRATCH);
+        for (int from = 0; from < c->ranks; from += TOGETHER) {
+            ncclResult_t code = ncclSuccess;
+            pthread_mutex_lock(&c->nccl->lock);
+            ncclGroupStart();
+            for (int to = from; to < min(from + TOGETHER, c->ranks) && fine(code); to++)
+                if (c->root < 0 || c->root == to)
+                    code = ncclReduce(c->src + to * apart + at, to == c->me ? sum_at(c, at) : NULL, (size_t)n / 4,
+                                      ncclFloat, ncclSum, to, c->communicator->comm, c->stream);
+            ncclResult_t end = ncclGroupEnd();
+            pthread_mutex_unlock(&c->nccl->lock);
+            nccl_settle(c->nccl, c->communicator, NULL, c->x, fine(code) ? end : code);
+        }
+        add_sum(c, at, n);
+    }
+}
+
+/* What a member adds to is its own affair, but all make the same calls. */
+static bool in_pieces(const struct collective *c) { return c->nccl->adds[c->x->msg] && c->x->bytes > SCRATCH; }
+
+static void reduce_scatter(const struct collective *c) {
+    if (in_pieces(c)) {
+        reduce_pieces(c, c->x->bytes);
+        return;
+    }
+    COLLECTIVE(c, ncclReduceScatter(c->src, sum_at(c, 0), (size_t)c->x->bytes / 4, ncclFloat, ncclSum,
+                                    c->communicator->comm, c->stream));
+    add_sum(c, 0, c->x->bytes);
+}
+
+static void reduce(const struct collective *c) {
+    if (in_pieces(c)) {
+        reduce_pieces(c, 0);
+        return;
+    }
+    COLLECTIVE(c, ncclReduce(c->src, c->dst ? sum_at(c, 0) : NULL, (size_t)c->x->bytes / 4, ncclFloat, ncclSum, c->root,
+                             c->communicator->comm, c->stream));
+    add_sum(c, 0, c->x->bytes);
+}
+
+/* ---- sums in the members' order ---- */
+
+/* dst = or += the sum of mine and the same share of all others, in rank order. Rank r's lies at others + ((me - r) mod
+ * ranks - 1) * stride. dst may be mine. */
+static __global__ void add_ranks(float *dst, const float *mine, const float *others, int64_t n, int64_t stride,
+                                 int ranks, int me, bool first) {
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS) {
         float sum = me == 0 ? mine[i] : others[(me - 1) * stride + i];
         for (int r = 1; r < ranks; r++)
             sum += r == me ? mine[i] : others[((me - r + ranks) % ranks - 1) * stride + i];
-        mine[i] = sum;
+        dst[i] = first ? sum : dst[i] + sum;
     }
 }
 
-struct piece { /* of a reduction: share j is x[j * share ..), the last ones shorter or empty */
-    float *x;
-    int64_t n, share;
-    int ranks, me;
-};
-static float *share_of(const struct piece *piece, int rank, size_t *n) {
-    int64_t begin = min(rank * piece->share, piece->n), end = min(begin + piece->share, piece->n);
-    *n = (size_t)(end - begin);
-    return piece->x + begin;
+/* Receives all members' parts of this one's share into the scratch, and adds them up. */
+static void sum_share(const struct exchange *e, char *dst, bool first) {
+    const struct collective *c = e->c;
+    struct span mine = share_of(e, c->me);
+    int64_t n = (int64_t)mine.bytes / 4;
+    run_exchange(e);
+    if (n > 0)
+        LAUNCH(add_ranks, min(blocks_for(n, THREADS), (unsigned)BLOCKS), THREADS, 0, c->stream, (float *)dst,
+               (const float *)mine.at, c->scratch, n, e->share / 4, c->ranks, c->me, first);
 }
 
-/* Exchanges with every other rank. With scratch: sends it its share of my dw, and receives my share of its dw into
- * scratch. Without: sends it my share and receives its own, in place. For each k in turn, rank r sends to r + k and
- * receives from r - k, so that every group of calls is complete across all ranks. */
-static void exchange(struct nccl *nccl, const struct communicator *communicator, const struct piece *piece,
-                     float *scratch, cudaStream_t stream) {
-    for (int from = 1; from < piece->ranks; from += TOGETHER) {
-        ncclResult_t code = ncclSuccess;
-        pthread_mutex_lock(&nccl->lock);
-        ncclGroupStart();
-        for (int k = from; k < min(from + TOGETHER, piece->ranks); k++) {
-            int to = (piece->me + k) % piece->ranks, of = (piece->me - k + piece->ranks) % piece->ranks;
-            size_t gives, takes;
-            float *out = share_of(piece, scratch ? to : piece->me, &gives),
-                  *in = share_of(piece, scratch ? piece->me : of, &takes);
-            if (scratch)
-                in = scratch + (k - 1) * piece->share;
-            if (gives && fine(code))
-                code = ncclSend(out, gives, ncclFloat, to, communicator->comm, stream);
-            if (takes && fine(code))
-                code = ncclRecv(in, takes, ncclFloat, of, communicator->comm, stream);
-        }
-        ncclResult_t end = ncclGroupEnd();
-        pthread_mutex_unlock(&nccl->lock);
-        nccl_settle(nccl, communicator, "a reduction", NULL, fine(code) ? end : code);
+static void all_reduce_ordered(const struct collective *c) {
+    for (int64_t at = 0, n; at < c->x->bytes; at += n) {
+        n = min(c->x->bytes - at, (int64_t)SCRATCH);
+        int64_t share = (n / 4 + c->ranks - 1) / c->ranks * 4;
+        struct exchange e = {share_of, into_scratch, c, c->dst + at, n, share, share};
+        sum_share(&e, share_of(&e, c->me).at, true);
+        e.out = own_share;
+        e.in = into_share;
+        run_exchange(&e);
     }
 }
 
-static int64_t scratch_bytes(int64_t tensor, int workers) {
-    int64_t piece = tensor < SCRATCH ? tensor : SCRATCH;
-    return (piece + workers * (int64_t)sizeof(float) + 4095) / 4096 * 4096;
+/* How many bytes a member can receive of each other at a time. */
+static int64_t piece_of(int ranks) { return SCRATCH / ranks / 16 * 16; }
+
+static void reduce_scatter_ordered(const struct collective *c) {
+    for (int64_t at = 0, n; at < c->x->bytes; at += n) {
+        n = min(c->x->bytes - at, piece_of(c->ranks));
+        const struct exchange e = {share_of, into_scratch, c, c->src + at, n * c->ranks, n, c->x->bytes};
+        sum_share(&e, c->dst + at, c->x->first);
+    }
 }
 
-static bool reduce(void *link, struct replay *re, const struct rt_instr *x) {
+static void reduce_ordered(const struct collective *c) {
+    for (int64_t at = 0, n; at < c->x->bytes; at += n) {
+        n = min(c->x->bytes - at, piece_of(c->ranks));
+        const struct exchange e = {share_of, into_scratch, c, c->src + at, n, n, 0};
+        sum_share(&e, c->dst ? c->dst + at : NULL, c->x->first);
+    }
+}
+
+/* ---- which of them ---- */
+
+static void run(void *link, const struct replay *re, const struct rt_instr *x, bool ordered) {
     struct nccl *nccl = (struct nccl *)link;
-    const struct communicator *communicator = &nccl->communicator[nccl->of_group[x->peer]];
-    const struct rt_group group = group_of(nccl->groups, x->peer, re->rank);
-    cudaStream_t stream = nccl->rank->lane[x->lane];
-    char *tensor = x->bytes > 0 ? nccl->rank->arena + x->at[ROLE_dw] : nccl->nothing + x->lane * NOTHING;
-    float *dw = (float *)tensor, *scratch = (float *)nccl->scratch[x->lane];
-    int64_t left = x->bytes > 0 ? x->bytes / (int64_t)sizeof *dw : 1;
-    struct piece piece = {dw, 0, 0, group.n, group.me};
+    const struct collective c = collective_of(nccl, re, x);
     int32_t i = (int32_t)(x - re->program->rank[re->rank].ins);
-    cuda_mark(nccl->rank, i, false, stream);
-    for (; left > 0; left -= piece.n, piece.x += piece.n) {
-        size_t own;
-        piece.n = min(left, (int64_t)(SCRATCH / sizeof *dw));
-        piece.share = (piece.n + piece.ranks - 1) / piece.ranks;
-        float *mine = share_of(&piece, piece.me, &own);
-        exchange(nccl, communicator, &piece, scratch, stream);
-        if (own)
-            LAUNCH(add_ranks, min(blocks_for((int64_t)own, THREADS), (unsigned)BLOCKS), THREADS, 0, stream, mine,
-                   scratch, (int64_t)own, piece.share, piece.ranks, piece.me);
-        exchange(nccl, communicator, &piece, NULL, stream);
+    cuda_mark(nccl->rank, i, false, c.stream);
+    switch (x->bytes > 0 ? (int)x->op : (int)OP_none) {
+    case OP_ALL_GATHER: all_gather(&c); break;
+    case OP_BROADCAST: broadcast(&c); break;
+    case OP_ALL_TO_ALL: all_to_all(&c); break;
+    case OP_ALL_REDUCE: (ordered ? all_reduce_ordered : all_reduce)(&c); break;
+    case OP_REDUCE_SCATTER: (ordered ? reduce_scatter_ordered : reduce_scatter)(&c); break;
+    case OP_REDUCE: (ordered ? reduce_ordered : reduce)(&c); break;
+    default: only_meet(&c);
     }
-    cuda_mark(nccl->rank, i, true, stream);
+    cuda_mark(nccl->rank, i, true, c.stream);
+}
+
+static bool collective(void *link, struct replay *re, const struct rt_instr *x) {
+    run(link, re, x, false);
+    return true;
+}
+static bool collective_ordered(void *link, struct replay *re, const struct rt_instr *x) {
+    run(link, re, x, true);
     return true;
 }
 
 /* ---- memory ---- */
 
-/* The longest reduction of each lane; -1 where it has none. */
-static int64_t longest(const struct rt_rank *k, int lane) {
-    int64_t most = -1;
+/* Of the scratch for x, in a group of at most so many ranks. */
+static int64_t scratch_for(const struct rt_instr *x, int ranks, bool ordered) {
+    bool scatters = x->op == OP_REDUCE_SCATTER || x->op == OP_REDUCE;
+    if (ordered && x->op == OP_ALL_REDUCE) /* shares are whole floats */
+        return min(x->bytes, (int64_t)SCRATCH) + ranks * (int64_t)sizeof(float);
+    if (ordered && scatters)
+        return min(x->bytes * ranks, (int64_t)SCRATCH);
+    return scatters && x->at[ROLE_dw] >= 0 && !x->first ? min(x->bytes, (int64_t)SCRATCH) : 0;
+}
+
+static int64_t scratch_bytes(const struct rt_program *p, int rank, int lane, bool ordered) {
+    const struct rt_rank *k = &p->rank[rank];
+    int64_t most = 0;
     for (int32_t c = k->lane_at[lane]; c < k->lane_at[lane + 1]; c++) {
-        const struct rt_instr *x = &k->ins[k->lane_ins[c]];
-        most = x->op == OP_ALL_REDUCE && x->bytes > most ? x->bytes : most;
+        int64_t bytes = scratch_for(&k->ins[k->lane_ins[c]], p->workers, ordered);
+        most = bytes > most ? bytes : most;
     }
-    return most;
+    return (most + 4095) / 4096 * 4096;
 }
 
 static int64_t nothing_bytes(const struct rt_rank *k) { return (k->nlanes * (int64_t)NOTHING + 4095) / 4096 * 4096; }
 
-static int64_t extra(const struct rt_program *p, int rank) {
+static int64_t extra_of(const struct rt_program *p, int rank, bool ordered) {
     int64_t bytes = nothing_bytes(&p->rank[rank]);
-    for (int l = 0; l < p->rank[rank].nlanes; l++) {
-        int64_t most = longest(&p->rank[rank], l);
-        bytes += most < 0 ? 0 : scratch_bytes(most, p->workers);
-    }
+    for (int l = 0; l < p->rank[rank].nlanes; l++)
+        bytes += scratch_bytes(p, rank, l, ordered);
     return bytes;
 }
+static int64_t extra(const struct rt_program *p, int rank) { return extra_of(p, rank, false); }
+static int64_t extra_ordered(const struct rt_program *p, int rank) { return extra_of(p, rank, true); }
 
 void nccl_place_scratch(struct nccl *nccl) {
     const struct rt_program *p = nccl->program;
@@ -226,9 +419,8 @@ void nccl_place_scratch(struct nccl *nccl) {
     char *at = nccl->nothing = nccl->rank->extra;
     at += nothing_bytes(k);
     for (int l = 0; l < k->nlanes; l++) {
-        int64_t most = longest(k, l);
         nccl->scratch[l] = at;
-        at += most < 0 ? 0 : scratch_bytes(most, p->workers);
+        at += scratch_bytes(p, nccl->world->rank, l, nccl->rank->transport == &cuda_nccl_ordered);
     }
 }
 
@@ -241,5 +433,8 @@ static char *take(size_t bytes) {
 }
 static void give(char *p) { ncclMemFree(p); }
 
-extern const struct cuda_transport cuda_nccl = {"NCCL", about,       false,     message,  reduce,     take,      give,
+extern const struct cuda_transport cuda_nccl = {"NCCL", about,       false,     message,  collective, take,      give,
                                                 extra,  nccl_beside, nccl_open, progress, nccl_abort, nccl_close};
+extern const struct cuda_transport cuda_nccl_ordered = {
+    "NCCL",        about_ordered,       false,     message,  collective_ordered, take,      give,
+    extra_ordered, nccl_beside_ordered, nccl_open, progress, nccl_abort,         nccl_close};

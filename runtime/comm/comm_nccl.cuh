@@ -24,8 +24,9 @@ struct nccl {
     struct communicator *communicator;
     int ncommunicators;
     struct end *to, *from; /* per rank that it exchanges messages with */
-    int *of_group;         /* per group that it is in: its communicator */
-    char **scratch;        /* per lane that reduces */
+    int *of_lane;          /* per lane of collectives: its communicator */
+    bool *adds;            /* per collective: some member adds the sum to what it has */
+    char **scratch;        /* per lane that sums */
     char *nothing;         /* NOTHING bytes per lane: sent and summed for an empty tensor */
     int next;              /* the communicator that progress asks next */
     char why[512];
@@ -50,6 +51,7 @@ void nccl_place_scratch(struct nccl *nccl);
 
 /* comm_nccl_open.cu, as struct cuda_transport has them */
 int64_t nccl_beside(const struct rt_program *p, int rank, const int32_t *groups);
+int64_t nccl_beside_ordered(const struct rt_program *p, int rank, const int32_t *groups);
 void nccl_open(const struct world *world, const struct rt_program *p, const int32_t *groups, struct cuda_rank *own);
 void nccl_abort(void *link);
 void nccl_close(void *link);

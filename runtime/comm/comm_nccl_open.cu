@@ -1,8 +1,9 @@
 /* The communicators of a run over NCCL: who shares one, how they are made and ended, and what memory they take.
  *
  * NCCL runs the operations of one communicator one after another. So every directed edge that carries messages has a
- * communicator of two, and every group that reduces has its own: lanes then run concurrently. Edges that the program
- * puts on a common lane (--lanes) cannot, and share a communicator. All are created in one global order. */
+ * communicator of two, and every group has one for its lane of weights, one for its lane of the rest: lanes then run
+ * concurrently. Edges that the program puts on a common lane (--lanes) cannot, and share a communicator. All are
+ * created in one global order. */
 #include "comm_nccl.cuh"
 extern "C" {
 #include "store/seconds.h"
@@ -16,7 +17,7 @@ extern "C" {
  * api/types.rst; NCCL_MAX_CTAS takes precedence, env.rst). Each is a block of up to 640 threads, most of an SM, on
  * which a receive spins until its send comes. Between two ranks NCCL gives a message half of the channels, and all of
  * them above 16 MiB for each (2.28.9, src/enqueue.cc: scheduleP2pTasksToPlan, addP2pToPlan): here 4, 8 above 64 MiB,
- * where 32 channels would give it 16. A reduction, for which all its ranks wait, exchanges with many at once and has
+ * where 32 channels would give it 16. A collective, for which all its ranks wait, exchanges with many at once and has
  * more. minCTAs stays 1, so that NCCL may take fewer. */
 enum { EDGE_CHANNELS = 8, GROUP_CHANNELS = 16 };
 
@@ -36,42 +37,65 @@ static int64_t setting(const char *name, int64_t otherwise) {
  * (src/transport/net.cc: sharedNetBuffersInit, of NCCL_P2P_NET_CHUNKSIZE). For each communicator there are a queue of
  * 1 MiB (NCCL_WORK_FIFO_BYTES) and small things.
  * NCCL's code is not counted. Where it is kept from connecting late (NCCL_CUMEM_ENABLE=0, NCCL_RUNTIME_CONNECT=0), it
- * makes buffers for rings and trees too. */
-int64_t nccl_beside(const struct rt_program *p, int rank, const int32_t *groups) {
-    const int64_t page = 2 << 20, of_communicator = 4 * page;
+ * makes buffers for rings and trees too.
+ * A collective of NCCL's needs a ring, which is one rank in each direction, ALL_REDUCE also a tree of up to 4 ranks
+ * (src/include/device.h: NCCL_MAX_TREE_ARITY), and NVLink's multicast for each member 8 steps of 128 KiB in both
+ * directions (src/transport/nvls.cc: ncclNvlsBufferSetup). Ours exchange with every other member. */
+enum { RING = 1, TREE = 4 };
+static int peers_of(const struct rt_instr *x, int ranks, bool ordered) {
+    bool sums = x->op == OP_ALL_REDUCE || x->op == OP_REDUCE_SCATTER || x->op == OP_REDUCE;
+    int peers = x->op == OP_ALL_TO_ALL || (sums && ordered) ? ranks : x->op == OP_ALL_REDUCE ? RING + TREE : RING;
+    return min(peers, ranks - 1);
+}
+
+static int64_t beside(const struct rt_program *p, int rank, const int32_t *groups, bool ordered) {
+    const int64_t page = 2 << 20, of_communicator = 4 * page, multicast = 2 * 8 * (128 << 10);
     const int64_t simple = setting("NCCL_BUFFSIZE", 4 << 20), most = setting("NCCL_MAX_CTAS", 0);
     const int64_t sends = (simple + 2 * page - 1) / page * page,
                   receives = ((512 << 10) + 120 * 640 * 8 * 8 + simple + page) / page * page;
     const struct rt_rank *k = &p->rank[rank];
-    bool *seen = (bool *)calloc(2 * (size_t)p->workers + (size_t)k->nlanes + 1, sizeof *seen);
-    int64_t bytes = 0;
-    for (int32_t i = 0; seen && i < k->nins; i++) {
+    bool *edge = (bool *)calloc(2 * (size_t)p->workers + 1, sizeof *edge);
+    int64_t *lane = (int64_t *)calloc((size_t)k->nlanes + 1, sizeof *lane), bytes = 0; /* lane: of its communicator */
+    for (int32_t i = 0; edge && lane && i < k->nins; i++) {
         const struct rt_instr *x = &k->ins[i];
-        bool message = is_send(x->op) || is_recv(x->op), *lane = &seen[2 * p->workers + x->lane];
-        if (message) {
-            bool *edge = &seen[is_recv(x->op) ? p->workers + x->peer : x->peer];
-            bytes += *edge ? 0 : (most ? most : EDGE_CHANNELS) * (is_send(x->op) ? sends : receives);
-            *edge = true;
-        } else if (x->op == OP_ALL_REDUCE && !*lane)
-            bytes += (most ? most : GROUP_CHANNELS) * (group_of(groups, x->peer, rank).n - 1) * (sends + receives);
-        if ((message || x->op == OP_ALL_REDUCE) && !*lane)
-            bytes += of_communicator, *lane = true;
+        if (is_send(x->op) || is_recv(x->op)) {
+            bool *known = &edge[is_recv(x->op) ? p->workers + x->peer : x->peer];
+            bytes += *known ? 0 : (most ? most : EDGE_CHANNELS) * (is_send(x->op) ? sends : receives);
+            *known = true;
+            lane[x->lane] = of_communicator;
+        } else if (is_group(x->op)) {
+            int ranks = group_of(groups, x->peer, rank).n;
+            int64_t channel = peers_of(x, ranks, ordered) * (sends + receives) + ranks * multicast;
+            lane[x->lane] = max(lane[x->lane], of_communicator + (most ? most : GROUP_CHANNELS) * channel);
+        }
     }
-    free(seen);
+    for (int l = 0; lane && l < k->nlanes; l++)
+        bytes += lane[l];
+    free(edge);
+    free(lane);
     return bytes;
+}
+int64_t nccl_beside(const struct rt_program *p, int rank, const int32_t *groups) {
+    return beside(p, rank, groups, false);
+}
+int64_t nccl_beside_ordered(const struct rt_program *p, int rank, const int32_t *groups) {
+    return beside(p, rank, groups, true);
 }
 
 /* ---- at the start ---- */
 
 /* What every rank knows of all: who sends to whom on which lane, and so who shares a communicator, in one global order.
  * A circle is the ranks of one communicator: first those of edges that share a lane, at either end or through other
- * edges; then each group. Its first rank makes its id. */
+ * edges, ascending; then those of a group's lane, in its order. Its first rank makes its id. */
+enum { GROUP_LANES = 2 }; /* of a group: for weights, and for the rest */
 struct known {
-    int size, ngroups, ncircles;
-    int32_t *lane;       /* [rank][sends, receives][peer]: 1 + its lane there; 0: no such edge */
-    int *of_edge;        /* [from * size + to]: its circle; -1: no such edge */
-    int *rank, *rank_at; /* circle c: rank[rank_at[c] .. rank_at[c + 1]), ascending */
-    ncclUniqueId *id;    /* per circle */
+    int size, ngroups, ncircles, nedges; /* nedges: how many circles are of edges */
+    int32_t *lane;                       /* [rank][sends, receives][peer]: 1 + its lane there; 0: no such edge */
+    int *of_edge;                        /* [from * size + to]: its circle; -1: no such edge */
+    bool *used;                          /* [group][its lanes]: has it that lane? */
+    int *rank, *rank_at;                 /* circle c: rank[rank_at[c] .. rank_at[c + 1]) */
+    int *of_group;                       /* [group][its lanes]: its circle */
+    ncclUniqueId *id;                    /* per circle */
 };
 
 static int32_t lane_of(const struct known *known, int rank, bool receives, int peer) {
@@ -98,6 +122,36 @@ static bool know_edges(struct nccl *nccl, struct known *known) {
             if ((lane_of(known, a, false, b) > 0) != (lane_of(known, b, true, a) > 0))
                 return false;
     return true;
+}
+
+static int lane_of_group(const struct rt_instr *x) {
+    return x->peer * GROUP_LANES + (op_row(x->op)->lane == LANE_GATHER);
+}
+
+/* Which lanes the groups have, and which sums are added to. */
+static void know_groups(struct nccl *nccl, struct known *known) {
+    const struct world *world = nccl->world;
+    const struct rt_rank *own = &nccl->program->rank[world->rank];
+    size_t lanes = (size_t)known->ngroups * GROUP_LANES, n = lanes + (size_t)nccl->program->nmsgs;
+    char *mine = (char *)calloc(n + 1, 1), *all = (char *)calloc((size_t)world->size, n + 1);
+    if (!mine || !all)
+        rank_error(world->self, "no memory");
+    for (int32_t i = 0; i < own->nins; i++) {
+        const struct rt_instr *x = &own->ins[i];
+        if (!is_group(x->op))
+            continue;
+        mine[lane_of_group(x)] = 1;
+        mine[lanes + (size_t)x->msg] = x->at[ROLE_dw] >= 0 && !x->first;
+    }
+    world->all(world->link, mine, all, n + 1);
+    for (size_t r = 0; r < (size_t)world->size; r++) {
+        for (size_t l = 0; l < lanes; l++)
+            known->used[l] |= all[r * (n + 1) + l];
+        for (size_t m = 0; m < (size_t)nccl->program->nmsgs; m++)
+            nccl->adds[m] |= all[r * (n + 1) + lanes + m];
+    }
+    free(mine);
+    free(all);
 }
 
 /* Puts edge from -> to, and all edges that share a lane with it, into the circle. todo has room for all edges. */
@@ -148,11 +202,14 @@ static void circles_of_edges(struct known *known, int *todo) {
 }
 
 static void circles_of_groups(struct known *known, const int32_t *groups) {
-    for (int g = 0; g < known->ngroups; g++) {
+    known->nedges = known->ncircles;
+    for (int l = 0; l < known->ngroups * GROUP_LANES; l++) {
+        if (!known->used[l])
+            continue;
         begin_circle(known);
-        for (const int32_t *member = group_at(groups, g); *member >= 0; member++)
+        for (const int32_t *member = group_at(groups, l / GROUP_LANES); *member >= 0; member++)
             add_member(known, *member);
-        known->ncircles++;
+        known->of_group[l] = known->ncircles++;
     }
 }
 
@@ -211,15 +268,16 @@ static int rank_in(const struct known *known, int circle, int rank) {
 
 static void connect(struct nccl *nccl, const struct known *known) {
     int me = nccl->world->rank;
+    const struct rt_rank *k = &nccl->program->rank[me];
     for (int c = 0; c < known->ncircles; c++) {
         int own = rank_in(known, c, me);
         if (own < 0)
             continue;
-        bool group = c >= known->ncircles - known->ngroups;
         int communicator = add_communicator(nccl, known->rank_at[c + 1] - known->rank_at[c], own, &known->id[c],
-                                            group ? GROUP_CHANNELS : EDGE_CHANNELS);
-        if (group)
-            nccl->of_group[c - (known->ncircles - known->ngroups)] = communicator;
+                                            c < known->nedges ? EDGE_CHANNELS : GROUP_CHANNELS);
+        for (int32_t i = 0; i < k->nins; i++)
+            if (is_group(k->ins[i].op) && known->of_group[lane_of_group(&k->ins[i])] == c)
+                nccl->of_lane[k->ins[i].lane] = communicator;
         for (int p = 0; p < known->size; p++) {
             if (known->of_edge[me * known->size + p] == c)
                 nccl->to[p] = (struct end){communicator, rank_in(known, c, p)};
@@ -231,21 +289,26 @@ static void connect(struct nccl *nccl, const struct known *known) {
 
 /* False: no memory. */
 static bool know_room(struct known *known, const int32_t *groups) {
-    size_t edges = (size_t)known->size * (size_t)known->size, members = 2 * edges;
+    size_t edges = (size_t)known->size * (size_t)known->size, members = 2 * edges, lanes;
     known->ngroups = group_count(groups);
-    members += (size_t)(group_at(groups, known->ngroups) - groups);
+    lanes = (size_t)known->ngroups * GROUP_LANES;
+    members += GROUP_LANES * (size_t)(group_at(groups, known->ngroups) - groups);
     known->lane = (int32_t *)calloc(2 * edges, sizeof *known->lane);
     known->of_edge = (int *)calloc(edges, sizeof *known->of_edge);
     known->rank = (int *)calloc(members, sizeof *known->rank);
-    known->rank_at = (int *)calloc(edges + (size_t)known->ngroups + 2, sizeof *known->rank_at);
-    known->id = (ncclUniqueId *)calloc(edges + (size_t)known->ngroups + 1, sizeof *known->id);
-    return known->lane && known->of_edge && known->rank && known->rank_at && known->id;
+    known->rank_at = (int *)calloc(edges + lanes + 2, sizeof *known->rank_at);
+    known->id = (ncclUniqueId *)calloc(edges + lanes + 1, sizeof *known->id);
+    known->used = (bool *)calloc(lanes + 1, sizeof *known->used);
+    known->of_group = (int *)calloc(lanes + 1, sizeof *known->of_group);
+    return known->lane && known->of_edge && known->rank && known->rank_at && known->id && known->used &&
+           known->of_group;
 }
 
 static void know_all(struct nccl *nccl, struct known *known) {
     int *todo = (int *)calloc((size_t)known->size * (size_t)known->size, sizeof *todo);
     if (!todo)
         rank_error(nccl->world->self, "no memory");
+    know_groups(nccl, known);
     circles_of_edges(known, todo);
     circles_of_groups(known, nccl->groups);
     know_ids(nccl, known);
@@ -261,11 +324,12 @@ void nccl_open(const struct world *world, const struct rt_program *p, const int3
     size_t size = (size_t)known.size;
     ncclGetVersion(&version);
     bool ok = nccl && know_room(&known, groups);
-    ok = ok && (nccl->communicator =
-                    (struct communicator *)calloc(2 * size + (size_t)known.ngroups, sizeof *nccl->communicator));
+    ok = ok && (nccl->communicator = (struct communicator *)calloc(2 * size + GROUP_LANES * (size_t)known.ngroups,
+                                                                   sizeof *nccl->communicator));
     ok = ok && (nccl->to = (struct end *)calloc(size, sizeof *nccl->to)) &&
          (nccl->from = (struct end *)calloc(size, sizeof *nccl->from));
-    ok = ok && (nccl->of_group = (int *)calloc((size_t)known.ngroups + 1, sizeof *nccl->of_group));
+    ok = ok && (nccl->of_lane = (int *)calloc((size_t)nlanes + 1, sizeof *nccl->of_lane));
+    ok = ok && (nccl->adds = (bool *)calloc((size_t)p->nmsgs + 1, sizeof *nccl->adds));
     ok = ok && (nccl->scratch = (char **)calloc((size_t)nlanes + 1, sizeof *nccl->scratch));
     snprintf(why, sizeof why, "rank %d: no memory for its messages", world->rank);
     world_verdict(world, ok, why);
@@ -293,6 +357,8 @@ void nccl_open(const struct world *world, const struct rt_program *p, const int3
     free(known.rank);
     free(known.rank_at);
     free(known.id);
+    free(known.used);
+    free(known.of_group);
 }
 
 /* ---- at the end ---- */
@@ -324,7 +390,8 @@ void nccl_close(void *link) {
     free(nccl->communicator);
     free(nccl->to);
     free(nccl->from);
-    free(nccl->of_group);
+    free(nccl->of_lane);
+    free(nccl->adds);
     free(nccl->scratch);
     free(nccl);
 }

@@ -10,22 +10,32 @@
  *     copy            ----------->
  *     post(arrival)   ----------->  await(arrival)
  *
- * and a reduction has two for every other member. With member i owning the i-th share of dw,
+ * and a collective has two for every other member. Where members copy to others (ALL_GATHER, BROADCAST, ALL_TO_ALL),
+ * they do so as they do in messages:
  *
- *     post(ready), await(ready)     all dw are whole
- *     add                           my share of the others' dw to mine, in rank order, read where it lies: no scratch
- *     copy, post(summed)            my share, to all
- *     await(summed)                 my dw is whole, and no rank reads it any more
+ *     post(ready) to each who copies to me
+ *     await(ready), copy, post(done)       to each whom I copy to, once it says that I may
+ *     await(done)                          from each who copies to me
  *
- * which moves as many bytes as a ring, and adds as ops.h says: the bits are the host's.
+ * Where they sum (ALL_REDUCE, REDUCE_SCATTER, REDUCE), they read what is to be summed where it lies, without a scratch:
+ *
+ *     post(ready) to each who reads mine
+ *     await(ready)                         from each whom I read: all parts are whole
+ *     add                                  in the members' order
+ *     post(done)                           to each whom I read: it may change what I have read
+ *     await(done)                          from each who reads mine
+ *
+ * ALL_REDUCE does this with the i-th share of dw for member i, who copies the sum to all before done. So collectives
+ * move as many bytes as a ring, and add as ops.h says: the bits are the host's.
  *
  * A graph repeats constants, so words cannot count steps. They need not, because each is posted only after its reset.
  * The next step's credit is posted after this step's RECV, whose arrival was posted after the await that reset the
  * credit; the next step's arrival is posted after its credit, which was posted after this step's arrival was reset. Of
- * two members, each posts the next step's ready after the other's summed of this step, and summed after the other's
- * ready of the same step. A rank's device finishes each step before it starts the next: both are on one stream
- * (step_cuda.cu), where the next one may wait already. Nothing here asks how far the other ranks are. So captured and
- * enqueued steps mix, and every run begins with zeros, whichever step it resumes at.
+ * two members, one posts the next step's ready after the other's done of this step, which came after the reset of
+ * ready; and the other its done after that ready, which came after the reset of done. A rank's device finishes each
+ * step before it starts the next: both are on one stream (step_cuda.cu), where the next one may wait already. Nothing
+ * here asks how far the other ranks are. So captured and enqueued steps mix, and every run begins with zeros, whichever
+ * step it resumes at.
  *
  * What a stream did before posting a word is visible to the stream that awaited it: cuStreamWriteValue32 puts a
  * system-wide fence before its write, and every wait flushes remote writes if the device can
@@ -47,8 +57,9 @@ extern "C" {
 #include <stdio.h>
 #include <stdlib.h>
 
-struct part { /* a rank's part in a message: offsets in its memory */
-    int64_t tensor, words;
+struct part {               /* a rank's part in a message or collective: offsets in its memory */
+    int64_t tensor, result; /* its first operand, and the second; -1: it has none */
+    int64_t words;          /* -1: it has no part */
 };
 struct put {
     const struct world *world;
@@ -56,7 +67,7 @@ struct put {
     const int32_t *groups;
     struct cuda_rank *rank;
     char **memory;     /* of each rank, mapped here; NULL: no exchange with it */
-    struct part *part; /* [rank * nmsgs + message]; tensor -1: it has none */
+    struct part *part; /* [rank * nmsgs + message] */
     bool flush;        /* the device can flush remote writes */
     uint32_t *one;     /* a word that is 1, to be copied; NULL: streams can write words of other devices */
 };
@@ -71,11 +82,14 @@ static bool can(enum cudaDeviceAttr what) {
 
 static const struct part *part_of(const struct put *put, int rank, int32_t msg) {
     const struct part *part = &put->part[(size_t)rank * (size_t)put->program->nmsgs + (size_t)msg];
-    assert(part->tensor >= 0 && put->memory[rank]);
+    assert(part->words >= 0 && put->memory[rank]);
     return part;
 }
 static char *tensor(const struct put *put, int rank, int32_t msg) {
     return put->memory[rank] + part_of(put, rank, msg)->tensor;
+}
+static char *result(const struct put *put, int rank, int32_t msg) {
+    return put->memory[rank] + part_of(put, rank, msg)->result;
 }
 static uint32_t *word(const struct put *put, int rank, int32_t msg, int number) {
     return (uint32_t *)(put->memory[rank] + part_of(put, rank, msg)->words) + number;
@@ -117,7 +131,81 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x) {
     return true;
 }
 
-/* ---- reductions ---- */
+/* ---- collectives ---- */
+
+enum { READY, DONE, PHASES }; /* its words, of each rank */
+
+struct collective { /* as this rank takes part in it */
+    const struct put *put;
+    const struct rt_instr *x;
+    struct rt_group group;
+    cudaStream_t stream;
+};
+
+/* Do the data of member `from` reach another member, `to`? */
+static bool flows(const struct collective *c, int from, int to) {
+    if (c->x->op == OP_BROADCAST)
+        return c->group.member[from] == c->x->root;
+    return c->x->op != OP_REDUCE || c->group.member[to] == c->x->root;
+}
+
+/* The others one after another, beginning after me, so that not all deal with the same one at once. */
+static int other(const struct collective *c, int k) { return (c->group.me + k) % c->group.n; }
+static bool sends_to(const struct collective *c, int member) { return flows(c, c->group.me, member); }
+static bool has_of(const struct collective *c, int member) { return flows(c, member, c->group.me); }
+
+static void post_to(const struct collective *c, int member, int phase) {
+    int workers = c->put->world->size, self = c->put->world->rank;
+    post(c->put, word(c->put, c->group.member[member], c->x->msg, phase * workers + self), c->stream);
+}
+static void await_from(const struct collective *c, int member, int phase) {
+    int workers = c->put->world->size, self = c->put->world->rank;
+    await(c->put, word(c->put, self, c->x->msg, phase * workers + c->group.member[member]), c->stream);
+}
+
+/* With each other member for which `with` is true. */
+static void post_all(const struct collective *c, bool (*with)(const struct collective *c, int member), int phase) {
+    for (int k = 1; k < c->group.n; k++)
+        if (with(c, other(c, k)))
+            post_to(c, other(c, k), phase);
+}
+static void await_all(const struct collective *c, bool (*with)(const struct collective *c, int member), int phase) {
+    for (int k = 1; k < c->group.n; k++)
+        if (with(c, other(c, k)))
+            await_from(c, other(c, k), phase);
+}
+
+static void copy(char *to, const char *from, int64_t bytes, cudaStream_t stream) {
+    if (bytes > 0 && to != from)
+        CUDA(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToDevice, stream));
+}
+
+/* ---- that copy to others ---- */
+
+static void copy_piece(const struct collective *c, int to) {
+    int64_t bytes = c->x->op == OP_ALL_TO_ALL ? c->x->bytes / c->group.n : c->x->bytes;
+    char *from = tensor(c->put, c->put->world->rank, c->x->msg), *at = result(c->put, c->group.member[to], c->x->msg);
+    from += c->x->op == OP_ALL_TO_ALL ? to * bytes : 0;
+    at += c->x->op == OP_BROADCAST ? 0 : c->group.me * bytes;
+    copy(at, from, bytes, c->stream);
+}
+
+static void distribute(const struct collective *c) {
+    post_all(c, has_of, READY);
+    if (c->x->op != OP_BROADCAST)
+        copy_piece(c, c->group.me);
+    for (int k = 1; k < c->group.n; k++) {
+        int to = other(c, k);
+        if (!sends_to(c, to))
+            continue;
+        await_from(c, to, READY);
+        copy_piece(c, to);
+        post_to(c, to, DONE);
+    }
+    await_all(c, has_of, DONE);
+}
+
+/* ---- that sum ---- */
 
 enum {
     THREADS = 256,
@@ -126,62 +214,80 @@ enum {
     MEMBERS = 64 /* of a group, at most: a kernel's arguments hold them */
 };
 struct members {
-    const float *share[MEMBERS]; /* of each member's dw, in rank order */
+    const float *share[MEMBERS]; /* of what each member has, in their order */
 };
 
-template <int V> static __device__ void add_at(float *mine, const struct members &from, int ranks, int64_t i) {
+template <int V>
+static __device__ void add_at(float *mine, const struct members &from, int ranks, bool first, int64_t i) {
     pack<float, V> sum = load<V>(from.share[0] + i);
     for (int r = 1; r < ranks; r++) {
         pack<float, V> x = load<V>(from.share[r] + i);
         for (int k = 0; k < V; k++)
             sum.v[k] += x.v[k];
     }
+    if (!first) {
+        pack<float, V> x = load<V>(mine + i);
+        for (int k = 0; k < V; k++)
+            sum.v[k] += x.v[k];
+    }
     store(mine + i, sum);
 }
 
-static __global__ void add_shares(float *mine, struct members from, int ranks, int64_t n) {
+/* mine = or += the sum of the shares, one of which may be mine. */
+static __global__ void add_shares(float *mine, struct members from, int ranks, bool first, int64_t n) {
     int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 4, stride = (int64_t)gridDim.x * THREADS * 4;
     for (; i + 4 <= n; i += stride)
-        add_at<4>(mine, from, ranks, i);
+        add_at<4>(mine, from, ranks, first, i);
     for (; i < n && i + 4 > n; i++)
-        add_at<1>(mine, from, ranks, i);
+        add_at<1>(mine, from, ranks, first, i);
 }
 
-enum { READY, SUMMED, PHASES }; /* a reduction's words, of each rank */
-
-/* Members one after another, beginning after me, so that not all deal with the same one at once. */
-static void meet(const struct put *put, const struct rt_group *group, int32_t msg, int phase, cudaStream_t stream,
-                 const char *share, size_t bytes) {
-    int workers = put->world->size, self = put->world->rank;
-    for (int k = 1; k < group->n; k++) {
-        int to = group->member[(group->me + k) % group->n];
-        if (bytes > 0)
-            CUDA(cudaMemcpyAsync(tensor(put, to, msg) + (share - tensor(put, self, msg)), share, bytes,
-                                 cudaMemcpyDeviceToDevice, stream));
-        post(put, word(put, to, msg, phase * workers + self), stream);
-    }
-    for (int k = 1; k < group->n; k++)
-        await(put, word(put, self, msg, phase * workers + group->member[(group->me + k) % group->n]), stream);
-}
-
-static bool reduce(void *link, struct replay *re, const struct rt_instr *x) {
-    struct put *put = (struct put *)link;
-    const struct rt_group group = group_of(put->groups, x->peer, re->rank);
-    cudaStream_t stream = put->rank->lane[x->lane];
+/* mine = or += the sum of n floats from byte `at` of all members' first operands. */
+static void add(const struct collective *c, float *mine, int64_t at, int64_t n, bool first) {
     struct members from;
+    for (int r = 0; r < c->group.n; r++)
+        from.share[r] = (const float *)(tensor(c->put, c->group.member[r], c->x->msg) + at);
+    if (n > 0)
+        LAUNCH(add_shares, min(blocks_for(n, THREADS * 4), (unsigned)BLOCKS), THREADS, 0, c->stream, mine, from,
+               c->group.n, first, n);
+}
+
+static void all_reduce(const struct collective *c) {
+    int64_t n = c->x->bytes / (int64_t)sizeof(float), share = (n + c->group.n - 1) / c->group.n;
+    share = (share + PAGE - 1) / PAGE * PAGE;
+    int64_t begin = min(c->group.me * share, n), own = min(begin + share, n) - begin,
+            at = begin * (int64_t)sizeof(float);
+    char *mine = tensor(c->put, c->put->world->rank, c->x->msg) + at;
+    add(c, (float *)mine, at, own, true);
+    for (int k = 1; k < c->group.n; k++)
+        copy(tensor(c->put, c->group.member[other(c, k)], c->x->msg) + at, mine, own * (int64_t)sizeof(float),
+             c->stream);
+}
+
+static void reduce(const struct collective *c) {
+    int64_t n = c->x->bytes / (int64_t)sizeof(float);
+    float *dw = (float *)result(c->put, c->put->world->rank, c->x->msg);
+    post_all(c, sends_to, READY);
+    await_all(c, has_of, READY);
+    if (c->x->op == OP_ALL_REDUCE)
+        all_reduce(c);
+    else if (c->x->op == OP_REDUCE_SCATTER)
+        add(c, dw, c->group.me * c->x->bytes, n, c->x->first);
+    else if (c->x->root == c->put->world->rank)
+        add(c, dw, 0, n, c->x->first);
+    post_all(c, has_of, DONE);
+    await_all(c, sends_to, DONE);
+}
+
+static bool sums(int op) { return op == OP_ALL_REDUCE || op == OP_REDUCE_SCATTER || op == OP_REDUCE; }
+
+static bool collective(void *link, struct replay *re, const struct rt_instr *x) {
+    struct put *put = (struct put *)link;
+    struct collective c = {put, x, group_of(put->groups, x->peer, re->rank), put->rank->lane[x->lane]};
     int32_t i = (int32_t)(x - re->program->rank[re->rank].ins);
-    int64_t n = x->bytes / (int64_t)sizeof(float), share = ((n + group.n - 1) / group.n + PAGE - 1) / PAGE * PAGE;
-    int64_t begin = min(group.me * share, n), own = min(begin + share, n) - begin;
-    float *mine = (float *)tensor(put, re->rank, x->msg) + begin;
-    for (int r = 0; r < group.n; r++)
-        from.share[r] = (const float *)tensor(put, group.member[r], x->msg) + begin;
-    cuda_mark(put->rank, i, false, stream);
-    meet(put, &group, x->msg, READY, stream, NULL, 0);
-    if (own > 0)
-        LAUNCH(add_shares, min(blocks_for(own, THREADS * 4), (unsigned)BLOCKS), THREADS, 0, stream, mine, from, group.n,
-               own);
-    meet(put, &group, x->msg, SUMMED, stream, (const char *)mine, (size_t)own * sizeof(float));
-    cuda_mark(put->rank, i, true, stream);
+    cuda_mark(put->rank, i, false, c.stream);
+    (sums(x->op) ? reduce : distribute)(&c);
+    cuda_mark(put->rank, i, true, c.stream);
     return true;
 }
 
@@ -215,11 +321,13 @@ static void own_parts(const struct put *put, struct part *part) {
     const struct rt_rank *k = &all->rank[put->world->rank];
     int64_t words = put->rank->extra - put->rank->arena + (int64_t)sizeof *put->one;
     for (int32_t m = 0; m < all->nmsgs; m++)
-        part[m].tensor = part[m].words = -1;
+        part[m].tensor = part[m].result = part[m].words = -1;
     for (int32_t i = 0; i < k->nins; i++) {
         const struct rt_instr *x = &k->ins[i];
+        int role = !is_group(x->op) ? ROLE_t : x->op == OP_ALL_REDUCE ? ROLE_dw : ROLE_src;
+        int64_t result = x->at[ROLE_w] >= 0 ? x->at[ROLE_w] : x->at[ROLE_y] >= 0 ? x->at[ROLE_y] : x->at[ROLE_dw];
         if (x->msg >= 0)
-            part[x->msg] = {x->at[x->op == OP_ALL_REDUCE ? ROLE_dw : ROLE_t], words};
+            part[x->msg] = {x->at[role], result, words};
         words += words_bytes(x, all->workers);
     }
 }
@@ -235,7 +343,7 @@ static bool find_peers(const struct put *put, bool *peer, char *why, size_t n) {
                 peer[*m] = true;
         else if (x->msg >= 0)
             peer[x->peer] = true;
-        if (ranks > MEMBERS) {
+        if (sums(x->op) && ranks > MEMBERS) {
             snprintf(why, n, "rank %d reduces with %d ranks, and --messages put with %d at most; use --messages nccl",
                      put->world->rank, ranks - 1, MEMBERS - 1);
             return false;
@@ -333,5 +441,5 @@ static void put_close(void *link) {
     free(put);
 }
 
-extern const struct cuda_transport cuda_put = {"put", NULL, true,     message, reduce, take,      give,
-                                               extra, NULL, put_open, NULL,    NULL,   put_close, true};
+extern const struct cuda_transport cuda_put = {"put", NULL, true,     message, collective, take,      give,
+                                               extra, NULL, put_open, NULL,    NULL,       put_close, true};

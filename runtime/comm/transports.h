@@ -25,4 +25,5 @@ enum { CUDA_TRANSPORTS(X) NCUDA_TRANSPORTS };
 struct cuda_transport; /* device_cuda.cuh */
 CUDA_TRANSPORTS(X)
 #undef X
+extern const struct cuda_transport cuda_nccl_ordered; /* nccl, with --reduce ordered */
 #endif

@@ -176,13 +176,13 @@ static void run_instr(struct replay *re, const struct rt_instr *x, cudaStream_t 
                     (float *)job_operand(own->arena, x, ROLE_opt), own->step, own->lr, stream);
     else if (x->op == OP_ADD || x->op == OP_TAKE)
         cuda_add(dw, (const float *)job_operand(own->arena, x, ROLE_src), x->bytes / 4, x->first, stream);
-    else if (x->op == OP_COPY)
+    else if (is_job(x->op))
+        run_job(re, x);
+    else if (x->bytes > 0 && x->op == OP_COPY)
         CUDA(cudaMemcpyAsync(job_operand(own->arena, x, ROLE_w), job_operand(own->arena, x, ROLE_src),
                              (size_t)x->bytes, cudaMemcpyDeviceToDevice, stream));
-    else if (x->op == OP_ZERO)
+    else if (x->bytes > 0 && x->op == OP_ZERO)
         CUDA(cudaMemsetAsync(dw, 0, (size_t)x->bytes, stream));
-    else
-        run_job(re, x);
 }
 
 static void device_launch(struct replay *re, const struct rt_instr *x) {

@@ -73,7 +73,8 @@ int64_t cuda_rank_bytes(const struct rt_program *p, int rank, const struct cuda_
 const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_program *p, int rank,
                       const struct cuda_transport *transport, bool watched);
 void cuda_release(struct replay *re, struct cuda_rank *own);
-/* Sets a home's weights from fp32: with bf16, w becomes the masters and, rounded, the weights. */
+/* Sets a home's weights from the whole set's, fp32: with bf16 they are rounded, and those that it updates have w as
+ * their masters. */
 void cuda_put_weights(struct replay *re, const struct rt_home *home, const float *w);
 /* Timing: events at every instruction's begin and end, recorded in steps enqueued while own->timed is set; the
  * transport marks a message's. Stamps are seconds of the device's clock, for a step that began at `began`, with event

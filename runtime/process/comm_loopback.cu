@@ -11,6 +11,7 @@ struct meeting {
     cudaEvent_t *event; /* per side: it has come, or for the first, all is done */
     int64_t *steps;     /* per side: steps to which it has come */
     int32_t *ins;       /* per side: its instruction */
+    float *scratch;     /* of the first side's lane, if it sums */
 };
 struct loopback {
     const struct rt_program *p;
@@ -24,7 +25,7 @@ static cudaStream_t lane(const struct loopback *loopback, const struct rt_meetin
     return loopback->rank[rank].lane[loopback->p->rank[rank].ins[y->ins[side]].lane];
 }
 
-/* Both sides of a message, or all of a reduction, begin and end when the work does. */
+/* Both sides of a message, or all of a collective, begin and end when the work does. */
 static void mark(const struct loopback *loopback, const struct rt_meeting *meeting, const struct meeting *y, bool end,
                  int on) {
     for (int side = 0; side < meeting->n; side++)
@@ -39,8 +40,22 @@ static bool arrive(struct meeting *meeting, const struct rt_meeting *m, int side
     return ++meeting->came == m->n * (step + 1);
 }
 
+static const struct rt_instr *instr_of(const struct loopback *loopback, const struct rt_meeting *meeting,
+                                       const struct meeting *y, int side) {
+    return &loopback->p->rank[meeting->rank[side]].ins[y->ins[side]];
+}
+
 static char *tensor(const struct loopback *loopback, const struct rt_meeting *meeting, int side) {
     return loopback->rank[meeting->rank[side]].arena + meeting->off[side];
+}
+/* A member's second operand. */
+static char *result(const struct loopback *loopback, const struct rt_meeting *meeting, int side) {
+    return loopback->rank[meeting->rank[side]].arena + meeting->to[side];
+}
+
+static void copy(char *to, const char *from, int64_t bytes, cudaStream_t stream) {
+    if (bytes > 0 && to != from)
+        CUDA(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToDevice, stream));
 }
 
 static bool message(void *link, struct replay *re, const struct rt_instr *x) {
@@ -52,9 +67,7 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x) {
         CUDA(cudaEventRecord(y->event[0], from));
         CUDA(cudaStreamWaitEvent(to, y->event[0], 0));
         mark(loopback, meeting, y, false, 1);
-        if (meeting->bytes > 0)
-            CUDA(cudaMemcpyAsync(tensor(loopback, meeting, 1), tensor(loopback, meeting, 0), (size_t)meeting->bytes,
-                                 cudaMemcpyDeviceToDevice, to));
+        copy(tensor(loopback, meeting, 1), tensor(loopback, meeting, 0), meeting->bytes, to);
         mark(loopback, meeting, y, true, 1);
         CUDA(cudaEventRecord(y->event[1], to));
         CUDA(cudaStreamWaitEvent(from, y->event[1], 0));
@@ -63,8 +76,52 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x) {
     return y->done > re->step;
 }
 
-/* On the first member's lane: adds the others' dw to its own, in rank order, and copies the sum to them all. */
-static bool reduce(void *link, struct replay *re, const struct rt_instr *x) {
+/* ---- collectives: on the first member's lane, once all have come ---- */
+
+enum { SCRATCH = REDUCE_PIECE }; /* bytes of a lane, at most: a longer sum goes in pieces */
+
+/* Adds the others' dw to the first member's, in the members' order, and copies the sum to them all. */
+static void all_reduce(const struct loopback *loopback, const struct rt_meeting *m, cudaStream_t stream) {
+    for (int i = 1; i < m->n; i++)
+        cuda_add((float *)tensor(loopback, m, 0), (const float *)tensor(loopback, m, i), m->bytes / 4, false, stream);
+    for (int i = 1; i < m->n; i++)
+        copy(tensor(loopback, m, i), tensor(loopback, m, 0), m->bytes, stream);
+}
+
+/* Member `to`'s dw = or += the sum of all src from `at` bytes on. Its dw may be a part of its src: so each piece is
+ * summed before any of it is written. */
+static void sum_to(const struct loopback *loopback, const struct rt_meeting *m, const struct meeting *y, int to,
+                   int64_t at, cudaStream_t stream) {
+    for (int64_t done = 0, bytes; done < m->bytes; done += bytes) {
+        bytes = min(m->bytes - done, (int64_t)SCRATCH);
+        for (int i = 0; i < m->n; i++)
+            cuda_add(y->scratch, (const float *)(tensor(loopback, m, i) + at + done), bytes / 4, i == 0, stream);
+        cuda_add((float *)(result(loopback, m, to) + done), y->scratch, bytes / 4, instr_of(loopback, m, y, to)->first,
+                 stream);
+    }
+}
+
+static void exchange(const struct loopback *loopback, const struct rt_meeting *m, const struct meeting *y,
+                     const struct rt_instr *x, cudaStream_t stream) {
+    int root = x->root < 0 ? -1 : side_of(m, x->root);
+    int64_t bytes = m->bytes, piece = bytes / m->n;
+    if (x->op == OP_ALL_REDUCE)
+        all_reduce(loopback, m, stream);
+    if (x->op == OP_REDUCE)
+        sum_to(loopback, m, y, root, 0, stream);
+    for (int i = 0; i < m->n; i++) {
+        if (x->op == OP_REDUCE_SCATTER)
+            sum_to(loopback, m, y, i, i * bytes, stream);
+        if (x->op == OP_BROADCAST && i != root)
+            copy(result(loopback, m, i), tensor(loopback, m, root), bytes, stream);
+        for (int j = 0; j < m->n && x->op == OP_ALL_GATHER; j++)
+            copy(result(loopback, m, i) + j * bytes, tensor(loopback, m, j), bytes, stream);
+        for (int j = 0; j < m->n && x->op == OP_ALL_TO_ALL; j++)
+            copy(result(loopback, m, i) + j * piece, tensor(loopback, m, j) + i * piece, piece, stream);
+    }
+}
+
+static bool collective(void *link, struct replay *re, const struct rt_instr *x) {
     struct loopback *loopback = (struct loopback *)link;
     const struct rt_meeting *meeting = &loopback->p->msg[x->msg];
     struct meeting *y = &loopback->meeting[x->msg];
@@ -75,12 +132,7 @@ static bool reduce(void *link, struct replay *re, const struct rt_instr *x) {
             CUDA(cudaStreamWaitEvent(first, y->event[i], 0));
         }
         mark(loopback, meeting, y, false, 0);
-        for (int i = 1; i < meeting->n; i++)
-            cuda_add((float *)tensor(loopback, meeting, 0), (const float *)tensor(loopback, meeting, i),
-                     meeting->bytes / 4, false, first);
-        for (int i = 1; i < meeting->n && meeting->bytes > 0; i++)
-            CUDA(cudaMemcpyAsync(tensor(loopback, meeting, i), tensor(loopback, meeting, 0), (size_t)meeting->bytes,
-                                 cudaMemcpyDeviceToDevice, first));
+        exchange(loopback, meeting, y, x, first);
         mark(loopback, meeting, y, true, 0);
         CUDA(cudaEventRecord(y->event[0], first));
         for (int i = 1; i < meeting->n; i++)
@@ -90,14 +142,49 @@ static bool reduce(void *link, struct replay *re, const struct rt_instr *x) {
     return y->done > re->step;
 }
 
+/* ---- memory ---- */
+
+/* Does it sum into a scratch, as the first member of its group? */
+static bool has_scratch(const struct rt_program *p, int rank, const struct rt_instr *x) {
+    return (x->op == OP_REDUCE_SCATTER || x->op == OP_REDUCE) && p->msg[x->msg].rank[0] == rank;
+}
+
+static int64_t scratch_bytes(const struct rt_program *p, int rank, int lane) {
+    const struct rt_rank *k = &p->rank[rank];
+    int64_t most = 0;
+    for (int32_t c = k->lane_at[lane]; c < k->lane_at[lane + 1]; c++) {
+        const struct rt_instr *x = &k->ins[k->lane_ins[c]];
+        most = has_scratch(p, rank, x) && x->bytes > most ? x->bytes : most;
+    }
+    return (min(most, (int64_t)SCRATCH) + 4095) / 4096 * 4096;
+}
+
+static int64_t extra(const struct rt_program *p, int rank) {
+    int64_t bytes = 0;
+    for (int l = 0; l < p->rank[rank].nlanes; l++)
+        bytes += scratch_bytes(p, rank, l);
+    return bytes;
+}
+
+static void place_scratch(const struct loopback *loopback, int rank) {
+    const struct rt_rank *k = &loopback->p->rank[rank];
+    char *at = loopback->rank[rank].extra;
+    for (int l = 0; l < k->nlanes; at += scratch_bytes(loopback->p, rank, l++))
+        for (int32_t c = k->lane_at[l]; c < k->lane_at[l + 1]; c++) {
+            const struct rt_instr *x = &k->ins[k->lane_ins[c]];
+            if (has_scratch(loopback->p, rank, x))
+                loopback->meeting[x->msg].scratch = (float *)at;
+        }
+}
+
 static char *take(size_t bytes) {
     char *p = NULL;
     return cudaMalloc((void **)&p, bytes) == cudaSuccess ? p : NULL;
 }
 static void give(char *p) { cudaFree(p); }
 
-extern const struct cuda_transport cuda_loopback = {"loopback", NULL, true, message, reduce, take, give,
-                                                    NULL,       NULL, NULL, NULL,    NULL,   NULL};
+extern const struct cuda_transport cuda_loopback = {"loopback", NULL, true, message, collective, take, give,
+                                                    extra,      NULL, NULL, NULL,    NULL,       NULL};
 
 /* ---- at the start, and at the end ---- */
 
@@ -126,6 +213,8 @@ struct loopback *loopback_open(const struct rt_program *p, struct cuda_rank *ran
                 continue;
             meeting[x->msg].ins[side_of(&p->msg[x->msg], r)] = i;
         }
+    for (int r = 0; r < p->workers; r++)
+        place_scratch(loopback, r);
     return loopback;
 }
 

@@ -15,7 +15,8 @@ struct identity {
     int64_t data_bytes;
     int64_t set[NSETTINGS]; /* the last five: whether given */
     int32_t rank, workers, said, messages;
-    bool reads; /* data */
+    bool ordered; /* sums over NCCL */
+    bool reads;   /* data */
 };
 
 /* Stages at the ends read inputs and targets; ranks between them need no data. */
@@ -36,6 +37,7 @@ static struct identity own_identity(struct rank_run *run) {
     snprintf(identity.device, sizeof identity.device, "%s", backend_kind);
     identity.said = flags->launch.rank;
     identity.messages = flags->messages;
+    identity.ordered = flags->ordered;
     identity.set[0] = flags->steps;
     identity.set[1] = flags->seed;
     identity.set[2] = flags->every;
@@ -65,6 +67,9 @@ static bool differ(const struct identity *identity, const struct identity *first
     if (identity->messages != first->messages)
         return snprintf(why, n, "rank %d has --messages %s, rank 0 %s; give all ranks the same flags", rank,
                         rank_messages[identity->messages], rank_messages[first->messages]);
+    if (identity->ordered != first->ordered)
+        return snprintf(why, n, "rank %d has --reduce %s, rank 0 %s; give all ranks the same flags", rank,
+                        identity->ordered ? "ordered" : "nccl", first->ordered ? "ordered" : "nccl");
     if (identity->reads && (identity->data_bytes != reader->data_bytes || identity->data_hash != reader->data_hash))
         return snprintf(why, n,
                         "rank %d reads other data than rank %d: %lld bytes with hash %016llx, not %lld with %016llx",

@@ -52,7 +52,7 @@ static const struct cuda_transport *transport_of(const struct rank_run *run) {
         CUDA_TRANSPORTS(X)
 #undef X
     };
-    return transport[run->flags.messages];
+    return run->flags.messages == CUDA_nccl && run->flags.ordered ? &cuda_nccl_ordered : transport[run->flags.messages];
 }
 
 /* ---- which GPU ---- */

@@ -26,6 +26,8 @@ static const struct flag {
     {"algorithms", "FILE",
      "on GPUs, use the algorithms of matrix products in rank 0's FILE; time those it lacks and add them", 'a'},
     {"messages", "WAY", "on GPUs: ", 'm'},
+    {"reduce", "WAY",
+     "over NCCL: nccl (default), which sums in its own order, or ordered: with the bits of one process", 'o'},
     {"rank", "K", "this process's rank (instead of RANK, Open MPI's or Slurm's variables)", 'R'},
     {"world-size", "N", "how many ranks there are (WORLD_SIZE)", 'W'},
     {"master-addr", "HOST", "where rank 0 is to be met (MASTER_ADDR); then no MPI is used", 'A'},
@@ -90,6 +92,15 @@ static int messages(const struct rt_self *self, const char *s) {
     rank_error(self, why);
 }
 
+static bool ordered(const struct rt_self *self, const char *s) {
+    char why[128];
+    if (strcmp(s, "ordered") != 0 && strcmp(s, "nccl") != 0) {
+        snprintf(why, sizeof why, "--reduce %.32s: expected nccl or ordered", s);
+        rank_error(self, why);
+    }
+    return *s == 'o';
+}
+
 static void set(struct rank_flags *flags, const struct rt_self *self, const struct flag *flag, const char *arg) {
     switch (flag->key) {
     case 'x': flags->data = arg; break;
@@ -105,6 +116,7 @@ static void set(struct rank_flags *flags, const struct rt_self *self, const stru
     case 'j': flags->json = true; break;
     case 'g': flags->eager = true; break;
     case 'a': flags->algorithms = arg; break;
+    case 'o': flags->ordered = ordered(self, arg); break;
     case 'm': flags->messages = messages(self, arg); break;
     case 'R': flags->launch.rank = (int)number(self, flag->name, arg, 0); break;
     case 'W': flags->launch.size = (int)number(self, flag->name, arg, 1); break;

@@ -12,7 +12,7 @@ struct rank_flags {
     int64_t steps, every, keep, seed;
     double deadline;
     int messages; /* between GPUs: CUDA_nccl, CUDA_put */
-    bool resume, json, eager;
+    bool resume, json, eager, ordered;
     struct launch launch;
 };
 

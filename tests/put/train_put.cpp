@@ -138,7 +138,45 @@ static void number_group(training *t, std::vector<int32_t> *number, int32_t *n, 
     x->peer = *known;
 }
 
-static void move_apart(int64_t *off) { *off *= *off < 0 ? 1 : APART; }
+/* inside: how far into its buffer the operand begins, where it is a piece of one. */
+static void move_apart(int64_t *off, int64_t inside = 0) { *off = *off < 0 ? *off : (*off - inside) * APART + inside; }
+
+static const rt_home *home_of(const rt_program *p, int rank, int set) {
+    for (int h = 0; h < p->rank[rank].nhomes; h++)
+        if (p->rank[rank].home[h].stage == set)
+            return &p->rank[rank].home[h];
+    return NULL;
+}
+
+/* Is the piece of x's collective that belongs to rank r in place? Then so is every other member's. */
+static bool in_place(const rt_program *p, int r, const rt_instr &x, int whole, int piece) {
+    return x.at[piece] == x.at[whole] + side_of(&p->msg[x.msg], r) * x.bytes;
+}
+
+/* Of which buffers operands are pieces: whole weights, or their gradient, by whose shard it is; a shard, by whose
+ * share. A share of the gradient is in place where the reduction over replicas is. */
+static int64_t bytes_inside(const rt_program *p, int r, const rt_instr &x, int role) {
+    int64_t element = precision_bytes(p->model->precision);
+    const rt_home *own = home_of(p, r, x.stage),
+                  *of = x.peer >= 0 && !is_group(x.op) ? home_of(p, x.peer, x.stage) : NULL;
+    if ((x.op == OP_FETCH && role == ROLE_t) || (x.op == OP_COPY && role == ROLE_w))
+        return (x.op == OP_FETCH ? of : own)->first * element;
+    if ((x.op == OP_SEND_G && role == ROLE_t) || (x.op == OP_TAKE && role == ROLE_src))
+        return (x.op == OP_SEND_G ? of : own)->first * 4;
+    if (x.op == OP_U && role == ROLE_w)
+        return (own->own - own->first) * element;
+    if (x.op == OP_ALL_GATHER && role == ROLE_src && in_place(p, r, x, ROLE_w, ROLE_src))
+        return x.at[ROLE_src] - x.at[ROLE_w];
+    if (x.op == OP_REDUCE_SCATTER && role == ROLE_dw && in_place(p, r, x, ROLE_src, ROLE_dw))
+        return x.at[ROLE_dw] - x.at[ROLE_src];
+    if (x.op == OP_U && role == ROLE_dw)
+        for (int32_t i = 0; i < p->rank[r].nins; i++) {
+            const rt_instr &y = p->rank[r].ins[i];
+            if (y.op == OP_REDUCE_SCATTER && y.stage == x.stage && y.at[ROLE_dw] == x.at[role])
+                return bytes_inside(p, r, y, role);
+        }
+    return 0;
+}
 
 static void own_programs(training *t) {
     const rt_program *p = t->all->run.program;
@@ -149,8 +187,9 @@ static void own_programs(training *t) {
         t->ins.emplace_back(k.ins, k.ins + k.nins);
         t->homes.emplace_back(k.home, k.home + k.nhomes);
         for (rt_instr &x : t->ins.back()) {
-            for (int64_t &at : x.at)
-                move_apart(&at);
+            const rt_instr planned = x;
+            for (int role = 0; role < NROLES; role++)
+                move_apart(&x.at[role], bytes_inside(p, r, planned, role));
             if (is_group(x.op))
                 number_group(t, &number, &n, &x);
         }

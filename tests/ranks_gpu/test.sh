@@ -25,8 +25,8 @@ over_mpi() {
 
 # ---- the bits ----
 
-# A dozen, with every kind of message and reduction; tests/cuda/test.sh and tests/put/test.sh take all of them.
-for name in 1f1b gpipe ddp fsdp lpp fslpp zbv dualpipe chimera apart replicated graph; do
+# Those with every kind of message and reduction; tests/cuda/test.sh and tests/put/test.sh take all of them.
+for name in 1f1b gpipe ddp fsdp zero1 zero2 1f1b_fsdp fsdp_whole lpp fslpp zbv dualpipe chimera apart replicated graph; do
     schedule=schedules/$name.lua
     compiled "$name" "$name" "${integers[@]}"
     n=$(wc -l <"$room/$name/app.gpu")
@@ -65,7 +65,35 @@ wide=(-D workers=3 -D stages=1 -D batches=3 --model "$room/wide.lua")
 piece=$(sed -nE 's/^enum \{ REDUCE_PIECE = (.*) \};/\1/p' runtime/ops.h)
 expect "its gradients are more than a piece" 1 $((4 * (12 * 2100 + 2101 * 4000 + 4001 * 8) > piece))
 compiled pieces ddp "${wide[@]}"
-expect "a reduction in two pieces" "$(in_process schedules/ddp.lua "${wide[@]}" --steps 1 --device cuda)" "$(over_mpi pieces 3 --steps 1)"
+expect "a reduction in two pieces" "$(in_process schedules/ddp.lua "${wide[@]}" --steps 1 --device cuda)" \
+    "$(over_mpi pieces 3 --steps 1 --reduce ordered)"
+# Each collective against its definition, also those that no schedule has; with a scratch so short that sums go in pieces.
+for source in comm/comm_nccl process/comm_loopback; do
+    sed 's/SCRATCH = REDUCE_PIECE/SCRATCH = 4096/' runtime/$source.cu >"$room/$(basename $source).cpp"
+done
+grep -c 'SCRATCH = 4096' "$room"/comm_nccl.cpp "$room"/comm_loopback.cpp >/dev/null &&
+    g++ -std=c++17 -O1 -g -Wall -Wextra -Wno-missing-field-initializers -Werror -Itests/standin -Iruntime -Iruntime/comm -Iruntime/process -Itests/support \
+        -o "$room/collectives" tests/ranks_gpu/collectives.cpp "$room/comm_nccl.cpp" "$room/comm_loopback.cpp" \
+        "$built/standin/libpianola-cuda.a" -lm -pthread
+for how in nccl ordered put loopback; do
+    for n in 2 7; do
+        codes=
+        if [ $how = loopback ]; then
+            "$room/collectives" $how $n $n >"$room/err0" 2>&1
+            codes=$?
+        else
+            forget
+            pid=() meetings=$((meetings + 1))
+            for ((k = 0; k < n; k++)); do
+                RANK=$k WORLD_SIZE=$n MASTER_ADDR=127.$((1 + $$ / 250 % 250)).$(($$ % 250)).$((meetings % 250 + 1)) \
+                    MASTER_PORT=29500 STANDIN_MEMORY=1e11 "$room/collectives" $how $n $n >"$room/out$k" 2>"$room/err$k" &
+                pid+=($!)
+            done
+            ended 60
+        fi
+        expect "collectives of $n ranks, $how" "0" "$(tr ' ' '\n' <<<"$codes" | sort -u)$(grep -hE -m 1 '^standin|error|^rank' "$room"/err*)"
+    done
+done
 tcp 1f1b 4 --steps 4
 ended 60
 expect "1f1b over TCP" "0 0 0 0 $(in_process schedules/1f1b.lua "${integers[@]}" --steps 4)" "$codes $(weights)"
@@ -118,14 +146,26 @@ expect "timelines of one step" "$(in_process schedules/ddp.lua "${integers[@]}" 
 expect "timelines of one step: every instruction has its time" "" "$("$PIANOLA" show schedules/ddp.lua "${integers[@]}" --format tsv |
     tail -n +2 | cut -f 1,2,5-9 | sort | diff - <(tail -qn +2 "$room"/measured/*.tsv | cut -f 2,3,6-10 | sort))"
 
-# A transformer's sums depend on their order: reductions keep the rank order, and the same kernels in one process (loopback)
-# give the same bits; so do graph and eager replay. Three ranks: shares of unlike length.
+# Sharded weights between replicas, with sums in order.
+compiled hsdp hsdp "${integers[@]}"
+expect "hsdp, sums in order" "$(in_process schedules/hsdp.lua "${integers[@]}" --steps 4)" "$(over_mpi hsdp 8 --steps 4 --reduce ordered)"
+grep -q ' messages by NCCL 2.28.9 (launch order issue, sums in order), ' "$room/said"
+expect "hsdp: what it runs on" 0 $?
+
+# A transformer's sums depend on their order: with --reduce ordered it is that of ranks, and the same kernels in one
+# process (loopback) give the same bits; so do graph and eager replay. NCCL's own sums are others, here. Three ranks:
+# shares of unlike length.
 gpt=(--model schedules/models/gpt.lua -D workers=3 -D layers=1 -D width=16 -D context=8 -D rows=1)
 text=/usr/share/common-licenses/GPL-3
-compiled gpt ddp "${gpt[@]}"
 wanted=$(in_process schedules/ddp.lua "${gpt[@]}" --data $text --steps 3 --device cuda)
-expect "GPT with DDP: the bits of loopback" "$wanted" "$(over_mpi gpt 3 --data $text --steps 3)"
-expect "GPT with DDP: graph and eager replay" "$wanted" "$(over_mpi gpt 3 --data $text --steps 3 --no-graph)"
+for name in ddp fsdp zero1 zero2; do
+    compiled gpt $name "${gpt[@]}"
+    expect "GPT with $name: loopback" "$wanted" "$(in_process schedules/$name.lua "${gpt[@]}" --data $text --steps 3 --device cuda)"
+    expect "GPT with $name: the bits of loopback" "$wanted" "$(over_mpi gpt 3 --data $text --steps 3 --reduce ordered)"
+    summed=$(over_mpi gpt 3 --data $text --steps 3)
+    expect "GPT with $name: NCCL's sums" yes "$([ ${#summed} = 16 ] && [ "$summed" != "$wanted" ] && echo yes)"
+done
+expect "GPT with zero2: graph and eager replay" "$wanted" "$(over_mpi gpt 3 --data $text --steps 3 --reduce ordered --no-graph)"
 
 # Algorithms of products: ranks time what no lower rank has, and rank 0 writes; then all of them, and loopback, find them.
 compiled gpt-1f1b 1f1b "${gpt[@]}"
@@ -148,12 +188,15 @@ expect "algorithms on some ranks only" "rank 1 has --algorithms 0, rank 0 1; giv
 
 # bf16, with a table that embedding and unembedding share: masters in checkpoints, weights rounded from them.
 half=("${gpt[@]}" -D precision=bf16 -D tied=true)
-compiled half 1f1b "${half[@]}"
-wanted=$(in_process schedules/1f1b.lua "${half[@]}" --data $text --steps 4 --device cuda)
-expect "bf16: the bits of loopback" "$wanted" "$(over_mpi half 3 --data $text --steps 4)"
-over_mpi half 3 --data $text --steps 2 --checkpoint "$saved" >/dev/null
-expect "bf16: on from a checkpoint" "$wanted" "$(over_mpi half 3 --data $text --steps 4 --checkpoint "$saved" --resume)"
-rm -rf "$saved"
+for name in 1f1b zero1 fsdp; do
+    compiled half $name "${half[@]}"
+    wanted=$(in_process schedules/$name.lua "${half[@]}" --data $text --steps 4 --device cuda)
+    expect "bf16, $name: the bits of loopback" "$wanted" "$(over_mpi half 3 --data $text --steps 4 --reduce ordered)"
+    over_mpi half 3 --data $text --steps 2 --checkpoint "$saved" --reduce ordered >/dev/null
+    expect "bf16, $name: on from a checkpoint" "$wanted" \
+        "$(over_mpi half 3 --data $text --steps 4 --checkpoint "$saved" --resume --reduce ordered)"
+    rm -rf "$saved"
+done
 
 compiled wide 1f1b --model schedules/models/gpt.lua -D workers=2 -D layers=2 -D width=272 -D heads=2 -D context=8 -D rows=1
 expect "heads that are too wide" "rank 0: heads of attention have 136 columns, and GPUs take at most 128: give it more heads" \
@@ -279,6 +322,11 @@ expect "CPUs and GPUs together" "rank 1 is built for a GPU, rank 0 for a CPU" \
 app=$(sed '2s/$/ --no-graph/' "$room/1f1b/app.gpu")
 expect "a graph on some ranks only" "rank 1 has --no-graph 1, rank 0 0; give all ranks the same flags" \
     "$(timeout 60 mpirun --oversubscribe --app <(echo "$app") 2>&1 | sed -n 's/^pianola: error: //p' | head -n 1)"
+app=$(sed '2s/$/ --reduce ordered/' "$room/1f1b/app.gpu")
+expect "sums in order on some ranks only" "rank 1 has --reduce ordered, rank 0 nccl; give all ranks the same flags" \
+    "$(timeout 60 mpirun --oversubscribe --app <(echo "$app") 2>&1 | sed -n 's/^pianola: error: //p' | head -n 1)"
+expect "no such sums" "pianola: rank 0 of serial: error: --reduce rank: expected nccl or ordered" \
+    "$(compiled serial serial "${integers[@]}" && "$room/serial/rank0.gpu" --reduce rank 2>&1)"
 expect "nothing is left of NCCL's meetings" "" "$(ls "$room" | grep '^standin-')"
 
 # ---- for real, as far as it goes without a GPU ----

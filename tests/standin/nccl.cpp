@@ -38,7 +38,8 @@ string nccl_task_name(const nccl_task &t) {
     }
 }
 
-/* Its bytes. Reduce's receive buffer and Broadcast's send buffer count only at the root. */
+/* Its bytes. Reduce's receive buffer and Broadcast's send buffer count only at the root, which writes nothing if they
+ * are the same. */
 static std::vector<range> task_ranges(const nccl_task &t) {
     size_t one = t.count * nccl_type_bytes[t.type], n = t.comm->all->ranks.size();
     bool root = t.peer == t.comm->rank;
@@ -52,11 +53,29 @@ static std::vector<range> task_ranges(const nccl_task &t) {
     case NCCL_BROADCAST:
         if (!root)
             return {{t.recv, one, true}};
+        if (t.send == t.recv)
+            return {{t.send, one, false}};
         break;
     case NCCL_REDUCESCATTER: return {{t.send, one * n, false}, {t.recv, one, true}};
     case NCCL_ALLGATHER: return {{t.send, one, false}, {t.recv, one * n, true}};
     }
     return {{t.send, one, false}, {t.recv, one, true}};
+}
+
+bool nccl_receives(const nccl_task &t) {
+    bool root = t.peer == t.comm->rank;
+    return t.kind == NCCL_REDUCE ? root : t.kind != NCCL_BROADCAST || !root || t.send != t.recv;
+}
+
+/* What it sends and receives may be in one place only in the way that nccl.h calls "in-place". */
+static void check_in_place(const nccl_task &t) {
+    size_t piece = (size_t)t.comm->rank * t.count * nccl_type_bytes[t.type];
+    const char *send = (const char *)t.send, *recv = (const char *)t.recv;
+    auto ranges = task_ranges(t);
+    if (ranges.size() < 2 || send + ranges[0].bytes <= recv || recv + ranges[1].bytes <= send)
+        return;
+    if (t.kind == NCCL_REDUCESCATTER ? recv != send + piece : send != recv + (t.kind == NCCL_ALLGATHER ? piece : 0))
+        broken("NCCL", "%s: its buffers overlap, and not as in-place operations do", nccl_task_name(t).c_str());
 }
 
 /* ---- the device's side ---- */
@@ -159,42 +178,53 @@ static void store(char *p, int type, size_t i, double x) {
     case ncclBfloat16: ((uint16_t *)p)[i] = bf16_narrow((float)x); break;
     }
 }
-/* In rank order, each sum rounded to float: NCCL has its own order, and only exact sums agree with it. */
-static double reduce(const std::vector<nccl_task *> &all, size_t i) {
-    int op = all[0]->op, type = all[0]->type;
-    double x = load((const char *)all[0]->send, type, i);
-    for (size_t k = 1; k < all.size(); k++) {
-        double y = load((const char *)all[k]->send, type, i);
-        x = op == ncclProd ? x * y : op == ncclMax ? std::max(x, y) : op == ncclMin ? std::min(x, y) : x + y;
-        if (type == ncclFloat32 || type == ncclBfloat16)
+/* From the last rank to the first, each sum rounded to float: NCCL has its own order, and who relies on that of the
+ * ranks is to notice. */
+static double reduce(const nccl_task &t, const std::vector<const char *> &send, size_t i) {
+    double x = load(send.back(), t.type, i);
+    for (size_t k = send.size() - 1; k-- > 0;) {
+        double y = load(send[k], t.type, i);
+        x = t.op == ncclProd ? x * y : t.op == ncclMax ? std::max(x, y) : t.op == ncclMin ? std::min(x, y) : x + y;
+        if (t.type == ncclFloat32 || t.type == ncclBfloat16)
             x = (float)x;
     }
-    return op == ncclAvg ? x / (double)all.size() : x;
+    return t.op == ncclAvg ? x / (double)send.size() : x;
+}
+
+std::vector<char> nccl_result(const nccl_task &t, size_t rank, const std::vector<const char *> &send) {
+    size_t bytes = t.count * nccl_type_bytes[t.type], from = t.kind == NCCL_REDUCESCATTER ? rank * t.count : 0;
+    std::vector<char> out(bytes * (t.kind == NCCL_ALLGATHER ? send.size() : 1));
+    if (t.kind == NCCL_BROADCAST)
+        memcpy(out.data(), send[(size_t)t.peer], bytes);
+    else if (t.kind == NCCL_ALLGATHER)
+        for (size_t k = 0; k < send.size(); k++)
+            memcpy(out.data() + k * bytes, send[k], bytes);
+    else
+        for (size_t i = 0; i < t.count; i++)
+            store(out.data(), t.type, i, reduce(t, send, from + i));
+    return out;
 }
 
 static void collect(const std::vector<nccl_task *> &all) {
     std::vector<range> ranges;
-    for (auto t : all)
+    std::vector<const char *> send;
+    for (auto t : all) {
         for (auto &r : task_ranges(*t))
             ranges.push_back(r);
+        send.push_back((const char *)t->send);
+    }
     opened memory(ranges);
-    const nccl_task &t = *all[0];
-    size_t n = all.size(), e = nccl_type_bytes[t.type],
-           total = t.count * (t.kind == NCCL_REDUCESCATTER || t.kind == NCCL_ALLGATHER ? n : 1);
-    std::vector<char> out(total * e);
-    if (t.kind == NCCL_BROADCAST)
-        memcpy(out.data(), all[(size_t)t.peer]->send, total * e);
-    else if (t.kind == NCCL_ALLGATHER)
-        for (size_t k = 0; k < n; k++)
-            memcpy(out.data() + k * t.count * e, all[k]->send, t.count * e);
-    else
-        for (size_t i = 0; i < total; i++)
-            store(out.data(), t.type, i, reduce(all, i));
-    for (size_t k = 0; k < n; k++)
-        if (t.kind == NCCL_REDUCESCATTER)
-            memcpy(all[k]->recv, out.data() + k * t.count * e, t.count * e);
-        else if (t.kind != NCCL_REDUCE || (int)k == t.peer)
-            memcpy(all[k]->recv, out.data(), total * e);
+    std::vector<std::vector<char>> out;
+    for (size_t k = 0; k < all.size(); k++)
+        out.push_back(nccl_result(*all[0], k, send));
+    for (size_t k = 0; k < all.size(); k++)
+        if (nccl_receives(*all[k]))
+            memcpy(all[k]->recv, out[k].data(), out[k].size());
+}
+
+/* A rank is ordered after those whose data reach it. */
+static bool reaches(const nccl_task &t, size_t from, size_t to) {
+    return from == to || (t.kind == NCCL_BROADCAST ? (int)from == t.peer : t.kind != NCCL_REDUCE || (int)to == t.peer);
 }
 
 static bool meet_all(ncclComm *c) {
@@ -208,16 +238,16 @@ static bool meet_all(ncclComm *c) {
         tasks.push_back(t);
         groups.push_back(g);
     }
-    clocks after;
     for (size_t k = 0; k < tasks.size(); k++) {
         nccl_check_alike(groups[0]->captured, *tasks[0], groups[k]->captured, *tasks[k]);
         nccl_touch(groups[k], *tasks[k]);
-        join(after, groups[k]->start);
     }
     collect(tasks);
     for (size_t k = 0; k < tasks.size(); k++) {
         tasks[k]->done = true;
-        join(groups[k]->clock, after);
+        for (size_t from = 0; from < tasks.size(); from++)
+            if (reaches(*tasks[k], from, k))
+                join(groups[k]->clock, groups[from]->start);
     }
     return true;
 }
@@ -400,6 +430,7 @@ static ncclResult_t add(int kind, const void *send, void *recv, size_t count, nc
         if ((uintptr_t)r.at % nccl_type_bytes[type] != 0)
             broken("MEMORY", "%s at %p, which is not a multiple of its type's size", nccl_task_name(t).c_str(), r.at);
     }
+    check_in_place(t);
     if (c->shared)
         processes_check_ready(c);
     me()->tasks.push_back(t);

@@ -37,6 +37,9 @@ nccl_task *nccl_next(nccl_group *g, int kind, int peer); /* not done; peer -1: a
 /* Both must match, and both be captured or neither. */
 void nccl_check_alike(bool captured, const nccl_task &a, bool other_captured, const nccl_task &b);
 void nccl_touch(const nccl_group *g, const nccl_task &t);
+bool nccl_receives(const nccl_task &t); /* does its rank receive anything? */
+/* What a rank of a collective receives. send: what each sends; of Broadcast only the root's is looked at. */
+std::vector<char> nccl_result(const nccl_task &t, size_t rank, const std::vector<const char *> &send);
 
 bool nccl_hangs(const char *what);
 

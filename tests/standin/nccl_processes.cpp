@@ -1,18 +1,19 @@
-/* NCCL between processes of one machine: what nccl.cpp does between threads, for sends and receives, and what is
- * different about communicators that do not block.
+/* NCCL between processes of one machine: what nccl.cpp does between threads, and what is different about communicators
+ * that do not block.
  *
  * A communicator is a file that its ranks map, named by the unique id; each holds a lock on its byte of it as long as
  * it lives. The tasks of a rank's running group are in the file. The receiver looks for the sender's task, checks that
  * the two match, copies out of the sender's memory (a memfd, reached through /proc) and marks it done: a rendezvous,
- * nothing is buffered.
+ * nothing is buffered. Of a collective, each rank reads what all send, and writes what it receives when all have read.
  *
  * A call that does not block is in progress until ncclCommGetAsyncError has said that it is done: it says so after a
  * few calls, and for the first exchange with a rank, which connects the two, not before the other has made its call.
  * Until then NCCL's own thread may or may not have enqueued the work: so nothing else may be called on any
  * communicator, or issued on the stream.
  *
- * The first exchange in a direction takes device memory for each channel: 2 MiB where it sends, 10 MiB where it
- * receives, as NCCL 2.28.9 does with its buffers as they are (src/transport/p2p.cc: p2pSendSetup, p2pRecvSetup).
+ * The first exchange in a direction, or collective, which has a ring, takes device memory for each channel: 2 MiB where
+ * it sends, 10 MiB where it receives, as NCCL 2.28.9 does with its buffers as they are (src/transport/p2p.cc:
+ * p2pSendSetup, p2pRecvSetup).
  *
  * Another rank that ended or aborted is an error of the communicator, unless STANDIN_DEAF is set: NCCL does not always
  * notice either. */
@@ -29,12 +30,14 @@ enum { TASKS = 256 };
 enum { FREE, POSTED, DONE };
 struct shared_task {
     std::atomic<int> state;
-    int kind, peer, type, captured, fd;
-    uint64_t count, offset; /* of a send: where in the sender's memfd */
+    int kind, peer, type, op, captured, fd;
+    uint64_t count, offset; /* of what is sent: where in the sender's memfd */
 };
 struct shared_rank {
     std::atomic<int> pid, device, aborted, finalized;
-    shared_task task[TASKS]; /* of the running group, by index */
+    std::atomic<int> come, read; /* collectives that it has come to; of which it has read what all send */
+    shared_task collective;      /* the one that it has come to */
+    shared_task task[TASKS];     /* of the running group, by index */
 };
 struct segment {
     int fd, n, rank;
@@ -55,6 +58,8 @@ struct segment {
     std::set<std::pair<int, int>> buffers; /* which there are: NCCL_SEND or NCCL_RECV, peer */
     double looked = 0;
     bool lost = false;
+    int collectives = 0;        /* that are done */
+    std::vector<char> received; /* of the next one */
 };
 
 static ncclComm *busy; /* a call on it is in progress; null: on none */
@@ -143,6 +148,12 @@ void nccl_check_settled(const CUstream_st *s) {
             broken("NCCL", "%s on %s while a call of NCCL there is in progress", call, stream_name(s).c_str());
 }
 
+static void connect(segment *s, int peer) {
+    s->made[s->rank * s->n + peer]++;
+    if (!s->connected[(size_t)peer])
+        s->connects.insert(peer);
+}
+
 void processes_issue(ncclComm *c, const std::vector<nccl_task> &tasks) {
     segment *s = c->shared;
     if (busy)
@@ -151,10 +162,15 @@ void processes_issue(ncclComm *c, const std::vector<nccl_task> &tasks) {
     s->asks = (int)(the().activity * 0x9e3779b97f4a7c15u >> 62);
     for (auto &t : tasks) {
         s->streams.push_back(t.stream);
-        s->made[s->rank * s->n + t.peer]++;
-        take_buffers(s, t.kind, t.peer);
-        if (!s->connected[(size_t)t.peer])
-            s->connects.insert(t.peer);
+        if (t.kind <= NCCL_RECV) {
+            take_buffers(s, t.kind, t.peer);
+            connect(s, t.peer);
+            continue;
+        }
+        for (int r = 0; r < s->n; r++)
+            connect(s, r);
+        take_buffers(s, NCCL_SEND, (s->rank + 1) % s->n);
+        take_buffers(s, NCCL_RECV, (s->rank + s->n - 1) % s->n);
     }
 }
 
@@ -234,23 +250,25 @@ void processes_leave(ncclComm *c, bool aborts) {
 
 /* ---- the running group ---- */
 
+static void describe(shared_task *p, const nccl_group *g, const nccl_task &t) {
+    p->kind = t.kind;
+    p->peer = t.peer;
+    p->type = t.type;
+    p->op = t.op;
+    p->captured = g->captured;
+    p->count = t.count;
+    if (t.kind == NCCL_RECV || (t.kind == NCCL_BROADCAST && t.peer != t.comm->rank))
+        return;
+    memory *m = memory_find(t.send);
+    p->fd = m->fd;
+    p->offset = (uint64_t)((const char *)t.send - (m->map + 4096)); /* after the guard page */
+}
+
 static void post(const segment *s, const nccl_group *g, size_t i) {
-    const nccl_task &t = g->tasks[i];
     shared_task &p = s->of[s->rank].task[i];
-    if (t.kind > NCCL_RECV)
-        broken("NCCL", "%s: the stand-in has no collectives between processes", nccl_task_name(t).c_str());
     if (p.state != FREE)
         return;
-    p.kind = t.kind;
-    p.peer = t.peer;
-    p.type = t.type;
-    p.captured = g->captured;
-    p.count = t.count;
-    if (t.kind == NCCL_SEND) {
-        memory *m = memory_find(t.send);
-        p.fd = m->fd;
-        p.offset = (uint64_t)((const char *)t.send - (m->map + 4096)); /* after the guard page */
-    }
+    describe(&p, g, g->tasks[i]);
     p.state = POSTED;
 }
 
@@ -262,16 +280,19 @@ static shared_task *sent(const segment *s, int peer) {
     return nullptr;
 }
 
-static void copy(const segment *s, const nccl_task &t, const shared_task &from) {
-    size_t bytes = t.count * nccl_type_bytes[t.type], at = 0;
-    string path = text("/proc/%d/fd/%d", (int)s->of[t.peer].pid, from.fd);
+static void copy_from(const segment *s, int rank, const shared_task &from, char *to, size_t bytes) {
+    string path = text("/proc/%d/fd/%d", (int)s->of[rank].pid, from.fd);
     int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    opened memory({{t.recv, bytes, true}});
+    size_t at = 0;
     for (ssize_t n; fd >= 0 && at < bytes; at += (size_t)n)
-        if ((n = pread(fd, (char *)t.recv + at, bytes - at, (off_t)(from.offset + at))) <= 0)
+        if ((n = pread(fd, to + at, bytes - at, (off_t)(from.offset + at))) <= 0)
             break;
     if (fd >= 0)
         close(fd);
+}
+
+static nccl_task task_of(const shared_task &p, ncclComm *comm) {
+    return {p.kind, p.peer, p.type, p.op, nullptr, nullptr, p.count, comm, nullptr, false};
 }
 
 static bool receive(ncclComm *c, nccl_group *g, nccl_task &t) {
@@ -279,19 +300,67 @@ static bool receive(ncclComm *c, nccl_group *g, nccl_task &t) {
     shared_task *from = nccl_next(g, NCCL_RECV, t.peer) == &t ? sent(s, t.peer) : nullptr;
     if (!from)
         return false;
-    nccl_task send = t;
     ncclComm other = {c->all, t.peer, 0, 0, true, false, nullptr, {}};
-    send.comm = &other;
-    send.kind = NCCL_SEND;
-    send.peer = s->rank;
-    send.count = from->count;
-    send.type = from->type;
-    nccl_check_alike(from->captured, send, g->captured, t);
+    size_t bytes = t.count * nccl_type_bytes[t.type];
+    nccl_check_alike(from->captured, task_of(*from, &other), g->captured, t);
     nccl_touch(g, t);
-    copy(s, t, *from);
+    opened memory({{t.recv, bytes, true}});
+    copy_from(s, t.peer, *from, (char *)t.recv, bytes);
     from->state = DONE;
     t.done = true;
     return true;
+}
+
+static bool all_have(const segment *s, std::atomic<int> shared_rank::*what, int number) {
+    for (int r = 0; r < s->n; r++)
+        if (s->of[r].*what < number)
+            return false;
+    return true;
+}
+
+static void read_all(ncclComm *c, const nccl_group *g, const nccl_task &t) {
+    segment *s = c->shared;
+    size_t bytes = t.count * nccl_type_bytes[t.type] * (t.kind == NCCL_REDUCESCATTER ? (size_t)s->n : 1);
+    std::vector<std::vector<char>> sent((size_t)s->n);
+    std::vector<const char *> send;
+    for (int r = 0; r < s->n; r++) {
+        const shared_task &p = s->of[r].collective;
+        ncclComm other = {c->all, r, 0, 0, true, false, nullptr, {}};
+        nccl_check_alike(g->captured, t, p.captured, task_of(p, &other));
+        sent[(size_t)r].resize(bytes);
+        if (nccl_receives(t) && (t.kind != NCCL_BROADCAST || r == t.peer))
+            copy_from(s, r, p, sent[(size_t)r].data(), bytes);
+        send.push_back(sent[(size_t)r].data());
+    }
+    s->received.clear();
+    if (nccl_receives(t))
+        s->received = nccl_result(t, (size_t)s->rank, send);
+}
+
+/* One collective of a communicator after another: a rank comes to the next only when all have read. */
+static void collect(ncclComm *c, nccl_group *g, nccl_task &t) {
+    segment *s = c->shared;
+    shared_rank &mine = s->of[s->rank];
+    int number = s->collectives + 1;
+    if (mine.come < number) {
+        describe(&mine.collective, g, t);
+        mine.come = number;
+    }
+    if (mine.read < number) {
+        if (!all_have(s, &shared_rank::come, number))
+            return;
+        read_all(c, g, t);
+        mine.read = number;
+    }
+    if (!all_have(s, &shared_rank::read, number))
+        return;
+    nccl_touch(g, t);
+    if (!s->received.empty()) {
+        opened memory({{t.recv, s->received.size(), true}});
+        memcpy(t.recv, s->received.data(), s->received.size());
+    }
+    s->collectives = number;
+    t.done = true;
 }
 
 bool processes_progress(ncclComm *c) {
@@ -303,6 +372,12 @@ bool processes_progress(ncclComm *c) {
         shared_task &p = s->of[s->rank].task[i];
         if (t.done)
             continue;
+        if (t.kind > NCCL_RECV) {
+            if (nccl_next(g, 0, -1) == &t)
+                collect(c, g, t);
+            any |= t.done;
+            continue;
+        }
         post(s, g, i);
         if (t.kind == NCCL_SEND && p.state == DONE) {
             nccl_touch(g, t);
@@ -321,6 +396,12 @@ bool processes_progress(ncclComm *c) {
 }
 
 string processes_other_side(ncclComm *c, const nccl_task &t) {
+    const segment *s = c->shared;
+    for (int r = 0; t.kind > NCCL_RECV && r < s->n; r++)
+        if (s->of[r].come <= s->collectives)
+            return text(", but rank %d has not come to it", r);
+    if (t.kind > NCCL_RECV)
+        return ", but not all ranks have read it";
     for (auto &p : c->shared->of[t.peer].task)
         if (p.state == POSTED)
             return text(", but there rank %d is at %s of %zu with rank %d", t.peer,

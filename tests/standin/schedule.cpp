@@ -279,6 +279,15 @@ static void begin_graph(launched &g, const clocks &clock) {
         c = clock;
 }
 
+/* Does it write a word, or what may be one, for another process to await? */
+static bool tells(const work &w) {
+    auto foreign = [](const void *p) { return memory_find(p) && memory_find(p)->kind == IMPORTED; };
+    for (auto &r : w.touches)
+        if (r.write && r.bytes == sizeof *w.word && foreign(r.at))
+            return true;
+    return w.word && foreign(w.word);
+}
+
 /* Continues w at the head of its stream or graph. False: it is not over. */
 static bool advance(work &w, clocks &clock, int chain) {
     join(clock, w.issued);
@@ -295,6 +304,8 @@ static bool advance(work &w, clocks &clock, int chain) {
             check_inside(p, w.what.c_str());
         if (w.word)
             join(the().words[w.word], clock);
+        if (tells(w))
+            join(the().told, clock);
         run_work(w, touched);
         touch(touched, w.what, clock, chain);
         return true;
@@ -305,7 +316,11 @@ static bool advance(work &w, clocks &clock, int chain) {
         w.at->when = now();
         return true;
     case WAIT: join(clock, w.at->clock); return true;
-    case AWAIT: join(clock, the().words[w.word]); return true;
+    case AWAIT:
+        join(clock, the().words[w.word]);
+        if (the().remote) /* who wrote it may have waited for what it has been told */
+            join(clock, the().told);
+        return true;
     case NCCL:
         if (!w.arrived) {
             w.arrived = true;

@@ -185,6 +185,7 @@ struct machine {
     size_t allocated = 0, total;
     std::map<uint32_t *, clocks> words; /* what a word's last write is ordered after */
     bool remote = false;                /* another process may write here */
+    clocks told;                        /* what other processes have been told is ordered after this */
 };
 machine &the(void);
 /* Every call holds the lock while it runs. name: for messages. */

@@ -21,6 +21,7 @@ struct hand {
     int32_t groups[HAND_GROUPS * (HAND_RANKS + 1) + 1];
     uint64_t random;
 };
+static int64_t hand_unit = 1; /* shards are of multiples of so many bytes */
 static const int hand_ops[] = {OP_ALL_GATHER, OP_BROADCAST, OP_ALL_REDUCE, OP_REDUCE, OP_REDUCE_SCATTER, OP_ALL_TO_ALL};
 
 static inline int hand_below(struct hand *h, int n) {
@@ -51,7 +52,8 @@ static inline int64_t hand_size(struct hand *h, int op) {
     static const int64_t floats[] = {0, 1, 3, 5, 777, 4096, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE + 17};
     bool sums = op == OP_ALL_REDUCE || op == OP_REDUCE || op == OP_REDUCE_SCATTER;
     int64_t bytes = 4 * floats[hand_below(h, sizeof floats / sizeof *floats)];
-    return bytes + (!sums && bytes ? hand_below(h, 4) : 0);
+    bytes += !sums && bytes ? hand_below(h, 4) : 0;
+    return (bytes + hand_unit - 1) / hand_unit * hand_unit;
 }
 
 /* The operands of member i, of a shard of so many bytes. */

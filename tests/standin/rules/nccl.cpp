@@ -57,6 +57,42 @@ static void collective(seat *s) {
 }
 static void collectives(void) { with_ranks(4, collective); }
 
+/* Where the send buffer is the rank's own piece of the other, or all of it. */
+static void in_place(seat *s) {
+    float *mine = s->x + 16 * s->rank;
+    OK(ncclAllGather(mine, s->x, 16, ncclFloat, s->comm, s->stream));
+    sync(s);
+    MUST(read(s->x) == 0 && read(s->x + 16) == 1 && read(s->x + 63) == 3);
+    OK(ncclReduceScatter(s->x, mine, 16, ncclFloat, ncclSum, s->comm, s->stream));
+    OK(ncclAllReduce(s->x + 64, s->x + 64, 8, ncclFloat, ncclSum, s->comm, s->stream));
+    OK(ncclReduce(s->x + 72, s->x + 72, 8, ncclFloat, ncclSum, 1, s->comm, s->stream));
+    OK(ncclBroadcast(s->x + 80, s->x + 80, 8, ncclFloat, 2, s->comm, s->stream));
+    sync(s);
+    MUST(read(mine + 15) == (float)(4 * s->rank) && read(s->x + 71) == 6 && read(s->x + 80) == 2);
+    MUST(read(s->x + 72) == (s->rank == 1 ? 6 : (float)s->rank));
+}
+static void all_in_place(void) { with_ranks(4, in_place); }
+/* Sums of floats are not in the order of ranks: 0 + 2^24 + 1 - 2^24 would be 0. */
+static void unordered(seat *s) {
+    const float part[] = {0, 16777216, 1, -16777216};
+    fill_on(s->stream, s->x, 4, part[s->rank]);
+    OK(ncclAllReduce(s->x, s->x + 8, 1, ncclFloat, ncclSum, s->comm, s->stream));
+    OK(ncclReduceScatter(s->x, s->x + 16, 1, ncclFloat, ncclSum, s->comm, s->stream));
+    OK(ncclReduce(s->x, s->x + 24, 1, ncclFloat, ncclSum, 0, s->comm, s->stream));
+    sync(s);
+    MUST(read(s->x + 8) == 1 && read(s->x + 16) == 1 && (s->rank > 0 || read(s->x + 24) == 1));
+}
+static void other_order(void) { with_ranks(4, unordered); }
+/* The root writes nothing where it broadcasts in place: so others may read it meanwhile. */
+static void read_while_broadcast(seat *s) {
+    cudaStream_t other = new_stream();
+    OK(ncclBroadcast(s->x, s->x, 8, ncclFloat, 0, s->comm, s->stream));
+    if (s->rank == 0)
+        OK(cudaMemcpyAsync(s->x + 512, s->x, 32, cudaMemcpyDeviceToDevice, other));
+    sync(s);
+    OK(cudaStreamSynchronize(other));
+}
+
 static void self(seat *s) {
     OK(ncclGroupStart());
     send(s, 0);
@@ -119,6 +155,42 @@ static void types(seat *s) {
 static void operators(seat *s) {
     OK(ncclAllReduce(s->x, s->x, 4, ncclFloat, s->rank == 0 ? ncclSum : ncclMax, s->comm, s->stream));
     sync(s);
+}
+static void overlaps(seat *s) { /* by a piece: the other rank's */
+    OK(ncclAllGather(s->x + 16 * (1 - s->rank), s->x, 16, ncclFloat, s->comm, s->stream));
+}
+static void overlaps_scattered(seat *s) {
+    OK(ncclReduceScatter(s->x, s->x + 16 * s->rank + 1, 16, ncclFloat, ncclSum, s->comm, s->stream));
+}
+static void roots(seat *s) {
+    OK(ncclBroadcast(s->x, s->x, 8, ncclFloat, s->rank, s->comm, s->stream));
+    sync(s);
+}
+static void kinds(seat *s) {
+    if (s->rank == 0)
+        OK(ncclAllGather(s->x, s->x + 512, 8, ncclFloat, s->comm, s->stream));
+    else
+        OK(ncclReduceScatter(s->x, s->x + 512, 8, ncclFloat, ncclSum, s->comm, s->stream));
+    sync(s);
+}
+/* One communicator, but two streams: each rank begins with another collective. */
+static void collectives_crossed(seat *s) {
+    cudaStream_t other = new_stream();
+    OK(ncclAllGather(s->x, s->x + 512, s->rank == 0 ? 8 : 16, ncclFloat, s->comm, s->stream));
+    OK(ncclAllGather(s->x + 32, s->x + 600, s->rank == 0 ? 16 : 8, ncclFloat, s->comm, other));
+    sync(s);
+}
+static void nobody_gathers(seat *s) {
+    if (s->rank == 0)
+        OK(ncclAllGather(s->x, s->x + 512, 8, ncclFloat, s->comm, s->stream));
+    sync(s);
+}
+static void read_while_gathered(seat *s) {
+    cudaStream_t other = new_stream();
+    OK(ncclAllGather(s->x + 16 * s->rank, s->x, 16, ncclFloat, s->comm, s->stream));
+    OK(cudaMemcpyAsync(s->x + 512, s->x, 256, cudaMemcpyDeviceToDevice, other));
+    sync(s);
+    OK(cudaStreamSynchronize(other));
 }
 static void both_send(seat *s) {
     send(s, 1 - s->rank);
@@ -268,6 +340,9 @@ static rule says(named n, const char *wanted) { return {n.name, wanted, n.run}; 
 const rule nccl_rules[] = {
     {"rings", nullptr, rings},
     {"collectives", nullptr, collectives},
+    {"all_in_place", nullptr, all_in_place},
+    {"other_order", nullptr, other_order},
+    {"read_while_broadcast", nullptr, [] { with_ranks(2, read_while_broadcast); }},
     {"itself", nullptr, itself},
     {"asked", nullptr, asked},
     {"aborts", nullptr, aborts},
@@ -279,6 +354,13 @@ const rule nccl_rules[] = {
     says({TWO(counts)}, "rank 0's ncclSend of 4 float32 to rank 1 meets rank 1's ncclRecv of 8 float32 from rank 0"),
     says({TWO(types)}, "64 int32 from rank 0: they differ"),
     says({TWO(operators)}, "(ncclSum) meets rank 1's ncclAllReduce of 4 float32 (ncclMax)"),
+    says({TWO(overlaps)}, "ncclAllGather of 16 float32: its buffers overlap, and not as in-place operations do"),
+    says({TWO(overlaps_scattered)}, "ncclReduceScatter of 16 float32 (ncclSum): its buffers overlap"),
+    says({TWO(roots)}, "ncclBroadcast of 8 float32 from rank 0 meets rank 1's ncclBroadcast of 8 float32 from rank 1"),
+    says({TWO(kinds)}, "rank 0's ncclAllGather of 8 float32 meets rank 1's ncclReduceScatter of 8 float32 (ncclSum)"),
+    says({TWO(collectives_crossed)}, "rank 0's ncclAllGather of 8 float32 meets rank 1's ncclAllGather of 16 float32"),
+    says({TWO(nobody_gathers)}, "but rank 1 has nothing issued there"),
+    says({TWO(read_while_gathered)}, "RACE: "),
     says({TWO(both_send)}, "is at rank 1's ncclSend of 64 float32 to rank 0"),
     says({TWO(both_ask)}, "is at rank 1's ncclRecv"),
     says({TWO(crossed)}, "waits behind rank"),

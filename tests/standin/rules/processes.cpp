@@ -101,6 +101,51 @@ static void ring(seat *s) {
     OK(cudaGraphExecDestroy(e));
     finish(s);
 }
+static void done(const seat *s, ncclResult_t code) {
+    MUST(code == ncclInProgress);
+    settled(s);
+}
+/* Each of them twice, and in place where that is possible. */
+static void collect(seat *s) {
+    float *x = s->x, *mine = x + 16 * s->rank;
+    done(s, ncclAllGather(mine, x, 16, ncclFloat, s->comm, s->stream));
+    done(s, ncclAllGather(x + 64, x + 128, 16, ncclFloat, s->comm, s->stream));
+    done(s, ncclReduceScatter(x, mine, 16, ncclFloat, ncclSum, s->comm, s->stream));
+    done(s, ncclReduceScatter(x + 128, x + 256, 16, ncclFloat, ncclMax, s->comm, s->stream));
+    done(s, ncclAllReduce(x + 512, x + 512, 8, ncclFloat, ncclSum, s->comm, s->stream));
+    done(s, ncclAllReduce(x + 520, x + 528, 8, ncclFloat, ncclSum, s->comm, s->stream));
+    done(s, ncclBroadcast(x + 536, x + 536, 8, ncclFloat, 2, s->comm, s->stream));
+    done(s, ncclBroadcast(x + 544, x + 552, 8, ncclFloat, 2, s->comm, s->stream));
+    OK(ncclGroupStart()); /* to several roots at once */
+    for (int root = 0; root < s->ranks; root++)
+        OK(ncclReduce(x + 560 + root, s->rank == root ? x + 580 : nullptr, 1, ncclFloat, ncclSum, root, s->comm,
+                      s->stream));
+    done(s, ncclGroupEnd());
+}
+static void collectives(seat *s) {
+    const float *x = s->x;
+    collect(s);
+    ended(s);
+    MUST(read(x + 16 * s->rank) == (float)(4 * s->rank) && read(x + 128 + 63) == 3);
+    MUST(read(x + 256 + 15) == (float)s->rank && read(x + 519) == 6 && read(x + 528) == 6);
+    MUST(read(x + 536) == 2 && read(x + 559) == 2 && read(x + 580) == 6);
+    fill_on(s->stream, s->x, 1024, (float)(10 * s->rank));
+    cudaGraphExec_t e = captured(s, collect);
+    OK(cudaGraphLaunch(e, s->stream));
+    ended(s);
+    MUST(read(x + 16 * s->rank) == (float)(40 * s->rank) && read(x + 519) == 60 && read(x + 580) == 60);
+    OK(cudaGraphExecDestroy(e));
+    finish(s);
+}
+/* Sums of floats are not in the order of ranks: 0 + 2^24 + 1 - 2^24 would be 0. */
+static void unordered(seat *s) {
+    const float part[] = {0, 16777216, 1, -16777216};
+    fill_on(s->stream, s->x, 4, part[s->rank]);
+    done(s, ncclAllReduce(s->x, s->x + 8, 1, ncclFloat, ncclSum, s->comm, s->stream));
+    ended(s);
+    MUST(read(s->x + 8) == 1);
+    finish(s);
+}
 static void waits_for_memory(seat *s) { /* a send is not over before its receive: what it sends may not change */
     if (s->rank == 0) {
         give(s, 1);
@@ -151,6 +196,14 @@ static size_t taken(void) {
     OK(cudaMemGetInfo(&left, &all));
     return all - left;
 }
+static void ring_buffers(seat *s) { /* a collective's: from the rank before, to the one behind */
+    size_t before = taken();
+    done(s, ncclAllReduce(s->x, s->x + 512, 8, ncclFloat, ncclSum, s->comm, s->stream));
+    done(s, ncclBroadcast(s->x, s->x, 8, ncclFloat, 0, s->comm, s->stream));
+    ended(s);
+    MUST(taken() - before == (size_t)32 * (12 << 20));
+    finish(s);
+}
 static void buffers(seat *s) { /* 32 channels where nothing is said, of 2 MiB to send and of 10 MiB to receive */
     size_t before = taken();
     s->rank == 0 ? give(s, 1) : take(s, 0);
@@ -180,6 +233,26 @@ static void both_give(seat *s) {
     give(s, 1 - s->rank);
     take(s, 1 - s->rank);
     ended(s);
+}
+static void gathered_counts(seat *s) {
+    done(s, ncclAllGather(s->x, s->x + 512, s->rank == 0 ? 8 : 16, ncclFloat, s->comm, s->stream));
+    ended(s);
+}
+static void summed_otherwise(seat *s) {
+    done(s, ncclAllReduce(s->x, s->x, 4, ncclFloat, s->rank == 0 ? ncclSum : ncclMax, s->comm, s->stream));
+    ended(s);
+}
+static void kinds(seat *s) {
+    done(s, s->rank == 0 ? ncclAllGather(s->x, s->x + 512, 8, ncclFloat, s->comm, s->stream)
+                         : ncclReduce(s->x, s->x + 512, 8, ncclFloat, ncclSum, 0, s->comm, s->stream));
+    ended(s);
+}
+static void nobody_gathers(seat *s) {
+    turn(s);
+    if (s->rank == 1)
+        done(s, ncclAllGather(s->x, s->x + 512, 8, ncclFloat, s->comm, s->stream));
+    ended(s);
+    sleep(3); /* alive, but it issues nothing */
 }
 static void nobody_gives(seat *s) {
     turn(s);
@@ -243,6 +316,9 @@ static void shares(seat *s) { configured(s, &ncclConfig_t::splitShare, 1); }
     }
 const rule process_rules[] = {
     {"rings_p", nullptr, [] { with_processes(4, ring); }},
+    {"collectives_p", nullptr, [] { with_processes(4, collectives); }},
+    {"unordered_p", nullptr, [] { with_processes(4, unordered); }},
+    {"ring_buffers_p", nullptr, [] { with_processes(3, ring_buffers); }},
     TWO(waits_for_memory, nullptr),
     TWO(buffers, nullptr),
     TWO(peer_dies, nullptr),
@@ -252,6 +328,11 @@ const rule process_rules[] = {
     {"both_give_p", "but there rank", [] { setenv("STANDIN_STUCK", "1", 1), with_processes(2, both_give); }},
     {"nobody_gives_p", "but rank 0 has nothing issued there",
      [] { setenv("STANDIN_STUCK", "1", 1), with_processes(2, nobody_gives); }},
+    TWO(gathered_counts, "ncclAllGather of 8 float32 meets"),
+    TWO(summed_otherwise, "(ncclSum) meets"),
+    TWO(kinds, "they differ"),
+    {"nobody_gathers_p", "but rank 0 has not come to it",
+     [] { setenv("STANDIN_STUCK", "1", 1), with_processes(2, nobody_gathers); }},
     TWO(one_captured, "was captured"),
     TWO(unsettled, "before the call made earlier has returned ncclSuccess"),
     TWO(unsettled_stream, "while a call of NCCL there is in progress"),
