@@ -1,5 +1,6 @@
--- 1F1B times DDP: replicas of a pipeline, each with its microbatches. A stage's replicas sum their gradients when the last
--- backward of the stage has ended. zero = 1 and 2: they divide the optimizer's state, and the gradient.
+-- 1F1B times DDP: replicas of a pipeline, each with its microbatches.
+-- A stage's replicas sum their gradients when the last backward of the stage has ended. zero = 1 and 2: they divide the
+-- optimizer's state, and the gradient.
 -- Narayanan 2021, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", section 3.3.
 --
 -- pianola show schedules/1f1b_ddp.lua
@@ -12,15 +13,16 @@
 --| rank 5   . F1 F3 F5  .  .  .  . B1--- F7 B3---  . B5---  . B7---  .  .
 --| rank 6   .  . F1 F3  .  . B1--- F5 B3--- F7 B5---  . B7---  .  .  .  .
 --| rank 7   .  .  . F1 B1--- F3 B3--- F5 B5--- F7 B7---  .  .  .  .  .  .
-local p = params { depth = 4, replicas = 2, batches = 8, zero = 0 }
-local workers, stages = params { workers = p.depth * p.replicas }.workers, params { stages = p.depth }.stages
-if workers ~= p.depth * p.replicas then error("workers = " .. workers .. " must be depth * replicas") end
-if stages ~= p.depth then error("stages = " .. stages .. " must equal depth = " .. p.depth) end
-local function rank(s, b) return b % p.replicas * p.depth + s end
+local p = params { workers = 8, replicas = 2, batches = 8, zero = 0 }
+if p.workers % p.replicas ~= 0 then error("replicas = " .. p.replicas .. " must divide workers = " .. p.workers) end
+local depth = p.workers // p.replicas
+local stages = params { stages = depth }.stages
+if stages ~= depth then error("a stage per rank of a replica: stages = " .. stages .. " must be " .. depth) end
+local function rank(s, b) return b % p.replicas * depth + s end
 
 return schedule {
-  workers = workers, stages = stages, batches = p.batches,
+  workers = p.workers, stages = stages, batches = p.batches,
   w = function(s, b, d) return rank(s, b), rank(s, b) end,
-  n = function(s, b, d) return one_forward_one_backward(b // p.replicas, d, p.depth - s) end, order = "strict",
+  n = function(s, b, d) return one_forward_one_backward(b // p.replicas, d, depth - s) end, order = "strict",
   zero = p.zero,
 }

@@ -1,5 +1,6 @@
--- 1F1B times FSDP: replicas of a pipeline, whose ranks of one stage cut its weights among them. Each gathers its stage once and
--- keeps it for the step, as the plan of all uses shows: ZeRO-3 costs a pipeline no more than one gather and one reduction.
+-- 1F1B times FSDP: replicas of a pipeline, whose ranks of one stage cut its weights among them.
+-- Each gathers its stage once and keeps it for the step, as the plan of all uses shows: ZeRO-3 costs a pipeline no more
+-- than one gather and one reduction.
 --
 -- pianola show schedules/1f1b_fsdp.lua
 --| time    0              5              10             15             20
@@ -11,18 +12,19 @@
 --| rank 5   . F1 F3 F5  .  .  .  . B1--- F7 B3---  . B5---  . B7---  .  .
 --| rank 6   .  . F1 F3  .  . B1--- F5 B3--- F7 B5---  . B7---  .  .  .  .
 --| rank 7   .  .  . F1 B1--- F3 B3--- F5 B5--- F7 B7---  .  .  .  .  .  .
-local p = params { depth = 4, replicas = 2, batches = 8 }
-local workers, stages = params { workers = p.depth * p.replicas }.workers, params { stages = p.depth }.stages
-if workers ~= p.depth * p.replicas then error("workers = " .. workers .. " must be depth * replicas") end
-if stages ~= p.depth then error("stages = " .. stages .. " must equal depth = " .. p.depth) end
+local p = params { workers = 8, replicas = 2, batches = 8 }
+if p.workers % p.replicas ~= 0 then error("replicas = " .. p.replicas .. " must divide workers = " .. p.workers) end
+local depth = p.workers // p.replicas
+local stages = params { stages = depth }.stages
+if stages ~= depth then error("a stage per rank of a replica: stages = " .. stages .. " must be " .. depth) end
 local list = {}
-for s = 0, p.depth - 1 do
+for s = 0, depth - 1 do
   list[s] = {}
-  for i = 0, p.replicas - 1 do list[s][i + 1] = i * p.depth + s end
+  for i = 0, p.replicas - 1 do list[s][i + 1] = i * depth + s end
 end
 
 return schedule {
-  workers = workers, stages = stages, batches = p.batches,
-  w = function(s, b, d) return list[s], b % p.replicas * p.depth + s end,
-  n = function(s, b, d) return one_forward_one_backward(b // p.replicas, d, p.depth - s) end, order = "strict",
+  workers = p.workers, stages = stages, batches = p.batches,
+  w = function(s, b, d) return list[s], b % p.replicas * depth + s end,
+  n = function(s, b, d) return one_forward_one_backward(b // p.replicas, d, depth - s) end, order = "strict",
 }

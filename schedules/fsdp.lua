@@ -1,7 +1,7 @@
--- Fully Sharded Data Parallelism, ZeRO-3: as DDP, but each stage's weights, gradient and optimizer state are cut evenly over
--- all ranks, gathered before use, and dropped when their slot is needed.
--- Zhao 2023, "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel", section 3; Rajbhandari 2020, "ZeRO: Memory
--- Optimizations Toward Training Trillion Parameter Models", section 5.3.
+-- Fully Sharded Data Parallelism, ZeRO-3: each stage is cut over all ranks, and gathered before use.
+-- Weights, gradient and optimizer state are cut evenly; gathered weights are dropped when their slot is needed.
+-- Zhao 2023, "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel", section 3; Rajbhandari 2020, "ZeRO:
+-- Memory Optimizations Toward Training Trillion Parameter Models", section 5.3.
 --
 -- pianola show schedules/fsdp.lua
 --| time    0       2       4       6       8       10

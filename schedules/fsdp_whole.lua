@@ -1,4 +1,4 @@
--- Fully Sharded Data Parallelism by whole stages: as DDP, but each stage's weights live on one rank; the others fetch them.
+-- FSDP by whole stages: as DDP, but each stage lives on one rank, and the others fetch it.
 -- Rahimi 2025, "Unifying Parallelization Schemes to Train Deep Nets", section "Formal definitions of distributed
 -- schedules": w = (s, b). Here both go round, so stages and microbatches may exceed the workers.
 -- (fsdp.lua cuts each stage over all ranks.)

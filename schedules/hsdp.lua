@@ -1,5 +1,5 @@
--- Hybrid sharding: each stage is cut evenly over the ranks of a node, say, and the nodes are replicas. Gathers stay inside;
--- only shards of gradients cross.
+-- Hybrid sharding: each stage is cut over the ranks of a group, and the groups are replicas.
+-- Gathers stay inside a group, such as a node; only shards of gradients cross.
 -- Zhao 2023, "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel", section 3.2.2.
 --
 -- pianola show schedules/hsdp.lua

@@ -33,7 +33,7 @@ expect "fsdp, 4 microbatches per rank, nothing kept: 8 gathers, 1 reduction" "8.
     "$(traffic fsdp -D workers=16 -D batches=64 -D slots=0)"
 for what in gathers reductions; do
     expect "1f1b_fsdp, 4 microbatches per rank: $what" 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1 \
-        "$(ranks $what schedules/1f1b_fsdp.lua -D depth=4 -D replicas=4 -D batches=16)"
+        "$(ranks $what schedules/1f1b_fsdp.lua -D workers=16 -D replicas=4 -D batches=16)"
 done
 
 # Stages 0 … S-1, then S-1 … 0, with k slots: 2 S - min(k, S) gathers, Belady's least (tests/unit/test_fetch.c compares with

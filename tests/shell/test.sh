@@ -65,9 +65,9 @@ typed() { # SHELL COMMAND WANTED KEYS
     } | TERM=dumb timeout 60 script -qec "$2" /dev/null | tr -d '\r' | grep -a '^<')
     expect "$1, typed: pianola $4" "$3" "$got"
 }
-typed bash "bash --norc --noprofile -i" "<show><schedules/1f1b.lua><--format><grid>" 'sh\tschedules/1f\t--fo\tgr\t'
+typed bash "bash --norc --noprofile -i" "<show><schedules/gpipe.lua><--format><grid>" 'sh\tschedules/gp\t--fo\tgr\t'
 typed bash "bash --norc --noprofile -i" "<verify><$room/files/a folder/b.lua>" "ver\t$room/files/a\\\\ f\tb\t"
-typed zsh "zsh -f -i" "<show><schedules/1f1b.lua><--format=grid>" 'sh\tschedules/1f\t--fo\tgr\t'
+typed zsh "zsh -f -i" "<show><schedules/gpipe.lua><--format=grid>" 'sh\tschedules/gp\t--fo\tgr\t'
 typed zsh "zsh -f -i" "<run><x.lua><--device=cuda>" 'ru\tx.lua --dev\tc\t'
 if command -v zsh >/dev/null; then
     expect "zsh reads it" "" "$(zsh -n "$room/zsh" 2>&1)"
@@ -80,7 +80,7 @@ if command -v fish >/dev/null; then
         expect "fish: $command" "$(sorted <<<"$(options "$command")")" "$(fish_offers "$command x.lua --")"
     done
     expect "fish: --format" "$(bash_offers show --format "")" "$(fish_offers "show --format ")"
-    expect "fish: schedules" "schedules/1f1b.lua" "$(fish_offers "check schedules/1f")"
+    expect "fish: schedules" "schedules/gpipe.lua" "$(fish_offers "check schedules/gp")"
 fi
 if command -v shellcheck >/dev/null; then
     expect "shellcheck" "" "$(shellcheck -s bash "$room/bash")"
