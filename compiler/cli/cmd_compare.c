@@ -5,21 +5,26 @@
  *
  * A schedule with more stages than ranks has smaller jobs. With a model, their costs show that. Without one, every F
  * costs 1 whatever the number of stages, so times and live activations are scaled by W / S: the unit is the F of a
- * rank's share of the model, and an activation is that share's. Then all schedules do the same work. */
+ * rank's share of the model, and an activation is that share's. Then all schedules do the same work.
+ *
+ * exposed: the part of their time that ranks wait for weights and for sums of gradients. Where weights travel, the last
+ * two columns have the makespan that a fixed prefetch gives, one or two uses ahead. */
 #include "base/put_json.h"
 #include "command.h"
 #include "compile.h"
 #include "files.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME, STAGES, MAKESPAN, BUBBLE, LIVE, MEMORY, SENT, BOUND, GAP, NCOLUMNS };
+enum { NAME, STAGES, MAKESPAN, BUBBLE, EXPOSED, LIVE, MEMORY, SENT, BOUND, GAP, ONE, TWO, NCOLUMNS };
 static const struct {
     const char *head, *key; /* the table's heading; the key in JSON and for --sort */
 } column[NCOLUMNS] = {
-    {"schedule", "schedule"}, {"stages", "stages"},         {"makespan", "makespan"},
-    {"bubble", "bubble"},     {"live", "peak_activations"}, {"memory", "peak_bytes"},
-    {"sent", "bytes_sent"},   {"bound", "lower_bound"},     {"gap", "gap"},
+    {"schedule", "schedule"}, {"stages", "stages"},     {"makespan", "makespan"},
+    {"bubble", "bubble"},     {"exposed", "exposed"},   {"live", "peak_activations"},
+    {"memory", "peak_bytes"}, {"sent", "bytes_sent"},   {"bound", "lower_bound"},
+    {"gap", "gap"},           {"1 ahead", "one_ahead"}, {"2 ahead", "two_ahead"},
 };
 
 struct row {
@@ -79,7 +84,10 @@ static struct row measure(const struct report *report, bool model, const char *f
         f[LIVE] = live > f[LIVE] ? live : f[LIVE];
         f[MEMORY] = (double)rank->peak_bytes > f[MEMORY] ? (double)rank->peak_bytes : f[MEMORY];
         f[SENT] += (double)rank->bytes_received;
+        f[EXPOSED] += rank->exposed[EXPOSED_WEIGHTS] + rank->exposed[EXPOSED_REDUCTIONS];
     }
+    f[EXPOSED] = report->makespan > 0 ? f[EXPOSED] / (report->makespan * report->workers) : 0;
+    f[ONE] = f[TWO] = NAN;
     return row;
 }
 
@@ -113,6 +121,22 @@ static bool compiles(struct compile *c, bool alone) {
     }
     diag_trap = NULL;
     return good;
+}
+
+static bool fetches(const struct report *report) {
+    for (int k = 0; k < report->workers; k++)
+        if (report->rank[k].weights_received > 0)
+            return true;
+    return false;
+}
+
+/* The makespan with a fixed prefetch; NAN where that does not compile, for lack of memory say. */
+static double makespan_with(const struct compile *c, enum prefetch prefetch) {
+    struct spec *sp = NEW(struct spec, 1);
+    struct compile other = {.spec = sp, .stage = c->stage};
+    *sp = *c->spec;
+    sp->prefetch = prefetch;
+    return compiles(&other, false) ? other.report->makespan : NAN;
 }
 
 /* The first line of the error that was trapped. */
@@ -174,7 +198,11 @@ static void compile_one(struct table *table, const struct script_args *how, cons
                !fits(&table->size[BATCHES], c.report->batches, args, left->why))
         table->nleft++;
     else {
-        table->row[table->nrows++] = measure(c.report, c.spec->model != NULL, file);
+        struct row *row = &table->row[table->nrows++];
+        *row = measure(c.report, c.spec->model != NULL, file);
+        double scale = c.report->makespan > 0 ? row->figure[MAKESPAN] / c.report->makespan : 1;
+        for (int k = ONE; k <= TWO && fetches(c.report) && c.spec->prefetch == SOLVED; k++)
+            row->figure[k] = scale * makespan_with(&c, k == ONE ? ONE_AHEAD : TWO_AHEAD);
         table->unit = c.report->unit;
     }
 }
@@ -222,11 +250,13 @@ static const char *cell_text(char cell[CELL], const struct row *row, int i, cons
     double x = row->figure[i];
     if (i == NAME)
         return row->name;
-    if (i == MAKESPAN || i == BOUND)
+    if (isnan(x))
+        return "";
+    if (i == MAKESPAN || i == BOUND || i == ONE || i == TWO)
         return time_text(x, measure, cell);
     if (i == MEMORY || i == SENT)
         return bytes_text(x, cell);
-    if (i == BUBBLE || i == GAP)
+    if (i == BUBBLE || i == GAP || i == EXPOSED)
         snprintf(cell, CELL, "%.1f %%", 100 * x);
     else
         snprintf(cell, CELL, "%.4g", x);
@@ -235,8 +265,10 @@ static const char *cell_text(char cell[CELL], const struct row *row, int i, cons
 
 static void put_table(struct text *out, const struct row *row, int n, const struct measure *measure, bool markdown) {
     char cell[CELL];
-    int width[NCOLUMNS];
-    for (int k = 0; k < NCOLUMNS; k++) {
+    int width[NCOLUMNS], columns = ONE; /* those of the fixed prefetch only where weights travel */
+    for (int i = 0; i < n; i++)
+        columns = isnan(row[i].figure[ONE]) ? columns : NCOLUMNS;
+    for (int k = 0; k < columns; k++) {
         width[k] = (int)strlen(column[k].head);
         for (int i = 0; i < n; i++) {
             int wide = (int)strlen(cell_text(cell, &row[i], k, measure));
@@ -244,7 +276,7 @@ static void put_table(struct text *out, const struct row *row, int n, const stru
         }
     }
     for (int i = -1; i < n; i++) {
-        for (int k = 0; k < NCOLUMNS; k++) {
+        for (int k = 0; k < columns; k++) {
             put(out,
                 markdown ? "| %*s "
                 : k      ? "  %*s"
@@ -252,8 +284,8 @@ static void put_table(struct text *out, const struct row *row, int n, const stru
                 k ? width[k] : -width[k], i < 0 ? column[k].head : cell_text(cell, &row[i], k, measure));
         }
         put(out, markdown ? "|\n" : "\n");
-        for (int k = 0; markdown && i < 0 && k < NCOLUMNS; k++)
-            put(out, "|%s%s", k ? "---:" : "---", k == NCOLUMNS - 1 ? "|\n" : "");
+        for (int k = 0; markdown && i < 0 && k < columns; k++)
+            put(out, "|%s%s", k ? "---:" : "---", k == columns - 1 ? "|\n" : "");
     }
 }
 
@@ -278,7 +310,7 @@ static void put_objects(struct text *out, const struct table *table) {
     for (int i = 0; i < table->nrows; i++) {
         put(out, "    {\n      \"schedule\": %s", quoted(table->row[i].name));
         for (int k = NAME + 1; k < NCOLUMNS; k++)
-            put(out, ",\n      \"%s\": %s", column[k].key, number(table->row[i].figure[k], buf));
+            put(out, ",\n      \"%s\": %s", column[k].key, number_or_null(table->row[i].figure[k], buf));
         put(out, "\n    }%s\n", i + 1 < table->nrows ? "," : "");
     }
     put(out, "  ],\n  \"left_out\": [");

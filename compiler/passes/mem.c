@@ -298,10 +298,13 @@ static void check_memory(const struct spec *sp, const struct rank *k, int r, con
     for (int i = 0; i < k->nbufs; i++)
         if (!opens[i])
             live[k->buf[i].kind] += k->buf[i].bytes;
-    die("%s: rank %d needs %lld bytes, but the cluster's memory is %.0f: weights %lld, gradients %lld, optimizer %lld, "
-        "workspace %lld, the rest activations and fetched weights; lower the cap, recompute, shard, or use more ranks",
-        sp->file, r, (long long)k->arena, sp->memory, (long long)(live[K_weight] + live[K_wshard]),
-        (long long)(live[K_wgrad] + live[K_gshard] + live[K_gown]), (long long)live[K_opt], (long long)live[K_work]);
+    die("%s: rank %d needs %lld bytes, %.0f more than the cluster's memory of %.0f: weights %lld, gradients %lld, "
+        "optimizer %lld, workspace %lld, the rest activations and fetched weights; lower the cap, recompute, shard, or "
+        "use "
+        "more ranks",
+        sp->file, r, (long long)k->arena, (double)k->arena - sp->memory, sp->memory,
+        (long long)(live[K_weight] + live[K_wshard]), (long long)(live[K_wgrad] + live[K_gshard] + live[K_gown]),
+        (long long)live[K_opt], (long long)live[K_work]);
 }
 
 /* Tables for the largest rank, which serve all. */

@@ -32,6 +32,10 @@ struct sched *sched_run(const struct spec *sp, const struct stage *st, const str
 /* lower.c: needs the schedule; gives the program, with lanes, without offsets and waits. */
 struct program *lower(const struct spec *sp, const struct stage *st, const struct graph *graph, const struct sched *sc);
 
+/* prefetch.c: the same, with the fastest plan of weights that travel. */
+struct program *lower_fastest(const struct spec *sp, const struct stage *st, const struct graph *graph,
+                              const struct sched *sc);
+
 /* mem.c: needs lower; gives every buffer an offset and every rank its arena. Bytes are reused as soon as the schedule
  * permits; on a rank with rank.life, only once they are free by these times too. Where the cluster has not the memory
  * for that, as little earlier as fits, or as the schedule permits, which sets rank.life to NULL; then it returns true.

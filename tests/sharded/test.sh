@@ -58,6 +58,29 @@ done
 expect "a list without its ranks' own jobs is gathered shard by shard" 7,7,7,7 \
     "$(ranks gathers tests/sharded/elsewhere.lua)"
 
+# The plan of gathers is never slower than a fixed prefetch that takes as many slots, and on slow links it is faster, since
+# it gathers less. `compare` prints the three.
+slow="--cluster schedules/clusters/latency.lua"
+ahead() { # SCHEDULE ARGS...: makespan, one ahead, two ahead
+    "$PIANOLA" compare "schedules/$1.lua" $slow "${@:2}" --json | sed -nE 's/.*"(makespan|one_ahead|two_ahead)": ([^,]*).*/\2/p' | paste -sd' '
+}
+for schedule in fsdp hsdp fsdp_whole 1f1b_fsdp breadth_first_fsdp; do
+    for bandwidth in 0.25 0.5 1 2 4 8; do
+        for slots in 2 3; do
+            with="-D slots=$slots"
+            case $schedule in fsdp_whole | 1f1b_fsdp) with= ;; esac
+            got=$(ahead $schedule $with -D bandwidth=$bandwidth)
+            expect "$schedule, bandwidth $bandwidth, $slots slots: $got" yes \
+                "$(awk -v slots="${with: -1}" '{ print ($1 <= $2 && ($1 <= $3 || slots < 3)) ? "yes" : "no" }' <<<"$got")"
+        done
+    done
+done
+expect "fsdp on slow links, 4 slots: 3 of 7 gathers less" "115 154 154" "$(ahead fsdp -D bandwidth=0.5 -D slots=4 -D batches=8)"
+expect "hsdp" "65 68 68" "$(ahead hsdp -D bandwidth=0.5)"
+nodes="--model schedules/models/gpt2.lua -D precision=bf16 --cluster schedules/clusters/nodes.lua -D devices=4 -D batches=16"
+expect "breadth_first_fsdp, GPT-2 on two nodes" yes "$("$PIANOLA" compare schedules/breadth_first_fsdp.lua $nodes --json |
+    sed -nE 's/.*"(makespan|one_ahead|two_ahead)": ([^,]*).*/\2/p' | paste -sd' ' | awk '{ print $1 < 0.95 * $2 && $1 < 0.95 * $3 ? "yes" : $0 }')"
+
 # What a rank holds of the weights, in units of the model's weights.
 held() {
     json "schedules/$1.lua" $wide "${@:2}" | awk -v model=$model '/"at_peak"/ { gsub(/[,":]/, " ")

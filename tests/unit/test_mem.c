@@ -249,8 +249,9 @@ Test(mem, the_cluster_s_memory_is_the_limit) {
     sp->memory = 20;
     cr_assert_null(death_of(plan_twenty, sp));
     sp->memory = 19;
-    cr_assert_str_eq(death_of(plan_twenty, sp),
-                     "pianola: error: drawn.lua: rank 0 needs 20 bytes, but the cluster's memory is 19: weights 0, "
-                     "gradients 0, optimizer 0, workspace 0, the rest activations and fetched weights; lower "
-                     "the cap, recompute, shard, or use more ranks\n");
+    cr_assert_str_eq(
+        death_of(plan_twenty, sp),
+        "pianola: error: drawn.lua: rank 0 needs 20 bytes, 1 more than the cluster's memory of 19: weights 0, "
+        "gradients 0, optimizer 0, workspace 0, the rest activations and fetched weights; lower "
+        "the cap, recompute, shard, or use more ranks\n");
 }
