@@ -5,3 +5,4 @@ extern "C" {
 }
 
 extern const struct cuda_transport cuda_nccl = {"none"};
+extern const struct cuda_transport cuda_nccl_ordered = {"none"};
