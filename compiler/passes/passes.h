@@ -50,9 +50,9 @@ void lanes_sync(struct program *p);
 
 /* sim.c: needs a verified program; gives the predicted timeline. */
 struct timeline *sim_run(const struct spec *sp, const struct stage *st, const struct program *p);
-/* How long before its end an ALL_REDUCE x of rank k, which takes that long, lets the next communication be launched, with
- * the ranks' --reduce ordered: its pieces are scattered and gathered, each by a launch, and the last one is half a piece
- * before the end. */
+/* How long before its end an ALL_REDUCE x of rank k, which takes that long, lets the next communication be launched,
+ * with the ranks' --reduce ordered: its pieces are scattered and gathered, each by a launch, and the last one is half a
+ * piece before the end. */
 double reduction_tail(const struct rank *k, const struct instr *x, double took);
 
 /* report.c: needs the timeline; gives the reported figures. */

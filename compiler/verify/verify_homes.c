@@ -140,12 +140,13 @@ static bool find_owners(struct check *check) {
 static bool check_owner(struct check *check, int r, int32_t *held) {
     const struct rank *k = &check->p->rank[r];
     struct values *values = check->values;
-    for (const struct buf *b = k->buf; b < k->buf + k->nbufs; b++) {
+    for (int i = 0; i < k->nbufs; i++) { /* a rank may have no buffers at all */
+        const struct buf *b = &k->buf[i];
         bool shard = b->kind == K_wshard || b->kind == K_gshard || b->kind == K_gown;
         if (!shard && !at_home(b))
             continue;
         const struct homes *homes = &values->homes[b->stage];
-        const char *name = buf_text(check, r, (int32_t)(b - k->buf));
+        const char *name = buf_text(check, r, i);
         if (place_of(check, r, b->stage) < 0)
             return refute_all(check, CLAIM_GRADIENTS, "rank %d holds %s, but is no home of it", r, name);
         if (b->kind == K_gown ? homes->zero < 2 : (homes->size > 1) != shard)
