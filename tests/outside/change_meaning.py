@@ -226,9 +226,11 @@ def weights_swapped(d, rng):
     x = an_ins(d, rng, lambda x: any(a[0] in ("w", "v") for a in x.args))
     if not x:
         return False
-    names = [b.name for b in d.ranks[x.rank].bufs if b.kind == "weight"]
+    names = [b.name for b in d.ranks[x.rank].bufs if b.kind in ("weight", "wshard")]
+    if len(names) < 2:
+        return False
     x.args = [(r, a, rng.choice(names) if r in ("w", "v") else n, c) for r, a, n, c in x.args]
-    return len(names) > 1
+    return True
 
 
 @kind

@@ -52,8 +52,10 @@ def walk(p):
             if len({y.op for y in step}) > 1:
                 p.wrong.append("order: " + " meets ".join(map(str, step)))
                 return None
-            if len({(y.label, y.by) for y in step}) > 1:
+            if len({y.label for y in step}) > 1:
                 p.wrong.append("order: " + " meets ".join(map(str, step)))
+            if len({y.by for y in step}) > 1:
+                p.strict.append(f"{x}: by different algorithms")  # no transport of ours takes its algorithm from there
             if x.op in ROOTED and x.peer not in group[1]:
                 p.wrong.append(f"order: the root of {x} is no member")
         else:

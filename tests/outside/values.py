@@ -9,7 +9,7 @@ microbatch), count), …). Place z of the buffer holds place z + at of what the 
 from collections import Counter
 from fractions import Fraction
 
-from program import COLLECTIVES, JOBS, ROOTED, SENDS, persists
+from program import COLLECTIVES, GATHERS, JOBS, ROOTED, SENDS, persists
 
 
 def moved(value, by):
@@ -316,9 +316,7 @@ class Values:
             src, to = self.operand(x, "src"), self.operand(x, "w" if x.op == "COPY" else "dw")
             if not src or not to:
                 return self.hint(x, "without src, dw or w")
-            kinds = {"ADD": ("wgrad", "gshard"), "TAKE": ("wgrad", "gshard"), "COPY": ("weight", "wshard")}[x.op]
-            if any(rank.bufs[a[2]].kind not in kinds or rank.bufs[a[2]].s != x.s for a in (src[0], to[0])):
-                self.hint(x, "is named for another tensor")
+            self.named(x)
             if self.bytes(x, src[0]) != self.bytes(x, to[0]):
                 self.bad(x, "sizes differ")
             v = self.read(x, src[0])
@@ -327,7 +325,16 @@ class Values:
             else:
                 self.add(x, to[0], zipped(v, [(Fraction(0), v[-1][1], ZERO)], plus))
 
-    # What collectives need of each member: the operands it has, and what it reads.
+    def named(self, x):
+        """What moves weights or gradients says of which set; a gather into fetched weights has their number."""
+        weights = x.op in GATHERS or x.op == "COPY"
+        bufs = [self.p.ranks[x.rank].bufs[a[2]] for a in x.args]
+        kinds = ("weight", "wshard") if weights else ("wgrad", "gshard", "gown")
+        if x.op != "ALL_TO_ALL" and any(b.kind not in kinds or b.s != x.s for b in bufs):
+            self.hint(x, "is named for another tensor")
+        into = [self.p.ranks[x.rank].bufs[a[2]].inst for a in x.args if a[0] == "w"]
+        if weights and into and (x.inst is None) != (into[0] is None):
+            self.hint(x, "has the number of no fetched weights, or lacks one")
 
     def members(self, step):
         """Each member's only src and dw, w or y; None where what it must have is not there, or what it must not have is."""
@@ -346,6 +353,8 @@ class Values:
         members, op, n = self.members(step), step[0].op, len(step)
         if members is None:
             return
+        for x in step:
+            self.named(x)
         both = list(zip(step, members))
         sources = [(x, src if op != "ALL_REDUCE" else to) for x, (src, to) in both if src or op == "ALL_REDUCE"]
         targets = [(i, x, src, to) for i, (x, (src, to)) in enumerate(both) if to]
