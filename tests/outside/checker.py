@@ -101,6 +101,8 @@ def plan(p):
         for of, kind, share in (("weight", "wshard", at.length), ("wgrad", "gshard", at.length), ("wgrad", "gown", at.own)):
             if (kind, s) in sizes:
                 sizes.setdefault((of, s), sizes[kind, s] / share)
+    if p.homes and p.tied is not None and (p.homes[0].lists, p.homes[0].zero) != (p.homes[-1].lists, p.homes[-1].zero):
+        p.strict.append("the table's homes are not those of stage 0")
     if len(opts) > 1:
         p.strict.append("some updates have an optimizer's state, and some have none")
 
