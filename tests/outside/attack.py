@@ -15,7 +15,7 @@ import sys
 from collections import Counter
 
 import cases
-import change_meaning, change_memory, change_names, change_order  # which register their changes
+import change_meaning, change_memory, change_names, change_order, change_shards  # which register their changes
 from checker import judge
 from mutate import draft, mutant
 from player import play

@@ -1,7 +1,7 @@
 """Changes to what is done: instructions, gradients, homes, tokens, needs."""
 
 from mutate import a_buf, an_ins, at, buf, copy, drop, kind, move, new_ins, partner, rename
-from program import ACCESS, JOBS, SENDS
+from program import ACCESS, COLLECTIVES, JOBS, SENDS
 
 # ---- instructions ----
 
@@ -88,7 +88,12 @@ def other_lane(d, rng):
 # ---- gradients and weights ----
 
 def gradient_ops(x):
-    return x.op in ("ADD", "SEND_G", "RECV_G", "ALL_REDUCE", "ZERO")
+    return x.op in ("ADD", "TAKE", "SEND_G", "RECV_G", "ALL_REDUCE", "REDUCE_SCATTER", "ZERO")
+
+
+def same(x, y):
+    """The same collective, perhaps of another group."""
+    return (x.op, x.s, x.b, x.inst, x.peer) == (y.op, y.s, y.b, y.inst, y.peer)
 
 
 @kind
@@ -101,12 +106,12 @@ def gradient_step_dropped(d, rng):
 
 
 @kind
-def gradient_step_dropped_everywhere(d, rng):
-    x = an_ins(d, rng, lambda x: x.op == "ALL_REDUCE")
+def collective_dropped_everywhere(d, rng):
+    x = an_ins(d, rng, lambda x: x.op in COLLECTIVES)
     if not x:
         return False
     for rank in d.ranks:
-        for y in [y for y in rank.ins if y.op == "ALL_REDUCE" and y.s == x.s]:
+        for y in [y for y in rank.ins if same(x, y)]:
             drop(d, y)
     return True
 
@@ -145,42 +150,42 @@ def part_sent_early(d, rng):
 
 @kind
 def group_made_smaller(d, rng):
-    x = an_ins(d, rng, lambda x: x.op == "ALL_REDUCE" and len(d.ranks[x.rank].lanes[x.lane][1]) > 2)
+    x = an_ins(d, rng, lambda x: x.op in COLLECTIVES and len(d.ranks[x.rank].lanes[x.lane][1]) > 2)
     if not x:
         return False
-    old = d.ranks[x.rank].lanes[x.lane][1]
+    kind, old = d.ranks[x.rank].lanes[x.lane]
     gone = rng.choice(old)
     new = tuple(q for q in old if q != gone)
     for rank in d.ranks:
-        rank.lanes = [(k, new if k == "group" and v == old else v) for k, v in rank.lanes]
+        rank.lanes = [(k, new if (k, v) == (kind, old) else v) for k, v in rank.lanes]
     rank = d.ranks[gone]
-    for l, (k, v) in enumerate(rank.lanes):
-        if k == "group" and v == new:
+    for l, lane in enumerate(rank.lanes):
+        if lane == (kind, new):
             for y in [y for y in rank.ins if y.lane == l]:
                 drop(d, y)
-            rank.lanes[l] = ("group", old)
+            rank.lanes[l] = (kind, old)
     return True
 
 
 @kind
 def group_changed_at_one(d, rng):
-    x = an_ins(d, rng, lambda x: x.op == "ALL_REDUCE")
+    x = an_ins(d, rng, lambda x: x.op in COLLECTIVES)
     if not x or d.workers < 3:
         return False
     rank = d.ranks[x.rank]
     other = rng.randrange(d.workers)
-    rank.lanes[x.lane] = ("group", tuple(sorted({x.rank, other})))
+    rank.lanes[x.lane] = (rank.lanes[x.lane][0], tuple(sorted({x.rank, other})))
     return other != x.rank
 
 
 @kind
 def reduced_twice(d, rng):
-    x = an_ins(d, rng, lambda x: x.op == "ALL_REDUCE")
+    x = an_ins(d, rng, lambda x: x.op in COLLECTIVES)
     if not x:
         return False
     for q in d.ranks[x.rank].lanes[x.lane][1]:
         ins = d.ranks[q].ins
-        for y in [y for y in ins if y.op == "ALL_REDUCE" and y.s == x.s]:
+        for y in [y for y in ins if same(x, y)]:
             z = copy(y)
             z.s = (y.s + 1) % d.stages
             ins.insert(ins.index(y) + 1, z)
@@ -194,12 +199,12 @@ def zeroed(d, rng):
         return False
     name = next(a[2] for a in x.args if a[0] == "dw")
     rank = d.ranks[x.rank]
-    z = new_ins(rank, x.rank, 0, "ZERO", buf(rank, name).s, None, None, None, [("dw", False, name)])
+    z = new_ins(rank, x.rank, 0, "ZERO", buf(rank, name).s, None, None, None, [("dw", False, name, (0, 1))])
     rank.ins.insert(rng.randint(max(0, at(d, x) - 3), at(d, x) + 1), z)
     if rng.random() < 0.6:
         for y in rank.ins:
             if ACCESS[y.op].get("dw") == "a" and rng.random() < 0.8:
-                y.args = [(r, r == "dw" and n == name or a, n) for r, a, n in y.args]
+                y.args = [(r, r == "dw" and n == name or a, n, c) for r, a, n, c in y.args]
     return True
 
 
@@ -212,7 +217,7 @@ def microbatch_takes_the_place_of_another(d, rng):
         return False
     y = rng.choice(ys)
     swap = {a[2]: b[2] for a, b in zip(x.args, y.args) if a[0] == b[0] and a[0] in ("stash", "dy", "wstash")}
-    x.args = [(r, a, swap.get(n, n)) for r, a, n in x.args]
+    x.args = [(r, a, swap.get(n, n), c) for r, a, n, c in x.args]
     return bool(swap)
 
 
@@ -221,9 +226,11 @@ def weights_swapped(d, rng):
     x = an_ins(d, rng, lambda x: any(a[0] in ("w", "v") for a in x.args))
     if not x:
         return False
-    names = [b.name for b in d.ranks[x.rank].bufs if b.kind == "weight"]
-    x.args = [(r, a, rng.choice(names) if r in ("w", "v") else n) for r, a, n in x.args]
-    return len(names) > 1
+    names = [b.name for b in d.ranks[x.rank].bufs if b.kind in ("weight", "wshard")]
+    if len(names) < 2:
+        return False
+    x.args = [(r, a, rng.choice(names) if r in ("w", "v") else n, c) for r, a, n, c in x.args]
+    return True
 
 
 @kind
@@ -239,7 +246,8 @@ def home_more(d, rng):
         r = d.ranks.index(rank)
         g = f"wgrad({b.s})"
         if any(o.name == g for o in rank.bufs):
-            rank.ins.append(new_ins(rank, r, 0, "U", b.s, None, None, None, [("dw", False, g), ("w", False, b.name)]))
+            args = [("dw", False, g, (0, 1)), ("w", False, b.name, (0, 1))]
+            rank.ins.append(new_ins(rank, r, 0, "U", b.s, None, None, None, args))
             for x in rank.ins:
                 x.frees = [f for f in x.frees if f != g]
     return True
@@ -386,9 +394,9 @@ def table_operand_changed(d, rng):
     if how == 0:
         x.args.pop(i)
     elif how == 1:
-        x.args[i] = (*x.args[i][:2], rng.choice(names))
+        x.args[i] = (*x.args[i][:2], rng.choice(names), x.args[i][3])
     else:
-        x.args = [({"v": "w", "w": "v", "dw": "dv", "dv": "dw"}.get(r, r), a, n) for r, a, n in x.args]
+        x.args = [({"v": "w", "w": "v", "dw": "dv", "dv": "dw"}.get(r, r), a, n, c) for r, a, n, c in x.args]
         order = list(ACCESS[x.op])
         x.args.sort(key=lambda a: order.index(a[0]))
     return True

@@ -104,7 +104,7 @@ def size_changed_everywhere(d, rng):
 
 @kind
 def all_of_a_kind_are_nothing(d, rng):
-    k = rng.choice(("act", "grad", "token", "stash", "weight", "wgrad", "wstash", "input"))
+    k = rng.choice(("act", "grad", "token", "stash", "weight", "wshard", "wgrad", "gshard", "wstash", "input"))
     found = False
     for rank in d.ranks:
         for b in rank.bufs:
@@ -135,12 +135,21 @@ def scaled(d, rng):
     return True
 
 
+def size_of(d, b, sizes):
+    """That of its kind; for weights and gradients, of the least piece that is updated on one rank."""
+    homes = d.homes[b.s] if d.homes and b.s is not None and b.s < len(d.homes) else None
+    size, shares = (homes.size, homes.shares()) if homes else (1, 1)
+    whole = {"weight": size * shares, "wgrad": size * shares, "wshard": shares, "gshard": shares}
+    kind = {"wshard": "weight", "gshard": "wgrad", "gown": "wgrad"}.get(b.kind, b.kind)
+    return sizes[kind] * whole.get(b.kind, 1)
+
+
 def lay_apart(d, rng, sizes):
     """Every buffer at a place of its own, with sizes by kind: nothing is reused, and waits for that are in vain."""
     for rank in d.ranks:
         end, fixed = 0, {}
         for b in rank.bufs:
-            b.size = sizes[b.kind]
+            b.size = size_of(d, b, sizes)
             if b.grows:
                 fixed[b.grows] = end
         for b in rank.bufs:

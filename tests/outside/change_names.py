@@ -43,13 +43,13 @@ def operand_of_same_kind(d, rng):
     if not x:
         return False
     rank, i = d.ranks[x.rank], rng.randrange(len(x.args))
-    role, adds, name = x.args[i]
+    role, adds, name, piece = x.args[i]
     b = buf(rank, name)
     others = [o.name for o in rank.bufs if o.kind == b.kind and o is not b]
     if not others:
         return False
     new = rng.choice(others)
-    x.args[i] = (role, adds, new)
+    x.args[i] = (role, adds, new, piece)
     if rng.random() < 0.5:
         x.frees = [new if f == name else f for f in x.frees]
     return True
@@ -61,7 +61,7 @@ def operand_any(d, rng):
     if not x:
         return False
     i = rng.randrange(len(x.args))
-    x.args[i] = (*x.args[i][:2], rng.choice(d.ranks[x.rank].bufs).name)
+    x.args[i] = (*x.args[i][:2], rng.choice(d.ranks[x.rank].bufs).name, x.args[i][3])
     return True
 
 
@@ -71,7 +71,7 @@ def operand_added(d, rng):
     roles = [r for r in ACCESS[x.op] if r in ("x", "dy", "t") and x.op in JOBS or all(a[0] != r for a in x.args)]
     if not roles:
         return False
-    x.args.append((rng.choice(roles), False, rng.choice(d.ranks[x.rank].bufs).name))
+    x.args.append((rng.choice(roles), False, rng.choice(d.ranks[x.rank].bufs).name, (0, 1)))
     order = list(ACCESS[x.op])
     x.args.sort(key=lambda a: order.index(a[0]))
     return True
@@ -85,7 +85,7 @@ def operands_of_two_swapped(d, rng):
         return False
     y, i = rng.choice(ys), rng.randrange(len(x.args))
     a, b = x.args[i], y.args[i]
-    x.args[i], y.args[i] = (a[0], a[1], b[2]), (b[0], b[1], a[2])
+    x.args[i], y.args[i] = (*a[:2], *b[2:]), (*b[:2], *a[2:])
     if rng.random() < 0.5:
         x.frees, y.frees = ([b[2] if f == a[2] else f for f in x.frees], [a[2] if f == b[2] else f for f in y.frees])
     return True
@@ -101,7 +101,7 @@ def adds_or_writes(d, rng):
     if not x:
         return False
     i = rng.choice([i for i, a in enumerate(x.args) if ACCESS[x.op][a[0]] == "a"])
-    x.args[i] = (x.args[i][0], not x.args[i][1], x.args[i][2])
+    x.args[i] = (x.args[i][0], not x.args[i][1], *x.args[i][2:])
     return True
 
 
@@ -114,8 +114,11 @@ def first_contribution_is_another(d, rng):
     a = next(a for a in x.args if ACCESS[x.op][a[0]] == "a")
     all_ = [y for y in d.ranks[x.rank].ins if flips(y) and any(b[2] == a[2] for b in y.args)]
     for y in all_:
-        y.args = [(r, y is not x, n) if n == a[2] and ACCESS[y.op][r] == "a" else (r, w, n) for r, w, n in y.args]
+        y.args = [(r, y is not x if n == a[2] and ACCESS[y.op][r] == "a" else w, n, c) for r, w, n, c in y.args]
     return len(all_) > 1
+
+
+NUMBERED_KINDS = ("weight", "wgrad", "gshard")
 
 
 @kind
@@ -124,7 +127,7 @@ def buffer_renamed(d, rng):
     if not b:
         return False
     s = rng.randrange(d.stages)
-    inst = f"#{b.inst}" if b.inst is not None else rng.choice(("", "", "#0")) if b.kind in ("weight", "wgrad") else ""
+    inst = f"#{b.inst}" if b.inst is not None else rng.choice(("", "", "#0")) if b.kind in NUMBERED_KINDS else ""
     new = f"{b.kind}({s},{rng.randrange(d.batches)}){inst}" if b.b is not None else f"{b.kind}({s}){inst}"
     if any(o.name == new for o in rank.bufs):
         return False
@@ -155,7 +158,7 @@ def two_buffers_exchanged_from_here(d, rng):
     o, k = rng.choice(others), rng.randrange(len(rank.ins)) if rank.ins else 0
     swap = {b.name: o.name, o.name: b.name}
     for x in rank.ins[k:]:
-        x.args = [(r, a, swap.get(n, n)) for r, a, n in x.args]
+        x.args = [(r, a, swap.get(n, n), c) for r, a, n, c in x.args]
         x.frees = [swap.get(n, n) for n in x.frees]
     return True
 

@@ -1,7 +1,7 @@
 """Changes to waits, to the order of issue, and to lanes."""
 
 from mutate import a_rank, an_ins, at, has_waits, kind, move, partner
-from program import RECVS, SENDS
+from program import COLLECTIVES, RECVS, SENDS
 
 # ---- waits ----
 
@@ -158,9 +158,9 @@ def waited_for_through_another_rank(d, rng):
     behind = before[before.index(w):]
     ways = []
     for s in behind:
-        if s.op == "ALL_REDUCE":
+        if s.op in COLLECTIVES:
             others = [q for q in rank.lanes[s.lane][1] if q != x.rank]
-            rs = [y for q in others for y in d.ranks[q].ins if y.op == "ALL_REDUCE" and y.s == s.s]
+            rs = [y for q in others for y in d.ranks[q].ins if (y.op, y.s, y.inst) == (s.op, s.s, s.inst)]
         else:
             rs = [partner(d, s)] if s.op in SENDS else []
         for r in rs:

@@ -31,6 +31,7 @@ def draft(text):
     p, d = read(text), Draft()
     d.name = text.split(" ", 3)[2]
     d.workers, d.stages, d.batches, d.tied = p.workers, p.stages, p.batches, p.tied
+    d.homes = p.homes
     d.needs_list = [(j, list(q)) for j, q in (p.needs or {}).items()]
     d.ranks = p.ranks
     for rank in d.ranks:
@@ -108,7 +109,7 @@ def users(rank, name):
 
 def rename(rank, old, new, memory=True):
     for x in rank.ins:
-        x.args = [(r, a, new if n == old else n) for r, a, n in x.args]
+        x.args = [(r, a, new if n == old else n, c) for r, a, n, c in x.args]
         x.frees = [new if n == old else n for n in x.frees]
     if memory:
         buf(rank, old).name = new
@@ -132,5 +133,5 @@ def copy(x):
 def new_ins(rank, r, lane, op, s, b, inst, peer, args):
     x = Ins()
     x.op, x.s, x.b, x.inst, x.peer, x.args, x.lane, x.rank = op, s, b, inst, peer, args, lane, r
-    x.waited, x.frees = [], []
+    x.waited, x.frees, x.by = [], [], None
     return x

@@ -1,15 +1,27 @@
 """Random runs of the machine "start-end", on symbolic bytes: what the races of checker.py come to."""
 
-from checker import accesses
+from fractions import Fraction
+
+from checker import accesses, reached
 from program import SENDS, persists
 
 
 def cells_of(rank):
-    """Per buffer, the cells that it covers: pieces of the arena between any two borders; a buffer of nothing is one."""
-    borders = sorted({e for b in rank.bufs.values() if b.size for e in (b.off, b.off + b.size)})
-    index = {e: i for i, e in enumerate(borders)}
-    return {b.name: list(range(index[b.off], index[b.off + b.size])) if b.size else [b.name]
-            for b in rank.bufs.values()}
+    """Per piece of a buffer, the cells that it covers: pieces of the arena between any two borders; of a buffer of
+    nothing, pieces of its name."""
+    pieces = {(a[2], a[3]) for x in rank.ins for a in x.args} | {(name, (0, 1)) for name in rank.bufs}
+    span = {}
+    for name, (i, n) in pieces:
+        b = rank.bufs[name]
+        share = Fraction(b.size or 1, n)
+        span[name, (i, n)] = (None if b.size else name, (b.off if b.size else 0) + share * i, share)
+    borders = {}
+    for of, begin, share in span.values():
+        borders.setdefault(of, set()).update((begin, begin + share))
+    order = {of: sorted(all_) for of, all_ in borders.items()}
+    index = {of: {e: i for i, e in enumerate(all_)} for of, all_ in order.items()}
+    return {piece: [(of, i) for i in range(index[of][begin], index[of][begin + share])]
+            for piece, (of, begin, share) in span.items()}
 
 
 class Player:
@@ -29,8 +41,8 @@ class Player:
 
     def touched(self, x):
         reads, writes = set(), set()
-        for name, r, w in accesses(x):
-            for c in self.cells[x.rank][name]:
+        for name, piece, r, w in accesses(x):
+            for c in self.cells[x.rank][name, piece]:
                 if r:
                     reads.add(c)
                 if w:
@@ -70,7 +82,7 @@ class Player:
         for y in self.partner[x]:
             if x.op in SENDS and self.buffered[x]:
                 continue
-            if y not in self.started:
+            if y not in self.started and (x.op in SENDS or reached(y, x)):
                 return False
         return True
 
@@ -115,7 +127,7 @@ class Player:
                     speed[lane] = 10.0 ** rng.uniform(-3, 0)
         for r, rank in enumerate(p.ranks):
             for b in rank.bufs.values():
-                now, then, cells = self.memory[r], self.last[r], self.cells[r][b.name]
+                now, then, cells = self.memory[r], self.last[r], self.cells[r][b.name, (0, 1)]
                 if persists(rank, b) and b.kind != "work" and any(now.get(c) != then.get(c) for c in cells):
                     return f"rank {r}: {b.name} ends as another"
         self.memory = [{} for _ in p.ranks]

@@ -1,6 +1,7 @@
 """A program's text form (compiler/README.md): what its parts are, read() and print_program()."""
 
 import re
+from fractions import Fraction
 
 JOBS = ("F", "R", "I", "B", "W")
 RECV_OF = {"SEND_F": "RECV_F", "SEND_B": "RECV_B", "SEND_S": "RECV_S", "SEND_W": "RECV_W", "SEND_G": "RECV_G",
@@ -13,10 +14,17 @@ ACCESS = {  # role: r reads, w writes, m both, a accumulates
     "B": {"w": "r", "v": "r", "stash": "r", "dy": "r", "dx": "w", "dw": "a", "dv": "a", "t": "r", "done": "w"},
     "W": {"wstash": "r", "dw": "a", "dv": "a", "t": "r", "done": "w"},
     "U": {"dw": "r", "opt": "m", "w": "m"},
-    "ADD": {"src": "r", "dw": "a"}, "ZERO": {"dw": "w"}, "ALL_REDUCE": {"dw": "m"},
+    "ADD": {"src": "r", "dw": "a"}, "TAKE": {"src": "r", "dw": "a"}, "COPY": {"src": "r", "w": "w"}, "ZERO": {"dw": "w"},
+    "ALL_GATHER": {"src": "r", "w": "w"}, "BROADCAST": {"src": "r", "w": "w"}, "ALL_REDUCE": {"dw": "m"},
+    "REDUCE_SCATTER": {"src": "r", "dw": "a"}, "REDUCE": {"src": "r", "dw": "a"}, "ALL_TO_ALL": {"src": "r", "y": "w"},
     **{s: {"t": "r"} for s in RECV_OF}, **{r: {"t": "w"} for r in RECV_OF.values()}}
 REPEATS = frozenset(("x", "dy", "t"))
-NO_BATCH = frozenset(("U", "SEND_G", "RECV_G", "SERVE", "FETCH", "ADD", "ZERO", "ALL_REDUCE"))
+GATHERS = frozenset(("ALL_GATHER", "BROADCAST"))
+COLLECTIVES = GATHERS | {"ALL_REDUCE", "REDUCE_SCATTER", "REDUCE", "ALL_TO_ALL"}
+ROOTED = frozenset(("BROADCAST", "REDUCE"))
+HERE = frozenset(("U", "TAKE", "COPY", "ZERO"))  # on the compute lane, beside the jobs
+NO_BATCH = HERE | COLLECTIVES - {"ALL_TO_ALL"} | {"SEND_G", "RECV_G", "SERVE", "FETCH", "ADD"}
+NUMBERED = GATHERS | {"SEND_T", "RECV_T", "SERVE", "FETCH", "COPY", "REDUCE_SCATTER"}
 BATCHED = frozenset(("act", "grad", "stash", "wstash", "input", "token"))
 
 
@@ -29,26 +37,37 @@ class Buf:
 
 
 class Ins:
-    __slots__ = ("op", "s", "b", "inst", "peer", "args", "waits", "frees", "lane", "rank", "n", "label", "waited")
+    """args: (role, adds, buffer, piece); a piece is (i, n), the i-th of n equal ones; (0, 1): all of the buffer."""
+    __slots__ = ("op", "s", "b", "inst", "peer", "by", "args", "waits", "frees", "lane", "rank", "n", "label", "waited")
 
     def __str__(self):
         return f"rank {self.rank}: {self.label}"
 
 
 class Rank:
-    __slots__ = ("lanes", "ins", "arena", "bufs")
+    __slots__ = ("lanes", "ins", "arena", "bufs", "places")  # places: by set, its Place
+
+
+class Homes:
+    """Who owns a set of weights: lists of `size` ranks, which are replicas."""
+    __slots__ = ("lists", "size", "zero")
+
+    def shares(self):
+        """Into how many pieces, each updated by another replica, a shard is divided."""
+        return len(self.lists) if self.zero else 1
 
 
 class Program:
-    __slots__ = ("workers", "stages", "batches", "tied", "needs", "ranks", "strict", "wrong", "sizes")
+    __slots__ = ("workers", "stages", "batches", "tied", "homes", "needs", "ranks", "strict", "wrong", "sizes")
 
 
 # ---- reading ----
 
 LABEL = re.compile(r"([A-Z_]+) (\d+)(?: (\d+))?(?:#(\d+))?(?: (to|from) (\d+))?$")
-HEAD = re.compile(r"([A-Z_]+ \d+(?: \d+)?(?:#\d+)?(?: (?:to|from) \d+)?)(?: by (?:ring|tree))?((?: [a-z]+\+?=\S+)*)"
+HEAD = re.compile(r"([A-Z_]+ \d+(?: \d+)?(?:#\d+)?(?: (?:to|from) \d+)?)(?: by (ring|tree))?((?: [a-z]+\+?=\S+)*)"
                   r"(?: wait\(([^()]*)\))?(?: free\((.*)\))?$")
-NAME = re.compile(r"(weight|wgrad|opt|work|act|grad|stash|wstash|input|token)(?:\((\d+)(?:,(\d+))?\))?(?:#(\d+))?$")
+NAME = re.compile(r"(weight|wshard|wgrad|gshard|gown|opt|work|act|grad|stash|wstash|input|token)(?:\((\d+)(?:,(\d+))?\))?(?:#(\d+))?$")
+OPERAND = re.compile(r"([^\[\]]*)(?:\[(\d+)/(\d+)\])?$")
 BUF = re.compile(r"(\S+) (-|\d+) (\d+)(?: grows (\S+))?$")
 
 
@@ -68,7 +87,7 @@ def read_buf(p, line):
     need((b.kind == "work") == (b.s is None) and (b.kind in BATCHED) == (b.b is not None), "name: " + m[1])
     need(b.s is None or b.s < p.stages + (p.tied is not None and b.kind not in BATCHED), "stage: " + m[1])
     need(b.b is None or b.b < p.batches, "microbatch: " + m[1])
-    need(b.inst is None or b.kind in ("weight", "wgrad", "token"), "instance: " + m[1])
+    need(b.inst is None or b.kind in ("weight", "wgrad", "gshard", "token"), "instance: " + m[1])
     b.off, b.size = (-1 if m[2] == "-" else int(m[2])), int(m[3])
     need(max(b.off, b.size) < 1 << 63, "number: " + line)
     return b
@@ -83,29 +102,36 @@ def read_ins(p, r, lane, line):
     need(g and g[1] in ACCESS, "label: " + line)
     x.op = g[1]
     x.s, x.b, x.inst, x.peer = (None if v is None else int(v) for v in (g[2], g[3], g[4], g[6]))
-    message = x.op in SENDS or x.op in RECVS or x.op == "ADD"
+    x.by = m[2]
+    need((x.op in COLLECTIVES) == (x.by is not None), "by: " + line)
+    message = x.op in SENDS or x.op in RECVS or x.op == "ADD" or x.op in ROOTED
+    need(g[5] is None or (g[5] == "to") == (x.op in SENDS or x.op == "REDUCE"), "label: " + line)
     need((x.op in NO_BATCH) == (x.b is None) and message == (x.peer is not None), "label: " + line)
-    need(x.inst is None or x.op in ("SEND_T", "RECV_T", "SERVE", "FETCH"), "instance: " + line)
+    need(x.inst is None or x.op in NUMBERED, "instance: " + line)
     need(x.s < p.stages + (p.tied is not None and x.op in NO_BATCH), "stage: " + line)
     need((x.b is None or x.b < p.batches) and (x.peer is None or x.peer < p.workers), "label: " + line)
     x.args = []
-    for word in m[2].split():
+    for word in m[3].split():
         role, name = word.split("=", 1)
         adds = role.endswith("+")
         role = role.rstrip("+")
         need(role in ACCESS[x.op] and (not adds or ACCESS[x.op][role] == "a"), "operand: " + word)
         need(role in REPEATS and (role != "t" or x.op in JOBS) or all(a[0] != role for a in x.args), "twice: " + word)
-        x.args.append((role, adds, name))
-    x.waits = m[3].split(", ") if m[3] is not None else []
-    x.frees = m[4].split(" ") if m[4] is not None else []
+        o = OPERAND.match(name)
+        need(o, "operand: " + word)
+        piece = (int(o[2]), int(o[3])) if o[2] else (0, 1)
+        need(not o[2] or piece[0] < piece[1] and 1 < piece[1] <= 4096, "piece: " + word)
+        x.args.append((role, adds, o[1], piece))
+    x.waits = m[4].split(", ") if m[4] is not None else []
+    x.frees = m[5].split(" ") if m[5] is not None else []
     return x
 
 
 def takes(kind, op, peer, x_peer):
     if kind == "compute":
-        return op in JOBS or op in ("U", "ZERO")
-    if kind == "group":
-        return op == "ALL_REDUCE"
+        return op in JOBS or op in HERE
+    if kind in ("gather", "group"):
+        return op in COLLECTIVES and (op in GATHERS) == (kind == "gather")
     comm = op in SENDS or op in RECVS or op == "ADD"
     if kind == "messages":
         return comm
@@ -123,6 +149,27 @@ def read_issue(rank, lanes, words):
     need(all(a == len(l) for a, l in zip(at, lanes)), "issue: too short")
 
 
+def read_homes(p, lines, i):
+    """One line per set, if any."""
+    p.homes = None
+    sets = p.stages + (p.tied is not None)
+    while lines[i].startswith("homes "):
+        p.homes = p.homes or []
+        m = re.match(r"homes (\d+)(?: zero ([12]))?:((?: \d+)+(?:,(?: \d+)+)*)$", lines[i])
+        need(m and int(m[1]) == len(p.homes) < sets, lines[i])
+        h = Homes()
+        h.zero = int(m[2] or 0)
+        h.lists = [[int(w) for w in one.split()] for one in m[3].split(",")]
+        h.size = len(h.lists[0])
+        all_ = [r for one in h.lists for r in one]
+        need(len(set(all_)) == len(all_) == h.size * len(h.lists), "a rank twice, or lists of two lengths: " + lines[i])
+        need(all(len(one) == h.size for one in h.lists) and max(all_) < p.workers, lines[i])
+        p.homes.append(h)
+        i += 1
+    need(p.homes is None or len(p.homes) == sets, "homes of some sets only")
+    return i
+
+
 def read(text):
     lines = text.split("\n")
     need(lines[-1] == "" and lines[0] == "pianola 1", "head")
@@ -134,7 +181,7 @@ def read(text):
     p.tied = None if m[4] is None else int(m[4])
     need(p.tied is None or p.tied < p.stages, "tied")
     p.needs, p.ranks, p.wrong, p.strict = None, [], [], []
-    i = 2
+    i = read_homes(p, lines, 2)
     while lines[i].startswith("needs "):
         m = re.match(r"needs ([FRIBW]) (\d+) (\d+):(?: (.*))?$", lines[i])
         need(m, lines[i])
@@ -162,11 +209,12 @@ def read_rank(p, r, lines, i):
         kind, _, who = lines[i][len(here) + 5:].partition(" ")
         peers = tuple(int(w) for w in who.split(",")) if who else ()
         need((kind == "compute") == (not lanes), "lane: " + lines[i])
-        need(kind in ("compute", "messages", "group", "send", "recv", "peer"), "lane: " + lines[i])
-        need(kind != "group" or len(peers) > 1 and r in peers and list(peers) == sorted(set(peers)), "group")
+        need(kind in ("compute", "messages", "gather", "group", "send", "recv", "peer"), "lane: " + lines[i])
+        group = kind in ("gather", "group")
+        need(not group or len(peers) > 1 and r in peers and len(set(peers)) == len(peers), "group")
         need(kind not in ("send", "recv", "peer") or len(peers) == 1 and peers[0] != r, "lane")
         need(all(q < p.workers for q in peers), "lane: no such rank")
-        takes_up = {("group", peers)} if kind == "group" else {
+        takes_up = {(kind, peers)} if group else {
             ("send", q) for q in (peers or range(p.workers)) if kind in ("send", "peer", "messages")} | {
             ("recv", q) for q in (peers or range(p.workers)) if kind in ("recv", "peer", "messages")}
         need(not edges & takes_up, "two lanes for an edge")
@@ -197,6 +245,7 @@ def read_rank(p, r, lines, i):
         rank.bufs[b.name] = b
         i += 1
     resolve(rank)
+    rank.places = places(p, r, rank)
     p.ranks.append(rank)
     return i
 
@@ -209,7 +258,8 @@ def resolve(rank):
     for x in rank.ins:
         need(all(w in named and named[w].lane != x.lane for w in x.waits), "wait: " + x.label)
         x.waited = [named[w] for w in x.waits]
-        need(all(a[2] in rank.bufs for a in x.args) and all(f in rank.bufs for f in x.frees), "no buffer: " + x.label)
+        need(all(a[2] in rank.bufs and rank.bufs[a[2]].size % a[3][1] == 0 for a in x.args), "operand: " + x.label)
+        need(all(f in rank.bufs for f in x.frees), "no buffer: " + x.label)
     need(all(b.grows is None or b.grows in rank.bufs for b in rank.bufs.values()), "grows")
 
 
@@ -219,11 +269,13 @@ def label(x):
     out = f"{x.op} {x.s}"
     out += f" {x.b}" if x.b is not None else ""
     out += f"#{x.inst}" if x.inst is not None else ""
-    return out + (f" {'to' if x.op in SENDS else 'from'} {x.peer}" if x.peer is not None else "")
+    return out + (f" {'to' if x.op in SENDS or x.op == 'REDUCE' else 'from'} {x.peer}" if x.peer is not None else "")
 
 
 def line(x):
-    out = label(x) + "".join(f" {r}{'+=' if a else '='}{n}" for r, a, n in x.args)
+    out = label(x) + (f" by {x.by}" if x.by else "")
+    for role, adds, name, (i, n) in x.args:
+        out += f" {role}{'+=' if adds else '='}{name}" + (f"[{i}/{n}]" if n > 1 else "")
     waits = [label(w) for w in x.waited]
     out += f" wait({', '.join(waits)})" if waits else ""
     return out + (f" free({' '.join(x.frees)})" if x.frees else "")
@@ -243,6 +295,9 @@ def issue_lines(rank):
 def print_program(p):
     out = ["pianola 1", f"program {p.name} workers {p.workers} stages {p.stages} batches {p.batches}" +
            (f" tied {p.tied}" if p.tied is not None else "")]
+    for s, h in enumerate(p.homes or ()):
+        lists = ",".join("".join(f" {r}" for r in one) for one in h.lists)
+        out.append(f"homes {s}" + (f" zero {h.zero}" if h.zero else "") + ":" + lists)
     for job, preds in p.needs_list:
         out.append(("needs %s %d %d:" % job) + "".join(" %s %d %d," % q for q in preds).rstrip(","))
     for r, rank in enumerate(p.ranks):
@@ -257,9 +312,32 @@ def print_program(p):
 
 # ---- what lasts over a step ----
 
-def at_home(rank, s):
-    return f"weight({s})" in rank.bufs
+class Place:
+    """A rank's place among the homes of a set, in fractions of it: it holds `length` from `begin` on, and updates `own`
+    from `own_begin` on. `begin` is None on a rank that is no home. kept: the names of what lasts."""
+    __slots__ = ("begin", "length", "own_begin", "own", "sharded", "weight", "kept")
+
+
+def places(p, r, rank):
+    out = []
+    for s in range(p.stages + (p.tied is not None)):
+        at = Place()
+        homes = p.homes[s] if p.homes else None
+        size, shares = (homes.size, homes.shares()) if homes else (1, 1)
+        at.begin = None if homes or f"weight({s})" not in rank.bufs else Fraction(0)
+        at.length, at.own = Fraction(1, size), Fraction(1, size * shares)
+        at.own_begin, at.sharded = at.begin, size > 1
+        for l, one in enumerate(homes.lists if homes else ()):
+            if r in one:
+                at.begin = one.index(r) * at.length
+                at.own_begin = at.begin + (l * at.own if shares > 1 else 0)
+        at.weight = f"wshard({s})" if at.sharded else f"weight({s})"
+        two = homes is not None and homes.zero == 2
+        gradient = "gown" if two and shares > 1 else "gshard" if at.sharded else "wgrad"
+        at.kept = () if at.begin is None else (at.weight, f"{gradient}({s})", f"opt({s})")
+        out.append(at)
+    return out
 
 
 def persists(rank, b):
-    return b.kind == "work" or b.kind in ("weight", "wgrad", "opt") and b.inst is None and at_home(rank, b.s)
+    return b.kind == "work" or b.s is not None and b.s < len(rank.places) and b.name in rank.places[b.s].kept

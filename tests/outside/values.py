@@ -1,0 +1,459 @@
+"""What every buffer holds along the serial walk of checker.py, stretch by stretch, and what each instruction makes of it.
+
+A stretch (begin, end, value) is in fractions of the tensor. Its value is a term: ("act", at, s, b), ("weight", at, s,
+updates), or a gradient as the count of each contribution, ("sum", ((at, to whose gradient, of which stage, of which
+microbatch), count), …). Place z of the buffer holds place z + at of what the term names: a shard at home begins with at >
+0, and all of a gathered tensor is one stretch again.
+"""
+
+from collections import Counter
+from fractions import Fraction
+
+from program import COLLECTIVES, GATHERS, JOBS, ROOTED, SENDS, persists
+
+
+def moved(value, by):
+    """The value of what was at z, at z + by."""
+    if value is None or not by:
+        return value
+    if value[0] == "sum":
+        return ("sum", *sorted(((at - by, *of), n) for (at, *of), n in value[1:]))
+    return (value[0], value[1] - by, *value[2:])
+
+
+def plus(a, b):
+    """The sum of two gradients; of what is none, nothing that passes for one."""
+    total = Counter()
+    for value in a, b:
+        total.update(dict(value[1:]) if value and value[0] == "sum" else {(Fraction(0), -1, -1, -1): 1})
+    return ("sum", *sorted(total.items()))
+
+
+def joined(stretches):
+    out = []
+    for begin, end, value in stretches:
+        if out and out[-1][2] == value and out[-1][1] == begin:
+            out[-1] = (out[-1][0], end, value)
+        else:
+            out.append((begin, end, value))
+    return out
+
+
+def cut(stretches, begin, end):
+    """From begin to end, moved to 0."""
+    out = [(max(a, begin) - begin, min(b, end) - begin, moved(v, -begin)) for a, b, v in stretches
+           if a < end and begin < b]
+    return joined(out)
+
+
+def zipped(a, b, f):
+    borders = sorted({z for x in (a, b) for stretch in x for z in stretch[:2]})
+    value = lambda x, z: next((v for begin, end, v in x if begin <= z < end), None)
+    return joined([(y, z, f(value(a, y), value(b, y))) for y, z in zip(borders, borders[1:])])
+
+
+ZERO, WHOLE = ("sum",), Fraction(0)
+
+
+class Values:
+    """The contents of all ranks' buffers, along the serial walk."""
+
+    def __init__(self, p):
+        self.p, self.live, self.updates = p, [], Counter()
+        self.made = Counter()  # jobs
+        for r, rank in enumerate(p.ranks):
+            live = {}
+            for b in rank.bufs.values():
+                if persists(rank, b):
+                    at = rank.places[b.s].begin if b.s is not None else None
+                    kind = "weight" if b.kind == "wshard" else b.kind
+                    value = {"weight": ("weight", at, b.s, 0), "opt": ("opt", Fraction(0), b.s)}.get(kind)
+                    live[b.name] = [(Fraction(0), self.extent(r, b.name), value)]
+            self.live.append(live)
+            for b in live:
+                self.room(r, b, f"rank {r} at the start")
+
+    def extent(self, r, name):
+        """How much of its tensor a buffer has room for."""
+        b = self.p.ranks[r].bufs[name]
+        if b.kind in ("wshard", "gshard"):
+            return self.p.ranks[r].places[b.s].length
+        return self.p.ranks[r].places[b.s].own if b.kind == "gown" else Fraction(1)
+
+    def span(self, x, a):
+        """Begin and end of an operand in its buffer."""
+        i, n = a[3]
+        e = self.extent(x.rank, a[2])
+        return e * i / n, e * (i + 1) / n
+
+    def bad(self, x, why):
+        self.p.wrong.append(f"{x}: {why}")
+
+    def hint(self, x, why):
+        self.p.strict.append(f"{x}: {why}")
+
+    def room(self, r, name, x, but=None):
+        b, bufs = self.p.ranks[r].bufs[name], self.p.ranks[r].bufs
+        if b.off < 0:
+            self.bad(x, f"{name} has no place")
+        elif b.size:
+            for other in self.live[r]:
+                o = bufs[other]
+                if other != name and other != but and o.off >= 0 and o.off < b.off + b.size and b.off < o.off + o.size:
+                    self.bad(x, f"overlap: {name} and {other}")
+
+    def read(self, x, a):
+        """The operand's stretches, from 0 on."""
+        name, (begin, end) = a[2], self.span(x, a)
+        if name not in self.live[x.rank]:
+            self.bad(x, f"reads {name}, not written or freed")
+            return [(Fraction(0), end - begin, None)]
+        v = cut(self.live[x.rank][name], begin, end)
+        if any(stretch[2] is None for stretch in v) and not name.startswith("work"):
+            self.bad(x, f"reads {name}, never written, or garbage")
+        return v
+
+    def write(self, x, a, stretches, but=None):
+        live, name, (begin, end) = self.live[x.rank], a[2], self.span(x, a)
+        self.fits(x, a, stretches)
+        if not stretches or stretches[-1][1] != end - begin:
+            self.bad(x, f"puts {stretches} into {name}, of another size")
+            stretches = [(Fraction(0), end - begin, None)]
+        if name not in live:
+            live[name] = [(Fraction(0), self.extent(x.rank, name), None)]
+            self.room(x.rank, name, x, but)
+        old = live[name]
+        in_place = x.op in ("U", "ALL_REDUCE", "ZERO") or x.op in COLLECTIVES and len({o[2] for o in x.args}) == 1
+        if any(s[2] is not None for s in cut(old, begin, end)) and not in_place and not a[1]:
+            self.hint(x, f"overwrites {name}")
+        live[name] = joined([(y, min(z, begin), v) for y, z, v in old if y < begin] +
+                            [(y + begin, z + begin, moved(v, begin)) for y, z, v in stretches] +
+                            [(max(y, end), z, v) for y, z, v in old if end < z])
+
+    def fits(self, x, a, stretches):
+        """A tensor of a kind and stage has one size, that of the buffers named for it."""
+        b = self.p.ranks[x.rank].bufs[a[2]]
+        if b.kind == "work":
+            self.bad(x, "puts a tensor into the workspace")
+        room = Fraction(b.size, a[3][1])
+        for begin, end, value in stretches:
+            if value is None or value == ZERO:
+                continue
+            of = {k[1] for k, _ in value[1:]} if value[0] == "sum" else {value[2]}
+            key = ("wgrad" if value[0] == "sum" else value[0], of.pop()) if len(of) == 1 else None
+            if key is None or key[0] == "token" or key not in self.p.sizes:
+                continue
+            share = room * (end - begin) / stretches[-1][1]
+            if share < self.p.sizes[key] * (end - begin):
+                self.bad(x, f"puts {key} of {self.p.sizes[key]} bytes into {a[2]}")
+            elif share > self.p.sizes[key] * (end - begin):
+                self.hint(x, f"{a[2]} is larger than {key}")
+
+    def free(self, x):
+        rank = self.p.ranks[x.rank]
+        for name in x.frees:
+            b = rank.bufs[name]
+            if persists(rank, b):
+                stays = b.kind not in ("wgrad", "gshard", "gown")
+                (self.bad if stays else self.hint)(x, f"frees {name}, which stays")
+                if stays:
+                    continue
+            elif name not in (a[2] for a in x.args):
+                self.hint(x, f"frees {name}, which it does not use")
+            if name in self.live[x.rank]:
+                del self.live[x.rank][name]
+            else:
+                self.bad(x, f"frees {name}, which is not live")
+
+    def contribute(self, x, role, s):
+        """dw or dv of a job, ADD."""
+        a = [a for a in x.args if a[0] == role]
+        if not a:
+            self.bad(x, f"no {role}: its gradient is lost")
+            return
+        size = self.p.sizes.get(("wgrad", s))
+        if size is not None and self.p.ranks[x.rank].bufs[a[0][2]].size < size:
+            self.bad(x, f"puts a gradient of {size} bytes into {a[0][2]}")
+        self.add(x, a[0], [(Fraction(0), Fraction(1), ("sum", ((Fraction(0), s, x.s, x.b), 1)))])
+
+    def add(self, x, a, stretches):
+        """dw = or dw +="""
+        if a[1]:
+            stretches = zipped(self.read(x, a), stretches, plus)
+        self.write(x, a, stretches)
+
+    def operand(self, x, role):
+        return [a for a in x.args if a[0] == role]
+
+    def expect(self, x, role, values):
+        """The role's operands hold exactly all of these tensors."""
+        got = [self.read(x, a) for a in self.operand(x, role)]
+        if sorted(map(str, got)) != sorted(str([(Fraction(0), Fraction(1), v)]) for v in values):
+            self.bad(x, f"{role} is {got}, not {values}")
+
+    def put(self, x, role, value, but=None):
+        operands = self.operand(x, role)
+        for a in operands:
+            self.write(x, a, [(Fraction(0), Fraction(1), value)], but)
+        return operands
+
+    def preds(self, x):
+        p = self.p
+        if p.needs is not None:
+            return p.needs.get((x.op, x.s, x.b))
+        if x.op == "F":
+            return [("F", x.s - 1, x.b)] if x.s else []
+        if x.op in "BI":
+            return [(d, x.s + 1, x.b) for d in "BI" if (d, x.s + 1, x.b) in self.jobs]
+        return []
+
+    def weights(self, x):
+        p = self.p
+        self.expect(x, "w", [("weight", WHOLE, x.s, 0)])
+        uses = p.tied is not None and (x.s == p.tied or x.s == 0 and x.op in "FR")
+        self.expect(x, "v", [("weight", WHOLE, p.stages, 0)] if uses else [])
+
+    def job(self, x):
+        p = self.p
+        preds = self.preds(x)
+        if preds is None:
+            self.bad(x, "not a job of the graph")
+            preds = []
+        for t in self.operand(x, "t"):
+            v = self.read(x, t)[0][2]
+            if v is None or v[0] != "token":
+                self.hint(x, f"t={t[2]} is no token")
+        if x.op in "FRIB":
+            self.weights(x)
+        if x.op == "F":
+            self.expect(x, "x", [("act", WHOLE, s, b) for d, s, b in preds if d == "F" and b == x.b and s != x.s])
+            kept = self.put(x, "stash", ("stash", WHOLE, x.s, x.b)) + self.put(x, "input", ("input", WHOLE, x.s, x.b))
+            self.put(x, "y", ("act", WHOLE, x.s, x.b))
+            if len(kept) != 1:
+                self.hint(x, "keeps " + str(kept))
+        elif x.op == "R":
+            self.expect(x, "input", [("input", WHOLE, x.s, x.b)])
+            self.put(x, "stash", ("stash", WHOLE, x.s, x.b))
+        elif x.op in "IB":
+            self.expect(x, "stash", [("stash", WHOLE, x.s, x.b)])
+            self.expect(x, "dy", [("grad", WHOLE, s, b) for d, s, b in preds if d in "BI" and b == x.b and s != x.s])
+            if x.op == "I":
+                self.grow(x)
+            self.put(x, "dx", ("grad", WHOLE, x.s, x.b))
+        else:
+            self.expect(x, "wstash", [("wstash", WHOLE, x.s, x.b)])
+        if x.op in "BW":
+            self.contribute(x, "dw", x.s)
+            if p.tied is not None and x.s in (0, p.tied):
+                self.contribute(x, "dv", p.stages)
+            elif self.operand(x, "dv"):
+                self.bad(x, "has a dv, but no part in the table")
+        self.put(x, "done", ("token", WHOLE, x.s, x.b, JOBS.index(x.op)))
+
+    def grow(self, x):
+        bufs = self.p.ranks[x.rank].bufs
+        stash, wstash = self.operand(x, "stash"), self.operand(x, "wstash")
+        if not wstash:
+            self.bad(x, "no wstash")
+        elif stash:
+            a, b = bufs[stash[0][2]], bufs[wstash[0][2]]
+            if a.size and (a.off != b.off or b.size < a.size):
+                self.bad(x, f"{b.name} is not at the place of {a.name}")
+            if a.grows != b.name:
+                self.hint(x, f"{a.name} does not say that it grows")
+            if a.name not in x.frees:
+                self.hint(x, f"{a.name} grows and is not freed")
+        self.put(x, "wstash", ("wstash", WHOLE, x.s, x.b), but=stash[0][2] if stash else None)
+
+    def message(self, x, y):
+        a, b = self.operand(x, "t"), self.operand(y, "t")
+        v = self.read(x, a[0]) if a else [(Fraction(0), Fraction(1), None)]
+        if len(a) != len(b):
+            self.hint(x, "carries nothing, or nobody takes it")
+        if a and b and self.bytes(x, a[0]) != self.bytes(y, b[0]):
+            self.bad(x, "sizes differ at the two ends")
+        if b:
+            self.write(y, b[0], v)
+
+    def bytes(self, x, a):
+        return self.p.ranks[x.rank].bufs[a[2]].size // a[3][1]
+
+    def total(self, x, at):
+        p = self.p
+        stages = {x.s} if x.s < p.stages else {0, p.tied}
+        return ("sum", *sorted(((at, x.s, s, b), 1) for s in stages for b in range(p.batches)))
+
+    def update(self, x):
+        dw, w, opt = self.operand(x, "dw"), self.operand(x, "w"), self.operand(x, "opt")
+        if not dw or not w:
+            return self.bad(x, "without dw or w")
+        got, old, at = self.read(x, dw[0]), self.read(x, w[0]), self.p.ranks[x.rank].places[x.s]
+        if at.begin is None:
+            return self.bad(x, "updates what is not at home here")
+        (begin, end), first = self.span(x, w[0]), at.own_begin - at.begin
+        if w[0][2] != at.weight or (begin, end) != (first, first + at.own):
+            self.bad(x, f"updates {w[0][2]} from {begin} to {end}, not from {first} to {first + at.own}")
+        if got != [(Fraction(0), at.own, self.total(x, at.own_begin))]:
+            self.bad(x, f"its gradient is {got}")
+        if old != [(Fraction(0), at.own, ("weight", at.own_begin, x.s, 0))]:
+            self.bad(x, f"updates {old}")
+        if opt and self.read(x, opt[0]) != [(Fraction(0), Fraction(1), ("opt", WHOLE, x.s))]:
+            self.bad(x, f"opt is {opt[0]}")
+        self.updates[x.rank, x.s] += 1
+        self.write(x, w[0], [(Fraction(0), end - begin, ("weight", at.own_begin, x.s, 1))])
+
+    def other(self, x):
+        rank = self.p.ranks[x.rank]
+        if x.op == "U":
+            self.update(x)
+        elif x.op == "ZERO":
+            for a in self.operand(x, "dw"):
+                begin, end = self.span(x, a)
+                self.write(x, a, [(Fraction(0), end - begin, ZERO)])
+            if not x.args:
+                self.hint(x, "without dw")
+        else:  # ADD, TAKE, COPY
+            src, to = self.operand(x, "src"), self.operand(x, "w" if x.op == "COPY" else "dw")
+            if not src or not to:
+                return self.hint(x, "without src, dw or w")
+            self.named(x)
+            if self.bytes(x, src[0]) != self.bytes(x, to[0]):
+                self.bad(x, "sizes differ")
+            v = self.read(x, src[0])
+            if x.op == "COPY":
+                self.write(x, to[0], v)
+            else:
+                self.add(x, to[0], zipped(v, [(Fraction(0), v[-1][1], ZERO)], plus))
+
+    def named(self, x):
+        """What moves weights or gradients says of which set; a gather into fetched weights has their number."""
+        weights = x.op in GATHERS or x.op == "COPY"
+        bufs = [self.p.ranks[x.rank].bufs[a[2]] for a in x.args]
+        kinds = ("weight", "wshard") if weights else ("wgrad", "gshard", "gown")
+        if x.op != "ALL_TO_ALL" and any(b.kind not in kinds or b.s != x.s for b in bufs):
+            self.hint(x, "is named for another tensor")
+        into = [self.p.ranks[x.rank].bufs[a[2]].inst for a in x.args if a[0] == "w"]
+        if weights and into and (x.inst is None) != (into[0] is None):
+            self.hint(x, "has the number of no fetched weights, or lacks one")
+
+    def members(self, step):
+        """Each member's only src and dw, w or y; None where what it must have is not there, or what it must not have is."""
+        op, out = step[0].op, []
+        for x in step:
+            src, to = self.operand(x, "src"), [a for a in x.args if a[0] != "src"]
+            root = x.op in ROOTED and x.rank == x.peer
+            wants = {"ALL_REDUCE": (0, 1), "BROADCAST": (root, not root), "REDUCE": (1, root)}.get(op, (1, 1))
+            if (len(src), len(to)) != wants:
+                self.bad(x, "operands missing, or too many")
+                return None
+            out.append((src[0] if src else None, to[0] if to else None))
+        return out
+
+    def collective(self, step):
+        members, op, n = self.members(step), step[0].op, len(step)
+        if members is None:
+            return
+        for x in step:
+            self.named(x)
+        both = list(zip(step, members))
+        sources = [(x, src if op != "ALL_REDUCE" else to) for x, (src, to) in both if src or op == "ALL_REDUCE"]
+        targets = [(i, x, src, to) for i, (x, (src, to)) in enumerate(both) if to]
+        read = [self.read(x, a) for x, a in sources]
+        longer, shorter = {"ALL_GATHER": (1, n), "REDUCE_SCATTER": (n, 1)}.get(op, (1, 1))
+        if len({self.bytes(x, a) * shorter for x, a in sources} | {self.bytes(x, to) * longer for _, x, _, to in targets}) > 1:
+            return self.bad(step[0], "sizes differ")
+        if len({v[-1][1] for v in read}) != 1:
+            return self.bad(step[0], "no source, or tensors that differ in size")
+        whole = read[0][-1][1]
+        if op in ("ALL_REDUCE", "REDUCE_SCATTER", "REDUCE"):
+            total = [(Fraction(0), whole, ZERO)]
+            for v in read:
+                total = zipped(total, v, plus)
+        for i, x, src, to in targets:
+            self.in_place(x, src, to, i, n)
+            piece = whole / n
+            if op == "ALL_GATHER":
+                parts = [(y + j * whole, z + j * whole, moved(v, j * whole)) for j, part in enumerate(read)
+                         for y, z, v in part]
+                self.write(x, to, joined(parts))
+            elif op == "ALL_TO_ALL":
+                parts = [(y + j * piece, z + j * piece, moved(v, j * piece)) for j, part in enumerate(read)
+                         for y, z, v in cut(part, i * piece, (i + 1) * piece)]
+                self.write(x, to, joined(parts))
+            elif op == "BROADCAST":
+                self.write(x, to, read[0])
+            elif op == "ALL_REDUCE":
+                self.write(x, to, total)
+            else:
+                self.add(x, to, cut(total, i * piece, (i + 1) * piece) if op == "REDUCE_SCATTER" else total)
+                if src[2] == to[2]:
+                    self.spoil(x, src, to)
+
+    def in_place(self, x, src, to, i, n):
+        """Source and target of a member may share bytes only where one is the member's piece of the other."""
+        if src is None or src[2] != to[2]:
+            return
+        (a, b), (c, d) = self.span(x, src), self.span(x, to)
+        if x.op == "ALL_GATHER":
+            good = (a, b) == (c + (d - c) * i / n, c + (d - c) * (i + 1) / n)
+        else:
+            good = x.op == "REDUCE_SCATTER" and (c, d) == (a + (b - a) * i / n, a + (b - a) * (i + 1) / n) and not to[1]
+        if a < d and c < b and not good:
+            self.bad(x, "in place, and not its own piece")
+
+    def spoil(self, x, src, to):
+        """In place, the rest of the source is garbage."""
+        live, (a, b), (c, d) = self.live[x.rank], self.span(x, src), self.span(x, to)
+        out = []
+        for y, z, v in live[src[2]]:
+            for begin, end, bad in ((Fraction(0), a, 0), (a, c, 1), (c, d, 0), (d, b, 1), (b, Fraction(2), 0)):
+                if max(y, begin) < min(z, end):
+                    out.append((max(y, begin), min(z, end), None if bad else v))
+        live[src[2]] = joined(out)
+
+    def run(self, steps):
+        self.jobs = {(x.op, x.s, x.b) for step in steps for x in step if x.op in JOBS}
+        for step in steps:
+            x = step[0]
+            if x.op in JOBS:
+                self.made[x.op, x.s, x.b] += 1
+                self.job(x)
+            elif x.op in SENDS:
+                self.message(*step)
+            elif x.op in COLLECTIVES:
+                self.collective(step)
+            else:
+                self.other(x)
+            for y in step:
+                self.free(y)
+        self.finish()
+
+    def finish(self):
+        p = self.p
+        once = lambda *job: self.made[job] == 1
+        for s in range(p.stages):
+            for b in range(p.batches):
+                if not once("F", s, b):
+                    self.bad("jobs", f"F {s} {b} runs {self.made['F', s, b]} times")
+                if [self.made[d, s, b] for d in "BIW"] not in ([1, 0, 0], [0, 1, 1]):
+                    self.bad("jobs", f"the backward of {s} {b}")
+                if self.made["R", s, b] > 1:
+                    self.bad("jobs", f"R {s} {b} twice")
+        for job in p.needs or ():
+            if not once(*job):
+                self.bad("jobs", f"{job} does not run once")
+        for s in range(p.stages + (p.tied is not None)):
+            if not any(rank.places[s].begin is not None for rank in p.ranks):
+                self.bad("jobs", f"weight({s}) is at home nowhere")
+        for r, rank in enumerate(p.ranks):
+            for b in rank.bufs.values():
+                left = b.name in self.live[r]
+                if left and not persists(rank, b):
+                    self.bad(f"rank {r}", f"never frees {b.name}")
+                if b.kind in ("weight", "wshard") and b.inst is None and b.name not in rank.places[b.s].kept:
+                    self.bad(f"rank {r}", f"{b.name} is not at home here")
+            for s, at in enumerate(rank.places):
+                if at.begin is not None:
+                    value, updates = self.live[r].get(at.weight), self.updates[r, s]
+                    if updates != 1 or value != [(Fraction(0), at.length, ("weight", at.begin, s, 1))]:
+                        self.bad(f"rank {r}", f"{at.weight} is {value} after {updates} updates")
