@@ -156,6 +156,9 @@ static bool agree(struct check *check, int a, int32_t i, int b, int32_t j) {
     if (x->op != y->op || x->stage != y->stage || x->batch != y->batch || x->inst != y->inst || x->peer != y->peer)
         return refute(check, CLAIM_SERIAL, b, j, "its place in the order of the group meets %s on rank %d", label_of(x),
                       a);
+    if (x->algorithm != y->algorithm)
+        return refute(check, CLAIM_SERIAL, b, j, "travels by %s, but by %s on rank %d", algorithm_name[y->algorithm],
+                      algorithm_name[x->algorithm], a);
     return here == there || refute(check, CLAIM_SERIAL, b, j, "has %lld bytes, but %lld on rank %d", (long long)here,
                                    (long long)there, a);
 }
