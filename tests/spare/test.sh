@@ -49,7 +49,7 @@ expect "18 do, too" "77 16,16,18,11,6,7" "$(limit 18 figure makespan) $(limit 18
 expect "17 do with a delay" "79 16,16,17,11,6,7" "$(limit 17 figure makespan) $(limit 17 ranks peak_bytes)"
 expect "16: the least plan" "85 13,16,16,11,6,7" "$(limit 16 figure makespan) $(limit 16 ranks peak_bytes)"
 expect "15: too little" "$(limit 15 "$PIANOLA" check --memory least 2>&1)" "$(limit 15 "$PIANOLA" check 2>&1)"
-expect "15 says so" 1 "$(limit 15 "$PIANOLA" check 2>&1 | grep -c 'rank 1 needs 16 bytes, but the cluster.s memory is 15')"
+expect "15 says so" 1 "$(limit 15 "$PIANOLA" check 2>&1 | grep -c 'rank 1 needs 16 bytes, 1 more than the cluster.s memory of 15')"
 expect "a word that is none" "pianola: error: --memory most: expected spare or least" \
     "$("$PIANOLA" show schedules/1f1b.lua --memory most 2>&1)"
 finish
