@@ -16,6 +16,11 @@ struct link link_of(const struct spec *sp, int src, int dst) {
     return sp->link[(int64_t)src * sp->workers + dst];
 }
 
+double link_time(const struct spec *sp, int src, int dst, double bytes) {
+    struct link link = link_of(sp, src, dst);
+    return link.latency + (isinf(link.bandwidth) ? 0 : bytes / link.bandwidth);
+}
+
 int source_of(const struct spec *sp, int s, int i) {
     const struct model *m = sp->model;
     if (is_graph(sp))

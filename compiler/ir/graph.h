@@ -51,5 +51,6 @@ int64_t edge_bytes(const struct stage *st, const struct job *from, const struct 
 int source_of(const struct spec *sp, int s, int i);
 int reader_of(const struct spec *sp, int s, int i);
 bool has_edge(const struct graph *graph, int32_t job, int32_t pred);
-struct link link_of(const struct spec *sp, int src, int dst); /* free without a cluster */
+struct link link_of(const struct spec *sp, int src, int dst);            /* free without a cluster */
+double link_time(const struct spec *sp, int src, int dst, double bytes); /* until so many bytes have arrived */
 #endif

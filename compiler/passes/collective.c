@@ -17,11 +17,6 @@
 #include "passes.h"
 #include <math.h>
 
-static double link_time(const struct spec *sp, int src, int dst, double bytes) {
-    struct link link = link_of(sp, src, dst);
-    return link.latency + (isinf(link.bandwidth) ? 0 : bytes / link.bandwidth);
-}
-
 /* Of a step in which each member sends `bytes` to the one k behind it. */
 static double step_time(const struct spec *sp, const struct group *g, int k, double bytes) {
     double most = 0;

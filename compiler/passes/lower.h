@@ -23,7 +23,7 @@ struct fetch {
     int32_t rank, set, home, inst, uses; /* home: as job.home */
     int32_t after;  /* the job whose end leaves the slot, or -1; the slot is free from the start of */
     int32_t beside; /* this job on, or -1. Both -1: from the start of the step */
-    int32_t first;                       /* the first job that reads it */
+    int32_t first;  /* the first job that reads it */
 };
 struct fetches {
     struct fetch *a;
@@ -116,8 +116,12 @@ struct build {
     } * rank;
 };
 
+/* The rank's place among the homes of the set, or -1; if it has one, its owner. */
+static inline int place_at(const struct build *build, int rank, int set) {
+    return build->place[(int64_t)rank * build->sets + set];
+}
 static inline struct owner *owner_at(const struct build *build, int rank, int set) {
-    return &build->owner[build->owners_at[set] + build->place[(int64_t)rank * build->sets + set]];
+    return &build->owner[build->owners_at[set] + place_at(build, rank, set)];
 }
 
 /* lower_issue.c */

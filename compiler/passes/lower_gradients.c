@@ -23,14 +23,12 @@ static struct owner *replica(const struct build *build, struct shard shard, int 
 /* The home whose sum the part's rank adds to without a message: a home of the whole set. */
 static struct owner *at_home(const struct build *build, const struct part *part) {
     bool whole = homes_of(build->sp, part->set)->size == 1;
-    return whole && build->place[(int64_t)part->rank * build->sets + part->set] >= 0
-               ? owner_at(build, part->rank, part->set)
-               : NULL;
+    return whole && place_at(build, part->rank, part->set) >= 0 ? owner_at(build, part->rank, part->set) : NULL;
 }
 /* The part meets those of all other members of its list. */
 static bool scatters(const struct build *build, const struct part *part) {
     int size = homes_of(build->sp, part->set)->size;
-    bool member = build->place[(int64_t)part->rank * build->sets + part->set] >= 0;
+    bool member = place_at(build, part->rank, part->set) >= 0;
     return member && size > 1 && list_of(build, part->set, part->list)->members == size;
 }
 
@@ -172,7 +170,7 @@ static void scatter(struct build *build, double t, int set, int number) {
  * same. */
 static void send_shards(struct build *build, double t, const struct part *part) {
     const struct homes *homes = homes_of(build->sp, part->set);
-    int at = build->place[(int64_t)part->rank * build->sets + part->set], n = homes->size;
+    int at = place_at(build, part->rank, part->set), n = homes->size;
     for (int i = 0; i < n; i++) {
         int shard = (at + 1 + i) % n;
         struct owner *owner = owner_at(build, homes->rank[part->list * n + shard], part->set);
@@ -249,8 +247,8 @@ static void find_owners(struct build *build) {
 /* Where a job's contribution to a set goes: to its rank's own list, if it is in one, else to the one that w() named. */
 static int list_for(const struct build *build, const struct job *job, enum which_set which, int set) {
     struct home home = home_of(build->sp, home_of_set(build->sp, job, which));
-    int own = build->place[(int64_t)job->rank * build->sets + set];
-    return (own >= 0 ? own : build->place[(int64_t)home.rank[0] * build->sets + set]) / homes_of(build->sp, set)->size;
+    int own = place_at(build, job->rank, set);
+    return (own >= 0 ? own : place_at(build, home.rank[0], set)) / homes_of(build->sp, set)->size;
 }
 
 static void find_part(struct build *build, const struct job *job, enum which_set which, int set) {
@@ -258,7 +256,7 @@ static void find_part(struct build *build, const struct job *job, enum which_set
     if (*at < 0) {
         int list = list_for(build, job, which, set);
         build->part[build->nparts] = (struct part){.rank = job->rank, .set = set, .buf = -1, .list = list};
-        if (build->place[(int64_t)job->rank * build->sets + set] >= 0)
+        if (place_at(build, job->rank, set) >= 0)
             list_of(build, set, list)->members++;
         *at = build->nparts++;
     }

@@ -18,13 +18,13 @@
 struct moments {
     int32_t *start, *end; /* per job: its moments */
     int32_t *begin;       /* per job: the first of the starts at its time */
-    double *time;         /* per moment, and the end of all */
+    double *time;         /* per moment */
 };
 
 static struct moments moments_in(const struct build *build) {
     const struct sched *sc = build->sc;
     int n = build->sp->njobs, begin = 0;
-    struct moments moments = {NEW(int32_t, n), NEW(int32_t, n), NEW(int32_t, n), NEW(double, sc->nmoments + 1)};
+    struct moments moments = {NEW(int32_t, n), NEW(int32_t, n), NEW(int32_t, n), NEW(double, sc->nmoments)};
     for (int i = 0; i < sc->nmoments; i++) {
         int32_t j = sc->moment[i];
         moments.time[i] = j >= 0 ? sc->start[j] : sc->end[~j];
@@ -68,7 +68,7 @@ static int together(const struct build *build, const struct moments *moments, co
     for (int i = 0; i < n; i++) {
         const struct fetch *f = &build->fetches.a[fetch[i].fetch];
         int32_t start = moments->start[f->first], room = room_from(moments, f);
-        int place = build->place[(int64_t)f->rank * build->sets + f->set];
+        int place = place_at(build, f->rank, f->set);
         due = start < due ? start : due;
         from = room > from ? room : from;
         members &= place >= 0 && homes_of(build->sp, f->set)->rank[place - place % home.n] == home.rank[0];
@@ -88,10 +88,8 @@ static double duration(struct build *build, const struct transfer *transfer) {
     int64_t bytes = build->st[f->set].bytes[home.n > 1 ? K_wshard : K_weight];
     double most = 0;
     if (transfer->op == OP_FETCH) {
-        for (int i = 0; i < home.n; i++) {
-            struct link link = link_of(sp, home.rank[i], f->rank);
-            most = fmax(most, link.latency + (isinf(link.bandwidth) ? 0 : (double)bytes / link.bandwidth));
-        }
+        for (int i = 0; i < home.n; i++)
+            most = fmax(most, link_time(sp, home.rank[i], f->rank, (double)bytes));
         return most;
     }
     const struct group *g = &build->p->group[transfer->group];
@@ -122,8 +120,7 @@ static void choose_moments(struct build *build, const struct moments *moments) {
     struct transfers *transfers = &build->transfers;
     if (build->sp->prefetch != SOLVED)
         return;
-    int lanes =
-        build->sp->workers + build->p->ngroups; /* fetches one by one share a rank's; that is on the safe side */
+    int lanes = build->sp->workers + build->p->ngroups; /* one for all that a rank fetches one by one: the safe side */
     double *next = NEW(double, lanes);
     for (int i = 0; i < lanes; i++)
         next[i] = INFINITY;

@@ -258,10 +258,7 @@ static double account(const struct spec *sp, const struct program *p, const stru
 /* The least time from the end of one job to the start of the next along an edge. */
 static double edge_time(const struct spec *sp, const struct stage *st, int32_t from, int32_t to) {
     const struct job *a = &sp->job[from], *b = &sp->job[to];
-    struct link link = link_of(sp, a->rank, b->rank);
-    if (a->rank == b->rank)
-        return 0;
-    return link.latency + (isinf(link.bandwidth) ? 0 : (double)edge_bytes(st, a, b) / link.bandwidth);
+    return a->rank == b->rank ? 0 : link_time(sp, a->rank, b->rank, (double)edge_bytes(st, a, b));
 }
 
 static double bound_work(const struct spec *sp) {
