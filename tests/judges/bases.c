@@ -142,12 +142,11 @@ static void add_graphs(struct base *out, int *n) {
 
 /* Programs written by hand: sharded homes, replicas, pieces, all collectives. */
 static void add_texts(struct base *out, int *n) {
-    glob_t files;
+    static glob_t files; /* bases keep its names */
     if (glob("tests/verify/proved_*.txt", 0, NULL, &files))
         return;
     for (size_t f = 0; f < files.gl_pathc; f++)
-        add_base(out, n, (struct base){.file = strdup(files.gl_pathv[f]), .text = true}, MOST_INSTRUCTIONS);
-    globfree(&files);
+        add_base(out, n, (struct base){.file = files.gl_pathv[f], .text = true}, MOST_INSTRUCTIONS);
 }
 
 /* Random specs, and the script of random schedules; with added orders, away from home, tied. */
@@ -166,13 +165,12 @@ static void add_drawn(struct base *out, int *n, int most) {
 }
 
 int all_bases(struct base *out, int most) {
-    glob_t files;
+    static glob_t files; /* bases keep its names */
     int n = 0;
     if (glob("schedules/*[!.]?.lua", 0, NULL, &files)) /* not pianola.d.lua, which is not a schedule */
         return 0;
     for (size_t f = 0; f < files.gl_pathc && n + 2 < most; f++)
-        add_schedule(out, &n, strdup(files.gl_pathv[f]));
-    globfree(&files);
+        add_schedule(out, &n, files.gl_pathv[f]);
     add_graphs(out, &n);
     add_texts(out, &n);
     add_drawn(out, &n, most);
