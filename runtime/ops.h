@@ -10,16 +10,18 @@
 /* Instructions. X(name, lane, cost, tensor, partner, letter, operands, meaning)
  *
  * lane      COMPUTE: the rank's compute lane; SEND/RECV: the lane of a directed edge; GATHER/GROUP: a group's lane for
- *           weights, and for the rest.
+ *           weights, and for the rest; OFFLOAD/RELOAD: the rank's copies to host memory, and back.
  * cost      JOB: the schedule's cost of the job; UPDATE, ADD: bytes touched; LINK: latency + bytes / bandwidth;
- *           COLLECTIVE: that of its algorithm (passes/collective.c).
- * tensor    the kind it moves, sums or updates; none: a job, which has several. SEND_S also sends inputs.
+ *           COLLECTIVE: that of its algorithm (passes/collective.c); HOST: the same over the link to host memory.
+ * tensor    the kind it moves, sums or updates; none: a job, which has several. SEND_S also sends inputs, and OFFLOAD_S
+ *           and RELOAD_S copy them.
  * partner   the instruction at a message's other end; a collective's is itself: every member runs it; none: no message.
  * letter    its short name in timelines, before the microbatch or the stage.
  * operands  role:access, in printing order. Access r reads, w writes, m reads and writes in place, a accumulates: "dw="
  *           writes (the first contribution), "dw+=" adds. A starred operand may repeat; any may be absent. w is the
  *           weights of the job's stage. v is the token table that an embedding and an unembedding share: a separate set
- *           of weights, numbered after the last stage's, like a stage without jobs. dv: its gradient.
+ *           of weights, numbered after the last stage's, like a stage without jobs. dv: its gradient. A backward in
+ *           parts adds to several pieces of dw.
  *
  * The first five are the jobs, in the order that breaks ties between equal priorities: F < R < I < B < W. Each SEND is
  * followed by its RECV. tests/unit/test_ops.c checks the other rules for rows. */
@@ -30,9 +32,9 @@
       "recompute: stash = stage(input), y is dropped")                                                                 \
     X(I, COMPUTE, JOB, none, none, 'I', "w:r v:r stash:r dy:r* wstash:w dx:w t:r* done:w",                             \
       "input gradient: dx; wstash grows in place of stash")                                                            \
-    X(B, COMPUTE, JOB, none, none, 'B', "w:r v:r stash:r dy:r* dx:w dw:a dv:a t:r* done:w",                            \
+    X(B, COMPUTE, JOB, none, none, 'B', "w:r v:r stash:r dy:r* dx:w dw:a* dv:a t:r* done:w",                            \
       "full backward: dx, and dw += this microbatch's gradient")                                                       \
-    X(W, COMPUTE, JOB, none, none, 'W', "wstash:r dw:a dv:a t:r* done:w",                                              \
+    X(W, COMPUTE, JOB, none, none, 'W', "wstash:r dw:a* dv:a t:r* done:w",                                              \
       "weight gradient: dw += this microbatch's gradient")                                                             \
     X(U, COMPUTE, UPDATE, weight, none, 'U', "dw:r opt:m w:m", "update: the optimizer steps the weights of a stage")   \
     X(SEND_F, SEND, LINK, act, RECV_F, 'F', "t:r", "sends act(s,b) to peer")                                           \
@@ -66,27 +68,40 @@
     X(REDUCE, GROUP, COLLECTIVE, wgrad, REDUCE, 'd', "src:r dw:a",                                                     \
       "dw of the root, peer, += sum of src over the members, in their order; the others have no dw")                   \
     X(ALL_TO_ALL, GROUP, COLLECTIVE, act, ALL_TO_ALL, 'a', "src:r y:w",                                                \
-      "piece j of y of member i = piece i of src of member j")
+      "piece j of y of member i = piece i of src of member j")                                                         \
+    X(OFFLOAD_S, OFFLOAD, HOST, stash, none, 'o', "src:r t:w",                                                         \
+      "hstash(s,b) = stash(s,b), or with recompute hinput(s,b) = input(s,b)")                                          \
+    X(RELOAD_S, RELOAD, HOST, stash, none, 'l', "src:r t:w",                                                           \
+      "rstash(s,b) = hstash(s,b), or with recompute rinput(s,b) = hinput(s,b)")                                        \
+    X(OFFLOAD_O, OFFLOAD, HOST, opt, none, 'O', "src:r t:w", "hopt(s) = opt(s)")                                       \
+    X(RELOAD_O, RELOAD, HOST, opt, none, 'L', "src:r t:w", "opt(s) = hopt(s)")
 
-/* Tensors. X(name, has_batch, number, meaning). A buffer is written name(s,b) or name(s), with #k when a rank holds
- * several: weight(2)#0 is the first fetch of stage 2's weights on its rank, wgrad(2)#3 the part received from rank 3.
+/* Tensors. X(name, has_batch, number, memory, meaning). A buffer is written name(s,b) or name(s), with #k when a rank
+ * holds several: weight(2)#0 is the first fetch of stage 2's weights on its rank, wgrad(2)#3 the part received from
+ * rank 3.
  *
  * number    what k is. ONE: none, a rank has one per name; PEER: the rank it came from; INSTANCE: a number, which also
- *           appears in its messages' names. */
+ *           appears in its messages' names.
+ * memory    the arena that it lies in: the device's, or the one that the rank has in host memory. */
 #define KINDS(X)                                                                                                       \
-    X(weight, false, INSTANCE, "weights of a stage")                                                                   \
-    X(wshard, false, ONE, "a home's shard of the weights of a stage, which is sharded over several ranks")             \
-    X(wgrad, false, PEER, "gradient of a stage's weights, summed over microbatches")                                   \
-    X(gshard, false, PEER, "a home's shard of wgrad(s)")                                                               \
-    X(gown, false, ONE, "the piece of wgrad(s) or gshard(s) that this home updates, where zero(s) is 2")               \
-    X(opt, false, ONE, "optimizer state of a stage")                                                                   \
-    X(work, false, ONE, "workspace of the compute lane")                                                               \
-    X(act, true, ONE, "output of sFb")                                                                                 \
-    X(grad, true, ONE, "gradient with respect to the input of stage s: output of sBb or sIb")                          \
-    X(stash, true, ONE, "what sFb or sRb keeps for the backward")                                                      \
-    X(wstash, true, ONE, "what sIb keeps for sWb")                                                                     \
-    X(input, true, ONE, "what sFb keeps for sRb")                                                                      \
-    X(token, true, INSTANCE, "that a job of (s,b) has ended, #k saying which: an order between ranks")
+    X(weight, false, INSTANCE, DEVICE, "weights of a stage")                                                           \
+    X(wshard, false, ONE, DEVICE, "a home's shard of the weights of a stage, which is sharded over several ranks")     \
+    X(wgrad, false, PEER, DEVICE, "gradient of a stage's weights, summed over microbatches")                           \
+    X(gshard, false, PEER, DEVICE, "a home's shard of wgrad(s)")                                                       \
+    X(gown, false, ONE, DEVICE, "the piece of wgrad(s) or gshard(s) that this home updates, where zero(s) is 2")       \
+    X(opt, false, ONE, DEVICE, "optimizer state of a stage; where it is offloaded, only while it is updated")          \
+    X(work, false, ONE, DEVICE, "workspace of the compute lane")                                                       \
+    X(act, true, ONE, DEVICE, "output of sFb")                                                                         \
+    X(grad, true, ONE, DEVICE, "gradient with respect to the input of stage s: output of sBb or sIb")                  \
+    X(stash, true, ONE, DEVICE, "what sFb or sRb keeps for the backward")                                              \
+    X(wstash, true, ONE, DEVICE, "what sIb keeps for sWb")                                                             \
+    X(input, true, ONE, DEVICE, "what sFb keeps for sRb")                                                              \
+    X(token, true, INSTANCE, DEVICE, "that a job of (s,b) has ended, #k saying which: an order between ranks")         \
+    X(hstash, true, ONE, HOST, "stash(s,b) in host memory")                                                            \
+    X(rstash, true, ONE, DEVICE, "stash(s,b), back from host memory")                                                  \
+    X(hinput, true, ONE, HOST, "input(s,b) in host memory")                                                            \
+    X(rinput, true, ONE, DEVICE, "input(s,b), back from host memory")                                                  \
+    X(hopt, false, ONE, HOST, "optimizer state of a stage, in host memory")
 
 #define ROLES(X) X(w) X(x) X(y) X(stash) X(input) X(dy) X(dx) X(wstash) X(dw) X(opt) X(t) X(src) X(done) X(v) X(dv)
 
@@ -110,14 +125,17 @@ enum role { ROLES(X) NROLES };
     X(PEER, "peer", PEER)                                                                                              \
     X(ALL, "messages", ALONE)                                                                                          \
     X(GATHER, "gather", GROUP)                                                                                         \
-    X(GROUP, "group", GROUP)
+    X(GROUP, "group", GROUP)                                                                                           \
+    X(OFFLOAD, "offload", ALONE)                                                                                       \
+    X(RELOAD, "reload", ALONE)
 
 #define X(name, ...) LANE_##name,
 enum lanekind { LANES(X) NLANEKINDS };
 #undef X
 enum laneof { OF_ALONE, OF_PEER, OF_GROUP };
-enum costclass { COST_JOB, COST_UPDATE, COST_ADD, COST_LINK, COST_COLLECTIVE };
+enum costclass { COST_JOB, COST_UPDATE, COST_ADD, COST_LINK, COST_COLLECTIVE, COST_HOST };
 enum numbering { NUMBER_ONE, NUMBER_PEER, NUMBER_INSTANCE };
+enum memory { MEMORY_DEVICE, MEMORY_HOST, NMEMORIES };
 
 /* Bytes that a reduction by NCCL exchanges and adds at a time. */
 enum { REDUCE_PIECE = 32 << 20 };
@@ -140,11 +158,11 @@ static inline const struct op_row *op_row(int op) {
 struct kind_row {
     const char *name;
     bool has_batch;
-    uint8_t number; /* enum numbering */
+    uint8_t number, memory; /* enum numbering, memory */
     const char *meaning;
 };
 static inline const struct kind_row *kind_row(int kind) {
-#define X(name, has_batch, number, meaning) {#name, has_batch, NUMBER_##number, meaning},
+#define X(name, has_batch, number, memory, meaning) {#name, has_batch, NUMBER_##number, MEMORY_##memory, meaning},
     static const struct kind_row row[NKINDS] = {KINDS(X)};
 #undef X
     return &row[kind];
@@ -166,6 +184,7 @@ static inline bool is_message(int op) { return op_row(op)->partner != OP_none; }
 static inline bool is_send(int op) { return is_message(op) && op_row(op)->lane == LANE_SEND; }
 static inline bool is_recv(int op) { return is_message(op) && op_row(op)->lane == LANE_RECV; }
 static inline bool is_group(int op) { return is_message(op) && lanekind_row(op_row(op)->lane)->of == OF_GROUP; }
+static inline bool is_copy(int op) { return op_row(op)->cost == COST_HOST; }          /* to host memory, or back */
 static inline bool has_root(int op) { return op == OP_BROADCAST || op == OP_REDUCE; } /* as its peer */
 static inline bool has_peer(int op) { return lanekind_row(op_row(op)->lane)->of == OF_PEER; } /* ADD has one too */
 /* A job or an update: the schedule, the model or the cluster gives its time. */

@@ -27,7 +27,7 @@ static struct compile compile_serial(const struct compile *c) {
     sp->strict = false;
     sp->link = NULL;
     sp->speed = NULL;
-    sp->memory = INFINITY;
+    sp->memory = sp->host_memory = INFINITY;
     sp->cap = NEW(int, 1);
     sp->slots = NEW(int, 1);
     sp->cap[0] = INT32_MAX;

@@ -16,6 +16,7 @@ static void put_rank(struct text *t, int r, const struct rank_report *report) {
     put(t, "%s\"peak_activations\": %d,\n", in, report->peak_activations);
     put(t, "%s\"peak_bytes\": %lld,\n", in, (long long)report->peak_bytes);
     put(t, "%s\"least_bytes\": %lld,\n", in, (long long)report->least_bytes);
+    put(t, "%s\"host_bytes\": %lld,\n", in, (long long)report->host_bytes);
     put(t, "%s\"at_peak\": {", in);
     for (int h = 0; h < NHELD; h++)
         put(t, "%s\"%s\": %lld", h ? ", " : " ", held_name[h], (long long)report->held[h]);
@@ -28,6 +29,8 @@ static void put_rank(struct text *t, int r, const struct rank_report *report) {
     put(t, "%s\"reductions\": %d,\n", in, report->reductions);
     put(t, "%s\"bytes_received\": %lld,\n", in, (long long)report->bytes_received);
     put(t, "%s\"bytes_sent\": %lld,\n", in, (long long)report->bytes_sent);
+    put(t, "%s\"bytes_offloaded\": %lld,\n", in, (long long)report->offloaded);
+    put(t, "%s\"bytes_reloaded\": %lld,\n", in, (long long)report->reloaded);
     put(t, "%s\"exposed\": {", in);
     for (int i = 0; i < NEXPOSED; i++) {
         char buf[32];

@@ -21,7 +21,8 @@
  * size with every buffer's offset and size. Instructions have no numbers or times, so a line changes only when its
  * instruction does: it is identified by operation, stage, microbatch, instance (#) and peer, and a wait names the
  * instruction of another lane that must have ended. "dw=" writes where "dw+=" adds. A collective also says how it
- * travels, "by ring". An operand may be a piece of a buffer: "w=weight(0)[1/4]". */
+ * travels, "by ring". An operand may be a piece of a buffer, "w=weight(0)[1/4]", and a backward may run in parts,
+ * "B 0 3[0/2]" first. Where buffers lie in host memory, that arena's size follows: "memory 4096 host 1024". */
 #include "formats.h"
 #include <string.h>
 
@@ -82,7 +83,10 @@ static void put_issue(struct text *t, const struct rank *k, int r) {
 }
 
 static void put_memory(struct text *t, const struct rank *k, int r) {
-    put(t, "rank %d memory %lld\n", r, (long long)k->arena);
+    put(t, "rank %d memory %lld", r, (long long)k->arena);
+    if (k->host)
+        put(t, " host %lld", (long long)k->host);
+    put_word(t, "\n");
     for (int i = 0; i < k->nbufs; i++) {
         const struct buf *b = &k->buf[i];
         put_buf(t, b);

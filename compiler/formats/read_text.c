@@ -43,8 +43,10 @@ static void memory_line(struct reader *in) {
         b.off = read_integer(in, "an offset", 0, INT64_MAX);
     read_word(in, " ");
     b.bytes = read_integer(in, "a size in bytes", 0, INT64_MAX);
-    if (b.off > in->k->arena - b.bytes && b.off >= 0)
-        FAIL(in, at, "the buffer ends behind the rank's memory of %lld bytes", (long long)in->k->arena);
+    bool host = memory_of(&b) == MEMORY_HOST;
+    int64_t arena = host ? in->k->host : in->k->arena;
+    if (b.off > arena - b.bytes && b.off >= 0)
+        FAIL(in, at, "the buffer ends behind the rank's %smemory of %lld bytes", host ? "host " : "", (long long)arena);
     in->k->buf[in->k->nbufs++] = b;
     in->bufs.slot[slot] = in->k->nbufs;
 }
@@ -63,6 +65,8 @@ static void read_grows(struct reader *in) {
 /* Reads the rank's last section, from its header on, and leaves the reader after it. */
 static void read_memory(struct reader *in) {
     in->k->arena = read_integer(in, "the arena's bytes", 0, (int64_t)1 << 62);
+    if (read_if(in, " host "))
+        in->k->host = read_integer(in, "the bytes in host memory", 1, (int64_t)1 << 62);
     read_end(in);
     struct reader here = *in;
     int n = 0;
@@ -236,6 +240,12 @@ static bool new_lane(struct reader *in, const struct lane *lane) {
     int32_t me = in->r + 1, *sent = in->sent + (lane->peer < 0 ? 0 : lane->peer);
     int32_t *received = in->received + (lane->peer < 0 ? 0 : lane->peer);
     switch (lane->kind) {
+    case LANE_OFFLOAD:
+    case LANE_RELOAD:
+        for (int l = 0; l < in->k->nlanes; l++)
+            if (in->k->lane[l].kind == lane->kind)
+                return false;
+        return true;
     case LANE_GATHER:
         if (in->gathered[lane->group] == me)
             return false;
@@ -319,11 +329,13 @@ static void read_issue(struct reader *in, const struct instr *old, const int32_t
 
 /* The slot of the map that holds the instruction of this label, or where it belongs. */
 static uint32_t find_label(const struct rank *k, const struct map *map, const struct instr *i) {
-    uint64_t h = hash_add(hash_add(hash_add(hash_add(hash_add(0, i->op), i->stage), i->batch), i->inst), i->peer);
+    uint64_t h = hash_add(hash_add(hash_add(hash_add(0, i->op), i->stage), i->batch), i->inst);
+    h = hash_add(hash_add(h, i->peer), i->part);
     uint32_t at = map_start(map, h);
     for (int32_t x; (x = map->slot[at] - 1) >= 0; at = map_next(map, at)) {
         const struct instr *o = &k->ins[x];
-        if (o->op == i->op && o->stage == i->stage && o->batch == i->batch && o->inst == i->inst && o->peer == i->peer)
+        if (o->op == i->op && o->stage == i->stage && o->batch == i->batch && o->inst == i->inst &&
+            o->peer == i->peer && o->part == i->part && o->last == i->last)
             break;
     }
     return at;

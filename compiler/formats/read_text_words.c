@@ -119,6 +119,14 @@ struct instr read_label(struct reader *in) {
         x.batch = (int32_t)read_integer(in, "a microbatch", 0, in->prog->batches - 1);
     }
     const char *at = in->p;
+    if (is_job(x.op) && read_if(in, "[")) {
+        if (x.op != OP_B && x.op != OP_W)
+            FAIL(in, at, "%s does not run in parts: only B and W do", op_name[x.op]);
+        x.part = (uint8_t)read_integer(in, "the number of a part", 0, UINT8_MAX - 1);
+        read_word(in, "/");
+        x.last = (uint8_t)(read_integer(in, "how many parts", x.part + 1 > 2 ? x.part + 1 : 2, UINT8_MAX) - 1);
+        read_word(in, "]");
+    }
     if (read_if(in, "#")) {
         if (!op_has_instance(x.op))
             FAIL(in, at, "%s has no instances", op_name[x.op]);

@@ -21,6 +21,13 @@ double link_time(const struct spec *sp, int src, int dst, double bytes) {
     return link.latency + (isinf(link.bandwidth) ? 0 : bytes / link.bandwidth);
 }
 
+double host_time(const struct spec *sp, int r, int64_t bytes) {
+    if (!sp->host_link)
+        return 0;
+    struct link link = sp->host_link[r];
+    return link.latency + (isinf(link.bandwidth) ? 0 : (double)bytes / link.bandwidth);
+}
+
 int source_of(const struct spec *sp, int s, int i) {
     const struct model *m = sp->model;
     if (is_graph(sp))

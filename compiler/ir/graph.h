@@ -53,4 +53,5 @@ int reader_of(const struct spec *sp, int s, int i);
 bool has_edge(const struct graph *graph, int32_t job, int32_t pred);
 struct link link_of(const struct spec *sp, int src, int dst);            /* free without a cluster */
 double link_time(const struct spec *sp, int src, int dst, double bytes); /* until so many bytes have arrived */
+double host_time(const struct spec *sp, int r, int64_t bytes);           /* of a copy to host memory, or back */
 #endif

@@ -93,6 +93,8 @@ void put_label(struct text *t, const struct instr *in) {
         put_bytes(t, " ", 1);
         put_int(t, in->batch);
     }
+    if (in->last)
+        put(t, "[%d/%d]", in->part, in->last + 1);
     if (in->inst >= 0) {
         put_bytes(t, "#", 1);
         put_int(t, in->inst);
@@ -106,7 +108,7 @@ void put_label(struct text *t, const struct instr *in) {
 
 const char *short_name(const struct instr *in) {
     struct text t = {0};
-    if (is_job(in->op))
+    if (is_job(in->op) && !in->last)
         return job_name(in->stage, in->batch, in->op);
     put_label(&t, in);
     return t.s;

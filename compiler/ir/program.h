@@ -10,7 +10,7 @@ struct buf {
     uint8_t kind;               /* enum kind */
     int32_t stage, batch, inst; /* batch -1 where the kind has none; inst -1 when a rank holds only one */
     int32_t grows;              /* the larger buffer that takes over this one's place (stash -> wstash), or -1 */
-    int64_t bytes, off;         /* off -1: not planned yet */
+    int64_t bytes, off;         /* off: in the arena of its kind's memory; -1: not planned yet */
 };
 
 /* An operand: a buffer of this rank, or one of 1 + last equal pieces of it. */
@@ -27,6 +27,7 @@ struct instr {
     uint16_t lane;
     int32_t stage, batch;     /* batch -1: none */
     uint8_t algorithm;        /* enum algorithm, of a collective */
+    uint8_t part, last;       /* of a backward that runs in parts, its layers from the last on: part 0 .. last */
     int32_t peer;             /* other rank of a message, or of the part that ADD adds; a collective's root; -1: none */
     int32_t inst;             /* of the tensor sent or fetched; -1: none */
     int32_t msg;              /* id shared by a SEND and its RECV, or by the members of a collective; -1: none */
@@ -71,6 +72,11 @@ struct rank {
     size_t nargs, nwaits, nfrees, nevents;
     struct lifetime *life; /* per buffer; what mem plans by, too: NULL, the schedule alone */
     int64_t arena, least;  /* bytes: the plan's peak; that of the plan by the schedule alone, or, if smaller, arena */
+    int64_t host;          /* bytes: the peak in host memory */
+    struct order {         /* what follows from no operand: ins waits for `after`. lanes makes it a wait */
+        int32_t ins, after;
+    } * order; /* ascending */
+    size_t norders;
 };
 
 struct job_name {
@@ -127,6 +133,7 @@ int op_roles(int op, const uint8_t **roles); /* roles in printing order; returns
 static inline int64_t arg_bytes(const struct rank *k, const struct arg *a) {
     return k->buf[a->buf].bytes / pieces_of(a);
 }
+static inline int memory_of(const struct buf *b) { return kind_row(b->kind)->memory; }
 static inline int64_t arg_off(const struct rank *k, const struct arg *a) {
     return k->buf[a->buf].off + (int64_t)a->piece * arg_bytes(k, a);
 }

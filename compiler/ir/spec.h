@@ -89,17 +89,24 @@ struct spec {
     double overlap;      /* the share of a pair's shorter job that hides behind the longer one */
     int *cap;            /* per rank; INT_MAX: none */
     int *slots;          /* weight slots per rank; 0: nothing is kept between jobs */
+    uint8_t *offload;    /* [stage * batches + b]: what its F keeps goes to host memory meanwhile; NULL: none does */
+    bool auto_offload;   /* offload says, once it is chosen, what makes the program fit into memory */
+    bool *offload_state; /* per stage: the optimizer's state lies in host memory; NULL: none does */
+    int64_t *bucket; /* per stage: the most bytes of its gradient that travel as one message; 0: by the cost model */
+    int *grad_slots; /* per rank: of how many sets not at home it sums gradients at a time; NULL: of all */
     /* Custom dependencies: pred of job j is pred[pred_at[j] .. pred_at[j+1]), as job indices. NULL: the default. */
     int32_t *pred;
     int32_t *pred_at;
     struct stage *stage; /* costs and bytes per stage, set by cost.c; NULL: not set */
     struct model *model; /* NULL: unit costs, every tensor 1 byte */
     bool has_cluster;
-    struct link *link; /* [src * workers + dst]; NULL: free */
-    double *speed;     /* per rank: 2 takes half the time of 1; NULL: all 1 */
-    double memory;     /* bytes per rank; INFINITY: no limit */
-    double flops;      /* per second and rank; 0: not given, times are then in FLOP */
-    double *took;      /* measured seconds, [stage * NOPS + op]; NAN: not measured. NULL: nothing was */
+    struct link *link;      /* [src * workers + dst]; NULL: free */
+    double *speed;          /* per rank: 2 takes half the time of 1; NULL: all 1 */
+    double memory;          /* bytes per rank; INFINITY: no limit */
+    double host_memory;     /* the same in host memory */
+    struct link *host_link; /* per rank: to host memory, and the same back at the same time; NULL: free */
+    double flops;           /* per second and rank; 0: not given, times are then in FLOP */
+    double *took;           /* measured seconds, [stage * NOPS + op]; NAN: not measured. NULL: nothing was */
     /* The model's embedding, on stage 0, and its unembedding share a token table: a set of weights of its own, with
      * the number `stages`. Set by cost.c. */
     bool tied;
@@ -161,5 +168,8 @@ struct stage {
     double update;         /* cost of U */
     int64_t bytes[NKINDS]; /* of weight, wgrad, opt, work, act, grad, stash, wstash, input, token */
     struct rt_stage rt;    /* layers and offsets; empty without a model */
+    int parts;             /* in which a rank's last backward runs: part p is of layers [cut[p + 1], cut[p]); 0: 1 */
+    const int *cut;        /* [parts + 1], from nlayers down to 0 */
+    const double *share;   /* [parts]: of the backward's time */
 };
 #endif

@@ -199,6 +199,8 @@ static void bytes_of(struct stage *st) {
     st->bytes[K_wstash] = rt->stash + rt->ext;
     st->bytes[K_input] = rt->input > 0 ? rt->input : 4; /* the first stage keeps nothing, but a buffer has a size */
     st->bytes[K_token] = 4;
+    st->bytes[K_hstash] = st->bytes[K_rstash] = st->bytes[K_stash];
+    st->bytes[K_hinput] = st->bytes[K_rinput] = st->bytes[K_input];
 }
 
 static void fill(struct stage *st, const struct spec *sp, int s, struct rt_layer *layer, int n) {
@@ -284,6 +286,7 @@ static void size_of_set(const struct spec *sp, const struct homes *homes, struct
     st->bytes[K_weight] = element * n;
     st->bytes[K_wgrad] = sp->model ? 4 * n : n; /* fp32 always */
     st->bytes[K_opt] = sp->model ? 4 * state_of(sp->model) * (n / pieces) : 0;
+    st->bytes[K_hopt] = st->bytes[K_opt];
     st->bytes[K_wshard] = st->bytes[K_weight] / homes->size;
     st->bytes[K_gshard] = st->bytes[K_wgrad] / homes->size;
     st->bytes[K_gown] = st->bytes[K_wgrad] / pieces;
@@ -325,6 +328,8 @@ double cost_update(const struct spec *sp, const struct stage *st, int set) {
     bool measured = sp->took && !isnan(sp->took[set * NOPS + OP_U]); /* such a piece took that long */
     return measured ? st[set].update : st[set].update / ((double)homes->size * shares_of(homes));
 }
+
+double cost_part(const struct stage *st, const struct instr *x) { return x->last ? st->share[x->part] : 1; }
 
 double cost_add(const struct spec *sp, int64_t bytes) {
     double flop = sp->model ? (double)bytes / 4 : 0; /* one addition per float; free where costs are units */

@@ -3,9 +3,11 @@
 #include "passes.h"
 #include <math.h>
 
-const char *const exposed_name[NEXPOSED] = {"activations", "gradients", "weights", "reductions"};
+const char *const exposed_name[NEXPOSED] = {"activations", "gradients", "weights", "reductions", "copies"};
 
 static int exposed_by(const struct instr *x) {
+    if (is_copy(x->op))
+        return EXPOSED_COPIES;
     switch (op_row(x->op)->tensor) {
     case K_grad:
     case K_wstash: return EXPOSED_GRADIENTS;

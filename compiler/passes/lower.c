@@ -141,12 +141,13 @@ static void send_results(struct build *build, int32_t j, double t) {
         int32_t *buf = &build->edge_buf[build->g->succ_edge[e]];
         int kind = edge_kind(job, reader);
         struct delivery *delivery = delivery_to(build, reader, kind);
-        if (reader->rank == job->rank)
-            continue;
-        if (delivery->buf < 0)
-            delivery->buf =
-                send_message(build, t, job->rank, reader->rank, *buf, kind == K_token ? job->d : -1, delivery->uses);
-        *buf = delivery->buf;
+        if (reader->rank != job->rank) {
+            if (delivery->buf < 0)
+                delivery->buf = send_message(build, t, job->rank, reader->rank, *buf, kind == K_token ? job->d : -1,
+                                             delivery->uses);
+            *buf = delivery->buf;
+        }
+        offload(build, build->g->succ_edge[e], reader, t);
     }
 }
 
@@ -158,7 +159,7 @@ static void end_job(struct build *build, int32_t j) {
     struct instr x = k->ins[build->job_ins[j]];
     for (uint32_t f = x.free; f < x.free + x.nfree; f++) {
         int32_t b = k->freed[f];
-        bool grown = x.op == OP_I && k->buf[b].kind == K_stash; /* its place goes on as the wstash */
+        bool grown = x.op == OP_I && k->buf[b].grows >= 0; /* its place goes on as the wstash */
         if (!grown)
             push_event(build, job->rank, ~b);
     }
@@ -169,7 +170,9 @@ static void end_job(struct build *build, int32_t j) {
 /* A home's buffer of a kind for its set; -1: it has none. */
 static int32_t permanent(struct build *build, const struct owner *owner, int kind) {
     int64_t bytes = build->st[owner->set].bytes[kind];
-    return kind == K_opt && bytes == 0 ? -1 : new_buf(build, owner->rank, kind, owner->set, -1, -1, bytes, 0);
+    return (kind == K_opt || kind == K_hopt) && bytes == 0
+               ? -1
+               : new_buf(build, owner->rank, kind, owner->set, -1, -1, bytes, 0);
 }
 
 /* Weights, gradients, optimizer state and workspace stay for the whole step, in this order. */
@@ -184,7 +187,7 @@ static void permanent_buffers(struct build *build) {
         else
             owner->sum = permanent(build, owner, homes_of(sp, owner->set)->size > 1 ? K_gshard : K_wgrad);
     for (struct owner *owner = build->owner; owner < build->owner + n; owner++)
-        owner->opt = permanent(build, owner, K_opt);
+        owner->opt = permanent(build, owner, state_leaves(sp, owner->set) ? K_hopt : K_opt);
     int64_t *work = NEW(int64_t, sp->workers);
     for (int j = 0; j < sp->njobs; j++) {
         int64_t need = build->st[sp->job[j].s].bytes[K_work];
@@ -233,8 +236,8 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
         copy_needs(sp, graph, p);
     p->rank = NEW(struct rank, sp->workers);
     for (int r = 0; r < sp->workers; r++) {
-        build->rank[r].lane = NEW(int16_t, 2 * sp->workers);
-        memset(build->rank[r].lane, -1, sizeof(int16_t) * 2 * (size_t)sp->workers);
+        build->rank[r].lane = NEW(int16_t, 2 * sp->workers + 2);
+        memset(build->rank[r].lane, -1, sizeof(int16_t) * (2 * (size_t)sp->workers + 2));
         add_lane(build, r, (struct lane){LANE_COMPUTE, -1, -1});
     }
     find_parts(build);
@@ -246,11 +249,14 @@ struct program *lower(const struct spec *sp, const struct stage *st, const struc
                       const struct sched *sc) {
     struct build *build = prepare(sp, st, graph, sc);
     plan_transfers(build);
+    plan_reloads(build);
     start_empty_sums(build);
     for (int i = 0; i < sc->nmoments; i++) {
         int32_t j = sc->moment[i];
-        close_until(build, j >= 0 ? sc->start[j] : sc->end[~j]);
+        double t = j >= 0 ? sc->start[j] : sc->end[~j];
+        close_until(build, t);
         issue_transfers(build, i);
+        issue_reloads(build, i, t);
         if (j >= 0)
             start_job(build, j);
         else

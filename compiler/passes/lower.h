@@ -45,6 +45,21 @@ struct transfers {
     int n, next;        /* next: the first not issued yet */
 };
 
+/* What comes at a moment of the schedule: the end of ~j or the start of j. */
+struct moments {
+    int32_t *start, *end; /* per job: its moments */
+    int32_t *begin;       /* per job: the first of the starts at its time */
+    double *time;         /* per moment */
+};
+
+/* What its forward kept comes back from host memory for the job that reads it over `edge`. */
+struct reload {
+    int32_t rank, set, kind, edge;
+    int32_t after;  /* a job of the rank that has ended by then, or -1 */
+    int32_t moment; /* from which on it may be issued */
+    int32_t due;    /* the reader's start */
+};
+
 /* A rank's part of the gradient of a set, in wgrad. */
 struct part {
     int32_t rank, set;
@@ -84,10 +99,12 @@ struct build {
     int32_t *place; /* home_places */
     struct fetches fetches;
     struct transfers transfers;
-    int32_t *fetched;  /* per fetch: its buffer */
-    int32_t *edge_buf; /* per edge: the tensor, as a buffer of the consumer's rank */
-    int32_t *job_ins;  /* per job: its instruction */
-    int32_t *part_at;  /* [rank * sets + set]: index in part, or -1 */
+    struct reload *reload; /* by moment */
+    int nreloads, reloads; /* reloads: how many are issued */
+    int32_t *fetched;      /* per fetch: its buffer */
+    int32_t *edge_buf;     /* per edge: the tensor, as a buffer of the consumer's rank */
+    int32_t *job_ins;      /* per job: its instruction */
+    int32_t *part_at;      /* [rank * sets + set]: index in part, or -1 */
     struct part *part;
     int nparts;
     struct owner *owner; /* of set s: owner[owners_at[s] + place] */
@@ -110,9 +127,11 @@ struct build {
     int32_t round;
     struct closings closings;
     struct caps {
-        size_t ins, buf, arg, freed, event, uses, lanes;
-        int32_t *left; /* per buffer: uses yet to be issued */
-        int16_t *lane; /* by what it is for, see lane_of; -1: none yet */
+        size_t ins, buf, arg, freed, event, uses, lanes, orders;
+        int32_t *left;     /* per buffer: uses yet to be issued */
+        int16_t *lane;     /* by what it is for, see lane_of; -1: none yet */
+        int32_t updates;   /* with state from host memory: how many are issued */
+        int32_t update[2]; /* the last two */
     } * rank;
 };
 
@@ -150,7 +169,17 @@ void order_lanes(struct rank *k); /* lane 0 is compute; then by kind, and by pee
 /* The group of these ranks in this order. */
 int intern_group(struct build *build, const int32_t *rank, int n);
 
+/* lower_offload.c */
+void plan_reloads(struct build *build);
+void offload(struct build *build, int32_t e, const struct job *to,
+             double t); /* what travels along edge e, if it is to */
+void issue_reloads(struct build *build, int32_t moment, double t);
+bool state_leaves(const struct spec *sp, int set);
+int32_t fetch_state(struct build *build, const struct owner *owner);            /* returns its buffer on the device */
+void return_state(struct build *build, const struct owner *owner, int32_t buf); /* behind its update, the newest */
+
 /* lower_weights.c */
+struct moments moments_in(const struct build *build);
 void plan_transfers(struct build *build);
 void issue_transfers(struct build *build, int32_t moment); /* those of this moment */
 void read_weights(struct build *build, int32_t j);         /* as operands of job j's instruction, which is the newest */

@@ -309,14 +309,18 @@ static void update(struct build *build, struct shard shard, int l) {
     const struct homes *homes = homes_of(build->sp, shard.set);
     const struct owner *owner = replica(build, shard, l);
     int r = owner->rank, pieces = shares_of(homes), piece = homes->zero ? l : 0;
+    bool fetched = owner->opt >= 0 && state_leaves(build->sp, shard.set);
+    int32_t opt = fetched ? fetch_state(build, owner) : owner->opt;
     issue(build, r, OP_U, shard.set, -1, -1, -1);
     if (homes->zero == 2)
         add_operand(build, r, ROLE_dw, owner->gown);
     else
         add_piece(build, r, ROLE_dw, owner->sum, piece, pieces);
-    if (owner->opt >= 0)
-        add_operand(build, r, ROLE_opt, owner->opt);
+    if (opt >= 0)
+        add_operand(build, r, ROLE_opt, opt);
     add_piece(build, r, ROLE_w, owner->weight, piece, pieces);
+    if (fetched)
+        return_state(build, owner, opt);
 }
 
 /* Replicas that divided the updates of a shard share the results. */

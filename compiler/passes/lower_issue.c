@@ -23,8 +23,9 @@ void push_event(struct build *build, int r, int32_t e) {
 /* A buffer that lives from here to its last use. A stash whose I runs here makes room for what I adds. */
 int32_t open_buf(struct build *build, int r, int kind, int s, int b, int inst, int uses) {
     int32_t x = new_buf(build, r, kind, s, b, inst, build->st[s].bytes[kind], uses);
-    int32_t split = kind == K_stash ? job_at(build->sp, s, b, OP_I) : -1;
-    if (split >= 0 && build->sp->job[split].rank == r) {
+    int32_t split = kind == K_stash || kind == K_rstash ? job_at(build->sp, s, b, OP_I) : -1;
+    bool stays = kind == K_rstash || !build->sp->offload || !build->sp->offload[(int64_t)s * build->sp->batches + b];
+    if (split >= 0 && build->sp->job[split].rank == r && (stays || job_at(build->sp, s, b, OP_R) >= 0)) {
         int32_t w = new_buf(build, r, K_wstash, s, b, -1, build->st[s].bytes[K_wstash], 1);
         build->p->rank[r].buf[x].grows = w;
     }
@@ -50,11 +51,14 @@ static int lane_of(struct build *build, int r, int op, int peer) {
         return 0;
     enum lanes_per per = build->sp->lanes;
     int place = per == PER_RANK ? 0 : per == PER_PEER || op_lane[op] == LANE_SEND ? peer : build->sp->workers + peer;
+    bool edge = per == PER_EDGE || is_copy(op);
+    if (is_copy(op))
+        place = 2 * build->sp->workers + (op_lane[op] == LANE_RELOAD);
     int16_t *at = &build->rank[r].lane[place];
     if (*at < 0) {
         static const uint8_t coarse[] = {[PER_PEER] = LANE_PEER, [PER_RANK] = LANE_ALL};
         *at = (int16_t)build->p->rank[r].nlanes;
-        add_lane(build, r, (struct lane){per == PER_EDGE ? op_lane[op] : coarse[per], per == PER_RANK ? -1 : peer, -1});
+        add_lane(build, r, (struct lane){edge ? op_lane[op] : coarse[per], per == PER_RANK ? -1 : peer, -1});
     }
     return *at;
 }
@@ -155,6 +159,8 @@ static double time_of(const struct build *build, int r, const struct instr *x) {
     if (is_group(x->op))
         return collective_time(build->sp, x->op, x->algorithm, &build->p->group[k->lane[x->lane].group],
                                whole_bytes(k, x));
+    if (is_copy(x->op))
+        return host_time(build->sp, r, moved_bytes(k, x));
     struct link link = link_of(build->sp, r, x->peer);
     return isinf(link.bandwidth) ? 0 : (double)moved_bytes(k, x) / link.bandwidth;
 }
@@ -164,7 +170,7 @@ void end_use(struct build *build, double t, int r, int32_t buf) {
     const struct instr *x = &k->ins[k->nins - 1];
     if (!use_up(build, r, buf))
         return;
-    double took = is_message(x->op) ? time_of(build, r, x) : 0;
+    double took = is_message(x->op) || is_copy(x->op) ? time_of(build, r, x) : 0;
     if (took > 0)
         closings_push(&build->closings, (struct closing){t + took, r, buf});
     else

@@ -14,14 +14,7 @@
 
 /* ---- which travel together ---- */
 
-/* What comes at a moment of the schedule: the end of ~j or the start of j. */
-struct moments {
-    int32_t *start, *end; /* per job: its moments */
-    int32_t *begin;       /* per job: the first of the starts at its time */
-    double *time;         /* per moment */
-};
-
-static struct moments moments_in(const struct build *build) {
+struct moments moments_in(const struct build *build) {
     const struct sched *sc = build->sc;
     int n = build->sp->njobs, begin = 0;
     struct moments moments = {NEW(int32_t, n), NEW(int32_t, n), NEW(int32_t, n), NEW(double, sc->nmoments)};

@@ -1,4 +1,4 @@
-/* Gives every buffer of a rank an offset in one arena.
+/* Gives every buffer of a rank an offset in one arena: that of the device, or that in host memory.
  *
  * Buffers that stay for the whole step come first: weights, gradients, optimizer state, workspace, each region on a
  * page of its own. The rest are placed in scheduled time (rank.event): an opening buffer takes the smallest hole that
@@ -36,12 +36,13 @@ struct plan {
     int r;
     struct rank *rank;
     struct block *tail, *root, *spare;
-    struct ghost *ghosts;      /* spare ones */
-    struct block **of;         /* per buffer */
-    int64_t align, page, base; /* base: where the blocks begin */
+    struct ghost *ghosts;             /* spare ones */
+    struct block **of;                /* per buffer */
+    int memory;                       /* enum memory: whose arena is being planned */
+    int64_t align, page, base, arena; /* base: where the blocks begin; arena: the peak so far */
     uint32_t random;
     int32_t *over; /* as in rank, but as buffers open; over_first, over_end: per buffer, its part of it */
-    size_t over_cap, nover;
+    size_t over_cap, nover, begun; /* begun: nover when this arena was begun */
     int32_t *over_first, *over_end;
     bool *opens;   /* per buffer: some event opens it */
     double *limit; /* per buffer, with rank.life: what it takes over must have been left by then */
@@ -159,7 +160,7 @@ static void reach(struct plan *plan, int64_t end) {
     if (end > MOST_BYTES)
         die("%s: rank %d needs more than 2^60 bytes, which no machine has; use fewer microbatches, or a smaller model",
             plan->file, plan->r);
-    plan->rank->arena = end > plan->rank->arena ? end : plan->rank->arena;
+    plan->arena = end > plan->arena ? end : plan->arena;
 }
 
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -187,6 +188,7 @@ static void open_buffer(struct plan *plan, int32_t x) {
     }
     plan->over_first[x] = (int32_t)plan->nover;
     take_over(plan, block, block->off + size);
+    plan->over_end[x] = (int32_t)plan->nover;
     if (block->size > size) {
         struct block *rest = new_block(plan, block->off + size, block->size - size);
         rest->is_free = true;
@@ -242,56 +244,53 @@ static void close_buffer(struct plan *plan, int32_t x) {
     insert_hole(plan, block);
 }
 
+static bool is_here(const struct plan *plan, int32_t x) { return memory_of(&plan->rank->buf[x]) == plan->memory; }
+
+static void find_opens(struct plan *plan) {
+    const struct rank *k = plan->rank;
+    memset(plan->opens, 0, sizeof *plan->opens * (size_t)k->nbufs);
+    for (size_t i = 0; i < k->nevents; i++)
+        if (k->event[i] >= 0) {
+            plan->opens[k->event[i]] = true;
+            if (k->buf[k->event[i]].grows >= 0)
+                plan->opens[k->buf[k->event[i]].grows] = true;
+        }
+}
+
 /* Weights, gradients, optimizer state, workspace: buffers that no event opens. */
 static void place_permanent(struct plan *plan) {
     struct rank *k = plan->rank;
-    int64_t page = plan->page;
     int last = -1;
-    bool *opens = plan->opens;
-    memset(opens, 0, sizeof *opens * (size_t)k->nbufs);
-    for (size_t i = 0; i < k->nevents; i++)
-        if (k->event[i] >= 0) {
-            opens[k->event[i]] = true;
-            if (k->buf[k->event[i]].grows >= 0)
-                opens[k->buf[k->event[i]].grows] = true;
-        }
     for (int32_t x = 0; x < k->nbufs; x++) {
-        if (opens[x])
+        if (plan->opens[x] || !is_here(plan, x))
             continue;
-        k->arena = round_up(k->arena, k->buf[x].kind == last ? plan->align : page);
+        plan->arena = round_up(plan->arena, k->buf[x].kind == last ? plan->align : plan->page);
         last = k->buf[x].kind;
-        k->buf[x].off = k->arena;
-        reach(plan, k->arena + room(plan, &k->buf[x]));
+        k->buf[x].off = plan->arena;
+        reach(plan, plan->arena + room(plan, &k->buf[x]));
     }
-    k->arena = plan->base = round_up(k->arena, page);
+    plan->arena = plan->base = round_up(plan->arena, plan->page);
 }
 
 /* over[] was written as buffers opened; sorts it by buffer, so that each has a range. */
 static void index_over(struct plan *plan) {
     struct rank *k = plan->rank;
-    int32_t *end = plan->over_end, last = -1;
     k->over_at = NEW(int32_t, k->nbufs + 1);
-    for (size_t i = 0; i < k->nevents; i++) {
-        int32_t x = k->event[i];
-        if (x < 0)
-            continue;
-        if (last >= 0)
-            end[last] = plan->over_first[x];
-        last = x;
-    }
-    if (last >= 0)
-        end[last] = (int32_t)plan->nover;
     k->over = NEW(int32_t, plan->nover + 1);
     int32_t n = 0;
     for (int32_t x = 0; x < k->nbufs; x++) {
         k->over_at[x] = n;
-        for (int32_t i = plan->over_first[x]; i < end[x]; i++)
+        for (int32_t i = plan->over_first[x]; i < plan->over_end[x]; i++)
             k->over[n++] = plan->over[i];
     }
     k->over_at[k->nbufs] = n;
 }
 
 static void check_memory(const struct spec *sp, const struct rank *k, int r, const bool *opens) {
+    if ((double)k->host > sp->host_memory)
+        die("%s: rank %d needs %lld bytes of host memory, %.0f more than the cluster's host_memory of %.0f; offload "
+            "less",
+            sp->file, r, (long long)k->host, (double)k->host - sp->host_memory, sp->host_memory);
     if ((double)k->arena <= sp->memory)
         return;
     int64_t live[NKINDS] = {0};
@@ -299,9 +298,8 @@ static void check_memory(const struct spec *sp, const struct rank *k, int r, con
         if (!opens[i])
             live[k->buf[i].kind] += k->buf[i].bytes;
     die("%s: rank %d needs %lld bytes, %.0f more than the cluster's memory of %.0f: weights %lld, gradients %lld, "
-        "optimizer %lld, workspace %lld, the rest activations and fetched weights; lower the cap, recompute, shard, or "
-        "use "
-        "more ranks",
+        "optimizer %lld, workspace %lld, the rest activations and fetched weights; lower the cap, recompute, offload, "
+        "shard, or use more ranks",
         sp->file, r, (long long)k->arena, (double)k->arena - sp->memory, sp->memory,
         (long long)(live[K_weight] + live[K_wshard]), (long long)(live[K_wgrad] + live[K_gshard] + live[K_gown]),
         (long long)live[K_opt], (long long)live[K_work]);
@@ -324,36 +322,49 @@ static struct plan take_tables(const struct spec *sp, const struct program *p) {
 
 static void start_rank(struct plan *plan, struct rank *k) {
     plan->rank = k;
-    plan->tail = plan->root = NULL;
     plan->nover = 0;
-    plan->leavings.n = 0;
-    k->arena = 0;
     memset(plan->over_first, 0, sizeof *plan->over_first * (size_t)k->nbufs);
     memset(plan->over_end, 0, sizeof *plan->over_end * (size_t)k->nbufs);
+    find_opens(plan);
+}
+
+static void start_arena(struct plan *plan) {
+    plan->tail = plan->root = NULL;
+    plan->nover = plan->begun;
+    plan->leavings.n = 0;
+    plan->arena = 0;
     place_permanent(plan);
 }
 
 /* Bytes are free as soon as the schedule has them free. */
-static void plan_by_schedule(struct plan *plan, struct rank *k) {
-    start_rank(plan, k);
-    for (size_t i = 0; i < k->nevents; i++)
-        if (k->event[i] >= 0)
-            open_buffer(plan, k->event[i]);
+static void plan_by_schedule(struct plan *plan) {
+    const struct rank *k = plan->rank;
+    start_arena(plan);
+    for (size_t i = 0; i < k->nevents; i++) {
+        int32_t x = k->event[i];
+        if (!is_here(plan, x < 0 ? ~x : x))
+            continue;
+        if (x < 0)
+            close_buffer(plan, ~x);
         else
-            close_buffer(plan, ~k->event[i]);
+            open_buffer(plan, x);
+    }
 }
 
 /* Bytes are free once the schedule has them free and `delay` before the end of their last access. Buffers open in issue
  * order, which is not always that of their first accesses: one whose successors start earlier takes what is free for
  * all of them. */
-static void plan_by_lifetimes(struct plan *plan, struct rank *k, double delay) {
+static void plan_by_lifetimes(struct plan *plan, double delay) {
+    const struct rank *k = plan->rank;
     double limit = INFINITY;
-    start_rank(plan, k);
+    start_arena(plan);
     for (size_t i = k->nevents; i-- > 0;)
-        if (k->event[i] >= 0)
+        if (k->event[i] >= 0 && is_here(plan, k->event[i]))
             plan->limit[k->event[i]] = limit = fmin(limit, k->life[k->event[i]].start);
     for (size_t i = 0; i < k->nevents; i++) {
         int32_t x = k->event[i];
+        if (!is_here(plan, x < 0 ? ~x : x))
+            continue;
         if (x < 0) {
             leavings_push(&plan->leavings, (struct leaving){k->life[~x].end - delay, ~x});
             continue;
@@ -365,26 +376,38 @@ static void plan_by_lifetimes(struct plan *plan, struct rank *k, double delay) {
 }
 
 /* Within the memory, with as little delay as that takes, to a thousandth of the step. Returns whether it takes any. */
-static bool plan_within(struct plan *plan, struct rank *k, double memory) {
-    plan_by_lifetimes(plan, k, 0);
-    if ((double)k->arena <= memory)
+static bool plan_within(struct plan *plan, double memory) {
+    const struct rank *k = plan->rank;
+    plan_by_lifetimes(plan, 0);
+    if ((double)plan->arena <= memory)
         return false;
     double too_little = 0, most = 0;
     for (int b = 0; b < k->nbufs; b++)
         most = fmax(most, k->life[b].end);
     double enough = most; /* as much as by the schedule */
-    for (int i = 0; i < 10 && (double)k->least < memory; i++) {
+    bool fits = plan->memory == MEMORY_HOST || (double)k->least < memory;
+    for (int i = 0; i < 10 && fits; i++) {
         double delay = (too_little + enough) / 2;
-        plan_by_lifetimes(plan, k, delay);
-        *((double)k->arena <= memory ? &enough : &too_little) = delay;
+        plan_by_lifetimes(plan, delay);
+        *((double)plan->arena <= memory ? &enough : &too_little) = delay;
     }
     if (enough < most)
-        plan_by_lifetimes(plan, k, enough);
+        plan_by_lifetimes(plan, enough);
     else {
-        k->life = NULL;
-        plan_by_schedule(plan, k);
+        plan->rank->life = NULL;
+        plan_by_schedule(plan);
     }
     return true;
+}
+
+/* Returns whether it had to give bytes on sooner than by lifetimes. */
+static bool plan_arena(struct plan *plan, int memory, double limit) {
+    plan->memory = memory;
+    plan->begun = plan->nover;
+    if (plan->rank->life)
+        return plan_within(plan, limit);
+    plan_by_schedule(plan);
+    return false;
 }
 
 bool mem_plan(const struct spec *sp, struct program *p) {
@@ -393,10 +416,11 @@ bool mem_plan(const struct spec *sp, struct program *p) {
     for (int r = 0; r < p->workers; r++) {
         struct rank *k = &p->rank[r];
         plan.r = r;
-        if (k->life)
-            delays |= plan_within(&plan, k, sp->memory);
-        else
-            plan_by_schedule(&plan, k);
+        start_rank(&plan, k);
+        delays |= plan_arena(&plan, MEMORY_DEVICE, sp->memory);
+        k->arena = plan.arena;
+        delays |= plan_arena(&plan, MEMORY_HOST, sp->host_memory);
+        k->host = plan.arena;
         if (k->least == 0 || k->arena < k->least)
             k->least = k->arena;
         index_over(&plan);

@@ -40,7 +40,7 @@ struct usage memory_use(const struct rank *k, const double *start, const double 
         int g = k->buf[b].grows;
         int64_t bytes = g >= 0 && k->buf[g].bytes > k->buf[b].bytes ? k->buf[g].bytes : k->buf[b].bytes;
         double last = g >= 0 ? fmax(close[b], close[g]) : close[b];
-        if (inside[b])
+        if (inside[b] || memory_of(&k->buf[b]) == MEMORY_HOST)
             continue;
         if (!leaves[b])
             usage.at[0].bytes += bytes;

@@ -12,6 +12,8 @@ struct stage *cost_stages(struct spec *sp);
 void cost_homes(const struct spec *sp, struct stage *st);
 /* The time that a rank's update of a set of weights takes: of the piece that it updates. */
 double cost_update(const struct spec *sp, const struct stage *st, int set);
+/* A part's share of the time of a backward that runs in parts; 1: it is whole. */
+double cost_part(const struct stage *st, const struct instr *x);
 /* The time, in seconds, units or FLOP, that adding `bytes` of gradient takes. */
 double cost_add(const struct spec *sp, int64_t bytes);
 
@@ -70,7 +72,14 @@ enum {
 };
 extern const char *const held_name[NHELD];
 /* exposed.c: for how long the compute lane waits, by what it waits for. */
-enum { EXPOSED_ACTIVATIONS, EXPOSED_GRADIENTS, EXPOSED_WEIGHTS, EXPOSED_REDUCTIONS, NEXPOSED };
+enum {
+    EXPOSED_ACTIVATIONS,
+    EXPOSED_GRADIENTS,
+    EXPOSED_WEIGHTS,
+    EXPOSED_REDUCTIONS,
+    EXPOSED_COPIES, /* to host memory, and back */
+    NEXPOSED
+};
 extern const char *const exposed_name[NEXPOSED];
 void exposed_waits(const struct rank *k, const double *start, const double *end, double exposed[NEXPOSED]);
 
@@ -83,6 +92,8 @@ struct rank_report {
     int activations_received, gradients_received, weights_received, reductions_received, stages_stored;
     int gathers, reductions; /* collectives that it takes part in */
     int64_t bytes_received, bytes_sent;
+    int64_t host_bytes;          /* the arena in host memory */
+    int64_t offloaded, reloaded; /* bytes copied there, and back */
 };
 struct report {
     const char *schedule;

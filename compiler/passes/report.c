@@ -145,6 +145,8 @@ static void count_gather(struct rank_report *out, const struct arg *a) {
 static void count_message(const struct rank *k, int r, const struct instr *in, struct rank_report *out) {
     if (in->op == OP_COPY)
         count_gather(out, &k->arg[in->arg + 1]);
+    if (is_copy(in->op))
+        add_bytes(op_lane[in->op] == LANE_OFFLOAD ? &out->offloaded : &out->reloaded, moved_bytes(k, in), r);
     if (!is_message(in->op))
         return;
     const struct arg *a = &k->arg[in->arg];
@@ -180,7 +182,9 @@ static int held_as(const struct buf *b) {
     case K_grad: return HELD_GRAD;
     case K_stash:
     case K_wstash:
-    case K_input: return HELD_STASH;
+    case K_input:
+    case K_rstash:
+    case K_rinput: return HELD_STASH;
     case K_work: return HELD_WORK;
     default: return HELD_GAPS;
     }
@@ -202,7 +206,7 @@ static void count_held(const struct rank *k, int64_t held[NHELD]) {
             passes[k->buf[b].grows] = true;
     }
     for (int b = 0; b < k->nbufs; b++)
-        if (!passes[b]) {
+        if (!passes[b] && memory_of(&k->buf[b]) == MEMORY_DEVICE) {
             now[held_as(&k->buf[b])] += k->buf[b].bytes;
             sum += k->buf[b].bytes;
         }
@@ -211,6 +215,8 @@ static void count_held(const struct rank *k, int64_t held[NHELD]) {
     for (size_t i = 0; i < k->nevents; i++) {
         bool opens = k->event[i] >= 0;
         const struct buf *b = &k->buf[opens ? k->event[i] : ~k->event[i]];
+        if (memory_of(b) == MEMORY_HOST)
+            continue;
         int64_t bytes = opens ? room_of(k, b) : -room_of(k, b);
         now[held_as(b)] += bytes;
         sum += bytes;
@@ -234,8 +240,9 @@ static double account(const struct spec *sp, const struct program *p, const stru
         if (is_job(in->op)) {
             int32_t j = job_at(sp, in->stage, in->batch, in->op);
             bool second = sp->job[j].pair && partner_of(sp, j) < 0;
-            out->busy += second ? 0 : job_time(sp, j); /* beside a late start, end - start could be 0 by rounding */
-            *progress += in->op == OP_R ? 0 : sp->job[j].cost;
+            bool counted = second || in->part < in->last; /* with the first of a pair, or the last of its parts */
+            out->busy += counted ? 0 : job_time(sp, j); /* beside a late start, end - start could be 0 by rounding */
+            *progress += in->op == OP_R || in->part < in->last ? 0 : sp->job[j].cost;
             from = fmin(from, start);
             to = fmax(to, end);
         } else if (is_group(in->op))
@@ -246,6 +253,7 @@ static double account(const struct spec *sp, const struct program *p, const stru
     out->span = to > from ? to - from : 0;
     out->peak_bytes = k->arena;
     out->least_bytes = k->least;
+    out->host_bytes = k->host;
     exposed_waits(k, tl->start[r], tl->end[r], out->exposed);
     count_held(k, out->held);
     for (int b = 0; b < k->nbufs; b++)

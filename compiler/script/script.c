@@ -109,7 +109,7 @@ struct spec *script_load(const struct script_args *args) {
     struct settings set = read_settings(args);
     sp->name = script_name(args->schedule);
     sp->file = args->schedule;
-    sp->memory = INFINITY;
+    sp->memory = sp->host_memory = INFINITY;
     sp->params = run(SCRIPT_SCHEDULE, args->schedule, &set, extract_schedule, sp);
     set.n -= args->nsizes;
     if (args->model)

@@ -161,4 +161,5 @@ int rank_result(struct owners *owners, int index, const char *what);
 int32_t home_result(struct owners *owners, int index); /* as job.home says it; a list of one is its rank */
 void check_replicas(struct owners *owners);            /* dies if homes of a stage cannot be replicas */
 void read_zero(struct owners *owners);                 /* the field zero */
+void read_offload(struct owners *owners);              /* script_offload.c: offload, offload_optimizer, bucket */
 #endif

@@ -1,20 +1,40 @@
-/* cluster { link, speed, memory, flops, cost, stages } to links between all pairs of ranks, the speed of each rank, and
- * measured job times. */
+/* cluster { link, speed, memory, flops, cost, stages, host_link, host_memory } to links between all pairs of ranks and
+ * to host memory, the speed of each rank, and measured job times. */
 #include "script.h"
 #include <limits.h>
 #include <math.h>
 
-const char *const cluster_fields[] = {"link", "speed", "memory", "flops", "cost", "stages", NULL};
+const char *const cluster_fields[] = {"link",   "speed",     "memory",      "flops", "cost",
+                                      "stages", "host_link", "host_memory", NULL};
 
 static double number_at(lua_State *L, int index) {
     return lua_type(L, index) == LUA_TNUMBER ? lua_tonumber(L, index) : NAN;
 }
 
-static _Noreturn void refuse_link(lua_State *L, int index, int function, const char *what) {
-    function_fail(L, function, "link",
+static _Noreturn void refuse_link(lua_State *L, int index, int function, const char *name, const char *what) {
+    function_fail(L, function, name,
                   "%s returned %s %s; return latency, bandwidth: seconds (" A_TIME
                   ") and bytes per second (from 1e-100 to 1e100, or math.huge: a free link)",
                   call_name(script_of(L)), what, describe(L, index));
+}
+
+/* What the function `name` at index f of the stack returns for rank src, and, unless dst < 0, for dst. */
+static struct link ask_link(struct script *script, const char *name, int f, int src, int dst) {
+    lua_State *L = script->L;
+    call_begin(script, name, src, dst, -1);
+    lua_pushvalue(L, f);
+    lua_pushinteger(L, src);
+    if (dst >= 0)
+        lua_pushinteger(L, dst);
+    lua_call(L, dst >= 0 ? 2 : 1, 2);
+    struct link link = {number_at(L, -2), number_at(L, -1)};
+    if (!is_time(link.latency))
+        refuse_link(L, -2, f, name, "latency");
+    if (!is_positive(link.bandwidth) && link.bandwidth != INFINITY)
+        refuse_link(L, -1, f, name, "bandwidth");
+    lua_pop(L, 2);
+    call_end(script);
+    return link;
 }
 
 static struct link *links(struct script *script, const struct table *table, int workers) {
@@ -27,24 +47,23 @@ static struct link *links(struct script *script, const struct table *table, int 
                    "'link' must be a function(src, dst) that returns latency, bandwidth, not %s", describe(L, f));
     struct link *link = NEW(struct link, (size_t)workers * (size_t)workers);
     for (int src = 0; src < workers; src++)
-        for (int dst = 0; dst < workers; dst++) {
-            struct link *l = &link[(size_t)src * (size_t)workers + (size_t)dst];
-            *l = (struct link){0, INFINITY};
-            if (src == dst)
-                continue;
-            call_begin(script, "link", src, dst, -1);
-            lua_pushvalue(L, f);
-            lua_pushinteger(L, src);
-            lua_pushinteger(L, dst);
-            lua_call(L, 2, 2);
-            *l = (struct link){number_at(L, -2), number_at(L, -1)};
-            if (!is_time(l->latency))
-                refuse_link(L, -2, f, "latency");
-            if (!is_positive(l->bandwidth) && l->bandwidth != INFINITY)
-                refuse_link(L, -1, f, "bandwidth");
-            lua_pop(L, 2);
-            call_end(script);
-        }
+        for (int dst = 0; dst < workers; dst++)
+            link[(size_t)src * (size_t)workers + (size_t)dst] =
+                src == dst ? (struct link){0, INFINITY} : ask_link(script, "link", f, src, dst);
+    return link;
+}
+
+static struct link *host_links(struct script *script, const struct table *table, int workers) {
+    lua_State *L = script->L;
+    int type = push_field(table, "host_link"), f = lua_gettop(L);
+    if (type == LUA_TNIL)
+        return NULL;
+    if (type != LUA_TFUNCTION)
+        field_fail(L, table->line, "host_link",
+                   "'host_link' must be a function(rank) that returns latency, bandwidth, not %s", describe(L, f));
+    struct link *link = NEW(struct link, workers);
+    for (int rank = 0; rank < workers; rank++)
+        link[rank] = ask_link(script, "host_link", f, rank, -1);
     return link;
 }
 
@@ -117,6 +136,8 @@ static void check_units(struct script *script, const struct table *table, const 
     bool free = true, own = !isnan(sp->job[0].cost);
     for (int64_t i = 0; sp->link && i < (int64_t)sp->workers * sp->workers; i++)
         free &= sp->link[i].latency == 0 && isinf(sp->link[i].bandwidth);
+    for (int r = 0; sp->host_link && r < sp->workers; r++)
+        free &= sp->host_link[r].latency == 0 && isinf(sp->host_link[r].bandwidth);
     if (free || sp->took)
         return;
     if (sp->model && sp->flops == 0)
@@ -143,7 +164,9 @@ void extract_cluster(struct script *script, void *spec) {
         field_fail(script->L, table.line, "flops",
                    "'flops' must be from 1e-100 to 1e100, not %s; leave it out to count times in FLOP",
                    number(sp->flops, buf));
+    sp->host_memory = number_field(&table, "host_memory", INFINITY);
     sp->link = links(script, &table, sp->workers);
+    sp->host_link = host_links(script, &table, sp->workers);
     sp->speed = speeds(script, &table, sp->workers);
     sp->took = costs(script, &table, sp->stages);
     check_units(script, &table, sp);

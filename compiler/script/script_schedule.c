@@ -19,8 +19,10 @@ struct reader {
 };
 
 const char *const schedule_fields[] = {
-    "workers", "stages", "batches",      "w",        "n",       "order",  "cap",  "split_backward", "recompute", "pred",
-    "cost",    "update", "weight_slots", "sequence", "overlap", "tensor", "fill", "versions",       "zero",      NULL};
+    "workers",           "stages",     "batches", "w",        "n",      "order",        "cap",
+    "split_backward",    "recompute",  "pred",    "cost",     "update", "weight_slots", "sequence",
+    "overlap",           "tensor",     "fill",    "versions", "zero",   "bucket",       "offload",
+    "offload_optimizer", "grad_slots", NULL};
 
 /* ---- fields ---- */
 
@@ -542,4 +544,7 @@ void extract_schedule(struct script *script, void *spec) {
     read_preds(&reader);
     sp->cap = per_worker(&reader, "cap", 1, INT_MAX);
     sp->slots = per_worker(&reader, "weight_slots", 0, 2);
+    if (given(&reader, "grad_slots"))
+        sp->grad_slots = per_worker(&reader, "grad_slots", 1, INT_MAX);
+    read_offload(&reader.owners);
 }

@@ -33,7 +33,7 @@ static struct spec *spec_of(const struct program *p) {
     sp->batches = p->batches;
     sp->tied = p->tied;
     sp->unembedding = p->unembedding;
-    sp->memory = INFINITY;
+    sp->memory = sp->host_memory = INFINITY;
     int64_t cells = (int64_t)p->stages * p->batches;
     const int32_t *rank = ranks_of_jobs(p);
     sp->at = NEW(int32_t, cells * NDIRS);

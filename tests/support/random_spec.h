@@ -44,7 +44,7 @@ static inline struct spec *empty_spec(int workers, int stages, int batches) {
         sp->cap[r] = INT_MAX;
         sp->slots[r] = 2;
     }
-    sp->memory = INFINITY;
+    sp->memory = sp->host_memory = INFINITY;
     return sp;
 }
 

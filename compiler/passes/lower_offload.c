@@ -1,0 +1,161 @@
+/* What a forward keeps, and optimizer state, in host memory while unused.
+ *
+ * A stash leaves as soon as it is there, on the rank whose backward reads it. It comes back as late as the copy's time,
+ * and that of the copies behind it in the lane, allow without delaying that backward: behind the last job of its rank
+ * that ends by then. The copy depends on nothing else, so that its order behind that job is kept (rank.order): it would
+ * come back at once, and nothing would be saved.
+ *
+ * State comes for its update and leaves again: the first while the rank's last job runs, each other one as soon as the
+ * update two before it has ended, so that at most two are there. */
+#include "lower.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool leaves(const struct spec *sp, const struct job *from, int kind) {
+    return sp->offload && from->d == OP_F && (kind == K_stash || kind == K_input) &&
+           sp->offload[(int64_t)from->s * sp->batches + from->b];
+}
+
+static int in_host(int kind) { return kind == K_stash ? K_hstash : K_hinput; }
+static int back(int kind) { return kind == K_stash ? K_rstash : K_rinput; }
+
+/* The last job of the rank that has ended by time t; -1: none. */
+static int32_t last_by(const struct sched *sc, int r, double t) {
+    int least = 0, most = sc->norder[r];
+    while (least < most) {
+        int mid = (least + most) / 2;
+        if (sc->end[sc->order[r][mid]] <= t)
+            least = mid + 1;
+        else
+            most = mid;
+    }
+    return least > 0 ? sc->order[r][least - 1] : -1;
+}
+
+/* ---- when stashes come back ---- */
+
+static int by_reader(const void *x, const void *y) { /* per rank, from the last that is due to the first */
+    const struct reload *a = x, *b = y;
+    if (a->rank != b->rank)
+        return a->rank < b->rank ? -1 : 1;
+    return (a->due < b->due) - (a->due > b->due);
+}
+
+static int by_moment(const void *x, const void *y) {
+    const struct reload *a = x, *b = y;
+    return a->moment != b->moment ? (a->moment > b->moment) - (a->moment < b->moment)
+                                  : (a->due > b->due) - (a->due < b->due);
+}
+
+static void choose_moments(const struct build *build, const struct moments *moments, struct reload *reload, int n) {
+    double next = INFINITY;
+    for (int i = 0; i < n; i++) {
+        struct reload *x = &reload[i];
+        int32_t from = build->g->pred[x->edge];
+        if (i == 0 || reload[i - 1].rank != x->rank)
+            next = INFINITY;
+        next = fmin(next, moments->time[x->due]) - host_time(build->sp, x->rank, build->st[x->set].bytes[x->kind]);
+        x->after = last_by(build->sc, x->rank, next);
+        x->moment = moments->end[from] + 1;
+        if (x->after >= 0 && moments->end[x->after] + 1 > x->moment)
+            x->moment = moments->end[x->after] + 1;
+    }
+}
+
+void plan_reloads(struct build *build) {
+    const struct spec *sp = build->sp;
+    size_t cap = 0;
+    int n = 0;
+    if (!sp->offload)
+        return;
+    struct moments moments = moments_in(build);
+    for (int j = 0; j < sp->njobs; j++)
+        for (int32_t e = build->g->pred_at[j]; e < build->g->pred_at[j + 1]; e++) {
+            const struct job *from = &sp->job[build->g->pred[e]], *to = &sp->job[j];
+            int kind = edge_kind(from, to);
+            if (!leaves(sp, from, kind))
+                continue;
+            GROW(build->reload, cap, (size_t)n + 1);
+            build->reload[n++] = (struct reload){to->rank, to->s, kind, e, -1, 0, moments.start[j]};
+        }
+    build->nreloads = n;
+    if (n == 0)
+        return;
+    qsort(build->reload, (size_t)n, sizeof *build->reload, by_reader);
+    choose_moments(build, &moments, build->reload, n);
+    qsort(build->reload, (size_t)n, sizeof *build->reload, by_moment);
+}
+
+/* ---- the instructions ---- */
+
+static void keep_order(struct build *build, int r, int32_t after) {
+    struct rank *k = &build->p->rank[r];
+    GROW(k->order, build->rank[r].orders, k->norders + 1);
+    k->order[k->norders++] = (struct order){k->nins - 1, after};
+}
+
+void offload(struct build *build, int32_t e, const struct job *to, double t) {
+    const struct job *from = &build->sp->job[build->g->pred[e]];
+    int kind = edge_kind(from, to), r = to->rank;
+    if (!leaves(build->sp, from, kind))
+        return;
+    int32_t buf = build->edge_buf[e];
+    int32_t copy = open_buf(build, r, in_host(kind), from->s, from->b, -1, 1);
+    issue(build, r, OP_OFFLOAD_S, from->s, from->b, -1, -1);
+    add_operand(build, r, ROLE_src, buf);
+    add_operand(build, r, ROLE_t, copy);
+    end_use(build, t, r, buf);
+    build->edge_buf[e] = copy;
+}
+
+void issue_reloads(struct build *build, int32_t moment, double t) {
+    for (; build->reloads < build->nreloads && build->reload[build->reloads].moment <= moment; build->reloads++) {
+        const struct reload *x = &build->reload[build->reloads];
+        const struct job *from = &build->sp->job[build->g->pred[x->edge]];
+        int32_t copy = build->edge_buf[x->edge];
+        int32_t buf = open_buf(build, x->rank, back(x->kind), from->s, from->b, -1, 1);
+        issue(build, x->rank, OP_RELOAD_S, from->s, from->b, -1, -1);
+        add_operand(build, x->rank, ROLE_src, copy);
+        add_operand(build, x->rank, ROLE_t, buf);
+        end_use(build, t, x->rank, copy);
+        if (x->after >= 0)
+            keep_order(build, x->rank, build->job_ins[x->after]);
+        build->edge_buf[x->edge] = buf;
+    }
+}
+
+/* ---- optimizer state ---- */
+
+bool state_leaves(const struct spec *sp, int set) { return sp->offload_state && sp->offload_state[set]; }
+
+int32_t fetch_state(struct build *build, const struct owner *owner) {
+    const struct sched *sc = build->sc;
+    struct caps *caps = &build->rank[owner->rank];
+    int r = owner->rank;
+    int32_t buf = open_buf(build, r, K_opt, owner->set, -1, -1, 1);
+    issue(build, r, OP_RELOAD_O, owner->set, -1, -1, -1);
+    add_operand(build, r, ROLE_src, owner->opt);
+    add_operand(build, r, ROLE_t, buf);
+    if (caps->updates >= 2)
+        keep_order(build, r, caps->update[caps->updates % 2]);
+    else if (sc->norder[r] > 0) {
+        double end = sc->end[sc->order[r][sc->norder[r] - 1]];
+        double took = host_time(build->sp, r, build->st[owner->set].bytes[K_opt]);
+        int32_t after = last_by(sc, r, caps->updates == 0 ? end - took : end);
+        if (after >= 0)
+            keep_order(build, r, build->job_ins[after]);
+    }
+    return buf;
+}
+
+void return_state(struct build *build, const struct owner *owner, int32_t buf) {
+    struct caps *caps = &build->rank[owner->rank];
+    int r = owner->rank;
+    caps->update[caps->updates++ % 2] = build->p->rank[r].nins - 1;
+    issue(build, r, OP_OFFLOAD_O, owner->set, -1, -1, -1);
+    add_operand(build, r, ROLE_src, buf);
+    add_operand(build, r, ROLE_t, owner->opt);
+    use_up(build, r, buf);
+    push_event(build, r, ~buf);
+}
