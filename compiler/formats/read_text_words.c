@@ -103,10 +103,10 @@ struct buf read_buffer_name(struct reader *in) {
 
 bool op_has_batch(int op) { return is_job(op) || kind_has_batch[op_row(op)->tensor]; }
 
-/* The second REDUCE_SCATTER of a set, over replicas, has a number too. */
+/* What moves gradients may have a number too: of a piece, of a round, or the second of a set, over replicas. */
 static bool op_has_instance(int op) {
     bool weights = (is_message(op) || op == OP_COPY) && kind_row(op_row(op)->tensor)->number == NUMBER_INSTANCE;
-    return weights || op == OP_REDUCE_SCATTER;
+    return weights || (op_row(op)->tensor == K_wgrad && op != OP_ZERO);
 }
 
 struct instr read_label(struct reader *in) {
