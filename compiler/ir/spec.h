@@ -168,8 +168,11 @@ struct stage {
     double update;         /* cost of U */
     int64_t bytes[NKINDS]; /* of weight, wgrad, opt, work, act, grad, stash, wstash, input, token */
     struct rt_stage rt;    /* layers and offsets; empty without a model */
-    int parts;             /* in which a rank's last backward runs: part p is of layers [cut[p + 1], cut[p]); 0: 1 */
+    int pieces;            /* equal ones, in which its gradient travels */
+    int parts;             /* in which a rank's last backward runs: part p is of layers [cut[p + 1], cut[p]) */
     const int *cut;        /* [parts + 1], from nlayers down to 0 */
-    const double *share;   /* [parts]: of the backward's time */
+    const struct touched { /* pieces of the gradient with bytes of the part's layers: from high down to low */
+        int32_t low, high;
+    } * touched; /* [parts] */
 };
 #endif

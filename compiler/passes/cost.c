@@ -278,23 +278,30 @@ static void take_costs(struct spec *sp, struct stage *st) {
 /* A sharded set of weights is padded to equal pieces, each updated on one rank, whose places are aligned; without a
  * model, it has a byte per piece. */
 static void size_of_set(const struct spec *sp, const struct homes *homes, struct stage *st) {
-    int64_t pieces = (int64_t)homes->size * shares_of(homes), unit = !sp->model   ? pieces
-                                                                     : pieces > 1 ? 256 * pieces
-                                                                                  : 1;
+    int64_t owned = (int64_t)homes->size * shares_of(homes), pieces = st->pieces > owned ? st->pieces : owned;
+    int64_t unit = !sp->model ? pieces : pieces > 1 ? 256 * pieces : 1;
     int64_t element = sp->model ? precision_bytes(sp->model->rt.precision) : 1;
     int64_t n = ((sp->model ? st->rt.weight : 1) + unit - 1) / unit * unit / element;
     st->bytes[K_weight] = element * n;
     st->bytes[K_wgrad] = sp->model ? 4 * n : n; /* fp32 always */
-    st->bytes[K_opt] = sp->model ? 4 * state_of(sp->model) * (n / pieces) : 0;
+    st->bytes[K_opt] = sp->model ? 4 * state_of(sp->model) * (n / owned) : 0;
     st->bytes[K_hopt] = st->bytes[K_opt];
     st->bytes[K_wshard] = st->bytes[K_weight] / homes->size;
     st->bytes[K_gshard] = st->bytes[K_wgrad] / homes->size;
-    st->bytes[K_gown] = st->bytes[K_wgrad] / pieces;
+    st->bytes[K_gown] = st->bytes[K_wgrad] / owned;
 }
 
 void cost_homes(const struct spec *sp, struct stage *st) {
     for (int s = 0; s < sp->stages + sp->tied; s++)
         size_of_set(sp, &sp->homes[s], &st[s]);
+}
+
+/* The pieces in which gradients travel depend on their bytes, which are then padded to such pieces. */
+static void cost_gradients(const struct spec *sp, struct stage *st) {
+    cost_homes(sp, st);
+    choose_buckets(sp, st);
+    cost_homes(sp, st);
+    cut_backwards(sp, st);
 }
 
 struct stage *cost_stages(struct spec *sp) {
@@ -308,7 +315,7 @@ struct stage *cost_stages(struct spec *sp) {
     if (sp->took)
         take_costs(sp, st);
     sp->homes = find_homes(sp);
-    cost_homes(sp, st);
+    cost_gradients(sp, st);
     for (struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
         if (isnan(j->cost))
             j->cost = st[j->s].cost[j->d];
@@ -329,7 +336,17 @@ double cost_update(const struct spec *sp, const struct stage *st, int set) {
     return measured ? st[set].update : st[set].update / ((double)homes->size * shares_of(homes));
 }
 
-double cost_part(const struct stage *st, const struct instr *x) { return x->last ? st->share[x->part] : 1; }
+/* By FLOP. */
+double cost_part(const struct stage *st, int op, int part) {
+    double of_part = 0, all = 0;
+    for (int i = 0; i < st->rt.nlayers; i++) {
+        struct flop flop = flop_of(&st->rt.layer[i]);
+        double each = (op == OP_B && st->rt.layer[i].dx.space != SP_NONE ? flop.i : 0) + flop.w;
+        all += each;
+        of_part += i >= st->cut[part + 1] && i < st->cut[part] ? each : 0;
+    }
+    return all > 0 ? of_part / all : 1.0 / st->parts;
+}
 
 double cost_add(const struct spec *sp, int64_t bytes) {
     double flop = sp->model ? (double)bytes / 4 : 0; /* one addition per float; free where costs are units */

@@ -81,10 +81,71 @@ static void inputs(struct build *build, int32_t j, int kind) {
     }
 }
 
-/* Job j starts: its instruction with operands in the order of ops.h. */
+/* The newest instruction is the last of job j: it uses up what the job reads. */
+static void use_inputs(struct build *build, int32_t j) {
+    int r = build->sp->job[j].rank;
+    struct rank *k = &build->p->rank[r];
+    const struct instr *x = &k->ins[build->job_ins[j]];
+    for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
+        struct buf *b = &k->buf[k->arg[a].buf];
+        bool weights = b->kind == K_weight && b->inst < 0; /* at home */
+        if (op_access(x->op, k->arg[a].role) == ACC_READ && !weights)
+            use_up(build, r, k->arg[a].buf);
+    }
+}
+
+/* The newest instruction is part p of parts, and ends before job j does. */
+static void begin_part(struct build *build, int32_t j, int p, int parts) {
+    const struct job *job = &build->sp->job[j];
+    struct rank *k = &build->p->rank[job->rank];
+    struct instr *x = &k->ins[k->nins - 1];
+    x->part = (uint8_t)p;
+    x->last = (uint8_t)(parts - 1);
+    build->job_ins[j] = k->nins - 1;
+    if (p + 1 == parts) {
+        use_inputs(build, j);
+        return;
+    }
+    double share = 0;
+    for (int i = 0; i <= p; i++)
+        share += cost_part(&build->st[job->s], job->d, i);
+    double start = build->sc->start[j], end = build->sc->end[j];
+    partials_push(&build->partials, (struct partial){fmin(start + share * (end - start), end), j, p});
+}
+
+/* The next part, with the operands of the one before it, except for other pieces of the gradient. */
+static void next_part(struct build *build, int32_t j, int p) {
+    const struct job *job = &build->sp->job[j];
+    struct rank *k = &build->p->rank[job->rank];
+    struct instr before = k->ins[build->job_ins[j]];
+    bool added = false;
+    issue(build, job->rank, job->d, job->s, job->b, -1, -1);
+    k->ins[k->nins - 1].vfirst = before.vfirst;
+    for (uint32_t a = before.arg; a < before.arg + before.narg; a++) {
+        struct arg arg = k->arg[a];
+        if (arg.role != ROLE_dw)
+            add_piece(build, job->rank, (int)arg.role, arg.buf, (int)arg.piece, pieces_of(&arg));
+        else if (!added)
+            add_own_gradient(build, j, p);
+        added |= arg.role == ROLE_dw;
+    }
+    begin_part(build, j, p, before.last + 1);
+}
+
+/* Parts of jobs that have ended by time t. */
+static void end_parts(struct build *build, double t) {
+    while (build->partials.n > 0 && build->partials.a[0].t <= t) {
+        struct partial x = partials_pop(&build->partials);
+        close_until(build, x.t);
+        part_ends(build, x.j, x.p, x.t);
+        next_part(build, x.j, x.p + 1);
+    }
+}
+
+/* Job j starts: its instruction, or the first of its parts, with operands in the order of ops.h. */
 static void start_job(struct build *build, int32_t j) {
     const struct job *job = &build->sp->job[j];
-    int r = job->rank;
+    int r = job->rank, parts = parts_of_job(build, j);
     struct outputs out = {0};
     count_uses(build, j, out.uses);
     build->job_ins[j] = build->p->rank[r].nins;
@@ -118,14 +179,7 @@ static void start_job(struct build *build, int32_t j) {
     inputs(build, j, K_token);
     output(build, j, &out, K_token, ROLE_done);
     hand_to_consumers(build, j, &out);
-    struct rank *k = &build->p->rank[r];
-    const struct instr *x = &k->ins[build->job_ins[j]];
-    for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
-        struct buf *b = &k->buf[k->arg[a].buf];
-        bool weights = b->kind == K_weight && b->inst < 0; /* at home */
-        if (op_access(x->op, k->arg[a].role) == ACC_READ && !weights)
-            use_up(build, r, k->arg[a].buf);
-    }
+    begin_part(build, j, 0, parts);
 }
 
 /* The results of job j travel, of each kind once to each rank that has consumers. */
@@ -185,7 +239,7 @@ static void permanent_buffers(struct build *build) {
         if (homes_of(sp, owner->set)->zero == 2)
             owner->gown = permanent(build, owner, K_gown);
         else
-            owner->sum = permanent(build, owner, homes_of(sp, owner->set)->size > 1 ? K_gshard : K_wgrad);
+            owner->buf = permanent(build, owner, homes_of(sp, owner->set)->size > 1 ? K_gshard : K_wgrad);
     for (struct owner *owner = build->owner; owner < build->owner + n; owner++)
         owner->opt = permanent(build, owner, state_leaves(sp, owner->set) ? K_hopt : K_opt);
     int64_t *work = NEW(int64_t, sp->workers);
@@ -254,6 +308,7 @@ struct program *lower(const struct spec *sp, const struct stage *st, const struc
     for (int i = 0; i < sc->nmoments; i++) {
         int32_t j = sc->moment[i];
         double t = j >= 0 ? sc->start[j] : sc->end[~j];
+        end_parts(build, t);
         close_until(build, t);
         issue_transfers(build, i);
         issue_reloads(build, i, t);

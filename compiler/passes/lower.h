@@ -60,26 +60,40 @@ struct reload {
     int32_t due;    /* the reader's start */
 };
 
-/* A rank's part of the gradient of a set, in wgrad. */
+/* What a rank sums of the gradient of a set, in wgrad, before it sends it: all of it, or one round of several. */
 struct part {
-    int32_t rank, set;
-    int32_t buf;  /* -1: not open yet */
-    int32_t jobs; /* its contributions that have not ended */
-    int32_t list; /* of the set's homes, where it goes */
-    bool written; /* something has been accumulated */
+    int32_t rank, set, list; /* list: of the set's homes, where it goes */
+    int32_t round, rounds;   /* rounds: of this rank and set */
+    int32_t buf;             /* -1: not open yet */
+    int32_t jobs, last;      /* its contributions that have not ended; the last job that makes one */
+    int32_t pieces;          /* not sent yet: the lowest ones */
+    int32_t *received;       /* per member of the list: its buffer there, or -1 */
+    bool written;            /* something has been accumulated */
+    bool direct;             /* its rank is a home of the whole set: it adds to the home's sum instead */
+    bool together;           /* all members of its list have such a part: they meet in collectives */
 };
 /* A home of a set: what it owns, and the sum that it makes, of its shard or of the whole set. */
 struct owner {
     int32_t rank, set, place;  /* in homes.rank */
     int32_t weight, opt, gown; /* buffers; -1: none */
-    int32_t sum;               /* its buffer, wgrad or gshard; -1: not open yet */
-    int32_t own;               /* 1: what its own rank contributes is not in the sum yet */
-    int32_t arrivals;          /* parts of other ranks that are not added yet */
-    int32_t waiting;           /* received parts that wait for its own; a list through received.next */
+    int32_t buf;               /* of its sum, wgrad or gshard; -1: not open yet */
+    int32_t sums;              /* that of piece k: build.sum[sums + k] */
+};
+/* The sum of a piece. */
+struct sum {
+    int32_t own;      /* parts of its own rank that are not in it yet */
+    int32_t arrivals; /* parts of other ranks that are not added yet */
+    int32_t waiting;  /* received parts that wait for its own; a list through received.next */
     bool written;
 };
+/* Of a list's members, each round of whose parts meets in collectives. */
+struct meetings {
+    int32_t rounds; /* the most that a list has; 0: none meets */
+    int32_t *left;  /* [(list * rounds + round) * pieces + piece]: members' parts in which it is not complete */
+    int32_t *part;  /* [(list * rounds + round) * size + member] */
+};
 struct received {
-    int32_t from, buf, next;
+    int32_t from, name, buf, next; /* name: the message's number */
 };
 
 struct closing { /* a buffer whose message has left at time t */
@@ -88,6 +102,13 @@ struct closing { /* a buffer whose message has left at time t */
 };
 static inline bool closes_before(struct closing x, struct closing y) { return x.t < y.t; }
 HEAP(closings, struct closing, closes_before)
+
+struct partial { /* part p of job j, which is not its last, ends at time t */
+    double t;
+    int32_t j, p;
+};
+static inline bool ends_before(struct partial x, struct partial y) { return x.t != y.t ? x.t < y.t : x.j < y.j; }
+HEAP(partials, struct partial, ends_before)
 
 struct build {
     const struct spec *sp;
@@ -104,16 +125,15 @@ struct build {
     int32_t *fetched;      /* per fetch: its buffer */
     int32_t *edge_buf;     /* per edge: the tensor, as a buffer of the consumer's rank */
     int32_t *job_ins;      /* per job: its instruction */
-    int32_t *part_at;      /* [rank * sets + set]: index in part, or -1 */
     struct part *part;
     int nparts;
+    int32_t *part_of;    /* [job * NSETS + which]: index in part, or -1 */
     struct owner *owner; /* of set s: owner[owners_at[s] + place] */
     int32_t *owners_at;
-    struct list {              /* of homes */
-        int32_t members, left; /* how many of its ranks have a part; of those that meet, how many are not complete */
-    } * list;                  /* of set s: list[list_at[s] + i] */
-    int32_t *list_at;
-    int32_t *incomplete; /* per set and shard, [owners_at[set] + shard]: its sums that are not complete */
+    struct sum *sum;
+    struct meetings *meetings; /* per set */
+    int32_t **incomplete;      /* per set and shard, or piece of a whole set: its sums that are not complete */
+    int32_t *rest;             /* per set: shards, or pieces of the whole, that are not complete and exchanged */
     struct received *received;
     size_t nreceived, received_cap;
     struct shard {
@@ -126,6 +146,7 @@ struct build {
     struct delivery *delivery; /* per rank and kind, of the round in hand */
     int32_t round;
     struct closings closings;
+    struct partials partials;
     struct caps {
         size_t ins, buf, arg, freed, event, uses, lanes, orders;
         int32_t *left;     /* per buffer: uses yet to be issued */
@@ -161,8 +182,6 @@ bool use_up(struct build *build, int r, int32_t buf);
 void end_use(struct build *build, double t, int r, int32_t buf);
 /* A SEND of buf and its RECV; returns the received buffer, used `uses` times. Frees buf at its last use. */
 int32_t send_message(struct build *build, double t, int from, int to, int32_t buf, int inst, int uses);
-/* The same of a piece of a part of a gradient, which arrives as a shard. */
-int32_t send_piece(struct build *build, double t, int from, int to, int32_t buf, int piece, int pieces);
 /* Of the newest instruction, a collective: the cheaper, by its largest operand. */
 void set_algorithm(struct build *build, int r);
 void order_lanes(struct rank *k); /* lane 0 is compute; then by kind, and by peer or group */
@@ -184,10 +203,30 @@ void plan_transfers(struct build *build);
 void issue_transfers(struct build *build, int32_t moment); /* those of this moment */
 void read_weights(struct build *build, int32_t j);         /* as operands of job j's instruction, which is the newest */
 
+/* The equal pieces in which its gradient travels, and those of each of its homes' sums. */
+static inline int pieces_of_set(const struct build *build, int set) {
+    return build->st[set].pieces > 1 ? build->st[set].pieces : 1;
+}
+static inline int pieces_of_sum(const struct build *build, int set) {
+    int n = pieces_of_set(build, set), size = homes_of(build->sp, set)->size;
+    return n == 1 ? 1 : n / size;
+}
+/* The part that job j contributes to; NULL: none. */
+static inline struct part *part_to(const struct build *build, int32_t j, int which) {
+    int32_t p = build->part_of[(int64_t)j * NSETS + which];
+    return p < 0 ? NULL : &build->part[p];
+}
+
+/* lower_parts.c */
+void find_parts(struct build *build);                   /* and owners, and what each waits for */
+int parts_of_job(const struct build *build, int32_t j); /* in how many parts it runs; mostly 1 */
+
 /* lower_gradients.c */
-void find_parts(struct build *build);               /* and owners */
-void start_empty_sums(struct build *build);         /* of homes that get no contribution */
-void add_gradients(struct build *build, int32_t j); /* as operands of job j's instruction, which is the newest */
-void gradients_end(struct build *build, int32_t j, double t); /* job j has ended at t */
+void start_empty_sums(struct build *build); /* of homes that get no contribution */
+/* As operands of the newest instruction, job j's or the first of its parts; and to the own set of a later part p. */
+void add_gradients(struct build *build, int32_t j);
+void add_own_gradient(struct build *build, int32_t j, int p);
+void part_ends(struct build *build, int32_t j, int p, double t); /* of job j; not its last */
+void gradients_end(struct build *build, int32_t j, double t);    /* job j has ended at t */
 void issue_updates(struct build *build);
 #endif

@@ -1,97 +1,116 @@
 /* How gradients come to the ranks that update with them.
  *
- * A rank sums what its jobs contribute to a set in a part of its own. When the last of them has ended, the part goes to
- * the homes that w() named for them. With one home it travels whole and is added there. With a list of homes it is cut
- * into shards: all members' parts meet in one REDUCE_SCATTER if each member has a part; otherwise, and from ranks
- * outside the list, each shard is sent to its owner and added there. When all replicas of a shard have their sums, they
- * exchange them as zero says; then each may update. */
+ * A rank sums what its jobs contribute to a set in parts of its own (lower_parts.c). Once a part, or a piece of it, is
+ * complete, it goes to the homes that w() named. With one home it is sent there and added. With a list of homes it is
+ * cut into shards: all members' parts meet in one REDUCE_SCATTER, or piece by piece in a REDUCE to the shard's owner,
+ * if each member has a part; otherwise, and from ranks outside the list, each shard is sent to its owner and added
+ * there. When all replicas of a shard have their sums, they exchange them as zero says; then each may update. */
 #include "lower.h"
 #include <string.h>
 
 static const uint8_t gradient_role[NSETS] = {[OWN] = ROLE_dw, [TABLE] = ROLE_dv};
 
-static struct part *part_of(const struct build *build, int rank, int set) {
-    return &build->part[build->part_at[(int64_t)rank * build->sets + set]];
-}
-static struct list *list_of(const struct build *build, int set, int number) {
-    return &build->list[build->list_at[set] + number];
+static const struct homes *homes_at(const struct build *build, const struct part *part) {
+    return homes_of(build->sp, part->set);
 }
 /* The homes of one shard, or of a whole set: those of its replicas. */
 static struct owner *replica(const struct build *build, struct shard shard, int l) {
     return &build->owner[build->owners_at[shard.set] + l * homes_of(build->sp, shard.set)->size + shard.number];
 }
-/* The home whose sum the part's rank adds to without a message: a home of the whole set. */
-static struct owner *at_home(const struct build *build, const struct part *part) {
-    bool whole = homes_of(build->sp, part->set)->size == 1;
-    return whole && place_at(build, part->rank, part->set) >= 0 ? owner_at(build, part->rank, part->set) : NULL;
+/* A member of the list to which the part goes. */
+static struct owner *member(const struct build *build, const struct part *part, int i) {
+    return &build->owner[build->owners_at[part->set] + part->list * homes_at(build, part)->size + i];
 }
-/* The part meets those of all other members of its list. */
-static bool scatters(const struct build *build, const struct part *part) {
-    int size = homes_of(build->sp, part->set)->size;
-    bool member = place_at(build, part->rank, part->set) >= 0;
-    return member && size > 1 && list_of(build, part->set, part->list)->members == size;
+static struct sum *sum_at(const struct build *build, const struct owner *owner, int piece) {
+    return &build->sum[owner->sums + piece];
+}
+
+/* What messages of piece k of the part are called; -1: the part travels whole, and once. */
+static int name_of(const struct build *build, const struct part *part, int k) {
+    int pieces = pieces_of_set(build, part->set);
+    return pieces == 1 && part->rounds == 1 ? -1 : k + pieces * part->round;
+}
+/* What the part is called on another rank; or, in a later round, on its own. */
+static int number_of(const struct build *build, const struct part *part) {
+    return part->rank + build->sp->workers * part->round;
 }
 
 /* ---- sums and parts as operands ---- */
 
-/* The newest instruction adds to the buffer, or writes it if it is the first to do so. */
-static void accumulate(struct build *build, int rank, int role, int32_t buf, bool *written) {
+static void accumulate(struct build *build, int rank, int role, int32_t buf, int piece, int pieces, bool first) {
     struct rank *k = &build->p->rank[rank];
-    add_operand(build, rank, role, buf);
-    *(role == ROLE_dv ? &k->ins[k->nins - 1].vfirst : &k->ins[k->nins - 1].first) = !*written;
-    *written = true;
+    struct instr *x = &k->ins[k->nins - 1];
+    add_piece(build, rank, role, buf, piece, pieces);
+    *(role == ROLE_dv ? &x->vfirst : &x->first) = first;
 }
 
-/* A home's sum; with zero 2 it is opened by the first that adds to it, and used once, when it is exchanged. */
+/* A home's sum; with zero 2 it is opened by the first that adds to it, and used until it has been exchanged. */
 static int32_t sum_of(struct build *build, struct owner *owner) {
-    int kind = homes_of(build->sp, owner->set)->size > 1 ? K_gshard : K_wgrad;
-    if (owner->sum < 0)
-        owner->sum = open_buf(build, owner->rank, kind, owner->set, -1, -1, 1);
-    return owner->sum;
+    bool shards = homes_of(build->sp, owner->set)->size > 1;
+    int uses = shards ? 1 : pieces_of_sum(build, owner->set);
+    if (owner->buf < 0)
+        owner->buf = open_buf(build, owner->rank, shards ? K_gshard : K_wgrad, owner->set, -1, -1, uses);
+    return owner->buf;
 }
 
-static void add_to_sum(struct build *build, struct owner *owner) {
-    accumulate(build, owner->rank, ROLE_dw, sum_of(build, owner), &owner->written);
+static void add_to_sum(struct build *build, struct owner *owner, int piece) {
+    struct sum *sum = sum_at(build, owner, piece);
+    accumulate(build, owner->rank, ROLE_dw, sum_of(build, owner), piece, pieces_of_sum(build, owner->set),
+               !sum->written);
+    sum->written = true;
+}
+
+static int32_t open_part(struct build *build, struct part *part) {
+    const struct homes *homes = homes_at(build, part);
+    int pieces = pieces_of_set(build, part->set), uses = pieces > 1 || part->together ? pieces : homes->size;
+    if (part->buf < 0)
+        part->buf =
+            open_buf(build, part->rank, K_wgrad, part->set, -1, part->round > 0 ? number_of(build, part) : -1, uses);
+    return part->buf;
+}
+
+/* The buffer that the part's jobs add to, and whether they are the first to do so. */
+static int32_t target(struct build *build, struct part *part, bool *first) {
+    struct owner *home = part->direct ? owner_at(build, part->rank, part->set) : NULL;
+    *first = home ? !sum_at(build, home, 0)->written : !part->written;
+    return home ? sum_of(build, home) : open_part(build, part);
+}
+
+static void is_written(struct build *build, struct part *part) {
+    struct owner *home = part->direct ? owner_at(build, part->rank, part->set) : NULL;
+    for (int k = 0; home && k < pieces_of_sum(build, part->set); k++)
+        sum_at(build, home, k)->written = true;
+    part->written = true;
+}
+
+/* Of a job in parts, all write or all add: that it has written counts with the last part. */
+void add_own_gradient(struct build *build, int32_t j, int p) {
+    struct part *part = part_to(build, j, OWN);
+    int pieces = pieces_of_set(build, part->set), parts = parts_of_job(build, j);
+    bool first;
+    int32_t buf = target(build, part, &first);
+    if (parts == 1)
+        accumulate(build, part->rank, ROLE_dw, buf, 0, 1, first);
+    else
+        for (int k = build->st[part->set].touched[p].high; k >= build->st[part->set].touched[p].low; k--)
+            accumulate(build, part->rank, ROLE_dw, buf, k, pieces, first);
+    if (p + 1 == parts)
+        is_written(build, part);
 }
 
 void add_gradients(struct build *build, int32_t j) {
-    const struct job *job = &build->sp->job[j];
-    for (int which = 0; which < NSETS; which++) {
-        int32_t set = set_added(build->sp, job, which);
-        if (set < 0)
-            continue;
-        struct part *part = part_of(build, job->rank, set);
-        struct owner *home = at_home(build, part);
-        if (home) {
-            accumulate(build, job->rank, gradient_role[which], sum_of(build, home), &home->written);
-            continue;
-        }
-        int uses = scatters(build, part) ? 1 : homes_of(build->sp, set)->size;
-        if (part->buf < 0)
-            part->buf = open_buf(build, job->rank, K_wgrad, set, -1, -1, uses);
-        accumulate(build, job->rank, gradient_role[which], part->buf, &part->written);
-    }
+    struct part *table = part_to(build, j, TABLE);
+    bool first;
+    if (part_to(build, j, OWN))
+        add_own_gradient(build, j, 0);
+    if (!table)
+        return;
+    int32_t buf = target(build, table, &first);
+    accumulate(build, table->rank, gradient_role[TABLE], buf, 0, 1, first);
+    is_written(build, table);
 }
 
 /* ---- sums are complete ---- */
-
-/* Member l of a shard's replicas, and piece l of what they divide. */
-static void exchange_member(struct build *build, struct shard shard, int l, int g, double t) {
-    const struct homes *homes = homes_of(build->sp, shard.set);
-    struct owner *owner = replica(build, shard, l);
-    int op = homes->zero ? OP_REDUCE_SCATTER : OP_ALL_REDUCE, inst = homes->zero && homes->size > 1 ? 1 : -1,
-        r = owner->rank;
-    struct instr *x = issue_collective(build, r, op, shard.set, inst, -1, g);
-    x->first = homes->zero > 0;
-    add_operand(build, r, homes->zero ? ROLE_src : ROLE_dw, owner->sum);
-    if (homes->zero == 1)
-        add_piece(build, r, ROLE_dw, owner->sum, l, homes->lists);
-    if (homes->zero == 2)
-        add_operand(build, r, ROLE_dw, owner->gown);
-    set_algorithm(build, r);
-    if (homes->zero == 2)
-        end_use(build, t, r, owner->sum);
-}
 
 static int replicas_group(struct build *build, struct shard shard) {
     int n = homes_of(build->sp, shard.set)->lists;
@@ -101,207 +120,246 @@ static int replicas_group(struct build *build, struct shard shard) {
     return intern_group(build, rank, n);
 }
 
-/* A home has its sum. When all replicas have theirs, they exchange them; then each may update. */
-static void check_complete(struct build *build, double t, const struct owner *owner) {
-    const struct homes *homes = homes_of(build->sp, owner->set);
-    struct shard shard = {owner->set, owner->place % homes->size};
-    if (owner->own > 0 || owner->arrivals > 0 || --build->incomplete[build->owners_at[shard.set] + shard.number] > 0)
-        return;
-    build->done[build->ndone++] = shard;
+/* Member l of a shard's replicas, and piece l of what they divide. */
+static void exchange_member(struct build *build, struct shard shard, int l, int g, int name, double t) {
+    const struct homes *homes = homes_of(build->sp, shard.set);
+    struct owner *owner = replica(build, shard, l);
+    int op = homes->zero ? OP_REDUCE_SCATTER : OP_ALL_REDUCE, r = owner->rank;
+    issue_collective(build, r, op, shard.set, homes->zero ? name : -1, -1, g)->first = homes->zero > 0;
+    add_operand(build, r, homes->zero ? ROLE_src : ROLE_dw, owner->buf);
+    if (homes->zero == 1)
+        add_piece(build, r, ROLE_dw, owner->buf, l, homes->lists);
+    if (homes->zero == 2)
+        add_operand(build, r, ROLE_dw, owner->gown);
+    set_algorithm(build, r);
+    if (homes->zero == 2)
+        end_use(build, t, r, owner->buf);
+}
+
+/* The same of piece k of a whole set, whose sum goes to all, or to the one that updates it. */
+static void exchange_piece(struct build *build, struct shard shard, int k, int g, double t) {
+    const struct homes *homes = homes_of(build->sp, shard.set);
+    int pieces = pieces_of_set(build, shard.set), each = pieces / shares_of(homes), root = k / each;
+    for (int l = 0; l < homes->lists; l++) {
+        struct owner *owner = replica(build, shard, l);
+        int r = owner->rank, op = homes->zero ? OP_REDUCE : OP_ALL_REDUCE;
+        issue_collective(build, r, op, shard.set, k, homes->zero ? replica(build, shard, root)->rank : -1, g)->first =
+            homes->zero > 0;
+        add_piece(build, r, homes->zero ? ROLE_src : ROLE_dw, owner->buf, k, pieces);
+        if (homes->zero == 1 && l == root)
+            add_piece(build, r, ROLE_dw, owner->buf, k, pieces);
+        if (homes->zero == 2 && l == root)
+            add_piece(build, r, ROLE_dw, owner->gown, k % each, each);
+        set_algorithm(build, r);
+        if (homes->zero == 2)
+            end_use(build, t, r, owner->buf);
+    }
+}
+
+static void exchange(struct build *build, struct shard shard, int piece, double t) {
+    const struct homes *homes = homes_of(build->sp, shard.set);
     if (homes->lists == 1)
         return;
     int g = replicas_group(build, shard);
+    if (homes->size == 1 && pieces_of_set(build, shard.set) > 1) {
+        exchange_piece(build, shard, piece, g, t);
+        return;
+    }
+    int rounds = build->meetings[shard.set].rounds; /* have the numbers before it */
+    int name = homes->size > 1 && homes->zero ? (rounds > 0 ? rounds : 1) : -1;
     for (int l = 0; l < homes->lists; l++)
-        exchange_member(build, shard, l, g, t);
+        exchange_member(build, shard, l, g, name, t);
 }
 
-static void add_received(struct build *build, struct owner *owner, struct received received) {
-    issue(build, owner->rank, OP_ADD, owner->set, -1, received.from, -1);
-    add_operand(build, owner->rank, ROLE_src, received.buf);
-    add_to_sum(build, owner);
-    use_up(build, owner->rank, received.buf);
-    push_event(build, owner->rank, ~received.buf);
-    owner->arrivals--;
+/* A home has the sum of a piece. When all replicas have theirs, they exchange them; then each may update. */
+static void check_complete(struct build *build, double t, const struct owner *owner, int piece) {
+    const struct homes *homes = homes_of(build->sp, owner->set);
+    const struct sum *sum = sum_at(build, owner, piece);
+    bool whole = homes->size == 1;
+    struct shard shard = {owner->set, owner->place % homes->size};
+    if (sum->own > 0 || sum->arrivals > 0 || --build->incomplete[owner->set][whole ? piece : shard.number] > 0)
+        return;
+    exchange(build, shard, piece, t);
+    if (whole && --build->rest[owner->set] > 0)
+        return;
+    build->done[build->ndone++] = shard;
+}
+
+static void add_received(struct build *build, struct owner *owner, int piece, struct received received) {
+    int r = owner->rank;
+    issue(build, r, OP_ADD, owner->set, -1, received.from, received.name);
+    add_piece(build, r, ROLE_src, received.buf, piece, pieces_of_sum(build, owner->set));
+    add_to_sum(build, owner, piece);
+    if (use_up(build, r, received.buf))
+        push_event(build, r, ~received.buf);
+    sum_at(build, owner, piece)->arrivals--;
 }
 
 /* A received part is added at once, unless the home's own jobs would have to wait for it. */
-static void receive(struct build *build, double t, struct owner *owner, int from, int32_t buf) {
-    struct received received = {from, buf, owner->waiting};
-    if (owner->own > 0) {
+static void receive(struct build *build, double t, struct owner *owner, int piece, struct received received) {
+    struct sum *sum = sum_at(build, owner, piece);
+    if (sum->own > 0) {
+        received.next = sum->waiting;
         GROW(build->received, build->received_cap, build->nreceived + 1);
-        owner->waiting = (int32_t)build->nreceived;
+        sum->waiting = (int32_t)build->nreceived;
         build->received[build->nreceived++] = received;
         return;
     }
-    add_received(build, owner, received);
-    check_complete(build, t, owner);
+    add_received(build, owner, piece, received);
+    check_complete(build, t, owner, piece);
 }
 
-/* What the home's own rank contributes is in its sum. */
-static void own_done(struct build *build, double t, struct owner *owner) {
-    owner->own = 0;
-    for (int32_t i = owner->waiting; i >= 0; i = build->received[i].next)
-        add_received(build, owner, build->received[i]);
-    check_complete(build, t, owner);
+/* One part more that the home's own rank contributes is in its sum. */
+static void own_done(struct build *build, double t, struct owner *owner, int piece) {
+    struct sum *sum = sum_at(build, owner, piece);
+    if (--sum->own > 0)
+        return;
+    for (int32_t i = sum->waiting; i >= 0; i = build->received[i].next)
+        add_received(build, owner, piece, build->received[i]);
+    check_complete(build, t, owner, piece);
 }
 
 /* ---- parts go to their homes ---- */
 
-/* The parts of all members of a list are complete: each member gets the sum of its shard. */
-static void scatter(struct build *build, double t, int set, int number) {
-    const struct homes *homes = homes_of(build->sp, set);
-    const int32_t *rank = homes->rank + number * homes->size;
-    int g = intern_group(build, rank, homes->size);
-    for (int i = 0; i < homes->size; i++) {
-        struct owner *owner = owner_at(build, rank[i], set);
-        int32_t part = part_of(build, rank[i], set)->buf;
+/* The members' parts of the round that the part is of. */
+static int32_t *round_of(const struct build *build, const struct part *part) {
+    const struct meetings *meetings = &build->meetings[part->set];
+    return meetings->part + (part->list * meetings->rounds + part->round) * homes_at(build, part)->size;
+}
+
+/* A member's side of a collective in which they meet. */
+static int32_t issue_meeting(struct build *build, const struct part *part, int op, int name, int i, int root) {
+    int n = homes_at(build, part)->size, g = intern_group(build, homes_at(build, part)->rank + part->list * n, n);
+    issue_collective(build, member(build, part, i)->rank, op, part->set, name, root, g);
+    return build->part[round_of(build, part)[i]].buf;
+}
+
+/* All members' parts of a round are complete: each member gets the sum of its shard. */
+static void scatter(struct build *build, double t, const struct part *part) {
+    int n = homes_at(build, part)->size;
+    for (int i = 0; i < n; i++) {
+        struct owner *owner = member(build, part, i);
         sum_of(build, owner);
-        issue_collective(build, rank[i], OP_REDUCE_SCATTER, set, -1, -1, g);
-        add_operand(build, rank[i], ROLE_src, part);
-        add_to_sum(build, owner);
-        set_algorithm(build, rank[i]);
-        end_use(build, t, rank[i], part);
+        int32_t buf = issue_meeting(build, part, OP_REDUCE_SCATTER, name_of(build, part, 0), i, -1);
+        add_operand(build, owner->rank, ROLE_src, buf);
+        add_to_sum(build, owner, 0);
+        set_algorithm(build, owner->rank);
+        end_use(build, t, owner->rank, buf);
     }
-    for (int i = 0; i < homes->size; i++)
-        own_done(build, t, owner_at(build, rank[i], set));
+    for (int i = 0; i < n; i++)
+        own_done(build, t, member(build, part, i), 0);
+}
+
+/* Piece k of all members' parts of a round is complete: the owner of its shard gets the sum. */
+static void reduce_piece(struct build *build, double t, const struct part *part, int k) {
+    int each = pieces_of_sum(build, part->set), root = k / each;
+    sum_of(build, member(build, part, root));
+    for (int i = 0; i < homes_at(build, part)->size; i++) {
+        struct owner *owner = member(build, part, i);
+        int32_t buf =
+            issue_meeting(build, part, OP_REDUCE, name_of(build, part, k), i, member(build, part, root)->rank);
+        add_piece(build, owner->rank, ROLE_src, buf, k, pieces_of_set(build, part->set));
+        if (i == root)
+            add_to_sum(build, owner, k % each);
+        set_algorithm(build, owner->rank);
+        end_use(build, t, owner->rank, buf);
+    }
+    own_done(build, t, member(build, part, root), k % each);
+}
+
+/* Piece k of n of the part goes to the owner of `piece` of its sum. */
+static void deliver(struct build *build, double t, struct part *part, int i, int k, int n, int piece) {
+    struct owner *owner = member(build, part, i);
+    int size = homes_at(build, part)->size, from = part->rank, to = owner->rank;
+    int pieces = pieces_of_sum(build, part->set),
+        name = name_of(build, part, pieces_of_set(build, part->set) > 1 ? k : 0);
+    if (to == from) {
+        sum_of(build, owner);
+        issue(build, from, OP_TAKE, part->set, -1, -1, name);
+        add_piece(build, from, ROLE_src, part->buf, k, n);
+        add_to_sum(build, owner, piece);
+        end_use(build, t, from, part->buf);
+        own_done(build, t, owner, piece);
+        return;
+    }
+    issue(build, from, OP_SEND_G, part->set, -1, to, name);
+    add_piece(build, from, ROLE_t, part->buf, k, n);
+    end_use(build, t, from, part->buf);
+    if (!part->received) {
+        part->received = NEW(int32_t, size);
+        memset(part->received, -1, sizeof *part->received * (size_t)size);
+    }
+    int32_t *buf = &part->received[i];
+    if (*buf < 0)
+        *buf = open_buf(build, to, size > 1 ? K_gshard : K_wgrad, part->set, -1, number_of(build, part), pieces);
+    issue(build, to, OP_RECV_G, part->set, -1, from, name);
+    add_piece(build, to, ROLE_t, *buf, piece, pieces);
+    receive(build, t, owner, piece, (struct received){from, name, *buf, -1});
 }
 
 /* Every shard of a part goes to its owner, beginning with the one behind the sender, so that not all begin with the
  * same. */
-static void send_shards(struct build *build, double t, const struct part *part) {
-    const struct homes *homes = homes_of(build->sp, part->set);
-    int at = place_at(build, part->rank, part->set), n = homes->size;
-    for (int i = 0; i < n; i++) {
-        int shard = (at + 1 + i) % n;
-        struct owner *owner = owner_at(build, homes->rank[part->list * n + shard], part->set);
-        if (owner->rank != part->rank) {
-            int32_t buf = send_piece(build, t, part->rank, owner->rank, part->buf, shard, n);
-            receive(build, t, owner, part->rank, buf);
-            continue;
-        }
-        sum_of(build, owner);
-        issue(build, part->rank, OP_TAKE, part->set, -1, -1, -1);
-        add_piece(build, part->rank, ROLE_src, part->buf, shard, n);
-        add_to_sum(build, owner);
-        end_use(build, t, part->rank, part->buf);
-        own_done(build, t, owner);
-    }
+static void deliver_shards(struct build *build, double t, struct part *part) {
+    int n = homes_at(build, part)->size, at = place_at(build, part->rank, part->set);
+    for (int i = 0; i < n; i++)
+        deliver(build, t, part, (at + 1 + i) % n, (at + 1 + i) % n, n, 0);
 }
 
-/* The last contribution of this rank has ended. */
-static void part_done(struct build *build, double t, struct part *part) {
-    const struct homes *homes = homes_of(build->sp, part->set);
-    struct list *list = list_of(build, part->set, part->list);
-    struct owner *home = at_home(build, part);
-    if (home)
-        own_done(build, t, home);
-    else if (homes->size == 1) {
-        home = owner_at(build, homes->rank[part->list], part->set);
-        receive(build, t, home, part->rank, send_message(build, t, part->rank, home->rank, part->buf, -1, 1));
-    } else if (!scatters(build, part))
-        send_shards(build, t, part);
-    else if (--list->left == 0)
-        scatter(build, t, part->set, part->list);
+/* Piece k of the part is complete. */
+static void piece_done(struct build *build, double t, struct part *part, int k) {
+    int size = homes_at(build, part)->size, pieces = pieces_of_set(build, part->set);
+    if (part->direct)
+        own_done(build, t, owner_at(build, part->rank, part->set), k);
+    else if (size == 1)
+        deliver(build, t, part, 0, k, pieces, k);
+    else if (part->together) {
+        const struct meetings *meetings = &build->meetings[part->set];
+        if (--meetings->left[(part->list * meetings->rounds + part->round) * pieces + k] > 0)
+            return;
+        if (pieces == 1)
+            scatter(build, t, part);
+        else
+            reduce_piece(build, t, part, k);
+    } else if (pieces == 1)
+        deliver_shards(build, t, part);
+    else
+        deliver(build, t, part, k / (pieces / size), k, pieces, k % (pieces / size));
+}
+
+/* All pieces from `lowest` on are complete. */
+static void pieces_done(struct build *build, double t, struct part *part, int lowest) {
+    while (part->pieces > lowest)
+        piece_done(build, t, part, --part->pieces);
+}
+
+void part_ends(struct build *build, int32_t j, int p, double t) {
+    struct part *part = part_to(build, j, OWN);
+    pieces_done(build, t, part, build->st[part->set].touched[p + 1].high + 1);
 }
 
 void gradients_end(struct build *build, int32_t j, double t) {
-    const struct job *job = &build->sp->job[j];
     for (int which = 0; which < NSETS; which++) {
-        int32_t set = set_added(build->sp, job, which);
-        if (set >= 0 && --part_of(build, job->rank, set)->jobs == 0)
-            part_done(build, t, part_of(build, job->rank, set));
+        struct part *part = part_to(build, j, which);
+        if (part && --part->jobs == 0)
+            pieces_done(build, t, part, 0);
     }
 }
 
 /* ---- the beginning and the end ---- */
 
-static void find_owners(struct build *build) {
-    int n = 0, lists = 0;
-    build->owners_at = NEW(int32_t, build->sets + 1);
-    build->list_at = NEW(int32_t, build->sets + 1);
-    for (int s = 0; s < build->sets; s++) {
-        const struct homes *homes = homes_of(build->sp, s);
-        build->owners_at[s + 1] = n += homes->lists * homes->size;
-        build->list_at[s + 1] = lists += homes->lists;
-    }
-    build->owner = NEW(struct owner, n);
-    build->list = NEW(struct list, lists);
-    build->incomplete = NEW(int32_t, n);
-    build->done = NEW(struct shard, n);
-    for (int s = 0; s < build->sets; s++) {
-        const struct homes *homes = homes_of(build->sp, s);
-        for (int i = 0; i < homes->lists * homes->size; i++) {
-            build->owner[build->owners_at[s] + i] = (struct owner){.rank = homes->rank[i],
-                                                                   .set = s,
-                                                                   .place = i,
-                                                                   .weight = -1,
-                                                                   .opt = -1,
-                                                                   .gown = -1,
-                                                                   .sum = -1,
-                                                                   .waiting = -1};
-            build->incomplete[build->owners_at[s] + i % homes->size]++;
-        }
-    }
-}
-
-/* Where a job's contribution to a set goes: to its rank's own list, if it is in one, else to the one that w() named. */
-static int list_for(const struct build *build, const struct job *job, enum which_set which, int set) {
-    struct home home = home_of(build->sp, home_of_set(build->sp, job, which));
-    int own = place_at(build, job->rank, set);
-    return (own >= 0 ? own : place_at(build, home.rank[0], set)) / homes_of(build->sp, set)->size;
-}
-
-static void find_part(struct build *build, const struct job *job, enum which_set which, int set) {
-    int32_t *at = &build->part_at[(int64_t)job->rank * build->sets + set];
-    if (*at < 0) {
-        int list = list_for(build, job, which, set);
-        build->part[build->nparts] = (struct part){.rank = job->rank, .set = set, .buf = -1, .list = list};
-        if (place_at(build, job->rank, set) >= 0)
-            list_of(build, set, list)->members++;
-        *at = build->nparts++;
-    }
-    build->part[*at].jobs++;
-}
-
-/* Every rank that contributes to a gradient has a part; and what each home waits for follows. */
-void find_parts(struct build *build) {
-    const struct spec *sp = build->sp;
-    int64_t cells = (int64_t)sp->workers * build->sets, most = (int64_t)(1 + sp->tied) * sp->njobs;
-    find_owners(build);
-    build->part_at = NEW(int32_t, cells);
-    memset(build->part_at, -1, sizeof *build->part_at * (size_t)cells);
-    build->part = NEW(struct part, most < cells ? most : cells);
-    for (int j = 0; j < sp->njobs; j++)
-        for (int which = 0; which < NSETS; which++) {
-            int32_t set = set_added(sp, &sp->job[j], which);
-            if (set >= 0)
-                find_part(build, &sp->job[j], which, set);
-        }
-    for (int i = 0; i < build->nparts; i++) {
-        const struct part *part = &build->part[i];
-        const struct homes *homes = homes_of(sp, part->set);
-        struct list *list = list_of(build, part->set, part->list);
-        bool together = scatters(build, part);
-        list->left += together;
-        for (int k = 0; k < homes->size; k++) {
-            struct owner *owner = &build->owner[build->owners_at[part->set] + part->list * homes->size + k];
-            if (owner->rank == part->rank)
-                owner->own = 1;
-            else
-                owner->arrivals += !together;
-        }
-    }
-}
-
 void start_empty_sums(struct build *build) {
     for (int i = 0; i < build->owners_at[build->sets]; i++) {
         struct owner *owner = &build->owner[i];
-        if (owner->own > 0 || owner->arrivals > 0)
+        const struct sum *sum = sum_at(build, owner, 0);
+        if (sum->own > 0 || sum->arrivals > 0)
             continue;
         sum_of(build, owner);
         issue(build, owner->rank, OP_ZERO, owner->set, -1, -1, -1);
-        add_operand(build, owner->rank, ROLE_dw, owner->sum);
-        check_complete(build, 0, owner);
+        add_operand(build, owner->rank, ROLE_dw, owner->buf);
+        for (int k = 0; k < pieces_of_sum(build, owner->set); k++) {
+            sum_at(build, owner, k)->written = true;
+            check_complete(build, 0, owner, k);
+        }
     }
 }
 
@@ -315,7 +373,7 @@ static void update(struct build *build, struct shard shard, int l) {
     if (homes->zero == 2)
         add_operand(build, r, ROLE_dw, owner->gown);
     else
-        add_piece(build, r, ROLE_dw, owner->sum, piece, pieces);
+        add_piece(build, r, ROLE_dw, owner->buf, piece, pieces);
     if (opt >= 0)
         add_operand(build, r, ROLE_opt, opt);
     add_piece(build, r, ROLE_w, owner->weight, piece, pieces);

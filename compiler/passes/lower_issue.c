@@ -179,24 +179,12 @@ void end_use(struct build *build, double t, int r, int32_t buf) {
 
 int32_t send_message(struct build *build, double t, int from, int to, int32_t buf, int inst, int uses) {
     struct buf b = build->p->rank[from].buf[buf];
-    bool part = b.kind == K_wgrad;
-    int send = send_of(b.kind), name = part ? -1 : inst;
-    issue(build, from, send, b.stage, b.batch, to, name);
+    int send = send_of(b.kind);
+    issue(build, from, send, b.stage, b.batch, to, inst);
     add_operand(build, from, ROLE_t, buf);
     end_use(build, t, from, buf);
-    int32_t y = open_buf(build, to, b.kind, b.stage, b.batch, part ? from : inst, uses);
-    issue(build, to, op_row(send)->partner, b.stage, b.batch, from, name);
-    add_operand(build, to, ROLE_t, y);
-    return y;
-}
-
-int32_t send_piece(struct build *build, double t, int from, int to, int32_t buf, int piece, int pieces) {
-    int set = build->p->rank[from].buf[buf].stage;
-    issue(build, from, OP_SEND_G, set, -1, to, -1);
-    add_piece(build, from, ROLE_t, buf, piece, pieces);
-    end_use(build, t, from, buf);
-    int32_t y = open_buf(build, to, K_gshard, set, -1, from, 1);
-    issue(build, to, OP_RECV_G, set, -1, from, -1);
+    int32_t y = open_buf(build, to, b.kind, b.stage, b.batch, inst, uses);
+    issue(build, to, op_row(send)->partner, b.stage, b.batch, from, inst);
     add_operand(build, to, ROLE_t, y);
     return y;
 }

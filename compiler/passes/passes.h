@@ -12,10 +12,14 @@ struct stage *cost_stages(struct spec *sp);
 void cost_homes(const struct spec *sp, struct stage *st);
 /* The time that a rank's update of a set of weights takes: of the piece that it updates. */
 double cost_update(const struct spec *sp, const struct stage *st, int set);
-/* A part's share of the time of a backward that runs in parts; 1: it is whole. */
-double cost_part(const struct stage *st, const struct instr *x);
+/* A part's share of the time of a backward, B or W, that runs in parts. */
+double cost_part(const struct stage *st, int op, int part);
 /* The time, in seconds, units or FLOP, that adding `bytes` of gradient takes. */
 double cost_add(const struct spec *sp, int64_t bytes);
+
+/* bucket.c: sets stage.pieces, from which the sizes of sets follow; and, with these sizes, the parts. */
+void choose_buckets(const struct spec *sp, struct stage *st);
+void cut_backwards(const struct spec *sp, struct stage *st);
 
 /* collective.c: what a collective costs and moves. whole: bytes of the whole tensor; a shard is its n-th part. */
 double collective_time(const struct spec *sp, int op, int algorithm, const struct group *g, int64_t whole);

@@ -241,7 +241,7 @@ static double account(const struct spec *sp, const struct program *p, const stru
             int32_t j = job_at(sp, in->stage, in->batch, in->op);
             bool second = sp->job[j].pair && partner_of(sp, j) < 0;
             bool counted = second || in->part < in->last; /* with the first of a pair, or the last of its parts */
-            out->busy += counted ? 0 : job_time(sp, j); /* beside a late start, end - start could be 0 by rounding */
+            out->busy += counted ? 0 : job_time(sp, j);   /* beside a late start, end - start could be 0 by rounding */
             *progress += in->op == OP_R || in->part < in->last ? 0 : sp->job[j].cost;
             from = fmin(from, start);
             to = fmax(to, end);

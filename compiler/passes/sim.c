@@ -38,7 +38,8 @@ static double duration(const struct sim *sim, int r, const struct instr *x) {
     double speed = sim->sp->speed ? sim->sp->speed[r] : 1; /* a job's cost has it already */
     switch (op_cost[x->op]) {
     case COST_JOB:
-        return job_time(sim->sp, job_at(sim->sp, x->stage, x->batch, x->op)) * cost_part(&sim->st[x->stage], x);
+        return job_time(sim->sp, job_at(sim->sp, x->stage, x->batch, x->op)) *
+               (x->last ? cost_part(&sim->st[x->stage], x->op, x->part) : 1);
     case COST_HOST: return host_time(sim->sp, r, moved_bytes(&sim->p->rank[r], x));
     case COST_UPDATE: return cost_update(sim->sp, sim->st, x->stage) / speed;
     default: return cost_add(sim->sp, moved_bytes(&sim->p->rank[r], x)) / speed;

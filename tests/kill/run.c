@@ -122,13 +122,14 @@ void run_start(struct run *r, const struct start *s) {
 
 /* ---- processes of a session ---- */
 
-/* Calls see for each process of mpirun's session that runs; stops where it says so. */
+/* Calls see for each process of mpirun's session that runs; stops where it says so. One whose first thread has ended
+ * looks like a zombie, but keeps its files and locks until the last one has. */
 static pid_t among_session(const struct run *r, bool (*see)(pid_t pid, void *context), void *context) {
     DIR *d = opendir("/proc");
     pid_t found = 0;
     for (struct dirent *e; d && !found && (e = readdir(d));) {
         char path[300], text[1024] = "", state = 'Z';
-        int session = 0;
+        int session = 0, threads = 0;
         snprintf(path, sizeof path, "/proc/%s/stat", e->d_name);
         int fd = *e->d_name > '9' ? -1 : open(path, O_RDONLY);
         if (fd < 0)
@@ -136,8 +137,10 @@ static pid_t among_session(const struct run *r, bool (*see)(pid_t pid, void *con
         ssize_t n = read(fd, text, sizeof text - 1);
         close(fd);
         const char *at = n > 0 ? strrchr(text, ')') : NULL; /* behind a name that may hold anything */
-        if (at && sscanf(at, ") %c %*d %*d %d", &state, &session) == 2 && session == r->pid[0] && state != 'Z' &&
-            see(atoi(e->d_name), context))
+        if (at &&                                           /* proc(5): the 3rd, 6th and 20th field */
+            sscanf(at, ") %c %*s %*s %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %d", &state, &session,
+                   &threads) == 3 &&
+            session == r->pid[0] && (state != 'Z' || threads > 1) && see(atoi(e->d_name), context))
             found = atoi(e->d_name);
     }
     if (d)

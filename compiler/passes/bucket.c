@@ -1,0 +1,131 @@
+/* In how many messages a stage's gradient travels, and in which parts its last backward runs.
+ *
+ * Layers' gradients are there from the last layer to the first. Cut into n equal pieces, the gradient's top pieces can
+ * travel while the layers below are still computed. More pieces hide more, and each costs a latency. `bucket` gives the
+ * most bytes of a piece; by default, it is the number of pieces with which the last of them arrives first, if the
+ * stage's last backward and its messages ran alone.
+ *
+ * Pieces are equal, so that each belongs to one of the ranks that share updates. A layer's boundary may fall inside a
+ * piece, which then belongs to both parts. */
+#include "layers.h"
+#include "passes.h"
+#include <math.h>
+
+enum { MOST_PARTS = 255, LEAST_PIECE = 4096 };
+
+/* A rank that computes the stage's backward elsewhere than at its one home; -1: none does. */
+static int elsewhere(const struct spec *sp, int s) {
+    int home = sp->homes[s].rank[0];
+    for (int b = 0; b < sp->batches; b++)
+        for (int d = OP_B; d <= OP_W; d++) {
+            int32_t j = job_at(sp, s, b, d);
+            if (j >= 0 && sp->job[j].rank != home)
+                return sp->job[j].rank;
+        }
+    return -1;
+}
+
+/* How long a message of one of n pieces takes; of all that travels, if n is 1. */
+static double message_time(const struct spec *sp, int s, int64_t bytes, int n) {
+    const struct homes *homes = &sp->homes[s];
+    int64_t piece = bytes / n;
+    if (homes->size == 1 && homes->lists == 1)
+        return link_time(sp, elsewhere(sp, s), homes->rank[0], (double)piece);
+    bool inside = homes->size > 1;
+    int32_t *rank = NEW(int32_t, homes->lists);
+    for (int l = 0; l < homes->lists; l++)
+        rank[l] = homes->rank[l * homes->size];
+    struct group g = {inside ? homes->size : homes->lists, inside ? homes->rank : rank};
+    int op = n > 1 && (inside || homes->zero) ? OP_REDUCE : inside || homes->zero ? OP_REDUCE_SCATTER : OP_ALL_REDUCE;
+    return collective_time(sp, op, cheaper_algorithm(sp, op, &g, piece), &g, piece);
+}
+
+static double backward_time(const struct spec *sp, const struct rt_layer *l) {
+    struct flop flop = flop_of(l);
+    return ((l->dx.space != SP_NONE ? flop.i : 0) + flop.w) / (sp->flops > 0 ? sp->flops : 1);
+}
+
+/* The byte of the gradient at which a layer's parameters begin. */
+static int64_t gradient_at(const struct spec *sp, const struct rt_layer *l) {
+    return l->param / precision_bytes(sp->model->rt.precision) * 4;
+}
+
+/* When the last of n pieces arrives. */
+static double arrival(const struct spec *sp, const struct stage *st, int s, int64_t bytes, int n) {
+    const struct rt_layer *layer = st->rt.layer;
+    double computed = 0, sent = 0, took = message_time(sp, s, bytes, n);
+    int64_t left = n, piece = bytes / n;
+    for (int i = st->rt.nlayers - 1; i >= 0; i--) {
+        computed += backward_time(sp, &layer[i]);
+        int64_t begin = i == 0 ? 0 : layer[i].nparam > 0 ? gradient_at(sp, &layer[i]) : left * piece;
+        for (; left > 0 && (left - 1) * piece >= begin; left--)
+            sent = fmax(sent, computed) + took;
+    }
+    return sent;
+}
+
+/* The most pieces that `bytes` make if none of them has fewer than `least`. */
+static int64_t pieces_of_size(int64_t bytes, int64_t least, int owners) {
+    int64_t each = bytes / owners, n = least > 0 ? (each + least - 1) / least : 1, most = each / LEAST_PIECE;
+    most = most < MOST_PIECE / owners ? most : MOST_PIECE / owners;
+    return n < most ? n : most;
+}
+
+static int64_t choose_pieces(const struct spec *sp, const struct stage *st, int s) {
+    const struct homes *homes = &sp->homes[s];
+    int owners = homes->size * shares_of(homes);
+    int64_t bytes = st->bytes[K_wgrad], bucket = sp->bucket ? sp->bucket[s] : 0, best = 1;
+    if (homes->size * homes->lists == 1 && elsewhere(sp, s) < 0)
+        return 1; /* nothing travels */
+    if (bucket > 0)
+        return bytes > bucket ? fmax(owners * pieces_of_size(bytes, bucket, owners), 1) : 1;
+    if (!sp->link || sp->flops <= 0)
+        return 1;
+    double first = arrival(sp, st, s, bytes, 1);
+    for (int64_t n = 1; n <= 64 && pieces_of_size(bytes, bytes / owners / n, owners) >= n; n *= 2) {
+        double t = n * owners > 1 ? arrival(sp, st, s, bytes, (int)(n * owners)) : first;
+        if (t < first * (1 - 1e-9)) {
+            first = t;
+            best = n * owners;
+        }
+    }
+    return best;
+}
+
+void choose_buckets(const struct spec *sp, struct stage *st) {
+    for (int s = 0; s < sp->stages; s++) {
+        st[s].pieces = st[s].parts = 1;
+        if (sp->model)
+            st[s].pieces = (int)choose_pieces(sp, &st[s], s);
+    }
+    if (sp->tied)
+        st[sp->stages].pieces = st[sp->stages].parts = 1;
+}
+
+void cut_backwards(const struct spec *sp, struct stage *st) {
+    for (int s = 0; s < sp->stages; s++) {
+        const struct rt_layer *layer = st[s].rt.layer;
+        int64_t piece = st[s].bytes[K_wgrad] / st[s].pieces;
+        if (st[s].pieces < 2)
+            continue;
+        int *cut = NEW(int, st[s].rt.nlayers + 1), n = 0;
+        struct touched *touched = NEW(struct touched, st[s].rt.nlayers);
+        int32_t high = st[s].pieces - 1, complete = st[s].pieces;
+        cut[0] = st[s].rt.nlayers;
+        for (int i = st[s].rt.nlayers - 1; i >= 0; i--) {
+            if (i > 0 && layer[i].nparam == 0)
+                continue;
+            int64_t begin = i > 0 ? gradient_at(sp, &layer[i]) : 0;
+            int32_t low = (int32_t)(begin / piece), left = (int32_t)((begin + piece - 1) / piece);
+            if (i > 0 && (left == complete || n + 1 == MOST_PARTS))
+                continue; /* no piece more is complete */
+            touched[n++] = (struct touched){low, high};
+            cut[n] = i;
+            complete = left;
+            high = left == low ? low - 1 : low;
+        }
+        st[s].parts = n;
+        st[s].cut = cut;
+        st[s].touched = touched;
+    }
+}

@@ -1,0 +1,259 @@
+/* Which parts of gradients ranks sum before they send them, and what each home waits for.
+ *
+ * A rank's contributions to a set form one part, unless grad_slots limits of how many sets it may sum gradients at a
+ * time. Then the one whose next contribution comes last leaves early (Belady 1966, as fetch.c's rule for weights), and
+ * later contributions form another round. */
+#include "lower.h"
+#include <limits.h>
+#include <string.h>
+
+static void find_owners(struct build *build) {
+    int n = 0, sums = 0;
+    build->owners_at = NEW(int32_t, build->sets + 1);
+    for (int s = 0; s < build->sets; s++) {
+        const struct homes *homes = homes_of(build->sp, s);
+        build->owners_at[s + 1] = n += homes->lists * homes->size;
+        sums += homes->lists * homes->size * pieces_of_sum(build, s);
+    }
+    build->owner = NEW(struct owner, n);
+    build->sum = NEW(struct sum, sums);
+    for (int i = 0; i < sums; i++)
+        build->sum[i].waiting = -1;
+    sums = 0;
+    for (int s = 0; s < build->sets; s++) {
+        const struct homes *homes = homes_of(build->sp, s);
+        for (int i = 0; i < homes->lists * homes->size; i++, sums += pieces_of_sum(build, s))
+            build->owner[build->owners_at[s] + i] =
+                (struct owner){homes->rank[i], s, i, .weight = -1, .opt = -1, .gown = -1, .buf = -1, .sums = sums};
+    }
+}
+
+/* ---- parts ---- */
+
+/* Where a job's contribution to a set goes: to its rank's own list, if it is in one, else to the one that w() named. */
+static int list_for(const struct build *build, const struct job *job, enum which_set which, int set) {
+    struct home home = home_of(build->sp, home_of_set(build->sp, job, which));
+    int own = place_at(build, job->rank, set);
+    return (own >= 0 ? own : place_at(build, home.rank[0], set)) / homes_of(build->sp, set)->size;
+}
+
+struct contributions { /* of one rank, in the order of its jobs */
+    int32_t *at;       /* [n]: job * NSETS + which */
+    int32_t *next;     /* [n]: the next to the same set, or INT_MAX */
+    int n;
+};
+
+/* Tables per set that serve all ranks. */
+struct open_parts {
+    int32_t *open;   /* index in part, or -1 */
+    int32_t *last;   /* its newest contribution */
+    int32_t *rounds; /* so far */
+    int32_t *set;    /* those that take a slot */
+    int n;
+};
+
+static int32_t set_of(const struct build *build, int32_t contribution) {
+    return set_added(build->sp, &build->sp->job[contribution / NSETS], contribution % NSETS);
+}
+
+static void list_contributions(const struct build *build, int r, struct contributions *list, int32_t *soonest) {
+    const struct sched *sc = build->sc;
+    list->n = 0;
+    for (int i = 0; i < sc->norder[r]; i++)
+        for (int which = 0; which < NSETS; which++)
+            if (set_added(build->sp, &build->sp->job[sc->order[r][i]], which) >= 0)
+                list->at[list->n++] = sc->order[r][i] * NSETS + which;
+    for (int s = 0; s < build->sets; s++)
+        soonest[s] = INT_MAX;
+    for (int i = list->n - 1; i >= 0; i--) {
+        int32_t set = set_of(build, list->at[i]);
+        list->next[i] = soonest[set];
+        soonest[set] = i;
+    }
+}
+
+static void close_part(struct open_parts *open, int32_t set) {
+    int k = 0;
+    while (open->set[k] != set)
+        k++;
+    open->set[k] = open->set[--open->n];
+    open->open[set] = -1;
+}
+
+/* Makes room for one more, unless the job at hand needs all that are open. */
+static void leave(const struct contributions *list, struct open_parts *open, int i) {
+    int32_t victim = -1;
+    for (int k = 0; k < open->n; k++) {
+        int32_t set = open->set[k];
+        bool in_use = list->at[open->last[set]] / NSETS == list->at[i] / NSETS;
+        if (!in_use && (victim < 0 || list->next[open->last[set]] > list->next[open->last[victim]]))
+            victim = set;
+    }
+    if (victim >= 0)
+        close_part(open, victim);
+}
+
+static struct part *new_part(struct build *build, int32_t j, int which, int32_t set, int round) {
+    const struct job *job = &build->sp->job[j];
+    bool whole = homes_of(build->sp, set)->size == 1;
+    struct part *part = &build->part[build->nparts++];
+    *part = (struct part){.rank = job->rank, .set = set, .buf = -1, .round = round};
+    part->list = list_for(build, job, which, set);
+    part->direct = whole && place_at(build, job->rank, set) >= 0;
+    part->pieces = pieces_of_set(build, set);
+    return part;
+}
+
+static void contribute(struct build *build, const struct contributions *list, struct open_parts *open, int i, int r) {
+    int32_t j = list->at[i] / NSETS, set = set_of(build, list->at[i]);
+    int limit = build->sp->grad_slots ? build->sp->grad_slots[r] : INT_MAX;
+    if (open->open[set] < 0) {
+        struct part *part = new_part(build, j, list->at[i] % NSETS, set, open->rounds[set]++);
+        if (!part->direct) {
+            if (open->n >= limit)
+                leave(list, open, i);
+            open->set[open->n++] = set;
+        }
+        open->open[set] = (int32_t)(part - build->part);
+    }
+    struct part *part = &build->part[open->open[set]];
+    part->jobs++;
+    part->last = j;
+    open->last[set] = i;
+    build->part_of[list->at[i]] = open->open[set];
+    if (list->next[i] == INT_MAX && !part->direct)
+        close_part(open, set);
+}
+
+static void find_parts_of(struct build *build, int r, struct contributions *list, struct open_parts *open,
+                          int32_t *soonest) {
+    list_contributions(build, r, list, soonest);
+    memset(open->open, -1, sizeof *open->open * (size_t)build->sets);
+    memset(open->rounds, 0, sizeof *open->rounds * (size_t)build->sets);
+    open->n = 0;
+    int first = build->nparts;
+    for (int i = 0; i < list->n; i++)
+        contribute(build, list, open, i, r);
+    for (int p = first; p < build->nparts; p++)
+        build->part[p].rounds = open->rounds[build->part[p].set];
+}
+
+/* ---- what homes wait for ---- */
+
+/* Per list of homes: how many of its ranks have parts, and in how many rounds; -1: members differ. */
+struct lists {
+    int32_t *members, *rounds;
+    int32_t *at; /* per set: its first list */
+};
+
+static struct lists find_lists(const struct build *build) {
+    struct lists lists = {.at = NEW(int32_t, build->sets + 1)};
+    for (int s = 0; s < build->sets; s++)
+        lists.at[s + 1] = lists.at[s] + homes_of(build->sp, s)->lists;
+    lists.members = NEW(int32_t, lists.at[build->sets]);
+    lists.rounds = NEW(int32_t, lists.at[build->sets]);
+    for (int p = 0; p < build->nparts; p++) {
+        const struct part *part = &build->part[p];
+        int32_t at = lists.at[part->set] + part->list;
+        if (part->round > 0 || place_at(build, part->rank, part->set) < 0)
+            continue;
+        lists.rounds[at] = lists.members[at]++ == 0 || lists.rounds[at] == part->rounds ? part->rounds : -1;
+    }
+    return lists;
+}
+
+static void take_meetings(struct build *build, const struct lists *lists, int set) {
+    const struct homes *homes = homes_of(build->sp, set);
+    struct meetings *meetings = &build->meetings[set];
+    for (int l = 0; l < homes->lists; l++) {
+        int32_t at = lists->at[set] + l;
+        if (homes->size > 1 && lists->members[at] == homes->size && lists->rounds[at] > meetings->rounds)
+            meetings->rounds = lists->rounds[at];
+    }
+    int64_t rounds = (int64_t)homes->lists * meetings->rounds;
+    meetings->left = NEW(int32_t, rounds * pieces_of_set(build, set));
+    meetings->part = NEW(int32_t, rounds * homes->size);
+}
+
+/* The members' parts of a round meet, piece by piece, where all members have as many. */
+static void find_meetings(struct build *build, const struct lists *lists) {
+    build->meetings = NEW(struct meetings, build->sets);
+    for (int s = 0; s < build->sets; s++)
+        take_meetings(build, lists, s);
+    for (int p = 0; p < build->nparts; p++) {
+        struct part *part = &build->part[p];
+        const struct homes *homes = homes_of(build->sp, part->set);
+        int32_t at = lists->at[part->set] + part->list, place = place_at(build, part->rank, part->set);
+        struct meetings *meetings = &build->meetings[part->set];
+        part->together = homes->size > 1 && place >= 0 && lists->members[at] == homes->size && lists->rounds[at] > 0;
+        if (!part->together)
+            continue;
+        int32_t round = part->list * meetings->rounds + part->round, pieces = pieces_of_set(build, part->set);
+        meetings->part[round * homes->size + place % homes->size] = p;
+        for (int k = 0; k < pieces; k++)
+            meetings->left[round * pieces + k]++;
+    }
+}
+
+static void count_arrivals(struct build *build) {
+    for (int p = 0; p < build->nparts; p++) {
+        const struct part *part = &build->part[p];
+        const struct homes *homes = homes_of(build->sp, part->set);
+        for (int i = 0; i < homes->size; i++) {
+            struct owner *owner = &build->owner[build->owners_at[part->set] + part->list * homes->size + i];
+            for (int k = 0; k < pieces_of_sum(build, part->set); k++) {
+                struct sum *sum = &build->sum[owner->sums + k];
+                if (owner->rank == part->rank)
+                    sum->own++;
+                else
+                    sum->arrivals += !part->together;
+            }
+        }
+    }
+    build->incomplete = NEW(int32_t *, build->sets);
+    build->rest = NEW(int32_t, build->sets);
+    int shards = 0;
+    for (int s = 0; s < build->sets; s++) {
+        const struct homes *homes = homes_of(build->sp, s);
+        int whole = homes->size == 1, n = whole ? pieces_of_sum(build, s) : homes->size;
+        build->incomplete[s] = NEW(int32_t, n);
+        for (int i = 0; i < n; i++)
+            build->incomplete[s][i] = homes->lists * (whole ? 1 : pieces_of_sum(build, s));
+        build->rest[s] = n;
+        shards += homes->size;
+    }
+    build->done = NEW(struct shard, shards);
+}
+
+void find_parts(struct build *build) {
+    const struct spec *sp = build->sp;
+    int most = 0, contributions = 0;
+    for (int r = 0; r < sp->workers; r++)
+        most = build->sc->norder[r] > most ? build->sc->norder[r] : most;
+    for (int j = 0; j < sp->njobs; j++)
+        for (int which = 0; which < NSETS; which++)
+            contributions += set_added(sp, &sp->job[j], which) >= 0;
+    find_owners(build);
+    build->part_of = NEW(int32_t, (int64_t)sp->njobs * NSETS);
+    memset(build->part_of, -1, sizeof *build->part_of * NSETS * (size_t)sp->njobs);
+    int64_t cells = (int64_t)sp->workers * build->sets;
+    build->part = NEW(struct part, !sp->grad_slots && cells < contributions ? cells : contributions);
+    struct contributions list = {NEW(int32_t, (int64_t)most * NSETS), NEW(int32_t, (int64_t)most * NSETS), 0};
+    struct open_parts open = {NEW(int32_t, build->sets), NEW(int32_t, build->sets), NEW(int32_t, build->sets),
+                              NEW(int32_t, build->sets), 0};
+    int32_t *soonest = NEW(int32_t, build->sets);
+    for (int r = 0; r < sp->workers; r++)
+        find_parts_of(build, r, &list, &open, soonest);
+    struct lists lists = find_lists(build);
+    find_meetings(build, &lists);
+    count_arrivals(build);
+}
+
+/* Only where its pieces have somewhere to go before it has ended. */
+int parts_of_job(const struct build *build, int32_t j) {
+    const struct part *part = part_to(build, j, OWN);
+    if (!part || part->last != j || part->round + 1 < part->rounds || build->sp->job[j].pair ||
+        pieces_of_set(build, part->set) == 1 || (part->direct && homes_of(build->sp, part->set)->lists == 1))
+        return 1;
+    return build->st[part->set].parts;
+}
