@@ -1,17 +1,18 @@
 /* Which instructions of other lanes each instruction waits for.
  *
  * A rank's instructions are walked in issue order. Each must run after the last writer of what it reads, after every
- * access to what it writes, and after the previous users of its buffer's bytes (rank.over). Within a lane, order gives
- * that. Across lanes it takes a wait, unless other waits imply it: a vector clock per lane holds, for every other lane,
- * how far that lane must have come by now. Waits are taken newest first, so that each implies as many others as
- * possible. */
+ * access to what it writes, buffers or pieces of them, and after the previous users of its buffer's bytes (rank.over).
+ * Within a lane, order gives that. Across lanes it takes a wait, unless other waits imply it: a vector clock per lane
+ * holds, for every other lane, how far that lane must have come by now. Waits are taken newest first, so that each
+ * implies as many others as possible. */
 #include "passes.h"
 #include <assert.h>
 #include <string.h>
 
-struct touch {                /* by one lane, to one buffer, since it was last written by another */
+struct touch {                /* by one lane, to one piece of a buffer, since it was last written by another */
     int32_t lane, any, write; /* newest access, newest write; -1: none */
     int32_t next;
+    struct arg piece;
 };
 
 struct sync {
@@ -20,9 +21,9 @@ struct sync {
     struct touch *a;
     size_t na, cap;
     int32_t spare;
-    int32_t *clock;         /* [lane][lane]: instruction of the other lane known to have ended */
-    int32_t *shot;          /* [instruction][lane]: the clock of its lane when it ends */
-    int32_t *need;          /* per lane: newest instruction to wait for, or -1 */
+    int32_t *clock;           /* [lane][lane]: instruction of the other lane known to have ended */
+    int32_t *shot;            /* [instruction][lane]: the clock of its lane when it ends */
+    int32_t *need;            /* per lane: newest instruction to wait for, or -1 */
     size_t wait_cap, ordered; /* ordered: the first of rank.ordered that is not used yet */
 };
 
@@ -32,26 +33,56 @@ static void need(struct sync *sync, int32_t i) {
         sync->need[lane] = i;
 }
 
+/* Pieces as ranges of a buffer: whether they have bytes in common, and whether a has all of b's. */
+static bool overlap(const struct arg *a, const struct arg *b) {
+    return a->piece * (b->last + 1) < (b->piece + 1) * (a->last + 1) &&
+           b->piece * (a->last + 1) < (a->piece + 1) * (b->last + 1);
+}
+static bool covers(const struct arg *a, const struct arg *b) {
+    return a->piece * (b->last + 1) <= b->piece * (a->last + 1) &&
+           (b->piece + 1) * (a->last + 1) <= (a->piece + 1) * (b->last + 1);
+}
+
 static void need_all(struct sync *sync, int32_t buf) {
     for (int32_t n = sync->head[buf]; n >= 0; n = sync->a[n].next)
         need(sync, sync->a[n].any);
 }
 
-static void drop_accesses(struct sync *sync, int32_t buf) {
-    while (sync->head[buf] >= 0) {
-        int32_t n = sync->head[buf];
-        sync->head[buf] = sync->a[n].next;
+/* A write of this piece comes after all accesses to it; the first one, after those to the bytes that it takes over. */
+static void need_accesses(struct sync *sync, const struct arg *piece) {
+    const struct rank *k = sync->k;
+    int32_t b = piece->buf;
+    bool first = true;
+    for (int32_t n = sync->head[b]; n >= 0; n = sync->a[n].next)
+        if (overlap(&sync->a[n].piece, piece)) {
+            need(sync, sync->a[n].any);
+            first &= !covers(&sync->a[n].piece, piece);
+        }
+    for (int32_t o = first && k->over_at ? k->over_at[b] : 0; first && k->over_at && o < k->over_at[b + 1]; o++)
+        need_all(sync, k->over[o]);
+}
+
+/* What a write of this piece is known to come after need not be kept. */
+static void drop_accesses(struct sync *sync, const struct arg *piece) {
+    for (int32_t *at = &sync->head[piece->buf]; *at >= 0;) {
+        int32_t n = *at;
+        if (!covers(piece, &sync->a[n].piece)) {
+            at = &sync->a[n].next;
+            continue;
+        }
+        *at = sync->a[n].next;
         sync->a[n].next = sync->spare;
         sync->spare = n;
     }
 }
 
-static void record(struct sync *sync, int32_t buf, int32_t i, bool write) {
+static void record(struct sync *sync, const struct arg *piece, int32_t i, bool write) {
     int lane = sync->k->ins[i].lane;
-    if (write) /* it is after all the others, which need not be kept */
-        drop_accesses(sync, buf);
-    int32_t n = sync->head[buf];
-    while (n >= 0 && sync->a[n].lane != lane)
+    if (write)
+        drop_accesses(sync, piece);
+    int32_t n = sync->head[piece->buf];
+    while (n >= 0 &&
+           (sync->a[n].lane != lane || sync->a[n].piece.piece != piece->piece || sync->a[n].piece.last != piece->last))
         n = sync->a[n].next;
     if (n < 0) {
         n = sync->spare;
@@ -61,8 +92,8 @@ static void record(struct sync *sync, int32_t buf, int32_t i, bool write) {
             GROW(sync->a, sync->cap, sync->na + 1);
             n = (int32_t)sync->na++;
         }
-        sync->a[n] = (struct touch){lane, -1, -1, sync->head[buf]};
-        sync->head[buf] = n;
+        sync->a[n] = (struct touch){lane, -1, -1, sync->head[piece->buf], *piece};
+        sync->head[piece->buf] = n;
     }
     sync->a[n].any = i;
     if (write)
@@ -72,18 +103,13 @@ static void record(struct sync *sync, int32_t buf, int32_t i, bool write) {
 static void needs_of(struct sync *sync, int32_t i) {
     const struct rank *k = sync->k;
     const struct instr *x = &k->ins[i];
-    for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
-        int32_t b = k->arg[a].buf;
-        if (op_access(x->op, k->arg[a].role) & ACC_WRITE) {
-            if (sync->head[b] < 0 && k->over_at)
-                for (int32_t o = k->over_at[b]; o < k->over_at[b + 1]; o++)
-                    need_all(sync, k->over[o]);
-            need_all(sync, b);
-        } else
-            for (int32_t n = sync->head[b]; n >= 0; n = sync->a[n].next)
-                if (sync->a[n].write >= 0)
+    for (const struct arg *piece = k->arg + x->arg; piece < k->arg + x->arg + x->narg; piece++)
+        if (op_access(x->op, (int)piece->role) & ACC_WRITE)
+            need_accesses(sync, piece);
+        else
+            for (int32_t n = sync->head[piece->buf]; n >= 0; n = sync->a[n].next)
+                if (sync->a[n].write >= 0 && overlap(&sync->a[n].piece, piece))
                     need(sync, sync->a[n].write);
-    }
     for (; sync->ordered < k->nordered && k->ordered[sync->ordered].ins == i; sync->ordered++)
         need(sync, k->ordered[sync->ordered].after);
 }
@@ -142,8 +168,8 @@ void lanes_sync(struct program *p) {
             needs_of(&sync, i);
             add_waits(&sync, i);
             const struct instr *x = &k->ins[i];
-            for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
-                record(&sync, k->arg[a].buf, i, op_access(x->op, k->arg[a].role) & ACC_WRITE);
+            for (const struct arg *piece = k->arg + x->arg; piece < k->arg + x->arg + x->narg; piece++)
+                record(&sync, piece, i, op_access(x->op, (int)piece->role) & ACC_WRITE);
         }
     }
 }
