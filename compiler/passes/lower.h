@@ -65,7 +65,8 @@ struct part {
     int32_t rank, set, list; /* list: of the set's homes, where it goes */
     int32_t round, rounds;   /* rounds: of this rank and set */
     int32_t buf;             /* -1: not open yet */
-    int32_t jobs, last;      /* its contributions that have not ended; the last job that makes one */
+    int32_t first, jobs;     /* of the jobs that contribute, the first by number; how many have not ended */
+    int32_t last;            /* the one that runs last */
     int32_t pieces;          /* not sent yet: the lowest ones */
     int32_t *received;       /* per member of the list: its buffer there, or -1 */
     bool written;            /* something has been accumulated */

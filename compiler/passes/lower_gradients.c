@@ -308,9 +308,11 @@ static void deliver_shards(struct build *build, double t, struct part *part) {
 /* Piece k of the part is complete. */
 static void piece_done(struct build *build, double t, struct part *part, int k) {
     int size = homes_at(build, part)->size, pieces = pieces_of_set(build, part->set);
-    if (part->direct)
-        own_done(build, t, owner_at(build, part->rank, part->set), k);
-    else if (size == 1)
+    struct owner *home = part->direct ? owner_at(build, part->rank, part->set) : NULL;
+    if (home) {
+        sum_at(build, home, k)->written = true; /* the lowest piece last, which says whether the job writes or adds */
+        own_done(build, t, home, k);
+    } else if (size == 1)
         deliver(build, t, part, 0, k, pieces, k);
     else if (part->together) {
         const struct meetings *meetings = &build->meetings[part->set];

@@ -2,8 +2,8 @@
  *
  * A stash leaves as soon as it is there, on the rank whose backward reads it. It comes back as late as the copy's time,
  * and that of the copies behind it in the lane, allow without delaying that backward: behind the last job of its rank
- * that ends by then. The copy depends on nothing else, so that its order behind that job is kept (rank.ordered): it would
- * come back at once, and nothing would be saved.
+ * that ends by then. The copy depends on nothing else, so that its order behind that job is kept (rank.ordered): it
+ * would come back at once, and nothing would be saved.
  *
  * State comes for its update and leaves again: the first while the rank's last job runs, each other one as soon as the
  * update two before it has ended, so that at most two are there. */

@@ -93,13 +93,11 @@ static void leave(const struct contributions *list, struct open_parts *open, int
         close_part(open, victim);
 }
 
-static struct part *new_part(struct build *build, int32_t j, int which, int32_t set, int round) {
-    const struct job *job = &build->sp->job[j];
+static struct part *new_part(struct build *build, int rank, int32_t set, int round) {
     bool whole = homes_of(build->sp, set)->size == 1;
     struct part *part = &build->part[build->nparts++];
-    *part = (struct part){.rank = job->rank, .set = set, .buf = -1, .round = round};
-    part->list = list_for(build, job, which, set);
-    part->direct = whole && place_at(build, job->rank, set) >= 0;
+    *part = (struct part){.rank = rank, .set = set, .buf = -1, .round = round, .first = INT32_MAX};
+    part->direct = whole && place_at(build, rank, set) >= 0;
     part->pieces = pieces_of_set(build, set);
     return part;
 }
@@ -108,7 +106,7 @@ static void contribute(struct build *build, const struct contributions *list, st
     int32_t j = list->at[i] / NSETS, set = set_of(build, list->at[i]);
     int limit = build->sp->grad_slots ? build->sp->grad_slots[r] : INT_MAX;
     if (open->open[set] < 0) {
-        struct part *part = new_part(build, j, list->at[i] % NSETS, set, open->rounds[set]++);
+        struct part *part = new_part(build, r, set, open->rounds[set]++);
         if (!part->direct) {
             if (open->n >= limit)
                 leave(list, open, i);
@@ -117,6 +115,10 @@ static void contribute(struct build *build, const struct contributions *list, st
         open->open[set] = (int32_t)(part - build->part);
     }
     struct part *part = &build->part[open->open[set]];
+    if (j < part->first) { /* all of it goes where w() sends this one */
+        part->first = j;
+        part->list = list_for(build, &build->sp->job[j], list->at[i] % NSETS, set);
+    }
     part->jobs++;
     part->last = j;
     open->last[set] = i;

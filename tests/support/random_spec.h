@@ -29,6 +29,8 @@ enum { /* what a spec may have in addition to what all have */
        PAIRS = 128,   /* a strict order, in which neighbours overlap */
        EXTREME = 256, /* costs and links that are 0, or negligible next to others */
        SHARDED = 512, /* homes are lists of ranks, and zero; often each rank computes microbatches of its own */
+       ROUNDS = 1024, /* few gradients are summed at a time */
+       HOST = 2048,   /* stashes, inputs and state go to host memory */
 };
 
 static inline struct spec *empty_spec(int workers, int stages, int batches) {
@@ -221,6 +223,18 @@ static inline void draw_lists(struct spec *sp) {
     }
 }
 
+static inline void draw_offload(struct spec *sp) {
+    sp->offload = NEW(uint8_t, sp->stages * sp->batches);
+    sp->offload_state = NEW(bool, sp->stages + 1);
+    sp->host_link = NEW(struct link, sp->workers);
+    for (int i = 0; i < sp->stages * sp->batches; i++)
+        sp->offload[i] = below(3) > 0;
+    for (int s = 0; s <= sp->stages; s++)
+        sp->offload_state[s] = s < sp->stages ? below(2) : sp->offload_state[0];
+    for (int r = 0; r < sp->workers; r++)
+        sp->host_link[r] = (struct link){0.25 * below(3), below(3) ? 1 << below(6) : INFINITY};
+}
+
 static inline struct spec *draw_spec(uint64_t seed, int flags) {
     random_state = seed;
     int W = 1 + below(5);
@@ -256,7 +270,29 @@ static inline struct spec *draw_spec(uint64_t seed, int flags) {
     sp->unembedding = sp->tied ? below(sp->stages) : 0;
     if (flags & SHARDED)
         draw_lists(sp);
+    if (flags & ROUNDS)
+        sp->grad_slots = NEW(int, W);
+    for (int r = 0; sp->grad_slots && r < W; r++)
+        sp->grad_slots[r] = 1 + below(3);
+    if (flags & HOST)
+        draw_offload(sp);
     return sp;
+}
+
+/* Its gradient travels in so many pieces, and the last backward runs in parts, whose boundaries are anywhere. */
+static inline void draw_pieces(struct stage *st, int owners) {
+    int low = st->pieces = owners * (1 + below(3));
+    struct touched *touched = NEW(struct touched, low + 1);
+    while (low > 0) {
+        int high = low - 1;
+        low -= 1 + below(low);
+        touched[st->parts++] = (struct touched){low, high};
+        if (low > 0 && below(2) && low < high)
+            low++; /* the part below has bytes of this piece too */
+    }
+    st->touched = touched;
+    int *cut = NEW(int, st->parts + 1);
+    st->cut = cut; /* of no layers */
 }
 
 /* The homes, and weights that divide into their pieces. */
@@ -265,8 +301,16 @@ static inline void find_shards(struct spec *sp, struct stage *st) {
     for (int s = 0; s < sp->stages + sp->tied; s++) {
         const struct homes *homes = &sp->homes[s < sp->stages ? s : 0];
         int64_t *bytes = st[s].bytes, pieces = (int64_t)homes->size * shares_of(homes);
+        if (sp->grad_slots && s < sp->stages && below(3) == 0) {
+            draw_pieces(&st[s], (int)pieces);
+            pieces = st[s].pieces;
+        }
         bytes[K_weight] *= pieces;
         bytes[K_wgrad] *= pieces;
+        bytes[K_hopt] = bytes[K_opt];
+        bytes[K_hstash] = bytes[K_rstash] = bytes[K_stash];
+        bytes[K_hinput] = bytes[K_rinput] = bytes[K_input];
+        pieces = (int64_t)homes->size * shares_of(homes);
         bytes[K_wshard] = bytes[K_weight] / homes->size;
         bytes[K_gshard] = bytes[K_wgrad] / homes->size;
         bytes[K_gown] = bytes[K_wgrad] / pieces;

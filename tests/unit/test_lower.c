@@ -22,7 +22,7 @@ static struct lowered lower_spec(struct spec *sp) {
 
 /* So both ends of a message stand at it at once, and run as one. What lanes and eager sends may do, judge.h knows. */
 
-enum { MOST = 8 }; /* pieces of a set: the ranks that hold it, at most */
+enum { MOST = 32 }; /* units of a set: pieces that one rank updates, or that travel */
 
 struct kept { /* what a buffer holds */
     bool set, freed;
@@ -42,8 +42,8 @@ struct range {
 
 struct machine {
     struct lowered x;
-    struct kept **at;   /* per rank and buffer */
-    int *next, *issued; /* per rank: next instruction. Per job: how often it ran */
+    struct kept **at;           /* per rank and buffer */
+    int *next, *issued, *parts; /* per rank: next instruction. Per job: whether it has run, and in how many parts */
 };
 
 static int32_t find_operand(const struct rank *k, const struct instr *i, int role) {
@@ -66,29 +66,50 @@ static struct kept *operand_of(struct machine *m, int r, const struct instr *i, 
     return &m->at[r][b];
 }
 
-/* Which pieces of its set an operand covers, by the buffer's kind and the rank's place among the homes. */
+static int units_in(const struct machine *m, int set) {
+    const struct homes *h = &m->x.sp->homes[set];
+    return m->x.st[set].pieces > 1 ? m->x.st[set].pieces : h->size * shares_of(h);
+}
+
+/* Which units of its set an operand covers, by the buffer's kind and the rank's place among the homes. */
+static struct range range_at(struct machine *m, int r, const struct instr *i, const struct arg *a) {
+    const struct rank *k = &m->x.p->rank[r];
+    const struct buf *b = &k->buf[a->buf];
+    const struct homes *h = &m->x.sp->homes[b->stage];
+    int shares = shares_of(h), me = place_in(h, r), from = 0, n = units_in(m, b->stage), own = n / h->size / shares;
+    if (b->kind == K_wshard || b->kind == K_gshard) {
+        n = shares * own;
+        from = me % h->size * n;
+    }
+    if (b->kind == K_gown) {
+        from = (me % h->size * shares + me / h->size) * own;
+        n = own;
+    }
+    cr_assert_eq(b->stage, i->stage);
+    cr_assert_eq(n % pieces_of(a), 0);
+    n /= pieces_of(a);
+    return (struct range){&m->at[r][a->buf], from + (int)a->piece * n, n};
+}
 static struct range range_of(struct machine *m, int r, const struct instr *i, int role) {
     const struct rank *k = &m->x.p->rank[r];
-    for (uint32_t a = i->arg; a < i->arg + i->narg; a++) {
-        if (k->arg[a].role != role)
-            continue;
-        const struct buf *b = &k->buf[k->arg[a].buf];
-        const struct homes *h = &m->x.sp->homes[b->stage];
-        int shares = shares_of(h), me = place_in(h, r), from = 0, n = h->size * shares;
-        if (b->kind == K_wshard || b->kind == K_gshard) {
-            from = me % h->size * shares;
-            n = shares;
-        }
-        if (b->kind == K_gown) {
-            from = me % h->size * shares + me / h->size;
-            n = 1;
-        }
-        cr_assert_eq(b->stage, i->stage);
-        cr_assert_eq(n % pieces_of(&k->arg[a]), 0);
-        n /= pieces_of(&k->arg[a]);
-        return (struct range){&m->at[r][k->arg[a].buf], from + (int)k->arg[a].piece * n, n};
-    }
+    for (uint32_t a = i->arg; a < i->arg + i->narg; a++)
+        if (k->arg[a].role == role)
+            return range_at(m, r, i, &k->arg[a]);
     return (struct range){NULL, 0, 0};
+}
+
+/* Whether a later part of the job adds to this piece of the gradient too. */
+static bool added_later(struct machine *m, int r, const struct instr *i, struct range piece) {
+    const struct rank *k = &m->x.p->rank[r];
+    for (const struct instr *x = i + 1; x < k->ins + k->nins && i->part < i->last; x++)
+        for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
+            if (x->op != i->op || x->stage != i->stage || x->batch != i->batch || k->arg[a].role != ROLE_dw)
+                continue;
+            struct range other = range_at(m, r, x, &k->arg[a]);
+            if (other.from == piece.from)
+                return true;
+        }
+    return false;
 }
 
 /* Among its operands of this role, exactly one is the tensor. */
@@ -121,7 +142,8 @@ static void run_job(struct machine *m, int r, const struct instr *i) {
     const struct spec *sp = m->x.sp;
     const struct rank *k = &m->x.p->rank[r];
     int32_t j = job_at(sp, i->stage, i->batch, i->op);
-    cr_assert(j >= 0 && sp->job[j].rank == r && m->issued[j]++ == 0);
+    cr_assert(j >= 0 && sp->job[j].rank == r && !m->issued[j] && i->part == m->parts[j]++);
+    m->issued[j] = i->part == i->last;
     int want[NROLES] = {0};
     for (int e = m->x.g->pred_at[j]; e < m->x.g->pred_at[j + 1]; e++) {
         const struct job *from = &sp->job[m->x.g->pred[e]];
@@ -136,13 +158,12 @@ static void run_job(struct machine *m, int r, const struct instr *i) {
     cr_assert_eq(count_operands(k, i, ROLE_dy), want[ROLE_dy]);
     if (i->op != OP_W) {
         struct range w = range_of(m, r, i, ROLE_w);
-        const struct homes *h = &sp->homes[i->stage];
-        cr_assert(w.from == 0 && w.n == h->size * shares_of(h));
+        cr_assert(w.from == 0 && w.n == units_in(m, i->stage));
         for (int piece = 0; piece < w.n; piece++)
             cr_assert_eq(w.of->version[piece], 1, "%d%s%d reads piece %d", i->stage, op_name[i->op], i->batch, piece);
     }
     for (uint32_t a = i->arg; a < i->arg + i->narg; a++)
-        if (op_access(i->op, k->arg[a].role) == ACC_WRITE) {
+        if (op_access(i->op, k->arg[a].role) == ACC_WRITE && i->part == i->last) {
             struct kept *h = &m->at[r][k->arg[a].buf];
             const struct buf *b = &k->buf[k->arg[a].buf];
             cr_assert(!h->set && !h->freed);
@@ -153,15 +174,27 @@ static void run_job(struct machine *m, int r, const struct instr *i) {
         uint64_t all[MOST];
         for (int piece = 0; piece < MOST; piece++)
             all[piece] = (uint64_t)1 << i->batch;
-        add_to(range_of(m, r, i, ROLE_dw), i->first, all);
+        for (uint32_t a = i->arg; a < i->arg + i->narg; a++) {
+            if (k->arg[a].role != ROLE_dw)
+                continue;
+            struct range piece = range_at(m, r, i, &k->arg[a]);
+            if (!added_later(m, r, i, piece))
+                add_to(piece, i->first, all);
+        }
     }
 }
 
 static void update(struct machine *m, int r, const struct instr *i) {
     const struct homes *h = &m->x.sp->homes[i->stage];
     struct range dw = range_of(m, r, i, ROLE_dw), w = range_of(m, r, i, ROLE_w);
-    int me = place_in(h, r), own = me % h->size * shares_of(h) + (h->zero ? me / h->size : 0);
-    cr_assert(w.from == own && w.n == (h->zero ? 1 : shares_of(h)) && dw.from == w.from && dw.n == w.n);
+    int me = place_in(h, r), n = units_in(m, i->stage) / h->size, one = n / shares_of(h);
+    cr_assert(w.from == me % h->size * n + (h->zero ? me / h->size * one : 0) && w.n == (h->zero ? one : n));
+    cr_assert(dw.from == w.from && dw.n == w.n);
+    bool away = m->x.sp->offload_state && m->x.sp->offload_state[i->stage];
+    struct kept *opt = range_of(m, r, i, ROLE_opt).of;
+    cr_assert(!away || !opt || (opt->set && opt->inst == 0), "it must be there, and not updated yet");
+    if (opt)
+        opt->inst = 1;
     for (int piece = w.from; piece < w.from + w.n; piece++) {
         cr_assert_eq(dw.of->sum[piece], ((uint64_t)1 << m->x.sp->batches) - 1);
         cr_assert_eq(w.of->version[piece]++, 1);
@@ -177,8 +210,10 @@ static void expect_own_done(const struct machine *m, int r, int s) {
     }
 }
 
+static struct kept *src_kept(struct machine *m, int r, const struct instr *i) { return operand_of(m, r, i, ROLE_src); }
+
 static void run_local(struct machine *m, int r, const struct instr *i) {
-    struct range src = range_of(m, r, i, ROLE_src);
+    struct range src = is_copy(i->op) ? (struct range){NULL, 0, 0} : range_of(m, r, i, ROLE_src);
     if (i->op <= OP_W)
         run_job(m, r, i);
     else if (i->op == OP_ZERO) {
@@ -189,10 +224,15 @@ static void run_local(struct machine *m, int r, const struct instr *i) {
         cr_assert(w.from == src.from && w.n == src.n);
         memcpy(&w.of->version[w.from], &src.of->version[src.from], sizeof(int) * (size_t)w.n);
         w.of->set = true;
+    } else if (is_copy(i->op)) {
+        struct kept *to = operand_of(m, r, i, ROLE_t);
+        cr_assert(src_kept(m, r, i)->set && (!to->set || i->op == OP_OFFLOAD_O));
+        *to = *src_kept(m, r, i);
     } else if (i->op == OP_ADD || i->op == OP_TAKE) {
         struct range dw = range_of(m, r, i, ROLE_dw);
         cr_assert(src.of->set && src.from == dw.from && src.n == dw.n);
-        expect_own_done(m, r, i->stage);
+        if (!m->x.sp->grad_slots)
+            expect_own_done(m, r, i->stage);
         add_to(dw, i->first, &src.of->sum[src.from]);
     } else {
         cr_assert_eq(i->op, OP_U);
@@ -249,7 +289,8 @@ static void collect(struct machine *m, const struct group *g, const struct instr
         bool weights = i[0]->op == OP_ALL_GATHER || i[0]->op == OP_BROADCAST;
         struct range in = range_of(m, g->rank[k], i[k], ROLE_src);
         struct range out = range_of(m, g->rank[k], i[k], weights ? ROLE_w : ROLE_dw);
-        cr_assert(out.of || (i[0]->op == OP_BROADCAST && i[k]->peer == g->rank[k]));
+        bool root = i[k]->peer == g->rank[k];
+        cr_assert(out.of ? !has_root(i[0]->op) || root == (i[0]->op == OP_REDUCE) : root == (i[0]->op == OP_BROADCAST));
         for (int piece = in.from; in.of == out.of && piece < in.from + in.n; piece++) /* in place */
             out.of->sum[piece] = UNKNOWN;
         if (out.of && weights)
@@ -285,7 +326,9 @@ static bool meet(struct machine *m, int r, const struct instr *i) {
 
 /* Home weights, their optimizer state and gradients, and workspaces stay for the step. */
 static bool permanent(const struct spec *sp, int r, const struct buf *b) {
-    if (b->kind == K_work || b->kind == K_opt || b->kind == K_wshard || b->kind == K_gown)
+    if (b->kind == K_opt && sp->offload_state && sp->offload_state[b->stage])
+        return false;
+    if (b->kind == K_work || b->kind == K_opt || b->kind == K_hopt || b->kind == K_wshard || b->kind == K_gown)
         return true;
     const struct homes *h = b->stage >= 0 ? &sp->homes[b->stage] : NULL;
     bool home = place_in(h, r) >= 0 && b->inst < 0;
@@ -299,7 +342,7 @@ static void expect_updated(const struct machine *m) {
         const struct homes *h = &m->x.sp->homes[s];
         for (int i = 0; i < h->lists * h->size; i++) {
             const struct rank *k = &m->x.p->rank[h->rank[i]];
-            int held = 0, shares = shares_of(h), from = h->size > 1 ? i % h->size * shares : 0;
+            int held = 0, shares = units_in(m, s) / h->size, from = h->size > 1 ? i % h->size * shares : 0;
             for (int b = 0; b < k->nbufs; b++) {
                 if (k->buf[b].stage != s || k->buf[b].inst >= 0 ||
                     k->buf[b].kind != (h->size > 1 ? K_wshard : K_weight))
@@ -316,10 +359,13 @@ static void expect_updated(const struct machine *m) {
 static void execute(struct lowered x) {
     int W = x.sp->workers;
     struct machine m = {.x = x, .at = NEW(struct kept *, W), .next = NEW(int, W), .issued = NEW(int, x.sp->njobs)};
+    m.parts = NEW(int, x.sp->njobs);
     for (int r = 0; r < W; r++) {
         m.at[r] = NEW(struct kept, x.p->rank[r].nbufs);
         for (int b = 0; b < x.p->rank[r].nbufs; b++) {
             const struct buf *buf = &x.p->rank[r].buf[b];
+            if (buf->kind == K_hopt)
+                m.at[r][b] = (struct kept){.set = true, .kind = K_opt, .s = buf->stage};
             if (buf->kind != K_wshard && (buf->kind != K_weight || buf->inst >= 0))
                 continue;
             m.at[r][b] = (struct kept){.set = true, .kind = buf->kind, .s = buf->stage};
@@ -357,7 +403,7 @@ static void draw_and_execute(int first, int n, int flags) {
         for (int r = 0; r < x.sp->workers; r++) { /* jobs stay in the order of the schedule */
             const struct rank *k = &x.p->rank[r];
             for (int i = 0, at = 0; i < k->nins; i++)
-                if (k->ins[i].op <= OP_W) {
+                if (k->ins[i].op <= OP_W && k->ins[i].part == k->ins[i].last) {
                     const struct job *j = &x.sp->job[x.sc->order[r][at++]];
                     cr_assert(j->s == k->ins[i].stage && j->b == k->ins[i].batch && j->d == k->ins[i].op);
                 }
@@ -372,6 +418,8 @@ Test(lower, never_blocks_even_serially) {
     draw_and_execute(2000, 100, ORDERS | BANDWIDTH);
     draw_and_execute(3000, 400, SHARDED);
     draw_and_execute(4000, 400, SHARDED | BANDWIDTH);
+    draw_and_execute(5000, 400, SHARDED | BANDWIDTH | ROUNDS);
+    draw_and_execute(6000, 200, SHARDED | BANDWIDTH | ROUNDS | HOST);
 }
 
 /* ---- how many instructions of each kind there are ---- */
@@ -431,8 +479,16 @@ static void count_expected(const struct lowered *x, int *n) {
         n[x->sp->job[j].d]++;
         count_outputs(x, j, n);
     }
-    for (int s = 0; s < x->sp->stages; s++)
+    for (int s = 0; s < x->sp->stages; s++) {
+        const struct homes *h = &x->sp->homes[s];
         count_gradients(x, s, n);
+        for (int b = 0; x->sp->offload && b < x->sp->batches; b++)
+            n[OP_OFFLOAD_S] += x->sp->offload[s * x->sp->batches + b];
+        if (x->sp->offload && x->sp->offload_state[s] && x->st[s].bytes[K_opt] > 0)
+            n[OP_OFFLOAD_O] += h->lists * h->size;
+    }
+    n[OP_RELOAD_S] = n[OP_OFFLOAD_S];
+    n[OP_RELOAD_O] = n[OP_OFFLOAD_O];
     for (int op = OP_SEND_F; op < OP_SERVE; op += 2)
         n[op + 1] = n[op];
 }
@@ -460,7 +516,8 @@ static void expect_lane(const struct program *p, int r, const struct instr *i) {
 Test(lower, counts_and_lanes) {
     int total[NOPS] = {0};
     for (int seed = 0; seed < 450; seed++) {
-        struct lowered x = lower_spec(draw_spec((uint64_t)seed, ORDERS | COARSE | (seed < 150 ? 0 : SHARDED)));
+        struct lowered x = lower_spec(
+            draw_spec((uint64_t)seed, ORDERS | COARSE | (seed < 150 ? 0 : SHARDED) | (seed < 350 ? 0 : HOST)));
         int want[NOPS] = {0}, got[NOPS] = {0};
         count_expected(&x, want);
         for (int r = 0; r < x.sp->workers; r++) {
@@ -484,7 +541,7 @@ Test(lower, counts_and_lanes) {
         cr_assert_eq(count_stays(x.p), fetch_plan(x.sp, x.sc, home_places(x.sp)).n);
         free_all();
     }
-    for (int op = 0; op < NOPS; op++) /* the lowering makes no REDUCE and no ALL_TO_ALL yet */
+    for (int op = 0; op < NOPS; op++) /* REDUCE comes with pieces; the lowering makes no ALL_TO_ALL yet */
         cr_assert(total[op] > 50 || op == OP_REDUCE || op == OP_ALL_TO_ALL, "%s is hardly tested", op_name[op]);
 }
 
