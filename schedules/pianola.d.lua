@@ -57,6 +57,17 @@ function params(defaults) end
 ---@field update? "flush"
 ---Not supported yet.
 ---@field versions? nil
+---Of how many sets of weights that are not at home a rank sums gradients at a time. Default: of all. The sum whose next
+---contribution comes last is sent early.
+---@field grad_slots? number | fun(worker: integer): number
+---The most bytes of a stage's gradient that travel as one message; it is cut into equal pieces, each of which travels once
+---the layers with its parameters have run. math.huge: it travels whole. Default: by the cost of the links.
+---@field bucket? number | fun(s: integer): number
+---Whether what F keeps for the backward is in host memory meanwhile. "auto": what is worth most, by bytes and time, until
+---the program fits into the cluster's memory.
+---@field offload? boolean | "auto" | fun(s: integer, b: integer): boolean
+---Whether the optimizer's state is in host memory, except while it is used.
+---@field offload_optimizer? boolean | fun(s: integer): boolean
 ---Not supported yet.
 ---@field tensor? nil
 
@@ -248,6 +259,11 @@ function adamw(fields) end
 ---@field speed? fun(rank: integer): number
 ---Bytes of a rank's device.
 ---@field memory? number
+---Latency and bandwidth of a rank's link to host memory, and of that back, both of which it uses at the same time. Without
+---it copies are free.
+---@field host_link? fun(rank: integer): number, number
+---Bytes of host memory for a rank.
+---@field host_memory? number
 ---Floating-point operations per second of a rank; without it times count in FLOP, and links must be free: FLOP and
 ---seconds do not add up.
 ---@field flops? number

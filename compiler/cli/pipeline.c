@@ -12,7 +12,10 @@ static void do_script(struct compile *c) { c->spec = script_load(&c->args); }
 static void do_cost(struct compile *c) { c->stage = cost_stages(c->spec); }
 static void do_graph(struct compile *c) { c->graph = graph_build(c->spec); }
 static void do_sched(struct compile *c) { c->sched = sched_run(c->spec, c->stage, c->graph); }
-static void do_lower(struct compile *c) { c->program = lower_fastest(c->spec, c->stage, c->graph, c->sched); }
+static void do_lower(struct compile *c) {
+    choose_offloads(c->spec, c->stage, c->graph, c->sched);
+    c->program = lower_fastest(c->spec, c->stage, c->graph, c->sched);
+}
 static void do_mem(struct compile *c) {
     if (c->spec->least_memory)
         mem_plan(c->spec, c->program);

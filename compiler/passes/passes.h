@@ -35,6 +35,9 @@ struct moved collective_moved(int op, int algorithm, const struct group *g, int 
  * scheduled"). Dies on deadlock. */
 struct sched *sched_run(const struct spec *sp, const struct stage *st, const struct graph *graph);
 
+/* offload.c: sets spec->offload where it is "auto". */
+void choose_offloads(struct spec *sp, const struct stage *st, const struct graph *graph, const struct sched *sc);
+
 /* lower.c: needs the schedule; gives the program, with lanes, without offsets and waits. */
 struct program *lower(const struct spec *sp, const struct stage *st, const struct graph *graph, const struct sched *sc);
 

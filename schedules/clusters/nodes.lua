@@ -10,12 +10,13 @@
 -- B200"), where the figure with sparsity is twice as much; memory: of the same. inside: NVLink in one direction, half of the
 -- datasheets' 600, 900, 900 and 1800 GB/s. between: the node's InfiniBand per device (DGX A100, H100, H200, B200 user guides: 8 ports of
 -- 200, and then 400 Gb/s). Latencies: NCCL's tuning table (src/graph/tuning.cc, hwLat: ring, Simple), 3.4 us over NVLink and 14 us
--- over a network.
+-- over a network, 5.7 us over PCIe. host: PCIe in one direction, half of the datasheets' 64 GB/s (Gen4) and 128 GB/s (Gen5);
+-- hosts: the node's system memory per device (the same user guides: 2 TB).
 local kinds = {
-  a100 = { flops = 312e12, memory = 80e9, inside = 300e9, between = 25e9 },
-  h100 = { flops = 989e12, memory = 80e9, inside = 450e9, between = 50e9 },
-  h200 = { flops = 989e12, memory = 141e9, inside = 450e9, between = 50e9 },
-  b200 = { flops = 2250e12, memory = 180e9, inside = 900e9, between = 50e9 },
+  a100 = { flops = 312e12, memory = 80e9, inside = 300e9, between = 25e9, host = 32e9, hosts = 250e9 },
+  h100 = { flops = 989e12, memory = 80e9, inside = 450e9, between = 50e9, host = 64e9, hosts = 250e9 },
+  h200 = { flops = 989e12, memory = 141e9, inside = 450e9, between = 50e9, host = 64e9, hosts = 250e9 },
+  b200 = { flops = 2250e12, memory = 180e9, inside = 900e9, between = 50e9, host = 64e9, hosts = 250e9 },
 }
 local p = params { kind = "h100", devices = 8, rack = 0, spine = 1.0, utilization = 0.4, memory = 0.0 }
 local k = kinds[p.kind]
@@ -32,4 +33,6 @@ return cluster {
   end,
   flops = k.flops * p.utilization,
   memory = p.memory > 0 and p.memory or k.memory,
+  host_link = function(rank) return 5.7e-6, k.host end,
+  host_memory = k.hosts,
 }
