@@ -4,7 +4,10 @@
  * access to what it writes, buffers or pieces of them, and after the previous users of its buffer's bytes (rank.over).
  * Within a lane, order gives that. Across lanes it takes a wait, unless other waits imply it: a vector clock per lane
  * holds, for every other lane, how far that lane must have come by now. Waits are taken newest first, so that each
- * implies as many others as possible. */
+ * implies as many others as possible.
+ *
+ * A rank may have a thousand lanes, of which an instruction changes what is known of a few. So a clock is a list of
+ * blocks that clocks share until they differ, and two clocks are compared where their blocks do. */
 #include "passes.h"
 #include <assert.h>
 #include <string.h>
@@ -21,14 +24,26 @@ struct sync {
     struct touch *a;
     size_t na, cap;
     int32_t spare;
-    int32_t *clock;           /* [lane][lane]: instruction of the other lane known to have ended */
-    int32_t *shot;            /* [instruction][lane]: the clock of its lane when it ends */
-    int32_t *need;            /* per lane: newest instruction to wait for, or -1 */
+    struct block *block; /* 0: of what nothing is known */
+    size_t nblocks, block_cap;
+    int blocks;      /* of a clock */
+    int32_t *clock;  /* [lane][block] */
+    int32_t *shot;   /* [instruction][block]: the clock of its lane when it ends */
+    int32_t *need;   /* per lane: newest instruction to wait for, or -1 */
+    int32_t *needed; /* lanes with such an instruction */
+    int nneeded;
     size_t wait_cap, ordered; /* ordered: the first of rank.ordered that is not used yet */
+};
+
+enum { BLOCK = 16 };
+struct block {
+    int32_t of[BLOCK]; /* per lane: the instruction that is known to have ended, or -1 */
 };
 
 static void need(struct sync *sync, int32_t i) {
     int lane = sync->k->ins[i].lane;
+    if (sync->need[lane] < 0)
+        sync->needed[sync->nneeded++] = lane;
     if (sync->need[lane] < i)
         sync->need[lane] = i;
 }
@@ -114,55 +129,90 @@ static void needs_of(struct sync *sync, int32_t i) {
         need(sync, k->ordered[sync->ordered].after);
 }
 
+static int32_t copy_block(struct sync *sync, int32_t old) {
+    GROW(sync->block, sync->block_cap, sync->nblocks + 1);
+    sync->block[sync->nblocks] = sync->block[old];
+    return (int32_t)sync->nblocks++;
+}
+
+/* The block that knows what both do: one of them, if it does. */
+static int32_t join_blocks(struct sync *sync, int32_t x, int32_t y) {
+    bool more = false, less = false; /* y than x */
+    for (int i = 0; i < BLOCK; i++) {
+        more |= sync->block[y].of[i] > sync->block[x].of[i];
+        less |= sync->block[y].of[i] < sync->block[x].of[i];
+    }
+    if (!more || !less)
+        return more ? y : x;
+    int32_t both = copy_block(sync, x);
+    for (int i = 0; i < BLOCK; i++)
+        if (sync->block[y].of[i] > sync->block[both].of[i])
+            sync->block[both].of[i] = sync->block[y].of[i];
+    return both;
+}
+
+/* The newest instruction that is needed and not known to have ended; -1: none. */
+static int32_t newest_needed(const struct sync *sync, const int32_t *clock) {
+    int32_t newest = -1;
+    for (int n = 0; n < sync->nneeded; n++) {
+        int lane = sync->needed[n];
+        if (sync->need[lane] > newest && sync->need[lane] > sync->block[clock[lane / BLOCK]].of[lane % BLOCK])
+            newest = sync->need[lane];
+    }
+    return newest;
+}
+
 static void add_waits(struct sync *sync, int32_t i) {
     struct rank *k = sync->k;
     struct instr *x = &k->ins[i];
-    int L = k->nlanes;
-    int32_t *clock = sync->clock + (int64_t)x->lane * L;
+    int32_t *clock = sync->clock + (int64_t)x->lane * sync->blocks;
     x->wait = (uint32_t)k->nwaits;
     sync->need[x->lane] = -1;
-    for (;;) {
-        int32_t newest = -1;
-        for (int m = 0; m < L; m++)
-            if (sync->need[m] > newest && sync->need[m] > clock[m])
-                newest = sync->need[m];
-        if (newest < 0)
-            break;
+    for (int32_t newest; (newest = newest_needed(sync, clock)) >= 0;) {
         GROW(k->wait, sync->wait_cap, k->nwaits + 1);
         k->wait[k->nwaits++] = newest;
         x->nwait++;
-        const int32_t *shot = sync->shot + (int64_t)newest * L;
-        for (int m = 0; m < L; m++)
-            if (shot[m] > clock[m])
-                clock[m] = shot[m];
+        const int32_t *shot = sync->shot + (int64_t)newest * sync->blocks;
+        for (int b = 0; b < sync->blocks; b++)
+            if (shot[b] != clock[b])
+                clock[b] = join_blocks(sync, clock[b], shot[b]);
     }
-    for (int m = 0; m < L; m++)
-        sync->need[m] = -1;
-    clock[x->lane] = i;
-    memcpy(sync->shot + (int64_t)i * L, clock, sizeof *clock * (size_t)L);
+    while (sync->nneeded > 0)
+        sync->need[sync->needed[--sync->nneeded]] = -1;
+    int32_t *own = &clock[x->lane / BLOCK];
+    *own = copy_block(sync, *own);
+    sync->block[*own].of[x->lane % BLOCK] = i;
+    memcpy(sync->shot + (int64_t)i * sync->blocks, clock, sizeof *clock * (size_t)sync->blocks);
 }
+
+static int blocks_of(const struct rank *k) { return (k->nlanes + BLOCK - 1) / BLOCK; }
 
 void lanes_sync(struct program *p) {
     int64_t most = 0, lanes = 0, bufs = 0;
     for (int r = 0; r < p->workers; r++) {
         const struct rank *k = &p->rank[r];
-        int64_t cells = (int64_t)k->nins * k->nlanes;
+        int64_t cells = (int64_t)k->nins * blocks_of(k);
         most = cells > most ? cells : most;
         lanes = k->nlanes > lanes ? k->nlanes : lanes;
         bufs = k->nbufs > bufs ? k->nbufs : bufs;
     }
     struct sync sync = {.spare = -1};
     sync.head = NEW(int32_t, bufs);
-    sync.clock = NEW(int32_t, lanes * lanes);
+    sync.clock = NEW(int32_t, lanes * ((lanes + BLOCK - 1) / BLOCK));
     sync.shot = NEW(int32_t, most);
     sync.need = NEW(int32_t, lanes);
+    sync.needed = NEW(int32_t, lanes);
+    GROW(sync.block, sync.block_cap, 1);
+    memset(sync.block, -1, sizeof *sync.block);
     for (int r = 0; r < p->workers; r++) {
         struct rank *k = sync.k = &p->rank[r];
         sync.na = sync.ordered = 0;
         sync.spare = -1;
         sync.wait_cap = 0;
+        sync.nblocks = 1;
+        sync.blocks = blocks_of(k);
         memset(sync.head, -1, sizeof *sync.head * (size_t)k->nbufs);
-        memset(sync.clock, -1, sizeof *sync.clock * (size_t)k->nlanes * (size_t)k->nlanes);
+        memset(sync.clock, 0, sizeof *sync.clock * (size_t)k->nlanes * (size_t)sync.blocks);
         memset(sync.need, -1, sizeof *sync.need * (size_t)k->nlanes);
         for (int32_t i = 0; i < k->nins; i++) {
             needs_of(&sync, i);

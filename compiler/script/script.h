@@ -148,6 +148,7 @@ struct lists {
     int32_t *rank, *member, number; /* the list in hand; per rank, the last list that has it; this one's number */
     size_t cap, cap_list;
     int n, room;
+    int32_t home;   /* the last one, as job.home says it */
     struct map map; /* of spec.list */
 };
 struct owners {

@@ -78,6 +78,14 @@ int rank_result(struct owners *owners, int index, const char *what) {
     function_fail(L, owners->w, "w", "w() returned %s %s for %s; return two ranks: home, compute", what, value, job);
 }
 
+/* Most calls return the list of the call before: then no rank need be checked anew. */
+static bool is_home(lua_State *L, int index, int n, struct home home) {
+    bool same = n == home.n;
+    for (int i = 1, isint; same && i <= n; i++, lua_pop(L, 1))
+        same = lua_rawgeti(L, index, i) == LUA_TNUMBER && lua_tointegerx(L, -1, &isint) == home.rank[i - 1] && isint;
+    return same;
+}
+
 /* The home that w() returned: a rank, or a list of them. */
 int32_t home_result(struct owners *owners, int index) {
     lua_State *L = owners->S->L;
@@ -85,6 +93,10 @@ int32_t home_result(struct owners *owners, int index) {
         return rank_result(owners, index, "home");
     struct lists *lists = owners->lists;
     int n = (int)lua_rawlen(L, index = lua_absindex(L, index));
+    if (lists->n > 1 && is_home(L, index, n, home_of(owners->sp, &lists->home))) {
+        spend(L, n);
+        return lists->home;
+    }
     const char *job = job_name(owners->S->s, owners->S->b, owners->S->d);
     if (n == 0)
         function_fail(L, owners->w, "w", "w() returned an empty list as home for %s; name at least one rank", job);
@@ -96,7 +108,7 @@ int32_t home_result(struct owners *owners, int index) {
             function_fail(L, owners->w, "w", "w() returned a list with rank %d twice as home for %s", rank, job);
     }
     spend(L, n);
-    return list_end(lists, owners->sp);
+    return lists->home = list_end(lists, owners->sp);
 }
 
 /* ---- replicas ---- */
