@@ -73,10 +73,10 @@ struct rank {
     struct lifetime *life; /* per buffer; what mem plans by, too: NULL, the schedule alone */
     int64_t arena, least;  /* bytes: the plan's peak; that of the plan by the schedule alone, or, if smaller, arena */
     int64_t host;          /* bytes: the peak in host memory */
-    struct order {         /* what follows from no operand: ins waits for `after`. lanes makes it a wait */
+    struct ordered {       /* what follows from no operand: ins waits for `after`. lanes makes it a wait */
         int32_t ins, after;
-    } * order; /* ascending */
-    size_t norders;
+    } * ordered; /* ascending by ins */
+    size_t nordered;
 };
 
 struct job_name {

@@ -23,7 +23,7 @@ struct sync {
     int32_t *clock;         /* [lane][lane]: instruction of the other lane known to have ended */
     int32_t *shot;          /* [instruction][lane]: the clock of its lane when it ends */
     int32_t *need;          /* per lane: newest instruction to wait for, or -1 */
-    size_t wait_cap, order; /* order: the first of rank.order that is not used yet */
+    size_t wait_cap, ordered; /* ordered: the first of rank.ordered that is not used yet */
 };
 
 static void need(struct sync *sync, int32_t i) {
@@ -84,8 +84,8 @@ static void needs_of(struct sync *sync, int32_t i) {
                 if (sync->a[n].write >= 0)
                     need(sync, sync->a[n].write);
     }
-    for (; sync->order < k->norders && k->order[sync->order].ins == i; sync->order++)
-        need(sync, k->order[sync->order].after);
+    for (; sync->ordered < k->nordered && k->ordered[sync->ordered].ins == i; sync->ordered++)
+        need(sync, k->ordered[sync->ordered].after);
 }
 
 static void add_waits(struct sync *sync, int32_t i) {
@@ -132,7 +132,7 @@ void lanes_sync(struct program *p) {
     sync.need = NEW(int32_t, lanes);
     for (int r = 0; r < p->workers; r++) {
         struct rank *k = sync.k = &p->rank[r];
-        sync.na = sync.order = 0;
+        sync.na = sync.ordered = 0;
         sync.spare = -1;
         sync.wait_cap = 0;
         memset(sync.head, -1, sizeof *sync.head * (size_t)k->nbufs);

@@ -2,7 +2,7 @@
  *
  * A stash leaves as soon as it is there, on the rank whose backward reads it. It comes back as late as the copy's time,
  * and that of the copies behind it in the lane, allow without delaying that backward: behind the last job of its rank
- * that ends by then. The copy depends on nothing else, so that its order behind that job is kept (rank.order): it would
+ * that ends by then. The copy depends on nothing else, so that its order behind that job is kept (rank.ordered): it would
  * come back at once, and nothing would be saved.
  *
  * State comes for its update and leaves again: the first while the rank's last job runs, each other one as soon as the
@@ -91,8 +91,8 @@ void plan_reloads(struct build *build) {
 
 static void keep_order(struct build *build, int r, int32_t after) {
     struct rank *k = &build->p->rank[r];
-    GROW(k->order, build->rank[r].orders, k->norders + 1);
-    k->order[k->norders++] = (struct order){k->nins - 1, after};
+    GROW(k->ordered, build->rank[r].orders, k->nordered + 1);
+    k->ordered[k->nordered++] = (struct ordered){k->nins - 1, after};
 }
 
 void offload(struct build *build, int32_t e, const struct job *to, double t) {
