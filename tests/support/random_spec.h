@@ -259,7 +259,7 @@ static inline struct spec *draw_spec(uint64_t seed, int flags) {
     return sp;
 }
 
-/* The homes, and weights that divide into their pieces. */
+/* The homes, weights that divide into their pieces, and copies as large as what they are of. */
 static inline void find_shards(struct spec *sp, struct stage *st) {
     sp->homes = find_homes(sp);
     for (int s = 0; s < sp->stages + sp->tied; s++) {
@@ -270,6 +270,9 @@ static inline void find_shards(struct spec *sp, struct stage *st) {
         bytes[K_wshard] = bytes[K_weight] / homes->size;
         bytes[K_gshard] = bytes[K_wgrad] / homes->size;
         bytes[K_gown] = bytes[K_wgrad] / pieces;
+        bytes[K_hstash] = bytes[K_rstash] = bytes[K_stash];
+        bytes[K_hinput] = bytes[K_rinput] = bytes[K_input];
+        bytes[K_hopt] = bytes[K_opt];
     }
 }
 
