@@ -32,9 +32,9 @@
       "recompute: stash = stage(input), y is dropped")                                                                 \
     X(I, COMPUTE, JOB, none, none, 'I', "w:r v:r stash:r dy:r* wstash:w dx:w t:r* done:w",                             \
       "input gradient: dx; wstash grows in place of stash")                                                            \
-    X(B, COMPUTE, JOB, none, none, 'B', "w:r v:r stash:r dy:r* dx:w dw:a* dv:a t:r* done:w",                            \
+    X(B, COMPUTE, JOB, none, none, 'B', "w:r v:r stash:r dy:r* dx:w dw:a* dv:a t:r* done:w",                           \
       "full backward: dx, and dw += this microbatch's gradient")                                                       \
-    X(W, COMPUTE, JOB, none, none, 'W', "wstash:r dw:a* dv:a t:r* done:w",                                              \
+    X(W, COMPUTE, JOB, none, none, 'W', "wstash:r dw:a* dv:a t:r* done:w",                                             \
       "weight gradient: dw += this microbatch's gradient")                                                             \
     X(U, COMPUTE, UPDATE, weight, none, 'U', "dw:r opt:m w:m", "update: the optimizer steps the weights of a stage")   \
     X(SEND_F, SEND, LINK, act, RECV_F, 'F', "t:r", "sends act(s,b) to peer")                                           \
@@ -189,6 +189,10 @@ static inline bool has_root(int op) { return op == OP_BROADCAST || op == OP_REDU
 static inline bool has_peer(int op) { return lanekind_row(op_row(op)->lane)->of == OF_PEER; } /* ADD has one too */
 /* A job or an update: the schedule, the model or the cluster gives its time. */
 static inline bool has_cost(int op) { return op_row(op)->cost == COST_JOB || op_row(op)->cost == COST_UPDATE; }
+/* Is this operand in the arena in host memory? */
+static inline bool on_host(int op, int role) {
+    return is_copy(op) && role == (op_row(op)->lane == LANE_OFFLOAD ? ROLE_t : ROLE_src);
+}
 
 /* Layers. X(name, parameters, meaning)
  *

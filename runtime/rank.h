@@ -20,10 +20,11 @@ extern "C" {
 
 struct rt_operand {
     int32_t role;       /* enum role + 1; 0 ends the list */
-    int64_t off, bytes; /* in the rank's arena */
+    int64_t off, bytes; /* in one of the rank's arenas */
+    int64_t before;     /* bytes of its buffer that lie before it, which is a piece */
 };
 struct rt_line {
-    int32_t op, stage, batch, lane, peer, msg, root;
+    int32_t op, stage, batch, lane, peer, msg, root, from, to;
     struct rt_operand operand[RT_OPERANDS + 1];
     int32_t wait[RT_WAITS + 1]; /* names of instructions: their places + 1; 0 ends the list */
 };
@@ -41,6 +42,8 @@ static inline int rt_start(int argc, char **argv, const struct rt_self *self, st
         x->peer = line[i].peer;
         x->msg = line[i].msg;
         x->root = line[i].root;
+        x->from = line[i].from;
+        x->to = line[i].to > 0 || !is_job(x->op) ? line[i].to : tables->stage[x->stage].nlayers;
         x->wait = waits;
         x->more = i > 0 ? x[-1].more + x[-1].nmore : 0;
         for (int r = 0; r < NROLES; r++)
@@ -54,7 +57,8 @@ static inline int rt_start(int argc, char **argv, const struct rt_self *self, st
             if ((role == ROLE_x + 1 || role == ROLE_dy + 1) && x->at[role - 1] >= 0)
                 more[x->more + x->nmore++] = line[i].operand[a].off;
             else
-                x->at[(role < 0 ? -role : role) - 1] = line[i].operand[a].off;
+                x->at[(role < 0 ? -role : role) - 1] =
+                    line[i].operand[a].off - (is_job(x->op) ? line[i].operand[a].before : 0);
         }
         for (int a = 0; line[i].wait[a]; a++, waits++) {
             wait[waits] = line[i].wait[a] - 1;

@@ -26,6 +26,14 @@ static inline int64_t shared_table(const struct rt_model *m, const struct rt_lay
     bool positions = l->kind == LAYER_embedding && l->nparam == (int64_t)l->context * l->out;
     return positions ? (int64_t)m->vocab * l->out : 0;
 }
+/* Does a layer of the stage, from number `from` on, use it? Then a backward has had the table's gradient before it
+ * comes to those in front of that one. */
+static inline bool uses_table(const struct rt_model *m, const struct rt_stage *s, int from) {
+    for (int l = from; l < s->nlayers; l++)
+        if (shared_table(m, &s->layer[l]) > 0)
+            return true;
+    return false;
+}
 
 /* One microbatch as the first and the last stage read it. */
 struct rt_batch {
@@ -48,9 +56,15 @@ struct rt_bind {
 
 void host_forward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at);
 /* input: dx from dy (and what the weight gradient needs, into SP_EXT); weight: dw from the stash and SP_EXT.
- * Both: a full backward. Gradients are of the mean over the step's microbatches: scaled by 1 / batches at the loss. */
-void host_backward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
-                   bool weight);
+ * Both: a full backward. Gradients are of the mean over the step's microbatches: scaled by 1 / batches at the loss.
+ * A part is of the layers [from, to). Parts that follow each other from the last layer to the first, with the same
+ * operands and nothing between that touches them, make what the whole makes, to the bit. */
+void host_backward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
+                        bool weight, int from, int to);
+static inline void host_backward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at,
+                                 bool input, bool weight) {
+    host_backward_part(m, s, at, input, weight, 0, s->nlayers);
+}
 void host_add(float *dst, const float *src, int64_t n, bool first);
 /* dst, n floats, += each of at->more */
 void host_add_more(const struct rt_bind *at, char *dst, int64_t n);
@@ -90,19 +104,20 @@ struct rt_instr {
     int32_t stage, batch; /* batch -1: none */
     int32_t peer, msg;    /* -1: none */
     int32_t root;         /* of a collective: a rank, or -1 */
-    int64_t at[NROLES];   /* arena offset of each operand; -1: absent */
+    int64_t at[NROLES];   /* offset of each operand in its arena: see on_host; -1: absent */
     int64_t bytes;        /* of the smallest operand: of the tensor moved, added or reduced; of a shard */
     int32_t wait, nwait;  /* instructions of other lanes that must have ended: rt_rank.wait[wait ..] */
     int32_t more, nmore;  /* a forward's further x, a backward's further dy, to be added up: rt_rank.more[more ..] */
+    int32_t from, to;     /* of a job: its layers of the stage, [from, to); a backward may run in parts */
 };
 
 /* A stage, or the table, whose weights live on a rank: all of them or a shard. A stage sharded over n ranks is padded
  * to n equal shards. Its elements are counted as in weight_count, padding included. */
 struct rt_home {
-    int32_t stage;
-    int64_t weight, opt;  /* arena offsets; opt -1: none */
-    int64_t first, count; /* the elements whose weights are here */
-    int64_t own, owned;   /* those that this rank updates, and whose optimizer state is here */
+    int32_t stage, memory; /* memory: whose arena has the optimizer's state */
+    int64_t weight, opt;   /* offsets in the device's arena, and in that one; opt -1: none */
+    int64_t first, count;  /* the elements whose weights are here */
+    int64_t own, owned;    /* those that this rank updates, and whose optimizer state is here */
 };
 
 /* Those of its `count` elements that are not padding. */
@@ -115,8 +130,9 @@ static inline int64_t held_count(const struct rt_model *m, const struct rt_stage
  * compared by it. With bf16, the optimizer state begins with the master weights, and the weights are the masters
  * rounded to nearest even. */
 struct rt_learned {
-    int64_t weight, moments; /* arena offsets; moments: arrays of `owned` floats (moments_of), one after the other; -1:
-                                none */
+    int32_t weight_in, moments_in; /* enum memory */
+    int64_t weight, moments; /* offsets in the arenas of these memories; moments: arrays of `owned` floats (moments_of),
+                                one after the other; -1: none */
     int64_t first, count;    /* elements of the stage's weight_count; the padding behind them is left out */
 };
 static inline struct rt_learned learned_at(const struct rt_model *m, const struct rt_stage *s,
@@ -124,6 +140,8 @@ static inline struct rt_learned learned_at(const struct rt_model *m, const struc
     bool masters = m->precision == BF16;
     int64_t left = weight_count(m, s) - home->own;
     struct rt_learned learned;
+    learned.weight_in = masters ? home->memory : MEMORY_DEVICE;
+    learned.moments_in = home->memory;
     learned.weight = masters ? home->opt : home->weight + 4 * (home->own - home->first);
     learned.moments = *moments_of(m->optimizer) ? home->opt + (masters ? 4 * home->owned : 0) : -1;
     learned.first = home->own;
@@ -139,7 +157,7 @@ struct rt_rank {
     const int64_t *more; /* arena offsets */
     const struct rt_home *home;
     int32_t nhomes;
-    int64_t arena, work; /* bytes; offset of the workspace, -1: none */
+    int64_t arena, host, work; /* bytes, in host memory too; offset of the workspace, -1: none */
 };
 
 /* The stage's home on this rank; it has one. */
@@ -175,7 +193,7 @@ struct rt_self {
     const char *name;
     uint64_t hash; /* of the whole compile: every rank of a run must have the same */
     int32_t rank, workers, stages, batches, nmsgs, nlanes;
-    int64_t arena, work; /* bytes; offset of the workspace, -1: none */
+    int64_t arena, host, work; /* bytes, in host memory too; offset of the workspace, -1: none */
 };
 /* groups: members of each group in their order, ended by -1, and one more -1 at the end. homes: ended by stage -1. */
 struct rt_tables {
@@ -210,7 +228,8 @@ struct rt_run {
     void (*progress)(void *context, int64_t step, float loss, double seconds); /* about ten times a second, or NULL */
     void *context;
 };
-/* Trains, and returns the arenas, one per rank; free them with host_free. NULL: out of memory. */
+/* Trains, and returns the arenas, [memory * workers + rank], NULL where one has no bytes in host memory; free them with
+ * host_free. NULL: out of memory. */
 char **host_train(const struct rt_run *run);
 void host_free(const struct rt_program *p, char **arena);
 #endif

@@ -5,17 +5,18 @@
 #define I(op, stage, batch, lane, meets, operands, waits) {OP_##op, stage, batch, lane, meets, {operands}, {waits}},
 #define END                                                                                                            \
     {                                                                                                                  \
-        0, 0, 0, 0, 0, 0, 0, {{0, 0, 0}}, { 0 }                                                                        \
+        0, 0, 0, 0, 0, 0, 0, 0, 0, {{0, 0, 0, 0}}, { 0 }                                                               \
     }
-#define alone                                  -1, -1, -1
-#define to(peer, message)                      peer, message, -1
-#define from(peer, message)                    peer, message, -1
-#define group(number, message)                 number, message, -1
-#define group_with_root(number, message, root) number, message, root
+#define alone                                  -1, -1, -1, 0, 0
+#define layers(first, behind)                  -1, -1, -1, first, behind
+#define to(peer, message)                      peer, message, -1, 0, 0
+#define from(peer, message)                    peer, message, -1, 0, 0
+#define group(number, message)                 number, message, -1, 0, 0
+#define group_with_root(number, message, root) number, message, root, 0, 0
 #define after(...)                             __VA_ARGS__
 /* Piece k of n of a buffer, which is its offset and its bytes. */
 #define piece(...)                 piece_of(__VA_ARGS__)
-#define piece_of(off, bytes, k, n) (off) + (bytes) / (n) * (k), (bytes) / (n)
+#define piece_of(off, bytes, k, n) (off) + (bytes) / (n) * (k), (bytes) / (n), (bytes) / (n) * (k)
 /* One per role of ops.h; set_dw and set_dv mark a first contribution, which writes. */
 #define w(...)      {ROLE_w + 1, __VA_ARGS__},
 #define x(...)      {ROLE_x + 1, __VA_ARGS__},
@@ -39,6 +40,7 @@
 #undef I
 #undef END
 #undef alone
+#undef layers
 #undef to
 #undef from
 #undef group

@@ -28,6 +28,9 @@ static struct compile compile_serial(const struct compile *c) {
     sp->link = NULL;
     sp->speed = NULL;
     sp->memory = sp->host_memory = INFINITY;
+    sp->offload = NULL;
+    sp->offload_state = NULL;
+    sp->auto_offload = false;
     sp->cap = NEW(int, 1);
     sp->slots = NEW(int, 1);
     sp->cap[0] = INT32_MAX;
@@ -88,11 +91,14 @@ static char **train_on_cuda(const struct rt_run *run, const struct settings *set
 }
 
 static void tell_device(const struct settings *settings, const struct cuda_run *cuda) {
+    const char *pinned = cuda->host_planned == 0 ? ""
+                                                 : format("; pinned host memory planned %lld, taken %lld",
+                                                          (long long)cuda->host_planned, (long long)cuda->host_taken);
     fprintf(stderr,
-            "pianola: %d ranks on %s, %s; device memory planned %lld bytes, taken %lld; %.1f us of CPU a step\n",
+            "pianola: %d ranks on %s, %s; device memory planned %lld bytes, taken %lld%s; %.1f us of CPU a step\n",
             cuda->run.program->workers, cuda->device,
             settings->eager ? "each step enqueued anew" : "one graph for the step", (long long)cuda->planned,
-            (long long)cuda->taken, 1e6 * cuda->host);
+            (long long)cuda->taken, pinned, 1e6 * cuda->host);
 }
 
 static struct trained train(const struct compile *c, const struct settings *settings, struct data *data, int64_t steps,
@@ -159,7 +165,7 @@ static double predict(const struct compile *c, const struct compile *serial, con
     }
     for (int s = 0; s < sets; s++)
         st[s].update = cost[s * NOPS + OP_U];
-    sp.link = NULL;
+    sp.link = sp.host_link = NULL;
     sp.speed = NULL;
     return sim_run(&sp, st, c->program)->makespan;
 }
@@ -229,9 +235,9 @@ static void print_json(const struct compile *c, const struct outcome *outcome) {
                outcome->same_weights ? "true" : "false");
     if (outcome->cuda)
         printf("  \"device\": \"%s\",\n  \"device_bytes_planned\": %lld,\n  \"device_bytes_taken\": %lld,\n"
-               "  \"cpu_seconds_per_step\": %.6g,\n",
+               "  \"host_bytes_planned\": %lld,\n  \"host_bytes_taken\": %lld,\n  \"cpu_seconds_per_step\": %.6g,\n",
                outcome->cuda->device, (long long)outcome->cuda->planned, (long long)outcome->cuda->taken,
-               outcome->cuda->host);
+               (long long)outcome->cuda->host_planned, (long long)outcome->cuda->host_taken, outcome->cuda->host);
     printf("  \"makespan_predicted\": %.9g,\n  \"work\": %.9g,\n  \"%s\": %ld,\n", outcome->predicted, outcome->work,
            outcome->cuda ? "gpus" : "cores", outcome->cores);
     printf("  \"weights\": \"%016llx\",\n  \"makespan_measured\": %.9g\n}\n", (unsigned long long)outcome->weights,

@@ -4,8 +4,14 @@
 #include "../../runtime/store/fingerprint.h"
 #include <string.h>
 
+/* Where the runtime finds an operand: a job finds its parameters' gradients in the whole, of which it names pieces. */
+static int64_t place(const struct rank *k, const struct instr *x, const struct arg *a) {
+    return is_job(x->op) ? k->buf[a->buf].off : arg_off(k, a);
+}
+
 /* more: further operands; at: the index of this instruction's first. */
-static void fill_instr(const struct rank *k, const struct instr *x, struct rt_instr *y, int64_t *more, int32_t at) {
+static void fill_instr(const struct stage *st, const struct rank *k, const struct instr *x, struct rt_instr *y,
+                       int64_t *more, int32_t at) {
     *y = (struct rt_instr){.op = x->op, .first = x->first, .vfirst = x->vfirst, .lane = x->lane};
     y->stage = x->stage;
     y->batch = x->batch;
@@ -22,8 +28,10 @@ static void fill_instr(const struct rank *k, const struct instr *x, struct rt_in
         if ((role == ROLE_x || role == ROLE_dy) && y->at[role] >= 0)
             more[y->more + y->nmore++] = arg_off(k, &k->arg[a]);
         else
-            y->at[role] = arg_off(k, &k->arg[a]);
+            y->at[role] = place(k, x, &k->arg[a]);
     }
+    if (is_job(x->op))
+        layers_of(&st[x->stage], x, &y->from, &y->to);
     y->bytes = moved_bytes(k, x);
 }
 
@@ -31,18 +39,19 @@ static void fill_homes(const struct spec *sp, const struct program *p, int r, st
     const struct held *held = held_on(p, r, precision_bytes(sp->model->rt.precision), &out->nhomes);
     struct rt_home *home = NEW(struct rt_home, out->nhomes);
     for (int h = 0; h < out->nhomes; h++)
-        home[h] = (struct rt_home){held[h].set,   held[h].weight, held[h].opt,  held[h].first,
-                                   held[h].count, held[h].own,    held[h].owned};
+        home[h] = (struct rt_home){held[h].set,   held[h].memory, held[h].weight, held[h].opt,
+                                   held[h].first, held[h].count,  held[h].own,    held[h].owned};
     out->home = home;
 }
 
-static void fill_rank(const struct spec *sp, const struct program *p, int r, struct rt_rank *out) {
+static void fill_rank(const struct spec *sp, const struct stage *st, const struct program *p, int r,
+                      struct rt_rank *out) {
     const struct rank *k = &p->rank[r];
     struct rt_instr *ins = NEW(struct rt_instr, k->nins);
     struct lane_lists lists = lane_lists(k);
     int64_t *more = NEW(int64_t, k->nargs + 1);
     for (int32_t i = 0; i < k->nins; i++)
-        fill_instr(k, &k->ins[i], &ins[i], more, i ? ins[i - 1].more + ins[i - 1].nmore : 0);
+        fill_instr(st, k, &k->ins[i], &ins[i], more, i ? ins[i - 1].more + ins[i - 1].nmore : 0);
     for (size_t w = 0; w < k->nwaits; w++)
         ins[k->wait[w]].recorded = true;
     *out = (struct rt_rank){.ins = ins, .nins = k->nins, .nlanes = k->nlanes, .lane_ins = lists.ins};
@@ -50,6 +59,7 @@ static void fill_rank(const struct spec *sp, const struct program *p, int r, str
     out->wait = k->wait;
     out->more = more;
     out->arena = k->arena;
+    out->host = k->host;
     out->work = -1;
     for (int i = 0; i < k->nbufs; i++)
         if (k->buf[i].kind == K_work)
@@ -101,7 +111,7 @@ struct rt_program *runtime_program(const struct spec *sp, const struct stage *st
     for (int s = 0; s < p->stages + p->tied; s++)
         stage[s] = st[s].rt;
     for (int r = 0; r < p->workers; r++)
-        fill_rank(sp, p, r, &rank[r]);
+        fill_rank(sp, st, p, r, &rank[r]);
     *out = (struct rt_program){.name = p->name, .workers = p->workers, .stages = p->stages, .batches = p->batches};
     out->nmsgs = p->nmsgs;
     out->sets = p->stages + p->tied;
@@ -134,7 +144,7 @@ static const float *learned(const struct rt_program *p, char *const *arena, int 
             struct rt_learned learned = learned_at(p->model, &p->stage[s], &p->rank[r].home[h]);
             if (learned.count == 0)
                 continue;
-            const char *at = arena[r] + learned.weight;
+            const char *at = arena[learned.weight_in * p->workers + r] + learned.weight;
             size_t bytes = (size_t)learned.count * sizeof(float);
             if (known[learned.first] && memcmp(all + learned.first, at, bytes) != 0)
                 die("the homes of stage %d ended with different weights; this is a bug, please report it", s);

@@ -1,6 +1,7 @@
 /* A rank's own program, rank<k>.cu: the instructions of streams.txt, one per line, with offsets, sizes and peers as
  * constants, the layers of its stages, and a main. nvcc compiles it for a GPU, a C compiler for a CPU. */
 #include "formats.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,17 +39,24 @@ static void put_symbol(struct text *t, const struct buf *b) {
         }
 }
 
-/* "RECV_F 0 3 from 0" as a C name: RECV_F_0_3_from_0. */
+/* "RECV_F 0 3 from 0" as a C name: RECV_F_0_3_from_0; "B 2 7[0/3]": B_2_7_part_0_of_3. */
 static void put_name(struct text *t, const struct instr *x) {
-    size_t at = t->n;
+    char label[128];
+    size_t begin = t->n;
     put_label(t, x);
-    for (; at < t->n; at++)
-        if (t->s[at] == '#') {
-            put_word(t, "n");
-            memmove(t->s + at + 2, t->s + at + 1, t->n - at - 2);
-            memcpy(t->s + at, "_n", 2);
-        } else if (t->s[at] == ' ')
-            t->s[at] = '_';
+    size_t n = t->n - begin;
+    assert(n <= sizeof label);
+    memcpy(label, t->s + begin, n);
+    t->n = begin;
+    for (size_t at = 0; at < n; at++)
+        switch (label[at]) {
+        case ' ': put_word(t, "_"); break;
+        case '#': put_word(t, "_n"); break;
+        case '[': put_word(t, "_part_"); break;
+        case '/': put_word(t, "_of_"); break;
+        case ']': break;
+        default: put_bytes(t, label + at, 1);
+        }
 }
 
 static void put_lane_name(struct text *t, const struct lane *lane) {
@@ -217,10 +225,11 @@ struct columns {
 };
 
 static struct columns columns_of(const struct program *p) {
-    int64_t arena = 0;
-    bool all = false; /* whether one lane carries all messages */
+    int64_t arena = 0; /* the largest, of either memory */
+    bool all = false;  /* whether one lane carries all messages */
     for (int r = 0; r < p->workers; r++) {
         arena = p->rank[r].arena > arena ? p->rank[r].arena : arena;
+        arena = p->rank[r].host > arena ? p->rank[r].host : arena;
         all = all || (p->rank[r].nlanes > 1 && p->rank[r].lane[1].kind == LANE_ALL);
     }
     int rank = digits(p->workers - 1), stage = digits(p->stages - 1 + p->tied), batch = digits(p->batches - 1);
@@ -233,11 +242,11 @@ static struct columns columns_of(const struct program *p) {
     return columns;
 }
 
-static void emit_buffers(struct text *t, const struct columns *columns, const struct rank *k) {
-    put(t, "\n/* Buffers: offset and size, in an arena of %lld. Those that overlap live one after the other. */\n",
-        (long long)k->arena);
+static void emit_buffers_in(struct text *t, const struct columns *columns, const struct rank *k, int memory) {
     for (int i = 0; i < k->nbufs; i++) {
         size_t at = t->n;
+        if (memory_of(&k->buf[i]) != memory)
+            continue;
         put_word(t, "#define ");
         put_symbol(t, &k->buf[i]);
         put_word(t, " ");
@@ -249,9 +258,23 @@ static void emit_buffers(struct text *t, const struct columns *columns, const st
     }
 }
 
-/* The rank or group that an instruction meets, and the message. */
-static void put_meets(struct text *t, const struct rank *k, const struct instr *x) {
-    if (is_group(x->op))
+static void emit_buffers(struct text *t, const struct columns *columns, const struct rank *k) {
+    put(t, "\n/* Buffers: offset and size, in an arena of %lld. Those that overlap live one after the other. */\n",
+        (long long)k->arena);
+    emit_buffers_in(t, columns, k, MEMORY_DEVICE);
+    if (k->host == 0)
+        return;
+    put(t, "\n/* Buffers in host memory: the same, in an arena of %lld there. */\n", (long long)k->host);
+    emit_buffers_in(t, columns, k, MEMORY_HOST);
+}
+
+/* The rank or group that an instruction meets, and the message; or a part's layers. */
+static void put_meets(struct text *t, const struct stage *st, const struct rank *k, const struct instr *x) {
+    int32_t from, to;
+    if (x->last) {
+        layers_of(&st[x->stage], x, &from, &to);
+        put(t, "layers(%d, %d), ", from, to);
+    } else if (is_group(x->op))
         put(t, x->peer < 0 ? "group(%d, %d), " : "group_with_root(%d, %d, %d), ", k->lane[x->lane].group, x->msg,
             x->peer);
     else if (x->peer < 0)
@@ -267,7 +290,8 @@ static void put_piece(struct text *t, const struct rank *k, const struct arg *a)
         put(t, ", %d, %d)", a->piece, pieces_of(a));
 }
 
-static void emit_line(struct text *t, const struct columns *columns, const struct rank *k, const struct instr *x) {
+static void emit_line(struct text *t, const struct columns *columns, const struct stage *st, const struct rank *k,
+                      const struct instr *x) {
     put_word(t, "    I(");
     size_t at = t->n;
     put_word(t, op_name[x->op]);
@@ -282,7 +306,7 @@ static void emit_line(struct text *t, const struct columns *columns, const struc
     put_word(t, ", ");
     fill(t, at, columns->lane);
     at = t->n;
-    put_meets(t, k, x);
+    put_meets(t, st, k, x);
     fill(t, at, columns->meets);
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
         put_word(t, a > x->arg ? " " : "");
@@ -301,7 +325,8 @@ static void emit_line(struct text *t, const struct columns *columns, const struc
     put_word(t, "))\n");
 }
 
-static void emit_stream(struct text *t, const struct columns *columns, const struct program *p, const struct rank *k) {
+static void emit_stream(struct text *t, const struct columns *columns, const struct stage *st, const struct program *p,
+                        const struct rank *k) {
     put(t, "\n/* Lanes, what timelines call them, and the names of the instructions: their places in the table below, "
            "from 1. */\nenum { ");
     for (int l = 0; l < k->nlanes; l++) {
@@ -325,7 +350,7 @@ static void emit_stream(struct text *t, const struct columns *columns, const str
            " * what dw adds to. */\n"
            "#include <pianola/words.h>\nstatic const struct rt_line stream[] = {\n");
     for (int i = 0; i < k->nins; i++)
-        emit_line(t, columns, k, &k->ins[i]);
+        emit_line(t, columns, st, k, &k->ins[i]);
     put(t, "    END};\n#include <pianola/words.h>\n");
 }
 
@@ -344,15 +369,19 @@ static void emit_groups(struct text *t, const struct program *p) {
 static void emit_homes(struct text *t, const struct spec *sp, const struct program *p, int r) {
     int n;
     const struct held *held = held_on(p, r, precision_bytes(sp->model->rt.precision), &n);
-    put(t, "\n/* Stages at home here: stage; where weights and optimizer state lie (-1: none); the first and the "
-           "number of\n"
-           " * the elements whose weights are here, and of those that this rank updates. */\n"
-           "static const struct rt_home homes[] = {\n");
+    put(t,
+        "\n/* Stages at home here: stage; the memory that the optimizer's state is in; where the weights and that "
+        "state "
+        "lie\n"
+        " * (-1: none); the first and the number of the elements whose weights are here, and of those that this rank\n"
+        " * updates. */\n"
+        "static const struct rt_home homes[] = {\n");
     for (int h = 0; h < n; h++)
-        put(t, "    {%d, %lld, %lld, %lld, %lld, %lld, %lld},\n", held[h].set, (long long)held[h].weight,
+        put(t, "    {%d, %s, %lld, %lld, %lld, %lld, %lld, %lld},\n", held[h].set,
+            held[h].memory == MEMORY_HOST ? "MEMORY_HOST" : "MEMORY_DEVICE", (long long)held[h].weight,
             (long long)held[h].opt, (long long)held[h].first, (long long)held[h].count, (long long)held[h].own,
             (long long)held[h].owned);
-    put(t, "    {-1, 0, 0, 0, 0, 0, 0},\n};\n");
+    put(t, "    {-1, 0, 0, 0, 0, 0, 0, 0},\n};\n");
 }
 
 static void emit_main(struct text *t, const struct program *p, int r, uint64_t hash) {
@@ -367,8 +396,8 @@ static void emit_main(struct text *t, const struct program *p, int r, uint64_t h
     put_values(t, "        ",
                format("%d, %d, %d, %d, %d, %d,", r, p->workers, p->stages, p->batches, p->nmsgs, k->nlanes),
                "rank; workers, stages, microbatches, messages; lanes");
-    put_values(t, "        ", format("%lld, %lld,", (long long)k->arena, work),
-               "arena; where the workspace lies in it");
+    put_values(t, "        ", format("%lld, %lld, %lld,", (long long)k->arena, (long long)k->host, work),
+               "arena, and that in host memory; workspace");
     put(t, "    };\n    RT_MAIN(argc, argv, &self, &model, stages, lanes, stream, groups, homes);\n}\n");
 }
 
@@ -380,7 +409,7 @@ void emit_cuda(struct text *t, const struct spec *sp, const struct stage *st, co
     emit_model(t, &sp->model->rt);
     emit_stages(t, st, p, r);
     emit_buffers(t, &columns, k);
-    emit_stream(t, &columns, p, k);
+    emit_stream(t, &columns, st, p, k);
     emit_groups(t, p);
     emit_homes(t, sp, p, r);
     emit_main(t, p, r, hash);

@@ -66,7 +66,7 @@ static void read_grows(struct reader *in) {
 static void read_memory(struct reader *in) {
     in->k->arena = read_integer(in, "the arena's bytes", 0, (int64_t)1 << 62);
     if (read_if(in, " host "))
-        in->k->host = read_integer(in, "the bytes in host memory", 1, (int64_t)1 << 62);
+        in->k->host = read_integer(in, "the bytes in host memory", 1, (int64_t)1 << 61);
     read_end(in);
     struct reader here = *in;
     int n = 0;

@@ -54,8 +54,13 @@ struct held *held_on(const struct program *p, int r, int64_t element, int *n) {
             h->own = h->first + (homes->zero ? me / homes->size * h->owned : 0);
         }
     }
-    for (int b = 0; b < k->nbufs; b++)
-        if (k->buf[b].kind == K_opt)
-            held[at[k->buf[b].stage] - 1].opt = k->buf[b].off;
+    for (int b = 0; b < k->nbufs; b++) {
+        const struct buf *x = &k->buf[b];
+        struct held *h = x->kind == K_opt || x->kind == K_hopt ? &held[at[x->stage] - 1] : NULL;
+        if (h && (x->kind == K_hopt || h->memory == MEMORY_DEVICE)) { /* offloaded, opt is there for the update alone */
+            h->memory = memory_of(x);
+            h->opt = x->off;
+        }
+    }
     return held;
 }

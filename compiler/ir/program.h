@@ -133,6 +133,11 @@ int op_roles(int op, const uint8_t **roles); /* roles in printing order; returns
 static inline int64_t arg_bytes(const struct rank *k, const struct arg *a) {
     return k->buf[a->buf].bytes / pieces_of(a);
 }
+/* The layers of its stage that a job runs: all, or those of its part, [*from, *to). */
+static inline void layers_of(const struct stage *s, const struct instr *x, int32_t *from, int32_t *to) {
+    *from = x->last ? s->cut[x->part + 1] : 0;
+    *to = x->last ? s->cut[x->part] : s->rt.nlayers;
+}
 static inline int memory_of(const struct buf *b) { return kind_row(b->kind)->memory; }
 static inline int64_t arg_off(const struct rank *k, const struct arg *a) {
     return k->buf[a->buf].off + (int64_t)a->piece * arg_bytes(k, a);
@@ -161,7 +166,7 @@ struct lane_lists lane_lists(const struct rank *k);
 
 /* homes.c: the sets of weights of which rank r holds all or a shard; element: bytes of a weight */
 struct held {
-    int32_t set;
+    int32_t set, memory;  /* memory: whose arena has the optimizer's state */
     int64_t weight, opt;  /* arena offsets; opt -1: none */
     int64_t first, count; /* the elements whose weights are here; the set is padded to equal shards */
     int64_t own, owned;   /* those that this rank updates, and whose optimizer state is here */

@@ -58,11 +58,17 @@ static inline bool at_home(const struct buf *b) { return b->kind == K_wshard || 
 static inline bool holds_weights(int kind) { return kind == K_weight || kind == K_wshard; }
 static inline bool holds_gradient(int kind) { return kind == K_wgrad || kind == K_gshard || kind == K_gown; }
 
-/* A buffer's bytes are [first_byte, end_byte). A zero-byte buffer gets bytes of its own past the arena, as many as it
- * may have pieces, so that its accesses are still checked for order. */
+/* A buffer's bytes are [first_byte, end_byte): the device's arena, and behind it the one in host memory. A zero-byte
+ * buffer gets bytes of its own past both, as many as it may have pieces, so that its accesses are still checked for
+ * order. */
 enum { MOST_PIECES = 4096 };
+static inline bool in_host(const struct buf *b) { return memory_of(b) == MEMORY_HOST; }
+static inline int64_t arena_of(const struct rank *k, const struct buf *b) { return in_host(b) ? k->host : k->arena; }
 static inline int64_t first_byte(const struct rank *k, int32_t b) {
-    return !k->buf[b].bytes ? k->arena + (int64_t)b * MOST_PIECES : k->buf[b].off < 0 ? 0 : k->buf[b].off;
+    const struct buf *x = &k->buf[b];
+    if (!x->bytes)
+        return k->arena + k->host + (int64_t)b * MOST_PIECES;
+    return (in_host(x) ? k->arena : 0) + (x->off < 0 ? 0 : x->off);
 }
 static inline int64_t size_of(const struct rank *k, int32_t b) {
     return k->buf[b].bytes ? k->buf[b].bytes : MOST_PIECES;
@@ -72,12 +78,13 @@ static inline int64_t end_byte(const struct rank *k, int32_t b) { return first_b
 /* What a buffer holds. */
 struct value {
     int32_t stage, batch;
-    int32_t count;  /* weight: updates applied; token: which job of (s,b), as an op */
+    int32_t count;  /* weight and optimizer state: updates applied; token: which job of (s,b), as an op */
     int32_t sum;    /* wgrad: its sum of contributions (verify_sums.c); NO_SUM: none */
     int32_t part;   /* wgrad: the rank whose part it is, received from there; -1: this rank's own */
     int32_t pieces; /* where its pieces hold different things: which (verify_pieces.c), and set, count and sum say
                        nothing; else 0 */
-    uint8_t kind;   /* a shard of weights or of a gradient is of the kind of the whole; K_none: what no job may read */
+    uint8_t kind;   /* a shard of weights or of a gradient is of the kind of the whole, a copy in host memory or back
+                       from there of the kind of the original; K_none: what no job may read */
     bool live, set;
 };
 enum { NO_SUM };
@@ -129,6 +136,13 @@ bool ready(struct check *check, int r, int32_t i, const struct arg *a, int kind,
 
 /* verify_groups.c: what a collective does, once all members have come; nth: of its series. */
 bool values_collective(struct check *check, const struct series *series, int32_t nth);
+
+/* verify_copies.c: copies to host memory and back. */
+/* Only these copies touch host memory, each in its direction. */
+bool in_its_memory(struct check *check, int r, int32_t i, const struct arg *a);
+bool run_copy_over(struct check *check, int r, int32_t i);
+/* The optimizer's state that the step leaves behind is the updated one. */
+bool state_has_come_back(struct check *check, int r, int32_t b);
 
 /* verify_homes.c: who owns which part of a set of weights. */
 bool homes_begin(struct check *check);

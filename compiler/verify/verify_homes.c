@@ -9,20 +9,27 @@
 
 struct owner { /* of a rank, by set */
     int32_t set, place;
+    bool in_host; /* the optimizer's state */
 };
 
-static int place_of(const struct check *check, int r, int set) {
+/* Rank r as an owner of the set; NULL: it is none. */
+static struct owner *owner_of(const struct check *check, int r, int set) {
     int low = check->values->owner_at[r], high = check->values->owner_at[r + 1];
     while (low < high) {
         int middle = low + (high - low) / 2;
         if (check->values->owner[middle].set == set)
-            return check->values->owner[middle].place;
+            return &check->values->owner[middle];
         if (check->values->owner[middle].set < set)
             low = middle + 1;
         else
             high = middle;
     }
-    return -1;
+    return NULL;
+}
+
+static int place_of(const struct check *check, int r, int set) {
+    const struct owner *owner = owner_of(check, r, set);
+    return owner ? owner->place : -1;
 }
 
 struct span own_span(const struct check *check, int r, int set) {
@@ -54,7 +61,11 @@ struct span units_of(const struct check *check, int r, const struct arg *a) {
 }
 
 bool keeps(const struct check *check, int r, const struct buf *b) {
-    if (b->kind == K_opt || b->kind == K_work || b->kind == K_gown || at_home(b))
+    if (b->kind == K_opt) {
+        const struct owner *owner = owner_of(check, r, b->stage);
+        return !owner || !owner->in_host;
+    }
+    if (b->kind == K_hopt || b->kind == K_work || b->kind == K_gown || at_home(b))
         return true;
     if (b->inst >= 0 || (b->kind != K_wgrad && b->kind != K_gshard))
         return false;
@@ -130,7 +141,7 @@ static bool find_owners(struct check *check) {
     values->owner = NEW(struct owner, at[W + 1] + 1);
     for (int set = 0; set < values->sets; set++)
         for (int i = 0; i < values->homes[set].lists * values->homes[set].size; i++)
-            values->owner[at[values->homes[set].rank[i] + 1]++] = (struct owner){set, i};
+            values->owner[at[values->homes[set].rank[i] + 1]++] = (struct owner){set, i, false};
     return true;
 }
 
@@ -143,6 +154,9 @@ static bool check_owner(struct check *check, int r, int32_t *held) {
     for (int i = 0; i < k->nbufs; i++) { /* a rank may have no buffers at all */
         const struct buf *b = &k->buf[i];
         bool shard = b->kind == K_wshard || b->kind == K_gshard || b->kind == K_gown;
+        struct owner *owner = b->kind == K_hopt ? owner_of(check, r, b->stage) : NULL;
+        if (owner)
+            owner->in_host = true;
         if (!shard && !at_home(b))
             continue;
         const struct homes *homes = &values->homes[b->stage];

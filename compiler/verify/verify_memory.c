@@ -12,13 +12,26 @@ struct plan {
     bool **opened; /* per buffer */
 };
 
+/* The kind of tensor that a buffer of some kind holds. */
+static int kind_held(int kind) {
+    switch (kind) {
+    case K_hstash:
+    case K_rstash: return K_stash;
+    case K_hinput:
+    case K_rinput: return K_input;
+    case K_hopt: return K_opt;
+    default: return holds_weights(kind) ? K_weight : holds_gradient(kind) ? K_wgrad : kind;
+    }
+}
+
 bool open_buffer(struct check *check, int r, int32_t i, int32_t b) {
     struct plan *plan = check->values->plan;
     const struct rank *k = &check->p->rank[r];
     const struct buf *x = &k->buf[b];
-    if (x->off < 0 || x->bytes > k->arena || x->off > k->arena - x->bytes)
-        return refute(check, CLAIM_MEMORY, r, i, "%s lies outside the plan of %lld bytes", buf_text(check, r, b),
-                      (long long)k->arena);
+    int64_t arena = arena_of(k, x);
+    if (x->off < 0 || x->bytes > arena || x->off > arena - x->bytes)
+        return refute(check, CLAIM_MEMORY, r, i, "%s lies outside the plan of %lld bytes%s", buf_text(check, r, b),
+                      (long long)arena, in_host(x) ? " in host memory" : "");
     int s = plan->slot[r][b], below = bits_near(&plan->live[r], s, false), above = bits_near(&plan->live[r], s, true);
     int32_t other = plan->occupant[r][s];
     if (other < 0 && below >= 0 && end_byte(k, plan->occupant[r][below]) > first_byte(k, b))
@@ -32,15 +45,13 @@ bool open_buffer(struct check *check, int r, int32_t i, int32_t b) {
     plan->occupant[r][s] = b;
     bits_set(&plan->live[r], s, true);
     plan->opened[r][b] = true;
-    bool weights = holds_weights(x->kind), gradient = holds_gradient(x->kind);
+    bool gradient = holds_gradient(x->kind);
     check->values->val[r][b] = (struct value){.stage = x->stage,
                                               .batch = x->batch,
                                               .count = x->kind == K_token ? x->inst : 0,
                                               .sum = NO_SUM,
                                               .part = gradient ? x->inst : -1,
-                                              .kind = weights    ? K_weight
-                                                      : gradient ? K_wgrad
-                                                                 : x->kind,
+                                              .kind = (uint8_t)kind_held(x->kind),
                                               .live = true};
     return true;
 }
@@ -53,12 +64,14 @@ static void close_buffer(struct check *check, int r, int32_t b) {
     values->val[r][b] = (struct value){.sum = NO_SUM};
 }
 
+static bool may_grow(const struct buf *b) { return b->kind == K_stash || b->kind == K_rstash; }
+
 bool free_buffers(struct check *check, int r, int32_t i, bool stashes) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
     for (uint32_t f = x->free; f < x->free + x->nfree; f++) {
         int32_t b = k->freed[f];
-        if ((x->op == OP_I && k->buf[b].kind == K_stash) != stashes)
+        if ((x->op == OP_I && may_grow(&k->buf[b])) != stashes)
             continue;
         if (!check->values->val[r][b].live || check->values->stays[r][b])
             return refute(check, CLAIM_MEMORY, r, i, "frees %s, which %s", buf_text(check, r, b),
@@ -99,7 +112,7 @@ static bool open_permanent(struct check *check, int r) {
         const struct buf *x = &k->buf[b];
         if (!keeps(check, r, x))
             continue;
-        if (x->inst >= 0 || (x->kind == K_opt && own_span(check, r, x->stage).to < 0))
+        if (x->inst >= 0 || ((x->kind == K_opt || x->kind == K_hopt) && own_span(check, r, x->stage).to < 0))
             return refute_all(check, CLAIM_MEMORY, "rank %d plans %s, which nothing uses", r, buf_text(check, r, b));
         check->values->stays[r][b] = true;
         if (!open_buffer(check, r, 0, b))
@@ -193,8 +206,8 @@ static bool check_sizes(struct check *check) {
 /* A stash grows into its own job's wstash, at the same offset: I leaves there what it has read. */
 static bool check_growth(struct check *check, int r, int32_t b) {
     const struct buf *x = &check->p->rank[r].buf[b], *y = x->grows >= 0 ? &check->p->rank[r].buf[x->grows] : NULL;
-    if (!y || (x->kind == K_stash && y->kind == K_wstash && y->stage == x->stage && y->batch == x->batch &&
-               y->off == x->off && y->bytes >= x->bytes))
+    if (!y || (may_grow(x) && y->kind == K_wstash && y->stage == x->stage && y->batch == x->batch && y->off == x->off &&
+               y->bytes >= x->bytes))
         return true;
     return refute_all(check, CLAIM_MEMORY,
                       "rank %d: %s cannot grow into %s, which is no larger wstash(%d,%d) at its place", r,
@@ -238,6 +251,10 @@ bool memory_begin(struct check *check) {
         if ((double)k->arena > check->sp->memory)
             return refute_all(check, CLAIM_MEMORY, "rank %d plans %lld bytes, but the cluster's memory is %.0f", r,
                               (long long)k->arena, check->sp->memory);
+        if ((double)k->host > check->sp->host_memory)
+            return refute_all(check, CLAIM_MEMORY,
+                              "rank %d plans %lld bytes in host memory, but the cluster's host_memory is %.0f", r,
+                              (long long)k->host, check->sp->host_memory);
         for (int32_t b = 0; b < k->nbufs; b++)
             if (!check_growth(check, r, b))
                 return false;

@@ -155,6 +155,7 @@ static bool refute_race(struct check *check, const struct question *question) {
     const struct arg *a = &k->arg[question->aj], *b = &k->arg[question->ai];
     int64_t from = arg_off(k, a) > arg_off(k, b) ? arg_off(k, a) : arg_off(k, b);
     int64_t to = arg_off(k, a) + arg_bytes(k, a), end = arg_off(k, b) + arg_bytes(k, b);
+    const char *where = in_host(&k->buf[a->buf]) ? " of host memory" : "";
     to = to < end ? to : end;
     check->failed = CLAIM_RACES;
     put_place(check, question->r, question->j);
@@ -167,10 +168,10 @@ static bool refute_race(struct check *check, const struct question *question) {
     if (to <= from)
         put(&check->why, "\nit has no bytes, but the two must be in order, and nothing orders them");
     else if (to - from == 1)
-        put(&check->why, "\nboth touch byte %lld, and nothing orders the two", (long long)from);
+        put(&check->why, "\nboth touch byte %lld%s, and nothing orders the two", (long long)from, where);
     else
-        put(&check->why, "\nboth touch bytes %lld to %lld, and nothing orders the two", (long long)from,
-            (long long)to - 1);
+        put(&check->why, "\nboth touch bytes %lld to %lld%s, and nothing orders the two", (long long)from,
+            (long long)to - 1, where);
     return false;
 }
 

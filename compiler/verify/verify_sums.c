@@ -217,6 +217,10 @@ bool run_update(struct check *check, int r, int32_t i) {
                                               (check->values->has_state && check->values->bytes[K_weight][set] > 0);
     if (needs_state ? !has_state : opt != NULL)
         return refute(check, CLAIM_GRADIENTS, r, i, "needs opt(%d), and nothing else, as optimizer state", set);
+    if (has_state && check->values->val[r][opt->buf].count)
+        return refute(check, CLAIM_GRADIENTS, r, i, "its optimizer state has been updated before");
+    if (has_state)
+        check->values->val[r][opt->buf].count = 1;
     hold(check, r, w->buf, own, (struct content){.count = 1, .set = true});
     return true;
 }

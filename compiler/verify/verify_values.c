@@ -241,6 +241,8 @@ bool check_reads(struct check *check, int r, int32_t i) {
         if (span.to < 0 || k->buf[a->buf].bytes % pieces_of(a))
             return refute(check, CLAIM_JOBS, r, i, "%s is no piece that a rank owns, nor several",
                           arg_text(check, r, a));
+        if (!in_its_memory(check, r, i, a))
+            return false;
         if (op_accumulates(x->op, a->role) && is_first(x, a->role))
             reads = false;
         if (!reads || (!pieces && check->values->val[r][a->buf].set))
@@ -352,6 +354,8 @@ static bool write_outputs(struct check *check, int r, int32_t i) {
     const struct instr *x = &k->ins[i];
     if (x->op == OP_COPY)
         return run_copy(check, r, i);
+    if (is_copy(x->op))
+        return run_copy_over(check, r, i);
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
         if (op_access(x->op, k->arg[a].role) & ACC_WRITE && !write_output(check, r, i, k->arg[a].role, k->arg[a].buf))
             return false;
@@ -465,8 +469,13 @@ bool values_end(struct check *check) {
             return refute_all(check, CLAIM_JOBS, "job %s never runs", job_name(job->s, job->b, job->d));
         }
     for (int r = 0; r < check->p->workers; r++)
-        for (int32_t b = 0; b < check->p->rank[r].nbufs; b++)
-            if (at_home(&check->p->rank[r].buf[b]) && !has_updated(check, r, b))
+        for (int32_t b = 0; b < check->p->rank[r].nbufs; b++) {
+            const struct buf *x = &check->p->rank[r].buf[b];
+            bool ok = at_home(x)          ? has_updated(check, r, b)
+                      : x->kind == K_hopt ? state_has_come_back(check, r, b)
+                                          : true;
+            if (!ok)
                 return false;
+        }
     return memory_end(check);
 }

@@ -1,7 +1,9 @@
 /* A CUDA device for the replay core: lanes are streams, waits are events, and the host never waits.
  *
  * All of a rank's device memory is one allocation: the plan's arena, then what every rank needs besides the plan
- * (microbatches, losses, the optimizer's step, the workspace of the products). All of it is allocated at the start. */
+ * (microbatches, losses, the optimizer's step, the workspace of the products). The plan's arena in host memory is
+ * another, of pinned memory: with pageable memory, a copy "might be synchronous with respect to host" (CUDA Runtime
+ * API, "API synchronization behavior"), and none of a graph. All of it is allocated at the start. */
 #include "device_cuda.cuh"
 extern "C" {
 #include "job.h"
@@ -165,7 +167,16 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
     if (x->op == OP_F || x->op == OP_R)
         cuda_forward(p->model, s, &at, own->workspace, stream);
     else
-        cuda_backward(p->model, s, &at, x->op != OP_W, x->op != OP_I, own->workspace, stream);
+        cuda_backward_part(p->model, s, &at, x->op != OP_W, x->op != OP_I, x->from, x->to, &own->ahead, own->workspace,
+                           stream);
+}
+
+/* The two directions have lanes of their own, and so streams and copy engines. */
+static void copy_host(const struct cuda_rank *own, const struct rt_instr *x, cudaStream_t stream) {
+    const struct job_copy copy = job_copy(own->arena, own->host, x);
+    CUDA(cudaMemcpyAsync(copy.to, copy.from, (size_t)x->bytes,
+                         op_row(x->op)->lane == LANE_OFFLOAD ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice,
+                         stream));
 }
 
 static void run_instr(struct replay *re, const struct rt_instr *x, cudaStream_t stream) {
@@ -178,9 +189,11 @@ static void run_instr(struct replay *re, const struct rt_instr *x, cudaStream_t 
         cuda_add(dw, (const float *)job_operand(own->arena, x, ROLE_src), x->bytes / 4, x->first, stream);
     else if (is_job(x->op))
         run_job(re, x);
+    else if (x->bytes > 0 && is_copy(x->op))
+        copy_host(own, x, stream);
     else if (x->bytes > 0 && x->op == OP_COPY)
-        CUDA(cudaMemcpyAsync(job_operand(own->arena, x, ROLE_w), job_operand(own->arena, x, ROLE_src),
-                             (size_t)x->bytes, cudaMemcpyDeviceToDevice, stream));
+        CUDA(cudaMemcpyAsync(job_operand(own->arena, x, ROLE_w), job_operand(own->arena, x, ROLE_src), (size_t)x->bytes,
+                             cudaMemcpyDeviceToDevice, stream));
     else if (x->bytes > 0 && x->op == OP_ZERO)
         CUDA(cudaMemsetAsync(dw, 0, (size_t)x->bytes, stream));
 }
@@ -281,6 +294,18 @@ int64_t cuda_rank_bytes(const struct rt_program *p, int rank, const struct cuda_
     return lay_out(p, rank, transport, NULL);
 }
 
+/* Writing it all at once also settles where it lies: near the processors that this process runs on. */
+static bool take_host(struct cuda_rank *own, int64_t bytes) {
+    if (cudaHostAlloc((void **)&own->host, (size_t)bytes, cudaHostAllocDefault) != cudaSuccess) {
+        own->host = NULL;
+        cudaGetLastError();
+        return false;
+    }
+    own->host_bytes = bytes;
+    memset(own->host, 0, (size_t)bytes);
+    return true;
+}
+
 const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_program *p, int rank,
                       const struct cuda_transport *transport, bool watched) {
     const struct rt_rank *k = &p->rank[rank];
@@ -304,6 +329,8 @@ const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_
     if (!own->arena)
         return "no memory on the device";
     CUDA(cudaMemset(own->arena, 0, bytes));
+    if (k->host > 0 && !take_host(own, k->host))
+        return "no pinned memory on the host";
     lay_out(p, rank, transport, own);
     if (watched) {
         CUDA(cudaMallocHost((void **)&own->reached, sizeof *own->reached * (size_t)(k->nlanes + 1)));
@@ -349,6 +376,8 @@ void cuda_release(struct replay *re, struct cuda_rank *own) {
         cudaEventDestroy(own->turn);
     if (own->reached)
         cudaFreeHost(own->reached);
+    if (own->host)
+        cudaFreeHost(own->host);
     own->transport->give(own->arena);
     free(own->lane);
     free(own->event);
@@ -356,6 +385,13 @@ void cuda_release(struct replay *re, struct cuda_rank *own) {
     free(own->span);
     free(re->cursor);
     free(re->blocked);
+}
+
+void cuda_put_state(struct replay *re, int memory, int64_t off, const void *from, size_t bytes) {
+    if (memory == MEMORY_HOST)
+        memcpy(self(re)->host + off, from, bytes);
+    else
+        cuda_store(self(re)->arena + off, from, bytes);
 }
 
 void cuda_put_weights(struct replay *re, const struct rt_home *home, const float *w) {
@@ -368,7 +404,7 @@ void cuda_put_weights(struct replay *re, const struct rt_home *home, const float
         cuda_store(arena + home->weight, w + home->first, (size_t)n * sizeof *w);
         return;
     }
-    cuda_store(arena + to.weight, w + to.first, (size_t)to.count * sizeof *w);
+    cuda_put_state(re, to.weight_in, to.weight, w + to.first, (size_t)to.count * sizeof *w);
     __nv_bfloat16 *rounded = (__nv_bfloat16 *)malloc((size_t)n * sizeof *rounded + 1);
     if (!rounded)
         cuda_must(cudaErrorMemoryAllocation, "weights on the host");

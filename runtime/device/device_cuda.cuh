@@ -13,7 +13,9 @@ struct cuda_span {
     cudaEvent_t begin, end;
 };
 struct cuda_rank {
-    char *arena;         /* device memory: the plan's arena, then the buffers below */
+    char *arena; /* device memory: the plan's arena, then the buffers below */
+    char *host;  /* pinned host memory: the plan's arena there, of host_bytes; NULL: it has none */
+    int64_t host_bytes;
     char *input;         /* the step's microbatches, data_bytes each */
     float *loss;         /* [batches + 1]: of each microbatch; the last one is for recomputed forwards */
     int64_t *step;       /* of the optimizer, from 1 */
@@ -30,6 +32,7 @@ struct cuda_rank {
     struct cuda_span *span; /* per instruction, if steps are timed; else NULL */
     enum cuda_timed timed;  /* the step being enqueued */
     bool captured;          /* it is, into a graph */
+    int ahead;              /* from a part of a backward to the next: see cuda_backward_part */
     bool turned;            /* so far, a lane with messages ends */
     cudaEvent_t turn;       /* here. Of a transport that is chained */
     const struct cuda_transport *transport;
@@ -66,8 +69,10 @@ struct cuda_transport {
 };
 extern const struct device cuda_device;
 
-/* Bytes of device memory that a rank takes. */
+/* Bytes of device memory that a rank takes; in host memory it takes its plan's. */
 int64_t cuda_rank_bytes(const struct rt_program *p, int rank, const struct cuda_transport *transport);
+/* The bytes of a set's state, at an offset of the arena in that memory, stored there from the host's. */
+void cuda_put_state(struct replay *re, int memory, int64_t off, const void *from, size_t bytes);
 /* Allocates what a rank's replay needs; the caller sets own->link. watched: the device reports its progress in
  * re->reached. Returns NULL, or why it failed. */
 const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_program *p, int rank,

@@ -48,7 +48,7 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
     if (x->op == OP_F || x->op == OP_R)
         host_forward(p->model, s, &at);
     else
-        host_backward(p->model, s, &at, x->op != OP_W, x->op != OP_I);
+        host_backward_part(p->model, s, &at, x->op != OP_W, x->op != OP_I, x->from, x->to);
 }
 
 static void host_launch(struct replay *re, const struct rt_instr *x) {
@@ -61,7 +61,10 @@ static void host_launch(struct replay *re, const struct rt_instr *x) {
                     (float *)(void *)job_operand(arena, x, ROLE_opt), re->step + 1);
     } else if (x->op == OP_ADD || x->op == OP_TAKE)
         host_add(dw, (const float *)(const void *)job_operand(arena, x, ROLE_src), x->bytes / 4, x->first);
-    else if (x->op == OP_COPY)
+    else if (is_copy(x->op)) {
+        struct job_copy copy = job_copy(arena, self(re)->host, x);
+        memcpy(copy.to, copy.from, (size_t)x->bytes);
+    } else if (x->op == OP_COPY)
         memcpy(job_operand(arena, x, ROLE_w), job_operand(arena, x, ROLE_src), (size_t)x->bytes);
     else if (x->op == OP_ZERO)
         memset(dw, 0, (size_t)x->bytes);
@@ -102,10 +105,12 @@ bool host_take(struct replay *re, struct host_rank *own, const struct rt_program
     re->cursor = host_pages((size_t)k->nlanes, sizeof *re->cursor);
     re->blocked = host_pages((size_t)k->nlanes, sizeof *re->blocked);
     own->arena = host_pages((size_t)k->arena, 1);
+    own->host = k->host > 0 ? host_pages((size_t)k->host, 1) : NULL;
     own->ended = host_pages((size_t)k->nins, sizeof *own->ended);
     own->stamp = host_pages((size_t)k->nins, sizeof *own->stamp);
     own->batch = host_pages(data_bytes(p->model), 1);
-    return re->cursor && re->blocked && own->arena && own->ended && own->stamp && own->batch;
+    return re->cursor && re->blocked && own->arena && (own->host || k->host == 0) && own->ended && own->stamp &&
+           own->batch;
 }
 
 void host_release(struct replay *re, struct host_rank *own) {

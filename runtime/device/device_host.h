@@ -12,7 +12,7 @@ struct host_transport {
 };
 
 struct host_rank {
-    char *arena;
+    char *arena, *host; /* host: the arena in host memory; NULL: it has no bytes */
     const struct data *data;
     void *batch;            /* data_bytes: the microbatch being read */
     float *loss;            /* per microbatch of the step; the last stage's rank writes it */
@@ -24,10 +24,10 @@ struct host_rank {
 };
 extern const struct device host_device;
 
-/* Allocates all that a rank's replay needs, its arena (zeroed, page-aligned) included; false: no memory. Then
+/* Allocates all that a rank's replay needs, its arenas (zeroed, page-aligned) included; false: no memory. Then
  * host_release. */
 bool host_take(struct replay *re, struct host_rank *own, const struct rt_program *p, int rank);
-void host_release(struct replay *re, struct host_rank *own); /* all but the arena */
+void host_release(struct replay *re, struct host_rank *own); /* all but the arenas */
 void *host_pages(size_t n, size_t size); /* n objects of a size, zeroed, page-aligned; NULL: no memory */
 /* Initial weights at the homes; takes a stage's memory for a while where they are sharded. False: no memory. */
 bool host_begin(struct replay *re, uint64_t seed);

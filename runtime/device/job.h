@@ -1,4 +1,4 @@
-/* The operands of an instruction as addresses in its rank's arena, for a job's layers on any device. */
+/* The operands of an instruction as addresses in its rank's arenas, for a job's layers on any device. */
 #ifndef PIANOLA_JOB_H
 #define PIANOLA_JOB_H
 #include "rt.h"
@@ -6,6 +6,18 @@
 
 static inline char *job_operand(char *arena, const struct rt_instr *x, int role) {
     return x->at[role] < 0 ? NULL : arena + x->at[role];
+}
+
+/* The two ends of a copy to host memory or back. */
+struct job_copy {
+    char *to;
+    const char *from;
+};
+static inline struct job_copy job_copy(char *arena, char *host, const struct rt_instr *x) {
+    struct job_copy copy;
+    copy.to = job_operand(on_host(x->op, ROLE_t) ? host : arena, x, ROLE_t);
+    copy.from = job_operand(on_host(x->op, ROLE_src) ? host : arena, x, ROLE_src);
+    return copy;
 }
 
 /* A stage reads the batch if its first layer's input has no other place, and the targets if it ends in the loss. */

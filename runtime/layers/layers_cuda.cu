@@ -8,9 +8,10 @@ static const struct cuda_layer *const kinds[NLAYERS] = {LAYERS(X)};
 /* ---- adjacent layers fused into one kernel ----
  *
  * Programs do not depend on it: each layer keeps its slots, and layers that a stage boundary separates run one by one.
- * Only calls of a sweep are fused, never weight gradients, which run layer by layer. What such a kernel writes too
- * early, at the first layer's turn, does no harm: what the first layers read is in the stash, in ext or in operands,
- * except a join's input (see there). */
+ * Only calls of a sweep are fused, never weight gradients, which run layer by layer. In a backward in parts, a kernel
+ * runs with the part of its first layer, whichever part the others are in: so the calls are those of the whole. What
+ * such a kernel writes too early, at the first layer's turn, does no harm: what the first layers read is in the stash,
+ * in ext or in operands, except a join's input (see there). */
 struct fusion {
     int n, kind[3]; /* in the order of the sweep */
     bool (*run)(const struct cuda_call *c, const struct rt_layer *end);
@@ -87,16 +88,18 @@ static void weight_gradient(const struct cuda_call *c, struct rt_bind *at) {
     }
 }
 
-void cuda_backward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
-                   bool weight, void *workspace, cudaStream_t stream) {
+void cuda_backward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
+                        bool weight, int from, int to, int *ahead, void *workspace, cudaStream_t stream) {
     const struct rt_layer *last = s->layer + s->nlayers - 1;
-    if (input && last->dy.space == SP_EXT)
+    bool begins = to == s->nlayers;
+    if (begins && input && last->dy.space == SP_EXT)
         copy(at->at[SP_EXT] + last->dy.off, at->at[SP_DY], element(m) * last->rows * last->out, stream);
-    if (at->nmore > 0)
+    if (begins && at->nmore > 0)
         cuda_add_more(m, at, at->at[SP_EXT] + last->dy.off, (int64_t)last->rows * last->out, stream);
     struct rt_bind mine = *at;
-    int done = 0; /* layers from l on whose input gradient is already computed */
-    for (const struct rt_layer *l = last; l >= s->layer; l--) {
+    mine.vfirst = at->vfirst && !uses_table(m, s, to);
+    int done = begins ? 0 : *ahead; /* layers from l on whose input gradient is already computed */
+    for (const struct rt_layer *l = s->layer + to - 1; l >= s->layer + from; l--) {
         struct cuda_call c = {m, l, &mine, stream, workspace};
         bool wanted = input && l->dx.space != SP_NONE;
         if (wanted && done == 0)
@@ -107,4 +110,5 @@ void cuda_backward(const struct rt_model *m, const struct rt_stage *s, const str
         if (weight && kinds[l->kind]->weight)
             weight_gradient(&c, &mine);
     }
+    *ahead = done;
 }

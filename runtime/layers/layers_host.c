@@ -146,15 +146,16 @@ static void weight_gradient(const struct host_call *c, struct rt_bind *at) {
     }
 }
 
-void host_backward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
-                   bool weight) {
+void host_backward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
+                        bool weight, int from, int to) {
     const struct rt_layer *last = s->layer + s->nlayers - 1;
-    if (input && last->dy.space == SP_EXT)
+    if (to == s->nlayers && input && last->dy.space == SP_EXT)
         memcpy(at->at[SP_EXT] + last->dy.off, at->at[SP_DY], sizeof(float) * (size_t)last->rows * (size_t)last->out);
-    if (at->nmore)
+    if (to == s->nlayers && at->nmore)
         host_add_more(at, at->at[SP_EXT] + last->dy.off, (int64_t)last->rows * last->out);
     struct rt_bind mine = *at;
-    for (const struct rt_layer *l = last; l >= s->layer; l--) {
+    mine.vfirst = at->vfirst && !uses_table(m, s, to);
+    for (const struct rt_layer *l = s->layer + to - 1; l >= s->layer + from; l--) {
         struct host_call c = {m, l, &mine};
         if (input && kinds[l->kind]->input && l->dx.space != SP_NONE)
             kinds[l->kind]->input(&c);

@@ -26,6 +26,8 @@ static const char *prepare(struct training *training) {
     steps->rank = (struct cuda_rank *)calloc((size_t)W, sizeof *steps->rank);
     for (int r = 0; r < W; r++)
         training->all->planned += cuda_rank_bytes(training->p, r, &cuda_loopback);
+    for (int r = 0; r < W; r++)
+        training->all->host_planned += training->p->rank[r].host;
     if (!steps->replay || !steps->rank || !training->stamp)
         return "no memory on the host";
     for (int r = 0; r < W; r++) {
@@ -34,6 +36,7 @@ static const char *prepare(struct training *training) {
             return why;
         if (training->all->run.stamp && (why = cuda_time(&steps->rank[r], &training->p->rank[r])))
             return why;
+        training->all->host_taken += steps->rank[r].host_bytes;
         cuda_begin(&steps->replay[r], training->all->run.seed);
     }
     training->link = loopback_open(training->p, steps->rank);
@@ -95,18 +98,29 @@ static bool train(struct training *training, char *why, size_t nwhy) {
     return true;
 }
 
+/* What home h of rank r has learned, to its place in a copy of the arena that has it. */
+static void copy_learned(const struct training *training, int r, int h, char **arena) {
+    const struct rt_program *p = training->p;
+    const struct rt_home *home = &p->rank[r].home[h];
+    const struct cuda_rank *rank = &training->steps.rank[r];
+    struct rt_learned at = learned_at(p->model, &p->stage[home->stage], home);
+    char *to = arena[at.weight_in * p->workers + r] + at.weight;
+    if (at.weight_in == MEMORY_HOST)
+        memcpy(to, rank->host + at.weight, (size_t)at.count * sizeof(float));
+    else
+        CUDA(cudaMemcpy(to, rank->arena + at.weight, (size_t)at.count * sizeof(float), cudaMemcpyDeviceToHost));
+}
+
 /* Copies of the arenas with the homes' weights: their masters, with bf16. */
 static char **weights(struct training *training) {
     const struct rt_program *p = training->p;
-    char **arena = (char **)calloc((size_t)p->workers, sizeof *arena);
+    char **arena = (char **)calloc((size_t)p->workers * NMEMORIES, sizeof *arena);
     for (int r = 0; arena && r < p->workers; r++) {
-        arena[r] = (char *)calloc(1, (size_t)p->rank[r].arena + 1);
-        for (int h = 0; arena[r] && h < p->rank[r].nhomes; h++) {
-            const struct rt_home *home = &p->rank[r].home[h];
-            struct rt_learned at = learned_at(p->model, &p->stage[home->stage], home);
-            CUDA(cudaMemcpy(arena[r] + at.weight, training->steps.rank[r].arena + at.weight,
-                            (size_t)at.count * sizeof(float), cudaMemcpyDeviceToHost));
-        }
+        char **device = &arena[MEMORY_DEVICE * p->workers + r], **host = &arena[MEMORY_HOST * p->workers + r];
+        *device = (char *)calloc(1, (size_t)p->rank[r].arena + 1);
+        *host = (char *)calloc(1, (size_t)p->rank[r].host + 1);
+        for (int h = 0; *device && *host && h < p->rank[r].nhomes; h++)
+            copy_learned(training, r, h, arena);
     }
     return arena;
 }
@@ -153,8 +167,8 @@ extern "C" __attribute__((visibility("default"))) char **cuda_train(struct cuda_
     CUDA(cudaMemGetInfo(&before, &all));
     const char *trouble = prepare(&training);
     if (trouble) {
-        snprintf(why, nwhy, "%s: the ranks take %lld bytes of %s, which has %lld free", trouble,
-                 (long long)run->planned, run->device, (long long)before);
+        snprintf(why, nwhy, "%s: the ranks take %lld bytes of %s, which has %lld free, and %lld of pinned host memory",
+                 trouble, (long long)run->planned, run->device, (long long)before, (long long)run->host_planned);
         return NULL; /* the process is about to end; what was taken goes with it */
     }
     CUDA(cudaMemGetInfo(&after, &all));

@@ -10,8 +10,9 @@ struct cuda_run {
     bool graph; /* after one eager step, replay a captured graph; false: enqueue every step anew */
     /* results */
     char device[256];
-    int64_t planned, taken; /* bytes of device memory: by the plan, and as the device counts them */
-    double host;            /* seconds of this thread per step, without waiting; the mean over all but the first two */
+    int64_t planned, taken;           /* bytes of device memory: by the plan, and as the device counts them */
+    int64_t host_planned, host_taken; /* of pinned host memory: by the plan, and what was allocated for it */
+    double host; /* seconds of this thread per step, without waiting; the mean over all but the first two */
 };
 /* As host_train: copies of the arenas in host memory, with only the homes' weights, fp32, filled in. NULL with why. */
 typedef char **cuda_train_function(struct cuda_run *run, char *why, size_t nwhy);

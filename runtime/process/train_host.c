@@ -1,4 +1,4 @@
-/* All ranks of a program in this process: one thread and one arena each, allocated at the start. */
+/* All ranks of a program in this process: a thread each, with its arenas, allocated at the start. */
 #include "comm_local.h"
 #include "store/seconds.h"
 #include <pthread.h>
@@ -66,7 +66,8 @@ static bool prepare(struct training *training, struct worker *worker, int r, dou
     worker->first = host_pages((size_t)run->steps, sizeof *worker->first);
     worker->last = host_pages((size_t)run->steps, sizeof *worker->last);
     bool ok = host_take(&worker->replay, &worker->rank, run->program, r) && worker->first && worker->last;
-    training->arena[r] = worker->rank.arena;
+    training->arena[MEMORY_DEVICE * run->program->workers + r] = worker->rank.arena;
+    training->arena[MEMORY_HOST * run->program->workers + r] = worker->rank.host;
     return ok && host_begin(&worker->replay, run->seed);
 }
 
@@ -124,8 +125,8 @@ static void release(struct training *training) {
 }
 
 void host_free(const struct rt_program *p, char **arena) {
-    for (int r = 0; arena && r < p->workers; r++)
-        free(arena[r]);
+    for (int i = 0; arena && i < NMEMORIES * p->workers; i++)
+        free(arena[i]);
     free(arena);
 }
 
@@ -133,7 +134,7 @@ char **host_train(const struct rt_run *run) {
     const struct rt_program *p = run->program;
     struct training training = {.run = run};
     double origin = seconds();
-    training.arena = calloc((size_t)p->workers, sizeof *training.arena);
+    training.arena = calloc((size_t)p->workers * NMEMORIES, sizeof *training.arena);
     training.worker = host_pages((size_t)p->workers, sizeof *training.worker);
     training.loss = host_pages((size_t)(run->steps * p->batches), sizeof *training.loss);
     bool ok = training.arena && training.worker && training.loss;

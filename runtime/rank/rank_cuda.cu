@@ -242,9 +242,11 @@ extern "C" bool backend_take(struct rank_run *run, char *why, size_t nwhy) {
             trouble = cuda_time(&backend->rank, k);
     }
     if (trouble) {
-        snprintf(why, nwhy, "rank %d: %s: it takes %lld bytes of GPU %d, a %s, which has %lld free", run->world.rank,
-                 trouble, (long long)cuda_rank_bytes(p, run->world.rank, transport_of(run)), own.number, own.name,
-                 (long long)(backend ? backend->free[0] : 0));
+        snprintf(
+            why, nwhy,
+            "rank %d: %s: it takes %lld bytes of GPU %d, a %s, which has %lld free, and %lld of pinned host memory",
+            run->world.rank, trouble, (long long)cuda_rank_bytes(p, run->world.rank, transport_of(run)), own.number,
+            own.name, (long long)(backend ? backend->free[0] : 0), (long long)k->host);
         return false;
     }
     backend->steps.n = 1;
@@ -344,17 +346,21 @@ extern "C" void backend_times(struct rank_run *run, int64_t step, struct rt_stam
     }
 }
 
-struct memory {
-    int64_t planned, taken, connected, used, beside;
+struct taken { /* bytes */
+    int64_t planned, taken, connected, used, beside, host_planned, host;
 };
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 extern "C" void backend_report(struct rank_run *run) {
     const struct rank_backend *backend = run->backend;
-    struct memory me = {cuda_rank_bytes(&run->program, run->world.rank, backend->rank.transport),
-                        backend->free[0] - backend->free[1], backend->free[1] - backend->free[2],
-                        backend->free[2] - backend->free[3], beside(run)};
-    struct memory most = {0, 0, 0, 0, 0}, *all = (struct memory *)calloc((size_t)run->world.size, sizeof *all);
+    struct taken me = {cuda_rank_bytes(&run->program, run->world.rank, backend->rank.transport),
+                       backend->free[0] - backend->free[1],
+                       backend->free[1] - backend->free[2],
+                       backend->free[2] - backend->free[3],
+                       beside(run),
+                       run->self->host,
+                       backend->rank.host_bytes};
+    struct taken most = {0, 0, 0, 0, 0, 0, 0}, *all = (struct taken *)calloc((size_t)run->world.size, sizeof *all);
     if (!all)
         rank_error(run->self, "no memory");
     run->world.all(run->world.link, &me, all, sizeof me);
@@ -364,6 +370,8 @@ extern "C" void backend_report(struct rank_run *run) {
         most.connected = larger(most.connected, all[k].connected);
         most.used = larger(most.used, all[k].used);
         most.beside = larger(most.beside, all[k].beside);
+        most.host_planned = larger(most.host_planned, all[k].host_planned);
+        most.host = larger(most.host, all[k].host);
     }
     free(all);
     char expected[64] = "";
@@ -375,22 +383,31 @@ extern "C" void backend_report(struct rank_run *run) {
                 "%lld more with the first step%s\n",
                 (long long)most.planned, (long long)most.taken, backend->rank.transport->name,
                 (long long)most.connected, (long long)most.used, expected);
+    if (run->world.rank == 0 && most.host_planned > 0)
+        fprintf(stderr, "pianola: pinned host memory of a rank, at most: planned %lld bytes, taken %lld\n",
+                (long long)most.host_planned, (long long)most.host);
 }
 
 /* ---- state ---- */
 
-/* The moments follow the weights. */
+/* n floats at an offset of a memory's arena: what is in host memory is read there, all else copied to the mirror. */
+static const float *pull(struct rank_run *run, int memory, int64_t off, int64_t n, float *mirror) {
+    const struct cuda_rank *rank = &run->backend->rank;
+    if (memory == MEMORY_HOST)
+        return (const float *)(rank->host + off);
+    if (n > 0)
+        CUDA(cudaMemcpy(mirror, rank->arena + off, (size_t)n * sizeof *mirror, cudaMemcpyDeviceToHost));
+    return mirror;
+}
+
 extern "C" struct checkpoint_shard backend_pull(struct rank_run *run, const struct rt_home *home) {
     const struct rt_learned learned = learned_at(run->program.model, &run->program.stage[home->stage], home);
-    const char *arena = run->backend->rank.arena;
-    float *mirror = run->backend->mirror;
-    int64_t n = learned.count;
-    if (n > 0)
-        CUDA(cudaMemcpy(mirror, arena + learned.weight, (size_t)n * sizeof *mirror, cudaMemcpyDeviceToHost));
-    for (int k = 0; n > 0 && k < count_moments(run->program.model->optimizer); k++)
-        CUDA(cudaMemcpy(mirror + (k + 1) * n, arena + learned.moments + 4 * k * home->owned,
-                        (size_t)n * sizeof *mirror, cudaMemcpyDeviceToHost));
-    struct checkpoint_shard shard = {learned.first, n, mirror, learned.moments < 0 ? NULL : mirror + n, n};
+    struct checkpoint_shard shard = {learned.first, learned.count, NULL, NULL, home->owned};
+    shard.weight = pull(run, learned.weight_in, learned.weight, learned.count, run->backend->mirror);
+    if (learned.moments >= 0)
+        shard.moments =
+            pull(run, learned.moments_in, learned.moments, count_moments(run->program.model->optimizer) * home->owned,
+                 run->backend->mirror + home->owned);
     return shard;
 }
 
@@ -401,8 +418,8 @@ extern "C" void backend_push(struct rank_run *run, const struct rt_home *home, c
     const struct rt_learned learned = learned_at(m, s, home);
     cuda_put_weights(&run->replay, home, weight);
     for (int k = 0; learned.count > 0 && k < count_moments(m->optimizer); k++)
-        cuda_store(run->backend->rank.arena + learned.moments + 4 * k * home->owned,
-                   moments + k * weight_count(m, s) + learned.first, (size_t)learned.count * sizeof *moments);
+        cuda_put_state(&run->replay, learned.moments_in, learned.moments + 4 * k * home->owned,
+                       moments + k * weight_count(m, s) + learned.first, (size_t)learned.count * sizeof *moments);
 }
 
 /* ---- the end ---- */

@@ -29,7 +29,8 @@ bool backend_take(struct rank_run *run, char *why, size_t nwhy) {
         if (host_take(&run->replay, &backend->host, &run->program, run->world.rank))
             return true;
     }
-    snprintf(why, nwhy, "rank %d: no memory: its arena takes %lld bytes", run->world.rank, (long long)run->self->arena);
+    snprintf(why, nwhy, "rank %d: no memory: its arenas take %lld bytes", run->world.rank,
+             (long long)(run->self->arena + run->self->host));
     return false;
 }
 
@@ -71,26 +72,30 @@ void backend_times(struct rank_run *run, int64_t step, struct rt_stamp *stamp) {
 
 void backend_report(struct rank_run *run) { (void)run; }
 
+static char *arena_in(const struct rank_run *run, int memory) {
+    const struct host_rank *host = &run->backend->host;
+    return memory == MEMORY_HOST ? host->host : host->arena;
+}
+
 struct checkpoint_shard backend_pull(struct rank_run *run, const struct rt_home *home) {
-    char *arena = run->backend->host.arena;
     struct rt_learned learned = learned_at(run->program.model, &run->program.stage[home->stage], home);
     struct checkpoint_shard shard = {.first = learned.first, .count = learned.count, .stride = home->owned};
-    shard.weight = (const float *)(void *)(arena + learned.weight);
-    shard.moments = learned.moments < 0 ? NULL : (const float *)(void *)(arena + learned.moments);
+    shard.weight = (const float *)(void *)(arena_in(run, learned.weight_in) + learned.weight);
+    if (learned.moments >= 0)
+        shard.moments = (const float *)(void *)(arena_in(run, learned.moments_in) + learned.moments);
     return shard;
 }
 
 void backend_push(struct rank_run *run, const struct rt_home *home, const float *weight, const float *moments) {
-    char *arena = run->backend->host.arena;
     const struct rt_model *m = run->program.model;
     const struct rt_stage *s = &run->program.stage[home->stage];
     struct rt_learned learned = learned_at(m, s, home);
     int64_t held = held_count(m, s, home);
     if (held > 0)
-        memcpy(arena + home->weight, weight + home->first, (size_t)held * sizeof *weight);
+        memcpy(arena_in(run, MEMORY_DEVICE) + home->weight, weight + home->first, (size_t)held * sizeof *weight);
     for (int k = 0; learned.count > 0 && k < count_moments(m->optimizer); k++)
-        memcpy(arena + learned.moments + 4 * k * home->owned, moments + k * weight_count(m, s) + learned.first,
-               (size_t)learned.count * sizeof *moments);
+        memcpy(arena_in(run, learned.moments_in) + learned.moments + 4 * k * home->owned,
+               moments + k * weight_count(m, s) + learned.first, (size_t)learned.count * sizeof *moments);
 }
 
 /* The other ranks are about to find the same; a launcher that sees one exit may kill them before they report it. */
@@ -102,5 +107,6 @@ void backend_abort(void) {
 void backend_release(struct rank_run *run) {
     host_release(&run->replay, &run->backend->host);
     free(run->backend->host.arena);
+    free(run->backend->host.host);
     free(run->backend);
 }

@@ -33,6 +33,7 @@ static void own_program(struct rank_run *run) {
     while (tables->homes[k->nhomes].stage >= 0)
         k->nhomes++;
     k->arena = self->arena;
+    k->host = self->host;
     k->work = self->work;
     run->program = (struct rt_program){.name = self->name, .workers = self->workers, .stages = self->stages};
     run->program.batches = self->batches;

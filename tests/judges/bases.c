@@ -122,6 +122,25 @@ static void add_schedule(struct base *out, int *n, const char *file) {
         }
 }
 
+/* Stashes or inputs, and optimizer state, in host memory. */
+static void add_offloading(struct base *out, int *n) {
+    static const struct base settings[] = {
+        {.set = {"workers=2", "batches=2"}, .nset = 2},
+        {.set = {"workers=2", "batches=2", "split=true"}, .nset = 3},
+        {.set = {"workers=2", "batches=3", "away=1", "state=true"}, .nset = 4},
+        {.set = {"workers=2", "batches=2", "split=true", "state=true"}, .nset = 4, .recompute = true},
+        {.set = {"workers=3", "stages=2", "batches=2", "state=true"}, .nset = 4},
+    };
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        struct base b = settings[i];
+        b.file = "tests/judges/offload.lua";
+        b.seed = (uint64_t)(i * 7 + 1);
+        b.lanes = *n % 3;
+        if (!add_base(out, n, b, MOST_INSTRUCTIONS))
+            fprintf(stderr, "%s: %s\n", describe_base(&b), diag_text);
+    }
+}
+
 /* Stages that read several others, as a chain or split, and with recompute. */
 static void add_graphs(struct base *out, int *n) {
     static const struct base graphs[] = {
@@ -172,6 +191,7 @@ int all_bases(struct base *out, int most) {
     for (size_t f = 0; f < files.gl_pathc && n + 2 < most; f++)
         add_schedule(out, &n, files.gl_pathv[f]);
     add_graphs(out, &n);
+    add_offloading(out, &n);
     add_texts(out, &n);
     add_drawn(out, &n, most);
     return n;

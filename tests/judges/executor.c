@@ -200,7 +200,8 @@ static void start(struct run *z, int r, int32_t i) {
     if (x->op <= OP_W && !job_may_start(z, r, i))
         return;
     for (int a = 0; a < x->narg; a++) {
-        const char *error = size_error(z->want, m->k, operand(m->k, x, a).buf, z->size);
+        const char *error = memory_error(m->k, x, a);
+        error = error ? error : size_error(z->want, m->k, operand(m->k, x, a).buf, z->size);
         if (error) {
             fail(z, r, i, "%s", error);
             return;
@@ -476,7 +477,7 @@ static void fill_homes(struct run *z) {
         for (int s = 0; s < sets_of(z->want) && !z->wrong; s++) {
             if (!owns(z->want, r, s))
                 continue;
-            int32_t w = home_weights(z->want, r, s), o = home_buffer(z->at[r].k, K_opt, s);
+            int32_t w = home_weights(z->want, r, s), o = home_state(z->at[r].k, s);
             if (w < 0 || size_error(z->want, z->at[r].k, w, z->size) ||
                 (o >= 0 && size_error(z->want, z->at[r].k, o, z->size)))
                 fail(z, r, -1, "weight(%d) has no place", s);

@@ -6,7 +6,7 @@
 #include "symbols.h"
 #include <string.h>
 
-struct memory { /* of a rank */
+struct arena { /* of a rank */
     uint64_t *symbol;
     int32_t *owner; /* the buffer whose byte it is, or -1 */
     bool *live;     /* per buffer: written, and not yet freed */
@@ -15,7 +15,7 @@ struct memory { /* of a rank */
 struct court {
     const struct promise *want;
     struct order z;
-    struct memory *of;  /* per rank */
+    struct arena *of;   /* per rank */
     uint64_t ***seen;   /* [number][operand]: what it read when it started */
     int32_t *ran;       /* per job: the number of its instruction, or -1 */
     const char *formal; /* the first false statement */
@@ -97,7 +97,7 @@ static const char *check_operands(struct court *c) {
         const struct instr *x = instr_of(&c->z, i);
         const char *why = check_workspace(c, i);
         for (int a = 0; a < x->narg && !why; a++)
-            if ((why = size_error(c->want, k, operand(k, x, a).buf, size)))
+            if ((why = memory_error(k, x, a)) || (why = size_error(c->want, k, operand(k, x, a).buf, size)))
                 why = told(&c->z, i, "%s", why);
         if (!why)
             why = check_apart(c, i);
@@ -113,7 +113,8 @@ static const char *check_operands(struct court *c) {
 static bool stays(const struct homes *h, const struct buf *b) {
     bool shards = h->size > 1;
     switch (b->kind) {
-    case K_opt: return true;
+    case K_opt:
+    case K_hopt: return true;
     case K_weight: return !shards && b->inst < 0;
     case K_wshard: return shards;
     case K_wgrad: return !shards && b->inst < 0 && h->zero < 2;
@@ -127,7 +128,8 @@ static bool is_permanent(const struct court *c, int r, int32_t buf) {
     const struct buf *b = &c->z.p->rank[r].buf[buf];
     bool set = b->stage >= 0 && b->stage < sets_of(c->want) && owns(c->want, r, b->stage);
     return b->kind == K_work ||
-           (set && stays(&c->want->homes[b->stage], b) && home_buffer(&c->z.p->rank[r], b->kind, b->stage) == buf);
+           (set && stays(&c->want->homes[b->stage], b) && home_buffer(&c->z.p->rank[r], b->kind, b->stage) == buf &&
+            (b->kind != K_opt || home_state(&c->z.p->rank[r], b->stage) == buf));
 }
 
 static void take(struct court *c, int r, int32_t buf) {
@@ -142,7 +144,7 @@ static const char *open_homes(struct court *c, int r) {
     const struct rank *k = &c->z.p->rank[r];
     int64_t(*size)[NKINDS] = alloc(sizeof *size * (size_t)(sets_of(c->want) + 1));
     for (int s = 0; s < sets_of(c->want); s++) {
-        int32_t w = -1, o = home_buffer(k, K_opt, s);
+        int32_t w = -1, o = home_state(k, s);
         const char *why = NULL;
         if (!owns(c->want, r, s))
             continue;
@@ -168,11 +170,11 @@ static const char *open_homes(struct court *c, int r) {
 }
 
 static void open_memory(struct court *c) {
-    c->of = NEW(struct memory, c->z.p->workers);
+    c->of = NEW(struct arena, c->z.p->workers);
     for (int r = 0; r < c->z.p->workers; r++) {
         int64_t n = cells(&c->z.p->rank[r]);
-        c->of[r] = (struct memory){NEW(uint64_t, n), NEW(int32_t, n), NEW(bool, c->z.p->rank[r].nbufs),
-                                   NEW(bool, c->z.p->rank[r].nbufs)};
+        c->of[r] = (struct arena){NEW(uint64_t, n), NEW(int32_t, n), NEW(bool, c->z.p->rank[r].nbufs),
+                                  NEW(bool, c->z.p->rank[r].nbufs)};
         for (int64_t i = 0; i < n; i++) {
             c->of[r].symbol[i] = STAMP;
             c->of[r].owner[i] = -1;
@@ -393,10 +395,10 @@ static const char *false_plan(const struct rank *k, int32_t b) {
     const struct buf *x = &k->buf[b], *y = x->grows >= 0 ? &k->buf[x->grows] : NULL;
     if (x->kind == K_work && x->inst >= 0)
         return "there is one workspace";
-    if (x->kind == K_opt && !x->bytes)
+    if ((x->kind == K_opt || x->kind == K_hopt) && !x->bytes)
         return "optimizer state that has no bytes needs no buffer";
-    if (y && (x->kind != K_stash || y->kind != K_wstash || x->stage != y->stage || x->batch != y->batch ||
-              x->off != y->off || x->bytes > y->bytes))
+    if (y && ((x->kind != K_stash && x->kind != K_rstash) || y->kind != K_wstash || x->stage != y->stage ||
+              x->batch != y->batch || x->off != y->off || x->bytes > y->bytes))
         return "a buffer grows that cannot";
     return NULL;
 }

@@ -27,11 +27,29 @@ static int32_t inst_of(const struct instr *x, int role) {
     }
 }
 
-static int kind_of(const struct instr *x, int role) {
+static bool names_input(const struct buf *b) {
+    return b->kind == K_input || b->kind == K_hinput || b->kind == K_rinput;
+}
+
+static bool is_input(const struct rank *k, const struct instr *x, int role) {
+    int a = operand_of(k, x, role);
+    return a >= 0 && names_input(&k->buf[operand(k, x, a).buf]);
+}
+
+/* The kind of buffer that an operand must be; of b, where it may be one of two: a stash or an input. */
+static int kind_of(const struct instr *x, int role, const struct buf *b) {
     static const uint8_t of_role[NROLES] = {
         [ROLE_w] = K_weight,      [ROLE_v] = K_weight,    [ROLE_dw] = K_wgrad,  [ROLE_dv] = K_wgrad,
         [ROLE_opt] = K_opt,       [ROLE_y] = K_act,       [ROLE_dx] = K_grad,   [ROLE_stash] = K_stash,
         [ROLE_wstash] = K_wstash, [ROLE_input] = K_input, [ROLE_done] = K_token};
+    bool input = names_input(b);
+    switch (x->op) {
+    case OP_OFFLOAD_S: return role == ROLE_src ? (input ? K_input : K_stash) : input ? K_hinput : K_hstash;
+    case OP_RELOAD_S: return role == ROLE_src ? (input ? K_hinput : K_hstash) : input ? K_rinput : K_rstash;
+    case OP_OFFLOAD_O: return role == ROLE_src ? K_opt : K_hopt;
+    case OP_RELOAD_O: return role == ROLE_src ? K_hopt : K_opt;
+    default: break;
+    }
     if (role == ROLE_src)
         return op_row(x->op)->tensor;
     if (role != ROLE_t)
@@ -67,7 +85,7 @@ static bool may_stand(const struct instr *x, int role, int kind, int whole) {
 /* Whether the buffer has the name of an operand in this role, of an instruction of this name. */
 static bool is_named(const struct promise *want, const struct instr *x, int role, const struct buf *b) {
     bool table = role == ROLE_v || role == ROLE_dv, reads = x->op <= OP_W && !(op_access(x->op, role) & ACC_WRITE);
-    int kind = kind_of(x, role);
+    int kind = kind_of(x, role, b);
     int32_t inst = inst_of(x, role);
     if (x->op == OP_ALL_TO_ALL && role == ROLE_src)
         return true;
@@ -143,15 +161,25 @@ static const char *false_part(const struct promise *want, const struct order *z,
 
 static int class_of(int kind) { return is_weights(kind) ? K_weight : is_gradient(kind) ? K_wgrad : kind; }
 
+/* What comes several times under one name has a number: weights and tokens that travel, and what moves gradients. */
+static bool may_have_number(int op) {
+    int tensor = op_row(op)->tensor;
+    return tensor == K_weight ? op != OP_U : tensor == K_token || (tensor == K_wgrad && op != OP_ZERO);
+}
+
 const char *false_name(const struct promise *want, const struct order *z, int number) {
     const struct rank *k = &z->p->rank[z->rank[number]];
     const struct instr *x = instr_of(z, number), *y = instr_of(z, z->meets[number]);
     for (int i = z->base[z->rank[number]]; i < number; i++)
         if (same_label(x, instr_of(z, i)))
             return "its rank has another instruction of that name";
+    if (x->inst >= 0 && !may_have_number(x->op))
+        return "a number that it cannot have";
     for (int a = 0; a < x->narg; a++)
         if (!is_named(want, x, operand(k, x, a).role, &k->buf[operand(k, x, a).buf]))
             return "its operand has another name";
+    if ((x->op == OP_OFFLOAD_S || x->op == OP_RELOAD_S) && is_input(k, x, ROLE_src) != is_input(k, x, ROLE_t))
+        return "it copies an input as a stash";
     const char *why = false_part(want, z, number);
     if (why || !is_message(x->op))
         return why;

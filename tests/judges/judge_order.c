@@ -91,7 +91,9 @@ static bool has_twin(const struct rank *k, int lane) {
     const struct lane *a = &k->lane[lane];
     for (const struct lane *b = k->lane; b < k->lane + k->nlanes; b++) {
         bool apart = (a->kind == LANE_SEND && b->kind == LANE_RECV) || (a->kind == LANE_RECV && b->kind == LANE_SEND);
-        bool group = a->group >= 0 || b->group >= 0 || !a->kind || !b->kind;
+        bool alone =
+            a->kind == LANE_OFFLOAD || a->kind == LANE_RELOAD || b->kind == LANE_OFFLOAD || b->kind == LANE_RELOAD;
+        bool group = alone || a->group >= 0 || b->group >= 0 || !a->kind || !b->kind;
         if (a != b && (group ? a->kind == b->kind && a->group == b->group
                              : !apart && (a->peer == b->peer || a->kind == LANE_ALL || b->kind == LANE_ALL)))
             return true;

@@ -147,6 +147,10 @@ int lane_to(struct rank *k, int kind, int peer) {
     return at;
 }
 
+int64_t *arena_of_buffer(struct rank *k, const struct buf *b) {
+    return memory_of(b) == MEMORY_HOST ? &k->host : &k->arena;
+}
+
 int32_t buffer_like(struct rank *k, const struct buf *b) {
     for (int32_t i = 0; i < k->nbufs; i++)
         if (k->buf[i].kind == b->kind && k->buf[i].stage == b->stage && k->buf[i].batch == b->batch &&
@@ -156,10 +160,11 @@ int32_t buffer_like(struct rank *k, const struct buf *b) {
     memcpy(buf, k->buf, sizeof *buf * (size_t)k->nbufs);
     buf[k->nbufs] = *b;
     buf[k->nbufs].grows = -1;
-    if (b->off + b->bytes > k->arena) /* room at the end */
-        buf[k->nbufs].off = k->arena;
-    if (buf[k->nbufs].off + b->bytes > k->arena)
-        k->arena = buf[k->nbufs].off + b->bytes;
+    int64_t *arena = arena_of_buffer(k, b);
+    if (b->off + b->bytes > *arena) /* room at the end */
+        buf[k->nbufs].off = *arena;
+    if (buf[k->nbufs].off + b->bytes > *arena)
+        *arena = buf[k->nbufs].off + b->bytes;
     k->buf = buf;
     return k->nbufs++;
 }

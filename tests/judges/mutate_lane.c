@@ -11,7 +11,7 @@ static void renumber(struct rank *k, const int *to, const struct lane *lane, int
     k->nlanes = n;
 }
 
-static bool carries_messages(int kind) { return kind != LANE_COMPUTE && lanekind_row(kind)->of != OF_GROUP; }
+static bool carries_messages(int kind) { return kind == LANE_ALL || lanekind_row(kind)->of == OF_PEER; }
 
 /* Lanes that carry messages become one for each peer, or one for all. */
 static const char *join_lanes(struct place *m, bool all) {

@@ -52,14 +52,14 @@ const char *mutate_memory(struct place *m, enum mutation how) {
     struct buf *b = &k->buf[draw(m, k->nbufs)], *o = &k->buf[draw(m, k->nbufs)];
     struct text name = {0};
     put_buf(&name, b);
-    int64_t by, old = b->off;
+    int64_t *arena = arena_of_buffer(k, b), by, old = b->off;
     switch (how) {
     case MUT_OFFSET_ONE:
     case MUT_OFFSET_SIZE:
         by = how == MUT_OFFSET_ONE ? 1 : b->bytes;
         b->off += draw(m, 2) || b->off < by ? by : -by;
-        if (draw(m, 2) && b->off + b->bytes > k->arena) /* sometimes where there is room */
-            k->arena = b->off + b->bytes;
+        if (draw(m, 2) && b->off + b->bytes > *arena) /* sometimes where there is room */
+            *arena = b->off + b->bytes;
         break;
     case MUT_OFFSET_OTHER:
         if (o->off == old)
@@ -82,10 +82,10 @@ const char *mutate_memory(struct place *m, enum mutation how) {
     case MUT_RENAME_BUFFER: return rename_buffer(m, b);
     case MUT_OTHER_GROWTH: return other_growth(m, b);
     default:
-        if (!k->arena)
+        if (!*arena)
             return NULL;
-        by = draw(m, 2) ? 1 : 1 + draw(m, (int)k->arena);
-        k->arena -= by;
+        by = draw(m, 2) ? 1 : 1 + draw(m, (int)*arena);
+        *arena -= by;
         return format("by %lld", (long long)by);
     }
     return format("%s from %lld to %lld", name.s, (long long)old, (long long)b->off);

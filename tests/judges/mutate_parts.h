@@ -17,7 +17,8 @@ void add_free(struct rank *k, struct instr *x, int32_t buf);
 void drop_wait(struct rank *k, struct instr *x, int nth);
 void drop_free(struct rank *k, struct instr *x, int nth);
 int lane_to(struct rank *k, int kind, int peer);
-int32_t buffer_like(struct rank *k, const struct buf *b); /* of that name; a new one if there is none */
+int64_t *arena_of_buffer(struct rank *k, const struct buf *b); /* the bytes of the memory that it lies in */
+int32_t buffer_like(struct rank *k, const struct buf *b);      /* of that name; a new one if there is none */
 
 /* A random place. A function that returns NULL has changed nothing. */
 struct place {

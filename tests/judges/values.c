@@ -3,7 +3,16 @@
 
 struct span span_of(const struct rank *k, int32_t buf) {
     const struct buf *b = &k->buf[buf];
-    return b->bytes ? (struct span){b->off, b->bytes} : (struct span){k->arena + buf, 1};
+    if (!b->bytes)
+        return (struct span){k->arena + k->host + buf, 1};
+    return (struct span){b->off + (memory_of(b) == MEMORY_HOST ? k->arena : 0), b->bytes};
+}
+
+const char *memory_error(const struct rank *k, const struct instr *x, int a) {
+    bool out = x->op == OP_OFFLOAD_S || x->op == OP_OFFLOAD_O, back = x->op == OP_RELOAD_S || x->op == OP_RELOAD_O;
+    bool host = (out && operand(k, x, a).role == ROLE_t) || (back && operand(k, x, a).role == ROLE_src);
+    return host == (memory_of(&k->buf[operand(k, x, a).buf]) == MEMORY_HOST) ? NULL
+                                                                             : "an operand is in the wrong memory";
 }
 
 int access_of(const struct rank *k, const struct instr *x, int a) {
@@ -57,6 +66,10 @@ static uint64_t byte_made(const struct instr *x, int role, uint64_t before, cons
     switch (x->op) {
     case OP_ADD:
     case OP_TAKE: return (before + (from ? from[n] : 0)) & ~STAMP;
+    case OP_OFFLOAD_S:
+    case OP_RELOAD_S:
+    case OP_OFFLOAD_O:
+    case OP_RELOAD_O:
     case OP_COPY: return from ? from[n] : 0;
     case OP_ZERO: return 0;
     case OP_U:
@@ -85,14 +98,14 @@ const char *make_values(const struct promise *want, const struct rank *k, const 
                         uint64_t **made) {
     uint64_t in[NROLES] = {0}, out[NROLES] = {0};
     const char *why = x->op <= OP_W || x->op == OP_U ? values_read(k, x, seen, in) : NULL;
-    bool adds = x->op == OP_ADD || x->op == OP_TAKE || x->op == OP_COPY;
+    bool adds = x->op == OP_ADD || x->op == OP_TAKE || x->op == OP_COPY || is_copy(x->op);
     int from = operand_of(k, x, adds ? ROLE_src : ROLE_dw);
     int64_t enough = from < 0 ? INT64_MAX : bytes_at(k, x, from);
     if (x->op <= OP_W) {
         why = why ? why : check_job(want, x, in);
         job_values(x->op, x->stage, x->batch, in, out);
     } else if (from < 0 && x->op != OP_ZERO)
-        why = why ? why : "it has no gradient to take";
+        why = why ? why : "it has nothing to take";
     for (int a = 0; a < x->narg && !why; a++) {
         int role = operand(k, x, a).role;
         struct span s = span_at(k, x, a);
@@ -118,7 +131,8 @@ static bool make_up(const int64_t size[NKINDS], int part, int whole, int64_t n) 
 
 const char *size_error(const struct promise *want, const struct rank *k, int32_t buf, int64_t (*size)[NKINDS]) {
     const struct buf *b = &k->buf[buf];
-    if (b->off < 0 || b->bytes < 0 || b->off > k->arena - b->bytes)
+    int64_t arena = memory_of(b) == MEMORY_HOST ? k->host : k->arena;
+    if (b->off < 0 || b->bytes < 0 || b->off > arena - b->bytes)
         return "a buffer lies outside the arena";
     if (b->stage < 0 || b->stage >= sets_of(want))
         return NULL;
@@ -147,6 +161,11 @@ int32_t home_weights(const struct promise *want, int r, int set) {
     return home_buffer(&want->program->rank[r], want->homes[set].size > 1 ? K_wshard : K_weight, set);
 }
 
+int32_t home_state(const struct rank *k, int set) {
+    int32_t in_host = home_buffer(k, K_hopt, set);
+    return in_host >= 0 ? in_host : home_buffer(k, K_opt, set);
+}
+
 /* The first byte, among all of the set, of what rank r holds of it in n bytes. */
 static int64_t first_held(const struct promise *want, int r, int set, int64_t n) {
     const struct homes *h = &want->homes[set];
@@ -163,7 +182,7 @@ void fill_home(const struct promise *want, int r, int set, uint64_t *mem) {
     const struct rank *k = &want->program->rank[r];
     int32_t w = home_weights(want, r, set);
     fill(k, w, weight_value(set), w < 0 ? 0 : first_held(want, r, set, k->buf[w].bytes), mem);
-    fill(k, home_buffer(k, K_opt, set), opt_value(set), 0, mem);
+    fill(k, home_state(k, set), opt_value(set), 0, mem);
 }
 
 /* The bytes of the gradient that one rank updates. */
@@ -182,7 +201,7 @@ static int64_t own_gradient(const struct promise *want, int r, int set) {
 const char *home_error(const struct promise *want, int r, int set, const uint64_t *mem) {
     const struct rank *k = &want->program->rank[r];
     const struct homes *h = &want->homes[set];
-    int32_t w = home_weights(want, r, set), o = home_buffer(k, K_opt, set);
+    int32_t w = home_weights(want, r, set), o = home_state(k, set);
     uint64_t opt = o >= 0 ? mix(opt_value(set)) : 0, slope = (uint64_t)want->parts[set] * STEP, dw = want->sum[set];
     struct span at = span_of(k, w);
     int64_t first = first_held(want, r, set, k->buf[w].bytes), gradient = own_gradient(want, r, set);

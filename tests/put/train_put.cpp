@@ -90,12 +90,16 @@ static void keep_weights(worker *s, int rank) {
     const rt_program *p = &s->t->program;
     const rt_rank *planned = &s->t->all->run.program->rank[rank];
     char *arena = s->t->arena[(size_t)rank] = (char *)calloc(1, (size_t)planned->arena + 1);
+    char *host = s->t->arena[(size_t)(p->workers + rank)] = (char *)calloc(1, (size_t)planned->host + 1);
     for (int h = 0; h < planned->nhomes; h++) {
         const rt_stage *y = &p->stage[planned->home[h].stage];
         rt_learned to = learned_at(p->model, y, &planned->home[h]),
                    from = learned_at(p->model, y, &p->rank[rank].home[h]);
-        CUDA(cudaMemcpy(arena + to.weight, s->rank.arena + from.weight, (size_t)to.count * sizeof(float),
-                        cudaMemcpyDeviceToHost));
+        if (to.weight_in == MEMORY_HOST)
+            memcpy(host + to.weight, s->rank.host + from.weight, (size_t)to.count * sizeof(float));
+        else
+            CUDA(cudaMemcpy(arena + to.weight, s->rank.arena + from.weight, (size_t)to.count * sizeof(float),
+                            cudaMemcpyDeviceToHost));
     }
 }
 
@@ -213,7 +217,7 @@ extern "C" char **cuda_train(struct cuda_run *run, char *, size_t) {
     t.all = run;
     own_programs(&t);
     t.workers.resize(W);
-    t.arena.resize(W);
+    t.arena.resize(W * NMEMORIES);
     t.loss.resize(W * (size_t)run->run.steps);
     pthread_barrier_init(&t.barrier, NULL, (unsigned)W);
     t.device = cuda_device;
@@ -232,8 +236,8 @@ extern "C" char **cuda_train(struct cuda_run *run, char *, size_t) {
             run->run.loss[step] += t.loss[r * (size_t)run->run.steps + (size_t)step];
         run->run.makespan[step] = 0;
     }
-    char **arena = (char **)calloc(W, sizeof *arena);
-    for (size_t r = 0; r < W; r++)
-        arena[r] = t.arena[r];
+    char **arena = (char **)calloc(W * NMEMORIES, sizeof *arena);
+    for (size_t i = 0; i < W * NMEMORIES; i++)
+        arena[i] = t.arena[i];
     return arena;
 }

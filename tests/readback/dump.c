@@ -49,7 +49,7 @@ static void dump_instr(FILE *f, const struct rt_instr *x, int number, const int3
             x->peer, x->msg, x->root, x->bytes);
     for (int r = 0; r < NROLES; r++)
         fprintf(f, " %" PRId64, x->at[r]);
-    fprintf(f, " more");
+    fprintf(f, " layers %d %d more", x->from, x->to);
     for (int i = 0; i < x->nmore; i++)
         fprintf(f, " %" PRId64, more[x->more + i]);
     fprintf(f, " after");
@@ -60,9 +60,11 @@ static void dump_instr(FILE *f, const struct rt_instr *x, int number, const int3
 
 void dump(FILE *f, const struct rt_self *self, const struct rt_tables *t) {
     fprintf(f, "hash %016" PRIx64 "\n", self->hash);
-    fprintf(f, "%s rank %d workers %d stages %d batches %d messages %d lanes %d arena %" PRId64 " work %" PRId64 "\n",
+    fprintf(f,
+            "%s rank %d workers %d stages %d batches %d messages %d lanes %d arena %" PRId64 " host %" PRId64
+            " work %" PRId64 "\n",
             self->name, self->rank, self->workers, self->stages, self->batches, self->nmsgs, self->nlanes, self->arena,
-            self->work);
+            self->host, self->work);
     dump_model(f, t->model);
     for (int s = 0; s < t->sets; s++)
         dump_stage(f, &t->stage[s], s);
@@ -78,7 +80,7 @@ void dump(FILE *f, const struct rt_self *self, const struct rt_tables *t) {
     }
     for (const struct rt_home *h = t->homes; h->stage >= 0; h++)
         fprintf(f,
-                "home %d weight %" PRId64 " opt %" PRId64 " first %" PRId64 " count %" PRId64 " own %" PRId64
+                "home %d memory %d weight %" PRId64 " opt %" PRId64 " first %" PRId64 " count %" PRId64 " own %" PRId64
                 " owned %" PRId64 "\n",
-                h->stage, h->weight, h->opt, h->first, h->count, h->own, h->owned);
+                h->stage, h->memory, h->weight, h->opt, h->first, h->count, h->own, h->owned);
 }

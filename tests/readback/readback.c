@@ -34,7 +34,8 @@ static struct rt_stage *stages_of(const struct rt_program *rt, const struct rt_r
 
 static void dump_rank(const struct program *p, const struct rt_program *rt, int r, const char *path) {
     const struct rt_rank *k = &rt->rank[r];
-    struct rt_self self = {p->name, 0, r, p->workers, p->stages, p->batches, p->nmsgs, k->nlanes, k->arena, k->work};
+    struct rt_self self = {p->name,  0,         r,        p->workers, p->stages, p->batches,
+                           p->nmsgs, k->nlanes, k->arena, k->host,    k->work};
     struct rt_instr *ins = NEW(struct rt_instr, k->nins);
     memcpy(ins, k->ins, sizeof *ins * (size_t)k->nins);
     for (int32_t i = 0; i < k->nins; i++)

@@ -295,7 +295,7 @@ static inline void draw_pieces(struct stage *st, int owners) {
     st->cut = cut; /* of no layers */
 }
 
-/* The homes, and weights that divide into their pieces. */
+/* The homes, weights that divide into their pieces, and copies as large as what they are of. */
 static inline void find_shards(struct spec *sp, struct stage *st) {
     sp->homes = find_homes(sp);
     for (int s = 0; s < sp->stages + sp->tied; s++) {
@@ -307,13 +307,13 @@ static inline void find_shards(struct spec *sp, struct stage *st) {
         }
         bytes[K_weight] *= pieces;
         bytes[K_wgrad] *= pieces;
-        bytes[K_hopt] = bytes[K_opt];
-        bytes[K_hstash] = bytes[K_rstash] = bytes[K_stash];
-        bytes[K_hinput] = bytes[K_rinput] = bytes[K_input];
         pieces = (int64_t)homes->size * shares_of(homes);
         bytes[K_wshard] = bytes[K_weight] / homes->size;
         bytes[K_gshard] = bytes[K_wgrad] / homes->size;
         bytes[K_gown] = bytes[K_wgrad] / pieces;
+        bytes[K_hstash] = bytes[K_rstash] = bytes[K_stash];
+        bytes[K_hinput] = bytes[K_rinput] = bytes[K_input];
+        bytes[K_hopt] = bytes[K_opt];
     }
 }
 

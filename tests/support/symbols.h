@@ -4,8 +4,8 @@
  * Every byte of a rank's arena holds a symbol. Byte i of a tensor with value v holds v + i * STEP, so a reader sees
  * whether all bytes belong to one value; byte i of a gradient holds the sum of its contributions' bytes, in any order.
  * A value is a hash of what it was made from: the job's stage and microbatch and the values it read. Symbols have 63
- * bits; with the top bit set they are a stamp, which must never be read. A buffer of 0 bytes has one cell of its own
- * after the arena, so that its order is checked like any other's. */
+ * bits; with the top bit set they are a stamp, which must never be read. Behind the device's arena lies the one in host
+ * memory; a buffer of 0 bytes has one cell of its own after both, so that its order is checked like any other's. */
 #ifndef PIANOLA_SYMBOLS_H
 #define PIANOLA_SYMBOLS_H
 #include "promise.h"
@@ -50,7 +50,7 @@ struct span {
     int64_t at, n;
 };
 struct span span_of(const struct rank *k, int32_t buf);
-static inline int64_t cells(const struct rank *k) { return k->arena + k->nbufs; }
+static inline int64_t cells(const struct rank *k) { return k->arena + k->host + k->nbufs; }
 static inline struct arg operand(const struct rank *k, const struct instr *x, int a) {
     return k->arg[x->arg + (uint32_t)a];
 }
@@ -70,6 +70,9 @@ const char *size_error(const struct promise *want, const struct rank *k, int32_t
 /* At its beginning a home holds weights and optimizer state; at the end, what the promise says. */
 int32_t home_buffer(const struct rank *k, int kind, int set);     /* -1: none */
 int32_t home_weights(const struct promise *want, int r, int set); /* all of them, or its shard */
+int32_t home_state(const struct rank *k, int set);                /* the optimizer's, in host memory or not; or -1 */
+/* Only copies touch host memory, and each copies in its own direction. What is wrong with operand a, or NULL. */
+const char *memory_error(const struct rank *k, const struct instr *x, int a);
 void fill_home(const struct promise *want, int r, int set, uint64_t *mem);
 const char *home_error(const struct promise *want, int r, int set, const uint64_t *mem);
 
