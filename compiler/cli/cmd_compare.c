@@ -7,8 +7,8 @@
  * costs 1 whatever the number of stages, so times and live activations are scaled by W / S: the unit is the F of a
  * rank's share of the model, and an activation is that share's. Then all schedules do the same work.
  *
- * exposed: the part of their time that ranks wait for weights and for sums of gradients. Where weights travel, the last
- * two columns have the makespan that a fixed prefetch gives, one or two uses ahead. */
+ * exposed: the part of their time that ranks wait for weights, for sums of gradients and for copies to host memory.
+ * Where weights travel, the last two columns have the makespan that a fixed prefetch gives, one or two uses ahead. */
 #include "base/put_json.h"
 #include "command.h"
 #include "compile.h"
@@ -84,7 +84,8 @@ static struct row measure(const struct report *report, bool model, const char *f
         f[LIVE] = live > f[LIVE] ? live : f[LIVE];
         f[MEMORY] = (double)rank->peak_bytes > f[MEMORY] ? (double)rank->peak_bytes : f[MEMORY];
         f[SENT] += (double)rank->bytes_received;
-        f[EXPOSED] += rank->exposed[EXPOSED_WEIGHTS] + rank->exposed[EXPOSED_REDUCTIONS];
+        f[EXPOSED] +=
+            rank->exposed[EXPOSED_WEIGHTS] + rank->exposed[EXPOSED_REDUCTIONS] + rank->exposed[EXPOSED_COPIES];
     }
     f[EXPOSED] = report->makespan > 0 ? f[EXPOSED] / (report->makespan * report->workers) : 0;
     f[ONE] = f[TWO] = NAN;

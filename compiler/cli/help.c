@@ -68,6 +68,9 @@ void help_report(FILE *out) {
           "               the prediction, has to wait for that; sooner only where the cluster's memory does not\n"
           "               suffice, or with --memory least\n"
           "least bytes    what the rank could do with; `show` says it where peak bytes are more\n"
+          "host bytes     what the rank takes of host memory, to the byte, for what is offloaded\n"
+          "exposed        of report.json: how long the compute lane waits, by what it waits for: activations,\n"
+          "               gradients (of activations), weights, reductions, copies (to host memory, and back)\n"
           "at the peak    where these bytes are when most are in use: weights at home, gradients of weights,\n"
           "               optimizer state, fetched weights, activations and gradients on their way, what forwards\n"
           "               keep (stash), workspace, gaps (and alignment). Printed where there is a model\n"
@@ -83,8 +86,9 @@ void help_report(FILE *out) {
           "gap            makespan / lower bound - 1\n"
           "measured       of `show --measured`: all times are seconds, of the median step: of each instruction the\n"
           "               medians of start and end, from the step's begin. The lower bound is that of jobs as long\n"
-          "               as measured, with links that take no time\n"
-          "weights        of `run`: a hash (FNV-1a) over all parameters in fp32, with bf16 over their masters: runs\n"
+          "               as measured, with links that take no time\n",
+          out);
+    fputs("weights        of `run`: a hash (FNV-1a) over all parameters in fp32, with bf16 over their masters: runs\n"
           "               that learned the same print the same, under any schedule\n"
           "overlap        two jobs \"0F5+7B2\" of a sequence start and end together and take the longer's time and\n"
           "               1 - overlap of the shorter's. A device has one compute lane so far: it runs them one after\n"

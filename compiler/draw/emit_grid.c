@@ -467,6 +467,19 @@ static void put_spare(struct text *t, const struct report *report) {
             bytes_text(least, b));
 }
 
+/* Of the rank with most; nothing where none is used. */
+static void put_host(struct text *t, const struct report *report) {
+    char a[32], b[32];
+    int64_t most = 0, copied = 0;
+    for (int i = 0; i < report->workers; i++) {
+        most = report->rank[i].host_bytes > most ? report->rank[i].host_bytes : most;
+        copied = report->rank[i].offloaded > copied ? report->rank[i].offloaded : copied;
+    }
+    if (most > 0)
+        put(t, "host memory  %s a rank at most; %s copied there per step\n", bytes_text(most, a),
+            bytes_text(copied, b));
+}
+
 /* Omits the name of plain units. */
 static const char *with_unit(double t, const struct measure *measure) {
     char buf[32];
@@ -499,4 +512,5 @@ void emit_report(struct text *out, const struct report *report, const struct sty
         put(out, "live activations (work %s, path %s)\n", work, path);
     put(out, "gap          %.1f %%\n", 100 * report->gap);
     put_spare(out, report);
+    put_host(out, report);
 }

@@ -1,0 +1,5 @@
+return schedule {
+  workers = 4, stages = 2, batches = 4,
+  w = function(s, b, d) return b, b end,
+  grad_slots = 0,
+}
