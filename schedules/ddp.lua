@@ -1,6 +1,8 @@
 -- Distributed Data Parallelism: each rank has all the weights and computes its microbatches alone.
 -- Rahimi 2025, "Unifying Parallelization Schemes to Train Deep Nets", section "Formal definitions of distributed
 -- schedules": w = (b, b), with as many workers as microbatches. Here b may exceed the workers: it goes round.
+-- A stage's gradient is summed as soon as its last backward has run, or piece by piece while it runs: bucket, in bytes (Li
+-- 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", section 3.2.3); 0: by the cost of links.
 --
 -- pianola show schedules/ddp.lua
 --| time    0       2       4       6       8       10
@@ -12,10 +14,11 @@
 --| rank 5  0F5 1F5 2F5 3F5 3B5---- 2B5---- 1B5---- 0B5----
 --| rank 6  0F6 1F6 2F6 3F6 3B6---- 2B6---- 1B6---- 0B6----
 --| rank 7  0F7 1F7 2F7 3F7 3B7---- 2B7---- 1B7---- 0B7----
-local p = params { workers = 8, stages = 4, batches = 8 }
+local p = params { workers = 8, stages = 4, batches = 8, bucket = 0 }
 
 return schedule {
   workers = p.workers, stages = p.stages, batches = p.batches,
   w = function(s, b, d) return b % p.workers, b % p.workers end,
   n = oldest_batch_first,
+  bucket = p.bucket > 0 and p.bucket or nil,
 }

@@ -2,6 +2,7 @@
 -- The same stage of another group fetches them.
 -- Rahimi 2025, "Unifying Parallelization Schemes to Train Deep Nets", section "Formal definitions of distributed
 -- schedules": home h(s, s), compute h(s, b), where group is the paper's R; oldest batch first, as its simulator runs.
+-- -D sharded=true: each stage is cut over all ranks that compute it, one per group, instead.
 --
 -- pianola show schedules/fslpp.lua
 --| time    0              5              10             15             20
@@ -13,13 +14,18 @@
 --| rank 5   . F1 F3 F5 F7  .  .  . B1---  . B3---  . B5---  . B7---  .  .
 --| rank 6   .  . F1 F3 F5 F7 B1---  . B3---  . B5---  . B7---  .  .  .  .
 --| rank 7   .  .  . F1 B1--- F3 B3--- F5 B5--- F7 B7---  .  .  .  .  .  .
-local p = params { workers = 8, stages = 4, batches = 8, group = 4 }
+local p = params { workers = 8, stages = 4, batches = 8, group = 4, sharded = false }
 if p.workers % p.group ~= 0 then error("group = " .. p.group .. " must divide workers = " .. p.workers) end
 
 local function h(s, b) return (p.group * b) % p.workers + s % p.group end
+local function home(s)
+  local ranks = {}
+  for r = s % p.group, p.workers - 1, p.group do ranks[#ranks + 1] = r end
+  return p.sharded and ranks or h(s, s)
+end
 
 return schedule {
   workers = p.workers, stages = p.stages, batches = p.batches,
-  w = function(s, b, d) return h(s, s), h(s, b) end,
+  w = function(s, b, d) return home(s), h(s, b) end,
   n = oldest_batch_first,
 }

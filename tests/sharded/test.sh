@@ -14,6 +14,7 @@ traffic() {
 # Rajbhandari 2020, "ZeRO", section 7, and Zhao 2023, "PyTorch FSDP", section 3.2.2, in units of the model, W = 16: lists of
 # F ranks gather twice and scatter once inside, 3 (F - 1) / F, and sum shards across, 2 (W / F - 1) / W. Weights that are
 # not kept between forward and backward are gathered twice.
+kept="-D slots=4 -D sums=4"
 D16="-D workers=16 -D batches=16 -D slots=0"
 expect "ddp" "1.875 1.875" "$(traffic ddp -D workers=16 -D batches=16)"
 expect "zero1" "1.875 1.875" "$(traffic zero1 -D workers=16 -D batches=16)"
@@ -31,6 +32,12 @@ done
 # them, one gather and one reduction, and with room for all stages nothing else.
 expect "fsdp, 4 microbatches per rank, nothing kept: 8 gathers, 1 reduction" "8.4375 8.4375" \
     "$(traffic fsdp -D workers=16 -D batches=64 -D slots=0)"
+# DeepSpeed and FSDP reduce after each microbatch, too, unless told otherwise: 3 A (W - 1) / W.
+for A in 1 2 4; do
+    expect "accumulate, nothing kept, A = $A" "$(awk -v A=$A 'BEGIN { v = 3 * A * 15 / 16; print v, v }')" \
+        "$(traffic accumulate -D workers=16 -D batches=$((16 * A)) -D slots=0 -D sums=1)"
+    expect "accumulate, all kept, A = $A" "1.875 1.875" "$(traffic accumulate -D workers=16 -D batches=$((16 * A)) $kept)"
+done
 for what in gathers reductions; do
     expect "1f1b_fsdp, 4 microbatches per rank: $what" 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1 \
         "$(ranks $what schedules/1f1b_fsdp.lua -D workers=16 -D replicas=4 -D batches=16)"
