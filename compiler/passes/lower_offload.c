@@ -20,8 +20,7 @@ static bool leaves(const struct spec *sp, const struct job *from, int kind) {
 static int in_host(int kind) { return kind == K_stash ? K_hstash : K_hinput; }
 static int back(int kind) { return kind == K_stash ? K_rstash : K_rinput; }
 
-/* The last job of the rank that has ended by time t; -1: none. */
-static int32_t last_by(const struct sched *sc, int r, double t) {
+int32_t last_by(const struct sched *sc, int r, double t) {
     int least = 0, most = sc->norder[r];
     while (least < most) {
         int mid = (least + most) / 2;

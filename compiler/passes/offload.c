@@ -7,7 +7,7 @@
  *
  * Greedy, not optimal: which few stashes suffice depends on their overlaps, as bin packing does. For stashes of one
  * size it is Belady's rule, and no smaller number of copies would do. */
-#include "passes.h"
+#include "lower.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
