@@ -1,104 +1,142 @@
 /* offload = "auto": which stashes leave the device, so that each rank's plan fits into the cluster's memory.
  *
- * The program is lowered and simulated with all of them on the device. Where a rank then uses more than it may, the
- * stash leaves that is worth most from there on: bytes times the time until it has to be back. Only those are in
- * question whose copy is there by then. Since a plan also has gaps, and copies take time, the bytes that a rank may use
- * in this picture are found by bisection: the most with which the plan of the program itself fits.
+ * The program is lowered with all of them away. Then each rank goes through its buffers in the order in which the plan
+ * opens and closes them, as if those that can leave had stayed. Where that is more than the rank may use, the stash
+ * leaves that is worth most from there on: bytes times the time until it has to be back. Since a plan has gaps too,
+ * what the rank may use in this picture is found by bisection: the most with which the plan of the program itself fits.
  *
- * Greedy, not optimal: which few stashes suffice depends on their overlaps, as bin packing does. For stashes of one
- * size it is Belady's rule, and no smaller number of copies would do. */
-#include "lower.h"
+ * Greedy, not optimal: which few stashes suffice depends on their overlaps, as bin packing does. Of stashes of one size
+ * the one that is needed last leaves, which is Belady's rule. */
+#include "passes.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct stay { /* of what the forward of (s, b) keeps, on the rank that reads it: it can be away in [from, to) */
-    double from, to;
+struct stay { /* of what the forward of (s, b) keeps, on the rank that reads it */
     int64_t bytes;
-    int32_t rank, cell; /* cell: in spec.offload */
+    double from, to;    /* the forward's end, the reader's start */
+    int32_t rank, back; /* where it comes back: an event of the rank; 0: it does not leave */
 };
 
-static int by_begin(const void *x, const void *y) { /* per rank */
-    const struct stay *a = x, *b = y;
-    if (a->rank != b->rank)
-        return a->rank < b->rank ? -1 : 1;
-    return a->from != b->from ? (a->from > b->from) - (a->from < b->from) : (a->cell > b->cell) - (a->cell < b->cell);
-}
-
-struct stays {
-    struct stay *a;
-    int *at; /* of rank r: a[at[r] .. at[r + 1]) */
+/* A rank's buffers as they open and close, in the program in which all stashes are away that can be. */
+struct picture {
+    int64_t *use; /* per event: bytes in use behind it */
+    int32_t *leaves,
+        *backs; /* per event: the (s, b) whose stash is away from it on, or back; as in spec.offload, or -1 */
+    size_t n;
 };
 
-static struct stays find_stays(const struct spec *sp, const struct stage *st, const struct graph *graph,
-                               const struct sched *sc) {
-    struct stays stays = {NEW(struct stay, (int64_t)sp->stages * sp->batches), NEW(int, sp->workers + 1)};
-    int n = 0;
+static void find_stays(const struct spec *sp, const struct graph *graph, const struct sched *sc, struct stay *stay) {
     for (int j = 0; j < sp->njobs; j++)
         for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++) {
             const struct job *from = &sp->job[graph->pred[e]], *to = &sp->job[j];
             int kind = edge_kind(from, to);
-            if (from->d != OP_F || (kind != K_stash && kind != K_input))
-                continue;
-            int64_t bytes = st[to->s].bytes[kind];
-            double took = host_time(sp, to->rank, bytes), there = sc->end[graph->pred[e]] + took;
-            if (from->rank != to->rank)
-                there += link_time(sp, from->rank, to->rank, (double)bytes);
-            stays.a[n++] = (struct stay){there, sc->start[j] - took, bytes, to->rank, to->s * sp->batches + to->b};
-            stays.at[to->rank + 1]++;
+            if (from->d == OP_F && (kind == K_stash || kind == K_input))
+                stay[to->s * sp->batches + to->b] =
+                    (struct stay){0, sc->end[graph->pred[e]], sc->start[j], to->rank, 0};
         }
+}
+
+/* What a buffer takes of the device; a stash includes the room for what it grows into. */
+static int64_t room_of(const struct rank *k, const struct buf *b) {
+    int64_t grown = b->grows >= 0 ? k->buf[b->grows].bytes : 0;
+    return memory_of(b) == MEMORY_HOST ? 0 : grown > b->bytes ? grown : b->bytes;
+}
+
+static int64_t permanent_bytes(const struct rank *k) {
+    bool *opens = NEW(bool, k->nbufs);
+    int64_t sum = 0;
+    for (size_t i = 0; i < k->nevents; i++)
+        if (k->event[i] >= 0) {
+            opens[k->event[i]] = true;
+            if (k->buf[k->event[i]].grows >= 0)
+                opens[k->buf[k->event[i]].grows] = true;
+        }
+    for (int b = 0; b < k->nbufs; b++)
+        sum += opens[b] || memory_of(&k->buf[b]) == MEMORY_HOST ? 0 : k->buf[b].bytes;
+    return sum;
+}
+
+static struct picture draw_rank(const struct spec *sp, const struct rank *k, int r, struct stay *stay) {
+    struct picture picture = {NEW(int64_t, k->nevents), NEW(int32_t, k->nevents), NEW(int32_t, k->nevents), k->nevents};
+    int64_t use = permanent_bytes(k);
+    for (size_t i = 0; i < k->nevents; i++) {
+        bool opens = k->event[i] >= 0;
+        const struct buf *b = &k->buf[opens ? k->event[i] : ~k->event[i]];
+        picture.use[i] = use += opens ? room_of(k, b) : -room_of(k, b);
+        picture.leaves[i] = picture.backs[i] = -1;
+        int32_t cell = b->stage * sp->batches + b->batch;
+        if (!kind_has_batch[b->kind] || stay[cell].rank != r)
+            continue;
+        bool again = job_at(sp, b->stage, b->batch, OP_R) >= 0; /* then F keeps its input, and the stash is R's */
+        if (!opens && b->kind == (again ? K_input : K_stash))
+            picture.leaves[i] = cell;
+        if (opens && b->kind == (again ? K_rinput : K_rstash)) {
+            stay[cell].bytes = room_of(k, b);
+            stay[cell].back = (int32_t)i;
+            picture.backs[i] = cell;
+        }
+    }
+    return picture;
+}
+
+static struct picture *draw(struct spec *sp, const struct stage *st, const struct graph *graph, const struct sched *sc,
+                            struct stay *stay) {
+    struct picture *picture = NEW(struct picture, sp->workers);
+    memset(sp->offload, 1, (size_t)sp->stages * (size_t)sp->batches);
+    find_stays(sp, graph, sc, stay);
+    const struct program *p = lower(sp, st, graph, sc);
     for (int r = 0; r < sp->workers; r++)
-        stays.at[r + 1] += stays.at[r];
-    qsort(stays.a, (size_t)n, sizeof *stays.a, by_begin);
-    return stays;
+        picture[r] = draw_rank(sp, &p->rank[r], r, stay);
+    return picture;
+}
+
+/* The stash among these that is worth most from time t on and has not left; -1: none is left. */
+static int32_t most_worth(const struct spec *sp, const struct stay *stay, const int32_t *cell, int n, double t) {
+    int32_t best = -1;
+    double most = 0;
+    for (int k = 0; k < n; k++) {
+        double worth = (double)stay[cell[k]].bytes * (stay[cell[k]].to - t);
+        if (!sp->offload[cell[k]] && stay[cell[k]].bytes > 0 && (best < 0 || worth > most)) {
+            most = worth;
+            best = cell[k];
+        }
+    }
+    return best;
 }
 
 /* Those of a rank that leave, so that it uses no more than `target` bytes at any time if it can. */
-static void leave(const struct spec *sp, const struct stays *stays, int r, const struct usage *use, double target) {
-    int n = stays->at[r + 1] - stays->at[r], open = 0, next = 0;
-    const struct stay *stay = stays->a + stays->at[r];
-    const struct stay **live = NEW(const struct stay *, n); /* n in all: there, or gone until `to` */
-    int64_t away = 0;
-    for (int i = 0; i < use->n; i++) {
-        double t = use->at[i].t;
-        for (; next < n && stay[next].from <= t; next++)
-            live[open++] = &stay[next];
-        for (int k = 0; k < open;)
-            if (live[k]->to <= t) {
-                away -= sp->offload[live[k]->cell] ? live[k]->bytes : 0;
-                live[k] = live[--open];
-            } else
-                k++;
-        while ((double)(use->at[i].bytes - away) > target) {
-            const struct stay *best = NULL;
-            for (int k = 0; k < open; k++) {
-                double worth = (double)live[k]->bytes * (live[k]->to - t);
-                double most = best ? (double)best->bytes * (best->to - t) : 0;
-                if (!sp->offload[live[k]->cell] && live[k]->bytes > 0 &&
-                    (!best || worth > most || (worth == most && live[k]->cell < best->cell)))
-                    best = live[k];
-            }
-            if (!best)
-                break;
-            sp->offload[best->cell] = true;
-            away += best->bytes;
+static void leave(const struct spec *sp, const struct picture *picture, const struct stay *stay, double target) {
+    int32_t *here = NEW(int32_t, sp->stages * sp->batches); /* could be away by now, and not back yet */
+    int64_t kept = 0;
+    double t = 0;
+    int n = 0;
+    for (int32_t i = 0; i < (int32_t)picture->n; i++) {
+        int32_t cell = picture->backs[i];
+        if (cell >= 0) {
+            kept -= sp->offload[cell] ? 0 : stay[cell].bytes;
+            for (int k = 0; k < n; k++)
+                if (here[k] == cell)
+                    here[k--] = here[--n];
+        }
+        if ((cell = picture->leaves[i]) >= 0) {
+            if (stay[cell].back > i) /* else it is back before it has left */
+                here[n++] = cell;
+            kept += stay[cell].bytes;
+            t = fmax(t, stay[cell].from);
+        }
+        while ((double)(picture->use[i] + kept) > target && (cell = most_worth(sp, stay, here, n, t)) >= 0) {
+            sp->offload[cell] = true;
+            kept -= stay[cell].bytes;
         }
     }
 }
 
-/* Every rank's use of its device over time, with all stashes there. */
-static struct usage *find_usage(const struct spec *sp, const struct stage *st, const struct graph *graph,
-                                const struct sched *sc) {
-    struct usage *use = NEW(struct usage, sp->workers);
-    struct spec free = *sp;
-    free.memory = free.host_memory = INFINITY;
-    struct program *p = lower(&free, st, graph, sc);
-    mem_plan(&free, p);
-    lanes_sync(p);
-    const struct timeline *tl = sim_run(&free, st, p);
+static void choose(const struct spec *sp, const struct picture *picture, const struct stay *stay,
+                   const double *target) {
+    memset(sp->offload, 0, (size_t)sp->stages * (size_t)sp->batches);
     for (int r = 0; r < sp->workers; r++)
-        use[r] = memory_use(&p->rank[r], tl->start[r], tl->end[r]);
-    return use;
+        leave(sp, &picture[r], stay, target[r]);
 }
 
 static void find_fits(const struct spec *sp, const struct stage *st, const struct graph *graph, const struct sched *sc,
@@ -113,26 +151,19 @@ static void find_fits(const struct spec *sp, const struct stage *st, const struc
     scratch_end(scratch);
 }
 
-static void choose(const struct spec *sp, const struct stays *stays, const struct usage *use, const double *target) {
-    memset(sp->offload, 0, (size_t)sp->stages * (size_t)sp->batches);
-    for (int r = 0; r < sp->workers; r++)
-        leave(sp, stays, r, &use[r], target[r]);
-}
-
 void choose_offloads(struct spec *sp, const struct stage *st, const struct graph *graph, const struct sched *sc) {
     if (!sp->auto_offload || isinf(sp->memory))
         return;
-    struct stays stays = find_stays(sp, st, graph, sc);
-    struct usage *use = find_usage(sp, st, graph, sc);
+    struct stay *stay = NEW(struct stay, (int64_t)sp->stages * sp->batches);
+    const struct picture *picture = draw(sp, st, graph, sc, stay);
     double *enough = NEW(double, sp->workers), *target = NEW(double, sp->workers), *most = NEW(double, sp->workers);
-    bool *fits = NEW(bool, sp->workers);
+    bool *fits = NEW(bool, sp->workers), open = true;
     for (int r = 0; r < sp->workers; r++) {
         enough[r] = -1; /* all that can leave does */
         target[r] = most[r] = sp->memory;
     }
-    bool open = true;
     for (int i = 0; i < 12 && open; i++) { /* to a few thousandths of the memory */
-        choose(sp, &stays, use, target);
+        choose(sp, picture, stay, target);
         find_fits(sp, st, graph, sc, fits);
         open = false;
         for (int r = 0; r < sp->workers; r++) {
@@ -141,5 +172,5 @@ void choose_offloads(struct spec *sp, const struct stage *st, const struct graph
             open |= enough[r] < sp->memory && most[r] - enough[r] > 1;
         }
     }
-    choose(sp, &stays, use, enough);
+    choose(sp, picture, stay, enough);
 }

@@ -1,0 +1,75 @@
+/* offload = "auto" against brute force: the fewest stashes of one size with which a rank's plan fits. */
+#include "random_spec.h"
+#include <criterion/criterion.h>
+
+enum { W = 4, B = 7 };
+
+/* 1F1B with unit costs, by caps; or whatever the seed gives. Copies take `took`. */
+static struct spec *draw_pipeline(int seed, double took) {
+    random_state = (uint64_t)seed;
+    struct spec *sp = pipeline_spec(W, B, below(2) ? 2 : 1);
+    for (int r = 0; r < W; r++)
+        sp->cap[r] = seed % 2 ? W - r : 1 + below(B);
+    for (int j = 0; j < sp->njobs && seed % 2 == 0; j++)
+        sp->job[j].cost = 1 + below(3);
+    sp->offload = NEW(uint8_t, W * B);
+    sp->host_link = NEW(struct link, W);
+    for (int r = 0; r < W; r++)
+        sp->host_link[r] = (struct link){0, took > 0 ? 1 / took : INFINITY};
+    return sp;
+}
+
+static int64_t arena_of(const struct spec *sp, const struct stage *st, const struct graph *g, const struct sched *sc,
+                        int r) {
+    struct scratch scratch = scratch_begin();
+    struct spec free = *sp;
+    free.memory = INFINITY;
+    struct program *p = lower(&free, st, g, sc);
+    mem_plan(&free, p);
+    int64_t arena = p->rank[r].arena;
+    scratch_end(scratch);
+    return arena;
+}
+
+static int count(const struct spec *sp, int s) {
+    int n = 0;
+    for (int b = 0; b < B; b++)
+        n += sp->offload[s * B + b];
+    return n;
+}
+
+Test(offload, no_fewer_stashes_would_do) {
+    int some = 0, more = 0, cases = 0;
+    for (int seed = 0; seed < 24; seed++) {
+        struct spec *sp = draw_pipeline(seed, 0.5 * (seed % 3));
+        struct stage *st = unit_stages(sp);
+        struct graph *g = graph_build(sp);
+        struct sched *sc = sched_run(sp, st, g);
+        int r = seed / 2 % W;
+        int64_t arena[1 << B], least = INT64_MAX;
+        for (int set = 0; set < 1 << B; set++) {
+            memset(sp->offload, 0, W * B);
+            for (int b = 0; b < B; b++)
+                sp->offload[r * B + b] = set >> b & 1;
+            arena[set] = arena_of(sp, st, g, sc, r);
+            least = arena[set] < least ? arena[set] : least;
+        }
+        for (int64_t memory = least; memory <= arena[0]; memory++) {
+            int fewest = B;
+            for (int set = 0; set < 1 << B; set++)
+                if (arena[set] <= memory && __builtin_popcount((unsigned)set) < fewest)
+                    fewest = __builtin_popcount((unsigned)set);
+            sp->auto_offload = true;
+            sp->memory = (double)memory;
+            choose_offloads(sp, st, g, sc);
+            int n = count(sp, r);
+            cr_assert_geq(n, fewest);
+            more += n > fewest;
+            some += fewest > 0;
+            cases++;
+        }
+        free_all();
+    }
+    fprintf(stderr, "%d limits, %d of them take offloading; more than the fewest: %d\n", cases, some, more);
+    cr_assert(some > 20 && more == 0, "%d of %d take more than needed", more, some);
+}
