@@ -81,22 +81,25 @@ struct value {
     int32_t count;  /* weight and optimizer state: updates applied; token: which job of (s,b), as an op */
     int32_t sum;    /* wgrad: its sum of contributions (verify_sums.c); NO_SUM: none */
     int32_t part;   /* wgrad: the rank whose part it is, received from there; -1: this rank's own */
+    int32_t inst;   /* wgrad: the number in its buffer's name, or -1 */
     int32_t pieces; /* where its pieces hold different things: which (verify_pieces.c), and set, count and sum say
                        nothing; else 0 */
     uint8_t kind;   /* a shard of weights or of a gradient is of the kind of the whole, a copy in host memory or back
                        from there of the kind of the original; K_none: what no job may read */
     bool live, set;
+    bool half; /* not set yet: a backward in parts is writing it (verify_parts.c) */
 };
 enum { NO_SUM };
 
-/* Part of a set of weights, in its units: the smallest piece that one rank updates. Of another tensor: all of it. */
+/* Part of a set of weights, in its units, of which all of its pieces have whole numbers (verify_homes.c). Of another
+ * tensor: all of it. */
 struct span {
     int32_t from, to; /* to < 0: it is no whole number of units */
 };
 /* What a unit holds. */
 struct content {
-    int32_t count, sum; /* as in struct value; 0 unless set */
-    bool set;
+    int32_t count, sum; /* as in struct value; 0 unless set; where it is half made, what that is added to */
+    bool set, half;
 };
 
 struct values {
@@ -109,12 +112,14 @@ struct values {
     int64_t *bytes_read;    /* per stage: the largest buffer its forwards have read */
     bool has_state;         /* the optimizer has state for at least one set */
     struct tensors *scratch;
-    struct plan *plan;       /* verify_memory.c */
-    struct sums *sums;       /* verify_sums.c */
-    struct pool *pool;       /* verify_pieces.c */
-    struct meeting *meeting; /* verify_groups.c */
-    struct homes *homes;     /* per set */
-    struct owner *owner;     /* verify_homes.c: those of rank r are owner[owner_at[r] .. owner_at[r + 1]) */
+    struct plan *plan;         /* verify_memory.c */
+    struct sums *sums;         /* verify_sums.c */
+    struct pool *pool;         /* verify_pieces.c */
+    struct meeting *meeting;   /* verify_groups.c */
+    struct homes *homes;       /* per set */
+    int32_t *units;            /* per set */
+    struct backward *backward; /* per rank: verify_parts.c */
+    struct owner *owner;       /* verify_homes.c: those of rank r are owner[owner_at[r] .. owner_at[r + 1]) */
     int32_t *owner_at;
 };
 
@@ -137,6 +142,28 @@ bool ready(struct check *check, int r, int32_t i, const struct arg *a, int kind,
 /* verify_groups.c: what a collective does, once all members have come; nth: of its series. */
 bool values_collective(struct check *check, const struct series *series, int32_t nth);
 
+/* verify_parts.c: backwards in parts. */
+void parts_begin(struct check *check);
+/* A job is to run: as a whole, or the next part of the one that is under way. */
+bool begin_part(struct check *check, int r, int32_t i);
+static inline bool is_last_part(const struct instr *x) { return x->part == x->last; }
+/* Whether an earlier, or a later, part of the job writes this operand too, a gradient. */
+bool written_before(const struct check *check, int r, const struct instr *x, const struct arg *a);
+bool written_again(const struct check *check, int r, const struct instr *x, const struct arg *a);
+/* The job's contribution to the gradient of a set, which it makes when its first part runs. */
+int32_t contribution_of(struct check *check, int r, int32_t i, int role);
+/* A part writes what the job makes, other than a gradient, which part 0 has opened; the last one completes it. */
+bool write_part(struct check *check, int r, int32_t i, int32_t b);
+
+/* Of a gradient: the number in its name is one that a part of rank r's own has. */
+static inline bool names_own_part(const struct check *check, int r, const struct buf *b) {
+    return b->inst < 0 || (b->inst >= check->p->workers && b->inst % check->p->workers == r);
+}
+/* Which of the parts that its rank sends of a set it is, or comes from. */
+static inline int round_of(const struct check *check, const struct buf *b) {
+    return b->inst < 0 ? 0 : b->inst / check->p->workers;
+}
+
 /* verify_copies.c: copies to host memory and back. */
 /* Only these copies touch host memory, each in its direction. */
 bool in_its_memory(struct check *check, int r, int32_t i, const struct arg *a);
@@ -146,7 +173,7 @@ bool state_has_come_back(struct check *check, int r, int32_t b);
 
 /* verify_homes.c: who owns which part of a set of weights. */
 bool homes_begin(struct check *check);
-/* The part of its set that an operand is; to < 0: none that anyone could own. */
+/* The part of its set that an operand is; to < 0: none, since it is a piece of what has none. */
 struct span units_of(const struct check *check, int r, const struct arg *a);
 /* The part that rank r updates; to < 0: none. */
 struct span own_span(const struct check *check, int r, int set);
@@ -190,6 +217,7 @@ bool memory_end(struct check *check);
 /* verify_sums.c: gradients as sums of contributions. */
 void sums_begin(struct check *check);
 bool accumulate(struct check *check, int r, int32_t i, int role, int set); /* adds the job's own contribution */
+int32_t new_contribution(struct check *check, const struct instr *x);
 bool run_add(struct check *check, int r, int32_t i);
 bool run_update(struct check *check, int r, int32_t i);
 bool adds_to_table(const struct spec *sp, const struct instr *x);

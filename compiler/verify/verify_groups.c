@@ -38,7 +38,8 @@ static bool no(const struct meeting *meeting, int m, const char *what) {
 
 static bool is_of_set(const struct meeting *meeting, const struct member *m, const struct arg *a) {
     const struct buf *b = &meeting->check->p->rank[m->r].buf[a->buf];
-    bool kind = meeting->claim == CLAIM_JOBS ? holds_weights(b->kind) : holds_gradient(b->kind) && b->inst < 0;
+    bool kind = meeting->claim == CLAIM_JOBS ? holds_weights(b->kind)
+                                             : holds_gradient(b->kind) && names_own_part(meeting->check, m->r, b);
     return kind && b->stage == meeting->x->stage;
 }
 
@@ -167,8 +168,8 @@ static bool is_reduced(const struct meeting *meeting, int m) {
         return false;
     bool in_place = member->src && member->to && member->src->buf == member->to->buf;
     bool first = meeting->check->p->rank[member->r].ins[member->i].first;
-    return !in_place || (op == OP_REDUCE_SCATTER && first) ||
-           no(meeting, m, "only a REDUCE_SCATTER that writes its piece may do so in its source");
+    return !in_place || (op != OP_ALL_REDUCE && first) ||
+           no(meeting, m, "in its source it may only write its piece, not add to it");
 }
 
 /* What a member has afterwards. In place, the rest of its source is garbage. */

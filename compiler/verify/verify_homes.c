@@ -1,9 +1,9 @@
 /* Who owns which part of a set of weights, and which part of it each operand is.
  *
- * A set is counted in units: the smallest pieces that one rank updates. Member i of replica l of F x P units holds
- * shard i, units [i P, (i+1) P), and updates one of them where the replicas divide the work (P of them), else all. A
- * buffer says by its name and its rank which units it has, so that whatever moves between buffers must move between the
- * same units. */
+ * A set is counted in units, so many that every piece that a rank updates, and every piece that an operand names, has
+ * a whole number of them. Member i of a replica of F holds shard i, and updates one of P pieces of it where the P
+ * replicas divide the work, else all. A buffer says by its name and its rank which units it has, so that whatever moves
+ * between buffers must move between the same units. */
 #include "check.h"
 #include <string.h>
 
@@ -34,27 +34,24 @@ static int place_of(const struct check *check, int r, int set) {
 
 struct span own_span(const struct check *check, int r, int set) {
     const struct homes *homes = &check->values->homes[set];
-    int place = place_of(check, r, set), shares = shares_of(homes);
+    int place = place_of(check, r, set);
     if (place < 0)
         return (struct span){0, -1};
-    int from = place % homes->size * shares;
-    return homes->zero ? (struct span){from + place / homes->size, from + place / homes->size + 1}
-                       : (struct span){from, from + shares};
+    struct span shard = part_of((struct span){0, check->values->units[set]}, place % homes->size, homes->size);
+    return homes->zero ? part_of(shard, place / homes->size, homes->lists) : shard;
 }
 
 struct span units_of(const struct check *check, int r, const struct arg *a) {
     const struct buf *b = &check->p->rank[r].buf[a->buf];
     struct span all = {0, 1};
     if (holds_weights(b->kind) || holds_gradient(b->kind)) {
-        const struct homes *homes = &check->values->homes[b->stage];
-        int shares = shares_of(homes);
-        all.to = homes->size * shares;
+        int size = check->values->homes[b->stage].size;
+        all.to = check->values->units[b->stage];
         if (b->kind == K_gown)
             all = own_span(check, r, b->stage);
         else if (b->kind == K_wshard || b->kind == K_gshard) {
             int place = place_of(check, r, b->stage);
-            all.from = place < 0 ? 0 : place % homes->size * shares;
-            all.to = place < 0 ? -1 : all.from + shares;
+            all = place < 0 ? (struct span){0, -1} : part_of(all, place % size, size);
         }
     }
     return all.to < 0 || !a->last ? all : part_of(all, (int)a->piece, pieces_of(a));
@@ -84,6 +81,44 @@ const char *span_text(struct span span) {
 }
 
 /* ---- what the homes are ---- */
+
+enum { MOST_UNITS = 1 << 30 };
+
+static int64_t common_multiple(int64_t a, int64_t b) {
+    int64_t x = a, y = b;
+    while (y) {
+        int64_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return a / x * b;
+}
+
+/* The units of each set. */
+static bool count_units(struct check *check) {
+    struct values *values = check->values;
+    values->units = NEW(int32_t, values->sets);
+    for (int set = 0; set < values->sets; set++)
+        values->units[set] = values->homes[set].size * shares_of(&values->homes[set]);
+    for (int r = 0; r < check->p->workers; r++) {
+        const struct rank *k = &check->p->rank[r];
+        for (int32_t i = 0; i < k->nins; i++)
+            for (const struct arg *a = k->arg + k->ins[i].arg; a < k->arg + k->ins[i].arg + k->ins[i].narg; a++) {
+                const struct buf *b = &k->buf[a->buf];
+                if (!a->last || !(holds_weights(b->kind) || holds_gradient(b->kind)))
+                    continue;
+                const struct homes *homes = &values->homes[b->stage];
+                bool shard = b->kind == K_wshard || b->kind == K_gshard;
+                int64_t buffers = shard ? homes->size : b->kind == K_gown ? homes->size * shares_of(homes) : 1;
+                int64_t units = common_multiple(values->units[b->stage], buffers * pieces_of(a));
+                if (units > MOST_UNITS)
+                    return refute(check, CLAIM_JOBS, r, i, "%s and other pieces of set %d have no common units",
+                                  arg_text(check, r, a), b->stage);
+                values->units[b->stage] = (int32_t)units;
+            }
+    }
+    return true;
+}
 
 /* The program's, or single ranks: those that hold a set's weights without an instance. */
 static struct homes *take_homes(const struct check *check) {
@@ -223,7 +258,7 @@ static bool check_script(struct check *check) {
 
 bool homes_begin(struct check *check) {
     check->values->homes = take_homes(check);
-    if (!table_is_with_stage_0(check) || !find_owners(check) || !check_script(check))
+    if (!table_is_with_stage_0(check) || !find_owners(check) || !check_script(check) || !count_units(check))
         return false;
     int32_t *held = NEW(int32_t, check->values->sets); /* per set: 1 + the last rank that has its home's weights */
     for (int r = 0; r < check->p->workers; r++)

@@ -45,12 +45,13 @@ bool open_buffer(struct check *check, int r, int32_t i, int32_t b) {
     plan->occupant[r][s] = b;
     bits_set(&plan->live[r], s, true);
     plan->opened[r][b] = true;
-    bool gradient = holds_gradient(x->kind);
+    bool received = holds_gradient(x->kind) && x->inst >= 0 && x->inst % check->p->workers != r;
     check->values->val[r][b] = (struct value){.stage = x->stage,
                                               .batch = x->batch,
                                               .count = x->kind == K_token ? x->inst : 0,
                                               .sum = NO_SUM,
-                                              .part = gradient ? x->inst : -1,
+                                              .part = received ? x->inst % check->p->workers : -1,
+                                              .inst = x->inst,
                                               .kind = (uint8_t)kind_held(x->kind),
                                               .live = true};
     return true;

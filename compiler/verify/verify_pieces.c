@@ -1,9 +1,9 @@
 /* What the units of a buffer hold, where they don't all hold the same.
  *
- * A unit is the smallest piece of a set of weights that one rank updates (verify_homes.c). Most buffers hold one thing
- * in all their units, which their value says. Only where they differ, as in weights of which some shards have come,
- * a list of runs is taken from a pool: it grows with the differences, not with the units, and goes back once they are
- * gone. */
+ * A set of weights has so many units that all its pieces are whole numbers of them (verify_homes.c). Most buffers hold
+ * one thing in all their units, which their value says. Only where they differ, as in weights of which some shards have
+ * come, a list of runs is taken from a pool: it grows with the differences, not with the units, and goes back once they
+ * are gone. */
 #include "check.h"
 #include <string.h>
 
@@ -51,7 +51,7 @@ void drop_pieces(struct check *check, struct value *value) {
         pool->spare = value->pieces;
     }
     value->pieces = 0;
-    value->set = false;
+    value->set = value->half = false;
     value->count = 0;
     value->sum = NO_SUM;
 }
@@ -61,10 +61,13 @@ static struct span whole(const struct check *check, int r, int32_t b) {
 }
 
 static struct content held_by(const struct value *value) {
-    return value->set ? (struct content){value->count, value->sum, true} : (struct content){0};
+    return value->set || value->half ? (struct content){value->count, value->sum, value->set, value->half}
+                                     : (struct content){0};
 }
 
-static bool same(struct content a, struct content b) { return a.set == b.set && a.count == b.count && a.sum == b.sum; }
+static bool same(struct content a, struct content b) {
+    return a.set == b.set && a.half == b.half && a.count == b.count && a.sum == b.sum;
+}
 
 /* The first run that ends behind the unit. */
 static size_t run_at(const struct runs *runs, int32_t unit) {
@@ -141,6 +144,7 @@ void hold(struct check *check, int r, int32_t b, struct span span, struct conten
     }
     drop_pieces(check, value);
     value->set = held.set;
+    value->half = held.half;
     value->count = held.count;
     value->sum = held.sum;
 }

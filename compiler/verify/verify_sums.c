@@ -75,17 +75,15 @@ struct addend {
     int32_t sum, buf; /* buf -1: the sum */
 };
 
-/* The gradient operand: the first contribution writes it; later ones add to it, and must be of the same set. */
-static bool add_to(struct check *check, int r, int32_t i, int role, int set, struct addend from) {
+/* A gradient operand: the first contribution writes it; later ones add to it, and must be of the same set. */
+static bool add_to(struct check *check, int r, int32_t i, const struct arg *dw, int set, struct addend from) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
-    const struct arg *dw = find_arg(k, x, role, 0);
-    if (!dw)
-        return refute(check, CLAIM_GRADIENTS, r, i, "its gradient goes nowhere: no operand %s", role_name[role]);
     const struct value *value = &check->values->val[r][dw->buf];
-    bool first = is_first(x, role), job = is_job(x->op);
-    int kind = job || !holds_gradient(k->buf[dw->buf].kind) ? K_wgrad : k->buf[dw->buf].kind;
-    if (first && !named(check, r, i, dw->buf, kind, set, -1, -1))
+    bool first = is_first(x, (int)dw->role), job = is_job(x->op);
+    const struct buf *b = &k->buf[dw->buf];
+    int kind = job || !holds_gradient(b->kind) ? K_wgrad : b->kind;
+    if (first && !named(check, r, i, dw->buf, kind, set, -1, job && names_own_part(check, r, b) ? b->inst : -1))
         return false;
     if (!first && (value->kind != K_wgrad || value->stage != set || (job && k->buf[dw->buf].kind != K_wgrad)))
         return refute(check, CLAIM_GRADIENTS, r, i, "adds to %s, which holds %s", buf_text(check, r, dw->buf),
@@ -98,11 +96,18 @@ static bool add_to(struct check *check, int r, int32_t i, int role, int set, str
             sum = held_at(check, r, from.buf, at, &end).sum;
         to = end < to ? end : to;
         to = to < span.to ? to : span.to;
+        bool again = written_again(check, r, x, dw), before = written_before(check, r, x, dw);
+        if (here.half != before)
+            return refute(check, CLAIM_GRADIENTS, r, i,
+                          before ? "%s has been written since the part before"
+                                 : "writes %s, which a backward in parts has not completed",
+                          arg_text(check, r, dw));
         here.sum = first ? NO_SUM : here.sum;
+        sum = again ? NO_SUM : sum; /* it counts once all of it has come */
         int64_t n = contributions(check, here.sum) + contributions(check, sum);
         if (!join(check, &here.sum, sum))
             return refute_count(check, r, i, set, n);
-        hold(check, r, dw->buf, (struct span){at, to}, (struct content){.sum = here.sum, .set = true});
+        hold(check, r, dw->buf, (struct span){at, to}, (struct content){.sum = here.sum, .set = !again, .half = again});
     }
     return true;
 }
@@ -111,10 +116,20 @@ bool adds_to_table(const struct spec *sp, const struct instr *x) {
     return sp->tied && (x->op == OP_B || x->op == OP_W) && (x->stage == 0 || x->stage == sp->unembedding);
 }
 
+int32_t new_contribution(struct check *check, const struct instr *x) {
+    return new_sum(check->values->sums, ~x->stage, x->batch, 1);
+}
+
 bool accumulate(struct check *check, int r, int32_t i, int role, int set) {
-    const struct instr *x = &check->p->rank[r].ins[i];
-    int32_t sum = new_sum(check->values->sums, ~x->stage, x->batch, 1);
-    return add_to(check, r, i, role, set, (struct addend){sum, -1});
+    const struct rank *k = &check->p->rank[r];
+    const struct instr *x = &k->ins[i];
+    int32_t sum = contribution_of(check, r, i, role);
+    if (!x->last && !find_arg(k, x, role, 0)) /* a part may have no weights */
+        return refute(check, CLAIM_GRADIENTS, r, i, "its gradient goes nowhere: no operand %s", role_name[role]);
+    for (const struct arg *a = k->arg + x->arg; a < k->arg + x->arg + x->narg; a++)
+        if (a->role == (uint32_t)role && !add_to(check, r, i, a, set, (struct addend){sum, -1}))
+            return false;
+    return true;
 }
 
 /* ADD: the part of another rank. TAKE: this rank's. */
@@ -136,7 +151,9 @@ bool run_add(struct check *check, int r, int32_t i) {
     if (dw && !same_span(units_of(check, r, src), units_of(check, r, dw)))
         return refute(check, CLAIM_GRADIENTS, r, i, "%s is another part of wgrad(%d) than %s", arg_text(check, r, src),
                       x->stage, arg_text(check, r, dw));
-    return add_to(check, r, i, ROLE_dw, x->stage, (struct addend){NO_SUM, src->buf});
+    if (!dw)
+        return refute(check, CLAIM_GRADIENTS, r, i, "what it adds goes nowhere: no operand dw");
+    return add_to(check, r, i, dw, x->stage, (struct addend){NO_SUM, src->buf});
 }
 
 /* ---- updates ---- */
@@ -201,7 +218,7 @@ bool run_update(struct check *check, int r, int32_t i) {
     const struct arg *dw = find_arg(k, x, ROLE_dw, 0), *w = find_arg(k, x, ROLE_w, 0);
     const struct arg *opt = find_arg(k, x, ROLE_opt, 0);
     const struct value *value = dw ? &check->values->val[r][dw->buf] : &(struct value){0};
-    if (!dw || value->kind != K_wgrad || value->stage != set || value->part >= 0)
+    if (!dw || value->kind != K_wgrad || value->stage != set || value->inst >= 0)
         return refute(check, CLAIM_GRADIENTS, r, i, "its gradient is %s, not wgrad(%d)", value_text(check, value), set);
     if (!w || !at_home(&k->buf[w->buf]) || k->buf[w->buf].stage != set)
         return refute(check, CLAIM_GRADIENTS, r, i, "weight(%d) is not at home here", set);

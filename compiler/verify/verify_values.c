@@ -30,7 +30,7 @@ const char *value_text(const struct check *check, const struct value *value) {
     if (value->kind == K_token)
         b.inst = value->count;
     if (value->kind == K_wgrad)
-        b.inst = value->part;
+        b.inst = value->inst;
     struct text t = {0};
     put_buf(&t, &b);
     long long n = contributions(check, value->sum);
@@ -175,9 +175,10 @@ static bool roles_once(struct check *check, int r, int32_t i) {
     uint32_t seen = 0;
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
         int role = k->arg[a].role;
-        if (k->arg[a].last)
+        bool piece = role == ROLE_dw && x->last;
+        if (k->arg[a].last && !piece)
             return refute(check, CLAIM_JOBS, r, i, "a job takes no piece: %s", arg_text(check, r, &k->arg[a]));
-        if (seen >> role & 1 && role != ROLE_x && role != ROLE_dy && role != ROLE_t)
+        if (seen >> role & 1 && role != ROLE_x && role != ROLE_dy && role != ROLE_t && !piece)
             return refute(check, CLAIM_JOBS, r, i, "has several operands %s", role_name[role]);
         seen |= (uint32_t)1 << role;
     }
@@ -225,11 +226,15 @@ static bool run_job(struct check *check, int r, int32_t i) {
         return !table && refute(check, CLAIM_JOBS, r, i, "has an operand v, but reads no table");
     if (!adds_to_table(check->sp, x) && operand(k, x, ROLE_dv, 0) >= 0)
         return refute(check, CLAIM_GRADIENTS, r, i, "has an operand dv, but adds to no table");
-    check->values->done[j] = true;
+    check->values->done[j] = is_last_part(x);
     return check->sp->stage || as_large_as_read(check, r, i);
 }
 
 /* ---- what instructions read and write ---- */
+
+static const char *no_piece(struct span span) {
+    return span.to < 0 ? "only weights and gradients have pieces" : "no whole number of bytes";
+}
 
 /* Everything the instruction reads must hold something. */
 bool check_reads(struct check *check, int r, int32_t i) {
@@ -239,15 +244,17 @@ bool check_reads(struct check *check, int r, int32_t i) {
         bool reads = op_access(x->op, a->role) & ACC_READ, pieces = check->values->val[r][a->buf].pieces != 0;
         struct span span = units_of(check, r, a);
         if (span.to < 0 || k->buf[a->buf].bytes % pieces_of(a))
-            return refute(check, CLAIM_JOBS, r, i, "%s is no piece that a rank owns, nor several",
-                          arg_text(check, r, a));
+            return refute(check, CLAIM_JOBS, r, i, "%s: %s", arg_text(check, r, a), no_piece(span));
         if (!in_its_memory(check, r, i, a))
             return false;
-        if (op_accumulates(x->op, a->role) && is_first(x, a->role))
+        if (op_accumulates(x->op, a->role) && (is_first(x, a->role) || written_before(check, r, x, a)))
             reads = false;
         if (!reads || (!pieces && check->values->val[r][a->buf].set))
             continue;
-        int32_t unset = pieces ? first_unset(check, r, a->buf, span) : span.from;
+        int32_t unset = pieces ? first_unset(check, r, a->buf, span) : span.from, to;
+        if (unset >= 0 && held_at(check, r, a->buf, unset, &to).half)
+            return refute(check, CLAIM_MEMORY, r, i, "reads %s, which a backward in parts has not completed",
+                          arg_text(check, r, a));
         if (unset >= 0 && pieces)
             return refute(check, CLAIM_MEMORY, r, i,
                           "reads %s, of which unit %d holds nothing: not yet written, or freed", arg_text(check, r, a),
@@ -263,7 +270,7 @@ bool ready(struct check *check, int r, int32_t i, const struct arg *a, int kind,
     struct value *value = &check->values->val[r][a->buf];
     struct span span = units_of(check, r, a);
     if (span.to < 0)
-        return refute(check, CLAIM_JOBS, r, i, "%s is no piece that a rank owns, nor several", arg_text(check, r, a));
+        return refute(check, CLAIM_JOBS, r, i, "%s: %s", arg_text(check, r, a), no_piece(span));
     if (value->live && (value->kind == K_none || first_set(check, r, a->buf, span) >= 0 ||
                         same_span(span, units_of(check, r, &(struct arg){.buf = a->buf}))))
         return refute(check, CLAIM_MEMORY, r, i, "overwrites %s, which is still in use", arg_text(check, r, a));
@@ -309,11 +316,14 @@ static bool write_output(struct check *check, int r, int32_t i, int role, int32_
     if (!fits(check, r, i, kind, x->stage, b) ||
         !named(check, r, i, b, kind, x->stage, x->batch, kind == K_token ? x->op : -1))
         return false;
+    if (x->part > 0)
+        return write_part(check, r, i, b);
     if (value->live)
         return refute(check, CLAIM_MEMORY, r, i, "overwrites %s, which is still in use", buf_text(check, r, b));
     if (!open_buffer(check, r, i, b))
         return false;
-    value->set = true;
+    value->set = x->last == 0;
+    value->half = !value->set;
     return true;
 }
 
@@ -386,7 +396,8 @@ bool values_run(struct check *check, int r, int32_t i) {
     bool job = is_job(x->op);
     if (x->stage < 0 || x->stage >= (job ? check->sp->stages : check->values->sets))
         return refute(check, CLAIM_JOBS, r, i, "there are %d stages", check->sp->stages);
-    if (!check_reads(check, r, i) || (job && !run_job(check, r, i)) || (x->op == OP_U && !run_update(check, r, i)))
+    if ((job && !begin_part(check, r, i)) || !check_reads(check, r, i) || (job && !run_job(check, r, i)) ||
+        (x->op == OP_U && !run_update(check, r, i)))
         return false;
     if (x->op == OP_I && (!takes_over(check, r, i) || !free_buffers(check, r, i, true)))
         return false;
@@ -400,8 +411,8 @@ static bool sends_its_tensor(struct check *check, int r, int32_t i, int32_t b) {
     const struct instr *x = &check->p->rank[r].ins[i];
     const struct value *value = &check->values->val[r][b];
     int kind = x->op == OP_SEND_S && value->kind == K_input ? K_input : op_row(x->op)->tensor;
-    bool own = kind != K_wgrad || value->part < 0,
-         instance = kind_row(kind)->number == NUMBER_INSTANCE ? x->inst >= 0 : x->inst < 0;
+    bool own = kind != K_wgrad || value->part < 0, some = kind_row(kind)->number == NUMBER_INSTANCE;
+    bool instance = kind == K_wgrad || some == (x->inst >= 0);
     bool pieces = value->pieces && value->kind == kind && value->stage == x->stage;
     return ((pieces || is_tensor(value, kind, x->stage, x->batch, x->inst)) && own && instance) ||
            refute(check, CLAIM_JOBS, r, i, "%s holds %s, which is not what the message is named for",
@@ -416,7 +427,8 @@ bool values_message(struct check *check, int src, int32_t i, int dst, int32_t j)
         return false;
     bool gradient = check->values->val[src][from->buf].kind == K_wgrad;
     int kind = gradient && kd->buf[to->buf].kind == K_gshard ? K_gshard : check->values->val[src][from->buf].kind;
-    if (!ready(check, dst, j, to, kind, x->stage, x->batch, gradient ? src : x->inst))
+    int round = gradient ? round_of(check, &ks->buf[from->buf]) : 0;
+    if (!ready(check, dst, j, to, kind, x->stage, x->batch, gradient ? src + check->p->workers * round : x->inst))
         return false;
     struct span span = units_of(check, src, from);
     if (!same_span(span, units_of(check, dst, to)))
@@ -438,6 +450,7 @@ bool values_begin(struct check *check) {
     values->seen = NEW(uint32_t, values->sets);
     values->bytes_read = NEW(int64_t, values->sets);
     values->stays = NEW(bool *, W);
+    parts_begin(check);
     values->scratch = NEW(struct tensors, 1);
     for (int r = 0; r < W; r++) {
         values->val[r] = NEW(struct value, check->p->rank[r].nbufs);

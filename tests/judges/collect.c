@@ -17,7 +17,8 @@ bool lies_in(const struct rank *k, const struct instr *x, int a, int b) {
     struct arg in = operand(k, x, a), out = operand(k, x, b);
     bool gather = x->op == OP_ALL_GATHER && in.role == ROLE_src && out.role == ROLE_w;
     bool scatter = x->op == OP_REDUCE_SCATTER && x->first && in.role == ROLE_dw && out.role == ROLE_src;
-    return in.buf == out.buf && (gather || scatter);
+    bool reduce = x->op == OP_REDUCE && x->first && in.role == ROLE_dw && out.role == ROLE_src;
+    return in.buf == out.buf && (gather || scatter || reduce);
 }
 
 int inside_of(const struct rank *k, const struct instr *x, int b) {
@@ -85,7 +86,8 @@ const char *collective_error(const struct rank *k, const struct instr *x, int r,
     bool gather = x->op == OP_ALL_GATHER;
     struct span in = span_at(k, x, gather ? src : to), out = span_at(k, x, gather ? to : src);
     if (a.buf == b.buf && k->buf[a.buf].bytes &&
-        (!lies_in(k, x, gather ? src : to, gather ? to : src) || in.at != out.at + me * in.n))
+        (!lies_in(k, x, gather ? src : to, gather ? to : src) ||
+         in.at != out.at + (x->op == OP_REDUCE ? 0 : me * in.n)))
         return "it writes over its own source";
     return NULL;
 }
@@ -137,5 +139,6 @@ void make_collective(const struct party *party, int n, int me, uint64_t **made) 
 }
 
 bool spoils(const struct rank *k, const struct instr *x, int a) {
-    return x->op == OP_REDUCE_SCATTER && operand(k, x, a).role == ROLE_src && inside_of(k, x, a) >= 0;
+    return (x->op == OP_REDUCE_SCATTER || x->op == OP_REDUCE) && operand(k, x, a).role == ROLE_src &&
+           inside_of(k, x, a) >= 0;
 }

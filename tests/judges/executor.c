@@ -37,6 +37,9 @@ struct machine {
     uint64_t (*priority)[2]; /* per lane: to start, to continue */
     uint8_t *state;          /* per instruction */
     int32_t ended;           /* how many have */
+    int32_t halfway;         /* the job of which part `parts` is to come next, or -1 */
+    int parts;
+    uint64_t work; /* in all cells of the workspace, where the parts of a job share it */
 };
 struct end { /* of a message or a collective */
     int32_t rank, ins;
@@ -165,8 +168,13 @@ static bool job_may_start(struct run *z, int r, int32_t i) {
     const struct spec *sp = z->want->sp;
     bool inside = x->stage >= 0 && x->stage < sp->stages && x->batch >= 0 && x->batch < sp->batches;
     int32_t j = inside ? job_at(sp, x->stage, x->batch, x->op) : -1;
-    if (j < 0 || sp->job[j].rank != r || z->jobs[j] != TO_COME)
+    struct machine *m = &z->at[r];
+    if (j < 0 || sp->job[j].rank != r || z->jobs[j] != (m->halfway == j ? RUNNING : TO_COME))
         return fail(z, r, i, "no job of this rank, or it runs twice");
+    if ((m->halfway >= 0 && m->halfway != j) || x->part != (m->halfway < 0 ? 0 : m->parts))
+        return fail(z, r, i, "another job is half done, or another part comes next");
+    m->halfway = x->part < x->last ? j : -1;
+    m->parts = x->part + 1;
     for (int32_t e = z->want->g->pred_at[j]; e < z->want->g->pred_at[j + 1]; e++)
         if (z->jobs[z->want->g->pred[e]] != ENDED)
             return fail(z, r, i, "a job it depends on has not ended");
@@ -214,11 +222,19 @@ static void start(struct run *z, int r, int32_t i) {
         (struct running){calloc((size_t)room + 1, 8), calloc((size_t)room + 1, 8), calloc((size_t)room + 1, 1), 0};
     for (int a = 0; a < x->narg; a++) {
         struct span s = span_at(m->k, x, a);
-        int64_t first = cell_of(m->k, x, a), kept = kept_by(m->k, x, a);
+        int64_t first = cell_of(m->k, x, a), kept = kept_by(m->k, x, a), piece = operand(m->k, x, a).piece;
+        bool half = access_of(m->k, x, a) == ACC_WRITE && is_half_before(m->k, x, a);
+        for (int64_t c = 0; half && c < s.n; c++)
+            if (m->mem[s.at + c] != half_made(x, operand(m->k, x, a).role, piece * s.n + c))
+                fail(z, r, i, "what the part before made is gone");
         for (int64_t c = 0; access_of(m->k, x, a) == ACC_WRITE && c < s.n; c++)
             if (!is_source(m->k, x, a, s.at + c))
                 scribble(m, &m->doing[i], first + c, s.at + c, c < kept ? m->mem[s.at + c] : z->stamps);
     }
+    for (int64_t c = 0; x->part && c < room - n; c++)
+        if (m->mem[span_of(m->k, work).at + c] != m->work)
+            fail(z, r, i, "the workspace was written between the parts");
+    m->work = z->stamps;
     for (int64_t c = 0; c < room - n; c++)
         scribble(m, &m->doing[i], n + c, span_of(m->k, work).at + c, z->stamps);
     z->stamps++;
@@ -241,7 +257,7 @@ static void read_piece(struct run *z, int r, int32_t i, int of) {
                 continue;
             d->read[first + c] = true;
             d->seen[first + c] = d->left[first + c] = m->mem[s.at + c];
-            if (d->seen[first + c] & STAMP)
+            if (d->seen[first + c] & STAMP && !is_half_before(m->k, x, a))
                 fail(z, r, i, "reads byte %lld, which holds nothing", (long long)(s.at + c));
             if (is_written_by(m, x, a)) /* a sum in place, or a collective: what has been read may be anything now */
                 scribble(m, d, first + c, s.at + c, z->stamps);
@@ -385,7 +401,7 @@ static void end(struct run *z, int r, int32_t i) {
     }
     free(made);
     run_frees(z, r, i, true);
-    if (x->op <= OP_W && !z->wrong)
+    if (x->op <= OP_W && x->part == x->last && !z->wrong)
         z->jobs[job_at(z->want->sp, x->stage, x->batch, x->op)] = ENDED;
     m->state[i] = ENDED;
     m->ended++;
@@ -506,7 +522,7 @@ static void prepare(struct run *z, int r) {
     const struct rank *k = &z->p->rank[r];
     size_t nins = (size_t)k->nins + 1, nlanes = (size_t)k->nlanes;
     struct machine *m = &z->at[r];
-    *m = (struct machine){.k = k, .mem = calloc((size_t)cells(k) + 1, sizeof *m->mem)};
+    *m = (struct machine){.k = k, .halfway = -1, .mem = calloc((size_t)cells(k) + 1, sizeof *m->mem)};
     m->doing = calloc(nins, sizeof *m->doing);
     m->head = calloc(nlanes, sizeof *m->head);
     m->next = calloc(nins, sizeof *m->next);

@@ -17,7 +17,10 @@ struct court {
     struct order z;
     struct arena *of;   /* per rank */
     uint64_t ***seen;   /* [number][operand]: what it read when it started */
-    int32_t *ran;       /* per job: the number of its instruction, or -1 */
+    int32_t *ran;       /* per job: the number of its instruction, the last part's, or -1 */
+    int32_t *began;     /* the same of its first part */
+    int32_t *halfway;   /* per rank: the job of which the next part is to come, or -1 */
+    int *parts;         /* per rank: how many of its parts have come */
     const char *formal; /* the first false statement */
 };
 
@@ -189,9 +192,14 @@ static const char *read_operand(struct court *c, int number, int a) {
     int32_t buf = operand(k, x, a).buf;
     struct span s = span_at(k, x, a);
     uint64_t *seen = c->seen[number][a] = NEW(uint64_t, s.n);
-    for (int64_t n = 0; access_of(k, x, a) & ACC_READ && n < s.n; n++) {
+    int64_t first = (int64_t)operand(k, x, a).piece * s.n;
+    bool reads = access_of(k, x, a) & ACC_READ, half = is_half_before(k, x, a);
+    for (int64_t n = 0; half && !reads && n < s.n; n++)
+        if (c->of[r].symbol[s.at + n] != half_made(x, operand(k, x, a).role, first + n))
+            return told(&c->z, number, "what the part before made is gone");
+    for (int64_t n = 0; reads && n < s.n; n++) {
         seen[n] = c->of[r].symbol[s.at + n];
-        if (seen[n] & STAMP)
+        if (seen[n] & STAMP && !half)
             return told(&c->z, number, "reads byte %lld, which holds nothing", (long long)(s.at + n));
         if (c->of[r].owner[s.at + n] != buf)
             said(c, number, "reads a tensor by another's name");
@@ -280,6 +288,23 @@ static const char *run_frees(struct court *c, int number, bool written) {
 
 /* ---- instructions ---- */
 
+/* A job begins, or its next part does: what is wrong with that, or NULL. */
+static const char *come_to(struct court *c, int number, int32_t j) {
+    const struct instr *x = instr_of(&c->z, number);
+    int r = c->z.rank[number];
+    int32_t under_way = c->halfway[r];
+    if (under_way >= 0 && under_way != j)
+        return "another job is half done";
+    if (x->part != (under_way < 0 ? 0 : c->parts[r]) ||
+        (under_way >= 0 && instr_of(&c->z, c->began[j])->last != x->last))
+        return "its parts come in another order";
+    c->began[j] = under_way < 0 ? number : c->began[j];
+    c->parts[r] = x->part + 1;
+    c->halfway[r] = x->part < x->last ? j : -1;
+    c->ran[j] = x->part < x->last ? -1 : number;
+    return NULL;
+}
+
 static const char *start(struct court *c, int number) {
     const struct spec *sp = c->want->sp;
     const struct instr *x = instr_of(&c->z, number);
@@ -289,7 +314,8 @@ static const char *start(struct court *c, int number) {
         int32_t j = inside ? job_at(sp, x->stage, x->batch, x->op) : -1;
         if (j < 0 || sp->job[j].rank != c->z.rank[number] || c->ran[j] >= 0)
             return told(&c->z, number, "no job of this rank, or it runs twice");
-        c->ran[j] = number;
+        if ((why = come_to(c, number, j)))
+            return told(&c->z, number, "%s", why);
     }
     c->seen[number] = NEW(uint64_t *, x->narg);
     for (int a = 0; a < x->narg && !why; a++)
@@ -362,7 +388,7 @@ static const char *check_needs(const struct court *c) {
     const struct graph *g = c->want->g;
     for (int32_t j = 0; j < c->want->sp->njobs; j++)
         for (int32_t e = g->pred_at[j]; e < g->pred_at[j + 1]; e++)
-            if (!comes_before(&c->z, end_of(c->ran[g->pred[e]]), start_of(c->ran[j])))
+            if (!comes_before(&c->z, end_of(c->ran[g->pred[e]]), start_of(c->began[j])))
                 return told(&c->z, c->ran[j], "may start before %s ends, which it needs",
                             short_name(instr_of(&c->z, c->ran[g->pred[e]])));
     return NULL;
@@ -439,7 +465,11 @@ struct judgement judge(const struct promise *wanted, const struct program *p) {
     own.program = p;
     c.seen = NEW(uint64_t **, c.z.n);
     c.ran = NEW(int32_t, want->sp->njobs);
+    c.began = NEW(int32_t, want->sp->njobs);
+    c.halfway = NEW(int32_t, p->workers);
+    c.parts = NEW(int, p->workers);
     memset(c.ran, -1, sizeof *c.ran * (size_t)want->sp->njobs);
+    memset(c.halfway, -1, sizeof *c.halfway * (size_t)p->workers);
     const char *why = check_form(&c.z);
     if (why)
         return (struct judgement){MALFORMED, why};

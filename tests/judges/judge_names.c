@@ -4,12 +4,16 @@
 #include "symbols.h"
 
 static bool same_label(const struct instr *x, const struct instr *y) {
-    return x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->inst == y->inst && x->peer == y->peer;
+    return x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->inst == y->inst && x->peer == y->peer &&
+           x->part == y->part && x->last == y->last;
 }
 
 /* The instance in the name of a buffer that an instruction of this name uses. What jobs read was made by others, under
  * other names: INT32_MIN. */
 static int32_t inst_of(const struct instr *x, int role) {
+    bool came = x->op == OP_RECV_G || (x->op == OP_ADD && role == ROLE_src);
+    if (came)
+        return INT32_MAX; /* none: is_numbered */
     switch (x->op) {
     case OP_FETCH:
     case OP_SEND_T:
@@ -17,8 +21,6 @@ static int32_t inst_of(const struct instr *x, int role) {
     case OP_COPY:
     case OP_ALL_GATHER:
     case OP_BROADCAST: return role == ROLE_w ? x->inst : -1;
-    case OP_RECV_G:
-    case OP_ADD: return x->op == OP_ADD && role == ROLE_dw ? -1 : x->peer;
     default:
         return role == ROLE_done                 ? x->op
                : role == ROLE_w && x->op != OP_U ? INT32_MIN
@@ -82,8 +84,23 @@ static bool may_stand(const struct instr *x, int role, int kind, int whole) {
     return whole == K_wgrad && (kind == K_gshard || kind == K_gown) && sums;
 }
 
+/* Of a gradient: a part that has come from the peer, or one of this rank's own, in some round. */
+static bool is_numbered(const struct promise *want, int r, const struct instr *x, int role, const struct buf *b) {
+    int W = want->program->workers;
+    bool came = x->op == OP_RECV_G || (x->op == OP_ADD && role == ROLE_src);
+    bool sums = x->op == OP_U || x->op == OP_ZERO || ((x->op == OP_ADD || x->op == OP_TAKE) && role == ROLE_dw);
+    if (!is_gradient(b->kind) || b->inst < 0 || sums)
+        return false;
+    return came ? b->inst % W == x->peer : b->inst >= W && b->inst % W == r;
+}
+
+/* Which of its rank's parts of a gradient it is. */
+static int round_of(const struct promise *want, const struct buf *b) {
+    return b->inst < 0 ? 0 : b->inst / want->program->workers;
+}
+
 /* Whether the buffer has the name of an operand in this role, of an instruction of this name. */
-static bool is_named(const struct promise *want, const struct instr *x, int role, const struct buf *b) {
+static bool is_named(const struct promise *want, int r, const struct instr *x, int role, const struct buf *b) {
     bool table = role == ROLE_v || role == ROLE_dv, reads = x->op <= OP_W && !(op_access(x->op, role) & ACC_WRITE);
     int kind = kind_of(x, role, b);
     int32_t inst = inst_of(x, role);
@@ -93,7 +110,8 @@ static bool is_named(const struct promise *want, const struct instr *x, int role
         return true;
     bool either = kind < 0 && (b->kind == K_stash || b->kind == K_input);
     return (either || may_stand(x, role, b->kind, kind)) && b->stage == (table ? want->sp->stages : x->stage) &&
-           (!kind_has_batch[b->kind] || b->batch == x->batch) && (inst == INT32_MIN || b->inst == inst);
+           (!kind_has_batch[b->kind] || b->batch == x->batch) &&
+           (inst == INT32_MIN || b->inst == inst || is_numbered(want, r, x, role, b));
 }
 
 /* ---- parts ---- */
@@ -123,7 +141,7 @@ static const char *false_part(const struct promise *want, const struct order *z,
     struct part must = {0, 0, 0};
     for (int a = 0; a < x->narg; a++) {
         struct arg o = operand(k, x, a);
-        if (o.last && (!is_of_set(k, o) || x->op <= OP_W))
+        if (o.last && (!is_of_set(k, o) || (x->op <= OP_W && (!x->last || o.role != ROLE_dw))))
             return "its operand is a piece";
         if (!is_of_set(k, o))
             continue;
@@ -157,6 +175,66 @@ static const char *false_part(const struct promise *want, const struct order *z,
     return NULL;
 }
 
+/* ---- backwards in parts ---- */
+
+static const struct instr *part_at(const struct rank *k, const struct instr *x, int part) {
+    for (const struct instr *y = k->ins; y < k->ins + k->nins; y++)
+        if (y->op == x->op && y->stage == x->stage && y->batch == x->batch && y->last == x->last && y->part == part)
+            return y;
+    return NULL;
+}
+
+/* The operand at place n among those that are no dw; -1: it has fewer. */
+static int other_operand(const struct rank *k, const struct instr *x, int n) {
+    for (int a = 0; a < x->narg; a++)
+        if (operand(k, x, a).role != ROLE_dw && n-- == 0)
+            return a;
+    return -1;
+}
+
+/* All parts name the same operands, and pieces of one gradient from the last to the first, of which one may come
+ * again in the next part. No run depends on it: without layers nobody knows which part has which weights. */
+static const char *false_parts(const struct order *z, int number) {
+    const struct rank *k = &z->p->rank[z->rank[number]];
+    const struct instr *x = instr_of(z, number), *first = part_at(k, x, 0);
+    int low = -1;
+    struct arg of = {0};
+    bool writes = false;
+    for (int part = 0; part <= x->last; part++) {
+        const struct instr *y = part_at(k, x, part);
+        if (!y || !first)
+            return NULL;
+        if (y->vfirst != first->vfirst)
+            return "its parts write and add";
+        for (int n = 0, a = 0, b = 0; a >= 0 || b >= 0; n++) {
+            a = other_operand(k, first, n);
+            b = other_operand(k, y, n);
+            struct arg o = a < 0 ? of : operand(k, first, a), q = b < 0 ? of : operand(k, y, b);
+            if ((a < 0) != (b < 0) || (a >= 0 && (o.role != q.role || o.buf != q.buf)))
+                return "its parts have different operands";
+        }
+        bool begins = true;
+        for (int a = 0; a < y->narg; a++) {
+            struct arg o = operand(k, y, a);
+            if (o.role != ROLE_dw)
+                continue;
+            if (low < 0) {
+                of = o;
+                low = pieces_of(&o);
+                writes = y->first;
+            }
+            if (y->first != writes)
+                return "its parts write and add";
+            bool again = begins && (int)o.piece == low;
+            if (o.buf != of.buf || o.last != of.last || (!again && (int)o.piece != low - 1))
+                return "its parts name pieces in another order";
+            low = (int)o.piece;
+            begins = false;
+        }
+    }
+    return NULL;
+}
+
 /* ---- all ---- */
 
 static int class_of(int kind) { return is_weights(kind) ? K_weight : is_gradient(kind) ? K_wgrad : kind; }
@@ -176,16 +254,19 @@ const char *false_name(const struct promise *want, const struct order *z, int nu
     if (x->inst >= 0 && !may_have_number(x->op))
         return "a number that it cannot have";
     for (int a = 0; a < x->narg; a++)
-        if (!is_named(want, x, operand(k, x, a).role, &k->buf[operand(k, x, a).buf]))
+        if (!is_named(want, z->rank[number], x, operand(k, x, a).role, &k->buf[operand(k, x, a).buf]))
             return "its operand has another name";
     if ((x->op == OP_OFFLOAD_S || x->op == OP_RELOAD_S) && is_input(k, x, ROLE_src) != is_input(k, x, ROLE_t))
         return "it copies an input as a stash";
-    const char *why = false_part(want, z, number);
+    const char *why = x->last ? false_parts(z, number) : NULL;
+    why = why ? why : false_part(want, z, number);
     if (why || !is_message(x->op))
         return why;
     const struct buf *a = payload(k, x), *b = payload(&z->p->rank[z->rank[z->meets[number]]], y);
     if (x->stage != y->stage || x->batch != y->batch || x->inst != y->inst ||
         (op_lane[x->op] == LANE_SEND && y->op != x->op + 1))
         return "its two ends have different names";
+    if (x->op == OP_SEND_G && round_of(want, a) != round_of(want, b))
+        return "it comes as the part of another round";
     return x->op != OP_ALL_TO_ALL && class_of(a->kind) != class_of(b->kind) ? "it carries what has another name" : NULL;
 }

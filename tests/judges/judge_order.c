@@ -71,7 +71,10 @@ static const char *check_shape(const struct order *z, int number) {
         int role = o.role;
         if (k->buf[o.buf].bytes % pieces_of(&o))
             return told(z, number, "has a piece that is no whole number of bytes");
-        bool repeats = x->op <= OP_W && (role == ROLE_x || role == ROLE_dy || role == ROLE_t);
+        bool repeats = x->op <= OP_W && (role == ROLE_x || role == ROLE_dy || role == ROLE_t ||
+                                         (role == ROLE_dw && (x->op == OP_B || x->op == OP_W)));
+        if (o.last && !k->buf[o.buf].bytes && is_gradient(k->buf[o.buf].kind) && (x->op <= OP_W || x->inst >= 0))
+            return told(z, number, "counts in pieces what has no bytes");
         if (!op_access(x->op, role) || (operand_of(k, x, role) != a && !repeats))
             return told(z, number, "takes no operand %s, or one", role_name[role]);
     }

@@ -24,6 +24,7 @@ struct program *copy_program(const struct program *p);
     X(OTHER_PEER, name, "a message goes to, or comes from, another rank")                                              \
     X(OTHER_INSTANCE, name, "a message has another instance number")                                                   \
     X(OTHER_OPERATION, name, "an instruction is another one of its lane")                                              \
+    X(OTHER_PART, name, "a part of a backward is another one, or the whole")                                           \
     X(SWAP_NAMES, name, "two instructions of one operation exchange names")                                            \
     X(OFFSET_ONE, memory, "a buffer lies a byte further up or down")                                                   \
     X(OFFSET_SIZE, memory, "a buffer lies its own size further up or down")                                            \
@@ -59,6 +60,8 @@ struct program *copy_program(const struct program *p);
     X(DOUBLE_OPERAND, operand, "an operand comes twice")                                                               \
     X(OTHER_ROLE, operand, "an operand has another role")                                                              \
     X(OTHER_PIECE, operand, "an operand is another piece of its buffer, or all of it, or a piece instead of all")      \
+    X(MOVE_PIECE, operand, "a piece that one part of a backward names is named by the next, or by both")               \
+    X(OTHER_ROUND, operand, "an operand is the part of another round")                                                 \
     X(ADD_ITSELF, operand, "an ADD adds what it adds to")                                                              \
     X(JOIN_LANES, lane, "lanes are joined: both directions with a peer, or all messages")                              \
     X(SPLIT_LANE, lane, "a lane is split, by direction or in two")                                                     \

@@ -65,6 +65,13 @@ const char *mutate_name(struct place *m, enum mutation how) {
         return format("peer %d", n);
     case MUT_OTHER_OPERATION: return other_operation(m);
     case MUT_SWAP_NAMES: return swap_names(m);
+    case MUT_OTHER_PART:
+        n = draw(m, 3);
+        if (!x->last)
+            return NULL;
+        x->last = (uint8_t)(n == 0 ? 0 : n == 1 ? x->last + 1 : x->last);
+        x->part = (uint8_t)(n == 0 ? 0 : draw(m, x->last + 1));
+        return format("%d of %d", x->part, x->last + 1);
     default:
         n = draw(m, 4) - 1;
         if (n == x->inst || op_cost[x->op] != COST_LINK)
@@ -124,6 +131,42 @@ static const char *add_itself(struct place *m, struct arg *list, int n, int a) {
     return role_name[list[a].role];
 }
 
+/* The next part of the same job names the piece at place a too. */
+static const char *move_piece(struct place *m, struct arg *list, int *n, int a) {
+    struct rank *k = m->k;
+    struct arg moved = list[a];
+    if (!m->x->last || moved.role != ROLE_dw)
+        return NULL;
+    for (int i = 0; i < k->nins; i++) {
+        struct instr *y = &k->ins[i];
+        if (y->op != m->x->op || y->stage != m->x->stage || y->batch != m->x->batch || y->part != m->x->part + 1)
+            continue;
+        struct arg *to = NEW(struct arg, y->narg + 1);
+        int at = 0;
+        while (at < y->narg && k->arg[y->arg + (uint32_t)at].role != ROLE_dw)
+            at++;
+        memcpy(to, k->arg + y->arg, sizeof *to * (size_t)at);
+        to[at] = moved;
+        memcpy(to + at + 1, k->arg + y->arg + at, sizeof *to * (size_t)(y->narg - at));
+        set_operands(k, y, to, y->narg + 1);
+        if (draw(m, 2))
+            memmove(list + a, list + a + 1, sizeof *list * (size_t)(--*n - a));
+        return format("%u/%d", (unsigned)moved.piece, pieces_of(&moved));
+    }
+    return NULL;
+}
+
+/* The same part of a gradient, of another round. */
+static const char *other_round(struct place *m, struct arg *a) {
+    struct buf like = m->k->buf[a->buf];
+    int W = m->p->workers, by = draw(m, 2) ? W : -W;
+    if (like.kind != K_wgrad && like.kind != K_gshard)
+        return NULL;
+    like.inst = like.inst < 0 ? m->r + W : like.inst + by < 0 ? -1 : like.inst + by == m->r ? -1 : like.inst + by;
+    a->buf = buffer_like(m->k, &like);
+    return format("#%d", like.inst);
+}
+
 /* Only pieces of whole bytes have a text form. */
 static const char *other_piece(struct place *m, struct arg *a) {
     int whole = a->last && draw(m, 3) ? pieces_of(a) : 1 + draw(m, 4);
@@ -147,6 +190,8 @@ const char *mutate_operand(struct place *m, enum mutation how) {
     old = list[a];
     switch (how) {
     case MUT_OTHER_PIECE: did = other_piece(m, &list[a]); break;
+    case MUT_MOVE_PIECE: did = move_piece(m, list, &n, a); break;
+    case MUT_OTHER_ROUND: did = other_round(m, &list[a]); break;
     case MUT_ADD_ITSELF: did = add_itself(m, list, n, a); break;
     case MUT_DROP_OPERAND: memmove(list + a, list + a + 1, sizeof *list * (size_t)(--n - a)); break;
     case MUT_DOUBLE_OPERAND: memmove(list + a + 1, list + a, sizeof *list * (size_t)(n++ - a)); break;

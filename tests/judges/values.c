@@ -39,6 +39,28 @@ bool grows_here(const struct rank *k, const struct instr *x, int a) {
     return grown >= 0 && k->buf[operand(k, x, grown).buf].off == k->buf[operand(k, x, a).buf].off;
 }
 
+/* ---- backwards in parts ---- */
+
+static bool is_part_of(const struct instr *x, const struct instr *y) {
+    return x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->last && y->last;
+}
+
+/* Whether another part of the job, an earlier or a later one, writes the same bytes. */
+static bool written_elsewhere(const struct rank *k, const struct instr *x, int a, bool later) {
+    struct arg o = operand(k, x, a);
+    if (x->op > OP_W || !x->last || !(op_access(x->op, o.role) & ACC_WRITE))
+        return false;
+    for (const struct instr *y = k->ins; y < k->ins + k->nins; y++)
+        for (int b = 0; is_part_of(x, y) && (later ? y->part > x->part : y->part < x->part) && b < y->narg; b++)
+            if (operand(k, y, b).role == o.role && operand(k, y, b).buf == o.buf && operand(k, y, b).piece == o.piece &&
+                operand(k, y, b).last == o.last)
+                return true;
+    return false;
+}
+
+bool is_half_before(const struct rank *k, const struct instr *x, int a) { return written_elsewhere(k, x, a, false); }
+bool is_half_after(const struct rank *k, const struct instr *x, int a) { return written_elsewhere(k, x, a, true); }
+
 /* ---- values ---- */
 
 static bool is_sum(const struct instr *x, int role) {
@@ -116,8 +138,13 @@ const char *make_values(const struct promise *want, const struct rank *k, const 
             return "a gradient has fewer bytes than what takes it";
         if (adds && bytes_at(k, x, a) != enough)
             return "its operands have different sizes";
-        for (int64_t n = 0; n < s.n; n++)
-            made[a][n] = byte_made(x, role, reads ? seen[a][n] : 0, from >= 0 ? seen[from] : NULL, n, in, out);
+        bool half = is_half_after(k, x, a);
+        int64_t first = x->op <= OP_W ? (int64_t)operand(k, x, a).piece * s.n : 0;
+        for (int64_t n = 0; n < s.n; n++) {
+            uint64_t before = reads ? seen[a][n] & ~STAMP : 0; /* a half-made sum is what was there, and the stamp */
+            made[a][n] = half ? (reads ? STAMP | before : half_made(x, role, first + n))
+                              : byte_made(x, role, before, from >= 0 ? seen[from] : NULL, first + n, in, out);
+        }
     }
     return why;
 }

@@ -60,6 +60,16 @@ int operand_of(const struct rank *k, const struct instr *x, int role); /* the fi
 int32_t workspace_of(const struct rank *k, const struct instr *x);     /* the buffer, for jobs; -1: none */
 bool grows_here(const struct rank *k, const struct instr *x, int a); /* the stash in whose place an I's wstash grows */
 
+/* Whether an earlier part of a backward writes operand a too, or a later one: then it is half made, garbage that only
+ * these parts may touch. */
+bool is_half_before(const struct rank *k, const struct instr *x, int a);
+bool is_half_after(const struct rank *k, const struct instr *x, int a);
+/* What such a part leaves in byte n of operand a that is only written; where it is added to, what it has read counts.
+ */
+static inline uint64_t half_made(const struct instr *x, int role, int64_t n) {
+    return STAMP | value(NKINDS, x->stage, x->batch, (uint64_t)role, (uint64_t)n);
+}
+
 /* What an instruction that is not a message writes, made[a], from what it read, seen[a]; both parallel to its operands.
  * Returns what is wrong, or NULL: a job must read what the promise says, even if its results are unused. */
 const char *make_values(const struct promise *want, const struct rank *k, const struct instr *x, uint64_t **seen,
