@@ -2,10 +2,14 @@
 #include "runtime_program.h"
 #include "../../runtime/rt.h"
 #include "../../runtime/store/fingerprint.h"
+#include <assert.h>
 #include <string.h>
+
+enum { ALIGNED = 16 }; /* bytes: kernels load and store as many at once */
 
 /* Where the runtime finds an operand: a job finds its parameters' gradients in the whole, of which it names pieces. */
 static int64_t place(const struct rank *k, const struct instr *x, const struct arg *a) {
+    assert(!a->last || arg_off(k, a) % ALIGNED == 0);
     return is_job(x->op) ? k->buf[a->buf].off : arg_off(k, a);
 }
 
