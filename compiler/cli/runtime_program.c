@@ -34,6 +34,7 @@ static void fill_instr(const struct stage *st, const struct rank *k, const struc
         else
             y->at[role] = place(k, x, &k->arg[a]);
     }
+    y->first = y->first && y->at[ROLE_dw] >= 0; /* a part's layers may have no parameters */
     if (is_job(x->op))
         layers_of(&st[x->stage], x, &y->from, &y->to);
     y->bytes = moved_bytes(k, x);

@@ -52,7 +52,7 @@ for ((seed = 1; random < ${CASES:-8} && seed < 200; seed++)); do
 done
 reads_back elsewhere tests/sharded/elsewhere.lua schedules/models/integers.lua chunks=2 ||
     expect "shards one by one" yes no
-reads_back offload tests/offload/chain.lua tests/offload/adam.lua which=some || expect "offload compiles" yes no
+reads_back offload tests/host_memory/chain.lua tests/host_memory/adam.lua which=some || expect "offload compiles" yes no
 # The lowering makes two of them nowhere yet.
 expect "operations that never occurred" "ALL_TO_ALL REDUCE" \
     "$(comm -23 <(sed -nE 's/^ *X\(([A-Z_]+), (COMPUTE|SEND|RECV|GATHER|GROUP|OFFLOAD|RELOAD),.*/\1/p' runtime/ops.h | sort) \
@@ -90,7 +90,8 @@ falsified "the size of a layer" 'LAYER_linear, +256, +64' 's/ 64,/ 65,/'
 falsified "where a layer's tensor lies" 'LAYER_gelu' 's/SP_EXT, /&8/'
 falsified "the size of a stage" '^    \{layers_1, ' 's/, [0-9]+, /&1/'
 falsified "a learning rate" ' 0\.003,' 's/0\.003/0.0030001/'
-falsified "where a stage is at home" '^    \{1, 0, ' 's/, 0,/, 8,/'
+falsified "where a stage is at home" '^    \{1, MEMORY_DEVICE, 0, ' 's/, 0,/, 8,/'
+falsified "the memory of a stage's state" '^    \{1, MEMORY_DEVICE, 0, ' 's/DEVICE/HOST/'
 falsified "the arena" '\* arena' 's/[0-9]+/1&/'
 falsified "the arena in host memory" '\* arena' 's/, [0-9]+/&1/'
 
