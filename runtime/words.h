@@ -17,24 +17,28 @@
 /* Piece k of n of a buffer, which is its offset and its bytes. */
 #define piece(...)                 piece_of(__VA_ARGS__)
 #define piece_of(off, bytes, k, n) (off) + (bytes) / (n) * (k), (bytes) / (n), (bytes) / (n) * (k)
-/* One per role of ops.h; set_dw and set_dv mark a first contribution, which writes. */
-#define w(...)      {ROLE_w + 1, __VA_ARGS__},
-#define x(...)      {ROLE_x + 1, __VA_ARGS__},
-#define y(...)      {ROLE_y + 1, __VA_ARGS__},
-#define stash(...)  {ROLE_stash + 1, __VA_ARGS__},
-#define input(...)  {ROLE_input + 1, __VA_ARGS__},
-#define dy(...)     {ROLE_dy + 1, __VA_ARGS__},
-#define dx(...)     {ROLE_dx + 1, __VA_ARGS__},
-#define wstash(...) {ROLE_wstash + 1, __VA_ARGS__},
-#define dw(...)     {ROLE_dw + 1, __VA_ARGS__},
-#define set_dw(...) {-(ROLE_dw + 1), __VA_ARGS__},
-#define opt(...)    {ROLE_opt + 1, __VA_ARGS__},
-#define t(...)      {ROLE_t + 1, __VA_ARGS__},
-#define src(...)    {ROLE_src + 1, __VA_ARGS__},
-#define done(...)   {ROLE_done + 1, __VA_ARGS__},
-#define v(...)      {ROLE_v + 1, __VA_ARGS__},
-#define dv(...)     {ROLE_dv + 1, __VA_ARGS__},
-#define set_dv(...) {-(ROLE_dv + 1), __VA_ARGS__},
+/* One per role of ops.h; set_dw and set_dv mark a first contribution, which writes. Each is followed by the bytes of
+ * its buffer that lie before it: before a whole buffer, none. */
+#define operand(role, ...)                                                                                             \
+    { role, operand_of(__VA_ARGS__, 0, 0) }
+#define operand_of(off, bytes, before, ...) off, bytes, before
+#define w(...)                              operand(ROLE_w + 1, __VA_ARGS__),
+#define x(...)                              operand(ROLE_x + 1, __VA_ARGS__),
+#define y(...)                              operand(ROLE_y + 1, __VA_ARGS__),
+#define stash(...)                          operand(ROLE_stash + 1, __VA_ARGS__),
+#define input(...)                          operand(ROLE_input + 1, __VA_ARGS__),
+#define dy(...)                             operand(ROLE_dy + 1, __VA_ARGS__),
+#define dx(...)                             operand(ROLE_dx + 1, __VA_ARGS__),
+#define wstash(...)                         operand(ROLE_wstash + 1, __VA_ARGS__),
+#define dw(...)                             operand(ROLE_dw + 1, __VA_ARGS__),
+#define set_dw(...)                         operand(-(ROLE_dw + 1), __VA_ARGS__),
+#define opt(...)                            operand(ROLE_opt + 1, __VA_ARGS__),
+#define t(...)                              operand(ROLE_t + 1, __VA_ARGS__),
+#define src(...)                            operand(ROLE_src + 1, __VA_ARGS__),
+#define done(...)                           operand(ROLE_done + 1, __VA_ARGS__),
+#define v(...)                              operand(ROLE_v + 1, __VA_ARGS__),
+#define dv(...)                             operand(ROLE_dv + 1, __VA_ARGS__),
+#define set_dv(...)                         operand(-(ROLE_dv + 1), __VA_ARGS__),
 #else
 #undef PIANOLA_WORDS
 #undef I
@@ -48,6 +52,8 @@
 #undef after
 #undef piece
 #undef piece_of
+#undef operand
+#undef operand_of
 #undef w
 #undef x
 #undef y

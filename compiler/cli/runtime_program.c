@@ -2,10 +2,14 @@
 #include "runtime_program.h"
 #include "../../runtime/rt.h"
 #include "../../runtime/store/fingerprint.h"
+#include <assert.h>
 #include <string.h>
+
+enum { ALIGNED = 16 }; /* bytes: kernels load and store as many at once */
 
 /* Where the runtime finds an operand: a job finds its parameters' gradients in the whole, of which it names pieces. */
 static int64_t place(const struct rank *k, const struct instr *x, const struct arg *a) {
+    assert(!a->last || arg_off(k, a) % ALIGNED == 0);
     return is_job(x->op) ? k->buf[a->buf].off : arg_off(k, a);
 }
 
@@ -30,6 +34,7 @@ static void fill_instr(const struct stage *st, const struct rank *k, const struc
         else
             y->at[role] = place(k, x, &k->arg[a]);
     }
+    y->first = y->first && y->at[ROLE_dw] >= 0; /* a part's layers may have no parameters */
     if (is_job(x->op))
         layers_of(&st[x->stage], x, &y->from, &y->to);
     y->bytes = moved_bytes(k, x);

@@ -101,10 +101,11 @@ static bool device_wait(struct replay *re, const struct rt_instr *x, int32_t i) 
  * orders: cuda.h, on cuStreamWaitValue32 and cuGraphAddBatchMemOpNode, asks for the order "with CUDA-visible
  * dependencies such as events" too. Enqueued steps reach the queues in issue order, which is safe one instruction after
  * another. CUDA does not say which branches of a graph share a queue; that graphs share queues at all has been seen
- * (pytorch#176582: with work of other streams). So there all lanes with messages are one branch, in issue order, beside
- * that of the compute lane. */
+ * (pytorch#176582: with work of other streams). So there all lanes with messages, and those to host memory and back,
+ * are one branch, in issue order, beside that of the compute lane. */
 static bool takes_turns(const struct replay *re, const struct rt_instr *x) {
-    return self(re)->captured && self(re)->transport->chained && has_messages(stream_of(re), x->lane);
+    return self(re)->captured && self(re)->transport->chained &&
+           (is_copy(x->op) || has_messages(stream_of(re), x->lane));
 }
 static void await_turn(struct replay *re, const struct rt_instr *x) {
     struct cuda_rank *own = self(re);

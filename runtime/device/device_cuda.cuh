@@ -33,7 +33,7 @@ struct cuda_rank {
     enum cuda_timed timed;  /* the step being enqueued */
     bool captured;          /* it is, into a graph */
     int ahead;              /* from a part of a backward to the next: see cuda_backward_part */
-    bool turned;            /* so far, a lane with messages ends */
+    bool turned;            /* so far, what lanes with messages and copies have done ends */
     cudaEvent_t turn;       /* here. Of a transport that is chained */
     const struct cuda_transport *transport;
     void *link;  /* the transport's own */

@@ -40,6 +40,7 @@ struct side {
     int64_t value[N + 1], gradient[N + 1], aux[N], bytes; /* offsets of tensors in their space */
     struct rt_bind at;
     int element;
+    int cut; /* the backward's parts: 0: it has one; -1: one for each layer; else two, cut in front of this layer */
 };
 
 static int64_t take(struct side *k, int64_t n) {
@@ -138,7 +139,10 @@ static void sweep(struct side *k, const struct rt_stage *s, bool forward, bool i
     if (forward)
         cuda_forward(&k->m, s, &k->at, workspace, 0);
     else
-        cuda_backward(&k->m, s, &k->at, input, weight, workspace, 0);
+        for (int to = s->nlayers, from, ahead = 0; to > 0; to = from) {
+            from = k->cut < 0 ? to - 1 : to > k->cut ? k->cut : 0;
+            cuda_backward_part(&k->m, s, &k->at, input, weight, from, to, &ahead, workspace, 0);
+        }
 }
 
 static void run_cuda(struct side *k, bool joined, bool split) {
@@ -255,6 +259,30 @@ static void check_epilogue(int which, bool one, bool can, int element, const cha
 #endif
 }
 
+static bool same_bits(const struct side *a, const struct side *b) {
+    return !memcmp(a->at.at[SP_EXT], b->at.at[SP_EXT], (size_t)a->bytes * 2) &&
+           !memcmp(a->at.dw, b->at.dw, (size_t)a->s.weight * 4 / (size_t)a->element);
+}
+
+/* The backward in parts, of B, and of I and W: also where layers that run as one kernel are in two parts. */
+static void compare_parts(const struct side *whole, const float *x, const float *dy, const float *w,
+                          const char *where) {
+    char what[60];
+    for (int cut = -1; cut < N; cut++)
+        for (int split = 0; split < 2 && cut; split++) {
+            struct side parts;
+            lay_out(&parts, whole->l[0].rows, whole->l[0].in, whole->l[2].out, whole->element);
+            fill(&parts, x, dy, w);
+            parts.cut = cut;
+            on_device(&parts, true, split);
+            snprintf(what, sizeof what, "%s, cut at %d, gives the bits of the whole", split ? "I and W" : "B", cut);
+            check(same_bits(whole, &parts), what, where);
+            free(parts.at.at[SP_EXT]);
+            free(parts.at.w);
+            free(parts.at.dw);
+        }
+}
+
 static void compare_all(int rows, int width, int wide, int element) {
     struct side host, joined, alone, split;
     struct rt_stage stages[1];
@@ -286,6 +314,9 @@ static void compare_all(int rows, int width, int wide, int element) {
     on_device(&joined, true, false);
     on_device(&alone, false, false);
     on_device(&split, true, true);
+    snprintf(where, sizeof where, "%d x %d and %d, %s, in parts", rows, width, wide, element == 2 ? "bf16" : "fp32");
+    if (rows < 100)
+        compare_parts(&joined, x, dy, w, where);
     cuda_linear_forget();
 
     const char *gradients = joined.at.at[SP_STASH], *values = joined.at.at[SP_EXT];
@@ -301,9 +332,7 @@ static void compare_all(int rows, int width, int wide, int element) {
     snprintf(where, sizeof where, "%d x %d and %d, %s, joined and one by one", rows, width, wide,
              element == 2 ? "bf16" : "fp32");
     compare(&joined, &alone, tolerance, where);
-    check(!memcmp(joined.at.at[SP_EXT], split.at.at[SP_EXT], (size_t)joined.bytes * 2) &&
-              !memcmp(joined.at.dw, split.at.dw, (size_t)joined.s.weight * 4 / (size_t)element),
-          "I, then W gives the bits of B", where);
+    check(same_bits(&joined, &split), "I, then W gives the bits of B", where);
     check(untouched(gradients + joined.gradient[1]), "layernorm and fork were one", where);
     check_epilogue(0, untouched(values + joined.value[9]), true, element, where);
     check_epilogue(1, untouched(gradients + joined.gradient[4]), eights, element, where);

@@ -52,9 +52,10 @@ for ((seed = 1; random < ${CASES:-8} && seed < 200; seed++)); do
 done
 reads_back elsewhere tests/sharded/elsewhere.lua schedules/models/integers.lua chunks=2 ||
     expect "shards one by one" yes no
+reads_back offload tests/host_memory/chain.lua tests/host_memory/adam.lua which=some || expect "offload compiles" yes no
 # The lowering makes two of them nowhere yet.
 expect "operations that never occurred" "ALL_TO_ALL REDUCE" \
-    "$(comm -23 <(sed -nE 's/^ *X\(([A-Z_]+), (COMPUTE|SEND|RECV|GATHER|GROUP),.*/\1/p' runtime/ops.h | sort) \
+    "$(comm -23 <(sed -nE 's/^ *X\(([A-Z_]+), (COMPUTE|SEND|RECV|GATHER|GROUP|OFFLOAD|RELOAD),.*/\1/p' runtime/ops.h | sort) \
         <(sed -nE 's/^[0-9]+ ([A-Z_]+) first .*/\1/p' "$room"/*/*.got | sort -u) | paste -sd' ')"
 # A rank that has nothing to do.
 echo 'return schedule { workers = 3, stages = 2, batches = 2, w = function(s) return s, s end }' >"$room/idle.lua"
@@ -89,8 +90,10 @@ falsified "the size of a layer" 'LAYER_linear, +256, +64' 's/ 64,/ 65,/'
 falsified "where a layer's tensor lies" 'LAYER_gelu' 's/SP_EXT, /&8/'
 falsified "the size of a stage" '^    \{layers_1, ' 's/, [0-9]+, /&1/'
 falsified "a learning rate" ' 0\.003,' 's/0\.003/0.0030001/'
-falsified "where a stage is at home" '^    \{1, 0, ' 's/, 0,/, 8,/'
+falsified "where a stage is at home" '^    \{1, MEMORY_DEVICE, 0, ' 's/, 0,/, 8,/'
+falsified "the memory of a stage's state" '^    \{1, MEMORY_DEVICE, 0, ' 's/DEVICE/HOST/'
 falsified "the arena" '\* arena' 's/[0-9]+/1&/'
+falsified "the arena in host memory" '\* arena' 's/, [0-9]+/&1/'
 
 # A diff of ranks shows what they say, not how it is set.
 expect "ranks 0 and 1 of DDP differ in digits only" "" \
@@ -99,7 +102,7 @@ expect "ranks 0 and 1 of DDP differ in digits only" "" \
 # The words of the table are macros in the table alone: whoever adds to a program, or includes more, has x and to.
 words=$(sed -nE 's/^#define ([A-Za-z_]+)[( ].*/\1/p' runtime/words.h)
 left=$("${CC:-cc}" -I"$room/include" -x c -E -dM "$room/fslpp_gpt/rank5.cu" | sed -nE 's/^#define ([A-Za-z_]+).*/\1/p' | sort)
-expect "words of rank programs that stay macros behind the table" "27 0" \
+expect "words of rank programs that stay macros behind the table" "30 0" \
     "$(echo "$words" | wc -l) $(comm -12 <(echo "$words" | sort) <(echo "$left") | wc -l)"
 
 # The same file is C++, as it must be to nvcc, which may be there too.

@@ -67,6 +67,12 @@ static inline void hand_operands(struct hand *h, struct rt_rank *k, struct rt_in
         x->at[ROLE_src] = hand_take(k, (scatters || exchanges ? n : 1) * bytes);
     if (x->root < 0 || root == (x->op == OP_REDUCE))
         x->at[dst] = hand_take(k, (gathers || exchanges ? n : 1) * bytes);
+    if (in_place && (x->op == OP_REDUCE || x->op == OP_ALL_REDUCE)) { /* of a piece of a buffer, at the root in place */
+        int role = x->op == OP_REDUCE ? ROLE_src : ROLE_dw;
+        x->at[role] = hand_take(k, 3 * bytes) + i % 3 * bytes;
+        x->at[ROLE_dw] = role == ROLE_dw || root ? x->at[role] : -1;
+        x->first = x->first || x->op == OP_REDUCE;
+    }
     if (in_place && gathers)
         x->at[ROLE_src] = x->at[ROLE_w] + i * bytes;
     if (in_place && scatters)
