@@ -71,6 +71,7 @@ struct rank {
     size_t nargs, nwaits, nfrees, nevents;
     struct lifetime *life; /* per buffer; what mem plans by, too: NULL, the schedule alone */
     int64_t arena, least;  /* bytes: the plan's peak; that of the plan by the schedule alone, or, if smaller, arena */
+    int64_t base;          /* where the buffers that stay for the whole step end */
 };
 
 struct job_name {
@@ -80,6 +81,17 @@ struct job_name {
 struct need { /* the dependencies of a job where pred() gives them: program.pred[pred .. next need's pred) */
     struct job_name job;
     int32_t pred;
+};
+
+/* Of a rank, where weights are fetched or gathered: what a fixed prefetch would cost it. */
+struct ahead {
+    double exposed;       /* how long it would wait for weights; NAN: it does not fit into memory, on some rank */
+    int64_t peak, beyond; /* bytes: its plan's; by how many the least one exceeds the cluster's memory */
+};
+/* And what comes in, by the program, and at least with these slots and this memory. */
+struct weights_use {
+    int64_t received, bound;
+    struct ahead ahead[2]; /* one and two ahead */
 };
 
 struct program {
@@ -93,6 +105,11 @@ struct program {
     struct need *need; /* one per job, and one more that ends the last; NULL: the default dependencies */
     struct job_name *pred;
     int nneeds;
+    /* Where it was lowered from a schedule. Per job: the most bytes that its rank has in buffers that come and go,
+     * except fetched weights, from the end of the job before it to its own. Per rank: the bytes of weights that any
+     * plan with its slots and room would have it receive. */
+    int64_t *beside, *least_received;
+    struct weights_use *weights; /* per rank; NULL: none travel, or their plan was given */
 };
 
 /* When each instruction runs: start and end per rank, parallel to rank.ins. A RECV's end is the arrival. */

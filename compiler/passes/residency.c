@@ -33,11 +33,14 @@ static inline bool is_nearer(struct reached x, struct reached y) {
 }
 HEAP(front, struct reached, is_nearer)
 
-enum { ON = -1, BACK = -2 }; /* an arc to the next node or to the one before; else it is a stay's, one way or the other */
-struct node {                /* before each turn, and behind the last */
-    double price;            /* falls from node to node, by what the turn between them costs per unit */
-    int32_t from, to;        /* the last stay that begins here, that ends here; or -1 */
-    double far;              /* in the search `seen` */
+enum {
+    ON = -1,
+    BACK = -2
+};                    /* an arc to the next node or to the one before; else it is a stay's, one way or the other */
+struct node {         /* before each turn, and behind the last */
+    double price;     /* falls from node to node, by what the turn between them costs per unit */
+    int32_t from, to; /* the last stay that begins here, that ends here; or -1 */
+    double far;       /* in the search `seen` */
     int32_t seen, before, by;
     bool settled;
 };
@@ -187,8 +190,7 @@ static double price_of_turn(const struct flow *flow, int t) {
 /* What the stay is worth beyond the price of its turns. */
 static double profit(const struct flow *flow, int32_t i) {
     const struct stay *stay = &flow->stays->a[i];
-    return (double)stay->worth -
-           (double)units(flow, i) * (flow->node[stay->from].price - flow->node[stay->to].price);
+    return (double)stay->worth - (double)units(flow, i) * (flow->node[stay->from].price - flow->node[stay->to].price);
 }
 
 /* No choice of stays is worth more, whatever the prices (weak duality). */
