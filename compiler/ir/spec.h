@@ -90,7 +90,8 @@ struct spec {
     int *cap;            /* per rank; INT_MAX: none */
     int *slots;          /* weight slots per rank; 0: nothing is kept between jobs */
     int64_t *room;       /* bytes for fetched weights while a job runs on its rank, and since the job before it;
-                          * INT64_MAX: as many as there are slots for. NULL: that for all jobs. Set by prefetch.c */
+                          * INT64_MAX: as many as there are slots for. NULL: that for all jobs */
+    bool *late;          /* per rank, with room: weights come after the job before the one that reads them */
     /* Custom dependencies: pred of job j is pred[pred_at[j] .. pred_at[j+1]), as job indices. NULL: the default. */
     int32_t *pred;
     int32_t *pred_at;

@@ -74,7 +74,7 @@ static void take_slots(struct stay *stay, int n, int slots) {
 }
 
 /* No weights come so early that others do not fit. */
-static void keep_within(struct stay *stay, int n, const int64_t *room, int turns) {
+static void come_within(struct stay *stay, int n, const int64_t *room, int turns, bool late) {
     int64_t *left = NEW(int64_t, turns);
     memcpy(left, room, sizeof *room * (size_t)turns);
     for (int i = 0; i < n; i++)
@@ -82,7 +82,7 @@ static void keep_within(struct stay *stay, int n, const int64_t *room, int turns
             left[t] -= stay[i].size;
     for (int i = 0; i < n; i++) {
         int32_t from = stay[i].first;
-        for (; from > stay[i].from && left[from - 1] >= stay[i].size; from--)
+        for (; !late && from > stay[i].from && left[from - 1] >= stay[i].size; from--)
             left[from - 1] -= stay[i].size;
         stay[i].from = from;
     }
@@ -117,7 +117,7 @@ void plan_bytes(const struct spec *sp, const struct sched *sc, const int32_t *pl
     }
     take_slots(stay, fetches->n - first, slots < sets ? slots : sets);
     if (room)
-        keep_within(stay, fetches->n - first, room, turns.n);
+        come_within(stay, fetches->n - first, room, turns.n, sp->late[rank]);
     for (int i = first; i < fetches->n; i++)
         if (stay[i - first].from > 0)
             fetches->a[i].after = turns.last[stay[i - first].from - 1];

@@ -99,19 +99,39 @@ static void find_room(const struct spec *sp, const int *slots, struct program *p
     scratch_end(scratch);
 }
 
-/* What a rank's room becomes after a trial: less, or no concern where its slots are as good. Returns whether it has
- * changed. */
+/* The first job that uses a buffer of the rank's plan that does not lie within memory; -1: none does. */
+static int32_t job_beyond(const struct spec *sp, const struct rank *k) {
+    for (int i = 0; i < k->nins; i++) {
+        const struct instr *x = &k->ins[i];
+        for (uint32_t a = x->arg; is_job(x->op) && a < x->arg + x->narg; a++)
+            if ((double)(k->buf[k->arg[a].buf].off + mem_room(sp, k->buf[k->arg[a].buf].bytes)) > sp->memory)
+                return job_at(sp, x->stage, x->batch, x->op);
+    }
+    return -1;
+}
+
+/* Trials of rooms: all that the script's slots permit; with only one slot more than fits; weights that come late; with
+ * less room where it did not suffice; with less everywhere. */
+enum { ALL_SLOTS, ONE_SLOT_MORE, LATE, LESS_THERE, LESS = 6, TRIALS = 12 };
+
+/* After a trial, for the next. A rank that fits stays as it is; it is no concern any more after the last trial, or if
+ * with its slots it receives as little. Returns whether anything has changed. */
 static bool adjust(const struct spec *sp, struct spec *within, const int *slots, const struct program *p, int r,
-                   int64_t received, bool last, struct short_rank *rank) {
+                   int64_t received, int trial, struct short_rank *rank) {
     int64_t beyond = beyond_memory(sp, p, r);
-    if (!rank->open || (beyond == 0 && !(rank->fits && received >= rank->received)))
+    bool better = !rank->fits || received < rank->received;
+    if (!rank->open || (beyond == 0 && better))
         return false;
-    rank->open = beyond > 0 && !last;
-    if (!rank->open)
-        within->slots[r] = slots[r];
+    trial++;
+    rank->open = trial < TRIALS && (better || trial == LATE);
+    within->slots[r] = !rank->open ? slots[r] : trial == ONE_SLOT_MORE ? slots[r] + 1 : sp->slots[r];
+    within->late[r] = trial >= LATE;
+    int32_t there = trial < LESS ? job_beyond(sp, &p->rank[r]) : -1;
     for (int j = 0; j < sp->njobs; j++)
-        if (sp->job[j].rank == r)
-            within->room[j] = rank->open ? within->room[j] - beyond : INT64_MAX;
+        if (sp->job[j].rank == r && !rank->open)
+            within->room[j] = INT64_MAX;
+        else if (sp->job[j].rank == r && trial >= LESS_THERE && (there < 0 || there == j))
+            within->room[j] -= beyond;
     return true;
 }
 
@@ -125,32 +145,56 @@ static bool any_open(const struct short_rank *rank, int n) {
 /* The program whose ranks keep what there is room for; NULL if none receives less so. */
 static struct program *lower_by_room(const struct spec *sp, const struct stage *st, const struct graph *graph,
                                      const struct sched *sc, struct fit *fit) {
-    enum { TRIALS = 4 };
     struct spec within = *sp;
     struct short_rank *rank = NEW(struct short_rank, sp->workers);
     const int32_t *place = home_places(sp);
     within.room = NEW(int64_t, sp->njobs);
     within.slots = NEW(int, sp->workers);
+    within.late = NEW(bool, sp->workers);
     memcpy(within.slots, sp->slots, sizeof *sp->slots * (size_t)sp->workers);
     find_room(sp, fit->slots, fit->by_slots, within.room, rank);
     for (int trial = 0; any_open(rank, sp->workers); trial++) {
         struct scratch scratch = scratch_begin(); /* it does not end where its program is the one */
         struct program *p = lower(&within, st, graph, sc);
-        bool changed = false;
-        plan_least(sp, p);
+        bool changed = false, fits = plan_least(sp, p);
         for (int r = 0; r < sp->workers; r++) {
             if (trial == 0)
                 fit->bound[r] = p->least_received[r];
-            changed |=
-                adjust(sp, &within, fit->slots, p, r, weights_received(sp, place, p, r), trial + 1 >= TRIALS, &rank[r]);
+            changed |= adjust(sp, &within, fit->slots, p, r, weights_received(sp, place, p, r), trial, &rank[r]);
         }
-        if (!changed) {
+        if (!changed && fits) {
             mem_forget(p);
             return p;
         }
         scratch_end(scratch);
+        if (!changed) /* weights that travel together come elsewhere at other times, to a rank without room for that */
+            return NULL;
     }
     return NULL;
+}
+
+/* The program with these slots, each of which fits beside other numbers on other ranks: fewer where it does not now. */
+static struct program *lower_by_slots(const struct spec *sp, const struct stage *st, const struct graph *graph,
+                                      const struct sched *sc, int *slots) {
+    struct spec with = *sp;
+    bool *fits = NEW(bool, sp->workers);
+    with.slots = slots;
+    for (;;) {
+        struct scratch scratch = scratch_begin(); /* it does not end where its program is the one */
+        struct program *p = lower(&with, st, graph, sc);
+        bool fewer = false, none = false;
+        find_fits(sp, p, fits);
+        for (int r = 0; r < sp->workers; r++)
+            none |= !fits[r] && slots[r] == 0; /* others' gathers come to it too early */
+        for (int r = 0; r < sp->workers; r++)
+            if ((!fits[r] || none) && slots[r] > 0) {
+                slots[r] = none ? slots[r] / 2 : slots[r] - 1;
+                fewer = true;
+            }
+        if (!fewer)
+            return p;
+        scratch_end(scratch);
+    }
 }
 
 struct fit fit_weights(const struct spec *sp, const struct stage *st, const struct graph *graph, const struct sched *sc,
@@ -164,9 +208,7 @@ struct fit fit_weights(const struct spec *sp, const struct stage *st, const stru
         fewer |= fit.slots[r] < most_slots(sp, r);
     if (!fewer)
         return fit;
-    struct spec with = *sp;
-    with.slots = fit.slots;
-    fit.by_slots = lower(&with, st, graph, sc);
+    fit.by_slots = lower_by_slots(sp, st, graph, sc, fit.slots);
     fit.bound = NEW(int64_t, sp->workers);
     fit.by_room = lower_by_room(sp, st, graph, sc, &fit);
     return fit;
