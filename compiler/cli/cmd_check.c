@@ -50,7 +50,7 @@ static void print_weights(const struct report *report, bool json) {
         printf("; a rank waits %s %s for them at most, in %s", time_text(exposed, &measure, a), measure.name,
                bytes_text(peak, b));
     }
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2 && report->rank[0].weights->tried; i++)
         print_ahead(report, &measure, i, json);
     printf(json ? "" : "\n");
 }

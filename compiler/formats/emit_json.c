@@ -18,6 +18,8 @@ static void put_weights(struct text *t, const char *in, const struct weights_use
     put(t, "%s\"weights_bytes\": %lld,\n", in, (long long)weights->received);
     put(t, "%s\"weights_bound\": %lld,\n", in, (long long)weights->bound);
     put_figure(t, in, "weights_gap", weights->bound > 0 ? (double)weights->received / (double)weights->bound - 1 : 0);
+    if (!weights->tried)
+        return;
     put_ahead(t, "one_ahead", &weights->ahead[0]);
     put_ahead(t, "two_ahead", &weights->ahead[1]);
 }

@@ -91,6 +91,7 @@ struct ahead {
 /* And what comes in, by the program, and at least with these slots and this memory. */
 struct weights_use {
     int64_t received, bound;
+    bool tried;            /* where there is a cluster: */
     struct ahead ahead[2]; /* one and two ahead */
 };
 

@@ -1,9 +1,9 @@
 /* Which plan of gathered and fetched weights is the fastest.
  *
  * Keeping weights by Belady's rule gives the fewest transfers, but a slot that is kept cannot receive the next weights
- * meanwhile. So the plans with a fixed prefetch are lowered and simulated too. Where links take time, the program is
- * the fastest of those that fit into memory and into every rank's slots; of equally fast ones, that which keeps the
- * most. What the fixed ones would cost each rank is reported. */
+ * meanwhile. So where there is a cluster, the plans with a fixed prefetch are lowered and simulated too. Where its
+ * links take time, the program is the fastest of those that fit into memory and into every rank's slots; of equally
+ * fast ones, that which keeps the most. What the fixed ones would cost each rank is reported. */
 #include "lower.h"
 #include <math.h>
 #include <string.h>
@@ -67,7 +67,8 @@ struct program *lower_fastest(const struct spec *sp, const struct stage *st, con
     struct ahead *ahead[2] = {NEW(struct ahead, sp->workers), NEW(struct ahead, sp->workers)};
     const int32_t *place = home_places(sp);
     struct weights_use *weights = NEW(struct weights_use, sp->workers);
-    bool timed = links_take_time(sp), several = fit.by_room || have_slots(fit.slots, sp->workers, 2);
+    bool timed = links_take_time(sp), tried = timed || sp->has_cluster,
+         several = fit.by_room || have_slots(fit.slots, sp->workers, 2);
     p = fit.by_room ? fit.by_room : fit.by_slots;
     double best = timed && several ? makespan_of(sp, st, p, NULL) : 0;
     if (timed && fit.by_room) {
@@ -77,7 +78,7 @@ struct program *lower_fastest(const struct spec *sp, const struct stage *st, con
             p = fit.by_slots;
         }
     }
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2 && tried; i++) {
         struct scratch scratch = scratch_begin(); /* it does not end where its program is the one */
         with.prefetch = i ? TWO_AHEAD : ONE_AHEAD;
         struct program *other = lower(&with, st, graph, sc);
@@ -89,7 +90,8 @@ struct program *lower_fastest(const struct spec *sp, const struct stage *st, con
             scratch_end(scratch);
     }
     for (int r = 0; r < sp->workers; r++)
-        weights[r] = (struct weights_use){weights_received(sp, place, p, r), fit.bound[r], {ahead[0][r], ahead[1][r]}};
+        weights[r] =
+            (struct weights_use){weights_received(sp, place, p, r), fit.bound[r], tried, {ahead[0][r], ahead[1][r]}};
     p->weights = weights;
     return p;
 }
