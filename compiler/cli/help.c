@@ -76,7 +76,17 @@ void help_report(FILE *out) {
           "               keep (stash), workspace, gaps (and alignment). Printed where there is a model\n"
           "received       messages that came in: activations (act, stash), gradients (of activations), weights\n"
           "               (fetches), reductions (parts of weight gradients); bytes of all, a reduction over n homes\n"
-          "               counting 2 (n-1) / n of its bytes\n"
+          "               counting 2 (n-1) / n of its bytes\n",
+          out);
+    fputs("weights_bytes  in report.json, of a rank where weights are fetched or gathered: the bytes of them that\n"
+          "               come in\n"
+          "weights_bound  the least that could, whatever is kept within weight_slots and the cluster's memory\n"
+          "weights_gap    weights_bytes / weights_bound - 1: more than 0 where more transfers are faster, where holes\n"
+          "               between tensors take the room, or where the search for what to keep was cut short\n"
+          "exposed        in report.json: how long a rank's jobs wait for messages, by what those bring\n"
+          "one_ahead,     with --prefetch one-ahead and two-ahead, where there is a cluster: how long the rank would\n"
+          "two_ahead      wait for weights, its peak bytes, and how many of these are beyond the cluster's memory;\n"
+          "               null where some rank does not fit\n"
           "stages stored  stages whose weights are at home on the rank; a shared token table counts as one more\n"
           "lower bound    no schedule with this placement and these peaks is faster: the largest of\n"
           "  work         a rank's busy time\n"

@@ -65,6 +65,8 @@ static struct report *report_of(const struct compile *c, const struct timeline *
     struct report *rep = report_make(&sp, c->stage, c->graph, c->program, tl);
     rep->unit = "s";
     rep->measured = nsteps;
+    for (int r = 0; r < rep->workers; r++)
+        rep->rank[r].weights = NULL; /* what a fixed prefetch would cost is a prediction */
     return rep;
 }
 

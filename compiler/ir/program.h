@@ -77,6 +77,7 @@ struct rank {
         int32_t ins, after;
     } * ordered; /* ascending by ins */
     size_t nordered;
+    int64_t base; /* where the buffers that stay for the whole step end */
 };
 
 struct job_name {
@@ -86,6 +87,18 @@ struct job_name {
 struct need { /* the dependencies of a job where pred() gives them: program.pred[pred .. next need's pred) */
     struct job_name job;
     int32_t pred;
+};
+
+/* Of a rank, where weights are fetched or gathered: what a fixed prefetch would cost it. */
+struct ahead {
+    double exposed;       /* how long it would wait for weights; NAN: it does not fit into memory, on some rank */
+    int64_t peak, beyond; /* bytes: its plan's; by how many the least one exceeds the cluster's memory */
+};
+/* And what comes in, by the program, and at least with these slots and this memory. */
+struct weights_use {
+    int64_t received, bound;
+    bool tried;            /* where there is a cluster: */
+    struct ahead ahead[2]; /* one and two ahead */
 };
 
 struct program {
@@ -99,6 +112,11 @@ struct program {
     struct need *need; /* one per job, and one more that ends the last; NULL: the default dependencies */
     struct job_name *pred;
     int nneeds;
+    /* Where it was lowered from a schedule. Per job: the most bytes that its rank has in buffers that come and go,
+     * except fetched weights, from the end of the job before it to its own. Per rank: the bytes of weights that any
+     * plan with its slots and room would have it receive. */
+    int64_t *beside, *least_received;
+    struct weights_use *weights; /* per rank; NULL: none travel, or their plan was given */
 };
 
 /* When each instruction runs: start and end per rank, parallel to rank.ins. A RECV's end is the arrival. */

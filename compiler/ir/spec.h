@@ -94,6 +94,9 @@ struct spec {
     bool *offload_state; /* per stage: the optimizer's state lies in host memory; NULL: none does */
     int64_t *bucket; /* per stage: the most bytes of its gradient that travel as one message; 0: by the cost model */
     int *grad_slots; /* per rank: of how many sets not at home it sums gradients at a time; NULL: of all */
+    int64_t *room;   /* bytes for fetched weights while a job runs on its rank, and since the job before it;
+                      * INT64_MAX: as many as there are slots for. NULL: that for all jobs */
+    bool *late;      /* per rank, with room: weights come after the job before the one that reads them */
     /* Custom dependencies: pred of job j is pred[pred_at[j] .. pred_at[j+1]), as job indices. NULL: the default. */
     int32_t *pred;
     int32_t *pred_at;

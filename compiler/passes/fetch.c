@@ -1,7 +1,8 @@
 /* Which weights a rank fetches, keeps and evicts: those that it does not hold whole. All uses are known, so the victim
  * is the set needed furthest in the future (Belady 1966, "A study of replacement algorithms for a virtual-storage
  * computer"): no rule fetches less with the same number of slots. A slot holds one set of weights. A rank always has
- * the slots that a job with two sets, or two jobs that overlap, need at once. */
+ * the slots that a job with two sets, or two jobs that overlap, need at once. Where sets are of unequal sizes, or
+ * memory limits what is kept, fetch_bytes.c chooses. */
 #include "lower.h"
 #include <limits.h>
 #include <string.h>
@@ -44,8 +45,7 @@ struct slot_use {
     int32_t fetch, next, last; /* what the slot holds; its next and last use, as positions in the rank's uses */
 };
 
-/* Uses by one job, or by two that overlap. */
-static bool at_once(const struct spec *sp, int32_t use, int32_t other) {
+bool at_once(const struct spec *sp, int32_t use, int32_t other) {
     int32_t a = use / NSETS, b = other / NSETS;
     return a == b || (sp->job[a].pair && sp->job[a].pair == sp->job[b].pair);
 }
@@ -72,9 +72,25 @@ static int victim(const struct spec *sp, const struct slot_use *slot, int nslots
     return at;
 }
 
+int64_t fetch_bytes(const struct spec *sp, const int32_t *place, int rank, int32_t set) {
+    const struct homes *homes = homes_of(sp, set);
+    if (!sp->stage)
+        return 1;
+    bool member = homes->size > 1 && place[(int64_t)rank * sets_of(sp) + set] >= 0;
+    return sp->stage[set].bytes[K_weight] - (member ? sp->stage[set].bytes[K_wshard] : 0);
+}
+
+/* Whether all sets that are used here take equally many bytes, and as many of each come in. */
+static bool equal_sizes(const struct spec *sp, const int32_t *place, int rank, const int32_t *set, int n) {
+    for (int i = 1; i < n; i++)
+        if (fetch_bytes(sp, place, rank, set[i]) != fetch_bytes(sp, place, rank, set[0]))
+            return false;
+    return true;
+}
+
 /* use[]: job * NSETS + which, in the order of jobs. */
-static void plan_rank(const struct spec *sp, const int32_t *use, int nuse, int rank, struct fetches *fetches,
-                      size_t *cap) {
+static void plan_rank(const struct spec *sp, const struct sched *sc, const int32_t *place, const int32_t *use, int nuse,
+                      int rank, struct fetches *fetches) {
     int keep = sp->slots[rank], nslots = 0, limit = keep > 0 ? keep : 1, sets = sets_of(sp);
     int32_t *next = NEW(int32_t, nuse), *set = NEW(int32_t, nuse);
     int32_t *soonest = NEW(int32_t, sets), *insts = NEW(int32_t, sets), *in_slot = NEW(int32_t, sets); /* slot + 1 */
@@ -86,6 +102,10 @@ static void plan_rank(const struct spec *sp, const int32_t *use, int nuse, int r
         soonest[set[i]] = i;
         int need = sets_at_once(sp, use, set, nuse, i);
         limit = need > limit ? need : limit;
+    }
+    if (keep > 0 && (has_room_limit(sp, sc, rank) || !equal_sizes(sp, place, rank, set, nuse))) {
+        plan_bytes(sp, sc, place, rank, use, nuse, limit, fetches);
+        return;
     }
     struct slot_use *slot = NEW(struct slot_use, limit < sets ? limit : sets);
     for (int i = 0; i < nuse; i++) {
@@ -101,10 +121,11 @@ static void plan_rank(const struct spec *sp, const int32_t *use, int nuse, int r
                 in_slot[old] = in_slot[old] == at + 1 ? 0 : in_slot[old];
             }
             int home = *home_of_set(sp, &sp->job[use[i] / NSETS], use[i] % NSETS);
-            GROW(fetches->a, *cap, (size_t)fetches->n + 1);
+            GROW(fetches->a, fetches->cap, (size_t)fetches->n + 1);
             fetches->a[fetches->n] = (struct fetch){rank, set[i], home, insts[set[i]]++, 0, after, -1, use[i] / NSETS};
             slot[at].fetch = fetches->n++;
             in_slot[set[i]] = at + 1;
+            fetches->least[rank] += fetch_bytes(sp, place, rank, set[i]);
         }
         slot[at].next = keep > 0 ? next[i] : INT_MAX;
         slot[at].last = i;
@@ -115,8 +136,7 @@ static void plan_rank(const struct spec *sp, const int32_t *use, int nuse, int r
 
 /* As others do it: what a run of uses of a set needs is dropped after it, and comes when the run that is `ahead` runs
  * before it begins. */
-static void plan_fixed(const struct spec *sp, const int32_t *use, int nuse, int rank, struct fetches *fetches,
-                       size_t *cap) {
+static void plan_fixed(const struct spec *sp, const int32_t *use, int nuse, int rank, struct fetches *fetches) {
     int32_t *insts = NEW(int32_t, sets_of(sp)), *run = NEW(int32_t, nuse); /* fetches, in the order of first use */
     int32_t *now = NEW(int32_t, sets_of(sp));                              /* 1 + the set's fetch in hand */
     int runs = 0, ahead = (int)sp->prefetch - JUST_IN_TIME;
@@ -128,7 +148,7 @@ static void plan_fixed(const struct spec *sp, const int32_t *use, int nuse, int 
         if (!goes_on || now[set] == 0) {
             int32_t beside = ahead == 0 ? job : runs >= ahead ? fetches->a[run[runs - ahead]].first : -1;
             int home = *home_of_set(sp, &sp->job[job], use[i] % NSETS);
-            GROW(fetches->a, *cap, (size_t)fetches->n + 1);
+            GROW(fetches->a, fetches->cap, (size_t)fetches->n + 1);
             fetches->a[fetches->n] = (struct fetch){rank, set, home, insts[set]++, 0, -1, beside, job};
             run[runs++] = fetches->n;
             now[set] = ++fetches->n;
@@ -141,7 +161,7 @@ static void plan_fixed(const struct spec *sp, const int32_t *use, int nuse, int 
 struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const int32_t *place) {
     struct fetches fetches = {.of_job = NEW(int32_t, NSETS * (int64_t)sp->njobs)};
     memset(fetches.of_job, -1, sizeof *fetches.of_job * NSETS * (size_t)sp->njobs);
-    size_t cap = 0;
+    fetches.least = NEW(int64_t, sp->workers);
     for (int r = 0; r < sp->workers; r++) {
         int32_t *use = NEW(int32_t, NSETS * (int64_t)sc->norder[r]);
         int n = 0;
@@ -151,8 +171,10 @@ struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const i
                 if (set >= 0 && (place[(int64_t)r * sets_of(sp) + set] < 0 || homes_of(sp, set)->size > 1))
                     use[n++] = j * NSETS + which;
             }
-        if (n > 0)
-            (sp->prefetch == SOLVED ? plan_rank : plan_fixed)(sp, use, n, r, &fetches, &cap);
+        if (n > 0 && sp->prefetch == SOLVED)
+            plan_rank(sp, sc, place, use, n, r, &fetches);
+        else if (n > 0)
+            plan_fixed(sp, use, n, r, &fetches);
     }
     return fetches;
 }

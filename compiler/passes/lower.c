@@ -217,6 +217,8 @@ static void end_job(struct build *build, int32_t j) {
         if (!grown)
             push_event(build, job->rank, ~b);
     }
+    build->p->beside[j] = build->beside[job->rank].most;
+    build->beside[job->rank].most = build->beside[job->rank].now;
     send_results(build, j, t);
     gradients_end(build, j, t);
 }
@@ -280,6 +282,7 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
     build->edge_buf = NEW(int32_t, graph->pred_at[graph->n] + 1);
     build->job_ins = NEW(int32_t, sp->njobs);
     build->delivery = NEW(struct delivery, (int64_t)sp->workers * NKINDS);
+    build->beside = NEW(struct beside, sp->workers);
     build->rank = NEW(struct caps, sp->workers);
     struct program *p = build->p = NEW(struct program, 1);
     *p = (struct program){.name = sp->name, .workers = sp->workers, .stages = sp->stages, .batches = sp->batches};
@@ -288,6 +291,8 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
     p->unembedding = sp->unembedding;
     if (sp->pred || is_graph(sp))
         copy_needs(sp, graph, p);
+    p->beside = NEW(int64_t, sp->njobs);
+    p->least_received = build->fetches.least;
     p->rank = NEW(struct rank, sp->workers);
     for (int r = 0; r < sp->workers; r++) {
         build->rank[r].lane = NEW(int16_t, 2 * sp->workers + 2);

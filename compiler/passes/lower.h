@@ -29,8 +29,23 @@ struct fetches {
     struct fetch *a;
     int n;
     int32_t *of_job; /* [job * NSETS + which]: the fetch whose weights it reads, or -1 */
+    int64_t *least;  /* per rank: the bytes that it receives by any plan with these slots and this room */
+    size_t cap;
 };
 struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const int32_t *place);
+/* The bytes of the set that the rank receives by a fetch: all but its own shard. */
+int64_t fetch_bytes(const struct spec *sp, const int32_t *place, int rank, int32_t set);
+/* Whether sp->room limits what the rank keeps. */
+static inline bool has_room_limit(const struct spec *sp, const struct sched *sc, int rank) {
+    return sp->room && sc->norder[rank] > 0 && sp->room[sc->order[rank][0]] < INT64_MAX;
+}
+/* Uses, as job * NSETS + which, by one job, or by two that overlap. */
+bool at_once(const struct spec *sp, int32_t use, int32_t other);
+
+/* fetch_bytes.c: rank r's plan with the fewest bytes received, with `slots` sets at a time, and within sp->room. use:
+ * its uses of weights that travel, in the order of jobs. */
+void plan_bytes(const struct spec *sp, const struct sched *sc, const int32_t *place, int rank, const int32_t *use,
+                int nuse, int slots, struct fetches *fetches);
 
 /* Fetches that travel together: gathered, broadcast, or one alone, before this moment of the schedule. */
 struct transfer {
@@ -146,6 +161,10 @@ struct build {
     size_t cap_groups;
     struct delivery *delivery; /* per rank and kind, of the round in hand */
     int32_t round;
+    struct beside {
+        int64_t now,
+            most; /* bytes in buffers that come and go, except fetched weights; since the rank's last job ended */
+    } * beside;   /* per rank */
     struct closings closings;
     struct partials partials;
     struct caps {
@@ -199,6 +218,22 @@ void issue_reloads(struct build *build, int32_t moment, double t);
 bool state_leaves(const struct spec *sp, int set);
 int32_t fetch_state(struct build *build, const struct owner *owner);            /* returns its buffer on the device */
 void return_state(struct build *build, const struct owner *owner, int32_t buf); /* behind its update, the newest */
+/* fit_weights.c: what ranks keep of weights where memory is short */
+struct fit {
+    int *slots;                         /* per rank: as many as fit, of those the script says */
+    int64_t *bound;                     /* per rank: the least bytes of weights that it could receive */
+    struct program *by_slots, *by_room; /* with these slots; with whatever there is room for, or NULL: no better */
+};
+/* p: the program with the slots that the script says. Programs are without offsets, and may not fit. */
+struct fit fit_weights(const struct spec *sp, const struct stage *st, const struct graph *graph, const struct sched *sc,
+                       struct program *p);
+/* Plans memory as if there were no limit, bytes being reused at once. Returns whether all ranks fit within the limit.
+ */
+bool plan_least(const struct spec *sp, struct program *p);
+/* By how many bytes the rank's plan exceeds the memory; 0: it does not. */
+int64_t beyond_memory(const struct spec *sp, const struct program *p, int r);
+/* The bytes of weights that the rank fetches and gathers. */
+int64_t weights_received(const struct spec *sp, const int32_t *place, const struct program *p, int r);
 
 /* lower_weights.c */
 struct moments moments_in(const struct build *build);

@@ -18,6 +18,13 @@ void push_event(struct build *build, int r, int32_t e) {
     struct rank *k = &build->p->rank[r];
     GROW(k->event, build->rank[r].event, k->nevents + 1);
     k->event[k->nevents++] = e;
+    const struct buf *b = &k->buf[e >= 0 ? e : ~e];
+    int64_t bytes = b->grows >= 0 && k->buf[b->grows].bytes > b->bytes ? k->buf[b->grows].bytes : b->bytes;
+    struct beside *beside = &build->beside[r];
+    if (b->kind == K_weight || memory_of(b) == MEMORY_HOST)
+        return;
+    beside->now += (e >= 0 ? 1 : -1) * mem_room(build->sp, bytes);
+    beside->most = beside->now > beside->most ? beside->now : beside->most;
 }
 
 /* A buffer that lives from here to its last use. A stash whose I runs here makes room for what I adds. */

@@ -165,7 +165,10 @@ static void reach(struct plan *plan, int64_t end) {
 
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-/* The bytes that a buffer takes. Even an empty one (a stage without weights) gets a place of its own. */
+static int64_t alignment(const struct spec *sp) { return sp->model ? 256 : 1; }
+
+int64_t mem_room(const struct spec *sp, int64_t bytes) { return round_up(bytes ? bytes : 1, alignment(sp)); }
+
 static int64_t room(const struct plan *plan, const struct buf *b) {
     return round_up(b->bytes ? b->bytes : 1, plan->align);
 }
@@ -270,6 +273,8 @@ static void place_permanent(struct plan *plan) {
         reach(plan, plan->arena + room(plan, &k->buf[x]));
     }
     plan->arena = plan->base = round_up(plan->arena, plan->page);
+    if (plan->memory == MEMORY_DEVICE)
+        k->base = plan->base;
 }
 
 /* over[] was written as buffers opened; sorts it by buffer, so that each has a range. */
@@ -312,7 +317,7 @@ static struct plan take_tables(const struct spec *sp, const struct program *p) {
         n = p->rank[r].nbufs > n ? p->rank[r].nbufs : n;
     return (struct plan){.file = sp->file,
                          .of = NEW(struct block *, n),
-                         .align = sp->model ? 256 : 1,
+                         .align = alignment(sp),
                          .page = sp->model ? 4096 : 1,
                          .over_first = NEW(int32_t, n),
                          .over_end = NEW(int32_t, n),

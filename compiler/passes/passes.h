@@ -50,9 +50,13 @@ struct program *lower_fastest(const struct spec *sp, const struct stage *st, con
  * for that, as little earlier as fits, or as the schedule permits, which sets rank.life to NULL; then it returns true.
  * Dies beyond the cluster's memory. */
 bool mem_plan(const struct spec *sp, struct program *p);
+/* The bytes that a buffer takes of an arena. Even an empty one (a stage without weights) gets a place of its own. */
+int64_t mem_room(const struct spec *sp, int64_t bytes);
 /* spare.c: the same, with rank.life as the program would run if no bytes were reused: it ends no later than that of
  * mem_plan alone, and as early as with unlimited memory where the cluster has as much as that takes. */
 void mem_plan_spare(const struct spec *sp, const struct stage *st, struct program *p);
+/* Takes offsets and waits away again: the program is as lower gave it. */
+void mem_forget(struct program *p);
 
 /* lanes.c: needs mem, because reused bytes are an order too; gives the waits, transitively reduced. */
 void lanes_sync(struct program *p);
@@ -99,8 +103,9 @@ struct rank_report {
     int activations_received, gradients_received, weights_received, reductions_received, stages_stored;
     int gathers, reductions; /* collectives that it takes part in */
     int64_t bytes_received, bytes_sent;
-    int64_t host_bytes;          /* the arena in host memory */
-    int64_t offloaded, reloaded; /* bytes copied there, and back */
+    int64_t host_bytes;                /* the arena in host memory */
+    int64_t offloaded, reloaded;       /* bytes copied there, and back */
+    const struct weights_use *weights; /* NULL: none travel, or the times are measured */
 };
 struct report {
     const char *schedule;

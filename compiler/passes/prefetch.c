@@ -1,12 +1,10 @@
 /* Which plan of gathered and fetched weights is the fastest.
  *
  * Keeping weights by Belady's rule gives the fewest transfers, but a slot that is kept cannot receive the next weights
- * meanwhile. So where links take time, the plans with a fixed prefetch that fit into every rank's slots are lowered and
- * simulated too, and the program is the fastest of them that fits into memory; of equally fast ones, Belady's.
- *
- * weight_slots is the most that a rank may keep. Where the cluster's memory is too small for that, it keeps as many as
- * fit, by bisection. */
-#include "passes.h"
+ * meanwhile. So where there is a cluster, the plans with a fixed prefetch are lowered and simulated too. Where its
+ * links take time, the program is the fastest of those that fit into memory and into every rank's slots; of equally
+ * fast ones, that which keeps the most. What the fixed ones would cost each rank is reported. */
+#include "lower.h"
 #include <math.h>
 #include <string.h>
 
@@ -25,94 +23,75 @@ static bool fetches_weights(const struct program *p) {
     return false;
 }
 
-static bool have_slots(const struct spec *sp, int slots) {
-    for (int r = 0; r < sp->workers; r++)
-        if (sp->slots[r] < slots)
+static bool have_slots(const int *slots, int workers, int need) {
+    for (int r = 0; r < workers; r++)
+        if (slots[r] < need)
             return false;
     return true;
 }
 
-/* The program's makespan; infinite if it needs more memory than there is even where bytes are reused at once. */
-static double makespan_of(const struct spec *sp, const struct stage *st, struct program *p) {
-    struct spec free = *sp;
-    free.memory = INFINITY;
-    mem_plan(&free, p);
-    for (int r = 0; r < p->workers; r++)
-        if ((double)p->rank[r].arena > sp->memory)
-            return INFINITY;
-    if (!sp->least_memory)
-        mem_plan_spare(sp, st, p);
-    lanes_sync(p);
-    return sim_run(sp, st, p)->makespan;
-}
-
-/* Per rank: whether the program, with bytes reused as early as the schedule allows, fits into memory. */
-static void find_fits(const struct spec *sp, const struct stage *st, const struct graph *graph, const struct sched *sc,
-                      bool *fits) {
+/* The program's makespan; infinite if it needs more memory than there is even where bytes are reused at once. ahead:
+ * where not NULL, per rank, what it takes and waits. The program stays as it was lowered. */
+static double makespan_of(const struct spec *sp, const struct stage *st, struct program *p, struct ahead *ahead) {
     struct scratch scratch = scratch_begin();
-    struct spec free = *sp;
-    free.memory = INFINITY;
-    struct program *p = lower(&free, st, graph, sc);
-    mem_plan(&free, p);
-    for (int r = 0; r < sp->workers; r++)
-        fits[r] = (double)p->rank[r].arena <= sp->memory;
-    scratch_end(scratch);
-}
-
-/* The most slots with which each rank fits into memory; 0 if none does. */
-static int *slots_that_fit(const struct spec *sp, const struct stage *st, const struct graph *graph,
-                           const struct sched *sc) {
-    int *slots = NEW(int, sp->workers), *least = NEW(int, sp->workers), *most = NEW(int, sp->workers);
-    bool *fits = NEW(bool, sp->workers), open = true;
-    struct spec with = *sp;
-    with.slots = slots;
-    for (int r = 0; r < sp->workers; r++) {
-        least[r] = -1;
-        most[r] = slots[r] = sp->slots[r] < sp->stages + 1 ? sp->slots[r] : sp->stages + 1;
-    }
-    while (open) {
-        find_fits(&with, st, graph, sc, fits);
-        open = false;
-        for (int r = 0; r < sp->workers; r++) {
-            if (fits[r])
-                least[r] = slots[r];
-            else
-                most[r] = slots[r] - 1;
-            slots[r] =
-                most[r] <= least[r] || most[r] <= 0 ? (least[r] > 0 ? least[r] : 0) : (least[r] + most[r] + 1) / 2;
-            open |= least[r] < most[r] && most[r] > 0;
+    double makespan = INFINITY;
+    bool fits = plan_least(sp, p);
+    for (int r = 0; ahead && r < p->workers; r++)
+        ahead[r] = (struct ahead){NAN, p->rank[r].arena, beyond_memory(sp, p, r)};
+    if (fits) {
+        if (!sp->least_memory)
+            mem_plan_spare(sp, st, p);
+        lanes_sync(p);
+        const struct timeline *tl = sim_run(sp, st, p);
+        makespan = tl->makespan;
+        for (int r = 0; ahead && r < p->workers; r++) {
+            double exposed[NEXPOSED] = {0};
+            exposed_waits(&p->rank[r], tl->start[r], tl->end[r], exposed);
+            ahead[r] = (struct ahead){exposed[EXPOSED_WEIGHTS], p->rank[r].arena, 0};
         }
     }
-    return slots;
+    mem_forget(p);
+    scratch_end(scratch);
+    return makespan;
 }
+
+static bool is_faster(double makespan, double than) { return makespan < than * (1 - 1e-9); }
 
 struct program *lower_fastest(const struct spec *sp, const struct stage *st, const struct graph *graph,
                               const struct sched *sc) {
-    struct spec with = *sp;
-    double best = INFINITY;
-    enum prefetch fastest = SOLVED;
     struct program *p = lower(sp, st, graph, sc);
     if (sp->prefetch != SOLVED || !fetches_weights(p))
         return p;
-    if (!isinf(sp->memory)) {
-        with.slots = slots_that_fit(sp, st, graph, sc);
-        if (memcmp(with.slots, sp->slots, sizeof *sp->slots * (size_t)sp->workers) != 0)
-            p = lower(&with, st, graph, sc);
-    }
-    if (!links_take_time(sp) || !have_slots(&with, 2))
-        return p;
-    for (int i = SOLVED; i <= TWO_AHEAD; i++) { /* one ahead takes two slots */
-        if (i == JUST_IN_TIME || (i != SOLVED && !have_slots(&with, i - JUST_IN_TIME + 1)))
-            continue;
-        struct scratch scratch = scratch_begin();
-        with.prefetch = (enum prefetch)i;
-        double makespan = makespan_of(&with, st, lower(&with, st, graph, sc));
-        if (makespan < best * (1 - 1e-9)) {
+    struct fit fit = fit_weights(sp, st, graph, sc, p);
+    struct spec with = *sp;
+    struct ahead *ahead[2] = {NEW(struct ahead, sp->workers), NEW(struct ahead, sp->workers)};
+    const int32_t *place = home_places(sp);
+    struct weights_use *weights = NEW(struct weights_use, sp->workers);
+    bool timed = links_take_time(sp), tried = timed || sp->has_cluster,
+         several = fit.by_room || have_slots(fit.slots, sp->workers, 2);
+    p = fit.by_room ? fit.by_room : fit.by_slots;
+    double best = timed && several ? makespan_of(sp, st, p, NULL) : 0;
+    if (timed && fit.by_room) {
+        double makespan = makespan_of(sp, st, fit.by_slots, NULL);
+        if (is_faster(makespan, best)) {
             best = makespan;
-            fastest = (enum prefetch)i;
+            p = fit.by_slots;
         }
-        scratch_end(scratch);
     }
-    with.prefetch = fastest;
-    return fastest == SOLVED ? p : lower(&with, st, graph, sc);
+    for (int i = 0; i < 2 && tried; i++) {
+        struct scratch scratch = scratch_begin(); /* it does not end where its program is the one */
+        with.prefetch = i ? TWO_AHEAD : ONE_AHEAD;
+        struct program *other = lower(&with, st, graph, sc);
+        double makespan = makespan_of(&with, st, other, ahead[i]);
+        if (timed && have_slots(fit.slots, sp->workers, i + 2) && is_faster(makespan, best)) { /* one ahead takes two */
+            best = makespan;
+            p = other;
+        } else
+            scratch_end(scratch);
+    }
+    for (int r = 0; r < sp->workers; r++)
+        weights[r] =
+            (struct weights_use){weights_received(sp, place, p, r), fit.bound[r], tried, {ahead[0][r], ahead[1][r]}};
+    p->weights = weights;
+    return p;
 }

@@ -355,6 +355,7 @@ struct report *report_make(const struct spec *sp, const struct stage *st, const 
     find_peaks(sp, p, tl, rep);
     for (int r = 0; r < p->workers; r++) {
         busy += rep->rank[r].busy;
+        rep->rank[r].weights = p->weights ? &p->weights[r] : NULL;
         rep->rank[r].idle = fmax(rep->makespan - rep->rank[r].busy, 0);
     }
     all = sp->workers * rep->makespan;

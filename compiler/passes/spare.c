@@ -24,6 +24,18 @@ static void remove_waits(struct program *p) {
     }
 }
 
+void mem_forget(struct program *p) {
+    remove_waits(p);
+    for (int r = 0; r < p->workers; r++) {
+        struct rank *k = &p->rank[r];
+        k->life = NULL;
+        k->over = k->over_at = NULL;
+        k->arena = k->least = k->base = 0;
+        for (int b = 0; b < k->nbufs; b++)
+            k->buf[b].off = -1;
+    }
+}
+
 /* Times that differ by rounding alone count as equal. */
 static const double ROUNDING = 1e-12;
 

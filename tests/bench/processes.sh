@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The same program with its ranks as threads of one process, as processes over MPI, and as processes over TCP: time of a
-# step, in turns, and the ratio of the medians to the threads'. Usage: tests/bench/processes.sh [ROUNDS]
+# step, in turns, and the ratio of the medians to the threads'. Then FSDP with two plans of its gathers.
+# Usage: tests/bench/processes.sh [ROUNDS]
 cd "$(dirname "$0")/../.." || exit 2
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
@@ -35,7 +36,29 @@ bench() {
     rm -f "$room/threads" "$room/mpi" "$room/tcp"
 }
 
+# prefetch NAME STEPS WORKERS SCHEDULE FLAGS...: the solved plan of gathers against --prefetch just-in-time, in turns
+prefetch() {
+    name=$1 steps=$2 workers=$3
+    local as just="$1-just-in-time"
+    for as in "$1" "$just"; do
+        build/pianola compile "${@:4}" $([ "$as" = "$1" ] || echo --prefetch just-in-time) -o "$room/$as" &&
+            make -s -C "$room/$as" PKG_CONFIG_PATH="$PWD/build" || exit 2
+    done
+    for ((i = 0; i < rounds; i++)); do
+        threads "${@:4}" --steps "$steps" >>"$room/threads"
+        threads "${@:4}" --prefetch just-in-time --steps "$steps" >>"$room/threads-just"
+        name=$1 mpi --steps "$steps" >>"$room/mpi"
+        name=$just mpi --steps "$steps" >>"$room/mpi-just"
+    done
+    awk -v name="$1" -v w="$workers" -v c="$(nproc)" -v a="$(median <"$room/threads")" -v b="$(median <"$room/threads-just")" \
+        -v m="$(median <"$room/mpi")" -v n="$(median <"$room/mpi-just")" 'BEGIN { printf "%s, %d ranks on %d cores, solved " \
+        "prefetch to just in time: threads %.2f to %.2f ms a step, ratio %.2f; over MPI %.2f to %.2f ms, ratio %.2f\n", \
+        name, w, c, 1e3 * a, 1e3 * b, a / b, 1e3 * m, 1e3 * n, m / n }'
+    rm -f "$room"/threads* "$room"/mpi*
+}
+
 bench 1f1b-gpt 40 4 schedules/1f1b.lua --model schedules/models/gpt.lua -D workers=4
 bench 1f1b-gpt-2 40 2 schedules/1f1b.lua --model schedules/models/gpt.lua -D workers=2
 bench ddp-gpt 40 4 schedules/ddp.lua --model schedules/models/gpt.lua -D workers=4
 bench 1f1b-tiny 500 4 schedules/1f1b.lua --model schedules/models/integers.lua
+prefetch fsdp-gpt 40 4 schedules/fsdp.lua --model schedules/models/gpt.lua -D workers=4 -D batches=8

@@ -98,6 +98,47 @@ expect "a byte less" 5,5,5,5,5,5,5,5 "$(in_memory 52)"
 expect "room for one" 7,7,7,7,7,7,7,7 "$(in_memory 29)"
 expect "for none" "pianola: error: schedules/fsdp.lua: rank 0 needs 29 bytes, 1 more than the cluster's memory of 28: w" "$(in_memory 28)"
 
+# Zhao 2023, "PyTorch FSDP", section 3.3: six layers in units {0,3}, {1,2}, {4,5}. PyTorch drops the last unit after the
+# forward although the backward begins with it: it gathers 5 times, 10 layers. Here a unit is a run of layers, so these are
+# the stages [0] [1,2] [3] [4,5], in as much room as PyTorch takes: two slots of two layers. Fewest bytes: 8 layers, and
+# [1,2] stays, not [3], as Belady's rule, which counts gathers, would have it: 9.
+cat >"$room/units.lua" <<'EOF'
+local layers = {}
+for i = 1, 6 do layers[i] = linear { width = 64 } end
+layers[7] = mse {}
+return model { input = integers { features = 64, rows = 2 }, layers = layers, optimizer = sgd { lr = 0.01 }, cut = { 2, 4, 5 } }
+EOF
+layer=$((64 * 64 * 4 / 2)) # of which a rank has one half
+layers() { # FIGURE ARGS...: what each of two ranks receives, in layers
+    ranks "$1" schedules/fsdp.lua --model "$room/units.lua" -D workers=2 -D batches=2 --cluster "$room/memory.lua" "${@:2}" |
+        awk -F, -v layer=$layer '{ print $1 / layer, $2 / layer }'
+}
+expect "three units: layers received" "8 8" "$(layers weights_bytes -D slots=2)"
+expect "three units: at least" "8 8" "$(layers weights_bound -D slots=2)"
+expect "three units, room for one stage: each comes twice, but the last" "10 10" "$(layers weights_bytes -D slots=1)"
+expect "three units, room for all" "6 6" "$(layers weights_bytes -D slots=4)"
+# Four slots, but not the 237824 bytes that they take.
+expect "three units, a layer too little" "8 8" "$(layers weights_bytes -D slots=4 -D memory=221440)"
+expect "three units, a layer too little: at least" "7 7" "$(layers weights_bound -D slots=4 -D memory=221440)"
+expect "three units, two layers too little" "9 9" "$(layers weights_bytes -D slots=4 -D memory=205056)"
+expect "three units, three layers too little" "9 9" "$(layers weights_bytes -D slots=4 -D memory=188672)"
+expect "three units, hardly any memory" "10 10" "$(layers weights_bytes -D slots=4 -D memory=184576)"
+expect "three units: two ahead needs more" \
+    '"two_ahead": { "exposed_weights": null, "peak_bytes": 234240, "bytes_beyond_memory": 12800 }' \
+    "$(json schedules/fsdp.lua --model "$room/units.lua" -D workers=2 -D batches=2 --cluster "$room/memory.lua" -D slots=4 \
+        -D memory=221440 | sed -nE 's/^ *("two_ahead.*\}),$/\1/p' | sort -u)"
+
+# What a fixed prefetch would cost is what it costs with --prefetch.
+for schedule in fsdp 1f1b_fsdp fslpp; do
+    for ahead in one two; do
+        of=(schedules/$schedule.lua $slow -D bandwidth=0.5)
+        expect "$schedule: $ahead ahead" "$(json "${of[@]}" --prefetch $ahead-ahead |
+            sed -nE 's/.*"peak_bytes": ([0-9]*),/\1/p; s/.*"exposed".*"weights": ([0-9.]*),.*/\1/p' | paste -sd' ')" \
+            "$(json "${of[@]}" | sed -nE "s/.*\"${ahead}_ahead\": \{ \"exposed_weights\": ([0-9.]*), \"peak_bytes\": ([0-9]*),.*/\2 \1/p" |
+                paste -sd' ')"
+    done
+done
+
 # What a rank holds of the weights, in units of the model's weights.
 held() {
     json "schedules/$1.lua" $wide "${@:2}" | awk -v model=$model '/"at_peak"/ { gsub(/[,":]/, " ")

@@ -1,0 +1,71 @@
+/* Weights that travel, within a memory that is too small for the slots: the program fits and is proved, and what it
+ * receives lies between the bound and what the slots that fit take. */
+#include "passes/lower.h"
+#include "random_spec.h"
+#include "verify/verify.h"
+#include <criterion/criterion.h>
+
+struct drawn {
+    struct spec *sp;
+    struct graph *g;
+    struct sched *sc;
+};
+
+static struct drawn drawn(int seed) {
+    struct drawn x = {draw_spec((uint64_t)seed, SHARDED | (seed % 3 ? 0 : TIED) | (seed % 4 ? 0 : BANDWIDTH)), NULL,
+                      NULL};
+    x.sp->stage = seed % 5 ? draw_stages(x.sp) : unit_stages(x.sp);
+    x.g = graph_build(x.sp);
+    x.sc = sched_run(x.sp, x.sp->stage, x.g);
+    return x;
+}
+
+/* The largest arena with so many slots on each rank. */
+static int64_t arena_with(struct drawn x, int slots) {
+    int64_t most = 0;
+    int *was = x.sp->slots;
+    x.sp->slots = NEW(int, x.sp->workers);
+    for (int r = 0; r < x.sp->workers; r++)
+        x.sp->slots[r] = slots;
+    struct program *p = lower(x.sp, x.sp->stage, x.g, x.sc);
+    mem_plan(x.sp, p);
+    for (int r = 0; r < p->workers; r++)
+        most = p->rank[r].arena > most ? p->rank[r].arena : most;
+    x.sp->slots = was;
+    return most;
+}
+
+Test(fit_weights, within_memory) {
+    int less = 0, tight = 0, proved = 0;
+    for (int seed = 0; seed < 600; seed++) {
+        struct drawn x = drawn(seed);
+        for (int r = 0; r < x.sp->workers; r++)
+            x.sp->slots[r] = 8;
+        int64_t all = arena_with(x, 8), none = arena_with(x, 0);
+        x.sp->memory = (double)(none + (all - none) * below(8) / 8);
+        if (all > none) {
+            struct program *p = lower(x.sp, x.sp->stage, x.g, x.sc);
+            struct fit fit = fit_weights(x.sp, x.sp->stage, x.g, x.sc, p);
+            const int32_t *place = home_places(x.sp);
+            bool by_slots = plan_least(x.sp, fit.by_slots);
+            cr_assert(!fit.by_room || plan_least(x.sp, fit.by_room), "seed %d", seed);
+            for (int r = 0; r < x.sp->workers && fit.by_room; r++) {
+                int64_t received = weights_received(x.sp, place, fit.by_room, r);
+                cr_assert_geq(received, fit.bound[r], "seed %d, rank %d", seed, r);
+                cr_assert(!by_slots || received <= weights_received(x.sp, place, fit.by_slots, r), "seed %d", seed);
+                less += received < weights_received(x.sp, place, fit.by_slots, r);
+                tight += received == fit.bound[r];
+            }
+        }
+        struct program *p = lower_fastest(x.sp, x.sp->stage, x.g, x.sc);
+        mem_plan_spare(x.sp, x.sp->stage, p); /* dies if the program does not fit */
+        lanes_sync(p);
+        for (int r = 0; r < p->workers; r++)
+            cr_assert_leq((double)p->rank[r].arena, x.sp->memory);
+        struct refutation *no = verify(x.sp, x.g, p, CLAIM_ALL);
+        cr_assert_null(no, "seed %d: %s", seed, no ? no->why : "");
+        proved += all > none;
+        free_all();
+    }
+    cr_assert(less > 40 && tight > 40 && proved > 200, "%d, %d, %d", less, tight, proved);
+}
