@@ -48,8 +48,8 @@
     X(SEND_T, SEND, LINK, token, RECV_T, 'T', "t:r",                                                                   \
       "sends token(s,b): an order between ranks that carries no tensor")                                               \
     X(RECV_T, RECV, LINK, token, SEND_T, 'T', "t:w", "receives token(s,b)")                                            \
-    X(SERVE, SEND, LINK, weight, FETCH, 'w', "t:r", "sends weight(s) from its home to peer")                           \
-    X(FETCH, RECV, LINK, weight, SERVE, 'w', "t:w", "receives weight(s) from its home, peer")                          \
+    X(SERVE, SEND, LINK, weight, FETCH, 'w', "t:r", "sends weight(s), at home or fetched, to peer")                    \
+    X(FETCH, RECV, LINK, weight, SERVE, 'w', "t:w", "receives weight(s) from peer, which has it")                      \
     X(ADD, RECV, ADD, wgrad, none, '+', "src:r dw:a",                                                                  \
       "dw += a part of wgrad(s), or a piece of it, received from peer")                                                \
     X(TAKE, COMPUTE, ADD, wgrad, none, '+', "src:r dw:a", "dw += this rank's own piece of its part of wgrad(s)")       \
@@ -166,7 +166,7 @@ static inline bool is_message(int op) { return op_row(op)->partner != OP_none; }
 static inline bool is_send(int op) { return is_message(op) && op_row(op)->lane == LANE_SEND; }
 static inline bool is_recv(int op) { return is_message(op) && op_row(op)->lane == LANE_RECV; }
 static inline bool is_group(int op) { return is_message(op) && lanekind_row(op_row(op)->lane)->of == OF_GROUP; }
-static inline bool has_root(int op) { return op == OP_BROADCAST || op == OP_REDUCE; } /* as its peer */
+static inline bool has_root(int op) { return op == OP_BROADCAST || op == OP_REDUCE; }         /* as its peer */
 static inline bool has_peer(int op) { return lanekind_row(op_row(op)->lane)->of == OF_PEER; } /* ADD has one too */
 /* A job or an update: the schedule, the model or the cluster gives its time. */
 static inline bool has_cost(int op) { return op_row(op)->cost == COST_JOB || op_row(op)->cost == COST_UPDATE; }

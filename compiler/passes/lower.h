@@ -21,9 +21,11 @@ int32_t *home_places(const struct spec *sp);
 /* A stay: weights that a rank fetches, keeps for a while, and drops. */
 struct fetch {
     int32_t rank, set, home, inst, uses; /* home: as job.home */
-    int32_t after;  /* the job whose end leaves the slot, or -1; the slot is free from the start of */
-    int32_t beside; /* this job on, or -1. Both -1: from the start of the step */
-    int32_t first;  /* the first job that reads it */
+    int32_t after;       /* the job whose end leaves the slot, or -1; the slot is free from the start of */
+    int32_t beside;      /* this job on, or -1. Both -1: from the start of the step */
+    int32_t first, last; /* the first and the last job that read it */
+    int32_t source;      /* the rank from which it is relayed, or -1: it comes from its home */
+    int32_t from;        /* the fetch of that rank which it copies, or -1: its weights at home */
 };
 struct fetches {
     struct fetch *a;
@@ -35,7 +37,7 @@ struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const i
 /* Fetches that travel together: gathered, broadcast, or one alone, before this moment of the schedule. */
 struct transfer {
     uint8_t op;           /* OP_ALL_GATHER, OP_BROADCAST or OP_FETCH */
-    const int32_t *fetch; /* n of them, by rank */
+    const int32_t *fetch; /* n of them, by rank; a relayed one is alone */
     int32_t n, group;
     int32_t moment; /* from which on all have room; then, when it starts */
     int32_t due;    /* the moment at which some rank needs them */
@@ -138,8 +140,10 @@ void add_operand(struct build *build, int r, int role, int32_t buf); /* to the n
 void add_piece(struct build *build, int r, int role, int32_t buf, int piece, int pieces);
 /* The newest instruction uses buf once, and frees it if that is the last use. Returns whether it does. */
 bool use_up(struct build *build, int r, int32_t buf);
-/* The same where the instruction, issued at time t, moves the buffer's bytes: they are free when it has ended. */
-void end_use(struct build *build, double t, int r, int32_t buf);
+/* The same where the instruction, issued at time t, moves the buffer's bytes: they are free when it has ended, and, if
+ * jobs read them too, at time `read` at the earliest. */
+void end_shared_use(struct build *build, double t, double read, int r, int32_t buf);
+static inline void end_use(struct build *build, double t, int r, int32_t buf) { end_shared_use(build, t, t, r, buf); }
 /* A SEND of buf and its RECV; returns the received buffer, used `uses` times. Frees buf at its last use. */
 int32_t send_message(struct build *build, double t, int from, int to, int32_t buf, int inst, int uses);
 /* The same of a piece of a part of a gradient, which arrives as a shard. */

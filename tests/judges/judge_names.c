@@ -11,6 +11,7 @@ static bool same_label(const struct instr *x, const struct instr *y) {
  * other names: INT32_MIN. */
 static int32_t inst_of(const struct instr *x, int role) {
     switch (x->op) {
+    case OP_SERVE: return INT32_MIN; /* at home or fetched: what it holds counts */
     case OP_FETCH:
     case OP_SEND_T:
     case OP_RECV_T: return x->inst;
