@@ -50,8 +50,8 @@
     X(SEND_T, SEND, LINK, token, RECV_T, 'T', "t:r",                                                                   \
       "sends token(s,b): an order between ranks that carries no tensor")                                               \
     X(RECV_T, RECV, LINK, token, SEND_T, 'T', "t:w", "receives token(s,b)")                                            \
-    X(SERVE, SEND, LINK, weight, FETCH, 'w', "t:r", "sends weight(s) from its home to peer")                           \
-    X(FETCH, RECV, LINK, weight, SERVE, 'w', "t:w", "receives weight(s) from its home, peer")                          \
+    X(SERVE, SEND, LINK, weight, FETCH, 'w', "t:r", "sends weight(s), at home or fetched, to peer")                    \
+    X(FETCH, RECV, LINK, weight, SERVE, 'w', "t:w", "receives weight(s) from peer, which has it")                      \
     X(ADD, RECV, ADD, wgrad, none, '+', "src:r dw:a",                                                                  \
       "dw += a part of wgrad(s), or a piece of it, received from peer")                                                \
     X(TAKE, COMPUTE, ADD, wgrad, none, '+', "src:r dw:a", "dw += this rank's own piece of its part of wgrad(s)")       \

@@ -51,6 +51,9 @@ function params(defaults) end
 ---@field cost? fun(s: integer, b: integer, d: pianola.direction): number
 ---Where a stage has several homes: 1, they divide the optimizer's state among them; 2, the summed gradient too. Default 0.
 ---@field zero? integer|fun(s: integer): integer
+---The rank from which the job's rank takes its copy of the weights: a relay, which has a job that reads them, or a home.
+---nil, or where the relay does not have them when the job starts: the home.
+---@field source? fun(s: integer, b: integer, d: pianola.direction): integer?
 ---How many fetched or gathered stages a rank may hold at once; default 2, one in use and one prefetched.
 ---@field weight_slots? integer|fun(worker: integer): number
 ---`"flush"`, the default: weights change once per step. ("async" is not supported yet.)

@@ -86,6 +86,7 @@ struct spec {
     int nlists;
     uint8_t *zero;       /* per stage; NULL: all 0 */
     struct homes *homes; /* per set, from all that w() named; set by cost.c */
+    int32_t *source;     /* per job: the rank from which its weights are taken; -1: their home. NULL: all homes */
     double overlap;      /* the share of a pair's shorter job that hides behind the longer one */
     int *cap;            /* per rank; INT_MAX: none */
     int *slots;          /* weight slots per rank; 0: nothing is kept between jobs */

@@ -88,6 +88,23 @@ static bool equal_sizes(const struct spec *sp, const int32_t *place, int rank, c
     return true;
 }
 
+struct fetch new_fetch(int rank, int set, int home, int inst, int32_t first) {
+    return (struct fetch){.rank = rank,
+                          .set = set,
+                          .home = home,
+                          .inst = inst,
+                          .after = -1,
+                          .beside = -1,
+                          .first = first,
+                          .source = -1,
+                          .from = -1};
+}
+
+void add_use(struct fetch *f, int32_t job) {
+    f->uses++;
+    f->last = job;
+}
+
 /* use[]: job * NSETS + which, in the order of jobs. */
 static void plan_rank(const struct spec *sp, const struct sched *sc, const int32_t *place, const int32_t *use, int nuse,
                       int rank, struct fetches *fetches) {
@@ -122,14 +139,15 @@ static void plan_rank(const struct spec *sp, const struct sched *sc, const int32
             }
             int home = *home_of_set(sp, &sp->job[use[i] / NSETS], use[i] % NSETS);
             GROW(fetches->a, fetches->cap, (size_t)fetches->n + 1);
-            fetches->a[fetches->n] = (struct fetch){rank, set[i], home, insts[set[i]]++, 0, after, -1, use[i] / NSETS};
+            fetches->a[fetches->n] = new_fetch(rank, set[i], home, insts[set[i]]++, use[i] / NSETS);
+            fetches->a[fetches->n].after = after;
             slot[at].fetch = fetches->n++;
             in_slot[set[i]] = at + 1;
             fetches->least[rank] += fetch_bytes(sp, place, rank, set[i]);
         }
         slot[at].next = keep > 0 ? next[i] : INT_MAX;
         slot[at].last = i;
-        fetches->a[slot[at].fetch].uses++;
+        add_use(&fetches->a[slot[at].fetch], use[i] / NSETS);
         fetches->of_job[use[i]] = slot[at].fetch;
     }
 }
@@ -149,13 +167,71 @@ static void plan_fixed(const struct spec *sp, const int32_t *use, int nuse, int 
             int32_t beside = ahead == 0 ? job : runs >= ahead ? fetches->a[run[runs - ahead]].first : -1;
             int home = *home_of_set(sp, &sp->job[job], use[i] % NSETS);
             GROW(fetches->a, fetches->cap, (size_t)fetches->n + 1);
-            fetches->a[fetches->n] = (struct fetch){rank, set, home, insts[set]++, 0, -1, beside, job};
+            fetches->a[fetches->n] = new_fetch(rank, set, home, insts[set]++, job);
+            fetches->a[fetches->n].beside = beside;
             run[runs++] = fetches->n;
             now[set] = ++fetches->n;
         }
-        fetches->a[now[set] - 1].uses++;
+        add_use(&fetches->a[now[set] - 1], job);
         fetches->of_job[use[i]] = now[set] - 1;
     }
+}
+
+/* ---- relays ---- */
+
+/* A source that is not the home of all of the set, and has no job that reads it, is a mistake. The table is another
+ * matter: a rank with the stage need not have that too. */
+static void refuse_strangers(const struct spec *sp, const int32_t *place, const struct fetches *fetches) {
+    bool *holds = NEW(bool, (int64_t)sp->workers *sets_of(sp));
+    for (int i = 0; i < fetches->n; i++)
+        holds[(int64_t)fetches->a[i].rank * sets_of(sp) + fetches->a[i].set] = true;
+    for (int j = 0; j < sp->njobs; j++) {
+        int source = fetches->of_job[(int64_t)j * NSETS + OWN] < 0 ? -1 : sp->source[j], s = sp->job[j].s;
+        int64_t at = (int64_t)source * sets_of(sp) + s;
+        if (source >= 0 && !holds[at] && (place[at] < 0 || homes_of(sp, s)->size > 1))
+            die("%s: source() returned rank %d for %s, but rank %d never holds the weights of stage %d: return a rank "
+                "that is their home or has a job that reads them, or nil for the home",
+                sp->file, source, job_name(s, sp->job[j].b, sp->job[j].d), source, s);
+    }
+}
+
+/* Job j starts, reads this set, and does not find it at home. Whether the source that source() names for it has the set
+ * by now: *from is the latest fetch there that has been used, or -1: its weights at home.
+ *
+ * A rank has such a fetch from its first use of the set on, whatever it keeps and evicts: so this depends on the
+ * schedule alone. */
+static bool find_source(const struct spec *sp, const int32_t *place, const int32_t *latest, int32_t j,
+                        enum which_set which, int32_t *from) {
+    int32_t set = set_read(sp, &sp->job[j], which), source = sp->source[j];
+    if (source < 0)
+        return false;
+    int64_t at = (int64_t)source * sets_of(sp) + set;
+    bool whole = place[at] >= 0 && homes_of(sp, set)->size == 1;
+    *from = whole ? -1 : latest[at];
+    return whole || *from >= 0;
+}
+
+/* Follows the schedule, in which the fetches of all ranks begin to be used one after the other. */
+static void find_sources(const struct spec *sp, const struct sched *sc, const int32_t *place, struct fetches *fetches) {
+    int64_t n = (int64_t)sp->workers * sets_of(sp);
+    int32_t *latest = NEW(int32_t, n), from; /* [rank * sets + set] */
+    memset(latest, -1, sizeof *latest * (size_t)n);
+    refuse_strangers(sp, place, fetches);
+    for (int i = 0; i < sc->nmoments; i++)
+        for (int which = 0; which < NSETS && sc->moment[i] >= 0; which++) {
+            int32_t j = sc->moment[i], at = fetches->of_job[(int64_t)j * NSETS + which];
+            bool relayed = at >= 0 && find_source(sp, place, latest, j, which, &from);
+            struct fetch *f = at < 0 ? NULL : &fetches->a[at];
+            if (!f || f->first != j)
+                continue;
+            latest[(int64_t)f->rank * sets_of(sp) + f->set] = at;
+            if (!relayed)
+                continue;
+            f->source = sp->source[j];
+            f->from = from;
+            if (from >= 0)
+                fetches->a[from].uses++;
+        }
 }
 
 struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const int32_t *place) {
@@ -176,5 +252,7 @@ struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const i
         else if (n > 0)
             plan_fixed(sp, use, n, r, &fetches);
     }
+    if (sp->source)
+        find_sources(sp, sc, place, &fetches);
     return fetches;
 }

@@ -108,11 +108,11 @@ void plan_bytes(const struct spec *sp, const struct sched *sc, const int32_t *pl
             int home = *home_of_set(sp, &sp->job[job], use[i] % NSETS);
             GROW(fetches->a, fetches->cap, (size_t)fetches->n + 1);
             stay[fetches->n - first] = (struct stay){.first = turn, .size = size[set]};
-            fetches->a[fetches->n] = (struct fetch){rank, set, home, insts[set]++, 0, -1, -1, job};
+            fetches->a[fetches->n] = new_fetch(rank, set, home, insts[set]++, job);
             now[set] = fetches->n++;
         }
         stay[now[set] - first].last = turn;
-        fetches->a[now[set]].uses++;
+        add_use(&fetches->a[now[set]], job);
         fetches->of_job[use[i]] = now[set];
     }
     take_slots(stay, fetches->n - first, slots < sets ? slots : sets);

@@ -21,9 +21,11 @@ int32_t *home_places(const struct spec *sp);
 /* A stay: weights that a rank fetches, keeps for a while, and drops. */
 struct fetch {
     int32_t rank, set, home, inst, uses; /* home: as job.home */
-    int32_t after;  /* the job whose end leaves the slot, or -1; the slot is free from the start of */
-    int32_t beside; /* this job on, or -1. Both -1: from the start of the step */
-    int32_t first;  /* the first job that reads it */
+    int32_t after;       /* the job whose end leaves the slot, or -1; the slot is free from the start of */
+    int32_t beside;      /* this job on, or -1. Both -1: from the start of the step */
+    int32_t first, last; /* the first and the last job that read it */
+    int32_t source;      /* the rank from which it is relayed, or -1: it comes from its home */
+    int32_t from;        /* the fetch of that rank which it copies, or -1: its weights at home */
 };
 struct fetches {
     struct fetch *a;
@@ -35,6 +37,8 @@ struct fetches {
 struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const int32_t *place);
 /* The bytes of the set that the rank receives by a fetch: all but its own shard. */
 int64_t fetch_bytes(const struct spec *sp, const int32_t *place, int rank, int32_t set);
+struct fetch new_fetch(int rank, int set, int home, int inst, int32_t first); /* without uses, from its home */
+void add_use(struct fetch *f, int32_t job);                                   /* by a job behind all others */
 /* Whether sp->room limits what the rank keeps. */
 static inline bool has_room_limit(const struct spec *sp, const struct sched *sc, int rank) {
     return sp->room && sc->norder[rank] > 0 && sp->room[sc->order[rank][0]] < INT64_MAX;
@@ -50,7 +54,7 @@ void plan_bytes(const struct spec *sp, const struct sched *sc, const int32_t *pl
 /* Fetches that travel together: gathered, broadcast, or one alone, before this moment of the schedule. */
 struct transfer {
     uint8_t op;           /* OP_ALL_GATHER, OP_BROADCAST or OP_FETCH */
-    const int32_t *fetch; /* n of them, by rank */
+    const int32_t *fetch; /* n of them, by rank; a relayed one is alone */
     int32_t n, group;
     int32_t moment; /* from which on all have room; then, when it starts */
     int32_t due;    /* the moment at which some rank needs them */
@@ -198,8 +202,10 @@ void add_operand(struct build *build, int r, int role, int32_t buf); /* to the n
 void add_piece(struct build *build, int r, int role, int32_t buf, int piece, int pieces);
 /* The newest instruction uses buf once, and frees it if that is the last use. Returns whether it does. */
 bool use_up(struct build *build, int r, int32_t buf);
-/* The same where the instruction, issued at time t, moves the buffer's bytes: they are free when it has ended. */
-void end_use(struct build *build, double t, int r, int32_t buf);
+/* The same where the instruction, issued at time t, moves the buffer's bytes: they are free when it has ended, and, if
+ * jobs read them too, at time `read` at the earliest. */
+void end_shared_use(struct build *build, double t, double read, int r, int32_t buf);
+static inline void end_use(struct build *build, double t, int r, int32_t buf) { end_shared_use(build, t, t, r, buf); }
 /* A SEND of buf and its RECV; returns the received buffer, used `uses` times. Frees buf at its last use. */
 int32_t send_message(struct build *build, double t, int from, int to, int32_t buf, int inst, int uses);
 /* Of the newest instruction, a collective: the cheaper, by its largest operand. */

@@ -172,14 +172,14 @@ static double time_of(const struct build *build, int r, const struct instr *x) {
     return isinf(link.bandwidth) ? 0 : (double)moved_bytes(k, x) / link.bandwidth;
 }
 
-void end_use(struct build *build, double t, int r, int32_t buf) {
+void end_shared_use(struct build *build, double t, double read, int r, int32_t buf) {
     const struct rank *k = &build->p->rank[r];
     const struct instr *x = &k->ins[k->nins - 1];
     if (!use_up(build, r, buf))
         return;
     double took = is_message(x->op) || is_copy(x->op) ? time_of(build, r, x) : 0;
-    if (took > 0)
-        closings_push(&build->closings, (struct closing){t + took, r, buf});
+    if (took > 0 || read > t)
+        closings_push(&build->closings, (struct closing){fmax(t + took, read), r, buf});
     else
         push_event(build, r, ~buf);
 }

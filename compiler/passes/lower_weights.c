@@ -2,7 +2,8 @@
  *
  * The k-th stays of a set on several ranks travel together where nobody has to wait for it, that is, where each rank
  * has room before the first of them needs the weights: as a gather, if they are the shards' owners; as a broadcast, if
- * the weights have one home. All others travel one by one, shards too.
+ * the weights have one home. All others travel one by one, shards too. So do those that a rank relays: it sends its own
+ * copy on, which it keeps until then.
  *
  * A transfer starts as late as its time, and that of the transfers behind it in its lane, allow without delaying any
  * job: its buffer then opens no earlier than it must. Where it takes no time, which means that nobody said how long
@@ -33,19 +34,19 @@ struct moments moments_in(const struct build *build) {
 }
 
 struct ranked { /* a fetch, with what it has in common with those that may travel with it */
-    int32_t set, home, inst, rank, fetch;
+    int32_t set, home, relayed, inst, rank, fetch;
 };
 
 static int by_key(const void *x, const void *y) {
     const int32_t *a = x, *b = y;
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         if (a[i] != b[i])
             return a[i] < b[i] ? -1 : 1;
     return 0;
 }
 
 static bool same_key(const struct ranked *a, const struct ranked *b) {
-    return a->set == b->set && a->home == b->home && a->inst == b->inst;
+    return a->set == b->set && a->home == b->home && a->relayed == b->relayed && a->inst == b->inst;
 }
 
 /* A slot is free from this moment on. */
@@ -66,7 +67,7 @@ static int together(const struct build *build, const struct moments *moments, co
         from = room > from ? room : from;
         members &= place >= 0 && homes_of(build->sp, f->set)->rank[place - place % home.n] == home.rank[0];
     }
-    if (from > due)
+    if (from > due || fetch->relayed)
         return OP_FETCH;
     return home.n > 1 ? members && n == home.n ? OP_ALL_GATHER : OP_FETCH : n > 1 ? OP_BROADCAST : OP_FETCH;
 }
@@ -80,6 +81,8 @@ static double duration(struct build *build, const struct transfer *transfer) {
     struct home home = home_of(sp, &f->home);
     int64_t bytes = build->st[f->set].bytes[home.n > 1 ? K_wshard : K_weight];
     double most = 0;
+    if (f->source >= 0)
+        return link_time(sp, f->source, f->rank, (double)build->st[f->set].bytes[K_weight]);
     if (transfer->op == OP_FETCH) {
         for (int i = 0; i < home.n; i++)
             most = fmax(most, link_time(sp, home.rank[i], f->rank, (double)bytes));
@@ -108,11 +111,27 @@ static int32_t moment_at(const struct moments *moments, double t, int32_t least,
     return least;
 }
 
-/* From the last that is due to the first, since each must leave time for those behind it in its lane. */
+/* By when the transfer must have arrived: for its jobs, and for those that relay it. A relay itself should leave before
+ * the last use of the copy that it takes, whose slot is another's then. relay: per fetch, when its first relay starts.
+ */
+static double deadline(const struct build *build, const struct moments *moments, const struct transfer *transfer,
+                       const double *relay) {
+    const struct fetch *f = &build->fetches.a[transfer->fetch[0]];
+    double due = moments->time[transfer->due];
+    for (int i = 0; i < transfer->n; i++)
+        due = fmin(due, relay[transfer->fetch[i]]);
+    return f->from >= 0 ? fmin(due, build->sc->end[build->fetches.a[f->from].last]) : due;
+}
+
+/* From the last that is due to the first, since each must leave time for those behind it in its lane. What is relayed
+ * is due before its relays are. */
 static void choose_moments(struct build *build, const struct moments *moments) {
     struct transfers *transfers = &build->transfers;
     if (build->sp->prefetch != SOLVED)
         return;
+    double *relay = NEW(double, build->fetches.n);
+    for (int i = 0; i < build->fetches.n; i++)
+        relay[i] = INFINITY;
     int lanes = build->sp->workers + build->p->ngroups; /* one for all that a rank fetches one by one: the safe side */
     double *next = NEW(double, lanes);
     for (int i = 0; i < lanes; i++)
@@ -121,11 +140,27 @@ static void choose_moments(struct build *build, const struct moments *moments) {
         struct transfer *transfer = &transfers->a[i];
         int lane =
             transfer->op == OP_FETCH ? build->fetches.a[transfer->fetch[0]].rank : build->sp->workers + transfer->group;
-        double took = duration(build, transfer), due = moments->time[transfer->due];
+        double took = duration(build, transfer), due = deadline(build, moments, transfer, relay);
         double start = fmin(due, next[lane]) - took;
         if (took > 0)
             transfer->moment = moment_at(moments, start, transfer->moment, transfer->due);
         next[lane] = fmax(start, moments->time[transfer->moment]);
+        int32_t from = build->fetches.a[transfer->fetch[0]].from;
+        if (from >= 0)
+            relay[from] = fmin(relay[from], next[lane]);
+    }
+}
+
+/* A relay is issued after what it relays. By due. */
+static void follow_sources(struct build *build) {
+    struct transfers *transfers = &build->transfers;
+    int32_t *moment = NEW(int32_t, build->fetches.n);
+    for (struct transfer *transfer = transfers->a; transfer < transfers->a + transfers->n; transfer++) {
+        int32_t from = build->fetches.a[transfer->fetch[0]].from;
+        if (from >= 0 && moment[from] > transfer->moment)
+            transfer->moment = moment[from];
+        for (int i = 0; i < transfer->n; i++)
+            moment[transfer->fetch[i]] = transfer->moment;
     }
 }
 
@@ -140,7 +175,7 @@ static struct ranked *sorted_fetches(const struct build *build) {
     struct ranked *ranked = NEW(struct ranked, build->fetches.n);
     for (int32_t i = 0; i < build->fetches.n; i++) {
         const struct fetch *f = &build->fetches.a[i];
-        ranked[i] = (struct ranked){f->set, f->home, f->inst, f->rank, i};
+        ranked[i] = (struct ranked){f->set, f->home, f->source >= 0, f->inst, f->rank, i};
     }
     qsort(ranked, (size_t)build->fetches.n, sizeof *ranked, by_key);
     return ranked;
@@ -191,6 +226,7 @@ void plan_transfers(struct build *build) {
     }
     qsort(transfers->a, (size_t)transfers->n, sizeof *transfers->a, by_due);
     choose_moments(build, &moments);
+    follow_sources(build);
     qsort(transfers->a, (size_t)transfers->n, sizeof *transfers->a, by_moment);
 }
 
@@ -227,6 +263,19 @@ static void broadcast(struct build *build, const struct transfer *transfer) {
     }
 }
 
+/* From another rank's copy, at time t. */
+static void relay(struct build *build, int32_t i, double t) {
+    const struct fetch *f = &build->fetches.a[i];
+    int32_t copy = f->from < 0 ? owner_at(build, f->source, f->set)->weight : build->fetched[f->from];
+    issue(build, f->source, OP_SERVE, f->set, -1, f->rank, f->inst);
+    add_operand(build, f->source, ROLE_t, copy);
+    if (f->from >= 0)
+        end_shared_use(build, t, build->sc->end[build->fetches.a[f->from].last], f->source, copy);
+    int32_t whole = open_fetched(build, i);
+    issue(build, f->rank, OP_FETCH, f->set, -1, f->source, f->inst);
+    add_operand(build, f->rank, ROLE_t, whole);
+}
+
 /* From the one home, or from each shard's. */
 static void fetch(struct build *build, int32_t i) {
     const struct fetch *f = &build->fetches.a[i];
@@ -250,12 +299,18 @@ static void fetch(struct build *build, int32_t i) {
 
 void issue_transfers(struct build *build, int32_t moment) {
     struct transfers *transfers = &build->transfers;
+    int32_t j = build->sc->moment[moment];
+    double t = j >= 0 ? build->sc->start[j] : build->sc->end[~j];
     for (; transfers->next < transfers->n && transfers->a[transfers->next].moment <= moment; transfers->next++) {
         const struct transfer *transfer = &transfers->a[transfers->next];
         switch (transfer->op) {
         case OP_ALL_GATHER: gather(build, transfer); break;
         case OP_BROADCAST: broadcast(build, transfer); break;
-        default: fetch(build, transfer->fetch[0]);
+        default:
+            if (build->fetches.a[transfer->fetch[0]].source >= 0)
+                relay(build, transfer->fetch[0], t);
+            else
+                fetch(build, transfer->fetch[0]);
         }
     }
 }

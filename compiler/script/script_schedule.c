@@ -13,8 +13,8 @@ struct reader {
     lua_State *L;
     struct table t;
     struct spec *sp;
-    int dir[NDIRS];                               /* stack indices of "F", "R", … */
-    int w, n, fill, cost, pred, split, recompute; /* stack indices of the functions; 0: not given */
+    int dir[NDIRS];                                       /* stack indices of "F", "R", … */
+    int w, n, fill, cost, pred, split, recompute, source; /* stack indices of the functions; 0: not given */
     struct owners owners;
 };
 
@@ -22,7 +22,7 @@ const char *const schedule_fields[] = {
     "workers",           "stages",     "batches", "w",        "n",      "order",        "cap",
     "split_backward",    "recompute",  "pred",    "cost",     "update", "weight_slots", "sequence",
     "overlap",           "tensor",     "fill",    "versions", "zero",   "bucket",       "offload",
-    "offload_optimizer", "grad_slots", NULL};
+    "offload_optimizer", "grad_slots", "source",  NULL};
 
 /* ---- fields ---- */
 
@@ -175,6 +175,40 @@ static void ask_cost(struct reader *reader, struct job *j) {
                       describe(reader->L, -1), job_name(j->s, j->b, j->d));
     lua_pop(reader->L, 1);
     call_end(reader->S);
+}
+
+/* A recompute reads the copy that its backward would: source() is asked about that, as w() is. */
+static int32_t ask_source(struct reader *reader, const struct job *j) {
+    lua_State *L = reader->L;
+    int workers = reader->sp->workers, isint = 0, d = j->d == OP_R ? j[1].d : j->d;
+    ask(reader, "source", reader->source, j->s, j->b, d, 1);
+    const char *job = job_name(j->s, j->b, d), *value = describe(L, -1);
+    lua_Integer rank = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &isint) : -1;
+    if (!isint && !lua_isnil(L, -1))
+        function_fail(L, reader->source, "source", "source() returned %s for %s; return a rank, or nil for the home",
+                      value, job);
+    if (isint && (rank < 0 || rank >= workers))
+        function_fail(L, reader->source, "source",
+                      "source() returned rank %s for %s, but workers = %d; ranks are 0 to %d", value, job, workers,
+                      workers - 1);
+    if (isint && rank == j->rank)
+        function_fail(L, reader->source, "source",
+                      "source() returned rank %s for %s, which runs on that rank; return another, or nil for the home",
+                      value, job);
+    lua_pop(L, 1);
+    call_end(reader->S);
+    return isint ? (int32_t)rank : -1;
+}
+
+static void read_sources(struct reader *reader) {
+    struct spec *sp = reader->sp;
+    reader->source =
+        function_field(reader, "source", "the rank from which a job's weights are taken, or nil: the home");
+    if (!reader->source)
+        return;
+    sp->source = NEW(int32_t, sp->njobs);
+    for (int j = 0; j < sp->njobs; j++)
+        sp->source[j] = ask_source(reader, &sp->job[j]);
 }
 
 /* ---- jobs from functions ---- */
@@ -542,6 +576,7 @@ void extract_schedule(struct script *script, void *spec) {
     for (struct job *j = sp->job; reader.cost && j < sp->job + sp->njobs; j++)
         ask_cost(&reader, j);
     read_preds(&reader);
+    read_sources(&reader);
     sp->cap = per_worker(&reader, "cap", 1, INT_MAX);
     sp->slots = per_worker(&reader, "weight_slots", 0, 2);
     if (given(&reader, "grad_slots"))

@@ -55,7 +55,7 @@ quotes() { # QUOTED DOCUMENT MARK
     rm "$fresh/document"
 }
 quotes generated/1f1b/timeline.txt README.md "build/pianola show --ascii schedules/1f1b.lua"
-schedules=$(echo schedules/{gpipe,1f1b,2bp,zb_h1,zb_h2,breadth_first,interleaved,zbv,v_half,v_min,ddp,fsdp_whole}.lua)
+schedules=$(echo schedules/{gpipe,1f1b,2bp,zb_h1,zb_h2,breadth_first,interleaved,zbv,v_half,v_min,ddp,fsdp_whole,weipipe,tawpipe}.lua)
 for sizes in "-D workers=4 -D batches=8" "-D workers=8 -D batches=32"; do
     # shellcheck disable=SC2086
     "$PIANOLA" compare $schedules $sizes --sort makespan >"$fresh/compared"

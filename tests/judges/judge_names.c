@@ -15,6 +15,7 @@ static int32_t inst_of(const struct instr *x, int role) {
     if (came)
         return INT32_MAX; /* none: is_numbered */
     switch (x->op) {
+    case OP_SERVE: return INT32_MIN; /* at home or fetched: what it holds counts */
     case OP_FETCH:
     case OP_SEND_T:
     case OP_RECV_T: return x->inst;

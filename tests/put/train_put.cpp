@@ -163,8 +163,10 @@ static int64_t bytes_inside(const rt_program *p, int r, const rt_instr &x, int r
     int64_t element = precision_bytes(p->model->precision);
     const rt_home *own = home_of(p, r, x.stage),
                   *of = x.peer >= 0 && !is_group(x.op) ? home_of(p, x.peer, x.stage) : NULL;
-    if ((x.op == OP_FETCH && role == ROLE_t) || (x.op == OP_COPY && role == ROLE_w))
-        return (x.op == OP_FETCH ? of : own)->first * element;
+    if (x.op == OP_FETCH && role == ROLE_t) /* a shard of the peer's, or all that it has, fetched or not */
+        return of && x.bytes == of->count * element ? of->first * element : 0;
+    if (x.op == OP_COPY && role == ROLE_w)
+        return own->first * element;
     if ((x.op == OP_SEND_G && role == ROLE_t) || (x.op == OP_TAKE && role == ROLE_src))
         return (x.op == OP_SEND_G ? of : own)->first * 4;
     if (x.op == OP_U && role == ROLE_w)

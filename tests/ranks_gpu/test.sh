@@ -26,7 +26,7 @@ over_mpi() {
 # ---- the bits ----
 
 # Those with every kind of message and reduction; tests/cuda/test.sh and tests/put/test.sh take all of them.
-for name in 1f1b gpipe ddp fsdp zero1 zero2 1f1b_fsdp fsdp_whole lpp fslpp zbv dualpipe chimera apart replicated graph; do
+for name in 1f1b gpipe ddp fsdp zero1 zero2 1f1b_fsdp fsdp_whole weipipe tawpipe lpp fslpp zbv dualpipe chimera apart replicated graph; do
     schedule=schedules/$name.lua
     compiled "$name" "$name" "${integers[@]}"
     n=$(wc -l <"$room/$name/app.gpu")

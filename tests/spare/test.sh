@@ -24,7 +24,7 @@ for schedule in schedules/*.lua; do
     done
 done
 expect "which end earlier on slow links" "2bp breadth_first breadth_first_fsdp cuckoo dualpipev fsdp_whole fslpp graph \
-interleaved lpp overflow zb_h2 zbv " "$earlier"
+interleaved lpp overflow tawpipe weipipe zb_h2 zbv " "$earlier"
 
 # Where links are free, nobody needs to wait, and nothing is spared.
 for name in 1f1b gpipe zb_h1 zbv interleaved lpp; do

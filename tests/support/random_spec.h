@@ -355,4 +355,23 @@ static inline const char *death_of(void (*what)(void *), void *with) {
     diag_trap = NULL;
     return died ? diag_text : NULL;
 }
+/* Half of the jobs are to take their weights from another rank: a home that has all of them, or one whose jobs read
+ * them at some time. */
+static inline void draw_sources(struct spec *sp) {
+    int *can = NEW(int, sp->workers);
+    sp->source = NEW(int32_t, sp->njobs);
+    for (int j = 0; j < sp->njobs; j++) {
+        const struct job *job = &sp->job[j];
+        const struct homes *homes = &sp->homes[job->s];
+        int n = 0;
+        for (int r = 0; r < sp->workers; r++) {
+            bool has = homes->size == 1 && place_in(homes, r) >= 0;
+            for (int i = 0; i < sp->njobs; i++)
+                has |= sp->job[i].rank == r && sp->job[i].s == job->s && sp->job[i].d != OP_W;
+            if (has && r != job->rank)
+                can[n++] = r;
+        }
+        sp->source[j] = n > 0 && below(2) ? can[below(n)] : -1;
+    }
+}
 #endif

@@ -396,9 +396,18 @@ static void execute(struct lowered x) {
         cr_assert_eq(m.issued[j], 1);
 }
 
-static void draw_and_execute(int first, int n, int flags) {
+/* The same jobs in the same order, with weights that come from anywhere. */
+static void lower_relayed(struct lowered *x) {
+    draw_sources(x->sp);
+    x->sp->prefetch = (enum prefetch)below(4);
+    x->p = lower(x->sp, x->st, x->g, x->sc);
+}
+
+static void draw_and_execute(int first, int n, int flags, bool relayed) {
     for (int seed = first; seed < first + n; seed++) {
         struct lowered x = lower_spec(draw_spec((uint64_t)seed, flags));
+        if (relayed)
+            lower_relayed(&x);
         execute(x);
         for (int r = 0; r < x.sp->workers; r++) { /* jobs stay in the order of the schedule */
             const struct rank *k = &x.p->rank[r];
@@ -413,13 +422,17 @@ static void draw_and_execute(int first, int n, int flags) {
 }
 
 Test(lower, never_blocks_even_serially) {
-    draw_and_execute(0, 100, 0);
-    draw_and_execute(1000, 100, ORDERS);
-    draw_and_execute(2000, 100, ORDERS | BANDWIDTH);
-    draw_and_execute(3000, 400, SHARDED);
-    draw_and_execute(4000, 400, SHARDED | BANDWIDTH);
-    draw_and_execute(5000, 400, SHARDED | BANDWIDTH | ROUNDS);
-    draw_and_execute(6000, 200, SHARDED | BANDWIDTH | ROUNDS | HOST);
+    draw_and_execute(0, 100, 0, false);
+    draw_and_execute(1000, 100, ORDERS, false);
+    draw_and_execute(2000, 100, ORDERS | BANDWIDTH, false);
+    draw_and_execute(3000, 400, SHARDED, false);
+    draw_and_execute(4000, 400, SHARDED | BANDWIDTH, false);
+    draw_and_execute(5000, 200, 0, true);
+    draw_and_execute(6000, 200, ORDERS | BANDWIDTH, true);
+    draw_and_execute(7000, 400, SHARDED | BANDWIDTH, true);
+    draw_and_execute(8000, 400, SHARDED | BANDWIDTH | ROUNDS, false);
+    draw_and_execute(9000, 200, SHARDED | BANDWIDTH | ROUNDS | HOST, false);
+    draw_and_execute(10000, 200, SHARDED | BANDWIDTH | ROUNDS | HOST, true);
 }
 
 /* ---- how many instructions of each kind there are ---- */

@@ -1,0 +1,5 @@
+return schedule {
+  workers = 4, stages = 4, batches = 4,
+  w = function(s, b, d) return s, b end,
+  source = function(s, b, d) return "home" end,
+}
