@@ -82,7 +82,7 @@ static int64_t choose_pieces(const struct spec *sp, const struct stage *st, int 
     if (!sp->link || sp->flops <= 0)
         return 1;
     double first = arrival(sp, st, s, bytes, 1);
-    for (int64_t n = 1; n <= 64 && pieces_of_size(bytes, bytes / owners / n, owners) >= n; n *= 2) {
+    for (int64_t n = 1; n <= 64 && pieces_of_size(bytes, bytes / owners / n, owners) >= n; n++) {
         double t = n * owners > 1 ? arrival(sp, st, s, bytes, (int)(n * owners)) : first;
         if (t < first * (1 - 1e-9)) {
             first = t;

@@ -139,6 +139,31 @@ for schedule in fsdp 1f1b_fsdp fslpp; do
     done
 done
 
+# A gradient in pieces, on a slow network: by default in as many as arrive first, whatever else bucket says; the same bytes.
+slowly="--model schedules/models/gpt2.lua --cluster schedules/clusters/nodes.lua -D devices=1 -D workers=4 -D batches=4 -D stages=1"
+whole=$(figure makespan schedules/ddp.lua $slowly -D bucket=1000000000000)
+best=$(figure makespan schedules/ddp.lua $slowly)
+expect "ddp: pieces hide" yes "$(awk -v a="$best" -v b="$whole" 'BEGIN { print a < 0.9 * b ? "yes" : a " " b }')"
+for bucket in 100000000 50000000 25000000 10000000 1000000; do
+    other=$(figure makespan schedules/ddp.lua $slowly -D bucket=$bucket)
+    expect "ddp, bucket $bucket: no faster ($other)" yes "$(awk -v a="$best" -v b="$other" 'BEGIN { print a <= b ? "yes" : a }')"
+done
+expect "ddp, 25 MB: 13 pieces of GPT-2, the table, the loss's none" 15 "$(ranks reductions schedules/ddp.lua $slowly -D bucket=25000000 | cut -d, -f1)"
+
+# All kinds of homes: the same bytes travel, whatever the pieces and rounds are called, and train to the bits of one rank.
+weights() { "$PIANOLA" run "$@" $wide --steps 3 2>&1 | sed -nE 's/^weights +([0-9a-f]*) .*/\1/p;/error:/p'; }
+sent() { json tests/sharded/pieces.lua $wide "$@" | sed -nE 's/.*"bytes_sent": ([0-9]*),/\1/p;/error:/p' | paste -sd,; }
+one=$(weights schedules/serial.lua -D stages=2)
+for F in 0 1 2 4; do
+    for zero in 0 1 2; do
+        homes="-D F=$F -D zero=$zero"
+        for with in "-D bucket=16384" "-D bucket=20000 -D split=true" "-D sums=1" "-D sums=1 -D bucket=30000"; do
+            expect "F = $F, zero = $zero, $with: weights" "$one" "$(weights tests/sharded/pieces.lua $homes $with)"
+        done
+        expect "F = $F, zero = $zero: pieces send the same bytes" "$(sent $homes)" "$(sent $homes -D bucket=16384)"
+    done
+done
+
 # What a rank holds of the weights, in units of the model's weights.
 held() {
     json "schedules/$1.lua" $wide "${@:2}" | awk -v model=$model '/"at_peak"/ { gsub(/[,":]/, " ")

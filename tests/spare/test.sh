@@ -23,7 +23,7 @@ for schedule in schedules/*.lua; do
         expect "$name $cluster" same "$what"
     done
 done
-expect "which end earlier on slow links" "2bp breadth_first breadth_first_fsdp cuckoo dualpipev fsdp_whole fslpp graph \
+expect "which end earlier on slow links" "1f1b_offload 2bp breadth_first breadth_first_fsdp cuckoo dualpipev fsdp_whole fslpp graph \
 interleaved lpp overflow tawpipe weipipe zb_h2 zbv " "$earlier"
 
 # Where links are free, nobody needs to wait, and nothing is spared.
