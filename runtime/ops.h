@@ -187,6 +187,7 @@ static inline bool is_group(int op) { return is_message(op) && lanekind_row(op_r
 static inline bool is_copy(int op) { return op_row(op)->cost == COST_HOST; }          /* to host memory, or back */
 static inline bool has_root(int op) { return op == OP_BROADCAST || op == OP_REDUCE; } /* as its peer */
 static inline bool has_peer(int op) { return lanekind_row(op_row(op)->lane)->of == OF_PEER; } /* ADD has one too */
+static inline bool has_bytes(int op) { return is_message(op) || is_copy(op); } /* that timelines show */
 /* A job or an update: the schedule, the model or the cluster gives its time. */
 static inline bool has_cost(int op) { return op_row(op)->cost == COST_JOB || op_row(op)->cost == COST_UPDATE; }
 /* Is this operand in the arena in host memory? */

@@ -59,7 +59,7 @@ static struct report *report_of(const struct compile *c, const struct timeline *
             if (!is_job(in->op))
                 continue;
             struct job *j = &sp.job[job_at(&sp, in->stage, in->batch, in->op)];
-            j->cost = tl->end[r][i] - tl->start[r][i];
+            j->cost = (in->part > 0 ? j->cost : 0) + tl->end[r][i] - tl->start[r][i];
             j->pair = 0;
         }
     struct report *rep = report_make(&sp, c->stage, c->graph, c->program, tl);

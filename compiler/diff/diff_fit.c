@@ -11,7 +11,8 @@
 
 /* Numbers by group: those of group g are x[at[g] .. at[g + 1]). */
 struct samples {
-    int32_t *of; /* of each operation, its group, or -1 */
+    int32_t *of;   /* of each operation, its group, or -1 */
+    int32_t *part; /* the operation that it is a further part of, or -1 */
     int n;
     size_t *at;
     double *x;
@@ -30,10 +31,17 @@ static void collect(const struct side *side, struct samples *samples) {
     for (int g = 0; g < samples->n; g++)
         next[g] = samples->at[g];
     samples->x = NEW(double, samples->at[samples->n]);
+    size_t *place = NEW(size_t, side->n);
+    double *took = NEW(double, K);
     for (int i = 0; i < side->n; i++)
         if (samples->of[i] >= 0) {
-            diff_sample(side, i, false, &samples->x[next[samples->of[i]]]);
+            place[i] = next[samples->of[i]];
+            diff_sample(side, i, false, &samples->x[place[i]]);
             next[samples->of[i]] += (size_t)K;
+        } else if (samples->part[i] >= 0) {
+            diff_sample(side, i, false, took);
+            for (int k = 0; k < K; k++)
+                samples->x[place[samples->part[i]] + (size_t)k] += took[k];
         }
 }
 
@@ -51,11 +59,21 @@ static const char *measured_text(double x, char buf[32]) {
 
 /* ---- jobs ---- */
 
+/* A backward that runs in parts is that many operations, one after the other. */
+static bool goes_on(const struct side *side, int i) {
+    const struct diff_op *op = &side->op[i], *before = op - 1;
+    return i > 0 && is_job(op->op) && before->op == op->op && before->stage == op->stage &&
+           before->batch == op->batch && before->lane == op->lane;
+}
+
 static void put_jobs(struct text *t, const struct side *side, int stages) {
-    struct samples samples = {.of = NEW(int32_t, side->n), .n = NOPS * stages};
+    struct samples samples = {.of = NEW(int32_t, side->n), .part = NEW(int32_t, side->n), .n = NOPS * stages};
     char buf[32];
-    for (int i = 0; i < side->n; i++)
-        samples.of[i] = has_cost(side->op[i].op) ? side->op[i].op * stages + side->op[i].stage : -1;
+    for (int i = 0; i < side->n; i++) {
+        samples.part[i] = !goes_on(side, i) ? -1 : samples.part[i - 1] >= 0 ? samples.part[i - 1] : i - 1;
+        bool counts = has_cost(side->op[i].op) && samples.part[i] < 0;
+        samples.of[i] = counts ? side->op[i].op * stages + side->op[i].stage : -1;
+    }
     collect(side, &samples);
     put(t, "local seconds = {\n");
     for (int op = 0; op < NOPS; op++) {
@@ -126,19 +144,22 @@ static void add_ring(struct points *points, const struct side *side, int first, 
     add_point(points, point);
 }
 
-/* One point per message and per step of a ring, with the median over the measured steps. */
+/* One point per message and per step of a ring, with the median over the measured steps. A copy to host memory, or
+ * back, is one from the rank to itself. */
 static struct points points_of(const struct side *side) {
     struct points points = {0};
     double *took = NEW(double, side_nsteps(side));
     for (int i = 0; i < side->n; i++) {
         const struct diff_op *op = &side->op[i];
         bool reduces = is_group(op->op) && side_leads(side, i);
-        if (op->bytes <= 0 || !(reduces || is_recv(op->op)))
+        if (op->bytes <= 0 || !(reduces || is_recv(op->op) || is_copy(op->op)))
             continue;
         diff_sample(side, i, false, took);
         double t = median_of(took, side_nsteps(side));
         if (reduces)
             add_ring(&points, side, i, t);
+        else if (is_copy(op->op))
+            add_point(&points, (struct point){op->rank, op->rank, op->bytes, t, false});
         else
             add_point(&points, (struct point){op->peer, op->rank, op->bytes, t, false});
     }
@@ -201,24 +222,27 @@ static struct line *lines_of(const struct point *point, int n, int *count) {
     return line;
 }
 
-/* Links that carried nothing get the medians of the others, which is better than free. */
-static void put_links(struct text *t, const struct side *side) {
-    int lines;
-    struct points points = points_of(side);
-    const struct line *line = lines_of(points.at, points.n, &lines);
+/* Between ranks, or to host memory. What carried nothing gets the medians of the others, which is better than free.
+ * Returns whether there are any. */
+static bool put_lines(struct text *t, const struct line *line, int lines, bool host) {
     double *latency = NEW(double, lines + 1), *bandwidth = NEW(double, lines + 1);
     char a[32], b[32];
-    if (!lines)
-        return;
-    put(t, "local links = { -- from, to: latency (seconds), bandwidth (bytes per second)\n");
+    int n = 0;
     for (int i = 0; i < lines; i++) {
-        latency[i] = line[i].latency;
-        bandwidth[i] = line[i].bandwidth;
-        put(t, "  [\"%d %d\"] = { %s, %s },\n", line[i].from, line[i].to, measured_text(line[i].latency, a),
-            measured_text(line[i].bandwidth, b));
+        if ((line[i].from == line[i].to) != host)
+            continue;
+        if (n == 0)
+            put(t, host ? "local hosts = { -- rank: latency (seconds), bandwidth (bytes per second) of copies\n"
+                        : "local links = { -- from, to: latency (seconds), bandwidth (bytes per second)\n");
+        latency[n] = line[i].latency;
+        bandwidth[n++] = line[i].bandwidth;
+        put(t, host ? "  [%d] = " : "  [\"%d %d\"] = ", line[i].from, line[i].to);
+        put(t, "{ %s, %s },\n", measured_text(line[i].latency, a), measured_text(line[i].bandwidth, b));
     }
-    put(t, "}\nlocal others = { %s, %s } -- their medians\n", measured_text(median_of(latency, lines), a),
-        measured_text(median_of(bandwidth, lines), b));
+    if (n > 0)
+        put(t, "}\nlocal other%ss = { %s, %s } -- their medians\n", host ? "_host" : "",
+            measured_text(median_of(latency, n), a), measured_text(median_of(bandwidth, n), b));
+    return n > 0;
 }
 
 /* ---- the script ---- */
@@ -255,9 +279,10 @@ void emit_fit(struct text *t, const struct diff *diff) {
     }
     put(t, "-- Costs as measured, medians of %d steps of %s; for --cluster.\n", side_nsteps(side), tame(side->name));
     put_jobs(t, side, sets);
-    size_t before = t->n;
-    put_links(t, side);
-    bool links = t->n > before;
+    int lines;
+    struct points points = points_of(side);
+    const struct line *line = lines_of(points.at, points.n, &lines);
+    bool links = put_lines(t, line, lines, false), hosts = put_lines(t, line, lines, true);
     put(t, "\nreturn cluster {\n  stages = %d,\n  cost = function(s, op) return seconds[op] and seconds[op][s] end,\n",
         stages);
     double flops = flops_of(diff, side, other);
@@ -267,5 +292,8 @@ void emit_fit(struct text *t, const struct diff *diff) {
         put(t,
             "  link = function(src, dst)\n    local l = links[src .. \" \" .. dst] or others\n    return l[1], l[2]\n"
             "  end,\n");
+    if (hosts)
+        put(t,
+            "  host_link = function(rank)\n    local l = hosts[rank] or other_hosts\n    return l[1], l[2]\n  end,\n");
     put(t, "}\n");
 }

@@ -112,7 +112,7 @@ static void add_rank(struct side *side, const struct program *p, const struct ti
                                         .peer = x->peer,
                                         .match = -1,
                                         .bind = -1,
-                                        .bytes = is_message(x->op) && x->narg ? moved_bytes(k, x) : -1};
+                                        .bytes = has_bytes(x->op) && x->narg ? moved_bytes(k, x) : -1};
         side->start[at] = tl ? tl->start[r][i] : 0;
         side->end[at] = tl ? tl->end[r][i] : 0;
     }

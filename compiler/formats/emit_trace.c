@@ -15,6 +15,8 @@ void put_slice_name(struct text *t, const struct instr *in) {
     put(t, "%d%s", in->stage, op_name[in->op]);
     if (in->batch >= 0)
         put(t, "%d", in->batch);
+    if (in->last)
+        put(t, "[%d/%d]", in->part, in->last + 1);
 }
 
 void put_slice_args(struct text *t, const struct rank *k, const struct instr *in) {

@@ -25,7 +25,7 @@ void emit_tsv(struct text *out, const struct program *p, const struct timeline *
             put_column(out, in->stage, true);
             put_column(out, in->batch, in->batch >= 0);
             put_column(out, in->peer, in->peer >= 0);
-            put_column(out, moved_bytes(k, in), is_message(in->op) && in->narg);
+            put_column(out, moved_bytes(k, in), has_bytes(in->op) && in->narg);
             put(out, "\t%s\n", unit);
         }
     }

@@ -242,7 +242,7 @@ static void read_row(struct table *table) {
     if (row->peer != table->peer && lanekind_row(table->kind)->of == OF_PEER)
         FAIL(in, at, "column 'peer': expected %d, the lane's peer", table->peer);
     column_end(in, "peer");
-    row->bytes = read_applying(in, op, "the bytes in column 'bytes'", is_message(op), INT64_MAX);
+    row->bytes = read_applying(in, op, "the bytes in column 'bytes'", has_bytes(op), INT64_MAX);
     if (table->units)
         read_unit(table);
     check_row(table);

@@ -108,7 +108,9 @@ void put_label(struct text *t, const struct instr *in) {
 
 const char *short_name(const struct instr *in) {
     struct text t = {0};
-    if (is_job(in->op) && !in->last)
+    if (is_job(in->op) && in->last)
+        return format("%d%s%d[%d/%d]", in->stage, op_name[in->op], in->batch, in->part, in->last + 1);
+    if (is_job(in->op))
         return job_name(in->stage, in->batch, in->op);
     put_label(&t, in);
     return t.s;

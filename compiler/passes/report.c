@@ -95,7 +95,7 @@ static int peak(const struct spec *sp, const struct rank *k, int r, struct alive
         if (!sp->job[j].pair || partner_of(sp, j) >= 0) /* the second of a pair starts with the first */
             pass_time(alive, alive->start[i]);
         bool leaves = in->op == OP_F && sp->job[last_backward(sp, in->stage, in->batch)].rank != r;
-        if (leaves || in->op == OP_B || in->op == OP_W)
+        if (leaves || ((in->op == OP_B || in->op == OP_W) && in->part == in->last))
             alive->dies[alive->n++] = i;
         alive->live += in->op == OP_F;
         alive->most = alive->live > alive->most ? alive->live : alive->most;

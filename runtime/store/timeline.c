@@ -20,7 +20,7 @@ void timeline_rows(FILE *f, int64_t step, int rank, const struct rt_rank *k, con
         put_column(f, x->batch, x->batch >= 0, '\t');
         bool root = has_root(x->op);
         put_column(f, root ? x->root : x->peer, root || has_peer(x->op), '\t');
-        put_column(f, x->bytes, x->msg >= 0, '\t');
+        put_column(f, x->bytes, x->msg >= 0 || is_copy(x->op), '\t');
         fputs("s\n", f);
     }
 }

@@ -4,7 +4,8 @@
 
 enum { LAYERS = 12, BYTE = 256 }; /* parameters are aligned; gradients are fp32 */
 
-/* A stage of layers with random numbers of parameters, some with none, and more bytes behind the last than they have. */
+/* A stage of layers with random numbers of parameters, some with none, and more bytes behind the last than they have.
+ */
 static struct stage *draw_layers(struct spec *sp, int pieces) {
     struct stage *st = NEW(struct stage, 1);
     struct rt_layer *layer = NEW(struct rt_layer, LAYERS);
@@ -58,7 +59,8 @@ Test(bucket, parts_touch_what_they_list) {
         }
         free_all();
     }
-    cr_assert(cut_in_parts > 500 && shared > 500, "%d stages in parts, %d pieces shared: too few", cut_in_parts, shared);
+    cr_assert(cut_in_parts > 500 && shared > 500, "%d stages in parts, %d pieces shared: too few", cut_in_parts,
+              shared);
 }
 
 /* A bucket is the most bytes of a piece, which belongs to one owner. */

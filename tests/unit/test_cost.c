@@ -15,7 +15,7 @@ Test(cost, units_without_a_model) {
         for (int d = 0; d < NDIRS; d++)
             cr_assert_eq(st[s].cost[d], want[d]);
         for (int k = 0; k < NKINDS; k++)
-            cr_assert_eq(st[s].bytes[k], k == K_opt || k == K_work ? 0 : 1);
+            cr_assert_eq(st[s].bytes[k], k == K_opt || k == K_hopt || k == K_work ? 0 : 1);
         cr_assert_eq(st[s].update, 0);
         cr_assert_eq(st[s].rt.nlayers, 0);
     }

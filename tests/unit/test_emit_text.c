@@ -270,7 +270,7 @@ static const struct {
     {"rank 0 lane send 1", "rank 0 lane compute", "10: error: the compute lane comes first, and once"},
     {"rank 0 lane send 1", "rank 0 lane sned 1",
      "10: error: expected \"compute\", \"send\", \"recv\", \"peer\", "
-     "\"messages\", \"gather\" or \"group\""},
+     "\"messages\", \"gather\", \"group\", \"offload\" or \"reload\""},
     {"rank 0 lane send 1", "rank 0 lane send 0", "10: error: a rank has no lane to itself"},
     {"rank 0 lane send 1", "rank 0 lane send 2", "10: error: expected a rank, a number from 0 to 1"},
     {"rank 0 lane group", "rank 0 lane recv 1\nrank 0 lane group", "17: error: rank 0 has a lane for this already"},

@@ -210,8 +210,6 @@ static void expect_own_done(const struct machine *m, int r, int s) {
     }
 }
 
-static struct kept *src_kept(struct machine *m, int r, const struct instr *i) { return operand_of(m, r, i, ROLE_src); }
-
 static void run_local(struct machine *m, int r, const struct instr *i) {
     struct range src = is_copy(i->op) ? (struct range){NULL, 0, 0} : range_of(m, r, i, ROLE_src);
     if (i->op <= OP_W)
@@ -226,8 +224,8 @@ static void run_local(struct machine *m, int r, const struct instr *i) {
         w.of->set = true;
     } else if (is_copy(i->op)) {
         struct kept *to = operand_of(m, r, i, ROLE_t);
-        cr_assert(src_kept(m, r, i)->set && (!to->set || i->op == OP_OFFLOAD_O));
-        *to = *src_kept(m, r, i);
+        cr_assert(operand_of(m, r, i, ROLE_src)->set && (!to->set || i->op == OP_OFFLOAD_O));
+        *to = *operand_of(m, r, i, ROLE_src);
     } else if (i->op == OP_ADD || i->op == OP_TAKE) {
         struct range dw = range_of(m, r, i, ROLE_dw);
         cr_assert(src.of->set && src.from == dw.from && src.n == dw.n);

@@ -253,5 +253,5 @@ Test(mem, the_cluster_s_memory_is_the_limit) {
         death_of(plan_twenty, sp),
         "pianola: error: drawn.lua: rank 0 needs 20 bytes, 1 more than the cluster's memory of 19: weights 0, "
         "gradients 0, optimizer 0, workspace 0, the rest activations and fetched weights; lower "
-        "the cap, recompute, shard, or use more ranks\n");
+        "the cap, recompute, offload, shard, or use more ranks\n");
 }
