@@ -21,6 +21,16 @@ for schedule in schedules/*.lua; do
     wanted=$("$PIANOLA" run "$schedule" $integers --steps 3 2>/dev/null | weights)
     expect "$name over MPI: weights of the in-process run" "$wanted" "$(started "$room/$name" --steps 3 | weights)"
 done
+# Gradients in pieces and in rounds.
+pieces=("F=0 bucket=16384" "F=0 sums=1 bucket=30000" "F=1 bucket=16384" "F=1 zero=1 bucket=16384" "F=2 zero=2 sums=1 bucket=16384")
+for ((i = 0; i < ${#pieces[@]}; i++)); do
+    read -ra set <<<"width=64 ${pieces[i]}"
+    # shellcheck disable=SC2086
+    compiled tests/sharded/pieces.lua $integers "${set[@]/#/-D}" -o "$room/pieces$i"
+    # shellcheck disable=SC2086
+    wanted=$("$PIANOLA" run schedules/serial.lua $integers -D width=64 -D stages=2 --steps 3 2>/dev/null | weights)
+    expect "${pieces[i]} over MPI: weights of one rank" "$wanted" "$(started "$room/pieces$i" --steps 3 | weights)"
+done
 # Floats whose sums depend on their order agree too: reductions keep the rank order.
 text=/usr/share/common-licenses/GPL-3
 compiled schedules/ddp.lua --model schedules/models/gpt.lua -D workers=4 -o "$room/gpt"

@@ -35,6 +35,16 @@ for name in 1f1b gpipe ddp fsdp zero1 zero2 1f1b_fsdp fsdp_whole weipipe tawpipe
     grep -q 'stand-in for a GPU, messages by NCCL 2.28.9 (launch order issue), one graph for the step$' "$room/said"
     expect "$name: what it runs on" 0 $?
 done
+# Gradients in pieces and in rounds.
+wanted=$(in_process schedules/serial.lua "${integers[@]}" -D width=64 -D stages=2 --steps 3)
+for pieces in "F=0 bucket=16384" "F=0 sums=1 bucket=30000" "F=1 zero=1 bucket=16384" "F=2 zero=2 sums=1 bucket=16384"; do
+    read -ra set <<<"width=64 $pieces"
+    compiled pieces ../tests/sharded/pieces "${integers[@]}" "${set[@]/#/-D}"
+    for flags in "" "--messages put" "--reduce ordered"; do
+        # shellcheck disable=SC2086
+        expect "$pieces $flags: weights of one rank" "$wanted" "$(over_mpi pieces 4 --steps 3 $flags)"
+    done
+done
 # The step behind the one that runs has been enqueued already: all but the first, which is not in a graph, and the second,
 # before which its memory is reported. Nothing is enqueued ahead of a checkpoint, of the last step, or of reading times.
 ahead() { STANDIN_AHEAD=1 over_mpi 1f1b 4 "$@" >/dev/null && grep -o '^standin: .*' "$room/said" | sort | uniq -c | sed 's/^ *//'; }
