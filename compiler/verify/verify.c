@@ -5,8 +5,8 @@
  * they agree in name and size (verify_pair.c).
  * 2. All ranks are walked together, each one instruction at a time in issue order, with every send blocking until its
  *    receive, and every collective until all members have come. If the walk completes, it is a total order of all
- *    instructions; along the way, values are tracked symbolically (verify_values.c, verify_groups.c, verify_homes.c,
- *    verify_pieces.c, verify_sums.c, verify_memory.c).
+ *    instructions; along the way, values are tracked symbolically (verify_values.c, verify_copies.c, verify_parts.c,
+ *    verify_groups.c, verify_homes.c, verify_pieces.c, verify_sums.c, verify_memory.c).
  * 3. Lanes and non-blocking sends only remove orders. All remaining orders agree with the walk's, so nothing can
  *    deadlock that the walk does not; and conflicting accesses are still ordered (verify_races.c), so every buffer
  *    holds what it held in the walk, however the lanes run. */

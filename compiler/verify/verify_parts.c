@@ -4,7 +4,8 @@
  * the last piece to the first. A piece belongs to neighbouring parts where a boundary falls inside. What the job makes
  * is complete with the last part that names it; until then nobody else may read or write it. No job may run between
  * the parts, which share the workspace. So when the first part comes, the others are found ahead of it, as the rank's
- * next jobs, and checked as one; the walk then finds them as they are. */
+ * next jobs, and checked as one; the walk then finds them as they are. Where the model is known, the pieces that a part
+ * names are compared with its layers'; a text says nothing of layers. */
 #include "check.h"
 
 struct pieces { /* that a part names: from the highest to the lowest; -1: none */
@@ -86,6 +87,25 @@ static bool follows(struct check *check, int r, int32_t i, struct named_pieces *
     return true;
 }
 
+/* Where the layers are known: a part names every piece in which its layers have parameters. */
+static bool names_its_layers(struct check *check, int r, int32_t i, int pieces, struct pieces named) {
+    const struct instr *x = &check->p->rank[r].ins[i];
+    const struct stage *st = check->sp->stage ? &check->sp->stage[x->stage] : NULL;
+    if (!st || !st->rt.nlayers)
+        return true;
+    if (st->parts != x->last + 1)
+        return refute(check, CLAIM_JOBS, r, i, "the backward of its stage runs in %d part%s", st->parts,
+                      st->parts == 1 ? "" : "s");
+    for (int layer = st->cut[x->part + 1]; layer < st->cut[x->part]; layer++) {
+        const struct rt_layer *l = &st->rt.layer[layer];
+        int64_t all = st->bytes[K_weight], end = l->param + l->nparam * precision_bytes(check->sp->model->rt.precision);
+        if (l->nparam && (l->param * pieces / all < named.low || (end - 1) * pieces / all > named.high))
+            return refute(check, CLAIM_GRADIENTS, r, i, "its layer %d has parameters in pieces that it does not name",
+                          layer);
+    }
+    return true;
+}
+
 static bool find_parts(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
@@ -106,6 +126,9 @@ static bool find_parts(struct check *check, int r, int32_t i) {
     if (!named.first || named.low > 0)
         return refute(check, CLAIM_GRADIENTS, r, at, "no part names %s of its gradient",
                       named.first ? format("piece %d", named.low - 1) : "anything");
+    for (int part = 0, next = i; part <= x->last; part++, next = next_job(k, next))
+        if (!names_its_layers(check, r, next, pieces_of(named.first), backward->part[part]))
+            return false;
     backward->first = i;
     backward->last = at;
     backward->sum = new_contribution(check, x);

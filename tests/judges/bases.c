@@ -20,8 +20,10 @@ static struct stage *stages_of(const struct base *b, struct spec *sp) {
     random_state = b->seed;
     struct stage *st = b->sizes ? draw_stages(sp) : unit_stages(sp);
     for (int s = 0; s < sp->stages + sp->tied; s++) {
-        if (b->sizes)
+        if (b->sizes) {
             shrink(&st[s]);
+            st[s].pieces = st[s].parts = 0; /* find_shards draws them again */
+        }
         if (b->no_token)
             st[s].bytes[K_token] = 0;
     }
@@ -44,9 +46,10 @@ static void compile(void *with) {
     struct script_args args = {.schedule = b->file, .model = b->model, .set = (const char **)b->set, .nset = b->nset};
     args.lanes = (enum lanes_per)b->lanes;
     args.recompute = b->recompute;
-    c->spec = b->file ? script_load(&args)
-                      : draw_spec(b->seed, CAPS | BANDWIDTH | ORDERS | COARSE | (b->tied ? TIED : 0) |
-                                               (b->sharded ? SHARDED : 0));
+    c->spec =
+        b->file ? script_load(&args)
+                : draw_spec(b->seed, CAPS | BANDWIDTH | ORDERS | COARSE | (b->tied ? TIED : 0) |
+                                         (b->sharded ? SHARDED : 0) | (b->rounds ? ROUNDS : 0) | (b->host ? HOST : 0));
     if (b->file) /* costs, which determine the order, are the usual ones */
         cost_stages(c->spec);
     struct stage *st = c->spec->stage = stages_of(b, c->spec);
@@ -70,7 +73,8 @@ const char *describe_base(const struct base *b) {
     put(&t, "%s%s", b->model ? " --model " : "", b->model ? b->model : "");
     for (int i = 0; i < b->nset; i++)
         put(&t, " -D %s", b->set[i]);
-    put(&t, "%s%s%s%s%s", b->recompute ? " --recompute" : "", b->tied ? ", tied" : "", b->sharded ? ", sharded" : "",
+    put(&t, "%s%s%s%s%s%s%s", b->recompute ? " --recompute" : "", b->tied ? ", tied" : "",
+        b->sharded ? ", sharded" : "", b->rounds ? ", in rounds and pieces" : "", b->host ? ", in host memory" : "",
         b->sizes ? ", sizes drawn" : "", b->no_token ? ", tokens of no bytes" : "");
     return t.s;
 }
@@ -178,7 +182,7 @@ static void add_drawn(struct base *out, int *n, int most) {
             b.file = "tests/schedules/random.lua";
             b.set[b.nset++] = set[seed];
         } else
-            b.tied = seed % 8 >= 6, b.sharded = seed % 4 == 3;
+            b.tied = seed % 8 >= 6, b.sharded = seed % 4 == 3, b.rounds = seed % 3 > 0, b.host = seed % 5 < 3;
         add_base(out, n, b, MOST_INSTRUCTIONS);
     }
 }

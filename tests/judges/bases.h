@@ -14,6 +14,8 @@ struct base {
     bool no_token; /* tokens have no bytes */
     bool tied;     /* drawn with a token table */
     bool sharded;  /* drawn with lists of homes, and zero */
+    bool rounds;   /* drawn with few sums at a time, gradients in pieces, and backwards in parts */
+    bool host;     /* drawn with stashes, inputs and state in host memory */
 };
 
 struct compiled { /* without spec and graph, if it is a text */

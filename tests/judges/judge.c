@@ -341,6 +341,19 @@ static void meet(const struct court *c, int number, uint64_t **made) {
     make_collective(party, g->n, me, made);
 }
 
+/* An update takes the whole sum, even for weights of no bytes, which show nothing of it. */
+static void check_sum(struct court *c, int number) {
+    const struct promise *want = c->want;
+    int r = c->z.rank[number], dw = operand_of(&c->z.p->rank[r], instr_of(&c->z, number), ROLE_dw);
+    struct span s = dw < 0 ? (struct span){0, 0} : span_at(&c->z.p->rank[r], instr_of(&c->z, number), dw);
+    int set = instr_of(&c->z, number)->stage;
+    int64_t first = set < sets_of(want) ? own_part(want, r, set).from * s.n : 0;
+    for (int64_t n = 0; n < s.n && set < sets_of(want); n++)
+        if (c->seen[number][dw][n] !=
+            ((want->sum[set] + (uint64_t)(first + n) * (uint64_t)want->parts[set] * STEP) & ~STAMP))
+            said(c, number, "takes what is not the gradient");
+}
+
 static const char *end(struct court *c, int number) {
     const struct rank *k = &c->z.p->rank[c->z.rank[number]];
     const struct instr *x = instr_of(&c->z, number);
@@ -354,6 +367,8 @@ static const char *end(struct court *c, int number) {
         arrive(c, number, made[0], op_lane[x->op] == LANE_RECV ? span_at(k, x, 0).n : 0);
     else if ((why = make_values(c->want, k, x, c->seen[number], made)))
         return told(&c->z, number, "%s", why);
+    if (x->op == OP_U)
+        check_sum(c, number);
     why = run_frees(c, number, false);
     for (int a = 0; a < x->narg && !why; a++) /* garbage first: a piece of it may be written */
         if (spoils(k, x, a))

@@ -6,7 +6,11 @@
  * end, in pieces. Across ranks, a SEND starts before its RECV ends, and a member of a collective starts before the end
  * of all that its data reach. Nothing else is guaranteed: a SEND may end before its RECV starts, or after it ends.
  * Messages of an edge are matched in the order of their lanes. Termination is judged with every SEND blocking until its
- * RECV has started, and every collective until all members have. */
+ * RECV has started, and every collective until all members have.
+ *
+ * Only copies touch host memory. A backward in parts runs part after part, with no job of its rank between; what a part
+ * writes that a later one writes too, is garbage until that has ended, and must not have been touched meanwhile. Parts
+ * have no layers here: each touches all of the pieces that it names. */
 #ifndef PIANOLA_JUDGE_H
 #define PIANOLA_JUDGE_H
 #include "promise.h"

@@ -1,0 +1,67 @@
+/* What can be proved only with a model or a cluster, of which a program's text says nothing. */
+#include "compiler.h"
+#include <criterion/criterion.h>
+#include <string.h>
+
+struct made {
+    struct spec *sp;
+    struct graph *g;
+    struct program *p;
+};
+
+static struct made compile(const char *schedule, const char *model, const char **set, int nset) {
+    struct script_args args = {.schedule = schedule, .model = model, .set = set, .nset = nset};
+    struct spec *sp = script_load(&args);
+    struct stage *st = sp->stage = cost_stages(sp);
+    struct graph *g = graph_build(sp);
+    struct program *p = lower(sp, st, g, sched_run(sp, st, g));
+    mem_plan(sp, p);
+    lanes_sync(p);
+    return (struct made){sp, g, p};
+}
+
+static const char *wrong(struct made made) {
+    struct refutation *no = verify(made.sp, made.g, made.p, CLAIM_ALL);
+    return no ? no->why : NULL;
+}
+
+static struct made data_parallel(void) {
+    static const char *set[] = {"workers=2", "batches=2", "stages=2", "bucket=40000"};
+    struct made made = compile("schedules/ddp.lua", "schedules/models/gpt.lua", set, 4);
+    cr_assert(made.sp->stage[0].parts > 2, "its backwards run in %d parts", made.sp->stage[0].parts);
+    cr_assert(!wrong(made), "%s", wrong(made));
+    return made;
+}
+
+/* A part that runs one layer more names too few pieces, or the one that lost it still names enough: of all boundaries,
+ * moved down past a layer with parameters, those that a piece does not hide are refuted. */
+Test(verify_model, parts_name_the_pieces_of_their_layers) {
+    struct made made = data_parallel();
+    struct stage *st = &made.sp->stage[0];
+    int *cut = NEW(int, st->parts + 1), refuted = 0;
+    const int *right = st->cut;
+    st->cut = cut;
+    for (int part = 1; part < st->parts; part++) {
+        memcpy(cut, right, sizeof *cut * (size_t)(st->parts + 1));
+        while (cut[part] > cut[part + 1])
+            cut[part]--; /* all layers of the next part are this one's */
+        const char *why = wrong(made);
+        refuted += why && strstr(why, "has parameters in pieces that it does not name");
+        cr_expect(why, "boundary %d", part);
+    }
+    cr_expect_eq(refuted, st->parts - 1);
+    st->cut = right;
+    st->parts--;
+    cr_expect(wrong(made) && strstr(wrong(made), "the backward of its stage runs in"), "%s", wrong(made));
+}
+
+Test(verify_model, host_memory_has_a_limit) {
+    static const char *set[] = {"workers=2", "batches=2"};
+    struct made made = compile("schedules/1f1b_offload.lua", NULL, set, 2);
+    int64_t most = made.p->rank[0].host;
+    cr_assert(most > 0 && !wrong(made), "%s", wrong(made));
+    made.sp->host_memory = (double)most;
+    cr_expect(!wrong(made), "%s", wrong(made));
+    made.sp->host_memory = (double)most - 1;
+    cr_expect(wrong(made) && strstr(wrong(made), "the cluster's host_memory is"), "%s", wrong(made));
+}
