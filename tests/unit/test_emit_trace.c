@@ -96,8 +96,13 @@ static void expect_instructions(const struct seen *z, const struct compile *c, d
         n += (size_t)c->program->rank[r].nins;
         for (int i = 0; i < c->program->rank[r].nins; i++) {
             const struct instr *in = &c->program->rank[r].ins[i];
-            if (in->op <= OP_W)
-                jobs += expect_slices(z, &c->steps, job_name(in->stage, in->batch, in->op), r, i, in, unit_ns);
+            if (in->op > OP_W)
+                continue;
+            const char *name = job_name(in->stage, in->batch, in->op);
+            if (in->last)
+                name = format("%s[%d/%d]", name, in->part, in->last + 1);
+            size_t slices = expect_slices(z, &c->steps, name, r, i, in, unit_ns);
+            jobs += in->part == in->last ? slices : 0;
         }
     }
     cr_assert_eq(z->nslices, n * nsteps);
