@@ -31,24 +31,30 @@ static void print_weights(const struct report *report, bool json) {
     struct measure measure = measure_of(report->makespan, report->unit, true);
     int64_t received = 0, bound = 0, peak = 0;
     double exposed = 0;
+    int gathers = 0, apart = 0;
     char a[32], b[32];
     if (!report->rank[0].weights)
         return;
     for (int r = 0; r < report->workers; r++) {
         const struct rank_report *rank = &report->rank[r];
         received += rank->weights->received;
+        gathers += rank->gathers;
+        apart += rank->gathers_apart;
         bound += rank->weights->bound;
         exposed = rank->exposed[EXPOSED_WEIGHTS] > exposed ? rank->exposed[EXPOSED_WEIGHTS] : exposed;
         peak = rank->peak_bytes > peak ? rank->peak_bytes : peak;
     }
     if (json)
-        printf(", \"weights_bytes\": %lld, \"weights_bound\": %lld, \"exposed_weights\": %s, \"peak_bytes\": %lld",
-               (long long)received, (long long)bound, number_or_null(exposed, a), (long long)peak);
+        printf(", \"weights_bytes\": %lld, \"weights_bound\": %lld, \"exposed_weights\": %s, \"peak_bytes\": %lld, "
+               "\"gathers\": %d, \"gathers_apart\": %d",
+               (long long)received, (long long)bound, number_or_null(exposed, a), (long long)peak, gathers, apart);
     else {
         printf("weights: %s come in, ", bytes_text(received, a));
         printf(received == bound ? "the least" : "at least %s", bytes_text(bound, b));
         printf("; a rank waits %s %s for them at most, in %s", time_text(exposed, &measure, a), measure.name,
                bytes_text(peak, b));
+        if (apart > 0) /* the owners of a stage's shards need it at different places */
+            printf("; %d of %d gathers go shard by shard", apart, gathers);
     }
     for (int i = 0; i < 2 && report->rank[0].weights->tried; i++)
         print_ahead(report, &measure, i, json);

@@ -80,6 +80,8 @@ void help_report(FILE *out) {
           out);
     fputs("weights_bytes  in report.json, of a rank where weights are fetched or gathered: the bytes of them that\n"
           "               come in\n"
+          "gathers apart  gathers that go shard by shard, since the owners of the shards need the stage at different\n"
+          "               places of their streams: one of them would have to wait for another\n"
           "weights_bound  the least that could, whatever is kept within weight_slots and the cluster's memory\n"
           "weights_gap    weights_bytes / weights_bound - 1: more than 0 where more transfers are faster, where holes\n"
           "               between tensors take the room, or where the search for what to keep was cut short\n"

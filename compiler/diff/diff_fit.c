@@ -2,8 +2,8 @@
  *
  * A stage's job costs the median of its measurements. For a link, messages of two or more sizes give latency and
  * bandwidth by a line through their medians, whose slope is the median of slopes (Theil 1950, the incomplete method);
- * one size cannot separate them, and gives bandwidth alone. A reduction counts as the steps of its ring, 2 (n - 1)
- * messages of an nth part (sim.c), over each link of the ring that has no messages of its own. */
+ * one size cannot separate them, and gives bandwidth alone. A collective counts as its steps, over each link of the
+ * ring of its members that has no messages of its own. */
 #include "diff.h"
 #include <math.h>
 #include <stdlib.h>
@@ -127,15 +127,21 @@ static void add_point(struct points *points, struct point point) {
     points->at[points->n++] = point;
 }
 
-/* A reduction over its ring of ranks, ascending; side's own ring goes the other way after the first. */
+/* A collective over its members, ascending; side's own ring goes the other way after the first. It counts as the steps
+ * of a tree, which the prediction takes where links are alike (passes/collective.c): s = ceil(log2 n), or twice as
+ * many, of n - 1 shards in all each time. So a prediction with what is fitted gives back what was measured. */
 static void add_ring(struct points *points, const struct side *side, int first, double took) {
-    int members = 1, from = side->op[first].rank;
-    for (int k = side->op[first].ring; k != first; k = side->op[k].ring)
+    const struct diff_op *op = &side->op[first];
+    int members = 1, from = op->rank, steps = 0;
+    for (int k = op->ring; k != first; k = side->op[k].ring)
         members++;
-    struct point point = {
-        .bytes = (side->op[first].bytes + members - 1) / members, .took = took / (2 * (members - 1)), .ring = true};
+    while (1 << steps < members)
+        steps++;
+    bool all = op->op == OP_ALL_REDUCE;
+    int64_t shard = all ? (op->bytes + members - 1) / members : op->bytes;
+    struct point point = {.bytes = shard * (members - 1) / steps, .took = took / ((all ? 2 : 1) * steps), .ring = true};
     point.to = from;
-    for (int k = side->op[first].ring; k != first; k = side->op[k].ring) {
+    for (int k = op->ring; k != first; k = side->op[k].ring) {
         point.from = side->op[k].rank;
         add_point(points, point);
         point.to = point.from;
@@ -151,12 +157,13 @@ static struct points points_of(const struct side *side) {
     double *took = NEW(double, side_nsteps(side));
     for (int i = 0; i < side->n; i++) {
         const struct diff_op *op = &side->op[i];
-        bool reduces = is_group(op->op) && side_leads(side, i);
-        if (op->bytes <= 0 || !(reduces || is_recv(op->op) || is_copy(op->op)))
+        bool stepped = op->op == OP_ALL_REDUCE || op->op == OP_ALL_GATHER || op->op == OP_REDUCE_SCATTER;
+        bool ring = stepped && side_leads(side, i);
+        if (op->bytes <= 0 || !(ring || is_recv(op->op) || is_copy(op->op)))
             continue;
         diff_sample(side, i, false, took);
         double t = median_of(took, side_nsteps(side));
-        if (reduces)
+        if (ring)
             add_ring(&points, side, i, t);
         else if (is_copy(op->op))
             add_point(&points, (struct point){op->rank, op->rank, op->bytes, t, false});

@@ -43,6 +43,7 @@ static void put_rank(struct text *t, int r, const struct rank_report *report) {
     put(t, "%s\"weights_received\": %d,\n", in, report->weights_received);
     put(t, "%s\"reductions_received\": %d,\n", in, report->reductions_received);
     put(t, "%s\"gathers\": %d,\n", in, report->gathers);
+    put(t, "%s\"gathers_apart\": %d,\n", in, report->gathers_apart);
     put(t, "%s\"reductions\": %d,\n", in, report->reductions);
     put(t, "%s\"bytes_received\": %lld,\n", in, (long long)report->bytes_received);
     put(t, "%s\"bytes_sent\": %lld,\n", in, (long long)report->bytes_sent);

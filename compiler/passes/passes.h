@@ -101,7 +101,8 @@ struct rank_report {
     int64_t least_bytes; /* what it could do with: `--memory least` */
     int64_t held[NHELD]; /* peak_bytes by content, when most are in use; HELD_GAPS includes tokens and padding */
     int activations_received, gradients_received, weights_received, reductions_received, stages_stored;
-    int gathers, reductions; /* collectives that it takes part in */
+    int gathers, reductions; /* collectives that it takes part in, and gathers shard by shard: */
+    int gathers_apart;       /* its members do not agree where they need the weights */
     int64_t bytes_received, bytes_sent;
     int64_t host_bytes;                /* the arena in host memory */
     int64_t offloaded, reloaded;       /* bytes copied there, and back */

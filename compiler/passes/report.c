@@ -139,6 +139,7 @@ static void count_collective(const struct program *p, int r, const struct instr 
 static void count_gather(struct rank_report *out, const struct arg *a) {
     out->weights_received += a->piece == 0;
     out->gathers += a->last && a->piece == 0;
+    out->gathers_apart += a->last && a->piece == 0;
 }
 
 /* Weights whose shards come one by one are gathered too, and count once, with the first, even if that is its own. */

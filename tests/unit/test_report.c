@@ -282,6 +282,7 @@ Test(emit_json, has_the_keys_of_the_schema_in_order) {
                           "      \"weights_received\": 0,\n"
                           "      \"reductions_received\": 0,\n"
                           "      \"gathers\": 0,\n"
+                          "      \"gathers_apart\": 0,\n"
                           "      \"reductions\": 0,\n"
                           "      \"bytes_received\": 0,\n"
                           "      \"bytes_sent\": 0,\n"
