@@ -61,7 +61,7 @@ text="--model schedules/models/gpt.lua --data README.md --seed $SEED"
 [ "$standin" ] && text="$text -D width=16 -D context=8 -D rows=1 -D heads=2 --steps 2" || text="$text --steps 20"
 GLOBIGNORE=schedules/pianola.d.lua # for editors; no schedule
 schedules=$(ls schedules/*.lua)
-[ ! "$standin" ] || schedules=$(echo schedules/{1f1b,zbv,fslpp,ddp}.lua) # tests/cuda/test.sh has all of them there
+[ ! "$standin" ] || schedules=$(echo schedules/{1f1b,zbv,fslpp,ddp,1f1b_offload}.lua) # tests/cuda/test.sh has all of them there
 # shellcheck disable=SC2086
 wanted steps && for schedule in $schedules; do
     name=$(basename "$schedule" .lua)
@@ -120,6 +120,7 @@ if wanted steps; then
     algorithms 1f1b "$fp32" schedules/1f1b.lua -D workers=4 -D batches=4
     algorithms "1f1b, bf16" 1e-2 schedules/1f1b.lua -D workers=4 -D batches=4 -D precision=bf16
     gpt "1f1b, bf16" 1e-2 schedules/1f1b.lua -D workers=4 -D batches=4 -D precision=bf16
+    gpt "1f1b_offload, bf16" 1e-2 schedules/1f1b_offload.lua -D workers=4 -D batches=4 -D precision=bf16
 fi
 
 # ---- between processes, as far as one GPU goes ----
