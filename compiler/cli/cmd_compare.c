@@ -8,6 +8,7 @@
  * rank's share of the model, and an activation is that share's. Then all schedules do the same work.
  *
  * exposed: the part of their time that ranks wait for weights, for sums of gradients and for copies to host memory.
+ * memory: what the plan takes of a rank's device; least: what the schedule would do with, where that is less.
  * Where weights travel, the last two columns have the makespan that a fixed prefetch gives, one or two uses ahead. */
 #include "base/put_json.h"
 #include "command.h"
@@ -17,14 +18,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME, STAGES, MAKESPAN, BUBBLE, EXPOSED, LIVE, MEMORY, SENT, BOUND, GAP, ONE, TWO, NCOLUMNS };
+enum { NAME, STAGES, MAKESPAN, BUBBLE, EXPOSED, LIVE, MEMORY, LEAST, SENT, BOUND, GAP, ONE, TWO, NCOLUMNS };
 static const struct {
     const char *head, *key; /* the table's heading; the key in JSON and for --sort */
 } column[NCOLUMNS] = {
     {"schedule", "schedule"}, {"stages", "stages"},     {"makespan", "makespan"},
     {"bubble", "bubble"},     {"exposed", "exposed"},   {"live", "peak_activations"},
-    {"memory", "peak_bytes"}, {"sent", "bytes_sent"},   {"bound", "lower_bound"},
-    {"gap", "gap"},           {"1 ahead", "one_ahead"}, {"2 ahead", "two_ahead"},
+    {"memory", "peak_bytes"}, {"least", "least_bytes"}, {"sent", "bytes_sent"},
+    {"bound", "lower_bound"}, {"gap", "gap"},           {"1 ahead", "one_ahead"},
+    {"2 ahead", "two_ahead"},
 };
 
 struct row {
@@ -83,6 +85,7 @@ static struct row measure(const struct report *report, bool model, const char *f
         double live = rank->peak_activations * scale;
         f[LIVE] = live > f[LIVE] ? live : f[LIVE];
         f[MEMORY] = (double)rank->peak_bytes > f[MEMORY] ? (double)rank->peak_bytes : f[MEMORY];
+        f[LEAST] = (double)rank->least_bytes > f[LEAST] ? (double)rank->least_bytes : f[LEAST];
         f[SENT] += (double)rank->bytes_received;
         f[EXPOSED] +=
             rank->exposed[EXPOSED_WEIGHTS] + rank->exposed[EXPOSED_REDUCTIONS] + rank->exposed[EXPOSED_COPIES];
@@ -255,7 +258,7 @@ static const char *cell_text(char cell[CELL], const struct row *row, int i, cons
         return "";
     if (i == MAKESPAN || i == BOUND || i == ONE || i == TWO)
         return time_text(x, measure, cell);
-    if (i == MEMORY || i == SENT)
+    if (i == MEMORY || i == LEAST || i == SENT)
         return bytes_text(x, cell);
     if (i == BUBBLE || i == GAP || i == EXPOSED)
         snprintf(cell, CELL, "%.1f %%", 100 * x);
