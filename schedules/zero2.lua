@@ -1,5 +1,7 @@
 -- ZeRO-2: as ZeRO-1, but a replica keeps only its piece of the summed gradient as well.
 -- Rajbhandari 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", sections 5.2 and 7.2.
+-- With several microbatches per rank, all gradients are held until the last of them, unless -D sums=1: then a stage's is summed
+-- after each microbatch, in as many reductions.
 --
 -- pianola show schedules/zero2.lua
 --| time    0       2       4       6       8       10
@@ -11,11 +13,11 @@
 --| rank 5  0F5 1F5 2F5 3F5 3B5---- 2B5---- 1B5---- 0B5----
 --| rank 6  0F6 1F6 2F6 3F6 3B6---- 2B6---- 1B6---- 0B6----
 --| rank 7  0F7 1F7 2F7 3F7 3B7---- 2B7---- 1B7---- 0B7----
-local p = params { workers = 8, stages = 4, batches = 8 }
+local p = params { workers = 8, stages = 4, batches = 8, sums = math.huge }
 
 return schedule {
   workers = p.workers, stages = p.stages, batches = p.batches,
   w = function(s, b, d) return b % p.workers, b % p.workers end,
-  n = oldest_batch_first,
+  n = oldest_batch_first, grad_slots = p.sums,
   zero = 2,
 }

@@ -238,9 +238,10 @@ static void permanent_buffers(struct build *build) {
     for (struct owner *owner = build->owner; owner < build->owner + n; owner++)
         owner->weight = permanent(build, owner, homes_of(sp, owner->set)->size > 1 ? K_wshard : K_weight);
     for (struct owner *owner = build->owner; owner < build->owner + n; owner++)
-        if (homes_of(sp, owner->set)->zero == 2)
+        if (homes_of(sp, owner->set)->zero == 2) {
             owner->gown = permanent(build, owner, K_gown);
-        else
+            owner->buf = sums_of(build, owner->set)->size > homes_of(sp, owner->set)->size ? owner->gown : -1;
+        } else
             owner->buf = permanent(build, owner, homes_of(sp, owner->set)->size > 1 ? K_gshard : K_wgrad);
     for (struct owner *owner = build->owner; owner < build->owner + n; owner++)
         owner->opt = permanent(build, owner, state_leaves(sp, owner->set) ? K_hopt : K_opt);

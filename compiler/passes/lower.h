@@ -145,6 +145,7 @@ struct build {
     int32_t *fetched;      /* per fetch: its buffer */
     int32_t *edge_buf;     /* per edge: the tensor, as a buffer of the consumer's rank */
     int32_t *job_ins;      /* per job: its instruction */
+    struct homes *sums;    /* per set: as its homes, but see sums_of */
     struct part *part;
     int nparts;
     int32_t *part_of;    /* [job * NSETS + which]: index in part, or -1 */
@@ -247,12 +248,15 @@ void plan_transfers(struct build *build);
 void issue_transfers(struct build *build, int32_t moment); /* those of this moment */
 void read_weights(struct build *build, int32_t j);         /* as operands of job j's instruction, which is the newest */
 
+/* How the gradient's sum is divided: as the weights; or, with zero 2, replicas of a whole set that all have parts of it
+ * sum as a list over which it is sharded. */
+static inline const struct homes *sums_of(const struct build *build, int set) { return &build->sums[set]; }
 /* The equal pieces in which its gradient travels, and those of each of its homes' sums. */
 static inline int pieces_of_set(const struct build *build, int set) {
     return build->st[set].pieces > 1 ? build->st[set].pieces : 1;
 }
 static inline int pieces_of_sum(const struct build *build, int set) {
-    int n = pieces_of_set(build, set), size = homes_of(build->sp, set)->size;
+    int n = pieces_of_set(build, set), size = sums_of(build, set)->size;
     return n == 1 ? 1 : n / size;
 }
 /* The part that job j contributes to; NULL: none. */

@@ -4,14 +4,15 @@
  * complete, it goes to the homes that w() named. With one home it is sent there and added. With a list of homes it is
  * cut into shards: all members' parts meet in one REDUCE_SCATTER, or piece by piece in a REDUCE to the shard's owner,
  * if each member has a part; otherwise, and from ranks outside the list, each shard is sent to its owner and added
- * there. When all replicas of a shard have their sums, they exchange them as zero says; then each may update. */
+ * there. When all replicas of a shard have their sums, they exchange them as zero says; then each may update. With zero
+ * 2, replicas of a whole set that all have parts are such a list themselves. */
 #include "lower.h"
 #include <string.h>
 
 static const uint8_t gradient_role[NSETS] = {[OWN] = ROLE_dw, [TABLE] = ROLE_dv};
 
 static const struct homes *homes_at(const struct build *build, const struct part *part) {
-    return homes_of(build->sp, part->set);
+    return sums_of(build, part->set);
 }
 /* The homes of one shard, or of a whole set: those of its replicas. */
 static struct owner *replica(const struct build *build, struct shard shard, int l) {
@@ -46,7 +47,7 @@ static void accumulate(struct build *build, int rank, int role, int32_t buf, int
 
 /* A home's sum; with zero 2 it is opened by the first that adds to it, and used until it has been exchanged. */
 static int32_t sum_of(struct build *build, struct owner *owner) {
-    bool shards = homes_of(build->sp, owner->set)->size > 1;
+    bool shards = sums_of(build, owner->set)->size > 1;
     int uses = shards ? 1 : pieces_of_sum(build, owner->set);
     if (owner->buf < 0)
         owner->buf = open_buf(build, owner->rank, shards ? K_gshard : K_wgrad, owner->set, -1, -1, uses);
@@ -157,7 +158,7 @@ static void exchange_piece(struct build *build, struct shard shard, int k, int g
 }
 
 static void exchange(struct build *build, struct shard shard, int piece, double t) {
-    const struct homes *homes = homes_of(build->sp, shard.set);
+    const struct homes *homes = sums_of(build, shard.set);
     if (homes->lists == 1)
         return;
     int g = replicas_group(build, shard);
@@ -173,15 +174,18 @@ static void exchange(struct build *build, struct shard shard, int piece, double 
 
 /* A home has the sum of a piece. When all replicas have theirs, they exchange them; then each may update. */
 static void check_complete(struct build *build, double t, const struct owner *owner, int piece) {
-    const struct homes *homes = homes_of(build->sp, owner->set);
+    const struct homes *homes = sums_of(build, owner->set);
     const struct sum *sum = sum_at(build, owner, piece);
     bool whole = homes->size == 1;
     struct shard shard = {owner->set, owner->place % homes->size};
     if (sum->own > 0 || sum->arrivals > 0 || --build->incomplete[owner->set][whole ? piece : shard.number] > 0)
         return;
     exchange(build, shard, piece, t);
-    if (whole && --build->rest[owner->set] > 0)
-        return;
+    if (homes_of(build->sp, owner->set)->size == 1) { /* its updates come with the last piece, or rank */
+        if (--build->rest[owner->set] > 0)
+            return;
+        shard.number = 0;
+    }
     build->done[build->ndone++] = shard;
 }
 

@@ -1,4 +1,4 @@
-/* Which parts of gradients ranks sum before they send them, and what each home waits for.
+/* Which parts of gradients ranks sum before they send them, who gets them, and what each home waits for.
  *
  * A rank's contributions to a set form one part, unless grad_slots limits of how many sets it may sum gradients at a
  * time. Then the one whose next contribution comes last leaves early (Belady 1966, as fetch.c's rule for weights), and
@@ -11,7 +11,7 @@ static void find_owners(struct build *build) {
     int n = 0, sums = 0;
     build->owners_at = NEW(int32_t, build->sets + 1);
     for (int s = 0; s < build->sets; s++) {
-        const struct homes *homes = homes_of(build->sp, s);
+        const struct homes *homes = sums_of(build, s);
         build->owners_at[s + 1] = n += homes->lists * homes->size;
         sums += homes->lists * homes->size * pieces_of_sum(build, s);
     }
@@ -21,7 +21,7 @@ static void find_owners(struct build *build) {
         build->sum[i].waiting = -1;
     sums = 0;
     for (int s = 0; s < build->sets; s++) {
-        const struct homes *homes = homes_of(build->sp, s);
+        const struct homes *homes = sums_of(build, s);
         for (int i = 0; i < homes->lists * homes->size; i++, sums += pieces_of_sum(build, s))
             build->owner[build->owners_at[s] + i] =
                 (struct owner){homes->rank[i], s, i, .weight = -1, .opt = -1, .gown = -1, .buf = -1, .sums = sums};
@@ -34,7 +34,7 @@ static void find_owners(struct build *build) {
 static int list_for(const struct build *build, const struct job *job, enum which_set which, int set) {
     struct home home = home_of(build->sp, home_of_set(build->sp, job, which));
     int own = place_at(build, job->rank, set);
-    return (own >= 0 ? own : place_at(build, home.rank[0], set)) / homes_of(build->sp, set)->size;
+    return (own >= 0 ? own : place_at(build, home.rank[0], set)) / sums_of(build, set)->size;
 }
 
 struct contributions { /* of one rank, in the order of its jobs */
@@ -94,7 +94,7 @@ static void leave(const struct contributions *list, struct open_parts *open, int
 }
 
 static struct part *new_part(struct build *build, int rank, int32_t set, int round) {
-    bool whole = homes_of(build->sp, set)->size == 1;
+    bool whole = sums_of(build, set)->size == 1;
     struct part *part = &build->part[build->nparts++];
     *part = (struct part){.rank = rank, .set = set, .buf = -1, .round = round, .first = INT32_MAX};
     part->direct = whole && place_at(build, rank, set) >= 0;
@@ -151,7 +151,7 @@ struct lists {
 static struct lists find_lists(const struct build *build) {
     struct lists lists = {.at = NEW(int32_t, build->sets + 1)};
     for (int s = 0; s < build->sets; s++)
-        lists.at[s + 1] = lists.at[s] + homes_of(build->sp, s)->lists;
+        lists.at[s + 1] = lists.at[s] + sums_of(build, s)->lists;
     lists.members = NEW(int32_t, lists.at[build->sets]);
     lists.rounds = NEW(int32_t, lists.at[build->sets]);
     for (int p = 0; p < build->nparts; p++) {
@@ -165,7 +165,7 @@ static struct lists find_lists(const struct build *build) {
 }
 
 static void take_meetings(struct build *build, const struct lists *lists, int set) {
-    const struct homes *homes = homes_of(build->sp, set);
+    const struct homes *homes = sums_of(build, set);
     struct meetings *meetings = &build->meetings[set];
     for (int l = 0; l < homes->lists; l++) {
         int32_t at = lists->at[set] + l;
@@ -184,7 +184,7 @@ static void find_meetings(struct build *build, const struct lists *lists) {
         take_meetings(build, lists, s);
     for (int p = 0; p < build->nparts; p++) {
         struct part *part = &build->part[p];
-        const struct homes *homes = homes_of(build->sp, part->set);
+        const struct homes *homes = sums_of(build, part->set);
         int32_t at = lists->at[part->set] + part->list, place = place_at(build, part->rank, part->set);
         struct meetings *meetings = &build->meetings[part->set];
         part->together = homes->size > 1 && place >= 0 && lists->members[at] == homes->size && lists->rounds[at] > 0;
@@ -200,7 +200,7 @@ static void find_meetings(struct build *build, const struct lists *lists) {
 static void count_arrivals(struct build *build) {
     for (int p = 0; p < build->nparts; p++) {
         const struct part *part = &build->part[p];
-        const struct homes *homes = homes_of(build->sp, part->set);
+        const struct homes *homes = sums_of(build, part->set);
         for (int i = 0; i < homes->size; i++) {
             struct owner *owner = &build->owner[build->owners_at[part->set] + part->list * homes->size + i];
             for (int k = 0; k < pieces_of_sum(build, part->set); k++) {
@@ -216,7 +216,7 @@ static void count_arrivals(struct build *build) {
     build->rest = NEW(int32_t, build->sets);
     int shards = 0;
     for (int s = 0; s < build->sets; s++) {
-        const struct homes *homes = homes_of(build->sp, s);
+        const struct homes *homes = sums_of(build, s);
         int whole = homes->size == 1, n = whole ? pieces_of_sum(build, s) : homes->size;
         build->incomplete[s] = NEW(int32_t, n);
         for (int i = 0; i < n; i++)
@@ -227,26 +227,69 @@ static void count_arrivals(struct build *build) {
     build->done = NEW(struct shard, shards);
 }
 
-void find_parts(struct build *build) {
+/* ---- who sums ---- */
+
+/* Which sets of replicas that divide gradients are summed as lists: those to which exactly the replicas contribute. */
+static void divide_sums(struct build *build) {
     const struct spec *sp = build->sp;
-    int most = 0, contributions = 0;
-    for (int r = 0; r < sp->workers; r++)
-        most = build->sc->norder[r] > most ? build->sc->norder[r] : most;
+    build->sums = NEW(struct homes, build->sets);
+    int32_t *owners = NEW(int32_t, build->sets); /* replicas that contribute; -1: others do, too */
+    bool *works = NEW(bool, (int64_t)sp->workers * build->sets);
     for (int j = 0; j < sp->njobs; j++)
-        for (int which = 0; which < NSETS; which++)
-            contributions += set_added(sp, &sp->job[j], which) >= 0;
+        for (int which = 0; which < NSETS; which++) {
+            int rank = sp->job[j].rank, set = set_added(sp, &sp->job[j], which);
+            if (set < 0 || works[(int64_t)rank * build->sets + set])
+                continue;
+            works[(int64_t)rank * build->sets + set] = true;
+            owners[set] = owners[set] < 0 || place_at(build, rank, set) < 0 ? -1 : owners[set] + 1;
+        }
+    for (int s = 0; s < build->sets; s++) {
+        build->sums[s] = *homes_of(sp, s);
+        if (build->sums[s].zero == 2 && build->sums[s].size == 1 && owners[s] == build->sums[s].lists)
+            build->sums[s] = (struct homes){1, build->sums[s].lists, 2, build->sums[s].rank};
+    }
+}
+
+/* Replicas that sum in unequally many rounds cannot meet: such sets go back to one sum each. Returns whether any did.
+ */
+static bool undivide_sums(struct build *build, const struct lists *lists) {
+    bool any = false;
+    for (int s = 0; s < build->sets; s++)
+        if (build->sums[s].size > homes_of(build->sp, s)->size && lists->rounds[lists->at[s]] < 0) {
+            build->sums[s] = *homes_of(build->sp, s);
+            any = true;
+        }
+    return any;
+}
+
+static struct lists find_all_parts(struct build *build, int contributions) {
+    int most = 0;
+    for (int r = 0; r < build->sp->workers; r++)
+        most = build->sc->norder[r] > most ? build->sc->norder[r] : most;
     find_owners(build);
-    build->part_of = NEW(int32_t, (int64_t)sp->njobs * NSETS);
-    memset(build->part_of, -1, sizeof *build->part_of * NSETS * (size_t)sp->njobs);
-    int64_t cells = (int64_t)sp->workers * build->sets;
-    build->part = NEW(struct part, !sp->grad_slots && cells < contributions ? cells : contributions);
+    memset(build->part_of, -1, sizeof *build->part_of * NSETS * (size_t)build->sp->njobs);
+    int64_t cells = (int64_t)build->sp->workers * build->sets;
+    build->part = NEW(struct part, !build->sp->grad_slots && cells < contributions ? cells : contributions);
+    build->nparts = 0;
     struct contributions list = {NEW(int32_t, (int64_t)most * NSETS), NEW(int32_t, (int64_t)most * NSETS), 0};
     struct open_parts open = {NEW(int32_t, build->sets), NEW(int32_t, build->sets), NEW(int32_t, build->sets),
                               NEW(int32_t, build->sets), 0};
     int32_t *soonest = NEW(int32_t, build->sets);
-    for (int r = 0; r < sp->workers; r++)
+    for (int r = 0; r < build->sp->workers; r++)
         find_parts_of(build, r, &list, &open, soonest);
-    struct lists lists = find_lists(build);
+    return find_lists(build);
+}
+
+void find_parts(struct build *build) {
+    int contributions = 0;
+    for (int j = 0; j < build->sp->njobs; j++)
+        for (int which = 0; which < NSETS; which++)
+            contributions += set_added(build->sp, &build->sp->job[j], which) >= 0;
+    build->part_of = NEW(int32_t, (int64_t)build->sp->njobs * NSETS);
+    divide_sums(build);
+    struct lists lists = find_all_parts(build, contributions);
+    while (undivide_sums(build, &lists))
+        lists = find_all_parts(build, contributions);
     find_meetings(build, &lists);
     count_arrivals(build);
 }
@@ -255,7 +298,7 @@ void find_parts(struct build *build) {
 int parts_of_job(const struct build *build, int32_t j) {
     const struct part *part = part_to(build, j, OWN);
     if (!part || part->last != j || part->round + 1 < part->rounds || build->sp->job[j].pair ||
-        pieces_of_set(build, part->set) == 1 || (part->direct && homes_of(build->sp, part->set)->lists == 1))
+        pieces_of_set(build, part->set) == 1 || (part->direct && sums_of(build, part->set)->lists == 1))
         return 1;
     return build->st[part->set].parts;
 }

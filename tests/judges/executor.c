@@ -234,7 +234,7 @@ static void start(struct run *z, int r, int32_t i) {
     for (int64_t c = 0; x->part && c < room - n; c++)
         if (m->mem[span_of(m->k, work).at + c] != m->work)
             fail(z, r, i, "the workspace was written between the parts");
-    m->work = z->stamps;
+    m->work = room > n ? z->stamps : m->work; /* others leave the workspace as it is */
     for (int64_t c = 0; c < room - n; c++)
         scribble(m, &m->doing[i], n + c, span_of(m->k, work).at + c, z->stamps);
     z->stamps++;

@@ -38,6 +38,11 @@ for A in 1 2 4; do
         "$(traffic accumulate -D workers=16 -D batches=$((16 * A)) -D slots=0 -D sums=1)"
     expect "accumulate, all kept, A = $A" "1.875 1.875" "$(traffic accumulate -D workers=16 -D batches=$((16 * A)) $kept)"
 done
+expect "zero2, 2 microbatches per rank" "1.875 1.875" "$(traffic zero2 -D workers=16 -D batches=32)"
+expect "zero2, summed after each: a reduction more" "2.8125 2.8125" "$(traffic zero2 -D workers=16 -D batches=32 -D sums=1)"
+least() { ranks least_bytes "schedules/$1.lua" $wide -D batches=16 "${@:2}" | cut -d, -f1; }
+expect "zero2, summed after each: less memory than zero1, which else it has not" yes \
+    "$([ "$(least zero2 -D sums=1)" -lt "$(least zero1)" ] && [ "$(least zero2)" -ge "$(least zero1)" ] && echo yes)"
 for what in gathers reductions; do
     expect "1f1b_fsdp, 4 microbatches per rank: $what" 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1 \
         "$(ranks $what schedules/1f1b_fsdp.lua -D workers=16 -D replicas=4 -D batches=16)"
