@@ -161,6 +161,12 @@ struct build {
         int32_t set, number;
     } * done; /* complete, in that order */
     int ndone;
+    struct travel { /* of the last collective that was asked about; op 0: none was */
+        int32_t op, group;
+        int64_t whole;
+        int algorithm;
+        double time;
+    } travel;
     struct map groups;
     int room_for_groups;
     size_t cap_groups;

@@ -124,11 +124,24 @@ struct instr *issue_collective(struct build *build, int r, int op, int s, int in
     return x;
 }
 
-void set_algorithm(struct build *build, int r) {
+/* How the collective travels, and for how long. Members ask one after the other, and all get the same answer. */
+static const struct travel *travel_of(struct build *build, int r, const struct instr *x) {
     const struct rank *k = &build->p->rank[r];
+    struct travel *travel = &build->travel;
+    int32_t group = k->lane[x->lane].group;
+    int64_t whole = whole_bytes(k, x);
+    if (travel->op == x->op && travel->group == group && travel->whole == whole)
+        return travel;
+    const struct group *g = &build->p->group[group];
+    *travel = (struct travel){x->op, group, whole, cheaper_algorithm(build->sp, x->op, g, whole), 0};
+    travel->time = collective_time(build->sp, x->op, travel->algorithm, g, whole);
+    return travel;
+}
+
+void set_algorithm(struct build *build, int r) {
+    struct rank *k = &build->p->rank[r];
     struct instr *x = &k->ins[k->nins - 1];
-    const struct group *g = &build->p->group[k->lane[x->lane].group];
-    x->algorithm = (uint8_t)cheaper_algorithm(build->sp, x->op, g, whole_bytes(k, x));
+    x->algorithm = (uint8_t)travel_of(build, r, x)->algorithm;
 }
 
 void add_piece(struct build *build, int r, int role, int32_t buf, int piece, int pieces) {
@@ -161,11 +174,10 @@ static int send_of(int kind) {
     return op;
 }
 
-static double time_of(const struct build *build, int r, const struct instr *x) {
+static double time_of(struct build *build, int r, const struct instr *x) {
     const struct rank *k = &build->p->rank[r];
     if (is_group(x->op))
-        return collective_time(build->sp, x->op, x->algorithm, &build->p->group[k->lane[x->lane].group],
-                               whole_bytes(k, x));
+        return travel_of(build, r, x)->time;
     if (is_copy(x->op))
         return host_time(build->sp, r, moved_bytes(k, x));
     struct link link = link_of(build->sp, r, x->peer);
