@@ -1,7 +1,7 @@
 """Changes to copies to host memory and back, and to fetched weights that are passed on."""
 
 from mutate import a_buf, an_ins, at, buf, drop, fit_arenas, kind, move, new_ins, rename, users
-from program import ACCESS, HOST_COPIES, JOBS, OFFLOADS, RELOADS
+from program import HOST_COPIES, JOBS, OFFLOADS, RELOADS
 
 
 def is_copy(x):

@@ -1,9 +1,10 @@
 """What every buffer holds along the serial walk of checker.py, stretch by stretch, and what each instruction makes of it.
 
 A stretch (begin, end, value) is in fractions of the tensor. Its value is a term: ("act", at, s, b), ("weight", at, s,
-updates), ("opt", at, s, updates), ("begun", at, s, b), garbage that later parts of a job complete, or a gradient as the count of each contribution, ("sum", ((at, to whose gradient, of which stage, of which
-microbatch), count), …). Place z of the buffer holds place z + at of what the term names: a shard at home begins with at >
-0, and all of a gathered tensor is one stretch again.
+updates), ("opt", at, s, updates), or a gradient as the count of each contribution, ("sum", ((at, to whose gradient, of which
+stage, of which microbatch), count), …). Place z of the buffer holds place z + at of what the term names: a shard at home
+begins with at > 0, and all of a gathered tensor is one stretch again. ("begun", at, s, b) is garbage, which a later part of
+the job completes.
 """
 
 from collections import Counter
@@ -104,8 +105,8 @@ class Values:
         elif b.size:
             for other in self.live[r]:
                 o = bufs[other]
-                both = o.on_host() == b.on_host() and o.off >= 0 and o.off < b.off + b.size and b.off < o.off + o.size
-                if other != name and other != but and both:
+                meet = 0 <= o.off < b.off + b.size and b.off < o.off + o.size and o.on_host() == b.on_host()
+                if other != name and other != but and meet:
                     self.bad(x, f"overlap: {name} and {other}")
 
     def read(self, x, a):
@@ -129,7 +130,8 @@ class Values:
             live[name] = [(Fraction(0), self.extent(x.rank, name), None)]
             self.room(x.rank, name, x, but)
         old = live[name]
-        in_place = x.op in ("U", "ALL_REDUCE", "ZERO", "OFFLOAD_O") or x.op in COLLECTIVES and len({o[2] for o in x.args}) == 1
+        in_place = x.op in ("U", "ALL_REDUCE", "ZERO", "OFFLOAD_O")
+        in_place = in_place or x.op in COLLECTIVES and len({o[2] for o in x.args}) == 1
         if any(not garbage(s[2]) for s in cut(old, begin, end)) and not in_place and not a[1]:
             self.hint(x, f"overwrites {name}")
         live[name] = joined([(y, min(z, begin), v) for y, z, v in old if y < begin] +
@@ -351,7 +353,7 @@ class Values:
         if opt:
             if self.read(x, opt[0]) != [(Fraction(0), Fraction(1), ("opt", WHOLE, x.s, 0))]:
                 self.bad(x, f"opt is {opt[0]}")
-            (y, z) = self.span(x, opt[0])
+            y, z = self.span(x, opt[0])
             self.write(x, opt[0], [(Fraction(0), z - y, ("opt", y, x.s, 1))])
         self.updates[x.rank, x.s] += 1
         self.write(x, w[0], [(Fraction(0), end - begin, ("weight", at.own_begin, x.s, 1))])
