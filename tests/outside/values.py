@@ -227,8 +227,6 @@ class Values:
     def put(self, x, role, value, but=None):
         operands = self.operand(x, role)
         parts = self.parts[x.rank, x.op, x.s, x.b]
-        if any(self.operand(y, role) != operands for y in parts):
-            self.bad(x, f"another part has another {role}")
         for a in operands:
             if x is not parts[0]:
                 self.still_begun(x, a)
@@ -237,16 +235,20 @@ class Values:
         return operands
 
     def follow(self):
-        """The parts of a job are in its rank's compute lane one after the other, no job between them."""
+        """The parts of a job are in its rank's compute lane one after the other, no job between them, and name the same
+        operands but for pieces of dw."""
         for rank in self.p.ranks:
             jobs = [x for x in rank.ins if x.op in JOBS]
             for x in jobs:
                 self.parts.setdefault((x.rank, x.op, x.s, x.b), []).append(x)
+            shared = lambda x: [a for a in x.args if a[0] != "dw"]
             name = lambda x, by: (x.op, x.s, x.b, x.part[0] + by, x.part[1])
             for x, before, after in zip(jobs, [None] + jobs, jobs[1:] + [None]):
                 i, n = x.part
                 if i > 0 and (before is None or name(before, 1) != name(x, 0)):
                     self.bad(x, "is not next behind the part before")
+                elif i > 0 and shared(before) != shared(x):
+                    self.bad(x, "has other operands than the part before")
                 if i < n - 1 and (after is None or name(after, -1) != name(x, 0)):
                     self.bad(x, "the part behind it is not next")
 
