@@ -127,12 +127,16 @@ static void operand(struct reader *in, struct instr *x, int *last) {
         FAIL(in, at, "%s takes %s before %s", op_name[x->op], role_name[role], role_name[roles[*last]]);
     if (k == *last && !may_repeat(x->op, role))
         FAIL(in, at, "%s takes only one %s", op_name[x->op], role_name[role]);
-    *last = k;
-    bool adds = op_accumulates(x->op, role) && read_if(in, "+=");
+    bool adds = op_accumulates(x->op, role) && read_if(in, "+="), *first = role == ROLE_dv ? &x->vfirst : &x->first;
     if (!adds)
         read_word(in, "=");
-    if (op_accumulates(x->op, role) && !adds)
-        *(role == ROLE_dv ? &x->vfirst : &x->first) = true;
+    if (op_accumulates(x->op, role)) {
+        if (k == *last && *first == adds)
+            FAIL(in, at, "an instruction either writes all pieces of its %s, with %s=, or adds to all, with %s+=",
+                 role_name[role], role_name[role], role_name[role]);
+        *first = !adds;
+    }
+    *last = k;
     if (x->narg == UINT16_MAX)
         FAIL(in, at, "an instruction has at most %d operands", UINT16_MAX);
     GROW(in->k->arg, in->cap_arg, in->k->nargs + 1);

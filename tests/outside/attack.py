@@ -15,7 +15,8 @@ import sys
 from collections import Counter
 
 import cases
-import change_meaning, change_memory, change_names, change_order, change_shards  # which register their changes
+# these register their changes
+import change_host, change_meaning, change_memory, change_names, change_order, change_parts, change_shards
 from checker import judge
 from mutate import draft, mutant
 from player import play
@@ -23,6 +24,7 @@ from program import Unreadable
 
 PIANOLA = os.environ.get("PIANOLA", "build/pianola")
 TIED = "--model schedules/models/gpt.lua -D tied=true -D layers=2 -D width=16 -D heads=2 -D context=8 -D rows=2"
+BYTES = "--model schedules/models/integers.lua -D width=64"  # weights of several pieces
 STRICTER = (  # what verify says of programs that would run right all the same
     r"puts \S+ into the buffer of ",                         # a buffer holds what it is named for
     r"is not what the message is named for",                 # and so does a message
@@ -36,6 +38,8 @@ STRICTER = (  # what verify says of programs that would run right all the same
     r"and nothing else, as optimizer state",                 # an optimizer has state everywhere, or nowhere
     r"cannot grow into",                                     # `grows` where nothing does
     r"`needs .*` names .* twice",
+    r"is out of order: parts name all pieces",               # from the last to the first
+    r"a job takes no piece",                                 # that runs as a whole
     r"pred\(\) of ",                                         # what a job reads must be among its needs
 )
 passed, failed = Counter(), Counter()
@@ -48,7 +52,8 @@ def expect(what, good, why=lambda: ""):
 
 
 def show(schedule):
-    command = [PIANOLA, "show", *shlex.split(schedule.replace("TIED", TIED)), "--format", "streams"]
+    words = shlex.split(schedule.replace("TIED", TIED).replace("BYTES", BYTES))
+    command = [PIANOLA, "show", *words, "--format", "streams"]
     return subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
 
 

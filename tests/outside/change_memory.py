@@ -1,6 +1,6 @@
 """Changes to the plan of memory, and to where buffers are freed."""
 
-from mutate import a_buf, a_rank, an_ins, at, kind, users
+from mutate import a_buf, a_rank, an_ins, at, fit_arenas, kind, users
 from program import RECVS, Buf
 
 # ---- memory ----
@@ -40,7 +40,7 @@ def places_swapped(d, rng):
     if not b or o is b:
         return False
     b.off, o.off = o.off, b.off
-    rank.arena = max(u.off + u.size for u in rank.bufs)
+    fit_arenas(rank)
     return True
 
 
@@ -84,7 +84,7 @@ def size_changed(d, rng):
     if b:
         b.size = rng.choice((0, max(0, b.size - 1), b.size + 1, 2 * b.size, 1 << 40))
         if rng.random() < 0.7:
-            rank.arena = max(rank.arena, b.off + b.size)
+            fit_arenas(rank)
     return bool(b)
 
 
@@ -98,7 +98,7 @@ def size_changed_everywhere(d, rng):
         for o in rank.bufs:
             if (o.kind, o.s) == (b.kind, b.s):
                 o.size = size
-        rank.arena = max([rank.arena] + [o.off + o.size for o in rank.bufs])
+        fit_arenas(rank)
     return True
 
 
@@ -119,7 +119,7 @@ def everything_is_nothing(d, rng):
         for b in rank.bufs:
             b.size = 0
             b.off = 0
-        rank.arena = rng.choice((0, 0, 1))
+        rank.arena, rank.host = rng.choice((0, 0, 1)), 0
     return True
 
 
@@ -129,7 +129,7 @@ def scaled(d, rng):
     if any(rank.arena * k >= 1 << 62 for rank in d.ranks):
         return False
     for rank in d.ranks:
-        rank.arena *= k
+        rank.arena, rank.host = rank.arena * k, rank.host * k
         for b in rank.bufs:
             b.off, b.size = b.off * k, b.size * k
     return True
@@ -140,7 +140,8 @@ def size_of(d, b, sizes):
     homes = d.homes[b.s] if d.homes and b.s is not None and b.s < len(d.homes) else None
     size, shares = (homes.size, homes.shares()) if homes else (1, 1)
     whole = {"weight": size * shares, "wgrad": size * shares, "wshard": shares, "gshard": shares}
-    kind = {"wshard": "weight", "gshard": "wgrad", "gown": "wgrad"}.get(b.kind, b.kind)
+    kind = {"wshard": "weight", "gshard": "wgrad", "gown": "wgrad", "hopt": "opt", "hstash": "stash", "rstash": "stash",
+            "hinput": "input", "rinput": "input"}.get(b.kind, b.kind)
     return sizes[kind] * whole.get(b.kind, 1)
 
 
@@ -159,7 +160,7 @@ def lay_apart(d, rng, sizes):
                 fixed[b.grows] = b.off
         for b in rank.bufs:
             b.off = fixed.get(b.name, b.off)
-        rank.arena = end
+        fit_arenas(rank)
 
 
 @kind

@@ -153,6 +153,9 @@ def root_changed(d, rng):
     both = [next((y for y in all_ if y.rank == q), None) for q in (old, root)]
     if None not in both and rng.random() < 0.6:  # and the operands with it
         u, v = both
+        if x.op == "REDUCE":
+            v.args, u.args = [*v.args, *[a for a in u.args if a[0] == "dw"]], [a for a in u.args if a[0] == "src"]
+            return True
         u.args, v.args = [("w", *a[1:]) for a in u.args], [("src", *a[1:]) for a in v.args]
     return True
 

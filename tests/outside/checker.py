@@ -87,14 +87,14 @@ def plan(p):
                 p.wrong.append(f"sizes: {b.name} on rank {r}")
             if b.name not in used and b.kind != "work":
                 p.strict.append(f"rank {r}: {b.name} is unused")
-            if b.grows and (rank.bufs[b.grows].kind != "wstash" or b.kind != "stash"):
+            if b.grows and (rank.bufs[b.grows].kind != "wstash" or b.kind not in ("stash", "rstash")):
                 p.strict.append(f"rank {r}: {b.name} grows")
         for x in rank.ins:
             if x.op == "U":
                 w = rank.bufs.get(rank.places[x.s].weight)
                 if w and w.size:
                     opts.add(any(a[0] == "opt" for a in x.args))
-            if len({a[2] for a in x.args}) < len(x.args) and x.op not in COLLECTIVES:
+            if len({a[2:] for a in x.args}) < len(x.args) and x.op not in COLLECTIVES:
                 p.strict.append(f"{x}: a buffer twice")
     for s in range(p.stages + (p.tied is not None)):  # of shards, where no rank has all of it
         at = p.ranks[0].places[s]
@@ -114,7 +114,8 @@ def accesses(x):
     in_place = x.op == "REDUCE_SCATTER" and len({a[2] for a in x.args}) < len(x.args)  # leaves garbage in the rest
     for role, adds, name, piece in x.args:
         how = ACCESS[x.op][role]
-        yield name, piece, how != "w" and not (how == "a" and not adds), how != "r" or in_place
+        reads = how != "w" and not (how == "a" and not adds) or how != "r" and (name, piece) in x.again
+        yield name, piece, reads, how != "r" or in_place
 
 
 def reached(x, y):
@@ -134,7 +135,7 @@ def meet(rank, one, other):
         return i * m < (j + 1) * n and j * n < (i + 1) * m
     begin, end = a.off + a.size // n * i, a.off + a.size // n * (i + 1)
     start, stop = b.off + b.size // m * j, b.off + b.size // m * (j + 1)
-    return begin < stop and start < end and a.size > 0 and b.size > 0
+    return a.on_host() == b.on_host() and begin < stop and start < end and a.size > 0 and b.size > 0
 
 
 def ancestors(p, steps):
@@ -180,10 +181,14 @@ def races(p, steps):
                 if writes:
                     wrote[one] |= 2 << 2 * number[x]
     if p.needs:
-        jobs = {(x.op, x.s, x.b): x for x in number if x.op in JOBS}
+        first, last = {}, {}  # of a job's parts
+        for x in number:
+            if x.op in JOBS:
+                first.setdefault((x.op, x.s, x.b), x)
+                last[x.op, x.s, x.b] = x
         for job, preds in p.needs.items():
             for q in preds:
-                if job in jobs and (q not in jobs or not anc[2 * number[jobs[job]]] >> 2 * number[jobs[q]] + 1 & 1):
+                if job in first and (q not in last or not anc[2 * number[first[job]]] >> 2 * number[last[q]] + 1 & 1):
                     p.wrong.append(f"needs: {job} is not after {q}")
 
 

@@ -107,6 +107,11 @@ def users(rank, name):
     return [x for x in rank.ins if any(a[2] == name for a in x.args)]
 
 
+def fit_arenas(rank):
+    ends = lambda there: max([0] + [b.off + b.size for b in rank.bufs if b.on_host() == there])
+    rank.arena, rank.host = ends(False), ends(True)
+
+
 def rename(rank, old, new, memory=True):
     for x in rank.ins:
         x.args = [(r, a, new if n == old else n, c) for r, a, n, c in x.args]
@@ -133,5 +138,5 @@ def copy(x):
 def new_ins(rank, r, lane, op, s, b, inst, peer, args):
     x = Ins()
     x.op, x.s, x.b, x.inst, x.peer, x.args, x.lane, x.rank = op, s, b, inst, peer, args, lane, r
-    x.waited, x.frees, x.by = [], [], None
+    x.waited, x.frees, x.by, x.part = [], [], None, (0, 1)
     return x

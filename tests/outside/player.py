@@ -14,7 +14,8 @@ def cells_of(rank):
     for name, (i, n) in pieces:
         b = rank.bufs[name]
         share = Fraction(b.size or 1, n)
-        span[name, (i, n)] = (None if b.size else name, (b.off if b.size else 0) + share * i, share)
+        memory = "host" if b.on_host() else "device"
+        span[name, (i, n)] = (memory if b.size else name, (b.off if b.size else 0) + share * i, share)
     borders = {}
     for of, begin, share in span.values():
         borders.setdefault(of, set()).update((begin, begin + share))

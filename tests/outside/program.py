@@ -17,15 +17,21 @@ ACCESS = {  # role: r reads, w writes, m both, a accumulates
     "ADD": {"src": "r", "dw": "a"}, "TAKE": {"src": "r", "dw": "a"}, "COPY": {"src": "r", "w": "w"}, "ZERO": {"dw": "w"},
     "ALL_GATHER": {"src": "r", "w": "w"}, "BROADCAST": {"src": "r", "w": "w"}, "ALL_REDUCE": {"dw": "m"},
     "REDUCE_SCATTER": {"src": "r", "dw": "a"}, "REDUCE": {"src": "r", "dw": "a"}, "ALL_TO_ALL": {"src": "r", "y": "w"},
+    "OFFLOAD_S": {"src": "r", "t": "w"}, "RELOAD_S": {"src": "r", "t": "w"},
+    "OFFLOAD_O": {"src": "r", "t": "w"}, "RELOAD_O": {"src": "r", "t": "w"},
     **{s: {"t": "r"} for s in RECV_OF}, **{r: {"t": "w"} for r in RECV_OF.values()}}
-REPEATS = frozenset(("x", "dy", "t"))
+REPEATS = frozenset((op, role) for op in JOBS for role in ("x", "dy", "t")) | {("B", "dw"), ("W", "dw")}
 GATHERS = frozenset(("ALL_GATHER", "BROADCAST"))
 COLLECTIVES = GATHERS | {"ALL_REDUCE", "REDUCE_SCATTER", "REDUCE", "ALL_TO_ALL"}
 ROOTED = frozenset(("BROADCAST", "REDUCE"))
 HERE = frozenset(("U", "TAKE", "COPY", "ZERO"))  # on the compute lane, beside the jobs
-NO_BATCH = HERE | COLLECTIVES - {"ALL_TO_ALL"} | {"SEND_G", "RECV_G", "SERVE", "FETCH", "ADD"}
-NUMBERED = GATHERS | {"SEND_T", "RECV_T", "SERVE", "FETCH", "COPY", "REDUCE_SCATTER"}
-BATCHED = frozenset(("act", "grad", "stash", "wstash", "input", "token"))
+OFFLOADS, RELOADS = frozenset(("OFFLOAD_S", "OFFLOAD_O")), frozenset(("RELOAD_S", "RELOAD_O"))
+HOST_COPIES = OFFLOADS | RELOADS
+NO_BATCH = HERE | COLLECTIVES - {"ALL_TO_ALL"} | {"SEND_G", "RECV_G", "SERVE", "FETCH", "ADD", "OFFLOAD_O", "RELOAD_O"}
+NUMBERED = GATHERS | {"SEND_T", "RECV_T", "SERVE", "FETCH", "COPY",  # and what moves gradients: pieces, rounds
+                      "SEND_G", "RECV_G", "ADD", "TAKE", "ALL_REDUCE", "REDUCE_SCATTER", "REDUCE"}
+ON_HOST = frozenset(("hstash", "hinput", "hopt"))
+BATCHED = frozenset(("act", "grad", "stash", "wstash", "input", "token", "hstash", "rstash", "hinput", "rinput"))
 
 
 class Unreadable(Exception):
@@ -35,17 +41,22 @@ class Unreadable(Exception):
 class Buf:
     __slots__ = ("name", "kind", "s", "b", "inst", "off", "size", "grows")
 
+    def on_host(self):
+        return self.kind in ON_HOST
+
 
 class Ins:
-    """args: (role, adds, buffer, piece); a piece is (i, n), the i-th of n equal ones; (0, 1): all of the buffer."""
-    __slots__ = ("op", "s", "b", "inst", "peer", "by", "args", "waits", "frees", "lane", "rank", "n", "label", "waited")
+    """args: (role, adds, buffer, piece); a piece is (i, n), the i-th of n equal ones; (0, 1): all of the buffer.
+    part: of a backward, in the same way."""
+    __slots__ = ("op", "s", "b", "part", "inst", "peer", "by", "args", "waits", "frees", "lane", "rank", "n", "label",
+                 "waited", "again")  # again: what an earlier part has begun to make, (buffer, piece)
 
     def __str__(self):
         return f"rank {self.rank}: {self.label}"
 
 
 class Rank:
-    __slots__ = ("lanes", "ins", "arena", "bufs", "places")  # places: by set, its Place
+    __slots__ = ("lanes", "ins", "arena", "host", "bufs", "places")  # places: by set, its Place
 
 
 class Homes:
@@ -63,10 +74,12 @@ class Program:
 
 # ---- reading ----
 
-LABEL = re.compile(r"([A-Z_]+) (\d+)(?: (\d+))?(?:#(\d+))?(?: (to|from) (\d+))?$")
-HEAD = re.compile(r"([A-Z_]+ \d+(?: \d+)?(?:#\d+)?(?: (?:to|from) \d+)?)(?: by (ring|tree))?((?: [a-z]+\+?=\S+)*)"
+LABEL = re.compile(r"([A-Z_]+) (\d+)(?: (\d+)(?:\[(\d+)/(\d+)\])?)?(?:#(\d+))?(?: (to|from) (\d+))?$")
+HEAD = re.compile(r"([A-Z_]+ \d+(?: \d+(?:\[\d+/\d+\])?)?(?:#\d+)?(?: (?:to|from) \d+)?)(?: by (ring|tree))?"
+                  r"((?: [a-z]+\+?=\S+)*)"
                   r"(?: wait\(([^()]*)\))?(?: free\((.*)\))?$")
-NAME = re.compile(r"(weight|wshard|wgrad|gshard|gown|opt|work|act|grad|stash|wstash|input|token)(?:\((\d+)(?:,(\d+))?\))?(?:#(\d+))?$")
+NAME = re.compile(r"(weight|wshard|wgrad|gshard|gown|opt|work|act|grad|stash|wstash|input|token|hstash|rstash|hinput|rinput|"
+                  r"hopt)(?:\((\d+)(?:,(\d+))?\))?(?:#(\d+))?$")
 OPERAND = re.compile(r"([^\[\]]*)(?:\[(\d+)/(\d+)\])?$")
 BUF = re.compile(r"(\S+) (-|\d+) (\d+)(?: grows (\S+))?$")
 
@@ -101,11 +114,13 @@ def read_ins(p, r, lane, line):
     g = LABEL.match(m[1])
     need(g and g[1] in ACCESS, "label: " + line)
     x.op = g[1]
-    x.s, x.b, x.inst, x.peer = (None if v is None else int(v) for v in (g[2], g[3], g[4], g[6]))
+    x.s, x.b, x.inst, x.peer = (None if v is None else int(v) for v in (g[2], g[3], g[6], g[8]))
+    x.part = (int(g[4]), int(g[5])) if g[4] else (0, 1)
+    need(not g[4] or x.op in ("B", "W") and x.part[0] < x.part[1] and 1 < x.part[1] <= 255, "part: " + line)
     x.by = m[2]
     need((x.op in COLLECTIVES) == (x.by is not None), "by: " + line)
     message = x.op in SENDS or x.op in RECVS or x.op == "ADD" or x.op in ROOTED
-    need(g[5] is None or (g[5] == "to") == (x.op in SENDS or x.op == "REDUCE"), "label: " + line)
+    need(g[7] is None or (g[7] == "to") == (x.op in SENDS or x.op == "REDUCE"), "label: " + line)
     need((x.op in NO_BATCH) == (x.b is None) and message == (x.peer is not None), "label: " + line)
     need(x.inst is None or x.op in NUMBERED, "instance: " + line)
     need(x.s < p.stages + (p.tied is not None and x.op in NO_BATCH), "stage: " + line)
@@ -116,7 +131,7 @@ def read_ins(p, r, lane, line):
         adds = role.endswith("+")
         role = role.rstrip("+")
         need(role in ACCESS[x.op] and (not adds or ACCESS[x.op][role] == "a"), "operand: " + word)
-        need(role in REPEATS and (role != "t" or x.op in JOBS) or all(a[0] != role for a in x.args), "twice: " + word)
+        need((x.op, role) in REPEATS or all(a[0] != role for a in x.args), "twice: " + word)
         o = OPERAND.match(name)
         need(o, "operand: " + word)
         piece = (int(o[2]), int(o[3])) if o[2] else (0, 1)
@@ -132,6 +147,8 @@ def takes(kind, op, peer, x_peer):
         return op in JOBS or op in HERE
     if kind in ("gather", "group"):
         return op in COLLECTIVES and (op in GATHERS) == (kind == "gather")
+    if kind in ("offload", "reload"):
+        return op in (OFFLOADS if kind == "offload" else RELOADS)
     comm = op in SENDS or op in RECVS or op == "ADD"
     if kind == "messages":
         return comm
@@ -209,12 +226,14 @@ def read_rank(p, r, lines, i):
         kind, _, who = lines[i][len(here) + 5:].partition(" ")
         peers = tuple(int(w) for w in who.split(",")) if who else ()
         need((kind == "compute") == (not lanes), "lane: " + lines[i])
-        need(kind in ("compute", "messages", "gather", "group", "send", "recv", "peer"), "lane: " + lines[i])
+        need(kind in ("compute", "messages", "gather", "group", "send", "recv", "peer", "offload", "reload"),
+             "lane: " + lines[i])
+        need(kind not in ("compute", "messages", "offload", "reload") or not who, "lane: " + lines[i])
         group = kind in ("gather", "group")
         need(not group or len(peers) > 1 and r in peers and len(set(peers)) == len(peers), "group")
         need(kind not in ("send", "recv", "peer") or len(peers) == 1 and peers[0] != r, "lane")
         need(all(q < p.workers for q in peers), "lane: no such rank")
-        takes_up = {(kind, peers)} if group else {
+        takes_up = {(kind, peers)} if group or kind in ("offload", "reload") else {
             ("send", q) for q in (peers or range(p.workers)) if kind in ("send", "peer", "messages")} | {
             ("recv", q) for q in (peers or range(p.workers)) if kind in ("recv", "peer", "messages")}
         need(not edges & takes_up, "two lanes for an edge")
@@ -235,13 +254,13 @@ def read_rank(p, r, lines, i):
         i += 1
     need(all(re.match(r"\d+(\*\d+)?$", w) for w in words), "issue")
     read_issue(rank, lanes, words)
-    m = re.match(here + r"memory (\d+)$", lines[i])
+    m = re.match(here + r"memory (\d+)(?: host ([1-9]\d*))?$", lines[i])
     need(m, "memory")
-    rank.arena, rank.bufs, i = int(m[1]), {}, i + 1
+    rank.arena, rank.host, rank.bufs, i = int(m[1]), int(m[2] or 0), {}, i + 1
     while lines[i] and not lines[i].startswith("rank "):
         b = read_buf(p, lines[i])
         need(b.name not in rank.bufs, "two buffers " + b.name)
-        need(b.off < 0 or b.off + b.size <= rank.arena, "outside the arena: " + b.name)
+        need(b.off < 0 or b.off + b.size <= (rank.host if b.on_host() else rank.arena), "outside the arena: " + b.name)
         rank.bufs[b.name] = b
         i += 1
     resolve(rank)
@@ -260,6 +279,12 @@ def resolve(rank):
         x.waited = [named[w] for w in x.waits]
         need(all(a[2] in rank.bufs and rank.bufs[a[2]].size % a[3][1] == 0 for a in x.args), "operand: " + x.label)
         need(all(f in rank.bufs for f in x.frees), "no buffer: " + x.label)
+    begun = {}
+    for x in rank.ins:
+        made = begun.setdefault((x.op, x.s, x.b), set())
+        x.again = frozenset(made)
+        if x.part[1] > 1:
+            made.update((name, piece) for role, _, name, piece in x.args if ACCESS[x.op][role] != "r")
     need(all(b.grows is None or b.grows in rank.bufs for b in rank.bufs.values()), "grows")
 
 
@@ -268,6 +293,7 @@ def resolve(rank):
 def label(x):
     out = f"{x.op} {x.s}"
     out += f" {x.b}" if x.b is not None else ""
+    out += f"[{x.part[0]}/{x.part[1]}]" if x.part[1] > 1 else ""
     out += f"#{x.inst}" if x.inst is not None else ""
     return out + (f" {'to' if x.op in SENDS or x.op == 'REDUCE' else 'from'} {x.peer}" if x.peer is not None else "")
 
@@ -304,7 +330,8 @@ def print_program(p):
         for l, (k, peers) in enumerate(rank.lanes):
             out.append(f"rank {r} lane {k}" + (" " + ",".join(map(str, peers)) if peers else ""))
             out += [line(x) for x in rank.ins if x.lane == l]
-        out += [f"rank {r} issue"] + issue_lines(rank) + [f"rank {r} memory {rank.arena}"]
+        out += [f"rank {r} issue"] + issue_lines(rank)
+        out += [f"rank {r} memory {rank.arena}" + (f" host {rank.host}" if rank.host else "")]
         out += [f"{b.name} {b.off if b.off >= 0 else '-'} {b.size}" + (f" grows {b.grows}" if b.grows else "")
                 for b in rank.bufs]
     return "\n".join(out) + "\n"
@@ -334,7 +361,8 @@ def places(p, r, rank):
         at.weight = f"wshard({s})" if at.sharded else f"weight({s})"
         two = homes is not None and homes.zero == 2
         gradient = "gown" if two and shares > 1 else "gshard" if at.sharded else "wgrad"
-        at.kept = () if at.begin is None else (at.weight, f"{gradient}({s})", f"opt({s})")
+        state = f"hopt({s})" if f"hopt({s})" in rank.bufs else f"opt({s})"  # in one memory or the other, all step long
+        at.kept = () if at.begin is None else (at.weight, f"{gradient}({s})", state)
         out.append(at)
     return out
 

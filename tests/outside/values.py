@@ -1,15 +1,16 @@
 """What every buffer holds along the serial walk of checker.py, stretch by stretch, and what each instruction makes of it.
 
 A stretch (begin, end, value) is in fractions of the tensor. Its value is a term: ("act", at, s, b), ("weight", at, s,
-updates), or a gradient as the count of each contribution, ("sum", ((at, to whose gradient, of which stage, of which
-microbatch), count), …). Place z of the buffer holds place z + at of what the term names: a shard at home begins with at >
-0, and all of a gathered tensor is one stretch again.
+updates), ("opt", at, s, updates), or a gradient as the count of each contribution, ("sum", ((at, to whose gradient, of which
+stage, of which microbatch), count), …). Place z of the buffer holds place z + at of what the term names: a shard at home
+begins with at > 0, and all of a gathered tensor is one stretch again. ("begun", at, s, b) is garbage, which a later part of
+the job completes.
 """
 
 from collections import Counter
 from fractions import Fraction
 
-from program import COLLECTIVES, GATHERS, JOBS, ROOTED, SENDS, persists
+from program import COLLECTIVES, GATHERS, HOST_COPIES, JOBS, OFFLOADS, ROOTED, SENDS, persists
 
 
 def moved(value, by):
@@ -52,6 +53,10 @@ def zipped(a, b, f):
     return joined([(y, z, f(value(a, y), value(b, y))) for y, z in zip(borders, borders[1:])])
 
 
+def garbage(value):
+    return value is None or value[0] == "begun"
+
+
 ZERO, WHOLE = ("sum",), Fraction(0)
 
 
@@ -61,13 +66,14 @@ class Values:
     def __init__(self, p):
         self.p, self.live, self.updates = p, [], Counter()
         self.made = Counter()  # jobs
+        self.sums = {}         # what a job in parts found in a piece of its gradient, which it has begun to change
         for r, rank in enumerate(p.ranks):
             live = {}
             for b in rank.bufs.values():
                 if persists(rank, b):
                     at = rank.places[b.s].begin if b.s is not None else None
-                    kind = "weight" if b.kind == "wshard" else b.kind
-                    value = {"weight": ("weight", at, b.s, 0), "opt": ("opt", Fraction(0), b.s)}.get(kind)
+                    kind = {"wshard": "weight", "hopt": "opt"}.get(b.kind, b.kind)
+                    value = {"weight": ("weight", at, b.s, 0), "opt": ("opt", Fraction(0), b.s, 0)}.get(kind)
                     live[b.name] = [(Fraction(0), self.extent(r, b.name), value)]
             self.live.append(live)
             for b in live:
@@ -99,7 +105,8 @@ class Values:
         elif b.size:
             for other in self.live[r]:
                 o = bufs[other]
-                if other != name and other != but and o.off >= 0 and o.off < b.off + b.size and b.off < o.off + o.size:
+                meet = 0 <= o.off < b.off + b.size and b.off < o.off + o.size and o.on_host() == b.on_host()
+                if other != name and other != but and meet:
                     self.bad(x, f"overlap: {name} and {other}")
 
     def read(self, x, a):
@@ -109,7 +116,7 @@ class Values:
             self.bad(x, f"reads {name}, not written or freed")
             return [(Fraction(0), end - begin, None)]
         v = cut(self.live[x.rank][name], begin, end)
-        if any(stretch[2] is None for stretch in v) and not name.startswith("work"):
+        if any(garbage(stretch[2]) for stretch in v) and not name.startswith("work"):
             self.bad(x, f"reads {name}, never written, or garbage")
         return v
 
@@ -123,8 +130,9 @@ class Values:
             live[name] = [(Fraction(0), self.extent(x.rank, name), None)]
             self.room(x.rank, name, x, but)
         old = live[name]
-        in_place = x.op in ("U", "ALL_REDUCE", "ZERO") or x.op in COLLECTIVES and len({o[2] for o in x.args}) == 1
-        if any(s[2] is not None for s in cut(old, begin, end)) and not in_place and not a[1]:
+        in_place = x.op in ("U", "ALL_REDUCE", "ZERO", "OFFLOAD_O")
+        in_place = in_place or x.op in COLLECTIVES and len({o[2] for o in x.args}) == 1
+        if any(not garbage(s[2]) for s in cut(old, begin, end)) and not in_place and not a[1]:
             self.hint(x, f"overwrites {name}")
         live[name] = joined([(y, min(z, begin), v) for y, z, v in old if y < begin] +
                             [(y + begin, z + begin, moved(v, begin)) for y, z, v in stretches] +
@@ -166,15 +174,40 @@ class Values:
                 self.bad(x, f"frees {name}, which is not live")
 
     def contribute(self, x, role, s):
-        """dw or dv of a job, ADD."""
-        a = [a for a in x.args if a[0] == role]
-        if not a:
-            self.bad(x, f"no {role}: its gradient is lost")
-            return
-        size = self.p.sizes.get(("wgrad", s))
-        if size is not None and self.p.ranks[x.rank].bufs[a[0][2]].size < size:
-            self.bad(x, f"puts a gradient of {size} bytes into {a[0][2]}")
-        self.add(x, a[0], [(Fraction(0), Fraction(1), ("sum", ((Fraction(0), s, x.s, x.b), 1)))])
+        """dw or dv of a job: all of the gradient, in pieces perhaps. One is complete with the last part that names it."""
+        parts = self.parts[x.rank, x.op, x.s, x.b]
+        pieces = {a[2:]: self.span(y, a) for y in parts for a in self.operand(y, role)}
+        self.cover(x, role, sorted(pieces.values()))
+        mine = [(Fraction(0), Fraction(1), ("sum", ((Fraction(0), s, x.s, x.b), 1)))]
+        for a in self.operand(x, role):
+            size = self.p.sizes.get(("wgrad", s))
+            if size is not None and self.p.ranks[x.rank].bufs[a[2]].size < size:
+                self.bad(x, f"puts a gradient of {size} bytes into {a[2]}")
+            named = [y for y in parts if any(o[2:] == a[2:] for o in self.operand(y, role))]
+            if any(o[2:] == a[2:] and o[1] != a[1] for y in named for o in self.operand(y, role)):
+                self.bad(x, f"one part writes {a[2]} and another adds to it")
+            begin, end = self.span(x, a)
+            if x is named[0]:
+                self.sums[x.rank, a[2:]] = self.read(x, a) if a[1] else [(Fraction(0), end - begin, ZERO)]
+            else:
+                self.still_begun(x, a)
+            if x is named[-1]:
+                self.write(x, a, zipped(self.sums[x.rank, a[2:]], cut(mine, begin, end), plus))
+            else:
+                self.write(x, a, [(Fraction(0), end - begin, ("begun", WHOLE, x.s, x.b))])
+
+    def cover(self, x, role, spans):
+        """All of a gradient, and none of it twice."""
+        borders = [z for span in spans for z in span]
+        if not spans or borders[0] != 0 or borders[-1] != 1 or borders[1:-1:2] != borders[2:-1:2]:
+            self.bad(x, f"its {role} is not all of its gradient once")
+
+    def still_begun(self, x, a):
+        """What another part has begun to make must be as that part has left it."""
+        begin, end = self.span(x, a)
+        got = cut(self.live[x.rank].get(a[2], [(begin, end, None)]), begin, end)
+        if got != [(Fraction(0), end - begin, ("begun", WHOLE, x.s, x.b))]:
+            self.bad(x, f"{a[2]} is {got}, not what the part before left there")
 
     def add(self, x, a, stretches):
         """dw = or dw +="""
@@ -193,9 +226,31 @@ class Values:
 
     def put(self, x, role, value, but=None):
         operands = self.operand(x, role)
+        parts = self.parts[x.rank, x.op, x.s, x.b]
         for a in operands:
-            self.write(x, a, [(Fraction(0), Fraction(1), value)], but)
+            if x is not parts[0]:
+                self.still_begun(x, a)
+            done = x is parts[-1]
+            self.write(x, a, [(Fraction(0), Fraction(1), value if done else ("begun", WHOLE, x.s, x.b))], but)
         return operands
+
+    def follow(self):
+        """The parts of a job are in its rank's compute lane one after the other, no job between them, and name the same
+        operands but for pieces of dw."""
+        for rank in self.p.ranks:
+            jobs = [x for x in rank.ins if x.op in JOBS]
+            for x in jobs:
+                self.parts.setdefault((x.rank, x.op, x.s, x.b), []).append(x)
+            shared = lambda x: [a for a in x.args if a[0] != "dw"]
+            name = lambda x, by: (x.op, x.s, x.b, x.part[0] + by, x.part[1])
+            for x, before, after in zip(jobs, [None] + jobs, jobs[1:] + [None]):
+                i, n = x.part
+                if i > 0 and (before is None or name(before, 1) != name(x, 0)):
+                    self.bad(x, "is not next behind the part before")
+                elif i > 0 and shared(before) != shared(x):
+                    self.bad(x, "has other operands than the part before")
+                if i < n - 1 and (after is None or name(after, -1) != name(x, 0)):
+                    self.bad(x, "the part behind it is not next")
 
     def preds(self, x):
         p = self.p
@@ -297,15 +352,41 @@ class Values:
             self.bad(x, f"its gradient is {got}")
         if old != [(Fraction(0), at.own, ("weight", at.own_begin, x.s, 0))]:
             self.bad(x, f"updates {old}")
-        if opt and self.read(x, opt[0]) != [(Fraction(0), Fraction(1), ("opt", WHOLE, x.s))]:
-            self.bad(x, f"opt is {opt[0]}")
+        if opt:
+            if self.read(x, opt[0]) != [(Fraction(0), Fraction(1), ("opt", WHOLE, x.s, 0))]:
+                self.bad(x, f"opt is {opt[0]}")
+            y, z = self.span(x, opt[0])
+            self.write(x, opt[0], [(Fraction(0), z - y, ("opt", y, x.s, 1))])
         self.updates[x.rank, x.s] += 1
         self.write(x, w[0], [(Fraction(0), end - begin, ("weight", at.own_begin, x.s, 1))])
+
+    def host_copy(self, x):
+        """To host memory, or back; the copy has the size of what is copied."""
+        src, to = self.operand(x, "src"), self.operand(x, "t")
+        if not src or not to:
+            return self.hint(x, "without src or t")
+        a, b = (self.p.ranks[x.rank].bufs[o[0][2]] for o in (src, to))
+        pairs = {"OFFLOAD_S": (("stash", "hstash"), ("input", "hinput")), "OFFLOAD_O": (("opt", "hopt"),),
+                 "RELOAD_S": (("hstash", "rstash"), ("hinput", "rinput")), "RELOAD_O": (("hopt", "opt"),)}[x.op]
+        if (a.kind, b.kind) not in pairs or (a.s, a.b, b.s, b.b) != (x.s, x.b, x.s, x.b):
+            self.hint(x, "is named for another tensor")
+        if self.bytes(x, src[0]) != self.bytes(x, to[0]):
+            self.bad(x, "sizes differ")
+        self.write(x, to[0], self.read(x, src[0]))
+
+    def memories(self, x):
+        """Only OFFLOAD and RELOAD touch host memory: one writes it, one reads it."""
+        for a in x.args:
+            there = x.op in HOST_COPIES and (a[0] == "t") == (x.op in OFFLOADS)
+            if self.p.ranks[x.rank].bufs[a[2]].on_host() != there:
+                self.bad(x, f"{a[2]} is in the other memory")
 
     def other(self, x):
         rank = self.p.ranks[x.rank]
         if x.op == "U":
             self.update(x)
+        elif x.op in HOST_COPIES:
+            self.host_copy(x)
         elif x.op == "ZERO":
             for a in self.operand(x, "dw"):
                 begin, end = self.span(x, a)
@@ -386,7 +467,8 @@ class Values:
                 self.write(x, to, total)
             else:
                 self.add(x, to, cut(total, i * piece, (i + 1) * piece) if op == "REDUCE_SCATTER" else total)
-                if src[2] == to[2]:
+                if src[2] == to[2] and self.span(x, to)[0] < self.span(x, src)[1] and \
+                        self.span(x, src)[0] < self.span(x, to)[1]:
                     self.spoil(x, src, to)
 
     def in_place(self, x, src, to, i, n):
@@ -396,6 +478,8 @@ class Values:
         (a, b), (c, d) = self.span(x, src), self.span(x, to)
         if x.op == "ALL_GATHER":
             good = (a, b) == (c + (d - c) * i / n, c + (d - c) * (i + 1) / n)
+        elif x.op == "REDUCE":
+            good = (a, b) == (c, d) and not to[1]
         else:
             good = x.op == "REDUCE_SCATTER" and (c, d) == (a + (b - a) * i / n, a + (b - a) * (i + 1) / n) and not to[1]
         if a < d and c < b and not good:
@@ -413,10 +497,14 @@ class Values:
 
     def run(self, steps):
         self.jobs = {(x.op, x.s, x.b) for step in steps for x in step if x.op in JOBS}
+        self.parts = {}
+        self.follow()
         for step in steps:
             x = step[0]
+            for y in step:
+                self.memories(y)
             if x.op in JOBS:
-                self.made[x.op, x.s, x.b] += 1
+                self.made[x.op, x.s, x.b] += x.part[0] == 0
                 self.job(x)
             elif x.op in SENDS:
                 self.message(*step)
@@ -457,3 +545,6 @@ class Values:
                     value, updates = self.live[r].get(at.weight), self.updates[r, s]
                     if updates != 1 or value != [(Fraction(0), at.length, ("weight", at.begin, s, 1))]:
                         self.bad(f"rank {r}", f"{at.weight} is {value} after {updates} updates")
+                    state = self.live[r].get(f"hopt({s})")
+                    if at.kept[2] == f"hopt({s})" and state != [(Fraction(0), Fraction(1), ("opt", WHOLE, s, 1))]:
+                        self.bad(f"rank {r}", f"hopt({s}) is {state} after the step")

@@ -1,0 +1,399 @@
+"""Changes to backwards in parts, and to gradients in pieces and in rounds."""
+
+import re
+
+from mutate import a_buf, an_ins, at, buf, copy, drop, kind, move, partner, rename, users
+from program import JOBS, SENDS
+
+
+def in_parts(x):
+    return x.part[1] > 1
+
+
+def all_parts(d, x):
+    return [y for y in d.ranks[x.rank].ins if (y.op, y.s, y.b) == (x.op, x.s, x.b)]
+
+
+def gradients(x):
+    return [i for i, a in enumerate(x.args) if a[0] == "dw"]
+
+
+@kind
+def parts_exchanged(d, rng):
+    """Their numbers, their places, or all that they do."""
+    x = an_ins(d, rng, in_parts)
+    others = [y for y in all_parts(d, x) if y is not x] if x else []
+    if not others:
+        return False
+    y, way = rng.choice(others), rng.randrange(3)
+    if way == 0:
+        x.part, y.part = y.part, x.part
+    elif way == 1:
+        x.args, y.args = y.args, x.args
+    else:
+        move(d.ranks[x.rank], x, at(d, y))
+    return True
+
+
+@kind
+def part_dropped(d, rng):
+    x = an_ins(d, rng, in_parts)
+    if not x:
+        return False
+    drop(d, x)
+    return True
+
+
+@kind
+def part_numbered_otherwise(d, rng):
+    x = an_ins(d, rng, in_parts)
+    if not x:
+        return False
+    i, n = x.part
+    x.part = rng.choice([(i, n + 1), (i + 1, n + 1), (0, 1), (max(0, i - 1), n), (0, 255)])
+    return True
+
+
+@kind
+def parts_numbered_otherwise(d, rng):
+    """All of a job's, from another number on, or as if there were one more."""
+    x = an_ins(d, rng, in_parts)
+    if not x:
+        return False
+    more = rng.choice((0, 1))
+    for y in all_parts(d, x):
+        y.part = (y.part[0] + more, y.part[1] + 1)
+    return True
+
+
+@kind
+def comes_between_parts(d, rng):
+    """Another job, an update, or what else is in the compute lane; from before them or from behind."""
+    x = an_ins(d, rng, lambda x: in_parts(x) and x.part[0] > 0)
+    rank = d.ranks[x.rank] if x else None
+    others = [y for y in rank.ins if y.lane == 0 and y not in all_parts(d, x)] if x else []
+    if not others:
+        return False
+    here = at(d, x)
+    y = min(others, key=lambda y: abs(at(d, y) - here)) if rng.random() < 0.5 else rng.choice(others)
+    move(rank, y, here - (at(d, y) < here))
+    return True
+
+
+@kind
+def update_between_parts(d, rng):
+    """Of whatever set: it waits for nothing that comes behind."""
+    x = an_ins(d, rng, lambda x: in_parts(x) and x.part[0] > 0)
+    us = [y for y in d.ranks[x.rank].ins if y.op == "U"] if x else []
+    if not us:
+        return False
+    u, rank = rng.choice(us), d.ranks[x.rank]
+    move(rank, u, at(d, x))
+    u.waited = [w for w in u.waited if at(d, w) < at(d, u)]
+    return True
+
+
+@kind
+def part_at_another_time(d, rng):
+    x = an_ins(d, rng, in_parts)
+    if not x:
+        return False
+    move(d.ranks[x.rank], x, at(d, x) + rng.choice((-3, -2, -1, 1, 2, 3)))
+    return True
+
+
+@kind
+def part_without_an_operand(d, rng):
+    x = an_ins(d, rng, in_parts)
+    i = [i for i, a in enumerate(x.args) if a[0] != "dw"] if x else []
+    if not i:
+        return False
+    name = x.args.pop(rng.choice(i))[2]
+    if rng.random() < 0.5:
+        x.frees = [f for f in x.frees if f != name]
+    return True
+
+
+@kind
+def part_frees_too_early(d, rng):
+    x = an_ins(d, rng, lambda x: in_parts(x) and x.frees)
+    first = [y for y in all_parts(d, x) if y.part[0] < x.part[0]] if x else []
+    if not first:
+        return False
+    rng.choice(first).frees.append(x.frees.pop(rng.randrange(len(x.frees))))
+    return True
+
+
+@kind
+def part_opens_another(d, rng):
+    """One part makes its gradient, or its token, in another buffer than the rest."""
+    x = an_ins(d, rng, lambda x: in_parts(x) and any(a[0] in ("dx", "done", "dv") for a in x.args))
+    if not x:
+        return False
+    i = rng.choice([i for i, a in enumerate(x.args) if a[0] in ("dx", "done", "dv")])
+    kind_ = buf(d.ranks[x.rank], x.args[i][2]).kind
+    others = [b.name for b in d.ranks[x.rank].bufs if b.kind == kind_ and b.name != x.args[i][2]]
+    if not others:
+        return False
+    x.args[i] = (*x.args[i][:2], rng.choice(others), x.args[i][3])
+    return True
+
+
+# ---- which pieces a part completes ----
+
+
+
+@kind
+def piece_in_another_part(d, rng):
+    """Listed there instead, there too, or in neither."""
+    x = an_ins(d, rng, lambda x: in_parts(x) and gradients(x))
+    others = [y for y in all_parts(d, x) if y is not x] if x else []
+    if not others:
+        return False
+    y, i, way = rng.choice(others), rng.choice(gradients(x)), rng.choice((0, 0, 1, 1, 2))
+    a = x.args[i]
+    if way != 1:
+        x.args.pop(i)
+    if way != 2 and not any(o[2:] == a[2:] for o in y.args):
+        y.args.append(a)
+    by_role_of(x, y)
+    return True
+
+
+def by_role_of(*all_):
+    """Operands in the order of the table; of a role, as they are."""
+    roles = {"B": ("w", "v", "stash", "dy", "dx", "dw", "dv", "t", "done"), "W": ("wstash", "dw", "dv", "t", "done")}
+    for x in all_:
+        x.args.sort(key=lambda a: roles[x.op].index(a[0]))
+
+
+@kind
+def piece_begun_and_completed(d, rng):
+    """The last piece of a part is the first of the next, too, as where a border falls inside: right if nobody reads it
+    before."""
+    x = an_ins(d, rng, lambda x: in_parts(x) and gradients(x) and x.part[0] + 1 < x.part[1])
+    y = next((y for y in all_parts(d, x) if y.part[0] == x.part[0] + 1), None) if x else None
+    if not y:
+        return False
+    a = x.args[gradients(x)[-1]]
+    if any(o[2:] == a[2:] for o in y.args):
+        return False
+    at_ = gradients(y)[0] if gradients(y) else 0
+    y.args.insert(at_, a)
+    by_role_of(y)
+    if rng.random() < 0.5:  # and who waited for the one waits for the other
+        for z in d.ranks[x.rank].ins:
+            z.waited = [y if w is x and z is not y and z.lane != y.lane else w for w in z.waited]
+            if z.lane != x.lane and at(d, z) < at(d, y) and y in z.waited:
+                z.waited.remove(y)
+    return True
+
+
+@kind
+def part_adds_or_writes(d, rng):
+    """One piece, or all of a part or of a job."""
+    x = an_ins(d, rng, lambda x: x.op in ("B", "W") and len(gradients(x)) > 1)
+    if not x:
+        return False
+    way = rng.randrange(3)
+    for y in all_parts(d, x) if way == 2 else [x]:
+        chosen = gradients(y) if way else [rng.choice(gradients(y))]
+        y.args = [(r, not w if k in chosen else w, n, c) for k, (r, w, n, c) in enumerate(y.args)]
+    return True
+
+
+@kind
+def waits_for_another_part(d, rng):
+    """What sends or reduces a piece waits for an earlier part, or for a later one."""
+    x = an_ins(d, rng, lambda x: any(in_parts(w) for w in x.waited))
+    if not x:
+        return False
+    i = rng.choice([i for i, w in enumerate(x.waited) if in_parts(w)])
+    others = [y for y in all_parts(d, x.waited[i]) if y is not x.waited[i] and y not in x.waited]
+    if not others:
+        return False
+    x.waited[i] = rng.choice(others)
+    return True
+
+
+@kind
+def cut_into_parts(d, rng):
+    """A backward that was whole, in two parts, each with half of the gradient: right, if it frees only in the second."""
+    x = an_ins(d, rng, lambda x: x.op in ("B", "W") and not in_parts(x) and len(gradients(x)) == 1)
+    if not x:
+        return False
+    rank, i = d.ranks[x.rank], gradients(x)[0]
+    whole = x.args[i][3] == (0, 1) and buf(rank, x.args[i][2]).size % 2 == 0
+    if rng.random() < 0.5 and not whole:
+        return False
+    y = copy(x)
+    x.part, y.part = (0, 2), (1, 2)
+    if whole and rng.random() < 0.8:
+        x.args[i], y.args[i] = (*x.args[i][:3], (1, 2)), (*x.args[i][:3], (0, 2))
+    rank.ins.insert(at(d, x) + 1, y)
+    if rng.random() < 0.8:
+        x.frees = []
+    else:
+        y.frees = []
+    y.waited = []
+    for z in rank.ins:
+        z.waited = [y if w is x and rng.random() < 0.9 else w for w in z.waited]
+    return True
+
+
+@kind
+def parts_joined(d, rng):
+    """All of it in one, with all its pieces or with the whole."""
+    x = an_ins(d, rng, in_parts)
+    parts = all_parts(d, x) if x else []
+    if len(parts) < 2:
+        return False
+    rank, last = d.ranks[x.rank], parts[-1]
+    pieces, seen = [], set()
+    for y in parts:
+        for a in y.args:
+            if a[0] == "dw" and a[2:] not in seen:
+                seen.add(a[2:])
+                pieces.append(a)
+    if rng.random() < 0.5 and pieces:
+        pieces = [(*pieces[0][:3], (0, 1))]
+    last.args = [a for a in last.args if a[0] != "dw"] + pieces
+    by_role_of(last)
+    last.part = (0, 1)
+    for y in parts[:-1]:
+        last.waited += [w for w in y.waited if w not in last.waited]
+        for z in rank.ins:
+            z.waited = [last if w is y and last not in z.waited else w for w in z.waited]
+        drop(d, y)
+    return True
+
+
+# ---- gradients in pieces, and in rounds ----
+
+def moves_gradient(x):
+    return x.op in ("SEND_G", "RECV_G", "ADD", "TAKE", "REDUCE", "ALL_REDUCE", "REDUCE_SCATTER") and x.args
+
+
+@kind
+def two_pieces_of_one_number(d, rng):
+    """What sends, adds or reduces one piece does another again: one twice, the other never."""
+    x = an_ins(d, rng, lambda x: moves_gradient(x) and any(a[3][1] > 1 for a in x.args))
+    ys = [y for y in d.ranks[x.rank].ins if y.op == x.op and y.s == x.s and y is not x and y.peer == x.peer and
+          len(y.args) == len(x.args)] if x else []
+    if not ys:
+        return False
+    y = rng.choice(ys)
+    i = rng.randrange(len(x.args))
+    for k in range(len(x.args)) if rng.random() < 0.4 else [i]:
+        x.args[k] = (*x.args[k][:3], y.args[k][3])
+    return True
+
+
+@kind
+def pieces_of_two_messages_exchanged(d, rng):
+    """At one end, or at both: as if they had each other's number."""
+    x = an_ins(d, rng, lambda x: x.op == "SEND_G" and any(a[3][1] > 1 for a in x.args))
+    ys = [y for y in d.ranks[x.rank].ins if y.op == x.op and y.s == x.s and y is not x and y.peer == x.peer] if x else []
+    if not ys:
+        return False
+    y = rng.choice(ys)
+    ends = [(x, y), (partner(d, x), partner(d, y))]
+    for u, v in ends if rng.random() < 0.6 else [rng.choice(ends)]:
+        if u and v and u.args and v.args:
+            u.args, v.args = v.args, u.args
+            if rng.random() < 0.5:
+                u.waited, v.waited = v.waited, u.waited
+    return True
+
+
+@kind
+def piece_added_elsewhere(d, rng):
+    """The target of an ADD, a TAKE or a REDUCE is the piece of another, or writes where it must add."""
+    x = an_ins(d, rng, lambda x: x.op in ("ADD", "TAKE", "REDUCE") and any(a[0] == "dw" for a in x.args))
+    if not x:
+        return False
+    i = gradients(x)[0]
+    role, adds, name, (k, n) = x.args[i]
+    way = rng.randrange(3)
+    if way == 0 and n > 1:
+        x.args[i] = (role, adds, name, (rng.randrange(n), n))
+    elif way == 1:
+        x.args[i] = (role, not adds, name, (k, n))
+    elif n > 1:
+        x.args[i] = (role, adds, name, (k * 2, n * 2))
+    return True
+
+
+@kind
+def reduced_in_place(d, rng):
+    """A REDUCE whose root sums into its own source, or next to it."""
+    x = an_ins(d, rng, lambda x: x.op == "REDUCE" and len(x.args) == 2)
+    if not x:
+        return False
+    src = next(a for a in x.args if a[0] == "src")
+    k, n = src[3]
+    x.args = [src, ("dw", rng.random() < 0.3, src[2], (k, n) if rng.random() < 0.6 or n == 1 else ((k + 1) % n, n))]
+    return True
+
+
+def rounds(b):
+    return b.kind in ("wgrad", "gshard") and b.b is None and b.inst is not None
+
+
+@kind
+def round_in_the_buffer_of_another(d, rng):
+    """Two rounds of a set in one buffer: all their instructions, or one of them; added to what is there, perhaps."""
+    rank, b = a_buf(d, rng, rounds)
+    others = [o for o in rank.bufs if b and o is not b and o.kind == b.kind and o.s == b.s]
+    if not others:
+        return False
+    o, all_ = rng.choice(others), users(rank, b.name)
+    for x in all_ if rng.random() < 0.5 else all_[:1]:
+        adds = rng.random() < 0.5
+        x.args = [(r, (adds or w) if r == "dw" and n == b.name else w, o.name if n == b.name else n, c)
+                  for r, w, n, c in x.args]
+        x.frees = [o.name if f == b.name else f for f in x.frees]
+    return True
+
+
+@kind
+def round_numbered_otherwise(d, rng):
+    """A buffer of a round by another number: of another rank, or of another round."""
+    rank, b = a_buf(d, rng, rounds)
+    if not b:
+        return False
+    inst = rng.choice((b.inst + 1, b.inst + d.workers, b.inst % d.workers, b.inst + 7 * d.workers))
+    new = re.sub(r"#\d+$", f"#{inst}", b.name)
+    if any(o.name == new for o in rank.bufs):
+        return False
+    rename(rank, b.name, new)
+    b.inst = inst
+    return True
+
+
+@kind
+def round_dropped(d, rng):
+    """What a rank sent of one round is not sent: its last contributions are lost, or its first."""
+    x = an_ins(d, rng, lambda x: moves_gradient(x) and x.inst is not None)
+    if not x:
+        return False
+    gone = [y for rank in d.ranks for y in rank.ins
+            if (y.op, y.s, y.inst) == (x.op, x.s, x.inst)] if x.op not in SENDS else [x, partner(d, x)]
+    for y in gone:
+        if y:
+            drop(d, y)
+    return True
+
+
+@kind
+def another_round_of_the_job(d, rng):
+    """A backward contributes to the sum of another round than its own, which another rank may have by now."""
+    x = an_ins(d, rng, lambda x: x.op in JOBS and gradients(x))
+    rank = d.ranks[x.rank] if x else None
+    name = x.args[gradients(x)[0]][2] if x else ""
+    others = [b.name for b in rank.bufs if b.kind == "wgrad" and b.name != name and b.s == x.s] if x else []
+    if not others:
+        return False
+    new, adds = rng.choice(others), rng.random() < 0.7
+    x.args = [(r, (adds or w) if n == name else w, new if n == name else n, c) for r, w, n, c in x.args]
+    return True
