@@ -513,4 +513,5 @@ void emit_report(struct text *out, const struct report *report, const struct sty
     put(out, "gap          %.1f %%\n", 100 * report->gap);
     put_spare(out, report);
     put_host(out, report);
+    put_weights(out, report, &measure);
 }
