@@ -203,6 +203,7 @@ static void own_programs(training *t) {
             for (int64_t *off : {&h.weight, &h.opt})
                 move_apart(off);
         k.arena *= APART;
+        k.host *= APART;
         move_apart(&k.work);
         k.ins = t->ins.back().data();
         k.home = t->homes.back().data();
