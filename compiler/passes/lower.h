@@ -222,8 +222,6 @@ void order_lanes(struct rank *k); /* lane 0 is compute; then by kind, and by pee
 int intern_group(struct build *build, const int32_t *rank, int n);
 
 /* lower_offload.c */
-int32_t last_by(const struct sched *sc, int r,
-                double t); /* the last job of the rank that has ended by then; -1: none */
 void plan_reloads(struct build *build);
 void offload(struct build *build, int32_t e, const struct job *to,
              double t); /* what travels along edge e, if it is to */

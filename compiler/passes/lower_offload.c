@@ -20,7 +20,8 @@ static bool leaves(const struct spec *sp, const struct job *from, int kind) {
 static int in_host(int kind) { return kind == K_stash ? K_hstash : K_hinput; }
 static int back(int kind) { return kind == K_stash ? K_rstash : K_rinput; }
 
-int32_t last_by(const struct sched *sc, int r, double t) {
+/* How many jobs of rank r end by t. */
+static int ended_by(const struct sched *sc, int r, double t) {
     int least = 0, most = sc->norder[r];
     while (least < most) {
         int mid = (least + most) / 2;
@@ -29,7 +30,7 @@ int32_t last_by(const struct sched *sc, int r, double t) {
         else
             most = mid;
     }
-    return least > 0 ? sc->order[r][least - 1] : -1;
+    return least;
 }
 
 /* ---- when stashes come back ---- */
@@ -47,6 +48,15 @@ static int by_moment(const void *x, const void *y) {
                                   : (a->due > b->due) - (a->due < b->due);
 }
 
+/* The last job of its rank that ends by t and before the reader starts: one that takes no time may end by t as well. */
+static int32_t last_before(const struct build *build, const struct moments *moments, const struct reload *x, double t) {
+    const int32_t *order = build->sc->order[x->rank];
+    int n = ended_by(build->sc, x->rank, t);
+    while (n > 0 && moments->end[order[n - 1]] >= x->due)
+        n--;
+    return n > 0 ? order[n - 1] : -1;
+}
+
 static void choose_moments(const struct build *build, const struct moments *moments, struct reload *reload, int n) {
     double next = INFINITY;
     for (int i = 0; i < n; i++) {
@@ -55,7 +65,7 @@ static void choose_moments(const struct build *build, const struct moments *mome
         if (i == 0 || reload[i - 1].rank != x->rank)
             next = INFINITY;
         next = fmin(next, moments->time[x->due]) - host_time(build->sp, x->rank, build->st[x->set].bytes[x->kind]);
-        x->after = last_by(build->sc, x->rank, next);
+        x->after = last_before(build, moments, x, next);
         x->moment = moments->end[from] + 1;
         if (x->after >= 0 && moments->end[x->after] + 1 > x->moment)
             x->moment = moments->end[x->after] + 1;
@@ -141,9 +151,9 @@ int32_t fetch_state(struct build *build, const struct owner *owner) {
     else if (sc->norder[r] > 0) {
         double end = sc->end[sc->order[r][sc->norder[r] - 1]];
         double took = host_time(build->sp, r, build->st[owner->set].bytes[K_opt]);
-        int32_t after = last_by(sc, r, caps->updates == 0 ? end - took : end);
-        if (after >= 0)
-            keep_order(build, r, build->job_ins[after]);
+        int n = ended_by(sc, r, caps->updates == 0 ? end - took : end);
+        if (n > 0)
+            keep_order(build, r, build->job_ins[sc->order[r][n - 1]]);
     }
     return buf;
 }

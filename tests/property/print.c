@@ -9,11 +9,23 @@ static void put_number(struct text *t, double x) {
     put(t, "%s", isinf(x) ? "math.huge" : number(x, buf));
 }
 
-/* A job's line: home, rank, n, cost, and what it needs where that is not the default. */
+static void put_home(struct text *t, const struct spec *sp, const int32_t *home) {
+    struct home list = home_of(sp, home);
+    put(t, *home < sp->workers ? "%d" : "{ %d", list.rank[0]);
+    for (int i = 1; i < list.n; i++)
+        put(t, ", %d", list.rank[i]);
+    put(t, *home < sp->workers ? "" : " }");
+}
+
+/* A job's line: home, rank, n, cost, source, and what it needs where that is not the default. */
 static void put_job(struct text *t, const struct spec *sp, int j) {
     const struct job *job = &sp->job[j];
-    put(t, "  [\"%s\"] = { home = %d, rank = %d, n = ", job_name(job->s, job->b, job->d), job->home, job->rank);
+    put(t, "  [\"%s\"] = { home = ", job_name(job->s, job->b, job->d));
+    put_home(t, sp, &job->home);
+    put(t, ", rank = %d, n = ", job->rank);
     put_number(t, job->prio);
+    if (sp->source && sp->source[j] >= 0)
+        put(t, ", source = %d", sp->source[j]);
     if (!isnan(job->cost)) {
         put(t, ", cost = ");
         put_number(t, job->cost);
@@ -43,6 +55,35 @@ static void put_ranks(struct text *t, const char *field, const int *value, int n
     put(t, "})[r + 1] end,\n");
 }
 
+/* What is said stage by stage. */
+static void put_stages(struct text *t, const struct spec *sp) {
+    bool buckets = false;
+    for (int s = 0; s < sp->stages; s++)
+        buckets |= sp->bucket[s] > 0;
+    if (sp->zero)
+        put(t, "  zero = function(s) return ({ ");
+    for (int s = 0; sp->zero && s < sp->stages; s++)
+        put(t, "%d, ", sp->zero[s]);
+    put(t, sp->zero ? "})[s + 1] end,\n" : "");
+    if (buckets)
+        put(t, "  bucket = function(s) return ({ ");
+    for (int s = 0; buckets && s < sp->stages; s++) {
+        put_number(t, sp->bucket[s] == INT64_MAX ? INFINITY : (double)sp->bucket[s]);
+        put(t, ", ");
+    }
+    put(t, buckets ? "})[s + 1] end,\n" : "");
+    if (sp->offload_state)
+        put(t, "  offload_optimizer = function(s) return ({ ");
+    for (int s = 0; sp->offload_state && s < sp->stages; s++)
+        put(t, "%s, ", sp->offload_state[s] ? "true" : "false");
+    put(t, sp->offload_state ? "})[s + 1] end,\n" : "");
+    if (sp->offload)
+        put(t, "  offload = function(s, b) return ({ ");
+    for (int i = 0; sp->offload && i < sp->stages * sp->batches; i++)
+        put(t, "%s, ", sp->offload[i] ? "true" : "false");
+    put(t, sp->offload ? "})[s * %d + b + 1] end,\n" : "", sp->batches);
+}
+
 char *print_schedule(const struct spec *sp) {
     struct text t = {0};
     bool split = false, again = false, costs = false;
@@ -68,23 +109,43 @@ char *print_schedule(const struct spec *sp) {
         put(&t, "  pred = function(s, b, d) return job(s, b, d).needs end,\n");
     put_ranks(&t, "cap", sp->cap, sp->workers, INT_MAX);
     put_ranks(&t, "weight_slots", sp->slots, sp->workers, 2);
+    if (sp->grad_slots)
+        put_ranks(&t, "grad_slots", sp->grad_slots, sp->workers, INT_MAX);
+    if (sp->source)
+        put(&t, "  source = function(s, b, d) return job(s, b, d).source end,\n");
+    put_stages(&t, sp);
     put(&t, "}\n");
     return t.s;
 }
 
+static void put_link(struct text *t, struct link link, const char *after) {
+    put(t, "{ ");
+    put_number(t, link.latency);
+    put(t, ", ");
+    put_number(t, link.bandwidth);
+    put(t, " }%s", after);
+}
+
 char *print_cluster(const struct spec *sp) {
-    if (!sp->link)
+    if (!sp->link && !sp->host_link)
         return NULL;
     struct text t = {0};
-    put(&t, "local links = { -- latency, bandwidth: from src in rows, to dst in columns\n");
-    for (int i = 0; i < sp->workers * sp->workers; i++) {
-        put(&t, "%s{ ", i % sp->workers ? " " : "  { ");
-        put_number(&t, sp->link[i].latency);
-        put(&t, ", ");
-        put_number(&t, sp->link[i].bandwidth);
-        put(&t, i % sp->workers == sp->workers - 1 ? " } },\n" : " },");
+    if (sp->link)
+        put(&t, "local links = { -- latency, bandwidth: from src in rows, to dst in columns\n");
+    for (int i = 0; sp->link && i < sp->workers * sp->workers; i++) {
+        put(&t, "%s", i % sp->workers ? " " : "  { ");
+        put_link(&t, sp->link[i], i % sp->workers == sp->workers - 1 ? " },\n" : ",");
     }
-    put(&t,
-        "}\n\nreturn cluster {\n  link = function(src, dst) return table.unpack(links[src + 1][dst + 1]) end,\n}\n");
+    put(&t, sp->link ? "}\n\n" : "");
+    if (sp->host_link)
+        put(&t, "local host_links = { ");
+    for (int r = 0; sp->host_link && r < sp->workers; r++)
+        put_link(&t, sp->host_link[r], ", ");
+    put(&t, "%sreturn cluster {\n  flops = %g,\n", sp->host_link ? "}\n\n" : "", sp->flops);
+    if (sp->link)
+        put(&t, "  link = function(src, dst) return table.unpack(links[src + 1][dst + 1]) end,\n");
+    if (sp->host_link)
+        put(&t, "  host_link = function(r) return table.unpack(host_links[r + 1]) end,\n");
+    put(&t, "}\n");
     return t.s;
 }

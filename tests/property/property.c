@@ -1,8 +1,9 @@
 /* Random schedules, compiled, proved and trained: each must end with the weights and losses of one rank, bit for bit.
  *
- *   property [-n CASES] [-s FIRST_SEED] [-j PROCESSES] [-D PARAMETER=VALUE]...
+ *   property [-n CASES] [-s FIRST_SEED] [-j PROCESSES] [-w WIDTH] [-D PARAMETER=VALUE]...
  *
  * A case is tests/schedules/random.lua with a seed of its own, over random_links.lua. Processes take the seeds in turn.
+ * WIDTH is the model's: its gradients are cut into pieces of at least 4 KiB, of which a layer of width 64 has four.
  * The first failure ends the run: it is made smaller and printed as scripts, with the command that shows it again. A
  * deadlock by its caps or its order does not count, if the compiler says that it is one. With -D precision=bf16 they
  * are proved only: the host trains in fp32. */
@@ -20,9 +21,33 @@
 static const char schedule[] = "tests/schedules/random.lua", links[] = "tests/schedules/random_links.lua",
                   model[] = "schedules/models/integers.lua";
 
-enum { HAS_LINKS, HAS_ORDERS, HAS_STRICT, HAS_CAPS, HAS_SPLIT, HAS_RECOMPUTE, HAS_AWAY, HAS_COSTS, NHAS };
-static const char *const has_text[NHAS] = {"links",          "added orders", "strict order",    "caps",
-                                           "split backward", "recompute",    "weights fetched", "own costs"};
+#define FEATURES(X)                                                                                                    \
+    X(LINKS, "links")                                                                                                  \
+    X(ORDERS, "added orders")                                                                                          \
+    X(STRICT, "strict order")                                                                                          \
+    X(CAPS, "caps")                                                                                                    \
+    X(SPLIT, "split backward")                                                                                         \
+    X(RECOMPUTE, "recompute")                                                                                          \
+    X(AWAY, "weights fetched")                                                                                         \
+    X(COSTS, "own costs")                                                                                              \
+    X(LISTS, "sharded homes")                                                                                          \
+    X(ZERO, "zero")                                                                                                    \
+    X(ROUNDS, "gradients in rounds")                                                                                   \
+    X(BUCKETS, "buckets")                                                                                              \
+    X(OFFLOAD, "offload")                                                                                              \
+    X(STATE, "state offloaded")                                                                                        \
+    X(RELAYS, "relays")
+enum {
+#define X(name, text) HAS_##name,
+    FEATURES(X)
+#undef X
+        NHAS
+};
+static const char *const has_text[NHAS] = {
+#define X(name, text) text,
+    FEATURES(X)
+#undef X
+};
 
 static struct shared {
     _Atomic int64_t next, counted, deadlocked, failed; /* seeds; failed: the first that failed, or 0 */
@@ -32,12 +57,14 @@ static struct shared {
 
 static const char *fixed[64]; /* parameters that are not drawn */
 static int nfixed;
+static char width[32] = "width=16"; /* of the model */
 
 static struct spec *load(int64_t seed, char *why) {
-    const char **set = NEW(const char *, nfixed + 1);
+    const char **set = NEW(const char *, nfixed + 2);
     memcpy(set, fixed, sizeof *set * (size_t)nfixed);
     set[nfixed] = format("seed=%lld", (long long)seed);
-    struct script_args a = {.schedule = schedule, .model = model, .cluster = links, .set = set, .nset = nfixed + 1};
+    set[nfixed + 1] = width;
+    struct script_args a = {.schedule = schedule, .model = model, .cluster = links, .set = set, .nset = nfixed + 2};
     a.lanes = (enum lanes_per)(seed % 3);
     return load_spec(&a, why);
 }
@@ -45,11 +72,21 @@ static struct spec *load(int64_t seed, char *why) {
 static void count_features(const struct spec *sp) {
     bool has[NHAS] = {[HAS_LINKS] = sp->link != NULL, [HAS_ORDERS] = sp->pred != NULL, [HAS_STRICT] = sp->strict};
     has[HAS_CAPS] = sp->cap[0] < INT32_MAX;
+    has[HAS_LISTS] = sp->nlists > 0;
+    has[HAS_ROUNDS] = sp->grad_slots != NULL;
+    for (int s = 0; s < sp->stages; s++) {
+        has[HAS_ZERO] |= sp->zero && sp->zero[s];
+        has[HAS_BUCKETS] |= sp->bucket[s] > 0 && sp->bucket[s] < INT64_MAX;
+        has[HAS_STATE] |= sp->offload_state && sp->offload_state[s];
+    }
+    for (int i = 0; sp->offload && i < sp->stages * sp->batches; i++)
+        has[HAS_OFFLOAD] |= sp->offload[i];
     for (int j = 0; j < sp->njobs; j++) {
         has[HAS_SPLIT] |= sp->job[j].d == OP_W;
         has[HAS_RECOMPUTE] |= sp->job[j].d == OP_R;
         has[HAS_AWAY] |= sp->job[j].home != sp->job[j].rank;
         has[HAS_COSTS] |= !isnan(sp->job[j].cost);
+        has[HAS_RELAYS] |= sp->source && sp->source[j] >= 0;
     }
     for (int f = 0; f < NHAS; f++)
         all->has[f] += has[f];
@@ -109,11 +146,11 @@ static void tell(int64_t seed, const struct spec *sp, const char *why, int tried
     if (cluster)
         put_file("failing_links.lua", cluster);
     static const char *const per[] = {"edge", "peer", "rank"};
-    printf("build/pianola run failing.lua --model %s%s --lanes %s --steps %d --compare\n", model,
-           cluster ? " --cluster failing_links.lua" : "", per[sp->lanes], STEPS);
-    printf(
-        "# as it was drawn: build/pianola run %s --model %s --cluster %s --lanes %s --steps %d --compare -D seed=%lld",
-        schedule, model, links, per[sp->lanes], STEPS, (long long)seed);
+    printf("build/pianola run failing.lua --model %s%s --lanes %s --steps %d --compare -D %s\n", model,
+           cluster ? " --cluster failing_links.lua" : "", per[sp->lanes], STEPS, width);
+    printf("# as it was drawn: build/pianola run %s --model %s --cluster %s --lanes %s --steps %d --compare -D %s "
+           "-D seed=%lld",
+           schedule, model, links, per[sp->lanes], STEPS, width, (long long)seed);
     for (int i = 0; i < nfixed; i++)
         printf(" -D %s", fixed[i]);
     printf("\n");
@@ -124,11 +161,12 @@ static bool fails_as_printed(const struct spec *sp, enum verdict v) {
     char folder[] = "/tmp/pianola-property-XXXXXX", why[4096];
     if (!mkdtemp(folder))
         return false;
+    const char *set[] = {width};
     char *file = format("%s/failing.lua", folder), *cluster = format("%s/failing_links.lua", folder);
     struct text t = {0};
     put(&t, "%s", print_schedule(sp));
     write_file(file, &t);
-    struct script_args a = {.schedule = file, .model = model, .lanes = sp->lanes};
+    struct script_args a = {.schedule = file, .model = model, .lanes = sp->lanes, .set = set, .nset = 1};
     if (print_cluster(sp)) {
         t.n = 0;
         put(&t, "%s", print_cluster(sp));
@@ -165,17 +203,19 @@ static void explain(int64_t seed) {
 
 int main(int argc, char **argv) {
     int64_t cases = 5000, first = 1, processes = sysconf(_SC_NPROCESSORS_ONLN);
-    for (int option; (option = getopt(argc, argv, "n:s:j:D:")) != -1;) {
+    for (int option; (option = getopt(argc, argv, "n:s:j:w:D:")) != -1;) {
         if (option == 'D' && nfixed < 64)
             fixed[nfixed++] = optarg;
+        else if (option == 'w')
+            snprintf(width, sizeof width, "width=%s", optarg);
         else
             *(option == 'n' ? &cases : option == 's' ? &first : &processes) = option == '?' ? 0 : atoll(optarg);
     }
     if (processes < 1 || processes > 256 || cases < 1 || first < 1)
-        die("usage: property [-n CASES] [-s FIRST_SEED] [-j PROCESSES] [-D PARAMETER=VALUE]...");
+        die("usage: property [-n CASES] [-s FIRST_SEED] [-j PROCESSES] [-w WIDTH] [-D PARAMETER=VALUE]...");
     all = mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     all->next = first;
-    train_alone(model, 8);
+    train_alone(model, width, 8);
     struct timespec a, b;
     clock_gettime(CLOCK_MONOTONIC, &a);
     run_all((int)processes, cases);

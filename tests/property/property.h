@@ -20,8 +20,8 @@ enum verdict {
 };
 extern const char *const verdict_text[];
 
-/* trial.c. The result of one rank for so many microbatches: computed once, before processes fork. */
-void train_alone(const char *model, int most_batches);
+/* trial.c. The result of one rank for so many microbatches: computed once, before processes fork. width: "width=16". */
+void train_alone(const char *model, const char *width, int most_batches);
 /* Compiles, proves, reads back, trains and compares. why: what went wrong, 4096 bytes. Leaves its memory to free_all.
  * With PIANOLA_FAULT=first or =wait in the environment, the program is broken behind the proof or before it. */
 enum verdict try_spec(const struct spec *sp, char *why);
@@ -31,7 +31,7 @@ struct spec *load_spec(const struct script_args *a, char *why); /* NULL: why */
 
 /* shrink.c: the smallest spec found that fails in the same way. */
 const struct spec *shrink(const struct spec *sp, enum verdict how, int *tried);
-/* print.c: the spec as a schedule script, and its links as a cluster script; NULL without links. */
+/* print.c: the spec as a schedule script, and its links as a cluster script; NULL where they are free. */
 char *print_schedule(const struct spec *sp);
 char *print_cluster(const struct spec *sp);
 #endif

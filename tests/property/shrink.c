@@ -16,7 +16,9 @@ enum { NONE = -1, ALL = INT_MAX };
 
 static bool hit(int what, int at) { return what == ALL || what == at; }
 
-/* The job as it is in the copy; false: it is gone. */
+static int rank_without(int r, int out) { return out < 0 ? r : r == out ? 0 : r - (r > out); }
+
+/* The job as it is in the copy; false: it is gone. Its home is still the original's. */
 static bool keep_job(const struct spec *sp, const struct without *o, struct job *j) {
     int cell = j->s * sp->batches + j->b;
     if (j->s == o->stage || j->b == o->batch || (j->d == OP_R && hit(o->recompute, cell)) ||
@@ -26,11 +28,69 @@ static bool keep_job(const struct spec *sp, const struct without *o, struct job 
         j->d = OP_B;
     j->s -= o->stage >= 0 && j->s > o->stage;
     j->b -= o->batch >= 0 && j->b > o->batch;
-    if (o->rank >= 0) {
-        j->rank = j->rank == o->rank ? 0 : j->rank - (j->rank > o->rank);
-        j->home = j->home == o->rank ? 0 : j->home - (j->home > o->rank);
-    }
+    if (o->rank >= 0)
+        j->rank = rank_without(j->rank, o->rank);
     return true;
+}
+
+/* The same list of ranks, or one rank, as a home of the copy. */
+static int32_t copy_home(struct spec *sp, struct home list) {
+    int32_t *rank = NEW(int32_t, list.n);
+    memcpy(rank, list.rank, sizeof *rank * (size_t)list.n);
+    if (list.n == 1)
+        return rank[0];
+    for (int l = 0; l < sp->nlists; l++)
+        if (sp->list[l].n == list.n && !memcmp(sp->list[l].rank, rank, sizeof *rank * (size_t)list.n))
+            return sp->workers + l;
+    sp->list[sp->nlists] = (struct home){list.n, rank};
+    return sp->workers + sp->nlists++;
+}
+
+/* The homes of all jobs. Where lists name the rank that goes, each list of the stage loses the member at its place. */
+static void copy_homes(const struct spec *from, struct spec *to, const int32_t *image, int rank) {
+    to->list = NEW(struct home, from->njobs);
+    to->nlists = 0;
+    for (int i = 0; i < from->njobs; i++) {
+        if (image[i] < 0)
+            continue;
+        struct home was = home_of(from, &from->job[i].home), is = {0, NEW(int32_t, was.n)};
+        int lost = -1;
+        for (int k = 0; rank >= 0 && was.n > 1 && k < from->njobs; k++)
+            for (int m = 0; from->job[k].s == from->job[i].s && m < was.n; m++)
+                lost = home_of(from, &from->job[k].home).rank[m] == rank ? m : lost;
+        int32_t *member = NEW(int32_t, was.n);
+        for (int m = 0; m < was.n; m++)
+            if (m != lost)
+                member[is.n++] = rank_without(was.rank[m], rank);
+        is.rank = member;
+        to->job[image[i]].home = copy_home(to, is);
+    }
+}
+
+/* Homes of a stage must be equally long, and have no rank in common unless they are the same. */
+static bool homes_agree(const struct spec *sp) {
+    for (int i = 0; i < sp->njobs; i++)
+        for (int k = 0; k < i; k++) {
+            struct home a = home_of(sp, &sp->job[i].home), b = home_of(sp, &sp->job[k].home);
+            if (sp->job[i].s != sp->job[k].s || sp->job[i].home == sp->job[k].home)
+                continue;
+            for (int m = 0; m < a.n * b.n; m++)
+                if (a.n != b.n || a.rank[m / b.n] == b.rank[m % b.n])
+                    return false;
+        }
+    return true;
+}
+
+/* A relay must be another rank that has the weights at some time: one with a job that reads them, or their home. */
+static void mend_sources(struct spec *sp) {
+    for (int j = 0; sp->source && j < sp->njobs; j++) {
+        bool has = false;
+        for (int k = 0; k < sp->njobs; k++)
+            has |= sp->job[k].s == sp->job[j].s &&
+                   ((sp->job[k].d != OP_W && sp->job[k].rank == sp->source[j]) || sp->job[k].home == sp->source[j]);
+        if (!has || sp->source[j] == sp->job[j].rank)
+            sp->source[j] = -1;
+    }
 }
 
 static struct graph *default_graph(const struct spec *sp) {
@@ -74,6 +134,32 @@ static int count_orders(const struct spec *sp) {
     return sp->pred ? sp->pred_at[sp->njobs] - default_graph(sp)->pred_at[sp->njobs] : 0;
 }
 
+/* The n values of a field that are left without the one at `out`; of a field that is not there, none. */
+static void *copy_values(const void *from, size_t size, int n, int out) {
+    char *to = from ? NEW(char, size *(size_t)n + 1) : NULL;
+    for (int i = 0; to && i < n; i++)
+        if (i != out)
+            memcpy(to + size * (size_t)(i - (out >= 0 && i > out)), (const char *)from + size * (size_t)i, size);
+    return to;
+}
+
+/* What is said of stages, of cells, of jobs, and of ranks but for caps and slots. */
+static void copy_fields(const struct spec *o, struct spec *sp, const struct without *out, const int32_t *image) {
+    sp->zero = copy_values(o->zero, sizeof *o->zero, o->stages, out->stage);
+    sp->bucket = copy_values(o->bucket, sizeof *o->bucket, o->stages, out->stage);
+    sp->offload_state = copy_values(o->offload_state, sizeof *o->offload_state, o->stages + 1, out->stage);
+    sp->grad_slots = copy_values(o->grad_slots, sizeof *o->grad_slots, o->workers, out->rank);
+    sp->host_link = copy_values(o->host_link, sizeof *o->host_link, o->workers, out->rank);
+    sp->offload = o->offload ? NEW(uint8_t, o->stages * o->batches) : NULL;
+    for (int i = 0, n = 0; o->offload && i < o->stages * o->batches; i++)
+        if (i / o->batches != out->stage && i % o->batches != out->batch)
+            sp->offload[n++] = o->offload[i];
+    sp->source = o->source ? NEW(int32_t, o->njobs) : NULL;
+    for (int i = 0; o->source && i < o->njobs; i++)
+        if (image[i] >= 0)
+            sp->source[image[i]] = o->source[i] < 0 ? -1 : rank_without(o->source[i], out->rank);
+}
+
 static struct spec *copy_without(const struct spec *o, const struct without *out) {
     struct spec *sp = NEW(struct spec, 1);
     *sp = *o;
@@ -96,6 +182,8 @@ static struct spec *copy_without(const struct spec *o, const struct without *out
         sp->at[(j.s * sp->batches + j.b) * NDIRS + j.d] = image[i] = sp->njobs;
         sp->job[sp->njobs++] = j;
     }
+    copy_homes(o, sp, image, out->rank);
+    copy_fields(o, sp, out, image);
     sp->pred = sp->pred_at = NULL;
     if (o->pred)
         copy_orders(o, sp, image, out->order);
@@ -123,11 +211,42 @@ static void plain_job(struct spec *sp, int j, int what) {
         job->rank = again->rank = 0;
     else if (what == 1)
         job->home = again->home = job->rank;
-    else
+    else if (what == 2)
         job->prio = 0;
+    else if (sp->source)
+        sp->source[j] = sp->source[again - sp->job] = -1;
 }
 
-enum { CAPS, SLOTS, STRICT, COSTS, LINKS, ORDERS, SPLITS, RECOMPUTES, HOMES, PRIORITIES, FEATURES };
+static void plain_stage(struct spec *sp, int s, int what) {
+    if (what == 0 && sp->zero)
+        sp->zero[s] = 0;
+    else if (what == 1)
+        sp->bucket[s] = 0;
+    else if (what == 2 && sp->offload_state)
+        sp->offload_state[s] = false;
+}
+
+enum {
+    CAPS,
+    SLOTS,
+    STRICT,
+    COSTS,
+    LINKS,
+    ORDERS,
+    SPLITS,
+    RECOMPUTES,
+    HOMES,
+    PRIORITIES,
+    LISTS,
+    ZERO,
+    ROUNDS,
+    BUCKETS,
+    OFFLOADS,
+    STATES,
+    RELAYS,
+    HOST_LINKS,
+    FEATURES
+};
 
 static void drop_feature(struct spec *sp, int feature) {
     for (int r = 0; r < sp->workers; r++) {
@@ -136,8 +255,18 @@ static void drop_feature(struct spec *sp, int feature) {
     }
     sp->strict &= feature != STRICT;
     sp->link = feature == LINKS ? NULL : sp->link;
+    sp->zero = feature == ZERO ? NULL : sp->zero;
+    sp->grad_slots = feature == ROUNDS ? NULL : sp->grad_slots;
+    sp->offload = feature == OFFLOADS ? NULL : sp->offload;
+    sp->offload_state = feature == STATES ? NULL : sp->offload_state;
+    sp->source = feature == RELAYS ? NULL : sp->source;
+    sp->host_link = feature == HOST_LINKS ? NULL : sp->host_link;
+    for (int s = 0; s < sp->stages; s++)
+        sp->bucket[s] = feature == BUCKETS ? 0 : sp->bucket[s];
     for (int j = 0; j < sp->njobs; j++) {
         sp->job[j].cost = feature == COSTS ? NAN : sp->job[j].cost;
+        if (feature == LISTS)
+            sp->job[j].home = home_of(sp, &sp->job[j].home).rank[0];
         if (feature == HOMES || feature == PRIORITIES)
             plain_job(sp, j, feature == HOMES ? 1 : 2);
     }
@@ -171,11 +300,19 @@ static struct spec *smaller(const struct spec *o, int k, bool *beyond) {
         struct spec *sp = copy_without(o, &out);
         sp->link[k] = (struct link){0, INFINITY};
         return sp;
-    } else if ((k -= links) < 3 * o->njobs) {
-        if (o->job[k / 3].d == OP_R)
+    } else if ((k -= links) < 4 * o->njobs) {
+        if (o->job[k / 4].d == OP_R)
             return NULL;
         struct spec *sp = copy_without(o, &out);
-        plain_job(sp, k / 3, k % 3);
+        plain_job(sp, k / 4, k % 4);
+        return sp;
+    } else if ((k -= 4 * o->njobs) < 3 * o->stages) {
+        struct spec *sp = copy_without(o, &out);
+        plain_stage(sp, k / 3, k % 3);
+        return sp;
+    } else if ((k -= 3 * o->stages) < cells && o->offload) {
+        struct spec *sp = copy_without(o, &out);
+        sp->offload[k] = 0;
         return sp;
     } else {
         *beyond = true;
@@ -184,21 +321,38 @@ static struct spec *smaller(const struct spec *o, int k, bool *beyond) {
     return copy_without(o, &out);
 }
 
+/* Whether a field of n values is the same in both. */
+static bool same_values(const void *a, const void *b, size_t size, int n) {
+    return !a == !b && (!a || !memcmp(a, b, size * (size_t)n));
+}
+
+static bool same_home(const struct spec *a, const struct spec *b, int j) {
+    struct home x = home_of(a, &a->job[j].home), y = home_of(b, &b->job[j].home);
+    return x.n == y.n && same_values(x.rank, y.rank, sizeof *x.rank, x.n);
+}
+
 static bool same_cost(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
 
 static bool same(const struct spec *a, const struct spec *b) {
-    size_t links = sizeof *a->link * (size_t)a->workers * (size_t)a->workers, ranks = sizeof(int) * (size_t)a->workers;
     if (a->workers != b->workers || a->stages != b->stages || a->batches != b->batches || a->njobs != b->njobs ||
         a->strict != b->strict || !a->link != !b->link || count_orders(a) != count_orders(b))
         return false;
     for (int j = 0; j < a->njobs; j++) {
         const struct job *x = &a->job[j], *y = &b->job[j];
-        if (x->rank != y->rank || x->home != y->home || x->prio != y->prio || !same_cost(x->cost, y->cost) ||
+        if (x->rank != y->rank || !same_home(a, b, j) || x->prio != y->prio || !same_cost(x->cost, y->cost) ||
             x->d != y->d)
             return false;
     }
-    return !memcmp(a->cap, b->cap, ranks) && !memcmp(a->slots, b->slots, ranks) &&
-           !(a->link && memcmp(a->link, b->link, links));
+    return same_values(a->cap, b->cap, sizeof *a->cap, a->workers) &&
+           same_values(a->slots, b->slots, sizeof *a->slots, a->workers) &&
+           same_values(a->link, b->link, sizeof *a->link, a->workers * a->workers) &&
+           same_values(a->host_link, b->host_link, sizeof *a->host_link, a->workers) &&
+           same_values(a->grad_slots, b->grad_slots, sizeof *a->grad_slots, a->workers) &&
+           same_values(a->zero, b->zero, sizeof *a->zero, a->stages) &&
+           same_values(a->bucket, b->bucket, sizeof *a->bucket, a->stages) &&
+           same_values(a->offload_state, b->offload_state, sizeof *a->offload_state, a->stages) &&
+           same_values(a->offload, b->offload, sizeof *a->offload, a->stages * a->batches) &&
+           same_values(a->source, b->source, sizeof *a->source, a->njobs);
 }
 
 const struct spec *shrink(const struct spec *sp, enum verdict how, int *tried) {
@@ -210,7 +364,10 @@ const struct spec *shrink(const struct spec *sp, enum verdict how, int *tried) {
             struct spec *next = smaller(sp, k, &beyond);
             if (beyond)
                 break;
-            if (!next || same(next, sp))
+            if (!next || !homes_agree(next))
+                continue;
+            mend_sources(next);
+            if (same(next, sp))
                 continue;
             ++*tried;
             if (try_apart(next, why, 5) != how)

@@ -9,8 +9,12 @@ PROPERTY=${PROPERTY:-build/property}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-if "$PROPERTY" -n "${CASES:-5000}" >"$work/log" 2>&1; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+if "$PROPERTY" -n "${CASES:-4000}" >"$work/log" 2>&1; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 cat "$work/log"
+
+"$PROPERTY" -n "${CASES:-1000}" -s 100000 -w 64 >"$work/wide" 2>&1
+expect "gradients in many pieces" 0 $?
+cat "$work/wide"
 
 "$PROPERTY" -n "${CASES:-1000}" -D precision=bf16 >"$work/bf16" 2>&1
 expect "random schedules of a bf16 model are proved" 0 $?

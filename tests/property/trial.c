@@ -76,12 +76,12 @@ static bool train(const struct passes *c, struct result *out, char *why) {
     return true;
 }
 
-void train_alone(const char *model, int most_batches) {
+void train_alone(const char *model, const char *width, int most_batches) {
     host_blas();
     for (int b = 1; b <= most_batches; b++, free_all()) {
         char why[4096], *batches = format("batches=%d", b);
-        const char *set[] = {batches, "stages=1"};
-        struct script_args a = {.schedule = "schedules/serial.lua", .model = model, .set = set, .nset = 2};
+        const char *set[] = {batches, "stages=1", width};
+        struct script_args a = {.schedule = "schedules/serial.lua", .model = model, .set = set, .nset = 3};
         struct passes c;
         compile(&c, script_load(&a));
         if (!train(&c, &alone[b], why)) {

@@ -1,5 +1,5 @@
--- A random schedule: placement, homes, priorities, costs, caps, split backwards, recompute and added orders that no hand
--- would write. Every draw is a function of the seed and of what it is drawn for, so with fewer workers, stages or
+-- A random schedule: placement, homes, priorities, costs, caps, split backwards, recompute, added orders, relays, host
+-- memory, and gradients in pieces and rounds, as no hand would write them. Every draw is a function of the seed and of what it is drawn for, so with fewer workers, stages or
 -- batches the rest stays as it was. Each parameter is drawn, too, unless -D gives it.
 local seed = params { seed = 1 }.seed
 
@@ -25,6 +25,14 @@ local p = params {
   slots = draw(3, "slots") > 0,  -- else the default
   orders = draw(2, "orders") == 0,
   pairs = draw(2, "pairs") == 0, -- when strict: as a sequence, with jobs that overlap
+  lists = draw(3, "lists") == 0, -- homes are lists of ranks and replicas of them, whatever `homes` says
+  apart = draw(2, "apart") == 0, -- then: all jobs of a microbatch on one rank, as with data parallelism
+  zero = draw(3, "zero") == 0,
+  rounds = draw(3, "rounds") == 0, -- of gradients: grad_slots
+  buckets = draw(3, "buckets") == 0,
+  offload = draw(3, "offload") == 0,
+  state = draw(3, "state") == 0, -- of the optimizer, in host memory
+  relays = draw(3, "relays") == 0,
 }
 local W, S, B = p.workers, p.stages, p.batches
 
@@ -32,8 +40,32 @@ local function some(kind, what, s, b) return kind == "all" or kind == "some" and
 local function splits(s, b) return some(p.split, "split", s, b) end
 local function recomputes(s, b) return some(p.recompute, "recompute", s, b) end
 local function backward(s, b) return splits(s, b) and "I" or "B" end
-local function rank(s, b, d) return draw(5 * 4 * 3, "rank", s, b, (d == "R" or d == "I") and "B" or d) % W end
+local function rank(s, b, d)
+  if p.lists and p.apart then return b % W end
+  return draw(5 * 4 * 3, "rank", s, b, (d == "R" or d == "I") and "B" or d) % W
+end
+
+-- The homes of a stage: lists of one length, or ranks, that have no rank in common. of: each rank's, if it is in one.
+local homes_of = {}
+local function lists(s)
+  if homes_of[s] then return homes_of[s] end
+  local ranks, size, homes = {}, 1 + draw(W, "size", s), { of = {} }
+  for r = 0, W - 1 do table.insert(ranks, 1 + draw(r + 1, "place", s, r), r) end
+  for i = 1, 1 + draw(W // size, "replicas", s) do
+    local list = table.move(ranks, (i - 1) * size + 1, i * size, 1, {})
+    homes[i] = size > 1 and list or list[1]
+    for _, r in ipairs(list) do homes.of[r] = homes[i] end
+  end
+  homes_of[s] = homes
+  return homes
+end
+
 local function home(s, b, d)
+  if p.lists then
+    local homes, job = lists(s), d == "R" and backward(s, b) or d
+    local own = draw(8, "own list", s, b, job) > 0 and homes.of[rank(s, b, d)]
+    return own or homes[1 + draw(60, "list", s, b, job) % #homes]
+  end
   if p.homes == "rank" then return rank(s, b, d) end
   if p.homes == "batch" then return b % W end
   return p.homes == "stage" and draw(60, "home", s) % W or draw(60, "home", s, b, d == "R" and backward(s, b) or d) % W
@@ -121,6 +153,28 @@ local function cost(s, b, d)
   return 0.25 * (1 + draw(16, "cost", s, b, d))
 end
 
+-- The ranks that have a stage's weights at some time: those with a job that reads them, and homes of all of them.
+local holders_of = {}
+local function holders(s)
+  if holders_of[s] then return holders_of[s] end
+  local has, list = {}, {}
+  for b = 0, B - 1 do
+    for _, d in ipairs { "F", backward(s, b), "W" } do
+      local h = home(s, b, d)
+      if d ~= "W" then has[rank(s, b, d)] = true end
+      if (d ~= "W" or splits(s, b)) and type(h) == "number" then has[h] = true end
+    end
+  end
+  for r = 0, W - 1 do list[#list + 1] = has[r] and r or nil end
+  holders_of[s] = list
+  return list
+end
+
+local function source(s, b, d)
+  local from = holders(s)[1 + draw(60, "source", s, b, d) % #holders(s)]
+  return draw(4, "relayed", s, b, d) > 0 and from ~= rank(s, b, d) and from or nil
+end
+
 return schedule {
   workers = W, stages = S, batches = B,
   w = function(s, b, d) return home(s, b, d), rank(s, b, d) end,
@@ -134,4 +188,10 @@ return schedule {
   cost = p.costs and cost or nil,
   weight_slots = p.slots and function(r) return draw(4, "weight slots", r) end or nil,
   pred = p.orders and pred or nil,
+  zero = p.zero and function(s) return draw(3, "zero", s) end or nil,
+  grad_slots = p.rounds and function(r) return 1 + draw(3, "grad slots", r) end or nil,
+  bucket = p.buckets and function(s) return ({ 1, 5000, 20000, math.huge })[1 + draw(4, "bucket", s)] end or nil,
+  offload = p.offload and function(s, b) return draw(3, "offload", s, b) > 0 end or nil,
+  offload_optimizer = p.state and function(s) return draw(2, "state", s) == 0 end or nil,
+  source = p.relays and source or nil,
 }

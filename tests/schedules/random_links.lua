@@ -10,6 +10,7 @@ end
 local p = params {
   links = ({ "free", "latency", "bandwidth" })[1 + draw(3, "links")],
   scale = ({ 1, 100, 1000 })[1 + draw(3, "scale")],
+  host = draw(2, "host") == 0, -- to host memory, too
 }
 
 return cluster {
@@ -17,5 +18,8 @@ return cluster {
   link = p.links ~= "free" and function(src, dst)
     local narrow = p.links == "bandwidth" and draw(4, "narrow", src, dst) > 0
     return p.scale * draw(9, "time", src, dst) / 4, narrow and (1 << draw(6, "bytes", src, dst)) / p.scale or math.huge
+  end or nil,
+  host_link = p.host and function(r)
+    return p.scale * draw(9, "delay", r) / 4, (1 << draw(6, "width", r)) / p.scale
   end or nil,
 }

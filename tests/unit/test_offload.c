@@ -73,3 +73,24 @@ Test(offload, no_fewer_stashes_would_do) {
     fprintf(stderr, "%d limits, %d of them take offloading; more than the fewest: %d\n", cases, some, more);
     cr_assert(some > 20 && more == 0, "%d of %d take more than needed", more, some);
 }
+
+/* What leaves is back before its reader starts, also where that takes no time. */
+Test(offload, jobs_without_cost_read_from_the_device) {
+    for (int seed = 0; seed < 40; seed++, free_all()) {
+        struct spec *sp = draw_pipeline(seed, 0.5 * (seed % 3));
+        memset(sp->offload, 1, W * B);
+        for (int j = 0; j < sp->njobs; j++)
+            sp->job[j].cost = below(2);
+        struct stage *st = unit_stages(sp);
+        struct graph *g = graph_build(sp);
+        struct program *p = lower(sp, st, g, sched_run(sp, st, g));
+        for (int r = 0; r < W; r++)
+            for (int i = 0; i < p->rank[r].nins; i++) {
+                const struct instr *x = &p->rank[r].ins[i];
+                bool copies = op_lane[x->op] == LANE_OFFLOAD || op_lane[x->op] == LANE_RELOAD;
+                for (int a = 0; a < x->narg && !copies; a++)
+                    cr_assert(memory_of(&p->rank[r].buf[p->rank[r].arg[x->arg + a].buf]) == MEMORY_DEVICE,
+                              "seed %d, rank %d, instruction %d", seed, r, i);
+            }
+    }
+}
