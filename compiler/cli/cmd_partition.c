@@ -35,12 +35,12 @@ static void read_levels(const char *levels, struct machines *machines) {
         s = end + 1;
         double bandwidth = good ? strtod(s, &end) : 0;
         if (!good || end == s || !(bandwidth >= LEAST_TIME && bandwidth <= MOST_TIME) || (*end && *end != ','))
-            die("--levels %s: expected the machines of a group and the bandwidth between them, in bytes per second, "
+            die("--levels %s: expected the ranks of a group and the bandwidth between them, in bytes per second, "
                 "then "
                 "the groups and that between those: 4x10e9,2x1.25e9",
                 levels);
         if (machines->nlevels == MOST_LEVELS || count_machines(machines) * n > MOST_MACHINES)
-            die("--levels %s: at most %d levels and %d machines", levels, MOST_LEVELS, MOST_MACHINES);
+            die("--levels %s: at most %d levels and %d ranks", levels, MOST_LEVELS, MOST_MACHINES);
         machines->level[machines->nlevels++] = (struct level){(int)n, bandwidth};
         if (!*end)
             return;
@@ -54,7 +54,7 @@ static int count_workers(const struct settings *settings) {
     read_levels(settings->levels, &machines);
     int n = count_machines(&machines);
     if (settings->workers && settings->workers != n)
-        die("--workers %lld: --levels %s are %d machines; leave --workers out", (long long)settings->workers,
+        die("--workers %lld: --levels %s are %d ranks; leave --workers out", (long long)settings->workers,
             settings->levels, n);
     if (settings->bandwidth > 0)
         die("--bandwidth and --levels exclude each other: the levels have their own");
@@ -71,11 +71,11 @@ static struct machines machines_of(const struct settings *settings, const struct
     }
     read_levels(settings->levels, &machines);
     if (machines.nlevels > 1 && settings->room > 0)
-        die("--memory holds for one level of links: within a group it is not known how many machines later stages "
+        die("--memory holds for one level of links: within a group it is not known how many ranks later stages "
             "have, and so how many minibatches a stage keeps; leave --memory out, or give --workers and --bandwidth");
     for (int r = 0; machines.nlevels > 1 && sp && sp->speed && r < sp->workers; r++)
         if (sp->speed[r] != 1)
-            die("--levels: rank %d of the cluster has a speed of its own, but groups of machines must be alike; give "
+            die("--levels: rank %d of the cluster has a speed of its own, but groups of ranks must be alike; give "
                 "--workers and --bandwidth",
                 r);
     machines.speed = machines.nlevels == 1 && sp ? sp->speed : NULL;
@@ -199,7 +199,7 @@ static void put_summary(struct text *out, const struct cuts *cuts, const struct 
         width = (int)strlen(layers[s]) > width ? (int)strlen(layers[s]) : width;
     }
     struct measure measure = measure_of(p->seconds, "s", ascii);
-    put(out, "%s: %d layers on %d machines; times in %s per minibatch\n\n", cuts->profile->name, cuts->profile->nlayers,
+    put(out, "%s: %d layers on %d ranks; times in %s per minibatch\n\n", cuts->profile->name, cuts->profile->nlayers,
         workers, measure.name);
     put(out, "stage  %-*s  replicas  compute     sync  warm-ups  versions\n", width, "layers");
     for (int s = 0; s < p->nparts; s++) {
@@ -209,9 +209,9 @@ static void put_summary(struct text *out, const struct cuts *cuts, const struct 
         put(out, "  %7s  %8d  %8d\n", time_text(part->sync, &measure, buf), part->versions - 1, part->versions);
     }
     put(out, "\n%s %s per minibatch: ", time_text(p->seconds, &measure, buf), measure.name);
-    put(out, "%.3f times as fast as one machine, %.3f times as data parallelism\n", p->one / p->seconds,
+    put(out, "%.3f times as fast as one rank, %.3f times as data parallelism\n", p->one / p->seconds,
         p->parallel / p->seconds);
-    put(out, "NOAM %d: minibatches at a time on each machine of the first stage\n", p->part[0].versions);
+    put(out, "NOAM %d: minibatches at a time on each rank of the first stage\n", p->part[0].versions);
 }
 
 int cmd_partition(const struct settings *settings) {

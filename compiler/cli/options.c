@@ -56,7 +56,7 @@ const struct command commands[] = {
      "  pianola show schedules/zbv.lua --format torch-csv | pianola import - | pianola show -\n",
      IMPORT, cmd_import, "file, e.g. schedule.csv", false},
     {"partition", "--profile FILE",
-     "cut a model into stages, each on as many machines as makes all the fastest (PipeDream's partitioner)",
+     "cut a model into stages, each on as many ranks as makes all the fastest (PipeDream's partitioner)",
      "  pianola partition --profile graph.txt --workers 4 --bandwidth 1e9\n"
      "  pianola partition --profile graph.txt --levels 4x10e9,2x1.25e9 --sum --transfers --json\n"
      "  pianola partition --profile graph.txt --workers 4 --bandwidth 1e9 -o pipedream.lua\n"
@@ -92,10 +92,10 @@ const struct option_row options[] = {
     {"profile", "FILE",
      "what each layer takes: PipeDream's graph.txt, a line per layer and per edge (milliseconds, bytes)", 'i',
      PARTITION},
-    {"workers", "N", "machines; all of them get layers", 'N', PARTITION},
+    {"workers", "N", "ranks; all of them get layers", 'N', PARTITION},
     {"bandwidth", "RATE", "bytes per second between them; default: the cluster's slowest link", 'B', PARTITION},
     {"levels", "LEVELS",
-     "instead of both: machines of a group x bandwidth, groups x bandwidth between them, ...: 4x10e9,2x1.25e9", 'E',
+     "instead of both: ranks of a group x bandwidth, groups x bandwidth between them, ...: 4x10e9,2x1.25e9", 'E',
      PARTITION},
     {"sync", "HOW",
      "replicas sum gradients through servers (default), 4 (m-1)/m |w| bytes, or around a ring, 2 (m-1)/m |w|", 'Q',
@@ -103,7 +103,7 @@ const struct option_row options[] = {
     {"sum", NULL, "a stage takes compute + synchronization, as in PipeDream's code; default: the larger of both", 'U',
      PARTITION},
     {"transfers", NULL, "activations between stages take time too: 2 a / bandwidth", 'Y', PARTITION},
-    {"memory", "BYTES", "of a machine: weights and activations of its layers, once per minibatch at a time", 'z',
+    {"memory", "BYTES", "of a rank: weights and activations of its layers, once per minibatch at a time", 'z',
      PARTITION},
     {"format", "FORMAT", "{formats}", 'f', SHOW},
     {"measured", "PATH",

@@ -39,7 +39,7 @@ void emit_partition(struct text *out, const struct cuts *cuts, const struct part
     int workers = 0;
     for (int s = 0; s < p->nparts; s++)
         workers += p->part[s].replicas;
-    put(out, "-- PipeDream's partition of %s on %d machines, as `pianola partition` found it (Harlap 2018,\n",
+    put(out, "-- PipeDream's partition of %s on %d ranks, as `pianola partition` found it (Harlap 2018,\n",
         tame(cuts->profile->name), workers);
     put(out,
         "-- arXiv 1806.03377, section 3.2), with 1F1B-RR: a stage's ranks take microbatches in turn (Narayanan 2019,\n"

@@ -191,8 +191,8 @@ static void check_size(const struct cuts *cuts, const struct machines *machines)
         steps += (i < machines->nlevels - 1 ? n / 3 : 1) * n * n / 2 * m * m / 2;
     }
     if (steps > 2e11)
-        die("%s: %d places for a cut and %d machines are too many to try them all; merge layers that belong together, "
-            "or give the machines in levels of groups",
+        die("%s: %d places for a cut and %d ranks are too many to try them all; merge layers that belong together, "
+            "or give the ranks in levels of groups",
             cuts->profile->name, cuts->n - 2, count_machines(machines));
 }
 
@@ -206,7 +206,7 @@ struct partition *find_partition(const struct cuts *cuts, const struct machines 
     int all = machines->level[top].machines;
     p->seconds = best_from(&search[top], 0)[last * (all + 1) + all].seconds;
     if (isinf(p->seconds))
-        die("no partition of %s fits into %g bytes on each of %d machines: a stage keeps its weights, and its layers' "
+        die("no partition of %s fits into %g bytes on each of %d ranks: a stage keeps its weights, and its layers' "
             "activations, once per minibatch that it has at a time; give --memory or --workers more",
             cuts->profile->name, machines->memory, count_machines(machines));
     p->part = NEW(struct part, count_machines(machines));

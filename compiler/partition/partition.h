@@ -46,7 +46,8 @@ static inline bool is_between(const struct cuts *cuts, int i, int j, int layer) 
     return (cuts->set[j * cuts->words + word] & ~cuts->set[i * cuts->words + word]) >> bit & 1;
 }
 
-/* Machines of a level, and the bandwidth between them: first those of a group of machines, then the groups, ... */
+/* A machine, as the papers call it, is a rank; above the lowest level a group of ranks. Machines of a level, and the
+ * bandwidth between them: first those of a group of machines, then the groups, ... */
 struct level {
     int machines;
     double bandwidth; /* bytes per second; INFINITY: free */

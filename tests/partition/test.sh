@@ -53,7 +53,7 @@ expect "15-1: NOAM, warm-ups, versions" "2; 1, 0; 2, 1" "$(of noam $most); $(of 
 
 # ---- the formulas, by hand ----
 
-# One layer of 8 s and 100 bytes on 4 machines at 10 bytes/s: 4 x 3/4 x 100 / 10 = 30 s by servers, half of that in a ring.
+# One layer of 8 s and 100 bytes on 4 ranks at 10 bytes/s: 4 x 3/4 x 100 / 10 = 30 s by servers, half of that in a ring.
 chain one.txt "8000 1 100"
 one="--profile $room/one.txt --workers 4 --bandwidth 10"
 expect "by servers" 7.5 "$(of seconds $one --sync server)"
@@ -65,13 +65,13 @@ chain two.txt "1000 30 100" "1000 0 100"
 two="--profile $room/two.txt --workers 2 --bandwidth 10"
 expect "free transfers" "1 0-0:1 1-1:1" "$(of seconds $two) $(stages $two)"
 expect "transfers" 6 "$(of seconds $two --transfers)"
-# Pairs of machines at 1000 bytes/s, two of them at 10. Within a pair two stages of 1 s; then 4 x 1/2 x 200 / 10 = 40 s for two
+# Pairs of ranks at 1000 bytes/s, two of them at 10. Within a pair two stages of 1 s; then 4 x 1/2 x 200 / 10 = 40 s for two
 # pairs, or else a layer to each pair: max(1, 4 x 1/2 x 100 / 1000) / 2 = 0.5 s.
 expect "levels" "0.5 0-0:2 1-1:2" "$(of seconds ${two%%--w*} --levels 2x1000,2x10) $(stages ${two%%--w*} --levels 2x1000,2x10)"
 # The first of two stages keeps two minibatches: (30 + 100) x 2 bytes; as one stage on both, 230.
 expect "just enough memory" "0-1:2" "$(stages $two --memory 230)"
 expect "memory for two stages" "0-0:1 1-1:1" "$(stages $two --memory 260)"
-expect "too little" "pianola: error: no partition of $room/two.txt fits into 229 bytes on each of 2 machines: a stage keeps its weights, and its layers' activations, once per minibatch that it has at a time; give --memory or --workers more" \
+expect "too little" "pianola: error: no partition of $room/two.txt fits into 229 bytes on each of 2 ranks: a stage keeps its weights, and its layers' activations, once per minibatch that it has at a time; give --memory or --workers more" \
     "$(cut_up $two --memory 229)"
 
 # ---- a branch, an input, and outputs that nobody reads ----
@@ -108,6 +108,8 @@ for n in 2 3 5 6 7 9 12; do
     cut_up --profile $vgg --workers $n --bandwidth 1e9 -o "$room/n.lua" >/dev/null
     expect "$n workers verify" 0 "$("$PIANOLA" check "$room/n.lua" >/dev/null 2>&1; echo $?)"
 done
+cut_up $one -o "$room/one.lua" >/dev/null
+expect "one stage on all verifies" 0 "$("$PIANOLA" check "$room/one.lua" >/dev/null 2>&1; echo $?)"
 cut_up --profile $vgg --levels 4x1e10,2x1e9 --transfers -o "$room/levels.lua" >/dev/null
 expect "levels verify" 0 "$("$PIANOLA" check "$room/levels.lua" >/dev/null 2>&1; echo $?)"
 
@@ -122,9 +124,9 @@ return model { input = integers { features = 64, rows = 4 }, layers = layers, op
 echo 'return cluster { link = function() return 0, 1e6 end, flops = 1e6 }' >"$room/cluster.lua"
 model="--model $room/model.lua --cluster $room/cluster.lua"
 step() { figure makespan schedules/serial.lua $model -D batches=$1; }
-expect "one machine's time is that of the serial schedule" "$(awk -v a="$(step 2)" -v b="$(step 3)" 'BEGIN { printf "%.4g\n", b - a }')" \
+expect "one rank's time is that of the serial schedule" "$(awk -v a="$(step 2)" -v b="$(step 3)" 'BEGIN { printf "%.4g\n", b - a }')" \
     "$(cut_up $model --workers 2 --json | awk -F'[:,]' '/"seconds"/ { s = $2 } /"speedup"/ { printf "%.4g\n", s * $2 }')"
-# The schedule that it writes, with the model cut as its comment says, on free links: each stage on one machine.
+# The schedule that it writes, with the model cut as its comment says, on free links: each stage on one rank.
 echo 'return cluster { flops = 1e6 }' >"$room/free.lua"
 free="--model $room/model.lua --cluster $room/free.lua"
 apart="$free --workers 3 --bandwidth 1e4"
@@ -132,9 +134,9 @@ cut_up $apart -o "$room/model_3.lua" >/dev/null
 cut=$(sed -nE 's/.*cut = \{ ([0-9, ]*) \}.*/\1/p' "$room/model_3.lua" | tr -d ' ')
 few=$(figure makespan "$room/model_3.lua" $free -D cut="$cut" -D batches=24)
 many=$(figure makespan "$room/model_3.lua" $free -D cut="$cut" -D batches=48)
-expect "three stages of one machine run as fast as it says" "3 $(of seconds $apart)" \
+expect "three stages of one rank run as fast as it says" "3 $(of seconds $apart)" \
     "$(stages $apart | wc -w) $(awk -v a="$few" -v b="$many" 'BEGIN { printf "%.4g\n", (b - a) / 24 }')"
-# Weights of a model that shares a token table, as the memory of one rank has them: by servers of two machines,
+# Weights of a model that shares a token table, as the memory of one rank has them: by servers of two ranks,
 # 4 x 1/2 x |w| bytes per two minibatches.
 gpt="--model schedules/models/gpt.lua -D tied=true"
 expect "weights of a tied model" \
@@ -144,16 +146,16 @@ expect "the cluster's slowest link is the bandwidth" "$(stages $model --workers 
 expect "a cut model" "$room/model.lua:6: error: this model is cut already; to partition it, leave 'cut' out" \
     "$(cut_up $model --workers 2 -D cut=3 | head -1)"
 echo 'return cluster { speed = function(rank) return rank == 0 and 4 or 1 end, flops = 1e6 }' >"$room/unequal.lua"
-expect "a fast machine has no more than it can" \
+expect "a fast rank has no more than it can" \
     "$(cut_up $model --workers 1 --json | awk -F'[:,]' '/"seconds"/ { printf "%.4g\n", $2 / 4 }')" \
     "$(of seconds --model "$room/model.lua" --cluster "$room/unequal.lua" --workers 1)"
 
-# ---- 256 layers on 64 machines ----
+# ---- 256 layers on 64 ranks ----
 
 set --
 for i in {1..256}; do set -- "$@" "$((i * 7919 % 97 + 1)) $((i * 104729 % 1009)) $((i * 7907 % 1013))000"; done
 chain big.txt "$@"
-expect "256 layers on 64 machines within a minute" 0 \
+expect "256 layers on 64 ranks within a minute" 0 \
     "$(timeout 60 "$PIANOLA" partition --profile "$room/big.txt" --workers 64 --bandwidth 1e9 >/dev/null; echo $?)"
 
 # ---- what is refused ----
@@ -192,14 +194,14 @@ fails "too many workers" "--workers 5000: expected at most 1024" --profile $vgg 
 fails "very many" "--workers 4294967298: expected at most 1024" --profile $vgg --workers 4294967298 --bandwidth 1
 fails "bandwidth 0" "--bandwidth 0: expected bytes per second, such as 1e9" --profile $vgg --workers 2 --bandwidth 0
 fails "a misspelt sync" "--sync rign: expected server or ring; did you mean ring?" --profile $vgg --sync rign
-bad_level="expected the machines of a group and the bandwidth between them, in bytes per second, then the groups and that between those: 4x10e9,2x1.25e9"
-for levels in 4 4x 4x1e9, x1e9 0x1e9 4x0 4x1e9y; do
+bad_level="expected the ranks of a group and the bandwidth between them, in bytes per second, then the groups and that between those: 4x10e9,2x1.25e9"
+for levels in 4 4x '4x1e9,' x1e9 0x1e9 4x0 4x1e9y; do
     fails "levels $levels" "--levels $levels: $bad_level" --profile $vgg --levels $levels
 done
-fails "too many machines" "--levels 64x1,64x1: at most 8 levels and 1024 machines" --profile $vgg --levels 64x1,64x1
-fails "workers beside levels" "--workers 4: --levels 2x1,4x1 are 8 machines; leave --workers out" --profile $vgg --levels 2x1,4x1 --workers 4
+fails "too many ranks" "--levels 64x1,64x1: at most 8 levels and 1024 ranks" --profile $vgg --levels 64x1,64x1
+fails "workers beside levels" "--workers 4: --levels 2x1,4x1 are 8 ranks; leave --workers out" --profile $vgg --levels 2x1,4x1 --workers 4
 fails "bandwidth beside levels" "--bandwidth and --levels exclude each other: the levels have their own" --profile $vgg --levels 2x1,4x1 --bandwidth 1
-fails "memory with levels" "--memory holds for one level of links: within a group it is not known how many machines later stages have, and so how many minibatches a stage keeps; leave --memory out, or give --workers and --bandwidth" --profile $vgg --levels 2x1,4x1 --memory 1e9
+fails "memory with levels" "--memory holds for one level of links: within a group it is not known how many ranks later stages have, and so how many minibatches a stage keeps; leave --memory out, or give --workers and --bandwidth" --profile $vgg --levels 2x1,4x1 --memory 1e9
 fails "another command's memory" "--memory least: expected bytes, such as 1e9" $four --memory least
 expect "memory of another command" "pianola: error: --memory 1e9: expected spare or least" "$("$PIANOLA" show schedules/1f1b.lua --memory 1e9 2>&1)"
 fails "a profile with a cluster" "--cluster goes with --model: a profile has its times, and --bandwidth says how fast links are" --profile $vgg --cluster "$room/cluster.lua"
@@ -207,5 +209,5 @@ fails "a profile with parameters" "-D batches=2: a profile has no parameters" --
 fails "a model without a cluster" "with --model \`partition\` needs --cluster FILE.lua, whose flops make seconds of the layers' FLOP" --model "$room/model.lua" --workers 2
 echo 'return cluster {}' >"$room/slow.lua"
 fails "a cluster without flops" "$room/slow.lua: has no flops, so layers take FLOP and links seconds; add flops, the FLOP per second of a rank" --model "$room/model.lua" --cluster "$room/slow.lua" --workers 2
-fails "levels with unequal speeds" "--levels: rank 0 of the cluster has a speed of its own, but groups of machines must be alike; give --workers and --bandwidth" --model "$room/model.lua" --cluster "$room/unequal.lua" --levels 2x1,2x1
+fails "levels with unequal speeds" "--levels: rank 0 of the cluster has a speed of its own, but groups of ranks must be alike; give --workers and --bandwidth" --model "$room/model.lua" --cluster "$room/unequal.lua" --levels 2x1,2x1
 finish
