@@ -12,6 +12,10 @@ struct settings {
     const char *fail_on, *fit, *svg, *html, *algorithms;
     int64_t steps, step; /* steps to train; the step of the checkpoint to use, or -1 */
     uint64_t seed;
+    const char *profile, *levels;
+    int64_t workers;        /* 0: not given; likewise the next two */
+    double bandwidth, room; /* bytes per second; bytes of a machine */
+    bool sum, ring, transfers;
     struct style style;
     bool json, list, markdown, one_rank, cuda, eager, git; /* eager: no CUDA graph */
 };
@@ -25,6 +29,7 @@ int cmd_run(const struct settings *settings);
 int cmd_verify(const struct settings *settings);
 int cmd_export(const struct settings *settings);
 int cmd_import(const struct settings *settings);
+int cmd_partition(const struct settings *settings);
 
 /* cmd_verify.c: prints the claims as members of a JSON object; no: the refutation, or NULL */
 struct refutation;

@@ -52,6 +52,35 @@ static const char *bash_action(const char *arg) {
     }
 }
 
+/* The next row with the name of this one, for other commands; NULL: none. */
+static const struct option_row *namesake(const struct option_row *option) {
+    const struct option_row *next = option + 1;
+    while (next < options + noptions && strcmp(next->name, option->name) != 0)
+        next++;
+    return next < options + noptions ? next : NULL;
+}
+
+/* What follows an option, also where some commands have another option of this name. */
+static void bash_value(FILE *out, const struct option_row *option) {
+    const struct option_row *other = namesake(option);
+    if (!other) {
+        fprintf(out, "%s ;;\n", bash_action(option->arg));
+        return;
+    }
+    fputs("case ${COMP_WORDS[1]} in ", out);
+    for (int i = 0, n = 0; i < ncommands; i++)
+        if (takes(&commands[i], other))
+            fprintf(out, "%s%s", n++ ? " | " : "", commands[i].name);
+    fprintf(out, ") %s ;; *) %s ;; esac ;;\n", bash_action(other->arg), bash_action(option->arg));
+}
+
+static bool has_former(const struct option_row *option) {
+    for (const struct option_row *row = options; row < option; row++)
+        if (strcmp(row->name, option->name) == 0)
+            return true;
+    return false;
+}
+
 static void bash_command(FILE *out, const struct command *command) {
     const char *action = bash_action(command->args);
     fprintf(out, "      %s) %s words='", command->name, strcmp(action, "return") == 0 ? "files=all" : action);
@@ -82,9 +111,9 @@ void help_bash(FILE *out) {
           "    case $before in\n",
           out);
     for (int i = 0; i < noptions; i++)
-        if (!is_flag(&options[i])) {
+        if (!is_flag(&options[i]) && !has_former(&options[i])) {
             bash_option(out, &options[i]);
-            fprintf(out, "%s ;;\n", bash_action(options[i].arg));
+            bash_value(out, &options[i]);
         }
     fputs("    *)\n"
           "      case ${COMP_WORDS[1]} in\n",

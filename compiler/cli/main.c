@@ -27,6 +27,14 @@ static double time_arg(const char *name, const char *s, bool zero) {
     return t;
 }
 
+static double size_arg(const char *name, const char *s, const char *unit) {
+    char *end;
+    double x = strtod(s, &end);
+    if (end == s || *end || !(x >= LEAST_TIME && x <= MOST_TIME))
+        die("--%s %s: expected %s, such as 1e9", name, s, unit);
+    return x;
+}
+
 /* Parses comma-separated words into bits of enum with, whose order is that of the words. */
 static int list_arg(const char *name, const char *arg) {
     int bits = 0;
@@ -80,6 +88,14 @@ static void set_option(struct settings *settings, const struct command *command,
     case 'v': settings->svg = arg; break;
     case 'H': settings->html = arg; break;
     case 'G': settings->git = true; break;
+    case 'i': settings->profile = arg; break;
+    case 'N': settings->workers = number_arg(name, arg, 1); break;
+    case 'B': settings->bandwidth = size_arg(name, arg, "bytes per second"); break;
+    case 'E': settings->levels = arg; break;
+    case 'Q': settings->ring = choice(name, arg) == 1; break;
+    case 'U': settings->sum = true; break;
+    case 'Y': settings->transfers = true; break;
+    case 'z': settings->room = size_arg(name, arg, "bytes"); break;
     case 'h': help_about(command); exit(0);
     case 'V': printf("pianola %s\n", VERSION); exit(0);
     }
@@ -103,11 +119,14 @@ static void check_files(const struct settings *settings, const struct command *c
 static void parse(struct settings *settings, const struct command *command, int argc, char **argv) {
     struct option *longs = NEW(struct option, noptions + 1);
     const char **names = NEW(const char *, noptions);
-    for (int i = 0; i < noptions; i++) {
-        longs[i] =
-            (struct option){options[i].name, options[i].arg ? required_argument : no_argument, NULL, options[i].key};
+    for (int i = 0; i < noptions; i++)
         names[i] = options[i].name;
-    }
+    /* The command's own come first: of two with one name, as --memory, they count. */
+    for (int own = 1, n = 0; own >= 0; own--)
+        for (int i = 0; i < noptions; i++)
+            if (!(options[i].commands & command->bit) == !own)
+                longs[n++] = (struct option){options[i].name, options[i].arg ? required_argument : no_argument, NULL,
+                                             options[i].key};
     settings->args.set = NEW(const char *, argc);
     opterr = 0;
     for (int key, at = 0; (key = getopt_long(argc, argv, option_letters, longs, &at)) != -1;) {

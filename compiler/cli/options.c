@@ -55,13 +55,20 @@ const struct command commands[] = {
      "  pianola import zbv.csv -o zbv.lua\n"
      "  pianola show schedules/zbv.lua --format torch-csv | pianola import - | pianola show -\n",
      IMPORT, cmd_import, "file, e.g. schedule.csv", false},
+    {"partition", "--profile FILE",
+     "cut a model into stages, each on as many ranks as makes all the fastest (PipeDream's partitioner)",
+     "  pianola partition --profile graph.txt --workers 4 --bandwidth 1e9\n"
+     "  pianola partition --profile graph.txt --levels 4x10e9,2x1.25e9 --sum --transfers --json\n"
+     "  pianola partition --profile graph.txt --workers 4 --bandwidth 1e9 -o pipedream.lua\n"
+     "  pianola partition --model schedules/models/gpt.lua --cluster schedules/clusters/nodes.lua --workers 8\n",
+     PARTITION, cmd_partition, NULL, false},
 };
 const int ncommands = sizeof commands / sizeof *commands;
 
 const struct option_row options[] = {
-    {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D', SCRIPTS},
-    {"model", "FILE.lua", "model script; without one, jobs have unit costs", 'm', SCRIPTS},
-    {"cluster", "FILE.lua", "cluster script; without one, links are free", 'c', SCRIPTS},
+    {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D', SCRIPTS | PARTITION},
+    {"model", "FILE.lua", "model script; without one, jobs have unit costs", 'm', SCRIPTS | PARTITION},
+    {"cluster", "FILE.lua", "cluster script; without one, links are free", 'c', SCRIPTS | PARTITION},
     {"lanes", "PER", "a communication lane, and with NCCL a communicator, per edge (default), peer or rank", 'l',
      SCRIPTS},
     {"launch-order", "ORDER",
@@ -78,8 +85,26 @@ const struct option_row options[] = {
      "spare (default): as much as the cluster has, where instructions would otherwise wait for others to leave bytes; "
      "least: as little as the schedule permits",
      'y', SCRIPTS},
-    {"output", "PATH", "where to write: a folder (compile, show --format hta), a file (show, import, export-weights)",
-     'o', SHOW | COMPILE | IMPORT | EXPORT},
+    {"output", "PATH",
+     "where to write: a folder (compile, show --format hta), a file (show, import, export-weights); a "
+     "schedule script with the stages (partition)",
+     'o', SHOW | COMPILE | IMPORT | EXPORT | PARTITION},
+    {"profile", "FILE",
+     "what each layer takes: PipeDream's graph.txt, a line per layer and per edge (milliseconds, bytes)", 'i',
+     PARTITION},
+    {"workers", "N", "ranks; all of them get layers", 'N', PARTITION},
+    {"bandwidth", "RATE", "bytes per second between them; default: the cluster's slowest link", 'B', PARTITION},
+    {"levels", "LEVELS",
+     "instead of both: ranks of a group x bandwidth, groups x bandwidth between them, ...: 4x10e9,2x1.25e9", 'E',
+     PARTITION},
+    {"sync", "HOW",
+     "replicas sum gradients through servers (default), 4 (m-1)/m |w| bytes, or around a ring, 2 (m-1)/m |w|", 'Q',
+     PARTITION},
+    {"sum", NULL, "a stage takes compute + synchronization, as in PipeDream's code; default: the larger of both", 'U',
+     PARTITION},
+    {"transfers", NULL, "activations between stages take time too: 2 a / bandwidth", 'Y', PARTITION},
+    {"memory", "BYTES", "of a rank: weights and activations of its layers, once per minibatch at a time", 'z',
+     PARTITION},
     {"format", "FORMAT", "{formats}", 'f', SHOW},
     {"measured", "PATH",
      "show these times instead of the predicted: what run --timeline wrote, or a folder of what ranks did", 'e', SHOW},
@@ -110,7 +135,8 @@ const struct option_row options[] = {
     {"json", NULL, "print figures as JSON", 'j', ALL & ~(COMPILE | IMPORT)},
     {"color", "WHEN", "always, never or auto (default)", 'k', SHOW | RUN},
     {"width", "N", "columns of the grid", 'w', SHOW | RUN},
-    {"ascii", NULL, "no characters beyond ASCII, as in a locale that is not UTF-8", 'a', SHOW | RUN | COMPARE | DIFF},
+    {"ascii", NULL, "no characters beyond ASCII, as in a locale that is not UTF-8", 'a',
+     SHOW | RUN | COMPARE | DIFF | PARTITION},
     {"help", NULL, "this text", 'h', ALL},
     {"version", NULL, "print the version", 'V', ALL},
 };
@@ -131,6 +157,7 @@ static const struct choices {
     {"COLUMN", NULL, column_words},
     {"WHICH", "solved just-in-time one-ahead two-ahead", NULL},
     {"PLAN", "spare least", NULL},
+    {"HOW", "server ring", NULL},
 };
 enum { NCHOICES = sizeof choices / sizeof *choices };
 

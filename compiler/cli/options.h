@@ -17,7 +17,8 @@ enum {
     EXPORT = 64,
     DIFF = 128,
     IMPORT = 256,
-    ALL = 511
+    PARTITION = 512,
+    ALL = 1023
 };
 enum { SCRIPTS = CHECK | SHOW | COMPILE | RUN | COMPARE | DIFF };
 

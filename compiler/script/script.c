@@ -120,3 +120,31 @@ struct spec *script_load(const struct script_args *args) {
         check_settings(&set);
     return sp;
 }
+
+/* F and B of each stage, of one microbatch. */
+static void job_per_unit(struct spec *sp) {
+    sp->njobs = 2 * sp->stages;
+    sp->job = NEW(struct job, sp->njobs);
+    sp->at = NEW(int32_t, sp->stages * NDIRS);
+    for (int i = 0; i < sp->stages * NDIRS; i++)
+        sp->at[i] = -1;
+    for (int j = 0; j < sp->njobs; j++) {
+        sp->job[j] = (struct job){.s = j / 2, .d = j % 2 ? OP_B : OP_F, .cost = NAN};
+        sp->at[j / 2 * NDIRS + sp->job[j].d] = j;
+    }
+}
+
+struct spec *script_units(const struct script_args *args, int workers) {
+    struct spec *sp = NEW(struct spec, 1);
+    struct settings set = read_settings(args);
+    sp->name = sp->file = args->model;
+    sp->memory = sp->host_memory = INFINITY;
+    sp->workers = workers;
+    sp->batches = 1;
+    run(SCRIPT_MODEL, args->model, &set, extract_model, sp);
+    sp->stages = sp->model->nunits;
+    job_per_unit(sp);
+    run(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp);
+    check_settings(&set);
+    return sp;
+}

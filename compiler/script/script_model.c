@@ -407,6 +407,9 @@ static void read_stages(struct builder *builder, int list, int n) {
         if (s > 0)
             m->cut[s - 1] = s;
     }
+    if (builder->sp->stages == 0)
+        field_fail(L, builder->t.line, "layers",
+                   "a model whose layers are stages is cut already; to partition it, give its layers without stages");
     if (n != builder->sp->stages)
         field_fail(L, builder->t.line, "layers", "the model has %d stages, but the schedule has stages = %d", n,
                    builder->sp->stages);
@@ -444,6 +447,8 @@ static void read_cut(struct builder *builder) {
         field_fail(L, builder->t.line, "cut", "a model whose layers are stages is cut already; leave 'cut' out");
     if (type != LUA_TTABLE)
         field_fail(L, builder->t.line, "cut", "'cut' must be a list of positions in layers, not %s", describe(L, list));
+    if (builder->sp->stages == 0)
+        field_fail(L, builder->t.line, "cut", "this model is cut already; to partition it, leave 'cut' out");
     m->ncut = (int)lua_rawlen(L, list);
     if (m->ncut != builder->sp->stages - 1)
         field_fail(L, builder->t.line, "cut", "'cut' opens %d stages after the first, but the schedule has stages = %d",

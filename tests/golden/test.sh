@@ -68,6 +68,11 @@ rm "$fresh/compared"
 "$PIANOLA" help ops >"$fresh/ops"
 quotes "$fresh/ops" compiler/README.md "pianola help ops"
 rm "$fresh/ops"
+cut="--profile tests/partition/vgg16.txt --workers 4 --bandwidth 1e9 --sum"
+# shellcheck disable=SC2086
+"$PIANOLA" partition $cut >"$fresh/partition"
+quotes "$fresh/partition" compiler/partition/README.md "build/pianola partition $cut"
+rm "$fresh/partition"
 
 # The same input gives the same bytes, wherever it stands and whatever the environment.
 "$PIANOLA" compile "$PWD/schedules/lpp.lua" -o "$fresh/again" && COLUMNS=33 LC_ALL=C NO_COLOR=1 \

@@ -43,6 +43,10 @@ for option in lanes format color device sort; do
     completes "$words" $command --$option =
     completes "${words%% *}" $command --$option = "${words%% *}"
 done
+# --memory is one option of partition, and another of the others.
+completes "spare least" show --memory ""
+completes "" partition --memory ""
+completes "server ring" partition --sync ""
 completes "" show -D ""
 completes "" run --steps ""
 

@@ -1,0 +1,242 @@
+/* `pianola partition`: cuts a model, from a profile or from a script, into replicated stages. */
+#include "partition/partition.h"
+#include "base/put_json.h"
+#include "base/read_file.h"
+#include "command.h"
+#include "compile.h"
+#include "files.h"
+#include "passes/layers.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One level: --workers and --bandwidth, or else the slowest link of the cluster. */
+static void one_level(const struct settings *settings, const struct spec *sp, struct machines *machines) {
+    double bandwidth = settings->bandwidth;
+    if (settings->workers == 0)
+        die("`partition` needs --workers N, or --levels such as 4x10e9,2x1.25e9");
+    for (int64_t i = 0; bandwidth == 0 && sp && sp->link && i < (int64_t)sp->workers * sp->workers; i++)
+        machines->level[0].bandwidth = fmin(machines->level[0].bandwidth, sp->link[i].bandwidth);
+    if (bandwidth == 0 && !sp)
+        die("with a profile `partition` needs --bandwidth, in bytes per second, or --levels such as 4x10e9,2x1.25e9");
+    machines->level[0].machines = (int)settings->workers;
+    if (bandwidth > 0)
+        machines->level[0].bandwidth = bandwidth;
+    machines->speed = sp ? sp->speed : NULL;
+    machines->nlevels = 1;
+}
+
+/* "4x10e9,2x1.25e9": 4 machines a group, 2 groups. */
+static void read_levels(const char *levels, struct machines *machines) {
+    const char *s = levels;
+    for (char *end;; s = end + 1) {
+        long n = strtol(s, &end, 10);
+        bool good = end > s && n >= 1 && n <= MOST_MACHINES && *end == 'x';
+        s = end + 1;
+        double bandwidth = good ? strtod(s, &end) : 0;
+        if (!good || end == s || !(bandwidth >= LEAST_TIME && bandwidth <= MOST_TIME) || (*end && *end != ','))
+            die("--levels %s: expected the ranks of a group and the bandwidth between them, in bytes per second, "
+                "then "
+                "the groups and that between those: 4x10e9,2x1.25e9",
+                levels);
+        if (machines->nlevels == MOST_LEVELS || count_machines(machines) * n > MOST_MACHINES)
+            die("--levels %s: at most %d levels and %d ranks", levels, MOST_LEVELS, MOST_MACHINES);
+        machines->level[machines->nlevels++] = (struct level){(int)n, bandwidth};
+        if (!*end)
+            return;
+    }
+}
+
+static int count_workers(const struct settings *settings) {
+    struct machines machines = {0};
+    if (!settings->levels)
+        return (int)settings->workers;
+    read_levels(settings->levels, &machines);
+    int n = count_machines(&machines);
+    if (settings->workers && settings->workers != n)
+        die("--workers %lld: --levels %s are %d ranks; leave --workers out", (long long)settings->workers,
+            settings->levels, n);
+    if (settings->bandwidth > 0)
+        die("--bandwidth and --levels exclude each other: the levels have their own");
+    return n;
+}
+
+static struct machines machines_of(const struct settings *settings, const struct spec *sp) {
+    struct machines machines = {.sum = settings->sum, .ring = settings->ring, .transfers = settings->transfers};
+    machines.memory = settings->room > 0 ? settings->room : INFINITY;
+    machines.level[0].bandwidth = INFINITY;
+    if (!settings->levels) {
+        one_level(settings, sp, &machines);
+        return machines;
+    }
+    read_levels(settings->levels, &machines);
+    if (machines.nlevels > 1 && settings->room > 0)
+        die("--memory holds for one level of links: within a group it is not known how many ranks later stages "
+            "have, and so how many minibatches a stage keeps; leave --memory out, or give --workers and --bandwidth");
+    for (int r = 0; machines.nlevels > 1 && sp && sp->speed && r < sp->workers; r++)
+        if (sp->speed[r] != 1)
+            die("--levels: rank %d of the cluster has a speed of its own, but groups of ranks must be alike; give "
+                "--workers and --bandwidth",
+                r);
+    machines.speed = machines.nlevels == 1 && sp ? sp->speed : NULL;
+    return machines;
+}
+
+/* The chain of a model's units: layers, or residual blocks as a whole. A tied token table counts as the first one's. */
+static struct profile *profile_of(struct spec *sp, const char *name) {
+    const struct stage *st = cost_stages(sp);
+    struct profile *profile = NEW(struct profile, 1);
+    *profile = (struct profile){name, sp->stages, sp->stages - 1, NEW(struct profiled, sp->stages),
+                                NEW(struct edge, sp->stages)};
+    for (int s = 0; s < sp->stages; s++) {
+        const struct rt_stage *rt = &st[s].rt;
+        profile->layer[s] = (struct profiled){
+            .id = format("layers[%d]", s + 1),
+            .what = rt->nlayers > 1 ? "residual" : layer_name[rt->layer[0].kind],
+            .forward = st[s].cost[OP_F],
+            .backward = st[s].cost[OP_B],
+            .output = (double)st[s].bytes[K_act],
+            .kept = (double)st[s].bytes[K_stash],
+            .weights = (double)st[s].bytes[K_weight],
+        };
+        profile->edge[s] = (struct edge){s, s + 1};
+    }
+    if (sp->tied)
+        profile->layer[0].weights += (double)st[sp->stages].bytes[K_weight];
+    return profile;
+}
+
+/* Dies unless the options say where the layers come from, and what their times are. */
+static void check_options(const struct settings *settings) {
+    const struct script_args *args = &settings->args;
+    if (settings->nfiles)
+        die("`partition` takes no file, but got '%s'; name a profile with --profile, a model with --model",
+            settings->file[0]);
+    if (!settings->profile == !args->model)
+        die("`partition` needs %s --profile FILE or --model FILE.lua%s", args->model ? "either" : "a",
+            args->model ? ", not both" : "");
+    if (settings->profile && args->cluster)
+        die("--cluster goes with --model: a profile has its times, and --bandwidth says how fast links are");
+    if (settings->profile && args->nset)
+        die("-D %s: a profile has no parameters", args->set[0]);
+    if (args->model && !args->cluster)
+        die("with --model `partition` needs --cluster FILE.lua, whose flops make seconds of the layers' FLOP");
+    if (settings->workers > MOST_MACHINES)
+        die("--workers %lld: expected at most %d", (long long)settings->workers, MOST_MACHINES);
+    check_target(settings->output, args);
+    check_apart(settings->output, settings->profile);
+}
+
+static const struct profile *load(const struct settings *settings, struct spec **sp) {
+    if (settings->profile)
+        return read_profile(strcmp(settings->profile, "-") ? settings->profile : "stdin", file_text(settings->profile));
+    *sp = script_units(&settings->args, count_workers(settings));
+    if ((*sp)->flops == 0 && !(*sp)->took)
+        die("%s: has no flops, so layers take FLOP and links seconds; add flops, the FLOP per second of a rank",
+            settings->args.cluster);
+    return profile_of(*sp, settings->args.model);
+}
+
+/* ---- printing ---- */
+
+static int count_layers(const struct cuts *cuts, const struct part *part) {
+    int n = 0;
+    for (int l = 0; l < cuts->profile->nlayers; l++)
+        n += is_between(cuts, part->from, part->to, l);
+    return n;
+}
+
+static void put_list(struct text *out, const char *key, const struct partition *p, int less) {
+    put(out, "  \"%s\": [", key);
+    for (int s = 0; s < p->nparts; s++)
+        put(out, "%s%d", s ? ", " : "", p->part[s].versions - less);
+    put(out, "],\n");
+}
+
+static void put_object(struct text *out, const struct cuts *cuts, const struct partition *p, int workers) {
+    char buf[32];
+    put(out, "{\n  \"schema\": 1,\n  \"workers\": %d,\n  \"layers\": %d,\n", workers, cuts->profile->nlayers);
+    put(out, "  \"seconds\": %s,\n", number_or_null(p->seconds, buf));
+    put(out, "  \"speedup\": %s,\n", number_or_null(p->one / p->seconds, buf));
+    put(out, "  \"speedup_over_data_parallel\": %s,\n", number_or_null(p->parallel / p->seconds, buf));
+    put(out, "  \"noam\": %d,\n", p->part[0].versions);
+    put_list(out, "warmups", p, 1);
+    put_list(out, "versions", p, 0);
+    put(out, "  \"stages\": [");
+    for (int s = 0, first = 0; s < p->nparts; s++) {
+        const struct part *part = &p->part[s];
+        int n = count_layers(cuts, part);
+        put(out, "%s\n    {\"first\": %d, \"last\": %d, \"replicas\": %d", s ? "," : "", first, first + n - 1,
+            part->replicas);
+        put(out, ", \"compute\": %s", number_or_null(part->compute, buf));
+        put(out, ", \"synchronization\": %s, \"layers\": [", number_or_null(part->sync, buf));
+        for (int l = 0, k = 0; l < cuts->profile->nlayers; l++)
+            if (is_between(cuts, part->from, part->to, l))
+                put(out, "%s%s", k++ ? ", " : "", quoted(cuts->profile->layer[l].id));
+        put(out, "]}");
+        first += n;
+    }
+    put(out, "\n  ]\n}\n");
+}
+
+/* The layers of a stage by their numbers, and the names of the first and the last. */
+static const char *range_of(const struct cuts *cuts, const struct part *part, int first) {
+    const char *from = NULL, *to = NULL;
+    for (int l = 0; l < cuts->profile->nlayers; l++)
+        if (is_between(cuts, part->from, part->to, l)) {
+            to = cuts->profile->layer[l].id;
+            from = from ? from : to;
+        }
+    return format("%d..%d  %s .. %s", first, first + count_layers(cuts, part) - 1, from, to);
+}
+
+static void put_summary(struct text *out, const struct cuts *cuts, const struct partition *p, int workers, bool ascii) {
+    char buf[32];
+    const char *layers[p->nparts];
+    int width = 6;
+    for (int s = 0, first = 0; s < p->nparts; first += count_layers(cuts, &p->part[s++])) {
+        layers[s] = range_of(cuts, &p->part[s], first);
+        width = (int)strlen(layers[s]) > width ? (int)strlen(layers[s]) : width;
+    }
+    struct measure measure = measure_of(p->seconds, "s", ascii);
+    put(out, "%s: %d layers on %d ranks; times in %s per minibatch\n\n", cuts->profile->name, cuts->profile->nlayers,
+        workers, measure.name);
+    put(out, "stage  %-*s  replicas  compute     sync  warm-ups  versions\n", width, "layers");
+    for (int s = 0; s < p->nparts; s++) {
+        const struct part *part = &p->part[s];
+        put(out, "%5d  %-*s  %8d", s, width, layers[s], part->replicas);
+        put(out, "  %7s", time_text(part->compute, &measure, buf));
+        put(out, "  %7s  %8d  %8d\n", time_text(part->sync, &measure, buf), part->versions - 1, part->versions);
+    }
+    put(out, "\n%s %s per minibatch: ", time_text(p->seconds, &measure, buf), measure.name);
+    put(out, "%.3f times as fast as one rank, %.3f times as data parallelism\n", p->one / p->seconds,
+        p->parallel / p->seconds);
+    put(out, "NOAM %d: minibatches at a time on each rank of the first stage\n", p->part[0].versions);
+}
+
+int cmd_partition(const struct settings *settings) {
+    struct spec *sp = NULL;
+    struct text out = {0}, script = {0};
+    check_options(settings);
+    int workers = count_workers(settings);
+    if (settings->output)
+        check_writable(settings->output);
+    const struct profile *profile = load(settings, &sp);
+    struct machines machines = machines_of(settings, sp);
+    const struct cuts *cuts = find_cuts(profile);
+    const struct partition *p = find_partition(cuts, &machines);
+    if (p->one == 0)
+        die("%s: its layers take no time at all, so there is nothing to divide", profile->name);
+    if (settings->output) {
+        emit_partition(&script, cuts, p, sp == NULL);
+        write_file(settings->output, &script);
+        if (strcmp(settings->output, "-") == 0)
+            return 0;
+    }
+    if (settings->json)
+        put_object(&out, cuts, p, workers);
+    else
+        put_summary(&out, cuts, p, workers, settings->style.ascii);
+    write_file("-", &out);
+    return 0;
+}

@@ -1,0 +1,79 @@
+#include "partition.h"
+
+static double forward_of(const struct cuts *cuts, const struct part *part) {
+    double sum = 0;
+    for (int l = 0; l < cuts->profile->nlayers; l++)
+        sum += is_between(cuts, part->from, part->to, l) ? cuts->profile->layer[l].forward : 0;
+    return sum;
+}
+
+static double backward_of(const struct cuts *cuts, const struct part *part) {
+    double sum = 0;
+    for (int l = 0; l < cuts->profile->nlayers; l++)
+        sum += is_between(cuts, part->from, part->to, l) ? cuts->profile->layer[l].backward : 0;
+    return sum;
+}
+
+/* A Lua list of one figure of each stage. */
+static void put_times(struct text *out, const char *name, const struct cuts *cuts, const struct partition *p,
+                      double (*of)(const struct cuts *, const struct part *)) {
+    char buf[32];
+    put(out, "local %s = {", name);
+    for (int s = 0; s < p->nparts; s++)
+        put(out, "%s %s", s ? "," : "", number(of(cuts, &p->part[s]), buf));
+    put(out, " }\n");
+}
+
+static void put_ranks(struct text *out, const struct partition *p) {
+    put(out, "local ranks = { -- of each stage; microbatch b runs on the next of them in turn\n");
+    for (int s = 0; s < p->nparts; s++) {
+        put(out, "  {");
+        for (int i = 0; i < p->part[s].replicas; i++)
+            put(out, "%s %d", i ? "," : "", p->part[s].rank[i]);
+        put(out, " },\n");
+    }
+    put(out, "}\n");
+}
+
+void emit_partition(struct text *out, const struct cuts *cuts, const struct partition *p, bool costs) {
+    int workers = 0;
+    for (int s = 0; s < p->nparts; s++)
+        workers += p->part[s].replicas;
+    put(out, "-- PipeDream's partition of %s on %d ranks, as `pianola partition` found it (Harlap 2018,\n",
+        tame(cuts->profile->name), workers);
+    put(out,
+        "-- arXiv 1806.03377, section 3.2), with 1F1B-RR: a stage's ranks take microbatches in turn (Narayanan 2019,\n"
+        "-- section 3.2). With a flush, where PipeDream updates after each microbatch.\n");
+    if (!costs && p->nparts > 1) {
+        put(out, "-- The model must be cut as the partition is: cut = {");
+        for (int s = 1; s < p->nparts; s++)
+            put(out, "%s %d", s > 1 ? "," : "", p->part[s].from + 1);
+        put(out, " } in its script.\n");
+    }
+    put(out, "local p = params { batches = %d }\n", 4 * workers);
+    put_ranks(out, p);
+    put(out, "local warmups = {");
+    for (int s = 0; s < p->nparts; s++)
+        put(out, "%s %d", s ? "," : "", p->part[s].versions - 1);
+    put(out, " } -- forwards of each rank of a stage before its first backward\n");
+    if (costs) {
+        put(out, "-- Seconds of a microbatch in each stage.\n");
+        put_times(out, "forward", cuts, p, forward_of);
+        put_times(out, "backward", cuts, p, backward_of);
+    }
+    put(out,
+        "\nreturn schedule {\n"
+        "  workers = %d, stages = %d, batches = p.batches,\n"
+        "  w = function(s, b, d)\n"
+        "    local of = ranks[s + 1]\n"
+        "    local rank = of[b %% #of + 1]\n"
+        "    return rank, rank\n"
+        "  end,\n"
+        "  n = function(s, b, d) return one_forward_one_backward(b // #ranks[s + 1], d, warmups[s + 1] + 1) end,\n"
+        "  order = \"strict\",\n"
+        "%s"
+        "  update = \"flush\",\n"
+        "}\n",
+        workers, p->nparts,
+        costs ? "  cost = function(s, b, d) return d == \"F\" and forward[s + 1] or backward[s + 1] end,\n" : "");
+}

@@ -1,0 +1,218 @@
+/* The dynamic program.
+ *
+ * A stage of the layers between the cuts i and j, on m machines, takes the time T(i, j, m) per minibatch: each of its
+ * replicas runs every m-th minibatch, and they synchronize their weights after each m minibatches. The best pipeline up
+ * to cut j on m machines is one stage, or the best one up to an earlier cut k on m - m' machines, then a stage between
+ * k and j on m':
+ *
+ *     A(j, m) = min(T(0, j, m), min over k, m' of max(A(k, m - m'), 2 a_k / bandwidth, T(k, j, m')))
+ *
+ * It is as fast as its slowest stage, or its slowest transfer. Where machines form groups, a group is a machine of the
+ * level above: T takes the time A of the best pipeline between i and j within a group for the computation. */
+#include "partition.h"
+#include <math.h>
+
+/* Of one level. */
+struct search {
+    const struct cuts *cuts;
+    const struct machines *machines;
+    struct level level;
+    const double *group; /* [i * n + j]: seconds of the best pipeline within a group; NULL: in the lowest level */
+};
+
+/* The last stage of the best pipeline up to a cut: that between cut `from` and this one. */
+struct best {
+    double seconds;
+    int from, machines;
+};
+
+int count_machines(const struct machines *machines) {
+    int n = 1;
+    for (int i = 0; i < machines->nlevels; i++)
+        n *= machines->level[i].machines;
+    return n;
+}
+
+static double slowest_of(const double *speed, int first, int n) {
+    double slowest = speed ? speed[first] : 1;
+    for (int i = 1; speed && i < n; i++)
+        slowest = fmin(slowest, speed[first + i]);
+    return slowest;
+}
+
+/* Minibatches that each of m replicas has at a time, so that the `after` machines of later stages are busy: its warm-up
+ * forwards, and one (Narayanan 2019, section 3.2; NOAM, of the first stage). */
+static int versions_of(int m, int after) { return (after + m - 1) / m + 1; }
+
+/* Seconds in which m replicas synchronize this many bytes of weights. */
+static double sync_of(const struct machines *machines, struct level level, double bytes, int m) {
+    return (machines->ring ? 2 : 4) * (m - 1) * bytes / (m * level.bandwidth);
+}
+
+static double stage_time(const struct machines *machines, double compute, double sync, int m) {
+    return (machines->sum ? compute + sync : fmax(compute, sync)) / m;
+}
+
+/* T(i, j, m) on the machines from `first` on; INFINITY if their memory does not suffice. */
+static double seconds_of(const struct search *search, int i, int j, int first, int m) {
+    const struct cuts *cuts = search->cuts;
+    const struct machines *machines = search->machines;
+    double weights = cuts->weights[j] - cuts->weights[i], kept = cuts->kept[j] - cuts->kept[i];
+    double compute = search->group ? search->group[i * cuts->n + j] : cuts->seconds[j] - cuts->seconds[i];
+    int versions = versions_of(m, search->level.machines - first - m);
+    if (versions * (weights + kept) > machines->memory)
+        return INFINITY;
+    return stage_time(machines, compute / slowest_of(machines->speed, first, m),
+                      sync_of(machines, search->level, weights, m), m);
+}
+
+/* Fills best[j * (machines + 1) + m] for the cuts j behind `start`. */
+static void search_from(const struct search *search, int start, struct best *best) {
+    const struct cuts *cuts = search->cuts;
+    int all = search->level.machines, n = cuts->n;
+    for (int j = start + 1; j < n; j++) {
+        if (!cuts->below[start * n + j])
+            continue;
+        struct best *row = best + j * (all + 1);
+        for (int m = 1; m <= all; m++)
+            row[m] = (struct best){seconds_of(search, start, j, 0, m), start, m};
+        for (int k = start + 1; k < j; k++) {
+            if (!cuts->below[start * n + k] || !cuts->below[k * n + j])
+                continue;
+            const struct best *before = best + k * (all + 1);
+            double transfer = search->machines->transfers ? 2 * cuts->crossing[k] / search->level.bandwidth : 0;
+            for (int m = 2; m <= all; m++)
+                for (int last = 1; last < m && transfer < row[m].seconds; last++) {
+                    double seconds = fmax(before[m - last].seconds, transfer);
+                    if (seconds < row[m].seconds)
+                        seconds = fmax(seconds, seconds_of(search, k, j, m - last, last));
+                    if (seconds < row[m].seconds)
+                        row[m] = (struct best){seconds, k, last};
+                }
+        }
+    }
+}
+
+static struct best *best_from(const struct search *search, int start) {
+    struct best *best = NEW(struct best, (size_t)search->cuts->n * (size_t)(search->level.machines + 1));
+    search_from(search, start, best);
+    return best;
+}
+
+/* The times of the best pipelines between all pairs of cuts, on a whole group of this level. */
+static double *times_of(const struct search *search) {
+    int n = search->cuts->n, all = search->level.machines;
+    size_t pairs = (size_t)n * (size_t)n;
+    double *times = NEW(double, pairs);
+    for (int i = 0; i < n; i++) {
+        struct scratch scratch = scratch_begin();
+        struct best *best = best_from(search, i);
+        for (int j = i + 1; j < n; j++)
+            times[i * n + j] = best[j * (all + 1) + all].seconds;
+        scratch_end(scratch);
+    }
+    return times;
+}
+
+/* The groups in which a pipeline runs, each doing the same for other minibatches. */
+struct groups {
+    int n, *first;       /* the first rank of each */
+    double sync_of_byte; /* seconds per minibatch in which they synchronize a byte of weights */
+};
+
+/* Of each group, m machines from `first` on, each of so many ranks. A microbatch stays in its group. */
+static struct groups divide(const struct search *search, struct groups groups, int first, int m, int size) {
+    int n = groups.n * m;
+    struct groups inner = {n, NEW(int, n), groups.sync_of_byte};
+    for (int k = 0; k < n; k++)
+        inner.first[k] = groups.first[k % groups.n] + (first + k / groups.n) * size;
+    inner.sync_of_byte += sync_of(search->machines, search->level, 1, m) / n;
+    return inner;
+}
+
+static struct part part_of(const struct search *search, int from, int to, int first, int m, struct groups groups) {
+    const struct cuts *cuts = search->cuts;
+    double compute = (cuts->seconds[to] - cuts->seconds[from]) / slowest_of(search->machines->speed, first, m);
+    return (struct part){
+        .from = from,
+        .to = to,
+        .replicas = groups.n,
+        .rank = groups.first,
+        .compute = compute / groups.n,
+        .sync = groups.sync_of_byte * (cuts->weights[to] - cuts->weights[from]),
+    };
+}
+
+/* Appends the stages between the cuts, level by level. search: one per level. */
+static void expand(struct partition *p, const struct search *search, int level, int from, int to,
+                   struct groups groups) {
+    const struct search *s = &search[level];
+    int all = s->level.machines, size = 1, nstages = 0, *cut = NEW(int, all), *count = NEW(int, all);
+    for (int i = 0; i < level; i++)
+        size *= search[i].level.machines;
+    const struct best *best = best_from(s, from);
+    for (int j = to, m = all; j != from; nstages++) {
+        struct best last = best[j * (all + 1) + m];
+        cut[nstages] = j;
+        count[nstages] = last.machines;
+        j = last.from;
+        m -= last.machines;
+    }
+    for (int i = nstages - 1, first = 0; i >= 0; i--) {
+        struct groups inner = divide(s, groups, first, count[i], size);
+        if (level > 0)
+            expand(p, search, level - 1, from, cut[i], inner);
+        else
+            p->part[p->nparts++] = part_of(s, from, cut[i], first, count[i], inner);
+        first += count[i];
+        from = cut[i];
+    }
+}
+
+/* One machine, the fastest; all machines with the whole model on each. */
+static void compare_times(struct partition *p, const struct cuts *cuts, const struct machines *machines) {
+    double fastest = 1, seconds = cuts->seconds[cuts->n - 1];
+    for (int i = 0; machines->speed && i < machines->level[0].machines; i++)
+        fastest = i == 0 ? machines->speed[0] : fmax(fastest, machines->speed[i]);
+    p->one = seconds / fastest;
+    p->parallel = seconds / slowest_of(machines->speed, 0, machines->level[0].machines);
+    for (int i = 0; i < machines->nlevels; i++) {
+        struct level level = machines->level[i];
+        double sync = sync_of(machines, level, cuts->weights[cuts->n - 1], level.machines);
+        p->parallel = stage_time(machines, p->parallel, sync, level.machines);
+    }
+}
+
+/* Refuses what would take many minutes. */
+static void check_size(const struct cuts *cuts, const struct machines *machines) {
+    double n = cuts->n, steps = 0;
+    for (int i = 0; i < machines->nlevels; i++) {
+        double m = machines->level[i].machines;
+        steps += (i < machines->nlevels - 1 ? n / 3 : 1) * n * n / 2 * m * m / 2;
+    }
+    if (steps > 2e11)
+        die("%s: %d places for a cut and %d ranks are too many to try them all; merge layers that belong together, "
+            "or give the ranks in levels of groups",
+            cuts->profile->name, cuts->n - 2, count_machines(machines));
+}
+
+struct partition *find_partition(const struct cuts *cuts, const struct machines *machines) {
+    struct partition *p = NEW(struct partition, 1);
+    struct search search[MOST_LEVELS];
+    int top = machines->nlevels - 1, last = cuts->n - 1, first = 0, after = 0;
+    check_size(cuts, machines);
+    for (int i = 0; i <= top; i++)
+        search[i] = (struct search){cuts, machines, machines->level[i], i > 0 ? times_of(&search[i - 1]) : NULL};
+    int all = machines->level[top].machines;
+    p->seconds = best_from(&search[top], 0)[last * (all + 1) + all].seconds;
+    if (isinf(p->seconds))
+        die("no partition of %s fits into %g bytes on each of %d ranks: a stage keeps its weights, and its layers' "
+            "activations, once per minibatch that it has at a time; give --memory or --workers more",
+            cuts->profile->name, machines->memory, count_machines(machines));
+    p->part = NEW(struct part, count_machines(machines));
+    expand(p, search, top, 0, last, (struct groups){1, &first, 0});
+    for (int s = p->nparts - 1; s >= 0; after += p->part[s--].replicas)
+        p->part[s].versions = versions_of(p->part[s].replicas, after);
+    compare_times(p, cuts, machines);
+    return p;
+}

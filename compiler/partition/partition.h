@@ -1,0 +1,88 @@
+/* Where to cut a model into stages, and how many machines each stage gets: PipeDream's partitioner (Harlap 2018, arXiv
+ * 1806.03377, section 3.2; Narayanan 2019, "PipeDream: Generalized Pipeline Parallelism for DNN Training", section
+ * 3.1). */
+#ifndef PIANOLA_PARTITION_H
+#define PIANOLA_PARTITION_H
+#include "base/text.h"
+
+/* What a layer takes of one minibatch: seconds, and bytes of its output, of what it keeps for its backward, and of its
+ * weights. */
+struct profiled {
+    const char *id, *what; /* "node2", "Linear(...)" */
+    double forward, backward, output, kept, weights;
+};
+struct profile {
+    const char *name; /* of the file, as given by the user */
+    int nlayers, nedges;
+    struct profiled *layer; /* an edge goes from a layer to a later one */
+    struct edge {
+        int from, to;
+    } * edge;
+};
+
+/* profile.c: reads PipeDream's text form (github.com/msr-fiddle/pipedream, profiler/): a line per layer, then a line
+ * per edge. Lines that begin with # are skipped. As the authors do, it leaves out layers that are called Input, and
+ * __getitem__ whose output nobody reads. Dies with file:line on what does not conform. */
+struct profile *read_profile(const char *name, const char *text);
+
+/* cuts.c: all sets of layers that have, with each layer, all layers before it: a cut is between such a set and the
+ * rest. Their last layers are the antichains of PipeDream's code. Cut 0 is before all layers, cut n - 1 behind all of
+ * them; in a chain, cut i has i layers before it. */
+enum { MOST_CUTS = 2048 };
+struct cuts {
+    const struct profile *profile;
+    int n;
+    bool *below;                      /* [i * n + j]: the set of i is a proper part of that of j */
+    double *seconds, *kept, *weights; /* of all layers before the cut */
+    double *crossing;                 /* bytes of outputs before the cut that layers behind it read */
+    uint64_t *set;                    /* [i * words + layer / 64] */
+    int words;
+};
+/* Dies if there are more than MOST_CUTS. */
+struct cuts *find_cuts(const struct profile *profile);
+/* Whether the layer stands between the cuts i and j. */
+static inline bool is_between(const struct cuts *cuts, int i, int j, int layer) {
+    int word = layer / 64, bit = layer % 64;
+    return (cuts->set[j * cuts->words + word] & ~cuts->set[i * cuts->words + word]) >> bit & 1;
+}
+
+/* A machine, as the papers call it, is a rank; above the lowest level a group of ranks. Machines of a level, and the
+ * bandwidth between them: first those of a group of machines, then the groups, ... */
+struct level {
+    int machines;
+    double bandwidth; /* bytes per second; INFINITY: free */
+};
+enum { MOST_LEVELS = 8, MOST_MACHINES = 1024 };
+struct machines {
+    struct level level[MOST_LEVELS];
+    int nlevels;
+    bool sum;            /* a stage's time is compute + synchronization, as in the authors' code; else the larger */
+    bool ring;           /* replicas are synchronized by a ring: 2 (m-1)/m |w|; else by servers: 4 (m-1)/m |w| */
+    bool transfers;      /* what crosses a cut takes time: 2 a / bandwidth */
+    double memory;       /* bytes of a machine; INFINITY: no limit. With one level only */
+    const double *speed; /* of each machine, which get stages in this order; NULL: all 1. With one level only */
+};
+int count_machines(const struct machines *machines);
+
+struct part {
+    int from, to; /* cuts */
+    int replicas;
+    int *rank;            /* the replica of microbatch b is rank[b % replicas] */
+    double compute, sync; /* seconds per minibatch */
+    int versions;         /* of weights, and minibatches at a time, on each replica: its warm-up forwards + 1 */
+};
+struct partition {
+    struct part *part;
+    int nparts;
+    double seconds;       /* per minibatch, of the slowest stage or transfer */
+    double one, parallel; /* the same of one machine, the fastest; of data parallelism, whatever the memory */
+};
+
+/* partition.c: the partition with the fewest seconds per minibatch that uses all machines. Cut i is replaced by later
+ * ones only if those are faster. Time: cuts^2 machines^2 of the last level; of a level below, cuts^3 machines^2. Dies
+ * if memory does not suffice. */
+struct partition *find_partition(const struct cuts *cuts, const struct machines *machines);
+
+/* emit_partition.c: the partition as a schedule script; costs: with the layers' times as its costs. */
+void emit_partition(struct text *out, const struct cuts *cuts, const struct partition *partition, bool costs);
+#endif

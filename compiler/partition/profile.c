@@ -1,0 +1,216 @@
+#include "partition.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One line of the file at a time, for messages that show it. */
+struct lines {
+    const char *name, *text, *at; /* at: where the line begins */
+    int line;
+};
+
+#define fail(lines, where, ...)                                                                                        \
+    die_at((lines)->name, (lines)->text, (lines)->line, (int)((where) - (lines)->at) + 1, __VA_ARGS__)
+
+static bool next_line(struct lines *lines) {
+    if (!lines->line++)
+        lines->at = lines->text;
+    else
+        lines->at += strcspn(lines->at, "\n") + 1;
+    return lines->at <= lines->text + strlen(lines->text) && *lines->at;
+}
+
+static bool is_blank(const char *s) { return s[strspn(s, " \t")] == '\n' || !s[strspn(s, " \t")]; }
+
+/* The text from s up to " -- " or the end of the line; *rest: behind that, NULL at the end of the line. */
+static const char *cell(const char *s, const char **rest) {
+    size_t n = strcspn(s, "\n");
+    const char *dashes = strstr(s, " -- ");
+    bool found = dashes && (size_t)(dashes - s) < n;
+    *rest = found ? dashes + 4 : NULL;
+    n = found ? (size_t)(dashes - s) : n;
+    while (n > 0 && s[n - 1] == ' ')
+        n--;
+    return format("%.*s", (int)n, s);
+}
+
+static double figure(const struct lines *lines, const char *s, const char **end) {
+    char *to;
+    double x = strtod(s, &to);
+    if (to == s || !(x >= 0 && x <= 1e100)) /* so that no sum or product of them is infinite */
+        fail(lines, s, "expected a number from 0 to 1e100 here, in milliseconds or in bytes");
+    *end = to;
+    return x;
+}
+
+/* A layer with several outputs has their sizes as a list: [4.0; 8.0]. */
+static double sum_of(const struct lines *lines, const char *s, const char **end) {
+    double sum = 0;
+    if (*s != '[')
+        return figure(lines, s, end);
+    for (*end = s; **end == '[' || **end == ';';)
+        sum += figure(lines, *end + 1, end);
+    if (**end != ']')
+        fail(lines, *end, "expected ';' or ']' in this list of sizes");
+    ++*end;
+    return sum;
+}
+
+static void read_figures(const struct lines *lines, const char *s, struct profiled *layer) {
+    static const char *const keys[] = {"forward_compute_time", "backward_compute_time", "activation_size",
+                                       "parameter_size"};
+    enum { KEYS = sizeof keys / sizeof *keys };
+    double value[KEYS] = {NAN, NAN, NAN, NAN};
+    for (;;) {
+        size_t n = strcspn(s, "=,\n ");
+        int k = 0;
+        while (k < KEYS && (strlen(keys[k]) != n || strncmp(keys[k], s, n) != 0))
+            k++;
+        if (k == KEYS || s[n] != '=') {
+            const char *near = nearest(format("%.*s", (int)n, s), keys, KEYS);
+            fail(lines, s, "expected %s, as in forward_compute_time=1.5%s%s%s", k < KEYS ? "'=' and a number" : "a key",
+                 near && k == KEYS ? "; did you mean '" : "", near && k == KEYS ? near : "",
+                 near && k == KEYS ? "'?" : "");
+        }
+        value[k] = sum_of(lines, s + n + 1, &s);
+        if (*s != ',')
+            break;
+        s += 1 + strspn(s + 1, " ");
+    }
+    if (!is_blank(s) && strncmp(s, " -- ", 4) != 0)
+        fail(lines, s, "expected ', ' and another figure, or the end of the line");
+    for (int k = 0; k < KEYS; k++)
+        if (isnan(value[k]))
+            fail(lines, lines->at, "this layer has no %s", keys[k]);
+    layer->forward = value[0] / 1000;
+    layer->backward = value[1] / 1000;
+    layer->output = layer->kept = value[2];
+    layer->weights = value[3];
+}
+
+static int find_layer(const struct profile *p, const char *id) {
+    for (int i = 0; i < p->nlayers; i++)
+        if (strcmp(p->layer[i].id, id) == 0)
+            return i;
+    return -1;
+}
+
+static void read_layers(struct profile *p, struct lines lines) {
+    size_t cap = 0;
+    while (next_line(&lines)) {
+        if (*lines.at == '\t' || *lines.at == '#' || is_blank(lines.at))
+            continue;
+        const char *what, *figures;
+        struct profiled layer = {.id = cell(lines.at, &what)};
+        layer.what = what ? cell(what, &figures) : "";
+        if (!what || !figures)
+            fail(&lines, lines.at,
+                 "expected a layer: node1 -- NAME -- forward_compute_time=..., backward_compute_time=..., "
+                 "activation_size=..., parameter_size=...; an edge begins with a tab");
+        if (find_layer(p, layer.id) >= 0)
+            fail(&lines, lines.at, "there are two layers %s", layer.id);
+        read_figures(&lines, figures, &layer);
+        GROW(p->layer, cap, (size_t)p->nlayers + 1);
+        p->layer[p->nlayers++] = layer;
+    }
+    if (p->nlayers == 0)
+        die("%s: has no layers; a profile is PipeDream's graph.txt, a line per layer: node1 -- NAME -- "
+            "forward_compute_time=..., ...",
+            p->name);
+}
+
+static void read_edges(struct profile *p, struct lines lines) {
+    size_t cap = 0;
+    while (next_line(&lines)) {
+        if (*lines.at != '\t' || is_blank(lines.at))
+            continue;
+        const char *end[2] = {lines.at + 1, NULL}, *rest = NULL;
+        int layer[2];
+        for (int i = 0; i < 2; i++) {
+            if (!end[i])
+                fail(&lines, lines.at + 1, "expected an edge, such as node1 -- node2");
+            const char *id = cell(end[i], &rest);
+            layer[i] = find_layer(p, id);
+            if (layer[i] < 0)
+                fail(&lines, end[i], "there is no layer %s", id);
+            if (i == 0)
+                end[1] = rest;
+        }
+        if (layer[0] == layer[1])
+            fail(&lines, lines.at + 1, "this edge leads from a layer to itself");
+        GROW(p->edge, cap, (size_t)p->nedges + 1);
+        p->edge[p->nedges++] = (struct edge){layer[0], layer[1]};
+    }
+}
+
+/* Whether an edge ends (or begins) at the layer. */
+static bool has_edge(const struct profile *p, int layer, bool ends) {
+    for (int i = 0; i < p->nedges; i++)
+        if ((ends ? p->edge[i].to : p->edge[i].from) == layer)
+            return true;
+    return false;
+}
+
+/* Leaves out layers, with their edges, and numbers the others anew. to: the new numbers; -1: left out. */
+static void renumber(struct profile *p, const int *to) {
+    struct profiled *layer = NEW(struct profiled, p->nlayers);
+    int nlayers = 0, nedges = 0;
+    for (int i = 0; i < p->nlayers; i++)
+        if (to[i] >= 0) {
+            layer[to[i]] = p->layer[i];
+            nlayers++;
+        }
+    for (int i = 0; i < p->nedges; i++) {
+        struct edge edge = {to[p->edge[i].from], to[p->edge[i].to]};
+        if (edge.from >= 0 && edge.to >= 0)
+            p->edge[nedges++] = edge;
+    }
+    p->layer = layer;
+    p->nlayers = nlayers;
+    p->nedges = nedges;
+}
+
+static void leave_out(struct profile *p, const char *what, bool source) {
+    int *to = NEW(int, p->nlayers), n = 0;
+    for (int i = 0; i < p->nlayers; i++)
+        to[i] = strncmp(p->layer[i].what, what, strlen(what)) == 0 && !has_edge(p, i, source) ? -1 : n++;
+    if (n == 0)
+        die("%s: all its layers are called %s", p->name, what);
+    renumber(p, to);
+}
+
+/* Each layer behind those before it; of several, the one that is first in the file. */
+static void sort_layers(struct profile *p) {
+    int *to = NEW(int, p->nlayers), *before = NEW(int, p->nlayers);
+    for (int i = 0; i < p->nlayers; i++)
+        to[i] = -1;
+    for (int i = 0; i < p->nedges; i++)
+        before[p->edge[i].to]++;
+    for (int n = 0; n < p->nlayers; n++) {
+        int next = 0;
+        while (next < p->nlayers && (to[next] >= 0 || before[next] > 0))
+            next++;
+        if (next == p->nlayers) {
+            int on = 0;
+            while (to[on] >= 0)
+                on++;
+            die("%s: its edges make a cycle, on which or behind which %s is", p->name, p->layer[on].id);
+        }
+        to[next] = n;
+        for (int i = 0; i < p->nedges; i++)
+            before[p->edge[i].to] -= p->edge[i].from == next;
+    }
+    renumber(p, to);
+}
+
+struct profile *read_profile(const char *name, const char *text) {
+    struct profile *p = NEW(struct profile, 1);
+    struct lines lines = {.name = name, .text = text};
+    p->name = name;
+    read_layers(p, lines);
+    read_edges(p, lines);
+    leave_out(p, "Input", true);
+    leave_out(p, "__getitem__", false);
+    sort_layers(p);
+    return p;
+}
