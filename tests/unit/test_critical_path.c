@@ -105,8 +105,8 @@ Test(path, is_critical) {
                 j->cost += 0.25;
                 double makespan = sim_run(c.sp, c.st, c.p)->makespan;
                 j->cost -= 0.25;
-                cr_assert_eq(makespan, c.tl->makespan + 0.25, "seed %d: %s of rank %d: %g, not %g", seed,
-                             job_name(j->s, j->b, j->d), r, makespan, c.tl->makespan + 0.25);
+                cr_assert_float_eq(makespan, c.tl->makespan + 0.25, 1e-9, "seed %d: %s of rank %d: %g, not %g", seed,
+                                   job_name(j->s, j->b, j->d), r, makespan, c.tl->makespan + 0.25);
             }
         free_all();
     }
