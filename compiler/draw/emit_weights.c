@@ -37,7 +37,7 @@ void put_weights(struct text *t, const struct report *report, const struct measu
         exposed = rank->exposed[EXPOSED_WEIGHTS] > exposed ? rank->exposed[EXPOSED_WEIGHTS] : exposed;
         peak = rank->peak_bytes > peak ? rank->peak_bytes : peak;
     }
-    put(t, "weights      %s come in, ", bytes_text(received, a));
+    put(t, "fetched      %s of weights, ", bytes_text(received, a)); /* `run` says "weights" of a fingerprint */
     put(t, received == bound ? "the least" : "at least %s", bytes_text(bound, b));
     put(t, "; a rank waits %s %s for them at most, in %s\n", time_text(exposed, measure, a), measure->name,
         bytes_text(peak, b));
