@@ -1,5 +1,5 @@
--- TawPipe: as WeiPipe, but weights cross between groups of ranks, such as nodes, once for each group. A stage's home
--- shares it with its own group, all at once. In each other group, the first rank fetches it and passes it on.
+-- TawPipe: as WeiPipe, but weights cross between groups of ranks, such as nodes, once for each group.
+-- A stage's home shares it with its own group, all at once. In each other group, the first rank fetches it and passes it on.
 -- Each microbatch goes forward and then backward through all stages, so one weight arrives in each turn.
 -- Wu & Chen 2025, "TawPipe: Topology-Aware Weight Pipeline Parallelism for Accelerating Long-Context Large Models
 -- Training", arXiv:2511.09741, and tawpipe.py of github.com/wuhouming/TawPipe, whose weight2rank is `home` here. There the

@@ -1,4 +1,4 @@
--- WeiPipe-Interleave: microbatches stay on their ranks, and weights travel from rank to rank instead of activations.
+-- WeiPipe-Interleave: microbatches stay on their ranks, and weights travel, instead of activations.
 -- In a turn, a rank runs a backward of one microbatch and a forward of the next: two weights arrive, one for each,
 -- from the rank before, which uses them too; rank 0 takes them from their homes. Where links take time, each rank so
 -- starts a transfer after the one before it.
