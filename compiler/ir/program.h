@@ -156,6 +156,10 @@ static inline void layers_of(const struct stage *s, const struct instr *x, int32
     *from = x->last ? s->cut[x->part + 1] : 0;
     *to = x->last ? s->cut[x->part] : s->rt.nlayers;
 }
+/* The bytes that a buffer takes; a stash includes the room for what it grows into. */
+static inline int64_t grown_bytes(const struct rank *k, const struct buf *b) {
+    return b->grows >= 0 && k->buf[b->grows].bytes > b->bytes ? k->buf[b->grows].bytes : b->bytes;
+}
 static inline int memory_of(const struct buf *b) { return kind_row(b->kind)->memory; }
 static inline int64_t arg_off(const struct rank *k, const struct arg *a) {
     return k->buf[a->buf].off + (int64_t)a->piece * arg_bytes(k, a);

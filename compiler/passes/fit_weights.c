@@ -15,7 +15,7 @@ int64_t beyond_memory(const struct spec *sp, const struct program *p, int r) {
 bool plan_least(const struct spec *sp, struct program *p) {
     struct spec free = *sp;
     bool fits = true;
-    free.memory = INFINITY;
+    free.memory = free.host_memory = INFINITY;
     mem_plan(&free, p);
     for (int r = 0; r < p->workers; r++)
         fits &= beyond_memory(sp, p, r) == 0;

@@ -9,8 +9,6 @@
 #include "lower.h"
 #include <string.h>
 
-static const uint8_t gradient_role[NSETS] = {[OWN] = ROLE_dw, [TABLE] = ROLE_dv};
-
 static const struct homes *homes_at(const struct build *build, const struct part *part) {
     return sums_of(build, part->set);
 }
@@ -107,7 +105,7 @@ void add_gradients(struct build *build, int32_t j) {
     if (!table)
         return;
     int32_t buf = target(build, table, &first);
-    accumulate(build, table->rank, gradient_role[TABLE], buf, 0, 1, first);
+    accumulate(build, table->rank, ROLE_dv, buf, 0, 1, first);
     is_written(build, table);
 }
 

@@ -19,7 +19,7 @@ void push_event(struct build *build, int r, int32_t e) {
     GROW(k->event, build->rank[r].event, k->nevents + 1);
     k->event[k->nevents++] = e;
     const struct buf *b = &k->buf[e >= 0 ? e : ~e];
-    int64_t bytes = b->grows >= 0 && k->buf[b->grows].bytes > b->bytes ? k->buf[b->grows].bytes : b->bytes;
+    int64_t bytes = grown_bytes(k, b);
     struct beside *beside = &build->beside[r];
     if (b->kind == K_weight || memory_of(b) == MEMORY_HOST)
         return;

@@ -7,7 +7,7 @@
  *
  * Greedy, not optimal: which few stashes suffice depends on their overlaps, as bin packing does. Of stashes of one size
  * the one that is needed last leaves, which is Belady's rule. */
-#include "passes.h"
+#include "lower.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,12 +37,6 @@ static void find_stays(const struct spec *sp, const struct graph *graph, const s
         }
 }
 
-/* What a buffer takes of the device; a stash includes the room for what it grows into. */
-static int64_t room_of(const struct rank *k, const struct buf *b) {
-    int64_t grown = b->grows >= 0 ? k->buf[b->grows].bytes : 0;
-    return memory_of(b) == MEMORY_HOST ? 0 : grown > b->bytes ? grown : b->bytes;
-}
-
 static int64_t permanent_bytes(const struct rank *k) {
     bool *opens = NEW(bool, k->nbufs);
     int64_t sum = 0;
@@ -63,7 +57,8 @@ static struct picture draw_rank(const struct spec *sp, const struct rank *k, int
     for (size_t i = 0; i < k->nevents; i++) {
         bool opens = k->event[i] >= 0;
         const struct buf *b = &k->buf[opens ? k->event[i] : ~k->event[i]];
-        picture.use[i] = use += opens ? room_of(k, b) : -room_of(k, b);
+        int64_t bytes = memory_of(b) == MEMORY_DEVICE ? grown_bytes(k, b) : 0;
+        picture.use[i] = use += opens ? bytes : -bytes;
         picture.leaves[i] = picture.backs[i] = -1;
         int32_t cell = b->stage * sp->batches + b->batch;
         if (!kind_has_batch[b->kind] || stay[cell].rank != r)
@@ -72,7 +67,7 @@ static struct picture draw_rank(const struct spec *sp, const struct rank *k, int
         if (!opens && b->kind == (again ? K_input : K_stash))
             picture.leaves[i] = cell;
         if (opens && b->kind == (again ? K_rinput : K_rstash)) {
-            stay[cell].bytes = room_of(k, b);
+            stay[cell].bytes = bytes;
             stay[cell].back = (int32_t)i;
             picture.backs[i] = cell;
         }
@@ -142,12 +137,10 @@ static void choose(const struct spec *sp, const struct picture *picture, const s
 static void find_fits(const struct spec *sp, const struct stage *st, const struct graph *graph, const struct sched *sc,
                       bool *fits) {
     struct scratch scratch = scratch_begin();
-    struct spec free = *sp;
-    free.memory = free.host_memory = INFINITY;
-    struct program *p = lower(&free, st, graph, sc);
-    mem_plan(&free, p);
+    struct program *p = lower(sp, st, graph, sc);
+    plan_least(sp, p);
     for (int r = 0; r < sp->workers; r++)
-        fits[r] = (double)p->rank[r].arena <= sp->memory;
+        fits[r] = beyond_memory(sp, p, r) == 0;
     scratch_end(scratch);
 }
 

@@ -191,11 +191,6 @@ static int held_as(const struct buf *b) {
     }
 }
 
-/* The bytes that a buffer takes; a stash includes the room for what it grows into. */
-static int64_t room_of(const struct rank *k, const struct buf *b) {
-    return b->grows >= 0 && k->buf[b->grows].bytes > b->bytes ? k->buf[b->grows].bytes : b->bytes;
-}
-
 /* Buffers that no event opens stay for the whole step. */
 static void count_held(const struct rank *k, int64_t held[NHELD]) {
     bool *passes = NEW(bool, k->nbufs);
@@ -218,7 +213,7 @@ static void count_held(const struct rank *k, int64_t held[NHELD]) {
         const struct buf *b = &k->buf[opens ? k->event[i] : ~k->event[i]];
         if (memory_of(b) == MEMORY_HOST)
             continue;
-        int64_t bytes = opens ? room_of(k, b) : -room_of(k, b);
+        int64_t bytes = opens ? grown_bytes(k, b) : -grown_bytes(k, b);
         now[held_as(b)] += bytes;
         sum += bytes;
         if (sum > most) {
