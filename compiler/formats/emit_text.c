@@ -2,6 +2,8 @@
  *
  *     pianola 1
  *     program 1f1b workers 4 stages 4 batches 8        plus `tied 3` if stages 0 and 3 share a token table: set 4
+ *     updates 1 1 1 3                                      if updates are jobs: microbatches of each, per stage
+ *     period 4 times 10                                    if a part repeats: microbatches, and how often
  *     homes 2 zero 1: 0 1, 2 3                             one line per set, if any is sharded or has zero > 0: set 2
  *                                                          is sharded over 0 and 1, and 2 and 3 are its replica
  *     needs F 1 0: F 0 0, F 1 1                            one line per job, if pred() replaces the default
@@ -22,12 +24,18 @@
  * instruction does: it is identified by operation, stage, microbatch, instance (#) and peer, and a wait names the
  * instruction of another lane that must have ended. "dw=" writes where "dw+=" adds. A collective also says how it
  * travels, "by ring". An operand may be a piece of a buffer, "w=weight(0)[1/4]", and a backward may run in parts,
- * "B 0 3[0/2]" first. Where buffers lie in host memory, that arena's size follows: "memory 4096 host 1024". */
+ * "B 0 3[0/2]" first. Where updates are jobs, "U 0 3" makes version 4 of stage 0's weights, and a job says which one it
+ * reads: "B 0 5 v4". The issue order has a | at the period's begin and at its end. Where buffers lie in host memory,
+ * that arena's size follows: "memory 4096 host 1024". */
 #include "formats.h"
 #include <string.h>
 
 static void put_instr(struct text *t, const struct rank *k, const struct instr *in) {
     put_label(t, in);
+    if (is_job(in->op) && in->inst >= 0) {
+        put_word(t, " v");
+        put_int(t, in->inst);
+    }
     if (is_group(in->op)) {
         put_word(t, " by ");
         put_word(t, algorithm_name[in->algorithm]);
@@ -63,21 +71,34 @@ static void put_lanes(struct text *t, const struct program *p, int r) {
     }
 }
 
-static void put_issue(struct text *t, const struct rank *k, int r) {
+/* A token of the issue order, on lines of 100 columns. */
+static void put_token(struct text *t, const char *token, size_t *column) {
+    size_t n = strlen(token);
+    if (*column > 0 && *column + 1 + n > 100) {
+        put_word(t, "\n");
+        *column = 0;
+    }
+    put_word(t, *column ? " " : "");
+    put_word(t, token);
+    *column += n + (*column > 0);
+}
+
+static void put_issue(struct text *t, const struct program *p, int r) {
+    const struct rank *k = &p->rank[r];
     put(t, "rank %d issue\n", r);
     size_t column = 0;
-    for (int i = 0, run; i < k->nins; i += run) {
-        for (run = 1; i + run < k->nins && k->ins[i + run].lane == k->ins[i].lane;)
+    for (int i = 0, run; i <= k->nins; i += run) {
+        for (int mark = 0; mark < 2 && p->period; mark++)
+            if (i == (mark ? k->end : k->begin))
+                put_token(t, "|", &column);
+        if (i == k->nins)
+            break;
+        for (run = 1;
+             i + run < k->nins && k->ins[i + run].lane == k->ins[i].lane && section_of(k, i + run) == section_of(k, i);)
             run++;
         char token[32];
-        size_t n = (size_t)snprintf(token, sizeof token, run > 1 ? "%d*%d" : "%d", k->ins[i].lane, run);
-        if (column > 0 && column + 1 + n > 100) {
-            put_word(t, "\n");
-            column = 0;
-        }
-        put_word(t, column ? " " : "");
-        put_word(t, token);
-        column += n + (column > 0);
+        snprintf(token, sizeof token, run > 1 ? "%d*%d" : "%d", k->ins[i].lane, run);
+        put_token(t, token, &column);
     }
     put_word(t, column ? "\n" : "");
 }
@@ -137,6 +158,10 @@ void emit_text(struct text *out, const struct program *p) {
     if (p->tied)
         put(out, " tied %d", p->unembedding);
     put_word(out, "\n");
+    for (int s = 0; p->update && s < p->stages; s++)
+        put(out, "%s %d%s", s ? "" : "updates", p->update[s], s + 1 < p->stages ? "" : "\n");
+    if (p->period)
+        put(out, "period %d times %lld\n", p->period, (long long)p->repeats);
     put_homes(out, p);
     for (int i = 0; i < p->nneeds; i++) { /* only if pred() replaces the default dependencies */
         const struct job_name *name = &p->need[i].job;
@@ -148,7 +173,7 @@ void emit_text(struct text *out, const struct program *p) {
     }
     for (int r = 0; r < p->workers; r++) {
         put_lanes(out, p, r);
-        put_issue(out, &p->rank[r], r);
+        put_issue(out, p, r);
         put_memory(out, &p->rank[r], r);
     }
 }

@@ -177,6 +177,10 @@ static struct instr instruction(struct reader *in, int lane) {
     if (x.peer != at->peer && lanekind_row(at->kind)->of == OF_PEER)
         FAIL(in, begin, "the peer of this lane is rank %d, not rank %d", at->peer, x.peer);
     x.lane = (uint16_t)lane;
+    if (in->prog->update && is_job(x.op) && x.op != OP_W) {
+        read_word(in, " v");
+        x.inst = (int32_t)read_integer(in, "the version of the weights that it reads", 0, INT32_MAX);
+    }
     if (is_group(x.op)) {
         read_word(in, " by ");
         x.algorithm = (uint8_t)read_name(in, "an algorithm", algorithm_name, NALGORITHMS);
@@ -201,16 +205,6 @@ static struct instr instruction(struct reader *in, int lane) {
 }
 
 /* ---- lanes and their order ---- */
-
-/* A rank that the list in hand, number `listed` of the file, does not have yet. */
-static int32_t read_new_rank(struct reader *in) {
-    const char *at = in->p;
-    int32_t rank = (int32_t)read_integer(in, "a rank", 0, in->prog->workers - 1);
-    if (in->in_list[rank] == in->listed)
-        FAIL(in, at, "rank %d comes twice", rank);
-    in->in_list[rank] = in->listed;
-    return rank;
-}
 
 static int group(struct reader *in) {
     const char *at = in->p;
@@ -307,9 +301,13 @@ static void read_issue(struct reader *in, const struct instr *old, const int32_t
     struct rank *k = in->k;
     int32_t *next = NEW(int32_t, k->nlanes);
     memcpy(next, first, sizeof *next * (size_t)k->nlanes);
-    int done = 0;
+    int done = 0, marks = in->prog->period ? 0 : 2;
     while (*in->p && strncmp(in->p, "rank ", 5)) {
         do {
+            if (marks < 2 && read_if(in, "|")) {
+                *(marks++ ? &k->end : &k->begin) = done;
+                continue;
+            }
             int lane = (int)read_integer(in, "the number of a lane", 0, k->nlanes - 1), run = 1;
             int left = first[lane + 1] - next[lane];
             const char *at = in->p;
@@ -328,17 +326,20 @@ static void read_issue(struct reader *in, const struct instr *old, const int32_t
         if (next[l] < first[l + 1])
             FAIL(in, in->p, "the issue order ends with %d instructions of lane %d not in it", first[l + 1] - next[l],
                  l);
+    if (marks < 2)
+        FAIL(in, in->p, "the issue order has %d of the two | that bound the period", marks);
     k->nins = done;
 }
 
 /* The slot of the map that holds the instruction of this label, or where it belongs. */
 static uint32_t find_label(const struct rank *k, const struct map *map, const struct instr *i) {
-    uint64_t h = hash_add(hash_add(hash_add(hash_add(0, i->op), i->stage), i->batch), i->inst);
+    bool job = is_job(i->op); /* whose version is no part of its label */
+    uint64_t h = hash_add(hash_add(hash_add(hash_add(0, i->op), i->stage), i->batch), job ? -1 : i->inst);
     h = hash_add(hash_add(h, i->peer), i->part);
     uint32_t at = map_start(map, h);
     for (int32_t x; (x = map->slot[at] - 1) >= 0; at = map_next(map, at)) {
         const struct instr *o = &k->ins[x];
-        if (o->op == i->op && o->stage == i->stage && o->batch == i->batch && o->inst == i->inst &&
+        if (o->op == i->op && o->stage == i->stage && o->batch == i->batch && (job || o->inst == i->inst) &&
             o->peer == i->peer && o->part == i->part && o->last == i->last)
             break;
     }
@@ -448,124 +449,6 @@ static void read_rank(struct reader *in) {
     in->p = after.p;
     in->start = after.start;
     in->line = after.line;
-}
-
-/* A schedule's name: one word, in which %HH stands for any byte. */
-static const char *schedule_name(struct reader *in) {
-    static const char hex[] = "0123456789ABCDEF";
-    struct text t = {0};
-    put_bytes(&t, "", 0);
-    for (; (unsigned char)*in->p > ' '; in->p++) {
-        char c = *in->p;
-        const char *high = NULL, *low = NULL;
-        if (c == '%') {
-            high = in->p[1] ? strchr(hex, in->p[1]) : NULL;
-            low = high && in->p[2] ? strchr(hex, in->p[2]) : NULL;
-            if (!low)
-                FAIL(in, in->p, "expected two of 0-9 A-F behind %%");
-            c = (char)((high - hex) * 16 + (low - hex));
-            in->p += 2;
-        }
-        put_bytes(&t, &c, 1);
-    }
-    return t.s;
-}
-
-static struct job_name job(struct reader *in) {
-    struct job_name name = {.d = (uint8_t)read_name(in, "a job", op_name, NDIRS)};
-    read_word(in, " ");
-    name.s = (int32_t)read_integer(in, "a stage", 0, in->prog->stages - 1);
-    read_word(in, " ");
-    name.b = (int32_t)read_integer(in, "a microbatch", 0, in->prog->batches - 1);
-    return name;
-}
-
-/* The homes of each set, if any is sharded: `homes 2 zero 1: 0 1, 2 3`. */
-static void read_homes(struct reader *in) {
-    struct program *p = in->prog;
-    size_t cap_homes = 0;
-    for (int s = 0; s < p->stages + p->tied && !strncmp(in->p, "homes ", 6); s++) {
-        struct homes homes = {.zero = 0};
-        size_t cap = 0;
-        int n = 0;
-        read_word(in, "homes ");
-        read_integer(in, "the next set", s, s);
-        if (read_if(in, " zero "))
-            homes.zero = (int)read_integer(in, "zero", 1, 2);
-        in->listed++;
-        for (read_word(in, ":"); *in->p == ' ' || *in->p == ',';) {
-            const char *at = in->p;
-            if (read_if(in, ",")) {
-                homes.size = homes.lists++ ? homes.size : n;
-                if (n != homes.lists * homes.size)
-                    FAIL(in, at, "lists that are replicas have the same length");
-            }
-            read_word(in, " ");
-            GROW(homes.rank, cap, (size_t)n + 1);
-            homes.rank[n++] = read_new_rank(in);
-        }
-        homes.size = homes.lists++ ? homes.size : n;
-        if (!n || n != homes.lists * homes.size)
-            FAIL(in, in->p, n ? "lists that are replicas have the same length" : "expected a rank");
-        read_end(in);
-        GROW(p->homes, cap_homes, (size_t)s + 1);
-        p->homes[s] = homes;
-        if (s + 1 < p->stages + p->tied && strncmp(in->p, "homes ", 6))
-            FAIL(in, in->p, "expected \"homes %d\": where one set has such a line, all have", s + 1);
-    }
-}
-
-/* Reads what each job needs, if pred() set it: `needs F 1 3: F 0 3, F 0 2`. */
-static void read_needs(struct reader *in) {
-    struct program *p = in->prog;
-    size_t cap = 0, pred_cap = 0, npreds = 0;
-    while (read_if(in, "needs ")) {
-        GROW(p->need, cap, (size_t)p->nneeds + 2);
-        p->need[p->nneeds++] = (struct need){job(in), (int32_t)npreds};
-        read_word(in, ":");
-        while (read_if(in, npreds > (size_t)p->need[p->nneeds - 1].pred ? ", " : " ")) {
-            GROW(p->pred, pred_cap, npreds + 1);
-            p->pred[npreds++] = job(in);
-        }
-        read_end(in);
-        p->need[p->nneeds].pred = (int32_t)npreds;
-    }
-}
-
-static void read_head(struct reader *in) {
-    struct program *p = in->prog;
-    if (!read_if(in, "pianola 1"))
-        FAIL(in, in->p, "expected \"pianola 1\", the first line of a program's text form");
-    read_end(in);
-    read_word(in, "program ");
-    p->name = schedule_name(in);
-    read_word(in, " workers ");
-    int sections = 0;
-    for (const char *s = in->p; (s = strstr(s, "\nrank ")); s++)
-        sections++;
-    const char *at = in->p;
-    p->workers = (int)read_integer(in, "how many workers", 1, INT32_MAX);
-    if (p->workers > sections / 3) /* also bounds the memory taken for them */
-        FAIL(in, at, "%d workers have three sections each, lane, issue and memory; the file has %d in all", p->workers,
-             sections);
-    read_word(in, " stages ");
-    p->stages = (int)read_integer(in, "how many stages", 1, INT32_MAX);
-    read_word(in, " batches ");
-    p->batches = (int)read_integer(in, "how many microbatches", 1, INT32_MAX);
-    p->tied = read_if(in, " tied ");
-    if (p->tied)
-        p->unembedding = (int)read_integer(in, "the stage of the unembedding", 0, p->stages - 1);
-    read_end(in);
-    p->rank = NEW(struct rank, p->workers);
-    p->group = NEW(struct group, sections);
-    in->groups = map_new((size_t)sections);
-    in->grouped = NEW(int32_t, sections);
-    in->gathered = NEW(int32_t, sections);
-    in->in_list = NEW(int32_t, p->workers);
-    in->sent = NEW(int32_t, p->workers);
-    in->received = NEW(int32_t, p->workers);
-    read_homes(in);
-    read_needs(in);
 }
 
 struct program *read_text(const char *file, const char *src) {

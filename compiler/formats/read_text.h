@@ -1,4 +1,4 @@
-/* Shared by read_text.c and read_text_words.c: the text reader's state and its word-level functions. */
+/* Shared by read_text*.c: the text reader's state and its word-level functions. */
 #ifndef PIANOLA_READ_TEXT_H
 #define PIANOLA_READ_TEXT_H
 #include "base/map.h"
@@ -32,6 +32,8 @@ int64_t read_integer(struct reader *in, const char *what, int64_t least, int64_t
 int read_name(struct reader *in, const char *what, const char *const *names, int n);
 int read_lane_kind(struct reader *in, const char *where); /* where: prefix of the error message */
 bool op_has_batch(int op);                                /* whether its label has a microbatch */
+int32_t read_new_rank(struct reader *in); /* dies if the list in hand has it already */
+void read_head(struct reader *in);
 struct buf read_buffer_name(struct reader *in);
 /* Reads an instruction's label: operation, stage, microbatch, instance, peer. */
 struct instr read_label(struct reader *in);

@@ -78,6 +78,16 @@ static int32_t read_stage(struct reader *in, bool of_job) {
     return (int32_t)read_integer(in, "a stage", 0, in->prog->stages - 1 + (in->prog->tied && !of_job));
 }
 
+/* A rank that the list in hand, number `listed` of the file, does not have yet. */
+int32_t read_new_rank(struct reader *in) {
+    const char *at = in->p;
+    int32_t rank = (int32_t)read_integer(in, "a rank", 0, in->prog->workers - 1);
+    if (in->in_list[rank] == in->listed)
+        FAIL(in, at, "rank %d comes twice", rank);
+    in->in_list[rank] = in->listed;
+    return rank;
+}
+
 struct buf read_buffer_name(struct reader *in) {
     const char *at = in->p;
     int kind = read_name(in, "a kind of buffer", kind_name, NKINDS);
@@ -117,6 +127,11 @@ struct instr read_label(struct reader *in) {
     if (op_has_batch(x.op)) {
         read_word(in, " ");
         x.batch = (int32_t)read_integer(in, "a microbatch", 0, in->prog->batches - 1);
+    }
+    if (x.op == OP_U && in->prog->update) {
+        read_word(in, " ");
+        int most = in->prog->batches / in->prog->update[x.stage] - 1;
+        x.batch = (int32_t)read_integer(in, "the number of an update", 0, most);
     }
     const char *at = in->p;
     if (is_job(x.op) && read_if(in, "[")) {

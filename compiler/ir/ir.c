@@ -95,7 +95,7 @@ void put_label(struct text *t, const struct instr *in) {
     }
     if (in->last)
         put(t, "[%d/%d]", in->part, in->last + 1);
-    if (in->inst >= 0) {
+    if (in->inst >= 0 && !is_job(in->op)) {
         put_bytes(t, "#", 1);
         put_int(t, in->inst);
     }

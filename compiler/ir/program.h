@@ -25,11 +25,12 @@ struct instr {
     uint8_t op;
     bool first; /* dw is written, not added to */
     uint16_t lane;
-    int32_t stage, batch;     /* batch -1: none */
+    int32_t stage, batch;     /* batch -1: none; of an update that is a job, its number */
     uint8_t algorithm;        /* enum algorithm, of a collective */
     uint8_t part, last;       /* of a backward that runs in parts, its layers from the last on: part 0 .. last */
     int32_t peer;             /* other rank of a message, or of the part that ADD adds; a collective's root; -1: none */
-    int32_t inst;             /* of the tensor sent or fetched; -1: none */
+    int32_t inst;             /* of the tensor sent or fetched; where updates are jobs, the version of the weights that
+                               * a job reads; -1: none */
     int32_t msg;              /* id shared by a SEND and its RECV, or by the members of a collective; -1: none */
     uint32_t arg, wait, free; /* where its operands, awaited instructions and freed buffers begin */
     uint16_t narg, nfree, nwait;
@@ -77,7 +78,8 @@ struct rank {
         int32_t ins, after;
     } * ordered; /* ascending by ins */
     size_t nordered;
-    int64_t base; /* where the buffers that stay for the whole step end */
+    int64_t base;       /* where the buffers that stay for the whole step end */
+    int32_t begin, end; /* the period: ins[begin .. end) */
 };
 
 struct job_name {
@@ -104,7 +106,13 @@ struct weights_use {
 struct program {
     const char *name;
     int workers, stages, batches, nmsgs, ngroups;
-    bool tied; /* as in spec */
+    int *update; /* per stage: the microbatches of each of its updates, which are jobs; NULL: one ends the step */
+    /* The instructions are those of a step of `batches` microbatches. A step runs the period of all ranks `repeats`
+     * times, each time moved on by so many microbatches, and what is behind it as if it had been written out: so its
+     * microbatches are step_batches. All of a rank's lanes join at the period's begin and at its end. */
+    int period;      /* microbatches; 0: nothing repeats, begin and end are 0 */
+    int64_t repeats; /* at least 1 */
+    bool tied;       /* as in spec */
     int unembedding;
     struct group *group;
     struct homes *homes; /* per set; NULL, in a text that has none: each set's homes are single ranks that update all */
@@ -118,6 +126,10 @@ struct program {
     int64_t *beside, *least_received;
     struct weights_use *weights; /* per rank; NULL: none travel, or their plan was given */
 };
+
+static inline int64_t step_batches(const struct program *p) { return p->batches + (p->repeats - 1) * p->period; }
+/* 0: before the period, 1: in it, 2: behind it. Messages stay within their section. */
+static inline int section_of(const struct rank *k, int32_t i) { return (i >= k->begin) + (i >= k->end); }
 
 /* When each instruction runs: start and end per rank, parallel to rank.ins. A RECV's end is the arrival. */
 struct timeline {

@@ -10,10 +10,11 @@
 #define LEAST_TIME 1e-100
 #define MOST_TIME  1e100
 
-/* One (s,b,d). Stored in the canonical order: stage, then microbatch, then direction. */
+/* One (s,b,d). Stored in the canonical order: stage, then microbatch, then direction; behind them the updates U(s,k) on
+ * each of a stage's homes, if they are jobs: stage, then k, then home. */
 struct job {
-    int32_t s, b;
-    uint8_t d;    /* OP_F .. OP_W */
+    int32_t s, b; /* b: of an update, its number k */
+    uint8_t d;    /* OP_F .. OP_W, OP_U */
     bool fill;    /* strict order: no place in it; runs when the rank's next job cannot */
     int32_t rank; /* compute rank */
     int32_t home; /* the owner of the weights it uses, as w() returned it: a rank, or workers + index in spec.list */
@@ -57,6 +58,9 @@ struct model {
     int *to, *to_at; /* in the same form, the stages that read stage s */
 };
 
+/* What version of the weights a job reads: what its forward reads; the newest there; what has the gradients of the
+ * microbatches that are in what stage 0's forward reads (vertical sync). */
+enum { READ_FORWARD = -1, READ_LATEST = -2, READ_INPUT = -3 };
 enum lanes_per { PER_EDGE, PER_PEER, PER_RANK }; /* what has a communication lane of its own; an edge has a direction */
 /* When a rank's communication starts: once its lane is free; not before the one issued before it, on whichever lane,
  * has started; or has ended. */
@@ -78,8 +82,13 @@ struct spec {
     enum prefetch prefetch;
     bool least_memory; /* the smallest plan, even where instructions then wait for others to leave bytes */
     struct job *job;
-    int njobs;
-    int32_t *at; /* [(s * batches + b) * NDIRS + d] -> index in job, or -1 */
+    int njobs;    /* without the updates, */
+    int nupdates; /* which are job[njobs .. njobs + nupdates) */
+    int *update;  /* per stage: the microbatches of each of its updates, which are jobs; NULL: one ends the step */
+    int32_t *update_at; /* per stage: its first update, as an index in job */
+    int32_t *reads;     /* per job, with update: the version that it reads: so many updates back, or a word below */
+    int64_t step;       /* with update: the step's microbatches, of which the first `batches` are written out */
+    int32_t *at;        /* [(s * batches + b) * NDIRS + d] -> index in job, or -1 */
     struct pair *pair;
     int npairs;
     struct home *list; /* those that w() returned, each once */

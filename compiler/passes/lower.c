@@ -286,7 +286,8 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
     build->beside = NEW(struct beside, sp->workers);
     build->rank = NEW(struct caps, sp->workers);
     struct program *p = build->p = NEW(struct program, 1);
-    *p = (struct program){.name = sp->name, .workers = sp->workers, .stages = sp->stages, .batches = sp->batches};
+    *p = (struct program){.name = sp->name, .workers = sp->workers, .stages = sp->stages, .batches = sp->batches,
+                           .repeats = 1};
     p->homes = sp->homes;
     p->tied = sp->tied;
     p->unembedding = sp->unembedding;
