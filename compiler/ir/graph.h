@@ -12,7 +12,7 @@ struct graph {
     int32_t *succ_edge; /* parallel to succ: the same edge's index in pred */
 };
 
-/* ---- the schedule ---- */
+/* ---- the schedule: of the jobs and, where they are jobs, the updates ---- */
 
 struct sched {
     double *start, *end; /* per job */
@@ -23,6 +23,7 @@ struct sched {
     int32_t *moment;
     int nmoments, nstarts;
     double makespan;
+    int32_t *version; /* per job, where updates are jobs: of the weights that it reads; NULL: they are not */
 };
 
 /* graph.c: needs the jobs; gives predecessors and successors. Dies on a cycle, naming it. */

@@ -87,6 +87,7 @@ struct spec {
     int *update;  /* per stage: the microbatches of each of its updates, which are jobs; NULL: one ends the step */
     int32_t *update_at; /* per stage: its first update, as an index in job */
     int32_t *reads;     /* per job, with update: the version that it reads: so many updates back, or a word below */
+    int turn;           /* with update: the least number of microbatches that are whole updates of all stages */
     int64_t step;       /* with update: the step's microbatches, of which the first `batches` are written out */
     int32_t *at;        /* [(s * batches + b) * NDIRS + d] -> index in job, or -1 */
     struct pair *pair;
@@ -133,6 +134,12 @@ static inline int32_t job_at(const struct spec *sp, int s, int b, int d) {
     return sp->at[((int64_t)s * sp->batches + b) * NDIRS + d];
 }
 
+/* With update. The number of jobs and updates; U(s,k) on the stage's home of that place, as an index in job. */
+static inline int all_jobs(const struct spec *sp) { return sp->njobs + sp->nupdates; }
+static inline int32_t update_at(const struct spec *sp, int s, int k, int place) {
+    return sp->update_at[s] + k * sp->homes[s].lists + place;
+}
+
 static inline struct home home_of(const struct spec *sp, const int32_t *home) {
     return *home < sp->workers ? (struct home){1, home} : sp->list[*home - sp->workers];
 }
@@ -163,6 +170,7 @@ struct script_args {
     enum launch_order launch;
     enum prefetch prefetch;
     bool recompute, least_memory;
+    int most; /* of a step whose updates are jobs: about so many microbatches are written out; 0: all */
     const char **set;
     int nset;
     int nsizes; /* the last nsizes settings are for the schedule alone */

@@ -306,6 +306,10 @@ static void cost_gradients(const struct spec *sp, struct stage *st) {
 
 struct stage *cost_stages(struct spec *sp) {
     sp->tied = sp->model && is_tied(sp->model);
+    if (sp->tied && sp->update)
+        die("%s: the model's stages share a token table, which has no version of its own yet: leave 'update' out, or "
+            "give the model an output layer of its own",
+            sp->file);
     struct stage *st = NEW(struct stage, sp->stages + sp->tied);
     if (sp->model)
         stages_of_model(st, sp);
@@ -316,9 +320,9 @@ struct stage *cost_stages(struct spec *sp) {
         take_costs(sp, st);
     sp->homes = find_homes(sp);
     cost_gradients(sp, st);
-    for (struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
+    for (struct job *j = sp->job; j < sp->job + all_jobs(sp); j++) {
         if (isnan(j->cost))
-            j->cost = st[j->s].cost[j->d];
+            j->cost = j->d == OP_U ? cost_update(sp, st, j->s) : st[j->s].cost[j->d];
         if (sp->speed)
             j->cost /= sp->speed[j->rank];
     }

@@ -9,7 +9,7 @@
 
 /* W reads only its wstash. The embedding's forward reads the table, as do the unembedding's forward and backward. */
 int32_t set_read(const struct spec *sp, const struct job *j, enum which_set which) {
-    if (j->d == OP_W)
+    if (j->d == OP_W || j->d == OP_U)
         return -1;
     if (which == OWN)
         return j->s;
@@ -41,6 +41,19 @@ int32_t *home_places(const struct spec *sp) {
     return place;
 }
 
+/* What a rank fetches: a set's weights, or one of its versions. */
+static int32_t key_of(const struct spec *sp, const struct sched *sc, int32_t use) {
+    int32_t set = set_read(sp, &sp->job[use / NSETS], use % NSETS);
+    return sp->update ? sc->version[use / NSETS] * sets_of(sp) + set : set;
+}
+
+static int keys_of(const struct spec *sp) {
+    int most = 1; /* versions */
+    for (int s = 0; sp->update && s < sp->stages; s++)
+        most = sp->batches / sp->update[s] + 1 > most ? sp->batches / sp->update[s] + 1 : most;
+    return most * sets_of(sp);
+}
+
 struct slot_use {
     int32_t fetch, next, last; /* what the slot holds; its next and last use, as positions in the rank's uses */
 };
@@ -51,12 +64,12 @@ bool at_once(const struct spec *sp, int32_t use, int32_t other) {
 }
 
 /* How many sets are read at once from use i on. */
-static int sets_at_once(const struct spec *sp, const int32_t *use, const int32_t *set, int nuse, int i) {
+static int sets_at_once(const struct spec *sp, const int32_t *use, const int32_t *key, int nuse, int i) {
     int n = 0;
     for (int k = i; k < nuse && at_once(sp, use[i], use[k]); k++) {
         bool again = false;
         for (int l = i; l < k; l++)
-            again |= set[l] == set[k];
+            again |= key[l] == key[k];
         n += !again;
     }
     return n;
@@ -81,9 +94,9 @@ int64_t fetch_bytes(const struct spec *sp, const int32_t *place, int rank, int32
 }
 
 /* Whether all sets that are used here take equally many bytes, and as many of each come in. */
-static bool equal_sizes(const struct spec *sp, const int32_t *place, int rank, const int32_t *set, int n) {
+static bool equal_sizes(const struct spec *sp, const int32_t *place, int rank, const int32_t *key, int n) {
     for (int i = 1; i < n; i++)
-        if (fetch_bytes(sp, place, rank, set[i]) != fetch_bytes(sp, place, rank, set[0]))
+        if (fetch_bytes(sp, place, rank, key[i] % sets_of(sp)) != fetch_bytes(sp, place, rank, key[0] % sets_of(sp)))
             return false;
     return true;
 }
@@ -108,42 +121,44 @@ void add_use(struct fetch *f, int32_t job) {
 /* use[]: job * NSETS + which, in the order of jobs. */
 static void plan_rank(const struct spec *sp, const struct sched *sc, const int32_t *place, const int32_t *use, int nuse,
                       int rank, struct fetches *fetches) {
-    int keep = sp->slots[rank], nslots = 0, limit = keep > 0 ? keep : 1, sets = sets_of(sp);
-    int32_t *next = NEW(int32_t, nuse), *set = NEW(int32_t, nuse);
-    int32_t *soonest = NEW(int32_t, sets), *insts = NEW(int32_t, sets), *in_slot = NEW(int32_t, sets); /* slot + 1 */
-    for (int s = 0; s < sets; s++)
-        soonest[s] = INT_MAX;
+    int keep = sp->slots[rank], nslots = 0, limit = keep > 0 ? keep : 1, sets = sets_of(sp), keys = keys_of(sp);
+    int32_t *next = NEW(int32_t, nuse), *key = NEW(int32_t, nuse);
+    int32_t *soonest = NEW(int32_t, keys), *insts = NEW(int32_t, sets), *in_slot = NEW(int32_t, keys); /* slot + 1 */
+    for (int i = 0; i < keys; i++)
+        soonest[i] = INT_MAX;
     for (int i = nuse - 1; i >= 0; i--) {
-        set[i] = set_read(sp, &sp->job[use[i] / NSETS], use[i] % NSETS);
-        next[i] = soonest[set[i]];
-        soonest[set[i]] = i;
-        int need = sets_at_once(sp, use, set, nuse, i);
+        key[i] = key_of(sp, sc, use[i]);
+        next[i] = soonest[key[i]];
+        soonest[key[i]] = i;
+        int need = sets_at_once(sp, use, key, nuse, i);
         limit = need > limit ? need : limit;
     }
-    if (keep > 0 && (has_room_limit(sp, sc, rank) || !equal_sizes(sp, place, rank, set, nuse))) {
+    if (keep > 0 && !sp->update && (has_room_limit(sp, sc, rank) || !equal_sizes(sp, place, rank, key, nuse))) {
         plan_bytes(sp, sc, place, rank, use, nuse, limit, fetches);
         return;
     }
-    struct slot_use *slot = NEW(struct slot_use, limit < sets ? limit : sets);
+    struct slot_use *slot = NEW(struct slot_use, limit < keys ? limit : keys);
     for (int i = 0; i < nuse; i++) {
-        int at = in_slot[set[i]] - 1;
+        int at = in_slot[key[i]] - 1, set = key[i] % sets;
         if (at < 0 || (keep == 0 && !at_once(sp, use[slot[at].last], use[i]))) {
             int32_t after = -1;
-            if (nslots < limit && nslots < sets)
+            if (nslots < limit && nslots < keys)
                 at = nslots++;
             else {
                 at = victim(sp, slot, nslots, use, i);
                 after = use[slot[at].last] / NSETS;
-                int32_t old = fetches->a[slot[at].fetch].set;
+                const struct fetch *left = &fetches->a[slot[at].fetch];
+                int32_t old = left->version * sets + left->set;
                 in_slot[old] = in_slot[old] == at + 1 ? 0 : in_slot[old];
             }
             int home = *home_of_set(sp, &sp->job[use[i] / NSETS], use[i] % NSETS);
             GROW(fetches->a, fetches->cap, (size_t)fetches->n + 1);
-            fetches->a[fetches->n] = new_fetch(rank, set[i], home, insts[set[i]]++, use[i] / NSETS);
+            fetches->a[fetches->n] = new_fetch(rank, set, home, insts[set]++, use[i] / NSETS);
             fetches->a[fetches->n].after = after;
+            fetches->a[fetches->n].version = key[i] / sets;
             slot[at].fetch = fetches->n++;
-            in_slot[set[i]] = at + 1;
-            fetches->least[rank] += fetch_bytes(sp, place, rank, set[i]);
+            in_slot[key[i]] = at + 1;
+            fetches->least[rank] += fetch_bytes(sp, place, rank, set);
         }
         slot[at].next = keep > 0 ? next[i] : INT_MAX;
         slot[at].last = i;
@@ -154,26 +169,28 @@ static void plan_rank(const struct spec *sp, const struct sched *sc, const int32
 
 /* As others do it: what a run of uses of a set needs is dropped after it, and comes when the run that is `ahead` runs
  * before it begins. */
-static void plan_fixed(const struct spec *sp, const int32_t *use, int nuse, int rank, struct fetches *fetches) {
+static void plan_fixed(const struct spec *sp, const struct sched *sc, const int32_t *use, int nuse, int rank,
+                       struct fetches *fetches) {
     int32_t *insts = NEW(int32_t, sets_of(sp)), *run = NEW(int32_t, nuse); /* fetches, in the order of first use */
-    int32_t *now = NEW(int32_t, sets_of(sp));                              /* 1 + the set's fetch in hand */
+    int32_t *now = NEW(int32_t, keys_of(sp));                              /* 1 + the set's fetch in hand */
     int runs = 0, ahead = (int)sp->prefetch - JUST_IN_TIME;
     for (int i = 0; i < nuse; i++) {
-        int32_t set = set_read(sp, &sp->job[use[i] / NSETS], use[i] % NSETS), job = use[i] / NSETS;
+        int32_t key = key_of(sp, sc, use[i]), set = key % sets_of(sp), job = use[i] / NSETS;
         bool goes_on = false; /* the set was read by the job before this one, or by this one's pair */
         for (int k = i - 1; k >= 0 && (at_once(sp, use[k], use[i]) || at_once(sp, use[k], use[i - 1])); k--)
-            goes_on |= set_read(sp, &sp->job[use[k] / NSETS], use[k] % NSETS) == set;
-        if (!goes_on || now[set] == 0) {
+            goes_on |= key_of(sp, sc, use[k]) == key;
+        if (!goes_on || now[key] == 0) {
             int32_t beside = ahead == 0 ? job : runs >= ahead ? fetches->a[run[runs - ahead]].first : -1;
             int home = *home_of_set(sp, &sp->job[job], use[i] % NSETS);
             GROW(fetches->a, fetches->cap, (size_t)fetches->n + 1);
             fetches->a[fetches->n] = new_fetch(rank, set, home, insts[set]++, job);
             fetches->a[fetches->n].beside = beside;
+            fetches->a[fetches->n].version = key / sets_of(sp);
             run[runs++] = fetches->n;
-            now[set] = ++fetches->n;
+            now[key] = ++fetches->n;
         }
-        add_use(&fetches->a[now[set] - 1], job);
-        fetches->of_job[use[i]] = now[set] - 1;
+        add_use(&fetches->a[now[key] - 1], job);
+        fetches->of_job[use[i]] = now[key] - 1;
     }
 }
 
@@ -235,8 +252,8 @@ static void find_sources(const struct spec *sp, const struct sched *sc, const in
 }
 
 struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const int32_t *place) {
-    struct fetches fetches = {.of_job = NEW(int32_t, NSETS * (int64_t)sp->njobs)};
-    memset(fetches.of_job, -1, sizeof *fetches.of_job * NSETS * (size_t)sp->njobs);
+    struct fetches fetches = {.of_job = NEW(int32_t, NSETS * (int64_t)all_jobs(sp))};
+    memset(fetches.of_job, -1, sizeof *fetches.of_job * NSETS * (size_t)all_jobs(sp));
     fetches.least = NEW(int64_t, sp->workers);
     for (int r = 0; r < sp->workers; r++) {
         int32_t *use = NEW(int32_t, NSETS * (int64_t)sc->norder[r]);
@@ -250,7 +267,7 @@ struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const i
         if (n > 0 && sp->prefetch == SOLVED)
             plan_rank(sp, sc, place, use, n, r, &fetches);
         else if (n > 0)
-            plan_fixed(sp, use, n, r, &fetches);
+            plan_fixed(sp, sc, use, n, r, &fetches);
     }
     if (sp->source)
         find_sources(sp, sc, place, &fetches);

@@ -11,7 +11,7 @@ struct turns {
 };
 
 static struct turns turns_of(const struct spec *sp, const struct sched *sc, int rank) {
-    struct turns turns = {.of_job = NEW(int32_t, sp->njobs), .last = NEW(int32_t, sc->norder[rank])};
+    struct turns turns = {.of_job = NEW(int32_t, all_jobs(sp)), .last = NEW(int32_t, sc->norder[rank])};
     for (int i = 0; i < sc->norder[rank]; i++) {
         int32_t j = sc->order[rank][i], before = i > 0 ? sc->order[rank][i - 1] : -1;
         if (before < 0 || !at_once(sp, j * NSETS, before * NSETS))

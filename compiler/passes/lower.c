@@ -119,7 +119,7 @@ static void next_part(struct build *build, int32_t j, int p) {
     struct rank *k = &build->p->rank[job->rank];
     struct instr before = k->ins[build->job_ins[j]];
     bool added = false;
-    issue(build, job->rank, job->d, job->s, job->b, -1, -1);
+    issue(build, job->rank, job->d, job->s, job->b, -1, before.inst);
     k->ins[k->nins - 1].vfirst = before.vfirst;
     for (uint32_t a = before.arg; a < before.arg + before.narg; a++) {
         struct arg arg = k->arg[a];
@@ -149,7 +149,7 @@ static void start_job(struct build *build, int32_t j) {
     struct outputs out = {0};
     count_uses(build, j, out.uses);
     build->job_ins[j] = build->p->rank[r].nins;
-    issue(build, r, job->d, job->s, job->b, -1, -1);
+    issue(build, r, job->d, job->s, job->b, -1, build->sc->version ? build->sc->version[j] : -1);
     read_weights(build, j);
     switch (job->d) {
     case OP_F:
@@ -219,6 +219,8 @@ static void end_job(struct build *build, int32_t j) {
     }
     build->p->beside[j] = build->beside[job->rank].most;
     build->beside[job->rank].most = build->beside[job->rank].now;
+    if (job->d == OP_U)
+        return;
     send_results(build, j, t);
     gradients_end(build, j, t);
 }
@@ -231,20 +233,23 @@ static int32_t permanent(struct build *build, const struct owner *owner, int kin
                : new_buf(build, owner->rank, kind, owner->set, -1, -1, bytes, 0);
 }
 
-/* Weights, gradients, optimizer state and workspace stay for the whole step, in this order. */
+/* Weights, gradients, optimizer state and workspace stay for the whole step, in this order. Where updates are jobs, their
+ * gradients come and go; of a set's owners, those of its first update stand for all. */
 static void permanent_buffers(struct build *build) {
     const struct spec *sp = build->sp;
-    int n = build->owners_at[build->sets];
-    for (struct owner *owner = build->owner; owner < build->owner + n; owner++)
-        owner->weight = permanent(build, owner, homes_of(sp, owner->set)->size > 1 ? K_wshard : K_weight);
-    for (struct owner *owner = build->owner; owner < build->owner + n; owner++)
+    struct owner *end = build->owner + build->owners_at[build->gradient_at[build->sets]];
+    for (struct owner *owner = build->owner; owner < end; owner++)
+        if (build->gradient[owner->gradient].update == 0)
+            owner->weight = permanent(build, owner, homes_of(sp, owner->set)->size > 1 ? K_wshard : K_weight);
+    for (struct owner *owner = build->owner; owner < end && !sp->update; owner++)
         if (homes_of(sp, owner->set)->zero == 2) {
             owner->gown = permanent(build, owner, K_gown);
             owner->buf = sums_of(build, owner->set)->size > homes_of(sp, owner->set)->size ? owner->gown : -1;
         } else
             owner->buf = permanent(build, owner, homes_of(sp, owner->set)->size > 1 ? K_gshard : K_wgrad);
-    for (struct owner *owner = build->owner; owner < build->owner + n; owner++)
-        owner->opt = permanent(build, owner, state_leaves(sp, owner->set) ? K_hopt : K_opt);
+    for (struct owner *owner = build->owner; owner < end; owner++)
+        if (build->gradient[owner->gradient].update == 0)
+            owner->opt = permanent(build, owner, state_leaves(sp, owner->set) ? K_hopt : K_opt);
     int64_t *work = NEW(int64_t, sp->workers);
     for (int j = 0; j < sp->njobs; j++) {
         int64_t need = build->st[sp->job[j].s].bytes[K_work];
@@ -281,7 +286,8 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
     build->fetches = fetch_plan(sp, sc, build->place);
     build->fetched = NEW(int32_t, build->fetches.n);
     build->edge_buf = NEW(int32_t, graph->pred_at[graph->n] + 1);
-    build->job_ins = NEW(int32_t, sp->njobs);
+    build->job_ins = NEW(int32_t, all_jobs(sp));
+    build->busy = NEW(double, sp->workers);
     build->delivery = NEW(struct delivery, (int64_t)sp->workers * NKINDS);
     build->beside = NEW(struct beside, sp->workers);
     build->rank = NEW(struct caps, sp->workers);
@@ -289,11 +295,12 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
     *p = (struct program){.name = sp->name, .workers = sp->workers, .stages = sp->stages, .batches = sp->batches,
                            .repeats = 1};
     p->homes = sp->homes;
+    p->update = sp->update;
     p->tied = sp->tied;
     p->unembedding = sp->unembedding;
     if (sp->pred || is_graph(sp))
         copy_needs(sp, graph, p);
-    p->beside = NEW(int64_t, sp->njobs);
+    p->beside = NEW(int64_t, all_jobs(sp));
     p->least_received = build->fetches.least;
     p->rank = NEW(struct rank, sp->workers);
     for (int r = 0; r < sp->workers; r++) {
@@ -302,6 +309,7 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
         add_lane(build, r, (struct lane){LANE_COMPUTE, -1, -1});
     }
     find_parts(build);
+    find_readers(build);
     permanent_buffers(build);
     return build;
 }
@@ -320,12 +328,17 @@ struct program *lower(const struct spec *sp, const struct stage *st, const struc
         issue_transfers(build, i);
         issue_reloads(build, i, t);
         if (j >= 0)
+            build->busy[sp->job[j].rank] = sc->end[j];
+        if (j >= sp->njobs)
+            start_update(build, j);
+        else if (j >= 0)
             start_job(build, j);
         else
             end_job(build, ~j);
     }
     close_until(build, INFINITY);
-    issue_updates(build);
+    if (!sp->update)
+        issue_updates(build);
     for (int r = 0; r < sp->workers; r++)
         order_lanes(&build->p->rank[r]);
     number_messages(build->p, false);

@@ -21,6 +21,7 @@ int32_t *home_places(const struct spec *sp);
 /* A stay: weights that a rank fetches, keeps for a while, and drops. */
 struct fetch {
     int32_t rank, set, home, inst, uses; /* home: as job.home */
+    int32_t version;                     /* of the set's weights; 0 unless updates are jobs */
     int32_t after;       /* the job whose end leaves the slot, or -1; the slot is free from the start of */
     int32_t beside;      /* this job on, or -1. Both -1: from the start of the step */
     int32_t first, last; /* the first and the last job that read it */
@@ -82,6 +83,7 @@ struct reload {
 /* What a rank sums of the gradient of a set, in wgrad, before it sends it: all of it, or one round of several. */
 struct part {
     int32_t rank, set, list; /* list: of the set's homes, where it goes */
+    int32_t sum;             /* of which gradient: index in build.gradient */
     int32_t round, rounds;   /* rounds: of this rank and set */
     int32_t buf;             /* -1: not open yet */
     int32_t first, jobs;     /* of the jobs that contribute, the first by number; how many have not ended */
@@ -95,6 +97,7 @@ struct part {
 /* A home of a set: what it owns, and the sum that it makes, of its shard or of the whole set. */
 struct owner {
     int32_t rank, set, place;  /* in homes.rank */
+    int32_t gradient;          /* index in build.gradient */
     int32_t weight, opt, gown; /* buffers; -1: none */
     int32_t buf;               /* of its sum, wgrad or gshard; -1: not open yet */
     int32_t sums;              /* that of piece k: build.sum[sums + k] */
@@ -145,20 +148,29 @@ struct build {
     int32_t *fetched;      /* per fetch: its buffer */
     int32_t *edge_buf;     /* per edge: the tensor, as a buffer of the consumer's rank */
     int32_t *job_ins;      /* per job: its instruction */
-    struct homes *sums;    /* per set: as its homes, but see sums_of */
+    struct gradient {
+        int32_t set, update;
+    } * gradient; /* each a sum: of a set; where updates are jobs, of each of its updates */
+    int32_t *gradient_at; /* of set s: gradient[gradient_at[s] .. gradient_at[s+1]) */
+    struct homes *sums;   /* per set: as its homes, but see sums_of */
     struct part *part;
     int nparts;
     int32_t *part_of;    /* [job * NSETS + which]: index in part, or -1 */
-    struct owner *owner; /* of set s: owner[owners_at[s] + place] */
+    struct owner *owner; /* of gradient g: owner[owners_at[g] + place]; the first of a set's also has its weights */
     int32_t *owners_at;
     struct sum *sum;
-    struct meetings *meetings; /* per set */
-    int32_t **incomplete;      /* per set and shard, or piece of a whole set: its sums that are not complete */
-    int32_t *rest;             /* per set: shards, or pieces of the whole, that are not complete and exchanged */
+    struct version { /* of a home's weights, where updates are jobs */
+        int32_t readers; /* to come: jobs there, and fetches */
+        int32_t buf;     /* its copy; -1: it has not been replaced, or nobody reads it then */
+    } * version;
+    int32_t *versions_at; /* of owner i: version[versions_at[i] + number] */
+    struct meetings *meetings; /* per gradient */
+    int32_t **incomplete;      /* per gradient and shard, or piece of a whole set: its sums that are not complete */
+    int32_t *rest;             /* per gradient: shards, or pieces of the whole, that are not complete and exchanged */
     struct received *received;
     size_t nreceived, received_cap;
     struct shard {
-        int32_t set, number;
+        int32_t set, number, gradient;
     } * done; /* complete, in that order */
     int ndone;
     struct travel { /* of the last collective that was asked about; op 0: none was */
@@ -176,6 +188,7 @@ struct build {
         int64_t now,
             most; /* bytes in buffers that come and go, except fetched weights; since the rank's last job ended */
     } * beside;   /* per rank */
+    double *busy; /* per rank: until when its last job runs */
     struct closings closings;
     struct partials partials;
     struct caps {
@@ -192,7 +205,7 @@ static inline int place_at(const struct build *build, int rank, int set) {
     return build->place[(int64_t)rank * build->sets + set];
 }
 static inline struct owner *owner_at(const struct build *build, int rank, int set) {
-    return &build->owner[build->owners_at[set] + place_at(build, rank, set)];
+    return &build->owner[build->owners_at[build->gradient_at[set]] + place_at(build, rank, set)];
 }
 
 /* lower_issue.c */
@@ -268,6 +281,23 @@ static inline struct part *part_to(const struct build *build, int32_t j, int whi
     int32_t p = build->part_of[(int64_t)j * NSETS + which];
     return p < 0 ? NULL : &build->part[p];
 }
+
+/* The gradient, as an index in build.gradient, that job j adds to by adding to this set. */
+static inline int32_t gradient_to(const struct build *build, int32_t j, int set) {
+    const int *update = build->sp->update;
+    return build->gradient_at[set] + (update ? build->sp->job[j].b / update[set] : 0);
+}
+/* A home's sum of that gradient. */
+static inline struct owner *summing(const struct build *build, int rank, int32_t gradient) {
+    return &build->owner[build->owners_at[gradient] + place_at(build, rank, build->gradient[gradient].set)];
+}
+
+/* lower_versions.c */
+void find_readers(struct build *build);
+/* The home's buffer with that version; without updates that are jobs, its weights. It counts as read. */
+int32_t read_version(struct build *build, int rank, int set, int32_t version);
+bool is_version(const struct build *build, int rank, int32_t buf); /* a copy of an earlier one */
+void start_update(struct build *build, int32_t j);
 
 /* lower_parts.c */
 void find_parts(struct build *build);                   /* and owners, and what each waits for */

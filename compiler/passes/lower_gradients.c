@@ -14,24 +14,27 @@ static const struct homes *homes_at(const struct build *build, const struct part
 }
 /* The homes of one shard, or of a whole set: those of its replicas. */
 static struct owner *replica(const struct build *build, struct shard shard, int l) {
-    return &build->owner[build->owners_at[shard.set] + l * homes_of(build->sp, shard.set)->size + shard.number];
+    return &build->owner[build->owners_at[shard.gradient] + l * homes_of(build->sp, shard.set)->size + shard.number];
 }
 /* A member of the list to which the part goes. */
 static struct owner *member(const struct build *build, const struct part *part, int i) {
-    return &build->owner[build->owners_at[part->set] + part->list * homes_at(build, part)->size + i];
+    return &build->owner[build->owners_at[part->sum] + part->list * homes_at(build, part)->size + i];
 }
 static struct sum *sum_at(const struct build *build, const struct owner *owner, int piece) {
     return &build->sum[owner->sums + piece];
 }
 
-/* What messages of piece k of the part are called; -1: the part travels whole, and once. */
+/* What messages of piece k of the part are called; -1: the part travels whole, and once. Where updates are jobs, by
+ * their numbers. */
 static int name_of(const struct build *build, const struct part *part, int k) {
     int pieces = pieces_of_set(build, part->set);
+    if (build->sp->update)
+        return build->gradient[part->sum].update;
     return pieces == 1 && part->rounds == 1 ? -1 : k + pieces * part->round;
 }
 /* What the part is called on another rank; or, in a later round, on its own. */
 static int number_of(const struct build *build, const struct part *part) {
-    return part->rank + build->sp->workers * part->round;
+    return part->rank + build->sp->workers * (build->gradient[part->sum].update + part->round);
 }
 
 /* ---- sums and parts as operands ---- */
@@ -43,12 +46,14 @@ static void accumulate(struct build *build, int rank, int role, int32_t buf, int
     *(role == ROLE_dv ? &x->vfirst : &x->first) = first;
 }
 
-/* A home's sum; with zero 2 it is opened by the first that adds to it, and used until it has been exchanged. */
+/* A home's sum. With zero 2, and where updates are jobs, it is opened by the first that adds to it, and used until it has
+ * been exchanged, or its update. */
 static int32_t sum_of(struct build *build, struct owner *owner) {
     bool shards = sums_of(build, owner->set)->size > 1;
-    int uses = shards ? 1 : pieces_of_sum(build, owner->set);
+    int uses = shards ? 1 : pieces_of_sum(build, owner->set), update = build->gradient[owner->gradient].update;
     if (owner->buf < 0)
-        owner->buf = open_buf(build, owner->rank, shards ? K_gshard : K_wgrad, owner->set, -1, -1, uses);
+        owner->buf = open_buf(build, owner->rank, shards ? K_gshard : K_wgrad, owner->set, -1,
+                              update > 0 ? owner->rank + build->sp->workers * update : -1, uses);
     return owner->buf;
 }
 
@@ -64,19 +69,20 @@ static int32_t open_part(struct build *build, struct part *part) {
     int pieces = pieces_of_set(build, part->set), uses = pieces > 1 || part->together ? pieces : homes->size;
     if (part->buf < 0)
         part->buf =
-            open_buf(build, part->rank, K_wgrad, part->set, -1, part->round > 0 ? number_of(build, part) : -1, uses);
+            open_buf(build, part->rank, K_wgrad, part->set, -1,
+                     number_of(build, part) >= build->sp->workers ? number_of(build, part) : -1, uses);
     return part->buf;
 }
 
 /* The buffer that the part's jobs add to, and whether they are the first to do so. */
 static int32_t target(struct build *build, struct part *part, bool *first) {
-    struct owner *home = part->direct ? owner_at(build, part->rank, part->set) : NULL;
+    struct owner *home = part->direct ? summing(build, part->rank, part->sum) : NULL;
     *first = home ? !sum_at(build, home, 0)->written : !part->written;
     return home ? sum_of(build, home) : open_part(build, part);
 }
 
 static void is_written(struct build *build, struct part *part) {
-    struct owner *home = part->direct ? owner_at(build, part->rank, part->set) : NULL;
+    struct owner *home = part->direct ? summing(build, part->rank, part->sum) : NULL;
     for (int k = 0; home && k < pieces_of_sum(build, part->set); k++)
         sum_at(build, home, k)->written = true;
     part->written = true;
@@ -124,7 +130,7 @@ static void exchange_member(struct build *build, struct shard shard, int l, int 
     const struct homes *homes = homes_of(build->sp, shard.set);
     struct owner *owner = replica(build, shard, l);
     int op = homes->zero ? OP_REDUCE_SCATTER : OP_ALL_REDUCE, r = owner->rank;
-    issue_collective(build, r, op, shard.set, homes->zero ? name : -1, -1, g)->first = homes->zero > 0;
+    issue_collective(build, r, op, shard.set, name, -1, g)->first = homes->zero > 0;
     add_operand(build, r, homes->zero ? ROLE_src : ROLE_dw, owner->buf);
     if (homes->zero == 1)
         add_piece(build, r, ROLE_dw, owner->buf, l, homes->lists);
@@ -164,8 +170,10 @@ static void exchange(struct build *build, struct shard shard, int piece, double 
         exchange_piece(build, shard, piece, g, t);
         return;
     }
-    int rounds = build->meetings[shard.set].rounds; /* have the numbers before it */
-    int name = homes->size > 1 && homes->zero ? (rounds > 0 ? rounds : 1) : -1;
+    int rounds = build->meetings[shard.gradient].rounds; /* have the numbers before it */
+    int name = build->sp->update                  ? build->gradient[shard.gradient].update
+               : homes->size > 1 && homes->zero ? (rounds > 0 ? rounds : 1)
+                                                : -1;
     for (int l = 0; l < homes->lists; l++)
         exchange_member(build, shard, l, g, name, t);
 }
@@ -175,12 +183,12 @@ static void check_complete(struct build *build, double t, const struct owner *ow
     const struct homes *homes = sums_of(build, owner->set);
     const struct sum *sum = sum_at(build, owner, piece);
     bool whole = homes->size == 1;
-    struct shard shard = {owner->set, owner->place % homes->size};
-    if (sum->own > 0 || sum->arrivals > 0 || --build->incomplete[owner->set][whole ? piece : shard.number] > 0)
+    struct shard shard = {owner->set, owner->place % homes->size, owner->gradient};
+    if (sum->own > 0 || sum->arrivals > 0 || --build->incomplete[owner->gradient][whole ? piece : shard.number] > 0)
         return;
     exchange(build, shard, piece, t);
     if (homes_of(build->sp, owner->set)->size == 1) { /* its updates come with the last piece, or rank */
-        if (--build->rest[owner->set] > 0)
+        if (--build->rest[owner->gradient] > 0)
             return;
         shard.number = 0;
     }
@@ -225,7 +233,7 @@ static void own_done(struct build *build, double t, struct owner *owner, int pie
 
 /* The members' parts of the round that the part is of. */
 static int32_t *round_of(const struct build *build, const struct part *part) {
-    const struct meetings *meetings = &build->meetings[part->set];
+    const struct meetings *meetings = &build->meetings[part->sum];
     return meetings->part + (part->list * meetings->rounds + part->round) * homes_at(build, part)->size;
 }
 
@@ -310,14 +318,14 @@ static void deliver_shards(struct build *build, double t, struct part *part) {
 /* Piece k of the part is complete. */
 static void piece_done(struct build *build, double t, struct part *part, int k) {
     int size = homes_at(build, part)->size, pieces = pieces_of_set(build, part->set);
-    struct owner *home = part->direct ? owner_at(build, part->rank, part->set) : NULL;
+    struct owner *home = part->direct ? summing(build, part->rank, part->sum) : NULL;
     if (home) {
         sum_at(build, home, k)->written = true; /* the lowest piece last, which says whether the job writes or adds */
         own_done(build, t, home, k);
     } else if (size == 1)
         deliver(build, t, part, 0, k, pieces, k);
     else if (part->together) {
-        const struct meetings *meetings = &build->meetings[part->set];
+        const struct meetings *meetings = &build->meetings[part->sum];
         if (--meetings->left[(part->list * meetings->rounds + part->round) * pieces + k] > 0)
             return;
         if (pieces == 1)
@@ -352,11 +360,15 @@ void gradients_end(struct build *build, int32_t j, double t) {
 /* ---- the beginning and the end ---- */
 
 void start_empty_sums(struct build *build) {
-    for (int i = 0; i < build->owners_at[build->sets]; i++) {
+    for (int i = 0; i < build->owners_at[build->gradient_at[build->sets]]; i++) {
         struct owner *owner = &build->owner[i];
         const struct sum *sum = sum_at(build, owner, 0);
         if (sum->own > 0 || sum->arrivals > 0)
             continue;
+        if (build->sp->update)
+            die("%s: rank %d is a home of stage %d, but computes no backward of its update %d, and no other rank sends "
+                "it one: where a stage has several homes, each takes part in all updates; change w, or update",
+                build->sp->file, owner->rank, owner->set, build->gradient[owner->gradient].update);
         sum_of(build, owner);
         issue(build, owner->rank, OP_ZERO, owner->set, -1, -1, -1);
         add_operand(build, owner->rank, ROLE_dw, owner->buf);

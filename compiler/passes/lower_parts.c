@@ -7,24 +7,41 @@
 #include <limits.h>
 #include <string.h>
 
+static void find_gradients(struct build *build) {
+    const struct spec *sp = build->sp;
+    build->gradient_at = NEW(int32_t, build->sets + 1);
+    for (int s = 0; s < build->sets; s++)
+        build->gradient_at[s + 1] = build->gradient_at[s] + (sp->update ? sp->batches / sp->update[s] : 1);
+    build->gradient = NEW(struct gradient, build->gradient_at[build->sets]);
+    for (int s = 0; s < build->sets; s++)
+        for (int32_t g = build->gradient_at[s]; g < build->gradient_at[s + 1]; g++)
+            build->gradient[g] = (struct gradient){s, g - build->gradient_at[s]};
+}
+
+static int gradients_of(const struct build *build) { return build->gradient_at[build->sets]; }
+static const struct homes *summers(const struct build *build, int32_t gradient) {
+    return sums_of(build, build->gradient[gradient].set);
+}
+
 static void find_owners(struct build *build) {
-    int n = 0, sums = 0;
-    build->owners_at = NEW(int32_t, build->sets + 1);
-    for (int s = 0; s < build->sets; s++) {
-        const struct homes *homes = sums_of(build, s);
-        build->owners_at[s + 1] = n += homes->lists * homes->size;
-        sums += homes->lists * homes->size * pieces_of_sum(build, s);
+    int n = 0, sums = 0, gradients = gradients_of(build);
+    build->owners_at = NEW(int32_t, gradients + 1);
+    for (int g = 0; g < gradients; g++) {
+        const struct homes *homes = summers(build, g);
+        build->owners_at[g + 1] = n += homes->lists * homes->size;
+        sums += homes->lists * homes->size * pieces_of_sum(build, build->gradient[g].set);
     }
     build->owner = NEW(struct owner, n);
     build->sum = NEW(struct sum, sums);
     for (int i = 0; i < sums; i++)
         build->sum[i].waiting = -1;
     sums = 0;
-    for (int s = 0; s < build->sets; s++) {
-        const struct homes *homes = sums_of(build, s);
+    for (int g = 0; g < gradients; g++) {
+        const struct homes *homes = summers(build, g);
+        int s = build->gradient[g].set;
         for (int i = 0; i < homes->lists * homes->size; i++, sums += pieces_of_sum(build, s))
-            build->owner[build->owners_at[s] + i] =
-                (struct owner){homes->rank[i], s, i, .weight = -1, .opt = -1, .gown = -1, .buf = -1, .sums = sums};
+            build->owner[build->owners_at[g] + i] =
+                (struct owner){homes->rank[i], s, i, g, .weight = -1, .opt = -1, .gown = -1, .buf = -1, .sums = sums};
     }
 }
 
@@ -39,21 +56,22 @@ static int list_for(const struct build *build, const struct job *job, enum which
 
 struct contributions { /* of one rank, in the order of its jobs */
     int32_t *at;       /* [n]: job * NSETS + which */
-    int32_t *next;     /* [n]: the next to the same set, or INT_MAX */
+    int32_t *next;     /* [n]: the next to the same gradient, or INT_MAX */
     int n;
 };
 
-/* Tables per set that serve all ranks. */
+/* Tables per gradient that serve all ranks. */
 struct open_parts {
     int32_t *open;   /* index in part, or -1 */
     int32_t *last;   /* its newest contribution */
     int32_t *rounds; /* so far */
-    int32_t *set;    /* those that take a slot */
+    int32_t *taken;  /* those that take a slot */
     int n;
 };
 
-static int32_t set_of(const struct build *build, int32_t contribution) {
-    return set_added(build->sp, &build->sp->job[contribution / NSETS], contribution % NSETS);
+static int32_t gradient_of(const struct build *build, int32_t contribution) {
+    int32_t j = contribution / NSETS;
+    return gradient_to(build, j, set_added(build->sp, &build->sp->job[j], contribution % NSETS));
 }
 
 static void list_contributions(const struct build *build, int r, struct contributions *list, int32_t *soonest) {
@@ -63,81 +81,82 @@ static void list_contributions(const struct build *build, int r, struct contribu
         for (int which = 0; which < NSETS; which++)
             if (set_added(build->sp, &build->sp->job[sc->order[r][i]], which) >= 0)
                 list->at[list->n++] = sc->order[r][i] * NSETS + which;
-    for (int s = 0; s < build->sets; s++)
-        soonest[s] = INT_MAX;
+    for (int g = 0; g < gradients_of(build); g++)
+        soonest[g] = INT_MAX;
     for (int i = list->n - 1; i >= 0; i--) {
-        int32_t set = set_of(build, list->at[i]);
-        list->next[i] = soonest[set];
-        soonest[set] = i;
+        int32_t gradient = gradient_of(build, list->at[i]);
+        list->next[i] = soonest[gradient];
+        soonest[gradient] = i;
     }
 }
 
-static void close_part(struct open_parts *open, int32_t set) {
+static void close_part(struct open_parts *open, int32_t gradient) {
     int k = 0;
-    while (open->set[k] != set)
+    while (open->taken[k] != gradient)
         k++;
-    open->set[k] = open->set[--open->n];
-    open->open[set] = -1;
+    open->taken[k] = open->taken[--open->n];
+    open->open[gradient] = -1;
 }
 
 /* Makes room for one more, unless the job at hand needs all that are open. */
 static void leave(const struct contributions *list, struct open_parts *open, int i) {
     int32_t victim = -1;
     for (int k = 0; k < open->n; k++) {
-        int32_t set = open->set[k];
-        bool in_use = list->at[open->last[set]] / NSETS == list->at[i] / NSETS;
-        if (!in_use && (victim < 0 || list->next[open->last[set]] > list->next[open->last[victim]]))
-            victim = set;
+        int32_t gradient = open->taken[k];
+        bool in_use = list->at[open->last[gradient]] / NSETS == list->at[i] / NSETS;
+        if (!in_use && (victim < 0 || list->next[open->last[gradient]] > list->next[open->last[victim]]))
+            victim = gradient;
     }
     if (victim >= 0)
         close_part(open, victim);
 }
 
-static struct part *new_part(struct build *build, int rank, int32_t set, int round) {
+static struct part *new_part(struct build *build, int rank, int32_t gradient, int round) {
+    int32_t set = build->gradient[gradient].set;
     bool whole = sums_of(build, set)->size == 1;
     struct part *part = &build->part[build->nparts++];
-    *part = (struct part){.rank = rank, .set = set, .buf = -1, .round = round, .first = INT32_MAX};
+    *part = (struct part){.rank = rank, .set = set, .sum = gradient, .buf = -1, .round = round, .first = INT32_MAX};
     part->direct = whole && place_at(build, rank, set) >= 0;
     part->pieces = pieces_of_set(build, set);
     return part;
 }
 
 static void contribute(struct build *build, const struct contributions *list, struct open_parts *open, int i, int r) {
-    int32_t j = list->at[i] / NSETS, set = set_of(build, list->at[i]);
+    int32_t j = list->at[i] / NSETS, gradient = gradient_of(build, list->at[i]);
     int limit = build->sp->grad_slots ? build->sp->grad_slots[r] : INT_MAX;
-    if (open->open[set] < 0) {
-        struct part *part = new_part(build, r, set, open->rounds[set]++);
+    if (open->open[gradient] < 0) {
+        struct part *part = new_part(build, r, gradient, open->rounds[gradient]++);
         if (!part->direct) {
             if (open->n >= limit)
                 leave(list, open, i);
-            open->set[open->n++] = set;
+            open->taken[open->n++] = gradient;
         }
-        open->open[set] = (int32_t)(part - build->part);
+        open->open[gradient] = (int32_t)(part - build->part);
     }
-    struct part *part = &build->part[open->open[set]];
+    struct part *part = &build->part[open->open[gradient]];
     if (j < part->first) { /* all of it goes where w() sends this one */
         part->first = j;
-        part->list = list_for(build, &build->sp->job[j], list->at[i] % NSETS, set);
+        part->list = list_for(build, &build->sp->job[j], list->at[i] % NSETS, part->set);
     }
     part->jobs++;
     part->last = j;
-    open->last[set] = i;
-    build->part_of[list->at[i]] = open->open[set];
+    open->last[gradient] = i;
+    build->part_of[list->at[i]] = open->open[gradient];
     if (list->next[i] == INT_MAX && !part->direct)
-        close_part(open, set);
+        close_part(open, gradient);
 }
 
 static void find_parts_of(struct build *build, int r, struct contributions *list, struct open_parts *open,
                           int32_t *soonest) {
     list_contributions(build, r, list, soonest);
-    memset(open->open, -1, sizeof *open->open * (size_t)build->sets);
-    memset(open->rounds, 0, sizeof *open->rounds * (size_t)build->sets);
+    memset(open->open, -1, sizeof *open->open * (size_t)gradients_of(build));
+    memset(open->rounds, 0, sizeof *open->rounds * (size_t)gradients_of(build));
     open->n = 0;
     int first = build->nparts;
     for (int i = 0; i < list->n; i++)
         contribute(build, list, open, i, r);
     for (int p = first; p < build->nparts; p++)
-        build->part[p].rounds = open->rounds[build->part[p].set];
+        build->part[p].rounds = open->rounds[build->part[p].sum];
 }
 
 /* ---- what homes wait for ---- */
@@ -145,18 +164,19 @@ static void find_parts_of(struct build *build, int r, struct contributions *list
 /* Per list of homes: how many of its ranks have parts, and in how many rounds; -1: members differ. */
 struct lists {
     int32_t *members, *rounds;
-    int32_t *at; /* per set: its first list */
+    int32_t *at; /* per gradient: its first list */
 };
 
 static struct lists find_lists(const struct build *build) {
-    struct lists lists = {.at = NEW(int32_t, build->sets + 1)};
-    for (int s = 0; s < build->sets; s++)
-        lists.at[s + 1] = lists.at[s] + sums_of(build, s)->lists;
-    lists.members = NEW(int32_t, lists.at[build->sets]);
-    lists.rounds = NEW(int32_t, lists.at[build->sets]);
+    int gradients = gradients_of(build);
+    struct lists lists = {.at = NEW(int32_t, gradients + 1)};
+    for (int g = 0; g < gradients; g++)
+        lists.at[g + 1] = lists.at[g] + summers(build, g)->lists;
+    lists.members = NEW(int32_t, lists.at[gradients]);
+    lists.rounds = NEW(int32_t, lists.at[gradients]);
     for (int p = 0; p < build->nparts; p++) {
         const struct part *part = &build->part[p];
-        int32_t at = lists.at[part->set] + part->list;
+        int32_t at = lists.at[part->sum] + part->list;
         if (part->round > 0 || place_at(build, part->rank, part->set) < 0)
             continue;
         lists.rounds[at] = lists.members[at]++ == 0 || lists.rounds[at] == part->rounds ? part->rounds : -1;
@@ -164,11 +184,12 @@ static struct lists find_lists(const struct build *build) {
     return lists;
 }
 
-static void take_meetings(struct build *build, const struct lists *lists, int set) {
+static void take_meetings(struct build *build, const struct lists *lists, int32_t gradient) {
+    int set = build->gradient[gradient].set;
     const struct homes *homes = sums_of(build, set);
-    struct meetings *meetings = &build->meetings[set];
+    struct meetings *meetings = &build->meetings[gradient];
     for (int l = 0; l < homes->lists; l++) {
-        int32_t at = lists->at[set] + l;
+        int32_t at = lists->at[gradient] + l;
         if (homes->size > 1 && lists->members[at] == homes->size && lists->rounds[at] > meetings->rounds)
             meetings->rounds = lists->rounds[at];
     }
@@ -179,14 +200,14 @@ static void take_meetings(struct build *build, const struct lists *lists, int se
 
 /* The members' parts of a round meet, piece by piece, where all members have as many. */
 static void find_meetings(struct build *build, const struct lists *lists) {
-    build->meetings = NEW(struct meetings, build->sets);
-    for (int s = 0; s < build->sets; s++)
-        take_meetings(build, lists, s);
+    build->meetings = NEW(struct meetings, gradients_of(build));
+    for (int g = 0; g < gradients_of(build); g++)
+        take_meetings(build, lists, g);
     for (int p = 0; p < build->nparts; p++) {
         struct part *part = &build->part[p];
         const struct homes *homes = sums_of(build, part->set);
-        int32_t at = lists->at[part->set] + part->list, place = place_at(build, part->rank, part->set);
-        struct meetings *meetings = &build->meetings[part->set];
+        int32_t at = lists->at[part->sum] + part->list, place = place_at(build, part->rank, part->set);
+        struct meetings *meetings = &build->meetings[part->sum];
         part->together = homes->size > 1 && place >= 0 && lists->members[at] == homes->size && lists->rounds[at] > 0;
         if (!part->together)
             continue;
@@ -202,7 +223,7 @@ static void count_arrivals(struct build *build) {
         const struct part *part = &build->part[p];
         const struct homes *homes = sums_of(build, part->set);
         for (int i = 0; i < homes->size; i++) {
-            struct owner *owner = &build->owner[build->owners_at[part->set] + part->list * homes->size + i];
+            struct owner *owner = &build->owner[build->owners_at[part->sum] + part->list * homes->size + i];
             for (int k = 0; k < pieces_of_sum(build, part->set); k++) {
                 struct sum *sum = &build->sum[owner->sums + k];
                 if (owner->rank == part->rank)
@@ -212,16 +233,17 @@ static void count_arrivals(struct build *build) {
             }
         }
     }
-    build->incomplete = NEW(int32_t *, build->sets);
-    build->rest = NEW(int32_t, build->sets);
+    build->incomplete = NEW(int32_t *, gradients_of(build));
+    build->rest = NEW(int32_t, gradients_of(build));
     int shards = 0;
-    for (int s = 0; s < build->sets; s++) {
-        const struct homes *homes = sums_of(build, s);
-        int whole = homes->size == 1, n = whole ? pieces_of_sum(build, s) : homes->size;
-        build->incomplete[s] = NEW(int32_t, n);
+    for (int g = 0; g < gradients_of(build); g++) {
+        const struct homes *homes = summers(build, g);
+        int pieces = pieces_of_sum(build, build->gradient[g].set);
+        int whole = homes->size == 1, n = whole ? pieces : homes->size;
+        build->incomplete[g] = NEW(int32_t, n);
         for (int i = 0; i < n; i++)
-            build->incomplete[s][i] = homes->lists * (whole ? 1 : pieces_of_sum(build, s));
-        build->rest[s] = n;
+            build->incomplete[g][i] = homes->lists * (whole ? 1 : pieces);
+        build->rest[g] = n;
         shards += homes->size;
     }
     build->done = NEW(struct shard, shards);
@@ -255,7 +277,7 @@ static void divide_sums(struct build *build) {
 static bool undivide_sums(struct build *build, const struct lists *lists) {
     bool any = false;
     for (int s = 0; s < build->sets; s++)
-        if (build->sums[s].size > homes_of(build->sp, s)->size && lists->rounds[lists->at[s]] < 0) {
+        if (build->sums[s].size > homes_of(build->sp, s)->size && lists->rounds[lists->at[build->gradient_at[s]]] < 0) {
             build->sums[s] = *homes_of(build->sp, s);
             any = true;
         }
@@ -268,13 +290,14 @@ static struct lists find_all_parts(struct build *build, int contributions) {
         most = build->sc->norder[r] > most ? build->sc->norder[r] : most;
     find_owners(build);
     memset(build->part_of, -1, sizeof *build->part_of * NSETS * (size_t)build->sp->njobs);
-    int64_t cells = (int64_t)build->sp->workers * build->sets;
+    int64_t cells = (int64_t)build->sp->workers * gradients_of(build);
     build->part = NEW(struct part, !build->sp->grad_slots && cells < contributions ? cells : contributions);
     build->nparts = 0;
     struct contributions list = {NEW(int32_t, (int64_t)most * NSETS), NEW(int32_t, (int64_t)most * NSETS), 0};
-    struct open_parts open = {NEW(int32_t, build->sets), NEW(int32_t, build->sets), NEW(int32_t, build->sets),
-                              NEW(int32_t, build->sets), 0};
-    int32_t *soonest = NEW(int32_t, build->sets);
+    int gradients = gradients_of(build);
+    struct open_parts open = {NEW(int32_t, gradients), NEW(int32_t, gradients), NEW(int32_t, gradients),
+                              NEW(int32_t, gradients), 0};
+    int32_t *soonest = NEW(int32_t, gradients);
     for (int r = 0; r < build->sp->workers; r++)
         find_parts_of(build, r, &list, &open, soonest);
     return find_lists(build);
@@ -286,6 +309,7 @@ void find_parts(struct build *build) {
         for (int which = 0; which < NSETS; which++)
             contributions += set_added(build->sp, &build->sp->job[j], which) >= 0;
     build->part_of = NEW(int32_t, (int64_t)build->sp->njobs * NSETS);
+    find_gradients(build);
     divide_sums(build);
     struct lists lists = find_all_parts(build, contributions);
     while (undivide_sums(build, &lists))

@@ -17,7 +17,7 @@
 
 struct moments moments_in(const struct build *build) {
     const struct sched *sc = build->sc;
-    int n = build->sp->njobs, begin = 0;
+    int n = all_jobs(build->sp), begin = 0;
     struct moments moments = {NEW(int32_t, n), NEW(int32_t, n), NEW(int32_t, n), NEW(double, sc->nmoments)};
     for (int i = 0; i < sc->nmoments; i++) {
         int32_t j = sc->moment[i];
@@ -34,24 +34,28 @@ struct moments moments_in(const struct build *build) {
 }
 
 struct ranked { /* a fetch, with what it has in common with those that may travel with it */
-    int32_t set, home, relayed, inst, rank, fetch;
+    int32_t set, home, relayed, version, inst, rank, fetch;
 };
 
 static int by_key(const void *x, const void *y) {
     const int32_t *a = x, *b = y;
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 6; i++)
         if (a[i] != b[i])
             return a[i] < b[i] ? -1 : 1;
     return 0;
 }
 
 static bool same_key(const struct ranked *a, const struct ranked *b) {
-    return a->set == b->set && a->home == b->home && a->relayed == b->relayed && a->inst == b->inst;
+    return a->set == b->set && a->home == b->home && a->relayed == b->relayed && a->version == b->version &&
+           a->inst == b->inst;
 }
 
-/* A slot is free from this moment on. */
-static int32_t room_from(const struct moments *moments, const struct fetch *f) {
-    return f->beside >= 0 ? moments->begin[f->beside] : f->after < 0 ? 0 : moments->end[f->after] + 1;
+/* A slot is free, and the home has the version, from this moment on. */
+static int32_t room_from(const struct build *build, const struct moments *moments, const struct fetch *f) {
+    int32_t room = f->beside >= 0 ? moments->begin[f->beside] : f->after < 0 ? 0 : moments->end[f->after] + 1;
+    int place = f->version > 0 ? place_at(build, f->home, f->set) : -1;
+    int32_t made = place >= 0 ? moments->end[update_at(build->sp, f->set, f->version - 1, place)] + 1 : 0;
+    return made > room ? made : room;
 }
 
 /* Whether all these fetches may travel at once, and how: none of them has to be there before another has room. */
@@ -61,7 +65,7 @@ static int together(const struct build *build, const struct moments *moments, co
     bool members = true;
     for (int i = 0; i < n; i++) {
         const struct fetch *f = &build->fetches.a[fetch[i].fetch];
-        int32_t start = moments->start[f->first], room = room_from(moments, f);
+        int32_t start = moments->start[f->first], room = room_from(build, moments, f);
         int place = place_at(build, f->rank, f->set);
         due = start < due ? start : due;
         from = room > from ? room : from;
@@ -175,7 +179,7 @@ static struct ranked *sorted_fetches(const struct build *build) {
     struct ranked *ranked = NEW(struct ranked, build->fetches.n);
     for (int32_t i = 0; i < build->fetches.n; i++) {
         const struct fetch *f = &build->fetches.a[i];
-        ranked[i] = (struct ranked){f->set, f->home, f->source >= 0, f->inst, f->rank, i};
+        ranked[i] = (struct ranked){f->set, f->home, f->source >= 0, f->version, f->inst, f->rank, i};
     }
     qsort(ranked, (size_t)build->fetches.n, sizeof *ranked, by_key);
     return ranked;
@@ -188,7 +192,7 @@ static void add_transfer(struct build *build, const struct moments *moments, int
     int32_t *rank = NEW(int32_t, n + 1);
     for (int i = 0; i < n; i++) {
         const struct fetch *f = &build->fetches.a[fetch[i]];
-        int32_t room = room_from(moments, f), due = moments->start[f->first];
+        int32_t room = room_from(build, moments, f), due = moments->start[f->first];
         transfer->moment = room > transfer->moment ? room : transfer->moment;
         transfer->due = due < transfer->due ? due : transfer->due;
         rank[i] = f->rank;
@@ -248,12 +252,21 @@ static void gather(struct build *build, const struct transfer *transfer) {
     }
 }
 
-static void broadcast(struct build *build, const struct transfer *transfer) {
+/* A message has sent the home's copy of a version, at time t. Jobs that have started may still read it. */
+static void end_version(struct build *build, double t, int r, int32_t buf) {
+    end_shared_use(build, t, fmax(t, build->busy[r]), r, buf);
+}
+
+static void broadcast(struct build *build, const struct transfer *transfer, double t) {
     const struct fetch *first = &build->fetches.a[transfer->fetch[0]];
-    int root = first->home;
+    int root = first->home, src = -1;
+    for (int i = 0; i < transfer->n; i++) /* a reader each */
+        src = read_version(build, root, first->set, first->version);
     issue_collective(build, root, OP_BROADCAST, first->set, first->inst, root, transfer->group);
-    add_operand(build, root, ROLE_src, owner_at(build, root, first->set)->weight);
+    add_operand(build, root, ROLE_src, src);
     set_algorithm(build, root);
+    for (int i = 0; i < transfer->n && is_version(build, root, src); i++)
+        end_version(build, t, root, src);
     for (int i = 0; i < transfer->n; i++) {
         const struct fetch *f = &build->fetches.a[transfer->fetch[i]];
         int32_t whole = open_fetched(build, transfer->fetch[i]);
@@ -277,13 +290,13 @@ static void relay(struct build *build, int32_t i, double t) {
 }
 
 /* From the one home, or from each shard's. */
-static void fetch(struct build *build, int32_t i) {
+static void fetch(struct build *build, int32_t i, double t) {
     const struct fetch *f = &build->fetches.a[i];
     struct home home = home_of(build->sp, &f->home);
     int32_t whole = open_fetched(build, i);
     for (int m = 0; m < home.n; m++) {
         int from = home.rank[m];
-        int32_t weights = owner_at(build, from, f->set)->weight;
+        int32_t weights = read_version(build, from, f->set, f->version);
         if (from == f->rank) {
             issue(build, from, OP_COPY, f->set, -1, -1, f->inst);
             add_operand(build, from, ROLE_src, weights);
@@ -292,6 +305,8 @@ static void fetch(struct build *build, int32_t i) {
         }
         issue(build, from, OP_SERVE, f->set, -1, f->rank, f->inst);
         add_operand(build, from, ROLE_t, weights);
+        if (is_version(build, from, weights))
+            end_version(build, t, from, weights);
         issue(build, f->rank, OP_FETCH, f->set, -1, from, f->inst);
         add_piece(build, f->rank, ROLE_t, whole, m, home.n);
     }
@@ -305,12 +320,12 @@ void issue_transfers(struct build *build, int32_t moment) {
         const struct transfer *transfer = &transfers->a[transfers->next];
         switch (transfer->op) {
         case OP_ALL_GATHER: gather(build, transfer); break;
-        case OP_BROADCAST: broadcast(build, transfer); break;
+        case OP_BROADCAST: broadcast(build, transfer, t); break;
         default:
             if (build->fetches.a[transfer->fetch[0]].source >= 0)
                 relay(build, transfer->fetch[0], t);
             else
-                fetch(build, transfer->fetch[0]);
+                fetch(build, transfer->fetch[0], t);
         }
     }
 }
@@ -322,6 +337,7 @@ void read_weights(struct build *build, int32_t j) {
         int32_t set = set_read(build->sp, job, which), f = build->fetches.of_job[(int64_t)j * NSETS + which];
         if (set >= 0)
             add_operand(build, job->rank, role[which],
-                        f >= 0 ? build->fetched[f] : owner_at(build, job->rank, set)->weight);
+                        f >= 0 ? build->fetched[f]
+                               : read_version(build, job->rank, set, build->sp->update ? build->sc->version[j] : 0));
     }
 }

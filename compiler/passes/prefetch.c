@@ -60,7 +60,7 @@ static bool is_faster(double makespan, double than) { return makespan < than * (
 struct program *lower_fastest(const struct spec *sp, const struct stage *st, const struct graph *graph,
                               const struct sched *sc) {
     struct program *p = lower(sp, st, graph, sc);
-    if (sp->prefetch != SOLVED || !fetches_weights(p))
+    if (sp->prefetch != SOLVED || sp->update || !fetches_weights(p)) /* versions leave little to choose */
         return p;
     struct fit fit = fit_weights(sp, st, graph, sc, p);
     struct spec with = *sp;

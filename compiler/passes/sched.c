@@ -8,6 +8,7 @@
 #include "base/cycle.h"
 #include "base/heap.h"
 #include "passes.h"
+#include "versions.h"
 #include <assert.h>
 #include <limits.h>
 #include <math.h>
@@ -45,6 +46,7 @@ struct state {
     int *touched, ntouched; /* ranks that might start something now */
     int32_t *missing;       /* predecessors not yet ended */
     double *ready_at;
+    struct versions versions; /* where updates are jobs */
     struct events events;
 };
 
@@ -83,6 +85,37 @@ static int32_t last_backward(const struct spec *sp, int s, int b) {
     return whole >= 0 ? whole : job_at(sp, s, b, OP_W);
 }
 
+/* One of the things that job j waits for has ended at t, and is there at `at`. */
+static void arrive(struct state *state, int32_t j, double t, double at) {
+    if (at > state->ready_at[j])
+        state->ready_at[j] = at;
+    if (--state->missing[j] > 0)
+        return;
+    if (state->ready_at[j] > t)
+        events_push(&state->events, (struct event){state->ready_at[j], ~j});
+    else
+        make_ready(state, j);
+}
+
+/* A backward's gradient goes to the updates of its microbatch; an update's weights go to the jobs that wait for it. */
+static void retire_versions(struct state *state, int32_t j, double t) {
+    const struct spec *sp = state->sp;
+    const struct job *job = &sp->job[j];
+    const struct homes *homes = &sp->homes[job->s];
+    if (job->d == OP_B || job->d == OP_W)
+        for (int l = 0; l < homes->lists; l++)
+            arrive(state, update_at(sp, job->s, job->b / sp->update[job->s], l), t,
+                   t + link_time(sp, job->rank, homes->rank[l], (double)state->st[job->s].bytes[K_wgrad]));
+    if (job->d != OP_U)
+        return;
+    int32_t waiting = versions_update(&state->versions, j, t), next = j + homes->lists;
+    for (; waiting >= 0; waiting = state->versions.next[waiting])
+        arrive(state, waiting, t,
+               t + link_time(sp, job->rank, sp->job[waiting].rank, (double)state->st[job->s].bytes[K_weight]));
+    if (next < sp->update_at[job->s + 1])
+        arrive(state, next, t, t);
+}
+
 static void retire(struct state *state, int32_t j, double t) {
     const struct spec *sp = state->sp;
     const struct job *job = &sp->job[j];
@@ -95,26 +128,23 @@ static void retire(struct state *state, int32_t j, double t) {
         state->live[there]++;
     } else if (job->d == OP_B || job->d == OP_W)
         state->live[job->rank]--;
-    for (int32_t e = state->g->succ_at[j]; e < state->g->succ_at[j + 1]; e++) {
-        int32_t k = state->g->succ[e];
-        const struct job *to = &sp->job[k];
+    if (sp->update)
+        retire_versions(state, j, t);
+    for (int32_t e = j < sp->njobs ? state->g->succ_at[j] : 0; j < sp->njobs && e < state->g->succ_at[j + 1]; e++) {
+        const struct job *to = &sp->job[state->g->succ[e]];
         struct link link = link_of(sp, job->rank, to->rank);
         double at = t;
         if (job->rank != to->rank)
             at += link.latency + (isinf(link.bandwidth) ? 0 : (double)edge_bytes(state->st, job, to) / link.bandwidth);
-        if (at > state->ready_at[k])
-            state->ready_at[k] = at;
-        if (--state->missing[k] > 0)
-            continue;
-        if (state->ready_at[k] > t)
-            events_push(&state->events, (struct event){state->ready_at[k], ~k});
-        else
-            make_ready(state, k);
+        arrive(state, state->g->succ[e], t, at);
     }
 }
 
 /* Takes the best job that the rank could start now from its heap; -1: none. */
 static int32_t choose(struct state *state, int rank) {
+    struct ready *f = &state->fwd[rank], *r = &state->rest[rank];
+    if (r->n > 0 && state->sp->job[state->by_pos[r->a[0]]].prio == -INFINITY) /* an update that n says nothing of */
+        return state->by_pos[ready_pop(r)];
     if (state->sp->strict) {
         int32_t i = state->seq_next[rank];
         int32_t j = i < state->seq_at[rank + 1] ? state->seq[i] : -1, with = j < 0 ? -1 : partner_of(state->sp, j);
@@ -125,7 +155,6 @@ static int32_t choose(struct state *state, int rank) {
             return j;
         }
     }
-    struct ready *f = &state->fwd[rank], *r = &state->rest[rank];
     bool can_f = f->n > 0 && state->live[rank]<state->sp->cap[rank], can_r = r->n> 0;
     if (can_f && (!can_r || f->a[0] < r->a[0]))
         return state->by_pos[ready_pop(f)];
@@ -144,6 +173,8 @@ static void start(struct state *state, int32_t j, double t) {
     sc->moment[sc->nmoments++] = j;
     sc->nstarts++;
     sc->order[rank][sc->norder[rank]++] = j;
+    if (state->sp->update)
+        versions_read(&state->versions, j, t, state->missing);
     events_push(&state->events, (struct event){sc->end[j], j});
 }
 
@@ -174,10 +205,26 @@ static void waits(struct blocked *blocked, int32_t node) {
     blocked->to[blocked->n++] = node;
 }
 
+/* An update waits for backwards and the update before it; a job may wait for an update. */
+static void waits_of_version(struct state *state, const bool *ended, int32_t j, struct blocked *blocked) {
+    const struct spec *sp = state->sp;
+    const struct job *job = &sp->job[j];
+    int32_t update = job->d == OP_U ? j - sp->homes[job->s].lists : versions_awaited(&state->versions, j);
+    if (update >= sp->update_at[job->s] && !ended[update])
+        waits(blocked, update);
+    for (int b = 0; job->d == OP_U && b < sp->update[job->s]; b++) {
+        int32_t back = last_backward(sp, job->s, job->b * sp->update[job->s] + b);
+        if (!ended[back])
+            waits(blocked, back);
+    }
+}
+
 static void waits_of_job(struct state *state, const bool *ended, int32_t j, struct blocked *blocked) {
     const struct job *job = &state->sp->job[j];
     size_t before = blocked->n;
-    for (int32_t e = state->g->pred_at[j]; e < state->g->pred_at[j + 1]; e++)
+    if (state->sp->update)
+        waits_of_version(state, ended, j, blocked);
+    for (int32_t e = job->d == OP_U ? 0 : state->g->pred_at[j]; job->d != OP_U && e < state->g->pred_at[j + 1]; e++)
         if (!ended[state->g->pred[e]])
             waits(blocked, state->g->pred[e]);
     int32_t first = state->sp->strict && !job->fill ? state->seq[state->seq_next[job->rank]] : j,
@@ -187,12 +234,12 @@ static void waits_of_job(struct state *state, const bool *ended, int32_t j, stru
     if (first != j && (with != j || blocked->n == before))
         waits(blocked, first);
     if (blocked->n == before)
-        waits(blocked, state->sp->njobs + job->rank);
+        waits(blocked, all_jobs(state->sp) + job->rank);
 }
 
 static struct blocked find_waits(struct state *state) {
     const struct spec *sp = state->sp;
-    int n = sp->njobs;
+    int n = all_jobs(sp);
     bool *started = NEW(bool, n), *ended = NEW(bool, n);
     int32_t *next = NEW(int32_t, n), *head = NEW(int32_t, sp->workers); /* per rank: who holds room */
     memset(head, -1, sizeof *head * (size_t)sp->workers);
@@ -225,7 +272,7 @@ static struct blocked find_waits(struct state *state) {
 static void die_deadlocked(struct state *state) {
     const struct spec *sp = state->sp;
     struct blocked blocked = find_waits(state);
-    int len, n = sp->njobs;
+    int len, n = all_jobs(sp);
     int32_t *cycle = shortest_cycle(n + sp->workers, blocked.at, blocked.to, &len);
     struct text t = {0};
     for (int i = 0, shown = 0; i < len && shown < 12; i++) {
@@ -239,7 +286,7 @@ static void die_deadlocked(struct state *state) {
                 sp->cap[a->rank], other);
         else if (a->pair && a->pair == b->pair && !has_edge(state->g, from, to))
             put(&t, "\n  %s waits for %s, to overlap with it", name, other);
-        else if (!has_edge(state->g, from, to))
+        else if (from < sp->njobs && to < sp->njobs && !has_edge(state->g, from, to))
             put(&t, "\n  %s waits for %s, which comes before it in the order of rank %d", name, other, a->rank);
         else
             put(&t, "\n  %s waits for %s", name, other);
@@ -253,7 +300,7 @@ static void die_deadlocked(struct state *state) {
 
 static struct state prepare(const struct spec *sp, const struct stage *st, const struct graph *graph,
                             struct sched *sc) {
-    int n = sp->njobs, W = sp->workers;
+    int n = all_jobs(sp), W = sp->workers;
     struct state state = {.sp = sp, .st = st, .g = graph, .sc = sc};
     state.pos = NEW(int32_t, n);
     state.by_pos = NEW(int32_t, n);
@@ -295,7 +342,7 @@ static struct state prepare(const struct spec *sp, const struct stage *st, const
 }
 
 struct sched *sched_run(const struct spec *sp, const struct stage *st, const struct graph *graph) {
-    int n = sp->njobs;
+    int n = all_jobs(sp);
     struct sched *sc = NEW(struct sched, 1);
     sc->start = NEW(double, n);
     sc->end = NEW(double, n);
@@ -308,10 +355,15 @@ struct sched *sched_run(const struct spec *sp, const struct stage *st, const str
         sc->order[r] = NEW(int32_t, sc->norder[r]);
         sc->norder[r] = 0;
     }
+    sc->version = sp->update ? NEW(int32_t, sp->njobs) : NULL;
     struct scratch scratch = scratch_begin();
     struct state state = prepare(sp, st, graph, sc);
+    for (int j = 0; j < sp->njobs; j++)
+        state.missing[j] = graph->pred_at[j + 1] - graph->pred_at[j];
+    if (sp->update)
+        state.versions = versions_begin(sp, st, sc->version, state.missing);
     for (int j = 0; j < n; j++)
-        if (!(state.missing[j] = graph->pred_at[j + 1] - graph->pred_at[j]))
+        if (!state.missing[j])
             make_ready(&state, j);
     start_idle(&state, 0);
     while (state.events.n > 0) {

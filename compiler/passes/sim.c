@@ -41,7 +41,10 @@ static double duration(const struct sim *sim, int r, const struct instr *x) {
         return job_time(sim->sp, job_at(sim->sp, x->stage, x->batch, x->op)) *
                (x->last ? cost_part(&sim->st[x->stage], x->op, x->part) : 1);
     case COST_HOST: return host_time(sim->sp, r, moved_bytes(&sim->p->rank[r], x));
-    case COST_UPDATE: return cost_update(sim->sp, sim->st, x->stage) / speed;
+    case COST_UPDATE:
+        if (sim->sp->update)
+            return sim->sp->job[update_at(sim->sp, x->stage, x->batch, place_in(&sim->sp->homes[x->stage], r))].cost;
+        return cost_update(sim->sp, sim->st, x->stage) / speed;
     default: return cost_add(sim->sp, moved_bytes(&sim->p->rank[r], x)) / speed;
     }
 }

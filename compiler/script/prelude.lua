@@ -1,21 +1,29 @@
 -- Predefined for scripts in addition to Lua's own functions. Plain ASCII: it becomes a C string in the binary.
 
 -- The papers' orders, for use as a schedule's n. Smaller runs first; ties go by microbatch, then stage, then F < R < I
--- < B < W, so each order states only what it adds to that.
+-- < B < W, so each order states only what it adds to that. None has a place for updates, which then run at once.
 local orders = {}
 
 -- All forwards, then all backwards (GPipe: Huang 2019, section 2.3).
-function orders.forward_first(s, b, d) return d == "F" and 0 or 1 end
+function orders.forward_first(s, b, d)
+  if d ~= "U" then return d == "F" and 0 or 1 end
+end
 
 -- A backward as soon as one is ready (PipeDream's 1F1B: Narayanan 2019, section 3.2). Needs a cap to save memory. A
 -- recompute runs only when nothing else can, or it would come right after its forward.
-function orders.backward_first(s, b, d) return d == "F" and 1 or d == "R" and 2 or 0 end
+function orders.backward_first(s, b, d)
+  if d ~= "U" then return d == "F" and 1 or d == "R" and 2 or 0 end
+end
 
 -- The oldest microbatch first (Rahimi 2025, "depth first"); within it recomputes come last, the last stage's first.
-function orders.oldest_batch_first(s, b, d) return d == "R" and b + 1 / (s + 2) or b end
+function orders.oldest_batch_first(s, b, d)
+  if d ~= "U" then return d == "R" and b + 1 / (s + 2) or b end
+end
 
 -- A whole stage before the next (Lamy-Poirier 2022, "breadth first").
-function orders.oldest_stage_first(s, b, d) return s end
+function orders.oldest_stage_first(s, b, d)
+  if d ~= "U" then return s end
+end
 
 -- Expands a rank's sequence from repeat counts and patterns, such as { { 2, "F0" }, { 3, "F0+B1 W" } }. The k-th F of
 -- chunk x, and its k-th backward, B or I, is that of s, b = job(x, k), with k from 0. A W belongs to the rank's oldest
@@ -55,6 +63,7 @@ end
 -- One forward, one backward: the position of the k-th forward (d == "F") or backward of a rank that runs `warmup`
 -- forwards, then a backward and a forward in turn (Narayanan 2021, section 2.2). Not an n, but a helper for one.
 function orders.one_forward_one_backward(k, d, warmup)
+  if d == "U" then return nil end
   if d ~= "F" then return warmup + 2 * k end
   return k < warmup and k or 2 * k - warmup + 1
 end

@@ -71,8 +71,8 @@ static void read_script(struct script *script, const char *path) {
 
 /* Returns the parameters it ran with, as text. */
 static const char *run(enum script_kind kind, const char *path, struct settings *set,
-                       void (*extract)(struct script *, void *), struct spec *sp) {
-    struct script script = {.kind = kind, .set = set, .d = -1};
+                       void (*extract)(struct script *, void *), struct spec *sp, int most) {
+    struct script script = {.kind = kind, .set = set, .d = -1, .wanted = most};
     script.file = strcmp(path, "-") ? path : "stdin";
     size_t n = strlen(path);
     if (n > 6 && strcmp(path + n - 6, ".d.lua") == 0)
@@ -110,12 +110,12 @@ struct spec *script_load(const struct script_args *args) {
     sp->name = script_name(args->schedule);
     sp->file = args->schedule;
     sp->memory = sp->host_memory = INFINITY;
-    sp->params = run(SCRIPT_SCHEDULE, args->schedule, &set, extract_schedule, sp);
+    sp->params = run(SCRIPT_SCHEDULE, args->schedule, &set, extract_schedule, sp, args->most);
     set.n -= args->nsizes;
     if (args->model)
-        run(SCRIPT_MODEL, args->model, &set, extract_model, sp);
+        run(SCRIPT_MODEL, args->model, &set, extract_model, sp, 0);
     if (args->cluster)
-        run(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp);
+        run(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp, 0);
     if (!args->used)
         check_settings(&set);
     return sp;
@@ -141,10 +141,10 @@ struct spec *script_units(const struct script_args *args, int workers) {
     sp->memory = sp->host_memory = INFINITY;
     sp->workers = workers;
     sp->batches = 1;
-    run(SCRIPT_MODEL, args->model, &set, extract_model, sp);
+    run(SCRIPT_MODEL, args->model, &set, extract_model, sp, 0);
     sp->stages = sp->model->nunits;
     job_per_unit(sp);
-    run(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp);
+    run(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp, 0);
     check_settings(&set);
     return sp;
 }

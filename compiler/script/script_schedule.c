@@ -21,7 +21,7 @@ struct reader {
 const char *const schedule_fields[] = {
     "workers",           "stages",     "batches", "w",        "n",      "order",        "cap",
     "split_backward",    "recompute",  "pred",    "cost",     "update", "weight_slots", "sequence",
-    "overlap",           "tensor",     "fill",    "versions", "zero",   "bucket",       "offload",
+    "overlap",           "tensor",     "fill",    "version", "zero",   "bucket",       "offload",
     "offload_optimizer", "grad_slots", "source",  NULL};
 
 /* ---- fields ---- */
@@ -44,21 +44,8 @@ static bool given(struct reader *reader, const char *name) {
 }
 
 static void refuse_unsupported(struct reader *reader) {
-    static const char *const later[] = {"tensor", "versions"};
-    if (push_field(&reader->t, "update") != LUA_TNIL) {
-        const char *how = lua_type(reader->L, -1) == LUA_TSTRING ? lua_tostring(reader->L, -1) : "";
-        if (!strcmp(how, "async"))
-            field_fail(reader->L, reader->t.line, "update",
-                       "schedule field 'update' = \"async\" is not supported yet; use \"flush\"");
-        if (strcmp(how, "flush"))
-            field_fail(reader->L, reader->t.line, "update", "'update' must be \"flush\" (or \"async\"), not %s",
-                       describe(reader->L, -1));
-    }
-    lua_pop(reader->L, 1);
-    for (int i = 0; i < 2; i++)
-        if (given(reader, later[i]))
-            field_fail(reader->L, reader->t.line, later[i], "schedule field '%s' is not supported yet; leave it out",
-                       later[i]);
+    if (given(reader, "tensor"))
+        field_fail(reader->L, reader->t.line, "tensor", "schedule field 'tensor' is not supported yet; leave it out");
 }
 
 static void read_sizes(struct reader *reader) {
@@ -66,6 +53,7 @@ static void read_sizes(struct reader *reader) {
     sp->workers = integer_field(&reader->t, "workers", 1, MAX_WORKERS);
     sp->stages = integer_field(&reader->t, "stages", 1, INT_MAX);
     sp->batches = integer_field(&reader->t, "batches", 1, INT_MAX);
+    read_update(&reader->owners, reader->S->wanted);
     if ((int64_t)sp->stages * sp->batches > MAX_JOBS / 3)
         field_fail(reader->L, reader->t.line, "batches", "stages * batches * 3 is %.0f; at most %d jobs are possible",
                    3.0 * sp->stages * sp->batches, MAX_JOBS);
@@ -348,6 +336,9 @@ static void check_complete(struct reader *reader, int s, int b, uint8_t has) {
 
 static void refuse_beside_sequence(struct reader *reader) {
     static const char *const out[] = {"n", "fill", "split_backward", "recompute"};
+    if (reader->sp->update)
+        field_fail(reader->L, reader->t.line, "update",
+                   "'update' and 'sequence' both given; a sequence's updates end the step: say w and n instead");
     for (int i = 0; i < 4; i++)
         if (given(reader, out[i]))
             field_fail(reader->L, reader->t.line, out[i],
@@ -582,4 +573,5 @@ void extract_schedule(struct script *script, void *spec) {
     if (given(&reader, "grad_slots"))
         sp->grad_slots = per_worker(&reader, "grad_slots", 1, INT_MAX);
     read_offload(&reader.owners);
+    read_updates(&reader.owners, reader.n, reader.cost);
 }

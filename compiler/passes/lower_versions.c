@@ -1,0 +1,72 @@
+/* Where updates are jobs: the updates, and the copies of the weights' earlier versions.
+ *
+ * A home's weights are updated in place. What is still to read the version that an update replaces, a job of the home or
+ * a message to another rank, reads a copy, made right before the update and freed by its last reader: so a rank holds as
+ * many versions as it needs. */
+#include "lower.h"
+#include <string.h>
+
+/* The version of a set's weights that a home has, or had. */
+static struct version *version_at(const struct build *build, int rank, int set, int32_t version) {
+    int32_t home = build->owners_at[build->gradient_at[set]] + place_at(build, rank, set);
+    return &build->version[build->versions_at[home] + version];
+}
+
+/* Who reads each version is known from the schedule: its jobs, and the fetches. */
+void find_readers(struct build *build) {
+    const struct spec *sp = build->sp;
+    if (!sp->update)
+        return;
+    int homes = build->owners_at[build->gradient_at[build->sets]];
+    build->versions_at = NEW(int32_t, homes + 1);
+    for (int i = 0; i < homes; i++) { /* only a set's first gradient has the weights */
+        const struct owner *owner = &build->owner[i];
+        int n = build->gradient[owner->gradient].update > 0 ? 0 : sp->batches / sp->update[owner->set] + 1;
+        build->versions_at[i + 1] = build->versions_at[i] + n;
+    }
+    build->version = NEW(struct version, build->versions_at[homes]);
+    for (int i = 0; i < build->versions_at[homes]; i++)
+        build->version[i].buf = -1;
+    for (int32_t j = 0; j < sp->njobs; j++) {
+        const struct job *job = &sp->job[j];
+        if (set_read(sp, job, OWN) >= 0 && place_at(build, job->rank, job->s) >= 0)
+            version_at(build, job->rank, job->s, build->sc->version[j])->readers++;
+    }
+    for (int i = 0; i < build->fetches.n; i++) {
+        const struct fetch *f = &build->fetches.a[i];
+        version_at(build, f->home, f->set, f->version)->readers++;
+    }
+}
+
+int32_t read_version(struct build *build, int rank, int set, int32_t version) {
+    struct version *v = build->sp->update ? version_at(build, rank, set, version) : NULL;
+    if (v)
+        v->readers--;
+    return v && v->buf >= 0 ? v->buf : owner_at(build, rank, set)->weight;
+}
+
+bool is_version(const struct build *build, int rank, int32_t buf) {
+    const struct buf *b = &build->p->rank[rank].buf[buf];
+    return build->sp->update && b->kind == K_weight && b->inst >= 0 && place_at(build, rank, b->stage) >= 0;
+}
+
+void start_update(struct build *build, int32_t j) {
+    const struct job *job = &build->sp->job[j];
+    int r = job->rank;
+    const struct owner *home = owner_at(build, r, job->s);
+    struct owner *owner = summing(build, r, build->gradient_at[job->s] + job->b);
+    struct version *old = version_at(build, r, job->s, job->b);
+    if (old->readers > 0) {
+        old->buf = open_buf(build, r, K_weight, job->s, -1, job->b, old->readers);
+        issue(build, r, OP_COPY, job->s, -1, -1, job->b);
+        add_operand(build, r, ROLE_src, home->weight);
+        add_operand(build, r, ROLE_w, old->buf);
+    }
+    build->job_ins[j] = build->p->rank[r].nins;
+    issue(build, r, OP_U, job->s, job->b, -1, -1);
+    add_operand(build, r, ROLE_dw, owner->buf);
+    if (home->opt >= 0)
+        add_operand(build, r, ROLE_opt, home->opt);
+    add_operand(build, r, ROLE_w, home->weight);
+    use_up(build, r, owner->buf);
+}

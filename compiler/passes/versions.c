@@ -1,0 +1,100 @@
+/* Versions of weights. Version k of a stage is what its first k updates have made of it, on any of its homes. */
+#include "versions.h"
+#include <math.h>
+#include <string.h>
+
+/* The home that job j takes its weights from, as a place in the stage's homes: its own rank, or the one that w() named.
+ */
+static int source_place(const struct spec *sp, const struct job *job) {
+    const struct homes *homes = &sp->homes[job->s];
+    int own = place_in(homes, job->rank);
+    return own >= 0 ? own : place_in(homes, job->home);
+}
+
+int32_t versions_awaited(const struct versions *v, int32_t j) {
+    const struct job *job = &v->sp->job[j];
+    return v->version[j] > 0 ? update_at(v->sp, job->s, v->version[j] - 1, source_place(v->sp, job)) : -1;
+}
+
+/* Job j reads this version, and waits for it unless it is there. */
+static void bind(struct versions *v, int32_t j, int32_t version, int32_t *missing) {
+    v->version[j] = version;
+    int32_t update = versions_awaited(v, j) - v->sp->njobs;
+    if (version == 0 || !isnan(v->ended[update]))
+        return;
+    missing[j]++;
+    v->next[j] = v->waiting[update];
+    v->waiting[update] = j;
+}
+
+struct versions versions_begin(const struct spec *sp, const struct stage *st, int32_t *version, int32_t *missing) {
+    struct versions all = {.sp = sp, .st = st, .version = version}, *v = &all;
+    v->at = NEW(int32_t, sp->stages + 1);
+    for (int s = 0; s < sp->stages; s++)
+        v->at[s + 1] = v->at[s] + sp->homes[s].lists;
+    v->newest = NEW(int32_t, v->at[sp->stages]);
+    v->ended = NEW(double, sp->nupdates);
+    v->waiting = NEW(int32_t, sp->nupdates);
+    v->next = NEW(int32_t, sp->njobs);
+    memset(v->version, -1, sizeof *v->version * (size_t)sp->njobs);
+    memset(v->waiting, -1, sizeof *v->waiting * (size_t)sp->nupdates);
+    memset(v->next, -1, sizeof *v->next * (size_t)sp->njobs);
+    for (int32_t j = sp->njobs; j < all_jobs(sp); j++) {
+        v->ended[j - sp->njobs] = NAN;
+        missing[j] = sp->update[sp->job[j].s] + (sp->job[j].b > 0);
+    }
+    for (int32_t j = 0; j < sp->njobs; j++) {
+        int32_t back = sp->reads[j], synchronous = sp->job[j].b / sp->update[sp->job[j].s];
+        if (back >= 0 && sp->job[j].d != OP_W)
+            bind(v, j, synchronous > back ? synchronous - back : 0, missing);
+    }
+    return all;
+}
+
+/* The newest version that a job which starts at t can have: on another rank than the home, one that has arrived. */
+static int32_t latest(const struct versions *v, const struct job *job, double t) {
+    const struct spec *sp = v->sp;
+    int place = source_place(sp, job), home = sp->homes[job->s].rank[place];
+    int32_t newest = v->newest[v->at[job->s] + place];
+    double travel = link_time(sp, home, job->rank, (double)v->st[job->s].bytes[K_weight]);
+    while (newest > 0 && v->ended[update_at(sp, job->s, newest - 1, place) - sp->njobs] + travel > t)
+        newest--;
+    return newest;
+}
+
+/* All jobs of (s,b) with this rule, except for j, read this version. */
+static void bind_all(struct versions *v, int s, int b, int rule, int32_t version, int32_t j, int32_t *missing) {
+    for (int d = OP_F; d <= OP_B; d++) {
+        int32_t other = job_at(v->sp, s, b, d);
+        if (other >= 0 && other != j && v->sp->reads[other] == rule)
+            bind(v, other, version, missing);
+    }
+}
+
+void versions_read(struct versions *v, int32_t j, double t, int32_t *missing) {
+    const struct spec *sp = v->sp;
+    const struct job *job = &sp->job[j];
+    if (job->d == OP_U || job->d == OP_W)
+        return;
+    bool forward = job->d == OP_F, input = forward && job->s == 0;
+    int rule = sp->reads[j];
+    if (rule == READ_LATEST || (forward && rule == READ_FORWARD) || (input && rule == READ_INPUT))
+        v->version[j] = latest(v, job, t);
+    if (v->version[j] < 0)
+        die("%s: %s starts before %s, whose version of the weights it would read: pred() must say that it needs that",
+            sp->file, job_name(job->s, job->b, job->d),
+            job_name(rule == READ_INPUT ? 0 : job->s, job->b, OP_F));
+    if (forward)
+        bind_all(v, job->s, job->b, READ_FORWARD, v->version[j], j, missing);
+    for (int s = 0; input && s < sp->stages; s++)
+        bind_all(v, s, job->b, READ_INPUT, (int32_t)((int64_t)v->version[j] * sp->update[0] / sp->update[s]), j,
+                 missing);
+}
+
+int32_t versions_update(struct versions *v, int32_t j, double t) {
+    const struct spec *sp = v->sp;
+    const struct job *job = &sp->job[j];
+    v->ended[j - sp->njobs] = t;
+    v->newest[v->at[job->s] + (j - sp->update_at[job->s]) % sp->homes[job->s].lists] = job->b + 1;
+    return v->waiting[j - sp->njobs];
+}

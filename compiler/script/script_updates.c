@@ -1,0 +1,217 @@
+/* update and version: updates that are jobs of their own, and which of them a job's weights have seen. */
+#include "script.h"
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+/* Calls f(s), f(s, b) or f(s, b, d), as far as they are not -1; its value is on top of the stack until call_end. */
+static void ask(struct owners *owners, const char *name, int f, int s, int b, int d) {
+    lua_State *L = owners->S->L;
+    call_begin(owners->S, name, s, b, d);
+    lua_pushvalue(L, f);
+    lua_pushinteger(L, s);
+    if (b >= 0)
+        lua_pushinteger(L, b);
+    if (d >= 0)
+        lua_pushstring(L, op_name[d]);
+    lua_call(L, 1 + (b >= 0) + (d >= 0), 1);
+}
+
+/* The value on top of the stack as an integer of at least `least`, or -1. */
+static int64_t integer_on_top(lua_State *L, int64_t least) {
+    int isint = 0;
+    lua_Integer x = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &isint) : 0;
+    return isint && x >= least ? x : -1;
+}
+
+/* ---- update ---- */
+
+/* The microbatches of an update, as the value on top of the stack says; 0: it says nothing valid. */
+static int64_t microbatches(lua_State *L, int64_t step) {
+    if (lua_type(L, -1) == LUA_TSTRING)
+        return !strcmp(lua_tostring(L, -1), "each") ? 1 : !strcmp(lua_tostring(L, -1), "flush") ? step : 0;
+    int64_t n = integer_on_top(L, 1);
+    return n < 0 ? 0 : n;
+}
+
+static void read_update_of(struct owners *owners, int f, int s) {
+    static const char must[] = "\"flush\", \"each\", or a number of microbatches, at least 1";
+    lua_State *L = owners->S->L;
+    struct spec *sp = owners->sp;
+    bool function = lua_type(L, f) == LUA_TFUNCTION;
+    if (function)
+        ask(owners, "update", f, s, -1, -1);
+    else
+        lua_pushvalue(L, f);
+    int64_t n = microbatches(L, sp->step);
+    if (!n && function)
+        function_fail(L, f, "update", "%s returned %s; return %s", call_name(owners->S), describe(L, -1), must);
+    if (!n)
+        field_fail(L, owners->t->line, "update", "'update' must be %s, or a function(s) that returns one; not %s",
+                   must, describe(L, -1));
+    if (n > sp->step || sp->step % n)
+        field_fail(L, owners->t->line, "update",
+                   "stage %d is updated after every %lld microbatches, but batches = %lld is no multiple of that", s,
+                   (long long)n, (long long)sp->step);
+    sp->update[s] = (int)n;
+    lua_settop(L, f);
+    if (function)
+        call_end(owners->S);
+}
+
+static int64_t common_multiple(int64_t a, int64_t b) {
+    int64_t x = a, y = b;
+    while (y) {
+        int64_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return a / x * b;
+}
+
+void read_update(struct owners *owners, int most) {
+    lua_State *L = owners->S->L;
+    struct spec *sp = owners->sp;
+    sp->step = sp->batches;
+    int type = push_field(owners->t, "update"), f = lua_gettop(L);
+    if (type != LUA_TNIL && !(type == LUA_TSTRING && !strcmp(lua_tostring(L, f), "flush"))) {
+        sp->update = NEW(int, sp->stages);
+        sp->turn = 1;
+        for (int s = 0; s < sp->stages; s++) {
+            read_update_of(owners, f, s);
+            sp->turn = (int)common_multiple(sp->turn, sp->update[s]); /* divides the step's microbatches */
+        }
+        int64_t wanted = (most + sp->turn - 1) / sp->turn * (int64_t)sp->turn; /* whole turns, as a step has */
+        if (most > 0 && wanted < sp->step)
+            sp->batches = (int)wanted;
+    }
+    lua_settop(L, f - 1);
+}
+
+/* ---- version ---- */
+
+static int32_t version_on_top(lua_State *L) {
+    static const struct {
+        const char *word;
+        int32_t read;
+    } words[] = {{"forward", READ_FORWARD}, {"latest", READ_LATEST}, {"input", READ_INPUT}};
+    for (int i = 0; lua_type(L, -1) == LUA_TSTRING && i < 3; i++)
+        if (!strcmp(lua_tostring(L, -1), words[i].word))
+            return words[i].read;
+    int64_t back = integer_on_top(L, 0);
+    return back < 0 || back > INT_MAX ? INT32_MIN : (int32_t)back;
+}
+
+static void read_versions(struct owners *owners) {
+    static const char must[] = "\"forward\", \"latest\", \"input\", or a number of updates back, at least 0";
+    lua_State *L = owners->S->L;
+    struct spec *sp = owners->sp;
+    int type = push_field(owners->t, "version"), f = lua_gettop(L);
+    sp->reads = NEW(int32_t, sp->njobs);
+    for (int j = 0; j < sp->njobs; j++) {
+        const struct job *job = &sp->job[j];
+        sp->reads[j] = READ_FORWARD;
+        if (type == LUA_TNIL || job->d == OP_W)
+            continue;
+        if (type == LUA_TFUNCTION)
+            ask(owners, "version", f, job->s, job->b, job->d);
+        else
+            lua_pushvalue(L, f);
+        sp->reads[j] = version_on_top(L);
+        if (sp->reads[j] == INT32_MIN && type == LUA_TFUNCTION)
+            function_fail(L, f, "version", "%s returned %s; return %s", call_name(owners->S), describe(L, -1), must);
+        if (sp->reads[j] == INT32_MIN)
+            field_fail(L, owners->t->line, "version",
+                       "'version' must be %s, or a function(s, b, d) that returns one; not %s", must, describe(L, -1));
+        lua_settop(L, f);
+        if (type == LUA_TFUNCTION)
+            call_end(owners->S);
+    }
+    lua_settop(L, f - 1);
+}
+
+/* ---- the jobs ---- */
+
+/* n of an update may be nil: then it runs before all else. */
+static void ask_priority(struct owners *owners, int n, struct job *j) {
+    lua_State *L = owners->S->L;
+    j->prio = -INFINITY;
+    j->fill = owners->sp->strict;
+    if (!n)
+        return;
+    ask(owners, "n", n, j->s, j->b, OP_U);
+    if (!lua_isnil(L, -1)) {
+        j->prio = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : NAN;
+        j->fill = false;
+        if (!isfinite(j->prio))
+            function_fail(L, n, "n", "n() returned %s for %s; return a finite number, or nil: it runs at once",
+                          describe(L, -1), job_name(j->s, j->b, OP_U));
+    }
+    lua_pop(L, 1);
+    call_end(owners->S);
+}
+
+static void ask_cost(struct owners *owners, int cost, struct job *j) {
+    lua_State *L = owners->S->L;
+    if (!cost)
+        return;
+    ask(owners, "cost", cost, j->s, j->b, OP_U);
+    j->cost = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : NAN;
+    if (!is_time(j->cost) && !lua_isnil(L, -1))
+        function_fail(L, cost, "cost", "cost() returned %s for %s; return a time: " A_TIME ", or nil: the model's",
+                      describe(L, -1), job_name(j->s, j->b, OP_U));
+    lua_pop(L, 1);
+    call_end(owners->S);
+}
+
+static void make_updates(struct owners *owners, int n, int cost) {
+    struct spec *sp = owners->sp;
+    const struct homes *homes = find_homes(sp);
+    sp->update_at = NEW(int32_t, sp->stages + 1);
+    sp->update_at[0] = sp->njobs;
+    for (int s = 0; s < sp->stages; s++)
+        sp->update_at[s + 1] = sp->update_at[s] + sp->batches / sp->update[s] * homes[s].lists;
+    sp->nupdates = sp->update_at[sp->stages] - sp->njobs;
+    struct job *job = NEW(struct job, (int64_t)sp->njobs + sp->nupdates);
+    memcpy(job, sp->job, sizeof *job * (size_t)sp->njobs);
+    sp->job = job;
+    for (int s = 0; s < sp->stages; s++)
+        for (int32_t j = sp->update_at[s]; j < sp->update_at[s + 1]; j++) {
+            int32_t at = j - sp->update_at[s], rank = homes[s].rank[at % homes[s].lists];
+            job[j] = (struct job){
+                .s = s, .b = at / homes[s].lists, .d = OP_U, .rank = rank, .home = rank, .cost = NAN};
+            ask_priority(owners, n, &job[j]);
+            ask_cost(owners, cost, &job[j]);
+        }
+}
+
+static void refuse(struct owners *owners, const char *field, bool given, const char *why) {
+    if (given)
+        field_fail(owners->S->L, owners->t->line, field, "'%s' does not go with 'update' yet: %s", field, why);
+}
+
+void read_updates(struct owners *owners, int n, int cost) {
+    lua_State *L = owners->S->L;
+    struct spec *sp = owners->sp;
+    if (!sp->update) {
+        if (push_field(owners->t, "version") != LUA_TNIL)
+            field_fail(L, owners->t->line, "version",
+                       "'version' goes with an 'update' within the step; with \"flush\" all jobs read the same one");
+        lua_pop(L, 1);
+        return;
+    }
+    bool zero = false;
+    for (int s = 0; sp->zero && s < sp->stages; s++)
+        zero |= sp->zero[s] > 0;
+    for (int i = 0; i < sp->nlists; i++)
+        if (sp->list[i].n > 1)
+            function_fail(L, owners->w, "w",
+                          "w() returned a list of ranks as home; sharded weights do not go with 'update' yet: "
+                          "name one rank, or several in turn as replicas");
+    refuse(owners, "zero", zero, "each replica runs the whole update");
+    refuse(owners, "source", sp->source, "weights come from their home");
+    refuse(owners, "grad_slots", sp->grad_slots, "gradients stay until the update that they are of");
+    refuse(owners, "offload_optimizer", sp->offload_state, "its state is used too often");
+    read_versions(owners);
+    make_updates(owners, n, cost);
+}
