@@ -1,9 +1,28 @@
 -- PipeDream: a pipeline without flushes, whose stages are updated after every microbatch.
--- Harlap 2018, "PipeDream: Fast and Efficient Pipeline Parallel DNN Training", sections 3.2 and 3.3.
-local p = params { workers = 4, batches = 40 }
+-- Harlap 2018, "PipeDream: Fast and Efficient Pipeline Parallel DNN Training", sections 3.2 and 3.3; Narayanan 2019,
+-- "PipeDream: Generalized Pipeline Parallelism for DNN Training", section 3. A backward reads the weights that its
+-- forward read (weight stashing). Microbatch b of a stage with r replicas runs on its rank b mod r; after r of them,
+-- its ranks sum their gradients, and each updates. Stage s has as many microbatches in flight as keep it and all ranks
+-- behind it busy: NOAM of them on each rank of the first stage.
+local p = params { replicas = { 1, 1, 1, 1 }, batches = 24 }
+local S, first, left = #p.replicas, {}, {} -- of each stage: its first rank, and how many ranks it and later ones have
+if S == 0 then error("replicas is empty; give the number of ranks of each stage, such as 2,1,1") end
+for s = S, 1, -1 do
+  if p.replicas[s] < 1 then error("replicas[" .. s .. "] = " .. p.replicas[s] .. ", but each stage needs a rank") end
+  left[s] = p.replicas[s] + (left[s + 1] or 0)
+end
+for s = 1, S do first[s] = left[1] - left[s] end
+
 return schedule {
-  workers = p.workers, stages = p.workers, batches = p.batches,
-  w = function(s, b, d) return s, s end,
-  n = backward_first, cap = function(worker) return p.workers - worker end,
-  update = "each",
+  workers = left[1], stages = S, batches = p.batches,
+  w = function(s, b, d)
+    local rank = first[s + 1] + b % p.replicas[s + 1]
+    return rank, rank
+  end,
+  n = function(s, b, d)
+    local r = p.replicas[s + 1]
+    return one_forward_one_backward(b // r, d, (left[s + 1] + r - 1) // r)
+  end,
+  order = "strict",
+  update = function(s) return p.replicas[s + 1] end,
 }
