@@ -23,6 +23,11 @@ struct compile {
  * of passes after which the program is printed to stdout. */
 void compile_all(struct compile *c, const char *dump);
 
+/* steady.c: runs the scripts; of a step whose updates are jobs, the first microbatches. Then, once these are scheduled,
+ * chooses how many are written out and which part of them repeats, and schedules those. */
+void load_schedule(struct compile *c);
+void find_steady_state(struct compile *c);
+
 /* measured.c: sets timeline, steps and report to those measured, read from the file or folder at path. */
 void take_measured(struct compile *c, const char *path);
 #endif

@@ -8,10 +8,14 @@
 
 enum { SPEC = 1, STAGES = 2, GRAPH = 4, SCHED = 8, STREAMS = 16, OFFSETS = 32, WAITS = 64, PROOF = 128, TIMES = 256 };
 
-static void do_script(struct compile *c) { c->spec = script_load(&c->args); }
+static void do_script(struct compile *c) { load_schedule(c); }
 static void do_cost(struct compile *c) { c->stage = cost_stages(c->spec); }
 static void do_graph(struct compile *c) { c->graph = graph_build(c->spec); }
-static void do_sched(struct compile *c) { c->sched = sched_run(c->spec, c->stage, c->graph); }
+static void do_sched(struct compile *c) {
+    c->sched = sched_run(c->spec, c->stage, c->graph);
+    if (c->spec->update)
+        find_steady_state(c);
+}
 static void do_lower(struct compile *c) {
     choose_offloads(c->spec, c->stage, c->graph, c->sched);
     c->program = lower_fastest(c->spec, c->stage, c->graph, c->sched);

@@ -79,7 +79,8 @@ struct rank {
     } * ordered; /* ascending by ins */
     size_t nordered;
     int64_t base;       /* where the buffers that stay for the whole step end */
-    int32_t begin, end; /* the period: ins[begin .. end) */
+    int32_t begin, end; /* the period: ins[begin .. end), and event[event_begin .. event_end) */
+    size_t event_begin, event_end;
 };
 
 struct job_name {
@@ -128,6 +129,10 @@ struct program {
 };
 
 static inline int64_t step_batches(const struct program *p) { return p->batches + (p->repeats - 1) * p->period; }
+/* Whether the rank's buffer is a copy of an earlier version of weights that are at home there. */
+static inline bool is_copy_of_version(const struct program *p, int r, const struct buf *b) {
+    return p->update && b->kind == K_weight && b->inst >= 0 && (!p->homes || place_in(&p->homes[b->stage], r) >= 0);
+}
 /* 0: before the period, 1: in it, 2: behind it. Messages stay within their section. */
 static inline int section_of(const struct rank *k, int32_t i) { return (i >= k->begin) + (i >= k->end); }
 

@@ -4,6 +4,7 @@
 #include "../../runtime/ops.h"
 #include "base/base.h"
 #include "homes.h"
+#include <math.h>
 
 /* Times are 0 or lie between these bounds; so do speeds and bandwidths. What the compiler
  * adds up, multiplies or divides of them is then finite, however many there are. */
@@ -88,8 +89,10 @@ struct spec {
     int32_t *update_at; /* per stage: its first update, as an index in job */
     int32_t *reads;     /* per job, with update: the version that it reads: so many updates back, or a word below */
     int turn;           /* with update: the least number of microbatches that are whole updates of all stages */
-    int64_t step;       /* with update: the step's microbatches, of which the first `batches` are written out */
-    int32_t *at;        /* [(s * batches + b) * NDIRS + d] -> index in job, or -1 */
+    double
+        grain; /* with update: the schedule's times are multiples of it, so that sums are exact, and a period shows */
+    int64_t step; /* with update: the step's microbatches, of which the first `batches` are written out */
+    int32_t *at;  /* [(s * batches + b) * NDIRS + d] -> index in job, or -1 */
     struct pair *pair;
     int npairs;
     struct home *list; /* those that w() returned, each once */
@@ -149,6 +152,10 @@ static inline int compare_n(const struct job *a, const struct job *b) {
     if (a->prio != b->prio)
         return a->prio < b->prio ? -1 : 1;
     return (a->rest > b->rest) - (a->rest < b->rest);
+}
+
+static inline double on_grain(const struct spec *sp, double t) {
+    return sp->grain > 0 && isfinite(t) ? sp->grain * rint(t / sp->grain) : t;
 }
 
 /* How long job j runs. */

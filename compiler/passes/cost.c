@@ -331,6 +331,9 @@ struct stage *cost_stages(struct spec *sp) {
         double a = sp->job[pair->first].cost, b = sp->job[pair->second].cost;
         pair->cost = a + b - sp->overlap * fmin(a, b);
     }
+    for (int32_t j = 0; sp->update && j < all_jobs(sp); j++)
+        if (sp->job[j].cost > 0)
+            sp->grain = fmax(sp->grain, ldexp(1, ilogb(sp->job[j].cost) - 24));
     return sp->stage = st;
 }
 

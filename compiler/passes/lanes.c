@@ -185,6 +185,20 @@ static void add_waits(struct sync *sync, int32_t i) {
     memcpy(sync->shot + (int64_t)i * sync->blocks, clock, sizeof *clock * (size_t)sync->blocks);
 }
 
+/* All lanes join: what has been issued has ended, for all of them. */
+static void join_lanes(struct sync *sync, int32_t i) {
+    const struct rank *k = sync->k;
+    for (int b = 0; b < sync->blocks; b++) {
+        int32_t all = copy_block(sync, 0);
+        for (int l = 0; l < k->nlanes; l++)
+            sync->clock[(int64_t)l * sync->blocks + b] = all;
+    }
+    for (int32_t before = 0; before < i; before++) {
+        int lane = k->ins[before].lane;
+        sync->block[sync->clock[lane / BLOCK]].of[lane % BLOCK] = before;
+    }
+}
+
 static int blocks_of(const struct rank *k) { return (k->nlanes + BLOCK - 1) / BLOCK; }
 
 void lanes_sync(struct program *p) {
@@ -215,6 +229,8 @@ void lanes_sync(struct program *p) {
         memset(sync.clock, 0, sizeof *sync.clock * (size_t)k->nlanes * (size_t)sync.blocks);
         memset(sync.need, -1, sizeof *sync.need * (size_t)k->nlanes);
         for (int32_t i = 0; i < k->nins; i++) {
+            if (p->period && (i == k->begin || i == k->end))
+                join_lanes(&sync, i);
             needs_of(&sync, i);
             add_waits(&sync, i);
             const struct instr *x = &k->ins[i];

@@ -233,8 +233,8 @@ static int32_t permanent(struct build *build, const struct owner *owner, int kin
                : new_buf(build, owner->rank, kind, owner->set, -1, -1, bytes, 0);
 }
 
-/* Weights, gradients, optimizer state and workspace stay for the whole step, in this order. Where updates are jobs, their
- * gradients come and go; of a set's owners, those of its first update stand for all. */
+/* Weights, gradients, optimizer state and workspace stay for the whole step, in this order. Where updates are jobs,
+ * their gradients come and go; of a set's owners, those of its first update stand for all. */
 static void permanent_buffers(struct build *build) {
     const struct spec *sp = build->sp;
     struct owner *end = build->owner + build->owners_at[build->gradient_at[build->sets]];
@@ -292,10 +292,14 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
     build->beside = NEW(struct beside, sp->workers);
     build->rank = NEW(struct caps, sp->workers);
     struct program *p = build->p = NEW(struct program, 1);
-    *p = (struct program){.name = sp->name, .workers = sp->workers, .stages = sp->stages, .batches = sp->batches,
-                           .repeats = 1};
+    *p = (struct program){
+        .name = sp->name, .workers = sp->workers, .stages = sp->stages, .batches = sp->batches, .repeats = 1};
     p->homes = sp->homes;
     p->update = sp->update;
+    if (sc->period) {
+        p->period = sc->period;
+        p->repeats = sc->repeats;
+    }
     p->tied = sp->tied;
     p->unembedding = sp->unembedding;
     if (sp->pred || is_graph(sp))
@@ -314,6 +318,15 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
     return build;
 }
 
+/* The period begins, or ends, here. */
+static void mark_period(struct program *p, bool begins) {
+    for (int r = 0; r < p->workers; r++) {
+        struct rank *k = &p->rank[r];
+        *(begins ? &k->begin : &k->end) = k->nins;
+        *(begins ? &k->event_begin : &k->event_end) = k->nevents;
+    }
+}
+
 struct program *lower(const struct spec *sp, const struct stage *st, const struct graph *graph,
                       const struct sched *sc) {
     struct build *build = prepare(sp, st, graph, sc);
@@ -325,6 +338,8 @@ struct program *lower(const struct spec *sp, const struct stage *st, const struc
         double t = j >= 0 ? sc->start[j] : sc->end[~j];
         end_parts(build, t);
         close_until(build, t);
+        if (sc->period && (i == sc->begin || i == sc->finish))
+            mark_period(build->p, i == sc->begin);
         issue_transfers(build, i);
         issue_reloads(build, i, t);
         if (j >= 0)

@@ -150,7 +150,7 @@ struct build {
     int32_t *job_ins;      /* per job: its instruction */
     struct gradient {
         int32_t set, update;
-    } * gradient; /* each a sum: of a set; where updates are jobs, of each of its updates */
+    } * gradient;         /* each a sum: of a set; where updates are jobs, of each of its updates */
     int32_t *gradient_at; /* of set s: gradient[gradient_at[s] .. gradient_at[s+1]) */
     struct homes *sums;   /* per set: as its homes, but see sums_of */
     struct part *part;
@@ -159,11 +159,11 @@ struct build {
     struct owner *owner; /* of gradient g: owner[owners_at[g] + place]; the first of a set's also has its weights */
     int32_t *owners_at;
     struct sum *sum;
-    struct version { /* of a home's weights, where updates are jobs */
+    struct version {     /* of a home's weights, where updates are jobs */
         int32_t readers; /* to come: jobs there, and fetches */
         int32_t buf;     /* its copy; -1: it has not been replaced, or nobody reads it then */
     } * version;
-    int32_t *versions_at; /* of owner i: version[versions_at[i] + number] */
+    int32_t *versions_at;      /* of owner i: version[versions_at[i] + number] */
     struct meetings *meetings; /* per gradient */
     int32_t **incomplete;      /* per gradient and shard, or piece of a whole set: its sums that are not complete */
     int32_t *rest;             /* per gradient: shards, or pieces of the whole, that are not complete and exchanged */
@@ -296,7 +296,6 @@ static inline struct owner *summing(const struct build *build, int rank, int32_t
 void find_readers(struct build *build);
 /* The home's buffer with that version; without updates that are jobs, its weights. It counts as read. */
 int32_t read_version(struct build *build, int rank, int set, int32_t version);
-bool is_version(const struct build *build, int rank, int32_t buf); /* a copy of an earlier one */
 void start_update(struct build *build, int32_t j);
 
 /* lower_parts.c */

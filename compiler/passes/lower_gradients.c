@@ -46,8 +46,8 @@ static void accumulate(struct build *build, int rank, int role, int32_t buf, int
     *(role == ROLE_dv ? &x->vfirst : &x->first) = first;
 }
 
-/* A home's sum. With zero 2, and where updates are jobs, it is opened by the first that adds to it, and used until it has
- * been exchanged, or its update. */
+/* A home's sum. With zero 2, and where updates are jobs, it is opened by the first that adds to it, and used until it
+ * has been exchanged, or its update. */
 static int32_t sum_of(struct build *build, struct owner *owner) {
     bool shards = sums_of(build, owner->set)->size > 1;
     int uses = shards ? 1 : pieces_of_sum(build, owner->set), update = build->gradient[owner->gradient].update;
@@ -68,9 +68,8 @@ static int32_t open_part(struct build *build, struct part *part) {
     const struct homes *homes = homes_at(build, part);
     int pieces = pieces_of_set(build, part->set), uses = pieces > 1 || part->together ? pieces : homes->size;
     if (part->buf < 0)
-        part->buf =
-            open_buf(build, part->rank, K_wgrad, part->set, -1,
-                     number_of(build, part) >= build->sp->workers ? number_of(build, part) : -1, uses);
+        part->buf = open_buf(build, part->rank, K_wgrad, part->set, -1,
+                             number_of(build, part) >= build->sp->workers ? number_of(build, part) : -1, uses);
     return part->buf;
 }
 
@@ -171,7 +170,7 @@ static void exchange(struct build *build, struct shard shard, int piece, double 
         return;
     }
     int rounds = build->meetings[shard.gradient].rounds; /* have the numbers before it */
-    int name = build->sp->update                  ? build->gradient[shard.gradient].update
+    int name = build->sp->update                ? build->gradient[shard.gradient].update
                : homes->size > 1 && homes->zero ? (rounds > 0 ? rounds : 1)
                                                 : -1;
     for (int l = 0; l < homes->lists; l++)

@@ -1,8 +1,8 @@
 /* Where updates are jobs: the updates, and the copies of the weights' earlier versions.
  *
- * A home's weights are updated in place. What is still to read the version that an update replaces, a job of the home or
- * a message to another rank, reads a copy, made right before the update and freed by its last reader: so a rank holds as
- * many versions as it needs. */
+ * A home's weights are updated in place. What is still to read the version that an update replaces, a job of the home
+ * or a message to another rank, reads a copy, made right before the update and freed by its last reader: so a rank
+ * holds as many versions as it needs. */
 #include "lower.h"
 #include <string.h>
 
@@ -43,11 +43,6 @@ int32_t read_version(struct build *build, int rank, int set, int32_t version) {
     if (v)
         v->readers--;
     return v && v->buf >= 0 ? v->buf : owner_at(build, rank, set)->weight;
-}
-
-bool is_version(const struct build *build, int rank, int32_t buf) {
-    const struct buf *b = &build->p->rank[rank].buf[buf];
-    return build->sp->update && b->kind == K_weight && b->inst >= 0 && place_at(build, rank, b->stage) >= 0;
 }
 
 void start_update(struct build *build, int32_t j) {

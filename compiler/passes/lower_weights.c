@@ -265,7 +265,7 @@ static void broadcast(struct build *build, const struct transfer *transfer, doub
     issue_collective(build, root, OP_BROADCAST, first->set, first->inst, root, transfer->group);
     add_operand(build, root, ROLE_src, src);
     set_algorithm(build, root);
-    for (int i = 0; i < transfer->n && is_version(build, root, src); i++)
+    for (int i = 0; i < transfer->n && is_copy_of_version(build->p, root, &build->p->rank[root].buf[src]); i++)
         end_version(build, t, root, src);
     for (int i = 0; i < transfer->n; i++) {
         const struct fetch *f = &build->fetches.a[transfer->fetch[i]];
@@ -305,7 +305,7 @@ static void fetch(struct build *build, int32_t i, double t) {
         }
         issue(build, from, OP_SERVE, f->set, -1, f->rank, f->inst);
         add_operand(build, from, ROLE_t, weights);
-        if (is_version(build, from, weights))
+        if (is_copy_of_version(build->p, from, &build->p->rank[from].buf[weights]))
             end_version(build, t, from, weights);
         issue(build, f->rank, OP_FETCH, f->set, -1, from, f->inst);
         add_piece(build, f->rank, ROLE_t, whole, m, home.n);

@@ -4,9 +4,12 @@
  * page of its own. The rest are placed in scheduled time (rank.event): an opening buffer takes the smallest hole that
  * fits (best fit), a closing one leaves a hole that merges with its neighbours. A hole remembers the buffers that used
  * its bytes last, its ghosts. A buffer that takes these bytes over must run after them; lanes.c keeps that order
- * (rank.over). n log n in buffers. */
+ * (rank.over). n log n in buffers.
+ *
+ * Where a period repeats, what is open at its end lies where that of which it takes the place lay at its beginning
+ * (match_period). In between, these bytes are lent to buffers that are closed again by then. */
 #include "base/heap.h"
-#include "passes.h"
+#include "period.h"
 #include <math.h>
 #include <string.h>
 
@@ -31,6 +34,12 @@ struct leaving { /* a buffer that has closed, and whose bytes are not free yet *
 static inline bool leaves_before(struct leaving x, struct leaving y) { return x.t != y.t ? x.t < y.t : x.buf < y.buf; }
 HEAP(leavings, struct leaving, leaves_before)
 
+struct loan { /* the place of a buffer that closed in the period, for the one that is there when it ends */
+    struct block *block;
+    int32_t heir, last; /* that one; the last buffer that lay there, or does */
+    bool lent;
+};
+
 struct plan {
     const char *file; /* and the rank's number, for error messages */
     int r;
@@ -47,6 +56,11 @@ struct plan {
     bool *opens;   /* per buffer: some event opens it */
     double *limit; /* per buffer, with rank.life: what it takes over must have been left by then */
     struct leavings leavings;
+    int32_t *before, *after; /* per buffer: whose place it takes, and who takes its own; -1: nobody's */
+    size_t *opened, *closed; /* per buffer, where a period repeats: by which event */
+    bool *passed;            /* per buffer: another has its place already */
+    struct loan *loan;
+    int nloans;
 };
 
 static bool before(const struct block *a, const struct block *b) {
@@ -173,12 +187,84 @@ static int64_t room(const struct plan *plan, const struct buf *b) {
     return round_up(b->bytes ? b->bytes : 1, plan->align);
 }
 
+static void place(struct plan *plan, int32_t x, struct block *block) {
+    struct buf *buf = &plan->rank->buf[x];
+    buf->off = block->off;
+    plan->of[x] = block;
+    if (buf->grows >= 0) {
+        plan->rank->buf[buf->grows].off = block->off;
+        plan->of[buf->grows] = block;
+    }
+}
+
+/* ---- where a period repeats ---- */
+
+/* x takes over the whole place of `last`. */
+static void take_place(struct plan *plan, int32_t x, struct block *block, int32_t last) {
+    plan->over_first[x] = (int32_t)plan->nover;
+    GROW(plan->over, plan->over_cap, plan->nover + 1);
+    plan->over[plan->nover++] = last;
+    plan->over_end[x] = (int32_t)plan->nover;
+    place(plan, x, block);
+}
+
+/* x is open where the period ends: it goes where it must, whoever was there last. */
+static void inherit(struct plan *plan, int32_t x) {
+    int32_t last = closer(plan->rank, plan->before[x]), i = 0;
+    struct block *block = plan->of[plan->before[x]];
+    while (i < plan->nloans && plan->loan[i].heir != x)
+        i++;
+    if (i < plan->nloans) {
+        last = plan->loan[i].last;
+        plan->loan[i] = plan->loan[--plan->nloans];
+    }
+    plan->passed[last] = true;
+    take_place(plan, x, block, last);
+}
+
+/* x, which closes before the heir opens, may lie in its place; of several, in the smallest. */
+static bool borrow(struct plan *plan, int32_t x, int64_t size, const struct block *hole) {
+    struct loan *best = NULL;
+    for (struct loan *loan = plan->loan; loan < plan->loan + plan->nloans; loan++)
+        if (!loan->lent && loan->block->size >= size && plan->closed[x] < plan->opened[loan->heir] &&
+            (!best || loan->block->size < best->block->size))
+            best = loan;
+    if (!best || (hole && hole->size < best->block->size))
+        return false;
+    take_place(plan, x, best->block, best->last);
+    best->last = closer(plan->rank, x);
+    best->lent = true;
+    return true;
+}
+
+/* x has closed. Returns whether it has an heir to its place, or somebody has that already. */
+static bool bequeath(struct plan *plan, int32_t x) {
+    if (plan->passed[x])
+        return true;
+    for (struct loan *loan = plan->loan; loan < plan->loan + plan->nloans; loan++)
+        if (loan->last == x) {
+            loan->lent = false;
+            return true;
+        }
+    int32_t heir = plan->after[opener(plan->rank, x)];
+    if (heir < 0)
+        return false;
+    plan->loan[plan->nloans++] = (struct loan){plan->of[x], heir, x, false};
+    return true;
+}
+
 static void open_buffer(struct plan *plan, int32_t x) {
     struct buf *buf = &plan->rank->buf[x];
     int64_t size = room(plan, buf);
     if (buf->grows >= 0 && plan->rank->buf[buf->grows].bytes > buf->bytes)
         size = room(plan, &plan->rank->buf[buf->grows]);
     struct block *block = best_fit(plan, size);
+    if (plan->before && plan->before[x] >= 0) {
+        inherit(plan, x);
+        return;
+    }
+    if (plan->before && borrow(plan, x, size, block))
+        return;
     if (block)
         remove_hole(plan, block);
     else if (plan->tail && plan->tail->is_free) { /* the hole at the end grows */
@@ -203,12 +289,7 @@ static void open_buffer(struct plan *plan, int32_t x) {
     block->size = size;
     block->ghost = block->last = NULL;
     block->is_free = false;
-    buf->off = block->off;
-    plan->of[x] = block;
-    if (buf->grows >= 0) {
-        plan->rank->buf[buf->grows].off = block->off;
-        plan->of[buf->grows] = block;
-    }
+    place(plan, x, block);
     reach(plan, block->off + block->size);
 }
 
@@ -232,6 +313,8 @@ static void absorb(struct plan *plan, struct block *block, struct block *right) 
 
 static void close_buffer(struct plan *plan, int32_t x) {
     struct block *block = plan->of[x];
+    if (plan->before && bequeath(plan, x))
+        return;
     block->is_free = true;
     block->ghost = block->last = new_ghost(plan, block->off, block->size, x);
     if (block->next && block->next->is_free) {
@@ -325,18 +408,40 @@ static struct plan take_tables(const struct spec *sp, const struct program *p) {
                          .limit = NEW(double, n)};
 }
 
-static void start_rank(struct plan *plan, struct rank *k) {
+static void start_rank(struct plan *plan, const struct program *p, int r) {
+    struct rank *k = &p->rank[r];
+    bool period = p->period > 0;
     plan->rank = k;
     plan->nover = 0;
     memset(plan->over_first, 0, sizeof *plan->over_first * (size_t)k->nbufs);
     memset(plan->over_end, 0, sizeof *plan->over_end * (size_t)k->nbufs);
     find_opens(plan);
+    plan->before = NULL;
+    if (!period)
+        return;
+    int n = k->nbufs + 1;
+    plan->before = NEW(int32_t, n);
+    plan->after = NEW(int32_t, n);
+    plan->opened = NEW(size_t, n);
+    plan->closed = NEW(size_t, n);
+    plan->passed = NEW(bool, n);
+    plan->loan = NEW(struct loan, n);
+    match_period(p, r, plan->before);
+    memset(plan->after, -1, sizeof *plan->after * (size_t)n);
+    for (int32_t b = 0; b < k->nbufs; b++)
+        if (plan->before[b] >= 0)
+            plan->after[plan->before[b]] = b;
+    for (size_t e = 0; e < k->nevents; e++)
+        *(k->event[e] >= 0 ? &plan->opened[k->event[e]] : &plan->closed[opener(k, ~k->event[e])]) = e;
 }
 
 static void start_arena(struct plan *plan) {
     plan->tail = plan->root = NULL;
     plan->nover = plan->begun;
     plan->leavings.n = 0;
+    plan->nloans = 0;
+    if (plan->before)
+        memset(plan->passed, 0, sizeof *plan->passed * (size_t)plan->rank->nbufs);
     plan->arena = 0;
     place_permanent(plan);
 }
@@ -421,7 +526,7 @@ bool mem_plan(const struct spec *sp, struct program *p) {
     for (int r = 0; r < p->workers; r++) {
         struct rank *k = &p->rank[r];
         plan.r = r;
-        start_rank(&plan, k);
+        start_rank(&plan, p, r);
         delays |= plan_arena(&plan, MEMORY_DEVICE, sp->memory);
         k->arena = plan.arena;
         delays |= plan_arena(&plan, MEMORY_HOST, sp->host_memory);

@@ -104,14 +104,16 @@ static void retire_versions(struct state *state, int32_t j, double t) {
     const struct homes *homes = &sp->homes[job->s];
     if (job->d == OP_B || job->d == OP_W)
         for (int l = 0; l < homes->lists; l++)
-            arrive(state, update_at(sp, job->s, job->b / sp->update[job->s], l), t,
-                   t + link_time(sp, job->rank, homes->rank[l], (double)state->st[job->s].bytes[K_wgrad]));
+            arrive(
+                state, update_at(sp, job->s, job->b / sp->update[job->s], l), t,
+                t + on_grain(sp, link_time(sp, job->rank, homes->rank[l], (double)state->st[job->s].bytes[K_wgrad])));
     if (job->d != OP_U)
         return;
     int32_t waiting = versions_update(&state->versions, j, t), next = j + homes->lists;
     for (; waiting >= 0; waiting = state->versions.next[waiting])
         arrive(state, waiting, t,
-               t + link_time(sp, job->rank, sp->job[waiting].rank, (double)state->st[job->s].bytes[K_weight]));
+               t + on_grain(
+                       sp, link_time(sp, job->rank, sp->job[waiting].rank, (double)state->st[job->s].bytes[K_weight])));
     if (next < sp->update_at[job->s + 1])
         arrive(state, next, t, t);
 }
@@ -135,7 +137,9 @@ static void retire(struct state *state, int32_t j, double t) {
         struct link link = link_of(sp, job->rank, to->rank);
         double at = t;
         if (job->rank != to->rank)
-            at += link.latency + (isinf(link.bandwidth) ? 0 : (double)edge_bytes(state->st, job, to) / link.bandwidth);
+            at +=
+                on_grain(sp, link.latency +
+                                 (isinf(link.bandwidth) ? 0 : (double)edge_bytes(state->st, job, to) / link.bandwidth));
         arrive(state, state->g->succ[e], t, at);
     }
 }
@@ -169,7 +173,7 @@ static void start(struct state *state, int32_t j, double t) {
     state->busy[rank] = true;
     state->live[rank] += state->sp->job[j].d == OP_F;
     sc->start[j] = t;
-    sc->end[j] = t + job_time(state->sp, j);
+    sc->end[j] = t + on_grain(state->sp, job_time(state->sp, j));
     sc->moment[sc->nmoments++] = j;
     sc->nstarts++;
     sc->order[rank][sc->norder[rank]++] = j;

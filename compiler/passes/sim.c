@@ -127,12 +127,23 @@ static void run_alone(struct sim *sim, int r) {
         set_times(sim, r, sim->at[r], t, t + took, t + took);
 }
 
+/* All of a rank's lanes go on when the last of them has come here. */
+static void join(struct sim *sim, int r) {
+    double t = sim->launch[r];
+    for (int l = 0; l < sim->p->rank[r].nlanes; l++)
+        t = fmax(t, sim->done[r][l]);
+    for (int l = 0; l < sim->p->rank[r].nlanes; l++)
+        sim->done[r][l] = sim->free[r][l] = t;
+}
+
 /* Advances a rank until it reaches a message whose other side has not arrived there. */
 static void advance(struct sim *sim, int r) {
     const struct rank *k = &sim->p->rank[r];
     while (sim->at[r] < k->nins) {
         int32_t i = sim->at[r];
         const struct instr *x = &k->ins[i];
+        if (sim->p->period && (i == k->begin || i == k->end))
+            join(sim, r);
         if (x->msg < 0) {
             run_alone(sim, r);
             continue;

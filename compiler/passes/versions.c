@@ -56,7 +56,7 @@ static int32_t latest(const struct versions *v, const struct job *job, double t)
     const struct spec *sp = v->sp;
     int place = source_place(sp, job), home = sp->homes[job->s].rank[place];
     int32_t newest = v->newest[v->at[job->s] + place];
-    double travel = link_time(sp, home, job->rank, (double)v->st[job->s].bytes[K_weight]);
+    double travel = on_grain(sp, link_time(sp, home, job->rank, (double)v->st[job->s].bytes[K_weight]));
     while (newest > 0 && v->ended[update_at(sp, job->s, newest - 1, place) - sp->njobs] + travel > t)
         newest--;
     return newest;
@@ -82,8 +82,7 @@ void versions_read(struct versions *v, int32_t j, double t, int32_t *missing) {
         v->version[j] = latest(v, job, t);
     if (v->version[j] < 0)
         die("%s: %s starts before %s, whose version of the weights it would read: pred() must say that it needs that",
-            sp->file, job_name(job->s, job->b, job->d),
-            job_name(rule == READ_INPUT ? 0 : job->s, job->b, OP_F));
+            sp->file, job_name(job->s, job->b, job->d), job_name(rule == READ_INPUT ? 0 : job->s, job->b, OP_F));
     if (forward)
         bind_all(v, job->s, job->b, READ_FORWARD, v->version[j], j, missing);
     for (int s = 0; input && s < sp->stages; s++)

@@ -9,12 +9,12 @@ struct versions {
     int32_t *version; /* per job; -1: not known yet */
     int32_t *newest;  /* per stage and home, [at[s] + place]: versions that it has, besides the first */
     int32_t *at;
-    double *ended;          /* per update: when; NAN: it has not */
+    double *ended;           /* per update: when; NAN: it has not */
     int32_t *waiting, *next; /* lists of jobs: per update, the first that waits for it; per job, the next; -1: none */
 };
 
-/* version: per job, filled in as jobs start. Adds to missing, per job: 1 if it waits for an update that is known already,
- * and what an update waits for. */
+/* version: per job, filled in as jobs start. Adds to missing, per job: 1 if it waits for an update that is known
+ * already, and what an update waits for. */
 struct versions versions_begin(const struct spec *sp, const struct stage *st, int32_t *version, int32_t *missing);
 /* Job j starts at t: sets its version and those that follow from it. Adds to missing where those are not there yet. */
 void versions_read(struct versions *v, int32_t j, double t, int32_t *missing);

@@ -19,8 +19,8 @@ struct reader {
 };
 
 const char *const schedule_fields[] = {
-    "workers",           "stages",     "batches", "w",        "n",      "order",        "cap",
-    "split_backward",    "recompute",  "pred",    "cost",     "update", "weight_slots", "sequence",
+    "workers",           "stages",     "batches", "w",       "n",      "order",        "cap",
+    "split_backward",    "recompute",  "pred",    "cost",    "update", "weight_slots", "sequence",
     "overlap",           "tensor",     "fill",    "version", "zero",   "bucket",       "offload",
     "offload_optimizer", "grad_slots", "source",  NULL};
 

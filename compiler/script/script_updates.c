@@ -47,8 +47,8 @@ static void read_update_of(struct owners *owners, int f, int s) {
     if (!n && function)
         function_fail(L, f, "update", "%s returned %s; return %s", call_name(owners->S), describe(L, -1), must);
     if (!n)
-        field_fail(L, owners->t->line, "update", "'update' must be %s, or a function(s) that returns one; not %s",
-                   must, describe(L, -1));
+        field_fail(L, owners->t->line, "update", "'update' must be %s, or a function(s) that returns one; not %s", must,
+                   describe(L, -1));
     if (n > sp->step || sp->step % n)
         field_fail(L, owners->t->line, "update",
                    "stage %d is updated after every %lld microbatches, but batches = %lld is no multiple of that", s,
@@ -178,8 +178,7 @@ static void make_updates(struct owners *owners, int n, int cost) {
     for (int s = 0; s < sp->stages; s++)
         for (int32_t j = sp->update_at[s]; j < sp->update_at[s + 1]; j++) {
             int32_t at = j - sp->update_at[s], rank = homes[s].rank[at % homes[s].lists];
-            job[j] = (struct job){
-                .s = s, .b = at / homes[s].lists, .d = OP_U, .rank = rank, .home = rank, .cost = NAN};
+            job[j] = (struct job){.s = s, .b = at / homes[s].lists, .d = OP_U, .rank = rank, .home = rank, .cost = NAN};
             ask_priority(owners, n, &job[j]);
             ask_cost(owners, cost, &job[j]);
         }

@@ -1,0 +1,200 @@
+/* The part of a schedule that repeats, where updates are jobs and a step has as many microbatches as anyone likes.
+ *
+ * After a while, a schedule does the same again and again with later microbatches: all jobs that start and end from the
+ * start of 0F(b) to that of 0F(b+K) are those before them, in the same order, K microbatches and the updates of K
+ * microbatches later, after the same time. That is the period. What is written out is what comes before it, one period,
+ * and what follows the last one; the period then runs as often as the step takes (program.h). */
+#include "period.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- in a schedule ---- */
+
+struct search {
+    const struct spec *sp;
+    const struct sched *sc;
+    int32_t *start; /* per microbatch: the moment at which stage 0's forward starts */
+};
+
+static double time_at(const struct sched *sc, int32_t moment) {
+    int32_t j = sc->moment[moment];
+    return j >= 0 ? sc->start[j] : sc->end[~j];
+}
+
+static struct search begin_search(const struct spec *sp, const struct sched *sc) {
+    struct search search = {sp, sc, NEW(int32_t, sp->batches)};
+    for (int32_t i = 0; i < sc->nmoments; i++) {
+        const struct job *job = sc->moment[i] >= 0 ? &sp->job[sc->moment[i]] : NULL;
+        if (job && job->s == 0 && job->d == OP_F)
+            search.start[job->b] = i;
+    }
+    return search;
+}
+
+/* Whether what happens at moment y is what happens at x, n microbatches later, and the times from these on agree. */
+static bool same_moment(const struct search *search, int32_t x, int32_t y, int n, double apart, double period) {
+    const struct spec *sp = search->sp;
+    const struct sched *sc = search->sc;
+    int32_t i = sc->moment[x], j = sc->moment[y];
+    if ((i >= 0) != (j >= 0))
+        return false;
+    i = i >= 0 ? i : ~i;
+    j = j >= 0 ? j : ~j;
+    const struct job *a = &sp->job[i], *b = &sp->job[j];
+    int later = a->d == OP_U ? n / sp->update[a->s] : n;
+    if (a->s != b->s || a->d != b->d || a->rank != b->rank || b->b != a->b + later)
+        return false;
+    if (a->d != OP_U && a->d != OP_W && sc->version[j] != sc->version[i] + n / sp->update[a->s])
+        return false;
+    return fabs(time_at(sc, y) - time_at(sc, x) - apart) <= 1e-9 * period;
+}
+
+/* Whether n microbatches from b on are a period: so are the n behind them, as far as the schedule goes on undisturbed.
+ */
+static bool repeats_from(const struct search *search, int b, int n) {
+    const struct sched *sc = search->sc;
+    if (b + 2 * n >= search->sp->batches)
+        return false;
+    int32_t from = search->start[b], to = search->start[b + n], end = search->start[b + 2 * n];
+    if (to <= from || end - to != to - from)
+        return false;
+    double apart = time_at(sc, to) - time_at(sc, from);
+    for (int32_t i = 0; i < to - from; i++)
+        if (!same_moment(search, from + i, to + i, n, apart, apart))
+            return false;
+    return true;
+}
+
+bool find_period(const struct spec *sp, const struct sched *sc, int *first, int *length) {
+    struct search search = begin_search(sp, sc);
+    int least = 0; /* the last of the first few microbatches: what begins before it is not looked at */
+    for (int n = sp->turn; 3 * n < sp->batches; n += sp->turn)
+        for (int b = least; b + 2 * n < sp->batches; b += sp->turn)
+            if (repeats_from(&search, b, n)) {
+                *first = b;
+                *length = n;
+                return true;
+            }
+    return false;
+}
+
+/* Most jobs and updates of a microbatch last less than n microbatches' time: at least so many microbatches a period
+ * must have for no tensor to be there when it begins and still when it ends. */
+int least_period(const struct spec *sp, const struct sched *sc, int first, int length) {
+    struct search search = begin_search(sp, sc);
+    double period = time_at(sc, search.start[first + length]) - time_at(sc, search.start[first]), longest = 0;
+    for (int s = 0; s < sp->stages; s++)
+        for (int b = first; b < first + length; b++) {
+            int32_t back = job_at(sp, s, b, OP_W) >= 0 ? job_at(sp, s, b, OP_W) : job_at(sp, s, b, OP_B);
+            longest = fmax(longest, sc->end[back] - sc->start[job_at(sp, s, b, OP_F)]);
+        }
+    int times = period > 0 ? (int)fmin(ceil(longest / period * (1 - 1e-9)), 1e6) : 1;
+    return (times > 1 ? times : 1) * length;
+}
+
+/* How many microbatches must be written out for the period from `first` on to be as if there were no end. */
+static int needed(const struct spec *sp, const struct sched *sc, int first, int length) {
+    struct search search = begin_search(sp, sc);
+    int last = first + length;
+    for (int32_t i = 0; i < search.start[first + length]; i++)
+        if (sc->moment[i] >= 0 && sp->job[sc->moment[i]].d != OP_U && sp->job[sc->moment[i]].b > last)
+            last = sp->job[sc->moment[i]].b;
+    return last + 1;
+}
+
+int written_out(const struct spec *sp, const struct sched *sc, int first, int length) {
+    if (first + length >= sp->batches)
+        return -1;
+    int64_t least = needed(sp, sc, first, length), n = least + ((sp->step - least) % length + length) % length;
+    return least >= sp->batches && sp->batches < sp->step ? -1 : n < sp->step ? (int)n : -1;
+}
+
+bool set_period(const struct spec *sp, struct sched *sc, int first, int length) {
+    struct search search = begin_search(sp, sc);
+    if (first + length >= sp->batches)
+        return false;
+    sc->period = length;
+    sc->repeats = 1 + (sp->step - sp->batches) / length;
+    sc->begin = search.start[first];
+    sc->finish = search.start[first + length];
+    return true;
+}
+
+/* ---- in a program ---- */
+
+/* What a buffer is called when n microbatches have passed. Fetched weights are numbered as they come. */
+struct name {
+    int32_t kind, stage, batch, inst, buf;
+};
+
+static struct name name_after(const struct program *p, int r, int32_t b, int n) {
+    const struct buf *x = &p->rank[r].buf[b];
+    struct name name = {x->kind, x->stage, x->batch, x->inst, b};
+    if (x->batch >= 0)
+        name.batch += n;
+    if (x->kind == K_wgrad)
+        name.inst = (x->inst < 0 ? r : x->inst) + p->workers * (n / p->update[x->stage]);
+    if (x->kind == K_weight)
+        name.inst = is_copy_of_version(p, r, x) ? x->inst + n / p->update[x->stage] : 0;
+    return name;
+}
+
+static int by_name(const void *x, const void *y) {
+    const struct name *a = x, *b = y;
+    if (a->kind != b->kind)
+        return a->kind - b->kind;
+    if (a->stage != b->stage)
+        return a->stage - b->stage;
+    if (a->batch != b->batch)
+        return a->batch - b->batch;
+    return a->inst != b->inst ? a->inst - b->inst : a->buf - b->buf;
+}
+
+/* The buffers that events [0, end) open and do not close, by what they are called n microbatches later. */
+static struct name *open_at(const struct program *p, int r, size_t end, int after, int *n) {
+    const struct rank *k = &p->rank[r];
+    bool *open = NEW(bool, k->nbufs + 1);
+    for (size_t e = 0; e < end; e++)
+        open[opener(k, k->event[e] >= 0 ? k->event[e] : ~k->event[e])] = k->event[e] >= 0;
+    struct name *name = NEW(struct name, k->nbufs + 1);
+    *n = 0;
+    for (int32_t b = 0; b < k->nbufs; b++)
+        if (open[b])
+            name[(*n)++] = name_after(p, r, b, after);
+    qsort(name, (size_t)*n, sizeof *name, by_name);
+    return name;
+}
+
+bool match_period(const struct program *p, int r, int32_t *before) {
+    const struct rank *k = &p->rank[r];
+    int n, m;
+    struct name *old = open_at(p, r, k->event_begin, p->period, &n), *now = open_at(p, r, k->event_end, 0, &m);
+    bool good = n == m;
+    memset(before, -1, sizeof *before * (size_t)k->nbufs);
+    for (int i = 0; good && i < n; i++) {
+        good = old[i].kind == now[i].kind && old[i].stage == now[i].stage && old[i].batch == now[i].batch &&
+               old[i].inst == now[i].inst && old[i].buf < now[i].buf;
+        before[now[i].buf] = old[i].buf;
+    }
+    if (!good)
+        return false;
+    size_t *closes = NEW(size_t, k->nbufs + 1); /* within the period, each before what takes its place opens */
+    for (size_t e = k->event_begin; e < k->event_end; e++) {
+        int32_t b = k->event[e];
+        if (b < 0)
+            closes[opener(k, ~b)] = e;
+        else if (before[b] >= 0 && closes[before[b]] == 0)
+            return false;
+    }
+    return true;
+}
+
+bool period_fits(const struct program *p) {
+    struct scratch scratch = scratch_begin();
+    bool fits = true;
+    for (int r = 0; r < p->workers && fits; r++)
+        fits = match_period(p, r, NEW(int32_t, p->rank[r].nbufs + 1));
+    scratch_end(scratch);
+    return fits;
+}
