@@ -21,7 +21,9 @@ return schedule {
   end,
   n = function(s, b, d)
     local r = p.replicas[s + 1]
-    return one_forward_one_backward(b // r, d, (left[s + 1] + r - 1) // r)
+    local ahead = (left[s + 1] + r - 1) // r
+    if d == "U" then return one_forward_one_backward(b, "B", ahead) + 0.5 end -- each rank waits for the sum
+    return one_forward_one_backward(b // r, d, ahead)
   end,
   order = "strict",
   update = function(s) return p.replicas[s + 1] end,

@@ -9,7 +9,7 @@
 
 /* start, end: indexed by row */
 static struct timeline timeline_of(const struct program *p, int32_t **row, const double *start, const double *end) {
-    struct timeline tl = {NEW(double *, p->workers), NEW(double *, p->workers), 0, LAUNCH_LANE};
+    struct timeline tl = {NEW(double *, p->workers), NEW(double *, p->workers), .launch = LAUNCH_LANE};
     for (int r = 0; r < p->workers; r++) {
         int n = p->rank[r].nins;
         tl.start[r] = NEW(double, n);

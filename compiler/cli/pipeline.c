@@ -39,6 +39,7 @@ static void do_verify(struct compile *c) {
 }
 static void do_sim(struct compile *c) {
     c->timeline = sim_run(c->spec, c->stage, c->program);
+    sim_steady(c->spec, c->stage, c->program, c->timeline);
     c->steps = (struct steps){1, NULL, c->timeline};
 }
 static void do_report(struct compile *c) {

@@ -34,10 +34,11 @@ static void look_further(struct compile *c) {
 }
 
 /* The program with a period of that many microbatches, if no tensor outlives it. */
-static bool try_period(const struct compile *all, struct compile *c, int first, int length, int microbatches) {
+static bool try_period(const struct compile *all, struct compile *c, int first, int length, int shortest,
+                       int microbatches) {
     *c = *all;
     schedule(c, microbatches);
-    return c->spec->batches == microbatches && set_period(c->spec, c->sched, first, length) &&
+    return c->spec->batches == microbatches && set_period(c->spec, c->sched, first, length, shortest) &&
            period_fits(lower(c->spec, c->stage, c->graph, c->sched));
 }
 
@@ -55,7 +56,7 @@ void find_steady_state(struct compile *c) {
         struct compile with;
         if (microbatches < 0)
             return; /* the whole step is no longer than that */
-        if (try_period(c, &with, first, length, microbatches)) {
+        if (try_period(c, &with, first, length, shortest, microbatches)) {
             *c = with;
             return;
         }

@@ -174,7 +174,7 @@ static int last_of(const struct side *side) {
 static void mark_path(struct side *side) {
     const struct program *p = side->waits;
     struct timeline tl = {NEW(double *, p->workers), NEW(double *, p->workers), (double)side->op[last_of(side)].end,
-                          side->launch};
+                          .launch = side->launch};
     for (int r = 0; r < p->workers; r++) {
         const int32_t *at = side_ops(side, r);
         tl.start[r] = NEW(double, p->rank[r].nins);

@@ -1,6 +1,7 @@
 /* The report in machine-readable form: report.json, one object, keys in a fixed order. */
 #include "base/put_json.h"
 #include "formats.h"
+#include <math.h>
 
 static void put_figure(struct text *t, const char *indent, const char *key, double x) {
     char buf[32];
@@ -60,17 +61,28 @@ static void put_rank(struct text *t, int r, const struct rank_report *report) {
     put(t, "%s\"stages_stored\": %d\n    }", in, report->stages_stored);
 }
 
+static void put_per_stage(struct text *t, const char *key, const int *value, int stages) {
+    put(t, "  \"%s\": [", key);
+    for (int s = 0; s < stages; s++)
+        put(t, "%s%d", s ? ", " : "", value[s]);
+    put(t, "],\n");
+}
+
 void emit_json(struct text *out, const struct report *report) {
     put(out, "{\n  \"schema\": 1,\n  \"schedule\": ");
     put_string(out, report->schedule);
-    put(out, ",\n  \"workers\": %d,\n  \"stages\": %d,\n  \"batches\": %d,\n", report->workers, report->stages,
-        report->batches);
+    put(out, ",\n  \"workers\": %d,\n  \"stages\": %d,\n  \"batches\": %lld,\n", report->workers, report->stages,
+        (long long)report->step_batches);
     put(out, "  \"unit\": ");
     put_string(out, report->unit);
     put(out, ",\n");
     if (report->measured)
         put(out, "  \"measured_steps\": %d,\n", report->measured);
     put_figure(out, "  ", "makespan", report->makespan);
+    put_figure(out, "  ", "period", report->period > 0 ? report->period : NAN);
+    put(out, "  \"period_batches\": %d,\n", report->period_batches);
+    put_per_stage(out, "staleness", report->staleness, report->stages);
+    put_per_stage(out, "versions", report->versions, report->stages);
     put_figure(out, "  ", "lower_bound", report->lower_bound);
     put_figure(out, "  ", "bound_work", report->bound_work);
     put_figure(out, "  ", "bound_path", report->bound_path);

@@ -24,7 +24,7 @@ struct sched {
     int nmoments, nstarts;
     double makespan;
     /* What repeats (period.c): so many microbatches, 0: nothing does; how often; from which moment to before which. */
-    int period;
+    int period, shortest; /* shortest: period, but for being as long as it must */
     int64_t repeats;
     int32_t begin, finish;
     int32_t *version; /* per job, where updates are jobs: of the weights that it reads; NULL: they are not */

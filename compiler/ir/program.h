@@ -112,6 +112,7 @@ struct program {
      * times, each time moved on by so many microbatches, and what is behind it as if it had been written out: so its
      * microbatches are step_batches. All of a rank's lanes join at the period's begin and at its end. */
     int period;      /* microbatches; 0: nothing repeats, begin and end are 0 */
+    int shortest;    /* of which they are a multiple, since no tensor may outlive the period; 0: not known */
     int64_t repeats; /* at least 1 */
     bool tied;       /* as in spec */
     int unembedding;
@@ -140,6 +141,8 @@ static inline int section_of(const struct rank *k, int32_t i) { return (i >= k->
 struct timeline {
     double **start, **end;
     double makespan;
+    double step,
+        period; /* sim_steady: the end of a step with all repetitions; the time between these, or steps; else 0 */
     enum launch_order launch; /* that a prediction was made with; LAUNCH_LANE where nothing is known */
 };
 

@@ -298,6 +298,7 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
     p->update = sp->update;
     if (sc->period) {
         p->period = sc->period;
+        p->shortest = sc->shortest;
         p->repeats = sc->repeats;
     }
     p->tied = sp->tied;

@@ -63,6 +63,11 @@ void lanes_sync(struct program *p);
 
 /* sim.c: needs a verified program; gives the predicted timeline. */
 struct timeline *sim_run(const struct spec *sp, const struct stage *st, const struct program *p);
+/* Sets tl->period: the time from one repetition of the period to the next, or of the whole step where nothing in it
+ * repeats, once ranks have come into step; each rank begins when its own lanes have ended the one before. And tl->step:
+ * when a step ends, with all repetitions. Without a period that settles within 64 repetitions (4, of more than 10^6
+ * instructions), it is the mean of the last ones. */
+void sim_steady(const struct spec *sp, const struct stage *st, const struct program *p, struct timeline *tl);
 /* How long before its end an ALL_REDUCE x of rank k, which takes that long, lets the next communication be launched,
  * with the ranks' --reduce ordered: its pieces are scattered and gathered, each by a launch, and the last one is half a
  * piece before the end. */
@@ -114,6 +119,10 @@ struct report {
     int workers, stages, batches;
     int measured; /* number of steps, whose median the times are; 0: predicted */
     double makespan, bubble, throughput;
+    double period;             /* the time between the starts of repetitions, once ranks are in step */
+    int period_batches;        /* the microbatches of each; of a step where nothing in it repeats */
+    int64_t step_batches;      /* of a step, which `batches` of the program stand for */
+    int *staleness, *versions; /* per stage: updates that a job's weights lack; versions held at once */
     double lower_bound, bound_work, bound_path, bound_memory; /* the largest of three, and the three */
     double gap;                                               /* makespan / lower_bound - 1 */
     struct rank_report *rank;

@@ -110,11 +110,12 @@ int written_out(const struct spec *sp, const struct sched *sc, int first, int le
     return least >= sp->batches && sp->batches < sp->step ? -1 : n < sp->step ? (int)n : -1;
 }
 
-bool set_period(const struct spec *sp, struct sched *sc, int first, int length) {
+bool set_period(const struct spec *sp, struct sched *sc, int first, int length, int shortest) {
     struct search search = begin_search(sp, sc);
     if (first + length >= sp->batches)
         return false;
     sc->period = length;
+    sc->shortest = shortest;
     sc->repeats = 1 + (sp->step - sp->batches) / length;
     sc->begin = search.start[first];
     sc->finish = search.start[first + length];

@@ -11,7 +11,7 @@ int least_period(const struct spec *sp, const struct sched *sc, int first, int l
  * more than the schedule has. */
 int written_out(const struct spec *sp, const struct sched *sc, int first, int length);
 /* Marks the period in a schedule of that many. False: it ends too early. */
-bool set_period(const struct spec *sp, struct sched *sc, int first, int length);
+bool set_period(const struct spec *sp, struct sched *sc, int first, int length, int shortest);
 /* The buffer whose event opened b, itself or the stash that grew into it; and that whose event closes b. */
 static inline int32_t opener(const struct rank *k, int32_t b) { return b > 0 && k->buf[b - 1].grows == b ? b - 1 : b; }
 static inline int32_t closer(const struct rank *k, int32_t b) { return k->buf[b].grows >= 0 ? k->buf[b].grows : b; }

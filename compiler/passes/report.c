@@ -19,6 +19,7 @@
  * jobs count towards the time it must live. */
 #include "passes.h"
 #include <assert.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,8 +144,9 @@ static void count_gather(struct rank_report *out, const struct arg *a) {
 }
 
 /* Weights whose shards come one by one are gathered too, and count once, with the first, even if that is its own. */
-static void count_message(const struct rank *k, int r, const struct instr *in, struct rank_report *out) {
-    if (in->op == OP_COPY)
+static void count_message(const struct program *p, int r, const struct instr *in, struct rank_report *out) {
+    const struct rank *k = &p->rank[r];
+    if (in->op == OP_COPY && !is_copy_of_version(p, r, &k->buf[k->arg[in->arg + 1].buf]))
         count_gather(out, &k->arg[in->arg + 1]);
     if (is_copy(in->op))
         add_bytes(op_lane[in->op] == LANE_OFFLOAD ? &out->offloaded : &out->reloaded, moved_bytes(k, in), r);
@@ -224,28 +226,83 @@ static void count_held(const struct rank *k, int64_t held[NHELD]) {
     held[HELD_GAPS] += k->arena - most;
 }
 
+/* Of a job or an update: its time, and that of F + backward that it is worth. */
+static void count_job(const struct spec *sp, int r, const struct instr *in, struct rank_report *out, double *progress) {
+    if (in->op == OP_U) {
+        out->busy += sp->job[update_at(sp, in->stage, in->batch, place_in(&sp->homes[in->stage], r))].cost;
+        return;
+    }
+    int32_t j = job_at(sp, in->stage, in->batch, in->op);
+    bool second = sp->job[j].pair && partner_of(sp, j) < 0;
+    bool counted = second || in->part < in->last; /* with the first of a pair, or the last of its parts */
+    out->busy += counted ? 0 : job_time(sp, j);   /* beside a late start, end - start could be 0 by rounding */
+    *progress += in->op == OP_R || in->part < in->last ? 0 : sp->job[j].cost;
+}
+
+/* Adds what a rank's instructions [from, to) do and receive. */
+static void count_section(const struct spec *sp, const struct program *p, int r, int32_t from, int32_t to,
+                          struct rank_report *out, double *progress) {
+    for (const struct instr *in = p->rank[r].ins + from; in < p->rank[r].ins + to; in++)
+        if (is_job(in->op) || (in->op == OP_U && sp->update))
+            count_job(sp, r, in, out, progress);
+        else if (is_group(in->op))
+            count_collective(p, r, in, out);
+        else
+            count_message(p, r, in, out);
+}
+
+/* As often as the period runs. */
+static void add_repeated(struct rank_report *all, const struct rank_report *once, int64_t times, int r) {
+    int *const count[] = {&all->activations_received,
+                          &all->gradients_received,
+                          &all->weights_received,
+                          &all->reductions_received,
+                          &all->gathers,
+                          &all->reductions,
+                          &all->gathers_apart};
+    const int each[] = {once->activations_received,
+                        once->gradients_received,
+                        once->weights_received,
+                        once->reductions_received,
+                        once->gathers,
+                        once->reductions,
+                        once->gathers_apart};
+    int64_t *const bytes[] = {&all->bytes_received, &all->bytes_sent, &all->offloaded, &all->reloaded};
+    const int64_t moved[] = {once->bytes_received, once->bytes_sent, once->offloaded, once->reloaded};
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
+        int64_t n = *count[i] + times * each[i];
+        *count[i] = n < INT_MAX ? (int)n : INT_MAX;
+    }
+    for (size_t i = 0; i < sizeof moved / sizeof *moved; i++) {
+        int64_t sum;
+        if (__builtin_mul_overflow(moved[i], times, &sum))
+            sum = INT64_MAX;
+        add_bytes(bytes[i], sum, r);
+    }
+    all->busy += (double)times * once->busy;
+}
+
 /* Fills in a rank's figures, except idle, which needs the makespan. Returns the end of its last instruction. */
 static double account(const struct spec *sp, const struct program *p, const struct timeline *tl, int r,
                       struct rank_report *out, double *progress) {
     const struct rank *k = &p->rank[r];
-    double last = 0, from = INFINITY, to = 0;
+    double last = 0, from = INFINITY, to = 0, more = 0;
+    struct rank_report once = {.busy = 0};
+    count_section(sp, p, r, 0, k->nins, out, progress);
+    count_section(sp, p, r, k->begin, k->end, &once, &more);
+    add_repeated(out, &once, p->period ? p->repeats - 1 : 0, r);
+    *progress += p->period ? (double)(p->repeats - 1) * more : 0;
     for (int i = 0; i < k->nins; i++) {
         const struct instr *in = &k->ins[i];
         double start = tl->start[r][i], end = tl->end[r][i];
         last = fmax(last, end);
         if (is_job(in->op)) {
-            int32_t j = job_at(sp, in->stage, in->batch, in->op);
-            bool second = sp->job[j].pair && partner_of(sp, j) < 0;
-            bool counted = second || in->part < in->last; /* with the first of a pair, or the last of its parts */
-            out->busy += counted ? 0 : job_time(sp, j);   /* beside a late start, end - start could be 0 by rounding */
-            *progress += in->op == OP_R || in->part < in->last ? 0 : sp->job[j].cost;
             from = fmin(from, start);
             to = fmax(to, end);
-        } else if (is_group(in->op))
-            count_collective(p, r, in, out);
-        else
-            count_message(k, r, in, out);
+        }
     }
+    if (p->period && to > from)
+        to += tl->step - tl->makespan; /* the repetitions that are not drawn */
     out->span = to > from ? to - from : 0;
     out->peak_bytes = k->arena;
     out->least_bytes = k->least;
@@ -265,13 +322,10 @@ static double edge_time(const struct spec *sp, const struct stage *st, int32_t f
     return a->rank == b->rank ? 0 : link_time(sp, a->rank, b->rank, (double)edge_bytes(st, a, b));
 }
 
-static double bound_work(const struct spec *sp) {
-    double *work = NEW(double, sp->workers), most = 0;
-    for (int j = 0; j < sp->njobs; j++)
-        if (!sp->job[j].pair || partner_of(sp, j) >= 0)
-            work[sp->job[j].rank] += job_time(sp, j);
-    for (int r = 0; r < sp->workers; r++)
-        most = fmax(most, work[r]);
+static double bound_work(const struct report *rep) {
+    double most = 0;
+    for (int r = 0; r < rep->workers; r++)
+        most = fmax(most, rep->rank[r].busy);
     return most;
 }
 
@@ -315,10 +369,11 @@ static double round_trip(const struct spec *sp, const struct stage *st, int s, i
     return job_time(sp, f) + between + job_time(sp, back);
 }
 
-static double bound_memory(const struct spec *sp, const struct stage *st, const struct report *rep) {
+static double bound_memory(const struct spec *sp, const struct stage *st, const struct program *p,
+                           const struct report *rep) {
     double *alive = NEW(double, sp->workers), most = 0;
     for (int b = 0; b < sp->batches; b++) {
-        double trip = 0;
+        double trip = 0, times = b >= sp->batches - p->period ? (double)p->repeats : 1; /* any period's are alike */
         for (int s = sp->stages - 1; s >= 0; s--) {
             int32_t f = job_at(sp, s, b, OP_F), last = last_backward(sp, s, b);
             trip = round_trip(sp, st, s, b, trip);
@@ -326,14 +381,48 @@ static double bound_memory(const struct spec *sp, const struct stage *st, const 
             if (sp->job[last].d == OP_W)
                 life += edge_time(sp, st, job_at(sp, s, b, OP_I), last) + job_time(sp, last);
             double here = sp->job[f].rank == sp->job[last].rank ? life : job_time(sp, f);
-            alive[sp->job[f].rank] += here;
-            alive[sp->job[last].rank] += life - here;
+            alive[sp->job[f].rank] += times * here;
+            alive[sp->job[last].rank] += times * (life - here);
         }
     }
     for (int r = 0; r < sp->workers; r++)
         if (rep->rank[r].peak_activations > 0)
             most = fmax(most, alive[r] / rep->rank[r].peak_activations);
     return most;
+}
+
+/* ---- versions ---- */
+
+/* The most versions of a stage's weights that one of its homes has at once. */
+static void count_versions(const struct program *p, int r, int *versions) {
+    const struct rank *k = &p->rank[r];
+    int *now = NEW(int, p->stages);
+    for (size_t i = 0; i < k->nevents; i++) {
+        const struct buf *b = &k->buf[k->event[i] >= 0 ? k->event[i] : ~k->event[i]];
+        if (!is_copy_of_version(p, r, b))
+            continue;
+        now[b->stage] += k->event[i] >= 0 ? 1 : -1;
+        versions[b->stage] = now[b->stage] >= versions[b->stage] ? now[b->stage] + 1 : versions[b->stage];
+    }
+}
+
+/* By how many updates a job's weights lack what the microbatches before its own make of them. */
+static void count_staleness(const struct program *p, int r, int *staleness) {
+    for (const struct instr *x = p->rank[r].ins; p->update && x < p->rank[r].ins + p->rank[r].nins; x++) {
+        int lacks = is_job(x->op) && x->inst >= 0 ? x->batch / p->update[x->stage] - x->inst : 0;
+        staleness[x->stage] = lacks > staleness[x->stage] ? lacks : staleness[x->stage];
+    }
+}
+
+static void report_versions(const struct spec *sp, const struct program *p, struct report *rep) {
+    rep->staleness = NEW(int, sp->stages + 1);
+    rep->versions = NEW(int, sp->stages + 1);
+    for (int s = 0; s < sp->stages; s++)
+        rep->versions[s] = 1;
+    for (int r = 0; r < p->workers; r++) {
+        count_versions(p, r, rep->versions);
+        count_staleness(p, r, rep->staleness);
+    }
 }
 
 struct report *report_make(const struct spec *sp, const struct stage *st, const struct graph *graph,
@@ -345,9 +434,19 @@ struct report *report_make(const struct spec *sp, const struct stage *st, const 
     rep->workers = sp->workers;
     rep->stages = sp->stages;
     rep->batches = sp->batches;
+    rep->step_batches = step_batches(p);
+    rep->period = tl->period;
+    rep->period_batches = sp->batches;
+    if (p->period) {
+        rep->period *= (double)p->shortest / p->period;
+        rep->period_batches = p->shortest;
+    }
+    report_versions(sp, p, rep);
     rep->rank = NEW(struct rank_report, sp->workers);
     for (int r = 0; r < p->workers; r++)
         rep->makespan = fmax(rep->makespan, account(sp, p, tl, r, &rep->rank[r], &progress));
+    if (p->period && tl->step > 0)
+        rep->makespan = tl->step;
     find_peaks(sp, p, tl, rep);
     for (int r = 0; r < p->workers; r++) {
         busy += rep->rank[r].busy;
@@ -357,9 +456,9 @@ struct report *report_make(const struct spec *sp, const struct stage *st, const 
     all = sp->workers * rep->makespan;
     rep->bubble = all > 0 ? fmax(1 - busy / all, 0) : 0;
     rep->throughput = all > 0 ? progress / all : 0;
-    rep->bound_work = bound_work(sp);
+    rep->bound_work = bound_work(rep);
     rep->bound_path = bound_path(sp, st, graph);
-    rep->bound_memory = bound_memory(sp, st, rep);
+    rep->bound_memory = bound_memory(sp, st, p, rep);
     rep->lower_bound = fmax(rep->bound_work, fmax(rep->bound_path, rep->bound_memory));
     rep->gap = rep->lower_bound > 0 ? rep->makespan / rep->lower_bound - 1 : 0;
     if (rep->gap < 1e-9) /* the bound adds up the same times in another order */

@@ -14,6 +14,7 @@
 #include "passes.h"
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 struct meeting { /* of the ranks that a message or a reduction joins */
     double ready;
@@ -28,7 +29,7 @@ struct sim {
     double **free, **done; /* per rank and lane: when it can start another message, another anything */
     int **sibling;         /* per rank and lane: sibling_lanes */
     double *launch;        /* per rank: when another communication may be launched */
-    int32_t *at;           /* per rank: the next instruction */
+    int32_t *at, *stop;    /* per rank: the next instruction; where to stop */
     struct meeting *meet;
     int32_t *todo; /* ranks that can go on */
     int ntodo;
@@ -139,7 +140,7 @@ static void join(struct sim *sim, int r) {
 /* Advances a rank until it reaches a message whose other side has not arrived there. */
 static void advance(struct sim *sim, int r) {
     const struct rank *k = &sim->p->rank[r];
-    while (sim->at[r] < k->nins) {
+    while (sim->at[r] < sim->stop[r]) {
         int32_t i = sim->at[r];
         const struct instr *x = &k->ins[i];
         if (sim->p->period && (i == k->begin || i == k->end))
@@ -161,23 +162,16 @@ static void advance(struct sim *sim, int r) {
     }
 }
 
-struct timeline *sim_run(const struct spec *sp, const struct stage *st, const struct program *p) {
-    struct timeline *tl = NEW(struct timeline, 1);
-    tl->launch = sp->launch;
+static struct sim begin_sim(const struct spec *sp, const struct stage *st, const struct program *p,
+                            struct timeline *tl) {
     struct sim sim = {.sp = sp, .st = st, .p = p, .tl = tl};
     int W = p->workers;
-    tl->start = NEW(double *, W);
-    tl->end = NEW(double *, W);
-    for (int r = 0; r < W; r++) {
-        tl->start[r] = NEW(double, p->rank[r].nins);
-        tl->end[r] = NEW(double, p->rank[r].nins);
-    }
-    struct scratch scratch = scratch_begin();
     sim.free = NEW(double *, W);
     sim.done = NEW(double *, W);
     sim.sibling = NEW(int *, W);
     sim.launch = NEW(double, W);
     sim.at = NEW(int32_t, W);
+    sim.stop = NEW(int32_t, W);
     sim.meet = NEW(struct meeting, p->nmsgs);
     sim.todo = NEW(int32_t, 2 * W + 2);
     for (int r = 0; r < W; r++) {
@@ -185,13 +179,128 @@ struct timeline *sim_run(const struct spec *sp, const struct stage *st, const st
         sim.done[r] = NEW(double, p->rank[r].nlanes);
         sim.sibling[r] = sibling_lanes(&p->rank[r]);
     }
-    for (int r = 0; r < W; r++) {
-        sim.todo[sim.ntodo++] = r;
-        while (sim.ntodo > 0)
-            advance(&sim, sim.todo[--sim.ntodo]);
+    return sim;
+}
+
+/* Runs all ranks up to sim->stop. */
+static void run_ranks(struct sim *sim) {
+    for (int r = 0; r < sim->p->workers; r++) {
+        sim->todo[sim->ntodo++] = r;
+        while (sim->ntodo > 0)
+            advance(sim, sim->todo[--sim->ntodo]);
     }
-    for (int r = 0; r < W; r++)
-        assert(sim.at[r] == p->rank[r].nins); /* verify has proved it */
-    scratch_end(scratch);
+    for (int r = 0; r < sim->p->workers; r++)
+        assert(sim->at[r] == sim->stop[r]); /* verify has proved it */
+}
+
+static struct timeline *new_timeline(const struct spec *sp, const struct program *p) {
+    struct timeline *tl = NEW(struct timeline, 1);
+    tl->launch = sp->launch;
+    tl->start = NEW(double *, p->workers);
+    tl->end = NEW(double *, p->workers);
+    for (int r = 0; r < p->workers; r++) {
+        tl->start[r] = NEW(double, p->rank[r].nins);
+        tl->end[r] = NEW(double, p->rank[r].nins);
+    }
     return tl;
+}
+
+struct timeline *sim_run(const struct spec *sp, const struct stage *st, const struct program *p) {
+    struct timeline *tl = new_timeline(sp, p);
+    struct scratch scratch = scratch_begin();
+    struct sim sim = begin_sim(sp, st, p, tl);
+    for (int r = 0; r < p->workers; r++)
+        sim.stop[r] = p->rank[r].nins;
+    run_ranks(&sim);
+    scratch_end(scratch);
+    tl->step = tl->makespan;
+    return tl;
+}
+
+/* ---- what repeats ---- */
+
+/* Most repetitions that are followed, for the period to settle; each costs as much as a simulation. */
+enum { MOST_REPETITIONS = 64, LARGE = 1000000 };
+
+/* One more repetition of [begin, end); when the ranks' lanes have joined behind it goes to joined. */
+static void repeat(struct sim *sim, bool whole, double *joined) {
+    memset(sim->meet, 0, sizeof *sim->meet * (size_t)sim->p->nmsgs);
+    for (int r = 0; r < sim->p->workers; r++) {
+        sim->at[r] = whole ? 0 : sim->p->rank[r].begin;
+        sim->stop[r] = whole ? sim->p->rank[r].nins : sim->p->rank[r].end;
+    }
+    run_ranks(sim);
+    for (int r = 0; r < sim->p->workers; r++) {
+        join(sim, r);
+        joined[r] = sim->launch[r] > sim->done[r][0] ? sim->launch[r] : sim->done[r][0];
+    }
+}
+
+/* If all ranks are as much later than n repetitions before: by how much, in all. Else -1. */
+static double settled(double *const *joined, int i, int n, int workers) {
+    double later = joined[i][0] - joined[i - n][0];
+    for (int r = 0; r < workers; r++)
+        if (fabs(joined[i][r] - joined[i - n][r] - later) > 1e-9 * later)
+            return -1;
+    return later;
+}
+
+/* All ranks go on later: `times` repetitions have passed. */
+static void let_pass(struct sim *sim, double time) {
+    for (int r = 0; r < sim->p->workers; r++) {
+        sim->launch[r] += time;
+        for (int l = 0; l < sim->p->rank[r].nlanes; l++) {
+            sim->free[r][l] += time;
+            sim->done[r][l] += time;
+        }
+    }
+}
+
+void sim_steady(const struct spec *sp, const struct stage *st, const struct program *p, struct timeline *tl) {
+    struct scratch scratch = scratch_begin();
+    struct sim sim = begin_sim(sp, st, p, new_timeline(sp, p));
+    bool whole = p->period == 0; /* the whole step repeats */
+    int64_t repeats = whole ? INT64_MAX : p->repeats, nins = 0;
+    int i = 0, n = 0, most = MOST_REPETITIONS;
+    double *joined[MOST_REPETITIONS + 1], later = 0;
+    for (int r = 0; r < p->workers; r++) {
+        sim.stop[r] = whole ? 0 : p->rank[r].begin;
+        nins += p->rank[r].nins;
+    }
+    if (nins > LARGE)
+        most = 4;
+    run_ranks(&sim);
+    joined[0] = NEW(double, p->workers);
+    for (int r = 0; r < p->workers; r++) {
+        join(&sim, r);
+        joined[0][r] = sim.done[r][0];
+    }
+    while (n == 0 && i < most && i < repeats) {
+        joined[++i] = NEW(double, p->workers);
+        repeat(&sim, whole, joined[i]);
+        for (int back = 1; back <= 8 && back < i && n == 0; back++) /* before the first, ranks need not be in step */
+            if ((later = settled(joined, i, back, p->workers)) >= 0)
+                n = back;
+    }
+    if (n == 0) { /* it never settles: the mean of the second half of what was followed */
+        n = i - i / 2;
+        later = 0;
+        for (int r = 0; r < p->workers; r++)
+            later = fmax(later, joined[i][r] - joined[i / 2][r]);
+    }
+    tl->period = later / n;
+    if (!whole) {
+        for (int64_t rest = (repeats - i) % n; i < repeats && rest > 0; rest--)
+            repeat(&sim, whole, joined[0]);
+        if (repeats > i)
+            let_pass(&sim, (double)((repeats - i) / n) * later);
+        for (int r = 0; r < p->workers; r++)
+            sim.stop[r] = p->rank[r].nins;
+        run_ranks(&sim);
+        tl->step = 0;
+        for (int r = 0; r < p->workers; r++)
+            for (int l = 0; l < p->rank[r].nlanes; l++)
+                tl->step = fmax(tl->step, sim.done[r][l]);
+    }
+    scratch_end(scratch);
 }
