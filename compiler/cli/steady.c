@@ -6,7 +6,7 @@
 #include "compile.h"
 #include "passes/period.h"
 
-enum { FIRST_TRY = 64, MOST_TRIES = 256, MOST_JOBS = 4000000 };
+enum { FIRST_TRY = 64, MOST_TRIES = 256, MOST_JOBS = 1000000 };
 
 static void schedule(struct compile *c, int most) {
     c->args.most = most;
@@ -24,11 +24,10 @@ void load_schedule(struct compile *c) {
 /* Twice as many microbatches. */
 static void look_further(struct compile *c) {
     if (c->spec->njobs > MOST_JOBS)
-        die("%s: the first %d of %lld microbatches show no period, and all of them are too many jobs to write out: let "
-            "n "
-            "and w depend on the microbatch in a way that repeats, order = \"strict\" fixes what comes when, or use "
-            "fewer "
-            "batches",
+        die("%s: the first %d of %lld microbatches show no period, and all of them are too many jobs to write out: a "
+            "rank "
+            "that runs ever further ahead needs a cap, and n, w and cost must come back to the same after some "
+            "microbatches",
             c->spec->file, c->spec->batches, (long long)c->spec->step);
     schedule(c, 2 * c->spec->batches);
 }

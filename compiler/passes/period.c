@@ -66,16 +66,32 @@ static bool repeats_from(const struct search *search, int b, int n) {
     return true;
 }
 
+/* The first microbatch from which on the schedule repeats itself, if it does from `late` on: from then on, it always
+ * does.
+ */
+static int earliest(const struct search *search, int late, int n) {
+    int turn = search->sp->turn, low = 0, high = late / turn;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (repeats_from(search, middle * turn, n))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low * turn;
+}
+
 bool find_period(const struct spec *sp, const struct sched *sc, int *first, int *length) {
     struct search search = begin_search(sp, sc);
-    int least = 0; /* the last of the first few microbatches: what begins before it is not looked at */
-    for (int n = sp->turn; 3 * n < sp->batches; n += sp->turn)
-        for (int b = least; b + 2 * n < sp->batches; b += sp->turn)
-            if (repeats_from(&search, b, n)) {
-                *first = b;
-                *length = n;
-                return true;
-            }
+    int turn = sp->turn, last = sp->batches - (turn > sp->batches / 8 ? turn : sp->batches / 8); /* before it ends */
+    for (int n = turn; 2 * n < last; n += turn) {
+        int late = (last - 2 * n) / turn * turn;
+        if (!repeats_from(&search, late, n))
+            continue;
+        *first = earliest(&search, late, n);
+        *length = n;
+        return true;
+    }
     return false;
 }
 

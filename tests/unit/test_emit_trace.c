@@ -196,7 +196,7 @@ static void measure(struct compile *c) {
     double at = 0;
     for (int k = 0; k < 3; at = of[k++].makespan + 2e-6) {
         of[k] =
-            (struct timeline){NEW(double *, c->program->workers), NEW(double *, c->program->workers), 0, LAUNCH_LANE};
+            (struct timeline){NEW(double *, c->program->workers), NEW(double *, c->program->workers), .launch = LAUNCH_LANE};
         for (int r = 0; r < c->program->workers; r++) {
             int n = c->program->rank[r].nins;
             of[k].start[r] = NEW(double, n);
@@ -277,7 +277,7 @@ Test(emit_trace, no_time_at_all) {
     struct rank rank = {.ins = ins, .nins = 4, .lane = &compute, .nlanes = 1};
     struct compile c = {.program =
                             &(struct program){.name = "x", .workers = 1, .stages = 4, .batches = 1, .rank = &rank},
-                        .timeline = &(struct timeline){starts, ends, 1, LAUNCH_LANE},
+                        .timeline = &(struct timeline){starts, ends, .makespan = 1, .launch = LAUNCH_LANE},
                         .report = &(struct report){.unit = "F"}};
     c.steps = (struct steps){1, NULL, c.timeline};
     struct seen z = chrome(&c), proto = pftrace(&c);

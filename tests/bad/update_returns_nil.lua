@@ -1,0 +1,7 @@
+return schedule {
+  workers = 4, stages = 4, batches = 8,
+  w = function(s, b, d) return s, s end,
+  update = function(s)
+    if s < 2 then return "each" end
+  end,
+}

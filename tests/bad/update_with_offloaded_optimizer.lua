@@ -1,0 +1,6 @@
+return schedule {
+  workers = 4, stages = 4, batches = 8,
+  w = function(s, b, d) return s, s end,
+  update = "each",
+  offload_optimizer = true,
+}
