@@ -204,8 +204,8 @@ bool homes_begin(struct check *check);
 struct span units_of(const struct check *check, int r, const struct arg *a);
 /* The part that rank r updates; to < 0: none. */
 struct span own_span(const struct check *check, int r, int set);
-int32_t home_weights(const struct check *check, int r, int set);   /* where rank r is a home: its weights; else -1 */
-bool keeps(const struct check *check, int r, const struct buf *b); /* it exists for the whole step */
+int32_t weights_at_home(const struct check *check, int r, int set); /* where rank r is a home: its weights; else -1 */
+bool keeps(const struct check *check, int r, const struct buf *b);  /* it exists for the whole step */
 const char *arg_text(const struct check *check, int r, const struct arg *a);
 const char *span_text(struct span span); /* "unit 3", "units 0 to 3" */
 static inline bool same_span(struct span a, struct span b) { return a.from == b.from && a.to == b.to; }

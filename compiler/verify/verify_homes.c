@@ -33,7 +33,7 @@ static int place_of(const struct check *check, int r, int set) {
     return owner ? owner->place : -1;
 }
 
-int32_t home_weights(const struct check *check, int r, int set) {
+int32_t weights_at_home(const struct check *check, int r, int set) {
     const struct owner *owner = owner_of(check, r, set);
     return owner ? owner->weights : -1;
 }

@@ -85,7 +85,7 @@ static int32_t version_by_rule(const struct check *check, int r, int32_t j) {
         return job->b / m[job->s] > back ? job->b / m[job->s] - back : 0;
     if (model >= 0)
         return (int32_t)((int64_t)check->values->declared[model] * m[sp->job[model].s] / m[job->s]);
-    int32_t home = home_weights(check, r, job->s);
+    int32_t home = weights_at_home(check, r, job->s);
     return home < 0 ? -1 : check->values->val[r][home].count; /* the newest there */
 }
 
