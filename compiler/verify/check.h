@@ -104,7 +104,9 @@ struct content {
 
 struct values {
     struct value **val;
-    bool *done;   /* per job */
+    bool *done;        /* per job */
+    uint8_t *section;  /* per job, where a period repeats: section_of its instruction */
+    int32_t *declared; /* per job, where updates are jobs: the version that it says it reads */
     bool **stays; /* per buffer, whether it lives all step: a home's weights, gradient and optimizer state; workspace */
     int sets;     /* one set of weights per stage, plus one for a token table that two stages share */
     int64_t *bytes[NKINDS]; /* per set: the tensor's size, on which all its buffers must agree; -1: none seen yet */
@@ -119,6 +121,7 @@ struct values {
     struct homes *homes;       /* per set */
     int32_t *units;            /* per set */
     struct backward *backward; /* per rank: verify_parts.c */
+    struct state *state;       /* per rank: verify_period.c */
     struct owner *owner;       /* verify_homes.c: those of rank r are owner[owner_at[r] .. owner_at[r + 1]) */
     int32_t *owner_at;
 };
@@ -164,6 +167,30 @@ static inline int round_of(const struct check *check, const struct buf *b) {
     return b->inst < 0 ? 0 : b->inst / check->p->workers;
 }
 
+bool in_parts(const struct check *check, int r, int32_t i); /* a backward that has begun goes on at i or later */
+
+/* verify_updates.c: updates that are jobs, and versions of weights. */
+bool updates_begin(struct check *check);
+int32_t updates_of(const struct check *check, int set); /* per step */
+struct batches {
+    int32_t from, to;
+};
+struct batches batches_of(const struct check *check, int set, int32_t k); /* of an update, [from, to) */
+/* A job reads in b the version of its stage's weights that it declares, which is the one that the rules say. */
+bool reads_version(struct check *check, int r, int32_t i, int32_t job, int32_t b);
+bool versions_repeat(struct check *check);
+/* The number in the name of rank r's own gradient for update k. */
+int32_t own_name(const struct check *check, int r, int32_t k);
+/* Where updates are jobs: a gradient that an instruction uses is named for the update that the instruction is of. */
+bool is_of_its_update(struct check *check, int r, int32_t i, int32_t b);
+
+/* verify_period.c */
+void period_begin(struct check *check);
+bool waits_stay(struct check *check);
+/* Rank r is to go on at check->at[r]: if the period begins or ends there, takes its state or compares the two. */
+bool at_mark(struct check *check, int r);
+bool jobs_repeat(struct check *check); /* and which versions they read */
+
 /* verify_copies.c: copies to host memory and back. */
 /* Only these copies touch host memory, each in its direction. */
 bool in_its_memory(struct check *check, int r, int32_t i, const struct arg *a);
@@ -177,7 +204,8 @@ bool homes_begin(struct check *check);
 struct span units_of(const struct check *check, int r, const struct arg *a);
 /* The part that rank r updates; to < 0: none. */
 struct span own_span(const struct check *check, int r, int set);
-bool keeps(const struct check *check, int r, const struct buf *b); /* it exists for the whole step */
+int32_t weights_at_home(const struct check *check, int r, int set); /* where rank r is a home: its weights; else -1 */
+bool keeps(const struct check *check, int r, const struct buf *b);  /* it exists for the whole step */
 const char *arg_text(const struct check *check, int r, const struct arg *a);
 const char *span_text(struct span span); /* "unit 3", "units 0 to 3" */
 static inline bool same_span(struct span a, struct span b) { return a.from == b.from && a.to == b.to; }
@@ -225,6 +253,8 @@ int64_t contributions(const struct check *check, int32_t sum);
 /* Sets *a to the sum of both. false: it would have more contributions than exist, which `refute_count` says. */
 bool join(struct check *check, int32_t *a, int32_t b);
 bool refute_count(struct check *check, int r, int32_t i, int set, int64_t n);
+/* Whether one sum has the contributions of another, a period later. */
+bool is_moved_on(struct check *check, int32_t sum, int32_t later);
 
 /* verify_orders.c: which instructions must end before another starts. */
 struct orders;

@@ -6,8 +6,9 @@
  * 2. All ranks are walked together, each one instruction at a time in issue order, with every send blocking until its
  *    receive, and every collective until all members have come. If the walk completes, it is a total order of all
  *    instructions; along the way, values are tracked symbolically (verify_values.c, verify_copies.c, verify_parts.c,
- *    verify_groups.c, verify_homes.c, verify_pieces.c, verify_sums.c, verify_memory.c).
- * 3. Lanes and non-blocking sends only remove orders. All remaining orders agree with the walk's, so nothing can
+ *    verify_groups.c, verify_homes.c, verify_pieces.c, verify_sums.c, verify_updates.c, verify_memory.c).
+ * 3. Where a period repeats, the walk compares what it leaves with what it found (verify_period.c).
+ * 4. Lanes and non-blocking sends only remove orders. All remaining orders agree with the walk's, so nothing can
  *    deadlock that the walk does not; and conflicting accesses are still ordered (verify_races.c), so every buffer
  *    holds what it held in the walk, however the lanes run. */
 #include "base/cycle.h"
@@ -110,6 +111,12 @@ static int waits_for(const struct check *check, int r) {
     return -1;
 }
 
+/* The rank's next instruction has run. */
+static bool step(struct check *check, int r) {
+    check->at[r]++;
+    return at_mark(check, r);
+}
+
 /* A member arrives at a collective; the last to arrive runs it for all. */
 static bool run_collective(struct check *check, struct walk *walk, int r) {
     int32_t i = check->at[r];
@@ -123,7 +130,8 @@ static bool run_collective(struct check *check, struct walk *walk, int r) {
     if (check->values && !values_collective(check, series, check->mate[r][i]))
         return false;
     for (int m = 0; m < series->g->n; m++) {
-        check->at[series->g->rank[m]]++;
+        if (!step(check, series->g->rank[m]))
+            return false;
         walk->stands[series->g->rank[m]] = false;
         queue(walk, series->g->rank[m]);
     }
@@ -153,11 +161,10 @@ static bool go_on(struct check *check, struct walk *walk, int r) {
             if (!ok)
                 return false;
         }
-        check->at[r]++;
-        if (link) {
-            check->at[x->peer]++;
+        if (!step(check, r) || (link && !step(check, x->peer)))
+            return false;
+        if (link)
             queue(walk, x->peer);
-        }
     }
     return true;
 }
@@ -180,6 +187,9 @@ static bool walk(struct check *check) {
         return false;
     struct walk w = {NEW(int32_t, W), NEW(bool, W), 0, NEW(int32_t, 2 * check->p->ngroups + 1), NEW(bool, W)};
     memset(check->at, 0, sizeof *check->at * (size_t)W);
+    for (int r = 0; r < W; r++)
+        if (!at_mark(check, r))
+            return false;
     for (int r = 0; r < W; r++) {
         queue(&w, r);
         while (w.n > 0)
@@ -206,18 +216,41 @@ static void edge(struct lanes *lanes, int32_t to) {
     lanes->to[lanes->n++] = to;
 }
 
+/* Each collective is a node of its own, numbered behind all instructions, and behind these each rank's two marks. */
+static int nodes_of(const struct check *check, const struct lanes *lanes) {
+    return lanes->base[check->p->workers] + check->ncollectives + 2 * check->p->workers;
+}
+
+static int32_t mark_of(const struct check *check, const struct lanes *lanes, int r, int section) {
+    return lanes->base[check->p->workers] + check->ncollectives + 2 * r + section - 1;
+}
+
+/* A mark comes after what is last in each lane before it; the second mark, after the first. */
+static void edges_of_mark(struct check *check, struct lanes *lanes, int r, int section) {
+    const struct rank *k = &check->p->rank[r];
+    if (!check->p->period)
+        return;
+    bool *seen = NEW(bool, k->nlanes);
+    for (int32_t i = (section == 1 ? k->begin : k->end) - 1; i >= 0 && section_of(k, i) == section - 1; i--) {
+        if (!seen[k->ins[i].lane])
+            edge(lanes, lanes->base[r] + i);
+        seen[k->ins[i].lane] = true;
+    }
+    if (section == 2)
+        edge(lanes, mark_of(check, lanes, r, 1));
+}
+
 static void edges_of(struct check *check, struct lanes *lanes, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
-    if (lanes->before[r][i] >= 0)
-        edge(lanes, lanes->base[r] + lanes->before[r][i]);
+    int32_t before = lanes->before[r][i];
+    int section = section_of(k, i);
+    if (before >= 0)
+        edge(lanes, lanes->base[r] + before);
+    if (check->p->period && section > 0 && (before < 0 || section_of(k, before) < section))
+        edge(lanes, mark_of(check, lanes, r, section));
     for (uint32_t a = x->wait; a < x->wait + x->nwait; a++)
         edge(lanes, lanes->base[r] + k->wait[a]);
-}
-
-/* Each collective is a node of its own, numbered behind all instructions. */
-static int nodes_of(const struct check *check, const struct lanes *lanes) {
-    return lanes->base[check->p->workers] + check->ncollectives;
 }
 
 /* An instruction starts after its lane's previous one and its waits; if it meets other ranks, after those of its
@@ -252,6 +285,11 @@ static struct lanes lane_graph(struct check *check) {
             for (int m = 0; m < series->g->n; m++)
                 edges_of(check, &lanes, series->g->rank[m], series->ins[m][nth]);
             lanes.at[lanes.base[W] + series->first + nth + 1] = (int32_t)lanes.n;
+        }
+    for (int r = 0; r < W; r++)
+        for (int section = 1; section <= 2; section++) {
+            edges_of_mark(check, &lanes, r, section);
+            lanes.at[mark_of(check, &lanes, r, section) + 1] = (int32_t)lanes.n;
         }
     return lanes;
 }
@@ -290,7 +328,7 @@ static bool lanes_finish(struct check *check) {
     for (int c = 0; c < len && c < 12; c++) {
         int r = 0;
         if (cycle[c] >= lanes.base[W])
-            continue; /* a collective: its members are printed instead */
+            continue; /* a collective, whose members are printed instead, or a mark */
         while (cycle[c] >= lanes.base[r + 1])
             r++;
         put(&check->why, "\n  ");
@@ -327,9 +365,10 @@ static bool refute_deadlock(struct check *check) {
 static bool prove(struct check *check) {
     if (!pair_messages(check) || !pair_collectives(check))
         return false;
-    bool follow = check->claims & (CLAIM_JOBS | CLAIM_GRADIENTS | CLAIM_MEMORY);
+    int followed = CLAIM_JOBS | CLAIM_GRADIENTS | CLAIM_MEMORY | CLAIM_PERIOD;
+    bool follow = check->claims & followed;
     struct scratch values = scratch_begin();
-    if ((follow && !values_begin(check)))
+    if (follow && (!waits_stay(check) || !values_begin(check)))
         return false;
     /* If the walk completes, the lanes complete too: every order they keep, the walk kept. */
     if (check->claims & CLAIM_SERIAL || follow) {
@@ -341,7 +380,7 @@ static bool prove(struct check *check) {
         } else if (follow && !values_end(check))
             return false;
         else {
-            check->holds = CLAIM_SERIAL | CLAIM_LANES | (follow ? CLAIM_JOBS | CLAIM_GRADIENTS | CLAIM_MEMORY : 0);
+            check->holds = CLAIM_SERIAL | CLAIM_LANES | (follow ? followed : 0);
             check->values = NULL;
             scratch_end(values);
         }

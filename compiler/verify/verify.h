@@ -8,7 +8,8 @@
  * does not, with a counterexample. Shares no code with lower, mem and lanes. X(name, what it says) */
 #define CLAIMS(X)                                                                                                      \
     X(JOBS, "jobs", "every job runs exactly once, on its rank, on the right tensors and weights")                      \
-    X(GRADIENTS, "gradients", "every home adds the sum over all microbatches, each exactly once, in one update")       \
+    X(GRADIENTS, "gradients",                                                                                          \
+      "every update adds the sum over all of its microbatches, each exactly once; every home ends with all updates")   \
     X(RACES, "races", "any two accesses to a byte, of which one writes, are ordered")                                  \
     X(MEMORY, "memory",                                                                                                \
       "nothing is read before it is written or after it is freed; live buffers never overlap; "                        \
@@ -16,7 +17,8 @@
     X(SERIAL, "serial deadlock",                                                                                       \
       "each rank one instruction at a time, every send blocking until its receive: no "                                \
       "deadlock")                                                                                                      \
-    X(LANES, "lane deadlock", "each lane in its order, every send blocking until its receive: no deadlock")
+    X(LANES, "lane deadlock", "each lane in its order, every send blocking until its receive: no deadlock")            \
+    X(PERIOD, "period", "what repeats leaves what it found, moved on: so all of its repetitions are as the first")
 #define X(name, ...) CLAIM_BIT_##name,
 enum claim_bit { CLAIMS(X) NCLAIMS };
 #undef X

@@ -67,6 +67,8 @@ static bool is_part(const struct meeting *meeting, int m, const struct arg *a, s
                          kind_name[op_row(meeting->x->op)->tensor], meeting->x->stage));
     if (must.to < 0)
         return no(meeting, m, format("%s is not %d equal pieces", arg_text(meeting->check, member->r, a), meeting->n));
+    if (meeting->claim == CLAIM_GRADIENTS && !is_of_its_update(meeting->check, member->r, member->i, a->buf))
+        return false;
     return same_span(is, must) ||
            no(meeting, m,
               format("%s is %s of set %d, and must be %s", arg_text(meeting->check, member->r, a), span_text(is),

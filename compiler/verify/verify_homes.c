@@ -9,7 +9,8 @@
 
 struct owner { /* of a rank, by set */
     int32_t set, place;
-    bool in_host; /* the optimizer's state */
+    int32_t weights; /* its buffer */
+    bool in_host;    /* the optimizer's state */
 };
 
 /* Rank r as an owner of the set; NULL: it is none. */
@@ -30,6 +31,11 @@ static struct owner *owner_of(const struct check *check, int r, int set) {
 static int place_of(const struct check *check, int r, int set) {
     const struct owner *owner = owner_of(check, r, set);
     return owner ? owner->place : -1;
+}
+
+int32_t weights_at_home(const struct check *check, int r, int set) {
+    const struct owner *owner = owner_of(check, r, set);
+    return owner ? owner->weights : -1;
 }
 
 struct span own_span(const struct check *check, int r, int set) {
@@ -64,7 +70,7 @@ bool keeps(const struct check *check, int r, const struct buf *b) {
     }
     if (b->kind == K_hopt || b->kind == K_work || b->kind == K_gown || at_home(b))
         return true;
-    if (b->inst >= 0 || (b->kind != K_wgrad && b->kind != K_gshard))
+    if (b->inst >= 0 || (b->kind != K_wgrad && b->kind != K_gshard) || check->p->update)
         return false;
     const struct homes *homes = &check->values->homes[b->stage];
     return homes->zero < 2 && place_of(check, r, b->stage) >= 0 && (homes->size > 1) == (b->kind == K_gshard);
@@ -176,7 +182,7 @@ static bool find_owners(struct check *check) {
     values->owner = NEW(struct owner, at[W + 1] + 1);
     for (int set = 0; set < values->sets; set++)
         for (int i = 0; i < values->homes[set].lists * values->homes[set].size; i++)
-            values->owner[at[values->homes[set].rank[i] + 1]++] = (struct owner){set, i, false};
+            values->owner[at[values->homes[set].rank[i] + 1]++] = (struct owner){set, i, -1, false};
     return true;
 }
 
@@ -201,8 +207,10 @@ static bool check_owner(struct check *check, int r, int32_t *held) {
         if (b->kind == K_gown ? homes->zero < 2 : (homes->size > 1) != shard)
             return refute_all(check, CLAIM_GRADIENTS, "rank %d holds %s, but its homes are %d lists of %d, zero %d", r,
                               name, homes->lists, homes->size, homes->zero);
-        if (at_home(b))
+        if (at_home(b)) {
             held[b->stage] = r + 1;
+            owner_of(check, r, b->stage)->weights = i;
+        }
     }
     for (int i = values->owner_at[r]; i < values->owner_at[r + 1]; i++)
         if (held[values->owner[i].set] != r + 1)

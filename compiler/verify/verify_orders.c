@@ -5,7 +5,8 @@
  *   1. E(w) before S(x) for the instruction w before x in its lane, and for each w that x waits for;
  *   2. S(x) before E(x);
  *   3. S(SEND) before E(RECV) of the same message;
- *   4. S(m) before E(n) for members m and n of a collective where data flow from m to n: from the root of a BROADCAST
+ *   4. E(w) before S(x) for w before and x behind a mark of the period, on one rank;
+ *   5. S(m) before E(n) for members m and n of a collective where data flow from m to n: from the root of a BROADCAST
  * to the others, from the others to the root of a REDUCE, else between all pairs. A SEND may or may not end before its
  * RECV starts, as with eager messages; a collective may touch a member's buffer as soon as that member has started.
  *
@@ -19,6 +20,10 @@
  * there is no such first access: every buffer holds what it held in the walk. Necessary: if no chain leads from E(j) to
  * S(i), running everything that S(i) needs first gives a run, of a machine that keeps no other order, in which i has
  * started and j has not ended.
+ *
+ * Both ends of a message, and all members of a collective, lie in one section of the period's. So no chain comes back
+ * from a later section to an earlier one, and between two instructions of one section none uses rule 4: only the clocks
+ * within a rank need to know the marks.
  *
  * Chains within a rank are kept as vector clocks, one per lane: how far each other lane of the rank must have come.
  * Those clocks settle every question about programs our compiler makes. What they leave open, where only a detour
@@ -85,6 +90,9 @@ void orders_start(struct orders *orders, int32_t i) {
     const struct instr *x = &orders->k->ins[i];
     int L = orders->k->nlanes;
     int32_t *clock = orders->clock + (int64_t)x->lane * L;
+    if (orders->check->p->period && (i == orders->k->begin || i == orders->k->end))
+        for (int n = 0; n < L * L; n++) /* a mark: in all lanes, all before it have ended */
+            orders->clock[n] = i - 1;
     for (uint32_t w = x->wait; w < x->wait + x->nwait; w++) {
         if (orders->k->wait[w] >= i)
             continue; /* its clock is not known yet; the deadlock claims refute such waits */

@@ -28,6 +28,9 @@ static bool pair(struct check *check, int src, int32_t i, int dst, int32_t j) {
     if (!same_name(s, d))
         return refute(check, CLAIM_SERIAL, src, i, "its place in the order of the edge meets %s on rank %d",
                       label_of(d), dst);
+    if (section_of(ks, i) != section_of(kd, j))
+        return refute(check, CLAIM_SERIAL, src, i, "a mark of the period is between it and %s on rank %d", label_of(d),
+                      dst);
     if (s->narg != 1 || d->narg != 1)
         return refute(check, CLAIM_JOBS, src, i, "a message carries one tensor");
     if (tensor_bytes(ks, s) != tensor_bytes(kd, d))
@@ -155,6 +158,9 @@ static bool agree(struct check *check, int a, int32_t i, int b, int32_t j) {
     int64_t here = tensor_bytes(&check->p->rank[b], y), there = tensor_bytes(&check->p->rank[a], x);
     if (x->op != y->op || x->stage != y->stage || x->batch != y->batch || x->inst != y->inst || x->peer != y->peer)
         return refute(check, CLAIM_SERIAL, b, j, "its place in the order of the group meets %s on rank %d", label_of(x),
+                      a);
+    if (section_of(&check->p->rank[a], i) != section_of(&check->p->rank[b], j))
+        return refute(check, CLAIM_SERIAL, b, j, "a mark of the period is between it and %s on rank %d", label_of(x),
                       a);
     if (x->algorithm != y->algorithm)
         return refute(check, CLAIM_SERIAL, b, j, "travels by %s, but by %s on rank %d", algorithm_name[y->algorithm],

@@ -148,6 +148,11 @@ bool begin_part(struct check *check, int r, int32_t i) {
     return true;
 }
 
+bool in_parts(const struct check *check, int r, int32_t i) {
+    const struct backward *backward = &check->values->backward[r];
+    return backward->last && backward->first < i && i <= backward->last;
+}
+
 /* The part next to x, before it or after it, that names pieces; -1: none. */
 static int neighbour(const struct backward *backward, const struct instr *x, int step) {
     int part = x->part + step;

@@ -5,6 +5,8 @@
  * every leaf below it, would count twice. A sum found complete is not walked again: all members of a reduction hold the
  * same one. */
 #include "check.h"
+#include <stdlib.h>
+#include <string.h>
 
 struct sum {
     int32_t a, b; /* join: the two sums, > 0; leaf: ~stage and the microbatch */
@@ -25,7 +27,8 @@ struct sums {
     size_t todo_cap;
     uint32_t *leaf; /* per microbatch, of a table's first and then second stage: the last walk that reached it */
     uint32_t walks; /* so far */
-    int32_t *whole; /* per set: the sum found complete */
+    int32_t *whole; /* per set: the sum found complete, the last one */
+    int32_t *of;    /* and for which update */
     int32_t most;   /* the most contributions a set can have */
 };
 
@@ -40,6 +43,7 @@ void sums_begin(struct check *check) {
     sums->most = check->sp->batches * (1 + check->sp->tied);
     sums->leaf = NEW(uint32_t, 2 * (int64_t)check->sp->batches);
     sums->whole = NEW(int32_t, check->values->sets);
+    sums->of = NEW(int32_t, check->values->sets);
     new_sum(sums, 0, 0, 0); /* NO_SUM */
 }
 
@@ -83,7 +87,9 @@ static bool add_to(struct check *check, int r, int32_t i, const struct arg *dw, 
     bool first = is_first(x, (int)dw->role), job = is_job(x->op);
     const struct buf *b = &k->buf[dw->buf];
     int kind = job || !holds_gradient(b->kind) ? K_wgrad : b->kind;
-    if (first && !named(check, r, i, dw->buf, kind, set, -1, job && names_own_part(check, r, b) ? b->inst : -1))
+    bool numbered = (job || check->p->update) && names_own_part(check, r, b);
+    if ((first && !named(check, r, i, dw->buf, kind, set, -1, numbered ? b->inst : -1)) ||
+        !is_of_its_update(check, r, i, dw->buf))
         return false;
     if (!first && (value->kind != K_wgrad || value->stage != set || (job && k->buf[dw->buf].kind != K_wgrad)))
         return refute(check, CLAIM_GRADIENTS, r, i, "adds to %s, which holds %s", buf_text(check, r, dw->buf),
@@ -146,6 +152,8 @@ bool run_add(struct check *check, int r, int32_t i) {
                    : refute(check, CLAIM_GRADIENTS, r, i, "its source holds %s, not rank %d's part of wgrad(%d)", has,
                             x->peer, x->stage);
     }
+    if (!is_of_its_update(check, r, i, src->buf))
+        return false;
     if (dw && dw->buf == src->buf)
         return refute(check, CLAIM_GRADIENTS, r, i, "adds %s to itself", buf_text(check, r, src->buf));
     if (dw && !same_span(units_of(check, r, src), units_of(check, r, dw)))
@@ -156,16 +164,61 @@ bool run_add(struct check *check, int r, int32_t i) {
     return add_to(check, r, i, dw, x->stage, (struct addend){NO_SUM, src->buf});
 }
 
+/* ---- the same, a period later ---- */
+
+struct leaf {
+    int32_t s, b;
+};
+struct leaves {
+    struct leaf *leaf;
+    size_t n, cap;
+};
+
+static int by_leaf(const void *x, const void *y) {
+    const struct leaf *a = x, *b = y;
+    return a->s != b->s ? (a->s > b->s) - (a->s < b->s) : (a->b > b->b) - (a->b < b->b);
+}
+
+/* A sum has as many leaves as contributions, which `join` bounds. */
+static struct leaves leaves_of(struct check *check, int32_t sum, int32_t later) {
+    struct sums *sums = check->values->sums;
+    struct leaves leaves = {0};
+    size_t n = 0;
+    GROW(sums->todo, sums->todo_cap, 1);
+    for (sums->todo[n++] = sum; n > 0;) {
+        const struct sum *x = &sums->sum[sums->todo[--n]];
+        if (x->a < 0) {
+            GROW(leaves.leaf, leaves.cap, leaves.n + 1);
+            leaves.leaf[leaves.n++] = (struct leaf){~x->a, x->b + later};
+        } else if (x->a > 0) {
+            GROW(sums->todo, sums->todo_cap, n + 2);
+            sums->todo[n++] = x->a;
+            sums->todo[n++] = x->b;
+        }
+    }
+    if (leaves.n > 1)
+        qsort(leaves.leaf, leaves.n, sizeof *leaves.leaf, by_leaf);
+    return leaves;
+}
+
+bool is_moved_on(struct check *check, int32_t sum, int32_t later) {
+    if (contributions(check, sum) != contributions(check, later))
+        return false;
+    struct leaves a = leaves_of(check, sum, check->p->period), b = leaves_of(check, later, 0);
+    return a.n == b.n && (!a.n || !memcmp(a.leaf, b.leaf, sizeof *a.leaf * a.n));
+}
+
 /* ---- updates ---- */
 
-/* Why a sum is not the gradient of a set; NULL: it has every microbatch of its stages exactly once. */
-static const char *what_is_wrong(struct check *check, int32_t sum, int set) {
+/* Why a sum is not the gradient of a set for its update k; NULL: it has every microbatch of its stages exactly once. */
+static const char *what_is_wrong(struct check *check, int32_t sum, int set, int32_t k) {
     struct sums *sums = check->values->sums;
     bool table = set == check->sp->stages, twice = table && check->sp->unembedding > 0;
-    int32_t want = check->sp->batches * (1 + twice);
+    struct batches batches = batches_of(check, set, k);
+    int32_t want = (batches.to - batches.from) * (1 + twice);
     if (contributions(check, sum) != want)
         return format("has %lld of %d contributions", (long long)contributions(check, sum), want);
-    if (sums->whole[set] == sum)
+    if (sums->whole[set] == sum && sums->of[set] == k)
         return NULL;
     uint32_t walk = ++sums->walks;
     size_t n = 0;
@@ -176,6 +229,8 @@ static const char *what_is_wrong(struct check *check, int32_t sum, int set) {
         int s = ~x->a;
         if (leaf && s != (table ? 0 : set) && !(twice && s == check->sp->unembedding))
             return format("has a contribution of stage %d", s);
+        if (leaf && (x->b < batches.from || x->b >= batches.to))
+            return format("has microbatch %d", x->b);
         uint32_t *met = leaf ? &sums->leaf[x->b + (twice && s ? check->sp->batches : 0)] : &x->met;
         if (*met == walk)
             return leaf ? format("has microbatch %d of stage %d twice", x->b, s) : "has a part twice";
@@ -186,19 +241,30 @@ static const char *what_is_wrong(struct check *check, int32_t sum, int set) {
         sums->todo[n++] = x->b;
     }
     sums->whole[set] = sum;
+    sums->of[set] = k;
     return NULL;
+}
+
+static bool refute_gradient(struct check *check, int r, int32_t i, int set, const char *wrong) {
+    const struct instr *x = &check->p->rank[r].ins[i];
+    struct batches batches = batches_of(check, set, x->batch);
+    if (check->p->update)
+        return refute(check, CLAIM_GRADIENTS, r, i,
+                      "its gradient %s; it must be the sum over microbatches %d to %d, each once", wrong, batches.from,
+                      batches.to - 1);
+    return refute(check, CLAIM_GRADIENTS, r, i,
+                  "its gradient %s; it must be the sum over all %d microbatches%s, each once", wrong,
+                  check->sp->batches, set == check->sp->stages && check->sp->unembedding > 0 ? " of both stages" : "");
 }
 
 /* Whether each unit of a gradient has all that an update needs. */
 static bool is_gradient(struct check *check, int r, int32_t i, const struct arg *dw, int set) {
     struct span span = units_of(check, r, dw);
     for (int32_t at = span.from, to; at < span.to; at = to) {
-        const char *wrong = what_is_wrong(check, held_at(check, r, dw->buf, at, &to).sum, set);
+        const char *wrong =
+            what_is_wrong(check, held_at(check, r, dw->buf, at, &to).sum, set, check->p->rank[r].ins[i].batch);
         if (wrong)
-            return refute(check, CLAIM_GRADIENTS, r, i,
-                          "its gradient %s; it must be the sum over all %d microbatches%s, each once", wrong,
-                          check->sp->batches,
-                          set == check->sp->stages && check->sp->unembedding > 0 ? " of both stages" : "");
+            return refute_gradient(check, r, i, set, wrong);
     }
     return true;
 }
@@ -211,6 +277,16 @@ static bool is_own(struct check *check, int r, int32_t i, const struct arg *a, i
                   span_text(has), set, own.to < 0 ? "none" : span_text(own));
 }
 
+/* The version that an update turns into the next one. */
+static int32_t version_before(const struct check *check, const struct instr *x) {
+    return check->p->update ? x->batch : 0;
+}
+
+/* The number in the name of the gradient that rank r's update reads. */
+static int32_t gradient_of(const struct check *check, int r, const struct instr *x) {
+    return check->p->update ? own_name(check, r, x->batch) : -1;
+}
+
 bool run_update(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
@@ -218,26 +294,35 @@ bool run_update(struct check *check, int r, int32_t i) {
     const struct arg *dw = find_arg(k, x, ROLE_dw, 0), *w = find_arg(k, x, ROLE_w, 0);
     const struct arg *opt = find_arg(k, x, ROLE_opt, 0);
     const struct value *value = dw ? &check->values->val[r][dw->buf] : &(struct value){0};
-    if (!dw || value->kind != K_wgrad || value->stage != set || value->inst >= 0)
-        return refute(check, CLAIM_GRADIENTS, r, i, "its gradient is %s, not wgrad(%d)", value_text(check, value), set);
+    int32_t before = version_before(check, x);
+    if (x->batch >= updates_of(check, set) || (check->p->update && x->batch < 0))
+        return refute(check, CLAIM_JOBS, r, i, "stage %d has %d updates", set, updates_of(check, set));
+    if (!dw || value->kind != K_wgrad || value->stage != set || value->inst != gradient_of(check, r, x)) {
+        struct text t = {0};
+        put_buf(&t, &(struct buf){.kind = K_wgrad, .stage = set, .batch = -1, .inst = gradient_of(check, r, x)});
+        return refute(check, CLAIM_GRADIENTS, r, i, "its gradient is %s, not %s", value_text(check, value), t.s);
+    }
     if (!w || !at_home(&k->buf[w->buf]) || k->buf[w->buf].stage != set)
         return refute(check, CLAIM_GRADIENTS, r, i, "weight(%d) is not at home here", set);
     if (!is_own(check, r, i, w, set) || !is_own(check, r, i, dw, set) || !is_gradient(check, r, i, dw, set))
         return false;
     struct span own = own_span(check, r, set);
+    int32_t has;
     for (int32_t at = own.from, to; at < own.to; at = to)
-        if (held_at(check, r, w->buf, at, &to).count)
-            return refute(check, CLAIM_GRADIENTS, r, i, "it has been updated before");
+        if ((has = held_at(check, r, w->buf, at, &to).count) != before)
+            return check->p->update
+                       ? refute(check, CLAIM_GRADIENTS, r, i, "its weights are of version %d, not %d", has, before)
+                       : refute(check, CLAIM_GRADIENTS, r, i, "it has been updated before");
     bool has_state = opt && !opt->last && is_tensor(&check->values->val[r][opt->buf], K_opt, set, -1, 0);
     bool needs_state = check->sp->stage ? check->values->bytes[K_opt][set] > 0
                                         : check->values->bytes[K_opt][set] >= 0 ||
                                               (check->values->has_state && check->values->bytes[K_weight][set] > 0);
     if (needs_state ? !has_state : opt != NULL)
         return refute(check, CLAIM_GRADIENTS, r, i, "needs opt(%d), and nothing else, as optimizer state", set);
-    if (has_state && check->values->val[r][opt->buf].count)
+    if (has_state && check->values->val[r][opt->buf].count != before)
         return refute(check, CLAIM_GRADIENTS, r, i, "its optimizer state has been updated before");
     if (has_state)
-        check->values->val[r][opt->buf].count = 1;
-    hold(check, r, w->buf, own, (struct content){.count = 1, .set = true});
+        check->values->val[r][opt->buf].count = before + 1;
+    hold(check, r, w->buf, own, (struct content){.count = before + 1, .set = true});
     return true;
 }

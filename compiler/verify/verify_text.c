@@ -31,6 +31,7 @@ static struct spec *spec_of(const struct program *p) {
     struct spec *sp = NEW(struct spec, 1);
     *sp = (struct spec){.name = p->name, .file = p->name, .workers = p->workers, .stages = p->stages};
     sp->batches = p->batches;
+    sp->update = p->update;
     sp->tied = p->tied;
     sp->unembedding = p->unembedding;
     sp->memory = sp->host_memory = INFINITY;

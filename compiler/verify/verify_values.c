@@ -127,6 +127,8 @@ static bool reads_edges(struct check *check, int r, int32_t i, int32_t j) {
     tensors->nwant = 0;
     for (int32_t e = check->g->pred_at[j]; e < check->g->pred_at[j + 1]; e++) {
         const struct job *from = &check->sp->job[check->g->pred[e]];
+        if (from->d == OP_U)
+            continue; /* declared versions say what must come before what */
         int kind = edge_kind(from, job);
         if (!check->values->done[check->g->pred[e]])
             return refute(check, CLAIM_JOBS, r, i, "%s, which it needs, has not run",
@@ -165,7 +167,16 @@ static bool reads_weights(struct check *check, int r, int32_t i, int role, int s
     if (!is_tensor(value, K_weight, set, -1, 0) || k->buf[b].kind != K_weight)
         return refute(check, CLAIM_JOBS, r, i, "needs weight(%d) as %s, but %s holds %s", set, role_name[role],
                       buf_text(check, r, b), value_text(check, value));
-    return !value->count || refute(check, CLAIM_JOBS, r, i, "its weights have already been updated in this step");
+    return check->p->update || !value->count ||
+           refute(check, CLAIM_JOBS, r, i, "its weights have already been updated in this step");
+}
+
+/* The weights of its stage. */
+static bool reads_stage(struct check *check, int r, int32_t i, int32_t j) {
+    const struct rank *k = &check->p->rank[r];
+    const struct instr *x = &k->ins[i];
+    return x->op == OP_W || (reads_weights(check, r, i, ROLE_w, x->stage) &&
+                             (!check->p->update || reads_version(check, r, i, j, operand(k, x, ROLE_w, 0))));
 }
 
 /* No role occurs more often than its row in ops.h allows. */
@@ -218,8 +229,7 @@ static bool run_job(struct check *check, int r, int32_t i) {
     if (x->op == OP_F && operand(k, x, again ? ROLE_stash : ROLE_input, 0) >= 0)
         return refute(check, CLAIM_JOBS, r, i,
                       again ? "keeps a stash, which R makes" : "keeps its input, and no R reads it");
-    if (!roles_once(check, r, i) || !reads_edges(check, r, i, j) ||
-        (x->op != OP_W && !reads_weights(check, r, i, ROLE_w, x->stage)))
+    if (!roles_once(check, r, i) || !reads_edges(check, r, i, j) || !reads_stage(check, r, i, j))
         return false;
     bool table = reads_table(check->sp, x);
     if (table ? !reads_weights(check, r, i, ROLE_v, check->sp->stages) : operand(k, x, ROLE_v, 0) >= 0)
@@ -227,6 +237,8 @@ static bool run_job(struct check *check, int r, int32_t i) {
     if (!adds_to_table(check->sp, x) && operand(k, x, ROLE_dv, 0) >= 0)
         return refute(check, CLAIM_GRADIENTS, r, i, "has an operand dv, but adds to no table");
     check->values->done[j] = is_last_part(x);
+    if (check->values->section)
+        check->values->section[j] = (uint8_t)section_of(k, i);
     return check->sp->stage || as_large_as_read(check, r, i);
 }
 
@@ -333,7 +345,9 @@ static bool run_zero(struct check *check, int r, int32_t i) {
     int set = k->ins[i].stage;
     const struct arg *dw = find_arg(k, &k->ins[i], ROLE_dw, 0);
     int kind = dw && holds_gradient(k->buf[dw->buf].kind) ? k->buf[dw->buf].kind : K_wgrad;
-    if (!dw || !named(check, r, i, dw->buf, kind, set, -1, -1))
+    bool numbered = dw && check->p->update && names_own_part(check, r, &k->buf[dw->buf]);
+    if (!dw || !named(check, r, i, dw->buf, kind, set, -1, numbered ? k->buf[dw->buf].inst : -1) ||
+        !is_of_its_update(check, r, i, dw->buf))
         return dw || refute(check, CLAIM_GRADIENTS, r, i, "no operand dw");
     hold(check, r, dw->buf, units_of(check, r, dw), (struct content){.sum = NO_SUM, .set = true});
     return true;
@@ -435,6 +449,8 @@ bool values_message(struct check *check, int src, int32_t i, int dst, int32_t j)
         return refute(check, CLAIM_JOBS, dst, j, "%s is another part of %s(%d) than %s, which rank %d sends",
                       arg_text(check, dst, to), kind_name[op_row(x->op)->tensor], x->stage, arg_text(check, src, from),
                       src);
+    if (gradient && !is_of_its_update(check, src, i, from->buf))
+        return false;
     copy_span(check, src, from->buf, dst, to->buf, span);
     return free_buffers(check, src, i, false) && free_buffers(check, dst, j, false);
 }
@@ -451,22 +467,27 @@ bool values_begin(struct check *check) {
     values->bytes_read = NEW(int64_t, values->sets);
     values->stays = NEW(bool *, W);
     parts_begin(check);
+    period_begin(check);
     values->scratch = NEW(struct tensors, 1);
     for (int r = 0; r < W; r++) {
         values->val[r] = NEW(struct value, check->p->rank[r].nbufs);
         values->stays[r] = NEW(bool, check->p->rank[r].nbufs);
     }
     sums_begin(check);
-    return memory_begin(check);
+    return updates_begin(check) && memory_begin(check);
 }
 
-/* A home ends the step with all of its weights updated. */
+/* A home ends the step with all updates of all of its weights. */
 static bool has_updated(struct check *check, int r, int32_t b) {
     const struct value *value = &check->values->val[r][b];
     struct span all = units_of(check, r, &(struct arg){.buf = b});
+    int32_t updates = updates_of(check, value->stage), has;
     for (int32_t at = all.from, to; at < all.to; at = to) {
-        if (held_at(check, r, b, at, &to).count)
+        if ((has = held_at(check, r, b, at, &to).count) == updates)
             continue;
+        if (check->p->update)
+            return refute_all(check, CLAIM_GRADIENTS, "rank %d ends with version %d of %s, and there are %d updates", r,
+                              has, buf_text(check, r, b), updates);
         if (value->pieces)
             return refute_all(check, CLAIM_GRADIENTS, "rank %d ends with %s, of which %s has not been updated", r,
                               buf_text(check, r, b), span_text((struct span){at, to}));
@@ -490,5 +511,5 @@ bool values_end(struct check *check) {
             if (!ok)
                 return false;
         }
-    return memory_end(check);
+    return memory_end(check) && jobs_repeat(check);
 }

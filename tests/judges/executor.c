@@ -176,7 +176,7 @@ static bool job_may_start(struct run *z, int r, int32_t i) {
     m->halfway = x->part < x->last ? j : -1;
     m->parts = x->part + 1;
     for (int32_t e = z->want->g->pred_at[j]; e < z->want->g->pred_at[j + 1]; e++)
-        if (z->jobs[z->want->g->pred[e]] != ENDED)
+        if (z->want->g->pred[e] < sp->njobs && z->jobs[z->want->g->pred[e]] != ENDED)
             return fail(z, r, i, "a job it depends on has not ended");
     z->jobs[j] = RUNNING;
     return true;
@@ -560,8 +560,7 @@ static void clean_up(struct run *z) {
 }
 
 const char *execute(const struct promise *wanted, const struct program *p, enum how how, uint64_t seed) {
-    struct promise own = *wanted, *want = &own;
-    own.program = p;
+    struct promise own = promise_for(wanted, p), *want = &own;
     struct run z = {.want = want, .p = p, .how = how, .random = seed, .stamps = STAMP + 1};
     z.noise = random_below(&z.random, 3) * 8;
     z.random_of_messages = random_next(&z.random);

@@ -113,8 +113,10 @@ static const char *check_operands(struct court *c) {
 /* ---- memory ---- */
 
 /* Whether an owner of the set has such a buffer for the whole step. */
-static bool stays(const struct homes *h, const struct buf *b) {
+static bool stays(const struct homes *h, const struct buf *b, bool update) {
     bool shards = h->size > 1;
+    if (update && is_gradient(b->kind))
+        return false;
     switch (b->kind) {
     case K_opt:
     case K_hopt: return true;
@@ -130,9 +132,9 @@ static bool stays(const struct homes *h, const struct buf *b) {
 static bool is_permanent(const struct court *c, int r, int32_t buf) {
     const struct buf *b = &c->z.p->rank[r].buf[buf];
     bool set = b->stage >= 0 && b->stage < sets_of(c->want) && owns(c->want, r, b->stage);
-    return b->kind == K_work ||
-           (set && stays(&c->want->homes[b->stage], b) && home_buffer(&c->z.p->rank[r], b->kind, b->stage) == buf &&
-            (b->kind != K_opt || home_state(&c->z.p->rank[r], b->stage) == buf));
+    return b->kind == K_work || (set && stays(&c->want->homes[b->stage], b, c->want->sp->update) &&
+                                 home_buffer(&c->z.p->rank[r], b->kind, b->stage) == buf &&
+                                 (b->kind != K_opt || home_state(&c->z.p->rank[r], b->stage) == buf));
 }
 
 static void take(struct court *c, int r, int32_t buf) {
@@ -367,7 +369,7 @@ static const char *end(struct court *c, int number) {
         arrive(c, number, made[0], op_lane[x->op] == LANE_RECV ? span_at(k, x, 0).n : 0);
     else if ((why = make_values(c->want, k, x, c->seen[number], made)))
         return told(&c->z, number, "%s", why);
-    if (x->op == OP_U)
+    if (x->op == OP_U && !c->want->sp->update)
         check_sum(c, number);
     why = run_frees(c, number, false);
     for (int a = 0; a < x->narg && !why; a++) /* garbage first: a piece of it may be written */
@@ -403,7 +405,8 @@ static const char *check_needs(const struct court *c) {
     const struct graph *g = c->want->g;
     for (int32_t j = 0; j < c->want->sp->njobs; j++)
         for (int32_t e = g->pred_at[j]; e < g->pred_at[j + 1]; e++)
-            if (!comes_before(&c->z, end_of(c->ran[g->pred[e]]), start_of(c->began[j])))
+            if (g->pred[e] < c->want->sp->njobs &&
+                !comes_before(&c->z, end_of(c->ran[g->pred[e]]), start_of(c->began[j])))
                 return told(&c->z, c->ran[j], "may start before %s ends, which it needs",
                             short_name(instr_of(&c->z, c->ran[g->pred[e]])));
     return NULL;
@@ -421,7 +424,7 @@ static void check_tokens(struct court *c, int32_t j) {
     uint64_t needs = 0, has = 0;
     for (int32_t e = g->pred_at[j]; e < g->pred_at[j + 1]; e++) {
         const struct job *from = &sp->job[g->pred[e]];
-        if (edge_kind(from, &sp->job[j]) == K_token && from->rank != sp->job[j].rank)
+        if (g->pred[e] < sp->njobs && edge_kind(from, &sp->job[j]) == K_token && from->rank != sp->job[j].rank)
             needs += mix(value(K_token, from->s, from->b, from->d, 0));
     }
     for (int a = 0; a < x->narg; a++)
@@ -474,10 +477,9 @@ static void check_said(struct court *c) {
                 c->formal = format("rank %d: a buffer is never %s", r, c->of[r].live[b] ? "freed" : "used");
 }
 
-struct judgement judge(const struct promise *wanted, const struct program *p) {
-    struct promise own = *wanted, *want = &own;
+static struct judgement judge_straight(const struct promise *wanted, const struct program *p) {
+    struct promise own = promise_for(wanted, p), *want = &own;
     struct court c = {.want = want, .z = order_of(p)};
-    own.program = p;
     c.seen = NEW(uint64_t **, c.z.n);
     c.ran = NEW(int32_t, want->sp->njobs);
     c.began = NEW(int32_t, want->sp->njobs);
@@ -506,4 +508,24 @@ struct judgement judge(const struct promise *wanted, const struct program *p) {
         return (struct judgement){WRONG, why};
     check_said(&c);
     return (struct judgement){c.formal ? FORMAL : RIGHT, c.formal};
+}
+
+/* A period is judged as if it had been written out: once, as the program is, and then twice and three times. What is
+ * false in names counts once. */
+struct judgement judge(const struct promise *want, const struct program *p) {
+    if (!p->period)
+        return judge_straight(want, p);
+    const char *across = crosses_mark(p);
+    struct judgement first = judge_straight(want, unroll(p, 1));
+    for (int times = 2; times <= 3 && first.is < MALFORMED; times++) {
+        struct program *longer = unroll(p, times);
+        struct promise promised;
+        const char *why;
+        if (!promise_of_unrolled(want, longer, p, &promised, &why))
+            return (struct judgement){WRONG, format("%d times: %s", times, why)};
+        struct judgement again = judge_straight(&promised, longer);
+        if (again.is >= MALFORMED)
+            return (struct judgement){WRONG, format("%d times: %s", times, again.why)};
+    }
+    return first.is == RIGHT && across ? (struct judgement){FORMAL, across} : first;
 }

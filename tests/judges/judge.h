@@ -53,6 +53,16 @@ const char *told(const struct order *z, int number, const char *fmt, ...) __attr
 /* What an instruction says of itself that is false, though no run depends on it; or NULL. */
 const char *false_name(const struct promise *want, const struct order *z, int number);
 
+/* ---- unroll.c ---- */
+
+/* The program with its period written out so many times, and waits in place of the marks. */
+struct program *unroll(const struct program *p, int times);
+/* What it promises: its text's promise, by the rules that the promise of p has for the jobs of which its jobs are
+ * repetitions. */
+bool promise_of_unrolled(const struct promise *want, const struct program *unrolled, const struct program *p,
+                         struct promise *out, const char **why);
+const char *crosses_mark(const struct program *p); /* a wait, or a message, or NULL */
+
 /* ---- judge.c ---- */
 
 enum verdict {

@@ -85,14 +85,21 @@ static bool may_stand(const struct instr *x, int role, int kind, int whole) {
     return whole == K_wgrad && (kind == K_gshard || kind == K_gown) && sums;
 }
 
+/* Where updates are jobs, a gradient is named for its update: a rank's own, or what has come from the peer. */
+static bool is_of_update(const struct promise *want, int r, const struct instr *x, bool came, const struct buf *b) {
+    int W = want->program->workers, m = want->sp->update[x->stage];
+    int k = x->op <= OP_W ? x->batch / m : x->op == OP_U ? x->batch : x->inst < 0 ? 0 : x->inst;
+    return b->inst == (came ? x->peer + W * k : k > 0 ? r + W * k : -1);
+}
+
 /* Of a gradient: a part that has come from the peer, or one of this rank's own, in some round. */
 static bool is_numbered(const struct promise *want, int r, const struct instr *x, int role, const struct buf *b) {
     int W = want->program->workers;
     bool came = x->op == OP_RECV_G || (x->op == OP_ADD && role == ROLE_src);
     bool sums = x->op == OP_U || x->op == OP_ZERO || ((x->op == OP_ADD || x->op == OP_TAKE) && role == ROLE_dw);
-    if (!is_gradient(b->kind) || b->inst < 0 || sums)
+    if (!is_gradient(b->kind) || (want->sp->update ? !is_of_update(want, r, x, came, b) : b->inst < 0 || sums))
         return false;
-    return came ? b->inst % W == x->peer : b->inst >= W && b->inst % W == r;
+    return want->sp->update ? true : came ? b->inst % W == x->peer : b->inst >= W && b->inst % W == r;
 }
 
 /* Which of its rank's parts of a gradient it is. */
@@ -109,10 +116,11 @@ static bool is_named(const struct promise *want, int r, const struct instr *x, i
         return true;
     if (reads && role != ROLE_w && role != ROLE_v)
         return true;
+    bool named_by_update = want->sp->update && is_gradient(b->kind);
     bool either = kind < 0 && (b->kind == K_stash || b->kind == K_input);
     return (either || may_stand(x, role, b->kind, kind)) && b->stage == (table ? want->sp->stages : x->stage) &&
            (!kind_has_batch[b->kind] || b->batch == x->batch) &&
-           (inst == INT32_MIN || b->inst == inst || is_numbered(want, r, x, role, b));
+           (inst == INT32_MIN || (b->inst == inst && !named_by_update) || is_numbered(want, r, x, role, b));
 }
 
 /* ---- parts ---- */
@@ -252,7 +260,11 @@ const char *false_name(const struct promise *want, const struct order *z, int nu
     for (int i = z->base[z->rank[number]]; i < number; i++)
         if (same_label(x, instr_of(z, i)))
             return "its rank has another instruction of that name";
-    if (x->inst >= 0 && !may_have_number(x->op))
+    const char *version = false_version(want, x);
+    if (version)
+        return version;
+    bool with_update = want->sp->update && (x->op < OP_W || x->op == OP_ZERO);
+    if (x->inst >= 0 && !may_have_number(x->op) && !with_update)
         return "a number that it cannot have";
     for (int a = 0; a < x->narg; a++)
         if (!is_named(want, z->rank[number], x, operand(k, x, a).role, &k->buf[operand(k, x, a).buf]))

@@ -67,6 +67,11 @@ struct program *copy_program(const struct program *p);
     X(SPLIT_LANE, lane, "a lane is split, by direction or in two")                                                     \
     X(OTHER_LANE, lane, "an instruction is on another lane of its rank")                                               \
     X(OTHER_GROUP, lane, "a group lacks a rank, or has another")                                                       \
+    X(OTHER_VERSION, period, "a job says that it reads another version of the weights, or all of its stage do")        \
+    X(OTHER_UPDATE, period, "an update is another one, on one home or on all")                                         \
+    X(NEWEST_WEIGHTS, period, "what reads a version's copy, or fetched weights, reads others of its rank")             \
+    X(MOVE_MARK, period, "the period begins or ends earlier or later, on one rank or on all")                          \
+    X(OTHER_PERIOD, period, "the period has another number of microbatches")                                           \
     X(TEXT_STAGES, text, "the head names another number of stages")                                                    \
     X(TEXT_BATCHES, text, "the head names another number of microbatches")                                             \
     X(TEXT_TIED, text, "the head names another stage that shares the table, or none")                                  \

@@ -12,11 +12,14 @@ static const uint8_t role_made[NKINDS] = {[K_act] = ROLE_y,       [K_grad] = ROL
 static void promise_job(struct promise *p, uint64_t (*made)[NROLES], bool *known, int32_t j) {
     const struct job *job = &p->sp->job[j];
     bool unembeds = p->sp->tied && job->s == p->sp->unembedding, embeds = p->sp->tied && job->s == 0;
-    uint64_t in[NROLES] = {[ROLE_w] = job->d == OP_W ? 0 : mix(weight_value(job->s))};
+    int32_t version = p->version ? p->version[j] : 0;
+    uint64_t in[NROLES] = {[ROLE_w] = job->d == OP_W ? 0 : mix(version_value(job->s, version))};
     if ((unembeds && job->d != OP_W) || (embeds && (job->d == OP_F || job->d == OP_R)))
         in[ROLE_v] = mix(weight_value(p->sp->stages));
     for (int32_t e = p->g->pred_at[j]; e < p->g->pred_at[j + 1]; e++) {
         int32_t from = p->g->pred[e];
+        if (from >= p->sp->njobs)
+            continue; /* an update: versions say what is read of it */
         int kind = edge_kind(&p->sp->job[from], job);
         if (!known[from])
             promise_job(p, made, known, from);
@@ -29,6 +32,8 @@ static void promise_job(struct promise *p, uint64_t (*made)[NROLES], bool *known
     if (job->d == OP_B || job->d == OP_W) {
         p->sum[job->s] += made[j][ROLE_dw];
         p->parts[job->s]++;
+        if (p->update_sum)
+            p->update_sum[job->s][job->b / p->sp->update[job->s]] += made[j][ROLE_dw];
         if (unembeds || embeds) {
             p->sum[p->sp->stages] += made[j][ROLE_dv];
             p->parts[p->sp->stages]++;
@@ -47,6 +52,72 @@ static struct promise work_out(struct promise p) {
             promise_job(&p, made, known, j);
     return p;
 }
+
+/* ---- versions ---- */
+
+/* What the program says that each job reads, -1 if it says nothing; and, where the job runs on a home of its stage, how
+ * many updates have been issued there before it. */
+static void read_declared(const struct promise *want, const struct program *p, int32_t *says, int32_t *newest) {
+    const struct spec *sp = want->sp;
+    for (int r = 0; r < p->workers; r++) {
+        int32_t *updates = NEW(int32_t, sp->stages);
+        for (const struct instr *x = p->rank[r].ins; x < p->rank[r].ins + p->rank[r].nins; x++) {
+            bool inside = x->stage >= 0 && x->stage < sp->stages && x->batch >= 0 && x->batch < sp->batches;
+            int32_t j = inside && x->op <= OP_W ? job_at(sp, x->stage, x->batch, x->op) : -1;
+            if (inside && x->op == OP_U)
+                updates[x->stage]++;
+            if (j < 0 || says[j] >= 0)
+                continue;
+            says[j] = x->inst;
+            newest[j] = owns(want, r, x->stage) ? updates[x->stage] : -1;
+        }
+    }
+}
+
+/* What job j must read; -1: what it says. */
+static int32_t version_of(const struct spec *sp, int32_t j, const int32_t *says, const int32_t *newest) {
+    const struct job *job = &sp->job[j];
+    int rule = sp->reads ? sp->reads[j] : READ_LATEST, m = sp->update[job->s], own = job->b / m;
+    int32_t forward = job_at(sp, job->s, job->b, OP_F), input = job_at(sp, 0, job->b, OP_F);
+    if (!sp->reads)
+        return -1;
+    if (rule >= 0)
+        return own > rule ? own - rule : 0;
+    if (rule == READ_FORWARD && j != forward)
+        return says[forward];
+    if (rule == READ_INPUT && j != input)
+        return (int32_t)((int64_t)says[input] * sp->update[0] / m);
+    return newest[j];
+}
+
+struct promise promise_for(const struct promise *want, const struct program *p) {
+    struct promise made = *want;
+    const struct spec *sp = want->sp;
+    made.program = p;
+    if (!sp->update)
+        return made;
+    int32_t *says = NEW(int32_t, sp->njobs), *newest = NEW(int32_t, sp->njobs);
+    memset(says, -1, sizeof *says * (size_t)sp->njobs);
+    memset(newest, -1, sizeof *newest * (size_t)sp->njobs);
+    read_declared(want, p, says, newest);
+    made.version = NEW(int32_t, sp->njobs);
+    for (int32_t j = 0; j < sp->njobs; j++) {
+        int32_t must = version_of(sp, j, says, newest);
+        made.version[j] = must >= 0 ? must : says[j];
+    }
+    made.update_sum = NEW(uint64_t *, sp->stages);
+    for (int s = 0; s < sp->stages; s++)
+        made.update_sum[s] = NEW(uint64_t, sp->batches / sp->update[s]);
+    return work_out(made);
+}
+
+const char *false_version(const struct promise *want, const struct instr *x) {
+    int32_t j = want->version && x->op <= OP_W ? job_at(want->sp, x->stage, x->batch, x->op) : -1;
+    return j >= 0 && x->op != OP_W && x->inst != want->version[j] ? "it declares another version than it must read"
+                                                                  : NULL;
+}
+
+/* ---- homes ---- */
 
 /* Whether w() named this list, for stage s, before job j. */
 static bool was_named(const struct spec *sp, int s, int32_t j, struct home home) {
@@ -233,6 +304,7 @@ bool promise_of_text(const struct program *p, struct promise *out, const char **
     *sp = (struct spec){.name = p->name, .workers = p->workers, .stages = p->stages, .batches = p->batches};
     sp->tied = p->tied;
     sp->unembedding = p->unembedding;
+    sp->update = p->update;
     if ((int64_t)p->stages * p->batches > 100000) /* a number that was changed; there are not so many lines */
         *why = "there are not so many jobs";
     else

@@ -13,6 +13,9 @@ struct promise {
     bool *home;    /* [rank * sets + set]: it owns that set, or a shard of it */
     struct homes *homes; /* per set */
     bool repeats;        /* its text names a job twice in one line of needs */
+    /* Where updates are jobs, once promise_for knows what the program declares: */
+    int32_t *version;      /* per job: of the weights that it must read; NULL: not known yet */
+    uint64_t **update_sum; /* per stage and update: the sum of its microbatches' contributions */
 };
 static inline int sets_of(const struct promise *w) { return w->sp->stages + w->sp->tied; }
 static inline bool owns(const struct promise *w, int rank, int set) { return w->home[rank * sets_of(w) + set]; }
@@ -22,4 +25,10 @@ struct promise promise_of(const struct spec *sp, const struct graph *g);
  * (schedules/README.md) or its `needs` lines say, and a rank with weight(s) that is not a fetched copy is a home of s.
  * False: the text promises nothing that could be kept; *why tells the reason. */
 bool promise_of_text(const struct program *p, struct promise *out, const char **why);
+/* Where updates are jobs: the promise, with the versions of the weights that jobs read. The schedule's rules say them,
+ * but what they leave open, and everything in a text, the program declares. What a rank's job reads as the latest of
+ * weights that are at home there is what the updates issued before it have made. */
+struct promise promise_for(const struct promise *want, const struct program *p);
+/* What is false in what a job says that it reads, though no run depends on it; or NULL. */
+const char *false_version(const struct promise *want, const struct instr *x);
 #endif

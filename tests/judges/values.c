@@ -95,11 +95,36 @@ static uint64_t byte_made(const struct instr *x, int role, uint64_t before, cons
     case OP_COPY: return from ? from[n] : 0;
     case OP_ZERO: return 0;
     case OP_U:
+        if (x->batch >= 0)
+            return byte_of((role == ROLE_opt ? opt_version : version_value)(x->stage, x->batch + 1), n);
         if (role == ROLE_opt)
             return byte_of(value(K_opt, x->stage, 0, in[ROLE_opt], from ? from[0] : 0), n);
         return updated(x->stage, before, from ? from[n] : 0, in[ROLE_opt]);
     default: return (byte_of(out[role], n) + (role == ROLE_dw || role == ROLE_dv ? before : 0)) & ~STAMP;
     }
+}
+
+/* An update that is a job: of the version before it, by the sum of its microbatches, each once. */
+static const char *check_update(const struct promise *want, const struct rank *k, const struct instr *x,
+                                uint64_t **seen) {
+    const struct spec *sp = want->sp;
+    int32_t n = x->batch, s = x->stage;
+    if (s < 0 || s >= sp->stages || n < 0 || n >= sp->batches / sp->update[s])
+        return "there is no such update";
+    for (int a = 0; a < x->narg; a++) {
+        struct arg o = operand(k, x, a);
+        struct span at = span_at(k, x, a);
+        uint64_t sum = want->update_sum[s][n];
+        for (int64_t i = 0; i < at.n; i++) {
+            int64_t byte = (int64_t)o.piece * at.n + i;
+            uint64_t must = o.role == ROLE_dw  ? (sum + (uint64_t)byte * (uint64_t)sp->update[s] * STEP) & ~STAMP
+                            : o.role == ROLE_w ? byte_of(version_value(s, n), byte)
+                                               : byte_of(opt_version(s, n), byte);
+            if (seen[a][i] != must)
+                return format("updates from what is not its %s", role_name[o.role]);
+        }
+    }
+    return NULL;
 }
 
 static const char *check_job(const struct promise *want, const struct instr *x, const uint64_t in[NROLES]) {
@@ -123,6 +148,8 @@ const char *make_values(const struct promise *want, const struct rank *k, const 
     bool adds = x->op == OP_ADD || x->op == OP_TAKE || x->op == OP_COPY || is_copy(x->op);
     int from = operand_of(k, x, adds ? ROLE_src : ROLE_dw);
     int64_t enough = from < 0 ? INT64_MAX : bytes_at(k, x, from);
+    if (x->op == OP_U && want->sp->update)
+        why = why ? why : check_update(want, k, x, seen);
     if (x->op <= OP_W) {
         why = why ? why : check_job(want, x, in);
         job_values(x->op, x->stage, x->batch, in, out);
@@ -225,12 +252,31 @@ static int64_t own_gradient(const struct promise *want, int r, int set) {
                         : 0;
 }
 
+/* All of a stage's updates have been made, of its weights and of its state. */
+static const char *last_version_error(const struct promise *want, const struct rank *k, int s, const uint64_t *mem) {
+    const struct spec *sp = want->sp;
+    int32_t buf[] = {home_buffer(k, K_weight, s), home_state(k, s)};
+    if (s >= sp->stages)
+        return "a table has no updates that are jobs";
+    for (int i = 0; i < 2; i++) {
+        struct span at = buf[i] < 0 ? (struct span){0, 0} : span_of(k, buf[i]);
+        int32_t last = sp->batches / sp->update[s];
+        for (int64_t n = 0; n < at.n; n++)
+            if (mem[at.at + n] != byte_of(i ? opt_version(s, last) : version_value(s, last), n))
+                return format("byte %lld of %s(%d) is not that of version %d", (long long)n, i ? "opt" : "weight", s,
+                              last);
+    }
+    return NULL;
+}
+
 const char *home_error(const struct promise *want, int r, int set, const uint64_t *mem) {
     const struct rank *k = &want->program->rank[r];
     const struct homes *h = &want->homes[set];
     int32_t w = home_weights(want, r, set), o = home_state(k, set);
     uint64_t opt = o >= 0 ? mix(opt_value(set)) : 0, slope = (uint64_t)want->parts[set] * STEP, dw = want->sum[set];
     struct span at = span_of(k, w);
+    if (want->sp->update)
+        return last_version_error(want, k, set, mem);
     int64_t first = first_held(want, r, set, k->buf[w].bytes), gradient = own_gradient(want, r, set);
     int64_t piece = at.n / (h->zero ? h->lists : 1);
     for (int64_t n = 0; n < at.n; n++) { /* byte g of the gradient is for byte m of the weights */

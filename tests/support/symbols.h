@@ -22,6 +22,15 @@ static inline uint64_t byte_of(uint64_t v, int64_t i) { return (v + (uint64_t)i 
 static inline uint64_t weight_value(int s) { return value(K_weight, s, -1, 0, 0); }
 static inline uint64_t opt_value(int s) { return value(K_opt, s, -1, 0, 0); }
 
+/* Where updates are jobs: after so many of them. An update of anything but the version before it, or by anything but its
+ * gradient, is wrong by itself. */
+static inline uint64_t version_value(int s, int32_t k) {
+    return k > 0 ? value(K_weight, s, -1, (uint64_t)k, 1) : weight_value(s);
+}
+static inline uint64_t opt_version(int s, int32_t k) {
+    return k > 0 ? value(K_opt, s, -1, (uint64_t)k, 1) : opt_value(s);
+}
+
 /* What a job makes of what it reads: in[role] is the sum of mix(v) over the operands of that role. The stash of an R is
  * that of its F, and I and W together make what B makes. */
 static inline void job_values(int op, int s, int b, const uint64_t in[NROLES], uint64_t out[NROLES]) {

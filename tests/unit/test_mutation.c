@@ -89,9 +89,9 @@ static bool make_mutant(const struct compiled *c, int base, int k, struct mutant
 enum outcome { AGREED, CRASHED, ESCAPED, TOO_STRICT, JUDGE_WRONG, NOUTCOMES };
 static const char *const outcome_name[] = {"agreed", "THE VERIFIER CRASHES", "ESCAPED: proved, and wrong",
                                            "TOO STRICT: refuted, and right", "THE JUDGE IS WRONG: a run goes wrong"};
-static const char *const claim_name[] = {"jobs", "gradients", "races", "memory", "serial", "lanes"};
+static const char *const claim_name[] = {"jobs", "gradients", "races", "memory", "serial", "lanes", "period"};
 static struct {
-    int mutants, unreadable, refuted, wrong, malformed, formal, rightly, runs, run_wrong, by_claim[6],
+    int mutants, unreadable, refuted, wrong, malformed, formal, rightly, runs, run_wrong, by_claim[NCLAIMS],
         outcome[NOUTCOMES];
     int kind[NMUTATIONS][4]; /* mutants, refuted, harmless, escaped or too strict */
 } count;
@@ -105,11 +105,21 @@ static struct judgement judged(const struct promise *want, const struct mutant *
 }
 
 /* What goes wrong in some order, or NULL. */
-static const char *harm(const struct promise *want, const struct program *p, int runs) {
+static const char *harm_straight(const struct promise *want, const struct program *p, int runs) {
     const char *why = execute(want, p, SERIALLY, 0);
     for (int seed = 0; !why && seed < runs; seed++)
         why = execute(want, p, BY_LANES, (uint64_t)seed);
     return why;
+}
+
+/* A period runs once, and twice. */
+static const char *harm(const struct promise *want, const struct program *p, int runs) {
+    if (!p->period)
+        return harm_straight(want, p, runs);
+    const char *why = harm_straight(want, unroll(p, 1), runs);
+    struct program *twice = why ? NULL : unroll(p, 2);
+    struct promise promised;
+    return why || !promise_of_unrolled(want, twice, p, &promised, &why) ? why : harm_straight(&promised, twice, runs);
 }
 
 static void save(const struct program *p, char *path) {
@@ -215,7 +225,7 @@ static void note(const struct mutant *m, const struct refutation *no, enum verdi
     count.formal += is == FORMAL;
     count.malformed += is == MALFORMED;
     count.outcome[what]++;
-    for (int i = 0; i < 6 && no; i++)
+    for (int i = 0; i < NCLAIMS && no; i++)
         count.by_claim[i] += no->claim == 1 << i;
 }
 
@@ -272,7 +282,7 @@ static void try_mutants(const struct base *b, int base, int from, int to) {
 static void print_table(int bases, double seconds) {
     fprintf(stderr, "%d programs, %d mutants in %.0f s: %d unreadable, %d refuted:", bases, count.mutants, seconds,
             count.unreadable, count.refuted);
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < NCLAIMS; i++)
         fprintf(stderr, " %s %d", claim_name[i], count.by_claim[i]);
     fprintf(stderr, "\n%d judged wrong, %d malformed, %d right, of these %d say something that is not so\n",
             count.wrong, count.malformed, count.mutants - count.unreadable - count.wrong - count.malformed,
