@@ -187,7 +187,7 @@ static inline bool is_group(int op) { return is_message(op) && lanekind_row(op_r
 static inline bool is_copy(int op) { return op_row(op)->cost == COST_HOST; }          /* to host memory, or back */
 static inline bool has_root(int op) { return op == OP_BROADCAST || op == OP_REDUCE; } /* as its peer */
 static inline bool has_peer(int op) { return lanekind_row(op_row(op)->lane)->of == OF_PEER; } /* ADD has one too */
-static inline bool has_bytes(int op) { return is_message(op) || is_copy(op); } /* that timelines show */
+static inline bool has_bytes(int op) { return is_message(op) || is_copy(op); }                /* that timelines show */
 /* A job or an update: the schedule, the model or the cluster gives its time. */
 static inline bool has_cost(int op) { return op_row(op)->cost == COST_JOB || op_row(op)->cost == COST_UPDATE; }
 /* Is this operand in the arena in host memory? */
@@ -256,6 +256,7 @@ struct rt_stage {
     const struct rt_layer *layer;
     int32_t nlayers;
     int64_t act, grad, stash, ext, input, weight, opt, work; /* bytes; wstash = stash + ext */
+    int32_t update; /* microbatches of each of its updates; 0: one update ends the step */
 };
 
 /* Optimizers. X(NAME, name, moments, flop, fields)
@@ -305,6 +306,7 @@ struct rt_model {
 #undef X
     int32_t batches;   /* microbatches per step; the loss is their mean */
     int32_t precision; /* enum precision */
+    int32_t update;    /* the most microbatches of an update; 0: one update ends the step */
 };
 
 /* The parameters of a layer, one after the other. */

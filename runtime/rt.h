@@ -56,7 +56,8 @@ struct rt_bind {
 
 void host_forward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at);
 /* input: dx from dy (and what the weight gradient needs, into SP_EXT); weight: dw from the stash and SP_EXT.
- * Both: a full backward. Gradients are of the mean over the step's microbatches: scaled by 1 / batches at the loss.
+ * Both: a full backward. Where one update ends the step, gradients are of the mean over its microbatches, scaled by
+ * 1 / batches at the loss; where stages have several, each microbatch's is whole, and the update scales their sum.
  * A part is of the layers [from, to). Parts that follow each other from the last layer to the first, with the same
  * operands and nothing between that touches them, make what the whole makes, to the bit. */
 void host_backward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
@@ -68,7 +69,10 @@ static inline void host_backward(const struct rt_model *m, const struct rt_stage
 void host_add(float *dst, const float *src, int64_t n, bool first);
 /* dst, n floats, += each of at->more */
 void host_add_more(const struct rt_bind *at, char *dst, int64_t n);
-/* One optimizer step of n of the stage's elements, from `first` on, where w, dw and opt begin; step counts from 1. */
+/* What an update multiplies the sum of its microbatches' gradients by. */
+static inline float update_scale(const struct rt_stage *s) { return s->update > 0 ? 1.0f / (float)s->update : 1.0f; }
+/* One optimizer step of n of the stage's elements, from `first` on, where w, dw and opt begin; step counts from 1. dw
+ * is scaled by update_scale as it is read. */
 void host_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
                  const float *dw, float *opt, int64_t step);
 /* Initial weights, fp32 whatever the model's precision, weight_count of them: a function of seed, layer and parameter
@@ -101,7 +105,7 @@ struct rt_instr {
     bool first, vfirst; /* dw, dv is written, not added to */
     bool recorded;      /* some instruction of another lane waits for this one */
     uint16_t lane;
-    int32_t stage, batch; /* batch -1: none */
+    int32_t stage, batch; /* batch -1: none. As written out: see rt_program. Of an update of several: its number */
     int32_t peer, msg;    /* -1: none */
     int32_t root;         /* of a collective: a rank, or -1 */
     int64_t at[NROLES];   /* offset of each operand in its arena: see on_host; -1: absent */
@@ -158,6 +162,7 @@ struct rt_rank {
     const struct rt_home *home;
     int32_t nhomes;
     int64_t arena, host, work; /* bytes, in host memory too; offset of the workspace, -1: none */
+    int32_t begin, end;        /* the period: ins[begin .. end) */
 };
 
 /* The stage's home on this rank; it has one. */
@@ -177,9 +182,14 @@ struct rt_meeting { /* a message, or a collective */
     int64_t bytes; /* as in rt_instr */
 };
 
+/* A step runs what is before the period, the period `repeats` times, and what is behind it. Between these, all lanes of
+ * a rank join. Each time the period is moved on by its microbatches, and so are the updates in it; what is behind it is
+ * moved on as by all but one of them. */
 struct rt_program {
     const char *name;
-    int32_t workers, stages, batches, nmsgs;
+    int32_t workers, stages, batches, nmsgs; /* batches: of a step */
+    int32_t period;                          /* microbatches; 0: nothing repeats, and begin and end are 0 */
+    int64_t repeats;
     int32_t sets; /* of weights: the stages', then the token table's if two layers share one */
     const struct rt_model *model;
     const struct rt_stage *stage; /* [sets] */
@@ -187,13 +197,20 @@ struct rt_program {
     const struct rt_meeting *msg;
 };
 
+/* Microbatches as they are written out, with one period. */
+static inline int32_t written_batches(const struct rt_program *p) {
+    return p->period > 0 ? (int32_t)(p->batches - (p->repeats - 1) * p->period) : p->batches;
+}
+
 /* ---- rank_main.c: one rank of a program, as a process of its own ---- */
 
 struct rt_self {
     const char *name;
     uint64_t hash; /* of the whole compile: every rank of a run must have the same */
     int32_t rank, workers, stages, batches, nmsgs, nlanes;
-    int64_t arena, host, work; /* bytes, in host memory too; offset of the workspace, -1: none */
+    int64_t arena, host, work;  /* bytes, in host memory too; offset of the workspace, -1: none */
+    int32_t begin, end, period; /* as in rt_rank and rt_program */
+    int64_t repeats;
 };
 /* groups: members of each group in their order, ended by -1, and one more -1 at the end. homes: ended by stage -1. */
 struct rt_tables {
@@ -226,8 +243,15 @@ struct rt_run {
     int64_t kept;
     double *makespan; /* [steps]: seconds from the first start to the last end */
     void (*progress)(void *context, int64_t step, float loss, double seconds); /* about ten times a second, or NULL */
+    /* After each step, from 0, or NULL. loss[batches]: of each microbatch; when[updates_per_step]: when the last
+     * stage's updates had ended, in seconds since the training began. */
+    void (*ended)(void *context, int64_t step, const float *loss, const double *when);
     void *context;
 };
+/* How often a step of so many microbatches updates a stage. */
+static inline int32_t updates_per_step(int32_t batches, const struct rt_stage *s) {
+    return s->update > 0 ? batches / s->update : 1;
+}
 /* Trains, and returns the arenas, [memory * workers + rank], NULL where one has no bytes in host memory; free them with
  * host_free. NULL: out of memory. */
 char **host_train(const struct rt_run *run);

@@ -1,6 +1,7 @@
 /* `pianola run`: hands the compiled program to the runtime, in this process. */
 #include "../../runtime/process/train_cuda.h"
 #include "../../runtime/rt.h"
+#include "../../runtime/store/losses.h"
 #include "../../runtime/store/progress.h"
 #include "../../runtime/store/timeline.h"
 #include "base/put_json.h"
@@ -40,6 +41,8 @@ static struct compile compile_serial(const struct compile *c) {
         sp->job[j].rank = sp->job[j].home = sp->job[j].pair = 0;
         sp->job[j].prio = sp->job[j].b;
     }
+    sp->update = NULL; /* one rank tells what jobs take, whichever weights they read */
+    sp->nupdates = 0;
     sp->pred = NULL; /* the default dependencies: a custom pred() must not change the result */
     sp->homes = find_homes(sp);
     struct compile serial = {.spec = sp, .stage = NEW(struct stage, sp->stages + sp->tied)};
@@ -63,8 +66,26 @@ struct trained {
     struct cuda_run cuda; /* its results, with --device cuda */
 };
 
+struct told {
+    struct progress progress;
+    struct losses *losses; /* NULL: nobody asks */
+    const struct rt_program *program;
+};
+
 static void tell(void *context, int64_t step, float loss, double seconds) {
-    progress_tell(context, step, loss, seconds);
+    struct told *told = context;
+    progress_tell(&told->progress, step, loss, seconds);
+}
+
+/* The ranks' threads are at work: only the process can end. */
+static void tell_losses(void *context, int64_t step, const float *loss, const double *when) {
+    const struct told *told = context;
+    const struct rt_program *p = told->program;
+    char why[512];
+    if (losses_step(told->losses, step, p->batches, &p->stage[p->stages - 1], loss, when, why, sizeof why))
+        return;
+    fprintf(stderr, "%spianola: error: %s\n", told->progress.tty ? "\n" : "", why);
+    _exit(2);
 }
 
 /* The library is in the program's folder, or in lib/ under its prefix; PIANOLA_CUDA overrides both. */
@@ -102,7 +123,7 @@ static void tell_device(const struct settings *settings, const struct cuda_run *
 }
 
 static struct trained train(const struct compile *c, const struct settings *settings, struct data *data, int64_t steps,
-                            int64_t kept, const char *what) {
+                            int64_t kept, const char *what, struct losses *losses) {
     struct trained trained = {.program = runtime_program(c->spec, c->stage, c->program), .kept = kept};
     int W = c->program->workers;
     trained.loss = NEW(float, steps);
@@ -110,14 +131,16 @@ static struct trained train(const struct compile *c, const struct settings *sett
     trained.stamp = NEW(struct rt_stamp *, W);
     for (int r = 0; r < W; r++)
         trained.stamp[r] = NEW(struct rt_stamp, kept * c->program->rank[r].nins);
-    struct progress told = {.what = what, .steps = steps, .tty = isatty(STDERR_FILENO)};
-    told.tokens = (int64_t)c->spec->model->rt.rows * c->spec->batches;
+    struct told told = {.losses = losses, .program = trained.program};
+    told.progress = (struct progress){.what = what, .steps = steps, .tty = isatty(STDERR_FILENO)};
+    told.progress.tokens = (int64_t)c->spec->model->rt.rows * trained.program->batches;
     struct rt_run run = {
         .program = trained.program, .data = data, .seed = settings->seed, .steps = steps, .loss = trained.loss};
     run.stamp = kept ? trained.stamp : NULL;
     run.kept = kept;
     run.makespan = trained.makespan;
     run.progress = what ? tell : NULL;
+    run.ended = losses ? tell_losses : NULL;
     run.context = &told;
     trained.arena = settings->cuda ? train_on_cuda(&run, settings, &trained.cuda) : host_train(&run);
     if (!trained.arena)
@@ -157,9 +180,10 @@ static double predict(const struct compile *c, const struct compile *serial, con
     sp.flops = flop / took; /* for work that one rank never does: adding parts of gradients */
     for (int i = 0; i < sets * NOPS; i++)
         cost[i] /= n[i] ? n[i] : 1;
-    sp.job = NEW(struct job, sp.njobs);
-    memcpy(sp.job, c->spec->job, sizeof *sp.job * (size_t)sp.njobs);
-    for (int j = 0; j < sp.njobs; j++) {
+    int njobs = all_jobs(&sp);
+    sp.job = NEW(struct job, njobs);
+    memcpy(sp.job, c->spec->job, sizeof *sp.job * (size_t)njobs);
+    for (int j = 0; j < njobs; j++) {
         sp.job[j].cost = cost[sp.job[j].s * NOPS + sp.job[j].d];
         sp.job[j].pair = 0; /* a device has one compute lane: it runs overlapped jobs sequentially */
     }
@@ -262,6 +286,15 @@ static void check_device(const struct compile *c, bool cuda) {
         }
 }
 
+/* Dies if an option's file is none to write to. */
+static void check_written(const char *option, const char *path, const struct compile *c,
+                          const struct settings *settings) {
+    if (path && strcmp(path, "-") == 0)
+        die("--%s -: the report goes to stdout; name a file", option);
+    check_apart(path, settings->data);
+    check_target(path, &c->args);
+}
+
 /* Dies, before any work, if the request cannot be met. */
 static void check_run(const struct compile *c, const struct settings *settings) {
     if (!c->spec->model)
@@ -269,10 +302,13 @@ static void check_run(const struct compile *c, const struct settings *settings) 
     check_device(c, settings->cuda);
     if (settings->algorithms && !settings->cuda)
         die("--algorithms is about GPUs: train with --device cuda");
-    if (settings->timeline && strcmp(settings->timeline, "-") == 0)
-        die("--timeline -: the report goes to stdout; name a file");
-    check_apart(settings->timeline, settings->data);
-    check_target(settings->timeline, &c->args);
+    if (settings->one_rank && c->spec->update)
+        die("--compare: one rank would train otherwise, as the stages of this schedule are updated before others are "
+            "done; compare the losses of two runs, which --losses writes");
+    check_written("timeline", settings->timeline, c, settings);
+    check_written("losses", settings->losses, c, settings);
+    if (settings->timeline && settings->losses)
+        check_apart(settings->losses, settings->timeline);
 }
 
 /* Prints what will run, and on what. */
@@ -298,25 +334,32 @@ int cmd_run(const struct settings *settings) {
     compile_all(&c, "");
     check_run(&c, settings);
     char why[512];
-    struct data *data = data_open(&c.spec->model->rt, settings->data, settings->seed, why, sizeof why);
+    struct rt_model model = trained_model(c.spec, c.program);
+    struct data *data = data_open(&model, settings->data, settings->seed, why, sizeof why);
     if (!data)
         die("%s", why);
     print_plan(&c, settings, &style);
     int64_t kept = settings->timeline ? settings->steps - timeline_first(0, settings->steps) : 0;
-    struct trained trained = train(&c, settings, data, settings->steps, kept, "training");
+    struct losses losses;
+    if (settings->losses && !losses_open(&losses, settings->losses, 0, why, sizeof why))
+        die("%s", why);
+    struct trained trained =
+        train(&c, settings, data, settings->steps, kept, "training", settings->losses ? &losses : NULL);
+    if (settings->losses)
+        losses_close(&losses);
     struct outcome outcome = {.steps = settings->steps,
                               .first = trained.loss[0],
                               .last = trained.loss[settings->steps - 1],
                               .compared = settings->one_rank};
     outcome.step = trained.seconds / (double)settings->steps;
-    outcome.tokens_per_second = (double)c.spec->model->rt.rows * c.spec->batches / outcome.step;
+    outcome.tokens_per_second = (double)c.spec->model->rt.rows * trained.program->batches / outcome.step;
     outcome.weights = fingerprint(trained.program, trained.arena);
     outcome.measured = median(trained.makespan, settings->steps);
     outcome.cores = settings->cuda ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
     outcome.cuda = settings->cuda ? &trained.cuda : NULL;
     int64_t steps = settings->one_rank ? settings->steps : 3; /* on one rank */
     struct compile serial = compile_serial(&c);
-    struct trained alone = train(&serial, settings, data, steps, 1, settings->one_rank ? "one rank" : NULL);
+    struct trained alone = train(&serial, settings, data, steps, 1, settings->one_rank ? "one rank" : NULL, NULL);
     outcome.predicted = predict(&c, &serial, &alone);
     outcome.work = median(alone.makespan, steps);
     for (int64_t s = 0; settings->one_rank && s < settings->steps; s++)

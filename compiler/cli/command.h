@@ -8,7 +8,7 @@ struct settings {
     struct script_args args;
     const char *const *file; /* the non-option arguments; the first is args.schedule */
     int nfiles;
-    const char *output, *format, *dump, *color, *measured, *data, *timeline, *sort;
+    const char *output, *format, *dump, *color, *measured, *data, *timeline, *losses, *sort;
     const char *fail_on, *fit, *svg, *html, *algorithms;
     int64_t steps, step; /* steps to train; the step of the checkpoint to use, or -1 */
     uint64_t seed;

@@ -68,6 +68,7 @@ static void set_option(struct settings *settings, const struct command *command,
     case 's': settings->seed = (uint64_t)number_arg(name, arg, 0); break;
     case 'C': settings->one_rank = true; break;
     case 't': settings->timeline = arg; break;
+    case 'J': settings->losses = arg; break;
     case 'g': settings->eager = true; break;
     case 'A': settings->algorithms = arg; break;
     case 'u': settings->cuda = choice(name, arg) == 1; break;

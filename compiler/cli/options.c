@@ -123,6 +123,7 @@ const struct option_row options[] = {
     {"algorithms", "FILE", "on a GPU, use the algorithms of matrix products in FILE; time those it lacks and add them",
      'A', RUN},
     {"timeline", "FILE", "write when the instructions of the last ten steps ran (TSV)", 't', RUN},
+    {"losses", "FILE", "write the loss of each update of the last stage, and when it ended (TSV)", 'J', RUN},
     {"list", NULL, "instead of a schedule: the schedules that came with the program", 'L', SHOW},
     {"sort", "COLUMN", "smallest first: by makespan, bubble, peak_activations, ..., as --json names them", 'O',
      COMPARE},

@@ -65,6 +65,8 @@ static void fill_rank(const struct spec *sp, const struct stage *st, const struc
     out->more = more;
     out->arena = k->arena;
     out->host = k->host;
+    out->begin = k->begin;
+    out->end = k->end;
     out->work = -1;
     for (int i = 0; i < k->nbufs; i++)
         if (k->buf[i].kind == K_work)
@@ -113,14 +115,21 @@ struct rt_program *runtime_program(const struct spec *sp, const struct stage *st
     struct rt_program *out = NEW(struct rt_program, 1);
     struct rt_stage *stage = NEW(struct rt_stage, p->stages + p->tied);
     struct rt_rank *rank = NEW(struct rt_rank, p->workers);
-    for (int s = 0; s < p->stages + p->tied; s++)
+    struct rt_model *model = NEW(struct rt_model, 1);
+    *model = trained_model(sp, p);
+    for (int s = 0; s < p->stages + p->tied; s++) {
         stage[s] = st[s].rt;
+        stage[s].update = p->update && s < p->stages ? p->update[s] : 0;
+    }
     for (int r = 0; r < p->workers; r++)
         fill_rank(sp, st, p, r, &rank[r]);
-    *out = (struct rt_program){.name = p->name, .workers = p->workers, .stages = p->stages, .batches = p->batches};
+    *out = (struct rt_program){.name = p->name, .workers = p->workers, .stages = p->stages};
+    out->batches = model->batches;
+    out->period = p->period;
+    out->repeats = p->repeats;
     out->nmsgs = p->nmsgs;
     out->sets = p->stages + p->tied;
-    out->model = &sp->model->rt;
+    out->model = model;
     out->stage = stage;
     out->rank = rank;
     out->msg = meetings(p);

@@ -108,8 +108,8 @@ static void emit_model(struct text *t, const struct rt_model *m) {
     put_values(t, "    ", format("%s, %d, %d, %d, %d,", input[m->input], m->rows, m->context, m->vocab, m->features),
                "rows of a microbatch, context, vocab, features");
     put_values(t, "    ", format("%s,%s", optimizer[m->optimizer], rates), names);
-    put_values(t, "    ", format("%d, %s,", m->batches, m->precision ? "BF16" : "FP32"),
-               "microbatches of a step, precision");
+    put_values(t, "    ", format("%d, %s, %d,", m->batches, m->precision ? "BF16" : "FP32", m->update),
+               "microbatches of a step, precision, microbatches of an update (0: all)");
     put(t, "};\n");
 }
 
@@ -203,16 +203,21 @@ static void emit_stages(struct text *t, const struct stage *st, const struct pro
     for (int s = 0; s < sets; s++)
         if (here[s])
             emit_layers(t, &st[s].rt, s);
-    put(t, "\n/* Stages: layers, and the sizes of act, grad, stash, ext, input, weight, opt, work. */\n"
-           "#define ELSEWHERE {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}\nstatic const struct rt_stage stages[] = {\n");
+    put(t, "\n/* Stages: layers, the sizes of act, grad, stash, ext, input, weight, opt, work, and the microbatches of "
+           "an\n"
+           " * update (0: all of a step). */\n"
+           "#define ELSEWHERE(update) {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, update}\nstatic const struct rt_stage stages[] = "
+           "{\n");
     for (int s = 0; s < sets; s++) {
         const struct rt_stage *stage = &st[s].rt;
+        int update = p->update && s < p->stages ? p->update[s] : 0;
         if (here[s])
-            put(t, "    {layers_%d, %d, %lld, %lld, %lld, %lld, %lld, %lld, %lld, %lld},\n", s, stage->nlayers,
+            put(t, "    {layers_%d, %d, %lld, %lld, %lld, %lld, %lld, %lld, %lld, %lld, %d},\n", s, stage->nlayers,
                 (long long)stage->act, (long long)stage->grad, (long long)stage->stash, (long long)stage->ext,
-                (long long)stage->input, (long long)stage->weight, (long long)stage->opt, (long long)stage->work);
+                (long long)stage->input, (long long)stage->weight, (long long)stage->opt, (long long)stage->work,
+                update);
         else
-            put(t, "    ELSEWHERE,\n");
+            put(t, "    ELSEWHERE(%d),\n", update);
     }
     put(t, "};\n");
 }
@@ -345,12 +350,19 @@ static void emit_stream(struct text *t, const struct columns *columns, const str
         put_name(t, &k->ins[i]);
         put_word(t, i + 1 < k->nins ? ",\n" : "\n");
     }
-    put(t, "};\n\n/* The instructions, in the order of issue: operation, stage, microbatch (-1: none), lane, the rank\n"
-           " * and the message it meets, operands, and which instructions of other lanes come first. set_dw writes\n"
+    put(t, "};\n\n/* The instructions, in the order of issue: operation, stage, microbatch or an update's number (-1:\n"
+           " * none), lane, the rank and the message it meets, operands, and which instructions of other lanes come "
+           "first. set_dw writes\n"
            " * what dw adds to. */\n"
            "#include <pianola/words.h>\nstatic const struct rt_line stream[] = {\n");
-    for (int i = 0; i < k->nins; i++)
+    for (int i = 0; i < k->nins; i++) {
+        if (k->begin < k->end && i == k->begin)
+            put(t, "    /* | the period: %lld times, each time %d microbatches on */\n", (long long)p->repeats,
+                p->period);
         emit_line(t, columns, st, k, &k->ins[i]);
+        if (k->begin < k->end && i + 1 == k->end)
+            put(t, "    /* | its end */\n");
+    }
     put(t, "    END};\n#include <pianola/words.h>\n");
 }
 
@@ -394,10 +406,12 @@ static void emit_main(struct text *t, const struct program *p, int r, uint64_t h
     put_values(t, "        ", format("\"%s\", 0x%016llxu,", tame(p->name), (unsigned long long)hash),
                "hash of the whole compile");
     put_values(t, "        ",
-               format("%d, %d, %d, %d, %d, %d,", r, p->workers, p->stages, p->batches, p->nmsgs, k->nlanes),
+               format("%d, %d, %d, %d, %d, %d,", r, p->workers, p->stages, (int)step_batches(p), p->nmsgs, k->nlanes),
                "rank; workers, stages, microbatches, messages; lanes");
     put_values(t, "        ", format("%lld, %lld, %lld,", (long long)k->arena, (long long)k->host, work),
                "arena, and that in host memory; workspace");
+    put_values(t, "        ", format("%d, %d, %d, %lld,", k->begin, k->end, p->period, (long long)p->repeats),
+               "the period: its instructions, microbatches, times");
     put(t, "    };\n    RT_MAIN(argc, argv, &self, &model, stages, lanes, stream, groups, homes);\n}\n");
 }
 
@@ -406,7 +420,8 @@ void emit_cuda(struct text *t, const struct spec *sp, const struct stage *st, co
     const struct rank *k = &p->rank[r];
     struct columns columns = columns_of(p);
     emit_head(t, sp, p, r);
-    emit_model(t, &sp->model->rt);
+    struct rt_model model = trained_model(sp, p);
+    emit_model(t, &model);
     emit_stages(t, st, p, r);
     emit_buffers(t, &columns, k);
     emit_stream(t, &columns, st, p, k);

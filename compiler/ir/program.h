@@ -3,6 +3,7 @@
 #define PIANOLA_PROGRAM_H
 #include "base/text.h"
 #include "spec.h"
+#include <assert.h>
 
 /* ---- the program ---- */
 
@@ -133,6 +134,15 @@ static inline int64_t step_batches(const struct program *p) { return p->batches 
 /* Whether the rank's buffer is a copy of an earlier version of weights that are at home there. */
 static inline bool is_copy_of_version(const struct program *p, int r, const struct buf *b) {
     return p->update && b->kind == K_weight && b->inst >= 0 && (!p->homes || place_in(&p->homes[b->stage], r) >= 0);
+}
+/* The model as a step of the program trains it. */
+static inline struct rt_model trained_model(const struct spec *sp, const struct program *p) {
+    struct rt_model m = sp->model->rt;
+    assert(step_batches(p) <= INT32_MAX);
+    m.batches = (int32_t)step_batches(p);
+    for (int s = 0; p->update && s < p->stages; s++)
+        m.update = p->update[s] > m.update ? p->update[s] : m.update;
+    return m;
 }
 /* 0: before the period, 1: in it, 2: behind it. Messages stay within their section. */
 static inline int section_of(const struct rank *k, int32_t i) { return (i >= k->begin) + (i >= k->end); }

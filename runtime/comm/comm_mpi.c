@@ -26,7 +26,7 @@ struct mpi {
     const struct rt_rank *k;
     char *arena;
     MPI_Request *request; /* per instruction */
-    int64_t *started;     /* per instruction: steps in which it was started */
+    int64_t *started;     /* per instruction: how often it was started */
     double *since;
     struct collectives collectives;
     MPI_Request *track; /* per lane and track: of the piece that is moving */
@@ -151,8 +151,8 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x, dou
     struct mpi *mpi = link;
     int32_t i = (int32_t)(x - mpi->k->ins);
     int moved;
-    if (mpi->started[i] <= re->step) {
-        mpi->started[i] = re->step + 1;
+    if (mpi->started[i] <= re->turn) {
+        mpi->started[i] = re->turn + 1;
         mpi->since[i] = re->device->clock(re);
         must(MPI_Start(&mpi->request[i]));
     }

@@ -35,9 +35,9 @@ void tcp_lost(int peer, int error) {
 static const char *name_of(const struct head *head, char *out, size_t n) {
     const char *what = head->what == ALL ? "exchange" : head->what == SUM ? "sum" : "message";
     if (head->what < 0)
-        snprintf(out, n, "%s %d of %lld bytes", what, head->step, (long long)head->bytes);
+        snprintf(out, n, "%s %d of %lld bytes", what, head->turn, (long long)head->bytes);
     else
-        snprintf(out, n, "%s %d of step %d, %lld bytes,", what, head->what, head->step, (long long)head->bytes);
+        snprintf(out, n, "%s %d in turn %d, %lld bytes,", what, head->what, head->turn, (long long)head->bytes);
     return out;
 }
 
@@ -298,7 +298,7 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x, dou
     struct tcp *tcp = link;
     struct conn *conn = &tcp->conn[is_send(x->op) ? tcp->to[x->peer] : tcp->from[x->peer]];
     struct half *half = is_send(x->op) ? &conn->out : &conn->in;
-    const struct head head = {x->msg, (int32_t)re->step, x->bytes};
+    const struct head head = {x->msg, (int32_t)re->turn, x->bytes};
     char *tensor = tcp->arena + x->at[ROLE_t];
     if (!half->begun) {
         half->begun = true;
@@ -322,7 +322,7 @@ static bool move_between(void *link, const struct replay *re, const struct rt_in
                          const struct piece *piece) {
     struct tcp *tcp = link;
     struct conn *conn = &tcp->conn[tcp->member[collective_channel(x)][piece->member]];
-    const struct head head = {x->msg, (int32_t)re->step, piece->bytes};
+    const struct head head = {x->msg, (int32_t)re->turn, piece->bytes};
     (void)track;
     if (piece->sends)
         give(conn, &head, piece->at, piece->bytes);

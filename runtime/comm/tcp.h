@@ -14,7 +14,7 @@
 /* Every item sent is a head and its bytes, and both ends know in advance which comes next. */
 struct head {
     int32_t what; /* a message's or a collective's number; or ALL, SUM */
-    int32_t step; /* or the number of the call of all() or sum_begin() */
+    int32_t turn; /* how often the message has come before; or the number of the call of all() or sum_begin() */
     int64_t bytes;
 };
 enum { HEAD = sizeof(struct head), ALL = -1, SUM = -2 };

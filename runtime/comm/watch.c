@@ -18,8 +18,8 @@ static struct watch {
     pthread_mutex_t lock;  /* over what follows; the thread that ends the process keeps it */
     const char *phase;     /* NULL: nothing is timed */
     struct replay *replay; /* of the step under way, or NULL */
-    int64_t step;          /* its number, from 1 */
-    double since;          /* when the phase began */
+    int64_t pass;          /* that it is in, as replay's passes counts; the first of its step, before it begins */
+    double since;          /* when the phase began, or the pass */
     double since_device;   /* the same by the device's clock */
     int signal;
     double heard; /* when it was seen, or an instruction last ended since; 0: not yet */
@@ -30,10 +30,11 @@ static struct watch {
 /* ---- where the replay stands ---- */
 
 static const struct rt_rank *stream(const struct replay *re) { return &re->program->rank[re->rank]; }
-/* How many steps a device that writes `reached` is in front of the one that is watched. Below 0: it has not begun it.
- */
+/* How many passes the device is in front of the one that is watched. Below 0: it has not begun it. */
 static int32_t lead(const struct replay *re) {
-    return (int32_t)(__atomic_load_n(&re->reached[stream(re)->nlanes], __ATOMIC_ACQUIRE) - (uint32_t)w.step);
+    uint32_t passes = re->reached ? __atomic_load_n(&re->reached[stream(re)->nlanes], __ATOMIC_ACQUIRE)
+                                  : (uint32_t)__atomic_load_n(&re->passes, __ATOMIC_ACQUIRE);
+    return (int32_t)(passes - (uint32_t)w.pass);
 }
 
 static int32_t cursor(const struct replay *re, int l) {
@@ -115,6 +116,18 @@ static void put_place(char *out, size_t n) {
     instr_name(out + at, n - (size_t)at, x, w.a.group);
 }
 
+/* "step 3", or which of its passes: "step 3, repetition 7 of 10". */
+static void put_pass(char *out, size_t n) {
+    const struct rt_program *p = w.replay->program;
+    int64_t step = (w.pass - 1) / passes_of(p), pass = (w.pass - 1) % passes_of(p);
+    static const char *const side[NSECTIONS] = {"the beginning of ", "", "the end of "};
+    if (p->period > 0 && section_at(p, pass) == PERIOD)
+        snprintf(out, n, "step %lld, repetition %lld of %lld", (long long)step + 1, (long long)pass,
+                 (long long)p->repeats);
+    else
+        snprintf(out, n, "%sstep %lld", p->period > 0 ? side[section_at(p, pass)] : "", (long long)step + 1);
+}
+
 /* ---- the flight record ---- */
 
 static void put_lane(FILE *f, const struct replay *re, int l) {
@@ -154,11 +167,12 @@ static void write_flight(const char *place, const char *why) {
     if (f) {
         fprintf(f, "rank %d of %s %s: %s\n", w.a.rank, w.a.program, place, why);
         if (w.replay) {
-            fprintf(
-                f,
-                "step %lld, %.3f s after it began. Times are seconds since then; numbers are places in the table of "
-                "rank%d.cu, from 1.\n",
-                (long long)w.step, seconds() - w.since, w.a.rank);
+            char pass[96];
+            put_pass(pass, sizeof pass);
+            fprintf(f,
+                    "%s, %.3f s after it began. Times are seconds since then; numbers are places in the table of "
+                    "rank%d.cu, from 1.\n",
+                    pass, seconds() - w.since, w.a.rank);
             for (int l = 0; l < stream(w.replay)->nlanes; l++)
                 put_lane(f, w.replay, l);
         }
@@ -169,13 +183,14 @@ static void write_flight(const char *place, const char *why) {
         fprintf(stderr, "pianola: rank %d: flight record in %s\n", w.a.rank, path);
 }
 
-/* The device may be in a later step than the one that the process waits for. */
+/* The device may be in a later pass than the one that the process began to wait for, of this step or of the next. */
 static void follow(void) {
-    int32_t steps = w.replay && w.replay->reached ? lead(w.replay) : 0;
-    if (steps <= 0)
+    int32_t passes = w.replay ? lead(w.replay) : 0;
+    if (passes <= 0)
         return;
-    w.step += steps;
+    w.pass += passes;
     w.since = seconds();
+    w.since_device = w.replay->device->clock(w.replay);
 }
 
 static void say(const char *why) {
@@ -228,13 +243,14 @@ static void look_after_signal(void) {
 }
 
 static void look_at_deadline(void) {
-    char why[128];
+    char pass[96], why[256];
     follow();
     if (!w.phase || seconds() < w.since + w.a.deadline)
         return;
-    if (w.replay)
-        snprintf(why, sizeof why, "step %lld has taken %g s (--deadline)", (long long)w.step, w.a.deadline);
-    else
+    if (w.replay) {
+        put_pass(pass, sizeof pass);
+        snprintf(why, sizeof why, "%s has taken %g s (--deadline)", pass, w.a.deadline);
+    } else
         snprintf(why, sizeof why, "%g s have passed (--deadline)", w.a.deadline);
     fail_locked(why);
 }
@@ -265,14 +281,14 @@ static void begin(const char *phase, struct replay *re, int64_t step) {
     pthread_mutex_lock(&w.lock);
     w.phase = phase;
     w.replay = re;
-    w.step = step;
+    w.pass = re ? step * passes_of(re->program) + 1 : 0;
     w.since = seconds();
     w.since_device = re ? re->device->clock(re) : 0;
     pthread_mutex_unlock(&w.lock);
 }
 
 void watch_phase(const char *what) { begin(what, NULL, 0); }
-void watch_step(struct replay *re, int64_t step) { begin("waits for all ranks to end the step", re, step + 1); }
+void watch_step(struct replay *re, int64_t step) { begin("waits for all ranks to end the step", re, step); }
 
 void watch_end(void) {
     begin("waits for all ranks to end", NULL, 0);

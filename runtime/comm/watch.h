@@ -1,7 +1,8 @@
 /* The watchdog of a rank that is a process: a thread that handles the clock and the signals, so that no rank waits for
  * ever, and a rank that stops reports where it was.
  *
- * Deadline: a phase (meeting, a step, a checkpoint) that takes longer ends the process with exit code 1.
+ * Deadline: a phase (meeting, a step or one repetition of its period, a checkpoint) that takes longer ends the process
+ * with exit code 1.
  * SIGINT, SIGTERM: the replay learns of the signal between steps (watch_signal) and ends in order; a second one ends
  * the process at once. A rank that is stuck when the signal arrives reports where, and keeps waiting: the others may
  * still arrive. The report is one line on stderr,

@@ -91,7 +91,7 @@ void cuda_take_word(cudaStream_t stream, uint32_t *word, uint32_t value, bool fl
 /* ---- the replay core's questions ---- */
 
 static bool device_wait(struct replay *re, const struct rt_instr *x, int32_t i) {
-    if (self(re)->issued[i] <= re->step)
+    if (self(re)->issued[i] <= re->turn)
         return false;
     CUDA(cudaStreamWaitEvent(self(re)->lane[x->lane], self(re)->event[i], 0));
     return true;
@@ -130,12 +130,12 @@ static void device_record(struct replay *re, int32_t i, double start, double end
     if (own->reached)
         cuda_write_word(own->lane[lane], &own->reached[lane],
                         (uint32_t)(re->cursor[lane] + 1 - stream_of(re)->lane_at[lane]));
-    own->issued[i] = re->step + 1;
+    own->issued[i] = re->turn + 1;
     end_turn(re, &stream_of(re)->ins[i]);
 }
 
-/* The microbatch as data_batch lays it out, in device memory. */
-static struct rt_batch batch_of(const struct replay *re, int b) {
+/* The microbatch, as written out, as data_batch lays it out, in device memory. */
+static struct rt_batch input_of(const struct replay *re, int b) {
     const struct rt_model *m = re->program->model;
     const char *at = self(re)->input + (int64_t)b * (int64_t)data_bytes(m), *half = at + data_bytes(m) / 2;
     struct rt_batch batch = {NULL, NULL, NULL, NULL};
@@ -154,10 +154,10 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
     const struct rt_program *p = re->program;
     const struct rt_stage *s = &p->stage[x->stage];
     cudaStream_t stream = own->lane[x->lane];
-    struct rt_batch batch = batch_of(re, x->batch);
+    struct rt_batch batch = input_of(re, x->batch);
     struct rt_bind at = job_bind(p, re->rank, own->arena, x);
     at.batch = &batch;
-    at.loss = own->loss + (x->op == OP_F ? x->batch : p->batches);
+    at.loss = own->loss + (x->op == OP_F ? x->batch : written_batches(p));
     if (x->op == OP_F && x->at[ROLE_input] >= 0 && at.at[SP_X]) { /* recompute: keep the input only */
         char *input = job_operand(own->arena, x, ROLE_input);
         CUDA(cudaMemcpyAsync(input, at.at[SP_X], (size_t)s->input, cudaMemcpyDeviceToDevice, stream));
@@ -172,6 +172,21 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
                            stream);
 }
 
+/* A graph of the period is launched for each repetition: the device counts those. */
+static void run_update(struct replay *re, const struct rt_instr *x, cudaStream_t stream) {
+    struct cuda_rank *own = self(re);
+    const struct rt_program *p = re->program;
+    const struct rt_stage *s = &p->stage[x->stage];
+    struct cuda_number number = {own->counted, updates_per_step(p->batches, s), update_of(re, x), 0};
+    if (re->section == PERIOD && s->update > 0) {
+        number.place = x->batch;
+        number.more = p->period / s->update;
+    }
+    cuda_update(p->model, home_on(stream_of(re), x->stage)->owned, job_operand(own->arena, x, ROLE_w),
+                (const float *)job_operand(own->arena, x, ROLE_dw), update_scale(s),
+                (float *)job_operand(own->arena, x, ROLE_opt), &number, own->lr, stream);
+}
+
 /* The two directions have lanes of their own, and so streams and copy engines. */
 static void copy_host(const struct cuda_rank *own, const struct rt_instr *x, cudaStream_t stream) {
     const struct job_copy copy = job_copy(own->arena, own->host, x);
@@ -184,8 +199,7 @@ static void run_instr(struct replay *re, const struct rt_instr *x, cudaStream_t 
     struct cuda_rank *own = self(re);
     float *dw = (float *)job_operand(own->arena, x, ROLE_dw);
     if (x->op == OP_U)
-        cuda_update(re->program->model, home_on(stream_of(re), x->stage)->owned, job_operand(own->arena, x, ROLE_w), dw,
-                    (float *)job_operand(own->arena, x, ROLE_opt), own->step, own->lr, stream);
+        run_update(re, x, stream);
     else if (x->op == OP_ADD || x->op == OP_TAKE)
         cuda_add(dw, (const float *)job_operand(own->arena, x, ROLE_src), x->bytes / 4, x->first, stream);
     else if (is_job(x->op))
@@ -275,7 +289,7 @@ static int64_t whole(int64_t bytes) { return (bytes + REGION - 1) / REGION * REG
 
 static int64_t lay_out(const struct rt_program *p, int rank, const struct cuda_transport *transport,
                        struct cuda_rank *own) {
-    int64_t at = whole(p->rank[rank].arena), batches = p->batches;
+    int64_t at = whole(p->rank[rank].arena), batches = written_batches(p);
     char *base = own ? own->arena : NULL;
     if (own) {
         own->input = base + at;
@@ -283,8 +297,8 @@ static int64_t lay_out(const struct rt_program *p, int rank, const struct cuda_t
     }
     at += whole(batches * (int64_t)data_bytes(p->model)) + whole((batches + 1) * (int64_t)sizeof *own->loss);
     if (own) {
-        own->step = (int64_t *)(base + at);
-        own->lr = (float *)(own->step + 1);
+        own->counted = (int64_t *)(base + at);
+        own->lr = (float *)(own->counted + 2);
         own->workspace = base + at + REGION;
         own->extra = base + at + REGION + whole(cuda_workspace());
     }
@@ -307,6 +321,54 @@ static bool take_host(struct cuda_rank *own, int64_t bytes) {
     return true;
 }
 
+/* Where a period repeats, a section has no more than it uses in each pass; where nothing does, all microbatches go at
+ * once. */
+static void find_fed(const struct rt_program *p, const struct rt_rank *k, struct cuda_range *fed, int section) {
+    *fed = p->period > 0 ? cuda_range{INT32_MAX, 0} : cuda_range{0, p->batches};
+    for (int32_t i = begin_of(k, section); p->period > 0 && i < begin_of(k, section + 1); i++) {
+        const struct rt_instr *x = &k->ins[i];
+        if (!is_job(x->op) || !stage_reads_batch(p, x->stage))
+            continue;
+        fed->from = min(fed->from, x->batch);
+        fed->to = max(fed->to, x->batch + 1);
+    }
+}
+
+/* Of other microbatches, the losses there are an earlier pass's. made: per microbatch as written out. */
+static struct cuda_range *find_lost(const struct rt_program *p, const struct rt_rank *k, struct cuda_range *at,
+                                    int section, bool *made) {
+    int32_t n = written_batches(p);
+    if (p->period == 0) { /* nobody's are 0 */
+        *at = {0, n};
+        return at + 1;
+    }
+    memset(made, 0, (size_t)n);
+    for (int32_t i = begin_of(k, section); i < begin_of(k, section + 1); i++)
+        if (k->ins[i].op == OP_F && k->ins[i].stage == p->stages - 1)
+            made[k->ins[i].batch] = true;
+    for (int32_t b = 0; b < n; b++) {
+        if (!made[b])
+            continue;
+        at->from = b;
+        while (b < n && made[b])
+            b++;
+        at++->to = b;
+    }
+    return at;
+}
+
+static bool plan_passes(struct cuda_rank *own, const struct rt_program *p, const struct rt_rank *k) {
+    bool *made = (bool *)calloc((size_t)written_batches(p) + 1, sizeof *made);
+    own->lost = (struct cuda_range *)calloc((size_t)written_batches(p) + NSECTIONS, sizeof *own->lost);
+    for (int s = 0; made && own->lost && s < NSECTIONS; s++) {
+        own->lost_at[s] = s > 0 ? own->lost_at[s] : own->lost;
+        own->lost_at[s + 1] = find_lost(p, k, own->lost_at[s], s, made);
+        find_fed(p, k, &own->fed[s], s);
+    }
+    free(made);
+    return made && own->lost;
+}
+
 const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_program *p, int rank,
                       const struct cuda_transport *transport, bool watched) {
     const struct rt_rank *k = &p->rank[rank];
@@ -323,7 +385,7 @@ const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_
     own->lane = (cudaStream_t *)calloc((size_t)k->nlanes + 1, sizeof *own->lane);
     own->event = (cudaEvent_t *)calloc((size_t)k->nins + 1, sizeof *own->event);
     own->issued = (int64_t *)calloc((size_t)k->nins + 1, sizeof *own->issued);
-    if (!re->cursor || !re->blocked || !own->lane || !own->event || !own->issued)
+    if (!re->cursor || !re->blocked || !own->lane || !own->event || !own->issued || !plan_passes(own, p, k))
         return "no memory on the host";
     own->transport = transport;
     own->arena = transport->take(bytes);
@@ -348,8 +410,9 @@ const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_
     if (transport->chained)
         CUDA(cudaEventCreateWithFlags(&own->turn, cudaEventDisableTiming));
     for (int t = 0; t < 2; t++) {
-        CUDA(cudaMallocHost((void **)&own->staged[t], (size_t)p->batches * data_bytes(p->model)));
+        CUDA(cudaMallocHost((void **)&own->staged[t], (size_t)written_batches(p) * data_bytes(p->model)));
         CUDA(cudaMallocHost((void **)&own->told[t], (size_t)p->batches * sizeof *own->told[t]));
+        memset(own->told[t], 0, (size_t)p->batches * sizeof *own->told[t]);
         CUDA(cudaEventCreateWithFlags(&own->sent[t], cudaEventDisableTiming));
         CUDA(cudaEventCreateWithFlags(&own->came[t], cudaEventDisableTiming));
     }
@@ -383,6 +446,7 @@ void cuda_release(struct replay *re, struct cuda_rank *own) {
     free(own->lane);
     free(own->event);
     free(own->issued);
+    free(own->lost);
     free(own->span);
     free(re->cursor);
     free(re->blocked);
@@ -420,7 +484,7 @@ void cuda_begin(struct replay *re, uint64_t seed) {
     const struct rt_program *p = re->program;
     const struct rt_rank *k = stream_of(re);
     const int64_t none = 0;
-    cuda_store(own->step, &none, sizeof none);
+    cuda_store(own->counted, &none, sizeof none);
     cuda_store(own->lr, &p->model->lr, sizeof *own->lr);
     for (int i = 0; i < k->nhomes; i++) {
         const struct rt_stage *s = &p->stage[k->home[i].stage];
@@ -446,25 +510,34 @@ static void round_input(const struct rt_model *m, const struct rt_batch *batch) 
     }
 }
 
-void cuda_feed(struct replay *re, int64_t step, const struct data *data, cudaStream_t stream) {
+void cuda_feed(struct replay *re, int64_t step, int64_t pass, const struct data *data, cudaStream_t stream) {
     struct cuda_rank *own = self(re);
     const struct rt_program *p = re->program;
-    size_t bytes = data_bytes(p->model);
-    int turn = (int)(step % 2);
+    const struct cuda_range *fed = &own->fed[section_at(p, pass)];
+    size_t bytes = data_bytes(p->model), from = (size_t)fed->from * bytes;
+    int64_t moved = repetition_at(p, pass) * p->period;
     struct rt_batch batch;
+    if (fed->from >= fed->to)
+        return;
+    int turn = (int)(own->feeds++ % 2);
     CUDA(cudaEventSynchronize(own->sent[turn]));
-    for (int b = 0; b < p->batches; b++) {
-        data_batch(data, step, b, own->staged[turn] + (size_t)b * bytes, &batch);
+    for (int32_t b = fed->from; b < fed->to; b++) {
+        data_batch(data, step, (int)(b + moved), own->staged[turn] + (size_t)b * bytes, &batch);
         round_input(p->model, &batch);
     }
-    CUDA(cudaMemcpyAsync(own->input, own->staged[turn], (size_t)p->batches * bytes, cudaMemcpyHostToDevice, stream));
+    CUDA(cudaMemcpyAsync(own->input + from, own->staged[turn] + from, (size_t)fed->to * bytes - from,
+                         cudaMemcpyHostToDevice, stream));
     CUDA(cudaEventRecord(own->sent[turn], stream));
 }
 
-void cuda_tell(struct replay *re, cudaStream_t stream) {
+void cuda_tell(struct replay *re, int64_t pass, cudaStream_t stream) {
     struct cuda_rank *own = self(re);
-    int turn = (int)(re->step % 2);
-    CUDA(cudaMemcpyAsync(own->told[turn], own->loss, (size_t)re->program->batches * sizeof *own->loss,
-                         cudaMemcpyDeviceToHost, stream));
-    CUDA(cudaEventRecord(own->came[turn], stream));
+    const struct rt_program *p = re->program;
+    int turn = (int)(re->step % 2), section = section_at(p, pass);
+    int64_t moved = repetition_at(p, pass) * p->period;
+    for (const struct cuda_range *range = own->lost_at[section]; range < own->lost_at[section + 1]; range++)
+        CUDA(cudaMemcpyAsync(own->told[turn] + moved + range->from, own->loss + range->from,
+                             (size_t)(range->to - range->from) * sizeof *own->loss, cudaMemcpyDeviceToHost, stream));
+    if (pass == passes_of(p) - 1)
+        CUDA(cudaEventRecord(own->came[turn], stream));
 }

@@ -12,25 +12,31 @@ enum cuda_timed { UNTIMED, TIMED, TIMED_CAPTURE };
 struct cuda_span {
     cudaEvent_t begin, end;
 };
+struct cuda_range {
+    int32_t from, to;
+};
 struct cuda_rank {
     char *arena; /* device memory: the plan's arena, then the buffers below */
     char *host;  /* pinned host memory: the plan's arena there, of host_bytes; NULL: it has none */
     int64_t host_bytes;
-    char *input;         /* the step's microbatches, data_bytes each */
-    float *loss;         /* [batches + 1]: of each microbatch; the last one is for recomputed forwards */
-    int64_t *step;       /* of the optimizer, from 1 */
-    float *lr;           /* learning rate */
-    void *workspace;     /* for the products on the compute lane */
-    char *staged[2];     /* pinned host memory: microbatches on their way to input, alternating */
-    cudaEvent_t sent[2]; /* they have been copied */
-    float *told[2];      /* pinned host memory: losses, alternating */
-    cudaEvent_t came[2]; /* they have arrived */
+    char *input;                      /* the pass's microbatches, data_bytes each, where they are as written out */
+    float *loss;                      /* of each microbatch as written out, and one more for recomputed forwards */
+    int64_t *counted;                 /* as in struct cuda_number */
+    float *lr;                        /* learning rate */
+    void *workspace;                  /* for the products on the compute lane */
+    char *staged[2];                  /* pinned host memory: microbatches on their way to input, alternating */
+    cudaEvent_t sent[2];              /* they have been copied */
+    int64_t feeds;                    /* how often they have been filled */
+    float *told[2];                   /* pinned host memory: the step's losses [batches], alternating */
+    cudaEvent_t came[2];              /* they have arrived */
+    struct cuda_range fed[NSECTIONS]; /* the microbatches that a section reads, as written out, */
+    struct cuda_range *lost, *lost_at[NSECTIONS + 1]; /* and those whose losses it makes: [lost_at[s], lost_at[s+1]) */
     cudaStream_t *lane;
     cudaEvent_t *event;     /* per instruction; NULL unless others wait for it */
-    int64_t *issued;        /* per instruction: steps in which it was enqueued */
+    int64_t *issued;        /* per instruction: how often it was enqueued */
     uint32_t *reached;      /* pinned host memory, as in struct replay, written by the device. NULL: not watched */
     struct cuda_span *span; /* per instruction, if steps are timed; else NULL */
-    enum cuda_timed timed;  /* the step being enqueued */
+    enum cuda_timed timed;  /* the pass being enqueued */
     bool captured;          /* it is, into a graph */
     int ahead;              /* from a part of a backward to the next: see cuda_backward_part */
     bool turned;            /* so far, what lanes with messages and copies have done ends */
@@ -90,37 +96,48 @@ void cuda_stamps(const struct cuda_rank *own, const struct rt_rank *k, cudaEvent
                  struct rt_stamp *stamp);
 /* Initial weights at the homes, and the learning rate. */
 void cuda_begin(struct replay *re, uint64_t seed);
-/* Before a step: makes its microbatches and sends them to the device, on stream. */
-void cuda_feed(struct replay *re, int64_t step, const struct data *data, cudaStream_t stream);
+/* Before a pass of a step: makes its microbatches and sends them to the device, on stream. */
+void cuda_feed(struct replay *re, int64_t step, int64_t pass, const struct data *data, cudaStream_t stream);
 
-/* After a step: sends its losses back, on stream. */
-void cuda_tell(struct replay *re, cudaStream_t stream);
+/* After a pass: sends its losses back, on stream. */
+void cuda_tell(struct replay *re, int64_t pass, cudaStream_t stream);
 
-/* step_cuda.cu: steps of n ranks that share this thread and its device, one after another on a stream. The first is
- * enqueued lane by lane; with graph, the second is captured, and launched from then on. */
+/* step_cuda.cu: steps of n ranks that share this thread and its device, pass after pass on a stream. The first step is
+ * enqueued lane by lane; with graph, each section is captured in the second, and launched from then on. */
 struct cuda_steps {
     int n;
     struct replay *replay;
     struct cuda_rank *rank;
     bool graph;
-    enum cuda_timing timing; /* with events around every instruction */
-    cudaStream_t origin;     /* where a step begins and ends */
+    enum cuda_timing timing;                        /* with events around every instruction */
+    const struct data *data;                        /* NULL: these ranks read none */
+    void (*wait)(void *context, cudaEvent_t event); /* until it has happened. NULL: by blocking */
+    void *context;
+    cudaStream_t origin;     /* where a pass begins and ends */
     cudaEvent_t fork, *join; /* join: per rank and lane */
     int joins;
-    cudaEvent_t begin[2], end[2]; /* of a step, alternating */
-    cudaGraphExec_t exec, timed;  /* the captured step, and one with those events */
-    bool asked;                   /* steps_times has been called */
-    double at;                    /* when the step that it was last called for began */
-    int64_t run;                  /* steps so far */
-    double busy;                  /* seconds that this thread took to enqueue all but the first two */
+    cudaEvent_t begin[2], end[2];                      /* of a step, alternating */
+    cudaEvent_t passed[2];                             /* likewise of a pass, where a step has several: its end */
+    double *ended[2];                                  /* of a step, alternating: when its passes ended, */
+    int64_t noted;                                     /* the first so many of this run; seconds since begin */
+    cudaGraphExec_t exec[NSECTIONS], timed[NSECTIONS]; /* the captured sections, and those with those events */
+    int64_t turn[NSECTIONS];                           /* how often each has been enqueued */
+    double at;                                         /* when the step that was last asked for began, */
+    int64_t asked;                                     /* and 1 + its number; 0: none was */
+    int64_t first, run;                                /* the first step; steps so far */
+    double busy; /* seconds that this thread took to enqueue all but the first two */
 };
-/* The caller has set n, replay, rank, graph and timing. False: no memory on the host. */
+/* The caller has set n, replay, rank, graph, timing, and, for programs that repeat a period, data and wait. False: no
+ * memory on the host. */
 bool steps_open(struct cuda_steps *steps);
-/* Enqueues a step, whose microbatches are in place, then the copy of its losses. */
+/* Enqueues a step, the microbatches of whose first pass are in place, and the copies of its losses. */
 void steps_run(struct cuda_steps *steps, int64_t step, bool timed);
-/* When the instructions of the timed step enqueued last, which has ended, ran. stamp: per rank, seconds since the first
- * step that this was called for began; call it for every step from then on. */
+/* When the instructions of the timed step enqueued last, which has ended, ran; those of the period, the last time.
+ * stamp: per rank, seconds since the first step that this was called for began. It and steps_when are called for every
+ * step from then on, before the next is enqueued. */
 void steps_times(struct cuda_steps *steps, int64_t step, struct rt_stamp *const *stamp);
+/* Likewise the ends of the last stage's updates on the rank, as when[updates_per_step]: those of their passes. */
+void steps_when(struct cuda_steps *steps, int64_t step, int rank, double *when);
 void steps_close(struct cuda_steps *steps);
 
 /* nvtx.cu: ranges for profilers on this thread, named like the instructions */

@@ -10,11 +10,17 @@ static struct host_rank *self(const struct replay *re) { return re->self; }
 static double host_clock(struct replay *re) { return seconds() - self(re)->origin; }
 
 static void host_record(struct replay *re, int32_t i, double start, double end) {
-    self(re)->ended[i] = re->step + 1;
-    self(re)->stamp[i] = (struct rt_stamp){start, end};
+    struct host_rank *own = self(re);
+    const struct rt_instr *x = &re->program->rank[re->rank].ins[i];
+    own->ended[i] = re->turn + 1;
+    own->stamp[i] = (struct rt_stamp){start, end};
+    own->first = start < own->first ? start : own->first;
+    own->last = end > own->last ? end : own->last;
+    if (own->when && x->op == OP_U && x->stage == re->program->stages - 1)
+        own->when[update_of(re, x)] = end;
 }
 
-static bool ended(const struct replay *re, int32_t i) { return self(re)->ended[i] > re->step; }
+static bool ended(const struct replay *re, int32_t i) { return self(re)->ended[i] > re->turn; }
 
 static bool host_wait(struct replay *re, const struct rt_instr *x, int32_t i) {
     (void)x;
@@ -35,9 +41,9 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
     float lost; /* the loss of a recomputed forward, dropped */
     struct rt_bind at = job_bind(p, re->rank, own->arena, x);
     at.batch = &batch;
-    at.loss = x->op == OP_F ? &own->loss[x->batch] : &lost;
+    at.loss = x->op == OP_F ? &own->loss[batch_of(re, x)] : &lost;
     if (stage_reads_batch(p, x->stage))
-        data_batch(own->data, re->step, x->batch, own->batch, &batch);
+        data_batch(own->data, re->step, batch_of(re, x), own->batch, &batch);
     if (x->op == OP_F && x->at[ROLE_input] >= 0 && at.at[SP_X]) { /* recompute: keep the input only */
         char *input = job_operand(own->arena, x, ROLE_input);
         memcpy(input, at.at[SP_X], (size_t)s->input);
@@ -58,7 +64,7 @@ static void host_launch(struct replay *re, const struct rt_instr *x) {
         const struct rt_home *home = home_on(&re->program->rank[re->rank], x->stage);
         host_update(re->program->model, &re->program->stage[x->stage], home->own, home->owned,
                     (float *)(void *)job_operand(arena, x, ROLE_w), dw,
-                    (float *)(void *)job_operand(arena, x, ROLE_opt), re->step + 1);
+                    (float *)(void *)job_operand(arena, x, ROLE_opt), update_number(re, x));
     } else if (x->op == OP_ADD || x->op == OP_TAKE)
         host_add(dw, (const float *)(const void *)job_operand(arena, x, ROLE_src), x->bytes / 4, x->first);
     else if (is_copy(x->op)) {

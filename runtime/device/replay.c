@@ -6,7 +6,7 @@
 
 static int next_lane(const struct replay *re, const struct rt_rank *k) {
     int best = -1;
-    int32_t first = k->nins;
+    int32_t first = re->end;
     for (int l = 0; l < k->nlanes; l++) {
         int32_t c = re->cursor[l];
         if (re->blocked[l] || c == k->lane_at[l + 1] || k->lane_ins[c] >= first)
@@ -39,11 +39,31 @@ static void unblock(struct replay *re, const struct rt_rank *k) {
         re->blocked[l] = false;
 }
 
-void replay_begin(struct replay *re) {
-    const struct rt_rank *k = &re->program->rank[re->rank];
+/* Where lane l has its first instruction from number `begin` on. */
+static int32_t cursor_at(const struct rt_rank *k, int l, int32_t begin) {
+    int32_t from = k->lane_at[l], to = k->lane_at[l + 1];
+    while (begin > 0 && from < to) {
+        int32_t middle = from + (to - from) / 2;
+        if (k->lane_ins[middle] < begin)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
+
+void replay_begin(struct replay *re, int64_t pass) {
+    const struct rt_program *p = re->program;
+    const struct rt_rank *k = &p->rank[re->rank];
+    re->section = section_at(p, pass);
+    re->repetition = repetition_at(p, pass);
+    re->turn = re->section == PERIOD ? re->step * p->repeats + re->repetition : re->step;
+    int32_t begin = begin_of(k, re->section);
+    re->end = begin_of(k, re->section + 1);
     for (int l = 0; l < k->nlanes; l++)
-        __atomic_store_n(&re->cursor[l], k->lane_at[l], __ATOMIC_RELEASE);
-    re->left = k->nins;
+        __atomic_store_n(&re->cursor[l], cursor_at(k, l, begin), __ATOMIC_RELEASE);
+    __atomic_store_n(&re->passes, re->step * passes_of(p) + pass + 1, __ATOMIC_RELEASE);
+    re->left = re->end - begin;
     unblock(re, k);
 }
 
@@ -68,7 +88,9 @@ bool replay_run(struct replay *re) {
 }
 
 void replay_step(struct replay *re) {
-    replay_begin(re);
-    while (!replay_run(re))
-        re->device->idle(re);
+    for (int64_t pass = 0; pass < passes_of(re->program); pass++) {
+        replay_begin(re, pass);
+        while (!replay_run(re))
+            re->device->idle(re);
+    }
 }

@@ -18,26 +18,63 @@ struct device {
     void (*idle)(struct replay *re);                                         /* every lane waits for another rank */
 };
 
+/* A pass of a step: what comes before the period, the period, as often as it repeats, or what comes behind it. Where
+ * nothing repeats, the only one is the last. */
+enum { BEFORE_PERIOD, PERIOD, BEHIND_PERIOD, NSECTIONS };
+
 /* One rank's replay. The caller allocates all memory at the start. */
 struct replay {
     const struct device *device;
     const struct rt_program *program;
     int32_t rank;
-    int64_t step;    /* from 0 */
+    int64_t step; /* from 0 */
+    /* Of the pass under way: its section, whose instructions end here; how often the period has been moved on; how
+     * often the section has run before, in earlier steps too. */
+    int32_t section, end;
+    int64_t repetition, turn;
+    int64_t passes;  /* begun, since step 0: this step's and all of those before it. Stored with release */
     int32_t *cursor; /* per lane: its position in lane_ins. Stored with release: the watch reads it */
     int32_t running; /* the instruction being launched, or -1; stored with release too */
-    int32_t left;    /* instructions of the step still to run */
+    int32_t left;    /* instructions of the pass still to run */
     bool *blocked;   /* per lane: could not continue since the last change */
-    /* Per lane, for a device that lags behind the cursors: instructions of its step that have ended; and behind them,
-     * which step that is, from 1. NULL: see cursor. */
+    /* Per lane, for a device that lags behind the cursors: its first instructions that have ended, in the step or in
+     * the pass under way; and behind them `passes` as it was when that began. NULL: see cursor. */
     const uint32_t *reached;
     void *self; /* the device's own */
 };
-/* Runs every instruction of the rank once. Calls idle whenever every lane waits. */
+/* Runs every instruction of the rank, those of the period repeatedly. Calls idle whenever every lane waits. */
 void replay_step(struct replay *re);
-/* The same in parts, for ranks that share a thread. replay_run goes as far as it can; true when all have run. */
-void replay_begin(struct replay *re);
+/* The same in parts, for ranks that share a thread: a pass, 0 .. passes_of. replay_run goes as far as it can; true when
+ * all of the pass have run. */
+void replay_begin(struct replay *re, int64_t pass);
 bool replay_run(struct replay *re);
+static inline int64_t passes_of(const struct rt_program *p) { return p->period > 0 ? p->repeats + 2 : 1; }
+static inline int section_at(const struct rt_program *p, int64_t pass) {
+    return p->period == 0 || pass > p->repeats ? BEHIND_PERIOD : pass == 0 ? BEFORE_PERIOD : PERIOD;
+}
+/* How often the period has been moved on: what is behind it as in its last repetition. */
+static inline int64_t repetition_at(const struct rt_program *p, int64_t pass) {
+    return p->period == 0 || pass == 0 ? 0 : (pass < p->repeats ? pass : p->repeats) - 1;
+}
+/* The instructions of a section: [begin_of(section), begin_of(section + 1)). */
+static inline int32_t begin_of(const struct rt_rank *k, int section) {
+    const int32_t begin[] = {0, k->begin, k->end, k->nins};
+    return begin[section];
+}
+
+/* The microbatch of a job in the pass under way; the place of an update among its stage's in the step; and its number
+ * among all that this stage has had, from 1, as optimizers count. */
+static inline int32_t batch_of(const struct replay *re, const struct rt_instr *x) {
+    return (int32_t)(x->batch + re->repetition * re->program->period);
+}
+static inline int64_t update_of(const struct replay *re, const struct rt_instr *x) {
+    int32_t each = re->program->stage[x->stage].update;
+    return each > 0 ? x->batch + re->repetition * (re->program->period / each) : 0;
+}
+static inline int64_t update_number(const struct replay *re, const struct rt_instr *x) {
+    const struct rt_program *p = re->program;
+    return re->step * updates_per_step(p->batches, &p->stage[x->stage]) + update_of(re, x) + 1;
+}
 
 /* The members of a group, ended by -1. groups: as in rt_tables. */
 static inline const int32_t *group_at(const int32_t *groups, int number) {

@@ -1,6 +1,7 @@
-/* A step of all ranks that share a thread and its device, as one piece of work on a stream: forked to every lane,
- * replayed, joined. The first is enqueued lane by lane, which creates whatever is created on first use; then, if a
- * graph is wanted, a step is captured once and launched from then on. */
+/* A pass of all ranks that share a thread and its device, as one piece of work on a stream: forked to every lane,
+ * replayed, joined. A step has one, or those of its period and two more. The first step is enqueued lane by lane, which
+ * creates whatever is created on first use; then, if a graph is wanted, each section is captured once and launched from
+ * then on. */
 #include "device_cuda.cuh"
 #include "store/seconds.h"
 #include <stdlib.h>
@@ -14,7 +15,9 @@ bool steps_open(struct cuda_steps *steps) {
     for (int r = 0; r < steps->n; r++)
         steps->joins += stream_of(steps, r)->nlanes;
     steps->join = (cudaEvent_t *)calloc((size_t)steps->joins + 1, sizeof *steps->join);
-    if (!steps->join)
+    for (int i = 0; i < 2; i++)
+        steps->ended[i] = (double *)calloc((size_t)passes_of(steps->replay->program), sizeof *steps->ended[i]);
+    if (!steps->join || !steps->ended[0] || !steps->ended[1])
         return false;
     CUDA(cudaStreamCreateWithFlags(&steps->origin, cudaStreamNonBlocking));
     CUDA(cudaEventCreateWithFlags(&steps->fork, cudaEventDisableTiming));
@@ -23,26 +26,42 @@ bool steps_open(struct cuda_steps *steps) {
     for (int i = 0; i < 2; i++) {
         CUDA(cudaEventCreateWithFlags(&steps->begin[i], cudaEventDefault));
         CUDA(cudaEventCreateWithFlags(&steps->end[i], cudaEventDefault));
+        CUDA(cudaEventCreateWithFlags(&steps->passed[i], cudaEventDefault));
     }
     return true;
 }
 
-static void enqueue(struct cuda_steps *steps, enum cuda_timed timed, bool captured) {
-    int left = steps->n, j = 0;
+static const struct rt_program *program_of(const struct cuda_steps *steps) { return steps->replay->program; }
+
+/* Where the period begins anew, what each lane has reached does too. */
+static void count(struct cuda_steps *steps, int r, int section) {
+    const struct rt_program *p = program_of(steps);
+    const struct rt_rank *k = stream_of(steps, r);
+    const struct cuda_rank *rank = &steps->rank[r];
+    enum cuda_pass pass = section == PERIOD                           ? PASS_REPEATS
+                          : section == BEHIND_PERIOD && p->period > 0 ? PASS_ENDS
+                                                                      : PASS_BEGINS;
+    for (int l = 0; rank->reached && pass == PASS_REPEATS && l < k->nlanes; l++)
+        cuda_write_word(steps->origin, &rank->reached[l], (uint32_t)(steps->replay[r].cursor[l] - k->lane_at[l]));
+    cuda_count(rank->counted, pass, passes_of(p), rank->reached, rank->reached ? k->nlanes + 1 : 0, steps->origin);
+}
+
+static void enqueue(struct cuda_steps *steps, int64_t pass, enum cuda_timed timed, bool captured) {
+    int left = steps->n, j = 0, section = section_at(program_of(steps), pass);
     for (int r = 0; r < steps->n; r++) {
         steps->rank[r].timed = timed;
         steps->rank[r].captured = captured;
         steps->rank[r].turned = false;
+        replay_begin(&steps->replay[r], pass);
+        steps->replay[r].turn = steps->turn[section]; /* captures count too */
     }
+    steps->turn[section]++;
     for (int r = 0; r < steps->n; r++)
-        cuda_count(steps->rank[r].step, steps->rank[r].reached,
-                   steps->rank[r].reached ? stream_of(steps, r)->nlanes + 1 : 0, steps->origin);
+        count(steps, r, section);
     CUDA(cudaEventRecord(steps->fork, steps->origin));
     for (int r = 0; r < steps->n; r++)
         for (int l = 0; l < stream_of(steps, r)->nlanes; l++)
             CUDA(cudaStreamWaitEvent(steps->rank[r].lane[l], steps->fork, 0));
-    for (int r = 0; r < steps->n; r++)
-        replay_begin(&steps->replay[r]);
     while (left > 0) {
         left = 0;
         for (int r = 0; r < steps->n; r++)
@@ -55,13 +74,11 @@ static void enqueue(struct cuda_steps *steps, enum cuda_timed timed, bool captur
         }
 }
 
-static cudaGraphExec_t capture(struct cuda_steps *steps, int64_t step, enum cuda_timed timed) {
+static cudaGraphExec_t capture(struct cuda_steps *steps, int64_t pass, enum cuda_timed timed) {
     cudaGraph_t graph;
     cudaGraphExec_t exec;
-    for (int r = 0; r < steps->n; r++)
-        steps->replay[r].step = step;
     CUDA(cudaStreamBeginCapture(steps->origin, cudaStreamCaptureModeThreadLocal));
-    enqueue(steps, timed, true);
+    enqueue(steps, pass, timed, true);
     CUDA(cudaStreamEndCapture(steps->origin, &graph));
     /* Kernels have the priority of the stream they were captured on (cuda_runtime_api.h, on cudaGraphInstantiate),
      * which counts with this flag; without it all have that of the stream they are launched on. */
@@ -70,25 +87,88 @@ static cudaGraphExec_t capture(struct cuda_steps *steps, int64_t step, enum cuda
     return exec;
 }
 
-void steps_run(struct cuda_steps *steps, int64_t step, bool timed) {
-    int turn = (int)(step % 2);
-    double begin = seconds();
-    if (steps->graph && steps->run == 1) { /* loopback counts steps by how often they were enqueued */
-        steps->exec = steps->timing == TIME_ALL ? NULL : capture(steps, step, UNTIMED);
-        steps->timed = steps->timing == TIME_NONE ? NULL : capture(steps, step + (steps->exec != NULL), TIMED_CAPTURE);
+/* Each section by a pass of it; of the period, the first. */
+static void capture_all(struct cuda_steps *steps) {
+    const struct rt_program *p = program_of(steps);
+    int64_t last = passes_of(p) - 1;
+    for (int64_t pass = 0; pass <= last; pass = pass == 1 && last > 1 ? last : pass + 1) {
+        int section = section_at(p, pass);
+        steps->exec[section] = steps->timing == TIME_ALL ? NULL : capture(steps, pass, UNTIMED);
+        steps->timed[section] = steps->timing == TIME_NONE ? NULL : capture(steps, pass, TIMED_CAPTURE);
     }
+}
+
+/* Reads the ends of passes, which have come, before their events are recorded anew. */
+static void note(struct cuda_steps *steps, int64_t until) {
+    int64_t passes = passes_of(program_of(steps));
+    float since;
+    for (; steps->noted < until; steps->noted++) {
+        int turn = (int)((steps->first + steps->noted / passes) % 2);
+        CUDA(cudaEventElapsedTime(&since, steps->begin[turn], steps->passed[steps->noted % 2]));
+        steps->ended[turn][steps->noted % passes] = 1e-3 * since;
+    }
+}
+
+/* A pass is enqueued when the one two before it has ended: then one of the two places for microbatches is free. */
+static void keep_pace(struct cuda_steps *steps, int64_t pass) {
+    int64_t before = steps->run * passes_of(program_of(steps)) + pass; /* how many passes */
+    if (before < 2)
+        return;
+    double asked = seconds();
+    if (steps->wait)
+        steps->wait(steps->context, steps->passed[before % 2]);
+    else
+        CUDA(cudaEventSynchronize(steps->passed[before % 2]));
+    steps->busy -= steps->run > 1 ? seconds() - asked : 0;
+    note(steps, before - 1);
+}
+
+static void run_pass(struct cuda_steps *steps, int64_t step, int64_t pass, bool timed) {
+    int section = section_at(program_of(steps), pass);
+    bool several = program_of(steps)->period > 0;
+    if (several)
+        keep_pace(steps, pass);
+    for (int r = 0; r < steps->n && pass > 0 && steps->data; r++)
+        cuda_feed(&steps->replay[r], step, pass, steps->data, steps->origin);
+    if (pass == 0)
+        CUDA(cudaEventRecord(steps->begin[step % 2], steps->origin));
+    cudaGraphExec_t graph = (timed ? steps->timed : steps->exec)[section];
+    if (graph)
+        CUDA(cudaGraphLaunch(graph, steps->origin));
+    else
+        enqueue(steps, pass, timed ? TIMED : UNTIMED, false);
+    if (several)
+        CUDA(cudaEventRecord(steps->passed[(steps->run * passes_of(program_of(steps)) + pass) % 2], steps->origin));
+}
+
+void steps_run(struct cuda_steps *steps, int64_t step, bool timed) {
+    double begin = seconds();
+    int64_t passes = passes_of(program_of(steps));
+    steps->first = steps->run == 0 ? step : steps->first;
     for (int r = 0; r < steps->n; r++)
         steps->replay[r].step = step;
-    CUDA(cudaEventRecord(steps->begin[turn], steps->origin));
-    if (timed ? steps->timed : steps->exec)
-        CUDA(cudaGraphLaunch(timed ? steps->timed : steps->exec, steps->origin));
-    else
-        enqueue(steps, timed ? TIMED : UNTIMED, false);
-    CUDA(cudaEventRecord(steps->end[turn], steps->origin));
+    if (steps->graph && steps->run == 1)
+        capture_all(steps);
+    for (int64_t pass = 0; pass < passes; pass++) {
+        run_pass(steps, step, pass, timed);
+        if (pass == passes - 1)
+            CUDA(cudaEventRecord(steps->end[step % 2], steps->origin));
+        for (int r = 0; r < steps->n; r++)
+            cuda_tell(&steps->replay[r], pass, steps->origin);
+    }
     steps->busy += steps->run > 1 ? seconds() - begin : 0;
     steps->run++;
-    for (int r = 0; r < steps->n; r++)
-        cuda_tell(&steps->replay[r], steps->origin);
+}
+
+/* When the step began, in seconds since the first that was asked for. */
+static double began(struct cuda_steps *steps, int64_t step) {
+    float since = 0;
+    if (steps->asked == step + 1)
+        return steps->at;
+    if (steps->asked)
+        CUDA(cudaEventElapsedTime(&since, steps->begin[(step + 1) % 2], steps->begin[step % 2]));
+    steps->asked = step + 1;
+    return steps->at += 1e-3 * since;
 }
 
 /* Events give milliseconds as floats, 24 bits: within a step enough to resolve a microsecond in ten seconds. Steps are
@@ -96,26 +176,44 @@ void steps_run(struct cuda_steps *steps, int64_t step, bool timed) {
  * cost is two calls of the runtime per instruction between steps, while the device idles, and two events inside a
  * step. */
 void steps_times(struct cuda_steps *steps, int64_t step, struct rt_stamp *const *stamp) {
-    cudaEvent_t begin = steps->begin[step % 2];
-    float since = 0;
-    if (steps->asked)
-        CUDA(cudaEventElapsedTime(&since, steps->begin[(step + 1) % 2], begin));
-    steps->asked = true;
-    steps->at += 1e-3 * since;
+    double at = began(steps, step);
     for (int r = 0; r < steps->n; r++)
-        cuda_stamps(&steps->rank[r], stream_of(steps, r), begin, steps->at, stamp[r]);
+        cuda_stamps(&steps->rank[r], stream_of(steps, r), steps->begin[step % 2], at, stamp[r]);
+}
+
+void steps_when(struct cuda_steps *steps, int64_t step, int rank, double *when) {
+    const struct rt_program *p = program_of(steps);
+    const struct rt_rank *k = stream_of(steps, rank);
+    double at = began(steps, step), *ended = steps->ended[step % 2];
+    int64_t passes = passes_of(p);
+    float since;
+    if (passes > 1)
+        note(steps, (step - steps->first + 1) * passes);
+    CUDA(cudaEventElapsedTime(&since, steps->begin[step % 2], steps->end[step % 2]));
+    ended[passes - 1] = 1e-3 * since;
+    struct replay re = steps->replay[rank];
+    for (int64_t pass = 0; pass < passes; pass++) {
+        re.repetition = repetition_at(p, pass);
+        for (int32_t i = begin_of(k, section_at(p, pass)); i < begin_of(k, section_at(p, pass) + 1); i++)
+            if (k->ins[i].op == OP_U && k->ins[i].stage == p->stages - 1)
+                when[update_of(&re, &k->ins[i])] = at + ended[pass];
+    }
 }
 
 void steps_close(struct cuda_steps *steps) {
-    if (steps->exec)
-        cudaGraphExecDestroy(steps->exec);
-    if (steps->timed)
-        cudaGraphExecDestroy(steps->timed);
+    for (int s = 0; s < NSECTIONS; s++) {
+        if (steps->exec[s])
+            cudaGraphExecDestroy(steps->exec[s]);
+        if (steps->timed[s])
+            cudaGraphExecDestroy(steps->timed[s]);
+    }
     for (int i = 0; i < steps->joins; i++)
         cudaEventDestroy(steps->join[i]);
     for (int i = 0; i < 2; i++) {
         cudaEventDestroy(steps->begin[i]);
         cudaEventDestroy(steps->end[i]);
+        cudaEventDestroy(steps->passed[i]);
+        free(steps->ended[i]);
     }
     cudaEventDestroy(steps->fork);
     cudaStreamDestroy(steps->origin);

@@ -39,12 +39,21 @@ void cuda_add(float *dst, const float *src, int64_t n, bool first, cudaStream_t 
 void cuda_add_more(const struct rt_model *m, const struct rt_bind *at, void *dst, int64_t n, cudaStream_t stream);
 /* elementwise.cu: the same with the sum of splits rows of n floats */
 void cuda_sum_parts(float *dst, const float *parts, int n, int splits, bool first, cudaStream_t stream);
-/* optim.cu: one optimizer step of n elements, gaps between parameters included. The number of the step, from 1, and the
- * learning rate are read on the device. */
-void cuda_update(const struct rt_model *m, int64_t n, void *w, const float *dw, float *opt, const int64_t *step,
-                 const float *lr, cudaStream_t stream);
-/* optim.cu: one step more. reached: n words, of which the last becomes the step's number, from 1, and the others 0. */
-void cuda_count(int64_t *step, uint32_t *reached, int n, cudaStream_t stream);
+/* The number of an optimizer's step, from 1: counted[0] is the training's step, from 1, counted[1] how often the period
+ * has been moved on. It is (counted[0] - 1) * each + place + counted[1] * more + 1. */
+struct cuda_number {
+    const int64_t *counted; /* on the device */
+    int64_t each, place, more;
+};
+/* optim.cu: one optimizer step of n elements, gaps between parameters included, with gradients dw * scale. Its number
+ * and the learning rate are read on the device. */
+void cuda_update(const struct rt_model *m, int64_t n, void *w, const float *dw, float scale, float *opt,
+                 const struct cuda_number *number, const float *lr, cudaStream_t stream);
+/* optim.cu: counts a pass (device/replay.h) of a step, which has so many: one that begins it, a repetition of the
+ * period, or the last. reached: n words, of which the last becomes the number of passes, from 1; where a step begins,
+ * the others become 0. */
+enum cuda_pass { PASS_BEGINS, PASS_REPEATS, PASS_ENDS };
+void cuda_count(int64_t *counted, enum cuda_pass pass, int64_t passes, uint32_t *reached, int n, cudaStream_t stream);
 
 /* Adjacent layers fused into one kernel: layers_cuda.cu decides when. c is the first in sweep order, the other layer
  * the last. False: nothing was enqueued, and they run one by one. */

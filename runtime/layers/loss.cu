@@ -72,9 +72,11 @@ template <typename T> static __global__ void copy(T *dx, const T *aux, int64_t n
             dx[i] = aux[i];
 }
 
-/* The step's loss is the mean over so many rows, of all microbatches. Dividing a gradient by it is exact for a power of
- * two, and correctly rounded otherwise. */
-static float count(const struct cuda_call *c) { return (float)c->l->rows * (float)c->m->batches; }
+/* The loss whose gradient this is: the mean over so many rows, of all microbatches of the step where one update ends
+ * it. Dividing a gradient by it is exact for a power of two, and correctly rounded otherwise. */
+static float count(const struct cuda_call *c) {
+    return (float)c->l->rows * (float)(c->m->update > 0 ? 1 : c->m->batches);
+}
 
 static void report(const struct cuda_call *c) {
     if (c->at->loss)

@@ -11,9 +11,11 @@ static void loss_input(const struct host_call *c) {
         memcpy(dx, aux, sizeof *dx * (size_t)c->l->rows * (size_t)c->l->in);
 }
 
-/* The step's loss is the mean over so many rows, of all microbatches. Dividing a gradient by it is exact for a power of
- * two, and correctly rounded otherwise. */
-static float count(const struct host_call *c) { return (float)c->l->rows * (float)c->m->batches; }
+/* The loss whose gradient this is: the mean over so many rows, of all microbatches of the step where one update ends
+ * it. Dividing a gradient by it is exact for a power of two, and correctly rounded otherwise. */
+static float count(const struct host_call *c) {
+    return (float)c->l->rows * (float)(c->m->update > 0 ? 1 : c->m->batches);
+}
 
 static void report(const struct host_call *c, double sum) {
     if (c->at->loss)

@@ -46,16 +46,18 @@ struct adamw {
 
 /* n is a multiple of 4: a stage's weights are whole lines of memory. */
 template <typename T, typename O, int MOMENTS>
-static __global__ void update(T *w, const float *dw, float *opt, int64_t n, struct rates rates, const int64_t *step,
-                              const float *lr) {
+static __global__ void update(T *w, const float *dw, float scale, float *opt, int64_t n, struct rates rates,
+                              struct cuda_number number, const float *lr) {
     constexpr bool MASTER = sizeof(T) < sizeof(float);
     float *master = MASTER ? opt : (float *)w, *moments = opt + (MASTER ? n : 0);
-    bool begin = *step == 1;
+    int64_t step = (number.counted[0] - 1) * number.each + number.place + 1;
+    step += number.more > 0 ? number.counted[1] * number.more : 0;
+    bool begin = step == 1;
     __shared__ struct rates p;
     if (threadIdx.x == 0) {
         p = rates;
         p.lr = *lr;
-        O::prepare(&p, *step);
+        O::prepare(&p, step);
     }
     __syncthreads();
     for (int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 4; i < n; i += (int64_t)gridDim.x * THREADS * 4) {
@@ -67,7 +69,7 @@ static __global__ void update(T *w, const float *dw, float *opt, int64_t n, stru
             float mine[MOMENTS + 1];
             for (int j = 0; j < MOMENTS; j++)
                 mine[j] = moment[j].v[k];
-            O::step(p, &x.v[k], g.v[k], mine);
+            O::step(p, &x.v[k], __fmul_rn(scale, g.v[k]), mine);
             for (int j = 0; j < MOMENTS; j++)
                 moment[j].v[k] = mine[j];
             rounded.v[k] = narrow<T>(x.v[k]);
@@ -81,8 +83,8 @@ static __global__ void update(T *w, const float *dw, float *opt, int64_t n, stru
 }
 
 template <typename T>
-static void update_stage(const struct rt_model *m, int64_t n, T *w, const float *dw, float *opt, const int64_t *step,
-                         const float *lr, cudaStream_t stream) {
+static void update_stage(const struct rt_model *m, int64_t n, T *w, const float *dw, float scale, float *opt,
+                         const struct cuda_number *number, const float *lr, cudaStream_t stream) {
 #define X(name) m->name,
     struct rates rates = {RATES(X) 1, 1};
 #undef X
@@ -91,30 +93,38 @@ static void update_stage(const struct rt_model *m, int64_t n, T *w, const float 
     switch (m->optimizer) {
 #define X(NAME, name, moments, ...)                                                                                    \
     case OPT_##NAME:                                                                                                   \
-        LAUNCH((update<T, name, (int)sizeof moments - 1>), blocks, THREADS, 0, stream, w, dw, opt, n, rates, step,     \
-               lr);                                                                                                    \
+        LAUNCH((update<T, name, (int)sizeof moments - 1>), blocks, THREADS, 0, stream, w, dw, scale, opt, n, rates,    \
+               *number, lr);                                                                                           \
         break;
         OPTIMIZERS(X)
 #undef X
     }
 }
 
-void cuda_update(const struct rt_model *m, int64_t n, void *w, const float *dw, float *opt, const int64_t *step,
-                 const float *lr, cudaStream_t stream) {
+void cuda_update(const struct rt_model *m, int64_t n, void *w, const float *dw, float scale, float *opt,
+                 const struct cuda_number *number, const float *lr, cudaStream_t stream) {
     if (n == 0)
         return;
     if (m->precision == BF16)
-        update_stage(m, n, (__nv_bfloat16 *)w, dw, opt, step, lr, stream);
+        update_stage(m, n, (__nv_bfloat16 *)w, dw, scale, opt, number, lr, stream);
     else
-        update_stage(m, n, (float *)w, dw, opt, step, lr, stream);
+        update_stage(m, n, (float *)w, dw, scale, opt, number, lr, stream);
 }
 
-static __global__ void count(int64_t *step, uint32_t *reached, int n) {
-    ++*step;
-    for (int i = 0; i < n; i++)
-        reached[i] = i < n - 1 ? 0 : (uint32_t)*step;
+/* A step that begins has not moved the period on yet: its first repetition makes that 0. */
+static __global__ void count(int64_t *counted, int pass, int64_t passes, uint32_t *reached, int n) {
+    if (pass == PASS_BEGINS) {
+        counted[0]++;
+        counted[1] = -1;
+    } else if (pass == PASS_REPEATS)
+        counted[1]++;
+    int64_t in_step = pass == PASS_BEGINS ? 1 : pass == PASS_REPEATS ? 2 + counted[1] : passes;
+    for (int i = 0; i < n - 1 && pass == PASS_BEGINS; i++)
+        reached[i] = 0;
+    if (n > 0)
+        reached[n - 1] = (uint32_t)((counted[0] - 1) * passes + in_step);
 }
 
-void cuda_count(int64_t *step, uint32_t *reached, int n, cudaStream_t stream) {
-    LAUNCH(count, 1, 1, 0, stream, step, reached, n);
+void cuda_count(int64_t *counted, enum cuda_pass pass, int64_t passes, uint32_t *reached, int n, cudaStream_t stream) {
+    LAUNCH(count, 1, 1, 0, stream, counted, (int)pass, passes, reached, n);
 }

@@ -6,14 +6,14 @@
 
 /* An optimizer's step of n weights. moment: the first of their arrays that OPTIMIZERS names, in its order; each next
  * one is `stride` floats after it. */
-typedef void optimizer_step(const struct rt_model *m, int64_t n, float *w, const float *dw, float *moment,
+typedef void optimizer_step(const struct rt_model *m, int64_t n, float *w, const float *dw, float scale, float *moment,
                             int64_t stride, int64_t step);
 
-static void sgd(const struct rt_model *m, int64_t n, float *w, const float *dw, float *moment, int64_t stride,
-                int64_t step) {
+static void sgd(const struct rt_model *m, int64_t n, float *w, const float *dw, float scale, float *moment,
+                int64_t stride, int64_t step) {
     (void)moment, (void)stride, (void)step;
     for (int64_t i = 0; i < n; i++)
-        w[i] -= m->lr * dw[i];
+        w[i] -= m->lr * (scale * dw[i]);
 }
 
 static double power(double x, int64_t n) {
@@ -26,14 +26,15 @@ static double power(double x, int64_t n) {
 
 /* Loshchilov & Hutter 2019, algorithm 2, with the decay decoupled and scaled by the learning rate: m is the first
  * moment, v the second. */
-static void adamw(const struct rt_model *m, int64_t n, float *w, const float *dw, float *moment, int64_t stride,
-                  int64_t step) {
+static void adamw(const struct rt_model *m, int64_t n, float *w, const float *dw, float scale, float *moment,
+                  int64_t stride, int64_t step) {
     float *mean = moment, *square = moment + stride;
     float unbias = (float)(1 / (1 - power((double)m->beta1, step)));
     float unbias2 = (float)(1 / (1 - power((double)m->beta2, step)));
     for (int64_t i = 0; i < n; i++) {
-        mean[i] = m->beta1 * mean[i] + (1 - m->beta1) * dw[i];
-        square[i] = m->beta2 * square[i] + (1 - m->beta2) * dw[i] * dw[i];
+        float g = scale * dw[i];
+        mean[i] = m->beta1 * mean[i] + (1 - m->beta1) * g;
+        square[i] = m->beta2 * square[i] + (1 - m->beta2) * g * g;
         float move = mean[i] * unbias / (sqrtf(square[i] * unbias2) + m->eps);
         w[i] -= m->lr * (move + m->decay * w[i]);
     }
@@ -55,6 +56,6 @@ void host_update(const struct rt_model *m, const struct rt_stage *s, int64_t fir
         to = to < first + n ? to : first + n;
         int64_t at = from - first;
         if (steps[m->optimizer] && to > from)
-            steps[m->optimizer](m, to - from, w + at, dw + at, moments > 0 ? opt + at : NULL, n, step);
+            steps[m->optimizer](m, to - from, w + at, dw + at, update_scale(s), moments > 0 ? opt + at : NULL, n, step);
     }
 }

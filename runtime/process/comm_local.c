@@ -1,8 +1,8 @@
 /* Messages between ranks of one process.
  *
- * A message's flag has three states per step: the sender has come, the receiver has come, moved. The side that comes
- * second copies the tensor, from the planned offset of one arena to that of the other. No thread blocks on a lock or
- * waits for another to wake and copy; a rank with nothing else to do sleeps on its bell. */
+ * A message's flag has three states each time that it is sent: the sender has come, the receiver has come, moved. The
+ * side that comes second copies the tensor, from the planned offset of one arena to that of the other. No thread blocks
+ * on a lock or waits for another to wake and copy; a rank with nothing else to do sleeps on its bell. */
 #include "comm_local.h"
 #include <linux/futex.h>
 #include <stdatomic.h>
@@ -11,15 +11,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SENDER_CAME = 1, RECEIVER_CAME = 2, MOVED = 3, STATES = 4 }; /* of a message in a step */
+enum { SENDER_CAME = 1, RECEIVER_CAME = 2, MOVED = 3, STATES = 4 }; /* of a message, each time */
 
 struct member {      /* of a collective; written by it alone */
-    int64_t arrived; /* steps that it has come to */
+    int64_t arrived; /* how often it has come */
     bool first;      /* its dw is written, not added to */
 };
 struct meeting {                        /* where a message's two sides, or a collective's members, meet */
-    _Alignas(64) _Atomic int64_t state; /* message: STATES * step + state. Collective: arrivals since the beginning */
-    _Atomic int64_t done;               /* collective: steps completed */
+    _Alignas(64) _Atomic int64_t state; /* message: STATES * turn + state. Collective: arrivals since the beginning */
+    _Atomic int64_t done;               /* collective: how often it has been completed */
     struct member *member;              /* collective: its members */
     double start, end;                  /* written by the side that moves the tensor */
 };
@@ -95,7 +95,7 @@ static bool local_message(void *link, struct replay *re, const struct rt_instr *
     const struct rt_meeting *m = &local->p->msg[x->msg];
     struct meeting *meeting = &local->meeting[x->msg];
     bool sends = m->rank[0] == re->rank;
-    int64_t base = STATES * re->step, mine = base + (sends ? SENDER_CAME : RECEIVER_CAME);
+    int64_t base = STATES * re->turn, mine = base + (sends ? SENDER_CAME : RECEIVER_CAME);
     int64_t state = atomic_load(&meeting->state);
     if (state < base + SENDER_CAME && atomic_compare_exchange_strong(&meeting->state, &state, mine))
         return false; /* first here; a failed exchange has loaded what the other side wrote */
@@ -174,20 +174,20 @@ static bool local_collective(void *link, struct replay *re, const struct rt_inst
     const struct rt_meeting *m = &local->p->msg[x->msg];
     struct meeting *meeting = &local->meeting[x->msg];
     struct member *me = &meeting->member[side_of(m, re->rank)];
-    if (me->arrived <= re->step) {
-        me->arrived = re->step + 1;
+    if (me->arrived <= re->turn) {
+        me->arrived = re->turn + 1;
         me->first = x->first;
-        if (atomic_fetch_add(&meeting->state, 1) + 1 == m->n * (re->step + 1)) {
+        if (atomic_fetch_add(&meeting->state, 1) + 1 == m->n * (re->turn + 1)) {
             const struct together all = {local, m, meeting->member};
             meeting->start = re->device->clock(re);
             exchange(&all, x);
             meeting->end = re->device->clock(re);
-            atomic_store(&meeting->done, re->step + 1);
+            atomic_store(&meeting->done, re->turn + 1);
             for (int i = 0; i < m->n; i++)
                 ring(local, m->rank[i]);
         }
     }
-    if (atomic_load(&meeting->done) <= re->step)
+    if (atomic_load(&meeting->done) <= re->turn)
         return false;
     *start = meeting->start;
     *end = meeting->end;

@@ -1,5 +1,5 @@
-/* Messages between ranks that are threads of one process. Each message has a static flag that counts steps: no queue,
- * no lock. */
+/* Messages between ranks that are threads of one process. Each message has a static flag that counts its turns: no
+ * queue, no lock. */
 #ifndef PIANOLA_COMM_LOCAL_H
 #define PIANOLA_COMM_LOCAL_H
 #include "device/device_host.h"

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 
 struct meeting {
-    int64_t came, done; /* sides that have come since the start; steps completed */
+    int64_t came, done; /* sides that have come since the start; how often all is done */
     cudaEvent_t *event; /* per side: it has come, or for the first, all is done */
-    int64_t *steps;     /* per side: steps to which it has come */
+    int64_t *turns;     /* per side: how often it has come */
     int32_t *ins;       /* per side: its instruction */
     float *scratch;     /* of the first side's lane, if it sums */
 };
@@ -33,11 +33,11 @@ static void mark(const struct loopback *loopback, const struct rt_meeting *meeti
 }
 
 /* True for the side that comes last, on its first try: it does the work. */
-static bool arrive(struct meeting *meeting, const struct rt_meeting *m, int side, int64_t step) {
-    if (meeting->steps[side] > step)
+static bool arrive(struct meeting *meeting, const struct rt_meeting *m, int side, int64_t turn) {
+    if (meeting->turns[side] > turn)
         return false;
-    meeting->steps[side] = step + 1;
-    return ++meeting->came == m->n * (step + 1);
+    meeting->turns[side] = turn + 1;
+    return ++meeting->came == m->n * (turn + 1);
 }
 
 static const struct rt_instr *instr_of(const struct loopback *loopback, const struct rt_meeting *meeting,
@@ -62,7 +62,7 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x) {
     struct loopback *loopback = (struct loopback *)link;
     const struct rt_meeting *meeting = &loopback->p->msg[x->msg];
     struct meeting *y = &loopback->meeting[x->msg];
-    if (arrive(y, meeting, side_of(meeting, re->rank), re->step)) {
+    if (arrive(y, meeting, side_of(meeting, re->rank), re->turn)) {
         cudaStream_t from = lane(loopback, meeting, y, 0), to = lane(loopback, meeting, y, 1);
         CUDA(cudaEventRecord(y->event[0], from));
         CUDA(cudaStreamWaitEvent(to, y->event[0], 0));
@@ -71,9 +71,9 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x) {
         mark(loopback, meeting, y, true, 1);
         CUDA(cudaEventRecord(y->event[1], to));
         CUDA(cudaStreamWaitEvent(from, y->event[1], 0));
-        y->done = re->step + 1;
+        y->done = re->turn + 1;
     }
-    return y->done > re->step;
+    return y->done > re->turn;
 }
 
 /* ---- collectives: on the first member's lane, once all have come ---- */
@@ -125,7 +125,7 @@ static bool collective(void *link, struct replay *re, const struct rt_instr *x) 
     struct loopback *loopback = (struct loopback *)link;
     const struct rt_meeting *meeting = &loopback->p->msg[x->msg];
     struct meeting *y = &loopback->meeting[x->msg];
-    if (arrive(y, meeting, side_of(meeting, re->rank), re->step)) {
+    if (arrive(y, meeting, side_of(meeting, re->rank), re->turn)) {
         cudaStream_t first = lane(loopback, meeting, y, 0);
         for (int i = 1; i < meeting->n; i++) {
             CUDA(cudaEventRecord(y->event[i], lane(loopback, meeting, y, i)));
@@ -137,9 +137,9 @@ static bool collective(void *link, struct replay *re, const struct rt_instr *x) 
         CUDA(cudaEventRecord(y->event[0], first));
         for (int i = 1; i < meeting->n; i++)
             CUDA(cudaStreamWaitEvent(lane(loopback, meeting, y, i), y->event[0], 0));
-        y->done = re->step + 1;
+        y->done = re->turn + 1;
     }
-    return y->done > re->step;
+    return y->done > re->turn;
 }
 
 /* ---- memory ---- */
@@ -195,9 +195,9 @@ struct loopback *loopback_open(const struct rt_program *p, struct cuda_rank *ran
     for (int i = 0; ok && i < p->nmsgs; i++) {
         size_t n = (size_t)p->msg[i].n;
         meeting[i].event = (cudaEvent_t *)calloc(n, sizeof *meeting[i].event);
-        meeting[i].steps = (int64_t *)calloc(n, sizeof *meeting[i].steps);
+        meeting[i].turns = (int64_t *)calloc(n, sizeof *meeting[i].turns);
         meeting[i].ins = (int32_t *)calloc(n, sizeof *meeting[i].ins);
-        ok = meeting[i].event && meeting[i].steps && meeting[i].ins;
+        ok = meeting[i].event && meeting[i].turns && meeting[i].ins;
         for (size_t k = 0; ok && k < n; k++)
             CUDA(cudaEventCreateWithFlags(&meeting[i].event[k], cudaEventDisableTiming));
     }
@@ -223,7 +223,7 @@ void loopback_close(struct loopback *loopback) {
         for (int k = 0; k < loopback->p->msg[i].n; k++)
             cudaEventDestroy(loopback->meeting[i].event[k]);
         free(loopback->meeting[i].event);
-        free(loopback->meeting[i].steps);
+        free(loopback->meeting[i].turns);
         free(loopback->meeting[i].ins);
     }
     free(loopback->meeting);

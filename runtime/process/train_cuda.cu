@@ -14,12 +14,15 @@ struct training {
     struct cuda_steps steps;
     struct loopback *link;
     struct rt_stamp **stamp; /* per rank: where a step's stamps go */
+    float *loss;             /* for run.ended: of each microbatch of a step, */
+    double *when;            /* and of each update of the last stage when it ended */
 };
 
 static const char *prepare(struct training *training) {
     struct cuda_steps *steps = &training->steps;
     int W = steps->n = training->p->workers;
     steps->graph = training->all->graph;
+    steps->data = training->all->run.data;
     steps->timing = training->all->run.stamp ? TIME_SOME : TIME_NONE;
     training->stamp = (struct rt_stamp **)calloc((size_t)W, sizeof *training->stamp);
     steps->replay = (struct replay *)calloc((size_t)W, sizeof *steps->replay);
@@ -28,7 +31,9 @@ static const char *prepare(struct training *training) {
         training->all->planned += cuda_rank_bytes(training->p, r, &cuda_loopback);
     for (int r = 0; r < W; r++)
         training->all->host_planned += training->p->rank[r].host;
-    if (!steps->replay || !steps->rank || !training->stamp)
+    training->loss = (float *)calloc((size_t)training->p->batches, sizeof *training->loss);
+    training->when = (double *)calloc((size_t)training->p->batches, sizeof *training->when);
+    if (!steps->replay || !steps->rank || !training->stamp || !training->loss || !training->when)
         return "no memory on the host";
     for (int r = 0; r < W; r++) {
         const char *why = cuda_take(&steps->replay[r], &steps->rank[r], training->p, r, &cuda_loopback, false);
@@ -60,8 +65,32 @@ static void keep_times(struct training *training, int64_t step) {
 
 static void one_step(struct training *training, int64_t step) {
     for (int r = 0; r < training->p->workers; r++)
-        cuda_feed(&training->steps.replay[r], step, training->all->run.data, training->steps.origin);
+        cuda_feed(&training->steps.replay[r], step, 0, training->all->run.data, training->steps.origin);
     steps_run(&training->steps, step, kept(&training->all->run, step));
+}
+
+/* A rank that is home of the last stage. */
+static int last_home(const struct rt_program *p) {
+    for (int r = 0; r < p->workers; r++)
+        for (int h = 0; h < p->rank[r].nhomes; h++)
+            if (p->rank[r].home[h].stage == p->stages - 1)
+                return r;
+    return 0;
+}
+
+static void keep_when(struct training *training, int64_t step) {
+    CUDA(cudaEventSynchronize(training->steps.end[step % 2]));
+    steps_when(&training->steps, step, last_home(training->p), training->when);
+}
+
+static void tell(struct training *training, int64_t step) {
+    const struct rt_run *run = &training->all->run;
+    for (int b = 0; b < training->p->batches; b++) {
+        training->loss[b] = 0;
+        for (int r = 0; r < training->p->workers; r++)
+            training->loss[b] += training->steps.rank[r].told[step % 2][b];
+    }
+    run->ended(run->context, step, training->loss, training->when);
 }
 
 /* The losses of a step that has been enqueued, once it has ended. */
@@ -84,6 +113,8 @@ static bool train(struct training *training, char *why, size_t nwhy) {
     for (int64_t s = 0; s <= run->steps; s++) {
         if (kept(run, s - 1)) /* before the next records the events anew */
             keep_times(training, s - 1);
+        if (run->ended && s > 0)
+            keep_when(training, s - 1);
         if (s < run->steps)
             one_step(training, s);
         if (s == 0)
@@ -91,6 +122,8 @@ static bool train(struct training *training, char *why, size_t nwhy) {
         float loss = loss_of(training, s - 1);
         if (run->progress)
             run->progress(run->context, s, loss, seconds() - begin);
+        if (run->ended)
+            tell(training, s - 1);
         if (!data_same(run->data, why, nwhy))
             return false;
     }
@@ -136,6 +169,8 @@ static void release(struct training *training) {
     free(steps->replay);
     free(steps->rank);
     free(training->stamp);
+    free(training->loss);
+    free(training->when);
 }
 
 static bool find_device(struct cuda_run *run, char *why, size_t nwhy) {

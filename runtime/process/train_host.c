@@ -1,6 +1,7 @@
 /* All ranks of a program in this process: a thread each, with its arenas, allocated at the start. */
 #include "comm_local.h"
 #include "store/seconds.h"
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -18,9 +19,14 @@ struct training {
         struct host_rank rank;
         pthread_t thread;
         double *first, *last;  /* per step: when its first instruction started, its last one ended */
+        bool tells;            /* when the last stage is updated */
         _Atomic int64_t steps; /* done */
     } * worker;
-    float *loss; /* [steps][batches] */
+    float *loss;  /* [steps][batches] */
+    double *when; /* [steps][updates of the last stage]; NULL: nobody asks */
+    int32_t updates;
+    double origin; /* of all clocks here: seconds() */
+    double begun;  /* when the threads began, by these clocks */
     struct local *local;
 };
 
@@ -40,14 +46,12 @@ static void *work(void *arg) {
     struct replay *re = &worker->replay;
     for (re->step = 0; re->step < run->steps; re->step++) {
         worker->rank.loss = worker->all->loss + re->step * run->program->batches;
+        worker->rank.when = worker->tells ? worker->all->when + re->step * worker->all->updates : NULL;
+        worker->rank.first = INFINITY;
+        worker->rank.last = 0;
         replay_step(re);
-        double first = k->nins ? worker->rank.stamp[0].start : 0, last = 0;
-        for (int32_t i = 0; i < k->nins; i++) {
-            first = worker->rank.stamp[i].start < first ? worker->rank.stamp[i].start : first;
-            last = worker->rank.stamp[i].end > last ? worker->rank.stamp[i].end : last;
-        }
-        worker->first[re->step] = first;
-        worker->last[re->step] = last;
+        worker->first[re->step] = worker->rank.first;
+        worker->last[re->step] = worker->rank.last;
         int64_t turn = re->step - (run->steps - run->kept);
         if (run->stamp && turn >= 0)
             memcpy(run->stamp[re->rank] + turn * k->nins, worker->rank.stamp,
@@ -59,10 +63,20 @@ static void *work(void *arg) {
     return NULL;
 }
 
-static bool prepare(struct training *training, struct worker *worker, int r, double origin) {
+/* Is it the first rank that is home of the last stage? */
+static bool tells(const struct rt_program *p, int r) {
+    for (int k = 0; k <= r; k++)
+        for (int h = 0; h < p->rank[k].nhomes; h++)
+            if (p->rank[k].home[h].stage == p->stages - 1)
+                return k == r;
+    return false;
+}
+
+static bool prepare(struct training *training, struct worker *worker, int r) {
     const struct rt_run *run = training->run;
     worker->all = training;
-    worker->rank = (struct host_rank){.data = run->data, .transport = &host_local, .origin = origin};
+    worker->tells = training->when && tells(run->program, r);
+    worker->rank = (struct host_rank){.data = run->data, .transport = &host_local, .origin = training->origin};
     worker->first = host_pages((size_t)run->steps, sizeof *worker->first);
     worker->last = host_pages((size_t)run->steps, sizeof *worker->last);
     bool ok = host_take(&worker->replay, &worker->rank, run->program, r) && worker->first && worker->last;
@@ -79,11 +93,19 @@ static float step_loss(const struct training *training, int64_t step) {
     return sum / (float)B;
 }
 
+static void tell(struct training *training, int64_t step) {
+    const struct rt_run *run = training->run;
+    double *when = training->when + step * training->updates;
+    for (int32_t k = 0; k < training->updates; k++)
+        when[k] -= training->begun;
+    run->ended(run->context, step, training->loss + step * run->program->batches, when);
+}
+
 static void watch(struct training *training) {
     const struct rt_run *run = training->run;
     struct timespec nap = {0, 1000000};
     double begin = seconds();
-    for (int64_t done = 0, told = 0; run->progress && done < run->steps;) {
+    for (int64_t done = 0, told = 0; (run->progress || run->ended) && done < run->steps;) {
         nanosleep(&nap, NULL);
         nap.tv_nsec +=
             nap.tv_nsec < 100000000 ? nap.tv_nsec : 0; /* short runs end soon, long ones report ten times a second */
@@ -92,9 +114,11 @@ static void watch(struct training *training) {
             int64_t n = atomic_load(&training->worker[r].steps);
             done = n < done ? n : done;
         }
-        if (done > told)
+        if (done > told && run->progress)
             run->progress(run->context, done, step_loss(training, done - 1), seconds() - begin);
-        told = done;
+        for (; told < done; told++)
+            if (run->ended)
+                tell(training, told);
     }
 }
 
@@ -121,6 +145,7 @@ static void release(struct training *training) {
     }
     free(training->worker);
     free(training->loss);
+    free(training->when);
     local_close(training->local);
 }
 
@@ -132,17 +157,20 @@ void host_free(const struct rt_program *p, char **arena) {
 
 char **host_train(const struct rt_run *run) {
     const struct rt_program *p = run->program;
-    struct training training = {.run = run};
-    double origin = seconds();
+    struct training training = {.run = run, .origin = seconds()};
+    training.updates = updates_per_step(p->batches, &p->stage[p->stages - 1]);
     training.arena = calloc((size_t)p->workers * NMEMORIES, sizeof *training.arena);
     training.worker = host_pages((size_t)p->workers, sizeof *training.worker);
     training.loss = host_pages((size_t)(run->steps * p->batches), sizeof *training.loss);
-    bool ok = training.arena && training.worker && training.loss;
+    if (run->ended)
+        training.when = host_pages((size_t)run->steps * (size_t)training.updates, sizeof *training.when);
+    bool ok = training.arena && training.worker && training.loss && (training.when || !run->ended);
     for (int r = 0; ok && r < p->workers; r++)
-        ok = prepare(&training, &training.worker[r], r, origin);
+        ok = prepare(&training, &training.worker[r], r);
     ok = ok && (training.local = local_open(p, training.arena));
     for (int r = 0; ok && r < p->workers; r++)
         training.worker[r].rank.link = training.local;
+    training.begun = seconds() - training.origin;
     for (int r = 0; ok && r < p->workers; r++)
         if (pthread_create(&training.worker[r].thread, NULL, work, &training.worker[r]) != 0) {
             fprintf(stderr, "pianola: error: cannot start a thread for rank %d of %d\n", r, p->workers);

@@ -5,15 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NSETTINGS = 8 };
-static const char *const setting[NSETTINGS] = {"--steps",      "--seed",     "--every",    "--resume",
-                                               "--checkpoint", "--no-graph", "--timeline", "--algorithms"};
+enum { NSETTINGS = 9 };
+static const char *const setting[NSETTINGS] = {"--steps",    "--seed",     "--every",      "--resume", "--checkpoint",
+                                               "--no-graph", "--timeline", "--algorithms", "--losses"};
 
 struct identity {
     char name[64], device[4];
     uint64_t hash, data_hash;
     int64_t data_bytes;
-    int64_t set[NSETTINGS]; /* the last five: whether given */
+    int64_t set[NSETTINGS]; /* the last six: whether given */
     int32_t rank, workers, said, messages;
     bool ordered; /* sums over NCCL */
     bool reads;   /* data */
@@ -46,6 +46,7 @@ static struct identity own_identity(struct rank_run *run) {
     identity.set[5] = flags->eager;
     identity.set[6] = flags->timeline != NULL;
     identity.set[7] = flags->algorithms != NULL;
+    identity.set[8] = flags->losses != NULL;
     identity.reads = rank_reads(run);
     if (identity.reads)
         data_identity(run->data, &identity.data_bytes, &identity.data_hash);

@@ -35,8 +35,9 @@ extern const bool backend_leads;
  * some. */
 void backend_look(struct rank_run *run);
 /* Waits for the end of the earliest step that is enqueued. loss[batches]: of each microbatch whose loss is computed
- * here, else 0. */
-void backend_wait(struct rank_run *run, int64_t step, float *loss);
+ * here, else 0. when: NULL, or of each of the last stage's updates, which are here: when it had ended, in seconds of
+ * the monotonic clock. A GPU knows of a pass of the step (device/replay.h) when it ended. */
+void backend_wait(struct rank_run *run, int64_t step, float *loss, double *when);
 /* When the instructions of the step that has just ended ran: seconds of the monotonic clock. With --timeline, after
  * every step. */
 void backend_times(struct rank_run *run, int64_t step, struct rt_stamp *stamp);

@@ -297,6 +297,16 @@ static bool has_come(struct rank_run *run, cudaEvent_t event) {
     return false;
 }
 
+static void wait_for(struct rank_run *run, cudaEvent_t event) {
+    double asked = seconds();
+    while (!has_come(run, event))
+        if (seconds() > asked + WORLD_PROGRESS) {
+            asked = seconds();
+            run->world.progress(run->world.link);
+        }
+}
+static void wait_in_step(void *context, cudaEvent_t event) { wait_for((struct rank_run *)context, event); }
+
 /* On the stream of all steps come a step's microbatches, the step, the copy of its losses, then the next step's: so the
  * device's only place for microbatches is overwritten once the step before is over. Their two places on the host, and
  * those of the losses, are enough: a step is enqueued when the one two before it has ended. */
@@ -304,34 +314,38 @@ extern const bool backend_leads = true;
 extern "C" void backend_enqueue(struct rank_run *run, int64_t step) {
     struct rank_backend *backend = run->backend;
     bool reads = rank_reads(run);
-    assert(backend->enqueued - backend->ended < (backend->ended > 0 && !run->flags.timeline ? 2 : 1));
+    assert(backend->enqueued - backend->ended <
+           (backend->ended > 0 && !run->flags.timeline && !run->flags.losses ? 2 : 1));
     if (backend->enqueued == 0) {
-        cuda_store(backend->rank.step, &step, sizeof step); /* steps of earlier runs count */
+        cuda_store(backend->rank.counted, &step, sizeof step); /* steps of earlier runs count */
         if (reads)
-            cuda_feed(&run->replay, step, run->data, backend->steps.origin);
+            cuda_feed(&run->replay, step, 0, run->data, backend->steps.origin);
+        backend->steps.data = reads ? run->data : NULL;
+        backend->steps.wait = wait_in_step;
+        backend->steps.context = run;
         backend->since = seconds();
     }
     steps_run(&backend->steps, step, run->flags.timeline);
     backend->came = backend->rank.came[step % 2];
     backend->enqueued++;
     if (reads) /* made while this step runs */
-        cuda_feed(&run->replay, step + 1, run->data, backend->steps.origin);
+        cuda_feed(&run->replay, step + 1, 0, run->data, backend->steps.origin);
 }
 
 extern "C" void backend_look(struct rank_run *run) { has_come(run, run->backend->came); }
 
-extern "C" void backend_wait(struct rank_run *run, int64_t step, float *loss) {
+extern "C" void backend_wait(struct rank_run *run, int64_t step, float *loss, double *when) {
     struct rank_backend *backend = run->backend;
     struct cuda_rank *own = &backend->rank;
-    double asked = seconds();
-    while (!has_come(run, own->came[step % 2]))
-        if (seconds() > asked + WORLD_PROGRESS) {
-            asked = seconds();
-            run->world.progress(run->world.link);
-        }
+    wait_for(run, own->came[step % 2]);
     memcpy(loss, own->told[step % 2], sizeof *loss * (size_t)run->program.batches);
     if (backend->ended++ == 0)
         backend->free[3] = free_memory();
+    if (!when)
+        return;
+    steps_when(&backend->steps, step, 0, when);
+    for (int32_t k = 0; k < updates_per_step(run->program.batches, &run->program.stage[run->program.stages - 1]); k++)
+        when[k] += backend->since;
 }
 
 /* Seconds of the device's clock, set to the host's when the first step began. The device was idle then except for that

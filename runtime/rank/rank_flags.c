@@ -21,6 +21,8 @@ static const struct flag {
     {"deadline", "SECONDS", "longest that a step, or a checkpoint, may take; default 600", 'd'},
     {"flight", "DIR", "where a rank that gives up writes its flight record; default .", 'f'},
     {"timeline", "DIR", "write when the instructions of the last ten steps ran, into DIR/timeline.<rank>.tsv", 't'},
+    {"losses", "FILE", "write the loss of each update of the last stage, and when it ended (TSV); rank 0 writes it",
+     'l'},
     {"json", NULL, "print figures as JSON", 'j'},
     {"no-graph", NULL, "on a GPU, enqueue each step anew instead of launching a graph of it", 'g'},
     {"algorithms", "FILE",
@@ -113,6 +115,7 @@ static void set(struct rank_flags *flags, const struct rt_self *self, const stru
     case 'd': flags->deadline = seconds(self, arg); break;
     case 'f': flags->flight = arg; break;
     case 't': flags->timeline = arg; break;
+    case 'l': flags->losses = arg; break;
     case 'j': flags->json = true; break;
     case 'g': flags->eager = true; break;
     case 'a': flags->algorithms = arg; break;

@@ -58,10 +58,11 @@ const bool backend_leads = false;
 void backend_enqueue(struct rank_run *run, int64_t step) { run->replay.step = step; }
 void backend_look(struct rank_run *run) { (void)run; }
 
-void backend_wait(struct rank_run *run, int64_t step, float *loss) {
+void backend_wait(struct rank_run *run, int64_t step, float *loss, double *when) {
     (void)step;
     memset(loss, 0, sizeof *loss * (size_t)run->program.batches);
     run->backend->host.loss = loss;
+    run->backend->host.when = when;
     replay_step(&run->replay);
 }
 

@@ -1,6 +1,7 @@
 /* The main of a rank's own program: the ranks meet and agree, then replay step by step, under the watchdog. */
 #include "store/durable.h"
 #include "store/fingerprint.h"
+#include "store/losses.h"
 #include "store/progress.h"
 #include "store/seconds.h"
 #include "rank_run.h"
@@ -35,8 +36,12 @@ static void own_program(struct rank_run *run) {
     k->arena = self->arena;
     k->host = self->host;
     k->work = self->work;
+    k->begin = self->begin;
+    k->end = self->end;
     run->program = (struct rt_program){.name = self->name, .workers = self->workers, .stages = self->stages};
     run->program.batches = self->batches;
+    run->program.period = self->period;
+    run->program.repeats = self->repeats;
     run->program.sets = tables->sets;
     run->program.nmsgs = self->nmsgs;
     run->program.model = tables->model;
@@ -50,8 +55,12 @@ enum { INTS, TERMS, LOSSES }; /* what is in a pulse */
 struct training {
     float *pulse; /* how many ranks received SIGINT, and SIGTERM; then the last step's loss of each microbatch */
     float *loss;  /* of this rank, per microbatch */
+    struct losses losses; /* where --losses is given, and then: */
+    double *when;         /* per update of the last stage in a step: when it ended */
+    bool tells;           /* this rank knows that, for all */
+    float *known;         /* a step's loss of each microbatch, then these times, of all ranks */
     float first, last;
-    double seconds;
+    double begun, seconds;
     int signal;             /* that ended it early; 0: none */
     int64_t step, enqueued; /* how many have ended, have been enqueued, in earlier runs too */
 };
@@ -82,6 +91,23 @@ static void meet(struct rank_run *run) {
     run->world.self = run->self;
 }
 
+static int32_t updates(const struct rank_run *run) {
+    return updates_per_step(run->program.batches, &run->program.stage[run->program.stages - 1]);
+}
+
+static void open_losses(struct rank_run *run, struct training *training) {
+    char why[DURABLE_PATH + 512] = "";
+    size_t n = (size_t)updates(run);
+    training->known = calloc((size_t)run->program.batches + 2 * n, sizeof *training->known);
+    training->when = calloc(n, sizeof *training->when);
+    if (!training->known || !training->when)
+        rank_error(run->self, "no memory");
+    training->tells = rank_owners(run, run->program.stages - 1)[0] == run->world.rank;
+    bool ok = run->world.rank > 0 ||
+              losses_open(&training->losses, run->flags.losses, run->from * updates(run), why, sizeof why);
+    world_verdict(&run->world, ok, why);
+}
+
 /* Allocates everything the run needs; from the first step on, nothing is allocated. */
 static void prepare(struct rank_run *run, struct training *training) {
     char why[DURABLE_PATH + 512];
@@ -104,6 +130,8 @@ static void prepare(struct rank_run *run, struct training *training) {
         rank_try_checkpoint(run);
     if (run->flags.resume)
         rank_resume(run);
+    if (run->flags.losses)
+        open_losses(run, training);
     if (run->flags.timeline)
         rank_timeline_open(run); /* last: its times begin here */
 }
@@ -128,13 +156,13 @@ static int stopped_by(const struct training *training) {
 }
 
 /* May the step behind this one be enqueued before this one has ended? Not if something comes between them: the report
- * after the first; a checkpoint, which is of this step's state; reading the times of its instructions, which the next
- * one records anew. Nor if there is no such step. The first may also be the only one that is not captured, and NCCL
- * runs no communicator in a graph and outside at once (NCCL's user guide, env.rst: NCCL_GRAPH_MIXING_SUPPORT). */
+ * after the first; a checkpoint, which is of this step's state; reading times, which the next one takes anew. Nor if
+ * there is no such step. The first may also be the only one that is not captured, and NCCL runs no communicator in a
+ * graph and outside at once (NCCL's user guide, env.rst: NCCL_GRAPH_MIXING_SUPPORT). */
 static bool leads(const struct rank_run *run, int64_t step) {
     const struct rank_flags *flags = &run->flags;
     bool saves = flags->checkpoint && (step + 1) % flags->every == 0;
-    return backend_leads && step > run->from && step + 1 < flags->steps && !saves && !flags->timeline;
+    return backend_leads && step > run->from && step + 1 < flags->steps && !saves && !flags->timeline && !flags->losses;
 }
 
 static void enqueue(struct rank_run *run, struct training *training, int64_t step) {
@@ -161,7 +189,7 @@ static void step(struct rank_run *run, struct training *training) {
         if (!stopped_by(training))
             enqueue(run, training, step + 1);
     }
-    backend_wait(run, step, training->loss);
+    backend_wait(run, step, training->loss, training->tells ? training->when : NULL);
     if (run->flags.timeline)
         rank_timeline_keep(run, step);
     run->world.sum_end(run->world.link);
@@ -169,12 +197,35 @@ static void step(struct rank_run *run, struct training *training) {
     check_data(run);
 }
 
+/* The lines of the step that has just ended, before a checkpoint says that it has. A time is exchanged as two floats,
+ * of which the second is what the first one lacks; only one rank has it. */
+static void tell_losses(struct rank_run *run, struct training *training) {
+    int32_t B = run->program.batches, n = updates(run);
+    float *time = training->known + B;
+    char why[DURABLE_PATH + 512];
+    memcpy(training->known, training->loss, sizeof *training->known * (size_t)B);
+    for (int32_t k = 0; k < n; k++) {
+        double at = training->tells ? training->when[k] - training->begun : 0;
+        time[2 * k] = (float)at;
+        time[2 * k + 1] = (float)(at - (double)time[2 * k]);
+    }
+    run->world.sum_begin(run->world.link, training->known, B + 2 * n);
+    run->world.sum_end(run->world.link);
+    if (run->world.rank > 0)
+        return;
+    for (int32_t k = 0; k < n; k++)
+        training->when[k] = (double)time[2 * k] + (double)time[2 * k + 1];
+    if (!losses_step(&training->losses, training->step - 1, B, &run->program.stage[run->program.stages - 1],
+                     training->known, training->when, why, sizeof why))
+        rank_error(run->self, why);
+}
+
 static void train(struct rank_run *run, struct training *training) {
     const struct rank_flags *flags = &run->flags;
     int B = run->program.batches;
     struct progress told = {.what = "training", .from = run->from, .steps = flags->steps, .tty = isatty(STDERR_FILENO)};
     told.tokens = (int64_t)run->program.model->rows * B;
-    double begin = seconds();
+    training->begun = seconds();
     for (bool stop = run->from >= flags->steps; !stop;) {
         memcpy(training->pulse + LOSSES, training->loss, sizeof *training->pulse * (size_t)B);
         step(run, training);
@@ -185,9 +236,11 @@ static void train(struct rank_run *run, struct training *training) {
             training->first = training->last;
         training->signal = stopped_by(training);
         stop = training->signal || training->step == flags->steps;
-        training->seconds = seconds() - begin;
+        training->seconds = seconds() - training->begun;
         if (run->world.rank == 0 && training->step > run->from + 1)
             progress_tell(&told, training->step - 1, training->last, training->seconds);
+        if (flags->losses)
+            tell_losses(run, training);
         if (flags->checkpoint && (stop || training->step % flags->every == 0))
             rank_save(run, training->step);
     }
@@ -255,6 +308,10 @@ static void release(struct rank_run *run, struct training *training) {
     free(run->owner);
     free(training->pulse);
     free(training->loss);
+    free(training->known);
+    free(training->when);
+    if (run->flags.losses && run->world.rank == 0)
+        losses_close(&training->losses);
 }
 
 int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt_tables *tables) {

@@ -8,7 +8,7 @@
 #include "comm/world.h"
 
 struct rank_flags {
-    const char *data, *checkpoint, *flight, *timeline, *algorithms;
+    const char *data, *checkpoint, *flight, *timeline, *losses, *algorithms;
     int64_t steps, every, keep, seed;
     double deadline;
     int messages; /* between GPUs: CUDA_nccl, CUDA_put */

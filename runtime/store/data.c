@@ -49,12 +49,13 @@ static bool check_vocab(const struct data *data, const char *path, char *why, si
 }
 
 static bool check_features(const struct rt_model *m, char *why, size_t nwhy) {
-    if (2 * (int64_t)m->features >= (int64_t)m->batches * m->rows)
+    int summed = m->update > 0 ? m->update : m->batches;
+    if (2 * (int64_t)m->features >= (int64_t)summed * m->rows)
         return true;
     snprintf(why, nwhy,
              "integers with features = %d, rows = %d and batches = %d: sums are exact in any order only while 2 x "
              "features >= rows x batches; use at least %lld features",
-             m->features, m->rows, m->batches, ((long long)m->batches * m->rows + 1) / 2);
+             m->features, m->rows, summed, ((long long)summed * m->rows + 1) / 2);
     return false;
 }
 

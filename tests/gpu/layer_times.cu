@@ -175,9 +175,10 @@ static void time_update(struct bench *k, int s) {
     if (k->estimate)
         return;
     y->us = 1e6 * alone(k, 1, [&](int) {
+                const struct cuda_number number = {k->c.counted, 1, 0, 0};
                 cuda_update(m, weight_count(m, &k->p->stage[s]), job_operand(k->c.arena, x, ROLE_w),
-                            (const float *)job_operand(k->c.arena, x, ROLE_dw),
-                            (float *)job_operand(k->c.arena, x, ROLE_opt), k->c.step, k->c.lr, k->stream);
+                            (const float *)job_operand(k->c.arena, x, ROLE_dw), 1,
+                            (float *)job_operand(k->c.arena, x, ROLE_opt), &number, k->c.lr, k->stream);
             });
 }
 
@@ -246,8 +247,8 @@ static const char *take_device(struct bench *k, struct cuda_run *run) {
         return trouble;
     cuda_begin(&k->z, run->run.seed);
     k->stream = k->c.lane[0];
-    cuda_feed(&k->z, 0, run->run.data, k->stream);
-    cuda_count(k->c.step, NULL, 0, k->stream);
+    cuda_feed(&k->z, 0, 0, run->run.data, k->stream);
+    cuda_count(k->c.counted, PASS_BEGINS, 1, NULL, 0, k->stream);
     replay_step(&k->z);
     CUDA(cudaStreamSynchronize(k->stream));
     return NULL;

@@ -331,16 +331,17 @@ template <typename T> static void update(int optimizer, int64_t last, const char
     float *state = (float *)fresh((size_t)n * 12), *moments = state + (sizeof(T) == 2 ? n : 0);
     if (sizeof(T) == 2)
         memcpy(state, w, (size_t)n * sizeof *w);
-    int64_t *step = (int64_t *)fresh(8);
+    int64_t *step = (int64_t *)fresh(16);
     float *lr = (float *)fresh(4);
     *lr = host.m.lr;
     *step = 0;
     for (int64_t i = 1; i <= 5; i++) {
         host_update(&host.m, &host.s, 0, weight_count(&host.m, &host.s), w, dw, opt, i);
-        cuda_count(on_device(step), NULL, 0, 0);
+        cuda_count(on_device(step), PASS_BEGINS, 1, NULL, 0, 0);
         grid_reverse = i % 2 == 0;
-        cuda_update(&device.m, weight_count(&device.m, &device.s), on_device(v), on_device(dw), on_device(state),
-                    on_device(step), on_device(lr), 0);
+        const cuda_number number = {on_device(step), 1, 0, 0};
+        cuda_update(&device.m, weight_count(&device.m, &device.s), on_device(v), on_device(dw), 1, on_device(state),
+                    &number, on_device(lr), 0);
         grid_reverse = false;
     }
     back();

@@ -80,6 +80,7 @@ static void prepare(worker *s, int rank) {
     s->steps.replay = &s->replay;
     s->steps.rank = &s->rank;
     s->steps.graph = t->all->graph;
+    s->steps.data = t->all->run.data;
     if (!steps_open(&s->steps))
         abort();
     cuda_put.open(&s->world, &t->program, t->groups.data(), &s->rank);
@@ -111,7 +112,7 @@ static void *work(void *arg) {
     for (int64_t step = 0; step <= run->steps; step++) { /* enqueues it, then waits for the one before */
         float sum = 0;
         if (step < run->steps) {
-            cuda_feed(&s->replay, step, run->data, s->steps.origin);
+            cuda_feed(&s->replay, step, 0, run->data, s->steps.origin);
             steps_run(&s->steps, step, false);
         }
         if (step == 0)

@@ -9,8 +9,8 @@ static void dump_bits(FILE *f, float x) {
 }
 
 static void dump_model(FILE *f, const struct rt_model *m) {
-    fprintf(f, "model input %d rows %d context %d vocab %d features %d batches %d precision %d\n", m->input, m->rows,
-            m->context, m->vocab, m->features, m->batches, m->precision);
+    fprintf(f, "model input %d rows %d context %d vocab %d features %d batches %d precision %d update %d\n", m->input,
+            m->rows, m->context, m->vocab, m->features, m->batches, m->precision, m->update);
     fprintf(f, "optimizer %d lr, beta1, beta2, eps, decay", m->optimizer);
     dump_bits(f, m->lr);
     dump_bits(f, m->beta1);
@@ -32,8 +32,8 @@ static void dump_layer(FILE *f, const struct rt_layer *l) {
 static void dump_stage(FILE *f, const struct rt_stage *s, int number) {
     fprintf(f, "stage %d layers %d act %" PRId64 " grad %" PRId64 " stash %" PRId64 " ext %" PRId64, number, s->nlayers,
             s->act, s->grad, s->stash, s->ext);
-    fprintf(f, " input %" PRId64 " weight %" PRId64 " opt %" PRId64 " work %" PRId64 "\n", s->input, s->weight, s->opt,
-            s->work);
+    fprintf(f, " input %" PRId64 " weight %" PRId64 " opt %" PRId64 " work %" PRId64 " update %d\n", s->input,
+            s->weight, s->opt, s->work, s->update);
     for (int i = 0; i < s->nlayers; i++)
         dump_layer(f, &s->layer[i]);
 }
@@ -62,9 +62,9 @@ void dump(FILE *f, const struct rt_self *self, const struct rt_tables *t) {
     fprintf(f, "hash %016" PRIx64 "\n", self->hash);
     fprintf(f,
             "%s rank %d workers %d stages %d batches %d messages %d lanes %d arena %" PRId64 " host %" PRId64
-            " work %" PRId64 "\n",
+            " work %" PRId64 " begin %d end %d period %d repeats %" PRId64 "\n",
             self->name, self->rank, self->workers, self->stages, self->batches, self->nmsgs, self->nlanes, self->arena,
-            self->host, self->work);
+            self->host, self->work, self->begin, self->end, self->period, self->repeats);
     dump_model(f, t->model);
     for (int s = 0; s < t->sets; s++)
         dump_stage(f, &t->stage[s], s);

@@ -21,9 +21,11 @@ static int32_t *groups_of(const struct program *p) {
     return list;
 }
 
-/* The stages that a rank computes or is home of; of others it knows nothing. */
+/* The stages that a rank computes or is home of; of others it knows only what an update takes. */
 static struct rt_stage *stages_of(const struct rt_program *rt, const struct rt_rank *k) {
     struct rt_stage *stage = NEW(struct rt_stage, rt->sets);
+    for (int s = 0; s < rt->sets; s++)
+        stage[s].update = rt->stage[s].update;
     for (int32_t i = 0; i < k->nins; i++)
         if (op_lane[k->ins[i].op] == LANE_COMPUTE)
             stage[k->ins[i].stage] = rt->stage[k->ins[i].stage];
@@ -34,8 +36,8 @@ static struct rt_stage *stages_of(const struct rt_program *rt, const struct rt_r
 
 static void dump_rank(const struct program *p, const struct rt_program *rt, int r, const char *path) {
     const struct rt_rank *k = &rt->rank[r];
-    struct rt_self self = {p->name,  0,         r,        p->workers, p->stages, p->batches,
-                           p->nmsgs, k->nlanes, k->arena, k->host,    k->work};
+    struct rt_self self = {p->name,  0,       r,       p->workers, p->stages, rt->batches, p->nmsgs,   k->nlanes,
+                           k->arena, k->host, k->work, k->begin,   k->end,    rt->period,  rt->repeats};
     struct rt_instr *ins = NEW(struct rt_instr, k->nins);
     memcpy(ins, k->ins, sizeof *ins * (size_t)k->nins);
     for (int32_t i = 0; i < k->nins; i++)

@@ -8,8 +8,8 @@
  * weights show it; who writes too late ends the process. The scribbles of a seed are the same in each run, the moments
  * they meet are not.
  *
- * Where ORDERS names a folder, orders<rank> there gets a line for every message: step, number, what it is, its start
- * and end in nanoseconds of the host's clock, whether its data reach others, and whether others' reach it. */
+ * Where ORDERS names a folder, orders<rank> there gets a line for every message: its turn, number, what it is, its
+ * start and end in nanoseconds of the host's clock, whether its data reach others, and whether others' reach it. */
 #include "process/comm_local.h"
 #include <sched.h>
 #include <stdio.h>
@@ -22,7 +22,8 @@ enum { RANKS = 64, SCRIBBLE = 0xff }; /* floats of it are NaN */
 struct worst {
     const struct device *real;
     struct device device;  /* the real one, but for what is below */
-    bool *started, *ended; /* per instruction: in this step */
+    bool *started, *ended; /* per instruction: in this pass of the step */
+    int64_t pass;          /* as replay's passes */
     int64_t *since;        /* per instruction: when it started */
     char *kept;
     FILE *orders;
@@ -129,6 +130,11 @@ static bool worst_meet(struct replay *re, const struct rt_instr *x) {
     int32_t i = (int32_t)(x - rank_of(re)->ins);
     struct range range[MOST_RANGES];
     int n = operands(re, x, range);
+    if (w->pass != re->passes) {
+        memset(w->started, 0, sizeof *w->started * (size_t)rank_of(re)->nins);
+        memset(w->ended, 0, sizeof *w->ended * (size_t)rank_of(re)->nins);
+        w->pass = re->passes;
+    }
     if (!w->started[i]) {
         dawdle(w);
         for (int k = 0; k < n; k++)
@@ -146,7 +152,7 @@ static bool worst_meet(struct replay *re, const struct rt_instr *x) {
         reached = x->root < 0 || root == (x->op == OP_REDUCE);
     }
     if (w->orders)
-        fprintf(w->orders, "%lld %d %s %lld %lld %d %d\n", (long long)re->step, x->msg, op_row(x->op)->name,
+        fprintf(w->orders, "%lld %d %s %lld %lld %d %d\n", (long long)re->turn, x->msg, op_row(x->op)->name,
                 (long long)w->since[i], (long long)now(), reaches, reached);
     for (int k = 0; k < n; k++)
         scribble_for_a_while(w, re, x, &range[k]);
@@ -210,8 +216,6 @@ void __wrap_replay_step(struct replay *re) {
         begin(w, re);
         re->device = &w->device;
     }
-    memset(w->started, 0, sizeof *w->started * (size_t)rank_of(re)->nins);
-    memset(w->ended, 0, sizeof *w->ended * (size_t)rank_of(re)->nins);
     __real_replay_step(re);
     if (w->orders)
         fflush(w->orders);

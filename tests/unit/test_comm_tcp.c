@@ -408,6 +408,6 @@ Test(comm_tcp, a_death_is_noticed_while_waiting_for_another, .timeout = 10) {
 
 Test(comm_tcp, a_mix_up_is_noticed, .timeout = 30) {
     static const char wanted[] =
-        "rank 2 sent message 77 of step 1, 100 bytes, where message 1 of step 1, 100 bytes, was due";
+        "rank 2 sent message 77 in turn 1, 100 bytes, where message 1 in turn 1, 100 bytes, was due";
     expect_trouble(go_on, send_another, true, wanted, wanted);
 }
