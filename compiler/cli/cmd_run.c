@@ -43,6 +43,7 @@ static struct compile compile_serial(const struct compile *c) {
     }
     sp->update = NULL; /* one rank tells what jobs take, whichever weights they read */
     sp->nupdates = 0;
+    sp->step = sp->batches;
     sp->pred = NULL; /* the default dependencies: a custom pred() must not change the result */
     sp->homes = find_homes(sp);
     struct compile serial = {.spec = sp, .stage = NEW(struct stage, sp->stages + sp->tied)};
@@ -191,7 +192,9 @@ static double predict(const struct compile *c, const struct compile *serial, con
         st[s].update = cost[s * NOPS + OP_U];
     sp.link = sp.host_link = NULL;
     sp.speed = NULL;
-    return sim_run(&sp, st, c->program)->makespan;
+    struct timeline *tl = sim_run(&sp, st, c->program);
+    sim_steady(&sp, st, c->program, tl);
+    return tl->step;
 }
 
 /* Time 0 is the start of the first kept step. */
