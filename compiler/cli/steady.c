@@ -2,10 +2,12 @@
  * what follows it (passes/period.c).
  *
  * The script is asked about ever more microbatches until its schedule repeats itself; then about as many as the program
- * needs. A period must be so long that no tensor outlives it: its place is another's when the period comes again. */
+ * needs. A period must be so long that no tensor outlives it: its place is another's when the period comes again. And
+ * the step's end must be so far that it changes nothing in the period: fetched weights are kept by their next uses. */
 #include "compile.h"
 #include "passes/period.h"
 
+enum { MOST_BEHIND = 2 /* periods that are written out again behind it */ };
 enum { FIRST_TRY = 64, MOST_TRIES = 256, MOST_JOBS = 1000000 };
 
 static void schedule(struct compile *c, int most) {
@@ -52,13 +54,14 @@ void find_steady_state(struct compile *c) {
     for (int tries = 0; tries < MOST_TRIES; tries++, length += shortest) {
         while ((microbatches = written_out(c->spec, c->sched, first, length)) < 0 && c->spec->batches < c->spec->step)
             look_further(c);
-        struct compile with;
         if (microbatches < 0)
             return; /* the whole step is no longer than that */
-        if (try_period(c, &with, first, length, shortest, microbatches)) {
-            *c = with;
-            return;
-        }
+        struct compile with;
+        for (int more = 0; more <= MOST_BEHIND && microbatches + more * length < c->spec->step; more++)
+            if (try_period(c, &with, first, length, shortest, microbatches + more * length)) {
+                *c = with;
+                return;
+            }
     }
     die("%s: its schedule repeats itself after %d microbatches, but no program does: some tensor is kept for ever "
         "longer",

@@ -45,7 +45,10 @@ static bool same_moment(const struct search *search, int32_t x, int32_t y, int n
     int later = a->d == OP_U ? n / sp->update[a->s] : n;
     if (a->s != b->s || a->d != b->d || a->rank != b->rank || b->b != a->b + later)
         return false;
-    if (a->d != OP_U && a->d != OP_W && sc->version[j] != sc->version[i] + n / sp->update[a->s])
+    int32_t forward = a->d == OP_U ? -1 : job_at(sp, a->s, a->b, OP_F), on = n / sp->update[a->s];
+    if (forward >= 0 && sc->version[job_at(sp, b->s, b->b, OP_F)] != sc->version[forward] + on)
+        return false; /* what it keeps for its backward is of that version */
+    if (forward >= 0 && a->d != OP_W && sc->version[j] != sc->version[i] + on)
         return false;
     return fabs(time_at(sc, y) - time_at(sc, x) - apart) <= 1e-9 * period;
 }
@@ -140,12 +143,12 @@ bool set_period(const struct spec *sp, struct sched *sc, int first, int length, 
 
 /* ---- in a program ---- */
 
-/* What a buffer is called when n microbatches have passed. Fetched weights are numbered as they come. */
+/* What a buffer is called when n microbatches have passed; fetched weights, by their version. */
 struct name {
     int32_t kind, stage, batch, inst, buf;
 };
 
-static struct name name_after(const struct program *p, int r, int32_t b, int n) {
+static struct name name_after(const struct program *p, int r, int32_t b, int n, const int32_t *version) {
     const struct buf *x = &p->rank[r].buf[b];
     struct name name = {x->kind, x->stage, x->batch, x->inst, b};
     if (x->batch >= 0)
@@ -153,7 +156,7 @@ static struct name name_after(const struct program *p, int r, int32_t b, int n) 
     if (x->kind == K_wgrad)
         name.inst = (x->inst < 0 ? r : x->inst) + p->workers * (n / p->update[x->stage]);
     if (x->kind == K_weight)
-        name.inst = is_copy_of_version(p, r, x) ? x->inst + n / p->update[x->stage] : 0;
+        name.inst = version[b] + n / p->update[x->stage];
     return name;
 }
 
@@ -168,8 +171,23 @@ static int by_name(const void *x, const void *y) {
     return a->inst != b->inst ? a->inst - b->inst : a->buf - b->buf;
 }
 
+/* Per buffer of weights: the version in it. Copies of earlier ones are called by it; of fetched ones, readers say it.
+ */
+static int32_t *versions_in(const struct program *p, int r) {
+    const struct rank *k = &p->rank[r];
+    int32_t *version = NEW(int32_t, k->nbufs + 1);
+    for (const struct instr *x = k->ins; x < k->ins + k->nins; x++)
+        for (uint32_t a = x->arg; is_job(x->op) && a < x->arg + x->narg; a++)
+            if (k->arg[a].role == ROLE_w)
+                version[k->arg[a].buf] = x->inst;
+    for (int32_t b = 0; b < k->nbufs; b++)
+        if (is_copy_of_version(p, r, &k->buf[b]))
+            version[b] = k->buf[b].inst;
+    return version;
+}
+
 /* The buffers that events [0, end) open and do not close, by what they are called n microbatches later. */
-static struct name *open_at(const struct program *p, int r, size_t end, int after, int *n) {
+static struct name *open_at(const struct program *p, int r, size_t end, int after, const int32_t *version, int *n) {
     const struct rank *k = &p->rank[r];
     bool *open = NEW(bool, k->nbufs + 1);
     for (size_t e = 0; e < end; e++)
@@ -178,7 +196,7 @@ static struct name *open_at(const struct program *p, int r, size_t end, int afte
     *n = 0;
     for (int32_t b = 0; b < k->nbufs; b++)
         if (open[b])
-            name[(*n)++] = name_after(p, r, b, after);
+            name[(*n)++] = name_after(p, r, b, after, version);
     qsort(name, (size_t)*n, sizeof *name, by_name);
     return name;
 }
@@ -186,7 +204,9 @@ static struct name *open_at(const struct program *p, int r, size_t end, int afte
 bool match_period(const struct program *p, int r, int32_t *before) {
     const struct rank *k = &p->rank[r];
     int n, m;
-    struct name *old = open_at(p, r, k->event_begin, p->period, &n), *now = open_at(p, r, k->event_end, 0, &m);
+    const int32_t *version = versions_in(p, r);
+    struct name *old = open_at(p, r, k->event_begin, p->period, version, &n);
+    struct name *now = open_at(p, r, k->event_end, 0, version, &m);
     bool good = n == m;
     memset(before, -1, sizeof *before * (size_t)k->nbufs);
     for (int i = 0; good && i < n; i++) {

@@ -178,7 +178,7 @@ static void start(struct state *state, int32_t j, double t) {
     sc->nstarts++;
     sc->order[rank][sc->norder[rank]++] = j;
     if (state->sp->update)
-        versions_read(&state->versions, j, t, state->missing);
+        versions_read(&state->versions, j, t);
     events_push(&state->events, (struct event){sc->end[j], j});
 }
 
@@ -365,7 +365,7 @@ struct sched *sched_run(const struct spec *sp, const struct stage *st, const str
     for (int j = 0; j < sp->njobs; j++)
         state.missing[j] = graph->pred_at[j + 1] - graph->pred_at[j];
     if (sp->update)
-        state.versions = versions_begin(sp, st, sc->version, state.missing);
+        state.versions = versions_begin(sp, st, sc->version, state.missing, state.ready_at);
     for (int j = 0; j < n; j++)
         if (!state.missing[j])
             make_ready(&state, j);

@@ -11,24 +11,36 @@ static int source_place(const struct spec *sp, const struct job *job) {
     return own >= 0 ? own : place_in(homes, job->home);
 }
 
+/* How long weights take from its home to its rank. */
+static double travel_time(const struct versions *v, int32_t j) {
+    const struct job *job = &v->sp->job[j];
+    int home = v->sp->homes[job->s].rank[source_place(v->sp, job)];
+    return on_grain(v->sp, link_time(v->sp, home, job->rank, (double)v->st[job->s].bytes[K_weight]));
+}
+
 int32_t versions_awaited(const struct versions *v, int32_t j) {
     const struct job *job = &v->sp->job[j];
     return v->version[j] > 0 ? update_at(v->sp, job->s, v->version[j] - 1, source_place(v->sp, job)) : -1;
 }
 
-/* Job j reads this version, and waits for it unless it is there. */
-static void bind(struct versions *v, int32_t j, int32_t version, int32_t *missing) {
+/* Job j reads this version, and waits until it is there. */
+static void bind(struct versions *v, int32_t j, int32_t version) {
     v->version[j] = version;
     int32_t update = versions_awaited(v, j) - v->sp->njobs;
-    if (version == 0 || !isnan(v->ended[update]))
+    if (version == 0)
         return;
-    missing[j]++;
+    if (!isnan(v->ended[update])) {
+        v->ready_at[j] = fmax(v->ready_at[j], v->ended[update] + travel_time(v, j));
+        return;
+    }
+    v->missing[j]++;
     v->next[j] = v->waiting[update];
     v->waiting[update] = j;
 }
 
-struct versions versions_begin(const struct spec *sp, const struct stage *st, int32_t *version, int32_t *missing) {
-    struct versions all = {.sp = sp, .st = st, .version = version}, *v = &all;
+struct versions versions_begin(const struct spec *sp, const struct stage *st, int32_t *version, int32_t *missing,
+                               double *ready_at) {
+    struct versions all = {.sp = sp, .st = st, .version = version, .missing = missing, .ready_at = ready_at}, *v = &all;
     v->at = NEW(int32_t, sp->stages + 1);
     for (int s = 0; s < sp->stages; s++)
         v->at[s + 1] = v->at[s] + sp->homes[s].lists;
@@ -46,32 +58,42 @@ struct versions versions_begin(const struct spec *sp, const struct stage *st, in
     for (int32_t j = 0; j < sp->njobs; j++) {
         int32_t back = sp->reads[j], synchronous = sp->job[j].b / sp->update[sp->job[j].s];
         if (back >= 0 && sp->job[j].d != OP_W)
-            bind(v, j, synchronous > back ? synchronous - back : 0, missing);
+            bind(v, j, synchronous > back ? synchronous - back : 0);
     }
     return all;
 }
 
 /* The newest version that a job which starts at t can have: on another rank than the home, one that has arrived. */
-static int32_t latest(const struct versions *v, const struct job *job, double t) {
+static int32_t latest(const struct versions *v, int32_t j, double t) {
     const struct spec *sp = v->sp;
-    int place = source_place(sp, job), home = sp->homes[job->s].rank[place];
+    const struct job *job = &sp->job[j];
+    int place = source_place(sp, job);
     int32_t newest = v->newest[v->at[job->s] + place];
-    double travel = on_grain(sp, link_time(sp, home, job->rank, (double)v->st[job->s].bytes[K_weight]));
+    double travel = travel_time(v, j);
     while (newest > 0 && v->ended[update_at(sp, job->s, newest - 1, place) - sp->njobs] + travel > t)
         newest--;
     return newest;
 }
 
+static void die_too_early(const struct spec *sp, int32_t j, const struct job *forward) {
+    const struct job *job = &sp->job[j];
+    die("%s: %s could start before %s, whose version of the weights it is to read: pred() must say that it needs that",
+        sp->file, job_name(job->s, job->b, job->d), job_name(forward->s, forward->b, OP_F));
+}
+
 /* All jobs of (s,b) with this rule, except for j, read this version. */
-static void bind_all(struct versions *v, int s, int b, int rule, int32_t version, int32_t j, int32_t *missing) {
+static void bind_all(struct versions *v, int s, int b, int rule, int32_t version, int32_t j) {
     for (int d = OP_F; d <= OP_B; d++) {
         int32_t other = job_at(v->sp, s, b, d);
-        if (other >= 0 && other != j && v->sp->reads[other] == rule)
-            bind(v, other, version, missing);
+        if (other < 0 || other == j || v->sp->reads[other] != rule)
+            continue;
+        if (v->missing[other] == 0)
+            die_too_early(v->sp, other, &v->sp->job[j]);
+        bind(v, other, version);
     }
 }
 
-void versions_read(struct versions *v, int32_t j, double t, int32_t *missing) {
+void versions_read(struct versions *v, int32_t j, double t) {
     const struct spec *sp = v->sp;
     const struct job *job = &sp->job[j];
     if (job->d == OP_U || job->d == OP_W)
@@ -79,15 +101,13 @@ void versions_read(struct versions *v, int32_t j, double t, int32_t *missing) {
     bool forward = job->d == OP_F, input = forward && job->s == 0;
     int rule = sp->reads[j];
     if (rule == READ_LATEST || (forward && rule == READ_FORWARD) || (input && rule == READ_INPUT))
-        v->version[j] = latest(v, job, t);
+        v->version[j] = latest(v, j, t);
     if (v->version[j] < 0)
-        die("%s: %s starts before %s, whose version of the weights it would read: pred() must say that it needs that",
-            sp->file, job_name(job->s, job->b, job->d), job_name(rule == READ_INPUT ? 0 : job->s, job->b, OP_F));
+        die_too_early(sp, j, &sp->job[job_at(sp, rule == READ_INPUT ? 0 : job->s, job->b, OP_F)]);
     if (forward)
-        bind_all(v, job->s, job->b, READ_FORWARD, v->version[j], j, missing);
+        bind_all(v, job->s, job->b, READ_FORWARD, v->version[j], j);
     for (int s = 0; input && s < sp->stages; s++)
-        bind_all(v, s, job->b, READ_INPUT, (int32_t)((int64_t)v->version[j] * sp->update[0] / sp->update[s]), j,
-                 missing);
+        bind_all(v, s, job->b, READ_INPUT, (int32_t)((int64_t)v->version[j] * sp->update[0] / sp->update[s]), j);
 }
 
 int32_t versions_update(struct versions *v, int32_t j, double t) {

@@ -374,4 +374,59 @@ static inline void draw_sources(struct spec *sp) {
         sp->source[j] = n > 0 && below(2) ? can[below(n)] : -1;
     }
 }
+/* Updates become jobs, of as many microbatches as divide the step and as let each of a stage's homes take part; the
+ * versions that jobs read follow any of the rules. Needs sp->homes. Returns whether there are such updates. */
+static inline bool draw_updates(struct spec *sp) {
+    static const int rules[] = {READ_FORWARD, READ_LATEST, READ_INPUT, 0, 1, 2};
+    int *update = NEW(int, sp->stages), rule = below(6), mixed = below(3) == 0;
+    sp->step = sp->batches;
+    for (int s = 0; s < sp->stages; s++) {
+        const struct homes *homes = &sp->homes[s];
+        for (int tries = 0; tries < 20 && !update[s]; tries++) {
+            int m = 1 + below(sp->batches);
+            bool good = sp->batches % m == 0 && homes->size == 1;
+            for (int k = 0; good && k < sp->batches / m; k++)
+                for (int l = 0; l < homes->lists && good; l++) {
+                    bool takes_part = homes->lists == 1;
+                    for (int b = k * m; b < (k + 1) * m; b++) {
+                        int32_t j = job_at(sp, s, b, job_at(sp, s, b, OP_W) >= 0 ? OP_W : OP_B);
+                        takes_part |= sp->job[j].rank == homes->rank[l];
+                    }
+                    good = takes_part;
+                }
+            update[s] = good ? m : 0;
+        }
+        if (!update[s])
+            return false;
+    }
+    sp->update = update;
+    sp->turn = sp->batches; /* any common multiple */
+    sp->zero = NULL;
+    sp->offload_state = NULL; /* neither goes with such updates */
+    sp->reads = NEW(int32_t, sp->njobs);
+    for (int j = 0; j < sp->njobs; j++)
+        sp->reads[j] = rules[mixed ? below(6) : rule];
+    sp->update_at = NEW(int32_t, sp->stages + 1);
+    sp->update_at[0] = sp->njobs;
+    for (int s = 0; s < sp->stages; s++)
+        sp->update_at[s + 1] = sp->update_at[s] + sp->batches / update[s] * sp->homes[s].lists;
+    sp->nupdates = sp->update_at[sp->stages] - sp->njobs;
+    struct job *job = NEW(struct job, all_jobs(sp));
+    memcpy(job, sp->job, sizeof *job * (size_t)sp->njobs);
+    sp->job = job;
+    for (int s = 0; s < sp->stages; s++)
+        for (int32_t j = sp->update_at[s]; j < sp->update_at[s + 1]; j++) {
+            int at = j - sp->update_at[s], rank = sp->homes[s].rank[at % sp->homes[s].lists];
+            bool at_once = sp->strict || below(2);
+            job[j] = (struct job){s,
+                                  at / sp->homes[s].lists,
+                                  OP_U,
+                                  .rank = rank,
+                                  .home = rank,
+                                  .fill = sp->strict,
+                                  .prio = at_once ? -INFINITY : below(1000) - 500,
+                                  .cost = 0.25 * below(5)};
+        }
+    return true;
+}
 #endif

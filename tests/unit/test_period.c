@@ -1,0 +1,121 @@
+/* Schedules that repeat themselves: their periods are found, and the programs with one period written out are proved,
+ * for all repetitions. */
+#include "passes/lower.h"
+#include "passes/period.h"
+#include "random_spec.h"
+#include "verify/verify.h"
+#include <criterion/criterion.h>
+
+/* The base schedule again and again, the older microbatches first; or, strictly, in the base's order. */
+static struct spec *tile(const struct spec *base, int64_t step, int batches) {
+    struct spec *sp = NEW(struct spec, 1);
+    *sp = *base;
+    sp->batches = batches;
+    sp->step = step;
+    sp->njobs = 0;
+    int64_t cells = (int64_t)sp->stages * batches * NDIRS;
+    sp->job = NEW(struct job, cells);
+    sp->at = NEW(int32_t, cells);
+    sp->reads = NEW(int32_t, cells);
+    for (int64_t i = 0; i < cells; i++) {
+        int s = (int)(i / NDIRS / batches), b = (int)(i / NDIRS % batches), round = b / base->batches;
+        int32_t j = job_at(base, s, b % base->batches, (int)(i % NDIRS));
+        sp->at[i] = j < 0 ? -1 : sp->njobs;
+        if (j < 0)
+            continue;
+        sp->reads[sp->njobs] = base->reads[j];
+        sp->job[sp->njobs] = base->job[j];
+        sp->job[sp->njobs].b = b;
+        sp->job[sp->njobs++].prio += 1000.0 * round;
+    }
+    if (base->offload)
+        sp->offload = NEW(uint8_t, (int64_t)sp->stages * batches);
+    for (int i = 0; base->offload && i < sp->stages * batches; i++)
+        sp->offload[i] = base->offload[i / batches * base->batches + i % batches % base->batches];
+    sp->update_at = NEW(int32_t, sp->stages + 1);
+    sp->update_at[0] = sp->njobs;
+    for (int s = 0; s < sp->stages; s++)
+        sp->update_at[s + 1] = sp->update_at[s] + batches / sp->update[s] * sp->homes[s].lists;
+    sp->nupdates = sp->update_at[sp->stages] - sp->njobs;
+    return sp;
+}
+
+/* Its updates: those of the base, moved on. */
+static void tile_updates(const struct spec *base, struct spec *sp) {
+    struct job *job = NEW(struct job, all_jobs(sp));
+    memcpy(job, sp->job, sizeof *job * (size_t)sp->njobs);
+    for (int s = 0; s < sp->stages; s++)
+        for (int32_t j = sp->update_at[s]; j < sp->update_at[s + 1]; j++) {
+            int each = base->update_at[s + 1] - base->update_at[s], at = j - sp->update_at[s];
+            job[j] = base->job[base->update_at[s] + at % each];
+            job[j].b = at / sp->homes[s].lists;
+            job[j].prio += 1000.0 * (at / each);
+        }
+    sp->job = job;
+}
+
+struct tiled {
+    const struct spec *base;
+    struct stage *st;
+    struct spec *sp;
+    struct graph *g;
+    struct sched *sc;
+    int batches;
+    int64_t step;
+};
+
+static void schedule(void *with) {
+    struct tiled *x = with;
+    x->sp = tile(x->base, x->step, x->batches);
+    tile_updates(x->base, x->sp);
+    x->g = graph_build(x->sp);
+    x->sc = sched_run(x->sp, x->st, x->g);
+}
+
+/* Returns the program with a period, planned; NULL: there is none. */
+static struct program *with_period(struct tiled *x) {
+    int first, shortest, all = x->batches = 32 * x->base->batches;
+    x->step = 1000 * (int64_t)x->base->batches;
+    if (death_of(schedule, x) || !find_period(x->sp, x->sc, &first, &shortest))
+        return NULL;
+    struct tiled followed = *x;
+    for (int n = least_period(x->sp, x->sc, first, shortest); n < all; n += shortest) {
+        *x = followed;
+        int batches = written_out(x->sp, x->sc, first, n);
+        for (x->batches = batches; batches > 0 && x->batches <= batches + 2 * n; x->batches += n) {
+            schedule(x);
+            if (!set_period(x->sp, x->sc, first, n, shortest))
+                continue;
+            struct program *p = lower(x->sp, x->st, x->g, x->sc);
+            if (!period_fits(p))
+                continue;
+            mem_plan_spare(x->sp, x->st, p);
+            lanes_sync(p);
+            return p;
+        }
+    }
+    return NULL;
+}
+
+/* Returns how many have a period. */
+static int try(int first, int n, int flags) {
+    int found = 0;
+    for (int seed = first; seed < first + n; seed++) {
+        struct scratch scratch = scratch_begin();
+        struct spec *base = draw_spec((uint64_t)seed, flags);
+        struct tiled x = {.base = base, .st = draw_stages(base)};
+        if (draw_updates(base)) {
+            struct program *p = with_period(&x);
+            struct refutation *no = p ? verify(x.sp, x.g, p, CLAIM_ALL) : NULL;
+            cr_assert_null(no, "seed %d: %s", seed, no ? no->why : "");
+            found += p != NULL;
+        }
+        scratch_end(scratch);
+    }
+    return found;
+}
+
+Test(period, at_home) { cr_expect(try(1, 150, AT_HOME | CAPS) > 50); }
+Test(period, anywhere) { cr_expect(try(1000, 150, CAPS | LATENCY) > 30); }
+Test(period, messages_that_take_time) { cr_expect(try(2000, 150, CAPS | BANDWIDTH | COARSE) > 30); }
+Test(period, host_memory) { cr_expect(try(3000, 150, CAPS | HOST) > 30); }

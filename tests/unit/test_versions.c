@@ -1,0 +1,116 @@
+/* Updates that are jobs: which version each job reads, judged by the rules' text; and the programs are proved. */
+#include "passes/lower.h"
+#include "passes/period.h"
+#include "random_spec.h"
+#include "verify/verify.h"
+#include <criterion/criterion.h>
+
+struct drawn {
+    struct spec *sp;
+    struct stage *st;
+    struct graph *g;
+    struct sched *sc;
+    struct program *p;
+};
+
+static void compile(void *with) {
+    struct drawn *x = with;
+    x->g = graph_build(x->sp);
+    x->sc = sched_run(x->sp, x->st, x->g);
+    x->p = lower(x->sp, x->st, x->g, x->sc);
+    mem_plan(x->sp, x->p);
+    lanes_sync(x->p);
+}
+
+/* The rank that job j takes its weights from. */
+static int source_of_job(const struct spec *sp, const struct job *job) {
+    return place_in(&sp->homes[job->s], job->rank) >= 0 ? job->rank : job->home;
+}
+
+/* When version v of the job's stage is at hand for it: 0, or when its update has ended and the weights have come. */
+static double arrives(const struct drawn *x, const struct job *job, int v) {
+    const struct spec *sp = x->sp;
+    int from = source_of_job(sp, job);
+    if (v == 0)
+        return 0;
+    for (int j = sp->njobs; j < all_jobs(sp); j++)
+        if (sp->job[j].s == job->s && sp->job[j].b == v - 1 && sp->job[j].rank == from)
+            return x->sc->end[j] + link_time(sp, from, job->rank, (double)x->st[job->s].bytes[K_weight]);
+    return INFINITY;
+}
+
+/* The newest that is at hand when j starts. Of what ends and starts at one moment, order decides: both are right. */
+static void expect_latest(const struct drawn *x, int j) {
+    const struct job *job = &x->sp->job[j];
+    int v = x->sc->version[j], newest = 0;
+    double t = x->sc->start[j];
+    while (arrives(x, job, newest + 1) < t)
+        newest++;
+    cr_assert(v >= newest && arrives(x, job, v) <= t, "%s reads version %d", job_name(job->s, job->b, job->d), v);
+}
+
+static void expect_version(const struct drawn *x, int j) {
+    const struct spec *sp = x->sp;
+    const struct job *job = &sp->job[j];
+    int v = x->sc->version[j], rule = sp->reads[j], m = sp->update[job->s];
+    int forward = job_at(sp, job->s, job->b, OP_F), input = job_at(sp, 0, job->b, OP_F);
+    cr_assert(arrives(x, job, v) <= x->sc->start[j]);
+    if (rule >= 0)
+        cr_assert_eq(v, job->b / m - rule > 0 ? job->b / m - rule : 0);
+    else if (rule == READ_FORWARD && j != forward)
+        cr_assert_eq(v, x->sc->version[forward]);
+    else if (rule == READ_INPUT && j != input)
+        cr_assert_eq(v, x->sc->version[input] * sp->update[0] / m);
+    else
+        expect_latest(x, j);
+}
+
+/* Every home runs its updates in turn, each after the backwards of its microbatches. */
+static void expect_updates(const struct drawn *x) {
+    const struct spec *sp = x->sp;
+    for (int u = sp->njobs; u < all_jobs(sp); u++) {
+        const struct job *job = &sp->job[u];
+        int m = sp->update[job->s];
+        for (int b = job->b * m; b < (job->b + 1) * m; b++) {
+            int back = job_at(sp, job->s, b, job_at(sp, job->s, b, OP_W) >= 0 ? OP_W : OP_B);
+            double travel = link_time(sp, sp->job[back].rank, job->rank, (double)x->st[job->s].bytes[K_wgrad]);
+            cr_assert(x->sc->start[u] >= x->sc->end[back] + travel);
+        }
+        if (job->b > 0)
+            cr_assert(x->sc->start[u] >= x->sc->end[u - sp->homes[job->s].lists]);
+    }
+}
+
+/* Returns how many were compiled: a random order can ask for a version that comes later. */
+static int try(int first, int n, int flags) {
+    int compiled = 0, versions = 0;
+    for (int seed = first; seed < first + n; seed++) {
+        struct scratch scratch = scratch_begin();
+        struct drawn x = {.sp = draw_spec((uint64_t)seed, flags)};
+        x.st = draw_stages(x.sp);
+        if (draw_updates(x.sp)) {
+            const char *why = death_of(compile, &x);
+            cr_assert(!why || strstr(why, "deadlock") || strstr(why, "pred() must say"), "seed %d: %s", seed, why);
+            if (!why) {
+                struct refutation *no = verify(x.sp, x.g, x.p, CLAIM_ALL);
+                cr_assert_null(no, "seed %d: %s", seed, no ? no->why : "");
+                for (int j = 0; j < x.sp->njobs; j++)
+                    if (x.sp->job[j].d != OP_W)
+                        expect_version(&x, j);
+                expect_updates(&x);
+                compiled++;
+                for (int r = 0; r < x.sp->workers; r++)
+                    for (int b = 0; b < x.p->rank[r].nbufs; b++)
+                        versions += is_copy_of_version(x.p, r, &x.p->rank[r].buf[b]);
+            }
+        }
+        scratch_end(scratch);
+    }
+    cr_assert(versions > compiled / 4 || (flags & PAIRS && versions > 0));
+    return compiled;
+}
+
+Test(versions, at_home) { cr_expect(try(1, 300, AT_HOME | CAPS) > 100); }
+Test(versions, anywhere) { cr_expect(try(1000, 300, CAPS | LATENCY) > 100); }
+Test(versions, messages_that_take_time) { cr_expect(try(2000, 300, BANDWIDTH | COARSE) > 100); }
+Test(versions, pairs_orders_and_host_memory) { cr_expect(try(3000, 300, ORDERS | HOST | PAIRS) > 20); }
