@@ -28,7 +28,8 @@ function params(defaults) end
 ---Home, where the stage's weights, optimizer state and final gradient live, and the rank that computes the job.
 ---@field w? fun(s: integer, b: integer, d: pianola.direction): integer|integer[], integer
 ---Among the jobs that a rank could start now, the smallest runs; then smaller b, smaller s, and F < R < I < B < W.
----@field n? fun(s: integer, b: integer, d: pianola.direction): number
+---For an update nil, too: it runs at once.
+---@field n? fun(s: integer, b: integer, d: pianola.direction|"U"): number?
 ---`"greedy"`: a rank never idles while an admissible job is ready. `"strict"`: jobs run in exactly the order of n.
 ---@field order? "greedy"|"strict"
 ---Instead of w and n: a list of jobs per rank, in order. A stage's home is the rank that runs its jobs, or what w says.
@@ -48,7 +49,7 @@ function params(defaults) end
 ---@field pred? fun(s: integer, b: integer, d: pianola.direction): [integer, integer, pianola.direction][]
 ---The time a job takes, 0 or from 1e-100 to 1e100, in the unit of the other times: seconds where a cluster gives them
 ---(flops, or cost), else FLOP with a model. Default: F, I, W and R 1, B 2; with a model, the model's cost.
----@field cost? fun(s: integer, b: integer, d: pianola.direction): number
+---@field cost? fun(s: integer, b: integer, d: pianola.direction|"U"): number?
 ---Where a stage has several homes: 1, they divide the optimizer's state among them; 2, the summed gradient too. Default 0.
 ---@field zero? integer|fun(s: integer): integer
 ---The rank from which the job's rank takes its copy of the weights: a relay, which has a job that reads them, or a home.
@@ -56,10 +57,12 @@ function params(defaults) end
 ---@field source? fun(s: integer, b: integer, d: pianola.direction): integer?
 ---How many fetched or gathered stages a rank may hold at once; default 2, one in use and one prefetched.
 ---@field weight_slots? integer|fun(worker: integer): number
----`"flush"`, the default: weights change once per step. ("async" is not supported yet.)
----@field update? "flush"
----Not supported yet.
----@field versions? nil
+---`"flush"`, the default: weights change once, at the end of the step. Else updates are jobs, which n and cost are asked
+---about with "U" and their number: after each microbatch of a stage, or after as many.
+---@field update? "flush"|"each"|integer|fun(s: integer): "flush"|"each"|integer
+---With such an update, which version of the weights a job reads: what its forward reads (the default), the newest, what
+---has the gradients that the input stage's weights have (vertical sync), or so many updates back.
+---@field version? "forward"|"latest"|"input"|integer|fun(s: integer, b: integer, d: pianola.direction): "forward"|"latest"|"input"|integer
 ---Of how many sets of weights that are not at home a rank sums gradients at a time. Default: of all. The sum whose next
 ---contribution comes last is sent early.
 ---@field grad_slots? number | fun(worker: integer): number
