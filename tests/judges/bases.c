@@ -1,6 +1,7 @@
 /* Which programs are broken, and how each is compiled. Settings that suit no schedule, or deadlock, are skipped. */
 #include "bases.h"
 #include "base/read_file.h"
+#include "cli/compile.h"
 #include "random_spec.h"
 #include <glob.h>
 #include <stdlib.h>
@@ -32,6 +33,20 @@ static struct stage *stages_of(const struct base *b, struct spec *sp) {
     return st;
 }
 
+/* As the pipeline does. */
+static void compile_steady(const struct base *b, const struct script_args *args, struct compiled *c) {
+    struct compile all = {.args = *args};
+    load_schedule(&all);
+    all.stage = cost_stages(all.spec);
+    all.graph = graph_build(all.spec);
+    all.sched = sched_run(all.spec, all.stage, all.graph);
+    find_steady_state(&all);
+    struct stage *st = all.spec->stage = stages_of(b, all.spec);
+    *c = (struct compiled){all.spec, all.graph, lower(all.spec, st, all.graph, all.sched)};
+    mem_plan(all.spec, c->program);
+    lanes_sync(c->program);
+}
+
 struct compiling {
     const struct base *base;
     struct compiled *made;
@@ -46,6 +61,10 @@ static void compile(void *with) {
     struct script_args args = {.schedule = b->file, .model = b->model, .set = (const char **)b->set, .nset = b->nset};
     args.lanes = (enum lanes_per)b->lanes;
     args.recompute = b->recompute;
+    if (b->steady) {
+        compile_steady(b, &args, c);
+        return;
+    }
     c->spec =
         b->file ? script_load(&args)
                 : draw_spec(b->seed, CAPS | BANDWIDTH | ORDERS | COARSE | (b->tied ? TIED : 0) |
@@ -163,6 +182,30 @@ static void add_graphs(struct base *out, int *n) {
     }
 }
 
+/* Periods: as many microbatches as anyone likes. */
+static void add_steady(struct base *out, int *n) {
+    static const struct base steady[] = {
+        {.file = "schedules/pipedream.lua", .set = {"replicas=1,1"}, .nset = 1},
+        {.file = "schedules/pipedream.lua", .set = {"replicas=2,1"}, .nset = 1},
+        {.file = "schedules/pipedream.lua", .set = {"replicas=1,1,1"}, .nset = 1},
+        {.file = "schedules/pipedream.lua", .set = {"replicas=1,1"}, .nset = 1, .recompute = true},
+        {.file = "schedules/pipedream_vertical.lua", .set = {"workers=2"}, .nset = 1},
+        {.file = "schedules/pipedream_vertical.lua", .set = {"workers=3"}, .nset = 1},
+        {.file = "schedules/pipedream_naive.lua", .set = {"workers=2"}, .nset = 1},
+        {.file = "schedules/pipedream_2bw.lua", .set = {"workers=2", "update=2"}, .nset = 2},
+        {.file = "schedules/asp.lua", .set = {"workers=2"}, .nset = 1},
+        {.file = "schedules/bsp.lua", .set = {"workers=2"}, .nset = 1},
+    };
+    for (size_t i = 0; i < sizeof steady / sizeof *steady; i++) {
+        struct base b = steady[i];
+        b.set[b.nset++] = "batches=240";
+        b.steady = true;
+        b.lanes = *n % 3;
+        if (!add_base(out, n, b, 300))
+            fprintf(stderr, "%s: %s\n", describe_base(&b), diag_text);
+    }
+}
+
 /* Programs written by hand: sharded homes, replicas, pieces, all collectives. */
 static void add_texts(struct base *out, int *n) {
     static glob_t files; /* bases keep its names */
@@ -197,6 +240,7 @@ int all_bases(struct base *out, int most) {
     add_graphs(out, &n);
     add_offloading(out, &n);
     add_texts(out, &n);
+    add_steady(out, &n);
     add_drawn(out, &n, most);
     return n;
 }

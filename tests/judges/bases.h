@@ -16,6 +16,7 @@ struct base {
     bool sharded;  /* drawn with lists of homes, and zero */
     bool rounds;   /* drawn with few sums at a time, gradients in pieces, and backwards in parts */
     bool host;     /* drawn with stashes, inputs and state in host memory */
+    bool steady;   /* a step of many microbatches, of which a period repeats */
 };
 
 struct compiled { /* without spec and graph, if it is a text */

@@ -25,7 +25,7 @@ struct unrolling {
 };
 
 static int32_t updates_in(const struct unrolling *u, int stage) {
-    return stage < u->p->stages ? u->shift * u->p->period / u->p->update[stage] : 0;
+    return stage >= 0 && stage < u->p->stages ? u->shift * u->p->period / u->p->update[stage] : 0;
 }
 
 /* ---- buffers ---- */
