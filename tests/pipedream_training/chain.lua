@@ -1,6 +1,6 @@
 -- A chain of linear and relu layers on integers, as many linear ones in each stage. The more layers, the smaller the steps
 -- that still converge.
-local p = params { stages = 4, layers = 1, features = 2, rows = 1, lr = 13 }
+local p = params { stages = 4, layers = 1, features = 2, rows = 1, lr = 13, adam = 0 }
 
 local layers, cut = {}, {}
 for i = 1, p.stages * p.layers do
@@ -13,5 +13,5 @@ layers[#layers + 1] = mse {}
 return model {
   input = integers { features = p.features, rows = p.rows },
   layers = layers, cut = cut,
-  optimizer = sgd { lr = 2.0 ^ -p.lr },
+  optimizer = (p.adam > 0 and adamw or sgd) { lr = 2.0 ^ -p.lr },
 }

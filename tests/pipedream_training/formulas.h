@@ -30,6 +30,7 @@ struct training {
     int update[MOST_STAGES];                  /* per stage: microbatches of an update */
     int lr;                                   /* the learning rate is 2^-lr */
     enum rule rule;
+    int adam;     /* the optimizer is Adam, not gradient descent */
     int late;     /* so many updates more than the formula says have been missed */
     int *version; /* [(stage * batches + b) * NJOBS + job], -1: there is no such job; NULL: the formula's */
 };

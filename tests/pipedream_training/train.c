@@ -2,8 +2,8 @@
  * tests/pipedream_training/test.sh. It knows no streams, ranks, messages or buffers; of the runtime it has only the
  * initial weights and the data.
  *
- *   formulas stages=4 layers=1 features=2 rows=1 lr=13 seed=1 batches=24 updates=1,1,1,1 steps=2 rule=stashing [late=1]
- *            [streams=FILE] [weights=FILE]
+ *   formulas stages=4 layers=1 features=2 rows=1 lr=13 seed=1 batches=24 updates=1,1,1,1 steps=2 rule=stashing
+ *            [late=1] [adam=1] [streams=FILE] [weights=FILE]
  *
  * streams: a program's text form, which says batches and updates. The versions that it declares must be the rule's;
  * with rule=any they are taken as they are. weights: a safetensors file that must have the same bits. Prints the
@@ -48,9 +48,11 @@ struct pass {
 };
 
 struct weights {
-    float **version; /* [number]: [layer of the stage][features][features] */
-    float *gradient; /* of the update that is being summed up */
-    uint8_t *terms;  /* of each of its elements, those that are not zero */
+    float **version;       /* [number]: [layer of the stage][features][features] */
+    float *gradient;       /* of the update that is being summed up */
+    uint8_t *terms;        /* of each of its elements, those that are not zero */
+    double *mean, *square; /* Adam's moments */
+    int updates;           /* all so far */
 };
 
 /* y = x W, or with `back` y = x W^T; rows x features. */
@@ -136,12 +138,31 @@ static void backward(const struct training *t, int s, const float *w, struct pas
     }
 }
 
-/* w(k+1) = w(k) - nu (sum of the gradients) / m */
-static void update(const struct training *t, int s, struct weights *of, int k) {
-    int n = t->layers * t->features * t->features;
+/* w(k+1) = w(k) - nu g, where g is the sum of the gradients / m */
+static void descend(const struct training *t, int s, struct weights *of, int k, int n) {
     float lr = ldexpf(1, -t->lr), mean = 1 / (float)t->update[s];
     for (int i = 0; i < n; i++)
         of->version[k + 1][i] = of->version[k][i] - lr * (mean * of->gradient[i]);
+}
+
+/* Kingma & Ba 2015, "Adam: A Method for Stochastic Optimization", algorithm 1, with the moments' weights that
+ * Pianola's adamw has by default. In double: only near to what a run does in float. */
+static void adam(const struct training *t, int s, struct weights *of, int k, int n) {
+    const double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
+    for (int i = 0; i < n; i++) {
+        double g = (double)of->gradient[i] / t->update[s];
+        of->mean[i] = beta1 * of->mean[i] + (1 - beta1) * g;
+        of->square[i] = beta2 * of->square[i] + (1 - beta2) * g * g;
+        double mean = of->mean[i] / (1 - pow(beta1, of->updates)),
+               square = of->square[i] / (1 - pow(beta2, of->updates));
+        of->version[k + 1][i] = (float)(of->version[k][i] - ldexp(1, -t->lr) * mean / (sqrt(square) + eps));
+    }
+}
+
+static void update(const struct training *t, int s, struct weights *of, int k) {
+    int n = t->layers * t->features * t->features;
+    of->updates++;
+    (t->adam ? adam : descend)(t, s, of, k, n);
     memset(of->gradient, 0, (size_t)n * sizeof *of->gradient);
     memset(of->terms, 0, (size_t)n);
 }
@@ -210,6 +231,9 @@ static double train(const struct training *t, float *w) {
             of[s].version[k] = take((size_t)n, sizeof(float));
         of[s].gradient = take((size_t)n, sizeof(float));
         of[s].terms = take((size_t)n, 1);
+        of[s].mean = take((size_t)n, sizeof(double));
+        of[s].square = take((size_t)n, sizeof(double));
+        of[s].updates = 0;
     }
     struct pass pass = {.act = take((size_t)size, sizeof(float)), .dy = take((size_t)size, sizeof(float))};
     pass.dx = take((size_t)size, sizeof(float));
@@ -263,9 +287,9 @@ static void read_argument(struct training *t, const char *arg, const char **stre
     const struct {
         const char *key;
         int *value;
-    } numbers[] = {{"stages=", &t->stages},   {"layers=", &t->layers}, {"features=", &t->features},
-                   {"rows=", &t->rows},       {"seed=", &t->seed},     {"lr=", &t->lr},
-                   {"batches=", &t->batches}, {"steps=", &t->steps},   {"late=", &t->late}};
+    } numbers[] = {{"stages=", &t->stages}, {"layers=", &t->layers}, {"features=", &t->features}, {"rows=", &t->rows},
+                   {"seed=", &t->seed},     {"lr=", &t->lr},         {"batches=", &t->batches},   {"steps=", &t->steps},
+                   {"late=", &t->late},     {"adam=", &t->adam}};
     const char *value = strchr(arg, '=');
     if (!value++)
         fail("%s: expected key=value", arg);
