@@ -11,9 +11,9 @@
  * the last step.
  *
  * Bits can be compared because data and initial weights are such (store/data.c) that each product has one term that is
- * not zero, and each gradient at most two, whose order does not matter: this is checked for every sum. Then a
- * program that trains by the formula can round in one way only. The learning rate and, unless it is 3, the number of
- * microbatches of an update are powers of two, so that their place in a product does not matter either. */
+ * not zero, and each gradient at most two, whose order does not matter: this is checked for every sum. The learning
+ * rate is a power of two, so its place in a product does not matter either, and the mean of m gradients is their sum
+ * times the float nearest to 1 / m. Then a program that trains by the formula can round in one way only. */
 #include "formulas.h"
 #include "rt.h"
 #include <math.h>
@@ -289,7 +289,7 @@ static void read_argument(struct training *t, const char *arg, const char **stre
         int *value;
     } numbers[] = {{"stages=", &t->stages}, {"layers=", &t->layers}, {"features=", &t->features}, {"rows=", &t->rows},
                    {"seed=", &t->seed},     {"lr=", &t->lr},         {"batches=", &t->batches},   {"steps=", &t->steps},
-                   {"late=", &t->late},     {"adam=", &t->adam}};
+                   {"late=", &t->late},     {"adam=", &t->adam},     {"most=", &t->most}};
     const char *value = strchr(arg, '=');
     if (!value++)
         fail("%s: expected key=value", arg);
@@ -315,7 +315,7 @@ static void read_argument(struct training *t, const char *arg, const char **stre
 
 int main(int argc, char **argv) {
     struct training t = {
-        .stages = 1, .layers = 1, .features = 1, .rows = 1, .seed = 1, .lr = 8, .batches = 1, .steps = 1, .rule = ANY};
+        .stages = 1, .layers = 1, .features = 1, .rows = 1, .seed = 1, .lr = 8, .steps = 1, .rule = ANY};
     const char *streams = NULL, *weights = NULL;
     read_updates(&t, "1");
     for (int i = 1; i < argc; i++)
@@ -325,15 +325,15 @@ int main(int argc, char **argv) {
     if (streams)
         read_streams(&t, streams);
     for (int s = 0; s < t.stages; s++)
-        if (t.update[s] < 1 || t.batches % t.update[s])
+        if (t.batches < 1 || t.update[s] < 1 || t.batches % t.update[s])
             fail("stage %d: %d microbatches are no whole number of updates of %d", s, t.batches, t.update[s]);
-    if (streams && t.rule != ANY)
+    if (streams)
         check_versions(&t);
-    if (t.rule != ANY) { /* by the formula alone, but for what is recomputed */
+    if (has_formula(&t)) { /* then that alone counts */
         free(t.version);
         t.version = NULL;
     } else if (!streams)
-        fail("rule=any needs streams");
+        fail("a rule without a formula needs streams");
     int64_t n = (int64_t)t.stages * t.layers * t.features * t.features;
     float *w = take((size_t)n, sizeof *w);
     double loss = train(&t, w);

@@ -15,22 +15,47 @@ int formula(const struct training *t, int s, int b, enum job job) {
     case VERTICAL: delay = n - 1; break;
     case NAIVE: delay = job == BACKWARD ? 0 : n - 1 - s; break;
     case DOUBLE: delay = 1; break;
-    default: break; /* SYNC */
+    default: break; /* SYNC; and without a formula, unused */
     }
     if (t->rule != NAIVE || job != BACKWARD)
         delay += t->late;
     return newest < delay ? 0 : delay < 0 ? newest : newest - delay;
 }
 
+/* By how many updates at least and at most the rule lets the job be behind. */
+static void allowed(const struct training *t, int s, int b, enum job job, int *least, int *most) {
+    int newest = b / t->update[s], ranks = 0;
+    *least = *most = newest - formula(t, s, b, job);
+    if (has_formula(t))
+        return;
+    for (int i = s; i < t->stages; i++)
+        ranks += t->update[i];
+    int flight = (ranks + t->update[s] - 1) / t->update[s];
+    *least = t->rule == REPLICAS ? flight - 1 : 0;
+    *most = t->rule != REPLICAS ? newest : t->update[s] > 1 ? flight : flight - 1;
+    *least = *least < newest ? *least : newest;
+    *most = *most < newest ? *most : newest;
+}
+
 void check_versions(const struct training *t) {
     for (int s = 0; s < t->stages; s++)
-        for (int b = 0; b < t->batches; b++)
+        for (int b = 0; b < t->batches; b++) {
+            const int *version = &t->version[(s * t->batches + b) * NJOBS];
             for (enum job job = FORWARD; job < NJOBS; job++) {
-                int declared = t->version[(s * t->batches + b) * NJOBS + job];
-                if (declared >= 0 && declared != formula(t, s, b, job))
-                    fail("%c %d %d reads version %d, by the formula %d", "FRB"[job], s, b, declared,
-                         formula(t, s, b, job));
+                int least, most, behind = b / t->update[s] - version[job];
+                allowed(t, s, b, job, &least, &most);
+                if (version[job] < 0)
+                    continue;
+                if (behind < least || behind > most)
+                    fail("%c %d %d reads version %d, by the rule %d", "FRB"[job], s, b, version[job],
+                         version[job] + behind - (behind < least ? least : most));
+                if (t->most && behind > t->most)
+                    fail("%c %d %d is %d updates behind", "FRB"[job], s, b, behind);
+                if (t->rule != ANY && t->rule != NAIVE && version[job] != version[FORWARD])
+                    fail("%c %d %d reads version %d, and the forward %d", "FRB"[job], s, b, version[job],
+                         version[FORWARD]);
             }
+        }
 }
 
 /* ---- the program's text form ---- */
@@ -120,7 +145,10 @@ static void note(struct reader *in, const struct instr *x) {
 static void begin_program(struct reader *in) {
     struct training *t = in->t;
     in->told = true;
-    t->batches = in->written + (in->repeats - 1) * in->period;
+    int batches = in->written + (in->repeats - 1) * in->period;
+    if (t->batches && t->batches != batches)
+        fail("%s: has %d microbatches, not %d", in->path, batches, t->batches);
+    t->batches = batches;
     for (int s = 0; s < t->stages && !in->jobs; s++)
         t->update[s] = t->batches;
     size_t n = (size_t)(t->stages * t->batches);
