@@ -47,7 +47,6 @@ struct training {
     int lr;                                   /* the learning rate is 2^-lr */
     enum rule rule;
     int adam;     /* the optimizer is Adam, not gradient descent */
-    int most;     /* the most updates that a job may be behind; 0: any number */
     int late;     /* so many updates more than the formula says have been missed */
     int *version; /* [(stage * batches + b) * NJOBS + job], -1: there is no such job; NULL: the formula's */
 };
@@ -60,7 +59,7 @@ int formula(const struct training *t, int s, int b, enum job job);
 /* The program's text form: sets batches, update and version, and checks that each job and update occurs once. A program
  * whose updates are not jobs updates once per step, and everything reads version 0. */
 void read_streams(struct training *t, const char *path);
-/* Each version declared is the formula's, or obeys the rule, and is behind by at most so many updates. */
+/* Each version declared is the formula's, or obeys the rule. */
 void check_versions(const struct training *t);
 /* The file's parameters are w, [layer of the model][features][features], bit by bit. */
 void check_weights(const struct training *t, const char *path, const float *w);

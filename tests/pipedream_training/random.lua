@@ -20,19 +20,17 @@ local p = params {
 }
 local W, S, B = p.workers, p.stages, p.batches
 
--- Per stage, the ranks that take its microbatches in turn, each with the weights.
+-- Per stage, the ranks that take its microbatches in turn, each with the weights; or the one that has them for others.
 local replicas = {}
+local function on_server(s) return draw(4, "server", s) == 0 end
 for s = 0, S - 1 do
   local ranks = {}
   for r = 0, W - 1 do table.insert(ranks, 1 + draw(r + 1, "place", s, r), r) end
-  replicas[s] = table.move(ranks, 1, 1 + draw(math.min(W, 3), "replicas", s), 1, {})
+  replicas[s] = table.move(ranks, 1, on_server(s) and 1 or 1 + draw(math.min(W, 3), "replicas", s), 1, {})
 end
 
 local function home(s, b) return replicas[s][1 + b % #replicas[s]] end
-local function rank(s, b)
-  if draw(4, "server", s) > 0 then return home(s, b) end
-  return draw(60, "rank", s, b % 4) % W -- a rank that need not be a home
-end
+local function rank(s, b) return on_server(s) and draw(60, "rank", s, b % 4) % W or home(s, b) end
 
 -- An update has a microbatch of every replica, so that each of them has a part of its gradient.
 local function update(s)

@@ -289,7 +289,7 @@ static void read_argument(struct training *t, const char *arg, const char **stre
         int *value;
     } numbers[] = {{"stages=", &t->stages}, {"layers=", &t->layers}, {"features=", &t->features}, {"rows=", &t->rows},
                    {"seed=", &t->seed},     {"lr=", &t->lr},         {"batches=", &t->batches},   {"steps=", &t->steps},
-                   {"late=", &t->late},     {"adam=", &t->adam},     {"most=", &t->most}};
+                   {"late=", &t->late},     {"adam=", &t->adam}};
     const char *value = strchr(arg, '=');
     if (!value++)
         fail("%s: expected key=value", arg);
