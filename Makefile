@@ -184,6 +184,9 @@ $(B)/readback: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/readback/*.c)) $(B)/
 # Checkpoints, to be damaged by tests/weights/test.sh.
 $(B)/checkpoints: $(B)/obj/tests/weights/checkpoints.o $(B)/libpianola.a
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
+# Trains by the papers' formulas, for tests/pipedream_training/test.sh.
+$(B)/formulas: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/pipedream_training/*.c)) $(B)/libpianola.a
+	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 # Measures what a command uses, for tests/confined/test.sh.
 $(B)/measure: $(B)/obj/tests/confined/measure.o
 	$(CC) $(FLAGS) -o $@ $^
@@ -192,7 +195,7 @@ $(B)/measure: $(B)/obj/tests/confined/measure.o
 $(B)/kill: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/kill/*.c))
 	$(CC) $(FLAGS) -o $@ $^
 
-units: $(B)/pianola $(B)/bench $(B)/property $(B)/readback $(B)/checkpoints $(B)/measure $(B)/kill $(UNITS:%=$(B)/tests/%)
+units: $(B)/pianola $(B)/bench $(B)/property $(B)/readback $(B)/checkpoints $(B)/formulas $(B)/measure $(B)/kill $(UNITS:%=$(B)/tests/%)
 # What a change breaks first: units, the proof, random schedules and golden text, within three minutes.
 QUICK := tests/floors/floors.sh $(patsubst %,build/tests/%,$(filter unit/%,$(UNITS))) \
     $(patsubst %,tests/%/test.sh,bad golden property table1 verify)
