@@ -299,6 +299,10 @@ static void check_written(const char *option, const char *path, const struct com
 static void check_run(const struct compile *c, const struct settings *settings) {
     if (!c->spec->model)
         die("`run` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua");
+    if (is_costs(c->spec))
+        die("%s: is a model of costs, which has no layers to train; give one with layers, e.g. --model "
+            "schedules/models/gpt.lua, or see the prediction: `pianola show`",
+            c->args.model);
     check_device(c, settings->cuda);
     if (settings->algorithms && !settings->cuda)
         die("--algorithms is about GPUs: train with --device cuda");

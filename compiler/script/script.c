@@ -7,7 +7,7 @@
  *   script_globals.c    what it can name
  *   script_error.c      messages with the script's line
  *   script_fields.c     tables and parameters
- *   script_schedule.c   schedule { … } to jobs;  script_model.c, script_cluster.c for the others */
+ *   script_schedule.c   schedule { … } to jobs;  script_model.c, script_costs.c, script_cluster.c for the others */
 #include "formats/formats.h"
 #include "base/read_file.h"
 #include "script.h"
@@ -144,7 +144,8 @@ struct spec *script_units(const struct script_args *args, int workers) {
     run(SCRIPT_MODEL, args->model, &set, extract_model, sp, 0);
     sp->stages = sp->model->nunits;
     job_per_unit(sp);
-    run(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp, 0);
+    if (args->cluster)
+        run(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp, 0);
     check_settings(&set);
     return sp;
 }
