@@ -105,13 +105,13 @@ static void check_options(const struct settings *settings) {
 static const struct profile *load(const struct settings *settings, struct spec **sp) {
     if (settings->profile)
         return read_profile(strcmp(settings->profile, "-") ? settings->profile : "stdin", file_text(settings->profile));
-    *sp = script_units(&settings->args, count_workers(settings));
+    *sp = script_units(&settings->args, count_workers(settings), 1);
     if (!is_costs(*sp) && !settings->args.cluster)
         die("with a model of layers `partition` needs --cluster FILE.lua, whose flops make seconds of their FLOP");
     if (!is_costs(*sp) && (*sp)->flops == 0 && !(*sp)->took)
         die("%s: has no flops, so layers take FLOP and links seconds; add flops, the FLOP per second of a rank",
             settings->args.cluster);
-    return profile_of(*sp, settings->args.model);
+    return profile_of(*sp, cost_stages(*sp), settings->args.model);
 }
 
 /* ---- printing ---- */

@@ -1,6 +1,5 @@
 #include "units.h"
 #include "passes/layers.h"
-#include "passes/passes.h"
 
 static const char *kind_of(const struct spec *sp, const struct stage *st, int s) {
     if (is_costs(sp))
@@ -8,8 +7,7 @@ static const char *kind_of(const struct spec *sp, const struct stage *st, int s)
     return st->rt.nlayers > 1 ? "residual" : layer_name[st->rt.layer[0].kind];
 }
 
-struct profile *profile_of(struct spec *sp, const char *name) {
-    const struct stage *st = cost_stages(sp);
+struct profile *profile_of(const struct spec *sp, const struct stage *st, const char *name) {
     struct profile *profile = NEW(struct profile, 1);
     *profile = (struct profile){name, sp->stages, sp->stages - 1, NEW(struct profiled, sp->stages),
                                 NEW(struct edge, sp->stages)};

@@ -5,7 +5,7 @@
 #include "ir/spec.h"
 #include "partition/partition.h"
 
-/* sp: by script_units. Times are those that cost.c gives; a tied token table counts as the first unit's. name: of the
- * model's file. */
-struct profile *profile_of(struct spec *sp, const char *name);
+/* sp: by script_units; st: its stages, whose costs are the times. A tied token table counts as the first unit's. name:
+ * of the model's file. */
+struct profile *profile_of(const struct spec *sp, const struct stage *st, const char *name);
 #endif

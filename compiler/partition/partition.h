@@ -25,6 +25,11 @@ struct profile {
  * __getitem__ whose output nobody reads. Dies with file:line on what does not conform. */
 struct profile *read_profile(const char *name, const char *text);
 
+/* emit_profile.c: the same text form, with ids node1, node2, …; and a model script of costs, whose first line says what
+ * was measured. */
+void emit_graph(struct text *out, const struct profile *profile);
+void emit_costs(struct text *out, const struct profile *profile, const char *measured);
+
 /* cuts.c: all sets of layers that have, with each layer, all layers before it: a cut is between such a set and the
  * rest. Their last layers are the antichains of PipeDream's code. Cut 0 is before all layers, cut n - 1 behind all of
  * them; in a chain, cut i has i layers before it. */
