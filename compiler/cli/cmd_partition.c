@@ -146,7 +146,10 @@ static void put_object(struct text *out, const struct cuts *cuts, const struct p
         put(out, "%s\n    {\"first\": %d, \"last\": %d, \"replicas\": %d", s ? "," : "", first, first + n - 1,
             part->replicas);
         put(out, ", \"compute\": %s", number_or_null(part->compute, buf));
-        put(out, ", \"synchronization\": %s, \"layers\": [", number_or_null(part->sync, buf));
+        put(out, ", \"synchronization\": %s", number_or_null(part->sync, buf));
+        put(out, ", \"weights\": %s", number_or_null(cuts->weights[part->to] - cuts->weights[part->from], buf));
+        put(out, ", \"output\": %s", number_or_null(s + 1 < p->nparts ? cuts->crossing[part->to] : 0, buf));
+        put(out, ", \"layers\": [");
         for (int l = 0, k = 0; l < cuts->profile->nlayers; l++)
             if (is_between(cuts, part->from, part->to, l))
                 put(out, "%s%s", k++ ? ", " : "", quoted(cuts->profile->layer[l].id));

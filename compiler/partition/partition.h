@@ -1,6 +1,5 @@
 /* Where to cut a model into stages, and how many machines each stage gets: PipeDream's partitioner (Harlap 2018, arXiv
- * 1806.03377, section 3.2; Narayanan 2019, "PipeDream: Generalized Pipeline Parallelism for DNN Training", section
- * 3.1). */
+ * 1806.03377; Narayanan 2019, "PipeDream: Generalized Pipeline Parallelism for DNN Training"). */
 #ifndef PIANOLA_PARTITION_H
 #define PIANOLA_PARTITION_H
 #include "base/text.h"
