@@ -132,17 +132,37 @@ function unroll(patterns, job) end
 ---@class pianola.input
 ---@class pianola.optimizer
 
+---Either `input`, `layers` and `optimizer`, or `costs`.
 ---@class pianola.model
----@field input pianola.input
+---@field input? pianola.input
 ---The layers in a chain, the last of them a loss; or all of them in stages.
----@field layers pianola.layer[]
----@field optimizer pianola.optimizer
+---@field layers? pianola.layer[]
+---@field optimizer? pianola.optimizer
 ---`"bf16"`: weights, activations and their gradients have 2 bytes, with fp32 masters. Default `"fp32"`.
 ---@field precision? "fp32"|"bf16"
 ---Where stages begin, as positions in layers: `{ 3, 5 }` opens stage 1 with layers[3]. Default: evenly by cost.
 ---@field cut? integer[]
+---Instead of layers, what each of a chain of them takes, as `pianola profile` measures it. Such a model can be scheduled,
+---compared and partitioned, but not run. It has no optimizer: updates take no time and no memory.
+---@field costs? pianola.costs[]
 
----The script's answer: `return model { input = …, layers = { … }, optimizer = … }`.
+---What a layer takes of one microbatch, in seconds and bytes.
+---@class pianola.costs
+---Default: `"layer 3"`.
+---@field name? string
+---@field forward number
+---Default: twice as long as the forward.
+---@field backward? number
+---The part of `backward` that a weight gradient, W, takes. Default: half, or nothing where there are no weights.
+---@field weight_gradient? number
+---Bytes of its output.
+---@field activation number
+---Bytes that it keeps for its backward. Default: those of its output.
+---@field stash? number
+---Bytes of its weights, and of their gradient. Default: 0.
+---@field weights? number
+
+---The script's answer: `return model { input = …, layers = { … }, optimizer = … }`, or `return model { costs = { … } }`.
 ---@param fields pianola.model
 ---@return pianola.model
 function model(fields) end

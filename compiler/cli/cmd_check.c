@@ -17,7 +17,7 @@ int cmd_check(const struct settings *settings) {
     printf(json ? ", \"proved\": true, \"jobs\": %d, \"instructions\": %lld, \"workers\": %d"
                 : ": proved: %d jobs, %lld instructions on %d ranks",
            c.spec->njobs, n, c.spec->workers);
-    if (c.spec->model)
+    if (c.spec->model && !is_costs(c.spec))
         printf(json ? ", \"parameters\": %lld" : ", %lld parameters", parameters);
     if (json)
         print_claims(NULL);

@@ -199,7 +199,7 @@ static void compile_one(struct table *table, const struct script_args *how, cons
         take_error(left->why);
         table->nleft++;
     } else if (!fits(&table->size[WORKERS], c.report->workers, args, left->why) ||
-               !fits(&table->size[BATCHES], c.report->batches, args, left->why))
+               !fits(&table->size[BATCHES], (int)c.report->step_batches, args, left->why))
         table->nleft++;
     else {
         struct row *row = &table->row[table->nrows++];

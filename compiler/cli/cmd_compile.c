@@ -277,6 +277,10 @@ int cmd_compile(const struct settings *settings) {
     const char *dir = folder_named(settings->output);
     struct compile c = {.args = settings->args};
     compile_all(&c, settings->dump);
+    if (is_costs(c.spec))
+        die("%s: is a model of costs, which has no layers for the ranks' programs; give one with layers, or see "
+            "`pianola show --format streams`",
+            c.args.model);
     write_folder(dir, &c);
     return 0;
 }

@@ -5,7 +5,7 @@
 #include "command.h"
 #include "compile.h"
 #include "files.h"
-#include "passes/layers.h"
+#include "units.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +17,9 @@ static void one_level(const struct settings *settings, const struct spec *sp, st
         die("`partition` needs --workers N, or --levels such as 4x10e9,2x1.25e9");
     for (int64_t i = 0; bandwidth == 0 && sp && sp->link && i < (int64_t)sp->workers * sp->workers; i++)
         machines->level[0].bandwidth = fmin(machines->level[0].bandwidth, sp->link[i].bandwidth);
-    if (bandwidth == 0 && !sp)
-        die("with a profile `partition` needs --bandwidth, in bytes per second, or --levels such as 4x10e9,2x1.25e9");
+    if (bandwidth == 0 && !(sp && sp->has_cluster))
+        die("without a cluster `partition` needs --bandwidth, in bytes per second, or --levels such as "
+            "4x10e9,2x1.25e9");
     machines->level[0].machines = (int)settings->workers;
     if (bandwidth > 0)
         machines->level[0].bandwidth = bandwidth;
@@ -82,30 +83,6 @@ static struct machines machines_of(const struct settings *settings, const struct
     return machines;
 }
 
-/* The chain of a model's units: layers, or residual blocks as a whole. A tied token table counts as the first one's. */
-static struct profile *profile_of(struct spec *sp, const char *name) {
-    const struct stage *st = cost_stages(sp);
-    struct profile *profile = NEW(struct profile, 1);
-    *profile = (struct profile){name, sp->stages, sp->stages - 1, NEW(struct profiled, sp->stages),
-                                NEW(struct edge, sp->stages)};
-    for (int s = 0; s < sp->stages; s++) {
-        const struct rt_stage *rt = &st[s].rt;
-        profile->layer[s] = (struct profiled){
-            .id = format("layers[%d]", s + 1),
-            .what = rt->nlayers > 1 ? "residual" : layer_name[rt->layer[0].kind],
-            .forward = st[s].cost[OP_F],
-            .backward = st[s].cost[OP_B],
-            .output = (double)st[s].bytes[K_act],
-            .kept = (double)st[s].bytes[K_stash],
-            .weights = (double)st[s].bytes[K_weight],
-        };
-        profile->edge[s] = (struct edge){s, s + 1};
-    }
-    if (sp->tied)
-        profile->layer[0].weights += (double)st[sp->stages].bytes[K_weight];
-    return profile;
-}
-
 /* Dies unless the options say where the layers come from, and what their times are. */
 static void check_options(const struct settings *settings) {
     const struct script_args *args = &settings->args;
@@ -119,8 +96,6 @@ static void check_options(const struct settings *settings) {
         die("--cluster goes with --model: a profile has its times, and --bandwidth says how fast links are");
     if (settings->profile && args->nset)
         die("-D %s: a profile has no parameters", args->set[0]);
-    if (args->model && !args->cluster)
-        die("with --model `partition` needs --cluster FILE.lua, whose flops make seconds of the layers' FLOP");
     if (settings->workers > MOST_MACHINES)
         die("--workers %lld: expected at most %d", (long long)settings->workers, MOST_MACHINES);
     check_target(settings->output, args);
@@ -130,11 +105,13 @@ static void check_options(const struct settings *settings) {
 static const struct profile *load(const struct settings *settings, struct spec **sp) {
     if (settings->profile)
         return read_profile(strcmp(settings->profile, "-") ? settings->profile : "stdin", file_text(settings->profile));
-    *sp = script_units(&settings->args, count_workers(settings));
-    if ((*sp)->flops == 0 && !(*sp)->took)
+    *sp = script_units(&settings->args, count_workers(settings), 1);
+    if (!is_costs(*sp) && !settings->args.cluster)
+        die("with a model of layers `partition` needs --cluster FILE.lua, whose flops make seconds of their FLOP");
+    if (!is_costs(*sp) && (*sp)->flops == 0 && !(*sp)->took)
         die("%s: has no flops, so layers take FLOP and links seconds; add flops, the FLOP per second of a rank",
             settings->args.cluster);
-    return profile_of(*sp, settings->args.model);
+    return profile_of(*sp, cost_stages(*sp), settings->args.model);
 }
 
 /* ---- printing ---- */
@@ -169,7 +146,10 @@ static void put_object(struct text *out, const struct cuts *cuts, const struct p
         put(out, "%s\n    {\"first\": %d, \"last\": %d, \"replicas\": %d", s ? "," : "", first, first + n - 1,
             part->replicas);
         put(out, ", \"compute\": %s", number_or_null(part->compute, buf));
-        put(out, ", \"synchronization\": %s, \"layers\": [", number_or_null(part->sync, buf));
+        put(out, ", \"synchronization\": %s", number_or_null(part->sync, buf));
+        put(out, ", \"weights\": %s", number_or_null(cuts->weights[part->to] - cuts->weights[part->from], buf));
+        put(out, ", \"output\": %s", number_or_null(s + 1 < p->nparts ? cuts->crossing[part->to] : 0, buf));
+        put(out, ", \"layers\": [");
         for (int l = 0, k = 0; l < cuts->profile->nlayers; l++)
             if (is_between(cuts, part->from, part->to, l))
                 put(out, "%s%s", k++ ? ", " : "", quoted(cuts->profile->layer[l].id));

@@ -1,6 +1,4 @@
 /* `pianola run`: hands the compiled program to the runtime, in this process. */
-#include "../../runtime/process/train_cuda.h"
-#include "../../runtime/rt.h"
 #include "../../runtime/store/losses.h"
 #include "../../runtime/store/progress.h"
 #include "../../runtime/store/timeline.h"
@@ -11,6 +9,7 @@
 #include "passes/layers.h"
 #include "runtime_program.h"
 #include "terminal.h"
+#include "training.h"
 #include <dlfcn.h>
 #include <errno.h>
 #include <math.h>
@@ -55,17 +54,6 @@ static struct compile compile_serial(const struct compile *c) {
 }
 
 /* ---- training ---- */
-
-struct trained {
-    struct rt_program *program;
-    float *loss;
-    double *makespan;
-    struct rt_stamp **stamp; /* [rank]: [kept][instructions], for the last steps */
-    int64_t kept;
-    char **arena;
-    double seconds;
-    struct cuda_run cuda; /* its results, with --device cuda */
-};
 
 struct told {
     struct progress progress;
@@ -123,8 +111,8 @@ static void tell_device(const struct settings *settings, const struct cuda_run *
             (long long)cuda->taken, pinned, 1e6 * cuda->host);
 }
 
-static struct trained train(const struct compile *c, const struct settings *settings, struct data *data, int64_t steps,
-                            int64_t kept, const char *what, struct losses *losses) {
+struct trained train(const struct compile *c, const struct settings *settings, struct data *data, int64_t steps,
+                     int64_t kept, const char *what, struct losses *losses) {
     struct trained trained = {.program = runtime_program(c->spec, c->stage, c->program), .kept = kept};
     int W = c->program->workers;
     trained.loss = NEW(float, steps);
@@ -153,7 +141,7 @@ static struct trained train(const struct compile *c, const struct settings *sett
     return trained;
 }
 
-static double median(const double *x, int64_t n) {
+double median(const double *x, int64_t n) {
     double *a = NEW(double, n);
     memcpy(a, x, sizeof *a * (size_t)n);
     qsort(a, (size_t)n, sizeof *a, by_value);
@@ -271,8 +259,7 @@ static void print_json(const struct compile *c, const struct outcome *outcome) {
            outcome->measured);
 }
 
-/* Dies if the device cannot train this model. */
-static void check_device(const struct compile *c, bool cuda) {
+void check_device(const struct compile *c, bool cuda) {
     const struct model *m = c->spec->model;
     int number = 0; /* the layer's number, as users count */
     if (!cuda && m->rt.precision == BF16)
@@ -302,6 +289,10 @@ static void check_written(const char *option, const char *path, const struct com
 static void check_run(const struct compile *c, const struct settings *settings) {
     if (!c->spec->model)
         die("`run` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua");
+    if (is_costs(c->spec))
+        die("%s: is a model of costs, which has no layers to train; give one with layers, e.g. --model "
+            "schedules/models/gpt.lua, or see the prediction: `pianola show`",
+            c->args.model);
     check_device(c, settings->cuda);
     if (settings->algorithms && !settings->cuda)
         die("--algorithms is about GPUs: train with --device cuda");

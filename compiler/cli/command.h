@@ -16,6 +16,7 @@ struct settings {
     int64_t workers;        /* 0: not given; likewise the next two */
     double bandwidth, room; /* bytes per second; bytes of a machine */
     bool sum, ring, transfers;
+    int64_t microbatches, warm_up; /* to time, and before them */
     struct style style;
     bool json, list, markdown, one_rank, cuda, eager, git; /* eager: no CUDA graph */
 };
@@ -30,6 +31,7 @@ int cmd_verify(const struct settings *settings);
 int cmd_export(const struct settings *settings);
 int cmd_import(const struct settings *settings);
 int cmd_partition(const struct settings *settings);
+int cmd_profile(const struct settings *settings);
 
 /* cmd_verify.c: prints the claims as members of a JSON object; no: the refutation, or NULL */
 struct refutation;

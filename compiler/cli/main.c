@@ -97,6 +97,8 @@ static void set_option(struct settings *settings, const struct command *command,
     case 'U': settings->sum = true; break;
     case 'Y': settings->transfers = true; break;
     case 'z': settings->room = size_arg(name, arg, "bytes"); break;
+    case 'I': settings->microbatches = number_arg(name, arg, 1); break;
+    case 'K': settings->warm_up = number_arg(name, arg, 0); break;
     case 'h': help_about(command); exit(0);
     case 'V': printf("pianola %s\n", VERSION); exit(0);
     }
@@ -178,7 +180,8 @@ int main(int argc, char **argv) {
         return 0;
     }
     const struct command *command = find_command(argv[1], false);
-    struct settings settings = {.style.ascii = !is_utf8(), .dump = "", .step = -1, .steps = 100, .seed = 1};
+    struct settings settings = {
+        .style.ascii = !is_utf8(), .dump = "", .step = -1, .steps = 100, .seed = 1, .microbatches = 64, .warm_up = 8};
     parse(&settings, command, argc - 1, argv + 1);
     if (settings.json && settings.markdown)
         die("--json and --markdown exclude each other");

@@ -62,12 +62,22 @@ const struct command commands[] = {
      "  pianola partition --profile graph.txt --workers 4 --bandwidth 1e9 -o pipedream.lua\n"
      "  pianola partition --model schedules/models/gpt.lua --cluster schedules/clusters/nodes.lua --workers 8\n",
      PARTITION, cmd_partition, NULL, false},
+    {"profile", "--model MODEL.lua",
+     "time a model's layers, and write what they take for partition, show and compare (PipeDream's profiler)",
+     "  pianola profile --model schedules/models/gpt.lua -D width=256 -o gpt_costs.lua\n"
+     "  pianola partition --model gpt_costs.lua --workers 4 --bandwidth 1e9\n"
+     "  pianola profile --model schedules/models/gpt.lua -o graph.txt && pianola partition --profile graph.txt "
+     "--workers 4 "
+     "--bandwidth 1e9\n"
+     "  pianola profile --model schedules/models/gpt.lua --fit costs.lua && pianola partition --model "
+     "schedules/models/gpt.lua --cluster costs.lua --workers 4 --bandwidth 1e9\n",
+     PROFILE, cmd_profile, NULL, false},
 };
 const int ncommands = sizeof commands / sizeof *commands;
 
 const struct option_row options[] = {
-    {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D', SCRIPTS | PARTITION},
-    {"model", "FILE.lua", "model script; without one, jobs have unit costs", 'm', SCRIPTS | PARTITION},
+    {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D', SCRIPTS | PARTITION | PROFILE},
+    {"model", "FILE.lua", "model script; without one, jobs have unit costs", 'm', SCRIPTS | PARTITION | PROFILE},
     {"cluster", "FILE.lua", "cluster script; without one, links are free", 'c', SCRIPTS | PARTITION},
     {"lanes", "PER", "a communication lane, and with NCCL a communicator, per edge (default), peer or rank", 'l',
      SCRIPTS},
@@ -87,8 +97,9 @@ const struct option_row options[] = {
      'y', SCRIPTS},
     {"output", "PATH",
      "where to write: a folder (compile, show --format hta), a file (show, import, export-weights); a "
-     "schedule script with the stages (partition)",
-     'o', SHOW | COMPILE | IMPORT | EXPORT | PARTITION},
+     "schedule script with the stages (partition); a model of costs, FILE.lua, or PipeDream's graph, FILE.txt "
+     "(profile)",
+     'o', SHOW | COMPILE | IMPORT | EXPORT | PARTITION | PROFILE},
     {"profile", "FILE",
      "what each layer takes: PipeDream's graph.txt, a line per layer and per edge (milliseconds, bytes)", 'i',
      PARTITION},
@@ -105,6 +116,8 @@ const struct option_row options[] = {
     {"transfers", NULL, "activations between stages take time too: 2 a / bandwidth", 'Y', PARTITION},
     {"memory", "BYTES", "of a rank: weights and activations of its layers, once per minibatch at a time", 'z',
      PARTITION},
+    {"microbatches", "N", "to time, in whole steps of 8; default 64", 'I', PROFILE},
+    {"warm-up", "N", "microbatches before those, likewise; default 8", 'K', PROFILE},
     {"format", "FORMAT", "{formats}", 'f', SHOW},
     {"measured", "PATH",
      "show these times instead of the predicted: what run --timeline wrote, or a folder of what ranks did", 'e', SHOW},
@@ -118,7 +131,7 @@ const struct option_row options[] = {
     {"step", "N", "the checkpoint of that step; default: the newest whole one", 'S', EXPORT},
     {"seed", "N", "of weights and of the order of the data; default 1", 's', RUN},
     {"compare", NULL, "train the same steps on one rank too, and compare", 'C', RUN},
-    {"device", "DEVICE", "host (default), or cuda: all ranks on one GPU, as bf16 needs", 'u', RUN},
+    {"device", "DEVICE", "host (default), or cuda: all ranks on one GPU, as bf16 needs", 'u', RUN | PROFILE},
     {"no-graph", NULL, "on a GPU, enqueue every step anew instead of replaying a graph", 'g', RUN},
     {"algorithms", "FILE", "on a GPU, use the algorithms of matrix products in FILE; time those it lacks and add them",
      'A', RUN},
@@ -129,7 +142,10 @@ const struct option_row options[] = {
      COMPARE},
     {"markdown", NULL, "as Markdown", 'M', COMPARE | DIFF},
     {"fail-on", "LIMITS", "exit 1 only beyond these, and not by chance: makespan:+2%,peak_bytes:+0", 'X', DIFF},
-    {"fit", "FILE", "write the costs of the measured side as a cluster script, for --cluster", 'P', DIFF},
+    {"fit", "FILE",
+     "write the costs of the measured side (diff), or of a stage per layer (profile), as a cluster script, for "
+     "--cluster",
+     'P', DIFF | PROFILE},
     {"svg", "FILE", "also draw A, B and the difference there, on one time axis", 'v', DIFF},
     {"html", "FILE", "the same picture, in a page that answers the mouse", 'H', DIFF},
     {"git", NULL, "as git's external diff: takes git's seven arguments", 'G', DIFF},
@@ -137,7 +153,7 @@ const struct option_row options[] = {
     {"color", "WHEN", "always, never or auto (default)", 'k', SHOW | RUN},
     {"width", "N", "columns of the grid", 'w', SHOW | RUN},
     {"ascii", NULL, "no characters beyond ASCII, as in a locale that is not UTF-8", 'a',
-     SHOW | RUN | COMPARE | DIFF | PARTITION},
+     SHOW | RUN | COMPARE | DIFF | PARTITION | PROFILE},
     {"help", NULL, "this text", 'h', ALL},
     {"version", NULL, "print the version", 'V', ALL},
 };

@@ -18,7 +18,8 @@ enum {
     DIFF = 128,
     IMPORT = 256,
     PARTITION = 512,
-    ALL = 1023
+    PROFILE = 1024,
+    ALL = 2047
 };
 enum { SCRIPTS = CHECK | SHOW | COMPILE | RUN | COMPARE | DIFF };
 

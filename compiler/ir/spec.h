@@ -47,11 +47,20 @@ struct model_layer {
     int unit;  /* index of the top-level item it belongs to: a cut falls only between units */
 };
 
+/* What a layer takes of one microbatch, in a model of costs. */
+struct layer_cost {
+    const char *name;
+    double forward, backward;           /* seconds */
+    double weight_gradient;             /* the part of backward that W takes; I takes the rest */
+    int64_t activation, stash, weights; /* bytes: its output, what it keeps for the backward, its weights */
+};
+
 struct model {
     struct rt_model rt;
     struct model_layer *layer;
     int nlayers, nunits;
-    int *cut; /* stages - 1 indices of units that open stages 1..; NULL: evenly by cost */
+    struct layer_cost *cost; /* [nunits]: of a model of costs, which has no layers to run; NULL: there are layers */
+    int *cut;                /* stages - 1 indices of units that open stages 1..; NULL: evenly by cost */
     int ncut;
     /* A model given as stages: stage s reads the sum of from[from_at[s] .. from_at[s+1]), ascending; or the batch, if
      * that list is empty. NULL: the stages form a chain. */
@@ -132,6 +141,9 @@ struct spec {
 
 /* True if the model's stages form a graph, whose edges give the jobs' dependencies. */
 static inline bool is_graph(const struct spec *sp) { return sp->model && sp->model->from; }
+
+/* True if the model says only what its layers take: it can be scheduled and compared, but not run. */
+static inline bool is_costs(const struct spec *sp) { return sp->model && sp->model->cost; }
 
 static inline int32_t job_at(const struct spec *sp, int s, int b, int d) {
     return sp->at[((int64_t)s * sp->batches + b) * NDIRS + d];

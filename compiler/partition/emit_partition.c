@@ -42,8 +42,8 @@ void emit_partition(struct text *out, const struct cuts *cuts, const struct part
     put(out, "-- PipeDream's partition of %s on %d ranks, as `pianola partition` found it (Harlap 2018,\n",
         tame(cuts->profile->name), workers);
     put(out,
-        "-- arXiv 1806.03377, section 3.2), with 1F1B-RR: a stage's ranks take microbatches in turn (Narayanan 2019,\n"
-        "-- section 3.2). With a flush, where PipeDream updates after each microbatch.\n");
+        "-- arXiv 1806.03377), with 1F1B-RR: a stage's ranks take microbatches in turn (Narayanan 2019). With a flush,\n"
+        "-- where PipeDream updates after each microbatch.\n");
     if (!costs && p->nparts > 1) {
         put(out, "-- The model must be cut as the partition is: cut = {");
         for (int s = 1; s < p->nparts; s++)

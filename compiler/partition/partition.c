@@ -41,7 +41,7 @@ static double slowest_of(const double *speed, int first, int n) {
 }
 
 /* Minibatches that each of m replicas has at a time, so that the `after` machines of later stages are busy: its warm-up
- * forwards, and one (Narayanan 2019, section 3.2; NOAM, of the first stage). */
+ * forwards, and one (Narayanan 2019; Harlap 2018: NOAM, of the first stage). */
 static int versions_of(int m, int after) { return (after + m - 1) / m + 1; }
 
 /* Seconds in which m replicas synchronize this many bytes of weights. */

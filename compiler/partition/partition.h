@@ -1,6 +1,5 @@
 /* Where to cut a model into stages, and how many machines each stage gets: PipeDream's partitioner (Harlap 2018, arXiv
- * 1806.03377, section 3.2; Narayanan 2019, "PipeDream: Generalized Pipeline Parallelism for DNN Training", section
- * 3.1). */
+ * 1806.03377; Narayanan 2019, "PipeDream: Generalized Pipeline Parallelism for DNN Training"). */
 #ifndef PIANOLA_PARTITION_H
 #define PIANOLA_PARTITION_H
 #include "base/text.h"
@@ -24,6 +23,11 @@ struct profile {
  * per edge. Lines that begin with # are skipped. As the authors do, it leaves out layers that are called Input, and
  * __getitem__ whose output nobody reads. Dies with file:line on what does not conform. */
 struct profile *read_profile(const char *name, const char *text);
+
+/* emit_profile.c: the same text form, with ids node1, node2, …; and a model script of costs, whose first line says what
+ * was measured. */
+void emit_graph(struct text *out, const struct profile *profile);
+void emit_costs(struct text *out, const struct profile *profile, const char *measured);
 
 /* cuts.c: all sets of layers that have, with each layer, all layers before it: a cut is between such a set and the
  * rest. Their last layers are the antichains of PipeDream's code. Cut 0 is before all layers, cut n - 1 behind all of

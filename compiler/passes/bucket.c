@@ -95,7 +95,7 @@ static int64_t choose_pieces(const struct spec *sp, const struct stage *st, int 
 void choose_buckets(const struct spec *sp, struct stage *st) {
     for (int s = 0; s < sp->stages; s++) {
         st[s].pieces = st[s].parts = 1;
-        if (sp->model && !sp->update)
+        if (sp->model && !sp->update && !is_costs(sp))
             st[s].pieces = (int)choose_pieces(sp, &st[s], s);
     }
     if (sp->tied)

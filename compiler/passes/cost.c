@@ -1,4 +1,5 @@
-/* The costs and sizes of each stage: FLOP and bytes from the model's layers, or units without a model.
+/* The costs and sizes of each stage: FLOP and bytes from the model's layers, what a model of costs says, or units
+ * without a model.
  *
  * The number of columns is first propagated through the layers; an error names a layer that does not fit. Then the
  * model's units (a layer, or a whole residual block) are cut into stages, evenly by FLOP or as the model says. layout.c
@@ -141,6 +142,15 @@ static void cut_as_told(const struct model *m, int stages, int *open) {
     }
 }
 
+/* Seconds as integers, which add up to about 2^50. */
+static void whole_costs(const struct model *m, double *cost) {
+    double all = 0;
+    for (int u = 0; u < m->nunits; u++)
+        all += m->cost[u].forward + m->cost[u].backward;
+    for (int u = 0; u < m->nunits && all > 0; u++)
+        cost[u] = round((m->cost[u].forward + m->cost[u].backward) / all * 0x1p50);
+}
+
 static int *cut(const struct model *m, const struct rt_layer *all, int stages) {
     if (stages > m->nunits)
         die("the model has %d units (a unit is a layer, or a residual block as a whole), too few for %d stages; use "
@@ -151,6 +161,8 @@ static int *cut(const struct model *m, const struct rt_layer *all, int stages) {
         struct flop flop = flop_of(&all[i]);
         cost[m->layer[i].unit] += flop.f + flop.i + flop.w;
     }
+    if (m->cost)
+        whole_costs(m, cost);
     int *open = NEW(int, stages + 1);
     if (m->cut)
         cut_as_told(m, stages, open);
@@ -247,6 +259,35 @@ static void stages_of_model(struct stage *st, struct spec *sp) {
         fill_table(&st[sp->stages], sp, all);
 }
 
+/* A buffer has a size. */
+static int64_t sized(int64_t bytes) { return bytes > 0 ? bytes : 4; }
+
+/* A stage of a model of costs: the sums over its layers, of which those before it give its input. */
+static void fill_costs(struct stage *st, const struct spec *sp, int s, const struct layer_cost *cost, int n) {
+    for (const struct layer_cost *c = cost; c < cost + n; c++) {
+        st->cost[OP_F] += c->forward;
+        st->cost[OP_B] += c->backward;
+        st->cost[OP_W] += c->weight_gradient;
+        st->rt.stash += c->stash;
+        st->rt.weight += c->weights;
+    }
+    st->cost[OP_R] = st->cost[OP_F];
+    st->cost[OP_I] = st->cost[OP_B] - st->cost[OP_W];
+    st->rt.weight = (st->rt.weight + 3) / 4 * 4; /* of fp32 */
+    st->rt.stash = sized(st->rt.stash);
+    st->rt.grad = st->rt.input = s > 0 ? sized(cost[-1].activation) : 0;
+    st->rt.act = s + 1 < sp->stages ? sized(cost[n - 1].activation) : 0;
+    bytes_of(st);
+    st->bytes[K_work] = 0; /* nobody runs it, so nobody knows */
+}
+
+static void stages_of_costs(struct stage *st, const struct spec *sp) {
+    const struct model *m = sp->model;
+    int *open = cut(m, NULL, sp->stages);
+    for (int s = 0; s < sp->stages; s++)
+        fill_costs(&st[s], sp, s, m->cost + open[s], open[s + 1] - open[s]);
+}
+
 static void stage_of_units(struct stage *st) {
     static const double unit[NDIRS] = {[OP_F] = 1, [OP_R] = 1, [OP_I] = 1, [OP_B] = 2, [OP_W] = 1};
     for (int d = 0; d < NDIRS; d++)
@@ -258,7 +299,7 @@ static void stage_of_units(struct stage *st) {
 /* Measured costs replace those that follow from FLOP. Without flops, or without a model, FLOP give no seconds: then
  * every cost must be measured. */
 static void take_costs(struct spec *sp, struct stage *st) {
-    bool seconds = sp->model && sp->flops > 0;
+    bool seconds = is_costs(sp) || (sp->model && sp->flops > 0);
     for (int s = 0; s < sp->stages + sp->tied; s++) {
         const double *took = &sp->took[s * NOPS];
         for (int d = 0; d < NDIRS; d++)
@@ -311,7 +352,9 @@ struct stage *cost_stages(struct spec *sp) {
             "give the model an output layer of its own",
             sp->file);
     struct stage *st = NEW(struct stage, sp->stages + sp->tied);
-    if (sp->model)
+    if (is_costs(sp))
+        stages_of_costs(st, sp);
+    else if (sp->model)
         stages_of_model(st, sp);
     else
         for (int s = 0; s < sp->stages; s++)
@@ -357,5 +400,5 @@ double cost_part(const struct stage *st, int op, int part) {
 
 double cost_add(const struct spec *sp, int64_t bytes) {
     double flop = sp->model ? (double)bytes / 4 : 0; /* one addition per float; free where costs are units */
-    return sp->flops > 0 ? flop / sp->flops : sp->took ? 0 : flop;
+    return sp->flops > 0 ? flop / sp->flops : sp->took || is_costs(sp) ? 0 : flop;
 }

@@ -430,7 +430,7 @@ struct report *report_make(const struct spec *sp, const struct stage *st, const 
     struct report *rep = NEW(struct report, 1);
     double progress = 0, busy = 0, all;
     rep->schedule = sp->name;
-    rep->unit = sp->took ? "s" : !sp->model ? "F" : sp->flops > 0 ? "s" : "FLOP";
+    rep->unit = sp->took || is_costs(sp) ? "s" : !sp->model ? "F" : sp->flops > 0 ? "s" : "FLOP";
     rep->workers = sp->workers;
     rep->stages = sp->stages;
     rep->batches = sp->batches;

@@ -7,10 +7,11 @@
  *   script_globals.c    what it can name
  *   script_error.c      messages with the script's line
  *   script_fields.c     tables and parameters
- *   script_schedule.c   schedule { … } to jobs;  script_model.c, script_cluster.c for the others */
+ *   script_schedule.c   schedule { … } to jobs;  script_model.c, script_costs.c, script_cluster.c for the others */
 #include "formats/formats.h"
 #include "base/read_file.h"
 #include "script.h"
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,30 +122,37 @@ struct spec *script_load(const struct script_args *args) {
     return sp;
 }
 
-/* F and B of each stage, of one microbatch. */
-static void job_per_unit(struct spec *sp) {
-    sp->njobs = 2 * sp->stages;
+/* F and B of each stage and microbatch. */
+static void jobs_of_units(struct spec *sp) {
+    sp->njobs = 2 * sp->stages * sp->batches;
     sp->job = NEW(struct job, sp->njobs);
-    sp->at = NEW(int32_t, sp->stages * NDIRS);
-    for (int i = 0; i < sp->stages * NDIRS; i++)
+    sp->at = NEW(int32_t, sp->stages * sp->batches * NDIRS);
+    for (int i = 0; i < sp->stages * sp->batches * NDIRS; i++)
         sp->at[i] = -1;
     for (int j = 0; j < sp->njobs; j++) {
-        sp->job[j] = (struct job){.s = j / 2, .d = j % 2 ? OP_B : OP_F, .cost = NAN};
-        sp->at[j / 2 * NDIRS + sp->job[j].d] = j;
+        struct job job = {.s = j / 2 / sp->batches, .b = j / 2 % sp->batches, .d = j % 2 ? OP_B : OP_F, .cost = NAN};
+        sp->job[j] = job;
+        sp->at[j / 2 * NDIRS + job.d] = j;
     }
 }
 
-struct spec *script_units(const struct script_args *args, int workers) {
+struct spec *script_units(const struct script_args *args, int workers, int batches) {
     struct spec *sp = NEW(struct spec, 1);
     struct settings set = read_settings(args);
     sp->name = sp->file = args->model;
     sp->memory = sp->host_memory = INFINITY;
     sp->workers = workers;
-    sp->batches = 1;
+    sp->batches = batches;
+    sp->params = "";
+    sp->cap = NEW(int, workers);
+    sp->slots = NEW(int, workers);
+    for (int r = 0; r < workers; r++)
+        sp->cap[r] = INT_MAX;
     run(SCRIPT_MODEL, args->model, &set, extract_model, sp, 0);
     sp->stages = sp->model->nunits;
-    job_per_unit(sp);
-    run(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp, 0);
+    jobs_of_units(sp);
+    if (args->cluster)
+        run(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp, 0);
     check_settings(&set);
     return sp;
 }

@@ -138,7 +138,7 @@ static void check_units(struct script *script, const struct table *table, const 
         free &= sp->link[i].latency == 0 && isinf(sp->link[i].bandwidth);
     for (int r = 0; sp->host_link && r < sp->workers; r++)
         free &= sp->host_link[r].latency == 0 && isinf(sp->host_link[r].bandwidth);
-    if (free || sp->took)
+    if (free || sp->took || is_costs(sp))
         return;
     if (sp->model && sp->flops == 0)
         field_fail(

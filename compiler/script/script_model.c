@@ -446,7 +446,8 @@ static void read_cut(struct builder *builder) {
     if (m->from)
         field_fail(L, builder->t.line, "cut", "a model whose layers are stages is cut already; leave 'cut' out");
     if (type != LUA_TTABLE)
-        field_fail(L, builder->t.line, "cut", "'cut' must be a list of positions in layers, not %s", describe(L, list));
+        field_fail(L, builder->t.line, "cut", "'cut' must be a list of positions in %s, not %s",
+                   m->cost ? "costs" : "layers", describe(L, list));
     if (builder->sp->stages == 0)
         field_fail(L, builder->t.line, "cut", "this model is cut already; to partition it, leave 'cut' out");
     m->ncut = (int)lua_rawlen(L, list);
@@ -458,14 +459,14 @@ static void read_cut(struct builder *builder) {
         int isint = 0;
         lua_Integer x = lua_rawgeti(L, list, i + 1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &isint) : 0;
         if (!isint || x <= before || x > m->nunits)
-            field_fail(L, builder->t.line, "cut", "cut[%d] is %s; positions in layers must ascend, from 2 to %d", i + 1,
-                       describe(L, -1), m->nunits);
+            field_fail(L, builder->t.line, "cut", "cut[%d] is %s; positions in %s must ascend, from 2 to %d", i + 1,
+                       describe(L, -1), m->cost ? "costs" : "layers", m->nunits);
         m->cut[i] = (int)x - 1;
         before = (int)x;
     }
 }
 
-const char *const model_fields[] = {"input", "layers", "optimizer", "precision", "cut", NULL};
+const char *const model_fields[] = {"input", "layers", "optimizer", "precision", "cut", "costs", NULL};
 
 void extract_model(struct script *script, void *spec) {
     struct spec *sp = spec;
@@ -473,10 +474,12 @@ void extract_model(struct script *script, void *spec) {
     struct builder builder = {.S = script, .L = L, .sp = sp, .m = NEW(struct model, 1)};
     builder.t = (struct table){L, lua_gettop(L), script->line, "model"};
     check_fields(&builder.t, model_fields);
-    read_precision(&builder);
-    read_input(&builder);
-    read_optimizer(&builder);
-    read_layers(&builder);
+    if (!read_costs(&builder.t, builder.m)) {
+        read_precision(&builder);
+        read_input(&builder);
+        read_optimizer(&builder);
+        read_layers(&builder);
+    }
     read_cut(&builder);
     sp->model = builder.m;
 }

@@ -75,6 +75,7 @@ void script_names(struct text *out) {
     put_names(out, "A cluster finds, besides", own);
     put_names(out, "Fields of schedule", schedule_fields);
     put_names(out, "Fields of model", model_fields);
+    put_names(out, "Fields of costs", cost_fields);
     put_names(out, "Fields of cluster", cluster_fields);
     put_layer_fields(out);
     put(out, "\n");

@@ -5,9 +5,9 @@
 
 /* script.c: runs the scripts; only script*.c use Lua. Dies with file:line on their errors. */
 struct spec *script_load(const struct script_args *args);
-/* The model and the cluster alone, under a schedule of their own: a stage per unit of the model, a layer or a residual
- * block, all on rank 0 of `workers`. args->schedule is not used. */
-struct spec *script_units(const struct script_args *args, int workers);
+/* The model and, if there is one, the cluster alone, under a schedule of their own: a stage per unit of the model, a
+ * layer or a residual block, all on rank 0 of `workers`, one microbatch after the other. args->schedule is not used. */
+struct spec *script_units(const struct script_args *args, int workers, int batches);
 const char *script_name(const char *path); /* as used in outputs: 1f1b for schedules/1f1b.lua */
 void script_names(struct text *out);       /* script_names.c: lists every name and field that scripts can use */
 #endif

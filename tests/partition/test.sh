@@ -150,6 +150,32 @@ expect "a fast rank has no more than it can" \
     "$(cut_up $model --workers 1 --json | awk -F'[:,]' '/"seconds"/ { printf "%.4g\n", $2 / 4 }')" \
     "$(of seconds --model "$room/model.lua" --cluster "$room/unequal.lua" --workers 1)"
 
+# ---- a model of costs: the same as a profile, and the schedule that it writes runs as fast as it says ----
+
+# The profile of vgg16 as such a model.
+{
+    echo 'local p = params { cut = {} } return model { cut = #p.cut > 0 and p.cut or nil, costs = {'
+    grep -v '^#\|^images' $vgg | sed -nE 's/^([a-z0-9]+) -- .*forward_compute_time=(.*), backward_compute_time=(.*), activation_size=(.*), parameter_size=(.*)/{ name = "\1", forward = \2 \/ 1000, backward = \3 \/ 1000, activation = \4, weights = \5 },/p'
+    echo '} }'
+} >"$room/vgg.lua"
+costs="--model $room/vgg.lua --workers 4 --bandwidth 1e9 --sum"
+expect "all of its layers" 40 "$("$PIANOLA" partition $costs --json | sed -n 's/.*"layers": \([0-9]*\),/\1/p')"
+for with in "" --transfers "--memory 12e9" "--sync ring"; do
+    expect "costs and profile: the same $with" "$(stages $four $with) $(of seconds $four $with) $(of speedup_over_data_parallel $four $with)" \
+        "$(stages $costs $with) $(of seconds $costs $with) $(of speedup_over_data_parallel $costs $with)"
+done
+cut_up $costs -o "$room/costs.lua" >/dev/null
+cut=$(sed -nE 's/.*cut = \{ ([0-9, ]*) \}.*/\1/p' "$room/costs.lua" | tr -d ' ')
+costs="--model $room/vgg.lua -D cut=$cut"
+expect "3-1 of costs runs as fast as it computes" 0.1696 \
+    "$(awk -v a="$(figure makespan "$room/costs.lua" $costs -D batches=96)" -v b="$(figure makespan "$room/costs.lua" $costs -D batches=192)" 'BEGIN { printf "%.4g\n", (b - a) / 96 }')"
+expect "costs on a cluster: its links" "$(stages --profile $vgg --workers 4 --bandwidth 1e6)" "$(stages --model "$room/vgg.lua" --cluster "$room/cluster.lua" --workers 4)"
+expect "costs are not trained" "pianola: error: $room/vgg.lua: is a model of costs, which has no layers to train; give one with layers, e.g. --model schedules/models/gpt.lua, or see the prediction: \`pianola show\`" \
+    "$("$PIANOLA" run schedules/serial.lua --model "$room/vgg.lua" 2>&1)"
+expect "nor made into programs" "pianola: error: $room/vgg.lua: is a model of costs, which has no layers for the ranks' programs; give one with layers, or see \`pianola show --format streams\` none" \
+    "$("$PIANOLA" compile schedules/serial.lua --model "$room/vgg.lua" -o "$room/out" 2>&1) $([ -e "$room/out" ] || echo none)"
+expect "buckets of costs" 0 "$("$PIANOLA" check schedules/ddp.lua -D bucket=1000 --model "$room/vgg.lua" >/dev/null 2>&1; echo $?)"
+
 # ---- 256 layers on 64 ranks ----
 
 set --
@@ -189,7 +215,7 @@ fails "no profile" "\`partition\` needs a --profile FILE or --model FILE.lua" --
 fails "both" "\`partition\` needs either --profile FILE or --model FILE.lua, not both" --workers 2 --profile $vgg $model
 fails "a file" "\`partition\` takes no file, but got '$vgg'; name a profile with --profile, a model with --model" $vgg
 fails "no workers" "\`partition\` needs --workers N, or --levels such as 4x10e9,2x1.25e9" --profile $vgg
-fails "no bandwidth" "with a profile \`partition\` needs --bandwidth, in bytes per second, or --levels such as 4x10e9,2x1.25e9" --profile $vgg --workers 2
+fails "no bandwidth" "without a cluster \`partition\` needs --bandwidth, in bytes per second, or --levels such as 4x10e9,2x1.25e9" --profile $vgg --workers 2
 fails "too many workers" "--workers 5000: expected at most 1024" --profile $vgg --workers 5000 --bandwidth 1
 fails "very many" "--workers 4294967298: expected at most 1024" --profile $vgg --workers 4294967298 --bandwidth 1
 fails "bandwidth 0" "--bandwidth 0: expected bytes per second, such as 1e9" --profile $vgg --workers 2 --bandwidth 0
@@ -206,7 +232,7 @@ fails "another command's memory" "--memory least: expected bytes, such as 1e9" $
 expect "memory of another command" "pianola: error: --memory 1e9: expected spare or least" "$("$PIANOLA" show schedules/1f1b.lua --memory 1e9 2>&1)"
 fails "a profile with a cluster" "--cluster goes with --model: a profile has its times, and --bandwidth says how fast links are" --profile $vgg --cluster "$room/cluster.lua"
 fails "a profile with parameters" "-D batches=2: a profile has no parameters" --profile $vgg -D batches=2
-fails "a model without a cluster" "with --model \`partition\` needs --cluster FILE.lua, whose flops make seconds of the layers' FLOP" --model "$room/model.lua" --workers 2
+fails "a model without a cluster" "with a model of layers \`partition\` needs --cluster FILE.lua, whose flops make seconds of their FLOP" --model "$room/model.lua" --workers 2
 echo 'return cluster {}' >"$room/slow.lua"
 fails "a cluster without flops" "$room/slow.lua: has no flops, so layers take FLOP and links seconds; add flops, the FLOP per second of a rank" --model "$room/model.lua" --cluster "$room/slow.lua" --workers 2
 fails "levels with unequal speeds" "--levels: rank 0 of the cluster has a speed of its own, but groups of ranks must be alike; give --workers and --bandwidth" --model "$room/model.lua" --cluster "$room/unequal.lua" --levels 2x1,2x1

@@ -23,6 +23,59 @@ Test(cost, units_without_a_model) {
     cr_assert_eq(cost_add(sp, 400), 0);
 }
 
+/* ---- a model of costs ---- */
+
+static struct spec *four_costs(int stages) {
+    struct model *m = NEW(struct model, 1);
+    m->nunits = 4;
+    m->cost = NEW(struct layer_cost, 4);
+    m->cost[0] = (struct layer_cost){"a", 1, 2, 1.5, 40, 40, 10};
+    m->cost[1] = (struct layer_cost){"b", 3, 6, 0, 20, 100, 0};
+    m->cost[2] = (struct layer_cost){"c", 2, 2, 1, 0, 7, 5};
+    m->cost[3] = (struct layer_cost){"d", 0.5, 0.5, 0.25, 8, 8, 400};
+    return spec_of(m, stages);
+}
+
+Test(cost, sums_of_a_model_of_costs) {
+    struct spec *sp = four_costs(2);
+    sp->model->cut = (int[]){2};
+    sp->model->ncut = 1;
+    sp->flops = 1000; /* costs are seconds already */
+    struct stage *st = cost_stages(sp);
+    cr_assert(st[0].cost[OP_F] == 4 && st[0].cost[OP_R] == 4 && st[0].cost[OP_B] == 8);
+    cr_assert(st[0].cost[OP_W] == 1.5 && st[0].cost[OP_I] == 6.5);
+    cr_assert(st[1].cost[OP_F] == 2.5 && st[1].cost[OP_B] == 2.5 && st[1].cost[OP_I] == 1.25);
+    cr_assert(st[0].bytes[K_weight] == 12 && st[0].bytes[K_wgrad] == 12, "whole fp32");
+    cr_assert(st[1].bytes[K_weight] == 408 && st[1].bytes[K_wgrad] == 408);
+    cr_assert(st[0].bytes[K_stash] == 140 && st[0].bytes[K_wstash] == 140 && st[1].bytes[K_stash] == 15);
+    cr_assert(st[0].bytes[K_act] == 20 && st[1].bytes[K_grad] == 20 && st[1].bytes[K_input] == 20);
+    for (int s = 0; s < 2; s++)
+        cr_assert(st[s].bytes[K_opt] == 0 && st[s].bytes[K_work] == 0 && st[s].update == 0 && st[s].rt.nlayers == 0);
+    cr_assert_float_eq(cost_add(sp, 400), 0.1, 1e-12);
+    sp->flops = 0;
+    cr_assert_eq(cost_add(sp, 400), 0);
+}
+
+Test(cost, a_tensor_of_no_bytes_has_a_size) {
+    struct spec *sp = four_costs(4);
+    struct stage *st = cost_stages(sp);
+    cr_assert(st[2].bytes[K_act] == 4 && st[3].bytes[K_grad] == 4 && st[3].bytes[K_input] == 4);
+}
+
+/* The smallest largest stage there is: times of 3, 9, 4 and 1. */
+Test(cost, a_model_of_costs_is_cut_evenly) {
+    static const double slowest[] = {17, 12, 9, 9};
+    for (int stages = 1; stages <= 4; stages++) {
+        struct stage *st = cost_stages(four_costs(stages));
+        double most = 0, all = 0;
+        for (int s = 0; s < stages; s++) {
+            most = fmax(most, st[s].cost[OP_F] + st[s].cost[OP_B]);
+            all += st[s].cost[OP_F] + st[s].cost[OP_B];
+        }
+        cr_assert(most == slowest[stages - 1] && all == 17, "%d stages: %g of %g", stages, most, all);
+    }
+}
+
 /* ---- costs and bytes of a model ---- */
 
 static struct model *two_linears(void) {

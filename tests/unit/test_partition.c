@@ -3,8 +3,12 @@
  * edge leads to an earlier one. */
 #include "partition/partition.h"
 #include "../support/random.h"
+#include "script/scripts.h"
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 enum { LAYERS = 6, MACHINES = 5 };
 
@@ -229,4 +233,71 @@ Test(partition, minibatches_stay_in_their_group) {
     cr_assert_eq(found->part[1].replicas, 2);
     for (int b = 0; b < 12; b++)
         cr_assert_eq(found->part[0].rank[b % 6] / 4, found->part[1].rank[b % 2] / 4, "microbatch %d", b);
+}
+
+/* ---- profiles written and read back ---- */
+
+static void check_layer(const struct profiled *want, const struct profiled *got, bool kept) {
+    cr_assert(fabs(got->forward - want->forward) <= 0.5001e-9, "%.12g, %.12g", got->forward, want->forward);
+    cr_assert(fabs(got->backward - want->backward) <= 0.5001e-9, "%.12g, %.12g", got->backward, want->backward);
+    cr_assert(got->output == want->output && got->weights == want->weights);
+    cr_assert(!kept || got->kept == want->kept);
+}
+
+/* A chain of seconds, as measured, and of bytes beyond those that floats tell apart. */
+static struct profile *random_profile(uint64_t *seed) {
+    struct profile *p = random_graph(seed, 1 + random_below(seed, LAYERS), true);
+    for (int i = 0; i < p->nlayers; i++) {
+        struct profiled *layer = &p->layer[i];
+        layer->id = format("layers[%d]", i + 1);
+        layer->forward = pow(10, -random_below(seed, 9)) * (1 + random_below(seed, 1000)) / 997;
+        layer->backward = random_below(seed, 9) ? 1.7 * layer->forward : 0;
+        layer->output = 7 + 1e6 * random_below(seed, 1000);
+        layer->kept = 3 + layer->output;
+        layer->weights = 4e9 + 4 * random_below(seed, 1000);
+    }
+    return p;
+}
+
+Test(partition, a_graph_reads_back) {
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        uint64_t rng = seed;
+        struct profile *p = random_profile(&rng);
+        struct text t = {0};
+        emit_graph(&t, p);
+        struct profile *got = read_profile("graph", t.s);
+        cr_assert(got->nlayers == p->nlayers && got->nedges == p->nedges);
+        for (int i = 0; i < p->nlayers; i++) {
+            check_layer(&p->layer[i], &got->layer[i], false);
+            cr_assert_str_eq(got->layer[i].id, format("node%d", i + 1));
+            cr_assert_str_eq(got->layer[i].what, p->layer[i].what);
+        }
+        for (int i = 0; i < p->nedges; i++)
+            cr_assert(got->edge[i].from == p->edge[i].from && got->edge[i].to == p->edge[i].to);
+        free_all();
+    }
+}
+
+Test(partition, a_model_of_costs_reads_back) {
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        uint64_t rng = seed;
+        struct profile *p = random_profile(&rng);
+        char name[] = "/tmp/pianola_costs_XXXXXX";
+        struct text t = {0};
+        int fd = mkstemp(name);
+        emit_costs(&t, p, "two\nlines");
+        cr_assert(fd >= 0 && write(fd, t.s, t.n) == (ssize_t)t.n);
+        close(fd);
+        const struct model *m = script_units(&(struct script_args){.model = name}, 2, 1)->model;
+        unlink(name);
+        cr_assert(m->nunits == p->nlayers && !m->cut);
+        for (int i = 0; i < p->nlayers; i++) {
+            const struct layer_cost *c = &m->cost[i];
+            struct profiled got = {
+                NULL, NULL, c->forward, c->backward, (double)c->activation, (double)c->stash, (double)c->weights};
+            check_layer(&p->layer[i], &got, true);
+            cr_assert_str_eq(c->name, format("layers[%d] layer", i + 1));
+        }
+        free_all();
+    }
 }

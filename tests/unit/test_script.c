@@ -509,6 +509,23 @@ Test(script, model_with_a_cut) {
     cr_assert(m->rt.optimizer == OPT_SGD && m->rt.lr == 0.5f && m->rt.precision == BF16);
 }
 
+Test(script, model_of_costs) {
+    const char *name =
+        file_of("return model { costs = { { name = \"conv\", forward = 2, activation = 7.5, weights = 8 },\n"
+                "{ forward = 1, backward = 0.5, activation = 0, stash = 3 },\n"
+                "{ forward = 0, backward = 4, weight_gradient = 1, activation = 4, weights = 12 } } }");
+    struct spec *sp = load("schedules/gpipe.lua", name, NULL, "workers=2");
+    unlink(name);
+    const struct layer_cost *c = sp->model->cost;
+    cr_assert(is_costs(sp) && sp->model->nunits == 3 && sp->model->nlayers == 0 && !sp->model->cut);
+    cr_assert(!strcmp(c[0].name, "conv") && !strcmp(c[1].name, "layer 2") && !strcmp(c[2].name, "layer 3"));
+    cr_assert(c[0].forward == 2 && c[0].backward == 4 && c[0].weight_gradient == 2, "twice, and half of it");
+    cr_assert(c[0].activation == 8 && c[0].stash == 8 && c[0].weights == 8, "whole bytes");
+    cr_assert(c[1].backward == 0.5 && c[1].weight_gradient == 0, "no weights, so no gradient of them");
+    cr_assert(c[1].activation == 0 && c[1].stash == 3 && c[1].weights == 0);
+    cr_assert(c[2].backward == 4 && c[2].weight_gradient == 1);
+}
+
 Test(script, cluster) {
     const char *name = file_of("return cluster { memory = 2^30, flops = 1e12,\n"
                                "link = function(src, dst) return src, dst == 0 and math.huge or dst * 8 end }");

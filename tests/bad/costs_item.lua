@@ -1,0 +1,4 @@
+-- args: ../../schedules/serial.lua --model FILE
+return model {
+  costs = { { name = "conv", forward = 0.01, activation = 4096 }, relu {} },
+}

@@ -1,0 +1,2 @@
+-- args: ../../schedules/serial.lua --model FILE
+return model { costs = 0.01 }
