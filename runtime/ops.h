@@ -55,7 +55,7 @@
     X(ADD, RECV, ADD, wgrad, none, '+', "src:r dw:a",                                                                  \
       "dw += a part of wgrad(s), or a piece of it, received from peer")                                                \
     X(TAKE, COMPUTE, ADD, wgrad, none, '+', "src:r dw:a", "dw += this rank's own piece of its part of wgrad(s)")       \
-    X(COPY, COMPUTE, ADD, weight, none, 'c', "src:r w:w", "w = src: this rank's own shard, into fetched weights")      \
+    X(COPY, COMPUTE, ADD, weight, none, 'c', "src:r w:w", "w = src: this rank's own shard, into fetched weights; or its own weights, before an update")      \
     X(ZERO, COMPUTE, ADD, wgrad, none, 'w', "dw:w", "dw = 0: a home that computes no part of the gradient")            \
     X(ALL_GATHER, GATHER, COLLECTIVE, weight, ALL_GATHER, 'g', "src:r w:w",                                            \
       "piece i of w = src of member i; in place where src is a piece of w")                                            \

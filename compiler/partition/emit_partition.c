@@ -35,6 +35,21 @@ static void put_ranks(struct text *out, const struct partition *p) {
     put(out, "}\n");
 }
 
+/* At least n microbatches, such that the ranks of each stage have equally many. */
+static int64_t whole_turns(const struct partition *p, int n) {
+    int64_t turn = 1;
+    for (int s = 0; s < p->nparts; s++) {
+        int64_t x = turn, y = p->part[s].replicas;
+        while (y) {
+            int64_t rest = x % y;
+            x = y;
+            y = rest;
+        }
+        turn = turn / x * p->part[s].replicas;
+    }
+    return (n + turn - 1) / turn * turn;
+}
+
 void emit_partition(struct text *out, const struct cuts *cuts, const struct partition *p, bool costs) {
     int workers = 0;
     for (int s = 0; s < p->nparts; s++)
@@ -42,15 +57,15 @@ void emit_partition(struct text *out, const struct cuts *cuts, const struct part
     put(out, "-- PipeDream's partition of %s on %d ranks, as `pianola partition` found it (Harlap 2018,\n",
         tame(cuts->profile->name), workers);
     put(out,
-        "-- arXiv 1806.03377), with 1F1B-RR: a stage's ranks take microbatches in turn (Narayanan 2019). With a flush,\n"
-        "-- where PipeDream updates after each microbatch.\n");
+        "-- arXiv 1806.03377), with 1F1B-RR: a stage's ranks take microbatches in turn (Narayanan 2019), and are updated\n"
+        "-- when each has had one. Backwards read the weights that their forwards read.\n");
     if (!costs && p->nparts > 1) {
         put(out, "-- The model must be cut as the partition is: cut = {");
         for (int s = 1; s < p->nparts; s++)
             put(out, "%s %d", s > 1 ? "," : "", p->part[s].from + 1);
         put(out, " } in its script.\n");
     }
-    put(out, "local p = params { batches = %d }\n", 4 * workers);
+    put(out, "local p = params { batches = %lld }\n", (long long)whole_turns(p, 4 * workers));
     put_ranks(out, p);
     put(out, "local warmups = {");
     for (int s = 0; s < p->nparts; s++)
@@ -69,11 +84,18 @@ void emit_partition(struct text *out, const struct cuts *cuts, const struct part
         "    local rank = of[b %% #of + 1]\n"
         "    return rank, rank\n"
         "  end,\n"
-        "  n = function(s, b, d) return one_forward_one_backward(b // #ranks[s + 1], d, warmups[s + 1] + 1) end,\n"
+        "  n = function(s, b, d)\n"
+        "    local ahead = warmups[s + 1] + 1\n"
+        "    if d == \"U\" then return one_forward_one_backward(b, \"B\", ahead) + 0.5 end\n"
+        "    return one_forward_one_backward(b // #ranks[s + 1], d, ahead)\n"
+        "  end,\n"
         "  order = \"strict\",\n"
         "%s"
-        "  update = \"flush\",\n"
+        "  update = function(s) return #ranks[s + 1] end,\n"
         "}\n",
         workers, p->nparts,
-        costs ? "  cost = function(s, b, d) return d == \"F\" and forward[s + 1] or backward[s + 1] end,\n" : "");
+        costs ? "  cost = function(s, b, d)\n"
+                "    if d ~= \"U\" then return d == \"F\" and forward[s + 1] or backward[s + 1] end\n"
+                "  end,\n"
+              : "");
 }

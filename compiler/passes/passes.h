@@ -65,7 +65,7 @@ void lanes_sync(struct program *p);
 struct timeline *sim_run(const struct spec *sp, const struct stage *st, const struct program *p);
 /* Sets tl->period: the time from one repetition of the period to the next, or of the whole step where nothing in it
  * repeats, once ranks have come into step; each rank begins when its own lanes have ended the one before. And tl->step:
- * when a step ends, with all repetitions. Without a period that settles within 64 repetitions (4, of more than 10^6
+ * when a step ends, with all repetitions. Without a period that settles within 64 repetitions (2, of more than 10^6
  * instructions), it is the mean of the last ones. */
 void sim_steady(const struct spec *sp, const struct stage *st, const struct program *p, struct timeline *tl);
 /* How long before its end an ALL_REDUCE x of rank k, which takes that long, lets the next communication be launched,

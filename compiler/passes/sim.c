@@ -219,7 +219,8 @@ struct timeline *sim_run(const struct spec *sp, const struct stage *st, const st
 
 /* ---- what repeats ---- */
 
-/* Most repetitions that are followed, for the period to settle; each costs as much as a simulation. */
+/* Most repetitions that are followed, for the period to settle; each costs as much as a simulation. LARGE: programs of
+ * more instructions are followed for two. */
 enum { MOST_REPETITIONS = 64, LARGE = 1000000 };
 
 /* One more repetition of [begin, end); when the ranks' lanes have joined behind it goes to joined. */
@@ -256,6 +257,19 @@ static void let_pass(struct sim *sim, double time) {
     }
 }
 
+/* The timeline is that of the first: when the ranks' lanes have joined behind it. */
+static double *first_step(struct sim *sim, const struct timeline *tl) {
+    double *joined = NEW(double, sim->p->workers);
+    for (int r = 0; r < sim->p->workers; r++) {
+        for (int i = 0; i < sim->p->rank[r].nins; i++)
+            joined[r] = fmax(joined[r], tl->end[r][i]);
+        sim->launch[r] = sim->sp->launch == LAUNCH_LANE ? 0 : joined[r];
+        for (int l = 0; l < sim->p->rank[r].nlanes; l++)
+            sim->free[r][l] = sim->done[r][l] = joined[r];
+    }
+    return joined;
+}
+
 void sim_steady(const struct spec *sp, const struct stage *st, const struct program *p, struct timeline *tl) {
     struct scratch scratch = scratch_begin();
     struct sim sim = begin_sim(sp, st, p, new_timeline(sp, p));
@@ -268,13 +282,15 @@ void sim_steady(const struct spec *sp, const struct stage *st, const struct prog
         nins += p->rank[r].nins;
     }
     if (nins > LARGE)
-        most = 4;
+        most = 2;
     run_ranks(&sim);
     joined[0] = NEW(double, p->workers);
     for (int r = 0; r < p->workers; r++) {
         join(&sim, r);
         joined[0][r] = sim.done[r][0];
     }
+    if (whole)
+        joined[++i] = first_step(&sim, tl);
     while (n == 0 && i < most && i < repeats) {
         joined[++i] = NEW(double, p->workers);
         repeat(&sim, whole, joined[i]);

@@ -48,7 +48,7 @@ static optimizer_step *const steps[NOPTIMIZERS] = {NULL, OPTIMIZERS(X)};
 void host_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
                  const float *dw, float *opt, int64_t step) {
     int moments = count_moments(m->optimizer);
-    if (step == 1 && moments > 0)
+    if (step == 1 && moments * n > 0)
         memset(opt, 0, (size_t)(moments * n) * sizeof *opt);
     for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++) {
         int64_t from = l->param / 4, to = from + l->nparam;
