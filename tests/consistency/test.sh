@@ -9,10 +9,9 @@ text=/usr/share/common-licenses/GPL-3 # any text that every Debian has
 train() { "$PIANOLA" run --json --compare "$@" 2>/dev/null; }
 field() { sed -nE "s/^  \"$1\": \"?([^,\"]*)\"?,?$/\1/p"; }
 
-# Those that update within a step train otherwise, each as tests/pipedream_training says.
 synchronous=()
 for schedule in schedules/*.lua; do
-    "$PIANOLA" show "$schedule" --format streams | grep -q '^updates ' || synchronous+=("$schedule")
+    several_updates "$schedule" || synchronous+=("$schedule")
 done
 
 wanted=
