@@ -150,8 +150,14 @@ done
 more=("batches=96")
 chain 3 2 8 2 17 2
 trains "2BW, updates of 8" double schedules/pipedream_2bw.lua -D workers=3 -D batches=96 -D update=8
+more=("batches=24")
 
 # ---- and others ----
+
+# What is recomputed reads the version that the forward read, too; without stashing, what is newest.
+chain 3 2 2 2 17 2
+trains "stashing, recomputed" stashing schedules/pipedream.lua -D replicas=1,1,1 --recompute
+trains "naive, recomputed" any schedules/pipedream_naive.lua -D workers=3 --recompute
 
 # Replicated stages: as many microbatches in an update as replicas.
 for replicas in 2,1 1,2 2,2,1 3,1,2 2,4,1,1 7,1; do

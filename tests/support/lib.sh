@@ -10,6 +10,10 @@ json() { "$PIANOLA" show --json "$@" 2>&1; }
 figure() { json "${@:2}" | sed -nE "s/^  \"$1\": \"?([^,\"]*)\"?,?$/\1/p;/error:/p"; }
 ranks() { json "${@:2}" | sed -nE "s/^      \"$1\": ([^,]*),?$/\1/p;/error:/p" | paste -sd,; }
 
+# several_updates SCHEDULE: stages are updated within its step, so it trains otherwise than one rank does: as
+# tests/pipedream_training says.
+several_updates() { "$PIANOLA" show "$1" --format streams | grep -q '^updates '; }
+
 # expect WHAT WANTED GOT
 expect() {
     if [ "$2" = "$3" ]; then
