@@ -199,6 +199,10 @@ def judge(text):
     p = readable(text)
     if not p.period:
         return judge_straight(text)
+    late = [f"serial: {x} waits for what is issued later" for rank in p.ranks for x in rank.ins
+            if any(w.n >= x.n for w in x.waited)]
+    if late:
+        return late, [], p, None
     wrong, strict, once, steps = judge_straight(unrolled(p, 1))
     for times in 2, 3:
         try:

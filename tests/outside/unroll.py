@@ -87,7 +87,7 @@ class Copier:
         found = {a[2]: self.buffer(a[2], not fresh(a)) for a in sorted(x.args, key=fresh)}
         y.args = [(a[0], a[1], found[a[2]].name, a[3]) for a in x.args]
         for a in x.args:
-            if writes(a) and found[a[2]] not in self.open:
+            if writes(a) and found[a[2]] not in self.open and not stays(found[a[2]]):
                 self.open.append(found[a[2]])
         y.frees = []
         for name in x.frees:
@@ -106,7 +106,7 @@ class Copier:
         for x in [x for x in self.old.ins if x.section == number]:
             y = self.copy(x)
             self.copies[x] = y
-            y.waited = [self.copies[w] for w in x.waited if w in self.copies]  # one behind it is for the serial walk
+            y.waited = [self.copies[w] for w in x.waited]
             if y.lane not in begun:
                 y.waited = list(dict.fromkeys(y.waited + [z for l, z in last.items() if l != y.lane]))
             begun.add(y.lane)

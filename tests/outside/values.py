@@ -392,6 +392,8 @@ class Values:
             b = p.ranks[x.rank].bufs[a[2]]
             if b.kind == "wgrad" and (b.inst or 0) // p.workers != k:
                 self.hint(x, f"uses {b.name}, the gradient of another update")
+            if b.kind in ("gshard", "gown"):
+                self.hint(x, f"uses {b.name}, and homes have all of a gradient where updates are jobs")
 
     def other(self, x):
         rank = self.p.ranks[x.rank]
