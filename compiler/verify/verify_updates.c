@@ -49,11 +49,11 @@ bool updates_begin(struct check *check) {
     const struct program *p = check->p;
     if (!are_whole(check))
         return false;
+    if (!p->update)
+        return !p->period || refute_all(check, CLAIM_PERIOD, "a period repeats, but updates are no jobs");
     if (check->sp->step && check->sp->step != step_batches(p))
         return refute_all(check, CLAIM_PERIOD, "the script's step has %lld microbatches, the program's %lld",
                           (long long)check->sp->step, (long long)step_batches(p));
-    if (!p->update)
-        return !p->period || refute_all(check, CLAIM_PERIOD, "a period repeats, but updates are no jobs");
     const char *too = p->tied                ? "a token table that two stages share"
                       : has_state_in_host(p) ? "optimizer state in host memory"
                                              : NULL;

@@ -344,11 +344,13 @@ static bool run_zero(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     int set = k->ins[i].stage;
     const struct arg *dw = find_arg(k, &k->ins[i], ROLE_dw, 0);
-    int kind = dw && holds_gradient(k->buf[dw->buf].kind) ? k->buf[dw->buf].kind : K_wgrad;
-    bool numbered = dw && check->p->update && names_own_part(check, r, &k->buf[dw->buf]);
-    if (!dw || !named(check, r, i, dw->buf, kind, set, -1, numbered ? k->buf[dw->buf].inst : -1) ||
+    if (!dw)
+        return refute(check, CLAIM_GRADIENTS, r, i, "no operand dw");
+    const struct buf *b = &k->buf[dw->buf];
+    bool numbered = check->p->update && names_own_part(check, r, b);
+    if (!named(check, r, i, dw->buf, holds_gradient(b->kind) ? b->kind : K_wgrad, set, -1, numbered ? b->inst : -1) ||
         !is_of_its_update(check, r, i, dw->buf))
-        return dw || refute(check, CLAIM_GRADIENTS, r, i, "no operand dw");
+        return false;
     hold(check, r, dw->buf, units_of(check, r, dw), (struct content){.sum = NO_SUM, .set = true});
     return true;
 }

@@ -139,7 +139,7 @@ static void add_copy(struct unrolling *u, int32_t i, bool *begun) {
         o.buf = buffer_of(u, o.buf, true);
         GROW(k->arg, u->args, k->nargs + 1);
         k->arg[k->nargs++] = o;
-        if (access_of(old, &old->ins[i], a) & ACC_WRITE)
+        if (access_of(old, &old->ins[i], a) & ACC_WRITE && !is_one(&k->buf[o.buf]))
             set_open(u, o.buf, true);
     }
     for (uint32_t f = old->ins[i].free; f < old->ins[i].free + x.nfree; f++) {

@@ -19,6 +19,7 @@ player.py doubts the second half of that: it plays random runs of the machine on
 from collections import Counter
 
 from program import ACCESS, COLLECTIVES, JOBS, RECV_OF, RECVS, ROOTED, SENDS, Unreadable, read
+from unroll import unrolled
 from values import Values
 
 
@@ -193,11 +194,43 @@ def races(p, steps):
 
 
 def judge(text):
-    """(wrong, strict, program, steps). Raises Unreadable."""
+    """(wrong, strict, program, steps). Raises Unreadable. A period runs once, twice and three times: what is not as the
+    text form is described counts once."""
+    p = readable(text)
+    if not p.period:
+        return judge_straight(text)
+    late = [f"serial: {x} waits for what is issued later" for rank in p.ranks for x in rank.ins
+            if any(w.n >= x.n for w in x.waited)]
+    if late:
+        return late, [], p, None
+    wrong, strict, once, steps = judge_straight(unrolled(p, 1))
+    for times in 2, 3:
+        try:
+            longer = unrolled(p, times) if not wrong else None
+            wrong = [f"{times} times: {why}" for why in judge_straight(longer)[0]] if longer else wrong
+        except Unreadable as e:  # a job runs twice, or a tensor lies in two places
+            wrong = [f"{times} times: {e}"]
+    if steps:
+        strict += crossings(p, steps)
+    return wrong, strict, once, steps
+
+
+def crossings(p, steps):
+    """Waits and messages that cross a mark. p: as it was read; steps: of the period once, in the same order."""
+    section = lambda x: p.ranks[x.rank].ins[x.n].section
+    out = [f"{x}: waits across a mark" for rank in p.ranks for x in rank.ins if any(w.section != x.section for w in x.waited)]
+    return out + [f"{step[0]}: its ends are in different sections" for step in steps if len({section(x) for x in step}) > 1]
+
+
+def readable(text):
     try:
-        p = read(text)
+        return read(text)
     except (ValueError, IndexError) as e:  # of int() and of lines, at what is not there
         raise Unreadable(str(e)) from e
+
+
+def judge_straight(text):
+    p = readable(text)
     plan(p)
     if 2 * p.stages * p.batches > sum(len(rank.ins) for rank in p.ranks):
         p.wrong.append("jobs: there are more than instructions")

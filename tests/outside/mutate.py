@@ -31,7 +31,7 @@ def draft(text):
     p, d = read(text), Draft()
     d.name = text.split(" ", 3)[2]
     d.workers, d.stages, d.batches, d.tied = p.workers, p.stages, p.batches, p.tied
-    d.homes = p.homes
+    d.updates, d.period, d.homes = p.updates, p.period, p.homes
     d.needs_list = [(j, list(q)) for j, q in (p.needs or {}).items()]
     d.ranks = p.ranks
     for rank in d.ranks:
@@ -138,5 +138,5 @@ def copy(x):
 def new_ins(rank, r, lane, op, s, b, inst, peer, args):
     x = Ins()
     x.op, x.s, x.b, x.inst, x.peer, x.args, x.lane, x.rank = op, s, b, inst, peer, args, lane, r
-    x.waited, x.frees, x.by, x.part = [], [], None, (0, 1)
+    x.waited, x.frees, x.by, x.part, x.version, x.section = [], [], None, (0, 1), None, 0
     return x

@@ -49,7 +49,7 @@ class Ins:
     """args: (role, adds, buffer, piece); a piece is (i, n), the i-th of n equal ones; (0, 1): all of the buffer.
     part: of a backward, in the same way."""
     __slots__ = ("op", "s", "b", "part", "inst", "peer", "by", "args", "waits", "frees", "lane", "rank", "n", "label",
-                 "waited", "again")  # again: what an earlier part has begun to make, (buffer, piece)
+                 "version", "section", "waited", "again")  # again: what an earlier part has begun to make, (buffer, piece)
 
     def __str__(self):
         return f"rank {self.rank}: {self.label}"
@@ -69,13 +69,13 @@ class Homes:
 
 
 class Program:
-    __slots__ = ("workers", "stages", "batches", "tied", "homes", "needs", "ranks", "strict", "wrong", "sizes")
+    __slots__ = ("workers", "stages", "batches", "tied", "updates", "period", "homes", "needs", "ranks", "strict", "wrong", "sizes")
 
 
 # ---- reading ----
 
 LABEL = re.compile(r"([A-Z_]+) (\d+)(?: (\d+)(?:\[(\d+)/(\d+)\])?)?(?:#(\d+))?(?: (to|from) (\d+))?$")
-HEAD = re.compile(r"([A-Z_]+ \d+(?: \d+(?:\[\d+/\d+\])?)?(?:#\d+)?(?: (?:to|from) \d+)?)(?: by (ring|tree))?"
+HEAD = re.compile(r"([A-Z_]+ \d+(?: \d+(?:\[\d+/\d+\])?)?(?:#\d+)?(?: (?:to|from) \d+)?)(?: v(\d+))?(?: by (ring|tree))?"
                   r"((?: [a-z]+\+?=\S+)*)"
                   r"(?: wait\(([^()]*)\))?(?: free\((.*)\))?$")
 NAME = re.compile(r"(weight|wshard|wgrad|gshard|gown|opt|work|act|grad|stash|wstash|input|token|hstash|rstash|hinput|rinput|"
@@ -117,16 +117,19 @@ def read_ins(p, r, lane, line):
     x.s, x.b, x.inst, x.peer = (None if v is None else int(v) for v in (g[2], g[3], g[6], g[8]))
     x.part = (int(g[4]), int(g[5])) if g[4] else (0, 1)
     need(not g[4] or x.op in ("B", "W") and x.part[0] < x.part[1] and 1 < x.part[1] <= 255, "part: " + line)
-    x.by = m[2]
+    x.version, x.by = (None if m[2] is None else int(m[2])), m[3]
+    update = p.updates is not None and x.op == "U"  # one of several: its number is where others have the microbatch
+    need((x.version is not None) == (p.updates is not None and x.op in "FRIB"), "version: " + line)
     need((x.op in COLLECTIVES) == (x.by is not None), "by: " + line)
     message = x.op in SENDS or x.op in RECVS or x.op == "ADD" or x.op in ROOTED
     need(g[7] is None or (g[7] == "to") == (x.op in SENDS or x.op == "REDUCE"), "label: " + line)
-    need((x.op in NO_BATCH) == (x.b is None) and message == (x.peer is not None), "label: " + line)
-    need(x.inst is None or x.op in NUMBERED, "instance: " + line)
+    need((x.op in NO_BATCH and not update) == (x.b is None) and message == (x.peer is not None), "label: " + line)
+    need(x.inst is None or x.op in NUMBERED or x.op == "ZERO" and p.updates is not None, "instance: " + line)
     need(x.s < p.stages + (p.tied is not None and x.op in NO_BATCH), "stage: " + line)
+    need(not update or x.b < p.batches // p.updates[x.s], "update: " + line)
     need((x.b is None or x.b < p.batches) and (x.peer is None or x.peer < p.workers), "label: " + line)
     x.args = []
-    for word in m[3].split():
+    for word in m[4].split():
         role, name = word.split("=", 1)
         adds = role.endswith("+")
         role = role.rstrip("+")
@@ -137,8 +140,8 @@ def read_ins(p, r, lane, line):
         piece = (int(o[2]), int(o[3])) if o[2] else (0, 1)
         need(not o[2] or piece[0] < piece[1] and 1 < piece[1] <= 4096, "piece: " + word)
         x.args.append((role, adds, o[1], piece))
-    x.waits = m[4].split(", ") if m[4] is not None else []
-    x.frees = m[5].split(" ") if m[5] is not None else []
+    x.waits = m[5].split(", ") if m[5] is not None else []
+    x.frees = m[6].split(" ") if m[6] is not None else []
     return x
 
 
@@ -155,15 +158,21 @@ def takes(kind, op, peer, x_peer):
     return peer == x_peer and (comm if kind == "peer" else (op in SENDS) == (kind == "send") and comm)
 
 
-def read_issue(rank, lanes, words):
-    rank.ins, at = [], [0] * len(lanes)
+def read_issue(p, rank, lanes, words):
+    rank.ins, at, section = [], [0] * len(lanes), 0
     for w in words:
+        if w == "|" and p.period and section < 2:
+            section += 1
+            continue
         lane, _, count = w.partition("*")
         lane, count = int(lane), int(count or 1)
         need(lane < len(lanes) and at[lane] + count <= len(lanes[lane]), "issue: " + w)
-        rank.ins += lanes[lane][at[lane]:at[lane] + count]
+        for x in lanes[lane][at[lane]:at[lane] + count]:
+            x.section = section
+            rank.ins.append(x)
         at[lane] += count
     need(all(a == len(l) for a, l in zip(at, lanes)), "issue: too short")
+    need(not p.period or section == 2, "issue: marks")
 
 
 def read_homes(p, lines, i):
@@ -187,6 +196,23 @@ def read_homes(p, lines, i):
     return i
 
 
+def read_updates(p, lines, i):
+    """The microbatches of each stage's updates, where these are jobs; and the period: (microbatches, how often)."""
+    p.updates, p.period = None, None
+    m = re.match(r"updates((?: \d+)+)$", lines[i])
+    if not m:
+        return i
+    p.updates = [int(w) for w in m[1].split()]
+    need(len(p.updates) == p.stages and all(0 < u and p.batches % u == 0 for u in p.updates), lines[i])
+    m = re.match(r"period (\d+) times (\d+)$", lines[i + 1])
+    if not m:
+        return i + 1
+    p.period = int(m[1]), int(m[2])
+    need(0 < p.period[0] <= p.batches and 0 < p.period[1] and p.batches + p.period[0] * p.period[1] < 1 << 63, lines[i + 1])
+    need(all(p.period[0] % u == 0 for u in p.updates), lines[i + 1])
+    return i + 2
+
+
 def read(text):
     lines = text.split("\n")
     need(lines[-1] == "" and lines[0] == "pianola 1", "head")
@@ -198,7 +224,7 @@ def read(text):
     p.tied = None if m[4] is None else int(m[4])
     need(p.tied is None or p.tied < p.stages, "tied")
     p.needs, p.ranks, p.wrong, p.strict = None, [], [], []
-    i = read_homes(p, lines, 2)
+    i = read_homes(p, lines, read_updates(p, lines, 2))
     while lines[i].startswith("needs "):
         m = re.match(r"needs ([FRIBW]) (\d+) (\d+):(?: (.*))?$", lines[i])
         need(m, lines[i])
@@ -252,8 +278,8 @@ def read_rank(p, r, lines, i):
     while lines[i] and not lines[i].startswith("rank "):
         words += lines[i].split(" ")
         i += 1
-    need(all(re.match(r"\d+(\*\d+)?$", w) for w in words), "issue")
-    read_issue(rank, lanes, words)
+    need(all(re.match(r"\d+(\*\d+)?$|\|$", w) for w in words), "issue")
+    read_issue(p, rank, lanes, words)
     m = re.match(here + r"memory (\d+)(?: host ([1-9]\d*))?$", lines[i])
     need(m, "memory")
     rank.arena, rank.host, rank.bufs, i = int(m[1]), int(m[2] or 0), {}, i + 1
@@ -299,7 +325,7 @@ def label(x):
 
 
 def line(x):
-    out = label(x) + (f" by {x.by}" if x.by else "")
+    out = label(x) + (f" v{x.version}" if x.version is not None else "") + (f" by {x.by}" if x.by else "")
     for role, adds, name, (i, n) in x.args:
         out += f" {role}{'+=' if adds else '='}{name}" + (f"[{i}/{n}]" if n > 1 else "")
     waits = [label(w) for w in x.waited]
@@ -307,12 +333,22 @@ def line(x):
     return out + (f" free({' '.join(x.frees)})" if x.frees else "")
 
 
-def issue_lines(rank):
+def marks(rank):
+    """Where the sections are after a change: as many instructions as can be in that they were read in."""
+    n = len(rank.ins)
+    fits = lambda at, section: sum((x.section < section) == (i < at) for i, x in enumerate(rank.ins))
+    begin = max(range(n + 1), key=lambda at: fits(at, 1))
+    return begin, max(range(begin, n + 1), key=lambda at: fits(at, 2))
+
+
+def issue_lines(rank, period=None):
     words, run = [], []
-    for x in rank.ins + [None]:
-        if run and (x is None or x.lane != run[-1]):
+    at = marks(rank) if period else ()
+    for i, x in enumerate(rank.ins + [None]):
+        if run and (x is None or x.lane != run[-1] or i in at):
             words.append(str(run[0]) if len(run) == 1 else f"{run[0]}*{len(run)}")
             run = []
+        words += ["|"] * at.count(i)
         if x is not None:
             run.append(x.lane)
     return [" ".join(words)] if words else []
@@ -321,6 +357,10 @@ def issue_lines(rank):
 def print_program(p):
     out = ["pianola 1", f"program {p.name} workers {p.workers} stages {p.stages} batches {p.batches}" +
            (f" tied {p.tied}" if p.tied is not None else "")]
+    if p.updates:
+        out.append("updates " + " ".join(map(str, p.updates)))
+    if p.period:
+        out.append("period %d times %d" % p.period)
     for s, h in enumerate(p.homes or ()):
         lists = ",".join("".join(f" {r}" for r in one) for one in h.lists)
         out.append(f"homes {s}" + (f" zero {h.zero}" if h.zero else "") + ":" + lists)
@@ -330,7 +370,7 @@ def print_program(p):
         for l, (k, peers) in enumerate(rank.lanes):
             out.append(f"rank {r} lane {k}" + (" " + ",".join(map(str, peers)) if peers else ""))
             out += [line(x) for x in rank.ins if x.lane == l]
-        out += [f"rank {r} issue"] + issue_lines(rank)
+        out += [f"rank {r} issue"] + issue_lines(rank, p.period)
         out += [f"rank {r} memory {rank.arena}" + (f" host {rank.host}" if rank.host else "")]
         out += [f"{b.name} {b.off if b.off >= 0 else '-'} {b.size}" + (f" grows {b.grows}" if b.grows else "")
                 for b in rank.bufs]
@@ -362,7 +402,8 @@ def places(p, r, rank):
         two = homes is not None and homes.zero == 2
         gradient = "gown" if two and shares > 1 else "gshard" if at.sharded else "wgrad"
         state = f"hopt({s})" if f"hopt({s})" in rank.bufs else f"opt({s})"  # in one memory or the other, all step long
-        at.kept = () if at.begin is None else (at.weight, f"{gradient}({s})", state)
+        lasts = () if p.updates else (f"{gradient}({s})",)  # a gradient of one of many updates comes and goes
+        at.kept = () if at.begin is None else (at.weight, *lasts, state)
         out.append(at)
     return out
 

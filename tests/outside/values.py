@@ -264,7 +264,7 @@ class Values:
 
     def weights(self, x):
         p = self.p
-        self.expect(x, "w", [("weight", WHOLE, x.s, 0)])
+        self.expect(x, "w", [("weight", WHOLE, x.s, x.version or 0)])
         uses = p.tied is not None and (x.s == p.tied or x.s == 0 and x.op in "FR")
         self.expect(x, "v", [("weight", WHOLE, p.stages, 0)] if uses else [])
 
@@ -336,7 +336,9 @@ class Values:
     def total(self, x, at):
         p = self.p
         stages = {x.s} if x.s < p.stages else {0, p.tied}
-        return ("sum", *sorted(((at, x.s, s, b), 1) for s in stages for b in range(p.batches)))
+        m = p.updates[x.s] if p.updates else p.batches
+        k = x.b or 0
+        return ("sum", *sorted(((at, x.s, s, b), 1) for s in stages for b in range(k * m, (k + 1) * m)))
 
     def update(self, x):
         dw, w, opt = self.operand(x, "dw"), self.operand(x, "w"), self.operand(x, "opt")
@@ -350,15 +352,16 @@ class Values:
             self.bad(x, f"updates {w[0][2]} from {begin} to {end}, not from {first} to {first + at.own}")
         if got != [(Fraction(0), at.own, self.total(x, at.own_begin))]:
             self.bad(x, f"its gradient is {got}")
-        if old != [(Fraction(0), at.own, ("weight", at.own_begin, x.s, 0))]:
+        k = x.b or 0
+        if old != [(Fraction(0), at.own, ("weight", at.own_begin, x.s, k))]:
             self.bad(x, f"updates {old}")
         if opt:
-            if self.read(x, opt[0]) != [(Fraction(0), Fraction(1), ("opt", WHOLE, x.s, 0))]:
+            if self.read(x, opt[0]) != [(Fraction(0), Fraction(1), ("opt", WHOLE, x.s, k))]:
                 self.bad(x, f"opt is {opt[0]}")
             y, z = self.span(x, opt[0])
-            self.write(x, opt[0], [(Fraction(0), z - y, ("opt", y, x.s, 1))])
+            self.write(x, opt[0], [(Fraction(0), z - y, ("opt", y, x.s, k + 1))])
         self.updates[x.rank, x.s] += 1
-        self.write(x, w[0], [(Fraction(0), end - begin, ("weight", at.own_begin, x.s, 1))])
+        self.write(x, w[0], [(Fraction(0), end - begin, ("weight", at.own_begin, x.s, k + 1))])
 
     def host_copy(self, x):
         """To host memory, or back; the copy has the size of what is copied."""
@@ -380,6 +383,17 @@ class Values:
             there = x.op in HOST_COPIES and (a[0] == "t") == (x.op in OFFLOADS)
             if self.p.ranks[x.rank].bufs[a[2]].on_host() != there:
                 self.bad(x, f"{a[2]} is in the other memory")
+
+    def of_update(self, x):
+        """Where updates are jobs, a gradient is named for its update, and so is what uses it."""
+        p = self.p
+        k = None if not p.updates else x.b // p.updates[x.s] if x.op in JOBS else x.b if x.op == "U" else x.inst or 0
+        for a in x.args if p.updates else ():
+            b = p.ranks[x.rank].bufs[a[2]]
+            if b.kind == "wgrad" and (b.inst or 0) // p.workers != k:
+                self.hint(x, f"uses {b.name}, the gradient of another update")
+            if b.kind in ("gshard", "gown"):
+                self.hint(x, f"uses {b.name}, and homes have all of a gradient where updates are jobs")
 
     def other(self, x):
         rank = self.p.ranks[x.rank]
@@ -503,6 +517,7 @@ class Values:
             x = step[0]
             for y in step:
                 self.memories(y)
+                self.of_update(y)
             if x.op in JOBS:
                 self.made[x.op, x.s, x.b] += x.part[0] == 0
                 self.job(x)
@@ -543,8 +558,9 @@ class Values:
             for s, at in enumerate(rank.places):
                 if at.begin is not None:
                     value, updates = self.live[r].get(at.weight), self.updates[r, s]
-                    if updates != 1 or value != [(Fraction(0), at.length, ("weight", at.begin, s, 1))]:
+                    want = p.batches // p.updates[s] if p.updates else 1
+                    if updates != want or value != [(Fraction(0), at.length, ("weight", at.begin, s, want))]:
                         self.bad(f"rank {r}", f"{at.weight} is {value} after {updates} updates")
                     state = self.live[r].get(f"hopt({s})")
-                    if at.kept[2] == f"hopt({s})" and state != [(Fraction(0), Fraction(1), ("opt", WHOLE, s, 1))]:
+                    if f"hopt({s})" in at.kept and state != [(Fraction(0), Fraction(1), ("opt", WHOLE, s, 1))]:
                         self.bad(f"rank {r}", f"hopt({s}) is {state} after the step")

@@ -114,6 +114,11 @@ Test(verify_versions, of_forwards_repeat) {
         struct judgement j = judge(&want, c.program);
         cr_expect_eq(j.is, newest ? WRONG : RIGHT, "%s", j.why);
     }
+    c.program = read_text("uneven", format(uneven, 1, "#1", 1, "#1"));
+    c.spec->reads[job_at(c.spec, 0, 2, OP_F)] = 1;
+    cr_expect(!wrong(&c), "%s", wrong(&c));
+    c.spec->reads[job_at(c.spec, 0, 1, OP_B)] = 2; /* there are no two updates before it, and later there are */
+    cr_expect(wrong(&c) && strstr(wrong(&c), "for want of 2 updates"), "%s", wrong(&c));
 }
 
 Test(verify_versions, and_updates_are_those_of_the_script) {
