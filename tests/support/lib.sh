@@ -10,6 +10,9 @@ json() { "$PIANOLA" show --json "$@" 2>&1; }
 figure() { json "${@:2}" | sed -nE "s/^  \"$1\": \"?([^,\"]*)\"?,?$/\1/p;/error:/p"; }
 ranks() { json "${@:2}" | sed -nE "s/^      \"$1\": ([^,]*),?$/\1/p;/error:/p" | paste -sd,; }
 
+# flushes SCHEDULE: one update of each stage ends its step, so that it trains as one rank does.
+flushes() { ! grep -q '^  update = ' "$1"; }
+
 # expect WHAT WANTED GOT
 expect() {
     if [ "$2" = "$3" ]; then

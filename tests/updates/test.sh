@@ -71,6 +71,16 @@ as_processes asp ""
 in_one_process pipedream "${integers[@]}" -D width=32 -D replicas=2,1,1
 as_processes pipedream "" "--reduce ordered"
 
+# What is measured has the rows of the program, and is read back.
+"$PIANOLA" run schedules/pipedream.lua "${args[@]}" --steps 3 --timeline "$room/measured" >/dev/null 2>&1
+rows() { cut -f 1,2,5-9 | tail -n +2 | sort; }
+expect "measured and predicted timelines have the same rows" "" \
+    "$(diff <("$PIANOLA" show schedules/pipedream.lua "${args[@]}" --format tsv | rows) <(awk '$1 != 2' "$room/measured" | cut -f 2- | rows) | head -n 3)"
+"$PIANOLA" show schedules/pipedream.lua "${args[@]}" --measured "$room/measured" --json >"$room/shown" 2>&1
+expect "show --measured" "0 " "$? $(grep error: "$room/shown")"
+"$PIANOLA" diff schedules/pipedream.lua "$room/measured" "${args[@]}" >"$room/shown" 2>&1
+expect "diff: only the times differ" "1 " "$? $(grep -E 'error:|only in' "$room/shown")"
+
 # ---- stopping and going on ----
 
 gpt=(--model schedules/models/gpt.lua -D width=16 -D layers=2 -D context=8 -D rows=1 -D heads=2 -D batches=40)
