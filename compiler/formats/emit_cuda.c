@@ -203,11 +203,10 @@ static void emit_stages(struct text *t, const struct stage *st, const struct pro
     for (int s = 0; s < sets; s++)
         if (here[s])
             emit_layers(t, &st[s].rt, s);
-    put(t, "\n/* Stages: layers, the sizes of act, grad, stash, ext, input, weight, opt, work, and the microbatches of "
-           "an\n"
-           " * update (0: all of a step). */\n"
-           "#define ELSEWHERE(update) {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, update}\nstatic const struct rt_stage stages[] = "
-           "{\n");
+    put(t, "\n/* Stages: layers, the sizes of act, grad, stash, ext, input, weight, opt, work, and the\n"
+           " * microbatches of an update (0: all of a step). */\n"
+           "#define ELSEWHERE(update) {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, update}\n"
+           "static const struct rt_stage stages[] = {\n");
     for (int s = 0; s < sets; s++) {
         const struct rt_stage *stage = &st[s].rt;
         int update = p->update && s < p->stages ? p->update[s] : 0;
@@ -350,10 +349,9 @@ static void emit_stream(struct text *t, const struct columns *columns, const str
         put_name(t, &k->ins[i]);
         put_word(t, i + 1 < k->nins ? ",\n" : "\n");
     }
-    put(t, "};\n\n/* The instructions, in the order of issue: operation, stage, microbatch or an update's number (-1:\n"
-           " * none), lane, the rank and the message it meets, operands, and which instructions of other lanes come "
-           "first. set_dw writes\n"
-           " * what dw adds to. */\n"
+    put(t, "};\n\n/* The instructions, in the order of issue: operation, stage, microbatch or an update's number\n"
+           " * (-1: none), lane, the rank and the message it meets, operands, and which instructions of other\n"
+           " * lanes come first. set_dw writes what dw adds to. */\n"
            "#include <pianola/words.h>\nstatic const struct rt_line stream[] = {\n");
     for (int i = 0; i < k->nins; i++) {
         if (k->begin < k->end && i == k->begin)
