@@ -125,7 +125,8 @@ static bool read_lane(struct table *table, int rank, bool new_rank) {
         if (peer == rank)
             FAIL(in, at, "column 'lane': a rank has no lane to itself");
     }
-    if (!new_rank && (kind < table->kind || (kind == table->kind && peer <= table->peer && lanekind_row(kind)->of != OF_GROUP)))
+    if (!new_rank &&
+        (kind < table->kind || (kind == table->kind && peer <= table->peer && lanekind_row(kind)->of != OF_GROUP)))
         FAIL(in, at, "column 'lane': rows go by rank, lane and start; this lane comes before the row above");
     if (lanekind_row(kind)->of == OF_GROUP)
         read_group(table, rank, at);
@@ -235,7 +236,8 @@ static void read_row(struct table *table) {
     column_end(in, "op");
     row->stage = (int)read_applying(in, op, "the stage in column 'stage'", true, INT32_MAX);
     column_end(in, "stage");
-    row->batch = (int)read_applying(in, op, "the microbatch in column 'batch'", op_has_batch(op), INT32_MAX);
+    bool numbered = op_has_batch(op) || (op == OP_U && *in->p != '\t'); /* an update that is a job has a number */
+    row->batch = (int)read_applying(in, op, "the microbatch in column 'batch'", numbered, INT32_MAX);
     column_end(in, "batch");
     at = in->p;
     row->peer = (int)read_applying(in, op, "the peer in column 'peer'", has_peer(op) || has_root(op), INT32_MAX);
