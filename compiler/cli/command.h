@@ -19,7 +19,7 @@ struct settings {
     bool sum, ring, transfers;
     int64_t microbatches, warm_up; /* to time, and before them */
     struct style style;
-    bool json, list, markdown, one_rank, cuda, eager, git; /* eager: no CUDA graph */
+    bool json, list, markdown, one_rank, cuda, eager, git, steady; /* eager: no CUDA graph */
 };
 
 int cmd_check(const struct settings *settings);

@@ -130,6 +130,7 @@ const struct option_row options[] = {
      "draw so many steps, or repetitions of the period, one after the other: a rank begins one when its own lanes have "
      "ended the one before",
      'Z', SHOW},
+    {"steady", NULL, "compare steady states too: time per microbatch, staleness and versions", 'R', COMPARE},
     {"data", "FILE", "training text", 'x', RUN},
     {"steps", "N", "training steps; default 100", 'n', RUN},
     {"step", "N", "the checkpoint of that step; default: the newest whole one", 'S', EXPORT},
