@@ -209,9 +209,11 @@ static const char *repeated(const struct picture *picture) {
     char a[32];
     if (p->period == 0)
         return "a step begins";
-    return format("period: %d microbatch%s, %s %s, runs %lld time%s", p->period, p->period > 1 ? "es" : "",
-                  time_text(picture->tl->period, &picture->time.m, a), picture->time.m.name, (long long)p->repeats,
-                  p->repeats > 1 ? "s" : "");
+    const char *time = picture->tl->period > 0 ? format("%s %s, ", time_text(picture->tl->period, &picture->time.m, a),
+                                                        picture->time.m.name)
+                                               : ""; /* measured */
+    return format("period: %d microbatch%s, %sruns %lld time%s", p->period, p->period > 1 ? "es" : "", time,
+                  (long long)p->repeats, p->repeats > 1 ? "s" : "");
 }
 
 static void put_legend(struct text *t, const struct picture *picture) {

@@ -57,17 +57,18 @@ expect "ZB-H2, three steps: the last ends" 75 "$("$PIANOLA" show schedules/zb_h2
 # weights that lack P-1-s updates, and keeps P-s versions; with vertical sync all stages lack P-1, in 2BW (Narayanan
 # 2021) all 1, of two versions. A stage on r ranks keeps as many versions as it has microbatches in flight on each.
 list() { json "${@:2}" | sed -nE "s/^  \"$1\": \[(.*)\],$/\1/p;/error:/p" | tr -d ' '; }
-while read -r replicas makespan period batches stale versions; do
+# A rank of the first stage is busy for F + B of each period of r microbatches, that of the second all the time.
+while read -r replicas makespan period batches stale versions bubble; do
     A="schedules/pipedream.lua -D replicas=$replicas -D batches"
     [ "$makespan" = - ] || expect "pipedream $replicas, 40 microbatches" "$makespan" "$(figure makespan $A=40)"
-    expect "pipedream $replicas" "$period/$batches $stale $versions" \
-        "$(figure period $A=1680)/$(figure period_batches $A=1680) $(list staleness $A=1680) $(list versions $A=1680)"
+    expect "pipedream $replicas" "$period/$batches $stale $versions $bubble" \
+        "$(figure period $A=1680)/$(figure period_batches $A=1680) $(list staleness $A=1680) $(list versions $A=1680) $(figure steady_bubble $A=1680)"
 done <<'TABLE'
-1,1 123 3 1 1,0 2,1
-1,1,1 126 3 1 2,1,0 3,2,1
-1,1,1,1 129 3 1 3,2,1,0 4,3,2,1
-7,1 - 21 7 1,0 2,1
-15,1 - 45 15 1,0 2,1
+1,1 123 3 1 1,0 2,1 0
+1,1,1 126 3 1 2,1,0 3,2,1 0
+1,1,1,1 129 3 1 3,2,1,0 4,3,2,1 0
+7,1 - 21 7 1,0 2,1 0.75
+15,1 - 45 15 1,0 2,1 0.875
 TABLE
 while read -r name stale versions mixed; do
     A="schedules/$name.lua -D batches=1680"
