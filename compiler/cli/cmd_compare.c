@@ -9,6 +9,8 @@
  *
  * exposed: the part of their time that ranks wait for weights, for sums of gradients and for copies to host memory.
  * memory: what the plan takes of a rank's device; least: what the schedule would do with, where that is less.
+ * steady: time per microbatch once ranks are in step; stale: the updates that a job's weights lack at most; versions:
+ * of a stage's weights, that a home holds at once. These three are there where updates are jobs, or with --steady.
  * Where weights travel, the last two columns have the makespan that a fixed prefetch gives, one or two uses ahead. */
 #include "base/put_json.h"
 #include "command.h"
@@ -18,19 +20,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME, STAGES, MAKESPAN, BUBBLE, EXPOSED, LIVE, MEMORY, LEAST, SENT, BOUND, GAP, ONE, TWO, NCOLUMNS };
+enum {
+    NAME,
+    STAGES,
+    MAKESPAN,
+    STEADY,
+    BUBBLE,
+    STALENESS,
+    VERSIONS,
+    EXPOSED,
+    LIVE,
+    MEMORY,
+    LEAST,
+    SENT,
+    BOUND,
+    GAP,
+    ONE,
+    TWO,
+    NCOLUMNS
+};
 static const struct {
     const char *head, *key; /* the table's heading; the key in JSON and for --sort */
 } column[NCOLUMNS] = {
-    {"schedule", "schedule"}, {"stages", "stages"},     {"makespan", "makespan"},
-    {"bubble", "bubble"},     {"exposed", "exposed"},   {"live", "peak_activations"},
-    {"memory", "peak_bytes"}, {"least", "least_bytes"}, {"sent", "bytes_sent"},
-    {"bound", "lower_bound"}, {"gap", "gap"},           {"1 ahead", "one_ahead"},
-    {"2 ahead", "two_ahead"},
+    {"schedule", "schedule"},     {"stages", "stages"},     {"makespan", "makespan"}, {"steady", "steady"},
+    {"bubble", "bubble"},         {"stale", "staleness"},   {"versions", "versions"}, {"exposed", "exposed"},
+    {"live", "peak_activations"}, {"memory", "peak_bytes"}, {"least", "least_bytes"}, {"sent", "bytes_sent"},
+    {"bound", "lower_bound"},     {"gap", "gap"},           {"1 ahead", "one_ahead"}, {"2 ahead", "two_ahead"},
 };
 
 struct row {
     const char *file, *name;
+    bool updates;            /* they are jobs */
     double figure[NCOLUMNS]; /* except NAME's */
 };
 
@@ -73,11 +93,16 @@ static int column_of(const char *key) {
 }
 
 static struct row measure(const struct report *report, bool model, const char *file) {
-    struct row row = {.file = file};
+    struct row row = {.file = file, .updates = report->updates};
     double scale = model ? 1 : (double)report->workers / report->stages, *f = row.figure;
     f[STAGES] = report->stages;
     f[MAKESPAN] = report->makespan * scale;
+    f[STEADY] = report->period / report->period_batches * scale;
     f[BUBBLE] = report->bubble;
+    for (int s = 0; s < report->stages; s++) {
+        f[STALENESS] = report->staleness[s] > f[STALENESS] ? report->staleness[s] : f[STALENESS];
+        f[VERSIONS] = report->versions[s] > f[VERSIONS] ? report->versions[s] : f[VERSIONS];
+    }
     f[BOUND] = report->lower_bound * scale;
     f[GAP] = report->gap;
     for (int k = 0; k < report->workers; k++) {
@@ -100,9 +125,9 @@ static struct row measure(const struct report *report, bool model, const char *f
 /* The size all must have: from -D, else from the first schedule that compiles. */
 struct size {
     const char *key, *what;
-    bool given;   /* by -D */
-    int value;    /* 0: not known yet */
-    char set[32]; /* if not given by -D: the setting for all others */
+    bool given;    /* by -D */
+    int64_t value; /* 0: not known yet */
+    char set[32];  /* if not given by -D: the setting for all others */
 };
 enum { WORKERS, BATCHES, NSIZES };
 
@@ -137,7 +162,7 @@ static bool fetches(const struct report *report) {
 /* The makespan with a fixed prefetch; NAN where that does not compile, for lack of memory say. */
 static double makespan_with(const struct compile *c, enum prefetch prefetch) {
     struct spec *sp = NEW(struct spec, 1);
-    struct compile other = {.spec = sp, .stage = c->stage};
+    struct compile other = {.spec = sp, .stage = c->stage, .graph = c->graph, .sched = c->sched};
     *sp = *c->spec;
     sp->prefetch = prefetch;
     return compiles(&other, false) ? other.report->makespan : NAN;
@@ -160,22 +185,22 @@ static void read_size(struct size *size, const struct script_args *args) {
     for (int i = 0; i < args->nset; i++)
         if (is_key(args->set[i], size->key)) {
             size->given = true;
-            size->value = atoi(strchr(args->set[i], '=') + 1); /* the scripts reject what is not a number */
+            size->value = atoll(strchr(args->set[i], '=') + 1); /* the scripts reject what is not a number */
         }
 }
 
 /* Whether a schedule's size `has` is the required one; if not, *why says so. */
-static bool fits(struct size *size, int has, const struct script_args *args, char *why) {
+static bool fits(struct size *size, int64_t has, const struct script_args *args, char *why) {
     if (size->value <= 0) {
         size->value = has;
-        snprintf(size->set, sizeof size->set, "%s=%d", size->key, has);
+        snprintf(size->set, sizeof size->set, "%s=%lld", size->key, (long long)has);
     }
     bool sets = false;
     for (int i = 0; i < args->nset; i++)
         sets |= args->used[i] && is_key(args->set[i], size->key);
     if (has != size->value)
-        snprintf(why, WHY, "%d %s, not %d%s%s", has, size->what, size->value, sets ? "" : ": it has no parameter ",
-                 sets ? "" : size->key);
+        snprintf(why, WHY, "%lld %s, not %lld%s%s", (long long)has, size->what, (long long)size->value,
+                 sets ? "" : ": it has no parameter ", sets ? "" : size->key);
     return has == size->value;
 }
 
@@ -199,7 +224,7 @@ static void compile_one(struct table *table, const struct script_args *how, cons
         take_error(left->why);
         table->nleft++;
     } else if (!fits(&table->size[WORKERS], c.report->workers, args, left->why) ||
-               !fits(&table->size[BATCHES], (int)c.report->step_batches, args, left->why))
+               !fits(&table->size[BATCHES], c.report->step_batches, args, left->why))
         table->nleft++;
     else {
         struct row *row = &table->row[table->nrows++];
@@ -256,7 +281,7 @@ static const char *cell_text(char cell[CELL], const struct row *row, int i, cons
         return row->name;
     if (isnan(x))
         return "";
-    if (i == MAKESPAN || i == BOUND || i == ONE || i == TWO)
+    if (i == MAKESPAN || i == STEADY || i == BOUND || i == ONE || i == TWO)
         return time_text(x, measure, cell);
     if (i == MEMORY || i == LEAST || i == SENT)
         return bytes_text(x, cell);
@@ -267,12 +292,30 @@ static const char *cell_text(char cell[CELL], const struct row *row, int i, cons
     return cell;
 }
 
-static void put_table(struct text *out, const struct row *row, int n, const struct measure *measure, bool markdown) {
+/* The columns that are printed: those of the steady state where updates are jobs or it was asked for, those of the
+ * fixed prefetch where weights travel. Returns how many. */
+static int choose_columns(const struct row *row, int n, bool steady, int *chosen) {
+    bool travel = false;
+    int count = 0;
+    for (int i = 0; i < n; i++) {
+        steady |= row[i].updates;
+        travel |= !isnan(row[i].figure[ONE]);
+    }
+    for (int k = 0; k < NCOLUMNS; k++) {
+        bool of_steady = k == STEADY || k == STALENESS || k == VERSIONS, of_travel = k == ONE || k == TWO;
+        if ((steady || !of_steady) && (travel || !of_travel))
+            chosen[count++] = k;
+    }
+    return count;
+}
+
+static void put_table(struct text *out, const struct row *row, int n, const struct measure *measure,
+                      const struct settings *settings) {
     char cell[CELL];
-    int width[NCOLUMNS], columns = ONE; /* those of the fixed prefetch only where weights travel */
-    for (int i = 0; i < n; i++)
-        columns = isnan(row[i].figure[ONE]) ? columns : NCOLUMNS;
-    for (int k = 0; k < columns; k++) {
+    bool markdown = settings->markdown;
+    int width[NCOLUMNS], chosen[NCOLUMNS], columns = choose_columns(row, n, settings->steady, chosen);
+    for (int c = 0; c < columns; c++) {
+        int k = chosen[c];
         width[k] = (int)strlen(column[k].head);
         for (int i = 0; i < n; i++) {
             int wide = (int)strlen(cell_text(cell, &row[i], k, measure));
@@ -280,7 +323,8 @@ static void put_table(struct text *out, const struct row *row, int n, const stru
         }
     }
     for (int i = -1; i < n; i++) {
-        for (int k = 0; k < columns; k++) {
+        for (int c = 0; c < columns; c++) {
+            int k = chosen[c];
             put(out,
                 markdown ? "| %*s "
                 : k      ? "  %*s"
@@ -288,8 +332,8 @@ static void put_table(struct text *out, const struct row *row, int n, const stru
                 k ? width[k] : -width[k], i < 0 ? column[k].head : cell_text(cell, &row[i], k, measure));
         }
         put(out, markdown ? "|\n" : "\n");
-        for (int k = 0; markdown && i < 0 && k < columns; k++)
-            put(out, "|%s%s", k ? "---:" : "---", k == columns - 1 ? "|\n" : "");
+        for (int c = 0; markdown && i < 0 && c < columns; c++)
+            put(out, "|%s%s", c ? "---:" : "---", c == columns - 1 ? "|\n" : "");
     }
 }
 
@@ -309,8 +353,9 @@ static void put_left_out(struct text *out, const struct table *table, bool markd
 
 static void put_objects(struct text *out, const struct table *table) {
     char buf[32];
-    put(out, "{\n  \"schema\": 1,\n  \"workers\": %d,\n  \"batches\": %d,\n  \"unit\": \"%s\",\n  \"schedules\": [\n",
-        table->size[WORKERS].value, table->size[BATCHES].value, table->unit);
+    put(out,
+        "{\n  \"schema\": 1,\n  \"workers\": %lld,\n  \"batches\": %lld,\n  \"unit\": \"%s\",\n  \"schedules\": [\n",
+        (long long)table->size[WORKERS].value, (long long)table->size[BATCHES].value, table->unit);
     for (int i = 0; i < table->nrows; i++) {
         put(out, "    {\n      \"schedule\": %s", quoted(table->row[i].name));
         for (int k = NAME + 1; k < NCOLUMNS; k++)
@@ -330,9 +375,10 @@ static void put_text(struct text *out, const struct table *table, const struct s
         longest = table->row[i].figure[MAKESPAN] > longest ? table->row[i].figure[MAKESPAN] : longest;
     struct measure measure = measure_of(longest, table->unit, settings->style.ascii);
     bool unit = strcmp(measure.name, "units") == 0;
-    put(out, "%d ranks, %d microbatches; times in %s\n\n", table->size[WORKERS].value, table->size[BATCHES].value,
+    put(out, "%lld ranks, %lld microbatches; times in %s\n\n", (long long)table->size[WORKERS].value,
+        (long long)table->size[BATCHES].value,
         unit ? "units: F is 1 for a rank's share of the model; every tensor is 1 byte" : measure.name);
-    put_table(out, table->row, table->nrows, &measure, settings->markdown);
+    put_table(out, table->row, table->nrows, &measure, settings);
     put_left_out(out, table, settings->markdown);
 }
 

@@ -18,6 +18,37 @@ static void check_style(const struct style *style, const struct format *format) 
         die("--to %g: not after --from %g", style->to, style->from);
 }
 
+/* Instructions that are drawn at most. */
+enum { MOST_DRAWN = 4000000 };
+
+static void check_steps(const struct settings *settings, const struct format *format) {
+    if (settings->copies && !(format->traits & STEPS))
+        die("--steps: --format %s is of one step; those of several are %s", format->name,
+            listed(format_words_with(STEPS)));
+    if (settings->copies && settings->measured)
+        die("--steps and --measured exclude each other: a trace has all the steps that were measured");
+}
+
+/* Puts so many steps, or repetitions of the period, in the place of the one that was compiled. The report is still
+ * that of one step. */
+static void draw_steps(struct compile *c, int64_t copies) {
+    const struct program *p = c->program;
+    int64_t n = 1, written = p->period ? p->period : p->batches;
+    for (int r = 0; r < p->workers; r++)
+        n += p->period ? p->rank[r].end - p->rank[r].begin : p->rank[r].nins;
+    if (p->period && copies > p->repeats)
+        die("--steps %lld: a step of %s runs its period %lld times", (long long)copies, c->spec->name,
+            (long long)p->repeats);
+    if (copies > MOST_DRAWN / n || copies > INT32_MAX / written)
+        die("--steps %lld: too many to draw; at most %lld", (long long)copies,
+            (long long)(MOST_DRAWN / n < 1 ? 1 : MOST_DRAWN / n));
+    struct timeline *all = sim_unrolled(c->spec, c->stage, p, (int)copies);
+    all->period = c->timeline->period;
+    c->timeline = all;
+    c->program = unroll_program(p, (int)copies);
+    c->steps = (struct steps){1, NULL, all};
+}
+
 /* Checks, once the timeline's length is known, that --from lies within it. */
 static void check_from(const struct compile *c, const struct style *style) {
     struct measure measure = measure_of(c->timeline->makespan, c->report->unit, style->ascii);
@@ -51,6 +82,7 @@ int cmd_show(const struct settings *settings) {
         return list_schedules();
     const struct format *format = format_of(settings);
     check_style(&settings->style, format);
+    check_steps(settings, format);
     if (settings->measured && !(format->traits & TIMED))
         die("--measured: --format %s has no times", format->name);
     if (format->emit_rank && !settings->output)
@@ -64,6 +96,8 @@ int cmd_show(const struct settings *settings) {
     compile_all(&c, settings->dump);
     if (settings->measured)
         take_measured(&c, settings->measured);
+    if (settings->copies > 1)
+        draw_steps(&c, settings->copies);
     if (dir) {
         write_ranks(&c, format, dir);
         return 0;

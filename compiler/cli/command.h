@@ -11,6 +11,7 @@ struct settings {
     const char *output, *format, *dump, *color, *measured, *data, *timeline, *losses, *sort;
     const char *fail_on, *fit, *svg, *html, *algorithms;
     int64_t steps, step; /* steps to train; the step of the checkpoint to use, or -1 */
+    int64_t copies;      /* steps to draw; 0: not given */
     uint64_t seed;
     const char *profile, *levels;
     int64_t workers;        /* 0: not given; likewise the next two */
@@ -18,7 +19,7 @@ struct settings {
     bool sum, ring, transfers;
     int64_t microbatches, warm_up; /* to time, and before them */
     struct style style;
-    bool json, list, markdown, one_rank, cuda, eager, git; /* eager: no CUDA graph */
+    bool json, list, markdown, one_rank, cuda, eager, git, steady; /* eager: no CUDA graph */
 };
 
 int cmd_check(const struct settings *settings);

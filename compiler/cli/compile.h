@@ -19,8 +19,8 @@ struct compile {
     void (*done)(const char *pass); /* called after each pass, or NULL */
 };
 
-/* pipeline.c: runs all passes up to the report, except those whose results c already has (spec, stages). dump: letters
- * of passes after which the program is printed to stdout. */
+/* pipeline.c: runs all passes up to the report, except those whose results c already has (spec, stages, and the graph
+ * with the schedule). dump: letters of passes after which the program is printed to stdout. */
 void compile_all(struct compile *c, const char *dump);
 
 /* steady.c: runs the scripts; of a step whose updates are jobs, the first microbatches. Then, once these are scheduled,

@@ -55,14 +55,14 @@ static void torch_comms(struct text *out, const struct compile *c, const struct 
 
 /* The first is the default. */
 const struct format formats[] = {
-    {"grid", "", TIMED | DRAWN, .emit = grid, .file = "timeline.txt", .begins = ""},
+    {"grid", "", TIMED | DRAWN | STEPS, .emit = grid, .file = "timeline.txt", .begins = ""},
     {"streams", "", 0, .emit = streams, .file = "streams.txt", .begins = "pianola "},
     {"tsv", "", TIMED, .emit = tsv, .file = "timeline.tsv", .begins = "rank\tlane\t"},
     {"json", "", TIMED, .emit = json, .file = "report.json", .begins = "{\n  \"schema\":"},
-    {"svg", "a picture", TIMED | DRAWN | ARROWS, .emit = svg},
-    {"html", "a picture", TIMED | DRAWN | ARROWS, .emit = html},
-    {"chrome", "a trace", TIMED, .emit = chrome},
-    {"pftrace", "a trace", TIMED, .emit = pftrace},
+    {"svg", "a picture", TIMED | DRAWN | ARROWS | STEPS, .emit = svg},
+    {"html", "a picture", TIMED | DRAWN | ARROWS | STEPS, .emit = html},
+    {"chrome", "a trace", TIMED | STEPS, .emit = chrome},
+    {"pftrace", "a trace", TIMED | STEPS, .emit = pftrace},
     {"hta", "a trace", TIMED, .emit_rank = hta, .suffix = ".json"},
     {"torch-csv", "for PyTorch", 0, .emit = torch},
     {"torch-csv-comms", "for PyTorch", 0, .emit = torch_comms},

@@ -100,6 +100,18 @@ void help_report(FILE *out) {
           "               medians of start and end, from the step's begin. The lower bound is that of jobs as long\n"
           "               as measured, with links that take no time\n",
           out);
+    fputs(
+        "period         the time from one repetition to the next, once ranks are in step: of a schedule whose updates\n"
+        "               are jobs, per microbatch, or per as many as its period has; else of the whole step, where a\n"
+        "               rank begins when its own lanes have ended the step before, and where it is printed only if\n"
+        "               it is shorter than the makespan. Its bubble: 1 - sum of busy of one repetition /\n"
+        "               (workers x period), steady_bubble in report.json\n"
+        "staleness      of a stage, where updates are jobs: the most updates by which the weights that a job of\n"
+        "               microbatch b reads lack those made of the microbatches before b\n"
+        "versions       of a stage: the most versions of its weights that one of its homes has at once\n"
+        "mixed          how many backwards read another version of the weights than their forwards did, and which is\n"
+        "               the first: of the earliest microbatch; mixed_versions in report.json\n",
+        out);
     fputs("weights        of `run`: a hash (FNV-1a) over all parameters in fp32, with bf16 over their masters: runs\n"
           "               that learned the same print the same, under any schedule\n"
           "overlap        two jobs \"0F5+7B2\" of a sequence start and end together and take the longer's time and\n"

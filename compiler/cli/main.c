@@ -64,6 +64,8 @@ static void set_option(struct settings *settings, const struct command *command,
     case 'd': settings->dump = arg; break;
     case 'x': settings->data = arg; break;
     case 'n': settings->steps = number_arg(name, arg, 1); break;
+    case 'Z': settings->copies = number_arg(name, arg, 1); break;
+    case 'R': settings->steady = true; break;
     case 'S': settings->step = number_arg(name, arg, 0); break;
     case 's': settings->seed = (uint64_t)number_arg(name, arg, 0); break;
     case 'C': settings->one_rank = true; break;

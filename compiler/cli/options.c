@@ -126,6 +126,11 @@ const struct option_row options[] = {
     {"from", "TIME", "draw from then on; in the ruler's unit, as --to", 'F', SHOW},
     {"to", "TIME", "draw up to then", 'T', SHOW},
     {"dump", "LETTERS", "print the program after a pass: l, m, w (help passes)", 'd', CHECK | SHOW | COMPILE},
+    {"steps", "N",
+     "draw so many steps, or repetitions of the period, one after the other: a rank begins one when its own lanes have "
+     "ended the one before",
+     'Z', SHOW},
+    {"steady", NULL, "compare steady states too: time per microbatch, staleness and versions", 'R', COMPARE},
     {"data", "FILE", "training text", 'x', RUN},
     {"steps", "N", "training steps; default 100", 'n', RUN},
     {"step", "N", "the checkpoint of that step; default: the newest whole one", 'S', EXPORT},

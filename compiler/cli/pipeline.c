@@ -86,7 +86,7 @@ void compile_all(struct compile *c, const char *dump) {
         if (!known)
             die("-d%c: no pass has that letter; there are -dl (lower), -dm (mem) and -dw (lanes)", *d);
     }
-    int have = (c->spec ? SPEC : 0) | (c->stage ? STAGES : 0);
+    int have = (c->spec ? SPEC : 0) | (c->stage ? STAGES : 0) | (c->sched ? GRAPH | SCHED : 0);
     for (int i = 0; i < NPASSES; i++) {
         if (passes[i].gives & have)
             continue;

@@ -1,7 +1,8 @@
 /* `pianola diff`: two sides, their operations matched by identity, and why their makespans differ.
  *
  * An operation is identified by what it does and where: rank, kind, stage, microbatch, peer; among equals, by its
- * count. Never by its place or time. Unmatched operations are matched again without the rank: those have moved.
+ * count; where updates are jobs, also by the update that it belongs to. Never by its place or time. Unmatched
+ * operations are matched again without the rank: those have moved.
  *
  * Times are whole ticks. A tick is a power of two, small enough to keep the doubles of both timelines to one part in
  * 2^53. Sums and differences of ticks are exact, so the parts of an account add up to the makespan, and so do their
@@ -16,13 +17,16 @@ enum why { BY_NOTHING, BY_DATA, BY_MEMORY, BY_LANE };
 
 struct diff_op {
     int32_t rank, lane, stage, batch, peer, nth; /* lane: of the side; batch and peer -1: none */
-    int32_t ring;       /* the next operation of the same message or reduction, in a ring; itself: it is alone */
-    int32_t match;      /* in the other side, or -1 */
-    int32_t bind;       /* what it waited for; -1: nothing */
+    int32_t ring;    /* the next operation of the same message or reduction, in a ring; itself: it is alone */
+    int32_t match;   /* in the other side, or -1 */
+    int32_t bind;    /* what it waited for; -1: nothing */
+    int32_t number;  /* where updates are jobs: of the update whose gradient it moves, or the version it copies; -1 */
+    int32_t version; /* of the weights that a job reads; -1: unknown, or none */
     int64_t start, end; /* ticks */
     int64_t bytes;      /* -1: it moves none */
     uint8_t op, why;
     bool moved, reordered, longer, critical; /* longer: or shorter */
+    bool reread;                             /* it reads another version in the other side */
     bool split;  /* a B that is I and W in the other side, or one of these; W has no match */
     bool steady; /* its ends in both sides differ by no more than between steps */
 };
@@ -83,8 +87,9 @@ struct diff {
     struct side *side[2];
     double tick; /* in the unit of the times; 0: a side has none */
     const char *unit;
-    int only[2], split, moved, reordered, longer, shifted;
-    bool rewired; /* the above are all 0, but operands, waits or memory differ: known if both are programs */
+    int only[2], split, moved, reordered, longer, reread, shifted;
+    bool repeated; /* the sides differ in what an update is of, or in what repeats and how often */
+    bool rewired;  /* the above are all 0, but operands, waits or memory differ: known if both are programs */
     int64_t account[2][NACCOUNTS];
     int ends[2];   /* the rank that ends last */
     int64_t least; /* differences of more ticks count */
@@ -103,6 +108,7 @@ struct side *side_of_program(const char *name, const struct program *p, const st
 struct side *side_of_rows(const char *name, struct timeline_rows *rows);
 void side_times(struct side *side, const char *file, struct timeline_rows *rows);
 int32_t *side_ops(const struct side *side, int r); /* the operation of each instruction of rank r in side->waits */
+void side_forget_numbers(struct side *side);       /* since the other side does not know them */
 bool side_leads(const struct side *side, int o);   /* is o the first of a ring of at least two? */
 /* diff_clock.c: puts all steps on one clock, each from its own beginning, a message from when all its ends have
  * arrived; their medians become the times of side. Changes the rows. */
@@ -137,7 +143,7 @@ extern const char *const figure_name[NFIGURES];
 bool diff_figure(const struct diff *diff, int which, int side, double *x);        /* whether that side has it */
 bool diff_figure_changed(const struct diff *diff, int which, double a, double b); /* and not by rounding or chance */
 bool diff_same(const struct diff *diff);
-enum diff_class { ONLY_A, ONLY_B, SPLIT, MOVED, REORDERED, LONGER, NCLASSES };
+enum diff_class { ONLY_A, ONLY_B, SPLIT, MOVED, REORDERED, LONGER, REREAD, NCLASSES };
 bool diff_has(const struct diff_op *op, enum diff_class c); /* of side B for ONLY_B, else of A */
 void put_changes(struct text *t, const struct diff *diff);  /* "; 3 only in A, 4 moved" */
 void emit_diff(struct text *out, const struct diff *diff, bool markdown, bool ascii);

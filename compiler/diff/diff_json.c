@@ -19,7 +19,7 @@ static void put_time(struct text *t, const char *key, int64_t ticks, const struc
 }
 
 static void put_members(struct text *t, const struct diff *diff, enum diff_class class) {
-    static const char *const key[NCLASSES] = {"only_a", "only_b", "split", "moved", "reordered", "longer"};
+    static const char *const key[NCLASSES] = {"only_a", "only_b", "split", "moved", "reordered", "longer", "reread"};
     const struct side *s = diff->side[class == ONLY_B], *b = diff->side[1];
     put(t, ",\n  \"%s\": [", key[class]);
     for (int i = 0, n = 0; i < s->n; i++) {
@@ -36,6 +36,8 @@ static void put_members(struct text *t, const struct diff *diff, enum diff_class
             put_place(t, b, other);
             put(t, " }");
         }
+        if (class == REREAD)
+            put(t, ", \"a\": %d, \"b\": %d", op->version, other->version);
         if (class == LONGER) {
             put_time(t, "a", diff_took(s, op), diff);
             put_time(t, "b", diff_took(b, other), diff);
@@ -132,7 +134,8 @@ void emit_diff_json(struct text *t, const struct diff *diff) {
     }
     for (int c = 0; c < NCLASSES; c++)
         put_members(t, diff, (enum diff_class)c);
-    put(t, ",\n  \"rewired\": %s", diff->rewired ? "true" : "false");
+    put(t, ",\n  \"repeated\": %s,\n  \"rewired\": %s", diff->repeated ? "true" : "false",
+        diff->rewired ? "true" : "false");
     if (diff->tick > 0) {
         put_account(t, diff);
         put_roots(t, diff);

@@ -13,13 +13,13 @@ struct matcher {
 };
 
 static bool equal(const struct matcher *matcher, const struct diff_op *x, int nx, const struct diff_op *y, int ny) {
-    return x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->peer == y->peer && nx == ny &&
-           (!matcher->ranks || x->rank == y->rank);
+    return x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->peer == y->peer &&
+           x->number == y->number && nx == ny && (!matcher->ranks || x->rank == y->rank);
 }
 
 static uint32_t place(const struct matcher *matcher, const struct diff_op *op, int nth) {
     uint64_t h = hash_add(hash_add(hash_add(hash_add(1, op->op), op->stage), op->batch), op->peer);
-    return map_start(&matcher->map, hash_add(hash_add(h, nth), matcher->ranks ? op->rank : -1));
+    return map_start(&matcher->map, hash_add(hash_add(hash_add(h, op->number), nth), matcher->ranks ? op->rank : -1));
 }
 
 static bool is_left(const struct diff_op *op) { return op->match < 0 && !op->split; }
@@ -173,6 +173,8 @@ static void match_sides(struct diff *diff) {
             continue;
         x->moved = y->moved = x->rank != y->rank || strcmp(a->lane[x->lane].name, b->lane[y->lane].name) != 0;
         diff->moved += x->moved;
+        x->reread = y->reread = x->version >= 0 && y->version >= 0 && x->version != y->version;
+        diff->reread += x->reread;
     }
     diff->only[0] = count_left(a);
     diff->only[1] = count_left(b);
@@ -196,7 +198,8 @@ static int64_t work_of(const struct side *side, const struct diff_lane *lane) {
     int64_t work = 0, until = 0;
     for (int i = lane->first; i < lane->first + lane->n; i++) {
         const struct diff_op *op = &side->op[i];
-        if (!is_job(op->op) || op->end <= until)
+        bool works = is_job(op->op) || (op->op == OP_U && op->batch >= 0); /* updates that are jobs */
+        if (!works || op->end <= until)
             continue;
         work += op->end - (op->start > until ? op->start : until);
         until = op->end;
@@ -288,11 +291,22 @@ static void lend_waits(struct side *to, const struct side *from) {
         to->waits = from->p;
 }
 
-/* A program's text without its head, which holds its name. */
+/* A program's text without its name, and without how often its period runs. */
 static const char *body_of(const struct program *p) {
     struct text t = {0};
-    emit_text(&t, p);
+    struct program once = *p;
+    once.repeats = 1;
+    emit_text(&t, &once);
     return strstr(t.s, " workers ");
+}
+
+static bool repeats_otherwise(const struct program *a, const struct program *b) {
+    if (!a->update != !b->update || a->period != b->period || a->repeats != b->repeats)
+        return true;
+    for (int s = 0; a->update && s < a->stages && s < b->stages; s++)
+        if (a->update[s] != b->update[s])
+            return true;
+    return false;
 }
 
 struct diff *diff_make(struct side *a, struct side *b) {
@@ -300,6 +314,9 @@ struct diff *diff_make(struct side *a, struct side *b) {
     diff->side[0] = a;
     diff->side[1] = b;
     diff->unit = a->unit ? a->unit : b->unit;
+    for (int k = 0; k < 2; k++) /* a timeline has no numbers */
+        if (!diff->side[!k]->p)
+            side_forget_numbers(diff->side[k]);
     match_sides(diff);
     lend_waits(a, b);
     lend_waits(b, a);
@@ -312,7 +329,8 @@ struct diff *diff_make(struct side *a, struct side *b) {
         diff_groups(diff);
     }
     bool same = !diff->only[0] && !diff->only[1] && !diff->split && !diff->moved && !diff->reordered && !diff->longer &&
-                !diff->shifted;
+                !diff->reread && !diff->shifted;
+    diff->repeated = a->p && b->p && repeats_otherwise(a->p, b->p);
     diff->rewired = same && a->p && b->p && strcmp(body_of(a->p), body_of(b->p)) != 0;
     return diff;
 }

@@ -16,7 +16,8 @@ static struct side *side_new(const char *name, int nops, int nlanes, int workers
 }
 
 static bool same_kind(const struct diff_op *x, const struct diff_op *y) {
-    return x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->peer == y->peer;
+    return x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->peer == y->peer &&
+           x->number == y->number;
 }
 
 /* Numbers equals of a rank in their order. */
@@ -26,7 +27,8 @@ static void number_equals(struct side *side) {
         struct diff_op *op = &side->op[i];
         uint64_t h =
             hash_add(hash_add(hash_add(hash_add(hash_add(1, op->rank), op->op), op->stage), op->batch), op->peer);
-        uint32_t at = map_start(&map, h);
+        uint32_t at = map_start(&map, hash_add(h, op->number));
+        op->nth = 0;
         for (int k; (k = map.slot[at] - 1) >= 0; at = map_next(&map, at))
             if (side->op[k].rank == op->rank && same_kind(&side->op[k], op)) {
                 op->nth = side->op[k].nth + 1;
@@ -38,18 +40,19 @@ static void number_equals(struct side *side) {
 
 /* What a message's two ends, or a reduction's members, have in common. */
 struct meeting {
-    int32_t op, stage, batch, from, to, nth;
+    int32_t op, stage, batch, from, to, number, nth;
 };
 
 static struct meeting meeting_of(const struct diff_op *op) {
     if (is_group(op->op))
-        return (struct meeting){op->op, op->stage, op->batch, -1, -1, op->nth};
+        return (struct meeting){op->op, op->stage, op->batch, -1, -1, op->number, op->nth};
     bool sends = is_send(op->op);
     return (struct meeting){sends ? op->op : op_row(op->op)->partner,
                             op->stage,
                             op->batch,
                             sends ? op->rank : op->peer,
                             sends ? op->peer : op->rank,
+                            op->number,
                             op->nth};
 }
 
@@ -62,7 +65,7 @@ static void join_messages(struct side *side) {
             continue;
         struct meeting m = meeting_of(op);
         uint64_t h = hash_add(hash_add(hash_add(1, m.op), m.stage), m.batch);
-        uint32_t at = map_start(&map, hash_add(hash_add(hash_add(h, m.from), m.to), m.nth));
+        uint32_t at = map_start(&map, hash_add(hash_add(hash_add(hash_add(h, m.from), m.to), m.number), m.nth));
         for (int k; (k = map.slot[at] - 1) >= 0; at = map_next(&map, at)) {
             struct meeting n = meeting_of(&side->op[k]);
             if (memcmp(&m, &n, sizeof m) == 0) {
@@ -91,6 +94,18 @@ static void finish_side(struct side *side) {
             side->sent += fmax((double)side->op[i].bytes, 0);
 }
 
+void side_forget_numbers(struct side *side) {
+    for (int i = 0; i < side->n; i++)
+        side->op[i].number = -1;
+    number_equals(side);
+}
+
+/* The update that an instruction belongs to, or the version that it copies, where updates are jobs. */
+static int32_t number_of(const struct program *p, const struct instr *x) {
+    bool numbered = p->update && (x->op == OP_COPY || op_row(x->op)->tensor == K_wgrad);
+    return numbered ? x->inst : -1;
+}
+
 static void add_rank(struct side *side, const struct program *p, const struct timeline *tl, int r) {
     const struct rank *k = &p->rank[r];
     int first = side->lane_at[r] ? side->lane[side->lane_at[r] - 1].first + side->lane[side->lane_at[r] - 1].n : 0;
@@ -112,6 +127,8 @@ static void add_rank(struct side *side, const struct program *p, const struct ti
                                         .peer = x->peer,
                                         .match = -1,
                                         .bind = -1,
+                                        .number = number_of(p, x),
+                                        .version = p->update && is_job(x->op) ? x->inst : -1,
                                         .bytes = has_bytes(x->op) && x->narg ? moved_bytes(k, x) : -1};
         side->start[at] = tl ? tl->start[r][i] : 0;
         side->end[at] = tl ? tl->end[r][i] : 0;
@@ -167,6 +184,8 @@ struct side *side_of_rows(const char *name, struct timeline_rows *rows) {
                                        .peer = row->peer,
                                        .match = -1,
                                        .bind = -1,
+                                       .number = -1,
+                                       .version = -1,
                                        .bytes = row->bytes};
         side->start[i] = row->start;
         side->end[i] = row->end;

@@ -150,7 +150,7 @@ static void put_title(struct text *t, const struct picture *picture, int side, i
     in[!side] = twin;
     put(t, "<title>%s: %s of stage %d", diff_op_name(op), paint_op(op).name, op->stage);
     if (op->batch >= 0)
-        put(t, ", microbatch %d", op->batch);
+        put(t, op->op == OP_U ? ", update %d" : ", microbatch %d", op->batch);
     for (int k = A; k <= B; k++)
         if (in[k])
             put_times(t, picture, k, in[k]);
@@ -163,6 +163,8 @@ static void put_title(struct text *t, const struct picture *picture, int side, i
     if (op->longer)
         put(t, "; takes %s",
             signed_text(picture, diff_took(picture->d->side[B], in[B]) - diff_took(picture->d->side[A], in[A])));
+    if (op->reread)
+        put(t, "; reads v%d instead of v%d", in[B]->version, in[A]->version);
     if (op->moved)
         put(t, "; moved");
     if (op->reordered) {

@@ -22,7 +22,7 @@ bool diff_figure(const struct diff *diff, int which, int side, double *x) {
 
 bool diff_same(const struct diff *diff) {
     bool same = !diff->only[0] && !diff->only[1] && !diff->split && !diff->moved && !diff->reordered && !diff->longer &&
-                !diff->shifted && !diff->rewired;
+                !diff->reread && !diff->shifted && !diff->repeated && !diff->rewired;
     for (int f = 0; same && f < NFIGURES; f++) {
         double a, b;
         if (f != F_MAKESPAN && f != F_BUBBLE && diff_figure(diff, f, 0, &a) && diff_figure(diff, f, 1, &b))
@@ -38,12 +38,13 @@ bool diff_has(const struct diff_op *op, enum diff_class c) {
     case SPLIT: return op->split && op->op != OP_W; /* of A: its B, or its I */
     case MOVED: return op->moved;
     case REORDERED: return op->reordered;
+    case REREAD: return op->reread;
     default: return op->longer;
     }
 }
 
 const char *diff_op_name(const struct diff_op *op) {
-    struct instr x = {.op = op->op, .stage = op->stage, .batch = op->batch, .inst = -1, .peer = op->peer};
+    struct instr x = {.op = op->op, .stage = op->stage, .batch = op->batch, .inst = op->number, .peer = op->peer};
     return short_name(&x);
 }
 
@@ -158,7 +159,7 @@ static void put_groups(struct text *t, const struct diff *diff, const struct dif
 
 /* An operation of a class, after the class's sign. */
 static void put_member(struct text *t, const struct diff *diff, int class, int i, const struct measure *measure) {
-    static const char sign[] = "-+/>~d";
+    static const char sign[] = "-+/>~dv";
     const struct side *a = diff->side[0], *b = diff->side[1], *s = class == ONLY_B ? b : a;
     const struct diff_op *op = &s->op[i], *o2 = class >= SPLIT ? &b->op[op->match] : NULL;
     char x[32], y[32];
@@ -174,6 +175,8 @@ static void put_member(struct text *t, const struct diff *diff, int class, int i
         put(t, is ? "  after %s" : "  first", is);
         put(t, was ? " (was after %s)" : " (was first)", was);
     }
+    if (class == REREAD)
+        put(t, "  reads v%d instead of v%d", o2->version, op->version);
     if (class == LONGER)
         put(t, "  %s -> %s %s", time_text((double)diff_took(a, op) * diff->tick, measure, x),
             time_text((double)diff_took(b, o2) * diff->tick, measure, y), measure->name);
@@ -197,8 +200,10 @@ static void put_classes(struct text *t, const struct diff *diff, const struct me
                                                 "backwards that are one job on one side and two, I and W, on the other",
                                                 "moved to another rank or lane",
                                                 "reordered, the fewest that explain the change of order",
-                                                "longer or shorter, those with the largest change first"};
-    int count[NCLASSES] = {diff->only[0], diff->only[1], diff->split, diff->moved, diff->reordered, diff->longer};
+                                                "longer or shorter, those with the largest change first",
+                                                "that read another version of the weights"};
+    int count[NCLASSES] = {diff->only[0],   diff->only[1], diff->split, diff->moved,
+                           diff->reordered, diff->longer,  diff->reread};
     for (int c = 0; c < NCLASSES; c++) {
         const struct side *side = diff->side[c == ONLY_B];
         if (!count[c])
@@ -283,13 +288,50 @@ static void put_measured(struct text *t, const struct diff *diff, int k, bool as
 }
 
 void put_changes(struct text *t, const struct diff *diff) {
-    const char *const what[] = {"only in A", "only in B",         "split",  "moved",
-                                "reordered", "longer or shorter", "shifted"};
+    const char *const what[] = {
+        "only in A", "only in B", "split", "moved", "reordered", "longer or shorter", "read another version",
+        "shifted"};
     int count[] = {diff->only[0],   diff->only[1], diff->split,  diff->moved,
-                   diff->reordered, diff->longer,  diff->shifted};
-    for (int i = 0, n = 0; i < 7; i++)
+                   diff->reordered, diff->longer,  diff->reread, diff->shifted};
+    for (int i = 0, n = 0; i < 8; i++)
         if (count[i])
             put(t, "%s %d %s", n++ ? "," : ";", count[i], what[i]);
+}
+
+/* What an update is of, as the program's text says it. */
+static void put_updates(struct text *t, const struct program *p) {
+    if (!p->update)
+        put(t, "one at the end of the step");
+    for (int s = 0; p->update && s < p->stages; s++)
+        put(t, "%s%d", s ? " " : "", p->update[s]);
+}
+
+static void put_period(struct text *t, const struct program *p) {
+    if (p->period)
+        put(t, "%d times %lld", p->period, (long long)p->repeats);
+    else
+        put(t, "none");
+}
+
+/* In what the sides' headers differ; and that times and counts are of what is written out of a step. */
+static void put_repeated(struct text *t, const struct diff *diff) {
+    for (int k = 0; k < 2; k++) {
+        const struct program *p = diff->side[k]->p;
+        if (p && p->period)
+            put(t, "%c writes out %d of a step's %lld microbatches; its times and counts are of these\n", 'A' + k,
+                p->batches, (long long)step_batches(p));
+    }
+    if (!diff->repeated)
+        return;
+    const struct program *a = diff->side[0]->p, *b = diff->side[1]->p;
+    void (*const put_line[])(struct text *, const struct program *) = {put_updates, put_period};
+    for (int i = 0; i < 2; i++) {
+        struct text x = {0}, y = {0};
+        put_line[i](&x, a);
+        put_line[i](&y, b);
+        if (strcmp(x.s, y.s) != 0)
+            put(t, "%s %s in A, %s in B\n", i ? "period" : "updates", x.s, y.s);
+    }
 }
 
 static void put_summary(struct text *t, const struct diff *diff, const struct measure *measure, bool ascii) {
@@ -297,6 +339,7 @@ static void put_summary(struct text *t, const struct diff *diff, const struct me
     put(t, "A %s\nB %s\n", diff->side[0]->name, diff->side[1]->name);
     for (int k = 0; k < 2; k++)
         put_measured(t, diff, k, ascii);
+    put_repeated(t, diff);
     if (diff->rate > 0)
         put(t, "%c's times are in %s; taken as seconds at %.4g a second, where all jobs of both take the same time\n",
             diff->side[0]->steps ? 'B' : 'A', diff->side[diff->side[0]->steps != NULL]->unit, 1 / diff->rate);

@@ -38,6 +38,8 @@ void emit_grid(struct text *out, const struct program *p, const struct timeline 
 void emit_report(struct text *out, const struct report *report, const struct style *style);
 /* emit_weights.c: of the report, what is said of weights that travel; nothing where none do */
 void put_weights(struct text *t, const struct report *report, const struct measure *measure);
+/* emit_steady.c: of the report, the period, staleness and versions */
+void put_steady(struct text *t, const struct report *report, const struct measure *measure);
 /* emit_svg.c: the timeline as a picture, alone or in an interactive page. limit: a rank's memory. */
 void emit_svg(struct text *out, const struct program *p, const struct timeline *tl, const struct report *report,
               double limit, const struct style *style, bool html);

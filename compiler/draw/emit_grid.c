@@ -242,6 +242,26 @@ static void put_path(struct text *t, const struct canvas *canvas, int r) {
     put(t, "\n");
 }
 
+/* Where the repetitions of a period, or of the step, begin and end on this rank, whose row was drawn last. */
+static void put_repetitions(struct text *t, const struct canvas *canvas, int r) {
+    bool ascii = canvas->style->ascii;
+    int n = joins_of(canvas->p) - 1;
+    const double *join = join_times(canvas->p, canvas->tl, r);
+    put(t, "%-*s", canvas->margin, canvas->p->period ? " period" : " step");
+    for (int i = 0, x = 0; i < n; i++) {
+        int from = (int)lround(clip(canvas, join[i]) / canvas->step);
+        int to = (int)lround(clip(canvas, join[i + 1]) / canvas->step);
+        put_times(t, " ", from - x);
+        for (x = x > from ? x : from; x < to; x++) {
+            bool begins = x == from && join[i] >= canvas->from,
+                 ends = i == n - 1 && x == to - 1 && join[n] <= canvas->to;
+            put(t, "%s", begins ? ascii ? "|" : "├" : ends ? ascii ? "|" : "┤" : ascii ? "-" : "─");
+        }
+    }
+    trim(t);
+    put(t, "\n");
+}
+
 /* Per column, the peak bytes in use, as eighths of the largest plan (bars) or ninths (digits). */
 static void put_memory(struct text *t, const struct canvas *canvas, int r) {
     static const char *const bars[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
@@ -270,6 +290,8 @@ static void put_rank(struct text *t, struct canvas *canvas, int r) {
     put_row(t, canvas, r, format("rank %d", r));
     if (canvas->path)
         put_path(t, canvas, r);
+    if (joins_of(canvas->p) > 0)
+        put_repetitions(t, canvas, r);
     if (canvas->style->with & WITH_LANES)
         for (canvas->lane = 1; canvas->lane < k->nlanes; canvas->lane++)
             put_row(t, canvas, r, format(" %s", lane_label(canvas->p, &k->lane[canvas->lane])));
@@ -321,6 +343,22 @@ static bool any_takes_no_time(const struct canvas *canvas) {
     return false;
 }
 
+/* What the lines under the ranks' rows show. */
+static void put_repeated(struct text *t, const struct canvas *canvas, const struct measure *measure) {
+    const struct program *p = canvas->p;
+    const char *line = canvas->style->ascii ? "|--|" : "├──┤";
+    char time[32];
+    if (p->period == 0) {
+        put(t, "%*s%s a step; a rank begins it when its own lanes have ended the one before\n", canvas->margin, "",
+            line);
+        return;
+    }
+    put(t, "%*s%s period: %d microbatch%s, ", canvas->margin, "", line, p->period, p->period > 1 ? "es" : "");
+    if (canvas->tl->period > 0)
+        put(t, "%s %s, ", time_text(canvas->tl->period, measure, time), measure->name);
+    put(t, "runs %lld time%s\n", (long long)p->repeats, p->repeats > 1 ? "s" : "");
+}
+
 static void put_legend(struct text *t, const struct canvas *canvas, const struct measure *measure) {
     bool plain = !canvas->style->color;
     put(t, "\n%*s", canvas->margin, "");
@@ -350,6 +388,8 @@ static void put_legend(struct text *t, const struct canvas *canvas, const struct
     if (canvas->style->with & WITH_MEMORY)
         put(t, "%*smemory in use: %s is %s, the largest plan\n", canvas->margin, "", canvas->style->ascii ? "9" : "█",
             bytes_text(canvas->top, value));
+    if (joins_of(canvas->p) > 0)
+        put_repeated(t, canvas, measure);
     if (canvas->path)
         put(t, "%*s%s on the critical path\n", canvas->margin, "", canvas->style->ascii ? "^" : "▔");
 }
@@ -489,8 +529,10 @@ static const char *with_unit(double t, const struct measure *measure) {
 void emit_report(struct text *out, const struct report *report, const struct style *style) {
     struct measure measure = measure_of(report->makespan, report->unit, style->ascii);
     char a[32];
-    put(out, "%s: %d workers, %d stages, %d microbatches", report->schedule, report->workers, report->stages,
-        report->batches);
+    put(out, "%s: %d workers, %d stages, %lld microbatches", report->schedule, report->workers, report->stages,
+        (long long)report->step_batches);
+    if (report->batches < report->step_batches)
+        put(out, ", %d written out", report->batches);
     if (report->measured)
         put(out, "; measured, %s",
             report->measured > 1 ? format("the median of %d steps", report->measured) : "one step");
@@ -511,6 +553,7 @@ void emit_report(struct text *out, const struct report *report, const struct sty
     else
         put(out, "live activations (work %s, path %s)\n", work, path);
     put(out, "gap          %.1f %%\n", 100 * report->gap);
+    put_steady(out, report, &measure);
     put_spare(out, report);
     put_host(out, report);
     put_weights(out, report, &measure);

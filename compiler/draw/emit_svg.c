@@ -119,7 +119,9 @@ static void put_job(struct text *t, struct picture *picture, int r, int i) {
         put_needs(t, picture, r, i);
     put(t, "><title>%s: %s of stage %d", short_name(x), paint.name, x->stage);
     if (x->batch >= 0)
-        put(t, ", microbatch %d", x->batch);
+        put(t, x->op == OP_U ? ", update %d" : ", microbatch %d", x->batch);
+    if (is_job(x->op) && x->inst >= 0)
+        put(t, ", weights of version %d", x->inst);
     put(t, "; rank %d", r);
     put_times(t, picture, r, i);
     put(t, "%s</title></rect>\n", picture->path[r][i] ? "; on the critical path" : "");
@@ -201,6 +203,19 @@ static void put_head(struct text *t, const struct picture *picture, const struct
         picture->rep->measured ? " measured" : "", 100 * picture->rep->bubble);
 }
 
+/* What repeats, for the legend. */
+static const char *repeated(const struct picture *picture) {
+    const struct program *p = picture->p;
+    char a[32];
+    if (p->period == 0)
+        return "a step begins";
+    const char *time = picture->tl->period > 0 ? format("%s %s, ", time_text(picture->tl->period, &picture->time.m, a),
+                                                        picture->time.m.name)
+                                               : ""; /* measured */
+    return format("period: %d microbatch%s, %sruns %lld time%s", p->period, p->period > 1 ? "es" : "", time,
+                  (long long)p->repeats, p->repeats > 1 ? "s" : "");
+}
+
 static void put_legend(struct text *t, const struct picture *picture) {
     struct pen at = {LEFT, picture->bottom + 12, svg_width(&picture->time)};
     if (picture->style->by == BY_OP)
@@ -212,6 +227,8 @@ static void put_legend(struct text *t, const struct picture *picture) {
         put_key(t, &at, "fill=\"#e69f00\"", "message");
     put_key(t, &at, "fill=\"url(#idle)\" stroke=\"#ddd\"", "idle");
     put_key(t, &at, "fill=\"#fff\" class=\"c\"", "critical path");
+    if (joins_of(picture->p) > 0)
+        put_key(t, &at, "fill=\"none\" class=\"j\"", repeated(picture));
     put_band_keys(t, &at, picture->top, picture->limit);
 }
 
@@ -228,6 +245,27 @@ static void put_ranks(struct text *t, struct picture *picture) {
         double base = (r + 1 < picture->p->workers ? picture->y[r + 1] : picture->bottom) - GAP;
         put_band(t, &picture->time, &(struct band){base, BAND - 5, picture->top, picture->limit}, &picture->p->rank[r],
                  r, picture->tl->start[r], picture->tl->end[r]);
+    }
+}
+
+/* A line through each rank's row and memory where its lanes join, around what repeats. */
+static void put_joins(struct text *t, const struct picture *picture) {
+    int n = joins_of(picture->p);
+    bool steps = picture->p->period == 0;
+    char a[32];
+    for (int r = 0; r < picture->p->workers && n > 0; r++) {
+        const double *join = join_times(picture->p, picture->tl, r);
+        double bottom = (r + 1 < picture->p->workers ? picture->y[r + 1] : picture->bottom) - GAP;
+        for (int i = 0; i < n; i++)
+            if (join[i] >= picture->time.from && join[i] <= picture->time.to) {
+                double x = x_of(&picture->time, join[i]);
+                put(t, "<path class=\"j\" d=\"M%.2f %.2fV%.2f\"><title>%s; rank %d, at %s %s</title></path>\n", x,
+                    picture->y[r] - 3, bottom,
+                    i == n - 1 ? steps ? "the last step ends" : "the period ends"
+                    : steps    ? format("step %d begins", i + 1)
+                               : format("the period begins%s", n > 2 ? format(", time %d", i + 1) : ""),
+                    r, time_text(join[i], &picture->time.m, a), picture->time.m.name);
+            }
     }
 }
 
@@ -249,12 +287,15 @@ void emit_svg(struct text *t, const struct program *p, const struct timeline *tl
     choose_scale(&picture);
     page.width = svg_width(&picture.time);
     page.height = picture.bottom + 48; /* room for a legend of two or three lines */
-    page.style = format(".m { stroke: #333; stroke-width: .8; fill: none; opacity: .75%s }\n%s",
-                        style->with & WITH_SENDS ? "" : "; display: none",
-                        html ? ".m.show { display: inline; stroke: #c00; stroke-width: 1.6; opacity: 1 }\n" : "");
+    page.style =
+        format("%s.m { stroke: #333; stroke-width: .8; fill: none; opacity: .75%s }\n%s",
+               joins_of(p) ? ".j { stroke: #000; stroke-width: 1.4; stroke-dasharray: 4 2; fill: none }\n" : "",
+               style->with & WITH_SENDS ? "" : "; display: none",
+               html ? ".m.show { display: inline; stroke: #c00; stroke-width: 1.6; opacity: 1 }\n" : "");
     put_head(t, &picture, &page);
     put_axis(t, &picture.time, TOP - 6, picture.bottom - GAP);
     put_ranks(t, &picture);
+    put_joins(t, &picture);
     if (html || style->with & WITH_SENDS)
         put_arrows(t, &picture);
     put_legend(t, &picture);

@@ -69,6 +69,7 @@ static void put_per_stage(struct text *t, const char *key, const int *value, int
 }
 
 void emit_json(struct text *out, const struct report *report) {
+    bool unknown = report->measured > 0; /* how a measured step meets the next */
     put(out, "{\n  \"schema\": 1,\n  \"schedule\": ");
     put_string(out, report->schedule);
     put(out, ",\n  \"workers\": %d,\n  \"stages\": %d,\n  \"batches\": %lld,\n", report->workers, report->stages,
@@ -79,10 +80,12 @@ void emit_json(struct text *out, const struct report *report) {
     if (report->measured)
         put(out, "  \"measured_steps\": %d,\n", report->measured);
     put_figure(out, "  ", "makespan", report->makespan);
-    put_figure(out, "  ", "period", report->period > 0 ? report->period : NAN);
+    put_figure(out, "  ", "period", unknown ? NAN : report->period);
     put(out, "  \"period_batches\": %d,\n", report->period_batches);
+    put_figure(out, "  ", "steady_bubble", unknown ? NAN : report->steady_bubble);
     put_per_stage(out, "staleness", report->staleness, report->stages);
     put_per_stage(out, "versions", report->versions, report->stages);
+    put(out, "  \"mixed_versions\": %lld,\n", (long long)report->mixed);
     put_figure(out, "  ", "lower_bound", report->lower_bound);
     put_figure(out, "  ", "bound_work", report->bound_work);
     put_figure(out, "  ", "bound_path", report->bound_path);

@@ -39,6 +39,10 @@ struct torch {
 
 static void check_expressible(struct torch *torch) {
     const struct spec *sp = torch->sp;
+    if (sp->update)
+        die("%s: PyTorch's CSV is for schedules with one update at the end of a step, but here updates are jobs: "
+            "update = \"flush\" makes it one",
+            sp->file);
     const char *why = sp->pred       ? "the schedule has dependencies of its own"
                       : is_graph(sp) ? "the model is no chain of stages"
                                      : NULL;

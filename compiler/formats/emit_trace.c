@@ -21,7 +21,9 @@ void put_slice_name(struct text *t, const struct instr *in) {
 
 void put_slice_args(struct text *t, const struct rank *k, const struct instr *in) {
     if (in->batch >= 0)
-        put(t, ",\"mb\":%d", in->batch);
+        put(t, in->op == OP_U ? ",\"update\":%d" : ",\"mb\":%d", in->batch);
+    if (is_job(in->op) && in->inst >= 0)
+        put(t, ",\"version\":%d", in->inst);
     if (in->peer >= 0)
         put(t, ",\"peer\":%d", in->peer);
     if (payload(k, in))
@@ -164,6 +166,13 @@ static void find_levels(struct trace *trace, const struct rank *k, const struct 
         }
     }
     trace->nlevels[r] = n;
+}
+
+const char *join_name(const struct program *p, int n) {
+    bool last = n == joins_of(p) - 1;
+    if (p->period)
+        return last ? "period ends" : "period begins";
+    return last ? "last step ends" : "step begins";
 }
 
 struct trace *trace_make(const struct program *p, const struct steps *steps, const char *unit) {

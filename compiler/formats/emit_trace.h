@@ -24,6 +24,8 @@ struct trace {
     int *nlevels;
 };
 
+/* What the n-th of a rank's joins is called, around what repeats. */
+const char *join_name(const struct program *p, int n);
 struct trace *trace_make(const struct program *p, const struct steps *steps, const char *unit);
 double trace_unit(const char *unit, const struct steps *steps); /* unit_ns */
 /* "1F3", "2FETCH": PyTorch's spelling. Viewers pick the colour by the name without its digits. */

@@ -5,6 +5,7 @@
  * zero-padded, and lane names begin with the lane's number. They pick colours by the name without its digits. */
 #include "base/put_json.h"
 #include "emit_trace.h"
+#include <math.h>
 
 static int digits(int n) { return snprintf(NULL, 0, "%d", n); }
 
@@ -58,6 +59,19 @@ static void put_memory(struct text *t, const struct trace *trace, int r) {
     }
 }
 
+/* A mark on the rank's whole process. */
+static void put_joins(struct text *t, const struct trace *trace, const struct program *p, const struct steps *steps,
+                      int r, int tid) {
+    for (int k = 0; k < steps->n; k++) {
+        const double *join = join_times(p, &steps->of[k], r);
+        for (int i = 0; i < joins_of(p); i++) {
+            put(t, ",\n{\"ph\":\"i\",\"s\":\"p\",\"pid\":%d,\"tid\":%d,", r + 1, tid);
+            put_time(t, "ts", llround(join[i] * trace->unit_ns));
+            put(t, ",\"name\":\"%s\",\"cat\":\"period\"}", join_name(p, i));
+        }
+    }
+}
+
 void emit_chrome(struct text *out, const struct program *p, const struct steps *steps, const char *unit) {
     const struct trace *trace = trace_make(p, steps, unit);
     int32_t *first_tid = NEW(int32_t, p->workers);
@@ -74,7 +88,9 @@ void emit_chrome(struct text *out, const struct program *p, const struct steps *
     for (const struct mark *mark = trace->mark; mark < trace->mark + trace->nmarks; mark++)
         if (mark->what != ENDS)
             put_slice(out, trace, p, steps, mark, first_tid[mark->rank] + p->rank[mark->rank].ins[mark->ins].lane);
-    for (int r = 0; r < p->workers; r++)
+    for (int r = 0; r < p->workers; r++) {
         put_memory(out, trace, r);
+        put_joins(out, trace, p, steps, r, first_tid[r]);
+    }
     put(out, "\n]}\n");
 }

@@ -3,6 +3,7 @@
  * Unlike the JSON, it sets the order of tracks and gives each microbatch one colour (correlation_id); it is a third of
  * the size. Field numbers are those of protos/perfetto/trace/ in Perfetto's sources. */
 #include "emit_trace.h"
+#include <math.h>
 #include <string.h>
 
 enum {
@@ -34,7 +35,7 @@ enum {
     ANNOTATION_INT = 4, /* of DebugAnnotation */
     ANNOTATION_NAME = 10,
 };
-enum { SLICE_BEGIN = 1, SLICE_END = 2, COUNTER = 4 }; /* TrackEvent.Type */
+enum { SLICE_BEGIN = 1, SLICE_END = 2, INSTANT = 3, COUNTER = 4 }; /* TrackEvent.Type */
 enum { EXPLICIT_CHILDREN = 3, EXPLICIT_PROCESSES = 1, UNIT_BYTES = 3 };
 
 /* ---- the wire format ---- */
@@ -129,9 +130,13 @@ static void begin_slice(struct writer *writer, const struct rank *k, const struc
     if (step)
         annotate(writer, "step", step);
     if (in->batch >= 0) {
-        annotate(writer, "mb", in->batch);
+        annotate(writer, in->op == OP_U ? "update" : "mb", in->batch);
+    }
+    if (in->batch >= 0 && in->op != OP_U) {
         put_number(&writer->part, EVENT_CORRELATION, (uint64_t)in->batch);
     }
+    if (is_job(in->op) && in->inst >= 0)
+        annotate(writer, "version", in->inst);
     if (in->peer >= 0)
         annotate(writer, "peer", in->peer);
     if (payload(k, in))
@@ -145,6 +150,19 @@ static void put_event(struct writer *writer, int64_t t, int type, uint64_t track
     put_number(&writer->part, EVENT_TYPE, (uint64_t)type);
     put_number(&writer->part, EVENT_TRACK, track);
     end_packet(writer, PACKET_EVENT);
+}
+
+/* Marks on the rank's process track. */
+static void put_joins(struct writer *writer, const struct trace *trace, const struct program *p,
+                      const struct steps *steps, int r, uint64_t track) {
+    for (int k = 0; k < steps->n; k++) {
+        const double *join = join_times(p, &steps->of[k], r);
+        for (int i = 0; i < joins_of(p); i++) {
+            put_words(&writer->part, EVENT_NAME, join_name(p, i));
+            put_words(&writer->part, EVENT_CATEGORY, "period");
+            put_event(writer, llround(join[i] * trace->unit_ns), INSTANT, track);
+        }
+    }
 }
 
 void emit_pftrace(struct text *out, const struct program *p, const struct steps *steps, const char *unit) {
@@ -167,6 +185,8 @@ void emit_pftrace(struct text *out, const struct program *p, const struct steps 
                         (uint64_t)mark->step * (uint64_t)p->nmsgs);
         put_event(&writer, mark->t, mark->what == ENDS ? SLICE_END : SLICE_BEGIN, id[mark->rank] + 2 + in->lane);
     }
+    for (int r = 0; r < p->workers; r++)
+        put_joins(&writer, trace, p, steps, r, id[r]);
     for (int r = 0; r < p->workers; r++)
         for (int i = 0; i < trace->nlevels[r]; i++) {
             put_number(&writer.part, EVENT_COUNTER_VALUE, (uint64_t)trace->memory[r][i].bytes);

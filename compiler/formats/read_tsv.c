@@ -236,9 +236,8 @@ static void read_row(struct table *table) {
     column_end(in, "op");
     row->stage = (int)read_applying(in, op, "the stage in column 'stage'", true, INT32_MAX);
     column_end(in, "stage");
-    bool numbered = op == OP_U && *in->p != '\t'; /* an update that is a job */
-    row->batch =
-        (int)read_applying(in, op, "the microbatch in column 'batch'", op_has_batch(op) || numbered, INT32_MAX);
+    bool numbered = op_has_batch(op) || (op == OP_U && *in->p != '\t'); /* an update that is a job has a number */
+    row->batch = (int)read_applying(in, op, "the microbatch in column 'batch'", numbered, INT32_MAX);
     column_end(in, "batch");
     at = in->p;
     row->peer = (int)read_applying(in, op, "the peer in column 'peer'", has_peer(op) || has_root(op), INT32_MAX);

@@ -115,6 +115,7 @@ struct program {
     int period;      /* microbatches; 0: nothing repeats, begin and end are 0 */
     int shortest;    /* of which they are a multiple, since no tensor may outlive the period; 0: not known */
     int64_t repeats; /* at least 1 */
+    int copies;      /* unroll.c wrote the period, or the whole step where nothing repeats, so many times; 0: once */
     bool tied;       /* as in spec */
     int unembedding;
     struct group *group;
@@ -146,6 +147,15 @@ static inline struct rt_model trained_model(const struct spec *sp, const struct 
 }
 /* 0: before the period, 1: in it, 2: behind it. Messages stay within their section. */
 static inline int section_of(const struct rank *k, int32_t i) { return (i >= k->begin) + (i >= k->end); }
+
+/* How many joins there are around what repeats, as far as it is written out more than once or is a period; and the
+ * instruction before which rank k's lanes join for the i-th time. */
+static inline int joins_of(const struct program *p) { return p->copies > 1 ? p->copies + 1 : p->period ? 2 : 0; }
+static inline int32_t join_at(const struct program *p, const struct rank *k, int i) {
+    int32_t copies = p->copies > 1 ? p->copies : 1, begin = p->period ? k->begin : 0,
+            end = p->period ? k->end : k->nins;
+    return begin + (end - begin) / copies * i;
+}
 
 /* When each instruction runs: start and end per rank, parallel to rank.ins. A RECV's end is the arrival. */
 struct timeline {

@@ -1,7 +1,8 @@
 /* The critical path: from the instruction that ends last back to the beginning, each time to one that it had to wait
  * for. If an instruction on the path takes longer, so does the whole step. Where several instructions ended at the
  * moment that let one start, any of them will do; the walk takes the previous one of its lane, so that it stays on a
- * busy rank. Measured instructions begin some time after that moment: there, the walk takes the one that ended last.
+ * busy rank. Where a rank's lanes join, what follows has waited for all that came before. Measured instructions begin
+ * some time after that moment: there, the walk takes the one that ended last.
  *
  * With a launch order (sim.c), a communication also waits for those that its rank issued before it: for their ends, or
  * for whatever they waited for before they could be launched themselves. */
@@ -22,6 +23,7 @@ struct walk {
     int32_t **beside;      /* per collective: the one before it on its group's other lane, or -1 */
     struct place *of, *at; /* of[at[m].i .. at[m+1].i): the instructions of message m */
     struct hold **launch;  /* per communication: what its rank's communications before it hold it up for */
+    int32_t **joined;      /* per instruction: the last to end of those before its rank's lanes joined, or -1 */
     bool **on;
 };
 
@@ -59,6 +61,23 @@ static void find_neighbours(struct walk *walk) {
                 walk->of[n[p->rank[r].ins[i].msg]++] = (struct place){r, i};
 }
 
+static void find_joins(struct walk *walk) {
+    const struct program *p = walk->p;
+    walk->joined = NEW(int32_t *, p->workers);
+    for (int r = 0; r < p->workers; r++) {
+        const struct rank *k = &p->rank[r];
+        int32_t last = -1, join = -1;
+        walk->joined[r] = NEW(int32_t, k->nins);
+        for (int32_t i = 0, n = 0; i < k->nins; i++) {
+            for (; n < joins_of(p) && join_at(p, k, n) == i; n++)
+                join = last;
+            walk->joined[r][i] = join;
+            if (last < 0 || walk->tl->end[r][i] > walk->tl->end[r][last])
+                last = i;
+        }
+    }
+}
+
 /* Takes it for *last when it holds longer, and is not on the path already. */
 static void consider(const struct walk *walk, struct hold hold, struct hold *last) {
     bool any = hold.place.i >= 0 && !walk->on[hold.place.rank][hold.place.i];
@@ -93,6 +112,8 @@ static struct hold ready(const struct walk *walk, struct place place) {
         consider(walk, end_of(walk, place.rank, walk->beside[place.rank][place.i]), &last);
     for (uint32_t a = in->wait; a < in->wait + in->nwait; a++)
         consider(walk, end_of(walk, place.rank, k->wait[a]), &last);
+    if (walk->joined && walk->joined[place.rank][place.i] >= 0)
+        consider(walk, end_of(walk, place.rank, walk->joined[place.rank][place.i]), &last);
     return last;
 }
 
@@ -160,6 +181,8 @@ bool **critical_path(const struct program *p, const struct timeline *tl) {
     struct walk walk = {.p = p, .tl = tl, .on = NEW(bool *, p->workers)};
     struct place place = {0, -1};
     find_neighbours(&walk);
+    if (joins_of(p) > 0)
+        find_joins(&walk);
     for (int r = 0; r < p->workers; r++) {
         walk.on[r] = NEW(bool, p->rank[r].nins);
         for (int i = 0; i < p->rank[r].nins && place.i < 0; i++)

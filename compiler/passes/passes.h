@@ -68,6 +68,14 @@ struct timeline *sim_run(const struct spec *sp, const struct stage *st, const st
  * when a step ends, with all repetitions. Without a period that settles within 64 repetitions (2, of more than 10^6
  * instructions), it is the mean of the last ones. */
 void sim_steady(const struct spec *sp, const struct stage *st, const struct program *p, struct timeline *tl);
+/* The timeline of unroll_program(p, copies): the same, written down. */
+struct timeline *sim_unrolled(const struct spec *sp, const struct stage *st, const struct program *p, int copies);
+/* unroll.c: needs mem; gives the program with its period, or, where nothing repeats, the whole step, written out so
+ * many times, one after the other, with the microbatches, updates and versions of each. It is for timelines to be
+ * drawn: its memory is not planned, and what is called the same in each of a flush schedule's steps keeps that name. */
+struct program *unroll_program(const struct program *p, int copies);
+/* When the lanes of rank r join around what repeats: [joins_of(p)]. */
+double *join_times(const struct program *p, const struct timeline *tl, int r);
 /* How long before its end an ALL_REDUCE x of rank k, which takes that long, lets the next communication be launched,
  * with the ranks' --reduce ordered: its pieces are scattered and gathered, each by a launch, and the last one is half a
  * piece before the end. */
@@ -101,6 +109,7 @@ void exposed_waits(const struct rank *k, const double *start, const double *end,
 
 struct rank_report {
     double busy, idle, span, exposed[NEXPOSED];
+    double steady_busy; /* in the period, or in the step where nothing in it repeats */
     int peak_activations;
     int64_t peak_bytes;  /* the arena: what the device allocates */
     int64_t least_bytes; /* what it could do with: `--memory least` */
@@ -122,7 +131,13 @@ struct report {
     double period;             /* the time between the starts of repetitions, once ranks are in step */
     int period_batches;        /* the microbatches of each; of a step where nothing in it repeats */
     int64_t step_batches;      /* of a step, which `batches` of the program stand for */
+    double steady_bubble;      /* 1 - busy of a period / (W * period) */
+    bool updates;              /* they are jobs */
     int *staleness, *versions; /* per stage: updates that a job's weights lack; versions held at once */
+    int64_t mixed;             /* backwards that read another version than their forwards; the first of them: */
+    struct {
+        int s, b, backward, forward; /* and the versions that it and its forward read */
+    } mix;
     double lower_bound, bound_work, bound_path, bound_memory; /* the largest of three, and the three */
     double gap;                                               /* makespan / lower_bound - 1 */
     struct rank_report *rank;

@@ -11,6 +11,9 @@
  *                its W when the backward is split, on the rank of its F; when its backward runs on another rank, there
  *                from the end of F on. What ends at t leaves before what starts at t is counted. A job that takes no
  *                time starts and ends at t, in this order: what it starts is alive in between.
+ * period         the time from one repetition of what repeats to the next (sim_steady), and the bubble in it
+ * staleness      the most updates by which the weights that a job reads lack what the microbatches before its own make
+ *                of them
  * lower bound    the largest of three that no schedule of these jobs on these ranks can beat:
  *     work       of the busiest rank
  *     path       the longest path through the job graph, links between ranks included
@@ -291,6 +294,7 @@ static double account(const struct spec *sp, const struct program *p, const stru
     count_section(sp, p, r, 0, k->nins, out, progress);
     count_section(sp, p, r, k->begin, k->end, &once, &more);
     add_repeated(out, &once, p->period ? p->repeats - 1 : 0, r);
+    out->steady_busy = p->period ? once.busy : out->busy;
     *progress += p->period ? (double)(p->repeats - 1) * more : 0;
     for (int i = 0; i < k->nins; i++) {
         const struct instr *in = &k->ins[i];
@@ -414,6 +418,30 @@ static void count_staleness(const struct program *p, int r, int *staleness) {
     }
 }
 
+/* Counts the backwards of another version than their forwards, those of the period as often as it runs. The first is of
+ * the earliest microbatch. */
+static void count_mixes(const struct program *p, struct report *rep) {
+    int32_t *forward = NEW(int32_t, (size_t)p->stages * (size_t)p->batches);
+    for (int back = 0; back < 2; back++)
+        for (int r = 0; r < p->workers; r++)
+            for (int32_t i = 0; i < p->rank[r].nins; i++) {
+                const struct instr *x = &p->rank[r].ins[i];
+                bool backward = (x->op == OP_B || x->op == OP_I) && x->part == 0;
+                int32_t *read = &forward[x->batch >= 0 ? (size_t)x->stage * (size_t)p->batches + (size_t)x->batch : 0];
+                if (!back && x->op == OP_F)
+                    *read = x->inst;
+                if (!back || !backward || x->inst == *read)
+                    continue;
+                if (rep->mixed == 0 || x->batch < rep->mix.b || (x->batch == rep->mix.b && x->stage < rep->mix.s)) {
+                    rep->mix.s = x->stage;
+                    rep->mix.b = x->batch;
+                    rep->mix.backward = x->inst;
+                    rep->mix.forward = *read;
+                }
+                rep->mixed += p->period && section_of(&p->rank[r], i) == 1 ? p->repeats : 1;
+            }
+}
+
 static void report_versions(const struct spec *sp, const struct program *p, struct report *rep) {
     rep->staleness = NEW(int, sp->stages + 1);
     rep->versions = NEW(int, sp->stages + 1);
@@ -423,12 +451,15 @@ static void report_versions(const struct spec *sp, const struct program *p, stru
         count_versions(p, r, rep->versions);
         count_staleness(p, r, rep->staleness);
     }
+    rep->updates = p->update != NULL;
+    if (rep->updates)
+        count_mixes(p, rep);
 }
 
 struct report *report_make(const struct spec *sp, const struct stage *st, const struct graph *graph,
                            const struct program *p, const struct timeline *tl) {
     struct report *rep = NEW(struct report, 1);
-    double progress = 0, busy = 0, all;
+    double progress = 0, busy = 0, steady = 0, all;
     rep->schedule = sp->name;
     rep->unit = sp->took || is_costs(sp) ? "s" : !sp->model ? "F" : sp->flops > 0 ? "s" : "FLOP";
     rep->workers = sp->workers;
@@ -450,11 +481,13 @@ struct report *report_make(const struct spec *sp, const struct stage *st, const 
     find_peaks(sp, p, tl, rep);
     for (int r = 0; r < p->workers; r++) {
         busy += rep->rank[r].busy;
+        steady += rep->rank[r].steady_busy;
         rep->rank[r].weights = p->weights ? &p->weights[r] : NULL;
         rep->rank[r].idle = fmax(rep->makespan - rep->rank[r].busy, 0);
     }
     all = sp->workers * rep->makespan;
     rep->bubble = all > 0 ? fmax(1 - busy / all, 0) : 0;
+    rep->steady_bubble = tl->period > 0 ? fmax(1 - steady / (sp->workers * tl->period), 0) : 0;
     rep->throughput = all > 0 ? progress / all : 0;
     rep->bound_work = bound_work(rep);
     rep->bound_path = bound_path(sp, st, graph);

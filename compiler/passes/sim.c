@@ -320,3 +320,47 @@ void sim_steady(const struct spec *sp, const struct stage *st, const struct prog
     }
     scratch_end(scratch);
 }
+
+/* ---- the same, written down ---- */
+
+/* Runs what is before the period, one repetition of it, or what is behind it, and adds the times to those of all. */
+static void run_section(struct sim *sim, int section, struct timeline *all, int32_t *n) {
+    const struct program *p = sim->p;
+    memset(sim->meet, 0, sizeof *sim->meet * (size_t)p->nmsgs);
+    for (int r = 0; r < p->workers; r++) {
+        const struct rank *k = &p->rank[r];
+        int32_t begin = p->period ? k->begin : 0, end = p->period ? k->end : k->nins;
+        sim->at[r] = section == 0 ? 0 : section == 1 ? begin : end;
+        sim->stop[r] = section == 0 ? begin : section == 1 ? end : k->nins;
+    }
+    int32_t *from = NEW(int32_t, p->workers);
+    memcpy(from, sim->at, sizeof *from * (size_t)p->workers);
+    run_ranks(sim);
+    for (int r = 0; r < p->workers; r++) {
+        size_t count = (size_t)(sim->stop[r] - from[r]);
+        memcpy(all->start[r] + n[r], sim->tl->start[r] + from[r], sizeof(double) * count);
+        memcpy(all->end[r] + n[r], sim->tl->end[r] + from[r], sizeof(double) * count);
+        n[r] += (int32_t)count;
+        join(sim, r);
+    }
+}
+
+struct timeline *sim_unrolled(const struct spec *sp, const struct stage *st, const struct program *p, int copies) {
+    struct program longer = *p;
+    longer.rank = NEW(struct rank, p->workers);
+    for (int r = 0; r < p->workers; r++) {
+        const struct rank *k = &p->rank[r];
+        longer.rank[r].nins = k->nins + (copies - 1) * (p->period ? k->end - k->begin : k->nins);
+    }
+    struct timeline *all = new_timeline(sp, &longer);
+    struct scratch scratch = scratch_begin();
+    struct sim sim = begin_sim(sp, st, p, new_timeline(sp, p));
+    int32_t *n = NEW(int32_t, p->workers);
+    run_section(&sim, 0, all, n);
+    for (int i = 0; i < copies; i++)
+        run_section(&sim, 1, all, n);
+    run_section(&sim, 2, all, n);
+    all->makespan = sim.tl->makespan;
+    scratch_end(scratch);
+    return all;
+}

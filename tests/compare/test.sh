@@ -21,8 +21,33 @@ expect "a parameter of none" \
     "pianola: error: -D chunks=2: none of the scripts has this parameter" \
     "$("$PIANOLA" compare schedules/1f1b.lua schedules/gpipe.lua -D chunks=2 2>&1)"
 expect "no such column" \
-    "pianola: error: --sort makspan: there is no such column; did you mean 'makespan'?; the columns are schedule, stages, makespan, bubble, exposed, peak_activations, peak_bytes, least_bytes, bytes_sent, lower_bound, gap, one_ahead, two_ahead" \
+    "pianola: error: --sort makspan: there is no such column; did you mean 'makespan'?; the columns are schedule, stages, makespan, steady, bubble, staleness, versions, exposed, peak_activations, peak_bytes, least_bytes, bytes_sent, lower_bound, gap, one_ahead, two_ahead" \
     "$("$PIANOLA" compare schedules/1f1b.lua --sort makspan 2>&1)"
+
+# Steady states: time per microbatch, where updates are jobs or when asked for. Of schedules with half stages, in units of a
+# rank's share: ZB-V's 48 of 8 microbatches are 3.
+expect "steady" "4.125 3 3.6875" "$(column steady)"
+heads() { "$PIANOLA" compare "$@" | sed -nE '3s/ +/ /gp'; }
+plain="schedule stages makespan bubble exposed live memory least sent bound gap"
+more="schedule stages makespan steady bubble stale versions exposed live memory least sent bound gap"
+expect "columns" "$plain" "$(heads schedules/{1f1b,zbv}.lua)"
+expect "columns with --steady" "$more" "$(heads schedules/{1f1b,zbv}.lua --steady)"
+expect "columns where updates are jobs" "$more" "$(heads schedules/{1f1b,pipedream}.lua)"
+expect "in Markdown too" 14 "$("$PIANOLA" compare schedules/1f1b.lua --steady --markdown | sed -n 4p | grep -o -- '-:\?|' | wc -l)"
+# PipeDream's own comparison (Narayanan 2019, Harlap 2018), in one command; sizes are of the whole step.
+papers=$(echo schedules/{pipedream,pipedream_vertical,pipedream_2bw,asp,bsp,model_parallel}.lua)
+# shellcheck disable=SC2086
+expect "PipeDream's comparison" "4 ranks, 2400 microbatches
+pipedream 7209 3 3 4
+pipedream_vertical 7209 3 3 4
+pipedream_2bw 7209 3 1 2
+asp 7200 3 7 1
+bsp 7200 3 0 1
+model_parallel 28800 12 0 1" "$("$PIANOLA" compare $papers -D batches=2400 |
+    awk 'NR == 1 { sub(/;.*/, ""); print } NR > 3 { print $1, $3, $4, $7, $8 }')"
+expect "a step that repeats is as long as it is" "3 microbatches, not 2400: it has no parameter batches" \
+    "$(echo 'return schedule { workers = 4, stages = 1, batches = 3, w = function() return 0, 0 end }' >"$room/three.lua"
+    "$PIANOLA" compare schedules/pipedream.lua "$room/three.lua" -D batches=2400 | sed -n 's/^  three  //p')"
 
 # ---- one size for all ----
 

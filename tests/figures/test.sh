@@ -44,6 +44,51 @@ for want in 1f1b/2,1,1,1/51 1f1b/1,1,1,2/57 1f1b/1,1,1,1.5/45 gpipe/2,1,1,1/57 g
     expect "$scheme, costs $costs" "$makespan" "$(figure makespan $U -D "scheme=$scheme" -D "costs=$costs")"
 done
 
+# From step to step a rank goes on as soon as its own lanes have ended: then the zero bubble schedules (Qi 2023; Qi 2024)
+# have none, ZB-H1's is (P-1)(F+B-2W), and 1F1B's stays (P-1)(F+B). ZB-V's F is that of half a rank's share.
+while read -r name period bubble; do
+    expect "$name, from step to step" "$period $bubble" \
+        "$(figure period schedules/"$name".lua $P4M8) $(figure steady_bubble schedules/"$name".lua $P4M8 | cut -c-6)"
+done <<<$'zb_h2 24 0\nzb_h1 27 0.1111\n1f1b 33 0.2727\nzbv 48 0'
+expect "ZB-H2, three steps: the last ends" 75 "$("$PIANOLA" show schedules/zb_h2.lua $P4M8 --steps 3 --format chrome |
+    sed -nE 's/.*"ts":([0-9]+)000.000,"name":"last step ends".*/\1/p' | sort -n | tail -n 1)"
+
+# PipeDream (Harlap 2018; Narayanan 2019): a microbatch every F + B, N of them in (N + P - 1)(F + B). Stage s of P reads
+# weights that lack P-1-s updates, and keeps P-s versions; with vertical sync all stages lack P-1, in 2BW (Narayanan
+# 2021) all 1, of two versions. A stage on r ranks keeps as many versions as it has microbatches in flight on each.
+list() { json "${@:2}" | sed -nE "s/^  \"$1\": \[(.*)\],$/\1/p;/error:/p" | tr -d ' '; }
+# A rank of the first stage is busy for F + B of each period of r microbatches, that of the second all the time.
+while read -r replicas makespan period batches stale versions bubble; do
+    A="schedules/pipedream.lua -D replicas=$replicas -D batches"
+    [ "$makespan" = - ] || expect "pipedream $replicas, 40 microbatches" "$makespan" "$(figure makespan $A=40)"
+    expect "pipedream $replicas" "$period/$batches $stale $versions $bubble" \
+        "$(figure period $A=1680)/$(figure period_batches $A=1680) $(list staleness $A=1680) $(list versions $A=1680) $(figure steady_bubble $A=1680)"
+done <<'TABLE'
+1,1 123 3 1 1,0 2,1 0
+1,1,1 126 3 1 2,1,0 3,2,1 0
+1,1,1,1 129 3 1 3,2,1,0 4,3,2,1 0
+7,1 - 21 7 1,0 2,1 0.75
+15,1 - 45 15 1,0 2,1 0.875
+TABLE
+while read -r name stale versions mixed; do
+    A="schedules/$name.lua -D batches=1680"
+    expect "$name" "$stale $versions $mixed" "$(list staleness $A) $(list versions $A) $(figure mixed_versions $A)"
+done <<'TABLE'
+pipedream 3,2,1,0 4,3,2,1 0
+pipedream_vertical 3,3,3,3 4,4,4,4 0
+pipedream_2bw 1,1,1,1 2,2,2,2 0
+pipedream_naive 3,2,1,0 1,1,1,1 5037
+model_parallel 0,0,0,0 1,1,1,1 0
+TABLE
+# Mixed are all backwards of 3 stages, but those of the first microbatch, before any update: 3 x 1679. What a step takes
+# does not depend on its length.
+million() { timeout 5 "$PIANOLA" show schedules/pipedream.lua -D batches=1000000 "$@"; }
+expect "a million microbatches" "3000009 1000000" "$(million --json | sed -nE 's/^  "(makespan|batches)": (.*),/\2/p' | sort -nr | paste -sd' ')"
+expect "and their summary" "period       3 units per microbatch, once ranks are in step; bubble 0.0 %" "$(million | grep '^period')"
+expect "what naive pipelining mixes" \
+    "mixed        B(0,1) reads v1, F(0,1) read v0; 5037 backwards read another version than their forwards" \
+    "$("$PIANOLA" show schedules/pipedream_naive.lua -D batches=1680 | grep '^mixed')"
+
 # Rahimi 2025, the simulator beside the paper: S = 4, B = 8, oldest batch first. What it counts as activation
 # transmissions is ours of activations and of gradients, and one more for each microbatch that enters stage 0 on a rank
 # other than the one its placement names for "stage -1". It fetches weights for every job: weight_slots = 0.

@@ -158,6 +158,8 @@ static void read_slice(const struct threads *t, struct seen *z, const char *e) {
     s->mb = integer(args, "mb", -1);
     s->peer = integer(args, "peer", -1);
     s->bytes = integer(args, "bytes", -1);
+    s->update = integer(args, "update", -1);
+    s->version = integer(args, "version", -1);
 }
 
 /* The importer has seen a flow's beginning before its end, and binds both to the innermost slice then open. */
@@ -192,7 +194,10 @@ struct seen read_chrome(const char *s, size_t n) {
     int64_t last = 0;
     for (const char *p = s; (p = strchr(p, '\n')); p++)
         most++;
-    struct seen z = {NEW(struct seen_track, most), NEW(struct seen_slice, most), NEW(struct seen_level, most), 0, 0, 0};
+    struct seen z = {.track = NEW(struct seen_track, most),
+                     .slice = NEW(struct seen_slice, most),
+                     .level = NEW(struct seen_level, most),
+                     .instant = NEW(struct seen_instant, most)};
     char(*name)[64] = alloc(100000 * 64);
     cr_assert_eq(*space(end_of_value(s, s + n), s + n), 0, "something stands behind the JSON");
     const char *e = member(s, "traceEvents");
@@ -208,6 +213,14 @@ struct seen read_chrome(const char *s, size_t n) {
             memcpy(l->rank, t.name[process_of(&t, event)], sizeof l->rank);
             l->t = nanoseconds(event, "ts");
             l->bytes = integer(member(event, "args"), "bytes", -1);
+        } else if (*phase == 'i') {
+            struct seen_instant *x = &z.instant[z.ninstants++];
+            char scope[4];
+            word(event, "s", scope, sizeof scope);
+            cr_assert_str_eq(scope, "p", "else it is drawn on one lane");
+            memcpy(x->rank, t.name[process_of(&t, event)], sizeof x->rank);
+            word(event, "name", x->name, sizeof x->name);
+            x->t = nanoseconds(event, "ts");
         } else {
             cr_assert(nanoseconds(event, "ts") >= last, "slices and flows stand by time");
             last = nanoseconds(event, "ts");

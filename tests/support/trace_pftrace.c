@@ -138,17 +138,20 @@ static void read_annotation(struct seen_slice *s, struct cursor in) {
             text_of(&f, name, sizeof name);
         else if (f.number == 4)
             value = (int64_t)f.value;
-    int64_t *to = !strcmp(name, "stage")  ? &s->stage
-                  : !strcmp(name, "step") ? &s->step
-                  : !strcmp(name, "mb")   ? &s->mb
-                  : !strcmp(name, "peer") ? &s->peer
-                                          : &s->bytes;
+    int64_t *to = !strcmp(name, "stage")     ? &s->stage
+                  : !strcmp(name, "step")    ? &s->step
+                  : !strcmp(name, "mb")      ? &s->mb
+                  : !strcmp(name, "peer")    ? &s->peer
+                  : !strcmp(name, "update")  ? &s->update
+                  : !strcmp(name, "version") ? &s->version
+                                             : &s->bytes;
     cr_assert_eq(*to, -1, "%s twice", name);
     *to = value;
 }
 
 static void read_event(struct reader *z, int64_t t, struct cursor in) {
-    struct seen_slice s = {.t = t, .step = -1, .stage = -1, .mb = -1, .peer = -1, .bytes = -1};
+    struct seen_slice s = {
+        .t = t, .step = -1, .stage = -1, .mb = -1, .peer = -1, .bytes = -1, .update = -1, .version = -1};
     uint64_t type = 0, id = 0, correlation = UINT64_MAX, counter = 0;
     for (struct field f; next_field(&in, &f);)
         switch (f.number) {
@@ -166,7 +169,7 @@ static void read_event(struct reader *z, int64_t t, struct cursor in) {
         case 52: correlation = f.value; break;
         default: cr_assert_fail("TrackEvent has no field %d here", f.number);
         }
-    cr_assert(id < 4096 && z->uuid[id].known && !z->uuid[id].process, "an event on no track");
+    cr_assert(id < 4096 && z->uuid[id].known && z->uuid[id].process == (type == 3), "an event on no track of its kind");
     int *open = z->uuid[id].open, *n = &z->uuid[id].nopen;
     if (type == 1) {
         cr_assert_eq(correlation, s.mb < 0 ? UINT64_MAX : (uint64_t)s.mb, "microbatch %lld's own colour",
@@ -181,6 +184,11 @@ static void read_event(struct reader *z, int64_t t, struct cursor in) {
     } else if (type == 2) {
         cr_assert_gt(*n, 0, "an end without a beginning");
         z->seen.slice[open[--*n]].end = t;
+    } else if (type == 3) {
+        struct seen_instant *x = &z->seen.instant[z->seen.ninstants++];
+        memcpy(x->rank, z->uuid[id].rank, sizeof x->rank);
+        memcpy(x->name, s.name, sizeof x->name);
+        x->t = t;
     } else {
         cr_assert(type == 4 && z->uuid[id].counter);
         struct seen_level *l = &z->seen.level[z->seen.nlevels++];
@@ -196,6 +204,7 @@ struct seen read_pftrace(const char *s, size_t n) {
     z->seen.track = NEW(struct seen_track, n / 8);
     z->seen.slice = NEW(struct seen_slice, n / 8);
     z->seen.level = NEW(struct seen_level, n / 8);
+    z->seen.instant = NEW(struct seen_instant, n / 8);
     for (struct field packet, f; next_field(&in, &packet);) {
         struct cursor fields = inside(&packet);
         int64_t t = -1, sequence = 0;

@@ -12,8 +12,8 @@ struct seen_slice {
     int track;
     int64_t t, end;
     char name[32], category[16];
-    int64_t step, stage, mb, peer, bytes; /* -1: not given */
-    int64_t flow_out, flow_in;            /* ids; 0: none */
+    int64_t step, stage, mb, peer, bytes, update, version; /* -1: not given */
+    int64_t flow_out, flow_in;                             /* ids; 0: none */
 };
 
 struct seen_level {
@@ -21,11 +21,17 @@ struct seen_level {
     int64_t t, bytes;
 };
 
+struct seen_instant { /* of a rank's whole process */
+    char rank[64], name[32];
+    int64_t t;
+};
+
 struct seen {
     struct seen_track *track;
     struct seen_slice *slice;
     struct seen_level *level;
-    size_t ntracks, nslices, nlevels;
+    struct seen_instant *instant;
+    size_t ntracks, nslices, nlevels, ninstants;
 };
 
 /* Each fails the test if the text breaks a rule of its format. */

@@ -267,6 +267,7 @@ static struct report *report_1f1b(void) {
          .bytes_received = 20480},
     };
     static struct report r = {.schedule = "1f1b", .unit = "F", .workers = 2, .stages = 4, .batches = 8, .makespan = 33};
+    r.step_batches = 8;
     r.bubble = 9.0 / 33;
     r.throughput = 24.0 / 33;
     r.lower_bound = r.bound_work = 24;
@@ -335,4 +336,58 @@ Test(emit_report, times_and_sizes_are_in_units_people_read) {
     r->unit = "FLOP";
     r->makespan = 2.5e13;
     cr_assert_not_null(strstr(table(r, true), "makespan     25 TFLOP\n"));
+}
+
+/* Two ranks, F and B of one microbatch again and again; the second rank an F later. */
+static struct drawing draw_period(void) {
+    struct drawing d = blank(2, 2, 4, 8);
+    for (int r = 0; r < 2; r++)
+        for (int b = 0; b < 4; b++) {
+            draw(&d, r, OP_F, r, b, 3 * b + r, 1);
+            draw(&d, r, OP_B, r, b, 3 * b + 1 + r, 2);
+        }
+    return d;
+}
+
+Test(emit_grid, a_period_has_its_line_under_each_rank) {
+    struct drawing d = draw_period();
+    d.p->period = 2;
+    d.p->repeats = 5;
+    d.tl->period = 6;
+    for (int r = 0; r < 2; r++) {
+        d.p->rank[r].begin = 2;
+        d.p->rank[r].end = 6;
+    }
+    cr_assert_str_eq(grid(d, "F", 40, false, false), "time    0         5         10\n"
+                                                     "rank 0  F0B0─ F1B1─ F2B2─ F3B3─ ·\n"
+                                                     " period       ├──────────┤\n"
+                                                     "rank 1  · F0B0─ F1B1─ F2B2─ F3B3─\n"
+                                                     " period         ├──────────┤\n"
+                                                     "\n"
+                                                     "        F forward   B full backward   · idle\n"
+                                                     "        1 cell = 1 unit; the numbers are microbatches\n"
+                                                     "        ├──┤ period: 2 microbatches, 6 units, runs 5 times\n");
+    struct text t = {0}; /* from its middle on: it began before */
+    emit_grid(&t, d.p, d.tl, "F", &(struct style){.width = 40, .ascii = true, .from = 5, .to = 11});
+    cr_assert(strstr(t.s, "\n period -----------|\n"), "%s", t.s);
+}
+
+Test(emit_grid, steps_are_told_apart) {
+    struct drawing d = draw_period();
+    d.p->copies = 4;
+    const char *s = grid(d, "F", 40, false, true);
+    cr_assert(strstr(s, "\n step   |-----|-----|-----|----|\n"), "%s", s);
+    cr_assert(strstr(s, "\n step   |-------|-----|-----|----|\n"), "%s", s);
+}
+
+/* An update that takes time is a job of its own, with its number; one that takes none is not drawn. */
+Test(emit_grid, updates_that_take_time) {
+    struct drawing d = blank(1, 1, 2, 4);
+    draw(&d, 0, OP_F, 0, 0, 0, 1);
+    draw(&d, 0, OP_U, 0, 0, 1, 1);
+    draw(&d, 0, OP_F, 0, 1, 2, 1);
+    draw(&d, 0, OP_U, 0, 1, 3, 0);
+    const char *s = grid(d, "F", 48, false, true);
+    cr_assert(strstr(s, "\nrank 0  F0 U0 F1\n"), "%s", s);
+    cr_assert(strstr(s, "F forward   U update"), "%s", s);
 }

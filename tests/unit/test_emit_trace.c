@@ -140,9 +140,13 @@ static void expect_same(const struct seen *a, const struct seen *b) {
         cr_assert(x->track == y->track && x->t == y->t && x->end == y->end && !strcmp(x->name, y->name) &&
                       !strcmp(x->category, y->category) && x->step == y->step && x->stage == y->stage &&
                       x->mb == y->mb && x->peer == y->peer && x->bytes == y->bytes && x->flow_in == y->flow_in &&
-                      x->flow_out == y->flow_out,
+                      x->update == y->update && x->version == y->version && x->flow_out == y->flow_out,
                   "slice %zu: %s, %s", i, x->name, y->name);
     }
+    cr_assert_eq(a->ninstants, b->ninstants);
+    for (size_t i = 0; i < a->ninstants; i++)
+        cr_assert(!strcmp(a->instant[i].rank, b->instant[i].rank) && !strcmp(a->instant[i].name, b->instant[i].name) &&
+                  a->instant[i].t == b->instant[i].t);
     for (size_t i = 0; i < a->nlevels; i++)
         cr_assert(!strcmp(a->level[i].rank, b->level[i].rank) && a->level[i].t == b->level[i].t &&
                   a->level[i].bytes == b->level[i].bytes);
@@ -195,8 +199,8 @@ static void measure(struct compile *c) {
     struct timeline *of = NEW(struct timeline, 3);
     double at = 0;
     for (int k = 0; k < 3; at = of[k++].makespan + 2e-6) {
-        of[k] =
-            (struct timeline){NEW(double *, c->program->workers), NEW(double *, c->program->workers), .launch = LAUNCH_LANE};
+        of[k] = (struct timeline){NEW(double *, c->program->workers), NEW(double *, c->program->workers),
+                                  .launch = LAUNCH_LANE};
         for (int r = 0; r < c->program->workers; r++) {
             int n = c->program->rank[r].nins;
             of[k].start[r] = NEW(double, n);
@@ -272,8 +276,8 @@ Test(emit_trace, no_time_at_all) {
     struct instr ins[4] = {0};
     struct lane compute = {.kind = LANE_COMPUTE};
     for (int i = 0; i < 4; i++)
-        ins[i] =
-            (struct instr){.op = i < 3 ? OP_ZERO : OP_F, .stage = i, .batch = i < 3 ? -1 : 0, .peer = -1, .msg = -1};
+        ins[i] = (struct instr){
+            .op = i < 3 ? OP_ZERO : OP_F, .stage = i, .batch = i < 3 ? -1 : 0, .peer = -1, .msg = -1, .inst = -1};
     struct rank rank = {.ins = ins, .nins = 4, .lane = &compute, .nlanes = 1};
     struct compile c = {.program =
                             &(struct program){.name = "x", .workers = 1, .stages = 4, .batches = 1, .rank = &rank},
@@ -285,4 +289,27 @@ Test(emit_trace, no_time_at_all) {
     expect_same(&z, &proto);
     for (int i = 0; i < 4; i++)
         cr_assert_eq(z.slice[i].t, i);
+}
+
+/* PipeDream: a rank's period is marked on its process. An update has a number, and a job the version that it reads. */
+Test(emit_trace, periods_and_updates) {
+    struct compile c = compiled(S "pipedream.lua", NULL, NULL, PER_EDGE);
+    struct seen z = chrome(&c), proto = pftrace(&c);
+    expect_same(&z, &proto);
+    cr_assert_eq(z.ninstants, 2 * 4);
+    for (int i = 0; i < 8; i++) {
+        int r = i / 2;
+        cr_assert_str_eq(z.instant[i].rank, format("rank %d", r));
+        cr_assert_str_eq(z.instant[i].name, i % 2 ? "period ends" : "period begins");
+        cr_assert_eq(z.instant[i].t, z.instant[i - i % 2].t + i % 2 * 12 * 1000000);
+    }
+    int updates = 0;
+    for (const struct seen_slice *s = z.slice; s < z.slice + z.nslices; s++) {
+        bool update = strchr(s->name, 'U') != NULL, job = strspn(s->name, "0123456789FB") == strlen(s->name);
+        cr_assert_eq(s->update >= 0, update, "%s", s->name);
+        cr_assert_eq(s->version >= 0, job, "%s", s->name);
+        cr_assert(!update || s->mb < 0);
+        updates += update;
+    }
+    cr_assert_eq(updates, 4 * c.program->batches);
 }

@@ -7,6 +7,13 @@
 
 static struct timeline_rows *rows_of(const char *body) { return read_tsv("t.tsv", format(HEAD "%s", body)); }
 
+/* An update that is a job has a number, in the column of microbatches; one that ends the step has none. */
+Test(read_tsv, updates_with_numbers) {
+    struct timeline_rows *t = rows_of("0\tcompute\t0\t1\tU\t0\t5\t\t\n"
+                                      "0\tcompute\t1\t2\tU\t1\t\t\t\n");
+    cr_assert(t->row[0].batch == 5 && t->row[1].batch == -1);
+}
+
 Test(read_tsv, columns) {
     struct timeline_rows *t = rows_of("0\tcompute\t0\t1.5\tF\t0\t7\t\t\n"
                                       "0\tcompute\t1.5\t1.5\tU\t0\t\t\t\n"
@@ -147,7 +154,8 @@ Test(read_tsv, errors_name_the_column) {
         {"0\tsend 1\t1\t2\tRECV_F\t0\t1\t1\t4\n", 2, 14, "RECV_F does not run in the lane send 1"},
         {"0\tcompute\t1\t2\tF\t\t1\t\t\n", 2, 17, "the stage in column 'stage'"},
         {"0\tcompute\t1\t2\tF\t0\t\t\t\n", 2, 19, "the microbatch in column 'batch', a number from 0"},
-        {"0\tcompute\t1\t2\tU\t0\t1\t\t\n", 2, 19, "nothing instead of the microbatch in column 'batch': U has none"},
+        {"0\tcompute\t1\t2\tZERO\t0\t1\t\t\n", 2, 22,
+         "nothing instead of the microbatch in column 'batch': ZERO has none"},
         {"0\tcompute\t1\t2\tF\t0\t1\t1\t\n", 2, 21, "nothing instead of the peer in column 'peer': F has none"},
         {"0\tsend 1\t1\t2\tSEND_F\t0\t1\t\t4\n", 2, 25, "the peer in column 'peer'"},
         {"0\tsend 1\t1\t2\tSEND_F\t0\t1\t2\t4\n", 2, 25, "column 'peer': expected 1, the lane's peer"},
