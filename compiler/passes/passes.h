@@ -68,6 +68,13 @@ struct timeline *sim_run(const struct spec *sp, const struct stage *st, const st
  * when a step ends, with all repetitions. Without a period that settles within 64 repetitions (4, of more than 10^6
  * instructions), it is the mean of the last ones. */
 void sim_steady(const struct spec *sp, const struct stage *st, const struct program *p, struct timeline *tl);
+/* update_times.c: needs sim_steady; gives when the last stage's updates end in a predicted step, in the timeline's unit:
+ * n of them, in order, or one where a single update ends the step. Those of the next step end `step` later. */
+struct update_times {
+    int64_t n;
+    double *at, step;
+};
+struct update_times update_times(const struct program *p, const struct timeline *tl);
 /* How long before its end an ALL_REDUCE x of rank k, which takes that long, lets the next communication be launched,
  * with the ranks' --reduce ordered: its pieces are scattered and gathered, each by a launch, and the last one is half a
  * piece before the end. */
