@@ -9,11 +9,14 @@
  *
  * exposed: the part of their time that ranks wait for weights, for sums of gradients and for copies to host memory.
  * memory: what the plan takes of a rank's device; least: what the schedule would do with, where that is less.
- * Where weights travel, the last two columns have the makespan that a fixed prefetch gives, one or two uses ahead. */
+ * Where weights travel, the last two columns have the makespan that a fixed prefetch gives, one or two uses ahead.
+ *
+ * With --train there is another table: of what each schedule has learned, and when (time_to_loss.c). */
 #include "base/put_json.h"
 #include "command.h"
 #include "compile.h"
 #include "files.h"
+#include "time_to_loss.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,16 +25,16 @@ enum { NAME, STAGES, MAKESPAN, BUBBLE, EXPOSED, LIVE, MEMORY, LEAST, SENT, BOUND
 static const struct {
     const char *head, *key; /* the table's heading; the key in JSON and for --sort */
 } column[NCOLUMNS] = {
-    {"schedule", "schedule"}, {"stages", "stages"},     {"makespan", "makespan"},
-    {"bubble", "bubble"},     {"exposed", "exposed"},   {"live", "peak_activations"},
-    {"memory", "peak_bytes"}, {"least", "least_bytes"}, {"sent", "bytes_sent"},
-    {"bound", "lower_bound"}, {"gap", "gap"},           {"1 ahead", "one_ahead"},
+    {"schedule", "schedule"}, {"stages", "stages"},         {"makespan", "makespan"}, {"bubble", "bubble"},
+    {"exposed", "exposed"},   {"live", "peak_activations"}, {"memory", "peak_bytes"}, {"least", "least_bytes"},
+    {"sent", "bytes_sent"},   {"bound", "lower_bound"},     {"gap", "gap"},           {"1 ahead", "one_ahead"},
     {"2 ahead", "two_ahead"},
 };
 
 struct row {
     const char *file, *name;
     double figure[NCOLUMNS]; /* except NAME's */
+    struct compile compiled; /* with --train */
 };
 
 enum { WHY = 400 };
@@ -109,6 +112,7 @@ enum { WORKERS, BATCHES, NSIZES };
 struct table {
     struct size size[NSIZES];
     const char *unit;
+    bool train; /* the compiled schedules are kept */
     int nrows, nleft;
     struct row *row;
     struct left_out *left;
@@ -194,7 +198,8 @@ static void compile_one(struct table *table, const struct script_args *how, cons
     args->set = set;
     args->used = used;
     left->file = file;
-    free_all();
+    if (!table->train)
+        free_all();
     if (!compiles(&c, alone)) {
         take_error(left->why);
         table->nleft++;
@@ -204,8 +209,9 @@ static void compile_one(struct table *table, const struct script_args *how, cons
     else {
         struct row *row = &table->row[table->nrows++];
         *row = measure(c.report, c.spec->model != NULL, file);
+        row->compiled = c;
         double scale = c.report->makespan > 0 ? row->figure[MAKESPAN] / c.report->makespan : 1;
-        for (int k = ONE; k <= TWO && fetches(c.report) && c.spec->prefetch == SOLVED; k++)
+        for (int k = ONE; k <= TWO && !table->train && fetches(c.report) && c.spec->prefetch == SOLVED; k++)
             row->figure[k] = scale * makespan_with(&c, k == ONE ? ONE_AHEAD : TWO_AHEAD);
         table->unit = c.report->unit;
     }
@@ -307,21 +313,31 @@ static void put_left_out(struct text *out, const struct table *table, bool markd
             put(out, "  %-*s  %s\n", width, table->left[i].name, table->left[i].why);
 }
 
+static void put_object_head(struct text *out, const struct table *table) {
+    put(out, "{\n  \"schema\": 1,\n  \"workers\": %d,\n  \"batches\": %d,\n  \"unit\": \"%s\",\n",
+        table->size[WORKERS].value, table->size[BATCHES].value, table->unit);
+}
+
+static void put_object_tail(struct text *out, const struct table *table) {
+    put(out, "  \"left_out\": [");
+    for (int i = 0; i < table->nleft; i++)
+        put(out, "%s\n    {\"schedule\": %s, \"why\": %s}", i ? "," : "", quoted(table->left[i].name),
+            quoted(table->left[i].why));
+    put(out, table->nleft ? "\n  ]\n}\n" : "]\n}\n");
+}
+
 static void put_objects(struct text *out, const struct table *table) {
     char buf[32];
-    put(out, "{\n  \"schema\": 1,\n  \"workers\": %d,\n  \"batches\": %d,\n  \"unit\": \"%s\",\n  \"schedules\": [\n",
-        table->size[WORKERS].value, table->size[BATCHES].value, table->unit);
+    put_object_head(out, table);
+    put(out, "  \"schedules\": [\n");
     for (int i = 0; i < table->nrows; i++) {
         put(out, "    {\n      \"schedule\": %s", quoted(table->row[i].name));
         for (int k = NAME + 1; k < NCOLUMNS; k++)
             put(out, ",\n      \"%s\": %s", column[k].key, number_or_null(table->row[i].figure[k], buf));
         put(out, "\n    }%s\n", i + 1 < table->nrows ? "," : "");
     }
-    put(out, "  ],\n  \"left_out\": [");
-    for (int i = 0; i < table->nleft; i++)
-        put(out, "%s\n    {\"schedule\": %s, \"why\": %s}", i ? "," : "", quoted(table->left[i].name),
-            quoted(table->left[i].why));
-    put(out, table->nleft ? "\n  ]\n}\n" : "]\n}\n");
+    put(out, "  ],\n");
+    put_object_tail(out, table);
 }
 
 static void put_text(struct text *out, const struct table *table, const struct settings *settings) {
@@ -336,10 +352,59 @@ static void put_text(struct text *out, const struct table *table, const struct s
     put_left_out(out, table, settings->markdown);
 }
 
+/* ---- --train ---- */
+
+/* Dies, before any work, where options do not go together or a file cannot be written. */
+static void check_options(const struct settings *settings) {
+    if (!settings->train && (settings->data || settings->output || settings->target))
+        die("--%s is about training: give --train, too", settings->data     ? "data"
+                                                         : settings->output ? "output"
+                                                                            : "target");
+    if (settings->train && settings->sort)
+        die("--train and --sort exclude each other: the table has the order of the schedules");
+    if (!settings->output)
+        return;
+    if (strcmp(settings->output, "-") == 0)
+        die("--output -: the table goes to stdout; name a file for the picture");
+    check_apart(settings->output, settings->data);
+    for (int i = 0; i < settings->nfiles; i++) {
+        struct script_args in = {
+            .schedule = settings->file[i], .model = settings->args.model, .cluster = settings->args.cluster};
+        check_target(settings->output, &in);
+    }
+}
+
+static struct courses train_all(const struct table *table, const struct settings *settings) {
+    struct course *course = NEW(struct course, table->nrows);
+    for (int i = 0; i < table->nrows; i++)
+        check_course(&table->row[i].compiled, settings);
+    for (int i = 0; i < table->nrows; i++)
+        course[i] = run_course(&table->row[i].compiled, settings, table->row[i].name);
+    return judge_courses(course, table->nrows, settings->steps, settings->target ? *settings->target : NAN);
+}
+
+static void put_trained(struct text *out, const struct table *table, const struct settings *settings) {
+    struct courses courses = train_all(table, settings);
+    if (settings->json) {
+        put_object_head(out, table);
+        put_courses_json(out, &courses);
+        put_object_tail(out, table);
+    } else {
+        put_courses(out, &courses, settings);
+        put_left_out(out, table, settings->markdown);
+    }
+    if (settings->output) {
+        struct text picture = {0};
+        draw_courses(&picture, &courses);
+        write_file(settings->output, &picture);
+    }
+}
+
 int cmd_compare(const struct settings *settings) {
+    check_options(settings);
     struct row row[settings->nfiles];
     struct left_out left[settings->nfiles];
-    struct table table = {.row = row, .left = left};
+    struct table table = {.row = row, .left = left, .train = settings->train};
     table.size[WORKERS] = (struct size){.key = "workers", .what = "ranks"};
     table.size[BATCHES] = (struct size){.key = "batches", .what = "microbatches"};
     sorted_by = settings->sort ? column_of(settings->sort) : -1;
@@ -353,7 +418,9 @@ int cmd_compare(const struct settings *settings) {
     if (sorted_by >= 0)
         qsort(row, (size_t)table.nrows, sizeof *row, smaller);
     struct text out = {0};
-    if (settings->json)
+    if (settings->train)
+        put_trained(&out, &table, settings);
+    else if (settings->json)
         put_objects(&out, &table);
     else
         put_text(&out, &table, settings);
