@@ -155,9 +155,9 @@ void emit_losses(struct text *out, const char *title, const struct loss_line *li
     for (int by_time = 1; by_time >= 0; by_time--) {
         struct panel panel = panel_of(line, n, target, by_time);
         put_axes(out, &panel);
-        put_target(out, &panel, target);
         for (int i = 0; i < n; i++)
             put_line(out, &panel, &line[i], i);
+        put_target(out, &panel, target);
         for (int i = 0; i < n; i++)
             put_reached(out, &panel, &line[i], i);
     }
