@@ -11,11 +11,14 @@
  * memory: what the plan takes of a rank's device; least: what the schedule would do with, where that is less.
  * steady: time per microbatch once ranks are in step; stale: the updates that a job's weights lack at most; versions:
  * of a stage's weights, that a home holds at once. These three are there where updates are jobs, or with --steady.
- * Where weights travel, the last two columns have the makespan that a fixed prefetch gives, one or two uses ahead. */
+ * Where weights travel, the last two columns have the makespan that a fixed prefetch gives, one or two uses ahead.
+ *
+ * With --train there is another table: of what each schedule has learned, and when (time_to_loss.c). */
 #include "base/put_json.h"
 #include "command.h"
 #include "compile.h"
 #include "files.h"
+#include "time_to_loss.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +55,7 @@ struct row {
     const char *file, *name;
     bool updates;            /* they are jobs */
     double figure[NCOLUMNS]; /* except NAME's */
+    struct compile compiled; /* with --train */
 };
 
 enum { WHY = 400 };
@@ -134,6 +138,7 @@ enum { WORKERS, BATCHES, NSIZES };
 struct table {
     struct size size[NSIZES];
     const char *unit;
+    bool train; /* the compiled schedules are kept */
     int nrows, nleft;
     struct row *row;
     struct left_out *left;
@@ -219,7 +224,8 @@ static void compile_one(struct table *table, const struct script_args *how, cons
     args->set = set;
     args->used = used;
     left->file = file;
-    free_all();
+    if (!table->train)
+        free_all();
     if (!compiles(&c, alone)) {
         take_error(left->why);
         table->nleft++;
@@ -229,8 +235,9 @@ static void compile_one(struct table *table, const struct script_args *how, cons
     else {
         struct row *row = &table->row[table->nrows++];
         *row = measure(c.report, c.spec->model != NULL, file);
+        row->compiled = c;
         double scale = c.report->makespan > 0 ? row->figure[MAKESPAN] / c.report->makespan : 1;
-        for (int k = ONE; k <= TWO && fetches(c.report) && c.spec->prefetch == SOLVED; k++)
+        for (int k = ONE; k <= TWO && !table->train && fetches(c.report) && c.spec->prefetch == SOLVED; k++)
             row->figure[k] = scale * makespan_with(&c, k == ONE ? ONE_AHEAD : TWO_AHEAD);
         table->unit = c.report->unit;
     }
@@ -351,22 +358,31 @@ static void put_left_out(struct text *out, const struct table *table, bool markd
             put(out, "  %-*s  %s\n", width, table->left[i].name, table->left[i].why);
 }
 
+static void put_object_head(struct text *out, const struct table *table) {
+    put(out, "{\n  \"schema\": 1,\n  \"workers\": %lld,\n  \"batches\": %lld,\n  \"unit\": \"%s\",\n",
+        (long long)table->size[WORKERS].value, (long long)table->size[BATCHES].value, table->unit);
+}
+
+static void put_object_tail(struct text *out, const struct table *table) {
+    put(out, "  \"left_out\": [");
+    for (int i = 0; i < table->nleft; i++)
+        put(out, "%s\n    {\"schedule\": %s, \"why\": %s}", i ? "," : "", quoted(table->left[i].name),
+            quoted(table->left[i].why));
+    put(out, table->nleft ? "\n  ]\n}\n" : "]\n}\n");
+}
+
 static void put_objects(struct text *out, const struct table *table) {
     char buf[32];
-    put(out,
-        "{\n  \"schema\": 1,\n  \"workers\": %lld,\n  \"batches\": %lld,\n  \"unit\": \"%s\",\n  \"schedules\": [\n",
-        (long long)table->size[WORKERS].value, (long long)table->size[BATCHES].value, table->unit);
+    put_object_head(out, table);
+    put(out, "  \"schedules\": [\n");
     for (int i = 0; i < table->nrows; i++) {
         put(out, "    {\n      \"schedule\": %s", quoted(table->row[i].name));
         for (int k = NAME + 1; k < NCOLUMNS; k++)
             put(out, ",\n      \"%s\": %s", column[k].key, number_or_null(table->row[i].figure[k], buf));
         put(out, "\n    }%s\n", i + 1 < table->nrows ? "," : "");
     }
-    put(out, "  ],\n  \"left_out\": [");
-    for (int i = 0; i < table->nleft; i++)
-        put(out, "%s\n    {\"schedule\": %s, \"why\": %s}", i ? "," : "", quoted(table->left[i].name),
-            quoted(table->left[i].why));
-    put(out, table->nleft ? "\n  ]\n}\n" : "]\n}\n");
+    put(out, "  ],\n");
+    put_object_tail(out, table);
 }
 
 static void put_text(struct text *out, const struct table *table, const struct settings *settings) {
@@ -382,10 +398,59 @@ static void put_text(struct text *out, const struct table *table, const struct s
     put_left_out(out, table, settings->markdown);
 }
 
+/* ---- --train ---- */
+
+/* Dies, before any work, where options do not go together or a file cannot be written. */
+static void check_options(const struct settings *settings) {
+    if (!settings->train && (settings->data || settings->output || settings->target))
+        die("--%s is about training: give --train, too", settings->data     ? "data"
+                                                         : settings->output ? "output"
+                                                                            : "target");
+    if (settings->train && settings->sort)
+        die("--train and --sort exclude each other: the table has the order of the schedules");
+    if (!settings->output)
+        return;
+    if (strcmp(settings->output, "-") == 0)
+        die("--output -: the table goes to stdout; name a file for the picture");
+    check_apart(settings->output, settings->data);
+    for (int i = 0; i < settings->nfiles; i++) {
+        struct script_args in = {
+            .schedule = settings->file[i], .model = settings->args.model, .cluster = settings->args.cluster};
+        check_target(settings->output, &in);
+    }
+}
+
+static struct courses train_all(const struct table *table, const struct settings *settings) {
+    struct course *course = NEW(struct course, table->nrows);
+    for (int i = 0; i < table->nrows; i++)
+        check_course(&table->row[i].compiled, settings);
+    for (int i = 0; i < table->nrows; i++)
+        course[i] = run_course(&table->row[i].compiled, settings, table->row[i].name);
+    return judge_courses(course, table->nrows, settings->steps, settings->target ? *settings->target : NAN);
+}
+
+static void put_trained(struct text *out, const struct table *table, const struct settings *settings) {
+    struct courses courses = train_all(table, settings);
+    if (settings->json) {
+        put_object_head(out, table);
+        put_courses_json(out, &courses);
+        put_object_tail(out, table);
+    } else {
+        put_courses(out, &courses, settings);
+        put_left_out(out, table, settings->markdown);
+    }
+    if (settings->output) {
+        struct text picture = {0};
+        draw_courses(&picture, &courses);
+        write_file(settings->output, &picture);
+    }
+}
+
 int cmd_compare(const struct settings *settings) {
+    check_options(settings);
     struct row row[settings->nfiles];
     struct left_out left[settings->nfiles];
-    struct table table = {.row = row, .left = left};
+    struct table table = {.row = row, .left = left, .train = settings->train};
     table.size[WORKERS] = (struct size){.key = "workers", .what = "ranks"};
     table.size[BATCHES] = (struct size){.key = "batches", .what = "microbatches"};
     sorted_by = settings->sort ? column_of(settings->sort) : -1;
@@ -399,7 +464,9 @@ int cmd_compare(const struct settings *settings) {
     if (sorted_by >= 0)
         qsort(row, (size_t)table.nrows, sizeof *row, smaller);
     struct text out = {0};
-    if (settings->json)
+    if (settings->train)
+        put_trained(&out, &table, settings);
+    else if (settings->json)
         put_objects(&out, &table);
     else
         put_text(&out, &table, settings);

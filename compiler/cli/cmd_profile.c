@@ -95,7 +95,8 @@ static struct timing measure(const struct settings *settings) {
     struct data *data = data_open(&c->spec->model->rt, NULL, settings->seed, why, sizeof why);
     if (!data)
         die("%s", why);
-    struct trained trained = train(c, settings, data, steps, kept, isatty(STDERR_FILENO) ? "profiling" : NULL, NULL);
+    struct trained trained =
+        train(c, settings, data, steps, kept, isatty(STDERR_FILENO) ? "profiling" : NULL, (struct listener){0});
     take_times(&timing, &trained, steps);
     host_free(trained.program, trained.arena);
     data_close(data);

@@ -1,16 +1,13 @@
 /* `pianola run`: hands the compiled program to the runtime, in this process. */
 #include "../../runtime/store/losses.h"
-#include "../../runtime/store/progress.h"
 #include "../../runtime/store/timeline.h"
 #include "base/put_json.h"
 #include "command.h"
 #include "compile.h"
 #include "files.h"
-#include "passes/layers.h"
 #include "runtime_program.h"
 #include "terminal.h"
 #include "training.h"
-#include <dlfcn.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -53,100 +50,45 @@ static struct compile compile_serial(const struct compile *c) {
     return serial;
 }
 
-/* ---- training ---- */
+/* ---- --losses ---- */
 
-struct told {
-    struct progress progress;
-    struct losses *losses; /* NULL: nobody asks */
-    const struct rt_program *program;
+struct telling {
+    struct losses *to;
+    struct update_times times;
+    double *predicted; /* of a step's updates; NULL: the cluster does not tell seconds */
 };
 
-static void tell(void *context, int64_t step, float loss, double seconds) {
-    struct told *told = context;
-    progress_tell(&told->progress, step, loss, seconds);
-}
-
 /* The ranks' threads are at work: only the process can end. */
-static void tell_losses(void *context, int64_t step, const float *loss, const double *when) {
-    const struct told *told = context;
-    const struct rt_program *p = told->program;
+static void tell_losses(void *context, const struct rt_program *p, int64_t step, const float *loss,
+                        const double *when) {
+    struct telling *telling = context;
     char why[512];
-    if (losses_step(told->losses, step, p->batches, &p->stage[p->stages - 1], loss, when, why, sizeof why))
+    for (int64_t k = 0; telling->predicted && k < telling->times.n; k++)
+        telling->predicted[k] = telling->times.at[k] + (double)step * telling->times.step;
+    if (losses_step(telling->to, step, p->batches, &p->stage[p->stages - 1], loss, telling->predicted, when, why,
+                    sizeof why))
         return;
-    fprintf(stderr, "%spianola: error: %s\n", told->progress.tty ? "\n" : "", why);
+    fprintf(stderr, "%spianola: error: %s\n", isatty(STDERR_FILENO) ? "\n" : "", why);
     _exit(2);
 }
 
-/* The library is in the program's folder, or in lib/ under its prefix; PIANOLA_CUDA overrides both. */
-static cuda_train_function *cuda_library(void) {
-    char self[4096];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[n > 0 ? n : 0] = 0;
-    char *slash = strrchr(self, '/'), *dir = format("%.*s", slash ? (int)(slash - self) : 0, self);
-    const char *named = getenv("PIANOLA_CUDA"), *beside = format("%s/libpianola-cuda.so", dir);
-    const char *path = named ? named : access(beside, F_OK) == 0 ? beside : format("%s/../lib/libpianola-cuda.so", dir);
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL), *train = library ? dlsym(library, "cuda_train") : NULL;
-    if (!train)
-        die("--device cuda needs its own library: %s; `make gpu` builds it where nvcc is", dlerror());
-    return (cuda_train_function *)(uintptr_t)train;
-}
-
-static char **train_on_cuda(const struct rt_run *run, const struct settings *settings, struct cuda_run *cuda) {
+static struct trained train_and_tell(const struct compile *c, const struct settings *settings, struct data *data,
+                                     int64_t kept) {
+    struct losses losses;
+    struct telling telling = {.to = &losses, .times = update_times(c->program, c->timeline)};
+    struct listener listener = {settings->losses ? tell_losses : NULL, &telling};
     char why[512];
-    *cuda = (struct cuda_run){.run = *run, .algorithms = settings->algorithms, .graph = !settings->eager};
-    char **arena = cuda_library()(cuda, why, sizeof why);
-    if (!arena)
+    if (strcmp(c->report->unit, "s") == 0)
+        telling.predicted = NEW(double, telling.times.n);
+    if (settings->losses && !losses_open(&losses, settings->losses, 0, why, sizeof why))
         die("%s", why);
-    return arena;
-}
-
-static void tell_device(const struct settings *settings, const struct cuda_run *cuda) {
-    const char *pinned = cuda->host_planned == 0 ? ""
-                                                 : format("; pinned host memory planned %lld, taken %lld",
-                                                          (long long)cuda->host_planned, (long long)cuda->host_taken);
-    fprintf(stderr,
-            "pianola: %d ranks on %s, %s; device memory planned %lld bytes, taken %lld%s; %.1f us of CPU a step\n",
-            cuda->run.program->workers, cuda->device,
-            settings->eager ? "each step enqueued anew" : "one graph for the step", (long long)cuda->planned,
-            (long long)cuda->taken, pinned, 1e6 * cuda->host);
-}
-
-struct trained train(const struct compile *c, const struct settings *settings, struct data *data, int64_t steps,
-                     int64_t kept, const char *what, struct losses *losses) {
-    struct trained trained = {.program = runtime_program(c->spec, c->stage, c->program), .kept = kept};
-    int W = c->program->workers;
-    trained.loss = NEW(float, steps);
-    trained.makespan = NEW(double, steps);
-    trained.stamp = NEW(struct rt_stamp *, W);
-    for (int r = 0; r < W; r++)
-        trained.stamp[r] = NEW(struct rt_stamp, kept * c->program->rank[r].nins);
-    struct told told = {.losses = losses, .program = trained.program};
-    told.progress = (struct progress){.what = what, .steps = steps, .tty = isatty(STDERR_FILENO)};
-    told.progress.tokens = (int64_t)c->spec->model->rt.rows * trained.program->batches;
-    struct rt_run run = {
-        .program = trained.program, .data = data, .seed = settings->seed, .steps = steps, .loss = trained.loss};
-    run.stamp = kept ? trained.stamp : NULL;
-    run.kept = kept;
-    run.makespan = trained.makespan;
-    run.progress = what ? tell : NULL;
-    run.ended = losses ? tell_losses : NULL;
-    run.context = &told;
-    trained.arena = settings->cuda ? train_on_cuda(&run, settings, &trained.cuda) : host_train(&run);
-    if (!trained.arena)
-        die("out of memory: the ranks of this schedule together need more than this machine has");
-    if (settings->cuda && what)
-        tell_device(settings, &trained.cuda);
-    for (int64_t s = 0; s < steps; s++)
-        trained.seconds += trained.makespan[s];
+    struct trained trained = train(c, settings, data, settings->steps, kept, "training", listener);
+    if (settings->losses)
+        losses_close(&losses);
     return trained;
 }
 
-double median(const double *x, int64_t n) {
-    double *a = NEW(double, n);
-    memcpy(a, x, sizeof *a * (size_t)n);
-    qsort(a, (size_t)n, sizeof *a, by_value);
-    return n % 2 ? a[n / 2] : (a[n / 2 - 1] + a[n / 2]) / 2;
-}
+/* ---- the prediction ---- */
 
 /* The predicted makespan, with each job's cost as measured alone on one rank. */
 static double predict(const struct compile *c, const struct compile *serial, const struct trained *alone) {
@@ -259,23 +201,6 @@ static void print_json(const struct compile *c, const struct outcome *outcome) {
            outcome->measured);
 }
 
-void check_device(const struct compile *c, bool cuda) {
-    const struct model *m = c->spec->model;
-    int number = 0; /* the layer's number, as users count */
-    if (!cuda && m->rt.precision == BF16)
-        die("%s: precision = \"bf16\" runs on GPUs only; train with --device cuda, or set precision = \"fp32\"",
-            c->args.model);
-    for (int s = 0; cuda && s < c->spec->stages; s++)
-        for (int i = 0; i < c->stage[s].rt.nlayers; i++) {
-            const struct rt_layer *l = &c->stage[s].rt.layer[i];
-            number += row_of(l->kind)->block == 0;
-            if (l->kind == LAYER_attention && l->out / l->heads > CUDA_HEAD)
-                die("layer %d (attention): its heads have %d columns; --device cuda takes at most %d: use at least "
-                    "heads = %d",
-                    number, l->out / l->heads, CUDA_HEAD, (l->out + CUDA_HEAD - 1) / CUDA_HEAD);
-        }
-}
-
 /* Dies if an option's file is none to write to. */
 static void check_written(const char *option, const char *path, const struct compile *c,
                           const struct settings *settings) {
@@ -289,10 +214,6 @@ static void check_written(const char *option, const char *path, const struct com
 static void check_run(const struct compile *c, const struct settings *settings) {
     if (!c->spec->model)
         die("`run` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua");
-    if (is_costs(c->spec))
-        die("%s: is a model of costs, which has no layers to train; give one with layers, e.g. --model "
-            "schedules/models/gpt.lua, or see the prediction: `pianola show`",
-            c->args.model);
     check_device(c, settings->cuda);
     if (settings->algorithms && !settings->cuda)
         die("--algorithms is about GPUs: train with --device cuda");
@@ -334,13 +255,7 @@ int cmd_run(const struct settings *settings) {
         die("%s", why);
     print_plan(&c, settings, &style);
     int64_t kept = settings->timeline ? settings->steps - timeline_first(0, settings->steps) : 0;
-    struct losses losses;
-    if (settings->losses && !losses_open(&losses, settings->losses, 0, why, sizeof why))
-        die("%s", why);
-    struct trained trained =
-        train(&c, settings, data, settings->steps, kept, "training", settings->losses ? &losses : NULL);
-    if (settings->losses)
-        losses_close(&losses);
+    struct trained trained = train_and_tell(&c, settings, data, kept);
     struct outcome outcome = {.steps = settings->steps,
                               .first = trained.loss[0],
                               .last = trained.loss[settings->steps - 1],
@@ -353,7 +268,8 @@ int cmd_run(const struct settings *settings) {
     outcome.cuda = settings->cuda ? &trained.cuda : NULL;
     int64_t steps = settings->one_rank ? settings->steps : 3; /* on one rank */
     struct compile serial = compile_serial(&c);
-    struct trained alone = train(&serial, settings, data, steps, 1, settings->one_rank ? "one rank" : NULL, NULL);
+    struct trained alone =
+        train(&serial, settings, data, steps, 1, settings->one_rank ? "one rank" : NULL, (struct listener){0});
     outcome.predicted = predict(&c, &serial, &alone);
     outcome.work = median(alone.makespan, steps);
     for (int64_t s = 0; settings->one_rank && s < settings->steps; s++)

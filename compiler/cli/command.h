@@ -16,8 +16,9 @@ struct settings {
     const char *profile, *levels;
     int64_t workers;        /* 0: not given; likewise the next two */
     double bandwidth, room; /* bytes per second; bytes of a machine */
-    bool sum, ring, transfers;
+    bool sum, ring, transfers, train;
     int64_t microbatches, warm_up; /* to time, and before them */
+    const double *target;          /* NULL: not given */
     struct style style;
     bool json, list, markdown, one_rank, cuda, eager, git, steady; /* eager: no CUDA graph */
 };

@@ -35,6 +35,15 @@ static double size_arg(const char *name, const char *s, const char *unit) {
     return x;
 }
 
+static const double *loss_arg(const char *name, const char *s) {
+    char *end;
+    double *loss = NEW(double, 1);
+    *loss = strtod(s, &end);
+    if (end == s || *end || !isfinite(*loss))
+        die("--%s %s: expected a loss, such as 2.5", name, s);
+    return loss;
+}
+
 /* Parses comma-separated words into bits of enum with, whose order is that of the words. */
 static int list_arg(const char *name, const char *arg) {
     int bits = 0;
@@ -83,6 +92,8 @@ static void set_option(struct settings *settings, const struct command *command,
     case 'b': settings->style.by = (enum color_by)choice(name, arg); break;
     case 'F': settings->style.from = time_arg(name, arg, true); break;
     case 'T': settings->style.to = time_arg(name, arg, false); break;
+    case '1': settings->train = true; break;
+    case '2': settings->target = loss_arg(name, arg); break;
     case 'L': settings->list = true; break;
     case 'O': settings->sort = arg; break;
     case 'M': settings->markdown = true; break;

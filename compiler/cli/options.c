@@ -23,7 +23,10 @@ const struct command commands[] = {
     {"compare", "SCHEDULE.lua ...",
      "one table over schedules, all with the ranks and microbatches of the first, or as -D says",
      "  pianola compare schedules/1f1b.lua schedules/zb_h1.lua schedules/zbv.lua -D workers=8 -D batches=32\n"
-     "  pianola compare schedules/*.lua --model schedules/models/gpt.lua --sort peak_bytes --markdown\n",
+     "  pianola compare schedules/*.lua --model schedules/models/gpt.lua --sort peak_bytes --markdown\n"
+     "  pianola compare schedules/bsp.lua schedules/pipedream.lua --train --model schedules/models/gpt.lua \\\n"
+     "    --cluster schedules/clusters/latency.lua -D flops=1e12 -D bandwidth=1e9 --data book.txt --steps 20 -o "
+     "loss.svg\n",
      COMPARE, cmd_compare, A_SCHEDULE, true},
     {"diff", "A B",
      "what changed between two, each a script, PyTorch's CSV, a compiled folder, streams.txt or a timeline, and why",
@@ -98,8 +101,8 @@ const struct option_row options[] = {
     {"output", "PATH",
      "where to write: a folder (compile, show --format hta), a file (show, import, export-weights); a "
      "schedule script with the stages (partition); a model of costs, FILE.lua, or PipeDream's graph, FILE.txt "
-     "(profile)",
-     'o', SHOW | COMPILE | IMPORT | EXPORT | PARTITION | PROFILE},
+     "(profile); a picture of the losses (compare --train)",
+     'o', SHOW | COMPILE | IMPORT | EXPORT | PARTITION | PROFILE | COMPARE},
     {"profile", "FILE",
      "what each layer takes: PipeDream's graph.txt, a line per layer and per edge (milliseconds, bytes)", 'i',
      PARTITION},
@@ -131,10 +134,15 @@ const struct option_row options[] = {
      "ended the one before",
      'Z', SHOW},
     {"steady", NULL, "compare steady states too: time per microbatch, staleness and versions", 'R', COMPARE},
-    {"data", "FILE", "training text", 'x', RUN},
-    {"steps", "N", "training steps; default 100", 'n', RUN},
+    {"train", NULL,
+     "train each schedule on the same microbatches: losses, and the predicted time until they are below a target", '1',
+     COMPARE},
+    {"target", "LOSS", "with --train: the loss to reach; default: the worst that any of the schedules ends with", '2',
+     COMPARE},
+    {"data", "FILE", "training text", 'x', RUN | COMPARE},
+    {"steps", "N", "training steps; default 100", 'n', RUN | COMPARE},
     {"step", "N", "the checkpoint of that step; default: the newest whole one", 'S', EXPORT},
-    {"seed", "N", "of weights and of the order of the data; default 1", 's', RUN},
+    {"seed", "N", "of weights and of the order of the data; default 1", 's', RUN | COMPARE},
     {"compare", NULL, "train the same steps on one rank too, and compare", 'C', RUN},
     {"device", "DEVICE", "host (default), or cuda: all ranks on one GPU, as bf16 needs", 'u', RUN | PROFILE},
     {"no-graph", NULL, "on a GPU, enqueue every step anew instead of replaying a graph", 'g', RUN},

@@ -1,8 +1,7 @@
-/* cmd_run.c: trains a compiled program in this process, on the host's cores or on one GPU. */
+/* Training with all ranks in this process, for `run`, `compare --train` and `profile`. */
 #ifndef PIANOLA_TRAINING_H
 #define PIANOLA_TRAINING_H
 #include "../../runtime/process/train_cuda.h"
-#include "../../runtime/rt.h"
 #include "command.h"
 #include "compile.h"
 
@@ -16,12 +15,18 @@ struct trained {
     double seconds;
     struct cuda_run cuda; /* its results, with --device cuda */
 };
-struct losses;
-/* what: for the progress line; losses: to be written; NULL: none. Dies if memory does not suffice. Free the arena with
- * host_free. */
-struct trained train(const struct compile *c, const struct settings *settings, struct data *data, int64_t steps,
-                     int64_t kept, const char *what, struct losses *losses);
-/* Dies if the device cannot train this model. */
+
+/* Is told of each step, as rt_run.ended is; or ended is NULL. */
+struct listener {
+    void (*ended)(void *context, const struct rt_program *p, int64_t step, const float *loss, const double *when);
+    void *context;
+};
+
+/* Dies if the model has no layers, or the device cannot train it. */
 void check_device(const struct compile *c, bool cuda);
+/* Trains by settings' seed and device. kept: of so many last steps there are stamps; what: the name in the progress
+ * line, or NULL: there is none. Dies without memory; free the arenas with host_free. */
+struct trained train(const struct compile *c, const struct settings *settings, struct data *data, int64_t steps,
+                     int64_t kept, const char *what, struct listener listener);
 double median(const double *x, int64_t n);
 #endif

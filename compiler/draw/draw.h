@@ -43,4 +43,14 @@ void put_steady(struct text *t, const struct report *report, const struct measur
 /* emit_svg.c: the timeline as a picture, alone or in an interactive page. limit: a rank's memory. */
 void emit_svg(struct text *out, const struct program *p, const struct timeline *tl, const struct report *report,
               double limit, const struct style *style, bool html);
+/* emit_losses.c: two panels, losses over predicted seconds and over microbatches, with a line for each schedule. */
+struct loss_line {
+    const char *name;
+    int64_t n;             /* updates */
+    int each;              /* microbatches of an update */
+    const double *loss;    /* [n], smoothed; NAN: not drawn */
+    const double *seconds; /* [n]: when each ended */
+    int64_t reached;       /* the update from which on the loss is below the target, or -1 */
+};
+void emit_losses(struct text *out, const char *title, const struct loss_line *line, int n, double target);
 #endif

@@ -76,6 +76,13 @@ struct timeline *sim_unrolled(const struct spec *sp, const struct stage *st, con
 struct program *unroll_program(const struct program *p, int copies);
 /* When the lanes of rank r join around what repeats: [joins_of(p)]. */
 double *join_times(const struct program *p, const struct timeline *tl, int r);
+/* update_times.c: needs sim_steady; gives when the last stage's updates end in a predicted step, in the timeline's unit:
+ * n of them, in order, or one where a single update ends the step. Those of the next step end `step` later. */
+struct update_times {
+    int64_t n;
+    double *at, step;
+};
+struct update_times update_times(const struct program *p, const struct timeline *tl);
 /* How long before its end an ALL_REDUCE x of rank k, which takes that long, lets the next communication be launched,
  * with the ranks' --reduce ordered: its pieces are scattered and gathered, each by a launch, and the last one is half a
  * piece before the end. */

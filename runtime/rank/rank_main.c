@@ -216,7 +216,7 @@ static void tell_losses(struct rank_run *run, struct training *training) {
     for (int32_t k = 0; k < n; k++)
         training->when[k] = (double)time[2 * k] + (double)time[2 * k + 1];
     if (!losses_step(&training->losses, training->step - 1, B, &run->program.stage[run->program.stages - 1],
-                     training->known, training->when, why, sizeof why))
+                     training->known, NULL, training->when, why, sizeof why))
         rank_error(run->self, why);
 }
 

@@ -3,7 +3,7 @@
  *     update         its number, from 1, those of earlier runs included
  *     microbatches   whose gradients it sums
  *     loss           their mean
- *     predicted      seconds since the training began; empty: nobody has predicted it
+ *     predicted      seconds since the training began, by the cluster; empty: nobody has predicted it
  *     measured       likewise; empty: not known */
 #ifndef PIANOLA_LOSSES_H
 #define PIANOLA_LOSSES_H
@@ -18,8 +18,8 @@ struct losses {
  * reason` in why: it cannot be written, or is a file of another kind. */
 bool losses_open(struct losses *losses, const char *path, int64_t kept, char *why, size_t nwhy);
 /* Appends the lines of a step, from 0, which are then on the disk. last: the last stage. loss[batches]: of each
- * microbatch; when[updates_per_step]: measured, 0: not known. False with why. */
+ * microbatch; predicted[updates_per_step], or NULL; when[updates_per_step]: measured, 0: not known. False with why. */
 bool losses_step(struct losses *losses, int64_t step, int32_t batches, const struct rt_stage *last, const float *loss,
-                 const double *when, char *why, size_t nwhy);
+                 const double *predicted, const double *when, char *why, size_t nwhy);
 void losses_close(struct losses *losses);
 #endif

@@ -1,0 +1,117 @@
+/* Training with all ranks in this process, on the host or on one GPU. */
+#include "training.h"
+#include "../../runtime/store/progress.h"
+#include "passes/layers.h"
+#include "runtime_program.h"
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void check_device(const struct compile *c, bool cuda) {
+    const struct model *m = c->spec->model;
+    int number = 0; /* the layer's number, as users count */
+    if (is_costs(c->spec))
+        die("%s: is a model of costs, which has no layers to train; give one with layers, e.g. --model "
+            "schedules/models/gpt.lua, or see the prediction: `pianola show`",
+            c->args.model);
+    if (!cuda && m->rt.precision == BF16)
+        die("%s: precision = \"bf16\" runs on GPUs only; train with --device cuda, or set precision = \"fp32\"",
+            c->args.model);
+    for (int s = 0; cuda && s < c->spec->stages; s++)
+        for (int i = 0; i < c->stage[s].rt.nlayers; i++) {
+            const struct rt_layer *l = &c->stage[s].rt.layer[i];
+            number += row_of(l->kind)->block == 0;
+            if (l->kind == LAYER_attention && l->out / l->heads > CUDA_HEAD)
+                die("layer %d (attention): its heads have %d columns; --device cuda takes at most %d: use at least "
+                    "heads = %d",
+                    number, l->out / l->heads, CUDA_HEAD, (l->out + CUDA_HEAD - 1) / CUDA_HEAD);
+        }
+}
+
+struct told {
+    struct progress progress;
+    struct listener listener;
+    const struct rt_program *program;
+};
+
+static void tell(void *context, int64_t step, float loss, double seconds) {
+    struct told *told = context;
+    progress_tell(&told->progress, step, loss, seconds);
+}
+
+static void tell_step(void *context, int64_t step, const float *loss, const double *when) {
+    const struct told *told = context;
+    told->listener.ended(told->listener.context, told->program, step, loss, when);
+}
+
+/* The library is in the program's folder, or in lib/ under its prefix; PIANOLA_CUDA overrides both. */
+static cuda_train_function *cuda_library(void) {
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[n > 0 ? n : 0] = 0;
+    char *slash = strrchr(self, '/'), *dir = format("%.*s", slash ? (int)(slash - self) : 0, self);
+    const char *named = getenv("PIANOLA_CUDA"), *beside = format("%s/libpianola-cuda.so", dir);
+    const char *path = named ? named : access(beside, F_OK) == 0 ? beside : format("%s/../lib/libpianola-cuda.so", dir);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL), *train = library ? dlsym(library, "cuda_train") : NULL;
+    if (!train)
+        die("--device cuda needs its own library: %s; `make gpu` builds it where nvcc is", dlerror());
+    return (cuda_train_function *)(uintptr_t)train;
+}
+
+static char **train_on_cuda(const struct rt_run *run, const struct settings *settings, struct cuda_run *cuda) {
+    char why[512];
+    *cuda = (struct cuda_run){.run = *run, .algorithms = settings->algorithms, .graph = !settings->eager};
+    char **arena = cuda_library()(cuda, why, sizeof why);
+    if (!arena)
+        die("%s", why);
+    return arena;
+}
+
+static void tell_device(const struct settings *settings, const struct cuda_run *cuda) {
+    const char *pinned = cuda->host_planned == 0 ? ""
+                                                 : format("; pinned host memory planned %lld, taken %lld",
+                                                          (long long)cuda->host_planned, (long long)cuda->host_taken);
+    fprintf(stderr,
+            "pianola: %d ranks on %s, %s; device memory planned %lld bytes, taken %lld%s; %.1f us of CPU a step\n",
+            cuda->run.program->workers, cuda->device,
+            settings->eager ? "each step enqueued anew" : "one graph for the step", (long long)cuda->planned,
+            (long long)cuda->taken, pinned, 1e6 * cuda->host);
+}
+
+struct trained train(const struct compile *c, const struct settings *settings, struct data *data, int64_t steps,
+                     int64_t kept, const char *what, struct listener listener) {
+    struct trained trained = {.program = runtime_program(c->spec, c->stage, c->program), .kept = kept};
+    int W = c->program->workers;
+    trained.loss = NEW(float, steps);
+    trained.makespan = NEW(double, steps);
+    trained.stamp = NEW(struct rt_stamp *, W);
+    for (int r = 0; r < W; r++)
+        trained.stamp[r] = NEW(struct rt_stamp, kept * c->program->rank[r].nins);
+    struct told told = {.listener = listener, .program = trained.program};
+    told.progress = (struct progress){.what = what, .steps = steps, .tty = isatty(STDERR_FILENO)};
+    told.progress.tokens = (int64_t)c->spec->model->rt.rows * trained.program->batches;
+    struct rt_run run = {
+        .program = trained.program, .data = data, .seed = settings->seed, .steps = steps, .loss = trained.loss};
+    run.stamp = kept ? trained.stamp : NULL;
+    run.kept = kept;
+    run.makespan = trained.makespan;
+    run.progress = what ? tell : NULL;
+    run.ended = listener.ended ? tell_step : NULL;
+    run.context = &told;
+    trained.arena = settings->cuda ? train_on_cuda(&run, settings, &trained.cuda) : host_train(&run);
+    if (!trained.arena)
+        die("out of memory: the ranks of this schedule together need more than this machine has");
+    if (settings->cuda && what)
+        tell_device(settings, &trained.cuda);
+    for (int64_t s = 0; s < steps; s++)
+        trained.seconds += trained.makespan[s];
+    return trained;
+}
+
+double median(const double *x, int64_t n) {
+    double *a = NEW(double, n);
+    memcpy(a, x, sizeof *a * (size_t)n);
+    qsort(a, (size_t)n, sizeof *a, by_value);
+    return n % 2 ? a[n / 2] : (a[n / 2 - 1] + a[n / 2]) / 2;
+}
