@@ -1,7 +1,18 @@
--- Asynchronous data parallelism: every worker runs whole microbatches on the newest weights that it can get, and the
--- weights are updated after each of them, with no worker waiting for another.
+-- ASP: asynchronous data parallelism; each worker trains on the newest weights it can get, and waits for nobody.
+-- Weights are updated after each microbatch, wherever it was run.
 -- Dean 2012, "Large Scale Distributed Deep Networks", section 4.1 (Downpour SGD); Ho 2013, "More Effective Distributed ML
 -- via a Stale Synchronous Parallel Parameter Server". The stages are spread over the workers, as over parameter servers.
+--
+-- pianola show schedules/asp.lua
+--| time    0         5         10        15        20        25        30        35        40        45
+--| rank 0  F0F0F0F0B0- B0- B0- B0- F4F4F4F4B4- B4- B4- B4- F8F8F8F8B8- B8- B8- B8- F F F F B12 B12 B12 B12
+--|  period                         |----------------------------------------------|
+--| rank 1  F1F1F1F1B1- B1- B1- B1- F5F5F5F5B5- B5- B5- B5- F9F9F9F9B9- B9- B9- B9- F F F F B13 B13 B13 B13
+--|  period                           |----------------------------------------------|
+--| rank 2  F2F2F2F2B2- B2- B2- B2- F6F6F6F6B6- B6- B6- B6- F F F F B10 B10 B10 B10 F F F F B14 B14 B14 B14
+--|  period                           |----------------------------------------------|
+--| rank 3  F3F3F3F3B3- B3- B3- B3- F7F7F7F7B7- B7- B7- B7- F F F F B11 B11 B11 B11 F F F F B15 B15 B15 B15
+--|  period                           |----------------------------------------------|
 local p = params { workers = 4, stages = 4, batches = 24 }
 return schedule {
   workers = p.workers, stages = p.stages, batches = p.batches,

@@ -4,6 +4,17 @@
 -- forward read (weight stashing). Microbatch b of a stage with r replicas runs on its rank b mod r; after r of them,
 -- its ranks sum their gradients, and each updates. Stage s has as many microbatches in flight as keep it and all ranks
 -- behind it busy: NOAM of them on each rank of the first stage.
+--
+-- pianola show schedules/pipedream.lua
+--| time    0         5         10        15        20        25        30        35        40
+--| rank 0  F0F1F2F3. . . . . . B0- F4B1- F5B2- F6B3- F7B4- F8B5- F9B6- F B7- F B8- . B9- . B10 . B11
+--|  period                                     |----------------------|
+--| rank 1  . F0F1F2. . . . B0- F3B1- F4B2- F5B3- F6B4- F7B5- F8B6- F9B7- F B8- F B9- . B10 . B11 . .
+--|  period                                       |----------------------|
+--| rank 2  . . F0F1. . B0- F2B1- F3B2- F4B3- F5B4- F6B5- F7B6- F8B7- F9B8- F B9- F B10 . B11 . . . .
+--|  period                                         |----------------------|
+--| rank 3  . . . F0B0- F1B1- F2B2- F3B3- F4B4- F5B5- F6B6- F7B7- F8B8- F9B9- F B10 F B11 . . . . . .
+--|  period                                     |----------------------|
 local p = params { replicas = { 1, 1, 1, 1 }, batches = 24 }
 local S, first, left = #p.replicas, {}, {} -- of each stage: its first rank, and how many ranks it and later ones have
 if S == 0 then error("replicas is empty; give the number of ranks of each stage, such as 2,1,1") end

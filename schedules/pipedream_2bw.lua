@@ -2,6 +2,17 @@
 -- Narayanan 2021, "Memory-Efficient Pipeline-Parallel DNN Training", section 3.1. Gradients are summed over `update`
 -- microbatches, at least as many as there are stages; microbatches of the k-th update read the weights that lack the
 -- one before it: a delay of one update everywhere.
+--
+-- pianola show schedules/pipedream_2bw.lua
+--| time    0         10        20        30        40        50
+--| rank 0  FFFF......B0FB1FB2FB3FB4FB5FB6FB7FB8FB9FB FB FB .B .B .B
+--|  period                         |----------|
+--| rank 1  .FFF....B0FB1FB2FB3FB4FB5FB6FB7FB8FB9FB FB FB FB .B .B ..
+--|  period                          |----------|
+--| rank 2  ..FF..B0FB1FB2FB3FB4FB5FB6FB7FB8FB9FB FB FB FB FB .B ....
+--|  period                         |----------|
+--| rank 3  ...FB0FB1FB2FB3FB4FB5FB6FB7FB8FB9FB FB FB FB FB FB ......
+--|  period                         |----------|
 local p = params { workers = 4, batches = 24, update = 4 }
 if p.update < p.workers then
   error("2BW sums over at least as many microbatches as there are stages: update = " .. p.update .. " < " .. p.workers)
