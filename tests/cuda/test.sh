@@ -44,7 +44,7 @@ done
 # schedule and cut rounds the same numbers at the same places. Weights are compared as their fp32 masters.
 alone=()
 for schedule in schedules/*.lua; do
-    flushes "$schedule" || continue
+    several_updates "$schedule" && continue
     b=$(figure batches "$schedule")
     # shellcheck disable=SC2086
     [ "${alone[b]}" ] || alone[b]=$(weights schedules/serial.lua $integers -D batches="$b" -D stages=1 -D precision=bf16 --device cuda)

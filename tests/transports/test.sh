@@ -86,6 +86,7 @@ over_processes zero1 zero1 3 -D workers=3 -D batches=3
 over_processes hsdp hsdp 4 -D workers=4 -D group=2 -D zero=2
 over_processes whole fsdp_whole 4 -D workers=4
 over_processes weipipe weipipe 4 -D workers=4
+over_processes pipedream pipedream 4 -D batches=40
 over_processes tawpipe tawpipe 4 -D workers=4 -D stages=4 -D batches=8 -D group=2
 cat >"$room/nothing.lua" <<'LUA' # whose second stage has no weights: its gradient is of no bytes
 return model {

@@ -25,6 +25,8 @@ Test(read_tsv, columns) {
     cr_assert(r[0].rank == 0 && r[4].rank == 3 && r[0].start == 0 && r[0].end == 1.5 && r[4].end == 0.1 + 0.2);
     cr_assert(r[2].start == 1e-05 && r[2].end == 2e20);
     cr_assert_str_eq(r[1].lane, "compute");
+    cr_assert_eq(r[1].batch, -1);
+    cr_assert_eq(rows_of("0\tcompute\t1\t2\tU\t0\t3\t\t\n")->row->batch, 3);
     cr_assert_str_eq(r[2].lane, "send 12");
     cr_assert_str_eq(r[4].lane, "group 0,3");
     cr_assert_eq(r[0].op, OP_F);
