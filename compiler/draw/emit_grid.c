@@ -376,8 +376,10 @@ static void put_legend(struct text *t, const struct canvas *canvas, const struct
     char value[32];
     snprintf(value, sizeof value, "%.6g", canvas->step * canvas->cell / measure->one);
     bool one = !strcmp(value, "1") && !strcmp(measure->name, "units");
-    put(t, "1 cell = %s %s; %s\n", value, one ? "unit" : measure->name,
-        canvas->names ? "1F3 is stage 1, microbatch 3" : "the numbers are microbatches");
+    bool updates = canvas->p->update && canvas->drawn >> OP_U & 1;
+    put(t, "1 cell = %s %s; %s%s\n", value, one ? "unit" : measure->name,
+        canvas->names ? "1F3 is stage 1, microbatch 3" : "the numbers are microbatches",
+        updates ? ", of U updates" : "");
     if (any_takes_no_time(canvas))
         put(t, "%*sjobs that take no time, or none beside the time it is, are not drawn\n", canvas->margin, "");
     if (canvas->cramped)

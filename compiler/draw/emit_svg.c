@@ -197,9 +197,16 @@ static void put_arrows(struct text *t, const struct picture *picture) {
 static void put_head(struct text *t, const struct picture *picture, const struct svg *svg) {
     char a[32];
     svg_begin(t, svg);
-    put(t, "<text x=\"%d\" y=\"34\">%d ranks, %d stages, %d microbatches; makespan %s %s%s; bubble %.1f %%</text>\n",
-        LEFT, picture->p->workers, picture->p->stages, picture->p->batches,
-        time_text(picture->tl->makespan, &picture->time.m, a), picture->time.m.name,
+    put(t, "<text x=\"%d\" y=\"34\">%d ranks, %d stages, ", LEFT, picture->p->workers, picture->p->stages);
+    if (picture->p->period)
+        put(t, "%d of a step's %lld microbatches", picture->p->batches, (long long)picture->rep->step_batches);
+    else if (picture->p->copies > 1)
+        put(t, "%d steps of %lld microbatches", picture->p->copies, (long long)picture->rep->step_batches);
+    else
+        put(t, "%d microbatches", picture->p->batches);
+    bool whole = picture->p->period || picture->p->copies > 1; /* the figures are of one step, with all repetitions */
+    put(t, "; %smakespan %s %s%s; bubble %.1f %%</text>\n", whole ? "a step's " : "",
+        time_text(whole ? picture->rep->makespan : picture->tl->makespan, &picture->time.m, a), picture->time.m.name,
         picture->rep->measured ? " measured" : "", 100 * picture->rep->bubble);
 }
 
