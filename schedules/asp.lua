@@ -13,10 +13,27 @@
 --|  period                           |----------------------------------------------|
 --| rank 3  F3F3F3F3B3- B3- B3- B3- F7F7F7F7B7- B7- B7- B7- F F F F B11 B11 B11 B11 F F F F B15 B15 B15 B15
 --|  period                           |----------------------------------------------|
-local p = params { workers = 4, stages = 4, batches = 24 }
+-- Nothing keeps workers together: with slack = n, none begins its k-th microbatch before all have ended their (k-n)-th,
+-- which also lets a long step repeat itself where workers are not equally fast.
+local p = params { workers = 4, stages = 4, batches = 24, slack = 0 }
+
+-- The default dependencies, and behind everybody's microbatch of so many turns ago.
+local function within_slack(s, b, d)
+  if d == "F" and s > 0 then return { { s - 1, b, "F" } } end
+  local needs = {}
+  if d == "B" then needs[1] = { s, b, "F" } end
+  if d == "B" and s < p.stages - 1 then needs[2] = { s + 1, b, "B" } end
+  local round = b // p.workers - p.slack
+  if d == "F" and round >= 0 then
+    for i = 0, p.workers - 1 do needs[i + 1] = { 0, round * p.workers + i, "B" } end
+  end
+  return needs
+end
+
 return schedule {
   workers = p.workers, stages = p.stages, batches = p.batches,
   w = function(s, b, d) return s % p.workers, b % p.workers end,
   n = oldest_batch_first, weight_slots = p.stages, cap = p.stages,
+  pred = p.slack > 0 and within_slack or nil,
   update = "each",
 }
