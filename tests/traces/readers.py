@@ -150,7 +150,7 @@ def read_pftrace(data):
     trace = schema.Trace()
     trace.ParseFromString(data)
     check("pftrace: fields that Perfetto's schema does not have", 0, left_over(trace))
-    rank, lane, open_on, slices, levels = {}, {}, {}, [], []
+    rank, lane, open_on, slices, levels, instants = {}, {}, {}, [], [], []
     for packet in trace.packet:
         d, e = packet.track_descriptor, packet.track_event
         if packet.HasField("track_descriptor"):
@@ -163,6 +163,8 @@ def read_pftrace(data):
                 check("pftrace: ranks in the order we say", d.PROCESS_ORDERING_EXPLICIT, d.process_ordering)
         elif e.type == e.TYPE_COUNTER:
             levels.append((*lane[e.track_uuid][:2], packet.timestamp, e.counter_value))
+        elif e.type == e.TYPE_INSTANT:
+            instants.append((rank[e.track_uuid], packet.timestamp, e.name))
         elif e.type == e.TYPE_SLICE_BEGIN:
             args = {a.name: a.int_value for a in e.debug_annotations}
             check("pftrace: a colour for each microbatch", args.get("mb", 0), e.correlation_id)
@@ -173,7 +175,7 @@ def read_pftrace(data):
             open_on[e.track_uuid].pop()[2] = packet.timestamp
     places = [place[::2] for place in lane.values()]
     check("pftrace: two lanes in one place", len(places), len(set(places)))
-    return sorted(slices), sorted(levels)
+    return sorted(slices), sorted(levels), sorted(instants)
 
 
 def nanoseconds(us):
@@ -181,7 +183,7 @@ def nanoseconds(us):
 
 
 def read_chrome(data):
-    rank, lane, slices, levels, flows = {}, {}, {}, [], []
+    rank, lane, slices, levels, flows, instants = {}, {}, {}, [], [], []
     for e in json.loads(data)["traceEvents"]:
         if e["ph"] == "M":
             if e["name"] == "process_name":
@@ -190,6 +192,8 @@ def read_chrome(data):
                 lane[e["tid"]] = (rank[e["pid"]], e["args"]["name"].split(" ", 1)[1])
         elif e["ph"] == "C":
             levels.append((rank[e["pid"]], "memory", nanoseconds(e["ts"]), e["args"]["bytes"]))
+        elif e["ph"] == "i":
+            instants.append((rank[e["pid"]], nanoseconds(e["ts"]), e["name"]))
         elif e["ph"] == "X":
             begin = nanoseconds(e["ts"])
             slices[e["tid"], begin, e["name"]] = [lane[e["tid"]], begin, begin + nanoseconds(e["dur"]), e["name"],
@@ -199,14 +203,15 @@ def read_chrome(data):
     for e in flows:
         at = [s for s in slices.values() if s[0] == lane[e["tid"]] and s[1] == nanoseconds(e["ts"])]
         at[-1][6 if e["ph"] == "s" else 7].append(e["id"])
-    return sorted(slices.values()), sorted(levels)
+    return sorted(slices.values()), sorted(levels), sorted(instants)
 
 
 def test_perfetto(what, *args):
-    slices, levels = read_pftrace(run("show", *args, "--format", "pftrace"))
-    also, memory = read_chrome(run("show", *args, "--format", "chrome"))
+    slices, levels, instants = read_pftrace(run("show", *args, "--format", "pftrace"))
+    also, memory, marks = read_chrome(run("show", *args, "--format", "chrome"))
     check(f"{what}: slices, and arrows", also, slices)
     check(f"{what}: memory", memory, levels)
+    check(f"{what}: where its period begins and ends", marks, instants)
 
 
 with tempfile.TemporaryDirectory() as room:
@@ -214,6 +219,7 @@ with tempfile.TemporaryDirectory() as room:
     for name in ("1f1b", "zbv", "fsdp", "replicated"):
         test_predicted(room, name, f"schedules/{name}.lua", *latency)
         test_perfetto(name, f"schedules/{name}.lua", *latency)
+    test_perfetto("a period, twice", "schedules/pipedream.lua", "--steps", "2")
     for steps in (2, 6):
         test_measured(room, steps)
     test_perfetto("a run", "schedules/1f1b.lua", "--model", "schedules/models/gpt.lua", "-D", "batches=8", "--measured",
