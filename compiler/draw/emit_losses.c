@@ -14,7 +14,7 @@ struct axis {
 struct panel {
     struct axis x, y;
     bool by_time;
-    double one; /* of the unit of x */
+    struct measure unit; /* of x */
 };
 
 /* Okabe & Ito's palette, safe for colour-blind readers; a line beyond these has another dash. */
@@ -32,7 +32,7 @@ static double tick_of(const struct axis *axis, double room) {
 }
 
 static double x_value(const struct panel *panel, const struct loss_line *line, int64_t k) {
-    return panel->by_time ? line->seconds[k] / panel->one : (double)(k + 1) * line->each;
+    return panel->by_time ? line->seconds[k] / panel->unit.one : (double)(k + 1) * line->each;
 }
 
 /* ---- what is around the lines ---- */
@@ -88,7 +88,7 @@ static void put_reached(struct text *t, const struct panel *panel, const struct 
     put(t, "<circle class=\"m\" stroke=\"#%06x\" cx=\"%.2f\" cy=\"%.2f\" r=\"4\"><title>", color[number % NCOLORS],
         on(&panel->x, value), on(&panel->y, line->loss[line->reached]));
     put_xml(t, line->name);
-    put(t, ": at the target after %.6g %s</title></circle>\n", value, panel->by_time ? panel->x.name : "microbatches");
+    put(t, ": at the target after %.6g %s</title></circle>\n", value, panel->unit.name);
 }
 
 /* ---- layout ---- */
@@ -109,15 +109,13 @@ static void scale(struct axis *axis, double at, double pixels) {
 }
 
 static struct panel panel_of(const struct loss_line *line, int n, double target, bool by_time) {
-    struct panel panel = {.by_time = by_time, .one = 1};
-    struct measure measure = {1, "microbatches"};
+    struct panel panel = {.by_time = by_time, .unit = {1, "microbatches"}};
     double most = 0;
-    for (int i = 0; i < n && by_time; i++)
+    for (int i = 0; i < n; i++)
         most = fmax(most, line[i].seconds[line[i].n - 1]);
     if (by_time)
-        measure = measure_of(most, "s", false);
-    panel.one = measure.one;
-    panel.x.name = by_time ? format("predicted time, %s", measure.name) : measure.name;
+        panel.unit = measure_of(most, "s", false);
+    panel.x.name = by_time ? format("predicted time, %s", panel.unit.name) : panel.unit.name;
     panel.y = (struct axis){.from = INFINITY, .to = -INFINITY};
     panel.y.name = by_time ? "loss over time" : "loss over microbatches";
     reach(&panel.y, target);

@@ -104,10 +104,11 @@ expect "a circle is where the time says" "" "$(python3 - "$room/json" "$room/los
 import json, re, sys
 t = json.load(open(sys.argv[1]))
 most = max(s["curve"][-1][3] for s in t["schedules"])
-at = [float(x) for x in re.findall(r'<circle.* cx="([0-9.]*)"', open(sys.argv[2]).read())][:5]
-for s, x in zip(t["schedules"], at, strict=True):
-    if abs(x - 64 - 400 * s["target_predicted"] / most) > 0.01:
-        print(s["schedule"], x)
+at = re.findall(r'<circle.* cx="([0-9.]*)".*<title>(.*): at the target after (.*) s<', open(sys.argv[2]).read())
+for s, (x, name, time) in zip(t["schedules"], at, strict=True):
+    when = s["target_predicted"]
+    if name != s["schedule"] or abs(float(x) - 64 - 400 * when / most) > 0.01 or abs(float(time) - when) > 1e-5 * when:
+        print(s["schedule"], x, name, time)
 PY
 )"
 
