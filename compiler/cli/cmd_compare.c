@@ -406,8 +406,9 @@ static void check_options(const struct settings *settings) {
         die("--%s is about training: give --train, too", settings->data     ? "data"
                                                          : settings->output ? "output"
                                                                             : "target");
-    if (settings->train && settings->sort)
-        die("--train and --sort exclude each other: the table has the order of the schedules");
+    if (settings->train && (settings->sort || settings->steady))
+        die("--train and --%s exclude each other: the table of losses is another one",
+            settings->sort ? "sort" : "steady");
     if (!settings->output)
         return;
     if (strcmp(settings->output, "-") == 0)

@@ -143,7 +143,8 @@ refused "--data is about training: give --train, too" --data "$room/devil.txt"
 refused "--output is about training: give --train, too" -o "$room/x.svg"
 refused "--target is about training: give --train, too" --target 2
 refused "--output -: the table goes to stdout; name a file for the picture" --train -o -
-refused "--train and --sort exclude each other: the table has the order of the schedules" --train --sort gap
+refused "--train and --sort exclude each other: the table of losses is another one" --train --sort gap
+refused "--train and --steady exclude each other: the table of losses is another one" --train --steady
 refused "--target low: expected a loss, such as 2.5" --train --target low
 refused "schedules/bsp.lua: this file is read; name another to write to" --train -o schedules/bsp.lua
 finish
