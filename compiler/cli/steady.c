@@ -8,7 +8,7 @@
 #include "passes/period.h"
 
 enum { MOST_BEHIND = 2 /* periods that are written out again behind it */ };
-enum { FIRST_TRY = 64, MOST_TRIES = 256, MOST_JOBS = 1000000 };
+enum { FIRST_TRY = 64, MOST_JOBS = 1000000, MOST_TRIED = 8 * MOST_JOBS /* jobs in all programs that are tried */ };
 
 static void schedule(struct compile *c, int most) {
     c->args.most = most;
@@ -23,47 +23,59 @@ void load_schedule(struct compile *c) {
     c->spec = script_load(&c->args);
 }
 
-/* Twice as many microbatches. */
-static void look_further(struct compile *c) {
-    if (c->spec->njobs > MOST_JOBS)
-        die("%s: the first %d of %lld microbatches show no period, and all of them are too many jobs to write out: a "
-            "rank "
-            "that runs ever further ahead needs a cap, and n, w and cost must come back to the same after some "
-            "microbatches",
-            c->spec->file, c->spec->batches, (long long)c->spec->step);
-    schedule(c, 2 * c->spec->batches);
+static bool may_look_further(const struct compile *c) {
+    return c->spec->batches < c->spec->step && c->spec->njobs <= MOST_JOBS / 2;
 }
 
-/* The program with a period of that many microbatches, if no tensor outlives it. */
-static bool try_period(const struct compile *all, struct compile *c, int first, int length, int shortest,
-                       int microbatches) {
-    *c = *all;
-    schedule(c, microbatches);
-    return c->spec->batches == microbatches && set_period(c->spec, c->sched, first, length, shortest) &&
-           period_fits(lower(c->spec, c->stage, c->graph, c->sched));
+/* Of a schedule that is not known to repeat itself, or of which no program does: all of the step, if it is not too long
+ * for that. */
+static void write_all_out(struct compile *c, const char *why) {
+    if ((double)c->spec->njobs / c->spec->batches * (double)c->spec->step > MOST_JOBS)
+        die("%s: %s, and all %lld of a step are too many jobs to write out: a rank that runs ever further ahead needs "
+            "a "
+            "cap, and n, w and cost must come back to the same after some microbatches",
+            c->spec->file, why, (long long)c->spec->step);
+    if (c->spec->batches < c->spec->step)
+        schedule(c, (int)c->spec->step);
+}
+
+/* The program with a period of that many microbatches, if no tensor outlives it; else c stays as it is. */
+static bool try_period(struct compile *c, int first, int length, int shortest, int microbatches, int64_t *tried) {
+    struct scratch scratch = scratch_begin(); /* it does not end where its program is the one */
+    struct compile with = *c;
+    schedule(&with, microbatches);
+    *tried += with.spec->njobs;
+    if (with.spec->batches == microbatches && set_period(with.spec, with.sched, first, length, shortest) &&
+        period_fits(lower(with.spec, with.stage, with.graph, with.sched))) {
+        *c = with;
+        return true;
+    }
+    scratch_end(scratch);
+    return false;
 }
 
 void find_steady_state(struct compile *c) {
     int first, shortest, microbatches;
+    int64_t tried = 0;
     while (!find_period(c->spec, c->sched, &first, &shortest)) {
         if (c->spec->batches == c->spec->step)
             return;
-        look_further(c);
+        if (!may_look_further(c)) {
+            write_all_out(c, format("its first %d microbatches show no period", c->spec->batches));
+            return;
+        }
+        schedule(c, 2 * c->spec->batches);
     }
-    int length = least_period(c->spec, c->sched, first, shortest);
-    for (int tries = 0; tries < MOST_TRIES; tries++, length += shortest) {
-        while ((microbatches = written_out(c->spec, c->sched, first, length)) < 0 && c->spec->batches < c->spec->step)
-            look_further(c);
+    for (int length = least_period(c->spec, c->sched, first, shortest); tried < MOST_TRIED; length += shortest) {
+        while ((microbatches = written_out(c->spec, c->sched, first, length)) < 0 && may_look_further(c))
+            schedule(c, 2 * c->spec->batches);
         if (microbatches < 0)
-            return; /* the whole step is no longer than that */
-        struct compile with;
+            break; /* the step is no longer than that, or it takes too much */
         for (int more = 0; more <= MOST_BEHIND && microbatches + more * length < c->spec->step; more++)
-            if (try_period(c, &with, first, length, shortest, microbatches + more * length)) {
-                *c = with;
+            if (try_period(c, first, length, shortest, microbatches + more * length, &tried))
                 return;
-            }
     }
-    die("%s: its schedule repeats itself after %d microbatches, but no program does: some tensor is kept for ever "
-        "longer",
-        c->spec->file, shortest);
+    write_all_out(c, format("its schedule comes back to the same after %d microbatches, but some tensor is kept for "
+                            "ever longer",
+                            shortest));
 }
