@@ -190,6 +190,12 @@ static bool same_job(const struct spec *sp, const struct spec *later, int32_t j)
     return same_preds(sp, later, j);
 }
 
+/* Whether the later job would run before the one of its place here: in a strict order it does if its n is smaller, in a
+ * greedy one if it is also a forward, which can be ready long before. */
+static bool comes_before(const struct spec *sp, const struct spec *later, int32_t j) {
+    return (sp->strict || sp->job[j].d == OP_F) && compare_n(&later->job[j], &sp->job[j]) < 0;
+}
+
 bool same_jobs(const struct spec *sp, const struct spec *later, int first) {
     if (sp->njobs != later->njobs || sp->nupdates != later->nupdates)
         return false;
@@ -198,7 +204,7 @@ bool same_jobs(const struct spec *sp, const struct spec *later, int first) {
     if (n != m)
         return false;
     for (int32_t i = 0; i < n; i++)
-        if (a[i].job != b[i].job || !same_job(sp, later, a[i].job))
+        if (a[i].job != b[i].job || !same_job(sp, later, a[i].job) || comes_before(sp, later, a[i].job))
             return false;
     return true;
 }

@@ -13,7 +13,9 @@ local function now(what, b) return p.what == what and b >= p.at end
 return schedule {
   workers = 4, stages = 4, batches = p.batches,
   w = function(s, b, d) return s, now("rank", b) and 3 - s or s end,
-  n = function(s, b, d) return one_forward_one_backward(b, d, 4 - s) end, cap = 4,
+  n = function(s, b, d)
+    return d ~= "U" and one_forward_one_backward(b, d, 4 - s) - (now("n", b) and 1000000 or 0) or nil
+  end, cap = 4,
   order = p.what == "cost" and "strict" or "greedy",
   cost = function(s, b, d) return d == "U" and 0 or now("cost", b) and 2 or 1 end,
   update = "each", version = function(s, b, d) return p.what == "start" and b < p.at and 0 or "forward" end,
@@ -34,6 +36,11 @@ expect "the last microbatch on other ranks" "F 0 1999 F 1 1999 F 2 1999 F 3 1999
     "$(change streams -D what=rank -D at=1999 | awk '
         /^program/ { n = $8 } /^period/ { more = ($4 - 1) * $2 } /^rank . lane/ { rank = $2 }
         $1 == "F" && $3 == n - 1 && $2 == 3 - rank { print $1, $2, $3 + more }' | sort | paste -sd' ')"
+
+# Microbatches from 100 on are wanted before all others.
+first() { change streams -D batches=300 "$@" | sed -n '/error/p;s/^\(F 0 [0-9]*\).*/\1/p' | head -n 1; }
+expect "in order" "F 0 0" "$(first)"
+expect "later ones first" "F 0 100" "$(first -D what=n -D at=100)"
 
 # A synchronous beginning, in which microbatch b reads version b; and then a period.
 text=$(change streams -D what=start -D at=300 -D batches=1000000 | sed -n '/error/p;/^program/p;/^period/p;/^[FB] /p')
