@@ -19,6 +19,7 @@ static void schedule(struct compile *c, int most) {
 }
 
 void load_schedule(struct compile *c) {
+    c->args.text = NEW(struct script_text, 3);
     c->args.most = FIRST_TRY;
     c->spec = script_load(&c->args);
 }
@@ -54,14 +55,37 @@ static bool try_period(struct compile *c, int first, int length, int shortest, i
     return false;
 }
 
+static struct spec *ask(const struct compile *c, int microbatches, int later) {
+    struct script_args args = c->args;
+    args.most = microbatches;
+    args.later = later;
+    struct spec *sp = script_load(&args);
+    cost_stages(sp);
+    return sp;
+}
+
+/* Whether the scripts say the same of later repetitions: of the last one and all that is behind it, and of some before.
+ * None of their functions need come back to the same for ever: a schedule may begin with a synchronous part, say. */
+static bool goes_on(const struct compile *c, int first, int shortest) {
+    int64_t step = c->spec->step, least = first + least_period(c->spec, c->sched, first, shortest) + 1;
+    int64_t asked = least + ((step - least) % shortest + shortest) % shortest; /* a program has at least as many */
+    struct scratch scratch = scratch_begin();
+    const struct spec *sp = asked < step ? ask(c, (int)asked, 0) : NULL;
+    bool same = true;
+    for (int64_t repeats = (step - asked) / shortest; same && repeats > 0; repeats /= 2)
+        same = same_jobs(sp, ask(c, (int)asked, (int)(repeats * shortest)), first);
+    scratch_end(scratch);
+    return same;
+}
+
 void find_steady_state(struct compile *c) {
     int first, shortest, microbatches;
     int64_t tried = 0;
-    while (!find_period(c->spec, c->sched, &first, &shortest)) {
+    while (!find_period(c->spec, c->sched, &first, &shortest) || !goes_on(c, first, shortest)) {
         if (c->spec->batches == c->spec->step)
             return;
         if (!may_look_further(c)) {
-            write_all_out(c, format("its first %d microbatches show no period", c->spec->batches));
+            write_all_out(c, format("its first %d microbatches show no period that lasts", c->spec->batches));
             return;
         }
         schedule(c, 2 * c->spec->batches);

@@ -182,6 +182,11 @@ static inline int32_t partner_of(const struct spec *sp, int32_t j) {
     return pair && pair->first == j ? pair->second : -1;
 }
 
+struct script_text {
+    char *src;
+    size_t size;
+};
+
 /* The arguments of script.c: files or NULL, and -D settings "key=value". */
 struct script_args {
     const char *schedule, *model, *cluster;
@@ -189,7 +194,10 @@ struct script_args {
     enum launch_order launch;
     enum prefetch prefetch;
     bool recompute, least_memory;
-    int most; /* of a step whose updates are jobs: about so many microbatches are written out; 0: all */
+    int most;  /* of a step whose updates are jobs: about so many microbatches are written out; 0: all */
+    int later; /* of such a step: its functions are asked about jobs so many microbatches later; whole updates */
+    struct script_text
+        *text; /* [3], per kind of script: kept from the first run for later ones. NULL: read each time */
     const char **set;
     int nset;
     int nsizes; /* the last nsizes settings are for the schedule alone */

@@ -69,19 +69,29 @@ static bool repeats_from(const struct search *search, int b, int n) {
     return true;
 }
 
-/* The first microbatch from which on the schedule repeats itself, if it does from `late` on: from then on, it always
- * does.
- */
+/* Whether n microbatches from b on are a period, given that those from b + turn on are. */
+static bool repeats_before(const struct search *search, int b, int n) {
+    const struct sched *sc = search->sc;
+    int turn = search->sp->turn, next = b + turn;
+    int32_t from = search->start[b], end = search->start[next], to = search->start[b + n];
+    if (end <= from)
+        return repeats_from(search, b, n);
+    if (to <= from || search->start[next + n] - to != end - from)
+        return false;
+    double apart = time_at(sc, search->start[next + n]) - time_at(sc, end);
+    for (int32_t i = 0; i < end - from; i++)
+        if (!same_moment(search, from + i, to + i, n, apart, apart))
+            return false;
+    return true;
+}
+
+/* The first microbatch from which on the schedule repeats itself up to `late`, from where it does. What it did before
+ * may have been another period. */
 static int earliest(const struct search *search, int late, int n) {
-    int turn = search->sp->turn, low = 0, high = late / turn;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (repeats_from(search, middle * turn, n))
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low * turn;
+    int turn = search->sp->turn;
+    while (late >= turn && repeats_before(search, late - turn, n))
+        late -= turn;
+    return late;
 }
 
 bool find_period(const struct spec *sp, const struct sched *sc, int *first, int *length) {
@@ -127,6 +137,76 @@ int written_out(const struct spec *sp, const struct sched *sc, int first, int le
         return -1;
     int64_t least = needed(sp, sc, first, length), n = least + ((sp->step - least) % length + length) % length;
     return least >= sp->batches && sp->batches < sp->step ? -1 : n < sp->step ? (int)n : -1;
+}
+
+/* ---- in a script ---- */
+
+struct asked {
+    const struct spec *sp;
+    int32_t job;
+};
+
+static int by_order(const void *x, const void *y) {
+    const struct asked *p = x, *q = y;
+    const struct job *a = &p->sp->job[p->job], *b = &q->sp->job[q->job];
+    if (a->rank != b->rank)
+        return a->rank - b->rank;
+    if (compare_n(a, b))
+        return compare_n(a, b);
+    if (a->b != b->b)
+        return a->b - b->b;
+    return a->s != b->s ? a->s - b->s : a->d - b->d;
+}
+
+/* The jobs of microbatches and updates from `first` on, rank by rank, in the order of n. */
+static struct asked *in_order(const struct spec *sp, int first, int32_t *n) {
+    struct asked *list = NEW(struct asked, all_jobs(sp));
+    *n = 0;
+    for (int32_t j = 0; j < all_jobs(sp); j++)
+        if (sp->job[j].b >= (sp->job[j].d == OP_U ? first / sp->update[sp->job[j].s] : first))
+            list[(*n)++] = (struct asked){sp, j};
+    qsort(list, (size_t)*n, sizeof *list, by_order);
+    return list;
+}
+
+static bool same_preds(const struct spec *sp, const struct spec *later, int32_t j) {
+    if (!sp->pred || j >= sp->njobs)
+        return true;
+    int32_t n = sp->pred_at[j + 1] - sp->pred_at[j];
+    return later->pred_at[j + 1] - later->pred_at[j] == n &&
+           memcmp(sp->pred + sp->pred_at[j], later->pred + later->pred_at[j], sizeof *sp->pred * (size_t)n) == 0;
+}
+
+static bool same_job(const struct spec *sp, const struct spec *later, int32_t j) {
+    const struct job *a = &sp->job[j], *b = &later->job[j];
+    int64_t pair = (int64_t)a->s * sp->batches + a->b;
+    if (a->s != b->s || a->b != b->b || a->d != b->d || a->rank != b->rank || a->home != b->home || a->fill != b->fill)
+        return false;
+    if (a->cost != b->cost && !(isnan(a->cost) && isnan(b->cost)))
+        return false;
+    if (j < sp->njobs &&
+        (sp->reads[j] != later->reads[j] || (sp->offload && sp->offload[pair] != later->offload[pair])))
+        return false;
+    return same_preds(sp, later, j);
+}
+
+/* Whether the later job would run before the one of its place here: in a strict order it does if its n is smaller, in a
+ * greedy one if it is also a forward, which can be ready long before. */
+static bool comes_before(const struct spec *sp, const struct spec *later, int32_t j) {
+    return (sp->strict || sp->job[j].d == OP_F) && compare_n(&later->job[j], &sp->job[j]) < 0;
+}
+
+bool same_jobs(const struct spec *sp, const struct spec *later, int first) {
+    if (sp->njobs != later->njobs || sp->nupdates != later->nupdates)
+        return false;
+    int32_t n, m;
+    const struct asked *a = in_order(sp, first, &n), *b = in_order(later, first, &m);
+    if (n != m)
+        return false;
+    for (int32_t i = 0; i < n; i++)
+        if (a[i].job != b[i].job || !same_job(sp, later, a[i].job) || comes_before(sp, later, a[i].job))
+            return false;
+    return true;
 }
 
 bool set_period(const struct spec *sp, struct sched *sc, int first, int length, int shortest) {

@@ -10,6 +10,9 @@ int least_period(const struct spec *sp, const struct sched *sc, int first, int l
 /* How many of the step's microbatches must be written out with such a period, so that all others are repetitions; -1:
  * more than the schedule has. */
 int written_out(const struct spec *sp, const struct sched *sc, int first, int length);
+/* Whether `later`, the same microbatches of the same script at another place of the step, has the same jobs from
+ * microbatch `first` on, in the same order. */
+bool same_jobs(const struct spec *sp, const struct spec *later, int first);
 /* Marks the period in a schedule of that many. False: it ends too early. */
 bool set_period(const struct spec *sp, struct sched *sc, int first, int length, int shortest);
 /* The buffer whose event opened b, itself or the stash that grew into it; and that whose event closes b. */

@@ -57,9 +57,12 @@ static void refuse_outputs(const struct script *script) {
 }
 
 /* A schedule may be a PyTorch CSV, which runs as the script that import makes of it. */
-static void read_script(struct script *script, const char *path) {
+static void read_script(struct script *script, const char *path, struct script_text *kept) {
     struct text lua = {0};
-    script->src = read_file(path, &script->size);
+    if (!kept->src)
+        kept->src = read_file(path, &kept->size);
+    script->src = kept->src;
+    script->size = kept->size;
     refuse_outputs(script);
     if (script->kind != SCRIPT_SCHEDULE || !is_torch(path, script->src))
         return;
@@ -72,13 +75,14 @@ static void read_script(struct script *script, const char *path) {
 
 /* Returns the parameters it ran with, as text. */
 static const char *run(enum script_kind kind, const char *path, struct settings *set,
-                       void (*extract)(struct script *, void *), struct spec *sp, int most) {
-    struct script script = {.kind = kind, .set = set, .d = -1, .wanted = most};
+                       void (*extract)(struct script *, void *), struct spec *sp, const struct script_args *args) {
+    struct script script = {.kind = kind, .set = set, .d = -1, .wanted = args->most, .later = args->later};
+    struct script_text text_read = {0};
     script.file = strcmp(path, "-") ? path : "stdin";
     size_t n = strlen(path);
     if (n > 6 && strcmp(path + n - 6, ".d.lua") == 0)
         die("%s describes to editors what scripts can use; it is no script itself", path);
-    read_script(&script, path);
+    read_script(&script, path, args->text ? &args->text[kind] : &text_read);
     sandbox_run(&script, extract, sp);
     if (kind == SCRIPT_SCHEDULE)
         sp->effort = script.effort;
@@ -111,12 +115,12 @@ struct spec *script_load(const struct script_args *args) {
     sp->name = script_name(args->schedule);
     sp->file = args->schedule;
     sp->memory = sp->host_memory = INFINITY;
-    sp->params = run(SCRIPT_SCHEDULE, args->schedule, &set, extract_schedule, sp, args->most);
+    sp->params = run(SCRIPT_SCHEDULE, args->schedule, &set, extract_schedule, sp, args);
     set.n -= args->nsizes;
     if (args->model)
-        run(SCRIPT_MODEL, args->model, &set, extract_model, sp, 0);
+        run(SCRIPT_MODEL, args->model, &set, extract_model, sp, args);
     if (args->cluster)
-        run(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp, 0);
+        run(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp, args);
     if (!args->used)
         check_settings(&set);
     return sp;
@@ -148,11 +152,11 @@ struct spec *script_units(const struct script_args *args, int workers, int batch
     sp->slots = NEW(int, workers);
     for (int r = 0; r < workers; r++)
         sp->cap[r] = INT_MAX;
-    run(SCRIPT_MODEL, args->model, &set, extract_model, sp, 0);
+    run(SCRIPT_MODEL, args->model, &set, extract_model, sp, args);
     sp->stages = sp->model->nunits;
     jobs_of_units(sp);
     if (args->cluster)
-        run(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp, 0);
+        run(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp, args);
     check_settings(&set);
     return sp;
 }

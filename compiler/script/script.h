@@ -34,6 +34,7 @@ struct script {
     lua_State *L, *running; /* its state, and the coroutine last seen running */
     struct settings *set;
     int wanted; /* of a schedule whose updates are jobs: the microbatches to write out; 0: all */
+    int later;  /* and how many microbatches later the jobs are that its functions are asked about */
     struct param {
         const char *name, *value; /* the value as text: "8", "2,1,1" */
     } * param;                    /* as declared */
@@ -167,8 +168,8 @@ int32_t home_result(struct owners *owners, int index); /* as job.home says it; a
 void check_replicas(struct owners *owners);            /* dies if homes of a stage cannot be replicas */
 void read_zero(struct owners *owners);                 /* the field zero */
 void read_offload(struct owners *owners);              /* script_offload.c: offload, offload_optimizer, bucket */
-/* script_updates.c: update, behind the sizes, which then says how many of the step's microbatches are written out, about
- * `most`; 0: all. Behind all else version, and the jobs; n, cost: stack indices of the functions, or 0. */
+/* script_updates.c: update, behind the sizes, which then says how many of the step's microbatches are written out,
+ * about `most`; 0: all. Behind all else version, and the jobs; n, cost: stack indices of the functions, or 0. */
 void read_update(struct owners *owners, int most);
 void read_updates(struct owners *owners, int n, int cost);
 #endif

@@ -8,6 +8,8 @@ static const char some[] = "true, or a function that returns true or false";
 /* The truth that f, the function at that stack index, returns for (s,b), or for s alone with b < 0. */
 static bool ask_truth(struct owners *owners, const char *name, int f, int s, int b) {
     lua_State *L = owners->S->L;
+    if (b >= 0)
+        b += owners->S->later;
     call_begin(owners->S, name, s, b, -1);
     lua_pushvalue(L, f);
     lua_pushinteger(L, s);

@@ -106,9 +106,11 @@ static int *per_worker(struct reader *reader, const char *name, int least, int o
 
 /* ---- asking ---- */
 
-/* Calls f(s, b, d), or f(s, b) for d < 0. The call lasts until call_end, so that errors in its results name it. */
+/* Calls f(s, b, d), or f(s, b) for d < 0, where b counts from the step's beginning. The call lasts until call_end, so
+ * that errors in its results name it. */
 static void ask(struct reader *reader, const char *name, int f, int s, int b, int d, int results) {
     lua_State *L = reader->L;
+    b += reader->S->later;
     call_begin(reader->S, name, s, b, d);
     lua_pushvalue(L, f);
     lua_pushinteger(L, s);
@@ -150,7 +152,7 @@ static void ask_n(struct reader *reader, struct job *j) {
     j->rest = lua_isinteger(reader->L, -1) ? rest_of(lua_tointeger(reader->L, -1)) : 0;
     if (!isfinite(j->prio))
         function_fail(reader->L, reader->n, "n", "n() returned %s for %s; return a finite number",
-                      describe(reader->L, -1), job_name(j->s, j->b, j->d));
+                      describe(reader->L, -1), job_name(j->s, reader->S->b, j->d));
     lua_pop(reader->L, 1);
     call_end(reader->S);
 }
@@ -160,7 +162,7 @@ static void ask_cost(struct reader *reader, struct job *j) {
     j->cost = lua_type(reader->L, -1) == LUA_TNUMBER ? lua_tonumber(reader->L, -1) : NAN;
     if (!is_time(j->cost))
         function_fail(reader->L, reader->cost, "cost", "cost() returned %s for %s; return a time: " A_TIME,
-                      describe(reader->L, -1), job_name(j->s, j->b, j->d));
+                      describe(reader->L, -1), job_name(j->s, reader->S->b, j->d));
     lua_pop(reader->L, 1);
     call_end(reader->S);
 }
@@ -455,7 +457,7 @@ static double read_overlap(struct reader *reader) {
 
 /* ---- dependencies ---- */
 
-/* The job that the item on top of the stack, {s, b, d}, names. */
+/* The job that the item on top of the stack, {s, b, d}, names; -1: one of a microbatch that is not written out. */
 static int32_t pred_item(struct reader *reader, int item) {
     lua_State *L = reader->L;
     const struct spec *sp = reader->sp;
@@ -478,10 +480,14 @@ static int32_t pred_item(struct reader *reader, int item) {
                       "{0, 3, \"F\"}",
                       call_name(reader->S), item);
     lua_settop(L, top);
-    if (s < 0 || s >= sp->stages || b < 0 || b >= sp->batches || job_at(sp, (int)s, (int)b, d) < 0)
+    bool known = s >= 0 && s < sp->stages && b >= 0 && b < sp->step;
+    lua_Integer there = known ? b - reader->S->later : 0;
+    if (known && (there < 0 || there >= sp->batches))
+        return -1;
+    if (!known || job_at(sp, (int)s, (int)there, d) < 0)
         function_fail(L, reader->pred, "pred", "pred() says %s needs %lld%s%lld, but there is no such job",
                       job_name(reader->S->s, reader->S->b, reader->S->d), (long long)s, op_name[d], (long long)b);
-    return job_at(sp, (int)s, (int)b, d);
+    return job_at(sp, (int)s, (int)there, d);
 }
 
 /* The growing list of dependencies. */

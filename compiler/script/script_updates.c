@@ -7,6 +7,8 @@
 /* Calls f(s), f(s, b) or f(s, b, d), as far as they are not -1; its value is on top of the stack until call_end. */
 static void ask(struct owners *owners, const char *name, int f, int s, int b, int d) {
     lua_State *L = owners->S->L;
+    if (b >= 0)
+        b += d == OP_U ? owners->S->later / owners->sp->update[s] : owners->S->later;
     call_begin(owners->S, name, s, b, d);
     lua_pushvalue(L, f);
     lua_pushinteger(L, s);
@@ -145,7 +147,7 @@ static void ask_priority(struct owners *owners, int n, struct job *j) {
         j->fill = false;
         if (!isfinite(j->prio))
             function_fail(L, n, "n", "n() returned %s for %s; return a finite number, or nil: it runs at once",
-                          describe(L, -1), job_name(j->s, j->b, OP_U));
+                          describe(L, -1), job_name(j->s, owners->S->b, OP_U));
     }
     lua_pop(L, 1);
     call_end(owners->S);
@@ -159,7 +161,7 @@ static void ask_cost(struct owners *owners, int cost, struct job *j) {
     j->cost = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : NAN;
     if (!is_time(j->cost) && !lua_isnil(L, -1))
         function_fail(L, cost, "cost", "cost() returned %s for %s; return a time: " A_TIME ", or nil: the model's",
-                      describe(L, -1), job_name(j->s, j->b, OP_U));
+                      describe(L, -1), job_name(j->s, owners->S->b, OP_U));
     lua_pop(L, 1);
     call_end(owners->S);
 }
