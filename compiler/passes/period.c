@@ -256,10 +256,12 @@ static int by_name(const void *x, const void *y) {
 static int32_t *versions_in(const struct program *p, int r) {
     const struct rank *k = &p->rank[r];
     int32_t *version = NEW(int32_t, k->nbufs + 1);
-    for (const struct instr *x = k->ins; x < k->ins + k->nins; x++)
+    for (int32_t i = 0; i < k->nins; i++) {
+        const struct instr *x = &k->ins[i];
         for (uint32_t a = x->arg; is_job(x->op) && a < x->arg + x->narg; a++)
             if (k->arg[a].role == ROLE_w)
                 version[k->arg[a].buf] = x->inst;
+    }
     for (int32_t b = 0; b < k->nbufs; b++)
         if (is_copy_of_version(p, r, &k->buf[b]))
             version[b] = k->buf[b].inst;

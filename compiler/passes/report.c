@@ -245,13 +245,15 @@ static void count_job(const struct spec *sp, int r, const struct instr *in, stru
 /* Adds what a rank's instructions [from, to) do and receive. */
 static void count_section(const struct spec *sp, const struct program *p, int r, int32_t from, int32_t to,
                           struct rank_report *out, double *progress) {
-    for (const struct instr *in = p->rank[r].ins + from; in < p->rank[r].ins + to; in++)
+    for (int32_t i = from; i < to; i++) {
+        const struct instr *in = &p->rank[r].ins[i];
         if (is_job(in->op) || (in->op == OP_U && sp->update))
             count_job(sp, r, in, out, progress);
         else if (is_group(in->op))
             count_collective(p, r, in, out);
         else
             count_message(p, r, in, out);
+    }
 }
 
 /* As often as the period runs. */
@@ -412,7 +414,8 @@ static void count_versions(const struct program *p, int r, int *versions) {
 
 /* By how many updates a job's weights lack what the microbatches before its own make of them. */
 static void count_staleness(const struct program *p, int r, int *staleness) {
-    for (const struct instr *x = p->rank[r].ins; p->update && x < p->rank[r].ins + p->rank[r].nins; x++) {
+    for (int32_t i = 0; p->update && i < p->rank[r].nins; i++) {
+        const struct instr *x = &p->rank[r].ins[i];
         int lacks = is_job(x->op) && x->inst >= 0 ? x->batch / p->update[x->stage] - x->inst : 0;
         staleness[x->stage] = lacks > staleness[x->stage] ? lacks : staleness[x->stage];
     }

@@ -166,9 +166,9 @@ static void unroll_rank(struct unrolling *u, int copies, int microbatches) {
 static int count_stays(const struct program *p) {
     int n = 0;
     for (int r = 0; r < p->workers; r++)
-        for (const struct buf *b = p->rank[r].buf; b < p->rank[r].buf + p->rank[r].nbufs; b++)
-            if (b->kind == K_weight && b->inst >= n)
-                n = b->inst + 1;
+        for (int b = 0; b < p->rank[r].nbufs; b++)
+            if (p->rank[r].buf[b].kind == K_weight && p->rank[r].buf[b].inst >= n)
+                n = p->rank[r].buf[b].inst + 1;
     return n;
 }
 

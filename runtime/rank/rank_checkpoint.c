@@ -184,6 +184,13 @@ static bool fits(const struct rank_run *run, const struct found *found, char *wh
         snprintf(why, n, "%s: is of a run on other data: %lld bytes with hash %016llx, not %lld with %016llx", dir,
                  (long long)found->run.data_bytes, (unsigned long long)found->run.data_hash,
                  (long long)run->is.data_bytes, (unsigned long long)run->is.data_hash);
+    else if (found->run.most != run->is.most || found->run.least != run->is.least)
+        snprintf(
+            why, n,
+            "%s: is of a run with %lld to %lld updates of a stage in a step, not %lld to %lld, by which the optimizer "
+            "counts: give the schedule the same batches and update",
+            dir, (long long)found->run.least, (long long)found->run.most, (long long)run->is.least,
+            (long long)run->is.most);
     else
         return true;
     return false;

@@ -12,6 +12,17 @@
 #include <string.h>
 #include <unistd.h>
 
+/* By which optimizers count: a run goes on only with the same. */
+static void count_updates(struct rank_run *run) {
+    const struct rt_program *p = &run->program;
+    run->is.most = run->is.least = updates_per_step(p->batches, &p->stage[0]);
+    for (int s = 1; s < p->stages; s++) {
+        int64_t n = updates_per_step(p->batches, &p->stage[s]);
+        run->is.most = n > run->is.most ? n : run->is.most;
+        run->is.least = n < run->is.least ? n : run->is.least;
+    }
+}
+
 /* The part of rt_program that a rank knows: its own stream, and what all share. */
 static void own_program(struct rank_run *run) {
     const struct rt_self *self = run->self;
@@ -47,6 +58,7 @@ static void own_program(struct rank_run *run) {
     run->program.model = tables->model;
     run->program.stage = tables->stage;
     run->program.rank = all;
+    count_updates(run);
 }
 
 /* ---- meeting ---- */

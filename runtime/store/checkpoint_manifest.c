@@ -49,7 +49,10 @@ enum { CHECK_BYTES = 32, HASH_DIGITS = 16, MANIFEST_BYTES = 1 << 26 };
 static void put_manifest(FILE *f, int64_t step, const struct checkpoint_run *run, const struct entry *entry, int n) {
     fprintf(f, "{\n  \"format\": \"" CHECKPOINT_FORMAT "\",\n  \"step\": %" PRId64 ",\n", step);
     fprintf(f, "  \"seed\": \"%016" PRIx64 "\",\n  \"data_bytes\": %" PRId64 ",\n", run->seed, run->data_bytes);
-    fprintf(f, "  \"data_hash\": \"%016" PRIx64 "\",\n  \"files\": [", run->data_hash);
+    fprintf(f, "  \"data_hash\": \"%016" PRIx64 "\",\n", run->data_hash);
+    if (run->most > 1)
+        fprintf(f, "  \"updates\": %" PRId64 ",\n  \"least_updates\": %" PRId64 ",\n", run->most, run->least);
+    fputs("  \"files\": [", f);
     for (int i = 0; i < n; i++)
         fprintf(f,
                 "%s\n    {\"name\": \"stage-%04d.safetensors\", \"bytes\": %" PRId64 ", \"hash\": \"%016" PRIx64 "\"}",
@@ -117,6 +120,19 @@ static bool read_file(struct json *json, struct manifest *out) {
     return true;
 }
 
+/* What comes before the files: the updates of a step, if they are more than one. */
+static bool read_updates(struct json *json, struct checkpoint_run *run) {
+    const char *key = json_string(json);
+    run->most = run->least = 1;
+    if (key && strcmp(key, "updates") == 0)
+        return json_take(json, ':') && json_whole(json, &run->most) && json_take(json, ',') &&
+               json_key(json, "least_updates") && json_whole(json, &run->least) && json_take(json, ',') &&
+               json_key(json, "files");
+    if (key && strcmp(key, "files") != 0)
+        return json_fail(json, "expected \"files\"");
+    return key && json_take(json, ':');
+}
+
 static bool parse_manifest(struct json *json, int64_t step, struct manifest *out) {
     int64_t said = -1;
     const char *format = json_take(json, '{') && json_key(json, "format") ? json_string(json) : NULL;
@@ -128,7 +144,7 @@ static bool parse_manifest(struct json *json, int64_t step, struct manifest *out
     if (json_take(json, ',') && json_key(json, "seed") && read_hash(json, &run->seed) && json_take(json, ',') &&
         json_key(json, "data_bytes") && json_whole(json, &run->data_bytes) && json_take(json, ',') &&
         json_key(json, "data_hash") && read_hash(json, &run->data_hash) && json_take(json, ',') &&
-        json_key(json, "files"))
+        read_updates(json, run))
         json_take(json, '[');
     if (!json_next(json, ']')) {
         while (read_file(json, out) && json_next(json, ','))

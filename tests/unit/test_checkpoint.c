@@ -42,7 +42,7 @@ static void fill(const struct rt_model *m, const struct rt_stage *s, int64_t ste
         }
 }
 
-static const struct checkpoint_run some_run = {.seed = UINT64_MAX, .data_bytes = 123456789012, .data_hash = 0xabc};
+static const struct checkpoint_run some_run = {.seed = UINT64_MAX, .data_bytes = 123456789012, .data_hash = 0xabc, .most = 1, .least = 1};
 
 /* In so many shards, the last ones first, each in memory of its own: as many ranks. The padding may take some whole. */
 static bool write_shards(const struct rt_model *m, const struct rt_stage *s, int stage, int64_t step, int shards,
@@ -114,6 +114,7 @@ Test(checkpoint, every_cut_resumes_every_cut) {
     struct checkpoint_run run;
     cr_assert(checkpoint_read_run(dir, 2, &run, why, sizeof why), "%s", why);
     cr_expect(run.seed == UINT64_MAX && run.data_bytes == 123456789012 && run.data_hash == 0xabc);
+    cr_expect(run.most == 1 && run.least == 1);
     cr_expect_eq(latest(), 3);
     cr_expect_str_empty(why);
 }

@@ -93,6 +93,9 @@ for leg in "tcp 2" "mpi 3" "tcp 6"; do
 done
 expect "two steps, one and three: the weights of six, with AdamW" "$unbroken" "$(cat "$room/last")"
 expect "losses of all three" "" "$(diff <(cut -f 1-4 "$room/wanted") <(cut -f 1-4 "$room/losses") | head -n 3)"
+compiled other pipedream "${gpt[@]}" -D batches=80
+expect "another number of updates in a step is refused" yes \
+    "$(over tcp other 4 "${often[@]}" --resume --steps 8 | grep -q 'a run with 40 to 40 updates of a stage in a step, not 80 to 80' && echo yes)"
 
 # A rank dies in the middle; what the file has of steps behind the checkpoint is written again.
 rm -r "$saved"
