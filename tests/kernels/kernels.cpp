@@ -318,7 +318,7 @@ template <typename T> static void update(int optimizer, int64_t last, const char
     host.m.eps = 1e-8f;
     host.m.decay = 0.1f;
     host.m.lr = 0.01f;
-    host.s = {l, 3, 0, 0, 0, 0, 0, 4 * n, optimizer == OPT_ADAMW ? 8 * n : 0, 0};
+    host.s = {l, 3, 0, 0, 0, 0, 0, 4 * n, optimizer == OPT_ADAMW ? 8 * n : 0, 0, 4};
     device = host;
     device.m.precision = sizeof(T) == 2 ? BF16 : FP32;
     device.s.weight = n * (int64_t)sizeof(T);
@@ -340,8 +340,8 @@ template <typename T> static void update(int optimizer, int64_t last, const char
         cuda_count(on_device(step), PASS_BEGINS, 1, NULL, 0, 0);
         grid_reverse = i % 2 == 0;
         const cuda_number number = {on_device(step), 1, 0, 0};
-        cuda_update(&device.m, weight_count(&device.m, &device.s), on_device(v), on_device(dw), 1, on_device(state),
-                    &number, on_device(lr), 0);
+        cuda_update(&device.m, weight_count(&device.m, &device.s), on_device(v), on_device(dw), update_scale(&host.s),
+                    on_device(state), &number, on_device(lr), 0);
         grid_reverse = false;
     }
     back();
