@@ -138,7 +138,7 @@ few=$(figure makespan "$room/model_3.lua" $timed -D cut="$cut" -D batches=24)
 many=$(figure makespan "$room/model_3.lua" $timed -D cut="$cut" -D batches=48)
 expect "three stages of one rank run as fast as it says, but for copies of their weights' versions" "3 yes" \
     "$(stages $apart | wc -w) $(awk -v a="$few" -v b="$many" -v says="$(of seconds $apart)" \
-        'BEGIN { each = (b - a) / 24; print each >= says * 0.999 && each < says * 1.05 ? "yes" : each " " says }')"
+        'BEGIN { each = (b - a) / 24; print (each >= says * 0.999 && each < says * 1.05) ? "yes" : each " " says }')"
 # Weights of a model that shares a token table, as the memory of one rank has them: by servers of two ranks,
 # 4 x 1/2 x |w| bytes per two minibatches.
 gpt="--model schedules/models/gpt.lua -D tied=true"
