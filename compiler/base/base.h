@@ -28,7 +28,8 @@ size_t allocated(void); /* bytes handed out since the last free_all */
 void *grow_bytes(void *p, size_t *cap, size_t need, size_t size);
 #define GROW(p, cap, need) ((p) = (need) > (cap) ? grow_bytes((p), &(cap), (need), sizeof *(p)) : (p))
 
-int by_value(const void *x, const void *y); /* compares doubles, for qsort */
+int by_value(const void *x, const void *y);    /* compares doubles, for qsort */
+int64_t common_multiple(int64_t a, int64_t b); /* the least, of two above 0 */
 
 /* diag.c: user errors. All end with exit code 2 unless a trap is set. Internal errors are asserts. */
 _Noreturn void die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

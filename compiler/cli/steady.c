@@ -7,8 +7,12 @@
 #include "compile.h"
 #include "passes/period.h"
 
-enum { MOST_BEHIND = 2 /* periods that are written out again behind it */ };
-enum { FIRST_TRY = 64, MOST_JOBS = 1000000, MOST_TRIED = 8 * MOST_JOBS /* jobs in all programs that are tried */ };
+enum {
+    FIRST_TRY = 64,            /* microbatches */
+    MOST_BEHIND = 2,           /* periods that are written out again behind it */
+    MOST_JOBS = 1000000,       /* of a program */
+    MOST_TRIED = 8 * MOST_JOBS /* of all programs that are tried */
+};
 
 static void schedule(struct compile *c, int most) {
     c->args.most = most;
@@ -33,8 +37,7 @@ static bool may_look_further(const struct compile *c) {
 static void write_all_out(struct compile *c, const char *why) {
     if ((double)c->spec->njobs / c->spec->batches * (double)c->spec->step > MOST_JOBS)
         die("%s: %s, and all %lld of a step are too many jobs to write out: a rank that runs ever further ahead needs "
-            "a "
-            "cap, and n, w and cost must come back to the same after some microbatches",
+            "a cap, and n, w and cost must come back to the same after some microbatches",
             c->spec->file, why, (long long)c->spec->step);
     if (c->spec->batches < c->spec->step)
         schedule(c, (int)c->spec->step);
@@ -46,8 +49,10 @@ static bool try_period(struct compile *c, int first, int length, int shortest, i
     struct compile with = *c;
     schedule(&with, microbatches);
     *tried += with.spec->njobs;
-    if (with.spec->batches == microbatches && set_period(with.spec, with.sched, first, length, shortest) &&
-        period_fits(lower(with.spec, with.stage, with.graph, with.sched))) {
+    bool marked = with.spec->batches == microbatches && set_period(with.spec, with.sched, first, length, shortest);
+    if (marked)
+        choose_offloads(with.spec, with.stage, with.graph, with.sched);
+    if (marked && period_fits(lower(with.spec, with.stage, with.graph, with.sched))) {
         *c = with;
         return true;
     }

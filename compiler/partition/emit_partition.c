@@ -38,15 +38,8 @@ static void put_ranks(struct text *out, const struct partition *p) {
 /* At least n microbatches, such that the ranks of each stage have equally many. */
 static int64_t whole_turns(const struct partition *p, int n) {
     int64_t turn = 1;
-    for (int s = 0; s < p->nparts; s++) {
-        int64_t x = turn, y = p->part[s].replicas;
-        while (y) {
-            int64_t rest = x % y;
-            x = y;
-            y = rest;
-        }
-        turn = turn / x * p->part[s].replicas;
-    }
+    for (int s = 0; s < p->nparts; s++)
+        turn = common_multiple(turn, p->part[s].replicas);
     return (n + turn - 1) / turn * turn;
 }
 

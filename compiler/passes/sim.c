@@ -10,7 +10,10 @@
  * user guide, env.rst and usage/communicators.rst). LAUNCH_ISSUE has that rule: each waits until the one before has
  * been launched, even if the other side of that one has not come; LAUNCH_SERIAL that of older drivers, where it has to
  * end.
- */
+ *
+ * Where a period repeats, and from step to step, a rank goes on when all its lanes have come to the end: so the times
+ * of these joins, rank by rank, are all that the next repetition depends on, and once all of them are as much later as
+ * before, it goes on like that. */
 #include "passes.h"
 #include <assert.h>
 #include <math.h>
@@ -246,7 +249,7 @@ static double settled(double *const *joined, int i, int n, int workers) {
     return later;
 }
 
-/* All ranks go on later: `times` repetitions have passed. */
+/* All ranks go on so much later. */
 static void let_pass(struct sim *sim, double time) {
     for (int r = 0; r < sim->p->workers; r++) {
         sim->launch[r] += time;
@@ -270,54 +273,72 @@ static double *first_step(struct sim *sim, const struct timeline *tl) {
     return joined;
 }
 
+/* When the ranks' lanes had joined behind each repetition that was followed; at[0]: before the first. */
+struct followed {
+    double *at[MOST_REPETITIONS + 1];
+    int n;     /* repetitions */
+    int cycle; /* after so many, all ranks are as much later */
+    double later;
+};
+
+/* Follows repetitions until they settle, or `most` of them. Before the first, ranks need not be in step. */
+static void follow(struct sim *sim, bool whole, int most, struct followed *all) {
+    int W = sim->p->workers;
+    while (!all->cycle && all->n < most) {
+        all->at[++all->n] = NEW(double, W);
+        repeat(sim, whole, all->at[all->n]);
+        for (int back = 1; back <= 8 && back < all->n && !all->cycle; back++)
+            if ((all->later = settled(all->at, all->n, back, W)) >= 0)
+                all->cycle = back;
+    }
+    if (all->cycle)
+        return;
+    int half = all->n / 2; /* it never settles: the mean of the second half */
+    all->cycle = all->n - half;
+    all->later = 0;
+    for (int r = 0; r < W; r++)
+        all->later = fmax(all->later, all->at[all->n][r] - all->at[half][r]);
+}
+
+/* The repetitions that were not followed, and what is behind the last one. Returns when the step ends. */
+static double finish_step(struct sim *sim, struct followed *all) {
+    const struct program *p = sim->p;
+    int64_t left = p->repeats - all->n;
+    for (int64_t rest = left % all->cycle; rest > 0; rest--)
+        repeat(sim, false, all->at[0]);
+    let_pass(sim, (double)(left / all->cycle) * all->later);
+    double end = 0;
+    for (int r = 0; r < p->workers; r++)
+        sim->stop[r] = p->rank[r].nins;
+    run_ranks(sim);
+    for (int r = 0; r < p->workers; r++)
+        for (int l = 0; l < p->rank[r].nlanes; l++)
+            end = fmax(end, sim->done[r][l]);
+    return end;
+}
+
 void sim_steady(const struct spec *sp, const struct stage *st, const struct program *p, struct timeline *tl) {
     struct scratch scratch = scratch_begin();
     struct sim sim = begin_sim(sp, st, p, new_timeline(sp, p));
     bool whole = p->period == 0; /* the whole step repeats */
-    int64_t repeats = whole ? INT64_MAX : p->repeats, nins = 0;
-    int i = 0, n = 0, most = MOST_REPETITIONS;
-    double *joined[MOST_REPETITIONS + 1], later = 0;
+    struct followed all = {.at = {NEW(double, p->workers)}};
+    int64_t nins = 0;
     for (int r = 0; r < p->workers; r++) {
         sim.stop[r] = whole ? 0 : p->rank[r].begin;
         nins += p->rank[r].nins;
     }
-    if (nins > LARGE)
-        most = 2;
     run_ranks(&sim);
-    joined[0] = NEW(double, p->workers);
     for (int r = 0; r < p->workers; r++) {
         join(&sim, r);
-        joined[0][r] = sim.done[r][0];
+        all.at[0][r] = sim.done[r][0];
     }
     if (whole)
-        joined[++i] = first_step(&sim, tl);
-    while (n == 0 && i < most && i < repeats) {
-        joined[++i] = NEW(double, p->workers);
-        repeat(&sim, whole, joined[i]);
-        for (int back = 1; back <= 8 && back < i && n == 0; back++) /* before the first, ranks need not be in step */
-            if ((later = settled(joined, i, back, p->workers)) >= 0)
-                n = back;
-    }
-    if (n == 0) { /* it never settles: the mean of the second half of what was followed */
-        n = i - i / 2;
-        later = 0;
-        for (int r = 0; r < p->workers; r++)
-            later = fmax(later, joined[i][r] - joined[i / 2][r]);
-    }
-    tl->period = later / n;
-    if (!whole) {
-        for (int64_t rest = (repeats - i) % n; i < repeats && rest > 0; rest--)
-            repeat(&sim, whole, joined[0]);
-        if (repeats > i)
-            let_pass(&sim, (double)((repeats - i) / n) * later);
-        for (int r = 0; r < p->workers; r++)
-            sim.stop[r] = p->rank[r].nins;
-        run_ranks(&sim);
-        tl->step = 0;
-        for (int r = 0; r < p->workers; r++)
-            for (int l = 0; l < p->rank[r].nlanes; l++)
-                tl->step = fmax(tl->step, sim.done[r][l]);
-    }
+        all.at[++all.n] = first_step(&sim, tl);
+    int most = nins > LARGE ? 2 : MOST_REPETITIONS;
+    follow(&sim, whole, !whole && p->repeats < most ? (int)p->repeats : most, &all);
+    tl->period = all.later / all.cycle;
+    if (!whole)
+        tl->step = finish_step(&sim, &all);
     scratch_end(scratch);
 }
 

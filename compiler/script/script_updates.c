@@ -61,16 +61,6 @@ static void read_update_of(struct owners *owners, int f, int s) {
         call_end(owners->S);
 }
 
-static int64_t common_multiple(int64_t a, int64_t b) {
-    int64_t x = a, y = b;
-    while (y) {
-        int64_t rest = x % y;
-        x = y;
-        y = rest;
-    }
-    return a / x * b;
-}
-
 void read_update(struct owners *owners, int most) {
     lua_State *L = owners->S->L;
     struct spec *sp = owners->sp;

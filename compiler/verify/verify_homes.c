@@ -90,16 +90,6 @@ const char *span_text(struct span span) {
 
 enum { MOST_UNITS = 1 << 30 };
 
-static int64_t common_multiple(int64_t a, int64_t b) {
-    int64_t x = a, y = b;
-    while (y) {
-        int64_t rest = x % y;
-        x = y;
-        y = rest;
-    }
-    return a / x * b;
-}
-
 /* The units of each set. */
 static bool count_units(struct check *check) {
     struct values *values = check->values;

@@ -59,4 +59,16 @@ done
 gpt=$(run tests/offload/auto.lua $adamw)
 expect "AdamW's state away: the same" "$gpt" "$(run tests/offload/auto.lua $adamw -D state=true)"
 
+# Where updates are jobs, what leaves must leave in each repetition of a period; else all of the step is written out.
+cat >"$room/auto.lua" <<'END'
+local p = params { batches = 40 }
+return schedule {
+  workers = 4, stages = 4, batches = p.batches, w = function(s, b, d) return s, s end,
+  n = backward_first, cap = function(r) return 4 - r end, update = "each", offload = "auto",
+}
+END
+for memory in 8500000 8000000 7000000 6000000; do
+    expect "updates as jobs, in $memory bytes" proved "$("$PIANOLA" check "$room/auto.lua" --model schedules/models/gpt.lua \
+        --cluster schedules/clusters/latency.lua -D flops=57e9 -D memory=$memory -D host=1e9 2>&1 | grep -o proved)"
+done
 finish
