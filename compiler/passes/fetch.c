@@ -54,6 +54,10 @@ static int keys_of(const struct spec *sp) {
     return most * sets_of(sp);
 }
 
+struct by_key { /* tables that serve all ranks, which clear what they use of them */
+    int32_t *soonest, *held;
+};
+
 struct slot_use {
     int32_t fetch, next, last; /* what the slot holds; its next and last use, as positions in the rank's uses */
 };
@@ -120,14 +124,20 @@ void add_use(struct fetch *f, int32_t job) {
 
 /* use[]: job * NSETS + which, in the order of jobs. */
 static void plan_rank(const struct spec *sp, const struct sched *sc, const int32_t *place, const int32_t *use, int nuse,
-                      int rank, struct fetches *fetches) {
-    int keep = sp->slots[rank], nslots = 0, limit = keep > 0 ? keep : 1, sets = sets_of(sp), keys = keys_of(sp);
-    int32_t *next = NEW(int32_t, nuse), *key = NEW(int32_t, nuse);
-    int32_t *soonest = NEW(int32_t, keys), *insts = NEW(int32_t, sets), *in_slot = NEW(int32_t, keys); /* slot + 1 */
-    for (int i = 0; i < keys; i++)
-        soonest[i] = INT_MAX;
-    for (int i = nuse - 1; i >= 0; i--) {
+                      int rank, const struct by_key *tables, struct fetches *fetches) {
+    int keep = sp->slots[rank], nslots = 0, limit = keep > 0 ? keep : 1, sets = sets_of(sp), keys = 0;
+    int32_t *next = NEW(int32_t, nuse), *key = NEW(int32_t, nuse), *insts = NEW(int32_t, sets);
+    int32_t *soonest = tables->soonest, *in_slot = tables->held; /* slot + 1 */
+    for (int i = 0; i < nuse; i++) {
         key[i] = key_of(sp, sc, use[i]);
+        soonest[key[i]] = -1;
+    }
+    for (int i = 0; i < nuse; i++) {
+        keys += soonest[key[i]] < 0;
+        soonest[key[i]] = INT_MAX;
+        in_slot[key[i]] = 0;
+    }
+    for (int i = nuse - 1; i >= 0; i--) {
         next[i] = soonest[key[i]];
         soonest[key[i]] = i;
         int need = sets_at_once(sp, use, key, nuse, i);
@@ -170,10 +180,12 @@ static void plan_rank(const struct spec *sp, const struct sched *sc, const int32
 /* As others do it: what a run of uses of a set needs is dropped after it, and comes when the run that is `ahead` runs
  * before it begins. */
 static void plan_fixed(const struct spec *sp, const struct sched *sc, const int32_t *use, int nuse, int rank,
-                       struct fetches *fetches) {
+                       const struct by_key *tables, struct fetches *fetches) {
     int32_t *insts = NEW(int32_t, sets_of(sp)), *run = NEW(int32_t, nuse); /* fetches, in the order of first use */
-    int32_t *now = NEW(int32_t, keys_of(sp));                              /* 1 + the set's fetch in hand */
+    int32_t *now = tables->held;                                           /* 1 + the set's fetch in hand */
     int runs = 0, ahead = (int)sp->prefetch - JUST_IN_TIME;
+    for (int i = 0; i < nuse; i++)
+        now[key_of(sp, sc, use[i])] = 0;
     for (int i = 0; i < nuse; i++) {
         int32_t key = key_of(sp, sc, use[i]), set = key % sets_of(sp), job = use[i] / NSETS;
         bool goes_on = false; /* the set was read by the job before this one, or by this one's pair */
@@ -255,6 +267,7 @@ struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const i
     struct fetches fetches = {.of_job = NEW(int32_t, NSETS * (int64_t)all_jobs(sp))};
     memset(fetches.of_job, -1, sizeof *fetches.of_job * NSETS * (size_t)all_jobs(sp));
     fetches.least = NEW(int64_t, sp->workers);
+    const struct by_key tables = {NEW(int32_t, keys_of(sp)), NEW(int32_t, keys_of(sp))};
     for (int r = 0; r < sp->workers; r++) {
         int32_t *use = NEW(int32_t, NSETS * (int64_t)sc->norder[r]);
         int n = 0;
@@ -265,9 +278,9 @@ struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const i
                     use[n++] = j * NSETS + which;
             }
         if (n > 0 && sp->prefetch == SOLVED)
-            plan_rank(sp, sc, place, use, n, r, &fetches);
+            plan_rank(sp, sc, place, use, n, r, &tables, &fetches);
         else if (n > 0)
-            plan_fixed(sp, sc, use, n, r, &fetches);
+            plan_fixed(sp, sc, use, n, r, &tables, &fetches);
     }
     if (sp->source)
         find_sources(sp, sc, place, &fetches);

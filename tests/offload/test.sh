@@ -61,7 +61,7 @@ expect "AdamW's state away: the same" "$gpt" "$(run tests/offload/auto.lua $adam
 
 # Where updates are jobs, what leaves must leave in each repetition of a period; else all of the step is written out.
 cat >"$room/auto.lua" <<'END'
-local p = params { batches = 40 }
+local p = params { batches = 400 }
 return schedule {
   workers = 4, stages = 4, batches = p.batches, w = function(s, b, d) return s, s end,
   n = backward_first, cap = function(r) return 4 - r end, update = "each", offload = "auto",
