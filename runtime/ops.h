@@ -9,8 +9,9 @@
 
 /* Instructions. X(name, lane, cost, tensor, partner, letter, operands, meaning)
  *
- * lane      COMPUTE: the rank's compute lane; SEND/RECV: the lane of a directed edge; GATHER/GROUP: a group's lane for
- *           weights, and for the rest; OFFLOAD/RELOAD: the rank's copies to host memory, and back.
+ * lane      COMPUTE: the rank's compute lane; SEND/RECV: the lane of a directed edge; GATHER/GROUP/TEAM: a group's lane
+ *           for weights, for gradients, and for what a team exchanges within a job; OFFLOAD/RELOAD: the rank's copies
+ *           to host memory, and back.
  * cost      JOB: the schedule's cost of the job; UPDATE, ADD: bytes touched; LINK: latency + bytes / bandwidth;
  *           COLLECTIVE: that of its algorithm (passes/collective.c); HOST: the same over the link to host memory.
  * tensor    the kind it moves, sums or updates; none: a job, which has several. SEND_S also sends inputs, and OFFLOAD_S
@@ -20,21 +21,25 @@
  * operands  role:access, in printing order. Access r reads, w writes, m reads and writes in place, a accumulates: "dw="
  *           writes (the first contribution), "dw+=" adds. A starred operand may repeat; any may be absent. w is the
  *           weights of the job's stage. v is the token table that an embedding and an unembedding share: a separate set
- *           of weights, numbered after the last stage's, like a stage without jobs. dv: its gradient. A backward in
- *           parts adds to several pieces of dw.
+ *           of weights, numbered after the last stage's, like a stage without jobs. dv: its gradient. u is a set that
+ *           the members of a team have whole, numbered behind those; du: its gradient. A backward in parts adds to
+ *           several pieces of dw.
  *
  * The first five are the jobs, in the order that breaks ties between equal priorities: F < R < I < B < W. Each SEND is
  * followed by its RECV. tests/unit/test_ops.c checks the other rules for rows. */
 #define OPS(X)                                                                                                         \
-    X(F, COMPUTE, JOB, none, none, 'F', "w:r v:r x:r* stash:w input:w y:w t:r* done:w",                                \
-      "forward: y, stash = stage(x); with recompute, input = x")                                                       \
-    X(R, COMPUTE, JOB, none, none, 'R', "w:r v:r input:r stash:w t:r* done:w",                                         \
+    X(F, COMPUTE, JOB, none, none, 'F',                                                                                \
+      "w:r v:r u:r x:r* kv:r* got:r stash:w input:w own:w give:w y:w work:m t:r* done:w",                              \
+      "forward: y, stash = stage(x); with recompute, input = x; of a slice, own = its keys and values")                \
+    X(R, COMPUTE, JOB, none, none, 'R', "w:r v:r u:r input:r kv:r* got:r stash:w give:w work:m t:r* done:w",           \
       "recompute: stash = stage(input), y is dropped")                                                                 \
-    X(I, COMPUTE, JOB, none, none, 'I', "w:r v:r stash:r dy:r* wstash:w dx:w t:r* done:w",                             \
+    X(I, COMPUTE, JOB, none, none, 'I',                                                                                \
+      "w:r v:r u:r stash:r kv:r* dy:r* dkv:r got:r wstash:w give:w dx:w dpast:w work:m t:r* done:w",                   \
       "input gradient: dx; wstash grows in place of stash")                                                            \
-    X(B, COMPUTE, JOB, none, none, 'B', "w:r v:r stash:r dy:r* dx:w dw:a* dv:a t:r* done:w",                           \
+    X(B, COMPUTE, JOB, none, none, 'B',                                                                                \
+      "w:r v:r u:r stash:r kv:r* dy:r* dkv:r got:r give:w dx:w dpast:w dw:a* dv:a du:a work:m t:r* done:w",            \
       "full backward: dx, and dw += this microbatch's gradient")                                                       \
-    X(W, COMPUTE, JOB, none, none, 'W', "wstash:r dw:a* dv:a t:r* done:w",                                             \
+    X(W, COMPUTE, JOB, none, none, 'W', "wstash:r got:r give:w dw:a* dv:a du:a work:m t:r* done:w",                    \
       "weight gradient: dw += this microbatch's gradient")                                                             \
     X(U, COMPUTE, UPDATE, weight, none, 'U', "dw:r opt:m w:m", "update: the optimizer steps the weights of a stage")   \
     X(SEND_F, SEND, LINK, act, RECV_F, 'F', "t:r", "sends act(s,b) to peer")                                           \
@@ -45,6 +50,10 @@
     X(RECV_S, RECV, LINK, stash, SEND_S, 'S', "t:w", "receives stash(s,b) or input(s,b) from peer")                    \
     X(SEND_W, SEND, LINK, wstash, RECV_W, 'W', "t:r", "sends wstash(s,b) to peer")                                     \
     X(RECV_W, RECV, LINK, wstash, SEND_W, 'W', "t:w", "receives wstash(s,b) from peer")                                \
+    X(SEND_K, SEND, LINK, kv, RECV_K, 'K', "t:r", "sends kv(s,b) to peer")                                             \
+    X(RECV_K, RECV, LINK, kv, SEND_K, 'K', "t:w", "receives kv(s,b) from peer")                                        \
+    X(SEND_D, SEND, LINK, dkv, RECV_D, 'D', "t:r", "sends dkv(s,b) to peer")                                           \
+    X(RECV_D, RECV, LINK, dkv, SEND_D, 'D', "t:w", "receives dkv(s,b) from peer")                                      \
     X(SEND_G, SEND, LINK, wgrad, RECV_G, 'G', "t:r", "sends this rank's part of wgrad(s) to its home")                 \
     X(RECV_G, RECV, LINK, wgrad, SEND_G, 'G', "t:w", "receives a part of wgrad(s) from peer")                          \
     X(SEND_T, SEND, LINK, token, RECV_T, 'T', "t:r",                                                                   \
@@ -55,7 +64,8 @@
     X(ADD, RECV, ADD, wgrad, none, '+', "src:r dw:a",                                                                  \
       "dw += a part of wgrad(s), or a piece of it, received from peer")                                                \
     X(TAKE, COMPUTE, ADD, wgrad, none, '+', "src:r dw:a", "dw += this rank's own piece of its part of wgrad(s)")       \
-    X(COPY, COMPUTE, ADD, weight, none, 'c', "src:r w:w", "w = src: this rank's own shard, into fetched weights; or its own weights, before an update")      \
+    X(COPY, COMPUTE, ADD, weight, none, 'c', "src:r w:w",                                                              \
+      "w = src: this rank's own shard, into fetched weights; or its own weights, before an update")                    \
     X(ZERO, COMPUTE, ADD, wgrad, none, 'w', "dw:w", "dw = 0: a home that computes no part of the gradient")            \
     X(ALL_GATHER, GATHER, COLLECTIVE, weight, ALL_GATHER, 'g', "src:r w:w",                                            \
       "piece i of w = src of member i; in place where src is a piece of w")                                            \
@@ -67,8 +77,12 @@
       "dw of member i += sum of piece i of src over the members, in their order; in place where dw is that piece")     \
     X(REDUCE, GROUP, COLLECTIVE, wgrad, REDUCE, 'd', "src:r dw:a",                                                     \
       "dw of the root, peer, += sum of src over the members, in their order; the others have no dw")                   \
-    X(ALL_TO_ALL, GROUP, COLLECTIVE, act, ALL_TO_ALL, 'a', "src:r y:w",                                                \
-      "piece j of y of member i = piece i of src of member j")                                                         \
+    X(ALL_REDUCE_A, TEAM, COLLECTIVE, mid, ALL_REDUCE_A, 'r', "t:m", "t = sum of t over the members, in their order")  \
+    X(ALL_GATHER_A, TEAM, COLLECTIVE, mid, ALL_GATHER_A, 'g', "src:r t:w", "piece i of t = src of member i")           \
+    X(REDUCE_SCATTER_A, TEAM, COLLECTIVE, mid, REDUCE_SCATTER_A, 's', "src:r t:w",                                     \
+      "t of member i = sum of piece i of src over the members, in their order")                                        \
+    X(ALL_TO_ALL_A, TEAM, COLLECTIVE, mid, ALL_TO_ALL_A, 'a', "src:r t:w",                                             \
+      "piece j of t of member i = piece i of src of member j")                                                         \
     X(OFFLOAD_S, OFFLOAD, HOST, stash, none, 'o', "src:r t:w",                                                         \
       "hstash(s,b) = stash(s,b), or with recompute hinput(s,b) = input(s,b)")                                          \
     X(RELOAD_S, RELOAD, HOST, stash, none, 'l', "src:r t:w",                                                           \
@@ -90,20 +104,35 @@
     X(gshard, false, PEER, DEVICE, "a home's shard of wgrad(s)")                                                       \
     X(gown, false, ONE, DEVICE, "the piece of wgrad(s) or gshard(s) that this home updates, where zero(s) is 2")       \
     X(opt, false, ONE, DEVICE, "optimizer state of a stage; where it is offloaded, only while it is updated")          \
-    X(work, false, ONE, DEVICE, "workspace of the compute lane")                                                       \
+    X(work, false, INSTANCE, DEVICE,                                                                                   \
+      "workspace of the compute lane; #1, of the second one of two jobs whose parts alternate")                        \
     X(act, true, ONE, DEVICE, "output of sFb")                                                                         \
     X(grad, true, ONE, DEVICE, "gradient with respect to the input of stage s: output of sBb or sIb")                  \
     X(stash, true, ONE, DEVICE, "what sFb or sRb keeps for the backward")                                              \
     X(wstash, true, ONE, DEVICE, "what sIb keeps for sWb")                                                             \
     X(input, true, ONE, DEVICE, "what sFb keeps for sRb")                                                              \
+    X(kv, true, ONE, DEVICE, "keys and values of a slice, which the slices behind it read")                            \
+    X(dkv, true, ONE, DEVICE,                                                                                          \
+      "gradient with respect to the keys and values of the slices before this one, from this one on")                  \
     X(token, true, INSTANCE, DEVICE, "that a job of (s,b) has ended, #k saying which: an order between ranks")         \
+    X(mid, true, INSTANCE, DEVICE,                                                                                     \
+      "what a part of a job of (s,b) gives to its team, or gets from it; #k says which of them")                       \
     X(hstash, true, ONE, HOST, "stash(s,b) in host memory")                                                            \
     X(rstash, true, ONE, DEVICE, "stash(s,b), back from host memory")                                                  \
     X(hinput, true, ONE, HOST, "input(s,b) in host memory")                                                            \
     X(rinput, true, ONE, DEVICE, "input(s,b), back from host memory")                                                  \
     X(hopt, false, ONE, HOST, "optimizer state of a stage, in host memory")
 
-#define ROLES(X) X(w) X(x) X(y) X(stash) X(input) X(dy) X(dx) X(wstash) X(dw) X(opt) X(t) X(src) X(done) X(v) X(dv)
+#define ROLES(X)                                                                                                       \
+    X(w)                                                                                                               \
+    X(x)                                                                                                               \
+    X(y)                                                                                                               \
+    X(stash)                                                                                                           \
+    X(input)                                                                                                           \
+    X(dy)                                                                                                              \
+    X(dx)                                                                                                              \
+    X(wstash) X(dw) X(opt) X(t) X(src) X(done) X(v) X(dv) X(give) X(got) X(work) X(kv) X(own) X(dkv) X(dpast) X(u)     \
+        X(du)
 
 #define X(name, ...) OP_##name,
 enum op { OPS(X) NOPS, OP_none = NOPS };
@@ -126,12 +155,14 @@ enum role { ROLES(X) NROLES };
     X(ALL, "messages", ALONE)                                                                                          \
     X(GATHER, "gather", GROUP)                                                                                         \
     X(GROUP, "group", GROUP)                                                                                           \
+    X(TEAM, "team", GROUP)                                                                                             \
     X(OFFLOAD, "offload", ALONE)                                                                                       \
     X(RELOAD, "reload", ALONE)
 
 #define X(name, ...) LANE_##name,
 enum lanekind { LANES(X) NLANEKINDS };
 #undef X
+enum { GROUP_LANES = LANE_TEAM - LANE_GATHER + 1 }; /* that a group may have */
 enum laneof { OF_ALONE, OF_PEER, OF_GROUP };
 enum costclass { COST_JOB, COST_UPDATE, COST_ADD, COST_LINK, COST_COLLECTIVE, COST_HOST };
 enum numbering { NUMBER_ONE, NUMBER_PEER, NUMBER_INSTANCE };
@@ -200,22 +231,46 @@ static inline bool on_host(int op, int role) {
  * A tensor is rows x columns of the model's precision; a row is a token or a sample. fork and join bracket a residual
  * block: fork keeps its input, join adds it to the block's output.
  *
- * parameters  MATRIX(name, rows, columns) and VECTOR(name, n), in memory order, named as in checkpoints. One without
- *             elements is omitted. l is the layer, m the model; shared: the embedding's tokens are a separate table,
- *             shared with the unembedding. With integer data, a bias's sums would have too many terms to be exact: see
- *             store/data.c. */
+ * parameters  MATRIX(name, rows, columns) and VECTOR(name, n), in memory order, named as in checkpoints; WHOLE: a
+ *             matrix that no team divides. One without elements is omitted. l is the layer, or a member's part of it,
+ *             m the model; shared: the embedding's tokens are a separate table, shared with the unembedding. With
+ *             integer data, a bias's sums would have too many terms to be exact: see store/data.c. */
 #define LAYERS(X)                                                                                                      \
-    X(embedding, MATRIX(token, shared ? 0 : m->vocab, l->out) MATRIX(position, l->context, l->out),                    \
-      "token and position embedding: tokens -> rows x out")                                                            \
-    X(linear, MATRIX(weight, l->in, l->out) VECTOR(bias, m->input == INPUT_INTEGERS ? 0 : l->out),                     \
-      "y = x W + bias; W is in x out, bias out")                                                                       \
+    X(embedding,                                                                                                       \
+      MATRIX(token, shared ? 0 : share_of(l, SPLIT_ROWS, m->vocab), l->out) WHOLE(position, l->context, l->out),       \
+      "token and position embedding: tokens -> rows x out; without positions context is 0")                            \
+    X(linear,                                                                                                          \
+      MATRIX(weight, l->in, l->out)                                                                                    \
+          VECTOR(bias, l->unbiased || m->input == INPUT_INTEGERS || l->share.split == SPLIT_ROWS ? 0 : l->out),        \
+      "y = x W + bias; W is in x out, bias out; unbiased: it has no bias")                                             \
     X(relu, , "y = max(x, 0)")                                                                                         \
     X(gelu, , "y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))  (Hendrycks & Gimpel 2016)")                        \
+    X(silu, , "y = x / (1 + e^-x)  (Elfwing et al. 2018)")                                                             \
+    X(swiglu, , "y = silu(g) u on g,u side by side: 2F -> F  (Shazeer 2020)")                                          \
     X(layernorm, VECTOR(gamma, l->out) VECTOR(beta, l->out),                                                           \
       "y = gamma (x - mean) / sqrt(var + 1e-5) + beta over columns  (Ba et al. 2016)")                                 \
-    X(attention, , "causal multi-head self-attention on q,k,v side by side: 3C -> C  (Vaswani et al. 2017)")           \
+    X(rmsnorm, VECTOR(gamma, l->out), "y = gamma x / sqrt(mean(x^2) + 1e-5) over columns  (Zhang & Sennrich 2019)")    \
+    X(attention, ,                                                                                                     \
+      "causal, of heads of q, then k and v: H + 2K -> H; rope turns q, k  (Vaswani 2017, Ainslie 2023, Su 2021)")      \
+    X(route, WHOLE(router, l->in, l->experts),                                                                         \
+      "sends each token to its top experts, as long as these have room: tokens -> a sequence's places of each expert") \
+    X(experts, MATRIX(weight, (int64_t)l->experts * l->in, l->out),                                                    \
+      "y = x W, W that of the row's expert: in x out each, one below the other  (Shazeer 2017)")                       \
+    X(combine, , "y = sum over a token's experts of the router's weight times the row there  (Lepikhin 2020)")         \
+    X(to_experts, , "from all experts' places for a member's sequences to its experts' places for all sequences")      \
+    X(to_tokens, , "from its experts' places for all sequences to all experts' places for its sequences")              \
     X(fork, , "opens a residual block")                                                                                \
     X(join, , "closes a residual block: y = x + the fork's input")                                                     \
+    X(bias, VECTOR(bias, l->out), "y = x + bias: of a linear layer whose rows a team divides")                         \
+    X(spread, , "a team's members go on apart: y = x; dx = sum of dx over the members")                                \
+    X(reduce, , "their parts are added up: y = sum of x over the members; dx = dy")                                    \
+    X(gather, , "y = all members' rows x; dx = this member's rows of the sum of dy over the members")                  \
+    X(scatter, , "y = this member's rows of the sum of x over the members; dx = all members' rows dy")                 \
+    X(again, , "y = x; for the weight gradient before it, gathers again what a gather before that did: rows x in")     \
+    X(gather_kv, , "all members' keys and values for attention of some rows: y = x; their gradients are added up")     \
+    X(again_kv, , "the same before attention's backward: y = x")                                                       \
+    X(to_heads, , "from some rows of all heads to all rows of some heads  (Jacobs 2023, DeepSpeed-Ulysses)")           \
+    X(to_rows, , "from all rows of some heads to some rows of all heads")                                              \
     X(unembedding, , "y = x E^T; E is the embedding's tokens, shared with it  (Press & Wolf 2017)")                    \
     X(cross_entropy, , "mean over rows of -log softmax(x)[target]; the last layer")                                    \
     X(mse, , "sum over columns of (x - target)^2 / 2, mean over rows; the last layer")
@@ -234,29 +289,112 @@ enum space {
     SP_WORK,  /* workspace */
     SP_DY,    /* gradient of the stage's output, operand dy */
     SP_DX,    /* gradient of the stage's input, operand dx */
+    SP_GIVE,  /* what this part of the job gives to its team, operand give */
+    SP_GOT,   /* what it has got from there, operand got */
 };
 struct slot {
     int32_t space;
     int64_t off;
 };
 
+/* How the members of a team divide a layer's parameters: not at all; evenly by columns, where they lie in up to three
+ * groups, such as queries, keys and values, each of which is divided; or evenly by rows. A parameter that has no
+ * columns or rows of that kind is whole on each member. */
+enum split { SPLIT_NONE, SPLIT_COLUMNS, SPLIT_ROWS, SPLIT_HEADS /* of attention only, in models */ };
+struct rt_share {
+    int32_t split;           /* enum split */
+    int32_t member, members; /* 0: nobody divides it */
+    int32_t group[3];        /* SPLIT_COLUMNS: the whole layer's columns, so many next to each other; 0: no more */
+};
+
+/* Which rows of a microbatch a layer has that works by rows: all of them, where members is 0; a run of as many as each
+ * member; or, with context, so that causal attention is as much work for each, of the 2 members chunks of every
+ * sequence the chunk `member` and the one as far from the end. */
+struct rt_rows {
+    int32_t member, members;
+    int32_t context; /* rows of a sequence, of which each member has two chunks; 0: it has a run of rows */
+};
+
+/* The sets of weights that a stage's layers may have parameters in: its own, operand w; the table of tokens, v; what
+ * the members of its team share, u. */
+enum which_set { SET_OWN, SET_TABLE, SET_SHARED, NSETS };
+
 struct rt_layer {
     int32_t kind;           /* enum layer_kind */
-    int32_t rows, in, out;  /* rows x in -> rows x out */
-    int32_t heads, context; /* attention: heads, and rows per sequence; embedding: context; others 0 */
+    int32_t rows, in, out;  /* rows x in -> out_rows x out */
+    int32_t heads, context; /* attention: heads, and rows per sequence; embedding, route, combine: context; others 0 */
+    int32_t kv_heads, rope; /* attention: heads of keys and values; base of the rotary embedding or 0; others 0 */
+    int32_t unbiased;       /* linear: 1 if it has no bias, whatever the input; others 0 */
     int32_t index;          /* position in the whole model: seeds its initial weights */
+    struct rt_share share;  /* what a team's member has of it */
     int64_t param, nparam;  /* offset (bytes) and count of its parameters in the stage's weights */
     struct slot x, y;       /* forward input and output */
     struct slot aux;        /* saved by the forward for the backward: statistics, log-sum-exp */
     struct slot dy, dx;     /* gradients of y and x */
     struct slot tmp;        /* workspace of this layer alone */
+    /* Of a slice: where its rows begin in their sequence, and how many of each it has, 0: all; and of attention, where
+     * its keys and values begin in kv, in bytes. */
+    int32_t first, length;
+    int64_t kv;
+    int32_t out_rows;    /* 0: as many as of its input */
+    int32_t set;         /* enum which_set: has its parameters */
+    struct rt_rows part; /* of the microbatch's rows */
+    /* Mixture of experts, of route, experts and combine; others 0. How many experts there are, or a member has; how
+     * many each token is sent to; how many tokens of a sequence, context rows, each expert has room for; and the factor
+     * of the loss that balances their loads. */
+    int32_t experts, top, capacity;
+    float balance;
 };
+
+/* Bytes of what a route keeps: see routing_at in layers/moe.h. To a whole cache line. */
+static inline int64_t routing_bytes(const struct rt_layer *route) {
+    int64_t tokens = route->rows, sequences = tokens / route->context;
+    int64_t words = tokens * route->experts + 3 * tokens * route->top + route->out_rows + sequences * route->experts;
+    return (4 * words + 63) / 64 * 64;
+}
+
+/* Bytes of what a member gives of a loss whose vocabulary a team divides: three floats a row, the largest logit, the
+ * sum of exponentials relative to it, and the target's logit or 0; to a whole cache line. */
+static inline int64_t statistics_bytes(const struct rt_layer *l) { return (4 * 3 * (int64_t)l->rows + 63) / 64 * 64; }
+
+static inline int32_t rows_out(const struct rt_layer *l) { return l->out_rows > 0 ? l->out_rows : l->rows; }
+/* Which row of the microbatch, of `all`, is row `row` of the layer. */
+static inline int32_t row_of_batch(const struct rt_layer *l, int32_t all, int32_t row) {
+    const struct rt_rows *part = &l->part;
+    if (part->members == 0)
+        return row;
+    if (part->context == 0)
+        return part->member * (all / part->members) + row;
+    int32_t length = part->context / part->members, chunk = length / 2, sequence = row / length, at = row % length;
+    int32_t begin = at < chunk ? part->member * chunk : (2 * part->members - 1 - part->member) * chunk - chunk;
+    return sequence * part->context + begin + at;
+}
+
+/* What a team exchanges around attention: pieces of so many rows and columns, one for each member, which begin at cache
+ * lines; element: bytes of a value. */
+static inline int32_t piece_rows(const struct rt_layer *l) { return l->kind == LAYER_to_rows ? rows_out(l) : l->rows; }
+static inline int32_t piece_columns(const struct rt_layer *l) {
+    switch (l->kind) {
+    case LAYER_to_heads: return l->out;
+    case LAYER_to_rows: return l->in;
+    case LAYER_again_kv: return l->in / l->heads * 2 * l->kv_heads;
+    default: return l->in / (l->heads + 2 * l->kv_heads) * 2 * l->kv_heads; /* gather_kv, and attention itself */
+    }
+}
+static inline int64_t piece_bytes(const struct rt_layer *l, int64_t element) {
+    return (element * piece_rows(l) * piece_columns(l) + 63) / 64 * 64;
+}
+/* A team that divides attention by rows has at most so many members: a kernel has room for two chunks of each. */
+enum { MOST_BY_ROWS = 32 };
 
 struct rt_stage {
     const struct rt_layer *layer;
     int32_t nlayers;
     int64_t act, grad, stash, ext, input, weight, opt, work; /* bytes; wstash = stash + ext */
-    int32_t update; /* microbatches of each of its updates; 0: one update ends the step */
+    int32_t update; /* microbatches, or slices of such, of each of its updates; 0: one update ends the step */
+    /* The stage as scripts count. If a team computes it, its members have stages of their own, one behind the other:
+     * this one's place among them, and how many they are; else 0 and 0. */
+    int32_t number, place, members;
 };
 
 /* Optimizers. X(NAME, name, moments, flop, fields)
@@ -307,7 +445,22 @@ struct rt_model {
     int32_t batches;   /* microbatches per step; the loss is their mean */
     int32_t precision; /* enum precision */
     int32_t update;    /* the most microbatches of an update; 0: one update ends the step */
+    int32_t slices;    /* of a microbatch; 0: it is not cut */
 };
+
+/* Rows of a sequence that a layer has: all, or those of a slice. */
+static inline int32_t sequence_length(const struct rt_layer *l) { return l->length > 0 ? l->length : l->context; }
+
+/* Bytes of an attention's keys and values, or of their gradients, in a slice's kv or in dkv: all keys, behind them all
+ * values, to a whole cache line. */
+static inline int64_t kv_bytes(const struct rt_layer *l, int64_t element) {
+    return (element * l->rows * (l->in - l->out) + 63) / 64 * 64;
+}
+
+/* An attention's log-sum-exp, and whether it keeps its queries behind that, in aux: a slice's, since its keys and
+ * values stay in kv, unless its whole input is in the stash. */
+static inline int64_t lse_bytes(const struct rt_layer *l) { return (4 * (int64_t)l->rows * l->heads + 63) / 64 * 64; }
+static inline bool keeps_queries(const struct rt_layer *l) { return l->length > 0 && l->x.space != SP_STASH; }
 
 /* The parameters of a layer, one after the other. */
 enum { MOST_PARAMETERS = 4 };
@@ -315,29 +468,73 @@ struct rt_parameter {
     const char *name;
     int32_t ndims; /* a vector has 1 */
     int64_t dim[2], count;
+    int32_t split; /* enum split: how the members of a team divide it */
 };
 struct rt_parameters {
     int32_t n;
     struct rt_parameter at[MOST_PARAMETERS];
 };
 static inline void add_parameter(struct rt_parameters *p, const char *name, int32_t ndims, int64_t rows,
-                                 int64_t columns) {
-    struct rt_parameter one = {name, ndims, {rows, columns}, ndims == 1 ? rows : rows * columns};
+                                 int64_t columns, int32_t split) {
+    struct rt_parameter one = {name, ndims, {rows, columns}, ndims == 1 ? rows : rows * columns, split};
     if (one.count > 0)
         p->at[p->n++] = one;
+}
+/* A member's part of n rows, or columns, of layer l. */
+static inline int64_t share_of(const struct rt_layer *l, int split, int64_t n) {
+    return l->share.split == split ? n / l->share.members : n;
+}
+/* Where element `at` of a member's parameter is in the whole one, and how many elements behind it, itself included, are
+ * next to each other there too. */
+struct rt_stretch {
+    int64_t at, n;
+};
+static inline struct rt_stretch stretch_of(const struct rt_layer *l, const struct rt_parameter *p, int64_t at) {
+    struct rt_stretch run = {at, p->count - at};
+    const struct rt_share *share = &l->share;
+    if (p->split == SPLIT_ROWS)
+        run.at += share->member * p->count;
+    if (p->split != SPLIT_COLUMNS)
+        return run;
+    int64_t columns = p->ndims == 1 ? p->dim[0] : p->dim[1], row = at / columns, column = at % columns, begin = 0;
+    for (int g = 0; g < 3 && share->group[g] > 0; g++) { /* begin: of the group, in the member's part */
+        int64_t width = share->group[g] / share->members;
+        if (column < begin + width) {
+            run.at = (row * columns + begin) * share->members + share->member * width + (column - begin);
+            run.n = begin + width - column;
+            break;
+        }
+        begin += width;
+    }
+    return run;
+}
+/* The whole parameter of which p is a member's part. */
+static inline struct rt_parameter whole_parameter(const struct rt_layer *l, const struct rt_parameter *p) {
+    struct rt_parameter whole = *p;
+    if (p->split == SPLIT_NONE)
+        return whole;
+    whole.dim[p->split == SPLIT_COLUMNS ? p->ndims - 1 : 0] *= l->share.members;
+    whole.count *= l->share.members;
+    return whole;
+}
+/* Of a parameter that each member of a team has whole, the first one's counts. */
+static inline bool counts_here(const struct rt_stage *s, const struct rt_parameter *p) {
+    return p->split != SPLIT_NONE || s->place == 0;
 }
 /* The parameters of layer l of model m, from LAYERS. */
 static inline struct rt_parameters parameters_of(const struct rt_model *m, const struct rt_layer *l, bool shared) {
     struct rt_parameters p;
     p.n = 0;
     switch (l->kind) {
-#define MATRIX(name, rows, columns) add_parameter(&p, #name, 2, rows, columns);
-#define VECTOR(name, n)             add_parameter(&p, #name, 1, n, 0);
+#define MATRIX(name, rows, columns) add_parameter(&p, #name, 2, rows, columns, l->share.split);
+#define WHOLE(name, rows, columns)  add_parameter(&p, #name, 2, rows, columns, SPLIT_NONE);
+#define VECTOR(name, n)             add_parameter(&p, #name, 1, n, 0, l->share.split == SPLIT_COLUMNS ? SPLIT_COLUMNS : SPLIT_NONE);
 #define X(name, parameters, ...)                                                                                       \
     case LAYER_##name: parameters break;
         LAYERS(X)
 #undef X
 #undef MATRIX
+#undef WHOLE
 #undef VECTOR
     }
     return p;

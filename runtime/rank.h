@@ -45,21 +45,25 @@ static inline int rt_start(int argc, char **argv, const struct rt_self *self, st
         x->from = line[i].from;
         x->to = line[i].to > 0 || !is_job(x->op) ? line[i].to : tables->stage[x->stage].nlayers;
         x->wait = waits;
-        x->more = i > 0 ? x[-1].more + x[-1].nmore : 0;
+        x->more = i > 0 ? x[-1].more + x[-1].nmore + x[-1].nkv : 0;
         for (int r = 0; r < NROLES; r++)
             x->at[r] = -1;
         for (int a = 0; line[i].operand[a].role; a++) {
             int role = line[i].operand[a].role;
             x->first = x->first || role == -(ROLE_dw + 1);
             x->vfirst = x->vfirst || role == -(ROLE_dv + 1);
+            x->ufirst = x->ufirst || role == -(ROLE_du + 1);
             if (a == 0 || line[i].operand[a].bytes < x->bytes)
                 x->bytes = line[i].operand[a].bytes;
             if ((role == ROLE_x + 1 || role == ROLE_dy + 1) && x->at[role - 1] >= 0)
                 more[x->more + x->nmore++] = line[i].operand[a].off;
-            else
+            else if (role != ROLE_kv + 1)
                 x->at[(role < 0 ? -role : role) - 1] =
                     line[i].operand[a].off - (is_job(x->op) ? line[i].operand[a].before : 0);
         }
+        for (int a = 0; line[i].operand[a].role; a++)
+            if (line[i].operand[a].role == ROLE_kv + 1)
+                more[x->more + x->nmore + x->nkv++] = line[i].operand[a].off;
         for (int a = 0; line[i].wait[a]; a++, waits++) {
             wait[waits] = line[i].wait[a] - 1;
             ins[wait[waits]].recorded = true;
@@ -72,13 +76,14 @@ static inline int rt_start(int argc, char **argv, const struct rt_self *self, st
     tables->nins = n;
     return rank_main(argc, argv, self, tables);
 }
-#define RT_MAIN(argc, argv, self, model, stages, lanes, stream, groups, homes)                                         \
+#define RT_MAIN(argc, argv, self, model, stages, slices, lanes, stream, groups, homes)                                 \
     do {                                                                                                               \
         enum { N = sizeof stream / sizeof *stream - 1 };                                                               \
         static struct rt_instr ins[N + 1];                                                                             \
         static int32_t waits[N * RT_WAITS + 1];                                                                        \
         static int64_t more[N * RT_OPERANDS + 1];                                                                      \
-        struct rt_tables tables = {model, stages, sizeof stages / sizeof *stages, 0, 0, 0, 0, groups, homes, lanes};   \
+        struct rt_tables tables = {model,  stages, slices, sizeof stages / sizeof *stages, 0, 0, 0, 0,                 \
+                                   groups, homes,  lanes};                                                             \
         return rt_start(argc, argv, self, &tables, stream, N, ins, waits, more);                                       \
     } while (0)
 #endif

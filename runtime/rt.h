@@ -7,8 +7,14 @@
 /* Alignment of a layer's parameters within its stage's weights, in bytes: a vector register, a cache line. */
 enum { PARAM_ALIGN = 64 };
 
+/* The most slices of a microbatch. */
+enum { MOST_SLICES = 1024 };
+
 /* The most columns of an attention head that the CUDA layers support. */
 enum { CUDA_HEAD = 128 };
+
+/* The most slices of a microbatch that attend to each other there. */
+enum { CUDA_SLICES = 64 };
 
 /* Elements of a stage's weights, gaps included: also the floats of its gradient, and of each array of its optimizer
  * state. */
@@ -18,13 +24,31 @@ static inline int64_t weight_count(const struct rt_model *m, const struct rt_sta
 
 /* ---- layers_host.c: the reference implementation, fp32, one BLAS thread per rank ---- */
 
-/* Elements of the shared token table that the layer uses: an unembedding, or an embedding whose only own parameters are
- * the positions. 0: it uses none. */
+/* Elements of the shared token table, or of a member's part of it, that the layer uses: an unembedding, or an embedding
+ * whose only own parameters are the positions. 0: it uses none. */
 static inline int64_t shared_table(const struct rt_model *m, const struct rt_layer *l) {
     if (l->kind == LAYER_unembedding)
-        return (int64_t)m->vocab * l->in;
+        return (int64_t)l->out * l->in;
     bool positions = l->kind == LAYER_embedding && l->nparam == (int64_t)l->context * l->out;
-    return positions ? (int64_t)m->vocab * l->out : 0;
+    return positions ? share_of(l, SPLIT_ROWS, m->vocab) * l->out : 0;
+}
+static inline bool ends_in_loss(const struct rt_stage *s) {
+    int kind = s->nlayers > 0 ? s->layer[s->nlayers - 1].kind : NLAYERS;
+    return kind == LAYER_cross_entropy || kind == LAYER_mse;
+}
+/* A team's members all compute the loss, and the first one's counts; or each computes that of its rows, and their sum
+ * does. */
+static inline bool sums_loss(const struct rt_stage *s) {
+    return ends_in_loss(s) && s->layer[s->nlayers - 1].part.members > 0;
+}
+static inline bool tells_loss(const struct rt_stage *s) { return ends_in_loss(s) && (s->place == 0 || sums_loss(s)); }
+/* What its routes send is this member's to count: each has rows of its own, or it is the first of those that all have
+ * them all. */
+static inline bool tells_routed(const struct rt_stage *s) {
+    bool by_rows = false;
+    for (int l = 0; l < s->nlayers; l++)
+        by_rows |= s->layer[l].kind == LAYER_route && s->layer[l].part.members > 0;
+    return by_rows || s->place == 0;
 }
 /* Does a layer of the stage, from number `from` on, use it? Then a backward has had the table's gradient before it
  * comes to those in front of that one. */
@@ -42,24 +66,55 @@ struct rt_batch {
 };
 
 /* The operands of a stage's job: the base address of each space, and the stage's weights and gradient. */
+/* What routes have sent to experts: pairs of a token and an expert, and how many of these had no room there. */
+struct rt_routed {
+    int64_t pairs, dropped;
+};
+
 struct rt_bind {
-    char *at[SP_DX + 1]; /* indexed by enum space; NULL where the job has no such operand */
+    char *at[SP_GOT + 1]; /* indexed by enum space; NULL where the job has no such operand */
     float *w, *dw;
-    float *v, *dv;      /* the token table that embedding and unembedding share: vocab x width, and its gradient */
-    bool first, vfirst; /* dw, dv is written rather than added to */
+    float *v, *dv; /* the token table that embedding and unembedding share: vocab x width, and its gradient */
+    float *u, *du; /* what the members of the stage's team share, and its gradient */
+    bool first, vfirst, ufirst; /* dw, dv, du is written rather than added to */
     char *arena;
     const int64_t *more; /* arena offsets of nmore further tensors, to be added to x or to dy */
     int nmore;
+    /* Of a slice: the stage's layers on each of the slices; arena offsets of the keys and values of those before it,
+     * and in a backward of its own; its own, which a forward writes (NULL: it does not); and the gradients with respect
+     * to those of all slices up to it, from those behind it (NULL: it is the last), and of those before it. */
+    const struct rt_stage *slice;
+    const int64_t *kv;
+    char *own, *dkv, *dpast;
     const struct rt_batch *batch;
-    float *loss; /* the last layer's forward writes the microbatch's mean loss here */
+    float *loss;              /* the last layer's forward writes the microbatch's mean loss here */
+    struct rt_routed *routed; /* a route's forward adds to it; NULL: nobody counts */
 };
+/* The set that has the layer's parameters; its gradient, and whether that is written rather than added to. */
+static inline float *layer_weights(const struct rt_bind *at, const struct rt_layer *l) {
+    return l->set == SET_SHARED ? at->u : at->w;
+}
+static inline float *layer_gradient(const struct rt_bind *at, const struct rt_layer *l) {
+    return l->set == SET_SHARED ? at->du : at->dw;
+}
+static inline bool writes_gradient(const struct rt_bind *at, const struct rt_layer *l) {
+    return l->set == SET_SHARED ? at->ufirst : at->first;
+}
 
-void host_forward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at);
+/* A part of a job is of the layers [from, to). Parts that follow each other, a forward's from the first layer to the
+ * last and a backward's from the last to the first, with the same operands and nothing between that touches them, make
+ * what the whole makes, to the bit.
+ *
+ * A team exchanges what it has between two parts, in the middle of a layer, which both of them have: a part with
+ * SP_GIVE ends there, and puts the layer's x (in a backward, its dy) into it, if that does not lie there; the next
+ * part, with SP_GOT, begins there, and the layer's y (dx) is what lies in it. */
+void host_forward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, int from, int to);
+static inline void host_forward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at) {
+    host_forward_part(m, s, at, 0, s->nlayers);
+}
 /* input: dx from dy (and what the weight gradient needs, into SP_EXT); weight: dw from the stash and SP_EXT.
  * Both: a full backward. Where one update ends the step, gradients are of the mean over its microbatches, scaled by
- * 1 / batches at the loss; where stages have several, each microbatch's is whole, and the update scales their sum.
- * A part is of the layers [from, to). Parts that follow each other from the last layer to the first, with the same
- * operands and nothing between that touches them, make what the whole makes, to the bit. */
+ * 1 / batches at the loss; where stages have several, each microbatch's is whole, and the update scales their sum. */
 void host_backward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
                         bool weight, int from, int to);
 static inline void host_backward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at,
@@ -70,7 +125,10 @@ void host_add(float *dst, const float *src, int64_t n, bool first);
 /* dst, n floats, += each of at->more */
 void host_add_more(const struct rt_bind *at, char *dst, int64_t n);
 /* What an update multiplies the sum of its microbatches' gradients by. */
-static inline float update_scale(const struct rt_stage *s) { return s->update > 0 ? 1.0f / (float)s->update : 1.0f; }
+static inline float update_scale(const struct rt_model *m, const struct rt_stage *s) {
+    int32_t slices = m->slices > 0 ? m->slices : 1;
+    return s->update > 0 ? 1.0f / (float)(s->update / slices) : 1.0f;
+}
 /* One optimizer step of n of the stage's elements, from `first` on, where w, dw and opt begin; step counts from 1. dw
  * is scaled by update_scale as it is read. */
 void host_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
@@ -89,7 +147,12 @@ struct data;
 struct data *data_open(const struct rt_model *m, const char *path, uint64_t seed, char *why, size_t nwhy);
 /* Fills *out with microbatch b of the step, into the caller's memory of data_bytes(m). No allocation. */
 void data_batch(const struct data *d, int64_t step, int b, void *memory, struct rt_batch *out);
+/* The same of a slice: rows first .. first + length of each sequence. */
+void data_slice(const struct data *d, int64_t step, int b, int first, int length, void *memory, struct rt_batch *out);
 size_t data_bytes(const struct rt_model *m);
+/* Moves the rows to the front, in the same memory, that the members of teams have which read the batch: its input as
+ * layer `input` does, its targets as the loss `target` does. NULL: all are read. */
+void data_keep(const struct rt_model *m, const struct rt_layer *input, const struct rt_layer *target, void *memory);
 /* True if the file is unchanged since it was opened. False, with `path: reason` in why: it changed, shrank or is gone.
  * Call this before keeping anything computed from it. If the file shrinks while being read, the process names it and
  * ends. */
@@ -102,8 +165,8 @@ void data_close(struct data *d);
 
 struct rt_instr {
     uint8_t op;
-    bool first, vfirst; /* dw, dv is written, not added to */
-    bool recorded;      /* some instruction of another lane waits for this one */
+    bool first, vfirst, ufirst; /* dw, dv, du is written, not added to */
+    bool recorded;              /* some instruction of another lane waits for this one */
     uint16_t lane;
     int32_t stage, batch; /* batch -1: none. As written out: see rt_program. Of an update of several: its number */
     int32_t peer, msg;    /* -1: none */
@@ -112,7 +175,8 @@ struct rt_instr {
     int64_t bytes;        /* of the smallest operand: of the tensor moved, added or reduced; of a shard */
     int32_t wait, nwait;  /* instructions of other lanes that must have ended: rt_rank.wait[wait ..] */
     int32_t more, nmore;  /* a forward's further x, a backward's further dy, to be added up: rt_rank.more[more ..] */
-    int32_t from, to;     /* of a job: its layers of the stage, [from, to); a backward may run in parts */
+    int32_t nkv;          /* behind these: kv of slices, from the microbatch's first on */
+    int32_t from, to;     /* of a job, which may run in parts: its layers of the stage, [from, to) */
 };
 
 /* A stage, or the table, whose weights live on a rank: all of them or a shard. A stage sharded over n ranks is padded
@@ -190,12 +254,21 @@ struct rt_program {
     int32_t workers, stages, batches, nmsgs; /* batches: of a step */
     int32_t period;                          /* microbatches; 0: nothing repeats, and begin and end are 0 */
     int64_t repeats;
-    int32_t sets; /* of weights: the stages', then the token table's if two layers share one */
+    int32_t sets;    /* of weights: the stages', then the token tables that two layers share, then what teams share */
+    int32_t updated; /* the last stage that has weights: its updates tell how far the training is */
     const struct rt_model *model;
     const struct rt_stage *stage; /* [sets] */
+    /* With slices, which count as microbatches here: [stage * slices + q], the layers of a stage on slice q. */
+    const struct rt_stage *slice;
     const struct rt_rank *rank;
     const struct rt_meeting *msg;
 };
+
+/* The stage of a job: its layers on the slice, where there are slices. */
+static inline const struct rt_stage *job_stage(const struct rt_program *p, const struct rt_instr *x) {
+    int32_t slices = p->model->slices;
+    return slices > 0 ? &p->slice[x->stage * slices + x->batch % slices] : &p->stage[x->stage];
+}
 
 /* Microbatches as they are written out, with one period. */
 static inline int32_t written_batches(const struct rt_program *p) {
@@ -215,7 +288,7 @@ struct rt_self {
 /* groups: members of each group in their order, ended by -1, and one more -1 at the end. homes: ended by stage -1. */
 struct rt_tables {
     const struct rt_model *model;
-    const struct rt_stage *stage;
+    const struct rt_stage *stage, *slice;
     int32_t sets;         /* length of stage: the stages, plus the table that two layers share */
     struct rt_instr *ins; /* peer of a collective: the number of its group */
     const int32_t *wait;
@@ -241,7 +314,8 @@ struct rt_run {
     float *loss;             /* [steps]: mean over the step's microbatches */
     struct rt_stamp **stamp; /* [rank]: [kept][instructions], of the last `kept` steps; or NULL */
     int64_t kept;
-    double *makespan; /* [steps]: seconds from the first start to the last end */
+    double *makespan;         /* [steps]: seconds from the first start to the last end */
+    struct rt_routed *routed; /* of all steps; NULL: nobody asks */
     void (*progress)(void *context, int64_t step, float loss, double seconds); /* about ten times a second, or NULL */
     /* After each step, from 0, or NULL. loss[batches]: of each microbatch; when[updates_per_step]: when the last
      * stage's updates had ended, in seconds since the training began. */

@@ -38,7 +38,17 @@
 #define done(...)                           operand(ROLE_done + 1, __VA_ARGS__),
 #define v(...)                              operand(ROLE_v + 1, __VA_ARGS__),
 #define dv(...)                             operand(ROLE_dv + 1, __VA_ARGS__),
+#define kv(...)                             operand(ROLE_kv + 1, __VA_ARGS__),
+#define own(...)                            operand(ROLE_own + 1, __VA_ARGS__),
+#define dkv(...)                            operand(ROLE_dkv + 1, __VA_ARGS__),
+#define dpast(...)                          operand(ROLE_dpast + 1, __VA_ARGS__),
 #define set_dv(...)                         operand(-(ROLE_dv + 1), __VA_ARGS__),
+#define u(...)                              operand(ROLE_u + 1, __VA_ARGS__),
+#define du(...)                             operand(ROLE_du + 1, __VA_ARGS__),
+#define set_du(...)                         operand(-(ROLE_du + 1), __VA_ARGS__),
+#define give(...)                           operand(ROLE_give + 1, __VA_ARGS__),
+#define got(...)                            operand(ROLE_got + 1, __VA_ARGS__),
+#define work(...)                           operand(ROLE_work + 1, __VA_ARGS__),
 #else
 #undef PIANOLA_WORDS
 #undef I
@@ -70,5 +80,15 @@
 #undef done
 #undef v
 #undef dv
+#undef kv
+#undef own
+#undef dkv
+#undef dpast
 #undef set_dv
+#undef u
+#undef du
+#undef set_du
+#undef give
+#undef got
+#undef work
 #endif

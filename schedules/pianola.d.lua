@@ -18,18 +18,26 @@ function params(defaults) end
 ---`F` forward; `B` full backward, or `I` input gradient and `W` weight gradient; `R` recompute.
 ---@alias pianola.direction "F"|"B"|"I"|"W"|"R"
 
----One or two jobs as text, such as `"1F3"`: stage, direction, microbatch. `"0F3+7B1"`: two that overlap.
+---One or two jobs as text, such as `"1F3"`: stage, direction, microbatch; `"1F3.0"`: with slices. `"0F3+7B1"`: two that
+---overlap.
 ---@alias pianola.entry string
 
 ---@class pianola.schedule
 ---@field workers integer ranks
 ---@field stages integer stages of the model
 ---@field batches integer microbatches of a step
----Home, where the stage's weights, optimizer state and final gradient live, and the rank that computes the job.
----@field w? fun(s: integer, b: integer, d: pianola.direction): integer|integer[], integer
+---Into how many slices each microbatch is cut along the sequence; 1, or absent: none. Each slice has jobs of its own, and
+---functions that are asked about a microbatch get the slice q, from 0, behind their other arguments.
+---@field slices? integer
+---Rows of a sequence in each slice, or "balanced": so that the largest takes as short as it can, by the model's FLOP.
+---Default: as many in each.
+---@field slice_cut? integer[]|"balanced"
+---Home, where the stage's weights, optimizer state and final gradient live (nil: it has no weights), and the rank that
+---computes the job, or the team of ranks that compute it together.
+---@field w? fun(s: integer, b: integer, d: pianola.direction, q?: integer): integer|integer[]|nil, integer|integer[]
 ---Among the jobs that a rank could start now, the smallest runs; then smaller b, smaller s, and F < R < I < B < W.
 ---For an update nil, too: it runs at once.
----@field n? fun(s: integer, b: integer, d: pianola.direction|"U"): number?
+---@field n? fun(s: integer, b: integer, d: pianola.direction|"U", q?: integer): number?
 ---`"greedy"`: a rank never idles while an admissible job is ready. `"strict"`: jobs run in exactly the order of n.
 ---@field order? "greedy"|"strict"
 ---Instead of w and n: a list of jobs per rank, in order. A stage's home is the rank that runs its jobs, or what w says.
@@ -37,24 +45,24 @@ function params(defaults) end
 ---With a sequence: the share of a pair's shorter job that hides behind the longer one, from 0 to 1.
 ---@field overlap? number
 ---With order "strict": true for a job without a place in the order, which runs when its rank would idle.
----@field fill? fun(s: integer, b: integer, d: pianola.direction): boolean?
+---@field fill? fun(s: integer, b: integer, d: pianola.direction, q?: integer): boolean?
 ---The most live activations that a rank may hold; its F jobs wait for room. math.huge: no limit, as without cap.
 ---@field cap? integer|fun(worker: integer): number
 ---Every B becomes I and W: input gradient and weight gradient are jobs of their own.
----@field split_backward? boolean|fun(s: integer, b: integer): boolean?
+---@field split_backward? boolean|fun(s: integer, b: integer, q?: integer): boolean?
 ---F keeps only its input, and R runs before the backward.
----@field recompute? boolean|fun(s: integer, b: integer): boolean?
----The jobs `{s, b, d}` that a job needs, instead of the default dependencies. With recompute, an R always needs its F,
+---@field recompute? boolean|fun(s: integer, b: integer, q?: integer): boolean?
+---The jobs `{s, b, d}`, with slices `{s, b, d, q}`, that a job needs, instead of the default dependencies. With recompute, an R always needs its F,
 ---and its B or I needs it, listed or not. pred is not asked about the R of `--recompute`.
----@field pred? fun(s: integer, b: integer, d: pianola.direction): [integer, integer, pianola.direction][]
+---@field pred? fun(s: integer, b: integer, d: pianola.direction, q?: integer): [integer, integer, pianola.direction, integer?][]
 ---The time a job takes, 0 or from 1e-100 to 1e100, in the unit of the other times: seconds where a cluster gives them
 ---(flops, or cost), else FLOP with a model. Default: F, I, W and R 1, B 2; with a model, the model's cost.
----@field cost? fun(s: integer, b: integer, d: pianola.direction|"U"): number?
+---@field cost? fun(s: integer, b: integer, d: pianola.direction|"U", q?: integer): number?
 ---Where a stage has several homes: 1, they divide the optimizer's state among them; 2, the summed gradient too. Default 0.
 ---@field zero? integer|fun(s: integer): integer
 ---The rank from which the job's rank takes its copy of the weights: a relay, which has a job that reads them, or a home.
 ---nil, or where the relay does not have them when the job starts: the home.
----@field source? fun(s: integer, b: integer, d: pianola.direction): integer?
+---@field source? fun(s: integer, b: integer, d: pianola.direction, q?: integer): integer?
 ---How many fetched or gathered stages a rank may hold at once; default 2, one in use and one prefetched.
 ---@field weight_slots? integer|fun(worker: integer): number
 ---`"flush"`, the default: weights change once, at the end of the step. Else updates are jobs, which n and cost are asked
@@ -71,11 +79,11 @@ function params(defaults) end
 ---@field bucket? number | fun(s: integer): number
 ---Whether what F keeps for the backward is in host memory meanwhile. "auto": what is worth most, by bytes and time, until
 ---the program fits into the cluster's memory.
----@field offload? boolean | "auto" | fun(s: integer, b: integer): boolean
+---@field offload? boolean | "auto" | fun(s: integer, b: integer, q?: integer): boolean
 ---Whether the optimizer's state is in host memory, except while it is used.
 ---@field offload_optimizer? boolean | fun(s: integer): boolean
----Not supported yet.
----@field tensor? nil
+---So many ranks each rank becomes, a team that computes its jobs together. Default 1.
+---@field tensor? integer
 
 ---The script's answer: `return schedule { workers = …, stages = …, batches = …, w = …, n = … }`.
 ---@param fields pianola.schedule
@@ -188,6 +196,10 @@ function integers(fields) end
 
 ---@class pianola.embedding
 ---@field width integer
+---Whether it adds a learned vector for a token's position. Default true.
+---@field positions? boolean
+---`"rows"`: the members of a team divide the tokens, and add up what they find. Default: each has all of it.
+---@field split? "rows"
 
 ---Token and position embedding: the first layer of a model whose input is tokens.
 ---@param fields pianola.embedding
@@ -196,38 +208,117 @@ function embedding(fields) end
 
 ---@class pianola.linear
 ---@field width integer outputs
----@field bias? true
+---Whether it has a bias. Default true; with integers as the input there is none.
+---@field bias? boolean
+---How the members of a team divide it: `"columns"`, each makes a part of the output; `"rows"`, each takes a part of the
+---input, and the results are added up. Default: each computes all of it.
+---@field split? "columns"|"rows"
 
 ---y = x W + bias
 ---@param fields pianola.linear
 ---@return pianola.layer
 function linear(fields) end
 
+---@class pianola.relu
+---`"rows"`: between the layers that a team divides otherwise, its members each have rows of their own, in this layer and
+---all others there. Default, unless another layer says so: each has all rows.
+---@field split? "rows"
+
 ---y = max(x, 0)
----@param fields {}
+---@param fields pianola.relu
 ---@return pianola.layer
 function relu(fields) end
 
+---@class pianola.gelu
+---`"rows"`: between the layers that a team divides otherwise, its members each have rows of their own, in this layer and
+---all others there. Default, unless another layer says so: each has all rows.
+---@field split? "rows"
+
 ---y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
----@param fields {}
+---@param fields pianola.gelu
 ---@return pianola.layer
 function gelu(fields) end
 
----y = gamma (x - mean) / sqrt(var + 1e-5) + beta
+---@class pianola.silu
+---`"rows"`: between the layers that a team divides otherwise, its members each have rows of their own, in this layer and
+---all others there. Default, unless another layer says so: each has all rows.
+---@field split? "rows"
+
+---y = x / (1 + e^-x)
+---@param fields pianola.silu
+---@return pianola.layer
+function silu(fields) end
+
+---y = silu(gate) up, over an input of gate and up side by side: 2 widths in, one out.
 ---@param fields {}
+---@return pianola.layer
+function swiglu(fields) end
+
+---@class pianola.layernorm
+---`"rows"`: between the layers that a team divides otherwise, its members each have rows of their own, in this layer and
+---all others there. Default, unless another layer says so: each has all rows.
+---@field split? "rows"
+
+---y = gamma (x - mean) / sqrt(var + 1e-5) + beta
+---@param fields pianola.layernorm
 ---@return pianola.layer
 function layernorm(fields) end
 
+---@class pianola.rmsnorm
+---`"rows"`: between the layers that a team divides otherwise, its members each have rows of their own, in this layer and
+---all others there. Default, unless another layer says so: each has all rows.
+---@field split? "rows"
+
+---y = gamma x / sqrt(mean(x^2) + 1e-5)
+---@param fields pianola.rmsnorm
+---@return pianola.layer
+function rmsnorm(fields) end
+
 ---@class pianola.attention
 ---@field heads integer
+---Heads of keys and values, each of which as many heads of queries read. Default: as many as heads.
+---@field kv_heads? integer
+---The base of a rotary position embedding, such as 10000; needs a linear layer before it. Default 0: none.
+---@field rope? integer
+---How it goes on where the members of a team each have rows of their own. `"rows"`: all get the keys and values of all, and
+---a member's rows are two chunks of each sequence, as far from its begin as from its end. `"heads"`: each gets all rows of
+---some heads. Default: with some heads, behind a linear layer whose columns are divided.
+---@field split? "rows"|"heads"
 
----Causal self-attention over an input of query, key and value side by side: 3 widths in, one out.
+---Causal self-attention over an input of query, key and value side by side: heads, kv_heads and kv_heads columns for each
+---of its output's heads.
 ---@param fields pianola.attention
 ---@return pianola.layer
 function attention(fields) end
 
+---@class pianola.moe
+---@field experts integer
+---How many experts a token is sent to. Default 2.
+---@field top? integer
+---The columns between an expert's two linear layers.
+---@field width integer
+---Swiglu, of 2 width columns, stands between them rather than gelu. Default: false.
+---@field gated? boolean
+---An expert has room for so many times the tokens of a sequence that it would have if they were spread evenly. The others
+---are dropped. Default 1.25.
+---@field capacity? number
+---The factor of the loss that spreads tokens evenly. Default 0.01.
+---@field balance? number
+---A team divides the experts, and the sequences between them. Default: each member has all.
+---@field split? "experts"
+
+---A mixture of experts: a router sends each token to its top experts, without biases, and adds up what comes back.
+---@param fields pianola.moe
+---@return pianola.layer
+function moe(fields) end
+
+---@class pianola.unembedding
+---`"columns"`: the members of a team divide the logits, each by its part of the table, as an embedding with split
+---`"rows"` divides that. Default: each has all of it.
+---@field split? "columns"
+
 ---The output layer that shares the embedding's table, as in GPT-2.
----@param fields {}
+---@param fields pianola.unembedding
 ---@return pianola.layer
 function unembedding(fields) end
 

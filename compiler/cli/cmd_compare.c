@@ -98,7 +98,8 @@ static int column_of(const char *key) {
 
 static struct row measure(const struct report *report, bool model, const char *file) {
     struct row row = {.file = file, .updates = report->updates};
-    double scale = model ? 1 : (double)report->workers / report->stages, *f = row.figure;
+    double slices = report->slices ? report->slices : 1, *f = row.figure;
+    double scale = model ? 1 : (double)report->workers / report->stages / slices;
     f[STAGES] = report->stages;
     f[MAKESPAN] = report->makespan * scale;
     f[STEADY] = report->period / report->period_batches * scale;
@@ -111,13 +112,13 @@ static struct row measure(const struct report *report, bool model, const char *f
     f[GAP] = report->gap;
     for (int k = 0; k < report->workers; k++) {
         const struct rank_report *rank = &report->rank[k];
-        double live = rank->peak_activations * scale;
+        double live = rank->peak_activations * (model ? 1 / slices : scale);
         f[LIVE] = live > f[LIVE] ? live : f[LIVE];
         f[MEMORY] = (double)rank->peak_bytes > f[MEMORY] ? (double)rank->peak_bytes : f[MEMORY];
         f[LEAST] = (double)rank->least_bytes > f[LEAST] ? (double)rank->least_bytes : f[LEAST];
         f[SENT] += (double)rank->bytes_received;
-        f[EXPOSED] +=
-            rank->exposed[EXPOSED_WEIGHTS] + rank->exposed[EXPOSED_REDUCTIONS] + rank->exposed[EXPOSED_COPIES];
+        f[EXPOSED] += rank->exposed[EXPOSED_WEIGHTS] + rank->exposed[EXPOSED_REDUCTIONS] +
+                      rank->exposed[EXPOSED_COPIES] + rank->exposed[EXPOSED_TEAMS];
     }
     f[EXPOSED] = report->makespan > 0 ? f[EXPOSED] / (report->makespan * report->workers) : 0;
     f[ONE] = f[TWO] = NAN;

@@ -62,7 +62,7 @@ static double median_of(const struct compile *c, const struct trained *trained, 
 
 static void take_times(struct timing *timing, const struct trained *trained, int64_t steps) {
     const struct compile *c = &timing->c;
-    int sets = c->spec->stages + c->spec->tied;
+    int sets = c->spec->stages + c->spec->names.sets;
     timing->update = NEW(double, sets);
     for (int s = 0; s < sets; s++) {
         timing->update[s] = median_of(c, trained, s, OP_U);
@@ -134,7 +134,7 @@ static void put_cluster(struct text *out, const struct timing *timing, const str
         tame(measured_text(timing, settings)));
     put_seconds(out, "F", stages, forward_of, timing);
     put_seconds(out, "B", stages, backward_of, timing);
-    put_seconds(out, "U", stages + timing->c.spec->tied, update_of, timing);
+    put_seconds(out, "U", stages + timing->c.spec->names.sets, update_of, timing);
     put(out,
         "}\n\nreturn cluster {\n  stages = %d,\n"
         "  cost = function(s, op) return seconds[op] and seconds[op][s] end,\n}\n",

@@ -28,22 +28,26 @@ static struct compile compile_serial(const struct compile *c) {
     sp->offload = NULL;
     sp->offload_state = NULL;
     sp->auto_offload = false;
+    bool teams = sp->names.member;
+    join_teams(sp);
     sp->cap = NEW(int, 1);
     sp->slots = NEW(int, 1);
     sp->cap[0] = INT32_MAX;
+    const struct job *job = sp->job;
     sp->job = NEW(struct job, sp->njobs);
-    memcpy(sp->job, c->spec->job, sizeof *sp->job * (size_t)sp->njobs);
+    memcpy(sp->job, job, sizeof *sp->job * (size_t)sp->njobs);
     for (int j = 0; j < sp->njobs; j++) {
         sp->job[j].rank = sp->job[j].home = sp->job[j].pair = 0;
         sp->job[j].prio = sp->job[j].b;
     }
+    sp->npairs = 0;
     sp->update = NULL; /* one rank tells what jobs take, whichever weights they read */
     sp->nupdates = 0;
     sp->step = sp->batches;
     sp->pred = NULL; /* the default dependencies: a custom pred() must not change the result */
     sp->homes = find_homes(sp);
-    struct compile serial = {.spec = sp, .stage = NEW(struct stage, sp->stages + sp->tied)};
-    memcpy(serial.stage, c->stage, sizeof *c->stage * (size_t)(sp->stages + sp->tied));
+    struct compile serial = {.spec = sp, .stage = NEW(struct stage, stage_entries(sp))};
+    memcpy(serial.stage, teams ? cost_stages(sp) : c->stage, sizeof *c->stage * (size_t)stage_entries(sp));
     cost_homes(sp, serial.stage);
     sp->stage = serial.stage;
     compile_all(&serial, "");
@@ -65,8 +69,8 @@ static void tell_losses(void *context, const struct rt_program *p, int64_t step,
     char why[512];
     for (int64_t k = 0; telling->predicted && k < telling->times.n; k++)
         telling->predicted[k] = telling->times.at[k] + (double)step * telling->times.step;
-    if (losses_step(telling->to, step, p->batches, &p->stage[p->stages - 1], loss, telling->predicted, when, why,
-                    sizeof why))
+    if (losses_step(telling->to, step, p->batches, p->model->slices, &p->stage[p->updated], loss, telling->predicted,
+                    when, why, sizeof why))
         return;
     fprintf(stderr, "%spianola: error: %s\n", isatty(STDERR_FILENO) ? "\n" : "", why);
     _exit(2);
@@ -90,13 +94,14 @@ static struct trained train_and_tell(const struct compile *c, const struct setti
 
 /* ---- the prediction ---- */
 
-/* The predicted makespan, with each job's cost as measured alone on one rank. */
+/* The predicted makespan, with each job's cost as measured alone on one rank; a team's members take even parts of it.
+ */
 static double predict(const struct compile *c, const struct compile *serial, const struct trained *alone) {
     struct spec sp = *c->spec;
-    int sets = sp.stages + sp.tied;
-    struct stage *st = NEW(struct stage, sets);
-    memcpy(st, c->stage, sizeof *st * (size_t)sets);
-    double *cost = NEW(double, sets *NOPS);
+    int sets = sp.stages + sp.names.sets;
+    struct stage *st = NEW(struct stage, stage_entries(&sp));
+    memcpy(st, c->stage, sizeof *st * (size_t)stage_entries(&sp));
+    double *cost = NEW(double, sets *NOPS); /* of the script's stages */
     int *n = NEW(int, sets *NOPS);
     const struct rank *k = &serial->program->rank[0];
     double took = 0, flop = 0;
@@ -106,7 +111,7 @@ static double predict(const struct compile *c, const struct compile *serial, con
         cost[x->stage * NOPS + x->op] += t;
         n[x->stage * NOPS + x->op]++;
         took += is_job(x->op) ? t : 0;
-        flop += is_job(x->op) ? st[x->stage].flop[x->op] : 0;
+        flop += is_job(x->op) ? stage_at(serial->spec, serial->stage, x->stage, x->batch)->flop[x->op] : 0;
     }
     sp.flops = flop / took; /* for work that one rank never does: adding parts of gradients */
     for (int i = 0; i < sets * NOPS; i++)
@@ -115,11 +120,15 @@ static double predict(const struct compile *c, const struct compile *serial, con
     sp.job = NEW(struct job, njobs);
     memcpy(sp.job, c->spec->job, sizeof *sp.job * (size_t)njobs);
     for (int j = 0; j < njobs; j++) {
-        sp.job[j].cost = cost[sp.job[j].s * NOPS + sp.job[j].d];
+        struct member member = member_at(&sp.names, sp.job[j].s);
+        sp.job[j].cost = cost[member.stage * NOPS + sp.job[j].d] / (member.size > 0 ? member.size : 1);
+        sp.job[j].exchange = 0;
         sp.job[j].pair = 0; /* a device has one compute lane: it runs overlapped jobs sequentially */
     }
-    for (int s = 0; s < sets; s++)
-        st[s].update = cost[s * NOPS + OP_U];
+    for (int s = 0; s < sets; s++) {
+        struct member member = member_at(&sp.names, s);
+        st[s].update = cost[member.stage * NOPS + OP_U] / (member.size > 0 ? member.size : 1);
+    }
     sp.link = sp.host_link = NULL;
     sp.speed = NULL;
     struct timeline *tl = sim_run(&sp, st, c->program);
@@ -144,8 +153,8 @@ static void write_timeline(const struct compile *c, const struct trained *traine
     timeline_head(f);
     for (int64_t k = 0; k < trained->kept; k++)
         for (int r = 0; r < p->workers; r++)
-            timeline_rows(f, steps - trained->kept + k, r, &trained->program->rank[r], lane[r],
-                          trained->stamp[r] + k * p->rank[r].nins, origin);
+            timeline_rows(f, steps - trained->kept + k, r, &trained->program->rank[r], trained->program->model->slices,
+                          lane[r], trained->stamp[r] + k * p->rank[r].nins, origin);
     bool ok = !ferror(f);
     if (fclose(f) != 0 || !ok)
         die("%s: no memory for the timeline", path);
@@ -158,6 +167,7 @@ struct outcome {
     float first, last;
     double step, tokens_per_second, predicted, measured, work, largest;
     uint64_t weights;
+    struct rt_routed routed;
     bool compared, same_weights;
     long cores;                  /* or the number of GPUs */
     const struct cuda_run *cuda; /* or NULL */
@@ -170,6 +180,10 @@ static void print_text(const struct compile *c, const struct outcome *outcome) {
         printf("one rank  the same %lld steps: losses differ by %.2g at most (relative), weights %s\n",
                (long long)outcome->steps, outcome->largest,
                outcome->same_weights ? "equal bit for bit" : "not bit for bit");
+    if (outcome->routed.pairs)
+        printf("dropped   %lld of %lld (token, expert) pairs, %.3g%%\n", (long long)outcome->routed.dropped,
+               (long long)outcome->routed.pairs,
+               100.0 * (double)outcome->routed.dropped / (double)outcome->routed.pairs);
     printf("weights   %016llx (fingerprint)\n", (unsigned long long)outcome->weights);
     printf("makespan  predicted %.2f ms, measured %.2f ms (median step)", 1e3 * outcome->predicted,
            1e3 * outcome->measured);
@@ -190,6 +204,9 @@ static void print_json(const struct compile *c, const struct outcome *outcome) {
     if (outcome->compared)
         printf("  \"one_rank_largest_difference\": %.9g,\n  \"one_rank_same_weights\": %s,\n", outcome->largest,
                outcome->same_weights ? "true" : "false");
+    if (outcome->routed.pairs)
+        printf("  \"routed_pairs\": %lld,\n  \"dropped_pairs\": %lld,\n", (long long)outcome->routed.pairs,
+               (long long)outcome->routed.dropped);
     if (outcome->cuda)
         printf("  \"device\": \"%s\",\n  \"device_bytes_planned\": %lld,\n  \"device_bytes_taken\": %lld,\n"
                "  \"host_bytes_planned\": %lld,\n  \"host_bytes_taken\": %lld,\n  \"cpu_seconds_per_step\": %.6g,\n",
@@ -261,9 +278,10 @@ int cmd_run(const struct settings *settings) {
                               .last = trained.loss[settings->steps - 1],
                               .compared = settings->one_rank};
     outcome.step = trained.seconds / (double)settings->steps;
-    outcome.tokens_per_second = (double)c.spec->model->rt.rows * trained.program->batches / outcome.step;
+    outcome.tokens_per_second = (double)c.spec->model->rt.rows * trained.program->model->batches / outcome.step;
     outcome.weights = fingerprint(trained.program, trained.arena);
     outcome.measured = median(trained.makespan, settings->steps);
+    outcome.routed = trained.routed;
     outcome.cores = settings->cuda ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
     outcome.cuda = settings->cuda ? &trained.cuda : NULL;
     int64_t steps = settings->one_rank ? settings->steps : 3; /* on one rank */

@@ -63,18 +63,24 @@ void help_report(FILE *out) {
           "               where jobs overlap enough\n"
           "peak act.      most live activations at a time. (s,b) counts on the rank of its F from the start of F to\n"
           "               the end of its backward (B, or W when split); on another rank's backward, there from the\n"
-          "               end of F on. What ends at t leaves before what starts at t counts\n"
+          "               end of F on. What ends at t leaves before what starts at t counts. Where microbatches\n"
+          "               are cut into slices, each slice counts\n"
           "peak bytes     the rank's arena: what the device allocates, to the byte. Bytes are reused once nobody, by\n"
           "               the prediction, has to wait for that; sooner only where the cluster's memory does not\n"
           "               suffice, or with --memory least\n"
           "least bytes    what the rank could do with; `show` says it where peak bytes are more\n"
           "host bytes     what the rank takes of host memory, to the byte, for what is offloaded\n"
           "exposed        of report.json: how long the compute lane waits, by what it waits for: activations,\n"
-          "               gradients (of activations), weights, reductions, copies (to host memory, and back)\n"
+          "               gradients (of activations), weights, reductions, copies (to host memory, and back),\n"
+          "               teams (what a team's members exchange within a job)\n"
+          "hidden         of report.json: how long messages, collectives and copies that bring these run while the\n"
+          "               rank computes\n"
           "at the peak    where these bytes are when most are in use: weights at home, gradients of weights,\n"
           "               optimizer state, fetched weights, activations and gradients on their way, what forwards\n"
-          "               keep (stash), workspace, gaps (and alignment). Printed where there is a model\n"
-          "received       messages that came in: activations (act, stash), gradients (of activations), weights\n"
+          "               keep (stash, keys and values), workspace, gaps (and alignment). Printed where there is a "
+          "model\n"
+          "received       messages that came in: activations (act, stash, keys and values of slices), gradients\n"
+          "               (of these), weights\n"
           "               (fetches), reductions (parts of weight gradients); bytes of all, a reduction over n homes\n"
           "               counting 2 (n-1) / n of its bytes\n",
           out);
@@ -112,11 +118,12 @@ void help_report(FILE *out) {
         "mixed          how many backwards read another version of the weights than their forwards did, and which is\n"
         "               the first: of the earliest microbatch; mixed_versions in report.json\n",
         out);
-    fputs("weights        of `run`: a hash (FNV-1a) over all parameters in fp32, with bf16 over their masters: runs\n"
+    fputs("weights        of `run`: a sum of hashes of all parameters in fp32, with bf16 of their masters: runs\n"
           "               that learned the same print the same, under any schedule\n"
           "overlap        two jobs \"0F5+7B2\" of a sequence start and end together and take the longer's time and\n"
-          "               1 - overlap of the shorter's. A device has one compute lane so far: it runs them one after\n"
-          "               the other, and so they are in the prediction of a run\n"
+          "               1 - overlap of the shorter's. A device has one compute lane: it runs them one after the\n"
+          "               other, and so they are in the prediction of a run; but where a team exchanges\n"
+          "               something within one of them, parts of the other run meanwhile\n"
           "account        of `diff`: what the time of the rank that ends last went into; together the makespan\n"
           "  work         its own jobs and updates\n"
           "  dependency   waiting for other ranks to compute what it needs\n"
@@ -141,8 +148,8 @@ void help_ops(FILE *out) {
         "Instructions: operation, lane, operands (role:access), meaning. Access: r read, w written, m both in place,\n"
         "a accumulated (dw= writes, dw+= adds); a star may repeat. w: weights of the stage; v: the token table that "
         "an\n"
-        "embedding and an unembedding share, which comes behind the last stage as if it were one; dw, dv: "
-        "gradients.\n\n",
+        "embedding and an unembedding share, which comes behind the last stage as if it were one; u: what the\n"
+        "members of a team share; dw, dv, du: gradients.\n\n",
         out);
     for (int i = 0; i < NOPS; i++) {
         const struct op_row *x = op_row(i);

@@ -16,7 +16,7 @@ static int64_t place(const struct rank *k, const struct instr *x, const struct a
 /* more: further operands; at: the index of this instruction's first. */
 static void fill_instr(const struct stage *st, const struct rank *k, const struct instr *x, struct rt_instr *y,
                        int64_t *more, int32_t at) {
-    *y = (struct rt_instr){.op = x->op, .first = x->first, .vfirst = x->vfirst, .lane = x->lane};
+    *y = (struct rt_instr){.op = x->op, .first = x->first, .vfirst = x->vfirst, .ufirst = x->ufirst, .lane = x->lane};
     y->stage = x->stage;
     y->batch = x->batch;
     y->peer = is_group(x->op) ? -1 : x->peer;
@@ -31,9 +31,12 @@ static void fill_instr(const struct stage *st, const struct rank *k, const struc
         int role = k->arg[a].role;
         if ((role == ROLE_x || role == ROLE_dy) && y->at[role] >= 0)
             more[y->more + y->nmore++] = arg_off(k, &k->arg[a]);
-        else
+        else if (role != ROLE_kv)
             y->at[role] = place(k, x, &k->arg[a]);
     }
+    for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
+        if (k->arg[a].role == ROLE_kv)
+            more[y->more + y->nmore + y->nkv++] = arg_off(k, &k->arg[a]);
     y->first = y->first && y->at[ROLE_dw] >= 0; /* a part's layers may have no parameters */
     if (is_job(x->op))
         layers_of(&st[x->stage], x, &y->from, &y->to);
@@ -56,7 +59,7 @@ static void fill_rank(const struct spec *sp, const struct stage *st, const struc
     struct lane_lists lists = lane_lists(k);
     int64_t *more = NEW(int64_t, k->nargs + 1);
     for (int32_t i = 0; i < k->nins; i++)
-        fill_instr(st, k, &k->ins[i], &ins[i], more, i ? ins[i - 1].more + ins[i - 1].nmore : 0);
+        fill_instr(st, k, &k->ins[i], &ins[i], more, i ? ins[i - 1].more + ins[i - 1].nmore + ins[i - 1].nkv : 0);
     for (size_t w = 0; w < k->nwaits; w++)
         ins[k->wait[w]].recorded = true;
     *out = (struct rt_rank){.ins = ins, .nins = k->nins, .nlanes = k->nlanes, .lane_ins = lists.ins};
@@ -69,7 +72,7 @@ static void fill_rank(const struct spec *sp, const struct stage *st, const struc
     out->end = k->end;
     out->work = -1;
     for (int i = 0; i < k->nbufs; i++)
-        if (k->buf[i].kind == K_work)
+        if (k->buf[i].kind == K_work && k->buf[i].inst < 0)
             out->work = k->buf[i].off;
     fill_homes(sp, p, r, out);
 }
@@ -111,24 +114,45 @@ static struct rt_meeting *meetings(const struct program *p) {
     return meeting;
 }
 
+/* Stage s of the program, of whole microbatches or of a slice. */
+static struct rt_stage runtime_stage(const struct program *p, const struct rt_stage *stage, int s) {
+    struct rt_stage out = *stage;
+    struct member member = member_at(&p->names, s);
+    out.number = member.stage;
+    out.place = member.place;
+    out.members = member.size;
+    return out;
+}
+
+static struct rt_stage *slices_of_stages(const struct spec *sp, const struct stage *st, const struct program *p) {
+    int slices = sp->names.slices, n = sp->stages * slices;
+    struct rt_stage *slice = NEW(struct rt_stage, n);
+    for (int i = 0; i < n; i++)
+        slice[i] = runtime_stage(p, &stage_at(sp, st, i / slices, i % slices)->rt, i / slices);
+    return slice;
+}
+
 struct rt_program *runtime_program(const struct spec *sp, const struct stage *st, const struct program *p) {
     struct rt_program *out = NEW(struct rt_program, 1);
-    struct rt_stage *stage = NEW(struct rt_stage, p->stages + p->tied);
+    struct rt_stage *stage = NEW(struct rt_stage, sets_in(p));
     struct rt_rank *rank = NEW(struct rt_rank, p->workers);
     struct rt_model *model = NEW(struct rt_model, 1);
     *model = trained_model(sp, p);
-    for (int s = 0; s < p->stages + p->tied; s++) {
-        stage[s] = st[s].rt;
+    for (int s = 0; s < sets_in(p); s++) {
+        stage[s] = runtime_stage(p, &st[s].rt, s);
         stage[s].update = p->update && s < p->stages ? p->update[s] : 0;
     }
     for (int r = 0; r < p->workers; r++)
         fill_rank(sp, st, p, r, &rank[r]);
     *out = (struct rt_program){.name = p->name, .workers = p->workers, .stages = p->stages};
-    out->batches = model->batches;
+    out->batches = (int32_t)step_batches(p);
+    out->slice = sp->sliced ? slices_of_stages(sp, st, p) : NULL;
     out->period = p->period;
     out->repeats = p->repeats;
     out->nmsgs = p->nmsgs;
-    out->sets = p->stages + p->tied;
+    out->sets = sets_in(p);
+    for (int s = 0; s < p->stages; s++)
+        out->updated = has_weights(p, s) ? s : out->updated;
     out->model = model;
     out->stage = stage;
     out->rank = rank;
@@ -161,7 +185,8 @@ static const float *learned(const struct rt_program *p, char *const *arena, int 
             const char *at = arena[learned.weight_in * p->workers + r] + learned.weight;
             size_t bytes = (size_t)learned.count * sizeof(float);
             if (known[learned.first] && memcmp(all + learned.first, at, bytes) != 0)
-                die("the homes of stage %d ended with different weights; this is a bug, please report it", s);
+                die("the homes of stage %d ended with different weights; this is a bug, please report it",
+                    p->stage[s].number);
             memcpy(all + learned.first, at, bytes);
             known[learned.first] = true;
         }
@@ -169,11 +194,18 @@ static const float *learned(const struct rt_program *p, char *const *arena, int 
 }
 
 uint64_t fingerprint(const struct rt_program *p, char *const *arena) {
-    uint64_t hash = FNV_START;
+    uint64_t hash = 0, copies = 0;
     for (int s = 0; s < p->sets; s++) {
         struct scratch scratch = scratch_begin();
-        hash = fingerprint_stage(hash, p->model, &p->stage[s], 0, weight_count(p->model, &p->stage[s]),
-                                 learned(p, arena, s));
+        const struct rt_stage *stage = &p->stage[s];
+        int64_t n = weight_count(p->model, stage);
+        const float *w = learned(p, arena, s);
+        uint64_t of_copies = fingerprint_stage(p->model, stage, 0, n, w, true);
+        if (stage->place > 0 && of_copies != copies)
+            die("the members of the team of stage %d ended with different weights; this is a bug, please report it",
+                stage->number);
+        copies = of_copies;
+        hash += fingerprint_stage(p->model, stage, 0, n, w, false);
         scratch_end(scratch);
     }
     return hash;

@@ -27,8 +27,14 @@ void check_course(const struct compile *c, const struct settings *settings) {
 
 static void note(void *context, const struct rt_program *p, int64_t step, const float *loss, const double *when) {
     struct course *course = context;
-    int64_t n = p->batches / course->each;
-    memcpy(course->loss + step * p->batches, loss, sizeof *loss * (size_t)p->batches);
+    int32_t batches = p->model->batches, slices = p->batches / batches;
+    int64_t n = batches / course->each;
+    for (int32_t b = 0; b < batches; b++) {
+        float sum = 0; /* a microbatch's is the mean of its slices' */
+        for (int32_t q = 0; q < slices; q++)
+            sum += loss[b * slices + q];
+        course->loss[step * batches + b] = sum / (float)slices;
+    }
     memcpy(course->measured + step * n, when, sizeof *when * (size_t)n);
 }
 

@@ -10,7 +10,6 @@
 
 void check_device(const struct compile *c, bool cuda) {
     const struct model *m = c->spec->model;
-    int number = 0; /* the layer's number, as users count */
     if (is_costs(c->spec))
         die("%s: is a model of costs, which has no layers to train; give one with layers, e.g. --model "
             "schedules/models/gpt.lua, or see the prediction: `pianola show`",
@@ -21,11 +20,13 @@ void check_device(const struct compile *c, bool cuda) {
     for (int s = 0; cuda && s < c->spec->stages; s++)
         for (int i = 0; i < c->stage[s].rt.nlayers; i++) {
             const struct rt_layer *l = &c->stage[s].rt.layer[i];
-            number += row_of(l->kind)->block == 0;
             if (l->kind == LAYER_attention && l->out / l->heads > CUDA_HEAD)
-                die("layer %d (attention): its heads have %d columns; --device cuda takes at most %d: use at least "
+                die("%s: its heads have %d columns; --device cuda takes at most %d: use at least "
                     "heads = %d",
-                    number, l->out / l->heads, CUDA_HEAD, (l->out + CUDA_HEAD - 1) / CUDA_HEAD);
+                    where_layer(m, l->index), l->out / l->heads, CUDA_HEAD, (l->out + CUDA_HEAD - 1) / CUDA_HEAD);
+            if (l->kind == LAYER_attention && c->spec->names.slices > CUDA_SLICES)
+                die("%s: %d slices of a microbatch read each other's keys and values; --device cuda takes at most %d",
+                    where_layer(m, l->index), c->spec->names.slices, CUDA_SLICES);
         }
 }
 
@@ -90,12 +91,13 @@ struct trained train(const struct compile *c, const struct settings *settings, s
         trained.stamp[r] = NEW(struct rt_stamp, kept * c->program->rank[r].nins);
     struct told told = {.listener = listener, .program = trained.program};
     told.progress = (struct progress){.what = what, .steps = steps, .tty = isatty(STDERR_FILENO)};
-    told.progress.tokens = (int64_t)c->spec->model->rt.rows * trained.program->batches;
+    told.progress.tokens = (int64_t)c->spec->model->rt.rows * trained.program->model->batches;
     struct rt_run run = {
         .program = trained.program, .data = data, .seed = settings->seed, .steps = steps, .loss = trained.loss};
     run.stamp = kept ? trained.stamp : NULL;
     run.kept = kept;
     run.makespan = trained.makespan;
+    run.routed = &trained.routed;
     run.progress = what ? tell : NULL;
     run.ended = listener.ended ? tell_step : NULL;
     run.context = &told;

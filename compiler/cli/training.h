@@ -13,7 +13,8 @@ struct trained {
     int64_t kept;
     char **arena;
     double seconds;
-    struct cuda_run cuda; /* its results, with --device cuda */
+    struct rt_routed routed; /* to experts, and dropped */
+    struct cuda_run cuda;    /* its results, with --device cuda */
 };
 
 /* Is told of each step, as rt_run.ended is; or ended is NULL. */

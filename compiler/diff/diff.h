@@ -17,6 +17,7 @@ enum why { BY_NOTHING, BY_DATA, BY_MEMORY, BY_LANE };
 
 struct diff_op {
     int32_t rank, lane, stage, batch, peer, nth; /* lane: of the side; batch and peer -1: none */
+    int32_t slices;                              /* of its microbatch; then batch counts slices. 0: it is not cut */
     int32_t ring;    /* the next operation of the same message or reduction, in a ring; itself: it is alone */
     int32_t match;   /* in the other side, or -1 */
     int32_t bind;    /* what it waited for; -1: nothing */
@@ -138,6 +139,7 @@ void diff_groups(struct diff *diff);
 /* diff_fit.c: the measured side's costs, as a cluster script. Dies if nothing was measured. */
 void emit_fit(struct text *out, const struct diff *diff);
 /* diff_text.c */
+struct names diff_names(const struct diff_op *op);
 const char *diff_op_name(const struct diff_op *op); /* "1F3", "SEND_F 1 3 to 2" */
 extern const char *const figure_name[NFIGURES];
 bool diff_figure(const struct diff *diff, int which, int side, double *x);        /* whether that side has it */

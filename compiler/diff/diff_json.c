@@ -28,9 +28,11 @@ static void put_members(struct text *t, const struct diff *diff, enum diff_class
             continue;
         put(t, "%s\n    { \"op\": \"%s\", ", n++ ? "," : "", diff_op_name(op));
         put_place(t, s, op);
+        struct names names = diff_names(op);
         if (class == SPLIT)
             put(t, op->op == OP_B ? ", \"is\": [\"%s\", \"%s\"]" : ", \"is\": [\"%s\"]",
-                job_name(op->stage, op->batch, op->op == OP_B ? OP_I : OP_B), job_name(op->stage, op->batch, OP_W));
+                job_name(&names, op->stage, op->batch, op->op == OP_B ? OP_I : OP_B),
+                job_name(&names, op->stage, op->batch, OP_W));
         if (class == MOVED) {
             put(t, ", \"to\": { ");
             put_place(t, b, other);

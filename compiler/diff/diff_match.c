@@ -13,8 +13,8 @@ struct matcher {
 };
 
 static bool equal(const struct matcher *matcher, const struct diff_op *x, int nx, const struct diff_op *y, int ny) {
-    return x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->peer == y->peer &&
-           x->number == y->number && nx == ny && (!matcher->ranks || x->rank == y->rank);
+    return x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->slices == y->slices &&
+           x->peer == y->peer && x->number == y->number && nx == ny && (!matcher->ranks || x->rank == y->rank);
 }
 
 static uint32_t place(const struct matcher *matcher, const struct diff_op *op, int nth) {

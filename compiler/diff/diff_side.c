@@ -16,8 +16,8 @@ static struct side *side_new(const char *name, int nops, int nlanes, int workers
 }
 
 static bool same_kind(const struct diff_op *x, const struct diff_op *y) {
-    return x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->peer == y->peer &&
-           x->number == y->number;
+    return x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->slices == y->slices &&
+           x->peer == y->peer && x->number == y->number;
 }
 
 /* Numbers equals of a rank in their order. */
@@ -124,6 +124,7 @@ static void add_rank(struct side *side, const struct program *p, const struct ti
                                         .op = x->op,
                                         .stage = x->stage,
                                         .batch = x->batch,
+                                        .slices = p->names.slices,
                                         .peer = x->peer,
                                         .match = -1,
                                         .bind = -1,
@@ -158,7 +159,21 @@ static bool new_lane(const struct timeline_rows *rows, int i) {
     return i == 0 || rows->row[i].rank != rows->row[i - 1].rank || rows->row[i].lane != rows->row[i - 1].lane;
 }
 
+/* How many slices a microbatch of the timeline has: its last has the largest number. */
+static int count_slices(const struct timeline_rows *rows) {
+    int most = 0;
+    for (int i = 0; i < rows->n; i++)
+        most = rows->row[i].slice + 1 > most ? rows->row[i].slice + 1 : most;
+    return most;
+}
+
+/* As operations count it. */
+static int batch_of(const struct timeline_row *row, int slices) {
+    return row->slice < 0 ? row->batch : row->batch * slices + row->slice;
+}
+
 struct side *side_of_rows(const char *name, struct timeline_rows *rows) {
+    int slices = count_slices(rows);
     int nlanes = 0, workers = rows->n ? rows->row[rows->n - 1].rank + 1 : 0;
     if (workers > rows->n)
         die("%s: its last rank is %d, but it has %d rows only: a rank without any is no rank", name, workers - 1,
@@ -180,7 +195,8 @@ struct side *side_of_rows(const char *name, struct timeline_rows *rows) {
                                        .lane = l,
                                        .op = row->op,
                                        .stage = row->stage,
-                                       .batch = row->batch,
+                                       .batch = batch_of(row, slices),
+                                       .slices = slices,
                                        .peer = row->peer,
                                        .match = -1,
                                        .bind = -1,
@@ -212,12 +228,14 @@ int32_t *side_ops(const struct side *side, int r) {
 void side_times(struct side *side, const char *file, struct timeline_rows *rows) {
     const char *advice =
         rows->nsteps ? "give -D, --model, --cluster and --lanes as it was measured with" : "compile both again";
+    int slices = count_slices(rows);
     bool same = side->n == rows->n;
     for (int i = 0; same && i < side->n; i++) {
         const struct timeline_row *row = &rows->row[i];
         const struct diff_op *op = &side->op[i];
         same = row->rank == op->rank && !strcmp(row->lane, side->lane[op->lane].name) && row->op == op->op &&
-               row->stage == op->stage && row->batch == op->batch && row->peer == op->peer && row->bytes == op->bytes;
+               row->stage == op->stage && batch_of(row, op->slices) == op->batch && slices == op->slices &&
+               row->peer == op->peer && row->bytes == op->bytes;
         if (!same)
             die("%s%s: this row is no instruction of the program, which has %s%s on rank %d there; %s", file,
                 rows->nsteps ? format(", rank %d's %s in lane %s", row->rank, op_name[row->op], row->lane)

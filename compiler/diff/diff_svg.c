@@ -141,6 +141,16 @@ static void put_root(struct text *t, const struct picture *picture, const struct
 
 static bool is_root(const struct root *root, int side, int i) { return root && (side == A ? root->a : root->b) == i; }
 
+/* ", microbatch 3, slice 1" */
+static void put_number(struct text *t, const struct diff_op *op) {
+    if (op->op == OP_U)
+        put(t, ", update %d", op->batch);
+    else
+        put(t, ", microbatch %d", op->slices ? op->batch / op->slices : op->batch);
+    if (op->op != OP_U && op->slices)
+        put(t, ", slice %d", op->batch % op->slices);
+}
+
 /* What it is, when, and why it changed: the same in all panels. */
 static void put_title(struct text *t, const struct picture *picture, int side, int i) {
     const struct side *s = picture->d->side[side], *other = picture->d->side[!side];
@@ -150,7 +160,7 @@ static void put_title(struct text *t, const struct picture *picture, int side, i
     in[!side] = twin;
     put(t, "<title>%s: %s of stage %d", diff_op_name(op), paint_op(op).name, op->stage);
     if (op->batch >= 0)
-        put(t, op->op == OP_U ? ", update %d" : ", microbatch %d", op->batch);
+        put_number(t, op);
     for (int k = A; k <= B; k++)
         if (in[k])
             put_times(t, picture, k, in[k]);
@@ -246,7 +256,8 @@ static void put_job(struct text *t, struct picture *picture, int panel, int i) {
         put(t, "<rect class=\"v%s\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"/>\n", op->moved ? "" : " r",
             box.x + 1.7, box.y + 1.7, fmax(box.width - 3.4, 0.5), box.height - 3.4);
     struct instr x = instr_of(op);
-    put_name(t, &x, &box, picture->stages);
+    struct names names = diff_names(op);
+    put_name(t, &names, &x, &box, picture->stages);
 }
 
 /* ---- panels ---- */
@@ -410,7 +421,7 @@ static bool several(const struct side *side) {
 /* Wide enough for the names of both sides' jobs. */
 static void choose_scale(struct picture *picture) {
     double *length = NEW(double, picture->d->side[A]->n + picture->d->side[B]->n);
-    int stage = 0, batch = 0, jobs = 0;
+    int stage = 0, longest = 0, jobs = 0;
     for (int k = A; k <= B; k++)
         for (int i = 0; i < picture->d->side[k]->n; i++) {
             const struct diff_op *op = &picture->d->side[k]->op[i];
@@ -418,13 +429,13 @@ static void choose_scale(struct picture *picture) {
                 continue;
             length[jobs++] = time_of(picture, op->end - op->start);
             stage = op->stage > stage ? op->stage : stage;
-            batch = op->batch > batch ? op->batch : batch;
+            int letters = (int)strlen(diff_op_name(op));
+            longest = letters > longest ? letters : longest;
             if (llabs(diff_shift(picture->d, k, i)) > picture->most)
                 picture->most = llabs(diff_shift(picture->d, k, i));
         }
     picture->stages = several(picture->d->side[A]) || several(picture->d->side[B]);
-    int letters = snprintf(NULL, 0, "F%d", batch) + (picture->stages ? snprintf(NULL, 0, "%d", stage) : 0);
-    span_scale(&picture->time, length, jobs, letters);
+    span_scale(&picture->time, length, jobs, longest - (picture->stages ? 0 : snprintf(NULL, 0, "%d", stage)));
 }
 
 static void place_panels(struct picture *picture) {

@@ -43,9 +43,14 @@ bool diff_has(const struct diff_op *op, enum diff_class c) {
     }
 }
 
+struct names diff_names(const struct diff_op *op) {
+    return (struct names){.slices = op->slices};
+}
+
 const char *diff_op_name(const struct diff_op *op) {
+    struct names names = diff_names(op);
     struct instr x = {.op = op->op, .stage = op->stage, .batch = op->batch, .inst = op->number, .peer = op->peer};
-    return short_name(&x);
+    return short_name(&names, &x);
 }
 
 static const char *figure_text(int which, double x, const struct measure *measure, char buf[32]) {
@@ -164,10 +169,11 @@ static void put_member(struct text *t, const struct diff *diff, int class, int i
     const struct diff_op *op = &s->op[i], *o2 = class >= SPLIT ? &b->op[op->match] : NULL;
     char x[32], y[32];
     put(t, "%c rank %d %s  %s", sign[class], op->rank, s->lane[op->lane].name, diff_op_name(op));
+    struct names names = diff_names(op);
     if (class == SPLIT)
         put(t, op->op == OP_B ? "  is %s and %s" : "  and %s are %s",
-            job_name(op->stage, op->batch, op->op == OP_B ? OP_I : OP_W),
-            job_name(op->stage, op->batch, op->op == OP_B ? OP_W : OP_B));
+            job_name(&names, op->stage, op->batch, op->op == OP_B ? OP_I : OP_W),
+            job_name(&names, op->stage, op->batch, op->op == OP_B ? OP_W : OP_B));
     if (class == MOVED)
         put(t, "  to rank %d %s", o2->rank, b->lane[o2->lane].name);
     if (class == REORDERED) {

@@ -88,7 +88,8 @@ static double round_up(double x) {
 
 static void choose_scale(struct canvas *canvas) {
     double last = canvas->to - canvas->from, unit = common_unit(canvas), cells = ceil(last / unit - 1e-6);
-    int room = canvas->style->width - canvas->margin, number = digits(canvas->p->batches - 1);
+    int room = canvas->style->width - canvas->margin, slices = canvas->p->names.slices;
+    int number = digits(canvas->p->batches / slices_of(&canvas->p->names) - 1) + (slices ? 1 + digits(slices - 1) : 0);
     int name = digits(canvas->p->stages - 1) + 1 + number;
     room = room < 8 ? 8 : room;
     canvas->names = several_stages(canvas->p);
@@ -139,24 +140,32 @@ static void paint_row(struct canvas *canvas, int r) {
             canvas->owner[x] = -1;
 }
 
+/* Its number as scripts count: 3, or 3.1. */
+static const char *batch_text(const struct canvas *canvas, const struct instr *in) {
+    struct text t = {0};
+    put_batch(&t, in->op == OP_U ? NULL : &canvas->p->names, in->batch);
+    return t.s;
+}
+
 /* A message's label: its operation's letter and the microbatch, F3 or B3; for weights and their gradients the stage:
  * w2. */
-static int message_label(const struct instr *in, int width, char *buf, size_t size) {
-    char letter = op_row(in->op)->letter;
-    int n = snprintf(buf, size, "%c%d", letter, in->batch >= 0 ? in->batch : in->stage);
+static int message_label(const struct canvas *canvas, const struct instr *in, int width, char *buf, size_t size) {
+    char letter = op_row(in->op)->letter, stage[16];
+    snprintf(stage, sizeof stage, "%d", in->stage);
+    int n = snprintf(buf, size, "%c%s", letter, in->batch >= 0 ? batch_text(canvas, in) : stage);
     return n > width ? snprintf(buf, size, "%c", letter) : n;
 }
 
 /* A job's longest label that fits: 1F3, or F3 (just 3 in colour), or F (nothing in colour). */
 static int block_label(const struct canvas *canvas, const struct instr *in, int width, char *buf, size_t size) {
     if (!has_cost(in->op))
-        return message_label(in, width, buf, size);
+        return message_label(canvas, in, width, buf, size);
     const char *kind = canvas->style->color && canvas->style->by == BY_OP ? "" : op_name[in->op];
     int n = in->batch < 0   ? snprintf(buf, size, "%s", op_name[in->op])
-            : canvas->names ? snprintf(buf, size, "%d%s%d", in->stage, op_name[in->op], in->batch)
-                            : snprintf(buf, size, "%s%d", kind, in->batch);
+            : canvas->names ? snprintf(buf, size, "%d%s%s", in->stage, op_name[in->op], batch_text(canvas, in))
+                            : snprintf(buf, size, "%s%s", kind, batch_text(canvas, in));
     if (n > width && canvas->names && in->batch >= 0)
-        n = snprintf(buf, size, "%s%d", kind, in->batch);
+        n = snprintf(buf, size, "%s%s", kind, batch_text(canvas, in));
     if (n > width)
         n = snprintf(buf, size, "%s", kind);
     return n;
@@ -378,7 +387,10 @@ static void put_legend(struct text *t, const struct canvas *canvas, const struct
     bool one = !strcmp(value, "1") && !strcmp(measure->name, "units");
     bool updates = canvas->p->update && canvas->drawn >> OP_U & 1;
     put(t, "1 cell = %s %s; %s%s\n", value, one ? "unit" : measure->name,
-        canvas->names ? "1F3 is stage 1, microbatch 3" : "the numbers are microbatches",
+        canvas->p->names.slices
+            ? (canvas->names ? "1F3.2 is stage 1, microbatch 3, slice 2" : "3.2 is slice 2 of microbatch 3")
+        : canvas->names ? "1F3 is stage 1, microbatch 3"
+                        : "the numbers are microbatches",
         updates ? ", of U updates" : "");
     if (any_takes_no_time(canvas))
         put(t, "%*sjobs that take no time, or none beside the time it is, are not drawn\n", canvas->margin, "");
@@ -533,6 +545,8 @@ void emit_report(struct text *out, const struct report *report, const struct sty
     char a[32];
     put(out, "%s: %d workers, %d stages, %lld microbatches", report->schedule, report->workers, report->stages,
         (long long)report->step_batches);
+    if (report->slices)
+        put(out, " of %d slices", report->slices);
     if (report->batches < report->step_batches)
         put(out, ", %d written out", report->batches);
     if (report->measured)

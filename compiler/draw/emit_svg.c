@@ -67,7 +67,9 @@ static void choose_scale(struct picture *picture) {
         for (int i = 0; i < picture->p->rank[r].nins; i++)
             if (is_job(picture->p->rank[r].ins[i].op) && is_block(picture, r, i))
                 length[jobs++] = picture->tl->end[r][i] - picture->tl->start[r][i];
-    int letters = snprintf(NULL, 0, "F%d", picture->p->batches - 1);
+    struct text last = {0};
+    put_batch(&last, &picture->p->names, picture->p->batches - 1);
+    int letters = 1 + (int)last.n;
     letters += picture->names ? snprintf(NULL, 0, "%d", picture->p->stages - 1) : 0;
     span_scale(&picture->time, length, jobs, letters);
     double y = TOP, plan = 0;
@@ -102,6 +104,16 @@ static void put_needs(struct text *t, const struct picture *picture, int r, int 
     put(t, "%s", from < to ? "\"" : "");
 }
 
+/* ", microbatch 3, slice 1" */
+static void put_number(struct text *t, const struct names *names, const struct instr *x) {
+    if (x->op == OP_U)
+        put(t, ", update %d", x->batch);
+    else
+        put(t, ", microbatch %d", x->batch / slices_of(names));
+    if (x->op != OP_U && names->slices)
+        put(t, ", slice %d", x->batch % names->slices);
+}
+
 static void put_job(struct text *t, struct picture *picture, int r, int i) {
     const struct instr *x = &picture->p->rank[r].ins[i];
     struct paint paint = paint_of(x, picture->style->by);
@@ -117,15 +129,15 @@ static void put_job(struct text *t, struct picture *picture, int r, int i) {
         picture->path[r][i] ? " c" : "", box.fill, box.x, box.y, box.width, box.height);
     if (picture->html)
         put_needs(t, picture, r, i);
-    put(t, "><title>%s: %s of stage %d", short_name(x), paint.name, x->stage);
+    put(t, "><title>%s: %s of stage %d", short_name(&picture->p->names, x), paint.name, x->stage);
     if (x->batch >= 0)
-        put(t, x->op == OP_U ? ", update %d" : ", microbatch %d", x->batch);
+        put_number(t, &picture->p->names, x);
     if (is_job(x->op) && x->inst >= 0)
         put(t, ", weights of version %d", x->inst);
     put(t, "; rank %d", r);
     put_times(t, picture, r, i);
     put(t, "%s</title></rect>\n", picture->path[r][i] ? "; on the critical path" : "");
-    put_name(t, x, &box, picture->names);
+    put_name(t, &picture->p->names, x, &box, picture->names);
 }
 
 static void put_lanes(struct text *t, const struct picture *picture, int r) {
@@ -148,7 +160,7 @@ static void put_lanes(struct text *t, const struct picture *picture, int r) {
             x_of(&picture->time, picture->tl->end[r][i]) - from, LANE - 2);
         if (picture->html)
             put_needs(t, picture, r, i);
-        put(t, "><title>%s; rank %d", short_name(x), r);
+        put(t, "><title>%s; rank %d", short_name(&picture->p->names, x), r);
         put_times(t, picture, r, i);
         put(t, "</title></rect>\n");
     }
@@ -169,7 +181,7 @@ static void put_arrow(struct text *t, const struct picture *picture, int src, in
     put(t, " marker-end=\"url(#tip)\" d=\"M%.2f %.2fL%.2f %.2f\"><title>", x_of(&picture->time, start), y,
         x_of(&picture->time, end), to);
     char a[32], size[32];
-    put_buf(t, b);
+    put_buf(t, &picture->p->names, b);
     put(t, ", %s, from rank %d to rank %d; %s", bytes_text(moved_bytes(&picture->p->rank[src], x), size), src, dst,
         time_text(start, &picture->time.m, a));
     put(t, " to %s %s</title></path>\n", time_text(end, &picture->time.m, a), picture->time.m.name);
@@ -197,13 +209,16 @@ static void put_arrows(struct text *t, const struct picture *picture) {
 static void put_head(struct text *t, const struct picture *picture, const struct svg *svg) {
     char a[32];
     svg_begin(t, svg);
-    put(t, "<text x=\"%d\" y=\"34\">%d ranks, %d stages, ", LEFT, picture->p->workers, picture->p->stages);
+    put(t, "<text x=\"%d\" y=\"34\">%d ranks, %d stages, ", LEFT, picture->p->workers,
+        script_stages(&picture->p->names, picture->p->stages));
     if (picture->p->period)
         put(t, "%d of a step's %lld microbatches", picture->p->batches, (long long)picture->rep->step_batches);
     else if (picture->p->copies > 1)
         put(t, "%d steps of %lld microbatches", picture->p->copies, (long long)picture->rep->step_batches);
     else
-        put(t, "%d microbatches", picture->p->batches);
+        put(t, "%lld microbatches", (long long)picture->rep->step_batches);
+    if (picture->p->names.slices)
+        put(t, " of %d slices", picture->p->names.slices);
     bool whole = picture->p->period || picture->p->copies > 1; /* the figures are of one step, with all repetitions */
     put(t, "; %smakespan %s %s%s; bubble %.1f %%</text>\n", whole ? "a step's " : "",
         time_text(whole ? picture->rep->makespan : picture->tl->makespan, &picture->time.m, a), picture->time.m.name,

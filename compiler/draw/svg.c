@@ -111,13 +111,13 @@ void put_axis(struct text *t, const struct span *d, double y, double bottom) {
 
 /* ---- names ---- */
 
-void put_name(struct text *t, const struct instr *x, const struct box *box, bool stages) {
-    const char *all = is_job(x->op) ? job_name(x->stage, x->batch, x->op) : op_name[x->op];
-    const char *s = stages || !is_job(x->op) ? all : all + strspn(all, "0123456789");
+void put_name(struct text *t, const struct names *names, const struct instr *x, const struct box *box, bool stages) {
+    const char *all = is_job(x->op) ? job_name(names, x->stage, x->batch, x->op) : op_name[x->op];
+    const char *s = stages || !is_job(x->op) ? all : all + strspn(all, "0123456789.");
     bool small = box->height < 14;
     double room = (box->width - 2) / (LETTER * (small ? 0.8 : 1)) - (x->op == OP_W ? 0.5 : 0);
     if ((double)strlen(s) > room && is_job(x->op))
-        s = all + strspn(all, "0123456789");
+        s = all + strspn(all, "0123456789.");
     if ((double)strlen(s) > room && is_job(x->op))
         s++;
     if ((double)strlen(s) <= room)

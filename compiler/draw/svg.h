@@ -32,7 +32,7 @@ struct box {
     double x, y, width, height;
     uint32_t fill;
 };
-void put_name(struct text *t, const struct instr *x, const struct box *box, bool stages);
+void put_name(struct text *t, const struct names *names, const struct instr *x, const struct box *box, bool stages);
 
 /* A rank's memory over time, drawn under its row; `base` is the bottom edge, and `high` the height of `top` bytes. */
 struct band {

@@ -28,35 +28,41 @@ static void put_number(struct text *t, int64_t n, int width) {
 
 /* ---- names ---- */
 
-/* "act(1,3)" as a C name: act_1_3. */
-static void put_symbol(struct text *t, const struct buf *b) {
-    const int32_t n[] = {b->stage, b->batch, b->inst};
-    put_word(t, kind_name[b->kind]);
-    for (int i = 0; i < 3; i++)
-        if (n[i] >= 0) {
-            put_word(t, i < 2 ? "_" : "_n");
-            put_int(t, n[i]);
-        }
-}
-
-/* "RECV_F 0 3 from 0" as a C name: RECV_F_0_3_from_0; "B 2 7[0/3]": B_2_7_part_0_of_3. */
-static void put_name(struct text *t, const struct instr *x) {
+/* What has been written from `begin` on, as a C name. */
+static void as_symbol(struct text *t, size_t begin) {
     char label[128];
-    size_t begin = t->n;
-    put_label(t, x);
     size_t n = t->n - begin;
     assert(n <= sizeof label);
     memcpy(label, t->s + begin, n);
     t->n = begin;
     for (size_t at = 0; at < n; at++)
         switch (label[at]) {
-        case ' ': put_word(t, "_"); break;
+        case ' ':
+        case '(':
+        case ',': put_word(t, "_"); break;
+        case '.': put_word(t, "_of_"); break;
         case '#': put_word(t, "_n"); break;
         case '[': put_word(t, "_part_"); break;
         case '/': put_word(t, "_of_"); break;
+        case ')':
         case ']': break;
         default: put_bytes(t, label + at, 1);
         }
+}
+
+/* "act(1,3)" as a C name: act_1_3; "wgrad(2.1)#3": wgrad_2_of_1_n3. The table has a word `work`. */
+static void put_symbol(struct text *t, const struct program *p, const struct buf *b) {
+    size_t begin = t->n;
+    put_word(t, b->kind == K_work ? "the_" : "");
+    put_buf(t, &p->names, b);
+    as_symbol(t, begin);
+}
+
+/* "RECV_F 0 3 from 0" as a C name: RECV_F_0_3_from_0; "B 2 7[0/3]": B_2_7_part_0_of_3. */
+static void put_name(struct text *t, const struct program *p, const struct instr *x) {
+    size_t begin = t->n;
+    put_label(t, &p->names, x);
+    as_symbol(t, begin);
 }
 
 static void put_lane_name(struct text *t, const struct lane *lane) {
@@ -108,21 +114,26 @@ static void emit_model(struct text *t, const struct rt_model *m) {
     put_values(t, "    ", format("%s, %d, %d, %d, %d,", input[m->input], m->rows, m->context, m->vocab, m->features),
                "rows of a microbatch, context, vocab, features");
     put_values(t, "    ", format("%s,%s", optimizer[m->optimizer], rates), names);
-    put_values(t, "    ", format("%d, %s, %d,", m->batches, m->precision ? "BF16" : "FP32", m->update),
-               "microbatches of a step, precision, microbatches of an update (0: all)");
+    put_values(t, "    ", format("%d, %s, %d, %d,", m->batches, m->precision ? "BF16" : "FP32", m->update, m->slices),
+               "microbatches of a step, precision, microbatches of an update (0: all), slices (0: none)");
     put(t, "};\n");
 }
 
 /* A layer as a row: its kind, its numbers, and the locations of its tensors. */
-enum { NUMBERS = 8, SLOTS = 6, CELLS = 1 + NUMBERS + SLOTS };
+enum { NUMBERS = 11, SHARE = 10 /* in the middle of the numbers */, FIRST_SLOT = NUMBERS + 2, SLOTS = 6 };
+enum { CELLS = FIRST_SLOT + SLOTS };
 struct row {
     const char *kind;
     int64_t n[NUMBERS];
+    const struct rt_share *share;
     struct slot slot[SLOTS];
+    const struct rt_layer *layer;
 };
-static const char *const heads[CELLS] = {"kind",   "rows", "in", "out", "heads", "context", "index", "param",
-                                         "nparam", "x",    "y",  "aux", "dy",    "dx",      "tmp"};
-static const char *const space_name[] = {"SP_NONE", "SP_X", "SP_Y", "SP_STASH", "SP_EXT", "SP_WORK", "SP_DY", "SP_DX"};
+static const char *const heads[CELLS] = {"kind", "rows",     "in",    "out",   "heads", "context", "kv_heads",
+                                         "rope", "unbiased", "index", "share", "param", "nparam",  "x",
+                                         "y",    "aux",      "dy",    "dx",    "tmp"};
+static const char *const space_name[] = {"SP_NONE", "SP_X",  "SP_Y",  "SP_STASH", "SP_EXT",
+                                         "SP_WORK", "SP_DY", "SP_DX", "SP_GIVE",  "SP_GOT"};
 
 static struct row row_of(const struct rt_layer *l) {
     static const char *const kind[NLAYERS] = {
@@ -131,23 +142,48 @@ static struct row row_of(const struct rt_layer *l) {
 #undef X
     };
     return (struct row){kind[l->kind],
-                        {l->rows, l->in, l->out, l->heads, l->context, l->index, l->param, l->nparam},
-                        {l->x, l->y, l->aux, l->dy, l->dx, l->tmp}};
+                        {l->rows, l->in, l->out, l->heads, l->context, l->kv_heads, l->rope, l->unbiased, l->index,
+                         l->param, l->nparam},
+                        &l->share,
+                        {l->x, l->y, l->aux, l->dy, l->dx, l->tmp},
+                        l};
+}
+
+static void put_share(struct text *t, const struct rt_share *share) {
+    static const char *const split[] = {"SPLIT_NONE", "SPLIT_COLUMNS", "SPLIT_ROWS"};
+    if (share->members)
+        put(t, "{%s, %d, %d, {%d, %d, %d}}", split[share->split], share->member, share->members, share->group[0],
+            share->group[1], share->group[2]);
+    else
+        put_word(t, "WHOLE");
 }
 
 static void put_row_cell(struct text *t, const struct row *row, int c, int width) {
     if (c == 0)
         put_word(t, row->kind);
-    else if (c <= NUMBERS)
-        put_number(t, row->n[c - 1], width);
+    else if (c == SHARE)
+        put_share(t, row->share);
+    else if (c < FIRST_SLOT)
+        put_number(t, row->n[c < SHARE ? c - 1 : c - 2], width);
     else {
-        const struct slot *slot = &row->slot[c - 1 - NUMBERS];
+        const struct slot *slot = &row->slot[c - FIRST_SLOT];
         put_word(t, "{");
         put_word(t, space_name[slot->space]);
         put_word(t, ", ");
         put_int(t, slot->off);
         put_word(t, "}");
     }
+}
+
+/* Of slices, teams and experts. */
+static void put_rest(struct text *t, const struct rt_layer *l) {
+    bool plain = !l->first && !l->length && !l->kv && !l->out_rows && l->set == SET_OWN && !l->part.members;
+    if (plain && !l->experts)
+        put_word(t, ", PLAIN");
+    else
+        put(t, ", %d, %d, %lld, %d, %s, {%d, %d, %d}, %d, %d, %d, %s", l->first, l->length, (long long)l->kv,
+            l->out_rows, l->set == SET_OWN ? "SET_OWN" : "SET_SHARED", l->part.member, l->part.members, l->part.context,
+            l->experts, l->top, l->capacity, float_text(l->balance));
 }
 
 /* row NULL: the header line. */
@@ -160,16 +196,19 @@ static void put_row(struct text *t, const struct row *row, const int *width) {
         if (row)
             put_row_cell(t, row, c, width[c]);
         else {
-            put_blanks(t, c > 0 && c <= NUMBERS ? width[c] - (int)strlen(heads[c]) : 0);
+            put_blanks(t, c > 0 && c != SHARE && c < FIRST_SLOT ? width[c] - (int)strlen(heads[c]) : 0);
             put_word(t, heads[c]);
         }
+        if (last && row)
+            put_rest(t, row->layer);
         put_word(t, last ? row ? "},\n" : " */\n" : ", ");
         if (!last)
             fill(t, at, width[c] + 2);
     }
 }
 
-static void emit_layers(struct text *t, const struct rt_stage *s, int number) {
+/* name: the stage's; slice -1: of whole microbatches. */
+static void emit_layers(struct text *t, const struct rt_stage *s, int number, const char *name, int slice) {
     struct text cell = {0};
     int width[CELLS];
     for (int c = 0; c < CELLS; c++)
@@ -181,10 +220,22 @@ static void emit_layers(struct text *t, const struct rt_stage *s, int number) {
             width[c] = (int)cell.n > width[c] ? (int)cell.n : width[c];
         }
     }
-    put(t,
-        "\n/* Layers of stage %d. Parameters: nparam numbers from byte param on of its weights. x to tmp: the space a\n"
-        " * tensor lies in, and where. */\nstatic const struct rt_layer layers_%d[] = {\n",
-        number, number);
+    if (slice < 0)
+        put(t,
+            "\n/* Layers of stage %s. share: what a team's member has of each layer's parameters. They are nparam\n"
+            " * numbers from byte param on of the stage's weights. x to tmp: the space a tensor lies in, and where; "
+            "and\n"
+            " * of slices the first row of each sequence, the rows, and bytes of kv before; of teams by rows the rows\n"
+            " * of the output, the set of weights, and whose rows; of a moe the experts, how many each token is sent "
+            "to, how\n"
+            " * many tokens of a sequence each has room for, and the factor of the balancing loss. */\n"
+            "static const struct rt_layer layers_%d[] = {\n",
+            name, number);
+    else
+        put(t,
+            "\n/* The same of slice %d. */\n"
+            "static const struct rt_layer layers_%d_%d[] = {\n",
+            slice, number, slice);
     put_row(t, NULL, width);
     for (int i = 0; i < s->nlayers; i++) {
         struct row row = row_of(&s->layer[i]);
@@ -193,32 +244,59 @@ static void emit_layers(struct text *t, const struct rt_stage *s, int number) {
     put(t, "};\n");
 }
 
+static void put_stage_row(struct text *t, const struct rt_stage *stage, bool here, const char *layers, int update,
+                          struct member member) {
+    if (here)
+        put(t, "    {%s, %d, %lld, %lld, %lld, %lld, %lld, %lld, %lld, %lld, ", layers, stage->nlayers,
+            (long long)stage->act, (long long)stage->grad, (long long)stage->stash, (long long)stage->ext,
+            (long long)stage->input, (long long)stage->weight, (long long)stage->opt, (long long)stage->work);
+    else
+        put_word(t, "    ELSEWHERE(");
+    put(t, here ? "%d, %d, %d, %d},\n" : "%d, %d, %d, %d),\n", update, member.stage, member.place, member.size);
+}
+
+/* The stages on each slice of a microbatch. */
+static void emit_slices(struct text *t, const struct spec *sp, const struct stage *st, const bool *here) {
+    int slices = sp->names.slices, n = sp->stages * slices;
+    for (int i = 0; i < n; i++)
+        if (here[i / slices])
+            emit_layers(t, &stage_at(sp, st, i / slices, i % slices)->rt, i / slices, "", i % slices);
+    put(t, "\n/* The same of each slice of a microbatch. */\nstatic const struct rt_stage slices[] = {\n");
+    for (int i = 0; i < n; i++)
+        put_stage_row(t, &stage_at(sp, st, i / slices, i % slices)->rt, here[i / slices],
+                      format("layers_%d_%d", i / slices, i % slices), 0, member_at(&sp->names, i / slices));
+    put(t, "};\n");
+}
+
 /* Only stages that this rank computes or owns have layers here. */
-static void emit_stages(struct text *t, const struct stage *st, const struct program *p, int r) {
+static void emit_stages(struct text *t, const struct spec *sp, const struct stage *st, const struct program *p, int r) {
     const struct rank *k = &p->rank[r];
-    int sets = p->stages + p->tied;
+    int sets = sets_in(p);
     bool *here = NEW(bool, sets);
     for (int i = 0; i < k->nins; i++)
         here[k->ins[i].stage] |= op_lane[k->ins[i].op] == LANE_COMPUTE;
+    put(t,
+        "\n#define WHOLE {SPLIT_NONE, 0, 0, {0, 0, 0}}\n"
+        "#define PLAIN 0, 0, 0, 0, SET_OWN, {0, 0, 0}, 0, 0, 0, 0 /* of no slice, by all rows, without experts */\n");
     for (int s = 0; s < sets; s++)
-        if (here[s])
-            emit_layers(t, &st[s].rt, s);
-    put(t, "\n/* Stages: layers, the sizes of act, grad, stash, ext, input, weight, opt, work, and the\n"
-           " * microbatches of an update (0: all of a step). */\n"
-           "#define ELSEWHERE(update) {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, update}\n"
-           "static const struct rt_stage stages[] = {\n");
-    for (int s = 0; s < sets; s++) {
-        const struct rt_stage *stage = &st[s].rt;
-        int update = p->update && s < p->stages ? p->update[s] : 0;
-        if (here[s])
-            put(t, "    {layers_%d, %d, %lld, %lld, %lld, %lld, %lld, %lld, %lld, %lld, %d},\n", s, stage->nlayers,
-                (long long)stage->act, (long long)stage->grad, (long long)stage->stash, (long long)stage->ext,
-                (long long)stage->input, (long long)stage->weight, (long long)stage->opt, (long long)stage->work,
-                update);
-        else
-            put(t, "    ELSEWHERE(%d),\n", update);
-    }
+        if (here[s]) {
+            struct text name = {0};
+            put_stage(&name, &p->names, s);
+            emit_layers(t, &st[s].rt, s, name.s, -1);
+        }
+    put(t,
+        "\n/* Stages: layers, the sizes of act, grad, stash, ext, input, weight, opt, work, the microbatches of an\n"
+        " * update (0: all of a step); the stage as scripts count; and of a team's members each one's place, and how\n"
+        " * many they are. */\n"
+        "#define ELSEWHERE(update, number, place, members) {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, update, number, place, "
+        "members}\n"
+        "static const struct rt_stage stages[] = {\n");
+    for (int s = 0; s < sets; s++)
+        put_stage_row(t, &st[s].rt, here[s], format("layers_%d", s), p->update && s < p->stages ? p->update[s] : 0,
+                      member_at(&p->names, s));
     put(t, "};\n");
+    if (sp->sliced)
+        emit_slices(t, sp, st, here);
 }
 
 /* ---- buffers and instructions ---- */
@@ -236,9 +314,15 @@ static struct columns columns_of(const struct program *p) {
         arena = p->rank[r].host > arena ? p->rank[r].host : arena;
         all = all || (p->rank[r].nlanes > 1 && p->rank[r].lane[1].kind == LANE_ALL);
     }
-    int rank = digits(p->workers - 1), stage = digits(p->stages - 1 + p->tied), batch = digits(p->batches - 1);
+    int rank = digits(p->workers - 1), stage = digits(sets_in(p) - 1), batch = digits(p->batches - 1);
+    int name = 0;
+    for (int s = 0; s < sets_in(p); s++) {
+        struct text t = {0};
+        put_symbol(&t, p, &(struct buf){.kind = K_wstash, .stage = s, .batch = -1, .inst = -1});
+        name = (int)t.n > name ? (int)t.n : name;
+    }
     struct columns columns = {.offset = digits(arena), .stage = stage, .batch = batch > 2 ? batch : 2 /* -1 */};
-    columns.symbol = (int)strlen("#define wstash__ ") + stage + batch;
+    columns.symbol = (int)strlen("#define _ ") + name + batch;
     columns.lane = (int)strlen("send_, ") + rank;
     int word = (int)strlen(all ? "messages, " : "compute, ");
     columns.lane = columns.lane > word ? columns.lane : word;
@@ -246,13 +330,14 @@ static struct columns columns_of(const struct program *p) {
     return columns;
 }
 
-static void emit_buffers_in(struct text *t, const struct columns *columns, const struct rank *k, int memory) {
+static void emit_buffers_in(struct text *t, const struct columns *columns, const struct program *p,
+                            const struct rank *k, int memory) {
     for (int i = 0; i < k->nbufs; i++) {
         size_t at = t->n;
         if (memory_of(&k->buf[i]) != memory)
             continue;
         put_word(t, "#define ");
-        put_symbol(t, &k->buf[i]);
+        put_symbol(t, p, &k->buf[i]);
         put_word(t, " ");
         fill(t, at, columns->symbol);
         put_number(t, k->buf[i].off, columns->offset);
@@ -262,14 +347,14 @@ static void emit_buffers_in(struct text *t, const struct columns *columns, const
     }
 }
 
-static void emit_buffers(struct text *t, const struct columns *columns, const struct rank *k) {
+static void emit_buffers(struct text *t, const struct columns *columns, const struct program *p, const struct rank *k) {
     put(t, "\n/* Buffers: offset and size, in an arena of %lld. Those that overlap live one after the other. */\n",
         (long long)k->arena);
-    emit_buffers_in(t, columns, k, MEMORY_DEVICE);
+    emit_buffers_in(t, columns, p, k, MEMORY_DEVICE);
     if (k->host == 0)
         return;
     put(t, "\n/* Buffers in host memory: the same, in an arena of %lld there. */\n", (long long)k->host);
-    emit_buffers_in(t, columns, k, MEMORY_HOST);
+    emit_buffers_in(t, columns, p, k, MEMORY_HOST);
 }
 
 /* The rank or group that an instruction meets, and the message; or a part's layers. */
@@ -287,15 +372,15 @@ static void put_meets(struct text *t, const struct stage *st, const struct rank 
         put(t, "%s(%d, %d), ", is_send(x->op) ? "to" : "from", x->peer, x->msg);
 }
 
-static void put_piece(struct text *t, const struct rank *k, const struct arg *a) {
+static void put_piece(struct text *t, const struct program *p, const struct rank *k, const struct arg *a) {
     put_word(t, a->last ? "piece(" : "");
-    put_symbol(t, &k->buf[a->buf]);
+    put_symbol(t, p, &k->buf[a->buf]);
     if (a->last)
         put(t, ", %d, %d)", a->piece, pieces_of(a));
 }
 
-static void emit_line(struct text *t, const struct columns *columns, const struct stage *st, const struct rank *k,
-                      const struct instr *x) {
+static void emit_line(struct text *t, const struct columns *columns, const struct program *p, const struct stage *st,
+                      const struct rank *k, const struct instr *x) {
     put_word(t, "    I(");
     size_t at = t->n;
     put_word(t, op_name[x->op]);
@@ -318,13 +403,13 @@ static void emit_line(struct text *t, const struct columns *columns, const struc
         put_word(t, sets ? "set_" : "");
         put_word(t, role_name[k->arg[a].role]);
         put_word(t, "(");
-        put_piece(t, k, &k->arg[a]);
+        put_piece(t, p, k, &k->arg[a]);
         put_word(t, ")");
     }
     put_word(t, x->nwait ? ", after(" : ", after(nothing");
     for (uint32_t a = x->wait; a < x->wait + x->nwait; a++) {
         put_word(t, a > x->wait ? ", " : "");
-        put_name(t, &k->ins[k->wait[a]]);
+        put_name(t, p, &k->ins[k->wait[a]]);
     }
     put_word(t, "))\n");
 }
@@ -346,7 +431,7 @@ static void emit_stream(struct text *t, const struct columns *columns, const str
     put(t, "};\nenum {\n    nothing,\n");
     for (int i = 0; i < k->nins; i++) {
         put_word(t, "    ");
-        put_name(t, &k->ins[i]);
+        put_name(t, p, &k->ins[i]);
         put_word(t, i + 1 < k->nins ? ",\n" : "\n");
     }
     put(t, "};\n\n/* The instructions, in the order of issue: operation, stage, microbatch or an update's number\n"
@@ -357,7 +442,7 @@ static void emit_stream(struct text *t, const struct columns *columns, const str
         if (k->begin < k->end && i == k->begin)
             put(t, "    /* | the period: %lld times, each time %d microbatches on */\n", (long long)p->repeats,
                 p->period);
-        emit_line(t, columns, st, k, &k->ins[i]);
+        emit_line(t, columns, p, st, k, &k->ins[i]);
         if (k->begin < k->end && i + 1 == k->end)
             put(t, "    /* | its end */\n");
     }
@@ -398,7 +483,7 @@ static void emit_main(struct text *t, const struct program *p, int r, uint64_t h
     const struct rank *k = &p->rank[r];
     long long work = -1;
     for (int i = 0; i < k->nbufs; i++)
-        if (k->buf[i].kind == K_work)
+        if (k->buf[i].kind == K_work && k->buf[i].inst < 0)
             work = k->buf[i].off;
     put(t, "\nint main(int argc, char **argv) {\n    static const struct rt_self self = {\n");
     put_values(t, "        ", format("\"%s\", 0x%016llxu,", tame(p->name), (unsigned long long)hash),
@@ -410,7 +495,8 @@ static void emit_main(struct text *t, const struct program *p, int r, uint64_t h
                "arena, and that in host memory; workspace");
     put_values(t, "        ", format("%d, %d, %d, %lld,", k->begin, k->end, p->period, (long long)p->repeats),
                "the period: its instructions, microbatches, times");
-    put(t, "    };\n    RT_MAIN(argc, argv, &self, &model, stages, lanes, stream, groups, homes);\n}\n");
+    put(t, "    };\n    RT_MAIN(argc, argv, &self, &model, stages, %s, lanes, stream, groups, homes);\n}\n",
+        p->names.slices ? "slices" : "0");
 }
 
 void emit_cuda(struct text *t, const struct spec *sp, const struct stage *st, const struct program *p, int r,
@@ -420,8 +506,8 @@ void emit_cuda(struct text *t, const struct spec *sp, const struct stage *st, co
     emit_head(t, sp, p, r);
     struct rt_model model = trained_model(sp, p);
     emit_model(t, &model);
-    emit_stages(t, st, p, r);
-    emit_buffers(t, &columns, k);
+    emit_stages(t, sp, st, p, r);
+    emit_buffers(t, &columns, p, k);
     emit_stream(t, &columns, st, p, k);
     emit_groups(t, p);
     emit_homes(t, sp, p, r);

@@ -25,6 +25,15 @@ static void put_weights(struct text *t, const char *in, const struct weights_use
     put_ahead(t, "two_ahead", &weights->ahead[1]);
 }
 
+static void put_by_tensor(struct text *t, const char *key, const double time[NEXPOSED]) {
+    put(t, "      \"%s\": {", key);
+    for (int i = 0; i < NEXPOSED; i++) {
+        char buf[32];
+        put(t, "%s\"%s\": %s", i ? ", " : " ", exposed_name[i], number_or_null(time[i], buf));
+    }
+    put(t, " },\n");
+}
+
 static void put_rank(struct text *t, int r, const struct rank_report *report) {
     const char *in = "      ";
     put(t, "    {\n%s\"rank\": %d,\n", in, r);
@@ -50,12 +59,8 @@ static void put_rank(struct text *t, int r, const struct rank_report *report) {
     put(t, "%s\"bytes_sent\": %lld,\n", in, (long long)report->bytes_sent);
     put(t, "%s\"bytes_offloaded\": %lld,\n", in, (long long)report->offloaded);
     put(t, "%s\"bytes_reloaded\": %lld,\n", in, (long long)report->reloaded);
-    put(t, "%s\"exposed\": {", in);
-    for (int i = 0; i < NEXPOSED; i++) {
-        char buf[32];
-        put(t, "%s\"%s\": %s", i ? ", " : " ", exposed_name[i], number_or_null(report->exposed[i], buf));
-    }
-    put(t, " },\n");
+    put_by_tensor(t, "exposed", report->exposed);
+    put_by_tensor(t, "hidden", report->hidden);
     if (report->weights)
         put_weights(t, in, report->weights);
     put(t, "%s\"stages_stored\": %d\n    }", in, report->stages_stored);
@@ -74,6 +79,8 @@ void emit_json(struct text *out, const struct report *report) {
     put_string(out, report->schedule);
     put(out, ",\n  \"workers\": %d,\n  \"stages\": %d,\n  \"batches\": %lld,\n", report->workers, report->stages,
         (long long)report->step_batches);
+    if (report->slices)
+        put(out, "  \"slices\": %d,\n", report->slices);
     put(out, "  \"unit\": ");
     put_string(out, report->unit);
     put(out, ",\n");

@@ -2,6 +2,8 @@
  *
  *     pianola 1
  *     program 1f1b workers 4 stages 4 batches 8        plus `tied 3` if stages 0 and 3 share a token table: set 4
+ *     team 0 of 2: F sum sum, B sum sum                    one line per stage with a team: its size, and what the
+ *                                                          parts of its jobs exchange
  *     updates 1 1 1 3                                      if updates are jobs: microbatches of each, per stage
  *     period 4 times 10                                    if a part repeats: microbatches, and how often
  *     homes 2 zero 1: 0 1, 2 3                             one line per set, if any is sharded or has zero > 0: set 2
@@ -24,14 +26,15 @@
  * instruction does: it is identified by operation, stage, microbatch, instance (#) and peer, and a wait names the
  * instruction of another lane that must have ended. "dw=" writes where "dw+=" adds. A collective also says how it
  * travels, "by ring". An operand may be a piece of a buffer, "w=weight(0)[1/4]", and a backward may run in parts,
- * "B 0 3[0/2]" first. Where updates are jobs, "U 0 3" makes version 4 of stage 0's weights, and a job says which one it
- * reads: "B 0 5 v4". The issue order has a | at the period's begin and at its end. Where buffers lie in host memory,
- * that arena's size follows: "memory 4096 host 1024". */
+ * "B 0 3[0/2]" first. A stage with a team of two is two stages, 0.0 and 0.1, one of each member. Where updates are
+ * jobs, "U 0 3" makes version 4 of stage 0's weights, and a job says which one it reads: "B 0 5 v4". The issue order
+ * has a | at the period's begin and at its end. Where buffers lie in host memory, that arena's size follows: "memory
+ * 4096 host 1024". */
 #include "formats.h"
 #include <string.h>
 
-static void put_instr(struct text *t, const struct rank *k, const struct instr *in) {
-    put_label(t, in);
+static void put_instr(struct text *t, const struct program *p, const struct rank *k, const struct instr *in) {
+    put_label(t, &p->names, in);
     if (is_job(in->op) && in->inst >= 0) {
         put_word(t, " v");
         put_int(t, in->inst);
@@ -45,16 +48,16 @@ static void put_instr(struct text *t, const struct rank *k, const struct instr *
         put_word(t, " ");
         put_word(t, role_name[role]);
         put_word(t, op_accumulates(in->op, role) && !is_first(in, role) ? "+=" : "=");
-        put_arg(t, k, &k->arg[a]);
+        put_arg(t, &p->names, k, &k->arg[a]);
     }
     for (uint32_t i = 0; i < in->nwait; i++) {
         put_word(t, i ? ", " : " wait(");
-        put_label(t, &k->ins[k->wait[in->wait + i]]);
+        put_label(t, &p->names, &k->ins[k->wait[in->wait + i]]);
     }
     put_word(t, in->nwait ? ")" : "");
     for (uint32_t i = 0; i < in->nfree; i++) {
         put_word(t, i ? " " : " free(");
-        put_buf(t, &k->buf[k->freed[in->free + i]]);
+        put_buf(t, &p->names, &k->buf[k->freed[in->free + i]]);
     }
     put_word(t, in->nfree ? ")\n" : "\n");
 }
@@ -67,7 +70,7 @@ static void put_lanes(struct text *t, const struct program *p, int r) {
         put_lane(t, p, &k->lane[l]);
         put_word(t, "\n");
         for (int32_t i = lists.at[l]; i < lists.at[l + 1]; i++)
-            put_instr(t, k, &k->ins[lists.ins[i]]);
+            put_instr(t, p, k, &k->ins[lists.ins[i]]);
     }
 }
 
@@ -103,14 +106,15 @@ static void put_issue(struct text *t, const struct program *p, int r) {
     put_word(t, column ? "\n" : "");
 }
 
-static void put_memory(struct text *t, const struct rank *k, int r) {
+static void put_memory(struct text *t, const struct program *p, int r) {
+    const struct rank *k = &p->rank[r];
     put(t, "rank %d memory %lld", r, (long long)k->arena);
     if (k->host)
         put(t, " host %lld", (long long)k->host);
     put_word(t, "\n");
     for (int i = 0; i < k->nbufs; i++) {
         const struct buf *b = &k->buf[i];
-        put_buf(t, b);
+        put_buf(t, &p->names, b);
         put_word(t, " ");
         if (b->off >= 0)
             put_int(t, b->off);
@@ -120,7 +124,7 @@ static void put_memory(struct text *t, const struct rank *k, int r) {
         put_int(t, b->bytes);
         if (b->grows >= 0) {
             put_word(t, " grows ");
-            put_buf(t, &k->buf[b->grows]);
+            put_buf(t, &p->names, &k->buf[b->grows]);
         }
         put_word(t, "\n");
     }
@@ -138,11 +142,14 @@ static void put_name(struct text *t, const char *name) {
 
 static void put_homes(struct text *t, const struct program *p) {
     bool any = false;
-    for (int s = 0; p->homes && s < p->stages + p->tied; s++)
-        any |= p->homes[s].size > 1 || p->homes[s].zero > 0;
-    for (int s = 0; any && s < p->stages + p->tied; s++) {
+    for (int s = 0; p->homes && s < sets_in(p); s++)
+        any |= p->homes[s].size > 1 || p->homes[s].zero > 0 || p->names.shared;
+    for (int s = 0; any && s < sets_in(p); s++) {
         const struct homes *homes = &p->homes[s];
-        put(t, "homes %d", s);
+        if (!has_weights(p, s))
+            continue;
+        put_word(t, "homes ");
+        put_stage(t, &p->names, s);
         if (homes->zero)
             put(t, " zero %d", homes->zero);
         for (int i = 0; i < homes->lists * homes->size; i++)
@@ -151,29 +158,96 @@ static void put_homes(struct text *t, const struct program *p) {
     }
 }
 
+/* The team of which member stage s is the first: its size, and what it exchanges. */
+static void put_team(struct text *t, const struct program *p, int s) {
+    put(t, "team %d of %d", p->names.member[s].stage, p->names.member[s].size);
+    const char *between = ": ";
+    for (int d = 0; d < NDIRS && p->exchange; d++) {
+        const struct exchanges *exchange = &p->exchange[(int64_t)s * NDIRS + d];
+        if (!exchange->n)
+            continue;
+        put_word(t, between);
+        put_word(t, op_name[d]);
+        for (int i = 0; i < exchange->n; i++)
+            put(t, " %s", exchange_name[exchange->op[i] - OP_ALL_REDUCE_A]);
+        between = ", ";
+    }
+    put_word(t, "\n");
+}
+
+/* The sets without weights. */
+static void put_bare(struct text *t, const struct program *p) {
+    if (!p->bare)
+        return;
+    put_word(t, "bare");
+    for (int set = 0; set < sets_in(p); set++)
+        if (p->bare[set]) {
+            put_word(t, " ");
+            put_stage(t, &p->names, set);
+        }
+    put_word(t, "\n");
+}
+
+static void put_updates(struct text *t, const struct program *p) {
+    put_word(t, "updates");
+    for (int s = 0; s < p->stages; s++)
+        if (!p->names.member || p->names.member[s].place <= 0)
+            put(t, " %d", p->update[s] / slices_of(&p->names));
+    put_word(t, "\n");
+}
+
+/* The stages on which slices read each other's keys and values, if these are not all. */
+static void put_attention(struct text *t, const struct program *p) {
+    bool any = false;
+    if (!p->attends)
+        return;
+    put_word(t, "attention");
+    for (int s = 0; s < p->stages; s++)
+        if (p->attends[s]) {
+            put_word(t, " ");
+            put_stage(t, &p->names, s);
+            any = true;
+        }
+    put_word(t, any ? "\n" : " none\n");
+}
+
+static void put_job(struct text *t, const struct program *p, const struct job_name *job) {
+    put_label(t, &p->names, &(struct instr){.op = job->d, .stage = job->s, .batch = job->b, .inst = -1, .peer = -1});
+}
+
 void emit_text(struct text *out, const struct program *p) {
     put_word(out, "pianola 1\nprogram ");
     put_name(out, p->name);
-    put(out, " workers %d stages %d batches %d", p->workers, p->stages, p->batches);
+    put(out, " workers %d stages %d batches %d", p->workers, script_stages(&p->names, p->stages),
+        p->batches / slices_of(&p->names));
+    if (p->names.slices)
+        put(out, " slices %d", p->names.slices);
     if (p->tied)
-        put(out, " tied %d", p->unembedding);
-    put_word(out, "\n");
-    for (int s = 0; p->update && s < p->stages; s++)
-        put(out, "%s %d%s", s ? "" : "updates", p->update[s], s + 1 < p->stages ? "" : "\n");
+        put(out, " tied %d", p->names.member ? p->names.member[p->unembedding].stage : p->unembedding);
+    put_word(out, p->names.shared ? " shared\n" : "\n");
+    for (int s = 0; p->names.member && s < p->stages; s++)
+        if (p->names.member[s].place == 0)
+            put_team(out, p, s);
+    put_bare(out, p);
+    put_attention(out, p);
+    if (p->update)
+        put_updates(out, p);
     if (p->period)
-        put(out, "period %d times %lld\n", p->period, (long long)p->repeats);
+        put(out, "period %d times %lld\n", p->period / slices_of(&p->names), (long long)p->repeats);
     put_homes(out, p);
     for (int i = 0; i < p->nneeds; i++) { /* only if pred() replaces the default dependencies */
-        const struct job_name *name = &p->need[i].job;
-        put(out, "needs %s %d %d:", op_name[name->d], name->s, name->b);
-        for (int32_t e = p->need[i].pred; e < p->need[i + 1].pred; e++)
-            put(out, " %s %d %d%s", op_name[p->pred[e].d], p->pred[e].s, p->pred[e].b,
-                e + 1 < p->need[i + 1].pred ? "," : "");
+        put_word(out, "needs ");
+        put_job(out, p, &p->need[i].job);
+        put_word(out, ":");
+        for (int32_t e = p->need[i].pred; e < p->need[i + 1].pred; e++) {
+            put_word(out, e > p->need[i].pred ? ", " : " ");
+            put_job(out, p, &p->pred[e]);
+        }
         put_word(out, "\n");
     }
     for (int r = 0; r < p->workers; r++) {
         put_lanes(out, p, r);
         put_issue(out, p, r);
-        put_memory(out, &p->rank[r], r);
+        put_memory(out, p, r);
     }
 }

@@ -51,7 +51,7 @@ static void check_expressible(struct torch *torch) {
     for (int s = 0; s < sp->stages; s++)
         torch->rank[s] = -1;
     for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
-        const char *name = job_name(j->s, j->b, j->d);
+        const char *name = job_name(NULL, j->s, j->b, j->d);
         if (j->d == OP_R)
             die("%s: PyTorch's CSV has no recompute, but this schedule has %s", sp->file, name);
         if (torch->rank[j->s] >= 0 && torch->rank[j->s] != j->rank)
@@ -65,12 +65,13 @@ static void check_expressible(struct torch *torch) {
                 j->home);
         torch->rank[j->s] = j->rank;
     }
-    for (const struct pair *pair = sp->pair; pair < sp->pair + sp->npairs; pair++) {
+    for (int i = 0; i < sp->npairs; i++) {
+        const struct pair *pair = &sp->pair[i];
         const struct job *a = &sp->job[pair->first], *b = &sp->job[pair->second];
         bool fb = a->d == OP_F && (b->d == OP_B || b->d == OP_I), bf = b->d == OP_F && (a->d == OP_B || a->d == OP_I);
         if (!fb && !bf)
-            die("%s: in PyTorch's CSV a forward and a backward overlap, but here %s and %s do", sp->file,
-                job_name(a->s, a->b, a->d), job_name(b->s, b->b, b->d));
+            die("%s: PyTorch's CSV overlaps a forward and a backward, but here %s and %s overlap", sp->file,
+                job_name(NULL, a->s, a->b, a->d), job_name(NULL, b->s, b->b, b->d));
     }
 }
 
@@ -179,10 +180,10 @@ static void put_action(const struct torch *torch, struct row *row, const struct 
     if (cell->what >= NDIRS)
         put_cell(row, format("%d%s", cell->s, name[cell->what]));
     else if (other)
-        put_cell(row, format("(%s;%s)OVERLAP_F_B", job_name(cell->s, cell->b, cell->what),
-                             job_name(other->s, other->b, other->d)));
+        put_cell(row, format("(%s;%s)OVERLAP_F_B", job_name(NULL, cell->s, cell->b, cell->what),
+                             job_name(NULL, other->s, other->b, other->d)));
     else
-        put_cell(row, job_name(cell->s, cell->b, cell->what));
+        put_cell(row, job_name(NULL, cell->s, cell->b, cell->what));
 }
 
 /* The stage that reads job j's output; -1: none. */
@@ -251,6 +252,10 @@ static void put_with_messages(const struct torch *torch) {
 void emit_torch(struct text *out, const struct spec *sp, const struct sched *sc, bool comms) {
     struct torch torch = {sp, NEW(int, sp->stages), NEW(struct row, sp->workers)};
     int *left = NEW(int, sp->stages);
+    if (sp->names.slices)
+        die("%s: PyTorch's CSV has no slices: a job there is of a whole microbatch; leave 'slices' out", sp->file);
+    if (sp->names.member)
+        die("%s: PyTorch's CSV cannot say that ranks compute a job together: leave teams out", sp->file);
     check_expressible(&torch);
     list_jobs(&torch, sc);
     for (int s = 0; s < sp->stages; s++)

@@ -11,17 +11,21 @@
 bool sends_message(const struct instr *in) { return in->msg >= 0 && is_send(in->op); }
 bool receives_message(const struct instr *in) { return in->msg >= 0 && is_recv(in->op); }
 
-void put_slice_name(struct text *t, const struct instr *in) {
-    put(t, "%d%s", in->stage, op_name[in->op]);
+void put_slice_name(struct text *t, const struct names *names, const struct instr *in) {
+    put_stage(t, names, in->stage);
+    put_word(t, op_name[in->op]);
     if (in->batch >= 0)
-        put(t, "%d", in->batch);
+        put_batch(t, in->op == OP_U ? NULL : names, in->batch);
     if (in->last)
         put(t, "[%d/%d]", in->part, in->last + 1);
 }
 
-void put_slice_args(struct text *t, const struct rank *k, const struct instr *in) {
+void put_slice_args(struct text *t, const struct names *names, const struct rank *k, const struct instr *in) {
     if (in->batch >= 0)
-        put(t, in->op == OP_U ? ",\"update\":%d" : ",\"mb\":%d", in->batch);
+        put(t, in->op == OP_U ? ",\"update\":%d" : ",\"mb\":%d",
+            in->op == OP_U ? in->batch : in->batch / slices_of(names));
+    if (in->batch >= 0 && in->op != OP_U && names->slices)
+        put(t, ",\"slice\":%d", in->batch % names->slices);
     if (is_job(in->op) && in->inst >= 0)
         put(t, ",\"version\":%d", in->inst);
     if (in->peer >= 0)

@@ -29,9 +29,9 @@ const char *join_name(const struct program *p, int n);
 struct trace *trace_make(const struct program *p, const struct steps *steps, const char *unit);
 double trace_unit(const char *unit, const struct steps *steps); /* unit_ns */
 /* "1F3", "2FETCH": PyTorch's spelling. Viewers pick the colour by the name without its digits. */
-void put_slice_name(struct text *t, const struct instr *in);
-/* The rest of a slice's JSON args after its stage, and the closing braces: microbatch, peer, bytes. */
-void put_slice_args(struct text *t, const struct rank *k, const struct instr *in);
+void put_slice_name(struct text *t, const struct names *names, const struct instr *in);
+/* The rest of a slice's JSON args after its stage, and the closing braces: microbatch and its slice, peer, bytes. */
+void put_slice_args(struct text *t, const struct names *names, const struct rank *k, const struct instr *in);
 bool sends_message(const struct instr *in); /* whether it has a receive on another rank */
 bool receives_message(const struct instr *in);
 const char *slice_category(const struct instr *in); /* "compute", "send", "recv" or "collective" */

@@ -37,11 +37,11 @@ static void put_slice(struct text *t, const struct trace *trace, const struct pr
     put(t, ",");
     put_time(t, "dur", trace->end[mark->step][mark->rank][mark->ins] - mark->t);
     put(t, ",\"name\":\"");
-    put_slice_name(t, in);
+    put_slice_name(t, &p->names, in);
     put(t, "\",\"cat\":\"%s\",\"args\":{\"stage\":%d", slice_category(in), in->stage);
     if (steps->number)
         put(t, ",\"step\":%d", steps->number[mark->step]);
-    put_slice_args(t, k, in);
+    put_slice_args(t, &p->names, k, in);
     if (!sends_message(in) && !receives_message(in))
         return;
     put(t, ",\n{\"ph\":\"%s,\"pid\":%d,\"tid\":%d,", sends_message(in) ? "s\"" : "f\",\"bp\":\"e\"", mark->rank + 1,

@@ -33,13 +33,13 @@ static void put_event(struct text *t, const char *category, int pid, int tid, st
         (long long)at.begin, (long long)(at.end - at.begin));
 }
 
-static void put_kernel(struct text *t, const struct rank *k, const struct instr *in, int pid, int step,
-                       struct span at) {
+static void put_kernel(struct text *t, const struct program *p, const struct rank *k, const struct instr *in, int pid,
+                       int step, struct span at) {
     int stream = in->lane + 1;
     put_event(t, "kernel", pid, pid + 1 + stream, at);
     put(t, ",\"name\":\"%s%s\",\"args\":{\"stream\":%d,\"correlation\":%d,\"stage\":%d",
         is_message(in->op) ? "ncclKernel_" : "", op_name[in->op], stream, FIRST_CORRELATION + step, in->stage);
-    put_slice_args(t, k, in);
+    put_slice_args(t, &p->names, k, in);
 }
 
 /* Returns the step's end. A rank's steps never overlap, even if the clocks were set differently in each. */
@@ -56,7 +56,7 @@ static int64_t put_step(struct text *t, const struct program *p, const struct ti
     put_event(t, "cuda_runtime", pid, pid + 1, launch);
     put(t, ",\"name\":\"cudaGraphLaunch\",\"args\":{\"correlation\":%d}}", FIRST_CORRELATION + step);
     for (int i = 0; i < k->nins; i++)
-        put_kernel(t, k, &k->ins[i], pid, step,
+        put_kernel(t, p, k, &k->ins[i], pid, step,
                    (struct span){microseconds(tl->start[r][i], unit_ns), microseconds(tl->end[r][i], unit_ns)});
     return all.end;
 }

@@ -121,17 +121,19 @@ static void annotate(struct writer *writer, const char *name, int64_t v) {
 }
 
 /* step: its number, or 0; base: added to the step's message numbers */
-static void begin_slice(struct writer *writer, const struct rank *k, const struct instr *in, int step, uint64_t base) {
-    put_slice_name(&writer->inner, in);
+static void begin_slice(struct writer *writer, const struct names *names, const struct rank *k, const struct instr *in,
+                        int step, uint64_t base) {
+    put_slice_name(&writer->inner, names, in);
     put_part(&writer->part, EVENT_NAME, &writer->inner);
     writer->inner.n = 0;
     put_words(&writer->part, EVENT_CATEGORY, slice_category(in));
     annotate(writer, "stage", in->stage);
     if (step)
         annotate(writer, "step", step);
-    if (in->batch >= 0) {
-        annotate(writer, in->op == OP_U ? "update" : "mb", in->batch);
-    }
+    if (in->batch >= 0)
+        annotate(writer, in->op == OP_U ? "update" : "mb", in->op == OP_U ? in->batch : in->batch / slices_of(names));
+    if (in->batch >= 0 && in->op != OP_U && names->slices)
+        annotate(writer, "slice", in->batch % names->slices);
     if (in->batch >= 0 && in->op != OP_U) {
         put_number(&writer->part, EVENT_CORRELATION, (uint64_t)in->batch);
     }
@@ -181,7 +183,7 @@ void emit_pftrace(struct text *out, const struct program *p, const struct steps 
         const struct rank *k = &p->rank[mark->rank];
         const struct instr *in = &k->ins[mark->ins];
         if (mark->what != ENDS)
-            begin_slice(&writer, k, in, steps->number ? steps->number[mark->step] : 0,
+            begin_slice(&writer, &p->names, k, in, steps->number ? steps->number[mark->step] : 0,
                         (uint64_t)mark->step * (uint64_t)p->nmsgs);
         put_event(&writer, mark->t, mark->what == ENDS ? SLICE_END : SLICE_BEGIN, id[mark->rank] + 2 + in->lane);
     }

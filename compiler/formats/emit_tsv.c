@@ -23,7 +23,9 @@ void emit_tsv(struct text *out, const struct program *p, const struct timeline *
             put(out, "\t%s\t%s\t%s", number(tl->start[r][order[i]], start), number(tl->end[r][order[i]], end),
                 op_name[in->op]);
             put_column(out, in->stage, true);
-            put_column(out, in->batch, in->batch >= 0);
+            put_bytes(out, "\t", 1);
+            if (in->batch >= 0)
+                put_batch(out, in->op == OP_U ? NULL : &p->names, in->batch);
             put_column(out, in->peer, in->peer >= 0);
             put_column(out, moved_bytes(k, in), has_bytes(in->op) && in->narg);
             put(out, "\t%s\n", unit);

@@ -21,8 +21,8 @@ struct timeline_rows {
         const char *lane; /* "send 1" */
         uint8_t op;
         double start, end;
-        int stage, batch, peer; /* -1: does not apply */
-        int64_t bytes;          /* -1: does not apply */
+        int stage, batch, slice, peer; /* -1: does not apply */
+        int64_t bytes;                 /* -1: does not apply */
     } * row;
 };
 struct timeline_rows *read_tsv(const char *file, const char *src);

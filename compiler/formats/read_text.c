@@ -127,7 +127,9 @@ static void operand(struct reader *in, struct instr *x, int *last) {
         FAIL(in, at, "%s takes %s before %s", op_name[x->op], role_name[role], role_name[roles[*last]]);
     if (k == *last && !may_repeat(x->op, role))
         FAIL(in, at, "%s takes only one %s", op_name[x->op], role_name[role]);
-    bool adds = op_accumulates(x->op, role) && read_if(in, "+="), *first = role == ROLE_dv ? &x->vfirst : &x->first;
+    bool adds = op_accumulates(x->op, role) && read_if(in, "+="), *first = role == ROLE_dv   ? &x->vfirst
+                                                                           : role == ROLE_du ? &x->ufirst
+                                                                                             : &x->first;
     if (!adds)
         read_word(in, "=");
     if (op_accumulates(x->op, role)) {
@@ -177,7 +179,7 @@ static struct instr instruction(struct reader *in, int lane) {
     if (x.peer != at->peer && lanekind_row(at->kind)->of == OF_PEER)
         FAIL(in, begin, "the peer of this lane is rank %d, not rank %d", at->peer, x.peer);
     x.lane = (uint16_t)lane;
-    if (in->prog->update && is_job(x.op) && x.op != OP_W) {
+    if (in->prog->update && is_job(x.op) && x.op != OP_W && has_weights(in->prog, x.stage)) {
         read_word(in, " v");
         x.inst = (int32_t)read_integer(in, "the version of the weights that it reads", 0, INT32_MAX);
     }
@@ -253,6 +255,11 @@ static bool new_lane(struct reader *in, const struct lane *lane) {
         if (in->grouped[lane->group] == me)
             return false;
         in->grouped[lane->group] = me;
+        return true;
+    case LANE_TEAM:
+        if (in->teamed[lane->group] == me)
+            return false;
+        in->teamed[lane->group] = me;
         return true;
     case LANE_ALL:
         if (in->apart == me || in->together == me)
@@ -361,7 +368,7 @@ static void resolve_waits(struct reader *in) {
     for (int i = 0; i < k->nins; i++) {
         uint32_t at = find_label(k, &labels, &k->ins[i]);
         if (labels.slot[at]) {
-            put_label(&t, &k->ins[i]);
+            put_label(&t, &in->prog->names, &k->ins[i]);
             int a = in->ins_line[i], b = in->ins_line[labels.slot[at] - 1];
             die_at(in->file, in->src, a > b ? a : b, 1, "rank %d has %s twice; the other is on line %d", in->r, t.s,
                    a > b ? b : a);
@@ -377,7 +384,7 @@ static void resolve_waits(struct reader *in) {
             k->wait[w] = labels.slot[find_label(k, &labels, &other)] - 1;
             if (k->wait[w] >= 0 && k->ins[k->wait[w]].lane != k->ins[i].lane)
                 continue;
-            put_label(&t, &other);
+            put_label(&t, &in->prog->names, &other);
             go_to(&there, in->ins_line[i], in->wait_at[w]);
             if (k->wait[w] < 0)
                 FAIL(&there, there.p, "rank %d has no instruction %s", in->r, t.s);

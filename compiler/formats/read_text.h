@@ -16,8 +16,9 @@ struct reader {
     const char **wait_at; /* parallel to wait: the position of its label */
     size_t cap_arg, cap_wait, cap_free, cap_lane;
     struct map groups;
-    int32_t *sent, *received, *gathered, *grouped; /* by peer or group: 1 + the last rank that had a lane for it */
-    int32_t *in_list, listed;                      /* per rank: the last list that has it; the list in hand */
+    int32_t *sent, *received;             /* by peer: 1 + the last rank that had a lane for it */
+    int32_t *gathered, *grouped, *teamed; /* the same by group */
+    int32_t *in_list, listed;             /* per rank: the last list that has it; the list in hand */
     int32_t apart, together; /* 1 + the last rank with lanes by peer; 1 + the last with one lane for all messages */
 };
 
@@ -32,6 +33,9 @@ int64_t read_integer(struct reader *in, const char *what, int64_t least, int64_t
 int read_name(struct reader *in, const char *what, const char *const *names, int n);
 int read_lane_kind(struct reader *in, const char *where); /* where: prefix of the error message */
 bool op_has_batch(int op);                                /* whether its label has a microbatch */
+int32_t read_batch(struct reader *in);                    /* as the program counts: a slice, if it has slices */
+/* A stage, or a member's, "0.1". of_job: not the table. */
+int32_t read_stage(struct reader *in, bool of_job);
 int32_t read_new_rank(struct reader *in); /* dies if the list in hand has it already */
 void read_head(struct reader *in);
 struct buf read_buffer_name(struct reader *in);

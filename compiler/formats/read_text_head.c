@@ -26,22 +26,57 @@ static const char *schedule_name(struct reader *in) {
 static struct job_name job(struct reader *in) {
     struct job_name name = {.d = (uint8_t)read_name(in, "a job", op_name, NDIRS)};
     read_word(in, " ");
-    name.s = (int32_t)read_integer(in, "a stage", 0, in->prog->stages - 1);
+    name.s = read_stage(in, true);
     read_word(in, " ");
-    name.b = (int32_t)read_integer(in, "a microbatch", 0, in->prog->batches - 1);
+    name.b = read_batch(in);
     return name;
 }
 
-/* The homes of each set, if any is sharded: `homes 2 zero 1: 0 1, 2 3`. */
+static const char *set_name(const struct program *p, int32_t s) {
+    struct text t = {0};
+    put_stage(&t, &p->names, s);
+    return t.s;
+}
+
+/* The sets without weights, ascending: `bare 1 3`. */
+static void read_bare(struct reader *in) {
+    struct program *p = in->prog;
+    const char *at = in->p;
+    if (!read_if(in, "bare"))
+        return;
+    if ((size_t)sets_in(p) > strlen(in->p)) /* bounds the memory taken for them */
+        FAIL(in, at, "%d sets of weights have no room in this file", sets_in(p));
+    p->bare = NEW(bool, sets_in(p));
+    int32_t last = -1;
+    do {
+        read_word(in, " ");
+        const char *set = in->p;
+        int32_t s = read_stage(in, false);
+        if (s <= last)
+            FAIL(in, set, "sets ascend, and each comes once");
+        p->bare[last = s] = true;
+    } while (*in->p == ' ');
+    read_end(in);
+}
+
+static int next_with_weights(const struct program *p, int s) {
+    while (s < sets_in(p) && !has_weights(p, s))
+        s++;
+    return s;
+}
+
+/* The homes of each set that has weights, if any is sharded: `homes 2 zero 1: 0 1, 2 3`. */
 static void read_homes(struct reader *in) {
     struct program *p = in->prog;
     size_t cap_homes = 0;
-    for (int s = 0; s < p->stages + p->tied && !strncmp(in->p, "homes ", 6); s++) {
+    for (int s = next_with_weights(p, 0), next; s < sets_in(p) && !strncmp(in->p, "homes ", 6); s = next) {
         struct homes homes = {.zero = 0};
         size_t cap = 0;
         int n = 0;
         read_word(in, "homes ");
-        read_integer(in, "the next set", s, s);
+        const char *set = in->p;
+        if (read_stage(in, false) != s)
+            FAIL(in, set, "expected the next set, %s", set_name(p, s));
         if (read_if(in, " zero "))
             homes.zero = (int)read_integer(in, "zero", 1, 2);
         in->listed++;
@@ -60,10 +95,15 @@ static void read_homes(struct reader *in) {
         if (!n || n != homes.lists * homes.size)
             FAIL(in, in->p, n ? "lists that are replicas have the same length" : "expected a rank");
         read_end(in);
-        GROW(p->homes, cap_homes, (size_t)s + 1);
+        next = next_with_weights(p, s + 1);
+        GROW(p->homes, cap_homes, (size_t)next);
         p->homes[s] = homes;
-        if (s + 1 < p->stages + p->tied && strncmp(in->p, "homes ", 6))
-            FAIL(in, in->p, "expected \"homes %d\": where one set has such a line, all have", s + 1);
+        for (int bare = s + 1; bare < next; bare++)
+            p->homes[bare] = (struct homes){.size = 1};
+        for (int bare = s - 1; bare >= 0 && !has_weights(p, bare); bare--)
+            p->homes[bare] = (struct homes){.size = 1};
+        if (next < sets_in(p) && strncmp(in->p, "homes ", 6))
+            FAIL(in, in->p, "expected \"homes %s\": where one set has such a line, all have", set_name(p, next));
     }
 }
 
@@ -88,29 +128,147 @@ static void read_needs(struct reader *in) {
 static void read_updates(struct reader *in) {
     struct program *p = in->prog;
     size_t cap = 0;
+    int m = 0, slices = slices_of(&p->names), batches = p->batches / slices;
     p->repeats = 1;
     if (!read_if(in, "updates"))
         return;
     for (int s = 0; s < p->stages; s++) {
+        GROW(p->update, cap, (size_t)s + 1);
+        if (p->names.member && p->names.member[s].place > 0) {
+            p->update[s] = m;
+            continue;
+        }
         read_word(in, " ");
         const char *at = in->p;
-        int m = (int)read_integer(in, "the microbatches of an update", 1, p->batches);
-        if (p->batches % m)
-            FAIL(in, at, "%d microbatches are not whole updates of %d", p->batches, m);
-        GROW(p->update, cap, (size_t)s + 1);
-        p->update[s] = m;
+        m = (int)read_integer(in, "the microbatches of an update", 1, batches);
+        if (batches % m)
+            FAIL(in, at, "%d microbatches are not whole updates of %d", batches, m);
+        p->update[s] = m *= slices;
     }
     read_end(in);
     if (!read_if(in, "period "))
         return;
     const char *at = in->p;
-    p->period = (int)read_integer(in, "the microbatches of a period", 1, p->batches);
+    p->period = slices * (int)read_integer(in, "the microbatches of a period", 1, batches);
     for (int s = 0; s < p->stages; s++)
         if (p->period % p->update[s])
-            FAIL(in, at, "a period of %d microbatches has no whole updates of stage %d, of %d each", p->period, s,
-                 p->update[s]);
+            FAIL(in, at, "a period of %d microbatches has no whole updates of stage %s, of %d each", p->period / slices,
+                 set_name(p, s), p->update[s] / slices);
     read_word(in, " times ");
     p->repeats = read_integer(in, "how often the period runs", 1, (INT64_MAX - p->batches) / p->period);
+    read_end(in);
+}
+
+/* ---- teams: `team 0 of 4: F sum sum, B sum sum` ---- */
+
+struct team {
+    int32_t stage, size; /* as the script counts stages */
+    struct exchanges exchange[NDIRS];
+};
+
+static struct exchanges read_exchanges(struct reader *in) {
+    struct exchanges list = {0};
+    uint8_t *op = NULL;
+    size_t cap = 0;
+    do {
+        read_word(in, " ");
+        if (list.n == UINT8_MAX - 1)
+            FAIL(in, in->p, "a job has at most %d parts", UINT8_MAX);
+        GROW(op, cap, (size_t)list.n + 1);
+        op[list.n++] = (uint8_t)(OP_ALL_REDUCE_A + read_name(in, "an exchange", exchange_name, NEXCHANGES));
+    } while (*in->p == ' ');
+    list.op = op;
+    return list;
+}
+
+static struct team read_team(struct reader *in, int32_t least) {
+    struct team team = {0};
+    team.stage = (int32_t)read_integer(in, "a stage, behind those of the lines before", least, in->prog->stages - 1);
+    read_word(in, " of ");
+    const char *at = in->p;
+    team.size = (int32_t)read_integer(in, "how many members", 2, INT32_MAX);
+    if (team.size > in->prog->workers)
+        FAIL(in, at, "a team of %d, but there are only %d workers", team.size, in->prog->workers);
+    int last = -1;
+    while (read_if(in, last < 0 ? ": " : ", ")) {
+        at = in->p;
+        int d = read_name(in, "a job", op_name, NDIRS);
+        if (d <= last)
+            FAIL(in, at, "%s comes before %s, and each comes once", op_name[d], op_name[last]);
+        team.exchange[d] = read_exchanges(in);
+        last = d;
+    }
+    read_end(in);
+    return team;
+}
+
+/* Makes a stage of each member of each team; stages count as the script does so far. */
+static void divide_stages(struct reader *in, const struct team *team, int nteams, int32_t all) {
+    struct program *p = in->prog;
+    int stages = p->stages;
+    int32_t *first = NEW(int32_t, stages + 1);
+    struct member *member = NEW(struct member, all);
+    p->exchange = NEW(struct exchanges, (int64_t)all * NDIRS);
+    for (int s = 0; s < stages; s++) {
+        const struct team *its = nteams && team->stage == s ? team : NULL;
+        int size = its ? its->size : 1;
+        for (int place = 0; place < size; place++) {
+            member[first[s] + place] = (struct member){s, its ? place : -1, size};
+            if (its)
+                memcpy(&p->exchange[((int64_t)first[s] + place) * NDIRS], its->exchange, sizeof its->exchange);
+        }
+        first[s + 1] = first[s] + size;
+        nteams -= its != NULL;
+        team += its != NULL;
+    }
+    p->names.member = member;
+    p->names.first = first;
+    p->names.stages = stages;
+    p->stages = all;
+    p->unembedding = first[p->unembedding];
+}
+
+static void read_teams(struct reader *in) {
+    const char *at = in->p;
+    struct team *team = NULL;
+    size_t cap = 0, n = 0, lines = 0;
+    int64_t all = in->prog->stages;
+    while (read_if(in, "team ")) {
+        GROW(team, cap, n + 1);
+        team[n] = read_team(in, n ? team[n - 1].stage + 1 : 0);
+        all += team[n++].size - 1;
+    }
+    if (!n)
+        return;
+    for (const char *s = in->p; (s = strchr(s, '\n')); s++)
+        lines++;
+    if ((size_t)all > lines) { /* also bounds the memory taken for them */
+        in->line -= (int)n;
+        in->start = at;
+        FAIL(in, at, "%d stages have %lld members, each with jobs of its own; the file has %zu more lines",
+             in->prog->stages, (long long)all, lines);
+    }
+    divide_stages(in, team, (int)n, (int32_t)all);
+}
+
+/* The stages on which slices read each other's keys and values, ascending; `attention none`: no stage. */
+static void read_attention(struct reader *in) {
+    struct program *p = in->prog;
+    if (!p->names.slices || !read_if(in, "attention"))
+        return;
+    const char *at = in->p;
+    int n = 0;
+    if ((size_t)p->stages > strlen(in->p)) /* bounds the memory taken for them */
+        FAIL(in, at, "%d stages have no room in this file", p->stages);
+    p->attends = NEW(bool, p->stages);
+    for (int32_t s = -1, last = -1; !read_if(in, " none") && *in->p == ' '; n++, last = s) {
+        read_word(in, " ");
+        if ((s = read_stage(in, true)) <= last)
+            FAIL(in, at, "stages ascend, and each comes once");
+        p->attends[s] = true;
+    }
+    if (n == p->stages)
+        FAIL(in, at, "all stages: then there is no such line");
     read_end(in);
 }
 
@@ -134,18 +292,34 @@ void read_head(struct reader *in) {
     p->stages = (int)read_integer(in, "how many stages", 1, INT32_MAX);
     read_word(in, " batches ");
     p->batches = (int)read_integer(in, "how many microbatches", 1, INT32_MAX);
+    if (read_if(in, " slices ")) {
+        p->names.slices = (int)read_integer(in, "how many slices a microbatch has", 2, INT32_MAX / p->batches);
+        p->batches *= p->names.slices;
+    }
     p->tied = read_if(in, " tied ");
     if (p->tied)
         p->unembedding = (int)read_integer(in, "the stage of the unembedding", 0, p->stages - 1);
+    const char *shared = in->p, *start = in->start;
+    bool shares = read_if(in, " shared");
     read_end(in);
     p->rank = NEW(struct rank, p->workers);
     p->group = NEW(struct group, sections);
     in->groups = map_new((size_t)sections);
     in->grouped = NEW(int32_t, sections);
     in->gathered = NEW(int32_t, sections);
+    in->teamed = NEW(int32_t, sections);
     in->in_list = NEW(int32_t, p->workers);
     in->sent = NEW(int32_t, p->workers);
     in->received = NEW(int32_t, p->workers);
+    read_teams(in);
+    name_sets(&p->names, p->stages, p->tied, shares);
+    if (shares && !p->names.member) {
+        in->line = 2;
+        in->start = start;
+        FAIL(in, shared, "no stage has a team whose members could share weights");
+    }
+    read_bare(in);
+    read_attention(in);
     read_updates(in);
     read_homes(in);
     read_needs(in);

@@ -72,10 +72,32 @@ int read_lane_kind(struct reader *in, const char *where) {
     FAIL(in, in->p, "%sexpected %s", where, words.s);
 }
 
-/* Jobs and their tensors belong to a stage; weights and their gradients may also belong to the table, numbered after
- * the stages. */
-static int32_t read_stage(struct reader *in, bool of_job) {
-    return (int32_t)read_integer(in, "a stage", 0, in->prog->stages - 1 + (in->prog->tied && !of_job));
+/* Jobs and their tensors belong to a stage; weights and their gradients may also belong to a table, numbered after the
+ * stages, or to what a team shares, which is called as the stage. */
+int32_t read_stage(struct reader *in, bool of_job) {
+    const struct program *p = in->prog;
+    int32_t s = (int32_t)read_integer(in, "a stage", 0, script_stages(&p->names, p->stages) - 1 + (p->tied && !of_job));
+    if (!p->names.member)
+        return s;
+    int32_t first = s == p->names.stages ? p->stages : p->names.first[s];
+    const struct member *member = &p->names.member[first];
+    if (member->place < 0)
+        return first;
+    if (!of_job && first < p->stages && p->names.shared && *in->p != '.')
+        return p->names.shared[first];
+    if (!read_if(in, "."))
+        FAIL(in, in->p, "stage %d has a team of %d: expected a member, as in %d.0", s, member->size, s);
+    return first + (int32_t)read_integer(in, "a member of the team", 0, member->size - 1);
+}
+
+/* A microbatch; with slices one of its slices, "3.1". */
+int32_t read_batch(struct reader *in) {
+    int slices = slices_of(&in->prog->names);
+    int32_t b = (int32_t)read_integer(in, "a microbatch", 0, in->prog->batches / slices - 1);
+    if (!in->prog->names.slices)
+        return b;
+    read_word(in, ".");
+    return b * slices + (int32_t)read_integer(in, "a slice", 0, slices - 1);
 }
 
 /* A rank that the list in hand, number `listed` of the file, does not have yet. */
@@ -96,7 +118,7 @@ struct buf read_buffer_name(struct reader *in) {
         b.stage = read_stage(in, kind_has_batch[kind]);
         if (kind_has_batch[kind]) {
             read_word(in, ",");
-            b.batch = (int32_t)read_integer(in, "a microbatch", 0, in->prog->batches - 1);
+            b.batch = read_batch(in);
         }
         read_word(in, ")");
     } else if (kind != K_work)
@@ -123,10 +145,10 @@ struct instr read_label(struct reader *in) {
     struct instr x = {.batch = -1, .peer = -1, .inst = -1, .msg = -1};
     x.op = (uint8_t)read_name(in, "an operation", op_name, NOPS);
     read_word(in, " ");
-    x.stage = read_stage(in, op_has_batch(x.op));
+    x.stage = read_stage(in, op_has_batch(x.op) || (x.op == OP_U && in->prog->update));
     if (op_has_batch(x.op)) {
         read_word(in, " ");
-        x.batch = (int32_t)read_integer(in, "a microbatch", 0, in->prog->batches - 1);
+        x.batch = read_batch(in);
     }
     if (x.op == OP_U && in->prog->update) {
         read_word(in, " ");
@@ -135,8 +157,10 @@ struct instr read_label(struct reader *in) {
     }
     const char *at = in->p;
     if (is_job(x.op) && read_if(in, "[")) {
-        if (x.op != OP_B && x.op != OP_W)
-            FAIL(in, at, "%s does not run in parts: only B and W do", op_name[x.op]);
+        const struct exchanges *exchange = in->prog->exchange;
+        if (x.op != OP_B && x.op != OP_W && (!exchange || !exchange[(int64_t)x.stage * NDIRS + x.op].n))
+            FAIL(in, at, "%s does not run in parts: only B and W do, and what exchanges something with a team",
+                 op_name[x.op]);
         x.part = (uint8_t)read_integer(in, "the number of a part", 0, UINT8_MAX - 1);
         read_word(in, "/");
         x.last = (uint8_t)(read_integer(in, "how many parts", x.part + 1 > 2 ? x.part + 1 : 2, UINT8_MAX) - 1);

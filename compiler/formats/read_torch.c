@@ -234,14 +234,15 @@ static void check_jobs(const struct csv *csv, int s, int b) {
     bool whole = find(csv, OP_B, s, b) >= 0, input = find(csv, OP_I, s, b) >= 0, weight = find(csv, OP_W, s, b) >= 0;
     if (find(csv, OP_F, s, b) < 0 || (!whole && !input && !weight))
         die("%s: there is no %s; every microbatch passes every stage forward and backward", csv->file,
-            job_name(s, b, find(csv, OP_F, s, b) < 0 ? OP_F : OP_B));
+            job_name(NULL, s, b, find(csv, OP_F, s, b) < 0 ? OP_F : OP_B));
     if (whole && (input || weight))
         FAIL(csv, &csv->action[find(csv, input ? OP_I : OP_W, s, b)],
-             "%s beside %s in row %d, column %d: a backward is B, or I and W", job_name(s, b, input ? OP_I : OP_W),
-             job_name(s, b, OP_B), csv->action[find(csv, OP_B, s, b)].row, csv->action[find(csv, OP_B, s, b)].column);
+             "%s beside %s in row %d, column %d: a backward is B, or I and W",
+             job_name(NULL, s, b, input ? OP_I : OP_W), job_name(NULL, s, b, OP_B),
+             csv->action[find(csv, OP_B, s, b)].row, csv->action[find(csv, OP_B, s, b)].column);
     if (!whole && input != weight)
         FAIL(csv, &csv->action[find(csv, input ? OP_I : OP_W, s, b)], "%s is nowhere; a backward is B, or I and W",
-             job_name(s, b, input ? OP_W : OP_I));
+             job_name(NULL, s, b, input ? OP_W : OP_I));
 }
 
 /* The tensor that stage s passes to its neighbour `to`: sent if they are on different ranks, else not. */

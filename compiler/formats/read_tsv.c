@@ -11,6 +11,9 @@
 
 static const char header[] = "rank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes";
 
+/* So that a slice of a microbatch is a number, too. */
+enum { MOST_SLICE = 1023, MOST_BATCH = INT32_MAX / (MOST_SLICE + 1) - 1 };
+
 struct table {
     struct reader in;
     struct timeline_rows *rows;
@@ -201,10 +204,20 @@ static void check_row(struct table *table) {
         return;
     const struct timeline_row *row = &rows->row[table->n], *was = &rows->row[table->n - table->first];
     if (table->n - table->first >= rows->n || row->rank != was->rank || strcmp(row->lane, was->lane) != 0 ||
-        row->op != was->op || row->stage != was->stage || row->batch != was->batch || row->peer != was->peer ||
-        row->bytes != was->bytes)
+        row->op != was->op || row->stage != was->stage || row->batch != was->batch || row->slice != was->slice ||
+        row->peer != was->peer || row->bytes != was->bytes)
         FAIL(&table->in, table->in.start, "step %d has another instruction here than step %d: every step has the same",
              rows->step[rows->nsteps - 1], rows->step[0]);
+}
+
+/* With slices, all microbatches have them. */
+static void check_slices(struct table *table, const struct timeline_row *row) {
+    for (const struct timeline_row *x = row - 1; x >= table->rows->row + table->first; x--)
+        if (x->batch >= 0 && x->op != OP_U) {
+            if ((x->slice < 0) != (row->slice < 0))
+                FAIL(&table->in, table->in.p, "column 'batch': slices in some rows, such as 3.1, but not in all");
+            return;
+        }
 }
 
 static void read_row(struct table *table) {
@@ -237,7 +250,12 @@ static void read_row(struct table *table) {
     row->stage = (int)read_applying(in, op, "the stage in column 'stage'", true, INT32_MAX);
     column_end(in, "stage");
     bool numbered = op_has_batch(op) || (op == OP_U && *in->p != '\t'); /* an update that is a job has a number */
-    row->batch = (int)read_applying(in, op, "the microbatch in column 'batch'", numbered, INT32_MAX);
+    row->batch = (int)read_applying(in, op, "the microbatch in column 'batch'", numbered, MOST_BATCH);
+    row->slice = row->batch >= 0 && op != OP_U && read_if(in, ".")
+                     ? (int)read_integer(in, "the slice in column 'batch'", 0, MOST_SLICE)
+                     : -1;
+    if (above && row->batch >= 0 && op != OP_U)
+        check_slices(table, row);
     column_end(in, "batch");
     at = in->p;
     row->peer = (int)read_applying(in, op, "the peer in column 'peer'", has_peer(op) || has_root(op), INT32_MAX);

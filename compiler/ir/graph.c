@@ -6,8 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-int64_t edge_bytes(const struct stage *st, const struct job *from, const struct job *to) {
-    return st[from->s].bytes[edge_kind(from, to)];
+int64_t edge_bytes(const struct spec *sp, const struct stage *st, const struct graph *graph, int32_t e) {
+    const struct job *from = &sp->job[graph->pred[e]];
+    return stage_at(sp, st, from->s, from->b)->bytes[graph->kind[e]];
 }
 
 struct link link_of(const struct spec *sp, int src, int dst) {
@@ -28,40 +29,80 @@ double host_time(const struct spec *sp, int r, int64_t bytes) {
     return link.latency + (isinf(link.bandwidth) ? 0 : (double)bytes / link.bandwidth);
 }
 
+/* The member of stage t, as scripts count, that the member stage s exchanges tensors with: that of its own place; where
+ * t's team is smaller, places begin again. */
+static int counterpart(const struct spec *sp, int s, int t) {
+    const struct member *member = sp->names.member;
+    if (!member || t < 0)
+        return t;
+    int first = sp->names.first[t], size = sp->names.first[t + 1] - first;
+    return first + (member[s].place < 0 ? 0 : member[s].place % size);
+}
+
 int source_of(const struct spec *sp, int s, int i) {
     const struct model *m = sp->model;
+    int at = sp->names.member ? sp->names.member[s].stage : s, source = i == 0 ? at - 1 : -1;
     if (is_graph(sp))
-        return m->from_at[s] + i < m->from_at[s + 1] ? m->from[m->from_at[s] + i] : -1;
-    return i == 0 ? s - 1 : -1;
+        source = m->from_at[at] + i < m->from_at[at + 1] ? m->from[m->from_at[at] + i] : -1;
+    return counterpart(sp, s, source);
 }
 
 int reader_of(const struct spec *sp, int s, int i) {
     const struct model *m = sp->model;
+    int at = sp->names.member ? sp->names.member[s].stage : s;
+    int reader = i == 0 && at + 1 < script_stages(&sp->names, sp->stages) ? at + 1 : -1;
     if (is_graph(sp))
-        return m->to_at[s] + i < m->to_at[s + 1] ? m->to[m->to_at[s] + i] : -1;
-    return i == 0 && s + 1 < sp->stages ? s + 1 : -1;
+        reader = m->to_at[at] + i < m->to_at[at + 1] ? m->to[m->to_at[at] + i] : -1;
+    return counterpart(sp, s, reader);
 }
 
-/* Writes the default dependencies of one job (schedules/README.md) to out, which has room for stages + 1 of them.
- * Returns how many there are. With recompute the stash comes from R. */
-static int default_pred(const struct spec *sp, const struct job *j, int32_t *out) {
-    int s = j->s, b = j->b, n = 0, t;
+/* What a job needs: at most so many. */
+struct need_list {
+    int32_t *job;
+    uint8_t *kind;
+    int n;
+};
+static int most_needs(const struct spec *sp) { return sp->stages + sp->names.slices + 2; }
+
+static void need(struct need_list *list, int32_t job, int kind) {
+    list->job[list->n] = job;
+    list->kind[list->n++] = (uint8_t)kind;
+}
+
+static int32_t input_gradient(const struct spec *sp, int s, int b) { /* the job that makes it */
+    int32_t whole = job_at(sp, s, b, OP_B);
+    return whole >= 0 ? whole : job_at(sp, s, b, OP_I);
+}
+
+/* What the slices of a microbatch have of each other. A recompute makes its own keys and values again, and drops them.
+ */
+static void need_slices(const struct spec *sp, const struct job *j, struct need_list *list) {
+    bool back = j->d == OP_B || j->d == OP_I;
+    if (!has_kv(sp, j->s) || j->d == OP_W)
+        return;
+    for (int b = j->b - j->b % sp->names.slices; b < j->b + back; b++)
+        need(list, job_at(sp, j->s, b, OP_F), K_kv);
+    if (back && (j->b + 1) % sp->names.slices)
+        need(list, input_gradient(sp, j->s, j->b + 1), K_dkv);
+}
+
+/* Adds the default dependencies of one job (schedules/README.md). With recompute the stash comes from R. */
+static void default_needs(const struct spec *sp, const struct job *j, struct need_list *list) {
+    int s = j->s, b = j->b, t;
     int32_t again = job_at(sp, s, b, OP_R), forward = job_at(sp, s, b, OP_F);
     switch (j->d) {
     case OP_F:
         for (int i = 0; (t = source_of(sp, s, i)) >= 0; i++)
-            out[n++] = job_at(sp, t, b, OP_F);
+            need(list, job_at(sp, t, b, OP_F), K_act);
         break;
-    case OP_R: out[n++] = forward; break;
-    case OP_W: out[n++] = job_at(sp, s, b, OP_I); break;
+    case OP_R: need(list, forward, K_input); break;
+    case OP_W: need(list, job_at(sp, s, b, OP_I), K_wstash); break;
     default:
-        out[n++] = again >= 0 ? again : forward;
-        for (int i = 0; (t = reader_of(sp, s, i)) >= 0; i++) {
-            int32_t whole = job_at(sp, t, b, OP_B);
-            out[n++] = whole >= 0 ? whole : job_at(sp, t, b, OP_I);
-        }
+        need(list, again >= 0 ? again : forward, K_stash);
+        for (int i = 0; (t = reader_of(sp, s, i)) >= 0; i++)
+            need(list, input_gradient(sp, t, b), K_grad);
     }
-    return n;
+    need_slices(sp, j, list);
 }
 
 bool has_edge(const struct graph *graph, int32_t j, int32_t p) {
@@ -78,41 +119,91 @@ static bool reads(const struct spec *sp, int s, int from) {
     return false;
 }
 
-/* Orders that look like a tensor but carry none: between stages that the model does not connect, and from F to a
- * backward whose stash comes from R. */
-static bool looks_only(const struct spec *sp, const struct job *from, const struct job *to) {
-    int kind = edge_kind(from, to);
-    if (from->s == to->s)
-        return kind == K_stash && from->d == OP_F && job_at(sp, from->s, from->b, OP_R) >= 0;
-    return sp->model &&
-           ((kind == K_act && !reads(sp, to->s, from->s)) || (kind == K_grad && !reads(sp, from->s, to->s)));
+/* The other way: where a larger team hands over to a smaller one, several members read one's gradient. */
+static bool reads_gradient(const struct spec *sp, int s, int from) {
+    for (int i = 0, t; (t = reader_of(sp, s, i)) >= 0; i++)
+        if (t == from)
+            return true;
+    return false;
 }
 
+/* The tensor of an edge between slices of one microbatch. */
+static int kind_between_slices(const struct spec *sp, const struct job *from, const struct job *to) {
+    int slices = sp->names.slices;
+    bool back = to->d == OP_B || to->d == OP_I;
+    if (from->s != to->s || !has_kv(sp, to->s) || from->b / slices != to->b / slices)
+        return K_token;
+    if (from->d == OP_F)
+        return from->b < to->b && to->d != OP_W ? K_kv : K_token;
+    return (from->d == OP_B || from->d == OP_I) && back && from->b == to->b + 1 ? K_dkv : K_token;
+}
+
+/* The tensor that a dependency given by pred() carries; K_none: none, and no order that is not kept anyway, as from F
+ * to a backward whose stash comes from R. Stages that the model does not connect exchange nothing. */
+static int custom_kind(const struct spec *sp, const struct job *from, const struct job *to) {
+    bool back = to->d == OP_B || to->d == OP_I;
+    if (from->b != to->b)
+        return kind_between_slices(sp, from, to);
+    if (from->s == to->s) {
+        if (from->d == OP_F && to->d == OP_R)
+            return K_input;
+        if (from->d == OP_F && back && job_at(sp, to->s, to->b, OP_R) >= 0)
+            return has_kv(sp, to->s) ? K_kv : K_none;
+        if ((from->d == OP_F || from->d == OP_R) && back)
+            return K_stash;
+        return from->d == OP_I && to->d == OP_W ? K_wstash : K_token;
+    }
+    if (from->d == OP_F && to->d == OP_F)
+        return sp->model && !reads(sp, to->s, from->s) ? K_none : K_act;
+    if ((from->d == OP_B || from->d == OP_I) && back)
+        return sp->model && !reads_gradient(sp, to->s, from->s) ? K_none : K_grad;
+    return K_token;
+}
+
+/* A backward that reads its forward's stash reads its keys and values too, by an edge of their own. */
 static void copy_custom(const struct spec *sp, struct graph *graph) {
     for (int j = 0; j < graph->n; j++)
         if (sp->pred_at[j + 1] - sp->pred_at[j] > 60000)
             die("%s: pred() of %s returns %d jobs; a job can wait for 60000", sp->file,
-                job_name(sp->job[j].s, sp->job[j].b, sp->job[j].d), sp->pred_at[j + 1] - sp->pred_at[j]);
-    graph->pred = NEW(int32_t, sp->pred_at[graph->n] + 1);
-    for (int j = 0, n = 0; j < graph->n; graph->pred_at[++j] = n)
-        for (int32_t e = sp->pred_at[j]; e < sp->pred_at[j + 1]; e++)
-            if (!looks_only(sp, &sp->job[sp->pred[e]], &sp->job[j]))
-                graph->pred[n++] = sp->pred[e];
+                job_name(&sp->names, sp->job[j].s, sp->job[j].b, sp->job[j].d), sp->pred_at[j + 1] - sp->pred_at[j]);
+    size_t most = (size_t)sp->pred_at[graph->n] + (size_t)graph->n * (size_t)(1 + sp->names.slices);
+    struct need_list list = {NEW(int32_t, most), NEW(uint8_t, most), 0};
+    for (int j = 0; j < graph->n; graph->pred_at[++j] = list.n) {
+        if (sp->recompute && sp->job[j].d == OP_R) /* pred() is not asked about it */
+            need_slices(sp, &sp->job[j], &list);
+        for (int32_t e = sp->pred_at[j]; e < sp->pred_at[j + 1]; e++) {
+            const struct job *from = &sp->job[sp->pred[e]];
+            int kind = custom_kind(sp, from, &sp->job[j]);
+            if (kind != K_none)
+                need(&list, sp->pred[e], kind);
+            if (kind == K_stash && from->d == OP_F && has_kv(sp, from->s))
+                need(&list, sp->pred[e], K_kv);
+        }
+    }
+    graph->pred = list.job;
+    graph->kind = list.kind;
+}
+
+/* "1, 3, "F"" as an item of what pred() returns; with slices "1, 3, "F", 0". */
+static const char *item_text(const struct spec *sp, const struct job *j) {
+    int slices = slices_of(&sp->names), s = sp->names.member ? sp->names.member[j->s].stage : j->s;
+    return sp->names.slices ? format("%d, %d, \"%s\", %d", s, j->b / slices, op_name[j->d], j->b % slices)
+                            : format("%d, %d, \"%s\"", s, j->b, op_name[j->d]);
 }
 
 /* A custom pred may add orders, but a job's own tensors must come from somewhere. */
 static void check_custom(const struct spec *sp, const struct graph *graph) {
-    int32_t *need = NEW(int32_t, sp->stages + 2);
-    for (int j = 0; j < graph->n; j++) {
+    struct need_list list = {NEW(int32_t, most_needs(sp)), NEW(uint8_t, most_needs(sp)), 0};
+    for (int j = 0; j < graph->n; j++, list.n = 0) {
         const struct job *job = &sp->job[j];
-        int n = default_pred(sp, job, need);
-        for (int i = 0; i < n; i++) {
-            const struct job *p = &sp->job[need[i]];
+        default_needs(sp, job, &list);
+        for (int i = 0; i < list.n; i++) {
+            const struct job *p = &sp->job[list.job[i]];
             bool own = p->s == job->s;
-            if ((own || sp->model) && !has_edge(graph, j, need[i]))
-                die("%s: pred() of %s does not list %s, whose %s it reads; add {%d, %d, \"%s\"} to what it returns",
-                    sp->file, job_name(job->s, job->b, job->d), job_name(p->s, p->b, p->d),
-                    kind_name[edge_kind(p, job)], p->s, p->b, op_name[p->d]);
+            if ((own || sp->model) && !has_edge(graph, j, list.job[i]))
+                die("%s: pred() of %s does not list %s, whose %s it reads; add {%s} to what it returns", sp->file,
+                    job_name(&sp->names, job->s, job->b, job->d), job_name(&sp->names, p->s, p->b, p->d),
+                    kind_name[list.kind[i]], item_text(sp, p));
         }
     }
 }
@@ -132,7 +223,7 @@ static void die_on_cycle(const struct spec *sp, const struct graph *graph, const
     struct text t = {0};
     for (int i = 0; i < len && i < 12; i++) {
         const struct job *a = &sp->job[cycle[i]], *b = &sp->job[cycle[(i + 1) % len]];
-        put(&t, "\n  %s needs %s", job_name(a->s, a->b, a->d), job_name(b->s, b->b, b->d));
+        put(&t, "\n  %s needs %s", job_name(&sp->names, a->s, a->b, a->d), job_name(&sp->names, b->s, b->b, b->d));
     }
     if (len > 12)
         put(&t, "\n  ... and %d more", len - 12);
@@ -163,12 +254,16 @@ struct graph *graph_build(const struct spec *sp) {
         copy_custom(sp, graph);
         check_custom(sp, graph);
     } else {
-        size_t cap = 0;
+        size_t cap = 0, cap_kind = 0, most = (size_t)most_needs(sp);
         for (int j = 0; j < n; j++) {
-            if (graph->pred_at[j] > INT32_MAX - sp->stages - 2)
+            int32_t at = graph->pred_at[j];
+            if (at > INT32_MAX - (int32_t)most)
                 die("%s: its jobs have more than 2^31 dependencies; use fewer microbatches", sp->file);
-            GROW(graph->pred, cap, (size_t)graph->pred_at[j] + (size_t)sp->stages + 2);
-            graph->pred_at[j + 1] = graph->pred_at[j] + default_pred(sp, &sp->job[j], &graph->pred[graph->pred_at[j]]);
+            GROW(graph->pred, cap, (size_t)at + most);
+            GROW(graph->kind, cap_kind, (size_t)at + most);
+            struct need_list list = {graph->pred + at, graph->kind + at, 0};
+            default_needs(sp, &sp->job[j], &list);
+            graph->pred_at[j + 1] = at + list.n;
         }
     }
     int32_t edges = graph->pred_at[n];

@@ -8,6 +8,9 @@
 struct graph {
     int n;                   /* jobs */
     int32_t *pred, *pred_at; /* predecessors of j: pred[pred_at[j] .. pred_at[j+1]) */
+    /* Parallel to pred: the tensor that the edge carries if its jobs' ranks differ (schedules/README.md, "Default
+     * dependencies"); K_token: none, an order only. One job may need another twice, for two tensors. */
+    uint8_t *kind;
     int32_t *succ, *succ_at;
     int32_t *succ_edge; /* parallel to succ: the same edge's index in pred */
 };
@@ -32,25 +35,8 @@ struct sched {
 
 /* graph.c: needs the jobs; gives predecessors and successors. Dies on a cycle, naming it. */
 struct graph *graph_build(const struct spec *sp);
-/* The tensor that the edge from -> to carries when their ranks differ (schedules/README.md, "Default dependencies");
- * K_token: none, an order only. Inline, since passes ask it of each edge several times. */
-static inline int edge_kind(const struct job *from, const struct job *to) {
-    if (from->b != to->b)
-        return K_token;
-    if (from->s == to->s) {
-        if (from->d == OP_F && to->d == OP_R)
-            return K_input;
-        if ((from->d == OP_F || from->d == OP_R) && (to->d == OP_B || to->d == OP_I))
-            return K_stash;
-        return from->d == OP_I && to->d == OP_W ? K_wstash : K_token;
-    }
-    if (from->d == OP_F && to->d == OP_F)
-        return K_act;
-    bool back = from->d == OP_B || from->d == OP_I;
-    return back && (to->d == OP_B || to->d == OP_I) ? K_grad : K_token;
-}
-/* Its bytes. */
-int64_t edge_bytes(const struct stage *st, const struct job *from, const struct job *to);
+/* Bytes of the tensor of edge e, an index in pred. */
+int64_t edge_bytes(const struct spec *sp, const struct stage *st, const struct graph *graph, int32_t e);
 /* The i-th stage whose output stage s reads, and the i-th stage that reads its output; -1: there are no more. These are
  * its neighbours in the chain, or what the model says. */
 int source_of(const struct spec *sp, int s, int i);

@@ -1,40 +1,142 @@
-/* Who owns the sets of weights, and what each rank holds and updates of them. */
+/* Lists of ranks; who owns the sets of weights; and what each rank holds and updates of them. */
+#include "base/map.h"
 #include "program.h"
 #include "spec.h"
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- lists of ranks ---- */
+
+struct list_table {
+    struct map map; /* of spec.list */
+    int room;
+    size_t cap;
+};
+
+static uint64_t hash_of(const int32_t *rank, int n) {
+    uint64_t hash = 0;
+    for (int i = 0; i < n; i++)
+        hash = hash_add(hash, rank[i]);
+    return hash;
+}
+
+/* Doubles the table and enters all lists anew. */
+static void grow(struct spec *sp) {
+    struct list_table *lists = sp->lists;
+    lists->room = 2 * sp->nlists + 16;
+    lists->map = map_new((size_t)lists->room);
+    for (int i = 0; i < sp->nlists; i++) {
+        uint32_t at = map_start(&lists->map, hash_of(sp->list[i].rank, sp->list[i].n));
+        while (lists->map.slot[at])
+            at = map_next(&lists->map, at);
+        lists->map.slot[at] = i + 1;
+    }
+}
+
+int32_t keep_list(struct spec *sp, const int32_t *rank, int n) {
+    if (n == 1)
+        return rank[0];
+    if (!sp->lists) {
+        sp->lists = NEW(struct list_table, 1);
+        sp->lists->cap = (size_t)sp->nlists;
+    }
+    struct list_table *lists = sp->lists;
+    if (sp->nlists >= lists->room)
+        grow(sp);
+    uint32_t at = map_start(&lists->map, hash_of(rank, n));
+    for (int32_t i; (i = lists->map.slot[at] - 1) >= 0; at = map_next(&lists->map, at))
+        if (sp->list[i].n == n && !memcmp(sp->list[i].rank, rank, sizeof *rank * (size_t)n))
+            return sp->workers + i;
+    int32_t *own = NEW(int32_t, n);
+    memcpy(own, rank, sizeof *rank * (size_t)n);
+    GROW(sp->list, lists->cap, (size_t)sp->nlists + 1);
+    sp->list[sp->nlists++] = (struct home){n, own};
+    lists->map.slot[at] = sp->nlists;
+    return sp->workers + sp->nlists - 1;
+}
+
+/* ---- who owns a set ---- */
 
 static int by_first(const void *x, const void *y) {
     const struct home *a = x, *b = y;
     return (a->rank[0] > b->rank[0]) - (a->rank[0] < b->rank[0]);
 }
 
+struct naming { /* the homes of a stage */
+    struct home *named;
+    int *seen; /* the last number under which it was named */
+    int n, number;
+};
+
+static void name_home(const struct spec *sp, struct naming *naming, int32_t j) {
+    int32_t home = sp->job[j].home;
+    if (home < 0 || naming->seen[home] == naming->number)
+        return;
+    naming->seen[home] = naming->number;
+    naming->named[naming->n++] = home_of(sp, &sp->job[j].home);
+}
+
+static struct homes take_homes(const struct spec *sp, const struct naming *naming, int s) {
+    int n = naming->n, size = n > 0 ? naming->named[0].n : 1;
+    struct homes homes = {n, size, sp->zero && n > 1 ? sp->zero[s] : 0, NEW(int32_t, n * size)};
+    for (int i = 0; i < n; i++)
+        memcpy(homes.rank + i * size, naming->named[i].rank, sizeof *homes.rank * (size_t)size);
+    return homes;
+}
+
+/* The lists of a, and then those of b that a lacks: members of a team may have one home. */
+static struct homes behind(const struct homes *a, const struct homes *b, int zero) {
+    struct homes both = {a->lists, b->size, 0, NEW(int32_t, (a->lists + b->lists) * b->size)};
+    if (a->lists > 0)
+        memcpy(both.rank, a->rank, sizeof *both.rank * (size_t)(a->lists * b->size));
+    for (int l = 0; l < b->lists; l++)
+        if (a->lists == 0 || place_in(a, b->rank[l * b->size]) < 0)
+            memcpy(both.rank + both.lists++ * b->size, b->rank + l * b->size, sizeof *both.rank * (size_t)b->size);
+    both.zero = both.lists > 1 ? zero : 0;
+    return both;
+}
+
+void find_bare(struct spec *sp) {
+    bool any = false;
+    sp->bare = NEW(bool, sp->stages + sp->names.sets);
+    for (int j = 0; j < sp->njobs; j++)
+        if (sp->job[j].home < 0) {
+            int s = sp->job[j].s;
+            any = sp->bare[s] = true;
+            if (sp->names.shared && sp->names.shared[s] >= 0)
+                sp->bare[sp->names.shared[s]] = true;
+        }
+    sp->bare = any ? sp->bare : NULL;
+}
+
 struct homes *find_homes(const struct spec *sp) {
-    struct homes *all = NEW(struct homes, sp->stages + 1);
-    struct home *named = NEW(struct home, sp->workers + sp->nlists);
-    int *seen = NEW(int, sp->workers + sp->nlists); /* 1 + the last stage that named it */
-    for (int s = 0; s < sp->stages; s++)
-        all[s].size = 1;
+    int sets = sp->stages + sp->names.sets, tables = sp->names.tables;
+    struct homes *all = NEW(struct homes, sets);
+    struct naming naming = {NEW(struct home, sp->workers + sp->nlists), NEW(int, sp->workers + sp->nlists), 0, 0};
     for (int j = 0; j < sp->njobs;) {
-        int s = sp->job[j].s, n = 0;
-        for (; j < sp->njobs && sp->job[j].s == s; j++)
-            if (seen[sp->job[j].home] != s + 1) {
-                seen[sp->job[j].home] = s + 1;
-                named[n++] = home_of(sp, &sp->job[j].home);
-            }
-        qsort(named, (size_t)n, sizeof *named, by_first);
-        struct homes *homes = &all[s];
-        *homes = (struct homes){n, named[0].n, sp->zero && n > 1 ? sp->zero[s] : 0, NEW(int32_t, n * named[0].n)};
-        for (int i = 0; i < n; i++)
-            memcpy(homes->rank + i * homes->size, named[i].rank, sizeof *homes->rank * (size_t)homes->size);
+        int s = sp->job[j].s, shared = sp->names.shared ? sp->names.shared[s] : -1, next = j;
+        naming.n = 0;
+        naming.number++;
+        for (; next < sp->njobs && sp->job[next].s == s; next++)
+            name_home(sp, &naming, next);
+        qsort(naming.named, (size_t)naming.n, sizeof *naming.named, by_first);
+        struct homes homes = take_homes(sp, &naming, s);
+        if (!is_bare(sp, s))
+            all[s] = homes;
+        if (s < tables)
+            all[sp->stages + s] = homes;
+        if (shared >= 0 && !is_bare(sp, shared))
+            all[shared] = behind(&all[shared], &homes, sp->zero ? sp->zero[s] : 0);
+        j = next;
     }
-    all[sp->stages] = all[0];
+    for (int set = 0; set < sets; set++)
+        all[set].size = all[set].size > 0 ? all[set].size : 1;
     return all;
 }
 
 struct held *held_on(const struct program *p, int r, int64_t element, int *n) {
     const struct rank *k = &p->rank[r];
-    int sets = p->stages + p->tied;
+    int sets = sets_in(p);
     int32_t *at = NEW(int32_t, sets); /* 1 + the set's place in held */
     struct held *held = NEW(struct held, sets);
     *n = 0;

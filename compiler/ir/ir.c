@@ -49,6 +49,7 @@ int op_roles(int op, const uint8_t **roles) {
     return nroles_of[op];
 }
 
+const char *const exchange_name[NEXCHANGES] = {"sum", "gather", "scatter", "exchange"};
 const char *const algorithm_name[NALGORITHMS] = {"ring", "tree"};
 
 int64_t moved_bytes(const struct rank *k, const struct instr *in) {
@@ -60,16 +61,41 @@ int64_t moved_bytes(const struct rank *k, const struct instr *in) {
     return least;
 }
 
-const char *job_name(int s, int b, int d) { return format("%d%s%d", s, op_name[d], b); }
+void put_stage(struct text *t, const struct names *names, int32_t s) {
+    const struct member *member = names && names->member ? &names->member[s] : NULL;
+    put_int(t, member ? member->stage : s);
+    if (!member || member->place < 0)
+        return;
+    put_bytes(t, ".", 1);
+    put_int(t, member->place);
+}
 
-void put_buf(struct text *t, const struct buf *b) { /* printf is too slow for what comes several times a line */
+void put_batch(struct text *t, const struct names *names, int32_t b) {
+    int slices = names ? names->slices : 0;
+    put_int(t, slices ? b / slices : b);
+    if (!slices)
+        return;
+    put_bytes(t, ".", 1);
+    put_int(t, b % slices);
+}
+
+const char *job_name(const struct names *names, int s, int b, int d) {
+    struct text t = {0};
+    put_stage(&t, names, s);
+    put_word(&t, op_name[d]);
+    put_batch(&t, d == OP_U ? NULL : names, b);
+    return t.s;
+}
+
+void put_buf(struct text *t, const struct names *names,
+             const struct buf *b) { /* printf is too slow for what comes several times a line */
     put_word(t, kind_name[b->kind]);
     if (b->stage >= 0) {
         put_word(t, "(");
-        put_int(t, b->stage);
+        put_stage(t, names, b->stage);
         if (b->batch >= 0) {
             put_word(t, ",");
-            put_int(t, b->batch);
+            put_batch(t, names, b->batch);
         }
         put_word(t, ")");
     }
@@ -79,19 +105,19 @@ void put_buf(struct text *t, const struct buf *b) { /* printf is too slow for wh
     }
 }
 
-void put_arg(struct text *t, const struct rank *k, const struct arg *a) {
-    put_buf(t, &k->buf[a->buf]);
+void put_arg(struct text *t, const struct names *names, const struct rank *k, const struct arg *a) {
+    put_buf(t, names, &k->buf[a->buf]);
     if (a->last)
         put(t, "[%d/%d]", a->piece, pieces_of(a));
 }
 
-void put_label(struct text *t, const struct instr *in) {
+void put_label(struct text *t, const struct names *names, const struct instr *in) {
     put_word(t, op_name[in->op]);
     put_bytes(t, " ", 1);
-    put_int(t, in->stage);
+    put_stage(t, names, in->stage);
     if (in->batch >= 0) {
         put_bytes(t, " ", 1);
-        put_int(t, in->batch);
+        put_batch(t, in->op == OP_U ? NULL : names, in->batch);
     }
     if (in->last)
         put(t, "[%d/%d]", in->part, in->last + 1);
@@ -106,12 +132,12 @@ void put_label(struct text *t, const struct instr *in) {
     }
 }
 
-const char *short_name(const struct instr *in) {
+const char *short_name(const struct names *names, const struct instr *in) {
     struct text t = {0};
-    if (is_job(in->op) && in->last)
-        return format("%d%s%d[%d/%d]", in->stage, op_name[in->op], in->batch, in->part, in->last + 1);
-    if (is_job(in->op))
-        return job_name(in->stage, in->batch, in->op);
-    put_label(&t, in);
+    if (is_job(in->op)) {
+        const char *job = job_name(names, in->stage, in->batch, in->op);
+        return in->last ? format("%s[%d/%d]", job, in->part, in->last + 1) : job;
+    }
+    put_label(&t, names, in);
     return t.s;
 }

@@ -46,9 +46,11 @@ static bool opens(const struct program *p, int r, const struct instr *in) {
 
 static struct key key_of(const struct program *p, int r, const struct instr *in) {
     struct key key = {in->op, in->stage, in->batch, in->inst, r, in->peer};
+    if (op_lane[in->op] == LANE_TEAM && p->names.member) /* each member's is of a stage of its own */
+        key.stage = p->names.member[in->stage].stage;
     if (is_group(in->op))
         key.from = p->rank[r].lane[in->lane].group; /* and to: the root */
-    else if (is_recv(in->op))
+    if (is_recv(in->op))
         key = (struct key){op_row(in->op)->partner, in->stage, in->batch, in->inst, in->peer, r};
     return key;
 }
@@ -159,7 +161,7 @@ static void match_rank(struct matching *matching, int r) {
 
 static char *no_partner(const struct program *p, int r, const struct instr *in) {
     struct text t = {0};
-    put_label(&t, in);
+    put_label(&t, &p->names, in);
     put(&t, " on rank %d, lane ", r);
     put_lane(&t, p, &p->rank[r].lane[in->lane]);
     if (is_group(in->op)) {
@@ -169,7 +171,7 @@ static char *no_partner(const struct program *p, int r, const struct instr *in) 
         other.op = op_row(in->op)->partner;
         other.peer = r;
         put(&t, ", has no partner: rank %d has no ", in->peer);
-        put_label(&t, &other);
+        put_label(&t, &p->names, &other);
     }
     return t.s;
 }

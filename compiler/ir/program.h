@@ -35,7 +35,7 @@ struct instr {
     int32_t msg;              /* id shared by a SEND and its RECV, or by the members of a collective; -1: none */
     uint32_t arg, wait, free; /* where its operands, awaited instructions and freed buffers begin */
     uint16_t narg, nfree, nwait;
-    bool vfirst; /* dv is written, not added to */
+    bool vfirst, ufirst; /* dv, du is written, not added to */
 };
 
 /* When a buffer is first and last accessed, by the prediction for a program that never reuses bytes. */
@@ -107,6 +107,8 @@ struct weights_use {
 
 struct program {
     const char *name;
+    struct names names;
+    bool *attends; /* as in spec */
     int workers, stages, batches, nmsgs, ngroups;
     int *update; /* per stage: the microbatches of each of its updates, which are jobs; NULL: one ends the step */
     /* The instructions are those of a step of `batches` microbatches. A step runs the period of all ranks `repeats`
@@ -118,7 +120,9 @@ struct program {
     int copies;      /* unroll.c wrote the period, or the whole step where nothing repeats, so many times; 0: once */
     bool tied;       /* as in spec */
     int unembedding;
+    bool *bare; /* per set, as in spec */
     struct group *group;
+    struct exchanges *exchange; /* as in spec */
     struct homes *homes; /* per set; NULL, in a text that has none: each set's homes are single ranks that update all */
     struct rank *rank;
     struct need *need; /* one per job, and one more that ends the last; NULL: the default dependencies */
@@ -136,13 +140,19 @@ static inline int64_t step_batches(const struct program *p) { return p->batches 
 static inline bool is_copy_of_version(const struct program *p, int r, const struct buf *b) {
     return p->update && b->kind == K_weight && b->inst >= 0 && (!p->homes || place_in(&p->homes[b->stage], r) >= 0);
 }
+/* What a set of weights is called: a stage's member of a team, or place 0 of 0. */
+static inline struct member member_at(const struct names *names, int set) {
+    struct member member = names->member ? names->member[set] : (struct member){set, -1, 0};
+    return member.place < 0 ? (struct member){member.stage, 0, 0} : member;
+}
 /* The model as a step of the program trains it. */
 static inline struct rt_model trained_model(const struct spec *sp, const struct program *p) {
     struct rt_model m = sp->model->rt;
     assert(step_batches(p) <= INT32_MAX);
-    m.batches = (int32_t)step_batches(p);
+    m.batches = (int32_t)step_batches(p) / slices_of(&p->names);
+    m.slices = p->names.slices;
     for (int s = 0; p->update && s < p->stages; s++)
-        m.update = p->update[s] > m.update ? p->update[s] : m.update;
+        m.update = p->update[s] / slices_of(&p->names) > m.update ? p->update[s] / slices_of(&p->names) : m.update;
     return m;
 }
 /* 0: before the period, 1: in it, 2: behind it. Messages stay within their section. */
@@ -185,16 +195,37 @@ static inline bool op_accumulates(int op, int role) {
         read_operands();
     return op_adds[op][role];
 }
-static inline bool is_first(const struct instr *x, int role) { return role == ROLE_dv ? x->vfirst : x->first; }
+static inline bool is_first(const struct instr *x, int role) {
+    return role == ROLE_dv ? x->vfirst : role == ROLE_du ? x->ufirst : x->first;
+}
+static inline bool has_weights(const struct program *p, int set) { return !p->bare || !p->bare[set]; }
+static inline int sets_in(const struct program *p) { return p->stages + p->names.sets; }
+/* What the text calls the exchanges of teams, from OP_ALL_REDUCE_A on. */
+enum { NEXCHANGES = OP_ALL_TO_ALL_A - OP_ALL_REDUCE_A + 1 };
+extern const char *const exchange_name[NEXCHANGES];
 int op_roles(int op, const uint8_t **roles); /* roles in printing order; returns how many */
 /* An operand's bytes, and where they begin in the arena (only once planned). */
 static inline int64_t arg_bytes(const struct rank *k, const struct arg *a) {
     return k->buf[a->buf].bytes / pieces_of(a);
 }
-/* The layers of its stage that a job runs: all, or those of its part, [*from, *to). */
+/* The layers of its stage that a job runs: all, or those of its part, [*from, *to). Where it exchanges something in the
+ * middle of a layer, that one belongs to both parts. */
 static inline void layers_of(const struct stage *s, const struct instr *x, int32_t *from, int32_t *to) {
-    *from = x->last ? s->cut[x->part + 1] : 0;
-    *to = x->last ? s->cut[x->part] : s->rt.nlayers;
+    bool back = x->op != OP_F && x->op != OP_R, stops = x->last && x->last == s->nstops[x->op];
+    const struct stop *begin = stops && x->part > 0 ? &s->stop[x->op][x->part - 1] : NULL,
+                      *end = stops && x->part < x->last ? &s->stop[x->op][x->part] : NULL;
+    *from = 0;
+    *to = s->rt.nlayers;
+    if (back && x->last && !stops) {
+        *from = s->cut[x->part + 1];
+        *to = s->cut[x->part];
+    } else if (back) {
+        *from = end ? end->layer : *from;
+        *to = begin ? begin->layer + 1 : *to;
+    } else {
+        *from = begin ? begin->layer : *from;
+        *to = end ? end->layer + 1 : *to;
+    }
 }
 /* The bytes that a buffer takes; a stash includes the room for what it grows into. */
 static inline int64_t grown_bytes(const struct rank *k, const struct buf *b) {
@@ -206,11 +237,17 @@ static inline int64_t arg_off(const struct rank *k, const struct arg *a) {
 }
 /* What a message moves, or each member of a collective gives or takes: its smallest operand. 0: it has none. */
 int64_t moved_bytes(const struct rank *k, const struct instr *in);
-void put_arg(struct text *t, const struct rank *k, const struct arg *a); /* "act(1,3)", "weight(2)[1/4]" */
-const char *job_name(int s, int b, int d);                               /* "1F3", in the arena */
-void put_buf(struct text *t, const struct buf *b);                       /* "act(1,3)", "weight(2)#0" */
-void put_label(struct text *t, const struct instr *in); /* "F 0 3", "FETCH 2#0 from 1": unique within a rank */
-const char *short_name(const struct instr *in);         /* "1F3" of a job, else the label */
+/* As scripts count: stage "1", or "1.0" of a team's first member; microbatch "3", or "3.1" of its second slice. names
+ * NULL: plain numbers. */
+void put_stage(struct text *t, const struct names *names, int32_t s);
+void put_batch(struct text *t, const struct names *names, int32_t b);
+/* "act(1,3)", "weight(2)[1/4]"; "1F3", in the arena; "act(1,3)", "weight(2)#0"; "F 0 3", "FETCH 2#0 from 1", which is
+ * unique within a rank; "1F3" of a job, else the label */
+void put_arg(struct text *t, const struct names *names, const struct rank *k, const struct arg *a);
+const char *job_name(const struct names *names, int s, int b, int d);
+void put_buf(struct text *t, const struct names *names, const struct buf *b);
+void put_label(struct text *t, const struct names *names, const struct instr *in);
+const char *short_name(const struct names *names, const struct instr *in);
 
 /* lane.c: the names of lanes, what runs in them, and their instructions */
 /* "compute", "send 1", "peer 1", "messages", "group 0,2" */

@@ -11,23 +11,43 @@
 #define LEAST_TIME 1e-100
 #define MOST_TIME  1e100
 
+/* What stages and microbatches are called. Inside the compiler, each member of a team has a stage of its own, and each
+ * slice is a microbatch of its own: stage and microbatch are consecutive numbers everywhere, and only what is read and
+ * written says 1.0 and 3.1. */
+struct names {
+    int slices;              /* of a microbatch; 0: it is not cut */
+    int sets;                /* of weights behind the stages' own: the tables of tokens, */
+    int tables;              /* which are so many, one for each member of stage 0's team; then what teams share */
+    const int32_t *shared;   /* per stage: the set that its team shares, or -1; NULL: none shares one */
+    int stages;              /* where teams are named: as scripts count them, */
+    const int32_t *first;    /* and the first member's of each of these, [stages + 1] */
+    const struct member {    /* per set of weights, of which the first are the stages'; NULL: no team is named */
+        int32_t stage;       /* as scripts count */
+        int32_t place, size; /* in a team of so many; place -1: it is no member's */
+    } * member;
+};
+
 /* One (s,b,d). Stored in the canonical order: stage, then microbatch, then direction; behind them the updates U(s,k) on
  * each of a stage's homes, if they are jobs: stage, then k, then home. */
 struct job {
-    int32_t s, b; /* b: of an update, its number k */
+    int32_t s, b; /* b: counts slices, where there are any; of an update, its number k */
     uint8_t d;    /* OP_F .. OP_W, OP_U */
     bool fill;    /* strict order: no place in it; runs when the rank's next job cannot */
     int32_t rank; /* compute rank */
-    int32_t home; /* the owner of the weights it uses, as w() returned it: a rank, or workers + index in spec.list */
-    int32_t pair; /* 1 + the index of its overlapped pair; 0: it runs by itself */
+    int32_t team; /* as w() returned it: that rank, or workers + index in spec.list, the team; then, rank again */
+    /* The owner of the weights it uses, as w() returned it: a rank, or workers + index in spec.list; -1: nobody. */
+    int32_t home;
+    int32_t pair;      /* 1 + the index of its overlapped pair; 0: it runs by itself */
     double prio, rest; /* n as the nearest double, and what that lacks: a Lua integer may need more than 53 bits */
     double cost;       /* NAN: not given by the script; cost.c fills it in */
+    double exchange;   /* how long what its team exchanges in between takes; set by cost.c */
 };
 
 /* Two jobs of one rank, next to each other in its sequence, that start together and end together. */
 struct pair {
     int32_t first, second;
-    double cost; /* of both at once; cost.c fills it in */
+    double cost;  /* of both at once; cost.c fills it in */
+    bool braided; /* a team exchanges something within one of them: then parts of the other run meanwhile */
 };
 
 /* A list of ranks that own a set of weights, sharded over them in this order. */
@@ -36,15 +56,29 @@ struct home {
     const int32_t *rank;
 };
 
+/* What a team's job exchanges between its parts: so many collectives, one operation each. A job with n has n + 1
+ * parts. */
+struct exchanges {
+    int n;
+    const uint8_t *op; /* OP_ALL_REDUCE_A .. OP_ALL_TO_ALL_A */
+};
+
 struct link {
     double latency, bandwidth; /* seconds and bytes per second; bandwidth INFINITY: free */
 };
 
 struct model_layer {
-    int kind;  /* enum layer_kind, fork and join included */
-    int out;   /* columns of its output; 0: same as its input (script) */
-    int heads; /* attention */
-    int unit;  /* index of the top-level item it belongs to: a cut falls only between units */
+    int kind;           /* enum layer_kind, fork and join included */
+    int out;            /* columns of its output; 0: same as its input (script) */
+    int heads;          /* attention */
+    int split;          /* enum split: how a team divides it, where it divides its columns */
+    int attends;        /* attention of a model whose values are divided by rows: SPLIT_ROWS, SPLIT_HEADS, or not */
+    int unit;           /* index of the top-level item it belongs to: a cut falls only between units */
+    int kv_heads, rope; /* attention: heads of keys and values, 0: as many as heads; base of rope, 0: none */
+    bool unbiased, unplaced; /* linear: it has no bias; embedding: it has no positions */
+    int experts, top;        /* of each layer of a moe: experts, and those of a token; 0: of none */
+    double capacity;         /* of an expert, in what it would have of evenly spread tokens */
+    double balance;          /* the factor of the loss that spreads them */
 };
 
 /* What a layer takes of one microbatch, in a model of costs. */
@@ -60,6 +94,8 @@ struct model {
     struct model_layer *layer;
     int nlayers, nunits;
     struct layer_cost *cost; /* [nunits]: of a model of costs, which has no layers to run; NULL: there are layers */
+    bool by_rows;            /* between layers whose columns a team divides, each member has rows of its own */
+    bool by_chunks;          /* and these are two chunks of each sequence (rt_rows) */
     int *cut;                /* stages - 1 indices of units that open stages 1..; NULL: evenly by cost */
     int ncut;
     /* A model given as stages: stage s reads the sum of from[from_at[s] .. from_at[s+1]), ascending; or the batch, if
@@ -80,11 +116,12 @@ enum launch_order { LAUNCH_LANE, LAUNCH_ISSUE, LAUNCH_SERIAL };
 enum prefetch { SOLVED, JUST_IN_TIME, ONE_AHEAD, TWO_AHEAD };
 
 struct spec {
-    const char *name;   /* of the schedule: its file's base name without .lua */
-    const char *file;   /* as given by the user */
-    const char *params; /* "workers=4 batches=8", for the record */
-    double effort;      /* the largest share of its limits that any script used: at most 1 */
-    int workers, stages, batches;
+    struct names names;
+    const char *name;             /* of the schedule: its file's base name without .lua */
+    const char *file;             /* as given by the user */
+    const char *params;           /* "workers=4 batches=8", for the record */
+    double effort;                /* the largest share of its limits that any script used: at most 1 */
+    int workers, stages, batches; /* batches: of slices, where there are any */
     bool strict;
     bool recompute; /* every stage and microbatch, whatever the script says */
     enum lanes_per lanes;
@@ -94,7 +131,8 @@ struct spec {
     struct job *job;
     int njobs;    /* without the updates, */
     int nupdates; /* which are job[njobs .. njobs + nupdates) */
-    int *update;  /* per stage: the microbatches of each of its updates, which are jobs; NULL: one ends the step */
+    int *update;  /* per stage: the microbatches of each of its updates, which are jobs; NULL: one ends the step. As in
+                   * batches, slices where there are any, of whole microbatches */
     int32_t *update_at; /* per stage: its first update, as an index in job */
     int32_t *reads;     /* per job, with update: the version that it reads: so many updates back, or a word below */
     int turn;           /* with update: the least number of microbatches that are whole updates of all stages */
@@ -106,12 +144,16 @@ struct spec {
     int npairs;
     struct home *list; /* those that w() returned, each once */
     int nlists;
-    uint8_t *zero;       /* per stage; NULL: all 0 */
-    struct homes *homes; /* per set, from all that w() named; set by cost.c */
-    int32_t *source;     /* per job: the rank from which its weights are taken; -1: their home. NULL: all homes */
-    double overlap;      /* the share of a pair's shorter job that hides behind the longer one */
-    int *cap;            /* per rank; INT_MAX: none */
-    int *slots;          /* weight slots per rank; 0: nothing is kept between jobs */
+    struct list_table *lists; /* finds them: keep_list */
+    int tensor;               /* so many ranks each rank of the script becomes, a team; 1: it stays one */
+    uint8_t *zero;            /* per stage; NULL: all 0 */
+    bool *bare;               /* per set: it has no weights, and no home; set by cost.c. NULL: all have weights */
+    bool shared;              /* what the members of each team have whole is a set of its own, which they share */
+    struct homes *homes;      /* per set, from all that w() named; set by cost.c */
+    int32_t *source;          /* per job: the rank from which its weights are taken; -1: their home. NULL: all homes */
+    double overlap;           /* the share of a pair's shorter job that hides behind the longer one */
+    int *cap;                 /* per rank; INT_MAX: none */
+    int *slots;               /* weight slots per rank; 0: nothing is kept between jobs */
     uint8_t *offload;    /* [stage * batches + b]: what its F keeps goes to host memory meanwhile; NULL: none does */
     bool auto_offload;   /* offload says, once it is chosen, what makes the program fit into memory */
     bool *offload_state; /* per stage: the optimizer's state lies in host memory; NULL: none does */
@@ -123,8 +165,9 @@ struct spec {
     /* Custom dependencies: pred of job j is pred[pred_at[j] .. pred_at[j+1]), as job indices. NULL: the default. */
     int32_t *pred;
     int32_t *pred_at;
-    struct stage *stage; /* costs and bytes per stage, set by cost.c; NULL: not set */
-    struct model *model; /* NULL: unit costs, every tensor 1 byte */
+    struct exchanges *exchange; /* [stage * NDIRS + d], set by cost.c; NULL: no team exchanges anything */
+    struct stage *stage;        /* costs and bytes per stage, set by cost.c; NULL: not set */
+    struct model *model;        /* NULL: unit costs, every tensor 1 byte */
     bool has_cluster;
     struct link *link;      /* [src * workers + dst]; NULL: free */
     double *speed;          /* per rank: 2 takes half the time of 1; NULL: all 1 */
@@ -133,6 +176,14 @@ struct spec {
     struct link *host_link; /* per rank: to host memory, and the same back at the same time; NULL: free */
     double flops;           /* per second and rank; 0: not given, times are then in FLOP */
     double *took;           /* measured seconds, [stage * NOPS + op]; NAN: not measured. NULL: nothing was */
+    /* With slices: rows of a sequence in each; NULL: with slice_balanced, so that they take equally long; else equal.
+     * Set by cost.c, where there is a model. */
+    int *slice_rows;
+    bool slice_balanced;
+    bool sliced; /* stages have costs and bytes per slice: see stage_at */
+    /* Per stage, with slices and a model: the slices of a microbatch read each other's keys and values there. Set by
+     * cost.c. NULL: they do so on every stage. */
+    bool *attends;
     /* The model's embedding, on stage 0, and its unembedding share a token table: a set of weights of its own, with
      * the number `stages`. Set by cost.c. */
     bool tied;
@@ -145,6 +196,12 @@ static inline bool is_graph(const struct spec *sp) { return sp->model && sp->mod
 /* True if the model says only what its layers take: it can be scheduled and compared, but not run. */
 static inline bool is_costs(const struct spec *sp) { return sp->model && sp->model->cost; }
 
+/* Slices of a microbatch, at least 1; whole microbatches of what is written out; and whether the slices of a microbatch
+ * read each other's keys and values on stage s. */
+static inline int slices_of(const struct names *names) { return names->slices ? names->slices : 1; }
+static inline int whole_batches(const struct spec *sp) { return sp->batches / slices_of(&sp->names); }
+static inline bool has_kv(const struct spec *sp, int s) { return sp->names.slices && (!sp->attends || sp->attends[s]); }
+
 static inline int32_t job_at(const struct spec *sp, int s, int b, int d) {
     return sp->at[((int64_t)s * sp->batches + b) * NDIRS + d];
 }
@@ -153,6 +210,12 @@ static inline int32_t job_at(const struct spec *sp, int s, int b, int d) {
 static inline int all_jobs(const struct spec *sp) { return sp->njobs + sp->nupdates; }
 static inline int32_t update_at(const struct spec *sp, int s, int k, int place) {
     return sp->update_at[s] + k * sp->homes[s].lists + place;
+}
+
+static inline bool is_bare(const struct spec *sp, int set) { return sp->bare && sp->bare[set]; }
+/* The place of a stage's member in its team; 0: it has none. */
+static inline int place_of_stage(const struct names *names, int s) {
+    return names->member && names->member[s].place > 0 ? names->member[s].place : 0;
 }
 
 static inline struct home home_of(const struct spec *sp, const int32_t *home) {
@@ -173,7 +236,14 @@ static inline double on_grain(const struct spec *sp, double t) {
 /* How long job j runs. */
 static inline double job_time(const struct spec *sp, int32_t j) {
     const struct job *job = &sp->job[j];
-    return job->pair ? sp->pair[job->pair - 1].cost : job->cost;
+    return job->pair ? sp->pair[job->pair - 1].cost : job->cost + job->exchange;
+}
+
+/* The same without what a team exchanges in between. */
+static inline double computing_time(const struct spec *sp, int32_t j) {
+    const struct job *job = &sp->job[j];
+    const struct pair *pair = job->pair ? &sp->pair[job->pair - 1] : NULL;
+    return !pair ? job->cost : pair->braided ? sp->job[pair->first].cost + sp->job[pair->second].cost : pair->cost;
 }
 
 /* If j is the first of an overlapped pair, the second; else -1. */
@@ -204,9 +274,35 @@ struct script_args {
     bool *used; /* [nset]: set for each setting that a script used. NULL: every setting must be used */
 };
 
-/* homes.c: per stage, the homes of its jobs, which are of one size and disjoint; behind them, the table's: stage 0's.
- */
+/* teams.c: how the sets behind those of so many stages are called, and how many there are. Needs member and first. */
+void name_sets(struct names *names, int stages, bool tied, bool shared);
+/* Gives each member of a team a stage of its own, and makes teams of ranks. */
+void expand_teams(struct spec *sp);
+/* The other way, for all jobs on one rank: the script's stages and jobs, and of its settings per stage none. */
+void join_teams(struct spec *sp);
+int team_size(const struct spec *sp, int s); /* of that stage; 1: it has none */
+/* The team's job of which j is a member's: of its first member; and the i-th member's, of team_size. */
+static inline int32_t gang_of(const struct spec *sp, int32_t j) {
+    const struct job *job = &sp->job[j];
+    const struct member *member = sp->names.member ? &sp->names.member[job->s] : NULL;
+    return !member || member->place <= 0 || job->d >= NDIRS ? j : job_at(sp, job->s - member->place, job->b, job->d);
+}
+static inline int32_t gang_job(const struct spec *sp, int32_t first, int i) {
+    const struct job *job = &sp->job[first];
+    return i == 0 ? first : job_at(sp, job->s + i, job->b, job->d);
+}
+
+/* How many stages the script has, of so many here. */
+static inline int script_stages(const struct names *names, int stages) {
+    return names->member ? names->stages : stages;
+}
+
+/* homes.c: as job.home says it: the rank, if it is one, or the list, which is kept once. */
+int32_t keep_list(struct spec *sp, const int32_t *rank, int n);
+/* homes.c: per stage, the homes of its jobs, which are of one size and disjoint; none of a set without weights. Behind
+ * them, the tables' are those of stage 0's members; of what a team shares, those of all of its members. */
 struct homes *find_homes(const struct spec *sp);
+void find_bare(struct spec *sp); /* homes.c: the sets of those stages whose jobs have no home */
 
 /* ---- cost.c: costs and bytes of each stage, and behind the stages those of a tied model's table ---- */
 
@@ -216,11 +312,32 @@ struct stage {
     double update;         /* cost of U */
     int64_t bytes[NKINDS]; /* of weight, wgrad, opt, work, act, grad, stash, wstash, input, token */
     struct rt_stage rt;    /* layers and offsets; empty without a model */
+    struct stop {          /* where a job of some direction exchanges something with the rest of its team */
+        int32_t layer;     /* in the middle of this one, which belongs to the part before and to the one behind */
+        uint8_t op;        /* OP_ALL_REDUCE_A, … */
+        int64_t bytes;     /* of the whole tensor */
+    } * stop[NDIRS];       /* in the order of the sweep */
+    int nstops[NDIRS];
+    double *share[NDIRS];  /* of the time of a job, that of each of its nstops + 1 parts; NULL: it has no stops */
     int pieces;            /* equal ones, in which its gradient travels */
     int parts;             /* in which a rank's last backward runs: part p is of layers [cut[p + 1], cut[p]) */
     const int *cut;        /* [parts + 1], from nlayers down to 0 */
     const struct touched { /* pieces of the gradient with bytes of the part's layers: from high down to low */
         int32_t low, high;
-    } * touched; /* [parts] */
+    } * touched[NDIRS]; /* of B and W, per part */
 };
+/* Parameters that a layer has in the own set of its stage. */
+static inline int64_t own_parameters(const struct rt_layer *l) { return l->set == SET_OWN ? l->nparam : 0; }
+
+/* The stages, the sets behind them, and, where a model's microbatches are cut into slices, each stage anew for each
+ * slice: so many, in the order of stages. What is not of a set of weights is that of the slice: costs, FLOP, and bytes
+ * of what a microbatch has. */
+static inline int stage_entries(const struct spec *sp) {
+    return sp->stages + sp->names.sets + (sp->sliced ? sp->stages * sp->names.slices : 0);
+}
+/* The entry of (s,b), which counts slices; of a set of weights or the table, b = -1. */
+static inline const struct stage *stage_at(const struct spec *sp, const struct stage *st, int s, int b) {
+    int slices = sp->names.slices;
+    return sp->sliced && s < sp->stages && b >= 0 ? &st[sp->stages + sp->names.sets + s * slices + b % slices] : &st[s];
+}
 #endif

@@ -49,9 +49,9 @@ void emit_partition(struct text *out, const struct cuts *cuts, const struct part
         workers += p->part[s].replicas;
     put(out, "-- PipeDream's partition of %s on %d ranks, as `pianola partition` found it (Harlap 2018,\n",
         tame(cuts->profile->name), workers);
-    put(out,
-        "-- arXiv 1806.03377), with 1F1B-RR: a stage's ranks take microbatches in turn (Narayanan 2019), and are updated\n"
-        "-- when each has had one. Backwards read the weights that their forwards read.\n");
+    put(out, "-- arXiv 1806.03377), with 1F1B-RR: a stage's ranks take microbatches in turn (Narayanan 2019), and are "
+             "updated\n"
+             "-- when each has had one. Backwards read the weights that their forwards read.\n");
     if (!costs && p->nparts > 1) {
         put(out, "-- The model must be cut as the partition is: cut = {");
         for (int s = 1; s < p->nparts; s++)

@@ -11,7 +11,7 @@
 #include "passes.h"
 #include <math.h>
 
-enum { MOST_PARTS = 255, LEAST_PIECE = 4096 };
+enum { LEAST_PIECE = 4096 };
 
 /* A rank that computes the stage's backward elsewhere than at its one home; -1: none does. */
 static int elsewhere(const struct spec *sp, int s) {
@@ -57,7 +57,7 @@ static double arrival(const struct spec *sp, const struct stage *st, int s, int6
     int64_t left = n, piece = bytes / n;
     for (int i = st->rt.nlayers - 1; i >= 0; i--) {
         computed += backward_time(sp, &layer[i]);
-        int64_t begin = i == 0 ? 0 : layer[i].nparam > 0 ? gradient_at(sp, &layer[i]) : left * piece;
+        int64_t begin = i == 0 ? 0 : own_parameters(&layer[i]) > 0 ? gradient_at(sp, &layer[i]) : left * piece;
         for (; left > 0 && (left - 1) * piece >= begin; left--)
             sent = fmax(sent, computed) + took;
     }
@@ -95,15 +95,52 @@ static int64_t choose_pieces(const struct spec *sp, const struct stage *st, int 
 void choose_buckets(const struct spec *sp, struct stage *st) {
     for (int s = 0; s < sp->stages; s++) {
         st[s].pieces = st[s].parts = 1;
-        if (sp->model && !sp->update && !is_costs(sp))
+        if (sp->model && !sp->update && !is_costs(sp) && !is_bare(sp, s))
             st[s].pieces = (int)choose_pieces(sp, &st[s], s);
     }
-    if (sp->tied)
-        st[sp->stages].pieces = st[sp->stages].parts = 1;
+    for (int set = sp->stages; set < sp->stages + sp->names.sets; set++)
+        st[set].pieces = st[set].parts = 1;
+}
+
+/* Where backwards stop for what a team exchanges, they stop for nothing else. A part names the pieces that its layers
+ * contribute to, if any. */
+static struct touched *cut_at_stops(const struct spec *sp, const struct stage *st, int d, int *cut) {
+    int n = st->nstops[d];
+    struct touched *touched = NEW(struct touched, n + 1);
+    int64_t piece = st->bytes[K_wgrad] / st->pieces;
+    int32_t high = st->pieces - 1;
+    cut[0] = st->rt.nlayers;
+    for (int p = 0; p <= n; p++) {
+        cut[p + 1] = p < n ? st->stop[d][p].layer : 0;
+        int first = -1; /* of the layers with parameters */
+        for (int i = cut[p] - 1; i >= cut[p + 1]; i--)
+            first = own_parameters(&st->rt.layer[i]) > 0 ? i : first;
+        touched[p] = (struct touched){high + 1, high};
+        if (p < n && first < 0)
+            continue;
+        int64_t begin = p < n ? gradient_at(sp, &st->rt.layer[first]) : 0;
+        touched[p].low = piece > 0 ? (int32_t)(begin / piece) : 0;
+        high = piece > 0 && begin % piece == 0 && p < n ? touched[p].low - 1 : touched[p].low;
+    }
+    return touched;
+}
+
+/* A weight gradient that stops for nothing by itself runs in the parts of a full backward. */
+static void cut_by_team(const struct spec *sp, struct stage *st) {
+    int n = st->nstops[OP_B], *cut = NEW(int, n + 2);
+    st->touched[OP_B] = st->touched[OP_W] = cut_at_stops(sp, st, OP_B, cut);
+    if (st->nstops[OP_W])
+        st->touched[OP_W] = cut_at_stops(sp, st, OP_W, NEW(int, st->nstops[OP_W] + 2));
+    st->parts = n + 1;
+    st->cut = cut;
 }
 
 void cut_backwards(const struct spec *sp, struct stage *st) {
     for (int s = 0; s < sp->stages; s++) {
+        if (st[s].nstops[OP_B] > 0) {
+            cut_by_team(sp, &st[s]);
+            continue;
+        }
         const struct rt_layer *layer = st[s].rt.layer;
         int64_t piece = st[s].bytes[K_wgrad] / st[s].pieces;
         if (st[s].pieces < 2)
@@ -113,7 +150,7 @@ void cut_backwards(const struct spec *sp, struct stage *st) {
         int32_t high = st[s].pieces - 1, complete = st[s].pieces;
         cut[0] = st[s].rt.nlayers;
         for (int i = st[s].rt.nlayers - 1; i >= 0; i--) {
-            if (i > 0 && layer[i].nparam == 0)
+            if (i > 0 && own_parameters(&layer[i]) == 0)
                 continue;
             int64_t begin = i > 0 ? gradient_at(sp, &layer[i]) : 0;
             int32_t low = (int32_t)(begin / piece), left = (int32_t)((begin + piece - 1) / piece);
@@ -126,6 +163,6 @@ void cut_backwards(const struct spec *sp, struct stage *st) {
         }
         st[s].parts = n;
         st[s].cut = cut;
-        st[s].touched = touched;
+        st[s].touched[OP_B] = st[s].touched[OP_W] = touched;
     }
 }

@@ -8,7 +8,7 @@
  *   ALL_REDUCE                    both, one after the other      both
  *   BROADCAST, REDUCE             a chain: B once, and the       ceil(log2 n) steps of B
  *                                 latency of n - 1 steps
- *   ALL_TO_ALL                    n - 1 steps of b, the k-th     steps k of about B / 2
+ *   ALL_TO_ALL_A                  n - 1 steps of b, the k-th     steps k of about B / 2
  *                                 between members k apart
  *
  * Ring: Patarasuk & Yuan 2009, "Bandwidth optimal all-reduce algorithms", section 2; tree: Bruck et al. 1997,
@@ -16,6 +16,15 @@
  * added in the order of members whatever travels how, so the algorithm changes times and not bits. */
 #include "passes.h"
 #include <math.h>
+
+struct group team_of(const struct spec *sp, int32_t j) {
+    struct group team = {team_size(sp, sp->job[j].s), NULL};
+    int32_t *rank = NEW(int32_t, team.n), first = gang_of(sp, j);
+    for (int i = 0; i < team.n; i++)
+        rank[i] = sp->job[gang_job(sp, first, i)].rank;
+    team.rank = rank;
+    return team;
+}
 
 /* Of a step in which each member sends `bytes` to the one k behind it. */
 static double step_time(const struct spec *sp, const struct group *g, int k, double bytes) {
@@ -28,8 +37,9 @@ static double step_time(const struct spec *sp, const struct group *g, int k, dou
 static double ring_time(const struct spec *sp, int op, const struct group *g, double whole) {
     double shard = whole / g->n, sum = 0;
     switch (op) {
-    case OP_ALL_REDUCE: return 2 * (g->n - 1) * step_time(sp, g, 1, shard);
-    case OP_ALL_TO_ALL:
+    case OP_ALL_REDUCE:
+    case OP_ALL_REDUCE_A: return 2 * (g->n - 1) * step_time(sp, g, 1, shard);
+    case OP_ALL_TO_ALL_A:
         for (int k = 1; k < g->n; k++)
             sum += step_time(sp, g, k, shard);
         return sum;
@@ -45,10 +55,10 @@ static double tree_time(const struct spec *sp, int op, const struct group *g, do
         switch (op) {
         case OP_BROADCAST:
         case OP_REDUCE: sum += step_time(sp, g, k, whole); break;
-        case OP_ALL_TO_ALL: sum += step_time(sp, g, k, whole / 2); break;
+        case OP_ALL_TO_ALL_A: sum += step_time(sp, g, k, whole / 2); break;
         default: sum += step_time(sp, g, k, whole / g->n * (2 * k > g->n ? g->n - k : k));
         }
-    return op == OP_ALL_REDUCE ? 2 * sum : sum;
+    return op == OP_ALL_REDUCE || op == OP_ALL_REDUCE_A ? 2 * sum : sum;
 }
 
 double collective_time(const struct spec *sp, int op, int algorithm, const struct group *g, int64_t whole) {
@@ -92,10 +102,11 @@ struct moved collective_moved(int op, int algorithm, const struct group *g, int 
     int64_t passed = algorithm == RING ? (place + 1 < g->n) * whole : children(g->n, root, me) * whole;
     int64_t kept = place > 0 ? whole : 0;
     switch (op) {
-    case OP_ALL_REDUCE: part = whole / n * 2 * (n - 1) + (whole % n * 2 * (n - 1) + n - 1) / n; break;
+    case OP_ALL_REDUCE:
+    case OP_ALL_REDUCE_A: part = whole / n * 2 * (n - 1) + (whole % n * 2 * (n - 1) + n - 1) / n; break;
     case OP_BROADCAST: return (struct moved){passed, kept};
     case OP_REDUCE: return (struct moved){kept, passed};
-    case OP_ALL_TO_ALL:
+    case OP_ALL_TO_ALL_A:
         if (algorithm == TREE)
             part = steps_of_tree(g->n) * (whole / 2);
     }

@@ -20,8 +20,8 @@ static bool is_tied(const struct model *m) {
     return tied;
 }
 
-/* A tied embedding has only the positions as parameters of its own. */
-static int64_t count_parameters(const struct model *m, const struct rt_layer *l) {
+/* A tied embedding has only the positions, if any, as parameters of its own. */
+int64_t count_parameters(const struct model *m, const struct rt_layer *l) {
     struct rt_parameters parameters = parameters_of(&m->rt, l, is_tied(m));
     int64_t n = 0;
     for (int i = 0; i < parameters.n; i++)
@@ -46,22 +46,29 @@ static int columns_in(const struct model *m, int s, const int *out) {
 static struct rt_layer *shape(const struct model *m) {
     struct rt_layer *all = NEW(struct rt_layer, m->nlayers);
     int *forked = NEW(int, m->nlayers), depth = 0, *stage_out = NEW(int, m->nunits);
-    int in = m->rt.input == INPUT_TOKENS ? 1 : m->rt.features;
+    int in = m->rt.input == INPUT_TOKENS ? 1 : m->rt.features, rows = m->rt.rows;
     assert(m->nlayers > 0 && row_of(m->layer[0].kind)->first == (m->rt.input == INPUT_TOKENS));
     for (int i = 0; i < m->nlayers; i++) {
         const struct model_layer *layer = &m->layer[i];
         const struct layer_row *row = row_of(layer->kind);
         if (m->from && (i == 0 || layer->unit > m->layer[i - 1].unit))
             in = columns_in(m, layer->unit, stage_out);
-        if (row->block > 0)
+        int out = row->out ? row->out(m, i, in, depth > 0 ? forked[depth - 1] : 0) : in;
+        if (brackets(row) > 0)
             forked[depth++] = in;
-        assert(row->block >= 0 || depth > 0);
-        int out = row->out ? row->out(m, i, in, row->block < 0 ? forked[--depth] : 0) : in;
-        all[i] = (struct rt_layer){.kind = layer->kind, .rows = m->rt.rows, .in = in, .out = out, .index = i};
+        assert(brackets(row) >= 0 || depth > 0);
+        depth -= brackets(row) < 0;
+        all[i] = (struct rt_layer){.kind = layer->kind, .rows = rows, .in = in, .out = out, .index = i};
         all[i].heads = layer->heads;
-        all[i].context = row->sequences ? m->rt.context : 0;
+        all[i].kv_heads = layer->kv_heads > 0 ? layer->kv_heads : layer->heads;
+        all[i].rope = layer->rope;
+        all[i].context = row->sequences && !layer->unplaced ? m->rt.context : 0;
+        all[i].unbiased = layer->unbiased;
+        if (row->size)
+            row->size(m, i, &all[i]);
         all[i].nparam = count_parameters(m, &all[i]);
         in = stage_out[layer->unit] = out;
+        rows = rows_out(&all[i]);
     }
     assert(depth == 0 && row_of(m->layer[m->nlayers - 1].kind)->loss);
     return all;
@@ -173,9 +180,6 @@ static int *cut(const struct model *m, const struct rt_layer *all, int stages) {
 
 /* ---- stages ---- */
 
-/* Floats that the optimizer keeps for each weight: its moments and, with bf16, the master weight. */
-static int state_of(const struct model *m) { return (m->rt.precision == BF16) + count_moments(m->rt.optimizer); }
-
 static double update_flop(const struct model *m) {
 #define X(NAME, name, moments, flop, ...) flop,
     static const double each[NOPTIMIZERS] = {0, OPTIMIZERS(X)};
@@ -183,14 +187,14 @@ static double update_flop(const struct model *m) {
     return each[m->rt.optimizer];
 }
 
-static void cost_of(struct stage *st, const struct spec *sp) {
+void cost_of(struct stage *st, const struct spec *sp) {
     double f = 0, i = 0, w = 0, speed = sp->flops > 0 ? sp->flops : 1, nparam = 0;
     for (const struct rt_layer *l = st->rt.layer; l < st->rt.layer + st->rt.nlayers; l++) {
         struct flop each = flop_of(l);
         f += each.f;
         i += l->dx.space != SP_NONE ? each.i : 0;
         w += each.w;
-        nparam += (double)l->nparam;
+        nparam += (double)own_parameters(l);
     }
     st->flop[OP_F] = st->flop[OP_R] = fmax(f, 1); /* every job takes some time */
     st->flop[OP_I] = fmax(i, 1);
@@ -226,37 +230,81 @@ static void fill(struct stage *st, const struct spec *sp, int s, struct rt_layer
     st->rt.nlayers = n;
     layout_stage(&st->rt, layer, reads, readers, sp->model->rt.precision, state_of(sp->model));
     st->rt.grad = st->rt.input = reads ? element * layer[0].rows * layer[0].in : 0;
-    st->rt.act = readers ? element * layer[0].rows * layer[n - 1].out : 0;
+    st->rt.act = readers ? element * rows_out(&layer[n - 1]) * layer[n - 1].out : 0;
     cost_of(st, sp);
     bytes_of(st);
 }
 
-/* The table as a stage without jobs. Its one layer is the embedding's tokens: an embedding without positions. */
-static void fill_table(struct stage *st, const struct spec *sp, const struct rt_layer *embedding) {
-    struct rt_layer *l = NEW(struct rt_layer, 1);
-    *l = (struct rt_layer){.kind = embedding->kind, .in = 1, .out = embedding->out, .index = embedding->index};
-    l->nparam = (int64_t)sp->model->rt.vocab * l->out;
-    st->rt.layer = l;
-    st->rt.nlayers = 1;
-    layout_weights(&st->rt, l, sp->model->rt.precision, state_of(sp->model));
-    cost_of(st, sp);
+static int first_member(const struct spec *sp, int s) { return sp->names.member ? sp->names.first[s] : s; }
+
+/* Behind the last layer of stage s, as scripts count, and of those that follow it in a chain as long as their teams are
+ * of its size. */
+static int reach_of(const struct spec *sp, int s, const int *open) {
+    const struct model *m = sp->model;
+    int size = team_size(sp, first_member(sp, s)), stages = script_stages(&sp->names, sp->stages), to = 0;
+    for (s++; s < stages && !is_graph(sp) && team_size(sp, first_member(sp, s)) == size; s++)
+        continue;
+    while (to < m->nlayers && m->layer[to].unit < open[s])
+        to++;
+    return to;
+}
+
+static void fill_slices(struct stage *st, const struct spec *sp, int s) {
+    for (int q = 0; sp->sliced && q < sp->names.slices; q++) {
+        struct stage *slice = &st[sp->stages + sp->names.sets + s * sp->names.slices + q];
+        fill(slice, sp, s, layers_of_slice(sp, &st[s].rt, q), st[s].rt.nlayers);
+        size_keys(sp, slice, q);
+        find_stops(slice, sp);
+    }
+}
+
+/* The stage of each member of the team that computes stage s, as scripts count, and its slices. reach: so many layers
+ * from its first on are in stages with teams of its size. divided: by columns, what it reads, and then what it makes.
+ */
+static void fill_members(struct stage *st, const struct spec *sp, int s, struct rt_layer *layer, int n, int reach,
+                         bool *divided) {
+    int first = first_member(sp, s), size = team_size(sp, first), count = n;
+    bool before = *divided;
+    for (int i = 0; i < size; i++) {
+        *divided = before;
+        struct rt_layer *own = size > 1 ? split_layers(sp->model, layer, n, i, size, reach, divided, &count) : layer;
+        fill(&st[first + i], sp, first + i, own, count);
+        find_stops(&st[first + i], sp);
+        fill_slices(st, sp, first + i);
+    }
+}
+
+/* What goes from a stage to the next is each member's rows. */
+static void check_rows(const struct spec *sp) {
+    for (int s = 1; sp->shared && s < script_stages(&sp->names, sp->stages); s++) {
+        int a = team_size(sp, first_member(sp, 0)), b = team_size(sp, first_member(sp, s));
+        if (a != b)
+            die("%s: the model's layers are split by rows, so all stages need teams of one size, but stage 0 is "
+                "computed by %d rank%s and stage %d by %d",
+                sp->file, a, a > 1 ? "s" : "", s, b);
+    }
 }
 
 static void stages_of_model(struct stage *st, struct spec *sp) {
     const struct model *m = sp->model;
     struct rt_layer *all = shape(m);
-    int *open = cut(m, all, sp->stages), from = 0;
-    for (int s = 0; s < sp->stages; s++) {
+    int stages = script_stages(&sp->names, sp->stages), *open = cut(m, all, stages), from = 0;
+    bool divided = false;
+    check_rows(sp);
+    if (sp->sliced)
+        cut_sequence(sp, all);
+    for (int s = 0; s < stages; s++) {
         int to = from;
         while (to < m->nlayers && m->layer[to].unit < open[s + 1])
             to++;
-        fill(&st[s], sp, s, all + from, to - from);
+        fill_members(st, sp, s, all + from, to - from, reach_of(sp, s, open) - from, &divided);
         for (; from < to; from++)
             if (row_of(all[from].kind)->shares)
-                sp->unembedding = s;
+                sp->unembedding = first_member(sp, s);
     }
-    if (sp->tied)
-        fill_table(&st[sp->stages], sp, all);
+    if (sp->sliced)
+        find_attention(sp, st);
+    fill_sets(sp, st);
 }
 
 /* A buffer has a size. */
@@ -283,6 +331,8 @@ static void fill_costs(struct stage *st, const struct spec *sp, int s, const str
 
 static void stages_of_costs(struct stage *st, const struct spec *sp) {
     const struct model *m = sp->model;
+    if (sp->names.member)
+        die("%s: a model of costs has no layers that a team could divide; give one with layers", sp->file);
     int *open = cut(m, NULL, sp->stages);
     for (int s = 0; s < sp->stages; s++)
         fill_costs(&st[s], sp, s, m->cost + open[s], open[s + 1] - open[s]);
@@ -300,7 +350,7 @@ static void stage_of_units(struct stage *st) {
  * every cost must be measured. */
 static void take_costs(struct spec *sp, struct stage *st) {
     bool seconds = is_costs(sp) || (sp->model && sp->flops > 0);
-    for (int s = 0; s < sp->stages + sp->tied; s++) {
+    for (int s = 0; s < sp->stages + sp->names.sets; s++) {
         const double *took = &sp->took[s * NOPS];
         for (int d = 0; d < NDIRS; d++)
             st[s].cost[d] = !isnan(took[d]) ? took[d] : seconds ? st[s].cost[d] : NAN;
@@ -308,6 +358,11 @@ static void take_costs(struct spec *sp, struct stage *st) {
         if (isnan(st[s].update))
             die("the cluster's cost(%d, \"U\") is nil, and it has no flops to go by", s);
     }
+    for (int i = sp->stages + sp->names.sets; i < stage_entries(sp); i++) /* a stage's slices were measured together */
+        for (int d = 0; d < NDIRS; d++) {
+            double took = sp->took[(i - sp->stages - sp->names.sets) / sp->names.slices * NOPS + d];
+            st[i].cost[d] = !isnan(took) ? took : seconds ? st[i].cost[d] : NAN;
+        }
     for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++)
         if (isnan(j->cost) && isnan(st[j->s].cost[j->d]))
             die("the cluster's cost(%d, \"%s\") is nil, and %s", j->s, op_name[j->d],
@@ -333,8 +388,13 @@ static void size_of_set(const struct spec *sp, const struct homes *homes, struct
 }
 
 void cost_homes(const struct spec *sp, struct stage *st) {
-    for (int s = 0; s < sp->stages + sp->tied; s++)
-        size_of_set(sp, &sp->homes[s], &st[s]);
+    static const uint8_t kinds[] = {K_weight, K_wgrad, K_opt, K_hopt, K_wshard, K_gshard, K_gown};
+    for (int s = 0; s < sp->stages + sp->names.sets; s++)
+        if (!is_bare(sp, s))
+            size_of_set(sp, &sp->homes[s], &st[s]);
+        else
+            for (size_t i = 0; i < sizeof kinds; i++)
+                st[s].bytes[kinds[i]] = 0;
 }
 
 /* The pieces in which gradients travel depend on their bytes, which are then padded to such pieces. */
@@ -347,11 +407,14 @@ static void cost_gradients(const struct spec *sp, struct stage *st) {
 
 struct stage *cost_stages(struct spec *sp) {
     sp->tied = sp->model && is_tied(sp->model);
-    if (sp->tied && sp->update)
-        die("%s: the model's stages share a token table, which has no version of its own yet: leave 'update' out, or "
-            "give the model an output layer of its own",
-            sp->file);
-    struct stage *st = NEW(struct stage, sp->stages + sp->tied);
+    if (sp->model)
+        sp->shared = sp->model->by_rows && sp->names.member;
+    name_sets(&sp->names, sp->stages, sp->tied, sp->shared);
+    find_bare(sp);
+    if (sp->names.slices && is_costs(sp))
+        die("%s: a model of costs says nothing of slices: leave 'slices' out, or give a model with layers", sp->file);
+    sp->sliced = sp->names.slices && sp->model;
+    struct stage *st = NEW(struct stage, stage_entries(sp));
     if (is_costs(sp))
         stages_of_costs(st, sp);
     else if (sp->model)
@@ -359,21 +422,23 @@ struct stage *cost_stages(struct spec *sp) {
     else
         for (int s = 0; s < sp->stages; s++)
             stage_of_units(&st[s]);
+    if (sp->model)
+        bare_sets(sp, st);
+    if (sp->update)
+        refuse_unversioned(sp);
     if (sp->took)
         take_costs(sp, st);
     sp->homes = find_homes(sp);
     cost_gradients(sp, st);
+    list_exchanges(sp, st);
     for (struct job *j = sp->job; j < sp->job + all_jobs(sp); j++) {
         if (isnan(j->cost))
-            j->cost = j->d == OP_U ? cost_update(sp, st, j->s) : st[j->s].cost[j->d];
+            j->cost = j->d == OP_U ? cost_update(sp, st, j->s) : stage_at(sp, st, j->s, j->b)->cost[j->d];
         if (sp->speed)
             j->cost /= sp->speed[j->rank];
     }
-    for (int i = 0; i < sp->npairs; i++) {
-        struct pair *pair = &sp->pair[i];
-        double a = sp->job[pair->first].cost, b = sp->job[pair->second].cost;
-        pair->cost = a + b - sp->overlap * fmin(a, b);
-    }
+    wait_for_team(sp, st);
+    cost_pairs(sp, st);
     for (int32_t j = 0; sp->update && j < all_jobs(sp); j++)
         if (sp->job[j].cost > 0)
             sp->grain = fmax(sp->grain, ldexp(1, ilogb(sp->job[j].cost) - 24));
@@ -384,18 +449,6 @@ double cost_update(const struct spec *sp, const struct stage *st, int set) {
     const struct homes *homes = &sp->homes[set];
     bool measured = sp->took && !isnan(sp->took[set * NOPS + OP_U]); /* such a piece took that long */
     return measured ? st[set].update : st[set].update / ((double)homes->size * shares_of(homes));
-}
-
-/* By FLOP. */
-double cost_part(const struct stage *st, int op, int part) {
-    double of_part = 0, all = 0;
-    for (int i = 0; i < st->rt.nlayers; i++) {
-        struct flop flop = flop_of(&st->rt.layer[i]);
-        double each = (op == OP_B && st->rt.layer[i].dx.space != SP_NONE ? flop.i : 0) + flop.w;
-        all += each;
-        of_part += i >= st->cut[part + 1] && i < st->cut[part] ? each : 0;
-    }
-    return all > 0 ? of_part / all : 1.0 / st->parts;
 }
 
 double cost_add(const struct spec *sp, int64_t bytes) {

@@ -1,4 +1,4 @@
-/* The interface between cost.c and layout.c. */
+/* The interface between cost*.c, layout.c, split.c and slices.c. */
 #ifndef PIANOLA_COST_H
 #define PIANOLA_COST_H
 #include "passes.h"
@@ -6,11 +6,50 @@
 enum { TENSOR_ALIGN = 64 }; /* bytes: alignment of tensors inside their space, and of a layer's parameters */
 static inline int64_t aligned(int64_t bytes) { return (bytes + TENSOR_ALIGN - 1) / TENSOR_ALIGN * TENSOR_ALIGN; }
 
-/* layout.c: sets the parameter offsets of layers whose nparam is known, and the stage's sizes of weights and of
- * optimizer state, which is `state` floats per weight. */
+/* layout.c: sets the parameter offsets of layers whose nparam is known and that have them in the stage's own set, and
+ * the stage's sizes of weights and of optimizer state, which is `state` floats per weight. */
 void layout_weights(struct rt_stage *s, struct rt_layer *layer, int precision, int state);
 /* layout.c: also sets the layers' slots, and the stage's other sizes except act, grad and input. reads: the number of
  * stages whose outputs it reads; 0: it reads the batch, which needs no gradient. readers: the number of stages that
  * read its output. */
 void layout_stage(struct rt_stage *s, struct rt_layer *layer, int reads, int readers, int precision, int state);
+/* split.c: what the member at `place` of a team of that size has of n layers, and of those that it needs between them;
+ * *count: how many these are. reach: so many layers from the first of them on are in stages with teams of that size.
+ * *divided: whether the value that comes in, and that which goes out, is divided by columns. Dies, naming the layer,
+ * where something cannot be divided. */
+struct rt_layer *split_layers(const struct model *m, const struct rt_layer *whole, int n, int place, int size,
+                              int reach, bool *divided, int *count);
+int64_t count_parameters(const struct model *m, const struct rt_layer *l); /* of a layer, or of a member's part */
+/* Floats that the optimizer keeps for each weight: its moments and, with bf16, the master weight. */
+static inline int state_of(const struct model *m) { return (m->rt.precision == BF16) + count_moments(m->rt.optimizer); }
+/* cost.c: what the jobs of a stage with these layers, and an update of it, take. */
+void cost_of(struct stage *st, const struct spec *sp);
+/* cost_sets.c: the sets behind the stages, whose layers are known. Dies if two stages cannot share a table. */
+void fill_sets(const struct spec *sp, struct stage *st);
+/* Sets sp->bare. Dies if the script gives no home to a stage that has parameters. */
+void bare_sets(struct spec *sp, const struct stage *st);
+/* Dies if a set has no versions that updates within the step need; drops updates of what has no weights. */
+void refuse_unversioned(struct spec *sp);
+/* cost_teams.c: sets what the stage's jobs exchange with the rest of a team, in the order of their sweeps, and the
+ * parts' shares. An input gradient that nobody needs is not exchanged. */
+void find_stops(struct stage *st, const struct spec *sp);
+/* Sets sp->exchange, for all to see that check a program. */
+void list_exchanges(struct spec *sp, const struct stage *st);
+/* Sets job.exchange: a team starts and ends together, as its slowest member does. */
+void wait_for_team(const struct spec *sp, const struct stage *st);
+/* Sets what two jobs at once take; a team's members all take as long as the slowest. */
+void cost_pairs(const struct spec *sp, const struct stage *st);
+/* slices.c: microbatches cut along the sequence. */
+/* Rows of a sequence: of a model of tokens its context; else all rows of a microbatch are one. */
+static inline int sequence_rows(const struct model *m) {
+    return m->rt.input == INPUT_TOKENS ? m->rt.context : m->rt.rows;
+}
+/* Sets sp->slice_rows, by the FLOP of all layers. Dies if the sequence cannot be cut so. */
+void cut_sequence(struct spec *sp, const struct rt_layer *all);
+/* The layers of a stage, each on the rows of slice q. */
+struct rt_layer *layers_of_slice(const struct spec *sp, const struct rt_stage *whole, int q);
+/* Sets the bytes of kv and dkv of a stage on slice q. */
+void size_keys(const struct spec *sp, struct stage *slice, int q);
+/* Sets sp->attends. */
+void find_attention(struct spec *sp, const struct stage *st);
 #endif

@@ -1,18 +1,21 @@
 /* What a rank's compute lane waits for, over the timeline: the time between two of its instructions goes to the awaited
- * one that ends last, by the tensor that it moves. */
+ * one that ends last, by the tensor that it moves. And what it does not wait for: the time for which such instructions
+ * run while the compute lane does. */
 #include "passes.h"
 #include <math.h>
 
-const char *const exposed_name[NEXPOSED] = {"activations", "gradients", "weights", "reductions", "copies"};
+const char *const exposed_name[NEXPOSED] = {"activations", "gradients", "weights", "reductions", "copies", "teams"};
 
 static int exposed_by(const struct instr *x) {
     if (is_copy(x->op))
         return EXPOSED_COPIES;
     switch (op_row(x->op)->tensor) {
     case K_grad:
+    case K_dkv:
     case K_wstash: return EXPOSED_GRADIENTS;
     case K_weight: return EXPOSED_WEIGHTS;
     case K_wgrad: return EXPOSED_REDUCTIONS;
+    case K_mid: return EXPOSED_TEAMS;
     default: return EXPOSED_ACTIVATIONS;
     }
 }
@@ -31,4 +34,44 @@ void exposed_waits(const struct rank *k, const double *start, const double *end,
             exposed[exposed_by(&k->ins[late])] += start[i] - last;
         last = fmax(last, end[i]);
     }
+}
+
+/* When the compute lane computed: from start[i] to end[i], and by then for sum[i] in all. */
+struct computed {
+    double *start, *end, *sum;
+    int n;
+};
+
+static struct computed when_computed(const struct rank *k, const double *start, const double *end) {
+    struct computed c = {NEW(double, k->nins), NEW(double, k->nins), NEW(double, k->nins), 0};
+    double last = 0, sum = 0;
+    for (int i = 0; i < k->nins; i++)
+        if (k->ins[i].lane == 0 && end[i] > fmax(start[i], last)) {
+            c.start[c.n] = fmax(start[i], last); /* two that overlap count once */
+            c.end[c.n] = last = end[i];
+            c.sum[c.n] = sum += c.end[c.n] - c.start[c.n];
+            c.n++;
+        }
+    return c;
+}
+
+static double computed_until(const struct computed *c, double t) {
+    int ended = 0, more = c->n; /* by bisection: how many of them end by t */
+    while (ended < more) {
+        int middle = (ended + more) / 2;
+        if (c->end[middle] <= t)
+            ended = middle + 1;
+        else
+            more = middle;
+    }
+    return (ended > 0 ? c->sum[ended - 1] : 0) + (ended < c->n ? fmax(t - c->start[ended], 0) : 0);
+}
+
+void hidden_moves(const struct rank *k, const double *start, const double *end, double hidden[NEXPOSED]) {
+    struct scratch scratch = scratch_begin();
+    struct computed c = when_computed(k, start, end);
+    for (int i = 0; i < k->nins; i++)
+        if (k->ins[i].lane != 0 && !is_send(k->ins[i].op))
+            hidden[exposed_by(&k->ins[i])] += computed_until(&c, end[i]) - computed_until(&c, start[i]);
+    scratch_end(scratch);
 }

@@ -7,26 +7,40 @@
 #include <limits.h>
 #include <string.h>
 
+/* In a tied model, stage 0 and the unembedding's, whose members are as many. */
+static bool embeds(const struct spec *sp, int s) { return s < sp->names.tables; }
+static bool unembeds(const struct spec *sp, int s) {
+    return sp->tied && s - place_of_stage(&sp->names, s) == sp->unembedding;
+}
+static int32_t table_of(const struct spec *sp, int s) { return sp->stages + place_of_stage(&sp->names, s); }
+
+static int32_t own_or_shared(const struct spec *sp, int s, enum which_set which) {
+    int32_t set = which == SET_OWN ? s : sp->names.shared ? sp->names.shared[s] : -1;
+    return set >= 0 && !is_bare(sp, set) ? set : -1;
+}
+
 /* W reads only its wstash. The embedding's forward reads the table, as do the unembedding's forward and backward. */
 int32_t set_read(const struct spec *sp, const struct job *j, enum which_set which) {
+    bool forward = j->d == OP_F || j->d == OP_R;
     if (j->d == OP_W || j->d == OP_U)
         return -1;
-    if (which == OWN)
-        return j->s;
-    bool forward = j->d == OP_F || j->d == OP_R;
-    return sp->tied && (j->s == sp->unembedding || (j->s == 0 && forward)) ? sp->stages : -1;
+    return which != SET_TABLE                                    ? own_or_shared(sp, j->s, which)
+           : unembeds(sp, j->s) || (embeds(sp, j->s) && forward) ? table_of(sp, j->s)
+                                                                 : -1;
 }
 
 int32_t set_added(const struct spec *sp, const struct job *j, enum which_set which) {
     if (j->d != OP_B && j->d != OP_W)
         return -1;
-    if (which == OWN)
-        return j->s;
-    return sp->tied && (j->s == sp->unembedding || j->s == 0) ? sp->stages : -1;
+    return which != SET_TABLE                       ? own_or_shared(sp, j->s, which)
+           : unembeds(sp, j->s) || embeds(sp, j->s) ? table_of(sp, j->s)
+                                                    : -1;
 }
 
 const int32_t *home_of_set(const struct spec *sp, const struct job *j, enum which_set which) {
-    return which == OWN || j->s == 0 ? &j->home : &sp->job[job_at(sp, 0, j->b, OP_F)].home;
+    return which != SET_TABLE || embeds(sp, j->s)
+               ? &j->home
+               : &sp->job[job_at(sp, place_of_stage(&sp->names, j->s), j->b, OP_F)].home;
 }
 
 int32_t *home_places(const struct spec *sp) {
@@ -215,12 +229,12 @@ static void refuse_strangers(const struct spec *sp, const int32_t *place, const 
     for (int i = 0; i < fetches->n; i++)
         holds[(int64_t)fetches->a[i].rank * sets_of(sp) + fetches->a[i].set] = true;
     for (int j = 0; j < sp->njobs; j++) {
-        int source = fetches->of_job[(int64_t)j * NSETS + OWN] < 0 ? -1 : sp->source[j], s = sp->job[j].s;
+        int source = fetches->of_job[(int64_t)j * NSETS + SET_OWN] < 0 ? -1 : sp->source[j], s = sp->job[j].s;
         int64_t at = (int64_t)source * sets_of(sp) + s;
         if (source >= 0 && !holds[at] && (place[at] < 0 || homes_of(sp, s)->size > 1))
             die("%s: source() returned rank %d for %s, but rank %d never holds the weights of stage %d: return a rank "
                 "that is their home or has a job that reads them, or nil for the home",
-                sp->file, source, job_name(s, sp->job[j].b, sp->job[j].d), source, s);
+                sp->file, source, job_name(&sp->names, s, sp->job[j].b, sp->job[j].d), source, s);
     }
 }
 

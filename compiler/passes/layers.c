@@ -2,6 +2,7 @@
 #include "layers.h"
 #include <assert.h>
 #include <math.h>
+#include <stdint.h>
 
 #define X(name, ...) #name,
 const char *const layer_name[NLAYERS] = {LAYERS(X)};
@@ -9,12 +10,17 @@ const char *const layer_name[NLAYERS] = {LAYERS(X)};
 
 /* ---- columns out ---- */
 
+/* The layers of a moe but its first are not the user's. */
+static bool is_inside(const struct model *m, int i) {
+    return m->layer[i].experts > 0 && m->layer[i].kind != LAYER_route;
+}
+
 /* Counts layers as the user wrote them, without fork and join. */
-static const char *where(const struct model *m, int i) {
-    int n = 1;
-    for (int j = 0; j < i; j++)
-        n += row_of(m->layer[j].kind)->block == 0;
-    return format("layer %d (%s)", n, layer_name[m->layer[i].kind]);
+const char *where_layer(const struct model *m, int i) {
+    int n = 0;
+    for (int j = 0; j <= i; j++)
+        n += row_of(m->layer[j].kind)->block == 0 && !is_inside(m, j);
+    return format("layer %d (%s)", n, m->layer[i].experts > 0 ? "moe" : layer_name[m->layer[i].kind]);
 }
 
 static int given_out(const struct model *m, int i, int in, int forked) {
@@ -22,21 +28,60 @@ static int given_out(const struct model *m, int i, int in, int forked) {
     return m->layer[i].out;
 }
 
+static int kv_heads_of(const struct model_layer *layer) { return layer->kv_heads > 0 ? layer->kv_heads : layer->heads; }
+
+/* Heads of queries, keys and values that lie side by side. */
+static int all_heads_of(const struct model_layer *layer) { return layer->heads + 2 * kv_heads_of(layer); }
+
+/* With rope, attention turns q and k where they lie: in its input, which then must be no other layer's. */
+static void check_rope(const struct model *m, int i, int dim) {
+    const struct layer_row *before = row_of(m->layer[i > 0 ? i - 1 : 0].kind);
+    if (dim % 2 != 0)
+        die("%s: rope turns a head's columns in pairs, and its heads have %d; with heads = %d and kv_heads = %d the "
+            "layer before it needs a width that %d divides",
+            where_layer(m, i), dim, m->layer[i].heads, kv_heads_of(&m->layer[i]), 2 * all_heads_of(&m->layer[i]));
+    if (before->block > 0 || before->keeps_y)
+        die("%s: rope turns queries and keys where they lie, and %s needs them as they are; let a linear layer make "
+            "them",
+            where_layer(m, i),
+            before->block > 0 ? "the residual block that it opens"
+                              : format("the %s before it", layer_name[m->layer[i - 1].kind]));
+}
+
 static int attention_out(const struct model *m, int i, int in, int forked) {
     (void)forked;
-    int heads = m->layer[i].heads;
-    if (in % (3 * heads) != 0)
+    const struct model_layer *layer = &m->layer[i];
+    int heads = layer->heads, kv_heads = kv_heads_of(layer), all = all_heads_of(layer);
+    if (heads % kv_heads != 0)
+        die("%s: kv_heads = %d does not divide heads = %d; let as many heads read each head of keys and values",
+            where_layer(m, i), kv_heads, heads);
+    if (in % all != 0 && kv_heads != heads)
+        die("%s: its input has %d columns, which is not (heads + 2 kv_heads) x something; with heads = %d and kv_heads "
+            "= %d the layer before it needs a width that %d divides",
+            where_layer(m, i), in, heads, kv_heads, all);
+    if (in % all != 0)
         die("%s: its input has %d columns, which is not 3 x heads x something; with heads = %d the layer before it "
             "needs a width that %d divides",
-            where(m, i), in, heads, 3 * heads);
-    return in / 3;
+            where_layer(m, i), in, heads, all);
+    if (layer->rope > 0)
+        check_rope(m, i, in / all);
+    return in / all * heads;
+}
+
+static int swiglu_out(const struct model *m, int i, int in, int forked) {
+    (void)forked;
+    if (in % 2 != 0)
+        die("%s: its input has %d columns, gate and up side by side, which are as many each; let the layer before it "
+            "have an even width",
+            where_layer(m, i), in);
+    return in / 2;
 }
 
 static int join_out(const struct model *m, int i, int in, int forked) {
     if (in != forked)
         die("the residual block that ends with %s: it is entered with %d columns and left with %d, and the two are "
             "added; let its last layer have width = %d",
-            where(m, i - 1), forked, in, forked);
+            where_layer(m, i - 1), forked, in, forked);
     return in;
 }
 
@@ -45,7 +90,7 @@ static int loss_out(const struct model *m, int i, int in, int forked) {
     bool tokens = m->rt.input == INPUT_TOKENS;
     int need = tokens ? m->rt.vocab : m->rt.features;
     if (in != need)
-        die("%s: its input has %d columns, but %s = %d; give the last linear layer that width", where(m, i), in,
+        die("%s: its input has %d columns, but %s = %d; give the last linear layer that width", where_layer(m, i), in,
             tokens ? "vocab" : "features", need);
     return in;
 }
@@ -55,11 +100,62 @@ static int unembedding_out(const struct model *m, int i, int in, int forked) {
     if (in != m->layer[0].out)
         die("%s: its input has %d columns, but it shares the table of an embedding with width = %d; let its input have "
             "that width",
-            where(m, i), in, m->layer[0].out);
+            where_layer(m, i), in, m->layer[0].out);
     return m->rt.vocab;
 }
 
+/* The last layer of experts makes what came in. */
+static int experts_out(const struct model *m, int i, int in, int forked) {
+    (void)in;
+    return m->layer[i].out > 0 ? m->layer[i].out : forked;
+}
+
+/* ---- experts ---- */
+
+static void size_experts(const struct model *m, int i, struct rt_layer *l) { l->experts = m->layer[i].experts; }
+
+/* Tokens of a sequence for which an expert has room: at most all. */
+static void size_routing(const struct model *m, int i, struct rt_layer *l) {
+    const struct model_layer *layer = &m->layer[i];
+    double room = ceil(layer->capacity * layer->top * m->rt.context / layer->experts);
+    size_experts(m, i, l);
+    l->top = layer->top;
+    l->balance = (float)layer->balance;
+    l->capacity = (int32_t)fmin(room, m->rt.context);
+}
+
+static void size_route(const struct model *m, int i, struct rt_layer *l) {
+    size_routing(m, i, l);
+    int64_t places = (int64_t)l->rows / l->context * l->experts * l->capacity;
+    if (places > INT32_MAX / 2)
+        die("%s: experts = %d with room for %d tokens of each of %d sequences have %lld places, more than %d; give a "
+            "smaller capacity, or fewer rows",
+            where_layer(m, i), l->experts, l->capacity, l->rows / l->context, (long long)places, INT32_MAX / 2);
+    l->out_rows = (int32_t)places;
+}
+
+static void size_combine(const struct model *m, int i, struct rt_layer *l) {
+    size_routing(m, i, l);
+    l->out_rows = m->rt.rows;
+}
+
+static void swiglu_groups(const struct rt_layer *l, int32_t group[3]) {
+    group[0] = group[1] = l->out;
+    group[2] = 0;
+}
+
+static void attention_groups(const struct rt_layer *l, int32_t group[3]) {
+    group[0] = l->out;
+    group[1] = group[2] = l->out / l->heads * l->kv_heads;
+}
+
 /* ---- FLOP ---- */
+
+/* Without positions, tokens are only copied. */
+static struct flop embedding_flop(const struct rt_layer *l) {
+    double n = (double)l->rows * l->out;
+    return l->context > 0 ? (struct flop){n, 0, 2 * n} : (struct flop){0, 0, n};
+}
 
 static struct flop product_flop(const struct rt_layer *l) {
     double rows = l->rows, product = 2 * rows * l->in * l->out;
@@ -67,17 +163,46 @@ static struct flop product_flop(const struct rt_layer *l) {
     return (struct flop){product + bias, product, product + bias};
 }
 
+static struct flop experts_flop(const struct rt_layer *l) {
+    double product = 2.0 * l->rows * l->in * l->out;
+    return (struct flop){product, product, product};
+}
+
+/* Logits, their softmax, and comparisons for each choice; choices are added up where they came from. */
+static struct flop route_flop(const struct rt_layer *l) {
+    double rows = l->rows, logits = rows * l->experts, product = 2 * logits * l->in;
+    return (struct flop){product + (24.0 + l->top) * logits, product + 6 * logits + rows * l->top * l->in, product};
+}
+
+static struct flop combine_flop(const struct rt_layer *l) {
+    double sums = 2.0 * l->out_rows * l->top * l->out;
+    return (struct flop){sums, sums + (double)l->rows * l->in, 0};
+}
+
+/* Of rope: all of a layer's queries and keys. */
+static struct flop turning_flop(const struct rt_layer *l) {
+    double dim = l->in / (l->heads + 2.0 * l->kv_heads);
+    double turned = l->rope > 0 ? l->rows * dim * (11 + 3 * (l->heads + l->kv_heads)) : 0;
+    return (struct flop){turned, turned, 0};
+}
+
+/* Rows of `length` next to each other, behind so many of their sequence. Of a team's member that has two chunks of each
+ * sequence, as far from its begin as from its end, both are as much work as if each were in the middle. */
 static struct flop attention_flop(const struct rt_layer *l) {
-    double rows = l->rows, n = rows * l->out;
-    double tiles = rows * (l->context + fmin(l->context, 64)) / 2; /* multiplied: attention_host.c's, 64 rows each */
-    double half = rows * (l->context + 1.0) / 2 * l->heads;        /* exponentiated */
-    return (struct flop){4 * tiles * l->out + 22 * half, 10 * tiles * l->out + 24 * half + 2 * n, 0};
+    double rows = l->rows, n = rows * l->out, chunks = 2.0 * l->part.members;
+    bool by_rows = l->part.members > 0;
+    double length = by_rows ? l->context / chunks : sequence_length(l),
+           before = by_rows ? (l->context - length) / 2 : l->first;
+    double tiles = rows * (before + (length + fmin(length, 64)) / 2); /* multiplied: attention_host.c's, 64 rows each */
+    double half = rows * (before + (length + 1) / 2) * l->heads;      /* exponentiated */
+    double turned = by_rows ? 0 : turning_flop(l).f;
+    return (struct flop){4 * tiles * l->out + 22 * half + turned, 10 * tiles * l->out + 24 * half + 2 * n + turned, 0};
 }
 
 struct flop flop_of(const struct rt_layer *l) {
     const struct layer_row *row = row_of(l->kind);
     double n = (double)l->rows * l->out;
-    assert(row->flop || row->each.f + row->each.i + row->each.w > 0); /* a layer without a count */
+    assert(row->flop || row->of_team || row->each.f + row->each.i + row->each.w > 0); /* a layer without a count */
     return row->flop ? row->flop(l) : (struct flop){row->each.f * n, row->each.i * n, row->each.w * n};
 }
 
@@ -88,45 +213,149 @@ static int64_t two_of_row(const struct rt_layer *l, int64_t element) { /* mean a
     return 4 * 2 * (int64_t)l->rows;
 }
 
+static int64_t one_of_row(const struct rt_layer *l, int64_t element) { /* scale */
+    (void)element;
+    return 4 * (int64_t)l->rows;
+}
+
 static int64_t of_scores(const struct rt_layer *l) { return 4 * (int64_t)l->rows * l->heads; }
 
-static int64_t log_sum_exp(const struct rt_layer *l, int64_t element) { /* of a row of scores */
-    (void)element;
-    return of_scores(l);
+/* Of each row of scores its log-sum-exp; then the queries, if these are kept there. */
+static int64_t log_sum_exp(const struct rt_layer *l, int64_t element) {
+    return lse_bytes(l) + (keeps_queries(l) ? element * l->rows * l->out : 0);
 }
+
+static int64_t routing(const struct rt_layer *l, int64_t element) {
+    (void)element;
+    return routing_bytes(l);
+}
+
+static int64_t of_logits(const struct rt_layer *l) { return 4 * (int64_t)l->rows * l->experts; }
 
 static int64_t gradient(const struct rt_layer *l, int64_t element) { return element * l->rows * l->in; }
 
 /* Each row's loss, for a device that adds them up in a second pass. */
 static int64_t losses(const struct rt_layer *l) { return 8 * (int64_t)l->rows; }
 
+static int64_t statistics_of_members(const struct rt_layer *l, int64_t element) {
+    (void)element;
+    return l->share.members * statistics_bytes(l);
+}
+
+static int64_t pieces_of_members(const struct rt_layer *l, int64_t element) {
+    return l->part.members * piece_bytes(l, element);
+}
+static int64_t places_of_members(const struct rt_layer *l, int64_t element) { return element * l->rows * l->in; }
+
 const struct layer_row layer_rows[NLAYERS] = {
-    [LAYER_embedding] = {.field = {{"width", FIELD_SIZE, NAN}},
+    [LAYER_embedding] = {.field = {{"width", FIELD_SIZE, NAN},
+                                   {"positions", FIELD_FLAG, true},
+                                   {"split", FIELD_SPLIT, SPLIT_NONE}},
                          .first = true,
                          .input = INPUT_TOKENS,
                          .out = given_out,
                          .sequences = true,
-                         .each = {1, 0, 2}},
-    [LAYER_linear] = {.field = {{"width", FIELD_SIZE, NAN}, {"bias", FIELD_TRUE, true}},
+                         .flop = embedding_flop},
+    [LAYER_linear] = {.field = {{"width", FIELD_SIZE, NAN},
+                                {"bias", FIELD_FLAG, true},
+                                {"split", FIELD_SPLIT, SPLIT_NONE}},
                       .out = given_out,
                       .flop = product_flop,
                       .keeps_x = true},
-    [LAYER_relu] = {.each = {1, 1, 0}, .keeps_y = true},
-    [LAYER_gelu] = {.each = {26, 36, 0}, .keeps_x = true},
-    [LAYER_layernorm] = {.each = {8, 10, 5}, .keeps_x = true, .aux = two_of_row},
-    [LAYER_attention] = {.field = {{"heads", FIELD_SIZE, NAN}},
+    [LAYER_relu] = {.field = {{"split", FIELD_SPLIT, SPLIT_NONE}},
+                    .by_rows = true,
+                    .by_columns = true,
+                    .each = {1, 1, 0},
+                    .keeps_y = true},
+    [LAYER_gelu] = {.field = {{"split", FIELD_SPLIT, SPLIT_NONE}},
+                    .by_rows = true,
+                    .by_columns = true,
+                    .each = {26, 36, 0},
+                    .keeps_x = true},
+    [LAYER_silu] = {.field = {{"split", FIELD_SPLIT, SPLIT_NONE}},
+                    .by_rows = true,
+                    .by_columns = true,
+                    .each = {22, 27, 0},
+                    .keeps_x = true},
+    [LAYER_swiglu] = {.out = swiglu_out, .groups = swiglu_groups, .each = {23, 29, 0}, .keeps_x = true},
+    [LAYER_layernorm] = {.field = {{"split", FIELD_SPLIT, SPLIT_NONE}},
+                         .by_rows = true,
+                         .each = {8, 10, 5},
+                         .keeps_x = true,
+                         .aux = two_of_row},
+    [LAYER_rmsnorm] = {.field = {{"split", FIELD_SPLIT, SPLIT_NONE}},
+                       .by_rows = true,
+                       .each = {4, 7, 3},
+                       .keeps_x = true,
+                       .aux = one_of_row},
+    [LAYER_attention] = {.field = {{"heads", FIELD_SIZE, NAN},
+                                   {"kv_heads", FIELD_SIZE, 0},
+                                   {"rope", FIELD_BASE, 0},
+                                   {"split", FIELD_SPLIT, SPLIT_NONE}},
                          .input = INPUT_TOKENS,
                          .because = ", which has a context",
                          .out = attention_out,
+                         .groups = attention_groups,
                          .sequences = true,
                          .flop = attention_flop,
                          .keeps_x = true,
                          .keeps_y = true,
                          .aux = log_sum_exp,
                          .input_work = of_scores},
-    [LAYER_fork] = {.block = 1, .each = {0, 1, 0}},
-    [LAYER_join] = {.block = -1, .out = join_out, .each = {1, 0, 0}},
-    [LAYER_unembedding] = {.input = INPUT_TOKENS,
+    [LAYER_route] = {.of_moe = true,
+                     .input = INPUT_TOKENS,
+                     .because = ": experts have room for so many tokens of a sequence",
+                     .routed = 1,
+                     .sequences = true,
+                     .size = size_route,
+                     .flop = route_flop,
+                     .keeps_x = true,
+                     .aux = routing,
+                     .left = of_logits},
+    [LAYER_experts] = {.of_moe = true, .out = experts_out, .size = size_experts, .flop = experts_flop, .keeps_x = true},
+    [LAYER_combine] =
+        {.of_moe = true, .routed = -1, .sequences = true, .size = size_combine, .flop = combine_flop, .keeps_x = true},
+    [LAYER_to_experts] = {.of_team = true,
+                          .forward_exchange = OP_ALL_TO_ALL_A,
+                          .input_exchange = OP_ALL_TO_ALL_A,
+                          .exchanged = places_of_members},
+    [LAYER_to_tokens] = {.of_team = true,
+                         .forward_exchange = OP_ALL_TO_ALL_A,
+                         .input_exchange = OP_ALL_TO_ALL_A,
+                         .exchanged = places_of_members},
+    [LAYER_fork] = {.block = 1, .each = {0, 1, 0}, .same_y = true},
+    [LAYER_join] = {.block = -1, .out = join_out, .each = {1, 0, 0}, .same_dx = true},
+    [LAYER_bias] = {.of_team = true, .each = {1, 0, 1}, .same_dx = true},
+    [LAYER_spread] = {.of_team = true, .same_y = true, .input_exchange = OP_ALL_REDUCE_A},
+    [LAYER_reduce] = {.of_team = true, .same_dx = true, .forward_exchange = OP_ALL_REDUCE_A},
+    [LAYER_gather] = {.of_team = true,
+                      .forward_exchange = OP_ALL_GATHER_A,
+                      .input_exchange = OP_REDUCE_SCATTER_A,
+                      .keeps_x = true},
+    [LAYER_scatter] = {.of_team = true, .forward_exchange = OP_REDUCE_SCATTER_A, .input_exchange = OP_ALL_GATHER_A},
+    [LAYER_again] = {.of_team = true, .same_y = true, .same_dx = true, .weight_exchange = OP_ALL_GATHER_A},
+    [LAYER_gather_kv] = {.of_team = true,
+                         .same_y = true,
+                         .same_dx = true,
+                         .forward_exchange = OP_ALL_GATHER_A,
+                         .input_exchange = OP_REDUCE_SCATTER_A,
+                         .exchanged = pieces_of_members,
+                         .flop = turning_flop},
+    [LAYER_again_kv] = {.of_team = true,
+                        .same_y = true,
+                        .same_dx = true,
+                        .input_exchange = OP_ALL_GATHER_A,
+                        .exchanged = pieces_of_members},
+    [LAYER_to_heads] = {.of_team = true,
+                        .forward_exchange = OP_ALL_TO_ALL_A,
+                        .input_exchange = OP_ALL_TO_ALL_A,
+                        .exchanged = pieces_of_members},
+    [LAYER_to_rows] = {.of_team = true,
+                       .forward_exchange = OP_ALL_TO_ALL_A,
+                       .input_exchange = OP_ALL_TO_ALL_A,
+                       .exchanged = pieces_of_members},
+    [LAYER_unembedding] = {.field = {{"split", FIELD_SPLIT, SPLIT_NONE}},
+                           .input = INPUT_TOKENS,
                            .because = ": it shares the embedding's table",
                            .out = unembedding_out,
                            .shares = true,
@@ -136,6 +365,9 @@ const struct layer_row layer_rows[NLAYERS] = {
                              .input = INPUT_TOKENS,
                              .because = "; integers go with mse",
                              .out = loss_out,
+                             .by_columns = true,
+                             .forward_exchange = OP_ALL_GATHER_A,
+                             .exchanged = statistics_of_members,
                              .each = {25, 0, 0},
                              .aux = gradient,
                              .forward_work = losses},

@@ -7,7 +7,8 @@
  *   the backward needs it        stash: what layers keep, their input or their output (layers.c); a loss its gradient,
  *                                written over its input where nothing else needs that
  *   the stage's ends             the operands x, y, dy, dx, unless the stash (or ext) must hold it too
- *   gradients that W needs       ext: dy of every layer with parameters, except the loss's, which the forward made
+ *   gradients that W needs       ext: dy of every layer with parameters, except the loss's, which the forward made;
+ *                                of a route the logits' gradient, which its combine begins
  *   everything else              the workspace, first fit over the layers between its making and its last use
  *
  * The batch, input of the first stage, is SP_NONE: it can be read again and is never kept. Where a stage reads several
@@ -55,7 +56,7 @@ struct plan {
     int n;
     int64_t element;    /* bytes, of a value and a gradient */
     int reads, readers; /* stages whose outputs it reads, 0: the batch; stages that read its own */
-    int *partner;       /* of a fork its join, of a join its fork */
+    int *partner;       /* of a fork its join, of a join its fork; of a route its combine, and back */
     int *root;          /* per value 0..n: the value it is the same as */
     bool *keep;         /* per root: in the stash, or for gradients in ext */
     int *end;           /* per root: step of the sweep that uses it last */
@@ -72,7 +73,8 @@ static int64_t take(int64_t *size, int64_t bytes) {
 
 static int64_t bytes_of(const struct plan *plan, int value) {
     int64_t columns = value > 0 ? plan->l[value - 1].out : plan->l[0].in;
-    return aligned(plan->element * columns * plan->l[0].rows);
+    int64_t rows = value > 0 ? rows_out(&plan->l[value - 1]) : plan->l[0].rows;
+    return aligned(plan->element * columns * rows);
 }
 
 static const struct layer_row *row_at(const struct plan *plan, int i) { return row_of(plan->l[i].kind); }
@@ -80,29 +82,40 @@ static const struct layer_row *row_at(const struct plan *plan, int i) { return r
 static void find_partners(struct plan *plan) {
     int *open = NEW(int, plan->n), depth = 0;
     for (int i = 0; i < plan->n; i++)
-        if (row_at(plan, i)->block > 0)
+        if (brackets(row_at(plan, i)) > 0)
             open[depth++] = i;
-        else if (row_at(plan, i)->block < 0) {
+        else if (brackets(row_at(plan, i)) < 0) {
             assert(depth > 0);
             plan->partner[i] = open[--depth];
             plan->partner[open[depth]] = i;
         }
-    assert(depth == 0); /* a cut inside a residual block */
+    assert(depth == 0); /* a cut inside a residual block, or a moe */
 }
 
 /* ---- forward: values, in the stash, the operands or the workspace ---- */
 
-/* Its weight gradient needs dy. What shares a table has no parameters of its own. */
-static bool has_gradient(const struct rt_layer *l) { return l->nparam > 0 || row_of(l->kind)->shares; }
+/* What shares a table need not have parameters of its own. */
+static bool has_gradient(const struct rt_layer *l) {
+    return l->nparam > 0 || row_of(l->kind)->shares || row_of(l->kind)->first;
+}
+
+/* What it keeps of its input is with its output's statistics, and in kv: an attention's of a slice, which has turned
+ * queries and keys by then. Where its input is the stage's, nobody may turn them there. */
+static bool keeps_parts_of_x(const struct plan *plan, int i) {
+    return plan->l[i].kind == LAYER_attention && plan->l[i].length > 0 && plan->root[i] > 0;
+}
+/* Layer i reads what a gather has made. Its weight gradient reads it again, as the layer behind it then gets it, so
+ * that the stash has no more than the gather's input. */
+static bool reads_gathered(const struct plan *plan, int i) { return i > 0 && plan->l[i - 1].kind == LAYER_gather; }
 
 static void read_values(struct plan *plan) {
     for (int i = 0; i < plan->n; i++) {
         const struct layer_row *row = row_at(plan, i);
-        plan->root[i + 1] = row->block > 0 ? plan->root[i] : i + 1;
+        plan->root[i + 1] = row->same_y ? plan->root[i] : i + 1;
         plan->end[plan->root[i]] = i;
         if (row->block < 0)
             plan->end[plan->root[plan->partner[i]]] = i;
-        if (row->keeps_x)
+        if (row->keeps_x && !keeps_parts_of_x(plan, i) && !reads_gathered(plan, i))
             plan->keep[plan->root[i]] = true;
         if (row->keeps_y)
             plan->keep[plan->root[i + 1]] = true;
@@ -110,13 +123,26 @@ static void read_values(struct plan *plan) {
     plan->keep[0] = plan->keep[0] || plan->reads > 1;
 }
 
-/* Layer i is a loss that may write its gradient over its input. */
-static bool in_place(const struct plan *plan, int i) {
-    return i > 0 && i < plan->n && row_at(plan, i)->loss && !plan->keep[plan->root[i]];
+/* Value v is what a loss reads, which may write its gradient over it. */
+static bool in_place(const struct plan *plan, int v) {
+    int last = plan->n - 1;
+    return v > 0 && row_at(plan, last)->loss && plan->root[last] == v && !plan->keep[v];
+}
+
+/* Value v is what layer v gives to a team, and nobody else reads it; or what the layer before it has got from there,
+ * and it is read before anything else comes from there. */
+static bool is_given(const struct plan *plan, int v) {
+    return v > 0 && v < plan->n && forward_exchange(&plan->l[v]) && !row_at(plan, v)->exchanged && plan->end[v] == v;
+}
+static bool is_got(const struct plan *plan, int v) {
+    bool got = v > 0 && v < plan->n && forward_exchange(&plan->l[v - 1]) && !row_at(plan, v - 1)->exchanged;
+    for (int i = v; got && i < plan->end[v]; i++)
+        got = !forward_exchange(&plan->l[i]);
+    return got;
 }
 
 static void place_value(struct plan *plan, struct workspace *workspace, int v) {
-    bool last = v == plan->n;
+    bool last = v == plan->root[plan->n]; /* no layer behind it does anything */
     if ((v == 0 && plan->reads == 0) || (last && row_at(plan, v - 1)->loss))
         plan->at[v] = (struct slot){SP_NONE, 0};
     else if (plan->keep[v] || in_place(plan, v))
@@ -125,6 +151,8 @@ static void place_value(struct plan *plan, struct workspace *workspace, int v) {
         plan->at[v] = (struct slot){SP_X, 0};
     else if (last)
         plan->at[v] = (struct slot){SP_Y, 0};
+    else if (is_given(plan, v) || is_got(plan, v))
+        plan->at[v] = (struct slot){is_given(plan, v) ? SP_GIVE : SP_GOT, 0};
     else
         plan->at[v] = (struct slot){SP_WORK, fit(workspace, v - 1, plan->end[v], bytes_of(plan, v))};
 }
@@ -142,8 +170,14 @@ static void layout_forward(struct plan *plan) {
         l->y = plan->at[plan->root[i + 1]];
         if (row->block < 0)
             l->aux = plan->at[plan->root[plan->partner[i]]];
-        else if (in_place(plan, i))
+        else if (row->routed < 0)
+            l->aux = plan->l[plan->partner[i]].aux;
+        else if (row->loss && in_place(plan, plan->root[i]))
             l->aux = l->x;
+        else if (reads_gathered(plan, i))
+            l->aux = (struct slot){SP_GOT, 0};
+        else if (l->kind == LAYER_again)
+            l->aux = plan->at[plan->root[i - 2]]; /* the gather's input */
         else if (row->aux)
             l->aux = (struct slot){SP_STASH, take(&plan->s->stash, row->aux(l, plan->element))};
         if (row->forward_work)
@@ -161,11 +195,11 @@ static void read_gradients(struct plan *plan) {
     plan->root[plan->n] = plan->n;
     for (int i = plan->n - 1; i >= 0; i--) {
         int dy = plan->root[i + 1];
-        plan->root[i] = row_at(plan, i)->block < 0 ? dy : i;
+        plan->root[i] = row_at(plan, i)->same_dx ? dy : i;
         plan->end[dy] = step_of(plan, i);
         if (row_at(plan, i)->block > 0)
             plan->end[plan->root[plan->partner[i] + 1]] = step_of(plan, i);
-        if (has_gradient(&plan->l[i]))
+        if (has_gradient(&plan->l[i]) && !row_at(plan, i)->left) /* its weight gradient needs dy */
             plan->keep[dy] = true;
     }
     plan->keep[plan->n] = plan->keep[plan->n] || plan->readers > 1;
@@ -179,6 +213,18 @@ static int first_needed(const struct plan *plan) {
     return plan->reads == 0 ? i + 1 : 0;
 }
 
+/* The same of a gradient: of what layer g - 1 gives, or layer g has got. */
+static bool gradient_is_given(const struct plan *plan, int g) {
+    return g > 0 && g < plan->n && input_exchange(&plan->l[g - 1]) && !row_at(plan, g - 1)->exchanged &&
+           plan->end[g] == step_of(plan, g - 1);
+}
+static bool gradient_is_got(const struct plan *plan, int g) {
+    bool got = g > 0 && g < plan->n && input_exchange(&plan->l[g]) && !row_at(plan, g)->exchanged;
+    for (int i = g - 1; got && step_of(plan, i) < plan->end[g]; i--)
+        got = !input_exchange(&plan->l[i]) && !weight_exchange(&plan->l[i]);
+    return got;
+}
+
 static void place_gradient(struct plan *plan, struct workspace *workspace, int g, int needed) {
     if (g < needed || (g == plan->n && row_at(plan, g - 1)->loss))
         plan->at[g] = (struct slot){SP_NONE, 0};
@@ -190,6 +236,8 @@ static void place_gradient(struct plan *plan, struct workspace *workspace, int g
         plan->at[g] = (struct slot){SP_DY, 0};
     else if (g == 0)
         plan->at[g] = (struct slot){SP_DX, 0};
+    else if (gradient_is_given(plan, g) || gradient_is_got(plan, g))
+        plan->at[g] = (struct slot){gradient_is_given(plan, g) ? SP_GIVE : SP_GOT, 0};
     else
         plan->at[g] = (struct slot){SP_WORK, fit(workspace, step_of(plan, g), plan->end[g], bytes_of(plan, g))};
 }
@@ -208,6 +256,10 @@ static void layout_backward(struct plan *plan) {
         l->dx = i < needed ? (struct slot){SP_NONE, 0} : plan->at[plan->root[i]];
         if (row->block > 0)
             l->aux = plan->at[plan->root[plan->partner[i] + 1]];
+        if (row->routed < 0) {
+            struct rt_layer *route = &plan->l[plan->partner[i]];
+            l->tmp = route->tmp = (struct slot){SP_EXT, take(&plan->s->ext, row_of(route->kind)->left(route))};
+        }
         if (row->input_work && l->dx.space != SP_NONE)
             l->tmp = (struct slot){SP_WORK,
                                    fit(&workspace, step_of(plan, i), step_of(plan, i), aligned(row->input_work(l)))};
@@ -231,7 +283,8 @@ static struct plan plan_of(struct rt_stage *s, struct rt_layer *layer, int reads
 void layout_weights(struct rt_stage *s, struct rt_layer *layer, int precision, int state) {
     int64_t element = precision_bytes(precision);
     for (int i = 0; i < s->nlayers; i++)
-        layer[i].param = take(&s->weight, element * layer[i].nparam);
+        if (layer[i].set == SET_OWN)
+            layer[i].param = take(&s->weight, element * layer[i].nparam);
     s->opt = 4 * state * (s->weight / element);
 }
 

@@ -12,8 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const uint8_t role_of[NKINDS] = {[K_act] = ROLE_x,       [K_grad] = ROLE_dy,       [K_stash] = ROLE_stash,
-                                        [K_input] = ROLE_input, [K_wstash] = ROLE_wstash, [K_token] = ROLE_t};
+static const uint8_t role_of[NKINDS] = {
+    [K_act] = ROLE_x,         [K_grad] = ROLE_dy, [K_stash] = ROLE_stash, [K_input] = ROLE_input,
+    [K_wstash] = ROLE_wstash, [K_token] = ROLE_t, [K_kv] = ROLE_kv,       [K_dkv] = ROLE_dkv};
 
 /* What a job sends of a kind to another rank: used so often there, as buffer buf once it is sent. */
 struct delivery {
@@ -33,7 +34,7 @@ static void count_uses(struct build *build, int32_t j, int uses[NKINDS]) {
     build->round++;
     for (int32_t e = build->g->succ_at[j]; e < build->g->succ_at[j + 1]; e++) {
         const struct job *to = &build->sp->job[build->g->succ[e]];
-        int kind = edge_kind(from, to);
+        int kind = build->g->kind[build->g->succ_edge[e]];
         if (to->rank == from->rank)
             uses[kind] += kind != K_token; /* the compute lane keeps that order */
         else
@@ -47,9 +48,22 @@ struct outputs {
     int32_t buf[NKINDS];
 };
 
-/* Opens job j's output of a kind, if anyone uses it. */
+/* Where a larger team hands over to a smaller one, the members beyond make an act or a grad that nobody reads. */
+static bool is_unread(const struct build *build, int32_t j, int kind) {
+    const struct graph *g = build->g;
+    int32_t first = gang_of(build->sp, j);
+    bool used = false, read = false;
+    for (int32_t e = g->succ_at[j]; first != j && e < g->succ_at[j + 1]; e++)
+        used |= g->kind[g->succ_edge[e]] == kind;
+    for (int32_t e = g->succ_at[first]; first != j && e < g->succ_at[first + 1]; e++)
+        read |= g->kind[g->succ_edge[e]] == kind;
+    return (kind == K_act || kind == K_grad) && read && !used;
+}
+
+/* Opens job j's output of a kind, if anyone uses it, or only j itself. */
 static void output(struct build *build, int32_t j, struct outputs *out, int kind, int role) {
     const struct job *job = &build->sp->job[j];
+    out->uses[kind] += is_unread(build, j, kind);
     if (!out->uses[kind])
         return;
     int32_t x;
@@ -68,20 +82,43 @@ static void output(struct build *build, int32_t j, struct outputs *out, int kind
 
 static void hand_to_consumers(struct build *build, int32_t j, const struct outputs *out) {
     for (int32_t e = build->g->succ_at[j]; e < build->g->succ_at[j + 1]; e++)
-        build->edge_buf[build->g->succ_edge[e]] =
-            out->buf[edge_kind(&build->sp->job[j], &build->sp->job[build->g->succ[e]])];
+        build->edge_buf[build->g->succ_edge[e]] = out->buf[build->g->kind[build->g->succ_edge[e]]];
 }
 
 static void inputs(struct build *build, int32_t j, int kind) {
     const struct job *job = &build->sp->job[j];
     for (int32_t e = build->g->pred_at[j]; e < build->g->pred_at[j + 1]; e++) {
         const struct job *from = &build->sp->job[build->g->pred[e]];
-        if (edge_kind(from, job) == kind && (kind != K_token || from->rank != job->rank))
+        if (build->g->kind[e] == kind && (kind != K_token || from->rank != job->rank))
             add_operand(build, job->rank, role_of[kind], build->edge_buf[e]);
     }
 }
 
-/* The newest instruction is the last of job j: it uses up what the job reads. */
+/* Keys and values of slices in the order of these, whatever that of the dependencies: which is which, their order says.
+ */
+static void input_keys(struct build *build, int32_t j) {
+    const struct job *job = &build->sp->job[j];
+    int slices = build->sp->names.slices;
+    for (int b = slices ? job->b - job->b % slices : job->b; slices && b <= job->b; b++)
+        for (int32_t e = build->g->pred_at[j]; e < build->g->pred_at[j + 1]; e++)
+            if (build->g->kind[e] == K_kv && build->sp->job[build->g->pred[e]].b == b)
+                add_operand(build, job->rank, ROLE_kv, build->edge_buf[e]);
+}
+
+/* What the newest part of job j was the last to use. */
+static void close_freed(struct build *build, int32_t j) {
+    int r = build->sp->job[j].rank;
+    const struct rank *k = &build->p->rank[r];
+    struct instr x = k->ins[build->job_ins[j]];
+    for (uint32_t f = x.free; f < x.free + x.nfree; f++) {
+        int32_t b = k->freed[f];
+        bool grown = x.op == OP_I && k->buf[b].grows >= 0; /* its place goes on as the wstash */
+        if (!grown)
+            push_event(build, r, ~b);
+    }
+}
+
+/* The newest instruction is the last of job j: it uses up what the job reads, and what nobody reads. */
 static void use_inputs(struct build *build, int32_t j) {
     int r = build->sp->job[j].rank;
     struct rank *k = &build->p->rank[r];
@@ -89,56 +126,75 @@ static void use_inputs(struct build *build, int32_t j) {
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
         struct buf *b = &k->buf[k->arg[a].buf];
         bool weights = b->kind == K_weight && b->inst < 0; /* at home */
-        if (op_access(x->op, k->arg[a].role) == ACC_READ && !weights)
+        bool result = k->arg[a].role == ROLE_y || k->arg[a].role == ROLE_dx;
+        if (result && is_unread(build, j, b->kind))
+            use_up(build, r, k->arg[a].buf);
+        if (op_access(x->op, k->arg[a].role) == ACC_READ && k->arg[a].role != ROLE_got && !weights)
             use_up(build, r, k->arg[a].buf);
     }
 }
 
-/* The newest instruction is part p of parts, and ends before job j does. */
-static void begin_part(struct build *build, int32_t j, int p, int parts) {
+/* The newest instruction is part p of parts, and ends before job j does, unless it is the last. */
+static void begin_part(struct build *build, int32_t j, int p, int parts, double t) {
     const struct job *job = &build->sp->job[j];
+    const struct stage *stage = &build->st[job->s];
     struct rank *k = &build->p->rank[job->rank];
     struct instr *x = &k->ins[k->nins - 1];
     x->part = (uint8_t)p;
     x->last = (uint8_t)(parts - 1);
     build->job_ins[j] = k->nins - 1;
+    bool exchanges = stage->nstops[job->d] > 0;
+    if (exchanges) /* else its parts are those of the whole's gradient */
+        stage = stage_at(build->sp, build->st, job->s, job->b);
+    if (exchanges || is_second(build->sp, j))
+        give_and_get(build, j, p);
     if (p + 1 == parts) {
         use_inputs(build, j);
+        if (exchanges || job->pair)
+            build->lane_free[job->rank] =
+                fmax(t, build->lane_free[job->rank]) + job->cost * (parts > 1 ? cost_part(stage, job->d, p, parts) : 1);
         return;
     }
-    double share = 0;
-    for (int i = 0; i <= p; i++)
-        share += cost_part(&build->st[job->s], job->d, i);
-    double start = build->sc->start[j], end = build->sc->end[j];
-    partials_push(&build->partials, (struct partial){fmin(start + share * (end - start), end), j, p});
+    double share = 0, end = build->sc->end[j], all = exchanges ? job->cost : end - build->sc->start[j];
+    for (int i = exchanges ? p : 0; i <= p; i++)
+        share += cost_part(stage, job->d, i, parts);
+    double begin = exchanges ? fmax(t, build->lane_free[job->rank]) : build->sc->start[j];
+    build->lane_free[job->rank] = fmin(begin + share * all, end);
+    partials_push(&build->partials, (struct partial){build->lane_free[job->rank], j, p, false});
 }
 
 /* The next part, with the operands of the one before it, except for other pieces of the gradient. */
-static void next_part(struct build *build, int32_t j, int p) {
+static void next_part(struct build *build, int32_t j, int p, double t) {
     const struct job *job = &build->sp->job[j];
     struct rank *k = &build->p->rank[job->rank];
     struct instr before = k->ins[build->job_ins[j]];
-    bool added = false;
     issue(build, job->rank, job->d, job->s, job->b, -1, before.inst);
     k->ins[k->nins - 1].vfirst = before.vfirst;
+    k->ins[k->nins - 1].ufirst = before.ufirst;
     for (uint32_t a = before.arg; a < before.arg + before.narg; a++) {
         struct arg arg = k->arg[a];
-        if (arg.role != ROLE_dw)
+        if (arg.role != ROLE_dw && arg.role != ROLE_give && arg.role != ROLE_got && arg.role != ROLE_work)
             add_piece(build, job->rank, (int)arg.role, arg.buf, (int)arg.piece, pieces_of(&arg));
-        else if (!added)
-            add_own_gradient(build, j, p);
-        added |= arg.role == ROLE_dw;
     }
-    begin_part(build, j, p, before.last + 1);
+    if (part_to(build, j, SET_OWN))
+        add_own_gradient(build, j, p);
+    begin_part(build, j, p, before.last + 1, t);
+    order_operands(k);
 }
 
-/* Parts of jobs that have ended by time t. */
+/* Parts of jobs that have ended by time t, and exchanges. */
 static void end_parts(struct build *build, double t) {
     while (build->partials.n > 0 && build->partials.a[0].t <= t) {
         struct partial x = partials_pop(&build->partials);
         close_until(build, x.t);
-        part_ends(build, x.j, x.p, x.t);
-        next_part(build, x.j, x.p + 1);
+        if (!x.exchanged) {
+            close_freed(build, x.j);
+            part_ends(build, x.j, x.p, x.t);
+        }
+        if (!x.exchanged && build->st[build->sp->job[x.j].s].nstops[build->sp->job[x.j].d] > 0)
+            meet_team(build, x.j, x.p, x.t);
+        else
+            next_part(build, x.j, x.p + 1, x.t);
     }
 }
 
@@ -154,24 +210,33 @@ static void start_job(struct build *build, int32_t j) {
     switch (job->d) {
     case OP_F:
         inputs(build, j, K_act);
+        input_keys(build, j);
         output(build, j, &out, K_stash, ROLE_stash);
         output(build, j, &out, K_input, ROLE_input);
+        output(build, j, &out, K_kv, ROLE_own);
         output(build, j, &out, K_act, ROLE_y);
         break;
     case OP_R:
         inputs(build, j, K_input);
+        input_keys(build, j);
         output(build, j, &out, K_stash, ROLE_stash);
         break;
     case OP_I:
         inputs(build, j, K_stash);
+        input_keys(build, j);
         inputs(build, j, K_grad);
+        inputs(build, j, K_dkv);
         output(build, j, &out, K_wstash, ROLE_wstash);
         output(build, j, &out, K_grad, ROLE_dx);
+        output(build, j, &out, K_dkv, ROLE_dpast);
         break;
     case OP_B:
         inputs(build, j, K_stash);
+        input_keys(build, j);
         inputs(build, j, K_grad);
+        inputs(build, j, K_dkv);
         output(build, j, &out, K_grad, ROLE_dx);
+        output(build, j, &out, K_dkv, ROLE_dpast);
         break;
     case OP_W: inputs(build, j, K_wstash);
     }
@@ -179,7 +244,9 @@ static void start_job(struct build *build, int32_t j) {
     inputs(build, j, K_token);
     output(build, j, &out, K_token, ROLE_done);
     hand_to_consumers(build, j, &out);
-    begin_part(build, j, 0, parts);
+    begin_part(build, j, 0, parts, build->sc->start[j]);
+    if (parts > 1 || is_second(build->sp, j))
+        order_operands(&build->p->rank[r]);
 }
 
 /* The results of job j travel, of each kind once to each rank that has consumers. */
@@ -188,12 +255,11 @@ static void send_results(struct build *build, int32_t j, double t) {
     int32_t from = build->g->succ_at[j], to = build->g->succ_at[j + 1];
     build->round++;
     for (int32_t e = from; e < to; e++)
-        delivery_to(build, &build->sp->job[build->g->succ[e]], edge_kind(job, &build->sp->job[build->g->succ[e]]))
-            ->uses++;
+        delivery_to(build, &build->sp->job[build->g->succ[e]], build->g->kind[build->g->succ_edge[e]])->uses++;
     for (int32_t e = from; e < to; e++) {
         const struct job *reader = &build->sp->job[build->g->succ[e]];
         int32_t *buf = &build->edge_buf[build->g->succ_edge[e]];
-        int kind = edge_kind(job, reader);
+        int kind = build->g->kind[build->g->succ_edge[e]];
         struct delivery *delivery = delivery_to(build, reader, kind);
         if (reader->rank != job->rank) {
             if (delivery->buf < 0)
@@ -209,14 +275,7 @@ static void send_results(struct build *build, int32_t j, double t) {
 static void end_job(struct build *build, int32_t j) {
     const struct job *job = &build->sp->job[j];
     double t = build->sc->end[j];
-    const struct rank *k = &build->p->rank[job->rank];
-    struct instr x = k->ins[build->job_ins[j]];
-    for (uint32_t f = x.free; f < x.free + x.nfree; f++) {
-        int32_t b = k->freed[f];
-        bool grown = x.op == OP_I && k->buf[b].grows >= 0; /* its place goes on as the wstash */
-        if (!grown)
-            push_event(build, job->rank, ~b);
-    }
+    close_freed(build, j);
     build->p->beside[j] = build->beside[job->rank].most;
     build->beside[job->rank].most = build->beside[job->rank].now;
     if (job->d == OP_U)
@@ -250,15 +309,16 @@ static void permanent_buffers(struct build *build) {
     for (struct owner *owner = build->owner; owner < end; owner++)
         if (build->gradient[owner->gradient].update == 0)
             owner->opt = permanent(build, owner, state_leaves(sp, owner->set) ? K_hopt : K_opt);
-    int64_t *work = NEW(int64_t, sp->workers);
+    int64_t *work = NEW(int64_t, 2 * sp->workers); /* of a rank, and of the second jobs of its braided pairs */
     for (int j = 0; j < sp->njobs; j++) {
-        int64_t need = build->st[sp->job[j].s].bytes[K_work];
-        if (need > work[sp->job[j].rank])
-            work[sp->job[j].rank] = need;
+        int64_t need = stage_at(sp, build->st, sp->job[j].s, sp->job[j].b)->bytes[K_work],
+                *most = &work[2 * sp->job[j].rank + is_second(sp, j)];
+        *most = need > *most ? need : *most;
     }
     for (int r = 0; r < sp->workers; r++)
-        if (work[r] > 0)
-            new_buf(build, r, K_work, -1, -1, -1, work[r], 0);
+        for (int second = 0; second < 2; second++)
+            if (work[2 * r + second] > 0)
+                build->second_work[r] = new_buf(build, r, K_work, -1, -1, second ? 1 : -1, work[2 * r + second], 0);
 }
 
 /* Dependencies other than a chain's are part of the program: without them, nobody could check the streams. */
@@ -266,15 +326,18 @@ static void copy_needs(const struct spec *sp, const struct graph *graph, struct 
     p->nneeds = graph->n;
     p->need = NEW(struct need, graph->n + 1);
     p->pred = NEW(struct job_name, graph->pred_at[graph->n] + 1);
-    for (int j = 0; j <= graph->n; j++) {
-        if (j < graph->n)
-            p->need[j].job = (struct job_name){sp->job[j].s, sp->job[j].b, sp->job[j].d};
-        p->need[j].pred = graph->pred_at[j];
+    int32_t n = 0;
+    for (int j = 0; j < graph->n; j++) {
+        const struct job *job = &sp->job[j];
+        p->need[j] = (struct need){{job->s, job->b, job->d}, n};
+        for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++) {
+            const struct job *from = &sp->job[graph->pred[e]];
+            bool again = graph->kind[e] == K_kv && from->b == job->b && job_at(sp, job->s, job->b, OP_R) < 0;
+            if (!again) /* with the stash, a backward reads the same forward's keys and values */
+                p->pred[n++] = (struct job_name){from->s, from->b, from->d};
+        }
     }
-    for (int32_t e = 0; e < graph->pred_at[graph->n]; e++) {
-        const struct job *from = &sp->job[graph->pred[e]];
-        p->pred[e] = (struct job_name){from->s, from->b, from->d};
-    }
+    p->need[graph->n].pred = n;
 }
 
 static struct build *prepare(const struct spec *sp, const struct stage *st, const struct graph *graph,
@@ -287,13 +350,23 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
     build->fetched = NEW(int32_t, build->fetches.n);
     build->edge_buf = NEW(int32_t, graph->pred_at[graph->n] + 1);
     build->job_ins = NEW(int32_t, all_jobs(sp));
+    build->mid = NEW(int32_t, sp->names.member ? sp->njobs : 0);
+    build->came = NEW(int32_t, sp->names.member ? sp->njobs : 0);
     build->busy = NEW(double, sp->workers);
+    build->lane_free = NEW(double, sp->workers);
+    build->second_work = NEW(int32_t, sp->workers);
     build->delivery = NEW(struct delivery, (int64_t)sp->workers * NKINDS);
     build->beside = NEW(struct beside, sp->workers);
     build->rank = NEW(struct caps, sp->workers);
     struct program *p = build->p = NEW(struct program, 1);
-    *p = (struct program){
-        .name = sp->name, .workers = sp->workers, .stages = sp->stages, .batches = sp->batches, .repeats = 1};
+    *p = (struct program){.name = sp->name,
+                          .names = sp->names,
+                          .exchange = sp->exchange,
+                          .workers = sp->workers,
+                          .stages = sp->stages,
+                          .batches = sp->batches,
+                          .repeats = 1};
+    p->attends = sp->attends;
     p->homes = sp->homes;
     p->update = sp->update;
     if (sc->period) {
@@ -302,6 +375,7 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
         p->repeats = sc->repeats;
     }
     p->tied = sp->tied;
+    p->bare = sp->bare;
     p->unembedding = sp->unembedding;
     if (sp->pred || is_graph(sp))
         copy_needs(sp, graph, p);

@@ -5,14 +5,14 @@
 #include "base/map.h"
 #include "passes.h"
 
-/* The set of weights that a job reads, and whose gradient it adds to: its stage's own, and the table if its layers use
- * it. -1: it does not use this one. */
-enum which_set { OWN, TABLE, NSETS };
+/* The set of weights that a job reads, and whose gradient it adds to: its stage's own, the table if its layers use it,
+ * what its team shares. -1: it does not use this one. */
 int32_t set_read(const struct spec *sp, const struct job *j, enum which_set which);
 int32_t set_added(const struct spec *sp, const struct job *j, enum which_set which);
-/* The home that w() names for it, as job.home; for the table, the home of stage 0's forward of the same microbatch. */
+/* The home that w() names for it, as job.home; for a table, the home of stage 0's forward of the same microbatch, by
+ * the member at the same place. */
 const int32_t *home_of_set(const struct spec *sp, const struct job *j, enum which_set which);
-static inline int sets_of(const struct spec *sp) { return sp->stages + sp->tied; }
+static inline int sets_of(const struct spec *sp) { return sp->stages + sp->names.sets; }
 static inline const struct homes *homes_of(const struct spec *sp, int set) { return &sp->homes[set]; }
 
 /* Per rank and set, [rank * sets + set]: the rank's place in homes.rank, or -1. */
@@ -126,9 +126,10 @@ struct closing { /* a buffer whose message has left at time t */
 static inline bool closes_before(struct closing x, struct closing y) { return x.t < y.t; }
 HEAP(closings, struct closing, closes_before)
 
-struct partial { /* part p of job j, which is not its last, ends at time t */
+struct partial { /* part p of job j, which is not its last, ends at time t; or what came of its exchange is there */
     double t;
     int32_t j, p;
+    bool exchanged;
 };
 static inline bool ends_before(struct partial x, struct partial y) { return x.t != y.t ? x.t < y.t : x.j < y.j; }
 HEAP(partials, struct partial, ends_before)
@@ -139,7 +140,7 @@ struct build {
     const struct graph *g;
     const struct sched *sc;
     struct program *p;
-    int sets;       /* of weights: the stages', and the table */
+    int sets;       /* of weights: the stages', and those behind them */
     int32_t *place; /* home_places */
     struct fetches fetches;
     struct transfers transfers;
@@ -147,7 +148,12 @@ struct build {
     int nreloads, reloads; /* reloads: how many are issued */
     int32_t *fetched;      /* per fetch: its buffer */
     int32_t *edge_buf;     /* per edge: the tensor, as a buffer of the consumer's rank */
-    int32_t *job_ins;      /* per job: its instruction */
+    int32_t *job_ins;      /* per job: its instruction, or that of its newest part */
+    int32_t *mid;          /* per job, with teams: what its newest part gives, or its next one gets */
+    int32_t *second_work;  /* per rank: the workspace of the second job of a braided pair */
+    double *team_free;     /* per group, as far as it is a team: until when its lane is taken */
+    size_t cap_teams;
+    int32_t *came; /* per team's job: how many members have come to the exchange at hand */
     struct gradient {
         int32_t set, update;
     } * gradient;         /* each a sum: of a set; where updates are jobs, of each of its updates */
@@ -186,9 +192,10 @@ struct build {
     int32_t round;
     struct beside {
         int64_t now,
-            most; /* bytes in buffers that come and go, except fetched weights; since the rank's last job ended */
-    } * beside;   /* per rank */
-    double *busy; /* per rank: until when its last job runs */
+            most;      /* bytes in buffers that come and go, except fetched weights; since the rank's last job ended */
+    } * beside;        /* per rank */
+    double *lane_free; /* per rank: until when its last part runs that a team waits for */
+    double *busy;      /* per rank: until when its last job runs */
     struct closings closings;
     struct partials partials;
     struct caps {
@@ -301,6 +308,20 @@ void start_update(struct build *build, int32_t j);
 /* lower_parts.c */
 void find_parts(struct build *build);                   /* and owners, and what each waits for */
 int parts_of_job(const struct build *build, int32_t j); /* in how many parts it runs; mostly 1 */
+/* Job j is the last that adds to the part, whose pieces have somewhere to go before it has ended. */
+bool leaves_early(const struct build *build, const struct part *part, int32_t j);
+
+/* lower_teams.c */
+/* It is the second of a braided pair, whose parts run between those of the first. */
+static inline bool is_second(const struct spec *sp, int32_t j) {
+    const struct pair *pair = sp->job[j].pair ? &sp->pair[sp->job[j].pair - 1] : NULL;
+    return pair && pair->braided && pair->second == j;
+}
+/* The newest instruction is part p of job j: what it gets, and what it gives. */
+void give_and_get(struct build *build, int32_t j, int p);
+/* Part p has ended at t. Once the last member's has, all members exchange what they gave; then the next parts begin. */
+void meet_team(struct build *build, int32_t j, int p, double t);
+void order_operands(struct rank *k); /* of the newest instruction, as ops.h lists them */
 
 /* lower_gradients.c */
 void start_empty_sums(struct build *build); /* of homes that get no contribution */

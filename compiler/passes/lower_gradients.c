@@ -43,7 +43,7 @@ static void accumulate(struct build *build, int rank, int role, int32_t buf, int
     struct rank *k = &build->p->rank[rank];
     struct instr *x = &k->ins[k->nins - 1];
     add_piece(build, rank, role, buf, piece, pieces);
-    *(role == ROLE_dv ? &x->vfirst : &x->first) = first;
+    *(role == ROLE_dv ? &x->vfirst : role == ROLE_du ? &x->ufirst : &x->first) = first;
 }
 
 /* A home's sum. With zero 2, and where updates are jobs, it is opened by the first that adds to it, and used until it
@@ -87,31 +87,39 @@ static void is_written(struct build *build, struct part *part) {
     part->written = true;
 }
 
+static struct touched touched_by(const struct build *build, int32_t j, int p) {
+    const struct job *job = &build->sp->job[j];
+    return build->st[job->s].touched[job->d][p];
+}
+
 /* Of a job in parts, all write or all add: that it has written counts with the last part. */
 void add_own_gradient(struct build *build, int32_t j, int p) {
-    struct part *part = part_to(build, j, OWN);
+    struct part *part = part_to(build, j, SET_OWN);
     int pieces = pieces_of_set(build, part->set), parts = parts_of_job(build, j);
     bool first;
     int32_t buf = target(build, part, &first);
     if (parts == 1)
         accumulate(build, part->rank, ROLE_dw, buf, 0, 1, first);
     else
-        for (int k = build->st[part->set].touched[p].high; k >= build->st[part->set].touched[p].low; k--)
+        for (int k = touched_by(build, j, p).high; k >= touched_by(build, j, p).low; k--)
             accumulate(build, part->rank, ROLE_dw, buf, k, pieces, first);
     if (p + 1 == parts)
         is_written(build, part);
 }
 
 void add_gradients(struct build *build, int32_t j) {
-    struct part *table = part_to(build, j, TABLE);
-    bool first;
-    if (part_to(build, j, OWN))
+    static const uint8_t role[NSETS] = {[SET_TABLE] = ROLE_dv, [SET_SHARED] = ROLE_du};
+    if (part_to(build, j, SET_OWN))
         add_own_gradient(build, j, 0);
-    if (!table)
-        return;
-    int32_t buf = target(build, table, &first);
-    accumulate(build, table->rank, ROLE_dv, buf, 0, 1, first);
-    is_written(build, table);
+    for (int which = SET_TABLE; which < NSETS; which++) {
+        struct part *part = part_to(build, j, which);
+        bool first;
+        if (!part)
+            continue;
+        int32_t buf = target(build, part, &first);
+        accumulate(build, part->rank, role[which], buf, 0, 1, first);
+        is_written(build, part);
+    }
 }
 
 /* ---- sums are complete ---- */
@@ -344,8 +352,9 @@ static void pieces_done(struct build *build, double t, struct part *part, int lo
 }
 
 void part_ends(struct build *build, int32_t j, int p, double t) {
-    struct part *part = part_to(build, j, OWN);
-    pieces_done(build, t, part, build->st[part->set].touched[p + 1].high + 1);
+    struct part *part = part_to(build, j, SET_OWN);
+    if (leaves_early(build, part, j))
+        pieces_done(build, t, part, touched_by(build, j, p + 1).high + 1);
 }
 
 void gradients_end(struct build *build, int32_t j, double t) {

@@ -29,11 +29,11 @@ void push_event(struct build *build, int r, int32_t e) {
 
 /* A buffer that lives from here to its last use. A stash whose I runs here makes room for what I adds. */
 int32_t open_buf(struct build *build, int r, int kind, int s, int b, int inst, int uses) {
-    int32_t x = new_buf(build, r, kind, s, b, inst, build->st[s].bytes[kind], uses);
+    int32_t x = new_buf(build, r, kind, s, b, inst, stage_at(build->sp, build->st, s, b)->bytes[kind], uses);
     int32_t split = kind == K_stash || kind == K_rstash ? job_at(build->sp, s, b, OP_I) : -1;
     bool stays = kind == K_rstash || !build->sp->offload || !build->sp->offload[(int64_t)s * build->sp->batches + b];
     if (split >= 0 && build->sp->job[split].rank == r && (stays || job_at(build->sp, s, b, OP_R) >= 0)) {
-        int32_t w = new_buf(build, r, K_wstash, s, b, -1, build->st[s].bytes[K_wstash], 1);
+        int32_t w = new_buf(build, r, K_wstash, s, b, -1, stage_at(build->sp, build->st, s, b)->bytes[K_wstash], 1);
         build->p->rank[r].buf[x].grows = w;
     }
     push_event(build, r, x);

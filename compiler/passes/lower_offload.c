@@ -64,7 +64,9 @@ static void choose_moments(const struct build *build, const struct moments *mome
         int32_t from = build->g->pred[x->edge];
         if (i == 0 || reload[i - 1].rank != x->rank)
             next = INFINITY;
-        next = fmin(next, moments->time[x->due]) - host_time(build->sp, x->rank, build->st[x->set].bytes[x->kind]);
+        next = fmin(next, moments->time[x->due]) -
+               host_time(build->sp, x->rank,
+                         stage_at(build->sp, build->st, x->set, build->sp->job[from].b)->bytes[x->kind]);
         x->after = last_before(build, moments, x, next);
         x->moment = moments->end[from] + 1;
         if (x->after >= 0 && moments->end[x->after] + 1 > x->moment)
@@ -82,7 +84,7 @@ void plan_reloads(struct build *build) {
     for (int j = 0; j < sp->njobs; j++)
         for (int32_t e = build->g->pred_at[j]; e < build->g->pred_at[j + 1]; e++) {
             const struct job *from = &sp->job[build->g->pred[e]], *to = &sp->job[j];
-            int kind = edge_kind(from, to);
+            int kind = build->g->kind[e];
             if (!leaves(sp, from, kind))
                 continue;
             GROW(build->reload, cap, (size_t)n + 1);
@@ -106,7 +108,7 @@ static void keep_order(struct build *build, int r, int32_t after) {
 
 void offload(struct build *build, int32_t e, const struct job *to, double t) {
     const struct job *from = &build->sp->job[build->g->pred[e]];
-    int kind = edge_kind(from, to), r = to->rank;
+    int kind = build->g->kind[e], r = to->rank;
     if (!leaves(build->sp, from, kind))
         return;
     int32_t buf = build->edge_buf[e];

@@ -303,6 +303,41 @@ static struct lists find_all_parts(struct build *build, int contributions) {
     return find_lists(build);
 }
 
+/* ---- teams ---- */
+
+/* Members of a team have some parameters whole: norms, say. Each updates its own copy, by a gradient that all compute
+ * alike; the copies stay equal to the bit only if all add it up in the same order. */
+static bool has_whole_parameters(const struct build *build, int set) {
+    const struct stage *st = &build->st[set];
+    for (int l = 0; build->sp->model && l < st->rt.nlayers; l++) {
+        struct rt_parameters all = parameters_of(&build->sp->model->rt, &st->rt.layer[l], false);
+        for (int i = 0; i < all.n && st->rt.layer[l].set == SET_OWN; i++)
+            if (all.at[i].split == SPLIT_NONE)
+                return true;
+    }
+    return false;
+}
+
+/* So each part of one member's sum has the same microbatches as a part of the other's, and goes to the same place. */
+static void check_members(const struct build *build) {
+    const struct spec *sp = build->sp;
+    int32_t *back = NEW(int32_t, build->nparts + 1); /* per part of a member: the first member's */
+    memset(back, -1, sizeof *back * ((size_t)build->nparts + 1));
+    for (int32_t i = 0; sp->names.member && i < sp->njobs * NSETS; i++) {
+        int32_t j = i / NSETS, which = i % NSETS, first = gang_of(sp, j), a = build->part_of[first * NSETS + which],
+                b = build->part_of[i];
+        if (which == SET_SHARED || first == j || a < 0 || !has_whole_parameters(build, build->part[b].set))
+            continue;
+        const struct part *one = &build->part[a], *two = &build->part[b];
+        back[b] = back[b] < 0 ? a : back[b];
+        if (back[b] != a || one->list != two->list || one->direct != two->direct || one->jobs != two->jobs)
+            die("%s: the members that compute %s would add up its gradient with those of other microbatches, or in "
+                "another order: what each of them has whole, such as norms, would not stay the same to the bit; let "
+                "each member's ranks and homes come in the order of the first member's",
+                sp->file, job_name(&sp->names, sp->job[first].s, sp->job[first].b, sp->job[first].d));
+    }
+}
+
 void find_parts(struct build *build) {
     int contributions = 0;
     for (int j = 0; j < build->sp->njobs; j++)
@@ -316,13 +351,18 @@ void find_parts(struct build *build) {
         lists = find_all_parts(build, contributions);
     find_meetings(build, &lists);
     count_arrivals(build);
+    check_members(build);
 }
 
-/* Only where its pieces have somewhere to go before it has ended. */
+bool leaves_early(const struct build *build, const struct part *part, int32_t j) {
+    return part && part->last == j && part->round + 1 == part->rounds && !build->sp->job[j].pair &&
+           pieces_of_set(build, part->set) > 1 && !(part->direct && sums_of(build, part->set)->lists == 1);
+}
+
 int parts_of_job(const struct build *build, int32_t j) {
-    const struct part *part = part_to(build, j, OWN);
-    if (!part || part->last != j || part->round + 1 < part->rounds || build->sp->job[j].pair ||
-        pieces_of_set(build, part->set) == 1 || (part->direct && sums_of(build, part->set)->lists == 1))
-        return 1;
-    return build->st[part->set].parts;
+    const struct job *job = &build->sp->job[j];
+    if (build->st[job->s].nstops[job->d] > 0)
+        return build->st[job->s].nstops[job->d] + 1;
+    const struct part *part = part_to(build, j, SET_OWN);
+    return leaves_early(build, part, j) ? build->st[part->set].parts : 1;
 }

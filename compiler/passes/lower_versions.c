@@ -29,7 +29,7 @@ void find_readers(struct build *build) {
         build->version[i].buf = -1;
     for (int32_t j = 0; j < sp->njobs; j++) {
         const struct job *job = &sp->job[j];
-        if (set_read(sp, job, OWN) >= 0 && place_at(build, job->rank, job->s) >= 0)
+        if (set_read(sp, job, SET_OWN) >= 0 && place_at(build, job->rank, job->s) >= 0)
             version_at(build, job->rank, job->s, build->sc->version[j])->readers++;
     }
     for (int i = 0; i < build->fetches.n; i++) {

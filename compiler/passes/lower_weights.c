@@ -331,7 +331,7 @@ void issue_transfers(struct build *build, int32_t moment) {
 }
 
 void read_weights(struct build *build, int32_t j) {
-    static const uint8_t role[NSETS] = {[OWN] = ROLE_w, [TABLE] = ROLE_v};
+    static const uint8_t role[NSETS] = {[SET_OWN] = ROLE_w, [SET_TABLE] = ROLE_v, [SET_SHARED] = ROLE_u};
     const struct job *job = &build->sp->job[j];
     for (int which = 0; which < NSETS; which++) {
         int32_t set = set_read(build->sp, job, which), f = build->fetches.of_job[(int64_t)j * NSETS + which];

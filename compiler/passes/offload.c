@@ -30,7 +30,7 @@ static void find_stays(const struct spec *sp, const struct graph *graph, const s
     for (int j = 0; j < sp->njobs; j++)
         for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++) {
             const struct job *from = &sp->job[graph->pred[e]], *to = &sp->job[j];
-            int kind = edge_kind(from, to);
+            int kind = graph->kind[e];
             if (from->d == OP_F && (kind == K_stash || kind == K_input))
                 stay[to->s * sp->batches + to->b] =
                     (struct stay){0, sc->end[graph->pred[e]], sc->start[j], to->rank, 0};

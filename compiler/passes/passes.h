@@ -4,6 +4,8 @@
 #include "ir/graph.h"
 #include "ir/program.h"
 
+enum { MOST_PARTS = 255 }; /* in which a job runs */
+
 /* cost.c: needs the spec's model and cluster; gives the costs and sizes of each stage, and fills in job costs not
  * given. Returns an array of spec->stages and, for a tied model, the table behind them; sets spec->tied. Dies if the
  * model cannot be cut into that many stages. */
@@ -12,10 +14,16 @@ struct stage *cost_stages(struct spec *sp);
 void cost_homes(const struct spec *sp, struct stage *st);
 /* The time that a rank's update of a set of weights takes: of the piece that it updates. */
 double cost_update(const struct spec *sp, const struct stage *st, int set);
-/* A part's share of the time of a backward, B or W, that runs in parts. */
-double cost_part(const struct stage *st, int op, int part);
+/* A part's share of the time of a job that runs in so many parts. */
+double cost_part(const struct stage *st, int op, int part, int parts);
 /* The time, in seconds, units or FLOP, that adding `bytes` of gradient takes. */
 double cost_add(const struct spec *sp, int64_t bytes);
+
+/* The ranks that compute job j together, in the order of their places. */
+struct group team_of(const struct spec *sp, int32_t j);
+
+/* How long one of its exchanges takes. */
+double stop_time(const struct spec *sp, const struct stop *stop, const struct group *team);
 
 /* bucket.c: sets stage.pieces, from which the sizes of sets follow; and, with these sizes, the parts. */
 void choose_buckets(const struct spec *sp, struct stage *st);
@@ -76,8 +84,8 @@ struct timeline *sim_unrolled(const struct spec *sp, const struct stage *st, con
 struct program *unroll_program(const struct program *p, int copies);
 /* When the lanes of rank r join around what repeats: [joins_of(p)]. */
 double *join_times(const struct program *p, const struct timeline *tl, int r);
-/* update_times.c: needs sim_steady; gives when the last stage's updates end in a predicted step, in the timeline's unit:
- * n of them, in order, or one where a single update ends the step. Those of the next step end `step` later. */
+/* update_times.c: needs sim_steady; gives when the last stage's updates end in a predicted step, in the timeline's
+ * unit: n of them, in order, or one where a single update ends the step. Those of the next step end `step` later. */
 struct update_times {
     int64_t n;
     double *at, step;
@@ -102,20 +110,23 @@ enum {
     NHELD
 };
 extern const char *const held_name[NHELD];
-/* exposed.c: for how long the compute lane waits, by what it waits for. */
+/* exposed.c: for how long the compute lane waits, and for how long what it waits for moves while it computes; by what
+ * that is. */
 enum {
     EXPOSED_ACTIVATIONS,
     EXPOSED_GRADIENTS,
     EXPOSED_WEIGHTS,
     EXPOSED_REDUCTIONS,
     EXPOSED_COPIES, /* to host memory, and back */
+    EXPOSED_TEAMS,  /* what the members of a team exchange within a job */
     NEXPOSED
 };
 extern const char *const exposed_name[NEXPOSED];
 void exposed_waits(const struct rank *k, const double *start, const double *end, double exposed[NEXPOSED]);
+void hidden_moves(const struct rank *k, const double *start, const double *end, double hidden[NEXPOSED]);
 
 struct rank_report {
-    double busy, idle, span, exposed[NEXPOSED];
+    double busy, idle, span, exposed[NEXPOSED], hidden[NEXPOSED];
     double steady_busy; /* in the period, or in the step where nothing in it repeats */
     int peak_activations;
     int64_t peak_bytes;  /* the arena: what the device allocates */
@@ -133,6 +144,7 @@ struct report {
     const char *schedule;
     const char *unit; /* of times: "F" (one unit of cost), "FLOP" or "s" */
     int workers, stages, batches;
+    int slices;   /* of a microbatch; then activations are counted in slices. 0: it is not cut */
     int measured; /* number of steps, whose median the times are; 0: predicted */
     double makespan, bubble, throughput;
     double period;             /* the time between the starts of repetitions, once ranks are in step */

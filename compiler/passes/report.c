@@ -46,7 +46,8 @@ static struct births *births_elsewhere(const struct spec *sp, const struct progr
     for (int r = 0; r < p->workers; r++)
         for (int i = 0; i < p->rank[r].nins; i++) {
             const struct instr *in = &p->rank[r].ins[i];
-            int there = in->op == OP_F ? sp->job[last_backward(sp, in->stage, in->batch)].rank : r;
+            int there =
+                in->op == OP_F && in->part == in->last ? sp->job[last_backward(sp, in->stage, in->batch)].rank : r;
             if (there == r)
                 continue;
             struct births *births = &born[there];
@@ -99,9 +100,9 @@ static int peak(const struct spec *sp, const struct rank *k, int r, struct alive
         if (!sp->job[j].pair || partner_of(sp, j) >= 0) /* the second of a pair starts with the first */
             pass_time(alive, alive->start[i]);
         bool leaves = in->op == OP_F && sp->job[last_backward(sp, in->stage, in->batch)].rank != r;
-        if (leaves || ((in->op == OP_B || in->op == OP_W) && in->part == in->last))
+        if ((leaves || in->op == OP_B || in->op == OP_W) && in->part == in->last)
             alive->dies[alive->n++] = i;
-        alive->live += in->op == OP_F;
+        alive->live += in->op == OP_F && in->part == 0;
         alive->most = alive->live > alive->most ? alive->live : alive->most;
     }
     pass_time(alive, INFINITY);
@@ -163,8 +164,10 @@ static void count_message(const struct program *p, int r, const struct instr *in
     add_bytes(&out->bytes_received, moved_bytes(k, in), r);
     switch (op_row(in->op)->tensor) {
     case K_act:
+    case K_kv:
     case K_stash: out->activations_received++; break;
     case K_grad:
+    case K_dkv:
     case K_wstash: out->gradients_received++; break;
     case K_wgrad: out->reductions_received++; break;
     case K_weight: count_gather(out, a); break;
@@ -185,12 +188,15 @@ static int held_as(const struct buf *b) {
     case K_gown: return HELD_GRADIENTS;
     case K_opt: return HELD_OPTIMIZER;
     case K_act: return HELD_ACT;
-    case K_grad: return HELD_GRAD;
+    case K_grad:
+    case K_dkv: return HELD_GRAD;
+    case K_kv:
     case K_stash:
     case K_wstash:
     case K_input:
     case K_rstash:
     case K_rinput: return HELD_STASH;
+    case K_mid:
     case K_work: return HELD_WORK;
     default: return HELD_GAPS;
     }
@@ -237,8 +243,8 @@ static void count_job(const struct spec *sp, int r, const struct instr *in, stru
     }
     int32_t j = job_at(sp, in->stage, in->batch, in->op);
     bool second = sp->job[j].pair && partner_of(sp, j) < 0;
-    bool counted = second || in->part < in->last; /* with the first of a pair, or the last of its parts */
-    out->busy += counted ? 0 : job_time(sp, j);   /* beside a late start, end - start could be 0 by rounding */
+    bool counted = second || in->part < in->last;     /* with the first of a pair, or the last of its parts */
+    out->busy += counted ? 0 : computing_time(sp, j); /* beside a late start, end - start could be 0 by rounding */
     *progress += in->op == OP_R || in->part < in->last ? 0 : sp->job[j].cost;
 }
 
@@ -314,6 +320,7 @@ static double account(const struct spec *sp, const struct program *p, const stru
     out->least_bytes = k->least;
     out->host_bytes = k->host;
     exposed_waits(k, tl->start[r], tl->end[r], out->exposed);
+    hidden_moves(k, tl->start[r], tl->end[r], out->hidden);
     count_held(k, out->held);
     for (int b = 0; b < k->nbufs; b++)
         out->stages_stored += (k->buf[b].kind == K_weight && k->buf[b].inst < 0) || k->buf[b].kind == K_wshard;
@@ -323,9 +330,20 @@ static double account(const struct spec *sp, const struct program *p, const stru
 /* ---- lower bounds ---- */
 
 /* The least time from the end of one job to the start of the next along an edge. */
-static double edge_time(const struct spec *sp, const struct stage *st, int32_t from, int32_t to) {
-    const struct job *a = &sp->job[from], *b = &sp->job[to];
-    return a->rank == b->rank ? 0 : link_time(sp, a->rank, b->rank, (double)edge_bytes(st, a, b));
+static double edge_time(const struct spec *sp, const struct stage *st, const struct graph *graph, int32_t e,
+                        int32_t to) {
+    const struct job *a = &sp->job[graph->pred[e]], *b = &sp->job[to];
+    return a->rank == b->rank ? 0 : link_time(sp, a->rank, b->rank, (double)edge_bytes(sp, st, graph, e));
+}
+
+/* The same of all edges from one job to another; 0: there is none. */
+static double between(const struct spec *sp, const struct stage *st, const struct graph *graph, int32_t from,
+                      int32_t to) {
+    double most = 0;
+    for (int32_t e = graph->pred_at[to]; e < graph->pred_at[to + 1]; e++)
+        if (graph->pred[e] == from)
+            most = fmax(most, edge_time(sp, st, graph, e, to));
+    return most;
 }
 
 static double bound_work(const struct report *rep) {
@@ -348,7 +366,7 @@ static double bound_path(const struct spec *sp, const struct stage *st, const st
         most = fmax(most, end);
         for (int32_t e = graph->succ_at[j]; e < graph->succ_at[j + 1]; e++) {
             int32_t k = graph->succ[e];
-            start[k] = fmax(start[k], end + edge_time(sp, st, j, k));
+            start[k] = fmax(start[k], end + edge_time(sp, st, graph, graph->succ_edge[e], k));
             if (--missing[k] == 0)
                 queue[tail++] = k;
         }
@@ -357,35 +375,46 @@ static double bound_path(const struct spec *sp, const struct stage *st, const st
     return most;
 }
 
+/* The stage, of this one's place in a team, that reads what it makes and whose gradient it waits for; -1: none does, or
+ * there may be several. */
+static int next_in_chain(const struct spec *sp, int s) {
+    int reader = sp->pred || is_graph(sp) ? -1 : reader_of(sp, s, 0);
+    return reader >= 0 && source_of(sp, reader, 0) == s ? reader : -1;
+}
+
 /* The least time from the start of F(s,b) to the end of B or I(s,b), given the least `inner` between the next stage's.
  */
-static double round_trip(const struct spec *sp, const struct stage *st, int s, int b, double inner) {
+static double round_trip(const struct spec *sp, const struct stage *st, const struct graph *graph, int s, int b,
+                         double inner) {
     int32_t f = job_at(sp, s, b, OP_F), again = job_at(sp, s, b, OP_R), back = job_at(sp, s, b, OP_B);
     if (back < 0)
         back = job_at(sp, s, b, OP_I);
-    double between = again < 0 ? edge_time(sp, st, f, back)
-                               : edge_time(sp, st, f, again) + job_time(sp, again) + edge_time(sp, st, again, back);
-    if (s + 1 < sp->stages && !sp->pred && !is_graph(sp)) {
-        int32_t next = job_at(sp, s + 1, b, OP_B);
+    double wait = again < 0
+                      ? between(sp, st, graph, f, back)
+                      : between(sp, st, graph, f, again) + job_time(sp, again) + between(sp, st, graph, again, back);
+    int reader = next_in_chain(sp, s);
+    if (reader >= 0) {
+        int32_t next = job_at(sp, reader, b, OP_B);
         if (next < 0)
-            next = job_at(sp, s + 1, b, OP_I);
-        inner += edge_time(sp, st, f, job_at(sp, s + 1, b, OP_F)) + edge_time(sp, st, next, back);
-        between = fmax(between, inner);
+            next = job_at(sp, reader, b, OP_I);
+        inner += between(sp, st, graph, f, job_at(sp, reader, b, OP_F)) + between(sp, st, graph, next, back);
+        wait = fmax(wait, inner);
     }
-    return job_time(sp, f) + between + job_time(sp, back);
+    return job_time(sp, f) + wait + job_time(sp, back);
 }
 
-static double bound_memory(const struct spec *sp, const struct stage *st, const struct program *p,
-                           const struct report *rep) {
-    double *alive = NEW(double, sp->workers), most = 0;
+static double bound_memory(const struct spec *sp, const struct stage *st, const struct graph *graph,
+                           const struct program *p, const struct report *rep) {
+    double *alive = NEW(double, sp->workers), *trip = NEW(double, sp->stages), most = 0;
     for (int b = 0; b < sp->batches; b++) {
-        double trip = 0, times = b >= sp->batches - p->period ? (double)p->repeats : 1; /* any period's are alike */
+        double times = b >= sp->batches - p->period ? (double)p->repeats : 1; /* any period's are alike */
         for (int s = sp->stages - 1; s >= 0; s--) {
             int32_t f = job_at(sp, s, b, OP_F), last = last_backward(sp, s, b);
-            trip = round_trip(sp, st, s, b, trip);
-            double life = trip;
+            int reader = next_in_chain(sp, s);
+            trip[s] = round_trip(sp, st, graph, s, b, reader >= 0 ? trip[reader] : 0);
+            double life = trip[s];
             if (sp->job[last].d == OP_W)
-                life += edge_time(sp, st, job_at(sp, s, b, OP_I), last) + job_time(sp, last);
+                life += between(sp, st, graph, job_at(sp, s, b, OP_I), last) + job_time(sp, last);
             double here = sp->job[f].rank == sp->job[last].rank ? life : job_time(sp, f);
             alive[sp->job[f].rank] += times * here;
             alive[sp->job[last].rank] += times * (life - here);
@@ -466,14 +495,15 @@ struct report *report_make(const struct spec *sp, const struct stage *st, const 
     rep->schedule = sp->name;
     rep->unit = sp->took || is_costs(sp) ? "s" : !sp->model ? "F" : sp->flops > 0 ? "s" : "FLOP";
     rep->workers = sp->workers;
-    rep->stages = sp->stages;
-    rep->batches = sp->batches;
-    rep->step_batches = step_batches(p);
+    rep->stages = script_stages(&sp->names, sp->stages);
+    rep->slices = sp->names.slices;
+    rep->batches = whole_batches(sp);
+    rep->step_batches = step_batches(p) / slices_of(&sp->names);
     rep->period = tl->period;
-    rep->period_batches = sp->batches;
+    rep->period_batches = rep->batches;
     if (p->period) {
         rep->period *= (double)p->shortest / p->period;
-        rep->period_batches = p->shortest;
+        rep->period_batches = p->shortest / slices_of(&sp->names);
     }
     report_versions(sp, p, rep);
     rep->rank = NEW(struct rank_report, sp->workers);
@@ -494,7 +524,7 @@ struct report *report_make(const struct spec *sp, const struct stage *st, const 
     rep->throughput = all > 0 ? progress / all : 0;
     rep->bound_work = bound_work(rep);
     rep->bound_path = bound_path(sp, st, graph);
-    rep->bound_memory = bound_memory(sp, st, p, rep);
+    rep->bound_memory = bound_memory(sp, st, graph, p, rep);
     rep->lower_bound = fmax(rep->bound_work, fmax(rep->bound_path, rep->bound_memory));
     rep->gap = rep->lower_bound > 0 ? rep->makespan / rep->lower_bound - 1 : 0;
     if (rep->gap < 1e-9) /* the bound adds up the same times in another order */

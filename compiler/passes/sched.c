@@ -43,8 +43,12 @@ struct state {
     bool *ready;                      /* strict */
     bool *busy, *dirty;
     int *live;              /* live activations per rank */
-    int *touched, ntouched; /* ranks that might start something now */
+    int *touched, ntouched; /* ranks that might start something now, */
+    int *next_touched;      /* and room for those of the next turn */
+    int *waiting, nwaiting; /* ranks that found a team's job to be their best, which could not start: each once, */
+    bool *waits;            /* as this says */
     int32_t *missing;       /* predecessors not yet ended */
+    int32_t *absent;        /* per team's job: the members on which it is ready; NULL: there are no teams */
     double *ready_at;
     struct versions versions; /* where updates are jobs */
     struct events events;
@@ -70,13 +74,36 @@ static void touch(struct state *state, int rank) {
     }
 }
 
+/* A rank has one live activation more. If its room is used up, others may no longer have to wait for a team's F. */
+static void use_room(struct state *state, int rank) {
+    if (++state->live[rank] < state->sp->cap[rank])
+        return;
+    while (state->nwaiting > 0) {
+        state->waits[state->waiting[--state->nwaiting]] = false;
+        touch(state, state->waiting[state->nwaiting]);
+    }
+}
+
+static int size_of(const struct state *state, int32_t j) {
+    return state->absent && j < state->sp->njobs ? team_size(state->sp, state->sp->job[j].s) : 1;
+}
+
+/* A team's job is ready when it is on all members. */
 static void make_ready(struct state *state, int32_t j) {
-    const struct job *job = &state->sp->job[j];
-    if (state->sp->strict && !job->fill)
-        state->ready[j] = true;
-    else
-        ready_push(job->d == OP_F ? &state->fwd[job->rank] : &state->rest[job->rank], state->pos[j]);
-    touch(state, job->rank);
+    const struct spec *sp = state->sp;
+    int size = size_of(state, j);
+    int32_t first = size > 1 ? gang_of(sp, j) : j;
+    if (size > 1 && ++state->absent[first] < size)
+        return;
+    for (int i = 0; i < size; i++) {
+        int32_t k = gang_job(sp, first, i);
+        const struct job *job = &sp->job[k];
+        if (sp->strict && !job->fill)
+            state->ready[k] = true;
+        else
+            ready_push(job->d == OP_F ? &state->fwd[job->rank] : &state->rest[job->rank], state->pos[k]);
+        touch(state, job->rank);
+    }
 }
 
 /* The job whose end frees the activation (s,b): B, or W when the backward is split. */
@@ -125,9 +152,8 @@ static void retire(struct state *state, int32_t j, double t) {
     state->busy[job->rank] = false;
     touch(state, job->rank);
     if (job->d == OP_F) {
-        int there = sp->job[last_backward(sp, job->s, job->b)].rank;
         state->live[job->rank]--;
-        state->live[there]++;
+        use_room(state, sp->job[last_backward(sp, job->s, job->b)].rank);
     } else if (job->d == OP_B || job->d == OP_W)
         state->live[job->rank]--;
     if (sp->update)
@@ -137,32 +163,83 @@ static void retire(struct state *state, int32_t j, double t) {
         struct link link = link_of(sp, job->rank, to->rank);
         double at = t;
         if (job->rank != to->rank)
-            at +=
-                on_grain(sp, link.latency +
-                                 (isinf(link.bandwidth) ? 0 : (double)edge_bytes(state->st, job, to) / link.bandwidth));
+            at += on_grain(sp, link.latency + (isinf(link.bandwidth) ? 0
+                                                                     : (double)edge_bytes(sp, state->st, state->g,
+                                                                                          state->g->succ_edge[e]) /
+                                                                           link.bandwidth));
         arrive(state, state->g->succ[e], t, at);
     }
 }
 
-/* Takes the best job that the rank could start now from its heap; -1: none. */
-static int32_t choose(struct state *state, int rank) {
-    struct ready *f = &state->fwd[rank], *r = &state->rest[rank];
-    if (r->n > 0 && state->sp->job[state->by_pos[r->a[0]]].prio == -INFINITY) /* an update that n says nothing of */
-        return state->by_pos[ready_pop(r)];
-    if (state->sp->strict) {
-        int32_t i = state->seq_next[rank];
-        int32_t j = i < state->seq_at[rank + 1] ? state->seq[i] : -1, with = j < 0 ? -1 : partner_of(state->sp, j);
-        int forwards = (j >= 0 && state->sp->job[j].d == OP_F) + (with >= 0 && state->sp->job[with].d == OP_F);
-        bool room = forwards == 0 || forwards <= state->sp->cap[rank] - state->live[rank];
-        if (j >= 0 && room && state->ready[j] && (with < 0 || state->ready[with])) {
-            state->seq_next[rank] += with >= 0 ? 2 : 1;
-            return j;
-        }
+/* Whether all members of its team have room for so many forwards more. */
+static bool has_room(const struct state *state, int32_t j, int forwards) {
+    const struct spec *sp = state->sp;
+    int size = size_of(state, j);
+    int32_t first = size > 1 ? gang_of(sp, j) : j;
+    for (int i = 0; i < size && forwards; i++) {
+        int rank = sp->job[gang_job(sp, first, i)].rank;
+        if (forwards > sp->cap[rank] - state->live[rank])
+            return false;
     }
-    bool can_f = f->n > 0 && state->live[rank]<state->sp->cap[rank], can_r = r->n> 0;
-    if (can_f && (!can_r || f->a[0] < r->a[0]))
-        return state->by_pos[ready_pop(f)];
-    return can_r ? state->by_pos[ready_pop(r)] : -1;
+    return true;
+}
+
+/* Whether the next job of a strict order can start now: it is the next one on all members of its team, which are idle.
+ */
+static bool turn_of(const struct state *state, int32_t j) {
+    const struct spec *sp = state->sp;
+    int32_t with = partner_of(sp, j), first = gang_of(sp, j);
+    int forwards = (sp->job[j].d == OP_F) + (with >= 0 && sp->job[with].d == OP_F), size = size_of(state, j);
+    if (!state->ready[j] || (with >= 0 && !state->ready[with]) || !has_room(state, j, forwards))
+        return false;
+    for (int i = 0; i < size && size > 1; i++) {
+        int32_t k = gang_job(sp, first, i);
+        int rank = sp->job[k].rank;
+        if (state->busy[rank] || state->seq[state->seq_next[rank]] != k)
+            return false;
+    }
+    return true;
+}
+
+/* The best job that the rank could start now, and where it is from; -1: none. */
+struct choice {
+    int32_t j;
+    struct ready *from; /* NULL: from its sequence */
+};
+static struct choice choose(const struct state *state, int rank) {
+    struct ready *f = &state->fwd[rank], *r = &state->rest[rank];
+    const struct choice none = {-1, NULL}, other = {r->n > 0 ? state->by_pos[r->a[0]] : -1, r};
+    if (r->n > 0 && state->sp->job[other.j].prio == -INFINITY) /* an update that n says nothing of */
+        return other;
+    int32_t next = state->sp->strict ? state->seq_next[rank] : 0;
+    if (state->sp->strict && next < state->seq_at[rank + 1] && turn_of(state, state->seq[next]))
+        return (struct choice){state->seq[next], NULL};
+    int32_t forward = f->n > 0 ? state->by_pos[f->a[0]] : -1;
+    if (forward >= 0 && has_room(state, forward, 1) && (r->n == 0 || f->a[0] < r->a[0]))
+        return (struct choice){forward, f};
+    return r->n > 0 ? other : none;
+}
+
+/* from: where another member of the team had it from. */
+static void take(struct state *state, int32_t j, const struct ready *from) {
+    int rank = state->sp->job[j].rank;
+    if (!from)
+        state->seq_next[rank] += partner_of(state->sp, j) >= 0 ? 2 : 1;
+    else
+        ready_pop(state->sp->job[j].d == OP_F ? &state->fwd[rank] : &state->rest[rank]);
+}
+
+/* The members of its team are idle, and it is the best of all. */
+static bool all_choose(const struct state *state, int32_t j) {
+    const struct spec *sp = state->sp;
+    int size = size_of(state, j);
+    int32_t first = size > 1 ? gang_of(sp, j) : j;
+    for (int i = 0; i < size && size > 1; i++) {
+        int32_t k = gang_job(sp, first, i);
+        if (state->busy[sp->job[k].rank] || choose(state, sp->job[k].rank).j != k)
+            return false;
+    }
+    return true;
 }
 
 static int ascending(const void *x, const void *y) { return *(const int *)x - *(const int *)y; }
@@ -171,7 +248,8 @@ static void start(struct state *state, int32_t j, double t) {
     struct sched *sc = state->sc;
     int rank = state->sp->job[j].rank;
     state->busy[rank] = true;
-    state->live[rank] += state->sp->job[j].d == OP_F;
+    if (state->sp->job[j].d == OP_F)
+        use_room(state, rank);
     sc->start[j] = t;
     sc->end[j] = t + on_grain(state->sp, job_time(state->sp, j));
     sc->moment[sc->nmoments++] = j;
@@ -182,19 +260,61 @@ static void start(struct state *state, int32_t j, double t) {
     events_push(&state->events, (struct event){sc->end[j], j});
 }
 
-static void start_idle(struct state *state, double t) {
-    qsort(state->touched, (size_t)state->ntouched, sizeof *state->touched, ascending);
-    for (int i = 0; i < state->ntouched; i++) {
-        int rank = state->touched[i];
-        state->dirty[rank] = false;
-        int32_t j = state->busy[rank] ? -1 : choose(state, rank);
-        int32_t with = j >= 0 ? partner_of(state->sp, j) : -1;
-        if (j >= 0)
-            start(state, j, t);
+/* A team waits until it is the turn of its job on all members. */
+static void start_best(struct state *state, int rank, double t) {
+    const struct spec *sp = state->sp;
+    struct choice best = choose(state, rank);
+    if (best.j < 0)
+        return;
+    if (!all_choose(state, best.j)) {
+        if (!state->waits[rank])
+            state->waiting[state->nwaiting++] = rank;
+        state->waits[rank] = true;
+        return;
+    }
+    int size = size_of(state, best.j);
+    int32_t first = size > 1 ? gang_of(sp, best.j) : best.j;
+    for (int i = 0; i < size; i++) {
+        int32_t j = gang_job(sp, first, i), with = partner_of(sp, j);
+        take(state, j, best.from);
+        start(state, j, t);
         if (with >= 0)
             start(state, with, t);
     }
-    state->ntouched = 0;
+}
+
+/* By the rank of the team's first member; of one team, by place; of a pair, as in the sequence. A rank has started no
+ * more than that. */
+static int by_first_rank(const void *x, const void *y) {
+    int32_t i = *(const int32_t *)x, j = *(const int32_t *)y;
+    const struct job *a = &sorting->job[i], *b = &sorting->job[j];
+    int rank = sorting->job[gang_of(sorting, i)].rank, other = sorting->job[gang_of(sorting, j)].rank;
+    if (rank != other)
+        return rank < other ? -1 : 1;
+    if (a->rank != b->rank)
+        return sorting->names.member[a->s].place < sorting->names.member[b->s].place ? -1 : 1;
+    return i == j ? 0 : partner_of(sorting, i) == j ? -1 : 1;
+}
+
+/* What one rank starts may use up the room that another's team waits for. What starts in one instant does not depend on
+ * the order in which ranks are asked: a job is started only where nothing else can start on any of its ranks. */
+static void start_idle(struct state *state, double t) {
+    int before = state->sc->nmoments;
+    while (state->ntouched > 0) {
+        int n = state->ntouched, *turn = state->touched;
+        qsort(turn, (size_t)n, sizeof *turn, ascending);
+        state->touched = state->next_touched;
+        state->next_touched = turn;
+        state->ntouched = 0;
+        for (int i = 0; i < n; i++) {
+            state->dirty[turn[i]] = false;
+            if (!state->busy[turn[i]])
+                start_best(state, turn[i], t);
+        }
+    }
+    if (state->absent)
+        qsort(state->sc->moment + before, (size_t)(state->sc->nmoments - before), sizeof *state->sc->moment,
+              by_first_rank);
 }
 
 /* What each blocked job waits for, as a graph: its predecessors; the job before it in a strict order; or room on its
@@ -223,6 +343,33 @@ static void waits_of_version(struct state *state, const bool *ended, int32_t j, 
     }
 }
 
+/* What holds up a job that is ready, and first in a strict order: room on its rank; another job, which its rank takes
+ * first; or the same on another member of its team. */
+static int32_t obstacle(const struct state *state, int32_t j) {
+    const struct spec *sp = state->sp;
+    const struct job *job = &sp->job[j];
+    int32_t with = partner_of(sp, j);
+    int forwards = (job->d == OP_F) + (with >= 0 && sp->job[with].d == OP_F), size = size_of(state, j);
+    if (!state->absent || forwards > sp->cap[job->rank] - state->live[job->rank])
+        return all_jobs(sp) + job->rank;
+    const struct ready *f = &state->fwd[job->rank];
+    bool ordered = sp->strict && !job->fill;
+    int32_t chosen = choose(state, job->rank).j, forward = f->n > 0 ? state->by_pos[f->a[0]] : j;
+    if (!ordered && chosen >= 0 && chosen != j)
+        return chosen;
+    if (!ordered && job->d == OP_F && forward != j)
+        return forward;
+    int32_t other = j;
+    for (int i = 0; i < size; i++) {
+        int32_t k = gang_job(sp, gang_of(sp, j), i);
+        int rank = sp->job[k].rank;
+        if (forwards > sp->cap[rank] - state->live[rank])
+            return k;
+        other = !ordered && choose(state, rank).j != k ? k : other;
+    }
+    return other;
+}
+
 static void waits_of_job(struct state *state, const bool *ended, int32_t j, struct blocked *blocked) {
     const struct job *job = &state->sp->job[j];
     size_t before = blocked->n;
@@ -237,8 +384,15 @@ static void waits_of_job(struct state *state, const bool *ended, int32_t j, stru
         waits(blocked, with);
     if (first != j && (with != j || blocked->n == before))
         waits(blocked, first);
+    int size = size_of(state, j);
+    for (int i = 0; i < size && size > 1 && blocked->n == before; i++) { /* not ready, or not its turn */
+        int32_t k = gang_job(state->sp, gang_of(state->sp, j), i);
+        int rank = state->sp->job[k].rank;
+        if (state->missing[k] > 0 || (state->sp->strict && !job->fill && state->seq[state->seq_next[rank]] != k))
+            waits(blocked, k);
+    }
     if (blocked->n == before)
-        waits(blocked, all_jobs(state->sp) + job->rank);
+        waits(blocked, obstacle(state, j));
 }
 
 static struct blocked find_waits(struct state *state) {
@@ -273,8 +427,22 @@ static struct blocked find_waits(struct state *state) {
     return blocked;
 }
 
+/* Two forwards at once can never start where there is room for one. */
+static void die_of_pairs(const struct state *state) {
+    const struct spec *sp = state->sp;
+    for (int i = 0; i < sp->npairs; i++) {
+        const struct job *a = &sp->job[sp->pair[i].first], *b = &sp->job[sp->pair[i].second];
+        if (a->d == OP_F && b->d == OP_F && sp->cap[a->rank] < 2)
+            die("%s: deadlock: %d of %d jobs can never start; raise the cap, because\n  %s waits for room on rank %d, "
+                "whose cap is 1, for %s, too, to overlap with it",
+                sp->file, all_jobs(sp) - state->sc->nstarts, all_jobs(sp), job_name(&sp->names, a->s, a->b, a->d),
+                a->rank, job_name(&sp->names, b->s, b->b, b->d));
+    }
+}
+
 static void die_deadlocked(struct state *state) {
     const struct spec *sp = state->sp;
+    die_of_pairs(state);
     struct blocked blocked = find_waits(state);
     int len, n = all_jobs(sp);
     int32_t *cycle = shortest_cycle(n + sp->workers, blocked.at, blocked.to, &len);
@@ -284,10 +452,12 @@ static void die_deadlocked(struct state *state) {
         if (from >= n)
             continue;
         const struct job *a = &sp->job[from], *b = &sp->job[to < n ? to : cycle[(i + 2) % len]];
-        const char *name = job_name(a->s, a->b, a->d), *other = job_name(b->s, b->b, b->d);
+        const char *name = job_name(&sp->names, a->s, a->b, a->d), *other = job_name(&sp->names, b->s, b->b, b->d);
         if (to >= n)
             put(&t, "\n  %s waits for room on rank %d, whose cap of %d is full until %s", name, a->rank,
                 sp->cap[a->rank], other);
+        else if (a->b == b->b && a->d == b->d && gang_of(sp, from) == gang_of(sp, to))
+            put(&t, "\n  %s waits for %s, to start with it", name, other);
         else if (a->pair && a->pair == b->pair && !has_edge(state->g, from, to))
             put(&t, "\n  %s waits for %s, to overlap with it", name, other);
         else if (from < sp->njobs && to < sp->njobs && !has_edge(state->g, from, to))
@@ -340,7 +510,11 @@ static struct state prepare(const struct spec *sp, const struct stage *st, const
     state.dirty = NEW(bool, W);
     state.live = NEW(int, W);
     state.touched = NEW(int, W);
+    state.next_touched = NEW(int, W);
+    state.waiting = NEW(int, W);
+    state.waits = NEW(bool, W);
     state.missing = NEW(int32_t, n);
+    state.absent = sp->names.member ? NEW(int32_t, n) : NULL;
     state.ready_at = NEW(double, n);
     return state;
 }

@@ -41,9 +41,12 @@ struct sim {
 static double duration(const struct sim *sim, int r, const struct instr *x) {
     double speed = sim->sp->speed ? sim->sp->speed[r] : 1; /* a job's cost has it already */
     switch (op_cost[x->op]) {
-    case COST_JOB:
-        return job_time(sim->sp, job_at(sim->sp, x->stage, x->batch, x->op)) *
-               (x->last ? cost_part(&sim->st[x->stage], x->op, x->part) : 1);
+    case COST_JOB: {
+        int32_t j = job_at(sim->sp, x->stage, x->batch, x->op);
+        bool braided = sim->sp->job[j].pair && sim->sp->pair[sim->sp->job[j].pair - 1].braided;
+        double whole = x->last || braided ? sim->sp->job[j].cost : computing_time(sim->sp, j);
+        return whole * (x->last ? cost_part(&sim->st[x->stage], x->op, x->part, x->last + 1) : 1);
+    }
     case COST_HOST: return host_time(sim->sp, r, moved_bytes(&sim->p->rank[r], x));
     case COST_UPDATE:
         if (sim->sp->update)
@@ -123,7 +126,8 @@ static void run_alone(struct sim *sim, int r) {
     int32_t i = sim->at[r], n = 1;
     double t = ready_time(sim, r, &k->ins[i]), took = duration(sim, r, &k->ins[i]);
     bool job = is_job(k->ins[i].op);
-    if (job && partner_of(sim->sp, job_at(sim->sp, k->ins[i].stage, k->ins[i].batch, k->ins[i].op)) >= 0) {
+    int32_t j = job ? job_at(sim->sp, k->ins[i].stage, k->ins[i].batch, k->ins[i].op) : -1;
+    if (job && partner_of(sim->sp, j) >= 0 && !sim->sp->pair[sim->sp->job[j].pair - 1].braided) {
         t = fmax(t, ready_time(sim, r, &k->ins[i + 1]));
         n = 2;
     }

@@ -22,7 +22,8 @@ struct unrolling {
 };
 
 static int updates_in(const struct unrolling *u, int stage, int microbatches) {
-    return u->p->update && stage < u->p->stages ? microbatches / u->p->update[stage] : 0;
+    bool updated = u->p->update && stage < u->p->stages && has_weights(u->p, stage);
+    return updated ? microbatches / u->p->update[stage] : 0;
 }
 
 static struct buf moved_buf(const struct unrolling *u, struct buf b, int microbatches, int copy) {

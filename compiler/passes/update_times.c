@@ -1,5 +1,5 @@
-/* When the last stage's updates end. Those of a period, and what is behind it, come again and again: each repetition
- * later by the time that one takes, on average of all. */
+/* When the updates of the last stage with weights end. Those of a period, and what is behind it, come again and again:
+ * each repetition later by the time that one takes, on average of all. */
 #include "passes.h"
 #include <math.h>
 
@@ -7,7 +7,10 @@
 static void ends(struct update_times *times, int64_t k, double at) { times->at[k] = fmax(times->at[k], at); }
 
 struct update_times update_times(const struct program *p, const struct timeline *tl) {
-    int last = p->stages - 1, each = p->update ? p->update[last] : 0; /* microbatches of an update; 0: all */
+    int last = p->stages - 1;
+    while (last > 0 && !has_weights(p, last))
+        last--;
+    int each = p->update ? p->update[last] : 0; /* microbatches of an update; 0: all */
     struct update_times times = {.n = each ? step_batches(p) / each : 1};
     int64_t again = p->repeats - 1, further = each ? p->period / each : 0; /* updates of a repetition */
     double later = again > 0 ? (tl->step - tl->makespan) / (double)again : 0;

@@ -57,7 +57,7 @@ struct versions versions_begin(const struct spec *sp, const struct stage *st, in
     }
     for (int32_t j = 0; j < sp->njobs; j++) {
         int32_t back = sp->reads[j], synchronous = sp->job[j].b / sp->update[sp->job[j].s];
-        if (back >= 0 && sp->job[j].d != OP_W)
+        if (back >= 0 && sp->job[j].d != OP_W && !is_bare(sp, sp->job[j].s))
             bind(v, j, synchronous > back ? synchronous - back : 0);
     }
     return all;
@@ -78,14 +78,14 @@ static int32_t latest(const struct versions *v, int32_t j, double t) {
 static void die_too_early(const struct spec *sp, int32_t j, const struct job *forward) {
     const struct job *job = &sp->job[j];
     die("%s: %s could start before %s, whose version of the weights it is to read: pred() must say that it needs that",
-        sp->file, job_name(job->s, job->b, job->d), job_name(forward->s, forward->b, OP_F));
+        sp->file, job_name(&sp->names, job->s, job->b, job->d), job_name(&sp->names, forward->s, forward->b, OP_F));
 }
 
 /* All jobs of (s,b) with this rule, except for j, read this version. */
 static void bind_all(struct versions *v, int s, int b, int rule, int32_t version, int32_t j) {
     for (int d = OP_F; d <= OP_B; d++) {
         int32_t other = job_at(v->sp, s, b, d);
-        if (other < 0 || other == j || v->sp->reads[other] != rule)
+        if (other < 0 || other == j || v->sp->reads[other] != rule || is_bare(v->sp, s))
             continue;
         if (v->missing[other] == 0)
             die_too_early(v->sp, other, &v->sp->job[j]);
@@ -96,7 +96,7 @@ static void bind_all(struct versions *v, int s, int b, int rule, int32_t version
 void versions_read(struct versions *v, int32_t j, double t) {
     const struct spec *sp = v->sp;
     const struct job *job = &sp->job[j];
-    if (job->d == OP_U || job->d == OP_W)
+    if (job->d == OP_U || job->d == OP_W || is_bare(sp, job->s))
         return;
     bool forward = job->d == OP_F, input = forward && job->s == 0;
     int rule = sp->reads[j];

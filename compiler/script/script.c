@@ -7,7 +7,8 @@
  *   script_globals.c    what it can name
  *   script_error.c      messages with the script's line
  *   script_fields.c     tables and parameters
- *   script_schedule.c   schedule { … } to jobs;  script_model.c, script_costs.c, script_cluster.c for the others */
+ *   script_schedule.c   schedule { … } to jobs, script_preds.c for its pred, script_updates.c and more for other
+ * fields; script_model.c, script_costs.c, script_cluster.c for the others */
 #include "formats/formats.h"
 #include "base/read_file.h"
 #include "script.h"
@@ -119,6 +120,7 @@ struct spec *script_load(const struct script_args *args) {
     set.n -= args->nsizes;
     if (args->model)
         run(SCRIPT_MODEL, args->model, &set, extract_model, sp, args);
+    expand_teams(sp);
     if (args->cluster)
         run(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp, args);
     if (!args->used)

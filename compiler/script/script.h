@@ -1,7 +1,6 @@
 /* Private to script*.c, the only files that use Lua: the state of one running script. */
 #ifndef PIANOLA_SCRIPT_H
 #define PIANOLA_SCRIPT_H
-#include "base/map.h"
 #include "ir/program.h"
 #include "scripts.h"
 #include <lauxlib.h>
@@ -43,6 +42,7 @@ struct script {
 
     /* The script's function now running, for messages: w() for job (s,b,d) if d >= 0, else calling(s) or (s, b). */
     const char *calling;
+    struct names names;
     int s, b, d;
     int64_t used, budget; /* instructions used since the call began, and their limit */
     int64_t left;         /* what is left of the budget of all calls together */
@@ -74,6 +74,10 @@ void sandbox_run(struct script *script, void (*extract)(struct script *script, v
 /* Bracket a call of a script's function: they give it its own budget, and its name for messages. */
 void call_begin(struct script *script, const char *name, int s, int b, int d);
 void call_end(struct script *script);
+/* Push the microbatch of b and, where there are slices, its slice. Return how many values they pushed: 1, and 0 or 1.
+ */
+int push_batch(struct script *script, int b);
+int push_slice(struct script *script, int b);
 /* Work that C code does for a script is charged as instructions too, or it would be unlimited. spend ends the script
  * when its budget is used up; a library function first gives its name with enter. */
 void enter(lua_State *L, const char *function);
@@ -129,10 +133,14 @@ bool is_time(double x);
 bool is_positive(double x);
 #define A_TIME "0, or from 1e-100 to 1e100"
 int integer_field(const struct table *table, const char *field, int least, int most);
+/* Pushes the field's function and returns its stack index; 0: there is none. returns: what it must return. */
+int function_field(const struct table *table, const char *name, const char *returns);
 double number_field(const struct table *table, const char *field, double otherwise); /* above 0; may be infinite */
 /* Parses a direction F, R, I, B or W; -1: none of them. */
 int direction(const char *s, size_t n);
 int script_params(lua_State *L); /* params { name = default, … } */
+/* The value of the last -D of that name, which then counts as used; NULL: none, or it is a parameter of the script. */
+const char *undeclared_setting(struct script *script, const char *name);
 
 /* script_schedule.c, script_model.c, script_cluster.c: the value that the script returned is on top of the stack. */
 void extract_schedule(struct script *script, void *spec);
@@ -151,11 +159,11 @@ void put_names(struct text *out, const char *title, const char *const *names);
 /* script_homes.c: the ranks and lists of ranks that w() returns. */
 struct lists {
     int32_t *rank, *member, number; /* the list in hand; per rank, the last list that has it; this one's number */
-    size_t cap, cap_list;
-    int n, room;
-    int32_t home;   /* the last one, as job.home says it */
-    struct map map; /* of spec.list */
+    size_t cap;
+    int n;
+    int32_t last[2]; /* the last team and the last home, as job.home says them */
 };
+enum { MAX_WORKERS = 4096 };
 struct owners {
     struct script *S;
     struct spec *sp;
@@ -164,10 +172,15 @@ struct owners {
     int w; /* stack index of the function */
 };
 int rank_result(struct owners *owners, int index, const char *what);
-int32_t home_result(struct owners *owners, int index); /* as job.home says it; a list of one is its rank */
-void check_replicas(struct owners *owners);            /* dies if homes of a stage cannot be replicas */
-void read_zero(struct owners *owners);                 /* the field zero */
-void read_offload(struct owners *owners);              /* script_offload.c: offload, offload_optimizer, bucket */
+int32_t ranks_result(struct owners *owners, int index, const char *what); /* as job.home says it; a list of one is its
+                                                                              rank */
+int32_t home_result(struct owners *owners, int index);                    /* the same; nil is -1, nobody */
+void check_replicas(struct owners *owners); /* dies if homes of a stage cannot be replicas */
+void read_tensor(struct owners *owners);    /* the field tensor, or -D tensor */
+void check_teams(struct owners *owners);    /* dies if the teams of a stage do not fit */
+void read_zero(struct owners *owners);      /* the field zero */
+void read_offload(struct owners *owners);   /* script_offload.c: offload, offload_optimizer, bucket */
+void read_preds(struct owners *owners);     /* script_preds.c */
 /* script_updates.c: update, behind the sizes, which then says how many of the step's microbatches are written out,
  * about `most`; 0: all. Behind all else version, and the jobs; n, cost: stack indices of the functions, or 0. */
 void read_update(struct owners *owners, int most);

@@ -139,9 +139,13 @@ int script_line(lua_State *L) {
 
 const char *call_name(const struct script *script) {
     if (script->d >= 0)
-        return format("%s() for %s", script->calling, job_name(script->s, script->b, script->d));
-    return script->b >= 0 ? format("%s(%d, %d)", script->calling, script->s, script->b)
-                          : format("%s(%d)", script->calling, script->s);
+        return format("%s() for %s", script->calling, job_name(&script->names, script->s, script->b, script->d));
+    int slices = slices_of(&script->names);
+    if (script->b < 0)
+        return format("%s(%d)", script->calling, script->s);
+    return script->names.slices
+               ? format("%s(%d, %d, %d)", script->calling, script->s, script->b / slices, script->b % slices)
+               : format("%s(%d, %d)", script->calling, script->s, script->b);
 }
 
 const char *describe(lua_State *L, int index) {

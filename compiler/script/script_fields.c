@@ -54,6 +54,17 @@ bool is_positive(double x) { return x >= LEAST_TIME && x <= MOST_TIME; }
 
 bool is_time(double x) { return x == 0 || is_positive(x); }
 
+int function_field(const struct table *table, const char *name, const char *returns) {
+    int type = push_field(table, name);
+    if (type == LUA_TFUNCTION)
+        return lua_gettop(table->L);
+    if (type != LUA_TNIL)
+        field_fail(table->L, table->line, name, "'%s' must be a function, not %s; it returns %s", name,
+                   describe(table->L, -1), returns);
+    lua_pop(table->L, 1);
+    return 0;
+}
+
 double number_field(const struct table *table, const char *field, double otherwise) {
     int type = push_field(table, field);
     double x = type == LUA_TNUMBER ? lua_tonumber(table->L, -1) : otherwise;
@@ -189,6 +200,20 @@ static int unknown_param(lua_State *L) {
     const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : luaL_typename(L, 2);
     lua_pushvalue(L, 1);
     return unknown_name(L, "params has no", name);
+}
+
+const char *undeclared_setting(struct script *script, const char *name) {
+    struct settings *set = script->set;
+    const char *value = NULL;
+    for (size_t i = 0; i < script->nparams; i++)
+        if (!strcmp(script->param[i].name, name))
+            return NULL;
+    for (int i = 0; i < set->n; i++)
+        if (!strcmp(set->key[i], name)) {
+            set->used[i] = true;
+            value = set->value[i];
+        }
+    return value;
 }
 
 /* Adds a parameter to the record. */

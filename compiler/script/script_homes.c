@@ -1,5 +1,6 @@
 /* Who owns the weights: the ranks and lists of ranks that w() returns, each list kept once in spec.list, and zero. */
 #include "script.h"
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- lists, built rank by rank ---- */
@@ -20,61 +21,23 @@ static bool list_add(struct lists *lists, int32_t rank) {
     return true;
 }
 
-static uint64_t hash_of(const int32_t *rank, int n) {
-    uint64_t hash = 0;
-    for (int i = 0; i < n; i++)
-        hash = hash_add(hash, rank[i]);
-    return hash;
-}
-
-/* Doubles the table and enters all lists anew. */
-static void grow(struct lists *lists, const struct spec *sp) {
-    lists->map = map_new(2 * (size_t)sp->nlists + 16);
-    for (int i = 0; i < sp->nlists; i++) {
-        uint32_t at = map_start(&lists->map, hash_of(sp->list[i].rank, sp->list[i].n));
-        while (lists->map.slot[at])
-            at = map_next(&lists->map, at);
-        lists->map.slot[at] = i + 1;
-    }
-    lists->room = 2 * sp->nlists + 16;
-}
-
-static int32_t list_end(struct lists *lists, struct spec *sp) {
-    if (lists->n == 1)
-        return lists->rank[0];
-    if (sp->nlists == lists->room)
-        grow(lists, sp);
-    uint32_t at = map_start(&lists->map, hash_of(lists->rank, lists->n));
-    for (int32_t i; (i = lists->map.slot[at] - 1) >= 0; at = map_next(&lists->map, at))
-        if (sp->list[i].n == lists->n && !memcmp(sp->list[i].rank, lists->rank, sizeof *lists->rank * (size_t)lists->n))
-            return sp->workers + i;
-    int32_t *rank = NEW(int32_t, lists->n);
-    memcpy(rank, lists->rank, sizeof *rank * (size_t)lists->n);
-    GROW(sp->list, lists->cap_list, (size_t)sp->nlists + 1);
-    sp->list[sp->nlists++] = (struct home){lists->n, rank};
-    lists->map.slot[at] = sp->nlists;
-    return sp->workers + sp->nlists - 1;
-}
-
 /* ---- what w() returned ---- */
 
+/* what: "home" or "compute rank". */
 int rank_result(struct owners *owners, int index, const char *what) {
     lua_State *L = owners->S->L;
     int isint = 0, type = lua_type(L, index), workers = owners->sp->workers;
     lua_Integer x = type == LUA_TNUMBER ? lua_tointegerx(L, index, &isint) : 0;
     if (isint && x >= 0 && x < workers)
         return (int)x;
-    const char *job = job_name(owners->S->s, owners->S->b, owners->S->d), *value = describe(L, index);
+    const char *job = job_name(&owners->sp->names, owners->S->s, owners->S->b, owners->S->d),
+               *value = describe(L, index);
     if (isint)
         function_fail(L, owners->w, "w", "w() returned %s %s for %s, but workers = %d; ranks are 0 to %d", what, value,
                       job, workers, workers - 1);
     if (type == LUA_TNUMBER)
         function_fail(L, owners->w, "w", "w() returned %s %s for %s; ranks are integers, and // divides to one", what,
                       value, job);
-    if (type == LUA_TTABLE && !strcmp(what, "compute rank"))
-        function_fail(
-            L, owners->w, "w",
-            "w() returned a list of ranks as compute rank for %s; teams are not supported yet, return one rank", job);
     function_fail(L, owners->w, "w", "w() returned %s %s for %s; return two ranks: home, compute", what, value, job);
 }
 
@@ -86,60 +49,141 @@ static bool is_home(lua_State *L, int index, int n, struct home home) {
     return same;
 }
 
-/* The home that w() returned: a rank, or a list of them. */
-int32_t home_result(struct owners *owners, int index) {
+int32_t ranks_result(struct owners *owners, int index, const char *what) {
     lua_State *L = owners->S->L;
     if (lua_type(L, index) != LUA_TTABLE)
-        return rank_result(owners, index, "home");
+        return rank_result(owners, index, what);
     struct lists *lists = owners->lists;
     int n = (int)lua_rawlen(L, index = lua_absindex(L, index));
-    if (lists->n > 1 && is_home(L, index, n, home_of(owners->sp, &lists->home))) {
+    int32_t *last = &lists->last[!strcmp(what, "home")];
+    if (lists->n > 1 && *last >= owners->sp->workers && is_home(L, index, n, home_of(owners->sp, last))) {
         spend(L, n);
-        return lists->home;
+        return *last;
     }
-    const char *job = job_name(owners->S->s, owners->S->b, owners->S->d);
+    const char *job = job_name(&owners->sp->names, owners->S->s, owners->S->b, owners->S->d);
     if (n == 0)
-        function_fail(L, owners->w, "w", "w() returned an empty list as home for %s; name at least one rank", job);
+        function_fail(L, owners->w, "w", "w() returned an empty list as %s for %s; name at least one rank", what, job);
     list_begin(lists, owners->sp->workers);
     for (int i = 1; i <= n; i++, lua_pop(L, 1)) {
         lua_rawgeti(L, index, i);
-        int rank = rank_result(owners, -1, "home");
+        int rank = rank_result(owners, -1, what);
         if (!list_add(lists, rank))
-            function_fail(L, owners->w, "w", "w() returned a list with rank %d twice as home for %s", rank, job);
+            function_fail(L, owners->w, "w", "w() returned a list with rank %d twice as %s for %s", rank, what, job);
     }
     spend(L, n);
-    return lists->home = list_end(lists, owners->sp);
+    return *last = keep_list(owners->sp, lists->rank, lists->n);
+}
+
+int32_t home_result(struct owners *owners, int index) {
+    return lua_isnil(owners->S->L, index) ? -1 : ranks_result(owners, index, "home");
 }
 
 /* ---- replicas ---- */
 
+/* A stage has homes for all of its jobs, or for none. */
+static void check_owned(struct owners *owners) {
+    const struct spec *sp = owners->sp;
+    const struct job *first = sp->job; /* of the stage */
+    for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
+        first = j->s == first->s ? first : j;
+        if ((j->home < 0) == (first->home < 0))
+            continue;
+        bool none = j->home < 0;
+        const char *one = job_name(&sp->names, j->s, j->b, j->d),
+                   *other = job_name(&sp->names, first->s, first->b, first->d);
+        function_fail(owners->S->L, owners->w, "w",
+                      "w() returned nil as home for %s, but a home for %s; nil says that stage %d has no weights: "
+                      "return it for all of its jobs, or for none",
+                      none ? one : other, none ? other : one, j->s);
+    }
+}
+
 /* Different homes of a stage are replicas: lists of one length, without a rank in common. */
 void check_replicas(struct owners *owners) {
     const struct spec *sp = owners->sp;
+    check_owned(owners);
     const struct job **owner = NEW(const struct job *, sp->workers); /* of each rank: a job that names it as home */
     int32_t *seen = NEW(int32_t, sp->workers + sp->nlists);          /* 1 + the last stage that named this home */
     const struct job *first = sp->job;                               /* of the stage */
     for (const struct job *j = sp->job; sp->nlists && j < sp->job + sp->njobs; j++) {
-        struct home home = home_of(sp, &j->home);
         first = j->s == first->s ? first : j;
-        if (seen[j->home] == j->s + 1)
+        if (j->home < 0 || seen[j->home] == j->s + 1)
             continue;
+        struct home home = home_of(sp, &j->home);
         seen[j->home] = j->s + 1;
-        const char *job = job_name(j->s, j->b, j->d);
+        const char *job = job_name(&owners->sp->names, j->s, j->b, j->d);
         if (home.n != home_of(sp, &first->home).n)
             function_fail(owners->S->L, owners->w, "w",
                           "w() returned %d rank%s as home for %s, but %d for %s; the homes of a stage are replicas, so "
                           "let their lists be equally long",
                           home.n, home.n == 1 ? "" : "s", job, home_of(sp, &first->home).n,
-                          job_name(first->s, first->b, first->d));
+                          job_name(&owners->sp->names, first->s, first->b, first->d));
         for (int i = 0; i < home.n; i++) {
             const struct job *other = owner[home.rank[i]];
             if (other && other->s == j->s)
                 function_fail(owners->S->L, owners->w, "w",
                               "w() returned rank %d in the home for %s and in another for %s; the homes of a stage are "
                               "replicas, so let them have no rank in common",
-                              home.rank[i], job, job_name(other->s, other->b, other->d));
+                              home.rank[i], job, job_name(&owners->sp->names, other->s, other->b, other->d));
             owner[home.rank[i]] = j;
+        }
+    }
+}
+
+/* ---- teams ---- */
+
+/* `tensor` makes any schedule one of teams, so that it is a setting even where no script declares it. */
+void read_tensor(struct owners *owners) {
+    struct spec *sp = owners->sp;
+    lua_State *L = owners->S->L;
+    sp->tensor = 1;
+    if (push_field(owners->t, "tensor") != LUA_TNIL)
+        sp->tensor = integer_field(owners->t, "tensor", 1, MAX_WORKERS);
+    lua_pop(L, 1);
+    const char *set = undeclared_setting(owners->S, "tensor");
+    char *end = NULL;
+    long size = set ? strtol(set, &end, 10) : sp->tensor;
+    if (set && (*end || size < 1 || size > MAX_WORKERS))
+        script_fail(L, 0, 0, "-D tensor=%s: expected how many ranks each rank becomes, 1 to %d", set, MAX_WORKERS);
+    sp->tensor = (int)size;
+    if ((int64_t)sp->workers * sp->tensor > MAX_WORKERS)
+        field_fail(L, owners->t->line, "workers", "workers * tensor is %lld; at most %d ranks are possible",
+                   (long long)sp->workers * sp->tensor, MAX_WORKERS);
+}
+
+/* The teams of a stage are of one size, a rank has one place in all of them, and its weights can be divided. */
+void check_teams(struct owners *owners) {
+    const struct spec *sp = owners->sp;
+    lua_State *L = owners->S->L;
+    int32_t *place = NEW(int32_t, sp->workers);                       /* of each rank: stage and place, from 1 */
+    const struct job **member = NEW(const struct job *, sp->workers); /* and a job that gave it that place */
+    const struct job *first = sp->job;                                /* of the stage */
+    for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
+        struct home team = home_of(sp, &j->team), home = j->home < 0 ? team : home_of(sp, &j->home);
+        first = j->s == first->s ? first : j;
+        int32_t n = home_of(sp, &first->team).n;
+        const char *job = team.n > 1 || n > 1 ? job_name(&sp->names, j->s, j->b, j->d) : "";
+        if (team.n != n)
+            function_fail(
+                L, owners->w, "w",
+                "w() returned %d rank%s to compute %s, but %d for %s; let the teams of a stage be of one size", team.n,
+                team.n == 1 ? "" : "s", job, n, job_name(&sp->names, first->s, first->b, first->d));
+        if (team.n > 1 && home.n % team.n && team.n % home.n)
+            function_fail(
+                L, owners->w, "w",
+                "w() returned %d ranks as home for %s and a team of %d: each member's part of the weights lies "
+                "on as many ranks, so let one number divide the other",
+                home.n, job, team.n);
+        for (int i = 0; i < team.n && team.n > 1; i++) {
+            const struct job *other = member[team.rank[i]];
+            if (other && other->s == j->s && place[team.rank[i]] != i)
+                function_fail(
+                    L, owners->w, "w",
+                    "w() returned rank %d as member %d of the team for %s, but as member %d for %s; a rank has "
+                    "the same part of a stage's weights always",
+                    team.rank[i], i, job, place[team.rank[i]], job_name(&sp->names, other->s, other->b, other->d));
+            member[team.rank[i]] = j;
+            place[team.rank[i]] = i;
         }
     }
 }

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_FIELDS = 8, MAX_SIZE = 1 << 20 };
+enum { MAX_FIELDS = 8, MAX_SIZE = 1 << 20, MAX_BASE = 1 << 30 };
 enum part_group { INPUT, LAYER, OPTIMIZER };
 
 struct maker {
@@ -22,6 +22,11 @@ static const struct field of_stage[] = {{"from", FIELD_SIZE, 0}, {0}}; /* read b
 static const struct field of_tokens[] = {
     {"vocab", FIELD_SIZE, NAN}, {"context", FIELD_SIZE, NAN}, {"rows", FIELD_SIZE, NAN}, {0}};
 static const struct field of_integers[] = {{"features", FIELD_SIZE, NAN}, {"rows", FIELD_SIZE, NAN}, {0}};
+/* A row of layers. */
+static const struct field of_moe[] = {{"experts", FIELD_SIZE, NAN},       {"top", FIELD_SIZE, 2},
+                                      {"width", FIELD_SIZE, NAN},         {"gated", FIELD_FLAG, false},
+                                      {"capacity", FIELD_ABOVE_0, 1.25},  {"balance", FIELD_FROM_0, 0.01},
+                                      {"split", FIELD_SPLIT, SPLIT_NONE}, {0}};
 #define FIELD(name, range, otherwise)        {#name, FIELD_##range, otherwise},
 #define X(NAME, name, moments, flop, fields) static const struct field of_##name[] = {fields{0}};
 OPTIMIZERS(X)
@@ -32,7 +37,8 @@ static const struct maker makers[] = {
 #define X(name, ...) {#name, LAYER, LAYER_##name, layer_rows[LAYER_##name].field},
     LAYERS(X)
 #undef X
-        {"tokens", INPUT, INPUT_TOKENS, of_tokens},
+        {"moe", LAYER, LAYER_route, of_moe},
+    {"tokens", INPUT, INPUT_TOKENS, of_tokens},
     {"integers", INPUT, INPUT_INTEGERS, of_integers},
 #define X(NAME, name, ...) {#name, OPTIMIZER, OPT_##NAME, of_##name},
     OPTIMIZERS(X)
@@ -43,8 +49,11 @@ enum { NMAKERS = sizeof makers / sizeof *makers };
 static const struct maker residual = {"residual", LAYER, LAYER_fork, none};
 static const struct maker stage = {"stage", LAYER, LAYER_fork, of_stage};
 
-/* Scripts do not write fork and join, but residual. */
-static bool is_written(const struct maker *maker) { return maker->group != LAYER || row_of(maker->kind)->block == 0; }
+/* Scripts do not write fork and join, but residual, nor what moe is made of. */
+static bool is_written(const struct maker *maker) {
+    const struct layer_row *row = row_of(maker->kind);
+    return maker->group != LAYER || maker->field == of_moe || !(row->block || row->of_team || row->of_moe);
+}
 
 /* What a constructor returns. */
 struct part {
@@ -67,6 +76,14 @@ static double value_of(const struct part *part, const char *name) {
     return 0;
 }
 
+/* It has a flag of that name, and the script has set it to false. */
+static bool is_without(const struct part *part, const char *name) {
+    for (int i = 0; part->maker->field[i].name; i++)
+        if (!strcmp(part->maker->field[i].name, name))
+            return part->value[i] == 0;
+    return false;
+}
+
 static struct part *push_part(lua_State *L, const struct maker *maker, int line) {
     struct part *part = lua_newuserdatauv(L, sizeof *part, 1);
     *part = (struct part){.maker = maker, .line = line};
@@ -77,29 +94,65 @@ static struct part *push_part(lua_State *L, const struct maker *maker, int line)
     return part;
 }
 
+/* How a team may divide the layer: enum split. */
+static double read_split(const struct table *table, const struct field *field) {
+    lua_State *L = table->L;
+    int type = push_field(table, field->name);
+    const char *word = type == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    bool tokens = !strcmp(table->what, "embedding"), moe = !strcmp(table->what, "moe");
+    bool attends = !strcmp(table->what, "attention");
+    int split = !strcmp(word, moe ? "experts" : "rows") ? SPLIT_ROWS
+                : !moe && !strcmp(word, "columns")      ? SPLIT_COLUMNS
+                : attends && !strcmp(word, "heads")     ? SPLIT_HEADS
+                                                        : SPLIT_NONE;
+    if (type != LUA_TNIL && (split == SPLIT_NONE || (attends && split == SPLIT_COLUMNS)))
+        field_fail(L, table->line, field->name, "'%s'%s must be %s, not %s", field->name,
+                   attends ? " of attention" : "",
+                   moe       ? "\"experts\""
+                   : attends ? "\"rows\" or \"heads\""
+                             : "\"columns\" or \"rows\"",
+                   describe(L, -1));
+    if (split == SPLIT_COLUMNS && strcmp(table->what, "linear") && strcmp(table->what, "unembedding"))
+        field_fail(L, table->line, field->name, "'%s' of %s must be \"rows\": a team divides %s", field->name,
+                   table->what, tokens ? "its tokens" : "the rows that it works on");
+    if (split == SPLIT_ROWS && !strcmp(table->what, "unembedding"))
+        field_fail(L, table->line, field->name, "'%s' of %s must be \"columns\": a team divides its logits",
+                   field->name, table->what);
+    lua_pop(L, 1);
+    return split;
+}
+
+static double read_integer(const struct table *table, const struct field *field) {
+    bool absent = push_field(table, field->name) == LUA_TNIL;
+    lua_pop(table->L, 1);
+    if (absent && !isnan(field->otherwise))
+        return field->otherwise;
+    bool size = field->range == FIELD_SIZE;
+    return integer_field(table, field->name, size ? 1 : 0, size ? MAX_SIZE : MAX_BASE);
+}
+
 static double read_field(const struct table *table, const struct field *field) {
     lua_State *L = table->L;
-    if (field->range == FIELD_SIZE)
-        return integer_field(table, field->name, 1, MAX_SIZE);
-    int type = push_field(table, field->name), wanted = field->range == FIELD_TRUE ? LUA_TBOOLEAN : LUA_TNUMBER;
+    if (field->range == FIELD_SIZE || field->range == FIELD_BASE)
+        return read_integer(table, field);
+    if (field->range == FIELD_SPLIT)
+        return read_split(table, field);
+    int type = push_field(table, field->name), wanted = field->range == FIELD_FLAG ? LUA_TBOOLEAN : LUA_TNUMBER;
     double x = type == LUA_TNIL ? field->otherwise : type == LUA_TBOOLEAN ? lua_toboolean(L, -1) : lua_tonumber(L, -1);
     if (type == LUA_TNIL && isnan(x))
         field_fail(L, table->line, field->name, "%s needs the field '%s'; add: %s = <a number>", table->what,
                    field->name, field->name);
-    bool good = field->range == FIELD_TRUE      ? true
+    bool good = field->range == FIELD_FLAG      ? true
                 : field->range == FIELD_ABOVE_0 ? isfinite((float)x) && (float)x > 0
                 : field->range == FIELD_FROM_0  ? isfinite((float)x) && x >= 0
                                                 : x >= 0 && x < 1;
-    static const char *const musts[] = {[FIELD_TRUE] = "true or false",
+    static const char *const musts[] = {[FIELD_FLAG] = "true or false",
                                         [FIELD_ABOVE_0] = "a number above 0",
                                         [FIELD_FROM_0] = "a number of at least 0",
                                         [FIELD_BELOW_1] = "a number from 0 to below 1"};
     if (type != LUA_TNIL && (type != wanted || !good))
         field_fail(L, table->line, field->name, "'%s' must be %s, not %s", field->name, musts[field->range],
                    describe(L, -1));
-    if (field->range == FIELD_TRUE && !x)
-        field_fail(L, table->line, field->name, "%s field '%s' = false is not supported yet; leave it out", table->what,
-                   field->name);
     lua_pop(L, 1);
     return x;
 }
@@ -183,6 +236,16 @@ struct builder {
 static void add_layer(struct builder *builder, struct model_layer layer) {
     struct model *m = builder->m;
     GROW(m->layer, builder->capacity, (size_t)m->nlayers + 1);
+    if (layer.kind == LAYER_attention) {
+        layer.attends = layer.split;
+        layer.split = SPLIT_NONE;
+        m->by_rows = m->by_rows || layer.attends;
+        m->by_chunks = m->by_chunks || layer.attends == SPLIT_ROWS;
+    }
+    if (row_of(layer.kind)->by_rows && layer.split == SPLIT_ROWS) { /* which is said of its input and its neighbours' */
+        m->by_rows = true;
+        layer.split = SPLIT_NONE;
+    }
     m->layer[m->nlayers++] = layer;
 }
 
@@ -208,6 +271,28 @@ static void check_layer(struct builder *builder, const struct part *part, bool f
         if (row_of(builder->m->layer[i].kind)->shares)
             word_fail(builder->L, part->line, name, "a model has one %s; use linear { width = ... } for the other",
                       name);
+}
+
+/* Tokens go to experts, two linear layers each with gelu or swiglu between them, and come back. */
+static void add_moe(struct builder *builder, const struct part *part, int unit) {
+    bool gated = value_of(part, "gated") != 0;
+    int width = (int)value_of(part, "width"), experts = (int)value_of(part, "experts"),
+        top = (int)value_of(part, "top");
+    if (top > experts)
+        word_fail(builder->L, part->line, "moe", "top = %d, but experts = %d: a token goes to each expert once at most",
+                  top, experts);
+    struct model_layer layer = {.unit = unit, .experts = experts, .top = top};
+    layer.capacity = value_of(part, "capacity");
+    layer.balance = value_of(part, "balance");
+    bool divided = (int)value_of(part, "split") == SPLIT_ROWS;
+    builder->m->by_rows |= divided; /* each member sends its own tokens */
+    const int kind[] = {LAYER_route, LAYER_experts, gated ? LAYER_swiglu : LAYER_gelu, LAYER_experts, LAYER_combine};
+    for (int i = 0; i < 5; i++) {
+        layer.kind = kind[i];
+        layer.out = i == 1 ? (gated ? 2 : 1) * width : 0;
+        layer.split = divided && kind[i] == LAYER_experts ? SPLIT_ROWS : SPLIT_NONE;
+        add_layer(builder, layer);
+    }
 }
 
 static void add_part(struct builder *builder, int index, int unit, bool first, bool last);
@@ -248,10 +333,19 @@ static void add_part(struct builder *builder, int index, int unit, bool first, b
         add_residual(builder, index, unit, part);
         return;
     }
+    if (part->maker->field == of_moe) {
+        add_moe(builder, part, unit);
+        return;
+    }
     add_layer(builder, (struct model_layer){.kind = part->maker->kind,
                                             .out = (int)value_of(part, "width"),
                                             .heads = (int)value_of(part, "heads"),
-                                            .unit = unit});
+                                            .split = (int)value_of(part, "split"),
+                                            .kv_heads = (int)value_of(part, "kv_heads"),
+                                            .rope = (int)value_of(part, "rope"),
+                                            .unit = unit,
+                                            .unbiased = is_without(part, "bias"),
+                                            .unplaced = is_without(part, "positions")});
 }
 
 static const struct part *part_field(struct builder *builder, const char *field, enum part_group group,
@@ -278,7 +372,7 @@ static void read_input(struct builder *builder) {
         word_fail(builder->L, part->line, part->maker->name,
                   "a microbatch of context * rows = %.0f tokens is too large; at most %d", rows, MAX_SIZE);
     rt->rows = (int32_t)rows;
-    rt->batches = builder->sp->batches;
+    rt->batches = whole_batches(builder->sp);
 }
 
 static void read_optimizer(struct builder *builder) {

@@ -13,9 +13,7 @@ static bool ask_truth(struct owners *owners, const char *name, int f, int s, int
     call_begin(owners->S, name, s, b, -1);
     lua_pushvalue(L, f);
     lua_pushinteger(L, s);
-    if (b >= 0)
-        lua_pushinteger(L, b);
-    lua_call(L, b >= 0 ? 2 : 1, 1);
+    lua_call(L, 1 + (b >= 0 ? push_batch(owners->S, b) + push_slice(owners->S, b) : 0), 1);
     if (!lua_isboolean(L, -1))
         function_fail(L, f, name, "%s returned %s; return true or false", call_name(owners->S), describe(L, -1));
     bool yes = lua_toboolean(L, -1);

@@ -123,7 +123,7 @@ static _Noreturn void over_budget(lua_State *L) {
     if (script->d < 0)
         script_fail(L, line, 0, "%s used %d million instructions%s", call_name(script), each, used_by(script));
     script_fail(L, line, 0, "%s() used %d million instructions on %s%s", script->calling, each,
-                job_name(script->s, script->b, script->d), used_by(script));
+                job_name(&script->names, script->s, script->b, script->d), used_by(script));
 }
 
 void enter(lua_State *L, const char *function) { script_of(L)->library = function; }
@@ -243,6 +243,17 @@ void call_end(struct script *script) {
     script->left -= script->used;
     script->effort = larger(script->effort, (double)script->used / CALL_BUDGET);
     script->effort = larger(script->effort, (double)(MAIN_BUDGET - script->left) / MAIN_BUDGET);
+}
+
+int push_batch(struct script *script, int b) {
+    lua_pushinteger(script->L, b / slices_of(&script->names));
+    return 1;
+}
+
+int push_slice(struct script *script, int b) {
+    if (script->names.slices)
+        lua_pushinteger(script->L, b % script->names.slices);
+    return script->names.slices > 0;
 }
 
 /* ---- a run ---- */

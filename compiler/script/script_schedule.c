@@ -6,36 +6,47 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_WORKERS = 4096, MAX_JOBS = 20000000 / FUZZ_SHARE };
+enum { MAX_JOBS = 20000000 / FUZZ_SHARE, MAX_SLICES = 1024 };
 
 struct reader {
     struct script *S;
     lua_State *L;
     struct table t;
     struct spec *sp;
-    int dir[NDIRS];                                       /* stack indices of "F", "R", … */
-    int w, n, fill, cost, pred, split, recompute, source; /* stack indices of the functions; 0: not given */
+    int dir[NDIRS];                                 /* stack indices of "F", "R", … */
+    int w, n, fill, cost, split, recompute, source; /* stack indices of the functions; 0: not given */
     struct owners owners;
 };
 
-const char *const schedule_fields[] = {
-    "workers",           "stages",     "batches", "w",       "n",      "order",        "cap",
-    "split_backward",    "recompute",  "pred",    "cost",    "update", "weight_slots", "sequence",
-    "overlap",           "tensor",     "fill",    "version", "zero",   "bucket",       "offload",
-    "offload_optimizer", "grad_slots", "source",  NULL};
+const char *const schedule_fields[] = {"workers",
+                                       "stages",
+                                       "batches",
+                                       "w",
+                                       "n",
+                                       "order",
+                                       "cap",
+                                       "split_backward",
+                                       "recompute",
+                                       "pred",
+                                       "cost",
+                                       "update",
+                                       "weight_slots",
+                                       "sequence",
+                                       "overlap",
+                                       "tensor",
+                                       "fill",
+                                       "version",
+                                       "zero",
+                                       "bucket",
+                                       "offload",
+                                       "offload_optimizer",
+                                       "grad_slots",
+                                       "source",
+                                       "slices",
+                                       "slice_cut",
+                                       NULL};
 
 /* ---- fields ---- */
-
-static int function_field(struct reader *reader, const char *name, const char *returns) {
-    int type = push_field(&reader->t, name);
-    if (type == LUA_TFUNCTION)
-        return lua_gettop(reader->L);
-    if (type != LUA_TNIL)
-        field_fail(reader->L, reader->t.line, name, "'%s' must be a function, not %s; it returns %s", name,
-                   describe(reader->L, -1), returns);
-    lua_pop(reader->L, 1);
-    return 0;
-}
 
 static bool given(struct reader *reader, const char *name) {
     bool yes = push_field(&reader->t, name) != LUA_TNIL;
@@ -43,9 +54,35 @@ static bool given(struct reader *reader, const char *name) {
     return yes;
 }
 
-static void refuse_unsupported(struct reader *reader) {
-    if (given(reader, "tensor"))
-        field_fail(reader->L, reader->t.line, "tensor", "schedule field 'tensor' is not supported yet; leave it out");
+/* slice_cut: a list of each slice's rows of a sequence, or "balanced". */
+static void read_cut(struct reader *reader) {
+    static const char must[] = "a list of so many rows of a sequence for each slice, at least 1, or \"balanced\"";
+    lua_State *L = reader->L;
+    struct spec *sp = reader->sp;
+    int type = push_field(&reader->t, "slice_cut"), list = lua_gettop(L), n = sp->names.slices;
+    sp->slice_balanced = type == LUA_TSTRING && !strcmp(lua_tostring(L, list), "balanced");
+    if (type != LUA_TNIL && !n)
+        field_fail(L, reader->t.line, "slice_cut",
+                   "'slice_cut' goes with slices, of which there are none: say slices = 4");
+    if (type == LUA_TNIL || sp->slice_balanced) {
+        lua_pop(L, 1);
+        return;
+    }
+    bool good = type == LUA_TTABLE && (int)lua_rawlen(L, list) == n;
+    sp->slice_rows = NEW(int, n);
+    for (int q = 0; good && q < n; q++) {
+        int isint = 0;
+        lua_rawgeti(L, list, q + 1);
+        lua_Integer rows = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &isint) : 0;
+        good = isint && rows >= 1 && rows <= INT_MAX / n;
+        sp->slice_rows[q] = good ? (int)rows : 0;
+    }
+    if (type == LUA_TTABLE && (int)lua_rawlen(L, list) != n)
+        field_fail(L, reader->t.line, "slice_cut", "'slice_cut' has %d entries, but slices = %d; it must be %s",
+                   (int)lua_rawlen(L, list), n, must);
+    if (!good)
+        field_fail(L, reader->t.line, "slice_cut", "'slice_cut' must be %s, not %s", must, describe(L, -1));
+    lua_settop(L, list - 1);
 }
 
 static void read_sizes(struct reader *reader) {
@@ -53,6 +90,14 @@ static void read_sizes(struct reader *reader) {
     sp->workers = integer_field(&reader->t, "workers", 1, MAX_WORKERS);
     sp->stages = integer_field(&reader->t, "stages", 1, INT_MAX);
     sp->batches = integer_field(&reader->t, "batches", 1, INT_MAX);
+    int slices = given(reader, "slices") ? integer_field(&reader->t, "slices", 1, MAX_SLICES) : 1;
+    if ((double)sp->stages * sp->batches * slices > MAX_JOBS / 3 && !given(reader, "update"))
+        field_fail(reader->L, reader->t.line, "batches", "stages * batches%s * 3 is %.0f; at most %d jobs are possible",
+                   slices > 1 ? " * slices" : "", 3.0 * sp->stages * sp->batches * slices, MAX_JOBS);
+    if (slices > 1) {
+        sp->names.slices = reader->S->names.slices = slices;
+        sp->batches *= slices;
+    }
     read_update(&reader->owners, reader->S->wanted);
     if ((int64_t)sp->stages * sp->batches > MAX_JOBS / 3)
         field_fail(reader->L, reader->t.line, "batches", "stages * batches * 3 is %.0f; at most %d jobs are possible",
@@ -106,18 +151,19 @@ static int *per_worker(struct reader *reader, const char *name, int least, int o
 
 /* ---- asking ---- */
 
-/* Calls f(s, b, d), or f(s, b) for d < 0, where b counts from the step's beginning. The call lasts until call_end, so
- * that errors in its results name it. */
+/* Calls f(s, b, d), or f(s, b) for d < 0, where b counts from the step's beginning; with slices, q is one more argument
+ * behind these. The call lasts until call_end, so that errors in its results name it. */
 static void ask(struct reader *reader, const char *name, int f, int s, int b, int d, int results) {
     lua_State *L = reader->L;
     b += reader->S->later;
     call_begin(reader->S, name, s, b, d);
     lua_pushvalue(L, f);
     lua_pushinteger(L, s);
-    lua_pushinteger(L, b);
+    push_batch(reader->S, b);
     if (d >= 0)
         lua_pushvalue(L, reader->dir[d]);
-    lua_call(L, d >= 0 ? 3 : 2, results);
+    int more = push_slice(reader->S, b);
+    lua_call(L, (d >= 0 ? 3 : 2) + more, results);
 }
 
 static bool ask_yes(struct reader *reader, const char *name, int f, int s, int b, int d) {
@@ -135,7 +181,8 @@ static bool ask_yes(struct reader *reader, const char *name, int f, int s, int b
 static void ask_w(struct reader *reader, struct job *j, int d) {
     ask(reader, "w", reader->w, j->s, j->b, d, 2);
     j->home = home_result(&reader->owners, -2);
-    j->rank = rank_result(&reader->owners, -1, "compute rank");
+    j->team = ranks_result(&reader->owners, -1, "compute rank");
+    j->rank = home_of(reader->sp, &j->team).rank[0];
     lua_pop(reader->L, 2);
     call_end(reader->S);
 }
@@ -152,7 +199,7 @@ static void ask_n(struct reader *reader, struct job *j) {
     j->rest = lua_isinteger(reader->L, -1) ? rest_of(lua_tointeger(reader->L, -1)) : 0;
     if (!isfinite(j->prio))
         function_fail(reader->L, reader->n, "n", "n() returned %s for %s; return a finite number",
-                      describe(reader->L, -1), job_name(j->s, reader->S->b, j->d));
+                      describe(reader->L, -1), job_name(&reader->sp->names, j->s, reader->S->b, j->d));
     lua_pop(reader->L, 1);
     call_end(reader->S);
 }
@@ -162,7 +209,7 @@ static void ask_cost(struct reader *reader, struct job *j) {
     j->cost = lua_type(reader->L, -1) == LUA_TNUMBER ? lua_tonumber(reader->L, -1) : NAN;
     if (!is_time(j->cost))
         function_fail(reader->L, reader->cost, "cost", "cost() returned %s for %s; return a time: " A_TIME,
-                      describe(reader->L, -1), job_name(j->s, reader->S->b, j->d));
+                      describe(reader->L, -1), job_name(&reader->sp->names, j->s, reader->S->b, j->d));
     lua_pop(reader->L, 1);
     call_end(reader->S);
 }
@@ -172,7 +219,7 @@ static int32_t ask_source(struct reader *reader, const struct job *j) {
     lua_State *L = reader->L;
     int workers = reader->sp->workers, isint = 0, d = j->d == OP_R ? j[1].d : j->d;
     ask(reader, "source", reader->source, j->s, j->b, d, 1);
-    const char *job = job_name(j->s, j->b, d), *value = describe(L, -1);
+    const char *job = job_name(&reader->sp->names, j->s, j->b, d), *value = describe(L, -1);
     lua_Integer rank = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &isint) : -1;
     if (!isint && !lua_isnil(L, -1))
         function_fail(L, reader->source, "source", "source() returned %s for %s; return a rank, or nil for the home",
@@ -193,7 +240,7 @@ static int32_t ask_source(struct reader *reader, const struct job *j) {
 static void read_sources(struct reader *reader) {
     struct spec *sp = reader->sp;
     reader->source =
-        function_field(reader, "source", "the rank from which a job's weights are taken, or nil: the home");
+        function_field(&reader->t, "source", "the rank from which a job's weights are taken, or nil: the home");
     if (!reader->source)
         return;
     sp->source = NEW(int32_t, sp->njobs);
@@ -246,7 +293,7 @@ static void make_jobs(struct spec *sp, const uint8_t *has) {
 static void ask_about(struct reader *reader, struct job *j) {
     bool again = j > reader->sp->job && j[-1].d == OP_R; /* the job before is its recompute */
     if (again)
-        j->home = j[-1].home, j->rank = j[-1].rank;
+        j->home = j[-1].home, j->rank = j[-1].rank, j->team = j[-1].team;
     else
         ask_w(reader, j, j->d == OP_R ? j[1].d : j->d);
     if (reader->n)
@@ -261,8 +308,8 @@ static void ask_about(struct reader *reader, struct job *j) {
 
 static void jobs_from_functions(struct reader *reader) {
     struct spec *sp = reader->sp;
-    reader->w =
-        function_field(reader, "w", "home, compute: the rank that owns the stage's weights and the one that computes");
+    reader->w = function_field(&reader->t, "w",
+                               "home, compute: the rank that owns the stage's weights and the one that computes");
     reader->owners.w = reader->w;
     if (!reader->w)
         field_fail(reader->L, reader->t.line, "w",
@@ -274,9 +321,9 @@ static void jobs_from_functions(struct reader *reader) {
         for (int b = 0; b < sp->batches; b++)
             has[(int64_t)s * sp->batches + b] = directions(reader, split, again, s, b);
     make_jobs(sp, has);
-    reader->n = function_field(reader, "n", "a number: among jobs a rank could start, the smallest runs");
-    reader->fill =
-        function_field(reader, "fill", "true: a job without a place in the order, which runs when its rank would idle");
+    reader->n = function_field(&reader->t, "n", "a number: among jobs a rank could start, the smallest runs");
+    reader->fill = function_field(&reader->t, "fill",
+                                  "true: a job without a place in the order, which runs when its rank would idle");
     if (reader->fill && !sp->strict)
         field_fail(reader->L, reader->t.line, "fill",
                    "'fill' goes with order = \"strict\": a greedy rank runs whatever it can anyway");
@@ -306,17 +353,24 @@ static int parse_entry(struct reader *reader, int list, int position, struct job
     for (int n = 0; n < 2; n++, p++) {
         int s = digits(&p), d = *p ? direction(p, 1) : -1;
         p += d >= 0;
-        int b = d >= 0 ? digits(&p) : -1;
+        int slices = sp->names.slices, b = d >= 0 ? digits(&p) : -1;
+        int q = slices && *p == '.' ? (p++, digits(&p)) : slices ? -1 : 0;
         bool ends = p == text + size;
-        if (s < 0 || d < 0 || b < 0 || (!ends && (n == 1 || *p != '+')))
+        if (s < 0 || d < 0 || b < 0 || q < 0 || (!ends && (n == 1 || *p != '+')))
             field_fail(L, reader->t.line, "sequence",
-                       "sequence[%d][%d] is %s; a job is a stage, one of F R I B W, and a microbatch, such as \"0F3\"; "
-                       "two that overlap are joined: \"0F3+7B1\"",
-                       list, position, describe(L, -1));
-        if (s >= sp->stages || b >= sp->batches)
+                       "sequence[%d][%d] is %s; a job is a stage, one of F R I B W, and a microbatch%s; "
+                       "two that overlap are joined: %s",
+                       list, position, describe(L, -1),
+                       slices ? ", a point and a slice, such as \"0F3.1\"" : ", such as \"0F3\"",
+                       slices ? "\"0F3.1+7B1.0\"" : "\"0F3+7B1\"");
+        if (s >= sp->stages || b >= whole_batches(sp))
             field_fail(L, reader->t.line, "sequence", "sequence[%d][%d] is \"%s\", but %s = %d", list, position, text,
-                       s >= sp->stages ? "stages" : "batches", s >= sp->stages ? sp->stages : sp->batches);
-        out[n] = (struct job){.s = s, .b = b, .d = (uint8_t)d, .rank = list - 1, .cost = NAN};
+                       s >= sp->stages ? "stages" : "batches", s >= sp->stages ? sp->stages : whole_batches(sp));
+        if (slices && q >= slices)
+            field_fail(L, reader->t.line, "sequence", "sequence[%d][%d] is \"%s\", but slices = %d", list, position,
+                       text, slices);
+        out[n] =
+            (struct job){.s = s, .b = b * slices_of(&sp->names) + q, .d = (uint8_t)d, .rank = list - 1, .cost = NAN};
         if (ends)
             return n + 1;
     }
@@ -329,11 +383,11 @@ static void check_complete(struct reader *reader, int s, int b, uint8_t has) {
     if (missing >= 0)
         field_fail(reader->L, reader->t.line, "sequence",
                    "sequence has no %s; each stage and microbatch needs F and B, or F, I and W",
-                   job_name(s, b, missing));
+                   job_name(&reader->sp->names, s, b, missing));
     if (full && (split || weight))
         field_fail(reader->L, reader->t.line, "sequence",
-                   "sequence has both %s and %s; a backward is either B, or I and W", job_name(s, b, OP_B),
-                   job_name(s, b, split ? OP_I : OP_W));
+                   "sequence has both %s and %s; a backward is either B, or I and W",
+                   job_name(&reader->sp->names, s, b, OP_B), job_name(&reader->sp->names, s, b, split ? OP_I : OP_W));
 }
 
 static void refuse_beside_sequence(struct reader *reader) {
@@ -374,7 +428,7 @@ static struct job *parse_sequence(struct reader *reader, uint8_t *has, int *coun
                 uint8_t *set = &has[(int64_t)j->s * sp->batches + j->b];
                 if (*set >> j->d & 1)
                     field_fail(L, reader->t.line, "sequence", "sequence[%d][%d] is \"%s\", which was listed before", k,
-                               i, job_name(j->s, j->b, j->d));
+                               i, job_name(&reader->sp->names, j->s, j->b, j->d));
                 *set |= (uint8_t)(1 << j->d);
                 GROW(job, capacity, n + 1);
                 j->prio = place++;
@@ -422,19 +476,26 @@ static void jobs_from_sequence(struct reader *reader) {
             field_fail(reader->L, reader->t.line, "sequence",
                        "sequence[%d] runs %s, but sequence[%d] runs %s; a recompute runs "
                        "on the rank of its backward",
-                       j->rank + 1, job_name(j->s, j->b, OP_R), j[1].rank + 1, job_name(j->s, j->b, j[1].d));
+                       j->rank + 1, job_name(&reader->sp->names, j->s, j->b, OP_R), j[1].rank + 1,
+                       job_name(&reader->sp->names, j->s, j->b, j[1].d));
     sp->strict = true;
     lua_settop(reader->L, top);
-    reader->w = reader->owners.w = function_field(reader, "w", "the rank that owns the stage's weights");
+    reader->w = reader->owners.w = function_field(&reader->t, "w", "the rank that owns the stage's weights");
     for (struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
-        j->home = j->rank;
+        j->home = j->team = j->rank;
         if (!reader->w)
             continue;
         ask(reader, "w", reader->w, j->s, j->b, j->d, 2);
         j->home = home_result(&reader->owners, -2);
+        if (lua_istable(reader->L, -1))
+            function_fail(
+                reader->L, reader->w, "w",
+                "w() returned a list to compute %s, but a sequence lists the jobs of single ranks; let it return "
+                "the rank, or nil, and make teams of all ranks with 'tensor'",
+                job_name(&reader->sp->names, j->s, j->b, j->d));
         if (!lua_isnil(reader->L, -1) && rank_result(&reader->owners, -1, "compute rank") != j->rank)
             function_fail(reader->L, reader->w, "w", "w() returned compute rank %s for %s, but sequence[%d] runs it",
-                          describe(reader->L, -1), job_name(j->s, j->b, j->d), j->rank + 1);
+                          describe(reader->L, -1), job_name(&reader->sp->names, j->s, j->b, j->d), j->rank + 1);
         lua_pop(reader->L, 2);
         call_end(reader->S);
     }
@@ -455,99 +516,6 @@ static double read_overlap(struct reader *reader) {
     return x;
 }
 
-/* ---- dependencies ---- */
-
-/* The job that the item on top of the stack, {s, b, d}, names; -1: one of a microbatch that is not written out. */
-static int32_t pred_item(struct reader *reader, int item) {
-    lua_State *L = reader->L;
-    const struct spec *sp = reader->sp;
-    int top = lua_gettop(L), s_ok = 0, b_ok = 0, d = -1;
-    lua_Integer s = -1, b = -1;
-    if (lua_istable(L, top)) {
-        lua_rawgeti(L, top, 1);
-        lua_rawgeti(L, top, 2);
-        s = lua_type(L, -2) == LUA_TNUMBER ? lua_tointegerx(L, -2, &s_ok) : -1;
-        b = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &b_ok) : -1;
-        if (lua_rawgeti(L, top, 3) == LUA_TSTRING) {
-            size_t n;
-            const char *text = lua_tolstring(L, -1, &n);
-            d = direction(text, n);
-        }
-    }
-    if (!s_ok || !b_ok || d < 0)
-        function_fail(L, reader->pred, "pred",
-                      "%s returned a list whose item %d is no job; an item is {s, b, d}, such as "
-                      "{0, 3, \"F\"}",
-                      call_name(reader->S), item);
-    lua_settop(L, top);
-    bool known = s >= 0 && s < sp->stages && b >= 0 && b < sp->step;
-    lua_Integer there = known ? b - reader->S->later : 0;
-    if (known && (there < 0 || there >= sp->batches))
-        return -1;
-    if (!known || job_at(sp, (int)s, (int)there, d) < 0)
-        function_fail(L, reader->pred, "pred", "pred() says %s needs %lld%s%lld, but there is no such job",
-                      job_name(reader->S->s, reader->S->b, reader->S->d), (long long)s, op_name[d], (long long)b);
-    return job_at(sp, (int)s, (int)there, d);
-}
-
-/* The growing list of dependencies. */
-struct preds {
-    size_t n, capacity;
-    int32_t *last; /* [job]: 1 + the job that last named it, which may do so twice */
-};
-
-static void add_pred(struct spec *sp, struct preds *list, int k, int32_t p) {
-    if (p < 0 || list->last[p] == k + 1)
-        return;
-    list->last[p] = k + 1;
-    GROW(sp->pred, list->capacity, list->n + 1);
-    sp->pred[list->n++] = p;
-}
-
-/* Asks pred() about job k. */
-static void ask_pred(struct reader *reader, struct preds *preds, int k) {
-    lua_State *L = reader->L;
-    struct spec *sp = reader->sp;
-    ask(reader, "pred", reader->pred, sp->job[k].s, sp->job[k].b, sp->job[k].d, 1);
-    int list = lua_gettop(L);
-    if (!lua_istable(L, list))
-        function_fail(L, reader->pred, "pred", "%s returned %s; return a list of jobs {s, b, d}, or {} for none",
-                      call_name(reader->S), describe(L, list));
-    for (int i = 1; lua_rawgeti(L, list, i) != LUA_TNIL; i++, lua_settop(L, list)) {
-        int32_t p = pred_item(reader, i);
-        spend(L, 60);
-        add_pred(sp, preds, k, p);
-    }
-    if (preds->n > INT32_MAX - 2 * (size_t)sp->njobs)
-        function_fail(L, reader->pred, "pred", "pred() gives more than %zu dependencies", preds->n);
-    lua_settop(L, list - 1);
-    call_end(reader->S);
-}
-
-/* With --recompute, pred() is asked about no R, since the script may not know of them. Every R needs its forward, and
- * its backward needs it. */
-static void read_preds(struct reader *reader) {
-    struct spec *sp = reader->sp;
-    reader->pred = function_field(reader, "pred", "a list of the jobs {s, b, d} that a job needs");
-    if (!reader->pred)
-        return;
-    bool knows = !sp->recompute; /* else not all R are the script's own */
-    struct preds preds = {.last = NEW(int32_t, sp->njobs)};
-    sp->pred_at = NEW(int32_t, sp->njobs + 1);
-    for (int k = 0; k < sp->njobs; k++) {
-        const struct job *j = &sp->job[k];
-        if (j->d != OP_R || knows)
-            ask_pred(reader, &preds, k);
-        if (j->d == OP_R)
-            add_pred(sp, &preds, k, job_at(sp, j->s, j->b, OP_F));
-        if (j->d == OP_B || j->d == OP_I)
-            add_pred(sp, &preds, k, job_at(sp, j->s, j->b, OP_R));
-        sp->pred_at[k + 1] = (int32_t)preds.n;
-    }
-    if (!sp->pred)
-        sp->pred = NEW(int32_t, 1); /* custom, though empty */
-}
-
 void extract_schedule(struct script *script, void *spec) {
     lua_State *L = script->L;
     struct lists lists = {0};
@@ -556,8 +524,8 @@ void extract_schedule(struct script *script, void *spec) {
     struct spec *sp = reader.sp;
     luaL_checkstack(L, 64, "schedule");
     check_fields(&reader.t, schedule_fields);
-    refuse_unsupported(&reader);
     read_sizes(&reader);
+    read_tensor(&reader.owners);
     for (int d = 0; d < NDIRS; d++) {
         lua_pushstring(L, op_name[d]);
         reader.dir[d] = lua_gettop(L);
@@ -567,12 +535,14 @@ void extract_schedule(struct script *script, void *spec) {
     else
         jobs_from_functions(&reader);
     check_replicas(&reader.owners);
+    check_teams(&reader.owners);
     read_zero(&reader.owners);
     sp->overlap = read_overlap(&reader);
-    reader.cost = function_field(&reader, "cost", "the time a job takes");
+    read_cut(&reader);
+    reader.cost = function_field(&reader.t, "cost", "the time a job takes");
     for (struct job *j = sp->job; reader.cost && j < sp->job + sp->njobs; j++)
         ask_cost(&reader, j);
-    read_preds(&reader);
+    read_preds(&reader.owners);
     read_sources(&reader);
     sp->cap = per_worker(&reader, "cap", 1, INT_MAX);
     sp->slots = per_worker(&reader, "weight_slots", 0, 2);

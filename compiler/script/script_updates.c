@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Calls f(s), f(s, b) or f(s, b, d), as far as they are not -1; its value is on top of the stack until call_end. */
+/* Calls f(s), f(s, b) or f(s, b, d), as far as they are not -1, with the slice q behind them where b is one; its value
+ * is on top of the stack until call_end. */
 static void ask(struct owners *owners, const char *name, int f, int s, int b, int d) {
     lua_State *L = owners->S->L;
     if (b >= 0)
@@ -13,10 +14,11 @@ static void ask(struct owners *owners, const char *name, int f, int s, int b, in
     lua_pushvalue(L, f);
     lua_pushinteger(L, s);
     if (b >= 0)
-        lua_pushinteger(L, b);
+        lua_pushinteger(L, d == OP_U ? b : b / slices_of(&owners->S->names));
     if (d >= 0)
         lua_pushstring(L, op_name[d]);
-    lua_call(L, 1 + (b >= 0) + (d >= 0), 1);
+    int more = b >= 0 && d != OP_U ? push_slice(owners->S, b) : 0;
+    lua_call(L, 1 + (b >= 0) + (d >= 0) + more, 1);
 }
 
 /* The value on top of the stack as an integer of at least `least`, or -1. */
@@ -41,21 +43,22 @@ static void read_update_of(struct owners *owners, int f, int s) {
     lua_State *L = owners->S->L;
     struct spec *sp = owners->sp;
     bool function = lua_type(L, f) == LUA_TFUNCTION;
+    int64_t slices = slices_of(&sp->names), step = sp->step / slices;
     if (function)
         ask(owners, "update", f, s, -1, -1);
     else
         lua_pushvalue(L, f);
-    int64_t n = microbatches(L, sp->step);
+    int64_t n = microbatches(L, step);
     if (!n && function)
         function_fail(L, f, "update", "%s returned %s; return %s", call_name(owners->S), describe(L, -1), must);
     if (!n)
         field_fail(L, owners->t->line, "update", "'update' must be %s, or a function(s) that returns one; not %s", must,
                    describe(L, -1));
-    if (n > sp->step || sp->step % n)
+    if (n > step || step % n)
         field_fail(L, owners->t->line, "update",
                    "stage %d is updated after every %lld microbatches, but batches = %lld is no multiple of that", s,
-                   (long long)n, (long long)sp->step);
-    sp->update[s] = (int)n;
+                   (long long)n, (long long)step);
+    sp->update[s] = (int)(n * slices);
     lua_settop(L, f);
     if (function)
         call_end(owners->S);
@@ -137,7 +140,7 @@ static void ask_priority(struct owners *owners, int n, struct job *j) {
         j->fill = false;
         if (!isfinite(j->prio))
             function_fail(L, n, "n", "n() returned %s for %s; return a finite number, or nil: it runs at once",
-                          describe(L, -1), job_name(j->s, owners->S->b, OP_U));
+                          describe(L, -1), job_name(&owners->sp->names, j->s, owners->S->b, OP_U));
     }
     lua_pop(L, 1);
     call_end(owners->S);
@@ -151,7 +154,7 @@ static void ask_cost(struct owners *owners, int cost, struct job *j) {
     j->cost = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : NAN;
     if (!is_time(j->cost) && !lua_isnil(L, -1))
         function_fail(L, cost, "cost", "cost() returned %s for %s; return a time: " A_TIME ", or nil: the model's",
-                      describe(L, -1), job_name(j->s, owners->S->b, OP_U));
+                      describe(L, -1), job_name(&owners->sp->names, j->s, owners->S->b, OP_U));
     lua_pop(L, 1);
     call_end(owners->S);
 }

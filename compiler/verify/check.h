@@ -10,7 +10,7 @@ struct check {
     int claims;
     int32_t **mate;        /* per rank and instruction: for SEND and RECV, the partner, by their edge's order; for a
                               collective, how many came before it in its lane; else -1 */
-    struct series *series; /* of group g: [2 * g], of its gather lanes: [2 * g + 1] */
+    struct series *series; /* of group g, per kind of lane: [GROUP_LANES * g], of its gather lanes */
     int32_t ncollectives;  /* in all series */
     int32_t *at;           /* per rank: the serial walk's next instruction */
     struct values *values;
@@ -39,7 +39,7 @@ static inline const struct group *group_of(const struct check *check, int rank, 
 }
 static inline struct series *series_of(const struct check *check, int rank, const struct instr *x) {
     const struct lane *lane = &check->p->rank[rank].lane[x->lane];
-    return &check->series[2 * lane->group + (lane->kind == LANE_GATHER)];
+    return &check->series[GROUP_LANES * lane->group + lane->kind - LANE_GATHER];
 }
 /* A collective's number among all, the same for each member. */
 static inline int32_t collective_of(const struct check *check, int rank, int32_t i) {
@@ -78,16 +78,18 @@ static inline int64_t end_byte(const struct rank *k, int32_t b) { return first_b
 /* What a buffer holds. */
 struct value {
     int32_t stage, batch;
-    int32_t count;  /* weight and optimizer state: updates applied; token: which job of (s,b), as an op */
+    int32_t count;  /* weight and optimizer state: updates applied; token: which job of (s,b), as an op; mid: how far
+                     * it has come (verify_exchange.c) */
     int32_t sum;    /* wgrad: its sum of contributions (verify_sums.c); NO_SUM: none */
     int32_t part;   /* wgrad: the rank whose part it is, received from there; -1: this rank's own */
     int32_t inst;   /* wgrad: the number in its buffer's name, or -1 */
     int32_t pieces; /* where its pieces hold different things: which (verify_pieces.c), and set, count and sum say
                        nothing; else 0 */
     uint8_t kind;   /* a shard of weights or of a gradient is of the kind of the whole, a copy in host memory or back
-                       from there of the kind of the original; K_none: what no job may read */
+                       from there of the kind of the original */
     bool live, set;
-    bool half; /* not set yet: a backward in parts is writing it (verify_parts.c) */
+    bool half;     /* not set yet: a job in parts is writing it (verify_parts.c) */
+    bool gave_way; /* a stash whose bytes are already those of the wstash that its I makes, in parts */
 };
 enum { NO_SUM };
 
@@ -108,23 +110,36 @@ struct values {
     uint8_t *section;  /* per job, where a period repeats: section_of its instruction */
     int32_t *declared; /* per job, where updates are jobs: the version that it says it reads */
     bool **stays; /* per buffer, whether it lives all step: a home's weights, gradient and optimizer state; workspace */
-    int sets;     /* one set of weights per stage, plus one for a token table that two stages share */
-    int64_t *bytes[NKINDS]; /* per set: the tensor's size, on which all its buffers must agree; -1: none seen yet */
+    int sets;     /* of weights: one per stage, then token tables that two stages share, then what teams share */
+    int32_t *table, *shared; /* verify_sets.c: per stage, that set; -1: it has none */
+    int32_t *slots;          /* per set: how many stages contribute to its gradient */
+    int64_t *bytes[NKINDS]; /* at entry_of: the tensor's size, on which all its buffers must agree; -1: none seen yet */
     uint32_t *seen;         /* per set: the kinds of its buffers, as bits */
-    int64_t *bytes_read;    /* per stage: the largest buffer its forwards have read */
+    int64_t *bytes_read;    /* at entry_of: the largest buffer its forwards have read */
     bool has_state;         /* the optimizer has state for at least one set */
     struct tensors *scratch;
-    struct plan *plan;         /* verify_memory.c */
-    struct sums *sums;         /* verify_sums.c */
-    struct pool *pool;         /* verify_pieces.c */
-    struct meeting *meeting;   /* verify_groups.c */
-    struct homes *homes;       /* per set */
-    int32_t *units;            /* per set */
-    struct backward *backward; /* per rank: verify_parts.c */
-    struct state *state;       /* per rank: verify_period.c */
-    struct owner *owner;       /* verify_homes.c: those of rank r are owner[owner_at[r] .. owner_at[r + 1]) */
+    struct plan *plan;       /* verify_memory.c */
+    struct sums *sums;       /* verify_sums.c */
+    struct pool *pool;       /* verify_pieces.c */
+    struct meeting *meeting; /* verify_groups.c */
+    struct homes *homes;     /* per set */
+    int32_t *units;          /* per set */
+    struct divided *divided; /* per rank and workspace: verify_parts.c */
+    int64_t *mid_bytes;      /* verify_exchange.c */
+    int32_t *mid_at;         /* per stage: where its first mid's size is among these */
+    struct state *state;     /* per rank: verify_period.c */
+    struct owner *owner;     /* verify_homes.c: those of rank r are owner[owner_at[r] .. owner_at[r + 1]) */
     int32_t *owner_at;
 };
+
+/* Where the size of a buffer of a set stands: the set's, or, of what a slice has, the stage's and slice's. */
+static inline int entry_of(const struct check *check, int set, int batch) {
+    int slices = check->p->names.slices;
+    return slices && batch >= 0 ? check->values->sets + set * slices + batch % slices : set;
+}
+static inline int entries(const struct check *check) {
+    return check->values->sets + check->sp->stages * check->p->names.slices;
+}
 
 /* verify_values.c: tracks each buffer's value along the serial walk. Each returns false once a claim is refuted. */
 bool values_begin(struct check *check);
@@ -145,7 +160,24 @@ bool ready(struct check *check, int r, int32_t i, const struct arg *a, int kind,
 /* verify_groups.c: what a collective does, once all members have come; nth: of its series. */
 bool values_collective(struct check *check, const struct series *series, int32_t nth);
 
-/* verify_parts.c: backwards in parts. */
+/* verify_sets.c: the sets of weights behind the stages', and who uses which. */
+bool sets_begin(struct check *check);
+bool knows_homes(const struct spec *sp); /* what w() named, which a program's text does not say */
+/* The set that a job's operand w, v, u, dw, dv or du is of; -1: the job has no such operand. */
+int32_t set_of_operand(const struct check *check, const struct instr *x, int role);
+/* The stages that contribute to a set's gradient are numbered, values.slots of them: which is s; -1: it does not. */
+int slot_of(const struct check *check, int set, int s);
+
+/* verify_exchange.c: teams, and what their members exchange between the parts of a job. */
+bool teams_begin(struct check *check);
+int exchanges_in(const struct check *check, const struct instr *x); /* between the parts of a job */
+bool check_mid(struct check *check, int r, int32_t b);              /* its number and size */
+/* A part gives what its next exchange moves, and has got what the one before it made. */
+bool gives_and_gets(struct check *check, int r, int32_t i);
+bool give(struct check *check, int r, int32_t i, int32_t b);
+bool run_exchange(struct check *check, const struct series *series, int32_t nth);
+
+/* verify_parts.c: jobs in parts. */
 void parts_begin(struct check *check);
 /* A job is to run: as a whole, or the next part of the one that is under way. */
 bool begin_part(struct check *check, int r, int32_t i);
@@ -167,7 +199,8 @@ static inline int round_of(const struct check *check, const struct buf *b) {
     return b->inst < 0 ? 0 : b->inst / check->p->workers;
 }
 
-bool in_parts(const struct check *check, int r, int32_t i); /* a backward that has begun goes on at i or later */
+bool in_parts(const struct check *check, int r, int32_t i); /* a job that has begun goes on at i or later */
+bool is_workspace(struct check *check, int r, int32_t i, int32_t b);
 
 /* verify_updates.c: updates that are jobs, and versions of weights. */
 bool updates_begin(struct check *check);
@@ -240,15 +273,16 @@ bool memory_begin(struct check *check);
 bool open_buffer(struct check *check, int r, int32_t i,
                  int32_t b); /* refutes unless its bytes are free and inside the arena */
 bool free_buffers(struct check *check, int r, int32_t i, bool stashes);
+/* From now on another buffer may lie where the stash does, which its I goes on to read. */
+void give_way(struct check *check, int r, int32_t stash);
 bool memory_end(struct check *check);
 
 /* verify_sums.c: gradients as sums of contributions. */
 void sums_begin(struct check *check);
-bool accumulate(struct check *check, int r, int32_t i, int role, int set); /* adds the job's own contribution */
+bool accumulate(struct check *check, int r, int32_t i, int role); /* adds the job's own contribution */
 int32_t new_contribution(struct check *check, const struct instr *x);
 bool run_add(struct check *check, int r, int32_t i);
 bool run_update(struct check *check, int r, int32_t i);
-bool adds_to_table(const struct spec *sp, const struct instr *x);
 int64_t contributions(const struct check *check, int32_t sum);
 /* Sets *a to the sum of both. false: it would have more contributions than exist, which `refute_count` says. */
 bool join(struct check *check, int32_t *a, int32_t b);

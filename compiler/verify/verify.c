@@ -28,7 +28,7 @@ void put_place(struct check *check, int r, int32_t i) {
         put(&check->why, ", line %d: ", k->line[i]);
     else
         put(&check->why, ", instruction %d: ", i);
-    put_label(&check->why, &k->ins[i]);
+    put_label(&check->why, &check->p->names, &k->ins[i]);
 }
 
 #define X(name, word, what) word,
@@ -185,7 +185,7 @@ static bool walk(struct check *check) {
     int W = check->p->workers;
     if (!waits_point_back(check))
         return false;
-    struct walk w = {NEW(int32_t, W), NEW(bool, W), 0, NEW(int32_t, 2 * check->p->ngroups + 1), NEW(bool, W)};
+    struct walk w = {NEW(int32_t, W), NEW(bool, W), 0, NEW(int32_t, GROUP_LANES * check->p->ngroups + 1), NEW(bool, W)};
     memset(check->at, 0, sizeof *check->at * (size_t)W);
     for (int r = 0; r < W; r++)
         if (!at_mark(check, r))
@@ -280,7 +280,8 @@ static struct lanes lane_graph(struct check *check) {
                 edges_of(check, &lanes, x->peer, check->mate[r][i]);
             lanes.at[lanes.base[r] + i + 1] = (int32_t)lanes.n;
         }
-    for (const struct series *series = check->series; series < check->series + 2 * check->p->ngroups; series++)
+    for (const struct series *series = check->series; series < check->series + GROUP_LANES * check->p->ngroups;
+         series++)
         for (int32_t nth = 0; nth < series->n; nth++) {
             for (int m = 0; m < series->g->n; m++)
                 edges_of(check, &lanes, series->g->rank[m], series->ins[m][nth]);

@@ -5,7 +5,7 @@
  * few steps per member; else as many more as their pieces differ. */
 #include "check.h"
 
-struct member {
+struct party {
     int r;
     int32_t i;
     const struct arg *src, *to;
@@ -26,7 +26,7 @@ struct meeting {
     struct check *check;
     const struct instr *x; /* the first member's */
     int claim, n;
-    struct member *member;
+    struct party *member;
     size_t cap;
     struct span all; /* what is gathered, reduced or scattered */
     struct list list;
@@ -36,7 +36,7 @@ static bool no(const struct meeting *meeting, int m, const char *what) {
     return refute(meeting->check, meeting->claim, meeting->member[m].r, meeting->member[m].i, "%s", what);
 }
 
-static bool is_of_set(const struct meeting *meeting, const struct member *m, const struct arg *a) {
+static bool is_of_set(const struct meeting *meeting, const struct party *m, const struct arg *a) {
     const struct buf *b = &meeting->check->p->rank[m->r].buf[a->buf];
     bool kind = meeting->claim == CLAIM_JOBS ? holds_weights(b->kind)
                                              : holds_gradient(b->kind) && names_own_part(meeting->check, m->r, b);
@@ -45,7 +45,7 @@ static bool is_of_set(const struct meeting *meeting, const struct member *m, con
 
 /* Which operands a member has; the root's are others. */
 static bool has_operands(const struct meeting *meeting, int m) {
-    const struct member *member = &meeting->member[m];
+    const struct party *member = &meeting->member[m];
     bool root = meeting->x->peer == member->r, src = true, to = true;
     switch (meeting->x->op) {
     case OP_ALL_REDUCE: src = false; break;
@@ -60,7 +60,7 @@ static bool has_operands(const struct meeting *meeting, int m) {
 
 /* An operand is this part of the set, and holds what it is named for. */
 static bool is_part(const struct meeting *meeting, int m, const struct arg *a, struct span is, struct span must) {
-    const struct member *member = &meeting->member[m];
+    const struct party *member = &meeting->member[m];
     if (!is_of_set(meeting, member, a))
         return no(meeting, m,
                   format("%s is no part of %s(%d)", arg_text(meeting->check, member->r, a),
@@ -80,7 +80,7 @@ static bool is_part(const struct meeting *meeting, int m, const struct arg *a, s
 /* The destination is a home's weights, or empty and named as the label says; what lies in it in place stays. */
 static bool ready_for_weights(const struct meeting *meeting, int m) {
     struct check *check = meeting->check;
-    const struct member *member = &meeting->member[m];
+    const struct party *member = &meeting->member[m];
     const struct buf *b = &check->p->rank[member->r].buf[member->to->buf];
     const struct value *value = &check->values->val[member->r][member->to->buf];
     bool in_place = member->src && member->src->buf == member->to->buf;
@@ -114,10 +114,10 @@ static void put_made(struct check *check, int r, int32_t b, const struct list *l
 static bool gather(struct meeting *meeting) {
     struct check *check = meeting->check;
     bool one = meeting->x->op == OP_BROADCAST;
-    const struct member *any = &meeting->member[0];
+    const struct party *any = &meeting->member[0];
     meeting->all = one && any->src ? any->from : any->into;
     for (int m = 0; m < meeting->n; m++) {
-        const struct member *member = &meeting->member[m];
+        const struct party *member = &meeting->member[m];
         struct span part = one ? meeting->all : part_of(meeting->all, m, meeting->n);
         if ((member->src && !is_part(meeting, m, member->src, member->from, part)) ||
             (member->to && !is_part(meeting, m, member->to, member->into, meeting->all)))
@@ -129,7 +129,7 @@ static bool gather(struct meeting *meeting) {
         }
     }
     for (int m = 0; m < meeting->n; m++) {
-        const struct member *member = &meeting->member[m];
+        const struct party *member = &meeting->member[m];
         if (!member->to)
             continue;
         if (!ready_for_weights(meeting, m))
@@ -148,7 +148,7 @@ static bool add_up(struct meeting *meeting) {
         struct content sum = {.sum = NO_SUM, .set = true};
         to = meeting->all.to;
         for (int m = 0; m < meeting->n; m++) {
-            const struct member *member = &meeting->member[m];
+            const struct party *member = &meeting->member[m];
             int32_t end, more = held_at(check, member->r, (member->src ? member->src : member->to)->buf, at, &end).sum;
             to = end < to ? end : to;
             int64_t n = contributions(check, sum.sum) + contributions(check, more);
@@ -162,7 +162,7 @@ static bool add_up(struct meeting *meeting) {
 
 /* A member's source and destination are the parts that they must be. */
 static bool is_reduced(const struct meeting *meeting, int m) {
-    const struct member *member = &meeting->member[m];
+    const struct party *member = &meeting->member[m];
     int op = meeting->x->op;
     struct span part = op == OP_REDUCE_SCATTER ? part_of(meeting->all, m, meeting->n) : meeting->all;
     if ((member->src && !is_part(meeting, m, member->src, member->from, meeting->all)) ||
@@ -178,7 +178,7 @@ static bool is_reduced(const struct meeting *meeting, int m) {
 static bool take_sum(const struct meeting *meeting, int m) {
     struct check *check = meeting->check;
     const struct list *list = &meeting->list;
-    const struct member *member = &meeting->member[m];
+    const struct party *member = &meeting->member[m];
     int r = member->r;
     const struct instr *x = &check->p->rank[r].ins[member->i];
     struct value *value = &check->values->val[r][member->to->buf];
@@ -214,7 +214,7 @@ static bool take_sum(const struct meeting *meeting, int m) {
 }
 
 static bool reduce(struct meeting *meeting) {
-    const struct member *any = &meeting->member[0];
+    const struct party *any = &meeting->member[0];
     meeting->all = any->src ? any->from : any->into;
     for (int m = 0; m < meeting->n; m++)
         if (!is_reduced(meeting, m))
@@ -227,29 +227,10 @@ static bool reduce(struct meeting *meeting) {
     return true;
 }
 
-/* ---- ALL_TO_ALL ---- */
-
-/* Nothing gives its result a meaning yet: the proof is of sizes, order and liveness, and no job may read it. */
-static bool exchange(struct meeting *meeting) {
-    struct check *check = meeting->check;
-    for (int m = 0; m < meeting->n; m++) {
-        const struct member *member = &meeting->member[m];
-        const struct rank *k = &check->p->rank[member->r];
-        int64_t bytes = arg_bytes(k, member->src);
-        if (bytes != arg_bytes(k, member->to) || bytes % meeting->n)
-            return no(meeting, m,
-                      format("%s and %s are not %d equal pieces each", arg_text(check, member->r, member->src),
-                             arg_text(check, member->r, member->to), meeting->n));
-        if (!ready(check, member->r, member->i, member->to, K_act, meeting->x->stage, meeting->x->batch, -1))
-            return false;
-        check->values->val[member->r][member->to->buf].kind = K_none;
-        check->values->val[member->r][member->to->buf].set = true;
-    }
-    return true;
-}
-
 bool values_collective(struct check *check, const struct series *series, int32_t nth) {
     const struct instr *x = &check->p->rank[series->g->rank[0]].ins[series->ins[0][nth]];
+    if (op_lane[x->op] == LANE_TEAM)
+        return run_exchange(check, series, nth);
     struct meeting *meeting = check->values->meeting;
     meeting = check->values->meeting = meeting ? meeting : NEW(struct meeting, 1);
     meeting->check = check;
@@ -259,10 +240,10 @@ bool values_collective(struct check *check, const struct series *series, int32_t
     meeting->list.n = 0;
     GROW(meeting->member, meeting->cap, (size_t)meeting->n);
     verify_work += meeting->n;
-    int role = x->op == OP_ALL_TO_ALL ? ROLE_y : meeting->claim == CLAIM_JOBS ? ROLE_w : ROLE_dw;
+    int role = meeting->claim == CLAIM_JOBS ? ROLE_w : ROLE_dw;
     for (int m = 0; m < meeting->n; m++) {
-        struct member *member = &meeting->member[m];
-        *member = (struct member){.r = series->g->rank[m], .i = series->ins[m][nth]};
+        struct party *member = &meeting->member[m];
+        *member = (struct party){.r = series->g->rank[m], .i = series->ins[m][nth]};
         const struct rank *k = &check->p->rank[member->r];
         const struct instr *mine = &k->ins[member->i];
         if (mine->stage < 0 || mine->stage >= check->values->sets)
@@ -278,9 +259,7 @@ bool values_collective(struct check *check, const struct series *series, int32_t
         if (member->to)
             member->into = units_of(check, member->r, member->to);
     }
-    bool ok = x->op == OP_ALL_TO_ALL         ? exchange(meeting)
-              : meeting->claim == CLAIM_JOBS ? gather(meeting)
-                                             : reduce(meeting);
+    bool ok = meeting->claim == CLAIM_JOBS ? gather(meeting) : reduce(meeting);
     for (int m = 0; m < meeting->n && ok; m++)
         ok = free_buffers(check, meeting->member[m].r, meeting->member[m].i, false);
     return ok;

@@ -78,7 +78,7 @@ bool keeps(const struct check *check, int r, const struct buf *b) {
 
 const char *arg_text(const struct check *check, int r, const struct arg *a) {
     struct text t = {0};
-    put_arg(&t, &check->p->rank[r], a);
+    put_arg(&t, &check->p->names, &check->p->rank[r], a);
     return t.s;
 }
 
@@ -123,7 +123,7 @@ static struct homes *take_homes(const struct check *check) {
     struct homes *all = NEW(struct homes, sets);
     if (p->homes) {
         for (int set = 0; set < sets; set++) {
-            all[set] = p->homes[set < p->stages ? set : 0]; /* the table's are stage 0's */
+            all[set] = has_weights(p, set) ? p->homes[set] : (struct homes){0, 1, 0, NULL};
             all[set].zero = all[set].lists > 1 ? all[set].zero : 0;
         }
         return all;
@@ -142,16 +142,55 @@ static struct homes *take_homes(const struct check *check) {
     return all;
 }
 
-/* A text has a line for the table too. */
-static bool table_is_with_stage_0(struct check *check) {
+/* The homes of a table are those of stage 0, or its member, as far as that has weights of its own. */
+static bool tables_are_with_stage_0(struct check *check) {
     const struct program *p = check->p;
-    if (!check->sp->tied || !p->homes || !check->sp->njobs || check->sp->job[0].home >= 0)
-        return true;
-    const struct homes *a = &p->homes[0], *b = &p->homes[p->stages];
-    bool same = a->lists == b->lists && a->size == b->size && a->zero == b->zero &&
-                !memcmp(a->rank, b->rank, sizeof *a->rank * (size_t)(a->lists * a->size));
-    return same ||
-           refute_all(check, CLAIM_GRADIENTS, "the homes of the table, set %d, are not those of stage 0", p->stages);
+    for (int s = 0; p->tied && p->homes && s < p->stages && slot_of(check, check->values->table[s], s) == 0; s++) {
+        const struct homes *a = &p->homes[s], *b = &p->homes[check->values->table[s]];
+        bool same = a->lists == b->lists && a->size == b->size && a->zero == b->zero &&
+                    !memcmp(a->rank, b->rank, sizeof *a->rank * (size_t)(a->lists * a->size));
+        if (!same && has_weights(p, s))
+            return refute_all(check, CLAIM_GRADIENTS, "the homes of the table, set %d, are not those of stage 0",
+                              check->values->table[s]);
+    }
+    return true;
+}
+
+static bool has_list(const struct homes *homes, const int32_t *rank, int n) {
+    for (int l = 0; l < homes->lists && homes->size == n; l++)
+        if (!memcmp(homes->rank + l * n, rank, sizeof *rank * (size_t)n))
+            return true;
+    return false;
+}
+
+/* Each home of a member's own weights keeps a replica of what its team shares, and nobody else does. */
+static bool shared_by_members(struct check *check) {
+    const struct program *p = check->p;
+    for (int set = p->stages + p->names.tables; set < check->values->sets; set++) {
+        const struct homes *shared = &check->values->homes[set];
+        bool known = has_weights(p, set), *named = NEW(bool, shared->lists + 1);
+        for (int s = 0; s < p->stages; s++) {
+            const struct homes *own = &check->values->homes[s];
+            if (check->values->shared[s] != set)
+                continue;
+            known &= has_weights(p, s);
+            for (int l = 0; known && l < own->lists; l++)
+                if (!has_list(shared, own->rank + l * own->size, own->size))
+                    return refute_all(check, CLAIM_GRADIENTS,
+                                      "a home of stage %d, from rank %d on, has no replica of "
+                                      "what its team shares, set %d",
+                                      s, own->rank[l * own->size], set);
+            for (int l = 0; l < shared->lists; l++)
+                named[l] |= has_list(own, shared->rank + l * shared->size, shared->size);
+        }
+        for (int l = 0; known && l < shared->lists; l++)
+            if (!named[l])
+                return refute_all(check, CLAIM_GRADIENTS,
+                                  "set %d has a home from rank %d on, where no member of its "
+                                  "team has weights at home",
+                                  set, shared->rank[l * shared->size]);
+    }
+    return true;
 }
 
 /* Lists each rank's sets. */
@@ -216,9 +255,9 @@ static bool named_by_script(struct check *check, int set, int first, int last, i
     const struct spec *sp = check->sp;
     const struct homes *homes = &check->values->homes[set];
     bool *named = NEW(bool, homes->lists);
-    int zero = sp->zero && homes->lists > 1 ? sp->zero[set < sp->stages ? set : 0] : 0;
+    int zero = sp->zero && homes->lists > 1 ? sp->zero[sp->job[first].s] : 0;
     for (int j = first; j < last; j++) {
-        if (seen[sp->job[j].home] == set + 1)
+        if (sp->job[j].home < 0 || seen[sp->job[j].home] == set + 1)
             continue;
         seen[sp->job[j].home] = set + 1;
         struct home home = home_of(sp, &sp->job[j].home);
@@ -238,15 +277,26 @@ static bool named_by_script(struct check *check, int set, int first, int last, i
                       homes->zero);
 }
 
-/* A program's text does not record what w() named: job.home is -1 then. The table's homes are stage 0's. */
+/* Whether w() says for the jobs of stage s where a set is at home: its own; a table, as the embedding's member; what
+ * its team shares, as any member. */
+static bool says_home(const struct check *check, int set, int s) {
+    int slot = slot_of(check, set, s);
+    return set < check->p->stages + check->p->names.tables ? slot == 0 : slot >= 0;
+}
+
+/* A program's text does not record what w() named. */
 static bool check_script(struct check *check) {
     const struct spec *sp = check->sp;
-    if (!sp->njobs || sp->job[0].home < 0)
+    if (!knows_homes(sp))
         return true;
     int32_t *seen = NEW(int32_t, sp->workers + sp->nlists);
-    for (int set = 0, first = 0, last = 0; set < check->values->sets; set++) {
-        int stage = set < sp->stages ? set : 0;
-        for (first = stage == set ? last : 0, last = first; last < sp->njobs && sp->job[last].s == stage;)
+    for (int set = 0; set < check->values->sets; set++) {
+        int first = 0, last;
+        if (!has_weights(check->p, set))
+            continue;
+        while (!says_home(check, set, sp->job[first].s))
+            first++;
+        for (last = first; last < sp->njobs && says_home(check, set, sp->job[last].s);)
             last++; /* jobs are sorted by stage */
         if (!named_by_script(check, set, first, last, seen))
             return false;
@@ -256,7 +306,8 @@ static bool check_script(struct check *check) {
 
 bool homes_begin(struct check *check) {
     check->values->homes = take_homes(check);
-    if (!table_is_with_stage_0(check) || !find_owners(check) || !check_script(check) || !count_units(check))
+    if (!tables_are_with_stage_0(check) || !shared_by_members(check) || !find_owners(check) || !check_script(check) ||
+        !count_units(check))
         return false;
     int32_t *held = NEW(int32_t, check->values->sets); /* per set: 1 + the last rank that has its home's weights */
     for (int r = 0; r < check->p->workers; r++)

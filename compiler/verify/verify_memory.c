@@ -57,10 +57,21 @@ bool open_buffer(struct check *check, int r, int32_t i, int32_t b) {
     return true;
 }
 
+static void leave_bytes(struct check *check, int r, int32_t b) {
+    struct plan *plan = check->values->plan;
+    plan->occupant[r][plan->slot[r][b]] = -1;
+    bits_set(&plan->live[r], plan->slot[r][b], false);
+}
+
+void give_way(struct check *check, int r, int32_t b) {
+    leave_bytes(check, r, b);
+    check->values->val[r][b].gave_way = true;
+}
+
 static void close_buffer(struct check *check, int r, int32_t b) {
     struct values *values = check->values;
-    values->plan->occupant[r][values->plan->slot[r][b]] = -1;
-    bits_set(&values->plan->live[r], values->plan->slot[r][b], false);
+    if (!values->val[r][b].gave_way)
+        leave_bytes(check, r, b);
     drop_pieces(check, &values->val[r][b]);
     values->val[r][b] = (struct value){.sum = NO_SUM};
 }
@@ -113,7 +124,9 @@ static bool open_permanent(struct check *check, int r) {
         const struct buf *x = &k->buf[b];
         if (!keeps(check, r, x))
             continue;
-        if (x->inst >= 0 || ((x->kind == K_opt || x->kind == K_hopt) && own_span(check, r, x->stage).to < 0))
+        bool second = x->kind == K_work && x->inst == 1;
+        if ((x->inst >= 0 && !second) ||
+            ((x->kind == K_opt || x->kind == K_hopt) && own_span(check, r, x->stage).to < 0))
             return refute_all(check, CLAIM_MEMORY, "rank %d plans %s, which nothing uses", r, buf_text(check, r, b));
         check->values->stays[r][b] = true;
         if (!open_buffer(check, r, 0, b))
@@ -131,7 +144,12 @@ static bool check_size(struct check *check, int r, int32_t b) {
     if (x->stage < 0 || x->stage >= (kind_has_batch[x->kind] ? check->sp->stages : check->values->sets))
         return refute_all(check, CLAIM_JOBS, "rank %d has %s, but there are %d stages", r, buf_text(check, r, b),
                           check->sp->stages);
-    int64_t *want = &check->values->bytes[x->kind][x->stage];
+    if (x->kind == K_mid)
+        return check_mid(check, r, b);
+    if (kind_held(x->kind) == K_weight || kind_held(x->kind) == K_wgrad || kind_held(x->kind) == K_opt)
+        if (!has_weights(check->p, x->stage))
+            return refute_all(check, CLAIM_JOBS, "rank %d has %s, of a set without weights", r, buf_text(check, r, b));
+    int64_t *want = &check->values->bytes[x->kind][entry_of(check, x->stage, x->batch)];
     check->values->has_state |= x->kind == K_opt;
     check->values->seen[x->stage] |= 1u << x->kind;
     if (*want < 0)
@@ -142,8 +160,9 @@ static bool check_size(struct check *check, int r, int32_t b) {
 }
 
 /* Where both exist: a wstash takes over its stash. */
-static bool no_smaller(struct check *check, int s, int kind, int than) {
-    long long have = check->values->bytes[kind][s], least = check->values->bytes[than][s];
+static bool no_smaller(struct check *check, int entry, int kind, int than) {
+    long long have = check->values->bytes[kind][entry], least = check->values->bytes[than][entry];
+    int sets = check->values->sets, s = entry < sets ? entry : (entry - sets) / check->p->names.slices;
     return have < 0 || have >= least ||
            refute_all(check, CLAIM_MEMORY, "%s(%d) has %lld bytes, fewer than %s(%d), which has %lld", kind_name[kind],
                       s, have, kind_name[than], s, least);
@@ -190,16 +209,18 @@ static bool check_shards(struct check *check, int s) {
 static bool check_sizes(struct check *check) {
     int64_t **bytes = check->values->bytes;
     for (int kind = 0; kind < NKINDS; kind++) {
-        bytes[kind] = NEW(int64_t, check->values->sets);
+        bytes[kind] = NEW(int64_t, entries(check));
         for (int s = 0; s < check->values->sets; s++)
-            bytes[kind][s] = check->sp->stage ? check->sp->stage[s].bytes[kind] : -1;
+            for (int b = -1; b < (s < check->sp->stages ? check->p->names.slices : 0); b++)
+                bytes[kind][entry_of(check, s, b)] =
+                    check->sp->stage ? stage_at(check->sp, check->sp->stage, s, b)->bytes[kind] : -1;
     }
     for (int r = 0; r < check->p->workers; r++)
         for (int32_t b = 0; b < check->p->rank[r].nbufs; b++)
             if (!check_size(check, r, b))
                 return false;
-    for (int s = 0; s < check->values->sets; s++)
-        if (!no_smaller(check, s, K_wstash, K_stash))
+    for (int e = 0; e < entries(check); e++)
+        if (!no_smaller(check, e, K_wstash, K_stash))
             return false;
     return true;
 }
@@ -215,21 +236,24 @@ static bool check_growth(struct check *check, int r, int32_t b) {
                       buf_text(check, r, b), buf_text(check, r, x->grows), x->stage, x->batch);
 }
 
-/* A rank's workspace must suffice for every job it runs. */
-static bool check_workspace(struct check *check) {
-    if (!check->sp->stage)
-        return true;
-    int64_t *have = NEW(int64_t, check->p->workers);
-    for (int r = 0; r < check->p->workers; r++)
-        for (int32_t b = 0; b < check->p->rank[r].nbufs; b++)
-            if (check->p->rank[r].buf[b].kind == K_work)
-                have[r] = check->p->rank[r].buf[b].bytes;
-    for (int j = 0; j < check->sp->njobs; j++) {
-        const struct job *job = &check->sp->job[j];
-        int64_t need = check->sp->stage[job->s].bytes[K_work];
-        if (need > have[job->rank])
+/* A rank's workspace must suffice for every job it runs there. */
+static bool check_workspace(struct check *check, int r) {
+    const struct rank *k = &check->p->rank[r];
+    int64_t first = 0;
+    for (int32_t b = 0; b < k->nbufs; b++)
+        if (k->buf[b].kind == K_work && k->buf[b].inst < 0)
+            first = k->buf[b].bytes;
+    for (int32_t i = 0; i < k->nins; i++) {
+        const struct instr *x = &k->ins[i];
+        int32_t own = is_job(x->op) ? operand(k, x, ROLE_work, 0) : -1;
+        int64_t have = own < 0 ? first : k->buf[own].bytes;
+        if (!is_job(x->op) || x->stage < 0 || x->stage >= check->sp->stages)
+            continue;
+        int64_t need = stage_at(check->sp, check->sp->stage, x->stage, x->batch)->bytes[K_work];
+        if (need > have)
             return refute_all(check, CLAIM_MEMORY, "%s needs %lld bytes of workspace; rank %d has %lld",
-                              job_name(job->s, job->b, job->d), (long long)need, job->rank, (long long)have[job->rank]);
+                              job_name(&check->p->names, x->stage, x->batch, x->op), (long long)need, r,
+                              (long long)have);
     }
     return true;
 }
@@ -241,7 +265,12 @@ bool memory_begin(struct check *check) {
     plan->occupant = NEW(int32_t *, W);
     plan->live = NEW(struct bits, W);
     plan->opened = NEW(bool *, W);
-    if (!check_sizes(check) || !check_workspace(check) || !homes_begin(check))
+    if (!check_sizes(check))
+        return false;
+    for (int r = 0; r < W && check->sp->stage; r++)
+        if (!check_workspace(check, r))
+            return false;
+    if (!homes_begin(check))
         return false;
     for (int s = 0; s < check->values->sets; s++)
         if (!check_shards(check, s))

@@ -14,9 +14,9 @@ static int64_t tensor_bytes(const struct rank *k, const struct instr *x) {
     return x->narg ? arg_bytes(k, &k->arg[x->arg]) : -1;
 }
 
-static const char *label_of(const struct instr *x) {
+static const char *label_of(const struct check *check, const struct instr *x) {
     struct text t = {0};
-    put_label(&t, x);
+    put_label(&t, &check->p->names, x);
     return t.s;
 }
 
@@ -27,15 +27,15 @@ static bool pair(struct check *check, int src, int32_t i, int dst, int32_t j) {
     check->mate[dst][j] = i;
     if (!same_name(s, d))
         return refute(check, CLAIM_SERIAL, src, i, "its place in the order of the edge meets %s on rank %d",
-                      label_of(d), dst);
+                      label_of(check, d), dst);
     if (section_of(ks, i) != section_of(kd, j))
-        return refute(check, CLAIM_SERIAL, src, i, "a mark of the period is between it and %s on rank %d", label_of(d),
-                      dst);
+        return refute(check, CLAIM_SERIAL, src, i, "a mark of the period is between it and %s on rank %d",
+                      label_of(check, d), dst);
     if (s->narg != 1 || d->narg != 1)
         return refute(check, CLAIM_JOBS, src, i, "a message carries one tensor");
     if (tensor_bytes(ks, s) != tensor_bytes(kd, d))
         return refute(check, CLAIM_SERIAL, src, i, "sends %lld bytes, but %s on rank %d takes %lld",
-                      (long long)tensor_bytes(ks, s), label_of(d), dst, (long long)tensor_bytes(kd, d));
+                      (long long)tensor_bytes(ks, s), label_of(check, d), dst, (long long)tensor_bytes(kd, d));
     return true;
 }
 
@@ -133,9 +133,9 @@ static bool list_collectives(struct check *check, int r, const int32_t *member) 
 
 static bool list_all(struct check *check) {
     const struct program *p = check->p;
-    check->series = NEW(struct series, 2 * p->ngroups + 1);
-    for (int n = 0; n < 2 * p->ngroups; n++) {
-        const struct group *g = &p->group[n / 2];
+    check->series = NEW(struct series, GROUP_LANES * p->ngroups + 1);
+    for (int n = 0; n < GROUP_LANES * p->ngroups; n++) {
+        const struct group *g = &p->group[n / GROUP_LANES];
         check->series[n] = (struct series){.g = g, .ins = NEW(int32_t *, g->n), .count = NEW(int32_t, g->n)};
     }
     int32_t *at = NEW(int32_t, p->workers + 2), *member = NEW(int32_t, p->ngroups + 1);
@@ -152,16 +152,24 @@ static bool list_all(struct check *check) {
     return true;
 }
 
+/* A team's first member's stage, where each has one of its own. */
+static int32_t stage_of(const struct check *check, const struct instr *x) {
+    const struct member *member = check->p->names.member;
+    bool team = op_lane[x->op] == LANE_TEAM && member && x->stage >= 0 && x->stage < check->p->stages;
+    return team && member[x->stage].place > 0 ? x->stage - member[x->stage].place : x->stage;
+}
+
 /* Two members come to the same. */
 static bool agree(struct check *check, int a, int32_t i, int b, int32_t j) {
     const struct instr *x = &check->p->rank[a].ins[i], *y = &check->p->rank[b].ins[j];
     int64_t here = tensor_bytes(&check->p->rank[b], y), there = tensor_bytes(&check->p->rank[a], x);
-    if (x->op != y->op || x->stage != y->stage || x->batch != y->batch || x->inst != y->inst || x->peer != y->peer)
-        return refute(check, CLAIM_SERIAL, b, j, "its place in the order of the group meets %s on rank %d", label_of(x),
-                      a);
+    if (x->op != y->op || stage_of(check, x) != stage_of(check, y) || x->batch != y->batch || x->inst != y->inst ||
+        x->peer != y->peer)
+        return refute(check, CLAIM_SERIAL, b, j, "its place in the order of the group meets %s on rank %d",
+                      label_of(check, x), a);
     if (section_of(&check->p->rank[a], i) != section_of(&check->p->rank[b], j))
-        return refute(check, CLAIM_SERIAL, b, j, "a mark of the period is between it and %s on rank %d", label_of(x),
-                      a);
+        return refute(check, CLAIM_SERIAL, b, j, "a mark of the period is between it and %s on rank %d",
+                      label_of(check, x), a);
     if (x->algorithm != y->algorithm)
         return refute(check, CLAIM_SERIAL, b, j, "travels by %s, but by %s on rank %d", algorithm_name[y->algorithm],
                       algorithm_name[x->algorithm], a);
@@ -199,7 +207,7 @@ static bool pair_series(struct check *check, struct series *series) {
 
 bool pair_collectives(struct check *check) {
     bool ok = list_all(check);
-    for (int n = 0; n < 2 * check->p->ngroups && ok; n++)
+    for (int n = 0; n < GROUP_LANES * check->p->ngroups && ok; n++)
         ok = pair_series(check, &check->series[n]);
     return ok;
 }

@@ -1,47 +1,66 @@
-/* Backwards in parts: the layers of a stage from the last to the first, in several instructions.
+/* Jobs in parts: the layers of a stage one after the other, in several instructions; backwards, from the last to the
+ * first.
  *
- * All parts name what the job reads and makes, and of the gradient the pieces that their layers have weights in, from
- * the last piece to the first. A piece belongs to neighbouring parts where a boundary falls inside. What the job makes
- * is complete with the last part that names it; until then nobody else may read or write it. No job may run between
- * the parts, which share the workspace. So when the first part comes, the others are found ahead of it, as the rank's
- * next jobs, and checked as one; the walk then finds them as they are. Where the model is known, the pieces that a part
- * names are compared with its layers'; a text says nothing of layers. */
+ * All parts name what the job reads and makes, apart from what they give to their team and get from it; and of the
+ * gradient the pieces that their layers have weights in, from the last piece to the first. A piece belongs to
+ * neighbouring parts where a boundary falls inside. What the job makes is complete with the last part that names it;
+ * until then nobody else may read or write it. The parts share a workspace, so no other job that works there may run
+ * between them: a rank has one workspace, and may have a second one. So when the first part comes, the others are found
+ * ahead of it, as the rank's next jobs, and checked as one; the walk then finds them as they are. Where the model is
+ * known, the pieces that a part names are compared with its layers'; a text says nothing of layers. */
 #include "check.h"
 
 struct pieces { /* that a part names: from the highest to the lowest; -1: none */
     int32_t high, low;
 };
-struct backward {
-    int32_t first, last; /* its instructions; last 0: no backward is under way */
+struct divided {
+    int32_t first, last; /* its instructions; last 0: no job is under way */
     struct pieces *part; /* per part */
     size_t cap;
-    int32_t sum, table_sum; /* its contributions, to dw and to dv */
+    int32_t sum, table_sum, shared_sum; /* its contributions, to dw, dv and du */
 };
 
-void parts_begin(struct check *check) { check->values->backward = NEW(struct backward, check->p->workers); }
+void parts_begin(struct check *check) { check->values->divided = NEW(struct divided, 2 * (int64_t)check->p->workers); }
+
+/* Whether a job works in its rank's second workspace. */
+static bool is_second(const struct rank *k, const struct instr *x) {
+    int32_t work = operand(k, x, ROLE_work, 0);
+    return work >= 0 && k->buf[work].inst >= 0;
+}
+
+bool is_workspace(struct check *check, int r, int32_t i, int32_t b) {
+    return check->p->rank[r].buf[b].kind == K_work ||
+           refute(check, CLAIM_JOBS, r, i, "its workspace is %s", buf_text(check, r, b));
+}
+
+/* The job that is under way in the workspace of x. */
+static struct divided *divided_of(const struct check *check, int r, const struct instr *x) {
+    return &check->values->divided[2 * r + is_second(&check->p->rank[r], x)];
+}
 
 static bool same_job(const struct instr *x, const struct instr *y) {
     return x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->last == y->last;
 }
 
-/* The rank's next job after instruction i, or -1. */
+/* The rank's next job after instruction i in the same workspace, or -1. */
 static int32_t next_job(const struct rank *k, int32_t i) {
+    bool second = is_second(k, &k->ins[i]);
     while (++i < k->nins)
-        if (is_job(k->ins[i].op))
+        if (is_job(k->ins[i].op) && is_second(k, &k->ins[i]) == second)
             return i;
     return -1;
 }
 
 static const struct arg *next_other(const struct rank *k, const struct instr *x, const struct arg *a) {
     const struct arg *end = k->arg + x->arg + x->narg;
-    while (a < end && a->role == ROLE_dw)
+    while (a < end && (a->role == ROLE_dw || a->role == ROLE_give || a->role == ROLE_got))
         a++;
     return a < end ? a : NULL;
 }
 
 static const char one_way[] = "one part writes its gradient where another adds to it";
 
-/* A part names what part 0 names, apart from pieces of the gradient. */
+/* A part names what part 0 names, apart from pieces of the gradient and what its team exchanges. */
 static bool same_operands(struct check *check, int r, int32_t i, const struct instr *first) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
@@ -52,7 +71,7 @@ static bool same_operands(struct check *check, int r, int32_t i, const struct in
     if (a || b)
         return refute(check, CLAIM_JOBS, r, i, "%s, and part 0 has %s", b ? arg_text(check, r, b) : "lacks an operand",
                       a ? arg_text(check, r, a) : "no such operand");
-    return x->vfirst == first->vfirst || refute(check, CLAIM_JOBS, r, i, one_way);
+    return (x->vfirst == first->vfirst && x->ufirst == first->ufirst) || refute(check, CLAIM_JOBS, r, i, one_way);
 }
 
 struct named_pieces {
@@ -93,13 +112,15 @@ static bool names_its_layers(struct check *check, int r, int32_t i, int pieces, 
     const struct stage *st = check->sp->stage ? &check->sp->stage[x->stage] : NULL;
     if (!st || !st->rt.nlayers)
         return true;
-    if (st->parts != x->last + 1)
+    if (!exchanges_in(check, x) && st->parts != x->last + 1)
         return refute(check, CLAIM_JOBS, r, i, "the backward of its stage runs in %d part%s", st->parts,
                       st->parts == 1 ? "" : "s");
-    for (int layer = st->cut[x->part + 1]; layer < st->cut[x->part]; layer++) {
+    int32_t from, to;
+    layers_of(st, x, &from, &to);
+    for (int32_t layer = from; layer < to; layer++) {
         const struct rt_layer *l = &st->rt.layer[layer];
         int64_t all = st->bytes[K_weight], end = l->param + l->nparam * precision_bytes(check->sp->model->rt.precision);
-        if (l->nparam && (l->param * pieces / all < named.low || (end - 1) * pieces / all > named.high))
+        if (own_parameters(l) && (l->param * pieces / all < named.low || (end - 1) * pieces / all > named.high))
             return refute(check, CLAIM_GRADIENTS, r, i, "its layer %d has parameters in pieces that it does not name",
                           layer);
     }
@@ -109,78 +130,89 @@ static bool names_its_layers(struct check *check, int r, int32_t i, int pieces, 
 static bool find_parts(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
-    struct backward *backward = &check->values->backward[r];
+    struct divided *divided = divided_of(check, r, x);
     struct named_pieces named = {0};
     int32_t at = i;
-    if (x->op != OP_B && x->op != OP_W)
-        return refute(check, CLAIM_JOBS, r, i, "only B and W run in parts");
-    GROW(backward->part, backward->cap, (size_t)x->last + 1);
+    bool makes_gradient = x->op == OP_B || x->op == OP_W;
+    if (!makes_gradient && !exchanges_in(check, x))
+        return refute(check, CLAIM_JOBS, r, i, "only B and W run in parts, and what exchanges something with a team");
+    GROW(divided->part, divided->cap, (size_t)x->last + 1);
     for (int part = 0; part <= x->last; part++) {
         int32_t next = part ? next_job(k, at) : i;
         if (next < 0 || !same_job(x, &k->ins[next]) || k->ins[next].part != part)
             return refute(check, CLAIM_JOBS, r, at, "part %d of it is not the rank's next job", part);
         at = next;
-        if (!same_operands(check, r, at, x) || !follows(check, r, at, &named, &backward->part[part]))
+        if (!same_operands(check, r, at, x) || !follows(check, r, at, &named, &divided->part[part]))
             return false;
     }
-    if (!named.first || named.low > 0)
+    bool pieces = makes_gradient && has_weights(check->p, x->stage);
+    if (pieces && (!named.first || named.low > 0))
         return refute(check, CLAIM_GRADIENTS, r, at, "no part names %s of its gradient",
                       named.first ? format("piece %d", named.low - 1) : "anything");
-    for (int part = 0, next = i; part <= x->last; part++, next = next_job(k, next))
-        if (!names_its_layers(check, r, next, pieces_of(named.first), backward->part[part]))
+    for (int part = 0, next = i; part <= x->last && pieces; part++, next = next_job(k, next))
+        if (!names_its_layers(check, r, next, pieces_of(named.first), divided->part[part]))
             return false;
-    backward->first = i;
-    backward->last = at;
-    backward->sum = new_contribution(check, x);
-    backward->table_sum = new_contribution(check, x);
+    divided->first = i;
+    divided->last = at;
+    divided->sum = new_contribution(check, x);
+    divided->table_sum = new_contribution(check, x);
+    divided->shared_sum = new_contribution(check, x);
     return true;
 }
 
 bool begin_part(struct check *check, int r, int32_t i) {
     const struct instr *x = &check->p->rank[r].ins[i];
-    struct backward *backward = &check->values->backward[r];
+    struct divided *divided = divided_of(check, r, x);
+    int exchanges = exchanges_in(check, x);
+    if (exchanges && x->last != exchanges)
+        return refute(check, CLAIM_JOBS, r, i, "runs in %d part%s; with what its team exchanges in between, it has %d",
+                      x->last + 1, x->last ? "s" : "", exchanges + 1);
     if (!x->last)
         return true;
     if (x->part == 0)
         return find_parts(check, r, i);
-    if (!backward->last || i <= backward->first || i > backward->last)
+    if (!divided->last || i <= divided->first || i > divided->last)
         return refute(check, CLAIM_JOBS, r, i, "no part 0 has come before it");
     return true;
 }
 
 bool in_parts(const struct check *check, int r, int32_t i) {
-    const struct backward *backward = &check->values->backward[r];
-    return backward->last && backward->first < i && i <= backward->last;
+    const struct divided *divided = &check->values->divided[2 * r], *second = divided + 1;
+    return (divided->last && divided->first < i && i <= divided->last) ||
+           (second->last && second->first < i && i <= second->last);
 }
 
 /* The part next to x, before it or after it, that names pieces; -1: none. */
-static int neighbour(const struct backward *backward, const struct instr *x, int step) {
+static int neighbour(const struct divided *divided, const struct instr *x, int step) {
     int part = x->part + step;
-    while (part >= 0 && part <= x->last && backward->part[part].high < 0)
+    while (part >= 0 && part <= x->last && divided->part[part].high < 0)
         part += step;
     return part <= x->last ? part : -1;
 }
 
 bool written_before(const struct check *check, int r, const struct instr *x, const struct arg *a) {
-    const struct backward *backward = &check->values->backward[r];
+    const struct divided *divided = divided_of(check, r, x);
     if (!x->part || a->role != ROLE_dw)
-        return x->part && a->role == ROLE_dv;
-    int before = neighbour(backward, x, -1);
-    return before >= 0 && backward->part[before].low == (int32_t)a->piece;
+        return x->part && (a->role == ROLE_dv || a->role == ROLE_du);
+    int before = neighbour(divided, x, -1);
+    return before >= 0 && divided->part[before].low == (int32_t)a->piece;
 }
 
 bool written_again(const struct check *check, int r, const struct instr *x, const struct arg *a) {
-    const struct backward *backward = &check->values->backward[r];
+    const struct divided *divided = divided_of(check, r, x);
     if (is_last_part(x) || a->role != ROLE_dw)
-        return !is_last_part(x) && a->role == ROLE_dv;
-    int after = neighbour(backward, x, 1);
-    return after >= 0 && backward->part[after].high == (int32_t)a->piece;
+        return !is_last_part(x) && (a->role == ROLE_dv || a->role == ROLE_du);
+    int after = neighbour(divided, x, 1);
+    return after >= 0 && divided->part[after].high == (int32_t)a->piece;
 }
 
 int32_t contribution_of(struct check *check, int r, int32_t i, int role) {
     const struct instr *x = &check->p->rank[r].ins[i];
-    const struct backward *backward = &check->values->backward[r];
-    return !x->last ? new_contribution(check, x) : role == ROLE_dv ? backward->table_sum : backward->sum;
+    const struct divided *divided = divided_of(check, r, x);
+    return !x->last          ? new_contribution(check, x)
+           : role == ROLE_dv ? divided->table_sum
+           : role == ROLE_du ? divided->shared_sum
+                             : divided->sum;
 }
 
 bool write_part(struct check *check, int r, int32_t i, int32_t b) {

@@ -176,7 +176,7 @@ bool at_mark(struct check *check, int r) {
     if (!check->values || !check->p->period || (i != k->begin && i != k->end))
         return true;
     if (in_parts(check, r, i))
-        return refute(check, CLAIM_PERIOD, r, i, "a mark is between the parts of a backward");
+        return refute(check, CLAIM_PERIOD, r, i, "a mark is between the parts of a job");
     if (i == k->begin)
         check->values->state[r] = state_of(check, r, true);
     return i != k->end || has_come_back(check, r, &check->values->state[r]);
@@ -189,7 +189,7 @@ bool waits_stay(struct check *check) {
             for (uint32_t w = k->ins[i].wait; w < k->ins[i].wait + k->ins[i].nwait; w++)
                 if (section_of(k, k->wait[w]) != section_of(k, i)) {
                     struct text t = {0};
-                    put_label(&t, &k->ins[k->wait[w]]);
+                    put_label(&t, &check->p->names, &k->ins[k->wait[w]]);
                     return refute(check, CLAIM_PERIOD, r, i, "waits for %s across a mark, where all lanes join anyway",
                                   t.s);
                 }
@@ -209,7 +209,7 @@ static int32_t like(const struct check *check, int32_t j, int32_t later) {
 }
 
 static const char *name_of(const struct check *check, int32_t j) {
-    return job_name(check->sp->job[j].s, check->sp->job[j].b, check->sp->job[j].d);
+    return job_name(&check->p->names, check->sp->job[j].s, check->sp->job[j].b, check->sp->job[j].d);
 }
 
 bool jobs_repeat(struct check *check) {

@@ -160,11 +160,11 @@ static bool refute_race(struct check *check, const struct question *question) {
     check->failed = CLAIM_RACES;
     put_place(check, question->r, question->j);
     put(&check->why, " %s ", question->wrote ? "writes" : "reads");
-    put_arg(&check->why, k, a);
+    put_arg(&check->why, &check->p->names, k, a);
     put(&check->why, "\n");
     put_place(check, question->r, question->i);
     put(&check->why, " %s ", question->writes ? "writes" : "reads");
-    put_arg(&check->why, k, b);
+    put_arg(&check->why, &check->p->names, k, b);
     if (to <= from)
         put(&check->why, "\nit has no bytes, but the two must be in order, and nothing orders them");
     else if (to - from == 1)

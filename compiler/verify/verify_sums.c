@@ -25,11 +25,11 @@ struct sums {
     size_t n, cap;
     int32_t *todo;
     size_t todo_cap;
-    uint32_t *leaf; /* per microbatch, of a table's first and then second stage: the last walk that reached it */
+    uint32_t *leaf; /* per microbatch, of a set's first stage, then its second, …: the last walk that reached it */
     uint32_t walks; /* so far */
     int32_t *whole; /* per set: the sum found complete, the last one */
     int32_t *of;    /* and for which update */
-    int32_t most;   /* the most contributions a set can have */
+    int64_t most;   /* the most contributions a set can have */
 };
 
 static int32_t new_sum(struct sums *sums, int32_t a, int32_t b, int32_t n) {
@@ -40,8 +40,11 @@ static int32_t new_sum(struct sums *sums, int32_t a, int32_t b, int32_t n) {
 
 void sums_begin(struct check *check) {
     struct sums *sums = check->values->sums = NEW(struct sums, 1);
-    sums->most = check->sp->batches * (1 + check->sp->tied);
-    sums->leaf = NEW(uint32_t, 2 * (int64_t)check->sp->batches);
+    int most = 1;
+    for (int set = check->p->stages; set < check->values->sets; set++)
+        most = check->values->slots[set] > most ? check->values->slots[set] : most;
+    sums->most = (int64_t)check->sp->batches * most;
+    sums->leaf = NEW(uint32_t, sums->most);
     sums->whole = NEW(int32_t, check->values->sets);
     sums->of = NEW(int32_t, check->values->sets);
     new_sum(sums, 0, 0, 0); /* NO_SUM */
@@ -70,8 +73,8 @@ bool join(struct check *check, int32_t *a, int32_t b) {
 
 bool refute_count(struct check *check, int r, int32_t i, int set, int64_t n) {
     return refute(check, CLAIM_GRADIENTS, r, i,
-                  "wgrad(%d) would have %lld contributions, and there are %d: some come twice", set, (long long)n,
-                  check->values->sums->most);
+                  "wgrad(%d) would have %lld contributions, and there are %lld: some come twice", set, (long long)n,
+                  (long long)check->values->sums->most);
 }
 
 /* What is added: the same to all units, or what a buffer of the rank holds in each. */
@@ -106,7 +109,7 @@ static bool add_to(struct check *check, int r, int32_t i, const struct arg *dw, 
         if (here.half != before)
             return refute(check, CLAIM_GRADIENTS, r, i,
                           before ? "%s has been written since the part before"
-                                 : "writes %s, which a backward in parts has not completed",
+                                 : "writes %s, which a job in parts has not completed",
                           arg_text(check, r, dw));
         here.sum = first ? NO_SUM : here.sum;
         sum = again ? NO_SUM : sum; /* it counts once all of it has come */
@@ -118,17 +121,16 @@ static bool add_to(struct check *check, int r, int32_t i, const struct arg *dw, 
     return true;
 }
 
-bool adds_to_table(const struct spec *sp, const struct instr *x) {
-    return sp->tied && (x->op == OP_B || x->op == OP_W) && (x->stage == 0 || x->stage == sp->unembedding);
-}
-
 int32_t new_contribution(struct check *check, const struct instr *x) {
     return new_sum(check->values->sums, ~x->stage, x->batch, 1);
 }
 
-bool accumulate(struct check *check, int r, int32_t i, int role, int set) {
+bool accumulate(struct check *check, int r, int32_t i, int role) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
+    int32_t set = set_of_operand(check, x, role);
+    if (set < 0)
+        return true;
     int32_t sum = contribution_of(check, r, i, role);
     if (!x->last && !find_arg(k, x, role, 0)) /* a part may have no weights */
         return refute(check, CLAIM_GRADIENTS, r, i, "its gradient goes nowhere: no operand %s", role_name[role]);
@@ -213,11 +215,10 @@ bool is_moved_on(struct check *check, int32_t sum, int32_t later) {
 /* Why a sum is not the gradient of a set for its update k; NULL: it has every microbatch of its stages exactly once. */
 static const char *what_is_wrong(struct check *check, int32_t sum, int set, int32_t k) {
     struct sums *sums = check->values->sums;
-    bool table = set == check->sp->stages, twice = table && check->sp->unembedding > 0;
     struct batches batches = batches_of(check, set, k);
-    int32_t want = (batches.to - batches.from) * (1 + twice);
+    int64_t want = (int64_t)(batches.to - batches.from) * check->values->slots[set];
     if (contributions(check, sum) != want)
-        return format("has %lld of %d contributions", (long long)contributions(check, sum), want);
+        return format("has %lld of %lld contributions", (long long)contributions(check, sum), (long long)want);
     if (sums->whole[set] == sum && sums->of[set] == k)
         return NULL;
     uint32_t walk = ++sums->walks;
@@ -226,12 +227,12 @@ static const char *what_is_wrong(struct check *check, int32_t sum, int set, int3
     for (sums->todo[n++] = sum; n > 0;) {
         struct sum *x = &sums->sum[sums->todo[--n]];
         bool leaf = x->a < 0;
-        int s = ~x->a;
-        if (leaf && s != (table ? 0 : set) && !(twice && s == check->sp->unembedding))
+        int s = ~x->a, slot = leaf ? slot_of(check, set, s) : 0;
+        if (slot < 0)
             return format("has a contribution of stage %d", s);
         if (leaf && (x->b < batches.from || x->b >= batches.to))
             return format("has microbatch %d", x->b);
-        uint32_t *met = leaf ? &sums->leaf[x->b + (twice && s ? check->sp->batches : 0)] : &x->met;
+        uint32_t *met = leaf ? &sums->leaf[x->b + (int64_t)slot * check->sp->batches] : &x->met;
         if (*met == walk)
             return leaf ? format("has microbatch %d of stage %d twice", x->b, s) : "has a part twice";
         *met = walk;
@@ -254,7 +255,10 @@ static bool refute_gradient(struct check *check, int r, int32_t i, int set, cons
                       batches.to - 1);
     return refute(check, CLAIM_GRADIENTS, r, i,
                   "its gradient %s; it must be the sum over all %d microbatches%s, each once", wrong,
-                  check->sp->batches, set == check->sp->stages && check->sp->unembedding > 0 ? " of both stages" : "");
+                  check->sp->batches,
+                  set >= check->p->stages + check->p->names.tables ? " of all members"
+                  : check->values->slots[set] > 1                  ? " of both stages"
+                                                                   : "");
 }
 
 /* Whether each unit of a gradient has all that an update needs. */
@@ -299,7 +303,8 @@ bool run_update(struct check *check, int r, int32_t i) {
         return refute(check, CLAIM_JOBS, r, i, "stage %d has %d updates", set, updates_of(check, set));
     if (!dw || value->kind != K_wgrad || value->stage != set || value->inst != gradient_of(check, r, x)) {
         struct text t = {0};
-        put_buf(&t, &(struct buf){.kind = K_wgrad, .stage = set, .batch = -1, .inst = gradient_of(check, r, x)});
+        put_buf(&t, &check->p->names,
+                &(struct buf){.kind = K_wgrad, .stage = set, .batch = -1, .inst = gradient_of(check, r, x)});
         return refute(check, CLAIM_GRADIENTS, r, i, "its gradient is %s, not %s", value_text(check, value), t.s);
     }
     if (!w || !at_home(&k->buf[w->buf]) || k->buf[w->buf].stage != set)

@@ -13,6 +13,13 @@ static struct refutation *refuted(int claim, char *why) {
     return no;
 }
 
+/* "F 0 3", as the text writes it. */
+static const char *label_of(const struct program *p, int s, int b, int d) {
+    struct text t = {0};
+    put_label(&t, &p->names, &(struct instr){.op = (uint8_t)d, .stage = s, .batch = b, .inst = -1, .peer = -1});
+    return t.s;
+}
+
 /* The rank that runs each job (s,b,d); -1 if none does. */
 static int32_t *ranks_of_jobs(const struct program *p) {
     int64_t n = (int64_t)p->stages * p->batches * NDIRS;
@@ -30,9 +37,14 @@ static int32_t *ranks_of_jobs(const struct program *p) {
 static struct spec *spec_of(const struct program *p) {
     struct spec *sp = NEW(struct spec, 1);
     *sp = (struct spec){.name = p->name, .file = p->name, .workers = p->workers, .stages = p->stages};
+    sp->names = p->names;
+    sp->exchange = p->exchange;
     sp->batches = p->batches;
+    sp->names = p->names;
+    sp->attends = p->attends;
     sp->update = p->update;
     sp->tied = p->tied;
+    sp->bare = p->bare;
     sp->unembedding = p->unembedding;
     sp->memory = sp->host_memory = INFINITY;
     int64_t cells = (int64_t)p->stages * p->batches;
@@ -66,7 +78,7 @@ static char *take_needs(const struct program *p, struct spec *sp) {
         const struct job_name *j = &p->need[i].job;
         int32_t at = job_at(sp, j->s, j->b, j->d);
         if (at < 0 || where[at] >= 0)
-            return format("`needs %s %d %d` names a job that %s", op_name[j->d], j->s, j->b,
+            return format("`needs %s` names a job that %s", label_of(p, j->s, j->b, j->d),
                           at < 0 ? "does not occur" : "has such a line already");
         where[at] = i;
     }
@@ -75,15 +87,15 @@ static char *take_needs(const struct program *p, struct spec *sp) {
     for (int j = 0; j < sp->njobs; j++) {
         int32_t n = sp->pred_at[j];
         if (where[j] < 0)
-            return format("no `needs` line for %s %d %d", op_name[sp->job[j].d], sp->job[j].s, sp->job[j].b);
+            return format("no `needs` line for %s", label_of(p, sp->job[j].s, sp->job[j].b, sp->job[j].d));
         for (int32_t e = p->need[where[j]].pred; e < p->need[where[j] + 1].pred; e++) {
             const struct job_name *f = &p->pred[e];
             int32_t at = job_at(sp, f->s, f->b, f->d);
             if (at < 0)
-                return format("`needs` names %s %d %d, which does not occur", op_name[f->d], f->s, f->b);
+                return format("`needs` names %s, which does not occur", label_of(p, f->s, f->b, f->d));
             if (named_by[at] == j + 1)
-                return format("`needs %s %d %d` names %s %d %d twice", op_name[sp->job[j].d], sp->job[j].s,
-                              sp->job[j].b, op_name[f->d], f->s, f->b);
+                return format("`needs %s` names %s twice", label_of(p, sp->job[j].s, sp->job[j].b, sp->job[j].d),
+                              label_of(p, f->s, f->b, f->d));
             named_by[at] = j + 1;
             sp->pred[n++] = at;
         }
@@ -126,7 +138,8 @@ struct refutation *verify_text(const struct program *p) {
         return refuted(CLAIM_JOBS, why);
     for (int j = 0; j < sp->njobs; j++)
         if (sp->job[j].rank < 0)
-            return refuted(CLAIM_JOBS, format("job %s never runs", job_name(sp->job[j].s, sp->job[j].b, sp->job[j].d)));
+            return refuted(CLAIM_JOBS,
+                           format("job %s never runs", job_name(&sp->names, sp->job[j].s, sp->job[j].b, sp->job[j].d)));
     const char *wrong;
     const struct graph *graph = graph_or_not(sp, &wrong);
     return graph ? verify(sp, graph, p, CLAIM_ALL) : refuted(CLAIM_JOBS, copy_string(wrong));

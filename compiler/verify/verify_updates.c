@@ -55,6 +55,7 @@ bool updates_begin(struct check *check) {
         return refute_all(check, CLAIM_PERIOD, "the script's step has %lld microbatches, the program's %lld",
                           (long long)check->sp->step, (long long)step_batches(p));
     const char *too = p->tied                ? "a token table that two stages share"
+                      : p->names.shared      ? "weights that the members of teams share"
                       : has_state_in_host(p) ? "optimizer state in host memory"
                                              : NULL;
     for (int s = 0; p->homes && s < p->stages && !too; s++)
@@ -102,7 +103,7 @@ bool reads_version(struct check *check, int r, int32_t i, int32_t j, int32_t b) 
     int32_t model = model_of(check, j);
     if (model >= 0 && !check->values->done[model])
         return refute(check, CLAIM_JOBS, r, i, "what it reads depends on %s, which has not run",
-                      job_name(sp->job[model].s, sp->job[model].b, OP_F));
+                      job_name(&check->p->names, sp->job[model].s, sp->job[model].b, OP_F));
     int32_t must = version_by_rule(check, r, j);
     if (must >= 0 && must != x->inst)
         return refute(check, CLAIM_JOBS, r, i, "reads version %d of stage %d's weights, and must read %d", x->inst,
@@ -130,9 +131,9 @@ bool versions_repeat(struct check *check) {
             return refute_all(check, CLAIM_PERIOD,
                               "%s reads version %d where %s, %d microbatches before it, reads %d: the versions that %s "
                               "and its like read do not repeat",
-                              job_name(f->s, f->b + K, OP_F), next < 0 ? -1 : declared[next],
-                              job_name(f->s, f->b, OP_F), K, declared[model],
-                              job_name(sp->job[j].s, sp->job[j].b, sp->job[j].d));
+                              job_name(&check->p->names, f->s, f->b + K, OP_F), next < 0 ? -1 : declared[next],
+                              job_name(&check->p->names, f->s, f->b, OP_F), K, declared[model],
+                              job_name(&check->p->names, sp->job[j].s, sp->job[j].b, sp->job[j].d));
     }
     return true;
 }

@@ -12,7 +12,7 @@ int64_t verify_work;
 
 const char *buf_text(const struct check *check, int r, int32_t b) {
     struct text t = {0};
-    put_buf(&t, &check->p->rank[r].buf[b]);
+    put_buf(&t, &check->p->names, &check->p->rank[r].buf[b]);
     return t.s;
 }
 
@@ -21,18 +21,16 @@ const char *value_text(const struct check *check, const struct value *value) {
         return format("%s(%d) in pieces that differ", kind_name[value->kind], value->stage);
     if (!value->set)
         return "nothing";
-    if (value->kind == K_none)
-        return "what an ALL_TO_ALL made";
     struct buf b = {.kind = value->kind,
                     .stage = value->stage,
                     .batch = kind_has_batch[value->kind] ? value->batch : -1,
                     .inst = -1};
     if (value->kind == K_token)
         b.inst = value->count;
-    if (value->kind == K_wgrad)
+    if (value->kind == K_wgrad || value->kind == K_mid)
         b.inst = value->inst;
     struct text t = {0};
-    put_buf(&t, &b);
+    put_buf(&t, &check->p->names, &b);
     long long n = contributions(check, value->sum);
     if (value->kind == K_wgrad)
         put(&t, " of %lld contribution%s", n, n == 1 ? "" : "s");
@@ -46,7 +44,7 @@ bool named(struct check *check, int r, int32_t i, int32_t b, int kind, int stage
     if (x->kind == tensor.kind && x->stage == tensor.stage && x->batch == tensor.batch && x->inst == tensor.inst)
         return true;
     struct text t = {0};
-    put_buf(&t, &tensor);
+    put_buf(&t, &check->p->names, &tensor);
     return refute(check, CLAIM_JOBS, r, i, "puts %s into the buffer of %s", t.s, buf_text(check, r, b));
 }
 
@@ -57,8 +55,9 @@ bool is_tensor(const struct value *value, int kind, int s, int b, int d) {
 
 /* ---- what a job reads ---- */
 
-static const uint8_t role_of[NKINDS] = {[K_act] = ROLE_x,       [K_grad] = ROLE_dy,       [K_stash] = ROLE_stash,
-                                        [K_input] = ROLE_input, [K_wstash] = ROLE_wstash, [K_token] = ROLE_t};
+static const uint8_t role_of[NKINDS] = {
+    [K_act] = ROLE_x,         [K_grad] = ROLE_dy, [K_stash] = ROLE_stash, [K_input] = ROLE_input,
+    [K_wstash] = ROLE_wstash, [K_token] = ROLE_t, [K_kv] = ROLE_kv,       [K_dkv] = ROLE_dkv};
 
 /* A tensor as an operand of some role; d: for a token, the job it stands for. */
 struct tensor {
@@ -79,7 +78,8 @@ static void want(struct tensors *tensors, struct tensor tensor) {
     tensors->want[tensors->nwant++] = tensor;
 }
 
-/* Collects the operands that hold tensors passed along edges: all that are read, except weights. */
+/* Collects the operands that hold tensors passed along edges: all that are read, except weights and what a part gets.
+ */
 static void take_operands(struct check *check, int r, const struct instr *x, struct tensors *tensors) {
     const struct rank *k = &check->p->rank[r];
     GROW(tensors->have, tensors->have_cap, (size_t)x->narg + 1);
@@ -87,7 +87,8 @@ static void take_operands(struct check *check, int r, const struct instr *x, str
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
         int role = k->arg[a].role;
         const struct value *value = &check->values->val[r][k->arg[a].buf];
-        if (op_access(x->op, role) == ACC_READ && role != ROLE_w && role != ROLE_v)
+        if (op_access(x->op, role) == ACC_READ && role != ROLE_w && role != ROLE_v && role != ROLE_u &&
+            role != ROLE_got)
             tensors->have[tensors->nhave++] = (struct tensor){role, value->kind, value->stage, value->batch,
                                                               value->kind == K_token ? value->count : 0};
     }
@@ -120,22 +121,34 @@ static bool are_same(const struct tensors *tensors) {
            (!tensors->nwant || !memcmp(tensors->want, tensors->have, sizeof *tensors->want * tensors->nwant));
 }
 
+/* Which slice's keys and values an operand holds, its place says. */
+static bool keys_in_order(struct check *check, int r, int32_t i) {
+    const struct rank *k = &check->p->rank[r];
+    int32_t before = operand(k, &k->ins[i], ROLE_kv, 0), b;
+    for (int n = 1; before >= 0 && (b = operand(k, &k->ins[i], ROLE_kv, n)) >= 0; n++, before = b)
+        if (check->values->val[r][b].batch <= check->values->val[r][before].batch)
+            return refute(check, CLAIM_JOBS, r, i, "reads keys and values out of order: %s behind %s",
+                          buf_text(check, r, b), buf_text(check, r, before));
+    return true;
+}
+
 /* The tensors passed along edges and the operands match one to one. */
 static bool reads_edges(struct check *check, int r, int32_t i, int32_t j) {
     struct tensors *tensors = check->values->scratch;
-    const struct job *job = &check->sp->job[j];
     tensors->nwant = 0;
     for (int32_t e = check->g->pred_at[j]; e < check->g->pred_at[j + 1]; e++) {
         const struct job *from = &check->sp->job[check->g->pred[e]];
         if (from->d == OP_U)
             continue; /* declared versions say what must come before what */
-        int kind = edge_kind(from, job);
+        int kind = check->g->kind[e];
         if (!check->values->done[check->g->pred[e]])
             return refute(check, CLAIM_JOBS, r, i, "%s, which it needs, has not run",
-                          job_name(from->s, from->b, from->d));
+                          job_name(&check->p->names, from->s, from->b, from->d));
         if (kind != K_token || from->rank != r) /* on one rank a token is only an order, which the walk kept */
             want(tensors, (struct tensor){role_of[kind], kind, from->s, from->b, kind == K_token ? from->d : 0});
     }
+    if (!keys_in_order(check, r, i))
+        return false;
     take_operands(check, r, &check->p->rank[r].ins[i], tensors);
     verify_work += (int64_t)(tensors->nwant + tensors->nhave);
     if (are_same(tensors)) /* already in the same order, as usual */
@@ -145,13 +158,6 @@ static bool reads_edges(struct check *check, int r, int32_t i, int32_t j) {
     if (tensors->nhave > 1)
         qsort(tensors->have, tensors->nhave, sizeof *tensors->have, by_tensor);
     return are_same(tensors) || refute_operands(check, r, i, tensors);
-}
-
-/* In a tied model, stage 0's forward looks up tokens and the unembedding multiplies by the table both ways; nothing
- * else reads it. Weight gradients of both stages are added to the table's. */
-static bool reads_table(const struct spec *sp, const struct instr *x) {
-    bool forward = x->op == OP_F || x->op == OP_R, back = x->op == OP_B || x->op == OP_I;
-    return sp->tied && ((forward && x->stage == 0) || ((forward || back) && x->stage == sp->unembedding));
 }
 
 /* The operand holds this set of weights, not updated yet. */
@@ -171,13 +177,34 @@ static bool reads_weights(struct check *check, int r, int32_t i, int role, int s
            refute(check, CLAIM_JOBS, r, i, "its weights have already been updated in this step");
 }
 
-/* The weights of its stage. */
-static bool reads_stage(struct check *check, int r, int32_t i, int32_t j) {
+/* The weights of its stage, of the table and of its team, as far as it uses them; and their gradients. */
+static bool uses_sets(struct check *check, int r, int32_t i, int32_t j) {
+    static const uint8_t reads[] = {ROLE_w, ROLE_v, ROLE_u}, adds[] = {ROLE_dw, ROLE_dv, ROLE_du};
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
-    return x->op == OP_W || (reads_weights(check, r, i, ROLE_w, x->stage) &&
-                             (!check->p->update || reads_version(check, r, i, j, operand(k, x, ROLE_w, 0))));
+    for (int n = 0; n < 3; n++) {
+        int32_t set = set_of_operand(check, x, reads[n]);
+        if (set >= 0 && !reads_weights(check, r, i, reads[n], set))
+            return false;
+        if (set < 0 && operand(k, x, reads[n], 0) >= 0)
+            return refute(check, CLAIM_JOBS, r, i, "has an operand %s, but %s", role_name[reads[n]],
+                          n == 0   ? "its stage has no weights"
+                          : n == 1 ? "reads no table"
+                                   : "its team shares no weights");
+        if (set_of_operand(check, x, adds[n]) < 0 && operand(k, x, adds[n], 0) >= 0)
+            return refute(check, CLAIM_GRADIENTS, r, i, "has an operand %s, but %s", role_name[adds[n]],
+                          n == 0   ? "its stage has no weights"
+                          : n == 1 ? "adds to no table"
+                                   : "its team shares no weights");
+    }
+    bool versions = check->p->update && x->op != OP_W;
+    if (versions && set_of_operand(check, x, ROLE_w) < 0)
+        return x->inst < 0 ||
+               refute(check, CLAIM_JOBS, r, i, "declares version %d of weights, and reads none", x->inst);
+    return !versions || reads_version(check, r, i, j, operand(k, x, ROLE_w, 0));
 }
+
+static bool may_repeat(int role) { return role == ROLE_x || role == ROLE_dy || role == ROLE_kv || role == ROLE_t; }
 
 /* No role occurs more often than its row in ops.h allows. */
 static bool roles_once(struct check *check, int r, int32_t i) {
@@ -189,7 +216,7 @@ static bool roles_once(struct check *check, int r, int32_t i) {
         bool piece = role == ROLE_dw && x->last;
         if (k->arg[a].last && !piece)
             return refute(check, CLAIM_JOBS, r, i, "a job takes no piece: %s", arg_text(check, r, &k->arg[a]));
-        if (seen >> role & 1 && role != ROLE_x && role != ROLE_dy && role != ROLE_t && !piece)
+        if (seen >> role & 1 && !may_repeat(role) && !piece)
             return refute(check, CLAIM_JOBS, r, i, "has several operands %s", role_name[role]);
         seen |= (uint32_t)1 << role;
     }
@@ -200,7 +227,7 @@ static bool roles_once(struct check *check, int r, int32_t i) {
 static bool as_large_as_read(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
-    int64_t *read = &check->values->bytes_read[x->stage];
+    int64_t *read = &check->values->bytes_read[entry_of(check, x->stage, x->batch)];
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
         int role = k->arg[a].role;
         int64_t bytes = k->buf[k->arg[a].buf].bytes;
@@ -229,13 +256,9 @@ static bool run_job(struct check *check, int r, int32_t i) {
     if (x->op == OP_F && operand(k, x, again ? ROLE_stash : ROLE_input, 0) >= 0)
         return refute(check, CLAIM_JOBS, r, i,
                       again ? "keeps a stash, which R makes" : "keeps its input, and no R reads it");
-    if (!roles_once(check, r, i) || !reads_edges(check, r, i, j) || !reads_stage(check, r, i, j))
+    if (!roles_once(check, r, i) || !gives_and_gets(check, r, i) || !reads_edges(check, r, i, j) ||
+        !uses_sets(check, r, i, j))
         return false;
-    bool table = reads_table(check->sp, x);
-    if (table ? !reads_weights(check, r, i, ROLE_v, check->sp->stages) : operand(k, x, ROLE_v, 0) >= 0)
-        return !table && refute(check, CLAIM_JOBS, r, i, "has an operand v, but reads no table");
-    if (!adds_to_table(check->sp, x) && operand(k, x, ROLE_dv, 0) >= 0)
-        return refute(check, CLAIM_GRADIENTS, r, i, "has an operand dv, but adds to no table");
     check->values->done[j] = is_last_part(x);
     if (check->values->section)
         check->values->section[j] = (uint8_t)section_of(k, i);
@@ -265,7 +288,7 @@ bool check_reads(struct check *check, int r, int32_t i) {
             continue;
         int32_t unset = pieces ? first_unset(check, r, a->buf, span) : span.from, to;
         if (unset >= 0 && held_at(check, r, a->buf, unset, &to).half)
-            return refute(check, CLAIM_MEMORY, r, i, "reads %s, which a backward in parts has not completed",
+            return refute(check, CLAIM_MEMORY, r, i, "reads %s, which a job in parts has not completed",
                           arg_text(check, r, a));
         if (unset >= 0 && pieces)
             return refute(check, CLAIM_MEMORY, r, i,
@@ -283,27 +306,32 @@ bool ready(struct check *check, int r, int32_t i, const struct arg *a, int kind,
     struct span span = units_of(check, r, a);
     if (span.to < 0)
         return refute(check, CLAIM_JOBS, r, i, "%s: %s", arg_text(check, r, a), no_piece(span));
-    if (value->live && (value->kind == K_none || first_set(check, r, a->buf, span) >= 0 ||
-                        same_span(span, units_of(check, r, &(struct arg){.buf = a->buf}))))
+    if (value->live &&
+        (first_set(check, r, a->buf, span) >= 0 || same_span(span, units_of(check, r, &(struct arg){.buf = a->buf}))))
         return refute(check, CLAIM_MEMORY, r, i, "overwrites %s, which is still in use", arg_text(check, r, a));
     return named(check, r, i, a->buf, kind, stage, batch, inst) && (value->live || open_buffer(check, r, i, a->buf));
 }
 
-/* The tensor must fit the buffer exactly: all buffers of a kind and stage have one size. */
+/* The tensor must fit the buffer exactly: all buffers of a kind and stage, or slice of it, have one size. */
 static bool fits(struct check *check, int r, int32_t i, int kind, int stage, int32_t b) {
-    int64_t want = check->values->bytes[kind][stage], have = check->p->rank[r].buf[b].bytes;
+    int64_t want =
+                check->values
+                    ->bytes[kind][entry_of(check, stage, kind_has_batch[kind] ? check->p->rank[r].ins[i].batch : -1)],
+            have = check->p->rank[r].buf[b].bytes;
     return want == have || refute(check, CLAIM_MEMORY, r, i, "puts a tensor of %lld bytes into %s of %lld bytes",
                                   (long long)want, buf_text(check, r, b), (long long)have);
 }
 
 static const uint8_t kind_written[NROLES] = {
     [ROLE_y] = K_act,   [ROLE_dx] = K_grad,       [ROLE_stash] = K_stash, [ROLE_input] = K_input, [ROLE_dw] = K_wgrad,
-    [ROLE_opt] = K_opt, [ROLE_wstash] = K_wstash, [ROLE_w] = K_weight,    [ROLE_done] = K_token,  [ROLE_dv] = K_wgrad};
+    [ROLE_opt] = K_opt, [ROLE_wstash] = K_wstash, [ROLE_w] = K_weight,    [ROLE_done] = K_token,  [ROLE_dv] = K_wgrad,
+    [ROLE_own] = K_kv,  [ROLE_dpast] = K_dkv,     [ROLE_du] = K_wgrad};
 
 /* Weights, gradients and state: they may be live, and what they hold then is not this function's matter. */
 static bool write_again(struct check *check, int r, int32_t i, int role, int32_t b) {
     const struct buf *x = &check->p->rank[r].buf[b];
-    int set = role == ROLE_dv ? check->sp->stages : check->p->rank[r].ins[i].stage;
+    const struct instr *in = &check->p->rank[r].ins[i];
+    int set = is_job(in->op) ? set_of_operand(check, in, role) : in->stage;
     bool right = role == ROLE_w     ? holds_weights(x->kind)
                  : role == ROLE_opt ? x->kind == K_opt
                                     : holds_gradient(x->kind);
@@ -321,12 +349,14 @@ static bool write_output(struct check *check, int r, int32_t i, int role, int32_
     const struct instr *x = &check->p->rank[r].ins[i];
     int kind = kind_written[role];
     struct value *value = &check->values->val[r][b];
-    if (role == ROLE_dw || role == ROLE_dv || role == ROLE_opt || role == ROLE_w)
+    if (role == ROLE_give || role == ROLE_work)
+        return role == ROLE_give ? give(check, r, i, b) : is_workspace(check, r, i, b);
+    if (role == ROLE_dw || role == ROLE_dv || role == ROLE_du || role == ROLE_opt || role == ROLE_w)
         return write_again(check, r, i, role, b);
     if (check->p->rank[r].buf[b].kind != kind)
         return refute(check, CLAIM_JOBS, r, i, "its operand %s is %s", role_name[role], buf_text(check, r, b));
-    if (!fits(check, r, i, kind, x->stage, b) ||
-        !named(check, r, i, b, kind, x->stage, x->batch, kind == K_token ? x->op : -1))
+    if (!named(check, r, i, b, kind, x->stage, x->batch, kind == K_token ? x->op : -1) ||
+        !fits(check, r, i, kind, x->stage, b))
         return false;
     if (x->part > 0)
         return write_part(check, r, i, b);
@@ -391,18 +421,30 @@ static bool write_outputs(struct check *check, int r, int32_t i) {
     case OP_TAKE: return run_add(check, r, i);
     case OP_B:
     case OP_W:
-        return accumulate(check, r, i, ROLE_dw, x->stage) &&
-               (!adds_to_table(check->sp, x) || accumulate(check, r, i, ROLE_dv, check->sp->stages));
+        return accumulate(check, r, i, ROLE_dw) && accumulate(check, r, i, ROLE_dv) && accumulate(check, r, i, ROLE_du);
     default: return true;
     }
 }
 
-/* I's wstash takes the place of the stash it frees: what W needs from the stash is not copied. */
+/* I's wstash takes the place of the stash it frees: what W needs from the stash is not copied. In parts, it does so
+ * from the first one on, and the stash is read until the last. */
 static bool takes_over(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
-    int32_t stash = operand(k, &k->ins[i], ROLE_stash, 0), wstash = operand(k, &k->ins[i], ROLE_wstash, 0);
-    return wstash < 0 || k->buf[wstash].off == k->buf[stash].off ||
-           refute(check, CLAIM_MEMORY, r, i, "%s does not lie where %s does", buf_text(check, r, wstash),
+    const struct instr *x = &k->ins[i];
+    int32_t stash = operand(k, x, ROLE_stash, 0), wstash = operand(k, x, ROLE_wstash, 0);
+    if (wstash >= 0 && k->buf[wstash].off != k->buf[stash].off)
+        return refute(check, CLAIM_MEMORY, r, i, "%s does not lie where %s does", buf_text(check, r, wstash),
+                      buf_text(check, r, stash));
+    if (wstash >= 0 && x->last && x->part == 0)
+        give_way(check, r, stash);
+    return true;
+}
+
+static bool has_given_way(struct check *check, int r, int32_t i) {
+    const struct rank *k = &check->p->rank[r];
+    int32_t stash = operand(k, &k->ins[i], ROLE_stash, 0);
+    return !is_last_part(&k->ins[i]) || !check->values->val[r][stash].gave_way ||
+           refute(check, CLAIM_MEMORY, r, i, "does not free %s, of which it has made its wstash",
                   buf_text(check, r, stash));
 }
 
@@ -415,7 +457,7 @@ bool values_run(struct check *check, int r, int32_t i) {
     if ((job && !begin_part(check, r, i)) || !check_reads(check, r, i) || (job && !run_job(check, r, i)) ||
         (x->op == OP_U && !run_update(check, r, i)))
         return false;
-    if (x->op == OP_I && (!takes_over(check, r, i) || !free_buffers(check, r, i, true)))
+    if (x->op == OP_I && (!takes_over(check, r, i) || !free_buffers(check, r, i, true) || !has_given_way(check, r, i)))
         return false;
     return write_outputs(check, r, i) && free_buffers(check, r, i, false);
 }
@@ -463,10 +505,10 @@ bool values_begin(struct check *check) {
     int W = check->p->workers;
     struct values *values = check->values = NEW(struct values, 1);
     values->val = NEW(struct value *, W);
-    values->sets = check->sp->stages + check->sp->tied;
+    values->sets = check->sp->stages + check->sp->names.sets;
     values->done = NEW(bool, check->sp->njobs);
     values->seen = NEW(uint32_t, values->sets);
-    values->bytes_read = NEW(int64_t, values->sets);
+    values->bytes_read = NEW(int64_t, entries(check));
     values->stays = NEW(bool *, W);
     parts_begin(check);
     period_begin(check);
@@ -475,6 +517,8 @@ bool values_begin(struct check *check) {
         values->val[r] = NEW(struct value, check->p->rank[r].nbufs);
         values->stays[r] = NEW(bool, check->p->rank[r].nbufs);
     }
+    if (!teams_begin(check) || !sets_begin(check))
+        return false;
     sums_begin(check);
     return updates_begin(check) && memory_begin(check);
 }
@@ -502,7 +546,8 @@ bool values_end(struct check *check) {
     for (int j = 0; j < check->sp->njobs; j++)
         if (!check->values->done[j]) {
             const struct job *job = &check->sp->job[j];
-            return refute_all(check, CLAIM_JOBS, "job %s never runs", job_name(job->s, job->b, job->d));
+            return refute_all(check, CLAIM_JOBS, "job %s never runs",
+                              job_name(&check->p->names, job->s, job->b, job->d));
         }
     for (int r = 0; r < check->p->workers; r++)
         for (int32_t b = 0; b < check->p->rank[r].nbufs; b++) {

@@ -55,7 +55,7 @@ void nccl_settle(struct nccl *nccl, const struct communicator *communicator, con
         }
     }
     if (x)
-        instr_name(name, sizeof name, x, nccl->groups);
+        instr_name(name, sizeof name, nccl->program, x, nccl->groups);
     watch_fail(nccl_trouble(nccl, x ? name : call, code));
 }
 
@@ -129,21 +129,26 @@ struct collective { /* as this rank takes part in it */
     const struct communicator *communicator;
     int ranks, me, root; /* members of the group; the root is -1 where there is none */
     char *src, *dst;     /* NULL: it has none */
-    float *scratch;
+    char *scratch;
     cudaStream_t stream;
+    int64_t size; /* bytes of a number that it adds up */
+    ncclDataType_t type;
+    bool first; /* the sum is written, not added to dst */
 };
 
 /* In the order of the group, in which the communicator has its ranks too. */
 static struct collective collective_of(struct nccl *nccl, const struct replay *re, const struct rt_instr *x) {
     const struct rt_group group = group_of(nccl->groups, x->peer, re->rank);
     struct collective c = {nccl, x, &nccl->communicator[nccl->of_lane[x->lane]], group.n, group.me, -1};
-    int role = x->at[ROLE_w] >= 0 ? ROLE_w : x->at[ROLE_y] >= 0 ? ROLE_y : ROLE_dw;
     for (int i = 0; i < group.n; i++)
         c.root = group.member[i] == x->root ? i : c.root;
     c.src = x->at[ROLE_src] < 0 ? NULL : nccl->rank->arena + x->at[ROLE_src];
-    c.dst = x->at[role] < 0 ? NULL : nccl->rank->arena + x->at[role];
-    c.scratch = (float *)nccl->scratch[x->lane];
+    c.dst = result_at(x) < 0 ? NULL : nccl->rank->arena + result_at(x);
+    c.scratch = nccl->scratch[x->lane];
     c.stream = nccl->rank->lane[x->lane];
+    c.size = summand_bytes(re->program->model, x->op);
+    c.type = c.size == 2 ? ncclBfloat16 : ncclFloat;
+    c.first = writes_sum(x);
     return c;
 }
 
@@ -219,7 +224,7 @@ static struct span into_share(const struct exchange *e, int from, int place) {
 }
 static struct span into_scratch(const struct exchange *e, int from, int place) {
     (void)from;
-    struct span span = {(char *)e->c->scratch + place * e->share, share_of(e, e->c->me).bytes};
+    struct span span = {e->c->scratch + place * e->share, share_of(e, e->c->me).bytes};
     return span;
 }
 static struct span into_dst(const struct exchange *e, int from, int place) {
@@ -239,17 +244,15 @@ static void all_to_all(const struct collective *c) {
 /* ---- sums by NCCL ---- */
 
 static void all_reduce(const struct collective *c) {
-    COLLECTIVE(c, ncclAllReduce(c->dst, c->dst, (size_t)c->x->bytes / 4, ncclFloat, ncclSum, c->communicator->comm,
-                                c->stream));
+    COLLECTIVE(c, ncclAllReduce(c->dst, c->dst, (size_t)(c->x->bytes / c->size), c->type, ncclSum,
+                                c->communicator->comm, c->stream));
 }
 
 /* Where the sum of a piece that begins at `at` is to go, and where it first comes. */
-static float *sum_at(const struct collective *c, int64_t at) {
-    return c->x->first ? (float *)(c->dst + at) : c->scratch;
-}
+static char *sum_at(const struct collective *c, int64_t at) { return c->first ? c->dst + at : c->scratch; }
 static void add_sum(const struct collective *c, int64_t at, int64_t bytes) {
-    if (c->dst && !c->x->first)
-        cuda_add((float *)(c->dst + at), c->scratch, bytes / 4, false, c->stream);
+    if (c->dst && !c->first)
+        cuda_add((float *)(c->dst + at), (const float *)c->scratch, bytes / 4, false, c->stream);
 }
 
 /* A long sum that some member adds to what it has: in pieces, as long as its scratch. To every member whose dw a piece
@@ -281,7 +284,7 @@ static void reduce_scatter(const struct collective *c) {
         reduce_pieces(c, c->x->bytes);
         return;
     }
-    COLLECTIVE(c, ncclReduceScatter(c->src, sum_at(c, 0), (size_t)c->x->bytes / 4, ncclFloat, ncclSum,
+    COLLECTIVE(c, ncclReduceScatter(c->src, sum_at(c, 0), (size_t)(c->x->bytes / c->size), c->type, ncclSum,
                                     c->communicator->comm, c->stream));
     add_sum(c, 0, c->x->bytes);
 }
@@ -291,8 +294,8 @@ static void reduce(const struct collective *c) {
         reduce_pieces(c, 0);
         return;
     }
-    COLLECTIVE(c, ncclReduce(c->src, c->dst ? sum_at(c, 0) : NULL, (size_t)c->x->bytes / 4, ncclFloat, ncclSum, c->root,
-                             c->communicator->comm, c->stream));
+    COLLECTIVE(c, ncclReduce(c->src, c->dst ? sum_at(c, 0) : NULL, (size_t)(c->x->bytes / c->size), c->type, ncclSum,
+                             c->root, c->communicator->comm, c->stream));
     add_sum(c, 0, c->x->bytes);
 }
 
@@ -300,31 +303,35 @@ static void reduce(const struct collective *c) {
 
 /* dst = or += the sum of mine and the same share of all others, in rank order. Rank r's lies at others + ((me - r) mod
  * ranks - 1) * stride. dst may be mine. */
-static __global__ void add_ranks(float *dst, const float *mine, const float *others, int64_t n, int64_t stride,
-                                 int ranks, int me, bool first) {
+template <typename T>
+static __global__ void add_ranks(T *dst, const T *mine, const T *others, int64_t n, int64_t stride, int ranks, int me,
+                                 bool first) {
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS) {
-        float sum = me == 0 ? mine[i] : others[(me - 1) * stride + i];
+        float sum = widen(me == 0 ? mine[i] : others[(me - 1) * stride + i]);
         for (int r = 1; r < ranks; r++)
-            sum += r == me ? mine[i] : others[((me - r + ranks) % ranks - 1) * stride + i];
-        dst[i] = first ? sum : dst[i] + sum;
+            sum += widen(r == me ? mine[i] : others[((me - r + ranks) % ranks - 1) * stride + i]);
+        dst[i] = narrow<T>(first ? sum : widen(dst[i]) + sum);
     }
+}
+template <typename T> static void add_received(const struct exchange *e, char *dst, bool first) {
+    const struct collective *c = e->c;
+    struct span mine = share_of(e, c->me);
+    int64_t n = (int64_t)mine.bytes / c->size;
+    if (n > 0)
+        LAUNCH(add_ranks<T>, min(blocks_for(n, THREADS), (unsigned)BLOCKS), THREADS, 0, c->stream, (T *)dst,
+               (const T *)mine.at, (const T *)c->scratch, n, e->share / c->size, c->ranks, c->me, first);
 }
 
 /* Receives all members' parts of this one's share into the scratch, and adds them up. */
 static void sum_share(const struct exchange *e, char *dst, bool first) {
-    const struct collective *c = e->c;
-    struct span mine = share_of(e, c->me);
-    int64_t n = (int64_t)mine.bytes / 4;
     run_exchange(e);
-    if (n > 0)
-        LAUNCH(add_ranks, min(blocks_for(n, THREADS), (unsigned)BLOCKS), THREADS, 0, c->stream, (float *)dst,
-               (const float *)mine.at, c->scratch, n, e->share / 4, c->ranks, c->me, first);
+    (e->c->size == 2 ? add_received<__nv_bfloat16> : add_received<float>)(e, dst, first);
 }
 
 static void all_reduce_ordered(const struct collective *c) {
     for (int64_t at = 0, n; at < c->x->bytes; at += n) {
         n = min(c->x->bytes - at, (int64_t)SCRATCH);
-        int64_t share = (n / 4 + c->ranks - 1) / c->ranks * 4;
+        int64_t share = (n / c->size + c->ranks - 1) / c->ranks * c->size;
         struct exchange e = {share_of, into_scratch, c, c->dst + at, n, share, share};
         sum_share(&e, share_of(&e, c->me).at, true);
         e.out = own_share;
@@ -340,7 +347,7 @@ static void reduce_scatter_ordered(const struct collective *c) {
     for (int64_t at = 0, n; at < c->x->bytes; at += n) {
         n = min(c->x->bytes - at, piece_of(c->ranks));
         const struct exchange e = {share_of, into_scratch, c, c->src + at, n * c->ranks, n, c->x->bytes};
-        sum_share(&e, c->dst + at, c->x->first);
+        sum_share(&e, c->dst + at, c->first);
     }
 }
 
@@ -348,7 +355,7 @@ static void reduce_ordered(const struct collective *c) {
     for (int64_t at = 0, n; at < c->x->bytes; at += n) {
         n = min(c->x->bytes - at, piece_of(c->ranks));
         const struct exchange e = {share_of, into_scratch, c, c->src + at, n, n, 0};
-        sum_share(&e, c->dst ? c->dst + at : NULL, c->x->first);
+        sum_share(&e, c->dst ? c->dst + at : NULL, c->first);
     }
 }
 
@@ -359,10 +366,10 @@ static void run(void *link, const struct replay *re, const struct rt_instr *x, b
     const struct collective c = collective_of(nccl, re, x);
     int32_t i = (int32_t)(x - re->program->rank[re->rank].ins);
     cuda_mark(nccl->rank, i, false, c.stream);
-    switch (x->bytes > 0 ? (int)x->op : (int)OP_none) {
+    switch (x->bytes > 0 ? motion_of(x->op) : (int)OP_none) {
     case OP_ALL_GATHER: all_gather(&c); break;
     case OP_BROADCAST: broadcast(&c); break;
-    case OP_ALL_TO_ALL: all_to_all(&c); break;
+    case OP_ALL_TO_ALL_A: all_to_all(&c); break;
     case OP_ALL_REDUCE: (ordered ? all_reduce_ordered : all_reduce)(&c); break;
     case OP_REDUCE_SCATTER: (ordered ? reduce_scatter_ordered : reduce_scatter)(&c); break;
     case OP_REDUCE: (ordered ? reduce_ordered : reduce)(&c); break;
@@ -384,8 +391,8 @@ static bool collective_ordered(void *link, struct replay *re, const struct rt_in
 
 /* Of the scratch for x, in a group of at most so many ranks. */
 static int64_t scratch_for(const struct rt_instr *x, int ranks, bool ordered) {
-    bool scatters = x->op == OP_REDUCE_SCATTER || x->op == OP_REDUCE;
-    if (ordered && x->op == OP_ALL_REDUCE) /* shares are whole floats */
+    bool scatters = motion_of(x->op) == OP_REDUCE_SCATTER || x->op == OP_REDUCE;
+    if (ordered && motion_of(x->op) == OP_ALL_REDUCE) /* shares are whole numbers */
         return min(x->bytes, (int64_t)SCRATCH) + ranks * (int64_t)sizeof(float);
     if (ordered && scatters)
         return min(x->bytes * ranks, (int64_t)SCRATCH);

@@ -43,8 +43,9 @@ static int64_t setting(const char *name, int64_t otherwise) {
  * directions (src/transport/nvls.cc: ncclNvlsBufferSetup). Ours exchange with every other member. */
 enum { RING = 1, TREE = 4 };
 static int peers_of(const struct rt_instr *x, int ranks, bool ordered) {
-    bool sums = x->op == OP_ALL_REDUCE || x->op == OP_REDUCE_SCATTER || x->op == OP_REDUCE;
-    int peers = x->op == OP_ALL_TO_ALL || (sums && ordered) ? ranks : x->op == OP_ALL_REDUCE ? RING + TREE : RING;
+    int peers = x->op == OP_ALL_TO_ALL_A || (sums(x->op) && ordered) ? ranks
+                : motion_of(x->op) == OP_ALL_REDUCE                  ? RING + TREE
+                                                                     : RING;
     return min(peers, ranks - 1);
 }
 
@@ -87,7 +88,6 @@ int64_t nccl_beside_ordered(const struct rt_program *p, int rank, const int32_t 
 /* What every rank knows of all: who sends to whom on which lane, and so who shares a communicator, in one global order.
  * A circle is the ranks of one communicator: first those of edges that share a lane, at either end or through other
  * edges, ascending; then those of a group's lane, in its order. Its first rank makes its id. */
-enum { GROUP_LANES = 2 }; /* of a group: for weights, and for the rest */
 struct known {
     int size, ngroups, ncircles, nedges; /* nedges: how many circles are of edges */
     int32_t *lane;                       /* [rank][sends, receives][peer]: 1 + its lane there; 0: no such edge */
@@ -124,9 +124,7 @@ static bool know_edges(struct nccl *nccl, struct known *known) {
     return true;
 }
 
-static int lane_of_group(const struct rt_instr *x) {
-    return x->peer * GROUP_LANES + (op_row(x->op)->lane == LANE_GATHER);
-}
+static int lane_of_group(const struct rt_instr *x) { return x->peer * GROUP_LANES + op_row(x->op)->lane - LANE_GATHER; }
 
 /* Which lanes the groups have, and which sums are added to. */
 static void know_groups(struct nccl *nccl, struct known *known) {

@@ -10,7 +10,7 @@
  *     copy            ----------->
  *     post(arrival)   ----------->  await(arrival)
  *
- * and a collective has two for every other member. Where members copy to others (ALL_GATHER, BROADCAST, ALL_TO_ALL),
+ * and a collective has two for every other member. Where members copy to others (ALL_GATHER, BROADCAST, ALL_TO_ALL_A),
  * they do so as they do in messages:
  *
  *     post(ready) to each who copies to me
@@ -183,9 +183,9 @@ static void copy(char *to, const char *from, int64_t bytes, cudaStream_t stream)
 /* ---- that copy to others ---- */
 
 static void copy_piece(const struct collective *c, int to) {
-    int64_t bytes = c->x->op == OP_ALL_TO_ALL ? c->x->bytes / c->group.n : c->x->bytes;
+    int64_t bytes = c->x->op == OP_ALL_TO_ALL_A ? c->x->bytes / c->group.n : c->x->bytes;
     char *from = tensor(c->put, c->put->world->rank, c->x->msg), *at = result(c->put, c->group.member[to], c->x->msg);
-    from += c->x->op == OP_ALL_TO_ALL ? to * bytes : 0;
+    from += c->x->op == OP_ALL_TO_ALL_A ? to * bytes : 0;
     at += c->x->op == OP_BROADCAST ? 0 : c->group.me * bytes;
     copy(at, from, bytes, c->stream);
 }
@@ -210,76 +210,78 @@ static void distribute(const struct collective *c) {
 enum {
     THREADS = 256,
     BLOCKS = 132 * 4,
-    PAGE = 1024, /* floats: shares begin on one, so that members never touch the same */
+    PAGE = 1024, /* numbers: shares begin on one, so that members never touch the same */
     MEMBERS = 64 /* of a group, at most: a kernel's arguments hold them */
 };
-struct members {
-    const float *share[MEMBERS]; /* of what each member has, in their order */
-};
+template <typename T> struct members { const T *share[MEMBERS]; /* of what each member has, in their order */ };
 
-template <int V>
-static __device__ void add_at(float *mine, const struct members &from, int ranks, bool first, int64_t i) {
-    pack<float, V> sum = load<V>(from.share[0] + i);
+template <typename T, int V>
+static __device__ void add_at(T *mine, const members<T> &from, int ranks, bool first, int64_t i) {
+    float sum[V];
+    pack<T, V> x = load<V>(from.share[0] + i);
+    for (int k = 0; k < V; k++)
+        sum[k] = widen(x.v[k]);
     for (int r = 1; r < ranks; r++) {
-        pack<float, V> x = load<V>(from.share[r] + i);
+        x = load<V>(from.share[r] + i);
         for (int k = 0; k < V; k++)
-            sum.v[k] += x.v[k];
+            sum[k] += widen(x.v[k]);
     }
-    if (!first) {
-        pack<float, V> x = load<V>(mine + i);
-        for (int k = 0; k < V; k++)
-            sum.v[k] += x.v[k];
-    }
-    store(mine + i, sum);
+    if (!first)
+        x = load<V>(mine + i);
+    for (int k = 0; k < V; k++)
+        x.v[k] = narrow<T>(first ? sum[k] : sum[k] + widen(x.v[k]));
+    store(mine + i, x);
 }
 
 /* mine = or += the sum of the shares, one of which may be mine. */
-static __global__ void add_shares(float *mine, struct members from, int ranks, bool first, int64_t n) {
-    int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 4, stride = (int64_t)gridDim.x * THREADS * 4;
-    for (; i + 4 <= n; i += stride)
-        add_at<4>(mine, from, ranks, first, i);
-    for (; i < n && i + 4 > n; i++)
-        add_at<1>(mine, from, ranks, first, i);
+template <typename T> static __global__ void add_shares(T *mine, members<T> from, int ranks, bool first, int64_t n) {
+    constexpr int V = WIDE<T>;
+    int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * V, stride = (int64_t)gridDim.x * THREADS * V;
+    for (; i + V <= n; i += stride)
+        add_at<T, V>(mine, from, ranks, first, i);
+    for (; i < n && i + V > n; i++)
+        add_at<T, 1>(mine, from, ranks, first, i);
 }
 
-/* mine = or += the sum of n floats from byte `at` of all members' first operands. */
-static void add(const struct collective *c, float *mine, int64_t at, int64_t n, bool first) {
-    struct members from;
+/* mine = or += the sum of n numbers from byte `at` of all members' first operands. */
+template <typename T> static void add_as(const struct collective *c, char *mine, int64_t at, int64_t n) {
+    members<T> from;
+    bool first = writes_sum(c->x) || c->x->op == OP_ALL_REDUCE;
     for (int r = 0; r < c->group.n; r++)
-        from.share[r] = (const float *)(tensor(c->put, c->group.member[r], c->x->msg) + at);
+        from.share[r] = (const T *)(tensor(c->put, c->group.member[r], c->x->msg) + at);
     if (n > 0)
-        LAUNCH(add_shares, min(blocks_for(n, THREADS * 4), (unsigned)BLOCKS), THREADS, 0, c->stream, mine, from,
-               c->group.n, first, n);
+        LAUNCH(add_shares<T>, min(blocks_for(n, THREADS * WIDE<T>), (unsigned)BLOCKS), THREADS, 0, c->stream, (T *)mine,
+               from, c->group.n, first, n);
+}
+static int64_t number_bytes(const struct collective *c) { return summand_bytes(c->put->program->model, c->x->op); }
+static void add(const struct collective *c, char *mine, int64_t at, int64_t n) {
+    (number_bytes(c) == 2 ? add_as<__nv_bfloat16> : add_as<float>)(c, mine, at, n);
 }
 
 static void all_reduce(const struct collective *c) {
-    int64_t n = c->x->bytes / (int64_t)sizeof(float), share = (n + c->group.n - 1) / c->group.n;
+    int64_t size = number_bytes(c), n = c->x->bytes / size, share = (n + c->group.n - 1) / c->group.n;
     share = (share + PAGE - 1) / PAGE * PAGE;
-    int64_t begin = min(c->group.me * share, n), own = min(begin + share, n) - begin,
-            at = begin * (int64_t)sizeof(float);
+    int64_t begin = min(c->group.me * share, n), own = min(begin + share, n) - begin, at = begin * size;
     char *mine = tensor(c->put, c->put->world->rank, c->x->msg) + at;
-    add(c, (float *)mine, at, own, true);
+    add(c, mine, at, own);
     for (int k = 1; k < c->group.n; k++)
-        copy(tensor(c->put, c->group.member[other(c, k)], c->x->msg) + at, mine, own * (int64_t)sizeof(float),
-             c->stream);
+        copy(tensor(c->put, c->group.member[other(c, k)], c->x->msg) + at, mine, own * size, c->stream);
 }
 
 static void reduce(const struct collective *c) {
-    int64_t n = c->x->bytes / (int64_t)sizeof(float);
-    float *dw = (float *)result(c->put, c->put->world->rank, c->x->msg);
+    int64_t n = c->x->bytes / number_bytes(c);
+    char *sum = result(c->put, c->put->world->rank, c->x->msg);
     post_all(c, sends_to, READY);
     await_all(c, has_of, READY);
-    if (c->x->op == OP_ALL_REDUCE)
+    if (motion_of(c->x->op) == OP_ALL_REDUCE)
         all_reduce(c);
-    else if (c->x->op == OP_REDUCE_SCATTER)
-        add(c, dw, c->group.me * c->x->bytes, n, c->x->first);
+    else if (motion_of(c->x->op) == OP_REDUCE_SCATTER)
+        add(c, sum, c->group.me * c->x->bytes, n);
     else if (c->x->root == c->put->world->rank)
-        add(c, dw, 0, n, c->x->first);
+        add(c, sum, 0, n);
     post_all(c, has_of, DONE);
     await_all(c, sends_to, DONE);
 }
-
-static bool sums(int op) { return op == OP_ALL_REDUCE || op == OP_REDUCE_SCATTER || op == OP_REDUCE; }
 
 static bool collective(void *link, struct replay *re, const struct rt_instr *x) {
     struct put *put = (struct put *)link;
@@ -324,10 +326,9 @@ static void own_parts(const struct put *put, struct part *part) {
         part[m].tensor = part[m].result = part[m].words = -1;
     for (int32_t i = 0; i < k->nins; i++) {
         const struct rt_instr *x = &k->ins[i];
-        int role = !is_group(x->op) ? ROLE_t : x->op == OP_ALL_REDUCE ? ROLE_dw : ROLE_src;
-        int64_t result = x->at[ROLE_w] >= 0 ? x->at[ROLE_w] : x->at[ROLE_y] >= 0 ? x->at[ROLE_y] : x->at[ROLE_dw];
+        bool has_src = is_group(x->op) && motion_of(x->op) != OP_ALL_REDUCE;
         if (x->msg >= 0)
-            part[x->msg] = {x->at[role], result, words};
+            part[x->msg] = {has_src ? x->at[ROLE_src] : result_at(x), result_at(x), words};
         words += words_bytes(x, all->workers);
     }
 }

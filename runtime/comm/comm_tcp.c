@@ -226,7 +226,7 @@ static int add_conn(struct tcp *tcp, int peer, int group, bool calls) {
 static bool find_members(struct tcp *tcp, const struct rt_rank *k, int ngroups, int *nconns) {
     bool *meets = calloc((size_t)tcp->size, sizeof *meets);
     bool ok = meets && tcp->member;
-    tcp->nchannels = ok ? 2 * ngroups : 0;
+    tcp->nchannels = ok ? GROUP_LANES * ngroups : 0;
     for (int32_t i = 0; ok && i < k->nins; i++) {
         const struct rt_instr *x = &k->ins[i];
         if (!is_group(x->op))
@@ -250,13 +250,13 @@ static bool take_memory(struct tcp *tcp, const struct rt_rank *k, const int32_t 
     int ngroups = group_count(groups), nconns = tcp->ncontrol + 2 * tcp->size;
     tcp->to = malloc(sizeof *tcp->to * (size_t)tcp->size);
     tcp->from = malloc(sizeof *tcp->from * (size_t)tcp->size);
-    tcp->member = calloc(2 * (size_t)ngroups + 1, sizeof *tcp->member);
+    tcp->member = calloc(GROUP_LANES * (size_t)ngroups + 1, sizeof *tcp->member);
     return tcp->to && tcp->from && collectives_open(&tcp->collectives, k, tcp->rank, groups, arena) &&
            find_members(tcp, k, ngroups, &nconns) && tcp_room(tcp, nconns);
 }
 
 static void add_members(struct tcp *tcp, int channel) {
-    const struct rt_group *group = &tcp->collectives.group[channel / 2];
+    const struct rt_group *group = &tcp->collectives.group[channel / GROUP_LANES];
     int *member = tcp->member[channel];
     for (int m = 0; member && m < group->n; m++)
         member[m] = member[m] ? add_conn(tcp, group->member[m], channel, group->me < m) : -1;

@@ -6,7 +6,7 @@
  *   ALL_REDUCE      the whole, twice: sums go up the chain of members, the total comes back down
  *   REDUCE          the whole, once: up the same chain, and from its end to the root
  *   REDUCE_SCATTER  n-1 shards, each to its owner, which adds what comes in the members' order
- *   ALL_TO_ALL      likewise, without adding
+ *   ALL_TO_ALL_A    likewise, without adding
  *
  * No member waits for ever, even if each message blocked its sender until it is received: the last two go by pieces,
  * then senders, then receivers, at both ends; so of the messages that have not moved, the first in that order can. */
@@ -107,7 +107,7 @@ static struct piece direct(const struct collective *c, int track, int64_t k) {
     int64_t at = k / c->group.n;
     if (track == OUT)
         return piece_of(c, c->src ? c->src + other * c->bytes : NULL, at, true, other);
-    if (c->x->op == OP_REDUCE_SCATTER)
+    if (c->motion == OP_REDUCE_SCATTER)
         return in_scratch(piece_of(c, c->dst, at, false, other), c->came);
     return piece_of(c, c->dst ? c->dst + other * c->bytes : NULL, at, false, other);
 }
@@ -125,7 +125,7 @@ static void add_reduce(struct collective *c, int track, int64_t k, int64_t float
     if (track == IN)
         host_add(c->sum, floats_at(c->src) + k * PIECE, floats, c->group.me == 0);
     if (track == DOWN_IN || (track == IN && !c->length[OUT]))
-        host_add(floats_at(c->dst) + k * PIECE, track == IN ? c->sum : c->result, floats, c->x->first);
+        host_add(floats_at(c->dst) + k * PIECE, track == IN ? c->sum : c->result, floats, writes_sum(c->x));
 }
 
 /* A piece's sum may be written over this member's own: that has been added. */
@@ -136,7 +136,7 @@ static void add_scatter(struct collective *c, int track, int64_t k, int64_t floa
         return;
     host_add(c->sum, other == me ? floats_at(c->src + me * c->bytes) + at : c->came, floats, other == 0);
     if (other == c->group.n - 1)
-        host_add(floats_at(c->dst) + at, c->sum, floats, c->x->first);
+        host_add(floats_at(c->dst) + at, c->sum, floats, writes_sum(c->x));
 }
 
 static void keep_own(struct collective *c, int track, int64_t k, int64_t floats) {
@@ -151,39 +151,38 @@ static const struct algorithm {
     struct piece (*piece)(const struct collective *c, int track, int64_t k);   /* message k of a track */
     void (*moved)(struct collective *c, int track, int64_t k, int64_t floats); /* it has moved; NULL: no matter */
 } algorithms[NOPS] = {
+    /* by motion_of */
     [OP_ALL_GATHER] = {plan_gather, gather, NULL},
     [OP_BROADCAST] = {plan_broadcast, broadcast, NULL},
     [OP_ALL_REDUCE] = {plan_all_reduce, all_reduce, add_all_reduce},
     [OP_REDUCE] = {plan_reduce, reduce, add_reduce},
     [OP_REDUCE_SCATTER] = {plan_direct, direct, add_scatter},
-    [OP_ALL_TO_ALL] = {plan_direct, direct, keep_own},
+    [OP_ALL_TO_ALL_A] = {plan_direct, direct, keep_own},
 };
 
 /* ---- one after the other, in each lane ---- */
 
 static void plan(struct collective *c, const struct rt_instr *x, const struct rt_group *group, int64_t bytes) {
     c->x = x;
+    c->motion = motion_of(x->op);
     c->group = *group;
-    c->bytes = x->op == OP_ALL_TO_ALL ? bytes / group->n : bytes;
+    c->bytes = c->motion == OP_ALL_TO_ALL_A ? bytes / group->n : bytes;
     c->pieces = c->bytes ? (c->bytes + 4 * PIECE - 1) / (4 * PIECE) : 1;
     c->root = -1;
     for (int i = 0; i < group->n; i++)
         c->root = group->member[i] == x->root ? i : c->root;
     memset(c->length, 0, sizeof c->length);
     memset(c->done, 0, sizeof c->done);
-    algorithms[x->op].plan(c);
+    algorithms[c->motion].plan(c);
 }
 
-static char *operand(const struct collectives *all, const struct rt_instr *x, int role) {
-    return x->at[role] < 0 ? NULL : all->arena + x->at[role];
-}
+static char *at(const struct collectives *all, int64_t off) { return off < 0 ? NULL : all->arena + off; }
 
 static void begin(const struct collectives *all, struct collective *c, struct replay *re, const struct rt_instr *x) {
-    int role = x->at[ROLE_w] >= 0 ? ROLE_w : x->at[ROLE_y] >= 0 ? ROLE_y : ROLE_dw;
-    c->src = operand(all, x, ROLE_src);
-    c->dst = operand(all, x, role);
+    c->src = at(all, x->at[ROLE_src]);
+    c->dst = at(all, result_at(x));
     plan(c, x, &all->group[x->peer], x->bytes);
-    if (x->op == OP_ALL_GATHER && c->src != c->dst + c->group.me * c->bytes) /* else it is in place */
+    if (c->motion == OP_ALL_GATHER && c->src != c->dst + c->group.me * c->bytes) /* else it is in place */
         memcpy(c->dst + c->group.me * c->bytes, c->src, (size_t)c->bytes);
     c->begun = true;
     c->since = re->device->clock(re);
@@ -191,7 +190,7 @@ static void begin(const struct collectives *all, struct collective *c, struct re
 
 /* True: some messages of the track have moved. */
 static bool go_on(const struct collectives *all, struct collective *c, const struct replay *re, int track) {
-    const struct algorithm *algorithm = &algorithms[c->x->op];
+    const struct algorithm *algorithm = &algorithms[c->motion];
     int64_t from = c->done[track];
     for (; c->done[track] < c->length[track]; c->done[track]++) {
         struct piece piece = algorithm->piece(c, track, c->done[track]);
@@ -227,7 +226,7 @@ void collective_peers(const struct rt_instr *x, const struct rt_group *group, bo
     plan(&c, x, group, 0); /* of one piece, which travels as all do */
     for (int track = 0; track < TRACKS; track++)
         for (int64_t k = 0; k < c.length[track]; k++) {
-            int member = algorithms[x->op].piece(&c, track, k).member;
+            int member = algorithms[c.motion].piece(&c, track, k).member;
             meets[member] |= member != group->me;
         }
 }

@@ -23,6 +23,7 @@ typedef bool move_piece(void *link, const struct replay *re, const struct rt_ins
 
 struct collective { /* a lane's, under way */
     const struct rt_instr *x;
+    int motion; /* motion_of */
     struct rt_group group;
     int root;        /* its place in the group; -1: none */
     int64_t bytes;   /* of a shard or of the whole tensor, whichever one member sends another */
@@ -49,8 +50,8 @@ void collectives_close(struct collectives *all);
 bool collectives_run(struct collectives *all, struct replay *re, const struct rt_instr *x, double *start, double *end);
 /* Sets meets[i] for each member i of x's group that this member exchanges messages with. It is mutual. */
 void collective_peers(const struct rt_instr *x, const struct rt_group *group, bool *meets);
-/* Members number what is between them alike: a group has a lane for weights, and one for the rest. */
+/* Members number what is between them alike: a group has a lane for weights, one for gradients, and one for a team. */
 static inline int collective_channel(const struct rt_instr *x) {
-    return 2 * x->peer + (op_row(x->op)->lane == LANE_GATHER);
+    return GROUP_LANES * x->peer + op_row(x->op)->lane - LANE_GATHER;
 }
 #endif

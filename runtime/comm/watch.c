@@ -84,13 +84,16 @@ static int32_t blocked(const struct replay *re) {
 /* ---- names ---- */
 
 /* A message with its tensor: "RECV_F act(2,5) from rank 2"; a job's or an addition's name says enough. */
-void instr_name(char *out, size_t n, const struct rt_instr *x, const int32_t *groups) {
+void instr_name(char *out, size_t n, const struct rt_program *p, const struct rt_instr *x, const int32_t *groups) {
+    int32_t slices = p->model->slices;
     const char *tensor = is_message(x->op) ? kind_row(op_row(x->op)->tensor)->name : NULL;
-    char batch[16] = "";
-    if (x->batch >= 0)
+    char batch[32] = "";
+    if (x->batch >= 0 && slices > 0 && x->op != OP_U)
+        snprintf(batch, sizeof batch, tensor ? ",%d.%d" : " %d.%d", x->batch / slices, x->batch % slices);
+    else if (x->batch >= 0)
         snprintf(batch, sizeof batch, tensor ? ",%d" : " %d", x->batch);
-    int at = snprintf(out, n, tensor ? "%s %s(%d%s)" : "%s %s%d%s", op_row(x->op)->name, tensor ? tensor : "", x->stage,
-                      batch);
+    int at = snprintf(out, n, tensor ? "%s %s(%s%s)" : "%s %s%s%s", op_row(x->op)->name, tensor ? tensor : "",
+                      stage_name(p, x->stage).s, batch);
     if (has_peer(x->op))
         snprintf(out + at, n - (size_t)at, " %s rank %d", is_send(x->op) ? "to" : "from", x->peer);
     if (!is_group(x->op))
@@ -113,7 +116,7 @@ static void put_place(char *out, size_t n) {
     }
     const struct rt_instr *x = &stream(w.replay)->ins[i];
     int at = snprintf(out, n, x->msg >= 0 ? "waits at %d " : "is at %d ", i + 1);
-    instr_name(out + at, n - (size_t)at, x, w.a.group);
+    instr_name(out + at, n - (size_t)at, w.replay->program, x, w.a.group);
 }
 
 /* "step 3", or which of its passes: "step 3, repetition 7 of 10". */
@@ -138,7 +141,7 @@ static void put_lane(FILE *f, const struct replay *re, int l) {
     for (int32_t c = from; c < at; c++) {
         double start = 0, end = 0;
         bool known = re->device->stamp((struct replay *)re, k->lane_ins[c], &start, &end);
-        instr_name(name, sizeof name, &k->ins[k->lane_ins[c]], w.a.group);
+        instr_name(name, sizeof name, re->program, &k->ins[k->lane_ins[c]], w.a.group);
         if (known)
             fprintf(f, "  %10.6f  %10.6f  %d %s\n", start - w.since_device, end - w.since_device, k->lane_ins[c] + 1,
                     name);
@@ -149,7 +152,7 @@ static void put_lane(FILE *f, const struct replay *re, int l) {
     if (h < 0)
         return;
     const struct rt_instr *x = &k->ins[h];
-    instr_name(name, sizeof name, x, w.a.group);
+    instr_name(name, sizeof name, re->program, x, w.a.group);
     fprintf(f, "                    next  %d %s", h + 1, name);
     const char *between = ", after ";
     for (int32_t a = x->wait; a < x->wait + x->nwait; a++)

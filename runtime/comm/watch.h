@@ -37,5 +37,5 @@ int watch_signal(void); /* SIGINT, SIGTERM, or 0 */
 __attribute__((noreturn)) void watch_fail(const char *why);
 
 /* Into out, of n bytes: "RECV_F act(2,5) from rank 2". */
-void instr_name(char *out, size_t n, const struct rt_instr *x, const int32_t *groups);
+void instr_name(char *out, size_t n, const struct rt_program *p, const struct rt_instr *x, const int32_t *groups);
 #endif

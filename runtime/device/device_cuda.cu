@@ -134,39 +134,28 @@ static void device_record(struct replay *re, int32_t i, double start, double end
     end_turn(re, &stream_of(re)->ins[i]);
 }
 
-/* The microbatch, as written out, as data_batch lays it out, in device memory. */
-static struct rt_batch input_of(const struct replay *re, int b) {
-    const struct rt_model *m = re->program->model;
-    const char *at = self(re)->input + (int64_t)b * (int64_t)data_bytes(m), *half = at + data_bytes(m) / 2;
-    struct rt_batch batch = {NULL, NULL, NULL, NULL};
-    if (m->input == INPUT_TOKENS) {
-        batch.token = (const int32_t *)at;
-        batch.target = (const int32_t *)half;
-    } else {
-        batch.x = (const float *)at;
-        batch.y = (const float *)half;
-    }
-    return batch;
-}
-
 static void run_job(struct replay *re, const struct rt_instr *x) {
     struct cuda_rank *own = self(re);
     const struct rt_program *p = re->program;
-    const struct rt_stage *s = &p->stage[x->stage];
+    const struct rt_stage *s = job_stage(p, x);
     cudaStream_t stream = own->lane[x->lane];
-    struct rt_batch batch = input_of(re, x->batch);
+    struct rt_batch batch = cuda_input(re, x);
     struct rt_bind at = job_bind(p, re->rank, own->arena, x);
     at.batch = &batch;
-    at.loss = own->loss + (x->op == OP_F ? x->batch : written_batches(p));
-    if (x->op == OP_F && x->at[ROLE_input] >= 0 && at.at[SP_X]) { /* recompute: keep the input only */
+    at.loss = own->loss + (x->op == OP_F && tells_loss(s) ? x->batch : written_batches(p));
+    at.routed = x->op == OP_F && tells_routed(s) ? own->routed : NULL;
+    if (x->op == OP_F && x->at[ROLE_input] >= 0 &&
+        (at.at[SP_X] || !begins_job(p, x))) { /* recompute: keep the input only */
         char *input = job_operand(own->arena, x, ROLE_input);
-        CUDA(cudaMemcpyAsync(input, at.at[SP_X], (size_t)s->input, cudaMemcpyDeviceToDevice, stream));
-        cuda_add_more(p->model, &at, input, s->input / precision_bytes(p->model->precision), stream);
+        if (begins_job(p, x)) {
+            CUDA(cudaMemcpyAsync(input, at.at[SP_X], (size_t)s->input, cudaMemcpyDeviceToDevice, stream));
+            cuda_add_more(p->model, &at, input, s->input / precision_bytes(p->model->precision), stream);
+        }
         at.at[SP_X] = input;
         at.nmore = 0;
     }
     if (x->op == OP_F || x->op == OP_R)
-        cuda_forward(p->model, s, &at, own->workspace, stream);
+        cuda_forward_part(p->model, s, &at, x->from, x->to, own->workspace, stream);
     else
         cuda_backward_part(p->model, s, &at, x->op != OP_W, x->op != OP_I, x->from, x->to, &own->ahead, own->workspace,
                            stream);
@@ -183,7 +172,7 @@ static void run_update(struct replay *re, const struct rt_instr *x, cudaStream_t
         number.more = p->period / s->update;
     }
     cuda_update(p->model, home_on(stream_of(re), x->stage)->owned, job_operand(own->arena, x, ROLE_w),
-                (const float *)job_operand(own->arena, x, ROLE_dw), update_scale(s),
+                (const float *)job_operand(own->arena, x, ROLE_dw), update_scale(p->model, s),
                 (float *)job_operand(own->arena, x, ROLE_opt), &number, own->lr, stream);
 }
 
@@ -216,7 +205,7 @@ static void run_instr(struct replay *re, const struct rt_instr *x, cudaStream_t 
 static void device_launch(struct replay *re, const struct rt_instr *x) {
     struct cuda_rank *own = self(re);
     int32_t i = (int32_t)(x - stream_of(re)->ins);
-    nvtx_begin(x);
+    nvtx_begin(re->program, x);
     await_turn(re, x);
     cuda_mark(own, i, false, own->lane[x->lane]);
     run_instr(re, x, own->lane[x->lane]);
@@ -226,7 +215,7 @@ static void device_launch(struct replay *re, const struct rt_instr *x) {
 
 static bool device_meet(struct replay *re, const struct rt_instr *x) {
     struct cuda_rank *own = self(re);
-    nvtx_begin(x);
+    nvtx_begin(re->program, x);
     await_turn(re, x);
     bool met = (is_group(x->op) ? own->transport->collective : own->transport->message)(own->link, re, x);
     nvtx_end();
@@ -290,15 +279,17 @@ static int64_t whole(int64_t bytes) { return (bytes + REGION - 1) / REGION * REG
 static int64_t lay_out(const struct rt_program *p, int rank, const struct cuda_transport *transport,
                        struct cuda_rank *own) {
     int64_t at = whole(p->rank[rank].arena), batches = written_batches(p);
+    int64_t input = whole(cuda_written(p) * (int64_t)data_bytes(p->model));
     char *base = own ? own->arena : NULL;
     if (own) {
         own->input = base + at;
-        own->loss = (float *)(base + at + whole(batches * (int64_t)data_bytes(p->model)));
+        own->loss = (float *)(base + at + input);
     }
-    at += whole(batches * (int64_t)data_bytes(p->model)) + whole((batches + 1) * (int64_t)sizeof *own->loss);
+    at += input + whole((batches + 1) * (int64_t)sizeof *own->loss);
     if (own) {
         own->counted = (int64_t *)(base + at);
-        own->lr = (float *)(own->counted + 2);
+        own->routed = (struct rt_routed *)(own->counted + 2);
+        own->lr = (float *)(own->routed + 1);
         own->workspace = base + at + REGION;
         own->extra = base + at + REGION + whole(cuda_workspace());
     }
@@ -321,54 +312,6 @@ static bool take_host(struct cuda_rank *own, int64_t bytes) {
     return true;
 }
 
-/* Where a period repeats, a section has no more than it uses in each pass; where nothing does, all microbatches go at
- * once. */
-static void find_fed(const struct rt_program *p, const struct rt_rank *k, struct cuda_range *fed, int section) {
-    *fed = p->period > 0 ? cuda_range{INT32_MAX, 0} : cuda_range{0, p->batches};
-    for (int32_t i = begin_of(k, section); p->period > 0 && i < begin_of(k, section + 1); i++) {
-        const struct rt_instr *x = &k->ins[i];
-        if (!is_job(x->op) || !stage_reads_batch(p, x->stage))
-            continue;
-        fed->from = min(fed->from, x->batch);
-        fed->to = max(fed->to, x->batch + 1);
-    }
-}
-
-/* Of other microbatches, the losses there are an earlier pass's. made: per microbatch as written out. */
-static struct cuda_range *find_lost(const struct rt_program *p, const struct rt_rank *k, struct cuda_range *at,
-                                    int section, bool *made) {
-    int32_t n = written_batches(p);
-    if (p->period == 0) { /* nobody's are 0 */
-        *at = {0, n};
-        return at + 1;
-    }
-    memset(made, 0, (size_t)n);
-    for (int32_t i = begin_of(k, section); i < begin_of(k, section + 1); i++)
-        if (k->ins[i].op == OP_F && k->ins[i].stage == p->stages - 1)
-            made[k->ins[i].batch] = true;
-    for (int32_t b = 0; b < n; b++) {
-        if (!made[b])
-            continue;
-        at->from = b;
-        while (b < n && made[b])
-            b++;
-        at++->to = b;
-    }
-    return at;
-}
-
-static bool plan_passes(struct cuda_rank *own, const struct rt_program *p, const struct rt_rank *k) {
-    bool *made = (bool *)calloc((size_t)written_batches(p) + 1, sizeof *made);
-    own->lost = (struct cuda_range *)calloc((size_t)written_batches(p) + NSECTIONS, sizeof *own->lost);
-    for (int s = 0; made && own->lost && s < NSECTIONS; s++) {
-        own->lost_at[s] = s > 0 ? own->lost_at[s] : own->lost;
-        own->lost_at[s + 1] = find_lost(p, k, own->lost_at[s], s, made);
-        find_fed(p, k, &own->fed[s], s);
-    }
-    free(made);
-    return made && own->lost;
-}
-
 const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_program *p, int rank,
                       const struct cuda_transport *transport, bool watched) {
     const struct rt_rank *k = &p->rank[rank];
@@ -385,7 +328,7 @@ const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_
     own->lane = (cudaStream_t *)calloc((size_t)k->nlanes + 1, sizeof *own->lane);
     own->event = (cudaEvent_t *)calloc((size_t)k->nins + 1, sizeof *own->event);
     own->issued = (int64_t *)calloc((size_t)k->nins + 1, sizeof *own->issued);
-    if (!re->cursor || !re->blocked || !own->lane || !own->event || !own->issued || !plan_passes(own, p, k))
+    if (!re->cursor || !re->blocked || !own->lane || !own->event || !own->issued || !cuda_plan_feeds(own, p, k))
         return "no memory on the host";
     own->transport = transport;
     own->arena = transport->take(bytes);
@@ -410,7 +353,7 @@ const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_
     if (transport->chained)
         CUDA(cudaEventCreateWithFlags(&own->turn, cudaEventDisableTiming));
     for (int t = 0; t < 2; t++) {
-        CUDA(cudaMallocHost((void **)&own->staged[t], (size_t)written_batches(p) * data_bytes(p->model)));
+        CUDA(cudaMallocHost((void **)&own->staged[t], (size_t)cuda_written(p) * data_bytes(p->model)));
         CUDA(cudaMallocHost((void **)&own->told[t], (size_t)p->batches * sizeof *own->told[t]));
         memset(own->told[t], 0, (size_t)p->batches * sizeof *own->told[t]);
         CUDA(cudaEventCreateWithFlags(&own->sent[t], cudaEventDisableTiming));
@@ -447,6 +390,7 @@ void cuda_release(struct replay *re, struct cuda_rank *own) {
     free(own->event);
     free(own->issued);
     free(own->lost);
+    free(own->whole);
     free(own->span);
     free(re->cursor);
     free(re->blocked);
@@ -495,49 +439,4 @@ void cuda_begin(struct replay *re, uint64_t seed) {
         cuda_put_weights(re, &k->home[i], w);
         free(w);
     }
-}
-
-/* Converts the batch's x to the model's precision, in place. */
-static void round_input(const struct rt_model *m, const struct rt_batch *batch) {
-    char *at = (char *)batch->x;
-    if (m->precision != BF16 || !at)
-        return;
-    for (int64_t i = 0, n = (int64_t)m->rows * m->features; i < n; i++) {
-        float x;
-        memcpy(&x, at + i * (int64_t)sizeof x, sizeof x);
-        __nv_bfloat16 rounded = __float2bfloat16_rn(x);
-        memcpy(at + i * (int64_t)sizeof rounded, &rounded, sizeof rounded);
-    }
-}
-
-void cuda_feed(struct replay *re, int64_t step, int64_t pass, const struct data *data, cudaStream_t stream) {
-    struct cuda_rank *own = self(re);
-    const struct rt_program *p = re->program;
-    const struct cuda_range *fed = &own->fed[section_at(p, pass)];
-    size_t bytes = data_bytes(p->model), from = (size_t)fed->from * bytes;
-    int64_t moved = repetition_at(p, pass) * p->period;
-    struct rt_batch batch;
-    if (fed->from >= fed->to)
-        return;
-    int turn = (int)(own->feeds++ % 2);
-    CUDA(cudaEventSynchronize(own->sent[turn]));
-    for (int32_t b = fed->from; b < fed->to; b++) {
-        data_batch(data, step, (int)(b + moved), own->staged[turn] + (size_t)b * bytes, &batch);
-        round_input(p->model, &batch);
-    }
-    CUDA(cudaMemcpyAsync(own->input + from, own->staged[turn] + from, (size_t)fed->to * bytes - from,
-                         cudaMemcpyHostToDevice, stream));
-    CUDA(cudaEventRecord(own->sent[turn], stream));
-}
-
-void cuda_tell(struct replay *re, int64_t pass, cudaStream_t stream) {
-    struct cuda_rank *own = self(re);
-    const struct rt_program *p = re->program;
-    int turn = (int)(re->step % 2), section = section_at(p, pass);
-    int64_t moved = repetition_at(p, pass) * p->period;
-    for (const struct cuda_range *range = own->lost_at[section]; range < own->lost_at[section + 1]; range++)
-        CUDA(cudaMemcpyAsync(own->told[turn] + moved + range->from, own->loss + range->from,
-                             (size_t)(range->to - range->from) * sizeof *own->loss, cudaMemcpyDeviceToHost, stream));
-    if (pass == passes_of(p) - 1)
-        CUDA(cudaEventRecord(own->came[turn], stream));
 }

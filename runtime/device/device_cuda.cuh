@@ -19,18 +19,22 @@ struct cuda_rank {
     char *arena; /* device memory: the plan's arena, then the buffers below */
     char *host;  /* pinned host memory: the plan's arena there, of host_bytes; NULL: it has none */
     int64_t host_bytes;
-    char *input;                      /* the pass's microbatches, data_bytes each, where they are as written out */
-    float *loss;                      /* of each microbatch as written out, and one more for recomputed forwards */
-    int64_t *counted;                 /* as in struct cuda_number */
-    float *lr;                        /* learning rate */
-    void *workspace;                  /* for the products on the compute lane */
-    char *staged[2];                  /* pinned host memory: microbatches on their way to input, alternating */
-    cudaEvent_t sent[2];              /* they have been copied */
-    int64_t feeds;                    /* how often they have been filled */
-    float *told[2];                   /* pinned host memory: the step's losses [batches], alternating */
-    cudaEvent_t came[2];              /* they have arrived */
-    struct cuda_range fed[NSECTIONS]; /* the microbatches that a section reads, as written out, */
-    struct cuda_range *lost, *lost_at[NSECTIONS + 1]; /* and those whose losses it makes: [lost_at[s], lost_at[s+1]) */
+    char *input;                           /* the pass's microbatches, data_bytes each, where they are as written out */
+    char *whole;                           /* with slices: a microbatch that is cut, on the host; else NULL */
+    float *loss;                           /* of each microbatch as written out, and one more for recomputed forwards */
+    int64_t *counted;                      /* as in struct cuda_number */
+    float *lr;                             /* learning rate */
+    void *workspace;                       /* for the products on the compute lane */
+    char *staged[2];                       /* pinned host memory: microbatches on their way to input, alternating */
+    cudaEvent_t sent[2];                   /* they have been copied */
+    int64_t feeds;                         /* how often they have been filled */
+    float *told[2];                        /* pinned host memory: the step's losses [batches], alternating */
+    struct rt_routed *routed;              /* of all forwards so far */
+    cudaEvent_t came[2];                   /* they have arrived */
+    struct cuda_range fed[NSECTIONS];      /* the whole microbatches that a section reads, as written out, */
+    const struct rt_layer *reader, *loser; /* the layers that say which rows of inputs, of targets, are read; or NULL */
+    struct cuda_range *lost,
+        *lost_at[NSECTIONS + 1]; /* and those, or slices, whose losses it makes: [lost_at[s], lost_at[s+1]) */
     cudaStream_t *lane;
     cudaEvent_t *event;     /* per instruction; NULL unless others wait for it */
     int64_t *issued;        /* per instruction: how often it was enqueued */
@@ -96,9 +100,15 @@ void cuda_stamps(const struct cuda_rank *own, const struct rt_rank *k, cudaEvent
                  struct rt_stamp *stamp);
 /* Initial weights at the homes, and the learning rate. */
 void cuda_begin(struct replay *re, uint64_t seed);
+
+/* feed_cuda.cu: microbatches and losses. Whole microbatches that are written out: slices are counted elsewhere. */
+int32_t cuda_written(const struct rt_program *p);
+/* Allocates own->whole and own->lost, and says what each section reads and makes. False: no memory on the host. */
+bool cuda_plan_feeds(struct cuda_rank *own, const struct rt_program *p, const struct rt_rank *k);
+/* What a job reads of them, in device memory. */
+struct rt_batch cuda_input(const struct replay *re, const struct rt_instr *x);
 /* Before a pass of a step: makes its microbatches and sends them to the device, on stream. */
 void cuda_feed(struct replay *re, int64_t step, int64_t pass, const struct data *data, cudaStream_t stream);
-
 /* After a pass: sends its losses back, on stream. */
 void cuda_tell(struct replay *re, int64_t pass, cudaStream_t stream);
 
@@ -141,6 +151,6 @@ void steps_when(struct cuda_steps *steps, int64_t step, int rank, double *when);
 void steps_close(struct cuda_steps *steps);
 
 /* nvtx.cu: ranges for profilers on this thread, named like the instructions */
-void nvtx_begin(const struct rt_instr *x);
+void nvtx_begin(const struct rt_program *p, const struct rt_instr *x);
 void nvtx_end(void);
 #endif

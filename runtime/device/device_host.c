@@ -16,7 +16,7 @@ static void host_record(struct replay *re, int32_t i, double start, double end) 
     own->stamp[i] = (struct rt_stamp){start, end};
     own->first = start < own->first ? start : own->first;
     own->last = end > own->last ? end : own->last;
-    if (own->when && x->op == OP_U && x->stage == re->program->stages - 1)
+    if (own->when && x->op == OP_U && x->stage == re->program->updated)
         own->when[update_of(re, x)] = end;
 }
 
@@ -33,26 +33,47 @@ static bool host_stamp(struct replay *re, int32_t i, double *start, double *end)
     return ended(re, i);
 }
 
+static void read_batch(struct replay *re, const struct rt_instr *x, const struct rt_stage *s, struct rt_batch *batch) {
+    struct host_rank *own = self(re);
+    int32_t slices = re->program->model->slices, b = batch_of(re, x);
+    if (slices > 0)
+        data_slice(own->data, re->step, b / slices, s->layer[0].first, s->layer[0].length, own->batch, batch);
+    else {
+        data_batch(own->data, re->step, b, own->batch, batch);
+        data_keep(re->program->model, s->layer, s->layer + s->nlayers - 1, own->batch);
+    }
+}
+
+/* What each member of a team has of a loss lies apart, where they write into the same memory. */
+static float *loss_of(struct replay *re, const struct rt_instr *x, const struct rt_stage *s) {
+    struct host_rank *own = self(re);
+    return &own->loss[(sums_loss(s) ? s->place : 0) * own->apart + batch_of(re, x)];
+}
+
 static void run_job(struct replay *re, const struct rt_instr *x) {
     struct host_rank *own = self(re);
     const struct rt_program *p = re->program;
-    const struct rt_stage *s = &p->stage[x->stage];
+    const struct rt_stage *s = job_stage(p, x);
     struct rt_batch batch = {0};
-    float lost; /* the loss of a recomputed forward, dropped */
+    float lost; /* the loss of a recomputed forward, or another member's, dropped */
     struct rt_bind at = job_bind(p, re->rank, own->arena, x);
     at.batch = &batch;
-    at.loss = x->op == OP_F ? &own->loss[batch_of(re, x)] : &lost;
+    at.loss = x->op == OP_F && tells_loss(s) ? loss_of(re, x, s) : &lost;
+    at.routed = x->op == OP_F && tells_routed(s) ? &own->routed : NULL;
     if (stage_reads_batch(p, x->stage))
-        data_batch(own->data, re->step, batch_of(re, x), own->batch, &batch);
-    if (x->op == OP_F && x->at[ROLE_input] >= 0 && at.at[SP_X]) { /* recompute: keep the input only */
+        read_batch(re, x, s, &batch);
+    if (x->op == OP_F && x->at[ROLE_input] >= 0 &&
+        (at.at[SP_X] || !begins_job(p, x))) { /* recompute: keep the input only */
         char *input = job_operand(own->arena, x, ROLE_input);
-        memcpy(input, at.at[SP_X], (size_t)s->input);
-        host_add_more(&at, input, s->input / 4);
+        if (begins_job(p, x)) {
+            memcpy(input, at.at[SP_X], (size_t)s->input);
+            host_add_more(&at, input, s->input / 4);
+        }
         at.at[SP_X] = input;
         at.nmore = 0;
     }
     if (x->op == OP_F || x->op == OP_R)
-        host_forward(p->model, s, &at);
+        host_forward_part(p->model, s, &at, x->from, x->to);
     else
         host_backward_part(p->model, s, &at, x->op != OP_W, x->op != OP_I, x->from, x->to);
 }

@@ -22,14 +22,20 @@ static inline struct job_copy job_copy(char *arena, char *host, const struct rt_
 
 /* A stage reads the batch if its first layer's input has no other place, and the targets if it ends in the loss. */
 static inline bool stage_reads_batch(const struct rt_program *p, int stage) {
-    return p->stage[stage].layer[0].x.space == SP_NONE || stage == p->stages - 1;
+    return p->stage[stage].layer[0].x.space == SP_NONE || ends_in_loss(&p->stage[stage]);
+}
+/* A job's first part: the one that takes its input, or the gradient of its output. */
+static inline bool begins_job(const struct rt_program *p, const struct rt_instr *x) {
+    bool forward = x->op == OP_F || x->op == OP_R;
+    return x->at[ROLE_got] < 0 && (forward ? x->from == 0 : x->to == p->stage[x->stage].nlayers);
 }
 
 /* All but the batch and where the loss goes. After the stage's own workspace comes what cost.c adds for B (what I would
- * leave for W), for R (its output, which is dropped), and for an F that R will repeat (its stash). */
+ * leave for W), for R (its output, which is dropped), and for an F that R will repeat (its stash). An operand work is
+ * another workspace than the rank's. */
 static inline struct rt_bind job_bind(const struct rt_program *p, int rank, char *arena, const struct rt_instr *x) {
-    const struct rt_stage *s = &p->stage[x->stage];
-    int64_t work = p->rank[rank].work;
+    const struct rt_stage *s = job_stage(p, x);
+    int64_t work = x->at[ROLE_work] >= 0 ? x->at[ROLE_work] : p->rank[rank].work;
     char *scratch = work < 0 ? NULL : arena + work, *behind = scratch ? scratch + s->work : NULL;
     char *wstash = job_operand(arena, x, ROLE_wstash);
     bool repeated = x->op == OP_F && x->at[ROLE_input] >= 0;
@@ -39,8 +45,11 @@ static inline struct rt_bind job_bind(const struct rt_program *p, int rank, char
     at.dw = (float *)(void *)job_operand(arena, x, ROLE_dw);
     at.v = (float *)(void *)job_operand(arena, x, ROLE_v);
     at.dv = (float *)(void *)job_operand(arena, x, ROLE_dv);
+    at.u = (float *)(void *)job_operand(arena, x, ROLE_u);
+    at.du = (float *)(void *)job_operand(arena, x, ROLE_du);
     at.first = x->first;
     at.vfirst = x->vfirst;
+    at.ufirst = x->ufirst;
     at.at[SP_X] = job_operand(arena, x, x->op == OP_R ? ROLE_input : ROLE_x);
     at.at[SP_Y] = x->op == OP_R ? behind : job_operand(arena, x, ROLE_y);
     at.at[SP_STASH] = repeated ? behind : x->op == OP_W ? wstash : job_operand(arena, x, ROLE_stash);
@@ -48,9 +57,16 @@ static inline struct rt_bind job_bind(const struct rt_program *p, int rank, char
     at.at[SP_WORK] = scratch;
     at.at[SP_DY] = job_operand(arena, x, ROLE_dy);
     at.at[SP_DX] = job_operand(arena, x, ROLE_dx);
+    at.at[SP_GIVE] = job_operand(arena, x, ROLE_give);
+    at.at[SP_GOT] = job_operand(arena, x, ROLE_got);
     at.arena = arena;
     at.more = p->rank[rank].more + x->more;
     at.nmore = x->nmore;
+    at.slice = p->slice ? &p->slice[x->stage * p->model->slices] : NULL;
+    at.kv = at.more + x->nmore;
+    at.own = job_operand(arena, x, ROLE_own);
+    at.dkv = job_operand(arena, x, ROLE_dkv);
+    at.dpast = job_operand(arena, x, ROLE_dpast);
     return at;
 }
 #endif

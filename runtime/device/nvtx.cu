@@ -12,24 +12,24 @@ static nvtxDomainHandle_t domain(void) {
     return made;
 }
 
-static void name_of(const struct rt_instr *x, char *out, size_t n) {
+static void name_of(const struct rt_program *p, const struct rt_instr *x, char *out, size_t n) {
     if (is_job(x->op)) {
-        snprintf(out, n, "%d%s%d", x->stage, op_row(x->op)->name, x->batch);
+        snprintf(out, n, "%s%s%d", stage_name(p, x->stage).s, op_row(x->op)->name, x->batch);
         return;
     }
-    int at = snprintf(out, n, "%s %d", op_row(x->op)->name, x->stage);
+    int at = snprintf(out, n, "%s %s", op_row(x->op)->name, stage_name(p, x->stage).s);
     if (x->batch >= 0)
         at += snprintf(out + at, n - (size_t)at, " %d", x->batch);
     if (x->peer >= 0)
         snprintf(out + at, n - (size_t)at, " %s %d", is_send(x->op) ? "to" : "from", x->peer);
 }
 
-void nvtx_begin(const struct rt_instr *x) {
+void nvtx_begin(const struct rt_program *p, const struct rt_instr *x) {
     char name[64];
     nvtxEventAttributes_t range = {};
     if (!domain())
         return;
-    name_of(x, name, sizeof name);
+    name_of(p, x, name, sizeof name);
     range.version = NVTX_VERSION;
     range.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
     range.messageType = NVTX_MESSAGE_TYPE_ASCII;
@@ -42,6 +42,6 @@ void nvtx_end(void) {
         nvtxDomainRangePop(domain());
 }
 #else
-void nvtx_begin(const struct rt_instr *) {}
+void nvtx_begin(const struct rt_program *, const struct rt_instr *) {}
 void nvtx_end(void) {}
 #endif

@@ -2,6 +2,7 @@
 #ifndef PIANOLA_REPLAY_H
 #define PIANOLA_REPLAY_H
 #include "rt.h"
+#include <stdio.h>
 
 struct replay;
 
@@ -76,6 +77,17 @@ static inline int64_t update_number(const struct replay *re, const struct rt_ins
     return re->step * updates_per_step(p->batches, &p->stage[x->stage]) + update_of(re, x) + 1;
 }
 
+/* A stage as scripts count, and of a team the member: "2", "2.1". */
+struct stage_name {
+    char s[24];
+};
+static inline struct stage_name stage_name(const struct rt_program *p, int stage) {
+    const struct rt_stage *s = &p->stage[stage];
+    struct stage_name name;
+    snprintf(name.s, sizeof name.s, s->members > 0 ? "%d.%d" : "%d", (int)s->number, (int)s->place);
+    return name;
+}
+
 /* The members of a group, ended by -1. groups: as in rt_tables. */
 static inline const int32_t *group_at(const int32_t *groups, int number) {
     for (; number > 0; groups++)
@@ -98,6 +110,30 @@ static inline struct rt_group group_of(const int32_t *groups, int number, int ra
     for (; group.member[group.n] >= 0; group.n++)
         group.me = group.member[group.n] == rank ? group.n : group.me;
     return group;
+}
+/* A team's collectives move what the others do; only their elements are the model's, where those are gradients or just
+ * bytes. */
+static inline int motion_of(int op) {
+    switch (op) {
+    case OP_ALL_REDUCE_A: return OP_ALL_REDUCE;
+    case OP_ALL_GATHER_A: return OP_ALL_GATHER;
+    case OP_REDUCE_SCATTER_A: return OP_REDUCE_SCATTER;
+    default: return op;
+    }
+}
+static inline bool sums(int op) {
+    int motion = motion_of(op);
+    return motion == OP_ALL_REDUCE || motion == OP_REDUCE_SCATTER || motion == OP_REDUCE;
+}
+/* Bytes of each number that a sum adds up; those of 2 are bf16, added up in fp32 and rounded once. */
+static inline int64_t summand_bytes(const struct rt_model *m, int op) {
+    return op_row(op)->lane == LANE_TEAM ? precision_bytes(m->precision) : (int64_t)sizeof(float);
+}
+/* Is the sum written, not added to what is there? */
+static inline bool writes_sum(const struct rt_instr *x) { return x->first || x->at[ROLE_t] >= 0; }
+/* Where a member's result goes: an offset, -1: it has none. */
+static inline int64_t result_at(const struct rt_instr *x) {
+    return x->at[x->at[ROLE_w] >= 0 ? ROLE_w : x->at[ROLE_t] >= 0 ? ROLE_t : ROLE_dw];
 }
 /* Which side of a message, or member of a collective, a rank is. */
 static inline int side_of(const struct rt_meeting *meeting, int rank) {

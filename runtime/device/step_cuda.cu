@@ -195,7 +195,7 @@ void steps_when(struct cuda_steps *steps, int64_t step, int rank, double *when) 
     for (int64_t pass = 0; pass < passes; pass++) {
         re.repetition = repetition_at(p, pass);
         for (int32_t i = begin_of(k, section_at(p, pass)); i < begin_of(k, section_at(p, pass) + 1); i++)
-            if (k->ins[i].op == OP_U && k->ins[i].stage == p->stages - 1)
+            if (k->ins[i].op == OP_U && k->ins[i].stage == p->updated)
                 when[update_of(&re, &k->ins[i])] = at + ended[pass];
     }
 }

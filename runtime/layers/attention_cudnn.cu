@@ -111,7 +111,7 @@ static bool run_all(const struct shape *s, bool forward, struct call c, void *wo
 
 bool cuda_attention_cudnn(const struct cuda_call *c, bool forward) {
     const struct rt_layer *l = c->l;
-    const struct shape *s = c->m->precision == BF16 ? find(l) : NULL;
+    const struct shape *s = c->m->precision == BF16 && l->kv_heads == l->heads ? find(l) : NULL;
     if (!s || !s->fits)
         return false;
     struct call at = {cuda_x<__nv_bfloat16>(c),        cuda_at<__nv_bfloat16>(c, l->dy),
@@ -171,7 +171,7 @@ static void run_ours(const struct trial *t) {
     m.precision = BF16;
     l.kind = LAYER_attention;
     l.rows = (int32_t)t->rows, l.in = 3 * t->s->heads * t->s->dim, l.out = t->s->heads * t->s->dim;
-    l.heads = t->s->heads, l.context = t->s->rows;
+    l.heads = l.kv_heads = t->s->heads, l.context = t->s->rows;
     l.x.space = SP_X, l.y.space = SP_Y, l.aux.space = SP_STASH, l.dy.space = SP_DY, l.dx.space = SP_DX;
     l.tmp.space = SP_WORK;
     at.at[SP_X] = part_of(t, X), at.at[SP_DY] = part_of(t, DY), at.at[SP_Y] = (char *)c.y, at.at[SP_DX] = (char *)c.dx;
@@ -263,13 +263,18 @@ static void take_shape(const struct rt_layer *l) {
     }
 }
 
+/* Queries that share keys are attention.cu's, and so are slices, and those of a part of the rows. */
+static bool planned(const struct rt_program *p, const struct rt_layer *l) {
+    return l->kind == LAYER_attention && l->kv_heads == l->heads && p->model->slices == 0 && l->part.members == 0;
+}
+
 void cuda_attention_plan(const struct rt_program *p) {
     const char *wish = getenv("PIANOLA_CUDNN");
     struct cudaDeviceProp is;
     int device, all = 0;
     for (int s = 0; s < p->stages; s++)
         for (int i = 0; i < p->stage[s].nlayers; i++)
-            all += p->stage[s].layer[i].kind == LAYER_attention;
+            all += planned(p, &p->stage[s].layer[i]);
     CUDA(cudaGetDevice(&device));
     CUDA(cudaGetDeviceProperties(&is, device));
     if (all == 0 || p->model->precision != BF16 || is.major != 9 || (wish && strcmp(wish, "0") == 0))
@@ -282,7 +287,7 @@ void cuda_attention_plan(const struct rt_program *p) {
     }
     for (int s = 0; s < p->stages; s++)
         for (int i = 0; i < p->stage[s].nlayers; i++)
-            if (p->stage[s].layer[i].kind == LAYER_attention && !find(&p->stage[s].layer[i]))
+            if (planned(p, &p->stage[s].layer[i]) && !find(&p->stage[s].layer[i]))
                 take_shape(&p->stage[s].layer[i]);
 }
 

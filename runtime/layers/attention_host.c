@@ -1,12 +1,13 @@
-/* Causal multi-head self-attention (Vaswani et al. 2017, section 3.2), one sequence and head at a time, in tiles.
+/* Causal attention (attend.h), one sequence and head at a time, in tiles, and the layer that is its whole case.
  *
- * x holds q, k and v side by side, each C columns, a head being C / heads of them. The probabilities, context x context
- * for each head, are never stored (Dao et al. 2022, FlashAttention). The forward goes over tiles of them with a running
- * maximum and sum of each row, and keeps only the row's log-sum-exp, in aux. From q, k and aux, the backward recomputes
- * the probabilities, p = exp(s - lse), a tile at a time. Tiles above the diagonal are skipped.
+ * The probabilities, rows x rows for each head, are never stored (Dao et al. 2022, FlashAttention). The forward goes
+ * over tiles of them with a running maximum and sum of each row, and keeps only the row's log-sum-exp, in aux. From q,
+ * k and aux, the backward recomputes the probabilities, p = exp(s - lse), a tile at a time. Tiles above the diagonal
+ * are skipped.
  *
  * With D = rowsum(dy y), which is rowsum(dp p), the gradient of a score is ds = p (dp - D); tmp holds D. */
 #include "host.h"
+#include "keys.h"
 #include <cblas.h>
 #include <float.h>
 #include <math.h>
@@ -14,38 +15,72 @@
 
 enum { TILE = 64 }; /* two tiles of floats, 32 KiB, are on the stack and in the first-level cache; cost.c counts them */
 
-/* One sequence and head. */
+/* One sequence and head of queries. */
 struct head {
-    const float *q, *k, *v, *dy;
-    float *y, *dq, *dk, *dv;
-    float *lse, *d;                 /* one for each row, heads floats apart */
-    int context, dim, c3, c, heads; /* rows; columns of the head; row strides of x, of y and of lse */
+    const struct attend *a;
+    int sequence, key; /* key: the head of keys and values that it reads */
+    bool leads;        /* of the heads that read it, the first */
+    const float *q, *dy;
+    float *y, *dq;
+    float *lse, *d; /* one for each row, heads floats apart */
     float scale;
 };
 
-static struct head head_of(const struct host_call *c, int sequence, int head) {
-    const struct rt_layer *l = c->l;
-    int dim = l->out / l->heads;
-    int64_t row = (int64_t)sequence * l->context, column = (int64_t)head * dim;
-    const float *x = host_x(c) + row * l->in + column;
-    struct head h = {.q = x, .k = x + l->out, .v = x + 2 * l->out, .scale = 1 / sqrtf((float)dim)};
-    h.y = host_at(c, l->y) + row * l->out + column;
-    h.lse = host_at(c, l->aux) + row * l->heads + head;
-    h.context = l->context, h.dim = dim, h.c3 = l->in, h.c = l->out, h.heads = l->heads;
+static struct head head_of(const struct attend *a, int sequence, int head) {
+    int64_t row = row_of_sequence(a, sequence, a->rows), column = (int64_t)head * a->dim;
+    struct head h = {.a = a, .sequence = sequence, .scale = 1 / sqrtf((float)a->dim)};
+    int group = a->heads / a->kv_heads;
+    h.key = head / group;
+    h.leads = head % group == 0;
+    h.q = (const float *)a->q + row * a->q_stride + column;
+    h.y = (float *)a->y + row * a->y_stride + column;
+    h.lse = a->lse + row * a->heads + head;
+    if (!a->dq) /* a forward */
+        return h;
+    h.dy = (const float *)a->dy + row * a->y_stride + column;
+    h.dq = (float *)a->dq + row * a->dq_stride + column;
+    h.d = a->d + row * a->heads + head;
     return h;
 }
 
+/* Up to TILE rows of a segment, of the head's sequence and its head of keys: the columns of a tile. */
+struct tile {
+    const float *k, *v;
+    float *dk, *dv;
+    int stride, dstride;
+    int first, columns; /* position of the first, and how many */
+    bool add;
+};
+
 static int least(int a, int b) { return a < b ? a : b; }
+
+static struct tile tile_of(const struct head *h, const struct segment *s, int j, int end) {
+    int64_t row = row_of_sequence(h->a, h->sequence, s->rows) + j, column = (int64_t)h->key * h->a->dim;
+    struct tile t = {.stride = s->stride, .dstride = s->dstride, .add = s->add};
+    t.first = s->first + j;
+    t.columns = least(TILE, end - j);
+    t.k = (const float *)s->k + row * s->stride + column;
+    t.v = (const float *)s->v + row * s->stride + column;
+    if (!h->a->dq) /* a forward */
+        return t;
+    t.dk = (float *)s->dk + row * s->dstride + column;
+    t.dv = (float *)s->dv + row * s->dstride + column;
+    return t;
+}
+
+/* How many of the tile's columns a row of queries sees. */
+static int columns_seen(const struct head *h, int row, const struct tile *t) {
+    int n = h->a->first + row + 1 - t->first;
+    return n < 0 ? 0 : least(n, t->columns);
+}
 
 /* A row's exponentials are computed in whole vectors, then those right of the diagonal are cleared. */
 static int whole(int n, int columns) { return least((n + 7) & ~7, columns); }
 
-static int tile_end(int from, int context) { return least(from + TILE, context); }
-
-/* s = scale q k^T of a tile: rows i .. iend, columns j .. jend. */
-static void scores(const struct head *head, int i, int iend, int j, int jend, float *s) {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, iend - i, jend - j, head->dim, head->scale,
-                head->q + (int64_t)i * head->c3, head->c3, head->k + (int64_t)j * head->c3, head->c3, 0, s, TILE);
+/* s = scale q k^T of a tile: rows i .. iend of the queries. */
+static void scores(const struct head *h, int i, int iend, const struct tile *t, float *s) {
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, iend - i, t->columns, h->a->dim, h->scale,
+                h->q + (int64_t)i * h->a->q_stride, h->a->q_stride, t->k, t->stride, 0, s, TILE);
 }
 
 /* log x, x >= 1, by Newton's method on host_exp, from a line through the exponent and mantissa: errors of 0.06, 2e-3,
@@ -92,93 +127,172 @@ static void softmax_row(float *s, int n, int columns, float *top, float *sum, fl
     *top = new;
 }
 
-static void rows_forward(const struct head *head, int i, int iend) {
+static void rows_forward(const struct head *h, int i, int iend) {
     float s[TILE * TILE], top[TILE], sum[TILE] = {0};
-    float *y = head->y + (int64_t)i * head->c;
+    int stride = h->a->y_stride, dim = h->a->dim;
+    float *y = h->y + (int64_t)i * stride;
+    bool more = false;
     for (int r = 0; r < TILE; r++)
         top[r] = -FLT_MAX;
-    for (int j = 0; j < iend; j += TILE) {
-        int jend = tile_end(j, head->context);
-        scores(head, i, iend, j, jend, s);
-        for (int r = 0; r < iend - i; r++)
-            softmax_row(s + r * TILE, least(i + r + 1, jend) - j, jend - j, &top[r], &sum[r], y + (int64_t)r * head->c,
-                        head->dim);
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, iend - i, head->dim, jend - j, 1, s, TILE,
-                    head->v + (int64_t)j * head->c3, head->c3, j > 0 ? 1 : 0, y, head->c);
-    }
-    for (int r = 0; r < iend - i; r++, y += head->c) {
+    for (const struct segment *of = h->a->segment; of < h->a->segment + h->a->nsegments; of++)
+        for (int j = 0, end = seen_of(of, h->a->first + iend - 1); j < end; j += TILE, more = true) {
+            struct tile t = tile_of(h, of, j, end);
+            scores(h, i, iend, &t, s);
+            for (int r = 0; r < iend - i; r++)
+                softmax_row(s + r * TILE, columns_seen(h, i + r, &t), t.columns, &top[r], &sum[r],
+                            y + (int64_t)r * stride, dim);
+            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, iend - i, dim, t.columns, 1, s, TILE, t.v, t.stride,
+                        more ? 1 : 0, y, stride);
+        }
+    for (int r = 0; r < iend - i; r++, y += stride) {
         float norm = 1 / sum[r];
-        for (int j = 0; j < head->dim; j++)
+        for (int j = 0; j < dim; j++)
             y[j] *= norm;
     }
     for (int r = 0; r < iend - i; r++)
-        head->lse[(int64_t)(i + r) * head->heads] = top[r] + host_log(sum[r]);
+        h->lse[(int64_t)(i + r) * h->a->heads] = top[r] + host_log(sum[r]);
 }
 
 /* From scores and dp: p, in place of the scores, and ds times the scale, in place of dp. */
-static void softmax_backward(const struct head *head, int i, int iend, int j, int jend, float *p, float *ds) {
+static void softmax_backward(const struct head *h, int i, int iend, const struct tile *t, float *p, float *ds) {
     for (int r = 0; r < iend - i; r++, p += TILE, ds += TILE) {
-        int n = least(i + r + 1, jend) - j;
-        float lse = head->lse[(int64_t)(i + r) * head->heads], d = head->d[(int64_t)(i + r) * head->heads],
-              scale = head->scale;
-        for (int k = 0, end = whole(n, jend - j); k < end; k++) {
+        int n = columns_seen(h, i + r, t);
+        int64_t row = (int64_t)(i + r) * h->a->heads;
+        float lse = h->lse[row], d = h->d[row], scale = h->scale;
+        for (int k = 0, end = whole(n, t->columns); k < end; k++) {
             p[k] = host_exp(p[k] - lse);
             ds[k] = scale * p[k] * (ds[k] - d);
         }
-        memset(p + n, 0, (size_t)(jend - j - n) * sizeof *p);
-        memset(ds + n, 0, (size_t)(jend - j - n) * sizeof *ds);
+        memset(p + n, 0, (size_t)(t->columns - n) * sizeof *p);
+        memset(ds + n, 0, (size_t)(t->columns - n) * sizeof *ds);
     }
 }
 
-/* The last rows, which see every column, come first and write dk and dv; the others add to them. */
-static void tile_backward(const struct head *head, int i, int iend, int j, int jend) {
-    float p[TILE * TILE], ds[TILE * TILE], below = iend < head->context ? 1 : 0;
-    const float *q = head->q + (int64_t)i * head->c3, *dy = head->dy + (int64_t)i * head->c;
-    int64_t column = (int64_t)j * head->c3;
-    int rows = iend - i, columns = jend - j;
-    scores(head, i, iend, j, jend, p);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, columns, head->dim, 1, dy, head->c, head->v + column,
-                head->c3, 0, ds, TILE);
-    softmax_backward(head, i, iend, j, jend, p, ds);
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, columns, head->dim, rows, 1, p, TILE, dy, head->c, below,
-                head->dv + column, head->c3);
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, columns, head->dim, rows, 1, ds, TILE, q, head->c3, below,
-                head->dk + column, head->c3);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, head->dim, columns, 1, ds, TILE, head->k + column,
-                head->c3, j > 0 ? 1 : 0, head->dq + (int64_t)i * head->c3, head->c3);
+/* more: dq has been written for an earlier tile of these rows. The last rows, which see every column that any sees,
+ * come first; of the heads that read these keys the leading one's write dk and dv, unless what is there is added to. */
+static void tile_backward(const struct head *h, int i, int iend, const struct tile *t, bool more) {
+    float p[TILE * TILE], ds[TILE * TILE], below = iend < h->a->rows || !h->leads || t->add ? 1 : 0;
+    int rows = iend - i, dim = h->a->dim, q_stride = h->a->q_stride, y_stride = h->a->y_stride;
+    const float *q = h->q + (int64_t)i * q_stride, *dy = h->dy + (int64_t)i * y_stride;
+    scores(h, i, iend, t, p);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, t->columns, dim, 1, dy, y_stride, t->v, t->stride, 0, ds,
+                TILE);
+    softmax_backward(h, i, iend, t, p, ds);
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, t->columns, dim, rows, 1, p, TILE, dy, y_stride, below, t->dv,
+                t->dstride);
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, t->columns, dim, rows, 1, ds, TILE, q, q_stride, below, t->dk,
+                t->dstride);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, dim, t->columns, 1, ds, TILE, t->k, t->stride,
+                more ? 1 : 0, h->dq + (int64_t)i * h->a->dq_stride, h->a->dq_stride);
 }
 
-static void head_backward(const struct head *head) {
-    for (int r = 0; r < head->context; r++)
-        head->d[(int64_t)r * head->heads] =
-            host_dot(head->dy + (int64_t)r * head->c, head->y + (int64_t)r * head->c, head->dim);
-    for (int i = (head->context - 1) / TILE * TILE; i >= 0; i -= TILE)
-        for (int j = 0; j <= i; j += TILE)
-            tile_backward(head, i, tile_end(i, head->context), j, tile_end(j, head->context));
+/* The keys behind the last query have no gradient. */
+static void clear_unseen(const struct head *h) {
+    for (const struct segment *of = h->a->segment; of < h->a->segment + h->a->nsegments; of++)
+        for (int j = seen_of(of, h->a->first + h->a->rows - 1); h->leads && !of->add && j < of->rows; j++) {
+            struct tile t = tile_of(h, of, j, of->rows);
+            memset(t.dk, 0, (size_t)h->a->dim * sizeof *t.dk);
+            memset(t.dv, 0, (size_t)h->a->dim * sizeof *t.dv);
+        }
 }
 
+static void head_backward(const struct head *h) {
+    const struct attend *a = h->a;
+    for (int r = 0; r < a->rows; r++)
+        h->d[(int64_t)r * a->heads] =
+            host_dot(h->dy + (int64_t)r * a->y_stride, h->y + (int64_t)r * a->y_stride, a->dim);
+    clear_unseen(h);
+    for (int i = (a->rows - 1) / TILE * TILE; i >= 0; i -= TILE) {
+        int iend = least(i + TILE, a->rows);
+        bool more = false;
+        for (const struct segment *of = a->segment; of < a->segment + a->nsegments; of++)
+            for (int j = 0, end = seen_of(of, a->first + iend - 1); j < end; j += TILE, more = true) {
+                struct tile t = tile_of(h, of, j, end);
+                tile_backward(h, i, iend, &t, more);
+            }
+    }
+}
+
+void host_attend(const struct attend *a) {
+    for (int s = 0; s < a->sequences; s++)
+        for (int i = 0; i < a->heads; i++) {
+            struct head h = head_of(a, s, i);
+            for (int r = 0; r < a->rows; r += TILE)
+                rows_forward(&h, r, least(r + TILE, a->rows));
+        }
+}
+
+void host_attend_backward(const struct attend *a) {
+    for (int s = 0; s < a->sequences; s++)
+        for (int i = 0; i < a->heads; i++) {
+            struct head h = head_of(a, s, i);
+            head_backward(&h);
+        }
+}
+
+/* ---- rope ---- */
+
+void host_rotate(const struct rt_layer *l, float *x, bool back) {
+    enum { MOST = 64 };
+    double turns[MOST];
+    int dim = l->in / (l->heads + 2 * l->kv_heads), half = dim / 2;
+    struct positions positions = positions_of(l);
+    for (int from = 0, n; from < half && l->rope > 0; from += n) {
+        n = least(MOST, half - from);
+        for (int i = 0; i < n; i++)
+            turns[i] = rope_turns(l->rope, from + i, dim);
+        for (int r = 0; r < l->rows; r++)
+            for (int i = 0; i < n; i++) {
+                struct rotation by = rope_rotation((back ? -1 : 1) * position_of(&positions, r) * turns[i]);
+                float *left = x + (int64_t)r * l->in + from + i;
+                for (int h = 0; h < l->heads + l->kv_heads; h++, left += dim) {
+                    float a = left[0], b = left[half];
+                    left[0] = a * by.cosine - b * by.sine;
+                    left[half] = b * by.cosine + a * by.sine;
+                }
+            }
+    }
+}
+
+/* ---- the layer ---- */
+
+static void copy_rows(int rows, const struct strip *strip, int n) {
+    for (; n > 0; n--, strip++)
+        for (int64_t r = 0; r < rows; r++)
+            memcpy((float *)(void *)strip->to + r * strip->to_stride,
+                   (const float *)(const void *)strip->from + r * strip->from_stride, (size_t)strip->n * sizeof(float));
+}
+
+/* With rope, q and k are turned where they lie: layers.c sees to it that nobody else reads them. */
 static void attention_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
-    for (int s = 0; s < l->rows / l->context; s++)
-        for (int i = 0; i < l->heads; i++) {
-            struct head head = head_of(c, s, i);
-            for (int r = 0; r < l->context; r += TILE)
-                rows_forward(&head, r, tile_end(r, l->context));
-        }
+    struct segment segment[MOST_SLICES];
+    struct strip strip[3];
+    if (l->part.members > 0) {
+        host_attend_to_team(c, false);
+        return;
+    }
+    host_rotate(l, host_at(c, l->x), false);
+    copy_rows(l->rows, strip, kept_strips(l, c->at, sizeof(float), strip));
+    struct attend a = attend_of(l, c->at, sizeof(float), false, segment);
+    host_attend(&a);
 }
 
 static void attention_input(const struct host_call *c) {
     const struct rt_layer *l = c->l;
-    for (int s = 0; s < l->rows / l->context; s++)
-        for (int i = 0; i < l->heads; i++) {
-            struct head head = head_of(c, s, i);
-            head.dy = host_at(c, l->dy) + (head.y - host_at(c, l->y));
-            head.d = host_at(c, l->tmp) + (head.lse - host_at(c, l->aux));
-            head.dq = host_at(c, l->dx) + (head.q - host_x(c));
-            head.dk = head.dq + l->out;
-            head.dv = head.dk + l->out;
-            head_backward(&head);
-        }
+    struct segment segment[MOST_SLICES];
+    struct strip strip[2];
+    if (l->part.members > 0) {
+        host_attend_to_team(c, true);
+        return;
+    }
+    if (c->at->dkv) {
+        keys_and_values(l, slot_at(c->at, l->dx), own_gradients(l, c->at, sizeof(float)), false, sizeof(float), strip);
+        copy_rows(l->rows, strip, 2);
+    }
+    struct attend a = attend_of(l, c->at, sizeof(float), true, segment);
+    host_attend_backward(&a);
+    host_rotate(l, host_at(c, l->dx), true);
 }
 
 const struct host_layer host_attention = {attention_forward, attention_input, NULL};

@@ -14,6 +14,8 @@ extern "C" {
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#include "attend.h" /* for devices too, where CUDA's words are known */
+
 /* One layer of one job. The batch's x is of the model's precision, its y fp32. */
 struct cuda_call {
     const struct rt_model *m;
@@ -28,6 +30,18 @@ struct cuda_layer {
     void (*weight)(const struct cuda_call *c);
 };
 
+/* As host_halves. */
+struct cuda_halves {
+    void (*give)(const struct cuda_call *c);
+    void (*get)(const struct cuda_call *c);
+    void (*give_back)(const struct cuda_call *c);
+    void (*get_back)(const struct cuda_call *c);
+};
+extern const struct cuda_halves cuda_cross_entropy_halves; /* loss.cu */
+extern const struct cuda_halves cuda_gather_kv_halves, cuda_again_kv_halves, cuda_to_heads_halves,
+    cuda_to_rows_halves;                                                       /* team_attention.cu */
+extern const struct cuda_halves cuda_to_experts_halves, cuda_to_tokens_halves; /* moe.cu */
+
 /* Defined at the end of the file that has its functions. */
 #define X(name, ...) extern const struct cuda_layer cuda_##name;
 LAYERS(X)
@@ -35,10 +49,16 @@ LAYERS(X)
 
 /* elementwise.cu: dst = src when first, else dst += src; n floats */
 void cuda_add(float *dst, const float *src, int64_t n, bool first, cudaStream_t stream);
+/* elementwise.cu: the same of src whose values have `size` bytes, 2 of bf16 or 4; and dst, of bf16, = src, rounded */
+void cuda_widen(float *dst, const void *src, int64_t size, int64_t n, bool first, cudaStream_t stream);
+void cuda_narrow(void *dst, const float *src, int64_t n, cudaStream_t stream);
 /* elementwise.cu: dst, n values of the model's precision, += each of at->more, as host_add_more of rt.h */
 void cuda_add_more(const struct rt_model *m, const struct rt_bind *at, void *dst, int64_t n, cudaStream_t stream);
 /* elementwise.cu: the same with the sum of splits rows of n floats */
 void cuda_sum_parts(float *dst, const float *parts, int n, int splits, bool first, cudaStream_t stream);
+/* bias.cu: dbias, out floats, = or += the sum of dy's rows. parts: scratch, as large as row_grid says */
+template <typename T>
+void cuda_sum_rows(float *dbias, float *parts, const T *dy, int rows, int out, bool first, cudaStream_t stream);
 /* The number of an optimizer's step, from 1: counted[0] is the training's step, from 1, counted[1] how often the period
  * has been moved on. It is (counted[0] - 1) * each + place + counted[1] * more + 1. */
 struct cuda_number {
@@ -55,12 +75,22 @@ void cuda_update(const struct rt_model *m, int64_t n, void *w, const float *dw, 
 enum cuda_pass { PASS_BEGINS, PASS_REPEATS, PASS_ENDS };
 void cuda_count(int64_t *counted, enum cuda_pass pass, int64_t passes, uint32_t *reached, int n, cudaStream_t stream);
 
+/* attention.cu: as host_attend and host_attend_backward of attend.h, in the model's precision and with at most 64
+ * segments, each of which has at least a row. */
+void cuda_attend(const struct attend *a, int precision, cudaStream_t stream);
+void cuda_attend_backward(const struct attend *a, int precision, cudaStream_t stream);
+/* attention.cu: turns q and k of a layer's rows, which lie side by side in x, or turns their gradients back. Without
+ * rope it does nothing. */
+void cuda_rotate(const struct cuda_call *c, struct slot x, bool back);
+/* team_attention.cu: attention of the layer's rows to those of all members */
+void cuda_attend_to_team(const struct cuda_call *c, bool backward);
+
 /* Adjacent layers fused into one kernel: layers_cuda.cu decides when. c is the first in sweep order, the other layer
  * the last. False: nothing was enqueued, and they run one by one. */
 bool cuda_linear_map(const struct cuda_call *c, const struct rt_layer *next);        /* linear.cu: then gelu or relu */
 bool cuda_linear_gelu_input(const struct cuda_call *c, const struct rt_layer *gelu); /* linear.cu: gelu before it */
-bool cuda_join_layernorm(const struct cuda_call *c, const struct rt_layer *norm); /* norm.cu: a fork may be between */
-bool cuda_layernorm_fork_input(const struct cuda_call *c, const struct rt_layer *fork); /* norm.cu */
+bool cuda_join_norm(const struct cuda_call *c, const struct rt_layer *norm);       /* norm.cu: a fork may be between */
+bool cuda_norm_fork_input(const struct cuda_call *c, const struct rt_layer *fork); /* norm.cu: then a fork */
 
 /* device_cuda.cu: a device error ends the process: nothing that was enqueued can be trusted */
 void cuda_must(cudaError_t code, const char *call);
@@ -103,11 +133,12 @@ template <typename T> static const T *cuda_other(const struct cuda_call *c) {
 
 /* The layer's parameters, and their gradient, whose elements are always 4 bytes. */
 template <typename T> static const T *cuda_w(const struct cuda_call *c) {
-    return (const T *)((const char *)c->at->w + c->l->param);
+    return (const T *)((const char *)layer_weights(c->at, c->l) + c->l->param);
 }
 template <typename T> static float *cuda_dw(const struct cuda_call *c) {
-    return c->at->dw + c->l->param / (int64_t)sizeof(T);
+    return layer_gradient(c->at, c->l) + c->l->param / (int64_t)sizeof(T);
 }
+static inline bool cuda_first(const struct cuda_call *c) { return writes_gradient(c->at, c->l); }
 
 /* Turns a function template over the precision into one function that looks it up: EITHER(relu_forward). */
 template <void (*fp32)(const struct cuda_call *), void (*bf16)(const struct cuda_call *)>

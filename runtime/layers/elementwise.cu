@@ -1,5 +1,5 @@
-/* Layers that are one function of each element: relu, gelu, and the two sums of a residual block. A thread handles 16
- * bytes of each tensor, the last one the rest. */
+/* Layers that are one function of each element, or of the two at its place in a row's halves: relu, gelu, silu, swiglu,
+ * and the two sums of a residual block. A thread handles 16 bytes of each tensor, the last one the rest. */
 #include "cuda.cuh"
 
 enum { THREADS = 256 };
@@ -71,6 +71,63 @@ template <typename T> static void gelu_input(const struct cuda_call *c) {
     launch2<T, gelu_slope>(c, cuda_at<T>(c, c->l->dx), cuda_x<T>(c), cuda_at<T>(c, c->l->dy));
 }
 
+/* ---- silu: x times the logistic function of x; and swiglu, silu of a row's left half times its right half ---- */
+
+static __device__ float logistic(float x) { return __fdividef(1, 1 + __expf(-x)); }
+static __device__ float silu(float x) { return x * logistic(x); }
+static __device__ float silu_slope(float x, float dy) {
+    float s = logistic(x);
+    return dy * (s + x * s * (1 - s));
+}
+
+template <typename T> static void silu_forward(const struct cuda_call *c) {
+    launch<T, silu>(c, cuda_at<T>(c, c->l->y), cuda_x<T>(c));
+}
+template <typename T> static void silu_input(const struct cuda_call *c) {
+    launch2<T, silu_slope>(c, cuda_at<T>(c, c->l->dx), cuda_x<T>(c), cuda_at<T>(c, c->l->dy));
+}
+
+/* n: columns of y, of which a thread has V. */
+template <typename T, int V> static __global__ void swiglu(T *y, const T *x, int rows, int n) {
+    unsigned across = n / V, i = blockIdx.x * THREADS + threadIdx.x, row = i / across, j = i % across * V;
+    if (row >= (unsigned)rows)
+        return;
+    x += (int64_t)row * 2 * n + j;
+    pack<T, V> gate = load<V>(x), up = load<V>(x + n);
+    for (int k = 0; k < V; k++)
+        gate.v[k] = narrow<T>(silu(widen(gate.v[k])) * widen(up.v[k]));
+    store(y + (int64_t)row * n + j, gate);
+}
+template <typename T, int V> static __global__ void swiglu_gradient(T *dx, const T *x, const T *dy, int rows, int n) {
+    unsigned across = n / V, i = blockIdx.x * THREADS + threadIdx.x, row = i / across, j = i % across * V;
+    if (row >= (unsigned)rows)
+        return;
+    x += (int64_t)row * 2 * n + j;
+    pack<T, V> gate = load<V>(x), up = load<V>(x + n), d = load<V>(dy + (int64_t)row * n + j);
+    for (int k = 0; k < V; k++) {
+        float of_up = widen(d.v[k]) * silu(widen(gate.v[k]));
+        gate.v[k] = narrow<T>(silu_slope(widen(gate.v[k]), widen(d.v[k]) * widen(up.v[k])));
+        up.v[k] = narrow<T>(of_up);
+    }
+    dx += (int64_t)row * 2 * n + j;
+    store(dx, gate);
+    store(dx + n, up);
+}
+
+template <typename T> static unsigned swiglu_blocks(const struct rt_layer *l) {
+    return blocks_for((int64_t)l->rows * l->out, THREADS * (l->out % WIDE<T> == 0 ? WIDE<T> : 1));
+}
+template <typename T> static void swiglu_forward(const struct cuda_call *c) {
+    const struct rt_layer *l = c->l;
+    LAUNCH_ROWS(swiglu, T, l->out, swiglu_blocks<T>(l), THREADS, c->stream, cuda_at<T>(c, l->y), cuda_x<T>(c), l->rows,
+                l->out);
+}
+template <typename T> static void swiglu_input(const struct cuda_call *c) {
+    const struct rt_layer *l = c->l;
+    LAUNCH_ROWS(swiglu_gradient, T, l->out, swiglu_blocks<T>(l), THREADS, c->stream, cuda_at<T>(c, l->dx), cuda_x<T>(c),
+                cuda_at<T>(c, l->dy), l->rows, l->out);
+}
+
 /* ---- residual blocks: aux is the other summand, the fork's input or the gradient of the join's output ---- */
 
 static __device__ float sum(float a, float b) { return a + b; }
@@ -94,6 +151,29 @@ void cuda_add(float *dst, const float *src, int64_t n, bool first, cudaStream_t 
         LAUNCH((map<float, same>), blocks, THREADS, 0, stream, dst, src, n);
     else
         LAUNCH((map2<float, sum>), blocks, THREADS, 0, stream, dst, dst, src, n);
+}
+
+/* dst = or += src, whose values are of `size` bytes: bf16's or floats. */
+static __global__ void widen_to(float *dst, const __nv_bfloat16 *src, int64_t n, bool first) {
+    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i < n)
+        dst[i] = (first ? 0 : dst[i]) + widen(src[i]);
+}
+void cuda_widen(float *dst, const void *src, int64_t size, int64_t n, bool first, cudaStream_t stream) {
+    if (size == (int64_t)sizeof(float))
+        cuda_add(dst, (const float *)src, n, first, stream);
+    else if (n > 0)
+        LAUNCH(widen_to, blocks_for(n, THREADS), THREADS, 0, stream, dst, (const __nv_bfloat16 *)src, n, first);
+}
+
+static __global__ void narrow_to(__nv_bfloat16 *dst, const float *src, int64_t n) {
+    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i < n)
+        dst[i] = narrow<__nv_bfloat16>(src[i]);
+}
+void cuda_narrow(void *dst, const float *src, int64_t n, cudaStream_t stream) {
+    if (n > 0)
+        LAUNCH(narrow_to, blocks_for(n, THREADS), THREADS, 0, stream, (__nv_bfloat16 *)dst, src, n);
 }
 
 template <typename T> static void add_value(void *dst, const void *src, int64_t n, cudaStream_t stream) {
@@ -128,5 +208,12 @@ void cuda_sum_parts(float *dst, const float *parts, int n, int splits, bool firs
 
 const struct cuda_layer cuda_relu = {EITHER(relu_forward), EITHER(relu_input), NULL};
 const struct cuda_layer cuda_gelu = {EITHER(gelu_forward), EITHER(gelu_input), NULL};
+const struct cuda_layer cuda_silu = {EITHER(silu_forward), EITHER(silu_input), NULL};
+const struct cuda_layer cuda_swiglu = {EITHER(swiglu_forward), EITHER(swiglu_input), NULL};
 const struct cuda_layer cuda_fork = {NULL, EITHER(fork_input), NULL};
 const struct cuda_layer cuda_join = {EITHER(join_forward), NULL, NULL};
+const struct cuda_layer cuda_spread = {NULL, NULL, NULL};
+const struct cuda_layer cuda_reduce = {NULL, NULL, NULL};
+const struct cuda_layer cuda_gather = {NULL, NULL, NULL};
+const struct cuda_layer cuda_scatter = {NULL, NULL, NULL};
+const struct cuda_layer cuda_again = {NULL, NULL, NULL};

@@ -1,5 +1,6 @@
-/* Token and position embedding. w is vocab x out for tokens, unless they are a table v that it shares, then context x
- * out for positions.
+/* Token and position embedding. w is tokens x out, unless they are a table v that it shares, then context x out for
+ * positions, unless it has none and context is 0. The tokens are the vocabulary or a member's part of it, as in
+ * layers_host.c.
  *
  * The gradient of a token is the sum of dy over the rows that have it, which only the data determines. A block owns
  * every gridDim-th token, so that the frequent ones, which lie side by side, spread out. It goes through the
@@ -12,16 +13,29 @@
 
 enum { THREADS = 256, WARPS = THREADS / 32, BLOCKS = 132 * 8, CHUNK = 8192, EACH = CHUNK / THREADS };
 
+/* The tokens that a layer has; positions. */
+struct range {
+    int first, n;
+};
+static range tokens_of(const struct cuda_call *c) {
+    int n = (int)share_of(c->l, SPLIT_ROWS, c->m->vocab);
+    return {c->l->share.split == SPLIT_ROWS ? c->l->share.member * n : 0, n};
+}
+
+/* position: NULL if there are none. */
 template <typename T, int V>
-static __global__ void look_up(T *y, const T *token, const T *position, const int32_t *tokens, int rows, int context,
-                               int n) {
+static __global__ void look_up(T *y, const T *token, const T *position, const int32_t *tokens, range mine, int rows,
+                               positions places, int n) {
     unsigned across = n / V, i = blockIdx.x * THREADS + threadIdx.x, row = i / across, j = i % across * V;
     if (row >= (unsigned)rows)
         return;
-    pack<T, V> t = load<V>(token + (int64_t)tokens[row] * n + j);
-    pack<T, V> p = load<V>(position + (int64_t)(row % context) * n + j);
-    for (int k = 0; k < V; k++)
-        t.v[k] = narrow<T>(widen(t.v[k]) + widen(p.v[k]));
+    unsigned which = (unsigned)(tokens[row] - mine.first);
+    pack<T, V> t = which < (unsigned)mine.n ? load<V>(token + (int64_t)which * n + j) : pack<T, V>();
+    if (position) {
+        pack<T, V> p = load<V>(position + (int64_t)position_of(&places, (int)row) * n + j);
+        for (int k = 0; k < V; k++)
+            t.v[k] = narrow<T>(widen(t.v[k]) + widen(p.v[k]));
+    }
     store(y + (int64_t)row * n + j, t);
 }
 
@@ -38,13 +52,14 @@ template <int V> static __device__ __forceinline__ void give(float *to, const fl
 
 /* Lists the chunk's rows whose token this block owns: which of its tokens << 16 | row in the chunk. A warp looks at
  * at most EACH x 32 rows side by side. Returns how many. */
-static __device__ int list_rows(uint32_t *list, const int32_t *tokens, int rows) {
+static __device__ int list_rows(uint32_t *list, const int32_t *tokens, range owned, int rows) {
     __shared__ int found[WARPS];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, steps = (rows + THREADS - 1) / THREADS, count = 0;
     unsigned mine[EACH]; /* lanes that have one of ours, per step */
     for (int i = 0; i < EACH && i < steps; i++) {
         int r = (warp * steps + i) * 32 + lane;
-        mine[i] = __ballot_sync(ALL_LANES, r < rows && (unsigned)tokens[r] % gridDim.x == blockIdx.x);
+        unsigned which = r < rows ? (unsigned)(tokens[r] - owned.first) : ~0u;
+        mine[i] = __ballot_sync(ALL_LANES, which < (unsigned)owned.n && which % gridDim.x == blockIdx.x);
         count += __popc(mine[i]);
     }
     if (lane == 0)
@@ -58,7 +73,7 @@ static __device__ int list_rows(uint32_t *list, const int32_t *tokens, int rows)
     for (int i = 0; i < EACH && i < steps; i++) {
         int r = (warp * steps + i) * 32 + lane;
         if (mine[i] >> lane & 1)
-            list[at + __popc(mine[i] & ((1u << lane) - 1))] = (unsigned)tokens[r] / gridDim.x << 16 | r;
+            list[at + __popc(mine[i] & ((1u << lane) - 1))] = (unsigned)(tokens[r] - owned.first) / gridDim.x << 16 | r;
         at += __popc(mine[i]);
     }
     __syncthreads();
@@ -98,12 +113,12 @@ static __device__ bool sum_rows(float *sum, const uint32_t *list, int count, uin
 
 template <typename T, int V>
 static __global__ void __launch_bounds__(THREADS, 2)
-    token_gradient(float *dw, const T *dy, const int32_t *tokens, int rows, int vocab, int n, bool first) {
+    token_gradient(float *dw, const T *dy, const int32_t *tokens, range mine, int rows, int n, bool first) {
     __shared__ uint32_t list[CHUNK];
-    int lane = threadIdx.x % 32, owned = (vocab - 1 - (int)blockIdx.x) / (int)gridDim.x + 1;
+    int lane = threadIdx.x % 32, owned = (mine.n - 1 - (int)blockIdx.x) / (int)gridDim.x + 1;
     int across = (n + 8 * V - 1) / (8 * V), tasks = owned * across;
     for (int r = 0; r < rows; r += CHUNK) {
-        int count = list_rows(list, tokens + r, min(rows - r, (int)CHUNK));
+        int count = list_rows(list, tokens + r, mine, min(rows - r, (int)CHUNK));
         bool fresh = first && r == 0;
         for (int task = threadIdx.x / 32; task < tasks; task += WARPS) {
             int which = task / across, column = (task % across * 8 + lane % 8) * V;
@@ -116,14 +131,17 @@ static __global__ void __launch_bounds__(THREADS, 2)
     }
 }
 
-/* A thread adds up V columns of one position over the sequences. */
+/* A thread adds up V columns of one position over the sequences. Positions of which there are no rows are 0 when
+ * first. */
 template <typename T, int V>
-static __global__ void position_gradient(float *dw, const T *dy, int rows, int context, int n, bool first) {
+static __global__ void position_gradient(float *dw, const T *dy, int rows, int context, positions places, int n,
+                                         bool first) {
     unsigned across = n / V, i = blockIdx.x * THREADS + threadIdx.x, position = i / across, j = i % across * V;
-    if (position >= (unsigned)context)
+    int from = row_at(&places, (int)position);
+    if (position >= (unsigned)context || (from < 0 && !first))
         return;
     float sum[V] = {};
-    for (int r = position; r < rows; r += context) {
+    for (int r = from < 0 ? rows : from; r < rows; r += places.length) {
         pack<T, V> d = load<V>(dy + (int64_t)r * n + j);
         for (int v = 0; v < V; v++)
             sum[v] += widen(d.v[v]);
@@ -139,9 +157,10 @@ template <typename T> static void embedding_forward(const struct cuda_call *c) {
     const struct rt_layer *l = c->l;
     bool own = shared_table(c->m, l) == 0;
     const T *w = cuda_w<T>(c), *token = own ? w : (const T *)c->at->v;
-    const T *position = own ? w + (int64_t)c->m->vocab * l->out : w;
+    const range mine = tokens_of(c);
+    const T *position = l->context == 0 || mine.first > 0 ? NULL : own ? w + (int64_t)mine.n * l->out : w;
     LAUNCH_ROWS(look_up, T, l->out, blocks_for(packs<T>(l, l->rows), THREADS), THREADS, c->stream, cuda_at<T>(c, l->y),
-                token, position, c->at->batch->token, l->rows, l->context, l->out);
+                token, position, c->at->batch->token, mine, l->rows, positions_of(l), l->out);
 }
 
 template <typename T> static void embedding_weight(const struct cuda_call *c) {
@@ -149,11 +168,14 @@ template <typename T> static void embedding_weight(const struct cuda_call *c) {
     const T *dy = cuda_at<T>(c, l->dy);
     bool own = shared_table(c->m, l) == 0;
     float *dw = cuda_dw<T>(c), *token = own ? dw : c->at->dv;
-    float *position = own ? dw + (int64_t)c->m->vocab * l->out : dw;
-    LAUNCH_ROWS(token_gradient, T, l->out, min(c->m->vocab, (int)BLOCKS), THREADS, c->stream, token, dy,
-                c->at->batch->token, l->rows, c->m->vocab, l->out, own ? c->at->first : c->at->vfirst);
+    const range mine = tokens_of(c);
+    float *position = own ? dw + (int64_t)mine.n * l->out : dw;
+    LAUNCH_ROWS(token_gradient, T, l->out, min(mine.n, (int)BLOCKS), THREADS, c->stream, token, dy, c->at->batch->token,
+                mine, l->rows, l->out, own ? cuda_first(c) : c->at->vfirst);
+    if (l->context == 0)
+        return;
     LAUNCH_ROWS(position_gradient, T, l->out, blocks_for(packs<T>(l, l->context), THREADS), THREADS, c->stream,
-                position, dy, l->rows, l->context, l->out, c->at->first);
+                position, dy, l->rows, l->context, positions_of(l), l->out, cuda_first(c));
 }
 
 const struct cuda_layer cuda_embedding = {EITHER(embedding_forward), NULL, EITHER(embedding_weight)};

@@ -21,6 +21,25 @@ struct host_layer {
     void (*weight)(const struct host_call *c);
 };
 
+/* A layer in the middle of which a team exchanges something else than its input, or the gradient of its output: what
+ * makes that, and what goes on with what comes of it; in a forward, and in a backward. NULL: nothing to do. */
+struct host_halves {
+    void (*give)(const struct host_call *c);
+    void (*get)(const struct host_call *c);
+    void (*give_back)(const struct host_call *c);
+    void (*get_back)(const struct host_call *c);
+};
+extern const struct host_halves host_cross_entropy_halves; /* loss_host.c */
+extern const struct host_halves host_gather_kv_halves, host_again_kv_halves, host_to_heads_halves,
+    host_to_rows_halves;                                                       /* team_attention_host.c */
+extern const struct host_halves host_to_experts_halves, host_to_tokens_halves; /* moe_host.c */
+
+/* attention_host.c: turns q and k of a layer's rows, which lie side by side in x, or turns their gradients back.
+ * Without rope it does nothing. */
+void host_rotate(const struct rt_layer *l, float *x, bool back);
+/* team_attention_host.c: attention of the layer's rows to those of all members */
+void host_attend_to_team(const struct host_call *c, bool backward);
+
 /* Defined at the end of the file that has its functions. */
 #define X(name, ...) extern const struct host_layer host_##name;
 LAYERS(X)
@@ -37,8 +56,9 @@ static inline const float *host_x(const struct host_call *c) {
 }
 
 /* The layer's parameters, and their gradient. */
-static inline float *host_w(const struct host_call *c) { return c->at->w + c->l->param / 4; }
-static inline float *host_dw(const struct host_call *c) { return c->at->dw + c->l->param / 4; }
+static inline float *host_w(const struct host_call *c) { return layer_weights(c->at, c->l) + c->l->param / 4; }
+static inline float *host_dw(const struct host_call *c) { return layer_gradient(c->at, c->l) + c->l->param / 4; }
+static inline bool host_first(const struct host_call *c) { return writes_gradient(c->at, c->l); }
 
 /* e^x within 2 ulp, x clamped to +-60: Cephes' polynomial, in a form that compilers vectorise. The layers add e^x to
  * something near 1 or above, where e^-60 is negligible; beyond it, products are subnormal and a hundred times

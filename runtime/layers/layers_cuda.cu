@@ -1,9 +1,26 @@
 /* The layers on a CUDA device: the sweeps of layers_host.c, enqueued on a stream. */
 #include "cuda_math.cuh"
+#include "keys.h"
 
 #define X(name, ...) &cuda_##name,
 static const struct cuda_layer *const kinds[NLAYERS] = {LAYERS(X)};
 #undef X
+static const struct cuda_halves *halves_of(const struct rt_layer *l) {
+    switch (l->kind) {
+    case LAYER_cross_entropy: return &cuda_cross_entropy_halves;
+    case LAYER_gather_kv: return &cuda_gather_kv_halves;
+    case LAYER_again_kv: return &cuda_again_kv_halves;
+    case LAYER_to_heads: return &cuda_to_heads_halves;
+    case LAYER_to_rows: return &cuda_to_rows_halves;
+    case LAYER_to_experts: return &cuda_to_experts_halves;
+    case LAYER_to_tokens: return &cuda_to_tokens_halves;
+    default: return NULL;
+    }
+}
+static void do_half(void (*half)(const struct cuda_call *c), const struct cuda_call *c) {
+    if (half)
+        half(c);
+}
 
 /* ---- adjacent layers fused into one kernel ----
  *
@@ -11,21 +28,27 @@ static const struct cuda_layer *const kinds[NLAYERS] = {LAYERS(X)};
  * Only calls of a sweep are fused, never weight gradients, which run layer by layer. In a backward in parts, a kernel
  * runs with the part of its first layer, whichever part the others are in: so the calls are those of the whole. What
  * such a kernel writes too early, at the first layer's turn, does no harm: what the first layers read is in the stash,
- * in ext or in operands, except a join's input (see there). */
+ * in ext or in operands, except a join's input (see there). No kernel goes over the middle of a layer where a team
+ * exchanges what it has: no row of these tables has such a layer. */
 struct fusion {
     int n, kind[3]; /* in the order of the sweep */
     bool (*run)(const struct cuda_call *c, const struct rt_layer *end);
 };
 static const struct fusion forwards[] = {
     {2, {LAYER_linear, LAYER_gelu}, cuda_linear_map},
+    {3, {LAYER_linear, LAYER_again, LAYER_gelu}, cuda_linear_map}, /* `again` does nothing in a forward */
     {2, {LAYER_linear, LAYER_relu}, cuda_linear_map},
-    {3, {LAYER_join, LAYER_fork, LAYER_layernorm}, cuda_join_layernorm},
-    {2, {LAYER_join, LAYER_layernorm}, cuda_join_layernorm},
+    {3, {LAYER_linear, LAYER_again, LAYER_relu}, cuda_linear_map},
+    {3, {LAYER_join, LAYER_fork, LAYER_layernorm}, cuda_join_norm},
+    {2, {LAYER_join, LAYER_layernorm}, cuda_join_norm},
+    {3, {LAYER_join, LAYER_fork, LAYER_rmsnorm}, cuda_join_norm},
+    {2, {LAYER_join, LAYER_rmsnorm}, cuda_join_norm},
     {0, {}, NULL},
 };
 static const struct fusion inputs[] = {
     {2, {LAYER_linear, LAYER_gelu}, cuda_linear_gelu_input},
-    {2, {LAYER_layernorm, LAYER_fork}, cuda_layernorm_fork_input},
+    {2, {LAYER_layernorm, LAYER_fork}, cuda_norm_fork_input},
+    {2, {LAYER_rmsnorm, LAYER_fork}, cuda_norm_fork_input},
     {0, {}, NULL},
 };
 
@@ -50,22 +73,68 @@ static void copy(void *to, const void *from, size_t bytes, cudaStream_t stream) 
     CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
 }
 
-void cuda_forward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, void *workspace,
-                  cudaStream_t stream) {
-    const struct rt_layer *first = s->layer, *last = first + s->nlayers - 1;
+static size_t bytes_in(const struct rt_model *m, const struct rt_layer *l) { return element(m) * l->rows * l->in; }
+static size_t bytes_out(const struct rt_model *m, const struct rt_layer *l) {
+    return element(m) * rows_out(l) * l->out;
+}
+
+static void take_input(const struct rt_model *m, const struct rt_bind *at, const struct rt_layer *first,
+                       cudaStream_t stream) {
     if (first->x.space == SP_STASH)
-        copy(at->at[SP_STASH] + first->x.off, at->at[SP_X], element(m) * first->rows * first->in, stream);
+        copy(at->at[SP_STASH] + first->x.off, at->at[SP_X], bytes_in(m, first), stream);
     if (at->nmore > 0)
         cuda_add_more(m, at, at->at[SP_STASH] + first->x.off, (int64_t)first->rows * first->in, stream);
-    for (const struct rt_layer *l = first; l <= last;) {
+}
+
+/* In the middle of a layer: what it gives to its team, and what it makes of what it gets. */
+static void give(const struct cuda_call *c, const void *x, size_t bytes) {
+    if ((const char *)x != c->at->at[SP_GIVE])
+        copy(c->at->at[SP_GIVE], x, bytes, c->stream);
+}
+static void get(const struct cuda_call *c, struct slot to, size_t bytes) {
+    if (to.space != SP_GOT && to.space != SP_NONE)
+        copy(c->at->at[to.space] + to.off, c->at->at[SP_GOT], bytes, c->stream);
+}
+static const void *input_in(const struct cuda_call *c, struct slot x) {
+    return x.space == SP_NONE ? (const void *)c->at->batch->x : c->at->at[x.space] + x.off;
+}
+
+/* The same in a backward. What `again` gathers stays where the layer in front of it reads it. */
+static void give_back(const struct cuda_call *c) {
+    if (c->l->kind == LAYER_again)
+        give(c, input_in(c, c->l->aux), bytes_in(c->m, c->l));
+    else
+        give(c, c->at->at[c->l->dy.space] + c->l->dy.off, bytes_out(c->m, c->l));
+}
+static void get_back(const struct cuda_call *c) {
+    if (c->l->kind != LAYER_again)
+        get(c, c->l->dx, bytes_in(c->m, c->l));
+}
+
+void cuda_forward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, int from, int to,
+                       void *workspace, cudaStream_t stream) {
+    const struct rt_layer *first = s->layer + from, *last = s->layer + to - 1;
+    bool gets = at->at[SP_GOT], gives = at->at[SP_GIVE];
+    const struct cuda_call begin = {m, first, at, stream, workspace}, end = {m, last, at, stream, workspace};
+    if (gets && halves_of(first))
+        do_half(halves_of(first)->get, &begin);
+    else if (gets)
+        get(&begin, first->y, bytes_out(m, first));
+    else if (from == 0)
+        take_input(m, at, first, stream);
+    for (const struct rt_layer *l = first + gets; l <= last - gives;) {
         struct cuda_call c = {m, l, at, stream, workspace};
         int n = fused(forwards, &c, 1, (int)(last - l) + 1);
         if (n == 0 && kinds[l->kind]->forward)
             kinds[l->kind]->forward(&c);
         l += n > 0 ? n : 1;
     }
-    if (last->y.space == SP_STASH)
-        copy(at->at[SP_Y], at->at[SP_STASH] + last->y.off, element(m) * last->rows * last->out, stream);
+    if (gives && halves_of(last))
+        do_half(halves_of(last)->give, &end);
+    else if (gives)
+        give(&end, input_in(&end, last->x), bytes_in(m, last));
+    else if (to == s->nlayers && last->y.space == SP_STASH)
+        copy(at->at[SP_Y], at->at[SP_STASH] + last->y.off, bytes_out(m, last), stream);
 }
 
 /* Gaps between the layers' parameters are zero in a gradient, so that sums and copies of it are defined. begin: where
@@ -80,26 +149,41 @@ static void clear_gap(const struct cuda_call *c, float *dw, int64_t begin) {
 static void weight_gradient(const struct cuda_call *c, struct rt_bind *at) {
     int64_t table = shared_table(c->m, c->l);
     kinds[c->l->kind]->weight(c);
-    if (at->first)
-        clear_gap(c, at->dw, c->l->param / (int64_t)element(c->m) + c->l->nparam);
+    if (cuda_first(c))
+        clear_gap(c, layer_gradient(at, c->l), c->l->param / (int64_t)element(c->m) + c->l->nparam);
     if (table > 0 && at->vfirst) {
         clear_gap(c, at->dv, table);
         at->vfirst = false; /* if both layers are in this stage, the other one adds */
     }
 }
 
+/* Of slice s, what comes back of the keys and values before it is added to what later slices have sent of them. */
+static void take_gradient(const struct rt_model *m, const struct rt_bind *at, const struct rt_stage *s, bool input,
+                          cudaStream_t stream) {
+    const struct rt_layer *last = s->layer + s->nlayers - 1;
+    if (input && at->dkv && at->dpast)
+        copy(at->dpast, at->dkv, (size_t)past_bytes(at->slice, (int32_t)(s - at->slice), (int64_t)element(m)), stream);
+    if (input && last->dy.space == SP_EXT)
+        copy(at->at[SP_EXT] + last->dy.off, at->at[SP_DY], bytes_out(m, last), stream);
+    if (at->nmore > 0)
+        cuda_add_more(m, at, at->at[SP_EXT] + last->dy.off, (int64_t)rows_out(last) * last->out, stream);
+}
+
 void cuda_backward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
                         bool weight, int from, int to, int *ahead, void *workspace, cudaStream_t stream) {
-    const struct rt_layer *last = s->layer + s->nlayers - 1;
-    bool begins = to == s->nlayers;
-    if (begins && input && last->dy.space == SP_EXT)
-        copy(at->at[SP_EXT] + last->dy.off, at->at[SP_DY], element(m) * last->rows * last->out, stream);
-    if (begins && at->nmore > 0)
-        cuda_add_more(m, at, at->at[SP_EXT] + last->dy.off, (int64_t)last->rows * last->out, stream);
+    const struct rt_layer *first = s->layer + from, *last = s->layer + to - 1;
+    bool gets = at->at[SP_GOT], gives = at->at[SP_GIVE], begins = to == s->nlayers && !gets;
+    const struct cuda_call begin = {m, last, at, stream, workspace}, end = {m, first, at, stream, workspace};
+    if (gets && halves_of(last))
+        do_half(halves_of(last)->get_back, &begin);
+    else if (gets)
+        get_back(&begin);
+    else if (begins)
+        take_gradient(m, at, s, input, stream);
     struct rt_bind mine = *at;
     mine.vfirst = at->vfirst && !uses_table(m, s, to);
-    int done = begins ? 0 : *ahead; /* layers from l on whose input gradient is already computed */
-    for (const struct rt_layer *l = s->layer + to - 1; l >= s->layer + from; l--) {
+    int done = begins || gets ? 0 : *ahead; /* layers from l on whose input gradient is already computed */
+    for (const struct rt_layer *l = last - gets; l >= first + gives; l--) {
         struct cuda_call c = {m, l, &mine, stream, workspace};
         bool wanted = input && l->dx.space != SP_NONE;
         if (wanted && done == 0)
@@ -111,4 +195,8 @@ void cuda_backward_part(const struct rt_model *m, const struct rt_stage *s, cons
             weight_gradient(&c, &mine);
     }
     *ahead = done;
+    if (gives && halves_of(first))
+        do_half(halves_of(first)->give_back, &end);
+    else if (gives)
+        give_back(&end);
 }

@@ -5,42 +5,70 @@
  * the weight sweep: dX = dY·Wᵀ and dW = Xᵀ·dY share nothing but dY, which the input sweep leaves in SP_EXT wherever a
  * layer has parameters. So B gives bit for bit what I followed by W gives. */
 #include "host.h"
+#include "keys.h"
 #include <string.h>
 
-/* ---- embedding: w is vocab x out for tokens, unless they are a table v that it shares, then context x out for
- * positions ---- */
+/* ---- embedding: w is tokens x out, unless they are a table v that it shares, then context x out for positions, unless
+ * it has none and context is 0. The tokens are the vocabulary, or a member's part of it: other tokens are nothing to
+ * it, and only the first member adds positions, so that the members' sum is the whole ---- */
+
+struct tokens {
+    int64_t first, n;
+};
+static struct tokens tokens_of(const struct host_call *c) {
+    int64_t n = share_of(c->l, SPLIT_ROWS, c->m->vocab);
+    return (struct tokens){c->l->share.split == SPLIT_ROWS ? c->l->share.member * n : 0, n};
+}
+static bool has_token(struct tokens mine, int32_t token) { return token >= mine.first && token < mine.first + mine.n; }
+
+/* Of a row in its sequence. */
+static int32_t place_of(const struct host_call *c, int r) {
+    return c->l->first + row_of_batch(c->l, c->m->rows, r) % sequence_length(c->l);
+}
 
 static void embedding_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
+    const struct tokens mine = tokens_of(c);
     bool own = shared_table(c->m, l) == 0;
     const float *w = host_w(c), *token = own ? w : c->at->v;
-    const float *position = own ? w + (int64_t)c->m->vocab * l->out : w;
+    const float *position = own ? w + mine.n * l->out : w;
     float *y = host_at(c, l->y);
     for (int r = 0; r < l->rows; r++) {
-        const float *t = token + (int64_t)c->at->batch->token[r] * l->out;
-        const float *p = position + (int64_t)(r % l->context) * l->out;
+        int32_t which = c->at->batch->token[r];
+        const float *t = token + (which - mine.first) * l->out;
+        if (has_token(mine, which))
+            memcpy(y + (int64_t)r * l->out, t, (size_t)l->out * sizeof *y);
+        else
+            memset(y + (int64_t)r * l->out, 0, (size_t)l->out * sizeof *y);
+        if (l->context == 0 || mine.first > 0)
+            continue;
+        const float *p = position + (int64_t)place_of(c, r) * l->out;
         for (int j = 0; j < l->out; j++)
-            y[(int64_t)r * l->out + j] = t[j] + p[j];
+            y[(int64_t)r * l->out + j] += p[j];
     }
 }
 
 static void embedding_weight(const struct host_call *c) {
     const struct rt_layer *l = c->l;
-    int64_t tokens = (int64_t)c->m->vocab * l->out;
+    const struct tokens mine = tokens_of(c);
+    int64_t tokens = mine.n * l->out;
     bool own = shared_table(c->m, l) == 0;
     float *dw = host_dw(c), *token = own ? dw : c->at->dv, *position = own ? dw + tokens : dw;
     const float *dy = host_at(c, l->dy);
-    if (c->at->first)
+    if (host_first(c))
         memset(dw, 0, (size_t)l->nparam * sizeof *dw);
     if (!own && c->at->vfirst)
         memset(token, 0, (size_t)tokens * sizeof *token);
     for (int r = 0; r < l->rows; r++, dy += l->out) {
-        float *t = token + (int64_t)c->at->batch->token[r] * l->out;
-        float *p = position + (int64_t)(r % l->context) * l->out;
-        for (int j = 0; j < l->out; j++) {
+        int32_t which = c->at->batch->token[r];
+        float *t = token + (which - mine.first) * l->out;
+        for (int j = 0; j < l->out && has_token(mine, which); j++)
             t[j] += dy[j];
+        if (l->context == 0)
+            continue;
+        float *p = position + (int64_t)place_of(c, r) * l->out;
+        for (int j = 0; j < l->out; j++)
             p[j] += dy[j];
-        }
     }
 }
 
@@ -83,6 +111,48 @@ static void gelu_input(const struct host_call *c) {
     }
 }
 
+/* ---- silu: x times the logistic function of x; and swiglu, silu of a row's left half times its right half ---- */
+
+static inline float logistic(float x) { return 1 / (1 + host_exp(-x)); }
+
+static void silu_forward(const struct host_call *c) {
+    const float *x = host_x(c);
+    float *y = host_at(c, c->l->y);
+    for (int64_t i = 0, n = (int64_t)c->l->rows * c->l->out; i < n; i++)
+        y[i] = x[i] * logistic(x[i]);
+}
+
+/* Of x s(x), s being the logistic function; its own slope is s (1 - s). */
+static inline float silu_slope(float x, float s) { return s + x * s * (1 - s); }
+
+static void silu_input(const struct host_call *c) {
+    const float *x = host_x(c), *dy = host_at(c, c->l->dy);
+    float *dx = host_at(c, c->l->dx);
+    for (int64_t i = 0, n = (int64_t)c->l->rows * c->l->out; i < n; i++)
+        dx[i] = dy[i] * silu_slope(x[i], logistic(x[i]));
+}
+
+static void swiglu_forward(const struct host_call *c) {
+    const struct rt_layer *l = c->l;
+    const float *gate = host_x(c);
+    float *y = host_at(c, l->y);
+    for (int r = 0; r < l->rows; r++, gate += l->in, y += l->out)
+        for (int j = 0; j < l->out; j++)
+            y[j] = gate[j] * logistic(gate[j]) * gate[l->out + j];
+}
+
+static void swiglu_input(const struct host_call *c) {
+    const struct rt_layer *l = c->l;
+    const float *gate = host_x(c), *dy = host_at(c, l->dy);
+    float *dgate = host_at(c, l->dx);
+    for (int r = 0; r < l->rows; r++, gate += l->in, dy += l->out, dgate += l->in)
+        for (int j = 0; j < l->out; j++) {
+            float s = logistic(gate[j]), up = gate[l->out + j];
+            dgate[j] = dy[j] * up * silu_slope(gate[j], s);
+            dgate[l->out + j] = dy[j] * (gate[j] * s);
+        }
+}
+
 /* ---- residual blocks: fork's y is its x and join's dx is its dy; only the sums are work. aux is the other summand:
  * the fork's input for the join, the gradient of the join's output for the fork ---- */
 
@@ -101,31 +171,112 @@ static void fork_input(const struct host_call *c) {
         dx[i] = branch[i] + around[i];
 }
 
+/* ---- bias ---- */
+
+static void bias_forward(const struct host_call *c) {
+    const float *x = host_x(c), *b = host_w(c);
+    float *y = host_at(c, c->l->y);
+    for (int r = 0; r < c->l->rows; r++, x += c->l->out, y += c->l->out)
+        for (int j = 0; j < c->l->out; j++)
+            y[j] = x[j] + b[j];
+}
+
+static void bias_weight(const struct host_call *c) {
+    const float *dy = host_at(c, c->l->dy);
+    float *dw = host_dw(c);
+    if (host_first(c))
+        memset(dw, 0, (size_t)c->l->nparam * sizeof *dw);
+    for (int r = 0; r < c->l->rows; r++, dy += c->l->out)
+        for (int j = 0; j < c->l->out; j++)
+            dw[j] += dy[j];
+}
+
 const struct host_layer host_embedding = {embedding_forward, NULL, embedding_weight};
 const struct host_layer host_relu = {relu_forward, relu_input, NULL};
 const struct host_layer host_gelu = {gelu_forward, gelu_input, NULL};
+const struct host_layer host_silu = {silu_forward, silu_input, NULL};
+const struct host_layer host_swiglu = {swiglu_forward, swiglu_input, NULL};
 const struct host_layer host_fork = {NULL, fork_input, NULL};
 const struct host_layer host_join = {join_forward, NULL, NULL};
+const struct host_layer host_bias = {bias_forward, NULL, bias_weight};
+const struct host_layer host_spread = {NULL, NULL, NULL};
+const struct host_layer host_reduce = {NULL, NULL, NULL};
+const struct host_layer host_gather = {NULL, NULL, NULL};
+const struct host_layer host_scatter = {NULL, NULL, NULL};
+const struct host_layer host_again = {NULL, NULL, NULL};
 
 /* ---- sweeps ---- */
 
 #define X(name, ...) &host_##name,
 static const struct host_layer *const kinds[NLAYERS] = {LAYERS(X)};
 #undef X
+static const struct host_halves *const halves[NLAYERS] = {
+    [LAYER_cross_entropy] = &host_cross_entropy_halves,
+    [LAYER_gather_kv] = &host_gather_kv_halves,
+    [LAYER_again_kv] = &host_again_kv_halves,
+    [LAYER_to_heads] = &host_to_heads_halves,
+    [LAYER_to_rows] = &host_to_rows_halves,
+    [LAYER_to_experts] = &host_to_experts_halves,
+    [LAYER_to_tokens] = &host_to_tokens_halves,
+};
+
+static void do_half(void (*half)(const struct host_call *c), const struct host_call *c) {
+    if (half)
+        half(c);
+}
+
+static size_t bytes_in(const struct rt_layer *l) { return sizeof(float) * (size_t)l->rows * (size_t)l->in; }
+static size_t bytes_out(const struct rt_layer *l) { return sizeof(float) * (size_t)rows_out(l) * (size_t)l->out; }
 
 /* The stage's input dies with its operand: what the backward needs of it is copied to the stash. An output that the
  * stage itself needs again is made in the stash, and copied to the operand. */
-void host_forward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at) {
-    const struct rt_layer *first = s->layer, *last = first + s->nlayers - 1;
+static void take_input(const struct rt_bind *at, const struct rt_layer *first) {
     if (first->x.space == SP_STASH)
-        memcpy(at->at[SP_STASH] + first->x.off, at->at[SP_X], sizeof(float) * (size_t)first->rows * (size_t)first->in);
+        memcpy(at->at[SP_STASH] + first->x.off, at->at[SP_X], bytes_in(first));
     if (at->nmore) /* layout.c has put the input into the stash */
         host_add_more(at, at->at[SP_STASH] + first->x.off, (int64_t)first->rows * first->in);
-    for (const struct rt_layer *l = first; l <= last; l++)
+}
+
+/* In the middle of a layer: what it gives to its team, and what it makes of what it gets. */
+static void give(const struct rt_bind *at, const float *x, size_t bytes) {
+    if ((const char *)x != at->at[SP_GIVE])
+        memcpy(at->at[SP_GIVE], x, bytes);
+}
+static void get(const struct rt_bind *at, struct slot to, size_t bytes) {
+    if (to.space != SP_GOT && to.space != SP_NONE)
+        memcpy(at->at[to.space] + to.off, at->at[SP_GOT], bytes);
+}
+
+/* The same in a backward. What `again` gathers stays where the layer in front of it reads it. */
+static void give_back(const struct host_call *c) {
+    if (c->l->kind == LAYER_again)
+        give(c->at, c->l->aux.space == SP_NONE ? c->at->batch->x : host_at(c, c->l->aux), bytes_in(c->l));
+    else
+        give(c->at, host_at(c, c->l->dy), bytes_out(c->l));
+}
+static void get_back(const struct host_call *c) {
+    if (c->l->kind != LAYER_again)
+        get(c->at, c->l->dx, bytes_in(c->l));
+}
+
+void host_forward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, int from, int to) {
+    const struct rt_layer *first = s->layer + from, *last = s->layer + to - 1;
+    bool gets = at->at[SP_GOT], gives = at->at[SP_GIVE];
+    if (gets && halves[first->kind])
+        do_half(halves[first->kind]->get, &(struct host_call){m, first, at});
+    else if (gets)
+        get(at, first->y, bytes_out(first));
+    else if (from == 0)
+        take_input(at, first);
+    for (const struct rt_layer *l = first + gets; l <= last - gives; l++)
         if (kinds[l->kind]->forward)
             kinds[l->kind]->forward(&(struct host_call){m, l, at});
-    if (last->y.space == SP_STASH)
-        memcpy(at->at[SP_Y], at->at[SP_STASH] + last->y.off, sizeof(float) * (size_t)last->rows * (size_t)last->out);
+    if (gives && halves[last->kind])
+        do_half(halves[last->kind]->give, &(struct host_call){m, last, at});
+    else if (gives)
+        give(at, host_x(&(struct host_call){m, last, at}), bytes_in(last));
+    else if (to == s->nlayers && last->y.space == SP_STASH)
+        memcpy(at->at[SP_Y], at->at[SP_STASH] + last->y.off, bytes_out(last));
 }
 
 /* Gaps between the layers' parameters are zero in a gradient, so that sums and copies of it are defined. dw: the
@@ -138,7 +289,7 @@ static void clear_gap(float *dw, int64_t n) {
 static void weight_gradient(const struct host_call *c, struct rt_bind *at) {
     int64_t table = shared_table(c->m, c->l);
     kinds[c->l->kind]->weight(c);
-    if (at->first)
+    if (host_first(c))
         clear_gap(host_dw(c), c->l->nparam);
     if (table > 0 && at->vfirst) {
         clear_gap(at->dv, table);
@@ -146,20 +297,38 @@ static void weight_gradient(const struct host_call *c, struct rt_bind *at) {
     }
 }
 
+/* Of slice s, what comes back of the keys and values before it is added to what later slices have sent of them. */
+static void take_gradient(const struct rt_bind *at, const struct rt_stage *s, bool input) {
+    const struct rt_layer *last = s->layer + s->nlayers - 1;
+    if (input && at->dkv && at->dpast)
+        memcpy(at->dpast, at->dkv, (size_t)past_bytes(at->slice, (int32_t)(s - at->slice), sizeof(float)));
+    if (input && last->dy.space == SP_EXT)
+        memcpy(at->at[SP_EXT] + last->dy.off, at->at[SP_DY], bytes_out(last));
+    if (at->nmore)
+        host_add_more(at, at->at[SP_EXT] + last->dy.off, (int64_t)rows_out(last) * last->out);
+}
+
 void host_backward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
                         bool weight, int from, int to) {
-    const struct rt_layer *last = s->layer + s->nlayers - 1;
-    if (to == s->nlayers && input && last->dy.space == SP_EXT)
-        memcpy(at->at[SP_EXT] + last->dy.off, at->at[SP_DY], sizeof(float) * (size_t)last->rows * (size_t)last->out);
-    if (to == s->nlayers && at->nmore)
-        host_add_more(at, at->at[SP_EXT] + last->dy.off, (int64_t)last->rows * last->out);
+    const struct rt_layer *first = s->layer + from, *last = s->layer + to - 1;
+    bool gets = at->at[SP_GOT], gives = at->at[SP_GIVE];
+    if (gets && halves[last->kind])
+        do_half(halves[last->kind]->get_back, &(struct host_call){m, last, at});
+    else if (gets)
+        get_back(&(struct host_call){m, last, at});
+    else if (to == s->nlayers)
+        take_gradient(at, s, input);
     struct rt_bind mine = *at;
     mine.vfirst = at->vfirst && !uses_table(m, s, to);
-    for (const struct rt_layer *l = s->layer + to - 1; l >= s->layer + from; l--) {
+    for (const struct rt_layer *l = last - gets; l >= first + gives; l--) {
         struct host_call c = {m, l, &mine};
         if (input && kinds[l->kind]->input && l->dx.space != SP_NONE)
             kinds[l->kind]->input(&c);
         if (weight && kinds[l->kind]->weight)
             weight_gradient(&c, &mine);
     }
+    if (gives && halves[first->kind])
+        do_half(halves[first->kind]->give_back, &(struct host_call){m, first, at});
+    else if (gives)
+        give_back(&(struct host_call){m, first, at});
 }

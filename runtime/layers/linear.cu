@@ -1,4 +1,5 @@
-/* The linear layer, y = x W + bias, and the unembedding, y = x ET, through cuBLASLt: one matrix product each way.
+/* The linear layer, y = x W + bias, the unembedding, y = x ET, and experts, each a linear layer without bias for its
+ * rows, through cuBLASLt: one matrix product each way, of experts one for all of them.
  *
  * cuBLASLt is column-major, so every matrix here is seen as its transpose: yT = WT xT, dxT = W dyT, dWT = dyT x;
  * yT = E xT, dxT = ET dyT, dET = xT dy.
@@ -27,7 +28,7 @@ extern "C" {
 enum way { FORWARD, FORWARD_GELU, FORWARD_RELU, INPUT, INPUT_GELU, WEIGHT, WEIGHT_BIAS, NWAYS };
 
 struct plan {
-    int rows, in, out;
+    int rows, in, out, experts;           /* rows: of each; 1: no experts */
     bool bias, table, bf16, known[NWAYS]; /* table: of an unembedding; known: there is such a product */
     int64_t m[NWAYS], n[NWAYS], k[NWAYS]; /* op(A) is m x k, op(B) k x n, D m x n, by columns */
     cublasLtMatmulDesc_t product[NWAYS];
@@ -50,13 +51,16 @@ static void must(cublasStatus_t status, const char *call) {
 }
 #define LT(call) must(call, #call)
 
-static bool has_bias(const struct rt_layer *l) { return l->nparam > (int64_t)l->in * l->out; }
+static bool has_bias(const struct rt_layer *l) {
+    return l->kind == LAYER_linear && l->nparam > (int64_t)l->in * l->out;
+}
+static int experts_of(const struct rt_layer *l) { return l->kind == LAYER_experts ? l->experts : 1; }
 
 static struct plan *find(const struct rt_layer *l) {
     for (int i = 0; i < lt.n; i++) {
         struct plan *plan = &lt.plan[i];
-        if (plan->rows == l->rows && plan->in == l->in && plan->out == l->out && plan->bias == has_bias(l) &&
-            plan->table == (l->kind == LAYER_unembedding))
+        if (plan->rows * plan->experts == l->rows && plan->experts == experts_of(l) && plan->in == l->in &&
+            plan->out == l->out && plan->bias == has_bias(l) && plan->table == (l->kind == LAYER_unembedding))
             return plan;
     }
     return NULL;
@@ -108,6 +112,22 @@ static size_t workspace_of(const struct plan *plan, enum way w) {
     return CUDA_WORKSPACE - (w == WEIGHT_BIAS ? sums : 0);
 }
 
+/* Values from an expert's matrix to the next one's: of A, B, and C or D. */
+static int64_t stride_of(const struct plan *plan, enum way w, int matrix) {
+    return matrix == 0 ? plan->m[w] * plan->k[w] : matrix == 1 ? plan->k[w] * plan->n[w] : plan->m[w] * plan->n[w];
+}
+
+/* What all addresses of a matrix are multiples of: where there are several, they are a stride apart. */
+static uint32_t alignment_of(const struct plan *plan, enum way w, int matrix) {
+    int64_t bytes = stride_of(plan, w, matrix) * (plan->bf16 && !(matrix > 1 && is_weight(w)) ? 2 : 4);
+    return plan->experts > 1 && (bytes & -bytes) < ALIGNED ? (uint32_t)(bytes & -bytes) : ALIGNED;
+}
+
+static void set_stride(cublasLtMatrixLayout_t layout, int32_t n, int64_t stride) {
+    LT(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &n, sizeof n));
+    LT(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride));
+}
+
 /* Finds up to most algorithms, the ones expected to be fastest first, and returns how many. A call that succeeds may
  * return results that did not: "other fields are only valid if [...] this member is set to CUBLAS_STATUS_SUCCESS"
  * (cublasLt.h, cublasLtMatmulHeuristicResult_t::state). */
@@ -118,12 +138,13 @@ static int ask(const struct plan *plan, enum way w, cublasLtMatmulAlgo_t *algo, 
     cublasLtMatmulPreference_t wish;
     cublasLtMatmulHeuristicResult_t found[CANDIDATES] = {};
     size_t bytes = workspace_of(plan, w);
-    uint32_t aligned = ALIGNED;
     int n = 0, usable = 0;
     LT(cublasLtMatmulPreferenceCreate(&wish));
     LT(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes));
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
+        uint32_t aligned = alignment_of(plan, w, i);
         LT(cublasLtMatmulPreferenceSetAttribute(wish, matrix[i], &aligned, sizeof aligned));
+    }
     cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(lt.handle, plan->product[w], plan->a[w], plan->b[w],
                                                            plan->d[w], plan->d[w], wish, most, found, &n);
     if (status != CUBLAS_STATUS_NOT_SUPPORTED)
@@ -158,6 +179,9 @@ static void plan_way(struct plan *plan, enum way w, int m, int n, int k) {
                                   weight ? n : k));
     LT(cublasLtMatrixLayoutCreate(&plan->d[w], sum, (uint64_t)m, (uint64_t)n, m));
     plan->m[w] = m, plan->n[w] = n, plan->k[w] = k;
+    const cublasLtMatrixLayout_t layouts[] = {plan->a[w], plan->b[w], plan->d[w]};
+    for (int i = 0; i < 3 && plan->experts > 1; i++)
+        set_stride(layouts[i], plan->experts, stride_of(plan, w, i));
     plan->known[w] = ask(plan, w, &plan->algo[w], 1) == 1;
     if (!plan->known[w] && (w == FORWARD || w == INPUT || w == WEIGHT)) {
         fprintf(stderr, "pianola: error: cuBLASLt knows no way to multiply %d x %d by %d x %d\n", m, k, k, n);
@@ -171,17 +195,18 @@ static void plan_layer(const struct rt_stage *s, int i, bool bf16, bool hopper) 
     struct plan *plan = find(l);
     if (!plan) {
         plan = &lt.plan[lt.n++];
-        plan->rows = l->rows;
+        plan->experts = experts_of(l);
+        plan->rows = l->rows / plan->experts;
         plan->in = l->in;
         plan->out = l->out;
         plan->bias = has_bias(l);
         plan->bf16 = bf16;
         plan->table = l->kind == LAYER_unembedding;
     }
-    plan_way(plan, FORWARD, l->out, l->rows, l->in);
-    plan_way(plan, INPUT, l->in, l->rows, l->out);
-    plan_way(plan, WEIGHT, plan->table ? l->in : l->out, plan->table ? l->out : l->in, l->rows);
-    if (plan->table)
+    plan_way(plan, FORWARD, l->out, plan->rows, l->in);
+    plan_way(plan, INPUT, l->in, plan->rows, l->out);
+    plan_way(plan, WEIGHT, plan->table ? l->in : l->out, plan->table ? l->out : l->in, plan->rows);
+    if (l->kind != LAYER_linear)
         return;
     if (plan->bias && plan->out <= WIDEST)
         plan_way(plan, WEIGHT_BIAS, l->out, l->in, l->rows);
@@ -193,20 +218,23 @@ static void plan_layer(const struct rt_stage *s, int i, bool bf16, bool hopper) 
         plan_way(plan, INPUT_GELU, l->in, l->rows, l->out);
 }
 
+static bool is_product(int kind) { return kind == LAYER_linear || kind == LAYER_unembedding || kind == LAYER_experts; }
+
 void cuda_linear_plan(const struct rt_program *p) {
-    int all = 0, device;
+    const struct rt_stage *stage = p->slice ? p->slice : p->stage;
+    int all = 0, device, n = p->slice ? p->stages * p->model->slices : p->stages;
     struct cudaDeviceProp is;
     CUDA(cudaGetDevice(&device));
     CUDA(cudaGetDeviceProperties(&is, device));
-    for (int s = 0; s < p->stages; s++)
-        all += p->stage[s].nlayers;
+    for (int s = 0; s < n; s++)
+        all += stage[s].nlayers;
     lt.plan = (struct plan *)calloc((size_t)all + 1, sizeof *lt.plan);
     LT(cublasLtCreate(&lt.handle));
     snprintf(lt.device, sizeof lt.device, "%s", is.name);
-    for (int s = 0; lt.plan && s < p->stages; s++)
-        for (int i = 0; i < p->stage[s].nlayers; i++)
-            if (p->stage[s].layer[i].kind == LAYER_linear || p->stage[s].layer[i].kind == LAYER_unembedding)
-                plan_layer(&p->stage[s], i, p->model->precision == BF16, is.major >= 9);
+    for (int s = 0; lt.plan && s < n; s++)
+        for (int i = 0; i < stage[s].nlayers; i++)
+            if (is_product(stage[s].layer[i].kind))
+                plan_layer(&stage[s], i, p->model->precision == BF16, is.major >= 9);
 }
 
 void cuda_linear_forget(void) {
@@ -221,28 +249,6 @@ void cuda_linear_forget(void) {
     cublasLtDestroy(lt.handle);
     free(lt.plan);
     memset(&lt, 0, sizeof lt);
-}
-
-/* ---- bias gradient, where no product computes it: dbias += the sum of dy's rows ---- */
-
-template <typename T, int V>
-static __global__ void __launch_bounds__(ACROSS *DOWN) bias_gradient(float *parts, const T *dy, int rows, int out) {
-    int j = ((int)blockIdx.x * ACROSS + (int)threadIdx.x) * V;
-    float sum[V] = {};
-    for (int r = (int)(blockIdx.y * DOWN + threadIdx.y); j < out && r < rows; r += (int)gridDim.y * DOWN) {
-        pack<T, V> d = load<V>(dy + (int64_t)r * out + j);
-        for (int v = 0; v < V; v++)
-            sum[v] += widen(d.v[v]);
-    }
-    give_part<V>(parts + (int64_t)blockIdx.y * out, sum, out);
-}
-
-/* parts: scratch */
-template <typename T>
-static void sum_rows(float *dbias, float *parts, const T *dy, int rows, int out, bool first, cudaStream_t stream) {
-    dim3 grid = row_grid<T>(rows, out);
-    LAUNCH_ROWS(bias_gradient, T, out, grid, dim3(ACROSS, DOWN), stream, parts, dy, rows, out);
-    cuda_sum_parts(dbias, parts, out, (int)grid.y, first, stream);
 }
 
 /* ---- products ---- */
@@ -265,7 +271,7 @@ static cublasStatus_t multiply_weight(struct plan *plan, enum way w, const cubla
     if (status == CUBLAS_STATUS_SUCCESS && w == WEIGHT_BIAS)
         cuda_sum_parts(dbias, sums, plan->out, 1, first, stream);
     else if (status == CUBLAS_STATUS_SUCCESS && dbias)
-        sum_rows(dbias, scratch, dy, plan->rows, plan->out, first, stream);
+        cuda_sum_rows(dbias, scratch, dy, plan->rows, plan->out, first, stream);
     return status;
 }
 
@@ -300,9 +306,9 @@ static void randomize(char *p, int64_t bytes) {
 
 /* False: no memory. */
 static bool trial_open(struct trial *t, const struct plan *plan, enum way w) {
-    int64_t size = plan->bf16 ? 2 : 4, m = plan->m[w], n = plan->n[w], k = plan->k[w];
-    int64_t a = padded(size * m * k), b = padded(size * k * n), d = padded(4 * m * n), aux = padded(size * m * n),
-            bias = padded(4 * plan->out + ALIGNED);
+    int64_t size = (plan->bf16 ? 2 : 4) * plan->experts, m = plan->m[w], n = plan->n[w], k = plan->k[w];
+    int64_t a = padded(size * m * k), b = padded(size * k * n), d = padded(4 * plan->experts * m * n),
+            aux = padded(size * m * n), bias = padded(4 * plan->out + ALIGNED);
     if (cudaMalloc((void **)&t->a, (size_t)(a + b + d + aux + bias + CUDA_WORKSPACE)) != cudaSuccess) {
         cudaGetLastError(); /* the next call must not see this error */
         return false;
@@ -361,9 +367,12 @@ static const char *type_name(bool bf16) { return bf16 ? "bf16" : "fp32"; }
 
 static void key_of(const struct plan *plan, enum way w, char *key, size_t n) {
     bool weight = is_weight(w);
-    snprintf(key, n, "%s\t%zu\t%c%c %lld x %lld x %lld, %s to %s, epilogue %d", lt.device, cublasLtGetVersion(),
-             turns_a(plan, w) ? 'T' : 'N', weight ? 'T' : 'N', (long long)plan->m[w], (long long)plan->n[w],
-             (long long)plan->k[w], type_name(plan->bf16), type_name(plan->bf16 && !weight), epilogue_of(plan, w));
+    int at =
+        snprintf(key, n, "%s\t%zu\t%c%c %lld x %lld x %lld, %s to %s, epilogue %d", lt.device, cublasLtGetVersion(),
+                 turns_a(plan, w) ? 'T' : 'N', weight ? 'T' : 'N', (long long)plan->m[w], (long long)plan->n[w],
+                 (long long)plan->k[w], type_name(plan->bf16), type_name(plan->bf16 && !weight), epilogue_of(plan, w));
+    if (plan->experts > 1)
+        snprintf(key + at, n - (size_t)at, ", %d at once", plan->experts);
 }
 
 /* The algorithm's bytes may be kept: it "can be trivially serialized and later restored for use with the same version
@@ -460,11 +469,16 @@ template <typename T> static void input(const struct cuda_call *c) {
     enqueue(c, INPUT, cuda_w<T>(c), cuda_at<T>(c, c->l->dy), cuda_at<T>(c, c->l->dx), 0);
 }
 
+/* As in linear_host.c. */
+template <typename T> static const T *weight_x(const struct cuda_call *c) {
+    return c->l->aux.space == SP_NONE ? cuda_x<T>(c) : cuda_at<T>(c, c->l->aux);
+}
+
 template <typename T> static void weight(const struct cuda_call *c) {
     struct plan *plan = find(c->l);
     enum way w = plan->known[WEIGHT_BIAS] ? WEIGHT_BIAS : WEIGHT;
     float *dw = cuda_dw<T>(c), *dbias = plan->bias ? dw + (int64_t)plan->in * plan->out : NULL;
-    LT(multiply_weight(plan, w, &plan->algo[w], cuda_at<T>(c, c->l->dy), cuda_x<T>(c), dw, dbias, c->at->first,
+    LT(multiply_weight(plan, w, &plan->algo[w], cuda_at<T>(c, c->l->dy), weight_x<T>(c), dw, dbias, cuda_first(c),
                        c->workspace, c->stream));
 }
 
@@ -477,11 +491,12 @@ template <typename T> static void table_input(const struct cuda_call *c) {
 }
 
 template <typename T> static void table_weight(const struct cuda_call *c) {
-    enqueue(c, WEIGHT, cuda_x<T>(c), cuda_at<T>(c, c->l->dy), c->at->dv, c->at->vfirst ? 0 : 1);
+    enqueue(c, WEIGHT, weight_x<T>(c), cuda_at<T>(c, c->l->dy), c->at->dv, c->at->vfirst ? 0 : 1);
 }
 
 extern const struct cuda_layer cuda_unembedding = {EITHER(table_forward), EITHER(table_input), EITHER(table_weight)};
 extern const struct cuda_layer cuda_linear = {EITHER(forward), EITHER(input), EITHER(weight)};
+extern const struct cuda_layer cuda_experts = {EITHER(forward), EITHER(input), EITHER(weight)};
 
 /* ---- fused with the layer after it, and in the backward with the one before it ---- */
 

@@ -24,15 +24,21 @@ static void linear_input(const struct host_call *c) {
                 host_w(c), l->out, 0, host_at(c, l->dx), l->in);
 }
 
+/* The input for a weight gradient: where it is gathered again, if the forward read a gathered one, which is not kept.
+ */
+static const float *weight_x(const struct host_call *c) {
+    return c->l->aux.space == SP_NONE ? host_x(c) : host_at(c, c->l->aux);
+}
+
 static void linear_weight(const struct host_call *c) {
     const struct rt_layer *l = c->l;
-    const float *dy = host_at(c, l->dy);
+    const float *dy = host_at(c, l->dy), *x = weight_x(c);
     float *dw = host_dw(c), *dbias = dw + (int64_t)l->in * l->out;
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, l->in, l->out, l->rows, 1, host_x(c), l->in, dy, l->out,
-                c->at->first ? 0 : 1, dw, l->out);
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, l->in, l->out, l->rows, 1, x, l->in, dy, l->out,
+                host_first(c) ? 0 : 1, dw, l->out);
     if (!has_bias(l))
         return;
-    if (c->at->first)
+    if (host_first(c))
         memset(dbias, 0, (size_t)l->out * sizeof *dbias);
     for (int r = 0; r < l->rows; r++, dy += l->out)
         for (int j = 0; j < l->out; j++)
@@ -54,7 +60,7 @@ static void unembedding_input(const struct host_call *c) {
 static void unembedding_weight(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, l->out, l->in, l->rows, 1, host_at(c, l->dy), l->out,
-                host_x(c), l->in, c->at->vfirst ? 0 : 1, c->at->dv, l->in);
+                weight_x(c), l->in, c->at->vfirst ? 0 : 1, c->at->dv, l->in);
 }
 
 const struct host_layer host_unembedding = {unembedding_forward, unembedding_input, unembedding_weight};

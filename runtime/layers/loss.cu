@@ -5,14 +5,15 @@
 
 enum { THREADS = 256, WARPS = THREADS / 32, TALL = 1024 };
 
-/* One block per row. Each thread sums its part of e^x as if its largest x so far were the row's, and the block corrects
- * the parts: one read gives maximum and sum. dx, which x may be: (softmax(x) - onehot(target)) / count */
-template <typename T, int V>
-static __global__ void cross_entropy(T *dx, double *loss, const T *x, const int32_t *targets, float count, int n) {
-    int target = targets[blockIdx.x];
-    x += (int64_t)blockIdx.x * n;
-    dx += (int64_t)blockIdx.x * n;
-    float top = -INFINITY, total = 0, hit = widen(x[target]);
+/* Of a row of logits: the largest, and the sum of the exponentials relative to it. */
+struct sums {
+    float top, total;
+};
+
+/* By a block. Each thread sums its part of e^x as if its largest x so far were the row's, and the block corrects the
+ * parts: one read gives maximum and sum. */
+template <typename T, int V> static __device__ sums sums_of(const T *x, int n) {
+    float top = -INFINITY, total = 0;
     for (int j = threadIdx.x * V; j < n; j += blockDim.x * V) {
         pack<T, V> a = load<V>(x + j);
         float before = top;
@@ -23,16 +24,70 @@ static __global__ void cross_entropy(T *dx, double *loss, const T *x, const int3
             total += __expf(widen(a.v[k]) - top);
     }
     float row_top = block_max(top);
-    total = block_sum(total * __expf(top - row_top));
-    float norm = 1 / total, share = 1 / count;
+    return {row_top, block_sum(total * __expf(top - row_top))};
+}
+
+/* dx, which x may be: (softmax(x) - onehot(target)) / count */
+template <typename T, int V>
+static __device__ void write_gradient(T *dx, const T *x, sums row, int target, float count, int n) {
+    float norm = 1 / row.total, share = 1 / count;
     for (int j = threadIdx.x * V; j < n; j += blockDim.x * V) {
         pack<T, V> a = load<V>(x + j);
         for (int k = 0; k < V; k++)
-            a.v[k] = narrow<T>((__expf(widen(a.v[k]) - row_top) * norm - (j + k == target ? 1.0f : 0.0f)) * share);
+            a.v[k] = narrow<T>((__expf(widen(a.v[k]) - row.top) * norm - (j + k == target ? 1.0f : 0.0f)) * share);
         store(dx + j, a);
     }
+}
+
+/* One block per row. */
+template <typename T, int V>
+static __global__ void cross_entropy(T *dx, double *loss, const T *x, const int32_t *targets, float count, int n) {
+    int target = targets[blockIdx.x];
+    x += (int64_t)blockIdx.x * n;
+    dx += (int64_t)blockIdx.x * n;
+    float hit = widen(x[target]);
+    sums all = sums_of<T, V>(x, n);
+    write_gradient<T, V>(dx, x, all, target, count, n);
     if (threadIdx.x == 0)
-        loss[blockIdx.x] = (double)logf(total) - (double)(hit - row_top);
+        loss[blockIdx.x] = (double)logf(all.total) - (double)(hit - all.top);
+}
+
+/* ---- of a team that divides the vocabulary, as in loss_host.c ---- */
+
+enum { TOP, TOTAL, HIT, STATISTICS };
+
+/* One block per row. */
+template <typename T, int V>
+static __global__ void row_statistics(float *all, const T *x, const int32_t *targets, int first, int n) {
+    int target = targets[blockIdx.x] - first;
+    x += (int64_t)blockIdx.x * n;
+    sums row = sums_of<T, V>(x, n);
+    if (threadIdx.x > 0)
+        return;
+    all += (int64_t)blockIdx.x * STATISTICS;
+    all[TOP] = row.top;
+    all[TOTAL] = row.total;
+    all[HIT] = target >= 0 && target < n ? widen(x[target]) : 0;
+}
+
+/* One block per row. apart: floats from one member's statistics to the next's. */
+template <typename T, int V>
+static __global__ void part_cross_entropy(T *dx, double *loss, const T *x, const float *got, int64_t apart, int members,
+                                          const int32_t *targets, int first, float count, int n) {
+    int target = targets[blockIdx.x] - first;
+    x += (int64_t)blockIdx.x * n;
+    dx += (int64_t)blockIdx.x * n;
+    got += (int64_t)blockIdx.x * STATISTICS;
+    float top = got[TOP], total = 0, hit = 0;
+    for (int i = 1; i < members; i++)
+        top = fmaxf(top, got[i * apart + TOP]);
+    for (int i = 0; i < members; i++) {
+        total += got[i * apart + TOTAL] * __expf(got[i * apart + TOP] - top);
+        hit += got[i * apart + HIT];
+    }
+    write_gradient<T, V>(dx, x, {top, total}, target, count, n);
+    if (threadIdx.x == 0)
+        loss[blockIdx.x] = (double)logf(total) - (double)(hit - top);
 }
 
 /* One warp per row. dx, which x may be: (x - target) / count */
@@ -52,13 +107,13 @@ static __global__ void mse(T *dx, double *loss, const T *x, const float *target,
         loss[row] = sum;
 }
 
-static __global__ void mean(float *to, const double *loss, int rows) {
+static __global__ void mean(float *to, const double *loss, int rows, double by) {
     double sum = 0;
     for (int r = threadIdx.x; r < rows; r += TALL)
         sum += loss[r];
     sum = block_sum(sum);
     if (threadIdx.x == 0)
-        *to = (float)(sum / rows);
+        *to = (float)(sum / by);
 }
 
 /* A loss alone in its stage must still pass its gradient to the stage before. */
@@ -72,23 +127,49 @@ template <typename T> static __global__ void copy(T *dx, const T *aux, int64_t n
             dx[i] = aux[i];
 }
 
+/* Rows over which the loss is a mean: a microbatch's, of which a slice or a team's member has some. */
+static int32_t rows_of_mean(const struct cuda_call *c) {
+    return c->m->slices > 0 || c->l->part.members > 0 ? c->m->rows : c->l->rows;
+}
+
 /* The loss whose gradient this is: the mean over so many rows, of all microbatches of the step where one update ends
  * it. Dividing a gradient by it is exact for a power of two, and correctly rounded otherwise. */
 static float count(const struct cuda_call *c) {
-    return (float)c->l->rows * (float)(c->m->update > 0 ? 1 : c->m->batches);
+    return (float)rows_of_mean(c) * (float)(c->m->update > 0 ? 1 : c->m->batches);
 }
 
+/* A slice's share is reported as that of a microbatch of such rows: see loss_host.c. */
 static void report(const struct cuda_call *c) {
+    double by = (double)rows_of_mean(c) / (c->m->slices > 0 ? c->m->slices : 1);
     if (c->at->loss)
-        LAUNCH(mean, 1, TALL, 0, c->stream, c->at->loss, cuda_at<double>(c, c->l->tmp), c->l->rows);
+        LAUNCH(mean, 1, TALL, 0, c->stream, c->at->loss, cuda_at<double>(c, c->l->tmp), c->l->rows, by);
+}
+
+static int threads_of_row(int packs) {
+    int threads = packs < TALL ? (packs + 31) / 32 * 32 : TALL;
+    return threads < 32 ? 32 : threads;
 }
 
 template <typename T> static void cross_entropy_forward(const struct cuda_call *c) {
     const struct rt_layer *l = c->l;
-    int packs = l->in / WIDE<T>, threads = packs < TALL ? (packs + 31) / 32 * 32 : TALL;
-    threads = threads < 32 ? 32 : threads;
-    LAUNCH_ROWS(cross_entropy, T, l->in, l->rows, threads, c->stream, cuda_at<T>(c, l->aux), cuda_at<double>(c, l->tmp),
-                cuda_x<T>(c), c->at->batch->target, count(c), l->in);
+    LAUNCH_ROWS(cross_entropy, T, l->in, l->rows, threads_of_row(l->in / WIDE<T>), c->stream, cuda_at<T>(c, l->aux),
+                cuda_at<double>(c, l->tmp), cuda_x<T>(c), c->at->batch->target, count(c), l->in);
+    report(c);
+}
+
+template <typename T> static void cross_entropy_give(const struct cuda_call *c) {
+    const struct rt_layer *l = c->l;
+    LAUNCH_ROWS(row_statistics, T, l->in, l->rows, threads_of_row(l->in / WIDE<T>), c->stream,
+                (float *)(void *)c->at->at[SP_GIVE], cuda_x<T>(c), c->at->batch->target, l->share.member * l->in,
+                l->in);
+}
+
+template <typename T> static void cross_entropy_get(const struct cuda_call *c) {
+    const struct rt_layer *l = c->l;
+    LAUNCH_ROWS(part_cross_entropy, T, l->in, l->rows, threads_of_row(l->in / WIDE<T>), c->stream,
+                cuda_at<T>(c, l->aux), cuda_at<double>(c, l->tmp), cuda_x<T>(c),
+                (const float *)(const void *)c->at->at[SP_GOT], statistics_bytes(l) / 4, l->share.members,
+                c->at->batch->target, l->share.member * l->in, count(c), l->in);
     report(c);
 }
 
@@ -107,4 +188,6 @@ template <typename T> static void loss_input(const struct cuda_call *c) {
 }
 
 const struct cuda_layer cuda_cross_entropy = {EITHER(cross_entropy_forward), EITHER(loss_input), NULL};
+const struct cuda_halves cuda_cross_entropy_halves = {EITHER(cross_entropy_give), EITHER(cross_entropy_get), NULL,
+                                                      NULL};
 const struct cuda_layer cuda_mse = {EITHER(mse_forward), EITHER(loss_input), NULL};

@@ -11,15 +11,22 @@ static void loss_input(const struct host_call *c) {
         memcpy(dx, aux, sizeof *dx * (size_t)c->l->rows * (size_t)c->l->in);
 }
 
+/* Rows over which the loss is a mean: a microbatch's, of which a slice or a team's member has some. */
+static int32_t rows_of_mean(const struct host_call *c) {
+    return c->m->slices > 0 || c->l->part.members > 0 ? c->m->rows : c->l->rows;
+}
+
 /* The loss whose gradient this is: the mean over so many rows, of all microbatches of the step where one update ends
  * it. Dividing a gradient by it is exact for a power of two, and correctly rounded otherwise. */
 static float count(const struct host_call *c) {
-    return (float)c->l->rows * (float)(c->m->update > 0 ? 1 : c->m->batches);
+    return (float)rows_of_mean(c) * (float)(c->m->update > 0 ? 1 : c->m->batches);
 }
 
+/* A slice's share is reported as that of a microbatch of such rows: the mean over a step's slices is then the mean over
+ * its microbatches. What members of a team report is added up. */
 static void report(const struct host_call *c, double sum) {
     if (c->at->loss)
-        *c->at->loss = (float)(sum / c->l->rows);
+        *c->at->loss = (float)(sum * (c->m->slices > 0 ? c->m->slices : 1) / rows_of_mean(c));
 }
 
 /* aux: (softmax(x) - onehot(target)) / count */
@@ -46,6 +53,58 @@ static void cross_entropy_forward(const struct host_call *c) {
     report(c, sum);
 }
 
+/* ---- of a team that divides the vocabulary: each member has some columns ---- */
+
+/* Of each row and member: its largest logit, the sum of exponentials relative to it, and the target's logit or 0. */
+enum { TOP, TOTAL, HIT, STATISTICS };
+
+/* The target as a column of this member's; -1: it is another's. */
+static int column_of(const struct rt_layer *l, int target) {
+    int column = target - l->share.member * l->in;
+    return column >= 0 && column < l->in ? column : -1;
+}
+
+static void cross_entropy_give(const struct host_call *c) {
+    const struct rt_layer *l = c->l;
+    const float *x = host_x(c);
+    float *all = (float *)(void *)c->at->at[SP_GIVE];
+    for (int r = 0; r < l->rows; r++, x += l->in, all += STATISTICS) {
+        int target = column_of(l, c->at->batch->target[r]);
+        float top = x[0], total = 0;
+        for (int j = 1; j < l->in; j++)
+            top = x[j] > top ? x[j] : top;
+        for (int j = 0; j < l->in; j++)
+            total += host_exp(x[j] - top);
+        all[TOP] = top;
+        all[TOTAL] = total;
+        all[HIT] = target >= 0 ? x[target] : 0;
+    }
+}
+
+/* aux: as of the whole, of these columns */
+static void cross_entropy_get(const struct host_call *c) {
+    const struct rt_layer *l = c->l;
+    const float *x = host_x(c), *got = (const float *)(const void *)c->at->at[SP_GOT];
+    float *p = host_at(c, l->aux), count_of_rows = count(c);
+    int64_t apart = statistics_bytes(l) / 4; /* floats from one member's to the next's */
+    double sum = 0;
+    for (int r = 0; r < l->rows; r++, x += l->in, p += l->in, got += STATISTICS) {
+        int target = column_of(l, c->at->batch->target[r]);
+        float top = got[TOP], total = 0, hit = 0;
+        for (int i = 1; i < l->share.members; i++)
+            top = got[i * apart + TOP] > top ? got[i * apart + TOP] : top;
+        for (int i = 0; i < l->share.members; i++) {
+            total += got[i * apart + TOTAL] * host_exp(got[i * apart + TOP] - top);
+            hit += got[i * apart + HIT];
+        }
+        float norm = 1 / total;
+        for (int j = 0; j < l->in; j++)
+            p[j] = (host_exp(x[j] - top) * norm - (j == target ? 1.0f : 0.0f)) / count_of_rows;
+        sum += log((double)total) - (double)(hit - top);
+    }
+    report(c, sum);
+}
+
 /* aux: (x - target) / count */
 static void mse_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
@@ -61,4 +120,5 @@ static void mse_forward(const struct host_call *c) {
 }
 
 const struct host_layer host_cross_entropy = {cross_entropy_forward, loss_input, NULL};
+const struct host_halves host_cross_entropy_halves = {cross_entropy_give, cross_entropy_get, NULL, NULL};
 const struct host_layer host_mse = {mse_forward, loss_input, NULL};

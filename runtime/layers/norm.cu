@@ -1,6 +1,6 @@
-/* Layer normalisation over columns (Ba et al. 2016). Parameters are gamma, then beta; aux is mean and
- * 1 / sqrt(var + 1e-5) of each row, fp32. Between residual blocks, the join before it and the fork after it are sums of
- * rows that it reads or writes anyway: so they are done here, and no memory is touched twice.
+/* layernorm and rmsnorm: the layers of norm_host.c, whose aux they share. They are one source: rmsnorm is a layernorm
+ * that is not CENTRED, whose mean and beta are taken to be 0. Between residual blocks, the join before it and the fork
+ * after it are sums of rows that it reads or writes anyway: so they are done here, and no memory is touched twice.
  *
  * Along rows, one warp handles a row. It keeps rows that are not too long in registers (HELD), and reads longer ones,
  * and those that are not whole packs, again, from L1. Both add in the same order. */
@@ -31,10 +31,22 @@ template <int V, typename T> static __device__ __forceinline__ pack<T, V> entry(
     return a;
 }
 
+/* A row's mean and scale, in aux: of an rmsnorm the scale alone. */
+template <bool CENTRED> static __device__ __forceinline__ float2 statistics(const float *stat, int row) {
+    return CENTRED ? ((const float2 *)stat)[row] : make_float2(0, stat[row]);
+}
+template <bool CENTRED>
+static __device__ __forceinline__ void store_statistics(float *stat, int row, float mean, float scale) {
+    if (CENTRED)
+        ((float2 *)stat)[row] = make_float2(mean, scale);
+    else
+        stat[row] = scale;
+}
+
 /* other: NULL, or what a join adds to x; the sum then goes to total. */
-template <typename T, int V, int HELD = 0>
-static __global__ void normalize(T *y, float2 *stat, T *total, const T *x, const T *other, const T *gamma,
-                                 const T *beta, int rows, int n) {
+template <bool CENTRED, typename T, int V, int HELD = 0>
+static __global__ void normalize(T *y, float *stat, T *total, const T *x, const T *other, const T *gamma, const T *beta,
+                                 int rows, int n) {
     int row = blockIdx.x * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (row >= rows)
         return;
@@ -46,13 +58,15 @@ static __global__ void normalize(T *y, float2 *stat, T *total, const T *x, const
     if (HELD)
         each_pack<V, HELD>(n, [&](int i, int j) { held[i] = entry<V>(x, other, j); });
     auto at = [&](int i, int j) { return HELD ? held[i] : entry<V>(x, other, j); };
-    float sum = 0, square = 0;
-    each_pack<V, HELD>(n, [&](int i, int j) {
-        pack<T, V> a = at(i, j);
-        for (int k = 0; k < V; k++)
-            sum += widen(a.v[k]);
-    });
-    float mean = warp_sum(sum) / (float)n;
+    float mean = 0, square = 0;
+    if (CENTRED) {
+        each_pack<V, HELD>(n, [&](int i, int j) {
+            pack<T, V> a = at(i, j);
+            for (int k = 0; k < V; k++)
+                mean += widen(a.v[k]);
+        });
+        mean = warp_sum(mean) / (float)n;
+    }
     each_pack<V, HELD>(n, [&](int i, int j) {
         pack<T, V> a = at(i, j);
         for (int k = 0; k < V; k++)
@@ -60,20 +74,24 @@ static __global__ void normalize(T *y, float2 *stat, T *total, const T *x, const
     });
     float scale = 1 / sqrtf(warp_sum(square) / (float)n + 1e-5f);
     each_pack<V, HELD>(n, [&](int i, int j) {
-        pack<T, V> a = at(i, j), g = load<V>(gamma + j), b = load<V>(beta + j);
+        pack<T, V> a = at(i, j), g = load<V>(gamma + j), b = pack<T, V>();
+        if (CENTRED)
+            b = load<V>(beta + j);
         if (other)
             store(total + j, a);
         for (int k = 0; k < V; k++)
-            a.v[k] = narrow<T>(widen(g.v[k]) * ((widen(a.v[k]) - mean) * scale) + widen(b.v[k]));
+            a.v[k] = narrow<T>(CENTRED ? widen(g.v[k]) * ((widen(a.v[k]) - mean) * scale) + widen(b.v[k])
+                                       : widen(g.v[k]) * (widen(a.v[k]) * scale));
         store(y + j, a);
     });
     if (lane == 0)
-        stat[row] = make_float2(mean, scale);
+        store_statistics<CENTRED>(stat, row, mean, scale);
 }
 
-/* With g = gamma dy: dx = (g - mean(g) - xhat mean(g xhat)) / sqrt(var + 1e-5). around: NULL, or what a fork adds. */
-template <typename T, int V, int HELD = 0>
-static __global__ void input_gradient(T *dx, const T *dy, const float2 *stat, const T *x, const T *gamma,
+/* With g = gamma dy: dx = (g - mean(g) - xhat mean(g xhat)) scale; of an rmsnorm without mean(g). around: NULL, or what
+ * a fork adds. */
+template <bool CENTRED, typename T, int V, int HELD = 0>
+static __global__ void input_gradient(T *dx, const T *dy, const float *stat, const T *x, const T *gamma,
                                       const T *around, int rows, int n) {
     int row = blockIdx.x * WARPS + threadIdx.x / 32;
     if (row >= rows)
@@ -82,7 +100,8 @@ static __global__ void input_gradient(T *dx, const T *dy, const float2 *stat, co
     dx += (int64_t)row * n;
     dy += (int64_t)row * n;
     around += around ? (int64_t)row * n : 0;
-    float mean = stat[row].x, scale = stat[row].y, sum = 0, along = 0;
+    float2 s = statistics<CENTRED>(stat, row);
+    float mean = s.x, scale = s.y, sum = 0, along = 0;
     pack<T, V> held_x[HELD ? HELD : 1], held_dy[HELD ? HELD : 1];
     if (HELD)
         each_pack<V, HELD>(n, [&](int i, int j) {
@@ -99,7 +118,7 @@ static __global__ void input_gradient(T *dx, const T *dy, const float2 *stat, co
             along += gradient * ((widen(a.v[k]) - mean) * scale);
         }
     });
-    sum = warp_sum(sum) / (float)n;
+    sum = CENTRED ? warp_sum(sum) / (float)n : 0;
     along = warp_sum(along) / (float)n;
     each_pack<V, HELD>(n, [&](int i, int j) {
         pack<T, V> a = x_at(i, j), d = dy_at(i, j), g = load<V>(gamma + j), b = pack<T, V>();
@@ -115,37 +134,42 @@ static __global__ void input_gradient(T *dx, const T *dy, const float2 *stat, co
     });
 }
 
-/* parts: dgamma, then dbeta. */
-template <typename T, int V>
+/* parts: dgamma, then dbeta if there is one. */
+template <bool CENTRED, typename T, int V>
 static __global__ void __launch_bounds__(ACROSS *DOWN)
-    weight_gradient(float *parts, const T *dy, const float2 *stat, const T *x, int rows, int n) {
+    weight_gradient(float *parts, const T *dy, const float *stat, const T *x, int rows, int n) {
     int j = ((int)blockIdx.x * ACROSS + (int)threadIdx.x) * V;
     float gamma[V] = {}, beta[V] = {};
     for (int r = (int)(blockIdx.y * DOWN + threadIdx.y); j < n && r < rows; r += (int)gridDim.y * DOWN) {
         pack<T, V> a = load<V>(x + (int64_t)r * n + j), d = load<V>(dy + (int64_t)r * n + j);
-        float2 s = stat[r];
+        float2 s = statistics<CENTRED>(stat, r);
         for (int k = 0; k < V; k++) {
             gamma[k] += widen(d.v[k]) * ((widen(a.v[k]) - s.x) * s.y);
             beta[k] += widen(d.v[k]);
         }
     }
-    parts += 2 * (int64_t)blockIdx.y * n;
+    parts += (CENTRED ? 2 : 1) * (int64_t)blockIdx.y * n;
     give_part<V>(parts, gamma, n);
+    if (!CENTRED)
+        return;
     __syncthreads(); /* all have read gamma's parts */
     give_part<V>(parts + n, beta, n);
 }
 
 /* Launches a kernel with a warp for each row. */
-#define LAUNCH_WARPS(kernel, T, rows, n, stream, ...)                                                                  \
+#define LAUNCH_WARPS(kernel, CENTRED, T, rows, n, stream, ...)                                                         \
     do {                                                                                                               \
+        unsigned blocks = blocks_for(rows, WARPS);                                                                     \
         if ((n) % WIDE<T> == 0 && (n) <= 32 * HELD_PACKS * WIDE<T>)                                                    \
-            LAUNCH((kernel<T, WIDE<T>, HELD_PACKS>), blocks_for(rows, WARPS), WARPS * 32, 0, stream, __VA_ARGS__);     \
+            LAUNCH((kernel<CENTRED, T, WIDE<T>, HELD_PACKS>), blocks, WARPS * 32, 0, stream, __VA_ARGS__);             \
+        else if ((n) % WIDE<T> == 0)                                                                                   \
+            LAUNCH((kernel<CENTRED, T, WIDE<T>>), blocks, WARPS * 32, 0, stream, __VA_ARGS__);                         \
         else                                                                                                           \
-            LAUNCH_ROWS(kernel, T, n, blocks_for(rows, WARPS), WARPS * 32, stream, __VA_ARGS__);                       \
+            LAUNCH((kernel<CENTRED, T, 1>), blocks, WARPS * 32, 0, stream, __VA_ARGS__);                               \
     } while (0)
 
 /* join: NULL, or the one whose output the layer reads. */
-template <typename T> static void forward_of(const struct cuda_call *c, const struct rt_layer *join) {
+template <bool CENTRED, typename T> static void forward_of(const struct cuda_call *c, const struct rt_layer *join) {
     const struct rt_layer *l = c->l;
     const T *gamma = cuda_w<T>(c), *x = cuda_x<T>(c), *other = NULL;
     T *total = NULL;
@@ -156,48 +180,65 @@ template <typename T> static void forward_of(const struct cuda_call *c, const st
         other = cuda_other<T>(&j);
         total = cuda_at<T>(c, join->y);
     }
-    LAUNCH_WARPS(normalize, T, l->rows, l->out, c->stream, cuda_at<T>(c, l->y), cuda_at<float2>(c, l->aux), total, x,
-                 other, gamma, gamma + l->out, l->rows, l->out);
+    LAUNCH_WARPS(normalize, CENTRED, T, l->rows, l->out, c->stream, cuda_at<T>(c, l->y), cuda_at<float>(c, l->aux),
+                 total, x, other, gamma, gamma + l->out, l->rows, l->out);
 }
 
 /* fork: NULL, or the one whose output the layer read. */
-template <typename T> static void input_of(const struct cuda_call *c, const struct rt_layer *fork) {
+template <bool CENTRED, typename T> static void input_of(const struct cuda_call *c, const struct rt_layer *fork) {
     const struct rt_layer *l = c->l;
     T *dx = cuda_at<T>(c, fork ? fork->dx : l->dx);
     const T *around = fork ? cuda_at<T>(c, fork->aux) : NULL;
-    LAUNCH_WARPS(input_gradient, T, l->rows, l->out, c->stream, dx, cuda_at<T>(c, l->dy), cuda_at<float2>(c, l->aux),
-                 cuda_x<T>(c), cuda_w<T>(c), around, l->rows, l->out);
+    LAUNCH_WARPS(input_gradient, CENTRED, T, l->rows, l->out, c->stream, dx, cuda_at<T>(c, l->dy),
+                 cuda_at<float>(c, l->aux), cuda_x<T>(c), cuda_w<T>(c), around, l->rows, l->out);
 }
 
-template <typename T> static void layernorm_forward(const struct cuda_call *c) { forward_of<T>(c, NULL); }
-template <typename T> static void layernorm_input(const struct cuda_call *c) { input_of<T>(c, NULL); }
-
-template <typename T> static void layernorm_weight(const struct cuda_call *c) {
+template <bool CENTRED, typename T> static void weight_of(const struct cuda_call *c) {
     const struct rt_layer *l = c->l;
-    float *parts = (float *)c->workspace;
-    dim3 grid = row_grid<T>(l->rows, l->out);
-    LAUNCH_ROWS(weight_gradient, T, l->out, grid, dim3(ACROSS, DOWN), c->stream, parts, cuda_at<T>(c, l->dy),
-                cuda_at<float2>(c, l->aux), cuda_x<T>(c), l->rows, l->out);
-    cuda_sum_parts(cuda_dw<T>(c), parts, 2 * l->out, (int)grid.y, c->at->first, c->stream);
+    float *parts = (float *)c->workspace, *stat = cuda_at<float>(c, l->aux);
+    const T *dy = cuda_at<T>(c, l->dy), *x = cuda_x<T>(c);
+    dim3 grid = row_grid<T>(l->rows, l->out), block(ACROSS, DOWN);
+    if (l->out % WIDE<T> == 0)
+        LAUNCH((weight_gradient<CENTRED, T, WIDE<T>>), grid, block, 0, c->stream, parts, dy, stat, x, l->rows, l->out);
+    else
+        LAUNCH((weight_gradient<CENTRED, T, 1>), grid, block, 0, c->stream, parts, dy, stat, x, l->rows, l->out);
+    cuda_sum_parts(cuda_dw<T>(c), parts, (CENTRED ? 2 : 1) * l->out, (int)grid.y, cuda_first(c), c->stream);
 }
+
+template <typename T> static void layernorm_forward(const struct cuda_call *c) { forward_of<true, T>(c, NULL); }
+template <typename T> static void layernorm_input(const struct cuda_call *c) { input_of<true, T>(c, NULL); }
+template <typename T> static void layernorm_weight(const struct cuda_call *c) { weight_of<true, T>(c); }
+template <typename T> static void rmsnorm_forward(const struct cuda_call *c) { forward_of<false, T>(c, NULL); }
+template <typename T> static void rmsnorm_input(const struct cuda_call *c) { input_of<false, T>(c, NULL); }
+template <typename T> static void rmsnorm_weight(const struct cuda_call *c) { weight_of<false, T>(c); }
 
 const struct cuda_layer cuda_layernorm = {EITHER(layernorm_forward), EITHER(layernorm_input), EITHER(layernorm_weight)};
+const struct cuda_layer cuda_rmsnorm = {EITHER(rmsnorm_forward), EITHER(rmsnorm_input), EITHER(rmsnorm_weight)};
 
 /* ---- with the sums of residual blocks ---- */
 
+/* Calls a function template for the kind of norm and the precision. */
+#define BY_NORM(f, norm, c, other)                                                                                     \
+    do {                                                                                                               \
+        bool centred = (norm)->kind == LAYER_layernorm, bf16 = (c)->m->precision == BF16;                              \
+        (centred ? bf16 ? f<true, __nv_bfloat16> : f<true, float>                                                      \
+         : bf16 ? f<false, __nv_bfloat16>                                                                              \
+                 : f<false, float>)(c, other);                                                                          \
+    } while (0)
+
 /* A y in the workspace may overlie the join's x, which is read before y is written when they run one by one. */
-bool cuda_join_layernorm(const struct cuda_call *c, const struct rt_layer *norm) {
+bool cuda_join_norm(const struct cuda_call *c, const struct rt_layer *norm) {
     struct cuda_call at = *c;
     at.l = norm;
     if (norm->y.space == SP_WORK)
         return false;
-    (c->m->precision == BF16 ? forward_of<__nv_bfloat16> : forward_of<float>)(&at, c->l);
+    BY_NORM(forward_of, norm, &at, c->l);
     return true;
 }
 
-bool cuda_layernorm_fork_input(const struct cuda_call *c, const struct rt_layer *fork) {
+bool cuda_norm_fork_input(const struct cuda_call *c, const struct rt_layer *fork) {
     if (fork->dx.space == SP_NONE)
         return false;
-    (c->m->precision == BF16 ? input_of<__nv_bfloat16> : input_of<float>)(c, fork);
+    BY_NORM(input_of, c->l, c, fork);
     return true;
 }

@@ -1,8 +1,14 @@
-/* Layer normalisation over columns (Ba et al. 2016): y = gamma xhat + beta, xhat = (x - mean) / sqrt(var + 1e-5).
- * Parameters are gamma, then beta; aux is mean and 1 / sqrt(var + 1e-5) of each row. */
+/* Normalisation over columns.
+ *
+ * layernorm (Ba et al. 2016): y = gamma xhat + beta, xhat = (x - mean) / sqrt(var + 1e-5). Parameters are gamma, then
+ * beta; aux is mean and 1 / sqrt(var + 1e-5) of each row.
+ * rmsnorm (Zhang & Sennrich 2019, equation 4): y = gamma xhat, xhat = x / sqrt(mean(x^2) + 1e-5). The parameter is
+ * gamma; aux is 1 / sqrt(mean(x^2) + 1e-5) of each row. */
 #include "host.h"
 #include <math.h>
 #include <string.h>
+
+/* ---- layernorm ---- */
 
 static void layernorm_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
@@ -40,7 +46,7 @@ static void layernorm_weight(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c), *dy = host_at(c, l->dy), *stat = host_at(c, l->aux);
     float *dgamma = host_dw(c), *dbeta = dgamma + l->out;
-    if (c->at->first)
+    if (host_first(c))
         memset(dgamma, 0, (size_t)l->nparam * sizeof *dgamma);
     for (int r = 0; r < l->rows; r++, x += l->out, dy += l->out, stat += 2)
         for (int j = 0; j < l->out; j++) {
@@ -49,4 +55,45 @@ static void layernorm_weight(const struct host_call *c) {
         }
 }
 
+/* ---- rmsnorm ---- */
+
+static void rmsnorm_forward(const struct host_call *c) {
+    const struct rt_layer *l = c->l;
+    const float *x = host_x(c), *gamma = host_w(c);
+    float *y = host_at(c, l->y), *stat = host_at(c, l->aux);
+    for (int r = 0; r < l->rows; r++, x += l->out, y += l->out) {
+        float scale = 1 / sqrtf(host_dot(x, x, l->out) / (float)l->out + 1e-5f);
+        for (int j = 0; j < l->out; j++)
+            y[j] = gamma[j] * (x[j] * scale);
+        stat[r] = scale;
+    }
+}
+
+/* With g = gamma dy: dx = (g - xhat mean(g xhat)) / sqrt(mean(x^2) + 1e-5) */
+static void rmsnorm_input(const struct host_call *c) {
+    const struct rt_layer *l = c->l;
+    const float *x = host_x(c), *gamma = host_w(c), *dy = host_at(c, l->dy), *stat = host_at(c, l->aux);
+    float *dx = host_at(c, l->dx);
+    for (int r = 0; r < l->rows; r++, x += l->out, dy += l->out, dx += l->out) {
+        float scale = stat[r];
+        for (int j = 0; j < l->out; j++)
+            dx[j] = gamma[j] * dy[j];
+        float along = host_dot(dx, x, l->out) / (float)l->out * scale; /* mean of g xhat */
+        for (int j = 0; j < l->out; j++)
+            dx[j] = (dx[j] - x[j] * scale * along) * scale;
+    }
+}
+
+static void rmsnorm_weight(const struct host_call *c) {
+    const struct rt_layer *l = c->l;
+    const float *x = host_x(c), *dy = host_at(c, l->dy), *stat = host_at(c, l->aux);
+    float *dgamma = host_dw(c);
+    if (host_first(c))
+        memset(dgamma, 0, (size_t)l->nparam * sizeof *dgamma);
+    for (int r = 0; r < l->rows; r++, x += l->out, dy += l->out)
+        for (int j = 0; j < l->out; j++)
+            dgamma[j] += dy[j] * (x[j] * stat[r]);
+}
+
 const struct host_layer host_layernorm = {layernorm_forward, layernorm_input, layernorm_weight};
+const struct host_layer host_rmsnorm = {rmsnorm_forward, rmsnorm_input, rmsnorm_weight};

@@ -51,11 +51,12 @@ void host_update(const struct rt_model *m, const struct rt_stage *s, int64_t fir
     if (step == 1 && moments * n > 0)
         memset(opt, 0, (size_t)(moments * n) * sizeof *opt);
     for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++) {
-        int64_t from = l->param / 4, to = from + l->nparam;
+        int64_t from = l->param / 4, to = from + (l->set == SET_OWN ? l->nparam : 0);
         from = from > first ? from : first;
         to = to < first + n ? to : first + n;
         int64_t at = from - first;
-        if (steps[m->optimizer] && to > from)
-            steps[m->optimizer](m, to - from, w + at, dw + at, update_scale(s), moments > 0 ? opt + at : NULL, n, step);
+        if (steps[m->optimizer] && to > from && l->set == SET_OWN)
+            steps[m->optimizer](m, to - from, w + at, dw + at, update_scale(m, s), moments > 0 ? opt + at : NULL, n,
+                                step);
     }
 }

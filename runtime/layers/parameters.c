@@ -31,49 +31,83 @@ static float normal(uint64_t key, int64_t i) {
     return ((float)sum - 12 * 32767.5f) / 65536;
 }
 
-/* Numbers from, from + 1, ... of the key's sequence. */
-static void init_normal(float *w, int64_t n, float deviation, uint64_t key, int64_t from) {
-    for (int64_t i = 0; i < n; i++)
-        w[i] = deviation * normal(key, from + i);
-}
+/* A parameter whose elements are at w: a member's part of one whose elements are numbered from `from` on in the key's
+ * sequence. */
+struct values {
+    const struct rt_layer *l;
+    const struct rt_parameter *p;
+    float *w;
+    uint64_t key;
+    int64_t from;
+};
 
-/* Tokens, then positions. If the tokens are a separate table, shared with the unembedding, the deviation is GPT-2's,
- * small enough for logits; then the embedding has only positions, and the table none. */
-static void init_embedding(const struct rt_model *m, const struct rt_layer *l, float *w, uint64_t key) {
-    int64_t tokens = (int64_t)m->vocab * l->out, positions = (int64_t)l->context * l->out;
-    bool whole = l->context > 0 && l->nparam == tokens + positions;
-    init_normal(w, l->nparam, whole ? 0.1f : 0.02f, key, l->context > 0 && !whole ? tokens : 0);
+static void init_normal(const struct values *v, float deviation) {
+    for (int64_t at = 0; at < v->p->count;) {
+        const struct rt_stretch run = stretch_of(v->l, v->p, at);
+        for (int64_t i = 0; i < run.n; i++)
+            v->w[at + i] = deviation * normal(v->key, v->from + run.at + i);
+        at += run.n;
+    }
 }
 
 /* Paths: 1 or 2 on the diagonal, so that a row with one nonzero column keeps to that column (data.c). */
-static void init_paths(const struct rt_layer *l, float *w, uint64_t key) {
-    for (int64_t i = 0; i < l->in && i < l->out; i++)
-        w[i * l->out + i] = (float)(1 + (host_hash(key, (uint64_t)i) & 1));
+static void init_paths(const struct values *v) {
+    int64_t columns = whole_parameter(v->l, v->p).dim[1];
+    for (int64_t at = 0; at < v->p->count;) {
+        const struct rt_stretch run = stretch_of(v->l, v->p, at);
+        int64_t row = (run.at + columns) / (columns + 1); /* the first one whose diagonal is not before the stretch */
+        for (; row < columns && row * (columns + 1) < run.at + run.n; row++)
+            v->w[at + row * (columns + 1) - run.at] = (float)(1 + (host_hash(v->key, (uint64_t)row) & 1));
+        at += run.n;
+    }
 }
 
-static void init_linear(const struct rt_model *m, const struct rt_layer *l, float *w, uint64_t key) {
+/* Tokens, then positions. If the tokens are a separate table, shared with the unembedding, the deviation is GPT-2's,
+ * small enough for logits; then the embedding has only positions, and the table none. Tokens without positions have
+ * that deviation too, shared or not: it is also Llama's. */
+static void init_embedding(const struct rt_model *m, const struct values *v) {
+    bool whole = v->l->context > 0 && shared_table(m, v->l) == 0;
+    struct values all = *v;
+    all.from = strcmp(v->p->name, "position") == 0 ? (int64_t)m->vocab * v->l->out : 0;
+    init_normal(&all, whole ? 0.1f : 0.02f);
+}
+
+static void init_linear(const struct rt_model *m, const struct values *v) {
+    if (strcmp(v->p->name, "weight") != 0)
+        return;
     if (m->input == INPUT_INTEGERS)
-        init_paths(l, w, key);
+        init_paths(v);
     else
-        init_normal(w, (int64_t)l->in * l->out, 1 / sqrtf((float)l->in), key, 0);
+        init_normal(v, 1 / sqrtf((float)whole_parameter(v->l, v->p).dim[0]));
 }
 
-static void init_scale(const struct rt_model *m, const struct rt_layer *l, float *w, uint64_t key) {
-    (void)m, (void)key;
-    for (int j = 0; j < l->out; j++)
-        w[j] = 1;
+/* Each expert's weights are a linear layer's. */
+static void init_experts(const struct rt_model *m, const struct values *v) {
+    (void)m;
+    init_normal(v, 1 / sqrtf((float)v->l->in));
 }
 
-/* By kind of layer. Parameters are 0 before; those of the other kinds stay 0. */
-static void (*const init[NLAYERS])(const struct rt_model *m, const struct rt_layer *l, float *w, uint64_t key) = {
-    [LAYER_embedding] = init_embedding,
-    [LAYER_linear] = init_linear,
-    [LAYER_layernorm] = init_scale,
+static void init_scale(const struct rt_model *m, const struct values *v) {
+    (void)m;
+    for (int64_t j = 0; j < v->p->count && strcmp(v->p->name, "gamma") == 0; j++)
+        v->w[j] = 1;
+}
+
+/* By kind of layer, parameter by parameter. They are 0 before; those of the other kinds stay 0. */
+static void (*const init[NLAYERS])(const struct rt_model *m, const struct values *v) = {
+    [LAYER_embedding] = init_embedding, [LAYER_linear] = init_linear,   [LAYER_route] = init_experts,
+    [LAYER_experts] = init_experts,     [LAYER_layernorm] = init_scale, [LAYER_rmsnorm] = init_scale,
 };
+
+static void init_layer(const struct rt_model *m, const struct rt_layer *l, float *w, uint64_t key) {
+    const struct rt_parameters all = parameters_of(m, l, shared_table(m, l) > 0);
+    for (int i = 0; i < all.n; w += all.at[i++].count)
+        init[l->kind](m, &(struct values){l, &all.at[i], w, key, 0});
+}
 
 void host_init(const struct rt_model *m, const struct rt_stage *s, float *w, uint64_t seed) {
     memset(w, 0, (size_t)weight_count(m, s) * sizeof *w);
     for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++)
-        if (init[l->kind])
-            init[l->kind](m, l, w + l->param / precision_bytes(m->precision), host_hash(seed, (uint64_t)l->index));
+        if (init[l->kind] && l->set == SET_OWN)
+            init_layer(m, l, w + l->param / precision_bytes(m->precision), host_hash(seed, (uint64_t)l->index));
 }

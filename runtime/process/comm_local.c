@@ -15,7 +15,7 @@ enum { SENDER_CAME = 1, RECEIVER_CAME = 2, MOVED = 3, STATES = 4 }; /* of a mess
 
 struct member {      /* of a collective; written by it alone */
     int64_t arrived; /* how often it has come */
-    bool first;      /* its dw is written, not added to */
+    bool first;      /* its sum is written, not added to */
 };
 struct meeting {                        /* where a message's two sides, or a collective's members, meet */
     _Alignas(64) _Atomic int64_t state; /* message: STATES * turn + state. Collective: arrivals since the beginning */
@@ -136,7 +136,7 @@ static char *second_of(const struct together *all, int i) { return operand(all, 
  * members [from, to). Each part is summed before any of it is written: the result may lie in what was added. */
 static void sum(const struct together *all, const struct rt_instr *x, int64_t at, int64_t n, int from, int to) {
     float part[PART];
-    bool in_place = x->op == OP_ALL_REDUCE;
+    bool in_place = motion_of(x->op) == OP_ALL_REDUCE;
     for (int64_t done = 0; done < n; done += PART) {
         int64_t floats = n - done < PART ? n - done : PART;
         for (int i = 0; i < all->m->n; i++)
@@ -149,21 +149,21 @@ static void sum(const struct together *all, const struct rt_instr *x, int64_t at
 
 static void exchange(const struct together *all, const struct rt_instr *x) {
     const struct rt_meeting *m = all->m;
-    int n = m->n, root = x->root < 0 ? -1 : side_of(m, x->root);
+    int n = m->n, root = x->root < 0 ? -1 : side_of(m, x->root), motion = motion_of(x->op);
     int64_t bytes = m->bytes, piece = bytes / n;
-    if (x->op == OP_ALL_REDUCE)
+    if (motion == OP_ALL_REDUCE)
         sum(all, x, 0, bytes / 4, 0, n);
-    if (x->op == OP_REDUCE)
+    if (motion == OP_REDUCE)
         sum(all, x, 0, bytes / 4, root, root + 1);
     for (int i = 0; i < n; i++) {
-        if (x->op == OP_REDUCE_SCATTER)
+        if (motion == OP_REDUCE_SCATTER)
             sum(all, x, i * bytes, bytes / 4, i, i + 1);
-        if (x->op == OP_BROADCAST && i != root)
+        if (motion == OP_BROADCAST && i != root)
             memcpy(second_of(all, i), first_of(all, root), (size_t)bytes);
         for (int j = 0; j < n; j++) {
-            if (x->op == OP_ALL_GATHER && second_of(all, i) + j * bytes != first_of(all, j)) /* else it is in place */
+            if (motion == OP_ALL_GATHER && second_of(all, i) + j * bytes != first_of(all, j)) /* else it is in place */
                 memcpy(second_of(all, i) + j * bytes, first_of(all, j), (size_t)bytes);
-            if (x->op == OP_ALL_TO_ALL)
+            if (motion == OP_ALL_TO_ALL_A)
                 memcpy(second_of(all, i) + j * piece, first_of(all, j) + i * piece, (size_t)piece);
         }
     }
@@ -176,7 +176,7 @@ static bool local_collective(void *link, struct replay *re, const struct rt_inst
     struct member *me = &meeting->member[side_of(m, re->rank)];
     if (me->arrived <= re->turn) {
         me->arrived = re->turn + 1;
-        me->first = x->first;
+        me->first = writes_sum(x);
         if (atomic_fetch_add(&meeting->state, 1) + 1 == m->n * (re->turn + 1)) {
             const struct together all = {local, m, meeting->member};
             meeting->start = re->device->clock(re);

@@ -88,35 +88,42 @@ static void all_reduce(const struct loopback *loopback, const struct rt_meeting 
         copy(tensor(loopback, m, i), tensor(loopback, m, 0), m->bytes, stream);
 }
 
-/* Member `to`'s dw = or += the sum of all src from `at` bytes on. Its dw may be a part of its src: so each piece is
- * summed before any of it is written. */
-static void sum_to(const struct loopback *loopback, const struct rt_meeting *m, const struct meeting *y, int to,
-                   int64_t at, cudaStream_t stream) {
+/* Member `to`'s result = or += the sum of all first operands from `at` bytes on; with -1, all members'. The result may
+ * be a part of what is added: so each piece is summed before any of it is written. */
+static void sum_to(const struct loopback *loopback, const struct rt_meeting *m, const struct meeting *y,
+                   const struct rt_instr *x, int to, int64_t at, cudaStream_t stream) {
+    int64_t size = summand_bytes(loopback->p->model, x->op);
     for (int64_t done = 0, bytes; done < m->bytes; done += bytes) {
-        bytes = min(m->bytes - done, (int64_t)SCRATCH);
+        bytes = min(m->bytes - done, (int64_t)SCRATCH * size / (int64_t)sizeof(float));
         for (int i = 0; i < m->n; i++)
-            cuda_add(y->scratch, (const float *)(tensor(loopback, m, i) + at + done), bytes / 4, i == 0, stream);
-        cuda_add((float *)(result(loopback, m, to) + done), y->scratch, bytes / 4, instr_of(loopback, m, y, to)->first,
-                 stream);
+            cuda_widen(y->scratch, tensor(loopback, m, i) + at + done, size, bytes / size, i == 0, stream);
+        for (int i = max(to, 0); i < (to < 0 ? m->n : to + 1); i++)
+            if (size < (int64_t)sizeof(float))
+                cuda_narrow((to < 0 ? tensor : result)(loopback, m, i) + done, y->scratch, bytes / size, stream);
+            else
+                cuda_add((float *)((to < 0 ? tensor : result)(loopback, m, i) + done), y->scratch, bytes / size,
+                         writes_sum(instr_of(loopback, m, y, i)), stream);
     }
 }
 
 static void exchange(const struct loopback *loopback, const struct rt_meeting *m, const struct meeting *y,
                      const struct rt_instr *x, cudaStream_t stream) {
-    int root = x->root < 0 ? -1 : side_of(m, x->root);
+    int root = x->root < 0 ? -1 : side_of(m, x->root), motion = motion_of(x->op);
     int64_t bytes = m->bytes, piece = bytes / m->n;
     if (x->op == OP_ALL_REDUCE)
         all_reduce(loopback, m, stream);
-    if (x->op == OP_REDUCE)
-        sum_to(loopback, m, y, root, 0, stream);
+    if (x->op == OP_ALL_REDUCE_A)
+        sum_to(loopback, m, y, x, -1, 0, stream);
+    if (motion == OP_REDUCE)
+        sum_to(loopback, m, y, x, root, 0, stream);
     for (int i = 0; i < m->n; i++) {
-        if (x->op == OP_REDUCE_SCATTER)
-            sum_to(loopback, m, y, i, i * bytes, stream);
-        if (x->op == OP_BROADCAST && i != root)
+        if (motion == OP_REDUCE_SCATTER)
+            sum_to(loopback, m, y, x, i, i * bytes, stream);
+        if (motion == OP_BROADCAST && i != root)
             copy(result(loopback, m, i), tensor(loopback, m, root), bytes, stream);
-        for (int j = 0; j < m->n && x->op == OP_ALL_GATHER; j++)
+        for (int j = 0; j < m->n && motion == OP_ALL_GATHER; j++)
             copy(result(loopback, m, i) + j * bytes, tensor(loopback, m, j), bytes, stream);
-        for (int j = 0; j < m->n && x->op == OP_ALL_TO_ALL; j++)
+        for (int j = 0; j < m->n && motion == OP_ALL_TO_ALL_A; j++)
             copy(result(loopback, m, i) + j * piece, tensor(loopback, m, j) + i * piece, piece, stream);
     }
 }
@@ -146,7 +153,7 @@ static bool collective(void *link, struct replay *re, const struct rt_instr *x) 
 
 /* Does it sum into a scratch, as the first member of its group? */
 static bool has_scratch(const struct rt_program *p, int rank, const struct rt_instr *x) {
-    return (x->op == OP_REDUCE_SCATTER || x->op == OP_REDUCE) && p->msg[x->msg].rank[0] == rank;
+    return sums(x->op) && x->op != OP_ALL_REDUCE && p->msg[x->msg].rank[0] == rank;
 }
 
 static int64_t scratch_bytes(const struct rt_program *p, int rank, int lane) {
@@ -154,7 +161,9 @@ static int64_t scratch_bytes(const struct rt_program *p, int rank, int lane) {
     int64_t most = 0;
     for (int32_t c = k->lane_at[lane]; c < k->lane_at[lane + 1]; c++) {
         const struct rt_instr *x = &k->ins[k->lane_ins[c]];
-        most = has_scratch(p, rank, x) && x->bytes > most ? x->bytes : most;
+        int64_t bytes =
+            has_scratch(p, rank, x) ? x->bytes / summand_bytes(p->model, x->op) * (int64_t)sizeof(float) : 0;
+        most = bytes > most ? bytes : most;
     }
     return (min(most, (int64_t)SCRATCH) + 4095) / 4096 * 4096;
 }

@@ -73,7 +73,7 @@ static void one_step(struct training *training, int64_t step) {
 static int last_home(const struct rt_program *p) {
     for (int r = 0; r < p->workers; r++)
         for (int h = 0; h < p->rank[r].nhomes; h++)
-            if (p->rank[r].home[h].stage == p->stages - 1)
+            if (p->rank[r].home[h].stage == p->updated)
                 return r;
     return 0;
 }
@@ -144,6 +144,15 @@ static void copy_learned(const struct training *training, int r, int h, char **a
         CUDA(cudaMemcpy(to, rank->arena + at.weight, (size_t)at.count * sizeof(float), cudaMemcpyDeviceToHost));
 }
 
+static void count_routed(const struct training *training) {
+    struct rt_routed one, *all = training->all->run.routed;
+    for (int r = 0; r < training->p->workers && all; r++) {
+        CUDA(cudaMemcpy(&one, training->steps.rank[r].routed, sizeof one, cudaMemcpyDeviceToHost));
+        all->pairs += one.pairs;
+        all->dropped += one.dropped;
+    }
+}
+
 /* Copies of the arenas with the homes' weights: their masters, with bf16. */
 static char **weights(struct training *training) {
     const struct rt_program *p = training->p;
@@ -210,6 +219,7 @@ extern "C" __attribute__((visibility("default"))) char **cuda_train(struct cuda_
     run->taken = (int64_t)(before - after);
     char **arena = train(&training, why, nwhy) ? weights(&training) : NULL;
     CUDA(cudaDeviceSynchronize());
+    count_routed(&training);
     release(&training);
     return arena;
 }

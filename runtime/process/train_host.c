@@ -22,8 +22,10 @@ struct training {
         bool tells;            /* when the last stage is updated */
         _Atomic int64_t steps; /* done */
     } * worker;
-    float *loss;  /* [steps][batches] */
-    double *when; /* [steps][updates of the last stage]; NULL: nobody asks */
+    float *loss;     /* [steps][members][batches], of what each member of the last stage's team has of it */
+    int64_t members; /* 1: the loss is not divided */
+    float *sum;      /* [batches]: of a step, over the members */
+    double *when;    /* [steps][updates of the last stage]; NULL: nobody asks */
     int32_t updates;
     double origin; /* of all clocks here: seconds() */
     double begun;  /* when the threads began, by these clocks */
@@ -45,7 +47,8 @@ static void *work(void *arg) {
     const struct rt_rank *k = &run->program->rank[worker->replay.rank];
     struct replay *re = &worker->replay;
     for (re->step = 0; re->step < run->steps; re->step++) {
-        worker->rank.loss = worker->all->loss + re->step * run->program->batches;
+        worker->rank.loss = worker->all->loss + re->step * worker->all->members * run->program->batches;
+        worker->rank.apart = run->program->batches;
         worker->rank.when = worker->tells ? worker->all->when + re->step * worker->all->updates : NULL;
         worker->rank.first = INFINITY;
         worker->rank.last = 0;
@@ -63,11 +66,11 @@ static void *work(void *arg) {
     return NULL;
 }
 
-/* Is it the first rank that is home of the last stage? */
+/* Is it the first rank that is home of the last stage with weights? */
 static bool tells(const struct rt_program *p, int r) {
     for (int k = 0; k <= r; k++)
         for (int h = 0; h < p->rank[k].nhomes; h++)
-            if (p->rank[k].home[h].stage == p->stages - 1)
+            if (p->rank[k].home[h].stage == p->updated)
                 return k == r;
     return false;
 }
@@ -85,11 +88,24 @@ static bool prepare(struct training *training, struct worker *worker, int r) {
     return ok && host_begin(&worker->replay, run->seed);
 }
 
+/* Of each microbatch. */
+static const float *losses_of(const struct training *training, int64_t step) {
+    int64_t B = training->run->program->batches;
+    const float *loss = training->loss + step * training->members * B;
+    for (int64_t b = 0; b < B; b++) {
+        training->sum[b] = 0;
+        for (int64_t m = 0; m < training->members; m++)
+            training->sum[b] += loss[m * B + b];
+    }
+    return training->sum;
+}
+
 static float step_loss(const struct training *training, int64_t step) {
     int B = training->run->program->batches;
+    const float *loss = losses_of(training, step);
     float sum = 0;
     for (int b = 0; b < B; b++)
-        sum += training->loss[step * B + b];
+        sum += loss[b];
     return sum / (float)B;
 }
 
@@ -98,7 +114,7 @@ static void tell(struct training *training, int64_t step) {
     double *when = training->when + step * training->updates;
     for (int32_t k = 0; k < training->updates; k++)
         when[k] -= training->begun;
-    run->ended(run->context, step, training->loss + step * run->program->batches, when);
+    run->ended(run->context, step, losses_of(training, step), when);
 }
 
 static void watch(struct training *training) {
@@ -135,6 +151,10 @@ static void results(struct training *training) {
         run->makespan[s] = last - first;
         run->loss[s] = step_loss(training, s);
     }
+    for (int r = 0; r < run->program->workers && run->routed; r++) {
+        run->routed->pairs += training->worker[r].rank.routed.pairs;
+        run->routed->dropped += training->worker[r].rank.routed.dropped;
+    }
 }
 
 static void release(struct training *training) {
@@ -145,6 +165,7 @@ static void release(struct training *training) {
     }
     free(training->worker);
     free(training->loss);
+    free(training->sum);
     free(training->when);
     local_close(training->local);
 }
@@ -158,13 +179,18 @@ void host_free(const struct rt_program *p, char **arena) {
 char **host_train(const struct rt_run *run) {
     const struct rt_program *p = run->program;
     struct training training = {.run = run, .origin = seconds()};
-    training.updates = updates_per_step(p->batches, &p->stage[p->stages - 1]);
+    training.updates = updates_per_step(p->batches, &p->stage[p->updated]);
     training.arena = calloc((size_t)p->workers * NMEMORIES, sizeof *training.arena);
     training.worker = host_pages((size_t)p->workers, sizeof *training.worker);
-    training.loss = host_pages((size_t)(run->steps * p->batches), sizeof *training.loss);
+    training.members = 1;
+    for (int s = 0; s < p->stages; s++)
+        if (sums_loss(&p->stage[s]))
+            training.members = p->stage[s].members;
+    training.loss = host_pages((size_t)(run->steps * training.members * p->batches), sizeof *training.loss);
+    training.sum = host_pages((size_t)p->batches, sizeof *training.sum);
     if (run->ended)
         training.when = host_pages((size_t)run->steps * (size_t)training.updates, sizeof *training.when);
-    bool ok = training.arena && training.worker && training.loss && (training.when || !run->ended);
+    bool ok = training.arena && training.worker && training.loss && training.sum && (training.when || !run->ended);
     for (int r = 0; ok && r < p->workers; r++)
         ok = prepare(&training, &training.worker[r], r);
     ok = ok && (training.local = local_open(p, training.arena));

@@ -34,13 +34,15 @@ extern const bool backend_leads;
 /* While the process waits for other ranks: looks for trouble in what is enqueued, and ends the process if it finds
  * some. */
 void backend_look(struct rank_run *run);
-/* Waits for the end of the earliest step that is enqueued. loss[batches]: of each microbatch whose loss is computed
+/* Waits for the end of the earliest step that is enqueued. loss[batches]: of each microbatch whose loss is told
  * here, else 0. when: NULL, or of each of the last stage's updates, which are here: when it had ended, in seconds of
  * the monotonic clock. A GPU knows of a pass of the step (device/replay.h) when it ended. */
 void backend_wait(struct rank_run *run, int64_t step, float *loss, double *when);
 /* When the instructions of the step that has just ended ran: seconds of the monotonic clock. With --timeline, after
  * every step. */
 void backend_times(struct rank_run *run, int64_t step, struct rt_stamp *stamp);
+/* What this rank's routes have sent to experts in all steps that have ended. No step may be enqueued. */
+struct rt_routed backend_routed(struct rank_run *run);
 /* Collective, once, after the first step: rank 0 reports the memory that ranks use, if it is not what was planned. */
 void backend_report(struct rank_run *run);
 

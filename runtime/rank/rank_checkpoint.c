@@ -38,9 +38,9 @@ static void find_owners(int32_t *owner, const struct range *range, int size, int
         memmove(&owner[at + 1], &owner[at], sizeof *owner * (size_t)(n++ - at));
         owner[at] = r;
     }
-    while (n == 0 && first < size - 1 && range[(int64_t)first * apart].count < 0)
-        first++; /* a set without weights */
-    if (n == 0)
+    while (n == 0 && first < size && range[(int64_t)first * apart].count < 0)
+        first++; /* homes of no elements */
+    if (n == 0 && first < size)
         owner[n++] = first;
     owner[n] = -1;
 }
@@ -61,6 +61,8 @@ void rank_find_owners(struct rank_run *run) {
     run->world.all(run->world.link, mine, all, sizeof *mine * (size_t)S);
     for (int s = 0; s < S; s++)
         find_owners(run->owner + (int64_t)s * (size + 1), all + s, size, S);
+    for (int s = 0; s < run->program.stages; s++)
+        run->program.updated = *rank_owners(run, s) >= 0 ? s : run->program.updated;
     free(mine);
     free(all);
 }
@@ -121,11 +123,19 @@ void rank_try_checkpoint(struct rank_run *run) {
     world_verdict(&run->world, ok, why);
 }
 
-static bool is_owner(const struct rank_run *run, int set) {
+bool rank_owns(const struct rank_run *run, int set) {
     const int32_t *owner = rank_owners(run, set);
     while (*owner >= 0 && *owner != run->world.rank)
         owner++;
-    return *owner >= 0;
+    return *owner >= 0 && rank_home(run, set);
+}
+
+/* A file has whole layers: the shards of all sets of a team. Its first set's first owner begins and ends it; a set
+ * without weights has none. Numbers the files; true: this rank is the one. */
+static bool leads_file(const struct rank_run *run, int set, int *file) {
+    bool first = run->program.stage[set].place == 0 && *rank_owners(run, set) >= 0;
+    *file += first;
+    return first && *rank_owners(run, set) == run->world.rank;
 }
 
 void rank_save(struct rank_run *run, int64_t step) {
@@ -134,22 +144,27 @@ void rank_save(struct rank_run *run, int64_t step) {
     const struct rt_program *p = &run->program;
     watch_phase("writes a checkpoint, or waits for others to");
     bool ok = lock_folder(run, verdict_on_saving, why, sizeof why);
+    int file = -1;
     for (int s = 0; ok && s < p->sets; s++)
-        if (*rank_owners(run, s) == run->world.rank)
-            ok = checkpoint_begin_stage(dir, step, p->model, &p->stage[s], s, why, sizeof why);
+        if (leads_file(run, s, &file))
+            ok = checkpoint_begin_stage(dir, step, p->model, &p->stage[s], file, why, sizeof why);
     verdict_on_saving(&run->world, ok, why);
-    for (int s = 0; ok && s < p->sets; s++)
-        if (is_owner(run, s)) {
-            struct checkpoint_shard shard = backend_pull(run, rank_home(run, s));
-            ok = checkpoint_write_shard(dir, step, p->model, &p->stage[s], s, &shard, why, sizeof why);
-        }
+    file = -1;
+    for (int s = 0; ok && s < p->sets; s++) {
+        leads_file(run, s, &file);
+        if (!rank_owns(run, s))
+            continue;
+        struct checkpoint_shard shard = backend_pull(run, rank_home(run, s));
+        ok = checkpoint_write_shard(dir, step, p->model, &p->stage[s], file, &shard, why, sizeof why);
+    }
     verdict_on_saving(&run->world, ok, why);
+    file = -1;
     for (int s = 0; ok && s < p->sets; s++)
-        if (*rank_owners(run, s) == run->world.rank)
-            ok = checkpoint_end_stage(dir, step, s, why, sizeof why);
+        if (leads_file(run, s, &file))
+            ok = checkpoint_end_stage(dir, step, file, why, sizeof why);
     verdict_on_saving(&run->world, ok, why);
     if (run->world.rank == 0)
-        ok = checkpoint_write_manifest(dir, step, p->sets, &run->is, why, sizeof why) &&
+        ok = checkpoint_write_manifest(dir, step, file + 1, &run->is, why, sizeof why) &&
              checkpoint_keep(dir, (int)run->flags.keep, why, sizeof why);
     verdict_on_saving(&run->world, ok, why);
 }

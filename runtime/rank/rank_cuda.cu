@@ -185,11 +185,18 @@ static bool heads_fit(const struct rank_run *run, char *why, size_t n) {
     for (int s = 0; s < run->program.stages; s++)
         for (int i = 0; i < run->program.stage[s].nlayers; i++) {
             const struct rt_layer *l = &run->program.stage[s].layer[i];
-            if (l->kind != LAYER_attention || l->out / l->heads <= CUDA_HEAD)
+            int slices = run->program.model->slices;
+            if (l->kind != LAYER_attention || (l->out / l->heads <= CUDA_HEAD && slices <= CUDA_SLICES))
                 continue;
-            snprintf(why, n,
-                     "rank %d: heads of attention have %d columns, and GPUs take at most %d: give it more heads",
-                     run->world.rank, l->out / l->heads, CUDA_HEAD);
+            if (slices > CUDA_SLICES)
+                snprintf(why, n,
+                         "rank %d: %d slices of a microbatch attend to each other, and on GPUs at most %d do: cut it "
+                         "into fewer",
+                         run->world.rank, slices, CUDA_SLICES);
+            else
+                snprintf(why, n,
+                         "rank %d: heads of attention have %d columns, and GPUs take at most %d: give it more heads",
+                         run->world.rank, l->out / l->heads, CUDA_HEAD);
             return false;
         }
     return true;
@@ -344,8 +351,14 @@ extern "C" void backend_wait(struct rank_run *run, int64_t step, float *loss, do
     if (!when)
         return;
     steps_when(&backend->steps, step, 0, when);
-    for (int32_t k = 0; k < updates_per_step(run->program.batches, &run->program.stage[run->program.stages - 1]); k++)
+    for (int32_t k = 0; k < updates_per_step(run->program.batches, &run->program.stage[run->program.updated]); k++)
         when[k] += backend->since;
+}
+
+extern "C" struct rt_routed backend_routed(struct rank_run *run) {
+    struct rt_routed routed;
+    CUDA(cudaMemcpy(&routed, run->backend->rank.routed, sizeof routed, cudaMemcpyDeviceToHost));
+    return routed;
 }
 
 /* Seconds of the device's clock, set to the host's when the first step began. The device was idle then except for that

@@ -71,6 +71,10 @@ void backend_times(struct rank_run *run, int64_t step, struct rt_stamp *stamp) {
     memcpy(stamp, run->backend->host.stamp, sizeof *stamp * (size_t)run->program.rank[run->world.rank].nins);
 }
 
+struct rt_routed backend_routed(struct rank_run *run) {
+    return run->backend->host.routed;
+}
+
 void backend_report(struct rank_run *run) { (void)run; }
 
 static char *arena_in(const struct rank_run *run, int memory) {

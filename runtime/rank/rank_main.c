@@ -57,6 +57,7 @@ static void own_program(struct rank_run *run) {
     run->program.nmsgs = self->nmsgs;
     run->program.model = tables->model;
     run->program.stage = tables->stage;
+    run->program.slice = tables->slice;
     run->program.rank = all;
     count_updates(run);
 }
@@ -104,7 +105,7 @@ static void meet(struct rank_run *run) {
 }
 
 static int32_t updates(const struct rank_run *run) {
-    return updates_per_step(run->program.batches, &run->program.stage[run->program.stages - 1]);
+    return updates_per_step(run->program.batches, &run->program.stage[run->program.updated]);
 }
 
 static void open_losses(struct rank_run *run, struct training *training) {
@@ -114,7 +115,7 @@ static void open_losses(struct rank_run *run, struct training *training) {
     training->when = calloc(n, sizeof *training->when);
     if (!training->known || !training->when)
         rank_error(run->self, "no memory");
-    training->tells = rank_owners(run, run->program.stages - 1)[0] == run->world.rank;
+    training->tells = rank_owners(run, run->program.updated)[0] == run->world.rank;
     bool ok = run->world.rank > 0 ||
               losses_open(&training->losses, run->flags.losses, run->from * updates(run), why, sizeof why);
     world_verdict(&run->world, ok, why);
@@ -227,8 +228,8 @@ static void tell_losses(struct rank_run *run, struct training *training) {
         return;
     for (int32_t k = 0; k < n; k++)
         training->when[k] = (double)time[2 * k] + (double)time[2 * k + 1];
-    if (!losses_step(&training->losses, training->step - 1, B, &run->program.stage[run->program.stages - 1],
-                     training->known, NULL, training->when, why, sizeof why))
+    if (!losses_step(&training->losses, training->step - 1, B, run->program.model->slices,
+                     &run->program.stage[run->program.updated], training->known, NULL, training->when, why, sizeof why))
         rank_error(run->self, why);
 }
 
@@ -236,7 +237,7 @@ static void train(struct rank_run *run, struct training *training) {
     const struct rank_flags *flags = &run->flags;
     int B = run->program.batches;
     struct progress told = {.what = "training", .from = run->from, .steps = flags->steps, .tty = isatty(STDERR_FILENO)};
-    told.tokens = (int64_t)run->program.model->rows * B;
+    told.tokens = (int64_t)run->program.model->rows * run->program.model->batches;
     training->begun = seconds();
     for (bool stop = run->from >= flags->steps; !stop;) {
         memcpy(training->pulse + LOSSES, training->loss, sizeof *training->pulse * (size_t)B);
@@ -269,27 +270,41 @@ static void train(struct rank_run *run, struct training *training) {
 
 /* ---- results ---- */
 
-/* The fingerprint that `pianola run` prints. Stage by stage, and shard by shard, each continues the hash of the last.
- */
+/* The fingerprint that `pianola run` prints: each rank adds up that of the shards that it owns. */
 static uint64_t fingerprint(struct rank_run *run) {
     const struct rt_program *p = &run->program;
-    uint64_t hash = FNV_START, *all = malloc(sizeof hash * (size_t)run->world.size);
+    uint64_t hash = 0, *all = malloc(sizeof hash * (size_t)run->world.size);
     if (!all)
         rank_error(run->self, "no memory");
-    for (int s = 0; s < p->sets; s++)
-        for (const int32_t *owner = rank_owners(run, s); *owner >= 0; owner++) {
-            if (*owner == run->world.rank) {
-                struct checkpoint_shard shard = backend_pull(run, rank_home(run, s));
-                hash = fingerprint_stage(hash, p->model, &p->stage[s], shard.first, shard.count, shard.weight);
-            }
-            run->world.all(run->world.link, &hash, all, sizeof hash);
-            hash = all[*owner];
-        }
+    for (int s = 0; s < p->sets; s++) {
+        if (!rank_owns(run, s))
+            continue;
+        struct checkpoint_shard shard = backend_pull(run, rank_home(run, s));
+        hash += fingerprint_stage(p->model, &p->stage[s], shard.first, shard.count, shard.weight, false);
+    }
+    run->world.all(run->world.link, &hash, all, sizeof hash);
+    hash = 0;
+    for (int r = 0; r < run->world.size; r++)
+        hash += all[r];
     free(all);
     return hash;
 }
 
-static void print(const struct rank_run *run, const struct training *training, uint64_t hash) {
+/* Of all ranks, in this run. */
+static struct rt_routed count_routed(struct rank_run *run) {
+    struct rt_routed mine = backend_routed(run), sum = {0, 0}, *all = malloc(sizeof *all * (size_t)run->world.size);
+    if (!all)
+        rank_error(run->self, "no memory");
+    run->world.all(run->world.link, &mine, all, sizeof mine);
+    for (int r = 0; r < run->world.size; r++) {
+        sum.pairs += all[r].pairs;
+        sum.dropped += all[r].dropped;
+    }
+    free(all);
+    return sum;
+}
+
+static void print(const struct rank_run *run, const struct training *training, uint64_t hash, struct rt_routed routed) {
     int64_t steps = training->step - run->from;
     double each = steps ? training->seconds / (double)steps : 0;
     if (run->flags.json) {
@@ -298,6 +313,9 @@ static void print(const struct rank_run *run, const struct training *training, u
         if (steps)
             printf("  \"loss_first\": %.9g,\n  \"loss_last\": %.9g,\n  \"seconds_per_step\": %.6g,\n", training->first,
                    training->last, each);
+        if (routed.pairs)
+            printf("  \"routed_pairs\": %lld,\n  \"dropped_pairs\": %lld,\n", (long long)routed.pairs,
+                   (long long)routed.dropped);
         printf("  \"weights\": \"%016llx\"\n}\n", (unsigned long long)hash);
         return;
     }
@@ -306,6 +324,9 @@ static void print(const struct rank_run *run, const struct training *training, u
     if (steps)
         printf("loss      %.4f to %.4f in %lld steps, %.3f ms a step\n", training->first, training->last,
                (long long)steps, 1e3 * each);
+    if (routed.pairs)
+        printf("dropped   %lld of %lld (token, expert) pairs, %.3g%%\n", (long long)routed.dropped,
+               (long long)routed.pairs, 100.0 * (double)routed.dropped / (double)routed.pairs);
     printf("weights   %016llx (fingerprint) after %lld steps\n", (unsigned long long)hash, (long long)training->step);
 }
 
@@ -351,8 +372,9 @@ int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt
     training.step = training.enqueued = run.from;
     train(&run, &training);
     uint64_t hash = fingerprint(&run);
+    struct rt_routed routed = count_routed(&run);
     if (run.world.rank == 0)
-        print(&run, &training, hash);
+        print(&run, &training, hash, routed);
     if (run.flags.timeline)
         rank_timeline_write(&run, training.step);
     if (training.signal && run.world.rank == 0)

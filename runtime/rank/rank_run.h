@@ -47,6 +47,7 @@ void rank_find_owners(struct rank_run *run); /* collective: sets run->owner */
 /* The ranks that a set's checkpoint is taken from, ended by -1: of the homes that update the same elements, the first;
  * in the order of the elements. At least one. */
 const int32_t *rank_owners(const struct rank_run *run, int set);
+bool rank_owns(const struct rank_run *run, int set); /* is this rank one of them, and a home? */
 /* Checks that no other run uses the folder and that it can be written, before an hour's work depends on it. */
 void rank_try_checkpoint(struct rank_run *run);
 /* Loads weights and optimizer state of all homes from the newest whole checkpoint, if there is one; sets run->from. */

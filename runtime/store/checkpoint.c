@@ -13,8 +13,9 @@ enum { PART = 1 << 20 }; /* bytes that an export holds at a time */
 
 struct part {
     char name[48];
-    struct rt_parameter is;
-    int64_t at; /* in floats, weights and then moments taken as one array */
+    const struct rt_layer *layer;
+    struct rt_parameter is, whole; /* is: a team's member's part of the whole */
+    int64_t at;                    /* in floats, weights and then moments taken as one array */
     bool found;
 };
 
@@ -24,7 +25,7 @@ static int layer_parts(const struct rt_model *m, const struct rt_layer *l, int64
     const char state[] = {moment ? '.' : '\0', moment, '\0'};
     int64_t end = at + l->nparam;
     for (int i = 0; i < all.n; i++) {
-        part[i] = (struct part){.is = all.at[i], .at = at};
+        part[i] = (struct part){.layer = l, .is = all.at[i], .whole = whole_parameter(l, &all.at[i]), .at = at};
         snprintf(part[i].name, sizeof part[i].name, "layer.%d.%s%s", (int)l->index, all.at[i].name, state);
         at += all.at[i].count;
     }
@@ -42,6 +43,8 @@ static struct part *stage_parts(const struct rt_model *m, const struct rt_stage 
     for (int k = 0; part && k < copies; k++)
         for (int l = 0; l < s->nlayers; l++) {
             const struct rt_layer *layer = &s->layer[l];
+            if (layer->set != SET_OWN)
+                continue;
             int64_t at = k * weight_count(m, s) + layer->param / precision_bytes(m->precision);
             *n += layer_parts(m, layer, at, k > 0 ? moments[k - 1] : '\0', &part[*n]);
         }
@@ -76,9 +79,9 @@ static bool lay_out(struct layout *file, const char *dir, int64_t step, const st
     file->part = stage_parts(m, s, &file->n);
     file->tensor = calloc((size_t)file->n + 1, sizeof *file->tensor);
     for (int i = 0; file->part && file->tensor && i < file->n; i++) {
-        const struct rt_parameter *is = &file->part[i].is;
+        const struct rt_parameter *whole = &file->part[i].whole;
         file->tensor[i] =
-            (struct tensor){.name = file->part[i].name, .ndims = is->ndims, .dim = {is->dim[0], is->dim[1]}};
+            (struct tensor){.name = file->part[i].name, .ndims = whole->ndims, .dim = {whole->dim[0], whole->dim[1]}};
     }
     snprintf(file->step, sizeof file->step, "%" PRId64, step);
     snprintf(file->stage, sizeof file->stage, "%d", stage);
@@ -113,8 +116,11 @@ static void write_piece(struct durable *durable, const struct rt_model *m, const
     int64_t from = first > shard->first ? first : shard->first, end = first + count;
     end = end < shard->first + shard->count ? end : shard->first + shard->count;
     const float *x = copy == 0 ? shard->weight : shard->moments + (copy - 1) * shard->stride;
-    if (from < end)
-        durable_write_at(durable, x + (from - shard->first), (size_t)(end - from) * sizeof *x, at + 4 * (from - first));
+    for (int64_t n; from < end && counts_here(s, &part->is); from += n) {
+        struct rt_stretch run = stretch_of(part->layer, &part->is, from - first);
+        n = run.n < end - from ? run.n : end - from;
+        durable_write_at(durable, x + (from - shard->first), (size_t)n * sizeof *x, at + 4 * run.at);
+    }
 }
 
 bool checkpoint_write_shard(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,
@@ -168,6 +174,23 @@ static const char *shape(int ndims, const int64_t *dim, char *out) {
     return out;
 }
 
+/* Reads what a member has of a tensor, by way of the whole. */
+static bool read_share(const struct safetensors *file, const struct tensor *tensor, const struct part *part, float *to,
+                       char *why, size_t nwhy) {
+    if (part->is.count == part->whole.count)
+        return safetensors_read(file, tensor, to, why, nwhy);
+    float *whole = malloc((size_t)part->whole.count * sizeof *whole);
+    bool ok = whole || checkpoint_tell(why, nwhy, "%s: no memory", file->path);
+    ok = ok && safetensors_read(file, tensor, whole, why, nwhy);
+    for (int64_t at = 0; ok && at < part->is.count;) {
+        struct rt_stretch run = stretch_of(part->layer, &part->is, at);
+        memcpy(to + at, whole + run.at, (size_t)run.n * sizeof *to);
+        at += run.n;
+    }
+    free(whole);
+    return ok;
+}
+
 /* Reads into memory those parts that this file has. */
 static bool read_parts(const struct safetensors *file, struct part *part, int n, float *memory, char *why,
                        size_t nwhy) {
@@ -177,13 +200,13 @@ static bool read_parts(const struct safetensors *file, struct part *part, int n,
             continue;
         if (part[i].found)
             return checkpoint_tell(why, nwhy, "%s: has %s, and so has another file", file->path, part[i].name);
-        if (!same_shape(tensor, &part[i].is)) {
+        if (!same_shape(tensor, &part[i].whole)) {
             char is[128], wanted[128];
             return checkpoint_tell(why, nwhy, "%s: %s is %s, but this model's is %s", file->path, part[i].name,
                                    shape(tensor->ndims, tensor->dim, is),
-                                   shape(part[i].is.ndims, part[i].is.dim, wanted));
+                                   shape(part[i].whole.ndims, part[i].whole.dim, wanted));
         }
-        if (!safetensors_read(file, tensor, memory + part[i].at, why, nwhy))
+        if (!read_share(file, tensor, &part[i], memory + part[i].at, why, nwhy))
             return false;
         part[i].found = true;
     }

@@ -7,8 +7,9 @@
  *
  * A tensor's name has its layer's place in the whole model and its parameter's name in LAYERS of ops.h: layer.5.weight
  * (in x out), .bias (out); moments add a letter of OPTIMIZERS: layer.5.weight.m and .v are AdamW's of first and second
- * order. All are fp32; with bf16, the weights are the masters. So a checkpoint fits every cut, schedule, precision and
- * number of ranks. All ranks see the same DIR.
+ * order. All are fp32; with bf16, the weights are the masters. They are whole layers': the members of a team write into
+ * one file, each its stretches (stretch_of in ops.h), and of what all have whole the first member's counts. So a
+ * checkpoint fits every cut, schedule, team, precision and number of ranks. All ranks see the same DIR.
  *
  * Every function returns false on failure, with `path: reason` in why. Whatever fails, a whole checkpoint stays whole,
  * unless its own step is written again. */
@@ -43,8 +44,9 @@ struct checkpoint_shard {
     int64_t stride;
 };
 
-/* A stage: one rank begins it, making the folders; when that is done, each rank that has a shard writes it; when all of
- * them have, one rank ends it. Shards do not overlap, and together they are the whole. */
+/* A stage's file, with the number `stage`, which members of a team share: one rank begins it, making the folders; when
+ * that is done, each rank that has a shard writes it, s being its own set's; when all of them have, one rank ends it.
+ * Shards do not overlap, and together they are the whole. */
 bool checkpoint_begin_stage(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,
                             int stage, char *why, size_t nwhy);
 bool checkpoint_write_shard(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,

@@ -163,6 +163,34 @@ static void integers(const struct data *data, uint64_t key, int b, float *x, flo
     }
 }
 
+/* Closes up rows first .. first + length of each sequence, of `each` bytes a row. */
+static void keep_rows(char *at, int64_t rows, int64_t sequence, int first, int length, size_t each) {
+    for (int64_t s = 0; s * sequence < rows; s++)
+        memmove(at + (size_t)(s * length) * each, at + (size_t)(s * sequence + first) * each, (size_t)length * each);
+}
+
+void data_slice(const struct data *data, int64_t step, int b, int first, int length, void *memory,
+                struct rt_batch *out) {
+    bool tokens = data->m.input == INPUT_TOKENS;
+    size_t each = sizeof(float) * (size_t)(tokens ? 1 : data->m.features);
+    char *x = memory, *y = x + data_bytes(&data->m) / 2;
+    data_batch(data, step, b, memory, out);
+    keep_rows(x, data->m.rows, tokens ? data->m.context : data->m.rows, first, length, each);
+    keep_rows(y, data->m.rows, tokens ? data->m.context : data->m.rows, first, length, each);
+}
+
+/* A member's rows are in the order of the batch's, so that each moves to the front. */
+static void keep_part(char *at, const struct rt_layer *l, int32_t all, size_t each) {
+    for (int32_t r = 0; l && l->part.members > 0 && r < all / l->part.members; r++)
+        memmove(at + (size_t)r * each, at + (size_t)row_of_batch(l, all, r) * each, each);
+}
+
+void data_keep(const struct rt_model *m, const struct rt_layer *input, const struct rt_layer *target, void *memory) {
+    size_t half = data_bytes(m) / 2, each = half / (size_t)m->rows;
+    keep_part(memory, input, m->rows, each);
+    keep_part((char *)memory + half, target, m->rows, each);
+}
+
 void data_batch(const struct data *data, int64_t step, int b, void *memory, struct rt_batch *out) {
     memset(out, 0, sizeof *out);
     if (data->m.input == INPUT_TOKENS) {

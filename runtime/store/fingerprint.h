@@ -1,22 +1,43 @@
-/* The fingerprint of what a model has learned, to compare runs in one process or in many: FNV-1a over all parameters in
- * the order of the model, stage by stage, without the gaps between them. */
+/* The fingerprint of what a model has learned, to compare runs in one process or in many: the sum, modulo 2^64, of a
+ * hash of each element of each parameter. The hash is of the layer, the parameter's name, the element's place in the
+ * whole parameter, and its bits, so that the sum is the same however stages, shards and teams divide the model. */
 #ifndef PIANOLA_FINGERPRINT_H
 #define PIANOLA_FINGERPRINT_H
 #include "fnv1a.h"
+#include "hash.h"
 #include "rt.h"
 
-/* Continues hash with the parameters of a stage that are among its elements [first, first + count), of which weights
- * are the values, fp32 whatever the precision (rt_learned); begin with FNV_START. Shard after shard gives what the
- * whole stage gives. */
-static inline uint64_t fingerprint_stage(uint64_t hash, const struct rt_model *m, const struct rt_stage *s,
-                                         int64_t first, int64_t count, const float *weights) {
-    for (int l = 0; l < s->nlayers; l++) {
-        int64_t from = s->layer[l].param / precision_bytes(m->precision), to = from + s->layer[l].nparam;
-        from = from > first ? from : first;
-        to = to < first + count ? to : first + count;
-        if (from < to)
-            hash = fnv1a(hash, weights + (from - first), (size_t)(to - from) * sizeof *weights);
+/* Of elements [from, to) of parameter p, whose values begin at w. */
+static inline uint64_t fingerprint_elements(const struct rt_layer *l, const struct rt_parameter *p, int64_t from,
+                                            int64_t to, const float *w) {
+    uint64_t sum = 0, key = host_hash(fnv1a(FNV_START, p->name, strlen(p->name)), (uint64_t)l->index);
+    while (from < to) {
+        struct rt_stretch run = stretch_of(l, p, from);
+        for (int64_t i = 0; i < run.n && from < to; i++, from++, w++) {
+            uint32_t bits;
+            memcpy(&bits, w, sizeof bits);
+            sum += host_hash(host_hash(key, (uint64_t)(run.at + i)), bits);
+        }
     }
-    return hash;
+    return sum;
+}
+
+/* Of the parameters that are among a set's elements [first, first + count), of which weights are the values, fp32
+ * whatever the precision (rt_learned). copies: of those alone that each member of a team has whole; else of all that
+ * count. Of a whole model it is the sum over all sets, and over the shards of each. */
+static inline uint64_t fingerprint_stage(const struct rt_model *m, const struct rt_stage *s, int64_t first,
+                                         int64_t count, const float *weights, bool copies) {
+    uint64_t sum = 0;
+    for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++) {
+        const struct rt_parameters all = parameters_of(m, l, shared_table(m, l) > 0);
+        int64_t begin = l->param / precision_bytes(m->precision);
+        for (int i = 0; i < all.n && l->set == SET_OWN; begin += all.at[i++].count) {
+            int64_t from = begin > first ? begin : first, to = begin + all.at[i].count;
+            to = to < first + count ? to : first + count;
+            if (from < to && (copies ? all.at[i].split == SPLIT_NONE : counts_here(s, &all.at[i])))
+                sum += fingerprint_elements(l, &all.at[i], from - begin, to - begin, weights + (from - first));
+        }
+    }
+    return sum;
 }
 #endif

@@ -19,7 +19,7 @@ struct losses {
 bool losses_open(struct losses *losses, const char *path, int64_t kept, char *why, size_t nwhy);
 /* Appends the lines of a step, from 0, which are then on the disk. last: the last stage. loss[batches]: of each
  * microbatch; predicted[updates_per_step], or NULL; when[updates_per_step]: measured, 0: not known. False with why. */
-bool losses_step(struct losses *losses, int64_t step, int32_t batches, const struct rt_stage *last, const float *loss,
-                 const double *predicted, const double *when, char *why, size_t nwhy);
+bool losses_step(struct losses *losses, int64_t step, int32_t batches, int32_t slices, const struct rt_stage *last,
+                 const float *loss, const double *predicted, const double *when, char *why, size_t nwhy);
 void losses_close(struct losses *losses);
 #endif

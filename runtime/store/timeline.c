@@ -9,7 +9,7 @@ static void put_column(FILE *f, int64_t value, bool applies, char after) {
     fputc(after, f);
 }
 
-void timeline_rows(FILE *f, int64_t step, int rank, const struct rt_rank *k, const char *const *lane,
+void timeline_rows(FILE *f, int64_t step, int rank, const struct rt_rank *k, int32_t slices, const char *const *lane,
                    const struct rt_stamp *stamp, double origin) {
     for (int32_t c = 0; c < k->nins; c++) {
         int32_t i = k->lane_ins[c]; /* a lane after the other; each runs in order, so these are its starts, too */
@@ -17,7 +17,10 @@ void timeline_rows(FILE *f, int64_t step, int rank, const struct rt_rank *k, con
         fprintf(f, "%lld\t%d\t%s\t%.9f\t%.9f\t%s\t", (long long)step + 1, rank, lane[x->lane], stamp[i].start - origin,
                 stamp[i].end - origin, op_row(x->op)->name);
         put_column(f, x->stage, true, '\t');
-        put_column(f, x->batch, x->batch >= 0, '\t');
+        bool sliced = slices > 0 && x->batch >= 0 && x->op != OP_U;
+        put_column(f, sliced ? x->batch / slices : x->batch, x->batch >= 0, sliced ? '.' : '\t');
+        if (sliced)
+            put_column(f, x->batch % slices, true, '\t');
         bool root = has_root(x->op);
         put_column(f, root ? x->root : x->peer, root || has_peer(x->op), '\t');
         put_column(f, x->bytes, x->msg >= 0 || is_copy(x->op), '\t');

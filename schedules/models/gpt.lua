@@ -1,14 +1,30 @@
 -- A byte-level GPT (Radford 2019, "Language Models are Unsupervised Multitask Learners", section 2.3: pre-norm blocks).
+-- parallel: how a team divides the model: "tensor"; "sequence", which also divides what lies between by rows; or all of it
+-- by rows, for which attention exchanges keys and values ("context") or heads ("ulysses").
 -- tied: the output layer is the embedding's table, as in GPT-2, instead of weights of its own.
-local p = params { layers = 4, width = 64, heads = 4, context = 64, rows = 4, lr = 3e-3, precision = "fp32", tied = false }
+local p = params { layers = 4, width = 64, heads = 4, context = 64, rows = 4, lr = 3e-3, precision = "fp32", tied = false,
+  parallel = "tensor" }
 
-local layers = { embedding { width = p.width } }
-for _ = 1, p.layers do
-  layers[#layers + 1] = residual { layernorm {}, linear { width = 3 * p.width }, attention { heads = p.heads }, linear { width = p.width } }
-  layers[#layers + 1] = residual { layernorm {}, linear { width = 4 * p.width }, gelu {}, linear { width = p.width } }
+local ways = {
+  tensor = { columns = "columns", rows = "rows" },
+  sequence = { columns = "columns", rows = "rows", between = "rows" },
+  context = { between = "rows", attention = "rows" },
+  ulysses = { between = "rows", attention = "heads" },
+}
+local way = ways[p.parallel]
+if not way then
+  error("parallel = \"" .. p.parallel .. "\": a team divides the model by \"tensor\", \"sequence\", \"context\" or \"ulysses\"")
 end
-layers[#layers + 1] = layernorm {}
-layers[#layers + 1] = p.tied and unembedding {} or linear { width = 256 }
+
+local layers = { embedding { width = p.width, split = way.rows } }
+for _ = 1, p.layers do
+  layers[#layers + 1] = residual { layernorm { split = way.between }, linear { width = 3 * p.width, split = way.columns },
+    attention { heads = p.heads, split = way.attention }, linear { width = p.width, split = way.rows } }
+  layers[#layers + 1] = residual { layernorm { split = way.between }, linear { width = 4 * p.width, split = way.columns },
+    gelu {}, linear { width = p.width, split = way.rows } }
+end
+layers[#layers + 1] = layernorm { split = way.between }
+layers[#layers + 1] = p.tied and unembedding { split = way.columns } or linear { width = 256, split = way.columns }
 layers[#layers + 1] = cross_entropy {}
 
 return model {

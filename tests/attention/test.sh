@@ -8,18 +8,21 @@ room=$(mktemp -d) || exit 2
 trap 'rm -rf "$room"' EXIT
 
 flags="-DWITHOUT_CUDNN -O1 -g -Wall -Wextra -Wpedantic -Werror -Wno-unknown-pragmas $SAN -Itests/standin -Iruntime"
-for source in runtime/layers/attention.cu runtime/layers/attention_cudnn.cu tests/kernels/attention.cpp tests/standin/grid.cpp; do
+for source in runtime/layers/{attention,attention_cudnn,team_attention}.cu tests/kernels/{attention,team_attention}.cpp \
+    tests/standin/grid.cpp; do
     # shellcheck disable=SC2086
     g++ -x c++ -std=c++17 -DKERNELS_ON_HOST $flags -c "$source" -o "$room/$(basename "$source").o" &
 done
-for name in {attention,layers,linear,loss,norm}_host parameters; do
+for name in {attention,team_attention,layers,linear,loss,moe,norm}_host parameters; do
     # shellcheck disable=SC2046,SC2086
-    gcc -std=c11 -D_GNU_SOURCE $flags $(pkg-config --cflags openblas) -c "runtime/layers/$name.c" -o "$room/$name.o" &
+    gcc -std=c11 -D_GNU_SOURCE $flags $(pkg-config --cflags openblas) -c "runtime/layers/$name.c" -o "$room/$name.c.o" &
 done
 wait
 # shellcheck disable=SC2046,SC2086
-g++ $SAN -o "$room/attention" "$room"/*.o $(pkg-config --libs openblas) -lm || exit 1
-
-OPENBLAS_NUM_THREADS=1 timeout 300 "$room/attention"
-expect "attention as on the host" 0 $?
+for name in attention team_attention; do
+    g++ $SAN -o "$room/$name" "$room/$name.cpp.o" "$room"/*.cu.o "$room/grid.cpp.o" "$room"/*.c.o \
+        $(pkg-config --libs openblas) -lm || exit 1
+    OPENBLAS_NUM_THREADS=1 timeout 300 "$room/$name"
+    expect "$name as on the host" 0 $?
+done
 finish

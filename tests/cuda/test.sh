@@ -182,7 +182,7 @@ if [ -f "$cuda/include/cudnn.h" ]; then
     # shellcheck disable=SC2046,SC2086
     g++ $flags -shared -fPIC tests/kernels/fake_cudnn.cpp -o "$room/fake/libcudnn.so.9" &&
         g++ $flags -DSQUARES=49152 -x c++ runtime/layers/attention_cudnn.cu tests/kernels/cudnn_run.cpp -x none -o "$room/run" \
-            "$PWD/build/standin/libpianola-cuda.so" build/libpianola.a -Wl,-rpath,"$PWD/build/standin" -rdynamic -Wl,-u,host_forward \
+            "$PWD/build/standin/libpianola-cuda.so" build/libpianola.a -Wl,-rpath,"$PWD/build/standin" -rdynamic -Wl,-u,host_forward_part \
             $(pkg-config --libs openblas lua5.4) -lm -ldl -pthread &&
         OPENBLAS_NUM_THREADS=1 LD_LIBRARY_PATH="$PWD/$room/fake" timeout 200 "$room/run" 2>"$room/said"
     expect "attention by a cuDNN that computes on the host" 0 $?

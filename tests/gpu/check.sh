@@ -49,7 +49,7 @@ cuda() { run "$@" --device cuda; }
 
 # ---- each layer against the host reference, fp32 and bf16; tolerances are stated in tests/kernels/*.cpp ----
 
-wanted layers && for layers in kernels attention linear fused; do
+wanted layers && for layers in kernels attention linear moe fused; do
     try "$layers against the host" 300 "$DIR/layers" $layers
     try "$layers against the host, GPT-2's shapes" 300 "$DIR/layers" $layers gpt2 $([ "$standin" ] && echo 2 || echo 1024)
 done
@@ -146,7 +146,7 @@ ours() { # the names behind __global__
 sanitize() {
     local tool=$1 guard="compute-sanitizer --tool $1 --error-exitcode 9"
     case $tool in memcheck) guard+=" --report-api-errors no" ;; racecheck) guard+=$(ours) ;; esac
-    for layers in kernels attention linear fused; do try "$tool, $layers" 400 $guard "$DIR/layers" $layers; done
+    for layers in kernels attention linear moe fused; do try "$tool, $layers" 400 $guard "$DIR/layers" $layers; done
     try "$tool, a step in loopback" 400 $guard "$PIANOLA" run schedules/1f1b.lua -D workers=2 -D batches=2 \
         --model schedules/models/gpt.lua -D layers=2 -D width=32 -D context=16 -D rows=1 --steps 2 --json --device cuda
 }

@@ -4,7 +4,7 @@
 G := build/gpu-check
 O := build/gpu-check-obj
 S := build/standin-check
-LAYER_TESTS := kernels attention linear fused
+LAYER_TESTS := kernels attention linear moe fused
 TRAVELS := $(addprefix $(G)/,pianola libpianola-cuda.so layer_times.so layers nccl put/ranks)
 STAYS := $(addprefix $(S)/,pianola libpianola-cuda.so layer_times.so layers nccl put/ranks)
 NVHOST := -std=c++17 -O2 -Xcompiler -fPIC -Iruntime -MMD -MP # these have no kernels of their own

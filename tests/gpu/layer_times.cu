@@ -73,6 +73,8 @@ static void work_of(const struct rt_model *m, const struct rt_layer *l, int way,
         break;
     case LAYER_embedding: *bytes = way == 0 ? e * 3 * y : e * y + 4 * w; break;
     case LAYER_layernorm: *bytes = (way == 1 ? 3 : 2) * e * x + 8 * r + (way == 2 ? 4 : e) * w; break;
+    case LAYER_swiglu: *bytes = e * (way == 0 ? x + y : 2 * x + y); break;
+    case LAYER_rmsnorm: *bytes = (way == 1 ? 3 : 2) * e * x + 4 * r + (way == 2 ? 4 : e) * w; break;
     case LAYER_cross_entropy: *bytes = 2 * e * x; break;
     default: *bytes = (way == 0 && l->kind != LAYER_join ? 2 : 3) * e * x; break;
     }

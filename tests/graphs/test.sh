@@ -29,6 +29,22 @@ for depth in 1 2 3; do
         }
     done
 done
+# Attention as stages of their own, on other ranks than the layers beside them: sums of gradients in reverse, so to rounding.
+for set in "workers=2 layers=2" "workers=2 layers=4 batches=8" "workers=3 layers=3 folds=1" "workers=4 batches=16"; do
+    read -ra more <<<"$set"
+    far=$("$PIANOLA" run schedules/helixpipe.lua "${more[@]/#/-D}" --model schedules/models/gpt_stages.lua -D width=32 \
+        -D context=16 -D rows=2 --steps 5 --compare --json 2>/dev/null | sed -nE 's/^  "one_rank_largest_difference": (.*),$/\1/p')
+    expect "helixpipe, $set: losses within 1e-5 of one rank's ($far)" yes \
+        "$(awk -v d="$far" 'BEGIN { print d != "" && d <= 1e-5 ? "yes" : "no" }')"
+done
+# Such stages have no weights to send: the same as if w said so.
+sed 's/return layer(s) % P, rank(s, b) end/return not is_attention(s) and layer(s) % P or nil, rank(s, b) end/' schedules/helixpipe.lua >"$work/helixpipe.lua"
+for file in schedules/helixpipe.lua "$work/helixpipe.lua"; do
+    "$PIANOLA" show "$file" --model schedules/models/gpt_stages.lua -D layers=3 --format streams >"$work/$(dirname "$file" | tr / _)"
+done
+expect "helixpipe without homes of attention" "" "$(cmp "$work/schedules" "$work/$(tr / _ <<<"$work")" 2>&1)"
+expect "its stages without weights" "bare 2 6 10" "$(grep '^bare' "$work/schedules")"
+expect "nothing of weights is sent" 0 "$(grep -cE '^(FETCH|SERVE|SEND_G|ALL_REDUCE) ' "$work/schedules")"
 for schedule in ddp fsdp lpp fslpp; do
     as_one_rank "unet under $schedule" schedules/$schedule.lua --model schedules/models/unet.lua -D stages=4
 done

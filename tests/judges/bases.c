@@ -17,10 +17,37 @@ static void shrink(struct stage *st) {
         st->bytes[K_wstash] = st->bytes[K_stash] + 1;
 }
 
+/* Every part of a backward has something of the gradient, which travels whole. */
+static void touch_all(struct stage *st, int d, int stops) {
+    if (stops == 0 && st->parts > 0)
+        return;
+    st->pieces = 1;
+    st->parts = stops + 1 > st->parts ? stops + 1 : st->parts;
+    st->touched[d] = NEW(struct touched, stops + 1);
+}
+
+/* What teams exchange, of a few bytes, the same for all members. */
+static void add_stops(const struct spec *sp, struct stage *st) {
+    for (int s = 0; s < sp->stages && sp->exchange; s++)
+        for (int d = 0; d < NDIRS; d++) {
+            const struct exchanges *exchange = &sp->exchange[(int64_t)s * NDIRS + d];
+            bool first = sp->names.member[s].place <= 0;
+            st[s].nstops[d] = exchange->n;
+            st[s].stop[d] = first ? NEW(struct stop, exchange->n) : st[s - 1].stop[d];
+            st[s].share[d] = NEW(double, exchange->n + 1);
+            for (int part = 0; part <= exchange->n; part++)
+                st[s].share[d][part] = 1.0 / (exchange->n + 1);
+            if (d == OP_B || d == OP_W)
+                touch_all(&st[s], d, exchange->n);
+            for (int n = 0; n < exchange->n && first; n++)
+                st[s].stop[d][n] = (struct stop){.op = exchange->op[n], .bytes = below(5)};
+        }
+}
+
 static struct stage *stages_of(const struct base *b, struct spec *sp) {
     random_state = b->seed;
     struct stage *st = b->sizes ? draw_stages(sp) : unit_stages(sp);
-    for (int s = 0; s < sp->stages + sp->tied; s++) {
+    for (int s = 0; s < stage_entries(sp); s++) {
         if (b->sizes) {
             shrink(&st[s]);
             st[s].pieces = st[s].parts = 0; /* find_shards draws them again */
@@ -30,6 +57,11 @@ static struct stage *stages_of(const struct base *b, struct spec *sp) {
     }
     if (b->sizes)
         find_shards(sp, st);
+    add_stops(sp, st);
+    for (int s = sp->stages + sp->names.sets; s < stage_entries(sp); s++) {
+        st[s].bytes[K_hstash] = st[s].bytes[K_rstash] = st[s].bytes[K_stash];
+        st[s].bytes[K_hinput] = st[s].bytes[K_rinput] = st[s].bytes[K_input];
+    }
     return st;
 }
 
@@ -65,10 +97,11 @@ static void compile(void *with) {
         compile_steady(b, &args, c);
         return;
     }
-    c->spec =
-        b->file ? script_load(&args)
-                : draw_spec(b->seed, CAPS | BANDWIDTH | ORDERS | COARSE | (b->tied ? TIED : 0) |
-                                         (b->sharded ? SHARDED : 0) | (b->rounds ? ROUNDS : 0) | (b->host ? HOST : 0));
+    c->spec = b->file ? script_load(&args)
+                      : draw_spec(b->seed, CAPS | BANDWIDTH | ORDERS | COARSE | (b->tied ? TIED : 0) |
+                                               (b->sharded ? SHARDED : 0) | (b->rounds ? ROUNDS : 0) |
+                                               (b->host ? HOST : 0) | (b->slices ? SLICES : 0) | (b->bare ? BARE : 0));
+    c->spec->shared = b->shared;
     if (b->file) /* costs, which determine the order, are the usual ones */
         cost_stages(c->spec);
     struct stage *st = c->spec->stage = stages_of(b, c->spec);
@@ -92,8 +125,9 @@ const char *describe_base(const struct base *b) {
     put(&t, "%s%s", b->model ? " --model " : "", b->model ? b->model : "");
     for (int i = 0; i < b->nset; i++)
         put(&t, " -D %s", b->set[i]);
-    put(&t, "%s%s%s%s%s%s%s", b->recompute ? " --recompute" : "", b->tied ? ", tied" : "",
+    put(&t, "%s%s%s%s%s%s%s%s%s%s", b->recompute ? " --recompute" : "", b->tied ? ", tied" : "",
         b->sharded ? ", sharded" : "", b->rounds ? ", in rounds and pieces" : "", b->host ? ", in host memory" : "",
+        b->slices ? ", in slices" : "", b->bare ? ", bare" : "", b->shared ? ", shared" : "",
         b->sizes ? ", sizes drawn" : "", b->no_token ? ", tokens of no bytes" : "");
     return t.s;
 }
@@ -182,6 +216,62 @@ static void add_graphs(struct base *out, int *n) {
     }
 }
 
+/* Teams of two, on all ranks of a schedule; of a model whose members divide a table of tokens, too. */
+static void add_teams(struct base *out, int *n) {
+    static const char small[] = "tests/judges/tied.lua";
+    static const struct base teams[] = {
+        {.file = "schedules/serial.lua", .set = {"stages=1", "batches=2"}, .nset = 2},
+        {.file = "schedules/1f1b.lua", .set = {"workers=2", "batches=1"}, .nset = 2},
+        {.file = "schedules/1f1b.lua", .set = {"workers=2", "batches=2"}, .nset = 2},
+        {.file = "schedules/1f1b.lua", .set = {"workers=2", "batches=1"}, .nset = 2, .recompute = true},
+        {.file = "schedules/zb_h1.lua", .set = {"workers=2", "batches=1"}, .nset = 2},
+        {.file = "schedules/ddp.lua", .set = {"workers=2", "batches=2", "stages=1"}, .nset = 3},
+        {.file = "schedules/fsdp.lua", .set = {"workers=2", "batches=2", "stages=1"}, .nset = 3},
+        {.file = "schedules/serial.lua", .model = small, .set = {"stages=1", "batches=1"}, .nset = 2},
+        {.file = "schedules/1f1b.lua", .model = small, .set = {"workers=2", "batches=1"}, .nset = 2},
+    };
+    for (size_t i = 0; i < sizeof teams / sizeof *teams; i++) {
+        struct base b = teams[i];
+        b.model = b.model ? b.model : "schedules/models/integers.lua";
+        b.set[b.nset++] = "tensor=2";
+        b.set[b.nset++] = "layers=2";
+        b.seed = (uint64_t)(i + 3);
+        b.lanes = *n % 3;
+        if (!add_base(out, n, b, 300))
+            fprintf(stderr, "%s: %s\n", describe_base(&b), diag_text);
+    }
+}
+
+/* Teams whose members share weights: at home each with its own, or all on one rank; sharded, fetched, replicated. */
+static void add_shared(struct base *out, int *n) {
+    static const struct base shared[] = {
+        {.file = "schedules/1f1b.lua", .set = {"workers=2", "batches=2"}, .nset = 2},
+        {.file = "schedules/1f1b.lua", .set = {"workers=2", "batches=2"}, .nset = 2, .recompute = true},
+        {.file = "schedules/zb_h1.lua", .set = {"workers=2", "batches=1"}, .nset = 2},
+        {.file = "schedules/ddp.lua", .set = {"workers=2", "batches=2", "stages=1"}, .nset = 3},
+        {.file = "schedules/zero1.lua", .set = {"workers=2", "batches=2", "stages=1"}, .nset = 3},
+        {.file = "schedules/zero2.lua", .set = {"workers=2", "batches=2", "stages=1"}, .nset = 3},
+        {.file = "schedules/fsdp.lua", .set = {"workers=2", "batches=2", "stages=1"}, .nset = 3},
+        {.file = "schedules/serial.lua", .set = {"stages=2", "batches=2"}, .nset = 2},
+    };
+    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
+        struct base b = shared[i];
+        b.shared = true;
+        b.set[b.nset++] = "tensor=2";
+        b.seed = (uint64_t)(i + 5);
+        b.lanes = *n % 3;
+        if (!add_base(out, n, b, 300))
+            fprintf(stderr, "%s: %s\n", describe_base(&b), diag_text);
+    }
+}
+
+/* Microbatches in slices, drawn: with added orders, recompute, backwards on other ranks, and stages without attention.
+ */
+static void add_slices(struct base *out, int *n) {
+    for (uint64_t seed = 1, before = (uint64_t)*n; seed < 60 && (uint64_t)*n < before + 8; seed++)
+        add_base(out, n, (struct base){.seed = seed, .slices = true, .lanes = *n % 3}, MOST_INSTRUCTIONS);
+}
+
 /* Periods: as many microbatches as anyone likes. */
 static void add_steady(struct base *out, int *n) {
     static const struct base steady[] = {
@@ -225,7 +315,8 @@ static void add_drawn(struct base *out, int *n, int most) {
             b.file = "tests/schedules/random.lua";
             b.set[b.nset++] = set[seed];
         } else
-            b.tied = seed % 8 >= 6, b.sharded = seed % 4 == 3, b.rounds = seed % 3 > 0, b.host = seed % 5 < 3;
+            b.tied = seed % 8 >= 6, b.sharded = seed % 4 == 3, b.rounds = seed % 3 > 0, b.host = seed % 5 < 3,
+            b.bare = seed % 7 < 3;
         add_base(out, n, b, MOST_INSTRUCTIONS);
     }
 }
@@ -237,9 +328,12 @@ int all_bases(struct base *out, int most) {
         return 0;
     for (size_t f = 0; f < files.gl_pathc && n + 2 < most; f++)
         add_schedule(out, &n, files.gl_pathv[f]);
+    add_slices(out, &n);
     add_graphs(out, &n);
     add_offloading(out, &n);
     add_texts(out, &n);
+    add_teams(out, &n);
+    add_shared(out, &n);
     add_steady(out, &n);
     add_drawn(out, &n, most);
     return n;

@@ -6,7 +6,7 @@
 struct base {
     const char *file, *model; /* a schedule; NULL: drawn from the seed */
     bool text;                /* the file is a program's text */
-    const char *set[4];
+    const char *set[6];
     int nset, lanes; /* enum lanes_per */
     bool recompute;
     uint64_t seed;
@@ -16,6 +16,9 @@ struct base {
     bool sharded;  /* drawn with lists of homes, and zero */
     bool rounds;   /* drawn with few sums at a time, gradients in pieces, and backwards in parts */
     bool host;     /* drawn with stashes, inputs and state in host memory */
+    bool slices;   /* drawn with slices */
+    bool bare;     /* drawn with stages without weights */
+    bool shared;   /* the members of teams share weights */
     bool steady;   /* a step of many microbatches, of which a period repeats */
 };
 

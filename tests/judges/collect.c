@@ -11,7 +11,7 @@ struct span span_at(const struct rank *k, const struct instr *x, int a) {
     return s;
 }
 
-bool is_collective(int op) { return op_lane[op] == LANE_GROUP || op_lane[op] == LANE_GATHER; }
+bool is_collective(int op) { return op_lane[op] >= LANE_GATHER && op_lane[op] <= LANE_TEAM; }
 
 bool lies_in(const struct rank *k, const struct instr *x, int a, int b) {
     struct arg in = operand(k, x, a), out = operand(k, x, b);
@@ -65,11 +65,21 @@ bool same_part(struct part a, struct part b) {
 
 /* ---- collectives ---- */
 
-static int to_role(int op) { return op == OP_ALL_TO_ALL ? ROLE_y : op_lane[op] == LANE_GATHER ? ROLE_w : ROLE_dw; }
+static int to_role(int op) { return op_lane[op] == LANE_TEAM ? ROLE_t : op_lane[op] == LANE_GATHER ? ROLE_w : ROLE_dw; }
+
+/* A team's collective moves bytes as one of these does. */
+static int moves_as(int op) {
+    switch (op) {
+    case OP_ALL_REDUCE_A: return OP_ALL_REDUCE;
+    case OP_ALL_GATHER_A: return OP_ALL_GATHER;
+    case OP_REDUCE_SCATTER_A: return OP_REDUCE_SCATTER;
+    default: return op;
+    }
+}
 
 const char *collective_error(const struct rank *k, const struct instr *x, int r, int me, int n) {
     int src = operand_of(k, x, ROLE_src), to = operand_of(k, x, to_role(x->op));
-    bool root = x->peer == r, gives = x->op == OP_BROADCAST ? root : x->op != OP_ALL_REDUCE;
+    bool root = x->peer == r, gives = x->op == OP_BROADCAST ? root : moves_as(x->op) != OP_ALL_REDUCE;
     bool takes = x->op == OP_BROADCAST ? !root : x->op == OP_REDUCE ? root : true;
     if ((src >= 0) != gives || (to >= 0) != takes || x->narg != gives + takes)
         return "has not the operands of its place";
@@ -77,10 +87,10 @@ const char *collective_error(const struct rank *k, const struct instr *x, int r,
         return NULL;
     struct arg a = operand(k, x, src), b = operand(k, x, to);
     int64_t from = arg_bytes(k, &a), into = arg_bytes(k, &b);
-    bool fits = x->op == OP_ALL_GATHER       ? from * n == into
-                : x->op == OP_REDUCE_SCATTER ? into * n == from
-                : x->op == OP_ALL_TO_ALL     ? from == into && from % n == 0
-                                             : from == into;
+    bool fits = moves_as(x->op) == OP_ALL_GATHER       ? from * n == into
+                : moves_as(x->op) == OP_REDUCE_SCATTER ? into * n == from
+                : x->op == OP_ALL_TO_ALL_A             ? from == into && from % n == 0
+                                                       : from == into;
     if (!fits)
         return "its operands have not the bytes for all members";
     bool gather = x->op == OP_ALL_GATHER;
@@ -106,23 +116,23 @@ static int64_t cell(struct span s, int64_t at) { return at < s.n ? at : s.n - 1;
 void make_collective(const struct party *party, int n, int me, uint64_t **made) {
     const struct rank *k = party[me].k;
     const struct instr *x = party[me].x;
-    int to = operand_of(k, x, to_role(x->op)), src = operand_of(k, x, ROLE_src);
+    int to = operand_of(k, x, to_role(x->op)), src = operand_of(k, x, ROLE_src), op = moves_as(x->op);
     struct span out = to < 0 ? (struct span){0, 0} : span_at(k, x, to);
     for (int64_t b = 0; b < out.n; b++) {
-        bool adds = x->op != OP_ALL_REDUCE && op_accumulates(x->op, ROLE_dw) && !x->first;
+        bool adds = op != OP_ALL_REDUCE && op_accumulates(x->op, ROLE_dw) && !x->first;
         uint64_t sum = adds ? party[me].seen[to][b] : 0;
         for (int m = 0; m < n; m++) {
             const struct party *p = &party[m];
-            int from = operand_of(p->k, p->x, x->op == OP_ALL_REDUCE ? ROLE_dw : ROLE_src);
+            int from = operand_of(p->k, p->x, op == OP_ALL_REDUCE ? to_role(x->op) : ROLE_src);
             if (from < 0)
                 continue;
             struct span in = span_at(p->k, p->x, from);
-            switch (x->op) {
+            switch (op) {
             case OP_ALL_GATHER:
                 made[to][b] = b >= m * in.n || m == 0 ? p->seen[from][cell(in, b - m * in.n)] : made[to][b];
                 break;
             case OP_BROADCAST: made[to][b] = p->seen[from][b]; break;
-            case OP_ALL_TO_ALL:
+            case OP_ALL_TO_ALL_A:
                 if (b / (in.n < n ? 1 : in.n / n) == m || in.n < n)
                     made[to][b] = p->seen[from][cell(in, in.n < n ? 0 : me * (in.n / n) + b % (in.n / n))];
                 break;
@@ -130,7 +140,7 @@ void make_collective(const struct party *party, int n, int me, uint64_t **made) 
             default: sum += p->seen[from][b]; break;
             }
         }
-        if (op_row(x->op)->tensor == K_wgrad)
+        if (op_row(x->op)->tensor == K_wgrad || op == OP_ALL_REDUCE || op == OP_REDUCE_SCATTER)
             made[to][b] = sum & ~STAMP;
     }
     if (src >= 0 && inside_of(k, x, src) >= 0) /* the rest of its source is garbage */

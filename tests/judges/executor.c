@@ -37,9 +37,11 @@ struct machine {
     uint64_t (*priority)[2]; /* per lane: to start, to continue */
     uint8_t *state;          /* per instruction */
     int32_t ended;           /* how many have */
-    int32_t halfway;         /* the job of which part `parts` is to come next, or -1 */
-    int parts;
-    uint64_t work; /* in all cells of the workspace, where the parts of a job share it */
+    struct half {            /* of each workspace */
+        int32_t job;         /* of which part `parts` is to come next, or -1 */
+        int parts;
+        uint64_t work; /* in all cells of the workspace, which the parts of a job share */
+    } half[2];
 };
 struct end { /* of a message or a collective */
     int32_t rank, ins;
@@ -63,7 +65,7 @@ static bool fail(struct run *z, int r, int32_t i, const char *fmt, ...) {
         return false;
     struct text t = {0};
     if (i >= 0)
-        put_label(&t, &z->at[r].k->ins[i]);
+        put_label(&t, NULL, &z->at[r].k->ins[i]);
     int n = snprintf(why, sizeof why, "rank %d, %s: ", r, i >= 0 ? t.s : "at the beginning or the end");
     va_list ap;
     va_start(ap, fmt);
@@ -116,6 +118,9 @@ static void match_group(struct run *z, int group, int kind) {
             here += i >= 0;
             if ((i < 0) != (j < 0))
                 fail(z, i < 0 ? q : g->rank[m], i < 0 ? j : i, "too few take part");
+            else if (i >= 0 && (z->p->rank[g->rank[m]].ins[i].op != z->p->rank[q].ins[j].op ||
+                                z->p->rank[g->rank[m]].ins[i].peer != z->p->rank[q].ins[j].peer))
+                fail(z, g->rank[m], i, "meets another collective");
             else if (i >= 0)
                 z->meets[g->rank[m]][i] = (struct end){q, j};
             const struct rank *k = &z->p->rank[g->rank[m]];
@@ -137,8 +142,8 @@ static void match_all(struct run *z) {
             if (a != b)
                 match_edge(z, a, b);
     for (int g = 0; g < z->p->ngroups; g++)
-        for (int kind = 0; kind < 2; kind++)
-            match_group(z, g, kind ? LANE_GROUP : LANE_GATHER);
+        for (int kind = LANE_GATHER; kind <= LANE_TEAM; kind++)
+            match_group(z, g, kind);
     for (int r = 0; r < z->p->workers && !z->wrong; r++)
         for (int32_t i = 0; i < z->p->rank[r].nins && !z->wrong; i++) {
             const struct instr *x = &z->p->rank[r].ins[i];
@@ -168,13 +173,13 @@ static bool job_may_start(struct run *z, int r, int32_t i) {
     const struct spec *sp = z->want->sp;
     bool inside = x->stage >= 0 && x->stage < sp->stages && x->batch >= 0 && x->batch < sp->batches;
     int32_t j = inside ? job_at(sp, x->stage, x->batch, x->op) : -1;
-    struct machine *m = &z->at[r];
-    if (j < 0 || sp->job[j].rank != r || z->jobs[j] != (m->halfway == j ? RUNNING : TO_COME))
+    struct half *half = &z->at[r].half[works_apart(z->at[r].k, x)];
+    if (j < 0 || sp->job[j].rank != r || z->jobs[j] != (half->job == j ? RUNNING : TO_COME))
         return fail(z, r, i, "no job of this rank, or it runs twice");
-    if ((m->halfway >= 0 && m->halfway != j) || x->part != (m->halfway < 0 ? 0 : m->parts))
+    if ((half->job >= 0 && half->job != j) || x->part != (half->job < 0 ? 0 : half->parts))
         return fail(z, r, i, "another job is half done, or another part comes next");
-    m->halfway = x->part < x->last ? j : -1;
-    m->parts = x->part + 1;
+    half->job = x->part < x->last ? j : -1;
+    half->parts = x->part + 1;
     for (int32_t e = z->want->g->pred_at[j]; e < z->want->g->pred_at[j + 1]; e++)
         if (z->want->g->pred[e] < sp->njobs && z->jobs[z->want->g->pred[e]] != ENDED)
             return fail(z, r, i, "a job it depends on has not ended");
@@ -184,12 +189,6 @@ static bool job_may_start(struct run *z, int r, int32_t i) {
 
 static void scribble(struct machine *m, struct running *d, int64_t cell, int64_t at, uint64_t symbol) {
     m->mem[at] = d->left[cell] = symbol;
-}
-
-/* How many of its cells a write-only operand keeps as they are: a wstash extends its stash. */
-static int64_t kept_by(const struct rank *k, const struct instr *x, int a) {
-    int stash = operand(k, x, a).role == ROLE_wstash ? operand_of(k, x, ROLE_stash) : -1;
-    return stash >= 0 && grows_here(k, x, stash) ? span_of(k, operand(k, x, stash).buf).n : 0;
 }
 
 /* Whether a cell of operand a, in place, is one of its source too. */
@@ -222,19 +221,20 @@ static void start(struct run *z, int r, int32_t i) {
         (struct running){calloc((size_t)room + 1, 8), calloc((size_t)room + 1, 8), calloc((size_t)room + 1, 1), 0};
     for (int a = 0; a < x->narg; a++) {
         struct span s = span_at(m->k, x, a);
-        int64_t first = cell_of(m->k, x, a), kept = kept_by(m->k, x, a), piece = operand(m->k, x, a).piece;
+        int64_t first = cell_of(m->k, x, a), kept = kept_of_stash(m->k, x, a), piece = operand(m->k, x, a).piece;
         bool half = access_of(m->k, x, a) == ACC_WRITE && is_half_before(m->k, x, a);
-        for (int64_t c = 0; half && c < s.n; c++)
+        for (int64_t c = kept; half && c < s.n; c++)
             if (m->mem[s.at + c] != half_made(x, operand(m->k, x, a).role, piece * s.n + c))
                 fail(z, r, i, "what the part before made is gone");
         for (int64_t c = 0; access_of(m->k, x, a) == ACC_WRITE && c < s.n; c++)
             if (!is_source(m->k, x, a, s.at + c))
                 scribble(m, &m->doing[i], first + c, s.at + c, c < kept ? m->mem[s.at + c] : z->stamps);
     }
+    uint64_t *left = &m->half[works_apart(m->k, x)].work;
     for (int64_t c = 0; x->part && c < room - n; c++)
-        if (m->mem[span_of(m->k, work).at + c] != m->work)
+        if (m->mem[span_of(m->k, work).at + c] != *left)
             fail(z, r, i, "the workspace was written between the parts");
-    m->work = room > n ? z->stamps : m->work; /* others leave the workspace as it is */
+    *left = room > n ? z->stamps : *left; /* others leave the workspace as it is */
     for (int64_t c = 0; c < room - n; c++)
         scribble(m, &m->doing[i], n + c, span_of(m->k, work).at + c, z->stamps);
     z->stamps++;
@@ -313,7 +313,7 @@ static void check_alone(struct run *z, int r, int32_t i) {
         bool stash = x->op == OP_I && operand(m->k, x, a).role == ROLE_stash && operand_of(m->k, x, ROLE_wstash) >= 0;
         if (stash && !grows_here(m->k, x, a))
             fail(z, r, i, "the wstash does not lie where the stash does");
-        for (int64_t c = 0; c < s.n && !z->wrong; c++)
+        for (int64_t c = 0; access_of(m->k, x, a) && c < s.n && !z->wrong; c++)
             if (!is_source(m->k, x, a, s.at + c) && m->mem[s.at + c] != d->left[first + c])
                 fail(z, r, i, "byte %lld was written meanwhile", (long long)(s.at + c));
     }
@@ -522,7 +522,8 @@ static void prepare(struct run *z, int r) {
     const struct rank *k = &z->p->rank[r];
     size_t nins = (size_t)k->nins + 1, nlanes = (size_t)k->nlanes;
     struct machine *m = &z->at[r];
-    *m = (struct machine){.k = k, .halfway = -1, .mem = calloc((size_t)cells(k) + 1, sizeof *m->mem)};
+    *m = (struct machine){
+        .k = k, .half = {{.job = -1}, {.job = -1}}, .mem = calloc((size_t)cells(k) + 1, sizeof *m->mem)};
     m->doing = calloc(nins, sizeof *m->doing);
     m->head = calloc(nlanes, sizeof *m->head);
     m->next = calloc(nins, sizeof *m->next);
@@ -567,7 +568,7 @@ const char *execute(const struct promise *wanted, const struct program *p, enum 
     z.at = calloc((size_t)p->workers, sizeof *z.at);
     z.meets = calloc((size_t)p->workers, sizeof *z.meets);
     z.jobs = calloc((size_t)want->sp->njobs + 1, 1);
-    z.size = calloc((size_t)sets_of(want) + 1, sizeof *z.size);
+    z.size = calloc(size_entries(want), sizeof *z.size);
     for (int r = 0; r < p->workers; r++)
         prepare(&z, r);
     match_all(&z);

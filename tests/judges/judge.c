@@ -19,8 +19,8 @@ struct court {
     uint64_t ***seen;   /* [number][operand]: what it read when it started */
     int32_t *ran;       /* per job: the number of its instruction, the last part's, or -1 */
     int32_t *began;     /* the same of its first part */
-    int32_t *halfway;   /* per rank: the job of which the next part is to come, or -1 */
-    int *parts;         /* per rank: how many of its parts have come */
+    int32_t *halfway;   /* per rank and workspace: the job of which the next part is to come, or -1 */
+    int *parts;         /* likewise: how many of its parts have come */
     const char *formal; /* the first false statement */
 };
 
@@ -38,6 +38,8 @@ static const char *check_workspace(const struct court *c, int number) {
     const struct instr *x = instr_of(&c->z, number);
     int32_t work = workspace_of(k, x);
     int64_t has = work < 0 ? 0 : k->buf[work].bytes;
+    if (work >= 0 && k->buf[work].kind != K_work)
+        return told(&c->z, number, "it works in what is no workspace");
     if (work >= 0 && (k->buf[work].off < 0 || k->buf[work].off > k->arena - has))
         return told(&c->z, number, "the workspace lies outside the arena");
     if (x->op <= OP_W && c->want->sp->stage && has < c->want->sp->stage[x->stage].bytes[K_work])
@@ -47,15 +49,22 @@ static const char *check_workspace(const struct court *c, int number) {
 
 static bool overlap(struct span a, struct span b) { return a.at < b.at + b.n && b.at < a.at + a.n; }
 
+/* Whether something lies in a workspace of the rank, its own or that of the other job of a pair. */
+static bool in_workspace(const struct rank *k, struct span s) {
+    for (int32_t b = 0; b < k->nbufs; b++)
+        if (k->buf[b].kind == K_work && overlap(s, span_of(k, b)))
+            return true;
+    return false;
+}
+
 /* What an instruction writes overlaps nothing else it uses, except the stash in whose place the wstash grows. */
 static const char *check_apart(const struct court *c, int number) {
     const struct rank *k = &c->z.p->rank[c->z.rank[number]];
     const struct instr *x = instr_of(&c->z, number);
-    int32_t work = workspace_of(k, x);
     for (int a = 0; a < x->narg; a++) {
         struct span s = span_at(k, x, a);
         bool stash = x->op == OP_I && operand(k, x, a).role == ROLE_stash;
-        if (work >= 0 && overlap(s, span_of(k, work)))
+        if (operand(k, x, a).role != ROLE_work && in_workspace(k, s))
             return told(&c->z, number, "%s lies in the workspace", role_name[operand(k, x, a).role]);
         if (stash && operand_of(k, x, ROLE_wstash) >= 0 && !grows_here(k, x, a))
             return told(&c->z, number, "the wstash does not lie where the stash does");
@@ -94,7 +103,7 @@ static const char *check_text_sizes(const struct court *c) {
 }
 
 static const char *check_operands(struct court *c) {
-    int64_t(*size)[NKINDS] = alloc(sizeof *size * (size_t)(sets_of(c->want) + 1));
+    int64_t(*size)[NKINDS] = alloc(sizeof *size * size_entries(c->want));
     for (int i = 0; i < c->z.n; i++) {
         const struct rank *k = &c->z.p->rank[c->z.rank[i]];
         const struct instr *x = instr_of(&c->z, i);
@@ -107,7 +116,7 @@ static const char *check_operands(struct court *c) {
         if (why)
             return why;
     }
-    return NULL;
+    return mid_error(c->want, c->z.p);
 }
 
 /* ---- memory ---- */
@@ -137,9 +146,10 @@ static bool is_permanent(const struct court *c, int r, int32_t buf) {
                                  (b->kind != K_opt || home_state(&c->z.p->rank[r], b->stage) == buf));
 }
 
-static void take(struct court *c, int r, int32_t buf) {
+/* The first bytes may be another's still. */
+static void take(struct court *c, int r, int32_t buf, int64_t kept) {
     struct span s = span_of(&c->z.p->rank[r], buf);
-    for (int64_t n = 0; n < s.n; n++)
+    for (int64_t n = kept; n < s.n; n++)
         c->of[r].owner[s.at + n] = buf;
     c->of[r].live[buf] = c->of[r].used[buf] = true;
 }
@@ -147,7 +157,7 @@ static void take(struct court *c, int r, int32_t buf) {
 /* Home weights and optimizer state are there from the start, the workspace always. */
 static const char *open_homes(struct court *c, int r) {
     const struct rank *k = &c->z.p->rank[r];
-    int64_t(*size)[NKINDS] = alloc(sizeof *size * (size_t)(sets_of(c->want) + 1));
+    int64_t(*size)[NKINDS] = alloc(sizeof *size * size_entries(c->want));
     for (int s = 0; s < sets_of(c->want); s++) {
         int32_t w = -1, o = home_state(k, s);
         const char *why = NULL;
@@ -169,7 +179,7 @@ static const char *open_homes(struct court *c, int r) {
         for (int64_t n = 0; n < s.n; n++)
             if (c->of[r].owner[s.at + n] >= 0)
                 return format("rank %d: buffers that stay overlap", r);
-        take(c, r, b);
+        take(c, r, b, 0);
     }
     return NULL;
 }
@@ -196,7 +206,7 @@ static const char *read_operand(struct court *c, int number, int a) {
     uint64_t *seen = c->seen[number][a] = NEW(uint64_t, s.n);
     int64_t first = (int64_t)operand(k, x, a).piece * s.n;
     bool reads = access_of(k, x, a) & ACC_READ, half = is_half_before(k, x, a);
-    for (int64_t n = 0; half && !reads && n < s.n; n++)
+    for (int64_t n = kept_of_stash(k, x, a); half && !reads && n < s.n; n++)
         if (c->of[r].symbol[s.at + n] != half_made(x, operand(k, x, a).role, first + n))
             return told(&c->z, number, "what the part before made is gone");
     for (int64_t n = 0; reads && n < s.n; n++) {
@@ -252,7 +262,7 @@ static const char *write_operand(struct court *c, int number, int a, const uint6
         said(c, number, "writes where a gradient that stays has its place");
     if (stash >= 0 && k->buf[operand(k, x, stash).buf].grows != buf)
         said(c, number, "the wstash takes its stash's place, and the plan does not say so");
-    take(c, r, buf);
+    take(c, r, buf, is_half_after(k, x, a) ? kept_of_stash(k, x, a) : 0);
     return NULL;
 }
 
@@ -293,16 +303,16 @@ static const char *run_frees(struct court *c, int number, bool written) {
 /* A job begins, or its next part does: what is wrong with that, or NULL. */
 static const char *come_to(struct court *c, int number, int32_t j) {
     const struct instr *x = instr_of(&c->z, number);
-    int r = c->z.rank[number];
-    int32_t under_way = c->halfway[r];
+    int r = c->z.rank[number], at = 2 * r + works_apart(&c->z.p->rank[r], x);
+    int32_t under_way = c->halfway[at];
     if (under_way >= 0 && under_way != j)
         return "another job is half done";
-    if (x->part != (under_way < 0 ? 0 : c->parts[r]) ||
+    if (x->part != (under_way < 0 ? 0 : c->parts[at]) ||
         (under_way >= 0 && instr_of(&c->z, c->began[j])->last != x->last))
         return "its parts come in another order";
     c->began[j] = under_way < 0 ? number : c->began[j];
-    c->parts[r] = x->part + 1;
-    c->halfway[r] = x->part < x->last ? j : -1;
+    c->parts[at] = x->part + 1;
+    c->halfway[at] = x->part < x->last ? j : -1;
     c->ran[j] = x->part < x->last ? -1 : number;
     return NULL;
 }
@@ -393,7 +403,7 @@ static const char *check_values(struct court *c) {
         why = c->z.event[e] % 2 ? end(c, c->z.event[e] / 2) : start(c, c->z.event[e] / 2);
     for (int32_t j = 0; j < want->sp->njobs && !why; j++)
         if (c->ran[j] < 0)
-            why = format("%s has not run", job_name(want->sp->job[j].s, want->sp->job[j].b, want->sp->job[j].d));
+            why = format("%s has not run", job_name(NULL, want->sp->job[j].s, want->sp->job[j].b, want->sp->job[j].d));
     for (int r = 0; r < c->z.p->workers; r++)
         for (int s = 0; s < sets_of(want) && !why; s++)
             if (owns(want, r, s) && (why = home_error(want, r, s, c->of[r].symbol)))
@@ -408,7 +418,7 @@ static const char *check_needs(const struct court *c) {
             if (g->pred[e] < c->want->sp->njobs &&
                 !comes_before(&c->z, end_of(c->ran[g->pred[e]]), start_of(c->began[j])))
                 return told(&c->z, c->ran[j], "may start before %s ends, which it needs",
-                            short_name(instr_of(&c->z, c->ran[g->pred[e]])));
+                            short_name(NULL, instr_of(&c->z, c->ran[g->pred[e]])));
     return NULL;
 }
 
@@ -424,7 +434,7 @@ static void check_tokens(struct court *c, int32_t j) {
     uint64_t needs = 0, has = 0;
     for (int32_t e = g->pred_at[j]; e < g->pred_at[j + 1]; e++) {
         const struct job *from = &sp->job[g->pred[e]];
-        if (g->pred[e] < sp->njobs && edge_kind(from, &sp->job[j]) == K_token && from->rank != sp->job[j].rank)
+        if (g->pred[e] < sp->njobs && gets(sp, g->pred[e], j, K_token) && from->rank != sp->job[j].rank)
             needs += mix(value(K_token, from->s, from->b, from->d, 0));
     }
     for (int a = 0; a < x->narg; a++)
@@ -433,12 +443,14 @@ static void check_tokens(struct court *c, int32_t j) {
         said(c, c->ran[j], "reads tokens that it does not need, or not those that it does");
 }
 
-/* Rules of the plan that no run depends on: a workspace has no instances, state of no bytes has no buffer, and only a
+/* Rules of the plan that no run depends on: there are two workspaces, state of no bytes has no buffer, and only a
  * stash grows, into the wstash at its place. */
 static const char *false_plan(const struct rank *k, int32_t b) {
     const struct buf *x = &k->buf[b], *y = x->grows >= 0 ? &k->buf[x->grows] : NULL;
-    if (x->kind == K_work && x->inst >= 0)
-        return "there is one workspace";
+    if (x->kind == K_work && x->inst >= 0 && x->inst != 1)
+        return "there are two workspaces";
+    if (x->kind == K_work && x->off < 0)
+        return "a workspace without a place";
     if ((x->kind == K_opt || x->kind == K_hopt) && !x->bytes)
         return "optimizer state that has no bytes needs no buffer";
     if (y && ((x->kind != K_stash && x->kind != K_rstash) || y->kind != K_wstash || x->stage != y->stage ||
@@ -483,10 +495,10 @@ static struct judgement judge_straight(const struct promise *wanted, const struc
     c.seen = NEW(uint64_t **, c.z.n);
     c.ran = NEW(int32_t, want->sp->njobs);
     c.began = NEW(int32_t, want->sp->njobs);
-    c.halfway = NEW(int32_t, p->workers);
-    c.parts = NEW(int, p->workers);
+    c.halfway = NEW(int32_t, 2 * p->workers);
+    c.parts = NEW(int, 2 * p->workers);
     memset(c.ran, -1, sizeof *c.ran * (size_t)want->sp->njobs);
-    memset(c.halfway, -1, sizeof *c.halfway * (size_t)p->workers);
+    memset(c.halfway, -1, sizeof *c.halfway * 2 * (size_t)p->workers);
     const char *why = check_form(&c.z);
     if (why)
         return (struct judgement){MALFORMED, why};

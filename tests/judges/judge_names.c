@@ -19,14 +19,18 @@ static int32_t inst_of(const struct instr *x, int role) {
     case OP_FETCH:
     case OP_SEND_T:
     case OP_RECV_T: return x->inst;
+    case OP_ALL_REDUCE_A: return x->inst;
+    case OP_ALL_GATHER_A:
+    case OP_REDUCE_SCATTER_A:
+    case OP_ALL_TO_ALL_A: return x->inst + (role == ROLE_t);
     case OP_COPY:
     case OP_ALL_GATHER:
     case OP_BROADCAST: return role == ROLE_w ? x->inst : -1;
     default:
-        return role == ROLE_done                 ? x->op
-               : role == ROLE_w && x->op != OP_U ? INT32_MIN
-               : role == ROLE_v                  ? INT32_MIN
-                                                 : -1;
+        return role == ROLE_done                  ? x->op
+               : role == ROLE_w && x->op != OP_U  ? INT32_MIN
+               : role == ROLE_v || role == ROLE_u ? INT32_MIN
+                                                  : -1;
     }
 }
 
@@ -42,9 +46,10 @@ static bool is_input(const struct rank *k, const struct instr *x, int role) {
 /* The kind of buffer that an operand must be; of b, where it may be one of two: a stash or an input. */
 static int kind_of(const struct instr *x, int role, const struct buf *b) {
     static const uint8_t of_role[NROLES] = {
-        [ROLE_w] = K_weight,      [ROLE_v] = K_weight,    [ROLE_dw] = K_wgrad,  [ROLE_dv] = K_wgrad,
-        [ROLE_opt] = K_opt,       [ROLE_y] = K_act,       [ROLE_dx] = K_grad,   [ROLE_stash] = K_stash,
-        [ROLE_wstash] = K_wstash, [ROLE_input] = K_input, [ROLE_done] = K_token};
+        [ROLE_w] = K_weight,      [ROLE_v] = K_weight,    [ROLE_dw] = K_wgrad,   [ROLE_dv] = K_wgrad,
+        [ROLE_opt] = K_opt,       [ROLE_y] = K_act,       [ROLE_dx] = K_grad,    [ROLE_stash] = K_stash,
+        [ROLE_wstash] = K_wstash, [ROLE_input] = K_input, [ROLE_done] = K_token, [ROLE_own] = K_kv,
+        [ROLE_dpast] = K_dkv,     [ROLE_u] = K_weight,    [ROLE_du] = K_wgrad};
     bool input = names_input(b);
     switch (x->op) {
     case OP_OFFLOAD_S: return role == ROLE_src ? (input ? K_input : K_stash) : input ? K_hinput : K_hstash;
@@ -66,6 +71,10 @@ static int kind_of(const struct instr *x, int role, const struct buf *b) {
     case OP_RECV_B: return K_grad;
     case OP_SEND_W:
     case OP_RECV_W: return K_wstash;
+    case OP_SEND_K:
+    case OP_RECV_K: return K_kv;
+    case OP_SEND_D:
+    case OP_RECV_D: return K_dkv;
     case OP_SEND_G:
     case OP_RECV_G: return K_wgrad;
     case OP_SEND_T:
@@ -109,16 +118,24 @@ static int round_of(const struct promise *want, const struct buf *b) {
 
 /* Whether the buffer has the name of an operand in this role, of an instruction of this name. */
 static bool is_named(const struct promise *want, int r, const struct instr *x, int role, const struct buf *b) {
-    bool table = role == ROLE_v || role == ROLE_dv, reads = x->op <= OP_W && !(op_access(x->op, role) & ACC_WRITE);
+    static const bool of_set[NROLES] = {
+        [ROLE_w] = true, [ROLE_v] = true, [ROLE_u] = true, [ROLE_dw] = true, [ROLE_dv] = true, [ROLE_du] = true};
+    bool reads = x->op <= OP_W && !(op_access(x->op, role) & ACC_WRITE);
+    bool job = x->op <= OP_W && x->stage >= 0 && x->stage < want->sp->stages && of_set[role];
     int kind = kind_of(x, role, b);
     int32_t inst = inst_of(x, role);
-    if (x->op == OP_ALL_TO_ALL && role == ROLE_src)
-        return true;
-    if (reads && role != ROLE_w && role != ROLE_v)
+    if (role == ROLE_work)
+        return b->kind == K_work;
+    if (role == ROLE_give || role == ROLE_got)
+        inst = role == ROLE_give ? mid_given(want, x) : mid_got(want, x);
+    if (role == ROLE_give || role == ROLE_got || op_lane[x->op] == LANE_TEAM)
+        return b->kind == K_mid && b->stage == x->stage && b->batch == x->batch && b->inst == inst && inst >= 0;
+    if (reads && !of_set[role])
         return true;
     bool named_by_update = want->sp->update && is_gradient(b->kind);
     bool either = kind < 0 && (b->kind == K_stash || b->kind == K_input);
-    return (either || may_stand(x, role, b->kind, kind)) && b->stage == (table ? want->sp->stages : x->stage) &&
+    return (either || may_stand(x, role, b->kind, kind)) &&
+           b->stage == (job ? set_used(want, x->op, x->stage, role) : x->stage) &&
            (!kind_has_batch[b->kind] || b->batch == x->batch) &&
            (inst == INT32_MIN || (b->inst == inst && !named_by_update) || is_numbered(want, r, x, role, b));
 }
@@ -157,7 +174,7 @@ static const char *false_part(const struct promise *want, const struct order *z,
         if (!part_of_arg(want, r, o).of)
             return "its rank has no such part";
     }
-    if (x->op <= OP_W || x->op == OP_ZERO || x->op == OP_ALL_TO_ALL)
+    if (x->op <= OP_W || x->op == OP_ZERO)
         return NULL;
     const struct group *g = is_collective(x->op) ? &z->p->group[k->lane[x->lane].group] : NULL;
     int me = 0;
@@ -184,7 +201,7 @@ static const char *false_part(const struct promise *want, const struct order *z,
     return NULL;
 }
 
-/* ---- backwards in parts ---- */
+/* ---- jobs in parts ---- */
 
 static const struct instr *part_at(const struct rank *k, const struct instr *x, int part) {
     for (const struct instr *y = k->ins; y < k->ins + k->nins; y++)
@@ -193,10 +210,13 @@ static const struct instr *part_at(const struct rank *k, const struct instr *x, 
     return NULL;
 }
 
-/* The operand at place n among those that are no dw; -1: it has fewer. */
+/* Each part has its own of these. */
+static bool is_of_part(int role) { return role == ROLE_dw || role == ROLE_give || role == ROLE_got; }
+
+/* The operand at place n among those of all parts; -1: it has fewer. */
 static int other_operand(const struct rank *k, const struct instr *x, int n) {
     for (int a = 0; a < x->narg; a++)
-        if (operand(k, x, a).role != ROLE_dw && n-- == 0)
+        if (!is_of_part((int)operand(k, x, a).role) && n-- == 0)
             return a;
     return -1;
 }
@@ -213,7 +233,7 @@ static const char *false_parts(const struct order *z, int number) {
         const struct instr *y = part_at(k, x, part);
         if (!y || !first)
             return NULL;
-        if (y->vfirst != first->vfirst)
+        if (y->vfirst != first->vfirst || y->ufirst != first->ufirst)
             return "its parts write and add";
         for (int n = 0, a = 0, b = 0; a >= 0 || b >= 0; n++) {
             a = other_operand(k, first, n);
@@ -251,7 +271,21 @@ static int class_of(int kind) { return is_weights(kind) ? K_weight : is_gradient
 /* What comes several times under one name has a number: weights and tokens that travel, and what moves gradients. */
 static bool may_have_number(int op) {
     int tensor = op_row(op)->tensor;
-    return tensor == K_weight ? op != OP_U : tensor == K_token || (tensor == K_wgrad && op != OP_ZERO);
+    return tensor == K_weight ? op != OP_U
+                              : tensor == K_token || tensor == K_mid || (tensor == K_wgrad && op != OP_ZERO);
+}
+
+/* Each member of a team names its own stage. */
+static int stage_met(const struct promise *want, const struct instr *x) {
+    bool team = op_lane[x->op] == LANE_TEAM && x->stage >= 0 && x->stage < want->sp->stages;
+    return team ? first_member(want, x->stage) : x->stage;
+}
+
+static int place_in_group(const struct group *g, int r) {
+    int m = 0;
+    while (g->rank[m] != r)
+        m++;
+    return m;
 }
 
 const char *false_name(const struct promise *want, const struct order *z, int number) {
@@ -272,14 +306,18 @@ const char *false_name(const struct promise *want, const struct order *z, int nu
     if ((x->op == OP_OFFLOAD_S || x->op == OP_RELOAD_S) && is_input(k, x, ROLE_src) != is_input(k, x, ROLE_t))
         return "it copies an input as a stash";
     const char *why = x->last ? false_parts(z, number) : NULL;
+    if (op_lane[x->op] == LANE_TEAM && !why) {
+        const struct group *g = &z->p->group[k->lane[x->lane].group];
+        why = false_exchange(want, x, place_in_group(g, z->rank[number]), g->n);
+    }
     why = why ? why : false_part(want, z, number);
     if (why || !is_message(x->op))
         return why;
     const struct buf *a = payload(k, x), *b = payload(&z->p->rank[z->rank[z->meets[number]]], y);
-    if (x->stage != y->stage || x->batch != y->batch || x->inst != y->inst ||
+    if (stage_met(want, x) != stage_met(want, y) || x->batch != y->batch || x->inst != y->inst ||
         (op_lane[x->op] == LANE_SEND && y->op != x->op + 1))
         return "its two ends have different names";
     if (x->op == OP_SEND_G && round_of(want, a) != round_of(want, b))
         return "it comes as the part of another round";
-    return x->op != OP_ALL_TO_ALL && class_of(a->kind) != class_of(b->kind) ? "it carries what has another name" : NULL;
+    return class_of(a->kind) != class_of(b->kind) ? "it carries what has another name" : NULL;
 }

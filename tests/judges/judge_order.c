@@ -11,7 +11,7 @@ const char *told(const struct order *z, int number, const char *fmt, ...) {
     vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
     put(&t, "rank %d, ", z->rank[number]);
-    put_label(&t, instr_of(z, number));
+    put_label(&t, NULL, instr_of(z, number));
     put(&t, ": %s", what);
     return t.s;
 }
@@ -71,7 +71,7 @@ static const char *check_shape(const struct order *z, int number) {
         int role = o.role;
         if (k->buf[o.buf].bytes % pieces_of(&o))
             return told(z, number, "has a piece that is no whole number of bytes");
-        bool repeats = x->op <= OP_W && (role == ROLE_x || role == ROLE_dy || role == ROLE_t ||
+        bool repeats = x->op <= OP_W && (role == ROLE_x || role == ROLE_dy || role == ROLE_t || role == ROLE_kv ||
                                          (role == ROLE_dw && (x->op == OP_B || x->op == OP_W)));
         if (o.last && !k->buf[o.buf].bytes && is_gradient(k->buf[o.buf].kind) && (x->op <= OP_W || x->inst >= 0))
             return told(z, number, "counts in pieces what has no bytes");
@@ -183,10 +183,9 @@ const char *match(struct order *z) {
     for (int a = 0; a < z->p->workers; a++)
         for (int b = 0; b < z->p->workers && !why; b++)
             why = a == b ? NULL : match_edge(z, a, b);
-    for (int g = 0; g < z->p->ngroups && !why; g++)
-        why = match_group(z, g, LANE_GATHER);
-    for (int g = 0; g < z->p->ngroups && !why; g++)
-        why = match_group(z, g, LANE_GROUP);
+    for (int kind = LANE_GATHER; kind <= LANE_TEAM; kind++)
+        for (int g = 0; g < z->p->ngroups && !why; g++)
+            why = match_group(z, g, kind);
     return why;
 }
 

@@ -17,7 +17,7 @@ static const char *(*const family_of[NMUTATIONS])(struct place *m, enum mutation
 
 const char *label_of(const struct rank *k, int32_t i) {
     struct text t = {0};
-    put_label(&t, &k->ins[i]);
+    put_label(&t, NULL, &k->ins[i]);
     return t.s;
 }
 

@@ -67,6 +67,16 @@ struct program *copy_program(const struct program *p);
     X(SPLIT_LANE, lane, "a lane is split, by direction or in two")                                                     \
     X(OTHER_LANE, lane, "an instruction is on another lane of its rank")                                               \
     X(OTHER_GROUP, lane, "a group lacks a rank, or has another")                                                       \
+    X(TEAM_WAIT, team, "a part does not wait for its exchange, or that not for its part")                              \
+    X(TEAM_BATCH, team, "an exchange is of another microbatch")                                                        \
+    X(TEAM_NUMBER, team, "an exchange has another number")                                                             \
+    X(TEAM_KIND, team, "an exchange is another one, at all members")                                                   \
+    X(TEAM_ORDER, team, "a team's members come in another order")                                                      \
+    X(TEAM_SIDES, team, "a part gives, or gets, what it gets, or gives, or the next part does")                        \
+    X(TEAM_PARTS, team, "two parts of a job change places")                                                            \
+    X(TEAM_FREE, team, "what is exchanged is freed early")                                                             \
+    X(TEAM_WORK, team, "a job, or a part of it, works in the other workspace")                                         \
+    X(TEAM_MEMBER, team, "an exchange names another member's stage")                                                   \
     X(OTHER_VERSION, period, "a job says that it reads another version of the weights, or all of its stage do")        \
     X(OTHER_UPDATE, period, "an update is another one, on one home or on all")                                         \
     X(NEWEST_WEIGHTS, period, "what reads a version's copy, or fetched weights, reads others of its rank")             \

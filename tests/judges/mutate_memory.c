@@ -3,7 +3,7 @@
 
 static const char *name_of(const struct buf *b) {
     struct text t = {0};
-    put_buf(&t, b);
+    put_buf(&t, NULL, b);
     return t.s;
 }
 
@@ -51,7 +51,7 @@ const char *mutate_memory(struct place *m, enum mutation how) {
     struct rank *k = m->k;
     struct buf *b = &k->buf[draw(m, k->nbufs)], *o = &k->buf[draw(m, k->nbufs)];
     struct text name = {0};
-    put_buf(&name, b);
+    put_buf(&name, NULL, b);
     int64_t *arena = arena_of_buffer(k, b), by, old = b->off;
     switch (how) {
     case MUT_OFFSET_ONE:
@@ -70,7 +70,7 @@ const char *mutate_memory(struct place *m, enum mutation how) {
         if (o->off == old)
             return NULL;
         put(&name, " and ");
-        put_buf(&name, o);
+        put_buf(&name, NULL, o);
         b->off = o->off;
         o->off = old;
         break;

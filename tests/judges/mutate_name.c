@@ -49,7 +49,7 @@ const char *mutate_name(struct place *m, enum mutation how) {
         x->batch = n;
         return format("batch %d", n);
     case MUT_OTHER_STAGE:
-        n = draw(m, m->p->stages + m->p->tied);
+        n = draw(m, m->p->stages + m->p->names.sets);
         if (n == x->stage)
             return NULL;
         x->stage = n;
@@ -84,16 +84,17 @@ const char *mutate_name(struct place *m, enum mutation how) {
 /* ---- operands ---- */
 
 static const char *flip_first(struct place *m) {
-    bool dw = false, dv = false;
+    int adds[3], n = 0;
     for (int a = 0; a < m->x->narg; a++) {
         int role = m->k->arg[m->x->arg + (uint32_t)a].role;
-        *(role == ROLE_dv ? &dv : &dw) |= op_accumulates(m->x->op, role);
+        if (op_accumulates(m->x->op, role) && (n == 0 || adds[n - 1] != role))
+            adds[n++] = role;
     }
-    bool table = dv && (!dw || draw(m, 2));
-    if (!dw && !dv)
+    if (!n)
         return NULL;
-    *(table ? &m->x->vfirst : &m->x->first) ^= true;
-    return table ? "dv" : "dw";
+    int role = adds[draw(m, n)];
+    *(role == ROLE_dv ? &m->x->vfirst : role == ROLE_du ? &m->x->ufirst : &m->x->first) ^= true;
+    return role_name[role];
 }
 
 static const char *other_buffer(struct place *m, struct arg *list, int a, enum mutation how) {
@@ -102,9 +103,9 @@ static const char *other_buffer(struct place *m, struct arg *list, int a, enum m
     if (b == old || (how != MUT_ANY_OPERAND && k->buf[b].kind != k->buf[old].kind))
         return NULL;
     struct text t = {0};
-    put_buf(&t, &k->buf[old]);
+    put_buf(&t, NULL, &k->buf[old]);
     put(&t, " to ");
-    put_buf(&t, &k->buf[b]);
+    put_buf(&t, NULL, &k->buf[b]);
     list[a].buf = b;
     for (size_t i = 0; how == MUT_EVERY_USE && i < k->nargs; i++)
         k->arg[i].buf = k->arg[i].buf == old ? b : k->arg[i].buf;

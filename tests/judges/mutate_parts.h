@@ -31,7 +31,7 @@ struct place {
 static inline int draw(struct place *m, int n) { return random_below(m->random, n); }
 const char *label_of(const struct rank *k, int32_t i);
 
-/* The families: mutate_order.c, mutate_name.c, mutate_memory.c, mutate_lane.c, mutate_period.c */
+/* The families: mutate_order.c, mutate_name.c, mutate_memory.c, mutate_lane.c, mutate_team.c, mutate_period.c */
 const char *mutate_order(struct place *m, enum mutation how);
 const char *mutate_rank(struct place *m, enum mutation how);
 const char *mutate_edge(struct place *m, enum mutation how);
@@ -42,4 +42,5 @@ const char *mutate_wait(struct place *m, enum mutation how);
 const char *mutate_free(struct place *m, enum mutation how);
 const char *mutate_period(struct place *m, enum mutation how);
 const char *mutate_lane(struct place *m, enum mutation how);
+const char *mutate_team(struct place *m, enum mutation how);
 #endif

@@ -4,46 +4,92 @@
 #include "symbols.h"
 #include <string.h>
 
-static const uint8_t role_read[NKINDS] = {[K_act] = ROLE_x,       [K_grad] = ROLE_dy,       [K_stash] = ROLE_stash,
-                                          [K_input] = ROLE_input, [K_wstash] = ROLE_wstash, [K_token] = ROLE_t};
-static const uint8_t role_made[NKINDS] = {[K_act] = ROLE_y,       [K_grad] = ROLE_dx,       [K_stash] = ROLE_stash,
-                                          [K_input] = ROLE_input, [K_wstash] = ROLE_wstash, [K_token] = ROLE_t};
+static const uint8_t role_read[NKINDS] = {
+    [K_act] = ROLE_x,         [K_grad] = ROLE_dy, [K_stash] = ROLE_stash, [K_input] = ROLE_input,
+    [K_wstash] = ROLE_wstash, [K_token] = ROLE_t, [K_kv] = ROLE_kv,       [K_dkv] = ROLE_dkv};
+static const uint8_t role_made[NKINDS] = {
+    [K_act] = ROLE_y,         [K_grad] = ROLE_dx, [K_stash] = ROLE_stash, [K_input] = ROLE_input,
+    [K_wstash] = ROLE_wstash, [K_token] = ROLE_t, [K_kv] = ROLE_own,      [K_dkv] = ROLE_dpast};
+
+/* ---- what a job gets of another that it needs ---- */
+
+static bool is_back(const struct job *j) { return j->d == OP_B || j->d == OP_I; }
+
+/* Whether they are of slices of one microbatch, on a stage with attention. */
+static bool share_keys(const struct spec *sp, const struct job *a, const struct job *b) {
+    int slices = sp->names.slices;
+    return slices && a->s == b->s && a->b / slices == b->b / slices && (!sp->attends || sp->attends[a->s]);
+}
+
+bool gets(const struct spec *sp, int32_t from, int32_t to, int kind) {
+    const struct job *a = &sp->job[from], *b = &sp->job[to];
+    bool again = job_at(sp, b->s, b->b, OP_R) >= 0, own = a->s == b->s && a->b == b->b;
+    switch (kind) {
+    case K_act: return a->d == OP_F && b->d == OP_F && a->s != b->s && a->b == b->b;
+    case K_grad: return is_back(a) && is_back(b) && a->s != b->s && a->b == b->b;
+    case K_input: return own && a->d == OP_F && b->d == OP_R;
+    case K_stash: return own && a->d == (again ? OP_R : OP_F) && is_back(b);
+    case K_wstash: return own && a->d == OP_I && b->d == OP_W;
+    case K_kv: return share_keys(sp, a, b) && a->d == OP_F && (is_back(b) ? a->b <= b->b : a->b < b->b && b->d != OP_W);
+    case K_dkv: return share_keys(sp, a, b) && is_back(a) && is_back(b) && a->b == b->b + 1;
+    case K_token:
+        for (int k = 0; k < NKINDS; k++)
+            if (k != K_token && gets(sp, from, to, k))
+                return false;
+        return true;
+    default: return false;
+    }
+}
+
+/* Whether e is the first edge between its two jobs, of which there may be one per tensor. */
+static bool is_new(const struct graph *g, int32_t j, int32_t e) {
+    for (int32_t i = g->pred_at[j]; i < e; i++)
+        if (g->pred[i] == g->pred[e])
+            return false;
+    return true;
+}
 
 static void promise_job(struct promise *p, uint64_t (*made)[NROLES], bool *known, int32_t j) {
     const struct job *job = &p->sp->job[j];
-    bool unembeds = p->sp->tied && job->s == p->sp->unembedding, embeds = p->sp->tied && job->s == 0;
+    static const uint8_t reads[] = {ROLE_w, ROLE_v, ROLE_u}, adds[] = {ROLE_dw, ROLE_dv, ROLE_du};
     int32_t version = p->version ? p->version[j] : 0;
-    uint64_t in[NROLES] = {[ROLE_w] = job->d == OP_W ? 0 : mix(version_value(job->s, version))};
-    if ((unembeds && job->d != OP_W) || (embeds && (job->d == OP_F || job->d == OP_R)))
-        in[ROLE_v] = mix(weight_value(p->sp->stages));
+    uint64_t in[NROLES] = {0};
+    for (int i = 0; i < 3; i++) {
+        int set = set_used(p, job->d, job->s, reads[i]);
+        in[reads[i]] = set < 0 ? 0 : mix(i == 0 ? version_value(set, version) : weight_value(set));
+    }
     for (int32_t e = p->g->pred_at[j]; e < p->g->pred_at[j + 1]; e++) {
         int32_t from = p->g->pred[e];
         if (from >= p->sp->njobs)
             continue; /* an update: versions say what is read of it */
-        int kind = edge_kind(&p->sp->job[from], job);
         if (!known[from])
             promise_job(p, made, known, from);
-        if (kind != K_token)
-            in[role_read[kind]] += mix(made[from][role_made[kind]]);
+        for (int kind = 0; kind < NKINDS && is_new(p->g, j, e); kind++)
+            if (kind != K_token && kind != K_kv && gets(p->sp, from, j, kind))
+                in[role_read[kind]] += mix(made[from][role_made[kind]]);
+    }
+    for (int q = 0; q < p->sp->names.slices; q++) {
+        int32_t from = job_at(p->sp, job->s, job->b - job->b % p->sp->names.slices + q, OP_F);
+        if (gets(p->sp, from, j, K_kv))
+            in[ROLE_kv] = read_too(ROLE_kv, in[ROLE_kv], made[from][ROLE_own]);
     }
     memcpy(p->in[j], in, sizeof in);
     job_values(job->d, job->s, job->b, in, made[j]);
     known[j] = true;
-    if (job->d == OP_B || job->d == OP_W) {
-        p->sum[job->s] += made[j][ROLE_dw];
-        p->parts[job->s]++;
+    for (int i = 0; i < 3; i++) {
+        int set = set_used(p, job->d, job->s, adds[i]);
+        if (set < 0)
+            continue;
+        p->sum[set] += made[j][adds[i]];
+        p->parts[set]++;
         if (p->update_sum)
-            p->update_sum[job->s][job->b / p->sp->update[job->s]] += made[j][ROLE_dw];
-        if (unembeds || embeds) {
-            p->sum[p->sp->stages] += made[j][ROLE_dv];
-            p->parts[p->sp->stages]++;
-        }
+            p->update_sum[set][job->b / p->sp->update[set]] += made[j][adds[i]];
     }
 }
 
 static struct promise work_out(struct promise p) {
-    p.sum = NEW(uint64_t, p.sp->stages + 1);
-    p.parts = NEW(int, p.sp->stages + 1);
+    p.sum = NEW(uint64_t, sets_of(&p));
+    p.parts = NEW(int, sets_of(&p));
     p.in = alloc(sizeof *p.in * (size_t)p.sp->njobs);
     uint64_t(*made)[NROLES] = alloc(sizeof *made * (size_t)p.sp->njobs);
     bool *known = NEW(bool, p.sp->njobs);
@@ -102,8 +148,9 @@ struct promise promise_for(const struct promise *want, const struct program *p) 
     read_declared(want, p, says, newest);
     made.version = NEW(int32_t, sp->njobs);
     for (int32_t j = 0; j < sp->njobs; j++) {
-        int32_t must = version_of(sp, j, says, newest);
-        made.version[j] = must >= 0 ? must : says[j];
+        bool reads = set_used(want, sp->job[j].d, sp->job[j].s, ROLE_w) >= 0;
+        int32_t must = reads ? version_of(sp, j, says, newest) : -1;
+        made.version[j] = must >= 0 ? must : reads ? says[j] : -1;
     }
     made.update_sum = NEW(uint64_t *, sp->stages);
     for (int s = 0; s < sp->stages; s++)
@@ -119,26 +166,31 @@ const char *false_version(const struct promise *want, const struct instr *x) {
 
 /* ---- homes ---- */
 
-/* Whether w() named this list, for stage s, before job j. */
-static bool was_named(const struct spec *sp, int s, int32_t j, struct home home) {
-    for (int32_t i = 0; i < j; i++)
-        if (sp->job[i].s == s && home_of(sp, &sp->job[i].home).rank[0] == home.rank[0])
+static bool is_listed(const struct homes *h, struct home home) {
+    for (int l = 0; l < h->lists; l++)
+        if (h->rank[l * h->size] == home.rank[0])
             return true;
     return false;
 }
 
-/* The lists that w() named for stage s, by their first ranks. */
-static struct homes homes_of_stage(const struct spec *sp, int s) {
-    struct homes h = {0, 0, 0, NEW(int32_t, sp->workers)};
-    for (int r = 0; r < sp->workers; r++)
-        for (int32_t j = 0; j < sp->njobs; j++) {
-            struct home home = home_of(sp, &sp->job[j].home);
-            if (sp->job[j].s != s || home.rank[0] != r || was_named(sp, s, j, home))
-                continue;
-            h.size = home.n;
-            memcpy(h.rank + h.lists++ * h.size, home.rank, sizeof *h.rank * (size_t)h.size);
-        }
-    h.zero = sp->zero && h.lists > 1 ? sp->zero[s] : 0;
+/* The lists that w() named for a set: for the jobs of one stage, by their first ranks; of what a team shares, those of
+ * one member behind those of the other. */
+static struct homes homes_by_script(const struct promise *p, int set) {
+    const struct spec *sp = p->sp;
+    struct homes h = {0, 1, 0, NEW(int32_t, sp->workers)};
+    int zero = 0;
+    for (int s = 0; s < sp->stages && !is_without_weights(p, set); s++)
+        for (int r = 0; r < sp->workers && is_home_of(p, set, s); r++)
+            for (int32_t j = 0; j < sp->njobs; j++) {
+                const struct job *job = &sp->job[j];
+                struct home home = job->s == s ? home_of(sp, &job->home) : (struct home){0, NULL};
+                if (home.n == 0 || home.rank[0] != r || is_listed(&h, home))
+                    continue;
+                h.size = home.n;
+                zero = sp->zero ? sp->zero[s] : 0;
+                memcpy(h.rank + h.lists++ * h.size, home.rank, sizeof *h.rank * (size_t)h.size);
+            }
+    h.zero = h.lists > 1 ? zero : 0;
     return h;
 }
 
@@ -152,8 +204,8 @@ static void own(struct promise *p) {
 struct promise promise_of(const struct spec *sp, const struct graph *g) {
     struct promise p = {.sp = sp, .g = g};
     p.homes = NEW(struct homes, sets_of(&p));
-    for (int s = 0; s < sets_of(&p); s++) /* the table is at home with stage 0 */
-        p.homes[s] = homes_of_stage(sp, s < sp->stages ? s : 0);
+    for (int s = 0; s < sets_of(&p); s++)
+        p.homes[s] = homes_by_script(&p, s);
     own(&p);
     return work_out(p);
 }
@@ -169,7 +221,7 @@ static const char *find_jobs(const struct program *p, struct spec *sp) {
         for (const struct instr *x = p->rank[r].ins; x < p->rank[r].ins + p->rank[r].nins; x++) {
             int32_t *at = x->op <= OP_W ? &rank[(x->stage * p->batches + x->batch) * NDIRS + x->op] : NULL;
             if (at && *at >= 0 && (!x->last || *at != r)) /* the judge counts parts */
-                return format("%s runs twice", job_name(x->stage, x->batch, x->op));
+                return format("%s runs twice", job_name(NULL, x->stage, x->batch, x->op));
             if (at)
                 *at = r;
         }
@@ -198,16 +250,39 @@ static int32_t own_source(const struct spec *sp, const struct job *j) {
     }
 }
 
+/* The stage whose act, or grad, (s) reads: before or behind it in the chain, of the member at the same place, or from
+ * the first one on again where that team is smaller; -1: there is none. */
+static int next_to(const struct spec *sp, int s, int step) {
+    const struct member *member = sp->names.member, *me = member ? &member[s] : NULL;
+    if (!me)
+        return s + step < sp->stages ? s + step : -1;
+    int at = me->place < 0 ? 0 : me->place;
+    for (int t = 0; t < sp->stages; t++)
+        if (member[t].stage == me->stage + step && (member[t].place < 0 || member[t].place == at % member[t].size))
+            return t;
+    return -1;
+}
+
 /* The default dependencies of schedules/README.md, in a chain of stages. */
-static int default_needs(const struct spec *sp, const struct job *j, int32_t out[2]) {
-    int n = 0;
+static int default_needs(const struct spec *sp, const struct job *j, int32_t *out) {
+    int n = 0, slices = sp->names.slices;
     if (own_source(sp, j) >= 0)
         out[n++] = own_source(sp, j);
-    if (j->d == OP_F && j->s > 0)
-        out[n++] = job_at(sp, j->s - 1, j->b, OP_F);
-    if ((j->d == OP_B || j->d == OP_I) && j->s + 1 < sp->stages) {
-        int32_t whole = job_at(sp, j->s + 1, j->b, OP_B);
-        out[n++] = whole >= 0 ? whole : job_at(sp, j->s + 1, j->b, OP_I);
+    int before = next_to(sp, j->s, -1), behind = next_to(sp, j->s, 1);
+    if (j->d == OP_F && before >= 0)
+        out[n++] = job_at(sp, before, j->b, OP_F);
+    if ((j->d == OP_B || j->d == OP_I) && behind >= 0) {
+        int32_t whole = job_at(sp, behind, j->b, OP_B);
+        out[n++] = whole >= 0 ? whole : job_at(sp, behind, j->b, OP_I);
+    }
+    for (int q = 0; j->d != OP_W && q < slices; q++) { /* what slices have of each other */
+        int b = j->b - j->b % slices + q;
+        int32_t f = job_at(sp, j->s, b, OP_F), whole = job_at(sp, j->s, b, OP_B);
+        int32_t back = whole >= 0 ? whole : job_at(sp, j->s, b, OP_I), me = (int32_t)(j - sp->job);
+        if (gets(sp, f, me, K_kv))
+            out[n++] = f;
+        if (gets(sp, back, me, K_dkv))
+            out[n++] = back;
     }
     return n;
 }
@@ -225,22 +300,32 @@ static const char *read_needs(const struct program *p, const struct spec *sp, st
     for (const struct need *n = p->need; n < p->need + p->nneeds; n++)
         if (n->job.s == job->s && n->job.b == job->b && n->job.d == job->d) {
             if (line)
-                return format("%s has two lines of needs", job_name(job->s, job->b, job->d));
+                return format("%s has two lines of needs", job_name(NULL, job->s, job->b, job->d));
             line = n;
         }
     if (!line)
-        return format("%s has no line of needs", job_name(job->s, job->b, job->d));
+        return format("%s has no line of needs", job_name(NULL, job->s, job->b, job->d));
     int32_t own = own_source(sp, job);
     for (int32_t e = line[0].pred; e < line[1].pred; e++) {
         const struct job_name *name = &p->pred[e];
         int32_t from = job_at(sp, name->s, name->b, name->d);
         if (from < 0)
-            return format("%s needs a job that is not there", job_name(job->s, job->b, job->d));
+            return format("%s needs a job that is not there", job_name(NULL, job->s, job->b, job->d));
         *repeats |= has_edge(g, j, from);
-        if (from == own || edge_kind(&sp->job[from], job) != K_stash) /* with recompute, F is an order only */
+        bool order_only = is_back(job) && sp->job[from].d == OP_F && sp->job[from].s == job->s &&
+                          sp->job[from].b == job->b && !gets(sp, from, j, K_kv);
+        if (from == own || !order_only) /* with recompute, F is an order that R keeps */
             add_need(g, j, from);
     }
-    return own < 0 || has_edge(g, j, own) ? NULL : format("%s does not need its own", job_name(job->s, job->b, job->d));
+    for (int q = 0; q < sp->names.slices; q++) {
+        int b = job->b - job->b % sp->names.slices + q;
+        int32_t f = job_at(sp, job->s, b, OP_F), whole = job_at(sp, job->s, b, OP_B);
+        int32_t back = whole >= 0 ? whole : job_at(sp, job->s, b, OP_I);
+        if ((gets(sp, f, j, K_kv) && !has_edge(g, j, f)) || (gets(sp, back, j, K_dkv) && !has_edge(g, j, back)))
+            return format("%s does not need another slice", job_name(NULL, job->s, job->b, job->d));
+    }
+    return own < 0 || has_edge(g, j, own) ? NULL
+                                          : format("%s does not need its own", job_name(NULL, job->s, job->b, job->d));
 }
 
 static bool is_acyclic(const struct graph *g) {
@@ -264,9 +349,9 @@ static const char *find_needs(const struct program *p, const struct spec *sp, st
     const char *why = NULL;
     g->n = sp->njobs;
     g->pred_at = NEW(int32_t, g->n + 1);
-    g->pred = NEW(int32_t, 2 * g->n + (p->nneeds ? p->need[p->nneeds].pred : 0) + 1);
+    int32_t *need = NEW(int32_t, 4 + 2 * sp->names.slices);
+    g->pred = NEW(int32_t, (4 + 2 * sp->names.slices) * g->n + (p->nneeds ? p->need[p->nneeds].pred : 0) + 1);
     for (int32_t j = 0; j < g->n && !why; j++) {
-        int32_t need[2];
         g->pred_at[j + 1] = g->pred_at[j];
         if (p->nneeds)
             why = read_needs(p, sp, g, j, repeats);
@@ -280,15 +365,49 @@ static const char *find_needs(const struct program *p, const struct spec *sp, st
     return why || is_acyclic(g) ? why : "jobs need each other in a cycle";
 }
 
+/* Whether each home of a stage's own set, as long as there is one, is a home of another set too. */
+static bool has_homes_of(const struct program *p, int s, int set) {
+    const struct homes *own = &p->homes[s], *all = &p->homes[set];
+    for (int l = 0; l < own->lists && !(p->bare && p->bare[s]); l++) {
+        bool found = false;
+        for (int m = 0; m < all->lists && all->size == own->size; m++)
+            found |=
+                !memcmp(own->rank + l * own->size, all->rank + m * all->size, sizeof *own->rank * (size_t)own->size);
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+/* Of a set behind the stages: its homes are those of the stages that say so, as far as these have weights of their own.
+ * A table's are replicas as stage 0's are. */
+static const char *false_homes(const struct promise *want, const struct program *p, int set) {
+    const struct homes *h = &p->homes[set];
+    int lists = 0;
+    bool known = true, table = set < p->stages + p->names.tables;
+    for (int s = 0; s < p->stages; s++)
+        if (is_home_of(want, set, s)) {
+            known &= !p->bare || !p->bare[s];
+            if (!has_homes_of(p, s, set) || (table && known && p->homes[s].zero != h->zero))
+                return table ? "the table is not at home with stage 0" : "a member's home lacks what its team shares";
+        }
+    for (int l = 0; l < h->lists; l++)
+        for (int s = 0, found = 0; s < p->stages && !found; s++)
+            for (int m = 0; m < p->homes[s].lists && is_home_of(want, set, s) && !found; m++)
+                lists += found = p->homes[s].rank[m * p->homes[s].size] == h->rank[l * h->size];
+    return known && lists != h->lists ? "a set behind the stages has a home of its own" : NULL;
+}
+
 /* What its line of homes says; without lines, a rank with weights that are no fetched copy. */
-static const char *homes_of_text(const struct program *p, int set, struct homes *out) {
+static const char *homes_of_text(const struct promise *want, const struct program *p, int set, struct homes *out) {
+    if (p->bare && p->bare[set]) {
+        *out = (struct homes){0, 1, 0, NULL};
+        return NULL;
+    }
     if (p->homes) {
-        const struct homes *h = &p->homes[set], *first = &p->homes[0];
-        bool same = h->lists == first->lists && h->size == first->size && h->zero == first->zero &&
-                    !memcmp(h->rank, first->rank, sizeof *h->rank * (size_t)(h->lists * h->size));
-        *out = *h;
-        out->zero = h->lists > 1 ? h->zero : 0;
-        return set < p->stages || same ? NULL : "the table is not at home with stage 0";
+        *out = p->homes[set];
+        out->zero = out->lists > 1 ? out->zero : 0;
+        return set < p->stages ? NULL : false_homes(want, p, set);
     }
     *out = (struct homes){0, 1, 0, NEW(int32_t, p->workers)};
     for (int r = 0; r < p->workers; r++)
@@ -302,20 +421,25 @@ bool promise_of_text(const struct program *p, struct promise *out, const char **
     struct graph *g = NEW(struct graph, 1);
     bool repeats = false;
     *sp = (struct spec){.name = p->name, .workers = p->workers, .stages = p->stages, .batches = p->batches};
+    sp->names = p->names;
+    sp->exchange = p->exchange;
+    sp->attends = p->attends;
     sp->tied = p->tied;
+    sp->bare = p->bare;
     sp->unembedding = p->unembedding;
     sp->update = p->update;
     if ((int64_t)p->stages * p->batches > 100000) /* a number that was changed; there are not so many lines */
         *why = "there are not so many jobs";
     else
         *why = find_jobs(p, sp);
+    *why = *why ? *why : team_error(sp);
     *why = *why ? *why : find_needs(p, sp, g, &repeats);
     if (*why)
         return false;
     *out = (struct promise){.sp = sp, .g = g, .repeats = repeats};
     out->homes = NEW(struct homes, sets_of(out));
     for (int set = 0; set < sets_of(out) && !*why; set++)
-        *why = homes_of_text(p, set, &out->homes[set]);
+        *why = homes_of_text(out, p, set, &out->homes[set]);
     if (*why)
         return false;
     own(out);

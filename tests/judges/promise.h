@@ -8,18 +8,26 @@ struct promise {
     const struct spec *sp;
     const struct graph *g;
     uint64_t (*in)[NROLES]; /* per job: what it reads, by role (symbols.h) */
-    uint64_t *sum; /* per set of weights, the stages' and the table's: the sum of all microbatches' contributions */
-    int *parts;    /* the same: how many */
-    bool *home;    /* [rank * sets + set]: it owns that set, or a shard of it */
-    struct homes *homes; /* per set */
-    bool repeats;        /* its text names a job twice in one line of needs */
+    uint64_t *sum;          /* per set of weights: the sum of all microbatches' contributions */
+    int *parts;             /* the same: how many */
+    bool *home;             /* [rank * sets + set]: it owns that set, or a shard of it */
+    struct homes *homes;    /* per set */
+    bool repeats;           /* its text names a job twice in one line of needs */
     /* Where updates are jobs, once promise_for knows what the program declares: */
     int32_t *version;      /* per job: of the weights that it must read; NULL: not known yet */
     uint64_t **update_sum; /* per stage and update: the sum of its microbatches' contributions */
 };
-static inline int sets_of(const struct promise *w) { return w->sp->stages + w->sp->tied; }
+static inline int sets_of(const struct promise *w) { return w->sp->stages + w->sp->names.sets; }
 static inline bool owns(const struct promise *w, int rank, int set) { return w->home[rank * sets_of(w) + set]; }
 
+/* sets.c: the set that a job's operand in this role is of; -1: it has no such operand. */
+int set_used(const struct promise *want, int op, int s, int role);
+bool is_without_weights(const struct promise *want, int set);
+/* Whether w() says for the jobs of stage s where the set is at home. */
+bool is_home_of(const struct promise *want, int set, int s);
+
+/* Whether job `to` gets this kind of tensor of job `from`, which it needs; K_token: none. */
+bool gets(const struct spec *sp, int32_t from, int32_t to, int kind);
 struct promise promise_of(const struct spec *sp, const struct graph *g);
 /* The same from a program's text: jobs run on the rank that lists them, need what the default dependencies
  * (schedules/README.md) or its `needs` lines say, and a rank with weight(s) that is not a fetched copy is a home of s.

@@ -16,7 +16,7 @@ const char *memory_error(const struct rank *k, const struct instr *x, int a) {
 }
 
 int access_of(const struct rank *k, const struct instr *x, int a) {
-    int role = operand(k, x, a).role, access = op_access(x->op, role);
+    int role = operand(k, x, a).role, access = role == ROLE_work ? 0 : op_access(x->op, role); /* see workspace_of */
     return op_accumulates(x->op, role) && is_first(x, role) ? access & ~ACC_READ : access;
 }
 
@@ -28,10 +28,21 @@ int operand_of(const struct rank *k, const struct instr *x, int role) {
 }
 
 int32_t workspace_of(const struct rank *k, const struct instr *x) {
-    for (int32_t b = 0; x->op <= OP_W && b < k->nbufs; b++)
-        if (k->buf[b].kind == K_work)
+    int own = x->op <= OP_W ? operand_of(k, x, ROLE_work) : -1;
+    for (int32_t b = 0; x->op <= OP_W && own < 0 && b < k->nbufs; b++)
+        if (k->buf[b].kind == K_work && k->buf[b].inst < 0)
             return b;
-    return -1;
+    return own < 0 ? -1 : operand(k, x, own).buf;
+}
+
+bool works_apart(const struct rank *k, const struct instr *x) {
+    int32_t work = workspace_of(k, x);
+    return work >= 0 && k->buf[work].inst >= 0;
+}
+
+int64_t kept_of_stash(const struct rank *k, const struct instr *x, int a) {
+    int stash = operand(k, x, a).role == ROLE_wstash ? operand_of(k, x, ROLE_stash) : -1;
+    return stash >= 0 && grows_here(k, x, stash) ? span_of(k, operand(k, x, stash).buf).n : 0;
 }
 
 bool grows_here(const struct rank *k, const struct instr *x, int a) {
@@ -39,7 +50,7 @@ bool grows_here(const struct rank *k, const struct instr *x, int a) {
     return grown >= 0 && k->buf[operand(k, x, grown).buf].off == k->buf[operand(k, x, a).buf].off;
 }
 
-/* ---- backwards in parts ---- */
+/* ---- jobs in parts ---- */
 
 static bool is_part_of(const struct instr *x, const struct instr *y) {
     return x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->last && y->last;
@@ -48,7 +59,7 @@ static bool is_part_of(const struct instr *x, const struct instr *y) {
 /* Whether another part of the job, an earlier or a later one, writes the same bytes. */
 static bool written_elsewhere(const struct rank *k, const struct instr *x, int a, bool later) {
     struct arg o = operand(k, x, a);
-    if (x->op > OP_W || !x->last || !(op_access(x->op, o.role) & ACC_WRITE))
+    if (x->op > OP_W || !x->last || !(op_access(x->op, o.role) & ACC_WRITE) || o.role == ROLE_work)
         return false;
     for (const struct instr *y = k->ins; y < k->ins + k->nins; y++)
         for (int b = 0; is_part_of(x, y) && (later ? y->part > x->part : y->part < x->part) && b < y->narg; b++)
@@ -64,7 +75,7 @@ bool is_half_after(const struct rank *k, const struct instr *x, int a) { return 
 /* ---- values ---- */
 
 static bool is_sum(const struct instr *x, int role) {
-    return role == ROLE_dw || role == ROLE_dv || (x->op == OP_U && role == ROLE_w);
+    return role == ROLE_dw || role == ROLE_dv || role == ROLE_du || (x->op == OP_U && role == ROLE_w);
 }
 
 /* The values read, by role; sums of gradients, and weights that are updated byte by byte, are not a single value. */
@@ -72,12 +83,12 @@ static const char *values_read(const struct rank *k, const struct instr *x, uint
     for (int a = 0; a < x->narg; a++) {
         int role = operand(k, x, a).role;
         struct span s = span_at(k, x, a);
-        if (!(access_of(k, x, a) & ACC_READ) || is_sum(x, role))
+        if (!(access_of(k, x, a) & ACC_READ) || is_sum(x, role) || role == ROLE_got)
             continue;
         for (int64_t n = 1; n < s.n; n++)
             if (seen[a][n] != byte_of(seen[a][0], n))
                 return format("%s is made of two tensors", role_name[role]);
-        in[role] += mix(seen[a][0]);
+        in[role] = read_too(role, in[role], seen[a][0]);
     }
     return NULL;
 }
@@ -100,7 +111,7 @@ static uint64_t byte_made(const struct instr *x, int role, uint64_t before, cons
         if (role == ROLE_opt)
             return byte_of(value(K_opt, x->stage, 0, in[ROLE_opt], from ? from[0] : 0), n);
         return updated(x->stage, before, from ? from[n] : 0, in[ROLE_opt]);
-    default: return (byte_of(out[role], n) + (role == ROLE_dw || role == ROLE_dv ? before : 0)) & ~STAMP;
+    default: return (byte_of(out[role], n) + (is_sum(x, role) ? before : 0)) & ~STAMP;
     }
 }
 
@@ -128,7 +139,8 @@ static const char *check_update(const struct promise *want, const struct rank *k
 }
 
 static const char *check_job(const struct promise *want, const struct instr *x, const uint64_t in[NROLES]) {
-    static const uint8_t role[] = {ROLE_w, ROLE_v, ROLE_x, ROLE_stash, ROLE_input, ROLE_dy, ROLE_wstash};
+    static const uint8_t role[] = {ROLE_w,     ROLE_v,  ROLE_u,      ROLE_x,  ROLE_stash,
+                                   ROLE_input, ROLE_dy, ROLE_wstash, ROLE_kv, ROLE_dkv};
     int32_t j = job_at(want->sp, x->stage, x->batch, x->op);
     for (size_t i = 0; i < sizeof role; i++)
         if (in[role[i]] != want->in[j][role[i]])
@@ -152,7 +164,9 @@ const char *make_values(const struct promise *want, const struct rank *k, const 
         why = why ? why : check_update(want, k, x, seen);
     if (x->op <= OP_W) {
         why = why ? why : check_job(want, x, in);
+        why = why ? why : exchange_error(want, k, x, seen);
         job_values(x->op, x->stage, x->batch, in, out);
+        out[ROLE_give] = given_by(want, job_at(want->sp, x->stage, x->batch, x->op), x->part);
     } else if (from < 0 && x->op != OP_ZERO)
         why = why ? why : "it has nothing to take";
     for (int a = 0; a < x->narg && !why; a++) {
@@ -166,11 +180,14 @@ const char *make_values(const struct promise *want, const struct rank *k, const 
         if (adds && bytes_at(k, x, a) != enough)
             return "its operands have different sizes";
         bool half = is_half_after(k, x, a);
+        int64_t kept = half ? kept_of_stash(k, x, a) : 0;
+        int stash = operand_of(k, x, ROLE_stash);
         int64_t first = x->op <= OP_W ? (int64_t)operand(k, x, a).piece * s.n : 0;
         for (int64_t n = 0; n < s.n; n++) {
             uint64_t before = reads ? seen[a][n] & ~STAMP : 0; /* a half-made sum is what was there, and the stamp */
-            made[a][n] = half ? (reads ? STAMP | before : half_made(x, role, first + n))
-                              : byte_made(x, role, before, from >= 0 ? seen[from] : NULL, first + n, in, out);
+            made[a][n] = n < kept ? seen[stash][n]
+                         : half   ? (reads ? STAMP | before : half_made(x, role, first + n))
+                                  : byte_made(x, role, before, from >= 0 ? seen[from] : NULL, first + n, in, out);
         }
     }
     return why;
@@ -188,13 +205,18 @@ const char *size_error(const struct promise *want, const struct rank *k, int32_t
     int64_t arena = memory_of(b) == MEMORY_HOST ? k->host : k->arena;
     if (b->off < 0 || b->bytes < 0 || b->off > arena - b->bytes)
         return "a buffer lies outside the arena";
-    if (b->stage < 0 || b->stage >= sets_of(want))
+    if (b->stage < 0 || b->stage >= sets_of(want) || b->kind == K_mid) /* mid_error */
         return NULL;
-    int64_t must = want->sp->stage ? want->sp->stage[b->stage].bytes[b->kind] : size[b->stage][b->kind] - 1;
+    int slices = want->sp->names.slices; /* each has sizes of its own */
+    bool sliced = slices && kind_has_batch[b->kind] && b->batch >= 0;
+    int64_t(*own)[NKINDS] = sliced ? size + sets_of(want) + b->stage * slices + b->batch % slices : size + b->stage;
+    int64_t must = want->sp->stage
+                       ? stage_at(want->sp, want->sp->stage, b->stage, sliced ? b->batch : -1)->bytes[b->kind]
+                       : (*own)[b->kind] - 1;
     if (must >= 0 && must != b->bytes)
         return format("a buffer of %s(%d) has %lld bytes, not %lld", kind_name[b->kind], b->stage, (long long)b->bytes,
                       (long long)must);
-    int64_t *of = size[b->stage];
+    int64_t *of = *own;
     const struct homes *h = &want->homes[b->stage];
     int shares = h->zero ? h->lists : 1;
     of[b->kind] = b->bytes + 1;
@@ -281,6 +303,10 @@ const char *home_error(const struct promise *want, int r, int set, const uint64_
     int64_t piece = at.n / (h->zero ? h->lists : 1);
     for (int64_t n = 0; n < at.n; n++) { /* byte g of the gradient is for byte m of the weights */
         int64_t m = first + n, g = piece ? m / piece * gradient + m % piece : m;
+        int64_t shard = first_held(want, r, set, 1) * gradient; /* the cell of weights without bytes is updated by it */
+        if (k->buf[w].bytes == 0 &&
+            mem[at.at] == updated(set, byte_of(weight_value(set), m), (dw + (uint64_t)shard * slope) & ~STAMP, opt))
+            continue;
         if (mem[at.at + n] != updated(set, byte_of(weight_value(set), m), (dw + (uint64_t)g * slope) & ~STAMP, opt))
             return format("byte %lld of the weights of set %d is wrong", (long long)n, set);
     }

@@ -72,7 +72,7 @@ int main(void) {
     struct rt_stage stage = {};
     struct rt_program program = {};
     layer.kind = LAYER_attention, layer.rows = ROWS, layer.in = 3 * WIDTH, layer.out = WIDTH;
-    layer.heads = HEADS, layer.context = CONTEXT;
+    layer.heads = layer.kv_heads = HEADS, layer.context = CONTEXT;
     layer.x.space = SP_X, layer.y.space = SP_Y, layer.aux.space = SP_STASH;
     layer.dy.space = SP_DY, layer.dx.space = SP_DX, layer.tmp.space = SP_WORK;
     model.precision = BF16;

@@ -93,7 +93,7 @@ static void work(tensors t, std::map<int64_t, void *> at, bool forward, void *wo
     struct rt_bind b = {};
     memset(workspace, 0xff, bytes);
     l.kind = LAYER_attention, l.rows = (int)rows, l.in = (int)(3 * width), l.out = (int)width;
-    l.heads = (int)t[Q].size[1], l.context = (int)t[Q].size[2];
+    l.heads = l.kv_heads = (int)t[Q].size[1], l.context = (int)t[Q].size[2];
     l.x.space = SP_X, l.y.space = SP_Y, l.aux.space = SP_EXT, l.dy.space = SP_DY, l.dx.space = SP_DX,
     l.tmp.space = SP_WORK;
     s.layer = &l, s.nlayers = 1;

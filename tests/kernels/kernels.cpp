@@ -33,6 +33,7 @@ struct shape {
     int64_t nparam;
     bool exact, integers; /* fp32 must agree bit for bit; the data */
     char name[80];
+    struct rt_share share;
 };
 struct data {
     float *x, *w, *dy, *other, *y, *v; /* other: what a fork or a join adds; v: a table that is shared */
@@ -50,9 +51,13 @@ enum { BEFORE = 32 }; /* parameters of some layer before this one: so offsets ma
 
 static bool is_loss(int kind) { return kind == LAYER_cross_entropy || kind == LAYER_mse; }
 
+/* Numbers of a row that a norm keeps. */
+static int statistics(const struct shape *f) {
+    return f->kind == LAYER_layernorm ? 2 : f->kind == LAYER_rmsnorm ? 1 : 0;
+}
+
 template <typename T> static int64_t aux_bytes(const struct shape *f) {
-    int64_t n = f->kind == LAYER_layernorm ? 8 * f->rows : is_loss(f->kind) ? (int64_t)sizeof(T) * f->rows * f->in : 0;
-    return n;
+    return is_loss(f->kind) ? (int64_t)sizeof(T) * f->rows * f->in : 4 * statistics(f) * f->rows;
 }
 
 template <typename T> static void place(struct side *k, const struct shape *f, const struct data *d) {
@@ -70,11 +75,13 @@ template <typename T> static void place(struct side *k, const struct shape *f, c
     k->l.context = f->context;
     k->l.param = BEFORE * (int64_t)sizeof(T);
     k->l.nparam = f->nparam;
+    k->l.share = f->share;
     k->l.x.space = f->kind == LAYER_embedding ? SP_NONE : SP_X;
     k->l.y.space = is_loss(f->kind) ? SP_NONE : SP_Y;
     k->l.dy.space = is_loss(f->kind) ? SP_NONE : SP_DY;
     k->l.dx.space = f->kind == LAYER_embedding ? SP_NONE : SP_DX;
-    k->l.aux.space = SP_STASH;
+    bool product = f->kind == LAYER_linear || f->kind == LAYER_unembedding; /* whose aux would be another input */
+    k->l.aux.space = product ? SP_NONE : SP_STASH;
     k->l.tmp.space = SP_WORK;
     k->s.layer = &k->l;
     k->s.nlayers = 1;
@@ -101,9 +108,13 @@ static const struct cuda_layer none = {NULL, NULL, NULL};
 static const struct cuda_layer *kind_of(int kind) {
     switch (kind) {
     case LAYER_embedding: return &cuda_embedding;
+    case LAYER_bias: return &cuda_bias;
     case LAYER_relu: return &cuda_relu;
     case LAYER_gelu: return &cuda_gelu;
+    case LAYER_silu: return &cuda_silu;
+    case LAYER_swiglu: return &cuda_swiglu;
     case LAYER_layernorm: return &cuda_layernorm;
+    case LAYER_rmsnorm: return &cuda_rmsnorm;
     case LAYER_fork: return &cuda_fork;
     case LAYER_join: return &cuda_join;
     case LAYER_cross_entropy: return &cuda_cross_entropy;
@@ -182,11 +193,11 @@ template <typename T> static int outputs(const struct shape *f, struct output *o
     int n = 0;
     if (!is_loss(f->kind) && f->kind != LAYER_fork)
         o[n++] = {"forward", SP_Y, out, false, false};
-    if (f->kind == LAYER_layernorm)
-        o[n++] = {"statistics", SP_STASH, 2 * f->rows, true, false};
+    if (statistics(f) > 0)
+        o[n++] = {"statistics", SP_STASH, statistics(f) * f->rows, true, false};
     if (is_loss(f->kind))
         o[n++] = {"kept for the backward", SP_STASH, in, false, false};
-    if (f->kind != LAYER_embedding && f->kind != LAYER_join)
+    if (f->kind != LAYER_embedding && f->kind != LAYER_join && f->kind != LAYER_bias)
         o[n++] = {"input gradient", SP_DX, in, false, is_loss(f->kind)};
     return n;
 }
@@ -257,8 +268,9 @@ static void shapes(int kind, const char *name, bool exact, const int (*size)[2],
     int before = failed;
     for (int i = 0; i < n; i++) {
         int rows = size[i][0], width = size[i][1];
-        struct shape f = {
-            kind, rows, width, width, 0, 0, kind == LAYER_layernorm ? 2 * width : 0, exact, kind == LAYER_mse, ""};
+        struct shape f = {kind, rows, width, width, 0, 0, 0, exact, kind == LAYER_mse || kind == LAYER_bias, "", {}};
+        f.in *= kind == LAYER_swiglu ? 2 : 1;
+        f.nparam = kind == LAYER_bias ? width : statistics(&f) * width; /* gamma, and with a mean beta */
         snprintf(f.name, sizeof f.name, "%s %d x %d", name, rows, width);
         layer<float>(&f);
         layer<__nv_bfloat16>(&f);
@@ -272,15 +284,26 @@ static void embeddings(void) {
         {300, 24, 10, 7}, {30, 5, 10, 7}, {64, 8, 16, 1100}, {8448, 8, 64, 20}, {512, 200, 32, 300}};
     int before = failed;
     for (const int *s : size) {
-        struct shape f = {LAYER_embedding, s[0], 1, s[1], s[2], s[3], (int64_t)(s[2] + s[3]) * s[1], true, true, ""};
-        for (int shared = 0; shared < 2; shared++) {
-            snprintf(f.name, sizeof f.name, "embedding %d x %d, context %d, vocabulary %d%s", s[0], s[1], s[2], s[3],
-                     shared ? ", shared" : "");
-            f.nparam = (int64_t)(s[2] + (shared ? 0 : s[3])) * s[1];
+        struct shape f = {
+            LAYER_embedding, s[0], 1, s[1], s[2], s[3], (int64_t)(s[2] + s[3]) * s[1], true, true, "", {}};
+        for (int way = 0; way < 4; way++) {
+            bool shared = way & 1, positions = way < 2;
+            f.context = positions ? s[2] : 0;
+            snprintf(f.name, sizeof f.name, "embedding %d x %d, context %d, vocabulary %d%s", s[0], s[1], f.context,
+                     s[3], shared ? ", shared" : "");
+            f.nparam = (int64_t)(f.context + (shared ? 0 : s[3])) * s[1];
             layer<float>(&f);
             layer<__nv_bfloat16>(&f);
         }
     }
+    for (int member = 0; member < 3; member++) /* of a vocabulary of 21 */
+        for (const int *s : size) {
+            struct shape f = {LAYER_embedding, s[0], 1, s[1], s[2], 21, (int64_t)(s[2] + 7) * s[1], true, true, "", {}};
+            f.share = {SPLIT_ROWS, member, 3, {}};
+            snprintf(f.name, sizeof f.name, "embedding %d x %d, member %d of 3", s[0], s[1], member);
+            layer<float>(&f);
+            layer<__nv_bfloat16>(&f);
+        }
     report("embedding", before);
 }
 
@@ -318,7 +341,11 @@ template <typename T> static void update(int optimizer, int64_t last, const char
     host.m.eps = 1e-8f;
     host.m.decay = 0.1f;
     host.m.lr = 0.01f;
-    host.s = {l, 3, 0, 0, 0, 0, 0, 4 * n, optimizer == OPT_ADAMW ? 8 * n : 0, 0, 4};
+    host.s.layer = l;
+    host.s.nlayers = 3;
+    host.s.weight = 4 * n;
+    host.s.opt = optimizer == OPT_ADAMW ? 8 * n : 0;
+    host.s.update = 4;
     device = host;
     device.m.precision = sizeof(T) == 2 ? BF16 : FP32;
     device.s.weight = n * (int64_t)sizeof(T);
@@ -340,8 +367,8 @@ template <typename T> static void update(int optimizer, int64_t last, const char
         cuda_count(on_device(step), PASS_BEGINS, 1, NULL, 0, 0);
         grid_reverse = i % 2 == 0;
         const cuda_number number = {on_device(step), 1, 0, 0};
-        cuda_update(&device.m, weight_count(&device.m, &device.s), on_device(v), on_device(dw), update_scale(&host.s),
-                    on_device(state), &number, on_device(lr), 0);
+        cuda_update(&device.m, weight_count(&device.m, &device.s), on_device(v), on_device(dw),
+                    update_scale(&host.m, &host.s), on_device(state), &number, on_device(lr), 0);
         grid_reverse = false;
     }
     back();
@@ -367,12 +394,23 @@ static void gpt2(int rows) {
     const int width[][2] = {{rows, 768}}, four[][2] = {{rows, 3072}}, classes[][2] = {{rows / 4 + 1, 50304}};
     int context = rows < 1024 ? rows : 1024, before = failed;
     shapes(LAYER_gelu, "gelu", false, four, 1);
+    shapes(LAYER_swiglu, "swiglu", false, four, 1);
     shapes(LAYER_fork, "fork", true, width, 1);
     shapes(LAYER_join, "join", true, width, 1);
     shapes(LAYER_layernorm, "layernorm", false, width, 1);
+    shapes(LAYER_rmsnorm, "rmsnorm", false, width, 1);
     shapes(LAYER_cross_entropy, "cross_entropy", false, classes, 1);
-    struct shape f = {LAYER_embedding, rows / context * context, 1,    768,  context,
-                      50304,           (50304 + context) * 768,  true, true, "embedding"};
+    struct shape f = {LAYER_embedding,
+                      rows / context * context,
+                      1,
+                      768,
+                      context,
+                      50304,
+                      (50304 + context) * 768,
+                      true,
+                      true,
+                      "embedding",
+                      {}};
     layer<float>(&f);
     layer<__nv_bfloat16>(&f);
     report("embedding", before);
@@ -392,9 +430,13 @@ int main(int argc, char **argv) {
     static const int squares[][2] = {{1, 1}, {3, 7}, {9, 64}, {1500, 5}};
     shapes(LAYER_relu, "relu", true, element, 5);
     shapes(LAYER_gelu, "gelu", false, element, 5);
+    shapes(LAYER_silu, "silu", false, element, 5);
+    shapes(LAYER_swiglu, "swiglu", false, element, 5);
+    shapes(LAYER_bias, "bias", true, element, 5);
     shapes(LAYER_fork, "fork", true, element, 5);
     shapes(LAYER_join, "join", true, element, 5);
     shapes(LAYER_layernorm, "layernorm", false, norm, 12);
+    shapes(LAYER_rmsnorm, "rmsnorm", false, norm, 12);
     shapes(LAYER_cross_entropy, "cross_entropy", false, classes, 6);
     shapes(LAYER_mse, "mse", true, squares, 4);
     embeddings();

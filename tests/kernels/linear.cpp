@@ -1,5 +1,5 @@
-/* The linear layer and the unembedding through cuBLASLt, on a GPU or the stand-in, against the host layers on the same
- * random data.
+/* The linear layer, the unembedding and experts through cuBLASLt, on a GPU or the stand-in, against the host layers on
+ * the same random data.
  *
  * Data is rounded to the model's precision before either sees it, and sums are fp32 on both sides. So a tensor's
  * errors, against its largest value, come of the order of sums, and with bf16 of rounding what is written in it.
@@ -14,6 +14,7 @@ static double worst[2]; /* seen, of what is tolerated, with fp32 and bf16 */
 struct shape {
     int rows, in, out;
     bool bias, integers, table; /* table: an unembedding */
+    int experts;                /* each of which has so many rows; 0: no experts */
 };
 struct side {
     struct rt_model m;
@@ -27,9 +28,10 @@ static void check(bool fine, const char *what, const char *precision, const stru
     failed += !fine;
     if (!fine)
         printf("    %d x %d by %d%s, %s%s: %s FAILED\n", f->rows, f->in, f->out,
-               f->table  ? " transposed"
-               : f->bias ? " with bias"
-                         : "",
+               f->table     ? " transposed"
+               : f->experts ? " of each expert"
+               : f->bias    ? " with bias"
+                            : "",
                precision, f->integers ? ", integers" : "", what);
 }
 
@@ -43,12 +45,14 @@ template <typename T> static float *numbers(int64_t n, bool integers) {
 /* A side points into itself: it is filled in where it stays. */
 template <typename T>
 static void place(struct side *k, const struct shape *f, const float *x, const float *w, const float *dy) {
-    int64_t in = (int64_t)f->rows * f->in, out = (int64_t)f->rows * f->out, n = (int64_t)f->in * f->out;
+    int experts = f->experts ? f->experts : 1, rows = f->rows * experts;
+    int64_t in = (int64_t)rows * f->in, out = (int64_t)rows * f->out, n = (int64_t)f->in * f->out * experts;
     memset(k, 0, sizeof *k);
     k->m.precision = sizeof(T) == 2 ? BF16 : FP32;
     k->m.vocab = f->out;
-    k->l.kind = f->table ? LAYER_unembedding : LAYER_linear;
-    k->l.rows = f->rows, k->l.in = f->in, k->l.out = f->out;
+    k->l.kind = f->table ? LAYER_unembedding : f->experts ? LAYER_experts : LAYER_linear;
+    k->l.experts = f->experts;
+    k->l.rows = rows, k->l.in = f->in, k->l.out = f->out;
     k->l.nparam = f->table ? 0 : n + (f->bias ? f->out : 0);
     k->l.x.space = SP_X, k->l.y.space = SP_Y, k->l.dy.space = SP_DY, k->l.dx.space = SP_DX;
     k->s.layer = &k->l;
@@ -70,7 +74,9 @@ static void run_kernels(struct side *k, void *workspace) {
     p.stages = 1;
     p.stage = &k->s;
     cuda_linear_plan(&p);
-    const struct cuda_layer *f = k->l.kind == LAYER_linear ? &cuda_linear : &cuda_unembedding;
+    const struct cuda_layer *f = k->l.kind == LAYER_linear    ? &cuda_linear
+                                 : k->l.kind == LAYER_experts ? &cuda_experts
+                                                              : &cuda_unembedding;
     f->forward(&c);
     f->input(&c);
     at.first = at.vfirst = true;
@@ -111,7 +117,9 @@ template <typename T> static bool close(const void *got, const void *want, int64
 template <typename T> static void compare(const struct shape *f, void *workspace) {
     const bool bf16 = sizeof(T) == 2;
     const char *precision = bf16 ? "bf16" : "fp32";
-    int64_t in = (int64_t)f->rows * f->in, out = (int64_t)f->rows * f->out, n = (int64_t)f->in * f->out + f->out;
+    int experts = f->experts ? f->experts : 1;
+    int64_t in = (int64_t)f->rows * experts * f->in, out = (int64_t)f->rows * experts * f->out;
+    int64_t n = (int64_t)f->in * f->out * experts + f->out;
     float *x = numbers<T>(in, f->integers), *w = numbers<T>(n, f->integers), *dy = numbers<T>(out, f->integers);
     int64_t params = n - (f->bias ? 0 : f->out);
     double sums = f->integers ? 0 : 2e-5, rounded = sums + (bf16 ? 1.01 / 256 : 0);
@@ -133,17 +141,19 @@ template <typename T> static void compare(const struct shape *f, void *workspace
 }
 
 int main(int argc, char **argv) {
-    static const struct shape small[] = {{1, 1, 1, true, false, false},    {3, 5, 7, true, true, false},
-                                         {16, 32, 96, true, true, false},  {16, 32, 96, true, false, false},
-                                         {33, 64, 8, false, false, false}, {64, 24, 40, true, true, false},
-                                         {16, 32, 96, false, false, true}, {5, 8, 1024, false, true, true}};
+    static const struct shape small[] = {
+        {1, 1, 1, true, false, false, 0},     {3, 5, 7, true, true, false, 0},     {16, 32, 96, true, true, false, 0},
+        {16, 32, 96, true, false, false, 0},  {33, 64, 8, false, false, false, 0}, {64, 24, 40, true, true, false, 0},
+        {16, 32, 96, false, false, true, 0},  {5, 8, 1024, false, true, true, 0},  {3, 5, 7, false, true, false, 3},
+        {16, 32, 96, false, false, false, 4}, {3, 8, 24, false, false, false, 5}};
     void *workspace;
     CUDA_OK(cudaMalloc(&workspace, CUDA_WORKSPACE));
     if (argc == 3 && strcmp(argv[1], "gpt2") == 0) { /* the products of GPT-2 124M, so many rows */
         int rows = atoi(argv[2]);
-        for (struct shape f : {shape{rows, 768, 2304, true, false, false}, shape{rows, 768, 768, true, false, false},
-                               shape{rows, 768, 3072, true, false, false}, shape{rows, 3072, 768, true, true, false},
-                               shape{rows / 4 + 1, 768, 50304, false, false, true}}) {
+        for (struct shape f :
+             {shape{rows, 768, 2304, true, false, false, 0}, shape{rows, 768, 768, true, false, false, 0},
+              shape{rows, 768, 3072, true, false, false, 0}, shape{rows, 3072, 768, true, true, false, 0},
+              shape{rows / 4 + 1, 768, 50304, false, false, true, 0}}) {
             compare<float>(&f, workspace);
             compare<__nv_bfloat16>(&f, workspace);
         }

@@ -21,9 +21,9 @@ device() { object "$1" g++ -x c++ -std=c++17 -DKERNELS_ON_HOST -Wno-unknown-prag
 host() { object "$1" gcc -std=c11 -D_GNU_SOURCE $(pkg-config --cflags openblas); }
 
 jobs_of() { while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done; }
-sources="$(echo runtime/layers/{elementwise,embedding,norm,loss,optim}.cu) tests/standin/grid.cpp"
-reference="layers_host norm_host loss_host linear_host attention_host optim_host parameters"
-for source in $sources tests/kernels/kernels.cpp tests/kernels/mistakes.cpp; do
+sources="$(echo runtime/layers/{bias,elementwise,embedding,norm,loss,moe,optim}.cu) tests/standin/grid.cpp"
+reference="layers_host norm_host loss_host linear_host attention_host team_attention_host moe_host optim_host parameters"
+for source in $sources tests/kernels/{kernels,moe,mistakes}.cpp; do
     jobs_of
     device "$source" &
 done
@@ -33,15 +33,20 @@ for name in $reference; do
 done
 wait
 objects() { for f in "$@"; do echo "$room/$(basename "$f").o"; done; }
+for test in kernels moe; do
+    # shellcheck disable=SC2046,SC2086
+    g++ $SAN -o "$room/$test" $(objects $sources tests/kernels/$test.cpp) \
+        $(for name in $reference; do echo "$room/$name.c.o"; done) $(pkg-config --libs openblas) -lm || exit 1
+done
 # shellcheck disable=SC2046,SC2086
-g++ $SAN -o "$room/kernels" $(objects $sources tests/kernels/kernels.cpp) \
-    $(for name in $reference; do echo "$room/$name.c.o"; done) $(pkg-config --libs openblas) -lm &&
-    g++ $SAN -o "$room/mistakes" $(objects tests/standin/grid.cpp tests/kernels/mistakes.cpp) || exit 1
+g++ $SAN -o "$room/mistakes" $(objects tests/standin/grid.cpp tests/kernels/mistakes.cpp) || exit 1
 
 timeout 60 "$room/mistakes"
 expect "the stand-in sees mistakes" 0 $?
 timeout 120 "$room/kernels"
 expect "kernels as on the host" 0 $?
+timeout 120 "$room/moe"
+expect "a mixture of experts as on the host" 0 $?
 
 # Layers joined into one kernel need the sweeps, cuBLASLt and streams: all of the stand-in, as `make standin` built it.
 fused=$room/fused

@@ -13,12 +13,12 @@ static bool try_seed(struct world *w, uint64_t seed) {
     char *arena[HAND_RANKS], *before[HAND_RANKS];
     struct replay re;
     struct host_rank own = {.transport = w->transport, .link = w->link};
-    hand_make(&hand, seed, w->size);
+    hand_make(&hand, seed, w->size, FP32);
     for (int r = 0; r < w->size; r++) {
         arena[r] = malloc((size_t)hand.rank[r].arena + 1);
         before[r] = malloc((size_t)hand.rank[r].arena + 1);
         memset(arena[r], 0, (size_t)hand.rank[r].arena);
-        hand_fill(arena[r], hand.rank[r].arena, r, false);
+        hand_fill(&hand, arena[r], hand.rank[r].arena, r, false);
     }
     if (!host_take(&re, &own, &hand.program, w->rank))
         return false;

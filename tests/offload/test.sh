@@ -13,7 +13,7 @@ expect "half away, copies free" 33 "$(figure makespan schedules/1f1b_offload.lua
 expect "half away, a unit there and a unit back" 33 "$(figure makespan schedules/1f1b_offload.lua $link -D host=1)"
 expect "1.5 units each" 33 "$(figure makespan schedules/1f1b_offload.lua $link -D host=0.6666666666666666)"
 expect "2 units each: does not hide" yes "$(figure makespan schedules/1f1b_offload.lua $link -D host=0.5 | awk '{ print ($1 > 33 ? "yes" : $1) }')"
-exposed() { json "$@" | sed -nE 's/.*"copies": ([^ ]*) .*/\1/p;/error:/p' | paste -sd,; }
+exposed() { json "$@" | sed -nE 's/.*"exposed".*"copies": ([^ ,}]*).*/\1/p;/error:/p' | paste -sd,; }
 expect "nobody waits for copies that hide" 0,0,0,0 "$(exposed schedules/1f1b_offload.lua $link -D host=1)"
 expect "and rank 2 does for others" yes "$(exposed schedules/1f1b_offload.lua $link -D host=0.5 | awk -F, '{ print ($3 > 0 ? "yes" : $0) }')"
 

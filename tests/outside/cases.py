@@ -4,6 +4,8 @@ A case: what it is about, the program, whether it is right, and the changes: (ol
 its first place; a number in front: at the place behind so many.
 """
 
+import glob
+
 PIECES = "tests/sharded/pieces.lua BYTES -D workers=2 -D batches=2 "
 SCHEDULES = {
     "pipeline": "schedules/1f1b.lua -D workers=2 -D batches=2",
@@ -373,3 +375,6 @@ def texts(show):
     programs = {**BY_HAND, **{name: show(schedule) for name, schedule in SCHEDULES.items()}}
     for what, program, right, edits in CASES:
         yield what, change(programs[program], edits), right
+    for file in sorted(glob.glob("tests/verify/*_team_*.txt")):
+        with open(file, encoding="utf-8") as f:
+            yield file, f.read(), "proved_" in file

@@ -385,20 +385,30 @@ def tied_changed(d, rng):
 
 @kind
 def table_operand_changed(d, rng):
-    x = an_ins(d, rng, lambda x: any(a[0] in ("v", "dv") for a in x.args))
+    behind = ("v", "dv", "u", "du")
+    x = an_ins(d, rng, lambda x: any(a[0] in behind for a in x.args))
     if not x:
         return False
     names = [b.name for b in d.ranks[x.rank].bufs if b.kind in ("weight", "wgrad")]
-    i = next(i for i, a in enumerate(x.args) if a[0] in ("v", "dv"))
+    i = rng.choice([i for i, a in enumerate(x.args) if a[0] in behind])
     how = rng.randrange(3)
     if how == 0:
         x.args.pop(i)
     elif how == 1:
         x.args[i] = (*x.args[i][:2], rng.choice(names), x.args[i][3])
     else:
-        x.args = [({"v": "w", "w": "v", "dw": "dv", "dv": "dw"}.get(r, r), a, n, c) for r, a, n, c in x.args]
+        one, other = rng.choice((("w", "v"), ("w", "u"), ("v", "u")))
+        swap = {one: other, other: one, "d" + one: "d" + other, "d" + other: "d" + one}
+        x.args = [(swap.get(r, r), a, n, c) for r, a, n, c in x.args]
         order = list(ACCESS[x.op])
         x.args.sort(key=lambda a: order.index(a[0]))
+    return True
+
+
+@kind
+def bare_changed(d, rng):
+    """A set more, or one less, is said to have no weights."""
+    d.bare = d.bare ^ {rng.randrange(d.sets)}
     return True
 
 

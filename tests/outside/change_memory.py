@@ -104,7 +104,7 @@ def size_changed_everywhere(d, rng):
 
 @kind
 def all_of_a_kind_are_nothing(d, rng):
-    k = rng.choice(("act", "grad", "token", "stash", "weight", "wshard", "wgrad", "gshard", "wstash", "input"))
+    k = rng.choice(("act", "grad", "kv", "dkv", "token", "stash", "weight", "wshard", "wgrad", "gshard", "wstash", "input"))
     found = False
     for rank in d.ranks:
         for b in rank.bufs:
@@ -142,7 +142,7 @@ def size_of(d, b, sizes):
     whole = {"weight": size * shares, "wgrad": size * shares, "wshard": shares, "gshard": shares}
     kind = {"wshard": "weight", "gshard": "wgrad", "gown": "wgrad", "hopt": "opt", "hstash": "stash", "rstash": "stash",
             "hinput": "input", "rinput": "input"}.get(b.kind, b.kind)
-    return sizes[kind] * whole.get(b.kind, 1)
+    return b.size if kind == "mid" else sizes[kind] * whole.get(b.kind, 1)
 
 
 def lay_apart(d, rng, sizes):
@@ -165,7 +165,7 @@ def lay_apart(d, rng, sizes):
 
 @kind
 def laid_apart(d, rng):
-    sizes = {k: rng.choice((1, 2, 3, 4, 7)) for k in ("weight", "wgrad", "opt", "work", "act", "grad", "input")}
+    sizes = {k: rng.choice((1, 2, 3, 4, 7)) for k in ("weight", "wgrad", "opt", "work", "act", "grad", "input", "kv", "dkv")}
     sizes["wgrad"] = max(sizes["weight"], sizes["wgrad"])
     sizes["token"] = rng.choice((0, 0, 1, 4))
     sizes["stash"] = rng.choice((1, 2, 5))
@@ -204,7 +204,7 @@ def arena_changed(d, rng):
 
 @kind
 def growth_changed(d, rng):
-    rank, b = a_buf(d, rng, lambda b: b.kind in ("stash", "wstash", "act", "grad"))
+    rank, b = a_buf(d, rng, lambda b: b.kind in ("stash", "wstash", "act", "grad", "kv", "dkv"))
     if not b:
         return False
     b.grows = None if b.grows else rng.choice(rank.bufs).name

@@ -3,7 +3,7 @@
 import re
 
 from mutate import a_buf, an_ins, at, buf, copy, drop, kind, move, partner, rename, users
-from program import JOBS, SENDS
+from program import ACCESS, JOBS, SENDS
 
 
 def in_parts(x):
@@ -162,9 +162,8 @@ def piece_in_another_part(d, rng):
 
 def by_role_of(*all_):
     """Operands in the order of the table; of a role, as they are."""
-    roles = {"B": ("w", "v", "stash", "dy", "dx", "dw", "dv", "t", "done"), "W": ("wstash", "dw", "dv", "t", "done")}
     for x in all_:
-        x.args.sort(key=lambda a: roles[x.op].index(a[0]))
+        x.args.sort(key=lambda a: list(ACCESS[x.op]).index(a[0]))
 
 
 @kind

@@ -1,7 +1,7 @@
 """Changes to pieces, to collectives and their groups, and to homes."""
 
 from mutate import an_ins, at, copy, drop, kind, move, partner
-from program import ACCESS, COLLECTIVES, GATHERS, ROOTED, Homes
+from program import ACCESS, COLLECTIVES, GATHERS, ROOTED, TEAM, Homes
 
 
 def is_collective(x):
@@ -11,7 +11,8 @@ def is_collective(x):
 def members(d, x):
     """All of a collective, in its group's order: the instructions of x's name in lanes of x's group."""
     lane = d.ranks[x.rank].lanes[x.lane]
-    label = lambda y: (y.op, y.s, y.b, y.inst, y.peer)
+    stage = lambda y: y.s if y.op not in TEAM or d.teams is None else d.teams.first_of(y.s)
+    label = lambda y: (y.op, stage(y), y.b, y.inst, y.peer)
     return [y for q in lane[1] if q < len(d.ranks) for y in d.ranks[q].ins
             if label(y) == label(x) and d.ranks[q].lanes[y.lane] == lane]
 
@@ -163,7 +164,7 @@ def root_changed(d, rng):
 @kind
 def operands_of_a_member_turned(d, rng):
     """Source and target exchanged, or one for both."""
-    x = an_ins(d, rng, lambda x: is_collective(x) and x.op != "ALL_REDUCE")
+    x = an_ins(d, rng, lambda x: is_collective(x) and len(ACCESS[x.op]) > 1)
     if not x:
         return False
     roles = list(ACCESS[x.op])
@@ -240,7 +241,7 @@ def collective_of_another_operation(d, rng):
     x = an_ins(d, rng, is_collective)
     if not x:
         return False
-    op = rng.choice(sorted(o for o in COLLECTIVES if (o in GATHERS) == (x.op in GATHERS) and o != "ALL_TO_ALL"))
+    op = rng.choice(sorted(o for o in COLLECTIVES if (o in GATHERS, o in TEAM) == (x.op in GATHERS, x.op in TEAM)))
     root = rng.choice(d.ranks[x.rank].lanes[x.lane][1]) if op in ROOTED else None
     for y in some(d, x, rng):
         y.op, y.peer = op, root
@@ -440,11 +441,11 @@ def homes_said(d, rng):
         d.homes = None
         return True
     homes = []
-    for s in range(d.stages + (d.tied is not None)):
+    for s in range(d.sets):
         h = Homes()
         h.size, h.zero = 1, 0
         h.lists = [[r] for r, rank in enumerate(d.ranks) if any(b.name == f"weight({s})" for b in rank.bufs)]
-        if not h.lists:
+        if not h.lists and s not in d.bare:
             return False
         homes.append(h)
     d.homes = homes

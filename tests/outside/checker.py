@@ -18,12 +18,17 @@ player.py doubts the second half of that: it plays random runs of the machine on
 
 from collections import Counter
 
-from program import ACCESS, COLLECTIVES, JOBS, RECV_OF, RECVS, ROOTED, SENDS, Unreadable, read
+from program import ACCESS, COLLECTIVES, JOBS, RECV_OF, RECVS, ROOTED, SENDS, TEAM, Unreadable, read
 from unroll import unrolled
 from values import Values
 
 
 # ---- the serial walk ----
+
+def named(p, x):
+    """A collective's name; each member of a team has a stage of its own."""
+    return (x.s if x.op not in TEAM or p.teams is None else p.teams.first_of(x.s), x.b, x.inst, x.peer)
+
 
 def walk(p):
     """The steps of the serial walk: a list of (instruction,), (send, recv) and (reduce, ...). None: it does not end."""
@@ -53,7 +58,7 @@ def walk(p):
             if len({y.op for y in step}) > 1:
                 p.wrong.append("order: " + " meets ".join(map(str, step)))
                 return None
-            if len({y.label for y in step}) > 1:
+            if len({named(p, y) for y in step}) > 1:
                 p.wrong.append("order: " + " meets ".join(map(str, step)))
             if len({y.by for y in step}) > 1:
                 p.strict.append(f"{x}: by different algorithms")  # no transport of ours takes its algorithm from there
@@ -84,7 +89,8 @@ def plan(p):
     for r, rank in enumerate(p.ranks):
         used = {a[2] for x in rank.ins for a in x.args}
         for b in rank.bufs.values():
-            if b.kind not in ("work", "token") and sizes.setdefault((b.kind, b.s), b.size) != b.size:
+            key = (b.kind, b.s) if not p.slices or b.b is None else (b.kind, b.s, b.b % p.slices)  # slices may differ
+            if b.kind not in ("work", "token", "mid") and sizes.setdefault(key, b.size) != b.size:
                 p.wrong.append(f"sizes: {b.name} on rank {r}")
             if b.name not in used and b.kind != "work":
                 p.strict.append(f"rank {r}: {b.name} is unused")
@@ -97,13 +103,20 @@ def plan(p):
                     opts.add(any(a[0] == "opt" for a in x.args))
             if len({a[2:] for a in x.args}) < len(x.args) and x.op not in COLLECTIVES:
                 p.strict.append(f"{x}: a buffer twice")
-    for s in range(p.stages + (p.tied is not None)):  # of shards, where no rank has all of it
+    for s in range(p.sets):  # of shards, where no rank has all of it
         at = p.ranks[0].places[s]
         for of, kind, share in (("weight", "wshard", at.length), ("wgrad", "gshard", at.length), ("wgrad", "gown", at.own)):
             if (kind, s) in sizes:
                 sizes.setdefault((of, s), sizes[kind, s] / share)
-    if p.homes and p.tied is not None and (p.homes[0].lists, p.homes[0].zero) != (p.homes[-1].lists, p.homes[-1].zero):
-        p.strict.append("the table's homes are not those of stage 0")
+    for s, table in p.tables.items():
+        own, its = (p.homes[s], p.homes[table]) if p.homes else (None, None)
+        if own and s not in p.bare and p.embeds(s) and (own.lists, own.zero) != (its.lists, its.zero):
+            p.strict.append("the table's homes are not those of stage 0")
+    for shared in set(p.shared.values()) - p.bare if p.homes else ():
+        members = [s for s in p.shared if p.shared[s] == shared]
+        lists = {tuple(one) for s in members for one in p.homes[s].lists}
+        if not p.bare & set(members) and lists != set(map(tuple, p.homes[shared].lists)):
+            p.strict.append("the homes of what a team shares are not those of its members")
     if len(opts) > 1:
         p.strict.append("some updates have an optimizer's state, and some have none")
 

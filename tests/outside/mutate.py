@@ -31,9 +31,11 @@ def draft(text):
     p, d = read(text), Draft()
     d.name = text.split(" ", 3)[2]
     d.workers, d.stages, d.batches, d.tied = p.workers, p.stages, p.batches, p.tied
+    d.sets, d.bare = p.sets, p.bare
+    d.slices, d.attends = p.slices, p.attends
     d.updates, d.period, d.homes = p.updates, p.period, p.homes
     d.needs_list = [(j, list(q)) for j, q in (p.needs or {}).items()]
-    d.ranks = p.ranks
+    d.ranks, d.teams = p.ranks, p.teams
     for rank in d.ranks:
         rank.bufs = list(rank.bufs.values())
     return pickle.dumps(d)

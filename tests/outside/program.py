@@ -3,35 +3,44 @@
 import re
 from fractions import Fraction
 
+import teams
+
 JOBS = ("F", "R", "I", "B", "W")
 RECV_OF = {"SEND_F": "RECV_F", "SEND_B": "RECV_B", "SEND_S": "RECV_S", "SEND_W": "RECV_W", "SEND_G": "RECV_G",
-           "SEND_T": "RECV_T", "SERVE": "FETCH"}
+           "SEND_T": "RECV_T", "SEND_K": "RECV_K", "SEND_D": "RECV_D", "SERVE": "FETCH"}
 SENDS, RECVS = frozenset(RECV_OF), frozenset(RECV_OF.values())
 ACCESS = {  # role: r reads, w writes, m both, a accumulates
-    "F": {"w": "r", "v": "r", "x": "r", "stash": "w", "input": "w", "y": "w", "t": "r", "done": "w"},
-    "R": {"w": "r", "v": "r", "input": "r", "stash": "w", "t": "r", "done": "w"},
-    "I": {"w": "r", "v": "r", "stash": "r", "dy": "r", "wstash": "w", "dx": "w", "t": "r", "done": "w"},
-    "B": {"w": "r", "v": "r", "stash": "r", "dy": "r", "dx": "w", "dw": "a", "dv": "a", "t": "r", "done": "w"},
-    "W": {"wstash": "r", "dw": "a", "dv": "a", "t": "r", "done": "w"},
+    "F": {"w": "r", "v": "r", "u": "r", "x": "r", "kv": "r", "got": "r", "stash": "w", "input": "w", "own": "w", "give": "w", "y": "w",
+          "work": "m", "t": "r", "done": "w"},
+    "R": {"w": "r", "v": "r", "u": "r", "input": "r", "kv": "r", "got": "r", "stash": "w", "give": "w", "work": "m", "t": "r",
+          "done": "w"},
+    "I": {"w": "r", "v": "r", "u": "r", "stash": "r", "kv": "r", "dy": "r", "dkv": "r", "got": "r", "wstash": "w", "give": "w",
+          "dx": "w", "dpast": "w", "work": "m", "t": "r", "done": "w"},
+    "B": {"w": "r", "v": "r", "u": "r", "stash": "r", "kv": "r", "dy": "r", "dkv": "r", "got": "r", "give": "w", "dx": "w",
+          "dpast": "w", "dw": "a", "dv": "a", "du": "a", "work": "m", "t": "r", "done": "w"},
+    "W": {"wstash": "r", "got": "r", "give": "w", "dw": "a", "dv": "a", "du": "a", "work": "m", "t": "r", "done": "w"},
     "U": {"dw": "r", "opt": "m", "w": "m"},
     "ADD": {"src": "r", "dw": "a"}, "TAKE": {"src": "r", "dw": "a"}, "COPY": {"src": "r", "w": "w"}, "ZERO": {"dw": "w"},
     "ALL_GATHER": {"src": "r", "w": "w"}, "BROADCAST": {"src": "r", "w": "w"}, "ALL_REDUCE": {"dw": "m"},
-    "REDUCE_SCATTER": {"src": "r", "dw": "a"}, "REDUCE": {"src": "r", "dw": "a"}, "ALL_TO_ALL": {"src": "r", "y": "w"},
+    "REDUCE_SCATTER": {"src": "r", "dw": "a"}, "REDUCE": {"src": "r", "dw": "a"},
     "OFFLOAD_S": {"src": "r", "t": "w"}, "RELOAD_S": {"src": "r", "t": "w"},
     "OFFLOAD_O": {"src": "r", "t": "w"}, "RELOAD_O": {"src": "r", "t": "w"},
+    "ALL_REDUCE_A": {"t": "m"}, "ALL_GATHER_A": {"src": "r", "t": "w"}, "REDUCE_SCATTER_A": {"src": "r", "t": "w"},
+    "ALL_TO_ALL_A": {"src": "r", "t": "w"},
     **{s: {"t": "r"} for s in RECV_OF}, **{r: {"t": "w"} for r in RECV_OF.values()}}
-REPEATS = frozenset((op, role) for op in JOBS for role in ("x", "dy", "t")) | {("B", "dw"), ("W", "dw")}
+REPEATS = frozenset((op, role) for op in JOBS for role in ("x", "dy", "t", "kv")) | {("B", "dw"), ("W", "dw")}
 GATHERS = frozenset(("ALL_GATHER", "BROADCAST"))
-COLLECTIVES = GATHERS | {"ALL_REDUCE", "REDUCE_SCATTER", "REDUCE", "ALL_TO_ALL"}
+TEAM = frozenset(("ALL_REDUCE_A", "ALL_GATHER_A", "REDUCE_SCATTER_A", "ALL_TO_ALL_A"))
+COLLECTIVES = GATHERS | TEAM | {"ALL_REDUCE", "REDUCE_SCATTER", "REDUCE"}
 ROOTED = frozenset(("BROADCAST", "REDUCE"))
 HERE = frozenset(("U", "TAKE", "COPY", "ZERO"))  # on the compute lane, beside the jobs
 OFFLOADS, RELOADS = frozenset(("OFFLOAD_S", "OFFLOAD_O")), frozenset(("RELOAD_S", "RELOAD_O"))
 HOST_COPIES = OFFLOADS | RELOADS
-NO_BATCH = HERE | COLLECTIVES - {"ALL_TO_ALL"} | {"SEND_G", "RECV_G", "SERVE", "FETCH", "ADD", "OFFLOAD_O", "RELOAD_O"}
-NUMBERED = GATHERS | {"SEND_T", "RECV_T", "SERVE", "FETCH", "COPY",  # and what moves gradients: pieces, rounds
+NO_BATCH = HERE | COLLECTIVES - TEAM | {"SEND_G", "RECV_G", "SERVE", "FETCH", "ADD", "OFFLOAD_O", "RELOAD_O"}
+NUMBERED = GATHERS | TEAM | {"SEND_T", "RECV_T", "SERVE", "FETCH", "COPY",  # and what moves gradients: pieces, rounds
                       "SEND_G", "RECV_G", "ADD", "TAKE", "ALL_REDUCE", "REDUCE_SCATTER", "REDUCE"}
 ON_HOST = frozenset(("hstash", "hinput", "hopt"))
-BATCHED = frozenset(("act", "grad", "stash", "wstash", "input", "token", "hstash", "rstash", "hinput", "rinput"))
+BATCHED = frozenset(("act", "grad", "stash", "wstash", "input", "token", "mid", "kv", "dkv", "hstash", "rstash", "hinput", "rinput"))
 
 
 class Unreadable(Exception):
@@ -69,7 +78,30 @@ class Homes:
 
 
 class Program:
-    __slots__ = ("workers", "stages", "batches", "tied", "updates", "period", "homes", "needs", "ranks", "strict", "wrong", "sizes")
+    __slots__ = ("workers", "stages", "batches", "slices", "attends", "tied", "tables", "shared", "sets", "bare",
+                 "updates", "period", "homes", "needs", "ranks", "strict", "wrong", "sizes", "teams")
+
+    def embeds(self, s):
+        return self.stage_of(s) == 0
+
+    def unembeds(self, s):
+        return self.tied is not None and self.stage_of(s) == self.stage_of(self.tied)
+
+    def stage_of(self, s):
+        return self.teams.member[s][0] if self.teams else s
+
+    def set_of(self, op, s, role):
+        """The set that a job's operand is of; None: it has no such operand."""
+        table = op in "BW" if role == "dv" else self.unembeds(s) and op != "W" or self.embeds(s) and op in "FR"
+        its = {"w": s, "dw": s, "u": self.shared.get(s), "du": self.shared.get(s)}
+        found = (self.tables.get(s) if table else None) if role in ("v", "dv") else its[role]
+        return None if found in self.bare else found
+
+    def users(self, s):
+        """The stages that add to the gradient of a set."""
+        if s < self.stages:
+            return {s}
+        return {x for sets in (self.tables, self.shared) for x in sets if sets[x] == s}
 
 
 # ---- reading ----
@@ -78,7 +110,7 @@ LABEL = re.compile(r"([A-Z_]+) (\d+)(?: (\d+)(?:\[(\d+)/(\d+)\])?)?(?:#(\d+))?(?
 HEAD = re.compile(r"([A-Z_]+ \d+(?: \d+(?:\[\d+/\d+\])?)?(?:#\d+)?(?: (?:to|from) \d+)?)(?: v(\d+))?(?: by (ring|tree))?"
                   r"((?: [a-z]+\+?=\S+)*)"
                   r"(?: wait\(([^()]*)\))?(?: free\((.*)\))?$")
-NAME = re.compile(r"(weight|wshard|wgrad|gshard|gown|opt|work|act|grad|stash|wstash|input|token|hstash|rstash|hinput|rinput|"
+NAME = re.compile(r"(weight|wshard|wgrad|gshard|gown|opt|work|act|grad|stash|wstash|input|token|mid|kv|dkv|hstash|rstash|hinput|rinput|"
                   r"hopt)(?:\((\d+)(?:,(\d+))?\))?(?:#(\d+))?$")
 OPERAND = re.compile(r"([^\[\]]*)(?:\[(\d+)/(\d+)\])?$")
 BUF = re.compile(r"(\S+) (-|\d+) (\d+)(?: grows (\S+))?$")
@@ -98,9 +130,9 @@ def read_buf(p, line):
     b.name, b.kind, b.grows = m[1], n[1], m[4]
     b.s, b.b, b.inst = (None if x is None else int(x) for x in (n[2], n[3], n[4]))
     need((b.kind == "work") == (b.s is None) and (b.kind in BATCHED) == (b.b is not None), "name: " + m[1])
-    need(b.s is None or b.s < p.stages + (p.tied is not None and b.kind not in BATCHED), "stage: " + m[1])
+    need(b.s is None or b.s < (p.stages if b.kind in BATCHED else p.sets), "stage: " + m[1])
     need(b.b is None or b.b < p.batches, "microbatch: " + m[1])
-    need(b.inst is None or b.kind in ("weight", "wgrad", "gshard", "token"), "instance: " + m[1])
+    need(b.inst is None or b.kind in ("weight", "wgrad", "gshard", "token", "mid", "work"), "instance: " + m[1])
     b.off, b.size = (-1 if m[2] == "-" else int(m[2])), int(m[3])
     need(max(b.off, b.size) < 1 << 63, "number: " + line)
     return b
@@ -116,16 +148,17 @@ def read_ins(p, r, lane, line):
     x.op = g[1]
     x.s, x.b, x.inst, x.peer = (None if v is None else int(v) for v in (g[2], g[3], g[6], g[8]))
     x.part = (int(g[4]), int(g[5])) if g[4] else (0, 1)
-    need(not g[4] or x.op in ("B", "W") and x.part[0] < x.part[1] and 1 < x.part[1] <= 255, "part: " + line)
+    exchanges = p.teams is not None and x.op in JOBS and p.teams.exchange[x.s].get(x.op)
+    need(not g[4] or (x.op in ("B", "W") or exchanges) and x.part[0] < x.part[1] and 1 < x.part[1] <= 255, "part: " + line)
     x.version, x.by = (None if m[2] is None else int(m[2])), m[3]
     update = p.updates is not None and x.op == "U"  # one of several: its number is where others have the microbatch
-    need((x.version is not None) == (p.updates is not None and x.op in "FRIB"), "version: " + line)
+    need((x.version is not None) == (p.updates is not None and x.op in "FRIB" and x.s not in p.bare), "version: " + line)
     need((x.op in COLLECTIVES) == (x.by is not None), "by: " + line)
     message = x.op in SENDS or x.op in RECVS or x.op == "ADD" or x.op in ROOTED
     need(g[7] is None or (g[7] == "to") == (x.op in SENDS or x.op == "REDUCE"), "label: " + line)
     need((x.op in NO_BATCH and not update) == (x.b is None) and message == (x.peer is not None), "label: " + line)
     need(x.inst is None or x.op in NUMBERED or x.op == "ZERO" and p.updates is not None, "instance: " + line)
-    need(x.s < p.stages + (p.tied is not None and x.op in NO_BATCH), "stage: " + line)
+    need(x.s < (p.sets if x.op in NO_BATCH else p.stages), "stage: " + line)
     need(not update or x.b < p.batches // p.updates[x.s], "update: " + line)
     need((x.b is None or x.b < p.batches) and (x.peer is None or x.peer < p.workers), "label: " + line)
     x.args = []
@@ -148,8 +181,8 @@ def read_ins(p, r, lane, line):
 def takes(kind, op, peer, x_peer):
     if kind == "compute":
         return op in JOBS or op in HERE
-    if kind in ("gather", "group"):
-        return op in COLLECTIVES and (op in GATHERS) == (kind == "gather")
+    if kind in ("gather", "group", "team"):
+        return op in COLLECTIVES and kind == ("gather" if op in GATHERS else "team" if op in TEAM else "group")
     if kind in ("offload", "reload"):
         return op in (OFFLOADS if kind == "offload" else RELOADS)
     comm = op in SENDS or op in RECVS or op == "ADD"
@@ -175,14 +208,38 @@ def read_issue(p, rank, lanes, words):
     need(not p.period or section == 2, "issue: marks")
 
 
+def skip_bare(p):
+    """Sets without weights have no homes."""
+    while len(p.homes) in p.bare:
+        h = Homes()
+        h.zero, h.lists, h.size = 0, [], 1
+        p.homes.append(h)
+
+
+def read_sets(p, lines, shares):
+    """The sets of weights behind the stages' own, and those that have no weights."""
+    if p.teams is None:
+        need(not shares, "shared, without a team")
+        p.tables = {} if p.tied is None else {0: p.stages, p.tied: p.stages}
+        p.shared, p.sets = {}, p.stages + len(set(p.tables.values()))
+    else:
+        p.tables, p.shared, p.sets = p.teams.tables(p.tied), p.teams.shared(), p.teams.sets()
+    p.bare = set()
+    if lines[0].startswith("bare "):
+        listed = [int(s) for s in lines.pop(0)[len("bare "):].split(" ")]
+        need(listed == sorted(set(listed)) and listed[-1] < p.sets, "bare")
+        p.bare = set(listed)
+
+
 def read_homes(p, lines, i):
-    """One line per set, if any."""
+    """One line per set with weights, if any."""
     p.homes = None
-    sets = p.stages + (p.tied is not None)
     while lines[i].startswith("homes "):
         p.homes = p.homes or []
         m = re.match(r"homes (\d+)(?: zero ([12]))?:((?: \d+)+(?:,(?: \d+)+)*)$", lines[i])
-        need(m and int(m[1]) == len(p.homes) < sets, lines[i])
+        need(m, lines[i])
+        skip_bare(p)
+        need(int(m[1]) == len(p.homes) < p.sets, lines[i])
         h = Homes()
         h.zero = int(m[2] or 0)
         h.lists = [[int(w) for w in one.split()] for one in m[3].split(",")]
@@ -192,7 +249,9 @@ def read_homes(p, lines, i):
         need(all(len(one) == h.size for one in h.lists) and max(all_) < p.workers, lines[i])
         p.homes.append(h)
         i += 1
-    need(p.homes is None or len(p.homes) == sets, "homes of some sets only")
+    if p.homes is not None:
+        skip_bare(p)
+    need(p.homes is None or len(p.homes) == p.sets, "homes of some sets only")
     return i
 
 
@@ -213,16 +272,49 @@ def read_updates(p, lines, i):
     return i + 2
 
 
+def read_slices(p, lines):
+    """Each slice is a microbatch of its own from here on."""
+    p.attends = set(range(p.stages)) if p.slices else set()
+    if not p.slices:
+        return lines
+    need(p.slices > 1, "slices")
+    if lines[0].startswith("attention "):
+        listed = lines.pop(0)[len("attention "):]
+        p.attends = set() if listed == "none" else {int(s) for s in listed.split(" ")}
+    p.batches *= p.slices
+
+    def number(m):
+        need(int(m[2]) < p.slices, "slice: " + m[0])
+        return str(int(m[1]) * p.slices + int(m[2]))
+    return re.sub(r"\b(\d+)\.(\d+)\b", number, "\n".join(lines)).split("\n")
+
+
+def print_slices(p, text):
+    """The opposite."""
+    both = lambda b: f"{int(b) // p.slices}.{int(b) % p.slices}"
+    text = re.sub(r"\b(\w+\(\d+),(\d+)\)", lambda m: f"{m[1]},{both(m[2])})", text)
+    with_batch = "|".join(sorted(set(ACCESS) - NO_BATCH, key=len, reverse=True))
+    return re.sub(rf"\b((?:{with_batch}) \d+) (\d+)", lambda m: f"{m[1]} {both(m[2])}", text)
+
+
 def read(text):
+    try:
+        text, its_teams = teams.plain(text)
+    except (teams.Wrong, IndexError) as e:
+        raise Unreadable(str(e)) from e
     lines = text.split("\n")
     need(lines[-1] == "" and lines[0] == "pianola 1", "head")
     need(not re.search(r"(?<!\w)0\d", "\n".join(lines[2:])), "a number with a 0 before it")
-    m = re.match(r"program \S+ workers (\d+) stages (\d+) batches (\d+)(?: tied (\d+))?$", lines[1])
+    m = re.match(r"program \S+ workers (\d+) stages (\d+) batches (\d+)(?: slices (\d+))?(?: tied (\d+))?( shared)?$", lines[1])
     need(m, "program")
     p = Program()
-    p.workers, p.stages, p.batches = int(m[1]), int(m[2]), int(m[3])
-    p.tied = None if m[4] is None else int(m[4])
+    p.workers, p.stages, p.batches, p.slices = int(m[1]), int(m[2]), int(m[3]), int(m[4] or 0)
+    p.teams = its_teams
+    p.tied = None if m[5] is None else int(m[5])
     need(p.tied is None or p.tied < p.stages, "tied")
+    rest = lines[2:]
+    read_sets(p, rest, m[6] is not None)
+    lines[2:] = read_slices(p, rest)
     p.needs, p.ranks, p.wrong, p.strict = None, [], [], []
     i = read_homes(p, lines, read_updates(p, lines, 2))
     while lines[i].startswith("needs "):
@@ -252,10 +344,10 @@ def read_rank(p, r, lines, i):
         kind, _, who = lines[i][len(here) + 5:].partition(" ")
         peers = tuple(int(w) for w in who.split(",")) if who else ()
         need((kind == "compute") == (not lanes), "lane: " + lines[i])
-        need(kind in ("compute", "messages", "gather", "group", "send", "recv", "peer", "offload", "reload"),
+        need(kind in ("compute", "messages", "gather", "group", "team", "send", "recv", "peer", "offload", "reload"),
              "lane: " + lines[i])
         need(kind not in ("compute", "messages", "offload", "reload") or not who, "lane: " + lines[i])
-        group = kind in ("gather", "group")
+        group = kind in ("gather", "group", "team")
         need(not group or len(peers) > 1 and r in peers and len(set(peers)) == len(peers), "group")
         need(kind not in ("send", "recv", "peer") or len(peers) == 1 and peers[0] != r, "lane")
         need(all(q < p.workers for q in peers), "lane: no such rank")
@@ -355,13 +447,20 @@ def issue_lines(rank, period=None):
 
 
 def print_program(p):
-    out = ["pianola 1", f"program {p.name} workers {p.workers} stages {p.stages} batches {p.batches}" +
-           (f" tied {p.tied}" if p.tied is not None else "")]
+    out = ["pianola 1", f"program {p.name} workers {p.workers} stages {p.stages} batches {p.batches // (p.slices or 1)}" +
+           (f" slices {p.slices}" if p.slices else "") + (f" tied {p.tied}" if p.tied is not None else "") +
+           (" shared" if p.teams and p.teams.shares else "")]
+    if p.bare:
+        out.append("bare " + " ".join(map(str, sorted(p.bare))))
+    if p.slices and len(p.attends) < p.stages:
+        out.append("attention " + (" ".join(map(str, sorted(p.attends))) or "none"))
     if p.updates:
         out.append("updates " + " ".join(map(str, p.updates)))
     if p.period:
         out.append("period %d times %d" % p.period)
     for s, h in enumerate(p.homes or ()):
+        if s in p.bare:
+            continue
         lists = ",".join("".join(f" {r}" for r in one) for one in h.lists)
         out.append(f"homes {s}" + (f" zero {h.zero}" if h.zero else "") + ":" + lists)
     for job, preds in p.needs_list:
@@ -374,7 +473,8 @@ def print_program(p):
         out += [f"rank {r} memory {rank.arena}" + (f" host {rank.host}" if rank.host else "")]
         out += [f"{b.name} {b.off if b.off >= 0 else '-'} {b.size}" + (f" grows {b.grows}" if b.grows else "")
                 for b in rank.bufs]
-    return "\n".join(out) + "\n"
+    text = "\n".join(out) + "\n"
+    return teams.named(print_slices(p, text) if p.slices else text, p.teams)
 
 
 # ---- what lasts over a step ----
@@ -387,7 +487,7 @@ class Place:
 
 def places(p, r, rank):
     out = []
-    for s in range(p.stages + (p.tied is not None)):
+    for s in range(p.sets):
         at = Place()
         homes = p.homes[s] if p.homes else None
         size, shares = (homes.size, homes.shares()) if homes else (1, 1)

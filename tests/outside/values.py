@@ -4,13 +4,13 @@ A stretch (begin, end, value) is in fractions of the tensor. Its value is a term
 updates), ("opt", at, s, updates), or a gradient as the count of each contribution, ("sum", ((at, to whose gradient, of which
 stage, of which microbatch), count), …). Place z of the buffer holds place z + at of what the term names: a shard at home
 begins with at > 0, and all of a gathered tensor is one stretch again. ("begun", at, s, b) is garbage, which a later part of
-the job completes.
+the job completes. What a part gives to its team is ("share", at, s, b, direction, part); sums of these are sums like others.
 """
 
 from collections import Counter
 from fractions import Fraction
 
-from program import COLLECTIVES, GATHERS, HOST_COPIES, JOBS, OFFLOADS, ROOTED, SENDS, persists
+from program import COLLECTIVES, GATHERS, HOST_COPIES, JOBS, OFFLOADS, ROOTED, SENDS, TEAM, persists
 
 
 def moved(value, by):
@@ -30,6 +30,11 @@ def plus(a, b):
     return ("sum", *sorted(total.items()))
 
 
+def share_sum(value):
+    """What a member adds to a sum of its team."""
+    return ("sum", ((value[1], *value[2:]), 1)) if value and value[0] == "share" else ("sum", ((Fraction(0), -1), 1))
+
+
 def joined(stretches):
     out = []
     for begin, end, value in stretches:
@@ -45,6 +50,10 @@ def cut(stretches, begin, end):
     out = [(max(a, begin) - begin, min(b, end) - begin, moved(v, -begin)) for a, b, v in stretches
            if a < end and begin < b]
     return joined(out)
+
+
+def scaled(stretches, by):
+    return [(y * by, z * by, v) for y, z, v in stretches]
 
 
 def zipped(a, b, f):
@@ -130,7 +139,7 @@ class Values:
             live[name] = [(Fraction(0), self.extent(x.rank, name), None)]
             self.room(x.rank, name, x, but)
         old = live[name]
-        in_place = x.op in ("U", "ALL_REDUCE", "ZERO", "OFFLOAD_O")
+        in_place = x.op in ("U", "ALL_REDUCE", "ALL_REDUCE_A", "ZERO", "OFFLOAD_O")
         in_place = in_place or x.op in COLLECTIVES and len({o[2] for o in x.args}) == 1
         if any(not garbage(s[2]) for s in cut(old, begin, end)) and not in_place and not a[1]:
             self.hint(x, f"overwrites {name}")
@@ -145,7 +154,7 @@ class Values:
             self.bad(x, "puts a tensor into the workspace")
         room = Fraction(b.size, a[3][1])
         for begin, end, value in stretches:
-            if value is None or value == ZERO:
+            if value is None or value == ZERO or b.kind == "mid":
                 continue
             of = {k[1] for k, _ in value[1:]} if value[0] == "sum" else {value[2]}
             key = ("wgrad" if value[0] == "sum" else value[0], of.pop()) if len(of) == 1 else None
@@ -241,9 +250,10 @@ class Values:
             jobs = [x for x in rank.ins if x.op in JOBS]
             for x in jobs:
                 self.parts.setdefault((x.rank, x.op, x.s, x.b), []).append(x)
-            shared = lambda x: [a for a in x.args if a[0] != "dw"]
+            shared = lambda x: [a for a in x.args if a[0] not in ("dw", "give", "got")]
             name = lambda x, by: (x.op, x.s, x.b, x.part[0] + by, x.part[1])
-            for x, before, after in zip(jobs, [None] + jobs, jobs[1:] + [None]):
+            for x, before, after in [row for space in self.spaces(jobs)
+                                     for row in zip(space, [None] + space, space[1:] + [None])]:
                 i, n = x.part
                 if i > 0 and (before is None or name(before, 1) != name(x, 0)):
                     self.bad(x, "is not next behind the part before")
@@ -252,21 +262,59 @@ class Values:
                 if i < n - 1 and (after is None or name(after, -1) != name(x, 0)):
                     self.bad(x, "the part behind it is not next")
 
+    def spaces(self, jobs):
+        """The jobs that work in the rank's workspace, and those that work in its second one."""
+        apart = lambda x: any(a[2] != "work" for a in self.operand(x, "work"))
+        return [x for x in jobs if not apart(x)], [x for x in jobs if apart(x)]
+
     def preds(self, x):
         p = self.p
         if p.needs is not None:
             return p.needs.get((x.op, x.s, x.b))
+        if p.teams is not None:
+            before, behind = p.teams.before(x.s), p.teams.behind(x.s)
+            if x.op == "F":
+                return [("F", before, x.b)] if before is not None else []
+            return [(d, behind, x.b) for d in "BI" if x.op in "BI" and (d, behind, x.b) in self.jobs]
         if x.op == "F":
             return [("F", x.s - 1, x.b)] if x.s else []
         if x.op in "BI":
             return [(d, x.s + 1, x.b) for d in "BI" if (d, x.s + 1, x.b) in self.jobs]
         return []
 
+    def slices(self, x):
+        """What it reads and makes of other slices' keys and values: all forwards before it, and in a backward its own."""
+        p = self.p
+        if not p.slices or x.s not in p.attends:
+            for role in ("kv", "own", "dkv", "dpast"):
+                if self.operand(x, role):
+                    self.bad(x, f"has {role}, but no other slice's keys and values matter")
+            return
+        back = x.op in "IB"
+        first = x.b - x.b % p.slices
+        wanted = [("kv", WHOLE, x.s, b) for b in range(first, x.b + back)]
+        got = [self.read(x, a) for a in self.operand(x, "kv")]
+        if got != [[(Fraction(0), Fraction(1), v)] for v in wanted]:  # in this order: it says which is which
+            self.bad(x, f"kv is {got}, not {wanted}")
+        last = x.b % p.slices == p.slices - 1
+        if back:
+            self.expect(x, "dkv", [] if last else [("dkv", WHOLE, x.s, x.b + 1)])
+        if x.op == "F":
+            self.put(x, "own", ("kv", WHOLE, x.s, x.b))
+        if back:
+            self.put(x, "dpast", ("dkv", WHOLE, x.s, x.b))
+        if p.needs is not None:
+            needed = [("F", x.s, b) for b in range(first, x.b + back)]
+            needed += [(d, x.s, x.b + 1) for d in "BI" if back and not last and (d, x.s, x.b + 1) in self.jobs]
+            for q in needed:
+                if q not in p.needs.get((x.op, x.s, x.b), []):
+                    self.bad(x, f"does not need {q}")
+
     def weights(self, x):
         p = self.p
-        self.expect(x, "w", [("weight", WHOLE, x.s, x.version or 0)])
-        uses = p.tied is not None and (x.s == p.tied or x.s == 0 and x.op in "FR")
-        self.expect(x, "v", [("weight", WHOLE, p.stages, 0)] if uses else [])
+        for role in "wvu":
+            s = p.set_of(x.op, x.s, role)
+            self.expect(x, role, [] if s is None else [("weight", WHOLE, s, (x.version or 0) if role == "w" else 0)])
 
     def job(self, x):
         p = self.p
@@ -280,6 +328,8 @@ class Values:
                 self.hint(x, f"t={t[2]} is no token")
         if x.op in "FRIB":
             self.weights(x)
+            self.slices(x)
+        self.exchange_of_part(x)
         if x.op == "F":
             self.expect(x, "x", [("act", WHOLE, s, b) for d, s, b in preds if d == "F" and b == x.b and s != x.s])
             kept = self.put(x, "stash", ("stash", WHOLE, x.s, x.b)) + self.put(x, "input", ("input", WHOLE, x.s, x.b))
@@ -298,12 +348,108 @@ class Values:
         else:
             self.expect(x, "wstash", [("wstash", WHOLE, x.s, x.b)])
         if x.op in "BW":
-            self.contribute(x, "dw", x.s)
-            if p.tied is not None and x.s in (0, p.tied):
-                self.contribute(x, "dv", p.stages)
-            elif self.operand(x, "dv"):
-                self.bad(x, "has a dv, but no part in the table")
+            for role in ("dw", "dv", "du"):
+                s = p.set_of(x.op, x.s, role)
+                if s is not None:
+                    self.contribute(x, role, s)
+                elif self.operand(x, role):
+                    self.bad(x, f"has a {role}, but no such gradient")
         self.put(x, "done", ("token", WHOLE, x.s, x.b, JOBS.index(x.op)))
+
+    # ---- teams ----
+
+    def exchange_of_part(self, x):
+        """A part gives a share of its own, and gets what its team has made of the shares that the parts before it gave."""
+        ops = self.p.teams.exchange[x.s].get(x.op, ()) if self.p.teams else ()
+        i, n = x.part
+        if ops and n != len(ops) + 1:
+            self.bad(x, f"{n} parts, and {len(ops)} exchanges between them")
+        gives, gets = self.operand(x, "give"), self.operand(x, "got")
+        if bool(gives) != (i < len(ops)) or bool(gets) != (0 < i <= len(ops)):
+            self.bad(x, "gives or gets what its place does not say")
+        for a in self.operand(x, "work"):
+            if a[2] not in ("work", "work#1"):
+                self.bad(x, f"works in {a[2]}")
+        if gets and 0 < i <= len(ops):
+            got, want = self.read(x, gets[0]), self.exchanged(x, i - 1, ops[i - 1])
+            if got != want:
+                self.bad(x, f"gets {got}, not {want}")
+        for a in gives:
+            if self.p.ranks[x.rank].bufs[a[2]].kind != "mid":
+                self.bad(x, f"gives {a[2]}")
+            self.write(x, a, [(Fraction(0), Fraction(1), ("share", WHOLE, x.s, x.b, x.op, i))])
+
+    def exchanged(self, x, i, op):
+        first, size = self.p.teams.first_of(x.s), self.p.teams.size(x.s)
+        shares = [[(Fraction(0), Fraction(1), ("share", WHOLE, first + m, x.b, x.op, i))] for m in range(size)]
+        return self.of_team(op, shares, x.s - first)
+
+    def of_team(self, op, shares, me):
+        """What member `me` gets of these shares, each from 0 to 1, as stretches from 0 to 1 again."""
+        n = len(shares)
+        if op in ("ALL_REDUCE_A", "REDUCE_SCATTER_A"):
+            total = [(Fraction(0), Fraction(1), ZERO)]
+            for share in shares:
+                total = zipped(total, [(y, z, share_sum(v)) for y, z, v in share], plus)
+            return total if op == "ALL_REDUCE_A" else scaled(cut(total, Fraction(me, n), Fraction(me + 1, n)), n)
+        if op == "ALL_GATHER_A":
+            return joined([(y / n + Fraction(j, n), z / n + Fraction(j, n), ("piece", WHOLE, v, 0)) for j, share in
+                           enumerate(shares) for y, z, v in share])
+        return joined([(y + Fraction(j, n), z + Fraction(j, n), ("piece", WHOLE, v, me)) for j, share in enumerate(shares)
+                       for y, z, v in cut(share, Fraction(me, n), Fraction(me + 1, n))])
+
+    def team_collective(self, step):
+        """All members of a team, in the order of their places, on what their parts have given."""
+        p, op, n = self.p, step[0].op, len(step)
+        if any(p.teams is None or p.teams.size(x.s) != n or x.s - p.teams.first_of(x.s) != m for m, x in enumerate(step)):
+            return self.bad(step[0], "its ranks are not the members of its stage in their order")
+        for x in step:
+            numbers = p.teams.numbers(x.s)
+            if x.inst is None or x.inst % 2 or x.inst // 2 >= len(numbers):
+                return self.bad(x, "its stage has no such exchange")
+            d, i = numbers[x.inst // 2]
+            if p.teams.exchange[x.s][d][i] != op:
+                return self.bad(x, "another exchange than its stage has there")
+            mid = lambda k: f"mid({x.s},{x.b})#{k}"
+            want = [("t", mid(x.inst))] if op == "ALL_REDUCE_A" else [("src", mid(x.inst)), ("t", mid(x.inst + 1))]
+            if sorted((a[0], a[2]) for a in x.args) != want or any(a[3][1] > 1 for a in x.args):
+                return self.bad(x, f"operands are not {want}")
+        first = lambda x: self.operand(x, "t" if op == "ALL_REDUCE_A" else "src")[0]
+        into = lambda x: self.operand(x, "t")[0]
+        longer, shorter = {"ALL_GATHER_A": (n, 1), "REDUCE_SCATTER_A": (1, n)}.get(op, (1, 1))
+        if len({self.bytes(x, first(x)) * longer for x in step} | {self.bytes(x, into(x)) * shorter for x in step}) > 1 or \
+                op == "ALL_TO_ALL_A" and self.bytes(step[0], first(step[0])) % n:
+            self.bad(step[0], "sizes differ")
+        shares = [self.read(x, first(x)) for x in step]
+        for m, x in enumerate(step):
+            if x.op != "ALL_REDUCE_A" and into(x)[2] in self.live[x.rank]:
+                self.bad(x, f"overwrites {into(x)[2]}")
+            self.write(x, into(x), self.of_team(op, shares, m))
+
+    def mids(self):
+        """What is exchanged under one number has one size; no two numbers have more than a stage exchanges."""
+        sizes = {}
+        for r, rank in enumerate(self.p.ranks):
+            for b in rank.bufs.values():
+                if b.kind != "mid":
+                    continue
+                if self.p.teams is None or b.inst is None or b.inst >= 2 * len(self.p.teams.numbers(b.s)):
+                    self.bad(f"rank {r}", f"{b.name} has no number of an exchange")
+                elif sizes.setdefault((self.p.teams.first_of(b.s), b.inst), b.size) != b.size:
+                    self.bad(f"rank {r}", f"{b.name} is of another size")
+
+    def members(self):
+        """A job of a team is one of all members, and a rank is always the same of them."""
+        t, place = self.p.teams, {}
+        for rank in self.p.ranks if t else ():
+            for x in rank.ins:
+                if x.op not in JOBS:
+                    continue
+                if place.setdefault((x.rank, t.member[x.s][0]), x.s) != x.s:
+                    self.bad(x, "its rank is another member of the team, too")
+                others = range(t.first_of(x.s), t.first_of(x.s) + t.size(x.s))
+                if any((x.op, s, x.b) not in self.jobs for s in others):
+                    self.bad(x, "not a job of all members")
 
     def grow(self, x):
         bufs = self.p.ranks[x.rank].bufs
@@ -316,8 +462,8 @@ class Values:
                 self.bad(x, f"{b.name} is not at the place of {a.name}")
             if a.grows != b.name:
                 self.hint(x, f"{a.name} does not say that it grows")
-            if a.name not in x.frees:
-                self.hint(x, f"{a.name} grows and is not freed")
+            if a.name not in x.frees and x.part[0] == x.part[1] - 1:
+                (self.hint if x.part[1] == 1 else self.bad)(x, f"{a.name} grows and is not freed")
         self.put(x, "wstash", ("wstash", WHOLE, x.s, x.b), but=stash[0][2] if stash else None)
 
     def message(self, x, y):
@@ -335,7 +481,7 @@ class Values:
 
     def total(self, x, at):
         p = self.p
-        stages = {x.s} if x.s < p.stages else {0, p.tied}
+        stages = p.users(x.s)
         m = p.updates[x.s] if p.updates else p.batches
         k = x.b or 0
         return ("sum", *sorted(((at, x.s, s, b), 1) for s in stages for b in range(k * m, (k + 1) * m)))
@@ -425,14 +571,14 @@ class Values:
         weights = x.op in GATHERS or x.op == "COPY"
         bufs = [self.p.ranks[x.rank].bufs[a[2]] for a in x.args]
         kinds = ("weight", "wshard") if weights else ("wgrad", "gshard", "gown")
-        if x.op != "ALL_TO_ALL" and any(b.kind not in kinds or b.s != x.s for b in bufs):
+        if any(b.kind not in kinds or b.s != x.s for b in bufs):
             self.hint(x, "is named for another tensor")
         into = [self.p.ranks[x.rank].bufs[a[2]].inst for a in x.args if a[0] == "w"]
         if weights and into and (x.inst is None) != (into[0] is None):
             self.hint(x, "has the number of no fetched weights, or lacks one")
 
-    def members(self, step):
-        """Each member's only src and dw, w or y; None where what it must have is not there, or what it must not have is."""
+    def operands_of(self, step):
+        """Each member's only src and dw or w; None where what it must have is not there, or what it must not have is."""
         op, out = step[0].op, []
         for x in step:
             src, to = self.operand(x, "src"), [a for a in x.args if a[0] != "src"]
@@ -445,7 +591,7 @@ class Values:
         return out
 
     def collective(self, step):
-        members, op, n = self.members(step), step[0].op, len(step)
+        members, op, n = self.operands_of(step), step[0].op, len(step)
         if members is None:
             return
         for x in step:
@@ -470,10 +616,6 @@ class Values:
             if op == "ALL_GATHER":
                 parts = [(y + j * whole, z + j * whole, moved(v, j * whole)) for j, part in enumerate(read)
                          for y, z, v in part]
-                self.write(x, to, joined(parts))
-            elif op == "ALL_TO_ALL":
-                parts = [(y + j * piece, z + j * piece, moved(v, j * piece)) for j, part in enumerate(read)
-                         for y, z, v in cut(part, i * piece, (i + 1) * piece)]
                 self.write(x, to, joined(parts))
             elif op == "BROADCAST":
                 self.write(x, to, read[0])
@@ -513,6 +655,8 @@ class Values:
         self.jobs = {(x.op, x.s, x.b) for step in steps for x in step if x.op in JOBS}
         self.parts = {}
         self.follow()
+        self.mids()
+        self.members()
         for step in steps:
             x = step[0]
             for y in step:
@@ -523,6 +667,8 @@ class Values:
                 self.job(x)
             elif x.op in SENDS:
                 self.message(*step)
+            elif x.op in TEAM:
+                self.team_collective(step)
             elif x.op in COLLECTIVES:
                 self.collective(step)
             else:
@@ -545,8 +691,8 @@ class Values:
         for job in p.needs or ():
             if not once(*job):
                 self.bad("jobs", f"{job} does not run once")
-        for s in range(p.stages + (p.tied is not None)):
-            if not any(rank.places[s].begin is not None for rank in p.ranks):
+        for s in range(p.sets):
+            if s not in p.bare and not any(rank.places[s].begin is not None for rank in p.ranks):
                 self.bad("jobs", f"weight({s}) is at home nowhere")
         for r, rank in enumerate(p.ranks):
             for b in rank.bufs.values():

@@ -7,8 +7,8 @@
  *
  * streams: a program's text form, which says batches and updates. The versions that it declares must be the rule's;
  * with rule=any they are taken as they are. weights: a safetensors file that must have the same bits. Prints the
- * fingerprint of the weights (FNV-1a over the parameters in their order, as `pianola run` does), and the mean loss of
- * the last step.
+ * fingerprint of the weights (as `pianola run` does: the sum of each element's hash, which is SplitMix64's, of FNV-1a
+ * of the parameter's name, the layer, the element's place and its bits), and the mean loss of the last step.
  *
  * Bits can be compared because data and initial weights are such (store/data.c) that each product has one term that is
  * not zero, and each gradient at most two, whose order does not matter: this is checked for every sum. The learning
@@ -262,12 +262,25 @@ static double train(const struct training *t, float *w) {
     return pass.loss / t->batches;
 }
 
-static uint64_t fingerprint(const float *w, int64_t n) {
-    const unsigned char *byte = (const unsigned char *)w;
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (int64_t i = 0; i < n * (int64_t)sizeof *w; i++)
-        hash = (hash ^ byte[i]) * 0x100000001b3u;
-    return hash;
+/* SplitMix64 (Steele, Lea & Flood 2014) of a and b. */
+static uint64_t mixed(uint64_t a, uint64_t b) {
+    uint64_t z = a + (b + 1) * 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+/* Layer 2l of the model has the l-th n weights. */
+static uint64_t fingerprint(const float *w, int64_t layers, int64_t n) {
+    uint64_t name = 0xcbf29ce484222325u, sum = 0;
+    for (const char *c = "weight"; *c; c++)
+        name = (name ^ (unsigned char)*c) * 0x100000001b3u;
+    for (int64_t i = 0; i < layers * n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &w[i], sizeof bits);
+        sum += mixed(mixed(mixed(name, (uint64_t)(i / n * 2)), (uint64_t)(i % n)), bits);
+    }
+    return sum;
 }
 
 static void read_updates(struct training *t, const char *list) {
@@ -339,6 +352,7 @@ int main(int argc, char **argv) {
     double loss = train(&t, w);
     if (weights)
         check_weights(&t, weights, w);
-    printf("weights %016llx\nloss %.9g\n", (unsigned long long)fingerprint(w, n), loss);
+    printf("weights %016llx\nloss %.9g\n",
+           (unsigned long long)fingerprint(w, n / (t.features * t.features), t.features * t.features), loss);
     return 0;
 }

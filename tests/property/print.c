@@ -20,7 +20,7 @@ static void put_home(struct text *t, const struct spec *sp, const int32_t *home)
 /* A job's line: home, rank, n, cost, source, and what it needs where that is not the default. */
 static void put_job(struct text *t, const struct spec *sp, int j) {
     const struct job *job = &sp->job[j];
-    put(t, "  [\"%s\"] = { home = ", job_name(job->s, job->b, job->d));
+    put(t, "  [\"%s\"] = { home = ", job_name(NULL, job->s, job->b, job->d));
     put_home(t, sp, &job->home);
     put(t, ", rank = %d, n = ", job->rank);
     put_number(t, job->prio);

@@ -36,7 +36,8 @@ static const char schedule[] = "tests/schedules/random.lua", links[] = "tests/sc
     X(BUCKETS, "buckets")                                                                                              \
     X(OFFLOAD, "offload")                                                                                              \
     X(STATE, "state offloaded")                                                                                        \
-    X(RELAYS, "relays")
+    X(RELAYS, "relays")                                                                                                \
+    X(TEAMS, "teams")
 enum {
 #define X(name, text) HAS_##name,
     FEATURES(X)
@@ -74,6 +75,7 @@ static void count_features(const struct spec *sp) {
     has[HAS_CAPS] = sp->cap[0] < INT32_MAX;
     has[HAS_LISTS] = sp->nlists > 0;
     has[HAS_ROUNDS] = sp->grad_slots != NULL;
+    has[HAS_TEAMS] = sp->names.member != NULL;
     for (int s = 0; s < sp->stages; s++) {
         has[HAS_ZERO] |= sp->zero && sp->zero[s];
         has[HAS_BUCKETS] |= sp->bucket[s] > 0 && sp->bucket[s] < INT64_MAX;
@@ -138,6 +140,17 @@ static void run_all(int processes, int64_t cases) {
 
 static void put_file(const char *name, const char *text) { printf("cat >%s <<'EOF'\n%sEOF\n", name, text); }
 
+static const char *const per[] = {"edge", "peer", "rank"};
+
+static void tell_drawn(int64_t seed, const struct spec *sp) {
+    printf("# as it was drawn: build/pianola run %s --model %s --cluster %s --lanes %s --steps %d --compare -D %s "
+           "-D seed=%lld",
+           schedule, model, links, per[sp->lanes], STEPS, width, (long long)seed);
+    for (int i = 0; i < nfixed; i++)
+        printf(" -D %s", fixed[i]);
+    printf("\n");
+}
+
 static void tell(int64_t seed, const struct spec *sp, const char *why, int tried) {
     const char *cluster = print_cluster(sp);
     printf("smallest of %d tried that fails so: %d workers, %d stages, %d batches, %d jobs\n%s\n\n", tried, sp->workers,
@@ -145,15 +158,9 @@ static void tell(int64_t seed, const struct spec *sp, const char *why, int tried
     put_file("failing.lua", print_schedule(sp));
     if (cluster)
         put_file("failing_links.lua", cluster);
-    static const char *const per[] = {"edge", "peer", "rank"};
     printf("build/pianola run failing.lua --model %s%s --lanes %s --steps %d --compare -D %s\n", model,
            cluster ? " --cluster failing_links.lua" : "", per[sp->lanes], STEPS, width);
-    printf("# as it was drawn: build/pianola run %s --model %s --cluster %s --lanes %s --steps %d --compare -D %s "
-           "-D seed=%lld",
-           schedule, model, links, per[sp->lanes], STEPS, width, (long long)seed);
-    for (int i = 0; i < nfixed; i++)
-        printf(" -D %s", fixed[i]);
-    printf("\n");
+    tell_drawn(seed, sp);
 }
 
 /* What is printed must fail as the spec did that it was printed from. */
@@ -191,6 +198,11 @@ static void explain(int64_t seed) {
            sp->stages, sp->batches, verdict_text[v], why);
     if (v <= DEADLOCKED) {
         printf("it failed before, and not when tried again\n");
+        return;
+    }
+    if (sp->names.member) { /* its jobs are those of members, which no script lists */
+        printf("it has teams, and is not made smaller; try -D batches=1 and the like\n");
+        tell_drawn(seed, sp);
         return;
     }
     int tried;

@@ -22,7 +22,7 @@ cat "$work/bf16"
 
 # find FAULT HOW WORKERS STAGES BATCHES: the size of the smallest schedule that shows it.
 find_fault() {
-    PIANOLA_FAULT=$1 "$PROPERTY" -j 1 -n 100 >"$work/$1" 2>"$work/stderr"
+    PIANOLA_FAULT=$1 "$PROPERTY" -j 1 -n 100 -D teams=false >"$work/$1" 2>"$work/stderr"
     expect "a broken program ($1): exit code" 1 $?
     expect "a broken program ($1): how it shows" yes "$(grep -q "^seed .* $2\$" "$work/$1" && echo yes || head -3 "$work/$1")"
     expect "a broken program ($1): the smallest schedule" "$3 workers, $4 stages, $5 batches" \

@@ -4,15 +4,37 @@ import numpy as np
 from check import address, ceil, encode, kind, numbers, same, wide, without_barriers, Device, PRECISIONS
 
 
-def look_up(suite, T, rows, context, vocab, n):
+def tokens_from(first, n):
+    """The tokens that a layer has, of a vocabulary that a team's members divide; the positions of a slice's rows."""
+    return np.array([first, n], np.int32).tobytes()
+
+
+def places(begin, length):
+    """struct positions: a slice's rows, so many of each sequence from one on; or chunks: all of its numbers."""
+    return np.array((length, length, begin, 0, 0) if np.ndim(length) == 0 else length, np.int32)
+
+
+def position_of(rows, begin, length):
+    """The position of each row."""
+    size, chunk, first, second, skipped = places(begin, length)
+    at = (np.arange(rows) + skipped) % size
+    return np.where(at < chunk, first + at, second + at - chunk)
+
+
+def look_up(suite, T, rows, context, vocab, n, positions, first=0, begin=0, length=None):
+    """Of a layer that has vocab tokens, as many before it and as many behind, and of each sequence the rows of a slice."""
+    length = length or context
     random, d = np.random.default_rng(rows), Device()
-    token, position = numbers(random, (vocab, n), T, True), numbers(random, (context, n), T, True)
-    tokens, V = random.integers(0, vocab, rows).astype(np.int32), wide(T, n)
+    token, position = numbers(random, (vocab, n), T, True), numbers(random, (context, n), T, True) * positions
+    tokens, V = random.integers(0, vocab + 2 * first, rows).astype(np.int32), wide(T, n)
     y = d.buffer(np.zeros((rows, n), kind(T)), 'w')
-    arguments = [y, d.buffer(encode(token, T)), d.buffer(encode(position, T)), d.buffer(tokens)]
+    arguments = [y, d.buffer(encode(token, T)), d.buffer(encode(position, T)) if positions else 0, d.buffer(tokens)]
     suite.run(f'look_up<{T}, {V}>', d, [ceil(rows * (n // V), 256)], [256],
-              [address(a) for a in arguments] + [np.int32(rows), np.int32(context), np.int32(n)])
-    same(d.get(y, kind(T), (rows, n)), encode(token[tokens] + position[np.arange(rows) % context], T))
+              [address(a) for a in arguments] + [tokens_from(first, vocab), np.int32(rows), places(begin, length).tobytes(),
+               np.int32(n)])
+    has = (tokens >= first) & (tokens < first + vocab)
+    want = token[np.where(has, tokens - first, 0)] * has[:, None] + position[position_of(rows, begin, length)]
+    same(d.get(y, kind(T), (rows, n)), encode(want, T))
 
 
 def gradient(suite, name, T, rows, n, grid, tables, index, arguments, first):
@@ -23,27 +45,44 @@ def gradient(suite, name, T, rows, n, grid, tables, index, arguments, first):
     suite.run(f'{name}<{T}, {wide(T, n)}>', d, [grid], [256],
               [address(dw), address(d.buffer(encode(dy, T))), *arguments(d), np.bool_(first)])
     want = np.zeros((tables, n)) if first else old
-    np.add.at(want, index, dy)
+    has = (index >= 0) & (index < tables)
+    np.add.at(want, index[has], dy[has])
     same(d.get(dw, np.float32, (tables, n)), encode(want, 'float'))
 
 
-def token_gradient(suite, T, rows, vocab, n, first):
-    tokens = (np.random.default_rng(n).random(rows) ** 2 * vocab).astype(np.int32)  # some often, some never
-    gradient(suite, 'token_gradient', T, rows, n, min(vocab, 132 * 8), vocab, tokens,
-             lambda d: [address(d.buffer(tokens)), np.int32(rows), np.int32(vocab), np.int32(n)], first)
+def token_gradient(suite, T, rows, vocab, n, first, before=0):
+    """before: so many tokens are another member's, and as many behind."""
+    tokens = (np.random.default_rng(n).random(rows) ** 2 * (vocab + 2 * before)).astype(np.int32)  # some often, some never
+    gradient(suite, 'token_gradient', T, rows, n, min(vocab, 132 * 8), vocab, tokens - before,
+             lambda d: [address(d.buffer(tokens)), tokens_from(before, vocab), np.int32(rows), np.int32(n)], first)
 
 
-def position_gradient(suite, T, rows, context, n, first):
+def position_gradient(suite, T, rows, context, n, first, begin=0, length=None):
+    length = length or context
     gradient(suite, 'position_gradient', T, rows, n, ceil(context * (n // wide(T, n)), 256), context,
-             np.arange(rows) % context, lambda d: [np.int32(rows), np.int32(context), np.int32(n)], first)
+             position_of(rows, begin, length),
+             lambda d: [np.int32(rows), np.int32(context), places(begin, length).tobytes(), np.int32(n)], first)
+
+
+CHUNKS, RUN = (4, 2, 2, 8, 0), (12, 12, 0, 0, 7)  # of a team's member: rows 2, 3, 8, 9 of each sequence; from row 7 of one on
 
 
 def tests(suite):
     for T in PRECISIONS:
         for n in (8, 72, 1, 13):
-            suite.test(f'look_up, {T}, {n}', look_up, T, 33, 11, 17, n)
+            suite.test(f'look_up, {T}, {n}', look_up, T, 33, 11, 17, n, True)
+            suite.test(f'look_up without positions, {T}, {n}', look_up, T, 33, 11, 17, n, False)
+            suite.test(f'look_up of a part, {T}, {n}', look_up, T, 33, 11, 7, n, False, 7)
+            suite.test(f'look_up of a slice, {T}, {n}', look_up, T, 12, 11, 17, n, True, 0, 5, 4)
+            for what, rows in (('two chunks', CHUNKS), ('a run', RUN)):
+                suite.test(f'look_up of {what}, {T}, {n}', look_up, T, 12, 12, 17, n, True, 0, 0, rows)
             for first in (False, True):
+                suite.test(f'token_gradient of a part, {T}, {n}, first {first}', token_gradient, T, 300, 7, n, first, 7)
                 suite.test(f'position_gradient, {T}, {n}, first {first}', position_gradient, T, 33, 11, n, first)
+                suite.test(f'position_gradient of a slice, {T}, {n}, first {first}', position_gradient, T, 12, 11, n, first, 5, 4)
+                for what, rows in (('two chunks', CHUNKS), ('a run', RUN)):
+                    suite.test(f'position_gradient of {what}, {T}, {n}, first {first}', position_gradient, T, 12, 12, n,
+                               first, 0, rows)
                 suite.test(f'token_gradient, {T}, {n}, first {first}', token_gradient, T, 300, 17, n, first)
         for n in (8, 1):
             suite.test(f'token_gradient, {T}, two chunks, {n}', token_gradient, T, 8192 + 300, 3, n, True)

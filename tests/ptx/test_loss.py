@@ -26,6 +26,49 @@ def cross_entropy(suite, T, rows, n, in_place):
     near(d.get(dx, kind(T), (rows, n)), (e / total - hot) / count, (e / total + hot) / count * 16 + 1e-30, 'dx')
 
 
+def parts(suite, T, rows, n, members, in_place):
+    """Of a team that divides the vocabulary: the statistics of each member's n columns, then each member's gradient."""
+    random, whole = np.random.default_rng(n), n * members
+    x = decode(encode(numbers(random, (rows, whole), T) * (4 if n < 100 else 64), T))
+    targets = random.integers(0, whole, rows).astype(np.int32)
+    count, packs = rows * 3, n // (16 // PRECISIONS[T])
+    threads = max(32, ceil(packs, 32) * 32 if packs < 1024 else 1024)
+    apart = ceil(3 * rows, 16) * 16  # floats: a member's statistics end at a line
+    top = x.reshape(rows, members, n).max(2)
+    totals = np.exp(x.reshape(rows, members, n) - top[:, :, None]).sum(2)
+    got = np.zeros((members, apart), np.float32)
+    for i in range(members):
+        d, mine = Device(), x[:, i * n:(i + 1) * n]
+        here = (targets >= i * n) & (targets < (i + 1) * n)
+        hit = np.where(here, x[np.arange(rows), targets], 0)
+        all = d.buffer(np.zeros(3 * rows, np.float32), 'w')
+        suite.run(f'row_statistics<{T}, {wide(T, n)}>', d, [rows], [threads],
+                  [address(all), address(d.buffer(encode(mine, T))), address(d.buffer(targets)), np.int32(i * n),
+                   np.int32(n)])
+        stats = d.get(all, np.float32, (rows, 3))
+        same(stats[:, 0], top[:, i].astype(np.float32))
+        near(stats[:, 1], totals[:, i], totals[:, i] * 16, 'the sum')
+        same(stats[:, 2], hit.astype(np.float32))
+        got[i, :3 * rows] = stats.reshape(-1)
+    peak = x.max(1, keepdims=True)
+    e = np.exp(x - peak)
+    total = e.sum(1, keepdims=True)
+    hot = np.zeros((rows, whole))
+    hot[np.arange(rows), targets] = 1
+    for i in range(members):
+        d, mine = Device(), slice(i * n, (i + 1) * n)
+        logits = d.buffer(encode(x[:, mine], T), 'rw' if in_place else 'r')
+        dx = logits if in_place else d.buffer(encode(x[:, mine], T), 'w')
+        loss = d.buffer(np.zeros(rows), 'w')
+        suite.run(f'part_cross_entropy<{T}, {wide(T, n)}>', d, [rows], [threads],
+                  [address(dx), address(loss), address(logits), address(d.buffer(got)), np.int64(apart),
+                   np.int32(members), address(d.buffer(targets)), np.int32(i * n), np.float32(count), np.int32(n)])
+        hit = x[np.arange(rows), targets][:, None]
+        near(d.get(loss, np.float64, (rows, 1)), np.log(total) + peak - hit, 2, 'the loss')
+        near(d.get(dx, kind(T), (rows, n)), ((e / total - hot) / count)[:, mine],
+             ((e / total + hot) / count * 16 + 1e-30)[:, mine], 'dx')
+
+
 def mse(suite, T, rows, n, in_place):
     random, d = np.random.default_rng(n), Device()
     x, target, count = numbers(random, (rows, n), T), numbers(random, (rows, n), 'float'), rows * 3
@@ -42,7 +85,7 @@ def mean(suite, rows):
     d = Device()
     loss = np.random.default_rng(rows).uniform(0, 9, rows)
     to = d.buffer(np.zeros(1, np.float32), 'w')
-    suite.run('mean', d, [1], [1024], [address(to), address(d.buffer(loss)), np.int32(rows)])
+    suite.run('mean', d, [1], [1024], [address(to), address(d.buffer(loss)), np.int32(rows), np.float64(rows)])
     near(d.get(to, np.float32, 1), np.array([loss.mean()]), 0)
 
 
@@ -61,6 +104,10 @@ def tests(suite):
             for in_place in (False, True):
                 what = f'cross_entropy, {T}, {rows} x {n}, in place {in_place}'
                 suite.test(what, cross_entropy, T, rows, n, in_place)
+        for rows, n, members in ((3, 8, 2), (5, 264, 2), (2, 1031, 3), (4, 1, 4)):
+            for in_place in (False, True):
+                what = f'cross_entropy of {members} members, {T}, {rows} x {n}, in place {in_place}'
+                suite.test(what, parts, T, rows, n, members, in_place)
         for rows, n in ((1, 1), (11, 37), (9, 197)):
             for in_place in (False, True):
                 suite.test(f'mse, {T}, {rows} x {n}, in place {in_place}', mse, T, rows, n, in_place)

@@ -1,7 +1,8 @@
 /* Every collective among ranks that are processes with a GPU each, or among all ranks of one process, against its
  * definition (tests/support/hand_collectives.h): collectives nccl|ordered|put|loopback SEED RANKS. Processes find each
  * other as ranks do. Steps are enqueued, captured and launched. Exit 0: all arenas are as they should be, byte for
- * byte. NCCL's own sums have no order: there, and only there, numbers are whole. */
+ * byte. NCCL's own sums have no order: there, and only there, numbers are whole. With an odd SEED, a team's are of
+ * bf16. */
 #include "process/comm_loopback.cuh"
 extern "C" {
 #include "comm/transports.h"
@@ -18,13 +19,13 @@ static struct cuda_rank ranks[HAND_RANKS];
 
 static void make(uint64_t seed, int workers, bool whole) {
     hand_unit = 256; /* as the compiler aligns pieces */
-    hand_make(&hand, seed, workers);
+    hand_make(&hand, seed, workers, seed % 2 ? BF16 : FP32);
     hand.model.input = INPUT_INTEGERS; /* microbatches are never empty */
     hand.model.rows = hand.model.features = 1;
     for (int r = 0; r < workers; r++) {
         arena[r] = (char *)calloc(1, (size_t)hand.rank[r].arena + 1);
         before[r] = (char *)calloc(1, (size_t)hand.rank[r].arena + 1);
-        hand_fill(arena[r], hand.rank[r].arena, r, whole);
+        hand_fill(&hand, arena[r], hand.rank[r].arena, r, whole);
     }
 }
 
@@ -67,7 +68,7 @@ static bool same(int at, int rank) {
     bool ok = memcmp(got, arena[rank], bytes) == 0;
     for (int i = 0; !ok && i < hand.rank[rank].nins; i++) {
         const struct rt_instr *x = &hand.ins[rank][i];
-        int64_t to = x->at[ROLE_w] >= 0 ? x->at[ROLE_w] : x->at[ROLE_y] >= 0 ? x->at[ROLE_y] : x->at[ROLE_dw];
+        int64_t to = result_at(x);
         if (to >= 0 && memcmp(got + to, arena[rank] + to, (size_t)x->bytes) != 0)
             fprintf(stderr, "rank %d: %s of %lld bytes%s\n", rank, op_row(x->op)->name, (long long)x->bytes,
                     x->first ? "" : ", added");

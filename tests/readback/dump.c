@@ -9,8 +9,8 @@ static void dump_bits(FILE *f, float x) {
 }
 
 static void dump_model(FILE *f, const struct rt_model *m) {
-    fprintf(f, "model input %d rows %d context %d vocab %d features %d batches %d precision %d update %d\n", m->input,
-            m->rows, m->context, m->vocab, m->features, m->batches, m->precision, m->update);
+    fprintf(f, "model input %d rows %d context %d vocab %d features %d batches %d precision %d update %d slices %d\n",
+            m->input, m->rows, m->context, m->vocab, m->features, m->batches, m->precision, m->update, m->slices);
     fprintf(f, "optimizer %d lr, beta1, beta2, eps, decay", m->optimizer);
     dump_bits(f, m->lr);
     dump_bits(f, m->beta1);
@@ -22,18 +22,24 @@ static void dump_model(FILE *f, const struct rt_model *m) {
 
 static void dump_layer(FILE *f, const struct rt_layer *l) {
     const struct slot slot[] = {l->x, l->y, l->aux, l->dy, l->dx, l->tmp};
-    fprintf(f, "    kind %d rows %d in %d out %d heads %d context %d index %d param %" PRId64 " nparam %" PRId64,
-            l->kind, l->rows, l->in, l->out, l->heads, l->context, l->index, l->param, l->nparam);
+    fprintf(
+        f,
+        "    kind %d rows %d in %d out %d heads %d context %d kv_heads %d rope %d unbiased %d index %d param %" PRId64
+        " nparam %" PRId64,
+        l->kind, l->rows, l->in, l->out, l->heads, l->context, l->kv_heads, l->rope, l->unbiased, l->index, l->param,
+        l->nparam);
+    fprintf(f, " share %d %d %d %d %d %d", l->share.split, l->share.member, l->share.members, l->share.group[0],
+            l->share.group[1], l->share.group[2]);
     for (int i = 0; i < 6; i++)
         fprintf(f, " %d:%" PRId64, slot[i].space, slot[i].off);
-    fprintf(f, "\n");
+    fprintf(f, " slice %d %d %" PRId64 "\n", l->first, l->length, l->kv);
 }
 
 static void dump_stage(FILE *f, const struct rt_stage *s, int number) {
     fprintf(f, "stage %d layers %d act %" PRId64 " grad %" PRId64 " stash %" PRId64 " ext %" PRId64, number, s->nlayers,
             s->act, s->grad, s->stash, s->ext);
-    fprintf(f, " input %" PRId64 " weight %" PRId64 " opt %" PRId64 " work %" PRId64 " update %d\n", s->input,
-            s->weight, s->opt, s->work, s->update);
+    fprintf(f, " input %" PRId64 " weight %" PRId64 " opt %" PRId64 " work %" PRId64 " update %d is %d %d %d\n",
+            s->input, s->weight, s->opt, s->work, s->update, s->number, s->place, s->members);
     for (int i = 0; i < s->nlayers; i++)
         dump_layer(f, &s->layer[i]);
 }
@@ -44,13 +50,13 @@ static void dump_instr(FILE *f, const struct rt_instr *x, int number, const int3
         OPS(X)
 #undef X
     };
-    fprintf(f, "%d %s first %d %d recorded %d lane %d stage %d batch %d peer %d msg %d root %d bytes %" PRId64 " at",
-            number, x->op < NOPS ? op[x->op] : "?", x->first, x->vfirst, x->recorded, x->lane, x->stage, x->batch,
-            x->peer, x->msg, x->root, x->bytes);
+    fprintf(f, "%d %s first %d %d %d recorded %d lane %d stage %d batch %d peer %d msg %d root %d bytes %" PRId64 " at",
+            number, x->op < NOPS ? op[x->op] : "?", x->first, x->vfirst, x->ufirst, x->recorded, x->lane, x->stage,
+            x->batch, x->peer, x->msg, x->root, x->bytes);
     for (int r = 0; r < NROLES; r++)
         fprintf(f, " %" PRId64, x->at[r]);
     fprintf(f, " layers %d %d more", x->from, x->to);
-    for (int i = 0; i < x->nmore; i++)
+    for (int i = 0; i < x->nmore + x->nkv; i++)
         fprintf(f, " %" PRId64, more[x->more + i]);
     fprintf(f, " after");
     for (int i = 0; i < x->nwait; i++)
@@ -68,6 +74,8 @@ void dump(FILE *f, const struct rt_self *self, const struct rt_tables *t) {
     dump_model(f, t->model);
     for (int s = 0; s < t->sets; s++)
         dump_stage(f, &t->stage[s], s);
+    for (int i = 0; i < self->stages * t->model->slices; i++)
+        dump_stage(f, &t->slice[i], i);
     for (int i = 0; i < t->nins; i++)
         dump_instr(f, &t->ins[i], i, t->wait, t->more);
     for (int l = 0; l < self->nlanes; l++)

@@ -21,17 +21,32 @@ static int32_t *groups_of(const struct program *p) {
     return list;
 }
 
-/* The stages that a rank computes or is home of; of others it knows only what an update takes. */
+/* What a rank knows of every stage: what an update takes, and the stage's place in its team. */
+static struct rt_stage elsewhere(const struct rt_stage *stage) {
+    return (struct rt_stage){
+        .update = stage->update, .number = stage->number, .place = stage->place, .members = stage->members};
+}
+
+/* The stages that a rank computes or is home of; of others it knows no more. */
 static struct rt_stage *stages_of(const struct rt_program *rt, const struct rt_rank *k) {
     struct rt_stage *stage = NEW(struct rt_stage, rt->sets);
     for (int s = 0; s < rt->sets; s++)
-        stage[s].update = rt->stage[s].update;
+        stage[s] = elsewhere(&rt->stage[s]);
     for (int32_t i = 0; i < k->nins; i++)
         if (op_lane[k->ins[i].op] == LANE_COMPUTE)
             stage[k->ins[i].stage] = rt->stage[k->ins[i].stage];
     for (int32_t h = 0; h < k->nhomes; h++)
         stage[k->home[h].stage] = rt->stage[k->home[h].stage];
     return stage;
+}
+
+/* And their slices. */
+static struct rt_stage *slice_stages(const struct rt_program *rt, const struct rt_stage *stage) {
+    int slices = rt->model->slices;
+    struct rt_stage *slice = NEW(struct rt_stage, rt->stages * slices + 1);
+    for (int i = 0; i < rt->stages * slices; i++)
+        slice[i] = stage[i / slices].nlayers ? rt->slice[i] : elsewhere(&rt->slice[i]);
+    return slice;
 }
 
 static void dump_rank(const struct program *p, const struct rt_program *rt, int r, const char *path) {
@@ -46,8 +61,9 @@ static void dump_rank(const struct program *p, const struct rt_program *rt, int 
     struct rt_home *homes = NEW(struct rt_home, k->nhomes + 1);
     memcpy(homes, k->home, sizeof *homes * (size_t)k->nhomes);
     homes[k->nhomes].stage = -1;
-    struct rt_tables t = {rt->model, stages_of(rt, k), rt->sets,     ins,   k->wait,
-                          k->more,   k->nins,          groups_of(p), homes, lane_names(p, &p->rank[r])};
+    const struct rt_stage *stage = stages_of(rt, k);
+    struct rt_tables t = {rt->model,    stage, slice_stages(rt, stage),   rt->sets, ins, k->wait, k->more, k->nins,
+                          groups_of(p), homes, lane_names(p, &p->rank[r])};
     FILE *f = fopen(path, "w");
     if (!f)
         die("%s: %s", path, strerror(errno));

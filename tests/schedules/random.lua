@@ -1,6 +1,7 @@
--- A random schedule: placement, homes, priorities, costs, caps, split backwards, recompute, added orders, relays, host
--- memory, and gradients in pieces and rounds, as no hand would write them. Every draw is a function of the seed and of what it is drawn for, so with fewer workers, stages or
--- batches the rest stays as it was. Each parameter is drawn, too, unless -D gives it.
+-- A random schedule: placement, teams, homes, priorities, costs, caps, split backwards, recompute, added orders, relays, host
+-- memory, and gradients in pieces and rounds, as no hand would write them. Every draw is a function of the seed and of what it
+-- is drawn for, so with fewer workers, stages or batches the rest stays as it was. Each parameter is drawn, too, unless -D
+-- gives it.
 local seed = params { seed = 1 }.seed
 
 -- FNV-1a, its upper bits: 0 .. n-1 for the thing `what` of job or cell (s, b, d).
@@ -33,6 +34,7 @@ local p = params {
   offload = draw(3, "offload") == 0,
   state = draw(3, "state") == 0, -- of the optimizer, in host memory
   relays = draw(3, "relays") == 0,
+  teams = draw(4, "teams") == 0, -- of stages, of 1, 2 or 4 ranks each
 }
 local W, S, B = p.workers, p.stages, p.batches
 
@@ -40,9 +42,31 @@ local function some(kind, what, s, b) return kind == "all" or kind == "some" and
 local function splits(s, b) return some(p.split, "split", s, b) end
 local function recomputes(s, b) return some(p.recompute, "recompute", s, b) end
 local function backward(s, b) return splits(s, b) and "I" or "B" end
-local function rank(s, b, d)
-  if p.lists and p.apart then return b % W end
-  return draw(5 * 4 * 3, "rank", s, b, (d == "R" or d == "I") and "B" or d) % W
+-- Teams of a stage are ranks side by side, whose places are turned about alike; so each has the same place in all of them.
+local function size(s)
+  local n = p.teams and ({ 1, 2, 2, 4 })[1 + draw(4, "team", s)] or 1
+  return n <= W and n or 1
+end
+local function team(s, first) -- or the rank
+  local n, ranks = size(s), {}
+  for i = 0, n - 1 do ranks[i + 1] = first + (i ~ draw(n, "turned", s)) end
+  return n > 1 and ranks or first
+end
+local function rank(s, b, d) -- the first of the team
+  local n = size(s)
+  if p.lists and p.apart then return b % (W // n) * n end
+  return draw(5 * 4 * 3, "rank", s, b, (d == "R" or d == "I") and "B" or d) % (W // n) * n
+end
+
+-- Where a team's stage is at home: on a team, or on two, member by member.
+local function home_of_team(s, first)
+  local n = size(s)
+  if 2 * n > W or draw(3, "wide", s) > 0 then return team(s, first) end
+  local a = first // (2 * n) * 2 * n
+  if a + 2 * n > W then a = 0 end
+  local list, other = {}, team(s, a + n)
+  for i, r in ipairs(team(s, a)) do table.insert(list, r) table.insert(list, other[i]) end
+  return list
 end
 
 -- The homes of a stage: lists of one length, or ranks, that have no rank in common. of: each rank's, if it is in one.
@@ -61,6 +85,12 @@ local function lists(s)
 end
 
 local function home(s, b, d)
+  local n = size(s)
+  if n > 1 then
+    local block = p.homes == "stage" and draw(60, "home", s) or p.homes == "batch" and b
+      or draw(60, "home", s, b, d == "R" and backward(s, b) or d)
+    return home_of_team(s, p.homes == "rank" and rank(s, b, d) or block % (W // n) * n)
+  end
   if p.lists then
     local homes, job = lists(s), d == "R" and backward(s, b) or d
     local own = draw(8, "own list", s, b, job) > 0 and homes.of[rank(s, b, d)]
@@ -146,7 +176,7 @@ local function sequence()
 end
 
 local sequenced, pairs = nil, 0
-if p.strict and p.pairs then sequenced, pairs = sequence() end
+if p.strict and p.pairs and not p.teams then sequenced, pairs = sequence() end
 
 local function cost(s, b, d)
   if p.extreme then return ({ 0, 1e-20, 1, 1e9, 1e90 })[1 + draw(1 + draw(5, "kinds"), "cost", s, b, d)] end
@@ -171,13 +201,14 @@ local function holders(s)
 end
 
 local function source(s, b, d)
+  if size(s) > 1 then return nil end
   local from = holders(s)[1 + draw(60, "source", s, b, d) % #holders(s)]
   return draw(4, "relayed", s, b, d) > 0 and from ~= rank(s, b, d) and from or nil
 end
 
 return schedule {
   workers = W, stages = S, batches = B,
-  w = function(s, b, d) return home(s, b, d), rank(s, b, d) end,
+  w = function(s, b, d) return home(s, b, d), team(s, rank(s, b, d)) end,
   n = not sequenced and n or nil,
   sequence = sequenced,
   overlap = pairs > 0 and draw(5, "overlap") / 4 or nil,
@@ -189,7 +220,7 @@ return schedule {
   weight_slots = p.slots and function(r) return draw(4, "weight slots", r) end or nil,
   pred = p.orders and pred or nil,
   zero = p.zero and function(s) return draw(3, "zero", s) end or nil,
-  grad_slots = p.rounds and function(r) return 1 + draw(3, "grad slots", r) end or nil,
+  grad_slots = p.rounds and not p.teams and function(r) return 1 + draw(3, "grad slots", r) end or nil, -- members need the same rounds
   bucket = p.buckets and function(s) return ({ 1, 5000, 20000, math.huge })[1 + draw(4, "bucket", s)] end or nil,
   offload = p.offload and function(s, b) return draw(3, "offload", s, b) > 0 end or nil,
   offload_optimizer = p.state and function(s) return draw(2, "state", s) == 0 end or nil,

@@ -106,6 +106,7 @@ formulas() { # P M
         holds zb_h2 "$P" "$M" $((3 * M + P - 1)) 0 $((2 * P - 1))
         holds zbv "$P" "$M" $((6 * M + P - 1)) 0 $((2 * P))
     fi
+    [ "$M" -lt $((3 * P - 1)) ] || holds stp "$P" "$M" $((6 * M + P - 1)) - $((P > 1 ? 4 * P - 1 : 4))
 }
 for PM in 1,1 1,3 2,2 2,3 2,7 3,2 3,5 4,4 4,5 4,11 5,9 7,20 8,8 8,15 8,64 16,40; do
     # shellcheck disable=SC2086
@@ -114,16 +115,45 @@ done
 holds naive 4 8 96 - 1
 holds naive 7 5 105 - 1
 holds 2bp 5 1 11 - 1 -D scheme=naive # 2 P + 1
-for name in gpipe 1f1b zb_h1 zb_h2 2bp zbv interleaved breadth_first; do # the largest
+for name in gpipe 1f1b zb_h1 zb_h2 2bp zbv stp interleaved breadth_first; do # the largest
     read -ra got <<<"$(sized $name 64 512)"
     case $name in
     gpipe | 1f1b) want=$((3 * (512 + 63))) ;;
     zb*h? | 2bp) want=$((3 * 512 + 63)) ;;
-    zbv) want=$((6 * 512 + 63)) ;;
+    zbv | stp) want=$((6 * 512 + 63)) ;;
     *) want=$((6 * 512 + 3 * 63)) ;;
     esac
     expect "$name, P = 64, M = 512" "$want" "${got[0]}"
 done
+
+# HelixPipe: attention takes no part in the bubble. A layer's queries take Q, its attention A, its projection and MLP R, and a
+# backward twice as much; the embedding takes nothing.
+helix() { # P L M FOLDS Q A R ARGS...
+    sed "s/^return schedule {/&\n  cost = function(s, b, d)\n    local c = s == 0 and 0 or ({ $5, $6, $7 \/ 4, $7 * 3 \/ 4 })[(s - 1) % 4 + 1]\n\
+    return d == 'B' and 2 * c or c\n  end,/" schedules/helixpipe.lua >"$room/helixpipe.lua"
+    figure makespan "$room/helixpipe.lua" -D "workers=$1" -D "layers=$2" -D "batches=$3" -D "folds=$4" "${@:8}"
+}
+for size in 2/2/2 2/4/4 3/3/3 4/4/4 4/8/8 4/4/12 8/8/16; do
+    IFS=/ read -r P L M <<<"$size"
+    for costs in 1/8/4 1/64/4 4/16/1; do
+        IFS=/ read -r Q A R <<<"$costs"
+        work=$((3 * M * L * (Q + A + R) / P))
+        expect "helixpipe, P = $P, L = $L, M = $M, attention $A" $((work + 3 * (P - 1) * (Q + R))) \
+            "$(helix "$P" "$L" "$M" 1 "$Q" "$A" "$R")"
+        two=$(($(helix "$P" "$L" $((2 * M)) 2 "$Q" "$A" "$R") - 2 * work)) # folds of as many microbatches each
+        expect "helixpipe, P = $P, L = $L, M = $((2 * M)), attention $A, two folds: a bubble of $two, at most twice as long" yes \
+            "$([ $two -gt 0 ] && [ $two -le $((6 * (P - 1) * (Q + R))) ] && echo yes)"
+    done
+    expect "helixpipe, P = $P, L = $L, M = $((2 * M)), two folds: attention adds its own time" $((2 * 3 * M * L * 48 / P)) \
+        "$(($(helix "$P" "$L" $((2 * M)) 2 1 64 4) - $(helix "$P" "$L" $((2 * M)) 2 1 16 4)))"
+done
+# Tensors on their way for as long as a layer's weights work: a second fold hides nearly all of it, one fold nothing.
+hidden() { # FOLDS: what the latency adds
+    echo $(($(helix 4 8 16 "$1" 1 16 4 --cluster schedules/clusters/latency.lua -D latency=5) - $(helix 4 8 16 "$1" 1 16 4)))
+}
+expect "helixpipe, one fold: each layer of each group waits twice, forwards and backwards" yes \
+    "$([ "$(hidden 1)" -ge $((2 * 2 * 5 * (4 * 8 - 1))) ] && echo yes || hidden 1)"
+expect "helixpipe, two folds hide nine tenths of that" yes "$([ $(($(hidden 2) * 10)) -le "$(hidden 1)" ] && echo yes || hidden 2)"
 
 # Controllable memory: at most half and two thirds of 1F1B's bubble, 6 (P - 1), in (P + 2) // 2 and (P + 4) // 3
 # microbatches of two activations each.

@@ -7,6 +7,7 @@
 
 #define __global__
 #define __device__
+#define __grid_constant__
 #define __host__
 #define __forceinline__ inline
 #define __restrict__ __restrict

@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HAND_RANKS = 7, HAND_GROUPS = 4, HAND_EACH = 7, HAND_MEETINGS = HAND_GROUPS * HAND_EACH, HAND_STEPS = 3 };
+enum { HAND_RANKS = 7, HAND_GROUPS = 4, HAND_EACH = 10, HAND_MEETINGS = HAND_GROUPS * HAND_EACH, HAND_STEPS = 3 };
 
 struct hand {
     struct rt_program program;
     struct rt_model model;
     struct rt_rank rank[HAND_RANKS];
     struct rt_instr ins[HAND_RANKS][HAND_MEETINGS];
-    int32_t lane_at[HAND_RANKS][2 * HAND_GROUPS + 1], lane_ins[HAND_RANKS][HAND_MEETINGS];
+    int32_t lane_at[HAND_RANKS][GROUP_LANES * HAND_GROUPS + 1], lane_ins[HAND_RANKS][HAND_MEETINGS];
     struct rt_meeting meeting[HAND_MEETINGS];
     int32_t member[HAND_MEETINGS][HAND_RANKS];
     int64_t off[HAND_MEETINGS][HAND_RANKS], to[HAND_MEETINGS][HAND_RANKS];
@@ -22,7 +22,22 @@ struct hand {
     uint64_t random;
 };
 static int64_t hand_unit = 1; /* shards are of multiples of so many bytes */
-static const int hand_ops[] = {OP_ALL_GATHER, OP_BROADCAST, OP_ALL_REDUCE, OP_REDUCE, OP_REDUCE_SCATTER, OP_ALL_TO_ALL};
+/* A team's collectives do what the others do, with numbers of the model's precision, and never add to their results. */
+static const struct {
+    int op, like;
+} hand_ops[] = {
+    {OP_ALL_GATHER, OP_ALL_GATHER},   {OP_BROADCAST, OP_BROADCAST},           {OP_ALL_REDUCE, OP_ALL_REDUCE},
+    {OP_REDUCE, OP_REDUCE},           {OP_REDUCE_SCATTER, OP_REDUCE_SCATTER}, {OP_ALL_TO_ALL_A, OP_ALL_TO_ALL_A},
+    {OP_ALL_REDUCE_A, OP_ALL_REDUCE}, {OP_ALL_GATHER_A, OP_ALL_GATHER},       {OP_REDUCE_SCATTER_A, OP_REDUCE_SCATTER}};
+enum { HAND_OPS = sizeof hand_ops / sizeof *hand_ops };
+static inline int hand_like(int op) {
+    int i = 0;
+    while (hand_ops[i].op != op)
+        i++;
+    return hand_ops[i].like;
+}
+static inline bool hand_team(int op) { return op_row(op)->lane == LANE_TEAM; }
+static inline bool hand_halves(const struct hand *h, int op) { return hand_team(op) && h->model.precision == BF16; }
 
 static inline int hand_below(struct hand *h, int n) {
     h->random = h->random * 6364136223846793005u + 1442695040888963407u;
@@ -35,10 +50,13 @@ static inline float hand_value(int rank, int64_t i, bool whole) {
     x = (x ^ x >> 29) * 0xbf58476d1ce4e5b9u;
     return whole ? (float)((int)(x >> 40) % 17 - 8) : (float)(x >> 40) * 0.0137f - 90000;
 }
-static inline void hand_fill(char *arena, int64_t bytes, int rank, bool whole) {
+/* With bf16, numbers of 2 bytes may lie anywhere: then each half of a float that is not whole is such a number too. */
+static inline void hand_fill(const struct hand *h, char *arena, int64_t bytes, int rank, bool whole) {
     for (int64_t i = 0; i + 4 <= bytes; i += 4) {
-        float x = hand_value(rank, i / 4, whole);
+        float x = hand_value(rank, i / 4, whole), y = hand_value(rank, i / 4 + bytes, whole);
         memcpy(arena + i, &x, 4);
+        if (h->model.precision == BF16 && !whole)
+            memcpy(arena + i, (const char *)&y + 2, 2);
     }
 }
 
@@ -50,20 +68,22 @@ static inline int64_t hand_take(struct rt_rank *k, int64_t bytes) {
 
 static inline int64_t hand_size(struct hand *h, int op) {
     static const int64_t floats[] = {0, 1, 3, 5, 777, 4096, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE + 17};
-    bool sums = op == OP_ALL_REDUCE || op == OP_REDUCE || op == OP_REDUCE_SCATTER;
+    int like = hand_like(op);
+    bool sums = like == OP_ALL_REDUCE || like == OP_REDUCE || like == OP_REDUCE_SCATTER;
     int64_t bytes = 4 * floats[hand_below(h, sizeof floats / sizeof *floats)];
-    bytes += !sums && bytes ? hand_below(h, 4) : 0;
+    bytes += !sums && bytes ? hand_below(h, 4) : sums && bytes && hand_halves(h, op) ? 2 * hand_below(h, 2) : 0;
     return (bytes + hand_unit - 1) / hand_unit * hand_unit;
 }
 
 /* The operands of member i, of a shard of so many bytes. */
 static inline void hand_operands(struct hand *h, struct rt_rank *k, struct rt_instr *x, int i, int n, int64_t bytes,
                                  bool in_place) {
-    bool gathers = x->op == OP_ALL_GATHER, scatters = x->op == OP_REDUCE_SCATTER, exchanges = x->op == OP_ALL_TO_ALL;
+    int like = hand_like(x->op);
+    bool gathers = like == OP_ALL_GATHER, scatters = like == OP_REDUCE_SCATTER, exchanges = like == OP_ALL_TO_ALL_A;
     bool root = x->root >= 0 && x->root == (int)(k - h->rank);
-    int dst = gathers || x->op == OP_BROADCAST ? ROLE_w : exchanges ? ROLE_y : ROLE_dw;
+    int dst = hand_team(x->op) ? ROLE_t : gathers || x->op == OP_BROADCAST ? ROLE_w : ROLE_dw;
     memset(x->at, -1, sizeof x->at);
-    if (x->op != OP_ALL_REDUCE && (x->op != OP_BROADCAST || root))
+    if (like != OP_ALL_REDUCE && (x->op != OP_BROADCAST || root))
         x->at[ROLE_src] = hand_take(k, (scatters || exchanges ? n : 1) * bytes);
     if (x->root < 0 || root == (x->op == OP_REDUCE))
         x->at[dst] = hand_take(k, (gathers || exchanges ? n : 1) * bytes);
@@ -84,7 +104,7 @@ static inline void hand_meet(struct hand *h, int number, int op) {
     const int32_t *member = group_at(h->groups, number);
     int m = h->program.nmsgs++, n = 0;
     int64_t bytes = hand_size(h, op);
-    bool in_place = hand_below(h, 2), has_root = op == OP_BROADCAST || op == OP_REDUCE;
+    bool in_place = hand_below(h, 2) && !hand_team(op), has_root = op == OP_BROADCAST || op == OP_REDUCE;
     while (member[n] >= 0)
         n++;
     int root = has_root ? member[hand_below(h, n)] : -1;
@@ -92,11 +112,11 @@ static inline void hand_meet(struct hand *h, int number, int op) {
         struct rt_rank *k = &h->rank[member[i]];
         struct rt_instr *x = &h->ins[member[i]][k->nins++];
         *x = (struct rt_instr){.op = (uint8_t)op, .batch = -1, .peer = number, .msg = m, .root = root};
-        x->lane = (uint16_t)(2 * number + (op_row(op)->lane == LANE_GATHER));
-        x->first = op != OP_ALL_REDUCE && hand_below(h, 2);
+        x->lane = (uint16_t)(GROUP_LANES * number + op_row(op)->lane - LANE_GATHER);
+        x->first = op != OP_ALL_REDUCE && !hand_team(op) && hand_below(h, 2);
         hand_operands(h, k, x, i, n, bytes, in_place);
-        bool has_src = op != OP_ALL_REDUCE;
-        int64_t dst = x->at[ROLE_w] >= 0 ? x->at[ROLE_w] : x->at[ROLE_y] >= 0 ? x->at[ROLE_y] : x->at[ROLE_dw];
+        bool has_src = hand_like(op) != OP_ALL_REDUCE;
+        int64_t dst = x->at[ROLE_w] >= 0 ? x->at[ROLE_w] : x->at[ROLE_t] >= 0 ? x->at[ROLE_t] : x->at[ROLE_dw];
         h->member[m][i] = member[i];
         h->off[m][i] = has_src ? x->at[ROLE_src] : dst;
         h->to[m][i] = has_src ? dst : -1;
@@ -108,7 +128,7 @@ static inline void hand_meet(struct hand *h, int number, int op) {
     h->meeting[m].to = h->to[m];
 }
 
-/* Groups in no order: all ranks, two of some, and a pair; each with two lanes, in which every collective occurs. */
+/* Groups in no order: all ranks, two of some, and a pair; each with three lanes, in which every collective occurs. */
 static inline void hand_groups(struct hand *h, int workers) {
     int32_t *at = h->groups;
     for (int g = 0; g < HAND_GROUPS; g++) {
@@ -126,8 +146,9 @@ static inline void hand_groups(struct hand *h, int workers) {
     *at = -1;
 }
 
-static inline void hand_make(struct hand *h, uint64_t seed, int workers) {
+static inline void hand_make(struct hand *h, uint64_t seed, int workers, int precision) {
     memset(h, 0, sizeof *h);
+    h->model.precision = precision;
     h->random = seed;
     h->program = (struct rt_program){.name = "by hand", .workers = workers, .batches = 1, .model = &h->model};
     h->program.rank = h->rank;
@@ -135,11 +156,11 @@ static inline void hand_make(struct hand *h, uint64_t seed, int workers) {
     hand_groups(h, workers);
     for (int j = 0; j < HAND_EACH; j++)
         for (int g = 0; g < HAND_GROUPS; g++)
-            hand_meet(h, g, hand_ops[(j + g + (int)seed) % (int)(sizeof hand_ops / sizeof *hand_ops)]);
+            hand_meet(h, g, hand_ops[(j + g + (int)seed) % HAND_OPS].op);
     for (int r = 0; r < workers; r++) {
         struct rt_rank *k = &h->rank[r];
         k->ins = h->ins[r];
-        k->nlanes = 2 * HAND_GROUPS;
+        k->nlanes = GROUP_LANES * HAND_GROUPS;
         k->lane_at = h->lane_at[r];
         k->lane_ins = h->lane_ins[r];
         k->work = -1;
@@ -163,31 +184,53 @@ static inline float hand_float(const char *at) {
     return x;
 }
 
+/* A number of 2 bytes, and a float rounded to one: to nearest, ties to even. */
+static inline float hand_half(const char *at) {
+    uint16_t bits;
+    uint32_t wide;
+    float x;
+    memcpy(&bits, at, 2);
+    wide = (uint32_t)bits << 16;
+    memcpy(&x, &wide, 4);
+    return x;
+}
+static inline uint16_t hand_rounded(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    uint32_t rest = bits & 0xffff, up = rest > 0x8000 || (rest == 0x8000 && (bits >> 16 & 1));
+    return (uint16_t)((bits >> 16) + up);
+}
+
 /* The sum of piece p of all members, into dst or added to it. */
 static inline void hand_sum(const struct hand *h, char *const *before, int m, int64_t p, int64_t bytes, char *dst,
-                            bool first) {
-    for (int64_t b = 0; b < bytes; b += 4) {
-        float sum = hand_float(hand_at(h, before, m, 0, p, bytes) + b);
-        for (int i = 1; i < h->meeting[m].n; i++)
-            sum += hand_float(hand_at(h, before, m, i, p, bytes) + b);
+                            bool first, bool halves) {
+    for (int64_t b = 0, size = halves ? 2 : 4; b < bytes; b += size) {
+        float sum = 0;
+        for (int i = 0; i < h->meeting[m].n; i++) {
+            const char *at = hand_at(h, before, m, i, p, bytes) + b;
+            float x = halves ? hand_half(at) : hand_float(at);
+            sum = i == 0 ? x : sum + x;
+        }
         sum = first ? sum : hand_float(dst + b) + sum;
-        memcpy(dst + b, &sum, 4);
+        uint16_t half = hand_rounded(sum);
+        memcpy(dst + b, halves ? (const void *)&half : &sum, (size_t)size);
     }
 }
 
 static inline void hand_apply(const struct hand *h, const struct rt_instr *x, int i, char *const *before,
                               char *const *after) {
-    int m = x->msg, n = h->meeting[m].n, root = 0;
-    int64_t bytes = x->op == OP_ALL_TO_ALL ? x->bytes / n : x->bytes;
-    char *dst = after[h->member[m][i]] + (x->op == OP_ALL_REDUCE ? h->off[m][i] : h->to[m][i]);
+    int m = x->msg, n = h->meeting[m].n, root = 0, like = hand_like(x->op);
+    int64_t bytes = like == OP_ALL_TO_ALL_A ? x->bytes / n : x->bytes;
+    char *dst = after[h->member[m][i]] + (like == OP_ALL_REDUCE ? h->off[m][i] : h->to[m][i]);
+    bool first = x->first || hand_team(x->op), halves = hand_halves(h, x->op);
     while (x->root >= 0 && h->member[m][root] != x->root)
         root++;
-    switch (x->op) {
+    switch (like) {
     case OP_ALL_GATHER:
         for (int j = 0; j < n; j++)
             memcpy(dst + j * bytes, hand_at(h, before, m, j, 0, bytes), (size_t)bytes);
         break;
-    case OP_ALL_TO_ALL:
+    case OP_ALL_TO_ALL_A:
         for (int j = 0; j < n; j++)
             memcpy(dst + j * bytes, hand_at(h, before, m, j, i, bytes), (size_t)bytes);
         break;
@@ -195,11 +238,11 @@ static inline void hand_apply(const struct hand *h, const struct rt_instr *x, in
         if (i != root)
             memcpy(dst, hand_at(h, before, m, root, 0, bytes), (size_t)bytes);
         break;
-    case OP_ALL_REDUCE: hand_sum(h, before, m, 0, bytes, dst, true); break;
-    case OP_REDUCE_SCATTER: hand_sum(h, before, m, i, bytes, dst, x->first); break;
+    case OP_ALL_REDUCE: hand_sum(h, before, m, 0, bytes, dst, true, halves); break;
+    case OP_REDUCE_SCATTER: hand_sum(h, before, m, i, bytes, dst, first, halves); break;
     default:
         if (i == root)
-            hand_sum(h, before, m, 0, bytes, dst, x->first);
+            hand_sum(h, before, m, 0, bytes, dst, first, halves);
     }
 }
 

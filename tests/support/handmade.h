@@ -31,8 +31,8 @@ static inline void add(struct model *m, int kind, int x) {
     bool inside = depth > 0;
     depth += (kind == LAYER_fork) - (kind == LAYER_join);
     m->nunits += !inside;
-    m->layer[m->nlayers++] =
-        (struct model_layer){kind, kind == LAYER_attention ? 0 : x, kind == LAYER_attention ? x : 0, m->nunits - 1};
+    m->layer[m->nlayers++] = (struct model_layer){.kind = kind, .unit = m->nunits - 1};
+    *(kind == LAYER_attention ? &m->layer[m->nlayers - 1].heads : &m->layer[m->nlayers - 1].out) = x;
 }
 
 static inline struct model *gpt(int rows, int context, int vocab, int batches, int layers, int width, int heads) {

@@ -14,6 +14,8 @@ ranks() { json "${@:2}" | sed -nE "s/^      \"$1\": ([^,]*),?$/\1/p;/error:/p" |
 # tests/pipedream_training says.
 several_updates() { "$PIANOLA" show "$1" --format streams | grep -q '^updates '; }
 
+has_teams() { "$PIANOLA" show "$1" --format streams | grep -q '^team '; }
+
 # expect WHAT WANTED GOT
 expect() {
     if [ "$2" = "$3" ]; then

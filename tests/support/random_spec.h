@@ -31,6 +31,9 @@ enum { /* what a spec may have in addition to what all have */
        SHARDED = 512, /* homes are lists of ranks, and zero; often each rank computes microbatches of its own */
        ROUNDS = 1024, /* few gradients are summed at a time */
        HOST = 2048,   /* stashes, inputs and state go to host memory */
+       SLICES = 4096, /* microbatches are cut into slices; often, some stages have no attention */
+       BARE = 16384,  /* some stages have no weights */
+       TEAMS = 8192,  /* stages of teams: fixed ones, or of any ranks that keep their places */
 };
 
 static inline struct spec *empty_spec(int workers, int stages, int batches) {
@@ -97,42 +100,70 @@ static inline void draw_jobs(struct spec *sp, int flags) {
     }
 }
 
-/* The default dependencies, by the text of schedules/README.md. Returns how many. */
-static inline int needs_by_design(const struct spec *sp, const struct job *j, int32_t out[3]) {
-    int n = 0, s = j->s, b = j->b;
+enum { MOST_CUT = 4, MOST_NEEDS = 4 + MOST_CUT };
+
+/* Whether slices of a microbatch read each other's keys and values on stage s. */
+static inline bool has_attention(const struct spec *sp, int s) {
+    return sp->names.slices > 0 && (sp->attends == NULL || sp->attends[s]);
+}
+
+/* The default dependencies, by the text of schedules/README.md, each job once. Returns how many. */
+static inline int needs_by_design(const struct spec *sp, const struct job *j, int32_t out[MOST_NEEDS]) {
+    int n = 0, s = j->s, b = j->b, Q = sp->names.slices;
+    bool back = j->d == OP_B || j->d == OP_I, again = back && job_at(sp, s, b, OP_R) >= 0;
     if (j->d == OP_F && s > 0)
         out[n++] = job_at(sp, s - 1, b, OP_F);
     if (j->d == OP_R)
         out[n++] = job_at(sp, s, b, OP_F);
     if (j->d == OP_W)
         out[n++] = job_at(sp, s, b, OP_I);
-    if (j->d == OP_B || j->d == OP_I) {
-        out[n++] = job_at(sp, s, b, job_at(sp, s, b, OP_R) >= 0 ? OP_R : OP_F);
+    if (back) {
+        out[n++] = job_at(sp, s, b, again ? OP_R : OP_F);
         if (s < sp->stages - 1)
             out[n++] = job_at(sp, s + 1, b, job_at(sp, s + 1, b, OP_B) >= 0 ? OP_B : OP_I);
     }
+    if (!has_attention(sp, s) || j->d == OP_W)
+        return n;
+    for (int q = 0; q < b % Q; q++)
+        out[n++] = job_at(sp, s, b / Q * Q + q, OP_F);
+    if (again)
+        out[n++] = job_at(sp, s, b, OP_F);
+    if (back && b % Q < Q - 1)
+        out[n++] = job_at(sp, s, b + 1, job_at(sp, s, b + 1, OP_B) >= 0 ? OP_B : OP_I);
     return n;
 }
 
-/* What a dependency between two ranks carries: the second table of "Default dependencies" in schedules/README.md. */
-static inline int carried(const struct spec *sp, const struct job *a, const struct job *b) {
-    if (a->b != b->b)
-        return K_token;
-    bool back = b->d == OP_B || b->d == OP_I;
-    if (a->d == OP_F && b->d == OP_F)
-        return K_act;
-    if (a->s != b->s)
-        return back && (a->d == OP_B || a->d == OP_I) ? K_grad : K_token;
-    if (a->d == OP_F && b->d == OP_R)
-        return K_input;
-    if (back && a->d == (job_at(sp, a->s, a->b, OP_R) >= 0 ? OP_R : OP_F))
-        return K_stash;
-    return a->d == OP_I && b->d == OP_W ? K_wstash : K_token;
+/* What a dependency between two ranks carries: the second table of "Default dependencies" in schedules/README.md. Two
+ * tensors where a backward reads the stash, and the keys and values, of one forward. Returns how many. */
+static inline int carried(const struct spec *sp, const struct job *a, const struct job *b, int kind[2]) {
+    bool back = b->d == OP_B || b->d == OP_I, from_back = a->d == OP_B || a->d == OP_I;
+    bool slices = has_attention(sp, a->s) && a->s == b->s && a->b / sp->names.slices == b->b / sp->names.slices;
+    bool again = job_at(sp, b->s, b->b, OP_R) >= 0;
+    kind[0] = K_token;
+    kind[1] = K_kv;
+    if (a->b != b->b) {
+        if (slices && a->d == OP_F && a->b < b->b && b->d != OP_W)
+            kind[0] = K_kv;
+        if (slices && from_back && back && a->b == b->b + 1)
+            kind[0] = K_dkv;
+    } else if (a->d == OP_F && b->d == OP_F)
+        kind[0] = K_act;
+    else if (a->s != b->s)
+        kind[0] = back && from_back ? K_grad : K_token;
+    else if (a->d == OP_F && b->d == OP_R)
+        kind[0] = K_input;
+    else if (back && a->d == (again ? OP_R : OP_F))
+        kind[0] = K_stash;
+    else if (back && a->d == OP_F && slices)
+        kind[0] = K_kv;
+    else if (a->d == OP_I && b->d == OP_W)
+        kind[0] = K_wstash;
+    return kind[0] == K_stash && slices && !again ? 2 : 1;
 }
 
 /* All jobs in an order drawn from those that respect the dependencies. */
 static inline int32_t *draw_order(const struct spec *sp) {
-    int32_t *order = NEW(int32_t, sp->njobs), *open = NEW(int32_t, sp->njobs), need[3];
+    int32_t *order = NEW(int32_t, sp->njobs), *open = NEW(int32_t, sp->njobs), need[MOST_NEEDS];
     bool *done = NEW(bool, sp->njobs);
     for (int i = 0; i < sp->njobs; i++) {
         int nopen = 0;
@@ -153,13 +184,14 @@ static inline void draw_preds(struct spec *sp, const int32_t *order) {
     int32_t *more = NEW(int32_t, sp->njobs), *place = NEW(int32_t, sp->njobs);
     for (int i = 0; i < sp->njobs; i++)
         place[order[i]] = i;
-    sp->pred = NEW(int32_t, 5 * sp->njobs);
+    sp->pred = NEW(int32_t, (MOST_NEEDS + 2) * sp->njobs);
     sp->pred_at = NEW(int32_t, sp->njobs + 1);
     for (int j = 0, n = 0; j < sp->njobs; sp->pred_at[++j] = n) {
         int own = needs_by_design(sp, &sp->job[j], sp->pred + n), nmore = 0;
         for (int i = 0; i < place[j] && below(3) == 0 && nmore < 2; i++) {
             int32_t p = order[below(place[j])];
-            bool known = sp->job[p].b == sp->job[j].b; /* of the same microbatch it might be taken for a tensor */
+            int Q = sp->names.slices ? sp->names.slices : 1;
+            bool known = sp->job[p].b / Q == sp->job[j].b / Q; /* of its microbatch it might be taken for a tensor */
             for (int k = 0; k < nmore; k++)
                 known |= more[k] == p;
             if (!known)
@@ -178,8 +210,8 @@ static inline void draw_pairs(struct spec *sp, const int32_t *order) {
     sp->overlap = 0.5 * below(3);
     for (int i = 0; i + 1 < sp->njobs; i++) {
         struct job *a = &sp->job[order[i]], *b = &sp->job[order[i + 1]];
-        int32_t need[3];
-        bool can = a->rank == b->rank && below(4) > 0;
+        int32_t need[MOST_NEEDS];
+        bool can = a->rank == b->rank && a->team == b->team && below(4) > 0;
         for (int n = needs_by_design(sp, b, need); n > 0; n--)
             can &= need[n - 1] != order[i];
         for (int e = 0; sp->pred && e < sp->pred_at[order[i + 1] + 1] - sp->pred_at[order[i + 1]]; e++)
@@ -187,7 +219,7 @@ static inline void draw_pairs(struct spec *sp, const int32_t *order) {
         if (!can)
             continue;
         double shorter = a->cost < b->cost ? a->cost : b->cost;
-        sp->pair[sp->npairs] = (struct pair){order[i], order[i + 1], a->cost + b->cost - sp->overlap * shorter};
+        sp->pair[sp->npairs] = (struct pair){order[i], order[i + 1], a->cost + b->cost - sp->overlap * shorter, false};
         a->pair = b->pair = ++sp->npairs;
         i++;
     }
@@ -223,6 +255,43 @@ static inline void draw_lists(struct spec *sp) {
     }
 }
 
+/* A list of n ranks, of which the one at place i has that place in all teams of the stage: place[rank] = i. */
+static inline int32_t draw_team(struct spec *sp, const int *place, int n) {
+    int *rank = NEW(int, n);
+    for (int i = 0; i < n; i++)
+        do
+            rank[i] = below(sp->workers);
+        while (place[rank[i]] != i);
+    return keep_list(sp, rank, n);
+}
+
+/* Jobs of a stage have teams of one size; in some specs, one team has most stages. */
+static inline void draw_teams(struct spec *sp) {
+    int W = sp->workers, *place = NEW(int, W), n = 0;
+    bool one = below(3) == 0, fixed = below(2);
+    int32_t list = 0, back = 0;
+    for (int s = 0; s < sp->stages; s++) {
+        if (s == 0 || !one) {
+            n = 1 + below(W);
+            for (int r = 0; r < W; r++) { /* each place is some rank's */
+                int other = below(r + 1);
+                place[r] = place[other];
+                place[other] = r % n;
+            }
+            list = n > 1 ? draw_team(sp, place, n) : 0;
+        }
+        bool team = n > 1 && (!one || below(4) > 0);
+        for (struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
+            bool again = (j->d == OP_B || j->d == OP_I) && j[-1].d == OP_R;
+            if (j->s != s)
+                continue;
+            j->team = !team ? j->rank : fixed ? list : again ? back : draw_team(sp, place, n);
+            back = j->team; /* R runs where its backward does */
+            j->rank = team ? sp->list[j->team - W].rank[0] : j->rank;
+        }
+    }
+}
+
 static inline void draw_offload(struct spec *sp) {
     sp->offload = NEW(uint8_t, sp->stages * sp->batches);
     sp->offload_state = NEW(bool, sp->stages + 1);
@@ -235,12 +304,31 @@ static inline void draw_offload(struct spec *sp) {
         sp->host_link[r] = (struct link){0.25 * below(3), below(3) ? 1 << below(6) : INFINITY};
 }
 
+/* Some stages have no weights; one with a table has a home, which is the table's. */
+static inline void draw_bare(struct spec *sp) {
+    bool *bare = NEW(bool, sp->stages);
+    for (int s = sp->tied; s < sp->stages; s++)
+        bare[s] = below(3) == 0;
+    for (struct job *j = sp->job; j < sp->job + sp->njobs; j++)
+        j->home = bare[j->s] ? -1 : j->home;
+    find_bare(sp);
+}
+
 static inline struct spec *draw_spec(uint64_t seed, int flags) {
     random_state = seed;
     int W = 1 + below(5);
-    struct spec *sp = empty_spec(W, 1 + below(6), 1 + below(8));
+    int Q = flags & SLICES ? 2 + below(MOST_CUT - 1) : 0, B = Q ? Q * (1 + below(3)) : 1 + below(8);
+    int S = 1 + below(6);
+    struct spec *sp = empty_spec(W, S, B);
+    sp->names.slices = Q;
+    sp->sliced = Q && below(2);
+    sp->attends = Q && below(2) ? NEW(bool, S) : NULL;
+    for (int s = 0; sp->attends && s < S; s++)
+        sp->attends[s] = below(2);
     sp->lanes = flags & COARSE ? (enum lanes_per)(seed % 3) : PER_EDGE;
     draw_jobs(sp, flags);
+    if (flags & TEAMS)
+        draw_teams(sp);
     int kinds = flags & EXTREME ? 1 + below(7) : 0;
     for (int j = 0; kinds && j < sp->njobs; j++)
         sp->job[j].cost = draw_extreme(kinds);
@@ -268,6 +356,7 @@ static inline struct spec *draw_spec(uint64_t seed, int flags) {
     }
     sp->tied = flags & TIED;
     sp->unembedding = sp->tied ? below(sp->stages) : 0;
+    name_sets(&sp->names, sp->stages, sp->tied, false);
     if (flags & SHARDED)
         draw_lists(sp);
     if (flags & ROUNDS)
@@ -276,6 +365,8 @@ static inline struct spec *draw_spec(uint64_t seed, int flags) {
         sp->grad_slots[r] = 1 + below(3);
     if (flags & HOST)
         draw_offload(sp);
+    if (flags & BARE)
+        draw_bare(sp);
     return sp;
 }
 
@@ -290,7 +381,7 @@ static inline void draw_pieces(struct stage *st, int owners) {
         if (low > 0 && below(2) && low < high)
             low++; /* the part below has bytes of this piece too */
     }
-    st->touched = touched;
+    st->touched[OP_B] = st->touched[OP_W] = touched;
     int *cut = NEW(int, st->parts + 1);
     st->cut = cut; /* of no layers */
 }
@@ -298,10 +389,15 @@ static inline void draw_pieces(struct stage *st, int owners) {
 /* The homes, weights that divide into their pieces, and copies as large as what they are of. */
 static inline void find_shards(struct spec *sp, struct stage *st) {
     sp->homes = find_homes(sp);
-    for (int s = 0; s < sp->stages + sp->tied; s++) {
-        const struct homes *homes = &sp->homes[s < sp->stages ? s : 0];
+    for (int s = 0; s < sp->stages + sp->names.sets; s++) {
+        const struct homes *homes = &sp->homes[s];
         int64_t *bytes = st[s].bytes, pieces = (int64_t)homes->size * shares_of(homes);
-        if (sp->grad_slots && s < sp->stages && below(3) == 0) {
+        if (is_bare(sp, s)) {
+            static const uint8_t none[] = {K_weight, K_wgrad, K_opt};
+            for (int i = 0; i < 3; i++)
+                bytes[none[i]] = 0;
+        }
+        if (sp->grad_slots && s < sp->stages && !is_bare(sp, s) && below(3) == 0) {
             draw_pieces(&st[s], (int)pieces);
             pieces = st[s].pieces;
         }
@@ -318,13 +414,28 @@ static inline void find_shards(struct spec *sp, struct stage *st) {
 }
 
 /* Sizes of stages: every kind has its own number of bytes, a wstash at least that of its stash. */
+/* Sizes of what slices have of each other; where slices are unequal, of all that a slice has. */
+static inline void draw_slices(const struct spec *sp, struct stage *st, int s, int most) {
+    st[s].bytes[K_kv] = 1 + (sp->names.slices ? below(most) : 0);
+    st[s].bytes[K_dkv] = 1 + (sp->names.slices ? below(most) : 0);
+    for (int q = 0; sp->sliced && q < sp->names.slices; q++) {
+        struct stage *slice = (struct stage *)stage_at(sp, st, s, q);
+        *slice = st[s];
+        static const uint8_t own[] = {K_act, K_stash, K_kv, K_dkv};
+        for (int i = 0; i < 4; i++)
+            slice->bytes[own[i]] = 1 + below(most);
+        slice->bytes[K_wstash] = slice->bytes[K_stash] + below(most);
+        slice->bytes[K_hstash] = slice->bytes[K_rstash] = slice->bytes[K_stash];
+    }
+}
+
 static inline struct stage *draw_stages(struct spec *sp) {
-    struct stage *st = NEW(struct stage, sp->stages + sp->tied);
+    struct stage *st = NEW(struct stage, stage_entries(sp));
     int most = below(2) ? 40 : 3;
     bool state = below(2); /* of an optimizer */
-    for (int s = 0; s < sp->stages + sp->tied; s++) {
+    for (int s = 0; s < sp->stages + sp->names.sets; s++) {
         for (int k = 0; k < NKINDS; k++)
-            st[s].bytes[k] = 1 + below(most);
+            st[s].bytes[k] = k == K_kv || k == K_dkv ? 0 : 1 + below(most);
         st[s].bytes[K_wgrad] = st[s].bytes[K_weight] * (1 + s % 2); /* fp32, or bf16 */
         st[s].bytes[K_wstash] += st[s].bytes[K_stash];
         st[s].bytes[K_opt] *= state;
@@ -333,12 +444,14 @@ static inline struct stage *draw_stages(struct spec *sp) {
         st[s].update = 0.25 * below(5);
     }
     find_shards(sp, st);
+    for (int s = 0; s < sp->stages; s++)
+        draw_slices(sp, st, s, most);
     return st;
 }
 
 static inline struct stage *unit_stages(struct spec *sp) {
-    struct stage *st = NEW(struct stage, sp->stages + sp->tied);
-    for (int s = 0; s < sp->stages + sp->tied; s++)
+    struct stage *st = NEW(struct stage, stage_entries(sp));
+    for (int s = 0; s < stage_entries(sp); s++)
         for (int k = 0; k < NKINDS; k++)
             st[s].bytes[k] = k == K_opt || k == K_work ? 0 : 1;
     find_shards(sp, st);

@@ -22,8 +22,8 @@ static inline uint64_t byte_of(uint64_t v, int64_t i) { return (v + (uint64_t)i 
 static inline uint64_t weight_value(int s) { return value(K_weight, s, -1, 0, 0); }
 static inline uint64_t opt_value(int s) { return value(K_opt, s, -1, 0, 0); }
 
-/* Where updates are jobs: after so many of them. An update of anything but the version before it, or by anything but its
- * gradient, is wrong by itself. */
+/* Where updates are jobs: after so many of them. An update of anything but the version before it, or by anything but
+ * its gradient, is wrong by itself. */
 static inline uint64_t version_value(int s, int32_t k) {
     return k > 0 ? value(K_weight, s, -1, (uint64_t)k, 1) : weight_value(s);
 }
@@ -31,20 +31,29 @@ static inline uint64_t opt_version(int s, int32_t k) {
     return k > 0 ? value(K_opt, s, -1, (uint64_t)k, 1) : opt_value(s);
 }
 
-/* What a job makes of what it reads: in[role] is the sum of mix(v) over the operands of that role. The stash of an R is
- * that of its F, and I and W together make what B makes. */
+/* in[role] once value v is read too: where several operands have it, their order counts for keys and values alone. */
+static inline uint64_t read_too(int role, uint64_t in, uint64_t v) { return (role == ROLE_kv ? 31 * in : in) + mix(v); }
+
+/* What a job makes of what it reads: in[role] is the sum of mix(v) over the operands of that role, see read_too. The
+ * stash of an R is that of its F, and I and W together make what B makes. */
 static inline void job_values(int op, int s, int b, const uint64_t in[NROLES], uint64_t out[NROLES]) {
     uint64_t input = op == OP_R ? in[ROLE_input] : mix(value(K_input, s, b, in[ROLE_x], 0));
-    uint64_t w = in[ROLE_w] + 3 * in[ROLE_v]; /* its own weights, and the table */
-    uint64_t wstash = value(K_wstash, s, b, in[ROLE_stash], in[ROLE_dy]);
+    uint64_t w = in[ROLE_w] + 3 * in[ROLE_v] + 7 * in[ROLE_u]; /* its own weights, the table, what its team shares */
+    uint64_t keys = in[ROLE_kv] + 3 * in[ROLE_dkv];            /* those of other slices, and their gradient */
+    uint64_t wstash = value(K_wstash, s, b, in[ROLE_stash] + 5 * keys, in[ROLE_dy]);
+    if (op == OP_F || op == OP_R)
+        w += 5 * keys;
     out[ROLE_input] = value(K_input, s, b, in[ROLE_x], 0);
     out[ROLE_y] = value(K_act, s, b, w, input);
     out[ROLE_stash] = value(K_stash, s, b, w, input);
+    out[ROLE_own] = value(K_kv, s, b, w, input);
     out[ROLE_wstash] = wstash;
+    out[ROLE_dpast] = value(K_dkv, s, b, w, wstash);
     out[ROLE_dx] = value(K_grad, s, b, w, wstash);
     out[ROLE_done] = value(K_token, s, b, (uint64_t)op, 0);
     out[ROLE_dw] = value(K_wgrad, s, b, op == OP_W ? in[ROLE_wstash] : mix(wstash), 0);
     out[ROLE_dv] = value(K_wgrad, s, b, op == OP_W ? in[ROLE_wstash] : mix(wstash), 1);
+    out[ROLE_du] = value(K_wgrad, s, b, op == OP_W ? in[ROLE_wstash] : mix(wstash), 2);
 }
 
 /* A byte of the weights after the update. */
@@ -67,6 +76,9 @@ struct span span_at(const struct rank *k, const struct instr *x, int a); /* of o
 int access_of(const struct rank *k, const struct instr *x, int a);     /* ACC_*; a first contribution is only written */
 int operand_of(const struct rank *k, const struct instr *x, int role); /* the first of that role, or -1 */
 int32_t workspace_of(const struct rank *k, const struct instr *x);     /* the buffer, for jobs; -1: none */
+bool works_apart(const struct rank *k, const struct instr *x);         /* in the second workspace */
+/* How many bytes of operand a stay what they are until the last part: a wstash extends its stash. */
+int64_t kept_of_stash(const struct rank *k, const struct instr *x, int a);
 bool grows_here(const struct rank *k, const struct instr *x, int a); /* the stash in whose place an I's wstash grows */
 
 /* Whether an earlier part of a backward writes operand a too, or a later one: then it is half made, garbage that only
@@ -84,7 +96,10 @@ static inline uint64_t half_made(const struct instr *x, int role, int64_t n) {
 const char *make_values(const struct promise *want, const struct rank *k, const struct instr *x, uint64_t **seen,
                         uint64_t **made);
 /* What is wrong with the bytes of a buffer that an instruction uses, or NULL. size: by set and kind, that of the first
- * buffer; 0: none yet. */
+ * buffer, or behind the sets by slice; 0: none yet. */
+static inline size_t size_entries(const struct promise *want) {
+    return (size_t)(sets_of(want) * (1 + want->sp->names.slices)) + 1;
+}
 const char *size_error(const struct promise *want, const struct rank *k, int32_t buf, int64_t (*size)[NKINDS]);
 /* At its beginning a home holds weights and optimizer state; at the end, what the promise says. */
 int32_t home_buffer(const struct rank *k, int kind, int set);     /* -1: none */
@@ -94,6 +109,24 @@ int32_t home_state(const struct rank *k, int set);                /* the optimiz
 const char *memory_error(const struct rank *k, const struct instr *x, int a);
 void fill_home(const struct promise *want, int r, int set, uint64_t *mem);
 const char *home_error(const struct promise *want, int r, int set, const uint64_t *mem);
+
+/* ---- teams.c ---- */
+
+int exchanges_of(const struct promise *want, int s, int d); /* between the parts of a job */
+/* What part p of job j gives to its team: a value made of all that the job reads. */
+uint64_t given_by(const struct promise *want, int32_t j, int p);
+/* What is wrong with what a part of a job got and gives, or NULL; seen as in make_values. */
+const char *exchange_error(const struct promise *want, const struct rank *k, const struct instr *x, uint64_t **seen);
+/* What is wrong with the sizes of what teams exchange, or NULL. */
+const char *mid_error(const struct promise *want, const struct program *p);
+/* The mid that a part gives, or gets, has this number; -1: none. */
+int32_t mid_given(const struct promise *want, const struct instr *x);
+int32_t mid_got(const struct promise *want, const struct instr *x);
+int first_member(const struct promise *want, int s); /* of the team of stage s, or s */
+/* What is false in what a team's collective says of member `me`, or NULL. */
+const char *false_exchange(const struct promise *want, const struct instr *x, int me, int n);
+/* Whether the jobs of a text are those of teams: each one is a job of all members, and a rank is always the same. */
+const char *team_error(const struct spec *sp);
 
 /* ---- collect.c ---- */
 

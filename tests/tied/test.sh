@@ -46,7 +46,8 @@ wanted=
 few="--steps 2" # on the stand-in, which is slow: one eager, one as a graph
 two=$(train schedules/serial.lua $tied $few | field loss_last)
 for schedule in schedules/*.lua; do
-    several_updates "$schedule" && continue
+    several_updates "$schedule" || has_teams "$schedule" && continue # no team divides the table
+    [ "$schedule" = schedules/helixpipe.lua ] && continue # 4 stages per layer, which this model has not
     # shellcheck disable=SC2086
     got=$(train "$schedule" $tied -D batches=8 --steps 10 --compare)
     expect "$schedule: losses of one rank" yes "$(within "$(field one_rank_largest_difference <<<"$got")")"
@@ -67,13 +68,13 @@ expect "narrow: the host's loss on the stand-in" yes "$(near "$(train schedules/
 trained=0
 for ((seed = 1; trained < ${CASES:-20} && seed < 10 * ${CASES:-20}; seed++)); do
     # shellcheck disable=SC2086
-    got=$(train tests/schedules/random.lua -D seed=$seed $tied --steps 4 --compare)
+    got=$(train tests/schedules/random.lua -D seed=$seed -D teams=false $tied --steps 4 --compare)
     grep -q 'error: .*deadlock: ' <<<"$got" && continue
     trained=$((trained + 1))
     expect "random schedule $seed: losses of one rank" yes "$(within "$(field one_rank_largest_difference <<<"$got")")"
     # shellcheck disable=SC2086
     expect "random schedule $seed: the text form is proved" yes \
-        "$("$PIANOLA" show tests/schedules/random.lua -D seed=$seed $tied --format streams | "$PIANOLA" verify - | grep -q ': proved: ' && echo yes)"
+        "$("$PIANOLA" show tests/schedules/random.lua -D seed=$seed -D teams=false $tied --format streams | "$PIANOLA" verify - | grep -q ': proved: ' && echo yes)"
 done
 expect "random schedules that do not deadlock" yes "$([ $trained -eq "${CASES:-20}" ] && echo yes || echo $trained)"
 
@@ -128,13 +129,13 @@ expect "exported: the table once, and no other output layer" "1 1 0" \
 
 # ---- GPT-2: the published numbers of parameters (Radford 2019, as released), and with the vocabulary padded ----
 
-counts() { # SIZE PUBLISHED PADDED
+counts() { # SIZE PUBLISHED PADDED [INSTRUCTIONS]
     for vocab in 50257=$2 50304=$3; do
-        expect "GPT-2 $1, vocabulary ${vocab%=*}" "1f1b: proved: 64 jobs, 170 instructions on 4 ranks, ${vocab#*=} parameters, machine model start-end" \
+        expect "GPT-2 $1, vocabulary ${vocab%=*}" "1f1b: proved: 64 jobs, ${4:-170} instructions on 4 ranks, ${vocab#*=} parameters, machine model start-end" \
             "$("$PIANOLA" check schedules/1f1b.lua --model schedules/models/gpt2.lua -D size="$1" -D vocab="${vocab%=*}" 2>&1)"
     done
 }
-counts 124M 124439808 124475904
+counts 124M 124439808 124475904 169 # the last stage has nothing but the table, so it has no update of its own
 counts 350M 354823168 354871296
 counts 774M 774030080 774090240
 counts 1558M 1557611200 1557686400
@@ -142,6 +143,6 @@ counts 1558M 1557611200 1557686400
 act=$((8 * 4 * 1024 * 768 * 2)) table=$((50304 * 768))
 expect "GPT-2 124M in bf16: bytes received" "$((act + 4 * table)),$((2 * act)),$((2 * act)),$((act + 2 * table))" \
     "$(ranks bytes_received schedules/1f1b.lua --model schedules/models/gpt2.lua -D precision=bf16)"
-expect "another size" "schedules/models/gpt2.lua:18: error: size = 1.5B: the sizes of GPT-2 are 124M, 350M, 774M and 1558M" \
-    "$("$PIANOLA" check schedules/1f1b.lua --model schedules/models/gpt2.lua -D size=1.5B 2>&1 | head -n 1)"
+expect "another size" "schedules/models/gpt2.lua:N: error: size = 1.5B: the sizes of GPT-2 are 124M, 350M, 774M and 1558M" \
+    "$("$PIANOLA" check schedules/1f1b.lua --model schedules/models/gpt2.lua -D size=1.5B 2>&1 | sed "1!d; s,:[0-9]*:,:N:,")"
 finish

@@ -46,7 +46,8 @@ def run(*args):
 
 # ---- Holistic Trace Analysis ----
 
-MESSAGES = ("SEND", "RECV", "SERVE", "FETCH", "ALL_REDUCE", "REDUCE", "ALL_GATHER", "BROADCAST", "ALL_TO_ALL")
+MESSAGES = ("SEND", "RECV", "SERVE", "FETCH", "ALL_REDUCE", "REDUCE", "ALL_GATHER", "BROADCAST",
+            "ALL_REDUCE_A", "ALL_GATHER_A", "REDUCE_SCATTER_A", "ALL_TO_ALL_A")
 
 
 def rows_of(text, scale):

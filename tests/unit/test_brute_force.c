@@ -201,6 +201,7 @@ static struct program *small_program(uint64_t seed, struct spec **spec, struct g
         sp->slots[r] = below(3);
     sp->tied = seed % 4 == 3;
     sp->unembedding = sp->stages - 1;
+    name_sets(&sp->names, sp->stages, sp->tied, false);
     struct stage *st = sp->stage = below(2) ? unit_stages(sp) : draw_stages(sp);
     *graph = graph_build(sp);
     struct program *p = lower(sp, st, *graph, sched_run(sp, st, *graph));

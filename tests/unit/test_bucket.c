@@ -41,20 +41,21 @@ Test(bucket, parts_touch_what_they_list) {
             int listed = 0, last = -1; /* how many parts list it, and the last part with bytes of it */
             for (int p = 0; p < st->parts; p++) {
                 cr_assert_lt(st->cut[p + 1], st->cut[p], "seed %d: a part without layers", seed);
-                bool lists = k <= st->touched[p].high && k >= st->touched[p].low, has = false;
+                bool lists = k <= st->touched[OP_B][p].high && k >= st->touched[OP_B][p].low, has = false;
                 for (int i = st->cut[p + 1]; i < st->cut[p]; i++)
                     has |= layer[i].nparam > 0 && layer[i].param < (k + 1) * piece &&
                            layer[i].param + 4 * layer[i].nparam > k * piece;
                 cr_assert(lists || !has, "seed %d: part %d has bytes of piece %d and does not list it", seed, p, k);
                 listed += lists;
                 last = has ? p : last;
-                if (p > 0 && lists && k <= st->touched[p - 1].high && k >= st->touched[p - 1].low)
+                if (p > 0 && lists && k <= st->touched[OP_B][p - 1].high && k >= st->touched[OP_B][p - 1].low)
                     shared++;
             }
             cr_assert(listed > 0, "seed %d: nobody lists piece %d", seed, k);
             /* It is complete with the last part that lists it: no earlier than it is, and no later. */
             for (int p = 0; last >= 0 && p < st->parts; p++)
-                cr_assert(p <= last || k > st->touched[p].high || k < st->touched[p].low || p + 1 == st->parts,
+                cr_assert(p <= last || k > st->touched[OP_B][p].high || k < st->touched[OP_B][p].low ||
+                              p + 1 == st->parts,
                           "seed %d: piece %d waits for part %d, and is complete with %d", seed, k, p, last);
         }
         free_all();

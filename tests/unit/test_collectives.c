@@ -24,11 +24,11 @@ static void expect_all(uint64_t seed, int workers, bool whole) {
     char *wanted[HAND_RANKS], *threads[HAND_RANKS], *tcp[HAND_RANKS];
     float loss[HAND_STEPS];
     cr_assert_eq(HAND_STEPS, STEPS);
-    hand_make(h, seed, workers);
+    hand_make(h, seed, workers, FP32);
     for (int r = 0; r < workers; r++) {
         size_t n = (size_t)h->rank[r].arena + 1;
         wanted[r] = shared(n), threads[r] = shared(n), tcp[r] = shared(n);
-        hand_fill(wanted[r], h->rank[r].arena, r, whole);
+        hand_fill(h, wanted[r], h->rank[r].arena, r, whole);
     }
     for (int r = 0; r < workers; r++) {
         memcpy(threads[r], wanted[r], (size_t)h->rank[r].arena);
@@ -64,8 +64,9 @@ Test(collectives, sums_in_the_order_of_members, .timeout = 60) {
 Test(collectives, members_meet_whom_they_have_to) {
     static const struct {
         int op, most;
-    } wanted[] = {{OP_ALL_GATHER, 2}, {OP_BROADCAST, 2},      {OP_ALL_REDUCE, 2},
-                  {OP_REDUCE, 3},     {OP_REDUCE_SCATTER, 6}, {OP_ALL_TO_ALL, 6}};
+    } wanted[] = {{OP_ALL_GATHER, 2},   {OP_BROADCAST, 2},      {OP_ALL_REDUCE, 2},
+                  {OP_REDUCE, 3},       {OP_REDUCE_SCATTER, 6}, {OP_ALL_TO_ALL_A, 6},
+                  {OP_ALL_REDUCE_A, 2}, {OP_ALL_GATHER_A, 2},   {OP_REDUCE_SCATTER_A, 6}};
     static const int32_t member[] = {4, 2, 9, 1, 0, 7, 3, -1};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         for (int root = 0; root < 7; root++) {
@@ -85,11 +86,15 @@ Test(collectives, members_meet_whom_they_have_to) {
         }
 }
 
-Test(collectives, a_group_has_two_lanes) {
+Test(collectives, a_group_has_three_lanes) {
     const struct rt_instr gather = {.op = OP_ALL_GATHER, .peer = 3}, reduce = {.op = OP_ALL_REDUCE, .peer = 3},
-                          scatter = {.op = OP_REDUCE_SCATTER, .peer = 3}, other = {.op = OP_ALL_GATHER, .peer = 2};
+                          exchange = {.op = OP_ALL_TO_ALL_A, .peer = 3}, scatter = {.op = OP_REDUCE_SCATTER, .peer = 3},
+                          other = {.op = OP_ALL_GATHER, .peer = 2};
     cr_expect_eq(collective_channel(&reduce), collective_channel(&scatter));
     cr_expect_neq(collective_channel(&reduce), collective_channel(&gather));
+    cr_expect_neq(collective_channel(&exchange), collective_channel(&gather));
+    cr_expect_neq(collective_channel(&exchange), collective_channel(&reduce));
+    cr_expect_neq(collective_channel(&other), collective_channel(&exchange));
     cr_expect_neq(collective_channel(&other), collective_channel(&gather));
     cr_expect_neq(collective_channel(&other), collective_channel(&reduce));
 }
@@ -104,11 +109,15 @@ Test(collectives, the_watch_names_who_takes_part) {
                   {OP_ALL_REDUCE, -1, "ALL_REDUCE wgrad(5) with ranks 4,2,3"},
                   {OP_REDUCE_SCATTER, -1, "REDUCE_SCATTER wgrad(5) with ranks 4,2,3"},
                   {OP_REDUCE, 3, "REDUCE wgrad(5) to rank 3 with ranks 4,2,3"},
-                  {OP_ALL_TO_ALL, -1, "ALL_TO_ALL act(5) with ranks 4,2,3"}};
+                  {OP_ALL_TO_ALL_A, -1, "ALL_TO_ALL_A mid(5) with ranks 4,2,3"}};
+    const struct rt_stage stage[] = {{.number = 0}, {.number = 1}, {.number = 2},
+                                     {.number = 3}, {.number = 4}, {.number = 5}};
+    const struct rt_model model = {.slices = 0};
+    const struct rt_program p = {.model = &model, .stage = stage};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         struct rt_instr x = {.op = (uint8_t)wanted[i].op, .stage = 5, .batch = -1, .peer = 1, .root = wanted[i].root};
         char name[128];
-        instr_name(name, sizeof name, &x, groups);
+        instr_name(name, sizeof name, &p, &x, groups);
         cr_expect_str_eq(name, wanted[i].name);
     }
 }

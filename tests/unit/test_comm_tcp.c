@@ -180,6 +180,7 @@ static struct builder new_program(int workers) {
     *b.p = (struct rt_program){.name = "handmade", .workers = workers, .batches = 1, .msg = b.msg};
     b.p->rank = NEW(struct rt_rank, workers);
     b.p->model = NEW(struct rt_model, 1);
+    b.p->stage = NEW(struct rt_stage, 200); /* whose numbers messages say */
     for (int r = 0; r < workers; r++)
         b.ins[r] = NEW(struct rt_instr, 200);
     return b;

@@ -252,6 +252,7 @@ static void inside(const struct rt_stage *t, struct slot s, int64_t bytes) {
 static int64_t aux_of(const struct rt_layer *l, int64_t element) {
     switch (l->kind) {
     case LAYER_layernorm: return 8 * (int64_t)l->rows;
+    case LAYER_rmsnorm: return 4 * (int64_t)l->rows;
     case LAYER_attention: return 4 * (int64_t)l->rows * l->heads;
     default: return element * l->rows * l->in;
     }
@@ -422,6 +423,33 @@ Test(cost, errors_name_the_layer) {
     SAYS(m, 1,
          "layer 3 (attention): its input has 100 columns, which is not 3 x heads x something; with heads = 4 the layer "
          "before it needs a width that 12 divides");
+    m->layer[3].kv_heads = 3;
+    SAYS(m, 1,
+         "layer 3 (attention): kv_heads = 3 does not divide heads = 4; let as many heads read each head of keys and "
+         "values");
+    m->layer[3].kv_heads = 2;
+    SAYS(
+        m, 1,
+        "layer 3 (attention): its input has 100 columns, which is not (heads + 2 kv_heads) x something; with heads = 4 "
+        "and kv_heads = 2 the layer before it needs a width that 8 divides");
+    m->layer[2].out = 24;
+    m->layer[3].rope = 10000;
+    SAYS(m, 1,
+         "layer 3 (attention): rope turns a head's columns in pairs, and its heads have 3; with heads = 4 and kv_heads "
+         "= 2 the layer before it needs a width that 16 divides");
+    m->layer[2].out = 32;
+    m->layer[2].kind = LAYER_relu;
+    m->layer[0].out = 32;
+    SAYS(m, 1,
+         "layer 3 (attention): rope turns queries and keys where they lie, and the relu before it needs them as they "
+         "are; let a linear layer make them");
+    m->layer[2].kind = LAYER_fork;
+    SAYS(m, 1,
+         "layer 2 (attention): rope turns queries and keys where they lie, and the residual block that it opens needs "
+         "them as they are; let a linear layer make them");
+    m->layer[2].kind = LAYER_linear;
+    m->layer[0].out = 4;
+    m->layer[3].rope = m->layer[3].kv_heads = 0;
     m->layer[2].out = 24;
     SAYS(m, 1,
          "the residual block that ends with layer 3 (attention): it is entered with 4 columns and left with 8, and the "
@@ -430,6 +458,13 @@ Test(cost, errors_name_the_layer) {
     m->layer[3].heads = 2;
     SAYS(m, 1,
          "layer 4 (cross_entropy): its input has 4 columns, but vocab = 16; give the last linear layer that width");
+    m = model_tokens(8, 4, 16, 1);
+    add(m, LAYER_embedding, 5);
+    add(m, LAYER_swiglu, 0);
+    add(m, LAYER_cross_entropy, 0);
+    SAYS(m, 1,
+         "layer 2 (swiglu): its input has 5 columns, gate and up side by side, which are as many each; let the layer "
+         "before it have an even width");
     m = model_integers(8, 4, 1);
     add(m, LAYER_linear, 5);
     add(m, LAYER_mse, 0);

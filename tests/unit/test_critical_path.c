@@ -106,7 +106,7 @@ Test(path, is_critical) {
                 double makespan = sim_run(c.sp, c.st, c.p)->makespan;
                 j->cost -= 0.25;
                 cr_assert_float_eq(makespan, c.tl->makespan + 0.25, 1e-9, "seed %d: %s of rank %d: %g, not %g", seed,
-                                   job_name(j->s, j->b, j->d), r, makespan, c.tl->makespan + 0.25);
+                                   job_name(NULL, j->s, j->b, j->d), r, makespan, c.tl->makespan + 0.25);
             }
         free_all();
     }
@@ -191,13 +191,14 @@ Test(producers, are_the_predecessors_of_the_job_graph) {
                 for (int32_t n = f.at[r][i]; n < f.at[r][i + 1]; n++) {
                     int32_t from = job_of(&c, &f.a[n]);
                     cr_assert(from < 0 || has_edge(c.g, j, from), "seed %d: %s", seed,
-                              job_name(x->stage, x->batch, x->op));
+                              job_name(NULL, x->stage, x->batch, x->op));
                     cr_assert_eq(f.a[n].msg < 0, f.a[n].rank == r);
                     fed += from >= 0 && c.sp->job[from].rank != r;
                 }
                 for (int32_t n = c.g->pred_at[j]; n < c.g->pred_at[j + 1]; n++)
                     far += c.sp->job[c.g->pred[n]].rank != r;
-                cr_assert_eq(fed, far, "seed %d: %s: %d of %d", seed, job_name(x->stage, x->batch, x->op), fed, far);
+                cr_assert_eq(fed, far, "seed %d: %s: %d of %d", seed, job_name(NULL, x->stage, x->batch, x->op), fed,
+                             far);
             }
         free_all();
     }

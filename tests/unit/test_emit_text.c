@@ -58,6 +58,61 @@ static const char base[] =
     "act(0,0) - 8\n"
     "weight(0)#3 - 64\n";
 
+/* And teams. */
+static const char teams[] =
+    "pianola 1\n"
+    "program teams workers 3 stages 3 batches 4 tied 2\n"
+    "team 0 of 2: F sum gather, B scatter exchange\n"
+    "team 2 of 3\n"
+    "updates 2 4 1\n"
+    "homes 0.0: 0\n"
+    "homes 0.1: 1\n"
+    "homes 1: 0 1\n"
+    "homes 2.0: 0\n"
+    "homes 2.1: 1\n"
+    "homes 2.2: 2\n"
+    "homes 3.0: 2\n"
+    "homes 3.1: 0\n"
+    "needs F 0.1 0: B 2.2 3, F 1 0\n"
+    "rank 0 lane compute\n"
+    "F 0.0 3[0/3] v0 w=weight(0.0) stash=stash(0.0,3) give=mid(0.0,3)#0 y=act(0.0,3)\n"
+    "F 0.0 3[1/3] v0 w=weight(0.0) got=mid(0.0,3)#0 stash=stash(0.0,3) give=mid(0.0,3)#2 "
+    "y=act(0.0,3) wait(ALL_REDUCE_A 0.0 3#0)\n"
+    "F 0.0 3[2/3] v0 w=weight(0.0) got=mid(0.0,3)#3 stash=stash(0.0,3) y=act(0.0,3) work=work#1 "
+    "wait(ALL_GATHER_A 0.0 3#2)\n"
+    "F 2.1 0 v0 v=weight(3.1) work=work\n"
+    "B 1 0[0/2] v0 dw=wgrad(1)[1/2]\n"
+    "U 0.1 1 dw=wgrad(0.1) w=weight(0.1)\n"
+    "rank 0 lane gather 0,1\n"
+    "ALL_GATHER 3.1 by tree src=weight(3.1) w=weight(3.1)\n"
+    "rank 0 lane group 0,1\n"
+    "ALL_REDUCE 2.0 by ring dw=wgrad(2.0)\n"
+    "rank 0 lane team 0,1\n"
+    "ALL_REDUCE_A 0.0 3#0 by ring t=mid(0.0,3)#0 wait(F 0.0 3[0/3])\n"
+    "ALL_GATHER_A 0.0 3#2 by ring src=mid(0.0,3)#2 t=mid(0.0,3)#3 wait(F 0.0 3[1/3])\n"
+    "rank 0 issue\n"
+    "0 3 0 3 0*4 1 2\n"
+    "rank 0 memory 100\n"
+    "weight(0.0) 0 8\n"
+    "weight(0.1) - 8\n"
+    "weight(3.1) - 8\n"
+    "wgrad(0.1) - 8\n"
+    "wgrad(1) - 8\n"
+    "wgrad(2.0) - 8\n"
+    "stash(0.0,3) 8 2\n"
+    "act(0.0,3) 10 2\n"
+    "mid(0.0,3)#0 12 4\n"
+    "mid(0.0,3)#2 16 4\n"
+    "mid(0.0,3)#3 20 8\n"
+    "work - 8\n"
+    "work#1 - 8\n"
+    "rank 1 lane compute\n"
+    "rank 1 issue\n"
+    "rank 1 memory 0\n"
+    "rank 2 lane compute\n"
+    "rank 2 issue\n"
+    "rank 2 memory 0\n";
+
 static jmp_buf trap;
 
 /* The program, or NULL with the error in diag_text. */
@@ -130,6 +185,34 @@ Test(emit_text, reads_back_identically) {
     cr_assert_not_null(p, "%s", diag_text);
     cr_assert_str_eq(print(p), base);
     same_program(p, parse(print(p)));
+}
+
+Test(emit_text, teams_read_back_identically) {
+    struct program *p = parse(teams);
+    cr_assert_not_null(p, "%s", diag_text);
+    cr_assert_str_eq(print(p), teams);
+    same_program(p, parse(print(p)));
+    static const struct member member[] = {{0, 0, 2}, {0, 1, 2}, {1, -1, 1}, {2, 0, 3},
+                                           {2, 1, 3}, {2, 2, 3}, {3, 0, 2},  {3, 1, 2}};
+    static const int update[] = {2, 2, 4, 1, 1, 1};
+    cr_assert(p->stages == 6 && p->tied && p->unembedding == 3);
+    for (int s = 0; s < 8; s++) {
+        const struct member *m = &p->names.member[s];
+        cr_assert(m->stage == member[s].stage && m->place == member[s].place && m->size == member[s].size, "set %d", s);
+    }
+    for (int s = 0; s < 6; s++) {
+        const struct exchanges *forward = &p->exchange[s * NDIRS + OP_F], *back = &p->exchange[s * NDIRS + OP_B];
+        cr_assert_eq(p->update[s], update[s]);
+        cr_assert(forward->n == (s < 2 ? 2 : 0) && back->n == forward->n && !p->exchange[s * NDIRS + OP_W].n);
+        cr_assert(s > 1 || (forward->op[0] == OP_ALL_REDUCE_A && forward->op[1] == OP_ALL_GATHER_A));
+        cr_assert(s > 1 || (back->op[0] == OP_REDUCE_SCATTER_A && back->op[1] == OP_ALL_TO_ALL_A));
+    }
+    const struct rank *k = p->rank;
+    cr_assert(k->lane[3].kind == LANE_TEAM && k->lane[3].group == k->lane[1].group);
+    cr_assert(k->ins[4].op == OP_F && k->ins[4].stage == 0 && k->ins[4].part == 2 && k->ins[4].last == 2);
+    cr_assert(k->ins[5].stage == 4 && k->buf[k->arg[k->ins[5].arg].buf].stage == 7,
+              "F 2.1 reads its part of the table");
+    cr_assert(p->homes[1].rank[0] == 1 && p->homes[2].size == 2 && p->need[0].job.s == 1 && p->pred[0].s == 5);
 }
 
 Test(emit_text, reads_every_field) {
@@ -249,9 +332,10 @@ Test(read_text, errors_show_the_line_and_the_place) {
                                 "      |                   ^\n");
 }
 
-static const struct {
+struct mistake {
     const char *old, *new, *error;
-} mistakes[] = {
+};
+static const struct mistake mistakes[] = {
     {"pianola 1", "pianola 2", "1: error: expected \"pianola 1\", the first line of a program's text form"},
     {"pianola 1", "pianola 1 ", "1: error: expected the end of the line"},
     {"program", "programme", "2: error: expected \"program \""},
@@ -270,7 +354,7 @@ static const struct {
     {"rank 0 lane send 1", "rank 0 lane compute", "10: error: the compute lane comes first, and once"},
     {"rank 0 lane send 1", "rank 0 lane sned 1",
      "10: error: expected \"compute\", \"send\", \"recv\", \"peer\", "
-     "\"messages\", \"gather\", \"group\", \"offload\" or \"reload\""},
+     "\"messages\", \"gather\", \"group\", \"team\", \"offload\" or \"reload\""},
     {"rank 0 lane send 1", "rank 0 lane send 0", "10: error: a rank has no lane to itself"},
     {"rank 0 lane send 1", "rank 0 lane send 2", "10: error: expected a rank, a number from 0 to 1"},
     {"rank 0 lane group", "rank 0 lane recv 1\nrank 0 lane group", "17: error: rank 0 has a lane for this already"},
@@ -329,13 +413,58 @@ static const struct {
      "52: error: expected the end of the file after rank 1's memory"},
 };
 
-Test(read_text, says_what_is_wrong) {
-    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
-        struct program *p = parse(replaced(base, mistakes[i].old, mistakes[i].new));
-        cr_expect_null(p, "accepted: %s", mistakes[i].new);
+static const struct mistake team_mistakes[] = {
+    {"team 0 of 2:", "team 0 of 1:", "3: error: expected how many members, a number from 2"},
+    {"team 0 of 2:", "team 0 of 4:", "3: error: a team of 4, but there are only 3 workers"},
+    {"team 0 of 2:", "team 3 of 2:",
+     "3: error: expected a stage, behind those of the lines before, a number from 0 to 2"},
+    {"team 2 of 3", "team 0 of 3",
+     "4: error: expected a stage, behind those of the lines before, a number from 1 to 2"},
+    {"team 2 of 3", "team 2 by 3", "4: error: expected \" of \""},
+    {"F sum gather", "F", "3: error: expected \" \""},
+    {"F sum gather", "sum F gather", "3: error: \"sum\" is not a job"},
+    {"F sum gather", "F sum gathers", "3: error: \"gathers\" is not an exchange; did you mean \"gather\"?"},
+    {"F sum gather, B", "B sum gather, F", "3: error: F comes before B, and each comes once"},
+    {"F sum gather, B", "F sum gather, F", "3: error: F comes before F, and each comes once"},
+    {"gather, B", "gather; B", "3: error: expected the end of the line"},
+    {"stages 3", "stages 300",
+     "3: error: 300 stages have 303 members, each with jobs of its own; the file has 46 more lines"},
+    {"updates 2 4 1", "updates 2 2 4 1 1 1", "5: error: expected the end of the line"},
+    {"homes 0.1", "homes 0", "7: error: stage 0 has a team of 2: expected a member, as in 0.0"},
+    {"homes 0.1", "homes 1", "7: error: expected the next set, 0.1"},
+    {"homes 0.1: 1\n", "", "7: error: expected the next set, 0.1"},
+    {"homes 2.2: 2\nhomes 3.0: 2\nhomes 3.1: 0\n", "",
+     "11: error: expected \"homes 2.2\": where one set has such a line, all have"},
+    {"F 0.1 0:", "F 0 0:", "14: error: stage 0 has a team of 2: expected a member, as in 0.0"},
+    {"B 2.2 3,", "B 2.3 3,", "14: error: expected a member of the team, a number from 0 to 2"},
+    {"F 1 0\n", "F 1.0 0\n", "14: error: expected \" \""},
+    {"F 2.1 0 v", "F 3 0 v", "19: error: expected a stage, a number from 0 to 2"},
+    {"F 2.1 0 v", "F 2.1 0[0/2] v",
+     "19: error: F does not run in parts: only B and W do, and what exchanges something with a team"},
+    {"U 0.1 1", "U 3 0", "21: error: expected a stage, a number from 0 to 2"},
+    {"work=work\n", "work=work(0)\n", "19: error: expected the end of the line"},
+    {"work=work#1", "work=work#2", "18: error: rank 0 has no buffer work#2 in its memory section"},
+    {"mid(0.0,3)#0 y", "mid(0,3)#0 y", "16: error: stage 0 has a team of 2: expected a member, as in 0.0"},
+    {"ALL_REDUCE 2.0 by", "ALL_REDUCE_A 2.0 0 by", "25: error: ALL_REDUCE_A belongs in a team lane"},
+    {"rank 0 lane team 0,1", "rank 0 lane group 0,1", "26: error: rank 0 has a lane for this already"},
+    {"rank 0 lane group 0,1", "rank 0 lane team 0,1", "25: error: ALL_REDUCE belongs in a group lane"},
+    {"t=mid(0.0,3)#3 wait(F 0.0 3[1/3])\n",
+     "t=mid(0.0,3)#3 wait(F 0.0 3[1/3])\nrank 0 lane team 0,1\nALL_REDUCE_A 0.0 2#0 by ring t=mid(0.0,3)#0\n",
+     "29: error: rank 0 has a lane for this already"},
+};
+
+static void are_mistakes(const char *text, const struct mistake *mistake, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        struct program *p = parse(replaced(text, mistake[i].old, mistake[i].new));
+        cr_expect_null(p, "accepted: %s", mistake[i].new);
         diag_text[strcspn(diag_text, "\n")] = 0;
-        cr_expect_str_eq(diag_text, format("t.txt:%s", mistakes[i].error));
+        cr_expect_str_eq(diag_text, format("t.txt:%s", mistake[i].error));
     }
+}
+
+Test(read_text, says_what_is_wrong) {
+    are_mistakes(base, mistakes, sizeof mistakes / sizeof *mistakes);
+    are_mistakes(teams, team_mistakes, sizeof team_mistakes / sizeof *team_mistakes);
 }
 
 /* Readable, but wrong: that is for the proof to say. */
@@ -428,8 +557,9 @@ Test(read_text, survives_any_change) {
     char *s = malloc(ROOM);
     int good = 0;
     for (int round = 0; round < ROUNDS; round++) {
-        size_t n = strlen(base);
-        memcpy(s, base, n + 1);
+        const char *text = round % 2 ? teams : base;
+        size_t n = strlen(text);
+        memcpy(s, text, n + 1);
         for (unsigned k = 1 + below(3); k > 0 && n > 0; k--)
             n = mutate(s, n, ROOM);
         struct program *p = parse(s);

@@ -98,7 +98,7 @@ static void expect_instructions(const struct seen *z, const struct compile *c, d
             const struct instr *in = &c->program->rank[r].ins[i];
             if (in->op > OP_W)
                 continue;
-            const char *name = job_name(in->stage, in->batch, in->op);
+            const char *name = job_name(NULL, in->stage, in->batch, in->op);
             if (in->last)
                 name = format("%s[%d/%d]", name, in->part, in->last + 1);
             size_t slices = expect_slices(z, &c->steps, name, r, i, in, unit_ns);

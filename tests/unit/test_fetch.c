@@ -59,7 +59,7 @@ static int fewest(const int *use, int n, int sets, int slots, const int *bytes) 
 
 /* What each set costs the rank: 1, or its bytes without the shard that the rank has. */
 static void find_prices(const struct spec *sp, int r, int *bytes) {
-    for (int s = 0; s < sp->stages + sp->tied; s++) {
+    for (int s = 0; s < sp->stages + sp->names.sets; s++) {
         bytes[s] = sp->stage ? (int)sp->stage[s].bytes[K_weight] : 1;
         const struct homes *homes = &sp->homes[s];
         for (int i = 0; i < homes->lists * homes->size; i++)
@@ -70,7 +70,7 @@ static void find_prices(const struct spec *sp, int r, int *bytes) {
 
 /* One rank's fetches: as few as can be, numbered per set, each used as often as it says and never after it left. */
 static int check_rank(const struct spec *sp, const struct sched *sc, const struct fetches *f, int r) {
-    int use[300], nuse = 0, nfetch = 0, last = -1, sets = sp->stages + sp->tied, widest = 1, turn = -1;
+    int use[300], nuse = 0, nfetch = 0, last = -1, sets = sp->stages + sp->names.sets, widest = 1, turn = -1;
     int32_t *insts = NEW(int32_t, sets), *uses = NEW(int32_t, f->n + 1), *place = NEW(int32_t, sp->njobs);
     int *opens = NEW(int, f->n + 1), *ends = NEW(int, f->n + 1), bytes[8], sum = 0;
     for (int i = 0; i < sc->norder[r]; i++) {
@@ -86,9 +86,9 @@ static int check_rank(const struct spec *sp, const struct sched *sc, const struc
         int at_once = nuse ? __builtin_popcount((unsigned)use[nuse - 1]) : 0;
         widest = at_once > widest ? at_once : widest;
         for (int which = 0; which < NSETS; which++) {
-            int set = which == OWN ? job->s : sp->stages;
+            int set = which == SET_OWN ? job->s : sp->stages;
             int32_t of = f->of_job[j * NSETS + which];
-            if (!(bits >> set & 1)) {
+            if (which == SET_SHARED || !(bits >> set & 1)) {
                 cr_assert_eq(of, -1);
                 continue;
             }
@@ -98,7 +98,7 @@ static int check_rank(const struct spec *sp, const struct sched *sc, const struc
                 last = of;
                 nfetch++;
                 cr_assert_eq(f->a[of].inst, insts[set]++);
-                cr_assert(which == TABLE || f->a[of].home == job->home);
+                cr_assert(which == SET_TABLE || f->a[of].home == job->home);
                 cr_assert_eq(f->a[of].first, j);
                 opens[of] = f->a[of].after < 0 ? -1 : place[f->a[of].after];
             }
@@ -164,7 +164,7 @@ static void expect_fetch(const struct spec *sp, const struct fetch *f, int stage
                          const char *after) {
     const struct job *j = f->after < 0 ? NULL : &sp->job[f->after];
     cr_assert(f->rank == 1 && f->home == 0 && f->set == stage && f->inst == inst && f->uses == uses);
-    cr_assert_str_eq(j ? job_name(j->s, j->b, j->d) : "", after);
+    cr_assert_str_eq(j ? job_name(NULL, j->s, j->b, j->d) : "", after);
 }
 
 /* Of stages 0 and 1, 1 is needed later: 2 takes its place, and 1 comes again in place of 0, which is needed no more. */
@@ -205,6 +205,7 @@ Test(fetch, a_table_by_hand) {
     }
     sp->tied = true;
     sp->unembedding = 1;
+    name_sets(&sp->names, sp->stages, true, false);
     struct sched *sc = sched_run(sp, unit_stages(sp), graph_build(sp)); /* 0F0 1F0 1B0 0B0 */
     static const int fetches[] = {7, 4, 4, 3};
     for (int slots = 0; slots < 4; slots++) {

@@ -9,9 +9,17 @@ static int ascending(const void *x, const void *y) { return *(const int32_t *)x 
 
 static void expect_needs(const struct spec *sp, const struct graph *g, int j, int32_t *want, int n) {
     int32_t *got = NEW(int32_t, n + 1);
-    const char *name = job_name(sp->job[j].s, sp->job[j].b, sp->job[j].d);
-    cr_assert_eq(g->pred_at[j + 1] - g->pred_at[j], n, "%s", name);
-    memcpy(got, g->pred + g->pred_at[j], sizeof *got * (size_t)n);
+    const char *name = job_name(NULL, sp->job[j].s, sp->job[j].b, sp->job[j].d);
+    int found = 0;
+    for (int e = g->pred_at[j]; e < g->pred_at[j + 1]; e++) { /* one of two edges for two tensors */
+        bool again = false;
+        for (int i = 0; i < found; i++)
+            again |= got[i] == g->pred[e];
+        cr_assert(again || found < n, "%s", name);
+        if (!again)
+            got[found++] = g->pred[e];
+    }
+    cr_assert_eq(found, n, "%s", name);
     qsort(got, (size_t)n, sizeof *got, ascending);
     qsort(want, (size_t)n, sizeof *want, ascending);
     cr_assert(!memcmp(got, want, sizeof *got * (size_t)n), "%s", name);
@@ -32,13 +40,31 @@ static void expect_transposed(const struct spec *sp, const struct graph *g) {
         }
 }
 
+/* Each tensor between two jobs has an edge of its own. */
+static void expect_tensors(const struct spec *sp, const struct graph *g, int j) {
+    uint32_t *has = NEW(uint32_t, sp->njobs);
+    for (int e = g->pred_at[j]; e < g->pred_at[j + 1]; e++) {
+        cr_assert(!(has[g->pred[e]] >> g->kind[e] & 1));
+        has[g->pred[e]] |= (uint32_t)1 << g->kind[e];
+    }
+    for (int p = 0; p < sp->njobs; p++) {
+        int kind[2];
+        uint32_t want = 0;
+        for (int n = has[p] ? carried(sp, &sp->job[p], &sp->job[j], kind) : 0; n > 0; n--)
+            want |= (uint32_t)1 << kind[n - 1];
+        cr_assert_eq(has[p], want, "%s", job_name(&sp->names, sp->job[j].s, sp->job[j].b, sp->job[j].d));
+    }
+}
+
 Test(graph, default_dependencies) {
-    for (int seed = 0; seed < 200; seed++) {
-        struct spec *sp = draw_spec((uint64_t)seed, 0);
+    for (int seed = 0; seed < 400; seed++) {
+        struct spec *sp = draw_spec((uint64_t)seed, seed < 200 ? 0 : SLICES);
         const struct graph *g = graph_build(sp);
-        int32_t need[3];
-        for (int j = 0; j < sp->njobs; j++)
+        int32_t need[MOST_NEEDS];
+        for (int j = 0; j < sp->njobs; j++) {
             expect_needs(sp, g, j, need, needs_by_design(sp, &sp->job[j], need));
+            expect_tensors(sp, g, j);
+        }
         expect_transposed(sp, g);
         free_all();
     }
@@ -66,7 +92,7 @@ Test(graph, each_rule_by_hand) {
 Test(graph, custom_dependencies_replace_the_default) {
     int custom = 0;
     for (int seed = 0; seed < 100; seed++) {
-        struct spec *sp = draw_spec((uint64_t)seed, ORDERS);
+        struct spec *sp = draw_spec((uint64_t)seed, ORDERS | (seed % 2 ? SLICES : 0));
         const struct graph *g = graph_build(sp);
         for (int j = 0; sp->pred && j < sp->njobs; j++) {
             int n = sp->pred_at[j + 1] - sp->pred_at[j];

@@ -25,6 +25,70 @@ Test(layers, gpt2_has_the_published_number_of_parameters) {
     cr_expect_eq(gpt2(48, 1600), 1557611200);
 }
 
+static int64_t parameters_without_biases(struct model *m) {
+    for (int i = 0; i < m->nlayers; i++)
+        m->layer[i].unbiased = m->layer[i].kind == LAYER_linear;
+    const struct rt_stage *s = &cost_stages(spec_of(m, 1))->rt;
+    int64_t n = 0;
+    for (int i = 0; i < s->nlayers; i++)
+        n += s->layer[i].nparam;
+    return n;
+}
+
+/* Of Llama 2 7B and 70B (Touvron 2023, table 1; 11008 and 28672 inner columns, as published with the weights). */
+static int64_t llama(int layers, int width, int heads, int kv_heads, int inner) {
+    struct model *m = model_tokens(4096, 4096, 32000, 1);
+    add(m, LAYER_embedding, width);
+    m->layer[0].unplaced = true;
+    for (int i = 0; i < layers; i++) {
+        add(m, LAYER_rmsnorm, 0);
+        add(m, LAYER_linear, width / heads * (heads + 2 * kv_heads));
+        add(m, LAYER_attention, heads);
+        m->layer[m->nlayers - 1].kv_heads = kv_heads;
+        m->layer[m->nlayers - 1].rope = 10000;
+        add(m, LAYER_linear, width);
+        add(m, LAYER_rmsnorm, 0);
+        add(m, LAYER_linear, 2 * inner);
+        add(m, LAYER_swiglu, 0);
+        add(m, LAYER_linear, width);
+    }
+    add(m, LAYER_rmsnorm, 0);
+    add(m, LAYER_linear, 32000);
+    add(m, LAYER_cross_entropy, 0);
+    return parameters_without_biases(m);
+}
+
+Test(layers, llama_has_the_published_number_of_parameters) {
+    cr_expect_eq(llama(32, 4096, 32, 32, 11008), 6738415616);
+    cr_expect_eq(llama(80, 8192, 64, 8, 28672), 68976648192);
+}
+
+/* Of Mixtral 8x7B (Jiang 2024, table 1: 47B), by the shapes published with the weights. */
+Test(layers, mixtral_has_the_published_number_of_parameters) {
+    struct model *m = model_tokens(4096, 4096, 32000, 1);
+    static const int moe[] = {LAYER_route, LAYER_experts, LAYER_swiglu, LAYER_experts, LAYER_combine};
+    add(m, LAYER_embedding, 4096);
+    m->layer[0].unplaced = true;
+    for (int i = 0; i < 32; i++) {
+        add(m, LAYER_rmsnorm, 0);
+        add(m, LAYER_linear, 128 * (32 + 2 * 8));
+        add(m, LAYER_attention, 32);
+        m->layer[m->nlayers - 1].kv_heads = 8;
+        add(m, LAYER_linear, 4096);
+        add(m, LAYER_rmsnorm, 0);
+        for (int k = 0; k < 5; k++) {
+            add(m, moe[k], k == 1 ? 2 * 14336 : 0);
+            m->layer[m->nlayers - 1].experts = 8;
+            m->layer[m->nlayers - 1].top = 2;
+            m->layer[m->nlayers - 1].capacity = 1;
+        }
+    }
+    add(m, LAYER_rmsnorm, 0);
+    add(m, LAYER_linear, 32000);
+    add(m, LAYER_cross_entropy, 0);
+    cr_expect_eq(parameters_without_biases(m), 46702792704);
+}
+
 static void has(const struct rt_parameter *p, const char *name, int ndims, int64_t rows, int64_t columns) {
     cr_expect_str_eq(p->name, name);
     cr_expect(p->ndims == ndims && p->dim[0] == rows && (ndims == 1 || p->dim[1] == columns), "%s", name);
@@ -39,11 +103,18 @@ Test(layers, parameters_by_name_and_shape) {
     has(&p.at[0], "weight", 2, 1, 6); /* of one row, and yet no vector */
     has(&p.at[1], "bias", 1, 6, 0);
     cr_expect_eq(parameters_of(&integers, &l, false).n, 1);
+    l.unbiased = true;
+    cr_expect_eq(parameters_of(&text, &l, false).n, 1);
+    cr_expect_eq(parameters_of(&integers, &l, false).n, 1);
     l.kind = LAYER_layernorm;
     p = parameters_of(&text, &l, false);
     cr_assert_eq(p.n, 2);
     has(&p.at[0], "gamma", 1, 6, 0);
     has(&p.at[1], "beta", 1, 6, 0);
+    l.kind = LAYER_rmsnorm;
+    p = parameters_of(&text, &l, false);
+    cr_assert_eq(p.n, 1);
+    has(&p.at[0], "gamma", 1, 6, 0);
     l.kind = LAYER_embedding;
     l.context = 4;
     p = parameters_of(&text, &l, false);
@@ -76,7 +147,9 @@ Test(layers, flop_by_hand) {
     costs((struct rt_layer){.kind = LAYER_linear, .rows = 8, .in = 5, .out = 6, .nparam = 5 * 6}, product, product,
           product);
     costs((struct rt_layer){.kind = LAYER_unembedding, .rows = 8, .in = 5, .out = 6}, product, product, product);
-    costs((struct rt_layer){.kind = LAYER_embedding, .rows = 8, .in = 1, .out = 6}, values, 0, 2 * values);
+    costs((struct rt_layer){.kind = LAYER_embedding, .rows = 8, .in = 1, .out = 6, .context = 4}, values, 0,
+          2 * values);
+    costs((struct rt_layer){.kind = LAYER_embedding, .rows = 8, .in = 1, .out = 6}, 0, 0, values);
     costs((struct rt_layer){.kind = LAYER_relu, .rows = 8, .in = 6, .out = 6}, values, values, 0);
     costs((struct rt_layer){.kind = LAYER_fork, .rows = 8, .in = 6, .out = 6}, 0, values, 0);
     costs((struct rt_layer){.kind = LAYER_join, .rows = 8, .in = 6, .out = 6}, values, 0, 0);
@@ -85,8 +158,45 @@ Test(layers, flop_by_hand) {
     for (int r = 0; r < 8; r++) /* two sequences of 4, a tile each */
         for (int k = 0; k < 4; k++, pairs++)
             exponentials += k <= r % 4 ? heads : 0;
-    costs((struct rt_layer){.kind = LAYER_attention, .rows = 8, .in = 18, .out = 6, .heads = 2, .context = 4},
-          2 * 2 * pairs * 6 + 22 * exponentials, 5 * 2 * pairs * 6 + 24 * exponentials + 2 * values, 0);
+    costs(
+        (struct rt_layer){
+            .kind = LAYER_attention, .rows = 8, .in = 18, .out = 6, .heads = 2, .kv_heads = 2, .context = 4},
+        2 * 2 * pairs * 6 + 22 * exponentials, 5 * 2 * pairs * 6 + 24 * exponentials + 2 * values, 0);
+    /* 8 tokens in 2 sequences, to 2 of 3 experts each, which have room for 3 of a sequence: 18 rows */
+    double logits = 0, choices = 0, multiplied = 0;
+    for (int t = 0; t < 8; t++) {
+        for (int e = 0; e < 3; e++, logits++)
+            multiplied += 2 * 6;
+        for (int k = 0; k < 2; k++)
+            choices += 6;
+    }
+    struct rt_layer route = {.kind = LAYER_route, .rows = 8, .in = 6, .out = 6, .context = 4, .out_rows = 18};
+    route.experts = 3;
+    route.top = 2;
+    costs(route, multiplied + (24 + 2) * logits, multiplied + 6 * logits + choices, multiplied);
+    struct rt_layer combine = {.kind = LAYER_combine, .rows = 18, .in = 6, .out = 6, .context = 4, .out_rows = 8};
+    combine.experts = 3;
+    combine.top = 2;
+    costs(combine, 2 * choices, 2 * choices + 18 * 6, 0);
+    product = 2 * 18 * 6 * 5;
+    costs((struct rt_layer){.kind = LAYER_experts, .rows = 18, .in = 6, .out = 5, .experts = 3}, product, product,
+          product);
+    double turned = 0;
+    for (int r = 0; r < 8; r++)
+        for (int pair = 0; pair < 1; pair++, turned += 22) /* an angle, and of each head two columns */
+            for (int h = 0; h < 3 + 1; h++)
+                turned += 4 + 2;
+    exponentials *= 3.0 / 2;
+    costs((struct rt_layer){.kind = LAYER_attention,
+                            .rows = 8,
+                            .in = 10,
+                            .out = 6,
+                            .heads = 3,
+                            .kv_heads = 1,
+                            .context = 4,
+                            .rope = 10000},
+          2 * 2 * pairs * 6 + 22 * exponentials + turned, 5 * 2 * pairs * 6 + 24 * exponentials + 2 * values + turned,
+          0);
 }
 
 /* ---- optimizers ---- */

@@ -48,22 +48,46 @@ static void ref_layernorm(const struct rt_layer *l, const double *w, const doubl
     }
 }
 
+static void ref_rmsnorm(const struct rt_layer *l, const double *w, const double *x, double *y) {
+    for (int r = 0; r < l->rows; r++, x += l->in, y += l->in) {
+        double square = 0;
+        for (int j = 0; j < l->in; j++)
+            square += x[j] * x[j] / l->in;
+        for (int j = 0; j < l->in; j++)
+            y[j] = w[j] * x[j] / sqrt(square + 1e-5);
+    }
+}
+
+/* Column i of head h, of queries and keys counted together, turned by rope. */
+static double ref_turned(const struct rt_layer *l, const double *x, int r, int h, int i) {
+    int dim = l->out / l->heads, half = dim / 2;
+    const double *at = x + r * l->in + h * dim;
+    if (l->rope == 0)
+        return at[i];
+    double angle = r % l->context * pow(l->rope, -2.0 * (i % half) / dim);
+    return i < half ? at[i] * cos(angle) - at[i + half] * sin(angle) : at[i] * cos(angle) + at[i - half] * sin(angle);
+}
+
 static void ref_attention(const struct rt_layer *l, const double *x, double *y) {
     int dim = l->out / l->heads;
+    static double turned[4096];
+    int heads = l->heads + l->kv_heads;
+    for (int i = 0; i < l->rows * heads * dim; i++)
+        turned[i] = ref_turned(l, x, i / (heads * dim), i / dim % heads, i % dim);
     for (int r = 0; r < l->rows; r++)
         for (int h = 0; h < l->heads; h++) {
-            int first = r / l->context * l->context;
+            int first = r / l->context * l->context, kv = h / (l->heads / l->kv_heads);
             double p[130], total = 0, *to = y + r * l->out + h * dim;
             for (int k = first; k <= r; k++) {
                 double dot = 0;
                 for (int i = 0; i < dim; i++)
-                    dot += x[r * l->in + h * dim + i] * x[k * l->in + l->out + h * dim + i];
+                    dot += turned[(r * heads + h) * dim + i] * turned[(k * heads + l->heads + kv) * dim + i];
                 total += p[k - first] = exp(dot / sqrt(dim));
             }
             for (int i = 0; i < dim; i++) {
                 to[i] = 0;
                 for (int k = first; k <= r; k++)
-                    to[i] += p[k - first] / total * x[k * l->in + 2 * l->out + h * dim + i];
+                    to[i] += p[k - first] / total * x[k * l->in + (heads + kv) * dim + i];
             }
         }
 }
@@ -73,18 +97,21 @@ static void ref_elements(const struct reference *f, const struct rt_layer *l, co
     for (int i = 0; i < l->rows * l->out; i++)
         switch (l->kind) {
         case LAYER_embedding:
-            y[i] = (f->v ? f->v : w)[f->batch->token[i / l->out] * l->out + i % l->out] +
-                   w[((f->v ? 0 : f->m->vocab) + i / l->out % l->context) * l->out + i % l->out];
+            y[i] = (f->v ? f->v : w)[f->batch->token[i / l->out] * l->out + i % l->out];
+            if (l->context > 0)
+                y[i] += w[((f->v ? 0 : f->m->vocab) + i / l->out % l->context) * l->out + i % l->out];
             break;
-        case LAYER_relu:
-            y[i] = x[i] > 0 ? x[i] : 0;
-            break;
-        case LAYER_gelu:
-            y[i] = 0.5 * x[i] * (1 + tanh(sqrt(2 / M_PI) * (x[i] + 0.044715 * x[i] * x[i] * x[i])));
-            break;
-        default:
-            y[i] = x[i];
+        case LAYER_relu: y[i] = x[i] > 0 ? x[i] : 0; break;
+        case LAYER_gelu: y[i] = 0.5 * x[i] * (1 + tanh(sqrt(2 / M_PI) * (x[i] + 0.044715 * x[i] * x[i] * x[i]))); break;
+        case LAYER_silu: y[i] = x[i] / (1 + exp(-x[i])); break;
+        default: y[i] = x[i];
         }
+}
+
+static void ref_swiglu(const struct rt_layer *l, const double *x, double *y) {
+    for (int r = 0; r < l->rows; r++, x += l->in, y += l->in / 2)
+        for (int j = 0; j < l->in / 2; j++)
+            y[j] = x[j] / (1 + exp(-x[j])) * x[l->in / 2 + j];
 }
 
 static double ref_loss(const struct reference *f, const struct rt_layer *l, const double *x) {
@@ -114,6 +141,10 @@ static double objective(struct reference *f) {
             ref_unembedding(l, f->v, x, y);
         else if (l->kind == LAYER_layernorm)
             ref_layernorm(l, w, x, y);
+        else if (l->kind == LAYER_rmsnorm)
+            ref_rmsnorm(l, w, x, y);
+        else if (l->kind == LAYER_swiglu)
+            ref_swiglu(l, x, y);
         else if (l->kind == LAYER_attention)
             ref_attention(l, x, y);
         else if (l->kind == LAYER_cross_entropy || l->kind == LAYER_mse)
@@ -271,20 +302,42 @@ static void check_layers(int columns, int n, const struct item *layer) {
 Test(layers_host, linear) { CHECK(5, {LAYER_linear, 7}); }
 Test(layers_host, relu) { CHECK(9, {LAYER_relu, 0}); }
 Test(layers_host, gelu) { CHECK(9, {LAYER_gelu, 0}); }
+Test(layers_host, silu) { CHECK(9, {LAYER_silu, 0}); }
+Test(layers_host, swiglu) {
+    CHECK(2, {LAYER_swiglu, 0});
+    CHECK(26, {LAYER_swiglu, 0});
+}
 Test(layers_host, layernorm) { CHECK(13, {LAYER_layernorm, 0}); }
+Test(layers_host, rmsnorm) { CHECK(13, {LAYER_rmsnorm, 0}); }
 Test(layers_host, attention) {
     CHECK(12, {LAYER_attention, 1});
     CHECK(36, {LAYER_attention, 4});
 }
-Test(layers_host, attention_in_tiles) { /* three of them, the last a few rows; its output leaves for the next stage */
-    struct model *m = model_tokens(130, 130, 11, 3);
-    add(m, LAYER_embedding, 12);
-    add(m, LAYER_attention, 2);
+static void check_attention(int context, int sequences, int columns, int heads, int kv_heads, int rope) {
+    struct model *m = model_tokens(context * sequences, context, 11, 3);
+    add(m, LAYER_embedding, columns);
+    add(m, LAYER_attention, heads);
+    m->layer[1].kv_heads = kv_heads;
+    m->layer[1].rope = rope;
     add(m, LAYER_linear, 11);
     add(m, LAYER_cross_entropy, 0);
     m->cut = (int[]){1, 2};
     m->ncut = 2;
     check_stage(m, 3, 1);
+}
+Test(layers_host, attention_in_tiles) { /* three of them, the last a few rows; its output leaves for the next stage */
+    check_attention(130, 1, 12, 2, 0, 0);
+}
+Test(layers_host, attention_with_grouped_queries) {
+    check_attention(6, 2, 18, 4, 1, 0);
+    check_attention(6, 2, 40, 6, 2, 0);
+    check_attention(70, 1, 12, 2, 1, 0);
+}
+Test(layers_host, attention_with_rope) {
+    check_attention(6, 2, 36, 2, 0, 10000);
+    check_attention(6, 2, 40, 6, 2, 100);
+    check_attention(70, 1, 16, 2, 1, 500000);
+    check_attention(6, 1, 3 * 132, 1, 0, 10000); /* more pairs than are turned at a time */
 }
 Test(layers_host, stack) { CHECK(5, {LAYER_linear, 6}, {LAYER_relu, 0}, {LAYER_linear, 5}, {LAYER_gelu, 0}); }
 Test(layers_host, residual) {
@@ -313,11 +366,35 @@ Test(layers_host, embedding) {
     check_stage(m, 3, 0);
     check_stage(m, 1, 0);
 }
+Test(layers_host, embedding_without_positions) {
+    for (int vocab = 6; vocab <= 11; vocab += 5) { /* as many tokens as positions would be, and more */
+        struct model *m = model_tokens(12, 6, vocab, 3);
+        add(m, LAYER_embedding, 5);
+        m->layer[0].unplaced = true;
+        add(m, LAYER_linear, vocab);
+        add(m, LAYER_cross_entropy, 0);
+        cr_assert_eq(cost_stages(spec_of(m, 3))->rt.layer->nparam, vocab * 5);
+        check_stage(m, 3, 0);
+        check_stage(m, 1, 0);
+    }
+}
+Test(layers_host, linear_without_bias) {
+    struct model *m = model_tokens(12, 6, 11, 3);
+    add(m, LAYER_embedding, 5);
+    add(m, LAYER_linear, 7);
+    add(m, LAYER_linear, 11);
+    add(m, LAYER_cross_entropy, 0);
+    m->layer[1].unbiased = m->layer[2].unbiased = true;
+    cr_assert_eq(cost_stages(spec_of(m, 4))[1].rt.layer->nparam, 5 * 7);
+    check_stage(m, 4, 1);
+    check_stage(m, 4, 2);
+}
 /* The gradient of the table: of the embedding alone, of the unembedding alone, and of both in one stage. */
-Test(layers_host, tied) {
+static void check_tied(bool unplaced) {
     for (int width = 4; width <= 5; width++) { /* 11 x 4 and 11 x 5 floats: both leave a gap */
         struct model *m = model_tokens(12, 6, 11, 3);
         add(m, LAYER_embedding, width);
+        m->layer[0].unplaced = unplaced;
         add(m, LAYER_layernorm, 0);
         add(m, LAYER_gelu, 0);
         add(m, LAYER_unembedding, 0);
@@ -329,6 +406,10 @@ Test(layers_host, tied) {
         m->cut = NULL;
         check_stage(m, 1, 0);
     }
+}
+Test(layers_host, tied) {
+    check_tied(false);
+    check_tied(true);
 }
 Test(layers_host, unembedding_inside) { /* other layers behind it, in the same stage and in the next */
     struct model *m = model_tokens(6, 6, 11, 3);
@@ -483,10 +564,10 @@ Test(layers_host, first_writes_and_later_adds) {
     }
 }
 
-Test(layers_host, layernorm_adds_to_its_gradient) { /* as above; its values are not dyadic */
+static void adds_to_its_gradient(int kind, int64_t n) { /* as above; its values are not dyadic */
     struct model *m = model_tokens(8, 4, 4, 1);
     add(m, LAYER_embedding, 4);
-    add(m, LAYER_layernorm, 0);
+    add(m, kind, 0);
     add(m, LAYER_cross_entropy, 0);
     struct stage *st = cost_stages(spec_of(m, 1));
     struct bench r = bench_of(st, 1, random_batch(&m->rt));
@@ -495,10 +576,15 @@ Test(layers_host, layernorm_adds_to_its_gradient) { /* as above; its values are 
     host_init(&m->rt, &st->rt, r.at->w, 3);
     run_forward(&m->rt, &r);
     host_backward(&m->rt, &st->rt, r.at, true, true);
-    memcpy(once, dw, sizeof once);
+    cr_assert_eq(l->nparam, n);
+    memcpy(once, dw, (size_t)n * sizeof *once);
     r.at->first = false;
     host_backward(&m->rt, &st->rt, r.at, false, true);
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < n; i++)
         cr_assert_float_eq(dw[i], 2 * once[i], 1e-6f);
     cr_assert(fabsf(once[0]) > 1e-4f);
+}
+Test(layers_host, norms_add_to_their_gradient) {
+    adds_to_its_gradient(LAYER_layernorm, 8);
+    adds_to_its_gradient(LAYER_rmsnorm, 4);
 }

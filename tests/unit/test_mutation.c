@@ -23,7 +23,7 @@ enum { DEFAULT_MUTANTS = 6000, ROUND = 100 };
 #else
 enum { DEFAULT_MUTANTS = 120000, ROUND = 200 };
 #endif
-enum { RUNS = 6, MOST_BASES = 200, MOST_TOLD = 12 };
+enum { RUNS = 6, MOST_BASES = 220, MOST_TOLD = 12 };
 
 /* ---- a mutant ---- */
 
@@ -69,6 +69,9 @@ static bool make_mutant(const struct compiled *c, int base, int k, struct mutant
     random_next(&random);
     int dice = random_below(&random, 20), n = dice < 12 ? 1 : dice < 17 ? 2 : 3;
     uint8_t how[3] = {(uint8_t)((k + base) % NMUTATIONS)};
+    bool of_team = how[0] >= MUT_TEAM_WAIT && how[0] <= MUT_TEAM_MEMBER;
+    if (of_team && !c->program->exchange)
+        how[0] = (uint8_t)random_below(&random, MUT_TEAM_WAIT);
     bool text = how[0] >= FIRST_TEXT_MUTATION || random_below(&random, 4) == 0;
     struct text did = {0};
     *m = (struct mutant){base, k, how[0], copy_program(c->program), !c->spec, false, NULL};

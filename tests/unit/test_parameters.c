@@ -77,6 +77,13 @@ Test(parameters, initial_weights) {
         if (l->kind == LAYER_layernorm)
             cr_assert(at[0] == 1 && at[l->out - 1] == 1 && at[l->out] == 0);
     }
+    for (int i = 0; i < m->nlayers; i++)
+        m->layer[i].kind = m->layer[i].kind == LAYER_layernorm ? LAYER_rmsnorm : m->layer[i].kind;
+    st = cost_stages(spec_of(m, 1));
+    host_init(&m->rt, &st->rt, w, 1);
+    for (const struct rt_layer *l = st->rt.layer; l < st->rt.layer + st->rt.nlayers; l++)
+        for (int j = 0; l->kind == LAYER_rmsnorm && j < l->out; j++)
+            cr_assert_eq(w[l->param / 4 + j], 1);
 }
 
 /* A shared table starts like an embedding's tokens, but small enough for logits; the positions are other numbers. */

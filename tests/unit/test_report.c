@@ -243,6 +243,30 @@ Test(report, jobs_that_take_no_time) {
     cr_assert(!strstr(t.s, "null") && !strstr(t.s, "nan"));
 }
 
+/* The rank computes in 0-4, in 2-4 a pair that overlaps, and in 6-9. */
+Test(report, what_moves_while_the_rank_computes_is_hidden) {
+    static const struct {
+        int op;
+        double start, end, hidden;
+        int by;
+    } row[] = {
+        {OP_RECV_F, 1, 3, 2, EXPOSED_ACTIVATIONS},   {OP_RECV_F, 3, 7, 2, EXPOSED_ACTIVATIONS},
+        {OP_RECV_B, 4, 6, 0, EXPOSED_GRADIENTS},     {OP_ALL_REDUCE, 8, 12, 1, EXPOSED_REDUCTIONS},
+        {OP_RELOAD_S, 5, 20, 3, EXPOSED_COPIES},     {OP_ALL_REDUCE_A, 0, 9, 7, EXPOSED_TEAMS},
+        {OP_ALL_GATHER, 10, 11, 0, EXPOSED_WEIGHTS}, {OP_FETCH, 2.5, 3, 0.5, EXPOSED_WEIGHTS},
+        {OP_SEND_F, 0, 9, 0, EXPOSED_ACTIVATIONS}, /* it brings nothing */
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        double start[] = {0, 2, 2, 6, row[i].start}, end[] = {2, 4, 4, 9, row[i].end}, hidden[NEXPOSED] = {0};
+        struct instr ins[5] = {{.op = OP_F}, {.op = OP_F}, {.op = OP_B}, {.op = OP_B}, {.op = (uint8_t)row[i].op}};
+        ins[4].lane = 1;
+        hidden_moves(&(struct rank){.ins = ins, .nins = 5}, start, end, hidden);
+        for (int by = 0; by < NEXPOSED; by++)
+            cr_expect(hidden[by] == (by == row[i].by ? row[i].hidden : 0), "%s of row %zu: %g", exposed_name[by], i,
+                      hidden[by]);
+    }
+}
+
 Test(emit_json, has_the_keys_of_the_schema_in_order) {
     struct report *r = report_of(spec_1f1b(), text_1f1b, times_1f1b);
     struct text t = {0};
@@ -295,7 +319,9 @@ Test(emit_json, has_the_keys_of_the_schema_in_order) {
                           "      \"bytes_offloaded\": 0,\n"
                           "      \"bytes_reloaded\": 0,\n"
                           "      \"exposed\": { \"activations\": 0, \"gradients\": 0, \"weights\": 0, "
-                          "\"reductions\": 0, \"copies\": 0 },\n"
+                          "\"reductions\": 0, \"copies\": 0, \"teams\": 0 },\n"
+                          "      \"hidden\": { \"activations\": 0, \"gradients\": 0, \"weights\": 0, "
+                          "\"reductions\": 0, \"copies\": 0, \"teams\": 0 },\n"
                           "      \"stages_stored\": 1\n"
                           "    }\n"
                           "  ]\n"

@@ -62,7 +62,7 @@ static const char *failure(const char *text) {
 }
 
 static const struct job *job(const struct spec *sp, int s, int b, int d) {
-    cr_assert_geq(job_at(sp, s, b, d), 0, "no job %s", job_name(s, b, d));
+    cr_assert_geq(job_at(sp, s, b, d), 0, "no job %s", job_name(NULL, s, b, d));
     return &sp->job[job_at(sp, s, b, d)];
 }
 
@@ -96,9 +96,10 @@ static void check_shipped(const char *name, const char *set, int workers, enum o
             for (int d = OP_F; d <= OP_B; d += OP_B - OP_F, j++) {
                 cr_assert(j->s == s && j->b == b && j->d == d, "%s: canonical order", name);
                 cr_assert_eq(job_at(sp, s, b, d), j - sp->job);
-                cr_assert_eq(j->home, home(s, b), "%s: home of %s", name, job_name(s, b, d));
-                cr_assert_eq(j->rank, compute(s, b), "%s: rank of %s", name, job_name(s, b, d));
-                cr_assert_eq(j->prio, priority(order, workers, s, b, d), "%s: priority of %s", name, job_name(s, b, d));
+                cr_assert_eq(j->home, home(s, b), "%s: home of %s", name, job_name(NULL, s, b, d));
+                cr_assert_eq(j->rank, compute(s, b), "%s: rank of %s", name, job_name(NULL, s, b, d));
+                cr_assert_eq(j->prio, priority(order, workers, s, b, d), "%s: priority of %s", name,
+                             job_name(NULL, s, b, d));
                 cr_assert(isnan(j->cost));
             }
     for (int k = 0; k < workers; k++) {
@@ -234,7 +235,7 @@ Test(script, unroll) {
     for (int i = 0; i < 8; i++)
         for (int j = 0; j < sp->njobs; j++)
             if (sp->job[j].rank == 0 && sp->job[j].prio == i)
-                cr_assert_str_eq(job_name(sp->job[j].s, sp->job[j].b, sp->job[j].d), want[i]);
+                cr_assert_str_eq(job_name(NULL, sp->job[j].s, sp->job[j].b, sp->job[j].d), want[i]);
     cr_assert_eq(sp->njobs, 10);
     cr_assert_eq(partner_of(sp, job_at(sp, 1, 0, OP_F)), job_at(sp, 0, 1, OP_B));
 }
@@ -339,7 +340,7 @@ Test(script, orders_of_the_papers) {
             double want[] = {j->d != OP_F, j->d == OP_F, j->b, j->s};
             if (j->d == OP_R) /* after all else, and the last stage's first */
                 want[1] = 2, want[2] = j->b + 1.0 / (j->s + 2);
-            cr_assert_eq(j->prio, want[i], "%s of %s", names[i], job_name(j->s, j->b, j->d));
+            cr_assert_eq(j->prio, want[i], "%s of %s", names[i], job_name(NULL, j->s, j->b, j->d));
         }
     }
 }
@@ -476,17 +477,21 @@ Test(script, gpt) {
                            "layers=1 heads=2 context=8 rows=3 "
                            "batches=5")
                           ->model;
-    static const struct model_layer want[] = {
-        {LAYER_embedding, 64, 0, 0},   {LAYER_fork, 0, 0, 1},      {LAYER_layernorm, 0, 0, 1},
-        {LAYER_linear, 192, 0, 1},     {LAYER_attention, 0, 2, 1}, {LAYER_linear, 64, 0, 1},
-        {LAYER_join, 0, 0, 1},         {LAYER_fork, 0, 0, 2},      {LAYER_layernorm, 0, 0, 2},
-        {LAYER_linear, 256, 0, 2},     {LAYER_gelu, 0, 0, 2},      {LAYER_linear, 64, 0, 2},
-        {LAYER_join, 0, 0, 2},         {LAYER_layernorm, 0, 0, 3}, {LAYER_linear, 256, 0, 4},
-        {LAYER_cross_entropy, 0, 0, 5}};
+    static const struct {
+        int kind, out, heads, unit, split;
+    } want[] = {{LAYER_embedding, 64, 0, 0, SPLIT_ROWS}, {LAYER_fork, 0, 0, 1, SPLIT_NONE},
+                {LAYER_layernorm, 0, 0, 1, SPLIT_NONE},  {LAYER_linear, 192, 0, 1, SPLIT_COLUMNS},
+                {LAYER_attention, 0, 2, 1, SPLIT_NONE},  {LAYER_linear, 64, 0, 1, SPLIT_ROWS},
+                {LAYER_join, 0, 0, 1, SPLIT_NONE},       {LAYER_fork, 0, 0, 2, SPLIT_NONE},
+                {LAYER_layernorm, 0, 0, 2, SPLIT_NONE},  {LAYER_linear, 256, 0, 2, SPLIT_COLUMNS},
+                {LAYER_gelu, 0, 0, 2, SPLIT_NONE},       {LAYER_linear, 64, 0, 2, SPLIT_ROWS},
+                {LAYER_join, 0, 0, 2, SPLIT_NONE},       {LAYER_layernorm, 0, 0, 3, SPLIT_NONE},
+                {LAYER_linear, 256, 0, 4, SPLIT_COLUMNS},   {LAYER_cross_entropy, 0, 0, 5, SPLIT_NONE}};
     cr_assert_eq(m->nlayers, (int)(sizeof want / sizeof *want));
     for (int i = 0; i < m->nlayers; i++)
         cr_assert(m->layer[i].kind == want[i].kind && m->layer[i].out == want[i].out &&
-                      m->layer[i].heads == want[i].heads && m->layer[i].unit == want[i].unit,
+                      m->layer[i].heads == want[i].heads && m->layer[i].unit == want[i].unit &&
+                      m->layer[i].split == want[i].split && !m->layer[i].unbiased && !m->layer[i].unplaced,
                   "layer %d", i);
     cr_assert_eq(m->nunits, 6);
     cr_assert(!m->cut && m->ncut == 0);
@@ -495,6 +500,30 @@ Test(script, gpt) {
     cr_assert(rt->input == INPUT_TOKENS && rt->vocab == 256 && rt->context == 8 && rt->rows == 24 && rt->batches == 5);
     cr_assert(rt->optimizer == OPT_ADAMW && rt->lr == 3e-3f && rt->beta1 == 0.9f && rt->beta2 == 0.95f &&
               rt->eps == 1e-8f && rt->decay == 0);
+}
+
+Test(script, llama) {
+    struct model *m = load("schedules/serial.lua", "schedules/models/llama.lua", NULL,
+                           "layers=1 width=48 heads=6 kv_heads=3 inner=0 context=8")
+                          ->model;
+    static const struct {
+        int kind, out;
+    } want[] = {{LAYER_embedding, 48}, {LAYER_fork, 0},     {LAYER_rmsnorm, 0},  {LAYER_linear, 96},
+                {LAYER_attention, 0},  {LAYER_linear, 48},  {LAYER_join, 0},     {LAYER_fork, 0},
+                {LAYER_rmsnorm, 0},    {LAYER_linear, 256}, {LAYER_swiglu, 0},   {LAYER_linear, 48},
+                {LAYER_join, 0},       {LAYER_rmsnorm, 0},  {LAYER_linear, 256}, {LAYER_cross_entropy, 0}};
+    cr_assert_eq(m->nlayers, (int)(sizeof want / sizeof *want));
+    for (int i = 0; i < m->nlayers; i++) {
+        const struct model_layer *l = &m->layer[i];
+        bool attention = l->kind == LAYER_attention;
+        cr_assert(l->kind == want[i].kind && l->out == want[i].out, "layer %d", i);
+        cr_assert(l->unbiased == (l->kind == LAYER_linear) && l->unplaced == (l->kind == LAYER_embedding), "%d", i);
+        cr_assert(l->heads == (attention ? 6 : 0) && l->kv_heads == (attention ? 3 : 0), "layer %d", i);
+        cr_assert_eq(l->rope, attention ? 10000 : 0);
+    }
+    m = load("schedules/serial.lua", "tests/schedules/wide_heads.lua", NULL, "")->model;
+    for (int i = 0; i < m->nlayers; i++)
+        cr_assert(m->layer[i].kv_heads == 0 && m->layer[i].rope == 0, "what a script leaves out");
 }
 
 Test(script, model_with_a_cut) {

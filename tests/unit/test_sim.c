@@ -100,8 +100,8 @@ static double collective(const struct spec *sp, int op, const struct group *g, d
     for (int k = 1; k < n; k = tree ? 2 * k : k + 1) {
         double step = 0, bytes = one ? whole : whole / n;
         if (tree && !one)
-            bytes = op == OP_ALL_TO_ALL ? whole / 2 : whole / n * (k < n - k ? k : n - k);
-        int apart = tree || op == OP_ALL_TO_ALL ? k : 1;
+            bytes = op == OP_ALL_TO_ALL_A ? whole / 2 : whole / n * (k < n - k ? k : n - k);
+        int apart = tree || op == OP_ALL_TO_ALL_A ? k : 1;
         for (int i = 0; i < n; i++) {
             int from = g->rank[i], to = g->rank[(i + apart) % n];
             step = fmax(step, hop(sp, from, to) + carry(sp, from, to, bytes));

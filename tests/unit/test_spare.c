@@ -123,7 +123,8 @@ Test(spare, keeps_to_the_cluster_s_memory) {
         }
         struct spec how = {.effort = seed, .memory = (double)limit - 1};
         const char *why = death_of(plan_seed, &(struct planned){.sp = &how});
-        cr_assert(why && strstr(why, format("needs %lld bytes, 1 more than", (long long)limit)), "seed %d: %s", seed, why);
+        cr_assert(why && strstr(why, format("needs %lld bytes, 1 more than", (long long)limit)), "seed %d: %s", seed,
+                  why);
         free_all();
     }
     cr_assert(some > 5 && dropped > 5, "%d, %d", some, dropped);

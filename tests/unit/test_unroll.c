@@ -39,7 +39,7 @@ static void expect_same_buffers(const struct rank *k, const struct rank *l, cons
             cr_assert_eq(b->inst, c->inst);
         if (twin[p->buf] < 0)
             twin[p->buf] = q->buf;
-        cr_assert_eq(twin[p->buf], q->buf, "%s", short_name(x));
+        cr_assert_eq(twin[p->buf], q->buf, "%s", short_name(NULL, x));
     }
 }
 
@@ -55,8 +55,8 @@ static void expect_judges(const struct program *p, int times) {
         for (int32_t i = 0; i < k->nins; i++) {
             const struct instr *x = &k->ins[i], *y = &l->ins[i];
             cr_assert(x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->peer == y->peer);
-            cr_assert(x->inst == y->inst || op_row(x->op)->tensor == K_weight, "%s: %d, %d", short_name(x), x->inst,
-                      y->inst);                /* fetched weights are numbered as one likes */
+            cr_assert(x->inst == y->inst || op_row(x->op)->tensor == K_weight, "%s: %d, %d", short_name(NULL, x),
+                      x->inst, y->inst);       /* fetched weights are numbered as one likes */
             cr_assert_leq(x->nwait, y->nwait); /* the judge has waits in place of joins */
             expect_same_buffers(k, l, x, y, twin);
             expect_same_buffers(l, k, y, x, back);
@@ -114,8 +114,8 @@ static void expect_earliest(const struct program *p, const struct timeline *tl) 
                 if (msg >= 0)
                     t = meet[msg] = fmax(meet[msg], t);
                 if (way == 1)
-                    cr_assert_float_eq(tl->start[r][i], t, 1e-9, "%s of rank %d: %g, not %g", short_name(&k->ins[i]), r,
-                                       tl->start[r][i], t);
+                    cr_assert_float_eq(tl->start[r][i], t, 1e-9, "%s of rank %d: %g, not %g",
+                                       short_name(NULL, &k->ins[i]), r, tl->start[r][i], t);
             }
         }
 }

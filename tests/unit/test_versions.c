@@ -46,7 +46,7 @@ static void expect_latest(const struct drawn *x, int j) {
     double t = x->sc->start[j];
     while (arrives(x, job, newest + 1) < t)
         newest++;
-    cr_assert(v >= newest && arrives(x, job, v) <= t, "%s reads version %d", job_name(job->s, job->b, job->d), v);
+    cr_assert(v >= newest && arrives(x, job, v) <= t, "%s reads version %d", job_name(NULL, job->s, job->b, job->d), v);
 }
 
 static void expect_version(const struct drawn *x, int j) {

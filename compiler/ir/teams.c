@@ -1,0 +1,260 @@
+/* Teams: each member gets a stage of its own.
+ *
+ * A script names the ranks that compute a job together, or asks for every rank to become a team. All that comes behind
+ * this knows jobs of one rank only: a stage whose jobs are computed by t ranks becomes t stages, one for each place in
+ * the team, with that part of the stage's weights. names.member says which stage and place each is. The jobs of one
+ * (s,b,d) are next to each other in nothing but their names, but start and end together (sched.c). */
+#include "spec.h"
+#include <string.h>
+
+void name_sets(struct names *names, int stages, bool tied, bool shared) {
+    const struct member *old = names->member;
+    int n = stages, teams = 0;
+    names->tables = !tied ? 0 : old && old[0].place >= 0 ? old[0].size : 1;
+    for (int s = 0; old && shared && s < stages; s++)
+        teams += old[s].place == 0;
+    names->sets = names->tables + teams;
+    names->shared = NULL;
+    if (!old)
+        return;
+    struct member *member = NEW(struct member, stages + names->sets);
+    int32_t *set = NEW(int32_t, stages);
+    memcpy(member, old, sizeof *member * (size_t)stages);
+    for (int i = 0; i < names->tables; i++)
+        member[n++] = (struct member){names->stages, names->tables > 1 ? i : -1, names->tables};
+    for (int s = 0; s < stages; s++) {
+        bool first = old[s].place == 0 && shared;
+        if (first)
+            member[n] = (struct member){old[s].stage, -1, 1};
+        set[s] = first ? n++ : old[s].place > 0 && shared ? set[s - 1] : -1;
+    }
+    names->member = member;
+    names->shared = shared ? set : NULL;
+}
+
+struct expansion {
+    struct spec *sp;
+    struct spec before;
+    int factor; /* ranks that each rank becomes */
+    /* Per stage, as scripts count: its first member stage; how many jobs it has; which is the first of them, and which
+     * becomes the first member's first. */
+    int32_t *first, *jobs, *from, *to;
+    int32_t *rank; /* of the list in hand */
+};
+
+static int size_of(const struct expansion *all, const struct job *j) {
+    return home_of(&all->before, &j->team).n * all->factor;
+}
+
+int team_size(const struct spec *sp, int s) {
+    const struct member *member = sp->names.member ? &sp->names.member[s] : NULL;
+    return member && member->place >= 0 ? member->size : 1;
+}
+
+/* The job of the member at `place` of a team; where the team of j is smaller, places begin again. */
+static int32_t member_job(const struct expansion *all, int32_t j, int place) {
+    const struct job *job = &all->before.job[j];
+    return all->to[job->s] + place % size_of(all, job) * all->jobs[job->s] + (j - all->from[job->s]);
+}
+
+/* The home of what the member at a place of `size` has of the stage's weights: these lie on the list's ranks evenly,
+ * one member's part behind the other's. */
+static int32_t home_of_member(const struct expansion *all, const int32_t *home, int place, int size) {
+    if (*home < 0)
+        return -1;
+    struct home list = home_of(&all->before, home);
+    int named = size / all->factor, at = place / all->factor, among = place % all->factor;
+    int from = at * list.n / named, n = list.n >= named ? list.n / named : 1;
+    for (int i = 0; i < n; i++)
+        all->rank[i] = list.rank[from + i] * all->factor + among;
+    return keep_list(all->sp, all->rank, n);
+}
+
+static void expand_stages(struct expansion *all) {
+    struct spec *sp = all->sp;
+    const struct spec *before = &all->before;
+    all->first = NEW(int32_t, before->stages + 1);
+    all->jobs = NEW(int32_t, before->stages);
+    all->from = NEW(int32_t, before->stages);
+    all->to = NEW(int32_t, before->stages);
+    for (int j = 0; j < before->njobs; j++) {
+        const struct job *job = &before->job[j];
+        all->first[job->s + 1] = size_of(all, job);
+        all->from[job->s] = all->jobs[job->s]++ ? all->from[job->s] : j;
+    }
+    for (int s = 0; s < before->stages; s++)
+        all->first[s + 1] += all->first[s];
+    sp->stages = all->first[before->stages];
+    struct member *member = NEW(struct member, sp->stages);
+    for (int s = 0; s < before->stages; s++)
+        for (int32_t v = all->first[s], n = all->first[s + 1] - v; v < all->first[s + 1]; v++)
+            member[v] = (struct member){s, n > 1 ? v - all->first[s] : -1, n};
+    sp->names.member = member;
+    sp->names.stages = before->stages;
+    sp->names.first = all->first;
+}
+
+static void expand_jobs(struct expansion *all) {
+    struct spec *sp = all->sp;
+    const struct spec *before = &all->before;
+    sp->njobs = 0;
+    for (int s = 0; s < before->stages; s++) {
+        all->to[s] = sp->njobs;
+        sp->njobs += (all->first[s + 1] - all->first[s]) * all->jobs[s];
+    }
+    sp->job = NEW(struct job, sp->njobs);
+    sp->at = NEW(int32_t, (int64_t)sp->stages * sp->batches * NDIRS);
+    memset(sp->at, -1, sizeof *sp->at * (size_t)sp->stages * (size_t)sp->batches * NDIRS);
+    for (int j = 0; j < before->njobs; j++) {
+        const struct job *job = &before->job[j];
+        struct home team = home_of(before, &job->team);
+        for (int i = 0, size = size_of(all, job); i < size; i++) {
+            int32_t k = member_job(all, j, i);
+            sp->job[k] = *job;
+            sp->job[k].s = all->first[job->s] + i;
+            sp->job[k].rank = team.rank[i / all->factor] * all->factor + i % all->factor;
+            sp->job[k].home = home_of_member(all, &job->home, i, size);
+            sp->job[k].team = sp->job[k].rank;
+            sp->at[((int64_t)sp->job[k].s * sp->batches + job->b) * NDIRS + job->d] = k;
+        }
+    }
+}
+
+static void expand_pairs(struct expansion *all) {
+    struct spec *sp = all->sp;
+    const struct spec *before = &all->before;
+    sp->npairs = 0;
+    for (int i = 0; i < before->npairs; i++)
+        sp->npairs += size_of(all, &before->job[before->pair[i].first]);
+    sp->pair = NEW(struct pair, sp->npairs);
+    for (int i = 0, n = 0; i < before->npairs; i++)
+        for (int m = 0; m < size_of(all, &before->job[before->pair[i].first]); m++, n++) {
+            sp->pair[n] = (struct pair){.first = member_job(all, before->pair[i].first, m),
+                                        .second = member_job(all, before->pair[i].second, m)};
+            sp->job[sp->pair[n].first].pair = sp->job[sp->pair[n].second].pair = n + 1;
+        }
+}
+
+static void expand_preds(struct expansion *all) {
+    struct spec *sp = all->sp;
+    const struct spec *before = &all->before;
+    if (!before->pred)
+        return;
+    int64_t n = 0;
+    for (int j = 0; j < before->njobs; j++)
+        n += (int64_t)(before->pred_at[j + 1] - before->pred_at[j]) * size_of(all, &before->job[j]);
+    if (n > INT32_MAX)
+        die("%s: its jobs have more than 2^31 dependencies; use fewer microbatches", sp->file);
+    sp->pred = NEW(int32_t, n + 1);
+    sp->pred_at = NEW(int32_t, sp->njobs + 1);
+    for (int j = 0; j < before->njobs; j++)
+        for (int i = 0; i < size_of(all, &before->job[j]); i++)
+            sp->pred_at[member_job(all, j, i) + 1] = before->pred_at[j + 1] - before->pred_at[j];
+    for (int j = 0; j < sp->njobs; j++)
+        sp->pred_at[j + 1] += sp->pred_at[j];
+    for (int j = 0; j < before->njobs; j++)
+        for (int i = 0; i < size_of(all, &before->job[j]); i++)
+            for (int32_t e = before->pred_at[j], to = sp->pred_at[member_job(all, j, i)]; e < before->pred_at[j + 1];)
+                sp->pred[to++] = member_job(all, before->pred[e++], i);
+}
+
+static void expand_sources(struct expansion *all) {
+    struct spec *sp = all->sp;
+    const struct spec *before = &all->before;
+    if (!before->source)
+        return;
+    sp->source = NEW(int32_t, sp->njobs);
+    for (int j = 0; j < before->njobs; j++)
+        for (int i = 0; i < size_of(all, &before->job[j]); i++)
+            sp->source[member_job(all, j, i)] =
+                before->source[j] < 0 ? -1 : before->source[j] * all->factor + i % all->factor;
+}
+
+/* Of each rank the number that it was. */
+static int *expand_ranks(const struct expansion *all, const int *of_rank) {
+    int *of = of_rank ? NEW(int, all->sp->workers) : NULL;
+    for (int r = 0; of && r < all->sp->workers; r++)
+        of[r] = of_rank[r / all->factor];
+    return of;
+}
+
+static void expand_tables(struct expansion *all) {
+    struct spec *sp = all->sp;
+    const struct spec *before = &all->before;
+    size_t batches = (size_t)sp->batches;
+    sp->zero = before->zero ? NEW(uint8_t, sp->stages) : NULL;
+    sp->bucket = before->bucket ? NEW(int64_t, sp->stages) : NULL;
+    sp->offload_state = before->offload_state ? NEW(bool, sp->stages) : NULL;
+    sp->offload = before->offload ? NEW(uint8_t, (int64_t)sp->stages * sp->batches) : NULL;
+    for (int v = 0; v < sp->stages; v++) {
+        int s = sp->names.member[v].stage;
+        if (sp->zero)
+            sp->zero[v] = before->zero[s];
+        if (sp->bucket)
+            sp->bucket[v] = before->bucket[s];
+        if (sp->offload_state)
+            sp->offload_state[v] = before->offload_state[s];
+        if (sp->offload)
+            memcpy(sp->offload + (size_t)v * batches, before->offload + (size_t)s * batches, batches);
+    }
+    sp->cap = expand_ranks(all, before->cap);
+    sp->slots = expand_ranks(all, before->slots);
+    sp->grad_slots = expand_ranks(all, before->grad_slots);
+}
+
+void expand_teams(struct spec *sp) {
+    struct expansion all = {.sp = sp, .before = *sp, .factor = sp->tensor > 1 ? sp->tensor : 1};
+    bool any = all.factor > 1;
+    for (const struct job *j = sp->job; !any && j < sp->job + sp->njobs; j++)
+        any = j->team >= sp->workers;
+    if (!any)
+        return;
+    if (sp->update)
+        die("%s: 'update' within the step does not go with teams yet: leave it out, or let each job run on one rank",
+            sp->file);
+    sp->workers *= all.factor;
+    sp->nlists = 0;
+    sp->list = NULL;
+    sp->lists = NULL;
+    all.rank = NEW(int32_t, sp->workers);
+    expand_stages(&all);
+    expand_jobs(&all);
+    expand_pairs(&all);
+    expand_preds(&all);
+    expand_sources(&all);
+    expand_tables(&all);
+}
+
+void join_teams(struct spec *sp) {
+    const struct names names = sp->names;
+    if (!names.member)
+        return;
+    int32_t n = 0;
+    struct job *job = NEW(struct job, sp->njobs);
+    int32_t *at = NEW(int32_t, (int64_t)names.stages * sp->batches * NDIRS);
+    memset(at, -1, sizeof *at * (size_t)names.stages * (size_t)sp->batches * NDIRS);
+    for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
+        const struct member *member = &names.member[j->s];
+        if (member->place > 0)
+            continue;
+        at[((int64_t)member->stage * sp->batches + j->b) * NDIRS + j->d] = n;
+        job[n] = *j;
+        job[n].exchange = 0;
+        job[n++].s = member->stage;
+    }
+    sp->job = job;
+    sp->njobs = n;
+    sp->at = at;
+    sp->stages = names.stages;
+    sp->unembedding = names.member[sp->unembedding].stage;
+    sp->names.member = NULL;
+    sp->shared = false;
+    sp->bare = NULL;
+    name_sets(&sp->names, sp->stages, sp->tied, false);
+    sp->exchange = NULL;
+    sp->zero = NULL;
+    sp->bucket = NULL;
+    sp->offload_state = NULL;
+    sp->offload = NULL;
+    sp->took = NULL;
+}

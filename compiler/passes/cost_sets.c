@@ -1,0 +1,143 @@
+/* Sets of weights: those behind the stages' own, which are tables of tokens and what teams share; and those that have
+ * no weights. A set behind the stages is as a stage without jobs, whose layers are those with parameters in it. */
+#include "cost.h"
+#include "layers.h"
+
+/* ---- behind the stages ---- */
+
+/* A table as a stage without jobs. Its one layer is the embedding's tokens, or a member's: an embedding without
+ * positions. */
+static void fill_table(struct stage *st, const struct spec *sp, const struct rt_layer *embedding) {
+    struct rt_layer *l = NEW(struct rt_layer, 1);
+    *l = (struct rt_layer){.kind = embedding->kind, .in = 1, .out = embedding->out, .index = embedding->index};
+    l->share = embedding->share;
+    l->nparam = share_of(l, SPLIT_ROWS, sp->model->rt.vocab) * l->out;
+    st->rt.layer = l;
+    st->rt.nlayers = 1;
+    layout_weights(&st->rt, l, sp->model->rt.precision, state_of(sp->model));
+    cost_of(st, sp);
+}
+
+/* The embedding's member and the unembedding's at the same place use one table, of the same tokens. */
+static void check_tables(const struct spec *sp, const struct stage *st) {
+    int u = sp->unembedding, sizes[] = {team_size(sp, 0), team_size(sp, u)};
+    const struct rt_layer *embedding = st[0].rt.layer, *l = st[u].rt.layer;
+    if (sizes[0] != sizes[1])
+        die("%s: the model's embedding and its output layer share a table of tokens, but stage 0 has a team of %d and "
+            "stage %d one of %d; let both be of one size, or give the model an output layer of its own",
+            sp->file, sizes[0], sp->names.member[u].stage, sizes[1]);
+    while (!row_of(l->kind)->shares)
+        l++;
+    if (sp->shared && embedding->share.split != SPLIT_ROWS)
+        die("%s and %s share a table of tokens, of which each member would have the gradient of its own rows only; let "
+            "the embedding have split = \"rows\" and the unembedding split = \"columns\", or give the model an output "
+            "layer of its own (-D tied=false)",
+            where_layer(sp->model, embedding->index), where_layer(sp->model, l->index));
+    if ((embedding->share.split == SPLIT_ROWS) != (l->share.split == SPLIT_COLUMNS))
+        die("%s and %s share a table of tokens, but a team divides it for %s only; let the embedding have split = "
+            "\"rows\" and the unembedding split = \"columns\", and no cut part the unembedding's stage from the loss's "
+            "where their teams are of different sizes",
+            where_layer(sp->model, embedding->index), where_layer(sp->model, l->index),
+            embedding->share.split == SPLIT_ROWS ? "the former" : "the latter");
+}
+
+/* What the team of member stage s and those behind it shares, as a stage without jobs: the layers whose parameters
+ * lie there. */
+static void fill_shared(struct stage *st, const struct spec *sp, int s) {
+    struct stage *shared = &st[sp->names.shared[s]];
+    struct rt_layer *own = NEW(struct rt_layer, st[s].rt.nlayers);
+    int n = 0;
+    for (const struct rt_layer *l = st[s].rt.layer; l < st[s].rt.layer + st[s].rt.nlayers; l++)
+        if (l->set == SET_SHARED && l->nparam > 0)
+            own[n++] = (struct rt_layer){.kind = l->kind,
+                                         .rows = l->rows,
+                                         .in = l->in,
+                                         .out = l->out,
+                                         .context = l->context,
+                                         .unbiased = l->unbiased,
+                                         .experts = l->experts,
+                                         .index = l->index,
+                                         .nparam = l->nparam};
+    shared->rt.layer = own;
+    shared->rt.nlayers = n;
+    layout_weights(&shared->rt, own, sp->model->rt.precision, state_of(sp->model));
+    cost_of(shared, sp);
+    for (int i = 0; i < sp->names.member[s].size; i++) {
+        struct rt_layer *layer = (struct rt_layer *)st[s + i].rt.layer;
+        n = 0;
+        for (int l = 0; l < st[s + i].rt.nlayers; l++)
+            if (layer[l].set == SET_SHARED && layer[l].nparam > 0)
+                layer[l].param = own[n++].param;
+    }
+}
+
+void fill_sets(const struct spec *sp, struct stage *st) {
+    for (int i = 0; i < sp->names.tables; i++)
+        fill_table(&st[sp->stages + i], sp, st[i].rt.layer);
+    if (sp->tied)
+        check_tables(sp, st);
+    for (int s = 0; sp->names.shared && s < sp->stages; s++)
+        if (sp->names.member[s].place == 0)
+            fill_shared(st, sp, s);
+}
+
+/* ---- without weights ---- */
+
+/* The first layer of a member's stage with parameters, as an error names it; "": there is none. */
+static const char *weighty_layer(const struct spec *sp, const struct stage *st, int s) {
+    if (is_costs(sp))
+        return st[s].rt.weight > 0 ? " in a model of costs" : "";
+    bool table = s < sp->names.tables;
+    for (const struct rt_layer *l = st[s].rt.layer; l < st[s].rt.layer + st[s].rt.nlayers; l++)
+        if (l->nparam > 0 || (table && l->index == 0))
+            return format(": %s", where_layer(sp->model, l->index));
+    return "";
+}
+
+/* The model says which sets have no weights; the script may have said so of stages, and must then be right. */
+void bare_sets(struct spec *sp, const struct stage *st) {
+    bool any = false;
+    for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
+        const char *layer = j->home < 0 ? weighty_layer(sp, st, j->s) : "";
+        if (*layer)
+            die("%s: w() returned nil as home for %s, but the model's stage %d has parameters%s; return the rank, or "
+                "the list of ranks, that owns them",
+                sp->file, job_name(&sp->names, j->s, j->b, j->d),
+                sp->names.member ? sp->names.member[j->s].stage : j->s, layer);
+    }
+    sp->bare = NEW(bool, sp->stages + sp->names.sets);
+    for (int set = 0; set < sp->stages + sp->names.sets; set++)
+        any |= sp->bare[set] = st[set].rt.weight == 0;
+    sp->bare = any ? sp->bare : NULL;
+}
+
+/* What has no weights has no updates either: the script made them before the model was known. */
+static void drop_updates(struct spec *sp) {
+    int32_t n = sp->njobs, from = n;
+    for (int s = 0; s < sp->stages; s++) {
+        int32_t end = sp->update_at[s + 1];
+        for (sp->update_at[s] = n; from < end; from++)
+            if (!is_bare(sp, s))
+                sp->job[n++] = sp->job[from];
+    }
+    sp->update_at[sp->stages] = n;
+    sp->nupdates = n - sp->njobs;
+}
+
+/* Versions are those of the stages' own sets. */
+void refuse_unversioned(struct spec *sp) {
+    if (sp->tied)
+        die("%s: the model's stages share a token table, which has no version of its own yet: leave 'update' out, or "
+            "give the model an output layer of its own",
+            sp->file);
+    if (sp->names.shared)
+        die("%s: the members of a team share what all have whole, which has no version of its own yet: leave 'update' "
+            "out, or let no layer of the model be split \"rows\"",
+            sp->file);
+    for (int32_t j = 0; j < sp->njobs; j++)
+        if (sp->reads[j] == READ_INPUT && is_bare(sp, 0))
+            die("%s: %s is to read the version that stage 0's forward reads, but stage 0 has no weights; give a "
+                "version by another rule",
+                sp->file, job_name(&sp->names, sp->job[j].s, sp->job[j].b, sp->job[j].d));
+    drop_updates(sp);
+}

@@ -1,0 +1,92 @@
+/* What the members of a team exchange between the parts of their jobs.
+ *
+ * A part gives a tensor of its own, mid, to a collective on the team's lane, and the next part gets what came of it.
+ * All members' collectives take one place in the global order: when the last member has come to it. */
+#include "lower.h"
+#include <math.h>
+
+/* The exchanges of a stage are numbered through, direction by direction; what is given has twice that number, and what
+ * is got, unless it is the same in place, one more. */
+static int mid_number(const struct build *build, const struct job *job, int exchange) {
+    int n = exchange;
+    for (int d = 0; d < job->d; d++)
+        n += build->st[job->s].nstops[d];
+    return 2 * n;
+}
+
+static int32_t open_mid(struct build *build, const struct job *job, int number, int64_t bytes, int uses) {
+    int32_t buf = new_buf(build, job->rank, K_mid, job->s, job->b, number, bytes, uses);
+    push_event(build, job->rank, buf);
+    return buf;
+}
+
+void give_and_get(struct build *build, int32_t j, int p) {
+    const struct job *job = &build->sp->job[j];
+    const struct stage *st = stage_at(build->sp, build->st, job->s, job->b);
+    if (is_second(build->sp, j))
+        add_operand(build, job->rank, ROLE_work, build->second_work[job->rank]);
+    if (p > 0) {
+        add_operand(build, job->rank, ROLE_got, build->mid[j]);
+        use_up(build, job->rank, build->mid[j]);
+    }
+    if (p == st->nstops[job->d])
+        return;
+    const struct stop *stop = &st->stop[job->d][p];
+    int64_t bytes = stop->op == OP_ALL_GATHER_A ? stop->bytes / team_size(build->sp, job->s) : stop->bytes;
+    build->mid[j] = open_mid(build, job, mid_number(build, job, p), bytes, stop->op == OP_ALL_REDUCE_A ? 2 : 1);
+    add_operand(build, job->rank, ROLE_give, build->mid[j]);
+}
+
+/* What the member gave goes into another buffer. */
+static void move_mid(struct build *build, int32_t j, const struct stop *stop, double t) {
+    const struct job *job = &build->sp->job[j];
+    struct rank *k = &build->p->rank[job->rank];
+    int32_t from = build->mid[j];
+    int64_t bytes = stop->op == OP_REDUCE_SCATTER_A ? stop->bytes / team_size(build->sp, job->s) : stop->bytes;
+    build->mid[j] = open_mid(build, job, k->buf[from].inst + 1, bytes, 1);
+    add_operand(build, job->rank, ROLE_src, from);
+    add_operand(build, job->rank, ROLE_t, build->mid[j]);
+    end_use(build, t, job->rank, from);
+}
+
+void meet_team(struct build *build, int32_t j, int p, double t) {
+    const struct spec *sp = build->sp;
+    const struct job *job = &sp->job[j];
+    int32_t first = gang_of(sp, j);
+    if (++build->came[first] < team_size(sp, job->s))
+        return;
+    build->came[first] = 0;
+    struct group team = team_of(sp, j);
+    int g = intern_group(build, team.rank, team.n);
+    GROW(build->team_free, build->cap_teams, (size_t)g + 1);
+    const struct stop *stop = &stage_at(sp, build->st, job->s, job->b)->stop[job->d][p];
+    double end = fmax(t, build->team_free[g]) + stop_time(sp, stop, &team);
+    build->team_free[g] = end;
+    for (int i = 0; i < team.n; i++) {
+        int32_t member = gang_job(sp, first, i);
+        const struct job *other = &sp->job[member];
+        struct instr *x = issue_collective(build, other->rank, stop->op, other->s, mid_number(build, other, p), -1, g);
+        x->batch = other->b;
+        if (stop->op == OP_ALL_REDUCE_A) {
+            add_operand(build, other->rank, ROLE_t, build->mid[member]);
+            use_up(build, other->rank, build->mid[member]);
+        } else
+            move_mid(build, member, stop, t);
+        set_algorithm(build, other->rank);
+        partials_push(&build->partials, (struct partial){fmin(end, build->sc->end[member]), member, p, true});
+    }
+}
+
+void order_operands(struct rank *k) {
+    const struct instr *x = &k->ins[k->nins - 1];
+    const uint8_t *roles;
+    int n = op_roles(x->op, &roles), place[NROLES] = {0};
+    for (int i = 0; i < n; i++)
+        place[roles[i]] = i;
+    for (uint32_t a = x->arg + 1; a < x->arg + x->narg; a++)
+        for (uint32_t b = a; b > x->arg && place[k->arg[b].role] < place[k->arg[b - 1].role]; b--) {
+            struct arg swap = k->arg[b];
+            k->arg[b] = k->arg[b - 1];
+            k->arg[b - 1] = swap;
+        }
+}

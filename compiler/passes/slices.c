@@ -1,0 +1,151 @@
+/* Microbatches cut along the sequence: how many rows each slice has, and a stage's layers on them.
+ *
+ * Attention's cost grows along the sequence, since a row reads the keys of all rows before it. So slices of equal rows
+ * take unequally long, and a pipeline waits for the longest again and again (TeraPipe: Li 2021, section 3.3). A
+ * balanced cut makes the largest slice as small as possible: for a limit, slices that take as many rows as fit into it,
+ * from the first on, are the fewest, since a slice costs no more if it ends where it did and begins later. */
+#include "cost.h"
+#include "layers.h"
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+/* The layer on `length` rows of each sequence, from row `first` on. */
+static struct rt_layer on_rows(const struct model *m, const struct rt_layer *whole, int first, int length) {
+    struct rt_layer l = *whole;
+    l.rows = whole->rows / sequence_rows(m) * length;
+    l.first = first;
+    l.length = length;
+    return l;
+}
+
+/* What a slice takes, forward and backward, of all layers. */
+static double slice_flop(const struct model *m, const struct rt_layer *all, int first, int length) {
+    double sum = 0;
+    for (int i = 0; i < m->nlayers; i++) {
+        struct rt_layer l = on_rows(m, &all[i], first, length);
+        struct flop flop = flop_of(&l);
+        sum += flop.f + flop.i + flop.w;
+    }
+    return sum;
+}
+
+/* As many rows as cost no more than limit, at least one, and one must be left for each of the `left` slices behind. */
+static int rows_within(const struct model *m, const struct rt_layer *all, int first, int left, double limit) {
+    int least = 1, most = sequence_rows(m) - first - left;
+    while (least < most) {
+        int mid = least + (most - least + 1) / 2;
+        if (slice_flop(m, all, first, mid) <= limit)
+            least = mid;
+        else
+            most = mid - 1;
+    }
+    return least;
+}
+
+/* Fills in rows of n slices, and returns the cost of the largest; INFINITY: above limit. */
+static double cut_within(const struct model *m, const struct rt_layer *all, int n, double limit, int *rows) {
+    double largest = 0;
+    for (int q = 0, first = 0; q < n; first += rows[q++]) {
+        rows[q] = q == n - 1 ? sequence_rows(m) - first : rows_within(m, all, first, n - 1 - q, limit);
+        largest = fmax(largest, slice_flop(m, all, first, rows[q]));
+    }
+    return largest <= limit ? largest : INFINITY;
+}
+
+/* Bisection finds the limit nearly; then no cut below what the last one costs is left. */
+static void cut_balanced(const struct model *m, const struct rt_layer *all, int n, int *rows) {
+    double low = 0, high = cut_within(m, all, n, HUGE_VAL, rows), found;
+    int *cut = NEW(int, n);
+    for (int i = 0; i < 64 && low < high; i++) {
+        double mid = low + (high - low) / 2;
+        found = cut_within(m, all, n, mid, cut);
+        if (isinf(found)) {
+            low = mid;
+            continue;
+        }
+        high = found;
+        memcpy(rows, cut, sizeof *rows * (size_t)n);
+    }
+    while (!isinf(found = cut_within(m, all, n, nextafter(high, 0), cut))) {
+        high = found;
+        memcpy(rows, cut, sizeof *rows * (size_t)n);
+    }
+}
+
+void cut_sequence(struct spec *sp, const struct rt_layer *all) {
+    const struct model *m = sp->model;
+    for (int i = 0; i < m->nlayers; i++)
+        if (row_of(all[i].kind)->routed)
+            die("%s: slices = %d, but %s sends the tokens of whole sequences to its experts, which have room for so "
+                "many "
+                "of each: leave 'slices' out",
+                sp->file, sp->names.slices, where_layer(m, i));
+    if (m->by_rows && sp->names.member)
+        die("%s: slices = %d, but a team divides the model by rows, too, which does not go with slices yet: leave one "
+            "of them out",
+            sp->file, sp->names.slices);
+    int n = sp->names.slices, rows = sequence_rows(m), sum = 0;
+    const char *what = m->rt.input == INPUT_TOKENS ? "the model's context" : "the model's rows";
+    for (int q = 0; sp->slice_rows && q < n; q++)
+        sum += sp->slice_rows[q];
+    if (sp->slice_rows && sum != rows)
+        die("%s: 'slice_cut' adds up to %d rows, but %s = %d", sp->file, sum, what, rows);
+    if (rows < n)
+        die("%s: slices = %d, but %s = %d: a slice has at least one row", sp->file, n, what, rows);
+    if (sp->slice_rows)
+        return;
+    if (!sp->slice_balanced && rows % n)
+        die("%s: %s = %d is no multiple of slices = %d; give a list of rows, or \"balanced\", as 'slice_cut'", sp->file,
+            what, rows, n);
+    sp->slice_rows = NEW(int, n);
+    for (int q = 0; q < n; q++)
+        sp->slice_rows[q] = rows / n;
+    if (sp->slice_balanced)
+        cut_balanced(m, all, n, sp->slice_rows);
+}
+
+static int64_t bytes_of_keys(const struct spec *sp, const struct rt_layer *l) {
+    return l->kind == LAYER_attention ? kv_bytes(l, precision_bytes(sp->model->rt.precision)) : 0;
+}
+
+struct rt_layer *layers_of_slice(const struct spec *sp, const struct rt_stage *whole, int q) {
+    struct rt_layer *layer = NEW(struct rt_layer, whole->nlayers);
+    int64_t kv = 0;
+    int first = 0;
+    for (int i = 0; i < q; i++)
+        first += sp->slice_rows[i];
+    for (int i = 0; i < whole->nlayers; i++) {
+        layer[i] = on_rows(sp->model, &whole->layer[i], first, sp->slice_rows[q]);
+        layer[i].kv = kv;
+        kv += bytes_of_keys(sp, &layer[i]);
+    }
+    return layer;
+}
+
+/* A slice's keys and values, of all layers of the stage one behind the other. Their gradients, from later slices on,
+ * are those of one slice behind the other. */
+void size_keys(const struct spec *sp, struct stage *slice, int q) {
+    int64_t before = 0, sequences = slice->rt.layer[0].rows / sp->slice_rows[q];
+    for (int p = 0; p <= q; p++) {
+        slice->bytes[K_kv] = 0;
+        for (int i = 0; i < slice->rt.nlayers; i++) {
+            struct rt_layer l = slice->rt.layer[i];
+            l.rows = (int32_t)sequences * sp->slice_rows[p];
+            slice->bytes[K_kv] += bytes_of_keys(sp, &l);
+        }
+        slice->bytes[K_dkv] = before;
+        before += slice->bytes[K_kv];
+    }
+}
+
+void find_attention(struct spec *sp, const struct stage *st) {
+    bool all = true;
+    sp->attends = NEW(bool, sp->stages);
+    for (int s = 0; s < sp->stages; s++) {
+        for (int i = 0; i < st[s].rt.nlayers; i++)
+            sp->attends[s] |= st[s].rt.layer[i].kind == LAYER_attention;
+        all &= sp->attends[s];
+    }
+    sp->attends = all ? NULL : sp->attends;
+}

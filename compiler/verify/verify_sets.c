@@ -1,0 +1,103 @@
+/* Which sets of weights a job reads, and to whose gradients it adds.
+ *
+ * F, R, I and B read their stage's own set, and what its team shares, if it shares something; B and W add to the
+ * gradients of the same. In a tied model, stage 0's forward looks up tokens and the unembedding multiplies by the table
+ * both ways; nothing else reads it, and weight gradients of both are added to the table's. Of a team, each member has a
+ * table of its own. Nobody reads a set that has no weights, and nothing is added to its gradient. */
+#include "check.h"
+
+/* The set behind the stages that has this name; -1: there is none. */
+static int32_t named_set(const struct names *names, int stages, int32_t stage, int32_t place) {
+    for (int32_t set = stages; set < stages + names->sets; set++)
+        if (names->member[set].stage == stage && names->member[set].place == place)
+            return set;
+    return -1;
+}
+
+/* The table of stage s, as an embedding's or the unembedding's member; -1: it has none. */
+static int32_t table_at(const struct check *check, int s) {
+    const struct names *names = &check->p->names;
+    const struct member *member = names->member;
+    if (!check->p->tied)
+        return -1;
+    if (!member)
+        return s == 0 || s == check->p->unembedding ? check->p->stages : -1;
+    bool has = member[s].stage == 0 || member[s].stage == member[check->p->unembedding].stage;
+    return has ? named_set(names, check->p->stages, names->stages, member[s].place) : -1;
+}
+
+bool sets_begin(struct check *check) {
+    const struct program *p = check->p;
+    const struct names *names = &p->names;
+    struct values *values = check->values;
+    values->table = NEW(int32_t, p->stages);
+    values->shared = NEW(int32_t, p->stages);
+    bool shares = names->member && names->shared;
+    if (check->sp->names.sets != names->sets || !check->sp->names.shared != !names->shared ||
+        check->sp->tied != p->tied)
+        return refute_all(check, CLAIM_JOBS, "the script has %d sets of weights behind the stages', the program %d",
+                          check->sp->names.sets, names->sets);
+    if (p->tied && names->member && names->member[0].size != names->member[p->unembedding].size)
+        return refute_all(check, CLAIM_JOBS, "the teams of the two stages that share a table have %d and %d members",
+                          names->member[0].size, names->member[p->unembedding].size);
+    for (int s = 0; s < p->stages; s++) {
+        values->table[s] = table_at(check, s);
+        values->shared[s] =
+            shares && names->member[s].place >= 0 ? named_set(names, p->stages, names->member[s].stage, -1) : -1;
+    }
+    values->slots = NEW(int32_t, values->sets);
+    for (int s = 0; s < p->stages; s++) {
+        values->slots[s] = 1;
+        if (values->table[s] >= 0)
+            values->slots[values->table[s]]++;
+        if (values->shared[s] >= 0)
+            values->slots[values->shared[s]]++;
+    }
+    for (int set = 0; set < values->sets; set++) {
+        bool none = check->sp->stage && check->sp->stage[set].bytes[K_weight] == 0;
+        if (check->sp->stage && none == has_weights(p, set))
+            return refute_all(check, CLAIM_JOBS, "the program says that set %d has %s weights, and it has %s", set,
+                              none ? "some" : "no", none ? "none" : "some");
+    }
+    for (const struct job *j = check->sp->job; j < check->sp->job + check->sp->njobs && knows_homes(check->sp); j++)
+        if (j->home < 0 && has_weights(p, j->s))
+            return refute_all(check, CLAIM_JOBS, "the script gives no home of weight(%d), which the program has", j->s);
+    return true;
+}
+
+bool knows_homes(const struct spec *sp) {
+    for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++)
+        if (j->home >= 0)
+            return true;
+    return false;
+}
+
+int32_t set_of_operand(const struct check *check, const struct instr *x, int role) {
+    const struct values *values = check->values;
+    bool forward = x->op == OP_F || x->op == OP_R, back = x->op == OP_B || x->op == OP_I;
+    bool adds = x->op == OP_B || x->op == OP_W;
+    bool embeds = check->p->names.member ? check->p->names.member[x->stage].stage == 0 : x->stage == 0;
+    bool unembeds = check->p->names.member
+                        ? check->p->names.member[x->stage].stage == check->p->names.member[check->p->unembedding].stage
+                        : x->stage == check->p->unembedding;
+    int32_t set = -1;
+    switch (role) {
+    case ROLE_w: set = forward || back ? x->stage : -1; break;
+    case ROLE_u: set = forward || back ? values->shared[x->stage] : -1; break;
+    case ROLE_v: set = (embeds && forward) || (unembeds && (forward || back)) ? values->table[x->stage] : -1; break;
+    case ROLE_dw: set = adds ? x->stage : -1; break;
+    case ROLE_du: set = adds ? values->shared[x->stage] : -1; break;
+    case ROLE_dv: set = adds ? values->table[x->stage] : -1; break;
+    }
+    return set >= 0 && has_weights(check->p, set) ? set : -1;
+}
+
+int slot_of(const struct check *check, int set, int s) {
+    const struct values *values = check->values;
+    const struct member *member = check->p->names.member;
+    if (set < check->p->stages)
+        return s == set ? 0 : -1;
+    if (values->table[s] == set)
+        return member ? member[s].stage > 0 : s > 0;
+    return values->shared[s] == set ? member[s].place : -1;
+}

@@ -1,0 +1,54 @@
+/* What moe_host.c and moe.cu share: what a route keeps of a microbatch, for its backward and for its combine.
+ *
+ * Mixture of experts (Shazeer 2017), with experts of a fixed capacity (Lepikhin 2020, "GShard", section 2.2). A token's
+ * probabilities are the softmax of x router. It goes to the `top` experts of the largest, and of equal ones to those of
+ * the lowest numbers. With top = 1 its weight there is the probability (Fedus 2021, "Switch", eq. 2), else the
+ * probability over the sum of those chosen (Lepikhin 2020, algorithm 1).
+ *
+ * A sequence has `capacity` places at each expert. First its tokens' first choices take them, in the order of the rows,
+ * then the second choices (Lepikhin 2020, algorithm 1), and so on; who finds none left is dropped: nothing of that
+ * expert is added to the token. So what is dropped depends on the sequence alone. The rows for the experts are [expert]
+ * [sequence][place]; empty places are 0.
+ *
+ * Loads are balanced by a loss per sequence, balance * experts * sum over e of f_e P_e, f_e being the share of choices
+ * that fall on expert e, and P_e its mean probability (Fedus 2021, eq. 4 to 6); its mean over sequences and
+ * microbatches is added to what is differentiated, but not to the loss that is told. */
+#ifndef PIANOLA_MOE_H
+#define PIANOLA_MOE_H
+#include "ops.h"
+
+struct routing {
+    int32_t tokens, places, sequences; /* places: of all experts and sequences */
+    float *probability;                /* tokens x experts */
+    float *weight;                     /* tokens x top */
+    int32_t *expert;                   /* tokens x top: the choices, the largest probability first */
+    int32_t *row;                      /* tokens x top: its place; -1: dropped */
+    int32_t *choice;                   /* places: which of tokens x top is there; -1: none */
+    int32_t *load;                     /* sequences x experts: how many choices, dropped ones included */
+};
+
+/* What a team exchanges of to_experts or to_tokens: for each member, and each of its experts, n values. */
+struct blocks {
+    int64_t members, experts, n;
+};
+static inline struct blocks blocks_at(const struct rt_layer *l) {
+    struct blocks b = {l->part.members, l->experts / l->part.members, (int64_t)l->rows / l->experts * l->in};
+    return b;
+}
+
+/* l: a route, or the combine that has its aux. */
+static inline struct routing routing_at(const struct rt_layer *l, void *aux) {
+    struct routing r;
+    bool route = l->kind == LAYER_route;
+    r.tokens = route ? l->rows : l->out_rows;
+    r.places = route ? l->out_rows : l->rows;
+    r.sequences = r.tokens / l->context;
+    r.probability = (float *)aux;
+    r.weight = r.probability + (int64_t)r.tokens * l->experts;
+    r.expert = (int32_t *)(void *)(r.weight + (int64_t)r.tokens * l->top);
+    r.row = r.expert + (int64_t)r.tokens * l->top;
+    r.choice = r.row + (int64_t)r.tokens * l->top;
+    r.load = r.choice + r.places;
+    return r;
+}
+#endif

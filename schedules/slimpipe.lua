@@ -1,0 +1,26 @@
+-- SlimPipe: 1F1B's order of slices, with several chunks of stages per rank.
+-- Li 2025, "SlimPipe: Memory-Thrifty and Efficient Pipeline Parallelism for Long-Context LLM Training". Rank r
+-- has the stages r, r + P, ...; all slices of a microbatch go through a chunk before the next. At least as many slices
+-- as ranks keep all of them busy: then M microbatches of Q slices take 3 (M Q V + P - 1), in forwards of a slice and a
+-- chunk, and rank r holds P - 1 - r + Q V of them, of a microbatch little more than its share. The paper also moves
+-- attention between ranks, to even out slices; here slices are cut by cost instead.
+--
+-- pianola show schedules/slimpipe.lua
+--| time    0         5         10        15        20        25        30        35        40        45        50
+--| rank 0  F F F F F . . B0.1F B0.0F B0.1F B0.0F B1.1F B1.0F B1.1F B1.0F B2.1F B2.0F B2.1F B2.0. B3.1B3.0B3.1B3.0
+--| rank 1  . F F F F B0.1F B0.0F B0.1F B0.0F B1.1F B1.0F B1.1F B1.0F B2.1F B2.0F B2.1F B2.0F B3.1B3.0B3.1B3.0. .
+local p = params { workers = 2, batches = 4, slices = 2, chunks = 2 }
+local P, Q, V = p.workers, p.slices, p.chunks
+
+-- Which of its rank's forwards (s,b,q) is: microbatches, in them chunks, in them slices. Backwards go the other way.
+local function index(s, b, d, q)
+  local k = s // P * Q + q
+  return b * Q * V + (d == "F" and k or Q * V - 1 - k)
+end
+
+return schedule {
+  workers = P, stages = P * V, batches = p.batches, slices = Q,
+  w = function(s, b, d, q) return s % P, s % P end,
+  n = function(s, b, d, q) return one_forward_one_backward(index(s, b, d, q), d, Q * V + P - 1 - s % P) end,
+  order = "strict",
+}

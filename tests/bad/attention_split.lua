@@ -1,0 +1,6 @@
+-- args: ../../schedules/serial.lua --model FILE
+return model {
+  input = tokens { vocab = 256, context = 8, rows = 1 },
+  layers = { embedding { width = 8 }, linear { width = 24 }, attention { heads = 4, split = "columns" }, cross_entropy {} },
+  optimizer = sgd { lr = 0.5 },
+}

@@ -1,0 +1,7 @@
+-- args: ../../schedules/1f1b.lua -D tensor=2 -D workers=1 -D batches=1 --model FILE
+return model {
+  input = tokens { vocab = 256, context = 8, rows = 1 },
+  layers = { embedding { width = 8 }, linear { width = 24 }, attention { heads = 4, split = "rows" },
+    linear { width = 16, split = "columns" }, linear { width = 256, split = "rows" }, cross_entropy {} },
+  optimizer = sgd { lr = 0.5 },
+}

@@ -1,0 +1,5 @@
+-- args: -D tensor=0
+return schedule {
+  workers = 4, stages = 4, batches = 4,
+  w = function(s, b, d) return s, s end,
+}

@@ -1,0 +1,7 @@
+return schedule {
+  workers = 2, stages = 3, batches = 2,
+  w = function(s, b, d)
+    if s == 1 and d == "F" then return nil, 1 end
+    return s // 2, s // 2
+  end,
+}

@@ -1,0 +1,21 @@
+/* Random schedules, lowered. */
+#ifndef PIANOLA_LOWERED_H
+#define PIANOLA_LOWERED_H
+#include "passes/lower.h"
+#include "random_spec.h"
+
+struct lowered {
+    struct spec *sp;
+    struct stage *st;
+    struct graph *g;
+    struct sched *sc;
+    struct program *p;
+};
+
+static inline struct lowered lower_spec(struct spec *sp) {
+    struct lowered x = {.sp = sp, .st = draw_stages(sp), .g = graph_build(sp)};
+    x.sc = sched_run(sp, x.st, x.g);
+    x.p = lower(sp, x.st, x.g, x.sc);
+    return x;
+}
+#endif
