@@ -315,6 +315,10 @@ struct rt_rows {
     int32_t context; /* rows of a sequence, of which each member has two chunks; 0: it has a run of rows */
 };
 
+/* What a part of a job runs of its layers: all; all but the weight gradient of the first that it runs to the end, which
+ * the next part or the one after it makes; or weight gradients alone. */
+enum sweep_kind { SWEEP_ALL, SWEEP_PUT_OFF, SWEEP_WEIGHTS };
+
 /* The sets of weights that a stage's layers may have parameters in: its own, operand w; the table of tokens, v; what
  * the members of its team share, u. */
 enum which_set { SET_OWN, SET_TABLE, SET_SHARED, NSETS };

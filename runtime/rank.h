@@ -24,7 +24,7 @@ struct rt_operand {
     int64_t before;     /* bytes of its buffer that lie before it, which is a piece */
 };
 struct rt_line {
-    int32_t op, stage, batch, lane, peer, msg, root, from, to;
+    int32_t op, stage, batch, lane, peer, msg, root, from, to, sweep;
     struct rt_operand operand[RT_OPERANDS + 1];
     int32_t wait[RT_WAITS + 1]; /* names of instructions: their places + 1; 0 ends the list */
 };
@@ -43,6 +43,7 @@ static inline int rt_start(int argc, char **argv, const struct rt_self *self, st
         x->msg = line[i].msg;
         x->root = line[i].root;
         x->from = line[i].from;
+        x->sweep = (uint8_t)line[i].sweep;
         x->to = line[i].to > 0 || !is_job(x->op) ? line[i].to : tables->stage[x->stage].nlayers;
         x->wait = waits;
         x->more = i > 0 ? x[-1].more + x[-1].nmore + x[-1].nkv : 0;

@@ -107,7 +107,8 @@ static inline bool writes_gradient(const struct rt_bind *at, const struct rt_lay
  *
  * A team exchanges what it has between two parts, in the middle of a layer, which both of them have: a part with
  * SP_GIVE ends there, and puts the layer's x (in a backward, its dy) into it, if that does not lie there; the next
- * part, with SP_GOT, begins there, and the layer's y (dx) is what lies in it. */
+ * part, with SP_GOT, begins there, and the layer's y (dx) is what lies in it. While something is exchanged, a backward
+ * may run a part that has only the weight gradient of the layer in front of it: see enum sweep_kind. */
 void host_forward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, int from, int to);
 static inline void host_forward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at) {
     host_forward_part(m, s, at, 0, s->nlayers);
@@ -116,10 +117,10 @@ static inline void host_forward(const struct rt_model *m, const struct rt_stage 
  * Both: a full backward. Where one update ends the step, gradients are of the mean over its microbatches, scaled by
  * 1 / batches at the loss; where stages have several, each microbatch's is whole, and the update scales their sum. */
 void host_backward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
-                        bool weight, int from, int to);
+                        bool weight, enum sweep_kind sweep, int from, int to);
 static inline void host_backward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at,
                                  bool input, bool weight) {
-    host_backward_part(m, s, at, input, weight, 0, s->nlayers);
+    host_backward_part(m, s, at, input, weight, SWEEP_ALL, 0, s->nlayers);
 }
 void host_add(float *dst, const float *src, int64_t n, bool first);
 /* dst, n floats, += each of at->more */
@@ -177,6 +178,7 @@ struct rt_instr {
     int32_t more, nmore;  /* a forward's further x, a backward's further dy, to be added up: rt_rank.more[more ..] */
     int32_t nkv;          /* behind these: kv of slices, from the microbatch's first on */
     int32_t from, to;     /* of a job, which may run in parts: its layers of the stage, [from, to) */
+    uint8_t sweep;        /* enum sweep_kind: what it runs of them */
 };
 
 /* A stage, or the table, whose weights live on a rank: all of them or a shard. A stage sharded over n ranks is padded

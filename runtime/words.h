@@ -5,14 +5,18 @@
 #define I(op, stage, batch, lane, meets, operands, waits) {OP_##op, stage, batch, lane, meets, {operands}, {waits}},
 #define END                                                                                                            \
     {                                                                                                                  \
-        0, 0, 0, 0, 0, 0, 0, 0, 0, {{0, 0, 0, 0}}, { 0 }                                                               \
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {{0, 0, 0, 0}}, { 0 }                                                               \
     }
-#define alone                                  -1, -1, -1, 0, 0
-#define layers(first, behind)                  -1, -1, -1, first, behind
-#define to(peer, message)                      peer, message, -1, 0, 0
-#define from(peer, message)                    peer, message, -1, 0, 0
-#define group(number, message)                 number, message, -1, 0, 0
-#define group_with_root(number, message, root) number, message, root, 0, 0
+#define alone                                  -1, -1, -1, 0, 0, 0
+/* Layers [first, behind) of the stage; put_off: the weight gradient of layer first + 1 comes with a later part, which
+ * runs weights. */
+#define layers(first, behind)                  -1, -1, -1, first, behind, SWEEP_ALL
+#define put_off(first, behind)                 -1, -1, -1, first, behind, SWEEP_PUT_OFF
+#define weights(first, behind)                 -1, -1, -1, first, behind, SWEEP_WEIGHTS
+#define to(peer, message)                      peer, message, -1, 0, 0, 0
+#define from(peer, message)                    peer, message, -1, 0, 0, 0
+#define group(number, message)                 number, message, -1, 0, 0, 0
+#define group_with_root(number, message, root) number, message, root, 0, 0, 0
 #define after(...)                             __VA_ARGS__
 /* Piece k of n of a buffer, which is its offset and its bytes. */
 #define piece(...)                 piece_of(__VA_ARGS__)
@@ -55,6 +59,8 @@
 #undef END
 #undef alone
 #undef layers
+#undef put_off
+#undef weights
 #undef to
 #undef from
 #undef group

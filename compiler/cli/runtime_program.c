@@ -38,8 +38,12 @@ static void fill_instr(const struct stage *st, const struct rank *k, const struc
         if (k->arg[a].role == ROLE_kv)
             more[y->more + y->nmore + y->nkv++] = arg_off(k, &k->arg[a]);
     y->first = y->first && y->at[ROLE_dw] >= 0; /* a part's layers may have no parameters */
-    if (is_job(x->op))
-        layers_of(&st[x->stage], x, &y->from, &y->to);
+    if (is_job(x->op)) {
+        struct layer_span span = layers_of(&st[x->stage], x);
+        y->from = span.from;
+        y->to = span.to;
+        y->sweep = span.sweep;
+    }
     y->bytes = moved_bytes(k, x);
 }
 

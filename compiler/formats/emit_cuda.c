@@ -359,10 +359,11 @@ static void emit_buffers(struct text *t, const struct columns *columns, const st
 
 /* The rank or group that an instruction meets, and the message; or a part's layers. */
 static void put_meets(struct text *t, const struct stage *st, const struct rank *k, const struct instr *x) {
-    int32_t from, to;
+    static const char *const word[] = {
+        [SWEEP_ALL] = "layers", [SWEEP_PUT_OFF] = "put_off", [SWEEP_WEIGHTS] = "weights"};
     if (x->last) {
-        layers_of(&st[x->stage], x, &from, &to);
-        put(t, "layers(%d, %d), ", from, to);
+        struct layer_span span = layers_of(&st[x->stage], x);
+        put(t, "%s(%d, %d), ", word[span.sweep], span.from, span.to);
     } else if (is_group(x->op))
         put(t, x->peer < 0 ? "group(%d, %d), " : "group_with_root(%d, %d, %d), ", k->lane[x->lane].group, x->msg,
             x->peer);

@@ -168,8 +168,10 @@ static void put_team(struct text *t, const struct program *p, int s) {
             continue;
         put_word(t, between);
         put_word(t, op_name[d]);
-        for (int i = 0; i < exchange->n; i++)
-            put(t, " %s", exchange_name[exchange->op[i] - OP_ALL_REDUCE_A]);
+        for (int i = 0; i < exchange->n; i++) {
+            const struct exchange *at = &exchange->at[i];
+            put(t, " %s%s", at->op == OP_none ? "-" : exchange_name[at->op - OP_ALL_REDUCE_A], at->late ? " late" : "");
+        }
         between = ", ";
     }
     put_word(t, "\n");

@@ -159,7 +159,7 @@ static void read_updates(struct reader *in) {
     read_end(in);
 }
 
-/* ---- teams: `team 0 of 4: F sum sum, B sum sum` ---- */
+/* ---- teams: `team 0 of 4: F sum sum, B sum late - sum late -` ---- */
 
 struct team {
     int32_t stage, size; /* as the script counts stages */
@@ -168,16 +168,28 @@ struct team {
 
 static struct exchanges read_exchanges(struct reader *in) {
     struct exchanges list = {0};
-    uint8_t *op = NULL;
+    struct exchange *at = NULL;
     size_t cap = 0;
+    const char *place = in->p;
     do {
+        bool follows_late = list.n > 0 && at[list.n - 1].late;
         read_word(in, " ");
+        place = in->p;
         if (list.n == UINT8_MAX - 1)
             FAIL(in, in->p, "a job has at most %d parts", UINT8_MAX);
-        GROW(op, cap, (size_t)list.n + 1);
-        op[list.n++] = (uint8_t)(OP_ALL_REDUCE_A + read_name(in, "an exchange", exchange_name, NEXCHANGES));
+        GROW(at, cap, (size_t)list.n + 1);
+        struct exchange exchange = {OP_none, false};
+        if (!read_if(in, "-")) {
+            exchange.op = (uint8_t)(OP_ALL_REDUCE_A + read_name(in, "an exchange", exchange_name, NEXCHANGES));
+            exchange.late = read_if(in, " late");
+        }
+        if (follows_late && !exchange.late && exchange.op != OP_none)
+            FAIL(in, place, "the part behind it would get two exchanges: what comes after a late one is late too, or -");
+        at[list.n++] = exchange;
     } while (*in->p == ' ');
-    list.op = op;
+    if (at[list.n - 1].late)
+        FAIL(in, place, "no part gets it: behind a late exchange comes another late one, or -");
+    list.at = at;
     return list;
 }
 

@@ -208,24 +208,43 @@ int op_roles(int op, const uint8_t **roles); /* roles in printing order; returns
 static inline int64_t arg_bytes(const struct rank *k, const struct arg *a) {
     return k->buf[a->buf].bytes / pieces_of(a);
 }
-/* The layers of its stage that a job runs: all, or those of its part, [*from, *to). Where it exchanges something in the
- * middle of a layer, that one belongs to both parts. */
-static inline void layers_of(const struct stage *s, const struct instr *x, int32_t *from, int32_t *to) {
+/* Which of a job's stops brings something that part p gets; -1: none. */
+static inline int stop_got(const struct stop *stop, int p) {
+    if (p > 1 && stop[p - 2].exchange.late)
+        return p - 2;
+    return p > 0 && stop[p - 1].exchange.op != OP_none && !stop[p - 1].exchange.late ? p - 1 : -1;
+}
+/* What of its stage's layers a job runs: all, or its part. */
+struct layer_span {
+    int32_t from, to;                 /* layers [from, to). One in whose middle something is exchanged is in two parts */
+    int32_t weights_from, weights_to; /* those whose weight gradients it makes, if it is a B or a W */
+    uint8_t sweep;                    /* enum sweep_kind */
+};
+static inline struct layer_span layers_of(const struct stage *s, const struct instr *x) {
+    struct layer_span span = {0, s->rt.nlayers, 0, s->rt.nlayers, SWEEP_ALL};
     bool back = x->op != OP_F && x->op != OP_R, stops = x->last && x->last == s->nstops[x->op];
     const struct stop *begin = stops && x->part > 0 ? &s->stop[x->op][x->part - 1] : NULL,
                       *end = stops && x->part < x->last ? &s->stop[x->op][x->part] : NULL;
-    *from = 0;
-    *to = s->rt.nlayers;
-    if (back && x->last && !stops) {
-        *from = s->cut[x->part + 1];
-        *to = s->cut[x->part];
-    } else if (back) {
-        *from = end ? end->layer : *from;
-        *to = begin ? begin->layer + 1 : *to;
-    } else {
-        *from = begin ? begin->layer : *from;
-        *to = end ? end->layer + 1 : *to;
+    bool gets = stops && stop_got(s->stop[x->op], x->part) >= 0;
+    if (back && x->last && !stops)
+        return (struct layer_span){s->cut[x->part + 1], s->cut[x->part], s->cut[x->part + 1], s->cut[x->part], SWEEP_ALL};
+    if (!back) {
+        span.from = begin ? begin->layer : span.from;
+        span.to = end ? end->layer + 1 : span.to;
+        return span;
     }
+    span.from = end ? end->layer : span.from;
+    span.to = begin ? begin->layer + gets : span.to;
+    span.weights_from = end ? end->weights : span.weights_from;
+    span.weights_to = begin ? begin->weights : span.weights_to;
+    if (end && end->weights > end->layer + 1)
+        span.sweep = SWEEP_PUT_OFF;
+    if (begin && end && begin->exchange.late && end->exchange.op == OP_none) {
+        span.sweep = SWEEP_WEIGHTS;
+        span.from = span.weights_from;
+        span.to = span.weights_to + gets;
+    }
+    return span;
 }
 /* The bytes that a buffer takes; a stash includes the room for what it grows into. */
 static inline int64_t grown_bytes(const struct rank *k, const struct buf *b) {

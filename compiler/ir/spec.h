@@ -56,11 +56,15 @@ struct home {
     const int32_t *rank;
 };
 
-/* What a team's job exchanges between its parts: so many collectives, one operation each. A job with n has n + 1
- * parts. */
+/* What a team's job exchanges between its parts: a job with n has n + 1 parts. What is behind part p is there for part
+ * p + 1; what is late, for part p + 2, so that part p + 1 runs meanwhile. */
+struct exchange {
+    uint8_t op; /* OP_ALL_REDUCE_A .. OP_ALL_TO_ALL_A; OP_none: nothing */
+    bool late;
+};
 struct exchanges {
     int n;
-    const uint8_t *op; /* OP_ALL_REDUCE_A .. OP_ALL_TO_ALL_A */
+    const struct exchange *at;
 };
 
 struct link {
@@ -312,9 +316,10 @@ struct stage {
     double update;         /* cost of U */
     int64_t bytes[NKINDS]; /* of weight, wgrad, opt, work, act, grad, stash, wstash, input, token */
     struct rt_stage rt;    /* layers and offsets; empty without a model */
-    struct stop {          /* where a job of some direction exchanges something with the rest of its team */
-        int32_t layer;     /* in the middle of this one, which belongs to the part before and to the one behind */
-        uint8_t op;        /* OP_ALL_REDUCE_A, … */
+    struct stop {          /* where a part of a job ends, for what it exchanges with the rest of its team */
+        struct exchange exchange;
+        int32_t layer;     /* in the middle of this one, which belongs to the part before and to that which gets it */
+        int32_t weights;   /* of a backward: the layers from here on have their weight gradients */
         int64_t bytes;     /* of the whole tensor */
     } * stop[NDIRS];       /* in the order of the sweep */
     int nstops[NDIRS];

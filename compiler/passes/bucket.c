@@ -104,16 +104,15 @@ void choose_buckets(const struct spec *sp, struct stage *st) {
 
 /* Where backwards stop for what a team exchanges, they stop for nothing else. A part names the pieces that its layers
  * contribute to, if any. */
-static struct touched *cut_at_stops(const struct spec *sp, const struct stage *st, int d, int *cut) {
+static struct touched *cut_at_stops(const struct spec *sp, const struct stage *st, int d) {
     int n = st->nstops[d];
     struct touched *touched = NEW(struct touched, n + 1);
     int64_t piece = st->bytes[K_wgrad] / st->pieces;
-    int32_t high = st->pieces - 1;
-    cut[0] = st->rt.nlayers;
-    for (int p = 0; p <= n; p++) {
-        cut[p + 1] = p < n ? st->stop[d][p].layer : 0;
+    int32_t high = st->pieces - 1, from, to = st->rt.nlayers;
+    for (int p = 0; p <= n; p++, to = from) {
+        from = p < n ? st->stop[d][p].weights : 0;
         int first = -1; /* of the layers with parameters */
-        for (int i = cut[p] - 1; i >= cut[p + 1]; i--)
+        for (int i = to - 1; i >= from; i--)
             first = own_parameters(&st->rt.layer[i]) > 0 ? i : first;
         touched[p] = (struct touched){high + 1, high};
         if (p < n && first < 0)
@@ -125,20 +124,12 @@ static struct touched *cut_at_stops(const struct spec *sp, const struct stage *s
     return touched;
 }
 
-/* A weight gradient that stops for nothing by itself runs in the parts of a full backward. */
-static void cut_by_team(const struct spec *sp, struct stage *st) {
-    int n = st->nstops[OP_B], *cut = NEW(int, n + 2);
-    st->touched[OP_B] = st->touched[OP_W] = cut_at_stops(sp, st, OP_B, cut);
-    if (st->nstops[OP_W])
-        st->touched[OP_W] = cut_at_stops(sp, st, OP_W, NEW(int, st->nstops[OP_W] + 2));
-    st->parts = n + 1;
-    st->cut = cut;
-}
 
 void cut_backwards(const struct spec *sp, struct stage *st) {
     for (int s = 0; s < sp->stages; s++) {
         if (st[s].nstops[OP_B] > 0) {
-            cut_by_team(sp, &st[s]);
+            st[s].touched[OP_B] = cut_at_stops(sp, &st[s], OP_B);
+            st[s].touched[OP_W] = cut_at_stops(sp, &st[s], OP_W);
             continue;
         }
         const struct rt_layer *layer = st[s].rt.layer;

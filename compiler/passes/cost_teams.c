@@ -7,49 +7,88 @@
 
 /* ---- parts ---- */
 
-/* By FLOP. */
-static double flop_between(const struct stage *st, int op, int from, int to) {
+/* By FLOP: a layer in whose middle the part begins or ends counts half. */
+static double flop_of_part(const struct stage *st, int op, int part, int parts) {
+    struct instr x = {.op = (uint8_t)op, .part = (uint8_t)part, .last = (uint8_t)(parts - 1)};
+    struct layer_span span = layers_of(st, &x);
+    const struct stop *stop = st->stop[op];
+    bool forward = op == OP_F || op == OP_R, input = op == OP_B || op == OP_I, stops = parts == st->nstops[op] + 1;
+    int begins = stops && part > 0 && stop_got(stop, part) >= 0 ? (forward ? span.from : span.to - 1) : -1;
+    int ends = stops && part + 1 < parts && stop[part].exchange.op != OP_none ? stop[part].layer : -1;
     double sum = 0;
-    for (int i = from; i < to; i++) {
+    for (int i = span.from; i < span.to && (forward || input) && span.sweep != SWEEP_WEIGHTS; i++) {
         const struct rt_layer *l = &st->rt.layer[i];
-        struct flop flop = flop_of(l);
-        sum += op == OP_F || op == OP_R ? flop.f : 0;
-        sum += (op == OP_B || op == OP_I) && l->dx.space != SP_NONE ? flop.i : 0;
-        sum += op == OP_B || op == OP_W ? flop.w : 0;
+        double flop = forward ? flop_of(l).f : l->dx.space != SP_NONE ? flop_of(l).i : 0;
+        sum += flop / (i == begins || i == ends ? 2 : 1);
     }
+    for (int i = span.weights_from; i < span.weights_to && (op == OP_B || op == OP_W); i++)
+        sum += flop_of(&st->rt.layer[i]).w;
     return sum;
 }
 
 static double share_of_part(const struct stage *st, int op, int part, int parts) {
-    struct instr x = {.op = (uint8_t)op, .part = (uint8_t)part, .last = (uint8_t)(parts - 1)};
-    int32_t from, to;
-    layers_of(st, &x, &from, &to);
-    double all = flop_between(st, op, 0, st->rt.nlayers), sum = flop_between(st, op, from, to);
-    for (int p = part - 1; p <= part && parts == st->nstops[op] + 1;
-         p++) /* half of a layer with a stop in its middle */
-        if (p >= 0 && p < st->nstops[op])
-            sum -= flop_between(st, op, st->stop[op][p].layer, st->stop[op][p].layer + 1) / 2;
-    return all > 0 ? sum / all : 1.0 / parts;
+    double all = flop_of_part(st, op, 0, 1);
+    return all > 0 ? flop_of_part(st, op, part, parts) / all : 1.0 / parts;
 }
 
 double cost_part(const struct stage *st, int op, int part, int parts) {
     return parts == st->nstops[op] + 1 ? st->share[op][part] : share_of_part(st, op, part, parts);
 }
 
-/* In the middle of layer i. Of a tensor of which each member has rows, the whole's bytes are so many times a member's.
- */
-static void stop_at(struct stage *st, int d, int i, int exchange, int64_t element) {
-    const struct rt_layer *l = &st->rt.layer[i];
-    const struct layer_row *row = row_of(l->kind);
+/* Of a tensor of which each member has rows, the whole's bytes are so many times a member's. */
+static int64_t exchanged_bytes(const struct rt_layer *l, int op, int64_t element) {
     int64_t x = (int64_t)l->rows * l->in, y = (int64_t)rows_out(l) * l->out, bytes = element * (x > y ? x : y);
-    if (exchange == OP_ALL_REDUCE_A)
-        bytes = aligned(bytes);
-    if (row->exchanged)
-        bytes = row->exchanged(l, element);
+    if (row_of(l->kind)->exchanged)
+        return row_of(l->kind)->exchanged(l, element);
     if (l->kind == LAYER_again)
-        bytes = element * rows_out(l) * l->in;
-    if (exchange)
-        st->stop[d][st->nstops[d]++] = (struct stop){i, (uint8_t)exchange, bytes};
+        return element * rows_out(l) * l->in;
+    return op == OP_ALL_REDUCE_A ? aligned(bytes) : bytes;
+}
+
+static void add_stop(struct stage *st, int d, struct stop stop) { st->stop[d][st->nstops[d]++] = stop; }
+
+/* In the middle of layer i, if it exchanges something there. */
+static void stop_at(struct stage *st, int d, int i, int op, int64_t element) {
+    if (op)
+        add_stop(st, d, (struct stop){{(uint8_t)op, false}, i, i, exchanged_bytes(&st->rt.layer[i], op, element)});
+}
+
+static int gradient_exchange(const struct rt_layer *l) { return l->dx.space != SP_NONE ? input_exchange(l) : 0; }
+
+/* Whether a whole backward exchanges the gradient of the input of layer i + 1 while it makes its weight gradient, as
+ * Megatron-LM does (Korthikanti 2022, section 4.2.2, and its LinearWithGradAccumulationAndAsyncCommunication). */
+static bool hides(const struct stage *st, int i) {
+    const struct rt_layer *l = &st->rt.layer[i];
+    bool between = l->kind == LAYER_spread || l->kind == LAYER_gather;
+    return between && gradient_exchange(l) && i + 1 < st->rt.nlayers && flop_of(l + 1).w > 0;
+}
+
+/* What `again` gathers for that weight gradient comes while the input gradient is made. */
+static bool hides_again(const struct stage *st, int i) {
+    return st->rt.layer[i].kind == LAYER_again && i > 1 && hides(st, i - 2);
+}
+
+static void stop_backward(struct stage *st, int i, bool hide, int64_t element) {
+    const struct rt_layer *l = &st->rt.layer[i];
+    int input = gradient_exchange(l), weight = weight_exchange(l), n = st->nstops[OP_B];
+    assert(!input || !weight);
+    stop_at(st, OP_B, i, input ? input : weight, element);
+    if (hide && (hides(st, i) || hides_again(st, i)))
+        st->stop[OP_B][n].exchange.late = true;
+    if (!hide || !hides(st, i))
+        return;
+    st->stop[OP_B][n].weights = i + 2;
+    add_stop(st, OP_B, (struct stop){{OP_none, false}, i, i + 1, 0});
+}
+
+static void find_backward_stops(struct stage *st, int64_t element) {
+    for (int hide = 1; hide >= 0; hide--) { /* as long as there are not too many parts */
+        st->nstops[OP_B] = 0;
+        for (int i = st->rt.nlayers - 1; i >= 0; i--)
+            stop_backward(st, i, hide, element);
+        if (st->nstops[OP_B] < MOST_PARTS)
+            return;
+    }
 }
 
 static void check_stops(const struct stage *st, const struct spec *sp) {
@@ -64,18 +103,18 @@ void find_stops(struct stage *st, const struct spec *sp) {
     int64_t element = precision_bytes(sp->model->rt.precision);
     int n = st->rt.nlayers;
     for (int d = 0; d < NDIRS; d++)
-        st->stop[d] = NEW(struct stop, n);
+        st->stop[d] = NEW(struct stop, 2 * n);
     for (int i = 0; i < n; i++) {
         stop_at(st, OP_F, i, forward_exchange(&st->rt.layer[i]), element);
         stop_at(st, OP_R, i, forward_exchange(&st->rt.layer[i]), element);
     }
+    find_backward_stops(st, element);
     for (int i = n - 1; i >= 0; i--) {
         const struct rt_layer *l = &st->rt.layer[i];
-        int input = l->dx.space != SP_NONE ? input_exchange(l) : 0, weight = weight_exchange(l);
-        assert(!input || !weight);
-        stop_at(st, OP_I, i, input, element);
-        stop_at(st, OP_W, i, weight, element);
-        stop_at(st, OP_B, i, input ? input : weight, element);
+        stop_at(st, OP_I, i, gradient_exchange(l), element);
+        stop_at(st, OP_W, i, weight_exchange(l), element);
+        if (gradient_exchange(l)) /* so that parts of another job have room between its parts */
+            add_stop(st, OP_W, (struct stop){{OP_none, false}, i, i, 0});
     }
     check_stops(st, sp);
     for (int d = 0; d < NDIRS; d++) {
@@ -92,18 +131,29 @@ void list_exchanges(struct spec *sp, const struct stage *st) {
     sp->exchange = sp->names.member ? NEW(struct exchanges, (int64_t)sp->stages * NDIRS) : NULL;
     for (int s = 0; sp->exchange && s < sp->stages; s++)
         for (int d = 0; d < NDIRS; d++) {
-            uint8_t *op = NEW(uint8_t, st[s].nstops[d]);
+            struct exchange *at = NEW(struct exchange, st[s].nstops[d]);
             for (int i = 0; i < st[s].nstops[d]; i++)
-                op[i] = st[s].stop[d][i].op;
-            sp->exchange[s * NDIRS + d] = (struct exchanges){st[s].nstops[d], op};
+                at[i] = st[s].stop[d][i].exchange;
+            sp->exchange[s * NDIRS + d] = (struct exchanges){st[s].nstops[d], at};
         }
 }
 
 double stop_time(const struct spec *sp, const struct stop *stop, const struct group *team) {
-    return collective_time(sp, stop->op, cheaper_algorithm(sp, stop->op, team, stop->bytes), team, stop->bytes);
+    int op = stop->exchange.op;
+    return collective_time(sp, op, cheaper_algorithm(sp, op, team, stop->bytes), team, stop->bytes);
 }
 
-/* How long the exchanges within a job take. */
+/* What has been exchanged for the next parts of a job, in so much time from now; two at most are on their way. */
+struct on_its_way {
+    double lane, in[2]; /* the team's lane is free, exchanges of even and odd number are there */
+};
+static void pass(struct on_its_way *way, double time) {
+    way->lane = fmax(0, way->lane - time);
+    for (int i = 0; i < 2; i++)
+        way->in[i] = fmax(0, way->in[i] - time);
+}
+
+/* How long a job waits for exchanges within it, if nothing runs meanwhile but its own parts. */
 static double exchange_time(const struct spec *sp, const struct stage *st, int32_t j) {
     const struct job *job = &sp->job[j];
     const struct stage *stage = stage_at(sp, st, job->s, job->b);
@@ -112,8 +162,17 @@ static double exchange_time(const struct spec *sp, const struct stage *st, int32
         return 0;
     struct scratch scratch = scratch_begin();
     struct group team = team_of(sp, j);
-    for (int i = 0; i < stage->nstops[job->d]; i++)
-        sum += stop_time(sp, &stage->stop[job->d][i], &team);
+    struct on_its_way way = {0};
+    const struct stop *stop = stage->stop[job->d];
+    for (int p = 0; p <= stage->nstops[job->d]; p++) {
+        int got = stop_got(stop, p);
+        double wait = got >= 0 ? way.in[got % 2] : 0;
+        sum += wait;
+        pass(&way, wait);
+        pass(&way, job->cost * stage->share[job->d][p]);
+        if (p < stage->nstops[job->d] && stop[p].exchange.op != OP_none)
+            way.in[p % 2] = way.lane += stop_time(sp, &stop[p], &team);
+    }
     scratch_end(scratch);
     return sum;
 }
@@ -135,29 +194,45 @@ static int stops_of(const struct spec *sp, const struct stage *st, int32_t j) {
     return st[sp->job[j].s].nstops[sp->job[j].d];
 }
 
+/* One of two jobs whose parts alternate. */
+struct braid {
+    const struct job *job;
+    const struct stage *stage;
+    struct group team;
+    int next, stops;       /* the next part */
+    double ready, came[2]; /* when it may run, and when exchanges of even and odd number are there */
+};
+
+static struct braid braid_of(const struct spec *sp, const struct stage *st, int32_t j) {
+    const struct job *job = &sp->job[j];
+    return (struct braid){.job = job,
+                          .stage = stage_at(sp, st, job->s, job->b),
+                          .team = stops_of(sp, st, j) ? team_of(sp, j) : (struct group){0},
+                          .stops = stops_of(sp, st, j)};
+}
+
+static void braid_part(const struct spec *sp, struct braid *braid, double *busy, double *lane) {
+    const struct stop *stop = braid->stage->stop[braid->job->d];
+    int p = braid->next++, got = braid->next <= braid->stops ? stop_got(stop, p + 1) : -1;
+    *busy = fmax(*busy, braid->ready) +
+            braid->job->cost * (braid->stops ? cost_part(braid->stage, braid->job->d, p, braid->stops + 1) : 1);
+    if (p < braid->stops && stop[p].exchange.op != OP_none)
+        braid->came[p % 2] = *lane = fmax(*busy, *lane) + stop_time(sp, &stop[p], &braid->team);
+    braid->ready = got >= 0 ? fmax(*busy, braid->came[got % 2]) : *busy;
+}
+
 /* Two jobs part by part on one lane, in the order in which the parts are ready, the first job's before the other's;
  * what they exchange takes its turns on the team's lane. lower.c issues them so. */
 static double braid_time(const struct spec *sp, const struct stage *st, const struct pair *pair) {
-    const int32_t job[2] = {pair->first, pair->second};
-    double ready[2] = {0, 0}, busy = 0, lane = 0;
-    int next[2] = {0, 0};
-    for (;;) {
-        bool left[2] = {next[0] <= stops_of(sp, st, job[0]), next[1] <= stops_of(sp, st, job[1])};
-        if (!left[0] && !left[1])
-            return busy;
-        int i = !left[0] || (left[1] && ready[1] < ready[0]);
-        const struct job *j = &sp->job[job[i]];
-        const struct stage *stage = stage_at(sp, st, j->s, j->b);
-        int stops = stops_of(sp, st, job[i]);
-        busy = fmax(busy, ready[i]) + j->cost * (stops ? cost_part(stage, j->d, next[i], stops + 1) : 1);
-        if (next[i] < stops) {
-            struct scratch scratch = scratch_begin();
-            struct group team = team_of(sp, job[i]);
-            ready[i] = lane = fmax(busy, lane) + stop_time(sp, &stage->stop[j->d][next[i]], &team);
-            scratch_end(scratch);
-        }
-        next[i]++;
+    struct scratch scratch = scratch_begin();
+    struct braid braid[2] = {braid_of(sp, st, pair->first), braid_of(sp, st, pair->second)};
+    double busy = 0, lane = 0;
+    while (braid[0].next <= braid[0].stops || braid[1].next <= braid[1].stops) {
+        bool first = braid[0].next <= braid[0].stops, second = braid[1].next <= braid[1].stops;
+        braid_part(sp, &braid[!first || (second && braid[1].ready < braid[0].ready)], &busy, &lane);
     }
+    scratch_end(scratch);
+    return busy;
 }
 
 /* Jobs whose parts alternate would each add to a gradient that the other has not completed. */

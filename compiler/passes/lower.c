@@ -191,10 +191,10 @@ static void end_parts(struct build *build, double t) {
             close_freed(build, x.j);
             part_ends(build, x.j, x.p, x.t);
         }
-        if (!x.exchanged && build->st[build->sp->job[x.j].s].nstops[build->sp->job[x.j].d] > 0)
-            meet_team(build, x.j, x.p, x.t);
-        else
-            next_part(build, x.j, x.p + 1, x.t);
+        bool of_team = build->st[build->sp->job[x.j].s].nstops[build->sp->job[x.j].d] > 0;
+        int next = of_team ? next_of_team(build, x.j, x.p, x.exchanged, x.t) : x.p + 1;
+        if (next >= 0)
+            next_part(build, x.j, next, x.t);
     }
 }
 
@@ -350,8 +350,9 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
     build->fetched = NEW(int32_t, build->fetches.n);
     build->edge_buf = NEW(int32_t, graph->pred_at[graph->n] + 1);
     build->job_ins = NEW(int32_t, all_jobs(sp));
-    build->mid = NEW(int32_t, sp->names.member ? sp->njobs : 0);
-    build->came = NEW(int32_t, sp->names.member ? sp->njobs : 0);
+    build->mid = NEW(int32_t, sp->names.member ? 2 * (int64_t)sp->njobs : 0);
+    build->came = NEW(int32_t, sp->names.member ? 2 * (int64_t)sp->njobs : 0);
+    build->reached = NEW(struct reached, sp->names.member ? sp->njobs : 0);
     build->busy = NEW(double, sp->workers);
     build->lane_free = NEW(double, sp->workers);
     build->second_work = NEW(int32_t, sp->workers);

@@ -134,6 +134,10 @@ struct partial { /* part p of job j, which is not its last, ends at time t; or w
 static inline bool ends_before(struct partial x, struct partial y) { return x.t != y.t ? x.t < y.t : x.j < y.j; }
 HEAP(partials, struct partial, ends_before)
 
+struct reached { /* how many parts of a job have ended, and which of its exchanges is there, + 1 */
+    int16_t part, exchange;
+};
+
 struct build {
     const struct spec *sp;
     const struct stage *st;
@@ -149,11 +153,12 @@ struct build {
     int32_t *fetched;      /* per fetch: its buffer */
     int32_t *edge_buf;     /* per edge: the tensor, as a buffer of the consumer's rank */
     int32_t *job_ins;      /* per job: its instruction, or that of its newest part */
-    int32_t *mid;          /* per job, with teams: what its newest part gives, or its next one gets */
+    int32_t *mid;          /* two per job, with teams: what its parts give, or are to get, even and odd exchanges */
+    struct reached *reached; /* per job, with teams */
     int32_t *second_work;  /* per rank: the workspace of the second job of a braided pair */
     double *team_free;     /* per group, as far as it is a team: until when its lane is taken */
     size_t cap_teams;
-    int32_t *came; /* per team's job: how many members have come to the exchange at hand */
+    int32_t *came; /* two per team's job: how many members have come to its even, odd exchange at hand */
     struct gradient {
         int32_t set, update;
     } * gradient;         /* each a sum: of a set; where updates are jobs, of each of its updates */
@@ -319,8 +324,9 @@ static inline bool is_second(const struct spec *sp, int32_t j) {
 }
 /* The newest instruction is part p of job j: what it gets, and what it gives. */
 void give_and_get(struct build *build, int32_t j, int p);
-/* Part p has ended at t. Once the last member's has, all members exchange what they gave; then the next parts begin. */
-void meet_team(struct build *build, int32_t j, int p, double t);
+/* At time t, part p of job j has ended, or what was exchanged behind it is there. Once the last member's part has ended,
+ * all members exchange what they gave. Returns the part of j that can run now, or -1. */
+int next_of_team(struct build *build, int32_t j, int p, bool exchanged, double t);
 void order_operands(struct rank *k); /* of the newest instruction, as ops.h lists them */
 
 /* lower_gradients.c */

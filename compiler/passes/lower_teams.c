@@ -14,6 +14,9 @@ static int mid_number(const struct build *build, const struct job *job, int exch
     return 2 * n;
 }
 
+/* Of a job, what part p gives, or what came of it: two at most are there at a time. */
+static int32_t *mid_of(struct build *build, int32_t j, int p) { return &build->mid[2 * j + p % 2]; }
+
 static int32_t open_mid(struct build *build, const struct job *job, int number, int64_t bytes, int uses) {
     int32_t buf = new_buf(build, job->rank, K_mid, job->s, job->b, number, bytes, uses);
     push_event(build, job->rank, buf);
@@ -25,37 +28,41 @@ void give_and_get(struct build *build, int32_t j, int p) {
     const struct stage *st = stage_at(build->sp, build->st, job->s, job->b);
     if (is_second(build->sp, j))
         add_operand(build, job->rank, ROLE_work, build->second_work[job->rank]);
-    if (p > 0) {
-        add_operand(build, job->rank, ROLE_got, build->mid[j]);
-        use_up(build, job->rank, build->mid[j]);
+    int got = stop_got(st->stop[job->d], p);
+    if (got >= 0) {
+        add_operand(build, job->rank, ROLE_got, *mid_of(build, j, got));
+        use_up(build, job->rank, *mid_of(build, j, got));
     }
-    if (p == st->nstops[job->d])
+    if (p == st->nstops[job->d] || st->stop[job->d][p].exchange.op == OP_none)
         return;
     const struct stop *stop = &st->stop[job->d][p];
-    int64_t bytes = stop->op == OP_ALL_GATHER_A ? stop->bytes / team_size(build->sp, job->s) : stop->bytes;
-    build->mid[j] = open_mid(build, job, mid_number(build, job, p), bytes, stop->op == OP_ALL_REDUCE_A ? 2 : 1);
-    add_operand(build, job->rank, ROLE_give, build->mid[j]);
+    int op = stop->exchange.op;
+    int64_t bytes = op == OP_ALL_GATHER_A ? stop->bytes / team_size(build->sp, job->s) : stop->bytes;
+    *mid_of(build, j, p) = open_mid(build, job, mid_number(build, job, p), bytes, op == OP_ALL_REDUCE_A ? 2 : 1);
+    add_operand(build, job->rank, ROLE_give, *mid_of(build, j, p));
 }
 
 /* What the member gave goes into another buffer. */
-static void move_mid(struct build *build, int32_t j, const struct stop *stop, double t) {
+static void move_mid(struct build *build, int32_t j, int p, const struct stop *stop, double t) {
     const struct job *job = &build->sp->job[j];
     struct rank *k = &build->p->rank[job->rank];
-    int32_t from = build->mid[j];
-    int64_t bytes = stop->op == OP_REDUCE_SCATTER_A ? stop->bytes / team_size(build->sp, job->s) : stop->bytes;
-    build->mid[j] = open_mid(build, job, k->buf[from].inst + 1, bytes, 1);
+    int32_t from = *mid_of(build, j, p);
+    bool share = stop->exchange.op == OP_REDUCE_SCATTER_A;
+    int64_t bytes = share ? stop->bytes / team_size(build->sp, job->s) : stop->bytes;
+    *mid_of(build, j, p) = open_mid(build, job, k->buf[from].inst + 1, bytes, 1);
     add_operand(build, job->rank, ROLE_src, from);
-    add_operand(build, job->rank, ROLE_t, build->mid[j]);
+    add_operand(build, job->rank, ROLE_t, *mid_of(build, j, p));
     end_use(build, t, job->rank, from);
 }
 
-void meet_team(struct build *build, int32_t j, int p, double t) {
+/* The exchange behind part p of job j, once all members have come to it. */
+static void meet_team(struct build *build, int32_t j, int p, double t) {
     const struct spec *sp = build->sp;
     const struct job *job = &sp->job[j];
-    int32_t first = gang_of(sp, j);
-    if (++build->came[first] < team_size(sp, job->s))
+    int32_t first = gang_of(sp, j), *came = &build->came[2 * first + p % 2];
+    if (++*came < team_size(sp, job->s))
         return;
-    build->came[first] = 0;
+    *came = 0;
     struct group team = team_of(sp, j);
     int g = intern_group(build, team.rank, team.n);
     GROW(build->team_free, build->cap_teams, (size_t)g + 1);
@@ -65,16 +72,32 @@ void meet_team(struct build *build, int32_t j, int p, double t) {
     for (int i = 0; i < team.n; i++) {
         int32_t member = gang_job(sp, first, i);
         const struct job *other = &sp->job[member];
-        struct instr *x = issue_collective(build, other->rank, stop->op, other->s, mid_number(build, other, p), -1, g);
+        int op = stop->exchange.op;
+        struct instr *x = issue_collective(build, other->rank, op, other->s, mid_number(build, other, p), -1, g);
         x->batch = other->b;
-        if (stop->op == OP_ALL_REDUCE_A) {
-            add_operand(build, other->rank, ROLE_t, build->mid[member]);
-            use_up(build, other->rank, build->mid[member]);
+        if (op == OP_ALL_REDUCE_A) {
+            add_operand(build, other->rank, ROLE_t, *mid_of(build, member, p));
+            use_up(build, other->rank, *mid_of(build, member, p));
         } else
-            move_mid(build, member, stop, t);
+            move_mid(build, member, p, stop, t);
         set_algorithm(build, other->rank);
         partials_push(&build->partials, (struct partial){fmin(end, build->sc->end[member]), member, p, true});
     }
+}
+
+/* Part p of job j has ended, or what was exchanged behind it is there. Returns the part that can run now, or -1. */
+int next_of_team(struct build *build, int32_t j, int p, bool exchanged, double t) {
+    const struct job *job = &build->sp->job[j];
+    const struct stop *stop = stage_at(build->sp, build->st, job->s, job->b)->stop[job->d];
+    struct reached *reached = &build->reached[j];
+    if (exchanged)
+        reached->exchange = (int16_t)(p + 1);
+    else
+        reached->part = (int16_t)(p + 1);
+    if (!exchanged && stop[p].exchange.op != OP_none)
+        meet_team(build, j, p, t);
+    int got = stop_got(stop, reached->part);
+    return exchanged ? (got == p ? reached->part : -1) : got < reached->exchange ? reached->part : -1;
 }
 
 void order_operands(struct rank *k) {

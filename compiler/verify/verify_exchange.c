@@ -2,8 +2,8 @@
  *
  * names says which stages are members of a team, and exchange what each of their directions exchanges. The exchanges of
  * a stage are numbered through, F's first: the n-th moves the buffer mid#2n of each member, which a part has given, and
- * leaves what comes of it in place, a sum, or in mid#(2n + 1); the next part gets that. So a mid is given, then
- * exchanged, or moved on where another takes its place. A part only gets what is exchanged: so its own part before it
+ * leaves what comes of it in place, a sum, or in mid#(2n + 1); the next part gets that or, of a late one, the part
+ * behind it. So a mid is given, then exchanged, or moved on where another takes its place. A part only gets what is exchanged: so its own part before it
  * has given, and so have those of all other members, since the collective runs once all of them have come, each with
  * what its part gave. */
 #include "check.h"
@@ -30,7 +30,7 @@ static int first_of(const struct check *check, int s, int d) {
 static int operation_of(const struct check *check, int s, int n, int *d) {
     for (*d = 0; n >= exchanges_of(check, s, *d)->n; ++*d)
         n -= exchanges_of(check, s, *d)->n;
-    return exchanges_of(check, s, *d)->op[n];
+    return exchanges_of(check, s, *d)->at[n].op;
 }
 
 static const char *stage_text(const struct check *check, int s) {
@@ -53,7 +53,19 @@ static bool is_mid(const struct check *check, int r, int32_t b, int s, int batch
 /* ---- the teams ---- */
 
 static bool same_exchanges(const struct exchanges *a, const struct exchanges *b) {
-    return a->n == b->n && (!a->n || !memcmp(a->op, b->op, (size_t)a->n));
+    bool same = a->n == b->n;
+    for (int n = 0; n < a->n && same; n++)
+        same = a->at[n].op == b->at[n].op && a->at[n].late == b->at[n].late;
+    return same;
+}
+
+/* What is late is something, is got by a part, and by one that gets nothing else. */
+static bool are_got(const struct exchanges *exchange) {
+    for (int n = 0; n < exchange->n; n++)
+        if (exchange->at[n].late && (exchange->at[n].op == OP_none || n + 1 == exchange->n ||
+                                     (exchange->at[n + 1].op != OP_none && !exchange->at[n + 1].late)))
+            return false;
+    return true;
 }
 
 /* The program's teams are the script's, and members of a team exchange the same. */
@@ -80,6 +92,9 @@ static bool are_those_of_script(struct check *check) {
             if (!same_exchanges(exchanges_of(check, first, d), exchanges_of(check, s, d)))
                 return refute_all(check, CLAIM_JOBS, "%s of stage %s exchanges other things than that of stage %s",
                                   op_name[d], stage_text(check, s), stage_text(check, first));
+            if (!are_got(exchanges_of(check, s, d)))
+                return refute_all(check, CLAIM_JOBS, "a late exchange of %s of stage %s has no part of its own",
+                                  op_name[d], stage_text(check, s));
             if (exchanges_of(check, s, d)->n && (!member || member->place < 0))
                 return refute_all(check, CLAIM_JOBS, "%s of stage %s exchanges something, and has no team", op_name[d],
                                   stage_text(check, s));
@@ -129,7 +144,7 @@ static void know_sizes(struct check *check, int s, int q, int64_t *bytes) {
     for (int d = 0; d < NDIRS; d++)
         for (int n = 0; n < exchanges_of(check, s, d)->n; n++, bytes += 2) {
             int64_t whole = st && n < st->nstops[d] ? st->stop[d][n].bytes : -1;
-            int op = exchanges_of(check, s, d)->op[n];
+            int op = exchanges_of(check, s, d)->at[n].op;
             bytes[0] = op == OP_ALL_GATHER_A && whole >= 0 ? whole / size : whole;
             bytes[1] = op == OP_REDUCE_SCATTER_A && whole >= 0 ? whole / size : whole;
         }
@@ -193,20 +208,29 @@ static bool names_mid(struct check *check, int r, int32_t i, int role, int numbe
                   mid_text(check, x->stage, x->batch, number));
 }
 
+/* The exchange whose result part p of a job gets; -1: it gets none. */
+static int got_by(const struct exchanges *exchange, int p) {
+    for (int n = p - 1; n >= 0 && n >= p - 2 && n < exchange->n; n--)
+        if (exchange->at[n].op != OP_none && n + 1 + exchange->at[n].late == p)
+            return n;
+    return -1;
+}
+
 bool gives_and_gets(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
     const struct exchanges *exchange = exchanges_of(check, x->stage, x->op);
     int first = exchange->n ? first_of(check, x->stage, x->op) : 0, gives = -1, gets = -1;
-    if (x->part < exchange->n)
+    int got = exchange->n ? got_by(exchange, x->part) : -1;
+    if (x->part < exchange->n && exchange->at[x->part].op != OP_none)
         gives = 2 * (first + x->part);
-    if (exchange->n && x->part > 0)
-        gets = 2 * (first + x->part - 1) + (exchange->op[x->part - 1] != OP_ALL_REDUCE_A);
+    if (got >= 0)
+        gets = 2 * (first + got) + (exchange->at[got].op != OP_ALL_REDUCE_A);
     if (!names_mid(check, r, i, ROLE_give, gives) || !names_mid(check, r, i, ROLE_got, gets))
         return false;
-    int32_t got = operand(k, x, ROLE_got, 0);
-    return got < 0 || check->values->val[r][got].count == EXCHANGED ||
-           refute(check, CLAIM_JOBS, r, i, "gets %s, which its team has not exchanged", buf_text(check, r, got));
+    int32_t b = operand(k, x, ROLE_got, 0);
+    return b < 0 || check->values->val[r][b].count == EXCHANGED ||
+           refute(check, CLAIM_JOBS, r, i, "gets %s, which its team has not exchanged", buf_text(check, r, b));
 }
 
 bool give(struct check *check, int r, int32_t i, int32_t b) {

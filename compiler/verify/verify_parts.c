@@ -115,9 +115,8 @@ static bool names_its_layers(struct check *check, int r, int32_t i, int pieces, 
     if (!exchanges_in(check, x) && st->parts != x->last + 1)
         return refute(check, CLAIM_JOBS, r, i, "the backward of its stage runs in %d part%s", st->parts,
                       st->parts == 1 ? "" : "s");
-    int32_t from, to;
-    layers_of(st, x, &from, &to);
-    for (int32_t layer = from; layer < to; layer++) {
+    struct layer_span span = layers_of(st, x);
+    for (int32_t layer = span.weights_from; layer < span.weights_to; layer++) {
         const struct rt_layer *l = &st->rt.layer[layer];
         int64_t all = st->bytes[K_weight], end = l->param + l->nparam * precision_bytes(check->sp->model->rt.precision);
         if (own_parameters(l) && (l->param * pieces / all < named.low || (end - 1) * pieces / all > named.high))

@@ -157,8 +157,8 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
     if (x->op == OP_F || x->op == OP_R)
         cuda_forward_part(p->model, s, &at, x->from, x->to, own->workspace, stream);
     else
-        cuda_backward_part(p->model, s, &at, x->op != OP_W, x->op != OP_I, x->from, x->to, &own->ahead, own->workspace,
-                           stream);
+        cuda_backward_part(p->model, s, &at, x->op != OP_W, x->op != OP_I, (enum sweep_kind)x->sweep, x->from, x->to,
+                           &own->ahead, own->workspace, stream);
 }
 
 /* A graph of the period is launched for each repetition: the device counts those. */

@@ -75,7 +75,7 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
     if (x->op == OP_F || x->op == OP_R)
         host_forward_part(p->model, s, &at, x->from, x->to);
     else
-        host_backward_part(p->model, s, &at, x->op != OP_W, x->op != OP_I, x->from, x->to);
+        host_backward_part(p->model, s, &at, x->op != OP_W, x->op != OP_I, x->sweep, x->from, x->to);
 }
 
 static void host_launch(struct replay *re, const struct rt_instr *x) {

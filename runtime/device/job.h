@@ -27,7 +27,7 @@ static inline bool stage_reads_batch(const struct rt_program *p, int stage) {
 /* A job's first part: the one that takes its input, or the gradient of its output. */
 static inline bool begins_job(const struct rt_program *p, const struct rt_instr *x) {
     bool forward = x->op == OP_F || x->op == OP_R;
-    return x->at[ROLE_got] < 0 && (forward ? x->from == 0 : x->to == p->stage[x->stage].nlayers);
+    return x->at[ROLE_got] < 0 && x->sweep != SWEEP_WEIGHTS && (forward ? x->from == 0 : x->to == p->stage[x->stage].nlayers);
 }
 
 /* All but the batch and where the loss goes. After the stage's own workspace comes what cost.c adds for B (what I would

@@ -170,9 +170,10 @@ static void take_gradient(const struct rt_model *m, const struct rt_bind *at, co
 }
 
 void cuda_backward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
-                        bool weight, int from, int to, int *ahead, void *workspace, cudaStream_t stream) {
+                        bool weight, enum sweep_kind sweep, int from, int to, int *ahead, void *workspace,
+                        cudaStream_t stream) {
     const struct rt_layer *first = s->layer + from, *last = s->layer + to - 1;
-    bool gets = at->at[SP_GOT], gives = at->at[SP_GIVE], begins = to == s->nlayers && !gets;
+    bool gets = at->at[SP_GOT], gives = at->at[SP_GIVE], begins = to == s->nlayers && !gets && sweep != SWEEP_WEIGHTS;
     const struct cuda_call begin = {m, last, at, stream, workspace}, end = {m, first, at, stream, workspace};
     if (gets && halves_of(last))
         do_half(halves_of(last)->get_back, &begin);
@@ -185,13 +186,13 @@ void cuda_backward_part(const struct rt_model *m, const struct rt_stage *s, cons
     int done = begins || gets ? 0 : *ahead; /* layers from l on whose input gradient is already computed */
     for (const struct rt_layer *l = last - gets; l >= first + gives; l--) {
         struct cuda_call c = {m, l, &mine, stream, workspace};
-        bool wanted = input && l->dx.space != SP_NONE;
+        bool wanted = input && sweep != SWEEP_WEIGHTS && l->dx.space != SP_NONE;
         if (wanted && done == 0)
             done = fused(inputs, &c, -1, (int)(l - s->layer) + 1);
         if (wanted && done == 0 && kinds[l->kind]->input)
             kinds[l->kind]->input(&c);
         done -= done > 0;
-        if (weight && kinds[l->kind]->weight)
+        if (weight && !(sweep == SWEEP_PUT_OFF && l == first + 1) && kinds[l->kind]->weight)
             weight_gradient(&c, &mine);
     }
     *ahead = done;

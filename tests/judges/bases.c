@@ -40,7 +40,7 @@ static void add_stops(const struct spec *sp, struct stage *st) {
             if (d == OP_B || d == OP_W)
                 touch_all(&st[s], d, exchange->n);
             for (int n = 0; n < exchange->n && first; n++)
-                st[s].stop[d][n] = (struct stop){.op = exchange->op[n], .bytes = below(5)};
+                st[s].stop[d][n] = (struct stop){.exchange = exchange->at[n], .bytes = below(5)};
         }
 }
 

@@ -30,7 +30,7 @@ uint64_t given_by(const struct promise *want, int32_t j, int p) {
 static uint64_t exchanged(const struct promise *want, int32_t j, int p, int64_t n, int64_t bytes) {
     const struct job *job = &want->sp->job[j];
     const struct member *me = &want->sp->names.member[job->s];
-    int op = exchange_list(want, job->s, job->d)->op[p];
+    int op = exchange_list(want, job->s, job->d)->at[p].op;
     int64_t share = bytes / me->size;
     uint64_t sum = 0;
     for (int m = 0; m < me->size; m++) {
@@ -48,6 +48,16 @@ static uint64_t exchanged(const struct promise *want, int32_t j, int p, int64_t 
     return sum & ~STAMP;
 }
 
+/* The exchange that part p gets: the one behind the part before it; a late one, behind the part before that. */
+static int got_from(const struct promise *want, int s, int d, int p) {
+    const struct exchange *at = exchange_list(want, s, d)->at;
+    int n = exchanges_of(want, s, d), from = -1;
+    for (int e = 0; e < n; e++)
+        if (at[e].op != OP_none && p == (at[e].late ? e + 2 : e + 1))
+            from = e;
+    return from;
+}
+
 const char *exchange_error(const struct promise *want, const struct rank *k, const struct instr *x, uint64_t **seen) {
     int32_t j = job_at(want->sp, x->stage, x->batch, x->op);
     int n = exchanges_of(want, x->stage, x->op), got = operand_of(k, x, ROLE_got);
@@ -55,15 +65,16 @@ const char *exchange_error(const struct promise *want, const struct rank *k, con
         return NULL;
     if (x->last != n)
         return "has other parts than its exchanges make";
-    if (x->part < n && operand_of(k, x, ROLE_give) < 0)
-        return "gives nothing to its team";
-    if (x->part == 0)
+    if ((operand_of(k, x, ROLE_give) >= 0) != (mid_given(want, x) >= 0))
+        return "gives nothing to its team, or what no exchange takes";
+    int from = got_from(want, x->stage, x->op, x->part);
+    if ((got >= 0) != (from >= 0))
+        return "gets nothing from its team, or what no exchange brings";
+    if (from < 0)
         return NULL;
-    if (got < 0)
-        return "gets nothing from its team";
     struct span s = span_at(k, x, got);
     for (int64_t b = 0; b < s.n; b++)
-        if (seen[got][b] != exchanged(want, j, x->part - 1, b, k->buf[operand(k, x, got).buf].bytes))
+        if (seen[got][b] != exchanged(want, j, from, b, k->buf[operand(k, x, got).buf].bytes))
             return format("byte %lld of what it gets is not what its team exchanges", (long long)b);
     return NULL;
 }
@@ -79,15 +90,19 @@ static int exchanges_before(const struct promise *want, int s, int d) {
 }
 
 int32_t mid_given(const struct promise *want, const struct instr *x) {
-    bool gives = x->part < exchanges_of(want, x->stage, x->op);
+    bool gives = x->part < exchanges_of(want, x->stage, x->op) &&
+                 exchange_list(want, x->stage, x->op)->at[x->part].op != OP_none;
     return gives ? 2 * (exchanges_before(want, x->stage, x->op) + x->part) : -1;
 }
 
 int32_t mid_got(const struct promise *want, const struct instr *x) {
     if (x->part < 1 || x->part > exchanges_of(want, x->stage, x->op))
         return -1;
-    bool in_place = exchange_list(want, x->stage, x->op)->op[x->part - 1] == OP_ALL_REDUCE_A;
-    return 2 * (exchanges_before(want, x->stage, x->op) + x->part - 1) + !in_place;
+    int from = got_from(want, x->stage, x->op, x->part);
+    if (from < 0)
+        return -1;
+    bool in_place = exchange_list(want, x->stage, x->op)->at[from].op == OP_ALL_REDUCE_A;
+    return 2 * (exchanges_before(want, x->stage, x->op) + from) + !in_place;
 }
 
 /* The bytes of a mid of that number where the model says them; -1: it does not. */
@@ -98,7 +113,7 @@ static int64_t known_bytes(const struct promise *want, int s, int32_t number) {
         n -= exchanges_of(want, s, d++);
     if (!st || d == NDIRS || n >= st->nstops[d])
         return -1;
-    int op = exchange_list(want, s, d)->op[n], shared = number % 2 ? OP_REDUCE_SCATTER_A : OP_ALL_GATHER_A;
+    int op = exchange_list(want, s, d)->at[n].op, shared = number % 2 ? OP_REDUCE_SCATTER_A : OP_ALL_GATHER_A;
     return op == shared ? st->stop[d][n].bytes / want->sp->names.member[s].size : st->stop[d][n].bytes;
 }
 
@@ -129,7 +144,7 @@ const char *false_exchange(const struct promise *want, const struct instr *x, in
         return "its ranks are not the members of its stage in their order";
     while (d < NDIRS && number >= exchanges_of(want, x->stage, d))
         number -= exchanges_of(want, x->stage, d++);
-    if (x->inst < 0 || x->inst % 2 || d == NDIRS || exchange_list(want, x->stage, d)->op[number] != x->op)
+    if (x->inst < 0 || x->inst % 2 || d == NDIRS || exchange_list(want, x->stage, d)->at[number].op != x->op)
         return "its stage has no such exchange";
     return NULL;
 }

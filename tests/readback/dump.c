@@ -55,7 +55,7 @@ static void dump_instr(FILE *f, const struct rt_instr *x, int number, const int3
             x->batch, x->peer, x->msg, x->root, x->bytes);
     for (int r = 0; r < NROLES; r++)
         fprintf(f, " %" PRId64, x->at[r]);
-    fprintf(f, " layers %d %d more", x->from, x->to);
+    fprintf(f, " layers %d %d sweep %d more", x->from, x->to, x->sweep);
     for (int i = 0; i < x->nmore + x->nkv; i++)
         fprintf(f, " %" PRId64, more[x->more + i]);
     fprintf(f, " after");

@@ -62,7 +62,7 @@ static const char base[] =
 static const char teams[] =
     "pianola 1\n"
     "program teams workers 3 stages 3 batches 4 tied 2\n"
-    "team 0 of 2: F sum gather, B scatter exchange\n"
+    "team 0 of 2: F sum gather, B scatter exchange, W gather late sum late -\n"
     "team 2 of 3\n"
     "updates 2 4 1\n"
     "homes 0.0: 0\n"
@@ -203,9 +203,14 @@ Test(emit_text, teams_read_back_identically) {
     for (int s = 0; s < 6; s++) {
         const struct exchanges *forward = &p->exchange[s * NDIRS + OP_F], *back = &p->exchange[s * NDIRS + OP_B];
         cr_assert_eq(p->update[s], update[s]);
-        cr_assert(forward->n == (s < 2 ? 2 : 0) && back->n == forward->n && !p->exchange[s * NDIRS + OP_W].n);
-        cr_assert(s > 1 || (forward->op[0] == OP_ALL_REDUCE_A && forward->op[1] == OP_ALL_GATHER_A));
-        cr_assert(s > 1 || (back->op[0] == OP_REDUCE_SCATTER_A && back->op[1] == OP_ALL_TO_ALL_A));
+        cr_assert(forward->n == (s < 2 ? 2 : 0) && back->n == forward->n);
+        cr_assert(s > 1 || (forward->at[0].op == OP_ALL_REDUCE_A && forward->at[1].op == OP_ALL_GATHER_A));
+        const struct exchange *weight = p->exchange[s * NDIRS + OP_W].at;
+        cr_assert_eq(p->exchange[s * NDIRS + OP_W].n, s < 2 ? 3 : 0);
+        cr_assert(s > 1 || (weight[0].op == OP_ALL_GATHER_A && weight[0].late));
+        cr_assert(s > 1 || (weight[1].op == OP_ALL_REDUCE_A && weight[1].late));
+        cr_assert(s > 1 || (weight[2].op == OP_none && !weight[2].late));
+        cr_assert(s > 1 || (back->at[0].op == OP_REDUCE_SCATTER_A && back->at[1].op == OP_ALL_TO_ALL_A));
     }
     const struct rank *k = p->rank;
     cr_assert(k->lane[3].kind == LANE_TEAM && k->lane[3].group == k->lane[1].group);
@@ -426,6 +431,10 @@ static const struct mistake team_mistakes[] = {
     {"F sum gather", "F sum gathers", "3: error: \"gathers\" is not an exchange; did you mean \"gather\"?"},
     {"F sum gather, B", "B sum gather, F", "3: error: F comes before B, and each comes once"},
     {"F sum gather, B", "F sum gather, F", "3: error: F comes before F, and each comes once"},
+    {"sum late -", "sum -", "3: error: the part behind it would get two exchanges: what comes after a late one is late too, or -"},
+    {"sum late -", "sum late",
+     "3: error: no part gets it: behind a late exchange comes another late one, or -"},
+    {"late -", "late - late", "3: error: \"late\" is not an exchange"},
     {"gather, B", "gather; B", "3: error: expected the end of the line"},
     {"stages 3", "stages 300",
      "3: error: 300 stages have 303 members, each with jobs of its own; the file has 46 more lines"},

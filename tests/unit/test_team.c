@@ -292,10 +292,10 @@ static void forward(struct side *k, bool gives, int from, int to) {
     k->at.at[SP_GIVE] = k->at.at[SP_GOT] = NULL;
 }
 
-static void backward(struct side *k, bool gives, bool input, bool weight, int from, int to) {
+static void backward(struct side *k, bool gives, bool weight, enum sweep_kind sweep, int from, int to) {
     static const struct rt_model m;
     k->at.at[gives ? SP_GIVE : SP_GOT] = (char *)(gives ? k->give : k->got);
-    host_backward_part(&m, &k->s, &k->at, input, weight, from, to);
+    host_backward_part(&m, &k->s, &k->at, true, weight, sweep, from, to);
     k->at.at[SP_GIVE] = k->at.at[SP_GOT] = NULL;
 }
 
@@ -328,7 +328,8 @@ static void by_hand(struct wanted *want) {
     }
 }
 
-static void check_block(bool copies, bool split) {
+/* late: the first linear layer's weight gradient is made while the gradient of its input is exchanged. */
+static void check_block(bool copies, bool split, bool late) {
     static struct side k[2];
     float x[R * IN], dy[R * OUT];
     struct wanted want;
@@ -346,11 +347,15 @@ static void check_block(bool copies, bool split) {
         forward(&k[i], false, REDUCE, LAYERS_OF_BLOCK);
         cr_expect_arr_eq(k[i].y, want.y, sizeof want.y);
         memset(k[i].give, 0, sizeof k[i].give);
-        backward(&k[i], true, true, !split, 0, LAYERS_OF_BLOCK);
+        backward(&k[i], true, !split, late ? SWEEP_PUT_OFF : SWEEP_ALL, 0, LAYERS_OF_BLOCK);
     }
+    for (int i = 0; i < 2 && late; i++)
+        cr_expect_arr_eq(k[i].dw, (float[IN * MINE]){0}, sizeof(float) * IN * MINE);
     exchange(k);
     for (int i = 0; i < 2; i++) {
-        backward(&k[i], false, true, !split, 0, 1);
+        if (late)
+            host_backward_part(&(struct rt_model){0}, &k[i].s, &k[i].at, true, true, SWEEP_WEIGHTS, 1, 2);
+        backward(&k[i], false, !split, SWEEP_ALL, 0, 1);
         cr_expect_arr_eq(copies ? k[i].dx : k[i].got, want.dx, sizeof want.dx);
         if (split)
             host_backward(&(struct rt_model){0}, &k[i].s, &k[i].at, false, true);
@@ -362,8 +367,10 @@ static void check_block(bool copies, bool split) {
 }
 
 Test(team, parts_make_what_the_whole_makes) {
-    check_block(false, false);
-    check_block(false, true);
-    check_block(true, false);
-    check_block(true, true);
+    check_block(false, false, false);
+    check_block(false, false, true);
+    check_block(false, true, false);
+    check_block(true, false, false);
+    check_block(true, false, true);
+    check_block(true, true, false);
 }
