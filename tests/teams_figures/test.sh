@@ -33,10 +33,11 @@ for t in 2 4 8; do
         expect "t = $t: with recompute" "$((6 * batches)) $((6 * batches * whole))" \
             "$(difference exchanged $(one $t $batches) --recompute)"
     done
-    for d in F B; do # parts of a job: one more than its exchanges
+    for want in "F 2" "B 4"; do # parts of a job: one more than its exchanges, and in a B one that hides each
+        read -r d n <<<"$want"
         parts() { "$PIANOLA" show "${gpt[@]}" "$@" --format streams | grep -c "^$d 0.0 0\["; }
         # shellcheck disable=SC2046
-        expect "t = $t: two of them in the $d" 2 "$(difference parts $(one $t 1))"
+        expect "t = $t: parts of a layer in the $d" "$n" "$(difference parts $(one $t 1))"
     done
 done
 
@@ -94,7 +95,7 @@ done
 rows=(-D parallel=sequence)
 pieces() { "$PIANOLA" show "${gpt[@]}" "${rows[@]}" "$@" --format tsv | sum_of "$op"; }
 again() { # all-gathers in the W of microbatch 0
-    "$PIANOLA" show "${gpt[@]}" "${rows[@]}" "$@" --format streams | sed -nE 's/^team 0 of .* W //p' | wc -w
+    "$PIANOLA" show "${gpt[@]}" "${rows[@]}" "$@" --format streams | sed -nE 's/^team 0 of .* W //p' | grep -o gather | wc -l
 }
 received_by_rows() { received "${rows[@]}" "$@"; }
 weights_by_rows() { weights "${rows[@]}" "$@"; }
