@@ -113,7 +113,7 @@ void find_stops(struct stage *st, const struct spec *sp) {
         const struct rt_layer *l = &st->rt.layer[i];
         stop_at(st, OP_I, i, gradient_exchange(l), element);
         stop_at(st, OP_W, i, weight_exchange(l), element);
-        if (gradient_exchange(l)) /* so that parts of another job have room between its parts */
+        if (i > 0 && gradient_exchange(l)) /* so that parts of another job have room between its parts */
             add_stop(st, OP_W, (struct stop){{OP_none, false}, i, i, 0});
     }
     check_stops(st, sp);
