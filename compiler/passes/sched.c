@@ -273,8 +273,8 @@ static void start_best(struct state *state, int rank, double t) {
     }
     int size = size_of(state, best.j);
     int32_t first = size > 1 ? gang_of(sp, best.j) : best.j;
-    if (sp->update)
-        versions_read(&state->versions, first, t);
+    for (int32_t j = first; sp->update && j >= 0; j = partner_of(sp, j))
+        versions_read(&state->versions, j, t);
     for (int i = 0; i < size; i++) {
         int32_t j = gang_job(sp, first, i), with = partner_of(sp, j);
         take(state, j, best.from);
