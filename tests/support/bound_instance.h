@@ -57,17 +57,18 @@ static inline void draw_arcs(struct tiny *t, struct tiny_class *c, uint64_t *see
 static inline struct tiny draw_tiny(uint64_t *seed) {
     struct tiny t = {.ranks = 1 + random_below(seed, 3)};
     int want = 2 + random_below(seed, MOST_TINY - 1), items = 1 + random_below(seed, 3);
+    bool narrow = random_below(seed, 2); /* much is taken, and there is little room */
     for (int k = 0; k < 3; k++)
-        t.room[k] = random_below(seed, 3) ? 1 + random_below(seed, 3) : -1;
+        t.room[k] = narrow ? 1 + random_below(seed, 2) : random_below(seed, 3) ? 1 + random_below(seed, 3) : -1;
     for (int tries = 0; tries < 30 && t.nclass < want; tries++) {
         struct tiny_class c = {.rank = random_below(seed, t.ranks), .time = 1 + random_below(seed, 3), .items = items};
         int on = 0;
         if (random_below(seed, 4) == 0)
             c.items = 1 + random_below(seed, 3);
-        if (t.nclass % 2 == 0 || random_below(seed, 4) == 0)
-            c.take = random_below(seed, 3);
-        if (t.nclass % 2 == 1 || random_below(seed, 4) == 0)
-            c.give = random_below(seed, 3);
+        if (narrow || t.nclass % 2 == 0 || random_below(seed, 4) == 0)
+            c.take = random_below(seed, narrow ? 2 : 3);
+        if (narrow || t.nclass % 2 == 1 || random_below(seed, 4) == 0)
+            c.give = random_below(seed, narrow ? 2 : 3);
         for (int i = 0; i < t.nclass; i++)
             on += t.class[i].rank == c.rank;
         draw_arcs(&t, &c, seed);

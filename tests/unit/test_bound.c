@@ -18,25 +18,8 @@ struct tiny_cover {
     struct tiny_states at[MOST_TICKS];
 };
 
-/* All states before the limit in which something is left; false: too many. */
-static bool all_states(const struct tiny *t, int limit, struct tiny_cover *v) {
-    *v = (struct tiny_cover){.ticks = limit};
-    if (limit > MOST_TICKS - 1)
-        return false;
-    GROW(v->at[0].a, v->at[0].cap, 1);
-    v->at[0].a[v->at[0].n++] = (struct tiny_state){0};
-    for (int tick = 0; tick < limit; tick++)
-        for (size_t i = 0; i < v->at[tick].n; i++)
-            if (!all_tiny_started(t, &v->at[tick].a[i])) {
-                choose(&v->at[tick + 1], t, &v->at[tick].a[i], v->at[tick].a[i], 0);
-                if (v->at[tick + 1].n > MOST_AT_ONCE)
-                    return false;
-            }
-    return true;
-}
-
-/* What a rule of dominance looks at; LACKING one of them it is wrong. */
-enum { SOUND, LACKS_STARTS, LACKS_BUSY, LACKS_ROOM, RULES };
+/* Rules of dominance: none, the right one, and without one of its parts, wrong ones. */
+enum { ALL, SOUND, LACKS_STARTS, LACKS_BUSY, LACKS_ROOM, RULES };
 
 static int busy_until(const struct tiny *t, const struct tiny_state *x, int rank) {
     int until = 0;
@@ -73,33 +56,56 @@ static bool as_good(const struct tiny *t, const struct tiny_state *z, const stru
 }
 
 /* Leaves out what is dominated by what stays. */
-static void prune(const struct tiny *t, struct tiny_cover *v, int rule) {
-    for (int tick = 1; tick < v->ticks; tick++) {
-        struct tiny_states *s = &v->at[tick];
-        for (size_t i = 0; i < s->n;) {
-            bool left_out = all_tiny_started(t, &s->a[i]);
-            for (size_t j = 0; j < s->n && !left_out; j++)
-                left_out = j != i && !all_tiny_started(t, &s->a[j]) && as_good(t, &s->a[j], &s->a[i], rule);
-            if (left_out)
-                s->a[i] = s->a[--s->n];
-            else
-                i++;
-        }
+static void prune(const struct tiny *t, struct tiny_states *s, int rule) {
+    for (size_t i = 0; i < s->n;) {
+        bool left_out = false;
+        for (size_t j = 0; j < s->n && !left_out; j++)
+            left_out = j != i && !all_tiny_started(t, &s->a[j]) && as_good(t, &s->a[j], &s->a[i], rule);
+        if (left_out)
+            s->a[i] = s->a[--s->n];
+        else
+            i++;
     }
 }
 
-static const char *cover_text(const struct tiny *t, const struct tiny_cover *v, int limit) {
+/* All states before the limit, without those that others dominate and what comes of them alone; false: too many. */
+static bool all_states(const struct tiny *t, int limit, int rule, struct tiny_cover *v) {
+    *v = (struct tiny_cover){.ticks = limit};
+    if (limit > MOST_TICKS - 1)
+        return false;
+    GROW(v->at[0].a, v->at[0].cap, 1);
+    v->at[0].a[v->at[0].n++] = (struct tiny_state){0};
+    for (int tick = 0; tick < limit; tick++) {
+        struct tiny_states *s = &v->at[tick];
+        if (rule != ALL)
+            prune(t, s, rule);
+        for (size_t i = 0; i < s->n; i++)
+            if (!all_tiny_started(t, &s->a[i])) {
+                choose(&v->at[tick + 1], t, &s->a[i], s->a[i], 0);
+                if (v->at[tick + 1].n > MOST_AT_ONCE)
+                    return false;
+            }
+    }
+    return true;
+}
+
+/* whole: with the states in which nothing is left. */
+static const char *text_of(const struct tiny *t, const struct tiny_cover *v, int limit, bool whole) {
     struct text text = {0}, states = {0};
     int n = 0;
     put_tiny(&text, t, limit);
     for (int tick = 0; tick < v->ticks; tick++)
         for (size_t i = 0; i < v->at[tick].n; i++)
-            if (!all_tiny_started(t, &v->at[tick].a[i])) {
+            if (whole || !all_tiny_started(t, &v->at[tick].a[i])) {
                 put_tiny_state(&states, t, &v->at[tick].a[i], tick);
                 n++;
             }
     put(&text, "proof cover %d\n%send\n", n, states.s);
     return text.s;
+}
+
+static const char *cover_text(const struct tiny *t, const struct tiny_cover *v, int limit) {
+    return text_of(t, v, limit, false);
 }
 
 /* 1: accepted; 0: refuted; -1: unreadable. */
@@ -131,13 +137,13 @@ static struct { int instances, impossible, pruned_states, states, lies, unreadab
 
 static void expect_accepted(const struct tiny *t, int best) {
     struct tiny_cover v;
-    if (!all_states(t, claim(best), &v))
+    if (!all_states(t, claim(best), ALL, &v))
         return;
     const char *src = cover_text(t, &v, claim(best));
     cr_assert_eq(verdict(src), 1, "not accepted:\n%s", src);
     for (int i = 0; i < v.ticks; i++)
         seen.states += (int)v.at[i].n;
-    prune(t, &v, SOUND);
+    cr_assert(all_states(t, claim(best), SOUND, &v));
     for (int i = 0; i < v.ticks; i++)
         seen.pruned_states += (int)v.at[i].n;
     src = cover_text(t, &v, claim(best));
@@ -206,22 +212,20 @@ static void expect_no_lie(const struct tiny *t, int best, uint64_t *seed) {
         cr_assert_neq(tiny_verdict(t, best + 1, proof[i]), 1, "%s proves %d, but %d can be", proof[i], best + 1, best);
         seen.tight[i] += tiny_verdict(t, best, proof[i]) == 1;
     }
-    if (!all_states(t, best + 1, &v))
-        return;
-    const char *src = cover_text(t, &v, best + 1);
-    cr_assert_eq(verdict(src), 0, "not refuted:\n%s", src);
-    for (int rule = SOUND; rule < RULES; rule++) {
-        all_states(t, best + 1, &v);
-        prune(t, &v, rule);
-        expect_refuted(cover_text(t, &v, best + 1), "a tick too many, without what a rule would leave out");
+    for (int rule = ALL; rule < RULES; rule++) {
+        if (!all_states(t, best + 1, rule, &v))
+            continue;
+        const char *src = cover_text(t, &v, best + 1);
+        cr_assert_eq(verdict(src), 0, "not refuted, without what rule %d leaves out:\n%s", rule, src);
         for (int i = 0; i < 4; i++)
-            expect_refuted(mutated(cover_text(t, &v, best + 1), seed), "a tick too many, with other digits");
+            expect_refuted(mutated(src, seed), "a tick too many, with other digits");
     }
     for (int i = 0; i < 12; i++) {
-        all_states(t, best + 1, &v);
-        prune(t, &v, random_below(seed, RULES));
+        bool whole = random_below(seed, 2);
+        if (!all_states(t, best + 1, random_below(seed, RULES), &v))
+            continue;
         lie(t, &v, seed);
-        expect_refuted(cover_text(t, &v, best + 1), "a tick too many, with lies");
+        expect_refuted(text_of(t, &v, best + 1, whole), "a tick too many, with lies");
     }
 }
 
@@ -243,4 +247,48 @@ Test(bound, brute_force) {
            seen.tight[1], seen.tight[2]);
     cr_assert(seen.impossible < seen.instances / 2 && seen.pruned_states < seen.states && seen.lies > INSTANCES);
     cr_assert(seen.tight[0] > 0 && seen.tight[1] > 0 && seen.tight[2] > 0);
+}
+
+/* Bytes changed, left out, repeated, the end cut off: every text gets a verdict, or an error with its line. */
+static const char *damaged(const char *src, uint64_t *seed) {
+    struct text t = {0};
+    size_t n = strlen(src), from = (size_t)random_below(seed, (int)n + 1), to = from + (size_t)random_below(seed, 30);
+    static const char *const put_in[] = {"",     " ", "\n", "-", "99999999999999999999", "576460752303423488",
+                                         "\xff", "0", "|"};
+    to = to < n ? to : n;
+    put_bytes(&t, src, from);
+    switch (random_below(seed, 4)) {
+    case 0: put(&t, "%s", put_in[random_below(seed, sizeof put_in / sizeof *put_in)]); break;
+    case 1: put(&t, "%c", 1 + random_below(seed, 126)); break;
+    case 2: put_bytes(&t, src + from, to - from); break;
+    case 3:
+        if (random_below(seed, 4) == 0)
+            return t.s ? t.s : "";
+        break;
+    }
+    put(&t, "%s", src + (random_below(seed, 2) ? from : to));
+    return t.s;
+}
+
+Test(bound, any_bytes) {
+    uint64_t seed = 7;
+    int count[3] = {0};
+    for (int i = 0; i < INSTANCES; i++) {
+        struct tiny t = draw_tiny(&seed);
+        struct tiny_cover v;
+        if (!all_states(&t, 9, SOUND, &v))
+            continue;
+        const char *src = cover_text(&t, &v, 9);
+        for (int j = 0; j < 30; j++) {
+            const char *s = damaged(src, &seed);
+            if (random_below(&seed, 2))
+                s = damaged(s, &seed);
+            int result = verdict(s);
+            cr_assert(result >= 0 || strncmp(diag_text, "tiny.bound:", 11) == 0, "%s:\n%s", diag_text, s);
+            count[result + 1]++;
+        }
+        free_all();
+    }
+    printf("%d damaged texts unreadable, %d refuted, %d accepted\n", count[0], count[1], count[2]);
+    cr_assert(count[0] > 0 && count[1] > 0 && count[2] > 0);
 }
