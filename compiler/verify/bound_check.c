@@ -170,7 +170,8 @@ static int64_t memory_of(const struct bound *b, int32_t rank) {
     bool *taken = NEW(bool, b->nclass), *given = NEW(bool, b->nclass);
     int64_t head = INT64_MAX, tail = INT64_MAX;
     wide held = 0;
-    for (const struct pair *p = pair; p < pair + npair; p++) {
+    for (size_t i = 0; i < npair; i++) {
+        const struct pair *p = &pair[i];
         if (taken[p->take - b->class] || given[p->give - b->class])
             continue;
         taken[p->take - b->class] = given[p->give - b->class] = true;

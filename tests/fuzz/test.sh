@@ -34,7 +34,7 @@ for target; do
     text) fuzz text 700 ;;
     tsv) fuzz tsv 180 ;;
     torch) fuzz torch 180 ;;
-    bound) fuzz bound 180 ;;
+    bound) fuzz bound 300 ;;
     *) echo "no such target: $target" && exit 2 ;;
     esac
 done
