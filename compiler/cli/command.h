@@ -30,6 +30,7 @@ int cmd_diff(const struct settings *settings);
 int cmd_compile(const struct settings *settings);
 int cmd_run(const struct settings *settings);
 int cmd_verify(const struct settings *settings);
+int cmd_check_bound(const struct settings *settings);
 int cmd_export(const struct settings *settings);
 int cmd_import(const struct settings *settings);
 int cmd_partition(const struct settings *settings);

@@ -49,6 +49,8 @@ const struct command commands[] = {
      "  pianola verify generated/1f1b/streams.txt\n"
      "  pianola show my.lua --format streams | pianola verify -\n",
      VERIFY, cmd_verify, "file, e.g. streams.txt", false},
+    {"check-bound", "FILE", "prove a lower bound on the makespan from its certificate",
+     "  pianola check-bound 1f1b.bound\n", CHECK_BOUND, cmd_check_bound, "file, e.g. 1f1b.bound", false},
     {"export-weights", "DIR", "write a checkpoint's weights as one safetensors file, weights.safetensors",
      "  pianola export-weights checkpoints -o gpt.safetensors\n"
      "  pianola export-weights checkpoints --step 200 --json\n",
