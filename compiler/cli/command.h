@@ -19,6 +19,8 @@ struct settings {
     bool sum, ring, transfers, train;
     int64_t microbatches, warm_up; /* to time, and before them */
     const double *target;          /* NULL: not given */
+    double jitter;                 /* the level, or -1: not given */
+    int64_t runs;                  /* with jitter */
     struct style style;
     bool json, list, markdown, one_rank, cuda, eager, git, steady; /* eager: no CUDA graph */
 };
