@@ -19,7 +19,8 @@ enum {
     IMPORT = 256,
     PARTITION = 512,
     PROFILE = 1024,
-    ALL = 2047
+    OPTIMAL = 2048,
+    ALL = 4095
 };
 enum { SCRIPTS = CHECK | SHOW | COMPILE | RUN | COMPARE | DIFF };
 
