@@ -16,6 +16,7 @@ struct settings {
     const char *profile, *levels;
     int64_t workers;        /* 0: not given; likewise the next two */
     double bandwidth, room; /* bytes per second; bytes of a machine */
+    double seconds;         /* to search; 0: not given */
     bool sum, ring, transfers, train;
     int64_t microbatches, warm_up; /* to time, and before them */
     const double *target;          /* NULL: not given */
@@ -37,6 +38,7 @@ int cmd_export(const struct settings *settings);
 int cmd_import(const struct settings *settings);
 int cmd_partition(const struct settings *settings);
 int cmd_profile(const struct settings *settings);
+int cmd_optimal(const struct settings *settings);
 
 /* cmd_verify.c: prints the claims as members of a JSON object; no: the refutation, or NULL */
 struct refutation;

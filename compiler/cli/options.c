@@ -78,13 +78,17 @@ const struct command commands[] = {
      "  pianola profile --model schedules/models/gpt.lua --fit costs.lua && pianola partition --model "
      "schedules/models/gpt.lua --cluster costs.lua --workers 4 --bandwidth 1e9\n",
      PROFILE, cmd_profile, NULL, false},
+    {"optimal", "SCHEDULE.lua", "find the best order of a script's jobs, and prove that no order is better",
+     "  pianola optimal schedules/1f1b.lua -o best.lua && pianola show best.lua\n"
+     "  pianola optimal schedules/zbv.lua -D batches=16 --time 60 --json\n",
+     OPTIMAL, cmd_optimal, A_SCHEDULE, false},
 };
 const int ncommands = sizeof commands / sizeof *commands;
 
 const struct option_row options[] = {
-    {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D', SCRIPTS | PARTITION | PROFILE},
-    {"model", "FILE.lua", "model script; without one, jobs have unit costs", 'm', SCRIPTS | PARTITION | PROFILE},
-    {"cluster", "FILE.lua", "cluster script; without one, links are free", 'c', SCRIPTS | PARTITION},
+    {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D', SCRIPTS | PARTITION | PROFILE | OPTIMAL},
+    {"model", "FILE.lua", "model script; without one, jobs have unit costs", 'm', SCRIPTS | PARTITION | PROFILE | OPTIMAL},
+    {"cluster", "FILE.lua", "cluster script; without one, links are free", 'c', SCRIPTS | PARTITION | OPTIMAL},
     {"lanes", "PER", "a communication lane, and with NCCL a communicator, per edge (default), peer or rank", 'l',
      SCRIPTS},
     {"launch-order", "ORDER",
@@ -104,8 +108,11 @@ const struct option_row options[] = {
     {"output", "PATH",
      "where to write: a folder (compile, show --format hta), a file (show, import, export-weights); a "
      "schedule script with the stages (partition); a model of costs, FILE.lua, or PipeDream's graph, FILE.txt "
-     "(profile); a picture of the losses (compare --train)",
-     'o', SHOW | COMPILE | IMPORT | EXPORT | PARTITION | PROFILE | COMPARE},
+     "(profile); a picture of the losses (compare --train); a schedule script with the best order, beside which the "
+     "certificate goes (optimal)",
+     'o', SHOW | COMPILE | IMPORT | EXPORT | PARTITION | PROFILE | COMPARE | OPTIMAL},
+    {"time", "SECONDS", "search for so long at most; default: through so many states, which takes a minute or two", '3',
+     OPTIMAL},
     {"profile", "FILE",
      "what each layer takes: PipeDream's graph.txt, a line per layer and per edge (milliseconds, bytes)", 'i',
      PARTITION},

@@ -20,7 +20,8 @@ enum {
     PARTITION = 512,
     PROFILE = 1024,
     CHECK_BOUND = 2048,
-    ALL = 4095
+    OPTIMAL = 4096,
+    ALL = 8191
 };
 enum { SCRIPTS = CHECK | SHOW | COMPILE | RUN | COMPARE | DIFF };
 

@@ -1,0 +1,363 @@
+/* From a script's jobs to classes of items: see instance.h. */
+#include "instance.h"
+#include "ir/program.h"
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+enum { MOST_TICKS = 1 << 20 }; /* of one job */
+
+static const double NEARLY = 1e-9; /* relative: two times that differ by less are one */
+
+static void refuse(const struct spec *sp) {
+    const char *why = sp->names.member ? "teams"
+                      : sp->update     ? "'update' within the step"
+                      : sp->npairs     ? "pairs such as \"0F5+7B2\""
+                                       : NULL;
+    if (why)
+        die("%s: the best order is searched for jobs that each run alone on one rank, and this script has %s", sp->file,
+            why);
+    for (int32_t j = 0; j < sp->njobs; j++)
+        if (!(job_time(sp, j) > 0))
+            die("%s: %s takes no time; let every job take some, however little", sp->file,
+                job_name(&sp->names, sp->job[j].s, sp->job[j].b, sp->job[j].d));
+}
+
+/* ---- kinds of microbatches ---- */
+
+struct kinds {
+    int n, slices;
+    int32_t *of;    /* per whole microbatch */
+    int32_t *first; /* per kind: its first microbatch */
+};
+
+/* Whether jobs of microbatches a and b, counted whole, differ in nothing but their number. */
+static bool alike(const struct spec *sp, const struct graph *graph, int slices, int a, int b) {
+    for (int s = 0; s < sp->stages; s++)
+        for (int q = 0; q < slices * NDIRS; q++) {
+            int32_t x = job_at(sp, s, a * slices + q / NDIRS, q % NDIRS),
+                    y = job_at(sp, s, b * slices + q / NDIRS, q % NDIRS);
+            if (x < 0 && y < 0)
+                continue;
+            if (x < 0 || y < 0 || sp->job[x].rank != sp->job[y].rank || sp->job[x].cost != sp->job[y].cost ||
+                graph->pred_at[x + 1] - graph->pred_at[x] != graph->pred_at[y + 1] - graph->pred_at[y])
+                return false;
+            for (int32_t e = graph->pred_at[x], f = graph->pred_at[y]; e < graph->pred_at[x + 1]; e++, f++) {
+                const struct job *u = &sp->job[graph->pred[e]], *v = &sp->job[graph->pred[f]];
+                if (u->s != v->s || u->d != v->d || u->b - a * slices != v->b - b * slices)
+                    return false;
+            }
+        }
+    return true;
+}
+
+/* A microbatch that waits for another one is of a kind of its own, and so is that one. */
+static bool *find_tied(const struct spec *sp, const struct graph *graph, int slices) {
+    bool *tied = NEW(bool, sp->batches / slices);
+    for (int32_t j = 0; j < sp->njobs; j++)
+        for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++) {
+            int a = sp->job[j].b / slices, b = sp->job[graph->pred[e]].b / slices;
+            tied[a] |= a != b;
+            tied[b] |= a != b;
+        }
+    return tied;
+}
+
+static struct kinds find_kinds(const struct spec *sp, const struct graph *graph) {
+    struct kinds kinds = {.slices = slices_of(&sp->names)};
+    int batches = sp->batches / kinds.slices;
+    kinds.of = NEW(int32_t, batches);
+    kinds.first = NEW(int32_t, batches);
+    const bool *tied = find_tied(sp, graph, kinds.slices);
+    for (int b = 0; b < batches; b++) {
+        int k = tied[b] ? kinds.n : 0;
+        while (k < kinds.n && (tied[kinds.first[k]] || !alike(sp, graph, kinds.slices, kinds.first[k], b)))
+            k++;
+        if (k == kinds.n)
+            kinds.first[kinds.n++] = b;
+        kinds.of[b] = k;
+    }
+    return kinds;
+}
+
+/* ---- ticks ---- */
+
+/* Euclid's algorithm, on lengths that are equal if they nearly are. */
+static double common_measure(double a, double b, double least) {
+    while (b > least) {
+        double rest = fmod(a, b);
+        a = b;
+        b = b - rest <= least ? 0 : rest;
+    }
+    return a;
+}
+
+struct times {
+    double most, tick;
+};
+static void measure(struct times *times, double t) {
+    if (t > 0)
+        times->tick = times->tick > 0 ? common_measure(fmax(t, times->tick), fmin(t, times->tick), NEARLY * times->most) : t;
+}
+
+static double delay_of(const struct spec *sp, const struct stage *st, const struct graph *graph, int32_t j, int32_t e) {
+    int from = sp->job[graph->pred[e]].rank, to = sp->job[j].rank;
+    return from == to ? 0 : link_time(sp, from, to, (double)edge_bytes(sp, st, graph, e));
+}
+
+static void choose_tick(struct instance *in, const struct spec *sp, const struct stage *st, const struct graph *graph) {
+    struct times times = {0};
+    double least = INFINITY;
+    for (int32_t j = 0; j < sp->njobs; j++) {
+        times.most = fmax(times.most, job_time(sp, j));
+        least = fmin(least, job_time(sp, j));
+    }
+    if (times.most / least > MOST_TICKS)
+        die("%s: one job takes %.3g times as long as another; the best order is searched where that is less than %d",
+            sp->file, times.most / least, MOST_TICKS);
+    for (int32_t j = 0; j < sp->njobs; j++) {
+        measure(&times, job_time(sp, j));
+        for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++)
+            measure(&times, delay_of(sp, st, graph, j, e));
+    }
+    in->tick = times.tick;
+    in->rounded = times.most / times.tick > MOST_TICKS;
+    if (in->rounded) /* no job becomes one that takes no time */
+        in->tick = fmin(times.most / 1024, least);
+}
+
+static int64_t ticks_of(const struct instance *in, double t) {
+    double n = t / in->tick;
+    return fabs(n - rint(n)) <= NEARLY * fmax(1, n) * 16 ? (int64_t)rint(n) : (int64_t)floor(n);
+}
+
+/* ---- classes ---- */
+
+struct building {
+    const struct spec *sp;
+    const struct stage *st;
+    const struct graph *graph;
+    struct instance *in;
+    struct kinds kinds;
+    int32_t *class_of; /* per job */
+    int32_t *first;    /* per class: its first job */
+    size_t cap, cap_first;
+};
+
+static int32_t new_class(struct building *build, int32_t j) {
+    struct instance *in = build->in;
+    const struct job *job = &build->sp->job[j];
+    GROW(in->class, build->cap, (size_t)in->n + 1);
+    GROW(build->first, build->cap_first, (size_t)in->n + 1);
+    int64_t time = ticks_of(in, job_time(build->sp, j));
+    in->class[in->n] = (struct class){.s = job->s, .d = job->d, .rank = job->rank, .time = time};
+    build->first[in->n] = j;
+    return in->n++;
+}
+
+/* The job of the kind's first microbatch that is as j. */
+static int32_t first_like(const struct building *build, int32_t j) {
+    const struct job *job = &build->sp->job[j];
+    int slices = build->kinds.slices, first = build->kinds.first[build->kinds.of[job->b / slices]];
+    return job_at(build->sp, job->s, first * slices + job->b % slices, job->d);
+}
+
+static bool is_sink(const struct graph *graph, int32_t j) { return graph->succ_at[j] == graph->succ_at[j + 1]; }
+
+/* The class of weight gradients on j's rank that j's class would be a pool with; -1: there is none. */
+static int32_t pool_for(const struct building *build, int32_t j) {
+    const struct job *job = &build->sp->job[j];
+    if (job->d != OP_W || !is_sink(build->graph, j))
+        return -1;
+    for (int32_t c = 0; c < build->in->n; c++) {
+        const struct class *class = &build->in->class[c];
+        if (class->d == OP_W && class->rank == job->rank && is_sink(build->graph, build->first[c]) &&
+            job_time(build->sp, build->first[c]) == job_time(build->sp, j))
+            return c;
+    }
+    return -1;
+}
+
+static void make_classes(struct building *build) {
+    const struct spec *sp = build->sp;
+    build->class_of = NEW(int32_t, sp->njobs);
+    for (int32_t j = 0; j < sp->njobs; j++) {
+        int32_t like = first_like(build, j), c = like == j ? pool_for(build, j) : build->class_of[like];
+        bool joins = like == j && c >= 0;
+        c = c < 0 ? new_class(build, j) : c;
+        build->in->class[c].pool |= joins;
+        build->in->class[c].items++;
+        build->class_of[j] = c;
+    }
+    for (struct class *class = build->in->class; class < build->in->class + build->in->n; class ++) {
+        class->job = NEW(int32_t, class->items);
+        class->items = 0;
+    }
+    for (int32_t j = 0; j < sp->njobs; j++) {
+        struct class *class = &build->in->class[build->class_of[j]];
+        class->job[class->items++] = j;
+    }
+}
+
+static void add_lag(struct class *class, int32_t from, int64_t ticks) {
+    for (int i = 0; i < class->nlags; i++)
+        if (class->lag[i].from == from) {
+            class->lag[i].ticks = ticks > class->lag[i].ticks ? ticks : class->lag[i].ticks;
+            return;
+        }
+    class->lag[class->nlags++] = (struct lag){from, ticks};
+}
+
+static void find_lags(struct building *build) {
+    const struct graph *graph = build->graph;
+    for (int32_t j = 0; j < build->sp->njobs; j++) {
+        struct class *class = &build->in->class[build->class_of[j]];
+        if (first_like(build, j) != j)
+            continue;
+        int npreds = graph->pred_at[j + 1] - graph->pred_at[j];
+        struct lag *old = class->lag;
+        class->lag = NEW(struct lag, class->nlags + npreds);
+        if (class->nlags)
+            memcpy(class->lag, old, sizeof *old * (size_t)class->nlags);
+        for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++) {
+            const struct class *from = &build->in->class[build->class_of[graph->pred[e]]];
+            add_lag(class, build->class_of[graph->pred[e]],
+                    from->time + ticks_of(build->in, delay_of(build->sp, build->st, graph, j, e)));
+        }
+    }
+}
+
+/* A live activation is one from the start of F to the end of its backward, on their rank. */
+static void find_room(struct building *build) {
+    struct instance *in = build->in;
+    const struct spec *sp = build->sp;
+    in->room = NEW(int64_t, in->ranks);
+    for (int r = 0; r < in->ranks; r++)
+        in->room[r] = sp->cap && sp->cap[r] < INT_MAX ? sp->cap[r] : INT64_MAX;
+    for (int32_t j = 0; j < sp->njobs; j++) {
+        const struct job *job = &sp->job[j];
+        struct class *class = &in->class[build->class_of[j]];
+        if (job->d != OP_F)
+            continue;
+        int32_t w = job_at(sp, job->s, job->b, OP_W), last = w >= 0 ? w : job_at(sp, job->s, job->b, OP_B);
+        if (in->room[job->rank] == INT64_MAX && in->room[sp->job[last].rank] == INT64_MAX)
+            continue;
+        if (sp->job[last].rank != job->rank)
+            die("%s: %s runs on rank %d and its backward on rank %d: with a cap, the best order is searched where both "
+                "run on one rank",
+                sp->file, job_name(&sp->names, job->s, job->b, job->d), job->rank, sp->job[last].rank);
+        class->take = in->class[build->class_of[last]].give = 1;
+    }
+}
+
+/* ---- heads and tails ---- */
+
+/* From classes that others name to those that name them. */
+static int *sort_classes(const struct instance *in) {
+    int *order = NEW(int, in->n), *left = NEW(int, in->n), n = 0;
+    for (int c = 0; c < in->n; c++)
+        left[c] = in->class[c].nlags;
+    for (int done = 0, before = -1; n < in->n && before != n; done = n) {
+        before = n;
+        for (int c = 0; c < in->n; c++)
+            if (left[c] == 0) {
+                order[n++] = c;
+                left[c] = -1;
+            }
+        for (int i = done; i < n; i++)
+            for (int c = 0; c < in->n; c++)
+                for (int l = 0; l < in->class[c].nlags; l++)
+                    left[c] -= in->class[c].lag[l].from == order[i];
+    }
+    return order;
+}
+
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* A pool's first item waits for one of its classes. */
+static void find_heads_and_tails(struct instance *in) {
+    const int *order = sort_classes(in);
+    for (int i = 0; i < in->n; i++) {
+        struct class *class = &in->class[order[i]];
+        int64_t head = class->pool ? INT64_MAX : 0;
+        class->reach = class->time;
+        for (int l = 0; l < class->nlags; l++) {
+            struct class *from = &in->class[class->lag[l].from];
+            int64_t ready = from->head + class->lag[l].ticks;
+            head = class->pool ? least(head, ready) : most(head, ready);
+            from->reach = most(from->reach, class->lag[l].ticks);
+        }
+        class->head = head;
+    }
+    for (int i = in->n - 1; i >= 0; i--) {
+        const struct class *class = &in->class[order[i]];
+        for (int l = 0; l < class->nlags; l++) {
+            struct class *from = &in->class[class->lag[l].from];
+            from->tail = most(from->tail, class->lag[l].ticks - from->time + class->time + class->tail);
+        }
+    }
+}
+
+static void sort_by_tail(struct instance *in, int r) { /* the longest first; few, and stable */
+    for (int a = in->of_rank_at[r] + 1; a < in->of_rank_at[r + 1]; a++)
+        for (int b = a; b > in->of_rank_at[r] && in->class[in->of_rank[b]].tail > in->class[in->of_rank[b - 1]].tail; b--) {
+            int c = in->of_rank[b];
+            in->of_rank[b] = in->of_rank[b - 1];
+            in->of_rank[b - 1] = c;
+        }
+}
+
+static void list_by_rank(struct instance *in) {
+    in->of_rank = NEW(int, in->n);
+    in->of_rank_at = NEW(int, in->ranks + 1);
+    in->one_taker = NEW(bool, in->ranks);
+    for (int r = 0, n = 0; r < in->ranks; r++) {
+        int takers = 0;
+        for (int c = 0; c < in->n; c++)
+            if (in->class[c].rank == r) {
+                in->of_rank[n++] = c;
+                takers += in->class[c].take > 0;
+            }
+        in->of_rank_at[r + 1] = n;
+        in->one_taker[r] = takers <= 1;
+        sort_by_tail(in, r);
+    }
+}
+
+struct instance *instance_of(const struct spec *sp, const struct stage *st, const struct graph *graph) {
+    refuse(sp);
+    struct building build = {sp, st, graph, NEW(struct instance, 1), find_kinds(sp, graph), NULL, NULL, 0, 0};
+    build.in->ranks = sp->workers;
+    choose_tick(build.in, sp, st, graph);
+    make_classes(&build);
+    find_lags(&build);
+    find_room(&build);
+    find_heads_and_tails(build.in);
+    list_by_rank(build.in);
+    build.in->class_of = build.class_of;
+    return build.in;
+}
+
+char *class_name(const struct class *class) { return format("%s%d", op_name[class->d], class->s); }
+
+int64_t serial_time(const struct instance *in) {
+    int64_t sum = 0;
+    for (int c = 0; c < in->n; c++)
+        sum += in->class[c].reach * in->class[c].items;
+    return sum;
+}
+
+int64_t work_bound(const struct instance *in) {
+    int64_t bound = 0;
+    for (int r = 0; r < in->ranks; r++)
+        for (int a = in->of_rank_at[r]; a < in->of_rank_at[r + 1]; a++) {
+            int64_t head = in->class[in->of_rank[a]].head, work = 0;
+            for (int i = in->of_rank_at[r]; i < in->of_rank_at[r + 1]; i++) {
+                const struct class *class = &in->class[in->of_rank[i]];
+                work += class->head >= head ? class->time * class->items : 0;
+                bound = work > 0 ? most(bound, head + work + class->tail) : bound;
+            }
+        }
+    return bound;
+}

@@ -1,0 +1,50 @@
+/* A good order first, with narrow beams; then all states, until nothing better is left. */
+#include "optimal.h"
+
+static const int beams[] = {1, 16, 256, 4096};
+enum { NBEAMS = sizeof beams / sizeof *beams };
+
+static void take(struct optimum *best, const struct instance *in, const struct graph *graph, const struct found *found) {
+    if (found->visited.best < 0)
+        return;
+    best->makespan = found->makespan;
+    best->start = starts_of(in, found, graph);
+}
+
+/* Raises the lower bound as far as searches of so many states can: there is nothing below `lower`. */
+static void raise(struct optimum *best, const struct instance *in, int64_t states, double until) {
+    for (int64_t step = 1, limit; best->lower < best->makespan; step = step > 1 ? step / 2 : 0) {
+        if (step == 0)
+            return;
+        for (; (limit = best->lower + step) <= best->makespan; step *= 2) {
+            struct found found = search(in, limit, (struct effort){0, states, until});
+            if (!found.all || found.visited.best >= 0)
+                break;
+            best->lower = limit;
+            best->proof = PROOF_COVER;
+            best->cover = found.visited;
+        }
+    }
+}
+
+struct optimum find_optimum(const struct instance *in, const struct graph *graph, int64_t own, int64_t states,
+                            double until) {
+    struct optimum best = {.makespan = own, .lower = work_bound(in), .proof = PROOF_WORK};
+    for (int i = 0; i < NBEAMS && best.makespan > best.lower; i++) {
+        struct found found = search(in, best.makespan, (struct effort){beams[i], states, until});
+        take(&best, in, graph, &found);
+    }
+    if (best.makespan == best.lower)
+        return best;
+    struct found found = search(in, best.makespan, (struct effort){0, states, until});
+    take(&best, in, graph, &found);
+    if (found.all) {
+        best.lower = best.makespan;
+        best.proof = PROOF_COVER;
+        best.cover = found.visited;
+    } else {
+        best.gave_up = true;
+        raise(&best, in, states, until);
+    }
+    return best;
+}

@@ -1,0 +1,27 @@
+/* The best order of a schedule script's jobs, what proves it, and the script that says it. */
+#ifndef PIANOLA_OPTIMAL_H
+#define PIANOLA_OPTIMAL_H
+#include "base/text.h"
+#include "search.h"
+
+enum proof { PROOF_NONE, PROOF_WORK, PROOF_COVER };
+struct optimum {
+    int64_t makespan, lower; /* ticks; makespan: of the best known order */
+    enum proof proof;        /* of lower */
+    struct visited cover;    /* PROOF_COVER: the states */
+    int64_t *start;          /* per job, in ticks; NULL: the schedule's own order is as good as any found */
+    bool gave_up;            /* something is left to search */
+};
+
+/* own: when the script's own order ends, in ticks, and INT64_MAX if it does not. states: how many each search may visit;
+ * until: seconds since the epoch, 0: for ever. */
+struct optimum find_optimum(const struct instance *in, const struct graph *graph, int64_t own, int64_t states,
+                            double until);
+
+/* certify.c: the certificate, for `pianola check-bound` (compiler/README.md, "Certificates"). command: what it is of. */
+void emit_certificate(struct text *t, const struct instance *in, const struct optimum *optimum, const char *command);
+int covering_states(const struct instance *in, const struct optimum *optimum);
+
+/* emit_sequence.c: a schedule script with the jobs of each rank in the order of start. notes: lines of comment. */
+void emit_sequence(struct text *t, const struct spec *sp, const int64_t *start, const char *notes);
+#endif
