@@ -53,7 +53,7 @@ static void put_result(struct text *t, const struct settings *settings, const st
                        const struct instance *in, const struct optimum *best, bool accepted, double seconds) {
     char a[32], b[32];
     bool optimal = accepted && best->lower >= best->makespan && !in->rounded;
-    double makespan = best->start ? (double)best->makespan * in->tick : c->sched->makespan,
+    double makespan = best->start ? time_of_order(c->spec, c->stage, c->graph, best->start) : c->sched->makespan,
            lower = (double)best->lower * in->tick;
     if (settings->json) {
         put(t, "{\"schema\": 1, \"schedule\": %s, \"makespan\": %s, ", quoted(c->spec->name), number(makespan, a));
@@ -88,7 +88,8 @@ static void write_results(const struct settings *settings, const struct compile 
     const char *notes =
         format("-- The best order of the jobs of %s: %s, and no order takes less than %s.\n-- The proof is %s, which "
                "`pianola check-bound` checks.\n",
-               command, number((double)best->makespan * in->tick, a), number((double)best->lower * in->tick, b),
+               command, number(best->start ? time_of_order(c->spec, c->stage, c->graph, best->start) : c->sched->makespan, a),
+               number((double)best->lower * in->tick, b),
                tame(certificate_of(settings->output)));
     emit_sequence(&script, c->spec, best->start ? best->start : own, notes);
     stage_file(settings->output, &script, false);
@@ -125,6 +126,8 @@ int cmd_optimal(const struct settings *settings) {
     int64_t own = !c.sched ? serial_time(in) + 1 : in->rounded ? (int64_t)ceil(ticks) : llround(ticks);
     struct optimum best = find_optimum(in, c.graph, own, settings->seconds > 0 ? INT32_MAX - 1 : SEARCHED,
                                        settings->seconds > 0 ? begin + settings->seconds : 0);
+    if (best.start && c.sched && time_of_order(c.spec, c.stage, c.graph, best.start) > c.sched->makespan)
+        best.start = NULL; /* better by rounded times only */
     if (!best.start && !c.sched)
         die(best.gave_up ? "%s: found no order that its caps leave room for; give more --time, or raise a cap"
                          : "%s: its caps leave room for no order at all; raise them",
