@@ -104,13 +104,13 @@ static int64_t next_event(const struct search *s, int32_t c, int64_t age) {
     return *after == INT64_MAX ? INT64_MAX : *after - age;
 }
 
-/* Whether a rank that starts nothing could have run something until then, and been no worse off. */
+/* Whether a rank that starts nothing could have run something just until then, and been no worse off. */
 static bool wastes_time(const struct search *s, int64_t step) {
     const struct instance *in = s->in;
     for (int r = 0; r < in->ranks; r++)
         for (int i = 0; i < s->nchoices[r] - 1 && s->chosen[r] < 0; i++) {
             const struct class *class = &in->class[s->choice[r][i]];
-            if (class->time <= step && (!class->take || in->one_taker[r] || in->room[r] == INT64_MAX))
+            if (class->time == step && (!class->take || in->one_taker[r] || in->room[r] == INT64_MAX))
                 return true;
         }
     return false;
