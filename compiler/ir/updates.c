@@ -1,5 +1,5 @@
-/* Updates that are jobs. A script is asked about U(s,k) of a stage, and there is one on each home of the stage's weights;
- * where a team computes the stage, on each home of each member's part, and of what the members share. */
+/* Updates that are jobs. A script is asked about U(s,k) of a stage, and there is one on each home of the stage's
+ * weights; where a team computes the stage, on each home of each member's part, and of what the members share. */
 #include "spec.h"
 #include <string.h>
 

@@ -460,7 +460,8 @@ static void count_mixes(const struct program *p, struct report *rep) {
         for (int r = 0; r < p->workers; r++)
             for (int32_t i = 0; i < p->rank[r].nins; i++) {
                 const struct instr *x = &p->rank[r].ins[i];
-                bool backward = (x->op == OP_B || x->op == OP_I) && x->part == 0 && place_of_stage(&p->names, x->stage) == 0;
+                bool backward =
+                    (x->op == OP_B || x->op == OP_I) && x->part == 0 && place_of_stage(&p->names, x->stage) == 0;
                 int s = member_at(&p->names, x->stage).stage;
                 int32_t *read = &forward[x->batch >= 0 ? (size_t)x->stage * (size_t)p->batches + (size_t)x->batch : 0];
                 if (!back && x->op == OP_F)

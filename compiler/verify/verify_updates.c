@@ -25,8 +25,8 @@ static bool has_state_in_host(const struct program *p) {
     return false;
 }
 
-/* The sets' updates are whole numbers of microbatches, and those of the script; members of a team are updated alike, and
- * so is what they share. */
+/* The sets' updates are whole numbers of microbatches, and those of the script; members of a team are updated alike,
+ * and so is what they share. */
 static bool are_whole(struct check *check) {
     const struct program *p = check->p;
     const struct spec *sp = check->sp;
@@ -186,8 +186,9 @@ static bool team_agrees(struct check *check, int32_t first, int size) {
     }
     bool latest = sp->reads && version_by_rule(check, first) < 0 && declared[first] >= 0 && newest < INT32_MAX;
     return !latest || (all_at_home ? declared[first] == newest : declared[first] <= newest) ||
-           refute_all(check, CLAIM_JOBS, "%s reads version %d of stage %d's weights, and the newest that all of its "
-                                         "team have is %d",
+           refute_all(check, CLAIM_JOBS,
+                      "%s reads version %d of stage %d's weights, and the newest that all of its "
+                      "team have is %d",
                       name_of(check, first), declared[first], check->p->names.member[job->s].stage, newest);
 }
 

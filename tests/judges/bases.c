@@ -305,12 +305,18 @@ static void add_steady_teams(struct base *out, int *n) {
         {.file = "schedules/pipedream.lua", .set = {"replicas=1,1", "batches=24"}, .nset = 2},
         {.file = "schedules/pipedream.lua", .set = {"replicas=2", "batches=24"}, .nset = 2},
         {.file = "schedules/pipedream_2bw.lua", .set = {"workers=2", "update=2", "batches=24"}, .nset = 3},
-        {.file = "schedules/pipedream_naive.lua", .model = small, .set = {"workers=2", "layers=4", "batches=24"}, .nset = 3},
+        {.file = "schedules/pipedream_naive.lua",
+         .model = small,
+         .set = {"workers=2", "layers=4", "batches=24"},
+         .nset = 3},
         {.file = "schedules/pipedream.lua", .model = shared, .set = {"replicas=1,1", "batches=24"}, .nset = 2},
         {.file = "schedules/pipedream.lua", .model = shared, .set = {"replicas=2", "parts=1", "batches=24"}, .nset = 3},
         {.file = "schedules/pipedream_naive.lua", .model = shared, .set = {"workers=2", "batches=24"}, .nset = 2},
         {.file = "schedules/pipedream_vertical.lua", .model = shared, .set = {"workers=2", "batches=24"}, .nset = 2},
-        {.file = "schedules/asp.lua", .model = shared, .set = {"workers=2", "stages=1", "parts=1", "batches=4"}, .nset = 4},
+        {.file = "schedules/asp.lua",
+         .model = shared,
+         .set = {"workers=2", "stages=1", "parts=1", "batches=4"},
+         .nset = 4},
     };
     for (size_t i = 0; i < sizeof teams / sizeof *teams; i++) {
         struct base b = teams[i];

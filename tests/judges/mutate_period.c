@@ -61,8 +61,8 @@ static int32_t other_weights(struct place *m, int32_t buf, int version) {
     for (int n = 0; n < m->k->nbufs; n++) {
         int at = (from + n) % m->k->nbufs;
         bool same_set = m->k->buf[at].kind == K_weight && m->k->buf[at].stage == m->k->buf[buf].stage;
-        if (same_set && (version < 0 ? version_in(m, at) >= 0 && version_in(m, at) != m->x->inst
-                                     : version_in(m, at) == version))
+        if (same_set &&
+            (version < 0 ? version_in(m, at) >= 0 && version_in(m, at) != m->x->inst : version_in(m, at) == version))
             return at;
     }
     return -1;

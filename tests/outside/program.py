@@ -152,7 +152,8 @@ def read_ins(p, r, lane, line):
     need(not g[4] or (x.op in ("B", "W") or exchanges) and x.part[0] < x.part[1] and 1 < x.part[1] <= 255, "part: " + line)
     x.version, x.by = (None if m[2] is None else int(m[2])), m[3]
     update = p.updates is not None and x.op == "U"  # one of several: its number is where others have the microbatch
-    need((x.version is not None) == (p.updates is not None and x.op in "FRIB" and x.s not in p.bare), "version: " + line)
+    reads = x.s not in p.bare or p.shared.get(x.s, x.s) not in p.bare
+    need((x.version is not None) == (p.updates is not None and x.op in "FRIB" and reads), "version: " + line)
     need((x.op in COLLECTIVES) == (x.by is not None), "by: " + line)
     message = x.op in SENDS or x.op in RECVS or x.op == "ADD" or x.op in ROOTED
     need(g[7] is None or (g[7] == "to") == (x.op in SENDS or x.op == "REDUCE"), "label: " + line)
@@ -263,6 +264,8 @@ def read_updates(p, lines, i):
         return i
     p.updates = [int(w) for w in m[1].split()]
     need(len(p.updates) == p.stages and all(0 < u and p.batches % u == 0 for u in p.updates), lines[i])
+    behind = {table: 0 for table in p.tables.values()} | {s: member for member, s in p.shared.items()}
+    p.updates += [p.updates[behind[s]] for s in range(p.stages, p.sets)]  # as those of the stages that use them
     m = re.match(r"period (\d+) times (\d+)$", lines[i + 1])
     if not m:
         return i + 1
@@ -455,7 +458,7 @@ def print_program(p):
     if p.slices and len(p.attends) < p.stages:
         out.append("attention " + (" ".join(map(str, sorted(p.attends))) or "none"))
     if p.updates:
-        out.append("updates " + " ".join(map(str, p.updates)))
+        out.append("updates " + " ".join(map(str, p.updates[:p.stages])))
     if p.period:
         out.append("period %d times %d" % p.period)
     for s, h in enumerate(p.homes or ()):

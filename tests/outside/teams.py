@@ -173,7 +173,10 @@ def named(text, teams):
             parts = [" ".join([d, *(word[op] for op in ops)]) for d, ops in teams.exchange[first].items()]
             out.append(f"team {s} of {teams.size(first)}" + (": " + ", ".join(parts) if parts else ""))
     for line in lines[2:]:
-        if line.startswith("homes "):
+        if line.startswith("updates "):
+            each = line.split(" ")[1:]
+            line = "updates " + " ".join(each[first] for first in teams.first)
+        elif line.startswith("homes "):
             line = re.sub(r"^homes (\d+)", lambda h: "homes " + teams.name(int(h[1])), line)
         elif line.startswith("bare "):
             line = re.sub(r" (\d+)", lambda h: " " + teams.name(int(h[1])), line)

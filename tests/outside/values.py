@@ -73,7 +73,7 @@ class Values:
     """The contents of all ranks' buffers, along the serial walk."""
 
     def __init__(self, p):
-        self.p, self.live, self.updates = p, [], Counter()
+        self.p, self.live, self.updates, self.versions = p, [], Counter(), {}
         self.made = Counter()  # jobs
         self.sums = {}         # what a job in parts found in a piece of its gradient, which it has begun to change
         for r, rank in enumerate(p.ranks):
@@ -314,7 +314,10 @@ class Values:
         p = self.p
         for role in "wvu":
             s = p.set_of(x.op, x.s, role)
-            self.expect(x, role, [] if s is None else [("weight", WHOLE, s, (x.version or 0) if role == "w" else 0)])
+            self.expect(x, role, [] if s is None else [("weight", WHOLE, s, 0 if role == "v" else x.version or 0)])
+        first = x.s if p.teams is None else p.teams.first_of(x.s)
+        if self.versions.setdefault((x.op, first, x.b), x.version) != x.version:  # a team computes one job together
+            self.bad(x, "reads another version than another member of its team")
 
     def job(self, x):
         p = self.p

@@ -79,7 +79,7 @@ struct reader {
     int *updates;                         /* [stage][update]: on how many ranks */
     int *version;                         /* as training's, of each place in a team: [place][…] */
     int members[MOST_STAGES];
-    int section;                          /* of what is issued: before the period, in it, behind it */
+    int section; /* of what is issued: before the period, in it, behind it */
 };
 
 /* Beyond the label: "v4". */
