@@ -94,6 +94,9 @@ Test(rules, one_forward_one_backward) {
     struct result result = close_best(straight("cap = 4"), 8);
     cr_assert(strstr(result.closed.body.s, "n = backward_first,"));
 }
+/* An order that takes less because ranks hold more is none. */
+Test(rules, caps) { check_closed(straight("cap = 3"), "n", 39, 3, HOLDS); }
+
 Test(rules, gpipe) { check_closed(straight("n = forward_first"), "n", 33, 8, HOLDS); }
 Test(rules, zero_bubble) { check_closed(straight("split_backward = true, cap = 4"), "n", 27, 4, HOLDS); }
 
@@ -101,6 +104,16 @@ Test(rules, zero_bubble) { check_closed(straight("split_backward = true, cap = 4
 Test(rules, pattern) {
     check_closed(in_a_v("cap = 6"), "pattern", 63, 6, 1);
     check_closed(in_a_v("cap = 4, split_backward = true"), "pattern", 59, 4, 1);
+}
+
+/* What repeats must have each job of a microbatch: GPipe's forwards alone do not. */
+Test(rules, no_pattern) {
+    struct script_args args = args_of(straight("n = forward_first"), 8);
+    struct spec *sp = script_load(&args);
+    struct sched *sc = sched_run(sp, cost_stages(sp), graph_build(sp));
+    struct text t = {0};
+    for (int period = 1; period <= 4; period++)
+        cr_assert_not(emit_pattern(&t, sp, (struct lists){sc->order, sc->norder}, period, 8));
 }
 
 /* Where a period found with 8 microbatches falls behind with more, it says so. */
