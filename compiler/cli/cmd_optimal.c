@@ -5,11 +5,12 @@
 #include "files.h"
 #include "optimal/closed.h"
 #include "optimal/optimal.h"
+#include "verify/bound.h"
 #include <math.h>
 #include <string.h>
 #include <time.h>
 
-enum { MOST_STATES = 4000000, MOST_LATER = 200000 }; /* of one search, without --time; with more microbatches */
+enum { SEARCHED = 4000000, SEARCHED_LATER = 200000 }; /* of one search, without --time; with more microbatches */
 
 static double now(void) {
     struct timespec t;
@@ -38,9 +39,14 @@ static const char *certificate_of(const char *script) {
 }
 
 static const char *how(const struct instance *in, const struct optimum *best) {
-    return best->proof == PROOF_COVER
-               ? format("no order of any of %d states leads to less", covering_states(in, best))
-               : "a rank's work, and what must come before and after it, takes as long";
+    return best->proof == PROOF_COVER ? format("no order of any of %d states leads to less", covering_states(in, best))
+                                      : "a rank's work, and what must come before and after it, takes as long";
+}
+
+/* Whether the checker, which knows nothing of the search, accepts the certificate. */
+static bool is_accepted(const char *certificate) {
+    const char *by;
+    return check_bound(read_bound("certificate", certificate), &by) == NULL;
 }
 
 struct figures {
@@ -57,7 +63,7 @@ static int stays_optimal(const struct hold *hold) {
 
 /* What the written script consists of. */
 static const char *form(const struct closed *closed) {
-    return !closed->kind               ? "a sequence: no rule that we know gives this order, and it repeats nothing"
+    return !closed->kind                ? "a sequence: no rule that we know gives this order, and it repeats nothing"
            : !strcmp(closed->kind, "n") ? "as an n, for any number of microbatches"
                                         : "as a pattern, for any number of microbatches";
 }
@@ -105,29 +111,29 @@ static void put_closed_json(struct text *t, const struct closed *closed) {
 
 static void put_json(struct text *t, const struct settings *settings, const struct compile *c,
                      const struct optimum *best, const struct closed *closed, const struct figures *figures) {
-    char a[32], b[32];
-    put(t, "{\"schema\": 1, \"schedule\": %s, \"makespan\": %s, ", quoted(c->spec->name), number(figures->makespan, a));
-    put(t, "\"own\": %s, \"lower_bound\": %s, ", c->sched ? number(c->sched->makespan, a) : "null",
-        number(figures->lower, b));
+    char a[32], b[32], d[32];
+    put(t, "{\"schema\": 1, \"schedule\": %s", quoted(c->spec->name));
+    if (settings->output)
+        put_closed_json(t, closed);
+    put(t, ", \"makespan\": %s, \"own\": %s, \"lower_bound\": %s, ", number(figures->makespan, a),
+        c->sched ? number(c->sched->makespan, b) : "null", number(figures->lower, d));
     put(t, "\"optimal\": %s, \"proof\": \"%s\", \"states\": %d, \"seconds\": %s", figures->optimal ? "true" : "false",
         best->proof == PROOF_COVER ? "cover" : "work", figures->states, format("%.3f", figures->seconds));
-    if (settings->output) {
+    if (settings->output)
         put(t, ", \"script\": %s, \"certificate\": %s", quoted(settings->output),
             quoted(certificate_of(settings->output)));
-        put_closed_json(t, closed);
-    }
     put_word(t, "}\n");
 }
 
 static void put_result(struct text *t, const struct settings *settings, const struct compile *c,
                        const struct instance *in, const struct optimum *best, const struct closed *closed,
-                       double seconds) {
+                       bool accepted, double seconds) {
     char a[32], b[32];
     struct figures figures = {
-        .makespan = best->start ? (double)best->makespan * in->tick : c->sched->makespan,
+        .makespan = best->start ? time_of_order(c->spec, c->stage, c->graph, best->start) : c->sched->makespan,
         .lower = (double)best->lower * in->tick,
         .seconds = seconds,
-        .optimal = best->lower >= best->makespan && !in->rounded,
+        .optimal = accepted && best->lower >= best->makespan && !in->rounded,
         .states = covering_states(in, best),
     };
     if (settings->json) {
@@ -147,8 +153,8 @@ static void put_result(struct text *t, const struct settings *settings, const st
 }
 
 static struct closed write_results(const struct settings *settings, const struct compile *c, const struct instance *in,
-                                   const struct optimum *best, double until) {
-    struct text script = {0}, certificate = {0};
+                                   const struct optimum *best, const struct text *certificate, double until) {
+    struct text script = {0};
     char a[32], b[32];
     const char *command = command_line(settings);
     struct lists own = {c->sched ? c->sched->order : NULL, c->sched ? c->sched->norder : NULL};
@@ -156,16 +162,15 @@ static struct closed write_results(const struct settings *settings, const struct
     for (int32_t j = 0; j < c->spec->njobs && !best->start; j++)
         start[j] = llround(c->sched->start[j] / in->tick);
     struct lists lists = best->start ? lists_by_start(c->spec, start) : own;
-    struct closed closed = find_closed(&c->args, c->spec, lists, start, in, c->graph, MOST_LATER, until);
+    struct closed closed = find_closed(&c->args, c->spec, lists, start, in, c->graph, SEARCHED_LATER, until);
     put(&script,
         "-- The best order of the jobs of %s: %s, and no order takes less than %s.\n"
         "-- The proof is %s, which `pianola check-bound` checks.\n%s",
         command, number(closed.makespan, a), number((double)best->lower * in->tick, b),
         tame(certificate_of(settings->output)), holds(&closed, "-- "));
     put_bytes(&script, closed.body.s, closed.body.n);
-    emit_certificate(&certificate, in, best, command);
     stage_file(settings->output, &script, false);
-    stage_file(certificate_of(settings->output), &certificate, false);
+    stage_file(certificate_of(settings->output), certificate, false);
     place_files();
     return closed;
 }
@@ -184,7 +189,7 @@ static struct sched *own_order(const struct compile *c) {
 
 int cmd_optimal(const struct settings *settings) {
     struct compile c = {.args = settings->args};
-    struct text out = {0};
+    struct text out = {0}, certificate = {0};
     double begin = now();
     if (settings->output) {
         check_target(settings->output, &settings->args);
@@ -197,16 +202,20 @@ int cmd_optimal(const struct settings *settings) {
     c.sched = own_order(&c);
     double ticks = c.sched ? c.sched->makespan / in->tick : 0;
     int64_t own = !c.sched ? serial_time(in) + 1 : in->rounded ? (int64_t)ceil(ticks) : llround(ticks);
-    struct optimum best = find_optimum(in, c.graph, own, settings->seconds > 0 ? INT32_MAX - 1 : MOST_STATES,
+    struct optimum best = find_optimum(in, c.graph, own, settings->seconds > 0 ? INT32_MAX - 1 : SEARCHED,
                                        settings->seconds > 0 ? begin + settings->seconds : 0);
+    if (best.start && c.sched && time_of_order(c.spec, c.stage, c.graph, best.start) > c.sched->makespan)
+        best.start = NULL; /* better by rounded times only */
     if (!best.start && !c.sched)
         die(best.gave_up ? "%s: found no order that its caps leave room for; give more --time, or raise a cap"
                          : "%s: its caps leave room for no order at all; raise them",
             c.spec->file);
     struct closed closed = {0};
+    emit_certificate(&certificate, in, &best, command_line(settings));
     if (settings->output)
-        closed = write_results(settings, &c, in, &best, settings->seconds > 0 ? now() + settings->seconds : 0);
-    put_result(&out, settings, &c, in, &best, &closed, now() - begin);
+        closed =
+            write_results(settings, &c, in, &best, &certificate, settings->seconds > 0 ? now() + settings->seconds : 0);
+    put_result(&out, settings, &c, in, &best, &closed, is_accepted(certificate.s), now() - begin);
     write_file("-", &out);
     return 0;
 }

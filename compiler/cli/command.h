@@ -20,6 +20,8 @@ struct settings {
     bool sum, ring, transfers, train;
     int64_t microbatches, warm_up; /* to time, and before them */
     const double *target;          /* NULL: not given */
+    double jitter;                 /* the level, or -1: not given */
+    int64_t runs;                  /* with jitter */
     struct style style;
     bool json, list, markdown, one_rank, cuda, eager, git, steady; /* eager: no CUDA graph */
 };
@@ -31,6 +33,7 @@ int cmd_diff(const struct settings *settings);
 int cmd_compile(const struct settings *settings);
 int cmd_run(const struct settings *settings);
 int cmd_verify(const struct settings *settings);
+int cmd_check_bound(const struct settings *settings);
 int cmd_export(const struct settings *settings);
 int cmd_import(const struct settings *settings);
 int cmd_partition(const struct settings *settings);

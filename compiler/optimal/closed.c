@@ -177,7 +177,8 @@ static void try_patterns(struct closing *closing, const struct origin *origin) {
 /* ---- with more microbatches ---- */
 
 /* Other orders that take as long: those that narrow searches come upon. */
-static void try_others(struct closing *closing, const struct instance *in, const struct graph *graph, int64_t makespan) {
+static void try_others(struct closing *closing, const struct instance *in, const struct graph *graph,
+                       int64_t makespan) {
     static const int beams[] = {1, 4, 16, 64, 256, 1024};
     for (size_t i = 0; i < sizeof beams / sizeof *beams && !nothing_better(closing); i++) {
         struct found found = search(in, makespan + 1, (struct effort){beams[i], MOST_OTHER, 0});
@@ -201,7 +202,8 @@ static struct origin find_best(struct hold *hold, const struct script_args *args
     struct optimum best = find_optimum(in, trial.graph, own, states, until);
     hold->lower = (double)best.lower * in->tick;
     hold->best = best.start ? (double)best.makespan * in->tick : hold->makespan;
-    return best.start ? (struct origin){trial.sp, lists_by_start(trial.sp, best.start), best.start} : (struct origin){0};
+    return best.start ? (struct origin){trial.sp, lists_by_start(trial.sp, best.start), best.start}
+                      : (struct origin){0};
 }
 
 /* A better order of more microbatches may have a pattern that does well with fewer, too. */

@@ -14,9 +14,9 @@ struct lists lists_by_start(const struct spec *sp, const int64_t *start);
 /* emit_script.c: schedule scripts, without a comment at the top. Die where a script cannot say what this one says. */
 void emit_sequence(struct text *t, const struct spec *sp, struct lists lists);
 struct rule {
-    const char *n;    /* in Lua */
-    bool strict;      /* in exactly this order; weight gradients fill gaps */
-    const int *cap;   /* per rank, INT_MAX: none; NULL: none at all */
+    const char *n;  /* in Lua */
+    bool strict;    /* in exactly this order; weight gradients fill gaps */
+    const int *cap; /* per rank, INT_MAX: none; NULL: none at all */
 };
 void emit_rule(struct text *t, const struct spec *sp, const struct rule *rule);
 /* The fields of such a script up to its sequence. */
@@ -49,14 +49,14 @@ struct hold { /* how it does with more microbatches */
 };
 enum { HOLDS = 2 };
 struct closed {
-    const char *kind;  /* "n" or "pattern"; NULL: neither is known */
-    struct text body;  /* the script */
-    double makespan;   /* what its jobs take; of kind NULL, the sequence's */
+    const char *kind; /* "n" or "pattern"; NULL: neither is known */
+    struct text body; /* the script */
+    double makespan;  /* what its jobs take; of kind NULL, the sequence's */
     struct hold hold[HOLDS];
     int nholds;
 };
-/* args: of the script whose spec sp is, with the scripts' texts; lists: the order; start: when its jobs start, in ticks of in.
- * states, until: as in find_optimum, for each other number of microbatches. */
+/* args: of the script whose spec sp is, with the scripts' texts; lists: the order; start: when its jobs start, in ticks
+ * of in. states, until: as in find_optimum, for each other number of microbatches. */
 struct closed find_closed(const struct script_args *args, const struct spec *sp, struct lists lists,
                           const int64_t *start, const struct instance *in, const struct graph *graph, int64_t states,
                           double until);

@@ -75,7 +75,8 @@ static void put_costs(struct text *t, const struct spec *sp) {
         return;
     int32_t j = uneven(sp);
     if (j >= 0)
-        die("%s: %s takes another time than the stage's other microbatches do, which no script of ours can say; leave -o out",
+        die("%s: %s takes another time than the stage's other microbatches do, which no script of ours can say; leave "
+            "-o out",
             sp->file, job_name(&sp->names, sp->job[j].s, sp->job[j].b, sp->job[j].d));
     put_word(t, "  cost = function(s, b, d) return ({\n");
     for (int d = 0; d < NDIRS; d++) {

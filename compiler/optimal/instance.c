@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_TICKS = 1 << 30 }; /* of one job */
+enum { MOST_TICKS = 1 << 20 }; /* of one job */
 
 static const double NEARLY = 1e-9; /* relative: two times that differ by less are one */
 
@@ -107,17 +107,23 @@ static double delay_of(const struct spec *sp, const struct stage *st, const stru
 
 static void choose_tick(struct instance *in, const struct spec *sp, const struct stage *st, const struct graph *graph) {
     struct times times = {0};
-    for (int32_t j = 0; j < sp->njobs; j++)
+    double least = INFINITY;
+    for (int32_t j = 0; j < sp->njobs; j++) {
         times.most = fmax(times.most, job_time(sp, j));
+        least = fmin(least, job_time(sp, j));
+    }
+    if (times.most / least > MOST_TICKS)
+        die("%s: one job takes %.3g times as long as another; the best order is searched where that is less than %d",
+            sp->file, times.most / least, MOST_TICKS);
     for (int32_t j = 0; j < sp->njobs; j++) {
         measure(&times, job_time(sp, j));
         for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++)
             measure(&times, delay_of(sp, st, graph, j, e));
     }
     in->tick = times.tick;
-    in->rounded = times.most / times.tick > MOST_TICKS / 1024;
-    if (in->rounded)
-        in->tick = times.most / 1024;
+    in->rounded = times.most / times.tick > MOST_TICKS;
+    if (in->rounded) /* no job becomes one that takes no time */
+        in->tick = fmin(times.most / 1024, least);
 }
 
 static int64_t ticks_of(const struct instance *in, double t) {
@@ -144,7 +150,7 @@ static int32_t new_class(struct building *build, int32_t j) {
     GROW(in->class, build->cap, (size_t)in->n + 1);
     GROW(build->first, build->cap_first, (size_t)in->n + 1);
     int64_t time = ticks_of(in, job_time(build->sp, j));
-    in->class[in->n] = (struct class){.s = job->s, .d = job->d, .rank = job->rank, .time = time > 0 ? time : 1};
+    in->class[in->n] = (struct class){.s = job->s, .d = job->d, .rank = job->rank, .time = time};
     build->first[in->n] = j;
     return in->n++;
 }

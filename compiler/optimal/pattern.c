@@ -46,7 +46,7 @@ static bool takes_oldest(const struct spec *sp, const int32_t *list, int n) {
 
 /* False: a stage's jobs of one direction are not in the order of microbatches. */
 static bool spell(struct word *word, const struct spec *sp, const int32_t *list, int n) {
-    int *count = NEW(int, word->nstages * NDIRS);
+    int *count = NEW(int, word->nstages *NDIRS);
     bool oldest = takes_oldest(sp, list, n);
     word->n = n;
     word->letter = NEW(int32_t, n);
@@ -64,7 +64,7 @@ static bool spell(struct word *word, const struct spec *sp, const int32_t *list,
 /* Whether so many letters from i on have each of the rank's as often as the period has microbatches. All letters come
  * equally often in a word but ANY, which stands for those of several stages. */
 static bool is_balanced(const struct word *word, int i, int batches, int period) {
-    int *count = NEW(int, word->nstages * NDIRS + 1), *all = NEW(int, word->nstages * NDIRS + 1);
+    int *count = NEW(int, word->nstages *NDIRS + 1), *all = NEW(int, word->nstages *NDIRS + 1);
     for (int k = 0; k < word->n; k++) {
         int letter = word->letter[k] == ANY ? word->nstages * NDIRS : word->letter[k];
         all[letter]++;

@@ -114,7 +114,8 @@ static const char *warmups(const struct spec *sp, struct lists lists) {
 static void add_turns(struct rules *rules, const struct spec *sp, struct lists lists, const int *cap) {
     const char *warmup[] = {format("%d - s", sp->stages), format("%d - 2 * s", 2 * sp->stages - 1), warmups(sp, lists)};
     for (int i = 0; i < 3; i++)
-        add_rule(rules, format("function(s, b, d) return one_forward_one_backward(b, d, %s) end", warmup[i]), true, cap);
+        add_rule(rules, format("function(s, b, d) return one_forward_one_backward(b, d, %s) end", warmup[i]), true,
+                 cap);
 }
 
 struct rules rules_for(const struct spec *sp, struct lists lists) {

@@ -67,7 +67,8 @@ static double run_closed(const struct closed *closed, int batches, int jobs, int
     return sc->makespan;
 }
 
-/* It takes the optimum, and with more microbatches what it says; with so many of these numbers, that is proved least. */
+/* It takes the optimum, and with more microbatches what it says; with so many of these numbers, that is proved least.
+ */
 static void check_closed(const char *src, const char *kind, double optimum, int cap, int proved) {
     struct result result = close_best(src, 8);
     const struct closed *closed = &result.closed;
